@@ -1,3 +1,4 @@
+#include "sums.cl"
 /* Norms of the gradient's variables, and what gradients are taken times to clip them (src/ops/training/norms.c). An
  * arena is seen as blocks of 128 floats. table: for each of `entries` runs of blocks four numbers: the variable that it
  * is of, or -1 for a gap; its first block; the one behind its last; and whether its squares count. */
@@ -48,23 +49,6 @@ KERNEL void block_squares(global const float *x, int blocks, global float *squar
 #define FOR_LANES(i, first, end) for (int i = (first) + (int)get_local_id(0); i < (end); i += GROUP)
 #define ALL_SUM(shared, value) sum_of_items(shared, value, GROUP)
 
-/* The sum over runs of so many items of a work-group, as trees; to all items of the run. (Local memory comes as an
- * argument: arrays in kernels can end up shared by the threads of PoCL 3.1's pthread device.) */
-static float sum_of_items(local float *shared, float value, int run) {
-    int item = (int)get_local_id(0), lane = item & (run - 1);
-    barrier(CLK_LOCAL_MEM_FENCE);
-    shared[item] = value;
-    barrier(CLK_LOCAL_MEM_FENCE);
-    for (int step = run / 2; step > 0; step /= 2) {
-        if (lane < step) shared[item] += shared[item + step];
-        barrier(CLK_LOCAL_MEM_FENCE);
-    }
-    return shared[item - lane];
-}
-
-/* A run of a work-group's items takes a block. */
-#define RUN (GROUP < BLOCK / VEC ? GROUP : BLOCK / VEC)
-#define RUNS (GROUP / RUN)
 KERNEL void block_squares(global const float *x, int blocks, global float *squares, local float *shared) {
     int item = (int)get_local_id(0), lane = item & (RUN - 1);
     for (int first = (int)get_group_id(0) * RUNS; first < blocks; first += (int)get_num_groups(0) * RUNS) {
@@ -81,16 +65,18 @@ KERNEL void block_squares(global const float *x, int blocks, global float *squar
 
 #endif
 
-/* out[variable] = the sum of the squares of the blocks of each run that counts; 0 of the others. */
-KERNEL void variable_squares(global const float *squares, global const int *table, int entries, global float *out,
-                             local float *shared) {
-    FOR_MY_ENTRY(e, entries) {
-        entry own = entry_at(table, e);
+/* out[variable] = the sum of the squares of the blocks of each run that counts; 0 of the others. Of so many kinds of
+ * squares, which stand side by side: squares[block][kind], out[variable][kind]. */
+KERNEL void variable_squares(global const float *squares, global const int *table, int entries, int kinds,
+                             global float *out, local float *shared) {
+    FOR_MY_ENTRY(e, entries * kinds) {
+        entry own = entry_at(table, e / kinds);
+        int kind = (int)e % kinds;
         float sum = 0, low = 0;
         if (own.variable >= 0 && own.counts)
-            FOR_LANES (b, own.first, own.end) add(&sum, &low, squares[b]);
+            FOR_LANES (b, own.first, own.end) add(&sum, &low, squares[(size_t)b * kinds + kind]);
         float total = ALL_SUM(shared, sum - low);
-        if (FIRST_LANE && own.variable >= 0) out[own.variable] = total;
+        if (FIRST_LANE && own.variable >= 0) out[own.variable * kinds + kind] = total;
     }
 }
 
@@ -144,4 +130,19 @@ KERNEL void take_scale_off(global float *squares, int variables, float initial, 
     if (!finite && scale >= 2.0f) state[0]--;
     state[1] = finite && !doubles ? state[1] + 1 : 0;
     state[2] += finite ? 0 : 1;
+}
+
+/* ratios[block] = norm(weights) / norm(direction) of the block's variable, from both squares; 1 where one of them is 0,
+ * and of gaps. NaN stays NaN. */
+KERNEL void block_ratios(global const float *squares, global const int *table, int entries, global float *ratios,
+                         local float *shared) {
+    FOR_MY_ENTRY(e, entries) {
+        entry own = entry_at(table, e);
+        float ratio = 1.0f;
+        if (own.variable >= 0) {
+            float weights = squares[2 * own.variable], direction = squares[2 * own.variable + 1];
+            if (weights != 0.0f && direction != 0.0f) ratio = sqrt(weights) / sqrt(direction);
+        }
+        FOR_LANES (b, own.first, own.end) ratios[b] = ratio;
+    }
 }

@@ -1,4 +1,5 @@
 #include "update_rules.cl"
+#include "sums.cl"
 /* Updates over flat arenas: `vectors` whole vectors, then `tail` floats. */
 
 #define FOR_TAIL(i, vectors, tail) FOR_MY_FROM (i, (size_t)(vectors)*VEC, (size_t)(vectors)*VEC + (tail))
@@ -100,12 +101,18 @@ KERNEL void sum_gradients(global float *g, int blocks, global float *squares, in
 #define STATE_ARGUMENT(k) , global float *state##k
 #define LOAD_STATE(k) s[k] = LOADV_ALIGNED(state##k + i * VEC);
 #define STORE_STATE(k) STOREV_ALIGNED(s[k], state##k + i * VEC);
+#ifdef SCALED
+#define FOR_CHANGED_STATES(DO)
+#else
+#define FOR_CHANGED_STATES FOR_STATES
+#endif
 #define LOAD_STATE_FLOAT(k) s[k] = (floatv)state##k[i];
 #define STORE_STATE_FLOAT(k) state##k[i] = s[k].s0;
 
 /* What is done around the rule, each by an option. A block is 128 floats; first_block is that of w[0].
- * FACTORS 1: the gradient is taken times factors[0]; 2: times the block's number in factors.
- * SKIPS: where that factor is 0, nothing changes, whatever the gradient is.
+ * FACTORS 1: the gradient is taken times factors[0]; 2: times the block's number in factors. 3: of a scaled rule,
+ * -DSCALED, in its second pass: factors has the blocks' ratios.
+ * SKIPS: where that factor, or ratio, is 0, nothing changes, whatever the gradient is.
  * LIMITED: then its elements are cut off at -limit and limit.
  * DECAY 1: of all weights; 2: of the blocks whose number in decays is 1, and not of those where it is 0.
  * AVERAGE: the moving average of the weights moves towards the new ones by that part of the way. */
@@ -120,7 +127,11 @@ KERNEL void sum_gradients(global float *g, int blocks, global float *squares, in
 #ifndef FACTORS
 #define FACTORS 0
 #endif
-#if FACTORS == 2
+#if FACTORS == 3
+#define FACTORS_ARGUMENT , global const float *factors
+#define FACTOR(at) factors[first_block + (at) / BLOCK]
+#define TAKEN(g, at) ((floatv)FACTOR(at))
+#elif FACTORS == 2
 #define FACTORS_ARGUMENT , global const float *factors
 #define FACTOR(at) factors[first_block + (at) / BLOCK]
 #define TAKEN(g, at) LIMIT((g)*FACTOR(at))
@@ -161,6 +172,55 @@ KERNEL void sum_gradients(global float *g, int blocks, global float *squares, in
 #define MOVE_AVERAGE_FLOAT(i, weight)
 #endif
 
+#ifdef SCALED
+/* The first pass of a scaled rule, over whole blocks: the states, and of each block the squares of its weights, less
+ * what decays, and of the direction: squares[first_block + block][2]. Of a block that is skipped 1 and infinity, which
+ * make the ratio of its variable 0. */
+#define DIRECTION CLQ_JOIN(direction_, RULE)
+#define ADD_DIRECTION(i)                                                                                               \
+    floatv s[STATES + 1], old = DECAYED(LOADV_ALIGNED(w + (i)*VEC), (i)*VEC);                                          \
+    FOR_STATES(LOAD_STATE)                                                                                             \
+    floatv gradient = TAKEN(LOADV_ALIGNED(g + (i)*VEC), (i)*VEC);                                                      \
+    floatv direction = DIRECTION(old, gradient, s, rate, second, third, c0, c1, c2);                                   \
+    FOR_STATES(STORE_STATE)                                                                                            \
+    of_weights += old * old;                                                                                           \
+    of_direction += direction * direction;
+
+KERNEL void directions(global const float *w,
+                       global const float *g FOR_STATES(STATE_ARGUMENT) FACTORS_ARGUMENT DECAY_ARGUMENT, int blocks,
+                       int first_block, float rate, float second, float third, float decay, float average, float limit,
+                       float c0, float c1, float c2, global float *squares, local float *shared) {
+#ifdef TILE
+    FOR_MY (b, blocks) {
+        floatv of_weights = 0, of_direction = 0;
+        bool skipped = IS_SKIPPED(b * BLOCK);
+        for (size_t i = b * (BLOCK / VEC); i < (b + 1) * (BLOCK / VEC) && !skipped; i++) {
+            ADD_DIRECTION(i)
+        }
+        squares[2 * (first_block + b)] = skipped ? 1.0f : floatv_sum(of_weights);
+        squares[2 * (first_block + b) + 1] = skipped ? INFINITY : floatv_sum(of_direction);
+    }
+#else
+    int item = (int)get_local_id(0), lane = item & (RUN - 1);
+    for (int first = (int)get_group_id(0) * RUNS; first < blocks; first += (int)get_num_groups(0) * RUNS) {
+        size_t b = first + item / RUN;
+        floatv of_weights = 0, of_direction = 0;
+        bool is_there = b < (size_t)blocks, skipped = is_there && IS_SKIPPED(b * BLOCK);
+        for (size_t k = lane; k < BLOCK / VEC && is_there && !skipped; k += RUN) {
+            size_t i = b * (BLOCK / VEC) + k;
+            ADD_DIRECTION(i)
+        }
+        float weights = sum_of_items(shared, floatv_sum(of_weights), RUN);
+        float direction = sum_of_items(shared, floatv_sum(of_direction), RUN);
+        if (lane == 0 && is_there) {
+            squares[2 * (first_block + b)] = skipped ? 1.0f : weights;
+            squares[2 * (first_block + b) + 1] = skipped ? INFINITY : direction;
+        }
+    }
+#endif
+}
+#endif
+
 KERNEL void update(global float *w,
                    global float *g FOR_STATES(STATE_ARGUMENT) FACTORS_ARGUMENT DECAY_ARGUMENT AVERAGE_ARGUMENT,
                    int vectors, int tail, int first_block, float rate, float second, float third, float decay,
@@ -178,7 +238,7 @@ KERNEL void update(global float *w,
         floatv old = DECAYED(whole, i * VEC);
         FOR_STATES(LOAD_STATE)
         floatv weights = NEW_WEIGHTS(old, TAKEN(gradient, i * VEC), s, rate, second, third, c0, c1, c2);
-        FOR_STATES(STORE_STATE)
+        FOR_CHANGED_STATES(STORE_STATE)
         MOVE_AVERAGE(i, weights)
         SET_VECTOR(i, weights, gradient);
     }
@@ -195,7 +255,7 @@ KERNEL void update(global float *w,
         floatv s[STATES + 1], all = (floatv)gradient, old = DECAYED((floatv)w[i], i);
         FOR_STATES(LOAD_STATE_FLOAT)
         floatv weights = NEW_WEIGHTS(old, TAKEN(all, i), s, rate, second, third, c0, c1, c2);
-        FOR_STATES(STORE_STATE_FLOAT)
+        FOR_CHANGED_STATES(STORE_STATE_FLOAT)
         MOVE_AVERAGE_FLOAT(i, weights.s0);
         SET_FLOAT(i, weights.s0, gradient);
     }

@@ -1,10 +1,14 @@
-/* The optimizers' rules: for kernels (update.cl), and for the host's memory (src/ops/training/update_host_body.h), which
- * has floatv, sqrt and ALWAYS_INLINE of its own, PICK(condition, a, b), which chooses in each lane, and ALL(number), a
- * vector of it. So a rule uses nothing else but these, + - * / and comparisons of vectors, and floats.
+/* The optimizers' rules: for kernels (update.cl), and for the host's memory (src/ops/training/update_host_body.h),
+ * which has floatv, sqrt and ALWAYS_INLINE of its own, PICK(condition, a, b), which chooses in each lane, and
+ * ALL(number), a vector of it. So a rule uses nothing else but these, + - * / and comparisons of vectors, and floats.
  *
  * rule_NAME: the new weights from the weights w and their gradients g; the states s are changed in place. rate, second
  * and third: what the optimizer's row in src/ops/training/optimizers.c makes of its hyper-parameters in this step; c0,
- * c1, c2: what it makes of them for all steps. Formulas are those of Keras's optimizers. */
+ * c1, c2: what it makes of them for all steps. Formulas are those of Keras's optimizers.
+ *
+ * A scaled rule makes its update in two passes, since the length of its step depends on norms of whole variables.
+ * direction_NAME: changes the states, and gives the direction of the step. rule_NAME then gets as g, in place of the
+ * gradient, norm(weights) / norm(direction) of the variable, and leaves the states as they are. */
 
 #define RULE_ARGUMENTS                                                                                                 \
     floatv w, floatv g, floatv *s, float rate, float second, float third, float c0, float c1, float c2
@@ -109,7 +113,16 @@ ALWAYS_INLINE floatv rule_lion(RULE_ARGUMENTS) {
     return w - rate * SIGN_OF(direction);
 }
 
-/* Every rule, with the number of its states. */
+/* As adam, but second and third correct the moments' bias. */
+ALWAYS_INLINE floatv direction_lamb(RULE_ARGUMENTS) {
+    s[0] += (g - s[0]) * c0;
+    s[1] += (g * g - s[1]) * c1;
+    return second * s[0] / (sqrt(third * s[1]) + c2);
+}
+
+ALWAYS_INLINE floatv rule_lamb(RULE_ARGUMENTS) { return w - rate * g * (second * s[0] / (sqrt(third * s[1]) + c2)); }
+
+/* Every rule, with the number of its states; and those that are scaled. */
 #define UPDATE_RULES(DO)                                                                                               \
     DO(sgd, 0)                                                                                                         \
     DO(momentum, 1)                                                                                                    \
@@ -125,3 +138,4 @@ ALWAYS_INLINE floatv rule_lion(RULE_ARGUMENTS) {
     DO(rmsprop_centered, 2)                                                                                            \
     DO(rmsprop_centered_momentum, 3)                                                                                   \
     DO(lion, 1)
+#define SCALED_RULES(DO) DO(lamb, 2)

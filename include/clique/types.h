@@ -101,8 +101,8 @@ enum { CLQ_LR_WARMUP = 10, CLQ_LR_WARMUP_FROM = 11 };
  * rate. SGD: lr, momentum, nesterov (0 or 1), weight_decay. ADAM, ADAMW: lr, beta1, beta2, epsilon, amsgrad (0 or 1),
  * weight_decay. ADAGRAD: lr, initial_accumulator_value, epsilon, weight_decay. ADAMAX, NADAM: lr, beta1, beta2,
  * epsilon, weight_decay. RMSPROP: lr, rho, momentum, epsilon, centered (0 or 1), weight_decay. ADADELTA: lr, rho,
- * epsilon, weight_decay. LION: lr, beta1, beta2, weight_decay. The order is part of the binary interface: add at the
- * end. */
+ * epsilon, weight_decay. LION: lr, beta1, beta2, weight_decay. LAMB: lr, beta1, beta2, epsilon, weight_decay. The order
+ * is part of the binary interface: add at the end. */
 typedef enum clq_optimizer_kind {
     CLQ_OPTIMIZER_SGD,
     CLQ_OPTIMIZER_ADAM,
@@ -112,7 +112,8 @@ typedef enum clq_optimizer_kind {
     CLQ_OPTIMIZER_NADAM,
     CLQ_OPTIMIZER_RMSPROP,
     CLQ_OPTIMIZER_ADADELTA,
-    CLQ_OPTIMIZER_LION
+    CLQ_OPTIMIZER_LION,
+    CLQ_OPTIMIZER_LAMB
 } clq_optimizer_kind;
 /* How the reduced gradient is clipped before the update, to a positive limit. VALUE: each element to [-limit, limit].
  * NORM: each variable's gradient to an L2 norm of at most the limit. GLOBAL_NORM: the gradient of all variables

@@ -310,7 +310,7 @@ typedef struct clq_plan_config {
                                     by step */
     clq_update_options update_options; /* those that the weights were made for. `spared` is not read */
     clq_exchange norm_parts; /* where ranks hold different variables, or different parts of the arenas: over whose
-                           squares a norm that clips is a sum; its context outlives the plan's runs */
+                           squares a norm that updates go by is a sum; its context outlives the plan's runs */
     bool gradient_norms;     /* also launches that measure the gradient (segment NORM) */
     /* NORM and UPDATE are empty: who adds up the replicas' gradients measures the sum, and makes `update` in memory of
      * its own, or by another plan. The weights have a gradient, and need no optimizer slots. */
@@ -397,10 +397,14 @@ bool clq_plan_can_shard_update(const clq_plan *plan, unsigned ranks);
 /* Prepares plan `rank` of plans[ranks], all of which can. End the sharding of all before any is destroyed. */
 clq_status clq_plan_shard_update(clq_plan *plan, clq_plan *const *plans, unsigned ranks, unsigned rank);
 void clq_plan_end_sharding(clq_plan *plan); /* takes NULL; also where it was not begun */
-/* The plan's part, by the parameters that are set: once all gradients are whole. Of a plan with norms
- * clq_plan_run_sharded_sum comes first: it sets the norms to the squares in the plan's part, which the caller then
- * makes the sum over all plans. */
+/* The plan's part, by the parameters that are set: once all gradients are whole. Where the sum is needed before,
+ * clq_plan_run_sharded_sum comes first: of a plan with norms it sets these to the squares in the plan's part, which the
+ * caller then makes the sum over all plans. Of a scaled optimizer clq_plan_run_sharded_directions is next, and the
+ * caller makes the squares of steps the sum over all plans, too. */
+bool clq_plan_sums_first(const clq_plan *plan);
 clq_status clq_plan_run_sharded_sum(clq_plan *plan, clq_queue *queue);
+clq_status clq_plan_run_sharded_directions(clq_plan *plan, clq_queue *queue);
+clq_buffer *clq_plan_step_squares(const clq_plan *plan); /* f32 (variables, 2); NULL: no optimizer is scaled */
 clq_status clq_plan_run_sharded_update(clq_plan *plan, clq_queue *queue);
 /* Which bytes of the arenas plan `rank` keeps up. */
 void clq_plan_updated_part(const clq_plan *plan, unsigned ranks, unsigned rank, size_t *begin, size_t *end);
@@ -535,7 +539,7 @@ void clq_plan_get_memory(const clq_plan *plan, clq_plan_memory *out);
 const clq_list *clq_plan_list(const clq_plan *plan);
 
 /* An operation of the plan's step graph, as it was after a pass. */
-enum { CLQ_NODE_INPUTS = 8, CLQ_NODE_OUTPUTS = 3 };
+enum { CLQ_NODE_INPUTS = 9, CLQ_NODE_OUTPUTS = 3 };
 typedef struct clq_node_info {
     const char *pass, *operation, *layer; /* "fuse", "conv_pool", "conv2d + max_pooling2d" */
     clq_segment segment;

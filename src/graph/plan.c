@@ -330,6 +330,8 @@ void clq_plan_set_params(clq_plan *plan, const clq_step_params *params) {
     plan->checks.step = params->step;
     plan->checks.slot = params->slot;
     for (unsigned i = 0; i < 2 && plan->sharded.lists[i]; i++) clq_list_set_params(plan->sharded.lists[i], params);
+    for (unsigned i = 0; i < 2 && plan->sharded.directions[i]; i++)
+        clq_list_set_params(plan->sharded.directions[i], params);
 }
 
 clq_weights *clq_plan_weights(const clq_plan *plan) { return plan->weights; }

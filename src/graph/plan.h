@@ -48,10 +48,12 @@ struct clq_weights {
 /* A part of all replicas' updates, as a launch list of its own: one from weights to gradients as they are at first, and
  * one from where they have changed places. */
 typedef struct clq_sharded_update {
-    clq_list *lists[2]; /* NULL: the update is not sharded */
-    clq_list *sums[2];  /* what comes before, where norms are wanted: the sum of the gradients and its squares */
-    clq_placement placements[2], sum_placements[2]; /* of what they need between their launches */
-    clq_block_table blocks;                         /* of the plan's part */
+    clq_list *lists[2];      /* NULL: the update is not sharded */
+    clq_list *sums[2];       /* what comes before where it is wanted: the sum of the gradients, and its squares; */
+    clq_list *directions[2]; /* of a scaled optimizer then its first pass */
+    clq_placement placements[2], sum_placements[2], direction_placements[2]; /* between their launches */
+    clq_buffer *squares;                                                     /* clq_plan_step_squares */
+    clq_block_table blocks;                                                  /* of the plan's part */
     clq_buffer *aliases[4 * (CLQ_UPDATE_RANKS_MAX - 1)];
     unsigned alias_count;
 } clq_sharded_update;

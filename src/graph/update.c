@@ -56,7 +56,7 @@ static clq_blocks blocks_of(const clq_plan *plan, clq_list *list) {
                         .count = blocks->count};
 }
 
-/* The sum of the gradients of the plan's part, and the squares of the variables there. */
+/* The sum of the gradients of the plan's part, and where they are wanted the squares of the variables there. */
 static clq_status make_sum(clq_plan *plan, clq_plan *const *plans, unsigned ranks, unsigned rank, unsigned turn) {
     CLQ_TRY(clq_list_create(plan->device, plan->config.capacity, &plan->sharded.sums[turn]));
     clq_list *list = plan->sharded.sums[turn];
@@ -66,12 +66,13 @@ static clq_status make_sum(clq_plan *plan, clq_plan *const *plans, unsigned rank
     const clq_value squares = clq_list_scratch(list, "squares of blocks", CLQ_F32, blocks.count, 0);
     clq_list_scope(list, "norms");
     clq_sum_gradients(list, &arenas, squares);
-    clq_squares_of_variables(list, &blocks, squares, clq_plan_whole_value(list, "norms", plan->norms));
+    if (plan->norms)
+        clq_squares_of_variables(list, &blocks, 1, squares, clq_plan_whole_value(list, "norms", plan->norms));
     CLQ_TRY(clq_placement_create(list, &plan->sharded.sum_placements[turn]));
     return clq_list_bind(list);
 }
 
-static void add_clip(clq_plan *plan, clq_list *list, clq_value squares, clq_value off, clq_value *out) {
+static void add_clip(const clq_plan *plan, clq_list *list, clq_value squares, clq_value off, clq_value *out) {
     const clq_clip *clip = &plan->config.update_options.clip;
     const bool global = clip->kind == CLQ_CLIP_GLOBAL_NORM;
     const clq_blocks blocks = blocks_of(plan, list);
@@ -83,8 +84,9 @@ static void add_clip(clq_plan *plan, clq_list *list, clq_value squares, clq_valu
 }
 
 /* What the plan's part is taken times, by the squares of all. */
-static void add_factors(clq_plan *plan, clq_list *list, clq_value *out) {
+static void add_factors(const clq_plan *plan, clq_list *list, clq_value *out) {
     const clq_update_options *options = &plan->config.update_options;
+    if (!clq_updates_by_squares(options)) return;
     const clq_value squares = clq_plan_whole_value(list, "norms", plan->norms);
     clq_value off = CLQ_NO_VALUE;
     if (options->scaling.initial > 0) {
@@ -96,36 +98,81 @@ static void add_factors(clq_plan *plan, clq_list *list, clq_value *out) {
     if (clq_clips_by_norm(&options->clip)) add_clip(plan, list, squares, off, out);
 }
 
+static void add_slots(const clq_plan *plan, clq_list *list, clq_update_arenas *arenas) {
+    const clq_weights *weights = plan->weights;
+    const unsigned states = weights->optimizer_slots - (weights->averages ? 1 : 0);
+    for (unsigned i = 0; i < states; i++)
+        arenas->states[i] = clq_plan_whole_value(list, "optimizer state", weights->optimizer[i]);
+    if (weights->averages) arenas->average = clq_plan_whole_value(list, "average", weights->optimizer[states]);
+}
+
+static clq_update_problem problem_of(const clq_plan *plan) {
+    clq_update_problem problem = clq_update_problem_of(&plan->update, &plan->config.update_options);
+    problem.summed = clq_plan_sums_first(plan);
+    return problem;
+}
+
+/* The first pass of a scaled optimizer, and the squares of the plan's part of the variables. */
+static clq_status make_directions(clq_plan *plan, clq_plan *const *plans, unsigned ranks, unsigned rank,
+                                  unsigned turn) {
+    CLQ_TRY(clq_list_create(plan->device, plan->config.capacity, &plan->sharded.directions[turn]));
+    clq_list *list = plan->sharded.directions[turn];
+    const clq_update_problem problem = problem_of(plan);
+    clq_update_arenas arenas;
+    CLQ_TRY(make_arenas(plan, plans, ranks, rank, turn, list, &arenas));
+    add_slots(plan, list, &arenas);
+    clq_list_scope(list, "update");
+    add_factors(plan, list, &arenas.factors);
+    const clq_blocks blocks = blocks_of(plan, list);
+    const clq_value squares = clq_list_scratch(list, "squares of blocks", CLQ_F32, 2 * blocks.count, 0);
+    clq_update_directions(list, &problem, &arenas, squares);
+    clq_squares_of_variables(list, &blocks, 2, squares, clq_plan_whole_value(list, "squares", plan->sharded.squares));
+    CLQ_TRY(clq_placement_create(list, &plan->sharded.direction_placements[turn]));
+    return clq_list_bind(list);
+}
+
+static void add_ratios(const clq_plan *plan, clq_list *list, clq_value *out) {
+    const clq_blocks blocks = blocks_of(plan, list);
+    *out = clq_list_scratch(list, "ratios", CLQ_F32, blocks.count, 0);
+    clq_block_ratios(list, &blocks, clq_plan_whole_value(list, "squares", plan->sharded.squares), *out);
+}
+
 static clq_status make_update(clq_plan *plan, clq_plan *const *plans, unsigned ranks, unsigned rank, unsigned turn) {
     CLQ_TRY(clq_list_create(plan->device, plan->config.capacity, &plan->sharded.lists[turn]));
     clq_list *list = plan->sharded.lists[turn];
-    const clq_weights *weights = plan->weights;
-    const clq_update_options *options = &plan->config.update_options;
+    const clq_update_problem problem = problem_of(plan);
     clq_update_arenas arenas;
     CLQ_TRY(make_arenas(plan, plans, ranks, rank, turn, list, &arenas));
-    const unsigned states = weights->optimizer_slots - (weights->averages ? 1 : 0);
-    for (unsigned i = 0; i < states; i++)
-        arenas.states[i] = clq_plan_whole_value(list, "optimizer state", weights->optimizer[i]);
-    if (weights->averages) arenas.average = clq_plan_whole_value(list, "average", weights->optimizer[states]);
+    add_slots(plan, list, &arenas);
     clq_list_scope(list, "update");
-    clq_update_problem problem = clq_update_problem_of(&plan->update, options);
-    problem.summed = plan->norms != NULL;
-    if (clq_updates_by_squares(options)) add_factors(plan, list, &arenas.factors);
+    if (plan->sharded.squares)
+        add_ratios(plan, list, &arenas.ratios);
+    else
+        add_factors(plan, list, &arenas.factors);
     clq_update(list, &problem, &arenas);
     CLQ_TRY(clq_placement_create(list, &plan->sharded.placements[turn]));
     return clq_list_bind(list);
 }
 
 clq_status clq_plan_shard_update(clq_plan *plan, clq_plan *const *plans, unsigned ranks, unsigned rank) {
+    const size_t squares = 2 * CLQ_MAX((size_t)plan->model->variable_count, (size_t)1);
+    const bool scaled = clq_optimizer_is_scaled(&plan->update);
     size_t begin, end;
     clq_plan_updated_part(plan, ranks, rank, &begin, &end);
     CLQ_TRY(clq_block_table_create(plan->weights, begin, end, &plan->sharded.blocks));
+    if (scaled)
+        CLQ_TRY(clq_buffer_create(plan->device, CLQ_MEMORY_DEVICE, clq_values_bytes(CLQ_F32, squares),
+                                  "squares of weights and steps", &plan->sharded.squares));
     for (unsigned turn = 0; turn < 2; turn++) {
-        if (plan->norms) CLQ_TRY(make_sum(plan, plans, ranks, rank, turn));
+        if (clq_plan_sums_first(plan)) CLQ_TRY(make_sum(plan, plans, ranks, rank, turn));
+        if (scaled) CLQ_TRY(make_directions(plan, plans, ranks, rank, turn));
         CLQ_TRY(make_update(plan, plans, ranks, rank, turn));
     }
     return CLQ_OK;
 }
+
+bool clq_plan_sums_first(const clq_plan *plan) { return plan->norms || clq_optimizer_is_scaled(&plan->update); }
+clq_buffer *clq_plan_step_squares(const clq_plan *plan) { return plan->sharded.squares; }
 
 void clq_plan_end_sharding(clq_plan *plan) {
     if (!plan) return;
@@ -133,22 +180,28 @@ void clq_plan_end_sharding(clq_plan *plan) {
     for (unsigned i = 0; i < 2; i++) { /* kernels and views before the buffers */
         clq_list_destroy(sharded->lists[i]);
         clq_list_destroy(sharded->sums[i]);
+        clq_list_destroy(sharded->directions[i]);
         clq_placement_release(&sharded->placements[i]);
         clq_placement_release(&sharded->sum_placements[i]);
+        clq_placement_release(&sharded->direction_placements[i]);
     }
     clq_block_table_release(&sharded->blocks);
+    clq_buffer_destroy(sharded->squares);
     for (unsigned i = 0; i < sharded->alias_count; i++) clq_buffer_destroy(sharded->aliases[i]);
     *sharded = (clq_sharded_update){0};
 }
 
-clq_status clq_plan_run_sharded_sum(clq_plan *plan, clq_queue *queue) {
-    clq_list *list = plan->sharded.sums[plan->weights->turned];
+static clq_status run(const clq_plan *plan, clq_list *const lists[2], clq_queue *queue) {
+    clq_list *list = lists[plan->weights->turned];
     return clq_list_run(list, queue, 0, clq_list_launch_count(list));
 }
 
+clq_status clq_plan_run_sharded_sum(clq_plan *plan, clq_queue *queue) { return run(plan, plan->sharded.sums, queue); }
+clq_status clq_plan_run_sharded_directions(clq_plan *plan, clq_queue *queue) {
+    return run(plan, plan->sharded.directions, queue);
+}
 clq_status clq_plan_run_sharded_update(clq_plan *plan, clq_queue *queue) {
-    clq_list *list = plan->sharded.lists[plan->weights->turned];
-    return clq_list_run(list, queue, 0, clq_list_launch_count(list));
+    return run(plan, plan->sharded.lists, queue);
 }
 
 void clq_plan_updated_part(const clq_plan *plan, unsigned ranks, unsigned rank, size_t *begin, size_t *end) {

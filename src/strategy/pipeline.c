@@ -380,7 +380,9 @@ static clq_status add_up_squares(void *context, clq_queue *queue, clq_buffer *va
                                0, values, 0, count, CLQ_F32);
 }
 
+/* A stage has whole variables: only what clips by all of them is a sum over stages. */
 static clq_exchange add_squares(const clq_strategy *strategy, const clq_replica *replica) {
+    if (!updates_by_squares(strategy)) return (clq_exchange){0};
     return (clq_exchange){stage_of(replica), pipeline_of(strategy)->stages, add_up_squares, (void *)replica};
 }
 

@@ -19,15 +19,27 @@ static clq_status meet(clq_replica *replica, clq_status (*between)(void *context
         &(clq_task){.collective = CLQ_BARRIER, .queue = replica->worker.queue, .between = between, .context = replica});
 }
 
-/* Each replica gets the squares of all; or, where it has the optimizer's state of a part alone and nothing is clipped,
- * keeps those of its part. */
-static clq_status add_up_norms(clq_replica *replica) {
+static clq_status add_up(clq_replica *replica, clq_buffer *squares) {
+    return clq_comm_all_reduce(clq_mirrored_of(replica)->comm, replica->worker.index, replica->worker.queue, squares, 0,
+                               squares, 0, clq_values_count(CLQ_F32, clq_buffer_bytes(squares)), CLQ_F32);
+}
+
+/* The sum of the gradients, where it is needed before the update. Each replica gets the squares of all; or, where it
+ * has the optimizer's state of a part alone and nothing is clipped, keeps those of its part. */
+static clq_status add_up_gradients(clq_replica *replica) {
     const clq_strategy *strategy = replica->strategy;
     clq_buffer *norms = clq_plan_norms(replica->plan);
+    if (!clq_plan_sums_first(replica->plan)) return CLQ_OK;
     CLQ_TRY(meet(replica, sum_part));
-    if (strategy->replicas[strategy->count - 1].measures_norms) return CLQ_OK;
-    return clq_comm_all_reduce(clq_mirrored_of(replica)->comm, replica->worker.index, replica->worker.queue, norms, 0,
-                               norms, 0, clq_values_count(CLQ_F32, clq_buffer_bytes(norms)), CLQ_F32);
+    return norms && !strategy->replicas[strategy->count - 1].measures_norms ? add_up(replica, norms) : CLQ_OK;
+}
+
+/* The first pass of a scaled optimizer. */
+static clq_status find_directions(clq_replica *replica) {
+    clq_buffer *squares = clq_plan_step_squares(replica->plan);
+    if (!squares) return CLQ_OK;
+    CLQ_TRY(clq_plan_run_sharded_directions(replica->plan, replica->worker.queue));
+    return add_up(replica, squares);
 }
 
 /* The gradient is added up by those who update: one way through it less, and half of the other. */
@@ -36,7 +48,8 @@ clq_status clq_sharded_step(clq_replica *replica, const clq_command *command) {
     CLQ_TRY(clq_replica_run(replica, replica->plan, command, CLQ_SEGMENT_BACKWARD));
     CLQ_TRY(clq_pace_arrive(replica, command->params.count));
     uint64_t before = clq_comm_busy_ns(mirrored->comm);
-    if (clq_plan_norms(replica->plan)) CLQ_TRY(add_up_norms(replica));
+    CLQ_TRY(add_up_gradients(replica));
+    CLQ_TRY(find_directions(replica));
     CLQ_TRY(meet(replica, update_part));
     clq_mirrored_note_exposed(replica, clq_comm_busy_ns(mirrored->comm) - before);
     CLQ_TRY(clq_replica_keep_norms(replica, command->params.slot));

@@ -11,8 +11,10 @@ typedef struct server {
     clq_store *store;
     size_t first, floats; /* its part */
     uint64_t updates;     /* by its thread, between put and wait of its channel */
-    double *squares;      /* (variables) of what the part has of each one's gradient; NULL: not needed */
-    clq_channel *work;    /* NULL of the first part */
+    /* (variables) of what the part has of each; NULL: not needed: */
+    double *squares;    /* of the gradient; */
+    double (*steps)[2]; /* of the weights, and of their step's direction */
+    clq_channel *work;  /* NULL of the first part */
     clq_thread *thread;
 } server;
 
@@ -24,6 +26,7 @@ struct clq_store {
     clq_store_variable *variables; /* of which each is updated by itself; else none */
     size_t variable_count;
     float *factors; /* (variables) that clip the gradient; NULL: it is not clipped by a norm */
+    float *ratios;  /* (variables) norm(weights) / norm(direction); NULL: the optimizer is not scaled */
     server servers[CLQ_STORE_PARTS_MAX];
     unsigned parts;
     /* Readers and updates under way; under the lock. */
@@ -37,7 +40,7 @@ struct clq_store {
 
 /* ---- the servers ---- */
 
-typedef enum task { SUM, MEASURE, UPDATE } task;
+typedef enum task { SUM, MEASURE, DIRECT, UPDATE } task;
 typedef struct order {
     const clq_store_change *change; /* lives until the task is done */
     task kind;
@@ -59,19 +62,27 @@ static void measure(const server *s) {
                             : 0;
 }
 
-/* Variable by variable, by the gradient that was summed before; gaps between them stay. */
+/* Variable by variable; gaps between them stay. DIRECT: the first pass of a scaled optimizer. */
 static void update_variables(const server *s, const order *o, clq_host_update update) {
     const clq_store *store = s->store;
     clq_update_rates rates = o->change->rates;
     for (size_t v = 0; v < store->variable_count; v++) {
         size_t end;
+        if (o->kind == DIRECT) s->steps[v][0] = s->steps[v][1] = 0;
         if (!own_range(s, &store->variables[v], &update.first, &end)) continue;
         update.floats = end - update.first;
         if (store->factors) update.factor = store->factors[v];
+        if (store->ratios) update.ratio = store->ratios[v];
         rates.decay = store->variables[v].spared ? 0 : o->change->rates.decay;
-        clq_update_on_host(&store->optimizer, &update, &rates, o->change->average);
+        if (o->kind == DIRECT)
+            clq_directions_on_host(&store->optimizer, &update, &rates, s->steps[v]);
+        else
+            clq_update_on_host(&store->optimizer, &update, &rates, o->change->average);
     }
 }
+
+/* Whether the update begins with the gradient's sum. */
+static bool sums_first(const clq_store *store) { return store->factors || store->ratios; }
 
 static void serve(server *s, const order *o) {
     const clq_store *store = s->store;
@@ -88,19 +99,19 @@ static void serve(server *s, const order *o) {
                               .first = s->first,
                               .floats = s->floats};
     for (unsigned i = 0; i < CLQ_UPDATE_STATES_MAX; i++) update.states[i] = store->states[i];
-    if (o->kind != UPDATE || store->factors) {
+    if (o->kind != UPDATE || sums_first(store)) {
         if (o->kind == SUM) clq_sum_on_host(&update);
         if (o->kind == MEASURE) measure(s);
         update.gradients = summed;
         update.gradient_count = 1;
         update.sum = NULL;
     }
-    if (o->kind != UPDATE) return;
+    if (o->kind == SUM || o->kind == MEASURE) return;
     if (store->variables)
         update_variables(s, o, update);
     else
         clq_update_on_host(&store->optimizer, &update, &o->change->rates, o->change->average);
-    s->updates++;
+    if (o->kind == UPDATE) s->updates++;
 }
 
 static void drive(void *context) {
@@ -136,6 +147,17 @@ static void find_factors(clq_store *store) {
     }
     for (size_t v = 0; v < store->variable_count && store->clip.kind == CLQ_CLIP_GLOBAL_NORM; v++)
         store->factors[v] = factor_of(store, all);
+}
+
+static void find_ratios(clq_store *store) {
+    for (size_t v = 0; v < store->variable_count; v++) {
+        double weights = 0, direction = 0;
+        for (unsigned i = 0; i < store->parts; i++) {
+            weights += store->servers[i].steps[v][0];
+            direction += store->servers[i].steps[v][1];
+        }
+        store->ratios[v] = weights != 0 && direction != 0 ? (float)(sqrt(weights) / sqrt(direction)) : 1.0f;
+    }
 }
 
 /* ---- readers and writers ---- */
@@ -178,10 +200,14 @@ void clq_store_end_write(clq_store *store) { (void)end_write(store, 0); }
 
 uint64_t clq_store_update(clq_store *store, const clq_store_change *change) {
     clq_store_begin_write(store);
+    if (sums_first(store)) serve_all(store, change, SUM);
     if (store->factors) {
-        serve_all(store, change, SUM);
         serve_all(store, change, MEASURE);
         find_factors(store);
+    }
+    if (store->ratios) {
+        serve_all(store, change, DIRECT);
+        find_ratios(store);
     }
     serve_all(store, change, UPDATE);
     return end_write(store, 1);
@@ -207,16 +233,16 @@ static clq_status make_arrays(clq_store *store, const clq_store_config *config) 
     for (unsigned i = 0; i < clq_optimizer_states(&store->optimizer); i++)
         CLQ_TRY(make_array(store, &store->states[i]));
     if (config->averages) CLQ_TRY(make_array(store, &store->average));
-    const bool clips = clq_clips_by_norm(&config->clip);
+    const bool clips = clq_clips_by_norm(&config->clip), scaled = clq_optimizer_is_scaled(&store->optimizer);
+    const size_t variables = CLQ_MAX(config->variable_count, (size_t)1);
     for (size_t v = 0; v < config->variable_count; v++) spares = spares || config->variables[v].spared;
-    if (!clips && !spares) return CLQ_OK;
+    if (!clips && !scaled && !spares) return CLQ_OK;
     store->variable_count = config->variable_count;
-    store->variables = clq_alloc(CLQ_MAX(store->variable_count, (size_t)1), sizeof *store->variables);
-    if (!store->variables) return CLQ_MEMORY;
+    if (!(store->variables = clq_alloc(variables, sizeof *store->variables))) return CLQ_MEMORY;
     memcpy(store->variables, config->variables, store->variable_count * sizeof *store->variables);
-    if (!clips) return CLQ_OK;
-    store->factors = clq_alloc(CLQ_MAX(store->variable_count, (size_t)1), sizeof *store->factors);
-    return store->factors ? CLQ_OK : CLQ_MEMORY;
+    if (clips && !(store->factors = clq_alloc(variables, sizeof *store->factors))) return CLQ_MEMORY;
+    if (scaled && !(store->ratios = clq_alloc(variables, sizeof *store->ratios))) return CLQ_MEMORY;
+    return CLQ_OK;
 }
 
 static size_t part_begin(const clq_store *store, unsigned part) {
@@ -236,10 +262,9 @@ static clq_status start_server(clq_store *store, unsigned part) {
     s->store = store;
     s->first = clq_values_count(CLQ_F32, begin);
     s->floats = clq_values_count(CLQ_F32, end - begin);
-    if (store->factors) {
-        s->squares = clq_alloc(CLQ_MAX(store->variable_count, (size_t)1), sizeof *s->squares);
-        if (!s->squares) return CLQ_MEMORY;
-    }
+    const size_t variables = CLQ_MAX(store->variable_count, (size_t)1);
+    if (store->factors && !(s->squares = clq_alloc(variables, sizeof *s->squares))) return CLQ_MEMORY;
+    if (store->ratios && !(s->steps = clq_alloc(variables, sizeof *s->steps))) return CLQ_MEMORY;
     if (part == 0) return CLQ_OK;
     snprintf(name, sizeof name, "server %u", part % 1000u);
     CLQ_TRY(clq_channel_create(sizeof(order), 1, &s->work));
@@ -279,6 +304,7 @@ void clq_store_destroy(clq_store *store) {
         clq_thread_join(store->servers[i].thread);
         clq_channel_destroy(store->servers[i].work);
         clq_free(store->servers[i].squares);
+        clq_free(store->servers[i].steps);
     }
     if (store->locked) {
         pthread_mutex_destroy(&store->lock);
@@ -290,6 +316,7 @@ void clq_store_destroy(clq_store *store) {
     clq_free(store->average);
     clq_free(store->variables);
     clq_free(store->factors);
+    clq_free(store->ratios);
     clq_free(store);
 }
 

@@ -230,7 +230,8 @@ static void plans(clq_device *device, const char *models) {
                                      {CLQ_OPTIMIZER_RMSPROP, {0.01, 0.9, 0.9, 1e-7, 1, 0.004}},
                                      clq_optimizer_default(CLQ_OPTIMIZER_NADAM),
                                      clq_optimizer_default(CLQ_OPTIMIZER_ADADELTA),
-                                     clq_optimizer_default(CLQ_OPTIMIZER_LION)};
+                                     clq_optimizer_default(CLQ_OPTIMIZER_LION),
+                                     clq_optimizer_default(CLQ_OPTIMIZER_LAMB)};
     const bool spared[16] = {true};
     const clq_update_options options[CLQ_COUNT_OF(updates)] = {
         [3] = {.clip = {CLQ_CLIP_NORM, 1}, .averages = true, .spared = spared},

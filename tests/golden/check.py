@@ -61,6 +61,8 @@ class Options:
         parser.add_argument("--optimizer", type=parse_spec)
         parser.add_argument("--clip")
         parser.add_argument("--no-decay")
+        parser.add_argument("--ema", type=float, default=0.0)
+        parser.add_argument("--schedule", default="")
         parser.add_argument("--loss")
         parser.add_argument("--class-weights", type=parse_weights, default={})
         parser.add_argument("--sample-weights")
@@ -77,7 +79,9 @@ class Options:
         self.clip = (kind, float(limit)) if known.clip else None
         self.spared = tuple(known.no_decay.split(",")) if known.no_decay else ()
         known_here = self.optimizer in ("sgd", "adam") and not {"weight_decay", "amsgrad"} & {*self.optimizer_keys}
-        self.treated = not known_here or bool(self.clip)
+        self.average: float = known.ema
+        self.schedule: str = known.schedule
+        self.treated = not known_here or bool(self.clip) or bool(self.schedule)
         self.loss: str | None = known.loss
         self.class_weights: dict[int, float] = known.class_weights
         self.sample_weights: str | None = known.sample_weights
@@ -289,6 +293,7 @@ class Run:
         self.m = {k: np.zeros_like(w) for k, w in self.weights.items()}
         self.v = {k: np.zeros_like(w) for k, w in self.weights.items()}
         self.updater: Updater | None = None
+        self.averages: Weights = {}
         self.loss: list[float] = []
         self.output_loss: list[list[float]] = []  # by step, then output
         self.grad_norm: list[float] = []
@@ -318,10 +323,16 @@ class Run:
         else:
             for name, g in gradients.items():
                 self.weights[name] -= self.change(name, g, t)
+        if self.options.average:
+            part = 1 - self.options.average if t > 1 else 1.0
+            for name, w in self.weights.items():
+                before = self.averages.get(name, w)
+                self.averages[name] = before + (w - before) * part
         self.grad_norm.append(math.sqrt(sum(n * n for n in norms.values())))
         self.first_grad_norms = self.first_grad_norms or norms
         if str(t) in self.case.get("state", {}):
-            self.state[str(t)] = {k: self.weights[k].copy() for k in self.case["state"][str(t)]}
+            values = {**self.weights, **{f"average/{k}": a for k, a in self.averages.items()}}
+            self.state[str(t)] = {k: values[k].copy() for k in self.case["state"][str(t)]}
 
     def update_by_rule(self, gradients: Weights) -> None:
         """By the rule of optimizers.py, which generate.py holds against Keras's optimizer."""
@@ -330,7 +341,8 @@ class Run:
             keys = {k: v for k, v in o.optimizer_keys.items() if f"{k} ignored" not in self.mistakes}
             clip = None if "no clipping" in self.mistakes else o.clip
             spared = () if "all decay" in self.mistakes else o.spared
-            self.updater = Updater(o.optimizer, keys, clip, spared)
+            schedule = "" if "schedule ignored" in self.mistakes else o.schedule
+            self.updater = Updater(o.optimizer, keys, clip, spared, schedule)
         self.updater(self.weights, gradients)
 
     def change(self, name: str, g: Array, t: int) -> Array:
@@ -509,6 +521,9 @@ MISTAKES = (
     ("clip_value", "no clipping"),
     ("clip_norm", "no clipping"),
     ("clip_global_norm", "no clipping"),
+    ("lamb_decay", "all decay"),
+    *((name, "schedule ignored") for name in ("exponential", "inverse_time", "polynomial", "piecewise", "cosine",
+                                              "cosine_restarts")),
     ("mse_regression", "sum over a row's values"),
     ("mse_regression", "ragged batch divided by full"),
     ("huber_regression", "delta ignored"),

@@ -201,6 +201,7 @@ def run(case: Case, data: Data, initial: Weights, dtype: str, *, keras_update: b
             v.assign(initial[tensor_name(v)].astype(dtype))
     update = case.optimizer.updater(weights)
 
+    average, averages = getattr(case.optimizer, "average", 0.0), {}
     data, by_sample = (as_input(data[0]).astype(dtype), *data[1:]), weights_of(case, data)
     trace = Trace(initial=evaluate(case, model, data))
     for step, part in enumerate(batches(case, len(data[0])), start=1):
@@ -233,10 +234,16 @@ def run(case: Case, data: Data, initial: Weights, dtype: str, *, keras_update: b
                 if jitter:
                     weights[k] *= 1 + jitter.uniform(-JITTER, JITTER, weights[k].shape)
                 v.assign(weights[k])
+        for v, k in zip(variables, names, strict=True):
+            averages[k] = average * averages[k] + (1 - average) * v.numpy() if step > 1 else v.numpy()
         if step in STATE_AFTER:
             trace.state[step] = state_of(model)
     if case.tolerance_final:
         trace.state[STEPS].update({tensor_name(v): v.numpy() for v in variables})
+    if average:
+        if keras_update:
+            averages = dict(zip(names, (a.numpy() for a in optimizer._model_variables_moving_average), strict=True))
+        trace.state[STEPS].update({f"average/{k}": a for k, a in averages.items()})
     trace.final = evaluate(case, model, data)
     return trace
 

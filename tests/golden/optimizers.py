@@ -1,6 +1,7 @@
 """The optimizers beside SGD and Adam: options, Keras's optimizer of the same options, and the same rules with numpy.
 
-A rule gets a variable's gradient and its states, and gives what the update takes away from the variable.
+A rule gets a variable's gradient and its states, and gives what the update takes away from the variable, which stands
+among the states.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+
+import schedules
 
 Array = np.ndarray
 Weights = dict[str, Array]
@@ -29,6 +32,7 @@ DEFAULTS: dict[str, Keys] = {
     "adagrad": {**LR, "initial_accumulator_value": 0.1, "epsilon": 1e-7},
     "adadelta": {**LR, "rho": 0.95, "epsilon": 1e-7},
     "lion": {**LR, "beta1": 0.9, "beta2": 0.99},
+    "lamb": ADAM,
 }
 
 
@@ -94,9 +98,16 @@ def lion(s: States, g: Array, k: Keys, t: int) -> Array:
     return k["lr"] * direction
 
 
+def lamb(s: States, g: Array, k: Keys, t: int) -> Array:
+    moments(s, g, k)
+    step = s["m"] / (1 - k["beta1"] ** t) / (np.sqrt(s["v"] / (1 - k["beta2"] ** t)) + k["epsilon"])
+    weights, length = float(np.linalg.norm(s["w"])), float(np.linalg.norm(step))
+    return (weights / length if weights > 0 and length > 0 else 1.0) * k["lr"] * step
+
+
 RULES: dict[str, Callable[[States, Array, Keys, int], Array]] = {
     "sgd": sgd, "adam": adam, "adamw": adam, "adamax": adamax, "nadam": nadam, "rmsprop": rmsprop,
-    "adagrad": adagrad, "adadelta": adadelta, "lion": lion,
+    "adagrad": adagrad, "adadelta": adadelta, "lion": lion, "lamb": lamb,
 }  # fmt: skip
 
 
@@ -113,18 +124,24 @@ def clipped(gradients: Weights, kind: str, limit: float) -> Weights:
 class Updater:
     """Updates weights in place; scalars take the arrays' type."""
 
-    def __init__(self, name: str, keys: Keys, clip: tuple[str, float] | None, spared: tuple[str, ...]):
+    def __init__(self, name: str, keys: Keys, clip: tuple[str, float] | None, spared: tuple[str, ...],
+                 schedule: str = ""):  # fmt: skip
         self.rule, self.keys = RULES[name], {"weight_decay": 0.0, **DEFAULTS[name], **keys}
         self.clip, self.spared, self.t = clip, spared, 0
+        self.schedule = schedule
         self.states: dict[str, States] = defaultdict(lambda: defaultdict(float))
 
     def __call__(self, weights: Weights, gradients: Weights) -> None:
+        keys = dict(self.keys)
+        if self.schedule:
+            keys["lr"] = schedules.rate(self.schedule, keys["lr"], self.t)
         self.t += 1
         for name, g in (clipped(gradients, *self.clip) if self.clip else gradients).items():
             w = weights[name]
             if not any(part in name for part in self.spared):
-                w = w - w * self.keys["weight_decay"] * self.keys["lr"]
-            weights[name][...] = w - self.rule(self.states[name], g, self.keys, self.t)
+                w = w - w * keys["weight_decay"] * keys["lr"]
+            self.states[name]["w"] = w
+            weights[name][...] = w - self.rule(self.states[name], g, keys, self.t)
 
 
 @dataclass(frozen=True)
@@ -135,30 +152,38 @@ class Optimizer:
     keys: tuple[tuple[str, float], ...] = ()
     clip: tuple[str, float] | None = None
     spared: tuple[str, ...] = ()
+    average: float = 0.0  # momentum of a moving average of the weights
+    schedule: str = ""
 
     def spec(self) -> str:
         return self.name + ":" * bool(self.keys) + ",".join(f"{k}={v:g}" for k, v in self.keys)
 
     def args(self) -> list[str]:
         clip = ["--clip", f"{self.clip[0]}={self.clip[1]:g}"] if self.clip else []
-        return [*clip, *(["--no-decay", ",".join(self.spared)] if self.spared else [])]
+        average = ["--ema", f"{self.average:g}"] if self.average else []
+        schedule = ["--schedule", self.schedule] if self.schedule else []
+        return [*clip, *(["--no-decay", ",".join(self.spared)] if self.spared else []), *average, *schedule]
 
     def keras(self) -> object:
         import keras
 
         classes = {"sgd": "SGD", "adam": "Adam", "adamw": "AdamW", "adamax": "Adamax", "nadam": "Nadam", "lion": "Lion",
-                   "rmsprop": "RMSprop", "adagrad": "Adagrad", "adadelta": "Adadelta"}  # fmt: skip
+                   "lamb": "Lamb", "rmsprop": "RMSprop", "adagrad": "Adagrad", "adadelta": "Adadelta"}  # fmt: skip
         names = {"lr": "learning_rate", "beta1": "beta_1", "beta2": "beta_2"}
         flags = ("nesterov", "amsgrad", "centered")
         clips = {"value": "clipvalue", "norm": "clipnorm", "global_norm": "global_clipnorm"}
         options = {names.get(k, k): bool(v) if k in flags else float(v) for k, v in self.keys}
         if self.clip:
             options[clips[self.clip[0]]] = self.clip[1]
+        if self.average:
+            options |= {"use_ema": True, "ema_momentum": self.average}
+        if self.schedule:
+            options["learning_rate"] = schedules.keras_schedule(self.schedule, dict(self.keys)["lr"])
         optimizer = getattr(keras.optimizers, classes[self.name])(**options)
         if self.spared:
             optimizer.exclude_from_weight_decay(var_names=list(self.spared))
         return optimizer
 
     def updater(self, weights: Weights) -> Callable[[Weights], None]:
-        update = Updater(self.name, dict(self.keys), self.clip, self.spared)
+        update = Updater(self.name, dict(self.keys), self.clip, self.spared, self.schedule)
         return lambda gradients: update(weights, gradients)

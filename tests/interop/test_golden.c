@@ -41,7 +41,7 @@ enum { FEW = 4, FEW_BY_CANDIDATES = 2, RAGGED = 2, PIECES = 4 };
  * GPU kernel; the last one has a batch that is not full. */
 static bool is_in(extent which, const char *name) {
     static const char *const few[FEW] = {"cnn_wide", "mlp_adam_probs", "cnn_adam_logits", "cnn_sgd_nesterov_ragged"};
-    static const char *const optimizers[FEW] = {"rmsprop_centered", "nadam", "sgd_decay", "clip_global_norm"};
+    static const char *const optimizers[FEW] = {"rmsprop_centered", "nadam", "clip_global_norm", "lamb_decay"};
     for (size_t k = 0; k < FEW && which == FEW_OPTIMIZERS; k++)
         if (strcmp(name, optimizers[k]) == 0) return true;
     if (which == FEW_OPTIMIZERS) return false;
@@ -116,11 +116,11 @@ static void mirrored_on_both_vendors(void **state) {
     assert_true(run_group(ALL_CASES, "outputs", "pocl:0,intel").cases >= 2);
 }
 
-/* Optimizers, weight decay and clipping. Replicas update as one does: a few of the traces go through them in whole
+/* Optimizers, weight decay, clipping, averages and schedules. Replicas update as one does: a few of the traces go through them in whole
  * steps, which shard the update; the long form has all. */
 static void optimizers_on_one(void **state) {
     (void)state;
-    assert_true(run_group(ALL_CASES, "optimizers", "pocl:0").cases >= 13);
+    assert_true(run_group(ALL_CASES, "optimizers", "pocl:0").cases >= 22);
 }
 /* Losses, on a vendor each: tests/ops has every rule on every device. */
 static void losses_on_one(void **state) {

@@ -97,6 +97,22 @@ static double sgd(const double *h, double lr, double t, double g, double *const 
     return step;
 }
 
+/* LAMB, of n weights that are a variable. */
+static void lamb(const double *h, size_t n, double lr, double t, double *w, const double *g, double *const *s) {
+    double weights = 0, directions = 0, *direction = clq_alloc(n, sizeof *direction);
+    assert_non_null(direction);
+    for (size_t i = 0; i < n; i++) {
+        w[i] -= w[i] * h[4] * lr;
+        moments(h, g[i], &s[0][i], &s[1][i]);
+        direction[i] = s[0][i] / (1 - pow(h[1], t)) / (sqrt(s[1][i] / (1 - pow(h[2], t))) + h[3]);
+        weights += w[i] * w[i];
+        directions += direction[i] * direction[i];
+    }
+    const double ratio = weights > 0 && directions > 0 ? sqrt(weights) / sqrt(directions) : 1;
+    for (size_t i = 0; i < n; i++) w[i] -= ratio * lr * direction[i];
+    clq_free(direction);
+}
+
 void ref_update(const clq_optimizer *optimizer, size_t n, double lr, unsigned t, double *w, const double *g,
                 double *const *states) {
     static const struct {
@@ -107,6 +123,10 @@ void ref_update(const clq_optimizer *optimizer, size_t n, double lr, unsigned t,
                 [CLQ_OPTIMIZER_ADAMAX] = {adamax, 4},   [CLQ_OPTIMIZER_NADAM] = {nadam, 4},
                 [CLQ_OPTIMIZER_RMSPROP] = {rmsprop, 5}, [CLQ_OPTIMIZER_ADADELTA] = {adadelta, 3},
                 [CLQ_OPTIMIZER_LION] = {lion, 3}};
+    if (optimizer->kind == CLQ_OPTIMIZER_LAMB) {
+        lamb(optimizer->values, n, lr, t, w, g, states);
+        return;
+    }
     if ((size_t)optimizer->kind >= CLQ_COUNT_OF(rows)) fail_msg("optimizer %d has no reference", (int)optimizer->kind);
     const double *h = optimizer->values;
     for (size_t i = 0; i < n; i++) {

@@ -61,6 +61,10 @@ static void read_options(golden *g) {
             g->config.no_decay = value;
         else if (strcmp(option, "--metrics") == 0)
             g->config.metrics = value;
+        else if (strcmp(option, "--ema") == 0)
+            g->config.average = strtod(value, NULL);
+        else if (strcmp(option, "--schedule") == 0)
+            assert_ok(clq_lr_schedule_parse(value, &g->config.schedule));
         else if (strcmp(option, "--loss") == 0)
             assert_ok(clq_loss_parse(value, &g->config.loss));
         else if (strcmp(option, "--class-weights") == 0) {
@@ -204,15 +208,17 @@ static double number_at(json_t *value, size_t index) {
     return json_number_value(value);
 }
 
-/* Moving statistics, or all variables, after a step that the trace has them of. */
-static void check_state(const golden *g, const char *spec, clq_trainer *trainer, const clq_model *model, size_t step) {
-    char key[24];
+/* The variables that the trace has after a step, under their names behind `prefix`; all moving statistics. */
+static void check_variables(const golden *g, const char *spec, clq_trainer *trainer, const clq_model *model,
+                            size_t step, const char *prefix) {
+    char key[256];
     snprintf(key, sizeof key, "%zu", step);
     json_t *state = json_object_get(json_object_get(g->json, "state"), key);
     for (size_t i = 0; state && i < clq_model_variable_count(model); i++) {
         clq_variable_info variable;
         assert_ok(clq_model_variable(model, i, &variable));
-        json_t *want = json_object_get(state, variable.name);
+        snprintf(key, sizeof key, "%s%s", prefix, variable.name);
+        json_t *want = json_object_get(state, key);
         if (variable.trainable && !want) continue;
         assert_int_equal(count_numbers(want), variable.elements);
         float *values = clq_alloc(variable.elements, sizeof *values);
@@ -224,10 +230,18 @@ static void check_state(const golden *g, const char *spec, clq_trainer *trainer,
             size += exact * exact;
         }
         if (!(sqrt(apart / size) <= number(g, "tolerance", "state")))
-            fail_msg("%s on %s: %s behind step %zu is %.2g away from Keras's", g->name, spec, variable.name, step,
+            fail_msg("%s on %s: %s behind step %zu is %.2g away from Keras's", g->name, spec, key, step,
                      sqrt(apart / size));
         clq_free(values);
     }
+}
+
+static void check_state(const golden *g, const char *spec, clq_trainer *trainer, const clq_model *model, size_t step) {
+    check_variables(g, spec, trainer, model, step, "");
+    if (g->config.average == 0.0 || step < g->steps) return;
+    assert_ok(clq_trainer_swap_average(trainer));
+    check_variables(g, spec, trainer, model, step, "average/");
+    assert_ok(clq_trainer_swap_average(trainer));
 }
 
 /* By the moving statistics and without dropout, where the trace has it. */

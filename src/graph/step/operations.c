@@ -244,16 +244,41 @@ const clq_operation clq_op_clip = {.name = "clip", .types = TABLE_TYPES, .emit =
 static void emit_accumulate(clq_emission *e) { clq_accumulate(e->list, input_of(e, 0)->elements, e->in[0], e->out[0]); }
 const clq_operation clq_op_accumulate = {.name = "accumulate", .emit = emit_accumulate};
 
+/* inputs: squares of blocks, table of blocks */
+static void emit_step_squares(clq_emission *e) {
+    const clq_blocks blocks = blocks_of(e, 1, input_of(e, 0)->elements / 2);
+    clq_squares_of_variables(e->list, &blocks, 2, e->in[0], e->out[0]);
+}
+const clq_operation clq_op_step_squares = {.name = "step_squares", .types = TABLE_TYPES, .emit = emit_step_squares};
+
+/* inputs: squares, table of blocks */
+static void emit_ratios(clq_emission *e) {
+    const clq_blocks blocks = blocks_of(e, 1, clq_graph_value_at(e->graph, e->node->outputs[0])->elements);
+    clq_block_ratios(e->list, &blocks, e->in[0], e->out[0]);
+}
+const clq_operation clq_op_ratios = {.name = "ratios", .types = TABLE_TYPES, .emit = emit_ratios};
+
 /* inputs: as of clq_graph_add_update. Parameters and slots are written where they are. */
-static void emit_update(clq_emission *e) {
-    const clq_node *node = e->node;
+static clq_update_arenas arenas_of(const clq_emission *e) {
     clq_update_arenas arenas = {.w = e->in[CLQ_UPDATES_PARAMETERS],
                                 .g = e->in[CLQ_UPDATES_GRADIENTS],
                                 .average = e->in[CLQ_UPDATES_AVERAGE],
                                 .factors = e->in[CLQ_UPDATES_FACTORS],
                                 .decays = e->in[CLQ_UPDATES_DECAYS],
+                                .ratios = e->in[CLQ_UPDATES_RATIOS],
                                 .floats = input_of(e, CLQ_UPDATES_PARAMETERS)->elements};
     for (unsigned i = 0; i < CLQ_UPDATES_STATES; i++) arenas.states[i] = e->in[CLQ_UPDATES_STATE + i];
-    clq_update(e->list, &node->attributes.update, &arenas);
+    return arenas;
+}
+
+static void emit_directions(clq_emission *e) {
+    const clq_update_arenas arenas = arenas_of(e);
+    clq_update_directions(e->list, &e->node->attributes.update, &arenas, e->out[0]);
+}
+const clq_operation clq_op_directions = {.name = "directions", .emit = emit_directions};
+
+static void emit_update(clq_emission *e) {
+    const clq_update_arenas arenas = arenas_of(e);
+    clq_update(e->list, &e->node->attributes.update, &arenas);
 }
 const clq_operation clq_op_update = {.name = "update", .emit = emit_update};

@@ -179,10 +179,10 @@ bool clq_node_takes(const clq_list *list, const clq_node *node, unsigned value, 
 extern const clq_operation clq_op_scale_bytes, clq_op_reshape, clq_op_dense, clq_op_conv2d, clq_op_pool2d,
     clq_op_conv_pool, clq_op_softmax, clq_op_loss, clq_op_dense_gradient, clq_op_conv2d_gradient,
     clq_op_pool2d_gradient, clq_op_conv_pool_gradient, clq_op_softmax_gradient, clq_op_squares, clq_op_take_scale_off,
-    clq_op_clip, clq_op_update, clq_op_elementwise, clq_op_repeat, clq_op_reduce, clq_op_concatenate, clq_op_slice,
-    clq_op_moments, clq_op_statistics, clq_op_moving_statistics, clq_op_normalise, clq_op_normalise_sums,
-    clq_op_normalise_corrections, clq_op_normalise_gradient, clq_op_all_reduce, clq_op_fan_out, clq_op_place,
-    clq_op_accumulate;
+    clq_op_clip, clq_op_directions, clq_op_step_squares, clq_op_ratios, clq_op_update, clq_op_elementwise,
+    clq_op_repeat, clq_op_reduce, clq_op_concatenate, clq_op_slice, clq_op_moments, clq_op_statistics,
+    clq_op_moving_statistics, clq_op_normalise, clq_op_normalise_sums, clq_op_normalise_corrections,
+    clq_op_normalise_gradient, clq_op_all_reduce, clq_op_fan_out, clq_op_place, clq_op_accumulate;
 
 /* ---- exchanges (exchange.c) ---- */
 
@@ -256,9 +256,10 @@ enum {
     CLQ_UPDATES_STATES = CLQ_UPDATE_STATES_MAX - 1,
     CLQ_UPDATES_AVERAGE = CLQ_UPDATES_STATE + CLQ_UPDATES_STATES,
     CLQ_UPDATES_FACTORS,
-    CLQ_UPDATES_DECAYS
+    CLQ_UPDATES_DECAYS,
+    CLQ_UPDATES_RATIOS
 };
-_Static_assert((int)CLQ_UPDATES_DECAYS < (int)CLQ_NODE_INPUTS, "an update has room for its inputs");
+_Static_assert((int)CLQ_UPDATES_RATIOS < (int)CLQ_NODE_INPUTS, "an update has room for its inputs");
 clq_id clq_graph_add_scaling(clq_graph *graph); /* the state of the loss scale */
 /* Adds the norms of the gradient, if wanted, and the update of all parameters: update.c */
 void clq_graph_add_update(clq_graph *graph, const clq_pass_context *context);

@@ -44,6 +44,24 @@ static clq_id add_clip(clq_graph *graph, const clq_pass_context *context, clq_id
     return node.outputs[0];
 }
 
+/* The first pass of a scaled optimizer, which reads what its update reads, and what the second goes by: of each block
+ * the ratio of its variable. Sums over ranks where these have parts of variables. */
+static clq_id add_ratios(clq_graph *graph, const clq_pass_context *context, const clq_node *update, clq_id table) {
+    const size_t blocks = clq_values_count(context->arena_dtype, context->arena_bytes) / CLQ_UPDATE_BLOCK;
+    clq_node node = clq_graph_node_like(update, &clq_op_directions, CLQ_SEGMENT_UPDATE, update->inputs);
+    node.attributes = update->attributes;
+    node.outputs[0] = add_row(graph, "squares of blocks", CLQ_F32, 2 * blocks, CLQ_HOME_STEP);
+    const clq_id of_blocks = clq_graph_add_node(graph, &node);
+    node = clq_graph_node_like(update, &clq_op_step_squares, CLQ_SEGMENT_UPDATE, CLQ_IDS(of_blocks, table));
+    node.outputs[0] =
+        add_row(graph, "squares", CLQ_F32, 2 * CLQ_MAX((size_t)graph->model->variable_count, 1u), CLQ_HOME_STEP);
+    clq_id squares = clq_graph_add_node(graph, &node);
+    squares = clq_add_all_reduce(graph, &node, squares, &context->config->norm_parts);
+    node = clq_graph_node_like(update, &clq_op_ratios, CLQ_SEGMENT_UPDATE, CLQ_IDS(squares, table));
+    node.outputs[0] = add_row(graph, "ratios", CLQ_F32, blocks, CLQ_HOME_STEP);
+    return clq_graph_add_node(graph, &node);
+}
+
 clq_update_problem clq_update_problem_of(const clq_optimizer *optimizer, const clq_update_options *options) {
     return (clq_update_problem){.optimizer = *optimizer,
                                 .limit = options->clip.kind == CLQ_CLIP_VALUE ? (float)options->clip.limit : 0,
@@ -70,6 +88,7 @@ static clq_id add_factors(clq_graph *graph, const clq_pass_context *context, clq
 
 void clq_graph_add_update(clq_graph *graph, const clq_pass_context *context) {
     const clq_update_options *options = &context->config->update_options;
+    const bool scaled = clq_optimizer_is_scaled(context->config->update);
     const unsigned states = clq_optimizer_states(context->config->update);
     clq_node node = {.op = &clq_op_update, .scope = "update", .segment = CLQ_SEGMENT_UPDATE};
     node.attributes.update = clq_update_problem_of(context->config->update, options);
@@ -81,10 +100,11 @@ void clq_graph_add_update(clq_graph *graph, const clq_pass_context *context) {
         node.inputs[CLQ_UPDATES_AVERAGE] = add_arena(graph, "average", context, CLQ_HOME_OPTIMIZER, states);
     if (context->decaying > 0)
         node.inputs[CLQ_UPDATES_DECAYS] = add_row(graph, "decays", CLQ_F32, context->decaying, CLQ_HOME_DECAYS);
+    const clq_id table = add_row(graph, "table", CLQ_I32, 4 * context->table_entries, CLQ_HOME_TABLE);
     if (context->config->gradient_norms || clq_updates_by_squares(options)) {
-        const clq_id table = add_row(graph, "table", CLQ_I32, 4 * context->table_entries, CLQ_HOME_TABLE),
-                     squares = add_norms(graph, context, node.inputs[CLQ_UPDATES_GRADIENTS], table);
+        const clq_id squares = add_norms(graph, context, node.inputs[CLQ_UPDATES_GRADIENTS], table);
         node.inputs[CLQ_UPDATES_FACTORS] = add_factors(graph, context, squares, table);
     }
+    if (scaled) node.inputs[CLQ_UPDATES_RATIOS] = add_ratios(graph, context, &node, table);
     clq_graph_add_node(graph, &node);
 }

@@ -28,16 +28,18 @@ void clq_variable_squares(clq_list *list, const clq_blocks *blocks, clq_value x,
     clq_launch_size(list, blocks->count);
     clq_launch_value(list, squares, CLQ_WRITES);
     end_launch(list, &flat, 2 * floats, (floats + (double)blocks->count) * sizeof(float));
-    clq_squares_of_variables(list, blocks, squares, out);
+    clq_squares_of_variables(list, blocks, 1, squares, out);
 }
 
-void clq_squares_of_variables(clq_list *list, const clq_blocks *blocks, clq_value squares, clq_value out) {
-    const double sums = (double)blocks->count;
+void clq_squares_of_variables(clq_list *list, const clq_blocks *blocks, unsigned kinds, clq_value squares,
+                              clq_value out) {
+    const double sums = (double)blocks->count * kinds;
     const clq_cut runs = cut_of_runs(list, blocks);
     const clq_kernel_options of_runs = clq_cut_options(&runs, "%s", "");
     clq_launch_begin(list, "squares of variables", "norms", of_runs.text, "variable_squares");
     clq_launch_value(list, squares, CLQ_READS);
     add_table(list, blocks);
+    clq_launch_size(list, kinds);
     clq_launch_value(list, out, CLQ_WRITES);
     end_launch(list, &runs, sums, sums * sizeof(float));
 }
@@ -89,4 +91,14 @@ void clq_take_scale_off(clq_list *list, size_t variables, const clq_loss_scaling
     clq_launch_local(list, cut.group * sizeof(float));
     clq_cut_work_one(list, &cut);
     clq_launch_cost(list, 3 * (double)variables, 0, 2 * (double)variables * sizeof(float), 0);
+}
+
+void clq_block_ratios(clq_list *list, const clq_blocks *blocks, clq_value squares, clq_value ratios) {
+    const clq_cut cut = cut_of_runs(list, blocks);
+    const clq_kernel_options options = clq_cut_options(&cut, "%s", "");
+    clq_launch_begin(list, "ratios", "norms", options.text, "block_ratios");
+    clq_launch_value(list, squares, CLQ_READS);
+    add_table(list, blocks);
+    clq_launch_value(list, ratios, CLQ_WRITES);
+    end_launch(list, &cut, (double)blocks->count, (double)blocks->count * sizeof(float));
 }

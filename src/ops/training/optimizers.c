@@ -88,6 +88,12 @@ static void nadam_rates(const double *values, double lr, uint64_t step, double r
     rates[2] = 1 / (1 - pow(values[ADAM_BETA2], t));
 }
 
+static void lamb_rates(const double *values, double lr, uint64_t step, double rates[CLQ_UPDATE_RATES]) {
+    rates[0] = lr;
+    rates[1] = 1 / (1 - pow(values[ADAM_BETA1], (double)step));
+    rates[2] = 1 / (1 - pow(values[ADAM_BETA2], (double)step));
+}
+
 static void lion_constants(const double *values, float constants[CLQ_UPDATE_CONSTANTS]) {
     constants[0] = (float)(1 - values[ADAM_BETA1]);
     constants[1] = (float)(1 - values[ADAM_BETA2]);
@@ -170,6 +176,14 @@ static const clq_optimizer_row rows[] = {
                             .options = {LEARNING_RATE(0.001), BETA1(0.9), BETA2(0.99), WEIGHT_DECAY(0)},
                             .rule = {"lion", 1, 9},
                             .constants = lion_constants},
+    /* You et al., "Large Batch Optimization for Deep Learning: Training BERT in 76 minutes", ICLR 2020; as Keras,
+     * which lets weights decay first, as for every optimizer */
+    [CLQ_OPTIMIZER_LAMB] = {.name = "lamb",
+                            .options = {LEARNING_RATE(0.001), BETA1(0.9), BETA2(0.999), EPSILON, WEIGHT_DECAY(0)},
+                            .rule = {"lamb", 2, 24},
+                            .scaled = true,
+                            .constants = adam_constants,
+                            .rates = lamb_rates},
 };
 
 size_t clq_optimizer_count(void) { return CLQ_COUNT_OF(rows); }
@@ -181,6 +195,7 @@ const clq_update_rule *clq_optimizer_rule(const clq_optimizer *optimizer) {
 }
 
 unsigned clq_optimizer_states(const clq_optimizer *optimizer) { return clq_optimizer_rule(optimizer)->states; }
+bool clq_optimizer_is_scaled(const clq_optimizer *optimizer) { return rows[optimizer->kind].scaled; }
 
 void clq_optimizer_constants(const clq_optimizer *optimizer, float constants[CLQ_UPDATE_CONSTANTS]) {
     const clq_optimizer_row *row = &rows[optimizer->kind];

@@ -25,34 +25,82 @@ static void add_numbers(clq_list *list, const clq_update_problem *p) {
     for (unsigned i = 0; i < CLQ_UPDATE_CONSTANTS; i++) clq_launch_float(list, constants[i]);
 }
 
-static clq_kernel_options options_of(const clq_cut *cut, const clq_update_problem *p, const clq_update_arenas *a) {
+/* What every pass knows of the rule, and of what is done with the weights around it. */
+static clq_kernel_options rule_options(const clq_cut *cut, const clq_update_problem *p, const clq_update_arenas *a) {
     const clq_update_rule *rule = clq_optimizer_rule(&p->optimizer);
     const int decay = clq_optimizer_weight_decay(&p->optimizer) == 0 ? 0 : a->decays ? 2 : 1;
-    clq_kernel_options options = clq_cut_options(cut, " -DRULE=%s -DSTATES=%u -DRANKS=%u%s", rule->name, rule->states,
-                                                 CLQ_MAX(a->ranks, 1u), a->floats % cut->lanes ? " -DTAIL" : "");
-    if (p->summed) clq_options_add(&options, " -DSUMMED");
-    if (p->limit > 0) clq_options_add(&options, " -DLIMITED");
+    clq_kernel_options options = clq_cut_options(cut, " -DRULE=%s -DSTATES=%u", rule->name, rule->states);
+    if (clq_optimizer_is_scaled(&p->optimizer)) clq_options_add(&options, " -DSCALED");
     if (decay) clq_options_add(&options, " -DDECAY=%d", decay);
-    if (a->average) clq_options_add(&options, " -DAVERAGE");
-    if (a->factors) clq_options_add(&options, " -DFACTORS=%d%s", p->factor_of_all ? 1 : 2, p->skips ? " -DSKIPS" : "");
     return options;
+}
+
+/* What is done with gradients before the rule gets them. */
+static void add_gradient_options(clq_kernel_options *options, const clq_update_problem *p, const clq_update_arenas *a) {
+    if (p->limit > 0) clq_options_add(options, " -DLIMITED");
+    if (a->factors) clq_options_add(options, " -DFACTORS=%d%s", p->factor_of_all ? 1 : 2, p->skips ? " -DSKIPS" : "");
+}
+
+static clq_kernel_options update_options(const clq_cut *cut, const clq_update_problem *p, const clq_update_arenas *a) {
+    clq_kernel_options options = rule_options(cut, p, a);
+    clq_options_add(&options, " -DRANKS=%u%s", CLQ_MAX(a->ranks, 1u), a->floats % cut->lanes ? " -DTAIL" : "");
+    if (p->summed) clq_options_add(&options, " -DSUMMED");
+    if (a->average) clq_options_add(&options, " -DAVERAGE");
+    if (clq_optimizer_is_scaled(&p->optimizer))
+        clq_options_add(&options, " -DFACTORS=3%s", p->skips ? " -DSKIPS" : "");
+    else
+        add_gradient_options(&options, p, a);
+    return options;
+}
+
+static void add_states(clq_list *list, const clq_update_problem *p, const clq_update_arenas *a, clq_access access) {
+    for (unsigned i = 0; i < clq_optimizer_states(&p->optimizer); i++)
+        add_range(list, a->states[i], a->states_first, a->floats, access);
+}
+
+static void add_decays(clq_list *list, const clq_update_problem *p, const clq_update_arenas *a) {
+    if (a->decays && clq_optimizer_weight_decay(&p->optimizer) != 0) clq_launch_value(list, a->decays, CLQ_READS);
+}
+
+void clq_update_directions(clq_list *list, const clq_update_problem *p, const clq_update_arenas *a, clq_value squares) {
+    const clq_update_rule *rule = clq_optimizer_rule(&p->optimizer);
+    const unsigned arrays = 2 * rule->states + 2;
+    const clq_cut cut = flat_cut(list, a->floats, arrays);
+    assert(clq_optimizer_is_scaled(&p->optimizer) && a->floats % CLQ_UPDATE_BLOCK == 0);
+    clq_kernel_options options = rule_options(&cut, p, a);
+    add_gradient_options(&options, p, a);
+    clq_launch_begin(list, "directions", "update", options.text, "directions");
+    add_part(list, a, a->w, CLQ_READS);
+    add_part(list, a, a->g, CLQ_READS);
+    add_states(list, p, a, CLQ_READS_WRITES);
+    if (a->factors) clq_launch_value(list, a->factors, CLQ_READS);
+    add_decays(list, p, a);
+    CLQ_LAUNCH_SIZES(list, a->floats / CLQ_UPDATE_BLOCK, a->first_block);
+    add_numbers(list, p);
+    clq_launch_value(list, squares, CLQ_WRITES);
+    clq_launch_local(list, cut.group * sizeof(float));
+    clq_cut_work(list, &cut);
+    clq_launch_cost(list, (double)a->floats * rule->flops, 0, (double)a->floats * sizeof(float) * arrays, 0);
 }
 
 void clq_update(clq_list *list, const clq_update_problem *p, const clq_update_arenas *a) {
     const clq_update_rule *rule = clq_optimizer_rule(&p->optimizer);
     unsigned ranks = CLQ_MAX(a->ranks, 1u);
-    /* States, average and weights are read and written, and of several ranks all gradients. */
-    unsigned arrays = 2 * (rule->states + (a->average ? 1 : 0)) + 2 + (ranks > 1 ? 2 * ranks : 1);
+    /* States, average and weights are read and written, and of several ranks all gradients. A scaled rule's second pass
+     * only reads states, and a gradient only where it lies in the place of weights. */
+    const bool scaled = clq_optimizer_is_scaled(&p->optimizer);
+    unsigned arrays = (scaled ? 1 : 2) * rule->states + (a->average ? 2 : 0) + 2 + (ranks > 1 ? 2 * ranks : 1);
     clq_cut cut = flat_cut(list, a->floats, arrays);
+    const clq_value factors = scaled ? a->ratios : a->factors;
     assert(ranks <= CLQ_UPDATE_RANKS_MAX && a->rank < ranks && rule->states <= CLQ_UPDATE_STATES_MAX);
-    const clq_kernel_options options = options_of(&cut, p, a);
+    assert(!scaled || (a->ratios && (ranks == 1 || p->summed)));
+    const clq_kernel_options options = update_options(&cut, p, a);
     clq_launch_begin(list, "update", "update", options.text, "update");
     add_part(list, a, a->w, CLQ_READS_WRITES);
     add_part(list, a, a->g, ranks > 1 ? CLQ_READS_WRITES : CLQ_READS);
-    for (unsigned i = 0; i < rule->states; i++)
-        add_range(list, a->states[i], a->states_first, a->floats, CLQ_READS_WRITES);
-    if (a->factors) clq_launch_value(list, a->factors, CLQ_READS);
-    if (a->decays && clq_optimizer_weight_decay(&p->optimizer) != 0) clq_launch_value(list, a->decays, CLQ_READS);
+    add_states(list, p, a, scaled ? CLQ_READS : CLQ_READS_WRITES);
+    if (factors) clq_launch_value(list, factors, CLQ_READS);
+    add_decays(list, p, a);
     if (a->average) add_range(list, a->average, a->states_first, a->floats, CLQ_READS_WRITES);
     CLQ_LAUNCH_SIZES(list, a->floats / cut.lanes, a->floats % cut.lanes, a->first_block);
     add_numbers(list, p);

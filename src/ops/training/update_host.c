@@ -12,21 +12,28 @@ static const clq_host_rule_row *rules(void) {
 }
 
 /* name NULL: the sum alone. */
-static clq_host_rule *find(const char *name) {
+static const clq_host_rule_row *find(const char *name) {
     const clq_host_rule_row *row = rules();
     while (row->name && !(name && strcmp(row->name, name) == 0)) row++;
-    assert(!row->name == !name); /* each rule that a row of optimizers.c names is one of UPDATE_RULES */
-    return row->run;
+    assert(!row->name == !name); /* each rule that a row of optimizers.c names is in cl/update_rules.cl */
+    return row;
 }
 
 void clq_update_on_host(const clq_optimizer *optimizer, const clq_host_update *update, const clq_update_rates *rates,
                         float average) {
     clq_host_numbers numbers = {.rates = *rates, .average = average};
     clq_optimizer_constants(optimizer, numbers.constants);
-    find(clq_optimizer_rule(optimizer)->name)(update, &numbers);
+    find(clq_optimizer_rule(optimizer)->name)->run(update, &numbers);
 }
 
-void clq_sum_on_host(const clq_host_update *update) { find(NULL)(update, NULL); }
+void clq_directions_on_host(const clq_optimizer *optimizer, const clq_host_update *update,
+                            const clq_update_rates *rates, double squares[2]) {
+    clq_host_numbers numbers = {.rates = *rates};
+    clq_optimizer_constants(optimizer, numbers.constants);
+    find(clq_optimizer_rule(optimizer)->name)->direct(update, &numbers, squares);
+}
+
+void clq_sum_on_host(const clq_host_update *update) { find(NULL)->run(update, NULL); }
 
 /* Four chains hide the latency of the additions. */
 double clq_square_sum_on_host(const float *x, size_t floats) {

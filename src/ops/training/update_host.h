@@ -11,11 +11,14 @@ typedef struct clq_host_numbers {
 } clq_host_numbers;
 /* What a rule does with a run of an update's floats. numbers NULL: the sum alone. */
 typedef void clq_host_rule(const clq_host_update *update, const clq_host_numbers *numbers);
+/* As clq_directions_on_host. */
+typedef void clq_host_directions(const clq_host_update *update, const clq_host_numbers *numbers, double squares[2]);
 
 /* A row for each rule of cl/update_rules.cl, and behind them one without a name: the sum alone. */
 typedef struct clq_host_rule_row {
     const char *name;
     clq_host_rule *run;
+    clq_host_directions *direct; /* NULL: the rule is not scaled */
 } clq_host_rule_row;
 
 /* update_host_plain.c, update_host_avx2.c: for vectors of 16 and of 32 bytes. */

@@ -62,6 +62,21 @@ ALWAYS_INLINE void move_average(float *average, floatv w, float part, size_t byt
     memcpy(average, &after, bytes);
 }
 
+ALWAYS_INLINE void set_weights(const clq_host_update *u, const clq_host_numbers *n, size_t i, floatv w, size_t bytes) {
+    memcpy(u->w + i, &w, bytes);
+    if (u->average) move_average(u->average + i, w, n->average, bytes);
+    for (unsigned k = 0; k < u->copy_count; k++) memcpy(u->copies[k] + i, &w, bytes);
+}
+
+/* All floats of an update, by NAME_at. */
+#define RUN(NAME)                                                                                                      \
+    TARGET static void NAME##_run(const clq_host_update *u, const clq_host_numbers *n) {                               \
+        const size_t end = u->first + u->floats;                                                                       \
+        size_t i = u->first;                                                                                           \
+        for (; i + LANES <= end; i += LANES) NAME##_at(u, n, i, VECTOR);                                               \
+        if (i < end) NAME##_at(u, n, i, (end - i) * sizeof(float));                                                    \
+    }
+
 /* One vector, from float i on. In lanes that are no part of it a rule may make what it likes. */
 #define RULE(NAME, STATES)                                                                                             \
     ALWAYS_INLINE void NAME##_at(const clq_host_update *u, const clq_host_numbers *n, size_t i, size_t bytes) {        \
@@ -73,17 +88,59 @@ ALWAYS_INLINE void move_average(float *average, floatv w, float part, size_t byt
         if (r->decay != 0) old -= old * r->decay;                                                                      \
         const floatv w = rule_##NAME(old, g, s, r->rate, r->second, r->third, c[0], c[1], c[2]);                       \
         for (int k = 0; k < STATES; k++) memcpy(u->states[k] + i, &s[k], bytes);                                       \
-        memcpy(u->w + i, &w, bytes);                                                                                   \
-        if (u->average) move_average(u->average + i, w, n->average, bytes);                                            \
-        for (unsigned k = 0; k < u->copy_count; k++) memcpy(u->copies[k] + i, &w, bytes);                              \
+        set_weights(u, n, i, w, bytes);                                                                                \
     }                                                                                                                  \
-    TARGET static void NAME##_run(const clq_host_update *u, const clq_host_numbers *n) {                               \
-        const size_t end = u->first + u->floats;                                                                       \
-        size_t i = u->first;                                                                                           \
-        for (; i + LANES <= end; i += LANES) NAME##_at(u, n, i, VECTOR);                                               \
-        if (i < end) NAME##_at(u, n, i, (end - i) * sizeof(float));                                                    \
-    }
+    RUN(NAME)
 UPDATE_RULES(RULE)
+
+/* Squares of a vector's numbers, in chains that do not depend on the width of vectors. */
+enum { CHAINS = 8 };
+ALWAYS_INLINE void add_squares(double *sums, floatv v, size_t at, size_t bytes) {
+    float lanes[LANES] = {0};
+    memcpy(lanes, &v, bytes);
+    for (size_t k = 0; k < LANES; k++) sums[(at + k) % CHAINS] += (double)lanes[k] * (double)lanes[k];
+}
+
+static double sum_of(const double *sums) {
+    double sum = 0;
+    for (size_t k = 0; k < CHAINS; k++) sum += sums[k];
+    return sum;
+}
+
+/* Both passes of a scaled rule. */
+#define SCALED_RULE(NAME, STATES)                                                                                      \
+    ALWAYS_INLINE void NAME##_direction_at(const clq_host_update *u, const clq_host_numbers *n, size_t i,              \
+                                           size_t bytes, double sums[2][CHAINS]) {                                     \
+        const clq_update_rates *r = &n->rates;                                                                         \
+        const float *c = n->constants;                                                                                 \
+        floatv s[STATES + 1], old = load(u->w + i, bytes);                                                             \
+        const floatv g = limited(gradient_at(u, i, bytes), u->limit);                                                  \
+        for (int k = 0; k < STATES; k++) s[k] = load(u->states[k] + i, bytes);                                         \
+        if (r->decay != 0) old -= old * r->decay;                                                                      \
+        const floatv d = direction_##NAME(old, g, s, r->rate, r->second, r->third, c[0], c[1], c[2]);                  \
+        for (int k = 0; k < STATES; k++) memcpy(u->states[k] + i, &s[k], bytes);                                       \
+        add_squares(sums[0], old, i - u->first, bytes);                                                                \
+        add_squares(sums[1], d, i - u->first, bytes);                                                                  \
+    }                                                                                                                  \
+    TARGET static void NAME##_direct(const clq_host_update *u, const clq_host_numbers *n, double squares[2]) {         \
+        const size_t end = u->first + u->floats;                                                                       \
+        double sums[2][CHAINS] = {{0}};                                                                                \
+        size_t i = u->first;                                                                                           \
+        for (; i + LANES <= end; i += LANES) NAME##_direction_at(u, n, i, VECTOR, sums);                               \
+        if (i < end) NAME##_direction_at(u, n, i, (end - i) * sizeof(float), sums);                                    \
+        for (int k = 0; k < 2; k++) squares[k] = sum_of(sums[k]);                                                      \
+    }                                                                                                                  \
+    ALWAYS_INLINE void NAME##_at(const clq_host_update *u, const clq_host_numbers *n, size_t i, size_t bytes) {        \
+        const clq_update_rates *r = &n->rates;                                                                         \
+        const float *c = n->constants;                                                                                 \
+        floatv s[STATES + 1], old = load(u->w + i, bytes);                                                             \
+        for (int k = 0; k < STATES; k++) s[k] = load(u->states[k] + i, bytes);                                         \
+        if (r->decay != 0) old -= old * r->decay;                                                                      \
+        set_weights(u, n, i, rule_##NAME(old, ALL(u->ratio), s, r->rate, r->second, r->third, c[0], c[1], c[2]),       \
+                    bytes);                                                                                            \
+    }                                                                                                                  \
+    RUN(NAME)
+SCALED_RULES(SCALED_RULE)
 
 TARGET static void sum_run(const clq_host_update *u, const clq_host_numbers *n) {
     const size_t end = u->first + u->floats;
@@ -93,5 +150,6 @@ TARGET static void sum_run(const clq_host_update *u, const clq_host_numbers *n) 
     if (i < end) (void)gradient_at(u, i, (end - i) * sizeof(float));
 }
 
-#define ROW(NAME, STATES) {#NAME, NAME##_run},
-const clq_host_rule_row TABLE[] = {UPDATE_RULES(ROW){NULL, sum_run}};
+#define ROW(NAME, STATES) {#NAME, NAME##_run, NULL},
+#define SCALED_ROW(NAME, STATES) {#NAME, NAME##_run, NAME##_direct},
+const clq_host_rule_row TABLE[] = {UPDATE_RULES(ROW) SCALED_RULES(SCALED_ROW){NULL, sum_run, NULL}};
