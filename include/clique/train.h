@@ -105,6 +105,15 @@ typedef struct clq_output_config {
 /* Sparse cross-entropy from probabilities with weight 1, and its metrics. */
 CLQ_API clq_output_config clq_output_config_default(const char *name);
 
+/* An optimizer for some of the variables. */
+typedef struct clq_optimizer_config {
+    /* Names with commas between: of layers, which mean all their variables ("dense"), or of variables ("dense/kernel").
+     * '*' stands for any characters, '?' for one: "dense*", "*bias". Needed until the trainer is made. */
+    const char *variables;
+    clq_optimizer optimizer;
+    double reserved[4];
+} clq_optimizer_config;
+
 typedef struct clq_trainer_config {
     clq_optimizer optimizer;
     clq_loss loss;
@@ -190,6 +199,13 @@ typedef struct clq_trainer_config {
      * step is waited for; fast paths that fuse launches are off. With
      * precision MIXED also a gradient that overflows times the loss scale, which is skipped otherwise, is found. */
     bool check_numerics;
+    /* (optimizer_count, less than CLQ_OPTIMIZERS_MAX) optimizers for some of the variables: the first one that names a
+     * variable updates it, and `optimizer` updates those that none of them names. What sets the learning rate, a
+     * schedule, a function or clq_trainer_set_learning_rate, sets that of `optimizer`; the others' rates keep the
+     * relation to it that their lr has to its lr, which is above 0 then. A clip and an average are of all variables.
+     * Needed until the trainer is made. NULL: `optimizer` updates all. */
+    const clq_optimizer_config *optimizers;
+    size_t optimizer_count;
 } clq_trainer_config;
 /* Adam, sparse cross-entropy from probabilities, batch 64, u8 samples. {0} is no default: its batch is 0. */
 CLQ_API void clq_trainer_config_init(clq_trainer_config *config, size_t config_bytes);
@@ -205,10 +221,10 @@ typedef struct clq_trainer clq_trainer;
  * (a batch smaller than the replicas; too many batches to accumulate; strategy single with several devices; strategy
  * pipeline with more stages than the model has parts, with devices that are no multiple of the stages, with more
  * micro-batches than samples; a part that the model does not have, or on several devices; an unknown metric; a loss for
- * no output of the model, two for one, or none; a limit that clips, out of range; a name in no_decay that no variable
- * has; class weights below 0 or of several outputs), NO_DEVICE (none selected), MISMATCH (the model's output does not
- * fit the loss or a metric), DEVICE, BUILD, DEVICE_MEMORY, UNSUPPORTED (also two outputs of one name, and synchronized
- * statistics in a pipeline), MEMORY, SYSTEM. */
+ * no output of the model, two for one, or none; a limit that clips, out of range; a name in no_decay or optimizers that
+ * no variable has; an optimizer that is left without variables; class weights below 0 or of several outputs), NO_DEVICE
+ * (none selected), MISMATCH (the model's output does not fit the loss or a metric), DEVICE, BUILD, DEVICE_MEMORY,
+ * UNSUPPORTED (also two outputs of one name, and synchronized statistics in a pipeline), MEMORY, SYSTEM. */
 CLQ_API clq_status clq_trainer_create_sized(const clq_model *model, const clq_devices *devices,
                                             const clq_trainer_config *config, size_t config_bytes, clq_trainer **out);
 static inline clq_status clq_trainer_create(const clq_model *model, const clq_devices *devices,

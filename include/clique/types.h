@@ -125,7 +125,8 @@ typedef struct clq_clip {
     double limit; /* above 0, unless OFF */
 } clq_clip;
 
-enum { CLQ_HYPERPARAMETERS_MAX = 12 };
+/* OPTIMIZERS_MAX: of a trainer, the main one among them. */
+enum { CLQ_HYPERPARAMETERS_MAX = 12, CLQ_OPTIMIZERS_MAX = 4 };
 /* Of one size for good: an optimizer that is added takes places of `values`, which are zero for the others. */
 typedef struct clq_optimizer {
     clq_optimizer_kind kind;

@@ -27,7 +27,7 @@ clq_status clq_by_output_add(clq_by_output *to, const char *option, const char *
 /* All options that some command takes, with their defaults unless they are given. */
 typedef struct clq_options {
     const char *model, *data, *devices, *optimizer, *strategy, *cross_device_ops, *compress;
-    clq_by_output losses, loss_weights, metrics;
+    clq_by_output losses, loss_weights, metrics, optimizers; /* of these each has names in front */
     const char *schedule, *shares, *staleness, *clip, *no_decay, *ema, *class_weights, *sample_weights;
     const char *checkpoint, *early_stopping, *reduce_lr, *save_best, *monitor, *csv;
     uint64_t checkpoint_every, keep;
@@ -81,8 +81,10 @@ typedef struct clq_setup {
     clq_dataset *train, *test;
     clq_trainer *trainer;
     size_t global_batch;
-    double shares[CLQ_REPLICAS_MAX]; /* --shares W,W */
-    double *class_weights;           /* --class-weights; NULL: none */
+    double shares[CLQ_REPLICAS_MAX];                         /* --shares W,W */
+    double *class_weights;                                   /* --class-weights; NULL: none */
+    clq_optimizer_config optimizers[CLQ_OPTIMIZERS_MAX - 1]; /* --optimizer-of, and their names */
+    char optimizer_names[CLQ_OPTIMIZERS_MAX - 1][512];
 } clq_setup;
 
 /* Parses the options that a command takes (argv[0] is its name), runs its body, and releases what that has set up. A
@@ -133,6 +135,8 @@ json_t *clq_describe_choice(const clq_setup *setup, const clq_options *options, 
 clq_status clq_setup_devices(clq_setup *setup, const clq_options *options);
 /* One part of the data; fails where it is missing. */
 clq_status clq_setup_data(const clq_options *options, const char *part, clq_dataset **out);
+/* The config's optimizers beside the main one, which lie in the setup. (optimizers.c) */
+clq_status clq_setup_optimizers(clq_setup *setup, const clq_options *options, clq_trainer_config *config);
 /* The config's loss, weight and metrics of each output; outputs: room for CLQ_MODEL_OUTPUTS_MAX of them, needed as long
  * as the config. (outputs.c) */
 clq_status clq_setup_measures(const clq_model *model, const clq_options *options, clq_output_config *outputs,

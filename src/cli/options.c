@@ -42,6 +42,11 @@ static const struct {
     {{"optimizer", KEY(optimizer), "NAME[:…]", 0,
       "of Keras, with Keras's defaults: adam, sgd, …, e.g. sgd:lr=0.01,momentum=0.9,nesterov=1 (default adam)", 0},
      "train plan tune"},
+    {{"optimizer-of", KEY(optimizers), "NAMES=NAME[:…]", 0,
+      "another optimizer for these layers or variables, e.g. 'dense*,*/bias=sgd:lr=0.1'; up to three times, the first "
+      "that names a variable has it",
+      0},
+     "train plan tune"},
     {{"clip", KEY(clip), "KIND=X", 0,
       "of the gradient before the update: value=X each element, norm=X each variable, global_norm=X all together "
       "(default off)",
@@ -202,6 +207,7 @@ static clq_status set_option(void *context, const struct argp_option *option, co
     switch (option->key) {
     case KEY(losses):
     case KEY(loss_weights):
+    case KEY(optimizers):
     case KEY(metrics): return clq_by_output_add((clq_by_output *)(void *)field, option->name, text);
     case KEY(batch): return set_number(option, text, 1, 1u << 24, &o->batch);
     case KEY(batch_per_replica): return set_number(option, text, 1, 1u << 24, &o->batch_per_replica);

@@ -108,6 +108,7 @@ clq_status clq_setup_config(clq_setup *setup, const clq_options *options, clq_dt
                             clq_output_config *outputs, clq_trainer_config *out) {
     clq_trainer_config config = clq_trainer_config_default();
     CLQ_TRY(clq_optimizer_parse(options->optimizer, &config.optimizer));
+    CLQ_TRY(clq_setup_optimizers(setup, options, &config));
     CLQ_TRY(clq_lr_schedule_parse(options->schedule, &config.schedule));
     CLQ_TRY(clq_clip_parse(options->clip, &config.clip));
     config.no_decay = options->no_decay;

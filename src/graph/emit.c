@@ -22,7 +22,7 @@ static clq_value memory_of_home(const clq_plan *plan, const clq_graph_value *val
     case CLQ_HOME_OUTPUT: return plan->v_output[value->index];
     case CLQ_HOME_METRICS: return plan->v_metrics;
     case CLQ_HOME_NORMS: return plan->v_norms;
-    case CLQ_HOME_TABLE: return plan->v_table;
+    case CLQ_HOME_TABLE: return value->index ? plan->v_scaled : plan->v_table;
     case CLQ_HOME_DECAYS: return plan->v_decays;
     case CLQ_HOME_SCALING: return plan->v_scaling;
     case CLQ_HOME_WEIGHT:
@@ -135,14 +135,16 @@ static clq_status check_types(const clq_list *list, const clq_graph *graph, cons
 
 clq_status clq_plan_build_graph(const clq_plan *plan, clq_list *list, clq_graph *graph, clq_pass_observer after,
                                 void *observer) {
-    const clq_buffer *decays = plan->weights->blocks.decays;
+    const clq_weights *weights = plan->weights;
+    const clq_buffer *decays = weights->blocks.decays;
     const clq_pass_context context = {.config = &plan->config,
                                       .list = list,
-                                      .slices = plan->weights->sliced ? plan->weights->slices : NULL,
-                                      .table_entries = plan->weights->blocks.entries,
+                                      .slices = weights->sliced ? weights->slices : NULL,
+                                      .table_entries = weights->blocks.entries,
                                       .decaying = decays ? clq_buffer_bytes(decays) / sizeof(float) : 0,
-                                      .arena_dtype = clq_weights_dtype(plan->weights, CLQ_ARENA_PARAMETERS),
-                                      .arena_bytes = plan->weights->part_end - plan->weights->part_begin};
+                                      .arena_dtype = clq_weights_dtype(weights, CLQ_ARENA_PARAMETERS),
+                                      .arena_bytes = weights->part_end - weights->part_begin,
+                                      .updates = clq_plan_updates(plan, weights->part_begin, weights->part_end)};
     return clq_graph_build(graph, plan->model, &context, after, observer);
 }
 

@@ -192,7 +192,15 @@ typedef struct clq_update_options {
     clq_loss_scaling scaling;
     bool averages;      /* a moving average of the parameters is kept, in one more optimizer slot, the last */
     const bool *spared; /* (variables): whose parameters do not decay; NULL: all do */
+    /* (other_count, less than CLQ_OPTIMIZERS_MAX) optimizers beside the main one; and (variables) the number of each
+     * variable's: 0, the main one, or 1 + its place among the others. NULL: all are the main one's. */
+    const clq_optimizer *others;
+    unsigned other_count;
+    const uint8_t *optimizer_of;
 } clq_update_options;
+/* Arenas beside parameters and gradients that updates need, and whether an optimizer is scaled. (runs.c) */
+unsigned clq_update_slots(const clq_optimizer *main, const clq_update_options *options);
+bool clq_updates_are_scaled(const clq_optimizer *main, const clq_update_options *options);
 #define CLQ_NO_OFFSET SIZE_MAX /* of a variable of another stage */
 typedef enum clq_arena { CLQ_ARENA_PARAMETERS, CLQ_ARENA_STATE, CLQ_ARENA_GRADIENT } clq_arena;
 
@@ -308,7 +316,7 @@ typedef struct clq_plan_config {
     const clq_loss_problem *loss;
     const clq_optimizer *update; /* NULL: no backward, no update. Needs loss, and weights made for it. Rates come step
                                     by step */
-    clq_update_options update_options; /* those that the weights were made for. `spared` is not read */
+    clq_update_options update_options; /* those that the weights were made for. Of variables it is not read */
     clq_exchange norm_parts; /* where ranks hold different variables, or different parts of the arenas: over whose
                            squares a norm that updates go by is a sum; its context outlives the plan's runs */
     bool gradient_norms;     /* also launches that measure the gradient (segment NORM) */

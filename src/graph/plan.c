@@ -77,6 +77,7 @@ static clq_status name_values(clq_plan *plan) {
         plan->v_optimizer[i] = clq_plan_whole_value(list, "optimizer state", weights->optimizer[i]);
     plan->v_table = clq_plan_whole_value(list, "table of blocks", weights->blocks.table);
     plan->v_scaling = clq_plan_whole_value(list, "loss scale", weights->scaling);
+    plan->v_scaled = clq_plan_whole_value(list, "table of blocks", weights->blocks.scaled);
     plan->v_decays = clq_plan_whole_value(list, "blocks that decay", weights->blocks.decays);
 
     plan->variables = clq_alloc(model->variable_count, sizeof *plan->variables);
@@ -110,7 +111,7 @@ static bool fits_update(const clq_weights *weights, const clq_plan_config *confi
     if (config->updated_elsewhere) return true;
     if (!weights->scaling != !(config->update_options.scaling.initial > 0)) return false;
     return weights->averages == config->update_options.averages &&
-           weights->optimizer_slots == clq_optimizer_states(config->update) + (weights->averages ? 1 : 0);
+           weights->optimizer_slots == clq_update_slots(config->update, &config->update_options);
 }
 
 static clq_status check(const clq_weights *weights, const clq_plan_config *config) {

@@ -11,6 +11,8 @@ typedef struct clq_block_table {
     clq_buffer *table; /* as of clq_blocks */
     size_t entries, count;
     clq_buffer *decays; /* f32, of each block: 1 where parameters decay, else 0. NULL: all do */
+    clq_buffer *scaled; /* the table, where variables of optimizers that are not scaled have no blocks. NULL: all are
+                           such */
 } clq_block_table;
 
 /* What hashes an arena (hash.c). {0} until needed. */
@@ -33,10 +35,15 @@ struct clq_weights {
     clq_buffer *parameters, *gradient, *state; /* NULL: none */
     clq_buffer *optimizer[CLQ_UPDATE_STATES_MAX];
     unsigned optimizer_slots;
-    clq_buffer *scaling;    /* clq_weights_scaling */
-    float first_scale;      /* of the loss, where there is a state */
-    bool averages;          /* the last of the slots is the parameters' average */
-    bool *spared;           /* (variables) as of clq_update_options; NULL: none is */
+    clq_buffer *scaling; /* clq_weights_scaling */
+    float first_scale;   /* of the loss, where there is a state */
+    bool averages;       /* the last of the slots is the parameters' average */
+    bool *spared;        /* (variables) as of clq_update_options; NULL: none is */
+    clq_run *runs;       /* (run_count) of the arenas, by optimizer; NULL: nothing is updated */
+    size_t run_count;
+    clq_optimizer others[CLQ_OPTIMIZERS_MAX - 1]; /* as of clq_update_options, as is */
+    uint8_t *optimizer_of;                        /* (variables); NULL: all are the main one's */
+    bool scaled, main_scaled;                     /* an optimizer is; the main one is */
     bool measures_whole;    /* squares of variables that are whole count, as they do of the first rank */
     clq_block_table blocks; /* of the part; all zero where nothing is updated */
     bool turned;            /* parameters and gradient have changed places */
@@ -99,7 +106,7 @@ struct clq_plan {
     /* the same as values of the list; of arenas the part that is updated */
     clq_value v_crossings[CLQ_CROSSING_KINDS][CLQ_CROSSINGS_MAX];
     clq_value v_samples, v_metrics, v_norms, v_labels[CLQ_MODEL_OUTPUTS_MAX], v_output[CLQ_MODEL_OUTPUTS_MAX];
-    clq_value v_parameters, v_gradient, v_optimizer[CLQ_UPDATE_STATES_MAX], v_table, v_decays, v_scaling;
+    clq_value v_parameters, v_gradient, v_optimizer[CLQ_UPDATE_STATES_MAX], v_table, v_scaled, v_decays, v_scaling;
     clq_plan_variable *variables;
 };
 
@@ -110,6 +117,12 @@ clq_status clq_plan_create_buffer(clq_plan *plan, clq_buffer *beside, size_t byt
 clq_status clq_block_table_create(const clq_weights *weights, size_t begin, size_t end, clq_block_table *out);
 void clq_hasher_release(clq_hasher *hasher);          /* takes {0} */
 void clq_block_table_release(clq_block_table *table); /* takes {0} */
+/* runs.c: copies what updates need of the options, and finds the runs of arenas that are laid out. */
+clq_status clq_weights_take_optimizers(clq_weights *weights, const clq_optimizer *main,
+                                       const clq_update_options *options);
+bool clq_weights_scale(const clq_weights *weights, uint32_t variable); /* whether its optimizer is scaled */
+/* Of bytes [begin, end) of the arenas. */
+clq_updates clq_plan_updates(const clq_plan *plan, size_t begin, size_t end);
 /* stage.c */
 clq_status clq_plan_create_crossings(clq_plan *plan);
 void clq_plan_destroy_crossings(clq_plan *plan);

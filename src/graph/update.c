@@ -49,9 +49,10 @@ static clq_status make_arenas(clq_plan *plan, clq_plan *const *plans, unsigned r
     return CLQ_OK;
 }
 
-static clq_blocks blocks_of(const clq_plan *plan, clq_list *list) {
+static clq_blocks blocks_of(const clq_plan *plan, clq_list *list, bool of_scaled) {
     const clq_block_table *blocks = &plan->sharded.blocks;
-    return (clq_blocks){.table = clq_plan_whole_value(list, "table of blocks", blocks->table),
+    clq_buffer *table = of_scaled ? blocks->scaled : blocks->table;
+    return (clq_blocks){.table = clq_plan_whole_value(list, "table of blocks", table),
                         .entries = blocks->entries,
                         .count = blocks->count};
 }
@@ -62,7 +63,7 @@ static clq_status make_sum(clq_plan *plan, clq_plan *const *plans, unsigned rank
     clq_list *list = plan->sharded.sums[turn];
     clq_update_arenas arenas;
     CLQ_TRY(make_arenas(plan, plans, ranks, rank, turn, list, &arenas));
-    const clq_blocks blocks = blocks_of(plan, list);
+    const clq_blocks blocks = blocks_of(plan, list, false);
     const clq_value squares = clq_list_scratch(list, "squares of blocks", CLQ_F32, blocks.count, 0);
     clq_list_scope(list, "norms");
     clq_sum_gradients(list, &arenas, squares);
@@ -75,7 +76,7 @@ static clq_status make_sum(clq_plan *plan, clq_plan *const *plans, unsigned rank
 static void add_clip(const clq_plan *plan, clq_list *list, clq_value squares, clq_value off, clq_value *out) {
     const clq_clip *clip = &plan->config.update_options.clip;
     const bool global = clip->kind == CLQ_CLIP_GLOBAL_NORM;
-    const clq_blocks blocks = blocks_of(plan, list);
+    const clq_blocks blocks = blocks_of(plan, list, false);
     *out = clq_list_scratch(list, "factors", CLQ_F32, global ? 1 : blocks.count, 0);
     if (global)
         clq_global_factor(list, CLQ_MAX(plan->model->variable_count, 1u), (float)clip->limit, squares, off, *out);
@@ -106,10 +107,12 @@ static void add_slots(const clq_plan *plan, clq_list *list, clq_update_arenas *a
     if (weights->averages) arenas->average = clq_plan_whole_value(list, "average", weights->optimizer[states]);
 }
 
-static clq_update_problem problem_of(const clq_plan *plan) {
-    clq_update_problem problem = clq_update_problem_of(&plan->update, &plan->config.update_options);
-    problem.summed = clq_plan_sums_first(plan);
-    return problem;
+static clq_updates updates_of(const clq_plan *plan, unsigned ranks, unsigned rank) {
+    size_t begin, end;
+    clq_plan_updated_part(plan, ranks, rank, &begin, &end);
+    clq_updates updates = clq_plan_updates(plan, begin, end);
+    updates.summed = clq_plan_sums_first(plan);
+    return updates;
 }
 
 /* The first pass of a scaled optimizer, and the squares of the plan's part of the variables. */
@@ -117,22 +120,22 @@ static clq_status make_directions(clq_plan *plan, clq_plan *const *plans, unsign
                                   unsigned turn) {
     CLQ_TRY(clq_list_create(plan->device, plan->config.capacity, &plan->sharded.directions[turn]));
     clq_list *list = plan->sharded.directions[turn];
-    const clq_update_problem problem = problem_of(plan);
+    const clq_updates updates = updates_of(plan, ranks, rank);
     clq_update_arenas arenas;
     CLQ_TRY(make_arenas(plan, plans, ranks, rank, turn, list, &arenas));
     add_slots(plan, list, &arenas);
     clq_list_scope(list, "update");
     add_factors(plan, list, &arenas.factors);
-    const clq_blocks blocks = blocks_of(plan, list);
-    const clq_value squares = clq_list_scratch(list, "squares of blocks", CLQ_F32, 2 * blocks.count, 0);
-    clq_update_directions(list, &problem, &arenas, squares);
+    const clq_blocks blocks = blocks_of(plan, list, true);
+    const clq_value scratch = clq_list_scratch(list, "squares of blocks", CLQ_F32, 2 * blocks.count, 0),
+                    squares = clq_add_directions(list, &updates, &arenas, scratch);
     clq_squares_of_variables(list, &blocks, 2, squares, clq_plan_whole_value(list, "squares", plan->sharded.squares));
     CLQ_TRY(clq_placement_create(list, &plan->sharded.direction_placements[turn]));
     return clq_list_bind(list);
 }
 
 static void add_ratios(const clq_plan *plan, clq_list *list, clq_value *out) {
-    const clq_blocks blocks = blocks_of(plan, list);
+    const clq_blocks blocks = blocks_of(plan, list, true);
     *out = clq_list_scratch(list, "ratios", CLQ_F32, blocks.count, 0);
     clq_block_ratios(list, &blocks, clq_plan_whole_value(list, "squares", plan->sharded.squares), *out);
 }
@@ -140,23 +143,21 @@ static void add_ratios(const clq_plan *plan, clq_list *list, clq_value *out) {
 static clq_status make_update(clq_plan *plan, clq_plan *const *plans, unsigned ranks, unsigned rank, unsigned turn) {
     CLQ_TRY(clq_list_create(plan->device, plan->config.capacity, &plan->sharded.lists[turn]));
     clq_list *list = plan->sharded.lists[turn];
-    const clq_update_problem problem = problem_of(plan);
+    const clq_updates updates = updates_of(plan, ranks, rank);
     clq_update_arenas arenas;
     CLQ_TRY(make_arenas(plan, plans, ranks, rank, turn, list, &arenas));
     add_slots(plan, list, &arenas);
     clq_list_scope(list, "update");
-    if (plan->sharded.squares)
-        add_ratios(plan, list, &arenas.ratios);
-    else
-        add_factors(plan, list, &arenas.factors);
-    clq_update(list, &problem, &arenas);
+    if (plan->sharded.squares) add_ratios(plan, list, &arenas.ratios);
+    add_factors(plan, list, &arenas.factors);
+    clq_add_updates(list, &updates, &arenas);
     CLQ_TRY(clq_placement_create(list, &plan->sharded.placements[turn]));
     return clq_list_bind(list);
 }
 
 clq_status clq_plan_shard_update(clq_plan *plan, clq_plan *const *plans, unsigned ranks, unsigned rank) {
     const size_t squares = 2 * CLQ_MAX((size_t)plan->model->variable_count, (size_t)1);
-    const bool scaled = clq_optimizer_is_scaled(&plan->update);
+    const bool scaled = plan->weights->scaled;
     size_t begin, end;
     clq_plan_updated_part(plan, ranks, rank, &begin, &end);
     CLQ_TRY(clq_block_table_create(plan->weights, begin, end, &plan->sharded.blocks));
@@ -171,7 +172,7 @@ clq_status clq_plan_shard_update(clq_plan *plan, clq_plan *const *plans, unsigne
     return CLQ_OK;
 }
 
-bool clq_plan_sums_first(const clq_plan *plan) { return plan->norms || clq_optimizer_is_scaled(&plan->update); }
+bool clq_plan_sums_first(const clq_plan *plan) { return plan->norms || plan->weights->scaled; }
 clq_buffer *clq_plan_step_squares(const clq_plan *plan) { return plan->sharded.squares; }
 
 void clq_plan_end_sharding(clq_plan *plan) {

@@ -121,7 +121,7 @@ static clq_status create_arenas(clq_weights *weights, const clq_optimizer *updat
     if (!update) return CLQ_OK;
     CLQ_TRY(create_arena(weights, "gradient", &weights->gradient));
     weights->averages = options->averages;
-    weights->optimizer_slots = clq_optimizer_states(update) + (options->averages ? 1 : 0);
+    weights->optimizer_slots = clq_update_slots(update, options);
     for (unsigned i = 0; i < weights->optimizer_slots; i++)
         CLQ_TRY(clq_buffer_create(weights->device, CLQ_MEMORY_DEVICE, weights->part_end - weights->part_begin,
                                   "optimizer state", &weights->optimizer[i]));
@@ -130,6 +130,7 @@ static clq_status create_arenas(clq_weights *weights, const clq_optimizer *updat
         CLQ_TRY(clq_buffer_create(weights->device, CLQ_MEMORY_DEVICE, clq_values_bytes(CLQ_I32, CLQ_SCALING_INTS),
                                   "loss scale", &weights->scaling));
     CLQ_TRY(take_spared(weights, options->spared));
+    CLQ_TRY(clq_weights_take_optimizers(weights, update, options));
     weights->measures_whole = !holding->slicing || holding->rank == 0;
     return clq_block_table_create(weights, weights->part_begin, weights->part_end, &weights->blocks);
 }
@@ -179,6 +180,8 @@ void clq_weights_destroy(clq_weights *weights) {
     clq_buffer_destroy(weights->scaling);
     clq_block_table_release(&weights->blocks);
     clq_free(weights->spared);
+    clq_free(weights->runs);
+    clq_free(weights->optimizer_of);
     clq_free(weights->slices);
     clq_free(weights->offsets);
     clq_free(weights);

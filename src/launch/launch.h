@@ -36,10 +36,16 @@ typedef enum clq_value_kind { CLQ_VALUE_ACTIVATION, CLQ_VALUE_SCRATCH, CLQ_VALUE
     X(FIRST_ROW, first_row, uint32_t, "int") /* index in the global batch of the replica's first example */ \
     X(SUM_FACTOR, sum_factor, float, "float") /* where gradients are added up (clq_accumulate); 0: they begin anew */ \
     X(AVERAGE, average, float, "float")      /* the part of its way that the average of the weights goes */           \
-    X(RATE, rate, float, "float")            /* of an update (clq_update_rates), these four: learning rate, or */     \
-    X(SECOND, second, float, "float")        /* Adam's bias-corrected rate; others of the rule; */                    \
-    X(THIRD, third, float, "float")                                                                                   \
-    X(DECAY, decay, float, "float")          /* the part of the weights that decays */
+    CLQ_RATE_PARAMS(X, , )                   /* of an update, by optimizer (clq_update_rates) */                      \
+    CLQ_RATE_PARAMS(X, _1, _1)                                                                                        \
+    CLQ_RATE_PARAMS(X, _2, _2)                                                                                        \
+    CLQ_RATE_PARAMS(X, _3, _3)
+/* Learning rate, or Adam's bias-corrected rate; others of the rule; the part of the weights that decays. */
+#define CLQ_RATE_PARAMS(X, N, n)                                                                                      \
+    X(RATE##N, rate##n, float, "float")                                                                               \
+    X(SECOND##N, second##n, float, "float")                                                                           \
+    X(THIRD##N, third##n, float, "float")                                                                             \
+    X(DECAY##N, decay##n, float, "float")
 
 typedef enum clq_param {
 #define CLQ_STEP_PARAM_ENUM(name, member, type, kernel_type) CLQ_PARAM_##name,

@@ -346,10 +346,12 @@ double clq_optimizer_weight_decay(const clq_optimizer *optimizer);
 typedef struct clq_update_rates {
     float rate, second, third, decay;
 } clq_update_rates;
-/* As parameters of a step. */
-static inline clq_update_rates clq_step_rates(const clq_step_params *params) {
-    return (clq_update_rates){params->rate, params->second, params->third, params->decay};
-}
+/* Those of all optimizers of a step, in the order of their numbers. */
+typedef struct clq_step_rates {
+    clq_update_rates of[CLQ_OPTIMIZERS_MAX];
+} clq_step_rates;
+clq_step_rates clq_rates_of_params(const clq_step_params *params);
+void clq_set_rates(clq_step_params *params, unsigned number, const clq_update_rates *rates);
 /* Of update `step`, from 1, with a learning rate of lr. */
 clq_update_rates clq_optimizer_rates(const clq_optimizer *optimizer, double lr, uint64_t step);
 
@@ -374,12 +376,13 @@ typedef struct clq_update_arenas {
 /* An update, and what is done around its rule. */
 typedef struct clq_update_problem {
     clq_optimizer optimizer; /* the learning rate is not read */
+    unsigned number;         /* whose rates are taken: of the optimizers of a step */
     float limit;             /* elements of the gradient are cut off at -limit and limit; 0: none are */
     bool factor_of_all;      /* the arenas' `factors` are one number for all blocks */
     bool summed;             /* of several ranks: clq_sum_gradients has added the gradients up */
     bool skips;              /* where the factor is 0, weights, states and average stay as they are */
 } clq_update_problem;
-/* By CLQ_PARAM_RATE, _SECOND, _THIRD, _DECAY and _AVERAGE. */
+/* By CLQ_PARAM_RATE, _SECOND, _THIRD and _DECAY of its number, and _AVERAGE. */
 void clq_update(clq_list *list, const clq_update_problem *problem, const clq_update_arenas *arenas);
 /* A scaled optimizer's step in a variable has a length that depends on norms of the whole variable, so an update by it
  * takes two passes. The first, of whole blocks: the new states; and squares (blocks, 2), counted from first_block at

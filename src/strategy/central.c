@@ -117,7 +117,7 @@ static void update(clq_strategy *strategy, const clq_step_params *params) {
     const float *gradients[CLQ_REPLICAS_MAX];
     float *copies[CLQ_REPLICAS_MAX];
     clq_store_change change = {
-        .gradients = gradients, .rates = clq_step_rates(params), .average = params->average, .copies = copies};
+        .gradients = gradients, .rates = clq_rates_of_params(params), .average = params->average, .copies = copies};
     const bool all = central->needed == central->count;
     uint64_t samples = 0, measured_by = 0;
     for (unsigned r = 0; r < central->count; r++) {
@@ -233,7 +233,7 @@ static void update_by_sum(clq_strategy *strategy, const clq_step_params *params)
     central->version = clq_store_update(central->store, &(clq_store_change){.gradients = gradients,
                                                                             .count = 1,
                                                                             .factor = 1.0f,
-                                                                            .rates = clq_step_rates(params),
+                                                                            .rates = clq_rates_of_params(params),
                                                                             .average = params->average});
     clq_central_measure(strategy, params->slot);
 }
@@ -362,6 +362,8 @@ static clq_status open_store(clq_strategy *strategy) {
     const clq_model *model = strategy->model;
     const clq_update_options *options = &strategy->config.plan.update_options;
     clq_store_config config = {.optimizer = *strategy->config.plan.update,
+                               .others = options->others,
+                               .other_count = options->other_count,
                                .bytes = clq_weights_arena_bytes(weights, CLQ_ARENA_PARAMETERS),
                                .clip = options->clip,
                                .averages = options->averages};
@@ -372,7 +374,8 @@ static clq_status open_store(clq_strategy *strategy) {
             variables[config.variable_count++] =
                 (clq_store_variable){.first = clq_values_count(CLQ_F32, clq_weights_offset(weights, i)),
                                      .floats = model->variables[i].elements,
-                                     .spared = options->spared && options->spared[i]};
+                                     .spared = options->spared && options->spared[i],
+                                     .optimizer = options->optimizer_of ? options->optimizer_of[i] : 0};
     config.variables = variables;
     const clq_status status = clq_store_create(&config, &((clq_central *)strategy->own)->store);
     clq_free(variables);

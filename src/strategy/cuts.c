@@ -77,9 +77,9 @@ static estimate estimate_stage(const clq_model *model, const sums *all, const cl
         (double)clq_cut_bytes(model, &stage->after, false) + (double)clq_cut_bytes(model, &stage->after, true);
     const double trained = (double)(end->trained - begin->trained), batch = (double)wishes->micro_batch;
     unsigned flights = 1, arenas = 1;
-    if (wishes->update) { /* for parameters, for gradients, and the optimizer's */
+    if (wishes->trains) { /* for parameters, for gradients, and the optimizer's */
         flights = clq_pipeline_in_flight(index, wishes->stages, wishes->micro_batches);
-        arenas = 2 + clq_optimizer_states(wishes->update);
+        arenas = 2 + wishes->slots;
     }
     return (estimate){.work = end->work - begin->work,
                       .memory = arenas * trained + (double)(end->state - begin->state) +

@@ -259,11 +259,13 @@ static bool updates_by_squares(const clq_strategy *strategy) {
 
 static clq_status cut_model(clq_strategy *strategy) {
     clq_pipeline *pipeline = pipeline_of(strategy);
+    const clq_optimizer *update = strategy->config.plan.update;
     const size_t share = clq_ceil_div(strategy->config.global_batch, pipeline->pipelines);
     clq_cut_wishes wishes = {.stages = pipeline->stages,
                              .micro_batch = (uint32_t)clq_ceil_div(share, pipeline->micro_batches),
                              .micro_batches = pipeline->micro_batches,
-                             .update = strategy->config.plan.update,
+                             .trains = update != NULL,
+                             .slots = update ? clq_update_slots(update, &strategy->config.plan.update_options) : 0,
                              .sample_bytes = strategy->config.sample_bytes};
     for (unsigned r = 0; r < strategy->count; r++) {
         uint64_t *memory = &wishes.memory[r % pipeline->stages];

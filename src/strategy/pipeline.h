@@ -78,7 +78,8 @@ typedef struct clq_cut_wishes {
     unsigned stages;
     uint32_t micro_batch; /* samples */
     unsigned micro_batches;
-    const clq_optimizer *update; /* NULL: nothing is trained */
+    bool trains;
+    unsigned slots; /* of the optimizers */
     size_t sample_bytes;
     uint64_t memory[CLQ_REPLICAS_MAX]; /* the most that each stage may take */
     unsigned replicas;                 /* that have times: replica r is of stage r % stages; 0: none */

@@ -96,7 +96,7 @@ static clq_status make_update(clq_replica *replica, const clq_step_params *param
     const uint64_t version = clq_store_update(central->store, &(clq_store_change){.gradients = &own->gradient,
                                                                                   .count = 1,
                                                                                   .factor = 1.0f,
-                                                                                  .rates = clq_step_rates(params),
+                                                                                  .rates = clq_rates_of_params(params),
                                                                                   .average = params->average});
     clq_central_measure(replica->strategy, params->slot);
     pthread_mutex_lock(&central->lock);

@@ -19,14 +19,15 @@ typedef struct server {
 } server;
 
 struct clq_store {
-    clq_optimizer optimizer;
+    clq_optimizer optimizers[CLQ_OPTIMIZERS_MAX]; /* the main one, and the others */
+    unsigned optimizer_count, states_count;       /* states of the one that has most */
     clq_clip clip;
     size_t bytes;
     float *parameters, *gradient, *states[CLQ_UPDATE_STATES_MAX], *average;
     clq_store_variable *variables; /* of which each is updated by itself; else none */
     size_t variable_count;
     float *factors; /* (variables) that clip the gradient; NULL: it is not clipped by a norm */
-    float *ratios;  /* (variables) norm(weights) / norm(direction); NULL: the optimizer is not scaled */
+    float *ratios;  /* (variables) norm(weights) / norm(direction); NULL: no optimizer is scaled */
     server servers[CLQ_STORE_PARTS_MAX];
     unsigned parts;
     /* Readers and updates under way; under the lock. */
@@ -62,22 +63,24 @@ static void measure(const server *s) {
                             : 0;
 }
 
-/* Variable by variable; gaps between them stay. DIRECT: the first pass of a scaled optimizer. */
+/* Variable by variable; gaps between them stay. DIRECT: the first pass of scaled optimizers. */
 static void update_variables(const server *s, const order *o, clq_host_update update) {
     const clq_store *store = s->store;
-    clq_update_rates rates = o->change->rates;
     for (size_t v = 0; v < store->variable_count; v++) {
+        const clq_store_variable *variable = &store->variables[v];
+        const clq_optimizer *optimizer = &store->optimizers[variable->optimizer];
+        clq_update_rates rates = o->change->rates.of[variable->optimizer];
         size_t end;
         if (o->kind == DIRECT) s->steps[v][0] = s->steps[v][1] = 0;
-        if (!own_range(s, &store->variables[v], &update.first, &end)) continue;
+        if (!own_range(s, variable, &update.first, &end)) continue;
         update.floats = end - update.first;
         if (store->factors) update.factor = store->factors[v];
         if (store->ratios) update.ratio = store->ratios[v];
-        rates.decay = store->variables[v].spared ? 0 : o->change->rates.decay;
-        if (o->kind == DIRECT)
-            clq_directions_on_host(&store->optimizer, &update, &rates, s->steps[v]);
-        else
-            clq_update_on_host(&store->optimizer, &update, &rates, o->change->average);
+        if (variable->spared) rates.decay = 0;
+        if (o->kind == UPDATE)
+            clq_update_on_host(optimizer, &update, &rates, o->change->average);
+        else if (clq_optimizer_is_scaled(optimizer))
+            clq_directions_on_host(optimizer, &update, &rates, s->steps[v]);
     }
 }
 
@@ -110,7 +113,7 @@ static void serve(server *s, const order *o) {
     if (store->variables)
         update_variables(s, o, update);
     else
-        clq_update_on_host(&store->optimizer, &update, &o->change->rates, o->change->average);
+        clq_update_on_host(&store->optimizers[0], &update, &o->change->rates.of[0], o->change->average);
     if (o->kind == UPDATE) s->updates++;
 }
 
@@ -230,13 +233,14 @@ static clq_status make_arrays(clq_store *store, const clq_store_config *config) 
     bool spares = false;
     CLQ_TRY(make_array(store, &store->parameters));
     CLQ_TRY(make_array(store, &store->gradient));
-    for (unsigned i = 0; i < clq_optimizer_states(&store->optimizer); i++)
-        CLQ_TRY(make_array(store, &store->states[i]));
+    for (unsigned i = 0; i < store->states_count; i++) CLQ_TRY(make_array(store, &store->states[i]));
     if (config->averages) CLQ_TRY(make_array(store, &store->average));
-    const bool clips = clq_clips_by_norm(&config->clip), scaled = clq_optimizer_is_scaled(&store->optimizer);
+    bool clips = clq_clips_by_norm(&config->clip), scaled = false;
+    for (unsigned i = 0; i < store->optimizer_count; i++)
+        scaled = scaled || clq_optimizer_is_scaled(&store->optimizers[i]);
     const size_t variables = CLQ_MAX(config->variable_count, (size_t)1);
     for (size_t v = 0; v < config->variable_count; v++) spares = spares || config->variables[v].spared;
-    if (!clips && !scaled && !spares) return CLQ_OK;
+    if (!clips && !scaled && !spares && config->other_count == 0) return CLQ_OK;
     store->variable_count = config->variable_count;
     if (!(store->variables = clq_alloc(variables, sizeof *store->variables))) return CLQ_MEMORY;
     memcpy(store->variables, config->variables, store->variable_count * sizeof *store->variables);
@@ -278,10 +282,18 @@ static unsigned parts_of(size_t bytes, unsigned wanted) {
     return (unsigned)CLQ_MIN(CLQ_MIN(parts, lines), (size_t)CLQ_STORE_PARTS_MAX);
 }
 
+static void take_optimizers(clq_store *store, const clq_store_config *config) {
+    store->optimizers[0] = config->optimizer;
+    for (unsigned i = 0; i < config->other_count; i++) store->optimizers[1 + i] = config->others[i];
+    store->optimizer_count = 1 + config->other_count;
+    for (unsigned i = 0; i < store->optimizer_count; i++)
+        store->states_count = CLQ_MAX(store->states_count, clq_optimizer_states(&store->optimizers[i]));
+}
+
 clq_status clq_store_create(const clq_store_config *config, clq_store **out) {
     clq_store *store = clq_alloc(1, sizeof *store);
     if (!store) return CLQ_MEMORY;
-    store->optimizer = config->optimizer;
+    take_optimizers(store, config);
     store->clip = config->clip;
     store->bytes = config->bytes;
     store->parts = parts_of(config->bytes, config->parts);
@@ -323,15 +335,11 @@ void clq_store_destroy(clq_store *store) {
 /* ---- reports ---- */
 
 float *clq_store_parameters(const clq_store *store) { return store->parameters; }
-unsigned clq_store_states(const clq_store *store) {
-    return clq_optimizer_states(&store->optimizer) + (store->average ? 1 : 0);
-}
+unsigned clq_store_states(const clq_store *store) { return store->states_count + (store->average ? 1 : 0); }
 float *clq_store_state(const clq_store *store, unsigned slot) {
-    return slot < clq_optimizer_states(&store->optimizer) ? store->states[slot] : store->average;
+    return slot < store->states_count ? store->states[slot] : store->average;
 }
 const float *clq_store_gradient(const clq_store *store) { return store->gradient; }
 unsigned clq_store_parts(const clq_store *store) { return store->parts; }
 uint64_t clq_store_part_updates(const clq_store *store, unsigned part) { return store->servers[part].updates; }
-size_t clq_store_bytes(const clq_store *store) {
-    return store->bytes * (2 + clq_optimizer_states(&store->optimizer) + (store->average ? 1 : 0));
-}
+size_t clq_store_bytes(const clq_store *store) { return store->bytes * (2 + clq_store_states(store)); }

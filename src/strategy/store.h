@@ -15,16 +15,19 @@ typedef struct clq_store clq_store;
 /* A variable's floats in the arrays. */
 typedef struct clq_store_variable {
     size_t first, floats;
-    bool spared; /* does not decay */
+    bool spared;        /* does not decay */
+    unsigned optimizer; /* 0: the main one, or 1 + its place among the others */
 } clq_store_variable;
 typedef struct clq_store_config {
-    clq_optimizer optimizer;
+    clq_optimizer optimizer;     /* the main one */
+    const clq_optimizer *others; /* (other_count, less than CLQ_OPTIMIZERS_MAX) copied */
+    unsigned other_count;
     size_t bytes;   /* of the f32 parameters, a multiple of CLQ_VARIABLE_ALIGN; all are zero */
     unsigned parts; /* 0: as many as there are cores, but each of at least 64 KiB */
     clq_clip clip;
     bool averages; /* keeps a moving average of the parameters */
-    /* (variable_count) in rising order, copied; needed where gradients are clipped by a norm, the optimizer is scaled,
-     * or a variable is spared. */
+    /* (variable_count) in rising order, copied; needed where gradients are clipped by a norm, an optimizer is scaled,
+     * there are others, or a variable is spared. */
     const clq_store_variable *variables;
     size_t variable_count;
 } clq_store_config;
@@ -39,7 +42,7 @@ typedef struct clq_store_change {
     const float *const *gradients;
     unsigned count;
     float factor;
-    clq_update_rates rates;
+    clq_step_rates rates;
     float average; /* the part of its way that the average of the parameters goes */
     float *const *copies;
     unsigned copy_count;

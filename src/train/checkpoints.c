@@ -199,18 +199,22 @@ static clq_status put_counts(clq_checkpoint *to, const clq_trainer *trainer) {
     return CLQ_OK;
 }
 
-/* What the optimizer's slots mean: "amsgrad", "adam and averages". */
-static void describe_slots(const clq_trainer *trainer, char text[64]) {
-    snprintf(text, 64, "%s%s", clq_optimizer_rule(&trainer->config.optimizer)->name,
-             trainer->config.average > 0.0 ? " and averages" : "");
+/* What the optimizers' slots mean: "amsgrad", "adam, momentum and averages". */
+enum { SLOTS_TEXT = 160 };
+static void describe_slots(const clq_trainer *trainer, char text[SLOTS_TEXT]) {
+    size_t length = (size_t)snprintf(text, SLOTS_TEXT, "%s", clq_optimizer_rule(&trainer->config.optimizer)->name);
+    for (unsigned i = 0; i < trainer->other_count; i++)
+        length +=
+            (size_t)snprintf(text + length, SLOTS_TEXT - length, ", %s", clq_optimizer_rule(&trainer->others[i])->name);
+    snprintf(text + length, SLOTS_TEXT - length, "%s", trainer->config.average > 0.0 ? " and averages" : "");
 }
 
 static clq_status put_trainer(clq_checkpoint *to, const clq_trainer *trainer) {
-    char slots[64];
+    char slots[SLOTS_TEXT];
     describe_slots(trainer, slots);
     CLQ_TRY(clq_checkpoint_put_text(to, "optimizer/slots", slots));
     CLQ_TRY(clq_checkpoint_put_count(to, "seed", trainer->config.seed));
-    CLQ_TRY(clq_checkpoint_put_text(to, "optimizer", clq_optimizer_row_of(trainer->config.optimizer.kind)->name));
+    CLQ_TRY(clq_checkpoint_put_text(to, "optimizer", trainer->optimizer_text));
     return clq_checkpoint_put_number(to, "last_rate", trainer->last_rate);
 }
 
@@ -396,10 +400,10 @@ static void get_place(const clq_checkpoint *from, const clq_dataset *data, clq_c
 }
 
 static clq_status check_optimizer(const clq_checkpoint *from, const clq_trainer *trainer, const char *folder) {
-    const char *wanted = clq_optimizer_row_of(trainer->config.optimizer.kind)->name;
+    const char *wanted = trainer->optimizer_text;
     const char *optimizer = clq_checkpoint_text(from, "optimizer");
     const char *slots = clq_checkpoint_text(from, "optimizer/slots");
-    char own[64];
+    char own[SLOTS_TEXT];
     describe_slots(trainer, own);
     if (!optimizer || strcmp(optimizer, wanted) != 0)
         return clq_fail(CLQ_MISMATCH, "%s: it is of optimizer %s, and the training has %s", folder,

@@ -31,6 +31,58 @@ static clq_status check_config(const clq_trainer_config *config) {
     return CLQ_OK;
 }
 
+static clq_update_options update_options(const clq_trainer *trainer, const clq_trainer_config *config,
+                                         const bool *spared, const uint8_t *optimizer_of) {
+    return (clq_update_options){.clip = config->clip,
+                                .scaling = clq_mixed_scaling(config),
+                                .averages = config->average > 0.0,
+                                .spared = spared,
+                                .others = trainer->others,
+                                .other_count = trainer->other_count,
+                                .optimizer_of = optimizer_of};
+}
+
+static clq_strategy_config strategy_config(const clq_trainer *trainer, const clq_trainer_config *config,
+                                           const clq_update_options *updates, const clq_selections *selections) {
+    return (clq_strategy_config){.kind = config->strategy,
+                                 .options = config->strategy_options,
+                                 .plan = {.mode = config->inference_only ? CLQ_MODE_EVALUATE : CLQ_MODE_TRAIN,
+                                          .seed = config->seed,
+                                          .sample_dtype = config->sample_dtype,
+                                          .loss = trainer->losses,
+                                          .update = config->inference_only ? NULL : &trainer->config.optimizer,
+                                          .activations = clq_mixed_activations(config->precision),
+                                          .update_options = *updates,
+                                          .gradient_norms = config->measure_gradient,
+                                          .check_numerics = config->check_numerics && !config->inference_only,
+                                          .precision = config->matmul_precision,
+                                          .metric_slots = CLQ_METRIC_SLOTS,
+                                          .selections = selections},
+                                 .global_batch = config->global_batch,
+                                 .sample_bytes =
+                                     clq_values_bytes(config->sample_dtype, clq_model_input(trainer->model)->elements),
+                                 .group = config->group,
+                                 .bucket_bytes = config->bucket_bytes,
+                                 .trace_steps = config->trace_steps,
+                                 .disabled_paths = config->disabled_paths,
+                                 .tuning = config->tuning,
+                                 .tuning_s = config->tuning_s,
+                                 .check_replicas = config->check_replicas > 0,
+                                 .parts = config->parts,
+                                 .part = config->part};
+}
+
+/* The lists are the caller's, and may be gone once the trainer is made. */
+static clq_trainer_config without_lists(const clq_trainer_config *config) {
+    clq_trainer_config kept = *config;
+    kept.metrics = NULL;
+    kept.outputs = NULL;
+    kept.no_decay = NULL;
+    kept.class_weights = NULL;
+    kept.optimizers = NULL;
+    return kept;
+}
+
 clq_status clq_trainer_create_with_selections(const clq_model *model, const clq_devices *devices,
                                               const clq_trainer_config *config, const clq_selections *selections,
                                               clq_trainer **out) {
@@ -40,45 +92,16 @@ clq_status clq_trainer_create_with_selections(const clq_model *model, const clq_
     clq_trainer *trainer = clq_alloc(1, sizeof *trainer);
     if (!trainer) return CLQ_MEMORY;
     trainer->model = model;
-    trainer->config = *config;
-    trainer->config.metrics = NULL; /* these are the caller's, until this returns */
-    trainer->config.outputs = NULL;
-    trainer->config.no_decay = NULL;
-    trainer->config.class_weights = NULL;
+    trainer->config = without_lists(config);
     trainer->created = clq_now();
     clq_status status;
     bool *spared = NULL;
+    uint8_t *optimizer_of = NULL;
     CLQ_TRY_OR(fail, status, clq_trainer_set_measures(trainer, config));
     CLQ_TRY_OR(fail, status, clq_trainer_spare(model, config->no_decay, &spared));
-    clq_strategy_config strategy = {.kind = config->strategy,
-                                    .options = config->strategy_options,
-                                    .plan = {.mode = config->inference_only ? CLQ_MODE_EVALUATE : CLQ_MODE_TRAIN,
-                                             .seed = config->seed,
-                                             .sample_dtype = config->sample_dtype,
-                                             .loss = trainer->losses,
-                                             .update = config->inference_only ? NULL : &trainer->config.optimizer,
-                                             .activations = clq_mixed_activations(config->precision),
-                                             .update_options = {.clip = config->clip,
-                                                                .scaling = clq_mixed_scaling(config),
-                                                                .averages = config->average > 0.0,
-                                                                .spared = spared},
-                                             .gradient_norms = config->measure_gradient,
-                                             .check_numerics = config->check_numerics && !config->inference_only,
-                                             .precision = config->matmul_precision,
-                                             .metric_slots = CLQ_METRIC_SLOTS,
-                                             .selections = selections},
-                                    .global_batch = config->global_batch,
-                                    .sample_bytes =
-                                        clq_values_bytes(config->sample_dtype, clq_model_input(model)->elements),
-                                    .group = config->group,
-                                    .bucket_bytes = config->bucket_bytes,
-                                    .trace_steps = config->trace_steps,
-                                    .disabled_paths = config->disabled_paths,
-                                    .tuning = config->tuning,
-                                    .tuning_s = config->tuning_s,
-                                    .check_replicas = config->check_replicas > 0,
-                                    .parts = config->parts,
-                                    .part = config->part};
+    CLQ_TRY_OR(fail, status, clq_trainer_take_optimizers(trainer, config, &optimizer_of));
+    const clq_update_options updates = update_options(trainer, config, spared, optimizer_of);
+    clq_strategy_config strategy = strategy_config(trainer, config, &updates, selections);
     bool index = true;
     for (uint32_t i = 0; i < model->output_count; i++) {
         strategy.label_bytes[i] = clq_loss_target_bytes(&trainer->losses[i]);
@@ -88,10 +111,12 @@ clq_status clq_trainer_create_with_selections(const clq_model *model, const clq_
     (void)clq_strategy_takes_rows(trainer->strategy, index); /* of a dataset with labels that are classes */
     CLQ_TRY_OR(fail, status, clq_trainer_set_initial_weights(trainer));
     clq_free(spared);
+    clq_free(optimizer_of);
     *out = trainer;
     return CLQ_OK;
 fail:
     clq_free(spared);
+    clq_free(optimizer_of);
     clq_trainer_destroy(trainer);
     return status;
 }
@@ -109,6 +134,7 @@ void clq_trainer_destroy(clq_trainer *trainer) {
     for (size_t i = 0; i < CLQ_MODEL_OUTPUTS_MAX; i++) clq_free(trainer->targets[i]);
     clq_free(trainer->parts);
     clq_free(trainer->class_weights);
+    clq_free(trainer->optimizer_text);
     clq_free(trainer->input.spans);
     clq_free(trainer);
 }
@@ -259,15 +285,11 @@ clq_status clq_trainer_set_learning_rate(clq_trainer *trainer, double rate) {
 
 clq_step_params clq_trainer_next_params(clq_trainer *trainer) {
     const uint64_t step = trainer->step + 1;
-    const clq_update_rates rates =
-        clq_optimizer_rates(&trainer->config.optimizer, learning_rate(trainer, trainer->step), step);
-    return (clq_step_params){.slot = (uint32_t)(trainer->rows % CLQ_METRIC_SLOTS),
-                             .step = (uint32_t)step,
-                             .average = clq_average_part(&trainer->config, step),
-                             .rate = rates.rate,
-                             .second = rates.second,
-                             .third = rates.third,
-                             .decay = rates.decay};
+    clq_step_params params = {.slot = (uint32_t)(trainer->rows % CLQ_METRIC_SLOTS),
+                              .step = (uint32_t)step,
+                              .average = clq_average_part(&trainer->config, step)};
+    clq_trainer_set_rates(trainer, learning_rate(trainer, trainer->step), step, &params);
+    return params;
 }
 
 clq_status clq_trainer_refuse_call(const clq_trainer *trainer, const char *call) {

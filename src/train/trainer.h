@@ -21,6 +21,10 @@ struct clq_trainer {
     clq_trainer_config config;
     clq_loss_problem losses[CLQ_MODEL_OUTPUTS_MAX]; /* by output of the model */
     clq_strategy *strategy;
+    clq_optimizer others[CLQ_OPTIMIZERS_MAX - 1]; /* (other_count) beside the config's; */
+    unsigned other_count;
+    double main_rate;                      /* what the config's lr was, to which theirs relate */
+    char *optimizer_text;                  /* what checkpoints tell trainings apart by */
     uint64_t step;                         /* updates so far */
     bool rate_set;                         /* by hand: the optimizer's is no longer the config's */
     double last_rate;                      /* learning rate of the last; before the first, nothing */
@@ -138,6 +142,11 @@ clq_status clq_clip_check(const clq_clip *clip);
 clq_status clq_average_check(double momentum); /* average.c */
 /* Which part of its way to the weights the average goes in update `step`, from 1. */
 float clq_average_part(const clq_trainer_config *config, uint64_t step);
+/* optimizers.c: takes the config's optimizers; *out: by variable the number of its own (clq_update_options), the
+ * caller's, NULL where there is one alone. Errors: ARGUMENT (names of no variable, …), MEMORY. */
+clq_status clq_trainer_take_optimizers(clq_trainer *trainer, const clq_trainer_config *config, uint8_t **out);
+/* The rates of all optimizers in update `step`, from 1, where the main one's learning rate is `rate`. */
+void clq_trainer_set_rates(const clq_trainer *trainer, double rate, uint64_t step, clq_step_params *params);
 /* By variable, whether it has one of clq_trainer_config.no_decay's parts in its name; the caller's, NULL for NULL.
  * Errors: ARGUMENT (a part that no variable has), MEMORY. */
 clq_status clq_trainer_spare(const clq_model *model, const char *parts, bool **out);

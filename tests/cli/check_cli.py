@@ -562,7 +562,8 @@ class CommandLine(support.InFolder):
 
     def test_checkpoints(self):
         """A run that is cut in two has the weights and the log of one that was not."""
-        common = [*SMALL, "--optimizer", "adamw:weight_decay=0.01", "--clip", "global_norm=0.5", "--no-decay", "bias"]
+        common = [*SMALL, "--optimizer", "adamw:weight_decay=0.01", "--clip", "global_norm=0.5", "--no-decay", "bias",
+                  "--optimizer-of", "*bias=sgd:lr=0.01"]  # fmt: skip
         whole, parts = self.folder / "whole.safetensors", self.folder / "parts.safetensors"
         logs, kept = [self.folder / "whole.jsonl", self.folder / "parts.jsonl"], self.folder / "kept"
         self.train(*common, "--epochs", 2, "--log", logs[0], "--save", whole)
@@ -700,6 +701,8 @@ class CommandLine(support.InFolder):
         self.fails(2, "train", *SMALL, "--clip", "norms=1", says=["norms=1", "global_norm=X"])
         self.fails(2, "train", *SMALL, "--clip", "norm=-1", says=["-1"])
         self.fails(2, "train", *SMALL, "--no-decay", "gamma", says=["gamma"])
+        for given, said in (("sgd", "'dense*=sgd:lr=0.1'"), ("dense=sdg", "'sgd'"), ("none=sgd", "'none'")):
+            self.fails(2, "train", *SMALL, "--optimizer-of", given, says=[said])
         self.fails(2, "train", *SMALL, "--schedule", "cosine", says=["decay_steps has to be given"])
         self.fails(2, "train", *SMALL, "--schedule", "piecewise:boundaries=3,values=1", says=["one number more", "1 and 1"])
         self.fails(2, "train", *SMALL, "--optimizer", "adam:beta1=1", says=["from 0 to below 1"])

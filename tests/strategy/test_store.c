@@ -63,7 +63,7 @@ static void updates_are_those_of_arrays(void **state) {
             const clq_store_change change = {.gradients = from,
                                              .count = RANKS,
                                              .factor = 0.5f,
-                                             .rates = {.rate = 0.01f},
+                                             .rates = {.of = {{.rate = 0.01f}}},
                                              .copies = to,
                                              .copy_count = 2};
             clq_host_update whole = {.w = w,
@@ -74,7 +74,7 @@ static void updates_are_those_of_arrays(void **state) {
                                      .sum = sum,
                                      .floats = FLOATS};
             assert_int_equal(clq_store_update(store, &change), update);
-            clq_update_on_host(&adam, &whole, &change.rates, 0);
+            clq_update_on_host(&adam, &whole, &change.rates.of[0], 0);
             assert_memory_equal(clq_store_parameters(store), w, BYTES);
             assert_memory_equal(clq_store_gradient(store), sum, BYTES);
             assert_memory_equal(copies[0], w, BYTES);
@@ -104,7 +104,8 @@ static void push(void *context) {
     const float *const from[1] = {ones};
     for (unsigned i = 0; i < UPDATES; i++)
         (void)clq_store_update(
-            c->store, &(clq_store_change){.gradients = from, .count = 1, .factor = 1.0f, .rates = {.rate = -1.0f}});
+            c->store,
+            &(clq_store_change){.gradients = from, .count = 1, .factor = 1.0f, .rates = {.of = {{.rate = -1.0f}}}});
 }
 
 static void look(void *context) {

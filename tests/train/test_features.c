@@ -38,10 +38,22 @@ static void set_class_weights(clq_trainer_config *config) {
     config->class_weight_count = CLQ_COUNT_OF(weights);
 }
 
+static void set_optimizers(clq_trainer_config *config) {
+    static clq_optimizer_config others[2] = {{.variables = "dense_1/kernel"}, {.variables = "*bias"}};
+    assert_ok(clq_optimizer_parse("lamb:lr=0.01,weight_decay=0.1", &others[0].optimizer));
+    assert_ok(clq_optimizer_parse("sgd:lr=0.05,momentum=0.9", &others[1].optimizer));
+    config->optimizers = others;
+    config->optimizer_count = CLQ_COUNT_OF(others);
+    set_schedule(config);
+    set_global_norm(config);
+}
+
 static const feature features[] = {
     {"sgd, momentum", "sgd:lr=0.1,momentum=0.9", set_nothing, 0, false},
     {"nadam", "nadam", set_nothing, 0, false},
     {"amsgrad", "adam:amsgrad=1", set_nothing, 0, false},
+    {"lamb, spared", "lamb:lr=0.01,weight_decay=0.3", set_no_decay, 0, false},
+    {"three optimizers", "adam", set_optimizers, 0, false},
     {"clip value", "sgd:lr=0.1", set_value, 0, false},
     {"clip norm", "sgd:lr=0.1", set_norm, 0, false},
     {"clip global norm", "adam", set_global_norm, 0, false},

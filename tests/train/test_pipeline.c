@@ -67,7 +67,7 @@ static const clq_optimizer adam = {.kind = CLQ_OPTIMIZER_ADAM};
 
 static clq_cut_wishes wishes_of(unsigned stages) {
     clq_cut_wishes wishes = {
-        .stages = stages, .micro_batch = 4, .micro_batches = 4, .update = &adam, .sample_bytes = 32};
+        .stages = stages, .micro_batch = 4, .micro_batches = 4, .trains = true, .slots = 2, .sample_bytes = 32};
     for (unsigned s = 0; s < stages; s++) wishes.memory[s] = 1u << 30;
     return wishes;
 }

@@ -273,12 +273,12 @@ static clq_update_arenas arenas_of(const clq_emission *e) {
 
 static void emit_directions(clq_emission *e) {
     const clq_update_arenas arenas = arenas_of(e);
-    clq_update_directions(e->list, &e->node->attributes.update, &arenas, e->out[0]);
+    e->out[0] = clq_add_directions(e->list, &e->node->attributes.updates, &arenas, e->out[0]);
 }
 const clq_operation clq_op_directions = {.name = "directions", .emit = emit_directions};
 
 static void emit_update(clq_emission *e) {
     const clq_update_arenas arenas = arenas_of(e);
-    clq_update(e->list, &e->node->attributes.update, &arenas);
+    clq_add_updates(e->list, &e->node->attributes.updates, &arenas);
 }
 const clq_operation clq_op_update = {.name = "update", .emit = emit_update};

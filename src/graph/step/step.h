@@ -19,7 +19,7 @@ typedef enum clq_home {
     CLQ_HOME_OUTPUT,  /* output `index` of the model */
     CLQ_HOME_METRICS, /* of a row, the floats from `index` on */
     CLQ_HOME_NORMS,   /* of all variables */
-    CLQ_HOME_TABLE,   /* of the arenas' blocks */
+    CLQ_HOME_TABLE,   /* of the arenas' blocks: of all, index 1: of scaled optimizers */
     CLQ_HOME_DECAYS,
     CLQ_HOME_SCALING,    /* the state of the loss scale */
     CLQ_HOME_WEIGHT,     /* variable `index`, in the arena of parameters */
@@ -59,6 +59,28 @@ typedef struct clq_normalisation {
     clq_exchange exchange; /* over whose samples statistics are; none: over the replica's own */
 } clq_normalisation;
 
+/* A run of the arenas (bytes), and the number of the optimizer that updates it. */
+typedef struct clq_run {
+    size_t begin, end;
+    unsigned optimizer;
+} clq_run;
+/* How bytes [begin, end) of the arenas are updated. (runs.c) */
+typedef struct clq_updates {
+    const clq_optimizer *main, *others; /* numbers 0, and 1 and more */
+    const clq_run *runs;                /* of the whole arenas, one behind the other */
+    size_t run_count;
+    clq_clip clip;
+    bool skips, scaled, summed; /* as of clq_update_problem; an optimizer is scaled */
+    size_t begin, end;
+} clq_updates;
+const clq_optimizer *clq_updates_optimizer(const clq_updates *updates, unsigned number);
+/* Launches for each run: of the update; before, of the first pass where an optimizer is scaled. all: `first` and
+ * `states_first` are where `begin` lies, first_block is 0. The pass gives `squares`; none where no run has a scaled
+ * optimizer: then it is not written, and there are no blocks whose squares are looked at. */
+void clq_add_updates(clq_list *list, const clq_updates *updates, const clq_update_arenas *all);
+clq_value clq_add_directions(clq_list *list, const clq_updates *updates, const clq_update_arenas *all,
+                             clq_value squares);
+
 /* What an operation needs to know besides its values. */
 typedef union clq_attributes {
     clq_element_program program;
@@ -76,7 +98,7 @@ typedef union clq_attributes {
     } loss;
     clq_loss_scaling scaling;
     clq_clip clip;
-    clq_update_problem update;
+    clq_updates updates;
 } clq_attributes;
 
 typedef struct clq_operation clq_operation;
@@ -224,6 +246,7 @@ typedef struct clq_pass_context {
     size_t table_entries, decaying; /* of the weights' table of blocks; blocks that may decay or not, 0: all do */
     clq_dtype arena_dtype;          /* of parameters, of gradients and of each optimizer slot */
     size_t arena_bytes;             /* of each of these, as far as it is updated */
+    clq_updates updates;
 } clq_pass_context;
 
 /* Passes leave a failure in the graph, and nodes that are no longer needed without an operation. */
@@ -247,7 +270,6 @@ void clq_graph_fuse_gradients(clq_graph *graph, const clq_pass_context *context)
 void clq_graph_narrow(clq_graph *graph, const clq_pass_context *context);
 /* Has gradients added to what their memory has, where it has any: accumulate.c */
 void clq_graph_accumulate(clq_graph *graph, const clq_pass_context *context);
-clq_update_problem clq_update_problem_of(const clq_optimizer *optimizer, const clq_update_options *options);
 /* Inputs of the update. */
 enum {
     CLQ_UPDATES_PARAMETERS,

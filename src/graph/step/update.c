@@ -10,6 +10,15 @@ static clq_id add_arena(clq_graph *graph, const char *name, const clq_pass_conte
     return clq_graph_add_value(graph, &arena);
 }
 
+static clq_id add_table(clq_graph *graph, const clq_pass_context *context, bool of_scaled) {
+    return clq_graph_add_value(graph, &(clq_graph_value){.name = "table",
+                                                         .dtype = CLQ_I32,
+                                                         .shape = CLQ_SHAPE(4 * context->table_entries),
+                                                         .elements = 4 * context->table_entries,
+                                                         .home = CLQ_HOME_TABLE,
+                                                         .index = of_scaled});
+}
+
 static clq_id add_row(clq_graph *graph, const char *name, clq_dtype dtype, size_t elements, clq_home home) {
     return clq_graph_add_value(
         graph, &(clq_graph_value){
@@ -46,7 +55,8 @@ static clq_id add_clip(clq_graph *graph, const clq_pass_context *context, clq_id
 
 /* The first pass of a scaled optimizer, which reads what its update reads, and what the second goes by: of each block
  * the ratio of its variable. Sums over ranks where these have parts of variables. */
-static clq_id add_ratios(clq_graph *graph, const clq_pass_context *context, const clq_node *update, clq_id table) {
+static clq_id add_ratios(clq_graph *graph, const clq_pass_context *context, const clq_node *update) {
+    const clq_id table = add_table(graph, context, true);
     const size_t blocks = clq_values_count(context->arena_dtype, context->arena_bytes) / CLQ_UPDATE_BLOCK;
     clq_node node = clq_graph_node_like(update, &clq_op_directions, CLQ_SEGMENT_UPDATE, update->inputs);
     node.attributes = update->attributes;
@@ -60,13 +70,6 @@ static clq_id add_ratios(clq_graph *graph, const clq_pass_context *context, cons
     node = clq_graph_node_like(update, &clq_op_ratios, CLQ_SEGMENT_UPDATE, CLQ_IDS(squares, table));
     node.outputs[0] = add_row(graph, "ratios", CLQ_F32, blocks, CLQ_HOME_STEP);
     return clq_graph_add_node(graph, &node);
-}
-
-clq_update_problem clq_update_problem_of(const clq_optimizer *optimizer, const clq_update_options *options) {
-    return (clq_update_problem){.optimizer = *optimizer,
-                                .limit = options->clip.kind == CLQ_CLIP_VALUE ? (float)options->clip.limit : 0,
-                                .factor_of_all = options->clip.kind != CLQ_CLIP_NORM,
-                                .skips = options->scaling.initial > 0};
 }
 
 /* What the gradient is taken times: by what clips it, by its scale, or by both; 0: as it is. */
@@ -88,10 +91,9 @@ static clq_id add_factors(clq_graph *graph, const clq_pass_context *context, clq
 
 void clq_graph_add_update(clq_graph *graph, const clq_pass_context *context) {
     const clq_update_options *options = &context->config->update_options;
-    const bool scaled = clq_optimizer_is_scaled(context->config->update);
-    const unsigned states = clq_optimizer_states(context->config->update);
+    const unsigned states = clq_update_slots(context->config->update, options) - (options->averages ? 1 : 0);
     clq_node node = {.op = &clq_op_update, .scope = "update", .segment = CLQ_SEGMENT_UPDATE};
-    node.attributes.update = clq_update_problem_of(context->config->update, options);
+    node.attributes.updates = context->updates;
     node.inputs[CLQ_UPDATES_PARAMETERS] = add_arena(graph, "parameters", context, CLQ_HOME_PARAMETERS, 0);
     node.inputs[CLQ_UPDATES_GRADIENTS] = add_arena(graph, "gradient", context, CLQ_HOME_GRADIENTS, 0);
     for (unsigned i = 0; i < states; i++)
@@ -100,11 +102,11 @@ void clq_graph_add_update(clq_graph *graph, const clq_pass_context *context) {
         node.inputs[CLQ_UPDATES_AVERAGE] = add_arena(graph, "average", context, CLQ_HOME_OPTIMIZER, states);
     if (context->decaying > 0)
         node.inputs[CLQ_UPDATES_DECAYS] = add_row(graph, "decays", CLQ_F32, context->decaying, CLQ_HOME_DECAYS);
-    const clq_id table = add_row(graph, "table", CLQ_I32, 4 * context->table_entries, CLQ_HOME_TABLE);
     if (context->config->gradient_norms || clq_updates_by_squares(options)) {
-        const clq_id squares = add_norms(graph, context, node.inputs[CLQ_UPDATES_GRADIENTS], table);
+        const clq_id table = add_table(graph, context, false),
+                     squares = add_norms(graph, context, node.inputs[CLQ_UPDATES_GRADIENTS], table);
         node.inputs[CLQ_UPDATES_FACTORS] = add_factors(graph, context, squares, table);
     }
-    if (scaled) node.inputs[CLQ_UPDATES_RATIOS] = add_ratios(graph, context, &node, table);
+    if (context->updates.scaled) node.inputs[CLQ_UPDATES_RATIOS] = add_ratios(graph, context, &node);
     clq_graph_add_node(graph, &node);
 }

@@ -4,6 +4,7 @@
 #include "ops/ops.h"
 
 #include <math.h>
+#include <string.h>
 
 /* The largest number below 1. */
 #define BELOW_ONE 0x1.fffffffffffffp-1
@@ -218,4 +219,25 @@ clq_update_rates clq_optimizer_rates(const clq_optimizer *optimizer, double lr, 
                               .second = (float)rates[1],
                               .third = (float)rates[2],
                               .decay = (float)(lr * clq_optimizer_weight_decay(optimizer))};
+}
+
+/* ---- rates as parameters of a step: four of each optimizer, one behind the other ---- */
+
+#define AT(member) offsetof(clq_step_params, member)
+_Static_assert(sizeof(clq_step_rates) == sizeof(clq_step_params) - AT(rate) &&
+                   AT(second) - AT(rate) == offsetof(clq_update_rates, second) &&
+                   AT(third) - AT(rate) == offsetof(clq_update_rates, third) &&
+                   AT(decay) - AT(rate) == offsetof(clq_update_rates, decay) &&
+                   AT(rate_1) - AT(rate) == sizeof(clq_update_rates) &&
+                   (int)CLQ_PARAM_RATE_1 - (int)CLQ_PARAM_RATE == sizeof(clq_update_rates) / sizeof(float),
+               "rates of a step are an array");
+
+clq_step_rates clq_rates_of_params(const clq_step_params *params) {
+    clq_step_rates rates;
+    memcpy(&rates, (const char *)params + AT(rate), sizeof rates);
+    return rates;
+}
+
+void clq_set_rates(clq_step_params *params, unsigned number, const clq_update_rates *rates) {
+    memcpy((char *)params + AT(rate) + number * sizeof *rates, rates, sizeof *rates);
 }

@@ -16,11 +16,11 @@ static void add_part(clq_list *list, const clq_update_arenas *a, clq_value arena
 }
 
 static void add_numbers(clq_list *list, const clq_update_problem *p) {
-    static const clq_param params[] = {CLQ_PARAM_RATE, CLQ_PARAM_SECOND, CLQ_PARAM_THIRD, CLQ_PARAM_DECAY,
-                                       CLQ_PARAM_AVERAGE};
+    const unsigned first = p->number * (CLQ_PARAM_RATE_1 - CLQ_PARAM_RATE);
     float constants[CLQ_UPDATE_CONSTANTS];
     clq_optimizer_constants(&p->optimizer, constants);
-    for (size_t i = 0; i < CLQ_COUNT_OF(params); i++) clq_launch_param(list, params[i]);
+    for (unsigned i = CLQ_PARAM_RATE; i < CLQ_PARAM_RATE_1; i++) clq_launch_param(list, (clq_param)(first + i));
+    clq_launch_param(list, CLQ_PARAM_AVERAGE);
     clq_launch_float(list, p->limit);
     for (unsigned i = 0; i < CLQ_UPDATE_CONSTANTS; i++) clq_launch_float(list, constants[i]);
 }

@@ -1,0 +1,120 @@
+/* Several optimizers: runs of the arenas, each of one of them. A run is updated by launches of its own. */
+#include "graph/plan.h"
+
+#include <string.h>
+
+unsigned clq_update_slots(const clq_optimizer *main, const clq_update_options *options) {
+    unsigned states = clq_optimizer_states(main);
+    for (unsigned i = 0; i < options->other_count; i++)
+        states = CLQ_MAX(states, clq_optimizer_states(&options->others[i]));
+    return states + (options->averages ? 1 : 0);
+}
+
+bool clq_updates_are_scaled(const clq_optimizer *main, const clq_update_options *options) {
+    bool scaled = clq_optimizer_is_scaled(main);
+    for (unsigned i = 0; i < options->other_count; i++) scaled = scaled || clq_optimizer_is_scaled(&options->others[i]);
+    return scaled;
+}
+
+const clq_optimizer *clq_updates_optimizer(const clq_updates *updates, unsigned number) {
+    return number ? &updates->others[number - 1] : updates->main;
+}
+
+/* ---- finding them ---- */
+
+/* A variable of the arenas, in their order. */
+static void add_variable(clq_weights *weights, uint32_t index) {
+    const unsigned optimizer = weights->optimizer_of ? weights->optimizer_of[index] : 0;
+    clq_run *last = weights->run_count ? &weights->runs[weights->run_count - 1] : NULL;
+    if (last && last->optimizer == optimizer) return;
+    if (last) last->end = weights->offsets[index];
+    weights->runs[weights->run_count++] =
+        (clq_run){.begin = last ? weights->offsets[index] : 0, .end = weights->arena_bytes, .optimizer = optimizer};
+}
+
+/* As variables were laid out: from the last to the first, and slices behind those that are whole. */
+static void find_runs(clq_weights *weights) {
+    const clq_model *model = weights->model;
+    for (unsigned slices = 0; slices < 2; slices++)
+        for (uint32_t i = model->variable_count; i-- > 0;)
+            if (model->variables[i].role == CLQ_ROLE_TRAINABLE && weights->offsets[i] != CLQ_NO_OFFSET &&
+                clq_weight_slice_is_part(&weights->slices[i], &model->variables[i]) == (slices == 1))
+                add_variable(weights, i);
+    if (weights->run_count == 0) weights->runs[weights->run_count++] = (clq_run){.end = weights->arena_bytes};
+}
+
+clq_status clq_weights_take_optimizers(clq_weights *weights, const clq_optimizer *main,
+                                       const clq_update_options *options) {
+    const uint32_t variables = CLQ_MAX(weights->model->variable_count, 1u);
+    weights->scaled = clq_updates_are_scaled(main, options);
+    weights->main_scaled = clq_optimizer_is_scaled(main);
+    if (!(weights->runs = clq_alloc(variables, sizeof *weights->runs))) return CLQ_MEMORY;
+    if (options->other_count > 0) {
+        memcpy(weights->others, options->others, options->other_count * sizeof *options->others);
+        if (!(weights->optimizer_of = clq_alloc(variables, sizeof *weights->optimizer_of))) return CLQ_MEMORY;
+        memcpy(weights->optimizer_of, options->optimizer_of, weights->model->variable_count);
+    }
+    find_runs(weights);
+    return CLQ_OK;
+}
+
+bool clq_weights_scale(const clq_weights *weights, uint32_t variable) {
+    const unsigned number = weights->optimizer_of ? weights->optimizer_of[variable] : 0;
+    return number ? clq_optimizer_is_scaled(&weights->others[number - 1]) : weights->main_scaled;
+}
+
+/* ---- their launches ---- */
+
+clq_updates clq_plan_updates(const clq_plan *plan, size_t begin, size_t end) {
+    const clq_weights *weights = plan->weights;
+    return (clq_updates){.main = &plan->update,
+                         .others = weights->others,
+                         .runs = weights->runs,
+                         .run_count = weights->run_count,
+                         .clip = plan->config.update_options.clip,
+                         .skips = plan->config.update_options.scaling.initial > 0,
+                         .scaled = weights->scaled,
+                         .begin = begin,
+                         .end = end};
+}
+
+/* Run `index` as far as it is updated. False: not at all. */
+static bool take_run(const clq_updates *updates, size_t index, const clq_update_arenas *all, clq_update_arenas *arenas,
+                     clq_update_problem *problem) {
+    const clq_run *run = &updates->runs[index];
+    const size_t begin = CLQ_MAX(run->begin, updates->begin), end = CLQ_MIN(run->end, updates->end);
+    if (begin >= end) return false;
+    const size_t before = clq_values_count(CLQ_F32, begin - updates->begin);
+    *arenas = *all;
+    arenas->first += before;
+    arenas->states_first += before;
+    arenas->first_block += before / CLQ_UPDATE_BLOCK;
+    arenas->floats = clq_values_count(CLQ_F32, end - begin);
+    *problem = (clq_update_problem){.optimizer = *clq_updates_optimizer(updates, run->optimizer),
+                                    .number = run->optimizer,
+                                    .limit = updates->clip.kind == CLQ_CLIP_VALUE ? (float)updates->clip.limit : 0,
+                                    .factor_of_all = updates->clip.kind != CLQ_CLIP_NORM,
+                                    .skips = updates->skips,
+                                    .summed = updates->summed};
+    return true;
+}
+
+void clq_add_updates(clq_list *list, const clq_updates *updates, const clq_update_arenas *all) {
+    clq_update_arenas arenas;
+    clq_update_problem problem;
+    for (size_t i = 0; i < updates->run_count; i++)
+        if (take_run(updates, i, all, &arenas, &problem)) clq_update(list, &problem, &arenas);
+}
+
+clq_value clq_add_directions(clq_list *list, const clq_updates *updates, const clq_update_arenas *all,
+                             clq_value squares) {
+    clq_update_arenas arenas;
+    clq_update_problem problem;
+    bool any = false;
+    for (size_t i = 0; i < updates->run_count; i++) {
+        if (!take_run(updates, i, all, &arenas, &problem) || !clq_optimizer_is_scaled(&problem.optimizer)) continue;
+        clq_update_directions(list, &problem, &arenas, squares);
+        any = true;
+    }
+    return any ? squares : CLQ_NO_VALUE;
+}

@@ -1,0 +1,107 @@
+/* Several optimizers of a trainer: whose variables are whose, and their learning rates. */
+#include "train/trainer.h"
+
+#include <string.h>
+
+/* Whether a name is of that pattern, of `length` bytes: '*' stands for any characters, '?' for one. */
+static bool matches(const char *pattern, size_t length, const char *name) {
+    if (length == 0) return *name == '\0';
+    if (*pattern == '*') {
+        for (;; name++) {
+            if (matches(pattern + 1, length - 1, name)) return true;
+            if (*name == '\0') return false;
+        }
+    }
+    return *name != '\0' && (*pattern == '?' || *pattern == *name) && matches(pattern + 1, length - 1, name + 1);
+}
+
+static bool is_named(const clq_model *model, const clq_variable *variable, const char *word, size_t length) {
+    return variable->role == CLQ_ROLE_TRAINABLE &&
+           (matches(word, length, variable->name) || matches(word, length, model->layers[variable->layer - 1].name));
+}
+
+/* What a word of optimizer `number` names and nobody has yet. Some variable it has to name. */
+static clq_status give(const clq_model *model, const char *word, size_t length, uint8_t number, uint8_t *optimizer_of) {
+    bool any = false;
+    if (length == 0)
+        return clq_fail(CLQ_ARGUMENT, "optimizers: expected names of layers or variables with commas between");
+    for (uint32_t i = 0; i < model->variable_count; i++) {
+        if (!is_named(model, &model->variables[i], word, length)) continue;
+        any = true;
+        if (optimizer_of[i] == 0) optimizer_of[i] = number;
+    }
+    if (any) return CLQ_OK;
+    return clq_fail(CLQ_ARGUMENT,
+                    "optimizers: no layer or trainable variable of model %s is named '%.*s'; a variable is %s",
+                    clq_model_name(model), (int)CLQ_MIN(length, (size_t)40), word,
+                    model->variable_count ? model->variables[0].name : "none");
+}
+
+static clq_status give_all(const clq_model *model, const clq_optimizer_config *config, uint8_t number,
+                           uint8_t *optimizer_of) {
+    for (const char *at = config->variables ? config->variables : "";; at++) {
+        const size_t length = strcspn(at, ",");
+        CLQ_TRY(give(model, at, length, number, optimizer_of));
+        at += length;
+        if (!*at) break;
+    }
+    for (uint32_t i = 0; i < model->variable_count; i++)
+        if (optimizer_of[i] == number) return CLQ_OK;
+    return clq_fail(CLQ_ARGUMENT,
+                    "optimizers: those before have all variables that '%.40s' names: put it in front of them, or leave "
+                    "it out",
+                    config->variables);
+}
+
+/* "adam; dense*=sgd": what checkpoints tell trainings apart by. */
+static clq_status describe(clq_trainer *trainer, const clq_trainer_config *config) {
+    clq_text text = {0};
+    clq_text_add(&text, "%s", clq_optimizer_row_of(config->optimizer.kind)->name);
+    for (size_t i = 0; i < config->optimizer_count; i++)
+        clq_text_add(&text, "; %s=%s", config->optimizers[i].variables,
+                     clq_optimizer_row_of(config->optimizers[i].optimizer.kind)->name);
+    trainer->optimizer_text = text.data;
+    return text.failed ? CLQ_MEMORY : CLQ_OK;
+}
+
+static clq_status check(const clq_trainer_config *config) {
+    if (config->optimizer_count >= CLQ_OPTIMIZERS_MAX)
+        return clq_fail(CLQ_ARGUMENT, "%zu optimizers beside the main one are too many: use at most %d",
+                        config->optimizer_count, CLQ_OPTIMIZERS_MAX - 1);
+    for (size_t i = 0; i < config->optimizer_count; i++) CLQ_TRY(clq_optimizer_check(&config->optimizers[i].optimizer));
+    if (config->optimizer_count == 0 || config->optimizer.values[0] > 0) return CLQ_OK;
+    return clq_fail(CLQ_ARGUMENT,
+                    "with several optimizers the main one's lr has to be above 0, as the others' rates follow it: name "
+                    "what is not to be trained for an optimizer with lr 0");
+}
+
+clq_status clq_trainer_take_optimizers(clq_trainer *trainer, const clq_trainer_config *config, uint8_t **out) {
+    const clq_model *model = trainer->model;
+    *out = NULL;
+    CLQ_TRY(check(config));
+    trainer->main_rate = config->optimizer.values[0];
+    trainer->other_count = (unsigned)config->optimizer_count;
+    for (unsigned i = 0; i < trainer->other_count; i++) trainer->others[i] = config->optimizers[i].optimizer;
+    CLQ_TRY(describe(trainer, config));
+    if (trainer->other_count == 0) return CLQ_OK;
+    uint8_t *optimizer_of = clq_alloc(CLQ_MAX(model->variable_count, 1u), sizeof *optimizer_of);
+    if (!optimizer_of) return CLQ_MEMORY;
+    clq_status status = CLQ_OK;
+    for (unsigned i = 0; i < trainer->other_count && status == CLQ_OK; i++)
+        status = give_all(model, &config->optimizers[i], (uint8_t)(1 + i), optimizer_of);
+    if (status == CLQ_OK)
+        *out = optimizer_of;
+    else
+        clq_free(optimizer_of);
+    return status;
+}
+
+void clq_trainer_set_rates(const clq_trainer *trainer, double rate, uint64_t step, clq_step_params *params) {
+    clq_update_rates rates = clq_optimizer_rates(&trainer->config.optimizer, rate, step);
+    clq_set_rates(params, 0, &rates);
+    for (unsigned i = 0; i < trainer->other_count; i++) {
+        const clq_optimizer *other = &trainer->others[i];
+        rates = clq_optimizer_rates(other, rate / trainer->main_rate * other->values[0], step);
+        clq_set_rates(params, 1 + i, &rates);
+    }
+}
