@@ -53,9 +53,18 @@ KERNEL void softmax_backward(global const float *y, global const float *dy, glob
 #define OUTPUT_0(row, x) (x)
 #define OUTPUT_2(row, x) ACTIVATE_2(lanes_t, x)
 #define OUTPUT_4(row, x) (exp((x) - (row)->most) / (row)->total)
+#ifndef PROBABLE
+#define PROBABLE 0
+#endif
 static inline lanes_t row_output(const row_args *row, int i) {
     lanes_t x = row_load(row->x, i, row->classes, row->room, 0);
     return CLQ_JOIN(OUTPUT_, SKIPPED)(row, x);
+}
+
+/* As probabilities, also where the model gives logits: -DPROBABLE is the activation that makes them. */
+static inline lanes_t row_probability(const row_args *row, int i) {
+    lanes_t x = row_load(row->x, i, row->classes, row->room, 0);
+    return CLQ_JOIN(OUTPUT_, PROBABLE)(row, x);
 }
 
 /* The class that the target tells: the largest, the first of equals. */
@@ -196,6 +205,31 @@ static inline float *metric_crossentropy(local float *shared, const row_args *ro
     return totals + 1;
 }
 
+/* ---- metrics that count: they have bins in place of totals, of which the next metric's are behind ---- */
+
+#ifdef BINS
+/* The bin of a probability between `number` thresholds; behind those of the targets of 1 are those of 0
+ * (src/ops/training/bins.c). NaN counts as 0. */
+static inline void count_by_threshold(const row_args *row, float probability, float t, float number) {
+    int each = (int)number - 1, bin = (int)ceil(fmin(fmax(probability, 0.0f), 1.0f) * (number - 1.0f)) - 1;
+    atomic_inc(row->bins + max(bin, 0) + (t != 0.0f ? 0 : each));
+}
+
+static inline float *metric_thresholds(local float *shared, row_args *row, float number, float *totals) {
+    FOR_LANES (i, row->classes) {
+        lanes_t p = row_probability(row, i), t = row_given(row, i);
+#ifdef TILE
+        for (int k = 0; k < LANES && i + k < row->classes; k++)
+            count_by_threshold(row, ((const float *)&p)[k], ((const float *)&t)[k], number);
+#else
+        count_by_threshold(row, p, t, number);
+#endif
+    }
+    row->bins += 2 * ((int)number - 1);
+    return totals;
+}
+#endif
+
 /* ---- the kernels ---- */
 
 #define METRICS_0(DO)
@@ -214,7 +248,7 @@ static inline void row_prepare(local float *shared, row_args *row) {
 #ifdef TOP
     row->top = row_top(shared, row->x, row->classes, row->room, &row->most);
 #endif
-#if SKIPPED == 4
+#if SKIPPED == 4 || PROBABLE == 4
     lanes_t sum = 0;
     FOR_LANES (i, row->classes) sum += exp(row_load(row->x, i, row->classes, row->room, -INFINITY) - row->most);
     row->total = all_sum(shared, sum);
@@ -239,10 +273,17 @@ static inline void row_prepare(local float *shared, row_args *row) {
 #define LOSS_SCALE 1.0f
 #endif
 
-KERNEL void loss_and_metrics(SCALE_PARAMETERS global const float *x, global const int *targets, global float *dx,
-                             global float *out, int base, int stride, int at, int count, int rows_of_one, int classes,
-                             float scale, float gain, float share, float smoothing, float added, float delta,
-                             float gamma, float balance_1, float balance_0, local float *shared) {
+#ifdef BINS
+#define BINS_PARAMETER volatile global int *bins,
+#else
+#define BINS_PARAMETER
+#endif
+
+KERNEL void loss_and_metrics(SCALE_PARAMETERS BINS_PARAMETER global const float *x, global const int *targets,
+                             global float *dx, global float *out, int base, int stride, int at, int count,
+                             int rows_of_one, int classes, float scale, float gain, float share, float smoothing,
+                             float added, float delta, float gamma, float balance_1, float balance_0,
+                             local float *shared) {
     float totals[TOTALS], lows[TOTALS];
     UNROLL for (int k = 0; k < TOTALS; k++) totals[k] = lows[k] = 0;
     size_t rows = (size_t)count * rows_of_one;
@@ -266,6 +307,9 @@ KERNEL void loss_and_metrics(SCALE_PARAMETERS global const float *x, global cons
         row.gamma = gamma;
         row.balance_1 = balance_1;
         row.balance_0 = balance_0;
+#ifdef BINS
+        row.bins = bins;
+#endif
 #ifdef SPARSE
         row.label = targets[r + sample];
 #else
@@ -288,6 +332,14 @@ KERNEL void loss_and_metrics(SCALE_PARAMETERS global const float *x, global cons
         out += (base + get_group_id(0)) * stride + at;
         UNROLL for (int k = 0; k < TOTALS; k++) out[k] = totals[k];
     }
+}
+
+/* Counts of rows or values, at metrics[slot * stride + at] in the end. */
+KERNEL void clear_bins(global int *bins, int count) {
+    FOR_MY (i, count) bins[i] = 0;
+}
+KERNEL void store_bins(global const int *bins, int count, global float *metrics, int slot, int stride, int at) {
+    FOR_MY (i, count) metrics[slot * stride + at + i] = bins[i];
 }
 
 /* The totals at metrics[slot * stride + at] = the sums of the shares. One work-group. */

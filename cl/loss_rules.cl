@@ -122,6 +122,9 @@ typedef struct row_args {
     float gamma, balance_1, balance_0; /* of focal losses: the weights of a target of 1 and of one of 0 */
     int top;                           /* with TOP: where the largest value is, */
     float most, total;                 /* and the value; total: the sum of exp(x - most), where softmax was left out */
+#ifdef BINS
+    volatile global int *bins; /* of the next metric that counts */
+#endif
 #ifdef SPARSE
     int label;
 #else

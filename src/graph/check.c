@@ -85,13 +85,13 @@ void clq_check_output(clq_plan *plan, const clq_node *node, const clq_graph_valu
 
 /* Whether the losses of the row are finite, as far as the plan has them; else *output tells whose is not. */
 static clq_status check_losses(const clq_plan *plan, clq_queue *queue, bool *finite, uint32_t *output) {
-    const unsigned width = clq_losses_width(plan->losses, plan->model->output_count);
-    float row[CLQ_METRICS_ROW_MAX];
-    CLQ_TRY(clq_queue_read(queue, plan->metrics, (size_t)plan->checks.slot * width * sizeof *row, row,
-                           width * sizeof *row, true));
+    const size_t row = (size_t)plan->checks.slot * clq_losses_width(plan->losses, plan->model->output_count);
     *finite = true;
     for (uint32_t i = 0; i < plan->model->output_count && *finite; i++) {
-        *finite = isfinite(row[clq_losses_width(plan->losses, i)]);
+        const size_t at = row + clq_losses_width(plan->losses, i);
+        float loss;
+        CLQ_TRY(clq_queue_read(queue, plan->metrics, at * sizeof loss, &loss, sizeof loss, true));
+        *finite = isfinite(loss);
         *output = i;
     }
     return CLQ_OK;

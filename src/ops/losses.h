@@ -51,14 +51,21 @@ typedef enum clq_metric_kind {
     CLQ_METRIC_LOG_COSH,
     CLQ_METRIC_F1,
     CLQ_METRIC_CROSSENTROPY, /* of classes, also of index targets */
-    CLQ_METRIC_PERPLEXITY
+    CLQ_METRIC_PERPLEXITY,
+    CLQ_METRIC_AUC,
+    CLQ_METRIC_PR_AUC
 } clq_metric_kind;
 
 typedef struct clq_metric_row {
-    const char *name, *alias;  /* Keras's names; alias may be NULL */
-    const char *rule;          /* metric_NAME of cl/loss.cl, which gets the number */
-    clq_option options[2];     /* the number that it takes, if it does: a threshold, or k, which is whole */
-    unsigned totals;           /* 1: the metric is their mean over the samples; 2: the first over the second */
+    const char *name, *alias; /* Keras's names; alias may be NULL */
+    const char *rule;         /* metric_NAME of cl/loss.cl, which gets the number */
+    clq_option options[2];    /* the number that it takes, if it does: a threshold, or k */
+    bool whole;               /* which has no fraction */
+    unsigned totals;          /* 1: the metric is their mean over the samples; 2: the first over the second; 0: bins */
+    /* How many bins values or rows are counted into, and what the metric is of these counts. NULL: none. */
+    size_t (*bins)(size_t classes, double number);
+    double (*of_bins)(const double *bins, size_t count);
+    bool probabilities;        /* looks at those that logits stand for, where the loss is of logits */
     double (*of_mean)(double); /* the metric is this of that, such as its square root; NULL: itself */
     bool by_row;               /* as of clq_loss_row */
     bool ranks;                /* looks at x itself, also where it goes into an activation that keeps its order, with
@@ -73,8 +80,8 @@ double clq_metric_result(clq_metric_kind kind, const double *totals, double samp
 
 enum {
     CLQ_METRICS_MAX = 8,
-    CLQ_TOTALS_MAX = 1 + 2 * CLQ_METRICS_MAX,
-    CLQ_METRICS_ROW_MAX = CLQ_MODEL_OUTPUTS_MAX * CLQ_TOTALS_MAX
+    CLQ_SUMS_MAX = 1 + 2 * CLQ_METRICS_MAX,
+    CLQ_METRICS_ROW_MAX = 10240 /* with bins, of all outputs: a row is kept of each step */
 };
 typedef struct clq_loss_problem {
     clq_loss_kind kind;
@@ -95,8 +102,13 @@ typedef struct clq_loss_problem {
     unsigned metrics_width, metrics_at;   /* floats of a row of the metrics buffer (0: as many as this loss writes), and
                                              where those of this loss are */
 } clq_loss_problem;
-/* What it writes into a row of the metrics buffer: the loss, then each metric's totals. At most CLQ_TOTALS_MAX. */
+/* What it writes into a row of the metrics buffer: the sums, which are the loss and then each metric's totals, and
+ * behind these each metric's bins. At most CLQ_METRICS_ROW_MAX. */
 unsigned clq_loss_totals(const clq_loss_problem *p);
+unsigned clq_loss_sums(const clq_loss_problem *p); /* of these; at most CLQ_SUMS_MAX */
+unsigned clq_loss_bins(const clq_loss_problem *p);
+/* The bins of a loss's metric; 0: it has totals. */
+size_t clq_metric_bins(const clq_loss_problem *p, unsigned metric);
 /* The floats of a row of the metrics buffer. */
 unsigned clq_loss_metrics_width(const clq_loss_problem *p);
 /* Of a row that several losses share: their totals lie one behind the other. At most CLQ_METRICS_ROW_MAX. */
@@ -108,11 +120,11 @@ size_t clq_loss_target_elements(const clq_loss_problem *p);
 clq_dtype clq_loss_target_dtype(const clq_loss_problem *p);
 size_t clq_loss_target_bytes(const clq_loss_problem *p);
 bool clq_loss_has_index(const clq_loss_problem *p);
-/* Loss, gradient and metrics at once. x (rows, classes); dx = SCALE * weight * dloss/dx unless none; it may be x's own
- * value. A sample's loss and each of its totals is the mean over its rows;
- * a weight is of the loss and its gradient alone. metrics: in row SLOT of a (slots, width) f32
- * buffer, from `metrics_at` on, the sums over the samples. A count of 0 writes zeros. An index outside [0, classes)
- * makes the loss NaN (the data layer refuses them). */
+/* Loss, gradient and metrics at once; where metrics have bins, behind a launch that clears them. x (rows, classes); dx
+ * = SCALE * weight * dloss/dx unless none; it may be x's own value. A sample's loss and each of its totals is the mean
+ * over its rows; a weight is of the loss and its gradient alone. metrics: in row SLOT of a (slots, width) f32 buffer,
+ * from `metrics_at` on, the sums over the samples, and in bins how many rows or values fell into each. A count of 0
+ * writes zeros. An index outside [0, classes) makes the loss NaN (the data layer refuses them). */
 void clq_loss_and_metrics(clq_list *list, const clq_loss_problem *p, clq_value x, clq_value targets, clq_value dx,
                           clq_value metrics);
 /* The same, with dx times the loss scale of a state (clq_take_scale_off). */

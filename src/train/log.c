@@ -24,14 +24,14 @@ void clq_fit_log_note(clq_fit_log *log, clq_trainer *trainer, size_t samples) {
 
 void clq_fit_log_fill(clq_fit_log *log, const clq_trainer *trainer, uint32_t slot, const double *row,
                       const float *squares, bool ends) {
-    const unsigned width = clq_losses_width(trainer->losses, trainer->model->output_count);
+    const unsigned width = clq_trainer_width(trainer);
     for (unsigned k = 0; k < width; k++) log->totals[k] += row[k];
     if (!ends) return;
     clq_step_info *info = &log->steps[log->filled++];
     double ended = clq_strategy_step_ended(trainer->strategy, info->step);
     clq_trainer_tell(trainer, log->totals, info->samples, &info->loss, &info->metrics);
     clq_trainer_tell_origin(trainer, slot, info);
-    memset(log->totals, 0, sizeof log->totals);
+    memset(log->totals, 0, width * sizeof *log->totals);
     info->grad_norm = clq_trainer_norm(trainer, squares);
     info->seconds = ended - log->last_ended;
     log->last_ended = ended;

@@ -28,8 +28,8 @@ static clq_status find_metric(const char *text, const clq_loss_row *loss, size_t
     const clq_metric_row *row = clq_metric_row_of(kind);
     double value = row->options[0].value;
     CLQ_TRY(clq_set_values("metric", text, &words, accuracy ? none : row->options, &value));
-    if (kind == CLQ_METRIC_TOP_K && floor(value) != value)
-        return clq_fail(CLQ_ARGUMENT, "metric '%s': k=%g is no whole number", text, value);
+    if (row->whole && floor(value) != value)
+        return clq_fail(CLQ_ARGUMENT, "metric '%s': %s=%g is no whole number", text, row->options[0].key, value);
     if (row->values && index)
         return clq_fail(CLQ_ARGUMENT, "metric %s compares values and the targets of %s are class numbers", text,
                         loss->name);
@@ -84,6 +84,19 @@ static bool goes_by_rows(const clq_loss_problem *loss) {
     bool any = clq_loss_row_of(loss->kind)->by_row;
     for (unsigned i = 0; i < loss->metric_count; i++) any = any || clq_metric_row_of(loss->metrics[i])->by_row;
     return any;
+}
+
+/* Rows are kept of many steps, on each device. */
+static clq_status check_width(const clq_trainer *trainer) {
+    size_t width = 0;
+    for (uint32_t i = 0; i < trainer->model->output_count; i++) {
+        const clq_loss_problem *loss = &trainer->losses[i];
+        width += clq_loss_sums(loss);
+        for (unsigned k = 0; k < loss->metric_count; k++) width += clq_metric_bins(loss, k);
+    }
+    if (width <= CLQ_METRICS_ROW_MAX) return CLQ_OK;
+    return clq_fail(CLQ_ARGUMENT, "the metrics count %zu numbers in a step, and there is room for %d: ask for fewer",
+                    width, CLQ_METRICS_ROW_MAX);
 }
 
 static clq_status set_output(clq_trainer *trainer, size_t output, const clq_output_config *config) {
@@ -208,7 +221,7 @@ clq_status clq_trainer_set_measures(clq_trainer *trainer, const clq_trainer_conf
             return clq_fail_within(status, "output '%s'", clq_model_output_name(model, i));
         CLQ_TRY(status);
     }
-    return CLQ_OK;
+    return check_width(trainer);
 }
 
 /* ---- what is told ---- */
@@ -223,10 +236,16 @@ void clq_trainer_tell(const clq_trainer *trainer, const double *totals, size_t s
         const double mean = *totals++ / count;
         sum += (double)p->weight * mean;
         if (outputs > 1) metrics->values[metrics->count++] = mean;
+        const double *bins = totals + clq_loss_sums(p) - 1;
         for (unsigned k = 0; k < p->metric_count; k++) {
-            metrics->values[metrics->count++] = clq_metric_result(p->metrics[k], totals, count);
-            totals += clq_metric_row_of(p->metrics[k])->totals;
+            const clq_metric_row *row = clq_metric_row_of(p->metrics[k]);
+            const size_t bin_count = clq_metric_bins(p, k);
+            metrics->values[metrics->count++] =
+                row->of_bins ? row->of_bins(bins, bin_count) : clq_metric_result(p->metrics[k], totals, count);
+            totals += row->totals;
+            bins += bin_count;
         }
+        totals = bins;
     }
     for (unsigned i = 0; i < metrics->count; i++) metrics->names[i] = trainer->metric_names[i];
     *loss = sum;

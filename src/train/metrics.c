@@ -55,7 +55,7 @@ static void notice_divergence(const clq_metrics *metrics, clq_trainer *trainer, 
 /* All rows that were not collected yet; where the strategy failed, those that can be rescued. */
 static clq_status take_rows(clq_metrics *metrics, clq_trainer *trainer, bool failed) {
     const uint32_t first = (uint32_t)(metrics->first % CLQ_METRIC_SLOTS);
-    const unsigned width = clq_losses_width(trainer->losses, trainer->model->output_count);
+    const unsigned width = clq_trainer_width(trainer);
     const size_t variables = clq_model_variable_count(trainer->model);
     const bool norms = metrics->log && trainer->config.measure_gradient;
     const uint32_t count = (uint32_t)(trainer->rows - metrics->first);

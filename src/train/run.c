@@ -43,12 +43,15 @@ clq_status clq_replica_evaluate(clq_replica_context *replica) {
 }
 
 clq_status clq_replica_read_sized(clq_replica_context *replica, clq_totals *out, size_t out_bytes) {
-    double row[CLQ_METRICS_ROW_MAX];
-    CLQ_TRY(clq_replica_call_read(replica->own->call, row));
-    clq_totals totals = {.samples = replica->batch->count};
-    clq_trainer_tell(replica->own->trainer, row, totals.samples, &totals.loss, &totals.metrics);
-    clq_struct_give(&totals, sizeof totals, out, out_bytes);
-    return CLQ_OK;
+    double *row = clq_alloc(clq_trainer_width(replica->own->trainer), sizeof *row);
+    clq_status status = row ? clq_replica_call_read(replica->own->call, row) : CLQ_MEMORY;
+    if (status == CLQ_OK) {
+        clq_totals totals = {.samples = replica->batch->count};
+        clq_trainer_tell(replica->own->trainer, row, totals.samples, &totals.loss, &totals.metrics);
+        clq_struct_give(&totals, sizeof totals, out, out_bytes);
+    }
+    clq_free(row);
+    return status;
 }
 
 /* ---- the run ---- */
@@ -127,7 +130,7 @@ clq_status clq_metric_sums_create(const clq_trainer *trainer, clq_metric_sums **
     clq_metric_sums *sums = clq_alloc(1, sizeof *sums);
     if (!sums) return CLQ_MEMORY;
     sums->trainer = trainer;
-    sums->width = clq_losses_width(trainer->losses, trainer->model->output_count);
+    sums->width = clq_trainer_width(trainer);
     clq_status status =
         clq_per_replica_create(clq_trainer_replicas(trainer), 1, (size_t[]){sums->width + 1}, &sums->sums);
     if (status != CLQ_OK)
@@ -143,13 +146,15 @@ void clq_metric_sums_destroy(clq_metric_sums *sums) {
 }
 
 clq_status clq_metric_sums_add(clq_metric_sums *sums, clq_replica_context *replica) {
-    double row[CLQ_METRICS_ROW_MAX], *own = clq_per_replica_of(sums->sums, replica->index);
+    double *own = clq_per_replica_of(sums->sums, replica->index);
     if (replica->own->trainer != sums->trainer)
         return clq_fail(CLQ_ARGUMENT, "these sums were made for another trainer");
-    CLQ_TRY(clq_replica_call_read(replica->own->call, row));
-    own[0] += (double)replica->batch->count;
-    for (unsigned k = 0; k < sums->width; k++) own[k + 1] += row[k];
-    return CLQ_OK;
+    double *row = clq_alloc(sums->width, sizeof *row);
+    clq_status status = row ? clq_replica_call_read(replica->own->call, row) : CLQ_MEMORY;
+    if (status == CLQ_OK) own[0] += (double)replica->batch->count;
+    for (unsigned k = 0; k < sums->width && status == CLQ_OK; k++) own[k + 1] += row[k];
+    clq_free(row);
+    return status;
 }
 
 void clq_metric_sums_read_sized(const clq_metric_sums *sums, clq_totals *out, size_t out_bytes) {

@@ -440,7 +440,7 @@ double clq_trainer_norm(const clq_trainer *trainer, const float *squares) {
 
 /* The sums of the last update's rows, and the squares of its last one; squares NULL: not wanted. */
 static clq_status read_last_rows(clq_trainer *trainer, double totals[CLQ_METRICS_ROW_MAX], float *squares) {
-    const unsigned width = clq_losses_width(trainer->losses, trainer->model->output_count);
+    const unsigned width = clq_trainer_width(trainer);
     const size_t variables = clq_model_variable_count(trainer->model);
     const uint32_t count = CLQ_MAX(trainer->last_rows, 1u); /* of which none counts where all were kept */
     const uint32_t first = (trainer->last_slot + CLQ_METRIC_SLOTS + 1 - count) % CLQ_METRIC_SLOTS;
@@ -448,7 +448,7 @@ static clq_status read_last_rows(clq_trainer *trainer, double totals[CLQ_METRICS
     float *all = squares ? clq_alloc(count, CLQ_MAX(variables, (size_t)1) * sizeof *all) : NULL;
     clq_status status = CLQ_MEMORY;
     if (rows && (all || !squares)) status = clq_strategy_read_figures(trainer->strategy, first, count, rows, all);
-    if (status == CLQ_OK) memcpy(totals, trainer->last_sums, sizeof trainer->last_sums);
+    if (status == CLQ_OK) memcpy(totals, trainer->last_sums, width * sizeof *totals);
     for (size_t i = 0; i < trainer->last_rows && status == CLQ_OK; i++)
         for (unsigned k = 0; k < width; k++) totals[k] += rows[i * width + k];
     if (status == CLQ_OK && squares) memcpy(squares, all + (count - 1) * variables, variables * sizeof *squares);
@@ -461,7 +461,7 @@ clq_status clq_trainer_keep_last_step(clq_trainer *trainer) {
     double totals[CLQ_METRICS_ROW_MAX];
     if (trainer->last_rows == 0) return CLQ_OK;
     CLQ_TRY(read_last_rows(trainer, totals, NULL));
-    memcpy(trainer->last_sums, totals, sizeof totals);
+    memcpy(trainer->last_sums, totals, clq_trainer_width(trainer) * sizeof *totals);
     trainer->last_rows = 0;
     return CLQ_OK;
 }

@@ -152,6 +152,10 @@ void clq_trainer_set_rates(const clq_trainer *trainer, double rate, uint64_t ste
 clq_status clq_trainer_spare(const clq_model *model, const char *parts, bool **out);
 /* Fills trainer->losses and metric_names from the config and the model's outputs. */
 clq_status clq_trainer_set_measures(clq_trainer *trainer, const clq_trainer_config *config);
+/* Floats of a row of what is measured. */
+static inline unsigned clq_trainer_width(const clq_trainer *trainer) {
+    return clq_losses_width(trainer->losses, trainer->model->output_count);
+}
 /* Loss and metrics from their totals, summed over so many samples. */
 void clq_trainer_tell(const clq_trainer *trainer, const double *totals, size_t samples, double *loss,
                       clq_metric_values *metrics);

@@ -16,6 +16,9 @@ static const loss_case cases[] = {{10, 1, 64, 64},   {10, 1, 64, 63}, {1, 1, 4, 
 #define ACCURACY .metric_count = 1, .metrics = {CLQ_METRIC_CATEGORICAL_ACCURACY}
 #define ENTROPY                                                                                                        \
     .metric_count = 3, .metrics = {CLQ_METRIC_CATEGORICAL_ACCURACY, CLQ_METRIC_CROSSENTROPY, CLQ_METRIC_PERPLEXITY}
+#define AREAS                                                                                                          \
+    .metric_count = 3, .metrics = {CLQ_METRIC_AUC, CLQ_METRIC_MEAN_ABSOLUTE_ERROR, CLQ_METRIC_PR_AUC},                 \
+    .metric_values = {200, 0, 7}
 #define ERRORS                                                                                                         \
     .metric_count = 3,                                                                                                 \
     .metrics = {CLQ_METRIC_MEAN_ABSOLUTE_ERROR, CLQ_METRIC_ROOT_MEAN_SQUARED_ERROR, CLQ_METRIC_MEAN_SQUARED_ERROR}
@@ -52,14 +55,15 @@ static const clq_loss_problem kinds[] = {
     {.kind = CLQ_LOSS_COSINE_SIMILARITY, .weight = 0.5f},
     {.kind = CLQ_LOSS_MEAN_ABSOLUTE_PERCENTAGE_ERROR, .weight = 1},
     {.kind = CLQ_LOSS_MEAN_SQUARED_LOGARITHMIC_ERROR, .weight = 1},
-    {.kind = CLQ_LOSS_BINARY_FOCAL, .from_logits = true, .alpha = 0.25f, .gamma = 2, .weight = 1},
+    {.kind = CLQ_LOSS_BINARY_FOCAL, .from_logits = true, .alpha = 0.25f, .gamma = 2, .weight = 1, AREAS},
     {.kind = CLQ_LOSS_BINARY_FOCAL,
      .alpha = 0.375f,
      .gamma = 1.5f,
      .balanced = true,
      .label_smoothing = 0.1f,
-     .weight = 1},
-    {.kind = CLQ_LOSS_CATEGORICAL_FOCAL, .from_logits = true, .alpha = 0.25f, .gamma = 2, .weight = 1},
+     .weight = 1,
+     AREAS},
+    {.kind = CLQ_LOSS_CATEGORICAL_FOCAL, .from_logits = true, .alpha = 0.25f, .gamma = 2, .weight = 1, AREAS},
     {.kind = CLQ_LOSS_CATEGORICAL_FOCAL, .alpha = 0.75f, .gamma = 0.5f, .label_smoothing = 0.1f, .weight = 1},
 };
 enum { FIRST_FROM_PROBABILITIES = 3 };
@@ -73,7 +77,7 @@ typedef struct batch {
     int32_t *sparse;
     float *weights; /* (count) of samples; 1 where they have none */
     double *d_x, *target, *dx;
-    double totals[CLQ_TOTALS_MAX];
+    double totals[CLQ_METRICS_ROW_MAX];
     double size; /* of what the loss is a sum of: at least that of the loss, and more where signs differ */
 } batch;
 
@@ -135,7 +139,7 @@ static double size_of_loss(const batch *b, const double *x, const double *t) {
 
 /* What the references make of x and the targets; scale is the gradient's. */
 static void compute(batch *b, double scale) {
-    double totals[CLQ_TOTALS_MAX];
+    double totals[CLQ_METRICS_ROW_MAX];
     memset(b->totals, 0, sizeof b->totals);
     b->size = 0;
     for (size_t e = 0; e < b->count; e++) {
@@ -182,7 +186,7 @@ static void free_batch(batch *b) {
 typedef struct loss_values {
     clq_value x, labels, dx, metrics;
 } loss_values;
-enum { SLOTS = 4, SLOT = 2, FLOATS_MOST = CLQ_TOTALS_MAX + 4 };
+enum { SLOTS = 4, SLOT = 2, FLOATS_MOST = CLQ_METRICS_ROW_MAX + 4 };
 
 /* Targets as the device gets them: behind each sample's its weight. */
 static void fill_targets(rig *r, clq_value labels, const batch *b) {

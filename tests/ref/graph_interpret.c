@@ -170,7 +170,7 @@ static void loss(const interpreter *r, const clq_node *node) {
     const clq_loss_problem *p = &node->attributes.loss.problem;
     const double *x = in(r, node, 0), *labels = in(r, node, 1);
     size_t rows = p->rows ? p->rows : 1, values = rows * p->classes;
-    double *metrics = out(r, node, 0), *dx = out(r, node, 1), *target = numbers(values), totals[CLQ_TOTALS_MAX];
+    double *metrics = out(r, node, 0), *dx = out(r, node, 1), *target = numbers(values), totals[CLQ_METRICS_ROW_MAX];
     for (size_t n = 0; n < r->inputs->count; n++, x += values) {
         for (size_t i = 0; i < values; i++)
             target[i] = clq_loss_has_index(p) ? (double)(i % p->classes) == labels[n * rows + i / p->classes]

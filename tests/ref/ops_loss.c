@@ -282,22 +282,60 @@ static void row_metric(clq_metric_kind kind, double number, size_t n, const doub
     }
 }
 
+/* How many values lie between two of `number` thresholds from 0 to 1, those with a target of 1 and then the others. */
+static void count_by_thresholds(double number, size_t n, const double *p, const double *target, double *bins) {
+    const size_t each = (size_t)number - 1;
+    for (size_t i = 0; i < n; i++) {
+        size_t bin = 0;
+        while (bin + 1 < each && p[i] > (double)(bin + 1) / (double)each) bin++;
+        bins[(target[i] != 0 ? 0 : each) + bin]++;
+    }
+}
+
+/* What metrics see of a model whose output is x: what the model gives, and the probabilities that it stands for. */
+typedef struct sight {
+    double *output, *probabilities;
+} sight;
+
+static void metric_totals(const clq_loss_problem *p, unsigned metric, const double *x, const sight *seen,
+                          const double *target, double *totals) {
+    const size_t rows = p->rows ? p->rows : 1, n = p->classes;
+    const clq_metric_kind kind = p->metrics[metric];
+    const unsigned count = clq_metric_row_of(kind)->totals;
+    for (unsigned k = 0; k < count; k++) totals[k] = 0;
+    for (size_t r = 0; r < rows; r++)
+        if (kind == CLQ_METRIC_CROSSENTROPY || kind == CLQ_METRIC_PERPLEXITY)
+            totals[0] += crossentropy(p, x + r * n, target + r * n);
+        else
+            row_metric(kind, (double)p->metric_values[metric], n, seen->output + r * n, target + r * n, totals);
+    for (unsigned k = 0; k < count; k++) totals[k] /= (double)rows;
+}
+
+static void metric_bins(const clq_loss_problem *p, unsigned metric, const sight *seen, const double *target,
+                        double *bins) {
+    for (size_t k = 0; k < clq_metric_bins(p, metric); k++) bins[k] = 0;
+    count_by_thresholds((double)p->metric_values[metric], (p->rows ? p->rows : 1) * p->classes, seen->probabilities,
+                        target, bins);
+}
+
 void ref_totals(const clq_loss_problem *p, const double *x, const double *target, double *totals) {
-    size_t rows = p->rows ? p->rows : 1, n = p->classes;
-    double *seen = malloc((rows * n + 1) * sizeof *seen); /* what the model gives, where the loss reads logits */
-    assert_non_null(seen);
-    ref_activation(p->skipped, rows, n, x, seen);
+    const size_t rows = p->rows ? p->rows : 1, n = p->classes;
+    const clq_activation last = p->from_logits ? clq_loss_row_of(p->kind)->activation : CLQ_LINEAR;
+    double *bins = totals + clq_loss_sums(p);
+    sight seen = {malloc((rows * n + 1) * sizeof(double)), malloc((rows * n + 1) * sizeof(double))};
+    assert_true(seen.output && seen.probabilities);
+    ref_activation(p->skipped, rows, n, x, seen.output);
+    ref_activation(last, rows, n, x, seen.probabilities);
     *totals++ = ref_loss(p, x, target, NULL);
     for (unsigned i = 0; i < p->metric_count; i++) {
-        unsigned count = clq_metric_row_of(p->metrics[i])->totals;
-        for (unsigned k = 0; k < count; k++) totals[k] = 0;
-        const bool entropy = p->metrics[i] == CLQ_METRIC_CROSSENTROPY || p->metrics[i] == CLQ_METRIC_PERPLEXITY;
-        for (size_t r = 0; r < rows; r++)
-            if (entropy)
-                totals[0] += crossentropy(p, x + r * n, target + r * n);
-            else
-                row_metric(p->metrics[i], (double)p->metric_values[i], n, seen + r * n, target + r * n, totals);
-        for (unsigned k = 0; k < count; k++) *totals++ /= (double)rows;
+        const clq_metric_row *row = clq_metric_row_of(p->metrics[i]);
+        if (row->bins)
+            metric_bins(p, i, &seen, target, bins);
+        else
+            metric_totals(p, i, x, &seen, target, totals);
+        bins += clq_metric_bins(p, i);
+        totals += row->totals;
     }
-    free(seen);
+    free(seen.output);
+    free(seen.probabilities);
 }

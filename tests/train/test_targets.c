@@ -261,6 +261,65 @@ static void sigmoid_is_left_out(void **state) {
     clq_model_destroy(model);
 }
 
+/* ---- areas under curves ---- */
+
+enum { JUDGED = 40 };
+
+/* The chance that a value of a target of 1 is above one of 0, which is the area under ROC where no bin has both. */
+static double chance_of_right_order(const float *x, const float *labels) {
+    double right = 0, pairs = 0;
+    for (size_t i = 0; i < JUDGED; i++)
+        for (size_t k = 0; k < JUDGED; k++) {
+            if (labels[i] == 0 || labels[k] != 0) continue;
+            right += x[i] > x[k];
+            pairs++;
+        }
+    return right / pairs;
+}
+
+/* Of one weight and no bias the model gives sigmoid(x): thresholds between all values, one replica or two. */
+static void areas_are_those_of_pairs(void **state) {
+    (void)state;
+    static const char *const where[] = {"pocl:0", "pocl:0,pocl:1"};
+    static const float one[1] = {1};
+    float x[JUDGED], labels[JUDGED];
+    double pr[2];
+    for (size_t i = 0; i < JUDGED; i++) {
+        const double p = ((double)i + 0.5) / JUDGED; /* a bin of its own */
+        x[i] = (float)log(p / (1 - p));
+        labels[i] = (i * 7 % 11 + i / 4) % 3 == 0 ? 0.0f : (float)(i % 5 != 0);
+    }
+    for (size_t w = 0; w < 2; w++) {
+        clq_model *model;
+        clq_devices devices;
+        clq_trainer *trainer;
+        clq_dataset *data;
+        clq_totals totals;
+        assert_ok(clq_model_create("judge", &model));
+        clq_tensor in = clq_input(model, CLQ_SHAPE(1));
+        const clq_dense_config dense = {.units = 1, .activation = CLQ_SIGMOID};
+        assert_ok(clq_model_finish(model, clq_dense(model, in, &dense)));
+        clq_trainer_config config = clq_trainer_config_default();
+        config.loss = clq_loss_default(CLQ_LOSS_BINARY);
+        config.metrics = "auc,accuracy,pr_auc:num_thresholds=50";
+        config.sample_dtype = CLQ_F32;
+        config.global_batch = 12;
+        assert_ok(clq_devices_select(sys, where[w], &devices));
+        assert_ok(clq_trainer_create(model, &devices, &config, &trainer));
+        assert_ok(clq_trainer_set_variable(trainer, 0, one));
+        assert_ok(clq_dataset_arrays(x, CLQ_F32, JUDGED, 1, (const size_t[]){1}, labels, CLQ_F32, 1, &data));
+        assert_ok(clq_dataset_batch(data, 12, false));
+        assert_ok(clq_evaluate(trainer, data, &totals));
+        const double area = clq_metric_value(&totals.metrics, "auc");
+        assert_true(fabs(area - chance_of_right_order(x, labels)) < 1e-9);
+        pr[w] = clq_metric_value(&totals.metrics, "pr_auc:num_thresholds=50");
+        assert_true(pr[w] > 0 && pr[w] < 1 && pr[w] == pr[0]);
+        clq_dataset_destroy(data);
+        clq_trainer_destroy(trainer);
+        clq_model_destroy(model);
+    }
+}
+
 /* ---- what is refused ---- */
 
 static void refuse_config(clq_loss loss, const char *metrics, clq_status status, const char *words) {
@@ -286,6 +345,9 @@ static void wrong_choices(void **state) {
     refuse_config(squares, "mae,", CLQ_ARGUMENT, "expected NAME,NAME");
     refuse_config(sparse, "accuracy,mae", CLQ_ARGUMENT, "mae compares values");
     refuse_config(squares, "perplexity", CLQ_ARGUMENT, "perplexity is of classes");
+    refuse_config(sparse, "auc", CLQ_ARGUMENT, "auc compares values");
+    refuse_config(squares, "auc:num_thresholds=2.5", CLQ_ARGUMENT, "num_thresholds=2.5");
+    refuse_config(squares, "auc:num_thresholds=5.5", CLQ_ARGUMENT, "num_thresholds=5.5 is no whole number");
     refuse_config(sparse, "perplexty", CLQ_ARGUMENT, "'perplexity'");
     refuse_config(squares, "precison", CLQ_ARGUMENT, "precision");
     refuse_config(squares, "precision:threshold=a", CLQ_ARGUMENT, "threshold=a is not a number");
@@ -480,6 +542,7 @@ int main(void) {
         cmocka_unit_test(outputs_may_have_rows),
         cmocka_unit_test(integers_become_values),
         cmocka_unit_test(sigmoid_is_left_out),
+        cmocka_unit_test(areas_are_those_of_pairs),
         cmocka_unit_test(wrong_choices),
         cmocka_unit_test(wrong_labels),
         cmocka_unit_test(evaluations_are_weighted),

@@ -4,7 +4,7 @@
 /* Adds the shares up into the metrics. */
 static void sum_shares(clq_list *list, const clq_cut *cut, const char *options, const clq_loss_problem *p,
                        clq_value shares, clq_value metrics) {
-    double floats = (double)cut->groups * clq_loss_totals(p);
+    double floats = (double)cut->groups * clq_loss_sums(p);
     clq_launch_begin(list, "metrics", "loss", options, "sum_shares");
     clq_launch_value(list, shares, CLQ_READS);
     clq_launch_size(list, cut->groups);
@@ -14,6 +14,28 @@ static void sum_shares(clq_list *list, const clq_cut *cut, const char *options, 
     clq_launch_local(list, cut->group * sizeof(float));
     clq_cut_work_one(list, cut);
     clq_launch_cost(list, floats, 0, 4 * floats, 0);
+}
+
+static void clear_bins(clq_list *list, const clq_cut *cut, const char *options, size_t count, clq_value bins) {
+    clq_launch_begin(list, "clear bins", "loss", options, "clear_bins");
+    clq_launch_value(list, bins, CLQ_WRITES);
+    clq_launch_size(list, count);
+    clq_cut_work_one(list, cut);
+    clq_launch_cost(list, 0, 0, (double)count * sizeof(int32_t), 0);
+}
+
+/* The counts become floats of the metrics' row. */
+static void store_bins(clq_list *list, const clq_cut *cut, const char *options, const clq_loss_problem *p,
+                       clq_value bins, clq_value metrics) {
+    const size_t count = clq_loss_bins(p);
+    clq_launch_begin(list, "store bins", "loss", options, "store_bins");
+    clq_launch_value(list, bins, CLQ_READS);
+    clq_launch_size(list, count);
+    clq_launch_value(list, metrics, CLQ_WRITES);
+    clq_launch_param(list, CLQ_PARAM_SLOT);
+    CLQ_LAUNCH_SIZES(list, clq_loss_metrics_width(p), p->metrics_at + clq_loss_sums(p));
+    clq_cut_work_one(list, cut);
+    clq_launch_cost(list, 0, 0, 2 * (double)count * sizeof(float), 0);
 }
 
 /* The activation that was left out, where a metric looks at more than the order of values, which it keeps. */
@@ -29,10 +51,15 @@ static bool wants_top(const clq_loss_problem *p, clq_activation skipped) {
     return wants;
 }
 
-static bool has_class_metric(const clq_loss_problem *p) {
-    bool any = false;
-    for (unsigned i = 0; i < p->metric_count; i++) any = any || clq_metric_row_of(p->metrics[i])->classes;
-    return any;
+/* What metrics need to know of a loss from logits: that it is, and the activation that makes probabilities of them. */
+static void add_logits(clq_kernel_options *options, const clq_loss_problem *p) {
+    bool classes = false, probabilities = false;
+    for (unsigned i = 0; i < p->metric_count && p->from_logits; i++) {
+        classes = classes || clq_metric_row_of(p->metrics[i])->classes;
+        probabilities = probabilities || clq_metric_row_of(p->metrics[i])->probabilities;
+    }
+    if (classes) clq_options_add(options, " -DLOGITS");
+    if (probabilities) clq_options_add(options, " -DPROBABLE=%d", (int)clq_loss_row_of(p->kind)->activation);
 }
 
 /* scaled: the gradient is. */
@@ -43,11 +70,12 @@ static clq_kernel_options options_of(const clq_cut *cut, const clq_loss_problem 
         cut, " -DLOSS=%s%s%s%s%s%s -DSKIPPED=%d -DTOTALS=%u -DMETRICS=%u",
         p->from_logits ? row->rule_of_logits : row->rule, row->by_row ? "" : " -DOF_VALUES",
         clq_loss_has_index(p) ? " -DSPARSE" : "", p->weighted ? " -DWEIGHTED" : "", gradient ? " -DGRADIENT" : "",
-        wants_top(p, skipped) ? " -DTOP" : "", (int)skipped, clq_loss_totals(p), p->metric_count);
+        wants_top(p, skipped) ? " -DTOP" : "", (int)skipped, clq_loss_sums(p), p->metric_count);
     for (unsigned i = 0; i < p->metric_count; i++)
         clq_options_add(&options, " -DMETRIC_%u=%s -DMETRIC_VALUE_%u=%.8ef", i, clq_metric_row_of(p->metrics[i])->rule,
                         i, (double)p->metric_values[i]);
-    if (has_class_metric(p) && p->from_logits) clq_options_add(&options, " -DLOGITS");
+    add_logits(&options, p);
+    if (clq_loss_bins(p) > 0) clq_options_add(&options, " -DBINS");
     if (scaled) clq_options_add(&options, " -DSCALED");
     return options;
 }
@@ -81,14 +109,19 @@ void clq_scaled_loss_and_metrics(clq_list *list, const clq_loss_problem *p, floa
     clq_cut cut = clq_cut_make(list, capacity * bytes, capacity * (double)rows * (double)group, group);
     const clq_kernel_options options = options_of(&cut, p, dx != CLQ_NO_VALUE, state != CLQ_NO_VALUE);
     bool whole = cut.groups == 1; /* its share is the sum */
-    unsigned totals = clq_loss_totals(p);
-    clq_value shares = metrics;
+    const unsigned totals = clq_loss_sums(p), bin_count = clq_loss_bins(p);
+    clq_value shares = metrics, bins = CLQ_NO_VALUE;
+    if (bin_count > 0) {
+        bins = clq_list_scratch(list, "bins of metrics", CLQ_I32, bin_count, 0);
+        clear_bins(list, &cut, options.text, bin_count, bins);
+    }
     if (!whole) shares = clq_list_scratch(list, "loss shares", CLQ_F32, cut.groups * totals, 0);
     clq_launch_begin(list, "loss", "loss", options.text, "loss_and_metrics");
     if (state) {
         clq_launch_value(list, state, CLQ_READS);
         clq_launch_float(list, initial);
     }
+    if (bins) clq_launch_value(list, bins, CLQ_READS_WRITES);
     CLQ_LAUNCH_READS(list, x, targets);
     CLQ_LAUNCH_WRITES(list, dx, shares);
     if (whole)
@@ -103,4 +136,5 @@ void clq_scaled_loss_and_metrics(clq_list *list, const clq_loss_problem *p, floa
     clq_cut_work(list, &cut);
     clq_launch_cost(list, 0, values * (dx ? 20 : 12), 0, bytes);
     if (!whole) sum_shares(list, &cut, options.text, p, shares, metrics);
+    if (bins) store_bins(list, &cut, options.text, p, bins, metrics);
 }

@@ -1,7 +1,7 @@
 /* The losses and the metrics: a row of a table for each. The rules themselves are functions of cl/loss_rules.cl and
  * cl/loss.cl; formulas and defaults are Keras's. To add one: a value of clq_loss_kind or clq_metric_kind, a row, a rule
  * there, a reference in tests/ref. */
-#include "ops/ops.h"
+#include "ops/training/bins.h"
 
 #include <math.h>
 
@@ -104,6 +104,9 @@ static const clq_loss_row losses[] = {
         { "threshold", 0.5, -1e6, 1e6, false }                                                                         \
     }
 #define OF_VALUES .totals = 1, .values = true
+#define BY_THRESHOLDS                                                                                                  \
+    .rule = "thresholds", .options = {{"num_thresholds", 200, 3, 1000, false}}, .whole = true,                         \
+    .bins = clq_threshold_bins, .probabilities = true, .values = true
 #define OF_CLASSES .totals = 1, .by_row = true, .ranks = true, .classes = true
 static const clq_metric_row metrics[] = {
     [CLQ_METRIC_CATEGORICAL_ACCURACY] = {.name = "categorical_accuracy",
@@ -133,6 +136,7 @@ static const clq_metric_row metrics[] = {
                           .alias = "sparse_top_k_categorical_accuracy",
                           .rule = "top_k",
                           .options = {{"k", 5, 1, 1e6, false}},
+                          .whole = true,
                           .totals = 1,
                           .by_row = true,
                           .ranks = true},
@@ -157,6 +161,8 @@ static const clq_metric_row metrics[] = {
                                  .rule = "crossentropy",
                                  OF_CLASSES},
     [CLQ_METRIC_PERPLEXITY] = {.name = "perplexity", .rule = "crossentropy", .of_mean = exp, OF_CLASSES},
+    [CLQ_METRIC_AUC] = {.name = "auc", .alias = "roc_auc", .of_bins = clq_roc_area, BY_THRESHOLDS},
+    [CLQ_METRIC_PR_AUC] = {.name = "pr_auc", .of_bins = clq_precision_recall_area, BY_THRESHOLDS},
 };
 
 size_t clq_loss_count(void) { return CLQ_COUNT_OF(losses); }
@@ -170,11 +176,24 @@ double clq_metric_result(clq_metric_kind kind, const double *totals, double samp
     return metrics[kind].of_mean ? metrics[kind].of_mean(mean) : mean;
 }
 
-unsigned clq_loss_totals(const clq_loss_problem *p) {
-    unsigned totals = 1;
-    for (unsigned i = 0; i < p->metric_count; i++) totals += metrics[p->metrics[i]].totals;
-    return totals;
+size_t clq_metric_bins(const clq_loss_problem *p, unsigned metric) {
+    const clq_metric_row *row = &metrics[p->metrics[metric]];
+    return row->bins ? row->bins(p->classes, (double)p->metric_values[metric]) : 0;
 }
+
+unsigned clq_loss_sums(const clq_loss_problem *p) {
+    unsigned sums = 1;
+    for (unsigned i = 0; i < p->metric_count; i++) sums += metrics[p->metrics[i]].totals;
+    return sums;
+}
+
+unsigned clq_loss_bins(const clq_loss_problem *p) {
+    size_t bins = 0;
+    for (unsigned i = 0; i < p->metric_count; i++) bins += clq_metric_bins(p, i);
+    return (unsigned)bins;
+}
+
+unsigned clq_loss_totals(const clq_loss_problem *p) { return clq_loss_sums(p) + clq_loss_bins(p); }
 
 unsigned clq_loss_metrics_width(const clq_loss_problem *p) {
     return p->metrics_width ? p->metrics_width : clq_loss_totals(p);

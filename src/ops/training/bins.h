@@ -1,0 +1,12 @@
+/* Metrics whose totals are counts in bins: how many there are, and what a metric is of them. For losses.c. */
+#ifndef CLQ_OPS_BINS_H
+#define CLQ_OPS_BINS_H
+
+#include "ops/ops.h"
+
+/* Of values by thresholds: see bins.c. */
+size_t clq_threshold_bins(size_t classes, double thresholds);
+double clq_roc_area(const double *bins, size_t count);
+double clq_precision_recall_area(const double *bins, size_t count);
+
+#endif
