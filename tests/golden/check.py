@@ -214,11 +214,13 @@ class Loss:
 
     def cross_entropy(self, z: Array, y: Array, count: int, name: str, keys: dict) -> tuple[float, Array]:
         assert name == ("sparse_" if y.ndim == 1 else "") + "categorical_crossentropy"
-        assert self.of_softmax != bool(keys.get("from_logits", 0))
         classes = z.shape[-1]
         rows = np.eye(classes)[y] if y.ndim == 1 else y.astype(np.float64)
         s = 0.0 if "no label smoothing" in self.mistakes else keys.get("label_smoothing", 0.0)
         rows = (rows * (1 - s) + s / classes).astype(z.dtype)
+        if not self.of_softmax and not keys.get("from_logits"):
+            whole = z.sum(axis=-1, keepdims=True)
+            return float(-(rows * np.log(z / whole)).sum() / len(z)), (1 / whole - rows / z) / count
         shifted = z - z.max(axis=-1, keepdims=True)
         log_p = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
         return float(-(rows * log_p).sum() / len(z)), (np.exp(log_p) - rows) / count

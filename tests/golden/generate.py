@@ -215,8 +215,8 @@ def run(case: Case, data: Data, initial: Weights, dtype: str, *, keras_update: b
             weighted = zip(case.loss_weights, losses, strict=True)
             loss = tf.add_n([one if w == 1.0 else w * one for w, one in weighted])
         assert all(t.dtype == dtype for t in (*losses, *outputs, *variables))
-        for one, output in zip(case.losses, outputs, strict=True):  # the loss starts from the logits
-            assert not isinstance(one, CrossEntropy) or one.from_logits != hasattr(output, "_keras_logits")
+        for one, output in zip(case.losses, outputs, strict=True):  # the loss starts from the logits once
+            assert not isinstance(one, CrossEntropy) or not (one.from_logits and hasattr(output, "_keras_logits"))
         gradients = tape.gradient(loss, [v.value for v in variables])
         norms = {
             k: float(np.linalg.norm(g.numpy().astype(np.float64)))
@@ -310,7 +310,7 @@ def of_metrics(case: Case, initial: Weights, data: Data) -> dict:
     (found,) = outputs_of(model, as_input(data[0]).astype("float64"), training=False)
     values = {}
     for text in case.metrics:
-        metric = metric_of(text)
+        metric = metric_of(text, case.loss.from_logits)
         metric.update_state(data[1], tf.cast(found, tf.float32))  # TensorFlow's top k takes no float64
         values[text] = float(metric.result())
     return {"metrics_initial": values}

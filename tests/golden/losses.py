@@ -126,6 +126,10 @@ class Named:
     name: str
     keys: tuple[tuple[str, float], ...] = ()
 
+    @property
+    def from_logits(self) -> bool:
+        return bool(dict(self.keys).get("from_logits"))
+
     def spec(self) -> str:
         return self.name + ":" * bool(self.keys) + ",".join(f"{k}={v:g}" for k, v in self.keys)
 
@@ -136,14 +140,26 @@ class Named:
         return getattr(keras.losses, RULES[self.name][0])(**{k: bool(v) if k in flags else v for k, v in self.keys})
 
 
-def metric_of(text: str) -> object:
-    """Keras's metric of a word of --metrics."""
+def metric_of(text: str, logits: bool) -> object:
+    """Keras's metric of a word of --metrics, where the model gives logits or not."""
     import keras
+
+    class Perplexity(keras.metrics.CategoricalCrossentropy):
+        """As KerasHub's, of rows with a 1 in place of numbers."""
+
+        def result(self) -> object:
+            return keras.ops.exp(super().result())
 
     name, _, pair = text.partition(":")
     key, _, value = pair.partition("=")
-    keys = {key: int(value) if key == "k" else float(value)} if key else {}
+    keys = {key: int(value) if key in ("k", "num_thresholds") else float(value)} if key else {}
     classes = {
+        "categorical_crossentropy": lambda: keras.metrics.CategoricalCrossentropy(from_logits=logits),
+        "sparse_categorical_crossentropy":
+            lambda: keras.metrics.SparseCategoricalCrossentropy(from_logits=logits),
+        "perplexity": lambda: Perplexity(from_logits=logits),
+        "auc": lambda num_thresholds=200: keras.metrics.AUC(num_thresholds, from_logits=logits),
+        "pr_auc": lambda num_thresholds=200: keras.metrics.AUC(num_thresholds, "PR", from_logits=logits),
         "precision": lambda threshold=0.5: keras.metrics.Precision(thresholds=threshold),
         "recall": lambda threshold=0.5: keras.metrics.Recall(thresholds=threshold),
         "f1_score": lambda threshold=0.5: keras.metrics.F1Score(average="micro", threshold=threshold),

@@ -57,10 +57,13 @@ class Layer:
         raise NotImplementedError
 
     def activate(self, z: Array) -> Array:
-        self.z, self.y = z, ACTIVATIONS[self.config["activation"]][0](z)
+        name = self.config["activation"]
+        self.z, self.y = z, softmax(z) if name == "softmax" else ACTIVATIONS[name][0](z)
         return self.y
 
     def activate_back(self, dy: Array) -> Array:
+        if self.config["activation"] == "softmax":
+            return self.y * (dy - (dy * self.y).sum(axis=-1, keepdims=True))
         return dy * ACTIVATIONS[self.config["activation"]][1](self.z, self.y)
 
     def add_bias(self, z: Array) -> Array:
