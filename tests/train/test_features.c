@@ -15,27 +15,34 @@ typedef struct feature {
     void (*set)(clq_trainer_config *config);
     double tolerance; /* relative: of losses, and of the final weights by their norm; 0: 1e-5 */
     bool batches;     /* two make an update */
+    bool averages;    /* the final weights are averages */
 } feature;
 
-static void set_nothing(clq_trainer_config *config) { (void)config; }
 static void set_value(clq_trainer_config *config) { config->clip = (clq_clip){CLQ_CLIP_VALUE, 0.01}; }
 static void set_norm(clq_trainer_config *config) { config->clip = (clq_clip){CLQ_CLIP_NORM, 0.5}; }
 static void set_global_norm(clq_trainer_config *config) {
     config->clip = (clq_clip){CLQ_CLIP_GLOBAL_NORM, 0.7};
     config->measure_gradient = true;
+    config->metrics = "accuracy,sparse_top_k_categorical_accuracy";
 }
 static void set_no_decay(clq_trainer_config *config) { config->no_decay = "bias,dense_1"; }
-static void set_average(clq_trainer_config *config) { config->average = 0.8; }
 static void set_schedule(clq_trainer_config *config) {
     assert_ok(clq_lr_schedule_parse("cosine:decay_steps=7,warmup=2", &config->schedule));
 }
-static void set_accumulation(clq_trainer_config *config) { config->strategy_options.accumulate = 2; }
-static void set_metrics(clq_trainer_config *config) { config->metrics = "accuracy,sparse_top_k_categorical_accuracy"; }
+static void set_average(clq_trainer_config *config) {
+    config->average = 0.8;
+    set_no_decay(config);
+    set_schedule(config);
+}
 
 static void set_class_weights(clq_trainer_config *config) {
     static const double weights[] = {1, 2.5, 0, 0.5, 3};
     config->class_weights = weights;
     config->class_weight_count = CLQ_COUNT_OF(weights);
+}
+static void set_accumulation(clq_trainer_config *config) {
+    config->strategy_options.accumulate = 2;
+    set_class_weights(config);
 }
 
 static void set_optimizers(clq_trainer_config *config) {
@@ -48,27 +55,35 @@ static void set_optimizers(clq_trainer_config *config) {
     set_global_norm(config);
 }
 
+static void set_mixed(clq_trainer_config *config) { config->precision = CLQ_PRECISION_MIXED; }
+static void set_mixed_bf16(clq_trainer_config *config) { config->precision = CLQ_PRECISION_MIXED_BF16; }
+static void set_check(clq_trainer_config *config) {
+    if (config->strategy != CLQ_STRATEGY_SINGLE) config->check_replicas = 3; /* there is nothing to compare */
+}
+
 static const feature features[] = {
-    {"sgd, momentum", "sgd:lr=0.1,momentum=0.9", set_nothing, 0, false},
-    {"nadam", "nadam", set_nothing, 0, false},
-    {"amsgrad", "adam:amsgrad=1", set_nothing, 0, false},
-    {"lamb, spared", "lamb:lr=0.01,weight_decay=0.3", set_no_decay, 0, false},
-    {"three optimizers", "adam", set_optimizers, 0, false},
-    {"clip value", "sgd:lr=0.1", set_value, 0, false},
-    {"clip norm", "sgd:lr=0.1", set_norm, 0, false},
-    {"clip global norm", "adam", set_global_norm, 0, false},
-    {"weight decay, spared", "adamw:weight_decay=0.3", set_no_decay, 0, false},
-    {"average of weights", "adam", set_average, 0, false},
-    {"schedule, warm-up", "adam", set_schedule, 0, false},
-    {"accumulation", "adam", set_accumulation, 0, true},
-    {"metrics", "adam", set_metrics, 0, false},
-    {"class weights", "adam", set_class_weights, 0, false},
+    {"momentum, clip value", "sgd:lr=0.1,momentum=0.9", set_value, 0, false, false},
+    {"amsgrad, clip norm", "adam:amsgrad=1", set_norm, 0, false, false},
+    {"global norm, metrics", "nadam", set_global_norm, 0, false, false},
+    {"decay, ema, schedule", "adamw:weight_decay=0.3", set_average, 0, false, true},
+    {"lamb, spared", "lamb:lr=0.01,weight_decay=0.3", set_no_decay, 0, false, false},
+    {"three optimizers", "adam", set_optimizers, 0, false, false},
+    {"accumulation, weights", "adam", set_accumulation, 0, true, false},
+    /* Sums of other order are rounded to other numbers of 16 bits now and then. */
+    {"mixed", "sgd:lr=0.1", set_mixed, 2e-3, false, false},
+    {"mixed-bf16", "sgd:lr=0.1", set_mixed_bf16, 2e-2, false, false},
+    {"check of replicas", "adam", set_check, 0, false, false},
 };
 
 /* What a strategy does not do, and a part of what it says. */
 static const struct refusal {
     const char *feature, *way, *says;
 } refusals[] = {
+    {"mixed", "central", "use precision mixed-bf16"},
+    {"mixed", "ps", "use precision mixed-bf16"},
+    {"check of replicas", "central", "one copy of the weights"},
+    {"check of replicas", "ps", "one copy of the weights"},
+    {"check of replicas", "pipeline", "no two replicas with the same weights"},
     {NULL, NULL, NULL}, /* behind the last */
 };
 
@@ -120,7 +135,7 @@ static void interrupt(const feature *f, const way *w, const clq_model *model, cl
     assert_int_equal(files_remove(config.folder), 0);
 }
 
-/* The final weights are the averages where there are any. A refusal: r has nothing. */
+/* A refusal: r has nothing. */
 static clq_status train(const feature *f, const way *w, bool interrupted, run *r) {
     clq_model *model = run_model("mlp");
     clq_trainer *trainer;
@@ -134,7 +149,7 @@ static clq_status train(const feature *f, const way *w, bool interrupted, run *r
             if (i == HALF && interrupted) interrupt(f, w, model, &trainer, &data);
             step(f, trainer, data, r, i);
         }
-        if (f->set == set_average) assert_ok(clq_trainer_swap_average(trainer));
+        if (f->averages) assert_ok(clq_trainer_swap_average(trainer));
         run_read(trainer, model, false, r->weights_at_end);
         clq_trainer_destroy(trainer);
         clq_dataset_destroy(data);
