@@ -149,6 +149,12 @@ CLQ_API clq_tensor clq_share(clq_model *model, clq_tensor of, clq_tensor x);
  * by clq_trainer_create. */
 CLQ_API clq_tensor clq_pipeline_cut(clq_model *model, clq_tensor x);
 
+/* Marks x for recomputation: training does not keep it in memory from forward to backward, and computes it again where
+ * backward needs it, whatever clq_trainer_config.recompute says. For a layer whose output is large and cheap to
+ * compute. What cannot be computed twice, as what replicas exchange, is kept all the same. Returns x. Errors: ARGUMENT
+ * (x is no tensor of the model). */
+CLQ_API clq_tensor clq_recompute(clq_model *model, clq_tensor x);
+
 /* The first error of any line above, with its layer. Afterwards the model is fixed: what is added is refused with
  * STATE. Layers that do not lead to the output are left out, as in Keras. Errors: ARGUMENT (also a tensor of another
  * model), UNSUPPORTED (a second input), MEMORY, STATE (finished already). */

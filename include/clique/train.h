@@ -85,6 +85,9 @@ CLQ_API clq_status clq_shares_parse(const char *text, double *weights, clq_strat
 /* "off", "f16", "topk=0.01", as --compress. ARGUMENT says what was expected. */
 CLQ_API clq_status clq_compression_parse(const char *text, clq_compression *out);
 
+/* "off", "auto" or "all", as --recompute. */
+CLQ_API clq_status clq_recompute_parse(const char *text, clq_recompute_kind *out);
+
 /* "off", "quick" or "full", as --tune. */
 CLQ_API clq_status clq_tuning_parse(const char *text, clq_tuning *out);
 
@@ -206,6 +209,10 @@ typedef struct clq_trainer_config {
      * Needed until the trainer is made. NULL: `optimizer` updates all. */
     const clq_optimizer_config *optimizers;
     size_t optimizer_count;
+    /* Whether activations are kept for backward or computed again there. AUTO goes by each device's memory
+     * (clq_system_config.memory_limit_bytes), and has no effect on inference_only. Losses, gradients and weights are
+     * the same to the bit in any case. */
+    clq_recompute_kind recompute;
 } clq_trainer_config;
 /* Adam, sparse cross-entropy from probabilities, batch 64, u8 samples. {0} is no default: its batch is 0. */
 CLQ_API void clq_trainer_config_init(clq_trainer_config *config, size_t config_bytes);

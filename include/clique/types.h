@@ -221,6 +221,14 @@ typedef enum clq_tuning {
     CLQ_TUNING_FULL   /* everything, anew */
 } clq_tuning;
 
+/* Recomputation (gradient checkpointing): activations that forward computes and backward needs take memory from the one
+ * to the other, or are computed a second time in backward. It changes no bit of losses, gradients and weights. */
+typedef enum clq_recompute_kind {
+    CLQ_RECOMPUTE_OFF,  /* only what the model marks (clq_recompute) */
+    CLQ_RECOMPUTE_AUTO, /* as little as makes the training fit each device's memory limit; none where all fits */
+    CLQ_RECOMPUTE_ALL   /* so that activations take the least memory that can be found */
+} clq_recompute_kind;
+
 /* How exact products of float32 matrices are, where a device has faster units for numbers of fewer bits; sums are
  * float32 always. HIGHEST: as float32; HIGH: factors may be rounded to TF32 (10 bits behind the point); MEDIUM: to
  * bfloat16 (7). */

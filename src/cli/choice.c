@@ -27,11 +27,12 @@ static clq_status key_of(const clq_setup *s, const clq_options *o, clq_hash128 *
     clq_text text = {0};
     clq_optimizer optimizer;
     CLQ_TRY(clq_optimizer_parse(o->optimizer, &optimizer));
-    clq_text_add(&text, "choice 2 of clique %s\ndevices %s, strategy %s\n", clq_version(), o->devices, o->strategy);
+    clq_text_add(&text, "choice 3 of clique %s\ndevices %s, strategy %s\n", clq_version(), o->devices, o->strategy);
     clq_model_add_key(s->model, &text);
-    clq_text_add(&text, "batch %llu x %llu, optimizer %d, memory %llu, precision %s, %s\n",
+    clq_text_add(&text, "batch %llu x %llu, optimizer %d, memory %llu, precision %s, %s, recompute %s\n",
                  (unsigned long long)(o->batch ? o->batch : CLQ_BATCH_DEFAULT), (unsigned long long)o->accumulate,
-                 (int)optimizer.kind, (unsigned long long)o->memory_limit, o->matmul_precision, o->precision);
+                 (int)optimizer.kind, (unsigned long long)o->memory_limit, o->matmul_precision, o->precision,
+                 o->recompute);
     clq_text_add(&text, "shares %s, sharded %d, compress %s, local %llu, micro %llu, ops %s, buckets %llu\n", o->shares,
                  (int)o->shard_optimizer, o->compress, (unsigned long long)o->local_steps,
                  (unsigned long long)o->micro_batches, o->cross_device_ops, (unsigned long long)o->bucket_bytes);

@@ -35,11 +35,11 @@ typedef struct clq_options {
     uint64_t check_replicas;
     bool check_numerics;
     const char *init, *weights, *save, *log, *trace, *out, *progress, *shuffle, *tune, *matmul_precision;
-    const char *precision, *loss_scale;
+    const char *precision, *loss_scale, *recompute;
     uint64_t batch, batch_per_replica, accumulate, epochs, steps, seed, take, bucket_bytes, backup, local_steps;
     uint64_t memory_limit, micro_batches;
     double budget, deadline; /* seconds; 0: not given */
-    bool drop_remainder, no_test, json, graph, shard_optimizer;
+    bool drop_remainder, no_test, json, graph, measure, shard_optimizer;
 } clq_options;
 
 /* ---- callbacks of train (callbacks.c) ---- */
@@ -161,6 +161,16 @@ json_t *clq_describe_unlisted(const clq_system *system);
 clq_status clq_select_devices(clq_system *system, const char *spec, clq_devices *out);
 /* That warning, where none of the devices is a GPU. */
 void clq_warn_unlisted(const clq_system *system, const clq_devices *devices);
+
+/* What recomputation would make of a plan: bytes against time (levels.c). measure: also how long steps take. */
+typedef struct clq_levels {
+    size_t count;
+    clq_recompute_level rows[CLQ_RECOMPUTE_LEVELS], taken;
+    double seconds[CLQ_RECOMPUTE_LEVELS]; /* of forward and backward; NaN: not measured */
+} clq_levels;
+clq_status clq_levels_find(const clq_plan *plan, bool measure, clq_levels *out);
+void clq_print_levels(const clq_levels *levels);
+json_t *clq_describe_levels(const clq_levels *levels);
 
 /* What a pipeline is made of; nothing, and NULL, of another strategy. (stages.c) */
 void clq_print_stages(const clq_model *model, const clq_strategy *strategy);

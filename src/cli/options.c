@@ -169,6 +169,12 @@ static const struct {
      "train plan tune eval predict"},
     {{"loss-scale", KEY(loss_scale), "S", 0, "with --precision mixed: the loss scale to begin with (default 32768)", 0},
      "train"},
+    {{"recompute", KEY(recompute), "off|auto|all", 0,
+      "activations that are computed again in backward, in place of being kept: none, as little as fits the memory "
+      "limit, or as much as saves memory (default off)",
+      0},
+     "train plan tune"},
+    {{"measure", KEY(measure), 0, 0, "also measure how long a step of each plan with recomputation takes", 0}, "plan"},
     {{"tune", KEY(tune), "off|quick|full", 0,
       "measure which kernels are the fastest before the first step: what is not known yet, for at most 2 s, or "
       "everything (default off)",
@@ -251,7 +257,8 @@ clq_status clq_command_run(const char *about, int argc, char **argv,
                            .progress = "auto",
                            .tune = "off",
                            .precision = "f32",
-                           .matmul_precision = "highest"};
+                           .matmul_precision = "highest",
+                           .recompute = "off"};
     struct argp_option table[CLQ_COUNT_OF(known) + 1] = {{0}};
     for (size_t i = 0, taken = 0; i < CLQ_COUNT_OF(known); i++)
         if (takes(argv[0], i)) table[taken++] = known[i].option;

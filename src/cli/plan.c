@@ -148,6 +148,8 @@ clq_status clq_command_plan(clq_setup *s, const clq_options *o) {
     clq_device_info device;
     size_t share;
     CLQ_TRY(clq_trainer_replica(s->trainer, 0, &device, &share));
+    clq_levels levels;
+    CLQ_TRY(clq_levels_find(plan, o->measure, &levels));
     if (o->json) {
         json_t *nodes = o->graph ? json_array() : NULL;
         clq_status status = o->graph ? clq_plan_visit_graph(plan, describe_node, &nodes) : CLQ_OK;
@@ -156,13 +158,14 @@ clq_status clq_command_plan(clq_setup *s, const clq_options *o) {
             return status;
         }
         return clq_print_json(json_pack(
-            "{s:o, s:o, s:I, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o*, s:o*}", "model",
+            "{s:o, s:o, s:I, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o*, s:o*}", "model",
             clq_json_text(clq_model_name(s->model)), "device", clq_json_text(device.name), "batch", (json_int_t)share,
             "launches", describe_launches(plan), "variables", describe_variables(s, strategy), "activation_bytes",
             (json_int_t)m.activation_bytes, "activation_bytes_unplanned", (json_int_t)m.activation_bytes_unplanned,
             "param_bytes", (json_int_t)m.parameter_bytes, "gradient_bytes", (json_int_t)m.gradient_bytes,
-            "optimizer_bytes", (json_int_t)m.optimizer_bytes, "io_bytes", (json_int_t)m.io_bytes, "paths",
-            describe_paths(strategy), "pipeline", clq_describe_stages(s->model, strategy), "graph", nodes));
+            "optimizer_bytes", (json_int_t)m.optimizer_bytes, "io_bytes", (json_int_t)m.io_bytes, "recompute",
+            clq_describe_levels(&levels), "paths", describe_paths(strategy), "pipeline",
+            clq_describe_stages(s->model, strategy), "graph", nodes));
     }
     printf("%s on %s, %zu samples\n\n", clq_model_name(s->model), device.name, share);
     print_launches(plan);
@@ -171,6 +174,7 @@ clq_status clq_command_plan(clq_setup *s, const clq_options *o) {
            (double)m.activation_bytes * 1e-6, (double)m.activation_bytes_unplanned * 1e-6,
            (double)m.parameter_bytes * 1e-6, (double)m.gradient_bytes * 1e-6, (double)m.optimizer_bytes * 1e-6,
            (double)m.io_bytes * 1e-6);
+    clq_print_levels(&levels);
     print_split(s, strategy);
     print_paths(strategy);
     clq_print_stages(s->model, strategy);

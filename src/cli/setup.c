@@ -136,6 +136,7 @@ clq_status clq_setup_config(clq_setup *setup, const clq_options *options, clq_dt
     config.inference_only = inference_only;
     config.bucket_bytes = (size_t)options->bucket_bytes;
     CLQ_TRY(clq_tuning_parse(options->tune, &config.tuning));
+    CLQ_TRY(clq_recompute_parse(options->recompute, &config.recompute));
     CLQ_TRY(clq_matmul_precision_parse(options->matmul_precision, &config.matmul_precision));
     CLQ_TRY(clq_precision_parse(options->precision, &config.precision));
     if (options->loss_scale && !clq_parse_double(options->loss_scale, 1.0, CLQ_LOSS_SCALE_MOST, &config.loss_scale))
@@ -150,8 +151,9 @@ clq_status clq_setup_config(clq_setup *setup, const clq_options *options, clq_dt
 static clq_status advise_memory(const clq_options *options, clq_status status) {
     clq_error error;
     clq_error_take(status, &error);
-    return clq_fail(status, "%s; a smaller --batch, --strategy central or pipeline with more --devices%s may help",
-                    error.detail, options->memory_limit ? " or a larger --memory-limit" : "");
+    return clq_fail(status, "%s; a smaller --batch, %s--strategy central or pipeline with more --devices%s may help",
+                    error.detail, strcmp(options->recompute, "off") == 0 ? "--recompute auto, " : "",
+                    options->memory_limit ? " or a larger --memory-limit" : "");
 }
 
 clq_status clq_setup_trainer(clq_setup *setup, const clq_options *options, clq_dtype sample_dtype,

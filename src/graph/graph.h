@@ -43,6 +43,7 @@ typedef struct clq_model_tensor {
     uint32_t layer;                    /* id */
     uint32_t first_input, input_count; /* of the model's `inputs` */
     clq_dtype dtype;                   /* f32: the only one that there is */
+    bool recompute;                    /* clq_recompute: its value is not kept for backward */
     clq_shape shape;                   /* without the batch */
     size_t elements;                   /* product of shape */
     union {
@@ -91,6 +92,7 @@ struct clq_model {
     size_t layer_capacity, tensor_capacity, input_capacity, variable_capacity;
     uint32_t input; /* id of a tensor */
     uint32_t outputs[CLQ_MODEL_OUTPUTS_MAX], output_count;
+    bool recomputes;                           /* some tensor is marked for it */
     uint32_t marks[CLQ_MARKS_MAX], mark_count; /* ids of tensors behind which pipelines cut, ascending */
     bool finished;
     clq_error error; /* the builder's first failure */
@@ -290,6 +292,9 @@ clq_status clq_compressor_unpack(clq_compressor *compressor, clq_queue *queue); 
 
 /* ---- plans ---- */
 
+/* Where work is estimated: operations that take as long as moving a byte, 4 to 16 on common CPUs and GPUs. */
+#define CLQ_OPERATIONS_PER_BYTE 8.0
+
 /* What replicas that train together add up within a step, as statistics of the global batch: all run plans of one model
  * at the same time, each in a thread of its own. */
 typedef struct clq_exchange {
@@ -345,7 +350,13 @@ typedef struct clq_plan_config {
      * has samples where it has the model's input, labels, losses and outputs where it has these of the model; rows of
      * metrics are as of the whole model, with zeros for the others'. NULL: the whole model. */
     const clq_stage *stage;
-    bool unbound; /* for reading alone: no kernel is built, and running it fails with STATE */
+    /* What of the activations is computed again in backward, in place of being kept. OFF: what the model marks. ALL: so
+     * that activations take the least memory that can be found. AUTO: also so little that they take at most
+     * `activations_most` bytes, where that can be; 0: any number. The bits of losses and gradients are the same. */
+    clq_recompute_kind recompute;
+    size_t activations_most;
+    bool unbound; /* for reading alone: activations have no memory, no kernel is built, and running it fails with STATE
+                   */
 } clq_plan_config;
 
 /* The launch list's parts, in order. */
@@ -526,7 +537,7 @@ void clq_model_add_key(const clq_model *model, clq_text *to);
 /* Memory for what lives inside one run of a launch list: every activation and scratch value of the list is given its
  * range of the chunks, which are made here. For plans, and for whoever runs a list of single operations. */
 typedef struct clq_placement {
-    clq_buffer **chunks; /* each at most what the device allocates at once */
+    clq_buffer **chunks; /* each at most what the device allocates at once; NULL: they were only measured */
     size_t chunk_count;
     size_t bytes;                       /* of all chunks of its own */
     size_t unplanned_bytes;             /* the values' bytes added up: without sharing */
@@ -535,6 +546,8 @@ typedef struct clq_placement {
 clq_status clq_placement_create(clq_list *list, clq_placement *out);
 /* The same, but uses another's chunks where they are large enough; it must outlive this one. NULL: none. */
 clq_status clq_placement_create_over(clq_list *list, const clq_placement *lender, clq_placement *out);
+/* What it would take, without any memory: `chunks` is NULL. */
+clq_status clq_placement_measure(clq_list *list, clq_placement *out);
 void clq_placement_release(clq_placement *placement); /* takes {0} */
 
 /* What it costs and holds, for `clique plan` and for planning capacities. */
@@ -545,6 +558,22 @@ typedef struct clq_plan_memory {
 } clq_plan_memory;
 void clq_plan_get_memory(const clq_plan *plan, clq_plan_memory *out);
 const clq_list *clq_plan_list(const clq_plan *plan);
+
+/* A plan for training with so much recomputation. */
+typedef struct clq_recompute_level {
+    clq_recompute_kind recompute; /* OFF, ALL, or between these AUTO */
+    size_t activations_most;      /* with which a config makes that plan */
+    size_t activation_bytes;
+    double work; /* of FORWARD to BACKWARD, for a full batch, in operations; a byte that is moved counts as
+                    CLQ_OPERATIONS_PER_BYTE */
+} clq_recompute_level;
+enum { CLQ_RECOMPUTE_LEVELS = 12 };
+clq_recompute_level clq_plan_level(const clq_plan *plan); /* of the plan itself */
+/* The same plan with none at all, with more and more, and with the most; each needs fewer bytes than the one before.
+ * Errors: as of clq_plan_create. */
+clq_status clq_plan_levels(const clq_plan *plan, clq_recompute_level levels[CLQ_RECOMPUTE_LEVELS], size_t *count);
+/* As clq_plan_time, of such a plan. For a plan that is not of slices of weights. */
+clq_status clq_plan_time_level(const clq_plan *plan, const clq_recompute_level *level, clq_plan_seconds *out);
 
 /* An operation of the plan's step graph, as it was after a pass. */
 enum { CLQ_NODE_INPUTS = 9, CLQ_NODE_OUTPUTS = 3 };

@@ -205,15 +205,26 @@ clq_tensor clq_share(clq_model *model, clq_tensor of, clq_tensor x) {
     return clq_model_apply_again(model, model->tensors[of.id - 1].layer, &x, 1);
 }
 
-clq_tensor clq_pipeline_cut(clq_model *model, clq_tensor x) {
-    if (model->error.status != CLQ_OK) return (clq_tensor){0};
+/* Whether a tensor may be marked; else the failure is noted. */
+static bool may_mark(clq_model *model, clq_tensor x, const char *call) {
+    if (model->error.status != CLQ_OK) return false;
     if (model->finished) {
         clq_fail(CLQ_STATE, "model %s is finished: it cannot be marked", model->name);
-        return (clq_tensor){0};
+        return false;
     }
-    if (x.id == 0 || x.model != model || x.id > model->tensor_count)
-        return latch(model, clq_fail(CLQ_ARGUMENT, "clq_pipeline_cut: the tensor is none of model %s", model->name),
-                     NULL);
+    if (x.id > 0 && x.model == model && x.id <= model->tensor_count) return true;
+    (void)latch(model, clq_fail(CLQ_ARGUMENT, "%s: the tensor is none of model %s", call, model->name), NULL);
+    return false;
+}
+
+clq_tensor clq_recompute(clq_model *model, clq_tensor x) {
+    if (!may_mark(model, x, "clq_recompute")) return (clq_tensor){0};
+    model->tensors[x.id - 1].recompute = model->recomputes = true;
+    return x;
+}
+
+clq_tensor clq_pipeline_cut(clq_model *model, clq_tensor x) {
+    if (!may_mark(model, x, "clq_pipeline_cut")) return (clq_tensor){0};
     uint32_t place = model->mark_count;
     while (place > 0 && model->marks[place - 1] >= x.id) place--;
     if (place < model->mark_count && model->marks[place] == x.id) return x;

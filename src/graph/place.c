@@ -60,26 +60,70 @@ static clq_status collect(const clq_list *list, size_t chunk_max, placed *items,
 
 /* The lender's chunk in this place, where it is large enough. */
 static clq_buffer *borrow(const clq_placement *lender, size_t chunk, size_t bytes) {
-    if (!lender || chunk >= lender->chunk_count || clq_buffer_bytes(lender->chunks[chunk]) < bytes) return NULL;
+    if (!lender || !lender->chunks || chunk >= lender->chunk_count || clq_buffer_bytes(lender->chunks[chunk]) < bytes)
+        return NULL;
     return lender->chunks[chunk];
 }
 
-static clq_status create_chunks(clq_device *device, const placed *items, size_t count, clq_placement *result) {
+/* How large the values make each chunk; in all, chunks' bytes are those of the placement. */
+static clq_status size_chunks(const placed *items, size_t count, size_t **sizes, clq_placement *result) {
     size_t chunks = 0;
     for (size_t i = 0; i < count; i++) chunks = CLQ_MAX(chunks, items[i].chunk + 1);
-    result->chunks = clq_alloc(chunks, sizeof *result->chunks);
-    if (!result->chunks) return CLQ_MEMORY;
+    *sizes = clq_alloc(chunks, sizeof **sizes);
+    if (!*sizes) return CLQ_MEMORY;
     result->chunk_count = chunks;
-    for (size_t c = 0; c < chunks; c++) {
-        size_t bytes = 0;
-        for (size_t i = 0; i < count; i++)
-            if (items[i].chunk == c) bytes = CLQ_MAX(bytes, items[i].offset + items[i].info.bytes);
-        result->chunks[c] = borrow(result->lender, c, bytes);
-        if (result->chunks[c]) continue;
-        CLQ_TRY(clq_buffer_create(device, CLQ_MEMORY_DEVICE, bytes, "activations", &result->chunks[c]));
-        result->bytes += bytes;
+    for (size_t i = 0; i < count; i++) {
+        size_t *size = &(*sizes)[items[i].chunk];
+        *size = CLQ_MAX(*size, items[i].offset + items[i].info.bytes);
     }
     return CLQ_OK;
+}
+
+static clq_status create_chunks(clq_device *device, const size_t *sizes, clq_placement *result) {
+    result->chunks = clq_alloc(result->chunk_count, sizeof *result->chunks);
+    if (!result->chunks) return CLQ_MEMORY;
+    for (size_t c = 0; c < result->chunk_count; c++) {
+        result->chunks[c] = borrow(result->lender, c, sizes[c]);
+        if (result->chunks[c]) continue;
+        CLQ_TRY(clq_buffer_create(device, CLQ_MEMORY_DEVICE, sizes[c], "activations", &result->chunks[c]));
+        result->bytes += sizes[c];
+    }
+    return CLQ_OK;
+}
+
+/* items: room for all of the list. */
+static clq_status arrange(const clq_list *list, placed *items, size_t *count, clq_placement *result) {
+    const size_t chunk_max = (size_t)clq_device_get_info(clq_list_device(list))->max_alloc_bytes;
+    CLQ_TRY(collect(list, chunk_max, items, count, result));
+    for (size_t i = 0; i < *count; i++) {
+        placed *item = &items[i];
+        for (item->chunk = 0;; item->chunk++) {
+            item->offset = lowest_offset(items, i, item, item->chunk);
+            if (item->offset + item->info.bytes <= chunk_max) break;
+        }
+    }
+    return CLQ_OK;
+}
+
+/* buffers: also makes the chunks, and gives the values their places. */
+static clq_status place(clq_list *list, const clq_placement *lender, bool buffers, clq_placement *out) {
+    clq_placement result = {.lender = lender};
+    size_t count = 0, *sizes = NULL;
+    placed *items = clq_alloc(clq_list_value_count(list), sizeof *items);
+    if (!items) return CLQ_MEMORY;
+    clq_status status = arrange(list, items, &count, &result);
+    if (status == CLQ_OK) status = size_chunks(items, count, &sizes, &result);
+    if (status == CLQ_OK && buffers) status = create_chunks(clq_list_device(list), sizes, &result);
+    for (size_t i = 0; i < count && status == CLQ_OK && buffers; i++)
+        clq_list_place(list, items[i].value, result.chunks[items[i].chunk], items[i].offset);
+    for (size_t c = 0; c < result.chunk_count && status == CLQ_OK && !buffers; c++) result.bytes += sizes[c];
+    clq_free(items);
+    clq_free(sizes);
+    if (status == CLQ_OK)
+        *out = result;
+    else
+        clq_placement_release(&result);
+    return status;
 }
 
 clq_status clq_placement_create(clq_list *list, clq_placement *out) {
@@ -87,35 +131,13 @@ clq_status clq_placement_create(clq_list *list, clq_placement *out) {
 }
 
 clq_status clq_placement_create_over(clq_list *list, const clq_placement *lender, clq_placement *out) {
-    clq_placement result = {.lender = lender};
-    clq_device *device = clq_list_device(list);
-    const size_t chunk_max = (size_t)clq_device_get_info(device)->max_alloc_bytes;
-    size_t count = 0;
-    placed *items = clq_alloc(clq_list_value_count(list), sizeof *items);
-    if (!items) return CLQ_MEMORY;
-    clq_status status;
-    CLQ_TRY_OR(fail, status, collect(list, chunk_max, items, &count, &result));
-    for (size_t i = 0; i < count; i++) {
-        placed *item = &items[i];
-        for (item->chunk = 0;; item->chunk++) {
-            item->offset = lowest_offset(items, i, item, item->chunk);
-            if (item->offset + item->info.bytes <= chunk_max) break;
-        }
-    }
-    CLQ_TRY_OR(fail, status, create_chunks(device, items, count, &result));
-    for (size_t i = 0; i < count; i++)
-        clq_list_place(list, items[i].value, result.chunks[items[i].chunk], items[i].offset);
-    clq_free(items);
-    *out = result;
-    return CLQ_OK;
-fail:
-    clq_free(items);
-    clq_placement_release(&result);
-    return status;
+    return place(list, lender, true, out);
 }
 
+clq_status clq_placement_measure(clq_list *list, clq_placement *out) { return place(list, NULL, false, out); }
+
 void clq_placement_release(clq_placement *placement) {
-    for (size_t c = 0; c < placement->chunk_count; c++)
+    for (size_t c = 0; c < placement->chunk_count && placement->chunks; c++)
         if (placement->chunks[c] != borrow(placement->lender, c, 0)) clq_buffer_destroy(placement->chunks[c]);
     clq_free(placement->chunks);
     *placement = (clq_placement){0};

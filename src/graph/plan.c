@@ -134,19 +134,64 @@ static clq_status check(const clq_weights *weights, const clq_plan_config *confi
     return CLQ_OK;
 }
 
-static clq_status make_list(clq_plan *plan) {
-    const clq_plan_config *config = &plan->config;
-    CLQ_TRY(clq_list_create(plan->device, config->capacity, &plan->list));
-    clq_list_set_precision(plan->list, config->precision);
-    clq_list_set_selections(plan->list, config->selections);
-    CLQ_TRY(create_buffers(plan));
+static clq_status open_list(clq_plan *plan) {
+    CLQ_TRY(clq_list_create(plan->device, plan->config.capacity, &plan->list));
+    clq_list_set_precision(plan->list, plan->config.precision);
+    clq_list_set_selections(plan->list, plan->config.selections);
+    return CLQ_OK;
+}
+
+/* All launches, over the plan's buffers. */
+static clq_status fill_list(clq_plan *plan) {
     CLQ_TRY(name_values(plan));
     CLQ_TRY(clq_checks_open(plan));
-    CLQ_TRY(clq_plan_emit(plan));
+    return clq_plan_emit(plan);
+}
+
+static void drop_list(clq_plan *plan) {
+    clq_list_destroy(plan->list);
+    clq_checks_release(&plan->checks);
+    clq_free(plan->variables);
+    plan->list = NULL;
+    plan->variables = NULL;
+    plan->exchanges = false;
+    memset(plan->segment_end, 0, sizeof plan->segment_end);
+}
+
+/* What the pass that recomputes reckons with is less than what a placement takes: kernels have scratch memory, and
+ * between values there are gaps. So the limit that it is given is lowered by what the placement is too large, until
+ * that fits, or until nothing more can be saved. */
+static clq_status fill_fitting_list(clq_plan *plan) {
+    enum { TRIES = 8 };
+    clq_plan_config *config = &plan->config;
+    const size_t most = config->activations_most;
+    CLQ_TRY(fill_list(plan));
+    if (config->recompute != CLQ_RECOMPUTE_AUTO || most == 0) return CLQ_OK;
+    for (unsigned i = 0; i < TRIES; i++) {
+        clq_placement would;
+        CLQ_TRY(clq_placement_measure(plan->list, &would));
+        const size_t bytes = would.bytes, limit = config->activations_most;
+        clq_placement_release(&would);
+        if (bytes <= most) return CLQ_OK;
+        config->activations_most = limit - CLQ_MIN(limit - 1, bytes - most);
+        if (i + 1 == TRIES) config->recompute = CLQ_RECOMPUTE_ALL;
+        drop_list(plan);
+        CLQ_TRY(open_list(plan));
+        CLQ_TRY(fill_list(plan));
+    }
+    return CLQ_OK;
+}
+
+static clq_status lay_out(clq_plan *plan) {
+    const clq_plan_config *config = &plan->config;
+    CLQ_TRY(open_list(plan));
+    CLQ_TRY(create_buffers(plan));
+    CLQ_TRY(fill_fitting_list(plan));
+    if (config->unbound) return clq_placement_measure(plan->list, &plan->placement);
     CLQ_TRY(
         clq_placement_create_over(plan->list, config->beside ? &config->beside->placement : NULL, &plan->placement));
     clq_list_set_fused(plan->list, config->fused_launches);
-    return config->unbound ? CLQ_OK : clq_list_bind(plan->list);
+    return clq_list_bind(plan->list);
 }
 
 clq_status clq_plan_create(clq_weights *weights, const clq_plan_config *config, clq_plan **out) {
@@ -168,7 +213,7 @@ clq_status clq_plan_create(clq_weights *weights, const clq_plan_config *config, 
         plan->update = *config->update;
         plan->config.update = &plan->update;
     }
-    clq_status status = make_list(plan);
+    clq_status status = lay_out(plan);
     if (status == CLQ_OK)
         *out = plan;
     else
@@ -215,7 +260,7 @@ void clq_plan_destroy(clq_plan *plan) {
 }
 
 clq_status clq_plan_keep_programs(clq_plan *plan) {
-    if (!clq_device_has_unkept(plan->device)) return CLQ_OK;
+    if (plan->config.unbound || !clq_device_has_unkept(plan->device)) return CLQ_OK;
     if (clq_device_has_quirk(plan->device, CLQ_QUIRK_COMPILES_AT_LAUNCH)) {
         clq_queue *queue;
         CLQ_TRY(clq_queue_create(plan->device, 0, &queue));

@@ -280,6 +280,7 @@ bool clq_conv_pool_fits(const clq_list *list, const clq_conv_pool_problem *p);
 bool clq_conv_pool_pays(const clq_list *list, const clq_conv_pool_problem *p);
 /* The images as the others take them: x itself, or where taps reach outside a copy with zeros around. */
 clq_value clq_conv_pool_frames(clq_list *list, const clq_conv_pool_problem *p, clq_value x);
+bool clq_conv_pool_is_padded(const clq_conv_pool_problem *p); /* whether frames are a copy */
 void clq_conv_pool_forward(clq_list *list, const clq_conv_pool_problem *p, clq_value frames, clq_value w, clq_value b,
                            clq_value y, clq_value winner);
 /* From dz (pool.out, channels), the gradient before the activation of what won: as clq_conv2d_backward. */

@@ -332,6 +332,7 @@ static clq_status open_flights(clq_replica *replica) {
     /* The update is the first one's. */
     config.gradient_norms = false;
     config.updated_elsewhere = true;
+    replica->flights = flights;
     while (part->flight_count < flights) {
         CLQ_TRY(clq_plan_create(replica->weights, &config, &part->flights[part->flight_count]));
         part->flight_count++;

@@ -70,9 +70,6 @@ clq_status clq_stage_times_measure(const clq_stage_timing *of, const clq_tune_co
 
 /* ---- where a model is cut (cuts.c) ---- */
 
-/* Operations that take as long as moving a byte: 4 to 16 on common CPUs and GPUs. */
-#define CLQ_OPERATIONS_PER_BYTE 8.0
-
 /* What decides about cuts. */
 typedef struct clq_cut_wishes {
     unsigned stages;

@@ -94,6 +94,7 @@ clq_plan_config clq_replica_plan_config(const clq_replica *replica, clq_mode mod
          clq_updates_are_scaled(config.update, &config.update_options)))
         config.norm_parts = strategy->module->add_squares(strategy, replica);
     config.stage = replica->stage;
+    config.activations_most = replica->activations_most;
     config.fused_launches = replica->joined;
     /* Micro-batches are accumulated wherever batches may be; a part that runs by hand has neither. */
     const bool micro_batches = replica->stage && strategy->module->accumulates;

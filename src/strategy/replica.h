@@ -62,6 +62,8 @@ typedef struct clq_replica {
     unsigned next_under_way;
     clq_figures figures;
     clq_pace pace;
+    size_t activations_most; /* as of clq_plan_config */
+    unsigned flights;        /* plans for training, each with activations of its own; 0: one */
 } clq_replica;
 
 /* ---- modules ----
@@ -201,6 +203,10 @@ clq_status clq_strategy_post_batch(clq_strategy *strategy, clq_command command, 
 void clq_strategy_note_row(clq_strategy *strategy, uint32_t slot, uint64_t measured_by);
 /* The plans for a mode, once. */
 clq_status clq_strategy_need_plans(clq_strategy *strategy, clq_mode mode);
+
+/* As clq_strategy_create, which chooses activations_most: by replica, as of clq_plan_config; NULL: any number. */
+clq_status clq_strategy_make(const clq_model *model, const clq_devices *devices, const clq_strategy_config *config,
+                             const size_t *activations_most, clq_strategy **out);
 
 /* Makes what it needs on its device, which is open. */
 clq_status clq_replica_open(clq_replica *replica);

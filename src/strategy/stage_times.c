@@ -16,10 +16,11 @@ static clq_status make_key(const clq_stage_timing *of, clq_hash128 *out) {
     const clq_device_info *info = clq_device_get_info(of->device);
     const clq_plan_config *config = &of->config;
     clq_text text = {0};
-    clq_text_add(&text, "times of stages 1 of clique %s\n%s %s %s %u units\n", clq_version(), info->driver, info->name,
+    clq_text_add(&text, "times of stages 2 of clique %s\n%s %s %s %u units\n", clq_version(), info->driver, info->name,
                  info->driver_version, info->compute_units);
-    clq_text_add(&text, "%u samples of type %d, precision %d, trains %d, accumulates %d, losses", config->capacity,
-                 (int)config->sample_dtype, (int)config->precision, config->update != NULL, (int)config->accumulates);
+    clq_text_add(&text, "%u samples of type %d, precision %d, trains %d, accumulates %d, recompute %d, losses",
+                 config->capacity, (int)config->sample_dtype, (int)config->precision, config->update != NULL,
+                 (int)config->accumulates, (int)config->recompute);
     for (uint32_t i = 0; i < of->model->output_count && config->loss; i++)
         clq_text_add(&text, " %d", (int)config->loss[i].kind);
     clq_text_add(&text, "\n");

@@ -485,13 +485,16 @@ clq_status clq_strategy_prepare_shares(clq_strategy *strategy) {
     return CLQ_OK;
 }
 
-static clq_status open_replicas(clq_strategy *strategy, const clq_devices *devices) {
+static clq_status open_replicas(clq_strategy *strategy, const clq_devices *devices, const size_t *activations_most) {
     const unsigned count = devices->count;
     strategy->replicas = clq_alloc(count, sizeof *strategy->replicas);
     strategy->measured_by = clq_alloc(strategy->config.plan.metric_slots, sizeof *strategy->measured_by);
     if (!strategy->replicas || !strategy->measured_by) return CLQ_MEMORY;
     strategy->count = count;
-    for (unsigned r = 0; r < count; r++) strategy->replicas[r].strategy = strategy;
+    for (unsigned r = 0; r < count; r++) {
+        strategy->replicas[r].strategy = strategy;
+        strategy->replicas[r].activations_most = activations_most ? activations_most[r] : 0;
+    }
     CLQ_TRY(open_devices(strategy, devices));
     CLQ_TRY(strategy->module->prepare ? strategy->module->prepare(strategy) : clq_strategy_prepare_shares(strategy));
     CLQ_TRY(tune(strategy));
@@ -507,8 +510,8 @@ static clq_status open_replicas(clq_strategy *strategy, const clq_devices *devic
     return CLQ_OK;
 }
 
-clq_status clq_strategy_create(const clq_model *model, const clq_devices *devices, const clq_strategy_config *config,
-                               clq_strategy **out) {
+clq_status clq_strategy_make(const clq_model *model, const clq_devices *devices, const clq_strategy_config *config,
+                             const size_t *activations_most, clq_strategy **out) {
     if (devices->count < 1) return clq_fail(CLQ_NO_DEVICE, "no device was selected");
     if (config->global_batch < devices->count)
         return clq_fail(
@@ -530,7 +533,7 @@ clq_status clq_strategy_create(const clq_model *model, const clq_devices *device
     strategy->pool = (clq_pool){CLQ_POOL_START, .trace_steps = config->trace_steps};
     clq_status status;
     CLQ_TRY_OR(fail, status, clq_paths_open(&strategy->paths, config->disabled_paths));
-    CLQ_TRY_OR(fail, status, open_replicas(strategy, devices));
+    CLQ_TRY_OR(fail, status, open_replicas(strategy, devices, activations_most));
     *out = strategy;
     return CLQ_OK;
 fail:

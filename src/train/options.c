@@ -243,6 +243,26 @@ clq_status clq_precision_parse(const char *text, clq_precision *out) {
     return clq_fail(CLQ_ARGUMENT, "--precision '%s': there are f32, mixed and mixed-bf16", text);
 }
 
+clq_status clq_recompute_parse(const char *text, clq_recompute_kind *out) {
+    static const char *const names[] = {
+        [CLQ_RECOMPUTE_OFF] = "off", [CLQ_RECOMPUTE_AUTO] = "auto", [CLQ_RECOMPUTE_ALL] = "all"};
+    clq_nearest nearest = {.word = text};
+    clq_text known = {0};
+    for (size_t i = 0; i < CLQ_COUNT_OF(names); i++) {
+        if (strcmp(names[i], text) == 0) {
+            *out = (clq_recompute_kind)i;
+            return CLQ_OK;
+        }
+        clq_nearest_try(&nearest, names[i]);
+    }
+    clq_text_add(&known, "--recompute '%s': there are off, auto and all", text);
+    clq_nearest_add(&nearest, &known);
+    const clq_status status =
+        known.failed ? clq_fail_memory("naming the kinds of recomputation") : clq_fail(CLQ_ARGUMENT, "%s", known.data);
+    clq_free(known.data);
+    return status;
+}
+
 clq_status clq_tuning_parse(const char *text, clq_tuning *out) {
     static const char *const names[] = {
         [CLQ_TUNING_OFF] = "off", [CLQ_TUNING_QUICK] = "quick", [CLQ_TUNING_FULL] = "full"};

@@ -26,6 +26,8 @@ static clq_status check_config(const clq_trainer_config *config) {
         return clq_fail(CLQ_ARGUMENT, "matmul_precision %d is none of clq_matmul_precision",
                         (int)config->matmul_precision);
     CLQ_TRY(clq_mixed_check(config));
+    if ((unsigned)config->recompute > CLQ_RECOMPUTE_ALL)
+        return clq_fail(CLQ_ARGUMENT, "recompute %d is none of clq_recompute_kind", (int)config->recompute);
     if (config->part > 0 && config->parts == 0)
         return clq_fail(CLQ_ARGUMENT, "part %u of a model, and parts is 0: set how many the model has", config->part);
     return CLQ_OK;
@@ -56,6 +58,7 @@ static clq_strategy_config strategy_config(const clq_trainer *trainer, const clq
                                           .gradient_norms = config->measure_gradient,
                                           .check_numerics = config->check_numerics && !config->inference_only,
                                           .precision = config->matmul_precision,
+                                          .recompute = config->inference_only ? CLQ_RECOMPUTE_OFF : config->recompute,
                                           .metric_slots = CLQ_METRIC_SLOTS,
                                           .selections = selections},
                                  .global_batch = config->global_batch,

@@ -376,6 +376,31 @@ class CommandLine(support.InFolder):
         self.assertRegex(two, r"\nsharded update +exchange +yes *\n")
         self.assertRegex(two, r"\noverlap +exchange +no +the gradient is small, or exchanged in the host's memory\n")
 
+    def test_recomputation(self):
+        """`auto` takes the first plan that fits; losses are the same. `plan` shows the plans that there are."""
+        command = ("--model", "cnn", "--batch", 64, "--devices", "pocl:0")
+        plan = json.loads(run("plan", *command, "--json").stdout)
+        rows = plan["recompute"]
+        self.assertEqual((rows[0]["recompute"], rows[0]["estimated_time"], rows[0]["measured_ms"]), ("off", 1, None))
+        self.assertEqual([row["taken"] for row in rows], [True] + [False] * (len(rows) - 1))
+        self.assertEqual(rows[0]["activation_bytes"], plan["activation_bytes"])
+        self.assertEqual(rows[-1]["recompute"], "all")
+        self.assertTrue(all(a["activation_bytes"] > b["activation_bytes"] for a, b in zip(rows, rows[1:])))
+        least = json.loads(run("plan", *command, "--recompute", "all", "--json").stdout)
+        self.assertEqual(least["activation_bytes"], rows[-1]["activation_bytes"])
+        self.assertTrue(least["recompute"][-1]["taken"])
+        self.assertRegex(run("plan", *command).stdout, r"\noff +[0-9.]+ +1.00 +1.00x +-  taken\n")
+        train = ("train", *command, "--data", "synthetic", "--take", 128, "--no-test", "--steps", 2)
+        want = json.loads(run(*train, "--json").stdout)
+        limit = want["device_bytes"] - 1
+        result = run(*train, "--recompute", "auto", "--memory-limit", limit, "--json")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        got = json.loads(result.stdout)
+        self.assertLessEqual(got["device_bytes"], limit)
+        self.assertEqual(got["epochs"][0]["loss"], want["epochs"][0]["loss"])
+        self.fails(4, *train, "--recompute", "auto", "--memory-limit", limit // 4, says=["would fit"])
+        self.fails(2, *train, "--recompute", "auot", says=["auto"])
+
     def test_plan_of_a_pipeline(self):
         command = ("plan", "--model", "cnn", "--batch", 16, "--devices", "pocl:0,pocl:1", "--strategy", "pipeline",
                    "--micro-batches", 4)

@@ -60,6 +60,7 @@ static void set_mixed_bf16(clq_trainer_config *config) { config->precision = CLQ
 static void set_check(clq_trainer_config *config) {
     if (config->strategy != CLQ_STRATEGY_SINGLE) config->check_replicas = 3; /* there is nothing to compare */
 }
+static void set_recompute(clq_trainer_config *config) { config->recompute = CLQ_RECOMPUTE_ALL; }
 
 static const feature features[] = {
     {"momentum, clip value", "sgd:lr=0.1,momentum=0.9", set_value, 0, false, false},
@@ -73,6 +74,7 @@ static const feature features[] = {
     {"mixed", "sgd:lr=0.1", set_mixed, 2e-3, false, false},
     {"mixed-bf16", "sgd:lr=0.1", set_mixed_bf16, 2e-2, false, false},
     {"check of replicas", "adam", set_check, 0, false, false},
+    {"recomputation", "adam", set_recompute, 0, false, false},
 };
 
 /* What a strategy does not do, and a part of what it says. */

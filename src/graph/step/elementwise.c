@@ -257,7 +257,8 @@ static void emit(clq_emission *e) {
     for (size_t i = 0; i < p.input_count; i++) v.inputs[i] = e->in[i];
     for (size_t i = 0; i < p.output_count; i++) v.outputs[i] = e->out[i];
     for (size_t i = 0; i < p.sum_count; i++) v.sums[i] = e->out[p.output_count + i];
-    clq_elementwise(e->list, e->node->segment == CLQ_SEGMENT_BACKWARD ? "backward" : "forward", &p, &v);
+    const bool backward = e->node->segment == CLQ_SEGMENT_BACKWARD && !e->node->again;
+    clq_elementwise(e->list, backward ? "backward" : "forward", &p, &v);
 }
 
 /* What there is one of for each element. Sums are small, and made of many terms. */
@@ -269,5 +270,9 @@ static bool stores(const clq_list *list, const clq_node *node, unsigned value, c
     return p->inputs[value].kind == CLQ_EACH_ELEMENT;
 }
 
-const clq_operation clq_op_elementwise = {
-    .name = "elementwise", .overwrites = 1, .stores = stores, .differentiate = differentiate, .emit = emit};
+const clq_operation clq_op_elementwise = {.name = "elementwise",
+                                          .traits = CLQ_OP_AGAIN,
+                                          .overwrites = 1,
+                                          .stores = stores,
+                                          .differentiate = differentiate,
+                                          .emit = emit};

@@ -53,7 +53,8 @@ static void fan_out_gradient(clq_derivation *d) {
     back.outputs[0] = d->dx[0] = clq_graph_add_gradient(d->graph, d->node.inputs[0]);
     clq_graph_add_node(d->graph, &back);
 }
-const clq_operation clq_op_fan_out = {.name = "fan_out", .traits = CLQ_OP_ALIAS, .differentiate = fan_out_gradient};
+const clq_operation clq_op_fan_out = {
+    .name = "fan_out", .traits = CLQ_OP_ALIAS | CLQ_OP_AGAIN, .differentiate = fan_out_gradient};
 
 clq_id clq_add_fan_out(clq_graph *graph, const clq_node *like, clq_id x, const clq_exchange *exchange) {
     clq_node node = clq_graph_node_like(like, &clq_op_fan_out, like->segment, CLQ_IDS(x));

@@ -126,7 +126,8 @@ static void add_tensors(clq_expansion *e, clq_id *x) {
         }
         for (uint32_t i = 0; i < e->y->input_count; i++)
             x[i] = e->tensors[e->model->inputs[e->y->first_input + i]].value;
-        e->tensors[e->id].value = e->layer->kind->expand(e, x);
+        const clq_id y = e->tensors[e->id].value = e->layer->kind->expand(e, x);
+        if (y && e->y->recompute) clq_graph_value_at(e->graph, y)->recompute = true;
     }
 }
 

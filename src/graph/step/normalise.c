@@ -71,6 +71,7 @@ static void emit_normalise(clq_emission *e) {
     clq_normalise_forward(e->list, &e->node->attributes.normalise.problem, e->in[0], e->in[1], e->in[2], e->out[0]);
 }
 const clq_operation clq_op_normalise = {.name = "normalise",
+                                        .traits = CLQ_OP_AGAIN,
                                         .overwrites = 1,
                                         .stores = x_stores,
                                         .differentiate = normalise_gradient,

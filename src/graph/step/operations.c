@@ -14,11 +14,15 @@ static bool scale_bytes_stores(const clq_list *list, const clq_node *node, unsig
     (void)dtype;
     return value == CLQ_NODE_INPUTS;
 }
-const clq_operation clq_op_scale_bytes = {
-    .name = "scale_bytes", .types = CLQ_OP_TYPE(CLQ_U8), .stores = scale_bytes_stores, .emit = emit_scale_bytes};
+const clq_operation clq_op_scale_bytes = {.name = "scale_bytes",
+                                          .traits = CLQ_OP_AGAIN,
+                                          .types = CLQ_OP_TYPE(CLQ_U8),
+                                          .stores = scale_bytes_stores,
+                                          .emit = emit_scale_bytes};
 
 static void reshape_gradient(clq_derivation *d) { clq_add_gradient(d, &clq_op_reshape, CLQ_IDS(d->dy[0])); }
-const clq_operation clq_op_reshape = {.name = "reshape", .traits = CLQ_OP_ALIAS, .differentiate = reshape_gradient};
+const clq_operation clq_op_reshape = {
+    .name = "reshape", .traits = CLQ_OP_ALIAS | CLQ_OP_AGAIN, .differentiate = reshape_gradient};
 
 /* ---- products ---- */
 
@@ -81,8 +85,11 @@ static void dense_gradient(clq_derivation *d) {
 static void emit_dense(clq_emission *e) {
     clq_dense_forward(e->list, &e->node->attributes.dense, e->in[0], e->in[1], e->in[2], e->out[0]);
 }
-const clq_operation clq_op_dense = {
-    .name = "dense", .stores = product_stores, .differentiate = dense_gradient, .emit = emit_dense};
+const clq_operation clq_op_dense = {.name = "dense",
+                                    .traits = CLQ_OP_AGAIN,
+                                    .stores = product_stores,
+                                    .differentiate = dense_gradient,
+                                    .emit = emit_dense};
 
 static void emit_dense_gradient(clq_emission *e) {
     clq_dense_backward(e->list, &e->node->attributes.dense, e->in[0], e->in[1], e->in[2], e->out[0], e->out[1]);
@@ -96,8 +103,11 @@ static void conv2d_gradient(clq_derivation *d) {
 static void emit_conv2d(clq_emission *e) {
     clq_conv2d_forward(e->list, &e->node->attributes.conv2d, e->in[0], e->in[1], e->in[2], e->out[0]);
 }
-const clq_operation clq_op_conv2d = {
-    .name = "conv2d", .stores = product_stores, .differentiate = conv2d_gradient, .emit = emit_conv2d};
+const clq_operation clq_op_conv2d = {.name = "conv2d",
+                                     .traits = CLQ_OP_AGAIN,
+                                     .stores = product_stores,
+                                     .differentiate = conv2d_gradient,
+                                     .emit = emit_conv2d};
 
 static void emit_conv2d_gradient(clq_emission *e) {
     clq_conv2d_backward(e->list, &e->node->attributes.conv2d, e->in[0], e->in[1], e->in[2], e->out[0], e->out[1]);
@@ -128,6 +138,7 @@ static void emit_pool2d(clq_emission *e) {
 }
 enum { WINNER_TYPES = CLQ_OP_TYPE(CLQ_U8) | CLQ_OP_TYPE(CLQ_I32) };
 const clq_operation clq_op_pool2d = {.name = "pool2d",
+                                     .traits = CLQ_OP_AGAIN,
                                      .types = WINNER_TYPES,
                                      .stores = clq_stores_all,
                                      .differentiate = pool2d_gradient,
@@ -156,11 +167,18 @@ static void emit_conv_pool(clq_emission *e) {
     clq_conv_pool_forward(e->list, p, e->out[2], e->in[1], e->in[2], e->out[0], e->out[1]);
 }
 const clq_operation clq_op_conv_pool = {.name = "conv_pool",
+                                        .traits = CLQ_OP_AGAIN,
                                         .makes = 1 << 2,
                                         .types = WINNER_TYPES,
                                         .stores = product_stores,
                                         .differentiate = conv_pool_gradient,
                                         .emit = emit_conv_pool};
+
+/* The frames alone, as of a convolution with its pooling. inputs: x */
+static void emit_frames(clq_emission *e) {
+    e->out[0] = clq_conv_pool_frames(e->list, &e->node->attributes.conv_pool, e->in[0]);
+}
+const clq_operation clq_op_frames = {.name = "frames", .makes = 1 << 0, .stores = clq_stores_all, .emit = emit_frames};
 
 static void emit_conv_pool_gradient(clq_emission *e) {
     clq_conv_pool_backward(e->list, &e->node->attributes.conv_pool, e->in[0], e->in[1], e->in[2], e->in[3], e->in[4],
@@ -181,8 +199,11 @@ static void emit_softmax(clq_emission *e) {
     const clq_graph_value *x = input_of(e, 0);
     clq_softmax_forward(e->list, x->elements, clq_graph_value_channels(x), e->in[0], e->out[0]);
 }
-const clq_operation clq_op_softmax = {
-    .name = "softmax", .traits = CLQ_OP_WIDE, .overwrites = 1, .differentiate = softmax_gradient, .emit = emit_softmax};
+const clq_operation clq_op_softmax = {.name = "softmax",
+                                      .traits = CLQ_OP_WIDE | CLQ_OP_AGAIN,
+                                      .overwrites = 1,
+                                      .differentiate = softmax_gradient,
+                                      .emit = emit_softmax};
 
 static void emit_softmax_gradient(clq_emission *e) {
     const clq_graph_value *dy = input_of(e, 1);

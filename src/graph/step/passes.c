@@ -11,6 +11,7 @@ static void sweep(clq_graph *graph) {
 
 clq_status clq_graph_build(clq_graph *graph, const clq_model *model, const clq_pass_context *context,
                            clq_pass_observer after, void *observer) {
+    const bool recomputes = context->config->recompute != CLQ_RECOMPUTE_OFF || model->recomputes;
     const bool fuses = !context->config->unfused_graph, trains = context->config->update != NULL;
     const struct {
         const char *name;
@@ -24,6 +25,7 @@ clq_status clq_graph_build(clq_graph *graph, const clq_model *model, const clq_p
         {"differentiate", clq_graph_differentiate, trains},
         {"fuse gradients", clq_graph_fuse_gradients, fuses && trains},
         {"precision", clq_graph_narrow, context->config->activations != CLQ_F32},
+        {"recompute", clq_graph_recompute, trains && recomputes},
         {"accumulate", clq_graph_accumulate, trains && context->config->accumulates},
         {"update", clq_graph_add_update, trains && !context->config->updated_elsewhere},
     };

@@ -5,13 +5,19 @@
 
 static void repeat_gradient(clq_derivation *d) { clq_add_gradient(d, &clq_op_reduce, CLQ_IDS(d->dy[0])); }
 static void emit_repeat(clq_emission *e) { clq_repeat(e->list, &e->node->attributes.repeat, e->in[0], e->out[0]); }
-const clq_operation clq_op_repeat = {
-    .name = "repeat", .stores = clq_stores_all, .differentiate = repeat_gradient, .emit = emit_repeat};
+const clq_operation clq_op_repeat = {.name = "repeat",
+                                     .traits = CLQ_OP_AGAIN,
+                                     .stores = clq_stores_all,
+                                     .differentiate = repeat_gradient,
+                                     .emit = emit_repeat};
 
 static void reduce_gradient(clq_derivation *d) { clq_add_gradient(d, &clq_op_repeat, CLQ_IDS(d->dy[0])); }
 static void emit_reduce(clq_emission *e) { clq_reduce_axis(e->list, &e->node->attributes.repeat, e->in[0], e->out[0]); }
-const clq_operation clq_op_reduce = {
-    .name = "reduce", .stores = clq_stores_all, .differentiate = reduce_gradient, .emit = emit_reduce};
+const clq_operation clq_op_reduce = {.name = "reduce",
+                                     .traits = CLQ_OP_AGAIN,
+                                     .stores = clq_stores_all,
+                                     .differentiate = reduce_gradient,
+                                     .emit = emit_reduce};
 
 /* ---- concatenate and slice ---- */
 
@@ -42,8 +48,11 @@ static void emit_concatenate(clq_emission *e) {
         clq_copy_channels(e->list, p->rows, p->widths[i], (clq_slice_of_channels){p->widths[i], 0}, slice_of(p, i),
                           e->in[i], e->out[0]);
 }
-const clq_operation clq_op_concatenate = {
-    .name = "concatenate", .stores = clq_stores_all, .differentiate = concatenate_gradient, .emit = emit_concatenate};
+const clq_operation clq_op_concatenate = {.name = "concatenate",
+                                          .traits = CLQ_OP_AGAIN,
+                                          .stores = clq_stores_all,
+                                          .differentiate = concatenate_gradient,
+                                          .emit = emit_concatenate};
 
 static void emit_slice(clq_emission *e) {
     const clq_concatenation *p = &e->node->attributes.concatenation;
@@ -69,4 +78,5 @@ static void emit_place(clq_emission *e) {
     clq_copy_channels(e->list, p->rows, width, (clq_slice_of_channels){width, 0}, slice_of(p, p->part), e->in[0],
                       e->out[0]);
 }
-const clq_operation clq_op_place = {.name = "place", .differentiate = place_gradient, .emit = emit_place};
+const clq_operation clq_op_place = {
+    .name = "place", .traits = CLQ_OP_AGAIN, .differentiate = place_gradient, .emit = emit_place};

@@ -39,6 +39,7 @@ typedef struct clq_graph_value {
     const char *name; /* the model's or a literal */
     clq_dtype dtype;
     bool per_sample; /* the batch is in front of the shape; else there is one for all samples, as of weights */
+    bool recompute;  /* the model asks for it to be computed again in backward (clq_recompute) */
     clq_shape shape;
     size_t elements; /* product of shape */
     clq_home home;
@@ -108,6 +109,7 @@ typedef struct clq_node {
     const clq_operation *op;
     char scope[CLQ_NODE_SCOPE]; /* the layer's name, for tables, traces and messages: "conv2d + max_pooling2d" */
     clq_segment segment;
+    bool again; /* of backward: a second run of a node of forward (recompute.c) */
     clq_id inputs[CLQ_NODE_INPUTS], outputs[CLQ_NODE_OUTPUTS]; /* 0: none */
     clq_attributes attributes;
 } clq_node;
@@ -158,7 +160,8 @@ void clq_graph_find_uses(clq_graph *graph);
 enum {
     CLQ_OP_ALIAS = 1, /* output 0 is input 0's memory */
     CLQ_OP_LOSS = 2,  /* gradients begin here */
-    CLQ_OP_WIDE = 4   /* its values stay f32 in mixed precision */
+    CLQ_OP_WIDE = 4,  /* its values stay f32 in mixed precision */
+    CLQ_OP_AGAIN = 8  /* of the same inputs it makes the same bits at any time, and writes nothing but its outputs */
 };
 #define CLQ_OP_TYPE(dtype) (1u << (dtype))
 
@@ -204,7 +207,7 @@ extern const clq_operation clq_op_scale_bytes, clq_op_reshape, clq_op_dense, clq
     clq_op_clip, clq_op_directions, clq_op_step_squares, clq_op_ratios, clq_op_update, clq_op_elementwise,
     clq_op_repeat, clq_op_reduce, clq_op_concatenate, clq_op_slice, clq_op_moments, clq_op_statistics,
     clq_op_moving_statistics, clq_op_normalise, clq_op_normalise_sums, clq_op_normalise_corrections,
-    clq_op_normalise_gradient, clq_op_all_reduce, clq_op_fan_out, clq_op_place, clq_op_accumulate;
+    clq_op_normalise_gradient, clq_op_all_reduce, clq_op_fan_out, clq_op_place, clq_op_accumulate, clq_op_frames;
 
 /* ---- exchanges (exchange.c) ---- */
 
@@ -268,6 +271,8 @@ void clq_graph_differentiate(clq_graph *graph, const clq_pass_context *context);
 void clq_graph_fuse_gradients(clq_graph *graph, const clq_pass_context *context);
 /* Stores values in 16 bits: precision.c */
 void clq_graph_narrow(clq_graph *graph, const clq_pass_context *context);
+/* Has values that forward made computed again in backward, in place of being kept: recompute.c */
+void clq_graph_recompute(clq_graph *graph, const clq_pass_context *context);
 /* Has gradients added to what their memory has, where it has any: accumulate.c */
 void clq_graph_accumulate(clq_graph *graph, const clq_pass_context *context);
 /* Inputs of the update. */

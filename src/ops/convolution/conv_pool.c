@@ -54,6 +54,8 @@ static clq_conv2d_problem framed_of(const clq_conv2d_problem *c) {
     return framed;
 }
 
+bool clq_conv_pool_is_padded(const clq_conv_pool_problem *p) { return is_padded(&p->conv); }
+
 clq_value clq_conv_pool_frames(clq_list *list, const clq_conv_pool_problem *p, clq_value x) {
     if (!is_padded(&p->conv)) return x;
     clq_patches patches = clq_patches_of_conv(&p->conv);

@@ -1,0 +1,239 @@
+/* In which order a graph's nodes run where some values are made again, and how much memory lives at which time. */
+#include "graph/step/recompute.h"
+
+#include <string.h>
+
+/* ---- the graph ---- */
+
+/* The input in whose memory an output lies; -1: it has its own. */
+static int aliases(const clq_operation *op, const clq_attributes *attributes, unsigned output) {
+    if (op->traits & CLQ_OP_ALIAS) return output == 0 ? 0 : -1;
+    const bool frames = (op == &clq_op_conv_pool && output == 2) || op == &clq_op_frames;
+    return frames && !clq_conv_pool_is_padded(&attributes->conv_pool) ? 0 : -1;
+}
+
+static double product_work(const clq_node *node) {
+    const clq_dense_problem *d = &node->attributes.dense;
+    const clq_conv2d_problem *c =
+        node->op == &clq_op_conv_pool ? &node->attributes.conv_pool.conv : &node->attributes.conv2d;
+    if (node->op == &clq_op_dense) return 2.0 * (double)(CLQ_MAX(d->rows_per_example, (size_t)1) * d->in * d->out);
+    if (node->op != &clq_op_conv2d && node->op != &clq_op_conv_pool) return 0;
+    return 2.0 * (double)(c->kernel_h * c->kernel_w * c->in_c) * (double)(c->out_h * c->out_w * c->out_c);
+}
+
+/* Of a sample, by shapes alone: operations. */
+static double work_of(const clq_graph *graph, const clq_node *node) {
+    double bytes = 0;
+    for (unsigned i = 0; i < CLQ_NODE_INPUTS + CLQ_NODE_OUTPUTS; i++) {
+        const clq_id id = i < CLQ_NODE_INPUTS ? node->inputs[i] : node->outputs[i - CLQ_NODE_INPUTS];
+        const clq_graph_value *value = id ? clq_graph_value_at(graph, id) : NULL;
+        if (value && value->per_sample) bytes += (double)clq_graph_value_bytes(value);
+    }
+    return product_work(node) + (node->op->emit ? CLQ_OPERATIONS_PER_BYTE * bytes : 0);
+}
+
+/* Backward reads what forward wrote: of all samples together it is small, and stays. */
+static void note_values(clq_recomputation *r) {
+    for (clq_id id = 1; id <= r->values; id++) {
+        const clq_graph_value *value = clq_graph_value_at(r->graph, id);
+        const bool own = value->home == CLQ_HOME_STEP;
+        r->stored[id] = (struct clq_stored){
+            .root = id,
+            .bytes = own ? (double)clq_graph_value_bytes(value) * (value->per_sample ? r->samples : 1) : 0,
+            .marked = value->recompute,
+            .stays = !own || !value->per_sample};
+    }
+}
+
+static void note_nodes(clq_recomputation *r) {
+    for (uint32_t n = 0; n < r->graph->node_count; n++) {
+        const clq_node *node = &r->graph->nodes[n];
+        for (unsigned i = 0; i < CLQ_NODE_INPUTS && n >= r->forward; i++)
+            if (node->inputs[i]) r->stored[r->stored[node->inputs[i]].root].read = true;
+        for (unsigned i = 0; i < CLQ_NODE_OUTPUTS; i++) {
+            const clq_id id = node->outputs[i];
+            if (!id) continue;
+            const int alias = aliases(node->op, &node->attributes, i);
+            struct clq_stored *stored = &r->stored[id];
+            stored->maker = n + 1;
+            stored->work = work_of(r->graph, node) * r->samples;
+            if (alias >= 0) stored->root = r->stored[node->inputs[alias]].root;
+            struct clq_stored *root = &r->stored[stored->root];
+            root->marked = root->marked || stored->marked;
+            if (!(node->op->traits & CLQ_OP_AGAIN)) root->stays = true;
+        }
+    }
+}
+
+clq_status clq_recomputation_open(clq_recomputation *r, const clq_graph *graph, uint32_t capacity) {
+    const uint32_t values = graph->value_count;
+    *r = (clq_recomputation){.graph = graph, .values = values, .samples = (double)capacity};
+    while (r->forward < graph->node_count && graph->nodes[r->forward].segment < CLQ_SEGMENT_BACKWARD) r->forward++;
+    r->stored = clq_alloc((size_t)values + 1, sizeof *r->stored);
+    r->turns = clq_alloc((size_t)graph->node_count + values, sizeof *r->turns);
+    r->again = clq_alloc((size_t)values + 1, sizeof *r->again);
+    r->memory = clq_alloc(2 * (size_t)values + 1, sizeof *r->memory);
+    r->last = clq_alloc(2 * (size_t)values + 1, sizeof *r->last);
+    if (!r->stored || !r->turns || !r->again || !r->memory || !r->last) return CLQ_MEMORY;
+    note_values(r);
+    note_nodes(r);
+    return CLQ_OK;
+}
+
+void clq_recomputation_release(clq_recomputation *r) {
+    clq_free(r->stored);
+    clq_free(r->turns);
+    clq_free(r->again);
+    clq_free(r->memory);
+    clq_free(r->last);
+    *r = (clq_recomputation){0};
+}
+
+bool clq_recomputation_may_drop(const clq_recomputation *r, clq_id id) {
+    const struct clq_stored *s = &r->stored[id];
+    return s->root == id && s->maker && s->maker <= r->forward && s->read && !s->stays;
+}
+
+/* What is read in forward alone is not there any more, unless it cannot be made again. */
+bool clq_recomputation_has(const clq_recomputation *r, clq_id id) {
+    const struct clq_stored *root = &r->stored[r->stored[id].root];
+    return root->stays || (root->read && !root->dropped);
+}
+
+/* ---- the order ---- */
+
+static void add_turn(clq_recomputation *r, uint32_t node, clq_turn_kind kind) {
+    r->turns[r->turn_count++] = (clq_order_turn){node, kind};
+}
+
+/* Frames are made without the convolution that forward makes with them. */
+static bool is_frames(const clq_node *node, clq_id id) {
+    return node->op == &clq_op_conv_pool && node->outputs[2] == id;
+}
+
+/* In front of a node of backward that reads it. */
+static void make_again(clq_recomputation *r, clq_id id) {
+    const uint32_t maker = r->stored[id].maker;
+    if (!maker || maker > r->forward || r->again[id] || clq_recomputation_has(r, id)) return;
+    const clq_node *node = &r->graph->nodes[maker - 1];
+    const bool frames = is_frames(node, id);
+    for (unsigned i = 0; i < (frames ? 1 : CLQ_NODE_INPUTS); i++)
+        if (node->inputs[i]) make_again(r, node->inputs[i]);
+    add_turn(r, maker - 1, frames ? CLQ_TURN_FRAMES : CLQ_TURN_AGAIN);
+    for (unsigned i = 0; i < CLQ_NODE_OUTPUTS && !frames; i++)
+        if (node->outputs[i] && !clq_recomputation_has(r, node->outputs[i])) r->again[node->outputs[i]] = true;
+    r->again[id] = true;
+}
+
+void clq_recomputation_begin(clq_recomputation *r) { memset(r->again, 0, ((size_t)r->values + 1) * sizeof *r->again); }
+
+void clq_recomputation_order(clq_recomputation *r) {
+    r->turn_count = 0;
+    clq_recomputation_begin(r);
+    for (uint32_t n = 0; n < r->graph->node_count; n++) {
+        const clq_node *node = &r->graph->nodes[n];
+        for (unsigned i = 0; i < CLQ_NODE_INPUTS && n >= r->forward; i++)
+            if (node->inputs[i]) make_again(r, node->inputs[i]);
+        add_turn(r, n, CLQ_TURN_NODE);
+    }
+}
+
+static clq_id now(const clq_recomputation *r, clq_id id) { return id && r->again[id] ? r->values + id : id; }
+
+void clq_recomputation_turn(clq_recomputation *r, uint32_t turn, clq_turned *out) {
+    const clq_order_turn *t = &r->turns[turn];
+    const clq_node *node = &r->graph->nodes[t->node];
+    const bool frames = t->kind == CLQ_TURN_FRAMES;
+    *out = (clq_turned){.of = node, .op = frames ? &clq_op_frames : node->op};
+    for (unsigned i = 0; i < (frames ? 1 : CLQ_NODE_INPUTS); i++) out->inputs[i] = now(r, node->inputs[i]);
+    if (t->kind == CLQ_TURN_NODE) {
+        memcpy(out->outputs, node->outputs, sizeof out->outputs);
+        return;
+    }
+    if (frames) {
+        out->outputs[0] = r->values + node->outputs[2];
+        r->again[node->outputs[2]] = true;
+        return;
+    }
+    for (unsigned i = 0; i < CLQ_NODE_OUTPUTS; i++) {
+        const clq_id id = node->outputs[i];
+        if (!id) continue;
+        out->outputs[i] = r->values + id;
+        if (!clq_recomputation_has(r, id)) r->again[id] = true;
+    }
+}
+
+/* ---- memory ---- */
+
+static double bytes_of(const clq_recomputation *r, clq_id id) {
+    return r->stored[id > r->values ? id - r->values : id].bytes;
+}
+
+/* Which memory values have, and until when. */
+static void find_lives(clq_recomputation *r) {
+    clq_recomputation_begin(r);
+    for (clq_id id = 0; id <= 2 * r->values; id++) {
+        r->memory[id] = id;
+        r->last[id] = 0;
+    }
+    for (uint32_t t = 0; t < r->turn_count; t++) {
+        clq_turned node;
+        clq_recomputation_turn(r, t, &node);
+        for (unsigned i = 0; i < CLQ_NODE_INPUTS; i++)
+            if (node.inputs[i]) r->last[r->memory[node.inputs[i]]] = t;
+        for (unsigned i = 0; i < CLQ_NODE_OUTPUTS; i++) {
+            const int alias = node.outputs[i] ? aliases(node.op, &node.of->attributes, i) : -1;
+            if (alias >= 0) r->memory[node.outputs[i]] = r->memory[node.inputs[alias]];
+            if (node.outputs[i]) r->last[r->memory[node.outputs[i]]] = t;
+        }
+    }
+}
+
+/* As emit.c decides it: the output lies where the input was. */
+static bool overwrites(const clq_recomputation *r, const clq_turned *node, uint32_t turn) {
+    if (!node->op->overwrites) return false;
+    const clq_id x = r->memory[node->inputs[node->op->overwrites - 1]], y = node->outputs[0];
+    return y && r->memory[y] == y && r->last[x] == turn && bytes_of(r, x) > 0 && bytes_of(r, x) == bytes_of(r, y);
+}
+
+/* The bytes of what ends with a turn, each once. */
+static double ending(const clq_recomputation *r, const clq_turned *node, uint32_t turn) {
+    clq_id seen[CLQ_NODE_INPUTS + CLQ_NODE_OUTPUTS];
+    unsigned count = 0;
+    double bytes = 0;
+    for (unsigned i = 0; i < CLQ_NODE_INPUTS + CLQ_NODE_OUTPUTS; i++) {
+        const clq_id id = i < CLQ_NODE_INPUTS ? node->inputs[i] : node->outputs[i - CLQ_NODE_INPUTS];
+        const clq_id memory = r->memory[id];
+        unsigned k = 0;
+        if (!id || r->last[memory] != turn) continue;
+        while (k < count && seen[k] != memory) k++;
+        if (k == count) bytes += bytes_of(r, memory);
+        seen[count++] = memory;
+    }
+    return bytes;
+}
+
+clq_recompute_cost clq_recomputation_cost(clq_recomputation *r, double limit) {
+    clq_recompute_cost cost = {0};
+    double live = 0;
+    clq_recomputation_order(r);
+    find_lives(r);
+    clq_recomputation_begin(r);
+    for (uint32_t t = 0; t < r->turn_count; t++) {
+        clq_turned node;
+        clq_recomputation_turn(r, t, &node);
+        double made = 0;
+        for (unsigned i = 0; i < CLQ_NODE_OUTPUTS; i++)
+            if (node.outputs[i] && r->memory[node.outputs[i]] == node.outputs[i]) made += bytes_of(r, node.outputs[i]);
+        const double kept = overwrites(r, &node, t) ? bytes_of(r, node.outputs[0]) : 0;
+        live += made - kept;
+        cost.peak = CLQ_MAX(cost.peak, live);
+        cost.excess += CLQ_MAX(live - limit, 0.0);
+        live -= ending(r, &node, t) - kept;
+        if (r->turns[t].kind == CLQ_TURN_FRAMES)
+            cost.work += CLQ_OPERATIONS_PER_BYTE * (bytes_of(r, node.inputs[0]) + bytes_of(r, node.outputs[0]));
+        else if (r->turns[t].kind == CLQ_TURN_AGAIN)
+            cost.work += r->stored[node.outputs[0] - r->values].work;
+    }
+    return cost;
+}

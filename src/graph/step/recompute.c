@@ -1,0 +1,85 @@
+/* Recomputation (gradient checkpointing; Chen et al., "Training deep nets with sublinear memory cost", 2016): what
+ * forward made and backward reads is not kept, but made again by a second run of the node, from what is kept, in front
+ * of the first node of backward that reads it. So its memory is free between its last reader in forward and that place.
+ * A second run has the inputs and attributes of the first: it makes the same bits. Each value is made again once at
+ * most, and lives until its last reader then. What has side effects, as moving statistics and exchanges, runs once
+ * (CLQ_OP_AGAIN tells what may run twice). */
+#include "graph/step/recompute.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* The values that are made again: new[id], 0 for the others. */
+static void add_values(clq_graph *graph, const clq_recomputation *r, clq_id *new) {
+    for (clq_id id = 1; id <= r->values; id++) {
+        const uint32_t maker = r->stored[id].maker;
+        bool made = false;
+        for (uint32_t t = 0; t < r->turn_count && maker && !made; t++)
+            made = r->turns[t].kind != CLQ_TURN_NODE && r->turns[t].node == maker - 1;
+        if (!made) continue;
+        clq_graph_value value = *clq_graph_value_at(graph, id);
+        value.home = CLQ_HOME_STEP;
+        value.index = 0;
+        new[id] = clq_graph_add_value(graph, &value);
+    }
+}
+
+static clq_id renamed(const clq_recomputation *r, const clq_id *new, clq_id id) {
+    return id > r->values ? new[id - r->values] : id;
+}
+
+/* The node at its turn. */
+static clq_node node_of(const clq_recomputation *r, const clq_id *new, uint32_t turn, const clq_turned *turned) {
+    clq_node node = *turned->of;
+    node.op = turned->op;
+    for (unsigned i = 0; i < CLQ_NODE_INPUTS; i++) node.inputs[i] = renamed(r, new, turned->inputs[i]);
+    for (unsigned i = 0; i < CLQ_NODE_OUTPUTS; i++) node.outputs[i] = renamed(r, new, turned->outputs[i]);
+    if (r->turns[turn].kind == CLQ_TURN_NODE) return node;
+    node.segment = CLQ_SEGMENT_BACKWARD;
+    node.again = true;
+    (void)snprintf(node.scope, sizeof node.scope, "%.*s again", (int)(sizeof node.scope - sizeof " again"),
+                   turned->of->scope);
+    return node;
+}
+
+static void apply(clq_graph *graph, clq_recomputation *r) {
+    clq_recomputation_order(r);
+    clq_id *new = clq_alloc((size_t)r->values + 1, sizeof *new);
+    clq_node *nodes = clq_alloc(r->turn_count, sizeof *nodes);
+    if (new &&nodes) {
+        add_values(graph, r, new);
+        clq_recomputation_begin(r);
+        for (uint32_t t = 0; t < r->turn_count; t++) {
+            clq_turned turned;
+            clq_recomputation_turn(r, t, &turned);
+            nodes[t] = node_of(r, new, t, &turned);
+        }
+        clq_free(graph->nodes);
+        graph->nodes = nodes;
+        graph->node_count = r->turn_count;
+        graph->node_capacity = r->turn_count;
+        nodes = NULL;
+    } else {
+        clq_graph_fail(graph, CLQ_MEMORY);
+    }
+    clq_free(new);
+    clq_free(nodes);
+}
+
+static clq_status choose(clq_recomputation *r, const clq_plan_config *config) {
+    if (config->recompute == CLQ_RECOMPUTE_ALL) return clq_recomputation_least(r);
+    const bool fits = config->recompute == CLQ_RECOMPUTE_AUTO && config->activations_most > 0;
+    return clq_recomputation_fit(r, fits ? (double)config->activations_most : (double)INFINITY);
+}
+
+void clq_graph_recompute(clq_graph *graph, const clq_pass_context *context) {
+    clq_recomputation r;
+    clq_status status = clq_recomputation_open(&r, graph, context->config->capacity);
+    if (status == CLQ_OK) status = choose(&r, context->config);
+    if (status == CLQ_OK)
+        apply(graph, &r);
+    else
+        clq_graph_fail(graph, status);
+    clq_recomputation_release(&r);
+}

@@ -1,0 +1,290 @@
+/* Recomputation changes no bit: by every strategy, losses and weights are those of the same training without it. `auto`
+ * keeps every budget, and what does not fit is refused with a batch that does. */
+#include "support/runs.h"
+#include "support/ways.h"
+
+#include <stdio.h>
+
+enum { STEPS = 3 };
+
+/* ---- a residual net, with all that a model may have ---- */
+
+typedef struct net {
+    bool vectors; /* of Dense layers alone, over the last axis: few kernels are to be compiled */
+    bool synchronized, marked;
+} net;
+
+static clq_tensor normalised(clq_model *m, clq_tensor x, const net *how, bool relu) {
+    if (how->vectors)
+        x = clq_dense(m, x, &(clq_dense_config){.units = 4});
+    else
+        x = clq_conv2d(m, x,
+                       &(clq_conv2d_config){.filters = 4, .kernel = {3, 3}, .padding = CLQ_SAME, .no_bias = true});
+    x = clq_batch_norm(m, x, &(clq_batch_norm_config){.synchronized = how->synchronized});
+    return relu ? clq_activate(m, x, CLQ_RELU, NULL) : x;
+}
+
+static clq_tensor marked(clq_model *m, clq_tensor x, const net *how) { return how->marked ? clq_recompute(m, x) : x; }
+
+static clq_model *make_net(const net *how) {
+    clq_model *m;
+    assert_ok(clq_model_create("residual", &m));
+    clq_tensor x = clq_input(m, CLQ_SHAPE(28, 28, 1));
+    if (!how->vectors) x = clq_average_pool2d(m, x, NULL);
+    x = normalised(m, x, how, true);
+    for (unsigned block = 0; block < 2; block++) {
+        clq_tensor y = normalised(m, normalised(m, x, how, true), how, false);
+        x = marked(m, clq_activate(m, clq_add(m, CLQ_TENSORS(y, x), NULL), CLQ_RELU, NULL), how);
+    }
+    x = clq_dropout(m, x, &(clq_dropout_config){.rate = 0.25});
+    if (!how->vectors) {
+        x = clq_conv2d(
+            m, x, &(clq_conv2d_config){.filters = 8, .kernel = {3, 3}, .padding = CLQ_SAME, .activation = CLQ_RELU});
+        x = clq_max_pool2d(m, x, NULL);
+    }
+    x = clq_flatten(m, x, NULL);
+    x = marked(m, clq_dense(m, x, &(clq_dense_config){.units = 64, .activation = CLQ_TANH}), how);
+    x = clq_dense(m, x, &(clq_dense_config){.units = 10, .activation = CLQ_SOFTMAX});
+    assert_ok(clq_model_finish(m, x));
+    return m;
+}
+
+/* ---- trainings ---- */
+
+typedef struct training {
+    const way *way;
+    const net *net;
+    clq_system *system; /* NULL: the one without a limit */
+    clq_recompute_kind recompute;
+    void (*set)(clq_trainer_config *config); /* NULL: nothing */
+    /* out */
+    run run;
+    uint64_t bytes;     /* the most on a replica's device */
+    size_t activations; /* of all replicas together */
+} training;
+
+static clq_status open_trainer(const training *t, const clq_model *model, clq_trainer **out) {
+    clq_devices devices;
+    clq_trainer_config config = clq_trainer_config_default();
+    config.global_batch = RUN_BATCH;
+    config.seed = 7;
+    config.recompute = t->recompute;
+    way_configure(t->way, &config);
+    /* Kernels by themselves are the same with and without; only one device's steps are compiled as a whole. */
+    char disabled[64];
+    (void)snprintf(disabled, sizeof disabled, "one launch%s%s", t->way->disabled ? "," : "",
+                   t->way->disabled ? t->way->disabled : "");
+    if (t->way != &way_single) config.disabled_paths = disabled;
+    if (t->set) t->set(&config);
+    assert_ok(clq_devices_select(t->system ? t->system : sys, t->way->spec, &devices));
+    return clq_trainer_create(model, &devices, &config, out);
+}
+
+static void note_memory(const clq_trainer *trainer, training *t) {
+    const clq_strategy *strategy = clq_trainer_strategy(trainer);
+    for (unsigned r = 0; r < clq_strategy_replicas(strategy); r++) {
+        clq_plan_memory memory;
+        clq_plan_get_memory(clq_strategy_plan(strategy, r), &memory);
+        t->bytes = CLQ_MAX(t->bytes, clq_device_memory_used(clq_strategy_device(strategy, r)));
+        t->activations += memory.activation_bytes;
+    }
+}
+
+/* Variables of which replicas may have values of their own are read from the first. */
+static void read_weights(clq_trainer *trainer, const clq_model *model, run *r) {
+    r->elements = clq_model_parameter_count(model);
+    r->weights_at_end = clq_alloc(r->elements, sizeof *r->weights_at_end);
+    assert_non_null(r->weights_at_end);
+    float *out = r->weights_at_end;
+    for (size_t i = 0; i < clq_model_variable_count(model); i++) {
+        clq_variable_info v;
+        assert_ok(clq_model_variable(model, i, &v));
+        assert_ok(clq_trainer_get_variable(trainer, i, out));
+        out += v.elements;
+    }
+}
+
+static void train(training *t) {
+    static const net plain = {.synchronized = false};
+    clq_model *model = make_net(t->net ? t->net : &plain);
+    clq_dataset *data = run_data();
+    clq_trainer *trainer;
+    clq_totals totals;
+    assert_ok(open_trainer(t, model, &trainer));
+    for (size_t i = 0; i < STEPS; i++) {
+        clq_step_info info;
+        run_step(trainer, data, false);
+        assert_ok(clq_step_read(trainer, &info));
+        t->run.losses[i] = info.loss;
+    }
+    if (t->way == &way_single) { /* in the memory that there is */
+        assert_ok(clq_evaluate(trainer, data, &totals));
+        t->run.losses[STEPS] = totals.loss;
+    }
+    note_memory(trainer, t);
+    read_weights(trainer, model, &t->run);
+    clq_trainer_destroy(trainer);
+    clq_dataset_destroy(data);
+    clq_model_destroy(model);
+}
+
+static void check_identical(const training *a, const training *b) {
+    if (memcmp(a->run.losses, b->run.losses, (STEPS + 1) * sizeof *a->run.losses) != 0)
+        fail_msg("%s: losses %.17g and %.17g", a->way->name, a->run.losses[STEPS], b->run.losses[STEPS]);
+    if (memcmp(a->run.weights_at_end, b->run.weights_at_end, a->run.elements * sizeof(float)) != 0)
+        fail_msg("%s: weights differ", a->way->name);
+}
+
+/* ---- by every strategy ---- */
+
+/* The training by `auto`. Gives its bytes of activations. */
+static size_t train_within(const training *off, uint64_t limit) {
+    training t = {.way = off->way, .net = off->net, .set = off->set, .recompute = CLQ_RECOMPUTE_AUTO};
+    assert_ok(clq_system_open(&(clq_system_config){.memory_limit_bytes = limit}, &t.system));
+    train(&t);
+    check_identical(&t, off);
+    if (t.bytes > limit)
+        fail_msg("%s: %llu bytes of %llu", t.way->name, (unsigned long long)t.bytes, (unsigned long long)limit);
+    run_release(&t.run);
+    clq_system_close(t.system);
+    return t.activations;
+}
+
+/* Without and with the most of it; limited: also with as much as a limit between the two asks for. */
+static void check_way(const way *w, const net *n, void (*set)(clq_trainer_config *config), bool limited) {
+    training off = {.way = w, .net = n, .set = set}, all = off;
+    all.recompute = CLQ_RECOMPUTE_ALL;
+    train(&off);
+    train(&all);
+    check_identical(&all, &off);
+    if (all.activations >= off.activations || all.bytes >= off.bytes) fail_msg("%s: nothing is saved", w->name);
+    /* A pipeline may be cut elsewhere instead. */
+    if (limited && train_within(&off, off.bytes - 1) >= off.activations && w->kind != CLQ_STRATEGY_PIPELINE)
+        fail_msg("%s: the limit asks for nothing", w->name);
+    run_release(&off.run);
+    run_release(&all.run);
+}
+
+static void every_strategy_gives_the_same_bits(void **state) {
+    static const net vectors = {.vectors = true};
+    (void)state;
+    for (size_t i = 0; i < CLQ_COUNT_OF(ways); i++) {
+        way w = ways[i];
+        if (w.kind == CLQ_STRATEGY_PS) w.options.staleness = 0; /* two runs would differ */
+        check_way(&w, &vectors, NULL, w.kind != CLQ_STRATEGY_MIRRORED || w.bucket_bytes > 0);
+    }
+}
+
+static void set_accumulation(clq_trainer_config *config) { config->strategy_options.accumulate = 2; }
+static void set_compression(clq_trainer_config *config) {
+    config->strategy_options.compression = (clq_compression){.kind = CLQ_COMPRESSION_F16};
+}
+static void set_local_steps(clq_trainer_config *config) { config->strategy_options.local_steps = 2; }
+
+static void every_setting_gives_the_same_bits(void **state) {
+    static const net vectors = {.vectors = true}, synchronized = {.vectors = true, .synchronized = true};
+    (void)state;
+    check_way(&ways[1], &synchronized, NULL, false);
+    check_way(&ways[1], &vectors, set_accumulation, false);
+    check_way(&ways[1], &vectors, set_compression, false);
+    check_way(&ways[1], &vectors, set_local_steps, false);
+}
+
+/* ---- marks ---- */
+
+static void marked_tensors_are_not_kept(void **state) {
+    static const net marks = {.marked = true};
+    training off = {.way = &way_single}, on = {.way = &way_single, .net = &marks};
+    (void)state;
+    train(&off);
+    train(&on);
+    check_identical(&on, &off);
+    assert_true(on.activations < off.activations);
+    run_release(&off.run);
+    run_release(&on.run);
+}
+
+static void marks_are_checked(void **state) {
+    clq_model *m, *other;
+    (void)state;
+    assert_ok(clq_model_create("marked", &m));
+    assert_ok(clq_model_create("other", &other));
+    const clq_tensor x = clq_input(m, CLQ_SHAPE(4)), y = clq_dense(m, x, &(clq_dense_config){.units = 2});
+    assert_int_equal(clq_recompute(m, y).id, y.id);
+    assert_int_equal(clq_recompute(other, y).id, 0);
+    assert_int_equal(clq_model_finish(other, y), CLQ_ARGUMENT);
+    assert_string_equal(clq_error_detail(), "clq_recompute: the tensor is none of model other");
+    assert_ok(clq_model_finish(m, y));
+    assert_int_equal(clq_recompute(m, y).id, 0); /* it is finished */
+    clq_model_destroy(m);
+    clq_model_destroy(other);
+}
+
+/* ---- budgets ---- */
+
+static void auto_keeps_five_budgets(void **state) {
+    training off = {.way = &way_single}, all = {.way = &way_single, .recompute = CLQ_RECOMPUTE_ALL};
+    size_t before = SIZE_MAX;
+    (void)state;
+    train(&off);
+    train(&all);
+    const uint64_t slack = 256 << 10; /* for what is estimated of later plans */
+    for (unsigned i = 0; i < 5; i++) {
+        const uint64_t least = all.bytes + slack, most = CLQ_MAX(off.bytes + slack, least);
+        const size_t activations = train_within(&off, most - (most - least) * i / 4);
+        if (i == 0) assert_int_equal(activations, off.activations); /* no more than is needed */
+        assert_true(activations <= before);
+        before = activations;
+    }
+    assert_true(before < off.activations);
+    run_release(&off.run);
+    run_release(&all.run);
+}
+
+static void too_small_a_budget_names_a_batch_that_fits(void **state) {
+    training t = {.way = &way_single, .recompute = CLQ_RECOMPUTE_ALL};
+    clq_model *model = make_net(&(net){.marked = false});
+    clq_trainer *trainer;
+    const char *fits;
+    unsigned batch;
+    (void)state;
+    train(&t);
+    run_release(&t.run);
+    t.recompute = CLQ_RECOMPUTE_AUTO;
+    assert_ok(clq_system_open(&(clq_system_config){.memory_limit_bytes = t.bytes - t.activations / 2}, &t.system));
+    assert_int_equal(open_trainer(&t, model, &trainer), CLQ_DEVICE_MEMORY);
+    fits = strstr(clq_error_detail(), "a batch of 18 would fit");
+    if (!fits && sscanf(clq_error_detail(), "%*[^:]: a batch of %u", &batch) != 1) fail_msg("%s", clq_error_detail());
+    if (!fits) fits = strstr(clq_error_detail(), "would fit");
+    assert_non_null(fits);
+    assert_null(strchr(clq_error_detail(), '\n'));
+    clq_system_close(t.system);
+    assert_ok(clq_system_open(&(clq_system_config){.memory_limit_bytes = 64 << 10}, &t.system));
+    assert_int_equal(open_trainer(&t, model, &trainer), CLQ_DEVICE_MEMORY);
+    clq_system_close(t.system);
+    clq_model_destroy(model);
+}
+
+static void unknown_kinds_are_refused(void **state) {
+    training t = {.way = &way_single, .recompute = (clq_recompute_kind)9};
+    clq_model *model = make_net(&(net){.marked = false});
+    clq_trainer *trainer;
+    clq_recompute_kind kind;
+    (void)state;
+    assert_int_equal(open_trainer(&t, model, &trainer), CLQ_ARGUMENT);
+    assert_ok(clq_recompute_parse("auto", &kind));
+    assert_int_equal(kind, CLQ_RECOMPUTE_AUTO);
+    assert_int_equal(clq_recompute_parse("most", &kind), CLQ_ARGUMENT);
+    clq_model_destroy(model);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_strategy_gives_the_same_bits),
+                                       cmocka_unit_test(every_setting_gives_the_same_bits),
+                                       cmocka_unit_test(marked_tensors_are_not_kept),
+                                       cmocka_unit_test(marks_are_checked),
+                                       cmocka_unit_test(auto_keeps_five_budgets),
+                                       cmocka_unit_test(too_small_a_budget_names_a_batch_that_fits),
+                                       cmocka_unit_test(unknown_kinds_are_refused)};
+    return cmocka_run_group_tests_name("train/recompute", tests, open_system, close_system);
+}
