@@ -133,7 +133,7 @@ KERNEL void take_scale_off(global float *squares, int variables, float initial, 
 }
 
 /* ratios[block] = norm(weights) / norm(direction) of the block's variable, from both squares; 1 where one of them is 0,
- * and of gaps. NaN stays NaN. */
+ * and of gaps; 0 where the first is below 0, of variables that are skipped (directions). NaN stays NaN. */
 KERNEL void block_ratios(global const float *squares, global const int *table, int entries, global float *ratios,
                          local float *shared) {
     FOR_MY_ENTRY(e, entries) {
@@ -141,7 +141,9 @@ KERNEL void block_ratios(global const float *squares, global const int *table, i
         float ratio = 1.0f;
         if (own.variable >= 0) {
             float weights = squares[2 * own.variable], direction = squares[2 * own.variable + 1];
-            if (weights != 0.0f && direction != 0.0f) ratio = sqrt(weights) / sqrt(direction);
+            if (weights < 0.0f)
+                ratio = 0.0f;
+            else if (weights != 0.0f && direction != 0.0f) ratio = sqrt(weights) / sqrt(direction);
         }
         FOR_LANES (b, own.first, own.end) ratios[b] = ratio;
     }

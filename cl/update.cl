@@ -174,8 +174,8 @@ KERNEL void sum_gradients(global float *g, int blocks, global float *squares, in
 
 #ifdef SCALED
 /* The first pass of a scaled rule, over whole blocks: the states, and of each block the squares of its weights, less
- * what decays, and of the direction: squares[first_block + block][2]. Of a block that is skipped 1 and infinity, which
- * make the ratio of its variable 0. */
+ * what decays, and of the direction: squares[first_block + block][2]. Of a block that is skipped -1 and 0: no
+ * sum of squares is below 0, and that makes the ratio of its variable 0 (block_ratios). */
 #define DIRECTION CLQ_JOIN(direction_, RULE)
 #define ADD_DIRECTION(i)                                                                                               \
     floatv s[STATES + 1], old = DECAYED(LOADV_ALIGNED(w + (i)*VEC), (i)*VEC);                                          \
@@ -197,8 +197,8 @@ KERNEL void directions(global const float *w,
         for (size_t i = b * (BLOCK / VEC); i < (b + 1) * (BLOCK / VEC) && !skipped; i++) {
             ADD_DIRECTION(i)
         }
-        squares[2 * (first_block + b)] = skipped ? 1.0f : floatv_sum(of_weights);
-        squares[2 * (first_block + b) + 1] = skipped ? INFINITY : floatv_sum(of_direction);
+        squares[2 * (first_block + b)] = skipped ? -1.0f : floatv_sum(of_weights);
+        squares[2 * (first_block + b) + 1] = skipped ? 0.0f : floatv_sum(of_direction);
     }
 #else
     int item = (int)get_local_id(0), lane = item & (RUN - 1);
@@ -213,8 +213,8 @@ KERNEL void directions(global const float *w,
         float weights = sum_of_items(shared, floatv_sum(of_weights), RUN);
         float direction = sum_of_items(shared, floatv_sum(of_direction), RUN);
         if (lane == 0 && is_there) {
-            squares[2 * (first_block + b)] = skipped ? 1.0f : weights;
-            squares[2 * (first_block + b) + 1] = skipped ? INFINITY : direction;
+            squares[2 * (first_block + b)] = skipped ? -1.0f : weights;
+            squares[2 * (first_block + b) + 1] = skipped ? 0.0f : direction;
         }
     }
 #endif
