@@ -372,21 +372,22 @@ static clq_status print_result(training *t, const char *verdict) {
     size_t kept;
     CLQ_TRY(clq_trainer_step_times(t->setup->trainer, STEPS_TIMED, t->step_s, &kept));
     qsort(t->step_s, kept, sizeof *t->step_s, by_value);
-    double p50 = kept ? 1e3 * (double)t->step_s[kept / 2] : 0.0,
-           p95 = kept ? 1e3 * (double)t->step_s[kept * 95 / 100] : 0.0;
+    const double p50 = kept ? 1e3 * (double)t->step_s[kept / 2] : (double)NAN,
+                 p95 = kept ? 1e3 * (double)t->step_s[kept * 95 / 100] : (double)NAN;
     json_t *epochs = json_array();
     for (size_t i = 0; i < t->epoch_count; i++) epochs = clq_json_append(epochs, describe_epoch(&t->epochs[i]));
     struct rusage usage;
     getrusage(RUSAGE_SELF, &usage);
-    json_t *document = json_pack(
-        "{s:o, s:i, s:I, s:I, s:o, s:o, s:f, s:o, s:o, s:{s:f, s:f}, s:I, s:I, s:I, s:o}", "model",
-        clq_json_text(clq_model_name(t->setup->model)), "replicas", (int)clq_trainer_replicas(t->setup->trainer),
-        "global_batch", (json_int_t)t->setup->global_batch, "accumulate", (json_int_t)t->options->accumulate, "devices",
-        describe_devices(t), "shares", describe_shares(t), "first_step_s", t->first_step_s, "images_per_s",
-        clq_json_number(best_rate(t)), "epochs", epochs, "step_ms", "p50", p50, "p95", p95, "launches_per_step",
-        (json_int_t)clq_strategy_calls(clq_trainer_strategy(t->setup->trainer), 0), "peak_rss_bytes",
-        (json_int_t)usage.ru_maxrss * 1024, "device_bytes", (json_int_t)clq_trainer_device_bytes(t->setup->trainer),
-        "verdict", clq_json_text(verdict));
+    json_t *document =
+        json_pack("{s:o, s:i, s:I, s:I, s:o, s:o, s:f, s:o, s:o, s:{s:o, s:o}, s:I, s:I, s:I, s:o}", "model",
+                  clq_json_text(clq_model_name(t->setup->model)), "replicas",
+                  (int)clq_trainer_replicas(t->setup->trainer), "global_batch", (json_int_t)t->setup->global_batch,
+                  "accumulate", (json_int_t)t->options->accumulate, "devices", describe_devices(t), "shares",
+                  describe_shares(t), "first_step_s", t->first_step_s, "images_per_s", clq_json_number(best_rate(t)),
+                  "epochs", epochs, "step_ms", "p50", clq_json_number(p50), "p95", clq_json_number(p95),
+                  "launches_per_step", (json_int_t)clq_strategy_calls(clq_trainer_strategy(t->setup->trainer), 0),
+                  "peak_rss_bytes", (json_int_t)usage.ru_maxrss * 1024, "device_bytes",
+                  (json_int_t)clq_trainer_device_bytes(t->setup->trainer), "verdict", clq_json_text(verdict));
     document = clq_json_put(
         document, "chosen",
         clq_describe_choice(t->setup, t->options, clq_strategy_own_name(clq_trainer_strategy(t->setup->trainer))));
