@@ -6,10 +6,20 @@
 /* What one replica's device has to hold. */
 typedef struct needs {
     uint64_t budget, used; /* used: without activations */
-    uint64_t later;        /* what binding takes, of plans that are made now and later */
-    uint64_t activations;  /* of one plan */
-    unsigned plans;        /* that have activations at the same time */
+    uint64_t later;       /* what binding takes, of plans that are made now and later, and the outputs of predictions */
+    uint64_t activations; /* of one plan */
+    unsigned plans;       /* that have activations at the same time */
 } needs;
+
+/* A plan that predicts has the model's outputs, in place of losses. */
+static uint64_t output_bytes(const clq_model *model, size_t capacity) {
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < model->output_count; i++) {
+        const clq_model_tensor *output = clq_model_output(model, i);
+        bytes += capacity * clq_values_bytes(output->dtype, output->elements);
+    }
+    return bytes;
+}
 
 /* needs: by replica. */
 static clq_status count(const clq_model *model, const clq_devices *devices, const clq_strategy_config *config,
@@ -25,12 +35,13 @@ static clq_status count(const clq_model *model, const clq_devices *devices, cons
         const clq_replica *replica = &strategy->replicas[r];
         clq_plan_memory memory;
         clq_plan_get_memory(replica->plan, &memory);
-        out[r] =
-            (needs){.budget = clq_device_memory_budget(replica->worker.device),
-                    .used = clq_device_memory_used(replica->worker.device),
-                    .later = BYTES_FOR_PLANS + BYTES_FOR_A_LAUNCH * clq_list_launch_count(clq_plan_list(replica->plan)),
-                    .activations = memory.activation_bytes,
-                    .plans = CLQ_MAX(replica->flights, 1u)};
+        out[r] = (needs){.budget = clq_device_memory_budget(replica->worker.device),
+                         .used = clq_device_memory_used(replica->worker.device),
+                         .later = BYTES_FOR_PLANS +
+                                  BYTES_FOR_A_LAUNCH * clq_list_launch_count(clq_plan_list(replica->plan)) +
+                                  output_bytes(model, replica->capacity),
+                         .activations = memory.activation_bytes,
+                         .plans = CLQ_MAX(replica->flights, 1u)};
     }
     clq_strategy_destroy(strategy);
     return CLQ_OK;
@@ -44,8 +55,6 @@ static unsigned too_large(const needs *n, unsigned count) {
     while (r < count && whole(&n[r]) <= n[r].budget) r++;
     return r;
 }
-
-static double mib(uint64_t bytes) { return (double)bytes / (1024.0 * 1024.0); }
 
 /* The largest batch, of halves of this one, that fits; 0: none does. */
 static size_t batch_that_fits(const clq_model *model, const clq_devices *devices, const clq_strategy_config *config) {
@@ -70,9 +79,9 @@ static clq_status refuse(const clq_model *model, const clq_devices *devices, con
         clq_text_add(&fits, "no smaller batch would fit");
     const clq_status status = clq_fail(
         CLQ_DEVICE_MEMORY,
-        "replica %u: a batch of %zu needs %.1f MiB even with the most recomputation, and %.1f MiB are allowed: "
-        "%s",
-        replica, config->global_batch, mib(whole(n)), mib(n->budget), fits.failed ? "" : fits.data);
+        "replica %u: a batch of %zu needs %llu bytes even with the most recomputation, and %llu are allowed: %s",
+        replica, config->global_batch, (unsigned long long)whole(n), (unsigned long long)n->budget,
+        fits.failed ? "" : fits.data);
     clq_free(fits.data);
     return status;
 }

@@ -399,6 +399,8 @@ class CommandLine(support.InFolder):
         self.assertLessEqual(got["device_bytes"], limit)
         self.assertEqual(got["epochs"][0]["loss"], want["epochs"][0]["loss"])
         self.assertEqual(got["step_ms"], {"p50": None, "p95": None})  # two steps do not tell
+        measured = json.loads(run("plan", *command, "--measure", "--json").stdout)["recompute"]
+        self.assertTrue(all(row["measured_ms"] > 0 for row in measured))
         self.fails(4, *train, "--recompute", "auto", "--memory-limit", limit // 4, says=["would fit"])
         self.fails(2, *train, "--recompute", "auot", says=["auto"])
 
