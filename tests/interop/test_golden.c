@@ -28,7 +28,6 @@ static size_t run_candidates(golden *g, const char *spec, size_t stride) {
 
 typedef enum extent {
     ALL_CASES,
-    FEW_OPTIMIZERS,
     WEIGHTED_CASES,
     WEIGHTED_CASES_BY_PIECES,
     FEW_CASES,
@@ -41,10 +40,6 @@ enum { FEW = 4, FEW_BY_CANDIDATES = 2, RAGGED = 2, PIECES = 4 };
  * GPU kernel; the last one has a batch that is not full. */
 static bool is_in(extent which, const char *name) {
     static const char *const few[FEW] = {"cnn_wide", "mlp_adam_probs", "cnn_adam_logits", "cnn_sgd_nesterov_ragged"};
-    static const char *const optimizers[FEW] = {"rmsprop_centered", "nadam", "clip_global_norm", "lamb_decay"};
-    for (size_t k = 0; k < FEW && which == FEW_OPTIMIZERS; k++)
-        if (strcmp(name, optimizers[k]) == 0) return true;
-    if (which == FEW_OPTIMIZERS) return false;
     if (which == WEIGHTED_CASES || which == WEIGHTED_CASES_BY_PIECES)
         return strcmp(name, "sample_weights") == 0 || strcmp(name, "class_weights_of_rows") == 0;
     if (which == RAGGED_CASES_BY_PIECES) return strcmp(name, few[1]) == 0 || strcmp(name, few[3]) == 0;
@@ -116,8 +111,7 @@ static void mirrored_on_both_vendors(void **state) {
     assert_true(run_group(ALL_CASES, "outputs", "pocl:0,intel").cases >= 2);
 }
 
-/* Optimizers, weight decay, clipping, averages and schedules. Replicas update as one does: a few of the traces go through them in whole
- * steps, which shard the update; the long form has all. */
+/* Optimizers, weight decay, clipping, schedules and averages. */
 static void optimizers_on_one(void **state) {
     (void)state;
     assert_true(run_group(ALL_CASES, "optimizers", "pocl:0").cases >= 22);
@@ -139,11 +133,22 @@ static void weights_on_two(void **state) {
     assert_int_equal(run_group(WEIGHTED_CASES_BY_PIECES, "losses", "pocl:0,pocl:1").cases, 2);
     golden_by.strategy = NULL;
 }
-static void optimizers_on_two(void **state) {
+static void shard(clq_trainer_config *config, unsigned replicas) {
+    (void)replicas;
+    config->strategy_options.shard_optimizer = 1;
+}
+/* In whole steps, which share out the update where the replicas are alike, with the optimizer's state, too. */
+static void optimizers_by_replicas(void **state) {
     (void)state;
-    golden_by.strategy = "mirrored";
-    assert_int_equal(run_group(FEW_OPTIMIZERS, "optimizers", "pocl:0,pocl:1").cases, FEW);
-    golden_by.strategy = NULL;
+    static const struct {
+        const char *spec;
+        void (*set)(clq_trainer_config *config, unsigned replicas);
+    } rows[] = {{"pocl:0,pocl:1", NULL}, {"pocl:0,pocl:1,pocl:2", NULL}, {"pocl:0,pocl:1,pocl:2", shard}};
+    for (size_t i = 0; i < CLQ_COUNT_OF(rows); i++) {
+        golden_by = (golden_way){.strategy = "mirrored", .set = rows[i].set};
+        assert_true(run_group(ALL_CASES, "optimizers", rows[i].spec).cases >= 22);
+    }
+    golden_by = (golden_way){0};
 }
 /* Stages follow the same traces; with statistics, where a batch is one micro-batch. Each strategy compiles kernels of
  * its own for each trace: the long form has all of them. */
@@ -283,10 +288,6 @@ static void shares(clq_trainer_config *config, unsigned replicas) {
     config->strategy_options.share_weights = weights;
     config->strategy_options.share_count = replicas;
 }
-static void shard(clq_trainer_config *config, unsigned replicas) {
-    (void)replicas;
-    config->strategy_options.shard_optimizer = 1;
-}
 
 static const struct way_row {
     const char *name;
@@ -362,7 +363,8 @@ static const char *only; /* a way's name; NULL: all */
 
 static void every_way(void **state) {
     (void)state;
-    static const char *const groups[] = {".", "branched", "outputs", "normalised", "regression"};
+    static const char *const groups[] = {".",          "branched",   "outputs", "normalised",
+                                         "regression", "optimizers", "losses"};
     static const struct {
         const char *spec;
         unsigned count;
@@ -394,7 +396,7 @@ static void all_optimizers_by_replicas(void **state) {
         for (size_t i = 0; i < CLQ_COUNT_OF(specs); i++) {
             golden_by = (golden_way){.strategy = i < 3 ? "mirrored" : "single",
                                      .disabled_paths = disabled ? "sharded update" : NULL};
-            assert_true(run_group(ALL_CASES, "optimizers", specs[i]).cases >= 13);
+            assert_true(run_group(ALL_CASES, "optimizers", specs[i]).cases >= 22);
         }
     golden_by = (golden_way){0};
 }
@@ -415,7 +417,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(optimizers_on_one),
         cmocka_unit_test(losses_on_one),
         cmocka_unit_test(weights_on_two),
-        cmocka_unit_test(optimizers_on_two),
+        cmocka_unit_test(optimizers_by_replicas),
         cmocka_unit_test(pipelined_on_two),
         cmocka_unit_test(accumulated),
         cmocka_unit_test(stored_on_two),
