@@ -99,13 +99,16 @@ static void kernels_see_them(void **state) {
 
 static void the_table_is_the_struct(void **state) {
     (void)state;
-    static const char *const names[CLQ_PARAM_COUNT_OF] = {
-        "count", "scale", "slot", "step", "first_row", "sum_factor", "average", "rate", "second", "third", "decay"};
-    static const char *const types[CLQ_PARAM_COUNT_OF] = {"int",   "float", "int",   "int",   "int",  "float",
-                                                          "float", "float", "float", "float", "float"};
+    static const char *const names[] = {"count",    "scale",   "slot",     "step",    "first_row", "sum_factor",
+                                        "average",  "rate",    "second",   "third",   "decay",     "rate_1",
+                                        "second_1", "third_1", "decay_1",  "rate_2",  "second_2",  "third_2",
+                                        "decay_2",  "rate_3",  "second_3", "third_3", "decay_3"};
+    static const char *const first_types[] = {"int", "float", "int", "int", "int"}; /* the others are floats */
+    assert_int_equal(CLQ_COUNT_OF(names), CLQ_PARAM_COUNT_OF);
     for (int p = 0; p < CLQ_PARAM_COUNT_OF; p++) {
         assert_string_equal(clq_param_table[p].name, names[p]);
-        assert_string_equal(clq_param_table[p].kernel_type, types[p]);
+        assert_string_equal(clq_param_table[p].kernel_type,
+                            (size_t)p < CLQ_COUNT_OF(first_types) ? first_types[p] : "float");
         assert_int_equal(clq_param_table[p].offset, (size_t)p * sizeof(uint32_t));
     }
 }
