@@ -574,6 +574,11 @@ static void memory_on(clq_device *device, clq_queue *queue) {
         open_bench(device, queue, &conv_subject, training_of(&conv_subject, COUNT_MOST)); /* builds the programs */
     creation c = {b.model, device, training_of(&conv_subject, COUNT_MOST)};
     assert_true(walk_allocations(create_and_destroy, &c) > 100);
+    /* Lists are made until one fits a limit, here until the last try. */
+    c.config.recompute = CLQ_RECOMPUTE_AUTO;
+    c.config.activations_most = 1;
+    assert_true(walk_allocations(create_and_destroy, &c) > 200);
+    c.config.recompute = CLQ_RECOMPUTE_OFF;
     clq_plan_destroy(b.plan);
     CHECK_OK(clq_plan_create_alone(b.model, device, &c.config, &b.plan));
     check_gradients(&b, &d);
