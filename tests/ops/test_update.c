@@ -1,57 +1,9 @@
-#include "ops/training/update_host.h"
-#include "ref/ref_elementwise.h"
-#include "support/ops_rig.h"
-
-#include <math.h>
-
-static const size_t lengths[] = {1, 3, 15, 16, 17, 63, 64, 65, 1009, 60013};
-
-enum { STEPS = 5, STATES = CLQ_UPDATE_STATES_MAX };
-
-/* Each optimizer of the table with hyper-parameters that are not its defaults or that choose another rule; those that
- * are left out here run with their defaults. Multiples of 1/64 are the same in float. */
-static const clq_optimizer variants[] = {
-    {CLQ_OPTIMIZER_SGD, {0}},
-    {CLQ_OPTIMIZER_SGD, {0, 0.890625}},
-    {CLQ_OPTIMIZER_SGD, {0, 0.890625, 1}},
-    {CLQ_OPTIMIZER_SGD, {0, 0.890625, 0, 0.25}},
-    {CLQ_OPTIMIZER_ADAM, {0, 0.9, 0.999, 1e-7}},
-    {CLQ_OPTIMIZER_ADAM, {0, 0.5, 0.75, 0.125}},
-    {CLQ_OPTIMIZER_ADAM, {0, 0.9, 0.75, 1e-7, 1}},
-    {CLQ_OPTIMIZER_ADAMW, {0, 0.9, 0.75, 1e-3, 1, 0.5}},
-    {CLQ_OPTIMIZER_ADAMAX, {0, 0.5, 0.75, 0.125, 0.5}},
-    {CLQ_OPTIMIZER_NADAM, {0, 0.5, 0.75, 0.125}},
-    {CLQ_OPTIMIZER_RMSPROP, {0, 0.75, 0.5, 0.125}},
-    {CLQ_OPTIMIZER_RMSPROP, {0, 0.75, 0, 0.125, 1}},
-    {CLQ_OPTIMIZER_RMSPROP, {0, 0.75, 0.5, 0.125, 1, 0.25}},
-    {CLQ_OPTIMIZER_ADADELTA, {0, 0.75, 0.125}},
-    {CLQ_OPTIMIZER_LION, {0, 0.5, 0.75, 0.5}},
-};
-
-/* What is done around the rule; all zero: nothing. */
-typedef struct manner {
-    double limit, average;
-    bool decays, factors, factor_of_all; /* by block */
-} manner;
-
-typedef void (*with_optimizer)(rig *r, const clq_optimizer *optimizer);
-
-static void each_optimizer(rig *r, with_optimizer run) {
-    for (size_t i = 0; i < CLQ_COUNT_OF(variants); i++) run(r, &variants[i]);
-    for (size_t kind = 0; kind < clq_optimizer_count(); kind++) {
-        clq_optimizer optimizer = {.kind = (clq_optimizer_kind)kind};
-        const clq_option *options = clq_optimizer_row_of(optimizer.kind)->options;
-        for (size_t i = 0; options[i].key; i++) optimizer.values[i] = options[i].value;
-        if (!clq_optimizer_is_scaled(&optimizer)) run(r, &optimizer);
-    }
-}
+#include "support/ops_update.h"
 
 typedef struct flat {
     clq_value w, g, states[STATES], average, factors, decays;
 } flat;
 
-/* Block b's, of which some are 0. */
-static float factor_of(size_t b) { return 0.25f * (float)(b % 5); }
 static float decays_at(size_t b) { return b % 3 == 1 ? 0.0f : 1.0f; }
 
 /* Parameters of update t, from 1. */
@@ -85,13 +37,18 @@ static void add_manner(rig *r, const manner *m, size_t n, flat *a) {
     if (m->decays) a->decays = rig_value(r, "decays", (1 + blocks) * sizeof(float), 0);
 }
 
-/* The numbers of blocks from 1 on. */
-static void fill_manner(rig *r, size_t n, const flat *a) {
-    const size_t blocks = clq_ceil_div(n, CLQ_UPDATE_BLOCK);
-    float *numbers = rig_alloc(1 + blocks, sizeof(float));
-    for (size_t b = 0; b <= blocks; b++) numbers[b] = b ? factor_of(b - 1) : 0.75f;
+/* The weights, states and averages of zeros, and the numbers of blocks from `first` on. */
+static void fill_start(rig *r, const clq_optimizer *optimizer, const manner *m, size_t n, size_t first, const float *w,
+                       const flat *a) {
+    const size_t blocks = clq_ceil_div(n, CLQ_UPDATE_BLOCK), bytes = n * sizeof(float);
+    float *numbers = rig_alloc(CLQ_MAX(n, 1 + blocks), sizeof(float));
+    rig_fill(r, a->w, w, bytes);
+    for (unsigned i = 0; i < clq_optimizer_states(optimizer); i++) rig_fill(r, a->states[i], numbers, bytes);
+    if (a->average) rig_fill(r, a->average, numbers, bytes);
+    for (size_t b = 0; b < blocks; b++) numbers[first + b] = factor_of(b);
+    if (m->factor_of_all) numbers[0] = FACTOR_OF_ALL;
     if (a->factors) rig_fill(r, a->factors, numbers, (1 + blocks) * sizeof(float));
-    for (size_t b = 1; b <= blocks; b++) numbers[b] = decays_at(b - 1);
+    for (size_t b = 0; b < blocks; b++) numbers[first + b] = decays_at(b);
     if (a->decays) rig_fill(r, a->decays, numbers, (1 + blocks) * sizeof(float));
     clq_free(numbers);
 }
@@ -99,7 +56,6 @@ static void fill_manner(rig *r, size_t n, const flat *a) {
 /* A list of the update alone, with these weights and states of zeros. m NULL: nothing is done around the rule. */
 static flat begin_update(rig *r, const clq_optimizer *optimizer, const manner *m, size_t n, const float *w) {
     static const manner none = {0};
-    float *zeros = rig_alloc(n, sizeof(float));
     if (!m) m = &none;
     rig_begin(r, 1);
     flat a = make_flat(r, optimizer, n);
@@ -111,20 +67,8 @@ static flat begin_update(rig *r, const clq_optimizer *optimizer, const manner *m
         &(clq_update_problem){.optimizer = *optimizer, .limit = (float)m->limit, .factor_of_all = m->factor_of_all},
         &arenas);
     rig_bind(r);
-    rig_fill(r, a.w, w, n * sizeof(float));
-    for (unsigned i = 0; i < clq_optimizer_states(optimizer); i++) rig_fill(r, a.states[i], zeros, n * sizeof(float));
-    if (a.average) rig_fill(r, a.average, zeros, n * sizeof(float));
-    fill_manner(r, n, &a);
-    clq_free(zeros);
+    fill_start(r, optimizer, m, n, 1, w, &a);
     return a;
-}
-
-/* The gradient that the rule gets. */
-static void treat(const manner *m, size_t n, double *g) {
-    for (size_t i = 0; i < n; i++) {
-        if (m->factors) g[i] *= m->factor_of_all ? 0.75 : (double)factor_of(i / CLQ_UPDATE_BLOCK);
-        if (m->limit > 0) g[i] = fmax(fmin(g[i], m->limit), -m->limit);
-    }
 }
 
 /* Of weights that do not decay: by an optimizer without. */
@@ -143,25 +87,105 @@ static void ref_update_in_manner(const clq_optimizer *optimizer, const manner *m
     }
 }
 
+/* ---- optimizers whose steps go by norms of variables ---- */
+
+/* Variables of so many blocks, one behind the other; the weights of the second, and the gradient of the third, are 0.
+ */
+enum { VARIABLES = 4, GAP = 2 };
+static const size_t blocks_of[VARIABLES] = {3, 1, 2, 40};
+static const size_t all_blocks = 3 + 1 + 2 + 40 + GAP;
+
+static void fill_table(rig *r, clq_value table) {
+    int32_t rows[VARIABLES + 1][4], first = 0;
+    for (int v = 0; v <= VARIABLES; v++) {
+        const int32_t count = v < VARIABLES ? (int32_t)blocks_of[v] : GAP;
+        const int32_t row[4] = {v < VARIABLES ? v : -1, first, first + count, v < VARIABLES};
+        memcpy(rows[v], row, sizeof row);
+        first += count;
+    }
+    rig_fill(r, table, rows, sizeof rows);
+}
+
+/* The passes in one list. */
+static flat begin_scaled(rig *r, const clq_optimizer *optimizer, const manner *m, const float *w) {
+    const size_t n = all_blocks * CLQ_UPDATE_BLOCK;
+    const clq_update_problem problem = {
+        .optimizer = *optimizer, .limit = (float)m->limit, .factor_of_all = m->factor_of_all};
+    rig_begin(r, 1);
+    flat a = make_flat(r, optimizer, n);
+    add_manner(r, m, n, &a);
+    const clq_value table = rig_value(r, "table", (VARIABLES + 1) * 4 * sizeof(int32_t), 0),
+                    of_blocks = rig_value(r, "squares of blocks", 2 * (1 + all_blocks) * sizeof(float), 0),
+                    squares = rig_value(r, "squares", 2 * VARIABLES * sizeof(float), 0),
+                    ratios = rig_value(r, "ratios", (1 + all_blocks) * sizeof(float), 0);
+    clq_update_arenas arenas = arenas_of(&a, n);
+    const clq_blocks blocks = {.table = table, .entries = VARIABLES + 1, .count = all_blocks};
+    clq_update_directions(r->list, &problem, &arenas, of_blocks);
+    clq_squares_of_variables(r->list, &blocks, 2, of_blocks, squares);
+    clq_block_ratios(r->list, &blocks, squares, ratios);
+    arenas.ratios = ratios;
+    clq_update(r->list, &problem, &arenas);
+    rig_bind(r);
+    fill_table(r, table);
+    fill_start(r, optimizer, m, n, 0, w, &a);
+    return a;
+}
+
+/* Variable by variable. Whether weights decay differs by block here: they do before, by hand. */
+static void ref_scaled(const clq_optimizer *optimizer, const manner *m, size_t n, double lr, unsigned t, double *w,
+                       const double *g, double *const *states) {
+    (void)n; /* of all variables */
+    clq_optimizer without = *optimizer;
+    without.values[4] = 0;
+    size_t first = 0;
+    for (size_t v = 0; v < VARIABLES; v++) {
+        const size_t count = blocks_of[v] * CLQ_UPDATE_BLOCK;
+        double *of[STATES];
+        for (unsigned i = 0; i < STATES; i++) of[i] = states[i] + first;
+        for (size_t i = first; i < first + count; i++)
+            w[i] -= w[i] * optimizer->values[4] * lr * (m->decays ? (double)decays_at(i / CLQ_UPDATE_BLOCK) : 1);
+        ref_update(&without, count, lr, t, w + first, g + first, of);
+        first += count;
+    }
+}
+
+static void spare_zeros(float *w, float *g, double *want_w, double *want_g) {
+    size_t first = 0;
+    for (size_t v = 0; v <= VARIABLES; v++) {
+        const size_t end = first + (v < VARIABLES ? blocks_of[v] : GAP) * CLQ_UPDATE_BLOCK;
+        for (size_t i = first; i < end; i++) {
+            if (w && (v == 1 || v == VARIABLES)) w[i] = 0, want_w[i] = 0;
+            if (g && (v == 2 || v == VARIABLES)) g[i] = 0, want_g[i] = 0;
+        }
+        first = end;
+    }
+}
+
+/* ---- updates by one ---- */
+
+/* By an optimizer of norms: n is that of all variables. */
 static void check_update(rig *r, const clq_optimizer *optimizer, const manner *m, size_t n) {
     clq_random random = clq_random_start(7, n);
-    unsigned states = clq_optimizer_states(optimizer);
+    const bool scaled = clq_optimizer_is_scaled(optimizer);
     float *w, *g, *got = rig_alloc(n, sizeof(float));
     double *want_w, *want_g, *want[STATES], *average = rig_alloc(n, sizeof(double));
-    size_t bytes = n * sizeof(float);
+    const size_t bytes = n * sizeof(float);
+    const double near = scaled ? 5e-7 : 3e-7;
     for (unsigned i = 0; i < STATES; i++) want[i] = rig_alloc(n, sizeof(double));
     rig_numbers(&random, n, -1, 1, &w, &want_w);
-    flat a = begin_update(r, optimizer, m, n, w);
+    if (scaled) spare_zeros(w, NULL, want_w, NULL);
+    flat a = scaled ? begin_scaled(r, optimizer, m, w) : begin_update(r, optimizer, m, n, w);
     for (unsigned t = 1; t <= STEPS; t++) {
         const float lr = 0.003f * (float)t;
         rig_numbers(&random, n, -0.5, 0.5, &g, &want_g);
+        if (scaled) spare_zeros(NULL, g, NULL, want_g);
         if (t > 1) g[0] = 0, want_g[0] = 0;
         rig_fill(r, a.g, g, bytes);
         set_rates(&r->params, optimizer, (double)lr, t);
         r->params.average = t == 1 ? 1 : (float)(1 - m->average);
         rig_run(r, 1);
         treat(m, n, want_g);
-        ref_update_in_manner(optimizer, m, n, (double)lr, t, want_w, want_g, want);
+        (scaled ? ref_scaled : ref_update_in_manner)(optimizer, m, n, (double)lr, t, want_w, want_g, want);
         for (size_t i = 0; i < n; i++)
             average[i] = t == 1 ? want_w[i] : m->average * average[i] + (1 - m->average) * want_w[i];
         rig_read(r, a.g, got, bytes);
@@ -170,13 +194,13 @@ static void check_update(rig *r, const clq_optimizer *optimizer, const manner *m
         clq_free(want_g);
     }
     rig_read(r, a.w, got, bytes);
-    rig_check_close(r, "w", got, want_w, n, 1e-6, 3e-7);
-    for (unsigned i = 0; i < states; i++) {
+    rig_check_close(r, "w", got, want_w, n, 1e-6, near);
+    for (unsigned i = 0; i < clq_optimizer_states(optimizer); i++) {
         rig_read(r, a.states[i], got, bytes);
         rig_check_close(r, "a state", got, want[i], n, 2e-6, 1e-7);
     }
     if (a.average) rig_read(r, a.average, got, bytes);
-    if (a.average) rig_check_close(r, "the average", got, average, n, 1e-6, 3e-7);
+    if (a.average) rig_check_close(r, "the average", got, average, n, 1e-6, near);
     rig_end(r);
     clq_free(w);
     clq_free(want_w);
@@ -210,148 +234,14 @@ static void manners(rig *r) {
             if (rig_affords(r, some[k])) check_update(r, &optimizers[i % 2], &all[i], some[k]);
 }
 
-/* ---- optimizers whose steps go by norms of variables ---- */
-
-/* Variables of so many blocks, one behind the other; the weights of the second, and the gradient of the third, are 0.
- */
-enum { VARIABLES = 4, GAP = 2 };
-static const size_t blocks_of[VARIABLES] = {3, 1, 2, 40};
-static const size_t all_blocks = 3 + 1 + 2 + 40 + GAP;
-
-static void fill_table(rig *r, clq_value table) {
-    int32_t rows[VARIABLES + 1][4], first = 0;
-    for (int v = 0; v <= VARIABLES; v++) {
-        const int32_t count = v < VARIABLES ? (int32_t)blocks_of[v] : GAP;
-        const int32_t row[4] = {v < VARIABLES ? v : -1, first, first + count, v < VARIABLES};
-        memcpy(rows[v], row, sizeof row);
-        first += count;
-    }
-    rig_fill(r, table, rows, sizeof rows);
-}
-
-/* The passes in one list, on blocks that are counted from 1 on among those of the manner's numbers. */
-static flat begin_scaled(rig *r, const clq_optimizer *optimizer, const manner *m) {
-    const size_t n = all_blocks * CLQ_UPDATE_BLOCK;
-    const clq_update_problem problem = {
-        .optimizer = *optimizer, .limit = (float)m->limit, .factor_of_all = m->factor_of_all};
-    rig_begin(r, 1);
-    flat a = make_flat(r, optimizer, n);
-    add_manner(r, m, n, &a);
-    const clq_value table = rig_value(r, "table", (VARIABLES + 1) * 4 * sizeof(int32_t), 0),
-                    of_blocks = rig_value(r, "squares of blocks", 2 * (1 + all_blocks) * sizeof(float), 0),
-                    squares = rig_value(r, "squares", 2 * VARIABLES * sizeof(float), 0),
-                    ratios = rig_value(r, "ratios", (1 + all_blocks) * sizeof(float), 0);
-    clq_update_arenas arenas = arenas_of(&a, n);
-    const clq_blocks blocks = {.table = table, .entries = VARIABLES + 1, .count = all_blocks};
-    clq_update_directions(r->list, &problem, &arenas, of_blocks);
-    clq_squares_of_variables(r->list, &blocks, 2, of_blocks, squares);
-    clq_block_ratios(r->list, &blocks, squares, ratios);
-    arenas.ratios = ratios;
-    clq_update(r->list, &problem, &arenas);
-    rig_bind(r);
-    fill_table(r, table);
-    return a;
-}
-
-/* The numbers of blocks from 0 on. */
-static void fill_scaled(rig *r, const flat *a, const clq_optimizer *optimizer, const float *w) {
-    const size_t bytes = all_blocks * CLQ_UPDATE_BLOCK * sizeof(float);
-    float *numbers = rig_alloc(bytes, 1);
-    for (unsigned i = 0; i < clq_optimizer_states(optimizer); i++) rig_fill(r, a->states[i], numbers, bytes);
-    if (a->average) rig_fill(r, a->average, numbers, bytes);
-    for (size_t b = 0; b < all_blocks; b++) numbers[b] = factor_of(b);
-    if (a->factors) rig_fill(r, a->factors, numbers, (1 + all_blocks) * sizeof(float));
-    for (size_t b = 0; b < all_blocks; b++) numbers[b] = decays_at(b);
-    if (a->decays) rig_fill(r, a->decays, numbers, (1 + all_blocks) * sizeof(float));
-    rig_fill(r, a->w, w, bytes);
-    clq_free(numbers);
-}
-
-/* Variable by variable. Whether weights decay differs by block here: they do before, by hand. */
-static void ref_scaled(const clq_optimizer *optimizer, const manner *m, double lr, unsigned t, double *w,
-                       const double *g, double *const *states) {
-    clq_optimizer without = *optimizer;
-    without.values[4] = 0;
-    size_t first = 0;
-    for (size_t v = 0; v < VARIABLES; v++) {
-        const size_t count = blocks_of[v] * CLQ_UPDATE_BLOCK;
-        double *of[STATES];
-        for (unsigned i = 0; i < STATES; i++) of[i] = states[i] + first;
-        for (size_t i = first; i < first + count; i++)
-            w[i] -= w[i] * optimizer->values[4] * lr * (m->decays ? (double)decays_at(i / CLQ_UPDATE_BLOCK) : 1);
-        ref_update(&without, count, lr, t, w + first, g + first, of);
-        first += count;
-    }
-}
-
-static void spare_zeros(float *w, float *g, double *want_w, double *want_g) {
-    size_t first = 0;
-    for (size_t v = 0; v <= VARIABLES; v++) {
-        const size_t end = first + (v < VARIABLES ? blocks_of[v] : GAP) * CLQ_UPDATE_BLOCK;
-        for (size_t i = first; i < end; i++) {
-            if (w && (v == 1 || v == VARIABLES)) w[i] = 0, want_w[i] = 0;
-            if (g && (v == 2 || v == VARIABLES)) g[i] = 0, want_g[i] = 0;
-        }
-        first = end;
-    }
-}
-
-static void check_scaled(rig *r, const clq_optimizer *optimizer, const manner *m) {
-    const size_t n = all_blocks * CLQ_UPDATE_BLOCK, bytes = n * sizeof(float);
-    clq_random random = clq_random_start(11, n);
-    float *w, *g, *got = rig_alloc(n, sizeof(float));
-    double *want_w, *want_g, *want[STATES], *average = rig_alloc(n, sizeof(double));
-    for (unsigned i = 0; i < STATES; i++) want[i] = rig_alloc(n, sizeof(double));
-    rig_numbers(&random, n, -1, 1, &w, &want_w);
-    spare_zeros(w, NULL, want_w, NULL);
-    flat a = begin_scaled(r, optimizer, m);
-    fill_scaled(r, &a, optimizer, w);
-    for (unsigned t = 1; t <= STEPS; t++) {
-        const float lr = 0.003f * (float)t;
-        rig_numbers(&random, n, -0.5, 0.5, &g, &want_g);
-        spare_zeros(NULL, g, NULL, want_g);
-        rig_fill(r, a.g, g, bytes);
-        set_rates(&r->params, optimizer, (double)lr, t);
-        r->params.average = t == 1 ? 1 : (float)(1 - m->average);
-        rig_run(r, 1);
-        for (size_t i = 0; i < n; i++) {
-            if (m->factors) want_g[i] *= (double)factor_of(m->factor_of_all ? 0 : i / CLQ_UPDATE_BLOCK);
-            if (m->limit > 0) want_g[i] = fmax(fmin(want_g[i], m->limit), -m->limit);
-        }
-        ref_scaled(optimizer, m, (double)lr, t, want_w, want_g, want);
-        for (size_t i = 0; i < n; i++)
-            average[i] = t == 1 ? want_w[i] : m->average * average[i] + (1 - m->average) * want_w[i];
-        rig_read(r, a.g, got, bytes);
-        assert_memory_equal(got, g, bytes);
-        clq_free(g);
-        clq_free(want_g);
-    }
-    rig_read(r, a.w, got, bytes);
-    rig_check_close(r, "w", got, want_w, n, 1e-6, 5e-7);
-    for (unsigned i = 0; i < clq_optimizer_states(optimizer); i++) {
-        rig_read(r, a.states[i], got, bytes);
-        rig_check_close(r, "a state", got, want[i], n, 2e-6, 1e-7);
-    }
-    if (a.average) rig_read(r, a.average, got, bytes);
-    if (a.average) rig_check_close(r, "the average", got, average, n, 1e-6, 5e-7);
-    rig_end(r);
-    clq_free(w);
-    clq_free(want_w);
-    for (unsigned i = 0; i < STATES; i++) clq_free(want[i]);
-    clq_free(average);
-    clq_free(got);
-}
-
-static const clq_optimizer scaled_optimizers[] = {{CLQ_OPTIMIZER_LAMB, {0, 0.9, 0.999, 1e-7}},
-                                                  {CLQ_OPTIMIZER_LAMB, {0, 0.5, 0.75, 0.125, 0.5}}};
-
 static void scaled_updates(rig *r) {
     static const manner all[] = {{0},
                                  {.limit = 0.125, .average = 0.75},
                                  {.factors = true, .decays = true},
                                  {.factors = true, .factor_of_all = true}};
     for (size_t i = 0; i < CLQ_COUNT_OF(all); i++)
-        if (rig_affords(r, all_blocks * CLQ_UPDATE_BLOCK)) check_scaled(r, &scaled_optimizers[i % 2], &all[i]);
+        if (rig_affords(r, all_blocks * CLQ_UPDATE_BLOCK))
+            check_update(r, &scaled_optimizers[i % 2], &all[i], all_blocks * CLQ_UPDATE_BLOCK);
 }
 
 /* ---- an update that several replicas shard ---- */
@@ -516,200 +406,6 @@ static void sums(rig *r) {
         if (rig_affords(r, floats[i])) check_accumulate(r, floats[i], factors[i % CLQ_COUNT_OF(factors)]);
 }
 
-/* ---- updates by the host ---- */
-
-enum { HOST_RANKS = 3, HOST_COPIES = 2 };
-
-/* Each array with a float behind it that nobody may touch. */
-typedef struct host_case {
-    size_t n;
-    float *w, *gradients[HOST_RANKS], *states[STATES], *average, *sum, *copies[HOST_COPIES];
-} host_case;
-
-static float *host_array(size_t n) {
-    float *array = rig_alloc(n + 1, sizeof(float));
-    array[n] = (float)NAN;
-    return array;
-}
-
-static host_case begin_host(size_t n, const float *w) {
-    host_case c = {.n = n, .w = host_array(n), .average = host_array(n), .sum = host_array(n)};
-    memcpy(c.w, w, n * sizeof(float));
-    for (unsigned i = 0; i < HOST_RANKS; i++) c.gradients[i] = host_array(n);
-    for (unsigned i = 0; i < STATES; i++) c.states[i] = host_array(n);
-    for (unsigned i = 0; i < HOST_COPIES; i++) c.copies[i] = host_array(n);
-    return c;
-}
-
-static void end_host(host_case *c) {
-    assert_true(isnan(c->w[c->n]) && isnan(c->sum[c->n]) && isnan(c->average[c->n]));
-    for (unsigned i = 0; i < STATES; i++) assert_true(isnan(c->states[i][c->n]));
-    for (unsigned i = 0; i < HOST_COPIES; i++) {
-        assert_true(isnan(c->copies[i][c->n]));
-        assert_memory_equal(c->copies[i], c->w, c->n * sizeof(float));
-    }
-    clq_free(c->w);
-    clq_free(c->average);
-    clq_free(c->sum);
-    for (unsigned i = 0; i < HOST_RANKS; i++) clq_free(c->gradients[i]);
-    for (unsigned i = 0; i < STATES; i++) clq_free(c->states[i]);
-    for (unsigned i = 0; i < HOST_COPIES; i++) clq_free(c->copies[i]);
-}
-
-static clq_host_update host_update(const host_case *c, size_t first, size_t floats) {
-    clq_host_update update = {.w = c->w,
-                              .average = c->average,
-                              .limit = 0.3f,
-                              .gradients = (const float *const *)c->gradients,
-                              .gradient_count = HOST_RANKS,
-                              .factor = 0.75f,
-                              .sum = c->sum,
-                              .copies = c->copies,
-                              .copy_count = HOST_COPIES,
-                              .first = first,
-                              .floats = floats};
-    memcpy(update.states, c->states, sizeof update.states);
-    return update;
-}
-
-/* By the narrowest vectors that there are, whatever the processor has. */
-static void update_plain(const clq_optimizer *optimizer, const clq_host_update *update, const clq_update_rates *rates,
-                         float average) {
-    clq_host_numbers numbers = {.rates = *rates, .average = average};
-    const clq_host_rule_row *row = clq_host_rules_plain;
-    while (strcmp(row->name, clq_optimizer_rule(optimizer)->name) != 0) row++;
-    clq_optimizer_constants(optimizer, numbers.constants);
-    row->run(update, &numbers);
-}
-
-static void check_host_update(rig *r, const clq_optimizer *optimizer, size_t n) {
-    clq_random random = clq_random_start(31, n);
-    float *w;
-    double *want_w, *want_g = rig_alloc(n, sizeof(double)), *want[STATES], *average = rig_alloc(n, sizeof(double));
-    static const manner limited = {.limit = 0.3};
-    for (unsigned i = 0; i < STATES; i++) want[i] = rig_alloc(n, sizeof(double));
-    rig_numbers(&random, n, -1, 1, &w, &want_w);
-    host_case whole = begin_host(n, w), parts = begin_host(n, w);
-    for (unsigned t = 1; t <= STEPS; t++) {
-        const float lr = 0.003f * (float)t, part = t == 1 ? 1.0f : 0.25f;
-        const clq_update_rates rates = clq_optimizer_rates(optimizer, (double)lr, t);
-        const size_t cut = rig_below(&random, n + 1);
-        for (size_t i = 0; i < n; i++) {
-            float sum = 0;
-            for (unsigned k = 0; k < HOST_RANKS; k++) {
-                whole.gradients[k][i] = parts.gradients[k][i] = (float)rig_uniform(&random, -0.2, 0.2);
-                sum = k ? sum + whole.gradients[k][i] : whole.gradients[k][i];
-            }
-            want_g[i] = (double)(0.75f * sum);
-        }
-        const clq_host_update all = host_update(&whole, 0, n), front = host_update(&parts, 0, cut),
-                              back = host_update(&parts, cut, n - cut);
-        clq_update_on_host(optimizer, &all, &rates, part);
-        update_plain(optimizer, &back, &rates, part);
-        update_plain(optimizer, &front, &rates, part);
-        rig_check_close(r, "the sum", whole.sum, want_g, n, 0, 0);
-        treat(&limited, n, want_g);
-        ref_update(optimizer, n, (double)lr, t, want_w, want_g, want);
-        for (size_t i = 0; i < n; i++) average[i] += (want_w[i] - average[i]) * (double)part;
-    }
-    rig_check_close(r, "w", whole.w, want_w, n, 1e-6, 3e-7);
-    rig_check_close(r, "the average", whole.average, average, n, 1e-6, 3e-7);
-    assert_memory_equal(whole.average, parts.average, n * sizeof(float));
-    assert_memory_equal(whole.w, parts.w, n * sizeof(float));
-    assert_memory_equal(whole.sum, parts.sum, n * sizeof(float));
-    for (unsigned i = 0; i < clq_optimizer_states(optimizer); i++) {
-        rig_check_close(r, "a state", whole.states[i], want[i], n, 2e-6, 1e-7);
-        assert_memory_equal(whole.states[i], parts.states[i], n * sizeof(float));
-    }
-    end_host(&whole);
-    end_host(&parts);
-    for (unsigned i = 0; i < STATES; i++) clq_free(want[i]);
-    clq_free(w);
-    clq_free(want_w);
-    clq_free(want_g);
-    clq_free(average);
-}
-
-static void check_host_lengths(rig *r, const clq_optimizer *optimizer) {
-    for (size_t i = 0; i < CLQ_COUNT_OF(lengths); i++) check_host_update(r, optimizer, lengths[i]);
-}
-
-static void test_host_updates(void **state) {
-    rig host = {.name = "the host"};
-    (void)state;
-    each_optimizer(&host, check_host_lengths);
-}
-
-/* Both passes over a variable, whose first pass is made in two parts; by the narrowest vectors, too. */
-static void check_host_scaled(rig *r, const clq_optimizer *optimizer, size_t n) {
-    clq_random random = clq_random_start(37, n);
-    float *w;
-    double *want_w, *want_g = rig_alloc(n, sizeof(double)), *want[STATES];
-    const clq_host_rule_row *row = clq_host_rules_plain;
-    static const manner limited = {.limit = 0.3};
-    while (strcmp(row->name, clq_optimizer_rule(optimizer)->name) != 0) row++;
-    for (unsigned i = 0; i < STATES; i++) want[i] = rig_alloc(n, sizeof(double));
-    rig_numbers(&random, n, -1, 1, &w, &want_w);
-    host_case own = begin_host(n, w), plain_case = begin_host(n, w);
-    for (unsigned t = 1; t <= STEPS; t++) {
-        const double lr = 0.003 * t;
-        clq_host_numbers numbers = {.rates = clq_optimizer_rates(optimizer, lr, t), .average = 0.25f};
-        double squares[2][2], same[2][2];
-        clq_optimizer_constants(optimizer, numbers.constants);
-        for (size_t i = 0; i < n; i++) {
-            for (unsigned k = 0; k < HOST_RANKS; k++)
-                own.gradients[k][i] = plain_case.gradients[k][i] = (float)rig_uniform(&random, -0.2, 0.2);
-            want_g[i] = (double)(0.75f * (own.gradients[0][i] + own.gradients[1][i] + own.gradients[2][i]));
-        }
-        for (unsigned part = 0; part < 2; part++) {
-            const size_t cut = n / 3, first = part ? cut : 0, floats = part ? n - cut : cut;
-            const clq_host_update mine = host_update(&own, first, floats),
-                                  other = host_update(&plain_case, first, floats);
-            clq_directions_on_host(optimizer, &mine, &numbers.rates, squares[part]);
-            row->direct(&other, &numbers, same[part]);
-        }
-        assert_memory_equal(squares, same, sizeof squares);
-        clq_host_update mine = host_update(&own, 0, n), other = host_update(&plain_case, 0, n);
-        const double weights = squares[0][0] + squares[1][0], direction = squares[0][1] + squares[1][1];
-        mine.ratio = other.ratio = (float)sqrt(weights / direction);
-        clq_update_on_host(optimizer, &mine, &numbers.rates, numbers.average);
-        row->run(&other, &numbers);
-        treat(&limited, n, want_g);
-        ref_update(optimizer, n, lr, t, want_w, want_g, want);
-    }
-    rig_check_close(r, "w", own.w, want_w, n, 1e-6, 5e-7);
-    assert_memory_equal(own.w, plain_case.w, n * sizeof(float));
-    for (unsigned i = 0; i < clq_optimizer_states(optimizer); i++) {
-        rig_check_close(r, "a state", own.states[i], want[i], n, 2e-6, 1e-7);
-        assert_memory_equal(own.states[i], plain_case.states[i], n * sizeof(float));
-    }
-    end_host(&own);
-    end_host(&plain_case);
-    for (unsigned i = 0; i < STATES; i++) clq_free(want[i]);
-    clq_free(w);
-    clq_free(want_w);
-    clq_free(want_g);
-}
-
-static void test_host_scaled(void **state) {
-    static const size_t some[] = {3, 15, 65, 1009};
-    rig host = {.name = "the host"};
-    (void)state;
-    for (size_t i = 0; i < CLQ_COUNT_OF(some); i++) check_host_scaled(&host, &scaled_optimizers[i % 2], some[i]);
-}
-
-/* A sum alone, into the first of its gradients, and its squares. */
-static void test_host_sums(void **state) {
-    float a[7] = {1, 2, 3, 4, 5, 6, 7}, b[7] = {10, 20, 30, 40, 50, 60, 70};
-    static const float want[7] = {5.5f, 11, 16.5f, 22, 27.5f, 33, 7};
-    const float *const gradients[] = {a, b};
-    (void)state;
-    clq_sum_on_host(&(clq_host_update){
-        .gradients = gradients, .gradient_count = 2, .factor = 0.5f, .sum = a, .first = 0, .floats = 6});
-    assert_memory_equal(a, want, sizeof a);
-    assert_true(clq_square_sum_on_host(a, 6) == ref_square_sum(6, a));
-}
-
 static void test_updates(void **state) {
     (void)state;
     rig_each(updates);
@@ -736,14 +432,8 @@ static void test_sums(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_updates),
-                                       cmocka_unit_test(test_manners),
-                                       cmocka_unit_test(test_scaled_updates),
-                                       cmocka_unit_test(test_sharded_updates),
-                                       cmocka_unit_test(test_adam_epsilon),
-                                       cmocka_unit_test(test_host_updates),
-                                       cmocka_unit_test(test_host_scaled),
-                                       cmocka_unit_test(test_host_sums),
-                                       cmocka_unit_test(test_sums)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_updates),        cmocka_unit_test(test_manners),
+                                       cmocka_unit_test(test_scaled_updates), cmocka_unit_test(test_sharded_updates),
+                                       cmocka_unit_test(test_adam_epsilon),   cmocka_unit_test(test_sums)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
