@@ -57,6 +57,19 @@ static inline void run_read(clq_trainer *trainer, const clq_model *model, bool g
     }
 }
 
+/* All variables; the caller's. */
+static inline float *run_weights(clq_trainer *trainer, const clq_model *model) {
+    float *weights = clq_alloc(clq_model_parameter_count(model), sizeof *weights), *out = weights;
+    assert_non_null(weights);
+    for (size_t i = 0; i < clq_model_variable_count(model); i++) {
+        clq_variable_info v;
+        assert_ok(clq_model_variable(model, i, &v));
+        assert_ok(clq_trainer_get_variable(trainer, i, out));
+        out += v.elements;
+    }
+    return weights;
+}
+
 static inline void run_step(clq_trainer *trainer, clq_dataset *data, bool by_hand) {
     clq_batch batch;
     bool more;

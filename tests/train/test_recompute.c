@@ -91,19 +91,6 @@ static void note_memory(const clq_trainer *trainer, training *t) {
 }
 
 /* Variables of which replicas may have values of their own are read from the first. */
-static void read_weights(clq_trainer *trainer, const clq_model *model, run *r) {
-    r->elements = clq_model_parameter_count(model);
-    r->weights_at_end = clq_alloc(r->elements, sizeof *r->weights_at_end);
-    assert_non_null(r->weights_at_end);
-    float *out = r->weights_at_end;
-    for (size_t i = 0; i < clq_model_variable_count(model); i++) {
-        clq_variable_info v;
-        assert_ok(clq_model_variable(model, i, &v));
-        assert_ok(clq_trainer_get_variable(trainer, i, out));
-        out += v.elements;
-    }
-}
-
 static void train(training *t) {
     static const net plain = {.synchronized = false};
     clq_model *model = make_net(t->net ? t->net : &plain);
@@ -122,7 +109,8 @@ static void train(training *t) {
         t->run.losses[STEPS] = totals.loss;
     }
     note_memory(trainer, t);
-    read_weights(trainer, model, &t->run);
+    t->run.elements = clq_model_parameter_count(model);
+    t->run.weights_at_end = run_weights(trainer, model);
     clq_trainer_destroy(trainer);
     clq_dataset_destroy(data);
     clq_model_destroy(model);

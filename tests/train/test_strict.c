@@ -2,10 +2,8 @@
  * their drivers hold back, delay and reorder, the bits are those of the same devices when they do not; and the losses
  * are one CPU's, as near as other kernels and other orders of addition let them be: 1e-5 relative for an mlp with Adam
  * and for synchronized statistics, 1e-4 for a convolutional network with SGD. usage: test_train_strict [SEEDS] */
-#include "support/check.h"
+#include "support/runs.h"
 #include "support/strict_case.h"
-#include "support/system.h"
-#include "train/train.h"
 
 #include <limits.h>
 #include <math.h>
@@ -71,19 +69,6 @@ static clq_dataset *make_data(void) {
     return data;
 }
 
-static void keep_weights(clq_trainer *trainer, const clq_model *model, trace *t) {
-    t->elements = clq_model_parameter_count(model);
-    t->weights = clq_alloc(t->elements, sizeof *t->weights);
-    assert_non_null(t->weights);
-    float *at = t->weights;
-    for (size_t i = 0; i < clq_model_variable_count(model); i++) {
-        clq_variable_info v;
-        assert_ok(clq_model_variable(model, i, &v));
-        assert_ok(clq_trainer_get_variable(trainer, i, at));
-        at += v.elements;
-    }
-}
-
 static clq_status note_loss(void *context, const clq_epoch_info *info) {
     ((trace *)context)->losses[info->epoch] = info->train.loss;
     return CLQ_OK;
@@ -109,7 +94,10 @@ static clq_status train(const training *what, const char *spec, clq_group_config
     clq_status status = clq_trainer_create(model, &devices, &config, &trainer);
     if (status == CLQ_OK) {
         status = clq_fit(trainer, data, &fit);
-        if (status == CLQ_OK) keep_weights(trainer, model, t);
+        if (status == CLQ_OK) {
+            t->elements = clq_model_parameter_count(model);
+            t->weights = run_weights(trainer, model);
+        }
         clq_trainer_destroy(trainer);
     }
     clq_dataset_destroy(data);
@@ -117,7 +105,7 @@ static clq_status train(const training *what, const char *spec, clq_group_config
     return status;
 }
 
-static trace run(const training *what, const char *spec, clq_group_config group, size_t bucket_bytes) {
+static trace run_training(const training *what, const char *spec, clq_group_config group, size_t bucket_bytes) {
     trace t = {0};
     assert_ok(train(what, spec, group, bucket_bytes, &t));
     return t;
@@ -159,14 +147,14 @@ static void check(const training *what, const setup *s, const trace *cpu) {
     char where[256];
     (void)snprintf(where, sizeof where, "%s on %s, calm", what->model, s->spec);
     strict_disguise(&layer, 0, "");
-    trace calm = run(what, s->spec, s->group, s->bucket_bytes);
+    trace calm = run_training(what, s->spec, s->group, s->bucket_bytes);
     expect_near(cpu, &calm, what->tolerance, where);
     for (unsigned seed = 1; seed <= seeds; seed++) {
         char words[256];
         (void)snprintf(words, sizeof words, "hold order nan delay_us=200 callback_us=1000 %s", s->more);
         (void)snprintf(where, sizeof where, "%s on %s, seed %u", what->model, s->spec, seed);
         strict_disguise(&layer, seed, words);
-        trace t = run(what, s->spec, s->group, s->bucket_bytes);
+        trace t = run_training(what, s->spec, s->group, s->bucket_bytes);
         strict_expect_no_violation(&layer, where);
         expect_equal(&calm, &t, where);
         release(&t);
@@ -177,7 +165,7 @@ static void check(const training *what, const setup *s, const trace *cpu) {
 /* The short form takes every `stride`-th of the setups. */
 static void check_all(const training *what, size_t stride) {
     strict_disguise(&layer, 0, "");
-    trace cpu = run(what, "pocl:0", (clq_group_config){0}, 0);
+    trace cpu = run_training(what, "pocl:0", (clq_group_config){0}, 0);
     for (size_t i = 0; i < CLQ_COUNT_OF(setups); i += whole ? 1 : stride) check(what, &setups[i], &cpu);
     release(&cpu);
 }
@@ -202,7 +190,7 @@ static void stages_of_pipelines(void **state) {
                                       {"amd:0,pocl:0,amd:1,nvidia:1", {.algorithm = CLQ_ALGORITHM_RING}, 0, "migrate"}};
     const training mlp = {"mlp", "adam", 1e-5};
     strict_disguise(&layer, 0, "");
-    trace cpu = run(&mlp, "pocl:0", (clq_group_config){0}, 0);
+    trace cpu = run_training(&mlp, "pocl:0", (clq_group_config){0}, 0);
     stages = 2;
     for (size_t i = 0; i < CLQ_COUNT_OF(pipelines); i++) check(&mlp, &pipelines[i], &cpu);
     stages = 0;
@@ -216,7 +204,7 @@ static void a_lost_gpu_is_named(void **state) {
     const clq_group_config ring = {.algorithm = CLQ_ALGORITHM_RING};
     unsigned failures = 0;
     strict_disguise(&layer, 1, "hold delay_us=200 callback_us=1000");
-    trace before = run(&what, "amd:0,nvidia:1", ring, 0);
+    trace before = run_training(&what, "amd:0,nvidia:1", ring, 0);
     for (unsigned long calls = 60;; calls += 60) {
         trace lost = {0};
         layer.lose(LOST, calls);
@@ -232,7 +220,7 @@ static void a_lost_gpu_is_named(void **state) {
             fail_msg("after %lu calls: %s: %s", calls, clq_status_text(status), detail);
     }
     assert_true(failures >= 3);
-    trace after = run(&what, "amd:0,nvidia:1", ring, 0);
+    trace after = run_training(&what, "amd:0,nvidia:1", ring, 0);
     expect_equal(&before, &after, "after the losses");
     release(&after);
     release(&before);
