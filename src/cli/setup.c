@@ -148,11 +148,12 @@ clq_status clq_setup_config(clq_setup *setup, const clq_options *options, clq_dt
 }
 
 /* The message already says what needs how much. */
-static clq_status advise_memory(const clq_options *options, clq_status status) {
+static clq_status advise_memory(const clq_options *options, bool inference_only, clq_status status) {
+    const bool may_recompute = !inference_only && strcmp(options->recompute, "off") == 0;
     clq_error error;
     clq_error_take(status, &error);
     return clq_fail(status, "%s; a smaller --batch, %s--strategy central or pipeline with more --devices%s may help",
-                    error.detail, strcmp(options->recompute, "off") == 0 ? "--recompute auto, " : "",
+                    error.detail, may_recompute ? "--recompute auto, " : "",
                     options->memory_limit ? " or a larger --memory-limit" : "");
 }
 
@@ -162,7 +163,7 @@ clq_status clq_setup_trainer(clq_setup *setup, const clq_options *options, clq_d
     clq_output_config outputs[CLQ_MODEL_OUTPUTS_MAX];
     CLQ_TRY(clq_setup_config(setup, options, sample_dtype, inference_only, outputs, &config));
     clq_status status = clq_trainer_create(setup->model, &setup->devices, &config, &setup->trainer);
-    if (status == CLQ_DEVICE_MEMORY) status = advise_memory(options, status);
+    if (status == CLQ_DEVICE_MEMORY) status = advise_memory(options, inference_only, status);
     CLQ_TRY(status);
     clq_trim_code();
     const char *weights = options->weights ? options->weights : options->init;
