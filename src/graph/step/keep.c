@@ -2,7 +2,7 @@
  * the most bytes away for the least work, until the rest fits (a greedy form of what Jain et al., "Checkmate", 2020,
  * solve exactly). What is compared is not the peak alone, which one value less seldom lowers, but all bytes above the
  * limit, at every time. Bytes are by lifetime, without what kernels need for themselves and without gaps: what a plan
- * really takes is known once it is placed, and whoever has a limit for that sets another one here (fit.c). */
+ * really takes is known once it is placed, and whoever has a limit for that sets another one here (plan.c). */
 #include "graph/step/recompute.h"
 
 #include <math.h>
