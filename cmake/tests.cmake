@@ -115,7 +115,7 @@ function(clq_test_layer name)
 endfunction()
 
 # Calls fail.
-clq_test_layer(fault test_device_fault test_comm_group_failure test_train_failure test_train_loops test_train_parts test_train_log test_train_trace test_train_plans test_why_probe)
+clq_test_layer(fault test_device_fault test_comm_group_failure test_train_failure test_train_checkpoint_faults test_train_loops test_train_parts test_train_log test_train_trace test_train_plans test_why_probe)
 # Devices look as if their memory were not the host's.
 clq_test_layer(discrete test_comm_links test_train_upload test_train_outputs test_train_ps)
 # A CPU looks like a GPU, and its compiler makes mistakes.

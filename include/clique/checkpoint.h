@@ -43,13 +43,14 @@ CLQ_API void clq_checkpoints_close(clq_checkpoints *checkpoints); /* takes NULL;
  * `skipped-…`, of which the `keep` that were written last stay. *step: 0 where the folder has none, and the trainer is
  * as it was. Errors: the newest one's, where none can be taken (FORMAT: truncated or altered, MISMATCH: of another
  * model, or with another kind of optimizer state), STATE (in the middle of an update; a part of a model; inference
- * only), … Where the folder has checkpoints, a clq_fit or clq_checkpoints_save without a restore that took one is
+ * only), DEVICE (that trainer has failed; a new one can go on from the folder), … On an error the dataset stays where
+ * it was. Where the folder has checkpoints, a clq_fit or clq_checkpoints_save without a restore that took one is
  * refused with STATE: they are of another training. */
 CLQ_API clq_status clq_checkpoints_restore(clq_checkpoints *checkpoints, clq_trainer *trainer, clq_dataset *dataset,
                                            uint64_t *step);
 /* Takes a checkpoint between two updates, and returns when it is copied; a thread writes it. Waits for a write before.
- * In a clq_fit its config asks for checkpoints instead. Errors: STATE, MEMORY, …; a failed write is not one: it is said
- * in a warning, and counted. So is, in a clq_fit, memory that cannot be had for the copy. */
+ * In a clq_fit its config asks for checkpoints instead. Errors: STATE, MEMORY, DEVICE, …; a failed write is not one: it is
+ * said in a warning, and counted. So is, in a clq_fit, memory that cannot be had for the copy. */
 CLQ_API clq_status clq_checkpoints_save(clq_checkpoints *checkpoints, clq_trainer *trainer, const clq_dataset *dataset);
 CLQ_API void clq_checkpoints_wait(clq_checkpoints *checkpoints); /* for the writer */
 

@@ -453,12 +453,10 @@ static clq_status set_rate(const clq_checkpoint *from, const char *folder, clq_t
     return CLQ_OK;
 }
 
-static clq_status apply(clq_checkpoints *c, const clq_checkpoint *from, const char *folder, clq_trainer *trainer,
-                        clq_dataset *data) {
+static clq_status put(const clq_checkpoint *from, const char *folder, clq_trainer *trainer) {
     const char *strategy = clq_checkpoint_text(from, "strategy");
     const bool own = strategy && strcmp(strategy, clq_strategy_own_name(trainer->strategy)) == 0 &&
                      from->snapshot.replicas == clq_trainer_replicas(trainer);
-    if (data) CLQ_TRY(seek(from, folder, data));
     if (!own && has_own_values(&from->snapshot))
         clq_log(CLQ_LOG_WARNING,
                 "%s: it is of %u replicas of strategy %s: values that each had of its own are replaced by their mean, "
@@ -468,7 +466,22 @@ static clq_status apply(clq_checkpoints *c, const clq_checkpoint *from, const ch
     trainer->step = from->step;
     trainer->last_count = trainer->last_rows = 0;
     (void)clq_checkpoint_number(from, "last_rate", &trainer->last_rate);
-    CLQ_TRY(set_rate(from, folder, trainer));
+    return set_rate(from, folder, trainer);
+}
+
+/* The dataset first, which may be cut otherwise; it goes back where the trainer cannot go on. */
+static clq_status apply(clq_checkpoints *c, const clq_checkpoint *from, const char *folder, clq_trainer *trainer,
+                        clq_dataset *data) {
+    uint64_t epoch = 0, index = 0;
+    if (data) clq_dataset_tell(data, &epoch, &index);
+    if (data) CLQ_TRY(seek(from, folder, data));
+    const clq_status status = put(from, folder, trainer);
+    if (status != CLQ_OK) {
+        clq_error error;
+        clq_error_take(status, &error);
+        if (data) (void)clq_dataset_seek(data, epoch, index);
+        return clq_error_raise(&error);
+    }
     get_place(from, data, c);
     json_decref(c->values);
     c->values = json_incref(from->values);

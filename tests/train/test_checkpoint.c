@@ -1,9 +1,8 @@
 /* Checkpoints: a training that goes on from one has the losses, the epochs' totals and the weights of one that was
  * never interrupted, bit for bit, with every strategy; and what is damaged, or of another model, is left out or
  * refused. */
-#include "support/files.h"
-#include "support/system.h"
 #include "train/checkpoint.h"
+#include "train/resumed.h"
 #include <clique/callbacks.h>
 
 #include <dirent.h>
@@ -11,94 +10,14 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* Epochs of five batches, the last of which is ragged. */
-enum { STEPS = 17, STOP = 9, BATCH = 12, SAMPLES = 53, INPUTS = 6, CLASSES = 3, EPOCHS_MOST = 8 };
-
-static float samples[SAMPLES][INPUTS];
-static int32_t labels[SAMPLES];
-
-typedef struct setting {
-    const char *name, *spec;
-    clq_strategy_kind strategy;
-    clq_strategy_options options;
-    const char *disabled;
-    size_t bucket_bytes;
-    bool synchronized;
-} setting;
-
-static const setting settings[] = {
-    {"single", "pocl:0", CLQ_STRATEGY_SINGLE, {0}, NULL, 0, false},
-    {"single, accumulated", "pocl:0", CLQ_STRATEGY_SINGLE, {.accumulate = 2}, NULL, 0, false},
-    {"mirrored", "pocl:0,pocl:1", CLQ_STRATEGY_MIRRORED, {0}, "overlap,sharded update", 0, false},
-    {"mirrored, accumulated", "pocl:0,pocl:1", CLQ_STRATEGY_MIRRORED, {.accumulate = 2}, NULL, 0, false},
-    {"sharded update", "pocl:0,pocl:1,pocl:2", CLQ_STRATEGY_MIRRORED, {0}, NULL, 0, false},
-    {"buckets", "pocl:0,pocl:1", CLQ_STRATEGY_MIRRORED, {0}, NULL, 64, false},
-    {"synchronized", "pocl:0,pocl:1", CLQ_STRATEGY_MIRRORED, {0}, NULL, 0, true},
-    {"sharded optimizer", "pocl:0,pocl:1,pocl:2", CLQ_STRATEGY_MIRRORED, {.shard_optimizer = 1}, NULL, 0, false},
-    {"f16", "pocl:0,pocl:1", CLQ_STRATEGY_MIRRORED, {.compression = {CLQ_COMPRESSION_F16, 0}}, NULL, 0, false},
-    {"topk", "pocl:0,pocl:1", CLQ_STRATEGY_MIRRORED, {.compression = {CLQ_COMPRESSION_TOP_K, 0.1}}, NULL, 0, false},
-    {"local steps", "pocl:0,pocl:1", CLQ_STRATEGY_MIRRORED, {.local_steps = 4}, NULL, 0, false},
-    {"central", "pocl:0,pocl:1", CLQ_STRATEGY_CENTRAL, {0}, NULL, 0, false},
-    {"ps", "pocl:0,pocl:1", CLQ_STRATEGY_PS, {.staleness = 0}, NULL, 0, false},
-    {"pipeline", "pocl:0,pocl:1", CLQ_STRATEGY_PIPELINE, {.micro_batches = 3}, NULL, 0, false},
-    {"two pipelines", "pocl:0,pocl:1,pocl:2,pocl:3", CLQ_STRATEGY_PIPELINE, {.stages = 2}, NULL, 0, false},
-    {"tensor", "pocl:0,pocl:1", CLQ_STRATEGY_TENSOR, {0}, NULL, 0, false},
-#if defined(__x86_64__)
-    {"unlike devices", "pocl:0,intel", CLQ_STRATEGY_MIRRORED, {0}, NULL, 0, false},
-    {"unlike devices, tensor", "pocl:0,intel", CLQ_STRATEGY_TENSOR, {0}, NULL, 0, false},
-#endif
-};
+enum { STEPS = 17, STOP = 9, EPOCHS_MOST = 8 };
 
 typedef struct record {
     double losses[STEPS + 1], epochs[EPOCHS_MOST];
     uint64_t told; /* the last step */
     uint64_t stop; /* returns INTERRUPTED behind this step */
-    float weights[4096];
+    float weights[WEIGHTS_MOST];
 } record;
-
-static clq_model *make_model(bool synchronized, size_t units) {
-    clq_model *model;
-    assert_ok(clq_model_create("small", &model));
-    clq_tensor x = clq_input(model, CLQ_SHAPE(INPUTS));
-    x = clq_dense(model, x, &(clq_dense_config){.units = units, .activation = CLQ_TANH});
-    x = clq_batch_norm(model, x,
-                       &(clq_batch_norm_config){.momentum = 0.9, .epsilon = 1e-3, .synchronized = synchronized});
-    x = clq_dropout(model, x, &(clq_dropout_config){.rate = 0.3});
-    x = clq_dense(model, x, &(clq_dense_config){.units = 10, .activation = CLQ_TANH});
-    x = clq_dense(model, x, &(clq_dense_config){.units = CLASSES, .activation = CLQ_SOFTMAX});
-    assert_ok(clq_model_finish(model, x));
-    return model;
-}
-
-static clq_precision precision; /* of the trainers */
-
-static clq_dataset *make_data(void) {
-    clq_dataset *data;
-    const size_t shape[] = {INPUTS};
-    assert_ok(clq_dataset_arrays(samples, CLQ_F32, SAMPLES, 1, shape, labels, CLQ_I32, 1, &data));
-    assert_ok(clq_dataset_shuffle(data, SAMPLES, 7));
-    assert_ok(clq_dataset_batch(data, BATCH, false));
-    return data;
-}
-
-static clq_trainer *make_trainer(const clq_model *model, const setting *s, const char *optimizer) {
-    clq_trainer *trainer;
-    clq_devices devices;
-    clq_trainer_config config = clq_trainer_config_default();
-    config.global_batch = BATCH;
-    config.sample_dtype = CLQ_F32;
-    config.seed = 5;
-    config.strategy = s->strategy;
-    config.strategy_options = s->options;
-    config.disabled_paths = s->disabled;
-    config.bucket_bytes = s->bucket_bytes;
-    config.precision = precision;
-    if (precision == CLQ_PRECISION_MIXED) config.loss_scale_interval = 4; /* it changes before and after STOP */
-    assert_ok(clq_optimizer_parse(optimizer, &config.optimizer));
-    assert_ok(clq_devices_select(sys, s->spec, &devices));
-    assert_ok(clq_trainer_create(model, &devices, &config, &trainer));
-    return trainer;
-}
 
 static clq_status note(void *context, const clq_step_info *info) {
     record *r = context;
@@ -116,15 +35,6 @@ static clq_status stop(void *context, const clq_step_info *info) {
 static clq_status note_epoch(void *context, const clq_epoch_info *info) {
     ((record *)context)->epochs[info->epoch] = info->train.loss;
     return CLQ_OK;
-}
-
-static void read_weights(clq_trainer *trainer, const clq_model *model, float *out) {
-    for (size_t v = 0; v < clq_model_variable_count(model); v++) {
-        clq_variable_info info;
-        assert_ok(clq_model_variable(model, v, &info));
-        assert_ok(clq_trainer_get_variable(trainer, v, out));
-        out += info.elements;
-    }
 }
 
 static bool lowers_rate, stops_early; /* the fits have a callback that does so after some epochs */
@@ -291,21 +201,6 @@ static void test_other_replicas_go_on(void **state) {
 }
 
 /* ---- other settings ---- */
-
-static void make_steps(clq_trainer *trainer, clq_dataset *data, unsigned count) {
-    clq_batch batch;
-    bool more;
-    for (unsigned i = 0; i < count; i++) {
-        assert_ok(clq_dataset_next(data, &batch, &more));
-        assert_ok(clq_step(trainer, &batch));
-    }
-}
-
-static clq_checkpoints *open_checkpoints(const char *folder) {
-    clq_checkpoints *checkpoints;
-    assert_ok(clq_checkpoints_open(&(clq_checkpoints_config){.folder = folder, .resume = true}, &checkpoints));
-    return checkpoints;
-}
 
 /* A checkpoint of two steps of 12 samples. */
 static clq_checkpoints *save_two(const clq_model *model, clq_dataset *data, const setting *s, const char *optimizer,
@@ -567,16 +462,6 @@ static void test_no_memory_for_a_copy(void **state) {
     clq_dataset_destroy(data);
     clq_model_destroy(model);
 }
-
-static int start(void **state) {
-    for (int i = 0; i < SAMPLES; i++) {
-        labels[i] = i % CLASSES;
-        for (int k = 0; k < INPUTS; k++)
-            samples[i][k] = (float)((i * 7 + k * 3) % 11) / 11.0f + (k == i % CLASSES ? 1.0f : 0.0f);
-    }
-    return open_system(state) || files_begin(state) ? -1 : 0;
-}
-static int end(void **state) { return close_system(state) || files_end(state) ? -1 : 0; }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
