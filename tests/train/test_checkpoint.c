@@ -37,7 +37,22 @@ static clq_status note_epoch(void *context, const clq_epoch_info *info) {
     return CLQ_OK;
 }
 
-static bool lowers_rate, stops_early; /* the fits have a callback that does so after some epochs */
+/* The fits have callbacks that do so after some epochs. */
+static bool lowers_rate, stops_early;
+static const char *saves_best; /* into this file; NULL: they do not */
+static double best_by;         /* by which a best loss has to be better; a loss is never by 100 */
+
+static size_t open_callbacks(clq_callback *out) {
+    const clq_monitor never = {.name = "loss", .min_delta = 100}, loss = {.name = "loss", .min_delta = best_by};
+    size_t count = 0;
+    if (lowers_rate) /* behind each second epoch */
+        assert_ok(
+            clq_callback_reduce_lr(&(clq_reduce_lr){.monitor = never, .factor = 0.25, .patience = 2}, &out[count++]));
+    if (stops_early)
+        assert_ok(clq_callback_early_stopping(&(clq_early_stopping){.monitor = never, .patience = 2}, &out[count++]));
+    if (saves_best) assert_ok(clq_callback_save_best(saves_best, &loss, &out[count++]));
+    return count;
+}
 
 /* From the folder's newest checkpoint, where there is one; folder NULL: no checkpoints. Returns that step. */
 static uint64_t train(const setting *s, const char *folder, uint64_t every, uint64_t stop_at, record *r) {
@@ -53,14 +68,8 @@ static uint64_t train(const setting *s, const char *folder, uint64_t every, uint
     }
     r->told = from;
     r->stop = stop_at;
-    clq_callback callbacks[2] = {{0}};
-    if (stops_early)
-        assert_ok(clq_callback_early_stopping(
-            &(clq_early_stopping){.monitor = {.name = "loss", .min_delta = 100}, .patience = 2}, &callbacks[1]));
-    if (lowers_rate) /* behind each second epoch that does not improve by as much as no loss can */
-        assert_ok(clq_callback_reduce_lr(
-            &(clq_reduce_lr){.monitor = {.name = "loss", .min_delta = 100}, .factor = 0.25, .patience = 2},
-            &callbacks[0]));
+    clq_callback callbacks[3];
+    const size_t count = open_callbacks(callbacks);
     const clq_fit_config fit = {.steps = STEPS,
                                 .context = r,
                                 .on_log = note,
@@ -69,11 +78,9 @@ static uint64_t train(const setting *s, const char *folder, uint64_t every, uint
                                 .validation = data,
                                 .checkpoints = checkpoints,
                                 .callbacks = callbacks,
-                                .callback_count = stops_early   ? 2
-                                                  : lowers_rate ? 1
-                                                                : 0};
+                                .callback_count = count};
     const clq_status status = clq_fit(trainer, data, &fit);
-    for (size_t i = 0; i < CLQ_COUNT_OF(callbacks); i++) clq_callback_destroy(&callbacks[i]);
+    for (size_t i = 0; i < count; i++) clq_callback_destroy(&callbacks[i]);
     assert_int_equal(status, stop_at ? CLQ_INTERRUPTED : CLQ_OK);
     if (!stop_at) read_weights(trainer, model, r->weights);
     clq_checkpoints_close(checkpoints);
@@ -162,6 +169,35 @@ static void test_stopped_fits_go_on(void **state) {
     same(s, &whole, &parts);
 }
 
+/* The file of the best epoch is that of a training that was never interrupted: where the first epoch stays the best, no
+ * epoch behind the checkpoints is written over it, and where each epoch is better the last one is. */
+static void test_the_best_file_goes_on(void **state) {
+    static record whole, parts;
+    const setting *s = &settings[4];
+    (void)state;
+    for (unsigned first_stays = 0; first_stays < 2; first_stays++) {
+        const char *folder = files_path(first_stays ? "first is best" : "last is best");
+        size_t bytes, wanted_bytes;
+        whole = parts = (record){0};
+        best_by = first_stays ? 100 : 0;
+        saves_best = files_path("wanted.safetensors");
+        (void)train(s, NULL, 0, 0, &whole);
+        char *wanted = files_get(saves_best, &wanted_bytes);
+        saves_best = files_path("best.safetensors");
+        assert_int_equal(train(s, folder, 0, STOP, &parts), 0);
+        char *first = files_get(saves_best, &bytes);
+        assert_int_equal(train(s, folder, 0, 0, &parts), STOP);
+        char *best = files_get(saves_best, &bytes);
+        assert_int_equal(bytes, wanted_bytes);
+        assert_memory_equal(best, wanted, bytes);
+        assert_int_equal(memcmp(best, first, bytes) == 0, first_stays);
+        free(wanted);
+        free(first);
+        free(best);
+    }
+    saves_best = NULL;
+}
+
 /* Taking checkpoints changes no training. */
 static void test_checkpoints_change_nothing(void **state) {
     (void)state;
@@ -176,7 +212,7 @@ static void test_checkpoints_change_nothing(void **state) {
 /* With a loss scale, too. */
 static void test_mixed_precision_goes_on(void **state) {
     (void)state;
-    static const unsigned some[] = {0, 4, 7, 13};
+    static const unsigned some[] = {0, 4, 7, 14};
     precision = CLQ_PRECISION_MIXED;
     for (unsigned k = 0; k < CLQ_COUNT_OF(some); k++) resumes(&settings[some[k]]);
     precision = CLQ_PRECISION_F32;
@@ -187,7 +223,7 @@ static void test_mixed_precision_goes_on(void **state) {
 static void test_other_replicas_go_on(void **state) {
     (void)state;
     static record parts;
-    static const unsigned others[] = {4, 7, 9, 10, 11, 14, 15};
+    static const unsigned others[] = {4, 7, 9, 10, 11, 15, 16};
     for (unsigned k = 0; k < CLQ_COUNT_OF(others); k++) {
         const size_t i = others[k];
         char name[64];
@@ -198,6 +234,66 @@ static void test_other_replicas_go_on(void **state) {
         assert_int_equal(train(&settings[i], files_path(name), 0, 0, &parts), 12);
         for (int step = 1; step <= STEPS; step++) assert_true(parts.losses[step] > 0.0 && parts.losses[step] < 5.0);
     }
+}
+
+/* ---- asynchronous updates ---- */
+
+static void same_entries(const clq_model *model, const clq_snapshot *a, const clq_snapshot *b) {
+    assert_int_equal(a->count, b->count);
+    for (size_t i = 0; i < a->count; i++) {
+        const clq_snapshot_entry *one = &a->entries[i], *other = &b->entries[i];
+        clq_variable_info info;
+        assert_ok(clq_model_variable(model, one->variable, &info));
+        assert_int_equal(one->variable, other->variable);
+        assert_int_equal(one->kind, other->kind);
+        assert_int_equal(one->slot, other->slot);
+        assert_int_equal(one->replica, other->replica);
+        assert_memory_equal(one->values, other->values, info.elements * sizeof *one->values);
+    }
+}
+
+/* No two runs are the same. What is under way when a checkpoint is taken is in it: weights, slots and each replica's
+ * statistics come back, with the step, the epoch and the place in the data, and the losses go on near those of a
+ * training that was not interrupted. */
+static void test_asynchronous_updates_go_on(void **state) {
+    (void)state;
+    static record whole, parts;
+    const setting s = {
+        .name = "asynchronous ps", .spec = "pocl:0,pocl:1", .strategy = CLQ_STRATEGY_PS, .options = {.staleness = 4}};
+    clq_model *model = make_model(false, 8);
+    clq_dataset *data = make_data(), *again = make_data();
+    clq_trainer *trainer = make_trainer(model, &s, "adam:lr=0.01");
+    clq_checkpoints *checkpoints = open_checkpoints(files_path("apart"));
+    clq_snapshot before, after;
+    uint64_t step, epoch, index;
+    make_steps(trainer, data, 4); /* and waits for none */
+    assert_ok(clq_checkpoints_save(checkpoints, trainer, data));
+    assert_ok(clq_strategy_take_snapshot(clq_trainer_strategy(trainer), &before));
+    clq_trainer_destroy(trainer);
+    trainer = make_trainer(model, &s, "adam:lr=0.01");
+    assert_ok(clq_checkpoints_restore(checkpoints, trainer, again, &step));
+    clq_dataset_tell(again, &epoch, &index);
+    assert_true(step == 4 && epoch == 0 && index == 4);
+    assert_ok(clq_strategy_take_snapshot(clq_trainer_strategy(trainer), &after));
+    assert_true(before.slots == 2 && before.state_apart && after.state_apart);
+    same_entries(model, &before, &after);
+    clq_snapshot_release(&before);
+    clq_snapshot_release(&after);
+    clq_checkpoints_close(checkpoints);
+    clq_trainer_destroy(trainer);
+    clq_dataset_destroy(data);
+    clq_dataset_destroy(again);
+    clq_model_destroy(model);
+
+    whole = parts = (record){0};
+    (void)train(&s, NULL, 0, 0, &whole);
+    assert_int_equal(train(&s, files_path("asynchronous"), 4, STOP, &parts), 0);
+    assert_int_equal(train(&s, files_path("asynchronous"), 4, 0, &parts), STOP);
+    assert_int_equal(parts.told, STEPS);
+    for (int i = 1; i <= STEPS; i++) assert_true(parts.losses[i] > 0 && isfinite(parts.losses[i]));
+    for (int i = 0; i <= STEPS / 5; i++) /* batches */
+        if (!(fabs(parts.epochs[i] / whole.epochs[i] - 1) < 0.25))
+            fail_msg("epoch %d has loss %g, and %g uninterrupted", i, parts.epochs[i], whole.epochs[i]);
 }
 
 /* ---- other settings ---- */
@@ -467,6 +563,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_strategy_goes_on),
         cmocka_unit_test(test_callbacks_go_on),
+        cmocka_unit_test(test_asynchronous_updates_go_on),
+        cmocka_unit_test(test_the_best_file_goes_on),
         cmocka_unit_test(test_checkpoints_change_nothing),
         cmocka_unit_test(test_other_replicas_go_on),
         cmocka_unit_test(test_damaged_ones_are_left_out),

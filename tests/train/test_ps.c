@@ -8,8 +8,10 @@
 #include "strategy/central.h"
 #include "support/check.h"
 #include "support/disguise.h"
+#include "support/files.h"
 #include "support/system.h"
 #include "train/trainer.h"
+#include <clique/checkpoint.h>
 
 #include <math.h>
 #include <time.h>
@@ -283,6 +285,40 @@ static void other_calls_see_all_updates(void **state) {
     close_bench(&b);
 }
 
+/* A checkpoint that is taken while gradients are under way has all updates up to its step: a new trainer goes on with
+ * the step, the rate and the batch behind it. */
+static void updates_go_on_from_a_checkpoint(void **state) {
+    (void)state;
+    static const size_t stops[] = {5, 13, 22}; /* the rate falls behind 10, 20 and 30 */
+    for (size_t i = 0; i < CLQ_COUNT_OF(stops); i++) {
+        char name[8];
+        (void)snprintf(name, sizeof name, "%zu", stops[i]);
+        const clq_checkpoints_config config = {.folder = files_path(name), .resume = true};
+        double want[FEATURES + 1] = {0};
+        told t = {.steps = stops[i], .bound = 4};
+        clq_fit_config fit = {.epochs = 1, .steps = stops[i]};
+        uint64_t step;
+        for (unsigned part = 0; part < 2; part++) {
+            bench b = open_bench("ps", FOUR, (clq_strategy_options){.staleness = 4});
+            held = 1 + part;
+            posted_most = part ? (unsigned)(BATCHES - stops[i]) : (unsigned)stops[i];
+            assert_ok(clq_checkpoints_open(&config, &fit.checkpoints));
+            assert_ok(clq_checkpoints_restore(fit.checkpoints, b.trainer, b.data, &step));
+            assert_int_equal(step, part ? stops[i] : 0);
+            check_weights(&b, want);
+            assert_ok(clq_fit(b.trainer, b.data, &fit));
+            for (size_t u = part ? stops[i] : 0; u < (part ? BATCHES : stops[i]); u++)
+                add_update(want, u, u, 0, BATCH, 1.0);
+            check_weights(&b, want);
+            clq_checkpoints_close(fit.checkpoints);
+            close_bench(&b);
+            fit = (clq_fit_config){.epochs = 1, .on_log = hear, .context = &t};
+        }
+        assert_int_equal(t.steps, BATCHES);
+        assert_true(t.staleness > 0);
+    }
+}
+
 /* What keeps a fast path of the exchange off is said by its name. */
 static void check_paths(const bench *b) {
     clq_path_info path;
@@ -524,18 +560,17 @@ static int run_as_discrete(void) {
     return cmocka_run_group_tests_name("train/ps_discrete", tests, open_system, close_system);
 }
 
+static int begin(void **state) { return files_begin(state) || open_system(state); }
+static int end(void **state) { return close_system(state) || files_end(state); }
+
 int main(int argc, char **argv) {
     if (argc > 1 && strcmp(argv[1], "discrete") == 0) return run_as_discrete();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_update_is_made_once),
-        cmocka_unit_test(other_calls_see_all_updates),
-        cmocka_unit_test(the_slowest_are_left_out),
-        cmocka_unit_test(small_batches_are_waited_for),
-        cmocka_unit_test(who_waits_has_a_deadline),
-        cmocka_unit_test(bad_options_are_refused),
-        cmocka_unit_test(bears_failing_allocations),
-        cmocka_unit_test(central_makes_every_update),
-        cmocka_unit_test(optimizer_state_needs_no_room_on_devices),
+        cmocka_unit_test(every_update_is_made_once),       cmocka_unit_test(other_calls_see_all_updates),
+        cmocka_unit_test(updates_go_on_from_a_checkpoint), cmocka_unit_test(the_slowest_are_left_out),
+        cmocka_unit_test(small_batches_are_waited_for),    cmocka_unit_test(who_waits_has_a_deadline),
+        cmocka_unit_test(bad_options_are_refused),         cmocka_unit_test(bears_failing_allocations),
+        cmocka_unit_test(central_makes_every_update),      cmocka_unit_test(optimizer_state_needs_no_room_on_devices),
     };
-    return cmocka_run_group_tests_name("train/ps", tests, open_system, close_system);
+    return cmocka_run_group_tests_name("train/ps", tests, begin, end);
 }
