@@ -744,7 +744,11 @@ class CommandLine(support.InFolder):
         self.fails(4, "train", *SMALL, "--devices", "nvidia", says=["nvidia"])
 
     def test_too_little_memory(self):
-        self.fails(4, "train", *SMALL, "--memory-limit", "400000", says=["parameters", "would fit", "--memory-limit"])
+        self.fails(4, "train", *SMALL, "--memory-limit", "400000", says=["parameters", "would fit", "--recompute auto", "--memory-limit"])
+        weights = self.folder / "weights.safetensors"
+        self.train(*SMALL, "--save", weights)
+        line = self.fails(4, "eval", *SMALL, "--weights", weights, "--memory-limit", "400000", says=["would fit"])
+        self.assertNotIn("--recompute", line)
 
     def test_bad_data(self):
         self.fails(3, "train", *SMALL, "--data", self.folder / "nowhere", says=["nowhere"])
