@@ -101,7 +101,7 @@ KERNEL void sum_gradients(global float *g, int blocks, global float *squares, in
 #define STATE_ARGUMENT(k) , global float *state##k
 #define LOAD_STATE(k) s[k] = LOADV_ALIGNED(state##k + i * VEC);
 #define STORE_STATE(k) STOREV_ALIGNED(s[k], state##k + i * VEC);
-#ifdef SCALED
+#ifdef TRUST_RATIO
 #define FOR_CHANGED_STATES(DO)
 #else
 #define FOR_CHANGED_STATES FOR_STATES
@@ -110,8 +110,8 @@ KERNEL void sum_gradients(global float *g, int blocks, global float *squares, in
 #define STORE_STATE_FLOAT(k) state##k[i] = s[k].s0;
 
 /* What is done around the rule, each by an option. A block is 128 floats; first_block is that of w[0].
- * FACTORS 1: the gradient is taken times factors[0]; 2: times the block's number in factors. 3: of a scaled rule,
- * -DSCALED, in its second pass: factors has the blocks' ratios.
+ * FACTORS 1: the gradient is taken times factors[0]; 2: times the block's number in factors. 3: of a rule with a trust
+ * ratio, -DTRUST_RATIO, in its second pass: factors has the blocks' ratios.
  * SKIPS: where that factor, or ratio, is 0, nothing changes, whatever the gradient is.
  * LIMITED: then its elements are cut off at -limit and limit.
  * DECAY 1: of all weights; 2: of the blocks whose number in decays is 1, and not of those where it is 0.
@@ -172,10 +172,10 @@ KERNEL void sum_gradients(global float *g, int blocks, global float *squares, in
 #define MOVE_AVERAGE_FLOAT(i, weight)
 #endif
 
-#ifdef SCALED
-/* The first pass of a scaled rule, over whole blocks: the states, and of each block the squares of its weights, less
- * what decays, and of the direction: squares[first_block + block][2]. Of a block that is skipped -1 and 0: no
- * sum of squares is below 0, and that makes the ratio of its variable 0 (block_ratios). */
+#ifdef TRUST_RATIO
+/* The first pass of a rule with a trust ratio, over whole blocks: the states, and of each block the squares of its
+ * weights, less what decays, and of the direction: squares[first_block + block][2]. Of a block that is skipped -1 and
+ * 0: no sum of squares is below 0, and that makes the ratio of its variable 0 (block_ratios). */
 #define DIRECTION CLQ_JOIN(direction_, RULE)
 #define ADD_DIRECTION(i)                                                                                               \
     floatv s[STATES + 1], old = DECAYED(LOADV_ALIGNED(w + (i)*VEC), (i)*VEC);                                          \

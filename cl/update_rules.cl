@@ -6,8 +6,8 @@
  * and third: what the optimizer's row in src/ops/training/optimizers.c makes of its hyper-parameters in this step; c0,
  * c1, c2: what it makes of them for all steps. Formulas are those of Keras's optimizers.
  *
- * A scaled rule makes its update in two passes, since the length of its step depends on norms of whole variables.
- * direction_NAME: changes the states, and gives the direction of the step. rule_NAME then gets as g, in place of the
+ * A rule with a trust ratio makes its update in two passes, since the length of its step depends on norms of whole
+ * variables. direction_NAME: changes the states, and gives the direction of the step. rule_NAME then gets as g, in place of the
  * gradient, norm(weights) / norm(direction) of the variable, and leaves the states as they are. */
 
 #define RULE_ARGUMENTS                                                                                                 \
@@ -122,7 +122,7 @@ ALWAYS_INLINE floatv direction_lamb(RULE_ARGUMENTS) {
 
 ALWAYS_INLINE floatv rule_lamb(RULE_ARGUMENTS) { return w - rate * g * (second * s[0] / (sqrt(third * s[1]) + c2)); }
 
-/* Every rule, with the number of its states; and those that are scaled. */
+/* Every rule, with the number of its states; and those with a trust ratio. */
 #define UPDATE_RULES(DO)                                                                                               \
     DO(sgd, 0)                                                                                                         \
     DO(momentum, 1)                                                                                                    \
@@ -138,4 +138,4 @@ ALWAYS_INLINE floatv rule_lamb(RULE_ARGUMENTS) { return w - rate * g * (second *
     DO(rmsprop_centered, 2)                                                                                            \
     DO(rmsprop_centered_momentum, 3)                                                                                   \
     DO(lion, 1)
-#define SCALED_RULES(DO) DO(lamb, 2)
+#define TRUST_RATIO_RULES(DO) DO(lamb, 2)

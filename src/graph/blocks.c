@@ -11,8 +11,8 @@ enum { ENTRY = 4 }; /* numbers of a row of the table */
 /* The range that it is about, and what is made of it. */
 typedef struct making {
     const clq_weights *weights;
-    size_t begin, end;       /* bytes of the arenas */
-    int32_t *table, *scaled; /* scaled NULL: no optimizer is */
+    size_t begin, end;                /* bytes of the arenas */
+    int32_t *table, *of_trust_ratios; /* of_trust_ratios NULL: no optimizer has one */
     size_t entries;
     float *decays; /* NULL: all decay */
 } making;
@@ -24,9 +24,9 @@ static size_t block_of(const making *m, size_t at) {
 static void add_entry(making *m, int32_t variable, size_t first, size_t behind, bool counts) {
     const int32_t row[ENTRY] = {variable, (int32_t)first, (int32_t)behind, counts};
     memcpy(m->table + ENTRY * m->entries, row, sizeof row);
-    const bool left_out = variable >= 0 && !clq_weights_scale(m->weights, (uint32_t)variable);
+    const bool left_out = variable >= 0 && !clq_weights_have_trust_ratio(m->weights, (uint32_t)variable);
     const int32_t none[ENTRY] = {variable};
-    if (m->scaled) memcpy(m->scaled + ENTRY * m->entries, left_out ? none : row, sizeof row);
+    if (m->of_trust_ratios) memcpy(m->of_trust_ratios + ENTRY * m->entries, left_out ? none : row, sizeof row);
     m->entries++;
 }
 
@@ -67,8 +67,9 @@ clq_status clq_block_table_create(const clq_weights *weights, size_t begin, size
     making m = {.weights = weights, .begin = begin, .end = end};
     m.table = clq_alloc(ENTRY * ((size_t)variables + 1), sizeof *m.table);
     if (weights->spared) m.decays = clq_alloc(CLQ_MAX(count, (size_t)1), sizeof *m.decays);
-    if (weights->scaled) m.scaled = clq_alloc(ENTRY * ((size_t)variables + 1), sizeof *m.scaled);
-    const bool all = m.table && (m.decays || !weights->spared) && (m.scaled || !weights->scaled);
+    if (weights->trust_ratios)
+        m.of_trust_ratios = clq_alloc(ENTRY * ((size_t)variables + 1), sizeof *m.of_trust_ratios);
+    const bool all = m.table && (m.decays || !weights->spared) && (m.of_trust_ratios || !weights->trust_ratios);
     clq_status status = all ? CLQ_OK : CLQ_MEMORY;
     for (uint32_t i = 0; i < variables && status == CLQ_OK; i++) add_variable(&m, i);
     if (status == CLQ_OK) add_gap(&m);
@@ -77,10 +78,11 @@ clq_status clq_block_table_create(const clq_weights *weights, size_t begin, size
         status = keep(weights, "table of blocks", m.table, ENTRY * m.entries * sizeof *m.table, &out->table);
     if (status == CLQ_OK && m.decays)
         status = keep(weights, "blocks that decay", m.decays, count * sizeof *m.decays, &out->decays);
-    if (status == CLQ_OK && m.scaled)
-        status = keep(weights, "table of blocks", m.scaled, ENTRY * m.entries * sizeof *m.scaled, &out->scaled);
+    if (status == CLQ_OK && m.of_trust_ratios)
+        status = keep(weights, "table of blocks", m.of_trust_ratios, ENTRY * m.entries * sizeof *m.of_trust_ratios,
+                      &out->of_trust_ratios);
     clq_free(m.table);
-    clq_free(m.scaled);
+    clq_free(m.of_trust_ratios);
     clq_free(m.decays);
     return status;
 }
@@ -88,6 +90,6 @@ clq_status clq_block_table_create(const clq_weights *weights, size_t begin, size
 void clq_block_table_release(clq_block_table *table) {
     clq_buffer_destroy(table->table);
     clq_buffer_destroy(table->decays);
-    clq_buffer_destroy(table->scaled);
+    clq_buffer_destroy(table->of_trust_ratios);
     *table = (clq_block_table){0};
 }

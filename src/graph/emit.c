@@ -22,7 +22,7 @@ static clq_value memory_of_home(const clq_plan *plan, const clq_graph_value *val
     case CLQ_HOME_OUTPUT: return plan->v_output[value->index];
     case CLQ_HOME_METRICS: return plan->v_metrics;
     case CLQ_HOME_NORMS: return plan->v_norms;
-    case CLQ_HOME_TABLE: return value->index ? plan->v_scaled : plan->v_table;
+    case CLQ_HOME_TABLE: return value->index ? plan->v_trust_table : plan->v_table;
     case CLQ_HOME_DECAYS: return plan->v_decays;
     case CLQ_HOME_SCALING: return plan->v_scaling;
     case CLQ_HOME_WEIGHT:

@@ -200,9 +200,9 @@ typedef struct clq_update_options {
     unsigned other_count;
     const uint8_t *optimizer_of;
 } clq_update_options;
-/* Arenas beside parameters and gradients that updates need, and whether an optimizer is scaled. (runs.c) */
+/* Arenas beside parameters and gradients that updates need, and whether an optimizer has a trust ratio. (runs.c) */
 unsigned clq_update_slots(const clq_optimizer *main, const clq_update_options *options);
-bool clq_updates_are_scaled(const clq_optimizer *main, const clq_update_options *options);
+bool clq_updates_have_trust_ratios(const clq_optimizer *main, const clq_update_options *options);
 #define CLQ_NO_OFFSET SIZE_MAX /* of a variable of another stage */
 typedef enum clq_arena { CLQ_ARENA_PARAMETERS, CLQ_ARENA_STATE, CLQ_ARENA_GRADIENT } clq_arena;
 
@@ -418,12 +418,12 @@ clq_status clq_plan_shard_update(clq_plan *plan, clq_plan *const *plans, unsigne
 void clq_plan_end_sharding(clq_plan *plan); /* takes NULL; also where it was not begun */
 /* The plan's part, by the parameters that are set: once all gradients are whole. Where the sum is needed before,
  * clq_plan_run_sharded_sum comes first: of a plan with norms it sets these to the squares in the plan's part, which the
- * caller then makes the sum over all plans. Of a scaled optimizer clq_plan_run_sharded_directions is next, and the
- * caller makes the squares of steps the sum over all plans, too. */
+ * caller then makes the sum over all plans. Of an optimizer with a trust ratio clq_plan_run_sharded_directions is next,
+ * and the caller makes the squares of steps the sum over all plans, too. */
 bool clq_plan_sums_first(const clq_plan *plan);
 clq_status clq_plan_run_sharded_sum(clq_plan *plan, clq_queue *queue);
 clq_status clq_plan_run_sharded_directions(clq_plan *plan, clq_queue *queue);
-clq_buffer *clq_plan_step_squares(const clq_plan *plan); /* f32 (variables, 2); NULL: no optimizer is scaled */
+clq_buffer *clq_plan_step_squares(const clq_plan *plan); /* f32 (variables, 2); NULL: no optimizer has a trust ratio */
 clq_status clq_plan_run_sharded_update(clq_plan *plan, clq_queue *queue);
 /* Which bytes of the arenas plan `rank` keeps up. */
 void clq_plan_updated_part(const clq_plan *plan, unsigned ranks, unsigned rank, size_t *begin, size_t *end);

@@ -77,7 +77,7 @@ static clq_status name_values(clq_plan *plan) {
         plan->v_optimizer[i] = clq_plan_whole_value(list, "optimizer state", weights->optimizer[i]);
     plan->v_table = clq_plan_whole_value(list, "table of blocks", weights->blocks.table);
     plan->v_scaling = clq_plan_whole_value(list, "loss scale", weights->scaling);
-    plan->v_scaled = clq_plan_whole_value(list, "table of blocks", weights->blocks.scaled);
+    plan->v_trust_table = clq_plan_whole_value(list, "table of blocks", weights->blocks.of_trust_ratios);
     plan->v_decays = clq_plan_whole_value(list, "blocks that decay", weights->blocks.decays);
 
     plan->variables = clq_alloc(model->variable_count, sizeof *plan->variables);

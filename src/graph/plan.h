@@ -10,9 +10,9 @@
 typedef struct clq_block_table {
     clq_buffer *table; /* as of clq_blocks */
     size_t entries, count;
-    clq_buffer *decays; /* f32, of each block: 1 where parameters decay, else 0. NULL: all do */
-    clq_buffer *scaled; /* the table, where variables of optimizers that are not scaled have no blocks. NULL: all are
-                           such */
+    clq_buffer *decays;          /* f32, of each block: 1 where parameters decay, else 0. NULL: all do */
+    clq_buffer *of_trust_ratios; /* the table, where variables of optimizers without a trust ratio have no blocks.
+                                    NULL: all have one */
 } clq_block_table;
 
 /* What hashes an arena (hash.c). {0} until needed. */
@@ -43,7 +43,7 @@ struct clq_weights {
     size_t run_count;
     clq_optimizer others[CLQ_OPTIMIZERS_MAX - 1]; /* as of clq_update_options, as is */
     uint8_t *optimizer_of;                        /* (variables); NULL: all are the main one's */
-    bool scaled, main_scaled;                     /* an optimizer is; the main one is */
+    bool trust_ratios, main_has_trust_ratio;      /* an optimizer has one; the main one has */
     bool measures_whole;    /* squares of variables that are whole count, as they do of the first rank */
     clq_block_table blocks; /* of the part; all zero where nothing is updated */
     bool turned;            /* parameters and gradient have changed places */
@@ -57,7 +57,7 @@ struct clq_weights {
 typedef struct clq_sharded_update {
     clq_list *lists[2];      /* NULL: the update is not sharded */
     clq_list *sums[2];       /* what comes before where it is wanted: the sum of the gradients, and its squares; */
-    clq_list *directions[2]; /* of a scaled optimizer then its first pass */
+    clq_list *directions[2]; /* of an optimizer with a trust ratio then its first pass */
     clq_placement placements[2], sum_placements[2], direction_placements[2]; /* between their launches */
     clq_buffer *squares;                                                     /* clq_plan_step_squares */
     clq_block_table blocks;                                                  /* of the plan's part */
@@ -106,7 +106,7 @@ struct clq_plan {
     /* the same as values of the list; of arenas the part that is updated */
     clq_value v_crossings[CLQ_CROSSING_KINDS][CLQ_CROSSINGS_MAX];
     clq_value v_samples, v_metrics, v_norms, v_labels[CLQ_MODEL_OUTPUTS_MAX], v_output[CLQ_MODEL_OUTPUTS_MAX];
-    clq_value v_parameters, v_gradient, v_optimizer[CLQ_UPDATE_STATES_MAX], v_table, v_scaled, v_decays, v_scaling;
+    clq_value v_parameters, v_gradient, v_optimizer[CLQ_UPDATE_STATES_MAX], v_table, v_trust_table, v_decays, v_scaling;
     clq_plan_variable *variables;
 };
 
@@ -120,7 +120,7 @@ void clq_block_table_release(clq_block_table *table); /* takes {0} */
 /* runs.c: copies what updates need of the options, and finds the runs of arenas that are laid out. */
 clq_status clq_weights_take_optimizers(clq_weights *weights, const clq_optimizer *main,
                                        const clq_update_options *options);
-bool clq_weights_scale(const clq_weights *weights, uint32_t variable); /* whether its optimizer is scaled */
+bool clq_weights_have_trust_ratio(const clq_weights *weights, uint32_t variable); /* whether its optimizer has one */
 /* Of bytes [begin, end) of the arenas. */
 clq_updates clq_plan_updates(const clq_plan *plan, size_t begin, size_t end);
 /* stage.c */

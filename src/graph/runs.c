@@ -10,10 +10,10 @@ unsigned clq_update_slots(const clq_optimizer *main, const clq_update_options *o
     return states + (options->averages ? 1 : 0);
 }
 
-bool clq_updates_are_scaled(const clq_optimizer *main, const clq_update_options *options) {
-    bool scaled = clq_optimizer_is_scaled(main);
-    for (unsigned i = 0; i < options->other_count; i++) scaled = scaled || clq_optimizer_is_scaled(&options->others[i]);
-    return scaled;
+bool clq_updates_have_trust_ratios(const clq_optimizer *main, const clq_update_options *options) {
+    bool any = clq_optimizer_has_trust_ratio(main);
+    for (unsigned i = 0; i < options->other_count; i++) any = any || clq_optimizer_has_trust_ratio(&options->others[i]);
+    return any;
 }
 
 const clq_optimizer *clq_updates_optimizer(const clq_updates *updates, unsigned number) {
@@ -46,8 +46,8 @@ static void find_runs(clq_weights *weights) {
 clq_status clq_weights_take_optimizers(clq_weights *weights, const clq_optimizer *main,
                                        const clq_update_options *options) {
     const uint32_t variables = CLQ_MAX(weights->model->variable_count, 1u);
-    weights->scaled = clq_updates_are_scaled(main, options);
-    weights->main_scaled = clq_optimizer_is_scaled(main);
+    weights->trust_ratios = clq_updates_have_trust_ratios(main, options);
+    weights->main_has_trust_ratio = clq_optimizer_has_trust_ratio(main);
     if (!(weights->runs = clq_alloc(variables, sizeof *weights->runs))) return CLQ_MEMORY;
     if (options->other_count > 0) {
         memcpy(weights->others, options->others, options->other_count * sizeof *options->others);
@@ -58,9 +58,9 @@ clq_status clq_weights_take_optimizers(clq_weights *weights, const clq_optimizer
     return CLQ_OK;
 }
 
-bool clq_weights_scale(const clq_weights *weights, uint32_t variable) {
+bool clq_weights_have_trust_ratio(const clq_weights *weights, uint32_t variable) {
     const unsigned number = weights->optimizer_of ? weights->optimizer_of[variable] : 0;
-    return number ? clq_optimizer_is_scaled(&weights->others[number - 1]) : weights->main_scaled;
+    return number ? clq_optimizer_has_trust_ratio(&weights->others[number - 1]) : weights->main_has_trust_ratio;
 }
 
 /* ---- their launches ---- */
@@ -73,7 +73,7 @@ clq_updates clq_plan_updates(const clq_plan *plan, size_t begin, size_t end) {
                          .run_count = weights->run_count,
                          .clip = plan->config.update_options.clip,
                          .skips = plan->config.update_options.scaling.initial > 0,
-                         .scaled = weights->scaled,
+                         .trust_ratios = weights->trust_ratios,
                          .begin = begin,
                          .end = end};
 }
@@ -112,7 +112,8 @@ clq_value clq_add_directions(clq_list *list, const clq_updates *updates, const c
     clq_update_problem problem;
     bool any = false;
     for (size_t i = 0; i < updates->run_count; i++) {
-        if (!take_run(updates, i, all, &arenas, &problem) || !clq_optimizer_is_scaled(&problem.optimizer)) continue;
+        if (!take_run(updates, i, all, &arenas, &problem) || !clq_optimizer_has_trust_ratio(&problem.optimizer))
+            continue;
         clq_update_directions(list, &problem, &arenas, squares);
         any = true;
     }

@@ -49,9 +49,9 @@ static clq_status make_arenas(clq_plan *plan, clq_plan *const *plans, unsigned r
     return CLQ_OK;
 }
 
-static clq_blocks blocks_of(const clq_plan *plan, clq_list *list, bool of_scaled) {
+static clq_blocks blocks_of(const clq_plan *plan, clq_list *list, bool of_trust_ratios) {
     const clq_block_table *blocks = &plan->sharded.blocks;
-    clq_buffer *table = of_scaled ? blocks->scaled : blocks->table;
+    clq_buffer *table = of_trust_ratios ? blocks->of_trust_ratios : blocks->table;
     return (clq_blocks){.table = clq_plan_whole_value(list, "table of blocks", table),
                         .entries = blocks->entries,
                         .count = blocks->count};
@@ -115,7 +115,7 @@ static clq_updates updates_of(const clq_plan *plan, unsigned ranks, unsigned ran
     return updates;
 }
 
-/* The first pass of a scaled optimizer, and the squares of the plan's part of the variables. */
+/* The first pass of an optimizer with a trust ratio, and the squares of the plan's part of the variables. */
 static clq_status make_directions(clq_plan *plan, clq_plan *const *plans, unsigned ranks, unsigned rank,
                                   unsigned turn) {
     CLQ_TRY(clq_list_create(plan->device, plan->config.capacity, &plan->sharded.directions[turn]));
@@ -157,22 +157,22 @@ static clq_status make_update(clq_plan *plan, clq_plan *const *plans, unsigned r
 
 clq_status clq_plan_shard_update(clq_plan *plan, clq_plan *const *plans, unsigned ranks, unsigned rank) {
     const size_t squares = 2 * CLQ_MAX((size_t)plan->model->variable_count, (size_t)1);
-    const bool scaled = plan->weights->scaled;
+    const bool ratios = plan->weights->trust_ratios;
     size_t begin, end;
     clq_plan_updated_part(plan, ranks, rank, &begin, &end);
     CLQ_TRY(clq_block_table_create(plan->weights, begin, end, &plan->sharded.blocks));
-    if (scaled)
+    if (ratios)
         CLQ_TRY(clq_buffer_create(plan->device, CLQ_MEMORY_DEVICE, clq_values_bytes(CLQ_F32, squares),
                                   "squares of weights and steps", &plan->sharded.squares));
     for (unsigned turn = 0; turn < 2; turn++) {
         if (clq_plan_sums_first(plan)) CLQ_TRY(make_sum(plan, plans, ranks, rank, turn));
-        if (scaled) CLQ_TRY(make_directions(plan, plans, ranks, rank, turn));
+        if (ratios) CLQ_TRY(make_directions(plan, plans, ranks, rank, turn));
         CLQ_TRY(make_update(plan, plans, ranks, rank, turn));
     }
     return CLQ_OK;
 }
 
-bool clq_plan_sums_first(const clq_plan *plan) { return plan->norms || plan->weights->scaled; }
+bool clq_plan_sums_first(const clq_plan *plan) { return plan->norms || plan->weights->trust_ratios; }
 clq_buffer *clq_plan_step_squares(const clq_plan *plan) { return plan->sharded.squares; }
 
 void clq_plan_end_sharding(clq_plan *plan) {

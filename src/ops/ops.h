@@ -329,7 +329,7 @@ typedef struct clq_optimizer_row {
     clq_option options[CLQ_HYPERPARAMETERS_MAX + 1]; /* the hyper-parameters; "lr" is first, "weight_decay" last */
     clq_update_rule rule;
     const clq_update_rule *(*choose)(const double *values); /* where there are several, in place of `rule` */
-    bool scaled; /* steps go by norms of variables: clq_update_directions comes first */
+    bool trust_ratio; /* steps go by norms of variables: clq_update_directions comes first */
     /* What the rule gets of the hyper-parameters, 0 unless set. NULL: those behind lr, as they are. */
     void (*constants)(const double *values, float constants[CLQ_UPDATE_CONSTANTS]);
     /* What the rule gets as rate, second and third in update `step`, from 1: lr, 0 and 0 unless set. NULL: these. */
@@ -339,7 +339,7 @@ size_t clq_optimizer_count(void);
 const clq_optimizer_row *clq_optimizer_row_of(clq_optimizer_kind kind);
 const clq_update_rule *clq_optimizer_rule(const clq_optimizer *optimizer);
 unsigned clq_optimizer_states(const clq_optimizer *optimizer);
-bool clq_optimizer_is_scaled(const clq_optimizer *optimizer);
+bool clq_optimizer_has_trust_ratio(const clq_optimizer *optimizer);
 /* What its rule gets as c0, c1, c2. */
 void clq_optimizer_constants(const clq_optimizer *optimizer, float constants[CLQ_UPDATE_CONSTANTS]);
 double clq_optimizer_weight_decay(const clq_optimizer *optimizer);
@@ -366,7 +366,7 @@ typedef struct clq_update_arenas {
     /* A number for each block, counted from first_block at `first`, or NO_VALUE: what the gradient is taken times; 1
      * where weights decay and 0 where they do not. */
     clq_value factors, decays;
-    clq_value ratios; /* of a scaled optimizer: a number for each block, counted likewise */
+    clq_value ratios; /* of an optimizer with a trust ratio: a number for each block, counted likewise */
     size_t first_block;
     size_t first, floats;                      /* first: begins a view (clq_device_view_align); at least one float */
     size_t states_first;                       /* the same in the states, which may be of the part alone */
@@ -385,11 +385,11 @@ typedef struct clq_update_problem {
 } clq_update_problem;
 /* By CLQ_PARAM_RATE, _SECOND, _THIRD and _DECAY of its number, and _AVERAGE. */
 void clq_update(clq_list *list, const clq_update_problem *problem, const clq_update_arenas *arenas);
-/* A scaled optimizer's step in a variable has a length that depends on norms of the whole variable, so an update by it
- * takes two passes. The first, of whole blocks: the new states; and squares (blocks, 2), counted from first_block at
- * `first`: of the weights of each block, less what decays of them, and of their step's direction. Then come
- * clq_squares_of_variables, where ranks have parts of variables a sum over these, and clq_block_ratios. The second is
- * clq_update, which changes no state. Gradients of several ranks are added up before. */
+/* With a trust ratio (LAMB) an optimizer's step in a variable has a length that depends on norms of the whole variable,
+ * so an update by it takes two passes. The first, of whole blocks: the new states; and squares (blocks, 2), counted
+ * from first_block at `first`: of the weights of each block, less what decays of them, and of their step's direction.
+ * Then come clq_squares_of_variables, where ranks have parts of variables a sum over these, and clq_block_ratios. The
+ * second is clq_update, which changes no state. Gradients of several ranks are added up before. */
 void clq_update_directions(clq_list *list, const clq_update_problem *problem, const clq_update_arenas *arenas,
                            clq_value squares);
 /* Of several ranks: the sum of all gradients in the part, where the rank's own was, and (blocks) the squares of each of
@@ -409,8 +409,8 @@ typedef struct clq_host_update {
     float factor;
     float *sum;  /* gets the gradient; may be one of `gradients`; NULL: not wanted */
     float limit; /* then elements are cut off, for the update alone, at -limit and limit; 0: none are */
-    float ratio; /* of a scaled optimizer's second pass, which does not look at gradients: norm(weights) /
-                    norm(direction) */
+    float ratio; /* of the second pass of an optimizer with a trust ratio, which does not look at gradients:
+                    norm(weights) / norm(direction) */
     /* Get the new weights as well; may be none. */
     float *const *copies;
     unsigned copy_count;
@@ -421,7 +421,8 @@ typedef struct clq_host_update {
  * on parts of their own. */
 void clq_update_on_host(const clq_optimizer *optimizer, const clq_host_update *update, const clq_update_rates *rates,
                         float average);
-/* A scaled optimizer's first pass (clq_update_directions): squares gets both sums over these floats. */
+/* The first pass of an optimizer with a trust ratio (clq_update_directions): squares gets both sums over these floats.
+ */
 void clq_directions_on_host(const clq_optimizer *optimizer, const clq_host_update *update,
                             const clq_update_rates *rates, double squares[2]);
 /* The sum without the update: `sum` is set. */
@@ -452,8 +453,8 @@ void clq_global_factor(clq_list *list, size_t variables, float limit, clq_value 
 void clq_block_factors(clq_list *list, const clq_blocks *blocks, float limit, clq_value squares, clq_value off,
                        clq_value factors);
 /* off: as of clq_take_scale_off; what clips is taken times it. Or none. */
-/* Of a scaled optimizer, from the squares of weights and directions (variables, 2): ratios (count), of each block that
- * of its variable: norm(weights) / norm(direction), 1 where one of them is 0; and of gaps 1. */
+/* Of an optimizer with a trust ratio, from the squares of weights and directions (variables, 2): ratios (count), of
+ * each block that of its variable: norm(weights) / norm(direction), 1 where one of them is 0; and of gaps 1. */
 void clq_block_ratios(clq_list *list, const clq_blocks *blocks, clq_value squares, clq_value ratios);
 
 /* ---- loss scaling (Micikevicius et al., "Mixed precision training", 2018), in norms.c ----

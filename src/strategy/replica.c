@@ -91,7 +91,7 @@ clq_plan_config clq_replica_plan_config(const clq_replica *replica, clq_mode mod
             (clq_exchange){replica->worker.index, strategy->count, strategy->module->all_reduce, (void *)replica};
     if (strategy->module->add_squares && config.update &&
         (clq_updates_by_squares(&config.update_options) ||
-         clq_updates_are_scaled(config.update, &config.update_options)))
+         clq_updates_have_trust_ratios(config.update, &config.update_options)))
         config.norm_parts = strategy->module->add_squares(strategy, replica);
     config.stage = replica->stage;
     config.activations_most = replica->activations_most;

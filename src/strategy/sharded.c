@@ -34,7 +34,7 @@ static clq_status add_up_gradients(clq_replica *replica) {
     return norms && !strategy->replicas[strategy->count - 1].measures_norms ? add_up(replica, norms) : CLQ_OK;
 }
 
-/* The first pass of a scaled optimizer. */
+/* The first pass of an optimizer with a trust ratio. */
 static clq_status find_directions(clq_replica *replica) {
     clq_buffer *squares = clq_plan_step_squares(replica->plan);
     if (!squares) return CLQ_OK;

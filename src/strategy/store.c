@@ -27,7 +27,7 @@ struct clq_store {
     clq_store_variable *variables; /* of which each is updated by itself; else none */
     size_t variable_count;
     float *factors; /* (variables) that clip the gradient; NULL: it is not clipped by a norm */
-    float *ratios;  /* (variables) norm(weights) / norm(direction); NULL: no optimizer is scaled */
+    float *ratios;  /* (variables) norm(weights) / norm(direction); NULL: no optimizer has a trust ratio */
     server servers[CLQ_STORE_PARTS_MAX];
     unsigned parts;
     /* Readers and updates under way; under the lock. */
@@ -63,7 +63,7 @@ static void measure(const server *s) {
                             : 0;
 }
 
-/* Variable by variable; gaps between them stay. DIRECT: the first pass of scaled optimizers. */
+/* Variable by variable; gaps between them stay. DIRECT: the first pass of optimizers with a trust ratio. */
 static void update_variables(const server *s, const order *o, clq_host_update update) {
     const clq_store *store = s->store;
     for (size_t v = 0; v < store->variable_count; v++) {
@@ -79,7 +79,7 @@ static void update_variables(const server *s, const order *o, clq_host_update up
         if (variable->spared) rates.decay = 0;
         if (o->kind == UPDATE)
             clq_update_on_host(optimizer, &update, &rates, o->change->average);
-        else if (clq_optimizer_is_scaled(optimizer))
+        else if (clq_optimizer_has_trust_ratio(optimizer))
             clq_directions_on_host(optimizer, &update, &rates, s->steps[v]);
     }
 }
@@ -235,17 +235,17 @@ static clq_status make_arrays(clq_store *store, const clq_store_config *config) 
     CLQ_TRY(make_array(store, &store->gradient));
     for (unsigned i = 0; i < store->states_count; i++) CLQ_TRY(make_array(store, &store->states[i]));
     if (config->averages) CLQ_TRY(make_array(store, &store->average));
-    bool clips = clq_clips_by_norm(&config->clip), scaled = false;
+    bool clips = clq_clips_by_norm(&config->clip), ratios = false;
     for (unsigned i = 0; i < store->optimizer_count; i++)
-        scaled = scaled || clq_optimizer_is_scaled(&store->optimizers[i]);
+        ratios = ratios || clq_optimizer_has_trust_ratio(&store->optimizers[i]);
     const size_t variables = CLQ_MAX(config->variable_count, (size_t)1);
     for (size_t v = 0; v < config->variable_count; v++) spares = spares || config->variables[v].spared;
-    if (!clips && !scaled && !spares && config->other_count == 0) return CLQ_OK;
+    if (!clips && !ratios && !spares && config->other_count == 0) return CLQ_OK;
     store->variable_count = config->variable_count;
     if (!(store->variables = clq_alloc(variables, sizeof *store->variables))) return CLQ_MEMORY;
     memcpy(store->variables, config->variables, store->variable_count * sizeof *store->variables);
     if (clips && !(store->factors = clq_alloc(variables, sizeof *store->factors))) return CLQ_MEMORY;
-    if (scaled && !(store->ratios = clq_alloc(variables, sizeof *store->ratios))) return CLQ_MEMORY;
+    if (ratios && !(store->ratios = clq_alloc(variables, sizeof *store->ratios))) return CLQ_MEMORY;
     return CLQ_OK;
 }
 

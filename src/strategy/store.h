@@ -26,8 +26,8 @@ typedef struct clq_store_config {
     unsigned parts; /* 0: as many as there are cores, but each of at least 64 KiB */
     clq_clip clip;
     bool averages; /* keeps a moving average of the parameters */
-    /* (variable_count) in rising order, copied; needed where gradients are clipped by a norm, an optimizer is scaled,
-     * there are others, or a variable is spared. */
+    /* (variable_count) in rising order, copied; needed where gradients are clipped by a norm, an optimizer has a trust
+     * ratio, there are others, or a variable is spared. */
     const clq_store_variable *variables;
     size_t variable_count;
 } clq_store_config;

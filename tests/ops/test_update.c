@@ -107,7 +107,7 @@ static void fill_table(rig *r, clq_value table) {
 }
 
 /* The passes in one list. */
-static flat begin_scaled(rig *r, const clq_optimizer *optimizer, const manner *m, const float *w) {
+static flat begin_with_ratios(rig *r, const clq_optimizer *optimizer, const manner *m, const float *w) {
     const size_t n = all_blocks * CLQ_UPDATE_BLOCK;
     const clq_update_problem problem = {
         .optimizer = *optimizer, .limit = (float)m->limit, .factor_of_all = m->factor_of_all};
@@ -132,8 +132,8 @@ static flat begin_scaled(rig *r, const clq_optimizer *optimizer, const manner *m
 }
 
 /* Variable by variable. Whether weights decay differs by block here: they do before, by hand. */
-static void ref_scaled(const clq_optimizer *optimizer, const manner *m, size_t n, double lr, unsigned t, double *w,
-                       const double *g, double *const *states) {
+static void ref_with_ratios(const clq_optimizer *optimizer, const manner *m, size_t n, double lr, unsigned t, double *w,
+                            const double *g, double *const *states) {
     (void)n; /* of all variables */
     clq_optimizer without = *optimizer;
     without.values[4] = 0;
@@ -166,26 +166,26 @@ static void spare_zeros(float *w, float *g, double *want_w, double *want_g) {
 /* By an optimizer of norms: n is that of all variables. */
 static void check_update(rig *r, const clq_optimizer *optimizer, const manner *m, size_t n) {
     clq_random random = clq_random_start(7, n);
-    const bool scaled = clq_optimizer_is_scaled(optimizer);
+    const bool ratios = clq_optimizer_has_trust_ratio(optimizer);
     float *w, *g, *got = rig_alloc(n, sizeof(float));
     double *want_w, *want_g, *want[STATES], *average = rig_alloc(n, sizeof(double));
     const size_t bytes = n * sizeof(float);
-    const double near = scaled ? 5e-7 : 3e-7;
+    const double near = ratios ? 5e-7 : 3e-7;
     for (unsigned i = 0; i < STATES; i++) want[i] = rig_alloc(n, sizeof(double));
     rig_numbers(&random, n, -1, 1, &w, &want_w);
-    if (scaled) spare_zeros(w, NULL, want_w, NULL);
-    flat a = scaled ? begin_scaled(r, optimizer, m, w) : begin_update(r, optimizer, m, n, w);
+    if (ratios) spare_zeros(w, NULL, want_w, NULL);
+    flat a = ratios ? begin_with_ratios(r, optimizer, m, w) : begin_update(r, optimizer, m, n, w);
     for (unsigned t = 1; t <= STEPS; t++) {
         const float lr = 0.003f * (float)t;
         rig_numbers(&random, n, -0.5, 0.5, &g, &want_g);
-        if (scaled) spare_zeros(NULL, g, NULL, want_g);
+        if (ratios) spare_zeros(NULL, g, NULL, want_g);
         if (t > 1) g[0] = 0, want_g[0] = 0;
         rig_fill(r, a.g, g, bytes);
         set_rates(&r->params, optimizer, (double)lr, t);
         r->params.average = t == 1 ? 1 : (float)(1 - m->average);
         rig_run(r, 1);
         treat(m, n, want_g);
-        (scaled ? ref_scaled : ref_update_in_manner)(optimizer, m, n, (double)lr, t, want_w, want_g, want);
+        (ratios ? ref_with_ratios : ref_update_in_manner)(optimizer, m, n, (double)lr, t, want_w, want_g, want);
         for (size_t i = 0; i < n; i++)
             average[i] = t == 1 ? want_w[i] : m->average * average[i] + (1 - m->average) * want_w[i];
         rig_read(r, a.g, got, bytes);
@@ -234,14 +234,14 @@ static void manners(rig *r) {
             if (rig_affords(r, some[k])) check_update(r, &optimizers[i % 2], &all[i], some[k]);
 }
 
-static void scaled_updates(rig *r) {
+static void updates_with_ratios(rig *r) {
     static const manner all[] = {{0},
                                  {.limit = 0.125, .average = 0.75},
                                  {.factors = true, .decays = true},
                                  {.factors = true, .factor_of_all = true}};
     for (size_t i = 0; i < CLQ_COUNT_OF(all); i++)
         if (rig_affords(r, all_blocks * CLQ_UPDATE_BLOCK))
-            check_update(r, &scaled_optimizers[i % 2], &all[i], all_blocks * CLQ_UPDATE_BLOCK);
+            check_update(r, &trust_ratio_optimizers[i % 2], &all[i], all_blocks * CLQ_UPDATE_BLOCK);
 }
 
 /* ---- an update that several replicas shard ---- */
@@ -414,9 +414,9 @@ static void test_manners(void **state) {
     (void)state;
     rig_each(manners);
 }
-static void test_scaled_updates(void **state) {
+static void test_updates_with_ratios(void **state) {
     (void)state;
-    rig_each(scaled_updates);
+    rig_each(updates_with_ratios);
 }
 static void test_sharded_updates(void **state) {
     (void)state;
@@ -432,8 +432,11 @@ static void test_sums(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_updates),        cmocka_unit_test(test_manners),
-                                       cmocka_unit_test(test_scaled_updates), cmocka_unit_test(test_sharded_updates),
-                                       cmocka_unit_test(test_adam_epsilon),   cmocka_unit_test(test_sums)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_updates),
+                                       cmocka_unit_test(test_manners),
+                                       cmocka_unit_test(test_updates_with_ratios),
+                                       cmocka_unit_test(test_sharded_updates),
+                                       cmocka_unit_test(test_adam_epsilon),
+                                       cmocka_unit_test(test_sums)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -124,7 +124,7 @@ static void test_host_updates(void **state) {
 }
 
 /* Both passes over a variable, whose first pass is made in two parts; by the narrowest vectors, too. */
-static void check_host_scaled(rig *r, const clq_optimizer *optimizer, size_t n) {
+static void check_host_ratios(rig *r, const clq_optimizer *optimizer, size_t n) {
     clq_random random = clq_random_start(37, n);
     float *w;
     double *want_w, *want_g = rig_alloc(n, sizeof(double)), *want[STATES];
@@ -174,11 +174,11 @@ static void check_host_scaled(rig *r, const clq_optimizer *optimizer, size_t n) 
     clq_free(want_g);
 }
 
-static void test_host_scaled(void **state) {
+static void test_host_ratios(void **state) {
     static const size_t some[] = {3, 15, 65, 1009};
     rig host = {.name = "the host"};
     (void)state;
-    for (size_t i = 0; i < CLQ_COUNT_OF(some); i++) check_host_scaled(&host, &scaled_optimizers[i % 2], some[i]);
+    for (size_t i = 0; i < CLQ_COUNT_OF(some); i++) check_host_ratios(&host, &trust_ratio_optimizers[i % 2], some[i]);
 }
 
 /* A sum alone, into the first of its gradients, and its squares. */
@@ -194,7 +194,7 @@ static void test_host_sums(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_host_updates), cmocka_unit_test(test_host_scaled),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_host_updates), cmocka_unit_test(test_host_ratios),
                                        cmocka_unit_test(test_host_sums)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -32,8 +32,8 @@ static const clq_optimizer variants[] = {
 };
 
 /* Whose steps go by norms of variables. */
-static const clq_optimizer scaled_optimizers[] = {{CLQ_OPTIMIZER_LAMB, {0, 0.9, 0.999, 1e-7}},
-                                                  {CLQ_OPTIMIZER_LAMB, {0, 0.5, 0.75, 0.125, 0.5}}};
+static const clq_optimizer trust_ratio_optimizers[] = {{CLQ_OPTIMIZER_LAMB, {0, 0.9, 0.999, 1e-7}},
+                                                       {CLQ_OPTIMIZER_LAMB, {0, 0.5, 0.75, 0.125, 0.5}}};
 
 typedef void (*with_optimizer)(rig *r, const clq_optimizer *optimizer);
 
@@ -43,7 +43,7 @@ static inline void each_optimizer(rig *r, with_optimizer run) {
         clq_optimizer optimizer = {.kind = (clq_optimizer_kind)kind};
         const clq_option *options = clq_optimizer_row_of(optimizer.kind)->options;
         for (size_t i = 0; options[i].key; i++) optimizer.values[i] = options[i].value;
-        if (!clq_optimizer_is_scaled(&optimizer)) run(r, &optimizer);
+        if (!clq_optimizer_has_trust_ratio(&optimizer)) run(r, &optimizer);
     }
 }
 

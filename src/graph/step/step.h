@@ -19,7 +19,7 @@ typedef enum clq_home {
     CLQ_HOME_OUTPUT,  /* output `index` of the model */
     CLQ_HOME_METRICS, /* of a row, the floats from `index` on */
     CLQ_HOME_NORMS,   /* of all variables */
-    CLQ_HOME_TABLE,   /* of the arenas' blocks: of all, index 1: of scaled optimizers */
+    CLQ_HOME_TABLE,   /* of the arenas' blocks: of all, index 1: of optimizers with a trust ratio */
     CLQ_HOME_DECAYS,
     CLQ_HOME_SCALING,    /* the state of the loss scale */
     CLQ_HOME_WEIGHT,     /* variable `index`, in the arena of parameters */
@@ -71,12 +71,12 @@ typedef struct clq_updates {
     const clq_run *runs;                /* of the whole arenas, one behind the other */
     size_t run_count;
     clq_clip clip;
-    bool skips, scaled, summed; /* as of clq_update_problem; an optimizer is scaled */
+    bool skips, trust_ratios, summed; /* as of clq_update_problem; an optimizer has a trust ratio */
     size_t begin, end;
 } clq_updates;
 const clq_optimizer *clq_updates_optimizer(const clq_updates *updates, unsigned number);
-/* Launches for each run: of the update; before, of the first pass where an optimizer is scaled. all: `first` and
- * `states_first` are where `begin` lies, first_block is 0. The pass gives `squares`; none where no run has a scaled
+/* Launches for each run: of the update; before, of the first pass where an optimizer has a trust ratio. all: `first`
+ * and `states_first` are where `begin` lies, first_block is 0. The pass gives `squares`; none where no run has such an
  * optimizer: then it is not written, and there are no blocks whose squares are looked at. */
 void clq_add_updates(clq_list *list, const clq_updates *updates, const clq_update_arenas *all);
 clq_value clq_add_directions(clq_list *list, const clq_updates *updates, const clq_update_arenas *all,

@@ -10,13 +10,13 @@ static clq_id add_arena(clq_graph *graph, const char *name, const clq_pass_conte
     return clq_graph_add_value(graph, &arena);
 }
 
-static clq_id add_table(clq_graph *graph, const clq_pass_context *context, bool of_scaled) {
+static clq_id add_table(clq_graph *graph, const clq_pass_context *context, bool of_trust_ratios) {
     return clq_graph_add_value(graph, &(clq_graph_value){.name = "table",
                                                          .dtype = CLQ_I32,
                                                          .shape = CLQ_SHAPE(4 * context->table_entries),
                                                          .elements = 4 * context->table_entries,
                                                          .home = CLQ_HOME_TABLE,
-                                                         .index = of_scaled});
+                                                         .index = of_trust_ratios});
 }
 
 static clq_id add_row(clq_graph *graph, const char *name, clq_dtype dtype, size_t elements, clq_home home) {
@@ -53,8 +53,8 @@ static clq_id add_clip(clq_graph *graph, const clq_pass_context *context, clq_id
     return node.outputs[0];
 }
 
-/* The first pass of a scaled optimizer, which reads what its update reads, and what the second goes by: of each block
- * the ratio of its variable. Sums over ranks where these have parts of variables. */
+/* The first pass of an optimizer with a trust ratio, which reads what its update reads, and what the second goes by: of
+ * each block the ratio of its variable. Sums over ranks where these have parts of variables. */
 static clq_id add_ratios(clq_graph *graph, const clq_pass_context *context, const clq_node *update) {
     const clq_id table = add_table(graph, context, true);
     const size_t blocks = clq_values_count(context->arena_dtype, context->arena_bytes) / CLQ_UPDATE_BLOCK;
@@ -107,6 +107,6 @@ void clq_graph_add_update(clq_graph *graph, const clq_pass_context *context) {
                      squares = add_norms(graph, context, node.inputs[CLQ_UPDATES_GRADIENTS], table);
         node.inputs[CLQ_UPDATES_FACTORS] = add_factors(graph, context, squares, table);
     }
-    if (context->updates.scaled) node.inputs[CLQ_UPDATES_RATIOS] = add_ratios(graph, context, &node);
+    if (context->updates.trust_ratios) node.inputs[CLQ_UPDATES_RATIOS] = add_ratios(graph, context, &node);
     clq_graph_add_node(graph, &node);
 }

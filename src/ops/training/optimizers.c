@@ -182,7 +182,7 @@ static const clq_optimizer_row rows[] = {
     [CLQ_OPTIMIZER_LAMB] = {.name = "lamb",
                             .options = {LEARNING_RATE(0.001), BETA1(0.9), BETA2(0.999), EPSILON, WEIGHT_DECAY(0)},
                             .rule = {"lamb", 2, 24},
-                            .scaled = true,
+                            .trust_ratio = true,
                             .constants = adam_constants,
                             .rates = lamb_rates},
 };
@@ -196,7 +196,7 @@ const clq_update_rule *clq_optimizer_rule(const clq_optimizer *optimizer) {
 }
 
 unsigned clq_optimizer_states(const clq_optimizer *optimizer) { return clq_optimizer_rule(optimizer)->states; }
-bool clq_optimizer_is_scaled(const clq_optimizer *optimizer) { return rows[optimizer->kind].scaled; }
+bool clq_optimizer_has_trust_ratio(const clq_optimizer *optimizer) { return rows[optimizer->kind].trust_ratio; }
 
 void clq_optimizer_constants(const clq_optimizer *optimizer, float constants[CLQ_UPDATE_CONSTANTS]) {
     const clq_optimizer_row *row = &rows[optimizer->kind];

@@ -30,7 +30,7 @@ static clq_kernel_options rule_options(const clq_cut *cut, const clq_update_prob
     const clq_update_rule *rule = clq_optimizer_rule(&p->optimizer);
     const int decay = clq_optimizer_weight_decay(&p->optimizer) == 0 ? 0 : a->decays ? 2 : 1;
     clq_kernel_options options = clq_cut_options(cut, " -DRULE=%s -DSTATES=%u", rule->name, rule->states);
-    if (clq_optimizer_is_scaled(&p->optimizer)) clq_options_add(&options, " -DSCALED");
+    if (clq_optimizer_has_trust_ratio(&p->optimizer)) clq_options_add(&options, " -DTRUST_RATIO");
     if (decay) clq_options_add(&options, " -DDECAY=%d", decay);
     return options;
 }
@@ -46,7 +46,7 @@ static clq_kernel_options update_options(const clq_cut *cut, const clq_update_pr
     clq_options_add(&options, " -DRANKS=%u%s", CLQ_MAX(a->ranks, 1u), a->floats % cut->lanes ? " -DTAIL" : "");
     if (p->summed) clq_options_add(&options, " -DSUMMED");
     if (a->average) clq_options_add(&options, " -DAVERAGE");
-    if (clq_optimizer_is_scaled(&p->optimizer))
+    if (clq_optimizer_has_trust_ratio(&p->optimizer))
         clq_options_add(&options, " -DFACTORS=3%s", p->skips ? " -DSKIPS" : "");
     else
         add_gradient_options(&options, p, a);
@@ -66,7 +66,7 @@ void clq_update_directions(clq_list *list, const clq_update_problem *p, const cl
     const clq_update_rule *rule = clq_optimizer_rule(&p->optimizer);
     const unsigned arrays = 2 * rule->states + 2;
     const clq_cut cut = flat_cut(list, a->floats, arrays);
-    assert(clq_optimizer_is_scaled(&p->optimizer) && a->floats % CLQ_UPDATE_BLOCK == 0);
+    assert(clq_optimizer_has_trust_ratio(&p->optimizer) && a->floats % CLQ_UPDATE_BLOCK == 0);
     clq_kernel_options options = rule_options(&cut, p, a);
     add_gradient_options(&options, p, a);
     clq_launch_begin(list, "directions", "update", options.text, "directions");
@@ -86,19 +86,19 @@ void clq_update_directions(clq_list *list, const clq_update_problem *p, const cl
 void clq_update(clq_list *list, const clq_update_problem *p, const clq_update_arenas *a) {
     const clq_update_rule *rule = clq_optimizer_rule(&p->optimizer);
     unsigned ranks = CLQ_MAX(a->ranks, 1u);
-    /* States, average and weights are read and written, and of several ranks all gradients. A scaled rule's second pass
-     * only reads states, and a gradient only where it lies in the place of weights. */
-    const bool scaled = clq_optimizer_is_scaled(&p->optimizer);
-    unsigned arrays = (scaled ? 1 : 2) * rule->states + (a->average ? 2 : 0) + 2 + (ranks > 1 ? 2 * ranks : 1);
+    /* States, average and weights are read and written, and of several ranks all gradients. A rule with a trust ratio's
+     * second pass only reads states, and a gradient only where it lies in the place of weights. */
+    const bool second = clq_optimizer_has_trust_ratio(&p->optimizer);
+    unsigned arrays = (second ? 1 : 2) * rule->states + (a->average ? 2 : 0) + 2 + (ranks > 1 ? 2 * ranks : 1);
     clq_cut cut = flat_cut(list, a->floats, arrays);
-    const clq_value factors = scaled ? a->ratios : a->factors;
+    const clq_value factors = second ? a->ratios : a->factors;
     assert(ranks <= CLQ_UPDATE_RANKS_MAX && a->rank < ranks && rule->states <= CLQ_UPDATE_STATES_MAX);
-    assert(!scaled || (a->ratios && (ranks == 1 || p->summed)));
+    assert(!second || (a->ratios && (ranks == 1 || p->summed)));
     const clq_kernel_options options = update_options(&cut, p, a);
     clq_launch_begin(list, "update", "update", options.text, "update");
     add_part(list, a, a->w, CLQ_READS_WRITES);
     add_part(list, a, a->g, ranks > 1 ? CLQ_READS_WRITES : CLQ_READS);
-    add_states(list, p, a, scaled ? CLQ_READS : CLQ_READS_WRITES);
+    add_states(list, p, a, second ? CLQ_READS : CLQ_READS_WRITES);
     if (factors) clq_launch_value(list, factors, CLQ_READS);
     add_decays(list, p, a);
     if (a->average) add_range(list, a->average, a->states_first, a->floats, CLQ_READS_WRITES);

@@ -18,7 +18,7 @@ typedef void clq_host_directions(const clq_host_update *update, const clq_host_n
 typedef struct clq_host_rule_row {
     const char *name;
     clq_host_rule *run;
-    clq_host_directions *direct; /* NULL: the rule is not scaled */
+    clq_host_directions *direct; /* NULL: the rule has no trust ratio */
 } clq_host_rule_row;
 
 /* update_host_plain.c, update_host_avx2.c: for vectors of 16 and of 32 bytes. */

@@ -107,8 +107,8 @@ static double sum_of(const double *sums) {
     return sum;
 }
 
-/* Both passes of a scaled rule. */
-#define SCALED_RULE(NAME, STATES)                                                                                      \
+/* Both passes of a rule with a trust ratio. */
+#define TRUST_RATIO_RULE(NAME, STATES)                                                                                 \
     ALWAYS_INLINE void NAME##_direction_at(const clq_host_update *u, const clq_host_numbers *n, size_t i,              \
                                            size_t bytes, double sums[2][CHAINS]) {                                     \
         const clq_update_rates *r = &n->rates;                                                                         \
@@ -140,7 +140,7 @@ static double sum_of(const double *sums) {
                     bytes);                                                                                            \
     }                                                                                                                  \
     RUN(NAME)
-SCALED_RULES(SCALED_RULE)
+TRUST_RATIO_RULES(TRUST_RATIO_RULE)
 
 TARGET static void sum_run(const clq_host_update *u, const clq_host_numbers *n) {
     const size_t end = u->first + u->floats;
@@ -151,5 +151,5 @@ TARGET static void sum_run(const clq_host_update *u, const clq_host_numbers *n) 
 }
 
 #define ROW(NAME, STATES) {#NAME, NAME##_run, NULL},
-#define SCALED_ROW(NAME, STATES) {#NAME, NAME##_run, NAME##_direct},
-const clq_host_rule_row TABLE[] = {UPDATE_RULES(ROW) SCALED_RULES(SCALED_ROW){NULL, sum_run, NULL}};
+#define TRUST_RATIO_ROW(NAME, STATES) {#NAME, NAME##_run, NAME##_direct},
+const clq_host_rule_row TABLE[] = {UPDATE_RULES(ROW) TRUST_RATIO_RULES(TRUST_RATIO_ROW){NULL, sum_run, NULL}};
