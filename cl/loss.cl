@@ -228,6 +228,29 @@ static inline float *metric_thresholds(local float *shared, row_args *row, float
     row->bins += 2 * ((int)number - 1);
     return totals;
 }
+
+/* By the true class and then the class of the largest value: 0 where none is largest (NaN). */
+static inline float *metric_confusion(local float *shared, row_args *row, float number, float *totals) {
+    int classes = row->classes, wanted = row_wanted(shared, row), found = row->top < classes ? row->top : 0;
+    if (FIRST_LANE && wanted >= 0 && wanted < classes) atomic_inc(row->bins + wanted * classes + found);
+    row->bins += classes * classes;
+    return totals;
+}
+
+/* Of each value by itself: a target above 0.5 is class 1, and so is a probability above `number`. */
+static inline float *metric_binary_confusion(local float *shared, row_args *row, float number, float *totals) {
+    SUM_OF_ROW(is, IS(t > 0.5f))
+    SUM_OF_ROW(told, IS(row_probability(row, i) > number))
+    SUM_OF_ROW(both, IS((t > 0.5f) & (row_probability(row, i) > number)))
+    if (FIRST_LANE) {
+        atomic_add(row->bins, row->classes - (int)(is + told - both));
+        atomic_add(row->bins + 1, (int)(told - both));
+        atomic_add(row->bins + 2, (int)(is - both));
+        atomic_add(row->bins + 3, (int)both);
+    }
+    row->bins += 4;
+    return totals;
+}
 #endif
 
 /* ---- the kernels ---- */

@@ -303,7 +303,7 @@ typedef struct clq_metric_values {
     const char *names[CLQ_METRIC_VALUES_MAX]; /* "accuracy" */
     double values[CLQ_METRIC_VALUES_MAX];
 } clq_metric_values;
-/* NaN where there is none of that name. */
+/* NaN where there is none of that name. A confusion matrix is no value: see clq_trainer_read_matrix. */
 CLQ_API double clq_metric_value(const clq_metric_values *metrics, const char *name);
 
 typedef struct clq_step_info {
@@ -438,6 +438,27 @@ CLQ_API clq_status clq_evaluate_sized(clq_trainer *trainer, clq_dataset *dataset
 static inline clq_status clq_evaluate(clq_trainer *trainer, clq_dataset *dataset, clq_totals *out) {
     return clq_evaluate_sized(trainer, dataset, out, sizeof *out);
 }
+
+/* ---- confusion matrices ----
+ * The metrics `confusion_matrix` and `binary_confusion_matrix`. The devices count them like other metrics, but they are
+ * no single numbers: clq_metric_values is without them, and callbacks cannot watch them. */
+CLQ_API size_t clq_trainer_matrix_count(const clq_trainer *trainer);
+/* The matrix `index`, from 0, in the order of the metrics. *name: as it was asked for, with several outputs as
+ * `LAYER_confusion_matrix`; the trainer's. *classes: rows, and columns. Errors: ARGUMENT (no such matrix). */
+CLQ_API clq_status clq_trainer_matrix(const clq_trainer *trainer, size_t index, const char **name, size_t *classes);
+/* The order is part of the binary interface: add at the end. */
+typedef enum clq_matrix_source {
+    CLQ_MATRIX_OF_TRAINING,  /* the last epoch of clq_fit that ended; on_epoch and callbacks may read it already */
+    CLQ_MATRIX_OF_EVALUATION /* the last clq_evaluate, validation of clq_fit, or clq_part_evaluate */
+} clq_matrix_source;
+/* counts (classes, classes), the caller's: counts[t * classes + p] is how many samples of class t the model took for
+ * class p; of an output of several rows, how many rows. Each counts once, whatever its weight. Waits for nothing.
+ * Errors: ARGUMENT (no such matrix), STATE (nothing was counted yet). */
+CLQ_API clq_status clq_trainer_read_matrix(const clq_trainer *trainer, size_t index, clq_matrix_source source,
+                                           uint64_t *counts);
+
+/* ---- predictions ---- */
+
 /* The model's output (softmax included) for the samples of epoch 0, to whose first batch the dataset is rewound, in
  * that epoch's order (shuffled where the dataset is shuffled): out (samples, output) f32, the caller's. Where
  * drop_remainder drops samples, the last rows are not written. Labels are not looked at. The dataset then goes on where

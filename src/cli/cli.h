@@ -209,6 +209,11 @@ enum { CLQ_METRICS_TEXT = CLQ_METRIC_VALUES_MAX * 160 };
 void clq_describe_metrics(const char *prefix, const clq_metric_values *metrics, char *text, size_t bytes);
 /* PREFIXloss and PREFIXaccuracy, … as members; null where `known` is false. The same of failures. */
 json_t *clq_json_put_measures(json_t *object, const char *prefix, const clq_totals *totals, bool known);
+/* (matrices.c) PREFIXconfusion_matrix, … as members, lists of rows; likewise. */
+json_t *clq_json_put_matrices(json_t *object, const char *prefix, const clq_trainer *trainer, clq_matrix_source source,
+                              bool known);
+/* As tables, where they fit a screen. Errors: MEMORY. */
+clq_status clq_print_matrices(FILE *to, const char *prefix, const clq_trainer *trainer, clq_matrix_source source);
 
 /* Prints a document on stdout and releases it. */
 clq_status clq_print_json(json_t *document);

@@ -36,6 +36,7 @@ typedef struct training {
     float *step_s;
     clq_epoch_info *epochs;
     size_t epoch_count;
+    json_t *matrices;   /* of --json, by epoch: those of training and test */
     size_t shares_told; /* changes of them */
     clq_train_callbacks callbacks;
     clq_checkpoints *checkpoints;
@@ -175,6 +176,16 @@ static clq_status flush_log(void *context, uint64_t step) {
     return t->log && fflush(t->log) != 0 ? fail_log(t) : CLQ_OK;
 }
 
+/* Behind an epoch, whose matrices the trainer has until the next one. */
+static clq_status note_matrices(training *t, bool validated) {
+    const clq_trainer *trainer = t->setup->trainer;
+    if (!t->options->json || clq_trainer_matrix_count(trainer) == 0) return CLQ_OK;
+    json_t *own = clq_json_put_matrices(json_object(), "", trainer, CLQ_MATRIX_OF_TRAINING, true);
+    own = clq_json_put_matrices(own, "val_", trainer, CLQ_MATRIX_OF_EVALUATION, validated);
+    t->matrices = clq_json_append(t->matrices ? t->matrices : json_array(), own);
+    return t->matrices ? CLQ_OK : clq_fail_memory("an epoch's confusion matrices");
+}
+
 static clq_status show_epoch(void *context, const clq_epoch_info *info) {
     training *t = context;
     clq_epoch_info *grown = clq_realloc(t->epochs, t->epoch_count, t->epoch_count + 1, sizeof *grown);
@@ -182,6 +193,7 @@ static clq_status show_epoch(void *context, const clq_epoch_info *info) {
     t->epochs = grown;
     t->epochs[t->epoch_count++] = *info;
     t->epoch = info->epoch + 1;
+    CLQ_TRY(note_matrices(t, info->validation.samples > 0));
     t->trained_s += info->train.seconds;
     t->input_s += info->train.input_s;
     clear_line(t);
@@ -308,12 +320,17 @@ static int by_value(const void *left, const void *right) {
     return (a > b) - (a < b);
 }
 
-static json_t *describe_epoch(const clq_epoch_info *e) {
+static json_t *describe_epoch(const training *t, size_t index) {
+    const clq_epoch_info *e = &t->epochs[index];
     clq_totals validation = e->validation;
     bool validated = validation.samples > 0;
     if (!validated) validation.metrics = e->train.metrics; /* their names */
     json_t *epoch = clq_json_put_measures(json_object(), "", &e->train, true);
     epoch = clq_json_put_measures(epoch, "val_", &validation, validated);
+    if (t->matrices && json_object_update(epoch, json_array_get(t->matrices, index)) != 0) {
+        json_decref(epoch);
+        return NULL;
+    }
     epoch = clq_json_put(epoch, "seconds", json_real(e->train.seconds));
     return clq_json_put(epoch, "images_per_s", clq_json_number((double)e->train.samples / e->train.seconds));
 }
@@ -375,7 +392,7 @@ static clq_status print_result(training *t, const char *verdict) {
     const double p50 = kept ? 1e3 * (double)t->step_s[kept / 2] : (double)NAN,
                  p95 = kept ? 1e3 * (double)t->step_s[kept * 95 / 100] : (double)NAN;
     json_t *epochs = json_array();
-    for (size_t i = 0; i < t->epoch_count; i++) epochs = clq_json_append(epochs, describe_epoch(&t->epochs[i]));
+    for (size_t i = 0; i < t->epoch_count; i++) epochs = clq_json_append(epochs, describe_epoch(t, i));
     struct rusage usage;
     getrusage(RUSAGE_SELF, &usage);
     json_t *document =
@@ -421,6 +438,13 @@ static clq_status tell_interrupted(training *t, clq_status status) {
     return clq_error_raise(&error);
 }
 
+/* Of the last epoch: of its test, where there is one. */
+static clq_status tell_matrices(const training *t) {
+    if (t->epoch_count == 0) return CLQ_OK;
+    return t->setup->test ? clq_print_matrices(t->talk, "test ", t->setup->trainer, CLQ_MATRIX_OF_EVALUATION)
+                          : clq_print_matrices(t->talk, "", t->setup->trainer, CLQ_MATRIX_OF_TRAINING);
+}
+
 /* With --ema the weights become their averages. */
 static clq_status take_average(const training *t) {
     double momentum = 0.0;
@@ -453,6 +477,7 @@ static clq_status train(training *t) {
     if (status == CLQ_INTERRUPTED) return tell_interrupted(t, status);
     CLQ_TRY(status);
     CLQ_TRY(close_log(t));
+    CLQ_TRY(tell_matrices(t));
     CLQ_TRY(clq_train_callbacks_tell(&t->callbacks, t->talk));
     if (t->checkpoints) CLQ_TRY(clq_keep_tell(t->checkpoints, t->talk));
     CLQ_TRY(take_average(t));
@@ -471,6 +496,7 @@ clq_status clq_command_train(clq_setup *setup, const clq_options *options) {
     if (t.log) fclose(t.log); /* the failure that kept it open is the one to tell */
     cancel_reading(&t.train); /* where something else failed meanwhile */
     cancel_reading(&t.test);
+    json_decref(t.matrices);
     clq_free(t.step_s);
     clq_free(t.epochs);
     return status;

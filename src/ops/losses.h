@@ -53,7 +53,9 @@ typedef enum clq_metric_kind {
     CLQ_METRIC_CROSSENTROPY, /* of classes, also of index targets */
     CLQ_METRIC_PERPLEXITY,
     CLQ_METRIC_AUC,
-    CLQ_METRIC_PR_AUC
+    CLQ_METRIC_PR_AUC,
+    CLQ_METRIC_CONFUSION,
+    CLQ_METRIC_BINARY_CONFUSION
 } clq_metric_kind;
 
 typedef struct clq_metric_row {
@@ -62,7 +64,8 @@ typedef struct clq_metric_row {
     clq_option options[2];    /* the number that it takes, if it does: a threshold, or k */
     bool whole;               /* which has no fraction */
     unsigned totals;          /* 1: the metric is their mean over the samples; 2: the first over the second; 0: bins */
-    /* How many bins values or rows are counted into, and what the metric is of these counts. NULL: none. */
+    /* How many bins values or rows are counted into, and what the metric is of these counts. NULL: none. Bins without
+     * of_bins are the metric themselves: a square matrix, true class by predicted class. */
     size_t (*bins)(size_t classes, double number);
     double (*of_bins)(const double *bins, size_t count);
     bool probabilities;        /* looks at those that logits stand for, where the loss is of logits */
@@ -109,6 +112,8 @@ unsigned clq_loss_sums(const clq_loss_problem *p); /* of these; at most CLQ_SUMS
 unsigned clq_loss_bins(const clq_loss_problem *p);
 /* The bins of a loss's metric; 0: it has totals. */
 size_t clq_metric_bins(const clq_loss_problem *p, unsigned metric);
+/* Whether a metric is a square matrix of counts, and no single number. */
+bool clq_metric_is_matrix(clq_metric_kind kind);
 /* The floats of a row of the metrics buffer. */
 unsigned clq_loss_metrics_width(const clq_loss_problem *p);
 /* Of a row that several losses share: their totals lie one behind the other. At most CLQ_METRICS_ROW_MAX. */

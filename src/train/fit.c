@@ -272,8 +272,10 @@ static clq_status evaluate(clq_trainer *trainer, clq_dataset *dataset, evaluatio
     clq_status status = for_each_batch(trainer, dataset, true, evaluate_batch, e);
     if (status == CLQ_OK) status = clq_metrics_collect(&e->metrics, trainer);
     clq_metrics_end(&e->metrics, trainer);
-    if (status == CLQ_OK) *out = totals_of(trainer, &e->metrics, clq_now() - started, 0.0);
-    return status;
+    CLQ_TRY(status);
+    *out = totals_of(trainer, &e->metrics, clq_now() - started, 0.0);
+    clq_trainer_keep_matrices(trainer, CLQ_MATRIX_OF_EVALUATION, e->metrics.totals);
+    return CLQ_OK;
 }
 
 clq_status clq_evaluate_sized(clq_trainer *trainer, clq_dataset *dataset, clq_totals *out, size_t out_bytes) {
@@ -289,6 +291,7 @@ clq_status clq_evaluate_sized(clq_trainer *trainer, clq_dataset *dataset, clq_to
 static clq_status end_epoch(run *r, double seconds) {
     clq_epoch_info info = {.epoch = r->epoch, .train = totals_of(r->trainer, &r->metrics, seconds, r->input_s)};
     clq_dataset *data = r->config->validation;
+    clq_trainer_keep_matrices(r->trainer, CLQ_MATRIX_OF_TRAINING, r->metrics.totals);
     if (data) {
         evaluation e = {.fit = r, .trained = &info.train, .batches = clq_dataset_batches(data)};
         CLQ_TRY(evaluate(r->trainer, data, &e, &info.validation));

@@ -14,17 +14,17 @@ static const char *metric_alias(size_t i) {
     return i == 0 ? "acc" : clq_metric_row_of((clq_metric_kind)(i - 1))->alias;
 }
 
-/* Keras's "accuracy" goes by shapes: binary where the output's last axis has one value. */
+/* Keras's "accuracy" goes by shapes: binary where the output's last axis has one value. So does a confusion matrix. */
 static clq_status find_metric(const char *text, const clq_loss_row *loss, size_t last, clq_metric_kind *out,
                               float *number) {
     static const clq_option none[] = {{0}};
     const bool index = loss->target == CLQ_TARGET_INDEX;
     clq_words words;
     CLQ_TRY(clq_parse_words("metric", text, 1 + clq_metric_count(), metric_name, metric_alias, &words));
-    const bool accuracy = words.kind == 0, binary = accuracy && !index && last == 1;
-    const clq_metric_kind kind = binary     ? CLQ_METRIC_BINARY_ACCURACY
-                                 : accuracy ? CLQ_METRIC_CATEGORICAL_ACCURACY
-                                            : (clq_metric_kind)(words.kind - 1);
+    const bool accuracy = words.kind == 0, binary = !index && last == 1;
+    clq_metric_kind kind = accuracy ? CLQ_METRIC_CATEGORICAL_ACCURACY : (clq_metric_kind)(words.kind - 1);
+    if (binary && accuracy) kind = CLQ_METRIC_BINARY_ACCURACY;
+    if (binary && kind == CLQ_METRIC_CONFUSION) kind = CLQ_METRIC_BINARY_CONFUSION;
     const clq_metric_row *row = clq_metric_row_of(kind);
     double value = row->options[0].value;
     CLQ_TRY(clq_set_values("metric", text, &words, accuracy ? none : row->options, &value));
@@ -40,18 +40,23 @@ static clq_status find_metric(const char *text, const clq_loss_row *loss, size_t
     return CLQ_OK;
 }
 
-/* The name of the next value that is told: with several outputs behind the output's own. */
-static clq_status add_name(clq_trainer *trainer, size_t output, const char *name) {
-    char *to = trainer->metric_names[trainer->metric_count];
-    if (trainer->metric_count == CLQ_METRIC_VALUES_MAX)
+/* The name of the next value, or matrix, that is told: with several outputs behind the output's own. */
+static clq_status add_name(const clq_trainer *trainer, size_t output, const char *name,
+                           char names[][CLQ_VALUE_NAME_MAX], unsigned *count) {
+    char *to = names[*count];
+    if (*count == CLQ_METRIC_VALUES_MAX)
         return clq_fail(CLQ_ARGUMENT, "more than %d losses and metrics of all outputs", CLQ_METRIC_VALUES_MAX);
     const bool several = trainer->model->output_count > 1;
     (void)snprintf(to, CLQ_VALUE_NAME_MAX, "%s%s%s", several ? clq_model_output_name(trainer->model, output) : "",
                    several ? "_" : "", name);
-    for (unsigned i = 0; i < trainer->metric_count; i++)
-        if (strcmp(trainer->metric_names[i], to) == 0) return clq_fail(CLQ_ARGUMENT, "metric %s is given twice", to);
-    trainer->metric_count++;
+    for (unsigned i = 0; i < *count; i++)
+        if (strcmp(names[i], to) == 0) return clq_fail(CLQ_ARGUMENT, "metric %s is given twice", to);
+    (*count)++;
     return CLQ_OK;
+}
+
+static clq_status add_value_name(clq_trainer *trainer, size_t output, const char *name) {
+    return add_name(trainer, output, name, trainer->metric_names, &trainer->metric_count);
 }
 
 static clq_status add_metric(clq_trainer *trainer, size_t output, const char *at, size_t length, size_t last) {
@@ -63,11 +68,12 @@ static clq_status add_metric(clq_trainer *trainer, size_t output, const char *at
         return clq_fail(CLQ_ARGUMENT, "metrics '%s': expected NAME,NAME,…, or none", at);
     memcpy(name, at, length);
     name[length] = '\0';
-    CLQ_TRY(add_name(trainer, output, name));
-    CLQ_TRY(find_metric(name, clq_loss_row_of(loss->kind), last, &loss->metrics[loss->metric_count],
-                        &loss->metric_values[loss->metric_count]));
+    clq_metric_kind *kind = &loss->metrics[loss->metric_count];
+    CLQ_TRY(find_metric(name, clq_loss_row_of(loss->kind), last, kind, &loss->metric_values[loss->metric_count]));
     loss->metric_count++;
-    return CLQ_OK;
+    if (clq_metric_is_matrix(*kind))
+        return add_name(trainer, output, name, trainer->matrix_names, &trainer->matrix_count);
+    return add_value_name(trainer, output, name);
 }
 
 static clq_status add_metrics(clq_trainer *trainer, size_t output, const char *names, size_t last) {
@@ -95,8 +101,9 @@ static clq_status check_width(const clq_trainer *trainer) {
         for (unsigned k = 0; k < loss->metric_count; k++) width += clq_metric_bins(loss, k);
     }
     if (width <= CLQ_METRICS_ROW_MAX) return CLQ_OK;
-    return clq_fail(CLQ_ARGUMENT, "the metrics count %zu numbers in a step, and there is room for %d: ask for fewer",
-                    width, CLQ_METRICS_ROW_MAX);
+    return clq_fail(CLQ_ARGUMENT, "the metrics count %zu numbers in a step, and there is room for %d: ask for fewer%s",
+                    width, CLQ_METRICS_ROW_MAX,
+                    trainer->matrix_count ? " (a confusion matrix has room for 101 classes)" : "");
 }
 
 static clq_status set_output(clq_trainer *trainer, size_t output, const clq_output_config *config) {
@@ -121,7 +128,7 @@ static clq_status set_output(clq_trainer *trainer, size_t output, const clq_outp
     const clq_loss_row *row = clq_loss_row_of(given->kind);
     if (!(row->takes & CLQ_TAKES_FROM_LOGITS)) loss->from_logits = false;
     if (!(row->takes & CLQ_TAKES_LABEL_SMOOTHING)) loss->label_smoothing = 0;
-    if (trainer->model->output_count > 1) CLQ_TRY(add_name(trainer, output, "loss"));
+    if (trainer->model->output_count > 1) CLQ_TRY(add_value_name(trainer, output, "loss"));
     CLQ_TRY(add_metrics(trainer, output, config->metrics ? config->metrics : row->metrics, last));
     bool rows = goes_by_rows(loss);
     loss->classes = rows ? last : elements;
@@ -221,7 +228,8 @@ clq_status clq_trainer_set_measures(clq_trainer *trainer, const clq_trainer_conf
             return clq_fail_within(status, "output '%s'", clq_model_output_name(model, i));
         CLQ_TRY(status);
     }
-    return check_width(trainer);
+    CLQ_TRY(check_width(trainer));
+    return clq_trainer_set_matrices(trainer);
 }
 
 /* ---- what is told ---- */
@@ -240,8 +248,9 @@ void clq_trainer_tell(const clq_trainer *trainer, const double *totals, size_t s
         for (unsigned k = 0; k < p->metric_count; k++) {
             const clq_metric_row *row = clq_metric_row_of(p->metrics[k]);
             const size_t bin_count = clq_metric_bins(p, k);
-            metrics->values[metrics->count++] =
-                row->of_bins ? row->of_bins(bins, bin_count) : clq_metric_result(p->metrics[k], totals, count);
+            if (!clq_metric_is_matrix(p->metrics[k]))
+                metrics->values[metrics->count++] =
+                    row->of_bins ? row->of_bins(bins, bin_count) : clq_metric_result(p->metrics[k], totals, count);
             totals += row->totals;
             bins += bin_count;
         }

@@ -78,6 +78,10 @@ clq_status clq_watch_check(const clq_watch *watch, const clq_trainer *trainer, c
     bool known = strcmp(figure, "loss") == 0;
     for (unsigned i = 0; i < trainer->metric_count; i++) known |= strcmp(figure, trainer->metric_names[i]) == 0;
     if (known) return CLQ_OK;
+    for (unsigned i = 0; i < trainer->matrix_count; i++)
+        if (strcmp(figure, trainer->matrix_names[i]) == 0)
+            return clq_fail(CLQ_ARGUMENT, "%s watches '%s', which is a matrix: watch a single number, such as '%sloss'",
+                            who, name, of_validation ? validation : "");
     clq_text names = {0};
     clq_nearest nearest = {.word = figure};
     clq_text_add(&names, "loss");

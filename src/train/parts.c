@@ -211,6 +211,7 @@ clq_status clq_part_evaluate_sized(clq_trainer *trainer, const clq_batch *batch,
     CLQ_TRY(clq_strategy_read_figures(trainer->strategy, slot, 1, row, NULL));
     clq_totals totals = {.samples = batch->count};
     clq_trainer_tell(trainer, row, totals.samples, &totals.loss, &totals.metrics);
+    clq_trainer_keep_matrices(trainer, CLQ_MATRIX_OF_EVALUATION, row);
     clq_struct_give(&totals, sizeof totals, out, out_bytes);
     return CLQ_OK;
 }

@@ -165,4 +165,10 @@ void clq_metric_sums_read_sized(const clq_metric_sums *sums, clq_totals *out, si
     clq_struct_give(&totals, sizeof totals, out, out_bytes);
 }
 
+clq_status clq_metric_sums_read_matrix(const clq_metric_sums *sums, size_t index, uint64_t *counts) {
+    double row[CLQ_METRICS_ROW_MAX + 1];
+    (void)clq_per_replica_reduce(sums->sums, CLQ_REDUCE_SUM, CLQ_NO_AXIS, row, sums->width + 1);
+    return clq_trainer_take_matrix(sums->trainer, row + 1, index, counts);
+}
+
 void clq_metric_sums_reset(clq_metric_sums *sums) { clq_per_replica_clear(sums->sums); }

@@ -137,6 +137,7 @@ void clq_trainer_destroy(clq_trainer *trainer) {
     for (size_t i = 0; i < CLQ_MODEL_OUTPUTS_MAX; i++) clq_free(trainer->targets[i]);
     clq_free(trainer->parts);
     clq_free(trainer->class_weights);
+    for (size_t i = 0; i < CLQ_MATRIX_SOURCES; i++) clq_free(trainer->counted[i]);
     clq_free(trainer->optimizer_text);
     clq_free(trainer->input.spans);
     clq_free(trainer);

@@ -16,6 +16,12 @@ typedef enum clq_gradient_state {
     CLQ_GRADIENT_SUM    /* each replica has the sum */
 } clq_gradient_state;
 
+/* A matrix's counts in a row of metrics: classes * classes of them. */
+typedef struct clq_matrix_place {
+    size_t classes, at;
+} clq_matrix_place;
+enum { CLQ_MATRIX_SOURCES = CLQ_MATRIX_OF_EVALUATION + 1 };
+
 struct clq_trainer {
     const clq_model *model;
     clq_trainer_config config;
@@ -38,6 +44,12 @@ struct clq_trainer {
     uint32_t last_rows;                    /* and still in so many rows up to that one */
     char metric_names[CLQ_METRIC_VALUES_MAX][CLQ_VALUE_NAME_MAX];
     unsigned metric_count; /* of these names */
+    /* (matrix_count) metrics that are matrices, and the last rows of metrics that have them: matrices.c */
+    char matrix_names[CLQ_METRIC_VALUES_MAX][CLQ_VALUE_NAME_MAX];
+    clq_matrix_place matrices[CLQ_METRIC_VALUES_MAX];
+    unsigned matrix_count;
+    double *counted[CLQ_MATRIX_SOURCES]; /* NULL without matrices; has_counted: it has a row */
+    bool has_counted[CLQ_MATRIX_SOURCES];
     clq_gradient_state gradient;
     size_t forwarded;            /* samples that went forward in a part of a model, and not back yet; 0: none */
     bool running;                /* a function of the caller's on each replica (run.c) */
@@ -159,6 +171,12 @@ static inline unsigned clq_trainer_width(const clq_trainer *trainer) {
 /* Loss and metrics from their totals, summed over so many samples. */
 void clq_trainer_tell(const clq_trainer *trainer, const double *totals, size_t samples, double *loss,
                       clq_metric_values *metrics);
+/* matrices.c: finds them in rows of metrics, when names and losses are set. Errors: MEMORY. */
+clq_status clq_trainer_set_matrices(clq_trainer *trainer);
+/* Keeps what an epoch, or an evaluation, counted: a row of totals. */
+void clq_trainer_keep_matrices(clq_trainer *trainer, clq_matrix_source source, const double *totals);
+/* A matrix of such a row. Errors: ARGUMENT (no such matrix). */
+clq_status clq_trainer_take_matrix(const clq_trainer *trainer, const double *totals, size_t index, uint64_t *counts);
 /* A struct of the caller's version, `from` with `from_bytes`, as this version's, `to` with `to_bytes`: what it has not
  * is 0. ARGUMENT where it sets what this version does not know. */
 clq_status clq_struct_take(const char *what, const void *from, size_t from_bytes, void *to, size_t to_bytes);

@@ -253,6 +253,34 @@ class CommandLine(support.InFolder):
         self.fails(2, "train", *common[:-4], "--loss", "mse:delta=1", says=["delta", "no keys"])
         self.fails(3, "train", *common[:-4], says=["class numbers"])
 
+    def test_confusion_matrix(self):
+        weights, table = self.folder / "w.safetensors", self.folder / "epochs.csv"
+        common = [*SMALL, "--metrics", "confusion_matrix,accuracy"]
+        report = self.train(*common, "--epochs", 2, "--save", weights, "--csv", table)
+        for epoch in report["epochs"]:
+            self.assertEqual(list(epoch), ["loss", "accuracy", "val_loss", "val_accuracy", "confusion_matrix", "val_confusion_matrix",
+                                           "seconds", "images_per_s"])
+            for prefix in ("", "val_"):
+                matrix = epoch[prefix + "confusion_matrix"]
+                self.assertEqual([len(row) for row in matrix], [10] * 10)
+                self.assertEqual(sum(map(sum, matrix)), 640)
+                self.assertAlmostEqual(sum(matrix[i][i] for i in range(10)) / 640, epoch[prefix + "accuracy"], places=6)
+        self.assertEqual(table.read_text().splitlines()[0], "epoch,loss,accuracy,val_loss,val_accuracy,lr")
+        result = run("eval", *common, "--weights", weights, "--json")
+        evaluated = json.loads(result.stdout)
+        self.assertEqual(list(evaluated), ["loss", "accuracy", "confusion_matrix", "samples", "images_per_s"])
+        self.assertEqual(evaluated["confusion_matrix"], report["epochs"][1]["val_confusion_matrix"])
+        lines = result.stderr.splitlines()
+        at = lines.index("confusion_matrix, rows: true classes, columns: predicted classes")
+        shown = [list(map(int, line.split())) for line in lines[at + 1:at + 12]]
+        self.assertEqual(shown, [list(range(10))] + [[i, *row] for i, row in enumerate(evaluated["confusion_matrix"])])
+        report = self.train(*common, "--steps", 1, "--no-test")["epochs"][0]
+        self.assertEqual((sum(map(sum, report["confusion_matrix"])), report["val_confusion_matrix"]), (64, None))
+        plain = run("train", *common, "--steps", 1)
+        self.assertRegex(plain.stdout, r"\ntest confusion_matrix, rows.*\n( +\d)+\n  0( +\d+)+\n")
+        self.fails(2, "train", *common, "--early-stopping", "monitor=val_confusion_matrix", says=["val_confusion_matrix", "a matrix", "val_loss"])
+        self.fails(2, "train", *common[:-2], "--metrics", "confusion_matix", says=["confusion_matix", "'confusion_matrix'"])
+
     def two_outputs(self):
         """Two Dense layers on one input of zeros, of which one layer's name needs an escape in JSON; the files."""
         def dense(name, units):

@@ -178,6 +178,8 @@ class Faults(unittest.TestCase):
                 self.assertEqual(now[key], then[key])
         for key in ("loss", "accuracy", "val_loss", "val_accuracy"):
             self.assertAlmostEqual(now["epochs"][0][key], then["epochs"][0][key], places=5)
+        for key in ("confusion_matrix", "val_confusion_matrix"):  # where it was asked for
+            self.assertEqual(now["epochs"][0].get(key), then["epochs"][0].get(key))
         self.assertEqual(sorted(ending.files), sorted(usual.files))
         self.assertEqual(len(ending.files["w.safetensors"]), len(usual.files["w.safetensors"]))
         self.assertEqual(len(ending.files["log.jsonl"].splitlines()), 2)
@@ -228,7 +230,8 @@ class Faults(unittest.TestCase):
 
     def test_train(self):
         self.walk(["clique_faulty", "train", "--model", "mlp", "--data", "synthetic", "--take", "64", "--batch", "8", "--steps", "2", "--json",
-                   "--save", "w.safetensors", "--log", "log.jsonl", "--trace", "trace.json", *BOTH], self.same_training,
+                   "--metrics", "accuracy,confusion_matrix", "--save", "w.safetensors", "--log", "log.jsonl", "--trace", "trace.json", *BOTH],
+                  self.same_training,
                   {"log.jsonl": lambda content: None, "w.safetensors": lambda content: self.assertEqual(len(content) > 4 * 101770, True),
                    "trace.json": json.loads})
 

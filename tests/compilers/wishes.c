@@ -321,8 +321,37 @@ static void compression(clq_list *list) {
     clq_add_pairs(list, FLOATS, CHOSEN, RANKS, message, gradient);
 }
 
+/* Losses of class numbers, of rows and of values, each with the metrics that count into bins. */
+static void counting(clq_list *list) {
+    enum { CLASSES = 10 };
+    static const clq_loss_problem losses[] = {
+        {.kind = CLQ_LOSS_SPARSE_CATEGORICAL, .metric_count = 1, .metrics = {CLQ_METRIC_CONFUSION}},
+        {.kind = CLQ_LOSS_CATEGORICAL,
+         .from_logits = true,
+         .metric_count = 3,
+         .metrics = {CLQ_METRIC_CONFUSION, CLQ_METRIC_AUC, CLQ_METRIC_BINARY_CONFUSION},
+         .metric_values = {0, 200, 0.5f}},
+        {.kind = CLQ_LOSS_BINARY,
+         .from_logits = true,
+         .skipped = CLQ_SIGMOID,
+         .metric_count = 3,
+         .metrics = {CLQ_METRIC_AUC, CLQ_METRIC_PR_AUC, CLQ_METRIC_BINARY_CONFUSION},
+         .metric_values = {200, 50, 0.5f}},
+    };
+    for (size_t i = 0; i < CLQ_COUNT_OF(losses); i++) {
+        clq_loss_problem p = losses[i];
+        p.classes = CLASSES;
+        p.weight = 1;
+        const size_t width = clq_loss_metrics_width(&p) * sizeof(float);
+        clq_value x = clq_list_value(list, CLQ_VALUE_EXTERNAL, "x", 0, CLASSES * sizeof(float));
+        clq_value targets = clq_list_value(list, CLQ_VALUE_EXTERNAL, "targets", 0, clq_loss_target_bytes(&p));
+        clq_value metrics = clq_list_value(list, CLQ_VALUE_EXTERNAL, "metrics", width, 0);
+        clq_loss_and_metrics(list, &p, x, targets, x, metrics);
+    }
+}
+
 /* Operations that no plan of these models has: normalisation, means over positions, slices of channels, sums of
- * gradients, and dropout forward and with the sums of a bias's gradient. */
+ * gradients, metrics that count, and dropout forward and with the sums of a bias's gradient. */
 static void operations(clq_device *device) {
     enum {
         CHANNELS = 24,
@@ -363,6 +392,7 @@ static void operations(clq_device *device) {
             &(clq_element_values){
                 .elements = CHANNELS * POSITIONS, .channels = CHANNELS, .inputs = {x}, .outputs = {x}, .sums = {rows}});
     compression(list);
+    counting(list);
     must(clq_list_bind(list) == CLQ_BUILD, "the operations");
     clq_list_destroy(list);
 }

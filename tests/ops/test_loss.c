@@ -17,8 +17,9 @@ static const loss_case cases[] = {{10, 1, 64, 64},   {10, 1, 64, 63}, {1, 1, 4, 
 #define ENTROPY                                                                                                        \
     .metric_count = 3, .metrics = {CLQ_METRIC_CATEGORICAL_ACCURACY, CLQ_METRIC_CROSSENTROPY, CLQ_METRIC_PERPLEXITY}
 #define AREAS                                                                                                          \
-    .metric_count = 3, .metrics = {CLQ_METRIC_AUC, CLQ_METRIC_MEAN_ABSOLUTE_ERROR, CLQ_METRIC_PR_AUC},                 \
-    .metric_values = {200, 0, 7}
+    .metric_count = 4,                                                                                                 \
+    .metrics = {CLQ_METRIC_AUC, CLQ_METRIC_MEAN_ABSOLUTE_ERROR, CLQ_METRIC_BINARY_CONFUSION, CLQ_METRIC_PR_AUC},       \
+    .metric_values = {200, 0, 0.375f, 7}
 #define ERRORS                                                                                                         \
     .metric_count = 3,                                                                                                 \
     .metrics = {CLQ_METRIC_MEAN_ABSOLUTE_ERROR, CLQ_METRIC_ROOT_MEAN_SQUARED_ERROR, CLQ_METRIC_MEAN_SQUARED_ERROR}
@@ -45,10 +46,20 @@ static const clq_loss_problem kinds[] = {
     {.kind = CLQ_LOSS_MEAN_ABSOLUTE_ERROR, .weight = 1, ERRORS},
     {.kind = CLQ_LOSS_HUBER, .delta = 1.5f, .weight = 1, ERRORS},
     {.kind = CLQ_LOSS_HINGE, .weight = 1, ERRORS},
-    {.kind = CLQ_LOSS_SPARSE_CATEGORICAL, .from_logits = true, .weight = 1, .weighted = true, ENTROPY},
+    {.kind = CLQ_LOSS_SPARSE_CATEGORICAL,
+     .from_logits = true,
+     .weight = 1,
+     .weighted = true,
+     .metric_count = 4,
+     .metrics = {CLQ_METRIC_CATEGORICAL_ACCURACY, CLQ_METRIC_CROSSENTROPY, CLQ_METRIC_PERPLEXITY,
+                 CLQ_METRIC_CONFUSION}},
     {.kind = CLQ_LOSS_MEAN_SQUARED_ERROR, .weight = 2, .weighted = true, ERRORS},
     {.kind = CLQ_LOSS_SQUARED_HINGE, .weight = 1},
-    {.kind = CLQ_LOSS_CATEGORICAL_HINGE, .weight = 1},
+    {.kind = CLQ_LOSS_CATEGORICAL_HINGE,
+     .weight = 1,
+     .metric_count = 2,
+     .metrics = {CLQ_METRIC_BINARY_CONFUSION, CLQ_METRIC_CONFUSION},
+     .metric_values = {0.25f}},
     {.kind = CLQ_LOSS_LOG_COSH, .weight = 1},
     {.kind = CLQ_LOSS_KL_DIVERGENCE, .weight = 1},
     {.kind = CLQ_LOSS_POISSON, .weight = 1, DISTANCES},
@@ -66,7 +77,7 @@ static const clq_loss_problem kinds[] = {
     {.kind = CLQ_LOSS_CATEGORICAL_FOCAL, .from_logits = true, .alpha = 0.25f, .gamma = 2, .weight = 1, AREAS},
     {.kind = CLQ_LOSS_CATEGORICAL_FOCAL, .alpha = 0.75f, .gamma = 0.5f, .label_smoothing = 0.1f, .weight = 1},
 };
-enum { FIRST_FROM_PROBABILITIES = 3 };
+enum { FIRST_FROM_PROBABILITIES = 3, WITH_MATRIX = 14 };
 
 /* A batch and what should come of it. */
 typedef struct batch {
@@ -159,6 +170,7 @@ static batch make_batch(clq_loss_problem p, size_t classes, size_t rows, uint32_
     const double least = least_of(&p), most = least < 0 ? 8 : is_binary(&p) ? 0.99 : 1;
     p.classes = classes;
     p.rows = rows;
+    if (clq_loss_totals(&p) > CLQ_METRICS_ROW_MAX) p.metric_count--; /* a matrix of so many classes */
     batch b = {.p = p, .one = classes * rows, .n = classes * rows * count, .count = count};
     rig_numbers(&random, b.n, least, most, &b.x, &b.d_x);
     for (size_t i = 0; i + 1 < b.n; i += 5) b.x[i + 1] = b.x[i], b.d_x[i + 1] = b.d_x[i]; /* equals */
@@ -380,6 +392,24 @@ static void wrong_labels(rig *r) {
     }
 }
 
+/* Rows without a largest value count as class 0, rows of no class nowhere. */
+static void uncertain_rows(rig *r) {
+    const float x[5][3] = {{NAN, NAN, NAN}, {-INFINITY, -INFINITY, -INFINITY}, {NAN, 1, 2}, {0, 1, 0}, {0, 0, 1}};
+    const int32_t labels[5] = {2, 0, 1, -1, 3};
+    const float want[9] = {1, 0, 0, 0, 0, 1, 1, 0, 0};
+    batch b = make_batch(kinds[WITH_MATRIX], 3, 1, 5, 1);
+    assert_int_equal(b.p.metrics[3], CLQ_METRIC_CONFUSION);
+    memcpy(b.x, x, sizeof x);
+    memcpy(b.sparse, labels, sizeof labels);
+    loss_values v = begin_loss(r, &b, 5, true, false, 1);
+    float metrics[SLOTS][1 + 3 + 9];
+    rig_run(r, 5);
+    rig_read(r, v.metrics, metrics, sizeof metrics);
+    assert_memory_equal(&metrics[SLOT][4], want, sizeof want);
+    rig_end(r);
+    free_batch(&b);
+}
+
 /* Logits that overflow exp; a class that is impossible; one NaN. */
 static void extremes(rig *r) {
     const float x[4][3] = {{1000, 0, -1000}, {-1000, -1000, 1000}, {0, -INFINITY, 0}, {0, NAN, 0}};
@@ -454,6 +484,7 @@ ON_DEVICES(losses)
 ON_DEVICES(sure_answers)
 ON_DEVICES(clipped)
 ON_DEVICES(wrong_labels)
+ON_DEVICES(uncertain_rows)
 ON_DEVICES(extremes)
 ON_DEVICES(extreme_values)
 ON_DEVICES(parts_of_a_row)
@@ -465,6 +496,7 @@ int main(void) {
         cmocka_unit_test(test_sure_answers),
         cmocka_unit_test(test_clipped),
         cmocka_unit_test(test_wrong_labels),
+        cmocka_unit_test(test_uncertain_rows),
         cmocka_unit_test(test_extremes),
         cmocka_unit_test(test_extreme_values),
         cmocka_unit_test(test_parts_of_a_row),

@@ -292,6 +292,16 @@ static void count_by_thresholds(double number, size_t n, const double *p, const 
     }
 }
 
+/* How many rows of each class were told to be of each. */
+static void count_classes(size_t rows, size_t n, const double *x, const double *target, double *bins) {
+    for (size_t r = 0; r < rows; r++) bins[ref_argmax(target + r * n, n) * n + ref_argmax(x + r * n, n)]++;
+}
+
+/* The same of values that are each 0 or 1. */
+static void count_answers(double number, size_t n, const double *p, const double *target, double *bins) {
+    for (size_t i = 0; i < n; i++) bins[2 * (target[i] > 0.5) + (p[i] > number)]++;
+}
+
 /* What metrics see of a model whose output is x: what the model gives, and the probabilities that it stands for. */
 typedef struct sight {
     double *output, *probabilities;
@@ -313,9 +323,14 @@ static void metric_totals(const clq_loss_problem *p, unsigned metric, const doub
 
 static void metric_bins(const clq_loss_problem *p, unsigned metric, const sight *seen, const double *target,
                         double *bins) {
+    const size_t rows = p->rows ? p->rows : 1, n = p->classes;
+    const double number = (double)p->metric_values[metric];
     for (size_t k = 0; k < clq_metric_bins(p, metric); k++) bins[k] = 0;
-    count_by_thresholds((double)p->metric_values[metric], (p->rows ? p->rows : 1) * p->classes, seen->probabilities,
-                        target, bins);
+    switch (p->metrics[metric]) {
+    case CLQ_METRIC_CONFUSION: count_classes(rows, n, seen->output, target, bins); return;
+    case CLQ_METRIC_BINARY_CONFUSION: count_answers(number, rows * n, seen->probabilities, target, bins); return;
+    default: count_by_thresholds(number, rows * n, seen->probabilities, target, bins);
+    }
 }
 
 void ref_totals(const clq_loss_problem *p, const double *x, const double *target, double *totals) {

@@ -60,7 +60,7 @@ static inline clq_trainer_config config_of(void) {
     config.global_batch = BATCH;
     config.sample_dtype = CLQ_F32;
     config.seed = 5;
-    config.metrics = "accuracy";
+    config.metrics = "accuracy,confusion_matrix";
     config.measure_gradient = true;
     return config;
 }

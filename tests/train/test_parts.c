@@ -90,6 +90,21 @@ static double evaluate(const chain *c, const clq_batch *batch, double *metrics) 
     return loss;
 }
 
+/* What the parts count is what the whole model does. */
+static void compare_matrices(const chain *parts, const clq_trainer *whole) {
+    for (size_t i = 0; i < clq_trainer_matrix_count(whole); i++) {
+        uint64_t want[CLASSES * CLASSES], found[CLASSES * CLASSES], sum[CLASSES * CLASSES] = {0}, seen = 0;
+        assert_ok(clq_trainer_read_matrix(whole, i, CLQ_MATRIX_OF_EVALUATION, want));
+        for (unsigned p = 0; p < parts->count; p++) {
+            assert_ok(clq_trainer_read_matrix(parts->trainers[p], i, CLQ_MATRIX_OF_EVALUATION, found));
+            for (size_t k = 0; k < CLASSES * CLASSES; k++) sum[k] += found[k];
+        }
+        assert_memory_equal(sum, want, sizeof want);
+        for (size_t k = 0; k < CLASSES * CLASSES; k++) seen += sum[k];
+        assert_int_equal(seen, BATCH);
+    }
+}
+
 static void compare_inference(const clq_model *model, const chain *parts, clq_trainer *whole) {
     clq_dataset *data = first_samples(model);
     const clq_batch batch = batch_for(model, 0, BATCH);
@@ -103,6 +118,8 @@ static void compare_inference(const clq_model *model, const chain *parts, clq_tr
     const double loss = evaluate(parts, &batch, metrics);
     assert_true(fabs(loss / totals.loss - 1) < 1e-5);
     for (unsigned i = 0; i < totals.metrics.count; i++) assert_true(fabs(metrics[i] - totals.metrics.values[i]) < 1e-5);
+    assert_int_equal(clq_trainer_matrix_count(whole), model->output_count);
+    compare_matrices(parts, whole);
     assert_ok(clq_predict_outputs(whole, data, want_in));
     const clq_batch unlabelled = {
         .count = BATCH, .samples = samples, .sample_elements = INPUTS, .sample_dtype = CLQ_F32};

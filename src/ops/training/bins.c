@@ -1,4 +1,6 @@
-/* Areas under curves from counts of values between thresholds, as Keras's AUC with its summation "interpolation".
+/* Metrics whose totals are counts.
+ *
+ * Areas under curves are of counts of values between thresholds, as Keras's AUC with its summation "interpolation".
  *
  * Of n thresholds the outer ones are 0 and 1 and the others lie evenly between them. Bin b counts the probabilities
  * above threshold b and up to threshold b + 1 (the first those of 0, too): first the n - 1 bins of the values whose
@@ -49,4 +51,15 @@ double clq_precision_recall_area(const double *bins, size_t count) {
         told += in_bin;
     }
     return area / positives;
+}
+
+size_t clq_confusion_bins(size_t classes, double number) {
+    (void)number;
+    return classes * classes;
+}
+
+size_t clq_binary_confusion_bins(size_t classes, double number) {
+    (void)classes;
+    (void)number;
+    return 4;
 }

@@ -9,4 +9,8 @@ size_t clq_threshold_bins(size_t classes, double thresholds);
 double clq_roc_area(const double *bins, size_t count);
 double clq_precision_recall_area(const double *bins, size_t count);
 
+/* Confusion matrices: of the classes of rows, and of values that are each 0 or 1. Bin true * classes + predicted. */
+size_t clq_confusion_bins(size_t classes, double number);
+size_t clq_binary_confusion_bins(size_t classes, double number);
+
 #endif

@@ -163,6 +163,14 @@ static const clq_metric_row metrics[] = {
     [CLQ_METRIC_PERPLEXITY] = {.name = "perplexity", .rule = "crossentropy", .of_mean = exp, OF_CLASSES},
     [CLQ_METRIC_AUC] = {.name = "auc", .alias = "roc_auc", .of_bins = clq_roc_area, BY_THRESHOLDS},
     [CLQ_METRIC_PR_AUC] = {.name = "pr_auc", .of_bins = clq_precision_recall_area, BY_THRESHOLDS},
+    [CLQ_METRIC_CONFUSION] =
+        {.name = "confusion_matrix", .rule = "confusion", .bins = clq_confusion_bins, .by_row = true, .ranks = true},
+    [CLQ_METRIC_BINARY_CONFUSION] = {.name = "binary_confusion_matrix",
+                                     .rule = "binary_confusion",
+                                     .options = THRESHOLD,
+                                     .bins = clq_binary_confusion_bins,
+                                     .probabilities = true,
+                                     .values = true},
 };
 
 size_t clq_loss_count(void) { return CLQ_COUNT_OF(losses); }
@@ -180,6 +188,8 @@ size_t clq_metric_bins(const clq_loss_problem *p, unsigned metric) {
     const clq_metric_row *row = &metrics[p->metrics[metric]];
     return row->bins ? row->bins(p->classes, (double)p->metric_values[metric]) : 0;
 }
+
+bool clq_metric_is_matrix(clq_metric_kind kind) { return metrics[kind].bins && !metrics[kind].of_bins; }
 
 unsigned clq_loss_sums(const clq_loss_problem *p) {
     unsigned sums = 1;
