@@ -19,6 +19,7 @@ clq_status clq_checks_open(clq_plan *plan) {
 void clq_checks_release(clq_checks *checks) {
     clq_buffer_destroy(checks->first);
     clq_free(checks->places);
+    clq_free(checks->exchanges);
     *checks = (clq_checks){.first = NULL};
 }
 
@@ -81,6 +82,18 @@ void clq_check_output(clq_plan *plan, const clq_node *node, const clq_graph_valu
     add(plan, value, memory, &place);
 }
 
+void clq_check_exchange(clq_plan *plan) {
+    clq_checks *checks = &plan->checks;
+    if (!checks->first) return;
+    size_t *grown = clq_grow(checks->exchanges, checks->exchange_count, &checks->exchange_capacity, 16, sizeof *grown);
+    if (!grown) {
+        clq_list_latch(plan->list, CLQ_MEMORY);
+        return;
+    }
+    checks->exchanges = grown;
+    checks->exchanges[checks->exchange_count++] = clq_list_launch_count(plan->list);
+}
+
 /* ---- what was found ---- */
 
 /* Whether the losses of the row are finite, as far as the plan has them; else *output tells whose is not. */
@@ -102,7 +115,8 @@ static clq_status tell(const clq_plan *plan, const char *where) {
                     clq_device_label(plan->device), where);
 }
 
-clq_status clq_checks_read(clq_plan *plan, clq_queue *queue, size_t end) {
+/* Behind the launches before `end`. */
+static clq_status look(const clq_plan *plan, clq_queue *queue, size_t end) {
     const clq_checks *checks = &plan->checks;
     int32_t place;
     uint32_t output = 0;
@@ -116,4 +130,21 @@ clq_status clq_checks_read(clq_plan *plan, clq_queue *queue, size_t end) {
     char text[CLQ_LAYER_NAME_MAX + 64];
     snprintf(text, sizeof text, "the loss of output '%s'", clq_model_output_name(plan->model, output));
     return tell(plan, text);
+}
+
+clq_status clq_checks_run(clq_plan *plan, clq_queue *queue, size_t first, size_t end, const clq_order *order) {
+    const clq_checks *checks = &plan->checks;
+    clq_order own = order ? *order : (clq_order){0};
+    for (size_t i = 0; i < checks->exchange_count; i++) {
+        const size_t stop = checks->exchanges[i];
+        if (stop <= first || stop >= end) continue;
+        clq_order until = own;
+        until.done = NULL;
+        CLQ_TRY(clq_list_run_after(plan->list, queue, first, stop, &until));
+        CLQ_TRY(look(plan, queue, stop));
+        own = (clq_order){.done = own.done};
+        first = stop;
+    }
+    CLQ_TRY(clq_list_run_after(plan->list, queue, first, end, &own));
+    return look(plan, queue, end);
 }

@@ -98,6 +98,7 @@ static void emit_node(const emitter *e, uint32_t n) {
     e->plan->exchanges |= node->op == &clq_op_all_reduce;
     clq_list_scope(e->plan->list, node->scope);
     check_inputs(e, node);
+    if (node->op == &clq_op_all_reduce) clq_check_exchange(e->plan);
     if (node->op->emit) node->op->emit(&emission);
     for (unsigned i = 0; i < CLQ_NODE_OUTPUTS; i++)
         if (node->outputs[i] && !(node->op->makes >> i & 1))

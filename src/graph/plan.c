@@ -306,16 +306,13 @@ static clq_status follow_weights(clq_plan *plan) {
 
 clq_status clq_plan_run_part(clq_plan *plan, clq_queue *queue, size_t first, size_t end) {
     CLQ_TRY(follow_weights(plan));
-    CLQ_TRY(clq_list_run(plan->list, queue, first, end));
-    return clq_checks_read(plan, queue, end);
+    return clq_checks_run(plan, queue, first, end, NULL);
 }
 
 clq_status clq_plan_run_after(clq_plan *plan, clq_queue *queue, clq_segment first, clq_segment last,
                               const clq_order *order) {
     CLQ_TRY(follow_weights(plan));
-    CLQ_TRY(clq_list_run_after(plan->list, queue, first ? plan->segment_end[first - 1] : 0, plan->segment_end[last],
-                               order));
-    return clq_checks_read(plan, queue, plan->segment_end[last]);
+    return clq_checks_run(plan, queue, first ? plan->segment_end[first - 1] : 0, plan->segment_end[last], order);
 }
 
 clq_status clq_plan_run(clq_plan *plan, clq_queue *queue, clq_segment first, clq_segment last) {

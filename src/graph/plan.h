@@ -81,6 +81,8 @@ typedef struct clq_checks {
     clq_value v_first;
     clq_check_place *places; /* in the order of the launches */
     size_t count, capacity;
+    size_t *exchanges; /* launches in front of which replicas add up what they have, in order */
+    size_t exchange_count, exchange_capacity;
     uint32_t step, slot; /* of the run */
 } clq_checks;
 
@@ -135,10 +137,14 @@ clq_status clq_checks_open(clq_plan *plan);
 void clq_checks_release(clq_checks *checks); /* takes {0} */
 void clq_check_input(clq_plan *plan, const clq_node *node, const clq_graph_value *value, clq_value memory);
 void clq_check_output(clq_plan *plan, const clq_node *node, const clq_graph_value *value, clq_value memory);
+/* The next launch is an exchange of replicas. */
+void clq_check_exchange(clq_plan *plan);
 /* What was found so far: by launches for compiling, on memory that has nothing yet. */
 clq_status clq_checks_forget(const clq_plan *plan, clq_queue *queue);
-/* Behind the launches before `end`: NOT_FINITE names the first place. Waits for the queue. */
-clq_status clq_checks_read(clq_plan *plan, clq_queue *queue, size_t end);
+/* Runs launches, and looks at what was found behind them and in front of each exchange, so that the replica that has
+ * the first number that is not finite tells it, and no other gets it. Waits for the queue where it looks; without
+ * checks the launches are run. NOT_FINITE names the first place. */
+clq_status clq_checks_run(clq_plan *plan, clq_queue *queue, size_t first, size_t end, const clq_order *order);
 /* All of a buffer; NO_VALUE where it is NULL. */
 clq_value clq_plan_whole_value(clq_list *list, const char *name, clq_buffer *buffer);
 /* Arithmetic of launches first to end - 1, for a full batch. */

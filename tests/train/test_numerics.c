@@ -126,29 +126,31 @@ static void fill_samples(float value) {
     for (size_t i = 0; i < BATCH * INPUTS; i++) samples[i / INPUTS][i % INPUTS] = value * (float)(i % 7);
 }
 
+static const struct {
+    const char *spec;
+    clq_strategy_kind strategy;
+    clq_strategy_options options;
+} strategies[] = {{"pocl:0", CLQ_STRATEGY_SINGLE, {0}},
+                  {"pocl:5", CLQ_STRATEGY_SINGLE, {.accumulate = 2}},
+                  {"pocl:0,pocl:1", CLQ_STRATEGY_MIRRORED, {0}},
+                  {"pocl:0,pocl:1", CLQ_STRATEGY_MIRRORED, {.shard_optimizer = 1}},
+                  {"pocl:0,pocl:1", CLQ_STRATEGY_MIRRORED, {.local_steps = 2}},
+                  {"pocl:0,pocl:1", CLQ_STRATEGY_CENTRAL, {0}},
+                  {"pocl:0,pocl:1", CLQ_STRATEGY_PS, {.staleness = 4}},
+                  {"pocl:0,pocl:1", CLQ_STRATEGY_PIPELINE, {0}},
+                  {"pocl:0,pocl:1", CLQ_STRATEGY_TENSOR, {0}}};
+
 /* The weights of the second layer are so large that its outputs are infinite; the layers may be on different replicas.
  */
 static void every_strategy_names_the_layer(void **state) {
     (void)state;
-    static const struct {
-        const char *spec;
-        clq_strategy_kind strategy;
-        clq_strategy_options options;
-    } cases[] = {{"pocl:0", CLQ_STRATEGY_SINGLE, {0}},
-                 {"pocl:5", CLQ_STRATEGY_SINGLE, {.accumulate = 2}},
-                 {"pocl:0,pocl:1", CLQ_STRATEGY_MIRRORED, {0}},
-                 {"pocl:0,pocl:1", CLQ_STRATEGY_MIRRORED, {.shard_optimizer = 1}},
-                 {"pocl:0,pocl:1", CLQ_STRATEGY_MIRRORED, {.local_steps = 2}},
-                 {"pocl:0,pocl:1", CLQ_STRATEGY_CENTRAL, {0}},
-                 {"pocl:0,pocl:1", CLQ_STRATEGY_PS, {.staleness = 4}},
-                 {"pocl:0,pocl:1", CLQ_STRATEGY_PIPELINE, {0}},
-                 {"pocl:0,pocl:1", CLQ_STRATEGY_TENSOR, {0}}};
     clq_model *model = make_layers();
     fill_samples(0.1f);
-    for (size_t i = 0; i < CLQ_COUNT_OF(cases); i++) {
+    for (size_t i = 0; i < CLQ_COUNT_OF(strategies); i++) {
         clq_trainer *trainer;
-        printf("%s, %s\n", clq_strategy_name(cases[i].strategy), cases[i].spec);
-        assert_ok(open_layers(model, cases[i].spec, cases[i].strategy, &cases[i].options, "sgd:lr=0.001", &trainer));
+        printf("%s, %s\n", clq_strategy_name(strategies[i].strategy), strategies[i].spec);
+        assert_ok(open_layers(model, strategies[i].spec, strategies[i].strategy, &strategies[i].options, "sgd:lr=0.001",
+                              &trainer));
         for (int k = 0; k < 2; k++) assert_ok(step(trainer));
         set_all(trainer, KERNEL_1, 3e38f);
         assert_fails(CLQ_NOT_FINITE, "step 3 on pocl:", step(trainer));
@@ -188,6 +190,105 @@ static void every_place_is_named(void **state) {
         assert_fails(CLQ_NOT_FINITE, cases[i].where, step(trainer));
         expect_text(clq_error_detail(), "step 2 on pocl:0");
         clq_trainer_destroy(trainer);
+    }
+    clq_model_destroy(model);
+}
+
+/* ---- statistics of a batch, and a residual connection ---- */
+
+enum { WIDTH = 8, STEM = 0, LEFT = 2, GAMMA = 4, HEAD = 8, HEAD_BIAS = 9 };
+
+/* sum = stem + left; head of (sum + norm of sum). */
+static clq_model *make_residual(bool synchronized) {
+    clq_model *model;
+    assert_ok(clq_model_create("residual", &model));
+    const clq_tensor samples_of = clq_input(model, CLQ_SHAPE(INPUTS));
+    clq_tensor stem = clq_dense(model, samples_of, &(clq_dense_config){.units = WIDTH, .name = "stem"});
+    clq_tensor left = clq_dense(model, samples_of, &(clq_dense_config){.units = WIDTH, .name = "left"});
+    clq_tensor sum = clq_add(model, CLQ_TENSORS(stem, left), "sum");
+    clq_tensor norm = clq_batch_norm(
+        model, sum,
+        &(clq_batch_norm_config){.momentum = 0.9, .epsilon = 1e-3, .synchronized = synchronized, .name = "norm"});
+    clq_tensor both = clq_add(model, CLQ_TENSORS(sum, norm), "residual");
+    assert_ok(clq_model_finish(model, clq_dense(model, both, &(clq_dense_config){.units = 1, .name = "head"})));
+    return model;
+}
+
+/* What is changed in front of a step, and where it shows first. */
+static const struct fault {
+    const char *where;
+    float sample; /* the last one */
+    float stem, left, gamma, head, head_bias;
+} faults[] = {
+    {"in the samples", NAN, 0, 0, 1, 0, 0},
+    {"in variable 'norm/gamma', as the updates before left it", 0, 0, 0, INFINITY, 0, 0},
+    /* The rows of samples add up to 2.1 at most. */
+    {"in 'sum', forward of layer 'sum'", 0, 1.6e38f, 1.6e38f, 1, 0, 0},
+    {"in 'moments', forward of layer 'norm'", 0, 1e25f, 0, 1, 0, 0},    /* squared */
+    {"in 'statistics', forward of layer 'norm'", 0, 0, 0, 3e38f, 0, 0}, /* through the root of epsilon */
+    /* The loss has 1e10; the gradient of the sum 1e20, times gamma. */
+    {"in the gradient of what layer 'norm' reads, backward", 0, 0, 0, 1e25f, 1e15f, 1e5f},
+};
+
+static void make_fault(clq_trainer *trainer, const struct fault *f) {
+    set_all(trainer, STEM, f->stem);
+    set_all(trainer, LEFT, f->left);
+    set_all(trainer, GAMMA, f->gamma);
+    set_all(trainer, HEAD, f->head);
+    set_all(trainer, HEAD_BIAS, f->head_bias);
+    samples[BATCH - 1][INPUTS - 1] = f->sample;
+}
+
+static void each_fault_is_named(const clq_model *model, size_t s) {
+    for (size_t k = 0; k < CLQ_COUNT_OF(faults); k++) {
+        clq_trainer *trainer;
+        fill_samples(0.1f);
+        assert_ok(open_layers(model, strategies[s].spec, strategies[s].strategy, &strategies[s].options, "sgd:lr=0",
+                              &trainer));
+        assert_ok(step(trainer));
+        make_fault(trainer, &faults[k]);
+        assert_fails(CLQ_NOT_FINITE, faults[k].where, step(trainer));
+        expect_text(clq_error_detail(), "step 2 on pocl:");
+        if (k == 0 && strategies[s].strategy == CLQ_STRATEGY_MIRRORED) expect_text(clq_error_detail(), "replica 1: ");
+        clq_trainer_destroy(trainer);
+    }
+}
+
+/* Synchronized statistics do not bring one replica's numbers to another before the first one is told. */
+static void statistics_and_branches_are_named(void **state) {
+    (void)state;
+    clq_model *models[] = {make_residual(false), make_residual(true)};
+    for (int i = 0; i < BATCH; i++) targets[i] = (float)(i % 3) * 1e5f;
+    for (size_t s = 0; s < CLQ_COUNT_OF(strategies); s++) {
+        each_fault_is_named(models[0], s);
+        if (strategies[s].strategy == CLQ_STRATEGY_MIRRORED && strategies[s].options.local_steps == 0)
+            each_fault_is_named(models[1], s);
+    }
+    for (size_t i = 0; i < CLQ_COUNT_OF(models); i++) clq_model_destroy(models[i]);
+    for (int i = 0; i < BATCH; i++) targets[i] = 0;
+}
+
+/* The last sample of the third batch of a fit, times a weight of 100. */
+static void a_wrong_sample_is_found(void **state) {
+    (void)state;
+    static float many[3 * BATCH][INPUTS], wanted[3 * BATCH];
+    const size_t shape[] = {INPUTS};
+    clq_model *model = make_residual(false);
+    clq_dataset *data;
+    many[3 * BATCH - 1][0] = 3e38f;
+    for (size_t s = 0; s < CLQ_COUNT_OF(strategies); s++) {
+        const bool two = strategies[s].options.accumulate == 2;
+        clq_trainer *trainer;
+        assert_ok(open_layers(model, strategies[s].spec, strategies[s].strategy, &strategies[s].options, "sgd:lr=0",
+                              &trainer));
+        set_all(trainer, LEFT, 100);
+        assert_ok(clq_dataset_arrays(many, CLQ_F32, 3 * BATCH, 1, shape, wanted, CLQ_F32, 1, &data));
+        assert_ok(clq_dataset_batch(data, BATCH, false));
+        assert_fails(CLQ_NOT_FINITE, "in 'left', forward of layer 'left'",
+                     clq_fit(trainer, data, &(clq_fit_config){.epochs = 1}));
+        expect_text(clq_error_detail(), two ? "step 2 on pocl:" : "step 3 on pocl:");
+        clq_trainer_destroy(trainer);
+        clq_dataset_destroy(data);
     }
     clq_model_destroy(model);
 }
@@ -246,6 +347,8 @@ int main(void) {
         cmocka_unit_test(a_diverged_loss_is_said_once),
         cmocka_unit_test(every_strategy_names_the_layer),
         cmocka_unit_test(every_place_is_named),
+        cmocka_unit_test(statistics_and_branches_are_named),
+        cmocka_unit_test(a_wrong_sample_is_found),
         cmocka_unit_test(divergence_is_found),
         cmocka_unit_test(memory_runs_out),
     };
