@@ -19,7 +19,7 @@ enum { CLQ_CALLBACK_STATE_MAX = 1024 }; /* bytes of a callback's state, with its
 
 /* Each function may be NULL. Those that return other than CLQ_OK end the fit with that status. They may evaluate,
  * predict, read and write weights, set the learning rate and call clq_fit_stop; on_step may not make steps or call
- * clq_fit. Of one size for good, with room of its own. */
+ * clq_fit. The struct keeps its size in later versions; `reserved` is for new members. */
 typedef struct clq_callback {
     const char *name; /* in messages, and of its state: needed */
     void *context;
@@ -50,11 +50,12 @@ CLQ_API clq_status clq_fit_stop(clq_trainer *trainer);
  * the validation "val_loss", … NaN where there is none of that name. */
 CLQ_API double clq_epoch_value(const clq_epoch_info *info, const char *name);
 
-/* Which of two values is better. AUTO goes by the name: accuracies, precision, recall, AUC, F1, IoU, R2, cosine
- * similarity and true counts are to be high, all others low. */
+/* Which of two values is better. AUTO: higher is better for accuracies, precision, recall, F1, areas under curves
+ * and cosine similarity; lower is better for all others. */
 typedef enum clq_monitor_mode { CLQ_MONITOR_AUTO, CLQ_MONITOR_MIN, CLQ_MONITOR_MAX } clq_monitor_mode;
-/* What is watched. A value is an improvement where it is better than the best one by more than min_delta; the first one
- * is. As in Keras, NaN never is behind that, and nothing is behind a first NaN. */
+/* What is watched. A value is an improvement where it is better than the best one by more than min_delta. The first
+ * value is taken even if it is NaN. After that NaN never counts as an improvement, and nothing improves on a first NaN
+ * (as in Keras). */
 enum { CLQ_MONITOR_NAME_MAX = 160 };
 typedef struct clq_monitor {
     char name[CLQ_MONITOR_NAME_MAX]; /* as of clq_epoch_value; empty: val_loss. clq_fit refuses one that is not measured
@@ -81,7 +82,7 @@ typedef struct clq_early_stopping {
 /* Errors: ARGUMENT, MEMORY. */
 CLQ_API clq_status clq_callback_early_stopping(const clq_early_stopping *config, clq_callback *out);
 /* "patience=3,restore_best=1": keys monitor, mode (auto, min, max), min_delta, patience, start_from_epoch, baseline,
- * restore_best, as --early-stopping. Sets *out from its present values on. ARGUMENT names the key. */
+ * restore_best, as --early-stopping. Sets *out from its present values on. Errors: ARGUMENT (names the key), MEMORY. */
 CLQ_API clq_status clq_early_stopping_parse(const char *text, clq_early_stopping *out);
 
 /* Multiplies the learning rate by factor whenever `patience` epochs went by without an improvement, which are not
@@ -95,13 +96,15 @@ typedef struct clq_reduce_lr {
 } clq_reduce_lr;
 /* Keras's: factor 0.1, patience 10, min_delta 1e-4. */
 CLQ_API clq_reduce_lr clq_reduce_lr_default(void);
+/* Errors: ARGUMENT, MEMORY. */
 CLQ_API clq_status clq_callback_reduce_lr(const clq_reduce_lr *config, clq_callback *out);
-/* Keys monitor, mode, min_delta, factor, patience, cooldown, min_lr, as --reduce-lr. */
+/* Keys monitor, mode, min_delta, factor, patience, cooldown, min_lr, as --reduce-lr. Sets *out from its present values
+ * on. Errors: ARGUMENT (names the key), MEMORY. */
 CLQ_API clq_status clq_reduce_lr_parse(const char *text, clq_reduce_lr *out);
 
 /* Writes the weights by clq_trainer_save whenever an epoch is an improvement. The best value stays from fit to fit, as
- * in Keras, and is part of the state. The file appears by rename. path is
- * copied. One that cannot be written fails at once (WRITE). */
+ * in Keras, and is part of the state. The file appears by rename. path is copied. Errors: ARGUMENT, MEMORY, WRITE (a
+ * path that cannot be written fails at once). */
 CLQ_API clq_status clq_callback_save_best(const char *path, const clq_monitor *monitor, clq_callback *out);
 
 /* A line for each epoch: epoch (from 0), loss and metrics, with a validation set val_loss and its metrics, lr (of the

@@ -36,21 +36,24 @@ static inline clq_status clq_checkpoints_open(const clq_checkpoints_config *conf
 }
 CLQ_API void clq_checkpoints_close(clq_checkpoints *checkpoints); /* takes NULL; waits for the writer */
 
-/* Puts the trainer, and the dataset (or NULL), where the newest whole checkpoint was, and a clq_fit with these
- * checkpoints behind it goes on in that fit's epoch. A dataset that is cut into other batches goes on at the same part
- * of the epoch, with a warning; a learning rate set by hand is left out where the trainer has a schedule. Says in
- * warnings which checkpoints were left out, and why; those that are newer than the one taken are renamed to
- * `skipped-…`, of which the `keep` that were written last stay. *step: 0 where the folder has none, and the trainer is
- * as it was. Errors: the newest one's, where none can be taken (FORMAT: truncated or altered, MISMATCH: of another
- * model, or with another kind of optimizer state), STATE (in the middle of an update; a part of a model; inference
- * only), DEVICE (that trainer has failed; a new one can go on from the folder), … On an error the dataset stays where
- * it was. Where the folder has checkpoints, a clq_fit or clq_checkpoints_save without a restore that took one is
- * refused with STATE: they are of another training. */
+/* Restores the trainer, and the dataset unless NULL, from the newest whole checkpoint. The next clq_fit with these
+ * checkpoints continues that checkpoint's epoch.
+ * - *step: the update that the checkpoint was taken behind. 0: the folder has none, and the trainer stays as it was.
+ * - A dataset that is cut into other batches goes on at the same part of the epoch, with a warning.
+ * - A learning rate set by hand is left out where the trainer has a schedule.
+ * - Checkpoints that cannot be taken are left out, each with a warning that says why. Those newer than the one taken
+ *   are renamed to `skipped-…`, of which the `keep` that were written last stay.
+ * - Where the folder has checkpoints, clq_fit and clq_checkpoints_save are refused with STATE until one is restored:
+ *   they are of another training.
+ * - On an error the dataset stays where it was.
+ * Errors: where none can be taken the newest one's (FORMAT: truncated or damaged; MISMATCH: of another model, or with
+ * another kind of optimizer state), STATE (in the middle of an update; a part of a model; inference only), DEVICE (that
+ * trainer has failed; a new one can go on from the folder), … */
 CLQ_API clq_status clq_checkpoints_restore(clq_checkpoints *checkpoints, clq_trainer *trainer, clq_dataset *dataset,
                                            uint64_t *step);
-/* Takes a checkpoint between two updates, and returns when it is copied; a thread writes it. Waits for a write before.
- * In a clq_fit its config asks for checkpoints instead. Errors: STATE, MEMORY, DEVICE, …; a failed write is not one: it is
- * said in a warning, and counted. So is, in a clq_fit, memory that cannot be had for the copy. */
+/* Takes a checkpoint between two updates: waits for an earlier write, copies, and returns; a thread writes the copy. In
+ * a clq_fit its config asks for checkpoints instead. A failed write is no error: it is logged as a warning and counted
+ * in `failed`. In clq_fit the same holds where memory for the copy runs out. Errors: STATE, MEMORY, DEVICE, … */
 CLQ_API clq_status clq_checkpoints_save(clq_checkpoints *checkpoints, clq_trainer *trainer, const clq_dataset *dataset);
 CLQ_API void clq_checkpoints_wait(clq_checkpoints *checkpoints); /* for the writer */
 

@@ -43,7 +43,7 @@
  * Failures. Every function that can fail returns a status, and leaves one line about it in clq_error_detail. What a
  * call's arguments tell is refused at once and harms nothing. What fails later (a device's error, a wait event that
  * turns negative, a rank that is not done within the deadline) ends the group: within the deadline + 1 s the events of
- * all calls under way complete with a negative status, later calls fail, and clq_group_wait tells the first failure,
+ * all calls under way complete with a negative status, later calls fail, and clq_group_wait returns the first failure,
  * with rank, step, chunk and device. Groups that were split from one another, directly or not, end together.
  *
  * Thread rules: one thread at a time calls into a group, but clq_group_abort, which any thread may call. Groups that

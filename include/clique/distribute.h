@@ -184,7 +184,7 @@ CLQ_API clq_status clq_distributed_next(clq_distributed_dataset *data, clq_distr
  * optimizer of a, and of b. Here y and its gradient dy come from clq_part_values_create(a, CLQ_PART_OUTPUT, …):
  *
  *     clq_part_forward(a, &batch, NULL, y);     the first part reads the samples of the batch
- *     clq_part_forward(b, &batch, y, NULL);     the last part reads the labels; clq_step_read(b, &info) tells the loss
+ *     clq_part_forward(b, &batch, y, NULL);     the last part reads the labels; clq_step_read(b, &info) has the loss
  *     clq_part_backward(b, NULL, dy);           dy: the gradient of the batch's mean loss with respect to y
  *     clq_part_backward(a, dy, NULL);
  *     clq_step_apply(a);                        each part updates its own variables
@@ -233,7 +233,7 @@ CLQ_API clq_status clq_part_values_set_rows(clq_part_values *values, size_t rows
 /* Forward in training mode. batch: 1 to global_batch samples, borrowed until the call returns; the part with the
  * model's input reads its samples, each part with an output of the model reads its labels, and all parts read its
  * count. input: as many rows as the batch has samples; NULL for the first part. output: NULL for the last part.
- * Afterwards clq_step_read tells the losses of the outputs that the part has; the losses of all parts add up to the
+ * Afterwards clq_step_read reports the losses of the outputs that the part has; the losses of all parts add up to the
  * model's. A forward pass drops an earlier forward pass without a backward pass, and a gradient without an update; the
  * moving statistics of batch normalisation have changed with each pass. Errors: STATE (the trainer has the whole model,
  * or is inference-only), ARGUMENT (the batch has no samples or too many; input or output is missing, or given where it

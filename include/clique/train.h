@@ -38,8 +38,7 @@ extern "C" {
 #endif
 
 /* "0=1,1=2.5", as --class-weights: weights by class, 1 where none is given, the last of several for one. *count: the
- * largest class + 1; weights: the caller's, for so many; NULL: *count alone is told. ARGUMENT says what was expected.
- */
+ * largest class + 1; weights: the caller's, for so many; NULL: only *count is set. ARGUMENT says what was expected. */
 CLQ_API clq_status clq_class_weights_parse(const char *text, double *weights, size_t *count);
 
 /* An optimizer of Keras with Keras's defaults. kind is one of clq_optimizer_kind. */
@@ -61,10 +60,10 @@ typedef struct clq_loss {
     clq_loss_kind kind;
     bool from_logits; /* of cross-entropies, the focal ones too; a model that ends in softmax, or sigmoid for a binary
                          loss, is differentiated from its logits either way, as in Keras */
-    bool apply_class_balancing; /* of the binary focal loss: targets of 1 count alpha times, those of 0 1 - alpha times
-                                 */
-    double label_smoothing;     /* of categorical, binary and focal losses: 0 to 1 */
-    double delta;               /* of huber: where it becomes straight; above 0 */
+    /* Of the binary focal loss: the loss of targets 1 is multiplied by alpha, that of targets 0 by 1 - alpha. */
+    bool apply_class_balancing;
+    double label_smoothing; /* of categorical, binary and focal losses: 0 to 1 */
+    double delta;           /* of huber: where it becomes straight; above 0 */
     double alpha; /* of focal losses: the weight of every class, or of the class 1 (apply_class_balancing); 0 to 1 */
     double gamma; /* of focal losses: how much less sure answers count; 0 to 100 */
     double reserved[2];
@@ -136,11 +135,11 @@ typedef struct clq_trainer_config {
     clq_matmul_precision matmul_precision; /* HIGHEST unless set */
     clq_tuning tuning;                     /* before the first step */
     double tuning_s;                       /* in place of tuning's own limit, where more than 0 */
-    const char
-        *metrics; /* what is measured beside the loss, as --metrics: "accuracy,mean_absolute_error", at most 8,
-                     some with a number, as "precision:threshold=0.7"; or "none". NULL: accuracy for losses of classes,
-                     none for the others. Needed until the trainer is made. accuracy is binary_accuracy for an output
-                     with one value in its last axis, else that of the largest value, as in Keras */
+    /* What is measured beside the loss, as --metrics: "accuracy,mean_absolute_error", at most 8, some with a number, as
+     * "precision:threshold=0.7"; or "none". NULL: accuracy for losses of classes, none for the others. accuracy is
+     * binary_accuracy for an output with one value in its last axis, else that of the largest value, as in Keras.
+     * Needed until the trainer is made. */
+    const char *metrics;
     const char *disabled_paths; /* fast paths that are not to be used, with commas between, as `clique plan` names them:
                                    "overlap,sharded update"; for finding faults. Borrowed while the trainer is created.
                                    NULL: none */
@@ -172,13 +171,14 @@ typedef struct clq_trainer_config {
     double (*learning_rate)(void *context, uint64_t step);
     void *learning_rate_context;
     /* Behind each update whose number is a multiple, clq_fit, clq_step and clq_step_apply compare hashes of the weights
-     * (parameters, and statistics that are synchronized) that replicas on like devices have alike; their devices
-     * compute the hashes. With local_steps, behind the first average from there on. Where replicas differ the call
-     * returns REPLICAS_DIFFER, which names variable, replicas and hashes; the update is made, and the trainer may go
-     * on. Other updates do not wait. ARGUMENT where no two replicas have the same weights. 0: never. */
+     * (parameters, and statistics that are synchronized) that replicas on devices of the same kind must share bit for
+     * bit; the devices compute the hashes. With local_steps the check waits for the next averaging of the weights.
+     * Where replicas differ the call returns REPLICAS_DIFFER, which names variable, replicas and hashes; the update is
+     * made, and the trainer may go on. Other updates do not wait. ARGUMENT where no two replicas have the same weights.
+     * 0: never. */
     uint64_t check_replicas;
     /* Batches may have weights (clq_batch.weights, clq_dataset_set_weights): the loss of an update, its gradient and
-     * the loss that is told are the sum of weight * loss over the number of samples, as in Keras; evaluation uses the
+     * the reported loss are the sum of weight * loss over the number of samples, as in Keras; evaluation uses the
      * weights of its own batches. Metrics count each sample once. */
     bool sample_weights;
     /* (class_weight_count) further weights of samples, by the sample's class, in training alone: class_weights[c] for
@@ -199,8 +199,8 @@ typedef struct clq_trainer_config {
     /* For finding where numbers overflow: a training step ends the trainer with NOT_FINITE, which names the step, and
      * the layer and value that are the first with NaN or an infinity: the samples, a variable as the updates before
      * left it, a layer's output, the loss, a gradient. Each value is looked at behind the kernel that made it, and each
-     * step is waited for; fast paths that fuse launches are off. With
-     * precision MIXED also a gradient that overflows times the loss scale, which is skipped otherwise, is found. */
+     * step is waited for; fast paths that fuse launches are off. With precision MIXED it also finds a gradient that
+     * overflows times the loss scale, whose step is skipped otherwise. */
     bool check_numerics;
     /* (optimizer_count, less than CLQ_OPTIMIZERS_MAX) optimizers for some of the variables: the first one that names a
      * variable updates it, and `optimizer` updates those that none of them names. What sets the learning rate, a
@@ -263,7 +263,7 @@ CLQ_API clq_status clq_trainer_step_times(clq_trainer *trainer, size_t most, flo
 /* What was recorded so far, as trace events in JSON, for ui.perfetto.dev and chrome://tracing: a process per replica
  * whose threads are its host thread, its queue (kernels by layer; uploads, where the device's memory is not the host's)
  * and its exchanges (of the gradient, and of synchronized statistics); and one for what waits for data. Times of the
- * device are put into the host's, within the error that the process's label tells. Waits for all that was asked.
+ * device are put into the host's, within the error that the process's label shows. Waits for all that was asked.
  * Appears by rename. Errors: STATE (trace_steps is 0), WRITE, DEVICE, MEMORY. */
 CLQ_API clq_status clq_trainer_write_trace(clq_trainer *trainer, const char *path);
 
@@ -325,8 +325,8 @@ typedef struct clq_step_info {
 } clq_step_info;
 /* Sets the optimizer's learning rate for the updates that are handed over from now on, as Keras's assignment to
  * optimizer.learning_rate. In callbacks of clq_fit that holds for the steps that it has not handed over yet. Waits for
- * nothing. Errors: STATE (the trainer has a schedule, a warm-up
- * or a learning_rate function, which sets the rate), ARGUMENT (out of range; the rate stays). */
+ * nothing. Errors: STATE (the trainer has a schedule, a warm-up or a learning_rate function, which sets the rate),
+ * ARGUMENT (out of range; the rate stays). */
 CLQ_API clq_status clq_trainer_set_learning_rate(clq_trainer *trainer, double rate);
 
 /* Waits for the last step and describes it; between clq_step_accumulate and the end of the update it describes the
@@ -396,8 +396,8 @@ typedef struct clq_fit_config {
     /* Called for every step, once and in order, as on_step, but later, and no step is waited for: figures stay on the
      * devices and are read for some steps at once, when log_every steps (0: 50; at most 1,024) were made, at the first
      * step that ends log_every_s seconds (0: 1) after the last read, and at the end of each epoch. When the fit is
-     * stopped or fails, the steps that were finished are told first, as far as the devices still answer. Weights may be
-     * those of a later step. */
+     * stopped or fails, the steps that were finished are reported first, as far as the devices still answer. Weights
+     * may be those of a later step. */
     clq_status (*on_log)(void *context, const clq_step_info *info);
     uint32_t log_every;
     double log_every_s;
@@ -405,8 +405,8 @@ typedef struct clq_fit_config {
      * NULL: none. Behind clq_checkpoints_restore the fit goes on in the epoch of the checkpoint's: epochs and steps
      * count from that fit's beginning, and an epoch's totals are those of all of it. */
     clq_checkpoints *checkpoints;
-    clq_status (*on_checkpoint)(void *context,
-                                uint64_t step); /* before each, when all its steps were told; may be NULL */
+    /* Before each checkpoint, when all its steps were reported; may be NULL. */
+    clq_status (*on_checkpoint)(void *context, uint64_t step);
     /* (callback_count) objects that take part (<clique/callbacks.h>), in this order, borrowed until clq_fit returns;
      * their contexts change. NULL: none. */
     const struct clq_callback *callbacks;
@@ -422,8 +422,8 @@ static inline clq_status clq_fit(clq_trainer *trainer, clq_dataset *train, const
     return clq_fit_sized(trainer, train, config, sizeof *config);
 }
 /* The first update of the last clq_fit whose loss was not finite, NaN or infinite, so far as losses were read: with
- * on_log or on_progress some updates later, else at the end of the epoch. 0: there was none. Such a loss is also said
- * in a warning, once in a fit, and the fit goes on. */
+ * on_log or on_progress some updates later, else at the end of the epoch. 0: there was none. Such a loss is also
+ * logged as a warning, once in a fit, and the fit goes on. */
 CLQ_API uint64_t clq_trainer_diverged(const clq_trainer *trainer);
 /* With precision MIXED: the loss scale that the next step has, and how many steps were skipped so far, also before the
  * checkpoint that the training went on from. Waits for all steps so far. NULL: not wanted. Errors: STATE (losses are
@@ -476,8 +476,8 @@ CLQ_API clq_status clq_predict_outputs(clq_trainer *trainer, clq_dataset *datase
 CLQ_API clq_status clq_trainer_get_variable(clq_trainer *trainer, size_t index, float *out);
 CLQ_API clq_status clq_trainer_set_variable(clq_trainer *trainer, size_t index, const float *values);
 /* The gradient that a replica holds, for custom loops and tests (times the loss scale that it was computed with, where
- * there is one): after clq_step_reduce or a whole step the sum, which
- * is the gradient of the batch's mean loss; between clq_step_gradients and clq_step_reduce the replica's part of it.
+ * there is one): after clq_step_reduce or a whole step the sum, which is the gradient of the batch's mean loss; between
+ * clq_step_gradients and clq_step_reduce the replica's part of it.
  * With local_steps it is that of the mean loss over the replica's share. With accumulated batches it is that of the
  * mean over all of them; after clq_step_accumulate alone there is none. A stage of a pipeline has some of the
  * variables: of the others this is the gradient of the next replica that has the variable. Errors: ARGUMENT (no such

@@ -322,9 +322,10 @@ typedef struct clq_plan_config {
     const clq_optimizer *update; /* NULL: no backward, no update. Needs loss, and weights made for it. Rates come step
                                     by step */
     clq_update_options update_options; /* those that the weights were made for. Of variables it is not read */
-    clq_exchange norm_parts; /* where ranks hold different variables, or different parts of the arenas: over whose
-                           squares a norm that updates go by is a sum; its context outlives the plan's runs */
-    bool gradient_norms;     /* also launches that measure the gradient (segment NORM) */
+    /* Where ranks hold different variables, or different parts of the arenas: the exchange that sums the squares of all
+     * ranks, for norms that the update uses. Its context outlives the plan's runs. */
+    clq_exchange norm_parts;
+    bool gradient_norms; /* also launches that measure the gradient (segment NORM) */
     /* NORM and UPDATE are empty: who adds up the replicas' gradients measures the sum, and makes `update` in memory of
      * its own, or by another plan. The weights have a gradient, and need no optimizer slots. */
     bool updated_elsewhere;

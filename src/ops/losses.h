@@ -93,7 +93,7 @@ typedef struct clq_loss_problem {
     float label_smoothing; /* s: t (1 - s) + s / classes, where losses go by rows; else t (1 - s) + s / 2 */
     float delta;           /* huber's; above 0 */
     float alpha, gamma;    /* of focal losses */
-    bool balanced;         /* targets of 1 count alpha times, those of 0 1 - alpha times */
+    bool balanced;         /* the loss of targets 1 is multiplied by alpha, that of targets 0 by 1 - alpha */
     size_t rows;           /* rows in a sample; 0: one */
     float weight;          /* the gradient is of so many times the loss */
     bool weighted;         /* behind a sample's target is its weight, a float: its loss counts so many times */

@@ -446,13 +446,13 @@ void clq_variable_squares(clq_list *list, const clq_blocks *blocks, clq_value x,
 void clq_squares_of_variables(clq_list *list, const clq_blocks *blocks, unsigned kinds, clq_value squares,
                               clq_value out);
 /* What clips a gradient to a norm of `limit`, as in Keras: limit / norm where the norm is larger, else 1; NaN where it
- * is NaN. Of all variables together, from their squares (variables): factor (1). */
+ * is NaN. off: the factor from clq_take_scale_off, by which the clip factor is multiplied; CLQ_NO_VALUE: none.
+ * Of all variables together, from their squares (variables): factor (1). */
 void clq_global_factor(clq_list *list, size_t variables, float limit, clq_value squares, clq_value off,
                        clq_value factor);
 /* Of each variable by itself: factors (count), of each block that of its variable, and of gaps 1. */
 void clq_block_factors(clq_list *list, const clq_blocks *blocks, float limit, clq_value squares, clq_value off,
                        clq_value factors);
-/* off: as of clq_take_scale_off; what clips is taken times it. Or none. */
 /* Of an optimizer with a trust ratio, from the squares of weights and directions (variables, 2): ratios (count), of
  * each block that of its variable: norm(weights) / norm(direction), 1 where one of them is 0; and of gaps 1. */
 void clq_block_ratios(clq_list *list, const clq_blocks *blocks, clq_value squares, clq_value ratios);

@@ -27,21 +27,21 @@ struct clq_trainer {
     clq_trainer_config config;
     clq_loss_problem losses[CLQ_MODEL_OUTPUTS_MAX]; /* by output of the model */
     clq_strategy *strategy;
-    clq_optimizer others[CLQ_OPTIMIZERS_MAX - 1]; /* (other_count) beside the config's; */
+    clq_optimizer others[CLQ_OPTIMIZERS_MAX - 1]; /* (other_count) optimizers beside the config's */
     unsigned other_count;
-    double main_rate;                      /* what the config's lr was, to which theirs relate */
+    double main_rate;                      /* the config's lr, to which the rates of `others` keep their relation */
     char *optimizer_text;                  /* what checkpoints tell trainings apart by */
     uint64_t step;                         /* updates so far */
     bool rate_set;                         /* by hand: the optimizer's is no longer the config's */
     double last_rate;                      /* learning rate of the last; before the first, nothing */
-    double asked_rate;                     /* of the caller's own schedule, of update asked_step - 1; */
-    uint64_t asked_step;                   /* 0: it was not asked yet */
+    double asked_rate;                     /* what learning_rate gave for update asked_step - 1 */
+    uint64_t asked_step;                   /* 0: learning_rate was not called yet */
     uint64_t rows;                         /* metrics rows written so far; row k is slot k % CLQ_METRIC_SLOTS */
     size_t accumulated;                    /* batches that are part of the next update: their gradients are made */
     size_t last_count;                     /* samples of the last update, made or begun; 0: there was none */
-    uint32_t last_slot;                    /* of its last batch's metrics row. What rows had is in */
-    double last_sums[CLQ_METRICS_ROW_MAX]; /* where it was read, as others may reuse their slots, */
-    uint32_t last_rows;                    /* and still in so many rows up to that one */
+    uint32_t last_slot;                    /* of the metrics row of the last update's last batch */
+    uint32_t last_rows;                    /* rows of that update that are not read yet; the last is last_slot */
+    double last_sums[CLQ_METRICS_ROW_MAX]; /* sums of its rows that were read, as other rows may reuse their slots */
     char metric_names[CLQ_METRIC_VALUES_MAX][CLQ_VALUE_NAME_MAX];
     unsigned metric_count; /* of these names */
     /* (matrix_count) metrics that are matrices, and the last rows of metrics that have them: matrices.c */
@@ -196,10 +196,10 @@ double clq_trainer_norm(const clq_trainer *trainer, const float *squares);
  * read, told in order (log.c). Without on_log it stays empty, and nothing is noted. */
 typedef struct clq_fit_log {
     const clq_fit_config *config;
-    uint32_t every; /* steps are read when so many were noted, */
-    double every_s; /* or so many seconds after the last read */
-    double read_at;
-    double last_ended;    /* the step before, or where the epoch began; so is read_at before the first read */
+    uint32_t every;       /* steps are read when so many were noted */
+    double every_s;       /* they are read so many seconds after the last read, too */
+    double read_at;       /* the last read; before the first, where the epoch began */
+    double last_ended;    /* the end of the step before; of the first, where the epoch began */
     clq_step_info *steps; /* (every) */
     size_t noted, filled, told;
     double totals[CLQ_METRICS_ROW_MAX]; /* of the rows of the step to be filled in next that were read already */
@@ -224,8 +224,8 @@ typedef struct clq_metrics {
     size_t samples;                     /* the collected rows' samples */
     size_t pending[CLQ_METRIC_SLOTS];   /* samples of a row */
     bool ends[CLQ_METRIC_SLOTS];        /* of a fit: a step ends with it */
-    bool trains;                        /* rows are of updates, in which */
-    uint64_t updates[CLQ_METRIC_SLOTS]; /* they have these numbers */
+    bool trains;                        /* rows are of updates */
+    uint64_t updates[CLQ_METRIC_SLOTS]; /* the update's number of each row, where `trains` */
 } clq_metrics;
 /* What succeeded is ended by clq_metrics_end, whatever happens between. */
 clq_status clq_metrics_start(clq_metrics *metrics, clq_fit_log *log, clq_trainer *trainer);
