@@ -220,7 +220,8 @@ static clq_status check_weights(const clq_dataset *d, const char *where, clq_arr
     const float *values = weights->data;
     for (size_t i = 0; i < samples; i++)
         if (!(values[i] >= 0.0f) || !isfinite(values[i]))
-            return clq_fail(CLQ_FORMAT, "%s: the weight of sample %zu is %g: expected a finite number of at least 0",
+            return clq_fail(CLQ_FORMAT,
+                            "%s: the weight of sample %zu is %g as float32: expected a finite number of at least 0",
                             where, i, (double)values[i]);
     return CLQ_OK;
 }

@@ -215,6 +215,27 @@ class CommandLine(support.InFolder):
                 self.assertLess(abs(one[key] - other[key]), 1e-5 * one[key])
         self.assertIn(", an update for 2 batches\n", run("train", *steps, logs[1], "--batch", 30, "--accumulate", 2).stdout)
 
+    def test_weights_of_samples(self):
+        """A weight of 2 for each sample of the whole set is twice the rate, to the bit, and twice the loss."""
+        double, plain, weighted = self.folder / "double.npy", self.folder / "plain", self.folder / "weighted"
+        npy(double, (60000,), "<f4", struct.pack("<f", 2) * 60000)
+        common = [*SMALL, "--steps", 4]
+        once = self.train(*common, "--optimizer", "sgd:lr=0.125", "--save", plain)
+        twice = self.train(*common, "--optimizer", "sgd:lr=0.0625", "--sample-weights", double, "--save", weighted)
+        self.assertEqual(plain.read_bytes(), weighted.read_bytes())
+        self.assertEqual(twice["epochs"][0]["loss"], 2 * once["epochs"][0]["loss"])
+        some = [1] * 60000
+        wrong = (("short", (59999,), "<f4", some[1:], ["(59999,)", "one weight for each of the 60000 samples"]),
+                 ("negative", (60000,), "<f4", [*some[:7], -1, *some[8:]], ["the weight of sample 7 is -1", "at least 0"]),
+                 ("large", (60000,), "<f8", [*some[:7], 1e300, *some[8:]], ["the weight of sample 7 is inf as float32"]))  # fmt: skip
+        for name, shape, dtype, values, says in wrong:
+            path = self.folder / f"{name}.npy"
+            npy(path, shape, dtype, struct.pack(f"<{len(values)}{'f' if dtype == '<f4' else 'd'}", *values))
+            self.fails(3, "train", *common, "--sample-weights", path, says=[path.name, *says])
+        double.write_bytes(double.read_bytes()[:1000])
+        self.fails(3, "train", *common, "--sample-weights", double, says=["double.npy", "truncated"])
+        self.fails(3, "train", *common, "--sample-weights", self.folder / "none.npy", says=["none.npy", "cannot open"])
+
     def test_regression(self):
         """Values of any sign from .npy files. Samples are 0, so that the bias alone learns: with lr 1/4 its distance
         from the target becomes three quarters in each step."""

@@ -17,7 +17,7 @@ static clq_dataset *numbers(void) {
     return data;
 }
 
-static void walk(clq_dataset *data, bool weighted) {
+static void walk_part(clq_dataset *data, bool weighted, size_t samples) {
     clq_batch batch;
     bool more = true;
     size_t seen = 0;
@@ -32,8 +32,9 @@ static void walk(clq_dataset *data, bool weighted) {
                 assert_null(batch.weights);
         }
     }
-    assert_int_equal(seen, N);
+    assert_int_equal(seen, samples);
 }
+static void walk(clq_dataset *data, bool weighted) { walk_part(data, weighted, N); }
 
 static void follow_their_samples(void **state) {
     (void)state;
@@ -55,15 +56,45 @@ static void follow_their_samples(void **state) {
     clq_dataset_destroy(data);
 }
 
+/* Weights are of the whole set, whatever part of it is taken by then, and in whatever order. */
+static void follow_a_part(void **state) {
+    (void)state;
+    static const size_t parts[] = {1, 5, N - 1, N + 7};
+    for (size_t i = 0; i < CLQ_COUNT_OF(parts); i++)
+        for (unsigned how = 0; how < 8; how++) {
+            clq_dataset *data = numbers();
+            if (how & 1) OK(clq_dataset_set_weights(data, weights));
+            OK(clq_dataset_take(data, parts[i]));
+            if (how & 2) OK(clq_dataset_prefetch(data, 3));
+            OK(clq_dataset_shuffle(data, how & 4 ? 3 : N, 7));
+            if (!(how & 1)) OK(clq_dataset_set_weights(data, weights));
+            walk_part(data, true, CLQ_MIN(parts[i], (size_t)N));
+            OK(clq_dataset_take(data, N));
+            walk(data, true);
+            clq_dataset_destroy(data);
+        }
+}
+
 static void from_files(void **state) {
     (void)state;
     folder f = folder_make();
     clq_dataset *data = numbers();
     double wide[N];
+    static const float twice[2 * N] = {0};
     for (size_t n = 0; n < N; n++) wide[n] = (double)weights[n];
     put_npy(&f, "w.npy", CLQ_F32, 1, DIMS(N), weights);
     put_npy(&f, "wide.npy", CLQ_F64, 2, DIMS(N, 1), wide);
     put_npy(&f, "short.npy", CLQ_F32, 1, DIMS(N - 1), weights);
+    put_npy(&f, "two.npy", CLQ_F32, 2, DIMS(N, 2), twice);
+    put_npy(&f, "empty.npy", CLQ_F32, 1, DIMS(0), weights);
+    put_npy(&f, "scalar.npy", CLQ_F32, 0, DIMS(1), weights);
+    wide[5] = -0.5;
+    put_npy(&f, "negative.npy", CLQ_F64, 1, DIMS(N), wide);
+    wide[5] = 1e39; /* f32 has no such number */
+    put_npy(&f, "large.npy", CLQ_F64, 1, DIMS(N), wide);
+    wide[5] = (double)NAN;
+    put_npy(&f, "nan.npy", CLQ_F64, 1, DIMS(N), wide);
+    put_file(&f, "text.npy", "1\n2\n", 4);
     put_npy(&f, "whole.npy", CLQ_I32, 1, DIMS(N), weights);
     static const struct {
         const char *file;
@@ -73,6 +104,13 @@ static void from_files(void **state) {
                  {"wide.npy", CLQ_OK, ""},
                  {"short.npy", CLQ_MISMATCH, "one weight for each of the 11 samples"},
                  {"whole.npy", CLQ_UNSUPPORTED, "f32 or f64"},
+                 {"two.npy", CLQ_MISMATCH, "(11, 2) f32: expected one weight for each of the 11 samples"},
+                 {"empty.npy", CLQ_MISMATCH, "(0,) f32: expected one weight for each"},
+                 {"scalar.npy", CLQ_MISMATCH, "() f32: expected one weight for each"},
+                 {"negative.npy", CLQ_FORMAT, "the weight of sample 5 is -0.5"},
+                 {"large.npy", CLQ_FORMAT, "the weight of sample 5 is inf as float32"},
+                 {"nan.npy", CLQ_FORMAT, "the weight of sample 5 is nan"},
+                 {"text.npy", CLQ_FORMAT, "text.npy: no NPY file"},
                  {"none.npy", CLQ_NOT_FOUND, "none.npy"}};
     for (size_t i = 0; i < CLQ_COUNT_OF(cases); i++) {
         const clq_status status = clq_dataset_read_weights(data, in_folder(&f, cases[i].file));
@@ -99,7 +137,7 @@ static void wrong_weights(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(follow_their_samples), cmocka_unit_test(from_files),
-                                       cmocka_unit_test(wrong_weights)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(follow_their_samples), cmocka_unit_test(follow_a_part),
+                                       cmocka_unit_test(from_files), cmocka_unit_test(wrong_weights)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
