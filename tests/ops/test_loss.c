@@ -278,9 +278,10 @@ static bool is_covered(const clq_loss_problem *p, const loss_case *c) {
     return p->kind > CLQ_LOSS_HINGE && !clq_loss_row_of(p->kind)->by_row && c->classes > 64;
 }
 
-/* A simulator takes every fourth case, another of each kind. */
+/* Each case of each kind is a program. PoCL takes all of them, others every second one, and a simulator every fourth:
+ * another of each kind. */
 static void losses(rig *r) {
-    const size_t stride = rig_is_simulated(r) ? 4 : 1;
+    const size_t stride = rig_is_simulated(r) ? 4 : clq_device_runs_in_caller(r->device) ? 1 : 2;
     for (size_t k = 0; k < CLQ_COUNT_OF(kinds); k++)
         for (size_t c = k % stride; c < CLQ_COUNT_OF(cases); c += stride)
             if (!is_covered(&kinds[k], &cases[c]) &&
