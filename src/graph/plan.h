@@ -60,8 +60,10 @@ typedef struct clq_sharded_update {
     clq_list *directions[2]; /* of an optimizer with a trust ratio then its first pass */
     clq_placement placements[2], sum_placements[2], direction_placements[2]; /* between their launches */
     clq_buffer *squares;                                                     /* clq_plan_step_squares */
-    clq_block_table blocks;                                                  /* of the plan's part */
-    clq_buffer *aliases[4 * (CLQ_UPDATE_RANKS_MAX - 1)];
+    clq_buffer *factors; /* what the part of the gradient is taken times: the first pass leaves it for the second. NULL:
+                            there is one pass, or no such factor */
+    clq_block_table blocks;                                  /* of the plan's part */
+    clq_buffer *aliases[2 * 3 * (CLQ_UPDATE_RANKS_MAX - 1)]; /* of peers' gradients, by each list */
     unsigned alias_count;
 } clq_sharded_update;
 

@@ -3,6 +3,8 @@
  * training", 2020). */
 #include "graph/plan.h"
 
+#include <assert.h>
+
 static size_t part_begin(const clq_plan *plan, unsigned rank, unsigned ranks) {
     size_t blocks = plan->weights->arena_bytes / CLQ_VARIABLE_ALIGN;
     return blocks * rank / ranks * CLQ_VARIABLE_ALIGN;
@@ -19,6 +21,7 @@ bool clq_plan_can_shard_update(const clq_plan *plan, unsigned ranks) {
 
 static clq_status add_peer(clq_plan *plan, clq_list *list, const clq_buffer *gradient, clq_value *out) {
     clq_sharded_update *sharded = &plan->sharded;
+    assert(sharded->alias_count < CLQ_COUNT_OF(sharded->aliases));
     clq_buffer **alias = &sharded->aliases[sharded->alias_count];
     CLQ_TRY(clq_buffer_alias(plan->device, gradient, alias));
     sharded->alias_count++;
@@ -73,30 +76,35 @@ static clq_status make_sum(clq_plan *plan, clq_plan *const *plans, unsigned rank
     return clq_list_bind(list);
 }
 
-static void add_clip(const clq_plan *plan, clq_list *list, clq_value squares, clq_value off, clq_value *out) {
-    const clq_clip *clip = &plan->config.update_options.clip;
-    const bool global = clip->kind == CLQ_CLIP_GLOBAL_NORM;
-    const clq_blocks blocks = blocks_of(plan, list, false);
-    *out = clq_list_scratch(list, "factors", CLQ_F32, global ? 1 : blocks.count, 0);
-    if (global)
-        clq_global_factor(list, CLQ_MAX(plan->model->variable_count, 1u), (float)clip->limit, squares, off, *out);
-    else
-        clq_block_factors(list, &blocks, (float)clip->limit, squares, off, *out);
+static size_t factor_count(const clq_plan *plan) {
+    return plan->config.update_options.clip.kind == CLQ_CLIP_NORM ? plan->sharded.blocks.count : 1;
 }
 
-/* What the plan's part is taken times, by the squares of all. */
+static void add_clip(const clq_plan *plan, clq_list *list, clq_value squares, clq_value off, clq_value factors) {
+    const clq_clip *clip = &plan->config.update_options.clip;
+    const clq_blocks blocks = blocks_of(plan, list, false);
+    if (clip->kind == CLQ_CLIP_GLOBAL_NORM)
+        clq_global_factor(list, CLQ_MAX(plan->model->variable_count, 1u), (float)clip->limit, squares, off, factors);
+    else
+        clq_block_factors(list, &blocks, (float)clip->limit, squares, off, factors);
+}
+
+/* What the plan's part is taken times, by the squares of all. Made once in a step: taking the scale off changes the
+ * squares, and its state goes one step on. */
 static void add_factors(const clq_plan *plan, clq_list *list, clq_value *out) {
     const clq_update_options *options = &plan->config.update_options;
+    const bool clips = clq_clips_by_norm(&options->clip);
     if (!clq_updates_by_squares(options)) return;
+    *out = plan->sharded.factors ? clq_plan_whole_value(list, "factors", plan->sharded.factors)
+                                 : clq_list_scratch(list, "factors", CLQ_F32, factor_count(plan), 0);
     const clq_value squares = clq_plan_whole_value(list, "norms", plan->norms);
     clq_value off = CLQ_NO_VALUE;
     if (options->scaling.initial > 0) {
-        off = clq_list_scratch(list, "scale off", CLQ_F32, 1, 0);
+        off = clips ? clq_list_scratch(list, "scale off", CLQ_F32, 1, 0) : *out;
         clq_take_scale_off(list, CLQ_MAX(plan->model->variable_count, 1u), &options->scaling, squares,
                            clq_plan_whole_value(list, "loss scale", plan->weights->scaling), off);
     }
-    *out = off;
-    if (clq_clips_by_norm(&options->clip)) add_clip(plan, list, squares, off, out);
+    if (clips) add_clip(plan, list, squares, off, *out);
 }
 
 static void add_slots(const clq_plan *plan, clq_list *list, clq_update_arenas *arenas) {
@@ -149,21 +157,32 @@ static clq_status make_update(clq_plan *plan, clq_plan *const *plans, unsigned r
     add_slots(plan, list, &arenas);
     clq_list_scope(list, "update");
     if (plan->sharded.squares) add_ratios(plan, list, &arenas.ratios);
-    add_factors(plan, list, &arenas.factors);
+    if (plan->sharded.factors)
+        arenas.factors = clq_plan_whole_value(list, "factors", plan->sharded.factors);
+    else
+        add_factors(plan, list, &arenas.factors);
     clq_add_updates(list, &updates, &arenas);
     CLQ_TRY(clq_placement_create(list, &plan->sharded.placements[turn]));
     return clq_list_bind(list);
 }
 
-clq_status clq_plan_shard_update(clq_plan *plan, clq_plan *const *plans, unsigned ranks, unsigned rank) {
+/* What the first pass of an optimizer with a trust ratio leaves for the second. */
+static clq_status make_buffers_of_passes(clq_plan *plan) {
     const size_t squares = 2 * CLQ_MAX((size_t)plan->model->variable_count, (size_t)1);
+    if (!plan->weights->trust_ratios) return CLQ_OK;
+    CLQ_TRY(clq_buffer_create(plan->device, CLQ_MEMORY_DEVICE, clq_values_bytes(CLQ_F32, squares),
+                              "squares of weights and steps", &plan->sharded.squares));
+    if (!clq_updates_by_squares(&plan->config.update_options)) return CLQ_OK;
+    return clq_buffer_create(plan->device, CLQ_MEMORY_DEVICE, clq_values_bytes(CLQ_F32, factor_count(plan)),
+                             "factors of the gradient", &plan->sharded.factors);
+}
+
+clq_status clq_plan_shard_update(clq_plan *plan, clq_plan *const *plans, unsigned ranks, unsigned rank) {
     const bool ratios = plan->weights->trust_ratios;
     size_t begin, end;
     clq_plan_updated_part(plan, ranks, rank, &begin, &end);
     CLQ_TRY(clq_block_table_create(plan->weights, begin, end, &plan->sharded.blocks));
-    if (ratios)
-        CLQ_TRY(clq_buffer_create(plan->device, CLQ_MEMORY_DEVICE, clq_values_bytes(CLQ_F32, squares),
-                                  "squares of weights and steps", &plan->sharded.squares));
+    CLQ_TRY(make_buffers_of_passes(plan));
     for (unsigned turn = 0; turn < 2; turn++) {
         if (clq_plan_sums_first(plan)) CLQ_TRY(make_sum(plan, plans, ranks, rank, turn));
         if (ratios) CLQ_TRY(make_directions(plan, plans, ranks, rank, turn));
@@ -188,6 +207,7 @@ void clq_plan_end_sharding(clq_plan *plan) {
     }
     clq_block_table_release(&sharded->blocks);
     clq_buffer_destroy(sharded->squares);
+    clq_buffer_destroy(sharded->factors);
     for (unsigned i = 0; i < sharded->alias_count; i++) clq_buffer_destroy(sharded->aliases[i]);
     *sharded = (clq_sharded_update){0};
 }
