@@ -163,7 +163,10 @@ KERNEL void count_chosen(global const float *error, global const uint *choice, g
     found[get_group_id(0)] = (uint2)(above, equal);
 }
 
-/* pairs (2, chosen): indices in rising order, then the numbers' bits. Chosen numbers are taken out of the error. */
+/* pairs (2, chosen): indices in rising order, then the numbers' bits. Chosen numbers are taken out of the error, and so
+ * is all that is no finite number: it has the largest keys, so that some of it is chosen, and the step is lost anyway;
+ * what stayed would spoil later ones. */
+#define INFINITE 0x7f800000u
 KERNEL void write_chosen(global float *error, global const uint *choice, global const uint2 *found, global uint *pairs,
                          int vectors, int chosen, local uint *shared) {
     const uint least = choice[0], ties = choice[1];
@@ -175,13 +178,15 @@ KERNEL void write_chosen(global float *error, global const uint *choice, global 
     }
     FOR_MY (i, vectors) {
         uintv keys = KEYS(LOADV_ALIGNED(error + i * VEC));
-        if (!any(keys >= least)) continue;
+        if (!any(keys >= min(least, INFINITE))) continue;
         for (int k = 0; k < VEC; k++) {
             uint key = ((const uint *)&keys)[k], at = above + min(equal, ties);
             bool is_equal = key == least;
             if (key > least || (is_equal && equal < ties)) {
                 pairs[at] = (uint)(i * VEC + k);
                 pairs[chosen + at] = as_uint(error[i * VEC + k]);
+                error[i * VEC + k] = 0;
+            } else if (key >= INFINITE) {
                 error[i * VEC + k] = 0;
             }
             above += key > least;
@@ -206,6 +211,8 @@ KERNEL void write_chosen(global float *error, global const uint *choice, global 
             const uint at = above + (before & 0xffffu) + min(equal_before, ties);
             pairs[at] = (uint)i;
             pairs[chosen + at] = bits;
+            error[i] = 0;
+        } else if (i < end && key >= INFINITE) {
             error[i] = 0;
         }
         above += total & 0xffffu;

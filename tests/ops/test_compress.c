@@ -191,6 +191,33 @@ static void the_largest_of_equals(rig *r) {
     rig_end(r);
 }
 
+/* More of what is no finite number than is chosen: none of it is left. */
+static void no_numbers_are_not_left(rig *r) {
+    float numbers[9 * ALIGN] = {0}, zeros[9 * ALIGN] = {0}, got[9 * ALIGN];
+    uint32_t pairs_got[4];
+    const uint32_t wanted[2] = {7, 1000};
+    numbers[1] = 3;
+    numbers[7] = numbers[1000] = numbers[1100] = NAN;
+    numbers[6] = numbers[500] = INFINITY;
+    numbers[1150] = -INFINITY;
+    numbers[501] = -2;
+    rig_begin(r, 1);
+    clq_value g = rig_value(r, "gradient", sizeof numbers, 0), error = rig_value(r, "error", sizeof numbers, 0),
+              pairs = rig_value(r, "pairs", sizeof pairs_got, 0);
+    clq_choose_largest(r->list, 9 * ALIGN, 2, g, error, pairs);
+    rig_bind(r);
+    rig_fill(r, error, zeros, sizeof zeros);
+    rig_fill(r, g, numbers, sizeof numbers);
+    rig_run(r, 1);
+    rig_read(r, pairs, pairs_got, sizeof pairs_got);
+    assert_memory_equal(pairs_got, wanted, sizeof wanted);
+    rig_read(r, error, got, sizeof got);
+    zeros[1] = 3;
+    zeros[501] = -2;
+    assert_memory_equal(got, zeros, sizeof got);
+    rig_end(r);
+}
+
 /* ---- sums of pairs ---- */
 
 /* Ranks that chose the same places, places of their own, and the ends. */
@@ -233,6 +260,7 @@ static void each(rig *r) {
     halves_of_no_numbers(r);
     largest(r);
     the_largest_of_equals(r);
+    no_numbers_are_not_left(r);
     sums_of_pairs(r);
 }
 
