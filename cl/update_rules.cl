@@ -20,6 +20,7 @@
 /* NaN stays NaN. */
 #define SIZE_OF(v) PICK((v) < 0.0f, -(v), v)
 #define LARGER_OF(a, b) PICK((a) >= (b), a, b)
+#define NOT_BELOW_0(v) PICK((v) < 0.0f, ALL(0.0f), v)
 #define SIGN_OF(v) PICK((v) > 0.0f, ALL(1.0f), PICK((v) < 0.0f, ALL(-1.0f), v))
 
 ALWAYS_INLINE floatv rule_sgd(RULE_ARGUMENTS) { return w - rate * g; }
@@ -93,16 +94,19 @@ ALWAYS_INLINE floatv rule_rmsprop_momentum(RULE_ARGUMENTS) {
     return w - s[1];
 }
 
+/* Of gradients that are nearly alike rounding can leave less than 0. */
+#define VARIANCE(mean_square, mean) NOT_BELOW_0((mean_square) - (mean) * (mean))
+
 ALWAYS_INLINE floatv rule_rmsprop_centered(RULE_ARGUMENTS) {
     s[0] += (g * g - s[0]) * c0;
     s[1] += (g - s[1]) * c0;
-    return w - rate * g / sqrt(s[0] - s[1] * s[1] + c2);
+    return w - rate * g / sqrt(VARIANCE(s[0], s[1]) + c2);
 }
 
 ALWAYS_INLINE floatv rule_rmsprop_centered_momentum(RULE_ARGUMENTS) {
     s[0] += (g * g - s[0]) * c0;
     s[2] += (g - s[2]) * c0;
-    s[1] = c1 * s[1] + rate * g / sqrt(s[0] - s[2] * s[2] + c2);
+    s[1] = c1 * s[1] + rate * g / sqrt(VARIANCE(s[0], s[2]) + c2);
     return w - s[1];
 }
 
@@ -113,14 +117,17 @@ ALWAYS_INLINE floatv rule_lion(RULE_ARGUMENTS) {
     return w - rate * SIGN_OF(direction);
 }
 
-/* As adam, but second and third correct the moments' bias. */
+/* As adam, but second and third correct the moments' bias. No moment, no step, whatever epsilon is: the numbers behind a
+ * variable's last belong to its last block, and have none. */
+#define LAMB_STEP PICK(s[0] == 0.0f, ALL(0.0f), second *s[0] / (sqrt(third * s[1]) + c2))
+
 ALWAYS_INLINE floatv direction_lamb(RULE_ARGUMENTS) {
     s[0] += (g - s[0]) * c0;
     s[1] += (g * g - s[1]) * c1;
-    return second * s[0] / (sqrt(third * s[1]) + c2);
+    return LAMB_STEP;
 }
 
-ALWAYS_INLINE floatv rule_lamb(RULE_ARGUMENTS) { return w - rate * g * (second * s[0] / (sqrt(third * s[1]) + c2)); }
+ALWAYS_INLINE floatv rule_lamb(RULE_ARGUMENTS) { return w - rate * g * LAMB_STEP; }
 
 /* Every rule, with the number of its states; and those with a trust ratio. */
 #define UPDATE_RULES(DO)                                                                                               \

@@ -241,7 +241,8 @@ static void updates_with_ratios(rig *r) {
                                  {.factors = true, .factor_of_all = true}};
     for (size_t i = 0; i < CLQ_COUNT_OF(all); i++)
         if (rig_affords(r, all_blocks * CLQ_UPDATE_BLOCK))
-            check_update(r, &trust_ratio_optimizers[i % 2], &all[i], all_blocks * CLQ_UPDATE_BLOCK);
+            check_update(r, &trust_ratio_optimizers[i % CLQ_COUNT_OF(trust_ratio_optimizers)], &all[i],
+                         all_blocks * CLQ_UPDATE_BLOCK);
 }
 
 /* ---- an update that several replicas shard ---- */
@@ -367,6 +368,23 @@ static void adam_epsilon(rig *r) {
     rig_end(r);
 }
 
+/* Gradients that are nearly alike, whose variance rounding leaves below 0: epsilon remains under the root. */
+static void rmsprop_without_variance(rig *r) {
+    static const clq_optimizer rmsprop = {CLQ_OPTIMIZER_RMSPROP, {0, 0.75, 0, 0.125, 1}};
+    const float g = 20.1f, mean_square = g * g * (1 - 1e-5f);
+    float w = 1;
+    const double want = 1 - 0.01 * (double)g / sqrt(0.125);
+    flat a = begin_update(r, &rmsprop, NULL, 1, &w);
+    rig_fill(r, a.g, &g, sizeof g);
+    rig_fill(r, a.states[0], &mean_square, sizeof mean_square);
+    rig_fill(r, a.states[1], &g, sizeof g);
+    set_rates(&r->params, &rmsprop, 0.01, 1);
+    rig_run(r, 1);
+    rig_read(r, a.w, &w, sizeof w);
+    rig_check_close(r, "w", &w, &want, 1, 1e-5, 0);
+    rig_end(r);
+}
+
 /* ---- sums of gradients ---- */
 
 /* factor 0: what is there does not count, whatever it is. */
@@ -426,6 +444,10 @@ static void test_adam_epsilon(void **state) {
     (void)state;
     rig_each(adam_epsilon);
 }
+static void test_rmsprop_without_variance(void **state) {
+    (void)state;
+    rig_each(rmsprop_without_variance);
+}
 static void test_sums(void **state) {
     (void)state;
     rig_each(sums);
@@ -437,6 +459,7 @@ int main(void) {
                                        cmocka_unit_test(test_updates_with_ratios),
                                        cmocka_unit_test(test_sharded_updates),
                                        cmocka_unit_test(test_adam_epsilon),
+                                       cmocka_unit_test(test_rmsprop_without_variance),
                                        cmocka_unit_test(test_sums)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -178,7 +178,8 @@ static void test_host_ratios(void **state) {
     static const size_t some[] = {3, 15, 65, 1009};
     rig host = {.name = "the host"};
     (void)state;
-    for (size_t i = 0; i < CLQ_COUNT_OF(some); i++) check_host_ratios(&host, &trust_ratio_optimizers[i % 2], some[i]);
+    for (size_t i = 0; i < CLQ_COUNT_OF(some); i++)
+        check_host_ratios(&host, &trust_ratio_optimizers[i % CLQ_COUNT_OF(trust_ratio_optimizers)], some[i]);
 }
 
 /* A sum alone, into the first of its gradients, and its squares. */

@@ -97,14 +97,14 @@ static double sgd(const double *h, double lr, double t, double g, double *const 
     return step;
 }
 
-/* LAMB, of n weights that are a variable. */
+/* LAMB, of n weights that are a variable. Without a moment there is no step, also where epsilon is 0. */
 static void lamb(const double *h, size_t n, double lr, double t, double *w, const double *g, double *const *s) {
     double weights = 0, directions = 0, *direction = clq_alloc(n, sizeof *direction);
     assert_non_null(direction);
     for (size_t i = 0; i < n; i++) {
         w[i] -= w[i] * h[4] * lr;
         moments(h, g[i], &s[0][i], &s[1][i]);
-        direction[i] = s[0][i] / (1 - pow(h[1], t)) / (sqrt(s[1][i] / (1 - pow(h[2], t))) + h[3]);
+        direction[i] = s[0][i] == 0 ? 0 : s[0][i] / (1 - pow(h[1], t)) / (sqrt(s[1][i] / (1 - pow(h[2], t))) + h[3]);
         weights += w[i] * w[i];
         directions += direction[i] * direction[i];
     }

@@ -33,7 +33,8 @@ static const clq_optimizer variants[] = {
 
 /* Whose steps go by norms of variables. */
 static const clq_optimizer trust_ratio_optimizers[] = {{CLQ_OPTIMIZER_LAMB, {0, 0.9, 0.999, 1e-7}},
-                                                       {CLQ_OPTIMIZER_LAMB, {0, 0.5, 0.75, 0.125, 0.5}}};
+                                                       {CLQ_OPTIMIZER_LAMB, {0, 0.5, 0.75, 0.125, 0.5}},
+                                                       {CLQ_OPTIMIZER_LAMB, {0, 0.75, 0.5, 0, 0.25}}};
 
 typedef void (*with_optimizer)(rig *r, const clq_optimizer *optimizer);
 
