@@ -164,9 +164,12 @@ DEFINE_METRIC(metric_mean_absolute_percentage_error, value_mean_absolute_percent
 DEFINE_METRIC(metric_mean_squared_logarithmic_error, value_mean_squared_logarithmic_error)
 DEFINE_METRIC(metric_log_cosh, value_log_cosh)
 
+/* NaN stays NaN, which clamp does not promise. */
+#define AS_PROBABILITY(p) ((p) < LEAST ? (lanes_t)LEAST : (p) > 1.0f ? (lanes_t)1 : (p))
+
 /* As the losses of these names; of cosine_similarity 1 is best. */
 static inline float *metric_kl_divergence(local float *shared, const row_args *row, float number, float *totals) {
-    SUM_OF_ROW(all, clamp(t, LEAST, 1.0f) * log(clamp(t, LEAST, 1.0f) / clamp(x, LEAST, 1.0f)))
+    SUM_OF_ROW(all, AS_PROBABILITY(t) * log(AS_PROBABILITY(t) / AS_PROBABILITY(x)))
     totals[0] = all;
     return totals + 1;
 }

@@ -407,10 +407,11 @@ static inline lanes_t value_binary_crossentropy(lanes_t x, lanes_t t, const row_
 }
 
 /* The cross-entropy times q^gamma, where q = t (1 - p) + (1 - t) p is how wrong the answer is, and times the weight of
- * the target. by_x: dp/dx; slope: of the cross-entropy. */
+ * the target. by_x: dp/dx; slope: of the cross-entropy. q is above 0, also where p is no probability. */
 static inline lanes_t focus(lanes_t crossentropy, lanes_t q, lanes_t t, const row_args *row, lanes_t by_x,
                             lanes_t *slope) {
-    lanes_t power = pow(fmax(q, (lanes_t)FLT_MIN), (lanes_t)(row->gamma - 1.0f));
+    q = fmax(q, (lanes_t)FLT_MIN);
+    lanes_t power = pow(q, (lanes_t)(row->gamma - 1.0f));
     lanes_t weight = t * row->balance_1 + (1.0f - t) * row->balance_0;
     *slope = weight * power * (row->gamma * (1.0f - 2.0f * t) * by_x * crossentropy + q * *slope);
     return weight * power * q * crossentropy;

@@ -456,6 +456,21 @@ static void extreme_values(rig *r) {
     }
 }
 
+/* Outputs that are no probabilities, which cross-entropy clips: right answers, of no loss. */
+static void focal_beyond_probabilities(rig *r) {
+    const clq_loss_problem focal = {.kind = CLQ_LOSS_BINARY_FOCAL, .gamma = 0.5f, .alpha = 0.25f, .weight = 1};
+    batch b = make_batch(focal, 2, 1, 1, 1);
+    float metrics[SLOTS];
+    b.x[0] = -0.5f, b.soft[0] = 0;
+    b.x[1] = 1.5f, b.soft[1] = 1;
+    loss_values v = begin_loss(r, &b, 1, true, false, 1);
+    rig_run(r, 1);
+    rig_read(r, v.metrics, metrics, sizeof metrics);
+    assert_true(metrics[SLOT] >= 0 && metrics[SLOT] < 1e-6f);
+    rig_end(r);
+    free_batch(&b);
+}
+
 /* ---- the reference itself ---- */
 
 static void test_reference_by_differences(void **state) {
@@ -488,6 +503,7 @@ ON_DEVICES(wrong_labels)
 ON_DEVICES(uncertain_rows)
 ON_DEVICES(extremes)
 ON_DEVICES(extreme_values)
+ON_DEVICES(focal_beyond_probabilities)
 ON_DEVICES(parts_of_a_row)
 
 int main(void) {
@@ -500,6 +516,7 @@ int main(void) {
         cmocka_unit_test(test_uncertain_rows),
         cmocka_unit_test(test_extremes),
         cmocka_unit_test(test_extreme_values),
+        cmocka_unit_test(test_focal_beyond_probabilities),
         cmocka_unit_test(test_parts_of_a_row),
         cmocka_unit_test(test_targets_have_a_type),
         cmocka_unit_test(test_tables_are_covered),
