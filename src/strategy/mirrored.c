@@ -258,6 +258,7 @@ const clq_strategy_module clq_strategy_mirrored = {.kind = CLQ_STRATEGY_MIRRORED
                                                    .accumulates = true,
                                                    .takes_shares = true,
                                                    .shards_optimizer = true,
+                                                   .scales_losses = true,
                                                    .runs_functions = true,
                                                    .open = clq_mirrored_open,
                                                    .close = clq_mirrored_close,

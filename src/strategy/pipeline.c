@@ -447,6 +447,7 @@ static const clq_timeline *exchanges(const clq_strategy *strategy, unsigned repl
 const clq_strategy_module clq_strategy_pipeline = {.kind = CLQ_STRATEGY_PIPELINE,
                                                    .name = "pipeline",
                                                    .accumulates = true,
+                                                   .scales_losses = true,
                                                    .prepare = prepare,
                                                    .open = open_stages,
                                                    .close = close_stages,

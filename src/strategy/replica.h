@@ -99,6 +99,7 @@ typedef struct clq_strategy_module {
     bool accumulates;
     bool takes_shares;     /* other than even ones */
     bool shards_optimizer; /* where the options ask for it */
+    bool scales_losses;    /* all replicas see whether a gradient is finite, so that they agree on the loss scale */
     bool runs_functions;   /* each replica can make its part of the gradient and of the loss by its own plan (run.c) */
     /* Says what each replica is to be, when all devices are open and before the first plan is made: its capacity, and
      * whether it measures norms. NULL: as of clq_strategy_prepare_shares. */

@@ -4,7 +4,7 @@
 clq_status clq_scaling_check(const clq_strategy_config *config, const clq_strategy_module *module) {
     const char *with = NULL;
     if (!(config->plan.update_options.scaling.initial > 0) || !config->plan.update) return CLQ_OK;
-    if (module->kind == CLQ_STRATEGY_CENTRAL || module->kind == CLQ_STRATEGY_PS) with = module->name;
+    if (!module->scales_losses) with = module->name;
     if (config->options.local_steps > 0) with = "local steps";
     if (config->parts > 0) with = "parts of a model";
     if (!with) return CLQ_OK;

@@ -10,6 +10,7 @@ static const clq_strategy_module single = {.kind = CLQ_STRATEGY_SINGLE,
                                            .name = "single",
                                            .devices_most = 1,
                                            .accumulates = true,
+                                           .scales_losses = true,
                                            .runs_functions = true,
                                            .step = clq_replica_step_alone};
 

@@ -75,6 +75,7 @@ static clq_exchange add_squares(const clq_strategy *strategy, const clq_replica 
 const clq_strategy_module clq_strategy_tensor = {.kind = CLQ_STRATEGY_TENSOR,
                                                  .name = "tensor",
                                                  .accumulates = true,
+                                                 .scales_losses = true,
                                                  .prepare = prepare,
                                                  .open = clq_mirrored_open,
                                                  .close = close,
