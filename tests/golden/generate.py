@@ -312,7 +312,7 @@ def of_metrics(case: Case, initial: Weights, data: Data) -> dict:
     for text in case.metrics:
         metric = metric_of(text, case.loss.from_logits)
         metric.update_state(data[1], tf.cast(found, tf.float32))  # TensorFlow's top k takes no float64
-        values[text] = float(metric.result())
+        values[text] = np.asarray(metric.result()).tolist()
     return {"metrics_initial": values}
 
 

@@ -150,6 +150,27 @@ def metric_of(text: str, logits: bool) -> object:
         def result(self) -> object:
             return keras.ops.exp(super().result())
 
+    class Confusion:
+        """The matrix that Keras's MeanIoU counts in."""
+
+        def update_state(self, y: Array, found: object) -> None:
+            iou = keras.metrics.MeanIoU(found.shape[-1], sparse_y_true=y.ndim == 1, sparse_y_pred=False)
+            iou.update_state(y, found)
+            self.counts = iou.total_cm
+
+        def result(self) -> object:
+            return keras.ops.cast(self.counts, "int64")
+
+    class BinaryConfusion(Confusion):
+        """The one of BinaryIoU, from probabilities."""
+
+        def __init__(self, threshold: float = 0.5) -> None:
+            self.iou = keras.metrics.BinaryIoU(threshold=threshold)
+
+        def update_state(self, y: Array, found: object) -> None:
+            self.iou.update_state(y, keras.ops.sigmoid(found) if logits else found)
+            self.counts = self.iou.total_cm
+
     name, _, pair = text.partition(":")
     key, _, value = pair.partition("=")
     keys = {key: int(value) if key in ("k", "num_thresholds") else float(value)} if key else {}
@@ -160,6 +181,8 @@ def metric_of(text: str, logits: bool) -> object:
         "perplexity": lambda: Perplexity(from_logits=logits),
         "auc": lambda num_thresholds=200: keras.metrics.AUC(num_thresholds, from_logits=logits),
         "pr_auc": lambda num_thresholds=200: keras.metrics.AUC(num_thresholds, "PR", from_logits=logits),
+        "confusion_matrix": Confusion,
+        "binary_confusion_matrix": BinaryConfusion,
         "precision": lambda threshold=0.5: keras.metrics.Precision(thresholds=threshold),
         "recall": lambda threshold=0.5: keras.metrics.Recall(thresholds=threshold),
         "f1_score": lambda threshold=0.5: keras.metrics.F1Score(average="micro", threshold=threshold),

@@ -172,6 +172,22 @@ static void check_accuracy(const golden *g, const char *spec, clq_trainer *train
     }
 }
 
+/* The matrix of the last evaluation by that name; `want` has its rows. */
+static void check_matrix(const golden *g, const char *spec, const clq_trainer *trainer, const char *name,
+                         const json_t *want) {
+    const char *called = "";
+    size_t classes = 0, index = 0;
+    while (strcmp(called, name) != 0) assert_ok(clq_trainer_matrix(trainer, index++, &called, &classes));
+    assert_int_equal(classes, json_array_size(want));
+    uint64_t *counts = clq_alloc(classes * classes, sizeof *counts);
+    assert_non_null(counts);
+    assert_ok(clq_trainer_read_matrix(trainer, index - 1, CLQ_MATRIX_OF_EVALUATION, counts));
+    for (size_t i = 0; i < classes * classes; i++)
+        check_near(g, spec, name, 0, (double)counts[i],
+                   json_number_value(json_array_get(json_array_get(want, i / classes), i % classes)), 0);
+    clq_free(counts);
+}
+
 /* Of the initial model, over all samples: Keras's metrics, computed in float32. */
 static void check_metrics(const golden *g, const char *spec, clq_trainer *trainer, clq_dataset *data) {
     const char *name;
@@ -179,9 +195,13 @@ static void check_metrics(const golden *g, const char *spec, clq_trainer *traine
     clq_totals totals;
     if (!want) return;
     assert_ok(clq_evaluate(trainer, data, &totals));
-    assert_int_equal(totals.metrics.count, json_object_size(want));
-    json_object_foreach(want, name, value)
-        check_near(g, spec, name, 0, clq_metric_value(&totals.metrics, name), json_number_value(value), 2e-6);
+    assert_int_equal(totals.metrics.count + clq_trainer_matrix_count(trainer), json_object_size(want));
+    json_object_foreach(want, name, value) {
+        if (json_is_array(value))
+            check_matrix(g, spec, trainer, name, value);
+        else
+            check_near(g, spec, name, 0, clq_metric_value(&totals.metrics, name), json_number_value(value), 2e-6);
+    }
 }
 
 /* With several outputs, each one's loss without its weight. */
