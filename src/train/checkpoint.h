@@ -1,5 +1,6 @@
-/* Checkpoints: the files of one (checkpoint_file.c), which there are in a folder (checkpoint_folder.c), the thread that
- * writes them, and going on from one (checkpoints.c). Private to train. */
+/* Checkpoints: the files of one (checkpoint_file.c), what is in it beside tensors (checkpoint_state.c), which there are
+ * in a folder (checkpoint_folder.c), the thread that writes them, and going on from one (checkpoints.c). Private to
+ * train. */
 #ifndef CLQ_TRAIN_CHECKPOINT_H
 #define CLQ_TRAIN_CHECKPOINT_H
 
@@ -52,6 +53,25 @@ typedef struct clq_fit_place {
     const clq_fit_config *config; /* of a fit under way, whose callbacks' states are kept; NULL: of one that goes on */
     json_t *before;               /* these states as clq_checkpoints_note found them; NULL: as they are now */
 } clq_fit_place;
+
+/* ---- what one has of its trainer and its fit (checkpoint_state.c) ---- */
+
+/* Of a trainer whose snapshot it has. Errors: MEMORY. */
+clq_status clq_checkpoint_put_trainer(clq_checkpoint *to, const clq_trainer *trainer);
+/* The trainer goes on from it; `folder`, which it was read from, is for messages. Errors: as of
+ * clq_strategy_put_snapshot. */
+clq_status clq_checkpoint_apply(clq_checkpoint *from, const char *folder, clq_trainer *trainer);
+/* Errors: MISMATCH: of another optimizer, or one whose state means something else. */
+clq_status clq_checkpoint_check_optimizer(const clq_checkpoint *from, const clq_trainer *trainer, const char *folder);
+void clq_checkpoint_compare_seeds(const clq_checkpoint *from, const clq_trainer *trainer, const char *folder);
+/* The dataset goes on where the checkpoint has it, or at the same part of the epoch. */
+clq_status clq_checkpoint_seek(const clq_checkpoint *from, const char *folder, clq_dataset *data);
+clq_status clq_checkpoint_put_place(clq_checkpoint *to, const clq_fit_place *place); /* Errors: MEMORY */
+/* Whether it is of a fit; where that fit was. data: the training set as it is cut by now, or NULL. */
+bool clq_checkpoint_get_place(const clq_checkpoint *from, const clq_dataset *data, clq_fit_place *place);
+
+/* ---- taking them, and going on (checkpoints.c) ---- */
+
 /* What the callbacks of a fit know and may change, before they are told of an epoch: a checkpoint that is taken behind
  * that, of a fit that ends there, goes on with the epoch still to be told. Caller: json_decref. Errors: theirs, MEMORY.
  */

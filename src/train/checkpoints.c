@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -179,45 +178,6 @@ static clq_status check_trainer(const clq_trainer *trainer, const char *call) {
     return CLQ_OK;
 }
 
-static clq_status put_counts(clq_checkpoint *to, const clq_trainer *trainer) {
-    const clq_snapshot *s = &to->snapshot;
-    char name[48];
-    CLQ_TRY(clq_checkpoint_put_text(to, "strategy", clq_strategy_own_name(trainer->strategy)));
-    CLQ_TRY(clq_checkpoint_put_count(to, "strategy/computed", s->computed));
-    CLQ_TRY(clq_checkpoint_put_count(to, "strategy/state_apart", s->state_apart));
-    CLQ_TRY(clq_checkpoint_put_count(to, "strategy/local_steps", s->local_steps));
-    for (unsigned i = 0; i < CLQ_SCALING_INTS && s->scales; i++) { /* as unsigned numbers */
-        snprintf(name, sizeof name, "loss_scale/%u", i);
-        CLQ_TRY(clq_checkpoint_put_count(to, name, (uint32_t)s->scaling[i]));
-    }
-    for (unsigned r = 0; r < s->replicas; r++) {
-        snprintf(name, sizeof name, "strategy/local_samples/%u", r);
-        CLQ_TRY(clq_checkpoint_put_count(to, name, s->local_samples[r]));
-        snprintf(name, sizeof name, "strategy/shares/%u", r);
-        CLQ_TRY(clq_checkpoint_put_count(to, name, s->shares[r]));
-    }
-    return CLQ_OK;
-}
-
-/* What the optimizers' slots mean: "amsgrad", "adam, momentum and averages". */
-enum { SLOTS_TEXT = 160 };
-static void describe_slots(const clq_trainer *trainer, char text[SLOTS_TEXT]) {
-    size_t length = (size_t)snprintf(text, SLOTS_TEXT, "%s", clq_optimizer_rule(&trainer->config.optimizer)->name);
-    for (unsigned i = 0; i < trainer->other_count; i++)
-        length +=
-            (size_t)snprintf(text + length, SLOTS_TEXT - length, ", %s", clq_optimizer_rule(&trainer->others[i])->name);
-    snprintf(text + length, SLOTS_TEXT - length, "%s", trainer->config.average > 0.0 ? " and averages" : "");
-}
-
-static clq_status put_trainer(clq_checkpoint *to, const clq_trainer *trainer) {
-    char slots[SLOTS_TEXT];
-    describe_slots(trainer, slots);
-    CLQ_TRY(clq_checkpoint_put_text(to, "optimizer/slots", slots));
-    CLQ_TRY(clq_checkpoint_put_count(to, "seed", trainer->config.seed));
-    CLQ_TRY(clq_checkpoint_put_text(to, "optimizer", trainer->optimizer_text));
-    return clq_checkpoint_put_number(to, "last_rate", trainer->last_rate);
-}
-
 /* "callback/early_stopping/0": the first of this name. So the others may come and go. */
 static char *state_name(const clq_fit_config *config, size_t index) {
     const char *name = config->callbacks[index].name;
@@ -269,29 +229,13 @@ clq_status clq_checkpoints_restore_callbacks(const clq_checkpoints *checkpoints,
     return CLQ_OK;
 }
 
-static clq_status put_place(clq_checkpoint *to, const clq_fit_place *place) {
-    char name[48];
-    CLQ_TRY(clq_checkpoint_put_count(to, "fit/epoch", place->epoch));
-    CLQ_TRY(clq_checkpoint_put_count(to, "fit/batch", place->batch));
-    CLQ_TRY(clq_checkpoint_put_count(to, "fit/first_step", place->first_step));
-    CLQ_TRY(clq_checkpoint_put_count(to, "fit/samples", place->samples));
-    CLQ_TRY(clq_checkpoint_put_number(to, "fit/seconds", place->seconds));
-    CLQ_TRY(clq_checkpoint_put_number(to, "fit/input_s", place->input_s));
-    for (unsigned k = 0; k < CLQ_METRICS_ROW_MAX; k++) {
-        snprintf(name, sizeof name, "fit/totals/%u", k);
-        if (place->totals[k] != 0.0) CLQ_TRY(clq_checkpoint_put_number(to, name, place->totals[k]));
-    }
-    return CLQ_OK;
-}
-
 static clq_status fill(clq_checkpoint *to, clq_trainer *trainer, const clq_dataset *data, const clq_fit_place *place) {
     uint64_t epoch = 0, index = 0;
     to->model = trainer->model;
     to->step = trainer->step;
     CLQ_TRY(clq_strategy_take_snapshot(trainer->strategy, &to->snapshot));
-    CLQ_TRY(put_counts(to, trainer));
-    CLQ_TRY(put_trainer(to, trainer));
-    if (place) CLQ_TRY(put_place(to, place));
+    CLQ_TRY(clq_checkpoint_put_trainer(to, trainer));
+    if (place) CLQ_TRY(clq_checkpoint_put_place(to, place));
     if (!place || !place->before)
         CLQ_TRY(put_callbacks(to, trainer, place ? place->config : NULL));
     else if (json_object_update(to->values, place->before) != 0)
@@ -353,136 +297,20 @@ bool clq_checkpoints_are_due(const clq_checkpoints *checkpoints, uint64_t step) 
 
 /* ---- going on ---- */
 
-static void get_counts(clq_checkpoint *from) {
-    clq_snapshot *s = &from->snapshot;
-    uint64_t value = 0;
-    char name[48];
-    (void)clq_checkpoint_count(from, "strategy/computed", &s->computed);
-    if (clq_checkpoint_count(from, "strategy/state_apart", &value)) s->state_apart = value != 0;
-    (void)clq_checkpoint_count(from, "strategy/local_steps", &s->local_steps);
-    for (unsigned i = 0; i < CLQ_SCALING_INTS; i++) {
-        snprintf(name, sizeof name, "loss_scale/%u", i);
-        s->scales = clq_checkpoint_count(from, name, &value);
-        if (s->scales) s->scaling[i] = (int32_t)(uint32_t)value;
-    }
-    for (unsigned r = 0; r < s->replicas; r++) {
-        snprintf(name, sizeof name, "strategy/local_samples/%u", r);
-        (void)clq_checkpoint_count(from, name, &s->local_samples[r]);
-        snprintf(name, sizeof name, "strategy/shares/%u", r);
-        if (clq_checkpoint_count(from, name, &value)) s->shares[r] = (size_t)value;
-    }
-}
-
-/* Where epochs had another number of batches: at the same part of one. */
-static uint64_t among(uint64_t batch, uint64_t before, uint64_t now) {
-    if (before == 0 || before == now) return batch;
-    return (uint64_t)(fmin((double)batch / (double)before, 1.0) * (double)now + 0.5);
-}
-
-static void get_place(const clq_checkpoint *from, const clq_dataset *data, clq_checkpoints *c) {
-    uint64_t samples = 0, batches = 0;
-    char name[48];
-    clq_fit_place *place = &c->place;
-    *place = (clq_fit_place){0};
-    c->has_place = clq_checkpoint_count(from, "fit/epoch", &place->epoch) &&
-                   clq_checkpoint_count(from, "fit/batch", &place->batch) &&
-                   clq_checkpoint_count(from, "fit/first_step", &place->first_step) &&
-                   clq_checkpoint_count(from, "fit/samples", &samples) && place->first_step <= from->step;
-    place->samples = (size_t)samples;
-    if (data && clq_checkpoint_count(from, "data/batches", &batches))
-        place->batch = among(place->batch, batches, clq_dataset_batches(data));
-    (void)clq_checkpoint_number(from, "fit/seconds", &place->seconds);
-    (void)clq_checkpoint_number(from, "fit/input_s", &place->input_s);
-    for (unsigned k = 0; k < CLQ_METRICS_ROW_MAX; k++) {
-        snprintf(name, sizeof name, "fit/totals/%u", k);
-        (void)clq_checkpoint_number(from, name, &place->totals[k]);
-    }
-}
-
-static clq_status check_optimizer(const clq_checkpoint *from, const clq_trainer *trainer, const char *folder) {
-    const char *wanted = trainer->optimizer_text;
-    const char *optimizer = clq_checkpoint_text(from, "optimizer");
-    const char *slots = clq_checkpoint_text(from, "optimizer/slots");
-    char own[SLOTS_TEXT];
-    describe_slots(trainer, own);
-    if (!optimizer || strcmp(optimizer, wanted) != 0)
-        return clq_fail(CLQ_MISMATCH, "%s: it is of optimizer %s, and the training has %s", folder,
-                        optimizer ? optimizer : "unknown", wanted);
-    if (slots && strcmp(slots, own) != 0)
-        return clq_fail(CLQ_MISMATCH, "%s: the state of its optimizer is that of %s, and the training's of %s", folder,
-                        slots, own);
-    return CLQ_OK;
-}
-
-static void compare_seeds(const clq_checkpoint *from, const clq_trainer *trainer, const char *folder) {
-    uint64_t seed = trainer->config.seed;
-    (void)clq_checkpoint_count(from, "seed", &seed);
-    if (seed != trainer->config.seed)
-        clq_log(CLQ_LOG_WARNING, "%s: its training had seed %" PRIu64 ", and goes on with %" PRIu64, folder, seed,
-                trainer->config.seed);
-}
-
-static bool has_own_values(const clq_snapshot *s) {
-    for (size_t i = 0; i < s->count; i++)
-        if (s->entries[i].replica >= 0) return true;
-    return false;
-}
-
-static clq_status seek(const clq_checkpoint *from, const char *folder, clq_dataset *data) {
-    const uint64_t now = clq_dataset_batches(data);
-    uint64_t epoch, index, before = now;
-    if (!clq_checkpoint_count(from, "data/epoch", &epoch) || !clq_checkpoint_count(from, "data/index", &index))
-        return CLQ_OK;
-    (void)clq_checkpoint_count(from, "data/batches", &before);
-    if (before != now)
-        clq_log(CLQ_LOG_WARNING,
-                "%s: its epochs had %" PRIu64 " batches, and now have %" PRIu64
-                ": the training goes on at the same part of the epoch",
-                folder, before, now);
-    const clq_status status = clq_dataset_seek(data, epoch, among(index, before, now));
-    return status == CLQ_OK ? CLQ_OK : clq_fail_within(status, "%s: the data were cut into other batches", folder);
-}
-
-/* By hand, where the trainer has no schedule by now. */
-static clq_status set_rate(const clq_checkpoint *from, const char *folder, clq_trainer *trainer) {
-    double rate;
-    if (!clq_checkpoint_number(from, "learning_rate", &rate)) return CLQ_OK;
-    if (!clq_trainer_has_schedule(trainer)) return clq_trainer_set_learning_rate(trainer, rate);
-    clq_log(CLQ_LOG_WARNING, "%s: its learning rate, %g, was set by hand and is left out: the training has a schedule",
-            folder, rate);
-    return CLQ_OK;
-}
-
-static clq_status put(const clq_checkpoint *from, const char *folder, clq_trainer *trainer) {
-    const char *strategy = clq_checkpoint_text(from, "strategy");
-    const bool own = strategy && strcmp(strategy, clq_strategy_own_name(trainer->strategy)) == 0 &&
-                     from->snapshot.replicas == clq_trainer_replicas(trainer);
-    if (!own && has_own_values(&from->snapshot))
-        clq_log(CLQ_LOG_WARNING,
-                "%s: it is of %u replicas of strategy %s: values that each had of its own are replaced by their mean, "
-                "and compression errors by zero",
-                folder, from->snapshot.replicas, strategy ? strategy : "unknown");
-    CLQ_TRY(clq_strategy_put_snapshot(trainer->strategy, &from->snapshot, own, from->step));
-    trainer->step = from->step;
-    trainer->last_count = trainer->last_rows = 0;
-    (void)clq_checkpoint_number(from, "last_rate", &trainer->last_rate);
-    return set_rate(from, folder, trainer);
-}
-
 /* The dataset first, which may be cut otherwise; it goes back where the trainer cannot go on. */
-static clq_status apply(clq_checkpoints *c, const clq_checkpoint *from, const char *folder, clq_trainer *trainer,
+static clq_status apply(clq_checkpoints *c, clq_checkpoint *from, const char *folder, clq_trainer *trainer,
                         clq_dataset *data) {
     uint64_t epoch = 0, index = 0;
     if (data) clq_dataset_tell(data, &epoch, &index);
-    if (data) CLQ_TRY(seek(from, folder, data));
-    const clq_status status = put(from, folder, trainer);
+    if (data) CLQ_TRY(clq_checkpoint_seek(from, folder, data));
+    const clq_status status = clq_checkpoint_apply(from, folder, trainer);
     if (status != CLQ_OK) {
         clq_error error;
         clq_error_take(status, &error);
         if (data) (void)clq_dataset_seek(data, epoch, index);
         return clq_error_raise(&error);
     }
-    get_place(from, data, c);
+    c->has_place = clq_checkpoint_get_place(from, data, &c->place);
     json_decref(c->values);
     c->values = json_incref(from->values);
     c->taken = from->step;
@@ -494,10 +322,10 @@ static clq_status apply(clq_checkpoints *c, const clq_checkpoint *from, const ch
 /* Of another optimizer some tensors are missing or too many, too: what is said is the optimizer. */
 static clq_status read_one(uint64_t step, const char *folder, const clq_trainer *trainer, clq_checkpoint *out) {
     clq_status status = clq_checkpoint_read(folder, trainer->model, clq_strategy_slots(trainer->strategy), out);
-    if (status == CLQ_OK || status == CLQ_MISMATCH) CLQ_TRY(check_optimizer(out, trainer, folder));
+    if (status == CLQ_OK || status == CLQ_MISMATCH) CLQ_TRY(clq_checkpoint_check_optimizer(out, trainer, folder));
     CLQ_TRY(status);
     if (out->step != step) return clq_fail(CLQ_FORMAT, "%s: its manifest is of step %" PRIu64, folder, out->step);
-    compare_seeds(out, trainer, folder);
+    clq_checkpoint_compare_seeds(out, trainer, folder);
     return CLQ_OK;
 }
 
@@ -508,7 +336,6 @@ static clq_status restore_one(clq_checkpoints *c, uint64_t step, clq_trainer *tr
     if (!folder) return CLQ_MEMORY;
     clq_status status = read_one(step, folder, trainer, &from);
     *usable = status == CLQ_OK;
-    if (status == CLQ_OK) get_counts(&from);
     if (status == CLQ_OK) status = apply(c, &from, folder, trainer, data);
     clq_checkpoint_release(&from);
     clq_free(folder);
