@@ -6,9 +6,9 @@
  * editors, and are no protection against someone who means to deceive. A checkpoint is written by a thread while
  * training goes on; files appear by rename, and are synced.
  *
- * Another number of replicas, other devices or another strategy may go on from a checkpoint: then values that replicas
- * had of their own (compression errors, weights between two averages of local steps, statistics) are replaced by zero,
- * or their mean, and a warning says so.
+ * Another number of replicas or of stages, other devices or another strategy may go on from a checkpoint, and local
+ * steps or synchronized statistics may come or go: then values that replicas had of their own (compression errors,
+ * weights between two averages of local steps, statistics) are replaced by zero, or their mean, and a warning says so.
  *
  * Thread rules: as the trainer's, one thread at a time. The writer's thread reads the model: it has to live until
  * clq_checkpoints_close, or a clq_checkpoints_wait behind the last checkpoint. */

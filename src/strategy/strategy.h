@@ -278,8 +278,8 @@ typedef struct clq_snapshot {
  */
 clq_status clq_strategy_take_snapshot(clq_strategy *strategy, clq_snapshot *out);
 /* Every variable and slot that the strategy has is in the snapshot, of all replicas. own: replicas take their own
- * values, which are of the same strategy and as many replicas. step: the update that was the last. A failure of a
- * device leaves the strategy failed. Errors: MEMORY, … */
+ * values, which are of the same devices by the same strategy, that keeps the same values apart. step: the update that
+ * was the last. A failure of a device leaves the strategy failed. Errors: MEMORY, … */
 clq_status clq_strategy_put_snapshot(clq_strategy *strategy, const clq_snapshot *snapshot, bool own, uint64_t step);
 void clq_snapshot_release(clq_snapshot *snapshot);   /* takes {0} */
 unsigned clq_strategy_slots(clq_strategy *strategy); /* of the optimizer */

@@ -1,6 +1,4 @@
-/* What a checkpoint has beside tensors, of its trainer and of its fit: written, and taken over where a training goes
- * on.
- */
+/* What a checkpoint has beside tensors, of its trainer and its fit: how it is put down and taken up again. */
 #include "train/checkpoint.h"
 
 #include <inttypes.h>
@@ -10,10 +8,33 @@
 
 /* ---- the trainer ---- */
 
-static clq_status put_counts(clq_checkpoint *to, const clq_trainer *trainer) {
+/* "mirrored with local steps on pocl:0, pocl:1": all that says which values replicas have of their own. NULL on
+ * failure. */
+static char *describe_replicas(const clq_trainer *trainer) {
+    clq_text text = {0};
+    clq_strategy_kind kind;
+    clq_strategy_options options;
+    clq_pipeline_info pipelines;
+    bool synchronized = false;
+    clq_strategy_settings(trainer->strategy, &kind, &options);
+    for (uint32_t v = 0; v < trainer->model->variable_count; v++)
+        synchronized = synchronized || trainer->model->variables[v].synchronized;
+    clq_text_add(&text, "%s", clq_strategy_own_name(trainer->strategy));
+    if (clq_strategy_pipelines(trainer->strategy, &pipelines)) clq_text_add(&text, " of %u stages", pipelines.stages);
+    if (options.local_steps > 0) clq_text_add(&text, " with local steps");
+    if (synchronized) clq_text_add(&text, " with synchronized statistics");
+    for (unsigned r = 0; r < clq_trainer_replicas(trainer); r++) {
+        const char *label = clq_device_label(clq_strategy_device(trainer->strategy, r));
+        clq_text_add(&text, "%s%.*s", r ? ", " : " on ", (int)strcspn(label, " "), label);
+    }
+    if (!text.failed) return text.data;
+    clq_free(text.data);
+    return NULL;
+}
+
+static clq_status put_counts(clq_checkpoint *to) {
     const clq_snapshot *s = &to->snapshot;
     char name[48];
-    CLQ_TRY(clq_checkpoint_put_text(to, "strategy", clq_strategy_own_name(trainer->strategy)));
     CLQ_TRY(clq_checkpoint_put_count(to, "strategy/computed", s->computed));
     CLQ_TRY(clq_checkpoint_put_count(to, "strategy/state_apart", s->state_apart));
     CLQ_TRY(clq_checkpoint_put_count(to, "strategy/local_steps", s->local_steps));
@@ -43,7 +64,11 @@ static void describe_slots(const clq_trainer *trainer, char text[SLOTS_TEXT]) {
 clq_status clq_checkpoint_put_trainer(clq_checkpoint *to, const clq_trainer *trainer) {
     char slots[SLOTS_TEXT];
     describe_slots(trainer, slots);
-    CLQ_TRY(put_counts(to, trainer));
+    char *replicas = describe_replicas(trainer);
+    const clq_status status = replicas ? clq_checkpoint_put_text(to, "strategy", replicas) : CLQ_MEMORY;
+    clq_free(replicas);
+    CLQ_TRY(status);
+    CLQ_TRY(put_counts(to));
     CLQ_TRY(clq_checkpoint_put_text(to, "optimizer/slots", slots));
     CLQ_TRY(clq_checkpoint_put_count(to, "seed", trainer->config.seed));
     CLQ_TRY(clq_checkpoint_put_text(to, "optimizer", trainer->optimizer_text));
@@ -109,16 +134,26 @@ static clq_status set_rate(const clq_checkpoint *from, const char *folder, clq_t
     return CLQ_OK;
 }
 
-clq_status clq_checkpoint_apply(clq_checkpoint *from, const char *folder, clq_trainer *trainer) {
-    get_counts(from);
-    const char *strategy = clq_checkpoint_text(from, "strategy");
-    const bool own = strategy && strcmp(strategy, clq_strategy_own_name(trainer->strategy)) == 0 &&
-                     from->snapshot.replicas == clq_trainer_replicas(trainer);
-    if (!own && has_own_values(&from->snapshot))
+/* own: whether each replica goes on with its own values, which only the same replicas can. */
+static clq_status compare_replicas(const clq_checkpoint *from, const clq_trainer *trainer, const char *folder,
+                                   bool *own) {
+    const char *before = clq_checkpoint_text(from, "strategy");
+    char *now = describe_replicas(trainer);
+    if (!now) return CLQ_MEMORY;
+    *own = before && strcmp(before, now) == 0 && from->snapshot.replicas == clq_trainer_replicas(trainer);
+    if (!*own && has_own_values(&from->snapshot))
         clq_log(CLQ_LOG_WARNING,
-                "%s: it is of %u replicas of strategy %s: values that each had of its own are replaced by their mean, "
-                "and compression errors by zero",
-                folder, from->snapshot.replicas, strategy ? strategy : "unknown");
+                "%s: its replicas are %s, and the training's are %s: values that each replica had of its own are "
+                "replaced by their mean, and compression errors by zero",
+                folder, before ? before : "unknown", now);
+    clq_free(now);
+    return CLQ_OK;
+}
+
+clq_status clq_checkpoint_apply(clq_checkpoint *from, const char *folder, clq_trainer *trainer) {
+    bool own;
+    get_counts(from);
+    CLQ_TRY(compare_replicas(from, trainer, folder, &own));
     CLQ_TRY(clq_strategy_put_snapshot(trainer->strategy, &from->snapshot, own, from->step));
     trainer->step = from->step;
     trainer->last_count = trainer->last_rows = 0;

@@ -296,80 +296,6 @@ static void test_asynchronous_updates_go_on(void **state) {
             fail_msg("epoch %d has loss %g, and %g uninterrupted", i, parts.epochs[i], whole.epochs[i]);
 }
 
-/* ---- other settings ---- */
-
-/* A checkpoint of two steps of 12 samples. */
-static clq_checkpoints *save_two(const clq_model *model, clq_dataset *data, const setting *s, const char *optimizer,
-                                 const char *name) {
-    clq_checkpoints *checkpoints = open_checkpoints(files_path(name));
-    clq_trainer *trainer = make_trainer(model, s, optimizer);
-    make_steps(trainer, data, 2);
-    assert_ok(clq_checkpoints_save(checkpoints, trainer, data));
-    clq_checkpoints_wait(checkpoints);
-    clq_trainer_destroy(trainer);
-    return checkpoints;
-}
-
-/* Two slots each, that mean something else. */
-static void test_slots_of_another_rule_are_refused(void **state) {
-    (void)state;
-    clq_model *model = make_model(false, 8);
-    clq_dataset *data = make_data();
-    uint64_t step = 77;
-    clq_checkpoints *checkpoints = save_two(model, data, &settings[0], "rmsprop:centered=1", "slots");
-    clq_trainer *trainer = make_trainer(model, &settings[0], "rmsprop:momentum=0.9");
-    assert_int_equal(clq_checkpoints_restore(checkpoints, trainer, data, &step), CLQ_MISMATCH);
-    assert_non_null(strstr(clq_error_detail(), "rmsprop_centered"));
-    assert_int_equal(step, 77);
-    clq_trainer_destroy(trainer);
-    clq_checkpoints_close(checkpoints);
-    clq_dataset_destroy(data);
-    clq_model_destroy(model);
-}
-
-/* Two of five batches are over: 3.6 of nine. */
-static void test_other_batches_go_on_at_the_same_part(void **state) {
-    (void)state;
-    clq_model *model = make_model(false, 8);
-    clq_dataset *data = make_data();
-    uint64_t step, epoch, index;
-    clq_checkpoints *checkpoints = save_two(model, data, &settings[0], "adam", "batches");
-    clq_trainer *trainer = make_trainer(model, &settings[0], "adam");
-    assert_ok(clq_dataset_batch(data, 6, false));
-    assert_ok(clq_checkpoints_restore(checkpoints, trainer, data, &step));
-    clq_dataset_tell(data, &epoch, &index);
-    assert_int_equal(step, 2);
-    assert_int_equal(epoch, 0);
-    assert_int_equal(index, 4);
-    clq_trainer_destroy(trainer);
-    clq_checkpoints_close(checkpoints);
-    clq_dataset_destroy(data);
-    clq_model_destroy(model);
-}
-
-/* Two of four local steps are made, and now two are enough: the next step ends with an average. */
-static void test_fewer_local_steps(void **state) {
-    (void)state;
-    clq_model *model = make_model(false, 8);
-    clq_dataset *data = make_data();
-    uint64_t step;
-    clq_snapshot snapshot;
-    setting fewer = settings[10];
-    assert_int_equal(fewer.options.local_steps, 4);
-    clq_checkpoints *checkpoints = save_two(model, data, &fewer, "sgd", "local");
-    fewer.options.local_steps = 2;
-    clq_trainer *trainer = make_trainer(model, &fewer, "sgd");
-    assert_ok(clq_checkpoints_restore(checkpoints, trainer, data, &step));
-    make_steps(trainer, data, 1);
-    assert_ok(clq_strategy_take_snapshot(clq_trainer_strategy(trainer), &snapshot));
-    assert_int_equal(snapshot.local_steps, 0);
-    clq_snapshot_release(&snapshot);
-    clq_trainer_destroy(trainer);
-    clq_checkpoints_close(checkpoints);
-    clq_dataset_destroy(data);
-    clq_model_destroy(model);
-}
-
 /* ---- damage ---- */
 
 static void damage(const char *path, bool cut) {
@@ -574,9 +500,6 @@ int main(void) {
         cmocka_unit_test(test_few_stay_of_those_left_out),
         cmocka_unit_test(test_weights_have_statistics),
         cmocka_unit_test(test_stopped_fits_go_on),
-        cmocka_unit_test(test_slots_of_another_rule_are_refused),
-        cmocka_unit_test(test_other_batches_go_on_at_the_same_part),
-        cmocka_unit_test(test_fewer_local_steps),
         cmocka_unit_test(test_mixed_precision_goes_on),
     };
     return cmocka_run_group_tests(tests, start, end);

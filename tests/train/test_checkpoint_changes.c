@@ -1,0 +1,237 @@
+/* Trainings that go on from a checkpoint with other settings than it was made with. */
+#include "train/checkpoint.h"
+#include "train/resumed.h"
+
+#include <math.h>
+#include <string.h>
+
+static char warned[4000];
+
+static void keep_warning(void *context, clq_log_level level, const char *line) {
+    (void)context;
+    if (level == CLQ_LOG_WARNING) snprintf(warned + strlen(warned), sizeof warned - strlen(warned), "%s\n", line);
+}
+
+/* A checkpoint of two steps of 12 samples. */
+static clq_checkpoints *save_two(const clq_model *model, clq_dataset *data, const setting *s, const char *optimizer,
+                                 const char *name) {
+    clq_checkpoints *checkpoints = open_checkpoints(files_path(name));
+    clq_trainer *trainer = make_trainer(model, s, optimizer);
+    make_steps(trainer, data, 2);
+    assert_ok(clq_checkpoints_save(checkpoints, trainer, data));
+    clq_checkpoints_wait(checkpoints);
+    clq_trainer_destroy(trainer);
+    return checkpoints;
+}
+
+/* Two slots each, that mean something else. */
+static void slots_of_another_rule_are_refused(void **state) {
+    (void)state;
+    clq_model *model = make_model(false, 8);
+    clq_dataset *data = make_data();
+    uint64_t step = 77;
+    clq_checkpoints *checkpoints = save_two(model, data, &settings[0], "rmsprop:centered=1", "slots");
+    clq_trainer *trainer = make_trainer(model, &settings[0], "rmsprop:momentum=0.9");
+    assert_int_equal(clq_checkpoints_restore(checkpoints, trainer, data, &step), CLQ_MISMATCH);
+    assert_non_null(strstr(clq_error_detail(), "rmsprop_centered"));
+    assert_int_equal(step, 77);
+    clq_trainer_destroy(trainer);
+    clq_checkpoints_close(checkpoints);
+    clq_dataset_destroy(data);
+    clq_model_destroy(model);
+}
+
+/* Two of five batches are over: 3.6 of nine. */
+static void other_batches_go_on_at_the_same_part(void **state) {
+    (void)state;
+    clq_model *model = make_model(false, 8);
+    clq_dataset *data = make_data();
+    uint64_t step, epoch, index;
+    clq_checkpoints *checkpoints = save_two(model, data, &settings[0], "adam", "batches");
+    clq_trainer *trainer = make_trainer(model, &settings[0], "adam");
+    assert_ok(clq_dataset_batch(data, 6, false));
+    assert_ok(clq_checkpoints_restore(checkpoints, trainer, data, &step));
+    clq_dataset_tell(data, &epoch, &index);
+    assert_int_equal(step, 2);
+    assert_int_equal(epoch, 0);
+    assert_int_equal(index, 4);
+    clq_trainer_destroy(trainer);
+    clq_checkpoints_close(checkpoints);
+    clq_dataset_destroy(data);
+    clq_model_destroy(model);
+}
+
+/* Two of four local steps are made, and now two are enough: the next step ends with an average. */
+static void fewer_local_steps(void **state) {
+    (void)state;
+    clq_model *model = make_model(false, 8);
+    clq_dataset *data = make_data();
+    uint64_t step;
+    clq_snapshot snapshot;
+    setting fewer = settings[10];
+    assert_int_equal(fewer.options.local_steps, 4);
+    clq_checkpoints *checkpoints = save_two(model, data, &fewer, "sgd", "local");
+    fewer.options.local_steps = 2;
+    clq_trainer *trainer = make_trainer(model, &fewer, "sgd");
+    assert_ok(clq_checkpoints_restore(checkpoints, trainer, data, &step));
+    make_steps(trainer, data, 1);
+    assert_ok(clq_strategy_take_snapshot(clq_trainer_strategy(trainer), &snapshot));
+    assert_int_equal(snapshot.local_steps, 0);
+    clq_snapshot_release(&snapshot);
+    clq_trainer_destroy(trainer);
+    clq_checkpoints_close(checkpoints);
+    clq_dataset_destroy(data);
+    clq_model_destroy(model);
+}
+
+/* ---- what replicas have of their own ---- */
+
+static void read_replica(clq_trainer *trainer, const clq_model *model, unsigned replica, float *out) {
+    for (size_t v = 0; v < clq_model_variable_count(model); v++) {
+        clq_variable_info info;
+        assert_ok(clq_model_variable(model, v, &info));
+        assert_ok(clq_strategy_read_variable(clq_trainer_strategy(trainer), replica, v, false, out));
+        out += info.elements;
+    }
+}
+
+/* What replicas have of their own: values of variables, the others being 0, and whether any compression error is other
+ * than 0. Reading the variables would put their mean in place first. */
+static bool read_own(clq_trainer *trainer, const clq_model *model, float out[2][WEIGHTS_MOST]) {
+    size_t offsets[64] = {0};
+    bool errors = false;
+    clq_snapshot snapshot;
+    clq_variable_info info;
+    memset(out, 0, 2 * sizeof out[0]);
+    for (size_t v = 0; v < clq_model_variable_count(model); v++) {
+        assert_ok(clq_model_variable(model, v, &info));
+        offsets[v + 1] = offsets[v] + info.elements;
+    }
+    assert_ok(clq_strategy_take_snapshot(clq_trainer_strategy(trainer), &snapshot));
+    for (size_t i = 0; i < snapshot.count; i++) {
+        const clq_snapshot_entry *e = &snapshot.entries[i];
+        const size_t elements = offsets[e->variable + 1] - offsets[e->variable];
+        for (size_t k = 0; k < elements && e->kind == CLQ_SNAPSHOT_ERROR; k++) errors = errors || e->values[k] != 0.0f;
+        if (e->kind == CLQ_SNAPSHOT_VALUE && e->replica >= 0 && e->replica < 2)
+            memcpy(out[e->replica] + offsets[e->variable], e->values, elements * sizeof *e->values);
+    }
+    clq_snapshot_release(&snapshot);
+    return errors;
+}
+
+typedef struct change {
+    const char *name;
+    setting before, now;
+    bool own;             /* replicas go on with their own values */
+    const char *told[2];  /* in the warning: both replicas */
+    bool errors, weights; /* that are of one replica each */
+} change;
+
+#define TWO "pocl:0,pocl:1"
+#define F16                                                                                                            \
+    {                                                                                                                  \
+        .compression = { CLQ_COMPRESSION_F16, 0 }                                                                      \
+    }
+static const change changes[] = {
+    {"local steps end",
+     {.spec = TWO, .strategy = CLQ_STRATEGY_MIRRORED, .options = {.local_steps = 4}},
+     {.spec = TWO, .strategy = CLQ_STRATEGY_MIRRORED, .bucket_bytes = 64},
+     false,
+     {"mirrored with local steps on pocl:0, pocl:1,", "mirrored on pocl:0, pocl:1:"},
+     .weights = true},
+    {"other devices with local steps",
+     {.spec = TWO, .strategy = CLQ_STRATEGY_MIRRORED, .options = {.local_steps = 4}},
+     {.spec = "pocl:0,pocl:2", .strategy = CLQ_STRATEGY_MIRRORED, .options = {.local_steps = 4}},
+     false,
+     {"on pocl:0, pocl:1,", "on pocl:0, pocl:2:"},
+     .weights = true},
+    {"compression on other devices",
+     {.spec = TWO, .strategy = CLQ_STRATEGY_MIRRORED, .options = F16},
+     {.spec = "pocl:0,pocl:2", .strategy = CLQ_STRATEGY_MIRRORED, .options = F16},
+     false,
+     {"on pocl:0, pocl:1,", "on pocl:0, pocl:2:"},
+     .errors = true},
+    {"the same compression",
+     {.spec = TWO, .strategy = CLQ_STRATEGY_MIRRORED, .options = F16},
+     {.spec = TWO, .strategy = CLQ_STRATEGY_MIRRORED, .options = F16, .bucket_bytes = 64},
+     true,
+     .errors = true},
+    {"synchronized statistics",
+     {.spec = TWO, .strategy = CLQ_STRATEGY_MIRRORED},
+     {.spec = TWO, .strategy = CLQ_STRATEGY_MIRRORED, .synchronized = true},
+     false,
+     {"mirrored on", "mirrored with synchronized statistics on"},
+     .weights = true},
+    {"more stages",
+     {.spec = "pocl:0,pocl:1,pocl:2,pocl:3", .strategy = CLQ_STRATEGY_PIPELINE, .options = {.stages = 2}},
+     {.spec = "pocl:0,pocl:1,pocl:2,pocl:3", .strategy = CLQ_STRATEGY_PIPELINE, .options = {.stages = 4}},
+     false,
+     {"pipeline of 2 stages on", "pipeline of 4 stages on"},
+     .errors = false},
+};
+
+/* Equal shares: the plain mean. */
+static void check_means(clq_trainer *trainer, const clq_model *model, float before[2][WEIGHTS_MOST]) {
+    static float now[2][WEIGHTS_MOST];
+    size_t apart = 0;
+    for (unsigned r = 0; r < 2; r++) read_replica(trainer, model, r, now[r]);
+    assert_memory_equal(now[0], now[1], sizeof now[0]);
+    for (size_t i = 0; i < WEIGHTS_MOST; i++) {
+        const double mean = ((double)before[0][i] + (double)before[1][i]) / 2;
+        if (before[0][i] == 0 && before[1][i] == 0) continue;
+        apart += before[0][i] != before[1][i];
+        assert_true(fabs((double)now[0][i] - mean) <= 1e-7 * fabs(mean));
+    }
+    assert_true(apart > 0);
+}
+
+/* Replicas take their own values back only where their settings keep these values apart as before. Otherwise they go on
+ * with the mean, and a warning says what is different. */
+static void go_on_changed(const change *c, unsigned number) {
+    static float before[2][WEIGHTS_MOST];
+    char name[32];
+    uint64_t step;
+    clq_model *model = make_model(c->before.synchronized, 8), *same = make_model(c->now.synchronized, 8);
+    clq_dataset *data = make_data();
+    snprintf(name, sizeof name, "change-%u", number);
+    clq_checkpoints *checkpoints = open_checkpoints(files_path(name));
+    clq_trainer *trainer = make_trainer(model, &c->before, "sgd");
+    make_steps(trainer, data, 2);
+    assert_int_equal(read_own(trainer, model, before), c->errors);
+    assert_ok(clq_checkpoints_save(checkpoints, trainer, data));
+    clq_checkpoints_wait(checkpoints);
+    clq_trainer_destroy(trainer);
+    trainer = make_trainer(same, &c->now, "sgd");
+    warned[0] = '\0';
+    assert_ok(clq_checkpoints_restore(checkpoints, trainer, data, &step));
+    if (c->own)
+        assert_string_equal(warned, "");
+    else if (!strstr(warned, c->told[0]) || !strstr(warned, c->told[1]))
+        fail_msg("%s: warned: %s", c->name, warned);
+    if (c->weights) check_means(trainer, same, before);
+    assert_int_equal(read_own(trainer, same, before), c->errors && c->own);
+    clq_trainer_destroy(trainer);
+    clq_checkpoints_close(checkpoints);
+    clq_dataset_destroy(data);
+    clq_model_destroy(model);
+    clq_model_destroy(same);
+}
+
+static void other_replicas_take_the_mean(void **state) {
+    (void)state;
+    for (unsigned i = 0; i < CLQ_COUNT_OF(changes); i++) {
+        printf("%s\n", changes[i].name);
+        go_on_changed(&changes[i], i);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(slots_of_another_rule_are_refused),
+        cmocka_unit_test(other_batches_go_on_at_the_same_part),
+        cmocka_unit_test(fewer_local_steps),
+        cmocka_unit_test(other_replicas_take_the_mean),
+    };
+    clq_log_set_sink(keep_warning, NULL, CLQ_LOG_WARNING);
+    return cmocka_run_group_tests(tests, start, end);
+}
