@@ -147,13 +147,15 @@ clq_status clq_setup_config(clq_setup *setup, const clq_options *options, clq_dt
     return CLQ_OK;
 }
 
-/* The message already says what needs how much. */
+/* The message already says what needs how much; where batches were counted, as `--recompute auto` does, also which of
+ * them fits. */
 static clq_status advise_memory(const clq_options *options, bool inference_only, clq_status status) {
     const bool may_recompute = !inference_only && strcmp(options->recompute, "off") == 0;
     clq_error error;
     clq_error_take(status, &error);
-    return clq_fail(status, "%s; a smaller --batch, %s--strategy central or pipeline with more --devices%s may help",
-                    error.detail, may_recompute ? "--recompute auto, " : "",
+    return clq_fail(status, "%s; %s%s--strategy central or pipeline with more --devices%s may help", error.detail,
+                    strstr(error.detail, "a batch of ") ? "" : "a smaller --batch, ",
+                    may_recompute ? "--recompute auto, " : "",
                     options->memory_limit ? " or a larger --memory-limit" : "");
 }
 

@@ -297,7 +297,7 @@ static clq_status prepare(training *t) {
     CLQ_TRY(clq_keep_open(t->setup, o, &t->checkpoints, &t->resumed));
     uint64_t index;
     if (t->resumed > 0) clq_dataset_tell(t->setup->train, &t->epoch, &index);
-    if (t->resumed > 0) fprintf(t->talk, "going on from step %llu\n", (unsigned long long)t->resumed);
+    if (t->resumed > 0) fprintf(t->talk, "resuming from step %llu\n", (unsigned long long)t->resumed);
     if (!o->log) return CLQ_OK;
     if (t->resumed > 0) return clq_keep_log(o->log, t->resumed, &t->log);
     t->log = fopen(o->log, "w");

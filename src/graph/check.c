@@ -4,8 +4,10 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 static const int32_t nowhere = INT32_MAX;
+static const char in_samples[] = "in the samples";
 
 clq_status clq_checks_open(clq_plan *plan) {
     clq_checks *checks = &plan->checks;
@@ -48,7 +50,7 @@ void clq_check_input(clq_plan *plan, const clq_node *node, const clq_graph_value
     clq_check_place place = {.segment = node->segment};
     if (!plan->checks.first || node->segment > CLQ_SEGMENT_BACKWARD || !is_float(value->dtype)) return;
     switch (value->home) {
-    case CLQ_HOME_SAMPLES: snprintf(place.text, sizeof place.text, "in the samples"); break;
+    case CLQ_HOME_SAMPLES: snprintf(place.text, sizeof place.text, "%s", in_samples); break;
     case CLQ_HOME_WEIGHT:
     case CLQ_HOME_STATE:
         snprintf(place.text, sizeof place.text, "in variable '%s', as the updates before left it", value->name);
@@ -111,8 +113,10 @@ static clq_status check_losses(const clq_plan *plan, clq_queue *queue, bool *fin
 }
 
 static clq_status tell(const clq_plan *plan, const char *where) {
-    return clq_fail(CLQ_NOT_FINITE, "step %u on %s: the first number that is not finite is %s", plan->checks.step,
-                    clq_device_label(plan->device), where);
+    return clq_fail(CLQ_NOT_FINITE, "step %u on %s: the first number that is not finite is %s; %s", plan->checks.step,
+                    clq_device_label(plan->device), where,
+                    strcmp(where, in_samples) == 0 ? "take it out of the data"
+                                                   : "a lower learning rate, or clipping, may keep it finite");
 }
 
 /* Behind the launches before `end`. */

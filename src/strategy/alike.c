@@ -102,14 +102,14 @@ static clq_status tell(const clq_strategy *strategy, const uint64_t *values, uns
     clq_text text = {0};
     for (unsigned r = first; r < strategy->count; r++)
         if (first_alike(strategy, r) == first && values[r] != values[reference])
-            clq_text_add(&text, "%sreplica %u (%s): %016" PRIx64, text.length ? ", " : "", r,
-                         clq_device_label(strategy->replicas[r].worker.device), values[r]);
-    const clq_status status =
-        clq_fail(CLQ_REPLICAS_DIFFER,
-                 "step %" PRIu64 ": '%s' is not the same on all replicas, as it should be: its hash is %016" PRIx64
-                 " on replica %u (%s), and on %s",
-                 step, strategy->model->variables[variable].name, values[reference], reference,
-                 clq_device_label(strategy->replicas[reference].worker.device), text.data ? text.data : "another");
+            clq_text_add(&text, "%s%016" PRIx64 " on replica %u (%s)", text.length ? ", " : "", values[r], r,
+                         clq_device_label(strategy->replicas[r].worker.device));
+    const clq_status status = clq_fail(
+        CLQ_REPLICAS_DIFFER,
+        "step %" PRIu64 ": replicas have different weights in '%s': hash %016" PRIx64
+        " on replica %u (%s), and %s; test the device with `clique doctor`, or leave it out",
+        step, strategy->model->variables[variable].name, values[reference], reference,
+        clq_device_label(strategy->replicas[reference].worker.device), text.data ? text.data : "another on others");
     clq_free(text.data);
     return status;
 }

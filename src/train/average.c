@@ -18,7 +18,8 @@ static clq_status check(const clq_trainer *trainer) {
     CLQ_TRY(clq_trainer_refuse_call(trainer, "clq_trainer_swap_average"));
     if (trainer->step == 0) return clq_fail(CLQ_STATE, "no update was made yet, so there is no average of weights");
     if (trainer->accumulated > 0 || trainer->gradient != CLQ_GRADIENT_NONE)
-        return clq_fail(CLQ_STATE, "clq_trainer_swap_average comes between two updates");
+        return clq_fail(CLQ_STATE,
+                        "clq_trainer_swap_average: an update is under way: finish it first (clq_step_apply)");
     return CLQ_OK;
 }
 

@@ -165,25 +165,34 @@ clq_status clq_checkpoint_write(const clq_checkpoint *checkpoint, const char *fo
 
 /* ---- reading ---- */
 
+#define REMEDY "remove its folder, or restore it from a copy"
+
+/* NULL: all members are there. */
+static const char *wrong_member(const json_t *manifest) {
+    const json_int_t replicas = json_integer_value(json_object_get(manifest, "replicas"));
+    if (json_integer_value(json_object_get(manifest, "step")) < 1) return "step";
+    if (replicas < 1 || replicas > CLQ_REPLICAS_MAX) return "replicas";
+    if (!json_is_object(json_object_get(manifest, "values"))) return "values";
+    return json_is_object(json_object_get(manifest, "tensors")) ? NULL : "tensors";
+}
+
 static clq_status check_manifest(json_t *manifest, const char *path) {
     char hash[HASH_TEXT], told[HASH_TEXT] = "";
     const char *name = json_string_value(json_object_get(manifest, "format"));
     if (!name || strcmp(name, FORMAT_NAME) != 0) return clq_fail(CLQ_FORMAT, "%s: no manifest of a checkpoint", path);
     const json_int_t version = json_integer_value(json_object_get(manifest, "version"));
     if (version != FORMAT_VERSION)
-        return clq_fail(CLQ_UNSUPPORTED, "%s: its version is %" JSON_INTEGER_FORMAT ", and %d is the one that is read",
-                        path, version, FORMAT_VERSION);
+        return clq_fail(CLQ_UNSUPPORTED, "%s: has format version %" JSON_INTEGER_FORMAT "; this Clique reads %d", path,
+                        version, FORMAT_VERSION);
     snprintf(told, sizeof told, "%s",
              json_string_value(json_object_get(manifest, "xxh3")) ? json_string_value(json_object_get(manifest, "xxh3"))
                                                                   : "");
     (void)json_object_del(manifest, "xxh3");
     CLQ_TRY(hash_manifest(manifest, hash));
-    if (strcmp(hash, told) != 0) return clq_fail(CLQ_FORMAT, "%s: was altered: its hash is another", path);
-    const json_int_t replicas = json_integer_value(json_object_get(manifest, "replicas"));
-    if (json_integer_value(json_object_get(manifest, "step")) < 1 || replicas < 1 || replicas > CLQ_REPLICAS_MAX ||
-        !json_is_object(json_object_get(manifest, "values")) || !json_is_object(json_object_get(manifest, "tensors")))
-        return clq_fail(CLQ_FORMAT, "%s: something that a manifest has is missing", path);
-    return CLQ_OK;
+    if (strcmp(hash, told) != 0)
+        return clq_fail(CLQ_FORMAT, "%s: damaged: its hash does not match its contents; " REMEDY, path);
+    const char *wrong = wrong_member(manifest);
+    return wrong ? clq_fail(CLQ_FORMAT, "%s: member '%s' is missing or wrong; " REMEDY, path, wrong) : CLQ_OK;
 }
 
 /* The tensors are those that the manifest lists, bit for bit. */
@@ -198,7 +207,8 @@ static clq_status check_tensors(const json_t *manifest, const clq_safetensors *f
         const char *told = json_string_value(json_object_get(hashes, e->name));
         hash_text(e->data, e->bytes, hash);
         if (!told || strcmp(told, hash) != 0)
-            return clq_fail(CLQ_FORMAT, "%s: tensor '%s' was altered: its hash is another", path, e->name);
+            return clq_fail(CLQ_FORMAT, "%s: tensor '%s' is damaged: its hash does not match the manifest; " REMEDY,
+                            path, e->name);
     }
     return CLQ_OK;
 }

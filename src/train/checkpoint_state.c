@@ -114,8 +114,10 @@ void clq_checkpoint_compare_seeds(const clq_checkpoint *from, const clq_trainer 
     uint64_t seed = trainer->config.seed;
     (void)clq_checkpoint_count(from, "seed", &seed);
     if (seed != trainer->config.seed)
-        clq_log(CLQ_LOG_WARNING, "%s: its training had seed %" PRIu64 ", and goes on with %" PRIu64, folder, seed,
-                trainer->config.seed);
+        clq_log(CLQ_LOG_WARNING,
+                "%s: its training used seed %" PRIu64 ", and this one uses %" PRIu64
+                ": dropout, and an order of samples by the seed, change; give seed %" PRIu64 " to go on bit for bit",
+                folder, seed, trainer->config.seed, seed);
 }
 
 static bool has_own_values(const clq_snapshot *s) {

@@ -173,8 +173,10 @@ static clq_status check_trainer(const clq_trainer *trainer, const char *call) {
         return clq_fail(CLQ_STATE, "%s: checkpoints are of a whole model, and the trainer has a part of one", call);
     if (trainer->config.inference_only)
         return clq_fail(CLQ_STATE, "%s: an inference-only trainer has no training to go on with", call);
-    if (trainer->running || trainer->accumulated > 0 || trainer->gradient != CLQ_GRADIENT_NONE)
-        return clq_fail(CLQ_STATE, "%s comes between two updates", call);
+    if (trainer->running)
+        return clq_fail(CLQ_STATE, "%s: a function runs on the replicas: call it behind clq_run", call);
+    if (trainer->accumulated > 0 || trainer->gradient != CLQ_GRADIENT_NONE)
+        return clq_fail(CLQ_STATE, "%s: an update is under way: finish it first (clq_step_apply)", call);
     return CLQ_OK;
 }
 

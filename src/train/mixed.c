@@ -39,7 +39,7 @@ clq_loss_scaling clq_mixed_scaling(const clq_trainer_config *config) {
 clq_status clq_trainer_loss_scale(clq_trainer *trainer, double *scale, uint64_t *skipped) {
     int32_t state[CLQ_SCALING_INTS];
     if (!clq_strategy_scales(trainer->strategy))
-        return clq_fail(CLQ_STATE, "losses are not scaled: they are with precision mixed, in training");
+        return clq_fail(CLQ_STATE, "this trainer has no loss scale: create it for training, with precision MIXED");
     CLQ_TRY(clq_trainer_refuse_call(trainer, "clq_trainer_loss_scale"));
     CLQ_TRY(clq_strategy_wait(trainer->strategy));
     CLQ_TRY(clq_strategy_read_scaling(trainer->strategy, state));

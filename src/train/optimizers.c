@@ -47,10 +47,11 @@ static clq_status give_all(const clq_model *model, const clq_optimizer_config *c
     }
     for (uint32_t i = 0; i < model->variable_count; i++)
         if (optimizer_of[i] == number) return CLQ_OK;
-    return clq_fail(CLQ_ARGUMENT,
-                    "optimizers: those before have all variables that '%.40s' names: put it in front of them, or leave "
-                    "it out",
-                    config->variables);
+    return clq_fail(
+        CLQ_ARGUMENT,
+        "optimizers: all variables of '%.40s' already have an earlier optimizer: move this entry in front of "
+        "it, or leave it out",
+        config->variables);
 }
 
 /* "adam; dense*=sgd": what checkpoints tell trainings apart by. */

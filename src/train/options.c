@@ -208,10 +208,11 @@ clq_status clq_compression_parse(const char *text, clq_compression *out) {
         *out = (clq_compression){.kind = CLQ_COMPRESSION_TOP_K, .fraction = fraction};
         return CLQ_OK;
     }
-    return clq_fail(CLQ_ARGUMENT,
-                    "--compress '%s': there are off, f16 and topk=R, where R is the part of the gradient that is sent, "
-                    "above 0 and at most 1",
-                    text);
+    return clq_fail(
+        CLQ_ARGUMENT,
+        "compression '%s': there are off, f16 and topk=R, where R is the part of the gradient that is sent, "
+        "above 0 and at most 1",
+        text);
 }
 
 /* ---- words ---- */
@@ -224,7 +225,7 @@ clq_status clq_matmul_precision_parse(const char *text, clq_matmul_precision *ou
             *out = (clq_matmul_precision)i;
             return CLQ_OK;
         }
-    return clq_fail(CLQ_ARGUMENT, "--matmul-precision '%s': there are highest, high and medium", text);
+    return clq_fail(CLQ_ARGUMENT, "matmul precision '%s': there are highest, high and medium", text);
 }
 
 static const char *const precisions[] = {
@@ -240,7 +241,7 @@ clq_status clq_precision_parse(const char *text, clq_precision *out) {
             *out = (clq_precision)i;
             return CLQ_OK;
         }
-    return clq_fail(CLQ_ARGUMENT, "--precision '%s': there are f32, mixed and mixed-bf16", text);
+    return clq_fail(CLQ_ARGUMENT, "precision '%s': there are f32, mixed and mixed-bf16", text);
 }
 
 clq_status clq_recompute_parse(const char *text, clq_recompute_kind *out) {
@@ -255,7 +256,7 @@ clq_status clq_recompute_parse(const char *text, clq_recompute_kind *out) {
         }
         clq_nearest_try(&nearest, names[i]);
     }
-    clq_text_add(&known, "--recompute '%s': there are off, auto and all", text);
+    clq_text_add(&known, "recomputation '%s': there are off, auto and all", text);
     clq_nearest_add(&nearest, &known);
     const clq_status status =
         known.failed ? clq_fail_memory("naming the kinds of recomputation") : clq_fail(CLQ_ARGUMENT, "%s", known.data);
@@ -271,5 +272,5 @@ clq_status clq_tuning_parse(const char *text, clq_tuning *out) {
             *out = (clq_tuning)i;
             return CLQ_OK;
         }
-    return clq_fail(CLQ_ARGUMENT, "--tune '%s': there are off, quick and full", text);
+    return clq_fail(CLQ_ARGUMENT, "tuning '%s': there are off, quick and full", text);
 }

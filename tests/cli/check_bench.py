@@ -365,7 +365,7 @@ class Bench(support.InFolder):
         self.assertEqual([(r["precision"], r["wrong"]) for r in lower], [("medium", 0)])
         self.fails(2, "gemm", "-d", "f64", says=["-d", "f64"])
         self.fails(2, "gemm", "-d", "f16", "--variants", "clblast", says=["f16", "tile", "local"])
-        self.fails(2, "gemm", "--matmul-precision", "low", says=["--matmul-precision", "low"])
+        self.fails(2, "gemm", "--matmul-precision", "low", says=["matmul precision 'low'"])
         for wrong in ("", "1x2", "1x2x3x", "1x2x3x4", "0x1x1", "1x1x99999999", "1x1x1,", "axbxc", "1x1x1:", "1x1x1:xt", "1x1:nnx1", "1x1x1nt"):
             self.fails(2, "gemm", "--sizes", wrong, says=["--sizes"])
         for wrong in ("", "tile,", "best"):

@@ -451,6 +451,8 @@ class CommandLine(support.InFolder):
         measured = json.loads(run("plan", *command, "--measure", "--json").stdout)["recompute"]
         self.assertTrue(all(row["measured_ms"] > 0 for row in measured))
         self.fails(4, *train, "--recompute", "auto", "--memory-limit", limit // 4, says=["would fit"])
+        counted = self.fails(4, *train, "--recompute", "auto", "--memory-limit", limit // 2, says=["a batch of", "would fit"])
+        self.assertNotIn("smaller --batch", counted)  # whether one would fit was said
         self.fails(2, *train, "--recompute", "auot", says=["auto"])
 
     def test_plan_of_a_pipeline(self):
@@ -759,13 +761,13 @@ class CommandLine(support.InFolder):
         self.fails(2, "train", *SMALL, "--accumulate", "0", says=["--accumulate '0'", "from 1 to 65536"])
         self.fails(2, "train", *SMALL, "--accumulate", "65537", says=["--accumulate"])
         self.fails(2, "train", *SMALL, "--batch", 65536, "--accumulate", 65536, says=["too large for an update"])
-        self.fails(2, "train", *SMALL, "--compress", "topk=2", says=["--compress 'topk=2'", "f16", "at most 1"])
+        self.fails(2, "train", *SMALL, "--compress", "topk=2", says=["compression 'topk=2'", "f16", "at most 1"])
         self.fails(2, "train", *SMALL, "--compress", "f16", says=["use strategy mirrored in place of single"])
         self.fails(2, "train", *SMALL, "--local-steps", "0", says=["--local-steps", "at least 1"])
         both = ["--local-steps", 2, "--compress", "f16", "--devices", "pocl:0,pocl:1"]
         self.fails(2, "train", *SMALL, *both, says=["leave out local steps, or compression"])
-        self.fails(2, "train", *SMALL, "--tune", "hard", says=["--tune", "quick"])
-        self.fails(2, "train", *SMALL, "--matmul-precision", "low", says=["--matmul-precision", "high"])
+        self.fails(2, "train", *SMALL, "--tune", "hard", says=["tuning 'hard'", "quick"])
+        self.fails(2, "train", *SMALL, "--matmul-precision", "low", says=["matmul precision 'low'", "high"])
         self.fails(2, "tune", "--budget", "0", says=["--budget"])
         self.fails(2, "train", *SMALL, "--strategy", "pipeline:stages=2", says=["2 stages", "there are 1"])
         self.fails(2, "train", *SMALL, "--micro-batches", 4, says=["micro-batches", "strategy pipeline"])

@@ -142,14 +142,18 @@ static void spoil_replica(clq_trainer *trainer, unsigned replica, size_t variabl
 
 static void expect_named(const setting *s, clq_status status) {
     char replica[48];
-    snprintf(replica, sizeof replica, "and on replica %u (", s->spoilt);
+    const char *others = strstr(clq_error_detail(), ", and ");
+    snprintf(replica, sizeof replica, " on replica %u (", s->spoilt);
     if (status != CLQ_REPLICAS_DIFFER) fail_msg("%s: %s", s->name, clq_status_text(status));
     expect_text(clq_error_detail(), s->variable);
-    expect_text(clq_error_detail(), replica);
-    snprintf(replica, sizeof replica, "on replica %s", s->other);
-    expect_text(clq_error_detail(), replica);
-    if (strchr(strstr(clq_error_detail(), "and on "), ','))
+    expect_text(clq_error_detail(), "clique doctor");
+    if (!others) fail_msg("%s: %s", s->name, clq_error_detail());
+    expect_text(others, replica);
+    if (strstr(strstr(others, replica) + 1, " on replica "))
         fail_msg("%s: another is named: %s", s->name, clq_error_detail());
+    snprintf(replica, sizeof replica, " on replica %s", s->other);
+    const char *right = strstr(clq_error_detail(), replica);
+    if (!right || right > others) fail_msg("%s: another is taken for right: %s", s->name, clq_error_detail());
 }
 
 static void a_changed_bit_is_named(void **state) {
@@ -198,17 +202,19 @@ static void it_is_made_behind_each_nth_update(void **state) {
     assert_ok(open_trainer(model, &settings[0], 3, &trainer));
     spoil_replica(trainer, 1, 0);
     assert_ok(fit(trainer, 2));
-    assert_fails(CLQ_REPLICAS_DIFFER, "step 3: 'dense/kernel'", fit(trainer, 5));
+    assert_fails(CLQ_REPLICAS_DIFFER, "step 3: replicas have different weights in 'dense/kernel'", fit(trainer, 5));
     assert_int_equal(trainer->step, 3);
     assert_ok(clq_step(trainer, &batch));
     assert_ok(clq_step(trainer, &batch));
-    assert_fails(CLQ_REPLICAS_DIFFER, "step 6: 'dense/kernel'", clq_step(trainer, &batch));
+    assert_fails(CLQ_REPLICAS_DIFFER, "step 6: replicas have different weights in 'dense/kernel'",
+                 clq_step(trainer, &batch));
     for (unsigned step = 7; step <= 9; step++) {
         assert_ok(clq_step_gradients(trainer, &batch));
         assert_ok(clq_step_reduce(trainer));
         if (step < 9) assert_ok(clq_step_apply(trainer));
     }
-    assert_fails(CLQ_REPLICAS_DIFFER, "step 9: 'dense/kernel'", clq_step_apply(trainer));
+    assert_fails(CLQ_REPLICAS_DIFFER, "step 9: replicas have different weights in 'dense/kernel'",
+                 clq_step_apply(trainer));
     clq_trainer_destroy(trainer);
     /* Averaged behind each third step, and due behind each second one: behind steps 3 and 6. */
     const setting *local = &settings[4];

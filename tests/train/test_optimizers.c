@@ -80,7 +80,7 @@ static void nonsense_is_refused(void **state) {
     } cases[] = {{unknown, 1, 0.1, "no layer or trainable variable of model mlp is named 'conv*'"},
                  {empty, 1, 0.1, "expected names of layers or variables"},
                  {none, 1, 0.1, "expected names of layers or variables"},
-                 {taken, 2, 0.1, "those before have all variables that 'dense' names"},
+                 {taken, 2, 0.1, "all variables of 'dense' already have an earlier optimizer"},
                  {wrong, 1, 0.1, "none of clq_optimizer_kind"},
                  {fine, 1, 0, "the main one's lr has to be above 0"},
                  {fine, CLQ_OPTIMIZERS_MAX, 0.1, "are too many: use at most 3"}};
