@@ -32,12 +32,15 @@ static char *describe_replicas(const clq_trainer *trainer) {
     return NULL;
 }
 
-static clq_status put_counts(clq_checkpoint *to) {
+static clq_status put_counts(clq_checkpoint *to, const clq_trainer *trainer) {
     const clq_snapshot *s = &to->snapshot;
     char name[48];
     CLQ_TRY(clq_checkpoint_put_count(to, "strategy/computed", s->computed));
     CLQ_TRY(clq_checkpoint_put_count(to, "strategy/state_apart", s->state_apart));
     CLQ_TRY(clq_checkpoint_put_count(to, "strategy/local_steps", s->local_steps));
+    if (s->scales)
+        CLQ_TRY(
+            clq_checkpoint_put_number(to, "loss_scale/initial", (double)clq_mixed_scaling(&trainer->config).initial));
     for (unsigned i = 0; i < CLQ_SCALING_INTS && s->scales; i++) { /* as unsigned numbers */
         snprintf(name, sizeof name, "loss_scale/%u", i);
         CLQ_TRY(clq_checkpoint_put_count(to, name, (uint32_t)s->scaling[i]));
@@ -68,7 +71,7 @@ clq_status clq_checkpoint_put_trainer(clq_checkpoint *to, const clq_trainer *tra
     const clq_status status = replicas ? clq_checkpoint_put_text(to, "strategy", replicas) : CLQ_MEMORY;
     clq_free(replicas);
     CLQ_TRY(status);
-    CLQ_TRY(put_counts(to));
+    CLQ_TRY(put_counts(to, trainer));
     CLQ_TRY(clq_checkpoint_put_text(to, "optimizer/slots", slots));
     CLQ_TRY(clq_checkpoint_put_count(to, "seed", trainer->config.seed));
     CLQ_TRY(clq_checkpoint_put_text(to, "optimizer", trainer->optimizer_text));
@@ -120,6 +123,21 @@ void clq_checkpoint_compare_seeds(const clq_checkpoint *from, const clq_trainer 
                 folder, seed, trainer->config.seed, seed);
 }
 
+/* The state counts from the initial scale. Where that is another one by now, the scale stays as near as powers of two
+ * allow. */
+static void keep_scale(clq_checkpoint *from, const clq_trainer *trainer) {
+    int32_t *exponent = &from->snapshot.scaling[CLQ_SCALING_EXPONENT];
+    const double now = (double)clq_mixed_scaling(&trainer->config).initial;
+    double before;
+    if (!from->snapshot.scales || now == 0.0 || !clq_checkpoint_number(from, "loss_scale/initial", &before) ||
+        before == now)
+        return;
+    const double scale = fmin(fmax(ldexp(before, *exponent), 1.0), CLQ_LOSS_SCALE_MOST);
+    *exponent = (int32_t)lround(log2(scale / now));
+    if (ldexp(now, *exponent) < 1.0) ++*exponent;
+    if (ldexp(now, *exponent) > CLQ_LOSS_SCALE_MOST) --*exponent;
+}
+
 static bool has_own_values(const clq_snapshot *s) {
     for (size_t i = 0; i < s->count; i++)
         if (s->entries[i].replica >= 0) return true;
@@ -155,6 +173,7 @@ static clq_status compare_replicas(const clq_checkpoint *from, const clq_trainer
 clq_status clq_checkpoint_apply(clq_checkpoint *from, const char *folder, clq_trainer *trainer) {
     bool own;
     get_counts(from);
+    keep_scale(from, trainer);
     CLQ_TRY(compare_replicas(from, trainer, folder, &own));
     CLQ_TRY(clq_strategy_put_snapshot(trainer->strategy, &from->snapshot, own, from->step));
     trainer->step = from->step;

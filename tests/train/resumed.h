@@ -62,6 +62,7 @@ static inline clq_model *make_model(bool synchronized, size_t units) {
 }
 
 static clq_precision precision; /* of the trainers */
+static double loss_scale;       /* likewise; 0: the default */
 
 static inline clq_dataset *make_data(void) {
     clq_dataset *data;
@@ -84,6 +85,7 @@ static inline clq_trainer *make_trainer(const clq_model *model, const setting *s
     config.disabled_paths = s->disabled;
     config.bucket_bytes = s->bucket_bytes;
     config.precision = precision;
+    config.loss_scale = loss_scale;
     if (precision == CLQ_PRECISION_MIXED) config.loss_scale_interval = 4; /* it changes before and after STOP */
     assert_ok(clq_optimizer_parse(optimizer, &config.optimizer));
     assert_ok(clq_devices_select(sys, s->spec, &devices));

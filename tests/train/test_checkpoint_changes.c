@@ -84,6 +84,40 @@ static void fewer_local_steps(void **state) {
     clq_model_destroy(model);
 }
 
+/* The scale goes on, not how often it was halved: its state counts from the initial scale. */
+static void scales_go_on_from_other_initial_ones(void **state) {
+    static const double pairs[][2] = {{1e9, 0}, {1e30, 0}, {0, 1e9}, {0x1p126, 3}, {1, 1e30}, {3, 0x1p126}};
+    (void)state;
+    precision = CLQ_PRECISION_MIXED;
+    for (unsigned i = 0; i < CLQ_COUNT_OF(pairs); i++) {
+        clq_model *model = make_model(false, 8);
+        clq_dataset *data = make_data();
+        char name[32];
+        double before, now;
+        uint64_t step;
+        snprintf(name, sizeof name, "scale-%u", i);
+        clq_checkpoints *checkpoints = open_checkpoints(files_path(name));
+        loss_scale = pairs[i][0];
+        clq_trainer *trainer = make_trainer(model, &settings[0], "sgd");
+        make_steps(trainer, data, 6);
+        assert_ok(clq_trainer_loss_scale(trainer, &before, NULL));
+        assert_ok(clq_checkpoints_save(checkpoints, trainer, data));
+        clq_trainer_destroy(trainer);
+        loss_scale = pairs[i][1];
+        trainer = make_trainer(model, &settings[0], "sgd");
+        assert_ok(clq_checkpoints_restore(checkpoints, trainer, data, &step));
+        assert_ok(clq_trainer_loss_scale(trainer, &now, NULL));
+        if (!(now >= 1 && now <= 0x1p126 && fabs(log2(now / before)) <= (before < 2 ? 1 : 0.5)))
+            fail_msg("from %g to %g: the scale was %g, and is %g", pairs[i][0], pairs[i][1], before, now);
+        clq_trainer_destroy(trainer);
+        clq_checkpoints_close(checkpoints);
+        clq_dataset_destroy(data);
+        clq_model_destroy(model);
+    }
+    precision = CLQ_PRECISION_F32;
+    loss_scale = 0;
+}
+
 /* ---- what replicas have of their own ---- */
 
 static void read_replica(clq_trainer *trainer, const clq_model *model, unsigned replica, float *out) {
@@ -230,6 +264,7 @@ int main(void) {
         cmocka_unit_test(slots_of_another_rule_are_refused),
         cmocka_unit_test(other_batches_go_on_at_the_same_part),
         cmocka_unit_test(fewer_local_steps),
+        cmocka_unit_test(scales_go_on_from_other_initial_ones),
         cmocka_unit_test(other_replicas_take_the_mean),
     };
     clq_log_set_sink(keep_warning, NULL, CLQ_LOG_WARNING);
