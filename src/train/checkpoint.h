@@ -66,9 +66,12 @@ clq_status clq_checkpoint_check_optimizer(const clq_checkpoint *from, const clq_
 void clq_checkpoint_compare_seeds(const clq_checkpoint *from, const clq_trainer *trainer, const char *folder);
 /* The dataset goes on where the checkpoint has it, or at the same part of the epoch. */
 clq_status clq_checkpoint_seek(const clq_checkpoint *from, const char *folder, clq_dataset *data);
-clq_status clq_checkpoint_put_place(clq_checkpoint *to, const clq_fit_place *place); /* Errors: MEMORY */
-/* Whether it is of a fit; where that fit was. data: the training set as it is cut by now, or NULL. */
-bool clq_checkpoint_get_place(const clq_checkpoint *from, const clq_dataset *data, clq_fit_place *place);
+clq_status clq_checkpoint_put_place(clq_checkpoint *to, const clq_trainer *trainer,
+                                    const clq_fit_place *place); /* Errors: MEMORY */
+/* *has: whether it is of a fit; where that fit was. data: the training set as it is cut by now, or NULL. An epoch's
+ * totals that are of other losses or metrics are left out, with a warning. Errors: MEMORY. */
+clq_status clq_checkpoint_get_place(const clq_checkpoint *from, const char *folder, const clq_trainer *trainer,
+                                    const clq_dataset *data, clq_fit_place *place, bool *has);
 
 /* ---- taking them, and going on (checkpoints.c) ---- */
 

@@ -205,11 +205,28 @@ clq_status clq_checkpoint_seek(const clq_checkpoint *from, const char *folder, c
     return status == CLQ_OK ? CLQ_OK : clq_fail_within(status, "%s: the data were cut into other batches", folder);
 }
 
-clq_status clq_checkpoint_put_place(clq_checkpoint *to, const clq_fit_place *place) {
-    char name[48];
-    CLQ_TRY(clq_checkpoint_put_count(to, "fit/epoch", place->epoch));
-    CLQ_TRY(clq_checkpoint_put_count(to, "fit/batch", place->batch));
-    CLQ_TRY(clq_checkpoint_put_count(to, "fit/first_step", place->first_step));
+/* "out: sparse_categorical_crossentropy 0 0 1 0.25 2 0 0, categorical_accuracy 0": what an epoch's totals are of; all
+ * numbers that loss and metrics take. NULL on failure. */
+static char *describe_measures(const clq_trainer *trainer) {
+    clq_text text = {0};
+    for (uint32_t i = 0; i < trainer->model->output_count; i++) {
+        const clq_loss_problem *p = &trainer->losses[i];
+        clq_text_add(&text, "%s%s: %s %d %g %g %g %g %d %d", i ? "; " : "", clq_model_output_name(trainer->model, i),
+                     clq_loss_row_of(p->kind)->name, p->from_logits, (double)p->label_smoothing, (double)p->delta,
+                     (double)p->alpha, (double)p->gamma, p->balanced, p->weighted);
+        for (unsigned k = 0; k < p->metric_count; k++)
+            clq_text_add(&text, ", %s %g", clq_metric_row_of(p->metrics[k])->name, (double)p->metric_values[k]);
+    }
+    if (!text.failed) return text.data;
+    clq_free(text.data);
+    return NULL;
+}
+
+static clq_status put_totals(clq_checkpoint *to, const clq_trainer *trainer, const clq_fit_place *place) {
+    char name[48], *measures = describe_measures(trainer);
+    const clq_status status = measures ? clq_checkpoint_put_text(to, "fit/measures", measures) : CLQ_MEMORY;
+    clq_free(measures);
+    CLQ_TRY(status);
     CLQ_TRY(clq_checkpoint_put_count(to, "fit/samples", place->samples));
     CLQ_TRY(clq_checkpoint_put_number(to, "fit/seconds", place->seconds));
     CLQ_TRY(clq_checkpoint_put_number(to, "fit/input_s", place->input_s));
@@ -220,22 +237,48 @@ clq_status clq_checkpoint_put_place(clq_checkpoint *to, const clq_fit_place *pla
     return CLQ_OK;
 }
 
-bool clq_checkpoint_get_place(const clq_checkpoint *from, const clq_dataset *data, clq_fit_place *place) {
-    uint64_t samples = 0, batches = 0;
-    char name[48];
-    *place = (clq_fit_place){0};
-    const bool has = clq_checkpoint_count(from, "fit/epoch", &place->epoch) &&
-                     clq_checkpoint_count(from, "fit/batch", &place->batch) &&
-                     clq_checkpoint_count(from, "fit/first_step", &place->first_step) &&
-                     clq_checkpoint_count(from, "fit/samples", &samples) && place->first_step <= from->step;
+/* Those of other losses and metrics tell nothing: the epoch's begin anew. */
+static clq_status get_totals(const clq_checkpoint *from, const clq_trainer *trainer, const char *folder,
+                             clq_fit_place *place) {
+    const char *before = clq_checkpoint_text(from, "fit/measures");
+    char name[48], *now = describe_measures(trainer);
+    uint64_t samples = 0;
+    if (!now) return CLQ_MEMORY;
+    const bool same = before && strcmp(before, now) == 0;
+    clq_free(now);
+    if (!clq_checkpoint_count(from, "fit/samples", &samples) || samples == 0) return CLQ_OK;
+    if (!same) {
+        clq_log(CLQ_LOG_WARNING,
+                "%s: its loss or metrics are others than the training's: those of this epoch are of its batches from "
+                "here on",
+                folder);
+        return CLQ_OK;
+    }
     place->samples = (size_t)samples;
-    if (data && clq_checkpoint_count(from, "data/batches", &batches))
-        place->batch = among(place->batch, batches, clq_dataset_batches(data));
     (void)clq_checkpoint_number(from, "fit/seconds", &place->seconds);
     (void)clq_checkpoint_number(from, "fit/input_s", &place->input_s);
     for (unsigned k = 0; k < CLQ_METRICS_ROW_MAX; k++) {
         snprintf(name, sizeof name, "fit/totals/%u", k);
         (void)clq_checkpoint_number(from, name, &place->totals[k]);
     }
-    return has;
+    return CLQ_OK;
+}
+
+clq_status clq_checkpoint_put_place(clq_checkpoint *to, const clq_trainer *trainer, const clq_fit_place *place) {
+    CLQ_TRY(clq_checkpoint_put_count(to, "fit/epoch", place->epoch));
+    CLQ_TRY(clq_checkpoint_put_count(to, "fit/batch", place->batch));
+    CLQ_TRY(clq_checkpoint_put_count(to, "fit/first_step", place->first_step));
+    return put_totals(to, trainer, place);
+}
+
+clq_status clq_checkpoint_get_place(const clq_checkpoint *from, const char *folder, const clq_trainer *trainer,
+                                    const clq_dataset *data, clq_fit_place *place, bool *has) {
+    uint64_t batches = 0;
+    *place = (clq_fit_place){0};
+    *has = clq_checkpoint_count(from, "fit/epoch", &place->epoch) &&
+           clq_checkpoint_count(from, "fit/batch", &place->batch) &&
+           clq_checkpoint_count(from, "fit/first_step", &place->first_step) && place->first_step <= from->step;
+    if (data && clq_checkpoint_count(from, "data/batches", &batches))
+        place->batch = among(place->batch, batches, clq_dataset_batches(data));
+    return *has ? get_totals(from, trainer, folder, place) : CLQ_OK;
 }

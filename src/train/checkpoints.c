@@ -237,7 +237,7 @@ static clq_status fill(clq_checkpoint *to, clq_trainer *trainer, const clq_datas
     to->step = trainer->step;
     CLQ_TRY(clq_strategy_take_snapshot(trainer->strategy, &to->snapshot));
     CLQ_TRY(clq_checkpoint_put_trainer(to, trainer));
-    if (place) CLQ_TRY(clq_checkpoint_put_place(to, place));
+    if (place) CLQ_TRY(clq_checkpoint_put_place(to, trainer, place));
     if (!place || !place->before)
         CLQ_TRY(put_callbacks(to, trainer, place ? place->config : NULL));
     else if (json_object_update(to->values, place->before) != 0)
@@ -303,6 +303,9 @@ bool clq_checkpoints_are_due(const clq_checkpoints *checkpoints, uint64_t step) 
 static clq_status apply(clq_checkpoints *c, clq_checkpoint *from, const char *folder, clq_trainer *trainer,
                         clq_dataset *data) {
     uint64_t epoch = 0, index = 0;
+    clq_fit_place place;
+    bool has_place;
+    CLQ_TRY(clq_checkpoint_get_place(from, folder, trainer, data, &place, &has_place));
     if (data) clq_dataset_tell(data, &epoch, &index);
     if (data) CLQ_TRY(clq_checkpoint_seek(from, folder, data));
     const clq_status status = clq_checkpoint_apply(from, folder, trainer);
@@ -312,7 +315,8 @@ static clq_status apply(clq_checkpoints *c, clq_checkpoint *from, const char *fo
         if (data) (void)clq_dataset_seek(data, epoch, index);
         return clq_error_raise(&error);
     }
-    c->has_place = clq_checkpoint_get_place(from, data, &c->place);
+    c->place = place;
+    c->has_place = has_place;
     json_decref(c->values);
     c->values = json_incref(from->values);
     c->taken = from->step;

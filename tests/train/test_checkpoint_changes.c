@@ -118,6 +118,65 @@ static void scales_go_on_from_other_initial_ones(void **state) {
     loss_scale = 0;
 }
 
+/* ---- the epoch's totals ---- */
+
+typedef struct told {
+    double sums[2]; /* of the steps' metrics, times their samples */
+    size_t samples;
+    clq_totals epoch;
+} told;
+
+static clq_status stop_at_two(void *context, const clq_step_info *info) {
+    (void)context;
+    return info->step == 2 ? clq_fail(CLQ_INTERRUPTED, "stopped") : CLQ_OK;
+}
+
+static clq_status sum_steps(void *context, const clq_step_info *info) {
+    told *t = context;
+    t->samples += info->samples;
+    for (unsigned k = 0; k < info->metrics.count; k++) t->sums[k] += (double)info->samples * info->metrics.values[k];
+    return CLQ_OK;
+}
+
+static clq_status keep_epoch(void *context, const clq_epoch_info *info) {
+    ((told *)context)->epoch = info->train;
+    return CLQ_OK;
+}
+
+/* Two of an epoch's five steps are in the checkpoint, with other metrics: the epoch's are of the last three steps. */
+static void totals_of_other_metrics_begin_anew(void **state) {
+    (void)state;
+    for (unsigned changes = 0; changes < 2; changes++) {
+        clq_model *model = make_model(false, 8);
+        clq_dataset *data = make_data();
+        told t = {0};
+        uint64_t step;
+        metrics = "top_k_categorical_accuracy:k=2,accuracy";
+        clq_checkpoints *checkpoints = open_checkpoints(files_path(changes ? "metrics" : "same metrics"));
+        clq_trainer *trainer = make_trainer(model, &settings[0], "sgd");
+        clq_fit_config fit = {.epochs = 1, .context = &t, .on_step = stop_at_two, .checkpoints = checkpoints};
+        assert_int_equal(clq_fit(trainer, data, &fit), CLQ_INTERRUPTED);
+        clq_trainer_destroy(trainer);
+        if (changes) metrics = "accuracy,top_k_categorical_accuracy:k=2";
+        trainer = make_trainer(model, &settings[0], "sgd");
+        warned[0] = '\0';
+        assert_ok(clq_checkpoints_restore(checkpoints, trainer, data, &step));
+        fit.on_step = sum_steps;
+        fit.on_epoch = keep_epoch;
+        assert_ok(clq_fit(trainer, data, &fit));
+        assert_int_equal(strstr(warned, "its loss or metrics are others") != NULL, changes);
+        assert_int_equal(t.samples, SAMPLES - 2 * BATCH);
+        assert_int_equal(t.epoch.samples, changes ? t.samples : SAMPLES);
+        for (unsigned k = 0; k < 2 && changes; k++)
+            assert_true(fabs(t.epoch.metrics.values[k] - t.sums[k] / (double)t.samples) < 1e-6);
+        clq_trainer_destroy(trainer);
+        clq_checkpoints_close(checkpoints);
+        clq_dataset_destroy(data);
+        clq_model_destroy(model);
+    }
+    metrics = NULL;
+}
+
 /* ---- what replicas have of their own ---- */
 
 static void read_replica(clq_trainer *trainer, const clq_model *model, unsigned replica, float *out) {
@@ -265,6 +324,7 @@ int main(void) {
         cmocka_unit_test(other_batches_go_on_at_the_same_part),
         cmocka_unit_test(fewer_local_steps),
         cmocka_unit_test(scales_go_on_from_other_initial_ones),
+        cmocka_unit_test(totals_of_other_metrics_begin_anew),
         cmocka_unit_test(other_replicas_take_the_mean),
     };
     clq_log_set_sink(keep_warning, NULL, CLQ_LOG_WARNING);
