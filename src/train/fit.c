@@ -15,7 +15,9 @@ typedef struct run {
     clq_fit_log log;
     double started, input_s;
     double told; /* when progress was last told; 0: not yet */
-    uint64_t epoch, epochs, batch;
+    uint64_t epoch, batch;
+    uint64_t epochs;                 /* to stop behind; UINT64_MAX: none */
+    uint64_t expected;               /* epochs that there will be, for the progress */
     uint64_t last_step;              /* the trainer's step to stop at; UINT64_MAX: none */
     bool by_rows;                    /* replicas copy their rows themselves */
     uint64_t first_step;             /* at which the fit began, before it was resumed, too */
@@ -44,7 +46,7 @@ static bool tells(const run *r, double now) {
 
 static clq_progress progress_of(const run *r, const clq_totals *totals) {
     return (clq_progress){.epoch = r->epoch,
-                          .epochs = r->epochs,
+                          .epochs = r->expected,
                           .batch = r->batch,
                           .batches = clq_dataset_batches(r->data),
                           .step = r->trainer->step,
@@ -100,7 +102,7 @@ static clq_status take_checkpoint(run *r, bool waits) {
 /* Behind an update. The last one's is taken before the epoch is told, so that a longer fit may go on from it. */
 static clq_status keep_update(run *r) {
     const bool last = r->trainer->step >= r->last_step ||
-                      (r->epoch + 1 == r->epochs && r->data_index == clq_dataset_batches(r->data));
+                      (r->epoch + 1 >= r->epochs && r->data_index == clq_dataset_batches(r->data));
     if (!r->config->checkpoints) return CLQ_OK;
     return last || clq_checkpoints_are_due(r->config->checkpoints, r->trainer->step) ? take_checkpoint(r, last)
                                                                                      : CLQ_OK;
@@ -156,9 +158,11 @@ static clq_status leave_epoch(run *r) {
     return next == clq_dataset_batches(r->data) ? next_batch(r, &p, &more) : CLQ_OK;
 }
 
-/* Told to stop, the update that has begun is made, as its gradient is. */
+/* Told to stop, the update that has begun is made, as its gradient is. The epoch of a checkpoint may be behind the last
+ * one: it is told, and not trained. */
 static clq_status train_batches(run *r) {
-    while (r->trainer->step < r->last_step && !(r->trainer->stop && r->trainer->accumulated == 0)) {
+    while (r->epoch < r->epochs && r->trainer->step < r->last_step &&
+           !(r->trainer->stop && r->trainer->accumulated == 0)) {
         piece p;
         bool more;
         CLQ_TRY(next_batch(r, &p, &more));
@@ -317,10 +321,18 @@ static clq_status tell_epoch(run *r) {
     return status;
 }
 
+static clq_status check_batches(const clq_dataset *train) {
+    if (clq_dataset_batches(train) > 0) return CLQ_OK;
+    return clq_fail(CLQ_ARGUMENT,
+                    "%s has no batch to train on: the batch is larger than the set and the remainder is dropped",
+                    clq_dataset_get_info(train)->name);
+}
+
 static clq_status train_epochs(run *r) {
     /* The epoch of a checkpoint was not told, even where nothing is left of it. */
     for (r->epoch = r->from.epoch;
          r->resumed || (r->epoch < r->epochs && r->trainer->step < r->last_step && !r->trainer->stop); r->epoch++) {
+        CLQ_TRY(check_batches(r->data)); /* on_epoch may have cut it into others */
         CLQ_TRY(train_epoch(r));
         CLQ_TRY(tell_epoch(r));
     }
@@ -336,10 +348,7 @@ static clq_status check_fit(const clq_trainer *trainer, const clq_dataset *train
         return clq_fail(CLQ_ARGUMENT, "epochs and steps are both 0: set how long to train");
     CLQ_TRY(clq_trainer_check_dataset(trainer, train, true));
     if (config->validation) CLQ_TRY(clq_trainer_check_dataset(trainer, config->validation, true));
-    if (clq_dataset_batches(train) > 0) return CLQ_OK;
-    return clq_fail(CLQ_ARGUMENT,
-                    "%s has no batch to train on: the batch is larger than the set and the remainder is dropped",
-                    clq_dataset_get_info(train)->name);
+    return check_batches(train);
 }
 
 clq_status clq_fit_stop(clq_trainer *trainer) {
@@ -366,17 +375,27 @@ static clq_status fit_with_callbacks(run *r) {
     return status;
 }
 
+/* As many as the steps that are left need, from the place in the epoch. */
+static uint64_t count_epochs(const run *r) {
+    const uint64_t of_update = clq_trainer_batches_of_update(r->trainer), step = r->trainer->step;
+    const uint64_t updates = clq_ceil_div(clq_dataset_batches(r->data), of_update);
+    const uint64_t left = r->last_step > step ? r->last_step - step : 0;
+    uint64_t epoch, next;
+    clq_dataset_tell(r->data, &epoch, &next);
+    return r->from.epoch + left / updates + clq_ceil_div(left % updates + clq_ceil_div(next, of_update), updates);
+}
+
 clq_status clq_fit_sized(clq_trainer *trainer, clq_dataset *train, const clq_fit_config *given, size_t given_bytes) {
     clq_fit_config whole;
     const clq_fit_config *config = &whole;
     CLQ_TRY(clq_struct_take("clq_fit_config", given, given_bytes, &whole, sizeof whole));
     CLQ_TRY(check_fit(trainer, train, config));
-    const uint64_t updates = clq_ceil_div(clq_dataset_batches(train), clq_trainer_batches_of_update(trainer));
     run r = {.trainer = trainer, .data = train, .config = config, .last_step = UINT64_MAX};
-    r.epochs = config->epochs ? config->epochs : config->steps / updates + (config->steps % updates != 0);
+    r.epochs = config->epochs ? config->epochs : UINT64_MAX;
     r.resumed = config->checkpoints && clq_checkpoints_take_place(config->checkpoints, &r.from);
     r.first_step = r.resumed ? r.from.first_step : trainer->step;
     if (config->steps > 0 && config->steps < UINT64_MAX - r.first_step) r.last_step = r.first_step + config->steps;
+    r.expected = config->epochs ? config->epochs : count_epochs(&r);
     r.by_rows = clq_trainer_takes_rows(trainer, train);
     const clq_dataset *before = trainer->rows_of; /* of a fit whose on_epoch calls this one */
     if (r.by_rows) trainer->rows_of = train;

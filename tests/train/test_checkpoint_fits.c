@@ -1,0 +1,128 @@
+/* How far fits go that go on from a checkpoint, or one behind the other. */
+#include "train/checkpoint.h"
+#include "train/resumed.h"
+#include <clique/callbacks.h>
+
+#include <string.h>
+
+/* A trainer by hand, whose fits go on from a folder. */
+typedef struct scene {
+    clq_model *model;
+    clq_dataset *data;
+    clq_trainer *trainer;
+    clq_checkpoints *checkpoints; /* NULL: none */
+    uint64_t from;                /* the step that it goes on from */
+} scene;
+
+static void open_scene(const char *folder, size_t batch, uint64_t accumulate, scene *out) {
+    setting s = settings[0];
+    s.options.accumulate = accumulate;
+    *out = (scene){.model = make_model(false, 8), .data = make_data()};
+    assert_ok(clq_dataset_batch(out->data, batch, false));
+    out->trainer = make_trainer(out->model, &s, "sgd");
+    if (!folder) return;
+    out->checkpoints = open_checkpoints(files_path(folder));
+    assert_ok(clq_checkpoints_restore(out->checkpoints, out->trainer, out->data, &out->from));
+}
+
+static void close_scene(scene *s) {
+    clq_checkpoints_close(s->checkpoints);
+    clq_trainer_destroy(s->trainer);
+    clq_dataset_destroy(s->data);
+    clq_model_destroy(s->model);
+}
+
+typedef struct told {
+    uint64_t epochs; /* of the progress */
+    uint64_t last;   /* step of on_log */
+    unsigned epoch_count;
+    clq_epoch_info epoch; /* the last */
+    uint64_t interrupts;  /* on_log does, at this step; 0: it does not */
+} told;
+
+static clq_status note_progress(void *context, const clq_progress *progress) {
+    ((told *)context)->epochs = progress->epochs;
+    return CLQ_OK;
+}
+static clq_status note_epoch(void *context, const clq_epoch_info *info) {
+    told *t = context;
+    t->epoch_count++;
+    t->epoch = *info;
+    return CLQ_OK;
+}
+static clq_status note_log(void *context, const clq_step_info *info) {
+    told *t = context;
+    t->last = info->step;
+    return info->step == t->interrupts ? clq_fail(CLQ_INTERRUPTED, "stopped") : CLQ_OK;
+}
+
+static told fit(scene *s, uint64_t epochs, uint64_t steps) {
+    told t = {0};
+    assert_ok(clq_fit(s->trainer, s->data,
+                      &(clq_fit_config){.epochs = epochs,
+                                        .steps = steps,
+                                        .context = &t,
+                                        .on_progress = note_progress,
+                                        .on_epoch = note_epoch,
+                                        .on_log = note_log,
+                                        .checkpoints = s->checkpoints}));
+    return t;
+}
+
+/* Of epochs of five batches, from any place in one. */
+static void steps_are_made_from_any_place(void **state) {
+    static const uint64_t epochs[] = {2, 2, 3};
+    scene s;
+    (void)state;
+    open_scene(NULL, BATCH, 0, &s);
+    for (unsigned i = 0; i < CLQ_COUNT_OF(epochs); i++) {
+        const told t = fit(&s, 0, 7);
+        assert_int_equal(t.last, 7 * (i + 1));
+        assert_int_equal(t.epochs, epochs[i]);
+        assert_int_equal(t.epoch_count, epochs[i]);
+    }
+    close_scene(&s);
+}
+
+/* The first twelve are of epochs of five batches; of the third epoch's nine four count as over: 5, 9 and 4 are left. */
+static void steps_count_with_other_batches(void **state) {
+    scene s;
+    (void)state;
+    open_scene("other batches", BATCH, 0, &s);
+    (void)fit(&s, 0, 12);
+    close_scene(&s);
+    open_scene("other batches", BATCH / 2, 0, &s);
+    assert_int_equal(s.from, 12);
+    const told t = fit(&s, 0, 30);
+    assert_int_equal(t.last, 30);
+    assert_int_equal(t.epochs, 5);
+    assert_int_equal(t.epoch.epoch, 4);
+    close_scene(&s);
+}
+
+/* Fewer epochs than were begun: the epoch is told as far as it is, and no update is made that no checkpoint has. */
+static void fewer_epochs_train_no_more(void **state) {
+    scene s;
+    (void)state;
+    open_scene("fewer epochs", BATCH, 0, &s);
+    (void)fit(&s, 5, 12);
+    close_scene(&s);
+    open_scene("fewer epochs", BATCH, 0, &s);
+    assert_int_equal(s.from, 12);
+    const told t = fit(&s, 2, 0);
+    assert_int_equal(t.last, 0);
+    assert_int_equal(t.epoch_count, 1);
+    assert_int_equal(t.epoch.epoch, 2);
+    assert_int_equal(t.epoch.train.samples, 2 * BATCH);
+    assert_int_equal(clq_checkpoints_counts(s.checkpoints).last_step, 12);
+    close_scene(&s);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(steps_are_made_from_any_place),
+        cmocka_unit_test(steps_count_with_other_batches),
+        cmocka_unit_test(fewer_epochs_train_no_more),
+    };
+    return cmocka_run_group_tests(tests, start, end);
+}
