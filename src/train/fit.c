@@ -83,7 +83,7 @@ static clq_status tell_log(run *r) {
 static clq_status take_checkpoint(run *r, bool waits) {
     if (!r->config->checkpoints || r->trainer->accumulated > 0) return CLQ_OK;
     if (r->trainer->metrics == &r->metrics) CLQ_TRY(clq_metrics_collect(&r->metrics, r->trainer));
-    CLQ_TRY(clq_fit_log_tell(&r->log));
+    if (!r->log.refused) CLQ_TRY(clq_fit_log_tell(&r->log));
     if (r->config->on_checkpoint) CLQ_TRY(r->config->on_checkpoint(r->config->context, r->trainer->step));
     clq_fit_place place = {.epoch = r->epoch,
                            .batch = r->batch,
@@ -133,8 +133,8 @@ static clq_status train_batch(run *r, const piece *p) {
     if (ends) CLQ_TRY(tell_step(r));
     /* In the middle of an update nothing can be kept for one who interrupts. */
     if (ends || (r->told > 0.0 && !r->config->checkpoints)) CLQ_TRY(tell_progress(r));
-    CLQ_TRY(tell_log(r));
     if (!ends) return CLQ_OK;
+    CLQ_TRY(tell_log(r));
     CLQ_TRY(clq_trainer_check_replicas(r->trainer));
     return keep_update(r);
 }

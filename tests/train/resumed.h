@@ -64,6 +64,7 @@ static inline clq_model *make_model(bool synchronized, size_t units) {
 static clq_precision precision; /* of the trainers */
 static double loss_scale;       /* likewise; 0: the default */
 static const char *metrics;     /* likewise */
+static double (*learning_rate)(void *context, uint64_t step);
 
 static inline clq_dataset *make_data(void) {
     clq_dataset *data;
@@ -88,6 +89,7 @@ static inline clq_trainer *make_trainer(const clq_model *model, const setting *s
     config.precision = precision;
     config.loss_scale = loss_scale;
     config.metrics = metrics;
+    config.learning_rate = learning_rate;
     if (precision == CLQ_PRECISION_MIXED) config.loss_scale_interval = 4; /* it changes before and after STOP */
     assert_ok(clq_optimizer_parse(optimizer, &config.optimizer));
     assert_ok(clq_devices_select(sys, s->spec, &devices));

@@ -4,6 +4,7 @@
 #include <clique/callbacks.h>
 
 #include <string.h>
+#include <unistd.h>
 
 /* A trainer by hand, whose fits go on from a folder. */
 typedef struct scene {
@@ -118,11 +119,48 @@ static void fewer_epochs_train_no_more(void **state) {
     close_scene(&s);
 }
 
+/* ---- interruptions ---- */
+
+/* Sleeps in the third update, behind which on_log is told of those before. */
+static double sleep_in_update(void *context, uint64_t step) {
+    (void)context;
+    if (step == 2) usleep(600000);
+    return 0.01;
+}
+
+/* on_log may end the fit: there is a checkpoint of all updates that were made, and none is made in part. */
+static void a_log_that_interrupts_leaves_a_checkpoint(void **state) {
+    (void)state;
+    for (uint64_t accumulate = 0; accumulate <= 2; accumulate += 2) {
+        scene s;
+        told t = {.interrupts = 2};
+        clq_step_info info;
+        learning_rate = accumulate ? sleep_in_update : NULL;
+        open_scene(accumulate ? "log of batches" : "log", BATCH, accumulate, &s);
+        assert_int_equal(clq_fit(s.trainer, s.data,
+                                 &(clq_fit_config){.epochs = 2,
+                                                   .context = &t,
+                                                   .on_log = note_log,
+                                                   .log_every = accumulate ? 50 : 1,
+                                                   .log_every_s = 0.5,
+                                                   .checkpoints = s.checkpoints}),
+                         CLQ_INTERRUPTED);
+        assert_int_equal(t.last, 2);
+        assert_ok(clq_step_read(s.trainer, &info));
+        const clq_checkpoint_counts counts = clq_checkpoints_counts(s.checkpoints);
+        assert_int_equal(counts.written, 1);
+        assert_int_equal(counts.last_step, info.step);
+        close_scene(&s);
+    }
+    learning_rate = NULL;
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(steps_are_made_from_any_place),
         cmocka_unit_test(steps_count_with_other_batches),
         cmocka_unit_test(fewer_epochs_train_no_more),
+        cmocka_unit_test(a_log_that_interrupts_leaves_a_checkpoint),
     };
     return cmocka_run_group_tests(tests, start, end);
 }
