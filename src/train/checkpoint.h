@@ -86,8 +86,9 @@ clq_status clq_checkpoints_take(clq_checkpoints *checkpoints, clq_trainer *train
 /* Before a training has its first one. Errors: STATE: the folder has some, from which it does not go on. */
 clq_status clq_checkpoints_check(const clq_checkpoints *checkpoints);
 bool clq_checkpoints_are_due(const clq_checkpoints *checkpoints, uint64_t step);
-/* Where the fit that a restored checkpoint is of goes on; once. */
-bool clq_checkpoints_take_place(clq_checkpoints *checkpoints, clq_fit_place *out);
+/* Where the fit that a restored checkpoint is of goes on, until one has begun there. False: nowhere. */
+bool clq_checkpoints_place(const clq_checkpoints *checkpoints, clq_fit_place *out);
+void clq_checkpoints_leave_place(clq_checkpoints *checkpoints);
 /* Then, before the fit begins: gives its callbacks the states that the checkpoint has of them, each by its name, and
  * of several of one name in their order. One that it has none of begins anew, with a warning. Errors: what a callback's
  * restore returned. */

@@ -376,9 +376,9 @@ clq_status clq_checkpoints_restore(clq_checkpoints *c, clq_trainer *trainer, clq
     return status;
 }
 
-bool clq_checkpoints_take_place(clq_checkpoints *checkpoints, clq_fit_place *out) {
-    if (!checkpoints->has_place) return false;
-    *out = checkpoints->place;
-    checkpoints->has_place = false;
-    return true;
+bool clq_checkpoints_place(const clq_checkpoints *checkpoints, clq_fit_place *out) {
+    if (checkpoints->has_place) *out = checkpoints->place;
+    return checkpoints->has_place;
 }
+
+void clq_checkpoints_leave_place(clq_checkpoints *checkpoints) { checkpoints->has_place = false; }

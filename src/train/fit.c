@@ -367,6 +367,7 @@ static clq_status fit_with_callbacks(run *r) {
     trainer->fitting = true;
     trainer->stop = false;
     clq_status status = clq_callbacks_begin(r->config, trainer, &begun);
+    if (status == CLQ_OK && r->resumed) clq_checkpoints_leave_place(r->config->checkpoints);
     if (status == CLQ_OK) status = train_epochs(r);
     clq_trainer_forget_accumulated(trainer); /* of an update that was not made because the fit was ended */
     status = clq_callbacks_end(r->config, trainer, begun, status);
@@ -392,7 +393,7 @@ clq_status clq_fit_sized(clq_trainer *trainer, clq_dataset *train, const clq_fit
     CLQ_TRY(check_fit(trainer, train, config));
     run r = {.trainer = trainer, .data = train, .config = config, .last_step = UINT64_MAX};
     r.epochs = config->epochs ? config->epochs : UINT64_MAX;
-    r.resumed = config->checkpoints && clq_checkpoints_take_place(config->checkpoints, &r.from);
+    r.resumed = config->checkpoints && clq_checkpoints_place(config->checkpoints, &r.from);
     r.first_step = r.resumed ? r.from.first_step : trainer->step;
     if (config->steps > 0 && config->steps < UINT64_MAX - r.first_step) r.last_step = r.first_step + config->steps;
     r.expected = config->epochs ? config->epochs : count_epochs(&r);

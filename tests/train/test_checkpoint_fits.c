@@ -119,12 +119,56 @@ static void fewer_epochs_train_no_more(void **state) {
     close_scene(&s);
 }
 
+static clq_status restore_nothing(void *context, const char *text) {
+    (void)context;
+    (void)text;
+    return clq_fail(CLQ_FORMAT, "no such state");
+}
+
+static clq_status save_state(void *context, char *text, size_t bytes) {
+    (void)context;
+    assert_true(bytes > 2);
+    memcpy(text, "{}", 3);
+    return CLQ_OK;
+}
+
+/* A fit that is refused, or whose callbacks are, has not begun: the next one goes on where the checkpoint is. */
+static void refused_fits_lose_no_place(void **state) {
+    scene s;
+    clq_callback stops, broken = {.name = "broken", .save = save_state, .restore = restore_nothing};
+    (void)state;
+    assert_ok(clq_callback_early_stopping(&(clq_early_stopping){.patience = 1}, &stops)); /* by val_loss */
+    open_scene("refused", BATCH, 0, &s);
+    assert_ok(clq_fit(
+        s.trainer, s.data,
+        &(clq_fit_config){.steps = 12, .checkpoints = s.checkpoints, .callbacks = &broken, .callback_count = 1}));
+    close_scene(&s);
+    open_scene("refused", BATCH, 0, &s);
+    told ignored = {0};
+    clq_fit_config config = {
+        .steps = 15, .context = &ignored, .on_log = note_log, .log_every_s = -1, .checkpoints = s.checkpoints};
+    assert_int_equal(clq_fit(s.trainer, s.data, &config), CLQ_ARGUMENT);
+    config.log_every_s = 0;
+    config.callback_count = 1;
+    config.callbacks = &stops;
+    assert_int_equal(clq_fit(s.trainer, s.data, &config), CLQ_ARGUMENT);
+    config.callbacks = &broken;
+    assert_int_equal(clq_fit(s.trainer, s.data, &config), CLQ_FORMAT);
+    const told t = fit(&s, 0, 15);
+    assert_int_equal(t.last, 15);
+    assert_int_equal(t.epoch_count, 1);
+    assert_int_equal(t.epoch.epoch, 2);
+    assert_int_equal(t.epoch.train.samples, SAMPLES);
+    close_scene(&s);
+    clq_callback_destroy(&stops);
+}
+
 /* ---- interruptions ---- */
 
-/* Sleeps in the third update, behind which on_log is told of those before. */
+/* Sleeps at the beginning of the second update, so that it is time to tell on_log of the first. */
 static double sleep_in_update(void *context, uint64_t step) {
     (void)context;
-    if (step == 2) usleep(600000);
+    if (step == 1) usleep(600000);
     return 0.01;
 }
 
@@ -133,7 +177,7 @@ static void a_log_that_interrupts_leaves_a_checkpoint(void **state) {
     (void)state;
     for (uint64_t accumulate = 0; accumulate <= 2; accumulate += 2) {
         scene s;
-        told t = {.interrupts = 2};
+        told t = {.interrupts = 1};
         clq_step_info info;
         learning_rate = accumulate ? sleep_in_update : NULL;
         open_scene(accumulate ? "log of batches" : "log", BATCH, accumulate, &s);
@@ -145,7 +189,7 @@ static void a_log_that_interrupts_leaves_a_checkpoint(void **state) {
                                                    .log_every_s = 0.5,
                                                    .checkpoints = s.checkpoints}),
                          CLQ_INTERRUPTED);
-        assert_int_equal(t.last, 2);
+        assert_int_equal(t.last, 1);
         assert_ok(clq_step_read(s.trainer, &info));
         const clq_checkpoint_counts counts = clq_checkpoints_counts(s.checkpoints);
         assert_int_equal(counts.written, 1);
@@ -160,6 +204,7 @@ int main(void) {
         cmocka_unit_test(steps_are_made_from_any_place),
         cmocka_unit_test(steps_count_with_other_batches),
         cmocka_unit_test(fewer_epochs_train_no_more),
+        cmocka_unit_test(refused_fits_lose_no_place),
         cmocka_unit_test(a_log_that_interrupts_leaves_a_checkpoint),
     };
     return cmocka_run_group_tests(tests, start, end);
