@@ -79,10 +79,12 @@ clq_status clq_checkpoint_get_place(const clq_checkpoint *from, const char *fold
  * that, of a fit that ends there, goes on with the epoch still to be told. Caller: json_decref. Errors: theirs, MEMORY.
  */
 clq_status clq_checkpoints_note(const clq_trainer *trainer, const clq_fit_config *config, json_t **out);
-/* Takes a checkpoint. place NULL: of no fit, whose dataset is at `data`. waits: else it is left out while the writer is
- * busy. */
+/* Whether one of that step is to be taken now: there is none yet, and the writer is free. waits: for the writer, and
+ * one that it could not write is to be taken again; else the checkpoint counts as left out while the writer is busy. */
+bool clq_checkpoints_want(clq_checkpoints *checkpoints, uint64_t step, bool waits);
+/* Takes one that is wanted. place NULL: of no fit, whose dataset is at `data`. */
 clq_status clq_checkpoints_take(clq_checkpoints *checkpoints, clq_trainer *trainer, const clq_dataset *data,
-                                const clq_fit_place *place, bool waits);
+                                const clq_fit_place *place);
 /* Before a training has its first one. Errors: STATE: the folder has some, from which it does not go on. */
 clq_status clq_checkpoints_check(const clq_checkpoints *checkpoints);
 bool clq_checkpoints_are_due(const clq_checkpoints *checkpoints, uint64_t step);

@@ -265,16 +265,18 @@ static clq_status say_memory(clq_checkpoints *c, const clq_trainer *trainer) {
     return CLQ_OK;
 }
 
+bool clq_checkpoints_want(clq_checkpoints *c, uint64_t step, bool waits) {
+    if (waits) clq_checkpoints_wait(c);
+    if (step == 0 || step == (waits ? atomic_load(&c->last_step) : c->taken)) return false;
+    const bool busy = atomic_load(&c->busy);
+    c->skipped += busy;
+    return !busy;
+}
+
 clq_status clq_checkpoints_take(clq_checkpoints *c, clq_trainer *trainer, const clq_dataset *data,
-                                const clq_fit_place *place, bool waits) {
+                                const clq_fit_place *place) {
     CLQ_TRY(check_trainer(trainer, "a checkpoint"));
     CLQ_TRY(clq_checkpoints_check(c));
-    if (trainer->step == 0 || trainer->step == c->taken) return CLQ_OK;
-    if (!waits && atomic_load(&c->busy)) {
-        c->skipped++;
-        return CLQ_OK;
-    }
-    clq_checkpoints_wait(c);
     clq_checkpoint *next = clq_alloc(1, sizeof *next);
     const clq_status status = next ? fill(next, trainer, data, place) : CLQ_MEMORY;
     if (status != CLQ_OK) {
@@ -290,7 +292,9 @@ clq_status clq_checkpoints_take(clq_checkpoints *c, clq_trainer *trainer, const 
 
 clq_status clq_checkpoints_save(clq_checkpoints *checkpoints, clq_trainer *trainer, const clq_dataset *dataset) {
     CLQ_TRY(clq_trainer_refuse_call(trainer, "clq_checkpoints_save"));
-    return clq_checkpoints_take(checkpoints, trainer, dataset, NULL, true);
+    CLQ_TRY(check_trainer(trainer, "a checkpoint"));
+    if (!clq_checkpoints_want(checkpoints, trainer->step, true)) return clq_checkpoints_check(checkpoints);
+    return clq_checkpoints_take(checkpoints, trainer, dataset, NULL);
 }
 
 bool clq_checkpoints_are_due(const clq_checkpoints *checkpoints, uint64_t step) {

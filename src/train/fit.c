@@ -82,6 +82,7 @@ static clq_status tell_log(run *r) {
 /* Between updates. waits: for a checkpoint that is still being written, which else goes before this one. */
 static clq_status take_checkpoint(run *r, bool waits) {
     if (!r->config->checkpoints || r->trainer->accumulated > 0) return CLQ_OK;
+    if (!clq_checkpoints_want(r->config->checkpoints, r->trainer->step, waits)) return CLQ_OK;
     if (r->trainer->metrics == &r->metrics) CLQ_TRY(clq_metrics_collect(&r->metrics, r->trainer));
     if (!r->log.refused) CLQ_TRY(clq_fit_log_tell(&r->log));
     if (r->config->on_checkpoint) CLQ_TRY(r->config->on_checkpoint(r->config->context, r->trainer->step));
@@ -96,7 +97,7 @@ static clq_status take_checkpoint(run *r, bool waits) {
                            .seconds = clq_now() - r->started,
                            .input_s = r->input_s};
     memcpy(place.totals, r->metrics.totals, sizeof place.totals);
-    return clq_checkpoints_take(r->config->checkpoints, r->trainer, r->data, &place, waits);
+    return clq_checkpoints_take(r->config->checkpoints, r->trainer, r->data, &place);
 }
 
 /* Behind an update. The last one's is taken before the epoch is told, so that a longer fit may go on from it. */

@@ -199,6 +199,55 @@ static void a_log_that_interrupts_leaves_a_checkpoint(void **state) {
     learning_rate = NULL;
 }
 
+/* ---- which are taken ---- */
+
+/* A file where the checkpoint's folder is to be: what was not written is asked for again. */
+static void what_was_not_written_is_taken_again(void **state) {
+    scene s;
+    char path[600];
+    (void)state;
+    open_scene("again", BATCH, 0, &s);
+    snprintf(path, sizeof path, "%s/step-%012d", files_path("again"), 2);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fclose(file);
+    make_steps(s.trainer, s.data, 2);
+    assert_ok(clq_checkpoints_save(s.checkpoints, s.trainer, s.data));
+    assert_int_equal(clq_checkpoints_counts(s.checkpoints).failed, 1);
+    (void)remove(path);
+    for (unsigned i = 0; i < 2; i++) { /* once */
+        assert_ok(clq_checkpoints_save(s.checkpoints, s.trainer, s.data));
+        assert_int_equal(clq_checkpoints_counts(s.checkpoints).written, 1);
+        assert_int_equal(clq_checkpoints_counts(s.checkpoints).last_step, 2);
+    }
+    close_scene(&s);
+}
+
+static clq_status count_checkpoint(void *context, uint64_t step) {
+    (void)step;
+    ++*(uint64_t *)context;
+    return CLQ_OK;
+}
+
+/* on_checkpoint is called before each that is taken, and before none that is left out. */
+static void on_checkpoint_is_of_those_that_are_taken(void **state) {
+    scene s;
+    uint64_t calls = 0;
+    (void)state;
+    open_scene(NULL, BATCH, 0, &s);
+    assert_ok(
+        clq_checkpoints_open(&(clq_checkpoints_config){.folder = files_path("every"), .every = 1}, &s.checkpoints));
+    assert_ok(
+        clq_fit(s.trainer, s.data,
+                &(clq_fit_config){
+                    .steps = 30, .context = &calls, .checkpoints = s.checkpoints, .on_checkpoint = count_checkpoint}));
+    const clq_checkpoint_counts counts = clq_checkpoints_counts(s.checkpoints);
+    assert_int_equal(counts.last_step, 30);
+    assert_int_equal(counts.written + counts.skipped, 30);
+    assert_int_equal(calls, counts.written);
+    close_scene(&s);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(steps_are_made_from_any_place),
@@ -206,6 +255,8 @@ int main(void) {
         cmocka_unit_test(fewer_epochs_train_no_more),
         cmocka_unit_test(refused_fits_lose_no_place),
         cmocka_unit_test(a_log_that_interrupts_leaves_a_checkpoint),
+        cmocka_unit_test(what_was_not_written_is_taken_again),
+        cmocka_unit_test(on_checkpoint_is_of_those_that_are_taken),
     };
     return cmocka_run_group_tests(tests, start, end);
 }
