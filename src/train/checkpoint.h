@@ -85,6 +85,9 @@ bool clq_checkpoints_want(clq_checkpoints *checkpoints, uint64_t step, bool wait
 /* Takes one that is wanted. place NULL: of no fit, whose dataset is at `data`. */
 clq_status clq_checkpoints_take(clq_checkpoints *checkpoints, clq_trainer *trainer, const clq_dataset *data,
                                 const clq_fit_place *place);
+/* Directly after the failure: memory that cannot be had for a fit's checkpoint is a warning, and counted. Errors: that
+ * of the strategy. */
+clq_status clq_checkpoints_go_without(clq_checkpoints *checkpoints, const clq_trainer *trainer);
 /* Before a training has its first one. Errors: STATE: the folder has some, from which it does not go on. */
 clq_status clq_checkpoints_check(const clq_checkpoints *checkpoints);
 bool clq_checkpoints_are_due(const clq_checkpoints *checkpoints, uint64_t step);

@@ -258,8 +258,7 @@ clq_status clq_checkpoints_check(const clq_checkpoints *c) {
                     c->folder, c->found);
 }
 
-/* Of a fit: memory that cannot be had for a copy ends no training. */
-static clq_status say_memory(clq_checkpoints *c, const clq_trainer *trainer) {
+clq_status clq_checkpoints_go_without(clq_checkpoints *c, const clq_trainer *trainer) {
     CLQ_TRY(clq_strategy_failure(trainer->strategy));
     say_failed(c, trainer->step);
     return CLQ_OK;
@@ -282,7 +281,7 @@ clq_status clq_checkpoints_take(clq_checkpoints *c, clq_trainer *trainer, const 
     if (status != CLQ_OK) {
         if (next) clq_checkpoint_release(next);
         clq_free(next);
-        return status == CLQ_MEMORY && place ? say_memory(c, trainer) : status;
+        return status == CLQ_MEMORY && place ? clq_checkpoints_go_without(c, trainer) : status;
     }
     c->taken = trainer->step;
     atomic_store(&c->busy, true);

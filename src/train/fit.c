@@ -305,16 +305,27 @@ static clq_status end_epoch(run *r, double seconds) {
     return clq_callbacks_epoch(r->config, r->trainer, &info);
 }
 
+/* Without memory for what the callbacks knew there is no checkpoint behind the epoch: it would be told to them twice.
+ */
+static clq_status keep_epoch(run *r, const clq_error *noted) {
+    if (noted->status == CLQ_OK) return take_last_checkpoint(r);
+    if (!clq_checkpoints_want(r->config->checkpoints, r->trainer->step, true)) return CLQ_OK;
+    (void)clq_error_raise(noted);
+    return clq_checkpoints_go_without(r->config->checkpoints, r->trainer);
+}
+
 /* Where the fit ends here before its time, its checkpoint has the epoch still to be told. */
 static clq_status tell_epoch(run *r) {
     const double seconds = clq_now() - r->started;
-    clq_error error = {.status = CLQ_OK};
-    if (r->config->checkpoints) CLQ_TRY(clq_checkpoints_note(r->trainer, r->config, &r->before));
-    clq_status status = end_epoch(r, seconds);
+    clq_error error = {.status = CLQ_OK}, noted = {.status = CLQ_OK};
+    clq_status status = r->config->checkpoints ? clq_checkpoints_note(r->trainer, r->config, &r->before) : CLQ_OK;
+    if (status != CLQ_OK && status != CLQ_MEMORY) return status;
+    if (status != CLQ_OK) clq_error_take(status, &noted);
+    status = end_epoch(r, seconds);
     if (status == CLQ_INTERRUPTED || (status == CLQ_OK && r->trainer->stop)) {
         clq_error_take(status, &error);
         r->started = clq_now() - seconds; /* of the epoch's steps alone */
-        status = take_last_checkpoint(r);
+        status = keep_epoch(r, &noted);
         if (status == CLQ_OK) status = clq_error_raise(&error);
     }
     json_decref(r->before);

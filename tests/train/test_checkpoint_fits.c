@@ -248,6 +248,42 @@ static void on_checkpoint_is_of_those_that_are_taken(void **state) {
     close_scene(&s);
 }
 
+/* Has no memory for its state the first time. */
+typedef struct forgetful {
+    unsigned saves;
+    bool stops;
+} forgetful;
+
+static clq_status save_later(void *context, char *text, size_t bytes) {
+    forgetful *f = context;
+    return f->saves++ == 0 ? clq_fail(CLQ_MEMORY, "no memory for a state") : save_state(NULL, text, bytes);
+}
+
+static clq_status stop_fit(void *context, clq_trainer *trainer, const clq_epoch_info *info) {
+    (void)info;
+    return ((forgetful *)context)->stops ? clq_fit_stop(trainer) : CLQ_OK;
+}
+
+/* Behind an epoch there is no memory for what callbacks know. The fit goes on; where it is to end there, the checkpoint
+ * failed, and the fit did not. */
+static void no_memory_for_states(void **state) {
+    (void)state;
+    for (unsigned stops = 0; stops < 2; stops++) {
+        scene s;
+        forgetful f = {.stops = stops};
+        const clq_callback callback = {.name = "forgetful", .context = &f, .save = save_later, .on_epoch = stop_fit};
+        open_scene(stops ? "forgetful and stopped" : "forgetful", BATCH, 0, &s);
+        assert_ok(clq_fit(
+            s.trainer, s.data,
+            &(clq_fit_config){.epochs = 2, .checkpoints = s.checkpoints, .callbacks = &callback, .callback_count = 1}));
+        const clq_checkpoint_counts counts = clq_checkpoints_counts(s.checkpoints);
+        assert_int_equal(counts.failed, stops);
+        assert_int_equal(counts.written, !stops);
+        assert_int_equal(counts.last_step, stops ? 0 : 10);
+        close_scene(&s);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(steps_are_made_from_any_place),
@@ -257,6 +293,7 @@ int main(void) {
         cmocka_unit_test(a_log_that_interrupts_leaves_a_checkpoint),
         cmocka_unit_test(what_was_not_written_is_taken_again),
         cmocka_unit_test(on_checkpoint_is_of_those_that_are_taken),
+        cmocka_unit_test(no_memory_for_states),
     };
     return cmocka_run_group_tests(tests, start, end);
 }
