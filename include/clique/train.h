@@ -206,7 +206,8 @@ typedef struct clq_trainer_config {
      * variable updates it, and `optimizer` updates those that none of them names. What sets the learning rate, a
      * schedule, a function or clq_trainer_set_learning_rate, sets that of `optimizer`; the others' rates keep the
      * relation to it that their lr has to its lr, which is above 0 then. A clip and an average are of all variables.
-     * Needed until the trainer is made. NULL: `optimizer` updates all. */
+     * Needed until the trainer is made. NULL: `optimizer` updates all,
+     * whatever the count. */
     const clq_optimizer_config *optimizers;
     size_t optimizer_count;
     /* Whether activations are kept for backward or computed again there. AUTO goes by each device's memory
@@ -408,7 +409,7 @@ typedef struct clq_fit_config {
     /* Before each checkpoint, when all its steps were reported; may be NULL. */
     clq_status (*on_checkpoint)(void *context, uint64_t step);
     /* (callback_count) objects that take part (<clique/callbacks.h>), in this order, borrowed until clq_fit returns;
-     * their contexts change. NULL: none. */
+     * their contexts change. NULL: none, whatever the count. */
     const struct clq_callback *callbacks;
     size_t callback_count;
 } clq_fit_config;

@@ -402,6 +402,7 @@ clq_status clq_fit_sized(clq_trainer *trainer, clq_dataset *train, const clq_fit
     clq_fit_config whole;
     const clq_fit_config *config = &whole;
     CLQ_TRY(clq_struct_take("clq_fit_config", given, given_bytes, &whole, sizeof whole));
+    if (!whole.callbacks) whole.callback_count = 0;
     CLQ_TRY(check_fit(trainer, train, config));
     run r = {.trainer = trainer, .data = train, .config = config, .last_step = UINT64_MAX};
     r.epochs = config->epochs ? config->epochs : UINT64_MAX;

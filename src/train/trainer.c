@@ -128,6 +128,7 @@ clq_status clq_trainer_create_sized(const clq_model *model, const clq_devices *d
                                     const clq_trainer_config *config, size_t config_bytes, clq_trainer **out) {
     clq_trainer_config whole;
     CLQ_TRY(clq_struct_take("clq_trainer_config", config, config_bytes, &whole, sizeof whole));
+    if (!whole.optimizers) whole.optimizer_count = 0;
     return clq_trainer_create_with_selections(model, devices, &whole, NULL, out);
 }
 

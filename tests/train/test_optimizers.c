@@ -99,7 +99,25 @@ static void nonsense_is_refused(void **state) {
     clq_model_destroy(model);
 }
 
+/* NULL is none, of optimizers and of callbacks, whatever their number. */
+static void null_lists_are_empty(void **state) {
+    clq_model *model = run_model("mlp");
+    clq_dataset *data = run_data();
+    clq_devices devices;
+    clq_trainer *trainer;
+    clq_trainer_config config = clq_trainer_config_default();
+    (void)state;
+    config.optimizer_count = 2;
+    assert_ok(clq_devices_select(sys, "pocl:0", &devices));
+    assert_ok(clq_trainer_create(model, &devices, &config, &trainer));
+    assert_ok(clq_fit(trainer, data, &(clq_fit_config){.steps = 1, .callback_count = 3}));
+    clq_trainer_destroy(trainer);
+    clq_dataset_destroy(data);
+    clq_model_destroy(model);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(each_has_its_rate), cmocka_unit_test(nonsense_is_refused)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(each_has_its_rate), cmocka_unit_test(nonsense_is_refused),
+                                       cmocka_unit_test(null_lists_are_empty)};
     return cmocka_run_group_tests(tests, open_system, close_system);
 }
