@@ -261,7 +261,7 @@ static clq_status tell_validation(const evaluation *e) {
 static clq_status evaluate_batch(clq_trainer *trainer, const clq_batch *batch, void *context) {
     evaluation *e = context;
     clq_batch taken;
-    const clq_step_params params = clq_trainer_next_params(trainer);
+    const clq_step_params params = clq_trainer_forward_params(trainer);
     CLQ_TRY(clq_trainer_take_batch(trainer, batch, CLQ_TO_EVALUATE, &taken));
     CLQ_TRY(clq_strategy_forward(trainer->strategy, &taken, &params));
     trainer->rows++;

@@ -147,7 +147,7 @@ static clq_status check_forward(clq_trainer *trainer, const char *call, const cl
 
 static clq_status run_forward(clq_trainer *trainer, clq_mode mode, const clq_batch *batch, const clq_part_values *input,
                               clq_part_values *output, float *const *outputs) {
-    const clq_step_params params = clq_trainer_next_params(trainer);
+    const clq_step_params params = clq_trainer_forward_params(trainer);
     const clq_handover handover = {.from = input ? (const float *const *)input->values : NULL,
                                    .to = output ? output->values : NULL,
                                    .outputs = outputs};
@@ -205,7 +205,7 @@ clq_status clq_part_evaluate_sized(clq_trainer *trainer, const clq_batch *batch,
     double row[CLQ_METRICS_ROW_MAX];
     CLQ_TRY(check_forward(trainer, "clq_part_evaluate", batch, input, output, CLQ_TO_EVALUATE, &taken));
     CLQ_TRY(clq_trainer_keep_last_step(trainer));
-    const uint32_t slot = clq_trainer_next_params(trainer).slot;
+    const uint32_t slot = clq_trainer_forward_params(trainer).slot;
     CLQ_TRY(run_forward(trainer, CLQ_MODE_EVALUATE, &taken, input, output, NULL));
     trainer->rows++;
     CLQ_TRY(clq_strategy_read_figures(trainer->strategy, slot, 1, row, NULL));

@@ -92,7 +92,7 @@ static clq_status run_on_replicas(run *r, const char *name) {
     if (r->mode == CLQ_MODE_EVALUATE) CLQ_TRY(clq_trainer_keep_last_step(trainer));
     const clq_strategy_call call = {.mode = r->mode,
                                     .parts = r->batch ? trainer->parts->batches : NULL,
-                                    .params = clq_trainer_next_params(trainer),
+                                    .params = clq_trainer_forward_params(trainer),
                                     .run = run_replica,
                                     .context = r,
                                     .computed = computed};

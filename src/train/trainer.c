@@ -288,11 +288,15 @@ clq_status clq_trainer_set_learning_rate(clq_trainer *trainer, double rate) {
     return CLQ_OK;
 }
 
+clq_step_params clq_trainer_forward_params(const clq_trainer *trainer) {
+    return (clq_step_params){.slot = (uint32_t)(trainer->rows % CLQ_METRIC_SLOTS),
+                             .step = (uint32_t)(trainer->step + 1)};
+}
+
 clq_step_params clq_trainer_next_params(clq_trainer *trainer) {
     const uint64_t step = trainer->step + 1;
-    clq_step_params params = {.slot = (uint32_t)(trainer->rows % CLQ_METRIC_SLOTS),
-                              .step = (uint32_t)step,
-                              .average = clq_average_part(&trainer->config, step)};
+    clq_step_params params = clq_trainer_forward_params(trainer);
+    params.average = clq_average_part(&trainer->config, step);
     clq_trainer_set_rates(trainer, learning_rate(trainer, trainer->step), step, &params);
     return params;
 }

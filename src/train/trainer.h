@@ -121,6 +121,8 @@ bool clq_trainer_takes_rows(const clq_trainer *trainer, const clq_dataset *datas
 clq_status clq_trainer_set_initial_weights(clq_trainer *trainer);
 /* Behind each batch that gradients were made of; ends: by the last of its update. */
 void clq_trainer_end_batch(clq_trainer *trainer, size_t samples, bool ends);
+/* Of the next batch that goes forward: no rates, which nobody is asked for. */
+clq_step_params clq_trainer_forward_params(const clq_trainer *trainer);
 /* Of the next gradients and of the update that they are for. */
 clq_step_params clq_trainer_next_params(clq_trainer *trainer);
 /* Numbers that a schedule takes as "key=1/2/3". */

@@ -238,6 +238,7 @@ static void own_schedule(void **state) {
         step_by(trainer, ldexp(0.25, -step), &distance);
         assert_int_equal(a.calls, step + 1);
         if (step % 2) assert_ok(clq_evaluate(trainer, data, &totals));
+        assert_int_equal(a.calls, step + 1);
     }
     assert_fails(CLQ_STATE, "schedule sets the learning rate", clq_trainer_set_learning_rate(trainer, 0.1));
     clq_trainer_destroy(trainer);
