@@ -98,6 +98,8 @@ static void warmed_up(void **state) {
     same(rate("piecewise:boundaries=2,values=1/0.25,warmup=2", 5), 0.25);
 }
 
+static clq_model *model;
+
 static void refused(void **state) {
     (void)state;
     clq_lr_schedule schedule;
@@ -131,6 +133,13 @@ static void refused(void **state) {
     assert_fails(CLQ_ARGUMENT, "did you mean 'cosine'?", clq_lr_schedule_parse("cosin", &schedule));
     assert_fails(CLQ_ARGUMENT, "did you mean 'decay_rate'?",
                  clq_lr_schedule_parse("exponential:decay_rat=1", &schedule));
+    clq_trainer_config config = clq_trainer_config_default();
+    clq_trainer *trainer;
+    clq_devices devices;
+    assert_ok(clq_devices_select(sys, "pocl:0", &devices));
+    config.schedule = (clq_lr_schedule){CLQ_LR_SCHEDULE_PIECEWISE, {100, 0, 200, 0, 1, 0.5, 0.1}};
+    assert_fails(CLQ_ARGUMENT, "boundary 200 is behind the 0 that ends them",
+                 clq_trainer_create(model, &devices, &config, &trainer));
     clq_strategy_kind strategy;
     clq_strategy_options options = {.stages = 0};
     assert_fails(CLQ_ARGUMENT, "auto, single, mirrored, central, ps, pipeline and tensor",
@@ -147,7 +156,6 @@ static const clq_batch batch = {.count = 1,
                                 .labels = target,
                                 .float_labels = true,
                                 .label_elements = 1};
-static clq_model *model;
 
 static clq_trainer_config of_bias(double lr) {
     clq_trainer_config config = clq_trainer_config_default();
