@@ -75,6 +75,7 @@ typedef struct clq_metric_row {
                                   the largest value known */
     bool values;               /* wants a target for each value: none of an index */
     bool classes;              /* wants a loss whose targets are classes */
+    bool better_high;          /* of two values the higher is better; else the lower */
 } clq_metric_row;
 size_t clq_metric_count(void);
 const clq_metric_row *clq_metric_row_of(clq_metric_kind kind);

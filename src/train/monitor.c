@@ -20,35 +20,29 @@ double clq_epoch_value(const clq_epoch_info *info, const char *name) {
     return strcmp(name, "loss") == 0 ? totals->loss : clq_metric_value(&totals->metrics, name);
 }
 
-/* Where the name ends with the word, and an output's name may be in front. NULL: it does not. */
-static const char *find_end(const char *name, const char *word) {
-    const size_t length = strlen(name), own = word ? strlen(word) : 0;
-    if (own == 0 || own > length || strcmp(name + length - own, word) != 0) return NULL;
-    return own == length || name[length - own - 1] == '_' ? name + length - own : NULL;
+/* Of the name's `length` first bytes, those in front of the word that ends them, where nothing or an output's name is
+ * in front of it. SIZE_MAX: it does not end them. */
+static size_t find_end(const char *name, size_t length, const char *word) {
+    const size_t own = word ? strlen(word) : 0;
+    if (own == 0 || own > length || strncmp(name + length - own, word, own) != 0) return SIZE_MAX;
+    return own == length || name[length - own - 1] == '_' ? length - own : SIZE_MAX;
 }
 
-/* The metric's own name, behind an output's: what an output is called says nothing. */
-static const char *metric_of(const char *name) {
-    const char *found = find_end(name, "accuracy");
+/* By the row of the metric, behind which its number may be: "out_recall:threshold=0.7". What an output is called says
+ * nothing: the longest name is the metric's own. A loss is of no row. */
+static bool is_better_high(const char *name) {
+    const char *number = strrchr(name, ':');
+    const size_t length = number ? (size_t)(number - name) : strlen(name);
+    size_t found = CLQ_MIN(find_end(name, length, "accuracy"), find_end(name, length, "acc"));
+    bool high = found != SIZE_MAX;
     for (size_t i = 0; i < clq_metric_count(); i++) {
         const clq_metric_row *row = clq_metric_row_of((clq_metric_kind)i);
-        const char *ends[] = {find_end(name, row->name), find_end(name, row->alias)};
-        for (size_t k = 0; k < CLQ_COUNT_OF(ends); k++)
-            if (ends[k] && (!found || ends[k] < found)) found = ends[k];
+        const size_t at = CLQ_MIN(find_end(name, length, row->name), find_end(name, length, row->alias));
+        if (at >= found) continue;
+        found = at;
+        high = row->better_high;
     }
-    return found ? found : name;
-}
-
-static bool is_better_high(const char *whole) {
-    const char *name = metric_of(whole);
-    static const char *const parts[] = {"acc", "auc",      "precision",         "recall", "f1",         "fbeta", "iou",
-                                        "r2",  "positive", "cosine_similarity", "true_",  "sensitivity"};
-    const size_t length = strlen(name);
-    if (length >= 4 && strcmp(name + length - 4, "loss") == 0) return false;
-    if (strstr(name, "false_")) return false;
-    for (size_t i = 0; i < CLQ_COUNT_OF(parts); i++)
-        if (strstr(name, parts[i])) return true;
-    return strstr(name, "specificity") != NULL;
+    return high;
 }
 
 clq_status clq_watch_open(clq_watch *watch, const clq_monitor *monitor, const char *who) {

@@ -303,7 +303,17 @@ static void direction_goes_by_the_metric(void **state) {
                  {"val_lossy_precision", CLQ_MONITOR_MAX},
                  {"my_own_auc", CLQ_MONITOR_MAX},
                  {"false_positives", CLQ_MONITOR_MIN},
-                 {"binary_accuracy", CLQ_MONITOR_MAX}};
+                 {"binary_accuracy", CLQ_MONITOR_MAX},
+                 {"acc", CLQ_MONITOR_MAX},
+                 {"val_precision:threshold=0.7", CLQ_MONITOR_MAX},
+                 {"val_false_alarm_precision:threshold=0.7", CLQ_MONITOR_MAX},
+                 {"recall_mse", CLQ_MONITOR_MIN},
+                 {"top_k_categorical_accuracy:k=2", CLQ_MONITOR_MAX},
+                 {"val_pr_auc:num_thresholds=50", CLQ_MONITOR_MAX},
+                 {"f1_score", CLQ_MONITOR_MAX},
+                 {"cosine_similarity", CLQ_MONITOR_MAX},
+                 {"perplexity", CLQ_MONITOR_MIN},
+                 {"sparse_categorical_crossentropy", CLQ_MONITOR_MIN}};
     (void)state;
     for (size_t i = 0; i < CLQ_COUNT_OF(cases); i++) {
         clq_monitor monitor = {.mode = CLQ_MONITOR_AUTO};

@@ -106,7 +106,7 @@ static const clq_loss_row losses[] = {
 #define OF_VALUES .totals = 1, .values = true
 #define BY_THRESHOLDS                                                                                                  \
     .rule = "thresholds", .options = {{"num_thresholds", 200, 3, 1000, false}}, .whole = true,                         \
-    .bins = clq_threshold_bins, .probabilities = true, .values = true
+    .bins = clq_threshold_bins, .probabilities = true, .values = true, .better_high = true
 #define OF_CLASSES .totals = 1, .by_row = true, .ranks = true, .classes = true
 static const clq_metric_row metrics[] = {
     [CLQ_METRIC_CATEGORICAL_ACCURACY] = {.name = "categorical_accuracy",
@@ -114,11 +114,10 @@ static const clq_metric_row metrics[] = {
                                          .rule = "categorical_accuracy",
                                          .totals = 1,
                                          .by_row = true,
-                                         .ranks = true},
-    [CLQ_METRIC_BINARY_ACCURACY] = {.name = "binary_accuracy",
-                                    .rule = "binary_accuracy",
-                                    .options = THRESHOLD,
-                                    OF_VALUES},
+                                         .ranks = true,
+                                         .better_high = true},
+    [CLQ_METRIC_BINARY_ACCURACY] =
+        {.name = "binary_accuracy", .rule = "binary_accuracy", .options = THRESHOLD, .better_high = true, OF_VALUES},
     [CLQ_METRIC_MEAN_SQUARED_ERROR] = {.name = "mean_squared_error",
                                        .alias = "mse",
                                        .rule = "mean_squared_error",
@@ -129,9 +128,14 @@ static const clq_metric_row metrics[] = {
                                         .alias = "mae",
                                         .rule = "mean_absolute_error",
                                         OF_VALUES},
-    [CLQ_METRIC_PRECISION] =
-        {.name = "precision", .rule = "precision", .options = THRESHOLD, .totals = 2, .values = true},
-    [CLQ_METRIC_RECALL] = {.name = "recall", .rule = "recall", .options = THRESHOLD, .totals = 2, .values = true},
+    [CLQ_METRIC_PRECISION] = {.name = "precision",
+                              .rule = "precision",
+                              .options = THRESHOLD,
+                              .totals = 2,
+                              .values = true,
+                              .better_high = true},
+    [CLQ_METRIC_RECALL] =
+        {.name = "recall", .rule = "recall", .options = THRESHOLD, .totals = 2, .values = true, .better_high = true},
     [CLQ_METRIC_TOP_K] = {.name = "top_k_categorical_accuracy",
                           .alias = "sparse_top_k_categorical_accuracy",
                           .rule = "top_k",
@@ -139,11 +143,10 @@ static const clq_metric_row metrics[] = {
                           .whole = true,
                           .totals = 1,
                           .by_row = true,
-                          .ranks = true},
-    [CLQ_METRIC_COSINE_SIMILARITY] = {.name = "cosine_similarity",
-                                      .rule = "cosine_similarity",
-                                      .by_row = true,
-                                      OF_VALUES},
+                          .ranks = true,
+                          .better_high = true},
+    [CLQ_METRIC_COSINE_SIMILARITY] =
+        {.name = "cosine_similarity", .rule = "cosine_similarity", .by_row = true, .better_high = true, OF_VALUES},
     [CLQ_METRIC_KL_DIVERGENCE] =
         {.name = "kl_divergence", .alias = "kld", .rule = "kl_divergence", .by_row = true, OF_VALUES},
     [CLQ_METRIC_MEAN_ABSOLUTE_PERCENTAGE_ERROR] = {.name = "mean_absolute_percentage_error",
@@ -155,7 +158,8 @@ static const clq_metric_row metrics[] = {
                                                    .rule = "mean_squared_logarithmic_error",
                                                    OF_VALUES},
     [CLQ_METRIC_LOG_COSH] = {.name = "log_cosh", .alias = "logcosh", .rule = "log_cosh", OF_VALUES},
-    [CLQ_METRIC_F1] = {.name = "f1_score", .rule = "f1", .options = THRESHOLD, .totals = 2, .values = true},
+    [CLQ_METRIC_F1] =
+        {.name = "f1_score", .rule = "f1", .options = THRESHOLD, .totals = 2, .values = true, .better_high = true},
     [CLQ_METRIC_CROSSENTROPY] = {.name = "categorical_crossentropy",
                                  .alias = "sparse_categorical_crossentropy",
                                  .rule = "crossentropy",
