@@ -38,7 +38,7 @@ void clq_checkpoint_remove(const char *folder, uint64_t step);
 /* Steps of all, whole or not, newest first. Caller frees. Errors: READ, MEMORY. */
 clq_status clq_checkpoint_list(const char *folder, uint64_t **out, size_t *count);
 /* Renames one: steps behind the one that a training goes on from are of another training from now on. Errors: WRITE,
- * FORMAT, MEMORY. */
+ * MEMORY. */
 clq_status clq_checkpoint_set_aside(const char *folder, uint64_t step);
 /* Of those that were set aside, the `keep` that were written last stay. */
 void clq_checkpoint_remove_aside(const char *folder, size_t keep);

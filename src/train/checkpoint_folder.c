@@ -91,18 +91,34 @@ clq_status clq_checkpoint_list(const char *folder, uint64_t **out, size_t *count
 
 /* ---- set aside ---- */
 
-clq_status clq_checkpoint_set_aside(const char *folder, uint64_t step) {
-    char *from = clq_checkpoint_folder(folder, step);
-    clq_status status = from ? CLQ_FORMAT : CLQ_MEMORY;
-    for (unsigned i = 0; i < 1000 && status == CLQ_FORMAT; i++) {
-        char *to = clq_strprintf("%s/%s%0*" PRIu64 "-%u", folder, skipped, (int)DIGITS, step, i);
-        if (!to) status = CLQ_MEMORY;
-        if (to && access(to, F_OK) != 0)
-            status = rename(from, to) == 0 ? CLQ_OK
-                                           : clq_fail(CLQ_WRITE, "%s: cannot be renamed: %s", from, strerror(errno));
-        clq_free(to);
+/* A name that nothing has, not even a link to nowhere. Caller frees. */
+static clq_status find_free_name(const char *folder, uint64_t step, char **out) {
+    enum { NAMES = 1000 };
+    struct stat info;
+    for (unsigned i = 0; i < NAMES; i++) {
+        char *name = clq_strprintf("%s/%s%0*" PRIu64 "-%u", folder, skipped, (int)DIGITS, step, i);
+        if (!name) return CLQ_MEMORY;
+        const int error = lstat(name, &info) == 0 ? EEXIST : errno;
+        if (error == ENOENT) {
+            *out = name;
+            return CLQ_OK;
+        }
+        const clq_status status =
+            error == EEXIST ? CLQ_OK : clq_fail(CLQ_WRITE, "%s: cannot be looked at: %s", name, strerror(error));
+        clq_free(name);
+        CLQ_TRY(status);
     }
+    return clq_fail(CLQ_WRITE, "%s: there are %d folders %s%0*" PRIu64 "-… already: remove them", folder, (int)NAMES,
+                    skipped, (int)DIGITS, step);
+}
+
+clq_status clq_checkpoint_set_aside(const char *folder, uint64_t step) {
+    char *from = clq_checkpoint_folder(folder, step), *to = NULL;
+    clq_status status = from ? find_free_name(folder, step, &to) : CLQ_MEMORY;
+    if (status == CLQ_OK && rename(from, to) != 0)
+        status = clq_fail(CLQ_WRITE, "%s: cannot be renamed: %s", from, strerror(errno));
     clq_free(from);
+    clq_free(to);
     return status;
 }
 

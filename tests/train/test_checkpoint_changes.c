@@ -318,6 +318,28 @@ static void other_replicas_take_the_mean(void **state) {
     }
 }
 
+/* Names that are all in use are an error that says so, and leave the checkpoint. */
+static void names_to_set_aside_run_out(void **state) {
+    char path[700];
+    const char *folder = files_path("aside");
+    (void)state;
+    assert_ok(clq_make_folder(folder));
+    snprintf(path, sizeof path, "%s/step-%012d", folder, 7);
+    assert_ok(clq_make_folder(path));
+    for (unsigned i = 0; i < 1000; i++) {
+        snprintf(path, sizeof path, "%s/skipped-%012d-%u", folder, 7, i);
+        FILE *file = fopen(path, "w");
+        assert_non_null(file);
+        fclose(file);
+    }
+    assert_fails(CLQ_WRITE, "already: remove them", clq_checkpoint_set_aside(folder, 7));
+    assert_int_equal(files_count(folder), 1001);
+    snprintf(path, sizeof path, "%s/skipped-%012d-%u", folder, 7, 500);
+    assert_int_equal(remove(path), 0);
+    assert_ok(clq_checkpoint_set_aside(folder, 7));
+    assert_int_equal(files_count(folder), 1000);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(slots_of_another_rule_are_refused),
@@ -326,6 +348,7 @@ int main(void) {
         cmocka_unit_test(scales_go_on_from_other_initial_ones),
         cmocka_unit_test(totals_of_other_metrics_begin_anew),
         cmocka_unit_test(other_replicas_take_the_mean),
+        cmocka_unit_test(names_to_set_aside_run_out),
     };
     clq_log_set_sink(keep_warning, NULL, CLQ_LOG_WARNING);
     return cmocka_run_group_tests(tests, start, end);
