@@ -8,6 +8,8 @@
  * text's address would be written there. */
 enum { FIRST_KEY = 256 };
 #define KEY(field) (FIRST_KEY + (int)offsetof(clq_options, field))
+/* Of train, and not of why, which takes what else train takes. */
+#define TRAIN_ALONE "train alone"
 
 static const struct {
     struct argp_option option;
@@ -128,12 +130,12 @@ static const struct {
     {{"save", KEY(save), "FILE", 0, "final weights (safetensors)", 0}, "train"},
     {{"checkpoint", KEY(checkpoint), "DIR", 0,
       "checkpoints of the training: at its end, where it is interrupted, and as --checkpoint-every says", 0},
-     "train"},
+     TRAIN_ALONE},
     {{"checkpoint-every", KEY(checkpoint_every), "N", 0, "updates between two checkpoints (default: none between)", 0},
-     "train"},
-    {{"keep", KEY(keep), "K", 0, "the newest K checkpoints stay (default 3)", 0}, "train"},
+     TRAIN_ALONE},
+    {{"keep", KEY(keep), "K", 0, "the newest K checkpoints stay (default 3)", 0}, TRAIN_ALONE},
     {{"resume", KEY(resume), 0, 0, "go on from the newest whole checkpoint of --checkpoint DIR, if it has one", 0},
-     "train"},
+     TRAIN_ALONE},
     {{"check-replicas", KEY(check_replicas), "N", 0,
       "each N updates, compare hashes of the weights that replicas have alike (default: never)", 0},
      "train"},
@@ -144,16 +146,16 @@ static const struct {
       "end behind epochs without an improvement: monitor=val_loss, patience=0, min_delta=0, mode=auto, baseline=X, "
       "start_from_epoch=0, restore_best=0",
       0},
-     "train"},
+     TRAIN_ALONE},
     {{"reduce-lr", KEY(reduce_lr), "KEY=VALUE,…", 0,
       "lower the learning rate on a plateau: monitor=val_loss, factor=0.1, patience=10, min_delta=0.0001, mode=auto, "
       "cooldown=0, min_lr=0",
       0},
-     "train"},
+     TRAIN_ALONE},
     {{"save-best", KEY(save_best), "FILE", 0, "weights (safetensors) of each epoch that is the best so far", 0},
-     "train"},
-    {{"monitor", KEY(monitor), "NAME", 0, "what --save-best goes by (default val_loss)", 0}, "train"},
-    {{"csv", KEY(csv), "FILE", 0, "a line per epoch: loss, metrics, learning rate", 0}, "train"},
+     TRAIN_ALONE},
+    {{"monitor", KEY(monitor), "NAME", 0, "what --save-best goes by (default val_loss)", 0}, TRAIN_ALONE},
+    {{"csv", KEY(csv), "FILE", 0, "a line per epoch: loss, metrics, learning rate", 0}, TRAIN_ALONE},
     {{"log", KEY(log), "FILE", 0, "a line of JSON per update", 0}, "train"},
     {{"trace", KEY(trace), "FILE", 0, "explain this file, which train --trace wrote: where each queue waited", 0},
      "why"},
@@ -194,7 +196,7 @@ static bool takes(const char *command, size_t row) {
         return strstr(known[row].commands, command) != NULL;
     for (size_t i = 0; i < CLQ_COUNT_OF(known); i++)
         if (known[i].option.key == known[row].option.key && strstr(known[i].commands, command)) return false;
-    return strstr(known[row].commands, "train") != NULL;
+    return strstr(known[row].commands, "train") && strcmp(known[row].commands, TRAIN_ALONE) != 0;
 }
 
 static clq_status set_number(const struct argp_option *option, const char *text, uint64_t min, uint64_t max,

@@ -120,6 +120,9 @@ class Why(support.InFolder):
         self.fails(2, "why", *SMALL, "--batch", 1, says=["batch of 1", "2 replicas"])
         self.fails(2, "why", *SMALL, "--strategy", "single", says=["single", "mirrored"])
         self.fails(2, "why", "--frobnicate", says=["--frobnicate"])
+        for option in ("--checkpoint=x", "--checkpoint-every=5", "--keep=2", "--resume", "--early-stopping=patience=1", "--reduce-lr=factor=2",
+                       "--save-best=x", "--monitor=loss", "--csv=x"):  # trains nothing that these could be of
+            self.fails(2, "why", *SMALL, option, says=[option.split("=")[0]])
         self.fails(2, "why", *SMALL, "--batch", 4, "--batch-per-replica", 4, says=["exclude"])
         self.fails(3, "why", *SMALL, "--data", self.folder / "nowhere", says=["nowhere"])
         self.fails(4, "why", *SMALL, "--devices", "pocl:77", says=["pocl:77"])
