@@ -14,7 +14,7 @@ static const struct {
     const char *files[2];    /* of its launches; a library call has none */
     clq_selection forced[2]; /* that force it */
 } variants[] = {
-    {"tile", {"product_tile", NULL}, {{"rows*", "tile"}, {"outer*", "tile"}}},
+    {"tile", {"product_tile", "product_blocks"}, {{"rows*", "tile"}, {"outer*", "tile"}}},
     {"local", {"product_local", "product_subgroup"}, {{"rows*", "local"}, {"outer*", "local"}}},
     {"clblast", {NULL, NULL}, {{"rows*", "clblast"}, {"outer*", "clblast"}}},
 };

@@ -21,7 +21,7 @@ KERNEL void peak(global float *out, float factor, float term, int rounds) {
 
 /* x[to + i] = x[i] * factor + term, vector by vector: what memory can do. In place where `to` is 0. */
 KERNEL void stream(global float *x, ulong to, ulong vectors, float factor, float term) {
-    FOR_MY(i, vectors) {
+    FOR_MY (i, vectors) {
         STOREV_ALIGNED(LOADV_ALIGNED(x + i * VEC) * factor + term, x + to + i * VEC);
     }
 }

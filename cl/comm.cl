@@ -1,6 +1,6 @@
 /* Combines a chunk that came from another rank with this rank's: to = operand OP received, `count` elements at element
- * offsets of any alignment. `to` and `operand` may be the same memory. The arithmetic of src/comm/reduce/reduce.c, with the same
- * bits: one operation per element.
+ * offsets of any alignment. `to` and `operand` may be the same memory. The arithmetic of src/comm/reduce/reduce.c, with
+ * the same bits: one operation per element.
  *
  * ELEMENT: as stored. WORK: computed in; unsigned where signed integers are added or multiplied, because they wrap.
  * QUOTIENT: what an average of integers is divided as. OP: 0 sum, 1 product, 2 least, 3 largest. HALF: 1 for f16, 2 for
@@ -83,7 +83,7 @@ DEFINE_TO_BF16(to_bf16, uint, float, as_uint, convert_ushort, ushort)
 #endif
 
 #ifdef REAL
-#define AVERAGE(v) ((v) * factor)
+#define AVERAGE(v) ((v)*factor)
 #define AVERAGES AVERAGE
 #else
 #define AVERAGE(v) ((WORK)((QUOTIENT)(v) / factor))

@@ -10,18 +10,6 @@
  * Numbers are stored (prelude.cl) as X_STORAGE in the input, Y_STORAGE in the result, DZ_STORAGE in its gradient and
  * DX_STORAGE in the input's; sums are floats. An input of 16 bits becomes floats by whole vectors, in memory of the
  * work-item's own. */
-#ifndef X_STORAGE
-#define X_STORAGE 0
-#endif
-#ifndef Y_STORAGE
-#define Y_STORAGE 0
-#endif
-#ifndef DZ_STORAGE
-#define DZ_STORAGE 0
-#endif
-#ifndef DX_STORAGE
-#define DX_STORAGE 0
-#endif
 typedef STORED(X_STORAGE) x_number;
 typedef STORED(Y_STORAGE) y_number;
 typedef STORED(DZ_STORAGE) dz_number;

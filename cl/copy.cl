@@ -1,12 +1,6 @@
 /* Channels of one value's rows to channels of another's: rows of `from` and `to` packs, of which `packs` are copied.
  * Work-groups take packs of WIDTH channels, which divides all of these; a tile takes rows, by whatever lies anywhere.
  * X_STORAGE and Y_STORAGE: how the numbers are stored (prelude.cl). */
-#ifndef X_STORAGE
-#define X_STORAGE 0
-#endif
-#ifndef Y_STORAGE
-#define Y_STORAGE 0
-#endif
 typedef STORED(X_STORAGE) x_number;
 typedef STORED(Y_STORAGE) y_number;
 

@@ -60,15 +60,6 @@
 #define TYPE_8 STORED(2)
 
 /* OUT<k>_STORAGE: how output k is stored (cl/prelude.cl). */
-#ifndef OUT0_STORAGE
-#define OUT0_STORAGE 0
-#endif
-#ifndef OUT1_STORAGE
-#define OUT1_STORAGE 0
-#endif
-#ifndef OUT2_STORAGE
-#define OUT2_STORAGE 0
-#endif
 
 /* RANDOM: the program draws random numbers, which depend on the step and on the row among those of all replicas. */
 #ifdef RANDOM

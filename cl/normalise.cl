@@ -18,10 +18,6 @@
 #define GAMMA_OF(c) 1.0f
 #endif
 
-#ifndef X_STORAGE
-#define X_STORAGE 0
-#endif
-
 /* Row `rank` of moments (ranks, MOMENTS, channels); zeros in the others, so that the sum over ranks has them all. From
  * sums and square sums of differences to a pivot. */
 KERNEL void normalise_moments(global const STORED(X_STORAGE) * pivot, global const float *sums,

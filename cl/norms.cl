@@ -143,7 +143,8 @@ KERNEL void block_ratios(global const float *squares, global const int *table, i
             float weights = squares[2 * own.variable], direction = squares[2 * own.variable + 1];
             if (weights < 0.0f)
                 ratio = 0.0f;
-            else if (weights != 0.0f && direction != 0.0f) ratio = sqrt(weights) / sqrt(direction);
+            else if (weights != 0.0f && direction != 0.0f)
+                ratio = sqrt(weights) / sqrt(direction);
         }
         FOR_LANES (b, own.first, own.end) ratios[b] = ratio;
     }

@@ -3,18 +3,6 @@
  * window reaches beyond the input. BLOCKS: INSIDE, and the windows lie side by side (size = stride). What is stored has
  * gone through the activation ACT. Numbers are stored (prelude.cl) as X_STORAGE in the input, Y_STORAGE in the output,
  * DX_STORAGE and DY_STORAGE in their gradients. */
-#ifndef X_STORAGE
-#define X_STORAGE 0
-#endif
-#ifndef Y_STORAGE
-#define Y_STORAGE 0
-#endif
-#ifndef DX_STORAGE
-#define DX_STORAGE 0
-#endif
-#ifndef DY_STORAGE
-#define DY_STORAGE 0
-#endif
 typedef STORED(X_STORAGE) x_number;
 typedef STORED(Y_STORAGE) y_number;
 typedef STORED(DX_STORAGE) dx_number;

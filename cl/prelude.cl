@@ -52,6 +52,46 @@ typedef ushortv ushortv_anywhere __attribute__((aligned(2)));
 #define STORED_1 ushort
 #define STORED_2 ushort
 #define STORED(S) CLQ_JOIN(STORED_, S)
+/* Of a kernel's values, unless an option says otherwise. */
+#ifndef X_STORAGE
+#define X_STORAGE 0
+#endif
+#ifndef Y_STORAGE
+#define Y_STORAGE 0
+#endif
+#ifndef DX_STORAGE
+#define DX_STORAGE 0
+#endif
+#ifndef DY_STORAGE
+#define DY_STORAGE 0
+#endif
+#ifndef DZ_STORAGE
+#define DZ_STORAGE 0
+#endif
+#ifndef A_STORAGE
+#define A_STORAGE 0
+#endif
+#ifndef B_STORAGE
+#define B_STORAGE 0
+#endif
+#ifndef C_STORAGE
+#define C_STORAGE 0
+#endif
+#ifndef FROM_STORAGE
+#define FROM_STORAGE 0
+#endif
+#ifndef TO_STORAGE
+#define TO_STORAGE 0
+#endif
+#ifndef OUT0_STORAGE
+#define OUT0_STORAGE 0
+#endif
+#ifndef OUT1_STORAGE
+#define OUT1_STORAGE 0
+#endif
+#ifndef OUT2_STORAGE
+#define OUT2_STORAGE 0
+#endif
 #define AS_HALVES(pointer) ((global half *)(pointer))
 #define TO_BFLOAT(bits, convert)                                                                                       \
     convert(((bits)&0x7fffffffu) > 0x7f800000u ? ((bits) >> 16) | 0x40u                                                \

@@ -16,15 +16,6 @@
 #define TN (BN / GN)
 #define PIXELS (OUT_H * OUT_W)
 
-#ifndef A_STORAGE
-#define A_STORAGE 0
-#endif
-#ifndef B_STORAGE
-#define B_STORAGE 0
-#endif
-#ifndef C_STORAGE
-#define C_STORAGE 0
-#endif
 #if SLICES == 1 /* what blocks of C are stored as */
 #define BLOCK_STORAGE C_STORAGE
 #else

@@ -1,12 +1,5 @@
 /* What products need around them. Shapes are arguments: one program serves all layers. */
 
-#ifndef FROM_STORAGE
-#define FROM_STORAGE 0
-#endif
-#ifndef TO_STORAGE
-#define TO_STORAGE 0
-#endif
-
 /* Weights (taps, columns, depth) to the panels that product_tile.cl reads: (panels, taps * depth, width), zeros behind
  * the last column; width is a multiple of VEC. (blocks of VEC rows of a tap by taps, panels) */
 TILE_KERNEL void product_pack(global const STORED(FROM_STORAGE) * from, global float *to, int taps, int depth,

@@ -1,12 +1,6 @@
 /* Values repeated along an axis, and their sums over it. Of each sample x is (outer, inner) and y (outer, repeats,
  * inner). -DWIDTH: floats of a vector, of which `inner` is a multiple, in vectors as an argument; with -DSPREAD inner
  * is 1, and `repeats` is counted in vectors. X_STORAGE and Y_STORAGE: how the numbers are stored (prelude.cl). */
-#ifndef X_STORAGE
-#define X_STORAGE 0
-#endif
-#ifndef Y_STORAGE
-#define Y_STORAGE 0
-#endif
 typedef STORED(X_STORAGE) x_number;
 typedef STORED(Y_STORAGE) y_number;
 typedef PACK(WIDTH) part;

@@ -7,8 +7,8 @@
  * c1, c2: what it makes of them for all steps. Formulas are those of Keras's optimizers.
  *
  * A rule with a trust ratio makes its update in two passes, since the length of its step depends on norms of whole
- * variables. direction_NAME: changes the states, and gives the direction of the step. rule_NAME then gets as g, in place of the
- * gradient, norm(weights) / norm(direction) of the variable, and leaves the states as they are. */
+ * variables. direction_NAME: changes the states, and gives the direction of the step. rule_NAME then gets as g, in
+ * place of the gradient, norm(weights) / norm(direction) of the variable, and leaves the states as they are. */
 
 #define RULE_ARGUMENTS                                                                                                 \
     floatv w, floatv g, floatv *s, float rate, float second, float third, float c0, float c1, float c2
@@ -117,9 +117,9 @@ ALWAYS_INLINE floatv rule_lion(RULE_ARGUMENTS) {
     return w - rate * SIGN_OF(direction);
 }
 
-/* As adam, but second and third correct the moments' bias. No moment, no step, whatever epsilon is: the numbers behind a
- * variable's last belong to its last block, and have none. */
-#define LAMB_STEP PICK(s[0] == 0.0f, ALL(0.0f), second *s[0] / (sqrt(third * s[1]) + c2))
+/* As adam, but second and third correct the moments' bias. No moment, no step, whatever epsilon is: the numbers behind
+ * a variable's last belong to its last block, and have none. */
+#define LAMB_STEP PICK(s[0] == 0.0f, ALL(0.0f), second * s[0] / (sqrt(third * s[1]) + c2))
 
 ALWAYS_INLINE floatv direction_lamb(RULE_ARGUMENTS) {
     s[0] += (g - s[0]) * c0;

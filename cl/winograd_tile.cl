@@ -19,15 +19,6 @@
  * of NR of them. POOLED: a tile is a window whose maximum is kept, in (TILES_H, TILES_W, COLUMNS); else the last tiles
  * may reach beyond the output. Tiles are STEP_H and STEP_W apart. Input, weights and output have numbers of A_STORAGE,
  * B_STORAGE and C_STORAGE (prelude.cl); what is transformed are floats. */
-#ifndef A_STORAGE
-#define A_STORAGE 0
-#endif
-#ifndef B_STORAGE
-#define B_STORAGE 0
-#endif
-#ifndef C_STORAGE
-#define C_STORAGE 0
-#endif
 #define WIDTH (NR * VEC)
 #define TILES (TILES_H * TILES_W)
 #define ROW_OF(slot) ((slot) < 2 ? (slot) + 1 : ((slot)-2) * 3)

@@ -1,4 +1,4 @@
-/* Matrix products in blocks that fit a core's cache, packed on the way (BLOCKS in cl/product_tile.cl): large ones,
+/* Matrix products in blocks that fit a core's cache, packed on the way (cl/product_blocks.cl): large ones,
  * whose operands' rows lie too far apart to be read in place again and again, and those whose B lies transposed. */
 #include "ops/product/product.h"
 
@@ -65,7 +65,7 @@ static clq_value add_panels(clq_list *list, const blocks *b, const char *options
     size_t width = b->tile_vectors * clq_list_vector(list);
     size_t floats = b->terms * clq_round_up(b->p->columns, width);
     clq_value panels = clq_list_scratch(list, "panels", CLQ_F32, floats, 0);
-    clq_launch_begin(list, "pack", "product_tile", options, "product_panels");
+    clq_launch_begin(list, "pack", "product_blocks", options, "product_panels");
     clq_launch_value(list, b->p->b, CLQ_READS);
     clq_launch_value(list, panels, CLQ_WRITES);
     clq_launch_param(list, CLQ_PARAM_COUNT);
@@ -91,7 +91,7 @@ void clq_product_by_blocks(clq_list *list, const clq_product *p, bool packed) {
                 .terms = terms_of(list, p)};
     choose_blocks(list, &b);
     clq_kernel_options options = clq_product_options(p);
-    clq_options_add(&options, "-DBLOCKS -DMR=%zu -DNR=%zu -DMC=%zu -DNC=%zu -DKC=%zu -DACT=%d%s%s%s%s%s%s", b.tile_rows,
+    clq_options_add(&options, "-DMR=%zu -DNR=%zu -DMC=%zu -DNC=%zu -DKC=%zu -DACT=%d%s%s%s%s%s%s", b.tile_rows,
                     b.tile_vectors, b.block_rows, b.block_columns, b.block_terms, (int)p->activation,
                     p->bias ? " -DBIAS" : "", p->outer ? " -DA_TRANSPOSED" : "", p->transposed ? " -DB_TRANSPOSED" : "",
                     packed       ? " -DPANELS -DA_PACKED"
@@ -101,7 +101,7 @@ void clq_product_by_blocks(clq_list *list, const clq_product *p, bool packed) {
                     clq_device_has_quirk(clq_list_device(list), CLQ_QUIRK_COMPILES_PREFETCH) ? " -DPREFETCH" : "");
     clq_product_add_storage(&options, list, p->a, p->b, p->c);
     clq_value right = packed ? add_panels(list, &b, options.text) : p->b;
-    clq_launch_begin(list, p->label, "product_tile", options.text, "product_blocks");
+    clq_launch_begin(list, p->label, "product_blocks", options.text, "product_blocks");
     CLQ_LAUNCH_READS(list, p->a, right, p->bias);
     clq_launch_value(list, p->c, p->adds ? CLQ_READS_WRITES : CLQ_WRITES);
     if (clq_is_short(list, p->c)) clq_launch_value(list, add_sums(list, &b), CLQ_WRITES);

@@ -1,0 +1,209 @@
+#include "product_tiles.cl"
+/* Matrix products in blocks that fit a cache, either operand transposed. ADDS: sums are added to what C has, unless
+ * `factor` is 0, and then C is times it. */
+
+/* One work-item makes a block of MC rows x NC columns of C, in blocks of KC terms. It packs that much of A into memory
+ * of its own, which stays in its core's cache, where A_PACKED. B comes as PANELS of NR vectors over all terms, made by
+ * product_panels for all work-items, or else is packed by each for itself. B lies as (COLUMNS, terms) where
+ * B_TRANSPOSED, A as (terms, rows) where A_TRANSPOSED. What packs pads too: edges cost no questions where the time
+ * goes. */
+#ifdef A_TRANSPOSED
+#define ROWS DEPTH
+#define TERMS (count * ROWS_PER_EXAMPLE)
+#define A_NEXT A_STRIDE
+#define A_TERM(i) a_[i]
+/* No power of two: such lines would share few places of the cache. */
+#define A_STRIDE ((MC + VEC - 1) / VEC * VEC + VEC)
+#define A_VECTORS (KC * A_STRIDE / VEC)
+#else
+#define ROWS (count * ROWS_PER_EXAMPLE)
+#define TERMS DEPTH
+#define A_NEXT 1
+#ifdef A_PACKED
+#define A_TERM(i) a_[(i)*KC]
+#define A_VECTORS (KC * MC / VEC)
+#else
+#define A_TERM(i) a_[(size_t)(i)*DEPTH]
+#endif
+#endif
+#ifdef PANELS
+#define PANEL_SPACE global
+#else
+#define PANEL_SPACE private
+#endif
+
+/* A vector of columns of B, terms [first, first + depth), every NR-th vector from `to` on; zeros behind the last
+ * column. */
+ALWAYS_INLINE void pack_column(PANEL_SPACE floatv *to, global const b_number *b, int column, int first, int depth,
+                               int terms) {
+#ifdef B_TRANSPOSED
+    global const b_number *end = b + (size_t)COLUMNS * terms;
+    for (int k = 0; k < depth; k += VEC, to += VEC * NR) {
+        global const b_number *from = b + (size_t)column * terms + first + k;
+        floatv square[VEC];
+        if (column + VEC <= COLUMNS && from + (size_t)(VEC - 1) * terms + VEC <= end) {
+            UNROLL for (int l = 0; l < VEC; l++) square[l] = READ_V(B_STORAGE, from + (size_t)l * terms);
+        } else {
+            floatv edge[VEC];
+            for (int l = 0; l < VEC; l++)
+                edge[l] = column + l < COLUMNS ? READ_V_UNTIL(B_STORAGE, from + (size_t)l * terms, end) : (floatv)0;
+            UNROLL for (int l = 0; l < VEC; l++) square[l] = edge[l];
+        }
+        floatv_transpose(square);
+        UNROLL for (int l = 0; l < VEC; l++) if (k + l < depth) to[l * NR] = square[l];
+    }
+#else
+    b += (size_t)first * COLUMNS;
+    if (column + VEC <= COLUMNS) {
+        for (int k = 0; k < depth; k++) to[k * NR] = READ_V(B_STORAGE, b + (size_t)k * COLUMNS + column);
+    } else {
+        for (int k = 0; k < depth; k++, b += COLUMNS) to[k * NR] = READ_V_UNTIL(B_STORAGE, b + column, b + COLUMNS);
+    }
+#endif
+}
+
+#ifdef PANELS
+/* (blocks of KC terms, panels) */
+TILE_KERNEL void product_panels(global const b_number *b, global float *to, int count) {
+    int terms = TERMS, first = (int)get_global_id(0) * KC, panel = (int)get_global_id(1);
+    global floatv *panels = (global floatv *)to + ((size_t)panel * terms + first) * NR;
+    for (int j = 0; j < NR; j++)
+        pack_column(panels + j, b, panel * WIDTH + j * VEC, first, min(KC, terms - first), terms);
+}
+#endif
+
+#ifdef A_PACKED
+/* Terms [first, first + depth) of the rows from `row` on: one row behind the other, or, where A is transposed, one term
+ * behind the other. Behind the last row comes what is of no use. */
+ALWAYS_INLINE void pack_a(float *packed, global const a_number *a, int first, int depth, int row, int rows, int terms) {
+    global const a_number *end = a + (size_t)rows * terms;
+#ifdef A_TRANSPOSED
+    for (int k = 0; k < depth; k++, packed += A_STRIDE) {
+        global const a_number *from = a + (size_t)(first + k) * rows + row;
+        for (int i = 0; i < MC && row + i < rows; i += VEC)
+            *(floatv *)(packed + i) = READ_V_UNTIL(A_STORAGE, from + i, end);
+    }
+#else
+    for (int i = 0; i < MC && row + i / MR * MR < rows; i++, packed += KC) {
+        global const a_number *from = a + (size_t)min(row + i, rows - 1) * terms + first;
+        int k = 0;
+        for (; k + VEC <= depth; k += VEC) *(floatv *)(packed + k) = READ_V(A_STORAGE, from + k);
+        if (k < depth) *(floatv *)(packed + k) = READ_V_UNTIL(A_STORAGE, from + k, end);
+    }
+#endif
+}
+#endif
+
+/* A tile of C comes while its terms are summed. The cast is for compilers that keep address spaces apart. */
+#ifdef PREFETCH
+#define PREFETCH_C(c)                                                                                                  \
+    for (int l_ = 0; l_ < MR; l_++)                                                                                    \
+        for (int v_ = 0; v_ < NR; v_++)                                                                                \
+    __builtin_prefetch((const void *)(size_t)((c) + (size_t)l_ * COLUMNS + v_ * VEC), 1, 3)
+#else
+#define PREFETCH_C(c)
+#endif
+
+/* Where a tile of C waits for more terms: in C itself, or in `sums`, floats, where C would round it to 16 bits. */
+STORE(store_sums, 0)
+
+/* Whether a tile of C was begun, by an earlier block of terms or before. */
+#ifdef ADDS
+#define BEGUN (first > 0 || factor != 0)
+#else
+#define BEGUN (first > 0)
+#endif
+
+ALWAYS_INLINE void add_begun(floatv acc[MR][NR], int until, int column, global const float *c) {
+    UNROLL for (int i = 0; i < MR; i++) {
+        if (i >= until) continue;
+        global const float *row = c + (size_t)i * COLUMNS;
+        UNROLL for (int j = 0; j < NR; j++) acc[i][j] += READ_V_UNTIL(0, row + column + j * VEC, row + COLUMNS);
+    }
+}
+
+/* Rows in front of `from` are left by the tile above. */
+ALWAYS_INLINE void leave_begun(floatv acc[MR][NR], int from, int until, int column, global float *c) {
+    UNROLL for (int i = 0; i < MR; i++) {
+        if (i < from || i >= until) continue;
+        UNROLL for (int j = 0; j < NR; j++) store_sums(c + (size_t)i * COLUMNS, column + j * VEC, acc[i][j]);
+    }
+}
+
+/* Where sums are that later terms are added to: of a C of 16 bits in floats beside it. */
+#if C_STORAGE
+#define BEGUN_SUMS sums
+#else
+#define BEGUN_SUMS c
+#endif
+
+/* (blocks of MC rows, blocks of NC columns) */
+TILE_KERNEL void product_blocks(global const a_number *a,
+#ifdef PANELS
+                                global const float *b,
+#else
+                                global const b_number *b,
+#endif
+                                global const float *bias, global c_number *c,
+#if C_STORAGE
+                                global float *sums,
+#endif
+                                int count, float factor) {
+    int rows = ROWS, terms = TERMS, row = (int)get_global_id(0) * MC, column = (int)get_global_id(1) * NC;
+    int row_end = min(row + MC, rows), column_end = min(column + NC, COLUMNS);
+#ifdef A_PACKED
+    floatv a_vectors[A_VECTORS];
+    float *packed = (float *)a_vectors;
+#endif
+#ifndef PANELS
+    floatv own[KC * NR];
+#endif
+    for (int first = 0; first == 0 || first < terms; first += KC) {
+        int depth = min(KC, terms - first);
+#ifdef A_PACKED
+        pack_a(packed, a, first, depth, row, rows, terms);
+#endif
+        for (int j = column; j < column_end; j += WIDTH) {
+#ifdef PANELS
+            global const floatv *panel = (global const floatv *)b + ((size_t)(j / WIDTH) * terms + first) * NR;
+#else
+            floatv *panel = own;
+            for (int v = 0; v < NR; v++) pack_column(panel + v, b, j + v * VEC, first, depth, terms);
+#endif
+            for (int i = row; i < row_end; i += MR) {
+#ifdef A_PACKED
+                int start = i;
+#ifdef A_TRANSPOSED
+                const float *a_ = packed + (i - row);
+#else
+                const float *a_ = packed + (i - row) * KC;
+#endif
+#else
+                int start = max(min(i, rows - MR), 0);
+                global const float *a_ = a + (size_t)start * DEPTH + first; /* no 16 bits: those are packed */
+#endif
+                PANEL_SPACE const floatv *b_ = panel;
+                floatv acc[MR][NR];
+                CLEAR(acc);
+                global c_number *to = c + (size_t)start * COLUMNS;
+                global float *begun = BEGUN_SUMS + (size_t)start * COLUMNS;
+                if (BEGUN && i + MR <= row_end) PREFETCH_C(begun + j);
+                for (int k = 0; k < depth; k++, a_ += A_NEXT, b_ += NR) {
+                    UNROLL for (int l = 0; l < MR; l++) {
+                        floatv value = (floatv)(A_TERM(l));
+                        UNROLL for (int v = 0; v < NR; v++) acc[l][v] += value * b_[v];
+                    }
+                }
+                if (BEGUN) add_begun(acc, rows - start, j, begun);
+#ifdef ADDS
+                if (factor != 0 && first + KC >= terms)
+                    UNROLL for (int l = 0; l < MR; l++) UNROLL for (int v = 0; v < NR; v++) acc[l][v] *= factor;
+#endif
+                if (first + KC >= terms)
+                    finish(acc, i - start, rows - start, j, bias, to, COLUMNS);
+                else
+                    leave_begun(acc, i - start, rows - start, j, begun);
+            }
+        }
+    }
+}
