@@ -176,16 +176,17 @@ json_t *clq_describe_levels(const clq_levels *levels);
 void clq_print_stages(const clq_model *model, const clq_strategy *strategy);
 json_t *clq_describe_stages(const clq_model *model, const clq_strategy *strategy);
 
-/* Checkpoints of train (keep.c). Opens the folder, and goes on from it where the options say so; *out is NULL where
- * they name none, *step the update that the training goes on from, or 0. */
-clq_status clq_keep_open(clq_setup *setup, const clq_options *options, clq_checkpoints **out, uint64_t *step);
+/* Checkpoints of train (checkpoints.c). Opens the folder, and goes on from it where the options say so; *out is NULL
+ * where they name none, *step the update that the training goes on from, or 0. */
+clq_status clq_cli_checkpoints_open(clq_setup *setup, const clq_options *options, clq_checkpoints **out,
+                                    uint64_t *step);
 /* The log of a training that goes on: lines behind `step` are dropped. */
-clq_status clq_keep_log(const char *path, uint64_t step, FILE **out);
+clq_status clq_cli_checkpoints_log(const char *path, uint64_t step, FILE **out);
 /* WRITE where the last one failed, which a warning has said: the training's end is in no file. */
-clq_status clq_keep_check(clq_checkpoints *checkpoints, clq_trainer *trainer);
+clq_status clq_cli_checkpoints_check(clq_checkpoints *checkpoints, clq_trainer *trainer);
 /* What became of them: a line; and "checkpoints" of JSON, null without a folder. */
-clq_status clq_keep_tell(clq_checkpoints *checkpoints, FILE *to);
-json_t *clq_keep_describe(clq_checkpoints *checkpoints, uint64_t resumed);
+clq_status clq_cli_checkpoints_tell(clq_checkpoints *checkpoints, FILE *to);
+json_t *clq_cli_checkpoints_describe(clq_checkpoints *checkpoints, uint64_t resumed);
 
 /* Where people read: stdout, or stderr when stdout is for JSON. */
 /* Of a trainer whose strategy keeps variables in the host's memory (server.c); the others' have nothing to tell. */

@@ -294,12 +294,12 @@ static clq_status prepare(training *t) {
     CLQ_TRY(open_data(t));
     CLQ_TRY(clq_setup_trainer(t->setup, o, clq_dataset_get_info(t->setup->train)->sample_dtype, false));
     CLQ_TRY(clq_train_callbacks_open(o, &t->callbacks));
-    CLQ_TRY(clq_keep_open(t->setup, o, &t->checkpoints, &t->resumed));
+    CLQ_TRY(clq_cli_checkpoints_open(t->setup, o, &t->checkpoints, &t->resumed));
     uint64_t index;
     if (t->resumed > 0) clq_dataset_tell(t->setup->train, &t->epoch, &index);
     if (t->resumed > 0) fprintf(t->talk, "resuming from step %llu\n", (unsigned long long)t->resumed);
     if (!o->log) return CLQ_OK;
-    if (t->resumed > 0) return clq_keep_log(o->log, t->resumed, &t->log);
+    if (t->resumed > 0) return clq_cli_checkpoints_log(o->log, t->resumed, &t->log);
     t->log = fopen(o->log, "w");
     return t->log ? CLQ_OK : fail_log(t);
 }
@@ -412,7 +412,7 @@ static clq_status print_result(training *t, const char *verdict) {
     document = clq_json_put(document, "diverged_step", diverged ? json_integer((json_int_t)diverged) : json_null());
     document = put_precision(t, document);
     document = clq_json_put(document, "early_stopping", clq_train_callbacks_describe(&t->callbacks));
-    document = clq_json_put(document, "checkpoints", clq_keep_describe(t->checkpoints, t->resumed));
+    document = clq_json_put(document, "checkpoints", clq_cli_checkpoints_describe(t->checkpoints, t->resumed));
     clq_status status = clq_json_put_server(t->setup->trainer, &document);
     if (status == CLQ_OK) return clq_print_json(document);
     json_decref(document);
@@ -433,7 +433,7 @@ static clq_status tell_interrupted(training *t, clq_status status) {
     clq_error error;
     clq_error_take(status, &error);
     CLQ_TRY(close_log(t));
-    if (t->checkpoints) CLQ_TRY(clq_keep_tell(t->checkpoints, t->talk));
+    if (t->checkpoints) CLQ_TRY(clq_cli_checkpoints_tell(t->checkpoints, t->talk));
     if (t->options->json) CLQ_TRY(print_result(t, error.detail));
     return clq_error_raise(&error);
 }
@@ -479,13 +479,13 @@ static clq_status train(training *t) {
     CLQ_TRY(close_log(t));
     CLQ_TRY(tell_matrices(t));
     CLQ_TRY(clq_train_callbacks_tell(&t->callbacks, t->talk));
-    if (t->checkpoints) CLQ_TRY(clq_keep_tell(t->checkpoints, t->talk));
+    if (t->checkpoints) CLQ_TRY(clq_cli_checkpoints_tell(t->checkpoints, t->talk));
     CLQ_TRY(take_average(t));
     if (o->save) CLQ_TRY(clq_trainer_save(t->setup->trainer, o->save));
     if (o->trace) CLQ_TRY(clq_trainer_write_trace(t->setup->trainer, o->trace));
     CLQ_TRY(clq_describe_server(t->setup->trainer, t->talk));
     CLQ_TRY(tell(t));
-    return t->checkpoints ? clq_keep_check(t->checkpoints, t->setup->trainer) : CLQ_OK;
+    return t->checkpoints ? clq_cli_checkpoints_check(t->checkpoints, t->setup->trainer) : CLQ_OK;
 }
 
 clq_status clq_command_train(clq_setup *setup, const clq_options *options) {

@@ -71,7 +71,7 @@ static clq_status make_sum(clq_plan *plan, clq_plan *const *plans, unsigned rank
     clq_list_scope(list, "norms");
     clq_sum_gradients(list, &arenas, squares);
     if (plan->norms)
-        clq_squares_of_variables(list, &blocks, 1, squares, clq_plan_whole_value(list, "norms", plan->norms));
+        clq_squares_from_blocks(list, &blocks, 1, squares, clq_plan_whole_value(list, "norms", plan->norms));
     CLQ_TRY(clq_placement_create(list, &plan->sharded.sum_placements[turn]));
     return clq_list_bind(list);
 }
@@ -137,7 +137,7 @@ static clq_status make_directions(clq_plan *plan, clq_plan *const *plans, unsign
     const clq_blocks blocks = blocks_of(plan, list, true);
     const clq_value scratch = clq_list_scratch(list, "squares of blocks", CLQ_F32, 2 * blocks.count, 0),
                     squares = clq_add_directions(list, &updates, &arenas, scratch);
-    clq_squares_of_variables(list, &blocks, 2, squares, clq_plan_whole_value(list, "squares", plan->sharded.squares));
+    clq_squares_from_blocks(list, &blocks, 2, squares, clq_plan_whole_value(list, "squares", plan->sharded.squares));
     CLQ_TRY(clq_placement_create(list, &plan->sharded.direction_placements[turn]));
     return clq_list_bind(list);
 }

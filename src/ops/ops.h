@@ -388,7 +388,7 @@ void clq_update(clq_list *list, const clq_update_problem *problem, const clq_upd
 /* With a trust ratio (LAMB) an optimizer's step in a variable has a length that depends on norms of the whole variable,
  * so an update by it takes two passes. The first, of whole blocks: the new states; and squares (blocks, 2), counted
  * from first_block at `first`: of the weights of each block, less what decays of them, and of their step's direction.
- * Then come clq_squares_of_variables, where ranks have parts of variables a sum over these, and clq_block_ratios. The
+ * Then come clq_squares_from_blocks, where ranks have parts of variables a sum over these, and clq_block_ratios. The
  * second is clq_update, which changes no state. Gradients of several ranks are added up before. */
 void clq_update_directions(clq_list *list, const clq_update_problem *problem, const clq_update_arenas *arenas,
                            clq_value squares);
@@ -440,11 +440,11 @@ typedef struct clq_blocks {
 } clq_blocks;
 /* out[variable] (f32) = the sum of the squares of the variable's blocks in x where they count, else 0; in a fixed
  * order. Other places of `out` stay. */
-void clq_variable_squares(clq_list *list, const clq_blocks *blocks, clq_value x, clq_value out);
+void clq_squares_from_values(clq_list *list, const clq_blocks *blocks, clq_value x, clq_value out);
 /* The same from the squares of each block; of so many kinds of squares at once: (blocks, kinds) to (variables, kinds).
  */
-void clq_squares_of_variables(clq_list *list, const clq_blocks *blocks, unsigned kinds, clq_value squares,
-                              clq_value out);
+void clq_squares_from_blocks(clq_list *list, const clq_blocks *blocks, unsigned kinds, clq_value squares,
+                             clq_value out);
 /* What clips a gradient to a norm of `limit`, as in Keras: limit / norm where the norm is larger, else 1; NaN where it
  * is NaN. off: the factor from clq_take_scale_off, by which the clip factor is multiplied; CLQ_NO_VALUE: none.
  * Of all variables together, from their squares (variables): factor (1). */

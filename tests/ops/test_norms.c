@@ -75,7 +75,7 @@ static void check(rig *r, size_t most, double limit, double spoilt) {
                     one = rig_value(r, "factor", sizeof(float), 0),
                     factors = rig_value(r, "factors", l.blocks * sizeof(float), 0);
     const clq_blocks blocks = {.table = table, .entries = ENTRIES, .count = l.blocks};
-    clq_variable_squares(r->list, &blocks, vx, squares);
+    clq_squares_from_values(r->list, &blocks, vx, squares);
     clq_global_factor(r->list, VARIABLES, (float)limit, squares, CLQ_NO_VALUE, one);
     clq_block_factors(r->list, &blocks, (float)limit, squares, CLQ_NO_VALUE, factors);
     rig_bind(r);

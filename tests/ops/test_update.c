@@ -121,7 +121,7 @@ static flat begin_with_ratios(rig *r, const clq_optimizer *optimizer, const mann
     clq_update_arenas arenas = arenas_of(&a, n);
     const clq_blocks blocks = {.table = table, .entries = VARIABLES + 1, .count = all_blocks};
     clq_update_directions(r->list, &problem, &arenas, of_blocks);
-    clq_squares_of_variables(r->list, &blocks, 2, of_blocks, squares);
+    clq_squares_from_blocks(r->list, &blocks, 2, of_blocks, squares);
     clq_block_ratios(r->list, &blocks, squares, ratios);
     arenas.ratios = ratios;
     clq_update(r->list, &problem, &arenas);

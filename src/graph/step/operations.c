@@ -237,7 +237,7 @@ static clq_blocks blocks_of(const clq_emission *e, unsigned table, size_t count)
 /* inputs: gradients, table of blocks */
 static void emit_squares(clq_emission *e) {
     const clq_blocks blocks = blocks_of(e, 1, input_of(e, 0)->elements / CLQ_UPDATE_BLOCK);
-    clq_variable_squares(e->list, &blocks, e->in[0], e->out[0]);
+    clq_squares_from_values(e->list, &blocks, e->in[0], e->out[0]);
 }
 enum { TABLE_TYPES = CLQ_OP_TYPE(CLQ_I32) };
 const clq_operation clq_op_squares = {.name = "squares", .types = TABLE_TYPES, .emit = emit_squares};
@@ -268,7 +268,7 @@ const clq_operation clq_op_accumulate = {.name = "accumulate", .emit = emit_accu
 /* inputs: squares of blocks, table of blocks */
 static void emit_step_squares(clq_emission *e) {
     const clq_blocks blocks = blocks_of(e, 1, input_of(e, 0)->elements / 2);
-    clq_squares_of_variables(e->list, &blocks, 2, e->in[0], e->out[0]);
+    clq_squares_from_blocks(e->list, &blocks, 2, e->in[0], e->out[0]);
 }
 const clq_operation clq_op_step_squares = {.name = "step_squares", .types = TABLE_TYPES, .emit = emit_step_squares};
 
@@ -288,7 +288,7 @@ static clq_update_arenas arenas_of(const clq_emission *e) {
                                 .decays = e->in[CLQ_UPDATES_DECAYS],
                                 .ratios = e->in[CLQ_UPDATES_RATIOS],
                                 .floats = input_of(e, CLQ_UPDATES_PARAMETERS)->elements};
-    for (unsigned i = 0; i < CLQ_UPDATES_STATES; i++) arenas.states[i] = e->in[CLQ_UPDATES_STATE + i];
+    for (unsigned i = 0; i < CLQ_UPDATES_STATE_COUNT; i++) arenas.states[i] = e->in[CLQ_UPDATES_FIRST_STATE + i];
     return arenas;
 }
 

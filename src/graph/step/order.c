@@ -70,11 +70,11 @@ clq_status clq_recomputation_open(clq_recomputation *r, const clq_graph *graph, 
     *r = (clq_recomputation){.graph = graph, .values = values, .samples = (double)capacity};
     while (r->forward < graph->node_count && graph->nodes[r->forward].segment < CLQ_SEGMENT_BACKWARD) r->forward++;
     r->stored = clq_alloc((size_t)values + 1, sizeof *r->stored);
-    r->turns = clq_alloc((size_t)graph->node_count + values, sizeof *r->turns);
+    r->entries = clq_alloc((size_t)graph->node_count + values, sizeof *r->entries);
     r->again = clq_alloc((size_t)values + 1, sizeof *r->again);
     r->memory = clq_alloc(2 * (size_t)values + 1, sizeof *r->memory);
     r->last = clq_alloc(2 * (size_t)values + 1, sizeof *r->last);
-    if (!r->stored || !r->turns || !r->again || !r->memory || !r->last) return CLQ_MEMORY;
+    if (!r->stored || !r->entries || !r->again || !r->memory || !r->last) return CLQ_MEMORY;
     note_values(r);
     note_nodes(r);
     return CLQ_OK;
@@ -82,7 +82,7 @@ clq_status clq_recomputation_open(clq_recomputation *r, const clq_graph *graph, 
 
 void clq_recomputation_release(clq_recomputation *r) {
     clq_free(r->stored);
-    clq_free(r->turns);
+    clq_free(r->entries);
     clq_free(r->again);
     clq_free(r->memory);
     clq_free(r->last);
@@ -102,8 +102,8 @@ bool clq_recomputation_has(const clq_recomputation *r, clq_id id) {
 
 /* ---- the order ---- */
 
-static void add_turn(clq_recomputation *r, uint32_t node, clq_turn_kind kind) {
-    r->turns[r->turn_count++] = (clq_order_turn){node, kind};
+static void add_entry(clq_recomputation *r, uint32_t node, clq_order_kind kind) {
+    r->entries[r->entry_count++] = (clq_order_entry){node, kind};
 }
 
 /* Frames are made without the convolution that forward makes with them. */
@@ -119,7 +119,7 @@ static void make_again(clq_recomputation *r, clq_id id) {
     const bool frames = is_frames(node, id);
     for (unsigned i = 0; i < (frames ? 1 : CLQ_NODE_INPUTS); i++)
         if (node->inputs[i]) make_again(r, node->inputs[i]);
-    add_turn(r, maker - 1, frames ? CLQ_TURN_FRAMES : CLQ_TURN_AGAIN);
+    add_entry(r, maker - 1, frames ? CLQ_ORDER_FRAMES : CLQ_ORDER_AGAIN);
     for (unsigned i = 0; i < CLQ_NODE_OUTPUTS && !frames; i++)
         if (node->outputs[i] && !clq_recomputation_has(r, node->outputs[i])) r->again[node->outputs[i]] = true;
     r->again[id] = true;
@@ -128,25 +128,25 @@ static void make_again(clq_recomputation *r, clq_id id) {
 void clq_recomputation_begin(clq_recomputation *r) { memset(r->again, 0, ((size_t)r->values + 1) * sizeof *r->again); }
 
 void clq_recomputation_order(clq_recomputation *r) {
-    r->turn_count = 0;
+    r->entry_count = 0;
     clq_recomputation_begin(r);
     for (uint32_t n = 0; n < r->graph->node_count; n++) {
         const clq_node *node = &r->graph->nodes[n];
         for (unsigned i = 0; i < CLQ_NODE_INPUTS && n >= r->forward; i++)
             if (node->inputs[i]) make_again(r, node->inputs[i]);
-        add_turn(r, n, CLQ_TURN_NODE);
+        add_entry(r, n, CLQ_ORDER_NODE);
     }
 }
 
 static clq_id now(const clq_recomputation *r, clq_id id) { return id && r->again[id] ? r->values + id : id; }
 
-void clq_recomputation_turn(clq_recomputation *r, uint32_t turn, clq_turned *out) {
-    const clq_order_turn *t = &r->turns[turn];
+void clq_recomputation_entry(clq_recomputation *r, uint32_t entry, clq_ordered_node *out) {
+    const clq_order_entry *t = &r->entries[entry];
     const clq_node *node = &r->graph->nodes[t->node];
-    const bool frames = t->kind == CLQ_TURN_FRAMES;
-    *out = (clq_turned){.of = node, .op = frames ? &clq_op_frames : node->op};
+    const bool frames = t->kind == CLQ_ORDER_FRAMES;
+    *out = (clq_ordered_node){.of = node, .op = frames ? &clq_op_frames : node->op};
     for (unsigned i = 0; i < (frames ? 1 : CLQ_NODE_INPUTS); i++) out->inputs[i] = now(r, node->inputs[i]);
-    if (t->kind == CLQ_TURN_NODE) {
+    if (t->kind == CLQ_ORDER_NODE) {
         memcpy(out->outputs, node->outputs, sizeof out->outputs);
         return;
     }
@@ -176,9 +176,9 @@ static void find_lives(clq_recomputation *r) {
         r->memory[id] = id;
         r->last[id] = 0;
     }
-    for (uint32_t t = 0; t < r->turn_count; t++) {
-        clq_turned node;
-        clq_recomputation_turn(r, t, &node);
+    for (uint32_t t = 0; t < r->entry_count; t++) {
+        clq_ordered_node node;
+        clq_recomputation_entry(r, t, &node);
         for (unsigned i = 0; i < CLQ_NODE_INPUTS; i++)
             if (node.inputs[i]) r->last[r->memory[node.inputs[i]]] = t;
         for (unsigned i = 0; i < CLQ_NODE_OUTPUTS; i++) {
@@ -190,14 +190,14 @@ static void find_lives(clq_recomputation *r) {
 }
 
 /* As emit.c decides it: the output lies where the input was. */
-static bool overwrites(const clq_recomputation *r, const clq_turned *node, uint32_t turn) {
+static bool overwrites(const clq_recomputation *r, const clq_ordered_node *node, uint32_t entry) {
     if (!node->op->overwrites) return false;
     const clq_id x = r->memory[node->inputs[node->op->overwrites - 1]], y = node->outputs[0];
-    return y && r->memory[y] == y && r->last[x] == turn && bytes_of(r, x) > 0 && bytes_of(r, x) == bytes_of(r, y);
+    return y && r->memory[y] == y && r->last[x] == entry && bytes_of(r, x) > 0 && bytes_of(r, x) == bytes_of(r, y);
 }
 
-/* The bytes of what ends with a turn, each once. */
-static double ending(const clq_recomputation *r, const clq_turned *node, uint32_t turn) {
+/* The bytes of what ends with an entry, each once. */
+static double ending(const clq_recomputation *r, const clq_ordered_node *node, uint32_t entry) {
     clq_id seen[CLQ_NODE_INPUTS + CLQ_NODE_OUTPUTS];
     unsigned count = 0;
     double bytes = 0;
@@ -205,7 +205,7 @@ static double ending(const clq_recomputation *r, const clq_turned *node, uint32_
         const clq_id id = i < CLQ_NODE_INPUTS ? node->inputs[i] : node->outputs[i - CLQ_NODE_INPUTS];
         const clq_id memory = r->memory[id];
         unsigned k = 0;
-        if (!id || r->last[memory] != turn) continue;
+        if (!id || r->last[memory] != entry) continue;
         while (k < count && seen[k] != memory) k++;
         if (k == count) bytes += bytes_of(r, memory);
         seen[count++] = memory;
@@ -219,9 +219,9 @@ clq_recompute_cost clq_recomputation_cost(clq_recomputation *r, double limit) {
     clq_recomputation_order(r);
     find_lives(r);
     clq_recomputation_begin(r);
-    for (uint32_t t = 0; t < r->turn_count; t++) {
-        clq_turned node;
-        clq_recomputation_turn(r, t, &node);
+    for (uint32_t t = 0; t < r->entry_count; t++) {
+        clq_ordered_node node;
+        clq_recomputation_entry(r, t, &node);
         double made = 0;
         for (unsigned i = 0; i < CLQ_NODE_OUTPUTS; i++)
             if (node.outputs[i] && r->memory[node.outputs[i]] == node.outputs[i]) made += bytes_of(r, node.outputs[i]);
@@ -230,9 +230,9 @@ clq_recompute_cost clq_recomputation_cost(clq_recomputation *r, double limit) {
         cost.peak = CLQ_MAX(cost.peak, live);
         cost.excess += CLQ_MAX(live - limit, 0.0);
         live -= ending(r, &node, t) - kept;
-        if (r->turns[t].kind == CLQ_TURN_FRAMES)
+        if (r->entries[t].kind == CLQ_ORDER_FRAMES)
             cost.work += CLQ_OPERATIONS_PER_BYTE * (bytes_of(r, node.inputs[0]) + bytes_of(r, node.outputs[0]));
-        else if (r->turns[t].kind == CLQ_TURN_AGAIN)
+        else if (r->entries[t].kind == CLQ_ORDER_AGAIN)
             cost.work += r->stored[node.outputs[0] - r->values].work;
     }
     return cost;

@@ -15,8 +15,8 @@ static void add_values(clq_graph *graph, const clq_recomputation *r, clq_id *new
     for (clq_id id = 1; id <= r->values; id++) {
         const uint32_t maker = r->stored[id].maker;
         bool made = false;
-        for (uint32_t t = 0; t < r->turn_count && maker && !made; t++)
-            made = r->turns[t].kind != CLQ_TURN_NODE && r->turns[t].node == maker - 1;
+        for (uint32_t t = 0; t < r->entry_count && maker && !made; t++)
+            made = r->entries[t].kind != CLQ_ORDER_NODE && r->entries[t].node == maker - 1;
         if (!made) continue;
         clq_graph_value value = *clq_graph_value_at(graph, id);
         value.home = CLQ_HOME_STEP;
@@ -29,36 +29,37 @@ static clq_id renamed(const clq_recomputation *r, const clq_id *new, clq_id id) 
     return id > r->values ? new[id - r->values] : id;
 }
 
-/* The node at its turn. */
-static clq_node node_of(const clq_recomputation *r, const clq_id *new, uint32_t turn, const clq_turned *turned) {
-    clq_node node = *turned->of;
-    node.op = turned->op;
-    for (unsigned i = 0; i < CLQ_NODE_INPUTS; i++) node.inputs[i] = renamed(r, new, turned->inputs[i]);
-    for (unsigned i = 0; i < CLQ_NODE_OUTPUTS; i++) node.outputs[i] = renamed(r, new, turned->outputs[i]);
-    if (r->turns[turn].kind == CLQ_TURN_NODE) return node;
+/* The node of an entry. */
+static clq_node node_of(const clq_recomputation *r, const clq_id *new, uint32_t entry,
+                        const clq_ordered_node *ordered) {
+    clq_node node = *ordered->of;
+    node.op = ordered->op;
+    for (unsigned i = 0; i < CLQ_NODE_INPUTS; i++) node.inputs[i] = renamed(r, new, ordered->inputs[i]);
+    for (unsigned i = 0; i < CLQ_NODE_OUTPUTS; i++) node.outputs[i] = renamed(r, new, ordered->outputs[i]);
+    if (r->entries[entry].kind == CLQ_ORDER_NODE) return node;
     node.segment = CLQ_SEGMENT_BACKWARD;
     node.again = true;
     (void)snprintf(node.scope, sizeof node.scope, "%.*s again", (int)(sizeof node.scope - sizeof " again"),
-                   turned->of->scope);
+                   ordered->of->scope);
     return node;
 }
 
 static void apply(clq_graph *graph, clq_recomputation *r) {
     clq_recomputation_order(r);
     clq_id *new = clq_alloc((size_t)r->values + 1, sizeof *new);
-    clq_node *nodes = clq_alloc(r->turn_count, sizeof *nodes);
+    clq_node *nodes = clq_alloc(r->entry_count, sizeof *nodes);
     if (new &&nodes) {
         add_values(graph, r, new);
         clq_recomputation_begin(r);
-        for (uint32_t t = 0; t < r->turn_count; t++) {
-            clq_turned turned;
-            clq_recomputation_turn(r, t, &turned);
-            nodes[t] = node_of(r, new, t, &turned);
+        for (uint32_t t = 0; t < r->entry_count; t++) {
+            clq_ordered_node ordered;
+            clq_recomputation_entry(r, t, &ordered);
+            nodes[t] = node_of(r, new, t, &ordered);
         }
         clq_free(graph->nodes);
         graph->nodes = nodes;
-        graph->node_count = r->turn_count;
-        graph->node_capacity = r->turn_count;
+        graph->node_count = r->entry_count;
+        graph->node_capacity = r->entry_count;
         nodes = NULL;
     } else {
         clq_graph_fail(graph, CLQ_MEMORY);

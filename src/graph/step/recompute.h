@@ -1,16 +1,16 @@
 /* What the pass that recomputes is made of. Private to recompute.c (the pass), order.c (the order of nodes, and the
- * memory that it takes) and keep.c (which values are kept). */
+ * memory that it takes) and recompute_search.c (which values are kept). */
 #ifndef CLQ_GRAPH_RECOMPUTE_H
 #define CLQ_GRAPH_RECOMPUTE_H
 
 #include "graph/step/step.h"
 
-/* What runs at a place of the order: a node of the graph, that node again, or the frames of its convolution again. */
-typedef enum clq_turn_kind { CLQ_TURN_NODE, CLQ_TURN_AGAIN, CLQ_TURN_FRAMES } clq_turn_kind;
-typedef struct clq_order_turn {
+/* An entry of the order: a node of the graph, that node again, or the frames of its convolution again. */
+typedef enum clq_order_kind { CLQ_ORDER_NODE, CLQ_ORDER_AGAIN, CLQ_ORDER_FRAMES } clq_order_kind;
+typedef struct clq_order_entry {
     uint32_t node;
-    clq_turn_kind kind;
-} clq_order_turn;
+    clq_order_kind kind;
+} clq_order_entry;
 
 /* A differentiated graph, in which of each block of memory that forward writes and backward reads is known whether it
  * is kept. A value's id is as in the graph; what is made again has that id + `values`. Values in the same memory, as
@@ -30,8 +30,8 @@ typedef struct clq_recomputation {
         bool marked;    /* of a root: the model asks for that */
     } * stored;         /* by id */
     /* Of the order: */
-    clq_order_turn *turns;
-    uint32_t turn_count;
+    clq_order_entry *entries;
+    uint32_t entry_count;
     bool *again; /* by id: it was made again */
     /* Of what lives when: by id, and id + values. */
     clq_id *memory;
@@ -45,28 +45,28 @@ void clq_recomputation_release(clq_recomputation *r);
 bool clq_recomputation_may_drop(const clq_recomputation *r, clq_id id);
 /* Whether backward finds the value where forward left it. */
 bool clq_recomputation_has(const clq_recomputation *r, clq_id id);
-/* Sets the turns: each dropped value is made again in front of the first node of backward that wants it. */
+/* Sets the entries: each dropped value is made again in front of the first node of backward that wants it. */
 void clq_recomputation_order(clq_recomputation *r);
-/* A node at its turn, with ids as of the recomputation. */
-typedef struct clq_turned {
+/* A node of the order, with ids as of the recomputation. */
+typedef struct clq_ordered_node {
     const clq_node *of;
     const clq_operation *op; /* of the node, or of its frames */
     clq_id inputs[CLQ_NODE_INPUTS], outputs[CLQ_NODE_OUTPUTS];
-} clq_turned;
-/* Before the first turn. */
+} clq_ordered_node;
+/* Before the first entry. */
 void clq_recomputation_begin(clq_recomputation *r);
-/* Turn after turn. */
-void clq_recomputation_turn(clq_recomputation *r, uint32_t turn, clq_turned *out);
+/* Entry after entry. */
+void clq_recomputation_entry(clq_recomputation *r, uint32_t entry, clq_ordered_node *out);
 
 typedef struct clq_recompute_cost {
     double peak;   /* the most bytes that live at one time */
-    double excess; /* bytes above the limit, added up over all turns */
+    double excess; /* bytes above the limit, added up over all entries */
     double work;   /* of what is made again, in operations */
 } clq_recompute_cost;
 /* Of the values that are dropped now. */
 clq_recompute_cost clq_recomputation_cost(clq_recomputation *r, double limit);
 
-/* keep.c: drops values until at most `limit` bytes live at one time, or as few as can be found. */
+/* recompute_search.c: drops values until at most `limit` bytes live at one time, or as few as can be found. */
 clq_status clq_recomputation_fit(clq_recomputation *r, double limit);
 /* Drops values until the fewest bytes live at one time that can be found. */
 clq_status clq_recomputation_least(clq_recomputation *r);

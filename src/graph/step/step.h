@@ -279,9 +279,9 @@ void clq_graph_accumulate(clq_graph *graph, const clq_pass_context *context);
 enum {
     CLQ_UPDATES_PARAMETERS,
     CLQ_UPDATES_GRADIENTS,
-    CLQ_UPDATES_STATE, /* the first of the rule's states */
-    CLQ_UPDATES_STATES = CLQ_UPDATE_STATES_MAX - 1,
-    CLQ_UPDATES_AVERAGE = CLQ_UPDATES_STATE + CLQ_UPDATES_STATES,
+    CLQ_UPDATES_FIRST_STATE, /* the first of the rule's states */
+    CLQ_UPDATES_STATE_COUNT = CLQ_UPDATE_STATES_MAX - 1,
+    CLQ_UPDATES_AVERAGE = CLQ_UPDATES_FIRST_STATE + CLQ_UPDATES_STATE_COUNT,
     CLQ_UPDATES_FACTORS,
     CLQ_UPDATES_DECAYS,
     CLQ_UPDATES_RATIOS

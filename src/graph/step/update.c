@@ -97,7 +97,7 @@ void clq_graph_add_update(clq_graph *graph, const clq_pass_context *context) {
     node.inputs[CLQ_UPDATES_PARAMETERS] = add_arena(graph, "parameters", context, CLQ_HOME_PARAMETERS, 0);
     node.inputs[CLQ_UPDATES_GRADIENTS] = add_arena(graph, "gradient", context, CLQ_HOME_GRADIENTS, 0);
     for (unsigned i = 0; i < states; i++)
-        node.inputs[CLQ_UPDATES_STATE + i] = add_arena(graph, "optimizer state", context, CLQ_HOME_OPTIMIZER, i);
+        node.inputs[CLQ_UPDATES_FIRST_STATE + i] = add_arena(graph, "optimizer state", context, CLQ_HOME_OPTIMIZER, i);
     if (options->averages)
         node.inputs[CLQ_UPDATES_AVERAGE] = add_arena(graph, "average", context, CLQ_HOME_OPTIMIZER, states);
     if (context->decaying > 0)

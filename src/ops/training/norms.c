@@ -18,7 +18,7 @@ static void end_launch(clq_list *list, const clq_cut *cut, double flops, double 
     clq_launch_cost(list, flops, 0, bytes, 0);
 }
 
-void clq_variable_squares(clq_list *list, const clq_blocks *blocks, clq_value x, clq_value out) {
+void clq_squares_from_values(clq_list *list, const clq_blocks *blocks, clq_value x, clq_value out) {
     const double floats = (double)blocks->count * CLQ_UPDATE_BLOCK;
     const clq_value squares = clq_list_scratch(list, "squares of blocks", CLQ_F32, blocks->count, 0);
     const clq_cut flat = clq_cut_make(list, floats * sizeof(float), floats / 4, 256);
@@ -28,11 +28,11 @@ void clq_variable_squares(clq_list *list, const clq_blocks *blocks, clq_value x,
     clq_launch_size(list, blocks->count);
     clq_launch_value(list, squares, CLQ_WRITES);
     end_launch(list, &flat, 2 * floats, (floats + (double)blocks->count) * sizeof(float));
-    clq_squares_of_variables(list, blocks, 1, squares, out);
+    clq_squares_from_blocks(list, blocks, 1, squares, out);
 }
 
-void clq_squares_of_variables(clq_list *list, const clq_blocks *blocks, unsigned kinds, clq_value squares,
-                              clq_value out) {
+void clq_squares_from_blocks(clq_list *list, const clq_blocks *blocks, unsigned kinds, clq_value squares,
+                             clq_value out) {
     const double sums = (double)blocks->count * kinds;
     const clq_cut runs = cut_of_runs(list, blocks);
     const clq_kernel_options of_runs = clq_cut_options(&runs, "%s", "");

@@ -6,7 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
-clq_status clq_keep_open(clq_setup *setup, const clq_options *options, clq_checkpoints **out, uint64_t *step) {
+clq_status clq_cli_checkpoints_open(clq_setup *setup, const clq_options *options, clq_checkpoints **out,
+                                    uint64_t *step) {
     const char *lonely = options->resume             ? "resume"
                          : options->checkpoint_every ? "checkpoint-every"
                          : options->keep             ? "keep"
@@ -36,7 +37,7 @@ static off_t end_of_steps(FILE *file, uint64_t step) {
     return end;
 }
 
-clq_status clq_keep_log(const char *path, uint64_t step, FILE **out) {
+clq_status clq_cli_checkpoints_log(const char *path, uint64_t step, FILE **out) {
     const bool has_lines = clq_file_exists(path); /* pipes and devices have none to look through */
     FILE *file = fopen(path, has_lines ? "r+" : "w");
     if (!file) return clq_fail(CLQ_WRITE, "--log %s: %s", path, strerror(errno));
@@ -54,14 +55,14 @@ clq_status clq_keep_log(const char *path, uint64_t step, FILE **out) {
     return CLQ_OK;
 }
 
-clq_status clq_keep_tell(clq_checkpoints *checkpoints, FILE *to) {
+clq_status clq_cli_checkpoints_tell(clq_checkpoints *checkpoints, FILE *to) {
     const clq_checkpoint_counts counts = clq_checkpoints_counts(checkpoints);
     return clq_print(to, "checkpoints: %llu written, %llu failed, %llu left out; the newest is of step %llu\n",
                      (unsigned long long)counts.written, (unsigned long long)counts.failed,
                      (unsigned long long)counts.skipped, (unsigned long long)counts.last_step);
 }
 
-clq_status clq_keep_check(clq_checkpoints *checkpoints, clq_trainer *trainer) {
+clq_status clq_cli_checkpoints_check(clq_checkpoints *checkpoints, clq_trainer *trainer) {
     clq_step_info last;
     const clq_checkpoint_counts counts = clq_checkpoints_counts(checkpoints);
     if (counts.failed == 0) return CLQ_OK;
@@ -73,7 +74,7 @@ clq_status clq_keep_check(clq_checkpoints *checkpoints, clq_trainer *trainer) {
                     (unsigned long long)counts.last_step, (unsigned long long)last.step);
 }
 
-json_t *clq_keep_describe(clq_checkpoints *checkpoints, uint64_t resumed) {
+json_t *clq_cli_checkpoints_describe(clq_checkpoints *checkpoints, uint64_t resumed) {
     if (!checkpoints) return json_null();
     const clq_checkpoint_counts counts = clq_checkpoints_counts(checkpoints);
     return json_pack("{s:I, s:I, s:I, s:I, s:I}", "written", (json_int_t)counts.written, "failed",
