@@ -139,15 +139,18 @@ clq_status clq_watch_restore(const char *what, const json_t *document, clq_watch
 
 /* ---- text ---- */
 
-static clq_status parse_mode(const char *what, const char *text, clq_monitor_mode *out) {
+static const char *mode_name(size_t i) {
     static const char *const names[] = {
         [CLQ_MONITOR_AUTO] = "auto", [CLQ_MONITOR_MIN] = "min", [CLQ_MONITOR_MAX] = "max"};
-    for (size_t i = 0; i < CLQ_COUNT_OF(names); i++)
-        if (strcmp(names[i], text) == 0) {
-            *out = (clq_monitor_mode)i;
-            return CLQ_OK;
-        }
-    return clq_fail(CLQ_ARGUMENT, "%s: mode '%s' is none of auto, min and max", what, text);
+    return names[i];
+}
+
+static clq_status parse_mode(const char *what, const char *text, clq_monitor_mode *out) {
+    size_t mode;
+    const clq_status status = clq_parse_name("mode", text, CLQ_MONITOR_MAX + 1, mode_name, NULL, &mode);
+    if (status != CLQ_OK) return clq_fail_within(status, "%s", what);
+    *out = (clq_monitor_mode)mode;
+    return CLQ_OK;
 }
 
 clq_status clq_watch_parse(const char *what, const char *text, const clq_option *options, clq_monitor *monitor,

@@ -58,52 +58,65 @@ clq_loss clq_loss_default(clq_loss_kind kind) {
 }
 
 enum { LOSS_KEYS = 6 };
+/* member: where the value is in a clq_loss: a bool of a flag, else a double. */
 static const struct loss_key {
     unsigned taken;
     clq_option option;
-} loss_keys[LOSS_KEYS] = {{CLQ_TAKES_FROM_LOGITS, {"from_logits", 0, 0, 1, true}},
-                          {CLQ_TAKES_LABEL_SMOOTHING, {"label_smoothing", 0, 0, 1, false}},
-                          {CLQ_TAKES_DELTA, {"delta", 1, 1e-6, 1e6, false}},
-                          {CLQ_TAKES_FOCUS, {"alpha", 0.25, 0, 1, false}},
-                          {CLQ_TAKES_FOCUS, {"gamma", 2, 0, 100, false}},
-                          {CLQ_TAKES_BALANCING, {"apply_class_balancing", 0, 0, 1, true}}};
+    size_t member;
+} loss_keys[LOSS_KEYS] = {
+    {CLQ_TAKES_FROM_LOGITS, {"from_logits", 0, 0, 1, true}, offsetof(clq_loss, from_logits)},
+    {CLQ_TAKES_LABEL_SMOOTHING, {"label_smoothing", 0, 0, 1, false}, offsetof(clq_loss, label_smoothing)},
+    {CLQ_TAKES_DELTA, {"delta", 1, 1e-6, 1e6, false}, offsetof(clq_loss, delta)},
+    {CLQ_TAKES_FOCUS, {"alpha", 0.25, 0, 1, false}, offsetof(clq_loss, alpha)},
+    {CLQ_TAKES_FOCUS, {"gamma", 2, 0, 100, false}, offsetof(clq_loss, gamma)},
+    {CLQ_TAKES_BALANCING, {"apply_class_balancing", 0, 0, 1, true}, offsetof(clq_loss, apply_class_balancing)}};
+
+static double member_of(const clq_loss *loss, const struct loss_key *key) {
+    const char *at = (const char *)loss + key->member;
+    return key->option.flag ? (double)*(const bool *)(const void *)at : *(const double *)(const void *)at;
+}
+
+static void set_member(clq_loss *loss, const struct loss_key *key, double value) {
+    char *at = (char *)loss + key->member;
+    if (key->option.flag)
+        *(bool *)(void *)at = value != 0.0;
+    else
+        *(double *)(void *)at = value;
+}
+
+/* The keys that a loss takes, and as options, behind which a row has no key. */
+typedef struct loss_options {
+    const struct loss_key *keys[LOSS_KEYS];
+    clq_option options[LOSS_KEYS + 1];
+    double values[LOSS_KEYS];
+    size_t count;
+} loss_options;
+
+static loss_options options_of(const clq_loss *loss) {
+    loss_options taken = {.count = 0};
+    for (size_t i = 0; i < LOSS_KEYS; i++) {
+        if (!(clq_loss_row_of(loss->kind)->takes & loss_keys[i].taken)) continue;
+        taken.keys[taken.count] = &loss_keys[i];
+        taken.options[taken.count] = loss_keys[i].option;
+        taken.values[taken.count++] = member_of(loss, &loss_keys[i]);
+    }
+    return taken;
+}
 
 clq_status clq_loss_check(const clq_loss *loss) {
     if ((size_t)loss->kind >= clq_loss_count())
         return clq_fail(CLQ_ARGUMENT, "loss %d is none of clq_loss_kind", (int)loss->kind);
-    const clq_loss_row *row = clq_loss_row_of(loss->kind);
-    if (!(loss->label_smoothing >= 0.0 && loss->label_smoothing <= 1.0))
-        return clq_fail(CLQ_ARGUMENT, "loss %s: label_smoothing=%g is not a number from 0 to 1", row->name,
-                        loss->label_smoothing);
-    if (row->takes & CLQ_TAKES_DELTA && !(loss->delta > 0.0 && loss->delta <= 1e6))
-        return clq_fail(CLQ_ARGUMENT, "loss %s: delta=%g is not a number above 0 and up to 1e6", row->name,
-                        loss->delta);
-    if (row->takes & CLQ_TAKES_FOCUS && !(loss->alpha >= 0.0 && loss->alpha <= 1.0))
-        return clq_fail(CLQ_ARGUMENT, "loss %s: alpha=%g is not a number from 0 to 1", row->name, loss->alpha);
-    if (row->takes & CLQ_TAKES_FOCUS && !(loss->gamma >= 0.0 && loss->gamma <= 100.0))
-        return clq_fail(CLQ_ARGUMENT, "loss %s: gamma=%g is not a number from 0 to 100", row->name, loss->gamma);
-    return CLQ_OK;
+    const loss_options taken = options_of(loss);
+    return clq_check_values("loss", clq_loss_row_of(loss->kind)->name, taken.options, taken.values);
 }
 
 clq_status clq_loss_parse(const char *text, clq_loss *out) {
     clq_words words;
     CLQ_TRY(clq_parse_words("loss", text, clq_loss_count(), loss_name, loss_alias, &words));
     clq_loss result = clq_loss_default((clq_loss_kind)words.kind);
-    clq_option options[LOSS_KEYS + 1] = {{0}};
-    double values[LOSS_KEYS], *places[LOSS_KEYS], from_logits = 0.0, balancing = 0.0;
-    double *const members[LOSS_KEYS] = {&from_logits,  &result.label_smoothing, &result.delta,
-                                        &result.alpha, &result.gamma,           &balancing};
-    size_t count = 0;
-    for (size_t i = 0; i < LOSS_KEYS; i++) {
-        if (!(clq_loss_row_of(result.kind)->takes & loss_keys[i].taken)) continue;
-        options[count] = loss_keys[i].option;
-        values[count] = *members[i];
-        places[count++] = members[i];
-    }
-    CLQ_TRY(clq_set_values("loss", text, &words, options, values));
-    for (size_t i = 0; i < count; i++) *places[i] = values[i];
-    result.from_logits = from_logits != 0.0;
-    result.apply_class_balancing = balancing != 0.0;
+    loss_options taken = options_of(&result);
+    CLQ_TRY(clq_set_values("loss", text, &words, taken.options, taken.values));
+    for (size_t i = 0; i < taken.count; i++) set_member(&result, taken.keys[i], taken.values[i]);
     *out = result;
     return CLQ_OK;
 }
@@ -215,62 +228,60 @@ clq_status clq_compression_parse(const char *text, clq_compression *out) {
         text);
 }
 
-/* ---- words ---- */
+/* ---- names ---- */
 
-clq_status clq_matmul_precision_parse(const char *text, clq_matmul_precision *out) {
+static const char *matmul_precision_name(size_t i) {
     static const char *const names[] = {
         [CLQ_MATMUL_HIGHEST] = "highest", [CLQ_MATMUL_HIGH] = "high", [CLQ_MATMUL_MEDIUM] = "medium"};
-    for (size_t i = 0; i < CLQ_COUNT_OF(names); i++)
-        if (strcmp(names[i], text) == 0) {
-            *out = (clq_matmul_precision)i;
-            return CLQ_OK;
-        }
-    return clq_fail(CLQ_ARGUMENT, "matmul precision '%s': there are highest, high and medium", text);
+    return names[i];
 }
 
-static const char *const precisions[] = {
-    [CLQ_PRECISION_F32] = "f32", [CLQ_PRECISION_MIXED] = "mixed", [CLQ_PRECISION_MIXED_BF16] = "mixed-bf16"};
+clq_status clq_matmul_precision_parse(const char *text, clq_matmul_precision *out) {
+    size_t kind;
+    CLQ_TRY(clq_parse_name("matmul precision", text, CLQ_MATMUL_MEDIUM + 1, matmul_precision_name, NULL, &kind));
+    *out = (clq_matmul_precision)kind;
+    return CLQ_OK;
+}
+
+static const char *precision_name(size_t i) {
+    static const char *const names[] = {
+        [CLQ_PRECISION_F32] = "f32", [CLQ_PRECISION_MIXED] = "mixed", [CLQ_PRECISION_MIXED_BF16] = "mixed-bf16"};
+    return names[i];
+}
 
 const char *clq_precision_name(clq_precision precision) {
-    return (unsigned)precision < CLQ_COUNT_OF(precisions) ? precisions[precision] : "?";
+    return (unsigned)precision <= CLQ_PRECISION_MIXED_BF16 ? precision_name(precision) : "?";
 }
 
 clq_status clq_precision_parse(const char *text, clq_precision *out) {
-    for (size_t i = 0; i < CLQ_COUNT_OF(precisions); i++)
-        if (strcmp(precisions[i], text) == 0) {
-            *out = (clq_precision)i;
-            return CLQ_OK;
-        }
-    return clq_fail(CLQ_ARGUMENT, "precision '%s': there are f32, mixed and mixed-bf16", text);
+    size_t kind;
+    CLQ_TRY(clq_parse_name("precision", text, CLQ_PRECISION_MIXED_BF16 + 1, precision_name, NULL, &kind));
+    *out = (clq_precision)kind;
+    return CLQ_OK;
+}
+
+static const char *recompute_name(size_t i) {
+    static const char *const names[] = {
+        [CLQ_RECOMPUTE_OFF] = "off", [CLQ_RECOMPUTE_AUTO] = "auto", [CLQ_RECOMPUTE_ALL] = "all"};
+    return names[i];
 }
 
 clq_status clq_recompute_parse(const char *text, clq_recompute_kind *out) {
+    size_t kind;
+    CLQ_TRY(clq_parse_name("recomputation", text, CLQ_RECOMPUTE_ALL + 1, recompute_name, NULL, &kind));
+    *out = (clq_recompute_kind)kind;
+    return CLQ_OK;
+}
+
+static const char *tuning_name(size_t i) {
     static const char *const names[] = {
-        [CLQ_RECOMPUTE_OFF] = "off", [CLQ_RECOMPUTE_AUTO] = "auto", [CLQ_RECOMPUTE_ALL] = "all"};
-    clq_nearest nearest = {.word = text};
-    clq_text known = {0};
-    for (size_t i = 0; i < CLQ_COUNT_OF(names); i++) {
-        if (strcmp(names[i], text) == 0) {
-            *out = (clq_recompute_kind)i;
-            return CLQ_OK;
-        }
-        clq_nearest_try(&nearest, names[i]);
-    }
-    clq_text_add(&known, "recomputation '%s': there are off, auto and all", text);
-    clq_nearest_add(&nearest, &known);
-    const clq_status status =
-        known.failed ? clq_fail_memory("naming the kinds of recomputation") : clq_fail(CLQ_ARGUMENT, "%s", known.data);
-    clq_free(known.data);
-    return status;
+        [CLQ_TUNING_OFF] = "off", [CLQ_TUNING_QUICK] = "quick", [CLQ_TUNING_FULL] = "full"};
+    return names[i];
 }
 
 clq_status clq_tuning_parse(const char *text, clq_tuning *out) {
-    static const char *const names[] = {
-        [CLQ_TUNING_OFF] = "off", [CLQ_TUNING_QUICK] = "quick", [CLQ_TUNING_FULL] = "full"};
-    for (size_t i = 0; i < CLQ_COUNT_OF(names); i++)
-        if (strcmp(names[i], text) == 0) {
-            *out = (clq_tuning)i;
-            return CLQ_OK;
-        }
-    return clq_fail(CLQ_ARGUMENT, "tuning '%s': there are off, quick and full", text);
+    size_t kind;
+    CLQ_TRY(clq_parse_name("tuning", text, CLQ_TUNING_FULL + 1, tuning_name, NULL, &kind));
+    *out = (clq_tuning)kind;
+    return CLQ_OK;
 }

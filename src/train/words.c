@@ -115,21 +115,37 @@ clq_status clq_set_values(const char *what, const char *text, const clq_words *w
     return CLQ_OK;
 }
 
+/* ---- names ---- */
+
+/* "adam, sgd and lion; did you mean 'lion'?" */
+static clq_status refuse_name(const char *what, const char *name, size_t count, const char *(*name_of)(size_t)) {
+    clq_text known = {0};
+    clq_nearest nearest = {.word = name};
+    for (size_t i = 0; i < count; i++) {
+        clq_text_add(&known, "%s%s", i == 0 ? "" : i + 1 < count ? ", " : " and ", name_of(i));
+        clq_nearest_try(&nearest, name_of(i));
+    }
+    clq_nearest_add(&nearest, &known);
+    clq_status status = known.failed || !known.data
+                            ? clq_fail_memory("naming what there is")
+                            : clq_fail(CLQ_ARGUMENT, "%s '%s' is unknown: there are %s", what, name, known.data);
+    clq_free(known.data);
+    return status;
+}
+
+clq_status clq_parse_name(const char *what, const char *name, size_t count, const char *(*name_of)(size_t),
+                          const char *(*alias_of)(size_t), size_t *out) {
+    for (size_t i = 0; i < count; i++) {
+        const char *alias = alias_of ? alias_of(i) : NULL;
+        if (strcmp(name_of(i), name) != 0 && !(alias && strcmp(alias, name) == 0)) continue;
+        *out = i;
+        return CLQ_OK;
+    }
+    return refuse_name(what, name, count, name_of);
+}
+
 clq_status clq_parse_words(const char *what, const char *text, size_t count, const char *(*name_of)(size_t),
                            const char *(*alias_of)(size_t), clq_words *out) {
     CLQ_TRY(cut_words(what, text, out));
-    for (out->kind = 0; out->kind < count; out->kind++) {
-        const char *alias = alias_of ? alias_of(out->kind) : NULL;
-        if (strcmp(name_of(out->kind), out->name) == 0 || (alias && strcmp(alias, out->name) == 0)) return CLQ_OK;
-    }
-    clq_text known = {0}; /* "adam and sgd" */
-    for (size_t i = 0; i < count; i++)
-        clq_text_add(&known, "%s%s", i == 0 ? "" : i + 1 < count ? ", " : " and ", name_of(i));
-    clq_nearest nearest = {.word = out->name};
-    for (size_t i = 0; i < count; i++) clq_nearest_try(&nearest, name_of(i));
-    clq_nearest_add(&nearest, &known);
-    clq_status status =
-        clq_fail(CLQ_ARGUMENT, "%s '%s' is unknown: there are %s", what, out->name, known.data ? known.data : "others");
-    clq_free(known.data);
-    return status;
+    return clq_parse_name(what, out->name, count, name_of, alias_of, &out->kind);
 }

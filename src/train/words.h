@@ -17,7 +17,11 @@ typedef struct clq_words {
 
 /* In all of these `what` begins the messages: "optimizer". */
 
-/* Cuts a text, and finds the row that it names in a table of `count`. alias_of NULL: rows have one name each. */
+/* Finds the row of a name in a table of `count`. alias_of NULL: rows have one name each. ARGUMENT names those that
+ * there are and the nearest of them. */
+clq_status clq_parse_name(const char *what, const char *name, size_t count, const char *(*name_of)(size_t),
+                          const char *(*alias_of)(size_t), size_t *out);
+/* Cuts a text, and finds the row that it names in such a table. */
 clq_status clq_parse_words(const char *what, const char *text, size_t count, const char *(*name_of)(size_t),
                            const char *(*alias_of)(size_t), clq_words *out);
 /* Cuts "key=value,key=value", which has no name and may be empty. */
