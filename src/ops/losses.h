@@ -4,12 +4,13 @@
 
 #include "launch/launch.h"
 
-/* A number that a row of a table takes, by its key. A flag is 0 or 1. */
+/* A number that a row of a table takes, by its key. FLAG: 0 or 1; WHOLE: without a fraction. */
+typedef enum clq_option_type { CLQ_NUMBER, CLQ_FLAG, CLQ_WHOLE } clq_option_type;
 typedef struct clq_option {
     const char *key; /* NULL: behind the last */
     double value;    /* unless set */
     double min, max;
-    bool flag;
+    clq_option_type type;
 } clq_option;
 
 /* What a sample's target is: an index (i32) for each row of the output, 0 to classes - 1; a distribution over each row;
@@ -62,7 +63,6 @@ typedef struct clq_metric_row {
     const char *name, *alias; /* Keras's names; alias may be NULL */
     const char *rule;         /* metric_NAME of cl/loss.cl, which gets the number */
     clq_option options[2];    /* the number that it takes, if it does: a threshold, or k */
-    bool whole;               /* which has no fraction */
     unsigned totals;          /* 1: the metric is their mean over the samples; 2: the first over the second; 0: bins */
     /* How many bins values or rows are counted into, and what the metric is of these counts. NULL: none. Bins without
      * of_bins are the metric themselves: a square matrix, true class by predicted class. */

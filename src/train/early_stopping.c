@@ -110,16 +110,14 @@ clq_status clq_callback_early_stopping(const clq_early_stopping *config, clq_cal
 
 clq_status clq_early_stopping_parse(const char *text, clq_early_stopping *out) {
     static const char what[] = "early stopping";
-    static const clq_option options[] = {{"min_delta", 0, 0, 1e300, false},       {"patience", 0, 0, 1e15, false},
-                                         {"start_from_epoch", 0, 0, 1e15, false}, {"baseline", 0, -1e300, 1e300, false},
-                                         {"restore_best", 0, 0, 1, true},         {NULL, 0, 0, 0, false}};
+    static const clq_option options[] = {
+        {"min_delta", 0, 0, 1e300, CLQ_NUMBER},      {"patience", 0, 0, 1e15, CLQ_WHOLE},
+        {"start_from_epoch", 0, 0, 1e15, CLQ_WHOLE}, {"baseline", 0, -1e300, 1e300, CLQ_NUMBER},
+        {"restore_best", 0, 0, 1, CLQ_FLAG},         {NULL, 0, 0, 0, CLQ_NUMBER}};
     clq_early_stopping result = *out;
     double values[] = {result.monitor.min_delta, (double)result.patience, (double)result.start_from_epoch,
                        result.has_baseline ? result.baseline : (double)NAN, result.restore_best_weights};
     CLQ_TRY(clq_watch_parse(what, text, options, &result.monitor, values));
-    for (size_t i = 1; i <= 2; i++)
-        if (floor(values[i]) != values[i])
-            return clq_fail(CLQ_ARGUMENT, "%s '%s': %s=%g is no whole number", what, text, options[i].key, values[i]);
     result.monitor.min_delta = values[0];
     result.patience = (uint64_t)values[1];
     result.start_from_epoch = (uint64_t)values[2];

@@ -28,8 +28,6 @@ static clq_status find_metric(const char *text, const clq_loss_row *loss, size_t
     const clq_metric_row *row = clq_metric_row_of(kind);
     double value = row->options[0].value;
     CLQ_TRY(clq_set_values("metric", text, &words, accuracy ? none : row->options, &value));
-    if (row->whole && floor(value) != value)
-        return clq_fail(CLQ_ARGUMENT, "metric '%s': %s=%g is no whole number", text, row->options[0].key, value);
     if (row->values && index)
         return clq_fail(CLQ_ARGUMENT, "metric %s compares values and the targets of %s are class numbers", text,
                         loss->name);

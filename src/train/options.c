@@ -3,7 +3,6 @@
 #include "train/words.h"
 
 #include <float.h>
-#include <math.h>
 #include <string.h>
 
 /* ---- optimizers ---- */
@@ -64,21 +63,21 @@ static const struct loss_key {
     clq_option option;
     size_t member;
 } loss_keys[LOSS_KEYS] = {
-    {CLQ_TAKES_FROM_LOGITS, {"from_logits", 0, 0, 1, true}, offsetof(clq_loss, from_logits)},
-    {CLQ_TAKES_LABEL_SMOOTHING, {"label_smoothing", 0, 0, 1, false}, offsetof(clq_loss, label_smoothing)},
-    {CLQ_TAKES_DELTA, {"delta", 1, 1e-6, 1e6, false}, offsetof(clq_loss, delta)},
-    {CLQ_TAKES_FOCUS, {"alpha", 0.25, 0, 1, false}, offsetof(clq_loss, alpha)},
-    {CLQ_TAKES_FOCUS, {"gamma", 2, 0, 100, false}, offsetof(clq_loss, gamma)},
-    {CLQ_TAKES_BALANCING, {"apply_class_balancing", 0, 0, 1, true}, offsetof(clq_loss, apply_class_balancing)}};
+    {CLQ_TAKES_FROM_LOGITS, {"from_logits", 0, 0, 1, CLQ_FLAG}, offsetof(clq_loss, from_logits)},
+    {CLQ_TAKES_LABEL_SMOOTHING, {"label_smoothing", 0, 0, 1, CLQ_NUMBER}, offsetof(clq_loss, label_smoothing)},
+    {CLQ_TAKES_DELTA, {"delta", 1, 1e-6, 1e6, CLQ_NUMBER}, offsetof(clq_loss, delta)},
+    {CLQ_TAKES_FOCUS, {"alpha", 0.25, 0, 1, CLQ_NUMBER}, offsetof(clq_loss, alpha)},
+    {CLQ_TAKES_FOCUS, {"gamma", 2, 0, 100, CLQ_NUMBER}, offsetof(clq_loss, gamma)},
+    {CLQ_TAKES_BALANCING, {"apply_class_balancing", 0, 0, 1, CLQ_FLAG}, offsetof(clq_loss, apply_class_balancing)}};
 
 static double member_of(const clq_loss *loss, const struct loss_key *key) {
     const char *at = (const char *)loss + key->member;
-    return key->option.flag ? (double)*(const bool *)(const void *)at : *(const double *)(const void *)at;
+    return key->option.type == CLQ_FLAG ? (double)*(const bool *)(const void *)at : *(const double *)(const void *)at;
 }
 
 static void set_member(clq_loss *loss, const struct loss_key *key, double value) {
     char *at = (char *)loss + key->member;
-    if (key->option.flag)
+    if (key->option.type == CLQ_FLAG)
         *(bool *)(void *)at = value != 0.0;
     else
         *(double *)(void *)at = value;
@@ -160,7 +159,7 @@ clq_status clq_class_weights_parse(const char *text, double *weights, size_t *co
 /* ---- strategies ---- */
 
 clq_status clq_strategy_parse(const char *text, clq_strategy_kind *out, clq_strategy_options *options) {
-    static const clq_option none[] = {{0}}, of_pipeline[] = {{"stages", 0, 1, CLQ_REPLICAS_MAX, false}, {0}};
+    static const clq_option none[] = {{0}}, of_pipeline[] = {{"stages", 0, 1, CLQ_REPLICAS_MAX, CLQ_WHOLE}, {0}};
     size_t count = 0;
     clq_words words;
     double values[CLQ_COUNT_OF(of_pipeline)] = {(double)options->stages};
@@ -168,8 +167,6 @@ clq_status clq_strategy_parse(const char *text, clq_strategy_kind *out, clq_stra
     CLQ_TRY(clq_parse_words("strategy", text, count, clq_strategy_name, NULL, &words));
     const bool pipeline = words.kind == CLQ_STRATEGY_PIPELINE;
     CLQ_TRY(clq_set_values("strategy", text, &words, pipeline ? of_pipeline : none, values));
-    if (floor(values[0]) != values[0])
-        return clq_fail(CLQ_ARGUMENT, "strategy '%s': stages=%g is no whole number", text, values[0]);
     *out = (clq_strategy_kind)words.kind;
     options->stages = (uint32_t)values[0];
     return CLQ_OK;

@@ -110,16 +110,14 @@ clq_status clq_callback_reduce_lr(const clq_reduce_lr *config, clq_callback *out
 
 clq_status clq_reduce_lr_parse(const char *text, clq_reduce_lr *out) {
     static const char what[] = "reduce lr";
-    static const clq_option options[] = {{"min_delta", 0, 0, 1e300, false}, {"patience", 0, 0, 1e15, false},
-                                         {"cooldown", 0, 0, 1e15, false},   {"factor", 0, 1e-12, 1 - 1e-12, false},
-                                         {"min_lr", 0, 0, 1e6, false},      {NULL, 0, 0, 0, false}};
+    static const clq_option options[] = {
+        {"min_delta", 0, 0, 1e300, CLQ_NUMBER}, {"patience", 0, 0, 1e15, CLQ_WHOLE},
+        {"cooldown", 0, 0, 1e15, CLQ_WHOLE},    {"factor", 0, 1e-12, 1 - 1e-12, CLQ_NUMBER},
+        {"min_lr", 0, 0, 1e6, CLQ_NUMBER},      {NULL, 0, 0, 0, CLQ_NUMBER}};
     clq_reduce_lr result = *out;
     double values[] = {result.monitor.min_delta, (double)result.patience, (double)result.cooldown, result.factor,
                        result.min_lr};
     CLQ_TRY(clq_watch_parse(what, text, options, &result.monitor, values));
-    for (size_t i = 1; i <= 2; i++)
-        if (floor(values[i]) != values[i])
-            return clq_fail(CLQ_ARGUMENT, "%s '%s': %s=%g is no whole number", what, text, options[i].key, values[i]);
     result.monitor.min_delta = values[0];
     result.patience = (uint64_t)values[1];
     result.cooldown = (uint64_t)values[2];

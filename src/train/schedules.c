@@ -6,7 +6,7 @@
 
 /* It has no default: it has to be given. */
 #define STEPS(key)                                                                                                     \
-    { key, 0, 1, 1e15, false }
+    { key, 0, 1, 1e15, CLQ_NUMBER }
 
 static double constant(const double *values, double lr, double step) {
     (void)values;
@@ -98,22 +98,22 @@ static const clq_lr_schedule_row rows[] = {
     [CLQ_LR_SCHEDULE_CONSTANT] = {.name = "constant", .rate = constant},
     [CLQ_LR_SCHEDULE_EXPONENTIAL] = {.name = "exponential",
                                      .options = {STEPS("decay_steps"),
-                                                 {"decay_rate", 0.96, 0, 1e6, false},
-                                                 {"staircase", 0, 0, 1, true}},
+                                                 {"decay_rate", 0.96, 0, 1e6, CLQ_NUMBER},
+                                                 {"staircase", 0, 0, 1, CLQ_FLAG}},
                                      .rate = exponential},
     [CLQ_LR_SCHEDULE_COSINE] = {.name = "cosine",
-                                .options = {STEPS("decay_steps"), {"alpha", 0, 0, 1, false}},
+                                .options = {STEPS("decay_steps"), {"alpha", 0, 0, 1, CLQ_NUMBER}},
                                 .rate = cosine},
     [CLQ_LR_SCHEDULE_INVERSE_TIME] = {.name = "inverse_time",
                                       .options = {STEPS("decay_steps"),
-                                                  {"decay_rate", 0.5, 0, 1e6, false},
-                                                  {"staircase", 0, 0, 1, true}},
+                                                  {"decay_rate", 0.5, 0, 1e6, CLQ_NUMBER},
+                                                  {"staircase", 0, 0, 1, CLQ_FLAG}},
                                       .rate = inverse_time},
     [CLQ_LR_SCHEDULE_POLYNOMIAL] = {.name = "polynomial",
                                     .options = {STEPS("decay_steps"),
-                                                {"end", 1e-4, 0, 1e6, false},
-                                                {"power", 1, 0, 1e3, false},
-                                                {"cycle", 0, 0, 1, true}},
+                                                {"end", 1e-4, 0, 1e6, CLQ_NUMBER},
+                                                {"power", 1, 0, 1e3, CLQ_NUMBER},
+                                                {"cycle", 0, 0, 1, CLQ_FLAG}},
                                     .rate = polynomial},
     [CLQ_LR_SCHEDULE_PIECEWISE] = {.name = "piecewise",
                                    .lists = {{"boundaries", 0, CLQ_LR_BOUNDARIES_MAX, 1, 1e15},
@@ -122,9 +122,9 @@ static const clq_lr_schedule_row rows[] = {
                                    .check = check_piecewise},
     [CLQ_LR_SCHEDULE_COSINE_RESTARTS] = {.name = "cosine_restarts",
                                          .options = {STEPS("first_decay_steps"),
-                                                     {"t_mul", 2, 1, 1e6, false},
-                                                     {"m_mul", 1, 0, 1e6, false},
-                                                     {"alpha", 0, 0, 1, false}},
+                                                     {"t_mul", 2, 1, 1e6, CLQ_NUMBER},
+                                                     {"m_mul", 1, 0, 1e6, CLQ_NUMBER},
+                                                     {"alpha", 0, 0, 1, CLQ_NUMBER}},
                                          .rate = cosine_restarts},
 };
 

@@ -1,6 +1,7 @@
 /* Text forms of options cut into words, and tables of keys. */
 #include "train/words.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,18 +58,18 @@ const clq_option *clq_find_option(const clq_option *options, const char *key) {
 }
 
 static bool allows(const clq_option *option, double value) {
-    return value >= option->min && value <= option->max && (!option->flag || value == 0.0 || value == 1.0);
+    return value >= option->min && value <= option->max && (option->type == CLQ_NUMBER || floor(value) == value);
 }
 
-/* "a number from 0 to 1", or "to below 1" where the largest number is printed as one that is larger. */
+/* "a whole number from 0 to 1", or "to below 1" where the largest number is printed as one that is larger. */
 static void describe_range(const clq_option *option, char text[80]) {
     char most[32];
     snprintf(most, sizeof most, "%g", option->max);
-    if (option->flag)
+    if (option->type == CLQ_FLAG)
         snprintf(text, 80, "0 or 1");
     else
-        snprintf(text, 80, "a number from %g to %s%s", option->min, strtod(most, NULL) > option->max ? "below " : "",
-                 most);
+        snprintf(text, 80, "a %snumber from %g to %s%s", option->type == CLQ_WHOLE ? "whole " : "", option->min,
+                 strtod(most, NULL) > option->max ? "below " : "", most);
 }
 
 clq_status clq_check_values(const char *what, const char *name, const clq_option *options, const double *values) {

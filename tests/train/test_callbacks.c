@@ -350,8 +350,10 @@ static void refused(void **state) {
     clq_callback_destroy(&callback);
     assert_fails(CLQ_ARGUMENT, "did you mean 'patience'?", clq_early_stopping_parse("patiense=3", &stop));
     assert_fails(CLQ_ARGUMENT, "did you mean 'monitor'?", clq_reduce_lr_parse("monitr=loss", &reduce));
-    assert_fails(CLQ_ARGUMENT, "mode 'up' is unknown: there are auto, min and max", clq_early_stopping_parse("mode=up", &stop));
-    assert_fails(CLQ_ARGUMENT, "patience=1.5 is no whole number", clq_early_stopping_parse("patience=1.5", &stop));
+    assert_fails(CLQ_ARGUMENT, "mode 'up' is unknown: there are auto, min and max",
+                 clq_early_stopping_parse("mode=up", &stop));
+    assert_fails(CLQ_ARGUMENT, "patience=1.5 is not a whole number from 0 to",
+                 clq_early_stopping_parse("patience=1.5", &stop));
     assert_fails(CLQ_ARGUMENT, "factor=1 is not", clq_reduce_lr_parse("factor=1", &reduce));
     reduce.factor = 1;
     assert_fails(CLQ_ARGUMENT, "factor 1 is not", clq_callback_reduce_lr(&reduce, &callback));

@@ -382,7 +382,8 @@ static void refused(void **state) {
     assert_int_equal(kind, CLQ_STRATEGY_PIPELINE);
     assert_int_equal(options.stages, 3);
     assert_fails(CLQ_ARGUMENT, "stages=0", clq_strategy_parse("pipeline:stages=0", &kind, &options));
-    assert_fails(CLQ_ARGUMENT, "no whole number", clq_strategy_parse("pipeline:stages=1.5", &kind, &options));
+    assert_fails(CLQ_ARGUMENT, "is not a whole number from 1 to",
+                 clq_strategy_parse("pipeline:stages=1.5", &kind, &options));
     assert_fails(CLQ_ARGUMENT, "takes: stages", clq_strategy_parse("pipeline:depth=2", &kind, &options));
 }
 

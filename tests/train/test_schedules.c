@@ -123,9 +123,9 @@ static void refused(void **state) {
         {"piecewise:boundaries=1/2/3/4/5,values=1/1/1/1/1/1", "at most 4 numbers"},
         {"piecewise:boundarie=1", "did you mean 'boundaries'?"},
         {"constant:alpha=2", "constant takes: warmup warmup_from"},
-        {"constant:warmup=1.5", "warmup=1.5 is no whole number"},
+        {"constant:warmup=1.5", "warmup=1.5 is not a whole number from 0 to"},
         {"constant:warmup_from=1", "warmup_from without warmup"},
-        {"constant:warmup=-1", "warmup=-1 is not a number from 0"},
+        {"constant:warmup=-1", "warmup=-1 is not a whole number from 0"},
         {"polynomial", "decay_steps has to be given"},
         {"cosine_restarts:first_decay_steps=5,t_mul=0.5", "t_mul=0.5"}};
     for (size_t i = 0; i < CLQ_COUNT_OF(lists); i++)

@@ -347,15 +347,16 @@ static void wrong_choices(void **state) {
     refuse_config(squares, "perplexity", CLQ_ARGUMENT, "perplexity is of classes");
     refuse_config(sparse, "auc", CLQ_ARGUMENT, "auc compares values");
     refuse_config(squares, "auc:num_thresholds=2.5", CLQ_ARGUMENT, "num_thresholds=2.5");
-    refuse_config(squares, "auc:num_thresholds=5.5", CLQ_ARGUMENT, "num_thresholds=5.5 is no whole number");
+    refuse_config(squares, "auc:num_thresholds=5.5", CLQ_ARGUMENT,
+                  "num_thresholds=5.5 is not a whole number from 3 to 1000");
     refuse_config(sparse, "perplexty", CLQ_ARGUMENT, "'perplexity'");
     refuse_config(squares, "precison", CLQ_ARGUMENT, "precision");
     refuse_config(squares, "precision:threshold=a", CLQ_ARGUMENT, "threshold=a is not a number");
     refuse_config(squares, "precision:k=2", CLQ_ARGUMENT, "unknown key 'k'");
     refuse_config(squares, "mae:k=2", CLQ_ARGUMENT, "mae takes no keys");
     refuse_config(squares, "accuracy:k=2", CLQ_ARGUMENT, "accuracy takes no keys");
-    refuse_config(squares, "top_k_categorical_accuracy:k=2.5", CLQ_ARGUMENT, "k=2.5 is no whole number");
-    refuse_config(squares, "top_k_categorical_accuracy:k=0", CLQ_ARGUMENT, "k=0 is not a number from 1");
+    refuse_config(squares, "top_k_categorical_accuracy:k=2.5", CLQ_ARGUMENT, "k=2.5 is not a whole number from 1 to");
+    refuse_config(squares, "top_k_categorical_accuracy:k=0", CLQ_ARGUMENT, "k=0 is not a whole number from 1");
     huber.delta = 0;
     refuse_config(huber, NULL, CLQ_ARGUMENT, "delta=0");
     refuse_config((clq_loss){.kind = (clq_loss_kind)99}, NULL, CLQ_ARGUMENT, "loss 99");

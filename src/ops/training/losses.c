@@ -101,12 +101,12 @@ static const clq_loss_row losses[] = {
 
 #define THRESHOLD                                                                                                      \
     {                                                                                                                  \
-        { "threshold", 0.5, -1e6, 1e6, false }                                                                         \
+        { "threshold", 0.5, -1e6, 1e6, CLQ_NUMBER }                                                                    \
     }
 #define OF_VALUES .totals = 1, .values = true
 #define BY_THRESHOLDS                                                                                                  \
-    .rule = "thresholds", .options = {{"num_thresholds", 200, 3, 1000, false}}, .whole = true,                         \
-    .bins = clq_threshold_bins, .probabilities = true, .values = true, .better_high = true
+    .rule = "thresholds", .options = {{"num_thresholds", 200, 3, 1000, CLQ_WHOLE}}, .bins = clq_threshold_bins,        \
+    .probabilities = true, .values = true, .better_high = true
 #define OF_CLASSES .totals = 1, .by_row = true, .ranks = true, .classes = true
 static const clq_metric_row metrics[] = {
     [CLQ_METRIC_CATEGORICAL_ACCURACY] = {.name = "categorical_accuracy",
@@ -139,8 +139,7 @@ static const clq_metric_row metrics[] = {
     [CLQ_METRIC_TOP_K] = {.name = "top_k_categorical_accuracy",
                           .alias = "sparse_top_k_categorical_accuracy",
                           .rule = "top_k",
-                          .options = {{"k", 5, 1, 1e6, false}},
-                          .whole = true,
+                          .options = {{"k", 5, 1, 1e6, CLQ_WHOLE}},
                           .totals = 1,
                           .by_row = true,
                           .ranks = true,

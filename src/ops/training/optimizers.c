@@ -9,23 +9,23 @@
 /* The largest number below 1. */
 #define BELOW_ONE 0x1.fffffffffffffp-1
 #define LEARNING_RATE(value)                                                                                           \
-    { "lr", value, 0, 1e6, false }
+    { "lr", value, 0, 1e6, CLQ_NUMBER }
 #define BETA1(value)                                                                                                   \
-    { "beta1", value, 0, BELOW_ONE, false }
+    { "beta1", value, 0, BELOW_ONE, CLQ_NUMBER }
 #define BETA2(value)                                                                                                   \
-    { "beta2", value, 0, BELOW_ONE, false }
+    { "beta2", value, 0, BELOW_ONE, CLQ_NUMBER }
 #define RHO(value)                                                                                                     \
-    { "rho", value, 0, BELOW_ONE, false }
+    { "rho", value, 0, BELOW_ONE, CLQ_NUMBER }
 #define MOMENTUM                                                                                                       \
-    { "momentum", 0, 0, 1, false }
+    { "momentum", 0, 0, 1, CLQ_NUMBER }
 #define EPSILON                                                                                                        \
-    { "epsilon", 1e-7, 0, 1e6, false }
+    { "epsilon", 1e-7, 0, 1e6, CLQ_NUMBER }
 #define FLAG(name)                                                                                                     \
-    { name, 0, 0, 1, true }
+    { name, 0, 0, 1, CLQ_FLAG }
 /* Behind all others in every row. Of the weights, and not of the loss: Loshchilov and Hutter, "Decoupled weight decay
  * regularization", ICLR 2019. */
 #define WEIGHT_DECAY(value)                                                                                            \
-    { "weight_decay", value, 0, 1e6, false }
+    { "weight_decay", value, 0, 1e6, CLQ_NUMBER }
 
 /* ---- sgd ---- */
 
@@ -138,10 +138,12 @@ static const clq_optimizer_row rows[] = {
                             .constants = adam_constants,
                             .rates = adam_rates},
     /* Duchi, Hazan and Singer, "Adaptive Subgradient Methods", JMLR 12, 2011 */
-    [CLQ_OPTIMIZER_ADAGRAD] =
-        {.name = "adagrad",
-         .options = {LEARNING_RATE(0.001), {"initial_accumulator_value", 0.1, 0, 1e6, false}, EPSILON, WEIGHT_DECAY(0)},
-         .rule = {"adagrad", 1, 7}},
+    [CLQ_OPTIMIZER_ADAGRAD] = {.name = "adagrad",
+                               .options = {LEARNING_RATE(0.001),
+                                           {"initial_accumulator_value", 0.1, 0, 1e6, CLQ_NUMBER},
+                                           EPSILON,
+                                           WEIGHT_DECAY(0)},
+                               .rule = {"adagrad", 1, 7}},
     [CLQ_OPTIMIZER_ADAMW] = {.name = "adamw",
                              .options = {LEARNING_RATE(0.001), BETA1(0.9), BETA2(0.999), EPSILON, FLAG("amsgrad"),
                                          WEIGHT_DECAY(0.004)},
