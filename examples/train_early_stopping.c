@@ -53,7 +53,9 @@ int main(int argc, char **argv) {
 
     clq_totals best;
     CLQ_CHECK(clq_evaluate(trainer, test, &best));
-    printf("the best epoch's weights: test loss %.4f\n", best.loss);
+    clq_early_stopping_result found;
+    CLQ_CHECK(clq_early_stopping_read(&callbacks[1], &found));
+    printf("the weights of epoch %llu, the best: test loss %.4f\n", (unsigned long long)found.best_epoch + 1, best.loss);
 
     for (int i = 0; i < 2; i++) clq_callback_destroy(&callbacks[i]);
     clq_trainer_destroy(trainer);

@@ -1,6 +1,7 @@
 /* Callbacks of `clique train`: what its options ask for, and what came of it. */
 #include "cli/cli.h"
 
+#include <math.h>
 #include <string.h>
 
 /* Its row in the list. */
@@ -61,39 +62,22 @@ void clq_train_callbacks_close(clq_train_callbacks *callbacks) {
     *callbacks = (clq_train_callbacks){.count = 0};
 }
 
-/* Of early stopping; NULL: there is none. */
-static json_t *state_of(const clq_train_callbacks *callbacks) {
-    char text[CLQ_CALLBACK_STATE_MAX];
-    const clq_callback *one = callbacks->early_stopping;
-    return one && one->save(one->context, text, sizeof text) == CLQ_OK ? json_loads(text, 0, NULL) : NULL;
-}
-
 /* Epochs are counted from 1, as the lines of epochs do. */
 clq_status clq_train_callbacks_tell(const clq_train_callbacks *callbacks, FILE *to) {
-    json_t *state = state_of(callbacks);
-    const json_t *best = json_object_get(state, "best");
-    const bool stopped = json_is_true(json_object_get(state, "stopped"));
-    const bool restored = json_is_true(json_object_get(state, "restored_best"));
-    clq_status status = CLQ_OK;
-    if (json_is_number(best) && (stopped || restored))
-        status = clq_print(to, "%sepoch %lld was the best, with %.4f%s\n", stopped ? "stopped early: " : "",
-                           (long long)json_integer_value(json_object_get(state, "best_epoch")) + 1,
-                           json_number_value(best), restored ? ": its weights are put back" : "");
-    else if (stopped)
-        status = clq_print(to, "stopped early: no epoch had a number\n");
-    json_decref(state);
-    return status;
+    clq_early_stopping_result found = {.stopped = false};
+    if (callbacks->early_stopping) CLQ_TRY(clq_early_stopping_read(callbacks->early_stopping, &found));
+    if (found.has_best && (found.stopped || found.restored_best_weights))
+        return clq_print(to, "%sepoch %llu was the best, with %.4f%s\n", found.stopped ? "stopped early: " : "",
+                         (unsigned long long)found.best_epoch + 1, found.best,
+                         found.restored_best_weights ? ": its weights are put back" : "");
+    return found.stopped ? clq_print(to, "stopped early: no epoch had a number\n") : CLQ_OK;
 }
 
 json_t *clq_train_callbacks_describe(const clq_train_callbacks *callbacks) {
-    static const char *const keys[] = {"stopped", "best_epoch", "best", "restored_best"};
-    json_t *state = state_of(callbacks), *document = json_object();
-    if (!state) {
-        json_decref(document);
+    clq_early_stopping_result found;
+    if (!callbacks->early_stopping || clq_early_stopping_read(callbacks->early_stopping, &found) != CLQ_OK)
         return json_null();
-    }
-    for (size_t i = 0; i < CLQ_COUNT_OF(keys); i++)
-        document = clq_json_put(document, keys[i], json_incref(json_object_get(state, keys[i])));
-    json_decref(state);
-    return document;
+    return json_pack("{s:b, s:I, s:o, s:b}", "stopped", found.stopped, "best_epoch", (json_int_t)found.best_epoch,
+                     "best", clq_json_number(found.has_best ? found.best : (double)NAN), "restored_best",
+                     found.restored_best_weights);
 }

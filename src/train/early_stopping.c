@@ -63,8 +63,7 @@ static clq_status on_end(void *context, clq_trainer *trainer, clq_status status)
 
 static clq_status save(void *context, char *text, size_t bytes) {
     const stopping *s = context;
-    json_t *state = json_pack("{s:I, s:I, s:b, s:b}", "best_epoch", (json_int_t)s->best_epoch, "wait",
-                              (json_int_t)s->wait, "stopped", s->stopped, "restored_best", s->put_back);
+    json_t *state = json_pack("{s:I, s:I}", "best_epoch", (json_int_t)s->best_epoch, "wait", (json_int_t)s->wait);
     return clq_state_write(early_stopping, clq_watch_save(&s->watch, state), text, bytes);
 }
 
@@ -79,6 +78,20 @@ static clq_status restore(void *context, const char *text) {
     CLQ_TRY(status);
     result.restored = true;
     *s = result;
+    return CLQ_OK;
+}
+
+clq_status clq_early_stopping_read(const clq_callback *callback, clq_early_stopping_result *out) {
+    if (callback->on_epoch != on_epoch)
+        return clq_fail(CLQ_ARGUMENT, "callback '%s' is not of clq_callback_early_stopping",
+                        callback->name ? callback->name : "");
+    const stopping *s = callback->context;
+    const bool any = s->watch.any && isfinite(s->watch.best);
+    *out = (clq_early_stopping_result){.stopped = s->stopped,
+                                       .has_best = any,
+                                       .best_epoch = any ? s->best_epoch : 0,
+                                       .best = any ? s->watch.best : 0.0,
+                                       .restored_best_weights = s->put_back};
     return CLQ_OK;
 }
 

@@ -9,8 +9,7 @@ typedef struct reducing {
     clq_reduce_lr config;
     clq_watch watch;
     uint64_t wait, cooldown; /* epochs without an improvement; epochs that do not count yet */
-    uint64_t reductions;
-    double rate; /* the last that was set; NaN: none */
+    double rate;             /* the last that was set; NaN: none */
     bool restored;
 } reducing;
 
@@ -23,7 +22,7 @@ static clq_status on_begin(void *context, clq_trainer *trainer, const clq_fit_co
     if (r->restored) return isnan(r->rate) ? CLQ_OK : clq_trainer_set_learning_rate(trainer, r->rate);
     clq_watch_forget(&r->watch);
     r->rate = (double)NAN;
-    r->wait = r->cooldown = r->reductions = 0;
+    r->wait = r->cooldown = 0;
     return CLQ_OK;
 }
 
@@ -34,7 +33,6 @@ static clq_status reduce(reducing *r, clq_trainer *trainer) {
     CLQ_TRY(clq_trainer_set_learning_rate(trainer, next));
     clq_log(CLQ_LOG_INFO, "%s: the learning rate is %g, after %g", reduce_lr, next, rate);
     r->rate = next;
-    r->reductions++;
     r->cooldown = r->config.cooldown;
     r->wait = 0;
     return CLQ_OK;
@@ -62,8 +60,8 @@ static clq_status on_end(void *context, clq_trainer *trainer, clq_status status)
 
 static clq_status save(void *context, char *text, size_t bytes) {
     const reducing *r = context;
-    json_t *state = json_pack("{s:o, s:I, s:I, s:I}", "rate", clq_json_number(r->rate), "wait", (json_int_t)r->wait,
-                              "cooldown", (json_int_t)r->cooldown, "reductions", (json_int_t)r->reductions);
+    json_t *state = json_pack("{s:o, s:I, s:I}", "rate", clq_json_number(r->rate), "wait", (json_int_t)r->wait,
+                              "cooldown", (json_int_t)r->cooldown);
     return clq_state_write(reduce_lr, clq_watch_save(&r->watch, state), text, bytes);
 }
 
@@ -75,7 +73,6 @@ static clq_status restore(void *context, const char *text) {
     if (status == CLQ_OK) status = clq_state_number(reduce_lr, state, "rate", &result.rate);
     if (status == CLQ_OK) status = clq_state_count(reduce_lr, state, "wait", &result.wait);
     if (status == CLQ_OK) status = clq_state_count(reduce_lr, state, "cooldown", &result.cooldown);
-    if (status == CLQ_OK) status = clq_state_count(reduce_lr, state, "reductions", &result.reductions);
     json_decref(state);
     CLQ_TRY(status);
     result.restored = true;

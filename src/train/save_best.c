@@ -6,7 +6,6 @@ static const char save_best[] = "save_best";
 typedef struct saving {
     char *path;
     clq_watch watch;
-    uint64_t best_epoch;
 } saving;
 
 /* The best stays from fit to fit, as the file does, and as in Keras. */
@@ -22,14 +21,12 @@ static clq_status on_epoch(void *context, clq_trainer *trainer, const clq_epoch_
     clq_status status = clq_trainer_save(trainer, s->path);
     if (status != CLQ_OK) return clq_fail_within(status, "%s", save_best);
     s->watch = watch; /* that of the file */
-    s->best_epoch = info->epoch;
     return CLQ_OK;
 }
 
 static clq_status save(void *context, char *text, size_t bytes) {
     const saving *s = context;
-    json_t *state = json_pack("{s:I}", "best_epoch", (json_int_t)s->best_epoch);
-    return clq_state_write(save_best, clq_watch_save(&s->watch, state), text, bytes);
+    return clq_state_write(save_best, clq_watch_save(&s->watch, json_object()), text, bytes);
 }
 
 static clq_status restore(void *context, const char *text) {
@@ -37,7 +34,6 @@ static clq_status restore(void *context, const char *text) {
     json_t *state;
     CLQ_TRY(clq_state_read(save_best, text, &state));
     clq_status status = clq_watch_restore(save_best, state, &result.watch);
-    if (status == CLQ_OK) status = clq_state_count(save_best, state, "best_epoch", &result.best_epoch);
     json_decref(state);
     CLQ_TRY(status);
     *s = result;

@@ -100,13 +100,10 @@ static void open_all(witness *own, double best_by, const char *table, const char
 }
 
 static void note_best(const clq_callback *stopping, fitted *f) {
-    char text[CLQ_CALLBACK_STATE_MAX];
-    json_t *state;
-    assert_ok(stopping->save(stopping->context, text, sizeof text));
-    assert_ok(clq_json_parse(text, strlen(text), 2, "state", &state));
-    f->best_epoch = (uint64_t)json_integer_value(json_object_get(state, "best_epoch"));
-    assert_true(json_is_true(json_object_get(state, "restored_best")));
-    json_decref(state);
+    clq_early_stopping_result found;
+    assert_ok(clq_early_stopping_read(stopping, &found));
+    assert_true(found.has_best && found.restored_best_weights);
+    f->best_epoch = found.best_epoch;
 }
 
 /* Leaves the trainer with the weights of the file. */

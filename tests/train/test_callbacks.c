@@ -136,6 +136,10 @@ static void play(json_t *one, json_t *values, bool saves) {
     }
     assert_ok(callback.on_end(callback.context, trainer, CLQ_OK));
     if (stopping) {
+        clq_early_stopping_result found;
+        assert_ok(clq_early_stopping_read(&callback, &found));
+        if (!saves) assert_int_equal(found.stopped, json_is_true(json_object_get(one, "stopped")));
+        if (!saves) assert_int_equal(found.best_epoch, json_integer_value(json_object_get(one, "weights_of")));
         if (epoch != (size_t)json_integer_value(json_object_get(one, "epochs")) ||
             trainer->stop != json_is_true(json_object_get(one, "stopped")))
             fail_msg("%s on sequence %d: ended behind %zu epochs", text,
