@@ -16,18 +16,19 @@
 
 /* ---- options (options.c) ---- */
 
-/* An option that may be given for all outputs of a model, and for each: OUTPUT=VALUE. (outputs.c) */
-typedef struct clq_by_output {
+/* An option that may be given several times, with a name in front or without: of outputs OUTPUT=VALUE, of optimizers
+ * PATTERN=VALUE. (outputs.c) */
+typedef struct clq_named_texts {
     const char *texts[2 * CLQ_MODEL_OUTPUTS_MAX]; /* as they were given */
     size_t count;
-} clq_by_output;
+} clq_named_texts;
 /* ARGUMENT: there is no room. option: for the message. */
-clq_status clq_by_output_add(clq_by_output *to, const char *option, const char *text);
+clq_status clq_named_texts_add(clq_named_texts *to, const char *option, const char *text);
 
 /* All options that some command takes, with their defaults unless they are given. */
 typedef struct clq_options {
     const char *model, *data, *devices, *optimizer, *strategy, *cross_device_ops, *compress;
-    clq_by_output losses, loss_weights, metrics, optimizers; /* of these each has names in front */
+    clq_named_texts losses, loss_weights, metrics, optimizers; /* of these each has names in front */
     const char *schedule, *shares, *staleness, *clip, *no_decay, *ema, *class_weights, *sample_weights;
     const char *checkpoint, *early_stopping, *reduce_lr, *save_best, *monitor, *csv;
     uint64_t checkpoint_every, keep;

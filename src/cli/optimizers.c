@@ -5,7 +5,7 @@
 #include <string.h>
 
 clq_status clq_setup_optimizers(clq_setup *setup, const clq_options *options, clq_trainer_config *config) {
-    const clq_by_output *given = &options->optimizers;
+    const clq_named_texts *given = &options->optimizers;
     if (given->count > CLQ_COUNT_OF(setup->optimizers))
         return clq_fail(CLQ_ARGUMENT, "--optimizer-of is given %zu times: a training takes up to %zu of them",
                         given->count, CLQ_COUNT_OF(setup->optimizers));

@@ -4,7 +4,7 @@
 #include <float.h>
 #include <string.h>
 
-clq_status clq_by_output_add(clq_by_output *to, const char *option, const char *text) {
+clq_status clq_named_texts_add(clq_named_texts *to, const char *option, const char *text) {
     if (to->count == CLQ_COUNT_OF(to->texts))
         return clq_fail(CLQ_ARGUMENT, "--%s is given more than %zu times", option, to->count);
     to->texts[to->count++] = text;
@@ -42,7 +42,7 @@ static size_t output_of(const clq_model *model, const char *text, const char **v
     return i;
 }
 
-static clq_status sort(const clq_model *model, const char *option, const clq_by_output *given, sorted *out) {
+static clq_status sort(const clq_model *model, const char *option, const clq_named_texts *given, sorted *out) {
     for (size_t k = 0; k < given->count; k++) {
         const char *text = given->texts[k], *value;
         const size_t i = output_of(model, text, &value);
