@@ -40,7 +40,7 @@ CLQ_API void clq_checkpoints_close(clq_checkpoints *checkpoints); /* takes NULL;
  * checkpoints continues that checkpoint's epoch.
  * - *step: the update that the checkpoint was taken behind. 0: the folder has none, and the trainer stays as it was.
  * - A dataset that is cut into other batches goes on at the same part of the epoch, with a warning.
- * - Of another loss, or other metrics, the epoch's begin anew, with a warning.
+ * - Of another loss, or other metrics, the epoch's totals begin anew, with a warning.
  * - A learning rate set by hand is left out where the trainer has a schedule.
  * - Checkpoints that cannot be taken are left out, each with a warning that says why. Those newer than the one taken
  *   are renamed to `skipped-…`, of which the `keep` that were written last stay.

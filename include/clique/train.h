@@ -63,7 +63,7 @@ typedef struct clq_loss {
     /* Of the binary focal loss: the loss of targets 1 is multiplied by alpha, that of targets 0 by 1 - alpha. */
     bool apply_class_balancing;
     double label_smoothing; /* of categorical, binary and focal losses: 0 to 1 */
-    double delta;           /* of huber: where it becomes straight; above 0 */
+    double delta;           /* of huber: where it becomes straight; 1e-6 to 1e6 */
     double alpha; /* of focal losses: the weight of every class, or of the class 1 (apply_class_balancing); 0 to 1 */
     double gamma; /* of focal losses: how much less sure answers count; 0 to 100 */
     double reserved[2];
@@ -362,6 +362,8 @@ CLQ_API clq_status clq_trainer_staleness(clq_trainer *trainer, size_t most, uint
 
 typedef struct clq_totals {
     double loss; /* mean over the samples; of several outputs the weighted sum */
+    /* 0: of an epoch that was trained before the checkpoint which the fit goes on from, and of whose loss and metrics
+     * the checkpoint knows nothing; they are NaN. */
     size_t samples;
     double seconds;
     double input_s;            /* of these, waiting for the input pipeline */

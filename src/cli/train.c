@@ -177,10 +177,10 @@ static clq_status flush_log(void *context, uint64_t step) {
 }
 
 /* Behind an epoch, whose matrices the trainer has until the next one. */
-static clq_status note_matrices(training *t, bool validated) {
+static clq_status note_matrices(training *t, bool trained, bool validated) {
     const clq_trainer *trainer = t->setup->trainer;
     if (!t->options->json || clq_trainer_matrix_count(trainer) == 0) return CLQ_OK;
-    json_t *own = clq_json_put_matrices(json_object(), "", trainer, CLQ_MATRIX_OF_TRAINING, true);
+    json_t *own = clq_json_put_matrices(json_object(), "", trainer, CLQ_MATRIX_OF_TRAINING, trained);
     own = clq_json_put_matrices(own, "val_", trainer, CLQ_MATRIX_OF_EVALUATION, validated);
     t->matrices = clq_json_append(t->matrices ? t->matrices : json_array(), own);
     return t->matrices ? CLQ_OK : clq_fail_memory("an epoch's confusion matrices");
@@ -193,13 +193,14 @@ static clq_status show_epoch(void *context, const clq_epoch_info *info) {
     t->epochs = grown;
     t->epochs[t->epoch_count++] = *info;
     t->epoch = info->epoch + 1;
-    CLQ_TRY(note_matrices(t, info->validation.samples > 0));
+    CLQ_TRY(note_matrices(t, info->train.samples > 0, info->validation.samples > 0));
     t->trained_s += info->train.seconds;
     t->input_s += info->train.input_s;
     clear_line(t);
     char metrics[CLQ_METRICS_TEXT];
     clq_describe_metrics("", &info->train.metrics, metrics, sizeof metrics);
-    fprintf(t->talk, "epoch %llu  loss %.4f%s", (unsigned long long)info->epoch + 1, info->train.loss, metrics);
+    fprintf(t->talk, "epoch %llu", (unsigned long long)info->epoch + 1);
+    if (info->train.samples) fprintf(t->talk, "  loss %.4f%s", info->train.loss, metrics);
     clq_describe_metrics("test ", &info->validation.metrics, metrics, sizeof metrics);
     if (info->validation.samples) fprintf(t->talk, "  test loss %.4f%s", info->validation.loss, metrics);
     fprintf(t->talk, "  %.1f s  %.0f images/s\n", info->train.seconds,
@@ -325,7 +326,7 @@ static json_t *describe_epoch(const training *t, size_t index) {
     clq_totals validation = e->validation;
     bool validated = validation.samples > 0;
     if (!validated) validation.metrics = e->train.metrics; /* their names */
-    json_t *epoch = clq_json_put_measures(json_object(), "", &e->train, true);
+    json_t *epoch = clq_json_put_measures(json_object(), "", &e->train, e->train.samples > 0);
     epoch = clq_json_put_measures(epoch, "val_", &validation, validated);
     if (t->matrices && json_object_update(epoch, json_array_get(t->matrices, index)) != 0) {
         json_decref(epoch);

@@ -116,7 +116,9 @@ static clq_status tell(const clq_plan *plan, const char *where) {
     return clq_fail(CLQ_NOT_FINITE, "step %u on %s: the first number that is not finite is %s; %s", plan->checks.step,
                     clq_device_label(plan->device), where,
                     strcmp(where, in_samples) == 0 ? "take it out of the data"
-                                                   : "a lower learning rate, or clipping, may keep it finite");
+                    : plan->config.update_options.scaling.initial > 0
+                        ? "a lower learning rate, clipping, or a smaller loss scale may keep it finite"
+                        : "a lower learning rate, or clipping, may keep it finite");
 }
 
 /* Behind the launches before `end`. */

@@ -28,6 +28,8 @@ clq_status clq_watch_open(clq_watch *watch, const clq_monitor *monitor, const ch
 clq_status clq_watch_check(const clq_watch *watch, const clq_trainer *trainer, const clq_fit_config *config,
                            const char *who);
 double clq_watch_value(const clq_watch *watch, const clq_epoch_info *info);
+/* Whether the epoch has the value: not a training's of an epoch of no samples. Callbacks leave others out. */
+bool clq_watch_has_value(const clq_watch *watch, const clq_epoch_info *info);
 /* Whether a value is better by more than min_delta than `than`; NaN never is. */
 bool clq_watch_improves(const clq_watch *watch, double value, double than);
 /* Whether it improves on the best one, which it then is. */

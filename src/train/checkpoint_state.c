@@ -15,17 +15,21 @@ static char *describe_replicas(const clq_trainer *trainer) {
     clq_strategy_kind kind;
     clq_strategy_options options;
     clq_pipeline_info pipelines;
+    clq_stage_info stage;
     bool synchronized = false;
     clq_strategy_settings(trainer->strategy, &kind, &options);
     for (uint32_t v = 0; v < trainer->model->variable_count; v++)
         synchronized = synchronized || trainer->model->variables[v].synchronized;
     clq_text_add(&text, "%s", clq_strategy_own_name(trainer->strategy));
     if (clq_strategy_pipelines(trainer->strategy, &pipelines)) clq_text_add(&text, " of %u stages", pipelines.stages);
+    for (size_t s = 1; clq_strategy_stage(trainer->strategy, s, &stage); s++)
+        clq_text_add(&text, "%s%u", s > 1 ? ", " : " cut in front of tensors ", (unsigned)stage.stage->before.at);
     if (options.local_steps > 0) clq_text_add(&text, " with local steps");
     if (synchronized) clq_text_add(&text, " with synchronized statistics");
     for (unsigned r = 0; r < clq_trainer_replicas(trainer); r++) {
         const char *label = clq_device_label(clq_strategy_device(trainer->strategy, r));
-        clq_text_add(&text, "%s%.*s", r ? ", " : " on ", (int)strcspn(label, " "), label);
+        const char *end = strstr(label, " ("); /* of "pocl:0 part 1 of 2 (its name)" */
+        clq_text_add(&text, "%s%.*s", r ? ", " : " on ", (int)(end ? (size_t)(end - label) : strlen(label)), label);
     }
     if (!text.failed) return text.data;
     clq_free(text.data);

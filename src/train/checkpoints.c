@@ -338,13 +338,15 @@ static clq_status read_one(uint64_t step, const char *folder, const clq_trainer 
     return CLQ_OK;
 }
 
-static clq_status restore_one(clq_checkpoints *c, uint64_t step, clq_trainer *trainer, clq_dataset *data,
-                              bool *usable) {
-    char *folder = clq_checkpoint_folder(c->folder, step);
+/* The newest step of steps[0, i], after those that were left out: they are set aside before anything changes. */
+static clq_status restore_one(clq_checkpoints *c, const uint64_t *steps, size_t i, clq_trainer *trainer,
+                              clq_dataset *data, bool *usable) {
+    char *folder = clq_checkpoint_folder(c->folder, steps[i]);
     clq_checkpoint from = {0};
     if (!folder) return CLQ_MEMORY;
-    clq_status status = read_one(step, folder, trainer, &from);
+    clq_status status = read_one(steps[i], folder, trainer, &from);
     *usable = status == CLQ_OK;
+    for (size_t k = 0; k < i && status == CLQ_OK; k++) status = clq_checkpoint_set_aside(c->folder, steps[k]);
     if (status == CLQ_OK) status = apply(c, &from, folder, trainer, data);
     clq_checkpoint_release(&from);
     clq_free(folder);
@@ -365,13 +367,12 @@ clq_status clq_checkpoints_restore(clq_checkpoints *c, clq_trainer *trainer, clq
         bool whole = true;
         status = clq_checkpoint_look(c->folder, steps[i], &whole);
         if (!whole) continue;
-        if (status == CLQ_OK) status = restore_one(c, steps[i], trainer, dataset, &usable);
+        if (status == CLQ_OK) status = restore_one(c, steps, i, trainer, dataset, &usable);
         if (usable || status == CLQ_MEMORY) break;
         if (first.status == CLQ_OK) clq_error_take(status, &first);
         clq_log(CLQ_LOG_WARNING, "checkpoint left out: %s", clq_error_detail());
     }
     const uint64_t found = usable ? steps[i] : 0;
-    for (size_t k = 0; k < i && status == CLQ_OK && usable; k++) status = clq_checkpoint_set_aside(c->folder, steps[k]);
     if (usable && i > 0) clq_checkpoint_remove_aside(c->folder, c->config.keep);
     if (!usable && status != CLQ_MEMORY) status = clq_error_raise(&first);
     if (status == CLQ_OK) *step = found;

@@ -37,6 +37,10 @@ static void add_names(clq_text *line, const clq_trainer *trainer, const char *pr
 }
 
 static void add_values(clq_text *line, const clq_totals *totals) {
+    if (totals->samples == 0) { /* of a training that goes on behind the epoch's last step: nothing is known */
+        for (unsigned i = 0; i <= totals->metrics.count; i++) clq_text_add(line, ",");
+        return;
+    }
     clq_text_add(line, ",%.9g", totals->loss);
     for (unsigned i = 0; i < totals->metrics.count; i++) clq_text_add(line, ",%.9g", totals->metrics.values[i]);
 }

@@ -31,7 +31,7 @@ static clq_status on_begin(void *context, clq_trainer *trainer, const clq_fit_co
 static clq_status on_epoch(void *context, clq_trainer *trainer, const clq_epoch_info *info) {
     stopping *s = context;
     const double value = clq_watch_value(&s->watch, info);
-    if (info->epoch < s->config.start_from_epoch) return CLQ_OK;
+    if (info->epoch < s->config.start_from_epoch || !clq_watch_has_value(&s->watch, info)) return CLQ_OK;
     s->wait++;
     if (clq_watch_take(&s->watch, value)) {
         s->best_epoch = info->epoch;

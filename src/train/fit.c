@@ -2,6 +2,7 @@
 #include "train/callbacks.h"
 #include "train/checkpoint.h"
 
+#include <math.h>
 #include <string.h>
 
 /* How often progress is told and metrics are collected for it. */
@@ -293,9 +294,17 @@ clq_status clq_evaluate_sized(clq_trainer *trainer, clq_dataset *dataset, clq_to
 
 /* ---- fit ---- */
 
+/* Of an epoch that was trained before the checkpoint that the fit goes on from, where that has totals of other metrics.
+ */
+static void forget_values(clq_totals *totals) {
+    totals->loss = (double)NAN;
+    for (unsigned i = 0; i < totals->metrics.count; i++) totals->metrics.values[i] = (double)NAN;
+}
+
 static clq_status end_epoch(run *r, double seconds) {
     clq_epoch_info info = {.epoch = r->epoch, .train = totals_of(r->trainer, &r->metrics, seconds, r->input_s)};
     clq_dataset *data = r->config->validation;
+    if (info.train.samples == 0) forget_values(&info.train);
     clq_trainer_keep_matrices(r->trainer, CLQ_MATRIX_OF_TRAINING, r->metrics.totals);
     if (data) {
         evaluation e = {.fit = r, .trained = &info.train, .batches = clq_dataset_batches(data)};

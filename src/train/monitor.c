@@ -32,6 +32,7 @@ static size_t find_end(const char *name, size_t length, const char *word) {
  * nothing: the longest name is the metric's own. A loss is of no row. */
 static bool is_better_high(const char *name) {
     const char *number = strrchr(name, ':');
+    if (number && !strchr(number, '=')) number = NULL; /* an output's name may have one */
     const size_t length = number ? (size_t)(number - name) : strlen(name);
     size_t found = CLQ_MIN(find_end(name, length, "accuracy"), find_end(name, length, "acc"));
     bool high = found != SIZE_MAX;
@@ -95,6 +96,10 @@ clq_status clq_watch_check(const clq_watch *watch, const clq_trainer *trainer, c
 
 double clq_watch_value(const clq_watch *watch, const clq_epoch_info *info) {
     return clq_epoch_value(info, watch->monitor.name);
+}
+
+bool clq_watch_has_value(const clq_watch *watch, const clq_epoch_info *info) {
+    return is_validation(watch->monitor.name) || info->train.samples > 0;
 }
 
 /* In Keras's order of additions, so that ties come out alike. */

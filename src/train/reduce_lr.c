@@ -40,6 +40,7 @@ static clq_status reduce(reducing *r, clq_trainer *trainer) {
 
 static clq_status on_epoch(void *context, clq_trainer *trainer, const clq_epoch_info *info) {
     reducing *r = context;
+    if (!clq_watch_has_value(&r->watch, info)) return CLQ_OK;
     if (r->cooldown > 0) {
         r->cooldown--;
         r->wait = 0;

@@ -17,7 +17,7 @@ static clq_status on_begin(void *context, clq_trainer *trainer, const clq_fit_co
 static clq_status on_epoch(void *context, clq_trainer *trainer, const clq_epoch_info *info) {
     saving *s = context;
     clq_watch watch = s->watch;
-    if (!clq_watch_take(&watch, clq_watch_value(&watch, info))) return CLQ_OK;
+    if (!clq_watch_has_value(&watch, info) || !clq_watch_take(&watch, clq_watch_value(&watch, info))) return CLQ_OK;
     clq_status status = clq_trainer_save(trainer, s->path);
     if (status != CLQ_OK) return clq_fail_within(status, "%s", save_best);
     s->watch = watch; /* that of the file */

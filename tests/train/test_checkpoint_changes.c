@@ -177,6 +177,65 @@ static void totals_of_other_metrics_begin_anew(void **state) {
     metrics = NULL;
 }
 
+static clq_status look_at_epoch(void *context, const clq_epoch_info *info) {
+    unsigned *epochs = context;
+    assert_int_equal(info->epoch, *epochs);
+    assert_int_equal(info->train.samples, *epochs ? SAMPLES : 0);
+    assert_int_equal(isnan(info->train.loss), *epochs == 0);
+    assert_int_equal(isnan(info->train.metrics.values[0]), *epochs == 0);
+    ++*epochs;
+    return CLQ_OK;
+}
+
+/* A whole epoch, of whose other metrics nothing is known: callbacks leave it out, and tables have no values there. */
+static void an_epoch_without_totals_is_left_out(void **state) {
+    (void)state;
+    clq_model *model = make_model(false, 8);
+    clq_dataset *data = make_data();
+    clq_checkpoints *checkpoints = open_checkpoints(files_path("an epoch"));
+    clq_callback callbacks[2];
+    clq_early_stopping stop = {.patience = 5};
+    clq_early_stopping_result found;
+    uint64_t step;
+    unsigned epochs = 0;
+    clq_fit_config fit = {.epochs = 1, .checkpoints = checkpoints};
+    metrics = "accuracy";
+    clq_trainer *trainer = make_trainer(model, &settings[0], "sgd");
+    assert_ok(clq_fit(trainer, data, &fit));
+    clq_trainer_destroy(trainer);
+    metrics = "mse";
+    trainer = make_trainer(model, &settings[0], "sgd");
+    assert_ok(clq_early_stopping_parse("monitor=mse", &stop));
+    assert_ok(clq_callback_early_stopping(&stop, &callbacks[0]));
+    char *table = clq_strdup(files_path("epochs.csv"));
+    assert_non_null(table);
+    assert_ok(clq_callback_csv(table, false, &callbacks[1]));
+    assert_ok(clq_checkpoints_restore(checkpoints, trainer, data, &step));
+    fit = (clq_fit_config){.epochs = 2,
+                           .checkpoints = checkpoints,
+                           .context = &epochs,
+                           .on_epoch = look_at_epoch,
+                           .callbacks = callbacks,
+                           .callback_count = 2};
+    assert_ok(clq_fit(trainer, data, &fit));
+    assert_int_equal(epochs, 2);
+    assert_ok(clq_early_stopping_read(&callbacks[0], &found));
+    assert_true(found.has_best && found.best_epoch == 1);
+    for (unsigned i = 0; i < 2; i++) clq_callback_destroy(&callbacks[i]);
+    FILE *file = fopen(table, "r");
+    char line[256];
+    assert_non_null(file);
+    for (unsigned i = 0; i < 2; i++) assert_non_null(fgets(line, sizeof line, file));
+    assert_memory_equal(line, "0,,,", 4); /* epoch, loss, mse, rate */
+    (void)fclose(file);
+    clq_free(table);
+    clq_trainer_destroy(trainer);
+    clq_checkpoints_close(checkpoints);
+    clq_dataset_destroy(data);
+    clq_model_destroy(model);
+    metrics = NULL;
+}
+
 /* ---- what replicas have of their own ---- */
 
 static void read_replica(clq_trainer *trainer, const clq_model *model, unsigned replica, float *out) {
@@ -347,6 +406,7 @@ int main(void) {
         cmocka_unit_test(fewer_local_steps),
         cmocka_unit_test(scales_go_on_from_other_initial_ones),
         cmocka_unit_test(totals_of_other_metrics_begin_anew),
+        cmocka_unit_test(an_epoch_without_totals_is_left_out),
         cmocka_unit_test(other_replicas_take_the_mean),
         cmocka_unit_test(names_to_set_aside_run_out),
     };
