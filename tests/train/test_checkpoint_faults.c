@@ -142,7 +142,8 @@ static void each_call_fails(const setting *of) {
     going_on_fails(&s);
     printf("%s, %s: %u failed checkpoints, %u failed restores\n", of->name, clq_precision_name(precision), taking,
            s.failures - taking);
-    if (taking < 2 || s.failures < taking + 2) fail_msg("%s: too few calls failed", of->name);
+    /* A checkpoint of a store takes few calls: parameters and slots are in the host's memory. */
+    if (taking < 1 || s.failures < taking + 2) fail_msg("%s: too few calls failed", of->name);
     clq_model_destroy(s.model);
 }
 
