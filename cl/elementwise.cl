@@ -59,9 +59,8 @@
 #define TYPE_7 STORED(1)
 #define TYPE_8 STORED(2)
 
-/* OUT<k>_STORAGE: how output k is stored (cl/prelude.cl). */
-
-/* RANDOM: the program draws random numbers, which depend on the step and on the row among those of all replicas. */
+/* OUT<k>_STORAGE: how output k is stored (cl/prelude.cl).
+ * RANDOM: the program draws random numbers, which depend on the step and on the row among those of all replicas. */
 #ifdef RANDOM
 #define RANDOM_FIELDS int step, first_row;
 #define RANDOM_PARAMETERS , int step, int first_row

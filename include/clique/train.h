@@ -206,8 +206,7 @@ typedef struct clq_trainer_config {
      * variable updates it, and `optimizer` updates those that none of them names. What sets the learning rate, a
      * schedule, a function or clq_trainer_set_learning_rate, sets that of `optimizer`; the others' rates keep the
      * relation to it that their lr has to its lr, which is above 0 then. A clip and an average are of all variables.
-     * Needed until the trainer is made. NULL: `optimizer` updates all,
-     * whatever the count. */
+     * Needed until the trainer is made. NULL: `optimizer` updates all, whatever the count. */
     const clq_optimizer_config *optimizers;
     size_t optimizer_count;
     /* Whether activations are kept for backward or computed again there. AUTO goes by each device's memory

@@ -3,14 +3,13 @@
 
 enum { COLUMNS_MOST = 100 };
 
-/* Caller: clq_free. NULL: memory is out. */
-static uint64_t *read_matrix(const clq_trainer *trainer, size_t index, clq_matrix_source source, const char **name,
-                             size_t *classes) {
-    if (clq_trainer_matrix(trainer, index, name, classes) != CLQ_OK) return NULL;
-    uint64_t *counts = clq_alloc(*classes * *classes, sizeof *counts);
-    if (counts && clq_trainer_read_matrix(trainer, index, source, counts) == CLQ_OK) return counts;
-    clq_free(counts);
-    return NULL;
+/* *counts: the caller's; clq_free in any case. */
+static clq_status read_matrix(const clq_trainer *trainer, size_t index, clq_matrix_source source, const char **name,
+                              size_t *classes, uint64_t **counts) {
+    *counts = NULL;
+    CLQ_TRY(clq_trainer_matrix(trainer, index, name, classes));
+    *counts = clq_alloc(*classes * *classes, sizeof **counts);
+    return *counts ? clq_trainer_read_matrix(trainer, index, source, *counts) : CLQ_MEMORY;
 }
 
 static json_t *describe(const uint64_t *counts, size_t classes) {
@@ -30,10 +29,11 @@ json_t *clq_json_put_matrices(json_t *object, const char *prefix, const clq_trai
         const char *name = "";
         char key[128];
         size_t classes = 0;
-        uint64_t *counts = known ? read_matrix(trainer, i, source, &name, &classes) : NULL;
-        if (!known && clq_trainer_matrix(trainer, i, &name, &classes) != CLQ_OK) continue;
+        uint64_t *counts = NULL;
+        const clq_status status = known ? read_matrix(trainer, i, source, &name, &classes, &counts)
+                                        : clq_trainer_matrix(trainer, i, &name, &classes);
         snprintf(key, sizeof key, "%s%s", prefix, name);
-        object = clq_json_put(object, key, counts ? describe(counts, classes) : known ? NULL : json_null());
+        object = clq_json_put(object, key, status != CLQ_OK ? NULL : known ? describe(counts, classes) : json_null());
         clq_free(counts);
     }
     return object;
@@ -64,12 +64,13 @@ clq_status clq_print_matrices(FILE *to, const char *prefix, const clq_trainer *t
         const char *name;
         size_t classes;
         clq_text text = {0};
-        uint64_t *counts = read_matrix(trainer, i, source, &name, &classes);
-        if (counts) {
+        uint64_t *counts;
+        status = read_matrix(trainer, i, source, &name, &classes, &counts);
+        if (status == CLQ_OK) {
             clq_text_add(&text, "%s%s, rows: true classes, columns: predicted classes\n", prefix, name);
             add_table(&text, counts, classes);
+            status = text.failed ? CLQ_MEMORY : clq_print(to, "%s", text.data);
         }
-        status = counts && !text.failed ? clq_print(to, "%s", text.data) : CLQ_MEMORY;
         clq_free(text.data);
         clq_free(counts);
     }

@@ -241,7 +241,7 @@ static clq_status put_totals(clq_checkpoint *to, const clq_trainer *trainer, con
     return CLQ_OK;
 }
 
-/* Those of other losses and metrics tell nothing: the epoch's begin anew. */
+/* Totals of other losses and metrics say nothing of these: the epoch's totals begin anew. */
 static clq_status get_totals(const clq_checkpoint *from, const clq_trainer *trainer, const char *folder,
                              clq_fit_place *place) {
     const char *before = clq_checkpoint_text(from, "fit/measures");

@@ -338,7 +338,7 @@ static clq_status read_one(uint64_t step, const char *folder, const clq_trainer 
     return CLQ_OK;
 }
 
-/* The newest step of steps[0, i], after those that were left out: they are set aside before anything changes. */
+/* steps[i]. The newer ones in front of it were left out: they are set aside before anything changes. */
 static clq_status restore_one(clq_checkpoints *c, const uint64_t *steps, size_t i, clq_trainer *trainer,
                               clq_dataset *data, bool *usable) {
     char *folder = clq_checkpoint_folder(c->folder, steps[i]);

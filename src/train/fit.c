@@ -304,8 +304,10 @@ static void forget_values(clq_totals *totals) {
 static clq_status end_epoch(run *r, double seconds) {
     clq_epoch_info info = {.epoch = r->epoch, .train = totals_of(r->trainer, &r->metrics, seconds, r->input_s)};
     clq_dataset *data = r->config->validation;
-    if (info.train.samples == 0) forget_values(&info.train);
-    clq_trainer_keep_matrices(r->trainer, CLQ_MATRIX_OF_TRAINING, r->metrics.totals);
+    if (info.train.samples == 0)
+        forget_values(&info.train);
+    else
+        clq_trainer_keep_matrices(r->trainer, CLQ_MATRIX_OF_TRAINING, r->metrics.totals);
     if (data) {
         evaluation e = {.fit = r, .trained = &info.train, .batches = clq_dataset_batches(data)};
         CLQ_TRY(evaluate(r->trainer, data, &e, &info.validation));

@@ -92,7 +92,7 @@ static bool goes_by_rows(const clq_loss_problem *loss) {
 
 /* Rows are kept of many steps, on each device. */
 static clq_status check_width(const clq_trainer *trainer) {
-    size_t width = 0;
+    size_t width = 0; /* classes times classes can be more than an unsigned, which clq_trainer_width adds up in */
     for (uint32_t i = 0; i < trainer->model->output_count; i++) {
         const clq_loss_problem *loss = &trainer->losses[i];
         width += clq_loss_sums(loss);

@@ -55,14 +55,30 @@ static clq_host_update host_update(const host_case *c, size_t first, size_t floa
     return update;
 }
 
-/* By the narrowest vectors that there are, whatever the processor has. */
+/* Of the narrowest vectors that there are, whatever the processor has. */
+static const clq_host_rule_row *plain_rule(const clq_optimizer *optimizer) {
+    const clq_host_rule_row *row = clq_host_rules_plain;
+    while (strcmp(row->name, clq_optimizer_rule(optimizer)->name) != 0) row++;
+    return row;
+}
+
 static void update_plain(const clq_optimizer *optimizer, const clq_host_update *update, const clq_update_rates *rates,
                          float average) {
     clq_host_numbers numbers = {.rates = *rates, .average = average};
-    const clq_host_rule_row *row = clq_host_rules_plain;
-    while (strcmp(row->name, clq_optimizer_rule(optimizer)->name) != 0) row++;
     clq_optimizer_constants(optimizer, numbers.constants);
-    row->run(update, &numbers);
+    plain_rule(optimizer)->run(update, &numbers);
+}
+
+/* The same in both cases; sum: what the update is made of. */
+static void next_gradients(clq_random *random, host_case *a, host_case *b, double *sum) {
+    for (size_t i = 0; i < a->n; i++) {
+        float all = 0;
+        for (unsigned k = 0; k < HOST_RANKS; k++) {
+            a->gradients[k][i] = b->gradients[k][i] = (float)rig_uniform(random, -0.2, 0.2);
+            all = k ? all + a->gradients[k][i] : a->gradients[k][i];
+        }
+        sum[i] = (double)(0.75f * all);
+    }
 }
 
 static void check_host_update(rig *r, const clq_optimizer *optimizer, size_t n) {
@@ -77,14 +93,7 @@ static void check_host_update(rig *r, const clq_optimizer *optimizer, size_t n) 
         const float lr = 0.003f * (float)t, part = t == 1 ? 1.0f : 0.25f;
         const clq_update_rates rates = clq_optimizer_rates(optimizer, (double)lr, t);
         const size_t cut = rig_below(&random, n + 1);
-        for (size_t i = 0; i < n; i++) {
-            float sum = 0;
-            for (unsigned k = 0; k < HOST_RANKS; k++) {
-                whole.gradients[k][i] = parts.gradients[k][i] = (float)rig_uniform(&random, -0.2, 0.2);
-                sum = k ? sum + whole.gradients[k][i] : whole.gradients[k][i];
-            }
-            want_g[i] = (double)(0.75f * sum);
-        }
+        next_gradients(&random, &whole, &parts, want_g);
         const clq_host_update all = host_update(&whole, 0, n), front = host_update(&parts, 0, cut),
                               back = host_update(&parts, cut, n - cut);
         clq_update_on_host(optimizer, &all, &rates, part);
@@ -128,9 +137,8 @@ static void check_host_ratios(rig *r, const clq_optimizer *optimizer, size_t n) 
     clq_random random = clq_random_start(37, n);
     float *w;
     double *want_w, *want_g = rig_alloc(n, sizeof(double)), *want[STATES];
-    const clq_host_rule_row *row = clq_host_rules_plain;
+    const clq_host_rule_row *row = plain_rule(optimizer);
     static const manner limited = {.limit = 0.3};
-    while (strcmp(row->name, clq_optimizer_rule(optimizer)->name) != 0) row++;
     for (unsigned i = 0; i < STATES; i++) want[i] = rig_alloc(n, sizeof(double));
     rig_numbers(&random, n, -1, 1, &w, &want_w);
     host_case own = begin_host(n, w), plain_case = begin_host(n, w);
@@ -139,11 +147,7 @@ static void check_host_ratios(rig *r, const clq_optimizer *optimizer, size_t n) 
         clq_host_numbers numbers = {.rates = clq_optimizer_rates(optimizer, lr, t), .average = 0.25f};
         double squares[2][2], same[2][2];
         clq_optimizer_constants(optimizer, numbers.constants);
-        for (size_t i = 0; i < n; i++) {
-            for (unsigned k = 0; k < HOST_RANKS; k++)
-                own.gradients[k][i] = plain_case.gradients[k][i] = (float)rig_uniform(&random, -0.2, 0.2);
-            want_g[i] = (double)(0.75f * (own.gradients[0][i] + own.gradients[1][i] + own.gradients[2][i]));
-        }
+        next_gradients(&random, &own, &plain_case, want_g);
         for (unsigned part = 0; part < 2; part++) {
             const size_t cut = n / 3, first = part ? cut : 0, floats = part ? n - cut : cut;
             const clq_host_update mine = host_update(&own, first, floats),

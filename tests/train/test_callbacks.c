@@ -298,6 +298,7 @@ static void direction_goes_by_the_metric(void **state) {
     } cases[] = {{"loss", CLQ_MONITOR_MIN},
                  {"val_loss", CLQ_MONITOR_MIN},
                  {"accuracy", CLQ_MONITOR_MAX},
+                 {"val_head:a_accuracy", CLQ_MONITOR_MAX},
                  {"val_categorical_accuracy", CLQ_MONITOR_MAX},
                  {"mae", CLQ_MONITOR_MIN},
                  {"val_accident_mae", CLQ_MONITOR_MIN},

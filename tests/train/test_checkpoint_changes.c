@@ -400,6 +400,38 @@ static void names_to_set_aside_run_out(void **state) {
     assert_int_equal(files_count(folder), 1000);
 }
 
+/* What a training would go on from is whole, and the damaged one behind it cannot be set aside: nothing changes. */
+static void setting_aside_comes_first(void **state) {
+    (void)state;
+    char path[700];
+    clq_model *model = make_model(false, 8);
+    clq_dataset *data = make_data();
+    uint64_t step = 77, epoch, index;
+    clq_checkpoints_close(save_two(model, data, &settings[0], "sgd", "damaged"));
+    const char *folder = files_path("damaged");
+    snprintf(path, sizeof path, "%s/step-%012d", folder, 7);
+    assert_ok(clq_make_folder(path));
+    snprintf(path, sizeof path, "%s/step-%012d/manifest.json", folder, 7);
+    fclose(fopen(path, "w"));
+    for (unsigned i = 0; i < 1000; i++) {
+        snprintf(path, sizeof path, "%s/skipped-%012d-%u", folder, 7, i);
+        fclose(fopen(path, "w"));
+    }
+    clq_checkpoints *checkpoints = open_checkpoints(folder);
+    clq_trainer *trainer = make_trainer(model, &settings[0], "sgd");
+    assert_ok(clq_dataset_seek(data, 1, 3));
+    assert_fails(CLQ_WRITE, "already: remove them", clq_checkpoints_restore(checkpoints, trainer, data, &step));
+    clq_dataset_tell(data, &epoch, &index);
+    assert_true(step == 77 && trainer->step == 0 && epoch == 1 && index == 3);
+    assert_int_equal(remove(path), 0);
+    assert_ok(clq_checkpoints_restore(checkpoints, trainer, data, &step));
+    assert_int_equal(step, 2);
+    clq_trainer_destroy(trainer);
+    clq_checkpoints_close(checkpoints);
+    clq_dataset_destroy(data);
+    clq_model_destroy(model);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(slots_of_another_rule_are_refused),
@@ -410,6 +442,7 @@ int main(void) {
         cmocka_unit_test(an_epoch_without_totals_is_left_out),
         cmocka_unit_test(other_replicas_take_the_mean),
         cmocka_unit_test(names_to_set_aside_run_out),
+        cmocka_unit_test(setting_aside_comes_first),
     };
     clq_log_set_sink(keep_warning, NULL, CLQ_LOG_WARNING);
     return cmocka_run_group_tests(tests, start, end);
