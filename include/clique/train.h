@@ -165,9 +165,9 @@ typedef struct clq_trainer_config {
     double average;
     /* The program's own schedule, in place of `schedule`, which is CONSTANT then and may have a warm-up: the learning
      * rate of update `step`, from 0, or from the end of the warm-up; from 0 to 1e6. Called once for each update, in
-     * order and before the update's first batch is handed over, by the thread that makes steps, which waits for it; it
-     * may not call functions that take the trainer. Other rates end the step (ARGUMENT) and leave the trainer as it
-     * was. NULL: none. */
+     * order and before the update's first batch is handed over (in loops of clq_run and of parts: by clq_step_apply),
+     * by the thread that makes steps, which waits for it; it may not call functions that take the trainer. Other rates
+     * end the step (ARGUMENT) and leave the trainer as it was. NULL: none. */
     double (*learning_rate)(void *context, uint64_t step);
     void *learning_rate_context;
     /* Behind each update whose number is a multiple, clq_fit, clq_step and clq_step_apply compare hashes of the weights

@@ -433,6 +433,7 @@ clq_status clq_step_apply(clq_trainer *trainer) {
     if (trainer->gradient != CLQ_GRADIENT_SUM)
         return clq_fail(CLQ_STATE, "clq_step_apply comes after clq_step_gradients and clq_step_reduce%s",
                         trainer->gradient == CLQ_GRADIENT_PARTS ? ", and clq_step_reduce was not called" : "");
+    CLQ_TRY(check_rate(trainer)); /* clq_run and parts of a model come here without may_step */
     clq_step_params params = clq_trainer_next_params(trainer);
     params.slot = trainer->last_slot; /* the gradient's, whatever was evaluated since */
     CLQ_TRY(clq_strategy_apply(trainer->strategy, &params));

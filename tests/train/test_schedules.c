@@ -2,6 +2,7 @@
 #include "support/check.h"
 #include "support/system.h"
 #include "train/trainer.h"
+#include <clique/distribute.h>
 
 #include <math.h>
 #include <stdio.h>
@@ -270,6 +271,44 @@ static void own_schedule(void **state) {
     clq_dataset_destroy(data);
 }
 
+static clq_status whole_gradient(clq_replica_context *replica, void *context) {
+    (void)context;
+    return clq_replica_gradients(replica, 1 / (double)replica->global_count);
+}
+
+/* In a loop of clq_run the update asks; of a wrong rate the gradient stays for another try. */
+static void own_schedule_in_loops(void **state) {
+    (void)state;
+    static const size_t shape[] = {1};
+    clq_trainer *trainer;
+    clq_dataset *data;
+    clq_distributed_dataset *parts;
+    clq_distributed_batch part;
+    bool more;
+    asked a = {.bad = 1, .rate = (double)NAN};
+    clq_trainer_config config = of_bias(0.5);
+    config.learning_rate = halve;
+    config.learning_rate_context = &a;
+    assert_ok(clq_dataset_arrays(sample, CLQ_F32, 1, 1, shape, target, CLQ_F32, 1, &data));
+    assert_ok(clq_dataset_batch(data, 1, false));
+    assert_ok(create(&config, &trainer));
+    assert_ok(clq_distribute_dataset(trainer, data, &parts));
+    assert_ok(clq_distributed_next(parts, &part, &more));
+    assert_true(more);
+    assert_ok(clq_run(trainer, &part, whole_gradient, NULL));
+    assert_ok(clq_step_reduce(trainer));
+    assert_int_equal(a.calls, 0);
+    assert_fails(CLQ_ARGUMENT, "for update 0: expected a number from 0 to 1e6", clq_step_apply(trainer));
+    a.calls = a.bad = 0;
+    assert_ok(clq_step_apply(trainer));
+    assert_int_equal(a.calls, 1);
+    double distance = 0.5; /* half of it is left by a rate of 0.25 */
+    step_by(trainer, 0.125, &distance);
+    clq_distributed_destroy(parts);
+    clq_dataset_destroy(data);
+    clq_trainer_destroy(trainer);
+}
+
 static int start(void **state) {
     if (open_system(state) != 0) return -1;
     assert_ok(clq_model_create("bias", &model));
@@ -287,6 +326,6 @@ int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(closed_forms),     cmocka_unit_test(restarts),
                                        cmocka_unit_test(warmed_up),        cmocka_unit_test(refused),
                                        cmocka_unit_test(updates_go_by_it), cmocka_unit_test(a_step_is_an_update),
-                                       cmocka_unit_test(own_schedule)};
+                                       cmocka_unit_test(own_schedule),     cmocka_unit_test(own_schedule_in_loops)};
     return cmocka_run_group_tests(tests, start, finish);
 }
