@@ -454,8 +454,10 @@ typedef enum clq_matrix_source {
     CLQ_MATRIX_OF_EVALUATION /* the last clq_evaluate, validation of clq_fit, or clq_part_evaluate */
 } clq_matrix_source;
 /* counts (classes, classes), the caller's: counts[t * classes + p] is how many samples of class t the model took for
- * class p; of an output of several rows, how many rows. Each counts once, whatever its weight. Waits for nothing.
- * Errors: ARGUMENT (no such matrix), STATE (nothing was counted yet). */
+ * class p; of an output of several rows, how many rows. Each counts once, whatever its weight. Of training with backup
+ * replicas the samples that counted stand for all of the batch, as in other metrics: counts are scaled and rounded.
+ * Each device gives its counts of a batch as float32: exact up to 2^24. Waits for nothing. Errors: ARGUMENT (no such
+ * matrix), STATE (nothing was counted yet). */
 CLQ_API clq_status clq_trainer_read_matrix(const clq_trainer *trainer, size_t index, clq_matrix_source source,
                                            uint64_t *counts);
 

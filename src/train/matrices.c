@@ -1,6 +1,7 @@
 /* Metrics that are matrices of counts: no numbers among others, but read by themselves. */
 #include "train/trainer.h"
 
+#include <math.h>
 #include <string.h>
 
 /* In the order of their names. */
@@ -33,7 +34,8 @@ clq_status clq_trainer_take_matrix(const clq_trainer *trainer, const double *tot
     const char *name;
     size_t classes;
     CLQ_TRY(clq_trainer_matrix(trainer, index, &name, &classes));
-    for (size_t i = 0; i < classes * classes; i++) counts[i] = (uint64_t)totals[trainer->matrices[index].at + i];
+    /* Totals are whole numbers, but for those of batches that not all replicas computed. */
+    for (size_t i = 0; i < classes * classes; i++) counts[i] = (uint64_t)round(totals[trainer->matrices[index].at + i]);
     return CLQ_OK;
 }
 

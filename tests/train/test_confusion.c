@@ -198,6 +198,32 @@ static void every_strategy_counts_alike(void **state) {
     clq_model_destroy(model);
 }
 
+/* Two of three replicas make a step of 6 samples: 4 samples stand for 6. Which replica is left out depends on how
+   threads take turns, so all samples are of one class, and are all taken for another. */
+static void backup_replicas_stand_for_others(void **state) {
+    (void)state;
+    enum { IS = 1, LIKE = 2 };
+    static const float biases[CLASSES] = {[LIKE] = 1000};
+    static int32_t same[SAMPLES];
+    uint64_t want[CLASSES * CLASSES] = {[IS * CLASSES + LIKE] = SAMPLES};
+    clq_model *model = two_layers(1);
+    clq_trainer_config config = config_of(CLQ_LOSS_SPARSE_CATEGORICAL, "confusion_matrix");
+    config.global_batch = 6;
+    config.strategy = CLQ_STRATEGY_PS;
+    config.strategy_options.staleness = 0;
+    config.strategy_options.backup = 1;
+    clq_trainer *trainer = open_trainer(model, "pocl:0,pocl:1,pocl:2", &config);
+    assert_ok(clq_trainer_set_variable(trainer, 3, biases));
+    for (size_t i = 0; i < SAMPLES; i++) same[i] = IS;
+    clq_dataset *data = data_of(1, same, CLQ_I32, 1);
+    assert_ok(clq_dataset_batch(data, 6, false));
+    assert_ok(clq_fit(trainer, data, &(clq_fit_config){.epochs = 1}));
+    check_matrix(trainer, 0, CLQ_MATRIX_OF_TRAINING, "confusion_matrix", CLASSES, want);
+    clq_dataset_destroy(data);
+    clq_trainer_destroy(trainer);
+    clq_model_destroy(model);
+}
+
 /* ---- other targets and outputs ---- */
 
 /* Rows with a 1 in place of numbers, and weights, which change no count. */
@@ -413,6 +439,7 @@ static void wrong_calls(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_strategy_counts_alike),
+        cmocka_unit_test(backup_replicas_stand_for_others),
         cmocka_unit_test(targets_may_be_rows),
         cmocka_unit_test(outputs_may_have_rows),
         cmocka_unit_test(one_value_is_binary),
