@@ -83,18 +83,19 @@ typedef struct clq_early_stopping {
 CLQ_API clq_status clq_callback_early_stopping(const clq_early_stopping *config, clq_callback *out);
 /* "patience=3,restore_best=1": keys monitor, mode (auto, min, max), min_delta, patience, start_from_epoch, baseline,
  * restore_best, as --early-stopping. Sets *out from its present values on. Errors: ARGUMENT (names the key), MEMORY. */
+CLQ_API clq_status clq_early_stopping_parse(const char *text, clq_early_stopping *out);
 /* What early stopping found in the last fit. */
 typedef struct clq_early_stopping_result {
     bool stopped;               /* it ended the fit */
     bool has_best;              /* an epoch had a number; else best_epoch and best are 0 */
     uint64_t best_epoch;        /* from 0 */
     double best;                /* the watched value there */
-    bool restored_best_weights; /* the trainer has that epoch's weights */
+    bool restored_best_weights; /* the trainer has that epoch's weights; without has_best those of the first epoch that
+                                   was looked at, whose value was no number, and on which nothing improves */
     uint64_t reserved[4];       /* the struct keeps its size in later versions */
 } clq_early_stopping_result;
 /* From the thread of the fit, or after it. Errors: ARGUMENT (another kind of callback). */
 CLQ_API clq_status clq_early_stopping_read(const clq_callback *callback, clq_early_stopping_result *out);
-CLQ_API clq_status clq_early_stopping_parse(const char *text, clq_early_stopping *out);
 
 /* Multiplies the learning rate by factor whenever `patience` epochs went by without an improvement, which are not
  * counted for `cooldown` epochs after that. A trainer with a schedule is refused (STATE). */

@@ -361,8 +361,6 @@ CLQ_API clq_status clq_trainer_staleness(clq_trainer *trainer, size_t most, uint
 
 typedef struct clq_totals {
     double loss; /* mean over the samples; of several outputs the weighted sum */
-    /* 0: of an epoch that was trained before the checkpoint which the fit goes on from, and of whose loss and metrics
-     * the checkpoint knows nothing; they are NaN. */
     size_t samples;
     double seconds;
     double input_s;            /* of these, waiting for the input pipeline */
@@ -379,7 +377,10 @@ typedef struct clq_progress {
 } clq_progress;
 typedef struct clq_epoch_info {
     uint64_t epoch;
-    clq_totals train, validation; /* validation.samples is 0 without a validation set */
+    /* train.samples 0: nothing is known of the epoch's training, which was before the checkpoint that the fit goes on
+     * from, or of which no batch was left; loss and metrics are NaN. validation.samples 0: there is no validation set,
+     * and loss is 0. */
+    clq_totals train, validation;
 } clq_epoch_info;
 
 typedef struct clq_checkpoints clq_checkpoints; /* <clique/checkpoint.h> */
@@ -407,7 +408,8 @@ typedef struct clq_fit_config {
      * NULL: none. Behind clq_checkpoints_restore the fit goes on in the epoch of the checkpoint's: epochs and steps
      * count from that fit's beginning, and an epoch's totals are those of all of it. */
     clq_checkpoints *checkpoints;
-    /* Before each checkpoint, when all its steps were reported; may be NULL. */
+    /* Before each checkpoint, when all its steps were reported, but for those behind a step that on_log ended the fit
+     * at; may be NULL. */
     clq_status (*on_checkpoint)(void *context, uint64_t step);
     /* (callback_count) objects that take part (<clique/callbacks.h>), in this order, borrowed until clq_fit returns;
      * their contexts change. NULL: none, whatever the count. */
