@@ -14,8 +14,10 @@ def pair(filters):
 
 
 def normalised(x, name, filters, size, strides=1):
+    """Momentum as PyTorch's. With Keras's 0.99 the moving statistics are those of weights of a hundred updates ago, and tests of
+    short trainings say little."""
     x = Conv2D(filters, size, strides, padding="same", use_bias=False, name=f"{name}_conv")(x)
-    return BatchNormalization(name=f"{name}_bn")(x)
+    return BatchNormalization(momentum=0.9, name=f"{name}_bn")(x)
 
 
 def block(x, name, filters, strides):
