@@ -353,10 +353,10 @@ clq_status clq_trainer_refuse_local_steps(const clq_trainer *trainer) {
 
 clq_status clq_step_gradients(clq_trainer *trainer, const clq_batch *batch) {
     clq_batch taken;
-    const clq_step_params params = clq_trainer_next_params(trainer);
     CLQ_TRY(clq_trainer_refuse_call(trainer, "clq_step_gradients"));
     CLQ_TRY(clq_trainer_refuse_local_steps(trainer));
     CLQ_TRY(begin_step(trainer, batch, &taken));
+    const clq_step_params params = clq_trainer_next_params(trainer);
     CLQ_TRY(clq_strategy_gradients(trainer->strategy, &taken, &params));
     clq_trainer_end_batch(trainer, batch->count, true);
     return CLQ_OK;

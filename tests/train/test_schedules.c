@@ -271,8 +271,9 @@ static void own_schedule(void **state) {
     clq_dataset_destroy(data);
 }
 
-static clq_status whole_gradient(clq_replica_context *replica, void *context) {
-    (void)context;
+/* A step within a run is refused, and asks for no rate. */
+static clq_status whole_gradient(clq_replica_context *replica, void *trainer) {
+    if (clq_step_gradients(trainer, &batch) != CLQ_STATE) return CLQ_INTERNAL;
     return clq_replica_gradients(replica, 1 / (double)replica->global_count);
 }
 
@@ -295,7 +296,7 @@ static void own_schedule_in_loops(void **state) {
     assert_ok(clq_distribute_dataset(trainer, data, &parts));
     assert_ok(clq_distributed_next(parts, &part, &more));
     assert_true(more);
-    assert_ok(clq_run(trainer, &part, whole_gradient, NULL));
+    assert_ok(clq_run(trainer, &part, whole_gradient, trainer));
     assert_ok(clq_step_reduce(trainer));
     assert_int_equal(a.calls, 0);
     assert_fails(CLQ_ARGUMENT, "for update 0: expected a number from 0 to 1e6", clq_step_apply(trainer));
