@@ -145,8 +145,8 @@ static void shard(clq_trainer_config *config, unsigned replicas) {
     (void)replicas;
     config->strategy_options.shard_optimizer = 1;
 }
-/* Two replicas by kernels that other tests here build, too. Three in whole steps, which share out the update where the
- * replicas are alike, with the optimizer's state, too. */
+/* Two replicas run kernels that other tests here build anyway. Three run whole steps, which share out the update where
+ * the replicas are alike: once with the optimizer's state on each replica, and once with that shared out, too. */
 static void optimizers_by_replicas(void **state) {
     (void)state;
     static const struct {

@@ -120,9 +120,10 @@ static void calls_fail(void **state) {
     assert_non_null(p);
     open_rig(&r, "pocl:0,pocl:1");
     size_t failed = 0;
+    assert_ok(clq_why_probe(&r.task, p)); /* compiles kernels */
     const double begin = clq_now();
     assert_ok(clq_why_probe(&r.task, p));
-    const double seconds_most = 20 + 2 * (clq_now() - begin);
+    const double seconds_most = 20 + (clq_now() - begin);
     for (size_t t = 0; t < CLQ_COUNT_OF(threads); t++)
         for (size_t i = 0; i < CLQ_COUNT_OF(nths); i++) {
             const double start = clq_now();
