@@ -14,8 +14,8 @@ def pair(filters):
 
 
 def normalised(x, name, filters, size, strides=1):
-    """Momentum as PyTorch's. With Keras's 0.99 the moving statistics are those of weights of a hundred updates ago, and tests of
-    short trainings say little."""
+    """Momentum 0.9 is PyTorch's default, where it is written 0.1. Keras's 0.99 averages over about a hundred updates: after a
+    short training the moving statistics lag behind the weights, and the accuracy on a test set says little."""
     x = Conv2D(filters, size, strides, padding="same", use_bias=False, name=f"{name}_conv")(x)
     return BatchNormalization(momentum=0.9, name=f"{name}_bn")(x)
 

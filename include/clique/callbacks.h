@@ -87,11 +87,11 @@ CLQ_API clq_status clq_early_stopping_parse(const char *text, clq_early_stopping
 /* What early stopping found in the last fit. */
 typedef struct clq_early_stopping_result {
     bool stopped;               /* it ended the fit */
-    bool has_best;              /* an epoch had a number; else best_epoch and best are 0 */
+    bool has_best;              /* the best value is finite; else best_epoch and best are 0: no epoch was looked at, or
+                                   the first value was NaN, on which nothing improves, or the best one is infinite */
     uint64_t best_epoch;        /* from 0 */
     double best;                /* the watched value there */
-    bool restored_best_weights; /* the trainer has that epoch's weights; without has_best those of the first epoch that
-                                   was looked at, whose value was no number, and on which nothing improves */
+    bool restored_best_weights; /* the trainer has the best epoch's weights; after a first NaN those of that epoch */
     uint64_t reserved[4];       /* the struct keeps its size in later versions */
 } clq_early_stopping_result;
 /* From the thread of the fit, or after it. Errors: ARGUMENT (another kind of callback). */

@@ -133,8 +133,8 @@ CLQ_API void clq_metric_sums_read_sized(const clq_metric_sums *sums, clq_totals 
 static inline void clq_metric_sums_read(const clq_metric_sums *sums, clq_totals *out) {
     clq_metric_sums_read_sized(sums, out, sizeof *out);
 }
-/* The confusion matrix `index` over all samples so far, as of clq_trainer_read_matrix. Errors: ARGUMENT (no such
- * matrix). */
+/* The confusion matrix `index` over all samples so far, laid out as by clq_trainer_read_matrix. Errors: ARGUMENT
+ * (no such matrix). */
 CLQ_API clq_status clq_metric_sums_read_matrix(const clq_metric_sums *sums, size_t index, uint64_t *counts);
 CLQ_API void clq_metric_sums_reset(clq_metric_sums *sums); /* likewise */
 

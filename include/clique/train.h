@@ -165,9 +165,9 @@ typedef struct clq_trainer_config {
     double average;
     /* The program's own schedule, in place of `schedule`, which is CONSTANT then and may have a warm-up: the learning
      * rate of update `step`, from 0, or from the end of the warm-up; from 0 to 1e6. Called once for each update, in
-     * order and before the update's first batch is handed over (in loops of clq_run and of parts: by clq_step_apply),
-     * by the thread that makes steps, which waits for it; it may not call functions that take the trainer. Other rates
-     * end the step (ARGUMENT) and leave the trainer as it was. NULL: none. */
+     * order: before the update's first batch is handed over, or in loops of clq_run and of parts by clq_step_apply. The
+     * thread that makes steps calls it and waits for it; it may not call functions that take the trainer. Another rate
+     * ends the step (ARGUMENT) and leaves the trainer as it was; the next try asks again. NULL: none. */
     double (*learning_rate)(void *context, uint64_t step);
     void *learning_rate_context;
     /* Behind each update whose number is a multiple, clq_fit, clq_step and clq_step_apply compare hashes of the weights
@@ -278,7 +278,8 @@ CLQ_API clq_status clq_step_gradients(clq_trainer *trainer, const clq_batch *bat
  * each gradient, with one replica too. Errors: STATE (no gradients since the last update, or summed already), DEVICE,
  * TIMEOUT, … */
 CLQ_API clq_status clq_step_reduce(clq_trainer *trainer);
-/* The optimizer's update, on every replica. Counts as one step. Errors: STATE (clq_step_reduce was not called), … */
+/* The optimizer's update, on every replica. Counts as one step. Errors: STATE (clq_step_reduce was not called),
+ * ARGUMENT (the learning_rate function gave no rate; the gradient stays, and the call may be repeated), … */
 CLQ_API clq_status clq_step_apply(clq_trainer *trainer);
 
 /* Gradient accumulation. Forward and backward for one of several batches that make an update: the gradient is added to
@@ -377,9 +378,10 @@ typedef struct clq_progress {
 } clq_progress;
 typedef struct clq_epoch_info {
     uint64_t epoch;
-    /* train.samples 0: nothing is known of the epoch's training, which was before the checkpoint that the fit goes on
-     * from, or of which no batch was left; loss and metrics are NaN. validation.samples 0: there is no validation set,
-     * and loss is 0. */
+    /* train.samples 0: the fit trained no batch of the epoch and has no totals of it: the dataset was at the epoch's
+     * end, or the checkpoint that the fit goes on from has no totals, or those of another loss or other metrics. Loss
+     * and metrics of the training are NaN then. validation.samples 0: there is no validation set, or it has no batch;
+     * its loss is 0. */
     clq_totals train, validation;
 } clq_epoch_info;
 
@@ -406,10 +408,11 @@ typedef struct clq_fit_config {
     double log_every_s;
     /* Checkpoints are taken behind updates, at the end, and where a callback stops the fit or returns CLQ_INTERRUPTED;
      * NULL: none. Behind clq_checkpoints_restore the fit goes on in the epoch of the checkpoint's: epochs and steps
-     * count from that fit's beginning, and an epoch's totals are those of all of it. */
+     * count from that fit's beginning, and an epoch's totals are those of all of it; where the loss or metrics differ
+     * from the checkpoint's, those of the batches behind it. */
     clq_checkpoints *checkpoints;
-    /* Before each checkpoint, when all its steps were reported, but for those behind a step that on_log ended the fit
-     * at; may be NULL. */
+    /* Called before each checkpoint, when on_log was called for all its steps; where on_log itself ended the fit, not
+     * for the steps behind that one. May be NULL. */
     clq_status (*on_checkpoint)(void *context, uint64_t step);
     /* (callback_count) objects that take part (<clique/callbacks.h>), in this order, borrowed until clq_fit returns;
      * their contexts change. NULL: none, whatever the count. */
@@ -452,14 +455,16 @@ CLQ_API size_t clq_trainer_matrix_count(const clq_trainer *trainer);
 CLQ_API clq_status clq_trainer_matrix(const clq_trainer *trainer, size_t index, const char **name, size_t *classes);
 /* The order is part of the binary interface: add at the end. */
 typedef enum clq_matrix_source {
-    CLQ_MATRIX_OF_TRAINING,  /* the last epoch of clq_fit that ended; on_epoch and callbacks may read it already */
+    CLQ_MATRIX_OF_TRAINING,  /* the last epoch of clq_fit that ended with train.samples above 0; on_epoch and callbacks
+                                may read it already */
     CLQ_MATRIX_OF_EVALUATION /* the last clq_evaluate, validation of clq_fit, or clq_part_evaluate */
 } clq_matrix_source;
 /* counts (classes, classes), the caller's: counts[t * classes + p] is how many samples of class t the model took for
- * class p; of an output of several rows, how many rows. Each counts once, whatever its weight. Of training with backup
- * replicas the samples that counted stand for all of the batch, as in other metrics: counts are scaled and rounded.
- * Each device gives its counts of a batch as float32: exact up to 2^24. Waits for nothing. Errors: ARGUMENT (no such
- * matrix), STATE (nothing was counted yet). */
+ * class p; of an output of several rows, how many rows. Each counts once, whatever its weight. With backup replicas the
+ * counts of training are those of the replicas whose gradients were taken, scaled to the whole batch as other metrics
+ * are; each is rounded, so that their sum may differ from the number of samples. Each device gives its counts of a
+ * batch as float32: exact up to 2^24. Waits for nothing. Errors: ARGUMENT (no such matrix), STATE (nothing was counted
+ * yet). */
 CLQ_API clq_status clq_trainer_read_matrix(const clq_trainer *trainer, size_t index, clq_matrix_source source,
                                            uint64_t *counts);
 
