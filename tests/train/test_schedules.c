@@ -225,20 +225,30 @@ static double halve(void *context, uint64_t step) {
     return a->calls == a->bad ? a->rate : ldexp(0.25, -(int)step);
 }
 
+static clq_trainer_config by_function(asked *a) {
+    clq_trainer_config config = of_bias(0.5);
+    config.learning_rate = halve;
+    config.learning_rate_context = a;
+    return config;
+}
+
+static clq_dataset *one_sample(void) {
+    static const size_t shape[] = {1};
+    clq_dataset *data;
+    assert_ok(clq_dataset_arrays(sample, CLQ_F32, 1, 1, shape, target, CLQ_F32, 1, &data));
+    assert_ok(clq_dataset_batch(data, 1, false));
+    return data;
+}
+
 /* It is asked once for each update, in order, whatever is evaluated or read between. */
 static void own_schedule(void **state) {
     (void)state;
-    static const size_t shape[] = {1};
     static const double wrong[] = {-1, 2e6, (double)NAN, (double)INFINITY};
     clq_trainer *trainer;
-    clq_dataset *data;
     clq_totals totals;
     asked a = {0};
-    clq_trainer_config config = of_bias(0.5);
-    config.learning_rate = halve;
-    config.learning_rate_context = &a;
-    assert_ok(clq_dataset_arrays(sample, CLQ_F32, 1, 1, shape, target, CLQ_F32, 1, &data));
-    assert_ok(clq_dataset_batch(data, 1, false));
+    clq_trainer_config config = by_function(&a);
+    clq_dataset *data = one_sample();
     assert_ok(create(&config, &trainer));
     double distance = 1;
     for (int step = 0; step < 4; step++) {
@@ -280,18 +290,13 @@ static clq_status whole_gradient(clq_replica_context *replica, void *trainer) {
 /* In a loop of clq_run the update asks; of a wrong rate the gradient stays for another try. */
 static void own_schedule_in_loops(void **state) {
     (void)state;
-    static const size_t shape[] = {1};
     clq_trainer *trainer;
-    clq_dataset *data;
     clq_distributed_dataset *parts;
     clq_distributed_batch part;
     bool more;
     asked a = {.bad = 1, .rate = (double)NAN};
-    clq_trainer_config config = of_bias(0.5);
-    config.learning_rate = halve;
-    config.learning_rate_context = &a;
-    assert_ok(clq_dataset_arrays(sample, CLQ_F32, 1, 1, shape, target, CLQ_F32, 1, &data));
-    assert_ok(clq_dataset_batch(data, 1, false));
+    clq_trainer_config config = by_function(&a);
+    clq_dataset *data = one_sample();
     assert_ok(create(&config, &trainer));
     assert_ok(clq_distribute_dataset(trainer, data, &parts));
     assert_ok(clq_distributed_next(parts, &part, &more));
