@@ -26,25 +26,25 @@ static const clq_compiler_facts similar = {.extensions = "cl_khr_subgroups_x xcl
 static void check(const clq_device *device, const char *own, const char *standard) {
     char *options = clq_build_options(device, own), wanted[64] = "";
     assert_non_null(options);
-    if (standard[0]) (void)snprintf(wanted, sizeof wanted, " %s ", standard);
-    if (standard[0] ? !strstr(options, wanted) : strstr(options, "-cl-std") != NULL)
-        fail_msg("\"%s\" becomes \"%s\", which should have %s", own, options, standard[0] ? standard : "no -cl-std");
+    (void)snprintf(wanted, sizeof wanted, " %s ", standard);
+    const char *first = strstr(options, "-cl-std");
+    if (!strstr(options, wanted) || strstr(first + 1, "-cl-std"))
+        fail_msg("\"%s\" becomes \"%s\", which should have %s, once", own, options, standard);
     assert_non_null(strstr(options, "-cl-denorms-are-zero"));
     assert_non_null(strstr(options, " -DCLQ_VECTOR=8 "));
     assert_string_equal(options + strlen(options) - strlen(own), own);
     clq_free(options);
 }
 
-/* The version that kernels with sub-groups are built for: "" the compiler's default, NULL none, it cannot. Others' is
- * the default always. */
+/* The version that kernels with sub-groups are built for (NULL: none, it cannot). All others are built for 1.2. */
 static void expect(const clq_compiler_facts *facts, const char *standard) {
     const clq_device device = {.info = {.type = CLQ_DEVICE_CPU, .vector_width = 8},
                                .sub_group_standard = clq_sub_group_standard(facts)};
     assert_int_equal(device.sub_group_standard != NULL, standard != NULL);
-    check(&device, "-DUSES_SUB_GROUPS", standard ? standard : "");
-    check(&device, "-DBM=32 -DUSES_SUB_GROUPS -DGN=8", standard ? standard : "");
-    check(&device, "", "");
-    check(&device, "-DBM=32 -DUSES_SUB_GROUPS_NOT -DXUSES_SUB_GROUPS", "");
+    check(&device, "-DUSES_SUB_GROUPS", standard ? standard : "-cl-std=CL1.2");
+    check(&device, "-DBM=32 -DUSES_SUB_GROUPS -DGN=8", standard ? standard : "-cl-std=CL1.2");
+    check(&device, "", "-cl-std=CL1.2");
+    check(&device, "-DBM=32 -DUSES_SUB_GROUPS_NOT -DXUSES_SUB_GROUPS", "-cl-std=CL1.2");
 }
 
 static void test_standard(void **state) {
@@ -52,7 +52,7 @@ static void test_standard(void **state) {
     expect(&amd, "-cl-std=CL2.0");
     expect(&amd_told, "-cl-std=CL2.0");
     expect(&rusticl, "-cl-std=CL3.0");
-    expect(&intel, ""); /* OpenCL C 1.2 and an extension */
+    expect(&intel, "-cl-std=CL1.2"); /* and an extension */
     expect(&nvidia, NULL);
     expect(&pocl, NULL);
     expect(&old, NULL);
@@ -65,7 +65,7 @@ static void tells_as_its_driver(clq_device *device, clq_queue *queue) {
     const clq_device_info *info = clq_device_get_info(device);
     const char *standard = clq_sub_group_standard_of(clq_device_id(device));
     assert_int_equal(standard != NULL, strcmp(info->driver, "intel") == 0);
-    if (standard) assert_string_equal(standard, ""); /* no device here may be told another version */
+    if (standard) assert_string_equal(standard, "-cl-std=CL1.2"); /* no device here may be told another version */
 }
 
 static void test_devices(void **state) {

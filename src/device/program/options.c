@@ -1,5 +1,4 @@
-/* What programs are built with: the options of all, and the version of OpenCL C where kernels need another one than the
- * compiler's default. */
+/* What programs are built with: the options of all, and the version of OpenCL C. */
 #include "device/internal.h"
 
 #include <stdio.h>
@@ -8,9 +7,12 @@
  * nothing of the "fast math" kind. */
 static const char constant_options[] = "-cl-denorms-are-zero -cl-mad-enable -cl-no-signed-zeros";
 
-/* Without -cl-std a compiler takes the highest OpenCL C 1.x that it knows, and that is what every kernel is written
- * for. Functions of sub-groups are declared there by cl_intel_subgroups, an extension of OpenCL C 1.2, but not by
+/* Kernels are written for OpenCL C 1.2, and say so: without -cl-std a compiler should take the highest OpenCL C 1.x that
+ * it knows, but PoCL from 4.0 on and NVIDIA's driver 580 take 3.0, in which a pointer to a pointer's target is of
+ * another address space. Functions of sub-groups are declared in 1.2 by cl_intel_subgroups, but not by
  * cl_khr_subgroups, an extension of OpenCL C 2.0: AMD's compiler, for one, has only the latter. */
+static const char common_standard[] = "-cl-std=CL1.2";
+
 const char *clq_sub_group_standard(const clq_compiler_facts *facts) {
     unsigned major = 0, minor = 0;
     bool intel = clq_words_have(facts->extensions, "cl_intel_subgroups");
@@ -21,7 +23,7 @@ const char *clq_sub_group_standard(const clq_compiler_facts *facts) {
         two = two || major == 2;
         three = three || major == 3;
     }
-    return intel ? "" : !khr ? NULL : two ? "-cl-std=CL2.0" : three ? "-cl-std=CL3.0" : NULL;
+    return intel ? common_standard : !khr ? NULL : two ? "-cl-std=CL2.0" : three ? "-cl-std=CL3.0" : NULL;
 }
 
 /* From OpenCL 3.0, which not all headers have. */
@@ -46,7 +48,6 @@ const char *clq_sub_group_standard_of(cl_device_id id) {
 
 char *clq_build_options(const clq_device *device, const char *own) {
     const bool used = device->sub_group_standard && clq_words_have(own, "-DUSES_SUB_GROUPS");
-    const char *standard = used ? device->sub_group_standard : "";
-    return clq_strprintf("%s%s%s -DCLQ_VECTOR=%u %s", constant_options, standard[0] ? " " : "", standard,
-                         (unsigned)clq_device_vector(device), own);
+    return clq_strprintf("%s %s -DCLQ_VECTOR=%u %s", constant_options,
+                         used ? device->sub_group_standard : common_standard, (unsigned)clq_device_vector(device), own);
 }
