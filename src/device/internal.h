@@ -109,8 +109,8 @@ typedef struct clq_compiler_facts {
     size_t c_version_count; /* of CL_DEVICE_OPENCL_C_ALL_VERSIONS; 0 where the driver does not know the question */
     uint32_t c_versions[CLQ_C_VERSIONS_MAX]; /* major << 22 | minor << 12 | patch */
 } clq_compiler_facts;
-/* The option that kernels need which call functions of sub-groups: "" where the default will do, NULL where the
- * compiler can build none. */
+/* The version of OpenCL C, as an option, of kernels that call functions of sub-groups. NULL: the compiler has no such
+ * functions. */
 const char *clq_sub_group_standard(const clq_compiler_facts *facts);
 const char *clq_sub_group_standard_of(cl_device_id id);
 /* All options that a program is built with, of which it has its own (see clq_kernel_create). Caller frees with
@@ -294,6 +294,10 @@ clq_status clq_event_check(clq_device *device, cl_event event, const char *what)
 
 /* ---- buffers ---- */
 
+typedef struct clq_view clq_view;
+void clq_views_release(clq_view *newest); /* the driver's objects; NULL: none */
+void clq_views_free(clq_view *newest);    /* what the host knows of them */
+
 struct clq_buffer {
     clq_device *device;
     cl_mem handle;
@@ -304,6 +308,8 @@ struct clq_buffer {
     char *host;        /* NULL where the host cannot reach it between commands */
     bool mapped;       /* host came from a map that is to be undone */
     uint64_t counted;  /* bytes that count against the budget */
+    bool is_view;      /* its handle belongs to the buffer that it is a view of */
+    clq_view *views;   /* see view.c; the newest first */
 };
 
 struct clq_kernel {

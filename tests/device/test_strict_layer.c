@@ -476,6 +476,33 @@ static void limits_are_enforced(void **unused) {
     rig_close(&r);
 }
 
+static cl_mem view(cl_mem of, size_t origin, size_t bytes) {
+    cl_int error;
+    const cl_buffer_region region = {origin, bytes};
+    cl_mem made = clCreateSubBuffer(of, CL_MEM_READ_WRITE, CL_BUFFER_CREATE_TYPE_REGION, &region, &error);
+    must(error);
+    return made;
+}
+
+static void overlapping_views_end_newest_first(void **unused) {
+    (void)unused;
+    rig r = rig_open("");
+    cl_mem memory = buffer(&r, CL_MEM_READ_WRITE, 8192);
+    cl_mem apart[] = {view(memory, 0, 1024), view(memory, 1024, 1024)};
+    cl_mem newest_first[] = {view(memory, 4096, 1024), view(memory, 4096, 2048)};
+    for (int i = 0; i < 2; i++) must(clReleaseMemObject(apart[i]));
+    for (int i = 1; i >= 0; i--) must(clReleaseMemObject(newest_first[i]));
+    assert_int_equal(layer.count(0, STRICT_VIEWS), 0);
+    cl_mem oldest_first[] = {view(memory, 4096, 1024), view(memory, 4096, 2048)};
+    must(clRetainMemObject(oldest_first[0]));
+    must(clReleaseMemObject(oldest_first[0])); /* still held */
+    assert_int_equal(layer.count(0, STRICT_VIEWS), 0);
+    for (int i = 0; i < 2; i++) must(clReleaseMemObject(oldest_first[i]));
+    assert_int_equal(layer.count(0, STRICT_VIEWS), 1);
+    must(clReleaseMemObject(memory));
+    rig_close(&r);
+}
+
 /* An argument is what it was when the launch was enqueued, also where the launch starts later. */
 static void arguments_are_taken_when_enqueued(void **unused) {
     (void)unused;
@@ -542,6 +569,7 @@ int main(void) {
         cmocka_unit_test(memory_begins_as_nan),
         cmocka_unit_test(groups_come_in_another_order),
         cmocka_unit_test(limits_are_enforced),
+        cmocka_unit_test(overlapping_views_end_newest_first),
         cmocka_unit_test(arguments_are_taken_when_enqueued),
         cmocka_unit_test(an_illegal_access_sticks_to_its_device),
     };

@@ -24,7 +24,7 @@ static inline void strict_disguise(const strict *layer, unsigned seed, const cha
 
 /* Since the last time this was asked, or the counts were reset. */
 static inline void strict_expect_no_violation(const strict *layer, const char *where) {
-    const strict_count kinds[] = {STRICT_UNFLUSHED, STRICT_LIMITS, STRICT_LATER};
+    const strict_count kinds[] = {STRICT_UNFLUSHED, STRICT_LIMITS, STRICT_LATER, STRICT_VIEWS};
     const char *const names[] = {"unflushed waits", "launches beyond limits", "calls after OpenCL 1.2"};
     for (size_t i = 0; i < CLQ_COUNT_OF(kinds); i++)
         if (layer->count(-1, kinds[i]) != 0) fail_msg("%s: %lu %s", where, layer->count(-1, kinds[i]), names[i]);

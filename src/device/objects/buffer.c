@@ -182,26 +182,6 @@ clq_status clq_buffer_wrap(clq_device *device, cl_mem memory, clq_buffer **out) 
     return CLQ_OK;
 }
 
-clq_status clq_buffer_view(clq_buffer *parent, size_t offset, size_t bytes, clq_buffer **out) {
-    clq_device *device = parent->device;
-    CLQ_TRY(clq_device_alive(device));
-    if (bytes == 0 || offset > parent->bytes || bytes > parent->bytes - offset || offset % device->view_align != 0)
-        return clq_fail(CLQ_INTERNAL, "%s: a view of %zu bytes at %zu of a buffer of %zu; offsets are multiples of %zu",
-                        device->label, bytes, offset, parent->bytes, device->view_align);
-    cl_int error;
-    const cl_buffer_region region = {offset, bytes};
-    cl_mem handle = clCreateSubBuffer(parent->handle, CL_MEM_READ_WRITE, CL_BUFFER_CREATE_TYPE_REGION, &region, &error);
-    if (!handle) return clq_cl_fail(device, error, "making a view of %zu bytes at %zu", bytes, offset);
-    clq_buffer *view;
-    CLQ_TRY(buffer_over(device, handle, bytes, &view));
-    view->root = parent->root;
-    view->begin = parent->begin + offset;
-    view->host_may_not = parent->host_may_not;
-    if (parent->host) view->host = parent->host + offset;
-    *out = view;
-    return CLQ_OK;
-}
-
 clq_status clq_buffer_alias(clq_device *device, const clq_buffer *of, clq_buffer **out) {
     CLQ_TRY(clq_device_alive(device));
     if (!of->host || !device->info.host_unified)
@@ -231,8 +211,10 @@ void clq_buffer_destroy(clq_buffer *buffer) {
     clq_device *device = buffer->device;
     if (!clq_device_lost(device)) {
         if (buffer->mapped) unmap(buffer);
-        if (buffer->handle) (void)clReleaseMemObject(buffer->handle);
+        clq_views_release(buffer->views);
+        if (buffer->handle && !buffer->is_view) (void)clReleaseMemObject(buffer->handle);
     }
+    clq_views_free(buffer->views);
     atomic_fetch_sub(&device->memory_used, buffer->counted);
     clq_free(buffer);
 }

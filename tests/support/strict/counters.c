@@ -31,7 +31,7 @@ static void report(void) {
     static const char *const names[STRICT_COUNTS] = {
         "commands",    "launches",   "markers",        "flushes",         "finishes", "waits",
         "callbacks",   "polls",      "blocking reads", "blocking writes", "pageable", "foreign pinned",
-        "null locals", "migrations", "UNFLUSHED",      "LIMITS",          "LATER"};
+        "null locals", "migrations", "UNFLUSHED",      "LIMITS",          "LATER", "VIEWS"};
     for (unsigned d = 0; strict_options.report && d < STRICT_DEVICES_MAX; d++) {
         if (atomic_load(&counts[d][STRICT_COMMANDS]) == 0) continue;
         (void)fprintf(stderr, "strict: device %u:", d);

@@ -21,6 +21,7 @@ typedef enum strict_count {
     STRICT_UNFLUSHED, /* waits for, and callbacks of, commands that were not flushed */
     STRICT_LIMITS,    /* launches beyond the limits of work-groups or local memory */
     STRICT_LATER,     /* calls of later versions than OpenCL 1.2 */
+    STRICT_VIEWS,     /* sub-buffers released before a newer one that overlaps them: NVIDIA's driver ends the process */
     STRICT_COUNTS
 } strict_count;
 

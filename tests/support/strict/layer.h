@@ -220,6 +220,7 @@ struct _cl_mem {
     const struct _cl_icd_dispatch *dispatch;
     uint64_t magic;
     unsigned references;
+    unsigned held; /* of the references those that callers have */
     const strict_context *in;
     cl_mem_flags flags;
     size_t bytes, origin;

@@ -85,6 +85,7 @@ static cl_mem memory_alloc(const strict_context *in, cl_mem_flags flags, size_t 
     *memory = (struct _cl_mem){.dispatch = strict_calls,
                                .magic = magic,
                                .references = 1,
+                               .held = 1,
                                .in = in,
                                .flags = flags,
                                .bytes = bytes,
@@ -182,12 +183,31 @@ static cl_mem CL_API_CALL create_view(cl_mem parent, cl_mem_flags flags, cl_buff
 
 static cl_int CL_API_CALL retain(cl_mem memory) {
     if (!strict_is_memory(memory)) return CL_INVALID_MEM_OBJECT;
-    strict_memory_retain(memory);
+    pthread_mutex_lock(&list_lock);
+    memory->references++;
+    memory->held++;
+    pthread_mutex_unlock(&list_lock);
     return CL_SUCCESS;
+}
+
+static bool overlap(cl_mem a, cl_mem b) {
+    return a->parent && a->parent == b->parent && a->origin < b->origin + b->bytes && b->origin < a->origin + a->bytes;
+}
+
+/* The caller's last reference to a view goes, and a newer view of the same bytes is there: the list begins with the
+ * newest. */
+static bool is_before_newer(cl_mem memory) {
+    pthread_mutex_lock(&list_lock);
+    bool found = false;
+    const bool last = --memory->held == 0;
+    for (cl_mem at = all; last && at != memory && !found; at = at->next) found = at->held > 0 && overlap(at, memory);
+    pthread_mutex_unlock(&list_lock);
+    return found;
 }
 
 static cl_int CL_API_CALL release(cl_mem memory) {
     if (!strict_is_memory(memory)) return CL_INVALID_MEM_OBJECT;
+    if (is_before_newer(memory)) strict_counted(memory->in->devices[0], STRICT_VIEWS);
     strict_memory_release(memory);
     return CL_SUCCESS;
 }
