@@ -240,7 +240,7 @@ static void local_blocks_match_reference(void **state) {
     (void)state;
     blocks_seen = 0;
     rig_each(check_local_blocks);
-    if (getenv("OCLGRIND_DATA_RACES")) return;
+    if (getenv("OCLGRIND_DATA_RACES") || getenv("CLQ_TEST_DEVICES")) return;
 #if defined(__x86_64__) /* where Intel's driver is, too */
     assert_int_equal(blocks_seen, (1u << CLQ_LOCAL_BLOCKS) - 1);
 #endif

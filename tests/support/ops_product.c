@@ -37,13 +37,29 @@ typedef struct arrays {
     double *y, *dx, *dw, *y_size, *dx_size, *dw_size;
 } arrays;
 
-static arrays make_arrays(const product_layer *l, const rig_variant *how, size_t count) {
+/* Whether matrix units multiply, which round a factor of float32 to the 16 bits that the other one has (067). */
+static bool rounds_factors(const rig *r, const rig_variant *how) {
+    return (how->x != CLQ_F32 || how->w != CLQ_F32 || how->y != CLQ_F32) && r->family == CLQ_FAMILY_LOCAL &&
+           clq_device_matrix_unit(r->device) != CLQ_UNIT_NONE;
+}
+
+/* Numbers of seven bits, which float16 and bfloat16 have without rounding. */
+static void make_short(size_t n, float *floats, double *doubles) {
+    for (size_t i = 0; i < n; i++) doubles[i] = floats[i] = rintf(127 * floats[i]) / 128;
+}
+
+static arrays make_arrays(const rig *r, const product_layer *l, const rig_variant *how, size_t count) {
     clq_random random = clq_random_start(77, l->in * 1009 + l->weights);
     arrays a = {0};
     rig_numbers(&random, count * l->in, -1, 1, &a.x, &a.d_x);
     rig_numbers(&random, l->weights, -1, 1, &a.w, &a.d_w);
     rig_numbers(&random, l->biases, -1, 1, &a.b, &a.d_b);
     rig_numbers(&random, count * l->out, -1, 1, &a.dz, &a.d_dz);
+    if (rounds_factors(r, how)) {
+        make_short(count * l->in, a.x, a.d_x);
+        make_short(l->weights, a.w, a.d_w);
+        make_short(count * l->out, a.dz, a.d_dz);
+    }
     a.in_x = rig_stored(how->x, a.x, a.d_x, count * l->in);
     a.in_w = rig_stored(how->w, a.w, a.d_w, l->weights);
     a.in_dz = rig_stored(how->y, a.dz, a.d_dz, count * l->out);
@@ -96,7 +112,7 @@ static void check_sum(rig *r, const product_layer *l, clq_value dw, uint32_t cou
 }
 
 static void check_count(rig *r, const product_layer *l, const rig_variant *how, const values *v, uint32_t count) {
-    arrays a = make_arrays(l, how, count);
+    arrays a = make_arrays(r, l, how, count);
     rig_fill(r, v->x, a.in_x, clq_values_bytes(how->x, count * l->in));
     rig_fill(r, v->w, a.in_w, clq_values_bytes(how->w, l->weights));
     if (v->b) rig_fill(r, v->b, a.b, l->biases * sizeof(float));

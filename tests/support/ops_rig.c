@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 enum { GUARD_BYTES = 512, BLANK = 0xFF };
 
@@ -54,11 +55,23 @@ static bool is_of_several_units(const clq_device_info *info) {
 }
 #endif
 
+static void run_on_chosen(clq_system *system, const char *spec, void (*body)(rig *r)) {
+    clq_devices chosen;
+    must(NULL, clq_devices_select(system, spec, &chosen));
+    for (uint32_t i = 0; i < chosen.count; i++) run_on(system, chosen.items[i].index, body);
+}
+
 void rig_each(void (*body)(rig *r)) {
     bool (*const wanted[])(const clq_device_info *) = {is_basic, is_of_several_units};
     const char *const names[] = {"PoCL's basic device", SEVERAL_UNITS};
+    const char *spec = getenv("CLQ_TEST_DEVICES");
     clq_system *system;
     must(NULL, clq_system_open(NULL, &system));
+    if (spec) {
+        run_on_chosen(system, spec, body);
+        clq_system_close(system);
+        return;
+    }
     if (clq_system_device_count(system) > 0 && is_simulator(clq_system_device_info(system, 0))) {
         run_on(system, 0, body);
         clq_system_close(system);
