@@ -11,6 +11,7 @@ file(MAKE_DIRECTORY ${CLQ_TEST_MACHINE})
 #
 # intercept_tls_get_addr: what GCC 12's sanitizer makes of the thread storage of libraries that were opened later is at
 # times no address at all, and its search for leaks, which reads there, ends with a signal.
+# verify_asan_link_order: tests/run preloads the recorder, in front of the sanitizer's library.
 # handle_sigbus: a process that dies of a damaged library must die under the sanitizer as it does without, by its signal.
 set(CLQ_TEST_ENVIRONMENT
   "POCL_DEVICES=basic basic basic basic basic pthread"
@@ -20,22 +21,32 @@ set(CLQ_TEST_ENVIRONMENT
   "CLIQUE_MACHINE_ROOT=${CLQ_TEST_MACHINE}"
   "CLQ_TEST_SOURCE=${PROJECT_SOURCE_DIR}"
   "CLQ_TEST_BINARY=${CMAKE_BINARY_DIR}"
-  "ASAN_OPTIONS=detect_leaks=1:abort_on_error=0:intercept_tls_get_addr=0:handle_sigbus=0"
+  "ASAN_OPTIONS=detect_leaks=1:abort_on_error=0:intercept_tls_get_addr=0:handle_sigbus=0:verify_asan_link_order=0"
   "LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/support/lsan.supp:print_suppressions=0"
   "TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/support/tsan.supp:ignore_noninstrumented_modules=1")
 
+# What a layer's tests share is one library: tests/support/<layer>*.c and tests/ref/<layer>*.c.
 foreach(layer IN LISTS CLQ_LAYERS)
   file(GLOB test_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/${layer}/test_*.c)
   file(GLOB support_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/support/${layer}*.c ${PROJECT_SOURCE_DIR}/tests/ref/${layer}*.c)
+  set(shared)
+  if(support_sources)
+    set(shared clq_support_${layer})
+    add_library(${shared} OBJECT ${support_sources})
+    clq_compile_options(${shared})
+    clq_link_layer(${shared} ${layer})
+    target_include_directories(${shared} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+    target_link_libraries(${shared} PRIVATE PkgConfig::CMOCKA)
+  endif()
   foreach(source IN LISTS test_sources)
     get_filename_component(name ${source} NAME_WE)
     string(REGEX REPLACE "^test_" "" thing ${name})
     set(target test_${layer}_${thing})
-    add_executable(${target} ${source} ${support_sources})
+    add_executable(${target} ${source})
     clq_compile_options(${target})
+    target_link_libraries(${target} PRIVATE ${shared} PkgConfig::CMOCKA)
     clq_link_layer(${target} ${layer})
     target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
-    target_link_libraries(${target} PRIVATE PkgConfig::CMOCKA)
     set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
     add_test(NAME ${layer}/${thing} COMMAND ${target})
     set_tests_properties(${layer}/${thing} PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 1200)
@@ -77,9 +88,9 @@ add_test(NAME install/examples COMMAND ${PROJECT_SOURCE_DIR}/tests/install/check
 set_tests_properties(install/examples PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 600)
 
 # The long test of the collectives; ctest runs its short form.
-file(GLOB support_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/support/comm*.c)
-add_executable(soak_collectives ${PROJECT_SOURCE_DIR}/tests/soak/collectives.c ${support_sources})
+add_executable(soak_collectives ${PROJECT_SOURCE_DIR}/tests/soak/collectives.c)
 clq_compile_options(soak_collectives)
+target_link_libraries(soak_collectives PRIVATE clq_support_comm)
 clq_link_layer(soak_collectives comm)
 target_include_directories(soak_collectives PRIVATE ${PROJECT_SOURCE_DIR}/tests)
 target_link_libraries(soak_collectives PRIVATE PkgConfig::CMOCKA)
@@ -113,6 +124,12 @@ function(clq_test_layer name)
     add_dependencies(${user} clq_${name}_layer)
   endforeach()
 endfunction()
+
+# What tests launch and compile, recorded: tests/run and tests/coverage/pairs preload it.
+add_library(clq_record MODULE ${PROJECT_SOURCE_DIR}/tests/support/record.c)
+clq_compile_options(clq_record)
+target_link_libraries(clq_record PRIVATE Threads::Threads ${CMAKE_DL_LIBS})
+set_target_properties(clq_record PROPERTIES PREFIX "" LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
 
 # Calls fail.
 clq_test_layer(fault test_device_fault test_comm_group_failure test_train_failure test_train_checkpoint_faults test_train_loops test_train_parts test_train_log test_train_trace test_train_plans test_why_probe)
