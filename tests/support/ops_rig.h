@@ -31,7 +31,8 @@ typedef struct rig_variant {
 
 /* Calls body for PoCL's basic device and for Intel's (PoCL's pthread device where the processor is no x86-64), each as
  * TILE and as LOCAL. Under oclgrind for its device alone. If CLQ_TEST_DEVICES is set, for the devices of that SPEC (as
- * clq_devices_select has it) instead: so the operations are tested on any other driver, such as a GPU's. */
+ * clq_devices_select has it) instead: so the operations are tested on any other driver, such as a GPU's. With
+ * CLQ_TEST_CASES=once PoCL's device is the only one. */
 void rig_each(void (*body)(rig *r));
 bool rig_is_simulated(const rig *r);
 /* Whether a case of this size runs on the device: the simulator takes a second for what others do in a millisecond. */

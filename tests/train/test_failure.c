@@ -123,9 +123,9 @@ static const char *const specs[] = {
 #endif
 };
 
-/* So many times fewer calls and allocations are made to fail in the short form; odd, as strides are, so that every
- * second failure stays. With the argument `long` it is 1. */
-static unsigned thinned = 3;
+/* So many times fewer calls and allocations are made to fail in the short form, and fewer still where no sanitizer
+ * watches; odd, as strides are, so that every second failure stays. With the argument `long` it is 1. */
+static unsigned thinned = IS_WATCHED ? 3 : 9;
 
 /* Calls of one replica's thread (t.fail_in) in turn, every stride-th, from another one on for each of the specs; each
  * fails once or, in turn, from then on. The error names the replica and its device. In the short form a case has every
