@@ -2,7 +2,7 @@
 #ifndef CLQ_TEST_WAYS_H
 #define CLQ_TEST_WAYS_H
 
-#include <clique/train.h>
+#include "support/apart.h"
 
 typedef struct way {
     const char *name, *spec; /* spec: of devices */
@@ -12,20 +12,20 @@ typedef struct way {
     size_t bucket_bytes;
 } way;
 
-static const way way_single = {"single", "pocl:0", CLQ_STRATEGY_SINGLE, {0}, NULL, 0};
+static const way way_single = {"single", "pocl:0", CLQ_STRATEGY_SINGLE, {0}, APART, 0};
 
 /* One of each strategy, and those of mirrored that update in ways of their own. */
 static const way ways[] = {
     {"sharded update", "pocl:0,pocl:1,pocl:2", CLQ_STRATEGY_MIRRORED, {0}, NULL, 0},
-    {"plain", "pocl:0,pocl:1", CLQ_STRATEGY_MIRRORED, {0}, "sharded update", 0},
-    {"buckets", "pocl:0,pocl:1", CLQ_STRATEGY_MIRRORED, {0}, "sharded update", 4096},
+    {"plain", "pocl:0,pocl:1", CLQ_STRATEGY_MIRRORED, {0}, APART ",sharded update", 0},
+    {"buckets", "pocl:0,pocl:1", CLQ_STRATEGY_MIRRORED, {0}, APART ",sharded update", 4096},
     {"sharded optimizer", "pocl:0,pocl:1,pocl:2", CLQ_STRATEGY_MIRRORED, {.shard_optimizer = 1}, NULL, 0},
-    {"scattered", "pocl:0,pocl:1", CLQ_STRATEGY_MIRRORED, {.shard_optimizer = 1}, "sharded update", 0},
-    {"central", "pocl:0,pocl:1", CLQ_STRATEGY_CENTRAL, {0}, NULL, 0},
-    {"ps", "pocl:0,pocl:1", CLQ_STRATEGY_PS, {0}, NULL, 0},
-    {"pipeline", "pocl:0,pocl:1", CLQ_STRATEGY_PIPELINE, {0}, NULL, 0},
-    {"two pipelines", "pocl:0,pocl:1,pocl:2,pocl:3", CLQ_STRATEGY_PIPELINE, {.stages = 2}, NULL, 0},
-    {"tensor", "pocl:0,pocl:1", CLQ_STRATEGY_TENSOR, {0}, NULL, 0},
+    {"scattered", "pocl:0,pocl:1", CLQ_STRATEGY_MIRRORED, {.shard_optimizer = 1}, APART ",sharded update", 0},
+    {"central", "pocl:0,pocl:1", CLQ_STRATEGY_CENTRAL, {0}, APART, 0},
+    {"ps", "pocl:0,pocl:1", CLQ_STRATEGY_PS, {0}, APART, 0},
+    {"pipeline", "pocl:0,pocl:1", CLQ_STRATEGY_PIPELINE, {0}, APART, 0},
+    {"two pipelines", "pocl:0,pocl:1,pocl:2,pocl:3", CLQ_STRATEGY_PIPELINE, {.stages = 2}, APART, 0},
+    {"tensor", "pocl:0,pocl:1", CLQ_STRATEGY_TENSOR, {0}, APART, 0},
 };
 
 static inline void way_configure(const way *w, clq_trainer_config *config) {

@@ -3,6 +3,7 @@
 #ifndef CLQ_TEST_RESUMED_H
 #define CLQ_TEST_RESUMED_H
 
+#include "support/apart.h"
 #include "support/files.h"
 #include "support/system.h"
 #include "train/trainer.h"
@@ -23,27 +24,28 @@ typedef struct setting {
     bool synchronized;
 } setting;
 
+/* What is kept does not depend on how kernels are launched. */
 static const setting settings[] = {
-    {"single", "pocl:0", CLQ_STRATEGY_SINGLE, {0}, NULL, 0, false},
-    {"single, accumulated", "pocl:0", CLQ_STRATEGY_SINGLE, {.accumulate = 2}, NULL, 0, false},
+    {"single", "pocl:0", CLQ_STRATEGY_SINGLE, {0}, APART, 0, false},
+    {"single, accumulated", "pocl:0", CLQ_STRATEGY_SINGLE, {.accumulate = 2}, APART, 0, false},
     {"mirrored", "pocl:0,pocl:1", CLQ_STRATEGY_MIRRORED, {0}, "overlap,sharded update", 0, false},
     {"mirrored, accumulated", "pocl:0,pocl:1", CLQ_STRATEGY_MIRRORED, {.accumulate = 2}, NULL, 0, false},
     {"sharded update", "pocl:0,pocl:1,pocl:2", CLQ_STRATEGY_MIRRORED, {0}, NULL, 0, false},
-    {"buckets", "pocl:0,pocl:1", CLQ_STRATEGY_MIRRORED, {0}, NULL, 64, false},
-    {"synchronized", "pocl:0,pocl:1", CLQ_STRATEGY_MIRRORED, {0}, NULL, 0, true},
+    {"buckets", "pocl:0,pocl:1", CLQ_STRATEGY_MIRRORED, {0}, APART, 64, false},
+    {"synchronized", "pocl:0,pocl:1", CLQ_STRATEGY_MIRRORED, {0}, APART, 0, true},
     {"sharded optimizer", "pocl:0,pocl:1,pocl:2", CLQ_STRATEGY_MIRRORED, {.shard_optimizer = 1}, NULL, 0, false},
-    {"f16", "pocl:0,pocl:1", CLQ_STRATEGY_MIRRORED, {.compression = {CLQ_COMPRESSION_F16, 0}}, NULL, 0, false},
-    {"topk", "pocl:0,pocl:1", CLQ_STRATEGY_MIRRORED, {.compression = {CLQ_COMPRESSION_TOP_K, 0.1}}, NULL, 0, false},
-    {"local steps", "pocl:0,pocl:1", CLQ_STRATEGY_MIRRORED, {.local_steps = 4}, NULL, 0, false},
-    {"central", "pocl:0,pocl:1", CLQ_STRATEGY_CENTRAL, {0}, NULL, 0, false},
-    {"ps", "pocl:0,pocl:1", CLQ_STRATEGY_PS, {.staleness = 0}, NULL, 0, false},
-    {"asynchronous ps, alone", "pocl:0", CLQ_STRATEGY_PS, {.staleness = 4}, NULL, 0, false}, /* its order is certain */
-    {"pipeline", "pocl:0,pocl:1", CLQ_STRATEGY_PIPELINE, {.micro_batches = 3}, NULL, 0, false},
-    {"two pipelines", "pocl:0,pocl:1,pocl:2,pocl:3", CLQ_STRATEGY_PIPELINE, {.stages = 2}, NULL, 0, false},
-    {"tensor", "pocl:0,pocl:1", CLQ_STRATEGY_TENSOR, {0}, NULL, 0, false},
+    {"f16", "pocl:0,pocl:1", CLQ_STRATEGY_MIRRORED, {.compression = {CLQ_COMPRESSION_F16, 0}}, APART, 0, false},
+    {"topk", "pocl:0,pocl:1", CLQ_STRATEGY_MIRRORED, {.compression = {CLQ_COMPRESSION_TOP_K, 0.1}}, APART, 0, false},
+    {"local steps", "pocl:0,pocl:1", CLQ_STRATEGY_MIRRORED, {.local_steps = 4}, APART, 0, false},
+    {"central", "pocl:0,pocl:1", CLQ_STRATEGY_CENTRAL, {0}, APART, 0, false},
+    {"ps", "pocl:0,pocl:1", CLQ_STRATEGY_PS, {.staleness = 0}, APART, 0, false},
+    {"asynchronous ps, alone", "pocl:0", CLQ_STRATEGY_PS, {.staleness = 4}, APART, 0, false}, /* its order is certain */
+    {"pipeline", "pocl:0,pocl:1", CLQ_STRATEGY_PIPELINE, {.micro_batches = 3}, APART, 0, false},
+    {"two pipelines", "pocl:0,pocl:1,pocl:2,pocl:3", CLQ_STRATEGY_PIPELINE, {.stages = 2}, APART, 0, false},
+    {"tensor", "pocl:0,pocl:1", CLQ_STRATEGY_TENSOR, {0}, APART, 0, false},
 #if defined(__x86_64__)
-    {"unlike devices", "pocl:0,intel", CLQ_STRATEGY_MIRRORED, {0}, NULL, 0, false},
-    {"unlike devices, tensor", "pocl:0,intel", CLQ_STRATEGY_TENSOR, {0}, NULL, 0, false},
+    {"unlike devices", "pocl:0,intel", CLQ_STRATEGY_MIRRORED, {0}, APART, 0, false},
+    {"unlike devices, tensor", "pocl:0,intel", CLQ_STRATEGY_TENSOR, {0}, APART, 0, false},
 #endif
 };
 

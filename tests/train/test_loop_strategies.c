@@ -1,5 +1,6 @@
 /* What loops by hand call, with each strategy: it trains as one replica, or is refused in one line. Losses are compared
  * within 1e-5, the first step's gradient and the weights in the end within 1e-5 of their size. */
+#include "support/apart.h"
 #include "support/check.h"
 #include "support/system.h"
 #include "train/trainer.h"
@@ -74,6 +75,7 @@ static clq_trainer *open_trainer(const clq_model *model, const way *w) {
     config.seed = 5;
     assert_ok(clq_strategy_parse(w->strategy, &config.strategy, &config.strategy_options));
     if (w->set) w->set(&config.strategy_options);
+    if (config.strategy != CLQ_STRATEGY_MIRRORED) config.disabled_paths = APART;
     assert_ok(clq_devices_select(sys, w->spec, &devices));
     assert_ok(clq_trainer_create(model, &devices, &config, &trainer));
     return trainer;

@@ -2,6 +2,7 @@
  * together, and dropout, which no split of a batch changes. */
 #include "graph/graph.h"
 #include "strategy/replica.h"
+#include "support/apart.h"
 #include "support/check.h"
 #include "support/system.h"
 #include "train/trainer.h"
@@ -71,7 +72,7 @@ static clq_model *build(builder middle) {
 }
 
 static clq_trainer_config config_of(void) {
-    clq_trainer_config config = clq_trainer_config_default();
+    clq_trainer_config config = apart_config();
     config.global_batch = SAMPLES;
     config.sample_dtype = CLQ_F32;
     config.measure_gradient = true;

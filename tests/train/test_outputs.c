@@ -1,5 +1,6 @@
 /* Models of several outputs: two linear ones against a closed form, labels of each kind, predictions of each, what is
  * told by which name, and what is refused. */
+#include "support/apart.h"
 #include "support/check.h"
 #include "support/disguise.h"
 #include "support/system.h"
@@ -91,7 +92,7 @@ static clq_trainer_config config_of(clq_output_config *outputs) {
     outputs[0].metrics = "mae";
     outputs[1].weight = weights[0];
     outputs[0].weight = weights[1];
-    clq_trainer_config config = clq_trainer_config_default();
+    clq_trainer_config config = apart_config();
     config.global_batch = BATCH;
     config.sample_dtype = CLQ_F32;
     config.optimizer = clq_optimizer_default(CLQ_OPTIMIZER_SGD);
@@ -245,7 +246,7 @@ static void train_kinds(bool soft, float kernel[2][IN * CLASSES], clq_step_info 
                              .more_labels = &labels[1],
                              .more_count = 1};
     clq_output_config outputs[] = {clq_output_config_default("one"), clq_output_config_default("two")};
-    clq_trainer_config config = clq_trainer_config_default();
+    clq_trainer_config config = apart_config();
     for (size_t i = 0; i < 2; i++) outputs[i].loss = clq_loss_default(CLQ_LOSS_CATEGORICAL);
     config.sample_dtype = CLQ_F32;
     config.global_batch = BATCH;
@@ -369,7 +370,7 @@ static void more_values_than_there_is_room_for(void **state) {
     enum { MANY = CLQ_MODEL_OUTPUTS_MAX };
     clq_model *model;
     clq_tensor outputs[MANY];
-    clq_trainer_config config = clq_trainer_config_default();
+    clq_trainer_config config = apart_config();
     assert_ok(clq_model_create("many", &model));
     clq_tensor x = clq_input(model, CLQ_SHAPE(IN));
     for (size_t i = 0; i < MANY; i++) outputs[i] = clq_dense(model, x, &(clq_dense_config){.units = 1});
@@ -388,7 +389,7 @@ static void outputs_named_as_validations(void **state) {
     static const char *const pairs[][2] = {{"size", "val"}, {"size", "val_size"}, {"val_value", "size"}};
     for (size_t i = 0; i < CLQ_COUNT_OF(pairs); i++) {
         clq_model *model;
-        clq_trainer_config config = clq_trainer_config_default();
+        clq_trainer_config config = apart_config();
         config.sample_dtype = CLQ_F32;
         config.loss = clq_loss_default(CLQ_LOSS_MEAN_SQUARED_ERROR);
         assert_ok(clq_model_create("named", &model));
@@ -406,7 +407,7 @@ static void outputs_named_as_validations(void **state) {
 static void outputs_of_one_layer(void **state) {
     (void)state;
     clq_model *model;
-    const clq_trainer_config config = clq_trainer_config_default();
+    const clq_trainer_config config = apart_config();
     assert_ok(clq_model_create("shared", &model));
     clq_tensor x = clq_input(model, CLQ_SHAPE(IN));
     clq_tensor a = clq_dense(model, x, &(clq_dense_config){.units = IN, .name = "twice"}), b = clq_share(model, a, a);
@@ -473,7 +474,7 @@ static void wrong_targets(void **state) {
 static void a_model_of_one_output_refuses_more_labels(void **state) {
     (void)state;
     clq_model *model;
-    clq_trainer_config config = clq_trainer_config_default();
+    clq_trainer_config config = apart_config();
     clq_dataset *data = both();
     float out[N * OUT];
     assert_ok(clq_model_create("line", &model));
@@ -496,7 +497,7 @@ static void one_loss_is_of_every_output(void **state) {
     clq_devices devices;
     clq_model *model = two_lines();
     clq_dataset *data = both();
-    clq_trainer_config config = clq_trainer_config_default();
+    clq_trainer_config config = apart_config();
     clq_trainer *trainer;
     clq_totals totals;
     float out[N * OUT];

@@ -74,7 +74,7 @@ static clq_status open_trainer(const training *t, const clq_model *model, clq_tr
     char disabled[64];
     (void)snprintf(disabled, sizeof disabled, "one launch%s%s", t->way->disabled ? "," : "",
                    t->way->disabled ? t->way->disabled : "");
-    if (t->way != &way_single) config.disabled_paths = disabled;
+    config.disabled_paths = t->way == &way_single ? NULL : disabled;
     if (t->set) t->set(&config);
     assert_ok(clq_devices_select(t->system ? t->system : sys, t->way->spec, &devices));
     return clq_trainer_create(model, &devices, &config, out);

@@ -3,6 +3,7 @@
  * the same bits. A way is a row, a model is a row, and so are the devices. With the argument `long` all devices get
  * all models in all ways, and 50 steps; a model's name behind it is for this model alone. */
 #include "ref/mlp.h"
+#include "support/apart.h"
 #include "support/check.h"
 #include "support/system.h"
 #include "train/train.h"
@@ -113,7 +114,7 @@ static void shares(clq_trainer_config *config) {
 static void shard(clq_trainer_config *config) { config->strategy_options.shard_optimizer = 1; }
 static void shard_plain(clq_trainer_config *config) {
     shard(config);
-    config->disabled_paths = "sharded update";
+    config->disabled_paths = APART ",sharded update";
 }
 static void shard_ring(clq_trainer_config *config) {
     shard(config);
@@ -146,37 +147,38 @@ static const struct way_row {
     void (*set)(clq_trainer_config *config);                        /* NULL: nothing */
     bool every_model;                                               /* in the short form, too */
     bool (*fits)(const struct model_row *model, unsigned replicas); /* NULL: always */
-    bool in_parts; /* each batch by hand in three parts, whose gradients are accumulated */
+    bool in_parts;   /* each batch by hand in three parts, whose gradients are accumulated */
+    bool one_launch; /* its step is one, where it can be: see support/apart.h */
 } ways[] = {
-    {"mirrored", "mirrored", NULL, true, NULL, false},
-    {"ring", "mirrored", ring, false, NULL, false},
-    {"direct", "mirrored", direct, false, NULL, false},
-    {"reduce to one", "mirrored", to_one, false, NULL, false},
-    {"doubling", "mirrored", doubling, false, NULL, false},
-    {"hierarchical", "mirrored", hierarchical, false, NULL, false},
-    {"buckets", "mirrored", in_buckets, false, NULL, false},
-    {"unequal shares", "mirrored", shares, true, NULL, false},
-    {"sharded optimizer", "mirrored", shard, true, NULL, false},
-    {"sharded optimizer, scattered", "mirrored", shard_plain, false, NULL, false},
-    {"sharded optimizer, ring", "mirrored", shard_ring, false, NULL, false},
-    {"sharded optimizer, reduce to one", "mirrored", shard_to_one, false, NULL, false},
-    {"sharded optimizer, doubling", "mirrored", shard_doubling, false, NULL, false},
-    {"sharded optimizer, hierarchical", "mirrored", shard_hierarchical, false, NULL, false},
-    {"tensor", "tensor", NULL, true, NULL, false},
-    {"pairs of all", "mirrored", all_pairs, false, NULL, false},
-    {"accumulated", "mirrored", NULL, true, NULL, true},
-    {"accumulated, unequal shares", "mirrored", shares, false, NULL, true},
-    {"accumulated, sharded optimizer", "mirrored", shard, false, NULL, true},
-    {"accumulated, tensor", "tensor", NULL, false, NULL, true},
-    {"accumulated centrally", "central", NULL, false, NULL, true},
-    {"accumulated, synchronous ps", "ps", synchronous, false, NULL, true},
-    {"central", "central", NULL, true, NULL, false},
-    {"synchronous ps", "ps", synchronous, false, NULL, false},
-    {"pipeline", "pipeline", NULL, true, has_parts, false},
-    {"micro-batches", "pipeline", many_micro_batches, false, are_two, false},
-    {"accumulated micro-batches", "pipeline", NULL, false, are_two, true},
-    {"hybrid", "pipeline:stages=2", NULL, false, are_four, false},
-    {"accumulated hybrid", "pipeline:stages=2", NULL, false, are_four, true},
+    {"mirrored", "mirrored", NULL, true, NULL, false, true},
+    {"ring", "mirrored", ring, false, NULL, false, false},
+    {"direct", "mirrored", direct, false, NULL, false, true},
+    {"reduce to one", "mirrored", to_one, false, NULL, false, false},
+    {"doubling", "mirrored", doubling, false, NULL, false, false},
+    {"hierarchical", "mirrored", hierarchical, false, NULL, false, false},
+    {"buckets", "mirrored", in_buckets, false, NULL, false, false},
+    {"unequal shares", "mirrored", shares, true, NULL, false, true},
+    {"sharded optimizer", "mirrored", shard, true, NULL, false, true},
+    {"sharded optimizer, scattered", "mirrored", shard_plain, false, NULL, false, false},
+    {"sharded optimizer, ring", "mirrored", shard_ring, false, NULL, false, false},
+    {"sharded optimizer, reduce to one", "mirrored", shard_to_one, false, NULL, false, false},
+    {"sharded optimizer, doubling", "mirrored", shard_doubling, false, NULL, false, false},
+    {"sharded optimizer, hierarchical", "mirrored", shard_hierarchical, false, NULL, false, false},
+    {"tensor", "tensor", NULL, true, NULL, false, false},
+    {"pairs of all", "mirrored", all_pairs, false, NULL, false, false},
+    {"accumulated", "mirrored", NULL, true, NULL, true, true},
+    {"accumulated, unequal shares", "mirrored", shares, false, NULL, true, false},
+    {"accumulated, sharded optimizer", "mirrored", shard, false, NULL, true, false},
+    {"accumulated, tensor", "tensor", NULL, false, NULL, true, false},
+    {"accumulated centrally", "central", NULL, false, NULL, true, false},
+    {"accumulated, synchronous ps", "ps", synchronous, false, NULL, true, false},
+    {"central", "central", NULL, true, NULL, false, false},
+    {"synchronous ps", "ps", synchronous, false, NULL, false, false},
+    {"pipeline", "pipeline", NULL, true, has_parts, false, false},
+    {"micro-batches", "pipeline", many_micro_batches, false, are_two, false, false},
+    {"accumulated micro-batches", "pipeline", NULL, false, are_two, true, false},
+    {"hybrid", "pipeline:stages=2", NULL, false, are_four, false, false},
+    {"accumulated hybrid", "pipeline:stages=2", NULL, false, are_four, true, false},
 };
 
 /* ---- a run ---- */
@@ -238,6 +240,7 @@ static clq_trainer *open_trainer(const clq_model *model, const struct model_row 
         config.output_count = 2;
     }
     assert_ok(clq_strategy_parse(way->strategy, &config.strategy, &config.strategy_options));
+    if (!way->one_launch) config.disabled_paths = APART;
     if (way->set) way->set(&config);
     assert_ok(clq_devices_select(sys, spec, &chosen));
     if (config.strategy_options.shares == CLQ_SHARES_WEIGHTS) config.strategy_options.share_count = chosen.count;
@@ -374,7 +377,7 @@ static void check_identical(const trace *a, const trace *b, const struct model_r
     check(same, row, way, spec, "a second run's last loss", b->losses[steps - 1], a->losses[steps - 1]);
 }
 
-static const struct way_row alone = {"single", "single", NULL, true, NULL, false};
+static const struct way_row alone = {"single", "single", NULL, true, NULL, false, true};
 
 /* In the short form each of the major ways takes every second of the devices, and each of the minor ways every fourth:
  * others than the way before it. */

@@ -1,5 +1,6 @@
 /* Targets of any shape and sign: regression against a closed form, outputs of several rows, what integer labels become,
  * and what is refused. */
+#include "support/apart.h"
 #include "support/check.h"
 #include "support/system.h"
 #include "train/train.h"
@@ -70,7 +71,7 @@ static void check_regression(const char *spec, clq_dataset *data) {
     clq_model *model = linear_model();
     closed_form want = {.weighted = clq_dataset_get_info(data)->weighted}, found = {.w = {0}};
     float kernel[IN * OUT], bias[OUT];
-    clq_trainer_config config = clq_trainer_config_default();
+    clq_trainer_config config = apart_config();
     config.loss = clq_loss_default(CLQ_LOSS_MEAN_SQUARED_ERROR);
     config.metrics = "mae";
     config.sample_weights = want.weighted;
@@ -149,7 +150,7 @@ static clq_trainer *open_rows(clq_loss loss, const char *metrics, clq_model **mo
     assert_ok(clq_model_create("rows", model));
     clq_tensor x = clq_input(*model, CLQ_SHAPE(ROWS, IN));
     assert_ok(clq_model_finish(*model, clq_dense(*model, x, &(clq_dense_config){.units = OUT})));
-    clq_trainer_config config = clq_trainer_config_default();
+    clq_trainer_config config = apart_config();
     config.loss = loss;
     config.metrics = metrics;
     config.global_batch = N / ROWS;
@@ -237,7 +238,7 @@ static void sigmoid_is_left_out(void **state) {
     assert_ok(clq_model_create("yes or no", &model));
     clq_tensor x = clq_input(model, CLQ_SHAPE(IN));
     assert_ok(clq_model_finish(model, clq_dense(model, x, &(clq_dense_config){.units = 1, .activation = CLQ_SIGMOID})));
-    clq_trainer_config config = clq_trainer_config_default();
+    clq_trainer_config config = apart_config();
     config.loss = clq_loss_default(CLQ_LOSS_BINARY);
     config.metrics = "accuracy,mae";
     config.sample_dtype = CLQ_F32;
@@ -299,7 +300,7 @@ static void areas_are_those_of_pairs(void **state) {
         clq_tensor in = clq_input(model, CLQ_SHAPE(1));
         const clq_dense_config dense = {.units = 1, .activation = CLQ_SIGMOID};
         assert_ok(clq_model_finish(model, clq_dense(model, in, &dense)));
-        clq_trainer_config config = clq_trainer_config_default();
+        clq_trainer_config config = apart_config();
         config.loss = clq_loss_default(CLQ_LOSS_BINARY);
         config.metrics = "auc,accuracy,pr_auc:num_thresholds=50";
         config.sample_dtype = CLQ_F32;
@@ -326,7 +327,7 @@ static void refuse_config(clq_loss loss, const char *metrics, clq_status status,
     clq_devices devices;
     clq_trainer *trainer = NULL;
     clq_model *model = linear_model();
-    clq_trainer_config config = clq_trainer_config_default();
+    clq_trainer_config config = apart_config();
     config.loss = loss;
     config.metrics = metrics;
     config.sample_dtype = CLQ_F32;
@@ -367,7 +368,7 @@ static void refuse_labels(clq_loss_kind kind, const void *labels, clq_dtype dtyp
     clq_trainer *trainer;
     clq_dataset *data;
     clq_model *model = linear_model();
-    clq_trainer_config config = clq_trainer_config_default();
+    clq_trainer_config config = apart_config();
     clq_totals totals;
     config.loss = clq_loss_default(kind);
     config.sample_dtype = CLQ_F32;
@@ -405,7 +406,7 @@ static void evaluations_are_weighted(void **state) {
     clq_dataset *data;
     clq_totals plain, weighted;
     clq_model *model = linear_model();
-    clq_trainer_config config = clq_trainer_config_default();
+    clq_trainer_config config = apart_config();
     config.loss.from_logits = true;
     config.sample_dtype = CLQ_F32;
     config.sample_weights = true;
@@ -452,7 +453,7 @@ static void wrong_weights(void **state) {
                        .label_elements = OUT,
                        .weights = wrong};
     clq_model *model = linear_model();
-    clq_trainer_config config = clq_trainer_config_default();
+    clq_trainer_config config = apart_config();
     config.loss = clq_loss_default(CLQ_LOSS_MEAN_SQUARED_ERROR);
     config.sample_dtype = CLQ_F32;
     config.class_weights = negative;

@@ -2,6 +2,7 @@
  * read, written and saved is the whole model's. That they equal one replica: test_strategies.c. */
 #include "graph/graph.h"
 #include "strategy/replica.h"
+#include "support/apart.h"
 #include "support/check.h"
 #include "support/system.h"
 #include "train/trainer.h"
@@ -37,7 +38,7 @@ static clq_model *build(void) {
 static clq_trainer *open_trainer(const clq_model *model, clq_strategy_kind kind, const char *spec) {
     clq_devices devices;
     clq_trainer *trainer;
-    clq_trainer_config config = clq_trainer_config_default();
+    clq_trainer_config config = apart_config();
     config.strategy = kind;
     config.global_batch = SAMPLES;
     config.sample_dtype = CLQ_F32;
