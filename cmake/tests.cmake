@@ -24,6 +24,11 @@ set(CLQ_TEST_ENVIRONMENT
   "ASAN_OPTIONS=detect_leaks=1:abort_on_error=0:intercept_tls_get_addr=0:handle_sigbus=0:verify_asan_link_order=0"
   "LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/support/lsan.supp:print_suppressions=0"
   "TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/support/tsan.supp:ignore_noninstrumented_modules=1")
+# Sanitizers do not see into kernels, and the build without them has every numeric case on every driver: with them each
+# operation's host code runs once (tests/support/ops_rig.h).
+if(CLIQUE_SANITIZE)
+  list(APPEND CLQ_TEST_ENVIRONMENT "CLQ_TEST_CASES=once")
+endif()
 
 # What a layer's tests share is one library: tests/support/<layer>*.c and tests/ref/<layer>*.c.
 foreach(layer IN LISTS CLQ_LAYERS)
@@ -241,8 +246,9 @@ endif()
 # The longest ones first: on a fresh tree ctest knows no times, and one that builds many kernels would be left alone.
 # comm/combine before all: it builds what every other test of the collectives needs.
 set(cost 100)
-foreach(name comm/combine interop/golden comm/collectives interop/golden_gpu ops/gemm ops/conv2d oclgrind/ops_conv2d train/failure ops/dense train/mirrored
-    ops/loss ops/winograd)
+foreach(name comm/combine interop/golden train/strategies comm/collectives interop/golden_gpu ops/gemm ops/conv2d ops/loss train/failure train/paths
+    ops/dense cli/contract train/mirrored oclgrind/ops_conv2d cli/faults ops/winograd train/strict compilers/kernels ops/activation graph/tune cli/choice
+    graph/step_graph graph/chains graph/fused_step cli/peers soak/caches)
   if(TEST ${name})
     set_tests_properties(${name} PROPERTIES COST ${cost})
   endif()
