@@ -2,6 +2,7 @@
 #ifndef CLQ_TEST_TRAIN_PARTS_H
 #define CLQ_TEST_TRAIN_PARTS_H
 
+#include "support/apart.h"
 #include "support/check.h"
 #include "support/system.h"
 #include "train/trainer.h"
@@ -56,7 +57,7 @@ static inline unsigned parts_of(const clq_model *model) { return CLQ_MAX(model->
 /* ---- trainers ---- */
 
 static inline clq_trainer_config config_of(void) {
-    clq_trainer_config config = clq_trainer_config_default();
+    clq_trainer_config config = apart_config();
     config.global_batch = BATCH;
     config.sample_dtype = CLQ_F32;
     config.seed = 5;

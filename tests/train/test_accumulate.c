@@ -1,6 +1,7 @@
 /* Updates of several batches: they are those of one batch with the same samples, whoever makes them, by clq_fit or by
  * hand, and replicas meet once for each. */
 #include "strategy/replica.h"
+#include "support/apart.h"
 #include "support/check.h"
 #include "support/system.h"
 #include "train/trainer.h"
@@ -50,7 +51,7 @@ static clq_dataset *open_data(size_t batch) {
 }
 
 static clq_trainer_config config_of(size_t batch, uint64_t accumulate) {
-    clq_trainer_config config = clq_trainer_config_default();
+    clq_trainer_config config = apart_config();
     config.global_batch = batch;
     config.sample_dtype = CLQ_F32;
     config.measure_gradient = true;

@@ -1,6 +1,7 @@
 /* Custom loops: what a step refuses, and that categorical and sparse losses agree on the same labels. */
 #include "graph/plan.h"
 #include "launch/list.h"
+#include "support/apart.h"
 #include "support/check.h"
 #include "support/system.h"
 #include "train/train.h"
@@ -25,7 +26,7 @@ static void open_trainer(clq_loss_kind loss, clq_model **model, clq_trainer **tr
     clq_tensor x = clq_input(*model, CLQ_SHAPE(INPUTS));
     assert_ok(clq_model_finish(*model,
                                clq_dense(*model, x, &(clq_dense_config){.units = CLASSES, .activation = CLQ_SOFTMAX})));
-    clq_trainer_config config = clq_trainer_config_default();
+    clq_trainer_config config = apart_config();
     config.global_batch = BATCH;
     config.sample_dtype = CLQ_F32;
     config.loss.kind = loss;

@@ -1,5 +1,6 @@
 /* Callbacks of clq_fit: what they decide against Keras's tables (tests/golden/callbacks.py), their order, how they end
  * a fit, their states and files, and what fails. */
+#include "support/apart.h"
 #include "support/check.h"
 #include "support/system.h"
 #include "train/callbacks.h"
@@ -18,7 +19,7 @@ static clq_dataset *data, *validation;
 static clq_trainer *open_trainer(const char *spec, double lr, const char *schedule) {
     clq_devices devices;
     clq_trainer *trainer;
-    clq_trainer_config config = clq_trainer_config_default();
+    clq_trainer_config config = apart_config();
     config.loss = clq_loss_default(CLQ_LOSS_MEAN_SQUARED_ERROR);
     config.sample_dtype = CLQ_F32;
     config.metrics = "mae";

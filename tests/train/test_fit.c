@@ -1,5 +1,6 @@
 /* clq_fit against the steps by hand: the same batches, and the same bits. What replicas copy from the dataset
  * themselves may be given back once clq_fit has returned, with an error too. */
+#include "support/apart.h"
 #include "support/check.h"
 #include "support/system.h"
 #include "train/trainer.h"
@@ -55,7 +56,7 @@ static clq_model *make_model(void) {
 static clq_trainer *make_trainer(const variant *v, const clq_model *model) {
     clq_devices devices;
     clq_trainer *trainer;
-    clq_trainer_config config = clq_trainer_config_default();
+    clq_trainer_config config = apart_config();
     config.global_batch = BATCH;
     config.loss.kind = v->loss;
     assert_ok(clq_devices_select(sys, v->spec, &devices));

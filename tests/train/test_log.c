@@ -1,5 +1,6 @@
 /* on_log of clq_fit: every step once, in order and later, with the figures that on_step was told when it waited for
  * the step; also where the training is stopped or a device fails. */
+#include "support/apart.h"
 #include "support/check.h"
 #include "support/faults.h"
 #include "support/system.h"
@@ -77,7 +78,7 @@ static clq_status fit(run *r, const char *thread, unsigned fail_at, unsigned *ca
     clq_model *model;
     clq_dataset *data;
     const size_t shape[] = {INPUTS};
-    clq_trainer_config config = clq_trainer_config_default();
+    clq_trainer_config config = apart_config();
     const clq_fit_config how = {.steps = r->steps,
                                 .context = r,
                                 .on_step = r->silent ? NULL : on_step,
@@ -242,7 +243,7 @@ static void nonsense_is_refused(void **state) {
     clq_model *model;
     clq_dataset *data;
     clq_trainer *trainer;
-    const clq_trainer_config config = clq_trainer_config_default();
+    const clq_trainer_config config = apart_config();
     assert_ok(clq_devices_select(sys, "pocl:0", &devices));
     assert_ok(clq_model_builtin("mlp", &model));
     assert_ok(clq_dataset_open("synthetic", "train", &data));
@@ -282,7 +283,7 @@ static void norms_belong_to_their_gradients(void **state) {
         clq_step_info info;
         clq_totals totals;
         const size_t shape[] = {INPUTS};
-        clq_trainer_config config = clq_trainer_config_default();
+        clq_trainer_config config = apart_config();
         config.global_batch = BATCH;
         config.sample_dtype = CLQ_F32;
         config.measure_gradient = true;

@@ -1,5 +1,6 @@
 /* Loops by hand over the replicas: functions that run on each, what they train against the steps of the library, and
  * how they fail. */
+#include "support/apart.h"
 #include "support/check.h"
 #include "support/faults.h"
 #include "support/system.h"
@@ -34,7 +35,7 @@ static clq_model *build(bool modes) {
 static clq_strategy_kind strategy; /* of all trainers */
 
 static clq_trainer_config config_of(void) {
-    clq_trainer_config config = clq_trainer_config_default();
+    clq_trainer_config config = apart_config();
     config.strategy = strategy;
     config.global_batch = BATCH;
     config.sample_dtype = CLQ_F32;

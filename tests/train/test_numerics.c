@@ -1,5 +1,6 @@
 /* Numbers that are not finite: a loss that diverges is said once in a fit, with its step; and the check of numerics
  * names the first place of them. */
+#include "support/apart.h"
 #include "support/check.h"
 #include "support/system.h"
 #include "train/trainer.h"
@@ -25,7 +26,7 @@ static const float zeros[2] = {0}, ones[2] = {1, 1};
 static clq_trainer *open_bias(const clq_model *model, const char *spec, clq_strategy_options options) {
     clq_trainer *trainer;
     clq_devices devices;
-    clq_trainer_config config = clq_trainer_config_default();
+    clq_trainer_config config = apart_config();
     config.loss = clq_loss_default(CLQ_LOSS_MEAN_SQUARED_ERROR);
     config.sample_dtype = CLQ_F32;
     config.global_batch = 2;
@@ -92,7 +93,7 @@ static clq_model *make_layers(void) {
 static clq_status open_layers(const clq_model *model, const char *spec, clq_strategy_kind strategy,
                               const clq_strategy_options *options, const char *optimizer, clq_trainer **out) {
     clq_devices devices;
-    clq_trainer_config config = clq_trainer_config_default();
+    clq_trainer_config config = apart_config();
     config.loss = clq_loss_default(CLQ_LOSS_MEAN_SQUARED_ERROR);
     config.sample_dtype = CLQ_F32;
     config.global_batch = BATCH;

@@ -1,4 +1,5 @@
 /* Optimizers for parts of a model: whose variables are whose, and their learning rates, by the definition of SGD. */
+#include "support/apart.h"
 #include "support/runs.h"
 
 #include <math.h>
@@ -89,7 +90,7 @@ static void nonsense_is_refused(void **state) {
     (void)state;
     assert_ok(clq_devices_select(sys, "pocl:0", &devices));
     for (size_t i = 0; i < CLQ_COUNT_OF(cases); i++) {
-        clq_trainer_config config = clq_trainer_config_default();
+        clq_trainer_config config = apart_config();
         clq_trainer *trainer;
         config.optimizer.values[0] = cases[i].lr;
         config.optimizers = cases[i].optimizers;
@@ -105,7 +106,7 @@ static void null_lists_are_empty(void **state) {
     clq_dataset *data = run_data();
     clq_devices devices;
     clq_trainer *trainer;
-    clq_trainer_config config = clq_trainer_config_default();
+    clq_trainer_config config = apart_config();
     (void)state;
     config.optimizer_count = 2;
     assert_ok(clq_devices_select(sys, "pocl:0", &devices));

@@ -1,6 +1,7 @@
 /* The parts of a pipeline: turns of stages, bubbles, where a model is cut; what is refused; and a model that is too
  * large for each of its devices. That pipelines equal one replica is in test_strategies.c. */
 #include "strategy/pipeline.h"
+#include "support/apart.h"
 #include "support/check.h"
 #include "support/system.h"
 #include "train/train.h"
@@ -356,7 +357,7 @@ static void refuse(const clq_model *model, const char *spec, uint32_t stages, ui
                    const char *says) {
     clq_devices devices;
     clq_trainer *trainer;
-    clq_trainer_config config = clq_trainer_config_default();
+    clq_trainer_config config = apart_config();
     config.global_batch = 8;
     config.strategy = CLQ_STRATEGY_PIPELINE;
     config.strategy_options.stages = stages;
@@ -392,7 +393,7 @@ static void statistics_are_of_a_micro_batch(void **state) {
     clq_devices devices;
     clq_trainer *trainer;
     clq_model *m;
-    clq_trainer_config config = clq_trainer_config_default();
+    clq_trainer_config config = apart_config();
     config.strategy = CLQ_STRATEGY_PIPELINE;
     clq_batch_norm_config norm = clq_batch_norm_config_default();
     norm.synchronized = true;
@@ -411,7 +412,7 @@ static void train_normalised(const char *spec, const char *strategy, double loss
     clq_dataset *data;
     clq_model *m;
     clq_totals totals;
-    clq_trainer_config config = clq_trainer_config_default();
+    clq_trainer_config config = apart_config();
     config.global_batch = 16;
     assert_ok(clq_strategy_parse(strategy, &config.strategy, &config.strategy_options));
     if (config.strategy == CLQ_STRATEGY_PIPELINE) config.strategy_options.micro_batches = 1;
@@ -477,7 +478,7 @@ static clq_status train_wide(clq_system *system, const char *spec, clq_strategy_
     clq_trainer *trainer;
     clq_dataset *data;
     clq_model *m = wide();
-    clq_trainer_config config = clq_trainer_config_default();
+    clq_trainer_config config = apart_config();
     config.global_batch = BATCH;
     config.strategy = strategy;
     assert_ok(clq_devices_select(system, spec, &devices));
@@ -535,7 +536,7 @@ static void variables_are_found(void **state) {
     clq_devices devices;
     clq_trainer *trainer;
     clq_model *m;
-    clq_trainer_config config = clq_trainer_config_default();
+    clq_trainer_config config = apart_config();
     config.strategy = CLQ_STRATEGY_PIPELINE;
     assert_ok(clq_model_builtin("mlp", &m));
     assert_ok(clq_devices_select(sys, "pocl:0,pocl:1", &devices));

@@ -6,6 +6,7 @@
  * A replica is held up behind its backward pass (the linker wraps clq_replica_run) until the others have got as far as
  * they may: no test depends on how fast the machine is, but for a limit on how long it is held. */
 #include "strategy/central.h"
+#include "support/apart.h"
 #include "support/check.h"
 #include "support/disguise.h"
 #include "support/files.h"
@@ -76,7 +77,7 @@ typedef struct bench {
 } bench;
 
 static clq_trainer_config config_of(const char *strategy, clq_strategy_options options, double deadline_s) {
-    clq_trainer_config config = clq_trainer_config_default();
+    clq_trainer_config config = apart_config();
     assert_ok(clq_strategy_parse(strategy, &config.strategy, &config.strategy_options));
     assert_ok(clq_optimizer_parse("sgd:lr=0.125", &config.optimizer));
     assert_ok(clq_lr_schedule_parse("exponential:decay_steps=10,decay_rate=0.5,staircase=1", &config.schedule));

@@ -1,4 +1,5 @@
 /* Schedules against their closed forms, and that an update gets its own rate. */
+#include "support/apart.h"
 #include "support/check.h"
 #include "support/system.h"
 #include "train/trainer.h"
@@ -134,7 +135,7 @@ static void refused(void **state) {
     assert_fails(CLQ_ARGUMENT, "did you mean 'cosine'?", clq_lr_schedule_parse("cosin", &schedule));
     assert_fails(CLQ_ARGUMENT, "did you mean 'decay_rate'?",
                  clq_lr_schedule_parse("exponential:decay_rat=1", &schedule));
-    clq_trainer_config config = clq_trainer_config_default();
+    clq_trainer_config config = apart_config();
     clq_trainer *trainer;
     clq_devices devices;
     assert_ok(clq_devices_select(sys, "pocl:0", &devices));
@@ -159,7 +160,7 @@ static const clq_batch batch = {.count = 1,
                                 .label_elements = 1};
 
 static clq_trainer_config of_bias(double lr) {
-    clq_trainer_config config = clq_trainer_config_default();
+    clq_trainer_config config = apart_config();
     config.loss = clq_loss_default(CLQ_LOSS_MEAN_SQUARED_ERROR);
     config.sample_dtype = CLQ_F32;
     config.optimizer = clq_optimizer_default(CLQ_OPTIMIZER_SGD);

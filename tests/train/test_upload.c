@@ -1,4 +1,5 @@
 /* Devices whose memory is not the host's are sent their rows; the others read them where they were put. */
+#include "support/apart.h"
 #include "support/check.h"
 #include "support/disguise.h"
 #include "support/files.h"
@@ -41,7 +42,7 @@ static void train(run *r) {
     clq_devices devices;
     clq_model *model;
     clq_trainer *trainer;
-    clq_trainer_config config = clq_trainer_config_default();
+    clq_trainer_config config = apart_config();
     config.global_batch = BATCH;
     config.trace_steps = r->trace ? STEPS : 0;
     (void)alarm(SECONDS_MOST);
