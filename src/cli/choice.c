@@ -16,26 +16,17 @@ static bool leaves_devices_open(const clq_options *o) {
     return is_auto(o->devices) && known && !o->batch_per_replica;
 }
 
-/* Settings that only mirrored takes, or that say how it goes. */
-static bool is_plain(const clq_options *o) {
-    return !o->shard_optimizer && !o->local_steps && !o->micro_batches && strcmp(o->compress, "off") == 0 &&
-           strcmp(o->shares, "equal") == 0;
-}
-
 /* What a choice is for. */
-static clq_status key_of(const clq_setup *s, const clq_options *o, clq_hash128 *out) {
+static clq_status key_of(clq_setup *s, const clq_options *o, clq_hash128 *out) {
     clq_text text = {0};
-    clq_optimizer optimizer;
-    CLQ_TRY(clq_optimizer_parse(o->optimizer, &optimizer));
-    clq_text_add(&text, "choice 3 of clique %s\ndevices %s, strategy %s\n", clq_version(), o->devices, o->strategy);
+    clq_trainer_config config;
+    CLQ_TRY(clq_setup_config(s, o, CLQ_U8, false, &config)); /* of these samples or others: the key has no type */
+    config.global_batch = o->batch ? (size_t)o->batch : CLQ_BATCH_DEFAULT;
+    clq_text_add(&text, "choice 4 of clique %s\ndevices %s, strategy %s, memory %llu\n", clq_version(), o->devices,
+                 o->strategy, (unsigned long long)o->memory_limit);
+    for (size_t kind = 0; clq_strategy_name(kind); kind++) /* settings of any strategy tell choices apart */
+        clq_settings_add_key(&config, CLQ_KEY_CHOICE, (clq_strategy_kind)kind, &text);
     clq_model_add_key(s->model, &text);
-    clq_text_add(&text, "batch %llu x %llu, optimizer %d, memory %llu, precision %s, %s, recompute %s\n",
-                 (unsigned long long)(o->batch ? o->batch : CLQ_BATCH_DEFAULT), (unsigned long long)o->accumulate,
-                 (int)optimizer.kind, (unsigned long long)o->memory_limit, o->matmul_precision, o->precision,
-                 o->recompute);
-    clq_text_add(&text, "shares %s, sharded %d, compress %s, local %llu, micro %llu, ops %s, buckets %llu\n", o->shares,
-                 (int)o->shard_optimizer, o->compress, (unsigned long long)o->local_steps,
-                 (unsigned long long)o->micro_batches, o->cross_device_ops, (unsigned long long)o->bucket_bytes);
     return clq_machine_key(&text, out);
 }
 
@@ -108,12 +99,11 @@ const char *clq_setup_strategy(const clq_setup *s, const clq_options *o) {
 
 static clq_status ask(clq_setup *s, const clq_options *o, clq_dataset *data, clq_choice_made *made) {
     clq_trainer_config config;
-    clq_output_config outputs[CLQ_MODEL_OUTPUTS_MAX];
     const bool quick = !s->choice.measure && strcmp(o->tune, "quick") == 0;
     const clq_choosing wanted = {
-        .strategy = o->strategy, .plain = is_plain(o), .budget_s = quick ? quick_s : o->budget};
+        .strategy = o->strategy, .plain = clq_settings_are_plain(o), .budget_s = quick ? quick_s : o->budget};
     CLQ_TRY(clq_setup_shuffle(o, data));
-    CLQ_TRY(clq_setup_config(s, o, clq_dataset_get_info(data)->sample_dtype, false, outputs, &config));
+    CLQ_TRY(clq_setup_config(s, o, clq_dataset_get_info(data)->sample_dtype, false, &config));
     const clq_why_task task = {.model = s->model, .devices = &s->devices, .config = &config, .data = data};
     return clq_why_choose(&task, &wanted, made);
 }
@@ -157,7 +147,7 @@ clq_status clq_setup_choose(clq_setup *s, const clq_options *o, clq_choice_made 
 }
 
 void clq_setup_keep_strategy(clq_setup *s, const clq_options *o, const clq_prediction *predictions, size_t count) {
-    const clq_choosing wanted = {.strategy = o->strategy, .plain = is_plain(o)};
+    const clq_choosing wanted = {.strategy = o->strategy, .plain = clq_settings_are_plain(o)};
     if (!s->choice.has_key || is_auto(o->devices)) return;
     const clq_prediction *best = clq_why_pick(&wanted, predictions, count, s->devices.count);
     if (best) keep(s, &s->devices, best->way.strategy, best->images_per_s);

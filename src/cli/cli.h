@@ -16,32 +16,11 @@
 
 /* ---- options (options.c) ---- */
 
-/* An option that may be given several times, with a name in front or without: of outputs OUTPUT=VALUE, of optimizers
- * PATTERN=VALUE. (outputs.c) */
-typedef struct clq_named_texts {
-    const char *texts[2 * CLQ_MODEL_OUTPUTS_MAX]; /* as they were given */
-    size_t count;
-} clq_named_texts;
-/* ARGUMENT: there is no room. option: for the message. */
+/* ARGUMENT: there is no room. option: for the message. (outputs.c) */
 clq_status clq_named_texts_add(clq_named_texts *to, const char *option, const char *text);
 
-/* All options that some command takes, with their defaults unless they are given. */
-typedef struct clq_options {
-    const char *model, *data, *devices, *optimizer, *strategy, *cross_device_ops, *compress;
-    clq_named_texts losses, loss_weights, metrics, optimizers; /* of these each has names in front */
-    const char *schedule, *shares, *staleness, *clip, *no_decay, *ema, *class_weights, *sample_weights;
-    const char *checkpoint, *early_stopping, *reduce_lr, *save_best, *monitor, *csv;
-    uint64_t checkpoint_every, keep;
-    bool resume;
-    uint64_t check_replicas;
-    bool check_numerics;
-    const char *init, *weights, *save, *log, *trace, *out, *progress, *shuffle, *tune, *matmul_precision;
-    const char *precision, *loss_scale, *recompute;
-    uint64_t batch, batch_per_replica, accumulate, epochs, steps, seed, take, bucket_bytes, backup, local_steps;
-    uint64_t memory_limit, micro_batches;
-    double budget, deadline; /* seconds; 0: not given */
-    bool drop_remainder, no_test, json, graph, measure, shard_optimizer;
-} clq_options;
+/* All options that some command takes, by the table of settings, with their defaults unless they are given. */
+typedef clq_settings clq_options;
 
 /* ---- callbacks of train (callbacks.c) ---- */
 
@@ -81,7 +60,9 @@ typedef struct clq_setup {
     clq_model *model;
     clq_dataset *train, *test;
     clq_trainer *trainer;
+    clq_trainer_config config; /* the trainer's */
     size_t global_batch;
+    clq_output_config outputs[CLQ_MODEL_OUTPUTS_MAX];        /* of the config */
     double shares[CLQ_REPLICAS_MAX];                         /* --shares W,W */
     double *class_weights;                                   /* --class-weights; NULL: none */
     clq_optimizer_config optimizers[CLQ_OPTIMIZERS_MAX - 1]; /* --optimizer-of, and their names */
@@ -144,9 +125,9 @@ clq_status clq_setup_measures(const clq_model *model, const clq_options *options
                               clq_trainer_config *config);
 /* The order of the samples that --shuffle and --seed ask for. */
 clq_status clq_setup_shuffle(const clq_options *options, clq_dataset *data);
-/* outputs: as of clq_setup_measures. */
+/* What it points to lies in the setup. */
 clq_status clq_setup_config(clq_setup *setup, const clq_options *options, clq_dtype sample_dtype, bool inference_only,
-                            clq_output_config *outputs, clq_trainer_config *out);
+                            clq_trainer_config *out);
 clq_status clq_setup_trainer(clq_setup *setup, const clq_options *options, clq_dtype sample_dtype, bool inference_only);
 
 /* Begins the command anew, in this process, with the arguments and the environment that it was started with, where the

@@ -58,17 +58,6 @@ clq_status clq_setup_data(const clq_options *options, const char *part, clq_data
     return status;
 }
 
-static clq_status parse_algorithm(const char *text, clq_algorithm *out) {
-    for (unsigned i = 0; i < CLQ_ALGORITHM_COUNT; i++)
-        if (strcmp(clq_algorithm_name((clq_algorithm)i), text) == 0) {
-            *out = (clq_algorithm)i;
-            return CLQ_OK;
-        }
-    return clq_fail(CLQ_ARGUMENT,
-                    "--cross-device-ops '%s': expected auto, ring, direct, reduce-to-one, doubling or hierarchical",
-                    text);
-}
-
 clq_status clq_setup_shuffle(const clq_options *o, clq_dataset *data) {
     uint64_t buffer = clq_dataset_get_info(data)->samples;
     if (o->shuffle && strcmp(o->shuffle, "off") == 0)
@@ -89,7 +78,6 @@ static clq_status parse_server(const clq_options *options, clq_trainer_config *c
                         "--%s is an option of --strategy ps, and the strategy is %s: use ps, or leave it out",
                         options->staleness ? "staleness" : "backup", options->strategy);
     config->strategy_options.staleness = (int32_t)staleness;
-    config->strategy_options.backup = (uint32_t)options->backup;
     return CLQ_OK;
 }
 
@@ -105,43 +93,19 @@ static clq_status parse_class_weights(clq_setup *setup, const clq_options *optio
 }
 
 clq_status clq_setup_config(clq_setup *setup, const clq_options *options, clq_dtype sample_dtype, bool inference_only,
-                            clq_output_config *outputs, clq_trainer_config *out) {
+                            clq_trainer_config *out) {
     clq_trainer_config config = clq_trainer_config_default();
-    CLQ_TRY(clq_optimizer_parse(options->optimizer, &config.optimizer));
+    CLQ_TRY(clq_settings_apply(options, &config));
     CLQ_TRY(clq_setup_optimizers(setup, options, &config));
-    CLQ_TRY(clq_lr_schedule_parse(options->schedule, &config.schedule));
-    CLQ_TRY(clq_clip_parse(options->clip, &config.clip));
-    config.no_decay = options->no_decay;
-    config.sample_weights = options->sample_weights != NULL;
     CLQ_TRY(parse_class_weights(setup, options, &config));
-    if (options->ema && (!clq_parse_double(options->ema, 0.0, 1.0, &config.average) || config.average == 1.0))
-        return clq_fail(CLQ_ARGUMENT, "--ema '%s': expected a momentum from 0 up to 1, as 0.99", options->ema);
-    CLQ_TRY(clq_setup_measures(setup->model, options, outputs, &config));
+    CLQ_TRY(clq_setup_measures(setup->model, options, setup->outputs, &config));
     CLQ_TRY(clq_strategy_parse(clq_setup_strategy(setup, options), &config.strategy, &config.strategy_options));
-    config.strategy_options.micro_batches = (uint32_t)options->micro_batches;
     if (!inference_only) CLQ_TRY(parse_server(options, &config));
-    CLQ_TRY(parse_algorithm(options->cross_device_ops, &config.group.algorithm));
     CLQ_TRY(clq_shares_parse(options->shares, setup->shares, &config.strategy_options));
-    config.strategy_options.shard_optimizer = options->shard_optimizer;
-    CLQ_TRY(clq_compression_parse(options->compress, &config.strategy_options.compression));
-    config.strategy_options.local_steps = options->local_steps;
-    config.group.deadline_s = options->deadline;
     config.global_batch = setup->global_batch;
-    config.strategy_options.accumulate = options->accumulate;
     config.sample_dtype = sample_dtype;
-    config.seed = options->seed;
-    config.check_numerics = options->check_numerics;
-    config.check_replicas = options->check_replicas;
     config.measure_gradient = options->log != NULL;
     config.inference_only = inference_only;
-    config.bucket_bytes = (size_t)options->bucket_bytes;
-    CLQ_TRY(clq_tuning_parse(options->tune, &config.tuning));
-    CLQ_TRY(clq_recompute_parse(options->recompute, &config.recompute));
-    CLQ_TRY(clq_matmul_precision_parse(options->matmul_precision, &config.matmul_precision));
-    CLQ_TRY(clq_precision_parse(options->precision, &config.precision));
-    if (options->loss_scale && !clq_parse_double(options->loss_scale, 1.0, CLQ_LOSS_SCALE_MOST, &config.loss_scale))
-        return clq_fail(CLQ_ARGUMENT, "--loss-scale '%s': expected a number from 1 to 2^126", options->loss_scale);
-    config.tuning_s = options->budget;
     config.trace_steps = options->trace ? TRACE_STEPS : 0;
     *out = config;
     return CLQ_OK;
@@ -161,10 +125,8 @@ static clq_status advise_memory(const clq_options *options, bool inference_only,
 
 clq_status clq_setup_trainer(clq_setup *setup, const clq_options *options, clq_dtype sample_dtype,
                              bool inference_only) {
-    clq_trainer_config config;
-    clq_output_config outputs[CLQ_MODEL_OUTPUTS_MAX];
-    CLQ_TRY(clq_setup_config(setup, options, sample_dtype, inference_only, outputs, &config));
-    clq_status status = clq_trainer_create(setup->model, &setup->devices, &config, &setup->trainer);
+    CLQ_TRY(clq_setup_config(setup, options, sample_dtype, inference_only, &setup->config));
+    clq_status status = clq_trainer_create(setup->model, &setup->devices, &setup->config, &setup->trainer);
     if (status == CLQ_DEVICE_MEMORY) status = advise_memory(options, inference_only, status);
     CLQ_TRY(status);
     clq_trim_code();

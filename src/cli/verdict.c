@@ -30,14 +30,9 @@ clq_status clq_judge(const clq_setup *setup, const clq_options *options, const c
                      double images_per_s, char *out) {
     const clq_trainer *trainer = setup->trainer;
     clq_kept_prediction kept;
-    clq_optimizer optimizer;
-    clq_precision precision;
     bool known;
     clq_text text = {0};
-    CLQ_TRY(clq_optimizer_parse(options->optimizer, &optimizer));
-    CLQ_TRY(clq_precision_parse(options->precision, &precision));
-    CLQ_TRY(clq_why_recall(trainer, setup->model, setup->global_batch, (size_t)options->accumulate, &optimizer,
-                           precision, &known, &kept));
+    CLQ_TRY(clq_why_recall(trainer, setup->model, &setup->config, &known, &kept));
     const clq_verdict verdict = clq_why_judge(clq_trainer_replicas(trainer), begun, ended);
     describe(trainer, &verdict, &text);
     if (known && !options->trace) quote(&kept, images_per_s, &text);

@@ -59,6 +59,7 @@ typedef struct clq_stage_timing {
     const clq_model *model;
     clq_device *device;
     clq_plan_config config;
+    const char *settings; /* clq_strategy_config.stage_settings */
 } clq_stage_timing;
 /* What is kept beside built kernels: where nothing is, nothing. times: {0}. */
 clq_status clq_stage_times_recall(const clq_stage_timing *of, clq_stage_times *times);

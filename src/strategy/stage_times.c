@@ -16,14 +16,10 @@ static clq_status make_key(const clq_stage_timing *of, clq_hash128 *out) {
     const clq_device_info *info = clq_device_get_info(of->device);
     const clq_plan_config *config = &of->config;
     clq_text text = {0};
-    clq_text_add(&text, "times of stages 2 of clique %s\n%s %s %s %u units\n", clq_version(), info->driver, info->name,
+    clq_text_add(&text, "times of stages 3 of clique %s\n%s %s %s %u units\n", clq_version(), info->driver, info->name,
                  info->driver_version, info->compute_units);
-    clq_text_add(&text, "%u samples of type %d, precision %d, trains %d, accumulates %d, recompute %d, losses",
-                 config->capacity, (int)config->sample_dtype, (int)config->precision, config->update != NULL,
-                 (int)config->accumulates, (int)config->recompute);
-    for (uint32_t i = 0; i < of->model->output_count && config->loss; i++)
-        clq_text_add(&text, " %d", (int)config->loss[i].kind);
-    clq_text_add(&text, "\n");
+    clq_text_add(&text, "%u samples, trains %d, accumulates %d\n%s", config->capacity, config->update != NULL,
+                 (int)config->accumulates, of->settings ? of->settings : "");
     clq_model_add_key(of->model, &text);
     if (!text.failed) *out = clq_hash128_of(text.data, text.length, 0);
     clq_free(text.data);
@@ -105,8 +101,10 @@ clq_status clq_stage_times_measure(const clq_stage_timing *of, const clq_tune_co
 /* ---- cutting by them ---- */
 
 static clq_stage_timing timing_of(const clq_strategy *strategy, unsigned replica, uint32_t micro_batch) {
-    clq_stage_timing of = {
-        .model = strategy->model, .device = strategy->replicas[replica].worker.device, .config = strategy->config.plan};
+    clq_stage_timing of = {.model = strategy->model,
+                           .device = strategy->replicas[replica].worker.device,
+                           .config = strategy->config.plan,
+                           .settings = strategy->config.stage_settings};
     of.config.capacity = micro_batch;
     of.config.accumulates = true; /* as of each stage's plan (clq_replica_plan_config) */
     return of;

@@ -30,7 +30,9 @@ typedef struct clq_strategy_config {
     const char *disabled_paths;       /* likewise */
     clq_tuning tuning;
     double tuning_s;
-    bool check_replicas;  /* clq_strategy_check_replicas will be called */
+    const char *stage_settings; /* settings that the time of a stage depends on, as text: measured times are kept by it.
+                                   Borrowed while the strategy is created */
+    bool check_replicas;        /* clq_strategy_check_replicas will be called */
     unsigned parts, part; /* the strategy is of part `part` of the model's `parts`, on one device; 0: of the model */
 } clq_strategy_config;
 

@@ -227,7 +227,7 @@ clq_status clq_compression_parse(const char *text, clq_compression *out) {
 
 /* ---- names ---- */
 
-static const char *matmul_precision_name(size_t i) {
+const char *clq_matmul_precision_name(size_t i) {
     static const char *const names[] = {
         [CLQ_MATMUL_HIGHEST] = "highest", [CLQ_MATMUL_HIGH] = "high", [CLQ_MATMUL_MEDIUM] = "medium"};
     return names[i];
@@ -235,7 +235,7 @@ static const char *matmul_precision_name(size_t i) {
 
 clq_status clq_matmul_precision_parse(const char *text, clq_matmul_precision *out) {
     size_t kind;
-    CLQ_TRY(clq_parse_name("matmul precision", text, CLQ_MATMUL_MEDIUM + 1, matmul_precision_name, NULL, &kind));
+    CLQ_TRY(clq_parse_name("matmul precision", text, CLQ_MATMUL_MEDIUM + 1, clq_matmul_precision_name, NULL, &kind));
     *out = (clq_matmul_precision)kind;
     return CLQ_OK;
 }
@@ -257,7 +257,7 @@ clq_status clq_precision_parse(const char *text, clq_precision *out) {
     return CLQ_OK;
 }
 
-static const char *recompute_name(size_t i) {
+const char *clq_recompute_name(size_t i) {
     static const char *const names[] = {
         [CLQ_RECOMPUTE_OFF] = "off", [CLQ_RECOMPUTE_AUTO] = "auto", [CLQ_RECOMPUTE_ALL] = "all"};
     return names[i];
@@ -265,12 +265,12 @@ static const char *recompute_name(size_t i) {
 
 clq_status clq_recompute_parse(const char *text, clq_recompute_kind *out) {
     size_t kind;
-    CLQ_TRY(clq_parse_name("recomputation", text, CLQ_RECOMPUTE_ALL + 1, recompute_name, NULL, &kind));
+    CLQ_TRY(clq_parse_name("recomputation", text, CLQ_RECOMPUTE_ALL + 1, clq_recompute_name, NULL, &kind));
     *out = (clq_recompute_kind)kind;
     return CLQ_OK;
 }
 
-static const char *tuning_name(size_t i) {
+const char *clq_tuning_name(size_t i) {
     static const char *const names[] = {
         [CLQ_TUNING_OFF] = "off", [CLQ_TUNING_QUICK] = "quick", [CLQ_TUNING_FULL] = "full"};
     return names[i];
@@ -278,7 +278,7 @@ static const char *tuning_name(size_t i) {
 
 clq_status clq_tuning_parse(const char *text, clq_tuning *out) {
     size_t kind;
-    CLQ_TRY(clq_parse_name("tuning", text, CLQ_TUNING_FULL + 1, tuning_name, NULL, &kind));
+    CLQ_TRY(clq_parse_name("tuning", text, CLQ_TUNING_FULL + 1, clq_tuning_name, NULL, &kind));
     *out = (clq_tuning)kind;
     return CLQ_OK;
 }

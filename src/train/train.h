@@ -5,6 +5,7 @@
 
 #include "formats/formats.h"
 #include "strategy/strategy.h"
+#include "train/settings.h"
 #include <clique/train.h>
 
 /* As clq_trainer_create, with its plans' own selections, which it borrows for its life: tests force each. */

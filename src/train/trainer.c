@@ -1,5 +1,6 @@
 /* A trainer: a strategy with an optimizer and a loss; the step in its three parts. */
 #include "train/trainer.h"
+#include "train/settings.h"
 
 #include <math.h>
 #include <string.h>
@@ -14,6 +15,7 @@ void clq_trainer_config_init(clq_trainer_config *config, size_t config_bytes) {
 }
 
 static clq_status check_config(const clq_trainer_config *config) {
+    CLQ_TRY(clq_settings_check_config(config));
     CLQ_TRY(clq_optimizer_check(&config->optimizer));
     CLQ_TRY(clq_lr_schedule_check(&config->schedule));
     CLQ_TRY(clq_clip_check(&config->clip));
@@ -22,12 +24,7 @@ static clq_status check_config(const clq_trainer_config *config) {
         return clq_fail(CLQ_ARGUMENT, "both a schedule, %s, and a learning_rate function: leave one of them out",
                         clq_lr_schedule_row_of(config->schedule.kind)->name);
     if (config->global_batch == 0) return clq_fail(CLQ_ARGUMENT, "the global batch must be at least 1");
-    if ((unsigned)config->matmul_precision > CLQ_MATMUL_MEDIUM)
-        return clq_fail(CLQ_ARGUMENT, "matmul_precision %d is none of clq_matmul_precision",
-                        (int)config->matmul_precision);
     CLQ_TRY(clq_mixed_check(config));
-    if ((unsigned)config->recompute > CLQ_RECOMPUTE_ALL)
-        return clq_fail(CLQ_ARGUMENT, "recompute %d is none of clq_recompute_kind", (int)config->recompute);
     if (config->part > 0 && config->parts == 0)
         return clq_fail(CLQ_ARGUMENT, "part %u of a model, and parts is 0: set how many the model has", config->part);
     return CLQ_OK;
@@ -45,7 +42,8 @@ static clq_update_options update_options(const clq_trainer *trainer, const clq_t
 }
 
 static clq_strategy_config strategy_config(const clq_trainer *trainer, const clq_trainer_config *config,
-                                           const clq_update_options *updates, const clq_selections *selections) {
+                                           const clq_update_options *updates, const clq_selections *selections,
+                                           const char *stage_settings) {
     return (clq_strategy_config){.kind = config->strategy,
                                  .options = config->strategy_options,
                                  .plan = {.mode = config->inference_only ? CLQ_MODE_EVALUATE : CLQ_MODE_TRAIN,
@@ -70,6 +68,7 @@ static clq_strategy_config strategy_config(const clq_trainer *trainer, const clq
                                  .disabled_paths = config->disabled_paths,
                                  .tuning = config->tuning,
                                  .tuning_s = config->tuning_s,
+                                 .stage_settings = stage_settings,
                                  .check_replicas = config->check_replicas > 0,
                                  .parts = config->parts,
                                  .part = config->part};
@@ -98,13 +97,17 @@ clq_status clq_trainer_create_with_selections(const clq_model *model, const clq_
     trainer->config = without_lists(config);
     trainer->created = clq_now();
     clq_status status;
+    clq_text stage_settings = {0};
     bool *spared = NULL;
     uint8_t *optimizer_of = NULL;
     CLQ_TRY_OR(fail, status, clq_trainer_set_measures(trainer, config));
     CLQ_TRY_OR(fail, status, clq_trainer_spare(model, config->no_decay, &spared));
     CLQ_TRY_OR(fail, status, clq_trainer_take_optimizers(trainer, config, &optimizer_of));
     const clq_update_options updates = update_options(trainer, config, spared, optimizer_of);
-    clq_strategy_config strategy = strategy_config(trainer, config, &updates, selections);
+    CLQ_TRY_OR(fail, status, clq_settings_record(config, &trainer->settings));
+    clq_settings_add_key(config, CLQ_KEY_STAGES, CLQ_STRATEGY_PIPELINE, &stage_settings);
+    if (stage_settings.failed) CLQ_TRY_OR(fail, status, CLQ_MEMORY);
+    clq_strategy_config strategy = strategy_config(trainer, config, &updates, selections, stage_settings.data);
     bool index = true;
     for (uint32_t i = 0; i < model->output_count; i++) {
         strategy.label_bytes[i] = clq_loss_target_bytes(&trainer->losses[i]);
@@ -113,11 +116,13 @@ clq_status clq_trainer_create_with_selections(const clq_model *model, const clq_
     CLQ_TRY_OR(fail, status, clq_strategy_create(model, devices, &strategy, &trainer->strategy));
     (void)clq_strategy_takes_rows(trainer->strategy, index); /* of a dataset with labels that are classes */
     CLQ_TRY_OR(fail, status, clq_trainer_set_initial_weights(trainer));
+    clq_free(stage_settings.data);
     clq_free(spared);
     clq_free(optimizer_of);
     *out = trainer;
     return CLQ_OK;
 fail:
+    clq_free(stage_settings.data);
     clq_free(spared);
     clq_free(optimizer_of);
     clq_trainer_destroy(trainer);
@@ -140,6 +145,7 @@ void clq_trainer_destroy(clq_trainer *trainer) {
     clq_free(trainer->class_weights);
     for (size_t i = 0; i < CLQ_MATRIX_SOURCES; i++) clq_free(trainer->counted[i]);
     clq_free(trainer->optimizer_text);
+    json_decref(trainer->settings);
     clq_free(trainer->input.spans);
     clq_free(trainer);
 }

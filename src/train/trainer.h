@@ -31,6 +31,7 @@ struct clq_trainer {
     unsigned other_count;
     double main_rate;                      /* the config's lr, to which the rates of `others` keep their relation */
     char *optimizer_text;                  /* what checkpoints tell trainings apart by */
+    json_t *settings;                      /* likewise: texts by name, as settings.h records them */
     uint64_t step;                         /* updates so far */
     bool rate_set;                         /* by hand: the optimizer's is no longer the config's */
     double last_rate;                      /* learning rate of the last; before the first, nothing */

@@ -215,8 +215,8 @@ void clq_traced_run_release(clq_traced_run *run);
 
 /* ---- what is kept (keep.c) ---- */
 
-/* Beside the built kernels of the first device, as selections are: for a later training of the same model with the same
- * batch and optimizer on the same devices. */
+/* Beside the built kernels of the first device, as selections are: for a later training of the same model on the same
+ * devices, with the same settings as far as the table of settings has them in this key. */
 enum { CLQ_ROW_NAME_MAX = 32 };
 typedef struct clq_kept_prediction {
     double images_per_s, best_images_per_s; /* of this training; the best one's (clq_why_best), */
@@ -227,9 +227,9 @@ typedef struct clq_kept_prediction {
 /* Nothing is kept where the device has no place for it. Errors: WRITE, MEMORY,
  * and those of opening the devices. */
 clq_status clq_why_keep(const clq_why_task *task, const clq_prediction *predictions, size_t count);
-clq_status clq_why_recall(const clq_trainer *trainer, const clq_model *model, size_t batch, size_t accumulate,
-                          const clq_optimizer *optimizer, clq_precision precision, bool *known,
-                          clq_kept_prediction *out);
+/* config: that the trainer was made of. */
+clq_status clq_why_recall(const clq_trainer *trainer, const clq_model *model, const clq_trainer_config *config,
+                          bool *known, clq_kept_prediction *out);
 
 /* ---- which devices and strategy to choose (choose.c, choosing.c) ---- */
 

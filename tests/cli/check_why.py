@@ -121,7 +121,7 @@ class Why(support.InFolder):
         self.fails(2, "why", *SMALL, "--strategy", "single", says=["single", "mirrored"])
         self.fails(2, "why", "--frobnicate", says=["--frobnicate"])
         for option in ("--checkpoint=x", "--checkpoint-every=5", "--keep=2", "--resume", "--early-stopping=patience=1", "--reduce-lr=factor=2",
-                       "--save-best=x", "--monitor=loss", "--csv=x"):  # trains nothing that these could be of
+                       "--save-best=x", "--monitor=loss", "--csv=x", "--epochs=2", "--steps=2", "--no-test", "--init=x", "--save=x", "--log=x", "--progress=off"):  # trains nothing that these could be of
             self.fails(2, "why", *SMALL, option, says=[option.split("=")[0]])
         self.fails(2, "why", *SMALL, "--batch", 4, "--batch-per-replica", 4, says=["exclude"])
         self.fails(3, "why", *SMALL, "--data", self.folder / "nowhere", says=["nowhere"])

@@ -313,6 +313,9 @@ static void times_are_kept(void **state) {
     t.of.model = other;
     assert_int_equal(recalled(&t), 0);
     t.of.model = m;
+    t.of.settings = "precision mixed\n";
+    assert_int_equal(recalled(&t), 0);
+    t.of.settings = NULL;
     assert_true(walk_allocations(measure_again, &t) > 20);
     end_timing(&t);
     clq_model_destroy(m);

@@ -159,23 +159,36 @@ static void predictions_are_kept(void **state) {
     open_rig(&r, "pocl:0,pocl:1");
     walk_allocations(keep, &r);
     assert_ok(clq_trainer_create(r.model, &r.devices, &r.config, &trainer));
-    assert_ok(clq_why_recall(trainer, r.model, BATCH, 1, &r.config.optimizer, CLQ_PRECISION_F32, &known, &kept));
+    assert_ok(clq_why_recall(trainer, r.model, &r.config, &known, &kept));
     assert_true(known);
     assert_true(kept.images_per_s == 200 && kept.best_images_per_s == 300 && kept.best_replicas == 1);
     assert_int_equal(kept.limit, CLQ_LIMIT_COMMUNICATION);
-    assert_ok(clq_why_recall(trainer, r.model, BATCH + 1, 1, &r.config.optimizer, CLQ_PRECISION_F32, &known, &kept));
-    assert_false(known);
-    assert_ok(clq_why_recall(trainer, r.model, BATCH, 2, &r.config.optimizer, CLQ_PRECISION_F32, &known, &kept));
-    assert_false(known);
-    assert_ok(clq_why_recall(trainer, r.model, BATCH, 1, &r.config.optimizer, CLQ_PRECISION_MIXED, &known, &kept));
-    assert_false(known);
-    const clq_optimizer sgd = clq_optimizer_default(CLQ_OPTIMIZER_SGD);
-    assert_ok(clq_why_recall(trainer, r.model, BATCH, 1, &sgd, CLQ_PRECISION_F32, &known, &kept));
-    assert_false(known);
+    clq_trainer_config others[9];
+    for (size_t i = 0; i < CLQ_COUNT_OF(others); i++) others[i] = r.config;
+    others[0].global_batch++;
+    others[1].strategy_options.accumulate = 2;
+    others[2].precision = CLQ_PRECISION_MIXED;
+    others[3].optimizer = clq_optimizer_default(CLQ_OPTIMIZER_SGD);
+    others[4].recompute = CLQ_RECOMPUTE_ALL;
+    others[5].matmul_precision = CLQ_MATMUL_MEDIUM;
+    others[6].clip = (clq_clip){.kind = CLQ_CLIP_GLOBAL_NORM, .limit = 1};
+    others[7].average = 0.9;
+    others[8].check_numerics = true;
+    for (size_t i = 0; i < CLQ_COUNT_OF(others); i++) {
+        assert_ok(clq_why_recall(trainer, r.model, &others[i], &known, &kept));
+        assert_false(known);
+    }
+    /* What says nothing of the time of a step changes nothing. */
+    clq_trainer_config same = r.config;
+    same.seed++;
+    same.optimizer.values[0] *= 2;
+    same.strategy_options.staleness++;
+    assert_ok(clq_why_recall(trainer, r.model, &same, &known, &kept));
+    assert_true(known);
     clq_trainer_destroy(trainer);
     r.devices.count = 1;
     assert_ok(clq_trainer_create(r.model, &r.devices, &r.config, &trainer));
-    assert_ok(clq_why_recall(trainer, r.model, BATCH, 1, &r.config.optimizer, CLQ_PRECISION_F32, &known, &kept));
+    assert_ok(clq_why_recall(trainer, r.model, &r.config, &known, &kept));
     assert_true(known && kept.images_per_s == 300);
     clq_trainer_destroy(trainer);
     close_rig(&r);

@@ -1,0 +1,119 @@
+/* Settings that are more than a number or a name: how a text becomes members of a trainer's config, and these a text.
+ */
+#include "train/setting_members.h"
+#include "train/trainer.h"
+#include "train/words.h"
+
+clq_status clq_parse_setting_optimizer(const char *text, clq_trainer_config *config) {
+    return clq_optimizer_parse(text, &config->optimizer);
+}
+
+/* How long an update takes goes by the rule, and what a checkpoint can go on with, too. */
+void clq_write_setting_optimizer(const clq_trainer_config *config, clq_text *to) {
+    clq_text_add(to, "%s", clq_optimizer_rule(&config->optimizer)->name);
+}
+
+void clq_write_setting_optimizers(const clq_trainer_config *config, clq_text *to) {
+    for (size_t i = 0; i < config->optimizer_count; i++)
+        clq_text_add(to, "%s%s=%s", i ? "; " : "", config->optimizers[i].variables,
+                     clq_optimizer_rule(&config->optimizers[i].optimizer)->name);
+}
+
+clq_status clq_parse_setting_clip(const char *text, clq_trainer_config *config) {
+    return clq_clip_parse(text, &config->clip);
+}
+
+void clq_write_setting_clip(const clq_trainer_config *config, clq_text *to) {
+    static const char *const names[] = {
+        [CLQ_CLIP_VALUE] = "value", [CLQ_CLIP_NORM] = "norm", [CLQ_CLIP_GLOBAL_NORM] = "global_norm"};
+    if (config->clip.kind != CLQ_CLIP_OFF) clq_text_add(to, "%s=%.9g", names[config->clip.kind], config->clip.limit);
+}
+
+clq_status clq_parse_setting_no_decay(const char *text, clq_trainer_config *config) {
+    config->no_decay = text;
+    return CLQ_OK;
+}
+
+void clq_write_setting_no_decay(const clq_trainer_config *config, clq_text *to) {
+    if (config->no_decay) clq_text_add(to, "%s", config->no_decay);
+}
+
+clq_status clq_parse_setting_average(const char *text, clq_trainer_config *config) {
+    if (clq_parse_double(text, 0.0, 1.0, &config->average) && config->average < 1.0) return CLQ_OK;
+    return clq_fail(CLQ_ARGUMENT, "--ema '%s': expected a momentum from 0 up to 1, as 0.99", text);
+}
+
+void clq_write_setting_average(const clq_trainer_config *config, clq_text *to) {
+    if (config->average > 0.0) clq_text_add(to, "%.9g", config->average);
+}
+
+clq_status clq_parse_setting_schedule(const char *text, clq_trainer_config *config) {
+    return clq_lr_schedule_parse(text, &config->schedule);
+}
+
+void clq_write_setting_schedule(const clq_trainer_config *config, clq_text *to) {
+    const clq_lr_schedule *schedule = &config->schedule;
+    size_t last = CLQ_HYPERPARAMETERS_MAX;
+    while (last > 0 && schedule->values[last - 1] == 0.0) last--;
+    if (schedule->kind == CLQ_LR_SCHEDULE_CONSTANT && last == 0) return;
+    clq_text_add(to, "%s", clq_lr_schedule_row_of(schedule->kind)->name);
+    for (size_t i = 0; i < last; i++) clq_text_add(to, " %.9g", schedule->values[i]);
+}
+
+static void write_loss(const clq_loss *loss, clq_text *to) {
+    clq_text_add(to, "%s", clq_loss_row_of(loss->kind)->name);
+    if (loss->from_logits) clq_text_add(to, " from_logits");
+    if (loss->label_smoothing > 0.0) clq_text_add(to, " label_smoothing=%.9g", loss->label_smoothing);
+    clq_text_add(to, " %.9g %.9g %.9g %d", loss->delta, loss->alpha, loss->gamma, (int)loss->apply_class_balancing);
+}
+
+void clq_write_setting_losses(const clq_trainer_config *config, clq_text *to) {
+    if (!config->outputs) write_loss(&config->loss, to);
+    for (size_t i = 0; config->outputs && i < config->output_count; i++) {
+        if (i) clq_text_add(to, "; ");
+        write_loss(&config->outputs[i].loss, to);
+    }
+}
+
+/* Whether there are any matters to the time of a step, and all of them to the results. */
+void clq_write_setting_class_weights(const clq_trainer_config *config, clq_text *to) {
+    const size_t count = config->class_weights ? config->class_weight_count : 0;
+    if (count > 0)
+        clq_text_add(to, "%zu of hash %016llx", count,
+                     (unsigned long long)clq_hash128_of(config->class_weights, count * sizeof(double), 0).low);
+}
+
+void clq_write_setting_staleness(const clq_trainer_config *config, clq_text *to) {
+    clq_text_add(to, "%d", (int)config->strategy_options.staleness);
+}
+
+void clq_write_setting_shares(const clq_trainer_config *config, clq_text *to) {
+    const clq_strategy_options *options = &config->strategy_options;
+    if (options->shares == CLQ_SHARES_AUTO) clq_text_add(to, "auto");
+    for (uint32_t i = 0; options->shares == CLQ_SHARES_WEIGHTS && options->share_weights && i < options->share_count;
+         i++)
+        clq_text_add(to, "%s%.9g", i ? "," : "", options->share_weights[i]);
+}
+
+clq_status clq_parse_setting_compression(const char *text, clq_trainer_config *config) {
+    return clq_compression_parse(text, &config->strategy_options.compression);
+}
+
+void clq_write_setting_compression(const clq_trainer_config *config, clq_text *to) {
+    const clq_compression *c = &config->strategy_options.compression;
+    if (c->kind == CLQ_COMPRESSION_F16) clq_text_add(to, "f16");
+    if (c->kind == CLQ_COMPRESSION_TOP_K) clq_text_add(to, "topk=%.9g", c->fraction);
+}
+
+clq_status clq_parse_setting_loss_scale(const char *text, clq_trainer_config *config) {
+    if (clq_parse_double(text, 1.0, CLQ_LOSS_SCALE_MOST, &config->loss_scale)) return CLQ_OK;
+    return clq_fail(CLQ_ARGUMENT, "--loss-scale '%s': expected a number from 1 to 2^126", text);
+}
+
+void clq_write_setting_loss_scale(const clq_trainer_config *config, clq_text *to) {
+    if (config->loss_scale > 0.0) clq_text_add(to, "%.9g", config->loss_scale);
+}
+
+const char *clq_setting_dtype_name(size_t i) { return clq_dtype_name((clq_dtype)i); }
+const char *clq_setting_precision_name(size_t i) { return clq_precision_name((clq_precision)i); }
+const char *clq_setting_algorithm_name(size_t i) { return clq_algorithm_name((clq_algorithm)i); }

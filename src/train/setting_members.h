@@ -1,0 +1,35 @@
+/* What rows of the table of settings name (setting_members.c). Private to settings.c. */
+#ifndef CLQ_TRAIN_SETTING_MEMBERS_H
+#define CLQ_TRAIN_SETTING_MEMBERS_H
+
+#include "train/settings.h"
+
+/* A member by its text. Errors: ARGUMENT. */
+clq_status clq_parse_setting_optimizer(const char *text, clq_trainer_config *config);
+clq_status clq_parse_setting_clip(const char *text, clq_trainer_config *config);
+clq_status clq_parse_setting_no_decay(const char *text, clq_trainer_config *config);
+clq_status clq_parse_setting_average(const char *text, clq_trainer_config *config);
+clq_status clq_parse_setting_schedule(const char *text, clq_trainer_config *config);
+clq_status clq_parse_setting_compression(const char *text, clq_trainer_config *config);
+clq_status clq_parse_setting_loss_scale(const char *text, clq_trainer_config *config);
+
+/* What it is, as a text that is equal where it means the same: nothing where the setting is off. */
+void clq_write_setting_optimizer(const clq_trainer_config *config, clq_text *to);
+void clq_write_setting_optimizers(const clq_trainer_config *config, clq_text *to);
+void clq_write_setting_clip(const clq_trainer_config *config, clq_text *to);
+void clq_write_setting_no_decay(const clq_trainer_config *config, clq_text *to);
+void clq_write_setting_average(const clq_trainer_config *config, clq_text *to);
+void clq_write_setting_schedule(const clq_trainer_config *config, clq_text *to);
+void clq_write_setting_losses(const clq_trainer_config *config, clq_text *to);
+void clq_write_setting_class_weights(const clq_trainer_config *config, clq_text *to);
+void clq_write_setting_staleness(const clq_trainer_config *config, clq_text *to);
+void clq_write_setting_shares(const clq_trainer_config *config, clq_text *to);
+void clq_write_setting_compression(const clq_trainer_config *config, clq_text *to);
+void clq_write_setting_loss_scale(const clq_trainer_config *config, clq_text *to);
+
+/* Names of enumerations. */
+const char *clq_setting_dtype_name(size_t i);
+const char *clq_setting_precision_name(size_t i);
+const char *clq_setting_algorithm_name(size_t i);
+
+#endif

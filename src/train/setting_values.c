@@ -1,0 +1,151 @@
+/* What is made of the table of settings: a trainer's config, keys, and what checkpoints compare. */
+#include "train/settings.h"
+#include "train/trainer.h"
+#include "train/words.h"
+
+#include <string.h>
+
+/* ---- a trainer's config ---- */
+
+static void *member_of(clq_trainer_config *config, const clq_setting *row) { return (char *)config + row->member.at; }
+
+/* The number that a member is, of types that are whole numbers. */
+static uint64_t number_of(const clq_trainer_config *config, const clq_setting *row) {
+    const char *at = (const char *)config + row->member.at;
+    unsigned kind;
+    switch (row->member.type) {
+    case CLQ_MEMBER_KIND: memcpy(&kind, at, sizeof kind); return kind;
+    case CLQ_MEMBER_BOOL: return *(const bool *)at;
+    case CLQ_MEMBER_FLAG:
+    case CLQ_MEMBER_U32: return *(const uint32_t *)(const void *)at;
+    case CLQ_MEMBER_U64: return *(const uint64_t *)(const void *)at;
+    case CLQ_MEMBER_SIZE: return *(const size_t *)(const void *)at;
+    default: return 0;
+    }
+}
+
+static clq_status apply_kind(const clq_setting *row, const char *text, clq_trainer_config *config) {
+    size_t kind;
+    CLQ_TRY(clq_parse_name(row->name, text, row->member.count, row->member.name_of, NULL, &kind));
+    const unsigned value = (unsigned)kind; /* enumerations are as large */
+    memcpy(member_of(config, row), &value, sizeof value);
+    return CLQ_OK;
+}
+
+static void apply_number(const clq_setting *row, const void *given, clq_trainer_config *config) {
+    void *to = member_of(config, row);
+    switch (row->member.type) {
+    case CLQ_MEMBER_BOOL: *(bool *)to = *(const bool *)given; return;
+    case CLQ_MEMBER_FLAG: *(uint32_t *)to = *(const bool *)given; return;
+    case CLQ_MEMBER_U32: *(uint32_t *)to = (uint32_t) * (const uint64_t *)given; return;
+    case CLQ_MEMBER_U64: *(uint64_t *)to = *(const uint64_t *)given; return;
+    case CLQ_MEMBER_SIZE: *(size_t *)to = (size_t) * (const uint64_t *)given; return;
+    case CLQ_MEMBER_REAL: *(double *)to = *(const double *)given; return;
+    default: return;
+    }
+}
+
+clq_status clq_settings_apply(const clq_settings *from, clq_trainer_config *config) {
+    const clq_setting *row;
+    for (size_t i = 0; (row = clq_setting_at(i)) != NULL; i++) {
+        const void *given = (const char *)from + row->field;
+        if (row->member.type == CLQ_MEMBER_NONE || row->commands == 0) continue;
+        if (row->type != CLQ_SETTING_TEXT) {
+            apply_number(row, given, config);
+            continue;
+        }
+        const char *text = *(const char *const *)given;
+        if (row->member.type == CLQ_MEMBER_BOOL) *(bool *)member_of(config, row) = text != NULL;
+        if (text && row->member.type == CLQ_MEMBER_KIND) CLQ_TRY(apply_kind(row, text, config));
+        if (text && row->member.parse) CLQ_TRY(row->member.parse(text, config));
+    }
+    return CLQ_OK;
+}
+
+clq_status clq_settings_check_config(const clq_trainer_config *config) {
+    const clq_setting *row;
+    for (size_t i = 0; (row = clq_setting_at(i)) != NULL; i++) {
+        const uint64_t value = number_of(config, row);
+        if (row->member.type == CLQ_MEMBER_KIND && value >= row->member.count)
+            return clq_fail(CLQ_ARGUMENT, "%s %d is none of %s", row->name, (int)(unsigned)value, row->member.c_name);
+        if (row->member.type == CLQ_MEMBER_FLAG && value > 1)
+            return clq_fail(CLQ_ARGUMENT, "%s is %u: expected 0 or 1", row->name, (unsigned)value);
+        if (row->member.type == CLQ_MEMBER_REAL) {
+            const double real = *(const double *)(const void *)((const char *)config + row->member.at);
+            if (!(real >= 0.0))
+                return clq_fail(CLQ_ARGUMENT, "%s is %g: expected seconds, or 0 for the default", row->name, real);
+        }
+    }
+    return CLQ_OK;
+}
+
+bool clq_settings_are_plain(const clq_settings *settings) {
+    const clq_setting *row;
+    for (size_t i = 0; (row = clq_setting_at(i)) != NULL; i++) {
+        const char *given = (const char *)settings + row->field;
+        if (row->strategies == 0) continue;
+        if (row->type == CLQ_SETTING_COUNT && *(const uint64_t *)(const void *)given != 0) return false;
+        if (row->type == CLQ_SETTING_FLAG && *(const bool *)given) return false;
+        const char *text = row->type == CLQ_SETTING_TEXT ? *(const char *const *)(const void *)given : NULL;
+        if (text && (!row->initial || strcmp(text, row->initial) != 0)) return false;
+    }
+    return true;
+}
+
+/* ---- texts ---- */
+
+/* Nothing where it has no value of its own. */
+static void write(const clq_setting *row, const clq_trainer_config *config, clq_text *to) {
+    const uint64_t number = number_of(config, row);
+    switch (row->member.type) {
+    case CLQ_MEMBER_NONE: return;
+    case CLQ_MEMBER_OWN: row->member.write(config, to); return;
+    case CLQ_MEMBER_KIND: clq_text_add(to, "%s", row->member.name_of((size_t)number)); return;
+    case CLQ_MEMBER_REAL:
+        clq_text_add(to, "%.9g", *(const double *)(const void *)((const char *)config + row->member.at));
+        return;
+    default: clq_text_add(to, "%llu", (unsigned long long)number);
+    }
+}
+
+void clq_settings_add_key(const clq_trainer_config *config, unsigned key, clq_strategy_kind strategy, clq_text *to) {
+    const clq_setting *row;
+    for (size_t i = 0; (row = clq_setting_at(i)) != NULL; i++) {
+        if (!(row->keys & key) || (row->strategies && !(row->strategies & (1u << strategy)))) continue;
+        clq_text_add(to, "%s ", row->name);
+        write(row, config, to);
+        clq_text_add(to, "\n");
+    }
+}
+
+clq_status clq_settings_record(const clq_trainer_config *config, json_t **out) {
+    const clq_setting *row;
+    json_t *all = json_object();
+    bool failed = all == NULL;
+    for (size_t i = 0; (row = clq_setting_at(i)) != NULL && !failed; i++) {
+        clq_text text = {0};
+        if (!row->results || row->member.type == CLQ_MEMBER_NONE) continue;
+        clq_text_add(&text, "%s", "");
+        write(row, config, &text);
+        failed = text.failed || json_object_set_new(all, row->name, clq_json_text(text.data)) != 0;
+        clq_free(text.data);
+    }
+    if (!failed) *out = all;
+    if (!failed) return CLQ_OK;
+    json_decref(all);
+    return clq_fail_memory("noting the settings");
+}
+
+void clq_settings_compare(const json_t *before, const json_t *now, const char *folder) {
+    const clq_setting *row;
+    for (size_t i = 0; (row = clq_setting_at(i)) != NULL; i++) {
+        const char *was = json_string_value(json_object_get(before, row->name));
+        const char *is = json_string_value(json_object_get(now, row->name));
+        if (!was || !is || strcmp(was, is) == 0) continue;
+        const bool warns = row->resumed == CLQ_RESUMED_WARNED;
+        if (!warns && row->resumed != CLQ_RESUMED_TAKEN) continue; /* who compares them tells */
+        clq_log(warns ? CLQ_LOG_WARNING : CLQ_LOG_INFO,
+                "%s: its training had %s %s, and this one has %s, which holds from here on%s", folder, row->name,
+                *was ? was : "off", *is ? is : "off", warns ? ": it does not go on bit for bit" : "");
+    }
+}

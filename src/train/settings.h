@@ -1,0 +1,133 @@
+/* The settings of a training, each a row of one table (settings.c): what users set it by, what it is in a trainer's
+ * config, and what depends on it. The command line makes its options of the rows; checkpoints record and compare what
+ * changes results; keys of what is kept between runs have what the rows name for them (setting_values.c). A setting is
+ * added as a row, a member of clq_settings and, where trainers have it, a member of clq_trainer_config. */
+#ifndef CLQ_TRAIN_SETTINGS_H
+#define CLQ_TRAIN_SETTINGS_H
+
+#include "formats/formats.h"
+#include "strategy/strategy.h"
+#include <clique/train.h>
+
+/* ---- what is given ---- */
+
+/* A setting that may be given several times, with a name in front or without: of outputs OUTPUT=VALUE, of optimizers
+ * PATTERN=VALUE. */
+typedef struct clq_named_texts {
+    const char *texts[2 * CLQ_MODEL_OUTPUTS_MAX]; /* as they were given */
+    size_t count;
+} clq_named_texts;
+
+/* The value of each setting, or its default: of all commands, a training's first. */
+typedef struct clq_settings {
+    const char *model, *data, *devices, *optimizer, *strategy, *cross_device_ops, *compress;
+    clq_named_texts losses, loss_weights, metrics, optimizers; /* of these each has names in front */
+    const char *schedule, *shares, *staleness, *clip, *no_decay, *ema, *class_weights, *sample_weights;
+    const char *checkpoint, *early_stopping, *reduce_lr, *save_best, *monitor, *csv;
+    uint64_t checkpoint_every, keep;
+    bool resume;
+    uint64_t check_replicas;
+    bool check_numerics;
+    const char *init, *weights, *save, *log, *trace, *out, *progress, *shuffle, *tune, *matmul_precision;
+    const char *precision, *loss_scale, *recompute;
+    uint64_t batch, batch_per_replica, accumulate, epochs, steps, seed, take, bucket_bytes, backup, local_steps;
+    uint64_t memory_limit, micro_batches;
+    double budget, deadline; /* seconds; 0: not given */
+    bool drop_remainder, no_test, json, graph, measure, shard_optimizer;
+} clq_settings;
+
+/* ---- the table ---- */
+
+/* Types of values, and what is written to the member of clq_settings: TEXT a const char *, FLAG a bool, COUNT a
+ * uint64_t, SECONDS a double, NAMED is added to a clq_named_texts. */
+typedef enum clq_setting_type {
+    CLQ_SETTING_TEXT,
+    CLQ_SETTING_FLAG,
+    CLQ_SETTING_COUNT,
+    CLQ_SETTING_SECONDS,
+    CLQ_SETTING_NAMED
+} clq_setting_type;
+
+/* Commands that take a setting. */
+enum {
+    CLQ_COMMAND_DEVICES = 1 << 0,
+    CLQ_COMMAND_DOCTOR = 1 << 1,
+    CLQ_COMMAND_TRAIN = 1 << 2,
+    CLQ_COMMAND_WHY = 1 << 3,
+    CLQ_COMMAND_EVAL = 1 << 4,
+    CLQ_COMMAND_PREDICT = 1 << 5,
+    CLQ_COMMAND_PLAN = 1 << 6,
+    CLQ_COMMAND_TUNE = 1 << 7,
+    CLQ_COMMANDS_ALL = (1 << 8) - 1
+};
+
+/* Keys of what is kept between runs that a setting is part of: predictions of `clique why`, measured times of a
+ * pipeline's stages, choices of devices and strategy. */
+enum { CLQ_KEY_PREDICTION = 1 << 0, CLQ_KEY_STAGES = 1 << 1, CLQ_KEY_CHOICE = 1 << 2 };
+
+/* What becomes of a setting that differs when a training goes on from a checkpoint. */
+typedef enum clq_resumption {
+    CLQ_RESUMED_TAKEN,  /* it holds from there on */
+    CLQ_RESUMED_WARNED, /* the same, and a warning names both values */
+    CLQ_RESUMED_ANEW,   /* the same, and what was counted or compared by the former value begins anew, with a warning */
+    CLQ_RESUMED_KEPT,   /* that of the checkpoint stays */
+    CLQ_RESUMED_REFUSED /* the checkpoint is left out: it has no state for this */
+} clq_resumption;
+
+/* Types of members of clq_trainer_config. NONE: the setting is none. OWN: by functions of the row's. */
+typedef enum clq_member_type {
+    CLQ_MEMBER_NONE,
+    CLQ_MEMBER_OWN,
+    CLQ_MEMBER_KIND, /* an enumeration */
+    CLQ_MEMBER_BOOL,
+    CLQ_MEMBER_FLAG, /* a uint32_t, 0 or 1 */
+    CLQ_MEMBER_U32,
+    CLQ_MEMBER_U64,
+    CLQ_MEMBER_SIZE,
+    CLQ_MEMBER_REAL
+} clq_member_type;
+
+typedef struct clq_setting {
+    const char *name;         /* of the option, without its dashes */
+    const char *value, *help; /* what help calls the value: NULL without one; what it says */
+    clq_setting_type type;
+    uint64_t min, max;   /* of COUNT */
+    const char *initial; /* the default, as it may be given; NULL: none, or 0 */
+    size_t field;        /* of clq_settings */
+    unsigned commands;
+    unsigned strategies; /* bits 1 << clq_strategy_kind: of these alone; 0: of all */
+    bool results;        /* other values train other weights */
+    unsigned keys;
+    clq_resumption resumed;
+    struct {
+        clq_member_type type;
+        size_t at;                                                         /* of clq_trainer_config */
+        const char *c_name;                                                /* KIND: the enumeration, */
+        unsigned count;                                                    /* its values, */
+        const char *(*name_of)(size_t);                                    /* and their names */
+        clq_status (*parse)(const char *text, clq_trainer_config *config); /* OWN; NULL: who knows more sets it */
+        void (*write)(const clq_trainer_config *config, clq_text *to);     /* OWN: nothing where it is not set */
+    } member;
+} clq_setting;
+
+/* The rows; NULL behind the last. Two rows may have one name, for different commands. */
+const clq_setting *clq_setting_at(size_t index);
+
+/* ---- what is made of it (setting_values.c) ---- */
+
+/* All settings that trainers have and that can be told by themselves: those without a parser are the caller's to set.
+ * Texts are borrowed. ARGUMENT names the setting, or what it takes. */
+clq_status clq_settings_apply(const clq_settings *from, clq_trainer_config *config);
+/* Whether enumerations and flags have values that there are. Errors: ARGUMENT. */
+clq_status clq_settings_check_config(const clq_trainer_config *config);
+/* Whether no setting that is one of some strategies alone differs from its default. */
+bool clq_settings_are_plain(const clq_settings *settings);
+/* Adds what the settings of this key say, for a training by `strategy`: "precision mixed\n". */
+void clq_settings_add_key(const clq_trainer_config *config, unsigned key, clq_strategy_kind strategy, clq_text *to);
+/* What changes results: texts by the settings' names, for checkpoints. Caller: json_decref. Errors: MEMORY. */
+clq_status clq_settings_record(const clq_trainer_config *config, json_t **out);
+/* Logs, of a training that goes on, what differs: a warning or, of what is taken, a line of information. before: as
+ * recorded; NULL: nothing was. */
+void clq_settings_compare(const json_t *before, const json_t *now, const char *folder);
+
+#endif
