@@ -37,7 +37,12 @@ typedef struct clq_callback {
     /* Before clq_fit, whose on_begin then goes on from there. FORMAT: no state of such a callback; nothing changes. */
     clq_status (*restore)(void *context, const char *text);
     void (*destroy)(void *context);
-    void *reserved[7]; /* NULL */
+    /* Weights that the callback keeps for later, for a checkpoint, beside the state of save: all variables in the order
+     * of the model, or NULL; on loan until the next call. */
+    const float *(*weights)(void *context);
+    /* Directly after restore, where the checkpoint has them: `count` values, to be copied. */
+    clq_status (*restore_weights)(void *context, const float *weights, size_t count);
+    void *reserved[5]; /* NULL */
 } clq_callback;
 CLQ_API void clq_callback_destroy(clq_callback *callback); /* takes {0}; makes it {0} */
 
@@ -74,9 +79,9 @@ typedef struct clq_early_stopping {
     double baseline;
     bool restore_best_weights; /* at the end of a fit that did not fail, stopped or not, the weights of the best epoch
                                   are put back, moving statistics included, and optimizer state not; a copy of all
-                                  variables is kept in the host's memory during the fit. It is no part of the state
-                                  that is saved: after a restore the best weights are those of the first epoch that
-                                  improves, and where none does the last weights stay and a warning is logged */
+                                  variables is kept in the host's memory during the fit, and in its checkpoints. Where
+                                  a checkpoint has none, since it was taken without this, the last weights stay, with
+                                  a warning, unless an epoch improves */
     double reserved[4];
 } clq_early_stopping;
 /* Errors: ARGUMENT, MEMORY. */

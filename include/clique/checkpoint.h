@@ -39,9 +39,13 @@ CLQ_API void clq_checkpoints_close(clq_checkpoints *checkpoints); /* takes NULL;
 /* Restores the trainer, and the dataset unless NULL, from the newest whole checkpoint. The next clq_fit with these
  * checkpoints continues that checkpoint's epoch.
  * - *step: the update that the checkpoint was taken behind. 0: the folder has none, and the trainer stays as it was.
- * - A dataset that is cut into other batches goes on at the same part of the epoch, with a warning.
- * - Of another loss, or other metrics, the epoch's totals begin anew, with a warning.
- * - A learning rate set by hand is left out where the trainer has a schedule.
+ * - A dataset that is cut into other batches, or has other samples or another shuffle, goes on at the same part of the
+ *   epoch, with a warning.
+ * - Of another loss, other metrics or class weights, the epoch's totals begin anew, with a warning. Callbacks that watch
+ *   another figure than before look for the best anew, with a warning.
+ * - Another seed, compression or type of samples holds, with a warning; other settings hold.
+ * - A learning rate set by hand is left out where the trainer has a schedule; else it stays, with a warning where the
+ *   optimizer's own is another one than before.
  * - Checkpoints that cannot be taken are left out, each with a warning that says why. Those newer than the one taken
  *   are renamed to `skipped-…`, of which the `keep` that were written last stay.
  * - Where the folder has checkpoints, clq_fit and clq_checkpoints_save are refused with STATE until one is restored:

@@ -72,6 +72,8 @@ typedef struct clq_rows {
     const size_t *places; /* (count) which rows of the set; NULL: `first` and those behind it */
     size_t first, count;
 } clq_rows;
+/* How it is cut and shuffled; buffer 0: not at all. */
+void clq_dataset_stages(const clq_dataset *dataset, size_t *batch, size_t *buffer);
 /* As clq_dataset_next, for callers that copy the rows themselves, in any thread. The memory that the rows point to
  * stays valid until the epoch after the next begins, a stage is set, clq_dataset_seek or clq_dataset_next is called, or
  * the dataset is destroyed. No thread runs ahead, because nothing is assembled. Errors: MEMORY. */

@@ -14,6 +14,11 @@ clq_status clq_dataset_take(clq_dataset *dataset, size_t samples) {
     return CLQ_OK;
 }
 
+void clq_dataset_stages(const clq_dataset *dataset, size_t *batch, size_t *buffer) {
+    *batch = dataset->batch;
+    *buffer = dataset->buffer;
+}
+
 clq_status clq_dataset_shuffle(clq_dataset *dataset, size_t buffer, uint64_t seed) {
     start_over(dataset);
     dataset->buffer = buffer;

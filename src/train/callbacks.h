@@ -21,12 +21,14 @@ typedef struct clq_watch {
     clq_monitor monitor;
     bool any;
     double best;
+    clq_hash128 losses; /* of a loss: what it was when it was watched last; 0: nothing was */
+    bool anew;          /* what was restored is of another figure, and was forgotten: so has the callback to do */
 } clq_watch;
 /* Errors: ARGUMENT (mode, min_delta). who: for messages. */
 clq_status clq_watch_open(clq_watch *watch, const clq_monitor *monitor, const char *who);
-/* ARGUMENT names what is measured where the monitor's name is none of it. */
-clq_status clq_watch_check(const clq_watch *watch, const clq_trainer *trainer, const clq_fit_config *config,
-                           const char *who);
+/* When a fit begins. A loss that is another one than before says nothing of the best: it is forgotten, with a warning.
+ * ARGUMENT names what is measured where the monitor's name is none of it. */
+clq_status clq_watch_begin(clq_watch *watch, const clq_trainer *trainer, const clq_fit_config *config, const char *who);
 double clq_watch_value(const clq_watch *watch, const clq_epoch_info *info);
 /* Whether the epoch has the value: not a training's of an epoch of no samples. Callbacks leave others out. */
 bool clq_watch_has_value(const clq_watch *watch, const clq_epoch_info *info);
@@ -35,10 +37,11 @@ bool clq_watch_improves(const clq_watch *watch, double value, double than);
 /* Whether it improves on the best one, which it then is. */
 bool clq_watch_take(clq_watch *watch, double value);
 void clq_watch_forget(clq_watch *watch); /* no value so far */
-/* Members of a state: "best", a number or null, for who reads; "best_value", a text, which NaN and infinities are in,
- * too. Takes the document. */
+/* Members of a state: "monitor", "mode" and "losses" tell what is watched; "best", a number or null, for who reads;
+ * "best_value", a text, which NaN and infinities are in, too. Takes the document. */
 json_t *clq_watch_save(const clq_watch *watch, json_t *document);
-clq_status clq_watch_restore(const char *what, const json_t *document, clq_watch *watch); /* Errors: FORMAT */
+/* Of another monitor, or mode, than the watch's the best is forgotten, with a warning. Errors: FORMAT. */
+clq_status clq_watch_restore(const char *what, const json_t *document, clq_watch *watch);
 
 /* Keys of a monitor, and numbers by an option table. monitor and mode stand in front of the numbers. */
 clq_status clq_watch_parse(const char *what, const char *text, const clq_option *options, clq_monitor *monitor,

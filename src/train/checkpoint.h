@@ -7,14 +7,27 @@
 #include "train/trainer.h"
 #include <clique/checkpoint.h>
 
+/* All variables as a callback keeps them, in the order of the model; name: of the callback's state. */
+typedef struct clq_kept_weights {
+    char *name;
+    float *values;
+} clq_kept_weights;
+
 /* What a checkpoint holds, in memory. Start with {0}, release in any case. */
 typedef struct clq_checkpoint {
     const clq_model *model;
     uint64_t step;
     json_t *values; /* texts by name: whoever has something to keep gives it a name of its own, "fit/epoch" */
     clq_snapshot snapshot;
+    clq_kept_weights *kept;
+    size_t kept_count;
 } clq_checkpoint;
 void clq_checkpoint_release(clq_checkpoint *checkpoint);
+/* A copy of all variables' values. Errors: MEMORY. */
+clq_status clq_checkpoint_keep_weights(clq_checkpoint *checkpoint, const char *name, const float *values);
+/* Those that were kept by this name; NULL: none. */
+const float *clq_kept_weights_find(const clq_kept_weights *kept, size_t count, const char *name);
+void clq_kept_weights_release(clq_kept_weights *kept, size_t count);
 /* Numbers keep all their bits. Errors: MEMORY. */
 clq_status clq_checkpoint_put_text(clq_checkpoint *checkpoint, const char *name, const char *text);
 clq_status clq_checkpoint_put_number(clq_checkpoint *checkpoint, const char *name, double value);
@@ -63,7 +76,7 @@ clq_status clq_checkpoint_put_trainer(clq_checkpoint *to, const clq_trainer *tra
 clq_status clq_checkpoint_apply(clq_checkpoint *from, const char *folder, clq_trainer *trainer);
 /* Errors: MISMATCH: of another optimizer, or one whose state means something else. */
 clq_status clq_checkpoint_check_optimizer(const clq_checkpoint *from, const clq_trainer *trainer, const char *folder);
-void clq_checkpoint_compare_seeds(const clq_checkpoint *from, const clq_trainer *trainer, const char *folder);
+clq_status clq_checkpoint_put_data(clq_checkpoint *to, const clq_dataset *data); /* Errors: MEMORY */
 /* The dataset goes on where the checkpoint has it, or at the same part of the epoch. */
 clq_status clq_checkpoint_seek(const clq_checkpoint *from, const char *folder, clq_dataset *data);
 clq_status clq_checkpoint_put_place(clq_checkpoint *to, const clq_trainer *trainer,

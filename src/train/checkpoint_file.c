@@ -12,7 +12,49 @@ enum { FORMAT_VERSION = 1, MANIFEST_MAX = 64 << 20, MANIFEST_DEPTH = 3, HASH_TEX
 void clq_checkpoint_release(clq_checkpoint *checkpoint) {
     clq_snapshot_release(&checkpoint->snapshot);
     json_decref(checkpoint->values);
+    clq_kept_weights_release(checkpoint->kept, checkpoint->kept_count);
     *checkpoint = (clq_checkpoint){0};
+}
+
+/* ---- weights that callbacks keep ---- */
+
+void clq_kept_weights_release(clq_kept_weights *kept, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        clq_free(kept[i].name);
+        clq_free(kept[i].values);
+    }
+    clq_free(kept);
+}
+
+const float *clq_kept_weights_find(const clq_kept_weights *kept, size_t count, const char *name) {
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(kept[i].name, name) == 0) return kept[i].values;
+    return NULL;
+}
+
+static size_t count_values(const clq_model *model) {
+    size_t count = 0;
+    for (uint32_t v = 0; v < model->variable_count; v++) count += model->variables[v].elements;
+    return count;
+}
+
+/* Room for one more. Errors: MEMORY. */
+static clq_status add_kept(clq_checkpoint *c, const char *name, clq_kept_weights **out) {
+    clq_kept_weights *grown = clq_realloc(c->kept, c->kept_count, c->kept_count + 1, sizeof *grown);
+    if (!grown) return CLQ_MEMORY;
+    c->kept = grown;
+    const clq_kept_weights one = {.name = clq_strdup(name),
+                                  .values = clq_alloc(CLQ_MAX(count_values(c->model), (size_t)1), sizeof(float))};
+    grown[c->kept_count++] = one;
+    *out = &grown[c->kept_count - 1];
+    return one.name && one.values ? CLQ_OK : CLQ_MEMORY;
+}
+
+clq_status clq_checkpoint_keep_weights(clq_checkpoint *checkpoint, const char *name, const float *values) {
+    clq_kept_weights *kept;
+    CLQ_TRY(add_kept(checkpoint, name, &kept));
+    memcpy(kept->values, values, count_values(checkpoint->model) * sizeof *values);
+    return CLQ_OK;
 }
 
 /* ---- named values ---- */
@@ -99,25 +141,37 @@ static void release_tensors(tensors *t) {
     json_decref(t->hashes);
 }
 
+/* name: taken, NULL where there is no memory for it. */
+static clq_status list_tensor(tensors *to, char *name, const clq_variable *v, const float *values) {
+    char hash[HASH_TEXT];
+    clq_safetensors_source *source = &to->sources[to->count];
+    to->names[to->count++] = name;
+    if (!name) return CLQ_MEMORY;
+    *source = (clq_safetensors_source){.name = name, .dtype = v->dtype, .rank = v->shape.rank, .data = values};
+    for (unsigned d = 0; d < v->shape.rank; d++) source->dims[d] = v->shape.dims[d];
+    hash_text(values, clq_variable_bytes(v), hash);
+    if (json_object_set_new(to->hashes, name, json_string(hash)) == 0) return CLQ_OK;
+    return clq_fail_memory("making a manifest");
+}
+
 static clq_status list_tensors(const clq_checkpoint *c, tensors *out) {
     const clq_snapshot *s = &c->snapshot;
-    char hash[HASH_TEXT];
-    out->sources = clq_alloc(s->count, sizeof *out->sources);
-    out->names = clq_alloc(s->count, sizeof *out->names);
+    const size_t count = s->count + c->kept_count * c->model->variable_count;
+    out->sources = clq_alloc(count, sizeof *out->sources);
+    out->names = clq_alloc(count, sizeof *out->names);
     out->hashes = json_object();
     if (!out->sources || !out->names || !out->hashes) return clq_fail_memory("making a checkpoint");
     for (size_t i = 0; i < s->count; i++) {
         const clq_snapshot_entry *e = &s->entries[i];
-        const clq_variable *v = &c->model->variables[e->variable];
-        clq_safetensors_source *source = &out->sources[i];
-        out->names[out->count++] = name_of(c->model, e);
-        if (!out->names[i]) return CLQ_MEMORY;
-        *source = (clq_safetensors_source){
-            .name = out->names[i], .dtype = v->dtype, .rank = v->shape.rank, .data = e->values};
-        for (unsigned d = 0; d < v->shape.rank; d++) source->dims[d] = v->shape.dims[d];
-        hash_text(e->values, clq_variable_bytes(v), hash);
-        if (json_object_set_new(out->hashes, source->name, json_string(hash)) != 0)
-            return clq_fail_memory("making a manifest");
+        CLQ_TRY(list_tensor(out, name_of(c->model, e), &c->model->variables[e->variable], e->values));
+    }
+    for (size_t i = 0; i < c->kept_count; i++) {
+        const float *values = c->kept[i].values;
+        for (uint32_t k = 0; k < c->model->variable_count; k++) {
+            const clq_variable *v = &c->model->variables[k];
+            CLQ_TRY(list_tensor(out, clq_strprintf("%s/%s", c->kept[i].name, v->name), v, values));
+            values += v->elements;
+        }
     }
     return CLQ_OK;
 }
@@ -269,8 +323,47 @@ static clq_status take_of(clq_checkpoint *c, const clq_safetensors *file, const 
     return CLQ_OK;
 }
 
+/* Of one variable. */
+static clq_status take_kept_variable(const clq_safetensors *file, const char *path, const char *of,
+                                     const clq_variable *v, float *to) {
+    char *name = clq_strprintf("%s/%s", of, v->name);
+    if (!name) return CLQ_MEMORY;
+    const clq_safetensors_entry *from = clq_safetensors_find(file, name);
+    clq_status status = from ? check_tensor(from, v, path)
+                             : clq_fail(CLQ_MISMATCH, "%s: it has no tensor '%s', which the training has", path, name);
+    clq_free(name);
+    if (status == CLQ_OK) memcpy(to, from->data, from->bytes);
+    return status;
+}
+
+/* The weights that the callback of this state kept, where the file has any. */
+static clq_status take_kept_of(clq_checkpoint *c, const clq_safetensors *file, const char *path, const char *state,
+                               size_t *taken) {
+    const size_t length = strlen(state);
+    clq_kept_weights *kept;
+    bool any = false;
+    for (size_t i = 0; i < clq_safetensors_count(file) && !any; i++) {
+        const char *name = clq_safetensors_at(file, i)->name;
+        any = strncmp(name, state, length) == 0 && name[length] == '/';
+    }
+    if (!any) return CLQ_OK;
+    CLQ_TRY(add_kept(c, state, &kept));
+    float *to = kept->values;
+    for (uint32_t k = 0; k < c->model->variable_count; k++) {
+        CLQ_TRY(take_kept_variable(file, path, state, &c->model->variables[k], to));
+        to += c->model->variables[k].elements;
+        ++*taken;
+    }
+    return CLQ_OK;
+}
+
 static clq_status take_tensors(clq_checkpoint *c, const clq_safetensors *file, const char *path) {
     size_t taken = 0;
+    const char *key;
+    json_t *value;
+    json_object_foreach(c->values, key, value) {
+        if (strncmp(key, "callback/", 9) == 0) CLQ_TRY(take_kept_of(c, file, path, key, &taken));
+    }
     for (int r = -1; r < (int)c->snapshot.replicas; r++) CLQ_TRY(take_of(c, file, path, r, &taken));
     for (size_t i = 0; i < clq_safetensors_count(file) && taken < clq_safetensors_count(file); i++) {
         const char *name = clq_safetensors_at(file, i)->name;

@@ -77,7 +77,8 @@ clq_status clq_checkpoint_put_trainer(clq_checkpoint *to, const clq_trainer *tra
     CLQ_TRY(status);
     CLQ_TRY(put_counts(to, trainer));
     CLQ_TRY(clq_checkpoint_put_text(to, "optimizer/slots", slots));
-    CLQ_TRY(clq_checkpoint_put_count(to, "seed", trainer->config.seed));
+    if (json_object_update(to->values, trainer->settings) != 0) return clq_fail_memory("making a checkpoint");
+    CLQ_TRY(clq_checkpoint_put_number(to, "optimizer/rate", trainer->main_rate));
     CLQ_TRY(clq_checkpoint_put_text(to, "optimizer", trainer->optimizer_text));
     return clq_checkpoint_put_number(to, "last_rate", trainer->last_rate);
 }
@@ -117,16 +118,6 @@ clq_status clq_checkpoint_check_optimizer(const clq_checkpoint *from, const clq_
     return CLQ_OK;
 }
 
-void clq_checkpoint_compare_seeds(const clq_checkpoint *from, const clq_trainer *trainer, const char *folder) {
-    uint64_t seed = trainer->config.seed;
-    (void)clq_checkpoint_count(from, "seed", &seed);
-    if (seed != trainer->config.seed)
-        clq_log(CLQ_LOG_WARNING,
-                "%s: its training used seed %" PRIu64 ", and this one uses %" PRIu64
-                ": dropout, and an order of samples by the seed, change; give seed %" PRIu64 " to go on bit for bit",
-                folder, seed, trainer->config.seed, seed);
-}
-
 /* The state counts from the initial scale. Where that is another one by now, the scale stays as near as powers of two
  * allow. */
 static void keep_scale(clq_checkpoint *from, const clq_trainer *trainer) {
@@ -150,8 +141,14 @@ static bool has_own_values(const clq_snapshot *s) {
 
 /* By hand, where the trainer has no schedule by now. */
 static clq_status set_rate(const clq_checkpoint *from, const char *folder, clq_trainer *trainer) {
-    double rate;
+    double rate, configured = trainer->main_rate;
     if (!clq_checkpoint_number(from, "learning_rate", &rate)) return CLQ_OK;
+    (void)clq_checkpoint_number(from, "optimizer/rate", &configured);
+    if (configured != trainer->main_rate && !clq_trainer_has_schedule(trainer))
+        clq_log(CLQ_LOG_WARNING,
+                "%s: its learning rate, %g, was set in the course of the training and stays: that of the optimizer, "
+                "%g, is left out",
+                folder, rate, trainer->main_rate);
     if (!clq_trainer_has_schedule(trainer)) return clq_trainer_set_learning_rate(trainer, rate);
     clq_log(CLQ_LOG_WARNING, "%s: its learning rate, %g, was set by hand and is left out: the training has a schedule",
             folder, rate);
@@ -194,12 +191,36 @@ static uint64_t among(uint64_t batch, uint64_t before, uint64_t now) {
     return (uint64_t)(fmin((double)batch / (double)before, 1.0) * (double)now + 0.5);
 }
 
+/* "60000 samples in batches of 64, shuffled among 60000": what an epoch's order is of, but for its seed. */
+enum { ORDER_TEXT = 120 };
+static void describe_order(const clq_dataset *data, char text[ORDER_TEXT]) {
+    size_t batch, buffer;
+    clq_dataset_stages(data, &batch, &buffer);
+    (void)snprintf(text, ORDER_TEXT, "%zu samples in batches of %zu, shuffled among %zu",
+                   clq_dataset_get_info(data)->samples, batch, buffer);
+}
+
+clq_status clq_checkpoint_put_data(clq_checkpoint *to, const clq_dataset *data) {
+    char order[ORDER_TEXT];
+    describe_order(data, order);
+    CLQ_TRY(clq_checkpoint_put_count(to, "data/batches", clq_dataset_batches(data)));
+    return clq_checkpoint_put_text(to, "data/order", order);
+}
+
 clq_status clq_checkpoint_seek(const clq_checkpoint *from, const char *folder, clq_dataset *data) {
     const uint64_t now = clq_dataset_batches(data);
     uint64_t epoch, index, before = now;
     if (!clq_checkpoint_count(from, "data/epoch", &epoch) || !clq_checkpoint_count(from, "data/index", &index))
         return CLQ_OK;
+    char order[ORDER_TEXT];
+    const char *order_before = clq_checkpoint_text(from, "data/order");
     (void)clq_checkpoint_count(from, "data/batches", &before);
+    describe_order(data, order);
+    if (before == now && order_before && strcmp(order_before, order) != 0)
+        clq_log(CLQ_LOG_WARNING,
+                "%s: its data were %s, and now are %s: the training goes on at the same part of the epoch, and samples "
+                "may be left out of it or come twice",
+                folder, order_before, order);
     if (before != now)
         clq_log(CLQ_LOG_WARNING,
                 "%s: its epochs had %" PRIu64 " batches, and now have %" PRIu64
@@ -209,15 +230,25 @@ clq_status clq_checkpoint_seek(const clq_checkpoint *from, const char *folder, c
     return status == CLQ_OK ? CLQ_OK : clq_fail_within(status, "%s: the data were cut into other batches", folder);
 }
 
+void clq_trainer_describe_losses(const clq_trainer *trainer, clq_text *text) {
+    for (uint32_t i = 0; i < trainer->model->output_count; i++) {
+        const clq_loss_problem *p = &trainer->losses[i];
+        clq_text_add(text, "%s%s: %s %d %g %g %g %g %d %d", i ? "; " : "", clq_model_output_name(trainer->model, i),
+                     clq_loss_row_of(p->kind)->name, p->from_logits, (double)p->label_smoothing, (double)p->delta,
+                     (double)p->alpha, (double)p->gamma, p->balanced, p->weighted);
+        if (p->weight != 1.0f) clq_text_add(text, " times %.9g", (double)p->weight);
+    }
+}
+
 /* "out: sparse_categorical_crossentropy 0 0 1 0.25 2 0 0, categorical_accuracy 0": what an epoch's totals are of; all
  * numbers that loss and metrics take. NULL on failure. */
 static char *describe_measures(const clq_trainer *trainer) {
     clq_text text = {0};
+    const char *weights = json_string_value(json_object_get(trainer->settings, "settings/class-weights"));
+    clq_trainer_describe_losses(trainer, &text);
+    if (weights && *weights) clq_text_add(&text, ", class weights %s", weights);
     for (uint32_t i = 0; i < trainer->model->output_count; i++) {
         const clq_loss_problem *p = &trainer->losses[i];
-        clq_text_add(&text, "%s%s: %s %d %g %g %g %g %d %d", i ? "; " : "", clq_model_output_name(trainer->model, i),
-                     clq_loss_row_of(p->kind)->name, p->from_logits, (double)p->label_smoothing, (double)p->delta,
-                     (double)p->alpha, (double)p->gamma, p->balanced, p->weighted);
         for (unsigned k = 0; k < p->metric_count; k++)
             clq_text_add(&text, ", %s %g", clq_metric_row_of(p->metrics[k])->name, (double)p->metric_values[k]);
     }

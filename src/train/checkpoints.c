@@ -23,7 +23,9 @@ struct clq_checkpoints {
     uint64_t found;    /* step of the newest that the folder had, until one is restored; 0: none */
     bool has_place;
     clq_fit_place place;
-    json_t *values; /* of the checkpoint that was restored last; NULL: none was */
+    json_t *values;                 /* of the checkpoint that was restored last; NULL: none was */
+    clq_kept_weights *kept;         /* likewise */
+    size_t kept_count, kept_values; /* values of each */
     uint64_t skipped;
     atomic_bool busy; /* a checkpoint is with the thread */
     atomic_uint_fast64_t written, failed, last_step;
@@ -162,6 +164,7 @@ void clq_checkpoints_close(clq_checkpoints *c) {
     clq_channel_destroy(c->work);
     if (c->lock >= 0) close(c->lock);
     json_decref(c->values);
+    clq_kept_weights_release(c->kept, c->kept_count);
     clq_free(c->folder);
     clq_free(c);
 }
@@ -225,8 +228,26 @@ clq_status clq_checkpoints_restore_callbacks(const clq_checkpoints *checkpoints,
         if (!state)
             clq_log(CLQ_LOG_WARNING, "%s: the checkpoint has no state of callback '%s', which begins anew",
                     checkpoints->folder, one->name);
+        clq_status status = state ? one->restore(one->context, state) : CLQ_OK;
+        const float *weights = clq_kept_weights_find(checkpoints->kept, checkpoints->kept_count, name);
+        if (status == CLQ_OK && state && weights && one->restore_weights)
+            status = one->restore_weights(one->context, weights, checkpoints->kept_values);
         clq_free(name);
-        if (state) CLQ_TRY(one->restore(one->context, state));
+        CLQ_TRY(status);
+    }
+    return CLQ_OK;
+}
+
+/* What callbacks keep now, beside their states. */
+static clq_status put_weights(clq_checkpoint *to, const clq_fit_config *config) {
+    for (size_t i = 0; config && i < config->callback_count; i++) {
+        const clq_callback *one = &config->callbacks[i];
+        const float *weights = one->weights && one->save ? one->weights(one->context) : NULL;
+        if (!weights) continue;
+        char *name = state_name(config, i);
+        const clq_status status = name ? clq_checkpoint_keep_weights(to, name, weights) : CLQ_MEMORY;
+        clq_free(name);
+        CLQ_TRY(status);
     }
     return CLQ_OK;
 }
@@ -242,11 +263,12 @@ static clq_status fill(clq_checkpoint *to, clq_trainer *trainer, const clq_datas
         CLQ_TRY(put_callbacks(to, trainer, place ? place->config : NULL));
     else if (json_object_update(to->values, place->before) != 0)
         return clq_fail_memory("making a checkpoint");
+    CLQ_TRY(put_weights(to, place ? place->config : NULL));
     if (place) epoch = place->data_epoch, index = place->data_index;
     if (!place && data) clq_dataset_tell(data, &epoch, &index);
     if (!place && !data) return CLQ_OK;
     CLQ_TRY(clq_checkpoint_put_count(to, "data/epoch", epoch));
-    if (data) CLQ_TRY(clq_checkpoint_put_count(to, "data/batches", clq_dataset_batches(data)));
+    if (data) CLQ_TRY(clq_checkpoint_put_data(to, data));
     return clq_checkpoint_put_count(to, "data/index", index);
 }
 
@@ -322,6 +344,13 @@ static clq_status apply(clq_checkpoints *c, clq_checkpoint *from, const char *fo
     c->has_place = has_place;
     json_decref(c->values);
     c->values = json_incref(from->values);
+    clq_kept_weights_release(c->kept, c->kept_count);
+    c->kept = from->kept;
+    c->kept_count = from->kept_count;
+    c->kept_values = 0;
+    for (uint32_t v = 0; v < from->model->variable_count; v++) c->kept_values += from->model->variables[v].elements;
+    from->kept = NULL;
+    from->kept_count = 0;
     c->taken = from->step;
     c->found = 0;
     atomic_store(&c->last_step, from->step);
@@ -334,7 +363,7 @@ static clq_status read_one(uint64_t step, const char *folder, const clq_trainer 
     if (status == CLQ_OK || status == CLQ_MISMATCH) CLQ_TRY(clq_checkpoint_check_optimizer(out, trainer, folder));
     CLQ_TRY(status);
     if (out->step != step) return clq_fail(CLQ_FORMAT, "%s: its manifest is of step %" PRIu64, folder, out->step);
-    clq_checkpoint_compare_seeds(out, trainer, folder);
+    clq_settings_compare(out->values, trainer->settings, folder);
     return CLQ_OK;
 }
 

@@ -2,6 +2,7 @@
 #include "train/callbacks.h"
 
 #include <math.h>
+#include <string.h>
 
 static const char early_stopping[] = "early_stopping";
 
@@ -12,18 +13,21 @@ typedef struct stopping {
     uint64_t best_epoch;
     bool stopped, restored; /* ended the fit; the state is that of an earlier fit */
     bool put_back;          /* the best epoch's weights, at the end of the last fit */
-    float *weights;         /* of best_epoch, where the fit is under way; NULL: none */
+    float *weights;         /* of best_epoch, where the fit is under way or restored; NULL: none */
 } stopping;
 
 static void reset(stopping *s) {
     clq_watch_forget(&s->watch);
     s->wait = s->best_epoch = 0;
+    clq_free(s->weights);
+    s->weights = NULL;
 }
 
 static clq_status on_begin(void *context, clq_trainer *trainer, const clq_fit_config *config) {
     stopping *s = context;
-    CLQ_TRY(clq_watch_check(&s->watch, trainer, config, early_stopping));
-    if (!s->restored) reset(s);
+    CLQ_TRY(clq_watch_begin(&s->watch, trainer, config, early_stopping));
+    if (!s->restored || s->watch.anew) reset(s);
+    s->watch.anew = false;
     s->stopped = s->put_back = false;
     return CLQ_OK;
 }
@@ -51,7 +55,8 @@ static clq_status on_end(void *context, clq_trainer *trainer, clq_status status)
         if (s->weights) result = clq_trainer_put_weights(trainer, s->weights);
         if (!s->weights && s->watch.any)
             clq_log(CLQ_LOG_WARNING,
-                    "%s: the last weights stay: the best epoch was before a restore, which brings no weights back",
+                    "%s: the last weights stay: the checkpoint that the training goes on from was taken without "
+                    "restore_best, and has none of the best epoch",
                     early_stopping);
         s->put_back = s->weights && result == CLQ_OK;
     }
@@ -77,7 +82,22 @@ static clq_status restore(void *context, const char *text) {
     json_decref(state);
     CLQ_TRY(status);
     result.restored = true;
+    clq_free(s->weights);
+    result.weights = NULL;
     *s = result;
+    return CLQ_OK;
+}
+
+static const float *weights(void *context) { return ((const stopping *)context)->weights; }
+
+static clq_status restore_weights(void *context, const float *values, size_t count) {
+    stopping *s = context;
+    if (!s->config.restore_best_weights || !s->watch.any) return CLQ_OK;
+    float *copy = clq_alloc(CLQ_MAX(count, (size_t)1), sizeof *copy);
+    if (!copy) return CLQ_MEMORY;
+    memcpy(copy, values, count * sizeof *copy);
+    clq_free(s->weights);
+    s->weights = copy;
     return CLQ_OK;
 }
 
@@ -117,6 +137,8 @@ clq_status clq_callback_early_stopping(const clq_early_stopping *config, clq_cal
                           .on_end = on_end,
                           .save = save,
                           .restore = restore,
+                          .weights = weights,
+                          .restore_weights = restore_weights,
                           .destroy = destroy};
     return CLQ_OK;
 }

@@ -2,6 +2,7 @@
 #include "train/callbacks.h"
 #include "train/words.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -61,8 +62,8 @@ clq_status clq_watch_open(clq_watch *watch, const clq_monitor *monitor, const ch
     return CLQ_OK;
 }
 
-clq_status clq_watch_check(const clq_watch *watch, const clq_trainer *trainer, const clq_fit_config *config,
-                           const char *who) {
+static clq_status check_name(const clq_watch *watch, const clq_trainer *trainer, const clq_fit_config *config,
+                             const char *who) {
     const char *name = watch->monitor.name;
     const bool of_validation = is_validation(name);
     const char *figure = of_validation ? name + VALIDATION : name;
@@ -94,6 +95,34 @@ clq_status clq_watch_check(const clq_watch *watch, const clq_trainer *trainer, c
     return status;
 }
 
+/* By names: "loss", "val_loss", "OUTPUT_loss". What a metric is its name tells. */
+static bool is_loss(const char *name) { return find_end(name, strlen(name), "loss") != SIZE_MAX; }
+
+static clq_status hash_losses(const clq_trainer *trainer, clq_hash128 *out) {
+    clq_text text = {0};
+    clq_trainer_describe_losses(trainer, &text);
+    if (!text.failed) *out = clq_hash128_of(text.data, text.length, 0);
+    clq_free(text.data);
+    return text.failed ? CLQ_MEMORY : CLQ_OK;
+}
+
+clq_status clq_watch_begin(clq_watch *watch, const clq_trainer *trainer, const clq_fit_config *config,
+                           const char *who) {
+    clq_hash128 losses = {0};
+    CLQ_TRY(check_name(watch, trainer, config, who));
+    if (is_loss(watch->monitor.name)) CLQ_TRY(hash_losses(trainer, &losses));
+    const bool known = watch->losses.low != 0 || watch->losses.high != 0;
+    if (watch->any && known && (watch->losses.low != losses.low || watch->losses.high != losses.high)) {
+        clq_log(CLQ_LOG_WARNING,
+                "%s: its best %s is of another loss than the training's: the best is looked for from here on", who,
+                watch->monitor.name);
+        clq_watch_forget(watch);
+        watch->anew = true;
+    }
+    watch->losses = losses;
+    return CLQ_OK;
+}
+
 double clq_watch_value(const clq_watch *watch, const clq_epoch_info *info) {
     return clq_epoch_value(info, watch->monitor.name);
 }
@@ -120,35 +149,61 @@ void clq_watch_forget(clq_watch *watch) {
     watch->best = (double)NAN;
 }
 
-json_t *clq_watch_save(const clq_watch *watch, json_t *document) {
-    char text[32] = "";
-    if (watch->any) snprintf(text, sizeof text, "%.17g", watch->best);
-    const bool put =
-        json_object_set_new(document, "best", clq_json_number(watch->any ? watch->best : (double)NAN)) == 0 &&
-        json_object_set_new(document, "best_value", json_string(text)) == 0;
-    if (put) return document;
-    json_decref(document);
-    return NULL;
-}
-
-clq_status clq_watch_restore(const char *what, const json_t *document, clq_watch *watch) {
-    const char *text = json_string_value(json_object_get(document, "best_value"));
-    char *end = NULL;
-    clq_watch_forget(watch);
-    const double best = text ? strtod(text, &end) : 0.0;
-    if (!text || *end) return clq_fail(CLQ_FORMAT, "%s: the state has no number 'best_value'", what);
-    watch->any = *text != '\0';
-    if (watch->any) watch->best = best;
-    return CLQ_OK;
-}
-
-/* ---- text ---- */
-
 static const char *mode_name(size_t i) {
     static const char *const names[] = {
         [CLQ_MONITOR_AUTO] = "auto", [CLQ_MONITOR_MIN] = "min", [CLQ_MONITOR_MAX] = "max"};
     return names[i];
 }
+
+json_t *clq_watch_save(const clq_watch *watch, json_t *document) {
+    char text[32] = "", losses[40];
+    if (watch->any) snprintf(text, sizeof text, "%.17g", watch->best);
+    snprintf(losses, sizeof losses, "%016" PRIx64 "%016" PRIx64, watch->losses.high, watch->losses.low);
+    const bool put =
+        json_object_set_new(document, "best", clq_json_number(watch->any ? watch->best : (double)NAN)) == 0 &&
+        json_object_set_new(document, "best_value", json_string(text)) == 0 &&
+        json_object_set_new(document, "monitor", clq_json_text(watch->monitor.name)) == 0 &&
+        json_object_set_new(document, "mode", json_string(mode_name(watch->monitor.mode))) == 0 &&
+        json_object_set_new(document, "losses", json_string(losses)) == 0;
+    if (put) return document;
+    json_decref(document);
+    return NULL;
+}
+
+/* States of earlier versions do not tell what they watched. */
+static bool watches_another(const json_t *document, const clq_watch *watch) {
+    const char *name = json_string_value(json_object_get(document, "monitor"));
+    const char *mode = json_string_value(json_object_get(document, "mode"));
+    return (name && strcmp(name, watch->monitor.name) != 0) ||
+           (mode && strcmp(mode, mode_name(watch->monitor.mode)) != 0);
+}
+
+clq_status clq_watch_restore(const char *what, const json_t *document, clq_watch *watch) {
+    const char *text = json_string_value(json_object_get(document, "best_value"));
+    const char *losses = json_string_value(json_object_get(document, "losses"));
+    char *end = NULL;
+    clq_watch result = *watch;
+    clq_watch_forget(&result);
+    const double best = text ? strtod(text, &end) : 0.0;
+    if (!text || *end) return clq_fail(CLQ_FORMAT, "%s: the state has no number 'best_value'", what);
+    result.anew = watches_another(document, watch);
+    if (result.anew && *text)
+        clq_log(
+            CLQ_LOG_WARNING,
+            "%s: its best value is of monitor '%s' (%s), and the training watches '%s' (%s): the best is looked for "
+            "from here on",
+            what, json_string_value(json_object_get(document, "monitor")),
+            json_string_value(json_object_get(document, "mode")), watch->monitor.name, mode_name(watch->monitor.mode));
+    result.any = *text != '\0' && !result.anew;
+    if (result.any) result.best = best;
+    result.losses = (clq_hash128){0};
+    if (losses && !result.anew)
+        (void)sscanf(losses, "%16" SCNx64 "%16" SCNx64, &result.losses.high, &result.losses.low);
+    *watch = result;
+    return CLQ_OK;
+}
+
+/* ---- text ---- */
 
 static clq_status parse_mode(const char *what, const char *text, clq_monitor_mode *out) {
     size_t mode;

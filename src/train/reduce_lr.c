@@ -18,7 +18,9 @@ static clq_status on_begin(void *context, clq_trainer *trainer, const clq_fit_co
     if (clq_trainer_has_schedule(trainer))
         return clq_fail(CLQ_STATE, "%s: the trainer's schedule sets the learning rate: leave one of the two out",
                         reduce_lr);
-    CLQ_TRY(clq_watch_check(&r->watch, trainer, config, reduce_lr));
+    CLQ_TRY(clq_watch_begin(&r->watch, trainer, config, reduce_lr));
+    if (r->watch.anew) r->wait = 0;
+    r->watch.anew = false;
     if (r->restored) return isnan(r->rate) ? CLQ_OK : clq_trainer_set_learning_rate(trainer, r->rate);
     clq_watch_forget(&r->watch);
     r->rate = (double)NAN;

@@ -1,6 +1,10 @@
 /* The weights of the best epoch so far in a file, as keras.callbacks.ModelCheckpoint with save_best_only. */
 #include "train/callbacks.h"
 
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
 static const char save_best[] = "save_best";
 
 typedef struct saving {
@@ -10,8 +14,9 @@ typedef struct saving {
 
 /* The best stays from fit to fit, as the file does, and as in Keras. */
 static clq_status on_begin(void *context, clq_trainer *trainer, const clq_fit_config *config) {
-    const saving *s = context;
-    return clq_watch_check(&s->watch, trainer, config, save_best);
+    saving *s = context;
+    s->watch.anew = false;
+    return clq_watch_begin(&s->watch, trainer, config, save_best);
 }
 
 static clq_status on_epoch(void *context, clq_trainer *trainer, const clq_epoch_info *info) {
@@ -24,9 +29,18 @@ static clq_status on_epoch(void *context, clq_trainer *trainer, const clq_epoch_
     return CLQ_OK;
 }
 
+/* A state has room for a short text alone. */
+enum { PATH_HASH = 33 };
+static void hash_path(const saving *s, char text[PATH_HASH]) {
+    const clq_hash128 hash = clq_hash128_of(s->path, strlen(s->path), 0);
+    (void)snprintf(text, PATH_HASH, "%016" PRIx64 "%016" PRIx64, hash.high, hash.low);
+}
+
 static clq_status save(void *context, char *text, size_t bytes) {
     const saving *s = context;
-    return clq_state_write(save_best, clq_watch_save(&s->watch, json_object()), text, bytes);
+    char path[PATH_HASH];
+    hash_path(s, path);
+    return clq_state_write(save_best, clq_watch_save(&s->watch, json_pack("{s:s}", "path", path)), text, bytes);
 }
 
 static clq_status restore(void *context, const char *text) {
@@ -34,8 +48,17 @@ static clq_status restore(void *context, const char *text) {
     json_t *state;
     CLQ_TRY(clq_state_read(save_best, text, &state));
     clq_status status = clq_watch_restore(save_best, state, &result.watch);
+    char own[PATH_HASH];
+    const char *path = json_string_value(json_object_get(state, "path"));
+    hash_path(s, own);
+    const bool another = (path && strcmp(path, own) != 0) || !clq_file_exists(s->path);
     json_decref(state);
     CLQ_TRY(status);
+    if (another && result.watch.any) {
+        clq_log(CLQ_LOG_WARNING, "%s: the best weights before are not in %s: the best is looked for from here on",
+                save_best, s->path);
+        clq_watch_forget(&result.watch);
+    }
     *s = result;
     return CLQ_OK;
 }

@@ -83,6 +83,11 @@ void clq_write_setting_class_weights(const clq_trainer_config *config, clq_text 
                      (unsigned long long)clq_hash128_of(config->class_weights, count * sizeof(double), 0).low);
 }
 
+/* 0 means 1. */
+void clq_write_setting_accumulate(const clq_trainer_config *config, clq_text *to) {
+    clq_text_add(to, "%llu", (unsigned long long)CLQ_MAX(config->strategy_options.accumulate, (uint64_t)1));
+}
+
 void clq_write_setting_staleness(const clq_trainer_config *config, clq_text *to) {
     clq_text_add(to, "%d", (int)config->strategy_options.staleness);
 }

@@ -3,6 +3,7 @@
 #include "train/trainer.h"
 #include "train/words.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* ---- a trainer's config ---- */
@@ -97,9 +98,13 @@ bool clq_settings_are_plain(const clq_settings *settings) {
 /* Nothing where it has no value of its own. */
 static void write(const clq_setting *row, const clq_trainer_config *config, clq_text *to) {
     const uint64_t number = number_of(config, row);
+    if (row->member.write) {
+        row->member.write(config, to);
+        return;
+    }
     switch (row->member.type) {
-    case CLQ_MEMBER_NONE: return;
-    case CLQ_MEMBER_OWN: row->member.write(config, to); return;
+    case CLQ_MEMBER_NONE:
+    case CLQ_MEMBER_OWN: return;
     case CLQ_MEMBER_KIND: clq_text_add(to, "%s", row->member.name_of((size_t)number)); return;
     case CLQ_MEMBER_REAL:
         clq_text_add(to, "%.9g", *(const double *)(const void *)((const char *)config + row->member.at));
@@ -118,8 +123,16 @@ void clq_settings_add_key(const clq_trainer_config *config, unsigned key, clq_st
     }
 }
 
+/* "settings/seed" */
+enum { NAME_MAX = 64 };
+static const char *name_of(const clq_setting *row, char name[NAME_MAX]) {
+    (void)snprintf(name, NAME_MAX, "settings/%s", row->name);
+    return name;
+}
+
 clq_status clq_settings_record(const clq_trainer_config *config, json_t **out) {
     const clq_setting *row;
+    char name[NAME_MAX];
     json_t *all = json_object();
     bool failed = all == NULL;
     for (size_t i = 0; (row = clq_setting_at(i)) != NULL && !failed; i++) {
@@ -127,7 +140,7 @@ clq_status clq_settings_record(const clq_trainer_config *config, json_t **out) {
         if (!row->results || row->member.type == CLQ_MEMBER_NONE) continue;
         clq_text_add(&text, "%s", "");
         write(row, config, &text);
-        failed = text.failed || json_object_set_new(all, row->name, clq_json_text(text.data)) != 0;
+        failed = text.failed || json_object_set_new(all, name_of(row, name), clq_json_text(text.data)) != 0;
         clq_free(text.data);
     }
     if (!failed) *out = all;
@@ -138,9 +151,10 @@ clq_status clq_settings_record(const clq_trainer_config *config, json_t **out) {
 
 void clq_settings_compare(const json_t *before, const json_t *now, const char *folder) {
     const clq_setting *row;
+    char name[NAME_MAX];
     for (size_t i = 0; (row = clq_setting_at(i)) != NULL; i++) {
-        const char *was = json_string_value(json_object_get(before, row->name));
-        const char *is = json_string_value(json_object_get(now, row->name));
+        const char *was = json_string_value(json_object_get(before, name_of(row, name)));
+        const char *is = json_string_value(json_object_get(now, name));
         if (!was || !is || strcmp(was, is) == 0) continue;
         const bool warns = row->resumed == CLQ_RESUMED_WARNED;
         if (!warns && row->resumed != CLQ_RESUMED_TAKEN) continue; /* who compares them tells */

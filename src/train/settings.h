@@ -106,7 +106,8 @@ typedef struct clq_setting {
         unsigned count;                                                    /* its values, */
         const char *(*name_of)(size_t);                                    /* and their names */
         clq_status (*parse)(const char *text, clq_trainer_config *config); /* OWN; NULL: who knows more sets it */
-        void (*write)(const clq_trainer_config *config, clq_text *to);     /* OWN: nothing where it is not set */
+        void (*write)(const clq_trainer_config *config,
+                      clq_text *to); /* OWN, or of another form than the number: nothing where it is not set */
     } member;
 } clq_setting;
 
@@ -124,10 +125,10 @@ clq_status clq_settings_check_config(const clq_trainer_config *config);
 bool clq_settings_are_plain(const clq_settings *settings);
 /* Adds what the settings of this key say, for a training by `strategy`: "precision mixed\n". */
 void clq_settings_add_key(const clq_trainer_config *config, unsigned key, clq_strategy_kind strategy, clq_text *to);
-/* What changes results: texts by the settings' names, for checkpoints. Caller: json_decref. Errors: MEMORY. */
+/* What changes results: texts by names as "settings/seed", for checkpoints. Caller: json_decref. Errors: MEMORY. */
 clq_status clq_settings_record(const clq_trainer_config *config, json_t **out);
 /* Logs, of a training that goes on, what differs: a warning or, of what is taken, a line of information. before: as
- * recorded; NULL: nothing was. */
+ * recorded; what it lacks is not compared. */
 void clq_settings_compare(const json_t *before, const json_t *now, const char *folder);
 
 #endif
