@@ -11,6 +11,9 @@
 
 enum { COUNTER = 16 };
 
+/* Of the function that calls the launches: compilers that know the attribute do not make it a part of the kernel. */
+#define SEQUENCE_BODY __attribute__((noinline))
+
 /* Leaves the core to its other hardware thread for a moment. */
 #if defined(__x86_64__) && defined(__has_builtin)
 #if __has_builtin(__builtin_ia32_pause)

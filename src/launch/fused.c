@@ -187,7 +187,18 @@ static clq_status add_launch(making *m, size_t index, bool *waited) {
     return CLQ_OK;
 }
 
-/* The kernel's body first: only then are its buffers known. */
+/* The kernel's parameters, or what it hands on of them. */
+static void add_parameters(making *m, bool typed) {
+    clq_text_add(&m->text, typed
+                               ? "global const ulong *restrict words, counters progress, int first, int end, int groups"
+                               : "words, progress, first, end, groups");
+    for (int p = 0; p < CLQ_PARAM_COUNT_OF; p++)
+        clq_text_add(&m->text, ", %s%sp%d", typed ? clq_param_table[p].kernel_type : "", typed ? " " : "", p);
+    for (size_t k = 0; k < m->buffer_count; k++) clq_text_add(&m->text, typed ? ", global char *b%zu" : ", b%zu", k);
+}
+
+/* The body first: only then are its buffers known. It is a function that the kernel calls: PoCL 7 looks in each kernel
+ * for what differs between work-items, and takes twice as long for each loop and branch more. */
 static clq_status add_kernel(making *m) {
     size_t launches = m->launch_count;
     bool waited[LAUNCHES_MAX] = {false};
@@ -198,14 +209,16 @@ static clq_status add_kernel(making *m) {
     for (size_t i = 0; i < launches && status == CLQ_OK; i++) status = add_launch(m, i, waited);
     clq_text body = m->text;
     m->text = front;
-    clq_text_add(&m->text, "#define RUNS %d\n%s\n", RUNS_PER_GROUP, clq_source_text("sequence"));
-    clq_text_add(&m->text, "kernel CLQ_GROUP_OF_ONE void sequence(\n"
-                           "    global const ulong *restrict words, counters progress, int first, int end, int groups");
-    for (int p = 0; p < CLQ_PARAM_COUNT_OF; p++) clq_text_add(&m->text, ", %s p%d", clq_param_table[p].kernel_type, p);
-    for (size_t k = 0; k < m->buffer_count; k++) clq_text_add(&m->text, ", global char *b%zu", k);
-    clq_text_add(&m->text, ") {\n    local float none[1];\n");
+    clq_text_add(&m->text, "#define RUNS %d\n%s\nSEQUENCE_BODY static void run(local float *none, ", RUNS_PER_GROUP,
+                 clq_source_text("sequence"));
+    add_parameters(m, true);
+    clq_text_add(&m->text, ") {\n");
     if (body.data) clq_text_add_bytes(&m->text, body.data, body.length);
-    clq_text_add(&m->text, "    leave(progress, %zu, groups);\n}\n", launches);
+    clq_text_add(&m->text, "    leave(progress, %zu, groups);\n}\n\nkernel CLQ_GROUP_OF_ONE void sequence(", launches);
+    add_parameters(m, true);
+    clq_text_add(&m->text, ") {\n    local float none[1];\n    run(none, ");
+    add_parameters(m, false);
+    clq_text_add(&m->text, ");\n}\n");
     bool whole = !body.failed && !m->text.failed;
     clq_free(body.data);
     return status != CLQ_OK ? status : whole ? CLQ_OK : CLQ_MEMORY;
