@@ -154,6 +154,7 @@ typedef struct clq_program {
     bool unsaved;         /* built from source: the cache does not hold all of it yet */
     bool refused;         /* the cache's binary is whole, and the driver did not take it */
     bool early;           /* what the cache holds of it was asked for before all its kernels may have run */
+    bool begun;           /* a launch of one of its kernels was begun; under the device's lock */
     char *file;           /* named in messages */
     const char *text;     /* its source: the library's, or own_text */
     char *own_text;
@@ -223,10 +224,13 @@ clq_status clq_device_test_host_memory(clq_device *device);
 
 /* Releases the program table, saving what the cache does not hold yet. */
 void clq_programs_close(clq_device *device);
-/* Keeps the program, if it was built here and not kept yet, for others that want it before its kernels ran. */
+/* Keeps the program, if it was built here and not kept yet, for others that want it before its kernels are launched.
+ * One that may be running is not asked for its binary: see twin.c. */
 void clq_programs_offer(clq_device *device, clq_hash128 key);
 /* Built on first use. The device's table owns it. */
 clq_status clq_program_get(clq_device *device, const clq_program_wish *wish, clq_program **out);
+/* Before the first launch of a kernel object: from then on the program is not offered. */
+void clq_program_begin(clq_device *device, clq_program *entry);
 /* Ends the claims of kept programs all of whose kernel objects were launched: a command of the device was waited for,
  * and is done. Costs nothing where no kernel object was launched for the first time since the last call. */
 void clq_programs_ran(clq_device *device);

@@ -76,7 +76,74 @@ static void test_come_and_go(void **state) {
     clq_system_close(system);
 }
 
+/* ---- a program that may be running ---- */
+
+static size_t count_kept(const char *folder) {
+    char path[1024];
+    size_t kept = 0;
+    (void)snprintf(path, sizeof path, "%s/programs", folder);
+    DIR *listing = opendir(path);
+    if (!listing) return 0;
+    for (struct dirent *entry; (entry = readdir(listing));) kept += strspn(entry->d_name, "0123456789abcdef") >= 32;
+    closedir(listing);
+    return kept;
+}
+
+static void launch_once(clq_device *device, clq_kernel *kernel) {
+    const size_t one = 1;
+    const float zero = 0.0f;
+    clq_queue *queue;
+    clq_buffer *buffer;
+    CHECK_OK(clq_queue_create(device, 0, &queue));
+    CHECK_OK(clq_buffer_create(device, CLQ_MEMORY_DEVICE, sizeof zero, "numbers", &buffer));
+    CHECK_OK(clq_queue_write(queue, buffer, 0, &zero, sizeof zero, true));
+    CHECK_OK(clq_kernel_set_buffer(kernel, 0, buffer));
+    CHECK_OK(clq_queue_launch(queue, kernel, 1, &one, &one));
+    CHECK_OK(clq_queue_finish(queue));
+    clq_buffer_destroy(buffer);
+    clq_queue_destroy(queue);
+}
+
+/* How many programs are kept once a second device has a program of the first one, which was launched there or not. */
+static size_t kept_for_a_twin(const char *name, bool launched) {
+    const clq_program_wish wish = {
+        .file = "own",
+        .options = launched ? "-DNUMBER=1" : "-DNUMBER=2",
+        .kernels = "",
+        .text = "kernel CLQ_GROUP_OF_ONE void add(global float *x) { x[get_global_id(0)] += NUMBER; }\n"};
+    char folder[512];
+    (void)snprintf(folder, sizeof folder, "%s/%s", files_folder, name);
+    clq_system *system;
+    uint32_t indices[TEST_DEVICES];
+    clq_device *devices[2];
+    clq_kernel *kernels[2];
+    CHECK_OK(clq_system_open(&(clq_system_config){.cache_dir = folder}, &system));
+    (void)find_devices(system, indices);
+    for (int i = 0; i < 2; i++)
+        CHECK_OK(clq_device_open(system, (clq_device_choice){indices[0], 0, 1}, &devices[i]));
+    const size_t before = count_kept(folder);
+    CHECK_OK(clq_kernel_create_among(devices[0], &wish, "add", &kernels[0]));
+    if (launched) launch_once(devices[0], kernels[0]);
+    CHECK_OK(clq_kernel_create_among(devices[1], &wish, "add", &kernels[1]));
+    const size_t kept = count_kept(folder) - before;
+    launch_once(devices[1], kernels[1]); /* it works, wherever it came from */
+    for (int i = 0; i < 2; i++) {
+        clq_kernel_destroy(kernels[i]);
+        clq_device_close(devices[i]);
+    }
+    clq_system_close(system);
+    return kept;
+}
+
+/* PoCL before 7.0 ends the process where it is asked for the binary of a program that runs meanwhile. */
+static void test_running_programs_are_left_alone(void **state) {
+    (void)state;
+    assert_int_equal(kept_for_a_twin("idle", false), 1);
+    assert_int_equal(kept_for_a_twin("runs", true), 0);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_come_and_go)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_come_and_go),
+                                       cmocka_unit_test(test_running_programs_are_left_alone)};
     return cmocka_run_group_tests_name("twins", tests, files_begin, files_end);
 }

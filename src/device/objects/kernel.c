@@ -70,6 +70,7 @@ clq_status clq_queue_launch_after(clq_queue *queue, clq_kernel *kernel, uint32_t
     CLQ_TRY(clq_device_alive(device));
     for (uint32_t i = 0; i < dims; i++)
         if (global[i] == 0) return CLQ_OK;
+    if (!kernel->launched) clq_program_begin(device, kernel->program);
     clq_enqueue enqueue;
     clq_enqueue_begin(queue, order, clq_queue_traces(queue), &enqueue);
     cl_int error = clEnqueueNDRangeKernel(queue->handle, kernel->handle, dims, NULL, global, local, enqueue.wait_count,

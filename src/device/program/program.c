@@ -355,10 +355,16 @@ void clq_programs_ran(clq_device *device) {
     pthread_mutex_unlock(&device->lock);
 }
 
+void clq_program_begin(clq_device *device, clq_program *entry) {
+    pthread_mutex_lock(&device->lock); /* waits for a twin that asks for the binary */
+    entry->begun = true;
+    pthread_mutex_unlock(&device->lock);
+}
+
 void clq_programs_offer(clq_device *device, clq_hash128 key) {
     pthread_mutex_lock(&device->lock);
     clq_program *entry = find(device, key);
-    if (entry && entry->program && entry->unsaved && !clq_device_lost(device)) {
+    if (entry && entry->program && entry->unsaved && !entry->begun && !clq_device_lost(device)) {
         (void)save(device, entry);
         entry->early = true;
     }

@@ -7,7 +7,12 @@
  *
  * A program built from source has the number among its options. But then every device compiles every kernel again, and
  * only the number differs. PoCL's binaries bring their hash along as text, and the machine code of the kernels that
- * ran: the number is written into the hash, in letters that no computed hash has, and nothing is compiled. */
+ * ran: the number is written into the hash, in letters that no computed hash has, and nothing is compiled.
+ *
+ * To make a binary, PoCL loads each kernel for its required local size, without a reference. While that entry stands in
+ * front of the one that a command uses, the end of the command drops the wrong reference, and that ends the process,
+ * too. So a thread never asks for the binary of a program that may be running: a twin is asked for programs that were
+ * not launched yet, and builds the others itself. */
 #include "device/internal.h"
 
 #include <string.h>
