@@ -181,6 +181,20 @@ void clq_barrier_destroy(clq_barrier *barrier); /* once no thread is in a call o
 clq_status clq_barrier_wait(clq_barrier *barrier, double deadline_s);
 void clq_barrier_abort(clq_barrier *barrier);
 
+/* ---- other programs (others.c) ---- */
+
+/* What the cores that this process may use have done so far, and what of that this process did. Cheap: a file of the
+ * system is read. Counters move in steps of 10 ms: looks that are close together say little. */
+typedef struct clq_cores_used {
+    double at_s, busy_s, idle_s, own_s;
+    double cores; /* 0: the system does not tell */
+    double limit; /* of the process's cgroup, in cores; 0: none */
+} clq_cores_used;
+clq_cores_used clq_cores_used_now(void);
+/* The part of these cores, 0 to 1, that other programs used in between; of a process that is limited to fewer, what
+ * others took beyond the rest. NaN: not known. */
+double clq_others_between(const clq_cores_used *begun, const clq_cores_used *ended);
+
 /* ---- channels (channel.c) ---- */
 
 /* A bounded queue of items of one size, from one thread to another. */
