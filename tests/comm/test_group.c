@@ -3,6 +3,7 @@
 
 #include "base/base.h" /* for failing allocations; all else is public */
 #include "support/check.h"
+#include "support/pocl_names.h"
 
 #include <stdlib.h>
 #include <time.h>
@@ -37,7 +38,7 @@ static cl_device_id find_device(const char *platform, bool basic, unsigned nth) 
         cl_ok(clGetDeviceIDs(platforms[p], CL_DEVICE_TYPE_ALL, 16, devices, &device_count));
         for (cl_uint d = 0; d < device_count; d++) {
             cl_ok(clGetDeviceInfo(devices[d], CL_DEVICE_NAME, sizeof name, name, NULL));
-            if ((strncmp(name, "basic", 5) == 0) == basic && nth-- == 0) return devices[d];
+            if (pocl_name_is(name, POCL_BASIC) == basic && nth-- == 0) return devices[d];
         }
     }
     fail_msg("no such device: %s", platform);

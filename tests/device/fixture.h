@@ -4,6 +4,7 @@
 
 #include "device/device.h"
 #include "support/check.h"
+#include "support/pocl_names.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,14 +18,13 @@
  * Intel's runtime, which an x86-64 machine must have. */
 enum { TEST_BASIC, TEST_POOL, TEST_INTEL, TEST_DEVICES };
 static inline size_t find_devices(clq_system *system, uint32_t indices[TEST_DEVICES]) {
-    const char *const starts[TEST_DEVICES] = {"basic", "pthread", ""};
+    const char *const words[TEST_DEVICES] = {POCL_BASIC, POCL_POOL, ""};
     const char *const drivers[TEST_DEVICES] = {"pocl", "pocl", "intel"};
     size_t found = 0;
     for (size_t k = 0; k < TEST_DEVICES; k++)
         for (size_t i = 0; i < clq_system_device_count(system); i++) {
             const clq_device_info *info = clq_system_device_info(system, i);
-            if (strcmp(info->driver, drivers[k]) != 0 || strncmp(info->name, starts[k], strlen(starts[k])) != 0)
-                continue;
+            if (strcmp(info->driver, drivers[k]) != 0 || !pocl_name_is(info->name, words[k])) continue;
             indices[found++] = (uint32_t)i;
             break;
         }

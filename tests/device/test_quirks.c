@@ -37,7 +37,7 @@ static void drivers_on(clq_device *device, clq_queue *queue) {
     uint32_t want = HAS(BUILDS_ONE_AT_A_TIME) | HAS(COMPILES_PREFETCH); /* Intel's */
     bool old = !strstr(device->platform_version, "PoCL 7");
     if (strcmp(info->driver, "pocl") == 0) want = POCL_CPU | (old ? HAS(MIXES_UP_KERNELS) : 0);
-    if (strncmp(info->name, "basic", 5) == 0) want |= HAS(RUNS_IN_CALLER);
+    if (pocl_name_is(info->name, POCL_BASIC)) want |= HAS(RUNS_IN_CALLER);
     check(clq_device_label(device), quirks_of(device), want);
 }
 

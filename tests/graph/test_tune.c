@@ -372,7 +372,7 @@ static bool has_candidate(const clq_plan *plan, size_t nth) {
 }
 
 static void candidates_on(clq_device *now, clq_queue *queue) {
-    if (strstr(clq_device_label(now), "pthread")) return; /* what basic runs, in other threads */
+    if (pocl_name_is(clq_device_get_info(now)->name, POCL_POOL)) return; /* what basic runs, in other threads */
     clq_device *folders = device;
     device = now;
     float *want = NULL;

@@ -1,12 +1,13 @@
 #include "support/check.h"
 #include "support/comm_ranks.h"
+#include "support/pocl_names.h"
 
 #include <limits.h>
 
 uint32_t ranks_device_index(const clq_system *system, char kind, unsigned nth) {
     for (size_t i = 0; i < clq_system_device_count(system); i++) {
         const clq_device_info *info = clq_system_device_info(system, i);
-        bool pocl = strcmp(info->driver, "pocl") == 0, basic = strncmp(info->name, "basic", 5) == 0;
+        bool pocl = strcmp(info->driver, "pocl") == 0, basic = pocl_name_is(info->name, POCL_BASIC);
         bool matches = pocl && basic == (kind == 'b' || kind == 'c');
         if (kind == 'i') matches = strcmp(info->driver, "intel") == 0 && info->type == CLQ_DEVICE_CPU;
         if (kind == 'n') matches = strcmp(info->driver, "nvidia") == 0;

@@ -1,6 +1,8 @@
 /* An OpenCL layer (OPENCL_LAYERS names the library) that makes devices look as if their memory were their own: those
- * whose names begin with CLQ_TEST_DISCRETE do not share the host's memory and have no shared virtual memory. */
+ * whose names begin with CLQ_TEST_DISCRETE (pocl_names.h) do not share the host's memory and have no shared virtual
+ * memory. */
 #include "support/opencl_layer.h"
+#include "support/pocl_names.h"
 
 #include <stdbool.h>
 #include <stdlib.h>
@@ -10,7 +12,7 @@ static int is_disguised(cl_device_id device) {
     const char *begin = getenv("CLQ_TEST_DISCRETE");
     char name[256] = "";
     if (!begin || driver.clGetDeviceInfo(device, CL_DEVICE_NAME, sizeof name, name, NULL) != CL_SUCCESS) return 0;
-    return strncmp(name, begin, strlen(begin)) == 0;
+    return pocl_name_is(name, begin);
 }
 
 static cl_int CL_API_CALL disguised_clGetDeviceInfo(cl_device_id device, cl_device_info what, size_t bytes, void *out,

@@ -1,9 +1,9 @@
-/* An OpenCL layer (OPENCL_LAYERS names the library) that makes devices whose names begin with CLQ_TEST_GPU look like
- * GPUs, small ones unless CLQ_TEST_GPU_GROUP (items of a work-group), CLQ_TEST_GPU_UNITS (compute units) and
- * CLQ_TEST_GPU_LOCAL (bytes of local memory) say otherwise, with the extensions of CLQ_TEST_EXTENSIONS besides their
- * own. Their platform's name is CLQ_TEST_GPU_PLATFORM, and their driver's version CLQ_TEST_DRIVER_VERSION, where those
- * are set. Their compilers leave CLQ_TEST_FLAW, a piece of text, out of every program, where it is set; it is looked up
- * for each program.
+/* An OpenCL layer (OPENCL_LAYERS names the library) that makes devices whose names begin with CLQ_TEST_GPU
+ * (pocl_names.h) look like GPUs, small ones unless CLQ_TEST_GPU_GROUP (items of a work-group), CLQ_TEST_GPU_UNITS
+ * (compute units) and CLQ_TEST_GPU_LOCAL (bytes of local memory) say otherwise, with the extensions of
+ * CLQ_TEST_EXTENSIONS besides their own. Their platform's name is CLQ_TEST_GPU_PLATFORM, and their driver's version
+ * CLQ_TEST_DRIVER_VERSION, where those are set. Their compilers leave CLQ_TEST_FLAW, a piece of text, out of every
+ * program, where it is set; it is looked up for each program.
  *
  * The next three hold a word for each device, in the order in which devices were listed; "-", or none, leaves a device
  * as it is:
@@ -11,6 +11,7 @@
  * CLQ_TEST_TAILS  what the name ends in
  * CLQ_TEST_SLOW   how many times slower the kernel `peak` is: it is run so many times */
 #include "support/opencl_layer.h"
+#include "support/pocl_names.h"
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -24,7 +25,7 @@ static bool is_disguised(cl_device_id device) {
     const char *begin = getenv("CLQ_TEST_GPU");
     char name[256] = "";
     if (!begin || driver.clGetDeviceInfo(device, CL_DEVICE_NAME, sizeof name, name, NULL) != CL_SUCCESS) return false;
-    return strncmp(name, begin, strlen(begin)) == 0;
+    return pocl_name_is(name, begin);
 }
 
 /* ---- words for single devices ---- */

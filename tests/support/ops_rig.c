@@ -1,4 +1,5 @@
 #include "support/ops_rig.h"
+#include "support/pocl_names.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -19,7 +20,7 @@ void *rig_alloc(size_t count, size_t size) {
 /* ---- devices ---- */
 
 static bool is_basic(const clq_device_info *info) {
-    return strcmp(info->driver, "pocl") == 0 && strstr(info->name, "basic");
+    return strcmp(info->driver, "pocl") == 0 && pocl_name_is(info->name, POCL_BASIC);
 }
 static bool is_simulator(const clq_device_info *info) { return strcmp(info->driver, "oclgrind") == 0; }
 
@@ -57,7 +58,7 @@ static bool is_of_several_units(const clq_device_info *info) { return strcmp(inf
 #else
 #define SEVERAL_UNITS "PoCL's pthread device"
 static bool is_of_several_units(const clq_device_info *info) {
-    return strcmp(info->driver, "pocl") == 0 && strstr(info->name, "pthread");
+    return strcmp(info->driver, "pocl") == 0 && pocl_name_is(info->name, POCL_POOL);
 }
 #endif
 
