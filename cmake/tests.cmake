@@ -59,6 +59,7 @@ foreach(layer IN LISTS CLQ_LAYERS)
 endforeach()
 
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
+include(cmake/systems.cmake)
 add_test(NAME law/dependencies COMMAND ${PROJECT_SOURCE_DIR}/tests/law/check ${PROJECT_SOURCE_DIR}/src)
 add_test(NAME law/links COMMAND ${PROJECT_SOURCE_DIR}/tests/law/links ${PROJECT_SOURCE_DIR})
 add_test(NAME cli/contract COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/cli/check_cli.py ${CMAKE_BINARY_DIR}/bin)
@@ -187,6 +188,9 @@ set_target_properties(compiler_wishes PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAK
 # On two threads. Not with sanitizers: what is compiled is the same.
 option(CLIQUE_TEST_GPU_COMPILERS "Ask the vendors' compilers for GPUs" ON)
 if(CLIQUE_TEST_GPU_COMPILERS AND NOT CLIQUE_SANITIZE)
+  clq_gpu_compilers_here(gpu_compilers_here)
+endif()
+if(gpu_compilers_here)
   add_test(NAME compilers/kernels COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/compilers/check ${CMAKE_BINARY_DIR})
   set_tests_properties(compilers/kernels PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 600 PROCESSORS 2)
 endif()
@@ -221,7 +225,10 @@ set_tests_properties(bench/stepper PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMEN
 # Programs that meet oclgrind's simulated device use it alone, in small cases (tests/oclgrind/run), and from one thread:
 # its runtime does not bear several. Not instrumented: the sanitizers would look at the simulator.
 option(CLIQUE_TEST_OCLGRIND "Run kernels under oclgrind; OFF where the system has no such package" ON)
-if(CLIQUE_TEST_OCLGRIND AND NOT CLIQUE_SANITIZE)
+clq_lacks(oclgrind no_oclgrind)
+if(no_oclgrind AND NOT CLIQUE_SANITIZE)
+  clq_leave_out("oclgrind/..." "${no_oclgrind}")
+elseif(CLIQUE_TEST_OCLGRIND AND NOT CLIQUE_SANITIZE)
   find_library(CLIQUE_OCLGRIND oclgrind-rt-icd PATH_SUFFIXES oclgrind REQUIRED)
   file(WRITE ${CMAKE_BINARY_DIR}/simulator/oclgrind.icd "${CLIQUE_OCLGRIND}\n")
   set(simulator_environment ${CLQ_TEST_ENVIRONMENT})
@@ -242,6 +249,8 @@ if(CLIQUE_TEST_OCLGRIND AND NOT CLIQUE_SANITIZE)
   endforeach()
   set_tests_properties(${simulated_tests} PROPERTIES ENVIRONMENT "${simulator_environment}" TIMEOUT 600)
 endif()
+
+include(cmake/rusticl.cmake)
 
 # The longest ones first: on a fresh tree ctest knows no times, and one that builds many kernels would be left alone.
 # comm/combine before all: it builds what every other test of the collectives needs.

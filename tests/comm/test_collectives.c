@@ -171,7 +171,7 @@ static void run_case(ranks *all, clq_group *group, const unsigned *at, uint64_t 
 }
 
 /* A communicator and a group, the call that is given, and those on them that bring the most pairs together. */
-static void check_comm(clq_random *random, unsigned *at, uint64_t seed) {
+static void check_comm(clq_random *random, unsigned *at, const char *kinds, uint64_t seed) {
     enum { CALLS = 5 };
     char where[256];
     ranks all;
@@ -179,7 +179,6 @@ static void check_comm(clq_random *random, unsigned *at, uint64_t seed) {
                                      .transport = settings[at[SETTING]].transport,
                                      .chunk_bytes = slots[at[SLOTS]].chunk_bytes,
                                      .slots = slots[at[SLOTS]].slots};
-    const char *kinds = layouts[at[LAYOUT]][at[RANKS]];
     (void)snprintf(where, sizeof where, "%s over %s, ranks %s, chunks of %zu, %u slots",
                    clq_algorithm_name(config.algorithm), clq_transport_name(config.transport), kinds,
                    config.chunk_bytes, config.slots);
@@ -203,7 +202,7 @@ static void test_every_pair(void **state) {
         for (unsigned n = 0; n < values_of[RANKS]; n++) {
             unsigned at[DIMENSIONS] = {[SETTING] = setting, [RANKS] = n};
             choose(&random, LAYOUT, at);
-            check_comm(&random, at, ++seed);
+            check_comm(&random, at, layouts[at[LAYOUT]][n], ++seed);
         }
     /* The few that chance has left over. */
     for (unsigned at[DIMENSIONS];;) {
@@ -212,12 +211,34 @@ static void test_every_pair(void **state) {
             for (dimension d = 0; d < DIMENSIONS; d++) at[d] = draw(&random, values_of[d]);
             if (!find_missing(at, &a, &b)) return;
         } while (!may_be(at, a, b));
-        check_comm(&random, at, ++seed);
+        check_comm(&random, at, layouts[at[LAYOUT]][at[RANKS]], ++seed);
         assert_true(seed < 1000);
     }
 }
 
-int main(void) {
+static const char *given; /* kinds; see main */
+
+/* Every algorithm between devices that are in contexts of their own. */
+static void test_given_ranks(void **state) {
+    (void)state;
+    clq_random random = clq_random_start(5, 0);
+    for (unsigned setting = 0; setting < values_of[SETTING]; setting++) {
+        unsigned at[DIMENSIONS] = {[SETTING] = setting, [RANKS] = (unsigned)strlen(given) - 1, [LAYOUT] = VENDORS};
+        if (!fits_layout(setting, VENDORS)) continue;
+        choose(&random, LAYOUT + 1, at);
+        check_comm(&random, at, given, setting + 1);
+    }
+}
+
+/* With arguments: on ranks of these kinds (comm_ranks.h), a letter each. */
+int main(int argc, char **argv) {
+    const struct CMUnitTest on_given[] = {cmocka_unit_test(test_given_ranks)};
+    int failed = 0;
+    for (int i = 1; i < argc; i++) {
+        given = argv[i];
+        failed += cmocka_run_group_tests_name(given, on_given, NULL, NULL);
+    }
+    if (argc > 1) return failed;
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_pair)};
     return cmocka_run_group_tests_name("comm/collectives", tests, NULL, NULL);
 }

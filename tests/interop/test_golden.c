@@ -41,11 +41,13 @@ enum { FEW = 4, FEW_BY_CANDIDATES = 2, RAGGED = 2, PIECES = 4 };
 
 /* The first two have dense layers and convolutions with many channels, and are enough for as_gpu to see each kind of
  * GPU kernel; the last one has a batch that is not full. */
+static const char *one_case; /* its name; NULL: not one alone */
 static bool is_in(extent which, const char *name) {
     static const char *const few[FEW] = {"cnn_wide", "mlp_adam_probs", "cnn_adam_logits", "cnn_sgd_nesterov_ragged"};
     if (which == WEIGHTED_CASES || which == WEIGHTED_CASES_BY_PIECES)
         return strcmp(name, "sample_weights") == 0 || strcmp(name, "class_weights_of_rows") == 0;
     if (which == RAGGED_CASES_BY_PIECES) return strcmp(name, few[1]) == 0 || strcmp(name, few[3]) == 0;
+    if (one_case) return strcmp(name, one_case) == 0;
     size_t count = which == FEW_CASES_BY_CANDIDATES ? FEW_BY_CANDIDATES : FEW, i = 0;
     while (i < count && strcmp(name, few[i]) != 0) i++;
     return which == ALL_CASES || i < count;
@@ -463,7 +465,23 @@ static int run_long(const char *name) {
     return cmocka_run_group_tests(tests, golden_open, golden_close);
 }
 
+static char **specs; /* of devices, up to a NULL */
+
+static void on_given(void **state) {
+    (void)state;
+    for (char **spec = specs; *spec; spec++) assert_int_equal(run_cases(FEW_CASES, *spec).cases, one_case ? 1 : FEW);
+}
+
+/* on few|CASE SPEC…: those cases on each choice of devices, mirrored on several. */
+static int run_on(const char *cases, char **on_specs) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(on_given)};
+    one_case = strcmp(cases, "few") == 0 ? NULL : cases;
+    specs = on_specs;
+    return cmocka_run_group_tests(tests, golden_open, golden_close);
+}
+
 int main(int argc, char **argv) {
+    if (argc > 3 && strcmp(argv[1], "on") == 0) return run_on(argv[2], argv + 3);
     if (argc > 1 && strcmp(argv[1], "gpu") == 0) return run_as_gpu();
     if (argc > 1 && strcmp(argv[1], "long") == 0) return run_long(argv[2]);
     const char *cases = getenv("CLQ_TEST_CASES");

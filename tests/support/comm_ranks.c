@@ -11,6 +11,7 @@ uint32_t ranks_device_index(const clq_system *system, char kind, unsigned nth) {
         bool matches = pocl && basic == (kind == 'b' || kind == 'c');
         if (kind == 'i') matches = strcmp(info->driver, "intel") == 0 && info->type == CLQ_DEVICE_CPU;
         if (kind == 'n') matches = strcmp(info->driver, "nvidia") == 0;
+        if (kind == 'r') matches = strcmp(info->driver, "rusticl") == 0;
         if (kind == 'a') matches = strcmp(info->driver, "amd") == 0;
         if (matches && nth-- == 0) return (uint32_t)i;
     }
