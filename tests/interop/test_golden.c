@@ -484,6 +484,7 @@ int main(int argc, char **argv) {
     if (argc > 3 && strcmp(argv[1], "on") == 0) return run_on(argv[2], argv + 3);
     if (argc > 1 && strcmp(argv[1], "gpu") == 0) return run_as_gpu();
     if (argc > 1 && strcmp(argv[1], "long") == 0) return run_long(argv[2]);
+    if (argc > 1) cmocka_set_test_filter(argv[1]); /* a test's name: that one alone */
     const char *cases = getenv("CLQ_TEST_CASES");
     few = cases && strcmp(cases, "once") == 0;
     const struct CMUnitTest tests[] = {

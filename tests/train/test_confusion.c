@@ -1,4 +1,5 @@
 /* Confusion matrices against pairs that are counted here, from a model whose values are computed in double. */
+#include "support/apart.h"
 #include "support/check.h"
 #include "support/system.h"
 #include "support/ways.h"
@@ -109,7 +110,7 @@ static clq_model *one_value(clq_activation activation) {
 }
 
 static clq_trainer_config config_of(clq_loss_kind loss, const char *metrics) {
-    clq_trainer_config config = clq_trainer_config_default();
+    clq_trainer_config config = apart_config();
     config.loss = clq_loss_default(loss);
     config.metrics = metrics;
     config.global_batch = BATCH;
