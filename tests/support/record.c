@@ -36,6 +36,11 @@ enum { TEXT_BYTES = 256, OBJECTS = 1 << 16 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
+/* A test may fork while another of its threads is in here. */
+static void take_lock(void) { (void)pthread_mutex_lock(&lock); }
+static void give_lock(void) { (void)pthread_mutex_unlock(&lock); }
+__attribute__((constructor)) static void begin(void) { (void)pthread_atfork(take_lock, give_lock, give_lock); }
+
 static void *real(const char *name) {
     void *found = dlsym(RTLD_NEXT, name);
     if (!found) {
