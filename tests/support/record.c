@@ -5,8 +5,8 @@
  * It appends lines to FILE, with tabs between, each launch's once per process:
  *     build   DRIVER KIND FILE.cl MILLISECONDS
  *     launch  DRIVER KIND PATH
- * A path is a kernel and how it was built: "FILE.cl KERNEL -DMACRO…", with the values of macros that are words, not
- * numbers; "fused FUNCTION" is a launch that is part of a fused one. What a binary was built from is in
+ * A path is a kernel and how it was built: "FILE.cl KERNEL -DMACRO…", without macros that are numbers, which are sizes;
+ * "fused FUNCTION" is a launch that is part of a fused one. What a binary was built from is in
  * $CLIQUE_CACHE_DIR/record, which the process that built it has written. */
 #define _GNU_SOURCE /* RTLD_NEXT; NOLINT(bugprone-reserved-identifier) */
 #undef CL_TARGET_OPENCL_VERSION
@@ -295,16 +295,15 @@ EXPORT cl_int CL_API_CALL clGetProgramInfo(cl_program program, cl_program_info w
     return error;
 }
 
-/* The macros, with those values that are words. */
+/* The macros that are words or have none: what has a number is a size, or a choice among many alike. */
 static void class_of(const char *options, char out[TEXT_BYTES]) {
     size_t end = 0;
     out[0] = '\0';
     for (const char *at = options; at && (at = strstr(at, "-D")); at++) {
         const size_t length = strcspn(at, " "), name = strcspn(at, " =");
         const bool is_number = name < length && (isdigit((unsigned char)at[name + 1]) || at[name + 1] == '-');
-        const int shown = (int)(is_number ? name : length);
-        if (strncmp(at, "-DCLQ_", 6) != 0 && end + (size_t)shown + 2 < TEXT_BYTES)
-            end += (size_t)sprintf(out + end, " %.*s", shown, at);
+        if (!is_number && strncmp(at, "-DCLQ_", 6) != 0 && end + length + 2 < TEXT_BYTES)
+            end += (size_t)sprintf(out + end, " %.*s", (int)length, at);
     }
 }
 
