@@ -71,13 +71,18 @@ typedef struct way {
     size_t block;
 } way;
 
+/* The most items of a work-group of CLBlast's kernels by the parameters that come with it, for whatever device: on one
+ * that takes fewer some of its products fail, by parameters that differ from version to version. */
+enum { CLBLAST_GROUP = 256 };
+
 static const char *kind_of(const clq_product *p) { return p->outer ? "outer" : "rows"; }
 
 /* The family's own kernels, or what was measured to be faster. The list's own selections may name any other, too. */
 static way select_way(clq_list *list, const clq_product *p, clq_choice *choice) {
     const bool tile = clq_list_family(list) == CLQ_FAMILY_TILE;
     const bool floats = !clq_is_short(list, p->a) && !clq_is_short(list, p->b) && !clq_is_short(list, p->c);
-    const bool clblast = clq_patches_are_matrix(&p->patches) && floats;
+    const bool groups_fit = clq_device_get_info(clq_list_device(list))->max_work_group >= CLBLAST_GROUP;
+    const bool clblast = clq_patches_are_matrix(&p->patches) && floats && groups_fit;
     clq_product_start_choice(choice, list, kind_of(p), p);
     if (!tile)
         clq_product_add_local(list, choice, BY_GROUPS, p);
