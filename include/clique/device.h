@@ -59,13 +59,14 @@ CLQ_API const clq_device_info *clq_system_device_info(const clq_system *system, 
  * that fails is no error. Errors: MEMORY. */
 CLQ_API clq_status clq_system_test_devices(clq_system *system);
 
-/* One entry per replica. part of parts: which sub-device; 0 of 1 is the whole device. */
+/* One entry per replica. part of parts: which sub-device, from 0; 0 of 1 is the whole device, and so is {index}. What
+ * is out of range is refused by who gets it (clq_trainer_create). */
 typedef struct clq_device_choice {
     uint32_t index, part, parts;
 } clq_device_choice;
 typedef struct clq_devices {
     clq_system *system; /* borrowed: must stay open as long as this, and trainers made from it, are used */
-    uint32_t count;
+    uint32_t count;     /* 1 to CLQ_REPLICAS_MAX */
     clq_device_choice items[CLQ_REPLICAS_MAX];
 } clq_devices;
 

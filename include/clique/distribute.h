@@ -158,7 +158,8 @@ typedef struct clq_input_context {
     unsigned index, pipelines; /* this pipeline, from 0; how many there are */
     unsigned replicas;         /* that train together */
 } clq_input_context;
-/* A replica's part of a global batch. Errors: ARGUMENT (the replicas do not divide it). */
+/* A replica's part of a global batch. Errors: ARGUMENT (the replicas do not divide it, or are not 1 to
+ * CLQ_REPLICAS_MAX). */
 CLQ_API clq_status clq_input_batch_per_replica(const clq_input_context *input, size_t global_batch, size_t *out);
 /* Makes the dataset of one pipeline. *out: its stages are set, and its batch is the samples of one replica. The
  * distributed dataset owns it from then on; it is destroyed where this function or a later one fails. Returning other

@@ -16,7 +16,7 @@
  * clq_predict, the weights' functions. clq_fit returns when its steps are done. clq_trainer_replica,
  * clq_trainer_device_bytes and clq_trainer_comm_times return at once.
  *
- * Errors. What the arguments tell is refused at once (ARGUMENT, MISMATCH, STATE) and leaves the trainer as it was. What
+ * Errors. Invalid arguments are refused at once (ARGUMENT, MISMATCH, STATE), which leaves the trainer as it was. What
  * fails on a device or in an exchange (DEVICE, DEVICE_MEMORY, BUILD, TIMEOUT, ABORTED, SYSTEM, MEMORY) may be returned
  * by a later call than the one that caused it; from then on every call that needs the devices returns that first
  * failure, and the trainer can only be destroyed. These are meant by "…" below.
@@ -53,7 +53,7 @@ CLQ_API clq_status clq_optimizer_parse(const char *text, clq_optimizer *out);
  * "piecewise:boundaries=100/200,values=1/0.5/0.1", as --schedule. ARGUMENT names the word. */
 CLQ_API clq_status clq_lr_schedule_parse(const char *text, clq_lr_schedule *out);
 
-/* "off", "value=0.5", "norm=1", "global_norm=1", as --clip. */
+/* "off", "value=0.5", "norm=1", "global_norm=1", as --clip. ARGUMENT says what was expected. */
 CLQ_API clq_status clq_clip_parse(const char *text, clq_clip *out);
 
 typedef struct clq_loss {
@@ -84,15 +84,15 @@ CLQ_API clq_status clq_shares_parse(const char *text, double *weights, clq_strat
 /* "off", "f16", "topk=0.01", as --compress. ARGUMENT says what was expected. */
 CLQ_API clq_status clq_compression_parse(const char *text, clq_compression *out);
 
-/* "off", "auto" or "all", as --recompute. */
+/* "off", "auto" or "all", as --recompute. ARGUMENT says what was expected. */
 CLQ_API clq_status clq_recompute_parse(const char *text, clq_recompute_kind *out);
 
-/* "off", "quick" or "full", as --tune. */
+/* "off", "quick" or "full", as --tune. ARGUMENT says what was expected. */
 CLQ_API clq_status clq_tuning_parse(const char *text, clq_tuning *out);
 
-/* "highest", "high" or "medium", as --matmul-precision. */
+/* "highest", "high" or "medium", as --matmul-precision. ARGUMENT says what was expected. */
 CLQ_API clq_status clq_matmul_precision_parse(const char *text, clq_matmul_precision *out);
-/* "f32", "mixed" or "mixed-bf16", as --precision. */
+/* "f32", "mixed" or "mixed-bf16", as --precision. ARGUMENT says what was expected. */
 CLQ_API clq_status clq_precision_parse(const char *text, clq_precision *out);
 CLQ_API const char *clq_precision_name(clq_precision precision);
 
@@ -229,8 +229,9 @@ typedef struct clq_trainer clq_trainer;
  * pipeline with more stages than the model has parts, with devices that are no multiple of the stages, with more
  * micro-batches than samples; a part that the model does not have, or on several devices; an unknown metric; a loss for
  * no output of the model, two for one, or none; a limit that clips, out of range; a name in no_decay or optimizers that
- * no variable has; an optimizer that is left without variables; class weights below 0 or of several outputs), NO_DEVICE
- * (none selected), MISMATCH (the model's output does not fit the loss or a metric), DEVICE, BUILD, DEVICE_MEMORY,
+ * no variable has; an optimizer that is left without variables; class weights below 0 or of several outputs; more than
+ * CLQ_REPLICAS_MAX devices, or a part that a device does not have), NO_DEVICE (none selected, or one that the machine
+ * does not have), MISMATCH (the model's output does not fit the loss or a metric), DEVICE, BUILD, DEVICE_MEMORY,
  * UNSUPPORTED (also two outputs of one name, and synchronized statistics in a pipeline), MEMORY, SYSTEM. */
 CLQ_API clq_status clq_trainer_create_sized(const clq_model *model, const clq_devices *devices,
                                             const clq_trainer_config *config, size_t config_bytes, clq_trainer **out);
@@ -270,9 +271,10 @@ CLQ_API clq_status clq_trainer_write_trace(clq_trainer *trainer, const char *pat
 /* ---- a step in its three parts ---- */
 
 /* Forward and backward on every replica: the gradient of the mean loss over the batch, each replica's part of it. The
- * batch may be reused when the call returns. Errors: MISMATCH (shape, dtype or labels do not fit), STATE (with
- * local_steps there is no sum of gradients), DEVICE, TIMEOUT (synchronized statistics: a replica did not come to their
- * exchange), … */
+ * batch may be reused when the call returns. A gradient that no update took is dropped, with the batches that were
+ * accumulated for it; so it is by clq_step and clq_run. Errors: MISMATCH (shape, dtype or labels do not fit), STATE
+ * (with local_steps there is no sum of gradients), DEVICE, TIMEOUT (synchronized statistics: a replica did not come to
+ * their exchange), … */
 CLQ_API clq_status clq_step_gradients(clq_trainer *trainer, const clq_batch *batch);
 /* All-reduce: every replica then holds the sum; where gradients are compressed, that of what replicas sent. Once for
  * each gradient, with one replica too. Errors: STATE (no gradients since the last update, or summed already), DEVICE,
@@ -428,7 +430,7 @@ CLQ_API clq_status clq_fit_sized(clq_trainer *trainer, clq_dataset *train, const
 static inline clq_status clq_fit(clq_trainer *trainer, clq_dataset *train, const clq_fit_config *config) {
     return clq_fit_sized(trainer, train, config, sizeof *config);
 }
-/* The first update of the last clq_fit whose loss was not finite, NaN or infinite, so far as losses were read: with
+/* The first update of the last clq_fit whose loss was not finite, NaN or infinite, known once its loss was read: with
  * on_log or on_progress some updates later, else at the end of the epoch. 0: there was none. Such a loss is also
  * logged as a warning, once in a fit, and the fit goes on. */
 CLQ_API uint64_t clq_trainer_diverged(const clq_trainer *trainer);
@@ -490,7 +492,8 @@ CLQ_API clq_status clq_trainer_set_variable(clq_trainer *trainer, size_t index, 
  * there is one): after clq_step_reduce or a whole step the sum, which is the gradient of the batch's mean loss; between
  * clq_step_gradients and clq_step_reduce the replica's part of it.
  * With local_steps it is that of the mean loss over the replica's share. With accumulated batches it is that of the
- * mean over all of them; after clq_step_accumulate alone there is none. A stage of a pipeline has some of the
+ * mean over all of them; after clq_step_accumulate alone there is none (STATE), nor between clq_part_forward and
+ * clq_part_backward. A stage of a pipeline has some of the
  * variables: of the others this is the gradient of the next replica that has the variable. Errors: ARGUMENT (no such
  * variable or replica), STATE (an inference-only trainer), … */
 CLQ_API clq_status clq_trainer_get_gradient(clq_trainer *trainer, unsigned replica, size_t index, float *out);

@@ -48,6 +48,12 @@ clq_status clq_fail_lock(const char *owner, int error);
 /* Puts "context: " in front of this thread's detail and returns `status`: callers add what they were doing. */
 clq_status clq_fail_within(clq_status status, const char *format, ...) CLQ_PRINTF(2, 3);
 
+/* CLQ_ASK calls a caller's function. Where that fails and leaves no detail, the detail is "WHO returned "STATUS""; an
+ * older one is not taken for the function's. */
+#define CLQ_ASK(call, ...) (clq_error_clear(), clq_fail_returned((call), __VA_ARGS__))
+void clq_error_clear(void);
+clq_status clq_fail_returned(clq_status status, const char *who, ...) CLQ_PRINTF(2, 3);
+
 /* A failure that changes threads: taken where it happened, raised where it is reported. */
 typedef struct clq_error {
     clq_status status;
@@ -266,6 +272,19 @@ clq_status clq_file_get_all(const clq_file *file, void **out, size_t *bytes);   
 void clq_file_close(clq_file *file);
 bool clq_file_exists(const char *path);
 clq_status clq_make_folder(const char *path); /* with its parents; fine if it exists */
+
+/* A file that a command reads or writes. (apart.c) */
+typedef struct clq_named_file {
+    const char *option; /* "--save", in messages */
+    const char *path;   /* NULL: what the stream is redirected to */
+    int stream;         /* STDOUT_FILENO, … */
+    bool writes;
+    bool (*holds)(const char *name); /* the path is a folder that is read: whether files of this name are; else NULL */
+} clq_named_file;
+/* That no file which is written is also read, or written twice: by device and inode, so whatever the names and links;
+ * outputs that do not exist yet by folder and name. Devices and pipes are no files. Before any is opened. Errors:
+ * ARGUMENT, with both options. */
+clq_status clq_files_check(const clq_named_file *files, size_t count);
 
 /* A file that appears whole or not at all: written beside its place, synced, renamed, the folder synced. Refuses to
  * replace what is not a regular file; a symbolic link stays, and its target is replaced, or made where there is none. A

@@ -57,6 +57,18 @@ clq_status clq_fail_within(clq_status status, const char *format, ...) {
     return status;
 }
 
+void clq_error_clear(void) { detail[0] = '\0'; }
+
+clq_status clq_fail_returned(clq_status status, const char *who, ...) {
+    if (status == CLQ_OK || detail[0]) return status;
+    char text[CLQ_DETAIL_MAX / 2];
+    va_list arguments;
+    va_start(arguments, who);
+    vsnprintf(text, sizeof text, who, arguments);
+    va_end(arguments);
+    return clq_fail(status, "%s returned \"%s\"", text, clq_status_text(status));
+}
+
 void clq_error_take(clq_status status, clq_error *out) {
     out->status = status;
     memcpy(out->detail, detail, sizeof(out->detail));

@@ -65,9 +65,12 @@ clq_status clq_device_wrap(cl_context context, cl_device_id device, clq_device *
 /* Opens several devices of ONE platform in one shared context (an island) and tests copies between each pair;
  * fails with UNSUPPORTED where the driver or the test says no. */
 clq_status clq_island_open(clq_system *system, const clq_device_choice *choices, uint32_t count, clq_device **out);
-/* Opens every chosen device: `together`, those of one platform in one context where clq_island_open grants it (a device
- * stands in a context once), else each in its own. reasons: why a device got a context of its own nevertheless; ""
- * where nothing was refused; may be NULL. All or none are opened. */
+/* Whether a selection, which a caller may have filled in, is one. Errors: ARGUMENT (a count or part out of range),
+ * NO_DEVICE (no device, or one that the machine does not have). */
+clq_status clq_devices_check(const clq_devices *devices);
+/* Opens every chosen device, which were checked: `together`, those of one platform in one context where clq_island_open
+ * grants it (a device stands in a context once), else each in its own. reasons: why a device got a context of its own
+ * nevertheless; "" where nothing was refused; may be NULL. All or none are opened. */
 clq_status clq_devices_open(const clq_devices *devices, bool together, clq_device **out,
                             char (*reasons)[CLQ_REASON_MAX]);
 void clq_device_close(clq_device *device); /* takes NULL; after its queues, buffers and kernels */

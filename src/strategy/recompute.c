@@ -105,7 +105,7 @@ static clq_status make_fitting(const clq_model *model, const clq_devices *device
 
 clq_status clq_strategy_create(const clq_model *model, const clq_devices *devices, const clq_strategy_config *config,
                                clq_strategy **out) {
-    const bool fits = config->plan.recompute == CLQ_RECOMPUTE_AUTO && config->plan.update && devices->count >= 1 &&
-                      devices->count <= CLQ_REPLICAS_MAX;
+    CLQ_TRY(clq_devices_check(devices));
+    const bool fits = config->plan.recompute == CLQ_RECOMPUTE_AUTO && config->plan.update;
     return fits ? make_fitting(model, devices, config, out) : clq_strategy_make(model, devices, config, NULL, out);
 }

@@ -43,15 +43,15 @@ clq_status clq_replica_call_read(clq_replica_call *call, double *row) {
 
 /* What a caller's function returned, with a detail; ABORTED would have the pool wait for another failure. */
 static clq_status refuse(clq_status status) {
-    const clq_status told = status == CLQ_ABORTED ? CLQ_INTERRUPTED : status;
-    if (status != CLQ_ABORTED && clq_error_detail()[0]) return status;
-    return clq_fail(told, "the function that runs on each replica returned \"%s\"", clq_status_text(status));
+    static const char who[] = "the function that runs on each replica";
+    if (status != CLQ_ABORTED) return clq_fail_returned(status, "%s", who);
+    return clq_fail(CLQ_INTERRUPTED, "%s returned \"%s\"", who, clq_status_text(status));
 }
 
 static clq_status run_call(clq_worker *worker, const clq_command *command) {
     const clq_strategy_call *what = call_of(command);
     clq_replica_call call = {.replica = clq_replica_of(worker), .command = command};
-    (void)clq_fail(CLQ_OK, "%s", ""); /* what it leaves there is of its own */
+    clq_error_clear(); /* what it leaves there is of its own */
     clq_status status = what->run(what->context, worker->index, &call);
     if (call.failure.status != CLQ_OK) return clq_error_raise(&call.failure);
     if (status != CLQ_OK) status = refuse(status);

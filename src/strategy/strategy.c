@@ -513,14 +513,14 @@ static clq_status open_replicas(clq_strategy *strategy, const clq_devices *devic
 
 clq_status clq_strategy_make(const clq_model *model, const clq_devices *devices, const clq_strategy_config *config,
                              const size_t *activations_most, clq_strategy **out) {
-    if (devices->count < 1) return clq_fail(CLQ_NO_DEVICE, "no device was selected");
     if (config->global_batch < devices->count)
         return clq_fail(
             CLQ_ARGUMENT,
             "a global batch of %zu is smaller than the %u replicas: use a batch of at least %u or fewer devices",
             config->global_batch, devices->count, devices->count);
     if (config->global_batch > INT32_MAX)
-        return clq_fail(CLQ_ARGUMENT, "a batch of %zu is too large", config->global_batch);
+        return clq_fail(CLQ_ARGUMENT, "a global batch of %zu is too large: expected at most %d", config->global_batch,
+                        (int)INT32_MAX);
     const clq_strategy_module *module;
     CLQ_TRY(choose_module(config, devices->count, &module));
     CLQ_TRY(clq_settings_check(config, module, devices->count));

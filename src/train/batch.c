@@ -6,7 +6,7 @@
 
 clq_status clq_trainer_check_size(const clq_trainer *trainer, size_t samples) {
     const size_t most = trainer->config.global_batch;
-    if (samples == 0) return clq_fail(CLQ_ARGUMENT, "a batch of no samples");
+    if (samples == 0) return clq_fail(CLQ_ARGUMENT, "the batch has no samples: expected 1 to %zu", most);
     if (samples <= most) return CLQ_OK;
     return clq_fail(CLQ_ARGUMENT,
                     "a batch of %zu samples is larger than the global batch of %zu that the trainer was made for",

@@ -14,7 +14,8 @@ clq_status clq_callbacks_begin(const clq_fit_config *config, clq_trainer *traine
     for (*begun = 0; *begun < config->callback_count; ++*begun) {
         const clq_callback *one = &config->callbacks[*begun];
         if (!one->name) return clq_fail(CLQ_ARGUMENT, "callback %zu has no name", *begun);
-        if (one->on_begin) CLQ_TRY(one->on_begin(one->context, trainer, config));
+        if (one->on_begin)
+            CLQ_TRY(CLQ_ASK(one->on_begin(one->context, trainer, config), "callback '%s': on_begin", one->name));
     }
     return CLQ_OK;
 }
@@ -28,7 +29,8 @@ bool clq_callbacks_want_steps(const clq_fit_config *config) {
 clq_status clq_callbacks_step(const clq_fit_config *config, clq_trainer *trainer, const clq_step_info *info) {
     for (size_t i = 0; i < config->callback_count; i++) {
         const clq_callback *one = &config->callbacks[i];
-        if (one->on_step) CLQ_TRY(one->on_step(one->context, trainer, info));
+        if (one->on_step)
+            CLQ_TRY(CLQ_ASK(one->on_step(one->context, trainer, info), "callback '%s': on_step", one->name));
     }
     return CLQ_OK;
 }
@@ -36,7 +38,8 @@ clq_status clq_callbacks_step(const clq_fit_config *config, clq_trainer *trainer
 clq_status clq_callbacks_epoch(const clq_fit_config *config, clq_trainer *trainer, const clq_epoch_info *info) {
     for (size_t i = 0; i < config->callback_count; i++) {
         const clq_callback *one = &config->callbacks[i];
-        if (one->on_epoch) CLQ_TRY(one->on_epoch(one->context, trainer, info));
+        if (one->on_epoch)
+            CLQ_TRY(CLQ_ASK(one->on_epoch(one->context, trainer, info), "callback '%s': on_epoch", one->name));
     }
     return CLQ_OK;
 }
@@ -46,7 +49,9 @@ clq_status clq_callbacks_end(const clq_fit_config *config, clq_trainer *trainer,
     if (status != CLQ_OK) clq_error_take(status, &first);
     for (size_t i = 0; i < begun; i++) {
         const clq_callback *one = &config->callbacks[i];
-        clq_status ended = one->on_end ? one->on_end(one->context, trainer, first.status) : CLQ_OK;
+        clq_status ended = CLQ_OK;
+        if (one->on_end)
+            ended = CLQ_ASK(one->on_end(one->context, trainer, first.status), "callback '%s': on_end", one->name);
         if (ended != CLQ_OK && first.status == CLQ_OK) clq_error_take(ended, &first);
     }
     return first.status == CLQ_OK ? CLQ_OK : clq_error_raise(&first);
@@ -77,7 +82,8 @@ clq_status clq_state_read(const char *what, const char *text, json_t **out) {
         return CLQ_OK;
     }
     json_decref(document);
-    return clq_fail(CLQ_FORMAT, "%s: what is to be restored is no state of it", what);
+    return clq_fail(CLQ_FORMAT, "%s: the text to restore is no state of this callback: it was saved by another kind",
+                    what);
 }
 
 clq_status clq_state_number(const char *what, const json_t *document, const char *key, double *out) {

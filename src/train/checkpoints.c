@@ -200,7 +200,7 @@ static clq_status put_callbacks(clq_checkpoint *to, const clq_trainer *trainer, 
         const clq_callback *one = &config->callbacks[i];
         if (!one->save) continue;
         char *name = state_name(config, i);
-        clq_status status = name ? one->save(one->context, state, sizeof state) : CLQ_MEMORY;
+        clq_status status = name ? CLQ_ASK(one->save(one->context, state, sizeof state), "%s: save", name) : CLQ_MEMORY;
         if (status == CLQ_OK) status = clq_checkpoint_put_text(to, name, state);
         clq_free(name);
         CLQ_TRY(status);
@@ -228,10 +228,12 @@ clq_status clq_checkpoints_restore_callbacks(const clq_checkpoints *checkpoints,
         if (!state)
             clq_log(CLQ_LOG_WARNING, "%s: the checkpoint has no state of callback '%s', which begins anew",
                     checkpoints->folder, one->name);
-        clq_status status = state ? one->restore(one->context, state) : CLQ_OK;
+        clq_status status = CLQ_OK;
+        if (state) status = CLQ_ASK(one->restore(one->context, state), "callback '%s': restore", one->name);
         const float *weights = clq_kept_weights_find(checkpoints->kept, checkpoints->kept_count, name);
         if (status == CLQ_OK && state && weights && one->restore_weights)
-            status = one->restore_weights(one->context, weights, checkpoints->kept_values);
+            status = CLQ_ASK(one->restore_weights(one->context, weights, checkpoints->kept_values),
+                             "callback '%s': restore_weights", one->name);
         clq_free(name);
         CLQ_TRY(status);
     }

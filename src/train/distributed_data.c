@@ -128,6 +128,8 @@ clq_status clq_distribute_dataset(clq_trainer *trainer, clq_dataset *dataset, cl
 }
 
 clq_status clq_input_batch_per_replica(const clq_input_context *input, size_t global_batch, size_t *out) {
+    if (input->replicas < 1 || input->replicas > CLQ_REPLICAS_MAX)
+        return clq_fail(CLQ_ARGUMENT, "an input for %u replicas: expected 1 to %d", input->replicas, CLQ_REPLICAS_MAX);
     if (global_batch == 0 || global_batch % input->replicas != 0)
         return clq_fail(CLQ_ARGUMENT, "a global batch of %zu cannot be divided evenly by %u replicas", global_batch,
                         input->replicas);
@@ -176,11 +178,7 @@ static clq_status make_pipelines(clq_distributed_dataset *data, clq_dataset_func
     data->all_or_none = true;
     for (unsigned p = 0; p < data->pipelines; p++) {
         const clq_input_context input = {.index = p, .pipelines = data->pipelines, .replicas = data->replicas};
-        (void)clq_fail(CLQ_OK, "%s", ""); /* what the function leaves there is of its own */
-        clq_status status = function(context, &input, &data->datasets[p]);
-        if (status != CLQ_OK && !clq_error_detail()[0])
-            return clq_fail(status, "the function that makes pipeline %u returned \"%s\"", p, clq_status_text(status));
-        CLQ_TRY(status);
+        CLQ_TRY(CLQ_ASK(function(context, &input, &data->datasets[p]), "the function that makes pipeline %u", p));
         CLQ_TRY(check_made(data, p));
         data->all_or_none = data->all_or_none && clq_dataset_drops_remainder(data->datasets[p]);
     }

@@ -61,14 +61,14 @@ static clq_status tell_progress(run *r) {
     r->told = now;
     clq_totals totals = totals_of(r->trainer, &r->metrics, now - r->started, r->input_s);
     clq_progress progress = progress_of(r, &totals);
-    return r->config->on_progress(r->config->context, &progress);
+    return CLQ_ASK(r->config->on_progress(r->config->context, &progress), "on_progress");
 }
 
 static clq_status tell_step(run *r) {
     if (!r->config->on_step && !clq_callbacks_want_steps(r->config)) return CLQ_OK;
     clq_step_info info;
     CLQ_TRY(clq_step_read(r->trainer, &info));
-    if (r->config->on_step) CLQ_TRY(r->config->on_step(r->config->context, &info));
+    if (r->config->on_step) CLQ_TRY(CLQ_ASK(r->config->on_step(r->config->context, &info), "on_step"));
     return clq_callbacks_step(r->config, r->trainer, &info);
 }
 
@@ -86,7 +86,8 @@ static clq_status take_checkpoint(run *r, bool waits) {
     if (!clq_checkpoints_want(r->config->checkpoints, r->trainer->step, waits)) return CLQ_OK;
     if (r->trainer->metrics == &r->metrics) CLQ_TRY(clq_metrics_collect(&r->metrics, r->trainer));
     if (!r->log.refused) CLQ_TRY(clq_fit_log_tell(&r->log));
-    if (r->config->on_checkpoint) CLQ_TRY(r->config->on_checkpoint(r->config->context, r->trainer->step));
+    if (r->config->on_checkpoint)
+        CLQ_TRY(CLQ_ASK(r->config->on_checkpoint(r->config->context, r->trainer->step), "on_checkpoint"));
     clq_fit_place place = {.epoch = r->epoch,
                            .batch = r->batch,
                            .first_step = r->first_step,
@@ -256,7 +257,7 @@ static clq_status tell_validation(const evaluation *e) {
     clq_progress progress = progress_of(e->fit, e->trained);
     progress.validation_batch = e->batch;
     progress.validation_batches = e->batches;
-    return e->fit->config->on_progress(e->fit->config->context, &progress);
+    return CLQ_ASK(e->fit->config->on_progress(e->fit->config->context, &progress), "on_progress");
 }
 
 static clq_status evaluate_batch(clq_trainer *trainer, const clq_batch *batch, void *context) {
@@ -312,7 +313,7 @@ static clq_status end_epoch(run *r, double seconds) {
         evaluation e = {.fit = r, .trained = &info.train, .batches = clq_dataset_batches(data)};
         CLQ_TRY(evaluate(r->trainer, data, &e, &info.validation));
     }
-    if (r->config->on_epoch) CLQ_TRY(r->config->on_epoch(r->config->context, &info));
+    if (r->config->on_epoch) CLQ_TRY(CLQ_ASK(r->config->on_epoch(r->config->context, &info), "on_epoch"));
     return clq_callbacks_epoch(r->config, r->trainer, &info);
 }
 

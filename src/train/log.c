@@ -45,7 +45,7 @@ bool clq_fit_log_is_due(const clq_fit_log *log) {
 
 clq_status clq_fit_log_tell(clq_fit_log *log) {
     for (; log->told < log->filled; log->told++) {
-        clq_status status = log->config->on_log(log->config->context, &log->steps[log->told]);
+        clq_status status = CLQ_ASK(log->config->on_log(log->config->context, &log->steps[log->told]), "on_log");
         log->refused = status != CLQ_OK;
         CLQ_TRY(status);
     }

@@ -61,7 +61,7 @@ static clq_status add_metric(clq_trainer *trainer, size_t output, const char *at
     clq_loss_problem *loss = &trainer->losses[output];
     char name[CLQ_WORD_MAX];
     if (loss->metric_count == CLQ_METRICS_MAX)
-        return clq_fail(CLQ_ARGUMENT, "more than %d metrics", (int)CLQ_METRICS_MAX);
+        return clq_fail(CLQ_ARGUMENT, "metrics: more than %d are named for an output", (int)CLQ_METRICS_MAX);
     if (length == 0 || length >= sizeof name)
         return clq_fail(CLQ_ARGUMENT, "metrics '%s': expected NAME,NAME,…, or none", at);
     memcpy(name, at, length);
@@ -259,7 +259,8 @@ void clq_trainer_tell(const clq_trainer *trainer, const double *totals, size_t s
 }
 
 double clq_metric_value(const clq_metric_values *metrics, const char *name) {
-    for (unsigned i = 0; i < metrics->count; i++)
+    const unsigned count = CLQ_MIN(metrics->count, (unsigned)CLQ_METRIC_VALUES_MAX); /* the struct may be a caller's */
+    for (unsigned i = 0; i < count; i++)
         if (strcmp(metrics->names[i], name) == 0) return metrics->values[i];
     return (double)NAN;
 }

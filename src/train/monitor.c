@@ -89,7 +89,7 @@ static clq_status check_name(const clq_watch *watch, const clq_trainer *trainer,
     if (config->validation) clq_text_add(&names, ", and each of these with val_ in front");
     clq_nearest_add(&nearest, &names);
     clq_status status = names.failed ? clq_fail_memory("naming what is measured")
-                                     : clq_fail(CLQ_ARGUMENT, "%s watches '%s', which is not measured: there are %s",
+                                     : clq_fail(CLQ_ARGUMENT, "%s watches '%s', which is not measured: expected %s",
                                                 who, name, names.data);
     clq_free(names.data);
     return status;

@@ -218,11 +218,10 @@ clq_status clq_compression_parse(const char *text, clq_compression *out) {
         *out = (clq_compression){.kind = CLQ_COMPRESSION_TOP_K, .fraction = fraction};
         return CLQ_OK;
     }
-    return clq_fail(
-        CLQ_ARGUMENT,
-        "compression '%s': there are off, f16 and topk=R, where R is the part of the gradient that is sent, "
-        "above 0 and at most 1",
-        text);
+    return clq_fail(CLQ_ARGUMENT,
+                    "compression '%s': expected off, f16 or topk=R, where R is the part of the gradient that is sent, "
+                    "above 0 and at most 1",
+                    text);
 }
 
 /* ---- names ---- */

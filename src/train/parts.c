@@ -63,7 +63,8 @@ void clq_part_values_destroy(clq_part_values *values) {
 unsigned clq_part_values_count(const clq_part_values *values) { return values->cut.count; }
 
 clq_status clq_part_values_tensor(const clq_part_values *values, unsigned index, clq_part_tensor *out) {
-    if (index >= values->cut.count) return clq_fail(CLQ_ARGUMENT, "tensor %u: %u cross", index, values->cut.count);
+    if (index >= values->cut.count)
+        return clq_fail(CLQ_ARGUMENT, "tensor %u is out of range: %u cross this cut", index, values->cut.count);
     const clq_model_tensor *tensor = tensor_at(values, index);
     *out = (clq_part_tensor){.name = clq_model_tensor_name(values->model, tensor),
                              .shape = tensor->shape,
@@ -114,19 +115,22 @@ static clq_status check_side(const clq_trainer *trainer, clq_part_side side, con
         return clq_fail(CLQ_ARGUMENT, "part %u of %u has an %s, '%s', and NULL was given", part, parts, what, name);
     if (!values || is_cut(values, trainer, cut)) return CLQ_OK;
     return clq_fail(CLQ_MISMATCH,
-                    "what was given is of %u tensor%s from '%s' on, and the %s of part %u of %u is %u from '%s' on",
+                    "the part values are of a cut with %u tensor%s from '%s' on, and the %s of part %u of %u has %u "
+                    "from '%s' on: make them for this cut",
                     values->cut.count, values->cut.count == 1 ? "" : "s",
                     clq_model_tensor_name(values->model, tensor_at(values, 0)), what, part, parts, cut->count, name);
 }
 
 static clq_status check_rows(const clq_part_values *values, size_t rows, const char *whose) {
     if (!values || values->rows == rows) return CLQ_OK;
-    return clq_fail(CLQ_MISMATCH, "what was given has %zu rows and %s has %zu samples", values->rows, whose, rows);
+    return clq_fail(CLQ_MISMATCH, "the part values have %zu rows and %s has %zu samples: give as many", values->rows,
+                    whose, rows);
 }
 
 static clq_status check_room(const clq_part_values *values, size_t rows) {
     if (!values || rows <= values->capacity) return CLQ_OK;
-    return clq_fail(CLQ_MISMATCH, "%zu samples go to values that have room for %zu: make them for the trainer's batch",
+    return clq_fail(CLQ_MISMATCH,
+                    "%zu samples go to part values that have room for %zu: make these for a trainer of that batch",
                     rows, values->capacity);
 }
 

@@ -19,7 +19,7 @@ struct clq_per_replica {
 static clq_status check_shape(unsigned replicas, unsigned rank, const size_t *shape, size_t *elements, size_t *bytes) {
     *elements = 1;
     if (replicas == 0 || replicas > CLQ_REPLICAS_MAX)
-        return clq_fail(CLQ_ARGUMENT, "values for %u replicas: there are 1 to %d", replicas, (int)CLQ_REPLICAS_MAX);
+        return clq_fail(CLQ_ARGUMENT, "values for %u replicas: expected 1 to %d", replicas, (int)CLQ_REPLICAS_MAX);
     if (rank > CLQ_SHAPE_MAX) return clq_fail(CLQ_ARGUMENT, "a value of %u axes: at most %d", rank, (int)CLQ_SHAPE_MAX);
     bool fits = true;
     for (unsigned i = 0; i < rank; i++) {

@@ -28,7 +28,7 @@ static clq_status compute(clq_replica_context *replica, clq_mode mode, double sc
                                        : "clq_replica_evaluate is for functions of clq_run_evaluation");
     if (mode == CLQ_MODE_TRAIN && own->trainer->config.inference_only)
         return clq_fail(CLQ_STATE, "an inference-only trainer makes no gradients");
-    if (!replica->batch) return clq_fail(CLQ_STATE, "the run has no batch to compute on");
+    if (!replica->batch) return clq_fail(CLQ_STATE, "the run has no batch to compute on: give clq_run one");
     return clq_replica_call_compute(own->call, scale);
 }
 

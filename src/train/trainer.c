@@ -505,7 +505,7 @@ static clq_status read_last_step(clq_trainer *trainer, double totals[CLQ_METRICS
 }
 
 clq_status clq_step_read_sized(clq_trainer *trainer, clq_step_info *out, size_t out_bytes) {
-    if (trainer->last_count == 0) return clq_fail(CLQ_STATE, "no step was made yet");
+    if (trainer->last_count == 0) return clq_fail(CLQ_STATE, "clq_step_read: no step was made yet");
     double totals[CLQ_METRICS_ROW_MAX], norm;
     CLQ_TRY(read_last_step(trainer, totals, &norm));
     clq_step_info info = {.step = trainer->step,

@@ -23,7 +23,7 @@ clq_status clq_clip_parse(const char *text, clq_clip *out) {
         *out = clip;
         return CLQ_OK;
     }
-    return clq_fail(CLQ_ARGUMENT, "clip '%s' is unknown: there are off, value=X, norm=X and global_norm=X", text);
+    return clq_fail(CLQ_ARGUMENT, "clip '%s' is unknown: expected off, value=X, norm=X or global_norm=X", text);
 }
 
 clq_status clq_clip_check(const clq_clip *clip) {

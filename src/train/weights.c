@@ -77,7 +77,7 @@ clq_status clq_trainer_put_weights(clq_trainer *trainer, const float *values) {
 static clq_status check_variable(const clq_trainer *trainer, size_t index) {
     const clq_model *model = trainer->model;
     if (index >= model->variable_count)
-        return clq_fail(CLQ_ARGUMENT, "variable %zu: model %s has %u", index, clq_model_name(model),
+        return clq_fail(CLQ_ARGUMENT, "variable %zu is out of range: model %s has %u", index, clq_model_name(model),
                         model->variable_count);
     if (clq_strategy_has_variable(trainer->strategy, index)) return CLQ_OK;
     return clq_fail(CLQ_ARGUMENT, "variable %s is none of part %u of %u of model %s: ask the trainer that has it",
@@ -98,10 +98,17 @@ clq_status clq_trainer_set_variable(clq_trainer *trainer, size_t index, const fl
 clq_status clq_trainer_get_gradient(clq_trainer *trainer, unsigned replica, size_t index, float *out) {
     CLQ_TRY(check_variable(trainer, index));
     if (replica >= clq_trainer_replicas(trainer))
-        return clq_fail(CLQ_ARGUMENT, "replica %u of %u", replica, clq_trainer_replicas(trainer));
+        return clq_fail(CLQ_ARGUMENT, "replica %u is out of range: the trainer has %u", replica,
+                        clq_trainer_replicas(trainer));
     if (trainer->model->variables[index].role == CLQ_ROLE_STATE)
         return clq_fail(CLQ_ARGUMENT, "variable %s is not trained and has no gradient",
                         trainer->model->variables[index].name);
+    if (trainer->accumulated > 0)
+        return clq_fail(CLQ_STATE,
+                        "no gradient while batches are accumulated: it is there after the clq_step_gradients "
+                        "or clq_step that ends their update");
+    if (trainer->forwarded > 0)
+        return clq_fail(CLQ_STATE, "no gradient between clq_part_forward and clq_part_backward");
     return clq_strategy_read_variable(trainer->strategy, replica, index, true, out);
 }
 

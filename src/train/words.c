@@ -118,18 +118,18 @@ clq_status clq_set_values(const char *what, const char *text, const clq_words *w
 
 /* ---- names ---- */
 
-/* "adam, sgd and lion; did you mean 'lion'?" */
+/* "adam, sgd or lion; did you mean 'lion'?" */
 static clq_status refuse_name(const char *what, const char *name, size_t count, const char *(*name_of)(size_t)) {
     clq_text known = {0};
     clq_nearest nearest = {.word = name};
     for (size_t i = 0; i < count; i++) {
-        clq_text_add(&known, "%s%s", i == 0 ? "" : i + 1 < count ? ", " : " and ", name_of(i));
+        clq_text_add(&known, "%s%s", i == 0 ? "" : i + 1 < count ? ", " : " or ", name_of(i));
         clq_nearest_try(&nearest, name_of(i));
     }
     clq_nearest_add(&nearest, &known);
     clq_status status = known.failed || !known.data
                             ? clq_fail_memory("naming what there is")
-                            : clq_fail(CLQ_ARGUMENT, "%s '%s' is unknown: there are %s", what, name, known.data);
+                            : clq_fail(CLQ_ARGUMENT, "%s '%s' is unknown: expected %s", what, name, known.data);
     clq_free(known.data);
     return status;
 }

@@ -348,9 +348,10 @@ static void refused(void **state) {
     assert_ok(clq_early_stopping_parse("monitor=val_mea", &stop));
     assert_ok(clq_callback_early_stopping(&stop, &callback));
     fit.validation = validation;
-    assert_fails(CLQ_ARGUMENT, "there are loss, mae, and each of these with val_ in front; did you mean 'mae'?",
+    assert_fails(CLQ_ARGUMENT, "expected loss, mae, and each of these with val_ in front; did you mean 'mae'?",
                  clq_fit(trainer, data, &fit));
-    assert_fails(CLQ_FORMAT, "no state of it", callback.restore(callback.context, "{\"callback\": \"csv\"}"));
+    assert_fails(CLQ_FORMAT, "no state of this callback",
+                 callback.restore(callback.context, "{\"callback\": \"csv\"}"));
     assert_fails(CLQ_FORMAT, "no number 'best_value'",
                  callback.restore(callback.context, "{\"callback\": \"early_stopping\"}"));
     assert_fails(CLQ_FORMAT, "", callback.restore(callback.context, "{"));
@@ -359,7 +360,7 @@ static void refused(void **state) {
     clq_callback_destroy(&callback);
     assert_fails(CLQ_ARGUMENT, "did you mean 'patience'?", clq_early_stopping_parse("patiense=3", &stop));
     assert_fails(CLQ_ARGUMENT, "did you mean 'monitor'?", clq_reduce_lr_parse("monitr=loss", &reduce));
-    assert_fails(CLQ_ARGUMENT, "mode 'up' is unknown: there are auto, min and max",
+    assert_fails(CLQ_ARGUMENT, "mode 'up' is unknown: expected auto, min or max",
                  clq_early_stopping_parse("mode=up", &stop));
     assert_fails(CLQ_ARGUMENT, "patience=1.5 is not a whole number from 0 to",
                  clq_early_stopping_parse("patience=1.5", &stop));

@@ -262,7 +262,7 @@ static void unknown_names_are_refused(void **state) {
     config.disabled_paths = "overlap,magic";
     assert_ok(clq_devices_select(sys, "pocl:0", &devices));
     assert_ok(clq_model_builtin("mlp", &model));
-    assert_fails(CLQ_ARGUMENT, "'magic' is unknown: there are one launch, ",
+    assert_fails(CLQ_ARGUMENT, "'magic' is unknown: expected one launch, ",
                  clq_trainer_create(model, &devices, &config, &trainer));
     assert_null(trainer);
     clq_model_destroy(model);

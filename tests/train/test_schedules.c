@@ -106,7 +106,7 @@ static void refused(void **state) {
     (void)state;
     clq_lr_schedule schedule;
     assert_fails(CLQ_ARGUMENT,
-                 "there are constant, exponential, cosine, inverse_time, polynomial, piecewise and cosine_restarts",
+                 "expected constant, exponential, cosine, inverse_time, polynomial, piecewise or cosine_restarts",
                  clq_lr_schedule_parse("linear", &schedule));
     assert_fails(CLQ_ARGUMENT, "decay_steps has to be given", clq_lr_schedule_parse("cosine", &schedule));
     assert_fails(CLQ_ARGUMENT, "takes: decay_steps alpha", clq_lr_schedule_parse("cosine:decay_rate=2", &schedule));

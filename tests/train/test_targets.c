@@ -341,7 +341,7 @@ static void wrong_choices(void **state) {
     (void)state;
     clq_loss squares = clq_loss_default(CLQ_LOSS_MEAN_SQUARED_ERROR), huber = clq_loss_default(CLQ_LOSS_HUBER),
              sparse = clq_loss_default(CLQ_LOSS_SPARSE_CATEGORICAL);
-    refuse_config(squares, "nothing", CLQ_ARGUMENT, "metric 'nothing' is unknown: there are accuracy");
+    refuse_config(squares, "nothing", CLQ_ARGUMENT, "metric 'nothing' is unknown: expected accuracy");
     refuse_config(squares, "mae,mse,mae", CLQ_ARGUMENT, "mae is given twice");
     refuse_config(squares, "mae,", CLQ_ARGUMENT, "expected NAME,NAME");
     refuse_config(sparse, "accuracy,mae", CLQ_ARGUMENT, "mae compares values");

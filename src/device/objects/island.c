@@ -88,11 +88,30 @@ clq_status clq_island_open(clq_system *system, const clq_device_choice *choices,
     }
     for (uint32_t i = 0; i < count; i++) clq_device_close(devices[i]);
     if (status == CLQ_DEVICE || status == CLQ_DEVICE_MEMORY)
-        status = clq_fail_within(CLQ_UNSUPPORTED, "testing an island");
+        status = clq_fail_within(CLQ_UNSUPPORTED, "testing copies in the shared context");
     return status;
 }
 
 /* ---- those of a selection ---- */
+
+clq_status clq_devices_check(const clq_devices *devices) {
+    if (devices->count < 1) return clq_fail(CLQ_NO_DEVICE, "no device was selected");
+    if (devices->count > CLQ_REPLICAS_MAX)
+        return clq_fail(CLQ_ARGUMENT, "a selection of %u devices: expected 1 to %d", (unsigned)devices->count,
+                        CLQ_REPLICAS_MAX);
+    if (!devices->system) return clq_fail(CLQ_ARGUMENT, "the selected devices have no system: open one, and select");
+    for (uint32_t i = 0; i < devices->count; i++) {
+        const clq_device_choice *item = &devices->items[i];
+        if (item->index >= devices->system->count)
+            return clq_fail(CLQ_NO_DEVICE, "replica %u: device %u is out of range: the machine has %zu", (unsigned)i,
+                            (unsigned)item->index, devices->system->count);
+        if (item->part >= CLQ_MAX(item->parts, 1u))
+            return clq_fail(CLQ_ARGUMENT, "replica %u: part %u of device %u, of %u: expected 0 to %u", (unsigned)i,
+                            (unsigned)item->part, (unsigned)item->index, CLQ_MAX((unsigned)item->parts, 1u),
+                            CLQ_MAX((unsigned)item->parts, 1u) - 1);
+    }
+    return CLQ_OK;
+}
 
 static const clq_device_info *info_of(const clq_devices *devices, uint32_t i) {
     return clq_system_device_info(devices->system, devices->items[i].index);

@@ -178,7 +178,7 @@ static clq_status binary_of(const clq_device *device, cl_program program, unsign
     while (mine < count && ids[mine] != device->id) mine++;
     if (given == sizeof sizes[0]) mine = 0, count = 1;
     if (mine == count || sizes[mine] == 0)
-        return clq_fail(CLQ_DEVICE, "%s gives no binary of a program", device->label);
+        return clq_fail(CLQ_DEVICE, "%s gives no binary of a program that it has built", device->label);
     binaries[mine] = clq_alloc(sizes[mine], 1);
     if (!binaries[mine]) return CLQ_MEMORY;
     error = clGetProgramInfo(program, CL_PROGRAM_BINARIES, count * sizeof binaries[0], binaries, NULL);
