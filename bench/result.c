@@ -62,7 +62,7 @@ static clq_status write_json(const clq_bench_run *run, int argc, char **argv, do
     clq_free(command.data);
     char *text = document ? json_dumps(document, JSON_INDENT(1) | JSON_REAL_PRECISION(17)) : NULL;
     json_decref(document);
-    if (!text) return clq_fail(CLQ_MEMORY, "out of host memory while writing %s", run->json_path);
+    if (!text) return clq_fail_within(clq_fail_memory("writing the result"), "%s", run->json_path);
     clq_status status = write_text(run->json_path, text);
     free(text);
     return status;
@@ -122,7 +122,7 @@ static clq_status write_csv(const clq_bench_run *run) {
         if (index == 0) add_line(&text, row, true);
         add_line(&text, row, false);
     }
-    clq_status status = text.failed ? clq_fail(CLQ_MEMORY, "out of host memory while writing %s", run->csv_path)
+    clq_status status = text.failed ? clq_fail_within(clq_fail_memory("writing the rows"), "%s", run->csv_path)
                                     : write_text(run->csv_path, text.data ? text.data : "");
     clq_free(text.data);
     return status;

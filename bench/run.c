@@ -29,6 +29,8 @@ static clq_status set_common(clq_bench_run *run, const struct argp_option *optio
 
 static clq_status set_option(void *context, const struct argp_option *option, const char *text) {
     clq_bench_run *run = context;
+    if (option->name && strcmp(option->name, "models") == 0) run->models = text;
+    if (option->name && strcmp(option->name, "data") == 0) run->data = text;
     bool common =
         option->key == 'n' || option->key == 'w' || (option->key >= KEY_DEVICES && option->key < CLQ_BENCH_KEY_OWN);
     return common ? set_common(run, option, text) : run->spec->set(run->context, option, text);
@@ -144,6 +146,27 @@ static clq_status run_all(clq_bench_run *run, int argc, char **argv) {
     return finish(run, argc, argv, &load, run->spec->run(run, run->context));
 }
 
+/* What is written is none of what is read, for each model in turn. */
+static clq_status check_files(const clq_bench_run *run, const char *model) {
+    clq_named_file files[6] = {{.option = NULL}};
+    size_t count = 0;
+    if (model) files[count++] = (clq_named_file){"--models", model, -1, false, NULL};
+    if (run->data) files[count++] = (clq_named_file){"--data", run->data, -1, false, clq_dataset_reads};
+    if (run->json_path) files[count++] = (clq_named_file){"--json", run->json_path, -1, true, NULL};
+    if (run->csv_path) files[count++] = (clq_named_file){"--csv", run->csv_path, -1, true, NULL};
+    files[count++] = (clq_named_file){"the output", NULL, STDOUT_FILENO, true, NULL};
+    files[count++] = (clq_named_file){"the error output", NULL, STDERR_FILENO, true, NULL};
+    return clq_files_check(files, count);
+}
+
+static clq_status check_all_files(const clq_bench_run *run) {
+    char model[CLQ_BENCH_MODEL_BYTES];
+    CLQ_TRY(check_files(run, NULL));
+    for (const char *at = run->models; at && *at && clq_bench_next_model(&at, model);)
+        if (clq_bench_model_is_file(model)) CLQ_TRY(check_files(run, model));
+    return CLQ_OK;
+}
+
 clq_status clq_bench_main(const clq_bench_spec *spec, void *context, int argc, char **argv) {
     clq_bench_run run = {.spec = spec,
                          .context = context,
@@ -153,6 +176,7 @@ clq_status clq_bench_main(const clq_bench_spec *spec, void *context, int argc, c
                          .terminal = isatty(STDERR_FILENO) == 1};
     CLQ_TRY(parse(&run, argc, argv));
     run.talk = run.json_path ? stderr : stdout;
+    CLQ_TRY(check_all_files(&run));
     CLQ_TRY(clq_file_writer_try("--json", run.json_path)); /* not when all has been measured */
     CLQ_TRY(clq_file_writer_try("--csv", run.csv_path));
     clq_interrupted(); /* from here on Ctrl-C ends the run in order */

@@ -15,15 +15,17 @@ static unsigned char *place(const clq_channel *channel, uint64_t item) {
     return channel->items + (size_t)(item % channel->capacity) * channel->item_bytes;
 }
 
-static bool make_locks(clq_channel *channel) {
+/* The error of the pthread function that failed; 0: none. */
+static int make_locks(clq_channel *channel) {
     pthread_cond_t *const conditions[] = {&channel->room, &channel->filled, &channel->idle};
     size_t made = 0;
-    if (pthread_mutex_init(&channel->mutex, NULL) != 0) return false;
-    while (made < CLQ_COUNT_OF(conditions) && pthread_cond_init(conditions[made], NULL) == 0) made++;
-    if (made == CLQ_COUNT_OF(conditions)) return true;
+    int error = pthread_mutex_init(&channel->mutex, NULL);
+    if (error) return error;
+    while (made < CLQ_COUNT_OF(conditions) && (error = pthread_cond_init(conditions[made], NULL)) == 0) made++;
+    if (made == CLQ_COUNT_OF(conditions)) return 0;
     while (made > 0) pthread_cond_destroy(conditions[--made]);
     pthread_mutex_destroy(&channel->mutex);
-    return false;
+    return error;
 }
 
 clq_status clq_channel_create(size_t item_bytes, size_t capacity, clq_channel **out) {
@@ -33,7 +35,8 @@ clq_status clq_channel_create(size_t item_bytes, size_t capacity, clq_channel **
     channel->capacity = capacity;
     channel->items = clq_alloc(capacity, item_bytes);
     clq_status status = channel->items ? CLQ_OK : CLQ_MEMORY;
-    if (status == CLQ_OK && !make_locks(channel)) status = clq_fail(CLQ_SYSTEM, "cannot create a lock");
+    const int error = status == CLQ_OK ? make_locks(channel) : 0;
+    if (error) status = clq_fail_lock("a channel", error);
     if (status != CLQ_OK) {
         clq_free(channel->items);
         clq_free(channel);

@@ -37,22 +37,11 @@ static off_t end_of_steps(FILE *file, uint64_t step) {
     return end;
 }
 
-clq_status clq_cli_checkpoints_log(const char *path, uint64_t step, FILE **out) {
-    const bool has_lines = clq_file_exists(path); /* pipes and devices have none to look through */
-    FILE *file = fopen(path, has_lines ? "r+" : "w");
-    if (!file) return clq_fail(CLQ_WRITE, "--log %s: %s", path, strerror(errno));
-    if (!has_lines) {
-        *out = file;
-        return CLQ_OK;
-    }
-    const off_t end = end_of_steps(file, step);
-    if (fflush(file) != 0 || ftruncate(fileno(file), end) != 0 || fseeko(file, end, SEEK_SET) != 0) {
-        const int error = errno;
-        fclose(file);
-        return clq_fail(CLQ_WRITE, "--log %s: %s", path, strerror(error));
-    }
-    *out = file;
-    return CLQ_OK;
+clq_status clq_cli_checkpoints_log(const char *path, uint64_t step, FILE *file) {
+    if (!clq_file_exists(path)) return CLQ_OK; /* pipes and devices have no lines to look through */
+    const off_t end = step > 0 ? end_of_steps(file, step) : 0;
+    if (fflush(file) == 0 && ftruncate(fileno(file), end) == 0 && fseeko(file, end, SEEK_SET) == 0) return CLQ_OK;
+    return clq_fail(CLQ_WRITE, "--log %s: %s", path, strerror(errno));
 }
 
 clq_status clq_cli_checkpoints_tell(clq_checkpoints *checkpoints, FILE *to) {

@@ -22,6 +22,9 @@ clq_status clq_named_texts_add(clq_named_texts *to, const char *option, const ch
 /* All options that some command takes, by the table of settings, with their defaults unless they are given. */
 typedef clq_settings clq_options;
 
+/* Refuses an output that is an input or another output. (files.c) */
+clq_status clq_options_check_files(const char *command, const clq_options *options);
+
 /* ---- callbacks of train (callbacks.c) ---- */
 
 /* Start with {0}, close in any case. */
@@ -162,8 +165,8 @@ json_t *clq_describe_stages(const clq_model *model, const clq_strategy *strategy
  * where they name none, *step the update that the training goes on from, or 0. */
 clq_status clq_cli_checkpoints_open(clq_setup *setup, const clq_options *options, clq_checkpoints **out,
                                     uint64_t *step);
-/* The log of a training that goes on: lines behind `step` are dropped. */
-clq_status clq_cli_checkpoints_log(const char *path, uint64_t step, FILE **out);
+/* The log, before its first line is written: lines of steps after `step` are dropped; 0: all. */
+clq_status clq_cli_checkpoints_log(const char *path, uint64_t step, FILE *file);
 /* WRITE where the last one failed, which a warning has said: the training's end is in no file. */
 clq_status clq_cli_checkpoints_check(clq_checkpoints *checkpoints, clq_trainer *trainer);
 /* What became of them: a line; and "checkpoints" of JSON, null without a folder. */

@@ -9,7 +9,7 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
+#include <unistd.h>
 
 enum { KEY_FILE = 256 };
 
@@ -264,12 +264,14 @@ static clq_status build(report *r) {
 
 /* The output replaces a file: it must be none of those that it is made of. */
 static clq_status check_output(const report *r) {
-    struct stat out, in;
-    if (stat(r->out, &out) != 0) return CLQ_OK;
-    for (size_t i = 0; i < r->count; i++)
-        if (stat(r->paths[i], &in) == 0 && in.st_dev == out.st_dev && in.st_ino == out.st_ino)
-            return clq_fail(CLQ_ARGUMENT, "-o %s is one of the results: name another file", r->out);
-    return CLQ_OK;
+    clq_named_file *files = clq_alloc(r->count + 2, sizeof *files);
+    if (!files) return CLQ_MEMORY;
+    for (size_t i = 0; i < r->count; i++) files[i] = (clq_named_file){"the report", r->paths[i], -1, false, NULL};
+    files[r->count] = (clq_named_file){"-o", r->out, -1, true, NULL};
+    files[r->count + 1] = (clq_named_file){"the output", NULL, STDOUT_FILENO, true, NULL};
+    const clq_status status = clq_files_check(files, r->count + 2);
+    clq_free(files);
+    return status;
 }
 
 static clq_status write_page(const report *r) {

@@ -59,7 +59,7 @@ static clq_status check_members(const char *path, json_t *document) {
     json_t *columns = json_object();
     clq_status status = columns ? note_columns(columns, document) : clq_fail_memory("reading rows");
     json_decref(columns);
-    return status == CLQ_OK ? CLQ_OK : clq_fail_within(status, "%s: its members", path);
+    return status == CLQ_OK ? CLQ_OK : clq_fail_within(status, "%s: the members beside its rows", path);
 }
 
 /* What clique why --json printed, as a result: its predictions are rows. */
@@ -80,7 +80,7 @@ static clq_status adopt_predictions(const char *path, json_t *document) {
     failed = json_object_set_new(document, "schema", json_string("clique-bench/1")) != 0 || failed;
     failed = json_object_set_new(document, "bench", json_string("why")) != 0 || failed;
     failed = json_object_set_new(document, "rows", rows) != 0 || failed;
-    return failed ? clq_fail(CLQ_MEMORY, "%s: out of host memory for its predictions", path) : CLQ_OK;
+    return failed ? clq_fail_within(clq_fail_memory("reading its predictions"), "%s", path) : CLQ_OK;
 }
 
 static clq_status check(const char *path, json_t *document, clq_result_file *out) {

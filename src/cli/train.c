@@ -2,6 +2,7 @@
 #include "cli/cli.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,6 +27,7 @@ typedef struct training {
     clq_setup *setup;
     reading train, test; /* until the sets are there */
     FILE *log;           /* NULL: no log */
+    bool log_begun;      /* lines of an earlier training are gone */
     FILE *talk;
     bool terminal;      /* a progress line may be redrawn */
     size_t line_length; /* of the progress line on the screen */
@@ -63,9 +65,17 @@ static void log_number(FILE *file, const char *key, double value) {
         fprintf(file, "\": null, ");
 }
 
+/* An earlier log is emptied, or cut behind the step that this training goes on from, when there is a line to write. */
+static clq_status begin_log(training *t) {
+    if (t->log_begun) return CLQ_OK;
+    t->log_begun = true;
+    return clq_cli_checkpoints_log(t->options->log, t->resumed, t->log);
+}
+
 /* With several outputs the metrics, too. */
 static clq_status log_step(void *context, const clq_step_info *info) {
     training *t = context;
+    CLQ_TRY(begin_log(t));
     fprintf(t->log, "{\"step\": %llu, \"epoch\": %llu, ", (unsigned long long)info->step, (unsigned long long)t->epoch);
     log_number(t->log, "loss", info->loss);
     for (unsigned i = 0; i < info->metrics.count && clq_model_output_count(t->setup->model) > 1; i++)
@@ -76,6 +86,18 @@ static clq_status log_step(void *context, const clq_step_info *info) {
         fprintf(t->log, "\"replica\": %d, \"staleness\": %u, ", (int)info->replica, (unsigned)info->staleness);
     fprintf(t->log, "\"samples\": %zu, \"ms\": %.6g}\n", info->samples, 1e3 * info->seconds);
     return ferror(t->log) ? fail_log(t) : CLQ_OK;
+}
+
+/* Its lines stay as they are. */
+static clq_status open_log(training *t) {
+    if (!t->options->log) return CLQ_OK;
+    int fd = open(t->options->log, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (fd < 0) fd = open(t->options->log, O_WRONLY | O_CLOEXEC); /* a pipe or device that cannot be read */
+    t->log = fd < 0 ? NULL : fdopen(fd, clq_file_exists(t->options->log) ? "r+" : "w");
+    if (t->log) return CLQ_OK;
+    const clq_status status = fail_log(t);
+    if (fd >= 0) close(fd);
+    return status;
 }
 
 /* Tells of a write that failed on the way, too. */
@@ -299,10 +321,7 @@ static clq_status prepare(training *t) {
     uint64_t index;
     if (t->resumed > 0) clq_dataset_tell(t->setup->train, &t->epoch, &index);
     if (t->resumed > 0) fprintf(t->talk, "resuming from step %llu\n", (unsigned long long)t->resumed);
-    if (!o->log) return CLQ_OK;
-    if (t->resumed > 0) return clq_cli_checkpoints_log(o->log, t->resumed, &t->log);
-    t->log = fopen(o->log, "w");
-    return t->log ? CLQ_OK : fail_log(t);
+    return open_log(t);
 }
 
 /* ---- the end ---- */

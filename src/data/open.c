@@ -79,6 +79,18 @@ static void find_file(kind k, const char *folder, const char *file, char name[FI
     closedir(entries);
 }
 
+bool clq_dataset_reads(const char *name) {
+    for (kind k = 0; k < KINDS; k++)
+        for (int test = 0; test < 2; test++)
+            for (size_t i = 0; i < FILES_MAX && files_of[k][test][i]; i++)
+                if (k == IDX ? is_idx_name(name, files_of[k][test][i]) : strcmp(name, files_of[k][test][i]) == 0)
+                    return true;
+    /* labels for further outputs */
+    const size_t stem = strncmp(name, "y_train_", 8) == 0 ? 8 : strncmp(name, "y_test_", 7) == 0 ? 7 : 0;
+    const size_t digits = stem ? strspn(name + stem, "0123456789") : 0;
+    return digits > 0 && strcmp(name + stem + digits, ".npy") == 0;
+}
+
 static clq_status fail_missing(kind k, const char *folder, bool test, const char *file) {
     const char *const *files = files_of[k][test];
     if (k == IDX)

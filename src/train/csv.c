@@ -13,6 +13,7 @@ typedef struct table {
     FILE *file;
     bool append, restored;
     bool validated; /* columns of a validation, too */
+    char *names;    /* the first line, until the fit has a line to write; else NULL */
     uint64_t bytes; /* of whole lines, written or found */
 } table;
 
@@ -81,20 +82,39 @@ static clq_status cut(table *t, uint64_t bytes) {
     return CLQ_OK;
 }
 
+static bool goes_on(const table *t) { return t->append || (t->restored && t->bytes > 0); }
+
+static clq_status refuse_columns(const table *t, const char *names) {
+    return clq_fail(CLQ_MISMATCH,
+                    "%s %s: its first line is not '%s': lines with other columns are not "
+                    "added to it",
+                    csv, t->path, names);
+}
+
 /* Lines that a restored state does not know are cut; else the file begins anew unless lines are added to it. */
-static clq_status begin_table(table *t, clq_text *names) {
-    const bool goes_on = t->append || (t->restored && t->bytes > 0);
+static clq_status begin_table(table *t) {
     bool empty = true, same = false;
-    if (t->restored || !goes_on) CLQ_TRY(cut(t, goes_on ? t->bytes : 0));
-    if (goes_on) CLQ_TRY(begins_with(t, names->data, &empty, &same));
-    if (empty) return write_line(t, names);
-    clq_status status = same ? CLQ_OK
-                             : clq_fail(CLQ_MISMATCH,
-                                        "%s %s: its first line is not '%s': lines with other columns are not "
-                                        "added to it",
-                                        csv, t->path, names->data);
-    if (status == CLQ_OK && fseeko(t->file, 0, SEEK_END) == 0) t->bytes = (uint64_t)ftello(t->file);
+    clq_text names = {0};
+    clq_text_add(&names, "%s", t->names);
+    clq_status status = names.failed ? CLQ_MEMORY : CLQ_OK;
+    if (status == CLQ_OK && (t->restored || !goes_on(t))) status = cut(t, goes_on(t) ? t->bytes : 0);
+    if (status == CLQ_OK && goes_on(t)) status = begins_with(t, t->names, &empty, &same);
+    if (status == CLQ_OK && empty) status = write_line(t, &names);
+    if (status == CLQ_OK && !empty && !same) status = refuse_columns(t, t->names);
+    if (status == CLQ_OK && !empty && fseeko(t->file, 0, SEEK_END) == 0) t->bytes = (uint64_t)ftello(t->file);
+    if (status == CLQ_OK) {
+        clq_free(t->names);
+        t->names = NULL;
+    }
+    clq_free(names.data);
     return status;
+}
+
+/* Other columns are refused before anything is trained; the file stays as it is until there is a line for it. */
+static clq_status check_table(const table *t) {
+    bool empty = true, same = false;
+    if (goes_on(t)) CLQ_TRY(begins_with(t, t->names, &empty, &same));
+    return empty || same ? CLQ_OK : refuse_columns(t, t->names);
 }
 
 static clq_status on_begin(void *context, clq_trainer *trainer, const clq_fit_config *config) {
@@ -105,14 +125,22 @@ static clq_status on_begin(void *context, clq_trainer *trainer, const clq_fit_co
     add_names(&names, trainer, "");
     if (t->validated) add_names(&names, trainer, "val_");
     clq_text_add(&names, ",lr");
-    clq_status status = names.failed ? CLQ_MEMORY : begin_table(t, &names);
-    clq_free(names.data);
-    return status;
+    clq_free(t->names);
+    t->names = NULL;
+    if (names.failed) {
+        clq_free(names.data);
+        return CLQ_MEMORY;
+    }
+    t->names = names.data;
+    if (!goes_on(t)) t->bytes = 0; /* as checkpoints are told until there is a line */
+    if (t->append && !t->restored && fseeko(t->file, 0, SEEK_END) == 0) t->bytes = (uint64_t)ftello(t->file);
+    return check_table(t);
 }
 
 static clq_status on_epoch(void *context, clq_trainer *trainer, const clq_epoch_info *info) {
     table *t = context;
     clq_text line = {0};
+    if (t->names) CLQ_TRY(begin_table(t));
     clq_text_add(&line, "%llu", (unsigned long long)info->epoch);
     add_values(&line, &info->train);
     if (t->validated) add_values(&line, &info->validation);
@@ -150,6 +178,7 @@ static clq_status restore(void *context, const char *text) {
 static void destroy(void *context) {
     table *t = context;
     if (t->file) fclose(t->file);
+    clq_free(t->names);
     clq_free(t->path);
     clq_free(t);
 }
