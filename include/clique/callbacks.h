@@ -70,7 +70,7 @@ typedef struct clq_monitor {
     double reserved[4];
 } clq_monitor;
 
-/* Ends the fit behind the epoch that is the patience-th in a row without an improvement. */
+/* Ends the fit after `patience` epochs in a row without an improvement. */
 typedef struct clq_early_stopping {
     clq_monitor monitor;
     uint64_t patience;         /* 0: the first epoch without an improvement ends the fit, except epoch 0 */

@@ -1,5 +1,5 @@
-/* clique/clique.h: everything. Read in this order: status, device, model, data, train, distribute; comm stands
- * alone. */
+/* clique/clique.h: everything. Read in this order: status, types, device, model, data, train, callbacks, checkpoint,
+ * distribute; comm stands alone. */
 #ifndef CLIQUE_CLIQUE_H
 #define CLIQUE_CLIQUE_H
 

@@ -40,8 +40,8 @@
  * Results are bitwise the same on every rank and from run to run: who adds what, in which order, is fixed by the
  * group's size, the algorithm and the count, never by timing.
  *
- * Failures. Every function that can fail returns a status, and leaves one line about it in clq_error_detail. What a
- * call's arguments tell is refused at once and harms nothing. What fails later (a device's error, a wait event that
+ * Failures. Every function that can fail returns a status, and leaves one line about it in clq_error_detail. Invalid
+ * arguments are rejected before anything is enqueued. What fails later (a device's error, a wait event that
  * turns negative, a rank that is not done within the deadline) ends the group: within the deadline + 1 s the events of
  * all calls under way complete with a negative status, later calls fail, and clq_group_wait returns the first failure,
  * with rank, step, chunk and device. Groups that were split from one another, directly or not, end together.
@@ -216,13 +216,14 @@ CLQ_API clq_status clq_group_barrier(clq_group *group, const cl_event *waits, cl
 CLQ_API clq_status clq_group_start(clq_group *group);
 CLQ_API clq_status clq_group_end(clq_group *group);
 
-/* Waits for all calls issued so far; the first failure, naming rank, step and device. A group that has failed stays so.
- */
+/* Waits for all calls issued so far. A group that has failed stays so. Errors: what ended the group (DEVICE, TIMEOUT,
+ * ABORTED, …): the first failure, naming rank, step and device. */
 CLQ_API clq_status clq_group_wait(clq_group *group);
 /* Ends every call under way and to come with CLQ_ABORTED, here and in the groups that end with this one. From any
  * thread. */
 CLQ_API void clq_group_abort(clq_group *group);
-/* One line per link and size range: which algorithm and transport is used, and why. Caller frees with free(). */
+/* One line per link and size range: which algorithm and transport is used, and why. Caller frees with free(). Errors:
+ * MEMORY. */
 CLQ_API clq_status clq_group_explain(const clq_group *group, char **out);
 
 #ifdef __cplusplus

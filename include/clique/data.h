@@ -26,8 +26,8 @@ typedef struct clq_labels_info {
     bool is_float;   /* f32; else integers */
     size_t elements; /* of one label: 1 for class numbers */
     size_t classes;  /* integers: the largest + 1 */
-    double least;    /* of all labels, */
-    size_t least_at; /* and the first sample that has it */
+    double least;    /* the smallest label */
+    size_t least_at; /* index of the first sample that has it */
 } clq_labels_info;
 
 typedef struct clq_dataset_info {
@@ -41,8 +41,8 @@ typedef struct clq_dataset_info {
     size_t classes;              /* integers: the whole set's largest + 1, so fewer than the model's outputs where the
                                     last classes do not occur */
     char name[64];
-    double label_least;    /* of all labels, */
-    size_t label_least_at; /* and the first sample that has it */
+    double label_least;    /* the smallest label */
+    size_t label_least_at; /* index of the first sample that has it */
     size_t labels_count;   /* arrays of labels: one, and those that clq_dataset_add_labels added */
     clq_labels_info labels[CLQ_MODEL_OUTPUTS_MAX]; /* the first says what the members above do */
     bool weighted;                                 /* samples have weights: clq_dataset_set_weights */

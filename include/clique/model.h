@@ -151,7 +151,7 @@ CLQ_API clq_tensor clq_pipeline_cut(clq_model *model, clq_tensor x);
 
 /* Marks x for recomputation: training does not keep it in memory from forward to backward, and computes it again where
  * backward needs it, whatever clq_trainer_config.recompute says. For a layer whose output is large and cheap to
- * compute. What cannot be computed twice, as what replicas exchange, is kept all the same. Returns x. Errors: ARGUMENT
+ * compute. Values with side effects, such as exchanged sums, are kept all the same. Returns x. Errors: ARGUMENT
  * (x is no tensor of the model). */
 CLQ_API clq_tensor clq_recompute(clq_model *model, clq_tensor x);
 

@@ -212,8 +212,8 @@ typedef struct clq_strategy_options {
     double reserved[23];  /* 0 */
 } clq_strategy_options;
 
-/* How operations are made is a matter of variants and of the shapes of their tiles; which are the fastest on a device
- * can be measured, once, and is kept beside its built kernels, by device, driver and version of Clique. What is kept is
+/* Operations have several kernel variants, and tiles of several shapes; which are the fastest on a device can be
+ * measured, once, and is kept beside its built kernels, by device, driver and version of Clique. What is kept is
  * used by all later plans, so that each run computes the bits of the one before it. */
 typedef enum clq_tuning {
     CLQ_TUNING_OFF,   /* measure nothing; what is kept is used, else rules decide */
@@ -234,14 +234,14 @@ typedef enum clq_recompute_kind {
  * bfloat16 (7). */
 typedef enum clq_matmul_precision { CLQ_MATMUL_HIGHEST, CLQ_MATMUL_HIGH, CLQ_MATMUL_MEDIUM } clq_matmul_precision;
 
-/* The type of the values that a step computes for each sample: activations and their gradients. What is computed with
+/* The type of the values that a step computes for each sample: activations and their gradients. Arithmetic
  * is float32, and so are weights, optimizer state, gradients of variables, sums, statistics and losses (Micikevicius et
  * al., "Mixed precision training", 2018).
  * F32: float32. MIXED: float16, with a loss scale. MIXED_BF16: bfloat16, which has float32's range and needs none. The
  * order is part of the binary interface: add at the end. */
 typedef enum clq_precision { CLQ_PRECISION_F32, CLQ_PRECISION_MIXED, CLQ_PRECISION_MIXED_BF16 } clq_precision;
 
-/* Seconds that steps spent in the exchange of gradients, and how many of them no backward pass hid. */
+/* Seconds that steps spent in the exchange of gradients, and the part of them that did not overlap with backward. */
 typedef struct clq_comm_times {
     double total_s, exposed_s;
 } clq_comm_times;

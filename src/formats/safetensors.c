@@ -202,7 +202,7 @@ const char *clq_safetensors_metadata(const clq_safetensors *file, const char *ke
 /* ---- writing ---- */
 
 static clq_status fail_memory(const char *path) {
-    return clq_fail(CLQ_MEMORY, "%s: out of host memory for the header", path);
+    return clq_fail_within(clq_fail_memory("writing the header"), "%s", path);
 }
 
 static clq_status check_text(const char *path, const char *text) {

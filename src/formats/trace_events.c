@@ -27,7 +27,7 @@ static clq_status put(clq_trace_writer *writer, json_t *event) {
     clq_text_add(&text, "%s\n", writer->any ? "," : "");
     clq_json_dump(event, JSON_COMPACT | JSON_REAL_PRECISION(15), &text);
     json_decref(event);
-    clq_status status = text.failed ? clq_fail(CLQ_MEMORY, "out of host memory for an event of a trace")
+    clq_status status = text.failed ? clq_fail_memory("writing an event of a trace")
                                     : clq_file_writer_put(writer->file, text.data, text.length);
     clq_free(text.data);
     writer->any = true;

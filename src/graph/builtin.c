@@ -39,7 +39,7 @@ static clq_status refuse(const char *name) {
     for (size_t i = 0; i < CLQ_COUNT_OF(builtins); i++) clq_text_add(&known, "%s%s", i ? ", " : "", builtins[i].name);
     clq_status status = CLQ_MEMORY;
     if (!known.failed)
-        status = clq_fail(CLQ_ARGUMENT, "model '%.80s' is unknown: there are %s, or a Keras model's .json file", name,
+        status = clq_fail(CLQ_ARGUMENT, "model '%.80s' is unknown: expected %s, or a Keras model's .json file", name,
                           known.data);
     clq_free(known.data);
     return status;

@@ -409,7 +409,7 @@ void clq_plan_set_params(clq_plan *plan, const clq_step_params *params);
  * Plans of one model on CPU devices, whose memory is the host's, can do UPDATE together: each updates its part
  * of the arenas, for which it adds all gradients, that of rank 0 first, and writes the new weights where all gradients
  * were. Then parameters and gradient change places (clq_weights_turn): once all have done their parts. Of a plan's
- * gradient and optimizer state its part alone is what it would be otherwise. Where weights have slots of a part alone,
+ * gradient and optimizer state only its own part is valid then. Where weights have slots of a part alone,
  * that is the plan's part. */
 
 /* Whether it can with so many: memory is the host's, and each has a part. */

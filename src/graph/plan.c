@@ -117,10 +117,10 @@ static bool fits_update(const clq_weights *weights, const clq_plan_config *confi
 static clq_status check(const clq_weights *weights, const clq_plan_config *config) {
     const clq_model *model = weights->model;
     if (config->capacity < 1 || config->metric_slots < 1)
-        return clq_fail(CLQ_ARGUMENT, "a plan needs a capacity and metric slots of at least 1");
-    if (config->update && !config->loss) return clq_fail(CLQ_ARGUMENT, "a plan that updates needs a loss");
+        return clq_fail(CLQ_INTERNAL, "a plan needs a capacity and metric slots of at least 1");
+    if (config->update && !config->loss) return clq_fail(CLQ_INTERNAL, "a plan that updates needs a loss");
     if (config->update && !fits_update(weights, config))
-        return clq_fail(CLQ_ARGUMENT, "a plan that updates needs weights that were made for its update");
+        return clq_fail(CLQ_INTERNAL, "a plan that updates needs weights that were made for its update");
     if (config->sample_dtype != CLQ_U8 && config->sample_dtype != CLQ_F32)
         return clq_fail(CLQ_UNSUPPORTED, "samples of type %s: u8 or f32 are supported",
                         clq_dtype_name(config->sample_dtype));

@@ -68,7 +68,7 @@ size_t clq_model_variable_count(const clq_model *model) { return model->variable
 
 clq_status clq_model_variable(const clq_model *model, size_t index, clq_variable_info *out) {
     if (index >= model->variable_count)
-        return clq_fail(CLQ_ARGUMENT, "variable %zu of model %s: it has %u, counted from 0", index, model->name,
+        return clq_fail(CLQ_ARGUMENT, "variable %zu is out of range: model %s has %u", index, model->name,
                         model->variable_count);
     const clq_variable *v = &model->variables[index];
     *out = (clq_variable_info){.name = v->name,

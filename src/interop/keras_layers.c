@@ -177,7 +177,7 @@ static clq_activation take_activation(attributes *a) {
     clq_text known = {0};
     for (unsigned i = 0; clq_activation_row_of((clq_activation)i); i++)
         clq_text_add(&known, "%s%s", i ? ", " : "", clq_activation_row_of((clq_activation)i)->name);
-    attribute_refuse(a, CLQ_UNSUPPORTED, "activation", "'%.60s' is not supported; there are %s", name,
+    attribute_refuse(a, CLQ_UNSUPPORTED, "activation", "'%.60s' is not supported; expected %s", name,
                      known.data ? known.data : "others");
     clq_free(known.data);
     return activation;
@@ -405,7 +405,7 @@ clq_status clq_keras_check_class(json_t *layer, size_t index) {
     clq_keras_describe_place(layer, index, where);
     clq_text known = {0};
     for (size_t i = 0; i < CLQ_COUNT_OF(classes); i++) clq_text_add(&known, "%s%s", i ? " " : "", classes[i].name);
-    clq_status status = clq_fail(CLQ_UNSUPPORTED, "%s: a %.60s is not supported; there are %s", where, class_name,
+    clq_status status = clq_fail(CLQ_UNSUPPORTED, "%s: a %.60s is not supported; expected %s", where, class_name,
                                  known.data ? known.data : "");
     clq_free(known.data);
     return status;

@@ -128,7 +128,7 @@ static clq_status add_argument(making *m, const clq_argument *argument) {
             CLQ_TRY(clq_list_placeholder(list, &buffer));
         } else {
             const clq_value_slot *slot = &list->values[argument->value - 1];
-            if (!slot->buffer) return clq_fail(CLQ_STATE, "%s has no place", slot->name);
+            if (!slot->buffer) return clq_fail(CLQ_INTERNAL, "%s has no place", slot->name);
             buffer = slot->buffer;
             offset = slot->offset + argument->offset;
         }

@@ -218,9 +218,10 @@ static clq_status open(clq_strategy *strategy) {
     central->asynchronous = options->staleness > 0;
     central->bound = (uint64_t)options->staleness;
     if ((central->asynchronous || options->backup > 0) && clq_plan_exchanges(strategy->replicas[0].plan))
-        return clq_fail(CLQ_UNSUPPORTED,
-                        "synchronized batch normalisation needs all replicas in each step: use --staleness 0 without "
-                        "--backup, or strategy mirrored");
+        return clq_fail(
+            CLQ_UNSUPPORTED,
+            "synchronized batch normalisation needs all replicas in each step: use strategy ps with staleness 0 "
+            "and no backup replicas, or strategy mirrored");
     if (!central->asynchronous || !central->store) return CLQ_OK;
     strategy->step = asynchronous_step;
     central->histogram = clq_alloc((size_t)options->staleness + 1, sizeof *central->histogram);

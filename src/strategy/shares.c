@@ -145,9 +145,10 @@ clq_status clq_shares_create(const clq_strategy *strategy, clq_shares **out) {
     if (options->shares == CLQ_SHARES_EQUAL || strategy->count == 1) return CLQ_OK;
     clq_shares *shares = clq_alloc(1, sizeof *shares);
     if (!shares) return CLQ_MEMORY;
-    if (pthread_mutex_init(&shares->lock, NULL) != 0) {
+    const int error = pthread_mutex_init(&shares->lock, NULL);
+    if (error) {
         clq_free(shares);
-        return clq_fail(CLQ_SYSTEM, "shares: a lock cannot be made");
+        return clq_fail_lock("the shares of replicas", error);
     }
     shares->measured = options->shares == CLQ_SHARES_AUTO;
     for (unsigned r = 0; r < strategy->count; r++) {

@@ -32,7 +32,8 @@ static clq_status add(run *r, clq_device *device, const clq_local_trial *t) {
 
 static clq_status place(run *r, clq_device *device) {
     size_t count = clq_list_value_count(r->list);
-    if (count > VALUES_MOST) return clq_fail(CLQ_STATE, "a trial has %zu values", count);
+    if (count > VALUES_MOST)
+        return clq_fail(CLQ_INTERNAL, "a trial has %zu values, and there is room for %d", count, (int)VALUES_MOST);
     for (size_t i = 0; i < count; i++) {
         clq_value_info info;
         clq_list_value_info(r->list, (clq_value)(i + 1), &info);
