@@ -64,6 +64,7 @@ add_test(NAME law/dependencies COMMAND ${PROJECT_SOURCE_DIR}/tests/law/check ${P
 add_test(NAME law/links COMMAND ${PROJECT_SOURCE_DIR}/tests/law/links ${PROJECT_SOURCE_DIR})
 add_test(NAME cli/contract COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/cli/check_cli.py ${CMAKE_BINARY_DIR}/bin)
 add_test(NAME cli/process COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/cli/check_process.py ${CMAKE_BINARY_DIR}/bin)
+add_test(NAME cli/files COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/cli/check_files.py ${CMAKE_BINARY_DIR}/bin)
 add_test(NAME cli/why COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/cli/check_why.py ${CMAKE_BINARY_DIR}/bin)
 add_test(NAME cli/choice COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/cli/check_choice.py ${CMAKE_BINARY_DIR}/bin)
 add_test(NAME cli/compare COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/cli/check_compare.py ${CMAKE_BINARY_DIR}/bin)
@@ -78,7 +79,7 @@ set_tests_properties(cli/report PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}"
 add_test(NAME cli/text COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/cli/check_text.py ${CMAKE_BINARY_DIR}/bin)
 set_tests_properties(cli/text PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 600)
 add_test(NAME cli/bench COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/cli/check_bench.py ${CMAKE_BINARY_DIR}/bin)
-set_tests_properties(cli/contract cli/process cli/bench cli/why cli/choice PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 1200)
+set_tests_properties(cli/contract cli/files cli/process cli/bench cli/why cli/choice PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 1200)
 # Not with sanitizers, under which they take too long: most of what they test is scripts. So the code of bench/peers*.c
 # runs without them.
 if(NOT CLIQUE_SANITIZE)

@@ -1,0 +1,116 @@
+#!/usr/bin/env python3
+"""What commands do to files: no output overwrites an input or another output, and none is emptied before there is something to write.
+
+usage: check_files.py BIN_FOLDER     (the environment chooses the OpenCL drivers)
+"""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import unittest
+
+import support
+
+BIN = pathlib.Path(sys.argv.pop(1) if len(sys.argv) > 1 else "build/bin").resolve()
+MODEL = support.sequential("small", [("Flatten", {}), ("Dense", {"units": 10, "activation": "softmax"})])
+TRAIN = ["train", "--model", "m.json", "--data", "synthetic", "--take", 64, "--devices", "pocl:0", "--no-test", "--steps", 1]
+
+
+class Files(support.InFolder):
+    def setUp(self):
+        super().setUp()
+        self.put("m.json", MODEL)
+
+    def run_in(self, *args, **more):
+        program = "clique-bench" if args[0] == "bench" else "clique"
+        return subprocess.run([str(BIN / program), *map(str, args[1:] if args[0] == "bench" else args)], cwd=self.folder,
+                              capture_output="stdout" not in more, text=True, timeout=240, **more)
+
+    def refused(self, *args, says=(), **more):
+        before = self.contents()
+        result = self.run_in(*args, **more)
+        self.assertEqual(result.returncode, 2, result.stderr)
+        self.assertEqual(len(result.stderr.splitlines()), 1, result.stderr)
+        for word in says:
+            self.assertIn(word, result.stderr)
+        self.assertEqual(self.contents(), before)
+
+    def contents(self):
+        return {str(path): path.read_bytes() for path in self.folder.rglob("*") if path.is_file()}
+
+    def test_two_outputs(self):
+        (self.folder / "link").symlink_to("new")
+        (self.folder / "folder").symlink_to(".")
+        self.put("there", "kept\n")
+        os.link(self.folder / "there", self.folder / "hard")
+        pairs = [("new", "new"), ("new", "./new"), ("new", "link"), ("link", "new"), ("new", "folder/new"), ("there", "hard"),
+                 ("there", self.folder / "there")]
+        options = ["--save", "--save-best", "--csv", "--log", "--trace"]
+        for i, (first, second) in enumerate(pairs):
+            a, b = options[i % 5], options[(i + 1 + i // 5) % 5]
+            self.refused(*TRAIN, a, first, b, second, says=[a, b, "the same file"])
+        self.refused("bench", "launch", "--json", "new", "--csv", "link", says=["--json", "--csv"])
+
+    def test_inputs(self):
+        self.put("w", "weights")
+        self.put("weights.npy", "numbers")
+        (self.folder / "soft").symlink_to("w")
+        os.link(self.folder / "w", self.folder / "hard")
+        for output in ("--save", "--save-best", "--csv", "--log", "--trace"):
+            self.refused(*TRAIN, output, "m.json", says=[output, "--model", "m.json"])
+            for name in ("w", "soft", "hard"):
+                self.refused(*TRAIN, "--init", "w", output, name, says=[output, "--init"])
+            self.refused(*TRAIN, "--sample-weights", "weights.npy", output, "./weights.npy", says=[output, "--sample-weights"])
+        for name in ("w", "soft", "hard"):
+            self.refused("predict", "--model", "m.json", "--weights", "w", "--out", name, says=["--out", "--weights"])
+        self.refused("predict", "--model", "m.json", "--weights", "w", "--out", "m.json", says=["--out", "--model"])
+        self.refused("bench", "train", "--models", "mlp,m.json", "--json", "m.json", says=["--json", "--models"])
+
+    def test_data(self):
+        data = self.folder / "data"
+        data.mkdir()
+        self.put("elsewhere", "labels")
+        (data / "x_train.npy").write_text("samples")
+        (data / "y_train.npy").symlink_to("../elsewhere")
+        for name in ("data/x_train.npy", "data/y_train.npy", "elsewhere", "data/x_test.npy", "data/y_train_1.npy",
+                     "data/train-images-idx3-ubyte", "data/data_batch_1.bin"):
+            self.refused("train", "--model", "m.json", "--data", "data", "--save", name, says=["--save", "--data"])
+            self.refused("predict", "--model", "m.json", "--data", "data", "--weights", "w", "--out", name, says=["--out", "--data"])
+        # What is no data may lie there: it is the data that are wrong.
+        result = self.run_in("train", "--model", "m.json", "--data", "data", "--save", "data/w.safetensors")
+        self.assertEqual(result.returncode, 3, result.stderr)
+
+    def test_redirected(self):
+        with open(self.folder / "all", "w") as out:
+            result = subprocess.run([str(BIN / "clique"), *map(str, TRAIN), "--json", "--csv", "all"], cwd=self.folder, stdout=out,
+                                    stderr=subprocess.PIPE, text=True, timeout=240)
+        self.assertEqual(result.returncode, 2, result.stderr)
+        self.assertIn("--csv", result.stderr)
+
+    def test_allowed(self):
+        """Devices are no files, and a name that is built in is none."""
+        self.put("mlp", "not a model")
+        result = self.run_in(*TRAIN, "--log", "/dev/null", "--csv", "/dev/null", "--save", "w", "--checkpoint", "run")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        result = self.run_in(*TRAIN, "--model", "mlp", "--log", "mlp")
+        self.assertEqual(result.returncode, 0, result.stderr)
+
+    def test_nothing_to_write(self):
+        self.put("log", "earlier\n")
+        self.put("csv", "earlier\n")
+        before = self.contents()
+        outputs = ["--log", "log", "--csv", "csv"]
+        failing = [(2, ["--cross-device-ops", "nonsense"]), (2, ["--monitor", "loss"]), (2, ["--csv", "csv", "--early-stopping", "monitor=nothing"])]
+        for code, options in failing:
+            result = self.run_in(*TRAIN, *outputs, *options)
+            self.assertEqual(result.returncode, code, result.stderr)
+            self.assertEqual(self.contents(), before, options)
+        result = self.run_in(*TRAIN, *outputs)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual([json.loads(line)["step"] for line in (self.folder / "log").read_text().splitlines()], [1])
+        self.assertEqual(len((self.folder / "csv").read_text().splitlines()), 2)
+
+
+if __name__ == "__main__":
+    unittest.main()
