@@ -2,8 +2,9 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
-enum { ROUNDS = 21, ROUNDS_LEAST = 3, ROUNDS_OF_ONE = 9, REPEATS_MOST = 8, SEED = 0 };
+enum { ROUNDS = 21, ROUNDS_MOST = 3 * ROUNDS, ROUNDS_LEAST = 3, ROUNDS_OF_ONE = 9, REPEATS_MOST = 8, SEED = 0 };
 static const double trial_s = 3e-4;  /* of launches, so that waiting for them weighs little */
 static const double hopeless = 1.15; /* times the least of the other: more trials would not help */
 /* What another machine's load does in a moment must not decide. */
@@ -154,9 +155,23 @@ static double median_of(double *values, size_t count) {
 
 /* Rounds of both, one behind the other: what else the machine does at that moment meets both. */
 typedef struct rounds {
-    double a[ROUNDS], b[ROUNDS], ratio[ROUNDS], least_a, least_b;
+    double a[ROUNDS_MOST], b[ROUNDS_MOST], ratio[ROUNDS_MOST], least_a, least_b;
     size_t count;
 } rounds;
+
+/* What decides lies within the middle half of the ratios: more rounds may tell. */
+static bool is_doubtful(const rounds *r) {
+    double sorted[ROUNDS_MOST];
+    memcpy(sorted, r->ratio, r->count * sizeof *sorted);
+    qsort(sorted, r->count, sizeof *sorted, by_value);
+    return sorted[r->count / 4] < median_gain && sorted[r->count - 1 - r->count / 4] >= median_gain;
+}
+
+static bool wants_more(const rounds *r) {
+    if (r->count < ROUNDS_LEAST) return true;
+    if (r->least_b > hopeless * r->least_a) return false;
+    return r->count < ROUNDS || (r->count < ROUNDS_MOST && is_doubtful(r));
+}
 
 clq_status clq_trials_compare(clq_trials *trials, clq_trial_part a, clq_trial_part b, clq_trial_result *out) {
     rounds r = {.least_a = INFINITY, .least_b = INFINITY};
@@ -164,7 +179,7 @@ clq_status clq_trials_compare(clq_trials *trials, clq_trial_part a, clq_trial_pa
     CLQ_TRY(run(trials, &b, 1, &first)); /* kernels are finished at their first launch */
     CLQ_TRY(run(trials, &a, 1, &first));
     const size_t repeats = repeats_of(first);
-    while (r.count < ROUNDS && (r.count < ROUNDS_LEAST || r.least_b <= hopeless * r.least_a)) {
+    while (wants_more(&r)) {
         double *a_s = &r.a[r.count], *b_s = &r.b[r.count];
         bool a_first = r.count % 2; /* who is first finds the other's memory in the caches */
         if (a_first) CLQ_TRY(run(trials, &a, repeats, a_s));
@@ -174,7 +189,8 @@ clq_status clq_trials_compare(clq_trials *trials, clq_trial_part a, clq_trial_pa
         r.least_a = CLQ_MIN(r.least_a, *a_s);
         r.least_b = CLQ_MIN(r.least_b, *b_s);
     }
-    out->b_wins = median_of(r.ratio, r.count) < median_gain && r.least_b < least_gain * r.least_a;
+    out->rounds = r.count;
+    out->b_wins = !is_doubtful(&r) && r.least_b < least_gain * r.least_a && median_of(r.ratio, r.count) < median_gain;
     out->a_s = median_of(r.a, r.count);
     out->b_s = median_of(r.b, r.count);
     return CLQ_OK;

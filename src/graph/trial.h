@@ -29,9 +29,11 @@ clq_trial_part clq_trial_part_of(clq_plan *plan, const clq_choice *choice);
 /* The least of some trials of launches, of which there is at least one. */
 clq_status clq_trials_least(clq_trials *trials, clq_trial_part part, double *seconds);
 
-/* Medians of trials in turn, and whether b's are clearly less. Ends early where they are clearly more. */
+/* Medians of trials in turn, and whether b's are clearly less. Ends early where they are clearly more, and goes on
+ * where it is doubtful; if it stays so b does not win. */
 typedef struct clq_trial_result {
     double a_s, b_s;
+    size_t rounds;
     bool b_wins;
 } clq_trial_result;
 clq_status clq_trials_compare(clq_trials *trials, clq_trial_part a, clq_trial_part b, clq_trial_result *out);

@@ -436,6 +436,53 @@ static int tear_down_all(void **state) {
     return 0;
 }
 
+/* ---- rounds ---- */
+
+/* What b takes of a's second, by round. Part a has one launch, b two; each is tried once before. */
+typedef struct ratios {
+    double (*of)(size_t round);
+    size_t tried_b;
+} ratios;
+
+static clq_status trial_of_ratios(void *context, clq_plan *plan, size_t first, size_t end, double *seconds) {
+    ratios *r = context;
+    (void)plan;
+    *seconds = end - first == 1 ? 1.0 : r->of(r->tried_b++ - 1);
+    return CLQ_OK;
+}
+
+static double faster(size_t round) { return round + 1 ? 0.9 : 5.0; }
+static double equal(size_t round) { return round + 1 ? 1.0 : 5.0; }
+static double slower(size_t round) { return round + 1 ? 1.5 : 5.0; }
+static double disturbed_at_first(size_t round) { return round < 11 ? 1.12 : 0.9; }
+static double disturbed_always(size_t round) { return round % 2 ? 1.12 : 0.9; }
+
+static clq_trial_result compare(double (*of)(size_t round)) {
+    ratios r = {.of = of};
+    const clq_tune_config tune = {.trial = trial_of_ratios, .context = &r};
+    clq_trials trials = {.tune = &tune};
+    clq_trial_result result;
+    CHECK_OK(clq_trials_compare(&trials, (clq_trial_part){NULL, 0, 1}, (clq_trial_part){NULL, 0, 2}, &result));
+    assert_int_equal(r.tried_b, result.rounds + 1);
+    return result;
+}
+
+/* Other programs that come and go: more rounds are made while these decide, and what was there stays if they do to the
+ * end. */
+static void doubtful_rounds_are_repeated(void **state) {
+    (void)state;
+    clq_trial_result found = compare(faster);
+    assert_true(found.b_wins && found.rounds == 21 && found.b_s == 0.9);
+    found = compare(equal);
+    assert_true(!found.b_wins && found.rounds == 21);
+    found = compare(slower);
+    assert_true(!found.b_wins && found.rounds == 3);
+    found = compare(disturbed_at_first);
+    assert_true(found.b_wins && found.rounds > 21 && found.rounds < 63);
+    found = compare(disturbed_always);
+    assert_true(!found.b_wins && found.rounds == 63);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(selections_are_kept, set_up),
@@ -446,6 +493,7 @@ int main(void) {
         cmocka_unit_test_setup(the_budget_holds, set_up),
         cmocka_unit_test_setup(runs_out_of_memory, set_up),
         cmocka_unit_test_setup(nothing_is_measured_in_vain, set_up),
+        cmocka_unit_test(doubtful_rounds_are_repeated),
         cmocka_unit_test(candidates_compute_the_same),
     };
     return cmocka_run_group_tests(tests, set_up_all, tear_down_all);
