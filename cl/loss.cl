@@ -195,14 +195,9 @@ static inline float *metric_crossentropy(local float *shared, const row_args *ro
     float whole = all_sum(shared, mass), distance = all_sum(shared, gap);
     totals[0] = whole * log1p(all_sum(shared, rest)) + distance;
 #else
-    lanes_t sum = 0, all = 0;
-    FOR_LANES (i, row->classes) sum += row_load(row->x, i, row->classes, row->room, 0);
-    float total = all_sum(shared, sum);
-    FOR_LANES (i, row->classes) {
-        lanes_t q = row_load(row->x, i, row->classes, row->room, 0) / total, t = row_given(row, i);
-        lanes_t term = t * log(q < LEAST ? (lanes_t)LEAST : q > MOST ? (lanes_t)MOST : q);
-        all -= t == (lanes_t)0 ? (lanes_t)0 : term;
-    }
+    lanes_t all = 0;
+    float total = row_whole(shared, row);
+    FOR_LANES (i, row->classes) all += share_loss(row_part(row, i) / total, row_given(row, i));
     totals[0] = all_sum(shared, all);
 #endif
     return totals + 1;

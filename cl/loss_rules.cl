@@ -184,29 +184,66 @@ static inline float loss_crossentropy_of_logits(local float *shared, const row_a
     return whole * log1p(rest) + distance;
 }
 
-/* From probabilities, as Keras: q = x / sum(x), p = clip(q), loss = -sum(t log p). Where q is clipped it has no slope:
- * dx = (D - [inside] t / p) / sum(x) with D = the sum of t over the classes inside. */
+/* From probabilities, as Keras on TensorFlow, with clip(p) within LEAST and MOST and without a slope where it cuts.
+ * Distributions: q = x / sum(x), loss = -sum(t log clip(q)), dx = (D - [inside] t / q) / sum(x) with D = the sum of t
+ * over the classes inside. Class numbers: p = clip(x), q = p / sum(p), loss = -log(q of the class),
+ * dx = [inside] (1 - t / q) / sum(p). A row whose sum is 0 has no shares: all count as 0, and have no slope. */
 #define LEAST 1e-7f
 #define MOST (1.0f - 1e-7f)
+/* NaN stays NaN, which clamp does not promise. */
+static inline lanes_t clipped(lanes_t p) { return p < LEAST ? (lanes_t)LEAST : p > MOST ? (lanes_t)MOST : p; }
+
+/* What is divided by the sum of it over the row. */
+static inline lanes_t row_part(const row_args *row, int i) {
+    lanes_t x = row_load(row->x, i, row->classes, row->room, 0);
+#ifdef SPARSE
+    return i + LANE < row->classes ? clipped(x) : (lanes_t)0;
+#else
+    return x;
+#endif
+}
+
+static inline float row_whole(local float *shared, const row_args *row) {
+    lanes_t sum = 0, low = 0;
+    FOR_LANES (i, row->classes) {
+        add_lanes(&sum, &low, row_part(row, i));
+        low = isfinite(sum) ? low : (lanes_t)0;
+    }
+    float whole = all_sum(shared, sum - low);
+    return whole == 0.0f ? INFINITY : whole;
+}
+
+/* The class's part of the loss. */
+static inline lanes_t share_loss(lanes_t q, lanes_t t) {
+#ifndef SPARSE
+    q = clipped(q);
+#endif
+    return t == (lanes_t)0 ? (lanes_t)0 : -t * log(q);
+}
+
 static inline float loss_crossentropy(local float *shared, const row_args *row) {
     int classes = row->classes;
-    lanes_t sum = 0, low = 0;
-    FOR_LANES (i, classes) add_lanes(&sum, &low, row_load(row->x, i, classes, row->room, 0));
-    float total = all_sum(shared, sum - low);
+    float total = row_whole(shared, row), mass = 1;
     lanes_t loss = 0, loss_low = 0, inside = 0;
     FOR_LANES (i, classes) {
-        lanes_t q = row_load(row->x, i, classes, row->room, 0) / total, t = row_target(row, i);
-        lanes_t term = t * log(q < LEAST ? (lanes_t)LEAST : q > MOST ? (lanes_t)MOST : q);
-        add_lanes(&loss, &loss_low, t == (lanes_t)0 ? (lanes_t)0 : -term);
-        inside += ((q >= LEAST) & (q <= MOST)) ? t : (lanes_t)0;
+        lanes_t q = row_part(row, i) / total, t = row_target(row, i);
+        add_lanes(&loss, &loss_low, share_loss(q, t));
+        inside += clipped(q) == q ? t : (lanes_t)0;
     }
     float result = all_sum(shared, loss - loss_low);
 #ifdef GRADIENT
-    float mass = all_sum(shared, inside);
+#ifndef SPARSE
+    mass = all_sum(shared, inside);
+#endif
     FOR_LANES (i, classes) {
-        lanes_t q = row_load(row->x, i, classes, row->room, 0) / total, t = row_target(row, i);
-        lanes_t slope = ((q >= LEAST) & (q <= MOST)) ? t / q : (lanes_t)0;
-        row_store(row->dx, i, classes, row->scale * ((mass - slope) / total));
+        lanes_t q = row_part(row, i) / total, t = row_target(row, i);
+#ifdef SPARSE
+        lanes_t x = row_load(row->x, i, classes, row->room, 0);
+        lanes_t slope = clipped(x) == x ? 1.0f - t / q : (lanes_t)0;
+#else
+        lanes_t slope = mass - (clipped(q) == q ? t / q : (lanes_t)0);
+#endif
+        row_store(row->dx, i, classes, row->scale * (slope / total));
     }
 #endif
     return result;
@@ -225,9 +262,7 @@ static inline focal focal_at(const row_args *row, int i, bool of_logits, float t
     f.p = of_logits ? exp(x - row->most) / (1.0f + total) : x / total;
     f.others = 1.0f - f.p;
     if (of_logits) f.others = i + LANE == row->top ? (lanes_t)(total / (1.0f + total)) : f.others;
-    lanes_t p = f.p < LEAST ? (lanes_t)LEAST : f.p, q = f.others < LEAST ? (lanes_t)LEAST : f.others;
-    p = p > MOST ? (lanes_t)MOST : p;
-    q = q > MOST ? (lanes_t)MOST : q;
+    lanes_t p = clipped(f.p), q = clipped(f.others);
     lanes_t power = pow(q, (lanes_t)(row->gamma - 1.0f)), log_p = q < 0.5f ? log1p(-q) : log(p);
     lanes_t slope = row->gamma * power * p * log_p - power * q;
     f.loss = w == (lanes_t)0 ? (lanes_t)0 : -w * power * q * log_p;
@@ -243,6 +278,7 @@ static inline float loss_focal(local float *shared, const row_args *row, bool of
         add_lanes(&sum, &low, !of_logits ? x : i + LANE == row->top ? (lanes_t)0 : exp(x - row->most));
     }
     float total = all_sum(shared, sum - low);
+    if (!of_logits && total == 0.0f) total = INFINITY; /* as above */
     FOR_LANES (i, classes) {
         focal f = focal_at(row, i, of_logits, total);
         add_lanes(&loss, &loss_low, f.loss);
@@ -375,9 +411,11 @@ static inline lanes_t value_log_cosh(lanes_t x, lanes_t t, const row_args *row, 
     return size < 1.0f ? log1p(m * m / (2.0f * (1.0f + m))) : far;
 }
 
+/* Of a rate that has no logarithm, as none below 0 has, that of 1e-7 is taken. The slope is Keras's. */
 static inline lanes_t value_poisson(lanes_t x, lanes_t t, const row_args *row, lanes_t *slope) {
-    *slope = 1.0f - t / (x + LEAST);
-    return x - t * log(x + LEAST);
+    lanes_t rate = x + LEAST;
+    *slope = 1.0f - t / (rate == 0.0f ? (lanes_t)LEAST : rate);
+    return x - t * log(rate > 0.0f ? rate : (lanes_t)LEAST);
 }
 
 static inline lanes_t value_mean_absolute_percentage_error(lanes_t x, lanes_t t, const row_args *row, lanes_t *slope) {
@@ -401,16 +439,18 @@ static inline lanes_t value_binary_crossentropy_of_logits(lanes_t x, lanes_t t, 
 
 /* From probabilities, clipped as Keras does: no slope there. */
 static inline lanes_t value_binary_crossentropy(lanes_t x, lanes_t t, const row_args *row, lanes_t *slope) {
-    lanes_t p = x < LEAST ? (lanes_t)LEAST : x > MOST ? (lanes_t)MOST : x;
+    lanes_t p = clipped(x);
     *slope = p == x ? (p - t) / (p * (1.0f - p)) : (lanes_t)0;
     return -(t * log(p) + (1.0f - t) * log(1.0f - p));
 }
 
 /* The cross-entropy times q^gamma, where q = t (1 - p) + (1 - t) p is how wrong the answer is, and times the weight of
- * the target. by_x: dp/dx; slope: of the cross-entropy. q is above 0, also where p is no probability. */
+ * the target. by_x: dp/dx; slope: of the cross-entropy. Where p is no probability q may be below 0: it has powers if
+ * gamma is a whole number, and else counts as 0. */
 static inline lanes_t focus(lanes_t crossentropy, lanes_t q, lanes_t t, const row_args *row, lanes_t by_x,
                             lanes_t *slope) {
-    q = fmax(q, (lanes_t)FLT_MIN);
+    lanes_t size = floor(row->gamma) == row->gamma ? fabs(q) : q;
+    q = size < FLT_MIN ? (lanes_t)FLT_MIN : q;
     lanes_t power = pow(q, (lanes_t)(row->gamma - 1.0f));
     lanes_t weight = t * row->balance_1 + (1.0f - t) * row->balance_0;
     *slope = weight * power * (row->gamma * (1.0f - 2.0f * t) * by_x * crossentropy + q * *slope);

@@ -26,8 +26,9 @@ typedef struct clq_loss_row {
     clq_target target;
     const char *rule, *rule_of_logits; /* of cl/loss_rules.cl: loss_NAME where by_row, else value_NAME */
     bool by_row;                       /* over the values of the last axis together; else each value by itself */
-    clq_activation activation;         /* softmax or sigmoid: the loss of a model that ends in it is taken from what
-                                          goes into it, as in Keras; LINEAR: none */
+    clq_activation activation;         /* softmax or sigmoid: what makes probabilities of logits. The loss of a model
+                                          that ends in it is taken from what goes into it, as in Keras; LINEAR: none */
+    bool any_logits;                   /* and so it is of one that ends in the other of the two */
     bool one_hot;                      /* class numbers become rows with a 1 at their place */
     unsigned takes;
     const char *metrics; /* Keras's habit where none are named: "accuracy", or "" */
@@ -89,15 +90,16 @@ enum {
 };
 typedef struct clq_loss_problem {
     clq_loss_kind kind;
-    size_t classes;        /* values of a row: of the output's last axis, or of all where nothing goes by rows */
-    bool from_logits;      /* else x are probabilities: normalised by rows, clipped to [1e-7, 1 - 1e-7] as Keras does */
-    float label_smoothing; /* s: t (1 - s) + s / classes, where losses go by rows; else t (1 - s) + s / 2 */
-    float delta;           /* huber's; above 0 */
-    float alpha, gamma;    /* of focal losses */
-    bool balanced;         /* the loss of targets 1 is multiplied by alpha, that of targets 0 by 1 - alpha */
-    size_t rows;           /* rows in a sample; 0: one */
-    float weight;          /* the gradient is of so many times the loss */
-    bool weighted;         /* behind a sample's target is its weight, a float: its loss counts so many times */
+    size_t classes;         /* values of a row: of the output's last axis, or of all where nothing goes by rows */
+    bool from_logits;       /* else x are probabilities: normalised by rows and clipped to [1e-7, 1 - 1e-7], as Keras
+                               does on TensorFlow; with targets that are indices, clipped and then normalised */
+    float label_smoothing;  /* s: t (1 - s) + s / classes, where losses go by rows; else t (1 - s) + s / 2 */
+    float delta;            /* huber's; above 0 */
+    float alpha, gamma;     /* of focal losses */
+    bool balanced;          /* the loss of targets 1 is multiplied by alpha, that of targets 0 by 1 - alpha */
+    size_t rows;            /* rows in a sample; 0: one */
+    float weight;           /* the gradient is of so many times the loss */
+    bool weighted;          /* behind a sample's target is its weight, a float: its loss counts so many times */
     clq_activation skipped; /* x is what goes into this activation at the model's end, which metrics look behind; else
                                LINEAR */
     unsigned metric_count;
@@ -106,6 +108,9 @@ typedef struct clq_loss_problem {
     unsigned metrics_width, metrics_at;   /* floats of a row of the metrics buffer (0: as many as this loss writes), and
                                              where those of this loss are */
 } clq_loss_problem;
+/* Whether the loss of a model that ends in this activation is taken from what goes into it. A focal loss that is told
+ * that the model gives logits takes these as they are. */
+bool clq_loss_takes_input_of(const clq_loss_problem *p, clq_activation activation);
 /* What it writes into a row of the metrics buffer: the sums, which are the loss and then each metric's totals, and
  * behind these each metric's bins. At most CLQ_METRICS_ROW_MAX. */
 unsigned clq_loss_totals(const clq_loss_problem *p);

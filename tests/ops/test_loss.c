@@ -456,6 +456,57 @@ static void extreme_values(rig *r) {
     }
 }
 
+/* What models give that end in relu or in nothing, to losses of probabilities. */
+static const clq_loss_problem of_probabilities[] = {
+    {.kind = CLQ_LOSS_SPARSE_CATEGORICAL, .weight = 1, ENTROPY},
+    {.kind = CLQ_LOSS_CATEGORICAL, .weight = 1, ENTROPY},
+    {.kind = CLQ_LOSS_CATEGORICAL, .label_smoothing = 0.2f, .weight = 1, ACCURACY},
+    {.kind = CLQ_LOSS_CATEGORICAL_FOCAL, .alpha = 0.25f, .gamma = 2, .weight = 1, ACCURACY},
+    {.kind = CLQ_LOSS_BINARY, .weight = 1, DECISIONS},
+    {.kind = CLQ_LOSS_BINARY_FOCAL, .alpha = 0.25f, .gamma = 2, .weight = 1, DECISIONS},
+    {.kind = CLQ_LOSS_BINARY_FOCAL, .alpha = 0.25f, .gamma = 3, .weight = 1, DECISIONS},
+    {.kind = CLQ_LOSS_KL_DIVERGENCE, .weight = 1, ACCURACY},
+    {.kind = CLQ_LOSS_POISSON, .weight = 1},
+};
+
+static void beyond_probabilities(rig *r) {
+    static const float rows[][3] = {{0, 0, 0},           {-1, 0.5f, 2},    {3, 0.25f, 0.125f}, {0, 0.5f, 0},
+                                    {-0.5f, -0.25f, -1}, {1e-9f, 1, 0.5f}, {-2, 2, 0},         {1, 1, 1}};
+    enum { ROWS = CLQ_COUNT_OF(rows) };
+    for (size_t k = 0; k < CLQ_COUNT_OF(of_probabilities); k++) {
+        batch b = make_batch(of_probabilities[k], 3, 1, ROWS, 1);
+        float got[3 * ROWS];
+        for (size_t i = 0; i < b.n; i++) b.d_x[i] = (double)(b.x[i] = rows[i / 3][i % 3]);
+        compute(&b, 1);
+        loss_values v = begin_loss(r, &b, ROWS, true, false, 1);
+        rig_run(r, ROWS);
+        check_metrics(r, v, &b, 1e-6, 1e-6);
+        rig_read(r, v.dx, got, sizeof got);
+        rig_check_close(r, "dx", got, b.dx, b.n, 2e-6, 2e-6);
+        rig_end(r);
+        free_batch(&b);
+    }
+}
+
+/* No finite output makes a loss or a slope NaN. */
+static void large_outputs(rig *r) {
+    static const float rows[][3] = {{3e38f, 3e38f, 3e38f}, {-3e38f, 0, 0}, {0, 3e38f, 1}, {1e-38f, 0, 0}};
+    for (size_t k = 0; k < CLQ_COUNT_OF(of_probabilities); k++) {
+        batch b = make_batch(of_probabilities[k], 3, 1, CLQ_COUNT_OF(rows), 1);
+        float got[3 * CLQ_COUNT_OF(rows)], metrics[SLOTS * FLOATS_MOST];
+        memcpy(b.x, rows, sizeof rows);
+        loss_values v = begin_loss(r, &b, CLQ_COUNT_OF(rows), true, false, 1);
+        rig_run(r, CLQ_COUNT_OF(rows));
+        rig_read(r, v.metrics, metrics, SLOTS * clq_loss_totals(&b.p) * sizeof(float));
+        rig_read(r, v.dx, got, sizeof got);
+        if (isnan(metrics[SLOT * clq_loss_totals(&b.p)])) fail_msg("problem %zu: the loss is NaN", k);
+        for (size_t i = 0; i < b.n; i++)
+            if (isnan(got[i])) fail_msg("problem %zu: slope %zu is NaN", k, i);
+        rig_end(r);
+        free_batch(&b);
+    }
+}
+
 /* Outputs that are no probabilities, which cross-entropy clips: right answers, of no loss. */
 static void focal_beyond_probabilities(rig *r) {
     const clq_loss_problem focal = {.kind = CLQ_LOSS_BINARY_FOCAL, .gamma = 0.5f, .alpha = 0.25f, .weight = 1};
@@ -503,6 +554,8 @@ ON_DEVICES(wrong_labels)
 ON_DEVICES(uncertain_rows)
 ON_DEVICES(extremes)
 ON_DEVICES(extreme_values)
+ON_DEVICES(beyond_probabilities)
+ON_DEVICES(large_outputs)
 ON_DEVICES(focal_beyond_probabilities)
 ON_DEVICES(parts_of_a_row)
 
@@ -516,6 +569,8 @@ int main(void) {
         cmocka_unit_test(test_uncertain_rows),
         cmocka_unit_test(test_extremes),
         cmocka_unit_test(test_extreme_values),
+        cmocka_unit_test(test_beyond_probabilities),
+        cmocka_unit_test(test_large_outputs),
         cmocka_unit_test(test_focal_beyond_probabilities),
         cmocka_unit_test(test_parts_of_a_row),
         cmocka_unit_test(test_targets_have_a_type),

@@ -33,11 +33,30 @@ static double log_sum_exp(const double *x, size_t n) {
 
 static double clip(double p) { return p < 1e-7 ? 1e-7 : p > 1 - 1e-7 ? 1 - 1e-7 : p; }
 
+/* Class numbers, as Keras on TensorFlow: the clipped values' logarithms are logits. dx: NULL, or by the chain of these.
+ */
+static double sparse_of_probabilities(size_t n, const double *x, const double *target, double *dx) {
+    double *logits = clq_alloc(n, sizeof *logits), whole, loss = 0;
+    assert_non_null(logits);
+    for (size_t i = 0; i < n; i++) logits[i] = log(clip(x[i]));
+    whole = log_sum_exp(logits, n);
+    for (size_t i = 0; i < n; i++) {
+        loss -= target[i] * (logits[i] - whole);
+        if (dx) dx[i] = x[i] == clip(x[i]) ? (exp(logits[i] - whole) - target[i]) / x[i] : 0;
+    }
+    clq_free(logits);
+    return loss;
+}
+
+/* The shares of the row; where there is nothing to share, none, which have no slope. */
+static double share(double x, double whole) { return whole == 0 ? 0 : x / whole; }
+
 double ref_cross_entropy(const clq_loss_problem *p, const double *x, const double *target) {
+    if (clq_loss_has_index(p) && !p->from_logits) return sparse_of_probabilities(p->classes, x, target, NULL);
     double loss = 0, whole = p->from_logits ? log_sum_exp(x, p->classes) : row_sum(x, p->classes);
     for (size_t i = 0; i < p->classes; i++) {
         double t = smoothed(p, target[i]);
-        if (t != 0) loss -= t * (p->from_logits ? x[i] - whole : log(clip(x[i] / whole)));
+        if (t != 0) loss -= t * (p->from_logits ? x[i] - whole : log(clip(share(x[i], whole))));
     }
     return loss;
 }
@@ -45,12 +64,16 @@ double ref_cross_entropy(const clq_loss_problem *p, const double *x, const doubl
 /* dloss/dx_j = sum over i of dloss/dq_i dq_i/dx_j, with q the softmax of x or x / sum(x). */
 void ref_cross_entropy_gradient(const clq_loss_problem *p, const double *x, const double *target, double *dx) {
     size_t n = p->classes;
+    if (clq_loss_has_index(p) && !p->from_logits) {
+        (void)sparse_of_probabilities(n, x, target, dx);
+        return;
+    }
     double whole = p->from_logits ? log_sum_exp(x, n) : row_sum(x, n);
     for (size_t j = 0; j < n; j++) {
-        double qj = p->from_logits ? exp(x[j] - whole) : x[j] / whole;
+        double qj = p->from_logits ? exp(x[j] - whole) : share(x[j], whole);
         dx[j] = 0;
         for (size_t i = 0; i < n; i++) {
-            double t = smoothed(p, target[i]), qi = x[i] / whole;
+            double t = smoothed(p, target[i]), qi = share(x[i], whole);
             if (p->from_logits)
                 dx[j] -= t * ((i == j) - qj); /* dlog q_i / dx_j = [i = j] - q_j */
             else if (qi == clip(qi))
@@ -97,6 +120,7 @@ static double log_cosh(double error, double *slope) {
 
 static double poisson(double x, double t, double *slope) {
     *slope = 1 - t / (x + 1e-7);
+    if (x + 1e-7 <= 0) return x - t * log(1e-7); /* no logarithm */
     return x - t * log(x + 1e-7);
 }
 
@@ -152,7 +176,7 @@ static double categorical_focal(const clq_loss_problem *p, const double *x, cons
     for (size_t j = 0; j < n && dx; j++) dx[j] = 0;
     for (size_t i = 0; i < n; i++) {
         const double w = (double)p->alpha * smoothed(p, target[i]);
-        const double given = p->from_logits ? exp(x[i] - whole) : x[i] / whole, q = clip(given);
+        const double given = p->from_logits ? exp(x[i] - whole) : share(x[i], whole), q = clip(given);
         const double slope = w * (g * pow(1 - q, g - 1) * log(q) - pow(1 - q, g) / q);
         loss -= w * pow(1 - q, g) * log(q);
         for (size_t j = 0; j < n && dx && q == given; j++)

@@ -39,8 +39,9 @@ static inline clq_activation clq_layer_fused_activation(clq_activation activatio
 /* A tensor of the model on its way. */
 typedef struct clq_expanded {
     clq_id value;
-    clq_id logits; /* what it is the softmax or sigmoid of, for a loss; 0: none */
-    bool read;     /* by a layer */
+    clq_id logits;          /* what it is the softmax or sigmoid of, for a loss; 0: none */
+    clq_activation skipped; /* that softmax or sigmoid */
+    bool read;              /* by a layer */
 } clq_expanded;
 
 /* A model on its way to become operations. */

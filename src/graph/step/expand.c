@@ -68,7 +68,7 @@ clq_id clq_expand_new_state(clq_expansion *e, unsigned index) {
 /* As Keras does, a loss takes what goes into the activation at the model's end: softmax or sigmoid. */
 static bool loss_goes_before(const clq_expansion *e, clq_activation activation) {
     for (uint32_t i = 0; i < e->model->output_count && e->config->loss && activation != CLQ_LINEAR; i++)
-        if (e->model->outputs[i] == e->id) return activation == clq_loss_row_of(e->config->loss[i].kind)->activation;
+        if (e->model->outputs[i] == e->id) return clq_loss_takes_input_of(&e->config->loss[i], activation);
     return false;
 }
 
@@ -76,6 +76,7 @@ clq_id clq_expand_activation(clq_expansion *e, clq_activation activation, clq_id
     if (activation == CLQ_LINEAR) return x;
     if (loss_goes_before(e, activation)) {
         e->tensors[e->id].logits = x;
+        e->tensors[e->id].skipped = activation;
         if (!e->tensors[e->id].read) return x; /* nobody wants the activation */
     }
     if (activation == CLQ_SOFTMAX) return clq_expand_unary(e, clq_expand_node(e, &clq_op_softmax), x);
@@ -151,7 +152,14 @@ static void add_loss(clq_expansion *e, uint32_t index) {
     problem->metrics_width = clq_losses_width(e->config->loss, e->model->output_count);
     if (output->logits) {
         problem->from_logits = true;
-        problem->skipped = clq_loss_row_of(loss->kind)->activation;
+        problem->skipped = output->skipped;
+        /* A softmax is over the last axis: metrics that look behind it do so by rows of it. */
+        const clq_shape *shape = &e->model->tensors[e->model->outputs[index] - 1].shape;
+        const size_t last = shape->dims[shape->rank - 1], rows = CLQ_MAX(problem->rows, (size_t)1);
+        if (problem->skipped == CLQ_SOFTMAX && problem->classes > last) {
+            problem->rows = rows * (problem->classes / last);
+            problem->classes = last;
+        }
     }
     node.inputs[0] = output->logits ? output->logits : output->value;
     node.inputs[1] = external(e->graph, &labels, CLQ_HOME_LABELS, index);

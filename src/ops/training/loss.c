@@ -59,7 +59,8 @@ static void add_logits(clq_kernel_options *options, const clq_loss_problem *p) {
         probabilities = probabilities || clq_metric_row_of(p->metrics[i])->probabilities;
     }
     if (classes) clq_options_add(options, " -DLOGITS");
-    if (probabilities) clq_options_add(options, " -DPROBABLE=%d", (int)clq_loss_row_of(p->kind)->activation);
+    const clq_activation own = clq_loss_row_of(p->kind)->activation;
+    if (probabilities) clq_options_add(options, " -DPROBABLE=%d", (int)(p->skipped ? p->skipped : own));
 }
 
 /* scaled: the gradient is. */

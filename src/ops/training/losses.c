@@ -12,6 +12,7 @@ static const clq_loss_row losses[] = {
                               .rule_of_logits = "crossentropy_of_logits",
                               .by_row = true,
                               .activation = CLQ_SOFTMAX,
+                              .any_logits = true,
                               .one_hot = true,
                               .takes = CLQ_TAKES_FROM_LOGITS | CLQ_TAKES_LABEL_SMOOTHING,
                               .metrics = "accuracy"},
@@ -21,6 +22,7 @@ static const clq_loss_row losses[] = {
                                      .rule_of_logits = "crossentropy_of_logits",
                                      .by_row = true,
                                      .activation = CLQ_SOFTMAX,
+                                     .any_logits = true,
                                      .takes = CLQ_TAKES_FROM_LOGITS,
                                      .metrics = "accuracy"},
     [CLQ_LOSS_BINARY] = {.name = "binary_crossentropy",
@@ -28,6 +30,7 @@ static const clq_loss_row losses[] = {
                          .rule = "binary_crossentropy",
                          .rule_of_logits = "binary_crossentropy_of_logits",
                          .activation = CLQ_SIGMOID,
+                         .any_logits = true,
                          .one_hot = true,
                          .takes = CLQ_TAKES_FROM_LOGITS | CLQ_TAKES_LABEL_SMOOTHING,
                          .metrics = "accuracy"},
@@ -178,6 +181,11 @@ static const clq_metric_row metrics[] = {
 
 size_t clq_loss_count(void) { return CLQ_COUNT_OF(losses); }
 const clq_loss_row *clq_loss_row_of(clq_loss_kind kind) { return &losses[kind]; }
+
+bool clq_loss_takes_input_of(const clq_loss_problem *p, clq_activation activation) {
+    if (activation != CLQ_SOFTMAX && activation != CLQ_SIGMOID) return false;
+    return losses[p->kind].any_logits || (!p->from_logits && losses[p->kind].activation == activation);
+}
 size_t clq_metric_count(void) { return CLQ_COUNT_OF(metrics); }
 const clq_metric_row *clq_metric_row_of(clq_metric_kind kind) { return &metrics[kind]; }
 
