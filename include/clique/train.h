@@ -225,14 +225,15 @@ static inline clq_trainer_config clq_trainer_config_default(void) {
 typedef struct clq_trainer clq_trainer;
 /* Opens the devices, plans the model on each, sets the initial weights. Compiles kernels: seconds the first time on a
  * machine. config and devices are copied; config may not be NULL. Errors: STATE (the model is not finished), ARGUMENT
- * (a batch smaller than the replicas; too many batches to accumulate; strategy single with several devices; strategy
- * pipeline with more stages than the model has parts, with devices that are no multiple of the stages, with more
- * micro-batches than samples; a part that the model does not have, or on several devices; an unknown metric; a loss for
- * no output of the model, two for one, or none; a limit that clips, out of range; a name in no_decay or optimizers that
- * no variable has; an optimizer that is left without variables; class weights below 0 or of several outputs; more than
- * CLQ_REPLICAS_MAX devices, or a part that a device does not have), NO_DEVICE (none selected, or one that the machine
- * does not have), MISMATCH (the model's output does not fit the loss or a metric), DEVICE, BUILD, DEVICE_MEMORY,
- * UNSUPPORTED (also two outputs of one name, and synchronized statistics in a pipeline), MEMORY, SYSTEM. */
+ * (an enumerator that there is not, a flag or reserve out of its range; a batch smaller than the replicas; too many
+ * batches to accumulate; strategy single with several devices; strategy pipeline with more stages than the model has
+ * parts, with devices that are no multiple of the stages, with more micro-batches than samples; a part that the model
+ * does not have, or on several devices; an unknown metric; a loss for no output of the model, two for one, or none; a
+ * limit that clips, out of range; a name in no_decay or optimizers that no variable has; an optimizer that is left
+ * without variables; class weights below 0 or of several outputs; more than CLQ_REPLICAS_MAX devices, or a part that a
+ * device does not have), NO_DEVICE (none selected, or one that the machine does not have), MISMATCH (the model's output
+ * does not fit the loss or a metric), DEVICE, BUILD, DEVICE_MEMORY, UNSUPPORTED (also two outputs of one name, and
+ * synchronized statistics in a pipeline), MEMORY, SYSTEM. */
 CLQ_API clq_status clq_trainer_create_sized(const clq_model *model, const clq_devices *devices,
                                             const clq_trainer_config *config, size_t config_bytes, clq_trainer **out);
 static inline clq_status clq_trainer_create(const clq_model *model, const clq_devices *devices,

@@ -8,9 +8,9 @@ static const double seconds_default = 1.0;
 
 clq_status clq_fit_log_open(clq_fit_log *log, const clq_fit_config *config) {
     *log = (clq_fit_log){.config = config};
-    if (!config->on_log) return CLQ_OK;
     if (!(config->log_every_s >= 0.0))
         return clq_fail(CLQ_ARGUMENT, "log_every_s is %g: expected at least 0", config->log_every_s);
+    if (!config->on_log) return CLQ_OK;
     log->every = CLQ_MIN(config->log_every ? config->log_every : steps_default, (uint32_t)CLQ_METRIC_SLOTS);
     log->every_s = config->log_every_s > 0.0 ? config->log_every_s : seconds_default;
     log->steps = clq_alloc(log->every, sizeof *log->steps);

@@ -50,6 +50,7 @@ static bool is_better_high(const char *name) {
 clq_status clq_watch_open(clq_watch *watch, const clq_monitor *monitor, const char *who) {
     clq_watch result = {.monitor = *monitor, .any = false};
     clq_monitor *m = &result.monitor;
+    CLQ_TRY(clq_reserve_check("clq_monitor", m->reserved, sizeof m->reserved));
     if ((unsigned)m->mode > CLQ_MONITOR_MAX)
         return clq_fail(CLQ_ARGUMENT, "%s: mode %d is none of clq_monitor_mode", who, (int)m->mode);
     if (!(m->min_delta >= 0.0 && isfinite(m->min_delta)))
@@ -87,7 +88,7 @@ static clq_status check_name(const clq_watch *watch, const clq_trainer *trainer,
         clq_nearest_try(&nearest, trainer->metric_names[i]);
     }
     if (config->validation) clq_text_add(&names, ", and each of these with val_ in front");
-    clq_nearest_add(&nearest, &names);
+    if (nearest.found) clq_text_add(&names, "; did you mean '%s%s'?", of_validation ? validation : "", nearest.found);
     clq_status status = names.failed ? clq_fail_memory("naming what is measured")
                                      : clq_fail(CLQ_ARGUMENT, "%s watches '%s', which is not measured: expected %s",
                                                 who, name, names.data);

@@ -121,4 +121,6 @@ void clq_write_setting_loss_scale(const clq_trainer_config *config, clq_text *to
 
 const char *clq_setting_dtype_name(size_t i) { return clq_dtype_name((clq_dtype)i); }
 const char *clq_setting_precision_name(size_t i) { return clq_precision_name((clq_precision)i); }
+const char *clq_setting_transport_name(size_t i) { return clq_transport_name((clq_transport)i); }
+
 const char *clq_setting_algorithm_name(size_t i) { return clq_algorithm_name((clq_algorithm)i); }

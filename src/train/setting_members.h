@@ -31,6 +31,7 @@ void clq_write_setting_loss_scale(const clq_trainer_config *config, clq_text *to
 /* Names of enumerations. */
 const char *clq_setting_dtype_name(size_t i);
 const char *clq_setting_precision_name(size_t i);
+const char *clq_setting_transport_name(size_t i);
 const char *clq_setting_algorithm_name(size_t i);
 
 #endif

@@ -15,6 +15,10 @@ static uint64_t number_of(const clq_trainer_config *config, const clq_setting *r
     const char *at = (const char *)config + row->member.at;
     unsigned kind;
     switch (row->member.type) {
+    case CLQ_MEMBER_OWN:
+        if (row->member.count == 0) return 0;
+        memcpy(&kind, at, sizeof kind);
+        return kind;
     case CLQ_MEMBER_KIND: memcpy(&kind, at, sizeof kind); return kind;
     case CLQ_MEMBER_BOOL: return *(const bool *)at;
     case CLQ_MEMBER_FLAG:
@@ -67,7 +71,7 @@ clq_status clq_settings_check_config(const clq_trainer_config *config) {
     const clq_setting *row;
     for (size_t i = 0; (row = clq_setting_at(i)) != NULL; i++) {
         const uint64_t value = number_of(config, row);
-        if (row->member.type == CLQ_MEMBER_KIND && value >= row->member.count)
+        if (row->member.count > 0 && value >= row->member.count)
             return clq_fail(CLQ_ARGUMENT, "%s %d is none of %s", row->name, (int)(unsigned)value, row->member.c_name);
         if (row->member.type == CLQ_MEMBER_FLAG && value > 1)
             return clq_fail(CLQ_ARGUMENT, "%s is %u: expected 0 or 1", row->name, (unsigned)value);

@@ -7,6 +7,10 @@
 #define KIND(place, type, values, names)                                                                               \
     MEMBER(KIND, place), .member.c_name = #type, .member.count = values, .member.name_of = names
 #define OWN(reader, writer) .member.type = CLQ_MEMBER_OWN, .member.parse = reader, .member.write = writer
+/* Of which a member is an enumeration. */
+#define CHECKED_OWN(place, type, values, reader, writer)                                                               \
+    OWN(reader, writer), .member.at = offsetof(clq_trainer_config, place), .member.c_name = #type,                     \
+                         .member.count = values
 #define OF(strategy) (1u << CLQ_STRATEGY_##strategy)
 enum {
     DEVICES = CLQ_COMMAND_DEVICES,
@@ -131,7 +135,8 @@ static const clq_setting settings[] = {
      "how a batch is split over the replicas: evenly, by measured speed, or in these proportions (default "
      "equal)",
      .type = CLQ_SETTING_TEXT, .initial = "equal", FIELD(shares), .commands = TRAIN | WHY | PLAN,
-     .strategies = OF(MIRRORED), .results = true, .keys = CHOICE, OWN(NULL, clq_write_setting_shares)},
+     .strategies = OF(MIRRORED), .results = true, .keys = CHOICE,
+     CHECKED_OWN(strategy_options.shares, clq_shares_kind, CLQ_SHARES_WEIGHTS + 1, NULL, clq_write_setting_shares)},
     {"shard-optimizer", NULL,
      "each of n replicas keeps the optimizer's state of one n-th of the parameters, and updates these (ZeRO "
      "stage 1)",
@@ -147,7 +152,8 @@ static const clq_setting settings[] = {
      "the largest absolute values (default off)",
      .type = CLQ_SETTING_TEXT, .initial = "off", FIELD(compress), .commands = TRAIN | WHY, .strategies = OF(MIRRORED),
      .results = true, .keys = CHOICE, .resumed = CLQ_RESUMED_WARNED,
-     OWN(clq_parse_setting_compression, clq_write_setting_compression)},
+     CHECKED_OWN(strategy_options.compression.kind, clq_compression_kind, CLQ_COMPRESSION_TOP_K + 1,
+                 clq_parse_setting_compression, clq_write_setting_compression)},
     {"local-steps", "K", "local SGD: each replica makes K updates by its own gradients, then weights are averaged",
      .type = CLQ_SETTING_COUNT, .min = 1, .max = UINT64_MAX, FIELD(local_steps), .commands = TRAIN | WHY,
      .strategies = OF(MIRRORED), .results = true, .keys = CHOICE, MEMBER(U64, strategy_options.local_steps)},
@@ -234,6 +240,8 @@ static const clq_setting settings[] = {
     /* Of programs alone. */
     {"sample-dtype", NULL, NULL, .results = true, .keys = PREDICTION | STAGES, .resumed = CLQ_RESUMED_WARNED,
      KIND(sample_dtype, clq_dtype, CLQ_DTYPE_COUNT, clq_setting_dtype_name)},
+    {"transport", NULL, NULL, .keys = PREDICTION,
+     KIND(group.transport, clq_transport, CLQ_TRANSPORT_COUNT, clq_setting_transport_name)},
 };
 
 const clq_setting *clq_setting_at(size_t index) { return index < CLQ_COUNT_OF(settings) ? &settings[index] : NULL; }

@@ -101,10 +101,10 @@ typedef struct clq_setting {
     clq_resumption resumed;
     struct {
         clq_member_type type;
-        size_t at;                                                         /* of clq_trainer_config */
-        const char *c_name;                                                /* KIND: the enumeration, */
-        unsigned count;                                                    /* its values, */
-        const char *(*name_of)(size_t);                                    /* and their names */
+        size_t at;                      /* of clq_trainer_config */
+        const char *c_name;             /* KIND, and OWN if the member is one: the enumeration, */
+        unsigned count;                 /* its values, */
+        const char *(*name_of)(size_t); /* and their names */
         clq_status (*parse)(const char *text, clq_trainer_config *config); /* OWN; NULL: who knows more sets it */
         void (*write)(const clq_trainer_config *config,
                       clq_text *to); /* OWN, or of another form than the number: nothing where it is not set */

@@ -14,7 +14,26 @@ void clq_trainer_config_init(clq_trainer_config *config, size_t config_bytes) {
     clq_struct_give(&defaults, sizeof defaults, config, config_bytes);
 }
 
+/* Of the structs within the config. */
+static clq_status check_reserves(const clq_trainer_config *config) {
+    const clq_strategy_options *options = &config->strategy_options;
+    CLQ_TRY(clq_reserve_check("clq_loss", config->loss.reserved, sizeof config->loss.reserved));
+    CLQ_TRY(clq_reserve_check("clq_strategy_options", options->reserved, sizeof options->reserved));
+    if (options->unused != 0)
+        return clq_fail(CLQ_ARGUMENT, "clq_strategy_options.unused is %u: expected 0", options->unused);
+    for (size_t i = 0; config->outputs && i < config->output_count; i++) {
+        const clq_output_config *output = &config->outputs[i];
+        CLQ_TRY(clq_reserve_check("clq_output_config", output->reserved, sizeof output->reserved));
+        CLQ_TRY(clq_reserve_check("clq_loss", output->loss.reserved, sizeof output->loss.reserved));
+    }
+    for (size_t i = 0; config->optimizers && i < config->optimizer_count && i < CLQ_OPTIMIZERS_MAX; i++)
+        CLQ_TRY(clq_reserve_check("clq_optimizer_config", config->optimizers[i].reserved,
+                                  sizeof config->optimizers[i].reserved));
+    return CLQ_OK;
+}
+
 static clq_status check_config(const clq_trainer_config *config) {
+    CLQ_TRY(check_reserves(config));
     CLQ_TRY(clq_settings_check_config(config));
     CLQ_TRY(clq_optimizer_check(&config->optimizer));
     CLQ_TRY(clq_lr_schedule_check(&config->schedule));
@@ -25,6 +44,9 @@ static clq_status check_config(const clq_trainer_config *config) {
                         clq_lr_schedule_row_of(config->schedule.kind)->name);
     if (config->global_batch == 0) return clq_fail(CLQ_ARGUMENT, "the global batch must be at least 1");
     CLQ_TRY(clq_mixed_check(config));
+    if (config->strategy_options.staleness < 0 || config->strategy_options.staleness > CLQ_STALENESS_MAX)
+        return clq_fail(CLQ_ARGUMENT, "a staleness of %d: expected 0, which is synchronous, to %d",
+                        (int)config->strategy_options.staleness, (int)CLQ_STALENESS_MAX);
     if (config->part > 0 && config->parts == 0)
         return clq_fail(CLQ_ARGUMENT, "part %u of a model, and parts is 0: set how many the model has", config->part);
     return CLQ_OK;

@@ -187,6 +187,8 @@ clq_status clq_trainer_take_matrix(const clq_trainer *trainer, const double *tot
  * is 0. ARGUMENT where it sets what this version does not know. */
 clq_status clq_struct_take(const char *what, const void *from, size_t from_bytes, void *to, size_t to_bytes);
 /* This version's struct as far as the caller's goes; what is behind is 0. */
+/* ARGUMENT where room for later members is not 0; of: "clq_monitor". */
+clq_status clq_reserve_check(const char *of, const void *reserved, size_t bytes);
 void clq_struct_give(const void *from, size_t from_bytes, void *to, size_t to_bytes);
 
 /* The learning rate of the last update; before the first, its own. */

@@ -15,6 +15,17 @@ clq_status clq_struct_take(const char *what, const void *from, size_t from_bytes
     return CLQ_OK;
 }
 
+clq_status clq_reserve_check(const char *of, const void *reserved, size_t bytes) {
+    const unsigned char *at = reserved;
+    for (size_t i = 0; i < bytes; i++)
+        if (at[i])
+            return clq_fail(CLQ_ARGUMENT,
+                            "%s.reserved is not 0: it is room for later members; begin with the struct's default, or "
+                            "with {0}",
+                            of);
+    return CLQ_OK;
+}
+
 void clq_struct_give(const void *from, size_t from_bytes, void *to, size_t to_bytes) {
     memset(to, 0, to_bytes);
     memcpy(to, from, CLQ_MIN(from_bytes, to_bytes));

@@ -87,10 +87,10 @@ clq_status clq_refuse_key(const char *what, const char *text, const char *name, 
     clq_text known = {0};
     clq_nearest nearest = {.word = key};
     for (size_t i = 0; options[i].key; i++) {
-        clq_text_add(&known, "%s%s", i ? " " : " takes: ", options[i].key);
+        clq_text_add(&known, "%s%s", i ? " " : *name ? " takes: " : "it takes: ", options[i].key);
         clq_nearest_try(&nearest, options[i].key);
     }
-    if (!known.data) clq_text_add(&known, " takes no keys");
+    if (!known.data) clq_text_add(&known, "%s", *name ? " takes no keys" : "it takes no keys");
     clq_nearest_add(&nearest, &known);
     clq_status status =
         known.failed ? clq_fail_memory("naming the keys")

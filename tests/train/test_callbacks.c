@@ -348,7 +348,7 @@ static void refused(void **state) {
     assert_ok(clq_early_stopping_parse("monitor=val_mea", &stop));
     assert_ok(clq_callback_early_stopping(&stop, &callback));
     fit.validation = validation;
-    assert_fails(CLQ_ARGUMENT, "expected loss, mae, and each of these with val_ in front; did you mean 'mae'?",
+    assert_fails(CLQ_ARGUMENT, "expected loss, mae, and each of these with val_ in front; did you mean 'val_mae'?",
                  clq_fit(trainer, data, &fit));
     assert_fails(CLQ_FORMAT, "no state of this callback",
                  callback.restore(callback.context, "{\"callback\": \"csv\"}"));
@@ -359,6 +359,7 @@ static void refused(void **state) {
     assert_fails(CLQ_ARGUMENT, "there is room for 8", callback.save(callback.context, small, sizeof small));
     clq_callback_destroy(&callback);
     assert_fails(CLQ_ARGUMENT, "did you mean 'patience'?", clq_early_stopping_parse("patiense=3", &stop));
+    assert_fails(CLQ_ARGUMENT, "'x=1': unknown key 'x'; it takes: ", clq_early_stopping_parse("x=1", &stop));
     assert_fails(CLQ_ARGUMENT, "did you mean 'monitor'?", clq_reduce_lr_parse("monitr=loss", &reduce));
     assert_fails(CLQ_ARGUMENT, "mode 'up' is unknown: expected auto, min or max",
                  clq_early_stopping_parse("mode=up", &stop));

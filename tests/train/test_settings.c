@@ -1,6 +1,8 @@
 /* The table of settings: that its rows are whole, that keys have what the rows say, and that configs are checked. */
 #include "support/check.h"
+#include "support/system.h"
 #include "train/train.h"
+#include <clique/callbacks.h>
 
 #include <math.h>
 #include <string.h>
@@ -74,7 +76,128 @@ static void keys_have_what_matters(void **state) {
         }
 }
 
+static clq_model *make_model(void) {
+    clq_model *model;
+    assert_ok(clq_model_create("bias", &model));
+    clq_tensor x = clq_input(model, CLQ_SHAPE(1));
+    assert_ok(clq_model_finish(model, clq_dense(model, x, &(clq_dense_config){.units = 1})));
+    return model;
+}
+
+static clq_trainer_config working(void) {
+    clq_trainer_config config = clq_trainer_config_default();
+    config.loss = clq_loss_default(CLQ_LOSS_MEAN_SQUARED_ERROR);
+    config.sample_dtype = CLQ_F32;
+    return config;
+}
+
+/* What the headers exclude, one at a time. */
+static void configs_are_checked(void **state) {
+    (void)state;
+    enum { CASES = 24 };
+    static const char *const says[CASES] = {
+        "tune 9 is none of clq_tuning",
+        "tune -1 is none of clq_tuning",
+        "recompute 9 is none of clq_recompute_kind",
+        "matmul-precision 9 is none of clq_matmul_precision",
+        "precision 9 is none of clq_precision",
+        "cross-device-ops 99 is none of clq_algorithm",
+        "transport 99 is none of clq_transport",
+        "sample-dtype 99 is none of clq_dtype",
+        "shares 9 is none of clq_shares_kind",
+        "compress 9 is none of clq_compression_kind",
+        "shard-optimizer is 2: expected 0 or 1",
+        "a staleness of -1",
+        "a staleness of 65537",
+        "part 3 of 1",
+        "budget is -1",
+        "deadline is -1",
+        "clq_strategy_options.unused is 1",
+        "clq_strategy_options.reserved is not 0",
+        "clq_loss.reserved is not 0",
+        "strategy 99 is none of clq_strategy_kind",
+        "clip 9 is none of clq_clip_kind",
+        "budget is nan",
+        "optimizer 99 is none of clq_optimizer_kind",
+        "loss 99 is none of clq_loss_kind",
+    };
+    clq_trainer_config cases[CASES];
+    for (size_t i = 0; i < CASES; i++) cases[i] = working();
+    cases[0].tuning = (clq_tuning)9;
+    cases[1].tuning = (clq_tuning)-1;
+    cases[2].recompute = (clq_recompute_kind)9;
+    cases[3].matmul_precision = (clq_matmul_precision)9;
+    cases[4].precision = (clq_precision)9;
+    cases[5].group.algorithm = (clq_algorithm)99;
+    cases[6].group.transport = (clq_transport)99;
+    cases[7].sample_dtype = (clq_dtype)99;
+    cases[8].strategy_options.shares = (clq_shares_kind)9;
+    cases[9].strategy_options.compression.kind = (clq_compression_kind)9;
+    cases[10].strategy_options.shard_optimizer = 2;
+    cases[11].strategy_options.staleness = -1;
+    cases[12].strategy_options.staleness = CLQ_STALENESS_MAX + 1;
+    cases[13].parts = 1, cases[13].part = 3;
+    cases[14].tuning_s = -1;
+    cases[15].group.deadline_s = -1;
+    cases[16].strategy_options.unused = 1;
+    cases[17].strategy_options.reserved[22] = 1;
+    cases[18].loss.reserved[1] = 1;
+    cases[19].strategy = (clq_strategy_kind)99;
+    cases[20].clip.kind = (clq_clip_kind)9;
+    cases[21].tuning_s = (double)NAN;
+    cases[22].optimizer.kind = (clq_optimizer_kind)99;
+    cases[23].loss.kind = (clq_loss_kind)99;
+    clq_model *model = make_model();
+    clq_devices devices;
+    clq_trainer *trainer = NULL;
+    assert_ok(clq_devices_select(sys, "pocl:0", &devices));
+    for (size_t i = 0; i < CASES; i++)
+        assert_fails(CLQ_ARGUMENT, says[i], clq_trainer_create(model, &devices, &cases[i], &trainer));
+    assert_null(trainer);
+    clq_model_destroy(model);
+}
+
+static clq_status nothing(void *context, const clq_step_info *info) {
+    (void)context;
+    (void)info;
+    return CLQ_OK;
+}
+
+static void fits_and_callbacks_are_checked(void **state) {
+    (void)state;
+    static const float sample[1] = {0};
+    static const size_t shape[] = {1};
+    clq_model *model = make_model();
+    clq_devices devices;
+    clq_trainer *trainer;
+    clq_dataset *data;
+    clq_callback callback = {.name = "own", .reserved[0] = &callback}, made;
+    const clq_trainer_config config = working();
+    assert_ok(clq_devices_select(sys, "pocl:0", &devices));
+    assert_ok(clq_trainer_create(model, &devices, &config, &trainer));
+    assert_ok(clq_dataset_arrays(sample, CLQ_F32, 1, 1, shape, sample, CLQ_F32, 1, &data));
+    assert_ok(clq_dataset_batch(data, 1, false));
+    for (unsigned i = 0; i < 2; i++) /* whether there is a log or not */
+        assert_fails(
+            CLQ_ARGUMENT, "log_every_s is -1",
+            clq_fit(trainer, data, &(clq_fit_config){.epochs = 1, .log_every_s = -1, .on_log = i ? nothing : NULL}));
+    assert_fails(CLQ_ARGUMENT, "clq_callback.reserved is not 0",
+                 clq_fit(trainer, data, &(clq_fit_config){.epochs = 1, .callbacks = &callback, .callback_count = 1}));
+    clq_early_stopping stop = {.reserved[3] = 1};
+    assert_fails(CLQ_ARGUMENT, "clq_early_stopping.reserved is not 0", clq_callback_early_stopping(&stop, &made));
+    stop = (clq_early_stopping){.monitor.reserved[0] = 1};
+    assert_fails(CLQ_ARGUMENT, "clq_monitor.reserved is not 0", clq_callback_early_stopping(&stop, &made));
+    clq_reduce_lr reduce = clq_reduce_lr_default();
+    reduce.reserved[0] = 1;
+    assert_fails(CLQ_ARGUMENT, "clq_reduce_lr.reserved is not 0", clq_callback_reduce_lr(&reduce, &made));
+    clq_dataset_destroy(data);
+    clq_trainer_destroy(trainer);
+    clq_model_destroy(model);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(rows_are_whole), cmocka_unit_test(keys_have_what_matters)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    const struct CMUnitTest tests[] = {cmocka_unit_test(rows_are_whole), cmocka_unit_test(keys_have_what_matters),
+                                       cmocka_unit_test(configs_are_checked),
+                                       cmocka_unit_test(fits_and_callbacks_are_checked)};
+    return cmocka_run_group_tests(tests, open_system, close_system);
 }
