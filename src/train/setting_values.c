@@ -31,7 +31,8 @@ static uint64_t number_of(const clq_trainer_config *config, const clq_setting *r
 
 static clq_status apply_kind(const clq_setting *row, const char *text, clq_trainer_config *config) {
     size_t kind;
-    CLQ_TRY(clq_parse_name(row->name, text, row->member.count, row->member.name_of, NULL, &kind));
+    CLQ_TRY(clq_parse_name(row->member.words ? row->member.words : row->name, text, row->member.count,
+                           row->member.name_of, NULL, &kind));
     const unsigned value = (unsigned)kind; /* enumerations are as large */
     memcpy(member_of(config, row), &value, sizeof value);
     return CLQ_OK;

@@ -103,6 +103,7 @@ typedef struct clq_setting {
         clq_member_type type;
         size_t at;                      /* of clq_trainer_config */
         const char *c_name;             /* KIND, and OWN if the member is one: the enumeration, */
+        const char *words;              /* what messages call it; NULL: by the name */
         unsigned count;                 /* its values, */
         const char *(*name_of)(size_t); /* and their names */
         clq_status (*parse)(const char *text, clq_trainer_config *config); /* OWN; NULL: who knows more sets it */
