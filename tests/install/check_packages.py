@@ -139,11 +139,12 @@ class Summary(unittest.TestCase):
             build = pathlib.Path(folder)
             (build / "tests").mkdir()
             (build / "tests/left-out").write_text("oclgrind/... : no package oclgrind\n")
-            for status, said in ((0, "1/1 Test a\n\n100% tests passed, 0 tests failed out of 1\n\nTotal Test time (real) = 1 sec\n"),
-                                 (8, "1/1 Test a\n\n0% tests passed, 1 tests failed out of 1\n\nErrors while running CTest\n")):
-                done = subprocess.run([SOURCE / "tests/support/run_ctest", build, "sh", "-c", f"printf '%s' '{said}'; exit {status}"], capture_output=True,
-                                      text=True, timeout=60)
-                self.assertEqual(done.returncode, status)
+            passes = "1/1 Test a\n\n100% tests passed, 0 tests failed out of 1\n\nTotal Test time (real) = 1 sec\n"
+            fails = "1/1 Test a\n\n0% tests passed, 1 tests failed out of 1\n\nErrors while running CTest\n"
+            for said, status, check, wanted in ((passes, 0, "", 0), (passes, 0, "true", 0), (passes, 0, "false", 1), (fails, 8, "", 8), (fails, 8, "true", 8)):
+                done = subprocess.run([SOURCE / "tests/support/run_ctest", build, check, "sh", "-c", f"printf '%s' '{said}'; exit {status}"],
+                                      capture_output=True, text=True, timeout=60)
+                self.assertEqual(done.returncode, wanted, done.stdout + done.stderr)
                 before, _, after = done.stdout.partition("left out on this system: oclgrind/... : no package oclgrind\n")
                 self.assertRegex(before, r"used: .*; gcc \d.*; cmocka ")
                 self.assertTrue(after.strip().startswith(said.split("\n")[2]), done.stdout)
