@@ -158,7 +158,7 @@ static void counts_on(clq_device *device, clq_queue *queue) {
         outcome nothing = check_rows_beyond(&roomy, &d, 0);
         assert_nothing(&nothing);
         clq_plan_set_params(roomy.plan, &(clq_step_params){.count = COUNT_MOST + 1, .scale = 1});
-        CHECK_FAILS(CLQ_ARGUMENT, clq_plan_run(roomy.plan, queue, CLQ_SEGMENT_FORWARD, CLQ_SEGMENT_FORWARD));
+        CHECK_FAILS(CLQ_INTERNAL, clq_plan_run(roomy.plan, queue, CLQ_SEGMENT_FORWARD, CLQ_SEGMENT_FORWARD));
         CHECK_DETAIL("0 to 9 examples is run with 10");
         outcome full = check_rows_beyond(&roomy, &d, COUNT_MOST); /* and nothing of that sticks */
         assert_metrics(&roomy, &d, COUNT_MOST, 1);
@@ -526,12 +526,12 @@ static void refusals_on(clq_device *device, clq_queue *queue) {
     const struct {
         clq_status status;
         const char *words;
-    } want[6] = {{CLQ_ARGUMENT, "capacity"},
-                 {CLQ_ARGUMENT, "metric slots"},
-                 {CLQ_ARGUMENT, "needs a loss"},
+    } want[6] = {{CLQ_INTERNAL, "capacity"},
+                 {CLQ_INTERNAL, "metric slots"},
+                 {CLQ_INTERNAL, "needs a loss"},
                  {CLQ_UNSUPPORTED, "type f64: u8 or f32"},
                  {CLQ_MISMATCH, "over 5 values and output 'dense_2' of model mlp has 4"},
-                 {CLQ_ARGUMENT, "4294967295 examples"}};
+                 {CLQ_INTERNAL, "4294967295 examples"}};
     clq_plan *plan = NULL;
     for (size_t i = 0; i < CLQ_COUNT_OF(c); i++) {
         CHECK_FAILS(want[i].status, clq_plan_create_alone(model, device, &c[i], &plan));
