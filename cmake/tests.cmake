@@ -148,6 +148,11 @@ clq_test_layer(gpu test_ops_local_trial test_interop_balance test_interop_golden
 clq_test_layer(stale test_device_coherence)
 # Devices have odd names, and reads give wrong data. The checks of the command line name the layer by its path.
 clq_test_layer(odd)
+# Compilers do not end.
+clq_test_layer(hang test_device_deadline)
+add_test(NAME cli/build COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/cli/check_build.py ${CMAKE_BINARY_DIR}/bin
+                                ${CMAKE_BINARY_DIR}/tests/clq_hang_layer.so)
+set_tests_properties(cli/build PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 1200)
 # Devices compute slower than they could.
 clq_test_layer(slow test_device_slow_layer test_train_shares)
 # PoCL's devices behave like strict discrete GPUs.

@@ -165,8 +165,9 @@ const char *clq_environment(const char *name); /* NULL where unset or empty */
 typedef struct clq_thread clq_thread;
 /* The body runs with all signals blocked but those of faults: handlers run on the program's own threads. */
 clq_status clq_thread_start(const char *name /* at most 15 */, void (*body)(void *), void *context, clq_thread **out);
-void clq_thread_join(clq_thread *thread); /* takes NULL; frees it */
-unsigned clq_cpu_count(void);             /* cores that this process may use */
+void clq_thread_join(clq_thread *thread);  /* takes NULL; frees it */
+void clq_thread_leave(clq_thread *thread); /* in place of joining it: it ends when it does, and is freed then */
+unsigned clq_cpu_count(void);              /* cores that this process may use */
 
 /* A lock and a condition variable for clq_lock_wait. owner: as for clq_fail_lock. */
 clq_status clq_lock_create(const char *owner, pthread_mutex_t *lock, pthread_cond_t *changed);

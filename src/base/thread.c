@@ -15,6 +15,7 @@ struct clq_thread {
     void (*body)(void *);
     void *context;
     char name[16];
+    atomic_bool alone; /* the thread ended, or nobody will join it */
 };
 
 static void *thread_main(void *argument) {
@@ -23,6 +24,7 @@ static void *thread_main(void *argument) {
     prctl(PR_SET_NAME, self->name, 0, 0, 0);
 #endif
     self->body(self->context);
+    if (atomic_exchange(&self->alone, true)) clq_free(self);
     return NULL;
 }
 
@@ -57,6 +59,11 @@ void clq_thread_join(clq_thread *thread) {
     if (!thread) return;
     pthread_join(thread->thread, NULL);
     clq_free(thread);
+}
+
+void clq_thread_leave(clq_thread *thread) {
+    (void)pthread_detach(thread->thread);
+    if (atomic_exchange(&thread->alone, true)) clq_free(thread);
 }
 
 unsigned clq_cpu_count(void) {

@@ -2,9 +2,18 @@
 
 #include <signal.h>
 #include <stddef.h>
+#include <unistd.h>
 
 static volatile sig_atomic_t stop_asked;
 static void ask_to_stop(int signal_number) { stop_asked = signal_number; }
+
+/* A process that only compiles has nothing to put in order. What it calls here may be called in a handler. */
+static void end(int signal_number) {
+    static const char line[] = "clique: error: interrupted before the first step\n";
+    const ssize_t written = write(STDERR_FILENO, line, sizeof line - 1);
+    (void)written;
+    _exit(128 + signal_number);
+}
 
 enum { SIGNALS = 2 };
 static const int signals[SIGNALS] = {SIGINT, SIGTERM};
@@ -24,14 +33,20 @@ void clq_interrupts_ignore_again(void) {
         if (ignored[i]) (void)signal(signals[i], SIG_IGN);
 }
 
+static void install(void (*handler)(int)) {
+    clq_interrupts_ignore_again();
+    struct sigaction action = {.sa_handler = handler, .sa_flags = (int)SA_RESETHAND};
+    sigemptyset(&action.sa_mask);
+    for (size_t i = 0; i < SIGNALS; i++)
+        if (!ignored[i]) sigaction(signals[i], &action, NULL);
+}
+
+void clq_interrupts_end_at_once(void) { install(end); }
+
 bool clq_interrupted(void) {
     static bool installed;
     if (!installed) {
-        clq_interrupts_ignore_again();
-        struct sigaction action = {.sa_handler = ask_to_stop, .sa_flags = (int)SA_RESETHAND};
-        sigemptyset(&action.sa_mask);
-        for (size_t i = 0; i < SIGNALS; i++)
-            if (!ignored[i]) sigaction(signals[i], &action, NULL);
+        install(ask_to_stop);
         installed = true;
     }
     return stop_asked != 0;

@@ -11,6 +11,9 @@ void clq_interrupts_note_ignored(void);
  * called, and before this process becomes another program, where a signal that had a handler gets its default action.
  */
 void clq_interrupts_ignore_again(void);
+/* From here on the signals end the process at once, with a line and the exit code of the contract, until
+ * clq_interrupted is called first. For a program that waits for drivers' compilers, and has nothing to put in order. */
+void clq_interrupts_end_at_once(void);
 /* True once the user pressed Ctrl-C (SIGINT) or the process was told to end (SIGTERM); installs the handlers at the
  * first call, but for signals that were noted as ignored. A second Ctrl-C ends the process at once. */
 bool clq_interrupted(void);

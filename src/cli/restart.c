@@ -1,6 +1,7 @@
 /* Executes the command again in the same process. The OpenCL loader reads its environment once: if the one driver that
  * it opened is not enough, only a new program image can open the others. */
 #include "cli/cli.h"
+#include "cli/program.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -35,16 +36,16 @@ static void free_texts(texts *read) {
     clq_free(read->list);
 }
 
-clq_status clq_restart_with_all_drivers(clq_status status) {
-    static const char once[] = "CLIQUE_ALL_DRIVERS=1"; /* so that the new one does not come here again */
+/* variable: of the new environment; NULL: none. */
+static clq_status restart(clq_status status, const char *how, const char *variable) {
     clq_error error;
     char program[4096];
     clq_error_take(status, &error);
     ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
-    texts arguments = read_texts("/proc/self/cmdline", NULL), environment = read_texts("/proc/self/environ", once);
+    texts arguments = read_texts("/proc/self/cmdline", NULL), environment = read_texts("/proc/self/environ", variable);
     if (length > 0 && arguments.list && environment.list) {
         program[length] = '\0';
-        clq_log(CLQ_LOG_WARNING, "%s; starting again with all drivers", error.detail);
+        clq_log(CLQ_LOG_WARNING, "%s; starting again %s", error.detail, how);
         (void)fflush(NULL);
         clq_interrupts_ignore_again();
         (void)execve(program, arguments.list, environment.list);
@@ -52,4 +53,20 @@ clq_status clq_restart_with_all_drivers(clq_status status) {
     free_texts(&arguments);
     free_texts(&environment);
     return clq_error_raise(&error);
+}
+
+clq_status clq_restart_with_all_drivers(clq_status status) {
+    /* so that the new one does not come here again */
+    return restart(status, "with all drivers", "CLIQUE_ALL_DRIVERS=1");
+}
+
+/* A driver's threads end by execve as by _exit. */
+void clq_end_if_stuck(const clq_setup *setup, clq_status status) {
+    bool noted;
+    if (!setup->system || !clq_system_is_stuck(setup->system, &noted)) return;
+    if (noted && !setup->begun && status != CLQ_OK)
+        status = restart(status, "with a launch for each of its kernels", NULL);
+    const int code = clq_program_end(status);
+    (void)fflush(NULL);
+    _exit(code);
 }

@@ -28,7 +28,8 @@ clq_status clq_setup_model(clq_setup *setup, const clq_options *options) {
 clq_status clq_setup_devices(clq_setup *setup, const clq_options *options) {
     clq_system *recalled = setup->recalled;
     setup->recalled = NULL;
-    const clq_system_config config = {.memory_limit_bytes = options->memory_limit};
+    const clq_system_config config = {.memory_limit_bytes = options->memory_limit,
+                                      .build_deadline_s = options->build_deadline};
     clq_status status = clq_system_open_recalled(recalled, &config, &setup->system);
     clq_trim_code();
     setup->recalled_one = recalled != NULL;

@@ -177,6 +177,7 @@ static clq_status show_progress(void *context, const clq_progress *p) {
     training *t = context;
     if (t->first_step_s == 0.0) {
         t->first_step_s = seconds_since_process_start();
+        t->setup->begun = true;
         t->begun = clq_toll_now(t->setup->trainer, p->totals.seconds, p->totals.input_s);
     }
     tell_shares(t);
@@ -476,7 +477,7 @@ static clq_status take_average(const training *t) {
 static clq_status train(training *t) {
     CLQ_TRY(prepare(t));
     introduce(t);
-    clq_interrupted(); /* from here on Ctrl-C ends the run in order */
+    clq_interrupts_end_at_once(); /* until the first step was made, from which on Ctrl-C ends the run in order */
     const clq_options *o = t->options;
     clq_fit_config fit = {.epochs = o->epochs  ? o->epochs
                                     : o->steps ? 0

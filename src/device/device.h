@@ -58,6 +58,10 @@ clq_status clq_machine_recall(clq_hash128 key, void **out, size_t *bytes);
 clq_status clq_machine_keep(clq_hash128 key, const void *data, size_t bytes);
 void clq_machine_forget(clq_hash128 key);
 
+/* Whether a driver's compiler did not end within the build deadline: every device of the system is lost, and the driver
+ * may hang in what the process asks of it, its exit included. noted: the next process does without the program. */
+bool clq_system_is_stuck(const clq_system *system, bool *noted);
+
 /* Opens one entry of a selection in a context of its own. */
 clq_status clq_device_open(clq_system *system, clq_device_choice choice, clq_device **out);
 /* Wraps what a caller of the library owns; the context is retained. Used by comm's public calls. */
@@ -135,7 +139,7 @@ clq_status clq_device_replace(const clq_device *device, clq_hash128 key, const v
  * no disk for is not kept. Any thread. (trial.c) */
 bool clq_device_trial_result(clq_device *device, clq_hash128 key, bool *result);
 void clq_device_note_trial_result(clq_device *device, clq_hash128 key, bool result);
-void clq_device_keep_trial_result(clq_device *device, clq_hash128 key, bool result);
+bool clq_device_keep_trial_result(clq_device *device, clq_hash128 key, bool result); /* whether it is kept */
 
 /* ---- queues (queue.c) ---- */
 
@@ -278,10 +282,14 @@ typedef struct clq_program_wish {
     const char *file, *options; /* as above */
     const char *kernels;        /* those that it has, with blanks between ("": all): less is compiled */
     const char *text;           /* a source of the caller's own, copied, which `file` then only names; or NULL */
+    bool optional; /* the caller can do without. That its compiler refuses it, or does not end, is kept for such devices
+                      and their driver, and later wishes for it are UNSUPPORTED at once */
 } clq_program_wish;
 clq_status clq_kernel_create_among(clq_device *device, const clq_program_wish *program, const char *function,
                                    clq_kernel **out);
 void clq_kernel_destroy(clq_kernel *kernel); /* takes NULL */
+/* Whether its first launch compiles it: the program was built here, and the driver has COMPILES_AT_LAUNCH. */
+bool clq_kernel_is_new(const clq_kernel *kernel);
 clq_status clq_kernel_set_buffer(clq_kernel *kernel, uint32_t index, const clq_buffer *buffer);
 clq_status clq_kernel_set_bytes(clq_kernel *kernel, uint32_t index, const void *value, size_t bytes); /* scalars */
 clq_status clq_kernel_set_local(clq_kernel *kernel, uint32_t index, size_t bytes);

@@ -32,6 +32,10 @@ bool clq_words_have(const char *words, const char *word);
 
 /* ---- the table of devices (system.c, driver.c) ---- */
 
+/* A compiler of a driver did not end, and all devices are lost; and the next run knows of the program. */
+enum { CLQ_STUCK = 1, CLQ_STUCK_NOTED = 2 };
+enum { CLQ_BUILD_DEADLINE_S = 120 };
+
 typedef struct clq_device_entry {
     clq_device_info info;
     cl_platform_id platform;
@@ -46,6 +50,8 @@ typedef struct clq_device_entry {
 struct clq_system {
     char *cache_dir; /* NULL: no cache on disk */
     uint64_t memory_limit;
+    double build_deadline_s;
+    atomic_uint stuck; /* CLQ_STUCK… */
     size_t count;
     clq_device_entry *entries;
     bool recalled;        /* the entries without an id are of drivers that were left alone (recall.c) */
@@ -153,6 +159,9 @@ typedef struct clq_program {
     cl_program program;   /* NULL while a thread makes it */
     bool unsaved;         /* built from source: the cache does not hold all of it yet */
     bool refused;         /* the cache's binary is whole, and the driver did not take it */
+    bool optional;        /* as of the wish */
+    bool from_source;     /* built, not loaded */
+    bool bad;             /* the compiler refused it */
     bool early;           /* what the cache holds of it was asked for before all its kernels may have run */
     bool begun;           /* a launch of one of its kernels was begun; under the device's lock */
     char *file;           /* named in messages */
@@ -179,7 +188,9 @@ struct clq_device {
     char *cache_dir;                /* NULL: none */
     int claims;                     /* see claim.c */
     atomic_uint claimed;            /* programs whose claim is held */
-    atomic_bool ran_new;            /* a kernel object was launched for the first time since clq_programs_ran looked */
+    double build_deadline_s;
+    atomic_uint *stuck;  /* the system's; NULL: the caller's device */
+    atomic_bool ran_new; /* a kernel object was launched for the first time since clq_programs_ran looked */
     uint64_t memory_budget;
     _Atomic uint64_t memory_used;
     atomic_flag loss_claimed;
@@ -235,6 +246,20 @@ void clq_program_begin(clq_device *device, clq_program *entry);
  * and is done. Costs nothing where no kernel object was launched for the first time since the last call. */
 void clq_programs_ran(clq_device *device);
 
+/* ---- building with a deadline (deadline.c) ---- */
+
+/* clBuildProgram for the device, within its build deadline; *error is what the call gave. TIMEOUT: the driver works on,
+ * all devices of the system are lost, and if the program is optional, it is noted as one that does not build. */
+clq_status clq_program_build(clq_device *device, const clq_program *entry, cl_program program, const char *options,
+                             cl_int *error);
+/* Whether the driver compiles the kernel when it is launched now, and the queue comes to its end by itself. */
+bool clq_launch_compiles(const clq_queue *queue, const clq_kernel *kernel);
+/* Such a launch, which is waited for. *event (may be NULL) is the caller's. TIMEOUT likewise. */
+clq_status clq_launch_compiling(clq_queue *queue, const clq_kernel *kernel, cl_uint dims, const size_t *global,
+                                const size_t *local, cl_event *event);
+/* It is lost from now on, since `what` did not end. */
+void clq_device_lose(clq_device *device, const char *what);
+
 /* Opens `count` choices in one shared context; clq_device_open is the case of one. */
 clq_status clq_devices_open_shared(clq_system *system, const clq_device_choice *choices, uint32_t count,
                                    clq_device **out);
@@ -263,6 +288,7 @@ struct clq_queue {
     clq_device *device;
     cl_command_queue handle;
     cl_event last_wait; /* of clq_queue_wait; may be NULL */
+    bool waits;         /* commands of it waited for events, or may have: it need not come to an end by itself */
     clq_trace *trace;   /* NULL unless CLQ_QUEUE_TRACE */
 };
 

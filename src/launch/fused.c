@@ -272,15 +272,29 @@ static clq_status write_words(clq_fused *fused, const making *m) {
     return clq_buffer_set(device, fused->words, m->words, bytes);
 }
 
+/* With none of its launches, so that the time is the compiler's alone. */
+static clq_status launch_empty(clq_fused *fused) {
+    static const uint32_t none[CLQ_FUSED_NUMBERS] = {0, 0, 1};
+    static const size_t one = 1;
+    clq_queue *queue;
+    CLQ_TRY(clq_queue_create(fused->list->device, 0, &queue));
+    clq_status status = set_numbers(fused, none);
+    if (status == CLQ_OK) status = clq_queue_launch(queue, fused->kernel, 1, &one, &one);
+    if (status == CLQ_OK) status = clq_queue_finish(queue);
+    clq_queue_destroy(queue);
+    return status;
+}
+
 static clq_status bind(clq_fused *fused, const making *m) {
-    const clq_program_wish program = {.file = "sequence", .options = "", .kernels = "", .text = m->text.data};
+    const clq_program_wish program = {
+        .file = "sequence", .options = "", .kernels = "", .text = m->text.data, .optional = true};
     CLQ_TRY(clq_kernel_create_among(fused->list->device, &program, "sequence", &fused->kernel));
     CLQ_TRY(write_words(fused, m));
     CLQ_TRY(clq_kernel_set_buffer(fused->kernel, CLQ_FUSED_WORDS, fused->words));
     CLQ_TRY(clq_kernel_set_buffer(fused->kernel, CLQ_FUSED_PROGRESS, fused->progress));
     for (; fused->buffer_count < m->buffer_count; fused->buffer_count++)
         CLQ_TRY(set_buffer(fused, fused->buffer_count, m->buffers[fused->buffer_count]));
-    return CLQ_OK;
+    return clq_kernel_is_new(fused->kernel) ? launch_empty(fused) : CLQ_OK;
 }
 
 clq_status clq_fused_create(clq_list *list, size_t first, size_t end, clq_fused **out) {
@@ -294,11 +308,9 @@ clq_status clq_fused_create(clq_list *list, size_t first, size_t end, clq_fused 
     clq_status status = make(fused, &m);
     if (status == CLQ_OK) status = bind(fused, &m);
     making_free(&m);
-    if (status == CLQ_OK)
-        *out = fused;
-    else
-        clq_fused_destroy(fused);
-    return status;
+    *out = status == CLQ_OK ? fused : NULL;
+    if (status != CLQ_OK) clq_fused_destroy(fused);
+    return status == CLQ_UNSUPPORTED ? CLQ_OK : status;
 }
 
 void clq_fused_destroy(clq_fused *fused) {

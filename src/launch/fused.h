@@ -34,7 +34,8 @@ typedef struct clq_fused {
  * `first` where that launch cannot be fused: calls, and kernels whose work-groups have several items. A run has no more
  * launches and buffers than one kernel takes: what is left begins the next one. */
 size_t clq_fused_end(const clq_list *list, size_t first);
-/* One kernel of the launches of such a run. */
+/* One kernel of the launches of such a run; NULL where the device's compiler does not make it: it refused it, or did
+ * not end within the build deadline, now or in an earlier process. */
 clq_status clq_fused_create(clq_list *list, size_t first, size_t end, clq_fused **out);
 void clq_fused_destroy(clq_fused *fused); /* takes NULL */
 /* Another buffer in the place of one that values are placed in. */

@@ -210,6 +210,7 @@ static clq_status fuse_runs(clq_list *list) {
         if (!CLQ_LIST_GROW(list, runs, run_count, run_capacity)) return clq_list_status(list);
         clq_fused **run = &list->runs[list->run_count];
         CLQ_TRY(clq_fused_create(list, first, end, run));
+        if (!*run) continue;
         list->run_count++;
         for (size_t i = first; i < end; i++) list->launches[i].run = *run;
     }

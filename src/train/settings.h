@@ -32,7 +32,7 @@ typedef struct clq_settings {
     const char *precision, *loss_scale, *recompute;
     uint64_t batch, batch_per_replica, accumulate, epochs, steps, seed, take, bucket_bytes, backup, local_steps;
     uint64_t memory_limit, micro_batches;
-    double budget, deadline; /* seconds; 0: not given */
+    double budget, deadline, build_deadline; /* seconds; 0: not given */
     bool drop_remainder, no_test, json, graph, measure, shard_optimizer;
 } clq_settings;
 

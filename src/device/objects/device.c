@@ -33,6 +33,7 @@ static clq_status device_create(cl_platform_id platform, cl_device_id id, const 
     }
     atomic_flag_clear(&device->loss_claimed);
     device->twin = device->claims = -1;
+    device->build_deadline_s = CLQ_BUILD_DEADLINE_S;
     device->info = *info;
     device->id = id;
     const cl_uint align_bits = clq_cl_device_uint(id, CL_DEVICE_MEM_BASE_ADDR_ALIGN, 0);
@@ -76,6 +77,8 @@ static clq_status open_choice(clq_system *system, clq_device_choice choice, clq_
     }
     clq_device *device;
     CLQ_TRY(device_create(entry->platform, id, &info, system->cache_dir, system->memory_limit, &device));
+    device->build_deadline_s = system->build_deadline_s;
+    device->stuck = &system->stuck;
     clq_entry_label(entry, device->label, sizeof device->label);
     if (choice.parts > 1)
         (void)snprintf(device->label, sizeof device->label, "%s:%u part %u of %u (%.120s)", info.driver,

@@ -37,6 +37,10 @@ void clq_kernel_destroy(clq_kernel *kernel) {
     clq_free(kernel);
 }
 
+bool clq_kernel_is_new(const clq_kernel *kernel) {
+    return kernel->program->from_source && clq_device_has_quirk(kernel->device, CLQ_QUIRK_COMPILES_AT_LAUNCH);
+}
+
 clq_status clq_kernel_set_bytes(clq_kernel *kernel, uint32_t index, const void *value, size_t bytes) {
     CLQ_TRY(clq_device_alive(kernel->device));
     cl_int error = clSetKernelArg(kernel->handle, index, bytes, value);
@@ -73,9 +77,13 @@ clq_status clq_queue_launch_after(clq_queue *queue, clq_kernel *kernel, uint32_t
     if (!kernel->launched) clq_program_begin(device, kernel->program);
     clq_enqueue enqueue;
     clq_enqueue_begin(queue, order, clq_queue_traces(queue), &enqueue);
-    cl_int error = clEnqueueNDRangeKernel(queue->handle, kernel->handle, dims, NULL, global, local, enqueue.wait_count,
-                                          enqueue.waits, enqueue.wanted);
-    if (error != CL_SUCCESS) return clq_cl_fail(device, error, "launching %s", kernel->name);
+    if (clq_launch_compiles(queue, kernel)) {
+        CLQ_TRY(clq_launch_compiling(queue, kernel, dims, global, local, enqueue.wanted));
+    } else {
+        cl_int error = clEnqueueNDRangeKernel(queue->handle, kernel->handle, dims, NULL, global, local,
+                                              enqueue.wait_count, enqueue.waits, enqueue.wanted);
+        if (error != CL_SUCCESS) return clq_cl_fail(device, error, "launching %s", kernel->name);
+    }
     if (!kernel->launched) {
         kernel->launched = true;
         atomic_fetch_add(&kernel->program->launched, 1);

@@ -43,6 +43,7 @@ clq_status clq_queue_wrap(clq_device *device, cl_command_queue handle, clq_queue
     queue->device = device;
     (void)clRetainCommandQueue(handle);
     queue->handle = handle;
+    queue->waits = true; /* its owner may have enqueued anything */
     *out = queue;
     return CLQ_OK;
 }
@@ -209,6 +210,7 @@ clq_status clq_event_wait(clq_event *event) {
 
 clq_status clq_queue_wait(clq_queue *queue, const clq_event *event) {
     CLQ_TRY(clq_device_alive(queue->device));
+    queue->waits = true;
     /* PoCL 3.1 hangs, or runs ahead, where a queue that runs in its caller's thread has to wait for an event that is
      * not complete. Its commands run in this thread anyway: so this thread waits. */
     if (clq_device_runs_in_caller(queue->device)) {
@@ -238,7 +240,10 @@ void clq_enqueue_begin(clq_queue *queue, const clq_order *order, bool recorded, 
     *out = (clq_enqueue){.queue = queue, .order = order, .recorded = recorded};
     for (unsigned i = 0; order && i < CLQ_AFTER_MAX; i++)
         if (order->after[i]) out->after[out->wait_count++] = order->after[i]->handle;
-    if (out->wait_count > 0) out->waits = out->after;
+    if (out->wait_count > 0) {
+        out->waits = out->after;
+        queue->waits = true;
+    }
     if (recorded || (order && order->done)) out->wanted = &out->event;
 }
 

@@ -76,18 +76,26 @@ static bool has_kernels(cl_program program, const char *kernels) {
     return has;
 }
 
-/* NULL where the driver does not make of it what was wanted. */
-static cl_program build_binary(const clq_device *device, const clq_program *entry, const unsigned char *binary,
-                               size_t bytes) {
+/* *out is NULL where the driver does not make of it what was wanted. */
+static clq_status build_binary(clq_device *device, const clq_program *entry, const unsigned char *binary, size_t bytes,
+                               cl_program *out) {
     cl_int state = CL_INVALID_BINARY, error;
     cl_program program = clCreateProgramWithBinary(device->context, 1, &device->id, &bytes, &binary, &state, &error);
-    if (program && state == CL_SUCCESS &&
-        clBuildProgram(program, 1, &device->id, entry->options, NULL, NULL) == CL_SUCCESS &&
-        has_kernels(program, entry->kernels))
-        return program;
+    *out = NULL;
+    if (program && state == CL_SUCCESS) {
+        clq_status status = clq_program_build(device, entry, program, entry->options, &error);
+        if (status != CLQ_OK) {
+            if (!clq_device_lost(device)) (void)clReleaseProgram(program);
+            return status;
+        }
+        if (error == CL_SUCCESS && has_kernels(program, entry->kernels)) {
+            *out = program;
+            return CLQ_OK;
+        }
+    }
     clq_log(CLQ_LOG_INFO, "%s does not take its own binary of a program; it is built from source", device->label);
     if (program) (void)clReleaseProgram(program);
-    return NULL;
+    return CLQ_OK;
 }
 
 static bool begin_claim(const clq_device *device, clq_program *entry) {
@@ -120,10 +128,11 @@ static clq_status build_from_cache(clq_device *device, clq_program *entry, cl_pr
     CLQ_TRY(clq_cache_load(device->cache_dir, clq_programs_folder, entry->key, &binary, &bytes));
     if (!binary) return CLQ_OK;
     bool whole = is_whole(device, binary, bytes);
+    clq_status status = CLQ_OK;
     if (whole && clq_twin_name(device->twin, binary, bytes)) {
         whole = !begin_claim(device, entry);
-        if (whole) *out = build_binary(device, entry, binary, bytes);
-        entry->refused = whole && !*out;
+        if (whole) status = build_binary(device, entry, binary, bytes, out);
+        entry->refused = whole && !*out && status == CLQ_OK;
         if (*out)
             share_claim(device, entry);
         else
@@ -131,10 +140,10 @@ static clq_status build_from_cache(clq_device *device, clq_program *entry, cl_pr
     }
     clq_free(binary);
     if (!whole) clq_cache_drop(device->cache_dir, clq_programs_folder, entry->key);
-    return CLQ_OK;
+    return status;
 }
 
-static clq_status build_from_source(const clq_device *device, const clq_program *entry, cl_program *out) {
+static clq_status build_from_source(clq_device *device, clq_program *entry, cl_program *out) {
     const char *file = entry->file, *options = entry->built_options;
     char *line = clq_strprintf("\n#line 1 \"%s.cl\"\n", file), *text = NULL;
     if (line) text = clq_wanted_source(entry->text, entry->kernels);
@@ -148,7 +157,12 @@ static clq_status build_from_source(const clq_device *device, const clq_program 
     clq_free(line);
     clq_free(text);
     if (!program) return clq_cl_fail(device, error, "making the program %s.cl", file);
-    error = clBuildProgram(program, 1, &device->id, options, NULL, NULL);
+    clq_status status = clq_program_build(device, entry, program, options, &error);
+    if (status != CLQ_OK) {
+        if (!clq_device_lost(device)) (void)clReleaseProgram(program);
+        return status;
+    }
+    entry->bad = error == CL_BUILD_PROGRAM_FAILURE;
     if (error == CL_SUCCESS) {
         *out = program;
         return CLQ_OK;
@@ -249,7 +263,7 @@ static clq_status build_here(clq_device *device, clq_program *entry, cl_program 
     share_claim(device, entry);
     /* Had the driver failed over the source, too, it would not have been the binary's fault. */
     if (entry->refused) clq_cache_drop(device->cache_dir, clq_programs_folder, entry->key);
-    entry->unsaved = true;
+    entry->unsaved = entry->from_source = true;
     return CLQ_OK;
 }
 
@@ -295,6 +309,7 @@ static clq_status add(clq_device *device, const clq_program_wish *wish, const ch
     entry->text = wish->text ? entry->own_text : text;
     entry->options = clq_build_options(device, wish->options);
     entry->kernels = clq_strdup(wish->kernels);
+    entry->optional = wish->optional;
     if (!entry->file || !entry->text || !entry->options || !entry->kernels ||
         program_place(device, entry, &entry->place) != CLQ_OK) {
         entry_free(entry);
@@ -313,6 +328,12 @@ static void take_out(clq_device *device, clq_program *entry) {
     entry_free(entry);
 }
 
+static clq_status do_without(clq_device *device, clq_hash128 key) {
+    clq_log(CLQ_LOG_WARNING, "%s; it is done without", clq_error_detail());
+    (void)clq_device_keep_trial_result(device, key, false);
+    return clq_fail(CLQ_UNSUPPORTED, "%s", clq_error_detail());
+}
+
 clq_status clq_program_get(clq_device *device, const clq_program_wish *wish, clq_program **out) {
     CLQ_TRY(clq_device_alive(device));
     const char *text = wish->text ? wish->text : clq_source_text(wish->file);
@@ -320,6 +341,9 @@ clq_status clq_program_get(clq_device *device, const clq_program_wish *wish, clq
     clq_hash128 key;
     CLQ_TRY(program_key(device, text, wish, &key));
     clq_status status = CLQ_OK;
+    bool builds = true;
+    if (wish->optional && clq_device_trial_result(device, key, &builds) && !builds)
+        return clq_fail(CLQ_UNSUPPORTED, "%s.cl was found not to build on %s", wish->file, device->label);
     clq_program *entry;
     cl_program program = NULL;
     pthread_mutex_lock(&device->lock);
@@ -331,6 +355,7 @@ clq_status clq_program_get(clq_device *device, const clq_program_wish *wish, clq
     pthread_mutex_unlock(&device->lock);
     if (status == CLQ_OK && !program) {
         status = load_or_build(device, entry, &program);
+        if (status == CLQ_BUILD && entry->optional && entry->bad) status = do_without(device, key);
         pthread_mutex_lock(&device->lock);
         entry->program = program;
         if (status != CLQ_OK) take_out(device, entry);

@@ -68,12 +68,13 @@ bool clq_device_trial_result(clq_device *device, clq_hash128 key, bool *result) 
 }
 
 /* A device that is lost may have failed for a reason that ends with it. */
-void clq_device_keep_trial_result(clq_device *device, clq_hash128 key, bool result) {
+bool clq_device_keep_trial_result(clq_device *device, clq_hash128 key, bool result) {
     clq_hash128 kept;
     const unsigned char byte = result;
     clq_device_note_trial_result(device, key, result);
-    if (!device->cache_dir || clq_device_lost(device)) return;
+    if (!device->cache_dir || clq_device_lost(device)) return false;
     clq_status status = kept_key(device, key, &kept);
     if (status == CLQ_OK) status = clq_cache_store(device->cache_dir, folder, kept, &byte, sizeof byte);
     if (status != CLQ_OK) clq_log(CLQ_LOG_INFO, "a trial's result is not kept: %s", clq_error_detail());
+    return status == CLQ_OK;
 }

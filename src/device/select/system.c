@@ -107,6 +107,8 @@ clq_status clq_system_open_recalled(clq_system *recalled, const clq_system_confi
     clq_system *system = recalled ? recalled : clq_alloc(1, sizeof *system);
     if (!system) return CLQ_MEMORY;
     system->memory_limit = config ? config->memory_limit_bytes : 0;
+    system->build_deadline_s =
+        config && config->build_deadline_s > 0.0 ? config->build_deadline_s : CLQ_BUILD_DEADLINE_S;
     clq_status status;
     cl_platform_id platforms[PLATFORMS_MAX];
     cl_uint count;
@@ -132,6 +134,12 @@ void clq_system_close(clq_system *system) {
     clq_free(system->entries);
     clq_free(system->cache_dir);
     clq_free(system);
+}
+
+bool clq_system_is_stuck(const clq_system *system, bool *noted) {
+    const unsigned stuck = atomic_load(&system->stuck);
+    *noted = (stuck & CLQ_STUCK_NOTED) != 0;
+    return stuck != 0;
 }
 
 size_t clq_system_device_count(const clq_system *system) { return system->count; }

@@ -1,0 +1,159 @@
+/* Calls of drivers in which they compile, each in a thread of its own, so that a compiler that does not end holds up
+ * nobody for longer than the device's build deadline. The thread is left behind then. It works with objects of the
+ * driver and with its job alone, which it frees itself; and the driver's objects stay, since all devices of the system
+ * are lost from then on: a driver's compiler has one lock, and a call that meets it would not return either. */
+#include "device/internal.h"
+
+#include <string.h>
+#if defined(__linux__)
+#include <sys/prctl.h>
+#endif
+
+static const double look_s = 0.25; /* clq_now_running wants to be asked at least so often */
+
+typedef struct job {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool done, left; /* left: nobody waits for it */
+    cl_int error;    /* of the call */
+    cl_int state;    /* of what was launched, once it ran */
+    cl_program program;
+    cl_device_id device;
+    char *options;
+    cl_command_queue queue;
+    cl_kernel kernel;
+    cl_uint dims;
+    size_t global[3], local[3];
+    bool has_local;
+    cl_event event;
+} job;
+
+static void job_free(job *j) {
+    (void)pthread_mutex_destroy(&j->lock);
+    (void)pthread_cond_destroy(&j->changed);
+    clq_free(j->options);
+    clq_free(j);
+}
+
+static void build(job *j) { j->error = clBuildProgram(j->program, 1, &j->device, j->options, NULL, NULL); }
+
+/* Some drivers compile in this call, others when commands are flushed or waited for, others in threads of theirs. A
+ * marker behind a command that has failed would not tell of it: the command's own event does. */
+static void launch(job *j) {
+    j->error = clEnqueueNDRangeKernel(j->queue, j->kernel, j->dims, NULL, j->global, j->has_local ? j->local : NULL, 0,
+                                      NULL, &j->event);
+    if (j->error != CL_SUCCESS) return;
+    (void)clFinish(j->queue);
+    (void)clGetEventInfo(j->event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof j->state, &j->state, NULL);
+}
+
+static void work(void *context) {
+    job *j = context;
+    if (j->program)
+        build(j);
+    else
+        launch(j);
+    (void)pthread_mutex_lock(&j->lock);
+    const bool left = j->left;
+    j->done = true;
+    (void)pthread_cond_signal(&j->changed);
+    (void)pthread_mutex_unlock(&j->lock);
+    if (left) job_free(j);
+}
+
+static clq_status job_create(job **out) {
+    job *j = clq_alloc(1, sizeof *j);
+    if (!j) return CLQ_MEMORY;
+    clq_status status = clq_lock_create("a build", &j->lock, &j->changed);
+    if (status == CLQ_OK)
+        *out = j;
+    else
+        clq_free(j);
+    return status;
+}
+
+/* The thread has its caller's name: it stands for that one. */
+static void own_name(char name[16]) {
+    (void)strcpy(name, "build");
+#if defined(__linux__)
+    (void)prctl(PR_GET_NAME, name, 0, 0, 0);
+#endif
+}
+
+/* False: it is late, and left to its thread. Where no thread can be had, the call is made here, and waited for. */
+static bool run(const clq_device *device, job *j) {
+    const double until = clq_now_running() + device->build_deadline_s;
+    char name[16];
+    clq_thread *thread;
+    own_name(name);
+    if (clq_thread_start(name, work, j, &thread) != CLQ_OK) {
+        work(j);
+        return true;
+    }
+    (void)pthread_mutex_lock(&j->lock);
+    while (!j->done && clq_now_running() < until) clq_lock_wait(&j->lock, &j->changed, look_s);
+    const bool done = j->done;
+    j->left = !done;
+    (void)pthread_mutex_unlock(&j->lock);
+    if (done)
+        clq_thread_join(thread);
+    else
+        clq_thread_leave(thread);
+    return done;
+}
+
+/* What is known of the program is kept before the device is lost, which keeps nothing. */
+static clq_status fail_late(clq_device *device, const clq_program *entry, const char *what) {
+    const bool kept = entry->optional && clq_device_keep_trial_result(device, entry->key, false);
+    clq_device_lose(device, what);
+    if (device->stuck) atomic_fetch_or(device->stuck, CLQ_STUCK | (kept ? CLQ_STUCK_NOTED : 0u));
+    return clq_fail(CLQ_TIMEOUT, "%s.cl: %s on %s, driver %s, did not end within the build deadline of %g s%s",
+                    entry->file, what, device->label, device->info.driver_version, device->build_deadline_s,
+                    entry->optional && kept ? "" : " (--build-deadline)");
+}
+
+clq_status clq_program_build(clq_device *device, const clq_program *entry, cl_program program, const char *options,
+                             cl_int *error) {
+    job *j;
+    CLQ_TRY(job_create(&j));
+    j->program = program;
+    j->device = device->id;
+    j->options = clq_strdup(options);
+    if (!j->options) {
+        job_free(j);
+        return CLQ_MEMORY;
+    }
+    if (!run(device, j)) return fail_late(device, entry, "compiling");
+    *error = j->error;
+    job_free(j);
+    return CLQ_OK;
+}
+
+bool clq_launch_compiles(const clq_queue *queue, const clq_kernel *kernel) {
+    return !kernel->launched && kernel->program->from_source && !queue->waits &&
+           clq_device_has_quirk(queue->device, CLQ_QUIRK_COMPILES_AT_LAUNCH);
+}
+
+clq_status clq_launch_compiling(clq_queue *queue, const clq_kernel *kernel, cl_uint dims, const size_t *global,
+                                const size_t *local, cl_event *event) {
+    clq_device *device = queue->device;
+    job *j;
+    CLQ_TRY(job_create(&j));
+    j->queue = queue->handle;
+    j->kernel = kernel->handle;
+    j->dims = dims;
+    j->has_local = local != NULL;
+    memcpy(j->global, global, dims * sizeof *global);
+    if (local) memcpy(j->local, local, dims * sizeof *local);
+    if (!run(device, j)) return fail_late(device, kernel->program, "the first launch, in which the driver compiles,");
+    const cl_int error = j->error, state = j->state;
+    if (error == CL_SUCCESS && event)
+        *event = j->event;
+    else if (error == CL_SUCCESS)
+        (void)clReleaseEvent(j->event);
+    job_free(j);
+    if (error != CL_SUCCESS) return clq_cl_fail(device, error, "launching %s", kernel->name);
+    if (state >= 0) return CLQ_OK;
+    if (event) (void)clReleaseEvent(*event);
+    return clq_cl_fail_running(device, state, "%s", kernel->name);
+}

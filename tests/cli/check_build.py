@@ -1,0 +1,74 @@
+#!/usr/bin/env python3
+"""Compilers of drivers that do not end, as docs/contract.md has it (--build-deadline), and signals meanwhile.
+
+usage: check_build.py BIN_FOLDER LAYER     (the environment chooses the OpenCL drivers; LAYER: clq_hang_layer)
+"""
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+import unittest
+
+import support
+
+LAYER = str(pathlib.Path(sys.argv.pop(2)).resolve())
+CLIQUE = str(pathlib.Path(sys.argv.pop(1)).resolve() / "clique")
+TRAIN = ["train", "--model", "mlp", "--data", "synthetic", "--devices", "pocl:0", "--steps", "3", "--no-test"]
+LIMIT_S = 600
+# A machine that is busy with other tests takes long for anything; the contract says 1 s.
+GENEROUS_S = 30
+
+
+class Builds(support.InFolder):
+    def setUp(self):
+        super().setUp()
+        self.environment = os.environ | {"CLIQUE_CACHE_DIR": str(self.folder / "cache"), "OPENCL_LAYERS": LAYER,
+                                         "POCL_CACHE_DIR": str(self.folder / "pocl")}
+
+    def run_with(self, hang, *args):
+        return subprocess.run([CLIQUE, *args], env=self.environment | {"CLQ_HANG": hang}, capture_output=True, text=True,
+                              timeout=LIMIT_S, check=False)
+
+    def test_a_step_does_without_its_program(self):
+        for hang in ("build", "launch"):
+            with self.subTest(hang=hang):
+                self.environment["CLIQUE_CACHE_DIR"] = str(self.folder / hang)
+                first = self.run_with(hang, *TRAIN, "--build-deadline", "60")
+                self.assertEqual(first.returncode, 0, first.stderr)
+                self.assertEqual(len(first.stderr.splitlines()), 1, first.stderr)
+                for part in ("clique: warning: sequence.cl: ", "build deadline of 60 s", "starting again"):
+                    self.assertIn(part, first.stderr)
+                self.assertNotIn("1 launch a step", first.stdout)
+                again = self.run_with(hang, *TRAIN)  # would take 120 s, and say so
+                self.assertEqual((again.returncode, again.stderr), (0, ""))
+                self.assertNotIn("1 launch a step", again.stdout)
+
+    def test_what_cannot_be_done_without(self):
+        for hang in ("build-all", "launch-all"):
+            with self.subTest(hang=hang):
+                run = self.run_with(hang, *TRAIN, "--build-deadline", "1")
+                self.assertEqual(run.returncode, 4, run.stderr)
+                errors = [line for line in run.stderr.splitlines() if line.startswith("clique: error: ")]
+                self.assertEqual(len(errors), 1, run.stderr)
+                self.assertIn("did not end within the build deadline of 1 s", errors[0])
+
+    def test_a_signal_ends_who_compiles(self):
+        for hang in ("build", "launch"):
+            for number in (signal.SIGINT, signal.SIGTERM):
+                with self.subTest(hang=hang, signal=number):
+                    ready = self.folder / "stderr"
+                    with ready.open("w") as errors:
+                        run = subprocess.Popen([CLIQUE, *TRAIN], env=self.environment | {"CLQ_HANG": hang}, stderr=errors,
+                                               stdout=subprocess.DEVNULL, start_new_session=True)
+                        time.sleep(5)
+                        run.send_signal(number)
+                        sent = time.monotonic()
+                        code = run.wait(LIMIT_S)
+                    self.assertLess(time.monotonic() - sent, GENEROUS_S)
+                    self.assertEqual(code if code >= 0 else 128 - code, 128 + number)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,141 @@
+/* A compiler that does not end: TIMEOUT within the build deadline, nothing of the device used afterwards, a thread left
+ * behind that touches nothing freed (the sanitizers watch), and a note that serves the next one. */
+#include "fixture.h"
+
+#include "support/files.h"
+
+#include <dlfcn.h>
+#include <time.h>
+
+static void (*hang_end)(void);
+static unsigned (*hang_count)(void);
+
+static int start(void **state) {
+    const char *folder = clq_environment("CLQ_TEST_BINARY");
+    char path[1024];
+    if (!folder || files_begin(state) != 0) return -1;
+    (void)snprintf(path, sizeof path, "%s/tests/clq_hang_layer.so", folder);
+    if (setenv("OPENCL_LAYERS", path, 1) != 0) return -1;
+    void *library = dlopen(path, RTLD_NOW);
+    if (!library) return -1;
+    void *end = dlsym(library, "hang_end"), *count = dlsym(library, "hang_count");
+    memcpy(&hang_end, &end, sizeof end);
+    memcpy(&hang_count, &count, sizeof count);
+    return end && count ? 0 : -1;
+}
+
+static const char source[] = "kernel void sequence(global int *out) { *out = 1; }\n";
+
+static clq_status use(clq_device *device, const char *options, bool optional) {
+    const clq_program_wish wish = {
+        .file = "waits", .options = options, .kernels = "", .text = source, .optional = optional};
+    const size_t one = 1;
+    clq_kernel *kernel = NULL;
+    clq_buffer *buffer = NULL;
+    clq_queue *queue = NULL;
+    clq_status status = clq_kernel_create_among(device, &wish, "sequence", &kernel);
+    if (status == CLQ_OK) status = clq_buffer_create(device, CLQ_MEMORY_DEVICE, 128, "an answer", &buffer);
+    if (status == CLQ_OK) status = clq_kernel_set_buffer(kernel, 0, buffer);
+    if (status == CLQ_OK) status = clq_queue_create(device, 0, &queue);
+    if (status == CLQ_OK) status = clq_queue_launch(queue, kernel, 1, &one, &one);
+    int32_t answer = 0;
+    if (status == CLQ_OK) status = clq_queue_read(queue, buffer, 0, &answer, sizeof answer, true);
+    if (status == CLQ_OK) assert_int_equal(answer, 1);
+    clq_queue_destroy(queue);
+    clq_buffer_destroy(buffer);
+    clq_kernel_destroy(kernel);
+    return status;
+}
+
+static clq_system *open_with(double deadline_s, clq_device **device) {
+    clq_system *system;
+    uint32_t indices[TEST_DEVICES];
+    CHECK_OK(clq_system_open(&(clq_system_config){.cache_dir = files_folder, .build_deadline_s = deadline_s}, &system));
+    (void)find_devices(system, indices);
+    CHECK_OK(clq_device_open(system, (clq_device_choice){indices[TEST_POOL], 0, 1}, device));
+    return system;
+}
+
+static void hangs(const char *where, bool optional, bool noted_wanted) {
+    clq_device *device;
+    bool noted;
+    clq_system *system = open_with(0.5, &device);
+    assert_false(clq_system_is_stuck(system, &noted));
+    assert_int_equal(setenv("CLQ_HANG", where, 1), 0);
+    CHECK_FAILS(CLQ_TIMEOUT, use(device, where[0] == 'b' ? "-DB" : "-DL", optional));
+    CHECK_DETAIL("waits.cl");
+    CHECK_DETAIL("build deadline of 0.5 s");
+    CHECK_DETAIL(clq_device_label(device));
+    assert_true(hang_count() > 0);
+    assert_true(clq_system_is_stuck(system, &noted));
+    assert_int_equal(noted, noted_wanted);
+    assert_true(clq_device_lost(device));
+    CHECK_FAILS(CLQ_DEVICE, use(device, "", false));
+    clq_device_close(device);
+    clq_system_close(system);
+    assert_int_equal(unsetenv("CLQ_HANG"), 0);
+}
+
+static void test_hangs(void **state) {
+    (void)state;
+    hangs("build", false, false);
+    hangs("launch", false, false);
+    hangs("build", true, true);
+    hangs("launch", true, true);
+    hang_end(); /* the threads that were left go on, without the devices and systems */
+    for (int i = 0; i < 6000 && hang_count() > 0; i++) nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+    assert_int_equal(hang_count(), 0);
+    clq_device *device;
+    clq_system *system = open_with(0, &device);
+    const char *const options[] = {"-DB", "-DL"};
+    for (size_t i = 0; i < CLQ_COUNT_OF(options); i++) {
+        CHECK_FAILS(CLQ_UNSUPPORTED, use(device, options[i], true));
+        CHECK_OK(use(device, options[i], false));
+    }
+    clq_device_close(device);
+    clq_system_close(system);
+}
+
+static void test_refused(void **state) {
+    (void)state;
+    clq_device *device;
+    clq_system *system = open_with(0, &device);
+    for (int i = 0; i < 2; i++) {
+        const clq_program_wish wish = {
+            .file = "wrong", .options = "", .kernels = "", .text = "kernel void k( {\n", .optional = true};
+        clq_kernel *kernel;
+        CHECK_FAILS(CLQ_UNSUPPORTED, clq_kernel_create_among(device, &wish, "k", &kernel));
+        assert_false(clq_device_lost(device));
+    }
+    clq_device_close(device);
+    clq_system_close(system);
+}
+
+typedef struct named {
+    clq_device *device;
+    unsigned nth;
+} named;
+static clq_status use_once(void *context) {
+    named *n = context;
+    char options[32];
+    (void)snprintf(options, sizeof options, "-DN=%u", n->nth++);
+    return use(n->device, options, true);
+}
+
+static void test_allocations(void **state) {
+    (void)state;
+    clq_device *device;
+    clq_system *system = open_with(0, &device);
+    assert_true(walk_allocations(use_once, &(named){.device = device}) > 0);
+    clq_device_close(device);
+    clq_system_close(system);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_allocations),
+        cmocka_unit_test(test_hangs),
+    };
+    return cmocka_run_group_tests(tests, start, files_end);
+}

@@ -1,0 +1,77 @@
+/* An OpenCL layer with a compiler that does not end. CLQ_HANG=build: clBuildProgram of a fused step does not return;
+ * launch: the first launch of its kernel does not. With "-all" behind these words ("build-all") every program or kernel
+ * is meant. hang_end lets what hangs go on, so that a test can see the thread that was left behind end. */
+#include "support/opencl_layer.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <time.h>
+
+enum { MOST = 256 };
+static _Atomic(void *) fused[MOST]; /* programs and kernels of fused steps */
+static atomic_uint count;
+static atomic_bool over;
+static atomic_uint hanging;
+
+EXPORT void hang_end(void);
+void hang_end(void) { atomic_store(&over, true); }
+/* How many calls hang at this moment. */
+EXPORT unsigned hang_count(void);
+unsigned hang_count(void) { return atomic_load(&hanging); }
+
+static void note(void *object) {
+    const unsigned at = atomic_fetch_add(&count, 1);
+    if (at < MOST) atomic_store(&fused[at], object);
+}
+
+static bool is_noted(const void *object) {
+    for (unsigned i = 0; i < MOST; i++)
+        if (atomic_load(&fused[i]) == object) return true;
+    return false;
+}
+
+static void hang(const char *where, const void *object) {
+    const char *wanted = getenv("CLQ_HANG");
+    const size_t length = strlen(where);
+    if (!wanted || strncmp(wanted, where, length) != 0) return;
+    if (strcmp(wanted + length, "-all") != 0 && !is_noted(object)) return;
+    atomic_fetch_add(&hanging, 1);
+    while (!atomic_load(&over)) nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+    atomic_fetch_sub(&hanging, 1);
+}
+
+static cl_program CL_API_CALL create_program(cl_context context, cl_uint parts, const char **texts,
+                                             const size_t *lengths, cl_int *error) {
+    cl_program program = driver.clCreateProgramWithSource(context, parts, texts, lengths, error);
+    for (cl_uint i = 0; program && i < parts; i++)
+        if (strstr(texts[i], " void sequence(")) note(program);
+    return program;
+}
+
+static cl_int CL_API_CALL build_program(cl_program program, cl_uint devices, const cl_device_id *ids,
+                                        const char *options, void(CL_CALLBACK *notify)(cl_program, void *),
+                                        void *context) {
+    hang("build", program);
+    return driver.clBuildProgram(program, devices, ids, options, notify, context);
+}
+
+static cl_kernel CL_API_CALL create_kernel(cl_program program, const char *name, cl_int *error) {
+    cl_kernel kernel = driver.clCreateKernel(program, name, error);
+    if (kernel && strcmp(name, "sequence") == 0) note(kernel);
+    return kernel;
+}
+
+static cl_int CL_API_CALL launch(cl_command_queue queue, cl_kernel kernel, cl_uint dims, const size_t *offset,
+                                 const size_t *global, const size_t *local, cl_uint waits, const cl_event *after,
+                                 cl_event *event) {
+    hang("launch", kernel);
+    return driver.clEnqueueNDRangeKernel(queue, kernel, dims, offset, global, local, waits, after, event);
+}
+
+static void override_calls(void) {
+    layer.clCreateProgramWithSource = create_program;
+    layer.clBuildProgram = build_program;
+    layer.clCreateKernel = create_kernel;
+    layer.clEnqueueNDRangeKernel = launch;
+}
