@@ -3,7 +3,6 @@
 
 #include "cli/interrupt.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -128,15 +127,15 @@ clq_status clq_bench_child_run(const clq_bench_child *child, clq_bench_ending *o
 
 static bool says_something(const char *line) {
     for (; *line; line++)
-        if (isalnum((unsigned char)*line)) return true;
+        if (clq_is_letter(*line) || clq_is_digit(*line)) return true;
     return false;
 }
 
 static void keep_line(const char *line, char out[CLQ_BENCH_LINE_MAX]) {
-    while (isspace((unsigned char)*line)) line++;
+    while (clq_is_space(*line)) line++;
     size_t length = 0;
     for (; *line && *line != '\n' && length + 1 < CLQ_BENCH_LINE_MAX; line++)
-        out[length++] = isprint((unsigned char)*line) ? *line : '?';
+        out[length++] = *line >= ' ' && *line <= '~' ? *line : '?';
     while (length && out[length - 1] == ' ') length--;
     out[length] = '\0';
 }

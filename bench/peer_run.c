@@ -1,6 +1,8 @@
 /* One child of clique bench peers, from its arguments to its figures. */
 #include "peers.h"
 
+#include "cli/results.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -10,7 +12,7 @@ void clq_peer_command_add(clq_peer_command *command, const char *format, ...) {
     size_t room = sizeof command->text - command->used;
     va_list arguments;
     va_start(arguments, format);
-    int length = vsnprintf(command->text + command->used, room, format, arguments);
+    int length = clq_format_list(command->text + command->used, room, format, arguments);
     va_end(arguments);
     if (length < 0 || (size_t)length >= room || command->count == CLQ_PEER_ARGUMENTS_MAX) {
         command->failed = true;
@@ -24,7 +26,7 @@ void clq_peer_command_add_words(clq_peer_command *command, const char *format, .
     char words[512];
     va_list arguments;
     va_start(arguments, format);
-    int length = vsnprintf(words, sizeof words, format, arguments);
+    int length = clq_format_list(words, sizeof words, format, arguments);
     va_end(arguments);
     if (length < 0 || (size_t)length >= sizeof words) {
         command->failed = true;
@@ -48,7 +50,8 @@ static clq_status run(const clq_peers *peers, const clq_peer_command *command, c
 static json_t *last_object(char *text) {
     json_t *found = NULL;
     for (char *rest = NULL, *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
-        json_t *value = json_loads(line, 0, NULL);
+        json_t *value = NULL;
+        (void)clq_json_parse(line, strlen(line), CLQ_RESULT_DEPTH_MAX, "a peer", &value);
         if (json_is_object(value)) {
             json_decref(found);
             found = value;
@@ -73,7 +76,8 @@ static void explain(const clq_peers *peers, const clq_bench_ending *ending, char
     clq_bench_line_of(peers->err_path, NULL, line);
     const char *colon = line[0] ? ": " : "";
     if (ending->late)
-        (void)snprintf(reason, CLQ_PEER_REASON_MAX, "took longer than %g s (--limit)%s%s", peers->limit_s, colon, line);
+        (void)clq_format(reason, CLQ_PEER_REASON_MAX, "took longer than %g s (--limit)%s%s", peers->limit_s, colon,
+                         line);
     else if (ending->signal)
         (void)snprintf(reason, CLQ_PEER_REASON_MAX, "ended by signal %d%s%s", ending->signal, colon, line);
     else if (ending->code)
@@ -133,8 +137,9 @@ clq_status clq_peer_run_own(const clq_peers *peers, const clq_peer_command *argu
     command.failed |= arguments->failed;
     CLQ_TRY(run(peers, &command, &ending));
     if (ending.late || ending.signal || ending.code) return fail_as_child(peers, arguments->argv[0], &ending);
-    json_t *document = json_load_file(peers->json_path, 0, NULL);
-    if (!document) return clq_fail(CLQ_SYSTEM, "clique bench %s left no result", arguments->argv[0]);
+    json_t *document;
+    if (clq_json_read(peers->json_path, CLQ_RESULT_BYTES_MAX, CLQ_RESULT_DEPTH_MAX, &document) != CLQ_OK)
+        return clq_fail(CLQ_SYSTEM, "clique bench %s left no result", arguments->argv[0]);
     *out = document;
     return CLQ_OK;
 }

@@ -60,7 +60,7 @@ static clq_status write_json(const clq_bench_run *run, int argc, char **argv, do
                                                   "devices", run->described, "command", clq_json_text(command.data),
                                                   "complete", (int)complete, "rows", run->rows);
     clq_free(command.data);
-    char *text = document ? json_dumps(document, JSON_INDENT(1) | JSON_REAL_PRECISION(17)) : NULL;
+    char *text = document ? clq_json_dumps(document, JSON_INDENT(1) | JSON_REAL_PRECISION(17)) : NULL;
     json_decref(document);
     if (!text) return clq_fail_within(clq_fail_memory("writing the result"), "%s", run->json_path);
     clq_status status = write_text(run->json_path, text);

@@ -132,8 +132,8 @@ static void show_progress(clq_bench_run *run) {
     size_t done = json_array_size(run->rows);
     if (!run->terminal || spent < patience_s || done >= run->expected) return;
     clear_line(run);
-    int length = fprintf(stderr, "%s: %zu of %zu rows, about %.0f s left", run->spec->name, done, run->expected,
-                         spent / (double)done * (double)(run->expected - done));
+    int length = clq_fprintf(stderr, "%s: %zu of %zu rows, about %.0f s left", run->spec->name, done, run->expected,
+                             spent / (double)done * (double)(run->expected - done));
     run->line_length = length > 0 ? (size_t)length : 0;
     fflush(stderr);
 }

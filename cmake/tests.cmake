@@ -269,3 +269,26 @@ foreach(name comm/combine interop/golden train/strategies comm/collectives inter
   endif()
   math(EXPR cost "${cost} - 1")
 endforeach()
+
+# Tests of what goes through text, once more in a program whose numbers have a comma. localedef is part of the C library;
+# it ends with 1 for the parts of a locale that this one leaves out.
+find_program(CLQ_LOCALEDEF localedef REQUIRED)
+set(CLQ_COMMA_LOCALE ${CMAKE_BINARY_DIR}/tests/locales/comma/LC_NUMERIC)
+add_custom_command(OUTPUT ${CLQ_COMMA_LOCALE}
+  COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_BINARY_DIR}/tests/locales
+  COMMAND ${CLQ_LOCALEDEF} -c --quiet -i ${PROJECT_SOURCE_DIR}/tests/support/comma.locale
+    -f ${PROJECT_SOURCE_DIR}/tests/support/comma.charmap ${CMAKE_BINARY_DIR}/tests/locales/comma || test -f ${CLQ_COMMA_LOCALE}
+  DEPENDS ${PROJECT_SOURCE_DIR}/tests/support/comma.locale ${PROJECT_SOURCE_DIR}/tests/support/comma.charmap VERBATIM)
+add_custom_target(clq_comma_locale ALL DEPENDS ${CLQ_COMMA_LOCALE})
+add_library(clq_comma MODULE ${PROJECT_SOURCE_DIR}/tests/support/comma.c)
+set_target_properties(clq_comma PROPERTIES PREFIX "" LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+add_dependencies(clq_comma clq_comma_locale)
+set(CLQ_COMMA_ENVIRONMENT ${CLQ_TEST_ENVIRONMENT} "LD_PRELOAD=${CMAKE_BINARY_DIR}/tests/clq_comma.so"
+  "LOCPATH=${CMAKE_BINARY_DIR}/tests/locales")
+list(TRANSFORM CLQ_COMMA_ENVIRONMENT REPLACE "^ASAN_OPTIONS=" "ASAN_OPTIONS=verify_asan_link_order=0:")
+foreach(test base/text base/error formats/json device/options ops/loss graph/tune train/callbacks train/checkpoint train/optimizers train/schedules train/log)
+  string(REPLACE "/" "_" target test_${test})
+  add_test(NAME comma/${target} COMMAND ${target})
+  add_dependencies(${target} clq_comma)
+  set_tests_properties(comma/${target} PROPERTIES ENVIRONMENT "${CLQ_COMMA_ENVIRONMENT}" TIMEOUT 1200)
+endforeach()

@@ -7,12 +7,14 @@
 #include <clique/status.h>
 #include <clique/types.h>
 
+#include <locale.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #define CLQ_PRINTF(text, first) __attribute__((format(printf, text, first)))
 #define CLQ_COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
@@ -96,6 +98,31 @@ static inline size_t clq_ceil_div(size_t a, size_t b) { return a / b + (a % b !=
  * `sticky`. 0 ends it. Returns how many allocations were made since the last call. */
 uint64_t clq_memory_fail_at(uint64_t nth, bool sticky);
 
+/* ---- numbers and letters in text (numbers.c) ---- */
+
+/* The C library writes and reads numbers as the program's locale has them, some with a comma. In files, options of
+ * kernels and messages they have a point always: what has a fraction is written and read by these functions alone
+ * (tests/law/check), each as the C library's function of its arguments. */
+int clq_format(char *to, size_t bytes, const char *format, ...) CLQ_PRINTF(3, 4);
+int clq_format_list(char *to, size_t bytes, const char *format, va_list arguments) CLQ_PRINTF(3, 0);
+int clq_fprintf(FILE *to, const char *format, ...) CLQ_PRINTF(2, 3);
+/* The whole of `text` as strtod reads it, also hexadecimal or infinite; else false and *out is unchanged. What people
+ * write is read by clq_parse_double. */
+bool clq_parse_number(const char *text, double *out);
+
+/* For libraries that write and read numbers: between the calls this thread's locale is C's. */
+typedef struct clq_locale {
+    locale_t c, before;
+} clq_locale;
+clq_locale clq_locale_enter(void);
+void clq_locale_leave(clq_locale entered);
+
+/* Letters and digits of ASCII: <ctype.h> asks the locale, too (an I of Turkish has no small i). */
+static inline bool clq_is_digit(char c) { return c >= '0' && c <= '9'; }
+static inline bool clq_is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+static inline bool clq_is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+static inline char clq_lower(char c) { return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c; }
+
 /* ---- text (text.c) ---- */
 
 /* A string that grows; latches its first failure in `failed`. Start with {0}, end with clq_free(text). */
@@ -121,6 +148,16 @@ size_t clq_utf8_length(const char *text);
  * Doubles: no inf, nan or hexadecimal. */
 bool clq_parse_u64(const char *text, uint64_t min, uint64_t max, uint64_t *out);
 bool clq_parse_double(const char *text, double min, double max, double *out);
+
+/* A number of bytes for people: "1 byte", "412 bytes", "1.50 KiB", "23.4 GiB". */
+typedef struct clq_bytes_text {
+    char text[24];
+} clq_bytes_text;
+clq_bytes_text clq_bytes(uint64_t bytes);
+/* Two numbers that are told beside one another: to the byte, where they would read the same and are not. */
+void clq_bytes_apart(uint64_t a, uint64_t b, clq_bytes_text *of_a, clq_bytes_text *of_b);
+/* What stands behind a word that is counted: "%zu stage%s". */
+static inline const char *clq_plural(uint64_t count) { return count == 1 ? "" : "s"; }
 
 /* ---- the nearest word (nearest.c) ---- */
 

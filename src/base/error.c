@@ -33,7 +33,7 @@ clq_status clq_fail(clq_status status, const char *format, ...) {
     va_start(arguments, format);
     size_t used = status == CLQ_INTERNAL ? sizeof(internal) - 1 : 0;
     memcpy(text, internal, used);
-    vsnprintf(text + used, sizeof(text) - used, format, arguments);
+    clq_format_list(text + used, sizeof(text) - used, format, arguments);
     va_end(arguments);
     set_detail(text);
     return status;
@@ -49,7 +49,7 @@ clq_status clq_fail_within(clq_status status, const char *format, ...) {
     char text[CLQ_DETAIL_MAX + sizeof(": ") + CLQ_DETAIL_MAX];
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(text, CLQ_DETAIL_MAX, format, arguments);
+    clq_format_list(text, CLQ_DETAIL_MAX, format, arguments);
     va_end(arguments);
     size_t length = strlen(text);
     snprintf(text + length, sizeof(text) - length, ": %s", detail);

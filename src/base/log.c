@@ -45,12 +45,12 @@ void clq_log(clq_log_level level, const char *format, ...) {
     va_list arguments, again;
     va_start(arguments, format);
     va_copy(again, arguments);
-    int length = vsnprintf(line, sizeof(line), format, arguments);
+    int length = clq_format_list(line, sizeof(line), format, arguments);
     char *text = line;
     if (length >= (int)sizeof(line)) {
         char *longer = malloc((size_t)length + 1); /* not clq_alloc: logging must not set an error's detail */
         if (longer) {
-            vsnprintf(longer, (size_t)length + 1, format, again);
+            clq_format_list(longer, (size_t)length + 1, format, again);
             text = longer;
         }
     }

@@ -3,7 +3,6 @@
 #define _GNU_SOURCE /* CPU_ISSET; NOLINT(bugprone-reserved-identifier) */
 #include "base/base.h"
 
-#include <ctype.h>
 #include <math.h>
 #include <sched.h>
 #include <stdio.h>
@@ -60,7 +59,7 @@ static bool add_core(const char *line, const cpu_set_t *allowed, clq_cores_used 
     double counters[COUNTERS];
     char *end;
     if (strncmp(line, "cpu", 3) != 0) return false;
-    if (!isdigit((unsigned char)line[3])) return true; /* the sum of all */
+    if (!clq_is_digit(line[3])) return true; /* the sum of all */
     const unsigned long core = strtoul(line + 3, &end, 10);
     if (core >= CPU_SETSIZE || !CPU_ISSET(core, allowed) || read_numbers(end, COUNTERS, counters) < COUNTERS)
         return true;

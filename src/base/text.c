@@ -1,27 +1,12 @@
 #include "base/base.h"
 
 #include <errno.h>
-#include <locale.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { FIRST_CAPACITY = 128 };
-
-/* Numbers are written and read with a point, whatever locale the program around the library has
- * chosen: they go into files and kernel options. C's "C" locale is static in the C library: this
- * allocates nothing there. */
-static locale_t enter_c_locale(locale_t *c) {
-    *c = newlocale(LC_ALL_MASK, "C", (locale_t)0);
-    return *c ? uselocale(*c) : (locale_t)0;
-}
-
-static void leave_c_locale(locale_t c, locale_t before) {
-    if (!c) return;
-    uselocale(before);
-    freelocale(c);
-}
 
 static bool reserve(clq_text *text, size_t more) {
     size_t needed;
@@ -51,19 +36,17 @@ void clq_text_add_bytes(clq_text *text, const char *bytes, size_t length) {
 void clq_text_add_list(clq_text *text, const char *format, va_list arguments) {
     va_list again;
     va_copy(again, arguments);
-    locale_t c, before = enter_c_locale(&c);
     char first[FIRST_CAPACITY];
-    int length = vsnprintf(first, sizeof(first), format, arguments);
+    int length = clq_format_list(first, sizeof(first), format, arguments);
     if (length < 0) {
         text->failed = true;
-        clq_fail(CLQ_INTERNAL, "vsnprintf cannot format '%s'", format);
+        clq_fail(CLQ_INTERNAL, "cannot format '%s'", format);
     } else if ((size_t)length < sizeof(first)) {
         clq_text_add_bytes(text, first, (size_t)length);
     } else if (reserve(text, (size_t)length)) {
-        vsnprintf(text->data + text->length, (size_t)length + 1, format, again);
+        clq_format_list(text->data + text->length, (size_t)length + 1, format, again);
         text->length += (size_t)length;
     }
-    leave_c_locale(c, before);
     va_end(again);
 }
 
@@ -141,12 +124,31 @@ bool clq_parse_u64(const char *text, uint64_t min, uint64_t max, uint64_t *out) 
 
 bool clq_parse_double(const char *text, double min, double max, double *out) {
     if (!*text || text[strspn(text, "0123456789+-.eE")]) return false;
-    locale_t c, before = enter_c_locale(&c);
-    char *end;
-    double value = strtod(text, &end);
-    leave_c_locale(c, before);
+    double value;
     /* An underflow is a small number; an overflow is HUGE_VAL and refused here. */
-    if (*end || !isfinite(value) || !(value >= min && value <= max)) return false;
+    if (!clq_parse_number(text, &value) || !isfinite(value) || !(value >= min && value <= max)) return false;
     *out = value;
     return true;
+}
+
+clq_bytes_text clq_bytes(uint64_t bytes) {
+    static const char *const units[] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+    clq_bytes_text out;
+    double value = (double)bytes / 1024;
+    size_t unit = 0;
+    if (bytes < 1024) {
+        clq_format(out.text, sizeof out.text, "%u byte%s", (unsigned)bytes, clq_plural(bytes));
+        return out;
+    }
+    for (; value >= 1023.5; value /= 1024) unit++; /* what would be printed as 1024 is 1 of the next */
+    clq_format(out.text, sizeof out.text, "%.*f %s", value < 9.995 ? 2 : value < 99.95 ? 1 : 0, value, units[unit]);
+    return out;
+}
+
+void clq_bytes_apart(uint64_t a, uint64_t b, clq_bytes_text *of_a, clq_bytes_text *of_b) {
+    *of_a = clq_bytes(a);
+    *of_b = clq_bytes(b);
+    if (a == b || strcmp(of_a->text, of_b->text) != 0) return;
+    clq_format(of_a->text, sizeof of_a->text, "%llu bytes", (unsigned long long)a);
+    clq_format(of_b->text, sizeof of_b->text, "%llu bytes", (unsigned long long)b);
 }

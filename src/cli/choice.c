@@ -167,7 +167,7 @@ void clq_tell_choice(const clq_setup *s, const clq_options *o, FILE *to) {
     fprintf(to, "  %s: --devices %s --strategy %s", s->choice.is_kept ? "chosen" : "chosen by rule", spec,
             clq_strategy_own_name(clq_trainer_strategy(s->trainer)));
     if (s->choice.is_kept)
-        fprintf(to, ", %.0f images/s predicted\n", s->choice.kept.images_per_s);
+        clq_fprintf(to, ", %.0f images/s predicted\n", s->choice.kept.images_per_s);
     else
         fprintf(to, " (clique why measures which are the fastest)\n");
 }
@@ -187,7 +187,7 @@ void clq_print_alternatives(const clq_choice_made *made, FILE *to) {
         const clq_alternative *a = &made->alternatives[i];
         fprintf(to, "%-16s %8u %-10s", a->devices, a->replicas, a->strategy);
         if (a->images_per_s > 0)
-            fprintf(to, " %10.0f", a->images_per_s);
+            clq_fprintf(to, " %10.0f", a->images_per_s);
         else
             fprintf(to, " %10s", "-");
         fprintf(to, "  %s%s\n", clq_alternative_state_name(a->state), i == made->best ? ", chosen" : "");

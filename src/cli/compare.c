@@ -39,7 +39,7 @@ static clq_status name_row(json_t *list, json_t *row, const char *reason) {
 /* The row's key as text, whatever the order of its columns. */
 static char *key_text(json_t *row) {
     json_t *key = clq_row_key(row);
-    char *text = json_dumps(key, JSON_SORT_KEYS | JSON_COMPACT);
+    char *text = clq_json_dumps(key, JSON_SORT_KEYS | JSON_COMPACT);
     json_decref(key);
     return text;
 }

@@ -33,8 +33,8 @@ static void print_table(const clq_system *system) {
     printf("%-5s %-10s %-12s %5s %9s  %s\n", "index", "driver", "type", "units", "memory", "name");
     for (size_t i = 0; i < clq_system_device_count(system); i++) {
         const clq_device_info *d = clq_system_device_info(system, i);
-        printf("%-5u %-10s %-12s %5u %6.1f GB  %s\n", d->index, d->driver, type_name(d->type), d->compute_units,
-               (double)d->global_mem_bytes * 1e-9, d->name);
+        clq_fprintf(stdout, "%-5u %-10s %-12s %5u %6.1f GB  %s\n", d->index, d->driver, type_name(d->type),
+                    d->compute_units, (double)d->global_mem_bytes * 1e-9, d->name);
         if (!d->usable) printf("      not used: %s\n", d->reason);
     }
     if (clq_system_device_count(system) == 0)

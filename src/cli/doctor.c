@@ -53,8 +53,8 @@ static clq_status check_product(clq_device *device, clq_queue *queue, clq_check 
             for (size_t k = 0; k < K; k++) want += ((int)((i * K + k) * 7 % 5) - 2) * ((int)((k * N + j) * 7 % 5) - 2);
             if (c[i * N + j] == (float)want) continue;
             out->ok = false;
-            snprintf(out->detail, sizeof out->detail, "element (%zu, %zu) is %g and should be %d", i, j,
-                     (double)c[i * N + j], want);
+            clq_format(out->detail, sizeof out->detail, "element (%zu, %zu) is %g and should be %d", i, j,
+                       (double)c[i * N + j], want);
         }
     clq_free(c);
     return status;
@@ -96,8 +96,8 @@ static clq_status check_training(clq_system *system, clq_device_choice choice, c
     CLQ_TRY(train_steps(system, choice, losses));
     out->ok = fabs(losses[0] - log(10.0)) < 1e-5 && losses[1] < losses[0];
     if (!out->ok)
-        snprintf(out->detail, sizeof out->detail, "loss %.7f at the start (log 10 = %.7f) and %.7f after five steps",
-                 losses[0], log(10.0), losses[1]);
+        clq_format(out->detail, sizeof out->detail, "loss %.7f at the start (log 10 = %.7f) and %.7f after five steps",
+                   losses[0], log(10.0), losses[1]);
     return CLQ_OK;
 }
 
@@ -145,8 +145,8 @@ static json_t *describe(const clq_check *rows, size_t count) {
 static void print(FILE *talk, const clq_device_info *device, const clq_check *rows, size_t count) {
     fprintf(talk, "%u: %s (%s)\n", device->index, device->name, device->driver);
     for (size_t i = 0; i < count; i++)
-        fprintf(talk, "   %-4s %-24s %8.1f ms  %s\n", rows[i].ok ? "ok" : "FAIL", rows[i].name, rows[i].ms,
-                rows[i].detail);
+        clq_fprintf(talk, "   %-4s %-24s %8.1f ms  %s\n", rows[i].ok ? "ok" : "FAIL", rows[i].name, rows[i].ms,
+                    rows[i].detail);
 }
 
 /* Each device once, whatever the number of replicas; without --devices, all of them, usable or not. */

@@ -27,7 +27,7 @@ clq_status clq_command_eval(clq_setup *s, const clq_options *o) {
     double rate = (double)totals.samples / totals.seconds;
     char metrics[CLQ_METRICS_TEXT];
     clq_describe_metrics("", &totals.metrics, metrics, sizeof metrics);
-    fprintf(clq_talk(o), "loss %.6f%s  %zu samples  %.0f images/s\n", totals.loss, metrics, totals.samples, rate);
+    clq_fprintf(clq_talk(o), "loss %.6f%s  %zu samples  %.0f images/s\n", totals.loss, metrics, totals.samples, rate);
     CLQ_TRY(clq_print_matrices(clq_talk(o), "", s->trainer, CLQ_MATRIX_OF_EVALUATION));
     if (!o->json) return CLQ_OK;
     json_t *result = clq_json_put_measures(json_object(), "", &totals, true);

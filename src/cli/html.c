@@ -99,7 +99,7 @@ void clq_html_key(json_t *key, clq_text *page) {
 
 /* Inside JSON these characters stand in strings only, where an escape means the same. */
 void clq_html_script_json(json_t *document, clq_text *page) {
-    char *text = json_dumps(document, JSON_COMPACT | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(9));
+    char *text = clq_json_dumps(document, JSON_COMPACT | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(9));
     if (!text) page->failed = true;
     for (const char *c = text; c && *c; c++) {
         if (strchr("<>&", *c))
@@ -200,7 +200,7 @@ json_t *clq_html_families(json_t *rows, bool (*is_member)(json_t *row), const ch
         if (!is_member(row)) continue;
         json_t *key = clq_row_key(row);
         for (const char *const *part = parts; *part; part++) json_object_del(key, *part);
-        char *text = json_dumps(key, JSON_SORT_KEYS | JSON_COMPACT);
+        char *text = clq_json_dumps(key, JSON_SORT_KEYS | JSON_COMPACT);
         if (text && !json_object_get(families, text))
             page->failed |= json_object_set_new(families, text, json_pack("{s:O, s:[]}", "key", key, "rows")) != 0;
         page->failed |= json_array_append(json_object_get(json_object_get(families, text), "rows"), row) != 0;

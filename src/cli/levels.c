@@ -52,12 +52,12 @@ void clq_print_levels(const clq_levels *levels) {
     printf("\n%-9s %14s %8s %14s %12s\n", "recompute", "activations MB", "of off", "estimated time", "measured ms");
     for (size_t i = 0; i < levels->count; i++) {
         const clq_recompute_level *row = &levels->rows[i];
-        printf("%-9s %14.3f %8.2f %13.2fx ", name_of(row), (double)row->activation_bytes * 1e-6,
-               bytes > 0 ? (double)row->activation_bytes / bytes : 1.0, work > 0 ? row->work / work : 1.0);
+        clq_fprintf(stdout, "%-9s %14.3f %8.2f %13.2fx ", name_of(row), (double)row->activation_bytes * 1e-6,
+                    bytes > 0 ? (double)row->activation_bytes / bytes : 1.0, work > 0 ? row->work / work : 1.0);
         if (isnan(levels->seconds[i]))
             printf("%12s", "-");
         else
-            printf("%12.3f", levels->seconds[i] * 1e3);
+            clq_fprintf(stdout, "%12.3f", levels->seconds[i] * 1e3);
         printf("%s\n", is_taken(levels, i) ? "  taken" : "");
     }
 }

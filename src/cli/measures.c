@@ -6,7 +6,7 @@ void clq_describe_metrics(const char *prefix, const clq_metric_values *metrics, 
     text[0] = '\0';
     for (unsigned i = 0; i < metrics->count && used < bytes; i++)
         used +=
-            (size_t)snprintf(text + used, bytes - used, "  %s%s %.4f", prefix, metrics->names[i], metrics->values[i]);
+            (size_t)clq_format(text + used, bytes - used, "  %s%s %.4f", prefix, metrics->names[i], metrics->values[i]);
 }
 
 static json_t *put(json_t *object, const char *prefix, const char *name, double value, bool known) {

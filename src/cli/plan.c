@@ -16,8 +16,8 @@ static void print_launches(const clq_plan *plan) {
             clq_list_launch_info(list, i, &info);
             size_t items = 1;
             for (unsigned d = 0; d < info.dims; d++) items *= info.global[d];
-            printf("%-9s %-28s %-18s %-28s %12zu %10.3f %10.3f\n", clq_segment_name((clq_segment)s), info.scope,
-                   info.label, info.function, items, info.flops * 1e-6, info.bytes * 1e-6);
+            clq_fprintf(stdout, "%-9s %-28s %-18s %-28s %12zu %10.3f %10.3f\n", clq_segment_name((clq_segment)s),
+                        info.scope, info.label, info.function, items, info.flops * 1e-6, info.bytes * 1e-6);
         }
     }
 }
@@ -167,13 +167,13 @@ clq_status clq_command_plan(clq_setup *s, const clq_options *o) {
             clq_describe_levels(&levels), "paths", describe_paths(strategy), "pipeline",
             clq_describe_stages(s->model, strategy), "graph", nodes));
     }
-    printf("%s on %s, %zu samples\n\n", clq_model_name(s->model), device.name, share);
+    printf("%s on %s, %zu sample%s\n\n", clq_model_name(s->model), device.name, share, clq_plural(share));
     print_launches(plan);
-    printf("\nactivations %.3f MB (%.3f MB without sharing by lifetime), parameters %.3f MB, gradient %.3f MB, "
-           "optimizer %.3f MB, in and out %.3f MB\n",
-           (double)m.activation_bytes * 1e-6, (double)m.activation_bytes_unplanned * 1e-6,
-           (double)m.parameter_bytes * 1e-6, (double)m.gradient_bytes * 1e-6, (double)m.optimizer_bytes * 1e-6,
-           (double)m.io_bytes * 1e-6);
+    printf(
+        "\nactivations %s (%s without sharing by lifetime), parameters %s, gradient %s, optimizer %s, in and out %s\n",
+        clq_bytes(m.activation_bytes).text, clq_bytes(m.activation_bytes_unplanned).text,
+        clq_bytes(m.parameter_bytes).text, clq_bytes(m.gradient_bytes).text, clq_bytes(m.optimizer_bytes).text,
+        clq_bytes(m.io_bytes).text);
     clq_print_levels(&levels);
     print_split(s, strategy);
     print_paths(strategy);

@@ -119,7 +119,7 @@ static void unite(json_t *devices, json_t *known, json_t *more, clq_text *page) 
     json_t *device;
     size_t i;
     json_array_foreach(more, i, device) {
-        char *text = json_dumps(device, JSON_SORT_KEYS | JSON_COMPACT);
+        char *text = clq_json_dumps(device, JSON_SORT_KEYS | JSON_COMPACT);
         page->failed |= !text;
         if (text && !json_object_get(known, text))
             page->failed |=

@@ -245,7 +245,7 @@ clq_status clq_row_speed(json_t *row, const char *where, clq_speed *out) {
 static bool is_short(double value) { return fabs(value) >= 9999.5 && fabs(value) < 1e12; }
 
 static void add_compact(const json_t *value, clq_text *text) {
-    char *compact = json_dumps(value, JSON_COMPACT | JSON_REAL_PRECISION(4));
+    char *compact = clq_json_dumps(value, JSON_COMPACT | JSON_REAL_PRECISION(4));
     text->failed |= !compact;
     if (compact) clq_text_add_clean(text, compact);
     free(compact);

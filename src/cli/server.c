@@ -32,12 +32,12 @@ clq_status clq_describe_server(clq_trainer *trainer, FILE *talk) {
     server s;
     clq_status status = look(trainer, &s);
     if (status == CLQ_OK && s.bounds > 0)
-        fprintf(talk, "staleness of %llu updates: median %zu, 90%% at most %zu, largest %zu, bound %zu\n",
-                (unsigned long long)s.counts.updates, quantile(&s, 0.5), quantile(&s, 0.9), quantile(&s, 1.0),
-                s.bounds - 1);
+        fprintf(talk, "staleness of %llu update%s: median %zu, 90%% at most %zu, largest %zu, bound %zu\n",
+                (unsigned long long)s.counts.updates, clq_plural(s.counts.updates), quantile(&s, 0.5),
+                quantile(&s, 0.9), quantile(&s, 1.0), s.bounds - 1);
     else if (status == CLQ_OK && s.counts.dropped > 0)
-        fprintf(talk, "backup replicas: %llu updates, %llu gradients dropped\n", (unsigned long long)s.counts.updates,
-                (unsigned long long)s.counts.dropped);
+        fprintf(talk, "backup replicas: %llu update%s, %llu gradient%s dropped\n", (unsigned long long)s.counts.updates,
+                clq_plural(s.counts.updates), (unsigned long long)s.counts.dropped, clq_plural(s.counts.dropped));
     clq_free(s.staleness);
     return status;
 }

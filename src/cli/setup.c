@@ -146,7 +146,7 @@ clq_status clq_setup_step(clq_setup *setup, const clq_options *options) {
 FILE *clq_talk(const clq_options *options) { return options->json ? stderr : stdout; }
 
 clq_status clq_print_json(json_t *document) {
-    char *text = document ? json_dumps(document, JSON_REAL_PRECISION(17) | JSON_INDENT(2)) : NULL;
+    char *text = document ? clq_json_dumps(document, JSON_REAL_PRECISION(17) | JSON_INDENT(2)) : NULL;
     json_decref(document);
     if (!text) return clq_fail_memory("building the JSON output");
     /* Control characters that JSON lets stand, DEL and C1, stand in strings, where an escape means the same. */

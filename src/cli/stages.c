@@ -19,7 +19,8 @@ void clq_print_stages(const clq_model *model, const clq_strategy *strategy) {
     clq_stage_info info;
     const char *layer;
     if (!clq_strategy_pipelines(strategy, &pipeline)) return;
-    printf(
+    clq_fprintf(
+        stdout,
         "\n%u stage%s, %u pipeline%s, %u micro-batches, cut by %s: a bubble (idle time) of %.1f %% if all stages take "
         "equally long, %.1f %% by their %s\n",
         pipeline.stages, pipeline.stages == 1 ? "" : "s", pipeline.pipelines, pipeline.pipelines == 1 ? "" : "s",
@@ -28,13 +29,13 @@ void clq_print_stages(const clq_model *model, const clq_strategy *strategy) {
     printf("%5s %12s %10s %12s %12s %10s %11s %12s %12s  %s\n", "stage", "parameters", "memory MB", "forward Mop",
            "backward Mop", "forward ms", "backward ms", "sends kB", "gets back kB", "layers");
     for (size_t s = 0; clq_strategy_stage(strategy, s, &info); s++) {
-        printf("%5zu %12zu %10.3f %12.3f %12.3f ", s, info.parameters, (double)info.memory_bytes * 1e-6,
-               info.forward * 1e-6, info.backward * 1e-6);
+        clq_fprintf(stdout, "%5zu %12zu %10.3f %12.3f %12.3f ", s, info.parameters, (double)info.memory_bytes * 1e-6,
+                    info.forward * 1e-6, info.backward * 1e-6);
         if (info.took)
-            printf("%10.3f %11.3f ", info.took->forward * 1e3, info.took->backward * 1e3);
+            clq_fprintf(stdout, "%10.3f %11.3f ", info.took->forward * 1e3, info.took->backward * 1e3);
         else
             printf("%10s %11s ", "-", "-");
-        printf("%12.3f %12.3f  ", (double)info.sent_bytes * 1e-3, (double)info.back_bytes * 1e-3);
+        clq_fprintf(stdout, "%12.3f %12.3f  ", (double)info.sent_bytes * 1e-3, (double)info.back_bytes * 1e-3);
         for (size_t i = 0; (layer = layer_of(model, info.stage, i)); i++) printf("%s%s", i ? ", " : "", layer);
         printf("\n");
     }

@@ -60,7 +60,7 @@ static void log_number(FILE *file, const char *key, double value) {
         putc(*key, file);
     }
     if (isfinite(value))
-        fprintf(file, "\": %.17g, ", value);
+        clq_fprintf(file, "\": %.17g, ", value);
     else
         fprintf(file, "\": null, ");
 }
@@ -84,7 +84,7 @@ static clq_status log_step(void *context, const clq_step_info *info) {
     log_number(t->log, "lr", info->lr);
     if (info->replica >= 0)
         fprintf(t->log, "\"replica\": %d, \"staleness\": %u, ", (int)info->replica, (unsigned)info->staleness);
-    fprintf(t->log, "\"samples\": %zu, \"ms\": %.6g}\n", info->samples, 1e3 * info->seconds);
+    clq_fprintf(t->log, "\"samples\": %zu, \"ms\": %.6g}\n", info->samples, 1e3 * info->seconds);
     return ferror(t->log) ? fail_log(t) : CLQ_OK;
 }
 
@@ -142,14 +142,14 @@ static void describe_progress(const training *t, const clq_progress *p, char *te
     if (clq_model_output_count(t->setup->model) == 1)
         clq_describe_metrics("", &p->totals.metrics, metrics, sizeof metrics);
     if (p->validation_batches > 0) {
-        snprintf(rest, bytes, "loss %.4f%s  testing %.0f%%", p->totals.loss, metrics,
-                 100.0 * (double)p->validation_batch / (double)p->validation_batches);
+        clq_format(rest, bytes, "loss %.4f%s  testing %.0f%%", p->totals.loss, metrics,
+                   100.0 * (double)p->validation_batch / (double)p->validation_batches);
         return;
     }
     double rate = (double)p->totals.samples / CLQ_MAX(p->totals.seconds, 1e-9);
     double left = p->batch ? p->totals.seconds / (double)p->batch * (double)(p->batches - p->batch) : 0.0;
-    snprintf(rest, bytes, "%3.0f%%  %.0f images/s  loss %.4f%s  %.0f s left",
-             100.0 * (double)p->batch / (double)p->batches, rate, p->totals.loss, metrics, left);
+    clq_format(rest, bytes, "%3.0f%%  %.0f images/s  loss %.4f%s  %.0f s left",
+               100.0 * (double)p->batch / (double)p->batches, rate, p->totals.loss, metrics, left);
 }
 
 /* /proc/self/stat gives the process's start in clock ticks since boot; elsewhere the time since the first call. */
@@ -223,11 +223,11 @@ static clq_status show_epoch(void *context, const clq_epoch_info *info) {
     char metrics[CLQ_METRICS_TEXT];
     clq_describe_metrics("", &info->train.metrics, metrics, sizeof metrics);
     fprintf(t->talk, "epoch %llu", (unsigned long long)info->epoch + 1);
-    if (info->train.samples) fprintf(t->talk, "  loss %.4f%s", info->train.loss, metrics);
+    if (info->train.samples) clq_fprintf(t->talk, "  loss %.4f%s", info->train.loss, metrics);
     clq_describe_metrics("test ", &info->validation.metrics, metrics, sizeof metrics);
-    if (info->validation.samples) fprintf(t->talk, "  test loss %.4f%s", info->validation.loss, metrics);
-    fprintf(t->talk, "  %.1f s  %.0f images/s\n", info->train.seconds,
-            (double)info->train.samples / info->train.seconds);
+    if (info->validation.samples) clq_fprintf(t->talk, "  test loss %.4f%s", info->validation.loss, metrics);
+    clq_fprintf(t->talk, "  %.1f s  %.0f images/s\n", info->train.seconds,
+                (double)info->train.samples / info->train.seconds);
     fflush(t->talk);
     return CLQ_OK;
 }

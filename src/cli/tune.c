@@ -27,7 +27,7 @@ static void print_figure(int width, int digits, double value) {
     if (isnan(value))
         printf(" %*s", width, "-");
     else
-        printf(" %*.*f", width, digits, value);
+        clq_fprintf(stdout, " %*.*f", width, digits, value);
 }
 
 static void print_row(const clq_tune_row *row, double peak) {
@@ -76,9 +76,9 @@ clq_status clq_command_tune(clq_setup *s, const clq_options *o) {
         size_t share;
         CLQ_TRY(clq_trainer_replica(s->trainer, row->replica, &device, &share));
         if (i == 0 || row->replica != row[-1].replica)
-            printf("%s%s on %s, %zu samples; %.1f GFLOP/s at most\n%-*s %10s %9s %5s\n", i ? "\n" : "",
-                   clq_model_name(s->model), device.name, share, peaks[row->replica], CLQ_CANDIDATE_BYTES + 4,
-                   "* is the winner", "us", "GFLOP/s", "%");
+            clq_fprintf(stdout, "%s%s on %s, %zu samples; %.1f GFLOP/s at most\n%-*s %10s %9s %5s\n", i ? "\n" : "",
+                        clq_model_name(s->model), device.name, share, peaks[row->replica], CLQ_CANDIDATE_BYTES + 4,
+                        "* is the winner", "us", "GFLOP/s", "%");
         print_row(row, peaks[row->replica]);
     }
     const clq_strategy *strategy = clq_trainer_strategy(s->trainer);

@@ -42,15 +42,15 @@ static void print_answer(const clq_setup *s, const answer *a) {
     fprintf(to, "  limit\n");
     for (size_t k = 0; k < a->count; k++) {
         const clq_prediction *p = &a->predictions[k];
-        fprintf(to, "%8u %-26s %10.0f %9.4f", p->way.replicas, p->way.strategy, p->images_per_s, 1e3 * p->step_s);
+        clq_fprintf(to, "%8u %-26s %10.0f %9.4f", p->way.replicas, p->way.strategy, p->images_per_s, 1e3 * p->step_s);
         for (size_t i = 0; i < CLQ_COUNT_OF(parts); i++)
-            fprintf(to, " %*.4f", (int)CLQ_MAX(strlen(parts[i].name), (size_t)7), 1e3 * part_of(p, i));
+            clq_fprintf(to, " %*.4f", (int)CLQ_MAX(strlen(parts[i].name), (size_t)7), 1e3 * part_of(p, i));
         fprintf(to, "  %s\n", clq_limit_name(p->limit));
     }
     fputc('\n', to);
     for (size_t i = 0; i < a->advice_count; i++)
-        fprintf(to, "%s: %.1fx (%s; results: %s)\n", a->advice[i].text, a->advice[i].gain, a->advice[i].options,
-                a->advice[i].effect);
+        clq_fprintf(to, "%s: %.1fx (%s; results: %s)\n", a->advice[i].text, a->advice[i].gain, a->advice[i].options,
+                    a->advice[i].effect);
     if (a->advice_count == 0) fprintf(to, "no option that is known here would help by 5 %% or more\n");
 }
 

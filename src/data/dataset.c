@@ -116,8 +116,9 @@ static clq_status check_labels(const clq_dataset *d, const char *samples, const 
                                clq_labels_info *info) {
     char text[DESCRIPTION];
     if (labels->rank == 0 || labels->dims[0] != d->samples.dims[0])
-        return clq_fail(CLQ_MISMATCH, "%s has %zu labels and %s has %zu samples: each sample needs one label", where,
-                        labels->rank ? labels->dims[0] : 1, samples, d->samples.dims[0]);
+        return clq_fail(CLQ_MISMATCH, "%s has %zu label%s and %s has %zu sample%s: each sample needs one label", where,
+                        labels->rank ? labels->dims[0] : 1, clq_plural(labels->rank ? labels->dims[0] : 1), samples,
+                        d->samples.dims[0], clq_plural(d->samples.dims[0]));
     clq_array_describe(labels, text, sizeof text);
     if (labels->count == 0) return clq_fail(CLQ_FORMAT, "%s: %s: there are no labels", where, text);
     info->elements = labels->count / labels->dims[0];

@@ -19,8 +19,8 @@ clq_status clq_array_expect(clq_array *array, size_t given, const char *path, co
     if (!clq_array_measure(array, &bytes))
         return clq_fail(CLQ_FORMAT, "%s: %s header of %s, more than fits in memory", path, format, shape);
     if (bytes != given)
-        return clq_fail(CLQ_FORMAT, "%s: %s %s: %s needs %zu bytes after the header, the file has %zu", path,
-                        given < bytes ? "truncated" : "oversized", format, shape, bytes, given);
+        return clq_fail(CLQ_FORMAT, "%s: %s %s: %s needs %zu byte%s after the header, the file has %zu", path,
+                        given < bytes ? "truncated" : "oversized", format, shape, bytes, clq_plural(bytes), given);
     return CLQ_OK;
 }
 

@@ -85,6 +85,7 @@ json_t *clq_json_text(const char *text);
 json_t *clq_json_number(double value);
 /* Adds the document to the text; text->failed where memory is out. flags: Jansson's. */
 void clq_json_dump(const json_t *document, size_t flags, clq_text *text);
+char *clq_json_dumps(const json_t *value, size_t flags); /* as json_dumps: NULL on failure, and free() */
 
 /* ---- trace events (trace_events.c): the format of chrome://tracing, which ui.perfetto.dev reads ---- */
 

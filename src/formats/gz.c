@@ -129,7 +129,8 @@ static clq_status inflate_into(input *in, output *to) {
 
 static clq_status inflate_file(const clq_file *file, size_t max_bytes, void **out, size_t *bytes) {
     if (file->bytes < SHORTEST)
-        return clq_fail(CLQ_FORMAT, "%s: truncated gzip: only %zu bytes", file->path, file->bytes);
+        return clq_fail(CLQ_FORMAT, "%s: truncated gzip: only %zu byte%s", file->path, file->bytes,
+                        clq_plural(file->bytes));
     input in = {.file = *file, .window = clq_alloc(WINDOW_BYTES, 1)};
     if (!in.window) return clq_fail_within(CLQ_MEMORY, "%s", file->path);
     output to = {.path = file->path, .max_bytes = max_bytes};

@@ -19,7 +19,8 @@ static bool find_dtype(unsigned char code, clq_dtype *out) {
 /* Type and shape; *header is where the values start. */
 static clq_status parse_header(const char *path, const unsigned char *in, size_t size, clq_array *array,
                                size_t *header) {
-    if (size < MAGIC_BYTES) return clq_fail(CLQ_FORMAT, "%s: no IDX file: only %zu bytes", path, size);
+    if (size < MAGIC_BYTES)
+        return clq_fail(CLQ_FORMAT, "%s: no IDX file: only %zu byte%s", path, size, clq_plural(size));
     if (in[0] != 0 || in[1] != 0 || !find_dtype(in[2], &array->dtype))
         return clq_fail(CLQ_FORMAT, "%s: no IDX file: starts with %02x %02x %02x %02x", path, in[0], in[1], in[2],
                         in[3]);

@@ -53,7 +53,9 @@ clq_status clq_json_parse(const char *text, size_t bytes, size_t max_depth, cons
     CLQ_TRY(check_depth(text, bytes, max_depth, where));
     json_error_t error;
     errno = 0;
+    const clq_locale entered = clq_locale_enter();
     json_t *parsed = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
+    clq_locale_leave(entered);
     /* Where an allocation fails, Jansson mostly says nothing, or takes the token for a wrong one, or cuts it off. */
     if (errno == ENOMEM || (!parsed && (!error.text[0] || json_error_code(&error) == json_error_out_of_memory))) {
         json_decref(parsed);
@@ -79,5 +81,14 @@ static int add_piece(const char *bytes, size_t length, void *text) {
 }
 
 void clq_json_dump(const json_t *document, size_t flags, clq_text *text) {
+    const clq_locale entered = clq_locale_enter();
     if (json_dump_callback(document, add_piece, text, flags) != 0) text->failed = true;
+    clq_locale_leave(entered);
+}
+
+char *clq_json_dumps(const json_t *value, size_t flags) {
+    const clq_locale entered = clq_locale_enter();
+    char *text = json_dumps(value, flags);
+    clq_locale_leave(entered);
+    return text;
 }

@@ -137,12 +137,14 @@ static clq_status check_places(clq_safetensors *file, const char *values, size_t
         at += file->entries[i].bytes;
     }
     if (at != bytes)
-        return clq_fail(CLQ_FORMAT, "%s: %zu bytes of data behind the last tensor", file->path, bytes - at);
+        return clq_fail(CLQ_FORMAT, "%s: %zu byte%s of data behind the last tensor", file->path, bytes - at,
+                        clq_plural(bytes - at));
     return CLQ_OK;
 }
 
 static clq_status parse_file(clq_safetensors *file, size_t size) {
-    if (size < LENGTH_BYTES) return clq_fail(CLQ_FORMAT, "%s: no safetensors file: only %zu bytes", file->path, size);
+    if (size < LENGTH_BYTES)
+        return clq_fail(CLQ_FORMAT, "%s: no safetensors file: only %zu byte%s", file->path, size, clq_plural(size));
     uint64_t length;
     memcpy(&length, file->content, sizeof(length));
     size_t rest = size - LENGTH_BYTES;

@@ -47,10 +47,13 @@ static clq_status collect(const clq_list *list, size_t chunk_max, placed *items,
         clq_list_value_info(list, v, &item->info);
         if (item->info.kind == CLQ_VALUE_EXTERNAL || item->info.first_use > item->info.last_use) continue;
         item->info.bytes = clq_round_up(CLQ_MAX(item->info.bytes, (size_t)1), align);
-        if (item->info.bytes > chunk_max)
+        if (item->info.bytes > chunk_max) {
+            clq_bytes_text needed, most;
+            clq_bytes_apart(item->info.bytes, chunk_max, &needed, &most);
             return clq_fail(CLQ_DEVICE_MEMORY,
-                            "%s needs %zu bytes in one piece and the device allocates at most %zu: use a smaller batch",
-                            item->info.name, item->info.bytes, chunk_max);
+                            "%s needs %s in one piece and the device allocates at most %s: use a smaller batch",
+                            item->info.name, needed.text, most.text);
+        }
         result->unplanned_bytes += item->info.bytes;
         ++*count;
     }

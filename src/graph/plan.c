@@ -128,8 +128,8 @@ static clq_status check(const clq_weights *weights, const clq_plan_config *confi
         const size_t values = config->loss[i].classes * CLQ_MAX(config->loss[i].rows, (size_t)1),
                      elements = clq_model_output(model, i)->elements;
         if (values != elements)
-            return clq_fail(CLQ_MISMATCH, "the loss is over %zu values and output '%s' of model %s has %zu", values,
-                            clq_model_output_name(model, i), model->name, elements);
+            return clq_fail(CLQ_MISMATCH, "the loss is over %zu value%s and output '%s' of model %s has %zu", values,
+                            clq_plural(values), clq_model_output_name(model, i), model->name, elements);
     }
     return CLQ_OK;
 }

@@ -111,13 +111,9 @@ static clq_status check_keywords(json_t *keywords, const char *where) {
     return CLQ_OK;
 }
 
-static clq_status read_source(functional *f, json_t *tensor, const char *where) {
-    json_t *history = json_object_get(json_object_get(tensor, "config"), "keras_history");
+static clq_status add_source(functional *f, json_t *history, const char *where) {
     uint32_t source;
-    char place[256];
-    snprintf(place, sizeof place, "%s.keras_history", where);
-    if (!history) return clq_fail(CLQ_UNSUPPORTED, "%s is missing: only tensors can be arguments", place);
-    CLQ_TRY(find_node(f, history, place, &source));
+    CLQ_TRY(find_node(f, history, where, &source));
     uint32_t *sources = clq_grow(f->sources, f->source_count, &f->source_capacity, 64, sizeof *sources);
     if (!sources) return CLQ_MEMORY;
     f->sources = sources;
@@ -125,8 +121,38 @@ static clq_status read_source(functional *f, json_t *tensor, const char *where) 
     return CLQ_OK;
 }
 
+static clq_status read_source(functional *f, json_t *tensor, const char *where) {
+    json_t *history = json_object_get(json_object_get(tensor, "config"), "keras_history");
+    char place[256];
+    snprintf(place, sizeof place, "%s.keras_history", where);
+    if (!history) return clq_fail(CLQ_UNSUPPORTED, "%s is missing: only tensors can be arguments", place);
+    return add_source(f, history, place);
+}
+
+/* As Keras 2 wrote it: [[layer, node, tensor, keywords], …], or one such without the list around it. */
+static clq_status read_old_node(functional *f, json_t *list, node *n, const char *where) {
+    const bool one = json_is_string(json_array_get(list, 0));
+    const size_t count = one ? 1 : json_array_size(list);
+    n->first_source = f->source_count;
+    if (count == 0 || count > NODE_INPUTS_MAX)
+        return clq_fail(CLQ_FORMAT, "%s: a layer reads 1 to %d tensors, not %zu", where, NODE_INPUTS_MAX, count);
+    for (size_t i = 0; i < count; i++) {
+        json_t *tensor = one ? list : json_array_get(list, i);
+        const size_t size = json_array_size(tensor);
+        char place[256];
+        snprintf(place, sizeof place, "%s[%zu]", where, i);
+        if (size != 3 && size != 4)
+            return clq_fail(CLQ_FORMAT, "%s should be [layer, node, tensor, keywords], as Keras 2 writes it", place);
+        CLQ_TRY(check_keywords(json_array_get(tensor, 3), place));
+        CLQ_TRY(add_source(f, tensor, place));
+    }
+    n->source_count = (uint32_t)count;
+    return CLQ_OK;
+}
+
 /* args: [tensor], or [[tensor, …]] where a layer reads several. */
 static clq_status read_node(functional *f, json_t *object, node *n, const char *where) {
+    if (json_is_array(object)) return read_old_node(f, object, n, where);
     json_t *arguments = json_object_get(object, "args"), *tensors = json_array_get(arguments, 0);
     if (json_array_size(arguments) != 1)
         return clq_fail(CLQ_UNSUPPORTED, "%s.args: a call with %zu arguments is not supported, only with one", where,

@@ -1,4 +1,4 @@
-/* Keras 3's model.to_json(): the file, and Sequential models. Functional ones: keras_functional.c. */
+/* model.to_json() of Keras 3, and of Keras 2: the file, and Sequential models. Functional ones: keras_functional.c. */
 #include "interop/keras.h"
 
 #include <string.h>
@@ -21,21 +21,27 @@ clq_status clq_keras_check_layers(json_t *layers) {
 
 /* ---- Sequential ---- */
 
+/* The input's shape where no layer is the input: Keras 2's first layer may have it. */
+static clq_status add_first_shape(clq_model *model, json_t *config, json_t *first, clq_tensor *x) {
+    json_t *shape = json_object_get(config, "build_input_shape"),
+           *old = json_object_get(json_object_get(first, "config"), "batch_input_shape");
+    if (shape) return clq_keras_add_shape(model, shape, NULL, "config.build_input_shape", x);
+    if (old) return clq_keras_add_shape(model, old, NULL, "config.layers[0].batch_input_shape", x);
+    return clq_fail(CLQ_FORMAT, "config has no InputLayer with a batch_shape and no build_input_shape: the input's "
+                                "shape is not known");
+}
+
+/* config: with the layers as a member, or, in the first versions of Keras 2, the list of them. */
 static clq_status read_sequential(clq_model *model, json_t *config) {
     clq_tensor in = {0}, *x = &in;
-    json_t *layers = json_object_get(config, "layers");
+    json_t *layers = json_is_array(config) ? config : json_object_get(config, "layers");
     CLQ_TRY(clq_keras_check_layers(layers));
     size_t first = 0;
     if (strcmp(clq_keras_class(json_array_get(layers, 0)), "InputLayer") == 0) {
         CLQ_TRY(clq_keras_add_input(model, json_array_get(layers, 0), 0, x));
         first = 1;
     } else {
-        json_t *shape = json_object_get(config, "build_input_shape");
-        if (!shape)
-            return clq_fail(
-                CLQ_FORMAT,
-                "config has no InputLayer with a batch_shape and no build_input_shape: the input's shape is not known");
-        CLQ_TRY(clq_keras_add_shape(model, shape, NULL, "config.build_input_shape", x));
+        CLQ_TRY(add_first_shape(model, config, json_array_get(layers, 0), x));
     }
     for (size_t i = first; i < json_array_size(layers); i++)
         CLQ_TRY(clq_keras_add_layer(model, json_array_get(layers, i), i, x, 1, x));
@@ -47,9 +53,12 @@ static clq_status read_sequential(clq_model *model, json_t *config) {
 static clq_status build(json_t *root, clq_model *model) {
     json_t *config = json_object_get(root, "config");
     const char *class_name = clq_keras_class(root);
-    if (!json_is_object(config)) return clq_fail(CLQ_FORMAT, "config is missing: is this the text of model.to_json()?");
-    if (strcmp(class_name, "Sequential") == 0) return read_sequential(model, config);
-    if (strcmp(class_name, "Functional") == 0) return clq_keras_read_functional(model, config);
+    const bool sequential = strcmp(class_name, "Sequential") == 0;
+    if (!json_is_object(config) && !(sequential && json_is_array(config)))
+        return clq_fail(CLQ_FORMAT, "config is missing: is this the text of model.to_json()?");
+    if (sequential) return read_sequential(model, config);
+    if (strcmp(class_name, "Functional") == 0 || strcmp(class_name, "Model") == 0) /* the second: early Keras 2 */
+        return clq_keras_read_functional(model, config);
     return clq_fail(CLQ_UNSUPPORTED, "class_name: '%.60s' is not supported; there are Sequential and Functional",
                     class_name);
 }

@@ -38,14 +38,14 @@ static void CLQ_PRINTF(4, 5)
     char text[256];
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
+    clq_format_list(text, sizeof text, format, arguments);
     va_end(arguments);
     a->status = clq_fail(status, "%s.%.80s: %s", a->path, key, text);
 }
 
 /* A value as the file has it, cut short, for messages. */
 static const char *quote(const json_t *value, char text[80]) {
-    char *dumped = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+    char *dumped = clq_json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
     snprintf(text, 80, "%.70s", dumped ? dumped : "its value");
     free(dumped);
     return text;
@@ -155,8 +155,20 @@ static void take_dtype(attributes *a) {
 
 static void take_common(attributes *a) {
     take_dtype(a);
+    (void)attribute(a, "batch_input_shape"); /* Keras 2's first layer repeats the input's */
     if (!attribute_flag(a, "trainable", true))
         attribute_refuse(a, CLQ_UNSUPPORTED, "trainable", "frozen layers are not supported");
+}
+
+/* As early Keras 2 wrote it: by what it is a case of. */
+static bool is_glorot_uniform(const json_t *initializer) {
+    const json_t *config = json_object_get(initializer, "config");
+    const char *class_name = json_string_value(json_object_get(initializer, "class_name")),
+               *mode = json_string_value(json_object_get(config, "mode")),
+               *distribution = json_string_value(json_object_get(config, "distribution"));
+    return class_name && strcmp(class_name, "VarianceScaling") == 0 && mode && strcmp(mode, "fan_avg") == 0 &&
+           distribution && strcmp(distribution, "uniform") == 0 &&
+           json_number_value(json_object_get(config, "scale")) == 1.0;
 }
 
 /* Initial values are this engine's: glorot_uniform and zeros, Keras's defaults. Another wish is refused. */
@@ -166,6 +178,8 @@ static void take_initializer(attributes *a, const char *key, const char *class_n
     const char *name = json_string_value(json_is_object(value) ? json_object_get(value, "class_name") : value);
     if (!name)
         attribute_refuse(a, CLQ_FORMAT, key, "should name an initializer");
+    else if (strcmp(short_name, "glorot_uniform") == 0 && is_glorot_uniform(value))
+        return;
     else if (strcmp(name, class_name) != 0 && strcmp(name, short_name) != 0)
         attribute_refuse(a, CLQ_UNSUPPORTED, key, "'%.60s' is not supported, only %s", name, short_name);
 }
@@ -258,6 +272,7 @@ static double take_fraction(attributes *a, const char *key, double fallback) {
 /* Keras counts the batch as axis 0: an axis behind it, as the builder counts. */
 static int take_axis(attributes *a, const clq_shape *shape) {
     json_t *value = attribute(a, "axis");
+    if (json_array_size(value) == 1) value = json_array_get(value, 0); /* Keras 2's BatchNormalization */
     const json_int_t axis = value ? json_integer_value(value) : -1, rank = shape->rank;
     if (value && !json_is_integer(value))
         attribute_refuse(a, CLQ_FORMAT, "axis", "should be a whole number");

@@ -10,7 +10,7 @@ void clq_choice_start(clq_choice *choice, const char *format, ...) {
     *choice = (clq_choice){.count = 0};
     va_list arguments;
     va_start(arguments, format);
-    (void)vsnprintf(choice->key, sizeof choice->key, format, arguments);
+    (void)clq_format_list(choice->key, sizeof choice->key, format, arguments);
     va_end(arguments);
 }
 
@@ -25,7 +25,7 @@ void clq_choice_add(clq_choice *choice, uint32_t value0, uint32_t value1, const 
     struct clq_candidate candidate = {.values = {value0, value1}};
     va_list arguments;
     va_start(arguments, format);
-    int length = vsnprintf(candidate.name, sizeof candidate.name, format, arguments);
+    int length = clq_format_list(candidate.name, sizeof candidate.name, format, arguments);
     va_end(arguments);
     assert(length > 0 && (size_t)length < sizeof candidate.name);
     (void)length;

@@ -130,7 +130,7 @@ clq_dtype clq_list_storage(const clq_list *list, clq_value value) {
 
 void clq_options_add_list(clq_kernel_options *options, const char *format, va_list arguments) {
     size_t room = sizeof options->text - options->length;
-    int length = vsnprintf(options->text + options->length, room, format, arguments);
+    int length = clq_format_list(options->text + options->length, room, format, arguments);
     assert(length >= 0 && (size_t)length < room);
     options->length += CLQ_MIN((size_t)length, room - 1);
 }

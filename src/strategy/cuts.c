@@ -270,8 +270,8 @@ clq_status clq_choose_cuts(const clq_model *model, const clq_cut_wishes *wishes,
     CLQ_TRY(clq_model_cuts(model, &cuts, &count));
     clq_status status;
     if (count + 1 < wishes->stages)
-        status = clq_fail(CLQ_ARGUMENT, "model %s can be cut into at most %zu stages and %u are asked for: use fewer",
-                          model->name, count + 1, wishes->stages);
+        status = clq_fail(CLQ_ARGUMENT, "model %s can be cut into at most %zu stage%s and %u are asked for: use fewer",
+                          model->name, count + 1, clq_plural(count + 1), wishes->stages);
     else if (model->mark_count > 0) {
         stages[0].before = (clq_cut){.at = 1};
         stages[wishes->stages - 1].after = (clq_cut){.at = model->tensor_count + 1};

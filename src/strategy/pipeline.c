@@ -245,10 +245,11 @@ static clq_status take_options(const clq_strategy *strategy, clq_pipeline *out) 
     out->pipelines = strategy->count / stages;
     const size_t share = clq_ceil_div(strategy->config.global_batch, out->pipelines);
     if (options->micro_batches > share)
-        return clq_fail(CLQ_ARGUMENT,
-                        "%u micro-batches are more than the %zu samples that a pipeline gets of a batch of %zu: use at "
-                        "most %zu, or a larger batch",
-                        options->micro_batches, share, strategy->config.global_batch, share);
+        return clq_fail(
+            CLQ_ARGUMENT,
+            "%u micro-batches are more than the %zu sample%s that a pipeline gets of a batch of %zu: use at "
+            "most %zu, or a larger batch",
+            options->micro_batches, share, clq_plural(share), strategy->config.global_batch, share);
     out->micro_batches = options->micro_batches ? options->micro_batches : default_micro_batches(stages, share);
     return CLQ_OK;
 }

@@ -9,16 +9,18 @@ clq_status clq_trainer_check_size(const clq_trainer *trainer, size_t samples) {
     if (samples == 0) return clq_fail(CLQ_ARGUMENT, "the batch has no samples: expected 1 to %zu", most);
     if (samples <= most) return CLQ_OK;
     return clq_fail(CLQ_ARGUMENT,
-                    "a batch of %zu samples is larger than the global batch of %zu that the trainer was made for",
-                    samples, most);
+                    "a batch of %zu sample%s is larger than the global batch of %zu that the trainer was made for",
+                    samples, clq_plural(samples), most);
 }
 
 static clq_status check_samples(const clq_trainer *trainer, const clq_batch *batch) {
     size_t elements = clq_model_input(trainer->model)->elements;
     CLQ_TRY(clq_trainer_check_size(trainer, batch->count));
     if (!batch->samples || batch->sample_elements != elements)
-        return clq_fail(CLQ_MISMATCH, "a sample of the batch has %zu values and model %s takes %zu",
-                        batch->samples ? batch->sample_elements : 0, clq_model_name(trainer->model), elements);
+        return clq_fail(CLQ_MISMATCH, "a sample of the batch has %zu value%s and model %s takes %zu",
+                        batch->samples ? batch->sample_elements : 0,
+                        clq_plural(batch->samples ? batch->sample_elements : 0), clq_model_name(trainer->model),
+                        elements);
     if (batch->sample_dtype != trainer->config.sample_dtype)
         return clq_fail(CLQ_MISMATCH, "the samples of the batch are %s and the trainer was made for %s",
                         clq_dtype_name(batch->sample_dtype), clq_dtype_name(trainer->config.sample_dtype));
@@ -47,8 +49,8 @@ static clq_status choose_conversion(const clq_trainer *trainer, size_t output, c
     bool one_hot = row->one_hot && !floats && elements * loss->classes == wanted &&
                    (loss->classes > 1 || row->target == CLQ_TARGET_DISTRIBUTION);
     if (!one_hot && elements != wanted)
-        return clq_fail(CLQ_MISMATCH, "%s: a label has %zu values, and %s with model %s takes %zu", whose, elements,
-                        row->name, clq_model_name(trainer->model), wanted);
+        return clq_fail(CLQ_MISMATCH, "%s: a label has %zu value%s, and %s with model %s takes %zu", whose, elements,
+                        clq_plural(elements), row->name, clq_model_name(trainer->model), wanted);
     *out = index || floats ? AS_THEY_ARE : one_hot ? AS_ONE_HOT : AS_VALUES;
     return CLQ_OK;
 }
@@ -114,8 +116,9 @@ clq_status clq_trainer_check_dataset(const clq_trainer *trainer, const clq_datas
     size_t elements = clq_model_input(trainer->model)->elements;
     size_t batch = clq_dataset_batch_size(dataset), most = trainer->config.global_batch;
     if (info->sample_elements != elements)
-        return clq_fail(CLQ_MISMATCH, "%s: a sample has %zu values and model %s takes %zu", info->name,
-                        info->sample_elements, clq_model_name(trainer->model), elements);
+        return clq_fail(CLQ_MISMATCH, "%s: a sample has %zu value%s and model %s takes %zu", info->name,
+                        info->sample_elements, clq_plural(info->sample_elements), clq_model_name(trainer->model),
+                        elements);
     if (info->sample_dtype != trainer->config.sample_dtype)
         return clq_fail(CLQ_MISMATCH, "%s: samples are %s and the trainer was made for %s", info->name,
                         clq_dtype_name(info->sample_dtype), clq_dtype_name(trainer->config.sample_dtype));

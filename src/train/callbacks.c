@@ -63,7 +63,7 @@ clq_status clq_callbacks_end(const clq_fit_config *config, clq_trainer *trainer,
 clq_status clq_state_write(const char *what, json_t *document, char *text, size_t bytes) {
     char *dump = NULL;
     if (document && json_object_set_new(document, "callback", json_string(what)) == 0)
-        dump = json_dumps(document, JSON_COMPACT | JSON_REAL_PRECISION(17));
+        dump = clq_json_dumps(document, JSON_COMPACT | JSON_REAL_PRECISION(17));
     json_decref(document);
     if (!dump) return clq_fail_memory("writing the state of a callback");
     const size_t length = strlen(dump);

@@ -67,7 +67,7 @@ clq_status clq_checkpoint_put_text(clq_checkpoint *checkpoint, const char *name,
 
 clq_status clq_checkpoint_put_number(clq_checkpoint *checkpoint, const char *name, double value) {
     char text[64];
-    snprintf(text, sizeof text, "%a", value);
+    clq_format(text, sizeof text, "%a", value);
     return clq_checkpoint_put_text(checkpoint, name, text);
 }
 
@@ -83,12 +83,7 @@ const char *clq_checkpoint_text(const clq_checkpoint *checkpoint, const char *na
 
 bool clq_checkpoint_number(const clq_checkpoint *checkpoint, const char *name, double *out) {
     const char *text = clq_checkpoint_text(checkpoint, name);
-    char *end;
-    if (!text || !*text) return false;
-    const double value = strtod(text, &end);
-    if (*end) return false;
-    *out = value;
-    return true;
+    return text && clq_parse_number(text, out);
 }
 
 bool clq_checkpoint_count(const clq_checkpoint *checkpoint, const char *name, uint64_t *out) {

@@ -147,8 +147,8 @@ static clq_status check_pipelines(const clq_distributed_dataset *data) {
         const char *name = clq_dataset_get_info(dataset)->name;
         CLQ_TRY(clq_trainer_check_dataset(data->trainer, dataset, true));
         if (batch > room)
-            return clq_fail(CLQ_ARGUMENT, "%s: replica %u takes at most %zu samples at once, and the batch is %zu",
-                            name, r, room, batch);
+            return clq_fail(CLQ_ARGUMENT, "%s: replica %u takes at most %zu sample%s at once, and the batch is %zu",
+                            name, r, room, clq_plural(room), batch);
         total += batch;
     }
     if (total <= most) return CLQ_OK;

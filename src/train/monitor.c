@@ -5,7 +5,6 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static const char validation[] = "val_";
@@ -158,7 +157,7 @@ static const char *mode_name(size_t i) {
 
 json_t *clq_watch_save(const clq_watch *watch, json_t *document) {
     char text[32] = "", losses[40];
-    if (watch->any) snprintf(text, sizeof text, "%.17g", watch->best);
+    if (watch->any) clq_format(text, sizeof text, "%.17g", watch->best);
     snprintf(losses, sizeof losses, "%016" PRIx64 "%016" PRIx64, watch->losses.high, watch->losses.low);
     const bool put =
         json_object_set_new(document, "best", clq_json_number(watch->any ? watch->best : (double)NAN)) == 0 &&
@@ -182,11 +181,11 @@ static bool watches_another(const json_t *document, const clq_watch *watch) {
 clq_status clq_watch_restore(const char *what, const json_t *document, clq_watch *watch) {
     const char *text = json_string_value(json_object_get(document, "best_value"));
     const char *losses = json_string_value(json_object_get(document, "losses"));
-    char *end = NULL;
+    double best = 0;
     clq_watch result = *watch;
     clq_watch_forget(&result);
-    const double best = text ? strtod(text, &end) : 0.0;
-    if (!text || *end) return clq_fail(CLQ_FORMAT, "%s: the state has no number 'best_value'", what);
+    if (!text || (*text && !clq_parse_number(text, &best)))
+        return clq_fail(CLQ_FORMAT, "%s: the state has no number 'best_value'", what);
     result.anew = watches_another(document, watch);
     if (result.anew && *text)
         clq_log(

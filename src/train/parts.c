@@ -123,8 +123,8 @@ static clq_status check_side(const clq_trainer *trainer, clq_part_side side, con
 
 static clq_status check_rows(const clq_part_values *values, size_t rows, const char *whose) {
     if (!values || values->rows == rows) return CLQ_OK;
-    return clq_fail(CLQ_MISMATCH, "the part values have %zu rows and %s has %zu samples: give as many", values->rows,
-                    whose, rows);
+    return clq_fail(CLQ_MISMATCH, "the part values have %zu row%s and %s has %zu sample%s: give as many", values->rows,
+                    clq_plural(values->rows), whose, rows, clq_plural(rows));
 }
 
 static clq_status check_room(const clq_part_values *values, size_t rows) {

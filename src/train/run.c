@@ -71,8 +71,8 @@ static clq_status run_replica(void *context, unsigned index, clq_replica_call *c
 static clq_status take_parts(clq_trainer *trainer, const clq_distributed_batch *batch, clq_mode mode) {
     const unsigned replicas = clq_trainer_replicas(trainer);
     if (batch->replicas != replicas)
-        return clq_fail(CLQ_ARGUMENT, "the batch has parts for %u replicas and the trainer has %u", batch->replicas,
-                        replicas);
+        return clq_fail(CLQ_ARGUMENT, "the batch has parts for %u replica%s and the trainer has %u", batch->replicas,
+                        clq_plural(batch->replicas), replicas);
     if (!trainer->parts) trainer->parts = clq_alloc(1, sizeof *trainer->parts);
     if (!trainer->parts) return CLQ_MEMORY;
     return clq_trainer_take_parts(trainer, batch->parts, mode == CLQ_MODE_TRAIN ? CLQ_TO_TRAIN : CLQ_TO_EVALUATE,

@@ -33,7 +33,7 @@ static clq_status put_replica(clq_trace_writer *writer, clq_trainer *trainer, un
     CLQ_TRY(clq_strategy_trace(trainer->strategy, replica, &trace));
     const clq_device_info *device = clq_device_get_info(clq_strategy_device(trainer->strategy, replica));
     (void)snprintf(name, sizeof name, "replica %u: %s (%s)", replica, device->name, device->driver);
-    (void)snprintf(label, sizeof label, "the queue's times within %.1f us", trace.clock_error_s * 1e6);
+    (void)clq_format(label, sizeof label, "the queue's times within %.1f us", trace.clock_error_s * 1e6);
     track at = {.process = FIRST_REPLICA + replica, .thread = STEPS, .start = trainer->created};
     clq_status status;
     CLQ_TRY_OR(done, status, clq_trace_writer_process(writer, at.process, name, label));

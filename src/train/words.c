@@ -64,12 +64,14 @@ static bool allows(const clq_option *option, double value) {
 /* "a whole number from 0 to 1", or "to below 1" where the largest number is printed as one that is larger. */
 static void describe_range(const clq_option *option, char text[80]) {
     char most[32];
-    snprintf(most, sizeof most, "%g", option->max);
+    double printed = 0;
+    clq_format(most, sizeof most, "%g", option->max);
+    (void)clq_parse_number(most, &printed);
     if (option->type == CLQ_FLAG)
         snprintf(text, 80, "0 or 1");
     else
-        snprintf(text, 80, "a %snumber from %g to %s%s", option->type == CLQ_WHOLE ? "whole " : "", option->min,
-                 strtod(most, NULL) > option->max ? "below " : "", most);
+        clq_format(text, 80, "a %snumber from %g to %s%s", option->type == CLQ_WHOLE ? "whole " : "", option->min,
+                   printed > option->max ? "below " : "", most);
 }
 
 clq_status clq_check_values(const char *what, const char *name, const clq_option *options, const double *values) {

@@ -124,7 +124,7 @@ static void find_shares(const advising *a, double *shares) {
 static bool name_shares(const double *weights, unsigned count, char *text, size_t bytes) {
     size_t used = 0;
     for (unsigned r = 0; r < count && used < bytes; r++)
-        used += (size_t)snprintf(text + used, bytes - used, "%s%.0f", r ? "," : "", weights[r]);
+        used += (size_t)clq_format(text + used, bytes - used, "%s%.0f", r ? "," : "", weights[r]);
     return used < bytes;
 }
 

@@ -92,6 +92,65 @@ static void decimal_numbers(void **state) {
     assert_true(value == 0.5);
 }
 
+/* The same under any locale: comma/test_base_text runs it under one with a comma. */
+static void numbers_have_points(void **state) {
+    (void)state;
+    char text[64];
+    double value = 0;
+    clq_text grown = {0};
+    assert_int_equal(clq_format(text, sizeof text, "%.2f %g %a", 1.5, 0.25, 0.75), 18);
+    assert_string_equal(text, "1.50 0.25 0x1.8p-1");
+    clq_text_add(&grown, "%.17g", 0.1);
+    assert_string_equal(grown.data, "0.10000000000000001");
+    clq_free(grown.data);
+    FILE *file = tmpfile();
+    assert_non_null(file);
+    assert_int_equal(clq_fprintf(file, "%.1f", 2.5), 3);
+    rewind(file);
+    assert_non_null(fgets(text, sizeof text, file));
+    assert_string_equal(text, "2.5");
+    fclose(file);
+    assert_true(clq_parse_number("0x1.8p-1", &value) && value == 0.75);
+    assert_true(clq_parse_number("-2.5e3", &value) && value == -2500);
+    assert_true(clq_parse_number("inf", &value) && isinf(value));
+    static const char *const wrong[] = {"", " 1", "1 ", "1,5", "1.5x"};
+    value = 7;
+    for (size_t i = 0; i < CLQ_COUNT_OF(wrong); i++) assert_false(clq_parse_number(wrong[i], &value));
+    assert_true(value == 7);
+    assert_int_equal(clq_fail(CLQ_ARGUMENT, "%g", 0.5), CLQ_ARGUMENT);
+    assert_string_equal(clq_error_detail(), "0.5");
+}
+
+static void sizes_have_units(void **state) {
+    (void)state;
+    static const struct {
+        uint64_t bytes;
+        const char *text;
+    } cases[] = {{0, "0 bytes"},
+                 {1, "1 byte"},
+                 {1023, "1023 bytes"},
+                 {1024, "1.00 KiB"},
+                 {10229, "9.99 KiB"},
+                 {10239, "10.0 KiB"},
+                 {102400, "100 KiB"},
+                 {1048063, "1023 KiB"},
+                 {1048064, "1.00 MiB"},
+                 {430000, "420 KiB"},
+                 {(uint64_t)5 << 30, "5.00 GiB"},
+                 {UINT64_MAX, "16.0 EiB"}};
+    for (size_t i = 0; i < CLQ_COUNT_OF(cases); i++) assert_string_equal(clq_bytes(cases[i].bytes).text, cases[i].text);
+    clq_bytes_text a, b;
+    clq_bytes_apart(1 << 20, (1 << 20) + 1, &a, &b);
+    assert_string_equal(a.text, "1048576 bytes");
+    assert_string_equal(b.text, "1048577 bytes");
+    clq_bytes_apart(1 << 20, 2 << 20, &a, &b);
+    assert_string_equal(a.text, "1.00 MiB");
+    clq_bytes_apart(5, 5, &a, &b);
+    assert_string_equal(b.text, "5 bytes");
+    assert_string_equal(clq_plural(1), "");
+    assert_string_equal(clq_plural(0), "s");
+}
+
 /* Texts, and what a terminal and a reader of UTF-8 may be given. */
 static void cleaned(void **state) {
     (void)state;
@@ -129,8 +188,9 @@ static void cleaned(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(grows),           cmocka_unit_test(without_memory), cmocka_unit_test(whole_numbers),
-        cmocka_unit_test(decimal_numbers), cmocka_unit_test(cleaned),
+        cmocka_unit_test(grows),           cmocka_unit_test(without_memory),      cmocka_unit_test(whole_numbers),
+        cmocka_unit_test(decimal_numbers), cmocka_unit_test(numbers_have_points), cmocka_unit_test(sizes_have_units),
+        cmocka_unit_test(cleaned),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

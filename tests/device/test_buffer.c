@@ -84,7 +84,8 @@ static void test_limit(void **state) {
     CHECK_OK(clq_buffer_create(device, CLQ_MEMORY_DEVICE, 768 << 10, "a", &a));
     CHECK_FAILS(CLQ_DEVICE_MEMORY, clq_buffer_create(device, CLQ_MEMORY_DEVICE, (256 << 10) + 1, "gradients", &b));
     CHECK_DETAIL("gradients");
-    CHECK_DETAIL("0.2 MiB would fit");
+    CHECK_DETAIL("gradients needs 262145 bytes: more than what is left of the budget; 262144 bytes would fit (768 KiB "
+                 "of 1.00 MiB in use");
     CHECK_OK(clq_buffer_create(device, CLQ_MEMORY_DEVICE, 256 << 10, "b", &b));
     clq_buffer_destroy(b);
     clq_buffer_destroy(a);

@@ -317,7 +317,7 @@ static void little_memory_on(clq_device *device, clq_queue *queue) {
     CHECK_OK(clq_model_finish(model, build_conv(model)));
     clq_plan_config config = training_of(&conv_subject, 16); /* 16 x 84 floats are 5376 bytes */
     check_refused(device, model, config, "input_layer needs 5");
-    CHECK_DETAIL("bytes in one piece and the device allocates at most 5120: use a smaller batch");
+    CHECK_DETAIL("in one piece and the device allocates at most 5.00 KiB: use a smaller batch");
     config.capacity = 61; /* 61 x 84 bytes */
     check_refused(device, model, config, "samples needs");
     config = training_of(&conv_subject, COUNT_MOST);

@@ -228,6 +228,82 @@ static void long_chains(void **state) {
     clq_model_destroy(model);
 }
 
+/* ---- Keras 2 ---- */
+
+#define OLD_DENSE(name, more)                                                                                          \
+    "{\"class_name\": \"Dense\", \"name\": \"" name "\", \"config\": {\"name\": \"" name                               \
+    "\", \"trainable\": true, \"dtype\": \"float32\", \"units\": 3, \"activation\": \"linear\", \"use_bias\": true, "  \
+    "\"kernel_initializer\": {\"class_name\": \"VarianceScaling\", \"config\": {\"scale\": 1.0, \"mode\": "            \
+    "\"fan_avg\", "                                                                                                    \
+    "\"distribution\": \"uniform\", \"seed\": null}}, \"bias_initializer\": {\"class_name\": \"Zeros\", \"config\": "  \
+    "{}}" more
+#define OLD_INPUT                                                                                                      \
+    "{\"class_name\": \"InputLayer\", \"name\": \"i\", \"config\": {\"batch_input_shape\": [null, 4], \"dtype\": "     \
+    "\"float32\", \"sparse\": false, \"ragged\": false, \"name\": \"i\"}, \"inbound_nodes\": []}, "
+#define OLD_FUNCTIONAL(class, layers)                                                                                  \
+    "{\"class_name\": \"" class "\", \"config\": {\"name\": \"m\", \"trainable\": true, \"layers\": [" OLD_INPUT       \
+        layers "], \"input_layers\": [[\"i\", 0, 0]], \"output_layers\": [[\"last\", 0, 0]]}, \"keras_version\": "     \
+                                "\"2.11.0\", "                                                                         \
+                                "\"backend\": \"tensorflow\"}"
+
+/* What it wrote, by hand after its get_config: nodes as [[layer, node, tensor, keywords]], an input's shape in any
+ * first layer, axes as lists. */
+static void models_of_keras_2(void **state) {
+    (void)state;
+    static const struct {
+        const char *text;
+        size_t variables;
+    } read[] = {
+        {OLD_FUNCTIONAL("Functional", OLD_DENSE("last", "}, \"inbound_nodes\": [[[\"i\", 0, 0, {}]]]}")), 2},
+        {OLD_FUNCTIONAL("Model", OLD_DENSE("last", "}, \"inbound_nodes\": [[\"i\", 0, 0, {\"training\": false}]]}")),
+         2},
+        {OLD_FUNCTIONAL(
+             "Functional",
+             OLD_DENSE("a", "}, \"inbound_nodes\": [[[\"i\", 0, 0, {}]]]}, ") OLD_DENSE(
+                 "b", "}, \"inbound_nodes\": [[[\"i\", 0, 0]]]}, ") "{\"class_name\": \"Add\", \"name\": \"last\", "
+                                                                    "\"config\": {\"name\": \"last\", "
+                                                                    "\"trainable\": true, \"dtype\": \"float32\"}, "
+                                                                    "\"inbound_nodes\": [[[\"a\", 0, 0, {}], "
+                                                                    "[\"b\", 0, 0, {}]]]}"),
+         4},
+        {"{\"class_name\": \"Sequential\", \"config\": {\"name\": \"s\", \"layers\": [" OLD_DENSE(
+             "last", ", \"batch_input_shape\": [null, 4]}}") "]}, \"keras_version\": \"2.4.0\"}",
+         2},
+        {"{\"class_name\": \"Sequential\", \"config\": [" OLD_DENSE(
+             "last", ", \"batch_input_shape\": [null, 4]}}") ", "
+                                                             "{\"class_name\": \"BatchNormalization\", \"config\": "
+                                                             "{\"name\": \"n\", \"axis\": [1]}}]}",
+         6},
+    };
+    static const char *const refused[][2] = {
+        {OLD_FUNCTIONAL("Functional", OLD_DENSE("last", "}, \"inbound_nodes\": [[]]}")), "reads 1 to"},
+        {OLD_FUNCTIONAL("Functional", OLD_DENSE("last", "}, \"inbound_nodes\": [[[\"i\", 0]]]}")),
+         "as Keras 2 writes it"},
+        {OLD_FUNCTIONAL("Functional", OLD_DENSE("last", "}, \"inbound_nodes\": [[[\"x\", 0, 0, {}]]]}")),
+         "no layer of the file is named 'x'"},
+        {OLD_FUNCTIONAL("Functional", OLD_DENSE("last", "}, \"inbound_nodes\": [[[\"i\", 0, 0, {\"mask\": 1}]]]}")),
+         "kwargs.mask is not supported"},
+        {OLD_FUNCTIONAL("Functional", OLD_DENSE("last", "}, \"inbound_nodes\": [[7]]}")), "as Keras 2 writes it"},
+        {"{\"class_name\": \"Sequential\", \"config\": [" OLD_DENSE("last", "}}") "]}",
+         "the input's shape is not known"},
+    };
+    for (size_t i = 0; i < CLQ_COUNT_OF(read); i++) {
+        clq_model *model;
+        put(read[i].text, strlen(read[i].text));
+        if (clq_model_read_keras_json(file, &model) != CLQ_OK) fail_msg("model %zu: %s", i, clq_error_detail());
+        assert_int_equal(clq_model_variable_count(model), read[i].variables);
+        assert_int_equal(clq_model_input_shape(model).dims[0], 4);
+        assert_int_equal(clq_model_output_shape(model, 0).dims[0], 3);
+        clq_model_destroy(model);
+    }
+    for (size_t i = 0; i < CLQ_COUNT_OF(refused); i++) {
+        clq_model *model;
+        put(refused[i][0], strlen(refused[i][0]));
+        assert_true(clq_model_read_keras_json(file, &model) != CLQ_OK);
+        expect_text(clq_error_detail(), refused[i][1]);
+    }
+}
+
 static int start(void **state) {
     (void)state;
     static const char *const names[] = {"layers", "branched", "normalised"};
@@ -253,6 +329,7 @@ static int end(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(layers_of_keras), cmocka_unit_test(damaged_values),
-                                       cmocka_unit_test(cut_short_and_out_of_memory), cmocka_unit_test(long_chains)};
+                                       cmocka_unit_test(cut_short_and_out_of_memory), cmocka_unit_test(long_chains),
+                                       cmocka_unit_test(models_of_keras_2)};
     return cmocka_run_group_tests(tests, start, end);
 }

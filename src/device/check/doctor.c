@@ -21,7 +21,7 @@ static const struct {
 void clq_verdict_wrong(clq_verdict *verdict, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
-    (void)vsnprintf(verdict->detail, sizeof verdict->detail, format, arguments);
+    (void)clq_format_list(verdict->detail, sizeof verdict->detail, format, arguments);
     va_end(arguments);
     verdict->ok = false;
 }

@@ -4,16 +4,15 @@
 
 /* ---- the budget ---- */
 
-static double mib(uint64_t bytes) { return (double)bytes / (1024.0 * 1024.0); }
-
 static clq_status no_room(const clq_device *device, const char *what, size_t bytes, const char *why) {
     uint64_t used = atomic_load(&device->memory_used);
     uint64_t left = device->memory_budget > used ? device->memory_budget - used : 0;
     uint64_t fits = CLQ_MIN(left, device->info.max_alloc_bytes);
-    return clq_fail(CLQ_DEVICE_MEMORY,
-                    "%s: %s needs %.1f MiB: %s; %.1f MiB would fit (%.1f of %.1f MiB in use, at most %.1f a block)",
-                    device->label, what, mib(bytes), why, mib(fits), mib(used), mib(device->memory_budget),
-                    mib(device->info.max_alloc_bytes));
+    clq_bytes_text needs, room;
+    clq_bytes_apart(bytes, fits, &needs, &room);
+    return clq_fail(CLQ_DEVICE_MEMORY, "%s: %s needs %s: %s; %s would fit (%s of %s in use, at most %s a block)",
+                    device->label, what, needs.text, why, room.text, clq_bytes(used).text,
+                    clq_bytes(device->memory_budget).text, clq_bytes(device->info.max_alloc_bytes).text);
 }
 
 static clq_status reserve(clq_device *device, const char *what, size_t bytes) {

@@ -89,7 +89,7 @@ clq_status clq_cl_fail(const clq_device *device, cl_int error, const char *forma
     char what[CLQ_REASON_MAX];
     va_list arguments;
     va_start(arguments, format);
-    (void)vsnprintf(what, sizeof what, format, arguments);
+    (void)clq_format_list(what, sizeof what, format, arguments);
     va_end(arguments);
     return clq_fail(status_of(error), "%s: %s: %s (%d)", device->label, what, clq_cl_error_name(error), (int)error);
 }
@@ -98,7 +98,7 @@ clq_status clq_fail_on(clq_status status, const clq_device *device, const char *
     char who[CLQ_REASON_MAX];
     va_list arguments;
     va_start(arguments, format);
-    (void)vsnprintf(who, sizeof who, format, arguments);
+    (void)clq_format_list(who, sizeof who, format, arguments);
     va_end(arguments);
     if (strstr(clq_error_detail(), device->label)) return clq_fail_within(status, "%s", who);
     return clq_fail_within(status, "%s, on %s", who, device->label);
@@ -123,7 +123,7 @@ clq_status clq_cl_fail_running(clq_device *device, cl_int error, const char *for
     char what[CLQ_REASON_MAX];
     va_list arguments;
     va_start(arguments, format);
-    (void)vsnprintf(what, sizeof what, format, arguments);
+    (void)clq_format_list(what, sizeof what, format, arguments);
     va_end(arguments);
     return means_lost(error) ? clq_cl_fail_lost(device, error, what) : clq_cl_fail(device, error, "%s", what);
 }

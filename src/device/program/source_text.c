@@ -9,7 +9,6 @@
 #include "device/internal.h"
 #include "device/program/sources.h"
 
-#include <ctype.h>
 #include <string.h>
 
 const char *clq_source_text(const char *file) {
@@ -20,7 +19,7 @@ const char *clq_source_text(const char *file) {
 
 static size_t word_length(const char *at) {
     size_t length = 0;
-    while (isalnum((unsigned char)at[length]) || at[length] == '_') length++;
+    while (clq_is_letter(at[length]) || clq_is_digit(at[length]) || at[length] == '_') length++;
     return length;
 }
 
@@ -38,7 +37,7 @@ static size_t kernel_name(const char *definition, const char **name) {
     const char *at = strstr(definition, "void");
     if (!at) return 0;
     at += strlen("void");
-    while (isspace((unsigned char)*at)) at++;
+    while (clq_is_space(*at)) at++;
     *name = at;
     return word_length(at);
 }
@@ -120,7 +119,7 @@ static void note(names *all, const char *at, size_t length) {
 
 /* ---- what a source names at file scope ---- */
 
-static bool begins_word(char c) { return isalpha((unsigned char)c) || c == '_'; }
+static bool begins_word(char c) { return clq_is_letter(c) || c == '_'; }
 
 static bool is_word(const char *at, size_t length, const char *word) {
     return strlen(word) == length && memcmp(at, word, length) == 0;
@@ -201,7 +200,7 @@ static void find_names(const char *text, names *found, names *macros) {
             line_begins = false;
         } else {
             if (*at == '\n') line_begins = true;
-            if (!isspace((unsigned char)*at)) {
+            if (!clq_is_space(*at)) {
                 read_mark(&s, *at, found, macros);
                 line_begins = false;
             }

@@ -2,7 +2,6 @@
 #include "device/internal.h"
 
 #include <CL/cl_ext.h>
-#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -29,9 +28,9 @@ static void tag_of(const char *platform, char *out, size_t bytes) {
     }
     size_t length = 0;
     for (const char *at = platform; *at && length + 1 < bytes; at++) {
-        bool letter = isalpha((unsigned char)*at) || (length > 0 && isdigit((unsigned char)*at));
+        bool letter = clq_is_letter(*at) || (length > 0 && clq_is_digit(*at));
         if (letter)
-            out[length++] = (char)tolower((unsigned char)*at);
+            out[length++] = clq_lower(*at);
         else if (length > 0)
             break;
     }

@@ -2,7 +2,6 @@
  */
 #include "device/internal.h"
 
-#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -54,17 +53,17 @@ static clq_status bad_syntax(const clq_system *system, const char *what, const c
 static bool read_number(const char **at, uint32_t max, uint32_t *out) {
     const char *start = *at;
     uint64_t value = 0;
-    while (isdigit((unsigned char)**at) && *at - start < 10) value = value * 10 + (uint64_t)(*(*at)++ - '0');
-    if (*at == start || value > max || isdigit((unsigned char)**at)) return false;
+    while (clq_is_digit(**at) && *at - start < 10) value = value * 10 + (uint64_t)(*(*at)++ - '0');
+    if (*at == start || value > max || clq_is_digit(**at)) return false;
     *out = (uint32_t)value;
     return true;
 }
 
 static void read_word(const char **at, char *out) {
     size_t length = 0;
-    if (!isalpha((unsigned char)**at)) return;
-    while ((isalnum((unsigned char)**at) || **at == '_' || **at == '-') && length + 1 < WORD_MAX)
-        out[length++] = (char)tolower((unsigned char)*(*at)++);
+    if (!clq_is_letter(**at)) return;
+    while ((clq_is_letter(**at) || clq_is_digit(**at) || **at == '_' || **at == '-') && length + 1 < WORD_MAX)
+        out[length++] = clq_lower(*(*at)++);
     out[length] = '\0';
 }
 
@@ -72,7 +71,7 @@ static void read_word(const char **at, char *out) {
 static const char *parse_item(const char *text, spec_item *out) {
     const char *at = text;
     if (*at == '\0') return "an item is empty";
-    if (isdigit((unsigned char)*at)) {
+    if (clq_is_digit(*at)) {
         if (!read_number(&at, UINT32_MAX, &out->index)) return "an index is too large";
     } else {
         read_word(&at, out->word);
@@ -128,8 +127,9 @@ static clq_status append(clq_devices *devices, uint32_t index, const spec_item *
     const clq_device_entry *entry = &devices->system->entries[index];
     uint32_t most = item->parts > 1 ? clq_device_parts_max(entry) : 1;
     if (item->parts > most)
-        return clq_fail(CLQ_NO_DEVICE, "devices '%s': %s:%u (%.60s) can be split into %u parts at most", item->text,
-                        entry->info.driver, (unsigned)entry->ordinal, entry->info.name, (unsigned)most);
+        return clq_fail(CLQ_NO_DEVICE, "devices '%s': %s:%u (%.60s) can be split into %u part%s at most", item->text,
+                        entry->info.driver, (unsigned)entry->ordinal, entry->info.name, (unsigned)most,
+                        clq_plural(most));
     for (uint32_t i = 0; i < more; i++)
         devices->items[devices->count++] =
             (clq_device_choice){index, item->parts > 1 ? item->part + i : 0, item->parts};

@@ -205,7 +205,7 @@ static void say(clq_unlisted *out, const char *remedy, const char *reason, ...) 
 static void say(clq_unlisted *out, const char *remedy, const char *reason, ...) {
     va_list arguments;
     va_start(arguments, reason);
-    (void)vsnprintf(out->reason, sizeof out->reason, reason, arguments);
+    (void)clq_format_list(out->reason, sizeof out->reason, reason, arguments);
     va_end(arguments);
     (void)snprintf(out->remedy, sizeof out->remedy, "%s", remedy);
 }
