@@ -127,7 +127,7 @@ CLQ_API clq_status clq_callback_save_best(const char *path, const clq_monitor *m
 /* A line for each epoch: epoch (from 0), loss and metrics, with a validation set val_loss and its metrics, lr (of the
  * epoch's last update). The first line names the columns. The file is opened at once, and begun anew by the fit; with
  * `append` the fit's lines come behind those that are there, whose columns have to be the same (MISMATCH). A restored
- * state cuts what was written after it. path is copied. Errors: WRITE, READ, MEMORY. */
+ * state cuts the rows that were written after it; comments and other ends of lines of another program stay. path is copied. Errors: WRITE, READ, MEMORY. */
 CLQ_API clq_status clq_callback_csv(const char *path, bool append, clq_callback *out);
 
 #ifdef __cplusplus

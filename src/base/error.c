@@ -64,7 +64,7 @@ clq_status clq_fail_returned(clq_status status, const char *who, ...) {
     char text[CLQ_DETAIL_MAX / 2];
     va_list arguments;
     va_start(arguments, who);
-    vsnprintf(text, sizeof text, who, arguments);
+    clq_format_list(text, sizeof text, who, arguments);
     va_end(arguments);
     return clq_fail(status, "%s returned \"%s\"", text, clq_status_text(status));
 }

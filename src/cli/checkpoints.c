@@ -24,23 +24,40 @@ clq_status clq_cli_checkpoints_open(clq_setup *setup, const clq_options *options
     return options->resume ? clq_checkpoints_restore(*out, setup->trainer, setup->train, step) : CLQ_OK;
 }
 
-/* Where the first line begins that is not whole, or of a later step. */
-static off_t end_of_steps(FILE *file, uint64_t step) {
+/* Whether a last line that has no end has all of its text: another program may have left the end out. */
+static bool is_whole(const char *line, size_t length) {
+    enum { DEPTH_MOST = 4 };
+    json_t *document;
+    if (clq_json_parse(line, length, DEPTH_MOST, "--log", &document) != CLQ_OK) return false;
+    json_decref(document);
+    return true;
+}
+
+/* Where the first line begins that is of a later step, or that is not whole. Lines of another kind, such as comments,
+ * stay. *open: what is in front of it lacks the end of its last line. */
+static off_t end_of_steps(FILE *file, uint64_t step, bool *open) {
     char *line = NULL;
     size_t room = 0;
     off_t end = 0;
+    *open = false;
     for (ssize_t length; (length = getline(&line, &room, file)) > 0; end += length) {
         unsigned long long number;
-        if (line[length - 1] != '\n' || sscanf(line, "{\"step\": %llu,", &number) != 1 || number > step) break;
+        if (sscanf(line, " { \"step\" : %llu", &number) == 1 && number > step) break;
+        *open = line[length - 1] != '\n';
+        if (*open && !is_whole(line, (size_t)length)) break;
     }
+    *open = *open && feof(file) && ftello(file) == end;
     free(line);
     return end;
 }
 
 clq_status clq_cli_checkpoints_log(const char *path, uint64_t step, FILE *file) {
     if (!clq_file_exists(path)) return CLQ_OK; /* pipes and devices have no lines to look through */
-    const off_t end = step > 0 ? end_of_steps(file, step) : 0;
-    if (fflush(file) == 0 && ftruncate(fileno(file), end) == 0 && fseeko(file, end, SEEK_SET) == 0) return CLQ_OK;
+    bool open = false;
+    const off_t end = step > 0 ? end_of_steps(file, step, &open) : 0;
+    if (fflush(file) == 0 && ftruncate(fileno(file), end) == 0 && fseeko(file, end, SEEK_SET) == 0 &&
+        !(open && putc('\n', file) == EOF))
+        return CLQ_OK;
     return clq_fail(CLQ_WRITE, "--log %s: %s", path, strerror(errno));
 }
 

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static const char csv[] = "csv";
@@ -14,7 +15,11 @@ typedef struct table {
     bool append, restored;
     bool validated; /* columns of a validation, too */
     char *names;    /* the first line, until the fit has a line to write; else NULL */
-    uint64_t bytes; /* of whole lines, written or found */
+    bool cr_lf;     /* lines end so: another program has written the file meanwhile */
+    uint64_t rows;  /* of epochs, written or found */
+    uint64_t own;   /* how many of these, the last ones, are this training's */
+    uint64_t next;  /* the epoch behind the last of them */
+    uint64_t bytes; /* in a state of an earlier version, in place of the rows: of whole lines */
 } table;
 
 static clq_status fail_file(const table *t) {
@@ -47,74 +52,159 @@ static void add_values(clq_text *line, const clq_totals *totals) {
 }
 
 static clq_status write_line(table *t, clq_text *line) {
-    clq_text_add(line, "\n");
+    clq_text_add(line, t->cr_lf ? "\r\n" : "\n");
     if (line->failed) return CLQ_MEMORY;
-    if (fwrite(line->data, 1, line->length, t->file) < line->length || fflush(t->file) != 0) return fail_file(t);
-    t->bytes += line->length;
-    return CLQ_OK;
+    return fwrite(line->data, 1, line->length, t->file) < line->length || fflush(t->file) != 0 ? fail_file(t) : CLQ_OK;
 }
 
-/* Whether the file begins with the line; *empty: it has no bytes. */
-static clq_status begins_with(const table *t, const char *line, bool *empty, bool *same) {
-    FILE *file = fopen(t->path, "r");
-    int c = 0;
-    if (!file) return clq_fail(CLQ_READ, "%s %s: cannot read: %s", csv, t->path, strerror(errno));
-    *same = true;
-    for (const char *at = line; *at && *same; at++) *same = (c = getc(file)) == (unsigned char)*at;
-    if (*same) c = getc(file);
-    *same = *same && (c == '\n' || c == '\r');
-    rewind(file);
-    *empty = getc(file) == EOF;
-    const bool failed = ferror(file) != 0;
-    fclose(file);
-    return failed ? clq_fail(CLQ_READ, "%s %s: cannot read: %s", csv, t->path, strerror(errno)) : CLQ_OK;
+/* ---- a table that goes on ----
+ * Another program may have written the file meanwhile, with other ends of lines, with comments or empty lines. So what
+ * is kept of it is counted in rows of epochs. */
+
+typedef struct piece {
+    const char *text;
+    size_t length; /* without its end */
+    bool ends, cr_lf;
+} piece;
+
+/* The line that begins at *at, which becomes the next one's place. False: there is none. */
+static bool take_line(const char *text, size_t bytes, size_t *at, piece *out) {
+    if (*at >= bytes) return false;
+    const char *from = text + *at, *end = memchr(from, '\n', bytes - *at);
+    *out = (piece){.text = from, .length = end ? (size_t)(end - from) : bytes - *at, .ends = end};
+    *at += out->length + (end ? 1 : 0);
+    out->cr_lf = end && out->length > 0 && from[out->length - 1] == '\r';
+    out->length -= out->cr_lf;
+    return true;
 }
 
-/* A device is not cut. A file that is shorter has lost lines, or is another one: it stays. */
-static clq_status cut(table *t, uint64_t bytes) {
-    if (fseeko(t->file, 0, SEEK_END) == 0 && ftello(t->file) >= 0 && (uint64_t)ftello(t->file) < bytes) {
-        clq_log(CLQ_LOG_WARNING, "%s %s: lines of earlier epochs are missing", csv, t->path);
-        t->bytes = (uint64_t)ftello(t->file);
-        return CLQ_OK;
+/* Neither empty nor a comment. */
+static bool has_values(const piece *l) { return l->length > 0 && l->text[0] != '#'; }
+
+static size_t columns(const char *text, size_t length) {
+    size_t count = 1;
+    bool quoted = false;
+    for (size_t i = 0; i < length; i++) {
+        if (text[i] == '"') quoted = !quoted;
+        count += text[i] == ',' && !quoted;
     }
-    if (ftruncate(fileno(t->file), (off_t)bytes) != 0 && errno != EINVAL) return fail_file(t);
-    t->bytes = bytes;
-    return CLQ_OK;
+    return count;
 }
 
-static bool goes_on(const table *t) { return t->append || (t->restored && t->bytes > 0); }
+/* The number that a row begins with, quoted or not; UINT64_MAX: none. */
+static uint64_t epoch_of(const piece *l) {
+    const char *at = l->text + (l->text[0] == '"'), *end = l->text + l->length;
+    uint64_t epoch = 0;
+    if (at == end || !clq_is_digit(*at)) return UINT64_MAX;
+    for (; at < end && clq_is_digit(*at) && epoch < UINT64_MAX / 100; at++) epoch = epoch * 10 + (uint64_t)(*at - '0');
+    return epoch;
+}
 
-static clq_status refuse_columns(const table *t, const char *names) {
-    return clq_fail(CLQ_MISMATCH,
-                    "%s %s: its first line is not '%s': lines with other columns are not "
-                    "added to it",
-                    csv, t->path, names);
+/* Whether the first line of values is the names; what a spreadsheet puts in front of UTF-8 counts for nothing. */
+static bool has_names(const char *text, size_t bytes, const char *names, size_t *behind, piece *found) {
+    size_t at = bytes >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
+    while (take_line(text, bytes, &at, found))
+        if (has_values(found)) break;
+    *behind = at;
+    return found->length == strlen(names) && memcmp(found->text, names, found->length) == 0;
+}
+
+/* Where the first row stands that the state does not know, or that is not whole; *rows: of those in front of it. A
+ * table that nothing was restored of ends at its end. */
+static size_t end_of_rows(const table *t, const char *text, size_t bytes, size_t at, size_t width, uint64_t *rows) {
+    size_t begin = at;
+    *rows = 0;
+    for (piece l; take_line(text, bytes, &at, &l); begin = at) {
+        if (!has_values(&l)) continue;
+        if (!l.ends && columns(l.text, l.length) != width) return begin;
+        const bool known = t->bytes ? at <= t->bytes : *rows < t->rows;
+        const bool later = !t->bytes && *rows + t->own >= t->rows && epoch_of(&l) >= t->next;
+        if (t->restored && (!known || later)) return begin;
+        ++*rows;
+    }
+    return begin;
+}
+
+static bool goes_on(const table *t) { return t->append || (t->restored && (t->rows > 0 || t->bytes > 0)); }
+
+static clq_status refuse_columns(const table *t) {
+    return clq_fail(CLQ_MISMATCH, "%s %s: its first line is not '%s': lines with other columns are not added to it",
+                    csv, t->path, t->names);
+}
+
+/* Text of the file: what is kept of it, and that lines can be added behind it. */
+static clq_status keep_rows(table *t, const char *text, size_t bytes) {
+    piece first = {0};
+    size_t behind;
+    uint64_t rows;
+    if (!has_names(text, bytes, t->names, &behind, &first)) return refuse_columns(t);
+    const size_t end = end_of_rows(t, text, bytes, behind, columns(t->names, strlen(t->names)), &rows);
+    if (t->restored && !t->bytes && rows < t->rows)
+        clq_log(CLQ_LOG_WARNING, "%s %s: lines of earlier epochs are missing", csv, t->path);
+    if (ftruncate(fileno(t->file), (off_t)end) != 0) return fail_file(t);
+    t->cr_lf = first.cr_lf;
+    t->rows = rows;
+    t->own = t->restored ? CLQ_MIN(t->own, rows) : 0;
+    t->bytes = 0;
+    if (text[end - 1] == '\n') return CLQ_OK;
+    return fputs(t->cr_lf ? "\r\n" : "\n", t->file) < 0 || fflush(t->file) != 0 ? fail_file(t) : CLQ_OK;
+}
+
+static clq_status start_table(table *t) {
+    clq_text line = {0};
+    if (t->restored && (t->rows > 0 || t->bytes > 0))
+        clq_log(CLQ_LOG_WARNING, "%s %s: lines of earlier epochs are missing", csv, t->path);
+    t->rows = t->own = t->bytes = 0;
+    t->cr_lf = false;
+    clq_text_add(&line, "%s", t->names);
+    const clq_status status = write_line(t, &line);
+    clq_free(line.data);
+    return status;
+}
+
+/* The text that the file has, of pipes and devices none. Caller frees. */
+static clq_status read_table(const table *t, void **text, size_t *bytes) {
+    enum { BYTES_MOST = 1 << 30 };
+    struct stat facts;
+    *text = NULL;
+    *bytes = 0;
+    if (fstat(fileno(t->file), &facts) != 0 || !S_ISREG(facts.st_mode) || facts.st_size == 0) return CLQ_OK;
+    const clq_status status = clq_file_read(t->path, BYTES_MOST, text, bytes);
+    return status == CLQ_OK ? CLQ_OK : clq_fail_within(status, "%s", csv);
 }
 
 /* Lines that a restored state does not know are cut; else the file begins anew unless lines are added to it. */
 static clq_status begin_table(table *t) {
-    bool empty = true, same = false;
-    clq_text names = {0};
-    clq_text_add(&names, "%s", t->names);
-    clq_status status = names.failed ? CLQ_MEMORY : CLQ_OK;
-    if (status == CLQ_OK && (t->restored || !goes_on(t))) status = cut(t, goes_on(t) ? t->bytes : 0);
-    if (status == CLQ_OK && goes_on(t)) status = begins_with(t, t->names, &empty, &same);
-    if (status == CLQ_OK && empty) status = write_line(t, &names);
-    if (status == CLQ_OK && !empty && !same) status = refuse_columns(t, t->names);
-    if (status == CLQ_OK && !empty && fseeko(t->file, 0, SEEK_END) == 0) t->bytes = (uint64_t)ftello(t->file);
-    if (status == CLQ_OK) {
-        clq_free(t->names);
-        t->names = NULL;
-    }
-    clq_free(names.data);
-    return status;
+    void *text = NULL;
+    size_t bytes = 0;
+    if (goes_on(t)) CLQ_TRY(read_table(t, &text, &bytes));
+    if (!goes_on(t) && ftruncate(fileno(t->file), 0) != 0 && errno != EINVAL) return fail_file(t);
+    const clq_status status = bytes > 0 ? keep_rows(t, text, bytes) : start_table(t);
+    clq_free(text);
+    CLQ_TRY(status);
+    clq_free(t->names);
+    t->names = NULL;
+    return CLQ_OK;
 }
 
-/* Other columns are refused before anything is trained; the file stays as it is until there is a line for it. */
-static clq_status check_table(const table *t) {
-    bool empty = true, same = false;
-    if (goes_on(t)) CLQ_TRY(begins_with(t, t->names, &empty, &same));
-    return empty || same ? CLQ_OK : refuse_columns(t, t->names);
+/* Other columns are refused before anything is trained; the file stays as it is until there is a line for it. What is
+ * there already is counted: a state may be saved before the first line. */
+static clq_status check_table(table *t) {
+    void *text;
+    size_t bytes, behind;
+    piece first;
+    if (!goes_on(t)) t->rows = t->own = t->bytes = 0; /* as checkpoints are told until there is a line */
+    if (!goes_on(t)) return CLQ_OK;
+    CLQ_TRY(read_table(t, &text, &bytes));
+    clq_status status = CLQ_OK;
+    if (bytes > 0 && !has_names(text, bytes, t->names, &behind, &first))
+        status = refuse_columns(t);
+    else if (bytes > 0 && (!t->restored || t->bytes > 0)) {
+        (void)end_of_rows(t, text, bytes, behind, columns(t->names, strlen(t->names)), &t->rows);
+        t->own = t->bytes = 0;
+    }
+    clq_free(text);
+    return status;
 }
 
 static clq_status on_begin(void *context, clq_trainer *trainer, const clq_fit_config *config) {
@@ -132,8 +222,6 @@ static clq_status on_begin(void *context, clq_trainer *trainer, const clq_fit_co
         return CLQ_MEMORY;
     }
     t->names = names.data;
-    if (!goes_on(t)) t->bytes = 0; /* as checkpoints are told until there is a line */
-    if (t->append && !t->restored && fseeko(t->file, 0, SEEK_END) == 0) t->bytes = (uint64_t)ftello(t->file);
     return check_table(t);
 }
 
@@ -147,7 +235,11 @@ static clq_status on_epoch(void *context, clq_trainer *trainer, const clq_epoch_
     clq_text_add(&line, ",%.9g", clq_trainer_learning_rate(trainer));
     clq_status status = write_line(t, &line);
     clq_free(line.data);
-    return status;
+    if (status != CLQ_OK) return status;
+    t->rows++;
+    t->own++;
+    t->next = info->epoch + 1;
+    return CLQ_OK;
 }
 
 static clq_status on_end(void *context, clq_trainer *trainer, clq_status status) {
@@ -159,19 +251,31 @@ static clq_status on_end(void *context, clq_trainer *trainer, clq_status status)
 }
 
 static clq_status save(void *context, char *text, size_t bytes) {
-    return clq_state_write(csv, json_pack("{s:I}", "bytes", (json_int_t)((table *)context)->bytes), text, bytes);
+    const table *t = context;
+    return clq_state_write(csv,
+                           json_pack("{s:I, s:I, s:I}", "rows", (json_int_t)t->rows, "own", (json_int_t)t->own, "next",
+                                     (json_int_t)t->next),
+                           text, bytes);
 }
 
 static clq_status restore(void *context, const char *text) {
-    table *t = context;
+    table *t = context, found = *t;
     json_t *state;
-    uint64_t bytes;
     CLQ_TRY(clq_state_read(csv, text, &state));
-    clq_status status = clq_state_count(csv, state, "bytes", &bytes);
+    clq_status status = CLQ_OK;
+    found.rows = found.own = found.next = found.bytes = 0;
+    if (json_object_get(state, "bytes")) {
+        status = clq_state_count(csv, state, "bytes", &found.bytes);
+    } else {
+        CLQ_TRY_OR(done, status, clq_state_count(csv, state, "rows", &found.rows));
+        CLQ_TRY_OR(done, status, clq_state_count(csv, state, "own", &found.own));
+        CLQ_TRY_OR(done, status, clq_state_count(csv, state, "next", &found.next));
+    }
+done:
     json_decref(state);
     CLQ_TRY(status);
-    t->bytes = bytes;
-    t->restored = true;
+    found.restored = true;
+    *t = found;
     return CLQ_OK;
 }
 

@@ -427,6 +427,51 @@ static void epochs_become_a_table(void **state) {
     assert_fails(CLQ_WRITE, "/dev/full: cannot write: No space left", fit_csv("/dev/full", false, NULL, NULL, 1));
 }
 
+static void put_file(const char *path, const char *text) {
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    assert_true(fputs(text, file) >= 0);
+    assert_int_equal(fclose(file), 0);
+}
+
+/* Another program wrote the table before it goes on. The state was saved behind the first row. */
+static void edited_tables_go_on(void **state) {
+    (void)state;
+    static const char *const cases[][2] = {
+        {"epoch,loss,mae,val_loss,val_mae,lr\r\n0,1,1,0.25,0.5,0.25\r\n1,0.25,0.5,0.0625,0.25,0.25\r\n",
+         "epoch,loss,mae,val_loss,val_mae,lr\r\n0,1,1,0.25,0.5,0.25\r\n0,1,1,0.25,0.5,0.25\r\n"},
+        {"\xef\xbb\xbf" HEADER FIRST, "\xef\xbb\xbf" HEADER FIRST FIRST},
+        {"# run 7\n" HEADER "# a note\n\n" FIRST "# behind\n" SECOND "# and last\n",
+         "# run 7\n" HEADER "# a note\n\n" FIRST "# behind\n" FIRST},
+        {HEADER "0,1,1,0.25,0.5,0.25", HEADER FIRST FIRST}, /* the last end of line is gone */
+        {HEADER FIRST "1,0.25,0.5", HEADER FIRST FIRST},    /* a row that was cut off */
+        {HEADER "\"0\",1,1,0.25,0.5,0.25\n", HEADER "\"0\",1,1,0.25,0.5,0.25\n" FIRST},
+        {HEADER "1,0.25,0.5,0.0625,0.25,0.25\n", HEADER FIRST}, /* the first row is gone */
+        {HEADER, HEADER FIRST},
+        {"", HEADER FIRST},
+    };
+    char *path = temporary("edited.csv"), saved[CLQ_CALLBACK_STATE_MAX];
+    assert_ok(fit_csv(path, false, NULL, saved, 1));
+    for (size_t i = 0; i < CLQ_COUNT_OF(cases); i++) {
+        put_file(path, cases[i][0]);
+        assert_ok(fit_csv(path, false, saved, NULL, 1));
+        expect_file(path, cases[i][1]);
+    }
+    put_file(path, HEADER FIRST SECOND);
+    assert_ok(fit_csv(path, false, "{\"callback\": \"csv\", \"bytes\": 55}", NULL, 1)); /* of an earlier version */
+    expect_file(path, HEADER FIRST FIRST);
+    put_file(path, "epoch;loss;mae;val_loss;val_mae;lr\n0;1;1;0,25;0,5;0,25\n");
+    assert_fails(CLQ_MISMATCH, "its first line is not", fit_csv(path, false, saved, NULL, 1));
+    expect_file(path, "epoch;loss;mae;val_loss;val_mae;lr\n0;1;1;0,25;0,5;0,25\n");
+    put_file(path, HEADER FIRST SECOND); /* of another training, to which lines were added */
+    assert_ok(fit_csv(path, true, NULL, saved, 1));
+    put_file(path, HEADER FIRST "# a note\n" SECOND FIRST SECOND);
+    assert_ok(fit_csv(path, true, saved, NULL, 1));
+    expect_file(path, HEADER FIRST "# a note\n" SECOND FIRST FIRST);
+    assert_int_equal(unlink(path), 0);
+    clq_free(path);
+}
+
 static void best_weights_go_into_a_file(void **state) {
     (void)state;
     char *path = temporary("best.safetensors");
@@ -517,6 +562,7 @@ int main(void) {
                                        cmocka_unit_test(direction_goes_by_the_metric),
                                        cmocka_unit_test(refused),
                                        cmocka_unit_test(epochs_become_a_table),
+                                       cmocka_unit_test(edited_tables_go_on),
                                        cmocka_unit_test(best_weights_go_into_a_file),
                                        cmocka_unit_test(memory_runs_out)};
     return cmocka_run_group_tests(tests, start, finish);
