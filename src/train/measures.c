@@ -213,6 +213,21 @@ static clq_status set_class_weights(clq_trainer *trainer, const clq_trainer_conf
     return CLQ_OK;
 }
 
+/* How many classes the one output tells apart; 0: any number, of a loss of values. */
+static size_t classes_of(const clq_trainer *trainer) {
+    const clq_loss_problem *loss = &trainer->losses[0];
+    const size_t values = clq_model_output(trainer->model, 0)->elements;
+    if (values > 1 || clq_loss_row_of(loss->kind)->target != CLQ_TARGET_VALUES) return values;
+    return clq_loss_row_of(loss->kind)->activation == CLQ_SIGMOID ? 2 : 0;
+}
+
+static clq_status check_class_weights(const clq_trainer *trainer, size_t count) {
+    const size_t classes = classes_of(trainer);
+    if (!trainer->class_weights || classes == 0 || count <= classes) return CLQ_OK;
+    return clq_fail(CLQ_ARGUMENT, "a weight of class %zu is given and model %s has %zu class%s: classes are 0 to %zu",
+                    count - 1, clq_model_name(trainer->model), classes, classes == 1 ? "" : "es", classes - 1);
+}
+
 clq_status clq_trainer_set_measures(clq_trainer *trainer, const clq_trainer_config *config) {
     const clq_model *model = trainer->model;
     const clq_output_config common = {.loss = config->loss, .weight = 1, .metrics = config->metrics};
@@ -226,6 +241,7 @@ clq_status clq_trainer_set_measures(clq_trainer *trainer, const clq_trainer_conf
             return clq_fail_within(status, "output '%s'", clq_model_output_name(model, i));
         CLQ_TRY(status);
     }
+    CLQ_TRY(check_class_weights(trainer, config->class_weight_count));
     CLQ_TRY(check_width(trainer));
     return clq_trainer_set_matrices(trainer);
 }

@@ -3,6 +3,7 @@
 #include "train/words.h"
 
 #include <float.h>
+#include <math.h>
 #include <string.h>
 
 /* ---- optimizers ---- */
@@ -146,12 +147,16 @@ clq_status clq_class_weights_parse(const char *text, double *weights, size_t *co
         uint64_t class;
         double weight;
         CLQ_TRY(parse_class_weight(text, at, length, &class, &weight));
-        for (; weights && most <= class; most++) weights[most] = 1.0;
+        for (; weights && most <= class; most++) weights[most] = (double)NAN; /* none yet */
+        if (weights && !isnan(weights[class]))
+            return clq_fail(CLQ_ARGUMENT, "class weights '%.80s': class %zu is given twice", text, (size_t) class);
         if (weights) weights[class] = weight;
         most = CLQ_MAX(most, (size_t) class + 1);
         at += length;
         if (!*at) break;
     }
+    for (size_t i = 0; weights && i < most; i++)
+        if (isnan(weights[i])) weights[i] = 1.0;
     *count = most;
     return CLQ_OK;
 }

@@ -438,7 +438,7 @@ static void evaluations_are_weighted(void **state) {
 
 static void wrong_weights(void **state) {
     (void)state;
-    static const double negative[] = {1, -2}, by_two[] = {1, 2};
+    static const double negative[] = {1, -2}, by_two[] = {1, 2}, many[OUT + 1] = {1, 1, 1};
     static const float wrong[] = {1, NAN};
     clq_devices devices;
     clq_trainer *trainer = NULL;
@@ -460,6 +460,10 @@ static void wrong_weights(void **state) {
     config.class_weight_count = 2;
     assert_ok(clq_devices_select(sys, "pocl:0", &devices));
     assert_fails(CLQ_ARGUMENT, "the weight of class 1 is -2", clq_trainer_create(model, &devices, &config, &trainer));
+    config.class_weights = many;
+    config.class_weight_count = OUT + 1;
+    assert_fails(CLQ_ARGUMENT, "a weight of class 2 is given and model",
+                 clq_trainer_create(model, &devices, &config, &trainer));
     config.class_weights = NULL;
     assert_ok(clq_trainer_create(model, &devices, &config, &trainer));
     assert_fails(CLQ_MISMATCH, "the batch has weights", clq_step(trainer, &batch));
@@ -495,6 +499,7 @@ static void class_weights_as_text(void **state) {
     assert_ok(clq_class_weights_parse("3=0.5,1=2", weights, &count));
     assert_int_equal(count, 4);
     assert_true(weights[0] == 1 && weights[1] == 2 && weights[2] == 1 && weights[3] == 0.5);
+    assert_fails(CLQ_ARGUMENT, "class 0 is given twice", clq_class_weights_parse("0=1,3=2,0=5", weights, &count));
     for (size_t i = 0; i < CLQ_COUNT_OF(wrong); i++)
         assert_fails(CLQ_ARGUMENT, "expected CLASS=WEIGHT", clq_class_weights_parse(wrong[i], NULL, &count));
 }
