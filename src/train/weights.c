@@ -1,6 +1,7 @@
 /* Weights: initial values, one variable at a time, and safetensors files. */
 #include "train/trainer.h"
 
+#include <math.h>
 #include <string.h>
 
 /* All variables on the host, one behind the other. Start with {0}, release in any case. */
@@ -115,7 +116,7 @@ clq_status clq_trainer_get_gradient(clq_trainer *trainer, unsigned replica, size
 /* ---- files ---- */
 
 /* Element i of a tensor that may be unaligned. */
-static float element(const clq_safetensors_entry *entry, size_t i) {
+static double element(const clq_safetensors_entry *entry, size_t i) {
     const char *at = (const char *)entry->data + i * clq_dtype_bytes(entry->dtype);
     union {
         float f32;
@@ -124,10 +125,10 @@ static float element(const clq_safetensors_entry *entry, size_t i) {
     } value;
     memcpy(&value, at, clq_dtype_bytes(entry->dtype));
     switch (entry->dtype) {
-    case CLQ_F64: return (float)value.f64;
-    case CLQ_F16: return clq_half_to_float(value.u16);
-    case CLQ_BF16: return clq_bfloat_to_float(value.u16);
-    default: return value.f32;
+    case CLQ_F64: return value.f64;
+    case CLQ_F16: return (double)clq_half_to_float(value.u16);
+    case CLQ_BF16: return (double)clq_bfloat_to_float(value.u16);
+    default: return (double)value.f32;
     }
 }
 
@@ -163,7 +164,13 @@ static clq_status load_variable(const clq_variable *variable, const clq_safetens
         return clq_fail(CLQ_MISMATCH, "%s: tensor '%s' is %s; f32, f64, f16 and bf16 are read", path, variable->name,
                         clq_dtype_name(entry->dtype));
     CLQ_TRY(clq_check_tensor_shape(entry, variable, path));
-    for (size_t i = 0; i < entry->count; i++) out[i] = element(entry, i);
+    for (size_t i = 0; i < entry->count; i++) {
+        const double value = element(entry, i);
+        out[i] = (float)value;
+        if (isfinite(out[i])) continue;
+        return clq_fail(CLQ_FORMAT, "%s: tensor '%s': value %zu is %g, and weights must be finite as float32", path,
+                        variable->name, i, value);
+    }
     return CLQ_OK;
 }
 
