@@ -46,16 +46,18 @@ typedef struct bench {
 
 /* ---- options ---- */
 
+/* name: NULL for what there is none of here. */
 static clq_status set_name(const char *what, const char *text, unsigned count, const char *(*name)(unsigned),
                            unsigned *out) {
     char all[256] = "";
     for (unsigned i = 0; i < count; i++) {
+        if (!name(i)) continue;
         if (strcmp(text, name(i)) == 0) {
             *out = i;
             return CLQ_OK;
         }
         size_t used = strlen(all);
-        (void)snprintf(all + used, sizeof all - used, "%s%s", i ? ", " : "", name(i));
+        (void)snprintf(all + used, sizeof all - used, "%s%s", used ? ", " : "", name(i));
     }
     return clq_fail(CLQ_ARGUMENT, "%s '%s': expected one of %s", what, text, all);
 }
@@ -67,6 +69,7 @@ static clq_status set_whole(const char *what, const char *text, uint64_t least, 
 }
 
 static const char *dtype_name(unsigned i) { return clq_dtype_name((clq_dtype)i); }
+static const char *reduced_name(unsigned i) { return i == CLQ_BOOL ? NULL : dtype_name(i); } /* no sum of bools */
 static const char *redop_name(unsigned i) { return clq_redop_name((clq_redop)i); }
 static const char *algorithm_name(unsigned i) { return clq_algorithm_name((clq_algorithm)i); }
 static const char *transport_name(unsigned i) { return clq_transport_name((clq_transport)i); }
@@ -77,7 +80,8 @@ static clq_status set_option(void *context, const struct argp_option *option, co
     unsigned value = 0;
     switch (option->key) {
     case 'd':
-        CLQ_TRY(set_name("-d", text, CLQ_DTYPE_COUNT, dtype_name, &value));
+        CLQ_TRY(set_name("-d", text, CLQ_DTYPE_COUNT, clq_collective_reduces(o->collective) ? reduced_name : dtype_name,
+                         &value));
         o->dtype = (clq_dtype)value;
         return CLQ_OK;
     case 'o':
@@ -111,8 +115,6 @@ static clq_status set_option(void *context, const struct argp_option *option, co
 static clq_status check_options(const void *context) {
     const options *o = context;
     CLQ_TRY(clq_bench_sizes_check(&o->sizes, 0));
-    if (o->dtype == CLQ_BOOL && clq_collective_reduces(o->collective))
-        return clq_fail(CLQ_ARGUMENT, "-d bool: it cannot be reduced");
     return CLQ_OK;
 }
 
