@@ -22,13 +22,13 @@ extern "C" {
 #endif
 
 typedef struct clq_checkpoints_config {
-    const char *folder; /* made on demand; one process at a time uses it */
+    const char *folder; /* made on demand; one training at a time uses it */
     uint64_t every; /* clq_fit makes a checkpoint behind each update whose number is a multiple; 0: at its end only */
     uint32_t keep;  /* the newest so many stay, older ones are removed once a newer one is whole; 0: 3 */
     bool resume;    /* the folder may have checkpoints, from which clq_checkpoints_restore goes on */
 } clq_checkpoints_config;
 
-/* Errors: ARGUMENT (the folder has checkpoints and resume is false; another process uses it), WRITE, MEMORY, SYSTEM. */
+/* Errors: ARGUMENT (the folder has checkpoints and resume is false; a training of this process or another uses it), WRITE, MEMORY, SYSTEM. */
 CLQ_API clq_status clq_checkpoints_open_sized(const clq_checkpoints_config *config, size_t config_bytes,
                                               clq_checkpoints **out);
 static inline clq_status clq_checkpoints_open(const clq_checkpoints_config *config, clq_checkpoints **out) {

@@ -28,6 +28,13 @@ void clq_interrupts_note_ignored(void) {
     }
 }
 
+void clq_interrupts_block_file_size(void) {
+    sigset_t blocked;
+    sigemptyset(&blocked);
+    sigaddset(&blocked, SIGXFSZ);
+    (void)sigprocmask(SIG_BLOCK, &blocked, NULL);
+}
+
 void clq_interrupts_ignore_again(void) {
     for (size_t i = 0; i < SIGNALS; i++)
         if (ignored[i]) (void)signal(signals[i], SIG_IGN);

@@ -7,6 +7,9 @@
 /* First thing in a program: notes whether it was started with SIGINT or SIGTERM ignored (nohup; a shell's background
  * job). Later it cannot be seen: PoCL's compiler, LLVM, puts handlers of its own in place of ignored signals. */
 void clq_interrupts_note_ignored(void);
+/* Blocks SIGXFSZ for this thread and those it starts: a file that reaches the limit of its size (ulimit -f) is a write
+ * that fails, which is told, and no end of the program. Ignoring would not do: LLVM takes the signal for itself. */
+void clq_interrupts_block_file_size(void);
 /* Ignores the signals that were noted as ignored: after LLVM, whose handler takes the others' handlers away when it is
  * called, and before this process becomes another program, where a signal that had a handler gets its default action.
  */

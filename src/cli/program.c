@@ -63,6 +63,7 @@ int clq_program_end(clq_status status) {
 
 int clq_program_run(int argc, char **argv, clq_status (*body)(int argc, char **argv)) {
     clq_interrupts_note_ignored();
+    clq_interrupts_block_file_size();
     clq_status status = open_standard_streams();
     if (status != CLQ_OK) return clq_program_end(status);
     clq_drivers_prefer();

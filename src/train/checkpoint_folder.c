@@ -41,10 +41,13 @@ clq_status clq_checkpoint_look(const char *folder, uint64_t step, bool *whole) {
     return status;
 }
 
-/* The manifest first: what a kill leaves is no checkpoint. Only files that a checkpoint has are removed. Allocates
- * nothing, so that it does not end between the two. */
+/* The manifest first: what a kill leaves is no checkpoint. Only files that a checkpoint has are removed, and none
+ * behind a symbolic link: somebody else has put it there. Allocates nothing, so that it does not end between the two.
+ */
 static void remove_folder(const char *folder) {
-    DIR *listing = opendir(folder);
+    const int handle = open(folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    DIR *listing = handle < 0 ? NULL : fdopendir(handle);
+    if (handle >= 0 && !listing) close(handle);
     if (listing && (unlinkat(dirfd(listing), "manifest.json", 0) == 0 || errno == ENOENT)) {
         (void)unlinkat(dirfd(listing), "tensors.safetensors", 0);
         for (const struct dirent *entry; (entry = readdir(listing));)

@@ -124,7 +124,9 @@ static clq_status open_folder(clq_checkpoints *c) {
     c->lock = open(c->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (c->lock < 0) return clq_fail(CLQ_WRITE, "%s: cannot open the folder: %s", c->folder, strerror(errno));
     if (flock(c->lock, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
-        return clq_fail(CLQ_ARGUMENT, "%s: another process writes its checkpoints there: name another folder",
+        return clq_fail(CLQ_ARGUMENT,
+                        "%s: a training writes its checkpoints there already, of this process or another: name "
+                        "another folder",
                         c->folder);
     CLQ_TRY(look_through(c));
     char *probe = clq_strprintf("%s/manifest.json", c->folder);
@@ -194,13 +196,16 @@ static char *state_name(const clq_fit_config *config, size_t index) {
 
 /* And what they may have changed: a learning rate set by hand. */
 static clq_status put_callbacks(clq_checkpoint *to, const clq_trainer *trainer, const clq_fit_config *config) {
-    char state[CLQ_CALLBACK_STATE_MAX];
+    char state[CLQ_CALLBACK_STATE_MAX] = "";
     if (trainer->rate_set) CLQ_TRY(clq_checkpoint_put_number(to, "learning_rate", trainer->config.optimizer.values[0]));
     for (size_t i = 0; config && i < config->callback_count; i++) {
         const clq_callback *one = &config->callbacks[i];
         if (!one->save) continue;
         char *name = state_name(config, i);
         clq_status status = name ? CLQ_ASK(one->save(one->context, state, sizeof state), "%s: save", name) : CLQ_MEMORY;
+        if (status == CLQ_OK && !memchr(state, '\0', sizeof state))
+            status = clq_fail(CLQ_ARGUMENT, "callback '%s': its state is no text that ends within %zu bytes", one->name,
+                              sizeof state);
         if (status == CLQ_OK) status = clq_checkpoint_put_text(to, name, state);
         clq_free(name);
         CLQ_TRY(status);

@@ -132,6 +132,25 @@ static clq_status save_state(void *context, char *text, size_t bytes) {
     return CLQ_OK;
 }
 
+/* Fills all of its room. */
+static clq_status save_without_end(void *context, char *text, size_t bytes) {
+    (void)context;
+    memset(text, 'a', bytes);
+    return CLQ_OK;
+}
+
+static void states_have_an_end(void **state) {
+    scene s;
+    const clq_callback endless = {.name = "endless", .save = save_without_end};
+    (void)state;
+    open_scene("endless", BATCH, 0, &s);
+    assert_fails(CLQ_ARGUMENT, "callback 'endless': its state is no text that ends",
+                 clq_fit(s.trainer, s.data,
+                         &(clq_fit_config){
+                             .steps = 3, .checkpoints = s.checkpoints, .callbacks = &endless, .callback_count = 1}));
+    close_scene(&s);
+}
+
 /* A fit that is refused, or whose callbacks are, has not begun: the next one goes on where the checkpoint is. */
 static void refused_fits_lose_no_place(void **state) {
     scene s;
@@ -289,6 +308,7 @@ int main(void) {
         cmocka_unit_test(steps_are_made_from_any_place),
         cmocka_unit_test(steps_count_with_other_batches),
         cmocka_unit_test(fewer_epochs_train_no_more),
+        cmocka_unit_test(states_have_an_end),
         cmocka_unit_test(refused_fits_lose_no_place),
         cmocka_unit_test(a_log_that_interrupts_leaves_a_checkpoint),
         cmocka_unit_test(what_was_not_written_is_taken_again),

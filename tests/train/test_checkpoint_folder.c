@@ -429,6 +429,35 @@ static void nothing_to_go_on_from(void **state) {
     }
 }
 
+/* A step's folder that is a link to a folder elsewhere: what is there belongs to somebody else. */
+static void links_are_not_followed(void **state) {
+    (void)state;
+    char *folder = make_folder(true), elsewhere[400];
+    uint64_t step = 0;
+    snprintf(elsewhere, sizeof elsewhere, "%s-elsewhere", folder);
+    assert_int_equal(rename(within(folder, OLD), elsewhere), 0);
+    assert_int_equal(symlink(elsewhere, within(folder, OLD)), 0);
+    clq_checkpoints *checkpoints = open_folder(folder, 1);
+    assert_ok(clq_checkpoints_restore(checkpoints, trainer, NULL, &step));
+    train_to(trainer, 5);
+    assert_ok(clq_checkpoints_save(checkpoints, trainer, NULL));
+    assert_int_equal(clq_checkpoints_counts(checkpoints).last_step, 5);
+    clq_checkpoints_close(checkpoints);
+    assert_int_equal(access(within(folder, NEW), F_OK), -1);
+    for (unsigned file = 0; file < 2; file++)
+        if (!is_same(folder, file)) fail_msg("%s is gone through the link", names[file]);
+}
+
+/* Also of one process: who has the folder is not known. */
+static void one_writer_a_folder(void **state) {
+    (void)state;
+    char *folder = make_folder(true);
+    clq_checkpoints *first = open_folder(folder, 1), *second = NULL;
+    assert_fails(CLQ_ARGUMENT, "already, of this process or another",
+                 clq_checkpoints_open(&(clq_checkpoints_config){.folder = folder, .resume = true}, &second));
+    clq_checkpoints_close(first);
+}
+
 /* ---- writes that fail ---- */
 
 static void limit_files(rlim_t bytes) {
@@ -449,7 +478,6 @@ static void training_goes_on(void **state) {
     assert_ok(clq_checkpoints_restore(checkpoints, trainer, NULL, &step));
     assert_int_equal(step, 4);
     const clq_fit_config one = {.steps = 1, .checkpoints = checkpoints};
-    (void)signal(SIGXFSZ, SIG_IGN);
     warned[0] = '\0';
     limit_files(1000);
     const clq_status status = clq_fit(trainer, data, &one);
@@ -593,7 +621,8 @@ static int end(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_one_before_is_taken), cmocka_unit_test(another_model_is_named),
-        cmocka_unit_test(strangers_stay),          cmocka_unit_test(folders_that_are_none),
+        cmocka_unit_test(strangers_stay),          cmocka_unit_test(links_are_not_followed),
+        cmocka_unit_test(one_writer_a_folder),     cmocka_unit_test(folders_that_are_none),
         cmocka_unit_test(nothing_to_go_on_from),   cmocka_unit_test(training_goes_on),
         cmocka_unit_test(memory_runs_out),         cmocka_unit_test(manifests_that_are_made_up),
     };
