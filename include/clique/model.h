@@ -165,7 +165,7 @@ CLQ_API clq_status clq_model_finish_outputs(clq_model *model, const clq_tensor *
 
 /* mlp cnn cnn1, as the command line's --model. Errors: ARGUMENT (unknown name), MEMORY. */
 CLQ_API clq_status clq_model_builtin(const char *name, clq_model **out);
-/* A Keras 3 model.to_json() file: Sequential, or Functional with one input. An attribute that training here would
+/* A model.to_json() file of Keras 3 or 2: Sequential, or Functional with one input. An attribute that training here would
  * not honour is refused by its path in the file. Errors: NOT_FOUND, READ, FORMAT (malformed), UNSUPPORTED (what Keras
  * may read and this does not, yet), MEMORY. */
 CLQ_API clq_status clq_model_read_keras_json(const char *path, clq_model **out);

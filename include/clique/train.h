@@ -37,8 +37,9 @@
 extern "C" {
 #endif
 
-/* "0=1,1=2.5", as --class-weights: weights by class, 1 where none is given, the last of several for one. *count: the
- * largest class + 1; weights: the caller's, for so many; NULL: only *count is set. ARGUMENT says what was expected. */
+/* "0=1,1=2.5", as --class-weights: weights by class, 1 where none is given. *count: the largest class + 1;
+ * weights: the caller's, for so many; NULL: only *count is set. ARGUMENT says what was expected, or which class is
+ * given twice, which is found with weights alone. */
 CLQ_API clq_status clq_class_weights_parse(const char *text, double *weights, size_t *count);
 
 /* An optimizer of Keras with Keras's defaults. kind is one of clq_optimizer_kind. */
@@ -58,8 +59,9 @@ CLQ_API clq_status clq_clip_parse(const char *text, clq_clip *out);
 
 typedef struct clq_loss {
     clq_loss_kind kind;
-    bool from_logits; /* of cross-entropies, the focal ones too; a model that ends in softmax, or sigmoid for a binary
-                         loss, is differentiated from its logits either way, as in Keras */
+    bool from_logits; /* of cross-entropies, the focal ones too; of a model that ends in softmax or sigmoid the loss is
+                         taken from the logits either way, as in Keras; a focal loss, whose own activation that is, from
+                         the values themselves if this is set */
     /* Of the binary focal loss: the loss of targets 1 is multiplied by alpha, that of targets 0 by 1 - alpha. */
     bool apply_class_balancing;
     double label_smoothing; /* of categorical, binary and focal losses: 0 to 1 */
@@ -182,9 +184,9 @@ typedef struct clq_trainer_config {
      * weights of its own batches. Metrics count each sample once. */
     bool sample_weights;
     /* (class_weight_count) further weights of samples, by the sample's class, in training alone: class_weights[c] for
-     * class c; classes behind these count once. The class is the label, the place of its largest value, or a single
-     * value rounded. For models of one output, of one row of values for each sample; finite, at least 0; copied. NULL:
-     * none. */
+     * class c; classes behind these count once, and a weight of a class that the model does not have is refused. The
+     * class is the label, the place of its largest value, or a single value rounded. For models of one output, of one
+     * row of values for each sample; finite, at least 0; copied. NULL: none. */
     const double *class_weights;
     size_t class_weight_count;
     clq_precision precision; /* F32 unless set */
@@ -501,7 +503,8 @@ CLQ_API clq_status clq_trainer_get_gradient(clq_trainer *trainer, unsigned repli
 /* safetensors; tensor names `layer/variable`. Loading needs every variable, in its shape, f32, f64, f16 or bf16, and
  * refuses tensors that the model does not have; nothing changes where it fails. A trainer of a part of the model saves
  * the part's variables, and loads these from a file that may have all. Optimizer state is neither saved nor loaded. A
- * saved file appears by rename. Errors: load: NOT_FOUND, READ, FORMAT, UNSUPPORTED, MISMATCH (names, shapes, types), …;
+ * saved file appears by rename. Errors: load: NOT_FOUND, READ, FORMAT (values that are not
+ * finite as float32, too), UNSUPPORTED, MISMATCH (names, shapes, types), …;
  * save: WRITE, … */
 CLQ_API clq_status clq_trainer_load(clq_trainer *trainer, const char *path);
 CLQ_API clq_status clq_trainer_save(clq_trainer *trainer, const char *path);

@@ -7,6 +7,7 @@ import gzip
 import json
 import os
 import pathlib
+import resource
 import shutil
 import struct
 import subprocess
@@ -269,6 +270,8 @@ class CommandLine(support.InFolder):
         self.assertRegex(plain.stdout, r"epoch 1  loss \d+\.\d+  test loss \d+\.\d+  \d")
         self.fails(2, "train", *common[:-2], "--metrics", "speed", says=["speed", "accuracy", "precision"])
         self.fails(2, "train", *common[:-2], "--class-weights", "0=2,x", says=["class weights", "CLASS=WEIGHT"])
+        self.fails(2, "train", *common[:-2], "--class-weights", "0=2,0=3", says=["class weights", "class 0 is given twice"])
+        self.fails(2, "train", *common[:-2], "--class-weights", "1=2,2=3", says=["class 2", "0 to 1"])
         self.fails(2, "train", *common[:-4], "--loss", "mean", says=["mean", "huber"])
         self.fails(2, "train", *common[:-4], "--loss", "huber:delta=0", says=["delta"])
         self.fails(2, "train", *common[:-4], "--loss", "mse:delta=1", says=["delta", "no keys"])
@@ -678,6 +681,40 @@ class CommandLine(support.InFolder):
         result = run("train", *SMALL, "--epochs", 6, *kept, "--resume", "--schedule", "constant:warmup=5")
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertIn("was set by hand and is left out: the training has a schedule", result.stderr)
+
+    def test_resume_with_edited_files(self):
+        """Another program has saved the table and the log: other ends of lines, a comment, other spaces, no last end."""
+        kept, table, log = self.folder / "kept", self.folder / "epochs.csv", self.folder / "log.jsonl"
+        common = [*SMALL, "--checkpoint", kept, "--resume", "--csv", table, "--log", log]
+        self.train(*common, "--epochs", 2)
+        table.write_bytes(b"# first run\n" + table.read_bytes().replace(b"\n", b"\r\n"))
+        lines = log.read_text().splitlines()
+        later = lines[-1].replace(f'"step": {len(lines)}', f'"step": {len(lines) + 7}')
+        log.write_text("\n".join(["# first run", *lines[:-1], lines[-1].replace(": ", ":").replace(", ", ","), later, "# end"]))
+        self.train(*common, "--epochs", 3)
+        rows = table.read_bytes().split(b"\r\n")
+        self.assertEqual((rows[0][:16], rows[-1], [row.split(b",")[0] for row in rows[1:-1]]), (b"# first run\nepoc", b"", [b"0", b"1", b"2"]))
+        after = log.read_text().splitlines()
+        self.assertEqual(after[0], "# first run")
+        steps = [json.loads(line)["step"] for line in after[1:]]
+        self.assertEqual(steps, list(range(1, steps[-1] + 1)))
+        self.assertEqual(steps[-1], 3 * len(lines) // 2)
+        log.write_text("\n".join(after))  # whole, but for its end
+        self.train(*common, "--epochs", 4)
+        self.assertEqual([json.loads(line)["step"] for line in log.read_text().splitlines()[1:]], list(range(1, 4 * len(lines) // 2 + 1)))
+
+    def test_limited_file_size(self):
+        """A checkpoint that is too large for ulimit -f is a warning, a log that is too large a failure, and no signal."""
+        def limit():
+            resource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000))
+        self.train(*SMALL, "--steps", 1)  # kernels are built and kept
+        result = run("train", *SMALL, "--epochs", 1, "--checkpoint", self.folder / "kept", "--checkpoint-every", 2, preexec_fn=limit)
+        self.assertEqual(result.returncode, 1, result.stderr)
+        self.assertIn("File too large; training goes on", result.stderr)
+        weights = self.folder / "w.safetensors"
+        result = run("train", *SMALL, "--steps", 1, "--save", weights, preexec_fn=limit)
+        self.assertEqual((result.returncode, weights.exists()), (1, False), result.stderr)
+        self.assertIn("File too large", result.stderr)
 
     def test_last_checkpoint_fails(self):
         """Where its folder would be is a file."""
