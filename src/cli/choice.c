@@ -2,9 +2,15 @@
  */
 #include "cli/cli.h"
 
+#include <math.h>
 #include <string.h>
+#include <time.h>
 
 static const double quick_s = 2; /* of --tune quick */
+static const double renew_s = 6; /* of a training that makes a choice anew */
+/* For measuring again what other programs disturbed: of a budget, and without one. */
+static const double patience_part = 0.5, patience_s = 8;
+static const double glance_s = 0.2; /* whether they are quiet now */
 
 static bool is_auto(const char *text) { return strcmp(text, "auto") == 0; }
 
@@ -36,6 +42,44 @@ static bool is_to_choose(const clq_setup *s, const clq_options *o) {
     return s->choice.measure || strcmp(o->tune, "full") == 0 || (strcmp(o->tune, "quick") == 0 && !s->choice.is_kept);
 }
 
+static double glance_at_others(void) {
+    const clq_cores_used begun = clq_cores_used_now();
+    const struct timespec rest = {.tv_nsec = (long)(glance_s * 1e9)};
+    (void)nanosleep(&rest, NULL);
+    const clq_cores_used ended = clq_cores_used_now();
+    return clq_others_between(&begun, &ended);
+}
+
+/* A training that goes on has its devices from its beginning. */
+static void find_renewal(clq_setup *s, const clq_options *o) {
+    clq_choice_of_setup *choice = &s->choice;
+    if (!choice->may_renew || !choice->is_kept || !leaves_devices_open(o) || o->resume) return;
+    const bool glances = clq_doubt_is_grave(&choice->kept.doubt);
+    choice->renewal = clq_why_renewal(&choice->kept, glances ? glance_at_others() : (double)NAN);
+    if (choice->renewal == CLQ_RENEWAL_NONE) return;
+    choice->before = choice->kept;
+    choice->to_make = true;
+    if (choice->renewal == CLQ_RENEWAL_DOUBTFUL)
+        (void)clq_print(clq_talk(o),
+                        "choosing devices anew: other programs used %.0f%% of the cores at the last time\n",
+                        100 * choice->kept.doubt.others);
+    else
+        (void)clq_print(clq_talk(o),
+                        "choosing devices anew: with --devices %s trainings reached %.0f images/s of %.0f predicted\n",
+                        choice->kept.devices, choice->kept.reached_images_per_s, choice->kept.images_per_s);
+}
+
+/* How long choosing may take; 0: without end. */
+static double budget_of(const clq_setup *s, const clq_options *o) {
+    if (s->choice.renewal != CLQ_RENEWAL_NONE) return renew_s;
+    return !s->choice.measure && strcmp(o->tune, "quick") == 0 ? quick_s : o->budget;
+}
+
+static void set_patience(clq_setup *s, const clq_options *o) {
+    const double budget_s = budget_of(s, o);
+    s->choice.patience.left_s = budget_s > 0 ? CLQ_MIN(patience_part * budget_s, patience_s) : patience_s;
+}
+
 clq_status clq_setup_recall(clq_setup *s, const clq_options *o) {
     clq_choice_of_setup *choice = &s->choice;
     const bool open = leaves_devices_open(o) || (is_auto(o->strategy) && !o->batch_per_replica);
@@ -45,6 +89,8 @@ clq_status clq_setup_recall(clq_setup *s, const clq_options *o) {
         choice->has_key = true;
     }
     choice->to_make = is_to_choose(s, o);
+    if (!choice->to_make) find_renewal(s, o);
+    set_patience(s, o);
     if (choice->to_make) choice->is_kept = false;
     if (choice->to_make) return CLQ_OK; /* all drivers' devices are to be compared */
     return clq_system_recall(choice->is_kept && leaves_devices_open(o) ? choice->kept.devices : o->devices,
@@ -99,23 +145,38 @@ const char *clq_setup_strategy(const clq_setup *s, const clq_options *o) {
 
 static clq_status ask(clq_setup *s, const clq_options *o, clq_dataset *data, clq_choice_made *made) {
     clq_trainer_config config;
-    const bool quick = !s->choice.measure && strcmp(o->tune, "quick") == 0;
-    const clq_choosing wanted = {
-        .strategy = o->strategy, .plain = clq_settings_are_plain(o), .budget_s = quick ? quick_s : o->budget};
+    const bool fell_short = s->choice.renewal == CLQ_RENEWAL_FELL_SHORT;
+    const clq_choosing wanted = {.strategy = o->strategy,
+                                 .plain = clq_settings_are_plain(o),
+                                 .budget_s = budget_of(s, o),
+                                 .reached = fell_short ? &s->choice.before : NULL};
     CLQ_TRY(clq_setup_shuffle(o, data));
     CLQ_TRY(clq_setup_config(s, o, clq_dataset_get_info(data)->sample_dtype, false, &config));
-    const clq_why_task task = {.model = s->model, .devices = &s->devices, .config = &config, .data = data};
+    const clq_why_task task = {
+        .model = s->model, .devices = &s->devices, .config = &config, .data = data, .patience = &s->choice.patience};
     return clq_why_choose(&task, &wanted, made);
 }
 
 /* For later runs, and for this one. */
-static void keep(clq_setup *s, const clq_devices *devices, const char *strategy, double images_per_s) {
+static void keep(clq_setup *s, const clq_devices *devices, const char *strategy, double images_per_s,
+                 const clq_doubt *doubt) {
     clq_kept_choice *kept = &s->choice.kept;
-    if (clq_why_keep_choice(s->choice.key, devices, strategy, images_per_s) != CLQ_OK)
-        clq_log(CLQ_LOG_WARNING, "the choice of devices is not kept for later runs: %s", clq_error_detail());
-    *kept = (clq_kept_choice){.images_per_s = images_per_s};
+    const bool was_doubtful = s->choice.renewal == CLQ_RENEWAL_DOUBTFUL;
+    memset(kept, 0, sizeof *kept);
+    kept->images_per_s = images_per_s;
+    kept->doubt = *doubt;
+    kept->renewals = was_doubtful ? s->choice.before.renewals + 1 : 0;
     (void)snprintf(kept->strategy, sizeof kept->strategy, "%s", strategy);
+    if (clq_why_keep_choice(s->choice.key, devices, kept) != CLQ_OK)
+        clq_log(CLQ_LOG_WARNING, "the choice of devices is not kept for later runs: %s", clq_error_detail());
     s->choice.is_kept = s->choice.is_new = true;
+}
+
+void clq_setup_note_training(const clq_setup *s, double images_per_s, double others) {
+    const clq_choice_of_setup *choice = &s->choice;
+    if (!choice->is_kept || !choice->may_renew || choice->kept.made == 0) return;
+    if (clq_why_note_training(choice->key, &choice->kept, images_per_s, others) != CLQ_OK)
+        clq_log(CLQ_LOG_INFO, "what the training reached is not kept beside the choice: %s", clq_error_detail());
 }
 
 clq_status clq_setup_choose(clq_setup *s, const clq_options *o, clq_choice_made **out) {
@@ -137,7 +198,7 @@ clq_status clq_setup_choose(clq_setup *s, const clq_options *o, clq_choice_made 
     if (status == CLQ_OK) {
         const clq_alternative *best = &made->alternatives[made->best];
         s->devices = made->devices;
-        keep(s, &made->devices, best->strategy, best->images_per_s);
+        keep(s, &made->devices, best->strategy, best->images_per_s, &best->doubt);
     }
     if (status == CLQ_OK && out)
         *out = made;
@@ -150,7 +211,7 @@ void clq_setup_keep_strategy(clq_setup *s, const clq_options *o, const clq_predi
     const clq_choosing wanted = {.strategy = o->strategy, .plain = clq_settings_are_plain(o)};
     if (!s->choice.has_key || is_auto(o->devices)) return;
     const clq_prediction *best = clq_why_pick(&wanted, predictions, count, s->devices.count);
-    if (best) keep(s, &s->devices, best->way.strategy, best->images_per_s);
+    if (best) keep(s, &s->devices, best->way.strategy, best->images_per_s, &best->doubt);
 }
 
 /* ---- telling ---- */
@@ -166,10 +227,32 @@ void clq_tell_choice(const clq_setup *s, const clq_options *o, FILE *to) {
         return;
     fprintf(to, "  %s: --devices %s --strategy %s", s->choice.is_kept ? "chosen" : "chosen by rule", spec,
             clq_strategy_own_name(clq_trainer_strategy(s->trainer)));
-    if (s->choice.is_kept)
-        clq_fprintf(to, ", %.0f images/s predicted\n", s->choice.kept.images_per_s);
-    else
+    if (!s->choice.is_kept) {
         fprintf(to, " (clique why measures which are the fastest)\n");
+        return;
+    }
+    clq_fprintf(to, ", %.0f images/s predicted", s->choice.kept.images_per_s);
+    if (clq_doubt_is_grave(&s->choice.kept.doubt))
+        clq_fprintf(to, " while other programs used %.0f%% of the cores", 100 * s->choice.kept.doubt.others);
+    putc('\n', to);
+}
+
+void clq_explain_doubt(const clq_doubt *worst, FILE *to) {
+    if (clq_doubt_is_grave(worst))
+        clq_fprintf(to, "?: measured while other programs used up to %.0f%% of the cores\n", 100 * worst->others);
+}
+
+json_t *clq_describe_doubt(const clq_doubt *doubt, double images_per_s) {
+    const double factor = 1 + doubt->spread / 2;
+    if (!(images_per_s > 0)) return json_null();
+    return json_pack("{s:o, s:o, s:[o, o]}", "others", clq_json_number(doubt->others), "spread",
+                     clq_json_number(doubt->spread), "images_per_s", clq_json_number(images_per_s / factor),
+                     clq_json_number(images_per_s * factor));
+}
+
+static const char *why_anew(const clq_setup *s) {
+    static const char *const names[] = {[CLQ_RENEWAL_DOUBTFUL] = "doubtful", [CLQ_RENEWAL_FELL_SHORT] = "fell short"};
+    return names[s->choice.renewal];
 }
 
 json_t *clq_describe_choice(const clq_setup *s, const clq_options *o, const char *strategy) {
@@ -177,11 +260,15 @@ json_t *clq_describe_choice(const clq_setup *s, const clq_options *o, const char
     if ((!is_auto(o->devices) && !is_auto(o->strategy)) ||
         !clq_why_spec(&s->devices, 0, s->devices.count, spec, sizeof spec))
         return json_null();
-    return json_pack("{s:s, s:s, s:s, s:o}", "by", chosen_by(s), "devices", spec, "strategy", strategy, "images_per_s",
-                     s->choice.is_kept ? clq_json_number(s->choice.kept.images_per_s) : json_null());
+    const clq_kept_choice *kept = &s->choice.kept;
+    return json_pack("{s:s, s:s, s:s, s:o, s:o, s:s?}", "by", chosen_by(s), "devices", spec, "strategy", strategy,
+                     "images_per_s", s->choice.is_kept ? clq_json_number(kept->images_per_s) : json_null(), "doubt",
+                     s->choice.is_kept ? clq_describe_doubt(&kept->doubt, kept->images_per_s) : json_null(), "anew",
+                     why_anew(s));
 }
 
 void clq_print_alternatives(const clq_choice_made *made, FILE *to) {
+    clq_doubt worst = {0};
     fprintf(to, "%-16s %8s %-10s %10s\n", "devices", "replicas", "strategy", "images/s");
     for (size_t i = 0; i < made->count; i++) {
         const clq_alternative *a = &made->alternatives[i];
@@ -190,8 +277,11 @@ void clq_print_alternatives(const clq_choice_made *made, FILE *to) {
             clq_fprintf(to, " %10.0f", a->images_per_s);
         else
             fprintf(to, " %10s", "-");
-        fprintf(to, "  %s%s\n", clq_alternative_state_name(a->state), i == made->best ? ", chosen" : "");
+        fprintf(to, "%s %s%s\n", a->images_per_s > 0 && clq_doubt_is_grave(&a->doubt) ? "?" : " ",
+                clq_alternative_state_name(a->state), i == made->best ? ", chosen" : "");
+        if (a->images_per_s > 0) worst = clq_doubt_worse(&worst, &a->doubt);
     }
+    clq_explain_doubt(&worst, to);
     const clq_alternative *best = &made->alternatives[made->best];
     fprintf(to, "\nchosen for trainings of this model: --devices %s --strategy %s\n\n", best->devices, best->strategy);
 }
@@ -200,10 +290,11 @@ json_t *clq_describe_alternatives(const clq_choice_made *made) {
     json_t *list = json_array();
     for (size_t i = 0; i < made->count; i++) {
         const clq_alternative *a = &made->alternatives[i];
-        list = clq_json_append(list, json_pack("{s:s, s:i, s:s, s:o, s:s}", "devices", a->devices, "replicas",
+        list = clq_json_append(list, json_pack("{s:s, s:i, s:s, s:o, s:s, s:o}", "devices", a->devices, "replicas",
                                                (int)a->replicas, "strategy", a->strategy, "images_per_s",
                                                a->images_per_s > 0 ? clq_json_number(a->images_per_s) : json_null(),
-                                               "state", clq_alternative_state_name(a->state)));
+                                               "state", clq_alternative_state_name(a->state), "doubt",
+                                               clq_describe_doubt(&a->doubt, a->images_per_s)));
     }
     return list;
 }

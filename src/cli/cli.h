@@ -48,9 +48,13 @@ typedef struct clq_choice_of_setup {
     bool measure;       /* what the command is for; else --tune tells */
     bool to_make;       /* this run measures what to choose */
     bool may_lack_data; /* then a rule chooses */
+    bool may_renew;     /* a kept choice is made anew where it does not hold good */
     bool has_key, is_kept, is_new;
     clq_hash128 key;
-    clq_kept_choice kept; /* where it is */
+    clq_kept_choice kept;   /* where it is */
+    clq_renewal renewal;    /* why it is made anew, */
+    clq_kept_choice before; /* and what it was */
+    clq_patience patience;  /* of all that the run measures */
 } clq_choice_of_setup;
 
 /* Everything a run stands on, in the order of its making. */
@@ -110,12 +114,21 @@ void clq_setup_keep_strategy(clq_setup *setup, const clq_options *options, const
 /* The devices of the system that were chosen or named. (choice.c) */
 clq_status clq_setup_select(clq_setup *setup, const clq_options *options);
 const char *clq_setup_strategy(const clq_setup *setup, const clq_options *options);
+/* Behind a training by the choice, which reached this while others used so much of the cores: for later ones.
+ * (choice.c)
+ */
+void clq_setup_note_training(const clq_setup *setup, double images_per_s, double others);
 /* The choice in words that can be given as options: a line, where devices were not named; and "chosen" of JSON.
  * (choice.c)
  */
 void clq_tell_choice(const clq_setup *setup, const clq_options *options, FILE *to);
 void clq_print_alternatives(const clq_choice_made *made, FILE *to);
 json_t *clq_describe_alternatives(const clq_choice_made *made);
+/* {"others", "spread", "images_per_s" (the bounds that the spread says)}; null where the rate is not known. (choice.c)
+ */
+json_t *clq_describe_doubt(const clq_doubt *doubt, double images_per_s);
+/* Behind rows with a "?": a line that says what it means, where one has it. (choice.c) */
+void clq_explain_doubt(const clq_doubt *worst, FILE *to);
 json_t *clq_describe_choice(const clq_setup *setup, const clq_options *options, const char *strategy);
 /* Behind clq_setup_recall. */
 clq_status clq_setup_devices(clq_setup *setup, const clq_options *options);

@@ -34,7 +34,9 @@ typedef struct training {
     uint64_t epoch;
     double first_step_s;
     double trained_s, input_s; /* in epochs that have ended; of these, waiting for data */
-    clq_toll begun;            /* after the first step */
+    clq_toll begun;            /* after the first step, */
+    clq_cores_used cores;      /* and what the cores had done until then, */
+    double begun_samples;      /* and the samples of the epoch */
     float *step_s;
     clq_epoch_info *epochs;
     size_t epoch_count;
@@ -179,6 +181,8 @@ static clq_status show_progress(void *context, const clq_progress *p) {
         t->first_step_s = seconds_since_process_start();
         t->setup->begun = true;
         t->begun = clq_toll_now(t->setup->trainer, p->totals.seconds, p->totals.input_s);
+        t->begun_samples = (double)p->totals.samples;
+        t->cores = clq_cores_used_now();
     }
     tell_shares(t);
     if (clq_interrupted()) return clq_fail(CLQ_INTERRUPTED, "interrupted after step %llu", (unsigned long long)p->step);
@@ -309,6 +313,7 @@ static clq_status prepare(training *t) {
     t->step_s = clq_alloc(STEPS_TIMED, sizeof *t->step_s);
     if (!t->step_s) return CLQ_MEMORY;
     CLQ_TRY(clq_setup_model(t->setup, o));
+    t->setup->choice.may_renew = true;
     CLQ_TRY(clq_setup_recall(t->setup, o));
     CLQ_TRY(start_reading(o, "train", &t->train));
     CLQ_TRY(clq_setup_devices(t->setup, o));
@@ -440,10 +445,31 @@ static clq_status print_result(training *t, const char *verdict) {
     return status;
 }
 
+/* Of an epoch's time behind the first step, by the best epoch that has enough of it; 0: none has. */
+static double settled_rate(const training *t) {
+    static const double least_s = 0.25;
+    double best = 0;
+    for (size_t i = 0; i < t->epoch_count; i++) {
+        const clq_totals *e = &t->epochs[i].train;
+        const double seconds = e->seconds - (i == 0 ? t->begun.trained_s : 0.0),
+                     samples = (double)e->samples - (i == 0 ? t->begun_samples : 0.0);
+        if (seconds >= least_s) best = CLQ_MAX(best, samples / seconds);
+    }
+    return best;
+}
+
+/* Traced steps take longer. */
+static void note_choice(const training *t) {
+    const clq_cores_used now = clq_cores_used_now();
+    const double rate = settled_rate(t);
+    if (rate > 0 && !t->options->trace) clq_setup_note_training(t->setup, rate, clq_others_between(&t->cores, &now));
+}
+
 /* From the first step on, in which replicas wait for what others compile. */
 static clq_status tell(training *t) {
     char verdict[CLQ_VERDICT_TEXT];
     const clq_toll ended = clq_toll_now(t->setup->trainer, t->trained_s, t->input_s);
+    note_choice(t);
     CLQ_TRY(clq_judge(t->setup, t->options, &t->begun, &ended, best_rate(t), verdict));
     if (t->options->json) return print_result(t, verdict);
     return clq_print(t->talk, "verdict: %s\n", verdict);

@@ -33,6 +33,7 @@ static double part_of(const clq_prediction *p, size_t part) {
 
 static void print_answer(const clq_setup *s, const answer *a) {
     FILE *to = stdout;
+    clq_doubt worst = {0};
     if (a->made) clq_print_alternatives(a->made, to);
     (void)clq_print(to, "%s: %zu parameters, batch %zu, measured in %.1f s; milliseconds of a step\n\n",
                     clq_model_name(s->model), clq_model_parameter_count(s->model), a->probes.batch, a->seconds);
@@ -44,9 +45,11 @@ static void print_answer(const clq_setup *s, const answer *a) {
         const clq_prediction *p = &a->predictions[k];
         clq_fprintf(to, "%8u %-26s %10.0f %9.4f", p->way.replicas, p->way.strategy, p->images_per_s, 1e3 * p->step_s);
         for (size_t i = 0; i < CLQ_COUNT_OF(parts); i++)
-            clq_fprintf(to, " %*.4f", (int)CLQ_MAX(strlen(parts[i].name), (size_t)7), 1e3 * part_of(p, i));
-        fprintf(to, "  %s\n", clq_limit_name(p->limit));
+            fprintf(to, " %*.4f", (int)CLQ_MAX(strlen(parts[i].name), (size_t)7), 1e3 * part_of(p, i));
+        fprintf(to, "%s %s\n", clq_doubt_is_grave(&p->doubt) ? "?" : " ", clq_limit_name(p->limit));
+        worst = clq_doubt_worse(&worst, &p->doubt);
     }
+    clq_explain_doubt(&worst, to);
     fputc('\n', to);
     for (size_t i = 0; i < a->advice_count; i++)
         clq_fprintf(to, "%s: %.1fx (%s; results: %s)\n", a->advice[i].text, a->advice[i].gain, a->advice[i].options,
@@ -60,9 +63,10 @@ static json_t *describe_prediction(const clq_prediction *p) {
     json_t *ms = json_object();
     for (size_t i = 0; i < CLQ_COUNT_OF(parts); i++)
         ms = clq_json_put(ms, parts[i].name, clq_json_number(1e3 * part_of(p, i)));
-    return json_pack("{s:i, s:s, s:o, s:o, s:s, s:o}", "replicas", (int)p->way.replicas, "strategy", p->way.strategy,
-                     "images_per_s", clq_json_number(p->images_per_s), "step_ms", clq_json_number(1e3 * p->step_s),
-                     "limit", clq_limit_name(p->limit), "parts_ms", ms);
+    return json_pack("{s:i, s:s, s:o, s:o, s:s, s:o, s:o}", "replicas", (int)p->way.replicas, "strategy",
+                     p->way.strategy, "images_per_s", clq_json_number(p->images_per_s), "step_ms",
+                     clq_json_number(1e3 * p->step_s), "limit", clq_limit_name(p->limit), "parts_ms", ms, "doubt",
+                     clq_describe_doubt(&p->doubt, p->images_per_s));
 }
 
 static json_t *describe_device(const clq_device_probe *d) {
@@ -101,9 +105,10 @@ static json_t *describe_group(const clq_group_probe *g) {
         gflops = clq_json_append(gflops, clq_json_number(g->gflops[r]));
         gbps = clq_json_append(gbps, clq_json_number(g->gbps[r]));
     }
-    return json_pack("{s:i, s:b, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "replicas", (int)g->count,
-                     "sharded_update", (int)g->shards_update, "overlap", (int)g->overlaps, "gflops", gflops, "gbps",
-                     gbps, "exchange_ms", clq_json_number(1e3 * g->exchange_s), "scatter_gather_ms",
+    return json_pack("{s:i, s:b, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "replicas",
+                     (int)g->count, "sharded_update", (int)g->shards_update, "overlap", (int)g->overlaps, "gflops",
+                     gflops, "gbps", gbps, "waiting_ms", clq_json_number(1e3 * g->waiting_s), "exchange_ms",
+                     clq_json_number(1e3 * g->exchange_s), "scatter_gather_ms",
                      g->shards_update ? json_null() : clq_json_number(1e3 * g->scatter_s), "store_ms",
                      clq_json_number(1e3 * g->store_s), "own_store_ms", clq_json_number(1e3 * g->own_store_s),
                      "pipeline", g->pipe.stages ? describe_pipe(&g->pipe) : json_null(), "tensor",
@@ -148,7 +153,11 @@ static clq_status ask(clq_setup *s, const clq_options *o, answer *a) {
     CLQ_TRY(clq_setup_data(o, "train", &s->train));
     CLQ_TRY(clq_setup_shuffle(o, s->train));
     CLQ_TRY(clq_setup_config(s, o, clq_dataset_get_info(s->train)->sample_dtype, false, &config));
-    const clq_why_task task = {.model = s->model, .devices = &s->devices, .config = &config, .data = s->train};
+    const clq_why_task task = {.model = s->model,
+                               .devices = &s->devices,
+                               .config = &config,
+                               .data = s->train,
+                               .patience = &s->choice.patience};
     const double start = clq_now();
     CLQ_TRY(clq_why_probe(&task, &a->probes));
     a->seconds = clq_now() - start;

@@ -1,6 +1,7 @@
 /* Measures alternatives until it is known which is the fastest. */
 #include "why/choose.h"
 
+#include <math.h>
 #include <string.h>
 
 enum { LOOKS = 2 /* at each device alone: what else the machine does meets now this one, now that one */ };
@@ -53,12 +54,12 @@ static clq_status select_devices(choosing *c, const char *spec, clq_devices *out
     return clq_devices_select(c->machine.rule->system, spec, out);
 }
 
-static clq_status time_device(choosing *c, const char *spec, double *images_per_s) {
+static clq_status time_device(choosing *c, const char *spec, double *images_per_s, clq_doubt *doubt) {
     clq_why_task task = *c->task;
     clq_devices devices;
     CLQ_TRY(select_devices(c, spec, &devices));
     task.devices = &devices;
-    return clq_why_time(&task, images_per_s);
+    return clq_why_time(&task, images_per_s, doubt);
 }
 
 static double best_rate(const choosing *c) {
@@ -72,13 +73,20 @@ static clq_status look_at(choosing *c, size_t i) {
     clq_lone *lone = &c->lone[i];
     clq_alternative *alternative = &c->out.alternatives[i];
     double images_per_s = 0;
-    clq_status status = time_device(c, alternative->devices, &images_per_s);
+    clq_doubt doubt;
+    clq_status status = time_device(c, alternative->devices, &images_per_s, &doubt);
     if (status != CLQ_OK) {
         alternative->state = CLQ_ALTERNATIVE_FAILED;
         alternative->images_per_s = lone->images_per_s = 0;
         if (c->first.status == CLQ_OK) clq_error_take(status, &c->first);
         return forgive(status, alternative);
     }
+    if (images_per_s > lone->images_per_s) alternative->doubt.others = doubt.others;
+    if (alternative->state == CLQ_ALTERNATIVE_MEASURED) {
+        const double both = images_per_s + lone->images_per_s;
+        doubt.spread = CLQ_MAX(doubt.spread, 2 * fabs(images_per_s - lone->images_per_s) / both);
+    }
+    alternative->doubt.spread = CLQ_MAX(alternative->doubt.spread, doubt.spread);
     alternative->state = CLQ_ALTERNATIVE_MEASURED;
     lone->images_per_s = CLQ_MAX(lone->images_per_s, images_per_s);
     if (clq_why_strategy_alone(c->wanted)) alternative->images_per_s = lone->images_per_s;
@@ -111,7 +119,8 @@ static clq_status bound_of(choosing *c, const clq_together *t, double *bound) {
     if (t->items[0].parts > 1) {
         const clq_devices one = {.count = 1, .items = {t->items[0]}};
         if (rates[0] < hopeless * best_rate(c) || !clq_why_spec(&one, 0, 1, spec, sizeof spec)) return CLQ_OK;
-        CLQ_TRY(time_device(c, spec, &rates[0]));
+        clq_doubt doubt;
+        CLQ_TRY(time_device(c, spec, &rates[0], &doubt));
         for (uint32_t i = 1; i < t->count; i++) rates[i] = rates[0];
     }
     *bound = clq_why_bound(rates, t->count, t->all_only);
@@ -134,6 +143,7 @@ static clq_status predict(choosing *c, const clq_together *t, clq_alternative *a
     alternative->state = CLQ_ALTERNATIVE_PREDICTED;
     alternative->strategy = best->way.strategy;
     alternative->images_per_s = best->images_per_s;
+    alternative->doubt = best->doubt;
     alternative->replicas = devices->count = best->way.replicas;
     (void)clq_why_spec(devices, 0, devices->count, alternative->devices, sizeof alternative->devices);
     return CLQ_OK;
@@ -156,9 +166,19 @@ static clq_status predict_together(choosing *c) {
 
 /* ---- all of it ---- */
 
+static void take_reached(choosing *c) {
+    const clq_kept_choice *reached = c->wanted->reached;
+    for (size_t i = 0; i < c->out.count && reached; i++) {
+        clq_alternative *a = &c->out.alternatives[i];
+        if (strcmp(a->devices, reached->devices) == 0 && strcmp(a->strategy, reached->strategy) == 0)
+            a->images_per_s = CLQ_MIN(a->images_per_s, reached->reached_images_per_s);
+    }
+}
+
 static clq_status choose(choosing *c) {
     CLQ_TRY(measure_lone(c));
     if (strcmp(c->wanted->strategy, "single") != 0) CLQ_TRY(predict_together(c));
+    take_reached(c);
     const clq_alternative *best = clq_why_fastest(c->out.alternatives, c->out.count);
     if (best) {
         c->out.best = (size_t)(best - c->out.alternatives);
@@ -185,7 +205,7 @@ clq_status clq_why_choose(const clq_why_task *task, const clq_choosing *wanted, 
     if (!c) return CLQ_MEMORY;
     /* What devices do with the kernels that they have: measuring kernels is another matter. */
     config.tuning = CLQ_TUNING_OFF;
-    const clq_why_task own = {.model = task->model, .config = &config, .data = task->data};
+    const clq_why_task own = {.model = task->model, .config = &config, .data = task->data, .patience = task->patience};
     c->task = &own;
     c->wanted = wanted;
     c->until = clq_now() + wanted->budget_s;

@@ -1,8 +1,10 @@
 /* Choices that are kept for later runs of the same on this machine. */
 #include "why/why.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 /* What later may have changed behind the numbers of a SPEC. */
 static clq_status describe(const clq_devices *devices, clq_hash128 *out) {
@@ -18,16 +20,25 @@ static clq_status describe(const clq_devices *devices, clq_hash128 *out) {
     return text.failed ? CLQ_MEMORY : CLQ_OK;
 }
 
-clq_status clq_why_keep_choice(clq_hash128 key, const clq_devices *devices, const char *strategy, double images_per_s) {
-    clq_kept_choice *kept = clq_alloc(1, sizeof *kept); /* zero where nothing is: what is kept is the same each time */
+/* Of two makings of one key never the same: the clock of the machine, and of the process. */
+static uint64_t mark(void) {
+    struct timespec now = {0};
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+clq_status clq_why_keep_choice(clq_hash128 key, const clq_devices *devices, clq_kept_choice *choice) {
+    clq_kept_choice *kept = clq_alloc(1, sizeof *kept); /* zero behind texts: nothing else goes to disk */
     if (!kept) return CLQ_MEMORY;
     clq_status status = CLQ_OK;
+    memcpy(kept, choice, sizeof *kept);
+    memset(kept->devices, 0, sizeof kept->devices);
     if (!clq_why_spec(devices, 0, devices->count, kept->devices, sizeof kept->devices))
         status = clq_fail(CLQ_ARGUMENT, "%u devices are too many to be kept as a choice", devices->count);
-    (void)snprintf(kept->strategy, sizeof kept->strategy, "%s", strategy);
-    kept->images_per_s = images_per_s;
+    kept->made = mark();
     if (status == CLQ_OK) status = describe(devices, &kept->described);
     if (status == CLQ_OK) status = clq_machine_keep(key, kept, sizeof *kept);
+    if (status == CLQ_OK) *choice = *kept;
     clq_free(kept);
     return status;
 }
@@ -50,4 +61,40 @@ clq_status clq_why_choice_holds(const clq_kept_choice *kept, const clq_devices *
     CLQ_TRY(describe(devices, &now));
     *holds = now.low == kept->described.low && now.high == kept->described.high;
     return CLQ_OK;
+}
+
+/* ---- whether it still holds good ---- */
+
+/* reached_least: of what was predicted. Predictions are not nearer to the truth. */
+static const double reached_least = 0.85, busier = 0.1;
+enum { SHORT_MOST = 3, RENEWALS_MOST = 3 };
+
+clq_renewal clq_why_renewal(const clq_kept_choice *kept, double others_now) {
+    const clq_doubt now = {.others = others_now};
+    if (kept->fell_short >= SHORT_MOST) return CLQ_RENEWAL_FELL_SHORT;
+    const bool may = kept->renewals < RENEWALS_MOST && !isnan(others_now);
+    return may && clq_doubt_is_grave(&kept->doubt) && !clq_doubt_is_grave(&now) ? CLQ_RENEWAL_DOUBTFUL
+                                                                                : CLQ_RENEWAL_NONE;
+}
+
+bool clq_why_judge_choice(clq_kept_choice *kept, double images_per_s, double others) {
+    const double others_then = isnan(kept->doubt.others) ? 0.0 : kept->doubt.others;
+    if (!(images_per_s > 0) || others > others_then + busier) return false;
+    if (images_per_s >= reached_least * kept->images_per_s) {
+        const bool was_short = kept->fell_short > 0;
+        kept->fell_short = 0;
+        kept->reached_images_per_s = 0;
+        return was_short;
+    }
+    kept->fell_short = CLQ_MIN(kept->fell_short + 1, (uint64_t)SHORT_MOST);
+    kept->reached_images_per_s = CLQ_MAX(kept->reached_images_per_s, images_per_s);
+    return true;
+}
+
+clq_status clq_why_note_training(clq_hash128 key, const clq_kept_choice *used, double images_per_s, double others) {
+    clq_kept_choice now;
+    bool known;
+    CLQ_TRY(clq_why_recall_choice(key, &known, &now));
+    if (!known || now.made != used->made || !clq_why_judge_choice(&now, images_per_s, others)) return CLQ_OK;
+    return clq_machine_keep(key, &now, sizeof now);
 }

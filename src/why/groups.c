@@ -1,6 +1,7 @@
 /* Probes: what several devices cost one another, by their plans and by made-up work. No step is made. */
 #include "why/probe.h"
 
+#include <math.h>
 #include <string.h>
 
 /* ---- plans ---- */
@@ -89,28 +90,52 @@ size_t clq_exchanged_bytes(const clq_probing *p) {
 
 /* ---- made-up work ---- */
 
-/* Of the devices alone, and all at once, in turn: only ratios of what was measured close together mean anything. Those
- * of devices that are alike are one: what else the machine does meets now this one, now that one. It makes ratios less,
- * not more, as do threads that were just started and share a core. So the upper quartile is taken. */
-static clq_status probe_sharing(clq_probing *p, clq_group_probe *g, clq_load_kind kind, double *rates) {
-    double ratios[CLQ_REPLICAS_MAX][CLQ_PROBING_LOOKS], now[CLQ_REPLICAS_MAX], sums[CLQ_REPLICAS_MAX] = {0};
-    unsigned counts[CLQ_REPLICAS_MAX] = {0};
-    for (size_t i = 0; i < CLQ_PROBING_LOOKS; i++) {
-        double alone[CLQ_REPLICAS_MAX];
-        for (unsigned r = 0; r < g->count; r++)
-            if (p->alike[r] == r) CLQ_TRY(clq_rig_rate_alone(&p->rig, kind, r, &alone[r]));
-        CLQ_TRY(clq_rig_rates(&p->rig, kind, g->count, now));
-        for (unsigned r = 0; r < g->count; r++) ratios[r][i] = now[r] / alone[p->alike[r]];
-    }
-    for (unsigned r = 0; r < g->count; r++) {
-        sums[p->alike[r]] += clq_quantile(ratios[r], CLQ_PROBING_LOOKS, 0.75);
-        counts[p->alike[r]]++;
-    }
-    for (unsigned r = 0; r < g->count; r++) {
-        const clq_device_probe *d = &p->out->devices[r];
-        rates[r] = sums[p->alike[r]] / counts[p->alike[r]] * (kind == CLQ_LOAD_ARITHMETIC ? d->gflops : d->gbps);
-    }
+/* What devices keep of their rates of memory when all work at once, by look. */
+typedef struct sharing {
+    clq_looks looks;
+    double kept[CLQ_REPLICAS_MAX][CLQ_LOOKS_MAX];
+} sharing;
+
+/* Of the devices alone, and all at once, in turn: only ratios of what was measured close together mean anything. */
+static clq_status look_at_sharing(clq_probing *p, const clq_group_probe *g, sharing *s) {
+    double alone[CLQ_REPLICAS_MAX], now[CLQ_REPLICAS_MAX];
+    for (unsigned r = 0; r < g->count; r++)
+        if (p->alike[r] == r) CLQ_TRY(clq_rig_rate_alone(&p->rig, CLQ_LOAD_MEMORY, r, &alone[r]));
+    CLQ_TRY(clq_rig_rates(&p->rig, CLQ_LOAD_MEMORY, g->count, now));
+    for (unsigned r = 0; r < g->count; r++) s->kept[r][s->looks.count] = now[r] / alone[p->alike[r]];
     return CLQ_OK;
+}
+
+/* Ratios of devices that are alike are one: what else the machine does meets now this one, now that one. */
+static void take_sharing(const clq_probing *p, clq_group_probe *g, sharing *s) {
+    double sums[CLQ_REPLICAS_MAX] = {0}, spread = 0;
+    unsigned counts[CLQ_REPLICAS_MAX] = {0};
+    for (unsigned r = 0; r < g->count; r++) {
+        const unsigned picked = clq_looks_pick(&s->looks, s->kept[r]);
+        sums[p->alike[r]] += CLQ_MIN(clq_middle_mean(s->kept[r], picked), 1.0);
+        counts[p->alike[r]]++;
+        spread = CLQ_MAX(spread, clq_middle_spread(s->kept[r], picked) * p->out->devices[r].memory_share);
+    }
+    for (unsigned r = 0; r < g->count; r++)
+        g->gbps[r] = sums[p->alike[r]] / counts[p->alike[r]] * p->out->devices[r].gbps;
+    clq_doubt_add(&g->doubt, &s->looks, spread);
+}
+
+static clq_status probe_sharing(clq_probing *p, clq_group_probe *g) {
+    enum { QUIET_LEAST = 5 };
+    clq_patience *patience = p->task->patience;
+    sharing *s = clq_alloc(1, sizeof *s);
+    if (!s) return CLQ_MEMORY;
+    s->looks = (clq_looks){.first = CLQ_PROBING_LOOKS, .least = QUIET_LEAST};
+    clq_status status = CLQ_OK;
+    while (status == CLQ_OK && clq_looks_wanted(&s->looks, patience)) {
+        clq_looks_begin(&s->looks);
+        status = look_at_sharing(p, g, s);
+        clq_looks_end(&s->looks, patience);
+    }
+    if (status == CLQ_OK) take_sharing(p, g, s);
+    clq_free(s);
+    return status;
 }
 
 /* ---- exchanges ---- */
@@ -146,10 +171,13 @@ typedef struct wanted_exchange {
     double work;  /* and are so much of a step on one device */
     bool stores;
     double *seconds;
+    double *waiting_s; /* NULL: it goes into the seconds, too */
 } wanted_exchange;
 
-static clq_status probe_exchanges(clq_probing *p, const clq_group_probe *g, const wanted_exchange *wanted,
+/* And what devices keep of their arithmetic, by the first one's work. */
+static clq_status probe_exchanges(clq_probing *p, clq_group_probe *g, const wanted_exchange *wanted,
                                   size_t wanted_count) {
+    clq_rig_together together = {.alike = p->alike, .doubt = g->doubt};
     clq_rig_exchange exchanges[CLQ_RIG_EXCHANGES_MAX];
     double work_s[CLQ_RIG_EXCHANGES_MAX][CLQ_REPLICAS_MAX], gflops[CLQ_REPLICAS_MAX];
     const clq_device_probe *devices = p->out->devices;
@@ -164,8 +192,13 @@ static clq_status probe_exchanges(clq_probing *p, const clq_group_probe *g, cons
                                           .gflops = gflops,
                                           .optimizer = w->stores ? &p->task->config->optimizer : NULL};
     }
-    CLQ_TRY(clq_rig_exchanges(&p->rig, g->count, exchanges, wanted_count));
-    for (size_t i = 0; i < wanted_count; i++) *wanted[i].seconds = exchanges[i].seconds;
+    CLQ_TRY(clq_rig_exchanges(&p->rig, g->count, exchanges, wanted_count, p->task->patience, &together));
+    for (size_t i = 0; i < wanted_count; i++) {
+        *wanted[i].seconds = exchanges[i].seconds + (wanted[i].waiting_s ? 0.0 : exchanges[i].waiting_s);
+        if (wanted[i].waiting_s) *wanted[i].waiting_s = exchanges[i].waiting_s;
+    }
+    for (unsigned r = 0; r < g->count; r++) g->gflops[r] = gflops[r] / together.slowing[r];
+    g->doubt = together.doubt;
     return CLQ_OK;
 }
 
@@ -181,17 +214,19 @@ static clq_status probe_meetings(clq_probing *p, clq_group_probe *g, const clq_p
     const size_t batch = p->out->batch, share = clq_ceil_div(batch, g->count), *all = &p->out->gradient_bytes;
     const unsigned sums = CLQ_MIN(sliced->sum_count, (unsigned)CLQ_RIG_MEETINGS_MAX);
     if (sums) weigh_slices(p, sliced, &g->slices);
+    double waiting[2]; /* the first one's is taken for that of all steps by shares */
     wanted_exchange wanted[CLQ_RIG_EXCHANGES_MAX] = {
-        {CLQ_RIG_ALL_REDUCE, all, 1, share, 1, false, &g->exchange_s},
-        {CLQ_RIG_STORE, all, 1, share, 1, true, &g->store_s},
-        {CLQ_RIG_OWN_STORE, all, 1, batch, 1, true, &g->own_store_s},
+        {CLQ_RIG_ALL_REDUCE, all, 1, share, 1, false, &g->exchange_s, &g->waiting_s},
+        {CLQ_RIG_STORE, all, 1, share, 1, true, &g->store_s, &waiting[0]},
+        {CLQ_RIG_OWN_STORE, all, 1, batch, 1, true, &g->own_store_s, NULL},
     };
     size_t count = 3;
     if (!g->shards_update)
-        wanted[count++] = (wanted_exchange){CLQ_RIG_SCATTER_GATHER, all, 1, share, 1, false, &g->scatter_s};
+        wanted[count++] =
+            (wanted_exchange){CLQ_RIG_SCATTER_GATHER, all, 1, share, 1, false, &g->scatter_s, &waiting[1]};
     if (sums)
-        wanted[count++] = (wanted_exchange){CLQ_RIG_ALL_REDUCE,   sliced->sums, sums, batch, g->slices.work, false,
-                                            &g->slices.exchange_s};
+        wanted[count++] = (wanted_exchange){CLQ_RIG_ALL_REDUCE,    sliced->sums, sums, batch, g->slices.work, false,
+                                            &g->slices.exchange_s, NULL};
     CLQ_TRY(probe_exchanges(p, g, wanted, count));
     /* Sums beyond those that are made are taken for as long. */
     if (sums) g->slices.exchange_s *= (double)sliced->sum_count / sums;
@@ -201,8 +236,8 @@ static clq_status probe_meetings(clq_probing *p, clq_group_probe *g, const clq_p
 clq_status clq_probe_group(clq_probing *p, unsigned group) {
     clq_group_probe *g = &p->out->groups[group];
     g->buckets = buckets_of(p);
-    CLQ_TRY(probe_sharing(p, g, CLQ_LOAD_ARITHMETIC, g->gflops));
-    CLQ_TRY(probe_sharing(p, g, CLQ_LOAD_MEMORY, g->gbps));
+    g->doubt = (clq_doubt){.others = (double)NAN};
+    CLQ_TRY(probe_sharing(p, g));
     CLQ_TRY(probe_meetings(p, g, &p->sliced[group]));
     CLQ_TRY(probe_links(p, g));
     return probe_pipe(p, g);

@@ -85,6 +85,15 @@ static clq_limit limit_of(const clq_outline *o) {
     return others[most].limit;
 }
 
+/* ---- doubt ---- */
+
+static clq_doubt doubt_of(const clq_probes *p, const clq_way *way) {
+    const clq_group_probe *g = way->replicas > 1 ? clq_group_of(p, way->replicas) : NULL;
+    clq_doubt doubt = p->devices[way->first].doubt;
+    for (unsigned r = 1; r < way->replicas; r++) doubt = clq_doubt_worse(&doubt, &p->devices[way->first + r].doubt);
+    return g ? clq_doubt_worse(&doubt, &g->doubt) : doubt;
+}
+
 /* ---- the face ---- */
 
 bool clq_predict_by_shares(const clq_probes *p, const clq_way *way, const double *shares, clq_prediction *out) {
@@ -97,8 +106,12 @@ bool clq_predict_by_shares(const clq_probes *p, const clq_way *way, const double
     o.parts.input += CLQ_MAX(samples / p->rows_per_s - clq_parts_sum(&o.parts), 0.0);
     o.parts.host += CLQ_MAX(p->post_s * o.posts - clq_parts_sum(&o.parts), 0.0);
     const double step_s = clq_parts_sum(&o.parts);
-    *out = (clq_prediction){
-        .way = *way, .step_s = step_s, .images_per_s = samples / step_s, .parts = o.parts, .limit = limit_of(&o)};
+    *out = (clq_prediction){.way = *way,
+                            .step_s = step_s,
+                            .images_per_s = samples / step_s,
+                            .parts = o.parts,
+                            .limit = limit_of(&o),
+                            .doubt = doubt_of(p, way)};
     return true;
 }
 

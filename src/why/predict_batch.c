@@ -42,7 +42,7 @@ static bool predict_together(const clq_probes *p, const clq_way *way, const mann
         out->slow.memory += slow.memory / n;
         out->slow.cores += slow.cores / n;
     }
-    total.waiting = CLQ_MAX(longest - (clq_parts_sum(&total) - total.communication), 0.0);
+    total.waiting = CLQ_MAX(longest - (clq_parts_sum(&total) - total.communication), 0.0) + g->waiting_s;
     total.host = clq_host_seconds(p, n) * (double)way->accumulate;
     out->parts = total;
     return true;

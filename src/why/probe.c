@@ -1,6 +1,7 @@
 /* Probes: what a step on one device is made of. */
 #include "why/probe.h"
 
+#include <math.h>
 #include <string.h>
 #include <time.h>
 
@@ -26,6 +27,10 @@ static double thread_seconds(void) {
     return clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now) == 0 ? (double)now.tv_sec + 1e-9 * (double)now.tv_nsec : 0.0;
 }
 
+typedef struct step_look {
+    double step_s, post_s, spread; /* post_s: of the caller's thread */
+} step_look;
+
 static clq_status time_steps(clq_trainer *trainer, clq_dataset *data, uint64_t steps, double *seconds) {
     const double start = clq_now();
     CLQ_TRY(clq_fit(trainer, data, &(clq_fit_config){.steps = steps}));
@@ -33,21 +38,40 @@ static clq_status time_steps(clq_trainer *trainer, clq_dataset *data, uint64_t s
     return CLQ_OK;
 }
 
-/* The median of some runs, each long enough that beginning and ending it weighs little. */
-static clq_status probe_step(clq_trainer *trainer, clq_dataset *data, double *step_s, double *post_s) {
-    double chunks[CHUNKS_MOST], seconds, elapsed = 0;
+/* A look: the median of some runs, each long enough that beginning and ending it weighs little. */
+static clq_status look_at_step(clq_trainer *trainer, clq_dataset *data, uint64_t steps, step_look *out) {
+    double chunks[CHUNKS_MOST], elapsed = 0;
     size_t count = 0;
-    CLQ_TRY(time_steps(trainer, data, 1, &seconds)); /* what is compiled at the first launch */
-    CLQ_TRY(time_steps(trainer, data, 1, &seconds));
-    if (seconds < chunk_s) CLQ_TRY(time_steps(trainer, data, 8, &seconds));
-    const uint64_t steps = (uint64_t)CLQ_MIN(CLQ_MAX(chunk_s / seconds, 1.0), 4096.0);
     const double start = clq_now(), cpu = thread_seconds();
     while (count < CHUNKS_MOST && (elapsed < step_probe_s || (count < CHUNKS_LEAST && elapsed < long_probe_s))) {
         CLQ_TRY(time_steps(trainer, data, steps, &chunks[count++]));
         elapsed = clq_now() - start;
     }
-    *post_s = (thread_seconds() - cpu) / (double)(steps * count);
-    *step_s = clq_median(chunks, count);
+    out->post_s = (thread_seconds() - cpu) / (double)(steps * count);
+    out->step_s = clq_median(chunks, count);
+    out->spread = clq_middle_spread(chunks, count);
+    return CLQ_OK;
+}
+
+/* One look while other programs are quiet; the doubt is this and the one before. */
+static clq_status probe_step(clq_trainer *trainer, clq_dataset *data, clq_patience *patience, step_look *out,
+                             clq_doubt *doubt) {
+    clq_looks looks = {.first = 1, .least = 1};
+    double steps_s[CLQ_LOOKS_MAX], seconds;
+    step_look look = {0};
+    CLQ_TRY(time_steps(trainer, data, 1, &seconds)); /* what is compiled at the first launch */
+    CLQ_TRY(time_steps(trainer, data, 1, &seconds));
+    if (seconds < chunk_s) CLQ_TRY(time_steps(trainer, data, 8, &seconds));
+    const uint64_t steps = (uint64_t)CLQ_MIN(CLQ_MAX(chunk_s / seconds, 1.0), 4096.0);
+    while (clq_looks_wanted(&looks, patience)) {
+        clq_looks_begin(&looks);
+        CLQ_TRY(look_at_step(trainer, data, steps, &look));
+        steps_s[looks.count] = look.step_s;
+        clq_looks_end(&looks, patience);
+    }
+    *out = look;
+    out->step_s = clq_middle_mean(steps_s, clq_looks_pick(&looks, steps_s));
+    clq_doubt_add(doubt, &looks, look.spread);
     return CLQ_OK;
 }
 
@@ -166,9 +190,10 @@ static clq_status set_batch(const clq_probing *p, const clq_trainer *trainer, si
 /* All that is asked of a trainer on one device. `whole`: with what does not depend on the batch. */
 static clq_status ask_trainer(clq_probing *p, unsigned device, bool whole, clq_trainer *trainer, clq_step_probe *step) {
     clq_device_probe *d = &p->out->devices[device];
-    double post_s;
+    step_look look;
     CLQ_TRY(set_batch(p, trainer, step->batch));
-    CLQ_TRY(probe_step(trainer, p->task->data, &step->step_s, &post_s));
+    CLQ_TRY(probe_step(trainer, p->task->data, p->task->patience, &look, &d->doubt));
+    step->step_s = look.step_s;
     if (!whole) return CLQ_OK;
     d->launches = clq_strategy_calls(clq_trainer_strategy(trainer), 0);
     CLQ_TRY(probe_update(trainer, &d->update_s));
@@ -176,7 +201,7 @@ static clq_status ask_trainer(clq_probing *p, unsigned device, bool whole, clq_t
     CLQ_TRY(probe_rows(trainer, p->task->data, &d->row_s));
     if (device > 0) return CLQ_OK;
     p->work = clq_probed_work_of(trainer);
-    p->out->post_s = post_s;
+    p->out->post_s = look.post_s;
     p->out->gradient_bytes = p->work.gradient_bytes;
     return probe_pipeline(trainer, p->task->data, &p->out->rows_per_s);
 }
@@ -201,6 +226,7 @@ static clq_status probe_batch(clq_probing *p, unsigned device, size_t batch) {
 /* The shares of a global batch on each number of devices that is probed, and micro-batches. */
 static clq_status probe_device(clq_probing *p, unsigned device) {
     clq_probes *out = p->out;
+    out->devices[device].doubt = (clq_doubt){.others = (double)NAN};
     CLQ_TRY(probe_batch(p, device, out->batch));
     for (unsigned g = 0; g < out->group_count; g++)
         CLQ_TRY(probe_batch(p, device, clq_ceil_div(out->batch, out->groups[g].count)));
@@ -223,11 +249,13 @@ double clq_probed_step(const clq_device_probe *d, size_t batch) {
 /* A step alone, without keeping it. */
 static clq_status time_share(const clq_probing *p, unsigned device, size_t batch, double *step_s) {
     clq_trainer *trainer;
-    double post_s;
+    clq_doubt doubt = {.others = (double)NAN};
+    step_look look = {0};
     CLQ_TRY(clq_probing_open(p, device, 1, batch, CLQ_STRATEGY_AUTO, &trainer));
     clq_status status = set_batch(p, trainer, batch);
-    if (status == CLQ_OK) status = probe_step(trainer, p->task->data, step_s, &post_s);
+    if (status == CLQ_OK) status = probe_step(trainer, p->task->data, p->task->patience, &look, &doubt);
     clq_trainer_destroy(trainer);
+    if (status == CLQ_OK) *step_s = look.step_s;
     return status;
 }
 
@@ -348,19 +376,21 @@ clq_status clq_why_probe(const clq_why_task *task, clq_probes *out) {
 }
 
 /* As training has it: of several batches an update. */
-static clq_status time_updates(const clq_why_task *task, size_t batch, clq_trainer *trainer, double *images_per_s) {
+static clq_status time_updates(const clq_why_task *task, size_t batch, clq_trainer *trainer, double *images_per_s,
+                               clq_doubt *doubt) {
     const clq_probing p = {.task = task};
     const size_t whole = CLQ_MAX(clq_dataset_get_info(task->data)->samples / batch, (size_t)1);
     const double batches =
         (double)CLQ_MIN(CLQ_MAX(task->config->strategy_options.accumulate, (uint64_t)1), (uint64_t)whole);
-    double step_s, post_s;
+    step_look look;
+    *doubt = (clq_doubt){.others = (double)NAN};
     CLQ_TRY(set_batch(&p, trainer, batch));
-    CLQ_TRY(probe_step(trainer, task->data, &step_s, &post_s));
-    *images_per_s = batches * (double)batch / step_s;
+    CLQ_TRY(probe_step(trainer, task->data, task->patience, &look, doubt));
+    *images_per_s = batches * (double)batch / look.step_s;
     return CLQ_OK;
 }
 
-clq_status clq_why_time(const clq_why_task *task, double *images_per_s) {
+clq_status clq_why_time(const clq_why_task *task, double *images_per_s, clq_doubt *doubt) {
     const size_t batch = CLQ_MIN(task->config->global_batch, clq_dataset_get_info(task->data)->samples);
     clq_devices devices = *task->devices;
     clq_trainer_config config = *task->config;
@@ -371,7 +401,7 @@ clq_status clq_why_time(const clq_why_task *task, double *images_per_s) {
     config.strategy = CLQ_STRATEGY_SINGLE;
     config.strategy_options = (clq_strategy_options){.accumulate = task->config->strategy_options.accumulate};
     CLQ_TRY(clq_trainer_create(task->model, &devices, &config, &trainer));
-    clq_status status = time_updates(task, batch, trainer, images_per_s);
+    clq_status status = time_updates(task, batch, trainer, images_per_s, doubt);
     clq_trainer_destroy(trainer);
     return status;
 }

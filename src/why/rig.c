@@ -8,7 +8,7 @@
 static const double window_s = 8e-3; /* of one look at a rate */
 /* A thread that was just started may share a core with the one that started it. The system moves it within some
  * milliseconds, which are not counted. */
-static const double settle_s = 6e-3;
+static const double settle_s = 12e-3;
 static const double deadline_s = 30; /* of a collective */
 
 static int by_value(const void *left, const void *right) {
@@ -20,11 +20,6 @@ double clq_median(double *values, size_t count) {
     if (count == 0) return 0.0;
     qsort(values, count, sizeof *values, by_value);
     return count % 2 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2;
-}
-
-double clq_quantile(double *values, size_t count, double part) {
-    qsort(values, count, sizeof *values, by_value);
-    return values[(size_t)(part * (double)(count - 1))];
 }
 
 /* ---- life ---- */
@@ -47,6 +42,8 @@ static clq_status open_values(clq_rig_member *m, size_t bytes) {
 }
 
 static clq_status open_member(clq_rig_member *m, size_t memory_bytes) {
+    m->times = clq_alloc(CLQ_RIG_TIMES_MAX, sizeof *m->times);
+    if (!m->times) return CLQ_MEMORY;
     CLQ_TRY(clq_queue_create(m->device, 0, &m->queue));
     CLQ_TRY(clq_load_create(m->queue, CLQ_LOAD_ARITHMETIC, 0, &m->arithmetic));
     CLQ_TRY(clq_load_create(m->queue, CLQ_LOAD_MEMORY, memory_bytes, &m->memory));
@@ -81,6 +78,7 @@ void clq_rig_close(clq_rig *rig) {
         clq_buffer_destroy(m->values);
         clq_queue_destroy(m->queue);
         clq_device_close(m->device);
+        clq_free(m->times);
     }
     clq_desk_close(rig);
     *rig = (clq_rig){.count = 0};
@@ -105,10 +103,13 @@ static void work(void *context) {
     double now = begun;
     size_t rounds = 0;
     while (status == CLQ_OK && (rig->rounds_wanted ? rounds < rig->rounds_wanted : now - begun < rig->lasts_s)) {
+        const double start = now;
         status = rig->round(m);
         now = clq_now();
+        if (rounds < CLQ_RIG_TIMES_MAX) m->times[rounds] = now - start;
         rounds++;
     }
+    m->timed = CLQ_MIN(rounds, (size_t)CLQ_RIG_TIMES_MAX);
     if (status != CLQ_OK)
         give_up(m, status);
     else
@@ -363,34 +364,120 @@ static void set_work(clq_rig *rig, unsigned count, const clq_rig_exchange *excha
     rig->rounds_before = (size_t)CLQ_MIN(CLQ_MAX(settle_s / longest, 1.0), 1000.0);
 }
 
-/* Work alone, then work with its meetings. */
-static clq_status look_at_exchange(clq_rig *rig, unsigned count, const clq_rig_exchange *exchange, double *alone,
-                                   double *met) {
+/* Members that do not meet are at the same round at nearly the same time. */
+static double slowest_of_rounds(const clq_rig *rig, unsigned count) {
+    const double *times[CLQ_REPLICAS_MAX];
+    size_t rounds = rig->members[0].timed;
+    for (unsigned r = 0; r < count; r++) {
+        times[r] = rig->members[r].times;
+        rounds = CLQ_MIN(rounds, rig->members[r].timed);
+    }
+    return clq_mean_of_slowest(times, count, rounds);
+}
+
+/* Means over the members that are alike, at the first of them: what else the machine does meets now this one, now that
+ * one. The largest of these means. */
+static double mean_by_kind(const clq_rig *rig, unsigned count, const unsigned *alike, double *means) {
+    double sums[CLQ_REPLICAS_MAX] = {0}, largest = 0;
+    unsigned counts[CLQ_REPLICAS_MAX] = {0};
+    for (unsigned r = 0; r < count; r++) {
+        sums[alike[r]] += rig->members[r].seconds;
+        counts[alike[r]]++;
+    }
+    for (unsigned r = 0; r < count; r++) {
+        means[r] = sums[alike[r]] / counts[alike[r]];
+        largest = CLQ_MAX(largest, means[r]);
+    }
+    return largest;
+}
+
+/* What looks found, each a row by look. */
+typedef struct found {
+    clq_looks looks;
+    double mean[CLQ_RIG_EXCHANGES_MAX][CLQ_LOOKS_MAX], slowest[CLQ_RIG_EXCHANGES_MAX][CLQ_LOOKS_MAX],
+        met[CLQ_RIG_EXCHANGES_MAX][CLQ_LOOKS_MAX];
+    double slowing[CLQ_REPLICAS_MAX][CLQ_LOOKS_MAX]; /* by the first exchange's work */
+} found;
+
+/* Work on all without meetings, then with them. means: of each member's kind, without. */
+static clq_status look_at_exchange(clq_rig *rig, unsigned count, const clq_rig_exchange *exchange,
+                                   const unsigned *alike, size_t i, double *means, found *f) {
+    const unsigned look = f->looks.count;
     set_work(rig, count, exchange);
     rig->round = round_of_load;
     CLQ_TRY(run(rig, count));
-    *alone = longest_round(rig, count);
+    f->mean[i][look] = mean_by_kind(rig, count, alike, means);
+    f->slowest[i][look] = CLQ_MAX(slowest_of_rounds(rig, count), f->mean[i][look]);
     rig->round = round_of_work_and_meetings;
     CLQ_TRY(run(rig, count));
-    *met = longest_round(rig, count);
+    f->met[i][look] = longest_round(rig, count);
     return CLQ_OK;
+}
+
+/* A member's rounds, as set up, while the others rest. */
+static clq_status time_alone(clq_rig *rig, unsigned member, double *seconds) {
+    clq_rig_member *m = &rig->members[member];
+    const double start = clq_now();
+    for (size_t i = 0; i < rig->rounds_wanted; i++) CLQ_TRY(round_of_load(m));
+    *seconds = (clq_now() - start) / (double)rig->rounds_wanted;
+    return CLQ_OK;
+}
+
+static clq_status look(clq_rig *rig, unsigned count, clq_rig_exchange *exchanges, size_t exchange_count,
+                       clq_store *const *stores, const unsigned *alike, found *f) {
+    double alone[CLQ_REPLICAS_MAX], means[CLQ_REPLICAS_MAX];
+    set_work(rig, count, &exchanges[0]);
+    for (unsigned r = 0; r < count; r++)
+        if (alike[r] == r) CLQ_TRY(time_alone(rig, r, &alone[r]));
+    for (size_t i = 0; i < exchange_count; i++) {
+        rig->store = stores[i];
+        CLQ_TRY(look_at_exchange(rig, count, &exchanges[i], alike, i, means, f));
+        for (unsigned r = 0; r < count && i == 0; r++) f->slowing[r][f->looks.count] = means[r] / alone[alike[r]];
+    }
+    return CLQ_OK;
+}
+
+static void conclude(found *f, unsigned count, clq_rig_exchange *exchanges, size_t exchange_count,
+                     clq_rig_together *together) {
+    double spread = 0;
+    for (size_t i = 0; i < exchange_count; i++) {
+        const unsigned picked = clq_looks_pick(&f->looks, f->mean[i]);
+        (void)clq_looks_pick(&f->looks, f->slowest[i]);
+        (void)clq_looks_pick(&f->looks, f->met[i]);
+        const double mean = clq_middle_mean(f->mean[i], picked), slowest = clq_middle_mean(f->slowest[i], picked),
+                     met = clq_middle_mean(f->met[i], picked);
+        const double added = CLQ_MAX(met - mean, 0.0);
+        const bool waits = exchanges[i].meeting != CLQ_RIG_OWN_STORE; /* there nobody does for others */
+        exchanges[i].waiting_s = waits ? CLQ_MIN(CLQ_MAX(slowest - mean, 0.0), added) : 0.0;
+        exchanges[i].seconds = added - exchanges[i].waiting_s;
+        if (i == 0) spread = clq_middle_spread(f->met[i], picked);
+    }
+    for (unsigned r = 0; r < count; r++) {
+        const unsigned picked = clq_looks_pick(&f->looks, f->slowing[r]);
+        together->slowing[r] = CLQ_MAX(clq_middle_mean(f->slowing[r], picked), 1.0);
+    }
+    clq_doubt_add(&together->doubt, &f->looks, spread);
 }
 
 static clq_status look_at_all(clq_rig *rig, unsigned count, clq_rig_exchange *exchanges, size_t exchange_count,
-                              clq_store *const *stores) {
-    enum { LOOKS = 9 };
-    double alone[CLQ_RIG_EXCHANGES_MAX][LOOKS], met[CLQ_RIG_EXCHANGES_MAX][LOOKS];
-    for (size_t look = 0; look < LOOKS; look++)
-        for (size_t i = 0; i < exchange_count; i++) {
-            rig->store = stores[i];
-            CLQ_TRY(look_at_exchange(rig, count, &exchanges[i], &alone[i][look], &met[i][look]));
-        }
-    for (size_t i = 0; i < exchange_count; i++)
-        exchanges[i].seconds = CLQ_MAX(clq_median(met[i], LOOKS) - clq_median(alone[i], LOOKS), 0.0);
-    return CLQ_OK;
+                              clq_store *const *stores, clq_patience *patience, clq_rig_together *together) {
+    enum { LOOKS = 9, QUIET_LEAST = 5 };
+    found *f = clq_alloc(1, sizeof *f);
+    if (!f) return CLQ_MEMORY;
+    f->looks = (clq_looks){.first = LOOKS, .least = QUIET_LEAST};
+    clq_status status = CLQ_OK;
+    while (status == CLQ_OK && clq_looks_wanted(&f->looks, patience)) {
+        clq_looks_begin(&f->looks);
+        status = look(rig, count, exchanges, exchange_count, stores, together->alike, f);
+        clq_looks_end(&f->looks, patience);
+    }
+    if (status == CLQ_OK) conclude(f, count, exchanges, exchange_count, together);
+    clq_free(f);
+    return status;
 }
 
-clq_status clq_rig_exchanges(clq_rig *rig, unsigned count, clq_rig_exchange *exchanges, size_t exchange_count) {
+clq_status clq_rig_exchanges(clq_rig *rig, unsigned count, clq_rig_exchange *exchanges, size_t exchange_count,
+                             clq_patience *patience, clq_rig_together *together) {
     clq_store *stores[CLQ_RIG_EXCHANGES_MAX] = {NULL};
     clq_status status = open_comm(rig, count);
     for (size_t i = 0; i < exchange_count && status == CLQ_OK; i++)
@@ -399,7 +486,7 @@ clq_status clq_rig_exchanges(clq_rig *rig, unsigned count, clq_rig_exchange *exc
                 &(clq_store_config){.optimizer = *exchanges[i].optimizer,
                                     .bytes = clq_round_up(exchanges[i].bytes[0], (size_t)CLQ_VARIABLE_ALIGN)},
                 &stores[i]);
-    if (status == CLQ_OK) status = look_at_all(rig, count, exchanges, exchange_count, stores);
+    if (status == CLQ_OK) status = look_at_all(rig, count, exchanges, exchange_count, stores, patience, together);
     for (size_t i = 0; i < exchange_count; i++) clq_store_destroy(stores[i]);
     rig->store = NULL;
     close_comm(rig);

@@ -3,7 +3,7 @@
 #ifndef CLQ_WHY_RIG_H
 #define CLQ_WHY_RIG_H
 
-#include "why/why.h"
+#include "why/looks.h"
 
 typedef struct clq_rig clq_rig;
 typedef struct clq_rig_member {
@@ -17,6 +17,8 @@ typedef struct clq_rig_member {
     bool borrows;                 /* that is, not in the device's memory */
     clq_thread *thread;
     double seconds;  /* of a round */
+    double *times;   /* of the first rounds of a run, each: CLQ_RIG_TIMES_MAX at most */
+    size_t timed;    /* how many there are */
     clq_error error; /* of its thread; status OK: none */
 } clq_rig_member;
 
@@ -27,7 +29,7 @@ typedef enum clq_rig_meeting {
     CLQ_RIG_STORE,          /* an update in the host's memory, by all, who wait for it */
     CLQ_RIG_OWN_STORE       /* each one's own update there */
 } clq_rig_meeting;
-enum { CLQ_RIG_MEETINGS_MAX = 64 };
+enum { CLQ_RIG_MEETINGS_MAX = 64, CLQ_RIG_TIMES_MAX = 1024 };
 
 struct clq_rig {
     unsigned count; /* opened */
@@ -77,11 +79,20 @@ typedef struct clq_rig_exchange {
     unsigned count; /* of meetings, 1 to CLQ_RIG_MEETINGS_MAX */
     const double *work_s, *gflops;
     const clq_optimizer *optimizer;
-    double seconds; /* found */
+    /* Found: what the meetings add to the mean over rounds of the slowest member's work; what this is beyond the
+     * slowest member's mean. Of own stores the latter is 0, for nobody waits there. */
+    double seconds, waiting_s;
 } clq_rig_exchange;
 enum { CLQ_RIG_EXCHANGES_MAX = 8 };
+/* What members cost one another. */
+typedef struct clq_rig_together {
+    const unsigned *alike;            /* given: the first member like this one */
+    double slowing[CLQ_REPLICAS_MAX]; /* found: how much longer the first exchange's work takes each, 1 or more */
+    clq_doubt doubt;                  /* likewise, of it all */
+} clq_rig_together;
 /* All of them in turn, several times: so what else the machine does meets them alike, and they can be compared. */
-clq_status clq_rig_exchanges(clq_rig *rig, unsigned count, clq_rig_exchange *exchanges, size_t exchange_count);
+clq_status clq_rig_exchanges(clq_rig *rig, unsigned count, clq_rig_exchange *exchanges, size_t exchange_count,
+                             clq_patience *patience, clq_rig_together *together);
 /* Until a member that waits for another goes on. */
 clq_status clq_rig_hop(clq_rig *rig, unsigned count, double *seconds);
 /* Of a member's copies to and from the host, in 1e9 bytes per second. */
@@ -96,7 +107,5 @@ clq_status clq_desk_update_alone(clq_rig_member *member, size_t bytes);
 clq_status clq_desk_pass_on(clq_rig_member *member); /* once it is the member's turn, it is the next one's */
 
 double clq_median(double *values, size_t count); /* sorts them */
-/* The value that `part` (0 to 1) of the others are not above. Sorts them; count at least 1. */
-double clq_quantile(double *values, size_t count, double part);
 
 #endif

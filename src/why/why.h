@@ -10,6 +10,20 @@
 
 #include "train/train.h"
 
+/* ---- how far a measurement can be trusted (looks.h) ---- */
+
+typedef struct clq_doubt {
+    double others; /* part of the cores, 0 to 1, that other programs used meanwhile; NaN: not known */
+    double spread; /* of the looks: how far apart their middle half lies, over what was taken */
+} clq_doubt;
+/* Others used so much that it is to be measured again when they do not. */
+bool clq_doubt_is_grave(const clq_doubt *doubt);
+clq_doubt clq_doubt_worse(const clq_doubt *a, const clq_doubt *b);
+/* How long measurements may be repeated, all together, because other programs were busy. */
+typedef struct clq_patience {
+    double left_s;
+} clq_patience;
+
 /* ---- what was measured ---- */
 
 /* A step with its input and update, on one device that trains alone. */
@@ -27,6 +41,7 @@ typedef struct clq_device_probe {
     size_t launches;     /* of a step */
     double update_s;     /* of these steps, the update of all weights */
     double row_s;        /* copying one sample to where the device reads it; 0 where that is done beside the step */
+    clq_doubt doubt;     /* of the steps */
     double memory_share; /* 0 to 1: how much of a step memory takes, by its traffic and the two rates below */
     double gflops, gbps; /* of made-up work alone: multiplying and adding; reading and writing as much memory as a step
                             touches */
@@ -48,7 +63,8 @@ typedef struct clq_slice_probe {
     unsigned exchanges;      /* all-reduces in a step; 0: the model has nothing to split over so many */
     double work, parameters; /* a device's part of a step on one, and of the parameters */
     size_t launches, bytes;  /* of a step; that its all-reduces add up */
-    double exchange_s;       /* what these add to made-up work, evenly between them, of the length of the rest */
+    double exchange_s;       /* what these add to made-up work, evenly between them, of the length of the rest; with
+                                waiting for the slower device in front of each */
 } clq_slice_probe;
 
 /* Of the first `count` devices, all at work at the same time. */
@@ -57,12 +73,16 @@ typedef struct clq_group_probe {
     bool shards_update, overlaps; /* fast paths that a mirrored step takes (`clique plan`) */
     unsigned buckets;             /* where it overlaps */
     unsigned exchanges;           /* within a step, of statistics (synchronized batch normalisation) */
+    clq_doubt doubt;              /* of what is below */
     double gflops[CLQ_REPLICAS_MAX], gbps[CLQ_REPLICAS_MAX]; /* of each device: as alone */
+    /* The mean over steps of the slowest device's time, less the slowest device's mean: now this one is slower, now
+     * that one, and who meets in each step waits for the one that is. */
+    double waiting_s;
     /* What an all-reduce of the gradient adds to made-up work of a step's length, which all do at the same time.
-     * Replicas that share an update move as many bytes between them. */
+     * Replicas that share an update move as many bytes between them. Without that waiting. */
     double exchange_s;
     /* Likewise: the sum's parts, and the parameters' back; an update in the host's memory by all gradients, which all
-     * wait for; one by each device's own gradient, behind a step of the whole batch. */
+     * wait for; one by each device's own gradient, behind a step of the whole batch, where nobody waits. */
     double scatter_s, store_s, own_store_s;
     clq_pipe_probe pipe;
     clq_slice_probe slices;
@@ -93,13 +113,14 @@ typedef struct clq_why_task {
     const clq_model *model;
     const clq_devices *devices;
     const clq_trainer_config *config;
-    clq_dataset *data; /* shuffled as in training; the probes set its batch */
-    bool all_only;     /* several devices only all together: no fewer of them are probed */
+    clq_dataset *data;      /* shuffled as in training; the probes set its batch */
+    bool all_only;          /* several devices only all together: no fewer of them are probed */
+    clq_patience *patience; /* NULL: nothing is repeated */
 } clq_why_task;
 /* Takes some seconds. Errors: as of clq_trainer_create and clq_fit on the devices together. */
 clq_status clq_why_probe(const clq_why_task *task, clq_probes *out);
 /* The rate of training on the first device alone, the batches of an update as configured. Some tenths of a second. */
-clq_status clq_why_time(const clq_why_task *task, double *images_per_s);
+clq_status clq_why_time(const clq_why_task *task, double *images_per_s, clq_doubt *doubt);
 
 /* ---- what follows from it (predict.c) ---- */
 
@@ -141,6 +162,7 @@ typedef struct clq_prediction {
     double step_s, images_per_s;
     clq_step_parts parts;
     clq_limit limit;
+    clq_doubt doubt; /* the worst of what it was made of */
 } clq_prediction;
 
 enum { CLQ_PREDICTIONS_MAX = 160 };
@@ -251,6 +273,7 @@ typedef struct clq_alternative {
     unsigned replicas;
     const char *strategy; /* "mirrored" */
     double images_per_s;  /* 0 where it is not known */
+    clq_doubt doubt;      /* likewise */
 } clq_alternative;
 
 /* What is left open. */
@@ -258,6 +281,9 @@ typedef struct clq_choosing {
     const char *strategy; /* that is asked for; "auto": any whose results are those of one replica */
     bool plain;           /* no settings that only mirrored takes */
     double budget_s;      /* nothing is begun after that, but for the rule's own devices; 0: no end */
+    /* What trainings reached with an alternative counts more than what is predicted of it, where that is more. NULL:
+     * there were none. */
+    const struct clq_kept_choice *reached;
 } clq_choosing;
 /* Of the predictions for one alternative the fastest that may be chosen, of at least `least` replicas; NULL: there is
  * none. */
@@ -277,12 +303,33 @@ clq_status clq_why_choose(const clq_why_task *task, const clq_choosing *choosing
 /* By a key of clq_machine_key, beside the list of devices. */
 typedef struct clq_kept_choice {
     char devices[CLQ_SPEC_TEXT], strategy[16];
-    double images_per_s;
-    clq_hash128 described; /* which devices they were */
+    double images_per_s; /* predicted */
+    clq_doubt doubt;
+    uint64_t fell_short;         /* trainings in a row that did not reach it */
+    double reached_images_per_s; /* the most that these reached; 0: there were none */
+    uint64_t renewals;           /* how often trainings made it anew, in a row, for it was doubtful */
+    uint64_t made;               /* tells it from others of the same key */
+    clq_hash128 described;       /* which devices they were */
 } clq_kept_choice;
-clq_status clq_why_keep_choice(clq_hash128 key, const clq_devices *devices, const char *strategy, double images_per_s);
+/* Sets what says which devices they are and when it was made, and writes it. */
+clq_status clq_why_keep_choice(clq_hash128 key, const clq_devices *devices, clq_kept_choice *choice);
 clq_status clq_why_recall_choice(clq_hash128 key, bool *known, clq_kept_choice *out);
 /* Whether these are the devices that were chosen. Errors: MEMORY. */
 clq_status clq_why_choice_holds(const clq_kept_choice *kept, const clq_devices *devices, bool *holds);
+
+/* Whether a training is to make it anew. others_now: part of the cores; NaN: not known. */
+typedef enum clq_renewal {
+    CLQ_RENEWAL_NONE,
+    CLQ_RENEWAL_DOUBTFUL,  /* it was measured while others used the cores, and now they do not; so a few times in a row
+                            */
+    CLQ_RENEWAL_FELL_SHORT /* three trainings in a row did not reach what was predicted */
+} clq_renewal;
+clq_renewal clq_why_renewal(const clq_kept_choice *kept, double others_now);
+/* What a training by the choice reached, while others used so much. One that met busier cores than the choice did says
+ * nothing. False: nothing changed. */
+bool clq_why_judge_choice(clq_kept_choice *kept, double images_per_s, double others);
+/* Likewise of what is kept, unless it was made anew meanwhile. Trainings that end at the same moment may count as one.
+ * Errors: WRITE, MEMORY. */
+clq_status clq_why_note_training(clq_hash128 key, const clq_kept_choice *used, double images_per_s, double others);
 
 #endif

@@ -8,6 +8,8 @@ import os
 import pathlib
 import subprocess
 import sys
+import threading
+import time
 import unittest
 
 import support
@@ -23,6 +25,38 @@ def drivers():
     """The libraries that vendor files name, by the file's name."""
     vendors = pathlib.Path(os.environ["OCL_ICD_VENDORS"])
     return {file.stem: file.read_text().strip() for file in vendors.glob("*.icd")}
+
+
+class Machine:
+    """A machine below CLIQUE_MACHINE_ROOT whose cores are idle, or busy with others' work: faster than time passes, so
+    that neither this process's own use of them nor a late thread here matters."""
+
+    def __init__(self, root):
+        self.file = root / "proc" / "stat"
+        self.file.parent.mkdir(parents=True)
+        self.busy, self.used, self.idle, self.ends = 0, 0.0, 0.0, threading.Event()
+        self.write()
+        self.thread = threading.Thread(target=self.go)
+        self.thread.start()
+
+    def write(self):
+        rows = [f"cpu{i} {int(100 * self.used)} 0 0 {int(100 * self.idle)} 0 0 0 0 0 0\n" for i in range(os.cpu_count())]
+        part = self.file.with_suffix(".part")
+        part.write_text("cpu  0 0 0 0 0 0 0 0 0 0\n" + "".join(rows))
+        part.rename(self.file)
+
+    def go(self):
+        last = time.monotonic()
+        while not self.ends.wait(0.01):
+            now = time.monotonic()
+            self.used += self.busy * (now - last)
+            self.idle += (0 if self.busy else 3) * (now - last)
+            last = now
+            self.write()
+
+    def end(self):
+        self.ends.set()
+        self.thread.join()
 
 
 class Choice(support.InFolder):
@@ -56,7 +90,7 @@ class Choice(support.InFolder):
 
     def test_chosen_kept_and_used(self):
         rule = self.train()["chosen"]
-        self.assertEqual(rule, {"by": "rule", "devices": "0", "strategy": "single", "images_per_s": None})
+        self.assertEqual(rule, {"by": "rule", "devices": "0", "strategy": "single", "images_per_s": None, "doubt": None, "anew": None})
         self.assertIn("--devices 0 --strategy single", self.run_it(*TRAIN))
 
         why = json.loads(self.run_it("why", *SMALL, "--json"))
@@ -66,6 +100,14 @@ class Choice(support.InFolder):
         winner = next(row for row in rows if row["devices"] == chosen["devices"])
         self.assertEqual((chosen["by"], chosen["strategy"], chosen["images_per_s"]), ("measured", winner["strategy"], winner["images_per_s"]))
         self.assertGreaterEqual(winner["images_per_s"], 0.95 * max(row["images_per_s"] or 0 for row in rows))
+        self.assertEqual(chosen["doubt"], winner["doubt"])
+        self.assertIsNone(chosen["doubt"]["others"])  # the tests' machine does not tell
+        for row in rows:
+            self.assertEqual(row["doubt"] is None, row["images_per_s"] is None)
+            if row["doubt"]:
+                low, high = row["doubt"]["images_per_s"]
+                self.assertTrue(low <= row["images_per_s"] <= high)
+                self.assertAlmostEqual(high / low, (1 + row["doubt"]["spread"] / 2) ** 2, delta=1e-9)
         self.assertEqual(why["predictions"][-1]["replicas"], winner["replicas"])
 
         # Two runs after it, and the choice in the user's own words: the same bits.
@@ -94,6 +136,63 @@ class Choice(support.InFolder):
             file.write_bytes(file.read_bytes()[:-1] + b"?")
         self.assertEqual(self.train(says=["damaged"])["chosen"], rule)
 
+    def make_machine(self):
+        root = self.folder / "machine"
+        machine = Machine(root)
+        self.addCleanup(machine.end)
+        self.environment["CLIQUE_MACHINE_ROOT"] = str(root)
+        return machine
+
+    def said(self, *args):
+        """The lines about choosing anew that a training prints."""
+        return [line for line in self.run_it(*TRAIN, *args).splitlines() if "anew" in line]
+
+    def test_measured_while_others_were_busy(self):
+        """A choice with a grave doubt is told so, kept, and made anew by the first training that finds the cores idle."""
+        machine = self.make_machine()
+        machine.busy = 3
+        why = json.loads(self.run_it("why", *SMALL, "--strategy", "single", "--json"))
+        self.assertGreater(why["chosen"]["doubt"]["others"], 0.9)
+        self.assertGreater(why["predictions"][0]["doubt"]["others"], 0.9)
+        text = self.run_it("why", *SMALL, "--devices", "0")
+        self.assertRegex(text, r"\? compute|\? [a-z ]+\n")
+        self.assertIn("\n?: measured while other programs used up to ", text)
+        self.run_it("why", *SMALL, "--strategy", "single")
+        self.assertIn(" while other programs used ", self.run_it(*TRAIN, "--strategy", "single"))  # still busy: as it is
+        self.assertEqual(self.said("--strategy", "single"), [])
+
+        machine.busy = 0
+        self.run_it("plan", "--model", "mlp", "--strategy", "single", "--json")  # only trainings choose anew
+        self.assertEqual(self.train("--strategy", "single", "--resume", "--checkpoint", self.folder / "c")["chosen"]["by"], "kept")
+        found = self.train("--strategy", "single")["chosen"]
+        self.assertEqual((found["by"], found["anew"], found["doubt"]["others"]), ("measured", "doubtful", 0))
+        found = self.train("--strategy", "single")["chosen"]
+        self.assertEqual((found["by"], found["anew"], found["doubt"]["others"]), ("kept", None, 0))
+        self.assertEqual(self.said("--strategy", "single"), [])
+
+    def test_a_doubtful_choice_is_said_to_be_made_anew(self):
+        machine = self.make_machine()
+        machine.busy = 3
+        self.run_it("why", *SMALL, "--strategy", "single")
+        machine.busy = 0
+        self.assertEqual(len(self.said("--strategy", "single")), 1)
+        self.assertEqual(self.said("--strategy", "single"), [])
+
+    def test_trainings_that_fall_short(self):
+        """Devices that became five times slower: the fourth training chooses anew."""
+        self.environment |= {"OPENCL_LAYERS": str(BIN.parent / "tests" / "clq_slow_layer.so")}
+        self.run_it("why", *SMALL, "--strategy", "single")
+        slow = {"CLQ_TEST_PACE": "5 5"}
+        long = ["--strategy", "single", "--take", 30000]
+        before = self.train(*long, **slow)["chosen"]
+        self.train(*long, **slow)
+        self.train(*TRAIN[1:], "--strategy", "single", **slow)  # too short to tell
+        self.assertEqual(self.train(*long, **slow)["chosen"], before)
+        done = self.train(*long, **slow)["chosen"]
+        self.assertEqual((before["by"], done["by"], done["anew"]), ("kept", "measured", "fell short"))
+        self.assertLess(done["images_per_s"], 0.6 * before["images_per_s"])
+        self.assertEqual(self.train(*long, **slow)["chosen"], done | {"by": "kept", "anew": None})
+
     def test_quick(self):
         chosen = self.train("--tune", "quick")["chosen"]
         self.assertEqual(chosen["by"], "measured")
@@ -110,7 +209,8 @@ class Choice(support.InFolder):
         self.train("--strategy", "single")  # said once
 
     def test_strategy_of_named_devices(self):
-        self.assertEqual(self.train("--devices", "0")["chosen"], {"by": "rule", "devices": "0", "strategy": "single", "images_per_s": None})
+        self.assertEqual(self.train("--devices", "0")["chosen"],
+                         {"by": "rule", "devices": "0", "strategy": "single", "images_per_s": None, "doubt": None, "anew": None})
         why = json.loads(self.run_it("why", *SMALL, "--devices", "0", "--json"))
         self.assertNotIn("alternatives", why)
         found = self.train("--devices", "0")["chosen"]

@@ -2,6 +2,7 @@
 #include "support/check.h"
 #include "why/choose.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -192,6 +193,60 @@ static void test_spec(void **state) {
     assert_false(clq_why_spec(&devices, 0, 6, text, 16));
 }
 
+/* ---- whether a kept choice still holds good ---- */
+
+static clq_kept_choice kept_at(double images_per_s, double others) {
+    return (clq_kept_choice){.images_per_s = images_per_s, .doubt = {.others = others}};
+}
+
+static void test_three_trainings_in_a_row(void **state) {
+    (void)state;
+    clq_kept_choice kept = kept_at(1000, 0);
+    assert_false(clq_why_judge_choice(&kept, 850, 0)); /* near enough: nothing to note */
+    for (unsigned i = 0; i < 2; i++) assert_true(clq_why_judge_choice(&kept, 800, 0.05));
+    assert_int_equal(clq_why_renewal(&kept, 0), CLQ_RENEWAL_NONE);
+    assert_true(clq_why_judge_choice(&kept, 900, 0)); /* not in a row */
+    assert_int_equal(kept.fell_short, 0);
+    assert_true(kept.reached_images_per_s == 0);
+    assert_true(clq_why_judge_choice(&kept, 700, 0));
+    assert_true(clq_why_judge_choice(&kept, 840, (double)NAN)); /* not known how busy it was */
+    assert_false(clq_why_judge_choice(&kept, 100, 0.5));        /* says nothing: the cores were busy */
+    assert_false(clq_why_judge_choice(&kept, (double)NAN, 0));
+    assert_int_equal(clq_why_renewal(&kept, 0), CLQ_RENEWAL_NONE);
+    assert_true(clq_why_judge_choice(&kept, 600, 0));
+    assert_true(kept.reached_images_per_s == 840);
+    assert_int_equal(clq_why_renewal(&kept, 0), CLQ_RENEWAL_FELL_SHORT);
+    assert_int_equal(clq_why_renewal(&kept, 0.9), CLQ_RENEWAL_FELL_SHORT);
+    assert_int_equal(clq_why_renewal(&kept, (double)NAN), CLQ_RENEWAL_FELL_SHORT);
+}
+
+/* Of what was predicted on busy cores a training on cores as busy says something. */
+static void test_as_busy_as_then(void **state) {
+    (void)state;
+    clq_kept_choice kept = kept_at(1000, 0.45);
+    assert_true(clq_why_judge_choice(&kept, 500, 0.5));
+    assert_false(clq_why_judge_choice(&kept, 500, 0.6));
+    kept = kept_at(1000, (double)NAN);
+    assert_true(clq_why_judge_choice(&kept, 500, 0.1));
+    assert_false(clq_why_judge_choice(&kept, 500, 0.2));
+}
+
+static void test_doubtful_choices(void **state) {
+    (void)state;
+    clq_kept_choice kept = kept_at(1000, 0.4);
+    assert_int_equal(clq_why_renewal(&kept, 0.05), CLQ_RENEWAL_DOUBTFUL);
+    assert_int_equal(clq_why_renewal(&kept, 0.3), CLQ_RENEWAL_NONE);         /* it would be no better */
+    assert_int_equal(clq_why_renewal(&kept, (double)NAN), CLQ_RENEWAL_NONE); /* nor is it known whether it would */
+    kept.renewals = 2;
+    assert_int_equal(clq_why_renewal(&kept, 0), CLQ_RENEWAL_DOUBTFUL);
+    kept.renewals = 3; /* cores that are never quiet for long */
+    assert_int_equal(clq_why_renewal(&kept, 0), CLQ_RENEWAL_NONE);
+    kept = kept_at(1000, 0.08);
+    assert_int_equal(clq_why_renewal(&kept, 0), CLQ_RENEWAL_NONE);
+    kept = kept_at(1000, (double)NAN);
+    assert_int_equal(clq_why_renewal(&kept, 0), CLQ_RENEWAL_NONE);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_two_drivers_of_a_cpu),
@@ -202,6 +257,9 @@ int main(void) {
         cmocka_unit_test(test_fastest),
         cmocka_unit_test(test_strategies),
         cmocka_unit_test(test_spec),
+        cmocka_unit_test(test_three_trainings_in_a_row),
+        cmocka_unit_test(test_as_busy_as_then),
+        cmocka_unit_test(test_doubtful_choices),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -415,6 +415,35 @@ static void test_verdict(void **state) {
     assert_near(v.share, 0.3);
 }
 
+/* Steps in which each waits for whoever is slower just then: 0.5 ms more where all meet behind their shares. */
+static void test_waiting_in_each_step(void **state) {
+    (void)state;
+    static const char *const meet[] = {"mirrored", "mirrored --shard-optimizer", "central", "ps --staleness 0"};
+    clq_probes p = two_devices(), waits = two_devices();
+    waits.groups[0].waiting_s = 0.5 * ms;
+    for (size_t i = 0; i < CLQ_COUNT_OF(meet); i++) {
+        const clq_prediction before = predict(&p, meet[i], 2, 64), now = predict(&waits, meet[i], 2, 64);
+        assert_near(now.step_s, before.step_s + 0.5 * ms);
+        assert_near(now.parts.waiting, before.parts.waiting + 0.5 * ms);
+    }
+    assert_near(predict(&waits, "ps", 2, 64).step_s, predict(&p, "ps", 2, 64).step_s);
+    assert_near(predict(&waits, "single", 1, 64).step_s, predict(&p, "single", 1, 64).step_s);
+}
+
+/* A row is as doubtful as the worst of what it is made of. */
+static void test_doubt_of_rows(void **state) {
+    (void)state;
+    clq_probes p = two_devices();
+    p.devices[0].doubt = (clq_doubt){.others = 0.02, .spread = 0.3};
+    p.devices[1].doubt = (clq_doubt){.others = (double)NAN, .spread = 0.1};
+    p.groups[0].doubt = (clq_doubt){.others = 0.4, .spread = 0.2};
+    const clq_doubt one = predict(&p, "single", 1, 64).doubt, two = predict(&p, "mirrored", 2, 64).doubt;
+    assert_near(one.others, 0.02);
+    assert_near(one.spread, 0.3);
+    assert_near(two.others, 0.4);
+    assert_near(two.spread, 0.3);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_one_device),
@@ -436,6 +465,8 @@ int main(void) {
         cmocka_unit_test(test_tensor),
         cmocka_unit_test(test_shares),
         cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_waiting_in_each_step),
+        cmocka_unit_test(test_doubt_of_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

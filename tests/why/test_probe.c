@@ -243,7 +243,8 @@ typedef struct keeping {
 
 static clq_status keep_choice(void *context) {
     const keeping *k = context;
-    return clq_why_keep_choice(k->key, k->devices, "mirrored", 1234.5);
+    clq_kept_choice choice = {.strategy = "mirrored", .images_per_s = 1234.5, .doubt = {.others = 0.5, .spread = 0.25}};
+    return clq_why_keep_choice(k->key, k->devices, &choice);
 }
 
 static clq_status recall_choice(void *context) {
@@ -269,6 +270,8 @@ static void choices_are_kept(void **state) {
     assert_true(known);
     assert_string_equal(kept.strategy, "mirrored");
     assert_true(kept.images_per_s == 1234.5);
+    assert_true(kept.doubt.others == 0.5 && kept.doubt.spread == 0.25 && kept.made != 0);
+    assert_true(kept.fell_short == 0 && kept.renewals == 0);
     char spec[CLQ_SPEC_TEXT];
     assert_true(clq_why_spec(&r.devices, 0, 2, spec, sizeof spec));
     assert_string_equal(kept.devices, spec);
@@ -286,6 +289,45 @@ static void choices_are_kept(void **state) {
     close_rig(&r);
 }
 
+static clq_status note_training(void *context) {
+    const keeping *k = context;
+    clq_kept_choice kept;
+    bool known;
+    CLQ_TRY(clq_why_recall_choice(k->key, &known, &kept));
+    return clq_why_note_training(k->key, &kept, 0.5 * kept.images_per_s, 0);
+}
+
+static uint64_t fell_short(clq_hash128 key) {
+    clq_kept_choice kept;
+    bool known;
+    assert_ok(clq_why_recall_choice(key, &known, &kept));
+    assert_true(known);
+    return kept.fell_short;
+}
+
+/* What trainings reach is kept beside the choice that they were made by, and no other. */
+static void trainings_are_noted(void **state) {
+    (void)state;
+    rig r;
+    bool known;
+    clq_kept_choice used;
+    open_rig(&r, "pocl:0,pocl:1");
+    keeping k = {&r.devices, {.low = 0x70b8e1f2a3c4d5e7u, .high = 0x1122334455667789u}};
+    assert_ok(
+        clq_why_note_training(k.key, &(clq_kept_choice){.made = 1, .images_per_s = 10}, 1, 0)); /* nothing is kept */
+    assert_ok(keep_choice(&k));
+    assert_ok(note_training(&k));
+    assert_int_equal(fell_short(k.key), 1);
+    assert_ok(clq_why_recall_choice(k.key, &known, &used));
+    assert_ok(keep_choice(&k)); /* by another process meanwhile */
+    assert_ok(clq_why_note_training(k.key, &used, 1, 0));
+    assert_int_equal(fell_short(k.key), 0);
+    walk_allocations(note_training, &k);
+    assert_true(fell_short(k.key) > 0);
+    clq_machine_forget(k.key);
+    close_rig(&r);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(two_devices_are_probed),
@@ -295,6 +337,7 @@ int main(void) {
         cmocka_unit_test(the_rules_device_is_chosen_in_no_time),
         cmocka_unit_test(a_failing_device_is_not_chosen),
         cmocka_unit_test(choices_are_kept),
+        cmocka_unit_test(trainings_are_noted),
     };
     if (faults_load(&layer) != 0) return 1;
     return cmocka_run_group_tests(tests, open_system, close_system);
