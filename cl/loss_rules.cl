@@ -187,7 +187,7 @@ static inline float loss_crossentropy_of_logits(local float *shared, const row_a
 /* From probabilities, as Keras on TensorFlow, with clip(p) within LEAST and MOST and without a slope where it cuts.
  * Distributions: q = x / sum(x), loss = -sum(t log clip(q)), dx = (D - [inside] t / q) / sum(x) with D = the sum of t
  * over the classes inside. Class numbers: p = clip(x), q = p / sum(p), loss = -log(q of the class),
- * dx = [inside] (1 - t / q) / sum(p). A row whose sum is 0 has no shares: all count as 0, and have no slope. */
+ * dx = [inside] (1 - t / q) / sum(p). In a row whose sum is 0 a share is cut by its sign, and that of 0 is 0. */
 #define LEAST 1e-7f
 #define MOST (1.0f - 1e-7f)
 /* NaN stays NaN, which clamp does not promise. */
@@ -210,7 +210,7 @@ static inline float row_whole(local float *shared, const row_args *row) {
         low = isfinite(sum) ? low : (lanes_t)0;
     }
     float whole = all_sum(shared, sum - low);
-    return whole == 0.0f ? INFINITY : whole;
+    return whole == 0.0f ? FLT_MIN : whole;
 }
 
 /* The class's part of the loss. */
@@ -278,7 +278,7 @@ static inline float loss_focal(local float *shared, const row_args *row, bool of
         add_lanes(&sum, &low, !of_logits ? x : i + LANE == row->top ? (lanes_t)0 : exp(x - row->most));
     }
     float total = all_sum(shared, sum - low);
-    if (!of_logits && total == 0.0f) total = INFINITY; /* as above */
+    if (!of_logits && total == 0.0f) total = FLT_MIN; /* as above */
     FOR_LANES (i, classes) {
         focal f = focal_at(row, i, of_logits, total);
         add_lanes(&loss, &loss_low, f.loss);

@@ -48,8 +48,8 @@ static double sparse_of_probabilities(size_t n, const double *x, const double *t
     return loss;
 }
 
-/* The shares of the row; where there is nothing to share, none, which have no slope. */
-static double share(double x, double whole) { return whole == 0 ? 0 : x / whole; }
+/* Of 0 the share is 0, also where there is nothing to share; of others it is then infinite, and will be clipped. */
+static double share(double x, double whole) { return x == 0 ? 0 : x / whole; }
 
 double ref_cross_entropy(const clq_loss_problem *p, const double *x, const double *target) {
     if (clq_loss_has_index(p) && !p->from_logits) return sparse_of_probabilities(p->classes, x, target, NULL);
