@@ -45,7 +45,7 @@ static void print_answer(const clq_setup *s, const answer *a) {
         const clq_prediction *p = &a->predictions[k];
         clq_fprintf(to, "%8u %-26s %10.0f %9.4f", p->way.replicas, p->way.strategy, p->images_per_s, 1e3 * p->step_s);
         for (size_t i = 0; i < CLQ_COUNT_OF(parts); i++)
-            fprintf(to, " %*.4f", (int)CLQ_MAX(strlen(parts[i].name), (size_t)7), 1e3 * part_of(p, i));
+            clq_fprintf(to, " %*.4f", (int)CLQ_MAX(strlen(parts[i].name), (size_t)7), 1e3 * part_of(p, i));
         fprintf(to, "%s %s\n", clq_doubt_is_grave(&p->doubt) ? "?" : " ", clq_limit_name(p->limit));
         worst = clq_doubt_worse(&worst, &p->doubt);
     }
