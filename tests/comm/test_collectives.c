@@ -155,9 +155,17 @@ static void choose(clq_random *random, dimension first, unsigned *at) {
 
 /* ---- running ---- */
 
+/* Rusticl's devices do not compute in double. */
+static bool has_doubles(const ranks *all) {
+    bool doubles = true;
+    for (unsigned r = 0; r < all->count; r++) doubles = doubles && clq_device_get_info(all->devices[r])->fp64;
+    return doubles;
+}
+
 static void run_case(ranks *all, clq_group *group, const unsigned *at, uint64_t seed, const char *where) {
+    const clq_dtype dtype = values_dtypes[at[DTYPE]];
     const comm_case c = {.collective = (clq_collective)at[COLLECTIVE],
-                         .dtype = values_dtypes[at[DTYPE]],
+                         .dtype = dtype == CLQ_F64 && !has_doubles(all) ? CLQ_F32 : dtype,
                          .op = (clq_redop)at[OP],
                          .count = counts[at[COUNT]],
                          .root = (unsigned)(seed % all->count),
