@@ -99,7 +99,7 @@ static void trainers(void **state) {
     clq_optimizer optimizer = clq_optimizer_default((clq_optimizer_kind)NONE);
     assert_fails(CLQ_ARGUMENT, "none of clq_optimizer_kind", clq_optimizer_set(&optimizer, "lr", 1.0));
     (void)clq_loss_default((clq_loss_kind)NONE);
-    assert_string_equal(clq_precision_name((clq_precision)NONE), "unknown");
+    assert_string_equal(clq_precision_name((clq_precision)NONE), "?");
 }
 
 static void values_by_name(void **state) {
