@@ -59,23 +59,23 @@ def numbers(values: np.ndarray) -> list:
 
 def measure(end: str, name: str, keys: dict[str, float], kind: str) -> dict[str, object]:
     rows = len(Z)
-    layer = keras.layers.Dense(3, activation=end, use_bias=False, dtype="float64")
-    model = keras.Sequential([keras.Input((rows,), dtype="float64"), layer])
+    layer = keras.layers.Dense(3, activation=end, use_bias=False, dtype="float32")
+    model = keras.Sequential([keras.Input((rows,), dtype="float32"), layer])
     layer.set_weights([np.array(Z)])
     options = {k: bool(v) if k == "from_logits" else v for k, v in keys.items()}
-    loss = getattr(keras.losses, name)(reduction="none", dtype="float64", **options)
-    target = np.array(TARGETS[kind], "i8" if kind == "classes" else "f8")
+    loss = getattr(keras.losses, name)(reduction="none", dtype="float32", **options)
+    target = np.array(TARGETS[kind], "i8" if kind == "classes" else "f4")
     values, slopes = [], []
     for i in range(rows):  # one by one: a NaN would be in the products of all
         with tf.GradientTape() as tape:
-            value = loss(target[i : i + 1], model(np.eye(rows)[i : i + 1], training=True))
+            value = loss(target[i : i + 1], model(np.eye(rows, dtype="f4")[i : i + 1], training=True))
         values.append(value.numpy())
         slopes.append(tape.gradient(value, layer.trainable_variables[0].value).numpy()[i])
     return {"loss": numbers(values), "slope": numbers(slopes)}
 
 
 def main() -> None:
-    keras.config.set_floatx("float64")
+    keras.config.set_floatx("float32")
     cases = []
     for text, name, keys, kind in LOSSES:
         spec = text + ":" * bool(keys) + ",".join(f"{k}={v:g}" for k, v in keys.items())
