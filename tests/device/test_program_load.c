@@ -34,10 +34,10 @@ static void test_only_the_wanted(void **state) {
  * a definition that is left out leaves its lines. */
 static void first_failure(clq_device *device, clq_queue *queue) {
     (void)queue;
-    const clq_program_wish wishes[] = {{"selftest", "", "add_words", NULL},
-                                       {"selftest", "-Drandom_words=1", "random_words", NULL},
-                                       {"no_such_file", "", "f", NULL},
-                                       {"selftest", "-Dvectors=2", "vectors", NULL}};
+    const clq_program_wish wishes[] = {{"selftest", "", "add_words", NULL, false},
+                                       {"selftest", "-Drandom_words=1", "random_words", NULL, false},
+                                       {"no_such_file", "", "f", NULL, false},
+                                       {"selftest", "-Dvectors=2", "vectors", NULL, false}};
     for (int round = 0; round < 5; round++) {
         size_t failed = 99;
         CHECK_FAILS(CLQ_BUILD, clq_device_load_programs(device, wishes, CLQ_COUNT_OF(wishes), &failed));
@@ -70,9 +70,9 @@ typedef struct loader {
 
 static void load(void *context) {
     loader *l = context;
-    const clq_program_wish wishes[] = {{"selftest", "-DA", "arithmetic", NULL}, {"selftest", "-DB", "add_words", NULL},
-                                       {"selftest", "-DA", "arithmetic", NULL}, {"selftest", "-DC", "group_sum", NULL},
-                                       {"selftest", "-DD", "vectors", NULL},    {"selftest", "-DB", "add_words", NULL}};
+    const clq_program_wish wishes[] = {{"selftest", "-DA", "arithmetic", NULL, false}, {"selftest", "-DB", "add_words", NULL, false},
+                                       {"selftest", "-DA", "arithmetic", NULL, false}, {"selftest", "-DC", "group_sum", NULL, false},
+                                       {"selftest", "-DD", "vectors", NULL, false},    {"selftest", "-DB", "add_words", NULL, false}};
     size_t failed;
     l->status = clq_device_load_programs(l->device, wishes, CLQ_COUNT_OF(wishes), &failed);
     if (l->status == CLQ_OK) l->status = clq_kernel_create_among(l->device, &wishes[1], "add_words", &l->kernel);

@@ -26,7 +26,7 @@ static inline clq_status whole_life(const char *spec, uint32_t *answer) {
     CLQ_TRY_OR(done, status, clq_buffer_create(device, CLQ_MEMORY_DEVICE, 4096, "words", &buffer));
     CLQ_TRY_OR(done, status, clq_buffer_create(device, CLQ_MEMORY_PINNED, 64, "staging", &staging));
     CLQ_TRY_OR(done, status, clq_buffer_view(buffer, 1024, 64, &view));
-    const clq_program_wish wishes[] = {{"selftest", "", "add_words", NULL}, {"selftest", "", "random_words", NULL}};
+    const clq_program_wish wishes[] = {{"selftest", "", "add_words", NULL, false}, {"selftest", "", "random_words", NULL, false}};
     size_t failed;
     CLQ_TRY_OR(done, status, clq_device_load_programs(device, wishes, CLQ_COUNT_OF(wishes), &failed));
     CLQ_TRY_OR(done, status, clq_kernel_create_among(device, &wishes[0], "add_words", &kernel));
