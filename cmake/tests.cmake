@@ -276,11 +276,11 @@ find_program(CLQ_LOCALEDEF localedef REQUIRED)
 set(CLQ_COMMA_LOCALE ${CMAKE_BINARY_DIR}/tests/locales/comma/LC_NUMERIC)
 add_custom_command(OUTPUT ${CLQ_COMMA_LOCALE}
   COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_BINARY_DIR}/tests/locales
-  COMMAND ${CLQ_LOCALEDEF} -c --quiet -i ${PROJECT_SOURCE_DIR}/tests/support/comma.locale
-    -f ${PROJECT_SOURCE_DIR}/tests/support/comma.charmap ${CMAKE_BINARY_DIR}/tests/locales/comma || test -f ${CLQ_COMMA_LOCALE}
-  DEPENDS ${PROJECT_SOURCE_DIR}/tests/support/comma.locale ${PROJECT_SOURCE_DIR}/tests/support/comma.charmap VERBATIM)
+  COMMAND ${CLQ_LOCALEDEF} -c --quiet -i ${PROJECT_SOURCE_DIR}/tests/support/decimal_comma.locale
+    -f ${PROJECT_SOURCE_DIR}/tests/support/decimal_comma.charmap ${CMAKE_BINARY_DIR}/tests/locales/comma || test -f ${CLQ_COMMA_LOCALE}
+  DEPENDS ${PROJECT_SOURCE_DIR}/tests/support/decimal_comma.locale ${PROJECT_SOURCE_DIR}/tests/support/decimal_comma.charmap VERBATIM)
 add_custom_target(clq_comma_locale ALL DEPENDS ${CLQ_COMMA_LOCALE})
-add_library(clq_comma MODULE ${PROJECT_SOURCE_DIR}/tests/support/comma.c)
+add_library(clq_comma MODULE ${PROJECT_SOURCE_DIR}/tests/support/decimal_comma.c)
 set_target_properties(clq_comma PROPERTIES PREFIX "" LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
 add_dependencies(clq_comma clq_comma_locale)
 set(CLQ_COMMA_ENVIRONMENT ${CLQ_TEST_ENVIRONMENT} "LD_PRELOAD=${CMAKE_BINARY_DIR}/tests/clq_comma.so"
