@@ -194,7 +194,7 @@ static void bad_folders(void **state) {
     folder_clear(&f);
     put_folder(&f, "train");
     put_npy(&f, "y_train_2.npy", CLQ_I32, 0, DIMS(0), third);
-    expect_bad(&f, CLQ_MISMATCH, "y_train_2.npy has 1 labels", "has 11 samples");
+    expect_bad(&f, CLQ_MISMATCH, "y_train_2.npy has 1 label ", "has 11 samples");
     put_npy(&f, "y_train_2.npy", CLQ_F16, 1, DIMS(N), third);
     expect_bad(&f, CLQ_UNSUPPORTED, "y_train_2.npy", "f16");
     put_file(&f, "y_train_2.npy", "rubbish", 7);

@@ -294,9 +294,10 @@ static void test_twins(void **state) {
     clq_log_set_sink(keep_log, NULL, CLQ_LOG_INFO);
     add_on(devices[0], 41);
     assert_int_equal(entries(path, sizeof path), 0);
-    add_on(devices[1], 42);
-    assert_int_equal(entries(path, sizeof path), 1); /* the first one's, which was asked for it */
     assert_true(clq_device_has_unkept(devices[0]));
+    clq_device_keep_programs(devices[0]); /* a program that ran is not asked for: see twin.c */
+    add_on(devices[1], 42);
+    assert_int_equal(entries(path, sizeof path), 1);
     assert_false(clq_device_has_unkept(devices[1]));
     assert_string_equal(logged, ""); /* as it is: taken */
     size_t bytes;

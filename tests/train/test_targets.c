@@ -390,8 +390,8 @@ static void wrong_labels(void **state) {
     refuse_labels(CLQ_LOSS_SPARSE_CATEGORICAL, large, CLQ_I32, 1, "a label is 2");
     refuse_labels(CLQ_LOSS_SPARSE_CATEGORICAL, outputs, CLQ_F32, 1, "categorical_crossentropy");
     refuse_labels(CLQ_LOSS_CATEGORICAL, outputs, CLQ_F32, OUT, "probabilities are not negative");
-    refuse_labels(CLQ_LOSS_MEAN_SQUARED_ERROR, outputs, CLQ_F32, 1, "a label has 1 values");
-    refuse_labels(CLQ_LOSS_MEAN_SQUARED_ERROR, large, CLQ_I32, 1, "a label has 1 values");
+    refuse_labels(CLQ_LOSS_MEAN_SQUARED_ERROR, outputs, CLQ_F32, 1, "a label has 1 value");
+    refuse_labels(CLQ_LOSS_MEAN_SQUARED_ERROR, large, CLQ_I32, 1, "a label has 1 value");
 }
 
 /* ---- weights ---- */
