@@ -157,8 +157,10 @@ class CommandLine(support.InFolder):
         weights = self.folder / "w.safetensors"
         self.assertEqual(run("train", *SMALL, "--steps", 1, "--no-test", "--save", weights).returncode, 0)
         weights.write_bytes(weights.read_bytes()[:-4] + struct.pack("<f", float("nan")))  # of the last bias
+        self.fails(3, "train", *SMALL, "--steps", 20, "--no-test", "--init", weights, says=("'dense_1/bias'", "value 9 is nan"))
+        weights.write_bytes(weights.read_bytes()[:-4] + struct.pack("<f", 3e38))  # the sum of the losses is beyond float32
         self.fails(1, "train", *SMALL, "--steps", 20, "--no-test", "--init", weights, "--check-numerics",
-                   says=("step 1 on pocl:0", "in variable 'dense_1/bias'"))
+                   says=("step 1 on pocl:0", "the loss of output 'dense_1'"))
         result = run("train", *SMALL, "--steps", 20, "--no-test", "--init", weights, "--json")
         report = json.loads(result.stdout)
         self.assertEqual(result.returncode, 0)
