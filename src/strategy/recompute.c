@@ -77,12 +77,12 @@ static clq_status refuse(const clq_model *model, const clq_devices *devices, con
         clq_text_add(&fits, "a batch of %zu would fit", batch);
     else
         clq_text_add(&fits, "no smaller batch would fit");
-    clq_bytes_text needed, allowed;
-    clq_bytes_apart(whole(n), n->budget, &needed, &allowed);
-    const clq_status status =
-        clq_fail(CLQ_DEVICE_MEMORY,
-                 "replica %u: a batch of %zu needs %s even with the most recomputation, and %s are allowed: %s",
-                 replica, config->global_batch, needed.text, allowed.text, fits.failed ? "" : fits.data);
+    /* To the byte: a memory limit is given so, and this one would be enough. */
+    const clq_status status = clq_fail(
+        CLQ_DEVICE_MEMORY,
+        "replica %u: a batch of %zu needs %llu bytes even with the most recomputation, and %llu are allowed: %s",
+        replica, config->global_batch, (unsigned long long)whole(n), (unsigned long long)n->budget,
+        fits.failed ? "" : fits.data);
     clq_free(fits.data);
     return status;
 }
