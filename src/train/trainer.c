@@ -14,19 +14,21 @@ void clq_trainer_config_init(clq_trainer_config *config, size_t config_bytes) {
     clq_struct_give(&defaults, sizeof defaults, config, config_bytes);
 }
 
-/* Of the structs within the config. */
+/* Of the structs within the config. Arrays that are longer than can be are not read: their counts are refused later. */
 static clq_status check_reserves(const clq_trainer_config *config) {
     const clq_strategy_options *options = &config->strategy_options;
     CLQ_TRY(clq_reserve_check("clq_loss", config->loss.reserved, sizeof config->loss.reserved));
     CLQ_TRY(clq_reserve_check("clq_strategy_options", options->reserved, sizeof options->reserved));
     if (options->unused != 0)
         return clq_fail(CLQ_ARGUMENT, "clq_strategy_options.unused is %u: expected 0", options->unused);
-    for (size_t i = 0; config->outputs && i < config->output_count; i++) {
+    const size_t outputs = config->output_count <= CLQ_MODEL_OUTPUTS_MAX ? config->output_count : 0;
+    const size_t optimizers = config->optimizer_count < CLQ_OPTIMIZERS_MAX ? config->optimizer_count : 0;
+    for (size_t i = 0; config->outputs && i < outputs; i++) {
         const clq_output_config *output = &config->outputs[i];
         CLQ_TRY(clq_reserve_check("clq_output_config", output->reserved, sizeof output->reserved));
         CLQ_TRY(clq_reserve_check("clq_loss", output->loss.reserved, sizeof output->loss.reserved));
     }
-    for (size_t i = 0; config->optimizers && i < config->optimizer_count && i < CLQ_OPTIMIZERS_MAX; i++)
+    for (size_t i = 0; config->optimizers && i < optimizers; i++)
         CLQ_TRY(clq_reserve_check("clq_optimizer_config", config->optimizers[i].reserved,
                                   sizeof config->optimizers[i].reserved));
     return CLQ_OK;

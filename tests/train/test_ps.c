@@ -485,8 +485,8 @@ static void bad_options_are_refused(void **state) {
     static const struct {
         const char *strategy, *word;
         clq_strategy_options options;
-    } cases[] = {{"ps", "staleness of -1", {.staleness = -1}},
-                 {"ps", "use at most 65536", {.staleness = INT32_MAX}},
+    } cases[] = {{"ps", "a staleness of -1: expected 0", {.staleness = -1}},
+                 {"ps", "expected 0, which is synchronous, to 65536", {.staleness = INT32_MAX}},
                  {"ps", "use at most 3", {.backup = 4}},
                  {"ps", "staleness of 0, and it is 4", {.staleness = 4, .backup = 1}},
                  {"ps", "staleness of 0 and no backup", {.staleness = 4, .accumulate = 2}},

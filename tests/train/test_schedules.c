@@ -144,7 +144,7 @@ static void refused(void **state) {
                  clq_trainer_create(model, &devices, &config, &trainer));
     clq_strategy_kind strategy;
     clq_strategy_options options = {.stages = 0};
-    assert_fails(CLQ_ARGUMENT, "auto, single, mirrored, central, ps, pipeline and tensor",
+    assert_fails(CLQ_ARGUMENT, "auto, single, mirrored, central, ps, pipeline or tensor",
                  clq_strategy_parse("telepathy", &strategy, &options));
     assert_fails(CLQ_ARGUMENT, "mirrored takes no keys", clq_strategy_parse("mirrored:speed=2", &strategy, &options));
 }
