@@ -65,8 +65,9 @@ static clq_status refuse(const clq_named_file *output, const clq_named_file *oth
     if (other->writes)
         return clq_fail(CLQ_ARGUMENT, "%s and %s write to the same file, %s: give each a file of its own",
                         other->option, output->option, path ? path : "their stream's");
-    return clq_fail(CLQ_ARGUMENT, "%s would overwrite what %s reads, %s%s%s: write to another file", output->option,
-                    other->option, other->path, within ? "/" : "", within ? within : "");
+    return clq_fail(CLQ_ARGUMENT, "%s%s%s would overwrite what %s reads, %s%s%s: write to another file", output->option,
+                    output->path ? " " : "", output->path ? output->path : "", other->option, other->path,
+                    within ? "/" : "", within ? within : "");
 }
 
 /* Files in a folder that is read: those that are there, and, by name, those that would be. */
