@@ -35,6 +35,7 @@ class Bench(support.InFolder):
         self.assertEqual(len(lines), 1, f"{name} {args}: {result.stderr}")
         for word in says:
             self.assertIn(word, lines[0])
+        return lines[0]
 
     def measure(self, name, *args, devices=2):
         """The rows of a run, after what holds for every benchmark's files was checked."""
