@@ -197,7 +197,7 @@ static void check_moved(const bench *b, clq_device *device, const content *wante
     assert_memory_equal(got.all, wanted->all, got.bytes);
     clq_free(got.all);
     CHECK_OK(clq_buffer_create(device, CLQ_MEMORY_DEVICE, clq_buffer_bytes(own[0]) - 1, "too small", &small));
-    CHECK_FAILS(CLQ_ARGUMENT, clq_plan_set_input(b->plan, small, NULL));
+    CHECK_FAILS(CLQ_INTERNAL, clq_plan_set_input(b->plan, small, NULL));
     CHECK_OK(clq_plan_set_input(b->plan, own[0], &own[1]));
     clq_buffer_destroy(small);
     for (int i = 0; i < 2; i++) clq_buffer_destroy(moved[i]);
@@ -236,7 +236,7 @@ static void check_swapped(clq_device *device, clq_queue *queue, bool joined) {
     content got = contents(&b);
     assert_int_equal(got.bytes, wanted.bytes);
     assert_memory_equal(got.all, wanted.all, wanted.bytes);
-    CHECK_FAILS(CLQ_ARGUMENT, clq_list_swap(plan->list, weights, plan->metrics));
+    CHECK_FAILS(CLQ_INTERNAL, clq_list_swap(plan->list, weights, plan->metrics));
     clq_weights_turn(plan->weights);
     clq_free(wanted.all);
     clq_free(got.all);
