@@ -1,6 +1,7 @@
 #include "ref/ref_elementwise.h"
 #include "support/ops_rig.h"
 
+#include <float.h>
 #include <math.h>
 
 typedef struct loss_case {
@@ -488,18 +489,21 @@ static void beyond_probabilities(rig *r) {
     }
 }
 
-/* No finite output makes a loss or a slope NaN. */
+/* No finite output makes a slope NaN, nor a loss that float32 has: a sum with infinite terms may be. */
 static void large_outputs(rig *r) {
     static const float rows[][3] = {{3e38f, 3e38f, 3e38f}, {-3e38f, 0, 0}, {0, 3e38f, 1}, {1e-38f, 0, 0}};
     for (size_t k = 0; k < CLQ_COUNT_OF(of_probabilities); k++) {
         batch b = make_batch(of_probabilities[k], 3, 1, CLQ_COUNT_OF(rows), 1);
         float got[3 * CLQ_COUNT_OF(rows)], metrics[SLOTS * FLOATS_MOST];
         memcpy(b.x, rows, sizeof rows);
+        for (size_t i = 0; i < b.n; i++) b.d_x[i] = (double)b.x[i];
+        compute(&b, 1);
+        const bool fits = fabs(b.totals[0]) <= (double)FLT_MAX;
         loss_values v = begin_loss(r, &b, CLQ_COUNT_OF(rows), true, false, 1);
         rig_run(r, CLQ_COUNT_OF(rows));
         rig_read(r, v.metrics, metrics, SLOTS * clq_loss_totals(&b.p) * sizeof(float));
         rig_read(r, v.dx, got, sizeof got);
-        if (isnan(metrics[SLOT * clq_loss_totals(&b.p)])) fail_msg("problem %zu: the loss is NaN", k);
+        if (fits && isnan(metrics[SLOT * clq_loss_totals(&b.p)])) fail_msg("problem %zu: the loss is NaN", k);
         for (size_t i = 0; i < b.n; i++)
             if (isnan(got[i])) fail_msg("problem %zu: slope %zu is NaN", k, i);
         rig_end(r);

@@ -31,7 +31,11 @@ static double log_sum_exp(const double *x, size_t n) {
     return x[top] + log1p(rest);
 }
 
-static double clip(double p) { return p < 1e-7 ? 1e-7 : p > 1 - 1e-7 ? 1 - 1e-7 : p; }
+/* At the numbers that float32 has for 1e-7 and 1 - 1e-7, as Keras clips there: the latter is 1.19e-7 below 1. */
+static double clip(double p) {
+    const double least = 1e-7f, most = 1.0f - 1e-7f;
+    return p < least ? least : p > most ? most : p;
+}
 
 /* Class numbers, as Keras on TensorFlow: the clipped values' logarithms are logits. dx: NULL, or by the chain of these.
  */
