@@ -54,7 +54,7 @@ foreach(layer IN LISTS CLQ_LAYERS)
     target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
     set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
     add_test(NAME ${layer}/${thing} COMMAND ${target})
-    set_tests_properties(${layer}/${thing} PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 1200)
+    set_tests_properties(${layer}/${thing} PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 2400)
   endforeach()
 endforeach()
 
@@ -79,14 +79,14 @@ set_tests_properties(cli/report PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}"
 add_test(NAME cli/text COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/cli/check_text.py ${CMAKE_BINARY_DIR}/bin)
 set_tests_properties(cli/text PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 600)
 add_test(NAME cli/bench COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/cli/check_bench.py ${CMAKE_BINARY_DIR}/bin)
-set_tests_properties(cli/contract cli/files cli/process cli/bench cli/why cli/choice PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 1200)
+set_tests_properties(cli/contract cli/files cli/process cli/bench cli/why cli/choice PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 2400)
 # Not with sanitizers, under which they take too long: most of what they test is scripts. So the code of bench/peers*.c
 # runs without them.
 if(NOT CLIQUE_SANITIZE)
   add_test(NAME cli/peers COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/cli/check_peers.py ${CMAKE_BINARY_DIR}/bin)
   add_test(NAME cli/first_run COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/cli/check_first_run.py ${CMAKE_BINARY_DIR}/bin
     ${PROJECT_SOURCE_DIR})
-  set_tests_properties(cli/peers cli/first_run PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 1200)
+  set_tests_properties(cli/peers cli/first_run PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 2400)
 endif()
 if(CLIQUE_SANITIZE)
   set(CLQ_USERS_FLAGS -fsanitize=${CLIQUE_SANITIZE})
@@ -103,13 +103,13 @@ target_include_directories(soak_collectives PRIVATE ${PROJECT_SOURCE_DIR}/tests)
 target_link_libraries(soak_collectives PRIVATE PkgConfig::CMOCKA)
 set_target_properties(soak_collectives PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
 add_test(NAME soak/collectives COMMAND ${PROJECT_SOURCE_DIR}/tests/soak/collectives ${CMAKE_BINARY_DIR} --short)
-set_tests_properties(soak/collectives PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 1200)
+set_tests_properties(soak/collectives PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 2400)
 
 # The long test of caches and drivers that are taken away; ctest runs its short form. Not with sanitizers, under which it
 # takes too long; device/lost_cache and device/claim, which recover from the same, have them.
 if(NOT CLIQUE_SANITIZE)
   add_test(NAME soak/caches COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/soak/caches ${CMAKE_BINARY_DIR} --short)
-  set_tests_properties(soak/caches PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 1200)
+  set_tests_properties(soak/caches PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 2400)
 endif()
 
 # The long test of checkpoints; ctest runs its short form.
@@ -152,7 +152,7 @@ clq_test_layer(odd)
 clq_test_layer(hang test_device_deadline)
 add_test(NAME cli/build COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/cli/check_build.py ${CMAKE_BINARY_DIR}/bin
                                 ${CMAKE_BINARY_DIR}/tests/clq_hang_layer.so)
-set_tests_properties(cli/build PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 1200)
+set_tests_properties(cli/build PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 2400)
 # Devices compute slower than they could.
 clq_test_layer(slow test_device_slow_layer test_train_shares)
 # PoCL's devices behave like strict discrete GPUs.
@@ -161,12 +161,12 @@ clq_test_layer(strict test_device_strict_layer test_comm_strict test_train_stric
 # Not with sanitizers, under which it takes too long; the tests of ops and ops/local_trial run the same code.
 if(CMAKE_SYSTEM_PROCESSOR STREQUAL "x86_64" AND NOT CLIQUE_SANITIZE)
   add_test(NAME interop/golden_gpu COMMAND test_interop_golden gpu)
-  set_tests_properties(interop/golden_gpu PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 1200)
+  set_tests_properties(interop/golden_gpu PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 2400)
 endif()
 add_test(NAME train/outputs_discrete COMMAND test_train_outputs discrete)
-set_tests_properties(train/outputs_discrete PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 1200)
+set_tests_properties(train/outputs_discrete PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 2400)
 add_test(NAME train/ps_discrete COMMAND test_train_ps discrete)
-set_tests_properties(train/ps_discrete PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 1200)
+set_tests_properties(train/ps_discrete PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 2400)
 set(strict device/trace train/fit train/ps)
 # Not with sanitizers: comm/strict has these paths there.
 if(NOT CLIQUE_SANITIZE)
@@ -175,7 +175,7 @@ endif()
 foreach(name IN LISTS strict)
   string(REPLACE / _ target ${name})
   add_test(NAME strict/${target} COMMAND ${PROJECT_SOURCE_DIR}/tests/support/strict/run $<TARGET_FILE:test_${target}>)
-  set_tests_properties(strict/${target} PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 1200)
+  set_tests_properties(strict/${target} PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 2400)
 endforeach()
 foreach(name clBuildProgram clGetDeviceInfo clGetPlatformInfo clq_cpu_count)
   target_link_options(test_device_build_at_once PRIVATE -Wl,--wrap=${name})
@@ -215,7 +215,7 @@ foreach(target clique_faulty clique_bench_faulty)
   add_dependencies(${target} clq_fault_layer)
 endforeach()
 add_test(NAME cli/faults COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/cli/check_faults.py ${CMAKE_BINARY_DIR}/tests)
-set_tests_properties(cli/faults PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 1200)
+set_tests_properties(cli/faults PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 2400)
 
 # The inside of the bench suite.
 add_executable(test_bench_stepper ${PROJECT_SOURCE_DIR}/tests/bench/test_stepper.c)
@@ -290,5 +290,5 @@ foreach(test base/text base/error formats/json device/options ops/loss graph/tun
   string(REPLACE "/" "_" target test_${test})
   add_test(NAME comma/${target} COMMAND ${target})
   add_dependencies(${target} clq_comma)
-  set_tests_properties(comma/${target} PROPERTIES ENVIRONMENT "${CLQ_COMMA_ENVIRONMENT}" TIMEOUT 1200)
+  set_tests_properties(comma/${target} PROPERTIES ENVIRONMENT "${CLQ_COMMA_ENVIRONMENT}" TIMEOUT 2400)
 endforeach()
