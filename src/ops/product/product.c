@@ -71,8 +71,8 @@ typedef struct way {
     size_t block;
 } way;
 
-/* The most items of a work-group of CLBlast's kernels by the parameters that come with it, for whatever device: on one
- * that takes fewer some of its products fail, by parameters that differ from version to version. */
+/* CLBlast is left out on devices whose work-groups hold fewer items than this. CLBlast 1.6 failed on a device of groups
+ * of 64 ("128 is larger than 64"); 256 is what GPUs have at least, and was not read from its parameters. */
 enum { CLBLAST_GROUP = 256 };
 
 static const char *kind_of(const clq_product *p) { return p->outer ? "outer" : "rows"; }
