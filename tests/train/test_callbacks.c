@@ -47,13 +47,13 @@ static char *temporary(const char *name) {
 static const char *text_of(json_t *options, const char *alias, char *text, size_t bytes) {
     const char *key;
     json_t *value;
-    size_t length = (size_t)snprintf(text, bytes, "%s", json_object_get(options, "mode") ? "" : "mode=min");
+    size_t length = (size_t)clq_format(text, bytes, "%s", json_object_get(options, "mode") ? "" : "mode=min");
     json_object_foreach(options, key, value) {
         const char *name = strcmp(key, "restore_best_weights") == 0 ? alias : key, *comma = length ? "," : "";
-        length += (size_t)(json_is_string(value) ? snprintf(text + length, bytes - length, "%s%s=%s", comma, name,
-                                                            json_string_value(value))
-                                                 : snprintf(text + length, bytes - length, "%s%s=%g", comma, name,
-                                                            json_is_true(value) ? 1.0 : json_number_value(value)));
+        length += (size_t)(json_is_string(value) ? clq_format(text + length, bytes - length, "%s%s=%s", comma, name,
+                                                              json_string_value(value))
+                                                 : clq_format(text + length, bytes - length, "%s%s=%g", comma, name,
+                                                              json_is_true(value) ? 1.0 : json_number_value(value)));
     }
     return text;
 }
