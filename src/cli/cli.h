@@ -130,7 +130,9 @@ json_t *clq_describe_doubt(const clq_doubt *doubt, double images_per_s);
 /* Behind rows with a "?": a line that says what it means, where one has it. (choice.c) */
 void clq_explain_doubt(const clq_doubt *worst, FILE *to);
 json_t *clq_describe_choice(const clq_setup *setup, const clq_options *options, const char *strategy);
-/* Behind clq_setup_recall. */
+/* Opens setup->system as the options of a system have it: what clq_setup_recall recalled, or else all drivers. (setup.c) */
+clq_status clq_setup_system(clq_setup *setup, const clq_options *options);
+/* The system, and of it the devices of --devices; behind clq_setup_recall. */
 clq_status clq_setup_devices(clq_setup *setup, const clq_options *options);
 /* One part of the data; fails where it is missing. */
 clq_status clq_setup_data(const clq_options *options, const char *part, clq_dataset **out);

@@ -43,7 +43,7 @@ static void print_table(const clq_system *system) {
 }
 
 clq_status clq_command_devices(clq_setup *s, const clq_options *o) {
-    CLQ_TRY(clq_system_open(&(clq_system_config){.build_deadline_s = o->build_deadline}, &s->system));
+    CLQ_TRY(clq_setup_system(s, o));
     CLQ_TRY(clq_system_test_devices(s->system));
     if (o->json) return print_json(s->system);
     print_table(s->system);

@@ -161,7 +161,7 @@ static clq_status choose(clq_system *system, const clq_options *options, clq_dev
 }
 
 clq_status clq_command_doctor(clq_setup *setup, const clq_options *options) {
-    CLQ_TRY(clq_system_open(&(clq_system_config){.build_deadline_s = options->build_deadline}, &setup->system));
+    CLQ_TRY(clq_setup_system(setup, options));
     clq_system *system = setup->system;
     clq_devices devices;
     clq_print_unlisted(clq_talk(options), system);

@@ -25,14 +25,19 @@ clq_status clq_setup_model(clq_setup *setup, const clq_options *options) {
     return clq_model_builtin(options->model, &setup->model);
 }
 
-clq_status clq_setup_devices(clq_setup *setup, const clq_options *options) {
+clq_status clq_setup_system(clq_setup *setup, const clq_options *options) {
     clq_system *recalled = setup->recalled;
     setup->recalled = NULL;
+    setup->recalled_one = recalled != NULL;
     const clq_system_config config = {.memory_limit_bytes = options->memory_limit,
                                       .build_deadline_s = options->build_deadline};
-    clq_status status = clq_system_open_recalled(recalled, &config, &setup->system);
+    return clq_system_open_recalled(recalled, &config, &setup->system);
+}
+
+clq_status clq_setup_devices(clq_setup *setup, const clq_options *options) {
+    const bool recalled = setup->recalled != NULL;
+    clq_status status = clq_setup_system(setup, options);
     clq_trim_code();
-    setup->recalled_one = recalled != NULL;
     if (status == CLQ_OK) status = clq_setup_select(setup, options);
     if (recalled && (status == CLQ_NO_DEVICE || status == CLQ_DEVICE)) {
         clq_system_close(setup->system); /* keeps what was built, which the restarted command loads */
