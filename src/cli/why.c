@@ -50,6 +50,8 @@ static void print_answer(const clq_setup *s, const answer *a) {
         worst = clq_doubt_worse(&worst, &p->doubt);
     }
     clq_explain_doubt(&worst, to);
+    if (a->probes.lack.status != CLQ_OK)
+        (void)clq_print(to, "what does not fit the memory has no row: %s\n", a->probes.lack.detail);
     fputc('\n', to);
     for (size_t i = 0; i < a->advice_count; i++)
         clq_fprintf(to, "%s: %.1fx (%s; results: %s)\n", a->advice[i].text, a->advice[i].gain, a->advice[i].options,
@@ -136,9 +138,12 @@ static clq_status print_document(const clq_setup *s, const clq_options *o, const
                                                    a->advice[i].options, "effect", a->advice[i].effect, "gain",
                                                    clq_json_number(a->advice[i].gain), "images_per_s",
                                                    clq_json_number(a->advice[i].images_per_s)));
-    json_t *document = json_pack("{s:o, s:I, s:o, s:o, s:o, s:o}", "model", clq_json_text(clq_model_name(s->model)),
-                                 "global_batch", (json_int_t)a->probes.batch, "predictions", predictions, "best",
-                                 describe_prediction(clq_why_best(a->predictions, a->count)), "advice", advice,
+    const clq_error *lack = &a->probes.lack;
+    json_t *document = json_pack("{s:o, s:I, s:o, s:o, s:o, s:o, s:o}", "model",
+                                 clq_json_text(clq_model_name(s->model)), "global_batch", (json_int_t)a->probes.batch,
+                                 "predictions", predictions, "best",
+                                 describe_prediction(clq_why_best(a->predictions, a->count)), "does_not_fit",
+                                 lack->status == CLQ_OK ? json_null() : clq_json_text(lack->detail), "advice", advice,
                                  "probes", describe_probes(a));
     if (!a->made) return clq_print_json(document);
     document = clq_json_put(document, "alternatives", clq_describe_alternatives(a->made));
@@ -162,6 +167,7 @@ static clq_status ask(clq_setup *s, const clq_options *o, answer *a) {
     CLQ_TRY(clq_why_probe(&task, &a->probes));
     a->seconds = clq_now() - start;
     a->count = clq_why_predict(&a->probes, a->predictions, CLQ_COUNT_OF(a->predictions));
+    if (a->count == 0) return clq_error_raise(&a->probes.lack);
     a->advice_count = clq_why_advise(&a->probes, &s->devices, a->advice, CLQ_COUNT_OF(a->advice));
     clq_setup_keep_strategy(s, o, a->predictions, a->count);
     if (clq_why_keep(&task, a->predictions, a->count) != CLQ_OK)

@@ -11,7 +11,7 @@ enum { BATCH_FACTOR_MOST = 4 /* as far as steps were probed */, ACCUMULATE = 4, 
 typedef struct advising {
     const clq_probes *probes;
     const clq_devices *devices;
-    clq_prediction now, alone; /* as it is; on the first device, the same otherwise */
+    clq_prediction now, alone; /* as it is; on the first device, the same otherwise: {0} if that does not fit it */
     clq_advice all[CLQ_REPLICAS_MAX + 8];
     size_t count;
 } advising;
@@ -193,21 +193,26 @@ static int by_gain(const void *left, const void *right) {
     return (a < b) - (a > b);
 }
 
-/* As it is, or as mirrored. */
+/* As it is, or as mirrored, or else as the best of what fits the memory. */
 static bool predict_now(advising *a) {
     const clq_probes *p = a->probes;
     const unsigned n = p->device_count;
     clq_way way = {p->strategy ? p->strategy : strategy_for(n), 0, n, p->batch, p->accumulate};
     if (clq_why_predict_one(p, &way, &a->now)) return true;
     way.strategy = strategy_for(n);
-    return clq_why_predict_one(p, &way, &a->now);
+    if (clq_why_predict_one(p, &way, &a->now)) return true;
+    clq_prediction all[CLQ_PREDICTIONS_MAX];
+    const clq_prediction *best = clq_why_best(all, clq_why_predict(p, all, CLQ_PREDICTIONS_MAX));
+    if (best) a->now = *best;
+    return best != NULL;
 }
 
 /* Only the best choice of devices is told: the others are in the table. */
 size_t clq_why_advise(const clq_probes *probes, const clq_devices *devices, clq_advice *out, size_t capacity) {
     advising a = {.probes = probes, .devices = devices};
     const clq_way first = {strategy_for(1), 0, 1, probes->batch, probes->accumulate};
-    if (!predict_now(&a) || !clq_why_predict_one(probes, &first, &a.alone)) return 0;
+    if (!predict_now(&a)) return 0;
+    (void)clq_why_predict_one(probes, &first, &a.alone);
     for (unsigned r = 0; r < probes->device_count; r++) advise_devices(&a, r, 1);
     for (unsigned g = 0; g < probes->group_count; g++) advise_devices(&a, 0, probes->groups[g].count);
     qsort(a.all, a.count, sizeof a.all[0], by_gain);

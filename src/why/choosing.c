@@ -135,7 +135,7 @@ static clq_status predict(choosing *c, const clq_together *t, clq_alternative *a
     CLQ_TRY(select_devices(c, alternative->devices, devices));
     CLQ_TRY(bound_of(c, t, &bound));
     alternative->state = CLQ_ALTERNATIVE_SLOWER;
-    if (bound <= best_rate(c)) return CLQ_OK;
+    if (bound <= best_rate(c) && best_rate(c) > 0) return CLQ_OK; /* if none trains alone, together they may */
     CLQ_TRY(clq_why_probe(&task, &c->probes));
     const size_t count = clq_why_predict(&c->probes, c->predictions, CLQ_COUNT_OF(c->predictions));
     const clq_prediction *best = clq_why_pick(c->wanted, c->predictions, count, 2);

@@ -10,8 +10,10 @@ static clq_status ask_mirrored(clq_probing *p, clq_group_probe *g) {
     /* single refuses several */
     const bool single = p->task->config->strategy == CLQ_STRATEGY_SINGLE;
     clq_trainer *trainer;
-    CLQ_TRY(clq_probing_open(p, 0, g->count, p->out->batch, single ? CLQ_STRATEGY_SINGLE : CLQ_STRATEGY_MIRRORED,
-                             &trainer));
+    const clq_status status = clq_probing_open(
+        p, 0, g->count, p->out->batch, single ? CLQ_STRATEGY_SINGLE : CLQ_STRATEGY_MIRRORED, &trainer);
+    g->too_large = status == CLQ_DEVICE_MEMORY;
+    if (status != CLQ_OK) return clq_probing_lacks(p, status);
     g->shards_update = clq_probing_path(trainer, "sharded update");
     g->overlaps = clq_probing_path(trainer, "overlap");
     g->exchanges = clq_probed_work_of(trainer).sum_count;
@@ -19,12 +21,12 @@ static clq_status ask_mirrored(clq_probing *p, clq_group_probe *g) {
     return CLQ_OK;
 }
 
-/* *out NULL: the strategy does not take the model, or so many devices. */
-static clq_status open_if_fit(const clq_probing *p, const clq_group_probe *g, clq_strategy_kind strategy,
+/* *out NULL: the strategy does not take the model, or so many devices, or does not fit their memory. */
+static clq_status open_if_fit(clq_probing *p, const clq_group_probe *g, clq_strategy_kind strategy,
                               clq_trainer **out) {
     *out = NULL;
     const clq_status status = clq_probing_open(p, 0, g->count, p->out->batch, strategy, out);
-    return status == CLQ_ARGUMENT || status == CLQ_UNSUPPORTED ? CLQ_OK : status;
+    return status == CLQ_ARGUMENT || status == CLQ_UNSUPPORTED ? CLQ_OK : clq_probing_lacks(p, status);
 }
 
 static void note_stages(const clq_strategy *strategy, clq_pipe_probe *out) {

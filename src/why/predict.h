@@ -37,6 +37,8 @@ bool clq_predict_by_shares(const clq_probes *probes, const clq_way *way, const d
 /* What rows share (predict_alone.c). */
 const clq_group_probe *clq_group_of(const clq_probes *probes, unsigned count); /* NULL: none was probed */
 double clq_step_alone(const clq_device_probe *device, size_t batch);
+/* Whether a step of so many samples fits the device's memory, as far as probes found. */
+bool clq_step_fits(const clq_device_probe *device, size_t batch);
 /* The parts of a step of one batch or of several on a device that trains alone, which together are it. */
 clq_step_parts clq_parts_alone(const clq_probes *probes, const clq_device_probe *device, size_t batch, size_t batches);
 /* Adding a batch's gradient to those before it. */

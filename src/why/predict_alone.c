@@ -9,6 +9,8 @@ static double line_at(const clq_step_probe *low, const clq_step_probe *high, dou
     return low->step_s + slope * (batch - (double)low->batch);
 }
 
+bool clq_step_fits(const clq_device_probe *d, size_t batch) { return !d->too_large || batch < d->too_large; }
+
 double clq_step_alone(const clq_device_probe *d, size_t batch) {
     unsigned high = 1;
     for (unsigned i = 0; i < d->step_count; i++)

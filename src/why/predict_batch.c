@@ -2,7 +2,7 @@
 #include "why/predict.h"
 
 bool clq_predict_single(const clq_probes *p, const clq_way *way, clq_outline *out) {
-    if (way->replicas != 1) return false;
+    if (way->replicas != 1 || !clq_step_fits(&p->devices[way->first], way->batch)) return false;
     out->parts = clq_parts_alone(p, &p->devices[way->first], way->batch, way->accumulate);
     return true;
 }
@@ -32,6 +32,7 @@ static bool predict_together(const clq_probes *p, const clq_way *way, const mann
     clq_shares_split(way->batch, n, out->shares, offsets, shares);
     for (unsigned r = 0; r < n; r++) {
         const clq_device_probe *d = &p->devices[r];
+        if (!clq_step_fits(d, shares[r])) return false;
         const clq_slowing slow = clq_slowing_of(p, g, r);
         clq_step_parts parts = clq_parts_alone(p, d, shares[r], way->accumulate);
         parts.fixed = CLQ_MAX(parts.fixed - d->update_s, 0.0) + d->update_s * m->update;
@@ -50,7 +51,7 @@ static bool predict_together(const clq_probes *p, const clq_way *way, const mann
 
 bool clq_predict_mirrored(const clq_probes *p, const clq_way *way, clq_outline *out) {
     const clq_group_probe *g = clq_group_of(p, way->replicas);
-    if (!g || way->first != 0) return false;
+    if (!g || g->too_large || way->first != 0) return false;
     const manner m = {.update = g->shards_update ? 1.0 / g->count : 1.0,
                       .exchange_s = g->exchange_s,
                       .overlaps = g->overlaps && way->accumulate == 1};
@@ -60,7 +61,7 @@ bool clq_predict_mirrored(const clq_probes *p, const clq_way *way, clq_outline *
 /* Where an update is shared out anyhow the parts of the optimizer's state are where they were. */
 bool clq_predict_sharded(const clq_probes *p, const clq_way *way, clq_outline *out) {
     const clq_group_probe *g = clq_group_of(p, way->replicas);
-    if (!g || way->first != 0 || out->shares) return false;
+    if (!g || g->too_large || way->first != 0 || out->shares) return false;
     const manner m = {.update = 1.0 / g->count, .exchange_s = g->shards_update ? g->exchange_s : g->scatter_s};
     return predict_together(p, way, &m, out);
 }
@@ -84,6 +85,7 @@ bool clq_predict_asynchronous(const clq_probes *p, const clq_way *way, clq_outli
     if (!g || way->first != 0 || way->accumulate > 1 || out->shares || g->exchanges > 0) return false;
     for (unsigned r = 0; r < n; r++) {
         const clq_device_probe *d = &p->devices[r];
+        if (!clq_step_fits(d, way->batch)) return false;
         const clq_slowing slow = clq_slowing_of(p, g, r);
         clq_step_parts parts = clq_parts_alone(p, d, way->batch, 1);
         parts.fixed = CLQ_MAX(parts.fixed - d->update_s, 0.0);

@@ -1,4 +1,5 @@
 /* Probes: what a step on one device is made of. */
+#include "why/predict.h"
 #include "why/probe.h"
 
 #include <math.h>
@@ -206,16 +207,28 @@ static clq_status ask_trainer(clq_probing *p, unsigned device, bool whole, clq_t
     return probe_pipeline(trainer, p->task->data, &p->out->rows_per_s);
 }
 
+clq_status clq_probing_lacks(clq_probing *p, clq_status status) {
+    clq_error lack;
+    if (status != CLQ_DEVICE_MEMORY) return status;
+    clq_error_take(status, &lack);
+    if (p->out->lack.status == CLQ_OK) p->out->lack = lack;
+    return CLQ_OK;
+}
+
+/* What does not fit is noted. The first batch that fits tells what does not depend on the batch. */
 static clq_status probe_batch(clq_probing *p, unsigned device, size_t batch) {
     clq_device_probe *d = &p->out->devices[device];
     unsigned at = 0;
+    if (!clq_step_fits(d, batch)) return CLQ_OK;
     while (at < d->step_count && d->steps[at].batch < batch) at++;
     if ((at < d->step_count && d->steps[at].batch == batch) || d->step_count == CLQ_STEP_PROBES_MAX) return CLQ_OK;
-    clq_trainer *trainer;
+    clq_trainer *trainer = NULL;
     clq_step_probe step = {.batch = batch};
-    CLQ_TRY(clq_probing_open(p, device, 1, batch, CLQ_STRATEGY_AUTO, &trainer));
-    clq_status status = ask_trainer(p, device, batch == p->out->batch, trainer, &step);
+    clq_status status = clq_probing_open(p, device, 1, batch, CLQ_STRATEGY_AUTO, &trainer);
+    if (status == CLQ_OK) status = ask_trainer(p, device, d->step_count == 0, trainer, &step);
     clq_trainer_destroy(trainer);
+    if (status == CLQ_DEVICE_MEMORY) d->too_large = batch;
+    if (!clq_step_fits(d, batch)) return clq_probing_lacks(p, status);
     CLQ_TRY(status);
     memmove(&d->steps[at + 1], &d->steps[at], (d->step_count - at) * sizeof d->steps[0]);
     d->steps[at] = step;
@@ -235,9 +248,12 @@ static clq_status probe_device(clq_probing *p, unsigned device) {
             CLQ_TRY(probe_batch(p, device, clq_ceil_div(out->batch, (size_t)out->groups[g].pipe.micro_batches)));
     const size_t large = BATCH_FACTOR * out->batch;
     const clq_device_probe *d = &out->devices[device];
+    if (d->step_count == 0) return clq_error_raise(&out->lack);
     if (large > out->samples || BATCH_FACTOR * d->steps[d->step_count - 1].step_s > large_step_s) return CLQ_OK;
+    const clq_error lack = out->lack;
     clq_status status = probe_batch(p, device, large);
-    return status == CLQ_DEVICE_MEMORY ? CLQ_OK : status; /* then it is nothing to advise */
+    out->lack = lack; /* a batch that nobody asked for is no lack: it is nothing to advise */
+    return status;
 }
 
 double clq_probed_step(const clq_device_probe *d, size_t batch) {
@@ -264,11 +280,14 @@ static clq_status time_share(const clq_probing *p, unsigned device, size_t batch
 static clq_status probe_like(clq_probing *p, unsigned device, unsigned first) {
     enum { TRIES = 2 };
     clq_probes *out = p->out;
-    const size_t share = clq_ceil_div(out->batch, out->device_count);
+    size_t share = clq_ceil_div(out->batch, out->device_count);
+    if (!clq_step_fits(&out->devices[first], share)) share = out->devices[first].steps[0].batch;
     double own_s, first_s = clq_probed_step(&out->devices[first], share);
     for (unsigned i = 0; i < TRIES; i++) {
         if (i > 0) CLQ_TRY(time_share(p, first, share, &first_s));
-        CLQ_TRY(time_share(p, device, share, &own_s));
+        clq_status status = time_share(p, device, share, &own_s);
+        if (status == CLQ_DEVICE_MEMORY) break; /* it has less memory */
+        CLQ_TRY(status);
         if (own_s < alike_most * first_s && first_s < alike_most * own_s) {
             out->devices[device] = out->devices[first];
             return CLQ_OK;
@@ -339,15 +358,24 @@ static void take_settings(const clq_why_task *task, clq_probes *out) {
             out->own_statistics = true;
 }
 
+/* Made-up work touches as much memory as a step, or as much of it as there is room for. */
+static clq_status open_rig(clq_probing *p) {
+    enum { MEMORY_LEAST = 1 << 16, MEMORY_USUAL = 1 << 20, MEMORY_MOST = 64 << 20 };
+    size_t bytes = CLQ_MIN(CLQ_MAX(p->work.memory_bytes, (size_t)MEMORY_USUAL), (size_t)MEMORY_MOST);
+    for (;; bytes /= 2) {
+        clq_status status = clq_rig_open(p->task->devices, bytes, clq_exchanged_bytes(p), &p->rig);
+        if (status != CLQ_DEVICE_MEMORY || bytes / 2 < MEMORY_LEAST) return status;
+        clq_rig_close(&p->rig);
+    }
+}
+
 static clq_status probe_all(clq_probing *p) {
-    enum { MEMORY_LEAST = 1 << 20, MEMORY_MOST = 64 << 20 };
     clq_probes *out = p->out;
     CLQ_TRY(find_alike(p));
     for (unsigned g = 0; g < out->group_count; g++) CLQ_TRY(clq_ask_group(p, g));
     for (unsigned r = 0; r < out->device_count; r++)
         CLQ_TRY(p->alike[r] == r ? probe_device(p, r) : probe_like(p, r, p->alike[r]));
-    const size_t bytes = CLQ_MIN(CLQ_MAX(p->work.memory_bytes, (size_t)MEMORY_LEAST), (size_t)MEMORY_MOST);
-    CLQ_TRY(clq_rig_open(p->task->devices, bytes, clq_exchanged_bytes(p), &p->rig));
+    CLQ_TRY(open_rig(p));
     note_cores(p);
     for (unsigned r = 0; r < out->device_count; r++) CLQ_TRY(probe_alone(p, r));
     for (unsigned g = 0; g < out->group_count; g++) CLQ_TRY(clq_probe_group(p, g));

@@ -31,6 +31,9 @@ bool clq_probing_path(const clq_trainer *trainer, const char *name); /* whether 
 clq_probed_work clq_probed_work_of(const clq_trainer *trainer);
 double clq_probed_step(const clq_device_probe *device, size_t batch); /* seconds, at a batch that was probed */
 
+/* Notes what does not fit the memory, and makes DEVICE_MEMORY OK; other statuses stay. */
+clq_status clq_probing_lacks(clq_probing *probing, clq_status status);
+
 /* Which plans a group's strategies make. No step is made. */
 clq_status clq_ask_group(clq_probing *probing, unsigned group);
 size_t clq_exchanged_bytes(const clq_probing *probing); /* the most, of what was asked for */

@@ -37,6 +37,7 @@ enum { CLQ_STEP_PROBES_MAX = 16 };
 typedef struct clq_device_probe {
     clq_step_probe steps[CLQ_STEP_PROBES_MAX]; /* by batch, ascending; at least one */
     unsigned step_count;
+    size_t too_large;    /* the smallest batch whose step was found not to fit the device's memory; 0: none was */
     double launch_s;     /* of an empty kernel, among many */
     size_t launches;     /* of a step */
     double update_s;     /* of these steps, the update of all weights */
@@ -73,6 +74,7 @@ typedef struct clq_group_probe {
     bool shards_update, overlaps; /* fast paths that a mirrored step takes (`clique plan`) */
     unsigned buckets;             /* where it overlaps */
     unsigned exchanges;           /* within a step, of statistics (synchronized batch normalisation) */
+    bool too_large;               /* a mirrored step does not fit the devices' memory; then the three above are 0 */
     clq_doubt doubt;              /* of what is below */
     double gflops[CLQ_REPLICAS_MAX], gbps[CLQ_REPLICAS_MAX]; /* of each device: as alone */
     /* The mean over steps of the slowest device's time, less the slowest device's mean: now this one is slower, now
@@ -97,6 +99,7 @@ typedef struct clq_probes {
     unsigned staleness;   /* of strategy ps: 1 or more */
     const char *strategy; /* that was asked for: a row's name; NULL: one that has no row */
     bool own_statistics;  /* replicas have statistics of their own of what they compute */
+    clq_error lack;       /* the first that was found not to fit the memory: DEVICE_MEMORY; OK: all fits */
     size_t gradient_bytes;
     double rows_per_s;                     /* the input pipeline alone: samples, as steps take them */
     double post_s;                         /* time of the caller's thread for a step on one device */
@@ -117,7 +120,9 @@ typedef struct clq_why_task {
     bool all_only;          /* several devices only all together: no fewer of them are probed */
     clq_patience *patience; /* NULL: nothing is repeated */
 } clq_why_task;
-/* Takes some seconds. Errors: as of clq_trainer_create and clq_fit on the devices together. */
+/* Takes some seconds. What does not fit the devices' memory is left out of the probes, and no row is predicted from it.
+ * Errors: as of clq_trainer_create and clq_fit on the devices together; DEVICE_MEMORY if a device takes no batch that a
+ * row needs. */
 clq_status clq_why_probe(const clq_why_task *task, clq_probes *out);
 /* The rate of training on the first device alone, the batches of an update as configured. Some tenths of a second. */
 clq_status clq_why_time(const clq_why_task *task, double *images_per_s, clq_doubt *doubt);
@@ -168,7 +173,8 @@ typedef struct clq_prediction {
 enum { CLQ_PREDICTIONS_MAX = 160 };
 /* For 1 and each probed number of devices, and each strategy that takes so many. Returns how many. */
 size_t clq_why_predict(const clq_probes *probes, clq_prediction *out, size_t capacity);
-/* The same for one. False: the strategy does not take so many devices, or nothing was probed for it. */
+/* The same for one. False: the strategy does not take so many devices, its step does not fit their memory, or nothing
+ * was probed for it. */
 bool clq_why_predict_one(const clq_probes *probes, const clq_way *way, clq_prediction *out);
 /* Whether it makes other updates than one device does: asynchronous ones. */
 bool clq_way_is_asynchronous(const clq_way *way);
@@ -186,8 +192,8 @@ typedef struct clq_advice {
 } clq_advice;
 /* The SPEC of some of the devices: "0,1", "0/2", "0/2:1". False: there is no room. */
 bool clq_why_spec(const clq_devices *devices, unsigned first, unsigned count, char *text, size_t bytes);
-/* What helps most first; only what gains 5 % at least. The gains are over the strategy that was asked for, or, where
- * that has no row, over mirrored. */
+/* What helps most first; only what gains 5 % at least. The gains are over the strategy that was asked for; if that has no
+ * row, over mirrored; if mirrored does not fit the memory, over the best that does. */
 size_t clq_why_advise(const clq_probes *probes, const clq_devices *devices, clq_advice *out, size_t capacity);
 
 /* ---- a run's own verdict (judge.c) ---- */

@@ -63,7 +63,7 @@ class Why(support.InFolder):
         self.assertIn("\nverdict: ", run(*train[:-1]).stdout)
 
     def check_predictions(self, why):
-        self.assertEqual((why["model"], why["global_batch"]), ("mlp", 64))
+        self.assertEqual((why["model"], why["global_batch"], why["does_not_fit"]), ("mlp", 64, None))
         self.assertEqual([(p["replicas"], p["strategy"]) for p in why["predictions"]], [(1, "single")] + [(2, name) for name in ROWS])
         for p in why["predictions"]:
             self.assertEqual(list(p["parts_ms"]), PARTS)
@@ -97,6 +97,23 @@ class Why(support.InFolder):
         lines = result.stdout.splitlines()
         self.assertEqual(lines[2].split(), ["replicas", "strategy", "images/s", "step", *PARTS, "limit"])
         self.assertEqual(lines[3].split()[:2], ["1", "single"])
+
+    def test_memory_limit(self):
+        """What train takes under a limit has a row, what it refuses has none; and if it refuses all, so does why."""
+        wide = [*SMALL, "--batch", 192, "--memory-limit", 3000000]
+        why = self.answer(*wide)
+        rows = {(p["replicas"], p["strategy"]) for p in why["predictions"]}
+        for devices, strategy in (("pocl:0", "single"), ("pocl:0,pocl:1", "mirrored"), ("pocl:0,pocl:1", "pipeline")):
+            fits = run("train", *wide, "--no-test", "--epochs", 1, "--devices", devices, "--strategy", strategy).returncode
+            self.assertEqual(fits, 0 if (devices.count(",") + 1, strategy) in rows else 4, (strategy, rows))
+        self.assertNotIn((1, "single"), rows)
+        self.assertIn((2, "mirrored"), rows)
+        self.assertIn(why["best"], why["predictions"])
+        self.assertIn("would fit", why["does_not_fit"])
+        text = run("why", *wide)
+        self.assertEqual((text.returncode, text.stderr), (0, ""))
+        self.assertIn("what does not fit the memory has no row: ", text.stdout)
+        self.fails(4, "why", *SMALL, "--memory-limit", 100000, says=["would fit"])
 
     def test_trace(self):
         path = self.folder / "trace.json"

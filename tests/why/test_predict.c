@@ -84,6 +84,33 @@ static void test_one_probe(void **state) {
     assert_near(predict(&p, "single", 1, 64).parts.fixed, 1 * ms);
 }
 
+/* A whole batch fits no device, half of one does; an optimizer's state in each replica does not. */
+static void test_memory(void **state) {
+    (void)state;
+    clq_probes p = two_devices();
+    clq_prediction none, all[CLQ_PREDICTIONS_MAX];
+    for (unsigned r = 0; r < 2; r++) {
+        p.devices[r].step_count = 1; /* of 32 samples */
+        p.devices[r].too_large = 64;
+    }
+    assert_false(clq_why_predict_one(&p, &(clq_way){"single", 0, 1, 64, 1}, &none));
+    assert_false(clq_why_predict_one(&p, &(clq_way){"ps", 0, 2, 64, 1}, &none));
+    assert_near(predict(&p, "mirrored", 2, 64).step_s, 7 * ms);
+    assert_near(predict(&p, "single", 1, 32).step_s, 6 * ms);
+    assert_false(clq_why_predict_one(&p, &(clq_way){"mirrored", 0, 2, 128, 1}, &none));
+    p.groups[0].too_large = true;
+    assert_false(clq_why_predict_one(&p, &(clq_way){"mirrored", 0, 2, 64, 1}, &none));
+    assert_false(clq_why_predict_one(&p, &(clq_way){"mirrored --shard-optimizer", 0, 2, 64, 1}, &none));
+    const size_t count = clq_why_predict(&p, all, CLQ_PREDICTIONS_MAX);
+    for (size_t i = 0; i < count; i++) assert_true(strstr(all[i].way.strategy, "mirrored") == NULL);
+    assert_string_equal(clq_why_best(all, count)->way.strategy, "central");
+    /* Gains are over what fits: nothing is better than the best by 5 %, but what asks for less is not advised either. */
+    clq_advice advice[CLQ_ADVICE_MAX];
+    const clq_devices devices = {.count = 2, .items = {{.index = 0, .parts = 1}, {.index = 1, .parts = 1}}};
+    const size_t advised = clq_why_advise(&p, &devices, advice, CLQ_ADVICE_MAX);
+    for (size_t i = 0; i < advised; i++) assert_true(strstr(advice[i].options, "mirrored") == NULL);
+}
+
 static void test_mirrored(void **state) {
     (void)state;
     clq_probes p = two_devices();
@@ -449,6 +476,7 @@ int main(void) {
         cmocka_unit_test(test_one_device),
         cmocka_unit_test(test_one_probe),
         cmocka_unit_test(test_mirrored),
+        cmocka_unit_test(test_memory),
         cmocka_unit_test(test_sharded_update),
         cmocka_unit_test(test_overlap),
         cmocka_unit_test(test_slow_device),
