@@ -3,6 +3,7 @@
 #define CLQ_TEST_RUNS_H
 
 #include "support/check.h"
+#include "support/synthetic.h"
 #include "support/system.h"
 #include "train/trainer.h"
 
@@ -35,8 +36,7 @@ static inline clq_model *run_model(const char *name) {
 
 static inline clq_dataset *run_data(void) {
     clq_dataset *data;
-    assert_ok(clq_dataset_open("synthetic", "train", &data));
-    assert_ok(clq_dataset_take(data, RUN_SAMPLES));
+    assert_ok(open_synthetic("train", RUN_SAMPLES, &data));
     assert_ok(clq_dataset_shuffle(data, RUN_SAMPLES, 3));
     assert_ok(clq_dataset_batch(data, RUN_BATCH, false));
     return data;

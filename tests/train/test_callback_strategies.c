@@ -146,8 +146,7 @@ static void fit_by(const way *w, uint64_t stop_at, fitted *f) {
     assert_ok(clq_optimizer_parse("adam:lr=0.004", &config.optimizer));
     assert_ok(clq_devices_select(sys, w->spec, &devices));
     assert_ok(clq_trainer_create(model, &devices, &config, &trainer));
-    assert_ok(clq_dataset_open("synthetic", "test", &validation));
-    assert_ok(clq_dataset_take(validation, 2 * RUN_BATCH + RUN_LAST));
+    assert_ok(open_synthetic("test", 2 * RUN_BATCH + RUN_LAST, &validation));
     assert_ok(clq_dataset_batch(validation, RUN_BATCH, false));
     fit(trainer, data, validation, 0.08, f);
     clq_trainer_destroy(trainer);

@@ -3,6 +3,7 @@
  * The counts are those of the strict layer, whose devices start a command only once it was flushed. */
 #include "support/check.h"
 #include "support/strict.h"
+#include "support/synthetic.h"
 #include "support/system.h"
 #include "train/train.h"
 
@@ -179,9 +180,8 @@ static void logs_block_now_and_then(void **state) {
 }
 
 static int start(void **state) {
-    if (clq_dataset_open("synthetic", "train", &data) != CLQ_OK) return -1;
-    if (clq_dataset_take(data, 2 * MANY * BATCH) != CLQ_OK || clq_dataset_batch(data, BATCH, false) != CLQ_OK)
-        return -1;
+    if (open_synthetic("train", 2 * MANY * BATCH, &data) != CLQ_OK) return -1;
+    if (clq_dataset_batch(data, BATCH, false) != CLQ_OK) return -1;
     return open_system(state);
 }
 static int stop(void **state) {

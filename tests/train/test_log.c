@@ -3,6 +3,7 @@
 #include "support/apart.h"
 #include "support/check.h"
 #include "support/faults.h"
+#include "support/synthetic.h"
 #include "support/system.h"
 #include "train/trainer.h"
 
@@ -246,7 +247,7 @@ static void nonsense_is_refused(void **state) {
     const clq_trainer_config config = apart_config();
     assert_ok(clq_devices_select(sys, "pocl:0", &devices));
     assert_ok(clq_model_builtin("mlp", &model));
-    assert_ok(clq_dataset_open("synthetic", "train", &data));
+    assert_ok(open_synthetic("train", 64, &data));
     assert_ok(clq_trainer_create(model, &devices, &config, &trainer));
     assert_fails(CLQ_ARGUMENT, "log_every_s is -1",
                  clq_fit(trainer, data, &(clq_fit_config){.steps = 1, .on_log = on_log, .log_every_s = -1}));

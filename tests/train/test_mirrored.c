@@ -1,6 +1,7 @@
 /* n replicas equal one: the first step's reduced gradient within 1e-6 relative (L2), the losses of 50 steps within 1e-5
  * (mlp, Adam) and 1e-4 (cnn, SGD 0.01), replicas bit-identical, and the same run twice bit-identical. */
 #include "support/check.h"
+#include "support/synthetic.h"
 #include "support/system.h"
 #include "train/train.h"
 
@@ -54,8 +55,7 @@ static trace run_with(const char *model_name, const char *optimizer, const char 
     assert_ok(clq_optimizer_parse(optimizer, &config.optimizer));
     assert_ok(clq_devices_select(sys, spec, &devices));
     assert_ok(clq_model_builtin(model_name, &model));
-    assert_ok(clq_dataset_open("synthetic", "train", &data));
-    assert_ok(clq_dataset_take(data, BATCH * 6 + 5)); /* every seventh batch has 5 samples */
+    assert_ok(open_synthetic("train", BATCH * 6 + 5, &data)); /* every seventh batch has 5 samples */
     assert_ok(clq_dataset_shuffle(data, 1000, 3));
     assert_ok(clq_dataset_batch(data, BATCH, false));
     assert_ok(clq_trainer_create(model, &devices, &config, &trainer));

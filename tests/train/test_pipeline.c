@@ -3,6 +3,7 @@
 #include "strategy/pipeline.h"
 #include "support/apart.h"
 #include "support/check.h"
+#include "support/synthetic.h"
 #include "support/system.h"
 #include "train/train.h"
 #include "train/trainer.h"
@@ -426,8 +427,7 @@ static void train_normalised(const char *spec, const char *strategy, double loss
     assert_ok(clq_model_finish(m, clq_dense(m, x, &(clq_dense_config){.units = 10, .activation = CLQ_SOFTMAX})));
     assert_ok(clq_devices_select(sys, spec, &devices));
     assert_ok(clq_trainer_create(m, &devices, &config, &trainer));
-    assert_ok(clq_dataset_open("synthetic", "train", &data));
-    assert_ok(clq_dataset_take(data, 64));
+    assert_ok(open_synthetic("train", 64, &data));
     assert_ok(clq_dataset_batch(data, 16, true));
     for (unsigned i = 0; i < 2; i++) {
         clq_batch batch;
@@ -487,7 +487,7 @@ static clq_status train_wide(clq_system *system, const char *spec, clq_strategy_
     assert_ok(clq_devices_select(system, spec, &devices));
     clq_status status = clq_trainer_create(m, &devices, &config, &trainer);
     if (status == CLQ_OK) {
-        assert_ok(clq_dataset_open("synthetic", "train", &data));
+        assert_ok(open_synthetic("train", (size_t)STEPS * BATCH, &data));
         assert_ok(clq_dataset_batch(data, BATCH, true));
         for (unsigned i = 0; i < STEPS; i++) {
             clq_batch batch;

@@ -5,6 +5,7 @@
 #include "ref/mlp.h"
 #include "support/apart.h"
 #include "support/check.h"
+#include "support/synthetic.h"
 #include "support/system.h"
 #include "train/train.h"
 
@@ -195,7 +196,7 @@ static void release(trace *t) {
     clq_free(t->predictions);
 }
 
-/* Of models of one output and of two: making the whole set takes longer than a run. */
+/* Of models of one output and of two. */
 static clq_dataset *sets[2];
 
 static clq_dataset *open_data(const clq_model *model) {
@@ -206,16 +207,8 @@ static clq_dataset *open_data(const clq_model *model) {
         return data;
     }
     for (size_t i = 0; i < CLQ_COUNT_OF(places); i++) places[i] = (float)((i * 37) % 17) / 16.0f - 0.5f;
-    assert_ok(clq_dataset_open("synthetic", "train", &data));
-    assert_ok(clq_dataset_take(data, SAMPLES));
-    if (clq_model_output_count(model) > 1) {
-        const size_t samples = 60000; /* of the whole set */
-        float *labels = clq_alloc(samples * 3, sizeof *labels);
-        assert_non_null(labels);
-        memcpy(labels, places, sizeof places);
-        assert_ok(clq_dataset_add_labels(data, labels, CLQ_F32, 3));
-        clq_free(labels);
-    }
+    assert_ok(open_synthetic("train", SAMPLES, &data));
+    if (clq_model_output_count(model) > 1) assert_ok(clq_dataset_add_labels(data, places, CLQ_F32, 3));
     assert_ok(clq_dataset_shuffle(data, SAMPLES, 5));
     assert_ok(clq_dataset_batch(data, BATCH, false));
     sets[clq_model_output_count(model) - 1] = data;

@@ -63,8 +63,7 @@ static clq_model *make_model(const char *name) {
 
 static clq_dataset *make_data(void) {
     clq_dataset *data;
-    assert_ok(clq_dataset_open("synthetic", "train", &data));
-    assert_ok(clq_dataset_take(data, BATCH * 2 + 5)); /* every third batch has 5 samples */
+    assert_ok(open_synthetic("train", BATCH * 2 + 5, &data)); /* every third batch has 5 samples */
     assert_ok(clq_dataset_batch(data, BATCH, false));
     return data;
 }

@@ -1,13 +1,14 @@
 /* A traced run says what was launched, when, and what was exchanged meanwhile; an untraced one is the same run. */
 #include "support/faults.h"
 #include "support/files.h"
+#include "support/synthetic.h"
 #include "support/system.h"
 #include "train/train.h"
 
 enum { STEPS = 8, BATCH = 128, THREADS = 4, HOST = 1, QUEUE = 2, EXCHANGE = 3, SECONDS_MOST = 240 };
 
 static faults layer;
-static clq_dataset *data; /* making it takes longer than a run */
+static clq_dataset *data;
 
 typedef struct training {
     const char *model, *spec;
@@ -300,8 +301,8 @@ static void any_allocation_fails(void **state) {
 
 static int start(void **state) {
     if (faults_load(&layer) != 0 || files_begin(state) != 0) return -1;
-    if (clq_dataset_open("synthetic", "train", &data) != CLQ_OK) return -1;
-    if (clq_dataset_take(data, 5 * BATCH) != CLQ_OK || clq_dataset_batch(data, BATCH, false) != CLQ_OK) return -1;
+    if (open_synthetic("train", 5 * BATCH, &data) != CLQ_OK) return -1;
+    if (clq_dataset_batch(data, BATCH, false) != CLQ_OK) return -1;
     return open_system(state);
 }
 static int stop(void **state) {

@@ -3,6 +3,7 @@
 #include "support/check.h"
 #include "support/disguise.h"
 #include "support/files.h"
+#include "support/synthetic.h"
 #include "support/system.h"
 #include "train/train.h"
 
@@ -119,9 +120,8 @@ static void uploads_show(void **state) {
 }
 
 static int start(void **state) {
-    if (files_begin(state) != 0 || clq_dataset_open("synthetic", "train", &data) != CLQ_OK) return -1;
-    if (clq_dataset_take(data, 2 * BATCH + LAST) != CLQ_OK || clq_dataset_batch(data, BATCH, false) != CLQ_OK)
-        return -1;
+    if (files_begin(state) != 0 || open_synthetic("train", 2 * BATCH + LAST, &data) != CLQ_OK) return -1;
+    if (clq_dataset_batch(data, BATCH, false) != CLQ_OK) return -1;
     return open_system(state);
 }
 static int stop(void **state) {
