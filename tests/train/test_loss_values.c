@@ -1,5 +1,7 @@
 /* Losses and their slopes behind each end of a model against Keras on TensorFlow, value by value
- * (tests/golden/loss_values.json): also of outputs that are no probabilities. Nothing of it is NaN. */
+ * (tests/golden/loss_values.json): also of outputs that are no probabilities. Nothing of it is NaN. Rules of losses are
+ * the same functions in every launch, and all models have kernels of the same shapes. */
+#include "support/apart.h"
 #include "support/check.h"
 #include "train/trainer.h"
 
@@ -77,7 +79,7 @@ static void as_keras(void **state) {
     json_t *one;
     json_array_foreach(json_object_get(document, "cases"), index, one) {
         clq_model *model = make_model(json_string_value(json_object_get(one, "end")));
-        clq_trainer_config config = clq_trainer_config_default();
+        clq_trainer_config config = apart_config();
         clq_devices devices;
         clq_trainer *trainer;
         config.sample_dtype = CLQ_F32;
