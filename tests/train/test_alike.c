@@ -1,6 +1,7 @@
 /* The check of replicas' weights: with every strategy it is silent where nothing is wrong, and names variable and
  * replica of memory that was changed behind its back. */
 #include "strategy/replica.h"
+#include "support/apart.h"
 #include "support/check.h"
 #include "support/system.h"
 #include "train/trainer.h"
@@ -24,12 +25,13 @@ typedef struct setting {
     const char *other;    /* the message names this replica as the one that is right */
 } setting;
 
+/* Replicas that share out the update do so in one launch. Nothing else here asks how kernels are launched. */
 static const setting settings[] = {
     {"mirrored",
      "pocl:0,pocl:1",
      CLQ_STRATEGY_MIRRORED,
      {0},
-     "overlap,sharded update",
+     APART ",overlap,sharded update",
      false,
      1,
      "dense/kernel",
@@ -39,7 +41,7 @@ static const setting settings[] = {
      "pocl:0,pocl:1",
      CLQ_STRATEGY_MIRRORED,
      {0},
-     NULL,
+     APART,
      true,
      1,
      "batch_normalization/moving_variance",
@@ -53,12 +55,12 @@ static const setting settings[] = {
      2,
      "dense_2/kernel",
      "0 ("},
-    {"local steps", "pocl:0,pocl:1", CLQ_STRATEGY_MIRRORED, {.local_steps = 3}, NULL, false, 1, "dense/kernel", "0 ("},
+    {"local steps", "pocl:0,pocl:1", CLQ_STRATEGY_MIRRORED, {.local_steps = 3}, APART, false, 1, "dense/kernel", "0 ("},
     {"topk",
      "pocl:0,pocl:1",
      CLQ_STRATEGY_MIRRORED,
      {.compression = {CLQ_COMPRESSION_TOP_K, 0.1}},
-     NULL,
+     APART,
      false,
      1,
      "dense/bias",
@@ -67,19 +69,19 @@ static const setting settings[] = {
      "pocl:0,pocl:1,pocl:2,pocl:3",
      CLQ_STRATEGY_PIPELINE,
      {.stages = 2},
-     NULL,
+     APART,
      false,
      3,
      "dense_2/kernel",
      "1 ("},
-    {"tensor", "pocl:0,pocl:1", CLQ_STRATEGY_TENSOR, {0}, NULL, false, 1, "batch_normalization/gamma", "0 ("},
+    {"tensor", "pocl:0,pocl:1", CLQ_STRATEGY_TENSOR, {0}, APART, false, 1, "batch_normalization/gamma", "0 ("},
     {"single", "pocl:0", CLQ_STRATEGY_SINGLE, {0}, NULL, false, 0, NULL, "no two replicas with the same weights"},
     {"one pipeline", "pocl:0,pocl:1", CLQ_STRATEGY_PIPELINE, {0}, NULL, false, 0, NULL, "no two replicas"},
     {"central", "pocl:0,pocl:1", CLQ_STRATEGY_CENTRAL, {0}, NULL, false, 0, NULL, "in the host's memory"},
     {"ps", "pocl:0,pocl:1", CLQ_STRATEGY_PS, {0}, NULL, false, 0, NULL, "in the host's memory"},
 #if defined(__x86_64__)
     {"unlike devices", "pocl:0,intel", CLQ_STRATEGY_MIRRORED, {0}, NULL, false, 0, NULL, "devices that round alike"},
-    {"two alike of three", "pocl:0,intel,pocl:1", CLQ_STRATEGY_MIRRORED, {0}, NULL, false, 2, "dense_1/kernel", "0 ("},
+    {"two alike of three", "pocl:0,intel,pocl:1", CLQ_STRATEGY_MIRRORED, {0}, APART, false, 2, "dense_1/kernel", "0 ("},
 #endif
 };
 
