@@ -49,21 +49,22 @@ typedef struct way {
     void (*set)(clq_strategy_options *options); /* NULL: nothing */
     /* NULL: it trains as one replica. Else what the refusal says. */
     const char *by_hand, *functions, *accumulated;
+    bool one_launch; /* in trainings: these share out the update among replicas, which is a part of that launch */
 } way;
 
 static const way ways[] = {
-    {"single", "single", "pocl:0", NULL, NULL, NULL, NULL},
-    {"mirrored", "mirrored", "pocl:0,pocl:1", NULL, NULL, NULL, NULL},
-    {"sharded optimizer", "mirrored", "pocl:0,pocl:1", sharded, NULL, NULL, NULL},
-    {"unequal shares", "mirrored", "pocl:0,pocl:1", unequal, NULL, NULL, NULL},
-    {"pairs of all", "mirrored", "pocl:0,pocl:1", compressed, NULL, NULL, NULL},
-    {"local steps", "mirrored", "pocl:0,pocl:1", local, "local steps", "local steps", "local steps"},
-    {"central", "central", "pocl:0,pocl:1", NULL, NULL, NULL, NULL},
-    {"synchronous ps", "ps", "pocl:0,pocl:1", synchronous, NULL, NULL, NULL},
-    {"asynchronous ps", "ps", "pocl:0,pocl:1", NULL, NULL, NULL, "staleness"},
-    {"backup replicas", "ps", "pocl:0,pocl:1", backed, NULL, NULL, "backup"},
-    {"pipeline", "pipeline", "pocl:0,pocl:1", NULL, NULL, "strategy pipeline runs no functions", NULL},
-    {"tensor", "tensor", "pocl:0,pocl:1", NULL, NULL, "strategy tensor runs no functions", NULL},
+    {"single", "single", "pocl:0", NULL, NULL, NULL, NULL, false},
+    {"mirrored", "mirrored", "pocl:0,pocl:1", NULL, NULL, NULL, NULL, true},
+    {"sharded optimizer", "mirrored", "pocl:0,pocl:1", sharded, NULL, NULL, NULL, true},
+    {"unequal shares", "mirrored", "pocl:0,pocl:1", unequal, NULL, NULL, NULL, false},
+    {"pairs of all", "mirrored", "pocl:0,pocl:1", compressed, NULL, NULL, NULL, false},
+    {"local steps", "mirrored", "pocl:0,pocl:1", local, "local steps", "local steps", "local steps", false},
+    {"central", "central", "pocl:0,pocl:1", NULL, NULL, NULL, NULL, false},
+    {"synchronous ps", "ps", "pocl:0,pocl:1", synchronous, NULL, NULL, NULL, false},
+    {"asynchronous ps", "ps", "pocl:0,pocl:1", NULL, NULL, NULL, "staleness", false},
+    {"backup replicas", "ps", "pocl:0,pocl:1", backed, NULL, NULL, "backup", false},
+    {"pipeline", "pipeline", "pocl:0,pocl:1", NULL, NULL, "strategy pipeline runs no functions", NULL, false},
+    {"tensor", "tensor", "pocl:0,pocl:1", NULL, NULL, "strategy tensor runs no functions", NULL, false},
 };
 
 static clq_trainer *open_trainer(const clq_model *model, const way *w) {
@@ -75,7 +76,7 @@ static clq_trainer *open_trainer(const clq_model *model, const way *w) {
     config.seed = 5;
     assert_ok(clq_strategy_parse(w->strategy, &config.strategy, &config.strategy_options));
     if (w->set) w->set(&config.strategy_options);
-    if (config.strategy != CLQ_STRATEGY_MIRRORED) config.disabled_paths = APART;
+    if (model == plain || !w->one_launch) config.disabled_paths = APART;
     assert_ok(clq_devices_select(sys, w->spec, &devices));
     assert_ok(clq_trainer_create(model, &devices, &config, &trainer));
     return trainer;
