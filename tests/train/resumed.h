@@ -24,11 +24,11 @@ typedef struct setting {
     bool synchronized;
 } setting;
 
-/* What is kept does not depend on how kernels are launched. */
+/* What is kept does not depend on how kernels are launched; replicas that share out the update do so in one launch. */
 static const setting settings[] = {
     {"single", "pocl:0", CLQ_STRATEGY_SINGLE, {0}, APART, 0, false},
     {"single, accumulated", "pocl:0", CLQ_STRATEGY_SINGLE, {.accumulate = 2}, APART, 0, false},
-    {"mirrored", "pocl:0,pocl:1", CLQ_STRATEGY_MIRRORED, {0}, "overlap,sharded update", 0, false},
+    {"mirrored", "pocl:0,pocl:1", CLQ_STRATEGY_MIRRORED, {0}, APART ",overlap,sharded update", 0, false},
     {"mirrored, accumulated", "pocl:0,pocl:1", CLQ_STRATEGY_MIRRORED, {.accumulate = 2}, NULL, 0, false},
     {"sharded update", "pocl:0,pocl:1,pocl:2", CLQ_STRATEGY_MIRRORED, {0}, NULL, 0, false},
     {"buckets", "pocl:0,pocl:1", CLQ_STRATEGY_MIRRORED, {0}, APART, 64, false},
