@@ -57,6 +57,7 @@ typedef struct training {
     clq_system *system; /* NULL: the one without a limit */
     clq_recompute_kind recompute;
     void (*set)(clq_trainer_config *config); /* NULL: nothing */
+    bool whole;                              /* steps are one launch */
     /* out */
     run run;
     uint64_t bytes;     /* the most on a replica's device */
@@ -70,11 +71,11 @@ static clq_status open_trainer(const training *t, const clq_model *model, clq_tr
     config.seed = 7;
     config.recompute = t->recompute;
     way_configure(t->way, &config);
-    /* Kernels by themselves are the same with and without; only one device's steps are compiled as a whole. */
+    /* Kernels by themselves are the same with and without. */
     char disabled[64];
     (void)snprintf(disabled, sizeof disabled, "one launch%s%s", t->way->disabled ? "," : "",
                    t->way->disabled ? t->way->disabled : "");
-    config.disabled_paths = t->way == &way_single ? NULL : disabled;
+    config.disabled_paths = t->whole ? NULL : disabled;
     if (t->set) t->set(&config);
     assert_ok(clq_devices_select(t->system ? t->system : sys, t->way->spec, &devices));
     return clq_trainer_create(model, &devices, &config, out);
@@ -127,7 +128,8 @@ static void check_identical(const training *a, const training *b) {
 
 /* The training by `auto`. Gives its bytes of activations. */
 static size_t train_within(const training *off, uint64_t limit) {
-    training t = {.way = off->way, .net = off->net, .set = off->set, .recompute = CLQ_RECOMPUTE_AUTO};
+    training t = {
+        .way = off->way, .net = off->net, .set = off->set, .whole = off->whole, .recompute = CLQ_RECOMPUTE_AUTO};
     assert_ok(clq_system_open(&(clq_system_config){.memory_limit_bytes = limit}, &t.system));
     train(&t);
     check_identical(&t, off);
@@ -138,9 +140,11 @@ static size_t train_within(const training *off, uint64_t limit) {
     return t.activations;
 }
 
+static void set_mixed(clq_trainer_config *config) { config->precision = CLQ_PRECISION_MIXED; }
+
 /* Without and with the most of it; limited: also with as much as a limit between the two asks for. */
 static void check_way(const way *w, const net *n, void (*set)(clq_trainer_config *config), bool limited) {
-    training off = {.way = w, .net = n, .set = set}, all = off;
+    training off = {.way = w, .net = n, .set = set, .whole = w == &way_single && set != set_mixed}, all = off;
     all.recompute = CLQ_RECOMPUTE_ALL;
     train(&off);
     train(&all);
@@ -168,7 +172,6 @@ static void set_compression(clq_trainer_config *config) {
     config->strategy_options.compression = (clq_compression){.kind = CLQ_COMPRESSION_F16};
 }
 static void set_local_steps(clq_trainer_config *config) { config->strategy_options.local_steps = 2; }
-static void set_mixed(clq_trainer_config *config) { config->precision = CLQ_PRECISION_MIXED; }
 static void set_mixed_bf16(clq_trainer_config *config) { config->precision = CLQ_PRECISION_MIXED_BF16; }
 /* What needs memory beside the weights. */
 static void set_average(clq_trainer_config *config) {
@@ -193,7 +196,7 @@ static void every_setting_gives_the_same_bits(void **state) {
 
 static void marked_tensors_are_not_kept(void **state) {
     static const net marks = {.marked = true};
-    training off = {.way = &way_single}, on = {.way = &way_single, .net = &marks};
+    training off = {.way = &way_single, .whole = true}, on = {.way = &way_single, .net = &marks, .whole = true};
     (void)state;
     train(&off);
     train(&on);
