@@ -215,6 +215,11 @@ static clq_dataset *open_data(const clq_model *model) {
     return data;
 }
 
+/* In the short form: a model that is not small has one such program, as it is mirrored on two replicas. */
+static bool is_one_launch(const struct model_row *row, const struct way_row *way, const char *spec) {
+    return way->one_launch && (all || row->small || (way == &ways[0] && strcmp(spec, "pocl:0,pocl:1") == 0));
+}
+
 static clq_trainer *open_trainer(const clq_model *model, const struct model_row *row, const struct way_row *way,
                                  const char *spec) {
     static clq_output_config outputs[2];
@@ -233,7 +238,7 @@ static clq_trainer *open_trainer(const clq_model *model, const struct model_row 
         config.output_count = 2;
     }
     assert_ok(clq_strategy_parse(way->strategy, &config.strategy, &config.strategy_options));
-    if (!way->one_launch) config.disabled_paths = APART;
+    if (!is_one_launch(row, way, spec)) config.disabled_paths = APART;
     if (way->set) way->set(&config);
     assert_ok(clq_devices_select(sys, spec, &chosen));
     if (config.strategy_options.shares == CLQ_SHARES_WEIGHTS) config.strategy_options.share_count = chosen.count;
