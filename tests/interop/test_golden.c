@@ -1,5 +1,6 @@
 /* Whole training runs against traces of Keras in float64 (tests/golden/README.md): the loss of every step, the first
- * step's gradient norm of every variable, and the initial model's predictions, on each driver alone and mirrored. */
+ * step's gradient norm of every variable, and the initial model's predictions, on each driver alone and mirrored. With
+ * the argument `long` every trace is made by every strategy, all in steps that are one launch where they can be. */
 #include "support/apart.h"
 #include "support/check.h"
 #include "support/disguise.h"
@@ -63,13 +64,39 @@ typedef struct tally {
 static bool gpu;        /* devices are in disguise */
 static bool some_apart; /* of the cases that run */
 
-/* Cases whose kernels are those of others, by other losses, optimizers and joins: their steps are not one launch. */
-static bool is_apart(const char *name) {
-    static const char *const apart[] = {"adam_options", "cnn_adam_logits", "mlp_sgd_nesterov_logits", "soft_labels",
-                                        "branch_add",   "two_outputs_mse", "huber_regression",        "mae_regression"};
+/* Cases whose steps are one launch: each such program is compiled for one case alone, while kernels by themselves are
+ * shared by cases, ways and tests. Kinds of layers and losses are shared out between the drivers. Both have transformed
+ * convolutions and statistics, which other tests do not have as one launch on all drivers. */
+static bool is_apart(const char *name, const char *spec) {
+    static const struct {
+        const char *name;
+        bool pocl, intel;
+    } whole[] = {{"cnn_wide", true, true},        {"residual_bn", true, true},
+                 {"conv_variants", true, false},  {"cnn_sgd_nesterov_ragged", true, false},
+                 {"two_outputs", true, false},    {"mse_regression", true, false},
+                 {"mlp_adam_probs", false, true}, {"lenet_chains", false, true},
+                 {"shared_layer", false, true},   {"dropout_eval", false, true}};
+    const bool intel = strcmp(spec, "intel") == 0;
     size_t i = 0;
-    while (i < CLQ_COUNT_OF(apart) && strcmp(apart[i], name) != 0) i++;
-    return i < CLQ_COUNT_OF(apart);
+    while (i < CLQ_COUNT_OF(whole) && strcmp(whole[i].name, name) != 0) i++;
+    return i == CLQ_COUNT_OF(whole) || !(intel ? whole[i].intel : whole[i].pocl);
+}
+
+/* Three alike replicas share out the update in steps that are one launch, each of which is a program of its own. An
+ * optimizer has such a step with its state on each replica, or with that shared out, too; both where its update needs
+ * more than the gradient's sum. The other way runs by kernels that replicas of other traces have built. */
+typedef enum three_alike { NOT_THREE, THREE, THREE_SHARDED } three_alike;
+static three_alike as_three;
+
+static bool has_whole_step(const char *name) {
+    static const char *const both[] = {"average", "clip_global_norm", "lamb_decay"};
+    static const char *const plain[] = {"adadelta",    "adam_amsgrad", "clip_value", "cosine",
+                                        "exponential", "nadam",        "polynomial", "rmsprop_centered"};
+    bool is_plain = false;
+    for (size_t i = 0; i < CLQ_COUNT_OF(both); i++)
+        if (strcmp(both[i], name) == 0) return true;
+    for (size_t i = 0; i < CLQ_COUNT_OF(plain); i++) is_plain = is_plain || strcmp(plain[i], name) == 0;
+    return is_plain == (as_three == THREE);
 }
 
 static bool few; /* under sanitizers: host code sees the rules of optimizers and losses as rows of tables, all alike */
@@ -97,7 +124,8 @@ static void run_named(golden *g, void *context) {
     if (!is_in(which, g->name)) return;
     t->cases++;
     if (few && is_like_others(g)) return;
-    if (some_apart) golden_by.disabled_paths = is_apart(g->name) ? APART : NULL;
+    if (some_apart) golden_by.disabled_paths = is_apart(g->name, spec) ? APART : NULL;
+    if (as_three != NOT_THREE) golden_by.disabled_paths = has_whole_step(g->name) ? NULL : APART;
     if (which == RAGGED_CASES_BY_PIECES || which == WEIGHTED_CASES_BY_PIECES) g->pieces = PIECES;
     if (which == FEW_CASES_BY_CANDIDATES)
         t->candidates = CLQ_MAX(t->candidates, run_candidates(g, spec, gpu ? 2 : 1));
@@ -138,7 +166,7 @@ static void on_intel(void **state) {
     run_all("intel");
 }
 
-/* One replica's steps are one launch each, on_pocl_basic and on_intel, and so are those of optimizers_by_replicas that
+/* Some steps are one launch each: of one replica, on_pocl_basic and on_intel, and those of optimizers_by_replicas that
  * share out the update. */
 static void begin_apart(const char *strategy) {
     golden_by = (golden_way){.strategy = strategy, .disabled_paths = APART};
@@ -191,20 +219,20 @@ static void shard(clq_trainer_config *config, unsigned replicas) {
     (void)replicas;
     config->strategy_options.shard_optimizer = 1;
 }
-/* Two replicas run kernels that other tests here build anyway. Three run whole steps, which share out the update where
- * the replicas are alike: once with the optimizer's state on each replica, and once with that shared out, too. */
 static void optimizers_by_replicas(void **state) {
     (void)state;
     static const struct {
-        const char *spec, *disabled;
-        void (*set)(clq_trainer_config *config, unsigned replicas);
-    } rows[] = {
-        {"pocl:0,pocl:1", APART, NULL}, {"pocl:0,pocl:1,pocl:2", NULL, NULL}, {"pocl:0,pocl:1,pocl:2", NULL, shard}};
+        const char *spec;
+        three_alike as;
+    } rows[] = {{"pocl:0,pocl:1", NOT_THREE}, {"pocl:0,pocl:1,pocl:2", THREE}, {"pocl:0,pocl:1,pocl:2", THREE_SHARDED}};
     for (size_t i = 0; i < CLQ_COUNT_OF(rows); i++) {
-        golden_by = (golden_way){.strategy = "mirrored", .set = rows[i].set, .disabled_paths = rows[i].disabled};
+        begin_apart("mirrored");
+        as_three = rows[i].as;
+        if (as_three == THREE_SHARDED) golden_by.set = shard;
         assert_true(run_group(ALL_CASES, "optimizers", rows[i].spec).cases >= 22);
     }
-    golden_by = (golden_way){0};
+    as_three = NOT_THREE;
+    end_apart();
 }
 /* Stages follow the same traces; with statistics, where a batch is one micro-batch. Each strategy compiles kernels of
  * its own for each trace: the long form has all of them. */
