@@ -278,7 +278,7 @@ static void synchronised_statistics_are_of_the_global_batch(void **state) {
     clq_model_destroy(model);
 }
 
-enum { FLOATS_MOST = 1024, TRAINED = 50 };
+enum { FLOATS_MOST = 1024, TRAINED = 20 };
 typedef struct run {
     double losses[TRAINED], norms[TRAINED];
     float state[CLQ_REPLICAS_MAX][FLOATS_MOST];
