@@ -9,7 +9,8 @@
 #include <math.h>
 #include <unistd.h>
 
-enum { EPOCHS = 3, BATCH = 13, LOST = 1 /* nvidia:1 */, DEADLINE_S = 300 /* a first run compiles */ };
+/* Shares of BATCH are even over 2 and 3 devices: few kernels are compiled. Those of the last batch are not. */
+enum { EPOCHS = 3, BATCH = 12, LOST = 1 /* nvidia:1 */, DEADLINE_S = 300 /* a first run compiles */ };
 
 static strict layer;
 static unsigned seeds = STRICT_SEEDS;
