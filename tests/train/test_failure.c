@@ -2,6 +2,7 @@
  * a named error within seconds, nobody waits for the dead, and what comes after is as if nothing had been. */
 #include "comm/communicator.h"
 #include "strategy/mirrored.h"
+#include "support/apart.h"
 #include "support/check.h"
 #include "support/faults.h"
 #include "support/system.h"
@@ -26,6 +27,7 @@ typedef struct training {
     clq_strategy_options options;
     bool synchronized;   /* with statistics that are exchanged in forward and in backward */
     bool pipelined;      /* in three micro-batches; else mirrored, or single */
+    bool apart;          /* steps are not one launch: see support/apart.h */
     double loss;         /* out: of the last step */
     const char *fail_in; /* thread whose calls count, once the trainer exists; NULL: nothing is armed */
     unsigned fail_at;
@@ -82,6 +84,7 @@ static clq_status train(void *context) {
     config.strategy = t->pipelined ? CLQ_STRATEGY_PIPELINE : strategy;
     config.strategy_options = t->options; /* staleness 0: the same losses in every run */
     if (t->pipelined) config.strategy_options.micro_batches = 3;
+    if (t->apart) config.disabled_paths = APART;
     clq_fit_config fit = {.steps = STEPS, .context = t, .on_step = note_loss};
     clq_status status = clq_devices_select(sys, t->spec, &devices);
     if (status == CLQ_OK) status = make_model(t->width, t->synchronized, &model);
@@ -135,8 +138,11 @@ static void fail_calls_of(training t, unsigned stride) {
     cases++;
     for (size_t i = 0; i < CLQ_COUNT_OF(specs); i++) {
         if (thinned > 1 && (cases + i) % 2) continue;
-        const training plain = {
-            .spec = specs[i], .synchronized = t.synchronized, .pipelined = t.pipelined, .options = t.options};
+        const training plain = {.spec = specs[i],
+                                .synchronized = t.synchronized,
+                                .pipelined = t.pipelined,
+                                .apart = t.apart,
+                                .options = t.options};
         double clean = clean_loss_of(plain);
         t.spec = specs[i];
         t.fail_at = 0;
@@ -199,8 +205,8 @@ static void one_stage_fails(void **state) {
 /* While compressed gradients are exchanged; while weights are averaged. */
 static void one_replica_fails_in_other_exchanges(void **state) {
     (void)state;
-    fail_calls_of((training){.fail_in = "replica 1", .options = {.compression = top_tenth}}, 37);
-    fail_calls_of((training){.fail_in = "replica 1", .options = {.local_steps = 2}}, 11);
+    fail_calls_of((training){.fail_in = "replica 1", .apart = true, .options = {.compression = top_tenth}}, 53);
+    fail_calls_of((training){.fail_in = "replica 1", .apart = true, .options = {.local_steps = 2}}, 31);
 }
 
 /* A device that still works when its replica has failed: it ends what it has before its memory goes, which the address
@@ -306,7 +312,7 @@ static void a_replica_hangs(void **state) {
 
 /* Every call of every thread, from opening the devices to the last step. */
 static void any_call_fails(const char *spec, size_t accumulate, unsigned stride) {
-    training t = {.spec = spec, .options = {.accumulate = accumulate}};
+    training t = {.spec = spec, .apart = accumulate > 1, .options = {.accumulate = accumulate}};
     double clean = clean_loss_of(t);
     stride *= thinned;
     (void)layer.arm(0, 0, false);
@@ -366,10 +372,10 @@ static void any_allocation_fails(void **state) {
     any_allocation_fails_in((training){0}, 5);
     any_allocation_fails_in((training){.synchronized = true}, 13);
     any_allocation_fails_in((training){.bucket_bytes = 1}, 7); /* reducers, of which some are there */
-    any_allocation_fails_in((training){.options = {.accumulate = 2}}, 11);
+    any_allocation_fails_in((training){.apart = true, .options = {.accumulate = 2}}, 11);
     any_allocation_fails_in((training){.options = parts}, 11);
-    any_allocation_fails_in((training){.options = {.compression = top_tenth}}, 31);
-    any_allocation_fails_in((training){.options = {.local_steps = 2}}, 37);
+    any_allocation_fails_in((training){.apart = true, .options = {.compression = top_tenth}}, 31);
+    any_allocation_fails_in((training){.apart = true, .options = {.local_steps = 2}}, 37);
     any_allocation_fails_in((training){.pipelined = true}, 11);
 }
 
