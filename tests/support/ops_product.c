@@ -163,3 +163,9 @@ void product_check_cases(rig *r, size_t cases, size_t everywhere, void (*check)(
     bool all = clq_device_runs_in_caller(r->device) || rig_is_simulated(r);
     for (size_t i = 0; i < (all ? cases : everywhere); i++) check(r, i);
 }
+
+void product_share_cases(rig *r, size_t cases, size_t everywhere, void (*check)(rig *r, size_t index)) {
+    bool all = clq_device_runs_in_caller(r->device) || rig_is_simulated(r);
+    for (size_t i = 0; i < (all ? cases : everywhere); i++)
+        if (rig_takes(r, i)) check(r, i);
+}

@@ -28,6 +28,9 @@ void product_check(rig *r, const product_layer *layer, uint32_t capacity, const 
 /* Checks all cases on a device that builds kernels in its caller (PoCL's basic one) and, as far as it affords them, on
  * the simulator; the first `everywhere` of them on the others, which build as the first does. */
 void product_check_cases(rig *r, size_t cases, size_t everywhere, void (*check)(rig *r, size_t index));
+/* The same for cases that both families have kernels for: each in one of them, and on the others in the other
+ * (rig_takes). */
+void product_share_cases(rig *r, size_t cases, size_t everywhere, void (*check)(rig *r, size_t index));
 
 /* The checks of one result, as memory of that type has it. sizes: the same sum of absolute values; terms: how many. */
 void product_check_numbers(const rig *r, const char *what, clq_dtype dtype, const void *got, const double *want,

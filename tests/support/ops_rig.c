@@ -26,6 +26,12 @@ static bool is_simulator(const clq_device_info *info) { return strcmp(info->driv
 
 bool rig_is_simulated(const rig *r) { return is_simulator(clq_device_get_info(r->device)); }
 
+bool rig_takes(const rig *r, size_t index) {
+    if (rig_is_simulated(r) || getenv("CLQ_TEST_DEVICES") || getenv("CLQ_TEST_CASES")) return true;
+    const size_t turn = index + (r->family == CLQ_FAMILY_LOCAL) + !is_basic(clq_device_get_info(r->device));
+    return turn % 2 == 0;
+}
+
 /* Whole groups work on the smallest case of the local kernels. */
 bool rig_affords(const rig *r, size_t floats) {
     return floats <= (r->family == CLQ_FAMILY_LOCAL ? 1200 : 3000) || !rig_is_simulated(r);

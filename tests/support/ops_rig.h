@@ -35,6 +35,10 @@ typedef struct rig_variant {
  * CLQ_TEST_CASES=once PoCL's device is the only one. */
 void rig_each(void (*body)(rig *r));
 bool rig_is_simulated(const rig *r);
+/* Whether a case is run here, of those that are programs of their own: PoCL's device has each in one of the families,
+ * turn by turn, and the other driver has it in the other. A simulator has all, and so has every device with
+ * CLQ_TEST_DEVICES or CLQ_TEST_CASES. */
+bool rig_takes(const rig *r, size_t index);
 /* Whether a case of this size runs on the device: the simulator takes a second for what others do in a millisecond. */
 bool rig_affords(const rig *r, size_t floats);
 
