@@ -1,5 +1,7 @@
 #include "support/ops_update.h"
 
+#include <stdlib.h>
+
 typedef struct flat {
     clq_value w, g, states[STATES], average, factors, decays;
 } flat;
@@ -340,18 +342,27 @@ static void check_sharded(rig *r, const clq_optimizer *optimizer, unsigned ranks
     clq_free(gradients);
 }
 
+static size_t sharded_before; /* optimizers */
+
+/* Each number of ranks is a program of each rule, with a tail and without. Rules know nothing of ranks: SGD's have each
+ * number, Adam's one, turn by turn, and the others two. */
 static void check_ranks(rig *r, const clq_optimizer *optimizer) {
     static const unsigned ranks[] = {2, 3, 5, 8};
-    /* Rules know nothing of ranks: some of them are enough. */
-    const bool all = optimizer->kind <= CLQ_OPTIMIZER_ADAM;
-    for (size_t i = 0; i < (all ? CLQ_COUNT_OF(ranks) : 1); i++)
+    const size_t index = sharded_before++, count = CLQ_COUNT_OF(ranks);
+    const bool all = optimizer->kind == CLQ_OPTIMIZER_SGD || getenv("CLQ_TEST_DEVICES");
+    const size_t first = all || optimizer->kind != CLQ_OPTIMIZER_ADAM ? 0 : index % count;
+    for (size_t i = first; i < (all ? count : first + 1); i++)
         for (size_t length = 0; length < 2; length++) {
             size_t n = length ? 469 * PART : PART * ranks[i] + 37;
-            if (rig_affords(r, n * ranks[i])) check_sharded(r, optimizer, ranks[i], n);
+            if (rig_takes(r, index + i + length) && rig_affords(r, n * ranks[i]))
+                check_sharded(r, optimizer, ranks[i], n);
         }
 }
 
-static void sharded_updates(rig *r) { each_optimizer(r, check_ranks); }
+static void sharded_updates(rig *r) {
+    sharded_before = 0;
+    each_optimizer(r, check_ranks);
+}
 
 /* Epsilon is outside the root: with a gradient of 1e-9 it decides the step. */
 static void adam_epsilon(rig *r) {
