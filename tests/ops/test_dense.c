@@ -63,7 +63,7 @@ static void check_by(rig *r, size_t index, const char *product) {
 
 static void check(rig *r, size_t index) { check_by(r, index, NULL); }
 
-static void check_family(rig *r) { product_check_cases(r, CLQ_COUNT_OF(cases), EVERYWHERE, check); }
+static void check_family(rig *r) { product_share_cases(r, CLQ_COUNT_OF(cases), EVERYWHERE, check); }
 
 static void matches_reference(void **state) {
     (void)state;
@@ -105,7 +105,7 @@ enum { STORED_EVERYWHERE = 3 };
 static void check_stored(rig *r, size_t index) { check_case(r, &stored[index].c, &stored[index].how); }
 
 static void check_family_stored(rig *r) {
-    product_check_cases(r, CLQ_COUNT_OF(stored), STORED_EVERYWHERE, check_stored);
+    product_share_cases(r, CLQ_COUNT_OF(stored), STORED_EVERYWHERE, check_stored);
 }
 
 static void stored_in_16_bits(void **state) {
