@@ -129,7 +129,7 @@ static void backward(rig *r) {
     for (size_t a = 0; a < CLQ_COUNT_OF(all); a++) {
         for (size_t i = 0; i < CLQ_COUNT_OF(shapes); i++) {
             where dz = (where)(i % 2);
-            if (!rig_affords(r, size_of(shapes[i]))) continue;
+            if (!rig_takes(r, a + i / 2) || !rig_affords(r, size_of(shapes[i]))) continue;
             check_backward(r, all[a], shapes[i], dz, i % 4 != 3);
             if (i % 4 == 0) check_backward(r, all[a], shapes[i], NOWHERE, true);
         }
@@ -205,7 +205,7 @@ static void through_chains(rig *r) {
     _Static_assert(CLQ_COUNT_OF(before) == CLQ_COUNT_OF(chains), "one for each");
     for (size_t c = 0; c < CLQ_COUNT_OF(chains); c++)
         for (size_t i = c % 3; i < CLQ_COUNT_OF(shapes); i += 3)
-            if (rig_affords(r, size_of(shapes[i]) * chains[c].count))
+            if (rig_takes(r, c + i / 3) && rig_affords(r, size_of(shapes[i]) * chains[c].count))
                 check_chain(r, &chains[c], before[c], shapes[i], i % 4 != 3);
 }
 
@@ -217,6 +217,7 @@ static void links_one_by_one(rig *r) {
         const activation_chain *chain = &chains[c];
         float *x, *dy, got[N], want[N];
         double *unused[2];
+        if (!rig_takes(r, c)) continue;
         rig_numbers(&random, N, -4, 4, &x, &unused[0]);
         rig_numbers(&random, N, -1, 1, &dy, &unused[1]);
         x[5] = NAN;
