@@ -16,8 +16,8 @@ static clq_trainer_config configure(clq_trainer_config config) {
 
 /* Messages of a gradient whose loss is scaled. */
 static const way compressed[] = {
-    {"halves", "pocl:0,pocl:1", CLQ_STRATEGY_MIRRORED, {.compression = {CLQ_COMPRESSION_F16, 0}}, NULL, 0},
-    {"largest", "pocl:0,pocl:1", CLQ_STRATEGY_MIRRORED, {.compression = {CLQ_COMPRESSION_TOP_K, 1}}, NULL, 0},
+    {"halves", "pocl:0,pocl:1", CLQ_STRATEGY_MIRRORED, {.compression = {CLQ_COMPRESSION_F16, 0}}, APART, 0},
+    {"largest", "pocl:0,pocl:1", CLQ_STRATEGY_MIRRORED, {.compression = {CLQ_COMPRESSION_TOP_K, 1}}, APART, 0},
 };
 
 /* Strategies whose replicas cannot agree on a scale. */
