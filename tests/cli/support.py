@@ -2,8 +2,13 @@
 import json
 import os
 import pathlib
+import signal
 import tempfile
 import unittest
+
+# A shell without job control has its background jobs ignore Ctrl-C, and programs inherit that: a command that a test
+# interrupts would go on to its end. What has a handler here has the default action in a program that starts from here.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def synchronized_model():
