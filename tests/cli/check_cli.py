@@ -12,6 +12,7 @@ import shutil
 import struct
 import subprocess
 import sys
+import tempfile
 import unittest
 import xml.etree.ElementTree
 
@@ -19,7 +20,17 @@ import support
 
 BIN = pathlib.Path(sys.argv.pop(1) if len(sys.argv) > 1 else "build/bin")
 CLIQUE = str(BIN / "clique")
-SMALL = ["--model", "mlp", "--data", "synthetic", "--take", "640", "--devices", "pocl:0"]
+# Compilers of drivers take most of this test's time, and each model, batch, optimizer and set of devices is a program of
+# its own for them. So most tests train one model, the least that has weights, in one way; where a model of two layers is
+# needed it is mlp, in the same way; and each launch of the convolutional ones has 64 samples.
+MODELS = tempfile.TemporaryDirectory()
+LEAST = pathlib.Path(MODELS.name) / "least.json"
+LEAST.write_text(json.dumps(support.sequential("least", [("Flatten", {}), ("Dense", {"units": 10, "activation": "softmax"})])))
+# Of `synthetic` itself 60000 samples are made, which takes three times as long as these trainings. A sixth as many are
+# for tests.
+SYNTHETIC = "synthetic:28x28/10/3840"
+COMMON = ["--data", SYNTHETIC, "--take", "640", "--devices", "pocl:0"]
+SMALL, MLP = ["--model", str(LEAST), *COMMON], ["--model", "mlp", *COMMON]
 
 
 def run(*args, **kwargs):
@@ -86,7 +97,7 @@ class CommandLine(support.InFolder):
         result = run("doctor", "--devices", "pocl:0", "--json", env=env)
         self.assertEqual((result.returncode, json.loads(result.stdout)["unlisted"]), (0, unlisted))
         self.assertIn(line, result.stderr)
-        train = ["train", "--model", "mlp", "--data", "synthetic", "--take", 128, "--steps", 1, "--no-test"]
+        train = ["train", "--model", LEAST, "--data", "synthetic", "--take", 128, "--steps", 1, "--no-test"]
         for times in range(2):  # with the whole list of devices, then with the one that was kept
             result = run(*train, env=env)
             self.assertEqual(result.returncode, 0, result.stderr)
@@ -111,7 +122,7 @@ class CommandLine(support.InFolder):
                 self.assertLessEqual({"name", "ok", "detail", "ms"}, check.keys())
 
     def test_train_json(self):
-        report = self.train(*SMALL, "--epochs", 2)
+        report = self.train(*MLP, "--epochs", 2)
         self.assertEqual(report["model"], "mlp")
         self.assertEqual(report["replicas"], 1)
         self.assertEqual(len(report["epochs"]), 2)
@@ -121,9 +132,9 @@ class CommandLine(support.InFolder):
         plan = json.loads(run("plan", "--model", "mlp", "--devices", "pocl:0", "--json").stdout)
         self.assertEqual(report["launches_per_step"], 1)
         two = ["--devices", "pocl:0,pocl:1", "--steps", 1, "--no-test"]
-        self.assertEqual(self.train(*SMALL, *two)["launches_per_step"], 2)
-        self.assertEqual(self.train(*SMALL, *two, "--bucket-bytes", 1)["launches_per_step"], 2 + 2)  # a bucket a layer
-        traced = self.train(*SMALL, "--steps", 1, "--no-test", "--trace", self.folder / "trace.json")
+        self.assertEqual(self.train(*MLP, *two)["launches_per_step"], 2)
+        self.assertEqual(self.train(*MLP, *two, "--bucket-bytes", 1)["launches_per_step"], 2 + 2)  # a bucket a layer
+        traced = self.train(*MLP, "--steps", 1, "--no-test", "--trace", self.folder / "trace.json")
         self.assertEqual(traced["launches_per_step"], len(plan["launches"]))
         self.assertLess(0, report["step_ms"]["p50"])
         self.assertLessEqual(report["step_ms"]["p50"], report["step_ms"]["p95"])
@@ -157,10 +168,10 @@ class CommandLine(support.InFolder):
         weights = self.folder / "w.safetensors"
         self.assertEqual(run("train", *SMALL, "--steps", 1, "--no-test", "--save", weights).returncode, 0)
         weights.write_bytes(weights.read_bytes()[:-4] + struct.pack("<f", float("nan")))  # of the last bias
-        self.fails(3, "train", *SMALL, "--steps", 20, "--no-test", "--init", weights, says=("'dense_1/bias'", "value 9 is nan"))
+        self.fails(3, "train", *SMALL, "--steps", 20, "--no-test", "--init", weights, says=("'dense_2/bias'", "value 9 is nan"))
         weights.write_bytes(weights.read_bytes()[:-4] + struct.pack("<f", 3e38))  # the sum of the losses is beyond float32
         self.fails(1, "train", *SMALL, "--steps", 20, "--no-test", "--init", weights, "--check-numerics",
-                   says=("step 1 on pocl:0", "the loss of output 'dense_1'"))
+                   says=("step 1 on pocl:0", "the loss of output 'dense_2'"))
         result = run("train", *SMALL, "--steps", 20, "--no-test", "--init", weights, "--json")
         report = json.loads(result.stdout)
         self.assertEqual(result.returncode, 0)
@@ -193,7 +204,7 @@ class CommandLine(support.InFolder):
         mean = sum(row["loss"] * row["samples"] for row in rows[10:]) / 640
         self.assertAlmostEqual(mean, report["epochs"][1]["loss"], delta=1e-6 * mean)
         self.assertTrue(all(row["grad_norm"] > 0 for row in rows))
-        common = ["--model", "mlp", "--data", "synthetic", "--take", "640", "--devices", "pocl:0", "--weights", weights]
+        common = [*SMALL, "--weights", weights]
         result = json.loads(run("eval", *common, "--json").stdout)
         self.assertEqual(result["samples"], 640)
         self.assertAlmostEqual(result["loss"], report["epochs"][1]["val_loss"], delta=1e-5)
@@ -204,33 +215,33 @@ class CommandLine(support.InFolder):
         self.assertEqual(sorted(p.name for p in self.folder.iterdir()), ["p.npy", "run.jsonl", "w.safetensors"])
 
     def test_accumulate(self):
-        """Two batches of 30 are as one of 60, also at the end of an epoch of 640: 30 and 10 samples as 40."""
+        """Two batches of 32 are as one of 64, also at the end of an epoch of 616: 32 and 8 samples as 40."""
         logs = [self.folder / name for name in ("whole.jsonl", "cut.jsonl")]
-        steps = [*SMALL, "--devices", "pocl:0,pocl:1", "--no-test", "--shuffle", "off", "--steps", 15, "--log"]
-        self.assertEqual(self.train(*steps, logs[0], "--batch", 60)["accumulate"], 1)
-        self.assertEqual(self.train(*steps, logs[1], "--batch", 30, "--accumulate", 2)["accumulate"], 2)
+        steps = [*SMALL, "--take", 616, "--devices", "pocl:0,pocl:1", "--no-test", "--shuffle", "off", "--steps", 15, "--log"]
+        self.assertEqual(self.train(*steps, logs[0], "--batch", 64)["accumulate"], 1)
+        self.assertEqual(self.train(*steps, logs[1], "--batch", 32, "--accumulate", 2)["accumulate"], 2)
         whole, cut = ([json.loads(line) for line in log.read_text().splitlines()] for log in logs)
-        self.assertEqual([line["samples"] for line in cut], ([60] * 10 + [40]) + [60] * 4)
+        self.assertEqual([line["samples"] for line in cut], ([64] * 9 + [40]) + [64] * 5)
         for one, other in zip(whole, cut, strict=True):
             for key in ("step", "epoch", "samples", "lr"):
                 self.assertEqual(one[key], other[key])
             for key in ("loss", "grad_norm"):
                 self.assertLess(abs(one[key] - other[key]), 1e-5 * one[key])
-        self.assertIn(", an update for 2 batches\n", run("train", *steps, logs[1], "--batch", 30, "--accumulate", 2).stdout)
+        self.assertIn(", an update for 2 batches\n", run("train", *steps, logs[1], "--batch", 32, "--accumulate", 2).stdout)
 
     def test_weights_of_samples(self):
         """A weight of 2 for each sample of the whole set is twice the rate, to the bit, and twice the loss."""
         double, plain, weighted = self.folder / "double.npy", self.folder / "plain", self.folder / "weighted"
-        npy(double, (60000,), "<f4", struct.pack("<f", 2) * 60000)
+        npy(double, (3840,), "<f4", struct.pack("<f", 2) * 3840)
         common = [*SMALL, "--steps", 4]
         once = self.train(*common, "--optimizer", "sgd:lr=0.125", "--save", plain)
         twice = self.train(*common, "--optimizer", "sgd:lr=0.0625", "--sample-weights", double, "--save", weighted)
         self.assertEqual(plain.read_bytes(), weighted.read_bytes())
         self.assertEqual(twice["epochs"][0]["loss"], 2 * once["epochs"][0]["loss"])
-        some = [1] * 60000
-        wrong = (("short", (59999,), "<f4", some[1:], ["(59999,)", "one weight for each of the 60000 samples"]),
-                 ("negative", (60000,), "<f4", [*some[:7], -1, *some[8:]], ["the weight of sample 7 is -1", "at least 0"]),
-                 ("large", (60000,), "<f8", [*some[:7], 1e300, *some[8:]], ["the weight of sample 7 is inf as float32"]))  # fmt: skip
+        some = [1] * 3840
+        wrong = (("short", (3839,), "<f4", some[1:], ["(3839,)", "one weight for each of the 3840 samples"]),
+                 ("negative", (3840,), "<f4", [*some[:7], -1, *some[8:]], ["the weight of sample 7 is -1", "at least 0"]),
+                 ("large", (3840,), "<f8", [*some[:7], 1e300, *some[8:]], ["the weight of sample 7 is inf as float32"]))  # fmt: skip
         for name, shape, dtype, values, says in wrong:
             path = self.folder / f"{name}.npy"
             npy(path, shape, dtype, struct.pack(f"<{len(values)}{'f' if dtype == '<f4' else 'd'}", *values))
@@ -268,7 +279,7 @@ class CommandLine(support.InFolder):
         self.assertRegex(result.stderr, r"loss \d+\.\d+  mae 1\.6875  root_mean_squared_error \d+\.\d+  16 samples")
         self.assertEqual(run("predict", *common[:4], *common[-2:], "--out", out).returncode, 0)
         self.assertIn(b"(16, 2)", out.read_bytes()[:128])
-        plain = run("train", *common[:-2], "--steps", 1)
+        plain = run("train", *common[:-2], "--optimizer", "sgd:lr=0.25", "--log", "/dev/null", "--steps", 1)  # the program is above's
         self.assertRegex(plain.stdout, r"epoch 1  loss \d+\.\d+  test loss \d+\.\d+  \d")
         self.fails(2, "train", *common[:-2], "--metrics", "speed", says=["speed", "accuracy", "precision"])
         self.fails(2, "train", *common[:-2], "--class-weights", "0=2,x", says=["class weights", "CLASS=WEIGHT"])
@@ -386,16 +397,16 @@ class CommandLine(support.InFolder):
         runs = []
         for i in range(2):
             log = self.folder / f"{i}.jsonl"
-            self.train("--model", "mlp", "--data", "synthetic", "--take", 640, "--devices", "pocl:0,pocl:1", "--epochs", 1, "--log", log)
+            self.train(*SMALL, "--devices", "pocl:0,pocl:1", "--epochs", 1, "--log", log)
             runs.append([{k: v for k, v in json.loads(line).items() if k != "ms"} for line in log.read_text().splitlines()])
         self.assertEqual(runs[0], runs[1])
         other = self.folder / "other.jsonl"
-        self.train("--model", "mlp", "--data", "synthetic", "--take", 640, "--devices", "pocl:0,pocl:1", "--epochs", 1, "--log", other, "--seed", 5)
+        self.train(*SMALL, "--devices", "pocl:0,pocl:1", "--epochs", 1, "--log", other, "--seed", 5)
         self.assertNotEqual(runs[0][0]["loss"], json.loads(other.read_text().splitlines()[0])["loss"])
 
     def test_plan_graph(self):
         """What a step computes, after each pass over its graph."""
-        command = ("plan", "--model", "cnn", "--batch", 16, "--devices", "pocl:0")
+        command = ("plan", "--model", "cnn", "--batch", 64, "--devices", "pocl:0")
         nodes = json.loads(run(*command, "--graph", "--json").stdout)["graph"]
         passes = list(dict.fromkeys(node["pass"] for node in nodes))
         self.assertEqual(passes, ["expand", "fuse", "place output", "differentiate", "fuse gradients", "update"])
@@ -415,7 +426,7 @@ class CommandLine(support.InFolder):
         self.assertNotIn("graph", json.loads(run(*command, "--json").stdout))
 
     def test_plan(self):
-        plan = json.loads(run("plan", "--model", "cnn", "--batch", 16, "--devices", "pocl:0", "--json").stdout)
+        plan = json.loads(run("plan", "--model", "cnn", "--batch", 64, "--devices", "pocl:0", "--json").stdout)
         self.assertLess(plan["activation_bytes"], plan["activation_bytes_unplanned"])
         self.assertGreaterEqual(plan["param_bytes"], 34826 * 4)
         self.assertEqual({l["segment"] for l in plan["launches"]}, {"forward", "loss", "backward", "update"})
@@ -426,7 +437,7 @@ class CommandLine(support.InFolder):
                                                    "reason": "there is one replica"})
         self.assertEqual(paths["upload ahead"], {"name": "upload ahead", "stage": "input", "on": False,
                                                  "reason": "the device's memory is the host's"})
-        two = run("plan", "--model", "mlp", "--batch", 16, "--devices", "pocl:0,pocl:1").stdout
+        two = run("plan", "--model", LEAST, "--batch", 64, "--devices", "pocl:0,pocl:1").stdout
         self.assertRegex(two, r"\nsharded update +exchange +yes *\n")
         self.assertRegex(two, r"\noverlap +exchange +no +the gradient is small, or exchanged in the host's memory\n")
 
@@ -444,7 +455,7 @@ class CommandLine(support.InFolder):
         self.assertEqual(least["activation_bytes"], rows[-1]["activation_bytes"])
         self.assertTrue(least["recompute"][-1]["taken"])
         self.assertRegex(run("plan", *command).stdout, r"\noff +[0-9.]+ +1.00 +1.00x +-  taken\n")
-        train = ("train", *command, "--data", "synthetic", "--take", 128, "--no-test", "--steps", 2)
+        train = ("train", *command, "--data", SYNTHETIC, "--take", 128, "--no-test", "--steps", 2)
         want = json.loads(run(*train, "--json").stdout)
         limit = want["device_bytes"] - 1
         result = run(*train, "--recompute", "auto", "--memory-limit", limit, "--json")
@@ -461,7 +472,7 @@ class CommandLine(support.InFolder):
         self.fails(2, *train, "--recompute", "auot", says=["auto"])
 
     def test_plan_of_a_pipeline(self):
-        command = ("plan", "--model", "cnn", "--batch", 16, "--devices", "pocl:0,pocl:1", "--strategy", "pipeline",
+        command = ("plan", "--model", "cnn", "--batch", 256, "--devices", "pocl:0,pocl:1", "--strategy", "pipeline",
                    "--micro-batches", 4)
         plan = json.loads(run(*command, "--json").stdout)
         pipeline, stages = plan["pipeline"], plan["pipeline"]["stages"]
@@ -471,7 +482,7 @@ class CommandLine(support.InFolder):
                          ["input_layer", "conv2d", "max_pooling2d", "conv2d_1", "max_pooling2d_1", "flatten", "dense"])
         self.assertEqual(sum(s["parameters"] for s in stages), 34826)
         self.assertEqual([v["name"] for v in plan["variables"]], ["conv2d/kernel", "conv2d/bias"])
-        self.assertEqual((stages[0]["sent_bytes"], stages[0]["back_bytes"]), (4 * 13 * 13 * 32 * 4,) * 2)
+        self.assertEqual((stages[0]["sent_bytes"], stages[0]["back_bytes"]), (64 * 13 * 13 * 32 * 4,) * 2)
         self.assertEqual((stages[1]["sent_bytes"], stages[1]["back_bytes"]), (0, 0))
         self.assertTrue(all(s["memory_bytes"] > 0 and s["forward_work"] > 0 and s["backward_work"] > 0 for s in stages))
         reasons = {p["name"]: p["reason"] for p in plan["paths"]}
@@ -482,8 +493,8 @@ class CommandLine(support.InFolder):
 
     def test_pipeline_cut_by_measured_time(self):
         """Only tuning measures; what it measured holds for what comes after it."""
-        own = dict(os.environ, CLIQUE_CACHE_DIR=str(self.folder))
-        options = ["--model", "mlp", "--batch", 8, "--devices", "pocl:0,pocl:1", "--strategy", "pipeline", "--micro-batches", 2]
+        own = dict(os.environ, CLIQUE_CACHE_DIR=str(support.borrow_cache(self.folder)))
+        options = ["--model", LEAST, "--batch", 8, "--devices", "pocl:0,pocl:1", "--strategy", "pipeline", "--micro-batches", 2]
         before = json.loads(run("plan", *options, "--json", env=own).stdout)["pipeline"]
         self.assertEqual(before["cut_by"], "estimates")
         self.assertEqual([s["forward_ms"] for s in before["stages"]], [None, None])
@@ -500,9 +511,9 @@ class CommandLine(support.InFolder):
     def test_memory_limit(self):
         """A model whose parameters, state and activations no device holds trains on two by stages, and with central storage."""
         dense = [("Dense", {"units": units, "activation": activation})
-                 for units, activation in ((256, "tanh"), (400, "tanh"), (256, "tanh"), (10, "softmax"))]
+                 for units, activation in ((300, "tanh"), (700, "tanh"), (10, "softmax"))]
         model = self.put("wide.json", support.sequential("wide", [("Flatten", {}), *dense]))
-        command = ("train", "--model", model, "--data", "synthetic", "--take", 48, "--no-test", "--batch", 16, "--steps", 3)
+        command = ("train", "--model", model, "--data", SYNTHETIC, "--take", 48, "--no-test", "--batch", 16, "--steps", 3)
         limit = ("--memory-limit", 5_400_000)
         self.fails(4, *command, "--devices", "pocl:0", *limit, says=["of the budget"])
         want = json.loads(run(*command, "--devices", "pocl:0", "--json").stdout)["epochs"][0]["loss"]
@@ -514,13 +525,13 @@ class CommandLine(support.InFolder):
     def test_pipeline(self):
         """Training, evaluation and prediction by stages give what one device does."""
         weights, out = self.folder / "pipeline.safetensors", self.folder / "pipeline.npy"
-        one = json.loads(run("train", *SMALL, "--epochs", 1, "--json", "--save", weights).stdout)
+        one = json.loads(run("train", *MLP, "--epochs", 1, "--json", "--save", weights).stdout)
         two = ("--devices", "pocl:0,pocl:1", "--strategy", "pipeline")
-        many = json.loads(run("train", *SMALL, *two, "--epochs", 1, "--json").stdout)
+        many = json.loads(run("train", *MLP, *two, "--epochs", 1, "--json").stdout)
         for key in ("loss", "val_loss"):
             self.assertAlmostEqual(many["epochs"][0][key], one["epochs"][0][key], delta=1e-5 * one["epochs"][0][key])
         self.assertEqual([d["share"] for d in many["devices"]], [64, 64])
-        common = ("--model", "mlp", "--data", "synthetic", "--take", 640, "--weights", weights, "--json")
+        common = (*MLP, "--weights", weights, "--json")
         evaluated = json.loads(run("eval", *common, *two).stdout)
         self.assertAlmostEqual(evaluated["loss"], one["epochs"][0]["val_loss"], delta=1e-5)
         self.assertEqual(run("predict", *common[:-1], *two, "--out", out).returncode, 0)
@@ -528,8 +539,9 @@ class CommandLine(support.InFolder):
 
     def test_plan_of_synchronized_statistics(self):
         model = self.put("model.json", support.synchronized_model())
-        command = ("plan", "--model", model, "--batch", 16, "--json", "--devices")
-        one, two = (json.loads(run(*command, devices).stdout) for devices in ("pocl:0", "pocl:0,pocl:1"))
+        command = ("plan", "--model", model, "--json")  # 8 samples for a replica
+        one, two = (json.loads(run(*command, "--batch", batch, "--devices", devices).stdout)
+                    for batch, devices in ((8, "pocl:0"), (16, "pocl:0,pocl:1")))
         exchanges, none = ([l for l in plan["launches"] if l["kernel"] == "all_reduce"] for plan in (two, one))
         self.assertEqual([(l["segment"], l["layer"], l["launch"], l["bytes"]) for l in exchanges],
                          [(segment, "batchnormalization_3", "all-reduce", 2 * 4 * 12 * rows)
@@ -558,8 +570,8 @@ class CommandLine(support.InFolder):
                    says=["no Dense layer of at least 11 units", "mirrored"])
 
     def test_tune(self):
-        own = dict(os.environ, CLIQUE_CACHE_DIR=str(self.folder))  # what is kept must not meet other tests
-        options = ["--model", "mlp", "--batch", 4, "--devices", "pocl:0"]
+        own = dict(os.environ, CLIQUE_CACHE_DIR=str(support.borrow_cache(self.folder)))  # what is kept must not meet other tests
+        options = ["--model", LEAST, "--batch", 4, "--devices", "pocl:0"]
         result = run("tune", *options, "--budget", "0.001", "--json", env=own)
         self.assertEqual(result.returncode, 0, result.stderr)
         rows = json.loads(result.stdout)["rows"]
@@ -582,7 +594,7 @@ class CommandLine(support.InFolder):
 
     def test_trace(self):
         trace = self.folder / "trace.json"
-        devices = ["--devices", "pocl:0,pocl:1", "--model", "cnn", "--data", "synthetic", "--take", "1280", "--batch", 16]
+        devices = ["--devices", "pocl:0,pocl:1", "--model", "cnn", "--data", SYNTHETIC, "--take", "768", "--batch", 128, "--no-test"]
         self.train(*devices, "--steps", 6, "--bucket-bytes", 1, "--trace", trace)
         events = json.loads(trace.read_text())["traceEvents"]
         threads = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e["name"] == "thread_name"}
@@ -600,8 +612,7 @@ class CommandLine(support.InFolder):
 
     def test_trace_is_bounded(self):
         trace = self.folder / "trace.json"
-        small = ["--model", "mlp", "--data", "synthetic", "--take", "1600", "--devices", "pocl:0", "--batch", 8, "--no-test"]
-        self.train(*small, "--steps", 250, "--trace", trace)
+        self.train(*SMALL, "--no-test", "--steps", 250, "--trace", trace)
         events = json.loads(trace.read_text())["traceEvents"]
         self.assertEqual(sum(e["name"] == "step" for e in events), 200)
         self.assertEqual(sum(e["name"] == "update/update" for e in events), 200)
@@ -610,7 +621,7 @@ class CommandLine(support.InFolder):
     def test_fewer_bytes(self):
         """The script that draws what compression and local steps cost."""
         script = pathlib.Path(__file__).resolve().parents[2] / "bench/fewer-bytes"
-        options = ["--model", "mlp", "--data", "synthetic", "--take", "256", "--epochs", "1", "--seeds", "1"]
+        options = ["--model", "mlp", "--data", SYNTHETIC, "--take", "256", "--epochs", "1", "--seeds", "1"]
         done = subprocess.run([script, "--clique", BIN / "clique", *options, "-o", self.folder], capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, done.stderr)
         rows = [line.split("|") for line in (self.folder / "fewer-bytes.md").read_text().splitlines()[2:]]
@@ -753,8 +764,7 @@ class CommandLine(support.InFolder):
         self.assertEqual(len(lines), 4)
         rates = [float(line[lines[0].index("lr")]) for line in lines[1:]]
         self.assertEqual([round(rate / rates[0], 6) for rate in rates], [1, 1, 0.5])
-        model = ["--model", "mlp", "--data", "synthetic", "--devices", "pocl:0"]
-        self.assertIn("loss", json.loads(run("eval", *model, "--take", 640, "--weights", best, "--json").stdout))
+        self.assertIn("loss", json.loads(run("eval", *SMALL, "--weights", best, "--json").stdout))
         self.assertIsNone(self.train(*SMALL, "--steps", 1)["early_stopping"])
         self.fails(2, "train", *SMALL, "--early-stopping", "patence=2", says=["patence", "patience"])
         self.fails(2, "train", *SMALL, "--early-stopping", "monitor=speed", "--steps", 1, says=["speed"])
@@ -834,10 +844,10 @@ class CommandLine(support.InFolder):
         self.fails(4, "train", *SMALL, "--devices", "nvidia", says=["nvidia"])
 
     def test_too_little_memory(self):
-        self.fails(4, "train", *SMALL, "--memory-limit", "400000", says=["parameters", "would fit", "--recompute auto", "--memory-limit"])
+        self.fails(4, "train", *MLP, "--memory-limit", "400000", says=["parameters", "would fit", "--recompute auto", "--memory-limit"])
         weights = self.folder / "weights.safetensors"
-        self.train(*SMALL, "--save", weights)
-        line = self.fails(4, "eval", *SMALL, "--weights", weights, "--memory-limit", "400000", says=["would fit"])
+        self.train(*MLP, "--epochs", 1, "--save", weights)
+        line = self.fails(4, "eval", *MLP, "--weights", weights, "--memory-limit", "400000", says=["would fit"])
         self.assertNotIn("--recompute", line)
 
     def test_bad_data(self):
@@ -857,17 +867,17 @@ class CommandLine(support.InFolder):
         return struct.pack(">HBB", 0, 8, len(dims)) + b"".join(struct.pack(">I", d) for d in dims) + data
 
     def test_bad_idx(self):
-        images = gzip.compress(self.idx([4, 28, 28], bytes(4 * 784)))
-        labels = self.idx([4], bytes([0, 1, 2, 3]))
-        common = ["train", "--model", "mlp", "--devices", "pocl:0", "--no-test", "--batch", 2, "--epochs", 1, "--data"]
+        images = gzip.compress(self.idx([64, 28, 28], bytes(64 * 784)))
+        labels = self.idx([64], bytes([0, 1, 2, 3] * 16))
+        common = ["train", "--model", LEAST, "--devices", "pocl:0", "--no-test", "--epochs", 1, "--data"]
         self.assertEqual(run(*common, self.data_folder(images, labels)).returncode, 0)
         self.fails(3, *common, self.data_folder(images[:-9], labels), says=["train-images"])
         self.fails(3, *common, self.data_folder(images, labels[:-1]), says=["train-labels"])
         self.fails(3, *common, self.data_folder(images, labels + b"x"), says=["train-labels"])
         self.fails(3, *common, self.data_folder(b"", labels), says=["train-images"])
-        self.fails(3, *common, self.data_folder(images, self.idx([3], bytes(3))), says=["3", "4"])
-        self.fails(3, *common, self.data_folder(images, self.idx([4], bytes([0, 1, 2, 10]))), says=["10"])
-        self.fails(3, *common, self.data_folder(gzip.compress(self.idx([4, 20, 20], bytes(1600))), labels), says=["400", "784"])
+        self.fails(3, *common, self.data_folder(images, self.idx([3], bytes(3))), says=["3", "64"])
+        self.fails(3, *common, self.data_folder(images, self.idx([64], bytes(63) + bytes([10]))), says=["10"])
+        self.fails(3, *common, self.data_folder(gzip.compress(self.idx([64, 20, 20], bytes(64 * 400))), labels), says=["400", "784"])
         self.fails(3, *common, self.data_folder(gzip.compress(self.idx([2**31, 2**31, 28], bytes(8))), labels))
 
     def test_bad_weights(self):
@@ -877,7 +887,7 @@ class CommandLine(support.InFolder):
         for damage in (content[:-1], content[:7], content[:100], b"", content + b"x", struct.pack("<Q", 2**60) + content[8:]):
             bad.write_bytes(damage)
             self.fails(3, "eval", *SMALL, "--weights", bad, says=["bad.safetensors"])
-        self.fails(3, "eval", "--model", "cnn1", "--data", "synthetic", "--devices", "pocl:0", "--weights", good, says=["tensor"])
+        self.fails(3, "eval", "--model", "cnn", "--data", SYNTHETIC, "--devices", "pocl:0", "--weights", good, says=["tensor"])
 
     def test_pocl_compiles_once(self):
         environment = {k: v for k, v in os.environ.items() if k != "POCL_WORK_GROUP_SPECIALIZATION"}
