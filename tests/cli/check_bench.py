@@ -22,6 +22,9 @@ TWO = ["--devices", "pocl:0,pocl:1"]
 GOLDEN = pathlib.Path(__file__).resolve().parents[1] / "golden"
 MODELS = pathlib.Path(__file__).resolve().parents[2] / "bench" / "models"
 LENET, CNN3X3 = MODELS / "lenet5.json", MODELS / "cnn3x3.json"
+# Compilers take most of this test's time, and each batch of a model, each product and each convolution is a program of its
+# own for them. So tests have one batch beside the default one, and the same small product and layer of few channels.
+ODD, FEW = 7, "2x6x5x3:3x2x4"
 
 
 class Bench(support.InFolder):
@@ -87,7 +90,7 @@ class Bench(support.InFolder):
                 self.assertIsNone(row["of_apart"])
             else:
                 self.assertGreater(row["of_apart"], 0)
-        files = self.measure("train", "--models", f"{LENET},mlp", "--batch", 8, "--data", "synthetic:28x28/10/16", "--devices", "pocl:0", "-n", 1,
+        files = self.measure("train", "--models", f"{LENET},mlp", "--batch", ODD, "--data", "synthetic:28x28/10/16", "--devices", "pocl:0", "-n", 1,
                              "-w", 0, devices=1)
         self.assertEqual([r["model"] for r in files], ["lenet5.json", "mlp"])
         self.fails(3, "train", "--models", "mlp,none/such.json", says=["none/such.json"])
@@ -308,10 +311,10 @@ class Bench(support.InFolder):
 
     def test_step(self):
         subjects = [("mlp", "mlp"), ("lenet5.json", LENET)]
-        plans = {name: self.plan(model, 7) for name, model in subjects}
+        plans = {name: self.plan(model, ODD) for name, model in subjects}
         for timing in ("profile", "alone"):
-            rows = self.measure("step", *TWO, "--models", f"mlp,{LENET}", "--batch", 7, "-n", 9, "-w", 1, "--timing", timing)
-            self.assertEqual({r["batch"] for r in rows}, {7})
+            rows = self.measure("step", *TWO, "--models", f"mlp,{LENET}", "--batch", ODD, "-n", 9, "-w", 1, "--timing", timing)
+            self.assertEqual({r["batch"] for r in rows}, {ODD})
             for device in (0, 1):
                 for name, _ in subjects:
                     part = [r for r in rows if (r["device"], r["model"]) == (device, name)]
@@ -373,7 +376,7 @@ class Bench(support.InFolder):
             self.fails(2, "gemm", "--variants", wrong, says=["--variants"])
 
     def test_conv(self):
-        layers = {"2x6x5x3:3x2x4": 2 * (4 * 4 * 4) * (3 * 2 * 3), "1x7x7x2:3x3x5/2+same": 1 * (4 * 4 * 5) * (3 * 3 * 2), "3x4x4x8:1x1x2": 3 * (4 * 4 * 2) * 8}
+        layers = {FEW: 2 * (4 * 4 * 4) * (3 * 2 * 3), "1x7x7x2:3x3x5/2+same": 1 * (4 * 4 * 5) * (3 * 3 * 2), "3x4x4x8:1x1x2": 3 * (4 * 4 * 2) * 8}
         rows = self.measure("conv", *TWO, "--layers", ",".join(layers), "-n", 2, "-w", 0)
         self.assertEqual([(r["label"], r["layer"], r["what"]) for r in rows],
                          [(f"pocl:{d}", layer, what) for d in (0, 1) for layer in layers for what in ("forward", "data gradient", "weight gradient")])
@@ -403,8 +406,8 @@ class Bench(support.InFolder):
 
     def test_results_can_be_compared_and_reported(self):
         tiny = ["-n", 2, "-w", 0]
-        runs = {"memory": ["-b", 64, "-e", 64], "launch": [], "p2p": ["-b", 64], "gemm": ["--sizes", "2x3x4"], "conv": ["--layers", "1x3x3x1:2x2x1"],
-                "ops": ["--batch", 1, "--parameters", 16], "step": ["--models", "mlp", "--batch", 2]}
+        runs = {"memory": ["-b", 64, "-e", 64], "launch": [], "p2p": ["-b", 64], "gemm": ["--sizes", "1x1x1"], "conv": ["--layers", FEW],
+                "ops": ["--batch", 2, "--parameters", 1001], "step": ["--models", "mlp", "--batch", ODD]}
         files = []
         for name, args in runs.items():
             rows = self.measure(name, *TWO, *args, *tiny)
