@@ -280,8 +280,10 @@ static bool is_covered(const clq_loss_problem *p, const loss_case *c) {
 }
 
 /* Whether the device has the case's program of this kind. Rows of many classes have work-groups of their own: one more
- * program, which one of the drivers has. */
+ * program, which one of the drivers has; both if rows of so many classes have no matrix, and so other metrics. */
 static bool takes(const rig *r, size_t kind, const loss_case *c) {
+    const clq_loss_problem *p = &kinds[kind];
+    if (p->metric_count > 0 && p->metrics[p->metric_count - 1] == CLQ_METRIC_CONFUSION) return true;
     return c->classes <= 64 || r->family == CLQ_FAMILY_TILE || rig_takes(r, kind);
 }
 
