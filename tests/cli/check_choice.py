@@ -17,7 +17,7 @@ import support
 BIN = pathlib.Path(sys.argv.pop(1) if len(sys.argv) > 1 else "build/bin")
 CLIQUE = str(BIN / "clique")
 # What check_why.py compiles, too.
-SMALL = ["--model", "mlp", "--data", "synthetic", "--take", "192"]
+SMALL = ["--model", "mlp", "--data", "synthetic:28x28/10/192"]
 TRAIN = ["train", *SMALL, "--no-test", "--epochs", "1"]
 
 
@@ -182,7 +182,7 @@ class Choice(support.InFolder):
         self.environment |= {"OPENCL_LAYERS": str(BIN.parent / "tests" / "clq_slow_layer.so")}
         self.run_it("why", *SMALL, "--strategy", "single")
         slow = {"CLQ_TEST_PACE": "5 5"}
-        long = ["--strategy", "single", "--take", 30000]
+        long = ["--strategy", "single", "--data", "synthetic:28x28/10/30000"]
         before = self.train(*long, **slow)["chosen"]
         self.train(*long, **slow)
         self.train(*TRAIN[1:], "--strategy", "single", **slow)  # too short to tell
