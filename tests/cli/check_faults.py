@@ -31,6 +31,7 @@ TESTS = pathlib.Path(sys.argv.pop(1) if len(sys.argv) > 1 else "build/tests")
 LIMIT_S = 120  # of one command, on a machine with much else to do
 DEVICE = ["--devices", "pocl:0"]
 BOTH = ["--devices", "pocl:0,pocl:1"]
+FEW = "synthetic:28x28/10/64"  # to make the 60000 samples of `synthetic` takes longer than the rest of a command
 # How far into a command's allocations or calls the short form lets one fail, beside the first ones.
 EARLY, PLACES = 3, (0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 1.0)
 
@@ -229,7 +230,7 @@ class Faults(unittest.TestCase):
         self.walk(["clique_faulty", "plan", "--model", "mlp", "--batch", "8", "--json", *DEVICE], self.same_plan)
 
     def test_train(self):
-        self.walk(["clique_faulty", "train", "--model", "mlp", "--data", "synthetic", "--take", "64", "--batch", "8", "--steps", "2", "--json",
+        self.walk(["clique_faulty", "train", "--model", "mlp", "--data", FEW, "--batch", "8", "--steps", "2", "--json",
                    "--metrics", "accuracy,confusion_matrix", "--save", "w.safetensors", "--log", "log.jsonl", "--trace", "trace.json", *BOTH],
                   self.same_training,
                   {"log.jsonl": lambda content: None, "w.safetensors": lambda content: self.assertEqual(len(content) > 4 * 101770, True),
@@ -237,7 +238,7 @@ class Faults(unittest.TestCase):
 
     def test_train_with_synchronized_statistics(self):
         """Replicas meet within their steps."""
-        self.walk(["clique_faulty", "train", "--model", self.given("model.json"), "--data", "synthetic", "--take", "64", "--batch", "8",
+        self.walk(["clique_faulty", "train", "--model", self.given("model.json"), "--data", FEW, "--batch", "8",
                    "--steps", "2", "--json", "--save", "w.safetensors", "--log", "log.jsonl", "--trace", "trace.json", *BOTH], self.same_training,
                   {"log.jsonl": lambda content: None, "w.safetensors": lambda content: self.assertEqual(len(content) > 4 * 9600, True),
                    "trace.json": json.loads})
