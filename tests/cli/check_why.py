@@ -16,7 +16,7 @@ import support
 BIN = pathlib.Path(sys.argv.pop(1) if len(sys.argv) > 1 else "build/bin")
 CLIQUE = str(BIN / "clique")
 # Fewer samples than 4 batches: no step is probed at a batch that no other test compiles.
-SMALL = ["--model", "mlp", "--data", "synthetic", "--take", "192", "--devices", "pocl:0,pocl:1"]
+SMALL = ["--model", "mlp", "--data", "synthetic:28x28/10/192", "--devices", "pocl:0,pocl:1"]
 PARTS = ["input", "host", "launches", "fixed", "compute", "sharing", "waiting", "communication"]
 ROWS = ["mirrored", "mirrored --shard-optimizer", "central", "ps --staleness 0", "ps", "pipeline", "tensor"]
 LIMITS = ["compute", "input", "host", "launches", "too small a batch", "shared memory", "shared cores", "slow device", "communication",
