@@ -261,9 +261,10 @@ include(cmake/rusticl.cmake)
 # The longest ones first: on a fresh tree ctest knows no times, and one that builds many kernels would be left alone.
 # comm/combine before all: it builds what every other test of the collectives needs.
 set(cost 100)
-foreach(name comm/combine interop/golden train/strategies comm/collectives interop/golden_gpu ops/gemm ops/conv2d ops/loss train/failure train/paths
-    ops/dense cli/contract train/mirrored oclgrind/ops_conv2d cli/faults ops/winograd train/strict compilers/kernels ops/activation graph/tune cli/choice
-    graph/step_graph graph/chains graph/fused_step cli/peers soak/caches)
+foreach(name comm/combine interop/golden ops/loss train/strategies graph/step_graph graph/exchange ops/gemm ops/conv2d
+    compilers/kernels cli/contract ops/dense train/paths train/strict train/recompute cli/choice ops/update why/probe cli/build
+    train/failure cli/peers graph/tune train/checkpoint ops/winograd train/features graph/fused_step ops/activation train/mixed
+    graph/chains interop/golden_gpu oclgrind/ops_conv2d cli/faults soak/caches interop/keras_json)
   if(TEST ${name})
     set_tests_properties(${name} PROPERTIES COST ${cost})
   endif()
