@@ -493,7 +493,7 @@ class CommandLine(support.InFolder):
 
     def test_pipeline_cut_by_measured_time(self):
         """Only tuning measures; what it measured holds for what comes after it."""
-        own = dict(os.environ, CLIQUE_CACHE_DIR=str(support.borrow_cache(self.folder)))
+        own = dict(os.environ, CLIQUE_CACHE_DIR=str(self.folder))  # what is kept must not meet the next run
         options = ["--model", LEAST, "--batch", 8, "--devices", "pocl:0,pocl:1", "--strategy", "pipeline", "--micro-batches", 2]
         before = json.loads(run("plan", *options, "--json", env=own).stdout)["pipeline"]
         self.assertEqual(before["cut_by"], "estimates")
@@ -570,7 +570,7 @@ class CommandLine(support.InFolder):
                    says=["no Dense layer of at least 11 units", "mirrored"])
 
     def test_tune(self):
-        own = dict(os.environ, CLIQUE_CACHE_DIR=str(support.borrow_cache(self.folder)))  # what is kept must not meet other tests
+        own = dict(os.environ, CLIQUE_CACHE_DIR=str(self.folder))  # what is kept must not meet other tests, nor the next run
         options = ["--model", LEAST, "--batch", 4, "--devices", "pocl:0"]
         result = run("tune", *options, "--budget", "0.001", "--json", env=own)
         self.assertEqual(result.returncode, 0, result.stderr)
