@@ -130,7 +130,8 @@ json_t *clq_describe_doubt(const clq_doubt *doubt, double images_per_s);
 /* Behind rows with a "?": a line that says what it means, where one has it. (choice.c) */
 void clq_explain_doubt(const clq_doubt *worst, FILE *to);
 json_t *clq_describe_choice(const clq_setup *setup, const clq_options *options, const char *strategy);
-/* Opens setup->system as the options of a system have it: what clq_setup_recall recalled, or else all drivers. (setup.c) */
+/* Opens setup->system with the memory limit and build deadline of the options: what clq_setup_recall recalled, or else all
+ * drivers. (setup.c) */
 clq_status clq_setup_system(clq_setup *setup, const clq_options *options);
 /* The system, and of it the devices of --devices; behind clq_setup_recall. */
 clq_status clq_setup_devices(clq_setup *setup, const clq_options *options);

@@ -35,11 +35,10 @@ clq_status clq_setup_system(clq_setup *setup, const clq_options *options) {
 }
 
 clq_status clq_setup_devices(clq_setup *setup, const clq_options *options) {
-    const bool recalled = setup->recalled != NULL;
     clq_status status = clq_setup_system(setup, options);
     clq_trim_code();
     if (status == CLQ_OK) status = clq_setup_select(setup, options);
-    if (recalled && (status == CLQ_NO_DEVICE || status == CLQ_DEVICE)) {
+    if (setup->recalled_one && (status == CLQ_NO_DEVICE || status == CLQ_DEVICE)) {
         clq_system_close(setup->system); /* keeps what was built, which the restarted command loads */
         setup->system = NULL;
         status = clq_restart_with_all_drivers(status);

@@ -228,8 +228,7 @@ static clq_status probe_batch(clq_probing *p, unsigned device, size_t batch) {
     if (status == CLQ_OK) status = ask_trainer(p, device, d->step_count == 0, trainer, &step);
     clq_trainer_destroy(trainer);
     if (status == CLQ_DEVICE_MEMORY) d->too_large = batch;
-    if (!clq_step_fits(d, batch)) return clq_probing_lacks(p, status);
-    CLQ_TRY(status);
+    if (status != CLQ_OK) return clq_probing_lacks(p, status);
     memmove(&d->steps[at + 1], &d->steps[at], (d->step_count - at) * sizeof d->steps[0]);
     d->steps[at] = step;
     d->step_count++;

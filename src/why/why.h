@@ -74,7 +74,7 @@ typedef struct clq_group_probe {
     bool shards_update, overlaps; /* fast paths that a mirrored step takes (`clique plan`) */
     unsigned buckets;             /* where it overlaps */
     unsigned exchanges;           /* within a step, of statistics (synchronized batch normalisation) */
-    bool too_large;               /* a mirrored step does not fit the devices' memory; then the three above are 0 */
+    bool too_large;               /* a mirrored step does not fit the devices' memory: nothing is known of its paths */
     clq_doubt doubt;              /* of what is below */
     double gflops[CLQ_REPLICAS_MAX], gbps[CLQ_REPLICAS_MAX]; /* of each device: as alone */
     /* The mean over steps of the slowest device's time, less the slowest device's mean: now this one is slower, now

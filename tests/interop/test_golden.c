@@ -1,6 +1,6 @@
 /* Whole training runs against traces of Keras in float64 (tests/golden/README.md): the loss of every step, the first
  * step's gradient norm of every variable, and the initial model's predictions, on each driver alone and mirrored. With
- * the argument `long` every trace is made by every strategy, all in steps that are one launch where they can be. */
+ * the argument `long` every trace is made by every strategy, in steps that are one launch if the strategy has such. */
 #include "support/apart.h"
 #include "support/check.h"
 #include "support/disguise.h"
@@ -73,6 +73,12 @@ typedef struct tally {
 static bool gpu;        /* devices are in disguise */
 static bool some_apart; /* of the cases that run */
 
+static bool is_one_of(const char *name, const char *const *names, size_t count) {
+    size_t i = 0;
+    while (i < count && strcmp(names[i], name) != 0) i++;
+    return i < count;
+}
+
 /* Cases whose steps are one launch: each such program is compiled for one case alone, while kernels by themselves are
  * shared by cases, ways and tests. Kinds of layers and losses are shared out between the drivers. Both have transformed
  * convolutions and statistics, which other tests do not have as one launch on all drivers. */
@@ -101,11 +107,8 @@ static bool has_whole_step(const char *name) {
     static const char *const both[] = {"average", "clip_global_norm", "lamb_decay"};
     static const char *const plain[] = {"adadelta",    "adam_amsgrad", "clip_value", "cosine",
                                         "exponential", "nadam",        "polynomial", "rmsprop_centered"};
-    bool is_plain = false;
-    for (size_t i = 0; i < CLQ_COUNT_OF(both); i++)
-        if (strcmp(both[i], name) == 0) return true;
-    for (size_t i = 0; i < CLQ_COUNT_OF(plain); i++) is_plain = is_plain || strcmp(plain[i], name) == 0;
-    return is_plain == (as_three == THREE);
+    if (is_one_of(name, both, CLQ_COUNT_OF(both))) return true;
+    return is_one_of(name, plain, CLQ_COUNT_OF(plain)) == (as_three == THREE);
 }
 
 static bool few; /* under sanitizers: host code sees the rules of optimizers and losses as rows of tables, all alike */
@@ -121,9 +124,7 @@ static bool is_like_others(const golden *g) {
                                        "categorical_hinge",
                                        "sample_weights",
                                        "class_weights_of_rows"};
-    size_t i = 0;
-    while (i < CLQ_COUNT_OF(kept) && strcmp(kept[i], g->name) != 0) i++;
-    return i == CLQ_COUNT_OF(kept) && (strstr(g->folder, "/optimizers/") || strstr(g->folder, "/losses/"));
+    return !is_one_of(g->name, kept, CLQ_COUNT_OF(kept)) && (strstr(g->folder, "/optimizers/") || strstr(g->folder, "/losses/"));
 }
 
 static void run_named(golden *g, void *context) {

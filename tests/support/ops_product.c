@@ -159,13 +159,16 @@ void product_check(rig *r, const product_layer *l, uint32_t capacity, const rig_
     rig_end(r);
 }
 
-void product_check_cases(rig *r, size_t cases, size_t everywhere, void (*check)(rig *r, size_t index)) {
+static void check_cases(rig *r, size_t cases, size_t everywhere, bool shared, void (*check)(rig *r, size_t index)) {
     bool all = clq_device_runs_in_caller(r->device) || rig_is_simulated(r);
-    for (size_t i = 0; i < (all ? cases : everywhere); i++) check(r, i);
+    for (size_t i = 0; i < (all ? cases : everywhere); i++)
+        if (!shared || rig_takes(r, i)) check(r, i);
+}
+
+void product_check_cases(rig *r, size_t cases, size_t everywhere, void (*check)(rig *r, size_t index)) {
+    check_cases(r, cases, everywhere, false, check);
 }
 
 void product_share_cases(rig *r, size_t cases, size_t everywhere, void (*check)(rig *r, size_t index)) {
-    bool all = clq_device_runs_in_caller(r->device) || rig_is_simulated(r);
-    for (size_t i = 0; i < (all ? cases : everywhere); i++)
-        if (rig_takes(r, i)) check(r, i);
+    check_cases(r, cases, everywhere, true, check);
 }

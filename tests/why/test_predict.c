@@ -104,11 +104,16 @@ static void test_memory(void **state) {
     const size_t count = clq_why_predict(&p, all, CLQ_PREDICTIONS_MAX);
     for (size_t i = 0; i < count; i++) assert_true(strstr(all[i].way.strategy, "mirrored") == NULL);
     assert_string_equal(clq_why_best(all, count)->way.strategy, "central");
-    /* Gains are over what fits: nothing is better than the best by 5 %, but what asks for less is not advised either. */
+    /* Gains are over the best that fits, and no advice needs what does not fit: batches are accumulated, not enlarged. */
     clq_advice advice[CLQ_ADVICE_MAX];
     const clq_devices devices = {.count = 2, .items = {{.index = 0, .parts = 1}, {.index = 1, .parts = 1}}};
     const size_t advised = clq_why_advise(&p, &devices, advice, CLQ_ADVICE_MAX);
-    for (size_t i = 0; i < advised; i++) assert_true(strstr(advice[i].options, "mirrored") == NULL);
+    assert_true(advised > 0);
+    for (size_t i = 0; i < advised; i++) {
+        assert_true(strstr(advice[i].options, "mirrored") == NULL && strstr(advice[i].options, "--batch") == NULL);
+        assert_true(strstr(advice[i].options, "--devices") == NULL);
+    }
+    assert_string_equal(advice[0].options, "--accumulate 4");
 }
 
 static void test_mirrored(void **state) {
