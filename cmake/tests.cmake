@@ -293,3 +293,15 @@ foreach(test base/text base/error formats/json device/options ops/loss graph/tun
   add_dependencies(${target} clq_comma)
   set_tests_properties(comma/${target} PROPERTIES ENVIRONMENT "${CLQ_COMMA_ENVIRONMENT}" TIMEOUT 2400)
 endforeach()
+
+# The halves of `tests/run all`. Host code is tested with sanitizers, under which more of its calls and allocations fail: the
+# label `host`. What is of kernels, which sanitizers do not see into, of the time that something takes, of what is installed,
+# or of a locale, runs as users have it: the label `plain`. Operations, traces and the contract of the command line are in both.
+get_property(all_tests DIRECTORY PROPERTY TESTS)
+foreach(test IN LISTS all_tests)
+  if(test MATCHES "^(base|bench|comm|data|device|formats|graph|launch|strategy|strict|train|why)/|^cli/(compare|faults|files|process|report|text)$|^interop/keras_json$|^soak/collectives$")
+    set_property(TEST ${test} PROPERTY LABELS host)
+  elseif(test MATCHES "^(comma|install|law)/|^cli/(bench|build|choice|why)$")
+    set_property(TEST ${test} PROPERTY LABELS plain)
+  endif()
+endforeach()
