@@ -9,8 +9,9 @@
 #include "train/trainer.h"
 #include <clique/checkpoint.h>
 
-/* Epochs of five batches, the last of which is ragged. */
-enum { BATCH = 12, SAMPLES = 53, INPUTS = 6, CLASSES = 3, WEIGHTS_MOST = 4096 };
+/* Epochs of five batches, the last of which is ragged. Shares of three replicas and micro-batches are no less than the
+ * 8 rows of a tile, so that all have the same kernels. */
+enum { BATCH = 31, SAMPLES = 4 * BATCH + 5, INPUTS = 6, CLASSES = 3, WEIGHTS_MOST = 4096 };
 
 static float samples[SAMPLES][INPUTS];
 static int32_t labels[SAMPLES];
@@ -29,7 +30,7 @@ static const setting settings[] = {
     {"single", "pocl:0", CLQ_STRATEGY_SINGLE, {0}, APART, 0, false},
     {"single, accumulated", "pocl:0", CLQ_STRATEGY_SINGLE, {.accumulate = 2}, APART, 0, false},
     {"mirrored", "pocl:0,pocl:1", CLQ_STRATEGY_MIRRORED, {0}, APART ",overlap,sharded update", 0, false},
-    {"mirrored, accumulated", "pocl:0,pocl:1", CLQ_STRATEGY_MIRRORED, {.accumulate = 2}, NULL, 0, false},
+    {"mirrored, accumulated", "pocl:0,pocl:1", CLQ_STRATEGY_MIRRORED, {.accumulate = 2}, APART, 0, false},
     {"sharded update", "pocl:0,pocl:1,pocl:2", CLQ_STRATEGY_MIRRORED, {0}, NULL, 0, false},
     {"buckets", "pocl:0,pocl:1", CLQ_STRATEGY_MIRRORED, {0}, APART, 64, false},
     {"synchronized", "pocl:0,pocl:1", CLQ_STRATEGY_MIRRORED, {0}, APART, 0, true},
@@ -41,7 +42,13 @@ static const setting settings[] = {
     {"ps", "pocl:0,pocl:1", CLQ_STRATEGY_PS, {.staleness = 0}, APART, 0, false},
     {"asynchronous ps, alone", "pocl:0", CLQ_STRATEGY_PS, {.staleness = 4}, APART, 0, false}, /* its order is certain */
     {"pipeline", "pocl:0,pocl:1", CLQ_STRATEGY_PIPELINE, {.micro_batches = 3}, APART, 0, false},
-    {"two pipelines", "pocl:0,pocl:1,pocl:2,pocl:3", CLQ_STRATEGY_PIPELINE, {.stages = 2}, APART, 0, false},
+    {"two pipelines",
+     "pocl:0,pocl:1,pocl:2,pocl:3",
+     CLQ_STRATEGY_PIPELINE,
+     {.stages = 2, .micro_batches = 2},
+     APART,
+     0,
+     false},
     {"tensor", "pocl:0,pocl:1", CLQ_STRATEGY_TENSOR, {0}, APART, 0, false},
 #if defined(__x86_64__)
     {"unlike devices", "pocl:0,intel", CLQ_STRATEGY_MIRRORED, {0}, APART, 0, false},

@@ -8,7 +8,8 @@
 
 #include <stdio.h>
 
-enum { INPUTS = 6, CLASSES = 3, BATCH = 12 };
+/* Shares of three replicas and micro-batches are no less than the 8 rows of a tile: all have the same kernels. */
+enum { INPUTS = 6, CLASSES = 3, BATCH = 31 };
 static float samples[BATCH][INPUTS];
 static int32_t labels[BATCH];
 static const clq_batch batch = {
@@ -68,19 +69,19 @@ static const setting settings[] = {
     {"two pipelines",
      "pocl:0,pocl:1,pocl:2,pocl:3",
      CLQ_STRATEGY_PIPELINE,
-     {.stages = 2},
+     {.stages = 2, .micro_batches = 2},
      APART,
      false,
      3,
      "dense_2/kernel",
      "1 ("},
     {"tensor", "pocl:0,pocl:1", CLQ_STRATEGY_TENSOR, {0}, APART, false, 1, "batch_normalization/gamma", "0 ("},
-    {"single", "pocl:0", CLQ_STRATEGY_SINGLE, {0}, NULL, false, 0, NULL, "no two replicas with the same weights"},
-    {"one pipeline", "pocl:0,pocl:1", CLQ_STRATEGY_PIPELINE, {0}, NULL, false, 0, NULL, "no two replicas"},
-    {"central", "pocl:0,pocl:1", CLQ_STRATEGY_CENTRAL, {0}, NULL, false, 0, NULL, "in the host's memory"},
-    {"ps", "pocl:0,pocl:1", CLQ_STRATEGY_PS, {0}, NULL, false, 0, NULL, "in the host's memory"},
+    {"single", "pocl:0", CLQ_STRATEGY_SINGLE, {0}, APART, false, 0, NULL, "no two replicas with the same weights"},
+    {"one pipeline", "pocl:0,pocl:1", CLQ_STRATEGY_PIPELINE, {0}, APART, false, 0, NULL, "no two replicas"},
+    {"central", "pocl:0,pocl:1", CLQ_STRATEGY_CENTRAL, {0}, APART, false, 0, NULL, "in the host's memory"},
+    {"ps", "pocl:0,pocl:1", CLQ_STRATEGY_PS, {0}, APART, false, 0, NULL, "in the host's memory"},
 #if defined(__x86_64__)
-    {"unlike devices", "pocl:0,intel", CLQ_STRATEGY_MIRRORED, {0}, NULL, false, 0, NULL, "devices that round alike"},
+    {"unlike devices", "pocl:0,intel", CLQ_STRATEGY_MIRRORED, {0}, APART, false, 0, NULL, "devices that round alike"},
     {"two alike of three", "pocl:0,intel,pocl:1", CLQ_STRATEGY_MIRRORED, {0}, APART, false, 2, "dense_1/kernel", "0 ("},
 #endif
 };

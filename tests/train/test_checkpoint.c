@@ -258,8 +258,11 @@ static void same_entries(const clq_model *model, const clq_snapshot *a, const cl
 static void test_asynchronous_updates_go_on(void **state) {
     (void)state;
     static record whole, parts;
-    const setting s = {
-        .name = "asynchronous ps", .spec = "pocl:0,pocl:1", .strategy = CLQ_STRATEGY_PS, .options = {.staleness = 4}};
+    const setting s = {.name = "asynchronous ps",
+                       .spec = "pocl:0,pocl:1",
+                       .strategy = CLQ_STRATEGY_PS,
+                       .options = {.staleness = 4},
+                       .disabled = APART};
     clq_model *model = make_model(false, 8);
     clq_dataset *data = make_data(), *again = make_data();
     clq_trainer *trainer = make_trainer(model, &s, "adam:lr=0.01");

@@ -13,7 +13,7 @@ static void keep_warning(void *context, clq_log_level level, const char *line) {
     if (level == CLQ_LOG_WARNING) snprintf(warned + strlen(warned), sizeof warned - strlen(warned), "%s\n", line);
 }
 
-/* A checkpoint of two steps of 12 samples. */
+/* A checkpoint of two steps. */
 static clq_checkpoints *save_two(const clq_model *model, clq_dataset *data, const setting *s, const char *optimizer,
                                  const char *name) {
     clq_checkpoints *checkpoints = open_checkpoints(files_path(name));
