@@ -8,7 +8,9 @@
 
 #include <unistd.h>
 
-enum { SAMPLES = 21, BATCH = 8, SIDE = 8, CLASSES = 4, VALUES = 3, STEPS = 7, FLOATS_MOST = 4096, PATHS_MOST = 16 };
+/* A share of two is 8 samples, the rows of a tile: it has the kernels of a whole batch. */
+enum { BATCH = 16, SAMPLES = 2 * BATCH + 5, SIDE = 8, CLASSES = 4, VALUES = 3, STEPS = 7 };
+enum { FILTERS = 8, POOLED = 3 * 3 * FILTERS, FLOATS_MOST = 8192, PATHS_MOST = 16 };
 enum { SECONDS_MOST = 600 };
 
 static uint8_t samples[SAMPLES][SIDE * SIDE];
@@ -16,27 +18,30 @@ static int32_t labels[SAMPLES];
 static float values[SAMPLES * VALUES];
 
 static clq_tensor image(clq_model *m) { return clq_input(m, CLQ_SHAPE(SIDE, SIDE, 1)); }
+/* All models have POOLED values in front of their classes, and FILTERS channels behind a convolution: what is the same
+ * in them are the same kernels. */
 static clq_tensor classify(clq_model *m, clq_tensor x) {
     return clq_dense(m, clq_flatten(m, x, NULL), &(clq_dense_config){.units = CLASSES, .activation = CLQ_SOFTMAX});
 }
 
 static clq_tensor build_mlp(clq_model *m) {
     clq_tensor x = clq_flatten(m, image(m), NULL);
-    return classify(m, clq_dense(m, x, &(clq_dense_config){.units = 16, .activation = CLQ_RELU}));
+    return classify(m, clq_dense(m, x, &(clq_dense_config){.units = POOLED, .activation = CLQ_RELU}));
 }
 static clq_tensor build_cnn(clq_model *m) {
-    const clq_conv2d_config conv = {.filters = 8, .kernel = {3, 3}, .activation = CLQ_RELU};
+    const clq_conv2d_config conv = {.filters = FILTERS, .kernel = {3, 3}, .activation = CLQ_RELU};
     return classify(m, clq_max_pool2d(m, clq_conv2d(m, image(m), &conv), NULL));
 }
 static clq_tensor build_chain(clq_model *m) {
-    clq_tensor x = clq_conv2d(m, image(m), &(clq_conv2d_config){.filters = 5, .kernel = {3, 3}});
+    clq_tensor x = clq_conv2d(m, image(m), &(clq_conv2d_config){.filters = FILTERS, .kernel = {3, 3}});
     x = clq_activate(m, clq_activate(m, x, CLQ_SOFTMAX, NULL), CLQ_TANH, NULL);
     return classify(m, clq_activate(m, clq_average_pool2d(m, x, NULL), CLQ_SIGMOID, NULL));
 }
 static clq_tensor build_synchronized(clq_model *m) {
-    const clq_conv2d_config conv = {.filters = 5, .kernel = {3, 3}, .no_bias = true};
+    const clq_conv2d_config conv = {.filters = FILTERS, .kernel = {3, 3}, .no_bias = true};
     const clq_batch_norm_config norm = {.momentum = 0.9, .epsilon = 1e-3, .synchronized = true};
-    return classify(m, clq_activate(m, clq_batch_norm(m, clq_conv2d(m, image(m), &conv), &norm), CLQ_RELU, NULL));
+    clq_tensor x = clq_batch_norm(m, clq_conv2d(m, image(m), &conv), &norm);
+    return classify(m, clq_average_pool2d(m, clq_activate(m, x, CLQ_RELU, NULL), NULL));
 }
 
 /* A second output, which reads the first. */
