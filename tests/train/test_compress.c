@@ -230,6 +230,7 @@ static void what_it_needs_is_told(void **state) {
     clq_trainer *plain = make_trainer("pocl:0,pocl:1", "off", SIZE_MAX);
     disabled_paths = NULL;
     clq_trainer *half = make_trainer("pocl:0,pocl:1", "f16", 1);
+    disabled_paths = APART;
     const size_t arena = clq_weights_arena_bytes(clq_trainer_strategy(half)->replicas[0].weights, CLQ_ARENA_PARAMETERS);
     assert_int_equal(clq_trainer_device_bytes(half), clq_trainer_device_bytes(plain) + 2 * (arena + arena / 2));
     clq_path_info path;
