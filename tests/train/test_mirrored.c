@@ -1,5 +1,6 @@
 /* n replicas equal one: the first step's reduced gradient within 1e-6 relative (L2), the losses of 50 steps within 1e-5
  * (mlp, Adam) and 1e-4 (cnn, SGD 0.01), replicas bit-identical, and the same run twice bit-identical. */
+#include "support/apart.h"
 #include "support/check.h"
 #include "support/synthetic.h"
 #include "support/system.h"
@@ -47,7 +48,7 @@ static trace run_with(const char *model_name, const char *optimizer, const char 
     clq_model *model;
     clq_dataset *data;
     clq_trainer *trainer;
-    clq_trainer_config config = clq_trainer_config_default();
+    clq_trainer_config config = apart_config();
     config.global_batch = BATCH;
     config.seed = 7;
     config.group = group;

@@ -1,6 +1,7 @@
 /* One set of weights per replica serves the plans for training, evaluation and prediction: these open no device, start
  * no thread and copy no weights; their values are those of the model in double; and training does not notice them. */
 #include "strategy/replica.h"
+#include "support/apart.h"
 #include "support/check.h"
 #include "support/faults.h"
 #include "support/files.h"
@@ -31,7 +32,7 @@ typedef struct run {
 static void start(run *r) {
     clq_devices devices;
     const size_t shape[] = {INPUTS};
-    clq_trainer_config config = clq_trainer_config_default();
+    clq_trainer_config config = apart_config();
     config.global_batch = BATCH;
     config.sample_dtype = CLQ_F32;
     config.bucket_bytes = r->bucket_bytes;
