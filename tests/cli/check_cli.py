@@ -24,13 +24,17 @@ CLIQUE = str(BIN / "clique")
 # its own for them. So most tests train one model, the least that has weights, in one way; where a model of two layers is
 # needed it is mlp, in the same way; and each launch of the convolutional ones has 64 samples.
 MODELS = tempfile.TemporaryDirectory()
-LEAST = pathlib.Path(MODELS.name) / "least.json"
-LEAST.write_text(json.dumps(support.sequential("least", [("Flatten", {}), ("Dense", {"units": 10, "activation": "softmax"})])))
+LEAST = support.put_least(MODELS.name)
 # Of `synthetic` itself 60000 samples are made, which takes three times as long as these trainings. A sixth as many are
 # for tests.
 SYNTHETIC = "synthetic:28x28/10/3840"
 COMMON = ["--data", SYNTHETIC, "--take", "640", "--devices", "pocl:0"]
-SMALL, MLP = ["--model", str(LEAST), *COMMON], ["--model", "mlp", *COMMON]
+# More parameters than fit where a budget says so: what is trained by stages.
+WIDE_MODEL = pathlib.Path(MODELS.name) / "wide.json"
+WIDE_MODEL.write_text(json.dumps(support.sequential("wide", [("Flatten", {}), *(
+    ("Dense", {"units": units, "activation": activation}) for units, activation in ((300, "tanh"), (700, "tanh"), (10, "softmax")))])))
+WIDE = ["--model", str(WIDE_MODEL), "--data", SYNTHETIC, "--take", "48", "--batch", "16"]
+SMALL, MLP = ["--model", LEAST, *COMMON], ["--model", "mlp", *COMMON]
 
 
 def run(*args, **kwargs):
@@ -97,7 +101,7 @@ class CommandLine(support.InFolder):
         result = run("doctor", "--devices", "pocl:0", "--json", env=env)
         self.assertEqual((result.returncode, json.loads(result.stdout)["unlisted"]), (0, unlisted))
         self.assertIn(line, result.stderr)
-        train = ["train", "--model", LEAST, "--data", "synthetic", "--take", 128, "--steps", 1, "--no-test"]
+        train = ["train", "--model", LEAST, "--data", SYNTHETIC, "--take", 128, "--steps", 1, "--no-test"]
         for times in range(2):  # with the whole list of devices, then with the one that was kept
             result = run(*train, env=env)
             self.assertEqual(result.returncode, 0, result.stderr)
@@ -510,10 +514,7 @@ class CommandLine(support.InFolder):
 
     def test_memory_limit(self):
         """A model whose parameters, state and activations no device holds trains on two by stages, and with central storage."""
-        dense = [("Dense", {"units": units, "activation": activation})
-                 for units, activation in ((300, "tanh"), (700, "tanh"), (10, "softmax"))]
-        model = self.put("wide.json", support.sequential("wide", [("Flatten", {}), *dense]))
-        command = ("train", "--model", model, "--data", SYNTHETIC, "--take", 48, "--no-test", "--batch", 16, "--steps", 3)
+        command = ("train", *WIDE, "--no-test", "--steps", 3)
         limit = ("--memory-limit", 5_400_000)
         self.fails(4, *command, "--devices", "pocl:0", *limit, says=["of the budget"])
         want = json.loads(run(*command, "--devices", "pocl:0", "--json").stdout)["epochs"][0]["loss"]
@@ -525,13 +526,14 @@ class CommandLine(support.InFolder):
     def test_pipeline(self):
         """Training, evaluation and prediction by stages give what one device does."""
         weights, out = self.folder / "pipeline.safetensors", self.folder / "pipeline.npy"
-        one = json.loads(run("train", *MLP, "--epochs", 1, "--json", "--save", weights).stdout)
+        single = ("--devices", "pocl:0")
+        one = json.loads(run("train", *WIDE, *single, "--epochs", 1, "--json", "--save", weights).stdout)
         two = ("--devices", "pocl:0,pocl:1", "--strategy", "pipeline")
-        many = json.loads(run("train", *MLP, *two, "--epochs", 1, "--json").stdout)
+        many = json.loads(run("train", *WIDE, *two, "--epochs", 1, "--json").stdout)
         for key in ("loss", "val_loss"):
             self.assertAlmostEqual(many["epochs"][0][key], one["epochs"][0][key], delta=1e-5 * one["epochs"][0][key])
-        self.assertEqual([d["share"] for d in many["devices"]], [64, 64])
-        common = (*MLP, "--weights", weights, "--json")
+        self.assertEqual([d["share"] for d in many["devices"]], [16, 16])
+        common = (*WIDE, "--weights", weights, "--json")
         evaluated = json.loads(run("eval", *common, *two).stdout)
         self.assertAlmostEqual(evaluated["loss"], one["epochs"][0]["val_loss"], delta=1e-5)
         self.assertEqual(run("predict", *common[:-1], *two, "--out", out).returncode, 0)
@@ -647,7 +649,7 @@ class CommandLine(support.InFolder):
         self.assertEqual((server["updates"], server["gradients"], server["dropped"]), (10, 10, 0))
         self.assertEqual(server["staleness"], [sum(row["staleness"] == s for row in rows) for s in (0, 1)])
         self.assertEqual([device["share"] for device in report["devices"]], [64, 64])
-        self.assertIn("staleness of 10 updates", run("train", *steps, "--strategy", "ps").stdout)
+        self.assertIn("staleness of 10 updates", run("train", *steps, "--strategy", "ps", "--log", log).stdout)
         report = self.train(*steps, "--strategy", "central", "--log", log)
         self.assertEqual(list(json.loads(log.read_text().splitlines()[0])), keys)
         self.assertEqual((report["server"]["updates"], report["server"]["gradients"], report["server"]["staleness"]), (10, 20, []))

@@ -24,6 +24,13 @@ def sequential(name, layers):
         {"class_name": kind, "config": {"name": f"{kind.lower()}_{i}"} | config} for i, (kind, config) in enumerate(layers)]}}
 
 
+def put_least(folder):
+    """The least model that has weights, in a file of `folder`; its path."""
+    path = pathlib.Path(folder) / "least.json"
+    path.write_text(json.dumps(sequential("least", [("Flatten", {}), ("Dense", {"units": 10, "activation": "softmax"})])))
+    return str(path)
+
+
 def borrow_cache(folder):
     """A folder for CLIQUE_CACHE_DIR in `folder`: it has the other tests' built kernels, and keeps choices of its own."""
     cache = folder / "cache"
