@@ -1,10 +1,12 @@
 /* An OpenCL layer with a compiler that does not end. CLQ_HANG=build: clBuildProgram of a fused step does not return;
  * launch: the first launch of its kernel does not. With "-all" behind these words ("build-all") every program or kernel
- * is meant. hang_end lets what hangs go on, so that a test can see the thread that was left behind end. */
+ * is meant. CLQ_HANG_TOLD=FILE: the file appears when a call hangs. hang_end lets what hangs go on, so that a test can
+ * see the thread that was left behind end. */
 #include "support/opencl_layer.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -31,12 +33,19 @@ static bool is_noted(const void *object) {
     return false;
 }
 
+static void tell(void) {
+    const char *path = getenv("CLQ_HANG_TOLD");
+    FILE *file = path ? fopen(path, "we") : NULL;
+    if (file) (void)fclose(file);
+}
+
 static void hang(const char *where, const void *object) {
     const char *wanted = getenv("CLQ_HANG");
     const size_t length = strlen(where);
     if (!wanted || strncmp(wanted, where, length) != 0) return;
     if (strcmp(wanted + length, "-all") != 0 && !is_noted(object)) return;
     atomic_fetch_add(&hanging, 1);
+    tell();
     while (!atomic_load(&over)) nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
     atomic_fetch_sub(&hanging, 1);
 }
