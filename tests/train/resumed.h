@@ -11,7 +11,7 @@
 
 /* Epochs of five batches, the last of which is ragged. Shares of three replicas and micro-batches are no less than the
  * 8 rows of a tile, so that all have the same kernels. */
-enum { BATCH = 31, SAMPLES = 4 * BATCH + 5, INPUTS = 6, CLASSES = 3, WEIGHTS_MOST = 4096 };
+enum { BATCH = 32, SAMPLES = 4 * BATCH + 5, INPUTS = 6, CLASSES = 3, WEIGHTS_MOST = 4096 };
 
 static float samples[SAMPLES][INPUTS];
 static int32_t labels[SAMPLES];

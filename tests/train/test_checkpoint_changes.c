@@ -50,7 +50,7 @@ static void other_batches_go_on_at_the_same_part(void **state) {
     uint64_t step, epoch, index;
     clq_checkpoints *checkpoints = save_two(model, data, &settings[0], "adam", "batches");
     clq_trainer *trainer = make_trainer(model, &settings[0], "adam");
-    assert_ok(clq_dataset_batch(data, 6, false));
+    assert_ok(clq_dataset_batch(data, BATCH / 2, false));
     assert_ok(clq_checkpoints_restore(checkpoints, trainer, data, &step));
     clq_dataset_tell(data, &epoch, &index);
     assert_int_equal(step, 2);
