@@ -24,7 +24,7 @@ MODELS = pathlib.Path(__file__).resolve().parents[2] / "bench" / "models"
 LENET, CNN3X3 = MODELS / "lenet5.json", MODELS / "cnn3x3.json"
 # Compilers take most of this test's time, and each batch of a model, each product and each convolution is a program of its
 # own for them. So tests have one batch beside the default one, and the same small product and layer of few channels.
-ODD, FEW = 7, "2x6x5x3:3x2x4"
+ODD, FEW = 9, "2x6x5x3:3x2x4"
 
 
 class Bench(support.InFolder):
