@@ -287,12 +287,16 @@ add_dependencies(clq_comma clq_comma_locale)
 set(CLQ_COMMA_ENVIRONMENT ${CLQ_TEST_ENVIRONMENT} "LD_PRELOAD=${CMAKE_BINARY_DIR}/tests/clq_comma.so"
   "LOCPATH=${CMAKE_BINARY_DIR}/tests/locales")
 list(TRANSFORM CLQ_COMMA_ENVIRONMENT REPLACE "^ASAN_OPTIONS=" "ASAN_OPTIONS=verify_asan_link_order=0:")
-foreach(test base/text base/error formats/json device/options ops/loss graph/tune train/callbacks train/checkpoint train/optimizers train/schedules train/log)
+foreach(test base/text base/error formats/json device/options graph/tune train/callbacks train/checkpoint train/optimizers train/schedules train/log)
   string(REPLACE "/" "_" target test_${test})
   add_test(NAME comma/${target} COMMAND ${target})
   add_dependencies(${target} clq_comma)
   set_tests_properties(comma/${target} PROPERTIES ENVIRONMENT "${CLQ_COMMA_ENVIRONMENT}" TIMEOUT 2400)
 endforeach()
+# Of the losses, those whose kernels are told numbers in text.
+add_test(NAME comma/test_ops_loss COMMAND test_ops_loss numbers)
+add_dependencies(test_ops_loss clq_comma)
+set_tests_properties(comma/test_ops_loss PROPERTIES ENVIRONMENT "${CLQ_COMMA_ENVIRONMENT}" TIMEOUT 600)
 
 # The halves of `tests/run all`. Host code is tested with sanitizers, under which more of its calls and allocations fail: the
 # label `host`. What is of kernels, which sanitizers do not see into, of the time that something takes, of what is installed,
