@@ -213,14 +213,24 @@ static void check_update(rig *r, const clq_optimizer *optimizer, const manner *m
 
 static const manner plain = {0};
 
+static size_t lengths_before; /* optimizers */
+
+/* Decay is around the rule: weights that decay take turns where the rule is there without, too. One of RMSprop's is
+ * not. */
 static void check_lengths(rig *r, const clq_optimizer *optimizer) {
+    const size_t index = lengths_before++;
+    const bool has_twin = clq_optimizer_weight_decay(optimizer) != 0 && optimizer->kind != CLQ_OPTIMIZER_RMSPROP;
+    if (has_twin && !rig_takes(r, index)) return;
     for (size_t i = 0; i < CLQ_COUNT_OF(lengths); i++)
         if (rig_affords(r, lengths[i])) check_update(r, optimizer, &plain, lengths[i]);
 }
 
-static void updates(rig *r) { each_optimizer(r, check_lengths); }
+static void updates(rig *r) {
+    lengths_before = 0;
+    each_optimizer(r, check_lengths);
+}
 
-/* What is done around a rule, alone and together. */
+/* What is done around a rule, alone and together. Those take turns whose kernels are others' with another number. */
 static void manners(rig *r) {
     static const manner all[] = {{.limit = 0.125},
                                  {.average = 0.75},
@@ -233,7 +243,8 @@ static void manners(rig *r) {
     static const size_t some[] = {1, 17, 128, 1009};
     for (size_t i = 0; i < CLQ_COUNT_OF(all); i++)
         for (size_t k = 0; k < CLQ_COUNT_OF(some); k++)
-            if (rig_affords(r, some[k])) check_update(r, &optimizers[i % 2], &all[i], some[k]);
+            if ((rig_takes(r, i) || all[i].average > 0 || i == 0) && rig_affords(r, some[k]))
+                check_update(r, &optimizers[i % 2], &all[i], some[k]);
 }
 
 static void updates_with_ratios(rig *r) {
@@ -242,7 +253,7 @@ static void updates_with_ratios(rig *r) {
                                  {.factors = true, .decays = true},
                                  {.factors = true, .factor_of_all = true}};
     for (size_t i = 0; i < CLQ_COUNT_OF(all); i++)
-        if (rig_affords(r, all_blocks * CLQ_UPDATE_BLOCK))
+        if ((i < 2 || rig_takes(r, i)) && rig_affords(r, all_blocks * CLQ_UPDATE_BLOCK))
             check_update(r, &trust_ratio_optimizers[i % CLQ_COUNT_OF(trust_ratio_optimizers)], &all[i],
                          all_blocks * CLQ_UPDATE_BLOCK);
 }
@@ -344,13 +355,15 @@ static void check_sharded(rig *r, const clq_optimizer *optimizer, unsigned ranks
 
 static size_t sharded_before; /* optimizers */
 
-/* Each number of ranks is a program of each rule, with a tail and without. Rules know nothing of ranks: SGD's have each
- * number, Adam's one, turn by turn, and the others two. */
+/* Each number of ranks is a program of each rule, with a tail and without. Rules know nothing of ranks: the first has
+ * each number in each family, Adam's have one, turn by turn, and the others two ranks. Of these each driver has one of
+ * the families, with a tail or without: every four rules have each once. */
 static void check_ranks(rig *r, const clq_optimizer *optimizer) {
     static const unsigned ranks[] = {2, 3, 5, 8};
     const size_t index = sharded_before++, count = CLQ_COUNT_OF(ranks);
-    const bool all = optimizer->kind == CLQ_OPTIMIZER_SGD || getenv("CLQ_TEST_DEVICES");
+    const bool all = index == 0 || getenv("CLQ_TEST_DEVICES");
     const size_t first = all || optimizer->kind != CLQ_OPTIMIZER_ADAM ? 0 : index % count;
+    if (!all && !rig_takes(r, index / 2)) return;
     for (size_t i = first; i < (all ? count : first + 1); i++)
         for (size_t length = 0; length < 2; length++) {
             size_t n = length ? 469 * PART : PART * ranks[i] + 37;
