@@ -140,15 +140,23 @@ static bool wants_trial(const rig *r, size_t index) {
 
 static unsigned blocks_seen; /* bits */
 
-/* Each block of the local family, where neither sides nor sums fill blocks; odd rows and such that are vectors. */
-static void check_local_blocks(rig *r) {
+/* Odd rows and such that are vectors. A block that has trials is checked with a program of these, unless A is
+ * transposed. */
+static const shape *shape_for(const rig *r, size_t index) {
     static const shape odd = {133, 67, 43}, pairs = {18, 134, 26}, simulated = {5, 18, 19};
+    static const shape tried = {133, 68, 44}, tried_with_b_transposed = {20, 67, 64};
+    if (rig_is_simulated(r)) return &simulated;
+    if (wants_trial(r, index) && index % 3 > 0) return index % 3 == 1 ? &tried_with_b_transposed : &tried;
+    return index % 2 ? &odd : &pairs;
+}
+
+/* Each block of the local family, where neither sides nor sums fill blocks. */
+static void check_local_blocks(rig *r) {
     if (r->family != CLQ_FAMILY_LOCAL) return;
     for (size_t i = 0; i < CLQ_LOCAL_BLOCKS; i++) {
         if (!wants_block(r, i)) continue;
-        const shape *s = rig_is_simulated(r) ? &simulated : i % 2 ? &odd : &pairs;
         way how = use_of(i);
-        check_way(r, s, i % 3 == 0, i % 3 == 1, &how);
+        check_way(r, shape_for(r, i), i % 3 == 0, i % 3 == 1, &how);
         if (wants_trial(r, i)) assert_true(clq_local_block_works(r->device, i, &how.terms));
         blocks_seen |= 1u << i;
     }
@@ -177,27 +185,33 @@ static void check_transpositions(rig *r, const way *how) {
 }
 static void check_ways(rig *r) { on_each_way(r, check_transpositions); }
 
-/* C (2, 4) = A (2, 8) B: what is nearly infinite is what floats make of it, as is what is infinite, but for split
- * numbers, of which no more can be said than that it does not become finite. */
+/* C (M, N) = A (M, K) B, of a shape that the transpositions have: what is nearly infinite is what floats make of it, as
+ * is what is infinite, but for split numbers, of which no more can be said than that it does not become finite. */
 static void check_extremes(rig *r, const way *how) {
-    static const float rows[2][8] = {{INFINITY, 1, 1, 1, 1, 1, 1, 1}, {3.4028234e38f, 0, 0, 0, 0, 0, 0, 0}};
-    bool split = clq_local_block_get(how->local_block)->way == CLQ_LOCAL_MMA;
-    float b[32], got[8];
+    enum { M = 20, N = 36, K = 1100 };
+    static float a[M][K], b[K * N], got[M][N];
+    const bool split = clq_local_block_get(how->local_block)->way == CLQ_LOCAL_MMA;
     if (significant_bits(&how->terms) < 24 || rig_is_simulated(r)) return;
-    for (size_t i = 0; i < 32; i++) b[i] = 0.5f;
+    for (size_t i = 0; i < K; i++) a[0][i] = 1;
+    a[0][0] = INFINITY;
+    a[1][0] = 3.4028234e38f;
+    for (size_t i = 0; i < CLQ_COUNT_OF(b); i++) b[i] = 0.5f;
     rig_begin(r, 1);
     force(r, how);
-    clq_value va = rig_value(r, "a", sizeof rows, 0), vb = rig_value(r, "b", sizeof b, 0);
+    clq_value va = rig_value(r, "a", sizeof a, 0), vb = rig_value(r, "b", sizeof b, 0);
     clq_value vc = rig_value(r, "c", sizeof got, 0);
-    clq_gemm(r->list, &(clq_gemm_problem){.m = 2, .n = 4, .k = 8}, va, vb, vc);
+    clq_gemm(r->list, &(clq_gemm_problem){.m = M, .n = N, .k = K}, va, vb, vc);
     rig_bind(r);
-    rig_fill(r, va, rows, sizeof rows);
+    rig_fill(r, va, a, sizeof a);
     rig_fill(r, vb, b, sizeof b);
     rig_run(r, 1);
     rig_read(r, vc, got, sizeof got);
-    for (size_t i = 0; i < 8; i++)
-        if (i < 4 ? (split ? isfinite(got[i]) : got[i] != INFINITY) : !(fabs((double)got[i] / 1.7014117e38 - 1) < 1e-6))
-            fail_msg("%s: block %zu: c[%zu] is %g", r->name, how->local_block, i, (double)got[i]);
+    for (size_t i = 0; i < N; i++) {
+        if (split ? isfinite(got[0][i]) : got[0][i] != INFINITY)
+            fail_msg("%s: block %zu: an infinite c[%zu] is %g", r->name, how->local_block, i, (double)got[0][i]);
+        if (!(fabs((double)got[1][i] / 1.7014117e38 - 1) < 1e-6))
+            fail_msg("%s: block %zu: a large c[%zu] is %g", r->name, how->local_block, i, (double)got[1][i]);
+    }
     rig_end(r);
 }
 static void check_all_extremes(rig *r) { on_each_way(r, check_extremes); }
