@@ -181,25 +181,21 @@ static void check_count(rig *r, const pool_case *c, const values *v, uint32_t co
     if (v->b) rig_fill(r, v->b, a.b, c->c.out_c * sizeof(float));
     rig_fill(r, v->dz, a.in_dz, clq_values_bytes(how.y, count * s.out));
     rig_fill(r, v->winner, a.winner, count * s.out);
-    const clq_value results[] = {v->y, v->best, v->dw, v->dx};
-    for (size_t i = 0; i < (v->dx ? 4 : 3); i++) rig_fill(r, results[i], NULL, 0);
+    const size_t n = count * s.out, n_dx = count * s.in, made = v->dx ? 4 : 3;
+    const rig_result results[] = {{"y", v->y, clq_values_bytes(how.y, n)},
+                                  {"winner", v->best, n},
+                                  {"dw", v->dw, s.weights * sizeof(float)},
+                                  {"dx", v->dx, clq_values_bytes(how.x, n_dx)}};
+    void *got[CLQ_COUNT_OF(results)];
+    for (size_t i = 0; i < made; i++) rig_fill(r, results[i].value, NULL, 0);
     rig_run(r, count);
-    size_t n = count * s.out;
-    void *y = rig_read_both(r, "y", v->y, clq_values_bytes(how.y, n), count);
-    unsigned char *best = rig_read_both(r, "winner", v->best, n, count);
-    float *dw = rig_read_both(r, "dw", v->dw, s.weights * sizeof(float), count);
+    rig_read_both(r, results, made, count, got);
     size_t growth = is_winograd() ? WINOGRAD_GROWTH : 1;
-    product_check_numbers(r, "y", how.y, y, a.y, a.y_size, n, growth * (s.weights / c->c.out_c + 1));
-    check_best(r, c, &a, best, n);
-    product_check_numbers(r, "dw", CLQ_F32, dw, a.dw, a.dw_size, s.weights, count * c->pool_h * c->pool_w);
-    if (v->dx) {
-        void *dx = rig_read_both(r, "dx", v->dx, clq_values_bytes(how.x, count * s.in), count);
-        product_check_numbers(r, "dx", how.x, dx, a.dx, a.dx_size, count * s.in, s.weights);
-        clq_free(dx);
-    }
-    clq_free(y);
-    clq_free(best);
-    clq_free(dw);
+    product_check_numbers(r, "y", how.y, got[0], a.y, a.y_size, n, growth * (s.weights / c->c.out_c + 1));
+    check_best(r, c, &a, got[1], n);
+    product_check_numbers(r, "dw", CLQ_F32, got[2], a.dw, a.dw_size, s.weights, count * c->pool_h * c->pool_w);
+    if (v->dx) product_check_numbers(r, "dx", how.x, got[3], a.dx, a.dx_size, n_dx, s.weights);
+    for (size_t i = 0; i < made; i++) clq_free(got[i]);
     free_arrays(&a);
 }
 

@@ -123,16 +123,16 @@ static void check_count(rig *r, const product_layer *l, const rig_variant *how, 
     rig_run(r, count);
     size_t n_y = count * l->out, n_dx = count * l->in, columns = l->out / l->rows,
            growth = CLQ_MAX(l->growth, (size_t)1);
-    void *y = rig_read_both(r, "y", v->y, clq_values_bytes(how->y, n_y), count);
-    void *dx = rig_read_both(r, "dx", v->dx, clq_values_bytes(how->x, n_dx), count);
-    float *dw = rig_read_both(r, "dw", v->dw, l->weights * sizeof(float), count);
-    product_check_numbers(r, "y", how->y, y, a.y, a.y_size, n_y, growth * (l->weights / columns + 1));
-    product_check_numbers(r, "dx", how->x, dx, a.dx, a.dx_size, n_dx, growth * l->weights);
-    product_check_numbers(r, "dw", CLQ_F32, dw, a.dw, a.dw_size, l->weights, count * l->rows);
+    const rig_result results[] = {{"y", v->y, clq_values_bytes(how->y, n_y)},
+                                  {"dx", v->dx, clq_values_bytes(how->x, n_dx)},
+                                  {"dw", v->dw, l->weights * sizeof(float)}};
+    void *got[CLQ_COUNT_OF(results)];
+    rig_read_both(r, results, CLQ_COUNT_OF(results), count, got);
+    product_check_numbers(r, "y", how->y, got[0], a.y, a.y_size, n_y, growth * (l->weights / columns + 1));
+    product_check_numbers(r, "dx", how->x, got[1], a.dx, a.dx_size, n_dx, growth * l->weights);
+    product_check_numbers(r, "dw", CLQ_F32, got[2], a.dw, a.dw_size, l->weights, count * l->rows);
     if (l->adds) check_sum(r, l, v->dw, count, &a);
-    clq_free(y);
-    clq_free(dx);
-    clq_free(dw);
+    for (size_t i = 0; i < CLQ_COUNT_OF(results); i++) clq_free(got[i]);
     free_arrays(&a);
 }
 

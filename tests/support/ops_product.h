@@ -20,8 +20,8 @@ typedef struct product_layer {
                           double *dx, double *dw);
 } product_layer;
 
-/* Runs the layer made for `capacity` with counts of capacity, 1, 0 and capacity - 1 (a simulator: the first two), twice
- * each, and checks: every number against the largest error that float32 sums of its terms can have, all together
+/* Runs the layer made for `capacity` with counts of capacity, 1, 0 and capacity - 1, twice each (a simulator: the first
+ * two, once), and checks: every number against the largest error that float32 sums of its terms can have, all together
  * against a relative error of 1e-6 (L2); equal bits in both runs; nothing written beyond the count. */
 void product_check(rig *r, const product_layer *layer, uint32_t capacity, const rig_variant *variant);
 

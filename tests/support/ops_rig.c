@@ -206,16 +206,23 @@ void rig_check_untouched(rig *r, clq_value value, size_t from) {
     clq_free(content);
 }
 
-void *rig_read_both(rig *r, const char *what, clq_value value, size_t bytes, uint32_t count) {
-    char *first = rig_alloc(bytes + 1, 1), *second = rig_alloc(bytes + 1, 1);
-    rig_read(r, value, first, bytes);
-    rig_fill(r, value, NULL, 0);
+void rig_read_both(rig *r, const rig_result *results, size_t n, uint32_t count, void **got) {
+    for (size_t i = 0; i < n; i++) {
+        got[i] = rig_alloc(results[i].bytes + 1, 1);
+        rig_read(r, results[i].value, got[i], results[i].bytes);
+        rig_check_untouched(r, results[i].value, results[i].bytes);
+    }
+    if (rig_is_simulated(r)) return;
+    for (size_t i = 0; i < n; i++) rig_fill(r, results[i].value, NULL, 0);
     rig_run(r, count);
-    rig_read(r, value, second, bytes);
-    if (memcmp(first, second, bytes) != 0) fail_msg("%s: %s of two runs differs", r->name, what);
-    rig_check_untouched(r, value, bytes);
-    clq_free(second);
-    return first;
+    for (size_t i = 0; i < n; i++) {
+        char *second = rig_alloc(results[i].bytes + 1, 1);
+        rig_read(r, results[i].value, second, results[i].bytes);
+        if (memcmp(got[i], second, results[i].bytes) != 0)
+            fail_msg("%s: %s of two runs differs", r->name, results[i].what);
+        rig_check_untouched(r, results[i].value, results[i].bytes);
+        clq_free(second);
+    }
 }
 
 void rig_end(rig *r) {

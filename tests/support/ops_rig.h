@@ -57,8 +57,15 @@ void rig_read(rig *r, clq_value value, void *out, size_t bytes);
 void rig_store(void *to, size_t index, clq_dtype dtype, double number);
 /* The first n numbers of a value of such a type. */
 void rig_read_stored(rig *r, clq_value value, clq_dtype dtype, float *out, size_t n);
-/* What a run left in a value; checked to be the same after another run. clq_free. */
-void *rig_read_both(rig *r, const char *what, clq_value value, size_t bytes, uint32_t count);
+/* What a run leaves, and where. */
+typedef struct rig_result {
+    const char *what;
+    clq_value value;
+    size_t bytes;
+} rig_result;
+/* What a run left in values, and not behind it; checked to be the same after another run, which a simulator, that finds
+ * races, is spared. clq_free each. */
+void rig_read_both(rig *r, const rig_result *results, size_t n, uint32_t count, void **got);
 /* Nothing was written from byte `from` on, nor behind the value. */
 void rig_check_untouched(rig *r, clq_value value, size_t from);
 void rig_end(rig *r);
