@@ -2,6 +2,7 @@
  * a fit, their states and files, and what fails. */
 #include "support/apart.h"
 #include "support/check.h"
+#include "support/named.h"
 #include "support/system.h"
 #include "train/callbacks.h"
 
@@ -555,7 +556,7 @@ static int finish(void **state) {
     return close_system(state);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(decide_as_keras),
                                        cmocka_unit_test(are_called_in_order),
                                        cmocka_unit_test(best_weights_are_put_back),
@@ -565,5 +566,5 @@ int main(void) {
                                        cmocka_unit_test(edited_tables_go_on),
                                        cmocka_unit_test(best_weights_go_into_a_file),
                                        cmocka_unit_test(memory_runs_out)};
-    return cmocka_run_group_tests(tests, start, finish);
+    return run_named(argc, argv, tests, start, finish);
 }

@@ -2,6 +2,7 @@
  * never interrupted, bit for bit, with every strategy; and what is damaged, or of another model, is left out or
  * refused. */
 #include "train/checkpoint.h"
+#include "support/named.h"
 #include "train/resumed.h"
 #include <clique/callbacks.h>
 
@@ -488,7 +489,7 @@ static void test_no_memory_for_a_copy(void **state) {
     clq_model_destroy(model);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_strategy_goes_on),
         cmocka_unit_test(test_callbacks_go_on),
@@ -505,5 +506,5 @@ int main(void) {
         cmocka_unit_test(test_stopped_fits_go_on),
         cmocka_unit_test(test_mixed_precision_goes_on),
     };
-    return cmocka_run_group_tests(tests, start, end);
+    return run_named(argc, argv, tests, start, end);
 }

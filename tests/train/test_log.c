@@ -3,6 +3,7 @@
 #include "support/apart.h"
 #include "support/check.h"
 #include "support/faults.h"
+#include "support/named.h"
 #include "support/synthetic.h"
 #include "support/system.h"
 #include "train/trainer.h"
@@ -328,7 +329,7 @@ static int start(void **state) {
     return open_system(state);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_step_is_told_once),
         cmocka_unit_test(updates_of_several_batches_are_told_once),
@@ -339,5 +340,5 @@ int main(void) {
         cmocka_unit_test(nonsense_is_refused),
         cmocka_unit_test(norms_belong_to_their_gradients),
     };
-    return cmocka_run_group_tests_name("train/log", tests, start, close_system);
+    return run_named(argc, argv, tests, start, close_system);
 }

@@ -278,6 +278,15 @@ static size_t recalled(const timing *t) {
     return known;
 }
 
+/* The programs of a plan of the first part: the device keeps them. */
+static void load_first_part(const timing *t) {
+    clq_plan *plan;
+    clq_plan_config config = t->of.config;
+    config.stage = &t->parts[0];
+    assert_ok(clq_plan_create_alone(t->of.model, t->of.device, &config, &plan));
+    clq_plan_destroy(plan);
+}
+
 static clq_status measure_again(void *context) {
     timing *t = context;
     const clq_tune_config tune = {.trial = scripted_trial, .now = scripted_now, .context = &t->script};
@@ -317,6 +326,8 @@ static void times_are_kept(void **state) {
     t.of.settings = "precision mixed\n";
     assert_int_equal(recalled(&t), 0);
     t.of.settings = NULL;
+    /* A program that was not saved for want of memory is compiled anew in each round: the sanitizers see that. */
+    if (!IS_WATCHED) load_first_part(&t);
     assert_true(walk_allocations(measure_again, &t) > 20);
     end_timing(&t);
     clq_model_destroy(m);
