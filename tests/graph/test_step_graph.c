@@ -3,13 +3,14 @@
  * interpreter gives. Seeds are numbers: 0 to GRAPHS - 1, each on one of the drivers; or, on all of them, those between
  * the two in CLQ_TEST_SEEDS ("100 2000"). */
 #include "device/fixture.h"
+#include "graph/kinds.h"
 #include "graph/layers/layer.h"
 #include "graph/random_numbers.h"
 #include "ref/graph_interpret.h"
 
 #include <math.h>
 
-enum { GRAPHS = 150, PLANS = 40, METRICS = 2 * OUTPUTS };
+enum { GRAPHS = 150, METRICS = 2 * OUTPUTS };
 enum { POOLED = 16, BINARY = 38 }; /* seeds of kernels that no other seed has: each driver has these two */
 
 /* ---- what a graph computes ---- */
@@ -434,25 +435,48 @@ static void check_plan(const subject *s, const numbers *n, clq_device *device, c
     clq_plan_destroy(plan);
 }
 
+/* The model and the way of a plan. */
+static void start_plan(subject *s, uint64_t seed) {
+    build(s, seed);
+    synchronize(s, seed);
+    accumulate(s, seed);
+    narrow(s, seed);
+    recompute(s, seed / 4);
+    s->config.unfused_graph = seed % 2; /* what is not fused writes over more */
+}
+
+static void plan_of_seed(uint64_t seed, clq_device *device, clq_queue *queue) {
+    subject s;
+    numbers n;
+    start_plan(&s, seed);
+    make_numbers(&s, &n);
+    check_plan(&s, &n, device, queue);
+    free_numbers(n.weights, n.variables);
+    clq_model_destroy(s.model);
+}
+
+/* Of so many models those that have every kind between them; drivers take turns. */
 static void plans_on(clq_device *device, clq_queue *queue) {
+    static const uint64_t on_each[] = {POOLED, BINARY};
+    static kind_set of[GRAPHS];
+    kind_set known = {.nodes = 0};
     uint64_t first, end;
-    (void)seeds(&first, &end);
-    if (!getenv("CLQ_TEST_SEEDS")) end = PLANS;
+    size_t chosen;
+    const bool given = seeds(&first, &end);
     for (uint64_t seed = first; seed < end; seed++) {
         subject s;
-        numbers n;
-        if (!takes(device, seed) && seed != POOLED && seed != BINARY) continue;
-        build(&s, seed);
-        synchronize(&s, seed);
-        accumulate(&s, seed);
-        narrow(&s, seed);
-        recompute(&s, seed / 4);
-        s.config.unfused_graph = seed % 2; /* what is not fused writes over more */
-        make_numbers(&s, &n);
-        check_plan(&s, &n, device, queue);
-        free_numbers(n.weights, n.variables);
+        if (given) plan_of_seed(seed, device, queue);
+        if (given) continue;
+        start_plan(&s, seed);
+        find_kinds(&s, device, &of[seed]);
         clq_model_destroy(s.model);
     }
+    for (size_t i = 0; i < CLQ_COUNT_OF(on_each) && !given; i++) {
+        learn_kinds(&known, &of[on_each[i]]);
+        plan_of_seed(on_each[i], device, queue);
+    }
+    for (unsigned turn = 0; !given && choose_model(of, GRAPHS, &known, &chosen); turn++)
+        if (turn % 2 == clq_device_runs_in_caller(device)) plan_of_seed(chosen, device, queue);
 }
 
 static void plans_compute_what_their_graphs_do(void **state) {
