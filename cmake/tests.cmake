@@ -12,6 +12,7 @@ file(MAKE_DIRECTORY ${CLQ_TEST_MACHINE})
 # intercept_tls_get_addr: what GCC 12's sanitizer makes of the thread storage of libraries that were opened later is at
 # times no address at all, and its search for leaks, which reads there, ends with a signal.
 # verify_asan_link_order: tests/run preloads the recorder, in front of the sanitizer's library.
+# quarantine_size_mb: the memory of what is freed is given back soon; drivers free much.
 # handle_sigbus: a process that dies of a damaged library must die under the sanitizer as it does without, by its signal.
 set(CLQ_TEST_ENVIRONMENT
   "POCL_DEVICES=basic basic basic basic basic pthread"
@@ -21,7 +22,7 @@ set(CLQ_TEST_ENVIRONMENT
   "CLIQUE_MACHINE_ROOT=${CLQ_TEST_MACHINE}"
   "CLQ_TEST_SOURCE=${PROJECT_SOURCE_DIR}"
   "CLQ_TEST_BINARY=${CMAKE_BINARY_DIR}"
-  "ASAN_OPTIONS=detect_leaks=1:abort_on_error=0:intercept_tls_get_addr=0:handle_sigbus=0:verify_asan_link_order=0"
+  "ASAN_OPTIONS=detect_leaks=1:abort_on_error=0:intercept_tls_get_addr=0:handle_sigbus=0:verify_asan_link_order=0:quarantine_size_mb=32"
   "LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/support/lsan.supp:print_suppressions=0"
   "TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/support/tsan.supp:ignore_noninstrumented_modules=1")
 # Sanitizers do not see into kernels, and the build without them has every numeric case on every driver: with them each
@@ -137,6 +138,12 @@ add_library(clq_record MODULE ${PROJECT_SOURCE_DIR}/tests/support/record.c)
 clq_compile_options(clq_record)
 target_link_libraries(clq_record PRIVATE Threads::Threads ${CMAKE_DL_LIBS})
 set_target_properties(clq_record PROPERTIES PREFIX "" LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+
+if(CLIQUE_SANITIZE)
+  add_library(clq_same_size MODULE ${PROJECT_SOURCE_DIR}/tests/support/same_size.c)
+  target_link_libraries(clq_same_size PRIVATE ${CMAKE_DL_LIBS})
+  set_target_properties(clq_same_size PROPERTIES PREFIX "" LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+endif()
 
 # Calls fail.
 clq_test_layer(fault test_device_fault test_comm_group_failure test_train_failure test_train_checkpoint_faults test_train_loops test_train_parts test_train_log test_train_trace test_train_plans test_why_probe)
