@@ -312,12 +312,13 @@ add_test(NAME comma/test_ops_loss COMMAND test_ops_loss numbers)
 add_dependencies(test_ops_loss clq_comma)
 set_tests_properties(comma/test_ops_loss PROPERTIES ENVIRONMENT "${CLQ_COMMA_ENVIRONMENT}" TIMEOUT 600)
 
-# The halves of `tests/run all`. Host code is tested with sanitizers, under which more of its calls and allocations fail: the
-# label `host`. What is of kernels, which sanitizers do not see into, of the time that something takes, of what is installed,
-# or of a locale, runs as users have it: the label `plain`. Operations, traces and the contract of the command line are in both.
+# The halves of `tests/run all`. Host code that compiles few kernels runs with sanitizers alone: the label `host`. Timings, what is
+# installed, and locales run without: the label `plain`. All others run in both, first without: sanitizers do not see into
+# kernels, and compilers are slow under them.
 get_property(all_tests DIRECTORY PROPERTY TESTS)
 foreach(test IN LISTS all_tests)
-  if(test MATCHES "^(base|bench|comm|data|device|formats|graph|launch|strategy|strict|train|why)/|^cli/(compare|faults|files|process|report|text)$|^interop/keras_json$|^soak/collectives$")
+  if(test MATCHES "^(base|bench|comm|data|device|formats|launch|strategy|strict)/|^cli/(compare|faults|files|process|report|text)$|^interop/keras_json$|^soak/collectives$" AND
+     NOT test STREQUAL "comm/combine")
     set_property(TEST ${test} PROPERTY LABELS host)
   elseif(test MATCHES "^(comma|install|law)/|^cli/(bench|build|choice|why)$")
     set_property(TEST ${test} PROPERTY LABELS plain)
