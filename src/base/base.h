@@ -97,9 +97,6 @@ static inline size_t clq_ceil_div(size_t a, size_t b) { return a / b + (a % b !=
 /* For tests: the `nth` allocation from now (1 = the next) of any thread fails, and every later one too where
  * `sticky`. 0 ends it. Returns how many allocations were made since the last call. */
 uint64_t clq_memory_fail_at(uint64_t nth, bool sticky);
-/* For tests: each allocation asks, in its thread, whether it is to fail. NULL ends it. */
-typedef bool (*clq_memory_asked)(void *context);
-void clq_memory_ask(clq_memory_asked fails, void *context);
 
 /* ---- numbers and letters in text (numbers.c) ---- */
 

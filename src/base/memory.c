@@ -6,8 +6,6 @@
 static atomic_uint_fast64_t made;    /* allocations since the last clq_memory_fail_at */
 static atomic_uint_fast64_t fail_at; /* 0: none is to fail */
 static atomic_bool fail_after;
-static _Atomic(clq_memory_asked) asked; /* NULL: nobody */
-static void *_Atomic asked_context;
 
 uint64_t clq_memory_fail_at(uint64_t nth, bool sticky) {
     atomic_store(&fail_at, 0);
@@ -17,15 +15,7 @@ uint64_t clq_memory_fail_at(uint64_t nth, bool sticky) {
     return before;
 }
 
-void clq_memory_ask(clq_memory_asked fails, void *context) {
-    atomic_store(&asked, NULL);
-    atomic_store(&asked_context, context);
-    atomic_store(&asked, fails);
-}
-
 static bool refused_by_test(void) {
-    const clq_memory_asked fails = atomic_load_explicit(&asked, memory_order_relaxed);
-    if (fails && fails(atomic_load(&asked_context))) return true;
     uint64_t nth = atomic_fetch_add_explicit(&made, 1, memory_order_relaxed) + 1;
     uint64_t at = atomic_load_explicit(&fail_at, memory_order_relaxed);
     return at && (nth == at || (nth > at && atomic_load(&fail_after)));

@@ -3,7 +3,6 @@
 #define CLQ_TEST_CHECK_H
 
 #include "base/base.h"
-#include "support/walk.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -33,8 +32,8 @@ static inline void expect_text(const char *text, const char *part) {
     if (!strstr(text, part)) fail_msg("\"%s\" does not say \"%s\"", text, part);
 }
 
-/* Whether the address sanitizer watches. Of the calls that fail in turn, the tests without it fail a part: those with it
- * fail all, with the same checks, and see leaks besides. */
+/* Whether the address sanitizer watches. Of what fails in turn, the tests without it fail a part: those with it fail
+ * all, with the same checks, and see leaks besides. */
 #if defined(__SANITIZE_ADDRESS__)
 enum { IS_WATCHED = 1 };
 #elif defined(__has_feature)
@@ -46,5 +45,29 @@ enum { IS_WATCHED = 0 };
 #else
 enum { IS_WATCHED = 0 };
 #endif
+
+/* Fails each allocation of the call in turn, once and from then on: it must say MEMORY with a detail, or succeed. The
+ * call undoes what it did; the leak sanitizer watches. Without it, of those behind the first 30 every third is failed.
+ * Returns how many allocations the call makes. */
+static inline uint64_t walk_allocations(clq_status (*call)(void *), void *context) {
+    enum { ALL_OF = 30, STRIDE = 3 };
+    uint64_t total = 0;
+    for (int sticky = 0; sticky < 2; sticky++) {
+        for (uint64_t nth = 1;; nth += IS_WATCHED || nth < ALL_OF ? 1 : STRIDE) {
+            clq_fail(CLQ_OK, "%s", "");
+            clq_memory_fail_at(nth, sticky);
+            clq_status status = call(context);
+            uint64_t made = clq_memory_fail_at(0, false);
+            if (made < nth) {
+                if (status != CLQ_OK) fail_msg("fails without a failing allocation: %s", clq_error_detail());
+                total = made;
+                break;
+            }
+            if (status != CLQ_OK && (status != CLQ_MEMORY || !*clq_error_detail()))
+                fail_msg("allocation %d: %s: \"%s\"", (int)nth, clq_status_text(status), clq_error_detail());
+        }
+    }
+    return total;
+}
 
 #endif
