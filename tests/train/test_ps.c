@@ -27,7 +27,7 @@ static atomic_uint posted_most;           /* steps that there are: behind the la
 static atomic_uint held = NOBODY;         /* the replica */
 static atomic_bool held_till_failure;     /* of another */
 static atomic_uint held_to_end;           /* how often the others got as far as they may */
-static atomic_bool held_has_begun = true; /* without it, others could be done before it has read parameters */
+static atomic_bool held_has_begun = true; /* false: others begin after it, else they could be done before it reads */
 
 /* Whether the others have made the updates that they may make without the held replica; *idle: or have no more. */
 static bool others_are_done(const clq_replica *replica, bool *idle) {
@@ -464,6 +464,7 @@ static void who_waits_has_a_deadline(void **state) {
         clq_trainer_destroy(b.trainer);
         assert_ok(open_trainer(b.model, cases[i].strategy, "pocl:0,pocl:1", cases[i].options, 0.05, &b.trainer));
         held = 1;
+        held_has_begun = false; /* with all batches done by the other replica nobody would wait */
         posted_most = 0;
         held_till_failure = true;
         clq_status status = CLQ_OK;
