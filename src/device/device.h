@@ -240,8 +240,12 @@ clq_status clq_buffer_set(clq_device *device, clq_buffer *buffer, const void *fr
 clq_status clq_buffer_view(clq_buffer *parent, size_t offset, size_t bytes, clq_buffer **out);
 size_t clq_device_view_align(const clq_device *device); /* bytes; a power of two, at least 64 */
 /* A buffer of this device over memory of another one's that the host reaches (clq_buffer_host), where this one shares
- * the host's memory, too. Destroy before the other. Errors: UNSUPPORTED. */
-clq_status clq_buffer_alias(clq_device *device, const clq_buffer *of, clq_buffer **out);
+ * the host's memory, too. Destroy before the other, which then keeps its memory if this device was lost. Errors:
+ * UNSUPPORTED. */
+clq_status clq_buffer_alias(clq_device *device, clq_buffer *of, clq_buffer **out);
+/* For memory that commands of another device use through clq_buffer_host, if that device was lost: nobody knows whether
+ * they are over. clq_buffer_destroy will not give the memory back, and the budget goes on counting it. */
+void clq_buffer_keep(clq_buffer *buffer);
 
 uint64_t clq_device_memory_used(const clq_device *device); /* bytes */
 uint64_t clq_device_memory_budget(const clq_device *device);

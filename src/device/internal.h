@@ -339,6 +339,8 @@ struct clq_buffer {
     bool mapped;       /* host came from a map that is to be undone */
     uint64_t counted;  /* bytes that count against the budget */
     bool is_view;      /* its handle belongs to the buffer that it is a view of */
+    bool kept;         /* a lost device may still use its memory, which is never given back */
+    clq_buffer *of;    /* of an alias: whose memory it is */
     clq_view *views;   /* see view.c; the newest first */
 };
 

@@ -19,7 +19,7 @@ bool clq_plan_can_shard_update(const clq_plan *plan, unsigned ranks) {
            clq_buffer_host(weights->gradient);
 }
 
-static clq_status add_peer(clq_plan *plan, clq_list *list, const clq_buffer *gradient, clq_value *out) {
+static clq_status add_peer(clq_plan *plan, clq_list *list, clq_buffer *gradient, clq_value *out) {
     clq_sharded_update *sharded = &plan->sharded;
     assert(sharded->alias_count < CLQ_COUNT_OF(sharded->aliases));
     clq_buffer **alias = &sharded->aliases[sharded->alias_count];

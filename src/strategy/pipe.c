@@ -79,6 +79,8 @@ void clq_pipe_destroy(clq_pipe *pipe) {
     for (unsigned i = 0; i < CLQ_PIPE_SLOTS; i++) {
         clq_event_destroy(pipe->slots[i].sent);
         clq_event_destroy(pipe->slots[i].taken);
+        /* Without a second piece the receiver's commands read the sender's. */
+        if (pipe->slots[i].memory && clq_device_lost(pipe->to)) clq_buffer_keep(pipe->slots[i].memory);
         clq_buffer_destroy(pipe->slots[i].memory);
         clq_buffer_destroy(pipe->slots[i].other);
     }

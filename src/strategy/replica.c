@@ -148,13 +148,16 @@ clq_status clq_replica_open(clq_replica *replica) {
     return clq_replica_open_rows(replica);
 }
 
-void clq_replica_close(clq_replica *replica) {
-    clq_replica_close_rows(replica);
-    clq_replica_close_figures(replica);
+void clq_replica_close_plans(clq_replica *replica) {
     if (replica->adding != replica->plan) clq_plan_destroy(replica->adding);
     for (unsigned mode = 0; mode < CLQ_MODE_COUNT; mode++)
         if (replica->plans[mode] != replica->plan) clq_plan_destroy(replica->plans[mode]);
     clq_plan_destroy(replica->plan); /* the others were beside it */
+}
+
+void clq_replica_close(clq_replica *replica) {
+    clq_replica_close_rows(replica);
+    clq_replica_close_figures(replica);
     clq_weights_destroy(replica->weights);
     clq_worker_close(&replica->worker);
     clq_device_close(replica->worker.device);

@@ -211,7 +211,9 @@ clq_status clq_strategy_make(const clq_model *model, const clq_devices *devices,
 
 /* Makes what it needs on its device, which is open. */
 clq_status clq_replica_open(clq_replica *replica);
-void clq_replica_close(clq_replica *replica);
+/* First those of all replicas: a plan may read another replica's weights. */
+void clq_replica_close_plans(clq_replica *replica);
+void clq_replica_close(clq_replica *replica); /* what is left of it */
 /* Of a plan for a mode, over its weights. */
 clq_plan_config clq_replica_plan_config(const clq_replica *replica, clq_mode mode);
 /* The plan for a mode, while the replica has nothing to do. */

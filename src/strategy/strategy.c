@@ -546,6 +546,7 @@ void clq_strategy_destroy(clq_strategy *strategy) {
     if (!strategy) return;
     for (unsigned r = 0; r < strategy->count; r++) clq_worker_stop(&strategy->replicas[r].worker);
     if (strategy->module->close) strategy->module->close(strategy);
+    for (unsigned r = 0; r < strategy->count; r++) clq_replica_close_plans(&strategy->replicas[r]);
     for (unsigned r = 0; r < strategy->count; r++) clq_replica_close(&strategy->replicas[r]);
     clq_tune_log_release(&strategy->tune_log);
     clq_shares_destroy(strategy->shares);

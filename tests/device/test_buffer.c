@@ -267,6 +267,32 @@ static void test_alias(void **state) {
     clq_system_close(system);
 }
 
+/* A device that is lost may still write memory of another one, which is therefore not given back. */
+static void test_lost_alias(void **state) {
+    (void)state;
+    clq_system *system;
+    uint32_t indices[TEST_DEVICES];
+    clq_device *owner, *other;
+    clq_buffer *lent, *own, *alias;
+    CHECK_OK(clq_system_open(NULL, &system));
+    find_devices(system, indices);
+    CHECK_OK(clq_device_open(system, (clq_device_choice){indices[TEST_BASIC], 0, 1}, &owner));
+    CHECK_OK(clq_device_open(system, (clq_device_choice){indices[TEST_POOL], 0, 1}, &other));
+    CHECK_OK(clq_buffer_create(owner, CLQ_MEMORY_DEVICE, 1000, "lent", &lent));
+    CHECK_OK(clq_buffer_create(owner, CLQ_MEMORY_DEVICE, 24, "own", &own));
+    CHECK_OK(clq_buffer_alias(other, lent, &alias));
+    unsigned char *host = clq_buffer_host(lent);
+    clq_device_lose(other, "a kernel");
+    clq_buffer_destroy(alias);
+    clq_buffer_destroy(lent);
+    clq_buffer_destroy(own);
+    host[999] = 1; /* the address sanitizer watches it */
+    assert_int_equal(clq_device_memory_used(owner), 1000);
+    clq_device_close(other);
+    clq_device_close(owner);
+    clq_system_close(system);
+}
+
 static void test_zeroed(void **state) {
     (void)state;
     on_each_device(zeroed_and_aligned);
@@ -298,9 +324,10 @@ static void test_wraps(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_zeroed), cmocka_unit_test(test_views),    cmocka_unit_test(test_budget),
-        cmocka_unit_test(test_limit),  cmocka_unit_test(test_coherent), cmocka_unit_test(test_maps),
-        cmocka_unit_test(test_wraps),  cmocka_unit_test(test_alias),    cmocka_unit_test(test_lost),
+        cmocka_unit_test(test_zeroed),     cmocka_unit_test(test_views),    cmocka_unit_test(test_budget),
+        cmocka_unit_test(test_limit),      cmocka_unit_test(test_coherent), cmocka_unit_test(test_maps),
+        cmocka_unit_test(test_wraps),      cmocka_unit_test(test_alias),    cmocka_unit_test(test_lost),
+        cmocka_unit_test(test_lost_alias),
     };
     return cmocka_run_group_tests_name("buffer", tests, NULL, NULL);
 }

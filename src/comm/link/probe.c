@@ -16,8 +16,9 @@ typedef struct probe {
     clq_buffer *source;       /* of the sender */
     clq_buffer *shared;       /* on the receiver's device, written by both devices */
     clq_buffer *zeros, *seen; /* of the receiver: what its kernel adds, and the sum */
+    clq_buffer *pinned;       /* for the receiver */
     clq_kernel *add;
-    float *words;
+    float *words; /* of `pinned` */
     clq_event *filled[CLQ_SLOTS_MAX], *used[CLQ_SLOTS_MAX];
 } probe;
 
@@ -25,14 +26,14 @@ static clq_status open_probe(clq_link *link, probe *p) {
     const clq_comm *comm = link->from->comm;
     clq_device *from = link->from->device, *to = link->to->device;
     *p = (probe){link, comm->slots, comm->chunk_bytes, .bytes = comm->slots * comm->chunk_bytes};
-    p->words = clq_alloc(p->bytes, 1);
-    if (!p->words) return CLQ_MEMORY;
     CLQ_TRY(clq_queue_create(from, 0, &p->down));
     CLQ_TRY(clq_queue_create(to, 0, &p->up));
     CLQ_TRY(clq_buffer_create(from, CLQ_MEMORY_DEVICE, p->bytes, "test of a link", &p->source));
     CLQ_TRY(clq_buffer_create(to, CLQ_MEMORY_DEVICE, p->bytes, "test of a link", &p->shared));
     CLQ_TRY(clq_buffer_create(to, CLQ_MEMORY_DEVICE, p->bytes, "test of a link", &p->zeros));
     CLQ_TRY(clq_buffer_create(to, CLQ_MEMORY_DEVICE, p->bytes, "test of a link", &p->seen));
+    CLQ_TRY(clq_buffer_create(to, CLQ_MEMORY_PINNED, p->bytes, "test of a link", &p->pinned));
+    p->words = clq_buffer_host(p->pinned);
     return clq_combine_create(to, CLQ_F32, CLQ_SUM, &p->add);
 }
 
@@ -44,13 +45,13 @@ static void close_probe(probe *p) {
         clq_event_destroy(p->used[i]);
     }
     clq_kernel_destroy(p->add);
+    clq_buffer_destroy(p->pinned);
     clq_buffer_destroy(p->seen);
     clq_buffer_destroy(p->zeros);
     clq_buffer_destroy(p->shared);
     clq_buffer_destroy(p->source);
     clq_queue_destroy(p->up);
     clq_queue_destroy(p->down);
-    clq_free(p->words);
 }
 
 /* The order that a command of the queue has behind the event; the host waits where the queue cannot. */

@@ -181,7 +181,7 @@ clq_status clq_buffer_wrap(clq_device *device, cl_mem memory, clq_buffer **out) 
     return CLQ_OK;
 }
 
-clq_status clq_buffer_alias(clq_device *device, const clq_buffer *of, clq_buffer **out) {
+clq_status clq_buffer_alias(clq_device *device, clq_buffer *of, clq_buffer **out) {
     CLQ_TRY(clq_device_alive(device));
     if (!of->host || !device->info.host_unified)
         return clq_fail(CLQ_UNSUPPORTED, "%s cannot be given memory of %s", device->label, of->device->label);
@@ -191,6 +191,7 @@ clq_status clq_buffer_alias(clq_device *device, const clq_buffer *of, clq_buffer
     if (!handle) return clq_cl_fail(device, error, "making a buffer over memory of %s", of->device->label);
     CLQ_TRY(buffer_over(device, handle, of->bytes, out));
     (*out)->host = of->host;
+    (*out)->of = of;
     return CLQ_OK;
 }
 
@@ -205,16 +206,19 @@ static void unmap(clq_buffer *buffer) {
     pthread_mutex_unlock(&device->lock);
 }
 
+void clq_buffer_keep(clq_buffer *buffer) { buffer->kept = true; }
+
 void clq_buffer_destroy(clq_buffer *buffer) {
     if (!buffer) return;
     clq_device *device = buffer->device;
-    if (!clq_device_lost(device)) {
+    if (buffer->of && clq_device_lost(device)) clq_buffer_keep(buffer->of);
+    if (!clq_device_lost(device) && !buffer->kept) {
         if (buffer->mapped) unmap(buffer);
         clq_views_release(buffer->views);
         if (buffer->handle && !buffer->is_view) (void)clReleaseMemObject(buffer->handle);
     }
     clq_views_free(buffer->views);
-    atomic_fetch_sub(&device->memory_used, buffer->counted);
+    if (!buffer->kept) atomic_fetch_sub(&device->memory_used, buffer->counted);
     clq_free(buffer);
 }
 

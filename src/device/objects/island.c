@@ -10,24 +10,28 @@ static uint32_t probe_word(uint32_t seed, uint32_t i) { return (i * 2654435761u)
 
 typedef struct peer {
     clq_queue *queue;
-    clq_buffer *buffer;
+    clq_buffer *buffer, *words; /* words: pinned, what is written and what was read back */
 } peer;
 
 static void peer_close(peer *p) {
-    if (p->queue) (void)clq_queue_finish(p->queue); /* after a failure a write may still be reading our words */
+    if (p->queue) (void)clq_queue_finish(p->queue); /* after a failure a write may still be reading the words */
     clq_queue_destroy(p->queue);
     clq_buffer_destroy(p->buffer);
+    clq_buffer_destroy(p->words);
 }
 
 static clq_status peer_open(clq_device *device, peer *out) {
     CLQ_TRY(clq_queue_create(device, 0, &out->queue));
-    return clq_buffer_create(device, CLQ_MEMORY_DEVICE, PROBE_WORDS * sizeof(uint32_t), "the test of an island",
-                             &out->buffer);
+    CLQ_TRY(clq_buffer_create(device, CLQ_MEMORY_DEVICE, PROBE_WORDS * sizeof(uint32_t), "the test of an island",
+                              &out->buffer));
+    return clq_buffer_create(device, CLQ_MEMORY_PINNED, PROBE_WORDS * sizeof(uint32_t), "the test of an island",
+                             &out->words);
 }
 
 /* Written on one device, copied by the other device's queue after an event of the first, read back there. */
-static clq_status test_copy(peer *from, peer *to, uint32_t seed, uint32_t *words) {
-    size_t bytes = PROBE_WORDS * sizeof *words;
+static clq_status test_copy(peer *from, peer *to, uint32_t seed) {
+    const size_t bytes = PROBE_WORDS * sizeof(uint32_t);
+    uint32_t *words = clq_buffer_host(from->words);
     for (uint32_t i = 0; i < PROBE_WORDS; i++) words[i] = probe_word(seed, i);
     CLQ_TRY(clq_queue_write(from->queue, from->buffer, 0, words, bytes, false));
     clq_event *written;
@@ -37,6 +41,7 @@ static clq_status test_copy(peer *from, peer *to, uint32_t seed, uint32_t *words
     if (status == CLQ_OK) status = clq_queue_finish(to->queue);
     clq_event_destroy(written);
     CLQ_TRY(status);
+    words = clq_buffer_host(to->words);
     memset(words, 0, bytes);
     CLQ_TRY(clq_queue_read(to->queue, to->buffer, 0, words, bytes, true));
     for (uint32_t i = 0; i < PROBE_WORDS; i++)
@@ -50,14 +55,12 @@ static clq_status test_copy(peer *from, peer *to, uint32_t seed, uint32_t *words
 static clq_status test_pairs(clq_device *const *devices, uint32_t count) {
     peer peers[CLQ_REPLICAS_MAX];
     memset(peers, 0, sizeof peers);
-    uint32_t *words = clq_alloc(PROBE_WORDS, sizeof *words);
-    clq_status status = words ? CLQ_OK : CLQ_MEMORY;
+    clq_status status = CLQ_OK;
     for (uint32_t i = 0; i < count && status == CLQ_OK; i++) status = peer_open(devices[i], &peers[i]);
     for (uint32_t i = 0; i < count && status == CLQ_OK; i++)
         for (uint32_t j = 0; j < count && status == CLQ_OK; j++)
-            if (i != j) status = test_copy(&peers[i], &peers[j], i * count + j, words);
+            if (i != j) status = test_copy(&peers[i], &peers[j], i * count + j);
     for (uint32_t i = 0; i < count; i++) peer_close(&peers[i]);
-    clq_free(words);
     return status;
 }
 

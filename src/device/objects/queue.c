@@ -105,8 +105,11 @@ void clq_queue_settle(clq_queue *queue, double until) {
         (void)clq_queue_finish(queue);
         return;
     }
-    if (clq_event_wait_until(mark, until, NULL) == CLQ_TIMEOUT)
+    const clq_status status = clq_event_wait_until(mark, until, NULL);
+    if (status == CLQ_TIMEOUT)
         (void)clq_cl_fail_lost(queue->device, CL_DEVICE_NOT_AVAILABLE, "its commands do not end");
+    else if (status != CLQ_OK) /* out of memory; or a command failed, and others that it did not wait for may go on */
+        (void)clq_queue_finish(queue);
     clq_event_destroy(mark);
 }
 
