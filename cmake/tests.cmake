@@ -12,7 +12,8 @@ file(MAKE_DIRECTORY ${CLQ_TEST_MACHINE})
 # intercept_tls_get_addr: what GCC 12's sanitizer makes of the thread storage of libraries that were opened later is at
 # times no address at all, and its search for leaks, which reads there, ends with a signal.
 # verify_asan_link_order: tests/run preloads the recorder, in front of the sanitizer's library.
-# quarantine_size_mb: the memory of what is freed is given back soon; drivers free much.
+# quarantine_size_mb, thread_local_quarantine_size_kb: the memory of what is freed is given back soon; drivers free much.
+# symbolize: addresses are named behind (tests/support/name_frames).
 # handle_sigbus: a process that dies of a damaged library must die under the sanitizer as it does without, by its signal.
 set(CLQ_TEST_ENVIRONMENT
   "POCL_DEVICES=basic basic basic basic basic pthread"
@@ -22,14 +23,9 @@ set(CLQ_TEST_ENVIRONMENT
   "CLIQUE_MACHINE_ROOT=${CLQ_TEST_MACHINE}"
   "CLQ_TEST_SOURCE=${PROJECT_SOURCE_DIR}"
   "CLQ_TEST_BINARY=${CMAKE_BINARY_DIR}"
-  "ASAN_OPTIONS=detect_leaks=1:abort_on_error=0:intercept_tls_get_addr=0:handle_sigbus=0:verify_asan_link_order=0:quarantine_size_mb=32"
+  "ASAN_OPTIONS=detect_leaks=1:abort_on_error=0:intercept_tls_get_addr=0:handle_sigbus=0:verify_asan_link_order=0:quarantine_size_mb=8:thread_local_quarantine_size_kb=64:symbolize=0"
   "LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/support/lsan.supp:print_suppressions=0"
   "TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/support/tsan.supp:ignore_noninstrumented_modules=1")
-# Sanitizers do not see into kernels, and the build without them has every numeric case on every driver: with them each
-# operation's host code runs once (tests/support/ops_rig.h).
-if(CLIQUE_SANITIZE)
-  list(APPEND CLQ_TEST_ENVIRONMENT "CLQ_TEST_CASES=once")
-endif()
 
 # What a layer's tests share is one library: tests/support/<layer>*.c and tests/ref/<layer>*.c.
 foreach(layer IN LISTS CLQ_LAYERS)
@@ -140,9 +136,9 @@ target_link_libraries(clq_record PRIVATE Threads::Threads ${CMAKE_DL_LIBS})
 set_target_properties(clq_record PROPERTIES PREFIX "" LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
 
 if(CLIQUE_SANITIZE)
-  add_library(clq_same_size MODULE ${PROJECT_SOURCE_DIR}/tests/support/same_size.c)
-  target_link_libraries(clq_same_size PRIVATE ${CMAKE_DL_LIBS})
-  set_target_properties(clq_same_size PROPERTIES PREFIX "" LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  add_library(clq_lean_driver MODULE ${PROJECT_SOURCE_DIR}/tests/support/lean_driver.c)
+  target_link_libraries(clq_lean_driver PRIVATE ${CMAKE_DL_LIBS})
+  set_target_properties(clq_lean_driver PROPERTIES PREFIX "" LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
 endif()
 
 # Calls fail.

@@ -111,8 +111,7 @@ static bool has_whole_step(const char *name) {
     return is_one_of(name, plain, CLQ_COUNT_OF(plain)) == (as_three == THREE);
 }
 
-static bool few; /* under sanitizers: host code sees the rules of optimizers and losses as rows of tables, all alike */
-
+/* Host code sees the rules of optimizers and losses as rows of tables, all alike. */
 static bool is_like_others(const golden *g) {
     static const char *const kept[] = {"adam_amsgrad",
                                        "average",
@@ -124,7 +123,8 @@ static bool is_like_others(const golden *g) {
                                        "categorical_hinge",
                                        "sample_weights",
                                        "class_weights_of_rows"};
-    return !is_one_of(g->name, kept, CLQ_COUNT_OF(kept)) && (strstr(g->folder, "/optimizers/") || strstr(g->folder, "/losses/"));
+    return !is_one_of(g->name, kept, CLQ_COUNT_OF(kept)) &&
+           (strstr(g->folder, "/optimizers/") || strstr(g->folder, "/losses/"));
 }
 
 static void run_named(golden *g, void *context) {
@@ -133,7 +133,7 @@ static void run_named(golden *g, void *context) {
     const char *spec = t->spec;
     if (!is_in(which, g->name)) return;
     t->cases++;
-    if (few && is_like_others(g)) return;
+    if (IS_WATCHED && is_like_others(g)) return;
     if (some_apart) golden_by.disabled_paths = is_apart(g->name, spec) ? APART : NULL;
     if (as_three != NOT_THREE) golden_by.disabled_paths = has_whole_step(g->name) ? NULL : APART;
     if (which == RAGGED_CASES_BY_PIECES || which == WEIGHTED_CASES_BY_PIECES) g->pieces = PIECES;
@@ -525,8 +525,6 @@ int main(int argc, char **argv) {
     if (argc > 1 && strcmp(argv[1], "gpu") == 0) return run_as_gpu();
     if (argc > 1 && strcmp(argv[1], "long") == 0) return run_long(argv[2]);
     if (argc > 1) cmocka_set_test_filter(argv[1]); /* a test's name: that one alone */
-    const char *cases = getenv("CLQ_TEST_CASES");
-    few = cases && strcmp(cases, "once") == 0;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(on_pocl_basic),
         cmocka_unit_test(on_pocl_pthread),

@@ -27,7 +27,7 @@ static bool is_simulator(const clq_device_info *info) { return strcmp(info->driv
 bool rig_is_simulated(const rig *r) { return is_simulator(clq_device_get_info(r->device)); }
 
 bool rig_takes(const rig *r, size_t index) {
-    if (rig_is_simulated(r) || getenv("CLQ_TEST_DEVICES") || getenv("CLQ_TEST_CASES")) return true;
+    if (rig_is_simulated(r) || getenv("CLQ_TEST_DEVICES")) return true;
     const size_t turn = index + (r->family == CLQ_FAMILY_LOCAL) + !is_basic(clq_device_get_info(r->device));
     return turn % 2 == 0;
 }
@@ -35,12 +35,6 @@ bool rig_takes(const rig *r, size_t index) {
 /* Whole groups work on the smallest case of the local kernels. */
 bool rig_affords(const rig *r, size_t floats) {
     return floats <= (r->family == CLQ_FAMILY_LOCAL ? 1200 : 3000) || !rig_is_simulated(r);
-}
-
-/* Under sanitizers, which do not see into kernels: so that host code has each of its cases once. */
-static bool is_left_out(const clq_device_info *info) {
-    const char *cases = getenv("CLQ_TEST_CASES");
-    return cases && strcmp(cases, "once") == 0 && !is_basic(info) && !is_simulator(info) && !getenv("CLQ_TEST_DEVICES");
 }
 
 static void run_on(clq_system *system, uint32_t index, void (*body)(rig *r)) {
@@ -94,7 +88,7 @@ void rig_each(void (*body)(rig *r)) {
         size_t i = 0, count = clq_system_device_count(system);
         while (i < count && !wanted[w](clq_system_device_info(system, i))) i++;
         if (i == count) fail_msg("%s is missing", names[w]);
-        if (!is_left_out(clq_system_device_info(system, (uint32_t)i))) run_on(system, (uint32_t)i, body);
+        run_on(system, (uint32_t)i, body);
     }
     clq_system_close(system);
 }

@@ -31,13 +31,12 @@ typedef struct rig_variant {
 
 /* Calls body for PoCL's basic device and for Intel's (PoCL's pthread device where the processor is no x86-64), each as
  * TILE and as LOCAL. Under oclgrind for its device alone. If CLQ_TEST_DEVICES is set, for the devices of that SPEC (as
- * clq_devices_select has it) instead: so the operations are tested on any other driver, such as a GPU's. With
- * CLQ_TEST_CASES=once PoCL's device is the only one. */
+ * clq_devices_select has it) instead: so the operations are tested on any other driver, such as a GPU's. */
 void rig_each(void (*body)(rig *r));
 bool rig_is_simulated(const rig *r);
 /* Whether a case is run here, of those that are programs of their own: PoCL's device has each in one of the families,
  * turn by turn, and the other driver has it in the other. A simulator has all, and so has every device with
- * CLQ_TEST_DEVICES or CLQ_TEST_CASES. */
+ * CLQ_TEST_DEVICES. */
 bool rig_takes(const rig *r, size_t index);
 /* Whether a case of this size runs on the device: the simulator takes a second for what others do in a millisecond. */
 bool rig_affords(const rig *r, size_t floats);
