@@ -11,7 +11,8 @@
 #include <math.h>
 #include <unistd.h>
 
-enum { STEPS = 3, BATCH = 8, SAMPLES = 20, INPUTS = 6, CLASSES = 3, SECONDS_MOST = 240 };
+/* A share of two is 8 samples, the rows of a tile: it has the kernels of a whole batch. */
+enum { STEPS = 3, BATCH = 16, SAMPLES = 2 * BATCH + 4, INPUTS = 6, UNITS = 8, CLASSES = 3, SECONDS_MOST = 240 };
 
 static faults layer;
 static clq_strategy_kind strategy; /* of all trainings */
@@ -41,7 +42,7 @@ static clq_status make_model(size_t width, bool synchronized, clq_model **out) {
     clq_tensor x = clq_input(model, CLQ_SHAPE(INPUTS));
     if (width > 0) x = clq_dense(model, x, &(clq_dense_config){.units = width, .activation = CLQ_TANH});
     if (width > 0) x = clq_dense(model, x, &(clq_dense_config){.units = width, .activation = CLQ_TANH});
-    x = clq_dense(model, x, &(clq_dense_config){.units = 5, .activation = CLQ_TANH});
+    x = clq_dense(model, x, &(clq_dense_config){.units = UNITS, .activation = CLQ_TANH});
     if (synchronized)
         x = clq_batch_norm(model, x, &(clq_batch_norm_config){.momentum = 0.9, .epsilon = 1e-3, .synchronized = true});
     x = clq_dense(model, x, &(clq_dense_config){.units = CLASSES, .activation = CLQ_SOFTMAX});
@@ -245,7 +246,7 @@ static void failure_stays(void **state) {
     assert_ok(clq_trainer_create(model, &devices, &config, &trainer));
     clq_batch batch;
     bool more;
-    float weights[INPUTS * 5];
+    float weights[INPUTS * UNITS];
     assert_ok(clq_dataset_next(data, &batch, &more));
     layer.only("replica 0");
     (void)layer.arm(1, CL_OUT_OF_RESOURCES, true);
