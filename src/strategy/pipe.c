@@ -80,7 +80,8 @@ void clq_pipe_destroy(clq_pipe *pipe) {
         clq_event_destroy(pipe->slots[i].sent);
         clq_event_destroy(pipe->slots[i].taken);
         /* Without a second piece the receiver's commands read the sender's. */
-        if (pipe->slots[i].memory && clq_device_lost(pipe->to)) clq_buffer_keep(pipe->slots[i].memory);
+        if (pipe->slots[i].memory && !pipe->slots[i].other && clq_device_lost(pipe->to))
+            clq_buffer_keep(pipe->slots[i].memory);
         clq_buffer_destroy(pipe->slots[i].memory);
         clq_buffer_destroy(pipe->slots[i].other);
     }

@@ -1,6 +1,7 @@
 /* Training when something fails: a device that vanishes in the middle, any call of any replica, any allocation. Always
  * a named error within seconds, nobody waits for the dead, and what comes after is as if nothing had been. */
 #include "comm/communicator.h"
+#include "device/internal.h"
 #include "strategy/mirrored.h"
 #include "support/apart.h"
 #include "support/check.h"
@@ -319,6 +320,51 @@ static void a_replica_hangs(void **state) {
     strategy = CLQ_STRATEGY_AUTO;
 }
 
+/* A stage whose device was lost while it waited to read what the stage before it sent, and which goes on when all is
+ * closed: it may read that still, which the address sanitizer watches. */
+static void a_lost_stage_reads_on(void **state) {
+    (void)state;
+    const training like = {.spec = "pocl:0,pocl:5", .pipelined = true};
+    clq_devices devices;
+    clq_model *model;
+    clq_dataset *data;
+    clq_trainer *trainer;
+    clq_event *gate;
+    clq_batch batch;
+    bool more;
+    clq_trainer_config config = clq_trainer_config_default();
+    config.global_batch = BATCH;
+    config.sample_dtype = CLQ_F32;
+    config.strategy = CLQ_STRATEGY_PIPELINE;
+    config.group.deadline_s = 0.2;
+    (void)clean_loss_of(like);
+    assert_ok(clq_devices_select(sys, like.spec, &devices));
+    assert_ok(make_model(0, false, &model));
+    assert_ok(make_data(&data));
+    assert_ok(clq_dataset_next(data, &batch, &more));
+    assert_ok(clq_trainer_create(model, &devices, &config, &trainer));
+    clq_worker *worker = &trainer->strategy->replicas[1].worker;
+    assert_ok(clq_event_create(worker->device, &gate));
+    assert_ok(clq_queue_wait(worker->queue, gate));
+    const cl_event opens = clq_event_handle(gate);
+    const cl_command_queue queue = clq_queue_handle(worker->queue);
+    (void)clRetainEvent(opens);
+    (void)clRetainCommandQueue(queue);
+    clq_event_destroy(gate);
+    (void)alarm(SECONDS_MOST);
+    assert_ok(clq_step(trainer, &batch));
+    assert_fails(CLQ_TIMEOUT, "deadline", clq_trainer_wait(trainer));
+    clq_device_lose(worker->device, "a kernel");
+    clq_trainer_destroy(trainer);
+    assert_int_equal(clSetUserEventStatus(opens, CL_COMPLETE), CL_SUCCESS);
+    assert_int_equal(clFinish(queue), CL_SUCCESS);
+    (void)alarm(0);
+    (void)clReleaseEvent(opens);
+    (void)clReleaseCommandQueue(queue);
+    clq_dataset_destroy(data);
+    clq_model_destroy(model);
+}
+
 /* Every call of every thread, from opening the devices to the last step. */
 static void any_call_fails(const char *spec, size_t accumulate, unsigned stride) {
     training t = {.spec = spec, .apart = accumulate > 1, .options = {.accumulate = accumulate}};
@@ -415,6 +461,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(failure_stays),
         cmocka_unit_test(a_replica_hangs),
         cmocka_unit_test(a_replica_of_a_split_model_fails),
+        cmocka_unit_test(a_lost_stage_reads_on),
         cmocka_unit_test(any_call_of_one_device),
         cmocka_unit_test(any_call_of_two_devices),
         cmocka_unit_test(any_allocation_fails),
