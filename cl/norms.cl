@@ -86,10 +86,12 @@ static float factor_of(float squares, float limit) {
     return norm <= limit ? 1.0f : limit / norm;
 }
 
-/* SCALED: `off` takes a loss scale off the gradient, or is 0 where no update is made. */
+/* SCALED: `off` takes a loss scale off the gradient, or is 0 if no update is made. A factor that is NaN then is 0, too. (If
+ * the source asks whether `off` is 0, LLVM 18 in PoCL 6.0 ends the process.) */
 #ifdef SCALED
 #define OFF_PARAMETER , global const float *off
-#define TAKEN_OFF(factor) (off[0] == 0.0f ? 0.0f : (factor)*off[0])
+static float taken_off(float factor, float off) { return isfinite(factor) ? factor * off : 0.0f; }
+#define TAKEN_OFF(factor) taken_off(factor, off[0])
 #else
 #define OFF_PARAMETER
 #define TAKEN_OFF(factor) (factor)

@@ -193,12 +193,16 @@ KERNEL void directions(global const float *w,
 #ifdef TILE
     FOR_MY (b, blocks) {
         floatv of_weights = 0, of_direction = 0;
-        bool skipped = IS_SKIPPED(b * BLOCK);
-        for (size_t i = b * (BLOCK / VEC); i < (b + 1) * (BLOCK / VEC) && !skipped; i++) {
+        global float *own = squares + 2 * (first_block + b);
+        /* Not chosen at the end: LLVM 18 in PoCL 6.0 ends the process over choices that ask whether a number is 0. */
+        own[0] = -1.0f;
+        own[1] = 0.0f;
+        if (IS_SKIPPED(b * BLOCK)) continue;
+        for (size_t i = b * (BLOCK / VEC); i < (b + 1) * (BLOCK / VEC); i++) {
             ADD_DIRECTION(i)
         }
-        squares[2 * (first_block + b)] = skipped ? -1.0f : floatv_sum(of_weights);
-        squares[2 * (first_block + b) + 1] = skipped ? 0.0f : floatv_sum(of_direction);
+        own[0] = floatv_sum(of_weights);
+        own[1] = floatv_sum(of_direction);
     }
 #else
     int item = (int)get_local_id(0), lane = item & (RUN - 1);
