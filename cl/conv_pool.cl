@@ -86,7 +86,7 @@ LOAD_UNTIL(load_until, 0)
 /* One window's maximum in one vector of channels. */
 ALWAYS_INLINE void store_window(const floatv *values, int column, global y_number *y, global uchar *winner, int none) {
     intv where;
-    floatv best = best_of(values, NR, PLACES, none, &where);
+    floatv best = best_of(values, PLACES, none, &where);
 #if COLUMNS % VEC == 0
     if (column >= COLUMNS) return;
     WRITE_V_ALIGNED(Y_STORAGE, best, y + column);
@@ -161,8 +161,12 @@ ALWAYS_INLINE void make_tile(int first, int windows, int column, global const x_
     UNROLL for (int t = 0; t < WT; t++) {
         if (first + t >= windows) continue;
         size_t row = (size_t)(first + t) * COLUMNS;
-        UNROLL for (int j = 0; j < NR; j++)
-            store_window(&RESULT[t * PLACES][j], column + j * VEC, y + row, winner + row, windows >> 31);
+        UNROLL for (int j = 0; j < NR; j++) {
+            /* Side by side: from a pointer into the rows of sums Rusticl (Mesa 25.0) makes NaN. */
+            floatv values[PLACES];
+            UNROLL for (int s = 0; s < PLACES; s++) values[s] = RESULT[t * PLACES + s][j];
+            store_window(values, column + j * VEC, y + row, winner + row, windows >> 31);
+        }
     }
 }
 

@@ -93,6 +93,16 @@ typedef ushortv ushortv_anywhere __attribute__((aligned(2)));
 #define OUT2_STORAGE 0
 #endif
 #define AS_HALVES(pointer) ((global half *)(pointer))
+/* By way of the item's own memory: PoCL from 5.0 on takes vload_half's and vstore_half's vectors as aligned. */
+ALWAYS_INLINE floatv halves_from(global const ushort *p) {
+    const ushortv bits = *(global const ushortv_anywhere *)p;
+    return CLQ_JOIN(vloada_half, VEC)(0, (const half *)&bits);
+}
+ALWAYS_INLINE void halves_to(floatv value, global ushort *p) {
+    ushortv bits;
+    CLQ_JOIN(CLQ_JOIN(vstorea_half, VEC), _rte)(value, 0, (half *)&bits);
+    *(global ushortv_anywhere *)p = bits;
+}
 #define TO_BFLOAT(bits, convert)                                                                                       \
     convert(((bits)&0x7fffffffu) > 0x7f800000u ? ((bits) >> 16) | 0x40u                                                \
                                                : ((bits) + 0x7fffu + (((bits) >> 16) & 1u)) >> 16)
@@ -116,7 +126,7 @@ ALWAYS_INLINE ushortv to_bfloatv(floatv value) {
 #define READ_2(p) as_float((uint) * (p) << 16)
 #define READ(S, p) CLQ_JOIN(READ_, S)(p)
 #define READ_V_0(p) (*(global const floatv_anywhere *)(p))
-#define READ_V_1(p) CLQ_JOIN(vload_half, VEC)(0, AS_HALVES(p))
+#define READ_V_1(p) halves_from(p)
 #define READ_V_2(p) FROM_BFLOATV(*(global const ushortv_anywhere *)(p))
 #define READ_V(S, p) CLQ_JOIN(READ_V_, S)(p)
 #define READ_V_ALIGNED_0(p) LOADV_ALIGNED(p)
@@ -129,7 +139,7 @@ ALWAYS_INLINE ushortv to_bfloatv(floatv value) {
 #define WRITE_2(v, p) (*(p) = to_bfloat(v))
 #define WRITE(S, v, p) CLQ_JOIN(WRITE_, S)(v, p)
 #define WRITE_V_0(v, p) (*(global floatv_anywhere *)(p) = (v))
-#define WRITE_V_1(v, p) CLQ_JOIN(CLQ_JOIN(vstore_half, VEC), _rte)(v, 0, AS_HALVES(p))
+#define WRITE_V_1(v, p) halves_to(v, p)
 #define WRITE_V_2(v, p) (*(global ushortv_anywhere *)(p) = to_bfloatv(v))
 #define WRITE_V(S, v, p) CLQ_JOIN(WRITE_V_, S)(v, p)
 #define WRITE_V_ALIGNED_0(v, p) STOREV_ALIGNED(v, p)
@@ -290,18 +300,17 @@ ALWAYS_INLINE void floatv_transpose(floatv square[VEC]) {
 #define ACTIVATE(T, x) CLQ_JOIN(ACTIVATE_, ACT)(T, x)
 #define SLOPE(T, y, dy) CLQ_JOIN(SLOPE_, ACT)(T, y, dy)
 
-/* The largest of n values, `step` vectors apart, behind the activation, and which it is: the first of equals; NaN wins
- * and stays. The order of equals is kept by relu or of no matter behind it, where the slope is zero; other activations
- * may make equals. none: 0, and not known to be: oclgrind 21.10 mistakes what compilers make of a choice between 0 and
- * 1. */
-ALWAYS_INLINE floatv best_of(const floatv *values, int step, int n, int none, intv *which) {
+/* The largest of n values behind the activation, and which it is: the first of equals; NaN wins and stays. The order of
+ * equals is kept by relu or of no matter behind it, where the slope is zero; other activations may make equals. none: 0,
+ * and not known to be: oclgrind 21.10 mistakes what compilers make of a choice between 0 and 1. */
+ALWAYS_INLINE floatv best_of(const floatv *values, int n, int none, intv *which) {
     floatv best = values[0];
     intv where = none;
 #if ACT > 1
     best = ACTIVATE(floatv, best);
 #endif
     UNROLL for (int s = 1; s < n; s++) {
-        floatv value = values[s * step];
+        floatv value = values[s];
 #if ACT > 1
         value = ACTIVATE(floatv, value);
 #endif

@@ -169,7 +169,7 @@ TILE_KERNEL void winograd_tile(global const STORED(A_STORAGE) * x, global const 
 #ifdef POOLED
                 size_t at = (size_t)tile * COLUMNS + channel;
                 intv which = 0;
-                floatv best = best_of(out, 1, 4, tiles >> 31, &which);
+                floatv best = best_of(out, 4, tiles >> 31, &which);
                 WRITE_V_ALIGNED(C_STORAGE, best, y + at);
 #ifdef KEEP
                 *(global ucharv *)(winner + at) = CLQ_JOIN(convert_uchar, VEC)(which);
