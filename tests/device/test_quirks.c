@@ -10,7 +10,7 @@ static const char *const names[] = {
     [CLQ_QUIRK_MIXES_UP_KERNELS] = "mixes up kernels",      [CLQ_QUIRK_COMPILES_AT_LAUNCH] = "compiles at launch",
     [CLQ_QUIRK_BUILDS_ONE_AT_A_TIME] = "builds one by one", [CLQ_QUIRK_FORGETS_CALLBACKS] = "forgets callbacks",
     [CLQ_QUIRK_UNSAFE_SHARED_CONTEXT] = "unsafe to share",  [CLQ_QUIRK_COMPILES_PREFETCH] = "compiles prefetch",
-    [CLQ_QUIRK_COMPILES_HALF_DOTS] = "compiles half dots",
+    [CLQ_QUIRK_COMPILES_HALF_DOTS] = "compiles half dots",  [CLQ_QUIRK_NO_SUB_GROUPS] = "no sub-groups",
 };
 _Static_assert(CLQ_COUNT_OF(names) == CLQ_QUIRK_COUNT_OF, "a name for each quirk");
 
@@ -28,7 +28,7 @@ static uint32_t quirks_of(const clq_device *device) {
 
 enum {
     POCL_CPU = HAS(GROUPS_IN_RUNS) | HAS(COMPILES_AT_LAUNCH) | HAS(BUILDS_ONE_AT_A_TIME) | HAS(FORGETS_CALLBACKS) |
-               HAS(COMPILES_PREFETCH)
+               HAS(COMPILES_PREFETCH) | HAS(NO_SUB_GROUPS)
 };
 
 static void drivers_on(clq_device *device, clq_queue *queue) {

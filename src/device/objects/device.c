@@ -39,12 +39,13 @@ static clq_status device_create(cl_platform_id platform, cl_device_id id, const 
     const cl_uint align_bits = clq_cl_device_uint(id, CL_DEVICE_MEM_BASE_ADDR_ALIGN, 0);
     device->view_align = 64;
     while (device->view_align < align_bits / 8) device->view_align *= 2;
-    device->sub_group_standard = clq_sub_group_standard_of(id);
+    clq_cl_platform_text(platform, CL_PLATFORM_VERSION, device->platform_version, sizeof device->platform_version);
+    device->quirks = clq_quirks_of(info, device->platform_version);
+    if (!clq_device_has_quirk(device, CLQ_QUIRK_NO_SUB_GROUPS))
+        device->sub_group_standard = clq_sub_group_standard_of(id);
     if (device->sub_group_standard)
         device->sub_group_sizes = clq_sub_group_sizes(id, &device->sub_group_size_is_wanted);
     device->matrix_unit = clq_matrix_unit_of(id, device->sub_group_sizes);
-    clq_cl_platform_text(platform, CL_PLATFORM_VERSION, device->platform_version, sizeof device->platform_version);
-    device->quirks = clq_quirks_of(info, device->platform_version);
     device->memory_budget = memory_limit ? memory_limit : info->global_mem_bytes;
     status = clq_twin_take(device);
     if (status == CLQ_OK && cache_dir) {

@@ -31,6 +31,8 @@ static const clq_quirk_row rows[] = {
      "__builtin_prefetch becomes the processor's instruction", "Intel's CPU runtime 2026.2"},
     {CLQ_QUIRK_COMPILES_HALF_DOTS, "amd", CLQ_QUIRK_ON_ALL, "", 0,
      "v_dot2_f32_f16 multiplies and adds two halves at a time", "clang 14 for gfx906, gfx90a and gfx1030"},
+    {CLQ_QUIRK_NO_SUB_GROUPS, "pocl", CLQ_QUIRK_ON_CPUS, "", 0,
+     "the first launch of a product by sub-groups compiles for more than two minutes", "PoCL 6.0"},
 };
 
 /* 3 of "OpenCL 3.0 PoCL 3.1 …"; 0: it is not known. */
