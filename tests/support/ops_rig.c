@@ -39,9 +39,11 @@ bool rig_affords(const rig *r, size_t floats) {
 
 static void run_on(clq_system *system, uint32_t index, void (*body)(rig *r)) {
     rig r = {0};
+    const char *only = getenv("CLQ_TEST_FAMILY");
     must(NULL, clq_device_open(system, (clq_device_choice){.index = index, .parts = 1}, &r.device));
     must(NULL, clq_queue_create(r.device, 0, &r.queue));
     for (int family = 0; family < 2; family++) {
+        if (only && strcmp(only, family ? "local" : "tile") != 0) continue;
         r.family = family ? CLQ_FAMILY_LOCAL : CLQ_FAMILY_TILE;
         snprintf(r.name, sizeof r.name, "%.100s %s", clq_device_label(r.device), family ? "local" : "tile");
         body(&r);

@@ -31,7 +31,8 @@ typedef struct rig_variant {
 
 /* Calls body for PoCL's basic device and for Intel's (PoCL's pthread device where the processor is no x86-64), each as
  * TILE and as LOCAL. Under oclgrind for its device alone. If CLQ_TEST_DEVICES is set, for the devices of that SPEC (as
- * clq_devices_select has it) instead: so the operations are tested on any other driver, such as a GPU's. */
+ * clq_devices_select has it) instead: so the operations are tested on any other driver, such as a GPU's.
+ * CLQ_TEST_FAMILY=tile|local leaves out the other one. */
 void rig_each(void (*body)(rig *r));
 bool rig_is_simulated(const rig *r);
 /* Whether a case is run here, of those that are programs of their own: PoCL's device has each in one of the families,
