@@ -29,8 +29,24 @@ typedef CLQ_JOIN(ELEMENT, WIDTH) elements;
 #if HALF == 1
 #define LOADS_ALIGNED(i, p) CLQ_JOIN(vloada_half, WIDTH)(i, p)
 #define STORES_ALIGNED(v, i, p) CLQ_JOIN(CLQ_JOIN(vstorea_half, WIDTH), _rte)(v, i, p)
+#ifdef TILE /* as halves_from and halves_to in prelude.cl */
+typedef CLQ_JOIN(ushort, WIDTH) ushorts;
+typedef ushorts ushorts_anywhere __attribute__((aligned(2)));
+static work_v load_halves(ulong i, global const half *p) {
+    const ushorts bits = *(global const ushorts_anywhere *)((global const ushort *)p + i * WIDTH);
+    return LOADS_ALIGNED(0, (const half *)&bits);
+}
+static void store_halves(work_v v, ulong i, global half *p) {
+    ushorts bits;
+    STORES_ALIGNED(v, 0, (half *)&bits);
+    *(global ushorts_anywhere *)((global ushort *)p + i * WIDTH) = bits;
+}
+#define LOADS(i, p) load_halves(i, p)
+#define STORES(v, i, p) store_halves(v, i, p)
+#else
 #define LOADS(i, p) CLQ_JOIN(vload_half, WIDTH)(i, p)
 #define STORES(v, i, p) CLQ_JOIN(CLQ_JOIN(vstore_half, WIDTH), _rte)(v, i, p)
+#endif
 #define LOAD(i, p) vload_half(i, p)
 #define STORE(v, i, p) vstore_half_rte(v, i, p)
 #elif HALF == 2
