@@ -86,8 +86,9 @@ static float factor_of(float squares, float limit) {
     return norm <= limit ? 1.0f : limit / norm;
 }
 
-/* SCALED: `off` takes a loss scale off the gradient, or is 0 if no update is made. A factor that is NaN then is 0, too. (If
- * the source asks whether `off` is 0, LLVM 18 in PoCL 6.0 ends the process.) */
+/* SCALED: `off` takes a loss scale off the gradient, or is 0 if no update is made. A factor that is NaN becomes 0, too:
+ * squares are not finite only in a step without an update. (PoCL 6.0 with LLVM 18 ends the process if the source
+ * compares `off` with 0.) */
 #ifdef SCALED
 #define OFF_PARAMETER , global const float *off
 static float taken_off(float factor, float off) { return isfinite(factor) ? factor * off : 0.0f; }

@@ -119,7 +119,7 @@ typedef enum clq_quirk {
     CLQ_QUIRK_UNSAFE_SHARED_CONTEXT, /* for several devices in one context */
     CLQ_QUIRK_COMPILES_PREFETCH,     /* the compiler makes the processor's instruction of a prefetch */
     CLQ_QUIRK_COMPILES_HALF_DOTS,    /* the compiler knows AMD's dot products of halves */
-    CLQ_QUIRK_NO_SUB_GROUPS,         /* although it offers them */
+    CLQ_QUIRK_NO_SUB_GROUPS,         /* are used, although the driver offers them */
     CLQ_QUIRK_COUNT_OF
 } clq_quirk;
 bool clq_device_has_quirk(const clq_device *device, clq_quirk quirk);

@@ -320,8 +320,8 @@ static void a_replica_hangs(void **state) {
     strategy = CLQ_STRATEGY_AUTO;
 }
 
-/* A stage whose device was lost while it waited to read what the stage before it sent, and which goes on when all is
- * closed: it may read that still, which the address sanitizer watches. */
+/* The device of a stage is lost while it waits to read what the stage before it sent, and goes on when all is closed.
+ * The memory that it reads must still be there, which the address sanitizer watches. */
 static void a_lost_stage_reads_on(void **state) {
     (void)state;
     const training like = {.spec = "pocl:0,pocl:5", .pipelined = true};
