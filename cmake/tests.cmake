@@ -5,6 +5,12 @@ pkg_check_modules(CMOCKA REQUIRED IMPORTED_TARGET cmocka)
 # Intel's CPU runtime where it is installed; nothing else that the machine may have.
 set(CLIQUE_VENDORS ${CMAKE_BINARY_DIR}/vendors CACHE PATH "Folder of the ICD files that the tests use")
 set(CLIQUE_TEST_CACHE ${CMAKE_BINARY_DIR}/cache CACHE PATH "Where tests keep built kernels; builds may share it")
+# Those ICD files, with a PoCL that compiles faster: made here for who builds one test, and by each whole build, as kernels
+# may call another function by then.
+set(CLQ_TEST_DRIVERS ${CMAKE_BINARY_DIR}/drivers)
+set(make_drivers ${PROJECT_SOURCE_DIR}/tests/support/lean_pocl ${CLIQUE_VENDORS} ${CLQ_TEST_DRIVERS} cl src tests examples bench)
+execute_process(COMMAND ${make_drivers} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR} COMMAND_ERROR_IS_FATAL ANY)
+add_custom_target(clq_test_drivers ALL COMMAND ${make_drivers} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR} VERBATIM)
 # A machine without GPUs: the commands warn of those that none of these drivers lists.
 set(CLQ_TEST_MACHINE ${CMAKE_BINARY_DIR}/machine)
 file(MAKE_DIRECTORY ${CLQ_TEST_MACHINE})
@@ -18,7 +24,7 @@ file(MAKE_DIRECTORY ${CLQ_TEST_MACHINE})
 set(CLQ_TEST_ENVIRONMENT
   "POCL_DEVICES=basic basic basic basic basic pthread"
   "POCL_WORK_GROUP_SPECIALIZATION=0"
-  "OCL_ICD_VENDORS=${CLIQUE_VENDORS}"
+  "OCL_ICD_VENDORS=${CLQ_TEST_DRIVERS}/vendors"
   "CLIQUE_CACHE_DIR=${CLIQUE_TEST_CACHE}"
   "CLIQUE_MACHINE_ROOT=${CLQ_TEST_MACHINE}"
   "CLQ_TEST_SOURCE=${PROJECT_SOURCE_DIR}"
