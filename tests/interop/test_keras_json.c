@@ -124,7 +124,8 @@ static void layers_of_keras(void **state) {
     assert_true(read >= 90 && refused >= 90);
 }
 
-/* Every value of a good file replaced by other ones, one at a time: read or refused with a message, never worse. */
+/* Every value of a good file replaced by other ones, one at a time: read or refused with a message, never worse. Under
+ * sanitizers, three times as slow, by every third of them. */
 static void damage(json_t *root, json_t *parent, size_t *made) {
     json_t *const wrong[] = {json_null(),    json_integer(-1), json_integer(0), json_integer(INT64_MAX),
                              json_real(2.5), json_string("x"), json_array(),    json_object(),
@@ -134,7 +135,7 @@ static void damage(json_t *root, json_t *parent, size_t *made) {
     for (size_t i = 0; i < count; i++) {
         const char *key = iterator ? json_object_iter_key(iterator) : NULL;
         json_t *good = json_incref(key ? json_object_get(parent, key) : json_array_get(parent, i));
-        for (size_t w = 0; w < CLQ_COUNT_OF(wrong); w++) {
+        for (size_t w = IS_WATCHED ? i % 3 : 0; w < CLQ_COUNT_OF(wrong); w += IS_WATCHED ? 3 : 1) {
             clq_model *model;
             if (key)
                 json_object_set(parent, key, wrong[w]);
@@ -169,7 +170,7 @@ static void damaged_values(void **state) {
         size_t made = 0;
         assert_int_equal(clq_json_read(path, 1 << 24, 64, &root), CLQ_OK);
         damage(root, root, &made);
-        assert_true(made > 1000);
+        assert_true(made > (IS_WATCHED ? 333 : 1000));
         json_decref(root);
         clq_free(path);
     }

@@ -113,8 +113,10 @@ static void allocations_fail(void **state) {
  * seconds. On a crowded machine probes take longer. */
 static void calls_fail(void **state) {
     (void)state;
-    static const char *const threads[] = {NULL, "probe 0", "probe 1"};
-    static const unsigned nths[] = {1, 40, 400, 4000};
+    static const struct {
+        const char *thread; /* NULL: any */
+        unsigned nth;
+    } rows[] = {{NULL, 400}, {"probe 0", 1}, {"probe 0", 40}, {"probe 0", 4000}, {"probe 1", 40}, {"probe 1", 400}};
     rig r;
     clq_probes *p = clq_alloc(1, sizeof *p);
     assert_non_null(p);
@@ -124,21 +126,20 @@ static void calls_fail(void **state) {
     const double begin = clq_now();
     assert_ok(clq_why_probe(&r.task, p));
     const double seconds_most = 20 + (clq_now() - begin);
-    for (size_t t = 0; t < CLQ_COUNT_OF(threads); t++)
-        for (size_t i = 0; i < CLQ_COUNT_OF(nths); i++) {
-            const double start = clq_now();
-            layer.only(threads[t]);
-            (void)layer.arm(nths[i], CL_OUT_OF_RESOURCES, false);
-            clq_status status = clq_why_probe(&r.task, p);
-            const unsigned calls = layer.arm(0, 0, false);
-            if (calls < nths[i]) assert_ok(status);
-            failed += status != CLQ_OK;
-            if (status != CLQ_OK && !strstr(clq_error_detail(), "no shared memory left")) /* what buffers say of it */
-                expect_text(clq_error_detail(), "CL_OUT_OF_RESOURCES");
-            assert_true(clq_now() - start < seconds_most);
-        }
+    for (size_t i = 0; i < CLQ_COUNT_OF(rows); i++) {
+        const double start = clq_now();
+        layer.only(rows[i].thread);
+        (void)layer.arm(rows[i].nth, CL_OUT_OF_RESOURCES, false);
+        clq_status status = clq_why_probe(&r.task, p);
+        const unsigned calls = layer.arm(0, 0, false);
+        if (calls < rows[i].nth) assert_ok(status);
+        failed += status != CLQ_OK;
+        if (status != CLQ_OK && !strstr(clq_error_detail(), "no shared memory left")) /* what buffers say of it */
+            expect_text(clq_error_detail(), "CL_OUT_OF_RESOURCES");
+        assert_true(clq_now() - start < seconds_most);
+    }
     layer.only(NULL);
-    assert_true(failed >= 9);
+    assert_true(failed >= 5);
     clq_free(p);
     close_rig(&r);
 }
