@@ -111,29 +111,12 @@ static bool has_whole_step(const char *name) {
     return is_one_of(name, plain, CLQ_COUNT_OF(plain)) == (as_three == THREE);
 }
 
-/* Host code sees the rules of optimizers and losses as rows of tables, all alike. */
-static bool is_like_others(const golden *g) {
-    static const char *const kept[] = {"adam_amsgrad",
-                                       "average",
-                                       "clip_global_norm",
-                                       "lamb_decay",
-                                       "class_weights",
-                                       "cosine",
-                                       "sample_weights_of_values",
-                                       "categorical_hinge",
-                                       "sample_weights",
-                                       "class_weights_of_rows"};
-    return !is_one_of(g->name, kept, CLQ_COUNT_OF(kept)) &&
-           (strstr(g->folder, "/optimizers/") || strstr(g->folder, "/losses/"));
-}
-
 static void run_named(golden *g, void *context) {
     tally *t = context;
     const extent which = t->which;
     const char *spec = t->spec;
     if (!is_in(which, g->name)) return;
     t->cases++;
-    if (IS_WATCHED && is_like_others(g)) return;
     if (some_apart) golden_by.disabled_paths = is_apart(g->name, spec) ? APART : NULL;
     if (as_three != NOT_THREE) golden_by.disabled_paths = has_whole_step(g->name) ? NULL : APART;
     if (which == RAGGED_CASES_BY_PIECES || which == WEIGHTED_CASES_BY_PIECES) g->pieces = PIECES;
