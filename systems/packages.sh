@@ -23,10 +23,17 @@ suffices() { # PACKAGE[>=VERSION] VERSION
     [ -n "$2" ] && [ "$2" != "(none)" ] && { [[ $1 != *">="* ]] || dpkg --compare-versions "$2" ge "${1#*>=}"; }
 }
 
+# What the package depends on here and does not work with, by the table; nothing if there is no such package.
+breaker_of() { # PACKAGE[>=VERSION]
+    local breaker
+    breaker=$(awk -F '\t' -v package="$1" '!/^#/ && $2 == package { print $5 }' "$packages_table")
+    [ -z "$breaker" ] || LC_ALL=C apt-cache depends "${1%%>=*}" 2>/dev/null | sed -n "s/^ *Depends: \($breaker\)\$/\1/p" | head -n 1
+}
+
 is_installed() { # PACKAGE[>=VERSION]
     local status version
     IFS=$'\t' read -r status version < <(dpkg-query -W -f '${Status}\t${Version}\n' "${1%%>=*}" 2>/dev/null) || return 1
-    [[ $status == *"ok installed" ]] && suffices "$1" "$version"
+    [[ $status == *"ok installed" ]] && suffices "$1" "$version" && [ -z "$(breaker_of "$1")" ]
 }
 
 candidate_of() { # PACKAGE[>=VERSION]: the version that apt would install; nothing where it knows none
@@ -34,10 +41,15 @@ candidate_of() { # PACKAGE[>=VERSION]: the version that apt would install; nothi
 }
 
 # Whether apt can bring it.
-is_known() { suffices "$1" "$(candidate_of "$1")"; } # PACKAGE[>=VERSION]
+is_known() { suffices "$1" "$(candidate_of "$1")" && [ -z "$(breaker_of "$1")" ]; } # PACKAGE[>=VERSION]
 
 why_lacking() { # PACKAGE[>=VERSION]: in words, of a package that is not known
-    local candidate
+    local candidate breaker
+    breaker=$(breaker_of "$1")
+    if [ -n "$breaker" ]; then
+        printf 'package %s depends on %s, with which it does not work (docs/driver-quirks.md)' "${1%%>=*}" "$breaker"
+        return
+    fi
     candidate=$(candidate_of "$1")
     case $candidate in
         "" | "(none)") printf 'no package %s' "${1%%>=*}" ;;

@@ -19,6 +19,11 @@ grep -qx "$name" "$SYSTEM/installed" || exit 1
 case $* in *Version*) printf 'install ok installed\\t99\\n' ;; *) echo 'install ok installed' ;; esac
 """,
     "apt-cache": """#!/bin/bash
+if [ "$1" = depends ]; then
+    printf '%s\\n' "$2"
+    grep "^$2 " "$SYSTEM/depends" | sed "s/^$2 /  Depends: /"
+    exit 0
+fi
 [ "$1" = policy ] || exit 1
 line=$(grep "^$2 " "$SYSTEM/known") || exit 0
 printf '%s:\\n  Installed: (none)\\n  Candidate: %s\\n' "$2" "${line#* }"
@@ -60,6 +65,7 @@ class Systems(unittest.TestCase):
         for name in "bash sh env cat grep sed awk head cut dirname readlink mkdir mv rm cmp touch nproc uname dpkg".split():
             (self.tools / name).symlink_to(shutil.which(name))
         self.put("asked", [])
+        self.put("depends", ["mesa-opencl-icd libclc-19"])
 
     def program(self, path, text):
         path.write_text(text)
@@ -112,6 +118,17 @@ class Systems(unittest.TestCase):
         self.assertEqual(done.returncode, 1)
         self.assertIn("Unable to locate package oclgrind", done.stderr)
         self.assertIsNone(lacking)
+
+    def test_what_does_not_work_is_left_out(self):
+        """Rusticl with the libclc of LLVM 22, where it is installed, too."""
+        for installed in ((), self.all_but()):
+            self.describe(14, self.all_but(), installed)
+            self.put("depends", ["mesa-opencl-icd libc6", "mesa-opencl-icd libclc-22"])
+            done, asked, lacking = self.run_test()
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            self.assertEqual(lacking, ["mesa-opencl-icd>=24\tpackage mesa-opencl-icd depends on libclc-22, with which it does not work"
+                                       " (docs/driver-quirks.md)"])
+            self.assertNotIn("mesa-opencl-icd", " ".join(asked))
 
     def test_old_version_is_left_out(self):
         self.describe(12, self.all_but(mesa="22.3.6"))
