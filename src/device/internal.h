@@ -229,6 +229,12 @@ clq_matrix_unit clq_matrix_unit_of(cl_device_id id, uint32_t sub_group_sizes);
 /* The text with only the named kernels in it, on the lines where they were; "": all. NULL without memory.
  * (source_text.c) */
 char *clq_wanted_source(const char *text, const char *kernels);
+/* The same text, in which each kernel only calls a function that does its work. A compiler that makes several functions of
+ * a kernel (PoCL makes three, with all that is inlined into them) then compiles the work once. Stands behind
+ * clq_items_prelude and the prelude. `tile`: KERNEL is of the TILE family, too. UNSUPPORTED, and the text is of no use, if
+ * a kernel is of another family, or if macros make its parameters. (source_text.c) */
+clq_status clq_called_source(const char *wanted, bool tile, clq_text *out);
+extern const char clq_items_prelude[];
 
 /* The part of the self-test that a caller's device needs: whether its memory is the host's as it says. (doctor.c) */
 clq_status clq_device_test_host_memory(clq_device *device);

@@ -143,19 +143,38 @@ static clq_status build_from_cache(clq_device *device, clq_program *entry, cl_pr
     return status;
 }
 
+/* The kernels that are wanted, as the compiler is shown them. PoCL compiles a kernel at its first launch, in several
+ * functions: there, kernels of the library's only call what does their work, if they can be such (*is_called). */
+static clq_status add_kernels(const clq_device *device, const clq_program *entry, clq_text *out, bool *is_called) {
+    char *wanted = clq_wanted_source(entry->text, entry->kernels);
+    clq_status status = wanted ? CLQ_UNSUPPORTED : CLQ_MEMORY;
+    if (wanted && !entry->own_text && clq_device_has_quirk(device, CLQ_QUIRK_COMPILES_AT_LAUNCH))
+        status = clq_called_source(wanted, clq_words_have(entry->options, "-DTILE"), out);
+    *is_called = status == CLQ_OK;
+    if (status == CLQ_UNSUPPORTED) {
+        clq_free(out->data);
+        *out = (clq_text){0};
+        clq_text_add(out, "%s", wanted);
+        status = out->failed ? CLQ_MEMORY : CLQ_OK;
+    }
+    clq_free(wanted);
+    return status;
+}
+
 static clq_status build_from_source(clq_device *device, clq_program *entry, cl_program *out) {
     const char *file = entry->file, *options = entry->built_options;
-    char *line = clq_strprintf("\n#line 1 \"%s.cl\"\n", file), *text = NULL;
-    if (line) text = clq_wanted_source(entry->text, entry->kernels);
-    if (!text) {
-        clq_free(line);
-        return CLQ_MEMORY;
-    }
-    const char *parts[3] = {clq_source_text("prelude"), line, text};
-    cl_int error;
-    cl_program program = clCreateProgramWithSource(device->context, 3, parts, NULL, &error);
+    char *line = clq_strprintf("\n#line 1 \"%s.cl\"\n", file);
+    clq_text kernels = {0};
+    bool is_called = false;
+    const clq_status made = line ? add_kernels(device, entry, &kernels, &is_called) : CLQ_MEMORY;
+    const char *parts[] = {is_called ? clq_items_prelude : "", clq_source_text("prelude"), line, kernels.data};
+    cl_int error = CL_SUCCESS;
+    cl_program program = NULL;
+    if (made == CLQ_OK)
+        program = clCreateProgramWithSource(device->context, CLQ_COUNT_OF(parts), parts, NULL, &error);
     clq_free(line);
-    clq_free(text);
+    clq_free(kernels.data);
+    if (made != CLQ_OK) return made;
     if (!program) return clq_cl_fail(device, error, "making the program %s.cl", file);
     clq_status status = clq_program_build(device, entry, program, options, &error);
     if (status != CLQ_OK) {

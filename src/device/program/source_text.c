@@ -1,6 +1,7 @@
 /* The texts of programs: the embedded files; a file with some of its kernels alone, since a compiler spends its time on
- * every kernel that it is shown, and PoCL once more when it is asked for the binary; and kernels of several files, made
- * with several sets of options, as functions of one program.
+ * every kernel that it is shown, and PoCL once more when it is asked for the binary; a file whose kernels only call
+ * functions that do their work; and kernels of several files, made with several sets of options, as functions of one
+ * program.
  *
  * In the last, each part is its source behind the prelude once more, with its options as definitions in front. What
  * a source names at file scope (functions, types) would meet the same names of another part: each is renamed by a
@@ -255,6 +256,96 @@ static void add_with_items(clq_text *out, const char *text) {
     clq_text_add(out, "%s", from);
 }
 
+/* ---- kernels that only call functions ---- */
+
+/* Whether a macro of this name makes parameters: their names do not stand in the list. */
+static bool makes_parameters(const char *at, size_t length) {
+    static const char *const ends[] = {"ARGS", "ARGUMENT", "PARAMETER", "PARAMETERS"};
+    if (strncmp(at, "FOR_", 4) == 0) return true;
+    for (size_t i = 0; i < CLQ_COUNT_OF(ends); i++) {
+        const size_t bytes = strlen(ends[i]);
+        if (length >= bytes && memcmp(at + length - bytes, ends[i], bytes) == 0) return true;
+    }
+    return false;
+}
+
+/* Where a list of parameters ends that begins behind its parenthesis. */
+static const char *parameters_end(const char *at) {
+    for (int depth = 0; *at && (depth > 0 || *at != ')'); at++) depth += (*at == '(') - (*at == ')');
+    return at;
+}
+
+/* The names of parameters as arguments, between the same commas and directives. False if macros make some. */
+static bool add_arguments(clq_text *out, const char *at, const char *end) {
+    name last = {0};
+    for (int depth = 0; at < end;) {
+        if (*at == '#') {
+            const size_t length = strcspn(at, "\n");
+            clq_text_add(out, "\n%.*s\n", (int)length, at);
+            at += length;
+        } else if (begins_word(*at)) {
+            const size_t length = word_length(at);
+            if (makes_parameters(at, length)) return false;
+            if (depth == 0) last = (name){at, length};
+            at += length;
+        } else {
+            depth += (*at == '(') - (*at == ')');
+            if (*at == ',' && depth == 0) clq_text_add(out, "%.*s, ", (int)last.length, last.at);
+            at++;
+        }
+    }
+    clq_text_add(out, "%.*s", (int)last.length, last.at);
+    return true;
+}
+
+static size_t lines_in(const char *at, const char *end) {
+    size_t lines = 0;
+    for (; at < end; at++) lines += *at == '\n';
+    return lines;
+}
+
+/* The kernel as a function of its item, and behind it the kernel, which calls it. False if it stays as it is. */
+static bool add_behind_call(clq_text *out, const char *definition, name kernel, const char *end, bool tile) {
+    const char *parameters = kernel.at + kernel.length;
+    if (strncmp(definition, "TILE_KERNEL ", 12) != 0 && !(tile && strncmp(definition, "KERNEL ", 7) == 0)) return false;
+    if (*parameters++ != '(') return false;
+    const char *behind = parameters_end(parameters);
+    clq_text_add_bytes(out, definition, (size_t)(kernel.at + kernel.length - definition));
+    clq_text_add(out, "_of_item(CLQ_ITEM, ");
+    clq_text_add_bytes(out, parameters, (size_t)(end - parameters));
+    clq_text_add(out, "\n__kernel CLQ_GROUP_OF_ONE void %.*s(", (int)kernel.length, kernel.at);
+    clq_text_add_bytes(out, parameters, (size_t)(behind - parameters));
+    clq_text_add(out, ") {\n    %.*s_of_item(CLQ_HERE, ", (int)kernel.length, kernel.at);
+    const bool all = add_arguments(out, parameters, behind);
+    clq_text_add(out, ");\n}");
+    return all;
+}
+
+/* Item's parameters, and the arguments for them. */
+#define ITEM_PARAMETERS                                                                                                \
+    "#define CLQ_ITEM size_t clq_id0, size_t clq_id1, size_t clq_id2, size_t clq_size0, size_t clq_size1, "            \
+    "size_t clq_size2\n"
+const char clq_items_prelude[] = "static inline size_t clq_item_id(uint d) { return get_global_id(d); }\n"
+                                 "static inline size_t clq_item_count(uint d) { return get_global_size(d); }\n"
+                                 "#define CLQ_HERE clq_item_id(0), clq_item_id(1), clq_item_id(2), clq_item_count(0), "
+                                 "clq_item_count(1), clq_item_count(2)\n"
+                                 "#define CLQ_JOINED\n" ITEM_PARAMETERS "#line 1 \"prelude.cl\"\n";
+
+clq_status clq_called_source(const char *wanted, bool tile, clq_text *out) {
+    const char *from = wanted, *definition, *end = wanted;
+    bool all = true;
+    name kernel;
+    while (all && (definition = next_kernel(end, &kernel.at, &kernel.length, &end))) {
+        clq_text_add_bytes(out, from, (size_t)(definition - from));
+        all = add_behind_call(out, definition, kernel, end, tile);
+        clq_text_add(out, "\n#line %zu", lines_in(wanted, end) + 2);
+        from = end;
+    }
+    clq_text_add(out, "%s", from);
+    if (out->failed) return CLQ_MEMORY;
+    return all && from > wanted ? CLQ_OK : CLQ_UNSUPPORTED;
+}
+
 static clq_status add_part(clq_text *out, const clq_program_part *part, size_t index, const names *macros) {
     const char *prelude = clq_source_text("prelude"), *source = clq_source_text(part->file);
     char *wanted = clq_wanted_source(source, part->function);
@@ -291,9 +382,7 @@ clq_status clq_fused_source(const clq_program_part *parts, size_t count, clq_tex
             status = clq_fail(CLQ_INTERNAL, "there is no kernel file %s.cl", parts[i].file);
     }
     if (found.failed || macros.failed) status = CLQ_MEMORY;
-    clq_text_add(out, "#define CLQ_JOINED\n"
-                      "#define CLQ_ITEM size_t clq_id0, size_t clq_id1, size_t clq_id2, size_t clq_size0, "
-                      "size_t clq_size1, size_t clq_size2\n");
+    clq_text_add(out, "#define CLQ_JOINED\n" ITEM_PARAMETERS);
     for (size_t i = 0; i < count && status == CLQ_OK; i++) status = add_part(out, &parts[i], i, &macros);
     undefine_macros(out, &macros);
     clq_free(found.list);
