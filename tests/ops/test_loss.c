@@ -277,10 +277,12 @@ static bool is_covered(const clq_loss_problem *p, const loss_case *c) {
 }
 
 /* Whether the device has the case's program of this kind. Rows of many classes have work-groups of their own: one more
- * program, whose trees of barriers take PoCL three seconds to compile. The kinds that have it are a row's rule, one with
- * matrices, and two of values. */
+ * program, whose trees of barriers take PoCL three seconds to compile. The kinds that have it are a row's rule, two of
+ * values, and those with matrices, since rows of so many classes have none, and so other metrics. */
 static bool takes(const rig *r, size_t kind, const loss_case *c) {
-    static const size_t wide[] = {0, 7, WITH_MATRIX, 20};
+    static const size_t wide[] = {0, 7, 20};
+    const clq_loss_problem *p = &kinds[kind];
+    if (p->metric_count > 0 && p->metrics[p->metric_count - 1] == CLQ_METRIC_CONFUSION) return true;
     size_t i = 0;
     while (i < CLQ_COUNT_OF(wide) && wide[i] != kind) i++;
     return c->classes <= 64 || r->family == CLQ_FAMILY_TILE || i < CLQ_COUNT_OF(wide);
