@@ -314,7 +314,7 @@ add_test(NAME comma/test_ops_loss COMMAND test_ops_loss numbers)
 add_dependencies(test_ops_loss clq_comma)
 set_tests_properties(comma/test_ops_loss PROPERTIES ENVIRONMENT "${CLQ_COMMA_ENVIRONMENT}" TIMEOUT 600)
 
-# The halves of `tests/run all`. Sanitizers do not see into kernels, and all takes three times as long under them, compilers too.
+# The halves of `tests/run all`. Sanitizers do not see into kernels, and a test takes three times as long under them, compilers too.
 # So a test runs in one half if it can:
 # - under sanitizers alone (the label `host`) if it compiles little: host code, and faults, which leave memory in odd states;
 # - without (the label `plain`) if it is of timings, of what is installed, of locales, or of numbers, and if the tests of the

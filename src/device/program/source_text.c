@@ -321,7 +321,7 @@ static bool add_behind_call(clq_text *out, const char *definition, name kernel, 
     return all;
 }
 
-/* Item's parameters, and the arguments for them. */
+/* An item's parameters, and the arguments for them. */
 #define ITEM_PARAMETERS                                                                                                \
     "#define CLQ_ITEM size_t clq_id0, size_t clq_id1, size_t clq_id2, size_t clq_size0, size_t clq_size1, "            \
     "size_t clq_size2\n"
