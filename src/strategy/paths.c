@@ -80,7 +80,7 @@ static clq_status disable(clq_paths *paths, const char *name, size_t length) {
     }
     clq_status status = CLQ_MEMORY;
     if (!known.failed)
-        status = clq_fail(CLQ_ARGUMENT, "disabled_paths: '%.*s' is unknown: expected %s", (int)CLQ_MIN(length, 40u),
+        status = clq_fail(CLQ_ARGUMENT, "fast path '%.*s' is unknown: expected %s", (int)CLQ_MIN(length, 40u),
                           name, known.data);
     clq_free(known.data);
     return status;

@@ -38,6 +38,16 @@ void clq_write_setting_no_decay(const clq_trainer_config *config, clq_text *to) 
     if (config->no_decay) clq_text_add(to, "%s", config->no_decay);
 }
 
+/* A name that is no path's is told when the strategy opens. */
+clq_status clq_parse_setting_disable_paths(const char *text, clq_trainer_config *config) {
+    config->disabled_paths = text;
+    return CLQ_OK;
+}
+
+void clq_write_setting_disable_paths(const clq_trainer_config *config, clq_text *to) {
+    if (config->disabled_paths) clq_text_add(to, "%s", config->disabled_paths);
+}
+
 clq_status clq_parse_setting_average(const char *text, clq_trainer_config *config) {
     if (clq_parse_double(text, 0.0, 1.0, &config->average) && config->average < 1.0) return CLQ_OK;
     return clq_fail(CLQ_ARGUMENT, "--ema '%s': expected a momentum from 0 up to 1, as 0.99", text);

@@ -12,6 +12,7 @@ clq_status clq_parse_setting_average(const char *text, clq_trainer_config *confi
 clq_status clq_parse_setting_schedule(const char *text, clq_trainer_config *config);
 clq_status clq_parse_setting_compression(const char *text, clq_trainer_config *config);
 clq_status clq_parse_setting_loss_scale(const char *text, clq_trainer_config *config);
+clq_status clq_parse_setting_disable_paths(const char *text, clq_trainer_config *config);
 
 /* What it is, as a text that is equal where it means the same: nothing where the setting is off. */
 void clq_write_setting_optimizer(const clq_trainer_config *config, clq_text *to);
@@ -27,6 +28,7 @@ void clq_write_setting_staleness(const clq_trainer_config *config, clq_text *to)
 void clq_write_setting_shares(const clq_trainer_config *config, clq_text *to);
 void clq_write_setting_compression(const clq_trainer_config *config, clq_text *to);
 void clq_write_setting_loss_scale(const clq_trainer_config *config, clq_text *to);
+void clq_write_setting_disable_paths(const clq_trainer_config *config, clq_text *to);
 
 /* Names of enumerations. */
 const char *clq_setting_dtype_name(size_t i);

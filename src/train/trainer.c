@@ -104,6 +104,7 @@ static clq_trainer_config without_lists(const clq_trainer_config *config) {
     kept.metrics = NULL;
     kept.outputs = NULL;
     kept.no_decay = NULL;
+    kept.disabled_paths = NULL;
     kept.class_weights = NULL;
     kept.optimizers = NULL;
     return kept;

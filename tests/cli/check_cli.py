@@ -22,7 +22,8 @@ BIN = pathlib.Path(sys.argv.pop(1) if len(sys.argv) > 1 else "build/bin")
 CLIQUE = str(BIN / "clique")
 # Compilers of drivers take most of this test's time, and each model, batch, optimizer and set of devices is a program of
 # its own for them. So most tests train one model, the least that has weights, in one way; where a model of two layers is
-# needed it is mlp, in the same way; and each launch of the convolutional ones has 64 samples.
+# needed it is mlp, in the same way; and each launch of the convolutional ones has 64 samples. And kernels are launched
+# one by one, as each step as one launch is a program of its own, ten times as long as others: APART.
 MODELS = tempfile.TemporaryDirectory()
 LEAST = support.put_least(MODELS.name)
 # Of `synthetic` itself 60000 samples are made, which takes three times as long as these trainings. A sixth as many are
@@ -37,8 +38,15 @@ WIDE = ["--model", str(WIDE_MODEL), "--data", SYNTHETIC, "--take", "48", "--batc
 SMALL, MLP = ["--model", LEAST, *COMMON], ["--model", "mlp", *COMMON]
 
 
-def run(*args, **kwargs):
-    return subprocess.run([CLIQUE, *map(str, args)], capture_output=True, text=True, timeout=240, **kwargs)
+APART = ["--disable-paths", "one launch"]
+
+
+def run(*args, whole=False, **kwargs):
+    """whole: a step may be one launch."""
+    args = list(map(str, args))
+    if args and args[0] in ("train", "eval", "predict", "plan", "tune") and not whole:
+        args[1:1] = APART
+    return subprocess.run([CLIQUE, *args], capture_output=True, text=True, timeout=240, **kwargs)
 
 
 def npy(path, shape, dtype, data):
@@ -57,8 +65,8 @@ class CommandLine(support.InFolder):
             self.assertIn(word, lines[0])
         return lines[0]
 
-    def train(self, *args):
-        result = run("train", *args, "--json")
+    def train(self, *args, **more):
+        result = run("train", *args, "--json", **more)
         self.assertEqual(result.returncode, 0, result.stderr)
         return json.loads(result.stdout)
 
@@ -126,7 +134,7 @@ class CommandLine(support.InFolder):
                 self.assertLessEqual({"name", "ok", "detail", "ms"}, check.keys())
 
     def test_train_json(self):
-        report = self.train(*MLP, "--epochs", 2)
+        report = self.train(*MLP, "--epochs", 2, whole=True)
         self.assertEqual(report["model"], "mlp")
         self.assertEqual(report["replicas"], 1)
         self.assertEqual(len(report["epochs"]), 2)
@@ -136,15 +144,27 @@ class CommandLine(support.InFolder):
         plan = json.loads(run("plan", "--model", "mlp", "--devices", "pocl:0", "--json").stdout)
         self.assertEqual(report["launches_per_step"], 1)
         two = ["--devices", "pocl:0,pocl:1", "--steps", 1, "--no-test"]
-        self.assertEqual(self.train(*MLP, *two)["launches_per_step"], 2)
-        self.assertEqual(self.train(*MLP, *two, "--bucket-bytes", 1)["launches_per_step"], 2 + 2)  # a bucket a layer
-        traced = self.train(*MLP, "--steps", 1, "--no-test", "--trace", self.folder / "trace.json")
+        self.assertEqual(self.train(*MLP, *two, whole=True)["launches_per_step"], 2)
+        self.assertEqual(self.train(*MLP, *two, "--bucket-bytes", 1, whole=True)["launches_per_step"], 2 + 2)  # a bucket a layer
+        traced = self.train(*MLP, "--steps", 1, "--no-test", "--trace", self.folder / "trace.json", whole=True)
         self.assertEqual(traced["launches_per_step"], len(plan["launches"]))
+        apart = self.train(*MLP, "--steps", 1, "--no-test")
+        self.assertEqual(apart["launches_per_step"], len(plan["launches"]))
         self.assertLess(0, report["step_ms"]["p50"])
         self.assertLessEqual(report["step_ms"]["p50"], report["step_ms"]["p95"])
         self.assertGreater(report["device_bytes"], 784 * 128 * 4)
         self.assertTrue(report["verdict"])
         self.assertIsNone(report["diverged_step"])
+
+    def test_disabled_paths(self):
+        """What is trained is the same."""
+        weights = [self.folder / "whole", self.folder / "apart"]
+        for path, *off in ((weights[0],), (weights[1], *APART)):
+            self.train(*MLP, "--steps", 2, "--no-test", "--save", path, *off, whole=True)
+        self.assertEqual(*(path.read_bytes() for path in weights))
+        paths = json.loads(run("plan", *MLP[:2], "--devices", "pocl:0", "--json").stdout)["paths"]
+        self.assertEqual([p["reason"] for p in paths if p["name"] == "one launch"], ["switched off"])
+        self.fails(2, "train", *MLP, "--disable-paths", "overlap,one lunch", says=["'one lunch' is unknown", "expected one launch, "])
 
     def test_saved_weights_have_statistics(self):
         """Of batch normalisation: two epochs are one, and another one from its weights."""
@@ -430,7 +450,7 @@ class CommandLine(support.InFolder):
         self.assertNotIn("graph", json.loads(run(*command, "--json").stdout))
 
     def test_plan(self):
-        plan = json.loads(run("plan", "--model", "cnn", "--batch", 64, "--devices", "pocl:0", "--json").stdout)
+        plan = json.loads(run("plan", "--model", "cnn", "--batch", 64, "--devices", "pocl:0", "--json", whole=True).stdout)
         self.assertLess(plan["activation_bytes"], plan["activation_bytes_unplanned"])
         self.assertGreaterEqual(plan["param_bytes"], 34826 * 4)
         self.assertEqual({l["segment"] for l in plan["launches"]}, {"forward", "loss", "backward", "update"})
@@ -441,7 +461,7 @@ class CommandLine(support.InFolder):
                                                    "reason": "there is one replica"})
         self.assertEqual(paths["upload ahead"], {"name": "upload ahead", "stage": "input", "on": False,
                                                  "reason": "the device's memory is the host's"})
-        two = run("plan", "--model", LEAST, "--batch", 64, "--devices", "pocl:0,pocl:1").stdout
+        two = run("plan", "--model", LEAST, "--batch", 64, "--devices", "pocl:0,pocl:1", whole=True).stdout
         self.assertRegex(two, r"\nsharded update +exchange +yes *\n")
         self.assertRegex(two, r"\noverlap +exchange +no +the gradient is small, or exchanged in the host's memory\n")
 
@@ -542,7 +562,7 @@ class CommandLine(support.InFolder):
     def test_plan_of_synchronized_statistics(self):
         model = self.put("model.json", support.synchronized_model())
         command = ("plan", "--model", model, "--json")  # 8 samples for a replica
-        one, two = (json.loads(run(*command, "--batch", batch, "--devices", devices).stdout)
+        one, two = (json.loads(run(*command, "--batch", batch, "--devices", devices, whole=True).stdout)
                     for batch, devices in ((8, "pocl:0"), (16, "pocl:0,pocl:1")))
         exchanges, none = ([l for l in plan["launches"] if l["kernel"] == "all_reduce"] for plan in (two, one))
         self.assertEqual([(l["segment"], l["layer"], l["launch"], l["bytes"]) for l in exchanges],
