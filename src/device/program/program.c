@@ -25,8 +25,9 @@ static clq_status program_key(const clq_device *device, const char *source, cons
 /* What a driver's own cache can know the program by: devices that the driver builds alike for have it in common. */
 static clq_status program_place(const clq_device *device, const clq_program *entry, clq_hash128 *out) {
     clq_text text = {0};
-    clq_text_add(&text, "%s\n%s\n%s\n%s\n%s", device->info.driver, device->platform_version, entry->options,
-                 entry->kernels, entry->text);
+    clq_text_add(&text, "%s\n%s\n%s\n%s\n", device->info.driver, device->platform_version, entry->options,
+                 entry->kernels);
+    clq_text_add_bytes(&text, entry->text, strlen(entry->text));
     return clq_cache_key(&text, out);
 }
 
@@ -154,7 +155,7 @@ static clq_status add_kernels(const clq_device *device, const clq_program *entry
     if (status == CLQ_UNSUPPORTED) {
         clq_free(out->data);
         *out = (clq_text){0};
-        clq_text_add(out, "%s", wanted);
+        clq_text_add_bytes(out, wanted, strlen(wanted));
         status = out->failed ? CLQ_MEMORY : CLQ_OK;
     }
     clq_free(wanted);

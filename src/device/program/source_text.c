@@ -43,6 +43,8 @@ static size_t kernel_name(const char *definition, const char **name) {
     return word_length(at);
 }
 
+static void add_text(clq_text *out, const char *text) { clq_text_add_bytes(out, text, strlen(text)); }
+
 static const char *line_end(const char *line) {
     const char *end = strchr(line, '\n');
     return end ? end : line + strlen(line);
@@ -253,7 +255,7 @@ static void add_with_items(clq_text *out, const char *text) {
         clq_text_add(out, "CLQ_ITEM, ");
         from = parameters + 1;
     }
-    clq_text_add(out, "%s", from);
+    add_text(out, from);
 }
 
 /* ---- kernels that only call functions ---- */
@@ -341,52 +343,72 @@ clq_status clq_called_source(const char *wanted, bool tile, clq_text *out) {
         clq_text_add(out, "\n#line %zu", lines_in(wanted, end) + 2);
         from = end;
     }
-    clq_text_add(out, "%s", from);
+    add_text(out, from);
     if (out->failed) return CLQ_MEMORY;
     return all && from > wanted ? CLQ_OK : CLQ_UNSUPPORTED;
 }
 
-static clq_status add_part(clq_text *out, const clq_program_part *part, size_t index, const names *macros) {
-    const char *prelude = clq_source_text("prelude"), *source = clq_source_text(part->file);
-    char *wanted = clq_wanted_source(source, part->function);
+/* What a part names at file scope, and its macros: those of the prelude, so many, and then those of its file. */
+typedef struct part_names {
+    names found, macros;
+    size_t prelude_found, prelude_macros;
+} part_names;
+
+static clq_status add_part(clq_text *out, const clq_program_part *part, size_t index, const names *macros,
+                           part_names *of) {
+    char *wanted = clq_wanted_source(clq_source_text(part->file), part->function);
     if (!wanted) return CLQ_MEMORY;
-    names found = {0}, own = {0};
-    find_names(prelude, &found, &own);
-    find_names(wanted, &found, &own);
-    clq_status status = found.failed || own.failed ? CLQ_MEMORY : CLQ_OK;
+    of->found.count = of->prelude_found;
+    of->macros.count = of->prelude_macros;
+    find_names(wanted, &of->found, &of->macros);
+    clq_status status = of->found.failed || of->macros.failed ? CLQ_MEMORY : CLQ_OK;
     undefine_macros(out, macros);
     if (status == CLQ_OK) status = add_options(out, part->options, true);
-    for (size_t i = 0; i < found.count; i++) {
-        const name *n = &found.list[i];
+    for (size_t i = 0; i < of->found.count; i++) {
+        const name *n = &of->found.list[i];
         clq_text_add(out, "#define %.*s %.*s_%zu\n", (int)n->length, n->at, (int)n->length, n->at, index);
     }
-    clq_text_add(out, "#line 1 \"prelude.cl\"\n%s\n#line 1 \"%s.cl\"\n", prelude, part->file);
+    add_text(out, "#line 1 \"prelude.cl\"\n");
+    add_text(out, clq_source_text("prelude"));
+    clq_text_add(out, "\n#line 1 \"%s.cl\"\n", part->file);
     add_with_items(out, wanted);
-    for (size_t i = 0; i < found.count; i++) undefine(out, found.list[i].at, found.list[i].length);
+    for (size_t i = 0; i < of->found.count; i++) undefine(out, of->found.list[i].at, of->found.list[i].length);
     if (status == CLQ_OK) status = add_options(out, part->options, false);
     clq_free(wanted);
-    clq_free(found.list);
-    clq_free(own.list);
     return status;
 }
 
-clq_status clq_fused_source(const clq_program_part *parts, size_t count, clq_text *out) {
-    names found = {0}, macros = {0};
-    find_names(clq_source_text("prelude"), &found, &macros);
-    clq_status status = CLQ_OK;
-    for (size_t i = 0; i < count && status == CLQ_OK; i++) {
+/* The macros of the prelude and of all parts' files. */
+static clq_status find_macros(const clq_program_part *parts, size_t count, names *macros) {
+    names found = {0};
+    find_names(clq_source_text("prelude"), &found, macros);
+    for (size_t i = 0; i < count; i++) {
+        size_t first = 0;
+        while (strcmp(parts[first].file, parts[i].file) != 0) first++;
         const char *source = clq_source_text(parts[i].file);
-        if (source)
-            find_names(source, &found, &macros);
-        else
-            status = clq_fail(CLQ_INTERNAL, "there is no kernel file %s.cl", parts[i].file);
+        if (!source) {
+            clq_free(found.list);
+            return clq_fail(CLQ_INTERNAL, "there is no kernel file %s.cl", parts[i].file);
+        }
+        if (first == i) find_names(source, &found, macros);
     }
-    if (found.failed || macros.failed) status = CLQ_MEMORY;
-    clq_text_add(out, "#define CLQ_JOINED\n" ITEM_PARAMETERS);
-    for (size_t i = 0; i < count && status == CLQ_OK; i++) status = add_part(out, &parts[i], i, &macros);
-    undefine_macros(out, &macros);
     clq_free(found.list);
+    return found.failed || macros->failed ? CLQ_MEMORY : CLQ_OK;
+}
+
+clq_status clq_fused_source(const clq_program_part *parts, size_t count, clq_text *out) {
+    names macros = {0};
+    part_names of = {0};
+    clq_status status = find_macros(parts, count, &macros);
+    find_names(clq_source_text("prelude"), &of.found, &of.macros);
+    of.prelude_found = of.found.count;
+    of.prelude_macros = of.macros.count;
+    add_text(out, "#define CLQ_JOINED\n" ITEM_PARAMETERS);
+    for (size_t i = 0; i < count && status == CLQ_OK; i++) status = add_part(out, &parts[i], i, &macros, &of);
+    undefine_macros(out, &macros);
     clq_free(macros.list);
+    clq_free(of.found.list);
+    clq_free(of.macros.list);
     if (status == CLQ_OK && out->failed) status = CLQ_MEMORY;
     return status;
 }
