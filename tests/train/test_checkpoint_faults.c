@@ -10,7 +10,7 @@ static faults layer;
 
 /* So many times fewer calls are made to fail in the short form; odd, so that of those that stay every second one fails
  * once, and the others from then on. With the argument `long` it is 1. */
-static unsigned thinned = 3;
+static unsigned thinned = 7;
 
 typedef struct scene {
     const setting *of;

