@@ -334,15 +334,16 @@ clq_status clq_pace_arrive(clq_replica *replica, size_t samples) {
     CLQ_TRY(clq_pace_rest(replica, true));
     pthread_mutex_lock(&shares->lock);
     times *t = &shares->times[replica->worker.index];
-    if (due && samples == shares->counts[replica->worker.index]) {
+    const bool counts = due && samples == shares->counts[replica->worker.index];
+    if (counts) {
         if (t->cold > 0)
             t->cold--;
         else
             t->seconds[t->count++ % KEPT] = pace->spent_s;
     }
     pthread_mutex_unlock(&shares->lock);
-    if (due) pace->last_s = pace->spent_s;
-    pace->unmeasured = due ? 0 : pace->unmeasured + 1;
+    if (counts) pace->last_s = pace->spent_s;
+    pace->unmeasured = counts ? 0 : pace->unmeasured + 1; /* an epoch's smaller batch may be due each time */
     pace->spent_s = 0.0;
     return CLQ_OK;
 }

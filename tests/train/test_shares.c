@@ -109,6 +109,26 @@ static void shares_follow_the_speed(void **state) {
     }
 }
 
+/* Of short steps on a device with threads of its own every fourth is measured, and every fourth batch here is an
+ * epoch's last, smaller one, which does not count: the next step is measured then. */
+static void smaller_batches_hide_no_others(void **state) {
+    (void)state;
+    const run r = {.model = "cnn", .optimizer = "sgd:lr=0.01", .spec = "pocl:0,pocl:5", .configure = by_speed};
+    clq_model *model = run_model(r.model);
+    clq_dataset *data = run_data();
+    clq_trainer *trainer = run_trainer(&r, model);
+    clq_device_info info;
+    size_t share;
+    assert_int_equal((RUN_SAMPLES + RUN_BATCH - 1) / RUN_BATCH, 4);
+    assert_ok(clq_trainer_replica(trainer, 0, &info, &share));
+    layer.pace(info.index, SLOW * SLOW);
+    train_until_small(trainer, data, 0);
+    layer.pace(info.index, 1);
+    clq_trainer_destroy(trainer);
+    clq_dataset_destroy(data);
+    clq_model_destroy(model);
+}
+
 /* Before anything is measured shares are even, and stay so where that is best: the run is the one of even shares. */
 static void one_replica_has_all(void **state) {
     (void)state;
@@ -180,9 +200,12 @@ static void texts_are_parsed(void **state) {
 static int load(void **state) { return slow_load(&layer, "") == 0 ? open_system(state) : -1; }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(steps_by_hand_have_the_same_bits), cmocka_unit_test(equal_weights_have_the_bits_of_none),
-        cmocka_unit_test(shares_follow_the_speed),          cmocka_unit_test(one_replica_has_all),
-        cmocka_unit_test(wrong_weights_are_refused),        cmocka_unit_test(texts_are_parsed)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(steps_by_hand_have_the_same_bits),
+                                       cmocka_unit_test(equal_weights_have_the_bits_of_none),
+                                       cmocka_unit_test(shares_follow_the_speed),
+                                       cmocka_unit_test(smaller_batches_hide_no_others),
+                                       cmocka_unit_test(one_replica_has_all),
+                                       cmocka_unit_test(wrong_weights_are_refused),
+                                       cmocka_unit_test(texts_are_parsed)};
     return cmocka_run_group_tests(tests, load, close_system);
 }
