@@ -134,6 +134,7 @@ typedef struct clq_text {
 void clq_text_add(clq_text *text, const char *format, ...) CLQ_PRINTF(2, 3);
 void clq_text_add_list(clq_text *text, const char *format, va_list arguments) CLQ_PRINTF(2, 0);
 void clq_text_add_bytes(clq_text *text, const char *bytes, size_t length);
+void clq_text_add_text(clq_text *text, const char *more); /* as it is; faster than "%s" if it is long */
 
 /* Names and messages come from drivers, files and arguments, and go to terminals, which obey what stands between the
  * letters. Here, in place: white space becomes a space; "?" stands for any other control character (C0, DEL, C1) and

@@ -33,6 +33,8 @@ void clq_text_add_bytes(clq_text *text, const char *bytes, size_t length) {
     text->data[text->length] = '\0';
 }
 
+void clq_text_add_text(clq_text *text, const char *more) { clq_text_add_bytes(text, more, strlen(more)); }
+
 void clq_text_add_list(clq_text *text, const char *format, va_list arguments) {
     va_list again;
     va_copy(again, arguments);
@@ -107,7 +109,7 @@ void clq_clean(char *text) {
 
 void clq_text_add_clean(clq_text *text, const char *from) {
     size_t before = text->length;
-    clq_text_add_bytes(text, from, strlen(from));
+    clq_text_add_text(text, from);
     if (text->failed) return;
     clq_clean(text->data + before);
     text->length = before + strlen(text->data + before);

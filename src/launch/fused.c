@@ -209,9 +209,8 @@ static clq_status add_kernel(making *m) {
     for (size_t i = 0; i < launches && status == CLQ_OK; i++) status = add_launch(m, i, waited);
     clq_text body = m->text;
     m->text = front;
-    const char *sequence = clq_source_text("sequence");
     clq_text_add(&m->text, "#define RUNS %d\n", RUNS_PER_GROUP);
-    clq_text_add_bytes(&m->text, sequence, strlen(sequence));
+    clq_text_add_text(&m->text, clq_source_text("sequence"));
     clq_text_add(&m->text, "\nSEQUENCE_BODY static void run(local float *none, ");
     add_parameters(m, true);
     clq_text_add(&m->text, ") {\n");

@@ -80,8 +80,8 @@ static clq_status disable(clq_paths *paths, const char *name, size_t length) {
     }
     clq_status status = CLQ_MEMORY;
     if (!known.failed)
-        status = clq_fail(CLQ_ARGUMENT, "fast path '%.*s' is unknown: expected %s", (int)CLQ_MIN(length, 40u),
-                          name, known.data);
+        status = clq_fail(CLQ_ARGUMENT, "fast path '%.*s' is unknown: expected %s", (int)CLQ_MIN(length, 40u), name,
+                          known.data);
     clq_free(known.data);
     return status;
 }
@@ -95,6 +95,24 @@ clq_status clq_paths_open(clq_paths *paths, const char *disabled) {
     }
     for (unsigned p = 0; p < CLQ_PATH_COUNT; p++) (void)clq_paths_decide(paths, (clq_path)p, 0);
     return CLQ_OK;
+}
+
+bool clq_path_is_disabled(const char *disabled, const char *name) {
+    for (const char *at = disabled ? disabled : ""; *at;) {
+        const size_t length = strcspn(at, ",");
+        if (strlen(name) == length && memcmp(name, at, length) == 0) return true;
+        at += length + (at[length] == ',');
+    }
+    return false;
+}
+
+void clq_write_disabled_paths(const char *disabled, clq_text *to) {
+    bool first = true;
+    for (unsigned p = 0; p < CLQ_PATH_COUNT; p++) {
+        if (!clq_path_is_disabled(disabled, table[p].name)) continue;
+        clq_text_add(to, "%s%s", first ? "" : ",", table[p].name);
+        first = false;
+    }
 }
 
 bool clq_paths_decide(clq_paths *paths, clq_path path, unsigned facts) {

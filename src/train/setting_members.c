@@ -38,14 +38,14 @@ void clq_write_setting_no_decay(const clq_trainer_config *config, clq_text *to) 
     if (config->no_decay) clq_text_add(to, "%s", config->no_decay);
 }
 
-/* A name that is no path's is told when the strategy opens. */
+/* The strategy refuses unknown names when it opens. */
 clq_status clq_parse_setting_disable_paths(const char *text, clq_trainer_config *config) {
     config->disabled_paths = text;
     return CLQ_OK;
 }
 
 void clq_write_setting_disable_paths(const clq_trainer_config *config, clq_text *to) {
-    if (config->disabled_paths) clq_text_add(to, "%s", config->disabled_paths);
+    clq_write_disabled_paths(config->disabled_paths, to);
 }
 
 clq_status clq_parse_setting_average(const char *text, clq_trainer_config *config) {

@@ -227,7 +227,8 @@ static const clq_setting settings[] = {
      .keys = PREDICTION | STAGES | CHOICE,
      KIND(recompute, clq_recompute_kind, CLQ_RECOMPUTE_ALL + 1, clq_recompute_name), .member.words = "recomputation"},
     {"disable-paths", "NAME,…",
-     "fast paths that are not to be used, as plan names them, e.g. 'one launch,overlap': to find faults (default: none)",
+     "fast paths to switch off, by the names that plan prints, e.g. 'one launch,overlap': to find faults (default: "
+     "none)",
      .type = CLQ_SETTING_TEXT, FIELD(disable_paths), .commands = TRAIN | WHY | EVAL | PREDICT | PLAN | TUNE,
      .keys = PREDICTION | STAGES | CHOICE, OWN(clq_parse_setting_disable_paths, clq_write_setting_disable_paths)},
     {"measure", NULL, "also measure how long a step of each plan with recomputation takes", .type = CLQ_SETTING_FLAG,

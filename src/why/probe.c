@@ -363,6 +363,7 @@ static clq_status open_rig(clq_probing *p) {
     size_t bytes = CLQ_MIN(CLQ_MAX(p->work.memory_bytes, (size_t)MEMORY_USUAL), (size_t)MEMORY_MOST);
     for (;; bytes /= 2) {
         clq_status status = clq_rig_open(p->task->devices, bytes, clq_exchanged_bytes(p), &p->rig);
+        p->rig.sleeps = clq_path_is_disabled(p->task->config->disabled_paths, "busy wait");
         if (status != CLQ_DEVICE_MEMORY || bytes / 2 < MEMORY_LEAST) return status;
         clq_rig_close(&p->rig);
     }

@@ -293,7 +293,7 @@ static clq_status round_of_work_and_meetings(clq_rig_member *m) {
 static clq_status open_comm(clq_rig *rig, unsigned count) {
     static const double patience_s = 2e-3; /* as the mirrored strategy has it (mirrored.c) */
     clq_device *devices[CLQ_REPLICAS_MAX];
-    bool in_caller = count <= clq_cpu_count();
+    bool in_caller = !rig->sleeps && count <= clq_cpu_count();
     for (unsigned r = 0; r < count; r++) {
         devices[r] = rig->members[r].device;
         in_caller = in_caller && clq_device_runs_in_caller(devices[r]);

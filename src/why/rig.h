@@ -53,6 +53,7 @@ struct clq_rig {
     pthread_cond_t changed;
     bool locked; /* the lock was made */
     atomic_bool aborted;
+    bool sleeps; /* who waits for others does not keep its core: the path "busy wait" is disabled */
     clq_store *store; /* borrowed */
     unsigned present, turn;
     uint64_t met;

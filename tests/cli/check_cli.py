@@ -22,8 +22,10 @@ BIN = pathlib.Path(sys.argv.pop(1) if len(sys.argv) > 1 else "build/bin")
 CLIQUE = str(BIN / "clique")
 # Compilers of drivers take most of this test's time, and each model, batch, optimizer and set of devices is a program of
 # its own for them. So most tests train one model, the least that has weights, in one way; where a model of two layers is
-# needed it is mlp, in the same way; and each launch of the convolutional ones has 64 samples. And kernels are launched
-# one by one, as each step as one launch is a program of its own, ten times as long as others: APART.
+# needed it is mlp, in the same way; and each launch of the convolutional ones has 64 samples. Kernels are launched
+# one by one (APART), so replicas do not share an update's parts either: a step as one launch is a program of its own,
+# which compiles ten times as long.
+APART = ["--disable-paths", "one launch"]
 MODELS = tempfile.TemporaryDirectory()
 LEAST = support.put_least(MODELS.name)
 # Of `synthetic` itself 60000 samples are made, which takes three times as long as these trainings. A sixth as many are
@@ -38,7 +40,6 @@ WIDE = ["--model", str(WIDE_MODEL), "--data", SYNTHETIC, "--take", "48", "--batc
 SMALL, MLP = ["--model", LEAST, *COMMON], ["--model", "mlp", *COMMON]
 
 
-APART = ["--disable-paths", "one launch"]
 
 
 def run(*args, whole=False, **kwargs):
@@ -229,10 +230,10 @@ class CommandLine(support.InFolder):
         self.assertAlmostEqual(mean, report["epochs"][1]["loss"], delta=1e-6 * mean)
         self.assertTrue(all(row["grad_norm"] > 0 for row in rows))
         common = [*SMALL, "--weights", weights]
-        result = json.loads(run("eval", *common, "--json").stdout)
+        result = json.loads(run("eval", *common, "--json", whole=True).stdout)
         self.assertEqual(result["samples"], 640)
         self.assertAlmostEqual(result["loss"], report["epochs"][1]["val_loss"], delta=1e-5)
-        self.assertEqual(run("predict", *common, "--out", out).returncode, 0)
+        self.assertEqual(run("predict", *common, "--out", out, whole=True).returncode, 0)
         self.assertIn(b"(640, 10)", out.read_bytes()[:128])
         again = self.train(*SMALL, "--epochs", 1, "--init", weights)
         self.assertLess(again["epochs"][0]["loss"], report["epochs"][0]["loss"])
@@ -421,11 +422,11 @@ class CommandLine(support.InFolder):
         runs = []
         for i in range(2):
             log = self.folder / f"{i}.jsonl"
-            self.train(*SMALL, "--devices", "pocl:0,pocl:1", "--epochs", 1, "--log", log)
+            self.train(*SMALL, "--devices", "pocl:0,pocl:1", "--epochs", 1, "--log", log, whole=True)
             runs.append([{k: v for k, v in json.loads(line).items() if k != "ms"} for line in log.read_text().splitlines()])
         self.assertEqual(runs[0], runs[1])
         other = self.folder / "other.jsonl"
-        self.train(*SMALL, "--devices", "pocl:0,pocl:1", "--epochs", 1, "--log", other, "--seed", 5)
+        self.train(*SMALL, "--devices", "pocl:0,pocl:1", "--epochs", 1, "--log", other, "--seed", 5, whole=True)
         self.assertNotEqual(runs[0][0]["loss"], json.loads(other.read_text().splitlines()[0])["loss"])
 
     def test_plan_graph(self):
@@ -683,11 +684,11 @@ class CommandLine(support.InFolder):
                   "--optimizer-of", "*bias=sgd:lr=0.01"]  # fmt: skip
         whole, parts = self.folder / "whole.safetensors", self.folder / "parts.safetensors"
         logs, kept = [self.folder / "whole.jsonl", self.folder / "parts.jsonl"], self.folder / "kept"
-        self.train(*common, "--epochs", 2, "--log", logs[0], "--save", whole)
-        first = self.train(*common, "--steps", 7, "--log", logs[1], "--checkpoint", kept, "--checkpoint-every", 5)
+        self.train(*common, "--epochs", 2, "--log", logs[0], "--save", whole, whole=True)
+        first = self.train(*common, "--steps", 7, "--log", logs[1], "--checkpoint", kept, "--checkpoint-every", 5, whole=True)
         self.assertEqual(first["checkpoints"]["last_step"], 7)
         self.fails(2, "train", *common, "--checkpoint", kept, says=["resume"])
-        second = self.train(*common, "--epochs", 2, "--log", logs[1], "--checkpoint", kept, "--resume", "--save", parts)
+        second = self.train(*common, "--epochs", 2, "--log", logs[1], "--checkpoint", kept, "--resume", "--save", parts, whole=True)
         self.assertEqual(second["checkpoints"]["resumed_from"], 7)
         self.assertEqual(whole.read_bytes(), parts.read_bytes())
         lines = [[json.loads(line) for line in log.read_text().splitlines()] for log in logs]

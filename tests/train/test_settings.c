@@ -46,7 +46,7 @@ typedef struct change {
 
 static void keys_have_what_matters(void **state) {
     (void)state;
-    enum { P = CLQ_KEY_PREDICTION, S = CLQ_KEY_STAGES, C = CLQ_KEY_CHOICE, CASES = 14 };
+    enum { P = CLQ_KEY_PREDICTION, S = CLQ_KEY_STAGES, C = CLQ_KEY_CHOICE, CASES = 15 };
     static const unsigned all[] = {P, S, C};
     const clq_trainer_config config = clq_trainer_config_default();
     change cases[CASES];
@@ -66,6 +66,7 @@ static void keys_have_what_matters(void **state) {
     CHANGE(11, optimizer.values[0], 5, 0);
     CHANGE(12, optimizer, clq_optimizer_default(CLQ_OPTIMIZER_SGD), P | C);
     CHANGE(13, average, 0.5, P);
+    CHANGE(14, disabled_paths, "overlap", P | S | C);
 #undef CHANGE
     for (size_t i = 0; i < CASES; i++)
         for (size_t k = 0; k < CLQ_COUNT_OF(all); k++) {
@@ -74,6 +75,21 @@ static void keys_have_what_matters(void **state) {
             if ((memcmp(&before, &after, sizeof before) != 0) != ((cases[i].keys & all[k]) != 0))
                 fail_msg("case %zu, key %u", i, all[k]);
         }
+}
+
+/* The same paths in another order are the same. */
+static void disabled_paths_have_one_text(void **state) {
+    (void)state;
+    static const char *const texts[] = {"one launch,overlap", "overlap,one launch", "overlap,one launch,overlap,"};
+    clq_trainer_config config = clq_trainer_config_default();
+    for (size_t i = 0; i < CLQ_COUNT_OF(texts); i++) {
+        config.disabled_paths = texts[i];
+        clq_text text = {0};
+        clq_settings_add_key(&config, CLQ_KEY_CHOICE, CLQ_STRATEGY_MIRRORED, &text);
+        assert_false(text.failed);
+        expect_text(text.data, "disable-paths one launch,overlap\n");
+        clq_free(text.data);
+    }
 }
 
 static clq_model *make_model(void) {
@@ -197,6 +213,7 @@ static void fits_and_callbacks_are_checked(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(rows_are_whole), cmocka_unit_test(keys_have_what_matters),
+                                       cmocka_unit_test(disabled_paths_have_one_text),
                                        cmocka_unit_test(configs_are_checked),
                                        cmocka_unit_test(fits_and_callbacks_are_checked)};
     return cmocka_run_group_tests(tests, open_system, close_system);

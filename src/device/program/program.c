@@ -16,9 +16,8 @@ static clq_status program_key(const clq_device *device, const char *source, cons
                  device->platform_version, info->vendor, info->name, info->driver_version, info->opencl_version,
                  info->driver, (unsigned)info->vector_width, options, wish->kernels);
     clq_free(options);
-    const char *prelude = clq_source_text("prelude");
-    clq_text_add_bytes(&text, prelude, strlen(prelude));
-    clq_text_add_bytes(&text, source, strlen(source));
+    clq_text_add_text(&text, clq_source_text("prelude"));
+    clq_text_add_text(&text, source);
     return clq_cache_key(&text, out);
 }
 
@@ -27,7 +26,7 @@ static clq_status program_place(const clq_device *device, const clq_program *ent
     clq_text text = {0};
     clq_text_add(&text, "%s\n%s\n%s\n%s\n", device->info.driver, device->platform_version, entry->options,
                  entry->kernels);
-    clq_text_add_bytes(&text, entry->text, strlen(entry->text));
+    clq_text_add_text(&text, entry->text);
     return clq_cache_key(&text, out);
 }
 
@@ -155,7 +154,7 @@ static clq_status add_kernels(const clq_device *device, const clq_program *entry
     if (status == CLQ_UNSUPPORTED) {
         clq_free(out->data);
         *out = (clq_text){0};
-        clq_text_add_bytes(out, wanted, strlen(wanted));
+        clq_text_add_text(out, wanted);
         status = out->failed ? CLQ_MEMORY : CLQ_OK;
     }
     clq_free(wanted);

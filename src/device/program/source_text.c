@@ -43,8 +43,6 @@ static size_t kernel_name(const char *definition, const char **name) {
     return word_length(at);
 }
 
-static void add_text(clq_text *out, const char *text) { clq_text_add_bytes(out, text, strlen(text)); }
-
 static const char *line_end(const char *line) {
     const char *end = strchr(line, '\n');
     return end ? end : line + strlen(line);
@@ -255,7 +253,7 @@ static void add_with_items(clq_text *out, const char *text) {
         clq_text_add(out, "CLQ_ITEM, ");
         from = parameters + 1;
     }
-    add_text(out, from);
+    clq_text_add_text(out, from);
 }
 
 /* ---- kernels that only call functions ---- */
@@ -343,12 +341,12 @@ clq_status clq_called_source(const char *wanted, bool tile, clq_text *out) {
         clq_text_add(out, "\n#line %zu", lines_in(wanted, end) + 2);
         from = end;
     }
-    add_text(out, from);
+    clq_text_add_text(out, from);
     if (out->failed) return CLQ_MEMORY;
     return all && from > wanted ? CLQ_OK : CLQ_UNSUPPORTED;
 }
 
-/* What a part names at file scope, and its macros: those of the prelude, so many, and then those of its file. */
+/* What a part names at file scope, and its macros. The prelude's stand first and are every part's. */
 typedef struct part_names {
     names found, macros;
     size_t prelude_found, prelude_macros;
@@ -358,8 +356,6 @@ static clq_status add_part(clq_text *out, const clq_program_part *part, size_t i
                            part_names *of) {
     char *wanted = clq_wanted_source(clq_source_text(part->file), part->function);
     if (!wanted) return CLQ_MEMORY;
-    of->found.count = of->prelude_found;
-    of->macros.count = of->prelude_macros;
     find_names(wanted, &of->found, &of->macros);
     clq_status status = of->found.failed || of->macros.failed ? CLQ_MEMORY : CLQ_OK;
     undefine_macros(out, macros);
@@ -368,12 +364,14 @@ static clq_status add_part(clq_text *out, const clq_program_part *part, size_t i
         const name *n = &of->found.list[i];
         clq_text_add(out, "#define %.*s %.*s_%zu\n", (int)n->length, n->at, (int)n->length, n->at, index);
     }
-    add_text(out, "#line 1 \"prelude.cl\"\n");
-    add_text(out, clq_source_text("prelude"));
+    clq_text_add_text(out, "#line 1 \"prelude.cl\"\n");
+    clq_text_add_text(out, clq_source_text("prelude"));
     clq_text_add(out, "\n#line 1 \"%s.cl\"\n", part->file);
     add_with_items(out, wanted);
     for (size_t i = 0; i < of->found.count; i++) undefine(out, of->found.list[i].at, of->found.list[i].length);
     if (status == CLQ_OK) status = add_options(out, part->options, false);
+    of->found.count = of->prelude_found; /* the others' names stand in this part's text */
+    of->macros.count = of->prelude_macros;
     clq_free(wanted);
     return status;
 }
@@ -403,7 +401,7 @@ clq_status clq_fused_source(const clq_program_part *parts, size_t count, clq_tex
     find_names(clq_source_text("prelude"), &of.found, &of.macros);
     of.prelude_found = of.found.count;
     of.prelude_macros = of.macros.count;
-    add_text(out, "#define CLQ_JOINED\n" ITEM_PARAMETERS);
+    clq_text_add_text(out, "#define CLQ_JOINED\n" ITEM_PARAMETERS);
     for (size_t i = 0; i < count && status == CLQ_OK; i++) status = add_part(out, &parts[i], i, &macros, &of);
     undefine_macros(out, &macros);
     clq_free(macros.list);

@@ -24,7 +24,7 @@ static clq_status kept_key(const clq_device *device, clq_hash128 key, clq_hash12
     clq_free(options);
     clq_text_add_bytes(&text, (const char *)&key, sizeof key);
     for (const clq_kernel_source *source = clq_kernel_sources; source->name; source++)
-        clq_text_add_bytes(&text, source->text, strlen(source->text));
+        clq_text_add_text(&text, source->text);
     return clq_cache_key(&text, out);
 }
 
