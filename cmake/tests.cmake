@@ -33,6 +33,8 @@ set(CLQ_TEST_ENVIRONMENT
   "LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/support/lsan.supp:print_suppressions=0"
   "TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/support/tsan.supp:ignore_noninstrumented_modules=1")
 
+option(CLIQUE_TESTS_WERROR "Warnings in the tests' programs are errors" OFF)
+
 # What a layer's tests share is one library: tests/support/<layer>*.c and tests/ref/<layer>*.c.
 foreach(layer IN LISTS CLQ_LAYERS)
   file(GLOB test_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/${layer}/test_*.c)
@@ -52,7 +54,8 @@ foreach(layer IN LISTS CLQ_LAYERS)
     set(target test_${layer}_${thing})
     add_executable(${target} ${source})
     clq_compile_options(${target})
-    target_compile_options(${target} PRIVATE -O1) # they are compiled more often than they run
+    # Tests are compiled more often than they run.
+    target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1> $<$<BOOL:${CLIQUE_TESTS_WERROR}>:-Werror>)
     target_link_libraries(${target} PRIVATE ${shared} PkgConfig::CMOCKA)
     clq_link_layer(${target} ${layer})
     target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
@@ -142,8 +145,9 @@ clq_compile_options(clq_record)
 target_link_libraries(clq_record PRIVATE Threads::Threads ${CMAKE_DL_LIBS})
 set_target_properties(clq_record PROPERTIES PREFIX "" LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
 
-# PoCL's compiler is kept from one case to the next: tests/run preloads it.
+# PoCL's compiler is kept from one case to the next: tests/run preloads this.
 add_library(clq_keep_compiler MODULE ${PROJECT_SOURCE_DIR}/tests/support/keep_compiler.c)
+clq_compile_options(clq_keep_compiler)
 target_link_libraries(clq_keep_compiler PRIVATE ${CMAKE_DL_LIBS})
 set_target_properties(clq_keep_compiler PROPERTIES PREFIX "" LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
 
@@ -342,8 +346,9 @@ foreach(test IN LISTS all_tests)
   string(REPLACE "/" "_" target test_${test})
   if(test MATCHES "^(${plain_tests})$")
     set_property(TEST ${test} PROPERTY LABELS plain)
-    # Nor is its program built in the other half: make TARGET does, for who wants it there.
-    if(CLIQUE_SANITIZE MATCHES address AND TARGET ${target} AND NOT test STREQUAL "train/ps") # train/ps_discrete is the same program
+    # The build with sanitizers leaves out its program; `make TARGET` builds it. train/ps_discrete runs there, with the
+    # program of train/ps.
+    if(CLIQUE_SANITIZE MATCHES address AND TARGET ${target} AND NOT test STREQUAL "train/ps")
       set_target_properties(${target} PROPERTIES EXCLUDE_FROM_ALL ON)
     endif()
   elseif(test MATCHES "^(${host_tests})$" AND NOT test STREQUAL "comm/combine")

@@ -1,8 +1,9 @@
-/* Keeps PoCL's compiler. PoCL frees it with the process's last context, its library of built-in functions included; to read
- * them again takes 0.3 s of the first build in the next context. A user's process has a context for as long as it
- * trains, but a test opens and closes devices for each of its cases.
+/* Keeps PoCL's compiler. PoCL frees it with the process's last context, its library of built-in functions included;
+ * reading them again takes 0.3 s of the first build in the next context. A user's process has a context for as long as
+ * it trains, but a test opens and closes devices for each of its cases.
  *
- * tests/run preloads this, and without it the same tests are slower. The process's first context of PoCL's stays. */
+ * tests/run preloads this, and without it the same tests are slower. The first context of PoCL that a process makes
+ * stays. The tests comma/… run without, so they still have PoCL close and open its compiler. */
 #define _GNU_SOURCE 1 /* RTLD_NEXT, dladdr; NOLINT(bugprone-reserved-identifier) */
 #undef CL_TARGET_OPENCL_VERSION
 #define CL_TARGET_OPENCL_VERSION 300
@@ -17,12 +18,13 @@
 
 static _Atomic(cl_context) kept;
 
-/* By the driver's own functions, to which every object of it begins with a pointer (cl_khr_icd): no call is made that a
- * layer would count. */
+/* Each object begins with a pointer to its driver's functions (cl_khr_icd). The file that has them tells the driver,
+ * without a call that a layer would count. */
 static int is_of_pocl(cl_device_id device) {
+    enum { GET_DEVICE_INFO = 3 };
     void *const *functions = *(void *const *const *)device;
     Dl_info of;
-    return dladdr(functions[0], &of) && of.dli_fname && strstr(of.dli_fname, "/libpocl");
+    return dladdr(functions[GET_DEVICE_INFO], &of) && of.dli_fname && strstr(of.dli_fname, "/libpocl");
 }
 
 EXPORT cl_context CL_API_CALL clCreateContext(const cl_context_properties *properties, cl_uint count,
