@@ -186,14 +186,14 @@ static void one_replica_fails(void **state) {
 }
 static void one_replica_fails_among_buckets(void **state) {
     (void)state;
-    fail_calls_of((training){.fail_in = "replica 1", .bucket_bytes = 1}, 13);
-    fail_calls_of((training){.fail_in = "reducer 1", .bucket_bytes = 1}, 5);
+    fail_calls_of((training){.fail_in = "replica 1", .apart = true, .bucket_bytes = 1}, 13);
+    fail_calls_of((training){.fail_in = "reducer 1", .apart = true, .bucket_bytes = 1}, 5);
 }
 /* Replicas that meet at a store. */
 static void one_replica_fails_at_the_store(void **state) {
     (void)state;
     strategy = CLQ_STRATEGY_CENTRAL;
-    fail_calls_of((training){.fail_in = "replica 1"}, 7);
+    fail_calls_of((training){.fail_in = "replica 1", .apart = true}, 7);
     strategy = CLQ_STRATEGY_AUTO;
 }
 /* Among parts of the optimizer, and while shares are measured. */
@@ -209,7 +209,7 @@ static void one_replica_fails_among_statistics(void **state) {
 /* The stage in front of it waits for gradients, or for room for its values. */
 static void one_stage_fails(void **state) {
     (void)state;
-    fail_calls_of((training){.fail_in = "replica 1", .pipelined = true}, 17);
+    fail_calls_of((training){.fail_in = "replica 1", .apart = true, .pipelined = true}, 17);
 }
 
 /* While compressed gradients are exchanged; while weights are averaged. */
@@ -426,12 +426,12 @@ static void any_allocation_fails(void **state) {
     (void)state;
     any_allocation_fails_in((training){0}, 5);
     any_allocation_fails_in((training){.synchronized = true}, 13);
-    any_allocation_fails_in((training){.bucket_bytes = 1}, 7); /* reducers, of which some are there */
+    any_allocation_fails_in((training){.apart = true, .bucket_bytes = 1}, 7); /* reducers, of which some are there */
     any_allocation_fails_in((training){.apart = true, .options = {.accumulate = 2}}, 11);
     any_allocation_fails_in((training){.options = parts}, 11);
     any_allocation_fails_in((training){.apart = true, .options = {.compression = top_tenth}}, 31);
     any_allocation_fails_in((training){.apart = true, .options = {.local_steps = 2}}, 37);
-    any_allocation_fails_in((training){.pipelined = true}, 11);
+    any_allocation_fails_in((training){.apart = true, .pipelined = true}, 11);
 }
 
 /* Where replicas split the weights they wait for each other several times in a step. */
