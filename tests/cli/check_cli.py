@@ -288,7 +288,7 @@ class CommandLine(support.InFolder):
             npy(data / f"x_{part}.npy", (16, 3), "<f4", bytes(16 * 3 * 4))
             npy(data / f"y_{part}.npy", (16, 2), "<f4", struct.pack("<2f", -3, 5) * 16)
         common = ["--model", model, "--data", data, "--devices", "pocl:0,pocl:1", "--batch", 16, "--loss", "mse"]
-        report = self.train(*common, "--optimizer", "sgd:lr=0.25", "--epochs", 3, "--log", log, "--save", weights)
+        report = self.train(*common, "--optimizer", "sgd:lr=0.25", "--epochs", 3, "--log", log, "--save", weights, whole=True)
         rows = [json.loads(line) for line in log.read_text().splitlines()]
         self.assertEqual(list(rows[0]), ["step", "epoch", "loss", "grad_norm", "lr", "samples", "ms"])
         self.assertEqual(list(report["epochs"][0]), ["loss", "val_loss", "seconds", "images_per_s"])
@@ -304,7 +304,7 @@ class CommandLine(support.InFolder):
         self.assertRegex(result.stderr, r"loss \d+\.\d+  mae 1\.6875  root_mean_squared_error \d+\.\d+  16 samples")
         self.assertEqual(run("predict", *common[:4], *common[-2:], "--out", out).returncode, 0)
         self.assertIn(b"(16, 2)", out.read_bytes()[:128])
-        plain = run("train", *common[:-2], "--optimizer", "sgd:lr=0.25", "--log", "/dev/null", "--steps", 1)  # the program is above's
+        plain = run("train", *common[:-2], "--optimizer", "sgd:lr=0.25", "--log", "/dev/null", "--steps", 1, whole=True)  # the program is above's
         self.assertRegex(plain.stdout, r"epoch 1  loss \d+\.\d+  test loss \d+\.\d+  \d")
         self.fails(2, "train", *common[:-2], "--metrics", "speed", says=["speed", "accuracy", "precision"])
         self.fails(2, "train", *common[:-2], "--class-weights", "0=2,x", says=["class weights", "CLASS=WEIGHT"])
