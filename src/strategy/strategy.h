@@ -74,8 +74,7 @@ typedef struct clq_path_info {
     const char *reason; /* why not; NULL where on */
 } clq_path_info;
 bool clq_strategy_path(const clq_strategy *strategy, size_t index, clq_path_info *out); /* false: there is none */
-/* Of a list as disabled_paths, NULL included: whether it names the path; and its names in the table's order, each once.
- */
+/* disabled: as disabled_paths; NULL: none. Whether it names the path; its names as the table has them. */
 bool clq_path_is_disabled(const char *disabled, const char *name);
 void clq_write_disabled_paths(const char *disabled, clq_text *to);
 
