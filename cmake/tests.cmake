@@ -74,6 +74,7 @@ add_test(NAME cli/process COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/te
 add_test(NAME cli/files COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/cli/check_files.py ${CMAKE_BINARY_DIR}/bin)
 add_test(NAME cli/why COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/cli/check_why.py ${CMAKE_BINARY_DIR}/bin)
 add_test(NAME cli/choice COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/cli/check_choice.py ${CMAKE_BINARY_DIR}/bin)
+add_test(NAME cli/tuning COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/cli/check_tuning.py ${CMAKE_BINARY_DIR}/bin)
 add_test(NAME cli/compare COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/cli/check_compare.py ${CMAKE_BINARY_DIR}/bin)
 set_tests_properties(cli/compare PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 300)
 # As the command is where the build did not find Chart.js.
@@ -86,7 +87,7 @@ set_tests_properties(cli/report PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}"
 add_test(NAME cli/text COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/cli/check_text.py ${CMAKE_BINARY_DIR}/bin)
 set_tests_properties(cli/text PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 600)
 add_test(NAME cli/bench COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/cli/check_bench.py ${CMAKE_BINARY_DIR}/bin)
-set_tests_properties(cli/contract cli/files cli/process cli/bench cli/why cli/choice PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 2400)
+set_tests_properties(cli/contract cli/files cli/process cli/bench cli/why cli/choice cli/tuning PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 2400)
 # Not with sanitizers, under which they take too long: most of what they test is scripts. So the code of bench/peers*.c
 # runs without them.
 if(NOT CLIQUE_SANITIZE)
@@ -331,7 +332,8 @@ set_tests_properties(comma/test_ops_loss PROPERTIES ENVIRONMENT "${CLQ_COMMA_ENV
 #   other half go through its host code, too: `tests/coverage/arcs` says what they miss.
 # All others run in both, first without.
 set(host_tests "base/.*" "bench/.*" "comm/.*" "data/.*" "device/.*" "formats/.*" "launch/.*" "strategy/.*"
-  "cli/(compare|faults|files|process|report|text)" "train/(checkpoint_faults|failure|log|loops|parts)" "why/probe")
+  "cli/(compare|faults|files|process|report|text)" "interop/keras_json"
+  "train/(checkpoint_faults|failure|features|log|loops|parts|ps_discrete|upload_ahead)" "why/probe")
 set(plain_tests "comma/.*" "install/.*" "law/.*" "strict/.*" "soak/.*" "cli/(bench|build|choice|why)"
   "comm/(all_reduce|collectives|gpus)" "device/(cache|program_load|twins)"
   "graph/(chains|fusion|keep|plan|stages|tune)" "interop/golden"

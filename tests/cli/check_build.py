@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Compilers of drivers that do not end, as docs/contract.md has it (--build-deadline), and signals meanwhile.
+"""Compilers of drivers: those that do not end, as docs/contract.md has it (--build-deadline), signals meanwhile, and how often
+PoCL's compiles.
 
 usage: check_build.py BIN_FOLDER LAYER     (the environment chooses the OpenCL drivers; LAYER: clq_hang_layer)
 """
@@ -53,6 +54,16 @@ class Builds(support.InFolder):
     @staticmethod
     def run_in(environment, *args):
         return subprocess.run([CLIQUE, *args], env=environment, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+
+    def test_pocl_compiles_once(self):
+        """Not for each size of a launch, unless the user asks for it."""
+        caches = self.caches(self.folder)
+        caches.pop("POCL_WORK_GROUP_SPECIALIZATION", None)
+        for setting, launched in (({}, False), ({"POCL_WORK_GROUP_SPECIALIZATION": "1"}, True)):
+            subprocess.run([CLIQUE, *TRAIN], env=caches | setting, capture_output=True, timeout=LIMIT_S, check=True)
+            kernels = [str(path) for path in pathlib.Path(caches["POCL_CACHE_DIR"]).rglob("*.so")]
+            self.assertTrue(any("0-0-0" in path for path in kernels))
+            self.assertEqual(any("goffs0" in path for path in kernels), launched)
 
     def test_a_step_does_without_its_program(self):
         for hang in ("build", "launch"):

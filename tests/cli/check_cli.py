@@ -40,8 +40,6 @@ WIDE = ["--model", str(WIDE_MODEL), "--data", SYNTHETIC, "--take", "48", "--batc
 SMALL, MLP = ["--model", LEAST, *COMMON], ["--model", "mlp", *COMMON]
 
 
-
-
 def run(*args, whole=False, **kwargs):
     """whole: a step may be one launch."""
     args = list(map(str, args))
@@ -516,23 +514,6 @@ class CommandLine(support.InFolder):
         self.assertRegex(text, r"\n2 stages, 1 pipeline, 4 micro-batches, cut by estimates: .* 20.0 % .*\n")
         self.assertRegex(text, r"\n +0 +320 .*  input_layer, conv2d, max_pooling2d\n")
 
-    def test_pipeline_cut_by_measured_time(self):
-        """Only tuning measures; what it measured holds for what comes after it."""
-        own = dict(os.environ, CLIQUE_CACHE_DIR=str(self.folder))  # what is kept must not meet the next run
-        options = ["--model", LEAST, "--batch", 8, "--devices", "pocl:0,pocl:1", "--strategy", "pipeline", "--micro-batches", 2]
-        before = json.loads(run("plan", *options, "--json", env=own).stdout)["pipeline"]
-        self.assertEqual(before["cut_by"], "estimates")
-        self.assertEqual([s["forward_ms"] for s in before["stages"]], [None, None])
-        tuned = json.loads(run("tune", *options, "--json", env=own).stdout)["pipeline"]
-        after = json.loads(run("plan", *options, "--json", env=own).stdout)["pipeline"]
-        self.assertEqual(after["cut_by"], "measured time")
-        # A stage of nothing that is trained has no backward: whether there is one is up to the times.
-        self.assertTrue(all(s["forward_ms"] > 0 for s in after["stages"]))
-        self.assertEqual([s["backward_ms"] > 0 for s in after["stages"]], [s["backward_work"] > 0 for s in after["stages"]])
-        for key in ("layers", "forward_ms", "backward_ms"):
-            self.assertEqual([s[key] for s in after["stages"]], [s[key] for s in tuned["stages"]])
-        self.assertRegex(run("plan", *options, env=own).stdout, r"\n2 stages, 1 pipeline, 2 micro-batches, cut by measured time: ")
-
     def test_memory_limit(self):
         """A model whose parameters, state and activations no device holds trains on two by stages, and with central storage."""
         command = ("train", *WIDE, "--no-test", "--steps", 3)
@@ -591,29 +572,6 @@ class CommandLine(support.InFolder):
         self.assertEqual(plan["batch"], 16)
         self.fails(2, "plan", "--model", "cnn", "--strategy", "tensor", "--devices", "pocl:0*11",
                    says=["no Dense layer of at least 11 units", "mirrored"])
-
-    def test_tune(self):
-        own = dict(os.environ, CLIQUE_CACHE_DIR=str(self.folder))  # what is kept must not meet other tests, nor the next run
-        options = ["--model", LEAST, "--batch", 4, "--devices", "pocl:0"]
-        result = run("tune", *options, "--budget", "0.001", "--json", env=own)
-        self.assertEqual(result.returncode, 0, result.stderr)
-        rows = json.loads(result.stdout)["rows"]
-        self.assertGreater(len(rows), 3)
-        self.assertEqual(rows[-1]["question"], "step without its update")
-        self.assertGreater(rows[-1]["gflops"], 0)
-        for row in rows:
-            self.assertEqual(list(row), ["replica", "question", "candidates", "winner", "measured", "gflops", "limit_gflops", "pct_of_limit"])
-            self.assertIn(row["winner"], [c["name"] for c in row["candidates"]])
-        self.assertTrue(any(not row["measured"] for row in rows))
-        table = run("tune", *options, "--budget", "0.001", env=own)
-        self.assertEqual(table.returncode, 0, table.stderr)
-        for word in ("* ", "GFLOP/s", "as before", "not measured"):
-            self.assertIn(word, table.stdout)
-        nowhere = self.folder / "file"
-        nowhere.write_text("")
-        quick = run("train", *SMALL, "--epochs", 1, "--no-test", "--tune", "quick", env=dict(own, CLIQUE_CACHE_DIR=str(nowhere)))
-        self.assertEqual(quick.returncode, 0, quick.stderr)
-        self.assertRegex(quick.stderr, "nothing is measured|cannot be kept")
 
     def test_trace(self):
         trace = self.folder / "trace.json"
@@ -911,16 +869,6 @@ class CommandLine(support.InFolder):
             bad.write_bytes(damage)
             self.fails(3, "eval", *SMALL, "--weights", bad, says=["bad.safetensors"])
         self.fails(3, "eval", "--model", "cnn", "--data", SYNTHETIC, "--devices", "pocl:0", "--weights", good, says=["tensor"])
-
-    def test_pocl_compiles_once(self):
-        environment = {k: v for k, v in os.environ.items() if k != "POCL_WORK_GROUP_SPECIALIZATION"}
-        kernels = self.folder / "kernels"
-        kernels.mkdir()
-        environment.update(POCL_CACHE_DIR=str(kernels), CLIQUE_CACHE_DIR=str(self.folder / "cache"))
-        for setting, launched in (({}, False), ({"POCL_WORK_GROUP_SPECIALIZATION": "1"}, True)):
-            subprocess.run([CLIQUE, "train", *SMALL, "--steps", "1", "--no-test"], env={**environment, **setting}, check=True, capture_output=True)
-            self.assertTrue(any("0-0-0" in str(path) for path in kernels.rglob("*.so")))
-            self.assertEqual(any("goffs0" in str(path) for path in kernels.rglob("*.so")), launched)
 
     def test_nothing_half_written(self):
         target = self.folder / "missing" / "w.safetensors"

@@ -130,7 +130,7 @@ static const char *const specs[] = {
 
 /* So many times fewer calls and allocations are made to fail in the short form, and fewer still where no sanitizer
  * watches; odd, as strides are, so that every second failure stays. With the argument `long` it is 1. */
-static unsigned thinned = IS_WATCHED ? 3 : 9;
+static unsigned thinned = IS_WATCHED ? 5 : 15;
 
 /* Replica 1, with its device's label. If both replicas are on one device, the other one may be the first to meet its
  * loss, and says so. */
@@ -142,13 +142,13 @@ static bool names_who_failed(const char *spec, const char *detail) {
 }
 
 /* Calls of one replica's thread (t.fail_in) in turn, every stride-th, from another one on for each of the specs; each
- * fails once or, in turn, from then on. The error names the replica and its device. In the short form a case has every
- * second spec, and the next case has the others. */
+ * fails once or, in turn, from then on. The error names the replica and its device. In the short form a case has one of
+ * the specs, and the next case has the one before it. */
 static void fail_calls_of(training t, unsigned stride) {
     static unsigned cases;
     cases++;
     for (size_t i = 0; i < CLQ_COUNT_OF(specs); i++) {
-        if (thinned > 1 && (cases + i) % 2) continue;
+        if (thinned > 1 && (cases + i) % CLQ_COUNT_OF(specs)) continue;
         const training plain = {.spec = specs[i],
                                 .synchronized = t.synchronized,
                                 .pipelined = t.pipelined,
