@@ -129,7 +129,8 @@ char *clq_build_options(const clq_device *device, const char *own);
 typedef struct clq_claim {
     int file;              /* of all claims */
     long long place, mark; /* where in it: the byte that is locked, and the byte of data */
-    bool held, alone;      /* held: has its locks, else the calls below do nothing; alone: no other has the place */
+    bool held, alone;      /* held: has the place, else the calls below do nothing; alone: no other has it */
+    bool marked;           /* has a part in the mark, which the last to end it clears */
     unsigned attempt;      /* how many processes died over the program, as far as it is known */
 } clq_claim;
 /* The file of a cache's claims; -1 where there is none: no folder that can be written. close takes -1. */
@@ -229,10 +230,10 @@ clq_matrix_unit clq_matrix_unit_of(cl_device_id id, uint32_t sub_group_sizes);
 /* The text with only the named kernels in it, on the lines where they were; "": all. NULL without memory.
  * (source_text.c) */
 char *clq_wanted_source(const char *text, const char *kernels);
-/* The same text, in which each kernel only calls a function that does its work. A compiler that makes several functions of
- * a kernel (PoCL makes three, with all that is inlined into them) then compiles the work once. Stands behind
- * clq_items_prelude and the prelude. `tile`: KERNEL is of the TILE family, too. UNSUPPORTED, and the text is of no use, if
- * a kernel is of another family, or if macros make its parameters. (source_text.c) */
+/* The same text, in which each kernel only calls a function that does its work. A compiler that makes several functions
+ * of a kernel (PoCL makes three, with all that is inlined into them) then compiles the work once. Stands behind
+ * clq_items_prelude and the prelude. `tile`: KERNEL is of the TILE family, too. UNSUPPORTED, and the text is of no use,
+ * if a kernel is of another family, or if macros make its parameters. (source_text.c) */
 clq_status clq_called_source(const char *wanted, bool tile, clq_text *out);
 extern const char clq_items_prelude[];
 

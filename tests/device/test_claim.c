@@ -6,6 +6,7 @@
 #include "support/files.h"
 
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 static const clq_hash128 key = {.low = 12345, .high = 1}, place = {.low = 678, .high = 2},
@@ -111,6 +112,42 @@ static void test_death_beside_others(void **state) {
     clq_claims_close(second);
 }
 
+/* Files may have so many bytes at most from now on; returns how many they could. */
+static rlim_t limit_files(rlim_t bytes) {
+    struct rlimit limit;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    const rlim_t before = limit.rlim_cur;
+    limit.rlim_cur = bytes;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    return before;
+}
+
+/* One that cannot write (ulimit -f) ends last: it must not pass for dead. It has the place as others have it. */
+static void test_one_that_cannot_write(void **state) {
+    (void)state;
+    clq_claim writes, reads;
+    int first = open_claims(), second = open_claims();
+    assert_false(clq_claim_begin(first, place, other, &writes));
+    clq_claim_share(&writes);
+    (void)signal(SIGXFSZ, SIG_IGN);
+    const rlim_t most = limit_files(0);
+    assert_false(clq_claim_begin(second, place, other, &reads));
+    assert_true(reads.held);
+    (void)limit_files(most);
+    clq_claim_end(&writes);
+    (void)limit_files(0);
+    clq_claim_end(&reads);
+    assert_false(clq_claim_begin(second, place, other, &reads));
+    assert_true(reads.held && reads.alone);
+    (void)limit_files(most);
+    clq_claim_end(&reads);
+    assert_false(clq_claim_begin(first, place, other, &writes));
+    assert_true(writes.alone);
+    clq_claim_end(&writes);
+    clq_claims_close(first);
+    clq_claims_close(second);
+}
+
 /* Two devices of a driver, of different names: they have the place in common, and each its own mark. */
 static void test_two_devices(void **state) {
     (void)state;
@@ -171,6 +208,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_first_alone),
                                        cmocka_unit_test(test_death),
                                        cmocka_unit_test(test_death_beside_others),
+                                       cmocka_unit_test(test_one_that_cannot_write),
                                        cmocka_unit_test(test_two_devices),
                                        cmocka_unit_test(test_distrust_does_not_wait),
                                        cmocka_unit_test(test_no_file)};

@@ -72,10 +72,9 @@ static bool wait_for_lock(int file, off_t at, double until, bool *alone) {
     }
 }
 
-/* A mark that is not written, as on a full disk, is one that nobody finds. */
-static void write_mark(const clq_claim *claim, unsigned char mark) {
-    ssize_t written = pwrite(claim->file, &mark, 1, claim->mark);
-    (void)written;
+/* False on a full disk, and beyond the size that a file may have (ulimit -f). */
+static bool write_mark(const clq_claim *claim, unsigned char mark) {
+    return pwrite(claim->file, &mark, 1, claim->mark) == 1;
 }
 
 /* Of the running system: some network file systems have locks that hold on one machine alone, and there a process must
@@ -94,7 +93,8 @@ static clq_claim claim_of(int claims, clq_hash128 place, clq_hash128 key) {
         .file = claims, .place = (off_t)((place.low ^ number) % SLOTS), .mark = (off_t)((key.low ^ number) % SLOTS)};
 }
 
-/* Shares the mark's lock. Where nobody else has it, a mark that is held is a dead process's. */
+/* Shares the mark's lock. Where nobody else has it, a mark that is held is a dead process's. Who cannot write marks has
+ * no part in one: the last that shares it must be able to end it. */
 static bool begin_mark(clq_claim *claim, double until, bool *died) {
     unsigned char mark = 0;
     if (!wait_for_lock(claim->file, gate(claim), until, NULL)) return false;
@@ -103,10 +103,10 @@ static bool begin_mark(clq_claim *claim, double until, bool *died) {
     if (held && pread(claim->file, &mark, 1, claim->mark) >= 0) {
         *died = first && (mark & HELD);
         if (*died && mark < ATTEMPT_MAX) mark += ATTEMPT_STEP;
-        write_mark(claim, mark | HELD);
+        claim->marked = write_mark(claim, mark | HELD);
     }
     claim->attempt = mark / ATTEMPT_STEP;
-    if (!held) (void)lock(claim->file, mark_lock(claim), F_UNLCK);
+    if (!claim->marked) (void)lock(claim->file, mark_lock(claim), F_UNLCK);
     (void)lock(claim->file, gate(claim), F_UNLCK);
     return held;
 }
@@ -133,11 +133,13 @@ void clq_claim_share(clq_claim *claim) {
 void clq_claim_end(clq_claim *claim) {
     if (!claim->held) return;
     claim->held = false;
-    const bool entered = wait_for_lock(claim->file, gate(claim), clq_now() + patience_s, NULL);
-    if (entered && lock(claim->file, mark_lock(claim), F_WRLCK) == 0)
-        write_mark(claim, (unsigned char)(claim->attempt * ATTEMPT_STEP));
-    (void)lock(claim->file, mark_lock(claim), F_UNLCK);
-    if (entered) (void)lock(claim->file, gate(claim), F_UNLCK);
+    if (claim->marked) {
+        const bool entered = wait_for_lock(claim->file, gate(claim), clq_now() + patience_s, NULL);
+        if (entered && lock(claim->file, mark_lock(claim), F_WRLCK) == 0)
+            (void)write_mark(claim, (unsigned char)(claim->attempt * ATTEMPT_STEP));
+        (void)lock(claim->file, mark_lock(claim), F_UNLCK);
+        if (entered) (void)lock(claim->file, gate(claim), F_UNLCK);
+    }
     (void)lock(claim->file, claim->place, F_UNLCK);
 }
 
@@ -145,6 +147,6 @@ void clq_claim_distrust(int claims, clq_hash128 place, clq_hash128 key) {
     const clq_claim claim = claim_of(claims, place, key);
     unsigned char mark = 0;
     if (claims < 0 || !wait_for_lock(claims, gate(&claim), clq_now() + patience_s, NULL)) return;
-    if (pread(claims, &mark, 1, claim.mark) >= 0) write_mark(&claim, mark | HELD);
+    if (pread(claims, &mark, 1, claim.mark) >= 0) (void)write_mark(&claim, mark | HELD);
     (void)lock(claims, gate(&claim), F_UNLCK);
 }
