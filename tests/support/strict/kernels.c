@@ -1,6 +1,6 @@
 /* Kernels: arguments are taken when the launch is enqueued, and set below when it is executed. One launch runs below at
- * a time: PoCL before 7.0 confuses kernels that are loaded twice (src/device/program/twin.c), and the disguise hides from the
- * library that this is PoCL. */
+ * a time: PoCL before 7.0 confuses kernels that are loaded twice (src/device/program/twin.c), and the disguise hides
+ * from the library that this is PoCL. */
 #include "support/strict/layer.h"
 
 #include <stdatomic.h>
@@ -11,7 +11,7 @@ static const uint64_t magic = 0x5354524943544B4E; /* "STRICTKN" */
 static pthread_mutex_t launching = PTHREAD_MUTEX_INITIALIZER;
 
 typedef struct argument {
-    bool set, may_be_written;
+    bool set, may_be_written, is_local;
     size_t bytes;
     void *value;   /* a copy; NULL: local memory, or a null buffer */
     cl_mem memory; /* held */
@@ -23,6 +23,7 @@ struct _cl_kernel {
     atomic_uint references;
     cl_kernel asked, run; /* below: one answers and checks, the other runs */
     const strict_context *in;
+    cl_ulong own_local_bytes; /* local memory that no argument gives */
     cl_uint count;
     argument *arguments;
 };
@@ -40,7 +41,7 @@ static bool is_kernel(cl_kernel kernel) { return kernel && kernel->magic == magi
 static void argument_drop(argument *a) {
     if (a->memory) strict_memory_release(a->memory);
     free(a->value);
-    *a = (argument){.may_be_written = a->may_be_written};
+    *a = (argument){.may_be_written = a->may_be_written, .is_local = a->is_local};
 }
 
 static argument argument_copy(const argument *a) {
@@ -72,6 +73,14 @@ static bool may_be_written(cl_kernel real, cl_uint index) {
            !(qualifier & CL_KERNEL_ARG_TYPE_CONST);
 }
 
+/* Of a driver that does not tell, what has no value is taken for local memory. */
+static bool may_be_local(cl_kernel real, cl_uint index) {
+    cl_kernel_arg_address_qualifier qualifier = 0;
+    return strict_driver->clGetKernelArgInfo(real, index, CL_KERNEL_ARG_ADDRESS_QUALIFIER, sizeof qualifier, &qualifier,
+                                             NULL) != CL_SUCCESS ||
+           qualifier == CL_KERNEL_ARG_ADDRESS_LOCAL;
+}
+
 static cl_kernel CL_API_CALL create(cl_program program, const char *name, cl_int *error) {
     cl_context context = NULL;
     cl_kernel asked = strict_driver->clCreateKernel(program, name, error), run = NULL;
@@ -87,7 +96,12 @@ static cl_kernel CL_API_CALL create(cl_program program, const char *name, cl_int
     atomic_init(&kernel->references, 1);
     (void)strict_driver->clGetKernelInfo(asked, CL_KERNEL_NUM_ARGS, sizeof kernel->count, &kernel->count, NULL);
     kernel->arguments = strict_alloc(kernel->count, sizeof *kernel->arguments);
-    for (cl_uint i = 0; i < kernel->count; i++) kernel->arguments[i].may_be_written = may_be_written(asked, i);
+    for (cl_uint i = 0; i < kernel->count; i++) {
+        kernel->arguments[i].may_be_written = may_be_written(asked, i);
+        kernel->arguments[i].is_local = may_be_local(asked, i);
+    }
+    (void)strict_driver->clGetKernelWorkGroupInfo(asked, kernel->in->devices[0]->id, CL_KERNEL_LOCAL_MEM_SIZE,
+                                                  sizeof kernel->own_local_bytes, &kernel->own_local_bytes, NULL);
     return kernel;
 }
 
@@ -226,14 +240,22 @@ static void set_offset(strict_launch *launch, cl_command_queue queue) {
     launch->offset[0] |= (uint64_t)1 << FILLS | (words > most ? most : words) << (2 * BITS);
 }
 
+/* Drivers differ in whether CL_KERNEL_LOCAL_MEM_SIZE has the arguments that are set (PoCL 3.1 yes, 6.0 no). */
+static cl_ulong local_bytes_of(cl_kernel kernel) {
+    cl_ulong bytes = kernel->own_local_bytes;
+    for (cl_uint i = 0; i < kernel->count; i++) {
+        const argument *a = &kernel->arguments[i];
+        if (a->is_local && !a->value && !a->memory) bytes += a->bytes;
+    }
+    return bytes;
+}
+
 static cl_int check_limits(cl_command_queue queue, cl_kernel kernel, cl_uint dims, const size_t *local) {
     const strict_device *device = queue->device;
-    cl_ulong local_bytes = 0;
+    const cl_ulong local_bytes = local_bytes_of(kernel);
     size_t items = 1;
     for (cl_uint d = 0; local && d < dims; d++) items *= local[d];
     if (!local) strict_counted(device, STRICT_NULL_LOCALS);
-    (void)strict_driver->clGetKernelWorkGroupInfo(kernel->asked, device->id, CL_KERNEL_LOCAL_MEM_SIZE,
-                                                  sizeof local_bytes, &local_bytes, NULL);
     bool too_many = items > strict_group_limit(device), too_much = local_bytes > strict_local_limit(device);
     if (too_many || too_much) strict_counted(device, STRICT_LIMITS);
     return too_many ? CL_INVALID_WORK_GROUP_SIZE : too_much ? CL_OUT_OF_RESOURCES : CL_SUCCESS;
