@@ -28,34 +28,48 @@ def drivers():
 
 
 class Machine:
-    """A machine below CLIQUE_MACHINE_ROOT whose cores are idle, or busy with others' work: faster than time passes, so
-    that neither this process's own use of them nor a late thread here matters."""
+    """A machine below CLIQUE_MACHINE_ROOT whose cores are idle, or busy with others' work. Either passes many times faster
+    than time, so that the process's own use of the cores does not matter. Its /proc/stat is a pipe: counters are those of
+    the moment in which they are read, however late a thread here is."""
+
+    FASTER = 30
 
     def __init__(self, root):
         self.file = root / "proc" / "stat"
         self.file.parent.mkdir(parents=True)
-        self.busy, self.used, self.idle, self.ends = 0, 0.0, 0.0, threading.Event()
-        self.write()
+        self.put_pipe()
+        self.busy, self.used, self.idle, self.ends = False, 0.0, 0.0, False
         self.thread = threading.Thread(target=self.go)
         self.thread.start()
 
-    def write(self):
-        rows = [f"cpu{i} {int(100 * self.used)} 0 0 {int(100 * self.idle)} 0 0 0 0 0 0\n" for i in range(os.cpu_count())]
+    def put_pipe(self):
         part = self.file.with_suffix(".part")
-        part.write_text("cpu  0 0 0 0 0 0 0 0 0 0\n" + "".join(rows))
+        os.mkfifo(part)
         part.rename(self.file)
 
     def go(self):
         last = time.monotonic()
-        while not self.ends.wait(0.01):
-            now = time.monotonic()
-            self.used += self.busy * (now - last)
-            self.idle += (0 if self.busy else 3) * (now - last)
-            last = now
-            self.write()
+        while True:
+            with open(self.file, "wb", buffering=0) as pipe:  # waits for a reader
+                if self.ends:
+                    return
+                self.put_pipe()  # for the next reading, which must not meet the end of this one
+                now = time.monotonic()
+                if self.busy:
+                    self.used += self.FASTER * (now - last)
+                else:
+                    self.idle += self.FASTER * (now - last)
+                last = now
+                pipe.write(self.text().encode())
+
+    def text(self):
+        """Readers stop at the first line that is of no core."""
+        rows = [f"cpu{i} {int(100 * self.used)} 0 0 {int(100 * self.idle)} 0 0 0 0 0 0\n" for i in range(os.cpu_count())]
+        return "".join(["cpu  0 0 0 0 0 0 0 0 0 0\n", *rows, "intr 0\n"])
 
     def end(self):
-        self.ends.set()
+        self.ends = True
+        os.close(os.open(self.file, os.O_RDONLY))
         self.thread.join()
 
 
@@ -151,7 +165,7 @@ class Choice(support.InFolder):
         """A choice with a grave doubt is told so, kept, and made anew by the first training that finds the cores idle, which
         says so."""
         machine = self.make_machine()
-        machine.busy = 3
+        machine.busy = True
         text = self.run_it("why", *SMALL, "--strategy", "single")  # takes long: doubtful parts are measured again
         self.assertRegex(text, r"\? compute|\? [a-z ]+\n")
         self.assertIn("\n?: measured while other programs used up to ", text)
@@ -162,7 +176,7 @@ class Choice(support.InFolder):
         self.assertEqual(self.said("--strategy", "single"), [])
         doubtful = {file: file.read_bytes() for file in self.choices.iterdir()}  # measuring it again takes long
 
-        machine.busy = 0
+        machine.busy = False
         self.run_it("plan", "--model", "mlp", "--strategy", "single", "--json")  # only trainings choose anew
         self.assertEqual(self.train("--strategy", "single", "--resume", "--checkpoint", self.folder / "c")["chosen"]["by"], "kept")
         found = self.train("--strategy", "single")["chosen"]
