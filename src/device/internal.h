@@ -130,7 +130,7 @@ typedef struct clq_claim {
     int file;              /* of all claims */
     long long place, mark; /* where in it: the byte that is locked, and the byte of data */
     bool held, alone;      /* held: has the place, else the calls below do nothing; alone: no other has it */
-    bool marked;           /* has a part in the mark, which the last to end it clears */
+    bool marked;           /* shares the mark, which the last process that shares it clears */
     unsigned attempt;      /* how many processes died over the program, as far as it is known */
 } clq_claim;
 /* The file of a cache's claims; -1 where there is none: no folder that can be written. close takes -1. */

@@ -23,9 +23,7 @@ CLIQUE = str(BIN / "clique")
 # Compilers of drivers take most of this test's time, and each model, batch, optimizer and set of devices is a program of
 # its own for them. So most tests train one model, the least that has weights, in one way; where a model of two layers is
 # needed it is mlp, in the same way; and each launch of the convolutional ones has 64 samples. Kernels are launched
-# one by one (APART), so replicas do not share an update's parts either: a step as one launch is a program of its own,
-# which compiles ten times as long.
-APART = ["--disable-paths", "one launch"]
+# one by one (support.APART), so replicas do not share an update's parts either.
 MODELS = tempfile.TemporaryDirectory()
 LEAST = support.put_least(MODELS.name)
 # Of `synthetic` itself 60000 samples are made, which takes three times as long as these trainings. A sixth as many are
@@ -44,7 +42,7 @@ def run(*args, whole=False, **kwargs):
     """whole: a step may be one launch."""
     args = list(map(str, args))
     if args and args[0] in ("train", "eval", "predict", "plan", "tune") and not whole:
-        args[1:1] = APART
+        args[1:1] = support.APART
     return subprocess.run([CLIQUE, *args], capture_output=True, text=True, timeout=240, **kwargs)
 
 
@@ -158,7 +156,7 @@ class CommandLine(support.InFolder):
     def test_disabled_paths(self):
         """What is trained is the same."""
         weights = [self.folder / "whole", self.folder / "apart"]
-        for path, *off in ((weights[0],), (weights[1], *APART)):
+        for path, *off in ((weights[0],), (weights[1], *support.APART)):
             self.train(*MLP, "--steps", 2, "--no-test", "--save", path, *off, whole=True)
         self.assertEqual(*(path.read_bytes() for path in weights))
         paths = json.loads(run("plan", *MLP[:2], "--devices", "pocl:0", "--json").stdout)["paths"]

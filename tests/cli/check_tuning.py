@@ -23,8 +23,7 @@ class Tuning(support.InFolder):
         self.own = dict(os.environ, CLIQUE_CACHE_DIR=str(self.folder / "cache"))
 
     def run_it(self, command, *args, **more):
-        """Kernels are launched one by one: a step as one launch is a program of its own, which compiles ten times as long."""
-        words = [CLIQUE, command, "--disable-paths", "one launch", "--model", self.least, *map(str, args)]
+        words = [CLIQUE, command, *support.APART, "--model", self.least, *map(str, args)]
         done = subprocess.run(words, env=self.own | more, capture_output=True, text=True, timeout=240)
         self.assertEqual(done.returncode, 0, done.stderr)
         return done

@@ -11,6 +11,11 @@ import unittest
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+# Options for trainings that are not about steps as one launch: such a step is a program of its own, which compiles ten
+# times as long.
+APART = ["--disable-paths", "one launch"]
+
+
 def synchronized_model():
     """As Keras's to_json() has it: statistics of the global batch in front of weights and behind them."""
     return sequential("synchronized", [("Flatten", {}), ("Dense", {"units": 12, "activation": "tanh"}),

@@ -93,8 +93,8 @@ static clq_claim claim_of(int claims, clq_hash128 place, clq_hash128 key) {
         .file = claims, .place = (off_t)((place.low ^ number) % SLOTS), .mark = (off_t)((key.low ^ number) % SLOTS)};
 }
 
-/* Shares the mark's lock. Where nobody else has it, a mark that is held is a dead process's. Who cannot write marks has
- * no part in one: the last that shares it must be able to end it. */
+/* Shares the mark's lock. Where nobody else has it, a mark that is held is a dead process's. A process that cannot
+ * write marks shares none: the last process that shares a mark must clear it. */
 static bool begin_mark(clq_claim *claim, double until, bool *died) {
     unsigned char mark = 0;
     if (!wait_for_lock(claim->file, gate(claim), until, NULL)) return false;
