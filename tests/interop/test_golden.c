@@ -442,10 +442,10 @@ static void run_row(golden *g, void *context) {
 
 static const char *only; /* a way's name; NULL: all */
 
+static const char *const groups[] = {".", "branched", "outputs", "normalised", "regression", "optimizers", "losses"};
+
 static void every_way(void **state) {
     (void)state;
-    static const char *const groups[] = {".",          "branched",   "outputs", "normalised",
-                                         "regression", "optimizers", "losses"};
     static const struct {
         const char *spec;
         unsigned count;
@@ -495,10 +495,17 @@ static void on_given(void **state) {
     for (char **spec = specs; *spec; spec++) assert_int_equal(run_cases(FEW_CASES, *spec).cases, one_case ? 1 : FEW);
 }
 
-/* on few|CASE SPEC…: those cases on each choice of devices, mirrored on several. */
+static void all_on_given(void **state) {
+    (void)state;
+    for (char **spec = specs; *spec; spec++)
+        for (size_t i = 0; i < CLQ_COUNT_OF(groups); i++) assert_true(run_group(ALL_CASES, groups[i], *spec).cases > 0);
+}
+
+/* on few|all|CASE SPEC…: those cases on each choice of devices, mirrored on several. */
 static int run_on(const char *cases, char **on_specs) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(on_given)};
-    one_case = strcmp(cases, "few") == 0 ? NULL : cases;
+    const bool all = strcmp(cases, "all") == 0;
+    const struct CMUnitTest tests[] = {{"on_given", all ? all_on_given : on_given, NULL, NULL, NULL}};
+    one_case = all || strcmp(cases, "few") == 0 ? NULL : cases;
     specs = on_specs;
     return cmocka_run_group_tests(tests, golden_open, golden_close);
 }
