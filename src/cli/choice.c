@@ -145,11 +145,12 @@ const char *clq_setup_strategy(const clq_setup *s, const clq_options *o) {
 
 static clq_status ask(clq_setup *s, const clq_options *o, clq_dataset *data, clq_choice_made *made) {
     clq_trainer_config config;
-    const bool fell_short = s->choice.renewal == CLQ_RENEWAL_FELL_SHORT;
+    const clq_renewal renewal = s->choice.renewal;
     const clq_choosing wanted = {.strategy = o->strategy,
                                  .plain = clq_settings_are_plain(o),
                                  .budget_s = budget_of(s, o),
-                                 .reached = fell_short ? &s->choice.before : NULL};
+                                 .before = renewal == CLQ_RENEWAL_NONE ? NULL : &s->choice.before,
+                                 .fell_short = renewal == CLQ_RENEWAL_FELL_SHORT};
     CLQ_TRY(clq_setup_shuffle(o, data));
     CLQ_TRY(clq_setup_config(s, o, clq_dataset_get_info(data)->sample_dtype, false, &config));
     const clq_why_task task = {

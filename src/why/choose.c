@@ -58,9 +58,12 @@ static void add(listing *l, const clq_together *alternative) {
         l->out[l->count++] = *alternative;
 }
 
+static bool may_join(const clq_lone *lone) { return lone->images_per_s > 0 || lone->too_large; }
+
+/* Below 0: it cannot join others. */
 static double rate_of(const listing *l, uint32_t index) {
     const size_t kind = kind_of(l->machine, l->lone, l->lone_count, index);
-    return kind < l->lone_count ? l->lone[kind].images_per_s : 0.0;
+    return kind < l->lone_count && may_join(&l->lone[kind]) ? l->lone[kind].images_per_s : -1.0;
 }
 
 /* The rule's GPUs that can train this, the fastest first; of equal ones in the table's order. */
@@ -70,7 +73,7 @@ static clq_together gpus_of(const listing *l) {
     uint32_t least = 0; /* of those that do `last`: from this index on */
     while (gpus.count < CLQ_REPLICAS_MAX) {
         uint32_t next = 0;
-        double best = 0;
+        double best = -1;
         for (uint32_t i = 0; i < l->machine->count; i++) {
             const double rate = rate_of(l, i);
             if (!is_gpu(l->machine->devices[i]) || !is_of_rule(l->machine, i) || rate <= best) continue;
@@ -78,7 +81,7 @@ static clq_together gpus_of(const listing *l) {
             best = rate;
             next = i;
         }
-        if (best <= 0) break;
+        if (best < 0) break;
         take(&gpus, (clq_device_choice){next, 0, 1}, kind_of(l->machine, l->lone, l->lone_count, next));
         last = best;
         least = next + 1;
@@ -97,7 +100,7 @@ static void add_gpus_and_cpu(listing *l) {
     size_t fastest = l->lone_count;
     for (size_t i = 0; i < l->lone_count; i++) {
         const clq_device_info *info = l->machine->devices[l->lone[i].device.index];
-        if (info->type == CLQ_DEVICE_CPU && l->lone[i].images_per_s > 0 &&
+        if (info->type == CLQ_DEVICE_CPU && may_join(&l->lone[i]) &&
             (fastest == l->lone_count || l->lone[i].images_per_s > l->lone[fastest].images_per_s))
             fastest = i;
     }
@@ -114,7 +117,7 @@ static void add_cpus(listing *l) {
         const size_t most =
             CLQ_MIN(CLQ_MIN(l->machine->cores / CLQ_MAX(kind->compute_units, 1u), CLQ_REPLICAS_MAX), l->machine->batch);
         clq_together all = {.all_only = true};
-        if (kind->type != CLQ_DEVICE_CPU || l->lone[k].images_per_s <= 0) continue;
+        if (kind->type != CLQ_DEVICE_CPU || !may_join(&l->lone[k])) continue;
         for (uint32_t i = 0; i < l->machine->count && all.count < most; i++)
             if (l->machine->devices[i]->usable && is_alike(kind, l->machine->devices[i]))
                 take(&all, (clq_device_choice){i, 0, 1}, k);
@@ -128,7 +131,7 @@ static void add_parts(listing *l) {
         const clq_device_choice whole = l->lone[k].device;
         const clq_device_info *info = l->machine->devices[whole.index];
         const uint32_t most = CLQ_MIN(info->compute_units, (uint32_t)CLQ_REPLICAS_MAX);
-        if (info->type != CLQ_DEVICE_CPU || l->lone[k].images_per_s <= 0) continue;
+        if (info->type != CLQ_DEVICE_CPU || !may_join(&l->lone[k])) continue;
         for (uint32_t parts = 2; parts <= most; parts = parts < most ? CLQ_MIN(2 * parts, most) : most + 1) {
             clq_together all = {.all_only = true};
             for (uint32_t part = 0; part < parts; part++) take(&all, (clq_device_choice){whole.index, part, parts}, k);
@@ -145,6 +148,25 @@ size_t clq_why_together(const clq_machine *machine, const clq_lone *lone, size_t
     listing l = {.machine = machine, .lone = lone, .lone_count = lone_count, .out = out, .capacity = capacity};
     for (size_t i = 0; i < CLQ_COUNT_OF(kinds); i++) kinds[i](&l);
     return l.count;
+}
+
+static bool is_or_begins_with(const clq_together *t, const char *spec) {
+    clq_devices devices = {.count = t->count};
+    char text[CLQ_SPEC_TEXT];
+    memcpy(devices.items, t->items, sizeof devices.items);
+    for (uint32_t count = t->count; count > 1; count = t->all_only ? 1 : count - 1)
+        if (clq_why_spec(&devices, 0, count, text, sizeof text) && strcmp(text, spec) == 0) return true;
+    return false;
+}
+
+bool clq_why_put_first(clq_together *alternatives, size_t count, const char *devices) {
+    size_t i = 0;
+    while (i < count && !is_or_begins_with(&alternatives[i], devices)) i++;
+    if (i == count) return false;
+    const clq_together found = alternatives[i];
+    memmove(&alternatives[1], &alternatives[0], i * sizeof found);
+    alternatives[0] = found;
+    return true;
 }
 
 double clq_why_bound(const double *rates, unsigned count, bool all_only) {

@@ -22,7 +22,8 @@ enum { CLQ_LONE_MAX = 32, CLQ_TOGETHER_MAX = CLQ_ALTERNATIVES_MAX - CLQ_LONE_MAX
 /* A device that trains alone, of each kind one: devices of one driver, name and size are of a kind. */
 typedef struct clq_lone {
     clq_device_choice device;
-    double images_per_s; /* 0: not known, or it cannot train this */
+    double images_per_s; /* 0: not known, or it cannot train this alone */
+    bool too_large;      /* it lacks memory for the whole batch, and may have enough for a part of it */
 } clq_lone;
 /* The rule's first; returns how many. Only their devices are set. */
 size_t clq_why_lone(const clq_machine *machine, clq_lone *out, size_t capacity);
@@ -34,11 +35,14 @@ typedef struct clq_together {
     clq_device_choice items[CLQ_REPLICAS_MAX];
     uint32_t lone[CLQ_REPLICAS_MAX]; /* of what kind each is; of a split CPU device: the kind of the whole */
 } clq_together;
-/* By what the lone ones do: GPUs, the fastest first; these and a CPU device; CPU devices that are alike, as many as
- * there are cores for; the parts of a CPU device. Devices of several drivers on one CPU are never together: they would
- * compute on the same cores. Returns how many. */
+/* By what the lone ones do, which must train this or be too small for it: GPUs, the fastest first; these and a CPU
+ * device; CPU devices that are alike, as many as there are cores for; the parts of a CPU device. Devices of several
+ * drivers on one CPU are never together: they would compute on the same cores. Returns how many. */
 size_t clq_why_together(const clq_machine *machine, const clq_lone *lone, size_t lone_count, clq_together *out,
                         size_t capacity);
+/* Moves the alternative of these devices, a SPEC, to the front; those that fewer of its devices are may be meant, too,
+ * unless it is all_only. False: there is none. */
+bool clq_why_put_first(clq_together *alternatives, size_t count, const char *devices);
 /* No equal shares of a batch on the devices make more images per second, whatever they exchange: each step waits for
  * the slowest. rates: of each alone. */
 double clq_why_bound(const double *rates, unsigned count, bool all_only);

@@ -78,6 +78,7 @@ static clq_status look_at(choosing *c, size_t i) {
     if (status != CLQ_OK) {
         alternative->state = CLQ_ALTERNATIVE_FAILED;
         alternative->images_per_s = lone->images_per_s = 0;
+        lone->too_large = status == CLQ_DEVICE_MEMORY;
         if (c->first.status == CLQ_OK) clq_error_take(status, &c->first);
         return forgive(status, alternative);
     }
@@ -93,6 +94,10 @@ static clq_status look_at(choosing *c, size_t i) {
     return CLQ_OK;
 }
 
+static bool was_chosen(const choosing *c, const clq_alternative *alternative) {
+    return c->wanted->before && strcmp(c->wanted->before->devices, alternative->devices) == 0;
+}
+
 static clq_status measure_lone(choosing *c) {
     const char *strategy = clq_why_strategy_alone(c->wanted);
     c->lone_count = clq_why_lone(&c->machine, c->lone, CLQ_COUNT_OF(c->lone));
@@ -102,7 +107,9 @@ static clq_status measure_lone(choosing *c) {
     }
     for (unsigned look = 0; look < LOOKS; look++)
         for (size_t i = 0; i < c->lone_count; i++) {
-            if (c->out.alternatives[i].state == CLQ_ALTERNATIVE_FAILED || (i + look > 0 && is_late(c))) continue;
+            const clq_alternative *alternative = &c->out.alternatives[i];
+            const bool whatever = look == 0 && (i == 0 || was_chosen(c, alternative));
+            if (alternative->state == CLQ_ALTERNATIVE_FAILED || (!whatever && is_late(c))) continue;
             CLQ_TRY(look_at(c, i));
         }
     return CLQ_OK;
@@ -110,11 +117,16 @@ static clq_status measure_lone(choosing *c) {
 
 /* ---- devices together ---- */
 
-/* What its devices do alone: of a split device's parts one is asked. */
+/* What its devices do alone: of a split device's parts one is asked. Of devices that lack memory for the whole batch it
+ * is not known. */
 static clq_status bound_of(choosing *c, const clq_together *t, double *bound) {
     double rates[CLQ_REPLICAS_MAX];
     char spec[CLQ_SPEC_TEXT];
-    for (uint32_t i = 0; i < t->count; i++) rates[i] = c->lone[t->lone[i]].images_per_s;
+    *bound = (double)INFINITY;
+    for (uint32_t i = 0; i < t->count; i++) {
+        if (c->lone[t->lone[i]].too_large) return CLQ_OK;
+        rates[i] = c->lone[t->lone[i]].images_per_s;
+    }
     *bound = 0;
     if (t->items[0].parts > 1) {
         const clq_devices one = {.count = 1, .items = {t->items[0]}};
@@ -135,7 +147,7 @@ static clq_status predict(choosing *c, const clq_together *t, clq_alternative *a
     CLQ_TRY(select_devices(c, alternative->devices, devices));
     CLQ_TRY(bound_of(c, t, &bound));
     alternative->state = CLQ_ALTERNATIVE_SLOWER;
-    if (bound <= best_rate(c) && best_rate(c) > 0) return CLQ_OK; /* if none trains alone, together they may */
+    if (bound <= best_rate(c)) return CLQ_OK;
     CLQ_TRY(clq_why_probe(&task, &c->probes));
     const size_t count = clq_why_predict(&c->probes, c->predictions, CLQ_COUNT_OF(c->predictions));
     const clq_prediction *best = clq_why_pick(c->wanted, c->predictions, count, 2);
@@ -149,13 +161,16 @@ static clq_status predict(choosing *c, const clq_together *t, clq_alternative *a
     return CLQ_OK;
 }
 
+/* What was chosen before is compared whatever time is left: else what this time does not reach would be lost. */
 static clq_status predict_together(choosing *c) {
     const size_t count = clq_why_together(&c->machine, c->lone, c->lone_count, c->together, CLQ_COUNT_OF(c->together));
+    const clq_kept_choice *before = c->wanted->before;
+    const size_t whatever = before && clq_why_put_first(c->together, count, before->devices);
     for (size_t i = 0; i < count; i++) {
         clq_devices devices = {.system = c->machine.rule->system, .count = c->together[i].count};
         memcpy(devices.items, c->together[i].items, sizeof devices.items);
         clq_alternative *alternative = alternative_of(c, &devices, CLQ_ALTERNATIVE_NO_TIME);
-        if (!alternative || is_late(c)) continue;
+        if (!alternative || (i >= whatever && is_late(c))) continue;
         clq_status status = predict(c, &c->together[i], alternative, &c->devices[c->out.count - 1]);
         if (status == CLQ_OK) continue;
         alternative->state = CLQ_ALTERNATIVE_FAILED;
@@ -167,11 +182,10 @@ static clq_status predict_together(choosing *c) {
 /* ---- all of it ---- */
 
 static void take_reached(choosing *c) {
-    const clq_kept_choice *reached = c->wanted->reached;
-    for (size_t i = 0; i < c->out.count && reached; i++) {
+    for (size_t i = 0; i < c->out.count && c->wanted->fell_short; i++) {
         clq_alternative *a = &c->out.alternatives[i];
-        if (strcmp(a->devices, reached->devices) == 0 && strcmp(a->strategy, reached->strategy) == 0)
-            a->images_per_s = CLQ_MIN(a->images_per_s, reached->reached_images_per_s);
+        if (was_chosen(c, a) && strcmp(a->strategy, c->wanted->before->strategy) == 0)
+            a->images_per_s = CLQ_MIN(a->images_per_s, c->wanted->before->reached_images_per_s);
     }
 }
 

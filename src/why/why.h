@@ -192,8 +192,8 @@ typedef struct clq_advice {
 } clq_advice;
 /* The SPEC of some of the devices: "0,1", "0/2", "0/2:1". False: there is no room. */
 bool clq_why_spec(const clq_devices *devices, unsigned first, unsigned count, char *text, size_t bytes);
-/* What helps most first; only what gains 5 % at least. The gains are over the strategy that was asked for; if that has no
- * row, over mirrored; if mirrored does not fit the memory, over the best that does. */
+/* What helps most first; only what gains 5 % at least. The gains are over the strategy that was asked for; if that has
+ * no row, over mirrored; if mirrored does not fit the memory, over the best that does. */
 size_t clq_why_advise(const clq_probes *probes, const clq_devices *devices, clq_advice *out, size_t capacity);
 
 /* ---- a run's own verdict (judge.c) ---- */
@@ -286,10 +286,9 @@ typedef struct clq_alternative {
 typedef struct clq_choosing {
     const char *strategy; /* that is asked for; "auto": any whose results are those of one replica */
     bool plain;           /* no settings that only mirrored takes */
-    double budget_s;      /* nothing is begun after that, but for the rule's own devices; 0: no end */
-    /* What trainings reached with an alternative counts more than what is predicted of it, where that is more. NULL:
-     * there were none. */
-    const struct clq_kept_choice *reached;
+    double budget_s;      /* nothing is begun after that, but for the rule's first device and `before`; 0: no end */
+    const struct clq_kept_choice *before; /* the choice that is made anew; NULL: there is none */
+    bool fell_short; /* of it: what trainings reached counts in place of what is predicted, where that is more */
 } clq_choosing;
 /* Of the predictions for one alternative the fastest that may be chosen, of at least `least` replicas; NULL: there is
  * none. */

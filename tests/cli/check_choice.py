@@ -221,6 +221,18 @@ class Choice(support.InFolder):
         self.assertEqual(found["chosen"]["by"], "rule")
         self.train("--strategy", "single")  # said once
 
+    def test_too_large_for_each_device(self):
+        """Devices of which none has the memory for the whole batch are compared together."""
+        few = [*SMALL, "--batch", 192, "--memory-limit", 3000000]
+        if len(os.sched_getaffinity(0)) < 2:  # one core: there is nothing together
+            self.run_it("why", *few, code=4)
+            return
+        text = self.run_it("why", *few)
+        self.assertRegex(text, r"\n0 +1 single +- +failed\n0,1 +2 mirrored +[0-9]+ +predicted, chosen\n")
+        self.assertIn("what does not fit the memory has no row: ", text)
+        found = json.loads(self.run_it("train", *few, "--no-test", "--epochs", 1, "--json"))
+        self.assertEqual((found["replicas"], found["chosen"]["by"]), (2, "kept"))
+
     def test_strategy_of_named_devices(self):
         self.assertEqual(self.train("--devices", "0")["chosen"],
                          {"by": "rule", "devices": "0", "strategy": "single", "images_per_s": None, "doubt": None, "anew": None})

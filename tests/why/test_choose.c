@@ -103,6 +103,56 @@ static void test_many_cores(void **state) {
     expect_together(&x, "0/2 0/4 0/8 0/16 0/32 0/64"); /* CLQ_REPLICAS_MAX */
 }
 
+/* Devices whose memory does not hold the whole batch go together, too: of one such kind, and beside those that hold it.
+ */
+static void test_too_large_alone(void **state) {
+    (void)state;
+    machine x;
+    begin(&x, 2, 64);
+    put(&x, CLQ_DEVICE_CPU, "pocl", "basic", 1, true);
+    put(&x, CLQ_DEVICE_CPU, "pocl", "basic", 1, false);
+    expect_lone(&x, "0", (const double[]){0});
+    expect_together(&x, "");
+    x.lone[0].too_large = true;
+    expect_together(&x, "0,1");
+    begin(&x, 4, 64);
+    put(&x, CLQ_DEVICE_GPU, "amd", "small", 60, true);
+    put(&x, CLQ_DEVICE_GPU, "nvidia", "large", 80, true);
+    put(&x, CLQ_DEVICE_GPU, "amd", "small", 60, true);
+    put(&x, CLQ_DEVICE_CPU, "pocl", "pthread", 4, false);
+    expect_lone(&x, "0 1 3", (const double[]){0, 100, 10});
+    expect_together(&x, "3/2 3/4 1,3");
+    x.lone[0].too_large = true;
+    expect_together(&x, "1,0,2 3/2 3/4 1,0,2,3");
+}
+
+/* What was chosen before, whole or as the first devices of more. */
+static void test_put_first(void **state) {
+    (void)state;
+    machine x;
+    begin(&x, 4, 64);
+    for (unsigned i = 0; i < 3; i++) put(&x, CLQ_DEVICE_GPU, "nvidia", "card", 80, true);
+    put(&x, CLQ_DEVICE_CPU, "pocl", "pthread", 4, false);
+    expect_lone(&x, "0 3", (const double[]){100, 10});
+    expect_together(&x, "0,1,2 3/2 3/4 0,1,2,3");
+    static const struct {
+        const char *chosen;
+        unsigned count, parts;
+    } cases[] = {{"3/4", 4, 4}, {"0,1,2,3", 4, 1}, {"3/2", 2, 2}, {"0,1", 3, 1}, {"0,1,2", 3, 1}};
+    for (size_t i = 0; i < CLQ_COUNT_OF(cases); i++) {
+        assert_true(clq_why_put_first(x.together, x.together_count, cases[i].chosen));
+        assert_int_equal(x.together[0].count, cases[i].count);
+        assert_int_equal(x.together[0].items[0].parts, cases[i].parts);
+    }
+    /* None is lost. Of parts all are meant: "3/2 1/2" are not the parts chosen; one device is an alternative of its
+     * own. */
+    unsigned replicas = 0;
+    for (size_t i = 0; i < x.together_count; i++) replicas += x.together[i].count;
+    assert_int_equal(replicas, 3 + 2 + 4 + 4);
+    assert_false(clq_why_put_first(x.together, x.together_count, "0"));
+    assert_false(clq_why_put_first(x.together, x.together_count, "3/8"));
+}
+
 /* GPUs in the order of what they do; equal ones in the table's. One that another driver lists, too, or that is too slow
  * is not the rule's. */
 static void test_gpus(void **state) {
@@ -252,6 +302,8 @@ int main(void) {
         cmocka_unit_test(test_two_drivers_of_a_cpu),
         cmocka_unit_test(test_cores_and_samples),
         cmocka_unit_test(test_many_cores),
+        cmocka_unit_test(test_too_large_alone),
+        cmocka_unit_test(test_put_first),
         cmocka_unit_test(test_gpus),
         cmocka_unit_test(test_bound),
         cmocka_unit_test(test_fastest),
