@@ -28,12 +28,16 @@ void clq_interrupts_note_ignored(void) {
     }
 }
 
-void clq_interrupts_block_file_size(void) {
+static void block(int signal_number) {
     sigset_t blocked;
     sigemptyset(&blocked);
-    sigaddset(&blocked, SIGXFSZ);
+    sigaddset(&blocked, signal_number);
     (void)sigprocmask(SIG_BLOCK, &blocked, NULL);
 }
+
+void clq_interrupts_block_file_size(void) { block(SIGXFSZ); }
+
+void clq_interrupts_block_pipe(void) { block(SIGPIPE); }
 
 void clq_interrupts_ignore_again(void) {
     for (size_t i = 0; i < SIGNALS; i++)

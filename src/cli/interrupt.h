@@ -10,6 +10,9 @@ void clq_interrupts_note_ignored(void);
 /* Blocks SIGXFSZ for this thread and those it starts: a file that reaches the limit of its size (ulimit -f) is a write
  * that fails, which is told, and no end of the program. Ignoring would not do: LLVM takes the signal for itself. */
 void clq_interrupts_block_file_size(void);
+/* Likewise SIGPIPE, for a command that has an output in a pipe beside stdout: that its reader has gone is a write that
+ * fails. Other commands the signal ends, as it ends other programs whose stdout nobody reads. */
+void clq_interrupts_block_pipe(void);
 /* Ignores the signals that were noted as ignored: after LLVM, whose handler takes the others' handlers away when it is
  * called, and before this process becomes another program, where a signal that had a handler gets its default action.
  */

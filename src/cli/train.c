@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -90,12 +91,19 @@ static clq_status log_step(void *context, const clq_step_info *info) {
     return ferror(t->log) ? fail_log(t) : CLQ_OK;
 }
 
-/* Its lines stay as they are. */
+/* What is there and no file: a pipe, a device. */
+static bool is_stream(const char *path) {
+    struct stat info;
+    return path && stat(path, &info) == 0 && !S_ISREG(info.st_mode);
+}
+
+/* Its lines stay as they are. A pipe is opened for writing alone: whoever holds its reading end, too, waits for ever
+ * once it is full, and never learns that its reader has gone. */
 static clq_status open_log(training *t) {
     if (!t->options->log) return CLQ_OK;
-    int fd = open(t->options->log, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (fd < 0) fd = open(t->options->log, O_WRONLY | O_CLOEXEC); /* a pipe or device that cannot be read */
-    t->log = fd < 0 ? NULL : fdopen(fd, clq_file_exists(t->options->log) ? "r+" : "w");
+    const bool stream = is_stream(t->options->log);
+    const int fd = open(t->options->log, stream ? O_WRONLY | O_CLOEXEC : O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    t->log = fd < 0 ? NULL : fdopen(fd, stream ? "w" : "r+");
     if (t->log) return CLQ_OK;
     const clq_status status = fail_log(t);
     if (fd >= 0) close(fd);
@@ -308,6 +316,7 @@ static clq_status prepare(training *t) {
     /* Better known before the training than behind it. */
     CLQ_TRY(clq_file_writer_try("--save", o->save));
     CLQ_TRY(clq_file_writer_try("--trace", o->trace));
+    if (is_stream(o->log) || is_stream(o->csv)) clq_interrupts_block_pipe();
     t->talk = clq_talk(o);
     t->terminal = strcmp(o->progress, "auto") == 0 && isatty(fileno(t->talk));
     t->step_s = clq_alloc(STEPS_TIMED, sizeof *t->step_s);

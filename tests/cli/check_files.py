@@ -8,6 +8,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import threading
 import unittest
 
 import support
@@ -95,6 +96,47 @@ class Files(support.InFolder):
         self.assertEqual(result.returncode, 0, result.stderr)
         result = self.run_in(*TRAIN, "--model", "mlp", "--log", "mlp")
         self.assertEqual(result.returncode, 0, result.stderr)
+
+    def make_pipe(self, name):
+        os.mkfifo(self.folder / name)
+        return self.folder / name
+
+    def read_line_of(self, path, lines):
+        """In a thread, since opening a pipe waits for the other end."""
+        def read():
+            with open(path) as pipe:
+                lines.append(pipe.readline())
+        reader = threading.Thread(target=read)
+        reader.start()
+        self.addCleanup(reader.join)
+
+    def test_pipes(self):
+        """A pipe has all lines, and one whose reader has gone is a write that fails, however much it can hold."""
+        pipe, lines = self.make_pipe("pipe"), []
+        reader = threading.Thread(target=lambda: lines.extend(pipe.read_text().splitlines()))
+        reader.start()
+        result = self.run_in(*TRAIN[:-1], 30, "--log", pipe)
+        reader.join()
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual([json.loads(line)["step"] for line in lines], list(range(1, 31)))
+
+        for option, first in (("--log", '{"step": 1,'), ("--csv", "epoch,loss")):
+            lines = []
+            self.read_line_of(pipe, lines)
+            result = self.run_in(*TRAIN[:-1], 2000, option, pipe)
+            self.assertEqual(result.returncode, 1, result.stderr)
+            self.assertEqual(len(result.stderr.splitlines()), 1, result.stderr)
+            self.assertIn(f"{option[2:]} {pipe}: ", result.stderr)
+            self.assertIn("Broken pipe", result.stderr)
+            self.assertTrue(lines[0].startswith(first), lines)
+
+        command = [str(BIN / "clique"), *map(str, TRAIN[:-1]), "2000", "--log", "/dev/stdout", "--progress", "off"]
+        with subprocess.Popen(command, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            process.stdout.readline()
+            process.stdout.close()
+            error = process.stderr.read()
+            self.assertEqual(process.wait(240), 1, error)
+        self.assertIn("--log /dev/stdout: Broken pipe", error)
 
     def test_nothing_to_write(self):
         self.put("log", "earlier\n")
