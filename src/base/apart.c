@@ -70,21 +70,40 @@ static clq_status refuse(const clq_named_file *output, const clq_named_file *oth
                     within ? "/" : "", within ? within : "");
 }
 
+/* Of a file that does not exist: whether it would be in the folder that is open. */
+static bool would_be_in(const place *of, int folder) {
+    struct stat info;
+    return !of->exists && fstat(folder, &info) == 0 && info.st_dev == of->device && info.st_ino == of->inode;
+}
+
+/* Whether the file is, or would be, in a folder of the folder that is open; under any name. */
+static bool is_within(const place *of, int folder, const char *name) {
+    const int fd = openat(folder, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) return false;
+    bool within = would_be_in(of, fd);
+    DIR *listing = fdopendir(fd);
+    if (!listing) close(fd);
+    for (const struct dirent *entry; listing && !within && (entry = readdir(listing));) {
+        const place inner = place_of(dirfd(listing), entry->d_name);
+        within = is_same(of, &inner);
+    }
+    if (listing) closedir(listing);
+    return within;
+}
+
 /* Files in a folder that is read: those that are there, and, by name, those that would be. */
 static clq_status check_folder(const clq_named_file *output, const place *of, const clq_named_file *folder) {
-    struct stat info;
     const int fd = open(folder->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) return CLQ_OK; /* who reads it tells */
     clq_status status = CLQ_OK;
-    if (!of->exists && fstat(fd, &info) == 0 && info.st_dev == of->device && info.st_ino == of->inode &&
-        folder->holds(of->name))
-        status = refuse(output, folder, of->name);
+    if (would_be_in(of, fd) && folder->holds(of->name)) status = refuse(output, folder, of->name);
     DIR *listing = fdopendir(fd);
     if (!listing) close(fd);
     for (const struct dirent *entry; listing && status == CLQ_OK && (entry = readdir(listing));) {
         if (!folder->holds(entry->d_name)) continue;
         const place inner = place_of(dirfd(listing), entry->d_name);
-        if (is_same(of, &inner)) status = refuse(output, folder, entry->d_name);
+        if (is_same(of, &inner) || is_within(of, dirfd(listing), entry->d_name))
+            status = refuse(output, folder, entry->d_name);
     }
     if (listing) closedir(listing);
     return status;

@@ -318,7 +318,8 @@ typedef struct clq_named_file {
     const char *path;   /* NULL: what the stream is redirected to */
     int stream;         /* STDOUT_FILENO, … */
     bool writes;
-    bool (*holds)(const char *name); /* the path is a folder that is read: whether files of this name are; else NULL */
+    /* The path is a folder that is read: whether a file of this name is, and all in a folder of this name; else NULL */
+    bool (*holds)(const char *name);
 } clq_named_file;
 /* That no file which is written is also read, or written twice: by device and inode, so whatever the names and links;
  * outputs that do not exist yet by folder and name. Devices and pipes are no files. Before any is opened. Errors:

@@ -22,8 +22,9 @@ clq_status clq_named_texts_add(clq_named_texts *to, const char *option, const ch
 /* All options that some command takes, by the table of settings, with their defaults unless they are given. */
 typedef clq_settings clq_options;
 
-/* Refuses an output that is an input or another output. (files.c) */
-clq_status clq_options_check_files(const char *command, const clq_options *options);
+/* Refuses an output that is an input or another output. more (number): files of a model's further outputs, which follow
+ * from --out once the model is known. (files.c) */
+clq_status clq_options_check_files(const char *command, const clq_options *options, char *const *more, size_t number);
 
 /* ---- callbacks of train (callbacks.c) ---- */
 
@@ -130,8 +131,8 @@ json_t *clq_describe_doubt(const clq_doubt *doubt, double images_per_s);
 /* Behind rows with a "?": a line that says what it means, where one has it. (choice.c) */
 void clq_explain_doubt(const clq_doubt *worst, FILE *to);
 json_t *clq_describe_choice(const clq_setup *setup, const clq_options *options, const char *strategy);
-/* Opens setup->system with the memory limit and build deadline of the options: what clq_setup_recall recalled, or else all
- * drivers. (setup.c) */
+/* Opens setup->system with the memory limit and build deadline of the options: what clq_setup_recall recalled, or else
+ * all drivers. (setup.c) */
 clq_status clq_setup_system(clq_setup *setup, const clq_options *options);
 /* The system, and of it the devices of --devices; behind clq_setup_recall. */
 clq_status clq_setup_devices(clq_setup *setup, const clq_options *options);

@@ -72,11 +72,9 @@ static clq_status predict_into(clq_setup *s, const clq_options *o, prediction *p
     for (size_t i = 0; i < outputs; i++) {
         p->files[i] = name_file(o->out, i);
         if (!p->files[i]) return CLQ_MEMORY;
-        clq_options again = *o; /* FILE_1.npy is none of its inputs, either */
-        again.out = p->files[i];
-        CLQ_TRY(clq_options_check_files("predict", &again));
-        CLQ_TRY(clq_file_writer_try("--out", p->files[i]));
     }
+    CLQ_TRY(clq_options_check_files("predict", o, p->files + 1, outputs - 1));
+    for (size_t i = 0; i < outputs; i++) CLQ_TRY(clq_file_writer_try("--out", p->files[i]));
     CLQ_TRY(prepare(s, o));
     for (size_t i = 0; i < outputs; i++) {
         CLQ_TRY(create_array(s, i, &p->arrays[i]));

@@ -65,7 +65,7 @@ clq_status clq_command_run(const char *about, int argc, char **argv,
     CLQ_TRY(list_options(bit_of(argv[0]), table, &options));
     snprintf(program, sizeof program, "clique %s", argv[0]);
     CLQ_TRY(clq_arguments_parse(program, about, table, argc, argv, set_option, &options));
-    CLQ_TRY(clq_options_check_files(argv[0], &options));
+    CLQ_TRY(clq_options_check_files(argv[0], &options, NULL, 0));
     clq_setup setup = {0};
     clq_status status = body(&setup, &options);
     clq_end_if_stuck(&setup, status);

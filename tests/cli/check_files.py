@@ -82,6 +82,44 @@ class Files(support.InFolder):
         result = self.run_in("train", "--model", "m.json", "--data", "data", "--save", "data/w.safetensors")
         self.assertEqual(result.returncode, 3, result.stderr)
 
+    def test_outputs_of_predict(self):
+        """The file of each output is none of the others'."""
+        layers = [{"class_name": "InputLayer", "config": {"name": "x", "batch_shape": [None, 28, 28]}, "name": "x", "inbound_nodes": []}]
+        for name, units, source in (("flat", 0, "x"), ("a", 10, "flat"), ("b", 2, "flat")):
+            kind, config = ("Dense", {"units": units}) if units else ("Flatten", {})
+            tensor = {"class_name": "__keras_tensor__", "config": {"keras_history": [source, 0, 0]}}
+            layers.append({"class_name": kind, "config": {"name": name, **config}, "name": name, "inbound_nodes": [{"args": [tensor], "kwargs": {}}]})
+        self.put("two.json", json.dumps({"class_name": "Functional", "config": {
+            "name": "two", "layers": layers, "input_layers": [["x", 0, 0]], "output_layers": [["a", 0, 0], ["b", 0, 0]]}}))
+        self.put("w", "weights")
+        predict = ["predict", "--model", "two.json", "--weights", "w", "--data", "synthetic", "--devices", "pocl:0", "--out", "out.npy"]
+        (self.folder / "out_1.npy").symlink_to("out.npy")
+        self.refused(*predict, says=["--out", "the same file", "out_1.npy"])
+        self.put("out.npy", "earlier")
+        self.refused(*predict, says=["--out", "the same file", "out_1.npy"])
+        (self.folder / "out_1.npy").unlink()
+        (self.folder / "out_1.npy").symlink_to("w")
+        self.refused(*predict, says=["--out", "--weights"])
+
+    def test_checkpoints(self):
+        """What is in a checkpoint stays, by whatever name and link."""
+        done = self.run_in(*TRAIN, "--checkpoint", "ck")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        (step,) = (self.folder / "ck").iterdir()
+        inside = f"ck/{step.name}"
+        (self.folder / "link").symlink_to(f"{inside}/tensors.safetensors")
+        (self.folder / "folder").symlink_to(inside)
+        os.link(step / "manifest.json", self.folder / "hard")
+        (self.folder / "ck" / "skipped-000000000001-0").mkdir()
+        going_on = [*TRAIN, "--checkpoint", "ck", "--resume"]
+        names = [f"{inside}/tensors.safetensors", f"{inside}/manifest.json", f"{inside}/new", "folder/new", "link", "hard",
+                 "ck/step-000000000007", "ck/skipped-000000000001-0/new", "ck/skipped-000000000001-1"]
+        for i, name in enumerate(names):
+            option = ("--save", "--save-best", "--csv", "--log", "--trace")[i % 5]
+            self.refused(*going_on, option, name, says=[option, "--checkpoint", name])
+        result = self.run_in(*going_on, "--save", "ck/w.safetensors")  # beside them there is room
+        self.assertEqual(result.returncode, 0, result.stderr)
+
     def test_redirected(self):
         with open(self.folder / "all", "w") as out:
             result = subprocess.run([str(BIN / "clique"), *map(str, TRAIN), "--json", "--csv", "all"], cwd=self.folder, stdout=out,
