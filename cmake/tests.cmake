@@ -202,6 +202,8 @@ foreach(name clBuildProgram clGetDeviceInfo clGetPlatformInfo clq_cpu_count)
 endforeach()
 # A replica is held up in its step.
 target_link_options(test_train_ps PRIVATE -Wl,--wrap=clq_replica_run)
+# Several threads load programs on a machine of any size.
+target_link_options(test_device_deadline PRIVATE -Wl,--wrap=clq_cpu_count)
 
 # The kernels through the compilers for GPUs.
 add_executable(compiler_wishes ${PROJECT_SOURCE_DIR}/tests/compilers/wishes.c)

@@ -7,8 +7,14 @@
 #include <dlfcn.h>
 #include <time.h>
 
+enum { LOADERS = 4 };
+
 static void (*hang_end)(void);
 static unsigned (*hang_count)(void);
+
+/* In place of the machine's (--wrap in cmake/tests.cmake): so many threads load programs. */
+unsigned __wrap_clq_cpu_count(void);
+unsigned __wrap_clq_cpu_count(void) { return LOADERS; }
 
 static int start(void **state) {
     const char *folder = clq_environment("CLQ_TEST_BINARY");
@@ -76,12 +82,59 @@ static void hangs(const char *where, bool optional, bool noted_wanted) {
     assert_int_equal(unsetenv("CLQ_HANG"), 0);
 }
 
+/* The threads that load programs wait for the one that builds. When its time is over, none of them calls the driver any
+ * more, which would be a deadline each; and it is that program which failed, not one in front of it that had to wait.
+ * The same program several times: who waits for it may not call the driver either. */
+static void load(const char *first_text, bool same) {
+    clq_device *device;
+    clq_system *system = open_with(0.5, &device);
+    clq_program_wish wishes[LOADERS];
+    char files[LOADERS][16], options[LOADERS][16];
+    size_t failed;
+    for (size_t i = 0; i < LOADERS; i++) {
+        (void)snprintf(files[i], sizeof files[i], "waits_%zu", same ? 0 : i);
+        (void)snprintf(options[i], sizeof options[i], "-DMANY=%zu", same ? 0 : i);
+        wishes[i] = (clq_program_wish){
+            .file = files[i], .options = options[i], .kernels = "", .text = i == 0 ? first_text : source};
+    }
+    const unsigned before = hang_count();
+    assert_int_equal(setenv("CLQ_HANG", "build", 1), 0);
+    CHECK_FAILS(CLQ_TIMEOUT, clq_device_load_programs(device, wishes, LOADERS, &failed));
+    CHECK_DETAIL("build deadline of 0.5 s");
+    assert_int_equal(hang_count(), before + 1);
+    assert_true(failed < LOADERS);
+    CHECK_DETAIL(files[failed]);
+    assert_int_equal(unsetenv("CLQ_HANG"), 0);
+    clq_device_close(device);
+    clq_system_close(system);
+}
+
+/* A program that comes late: its text takes long to read, and so others are at the compiler first. */
+static char *late_text(void) {
+    const char end[] = "kernel void late(global int *out) { *out = 1; }\n";
+    const size_t blanks = (size_t)64 << 20;
+    char *text = malloc(blanks + sizeof end);
+    assert_non_null(text);
+    memset(text, ' ', blanks);
+    memcpy(text + blanks, end, sizeof end);
+    return text;
+}
+
+static void load_many(void) {
+    char *late = late_text();
+    load(source, false);
+    load(source, true);
+    load(late, false);
+    free(late);
+}
+
 static void test_hangs(void **state) {
     (void)state;
     hangs("build", false, false);
     hangs("launch", false, false);
     hangs("build", true, true);
     hangs("launch", true, true);
+    load_many();
     hang_end(); /* the threads that were left go on, without the devices and systems */
     for (int i = 0; i < 6000 && hang_count() > 0; i++) nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
     assert_int_equal(hang_count(), 0);

@@ -114,6 +114,7 @@ static clq_status fail_late(clq_device *device, const clq_program *entry, const 
 
 clq_status clq_program_build(clq_device *device, const clq_program *entry, cl_program program, const char *options,
                              cl_int *error) {
+    CLQ_TRY(clq_device_alive(device));
     job *j;
     CLQ_TRY(job_create(&j));
     j->program = program;

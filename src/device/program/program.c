@@ -170,8 +170,7 @@ static clq_status build_from_source(clq_device *device, clq_program *entry, cl_p
     const char *parts[] = {is_called ? clq_items_prelude : "", clq_source_text("prelude"), line, kernels.data};
     cl_int error = CL_SUCCESS;
     cl_program program = NULL;
-    if (made == CLQ_OK)
-        program = clCreateProgramWithSource(device->context, CLQ_COUNT_OF(parts), parts, NULL, &error);
+    if (made == CLQ_OK) program = clCreateProgramWithSource(device->context, CLQ_COUNT_OF(parts), parts, NULL, &error);
     clq_free(line);
     clq_free(kernels.data);
     if (made != CLQ_OK) return made;
@@ -292,8 +291,9 @@ static clq_status load_or_build(clq_device *device, clq_program *entry, cl_progr
     CLQ_TRY(build_from_cache(device, entry, out));
     if (*out) return CLQ_OK;
     clq_building_begin(device);
-    clq_twin_ask(device, entry->key);
-    clq_status status = device->twin >= 0 ? build_from_cache(device, entry, out) : CLQ_OK;
+    clq_status status = clq_device_alive(device); /* the compiler may not have ended over what was waited for */
+    if (status == CLQ_OK) clq_twin_ask(device, entry->key);
+    if (status == CLQ_OK && device->twin >= 0) status = build_from_cache(device, entry, out);
     if (status == CLQ_OK && !*out) status = build_here(device, entry, out);
     clq_building_end(device);
     return status;
@@ -367,9 +367,10 @@ clq_status clq_program_get(clq_device *device, const clq_program_wish *wish, clq
     cl_program program = NULL;
     pthread_mutex_lock(&device->lock);
     while ((entry = find(device, key)) && !entry->program) pthread_cond_wait(&device->built, &device->lock);
+    if (!entry) status = clq_device_alive(device); /* who made it may have failed by the device's loss */
     if (entry)
         program = entry->program;
-    else
+    else if (status == CLQ_OK)
         status = add(device, wish, text, key, &entry);
     pthread_mutex_unlock(&device->lock);
     if (status == CLQ_OK && !program) {
@@ -424,10 +425,9 @@ bool clq_device_has_unkept(clq_device *device) {
 }
 
 void clq_device_keep_programs(clq_device *device) {
-    if (clq_device_lost(device)) return;
     clq_building_begin(device);
     pthread_mutex_lock(&device->lock);
-    for (clq_program *entry = device->programs; entry; entry = entry->next) {
+    for (clq_program *entry = device->programs; entry && !clq_device_lost(device); entry = entry->next) {
         if (!entry->program || !entry->unsaved || entry->early) continue;
         save_or_distrust(device, entry);
         entry->unsaved = false;

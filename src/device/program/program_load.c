@@ -34,6 +34,16 @@ typedef struct loading {
     clq_error error;
 } loading;
 
+/* Whether a failure only says that the device was lost before: what lost it is what to tell. */
+static bool is_echo(const loading *l, clq_status status) { return status == CLQ_DEVICE && clq_device_lost(l->device); }
+
+/* Whether the failure at i is to be told in place of the one that was met before. */
+static bool comes_first(const loading *l, size_t i, clq_status status) {
+    if (l->failed == l->count) return true;
+    const bool echo = is_echo(l, status), told_echo = is_echo(l, l->error.status);
+    return echo == told_echo ? i < l->failed : told_echo;
+}
+
 /* All before the one that failed are tried, so that the same failure is told every time. */
 static void load(void *context) {
     loading *l = context;
@@ -44,7 +54,7 @@ static void load(void *context) {
         clq_status status = clq_program_get(l->device, &l->wishes[i], &program);
         if (status == CLQ_OK) continue;
         pthread_mutex_lock(&l->lock);
-        if (i < l->failed) {
+        if (comes_first(l, i, status)) {
             l->failed = i;
             clq_error_take(status, &l->error);
         }
