@@ -141,6 +141,9 @@ void clq_claims_close(int claims);
 bool clq_claim_begin(int claims, clq_hash128 place, clq_hash128 key, clq_claim *out);
 void clq_claim_share(clq_claim *claim); /* others may build or load it beside this process */
 void clq_claim_end(clq_claim *claim);
+/* The driver does not come back from the program, and may be at it for as long as the process lives: ends the claim as
+ * the process's death would, so that nobody waits, and the next one makes the program anew and as another one. */
+void clq_claim_leave(clq_claim *claim);
 /* Something is wrong with the program: the next process takes one that made it for dead. Does not wait for a process
  * that has the program to itself: its own mark says the same until it is done. Of a claim that was ended. */
 void clq_claim_distrust(int claims, clq_hash128 place, clq_hash128 key);
@@ -247,6 +250,8 @@ void clq_programs_close(clq_device *device);
 void clq_programs_offer(clq_device *device, clq_hash128 key);
 /* Built on first use. The device's table owns it. */
 clq_status clq_program_get(clq_device *device, const clq_program_wish *wish, clq_program **out);
+/* The driver did not come back from the program: what becomes of its claim. */
+void clq_program_leave(clq_device *device, clq_program *entry);
 /* Before the first launch of a kernel object: from then on the program is not offered. */
 void clq_program_begin(clq_device *device, clq_program *entry);
 /* Ends the claims of kept programs all of whose kernel objects were launched: a command of the device was waited for,
@@ -257,7 +262,7 @@ void clq_programs_ran(clq_device *device);
 
 /* clBuildProgram for the device, within its build deadline; *error is what the call gave. TIMEOUT: the driver works on,
  * all devices of the system are lost, and if the program is optional, it is noted as one that does not build. */
-clq_status clq_program_build(clq_device *device, const clq_program *entry, cl_program program, const char *options,
+clq_status clq_program_build(clq_device *device, clq_program *entry, cl_program program, const char *options,
                              cl_int *error);
 /* Whether the driver compiles the kernel when it is launched now, and the queue comes to its end by itself. */
 bool clq_launch_compiles(const clq_queue *queue, const clq_kernel *kernel);

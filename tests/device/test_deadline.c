@@ -1,5 +1,6 @@
 /* A compiler that does not end: TIMEOUT within the build deadline, nothing of the device used afterwards, a thread left
  * behind that touches nothing freed (the sanitizers watch), and a note that serves the next one. */
+#include "device/internal.h"
 #include "fixture.h"
 
 #include "support/files.h"
@@ -32,6 +33,12 @@ static int start(void **state) {
 
 static const char source[] = "kernel void sequence(global int *out) { *out = 1; }\n";
 
+/* How the program was made that was used last. */
+static struct {
+    bool from_source;
+    unsigned attempt;
+} made;
+
 static clq_status use(clq_device *device, const char *options, bool optional) {
     const clq_program_wish wish = {
         .file = "waits", .options = options, .kernels = "", .text = source, .optional = optional};
@@ -47,6 +54,8 @@ static clq_status use(clq_device *device, const char *options, bool optional) {
     int32_t answer = 0;
     if (status == CLQ_OK) status = clq_queue_read(queue, buffer, 0, &answer, sizeof answer, true);
     if (status == CLQ_OK) assert_int_equal(answer, 1);
+    if (status == CLQ_OK)
+        made.from_source = kernel->program->from_source, made.attempt = kernel->program->claim.attempt;
     clq_queue_destroy(queue);
     clq_buffer_destroy(buffer);
     clq_kernel_destroy(kernel);
@@ -80,6 +89,41 @@ static void hangs(const char *where, bool optional, bool noted_wanted) {
     clq_device_close(device);
     clq_system_close(system);
     assert_int_equal(unsetenv("CLQ_HANG"), 0);
+}
+
+/* Whoever wants the program next makes it anew, by other options, beside the driver that still works on it: at once,
+ * also while the device that was lost is open. */
+static void made_anew(const char *options, unsigned attempt) {
+    for (int kept = 0; kept < 2; kept++) {
+        clq_device *device;
+        clq_system *system = open_with(0, &device);
+        CHECK_OK(use(device, options, false));
+        assert_int_equal(made.from_source, !kept);
+        assert_int_equal(made.attempt, attempt);
+        clq_device_close(device);
+        clq_system_close(system);
+    }
+}
+
+/* *where: "build" or "launch" of what the caches do not hold; "build-all" also over the cache's binary. */
+static void goes_on(const char *where, const char *options, unsigned attempt) {
+    clq_device *device;
+    clq_system *system = open_with(0.5, &device);
+    assert_int_equal(setenv("CLQ_HANG", where, 1), 0);
+    CHECK_FAILS(CLQ_TIMEOUT, use(device, options, false));
+    assert_int_equal(unsetenv("CLQ_HANG"), 0);
+    if (attempt % 2) made_anew(options, attempt);
+    clq_device_close(device);
+    clq_system_close(system);
+    if (attempt % 2 == 0) made_anew(options, attempt);
+}
+
+static void go_on(void) {
+    goes_on("build", "-DGOES=1", 1);
+    goes_on("build-all", "-DGOES=1", 2);
+    goes_on("launch", "-DGOES=2", 1);
+    goes_on("build-all", "-DGOES=2", 2);
+    goes_on("launch", "-DGOES=3", 1);
 }
 
 /* The threads that load programs wait for the one that builds. When its time is over, none of them calls the driver any
@@ -135,6 +179,7 @@ static void test_hangs(void **state) {
     hangs("build", true, true);
     hangs("launch", true, true);
     load_many();
+    go_on();
     hang_end(); /* the threads that were left go on, without the devices and systems */
     for (int i = 0; i < 6000 && hang_count() > 0; i++) nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
     assert_int_equal(hang_count(), 0);

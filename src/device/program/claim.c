@@ -3,7 +3,8 @@
  * make the same program at the same time (PoCL 3.1 removes a file for a moment to replace it). So
  * - the first process that wants a program builds or loads it alone, and who comes meanwhile waits; all others work
  * side by side;
- * - a process that dies over a program leaves a mark, by which the next one knows.
+ * - a process that dies over a program leaves a mark, by which the next one knows; so does one whose driver does not
+ * come back from it.
  *
  * All claims of a cache are in one sparse file. A program has a byte to lock, by its `place`: what drivers' caches know
  * it by; who is alone there works alone. And it has a byte of data, its mark, by its `key`: whether a claim is held,
@@ -127,6 +128,14 @@ bool clq_claim_begin(int claims, clq_hash128 place, clq_hash128 key, clq_claim *
 void clq_claim_share(clq_claim *claim) {
     if (claim->held && claim->alone) (void)lock(claim->file, claim->place, F_RDLCK);
     claim->alone = false;
+}
+
+/* The mark without its lock is a dead process's. */
+void clq_claim_leave(clq_claim *claim) {
+    if (!claim->held) return;
+    claim->held = false;
+    (void)lock(claim->file, mark_lock(claim), F_UNLCK);
+    (void)lock(claim->file, claim->place, F_UNLCK);
 }
 
 /* While others have the program, the mark is theirs. */

@@ -103,7 +103,8 @@ static bool run(const clq_device *device, job *j) {
 }
 
 /* What is known of the program is kept before the device is lost, which keeps nothing. */
-static clq_status fail_late(clq_device *device, const clq_program *entry, const char *what) {
+static clq_status fail_late(clq_device *device, clq_program *entry, const char *what) {
+    clq_program_leave(device, entry);
     const bool kept = entry->optional && clq_device_keep_trial_result(device, entry->key, false);
     clq_device_lose(device, what);
     if (device->stuck) atomic_fetch_or(device->stuck, CLQ_STUCK | (kept ? CLQ_STUCK_NOTED : 0u));
@@ -112,7 +113,7 @@ static clq_status fail_late(clq_device *device, const clq_program *entry, const 
                     entry->optional && kept ? "" : " (--build-deadline)");
 }
 
-clq_status clq_program_build(clq_device *device, const clq_program *entry, cl_program program, const char *options,
+clq_status clq_program_build(clq_device *device, clq_program *entry, cl_program program, const char *options,
                              cl_int *error) {
     CLQ_TRY(clq_device_alive(device));
     job *j;

@@ -77,7 +77,7 @@ static bool has_kernels(cl_program program, const char *kernels) {
 }
 
 /* *out is NULL where the driver does not make of it what was wanted. */
-static clq_status build_binary(clq_device *device, const clq_program *entry, const unsigned char *binary, size_t bytes,
+static clq_status build_binary(clq_device *device, clq_program *entry, const unsigned char *binary, size_t bytes,
                                cl_program *out) {
     cl_int state = CL_INVALID_BINARY, error;
     cl_program program = clCreateProgramWithBinary(device->context, 1, &device->id, &bytes, &binary, &state, &error);
@@ -397,6 +397,14 @@ void clq_programs_ran(clq_device *device) {
         if (entry->program && !entry->unsaved && launched > 0 && launched == atomic_load(&entry->objects))
             end_claim(device, entry);
     }
+    pthread_mutex_unlock(&device->lock);
+}
+
+/* One whose program is made counts as claimed; the lock is for clq_programs_ran, which ends claims too. */
+void clq_program_leave(clq_device *device, clq_program *entry) {
+    pthread_mutex_lock(&device->lock);
+    if (entry->program && entry->claim.held) atomic_fetch_sub(&device->claimed, 1);
+    clq_claim_leave(&entry->claim);
     pthread_mutex_unlock(&device->lock);
 }
 
