@@ -22,16 +22,26 @@ static bool leaves_devices_open(const clq_options *o) {
     return is_auto(o->devices) && known && !o->batch_per_replica;
 }
 
-/* What a choice is for. */
-static clq_status key_of(clq_setup *s, const clq_options *o, clq_hash128 *out) {
-    clq_text text = {0};
+/* Settings of any strategy tell choices apart. */
+static void add_settings(const clq_trainer_config *config, unsigned key, clq_text *text) {
+    for (size_t kind = 0; clq_strategy_name(kind); kind++)
+        clq_settings_add_key(config, key, (clq_strategy_kind)kind, text);
+}
+
+/* What a choice is for; and the settings that the speed depends on: more than the key has. */
+static clq_status key_of(clq_setup *s, const clq_options *o, clq_hash128 *out, clq_hash128 *settings) {
+    clq_text text = {0}, all = {0};
     clq_trainer_config config;
     CLQ_TRY(clq_setup_config(s, o, CLQ_U8, false, &config)); /* of these samples or others: the key has no type */
     config.global_batch = o->batch ? (size_t)o->batch : CLQ_BATCH_DEFAULT;
-    clq_text_add(&text, "choice 4 of clique %s\ndevices %s, strategy %s, memory %llu\n", clq_version(), o->devices,
+    add_settings(&config, CLQ_KEY_PREDICTION, &all);
+    const bool failed = all.failed;
+    if (!failed) *settings = clq_hash128_of(all.data, all.length, 0);
+    clq_free(all.data);
+    if (failed) return CLQ_MEMORY;
+    clq_text_add(&text, "choice 5 of clique %s\ndevices %s, strategy %s, memory %llu\n", clq_version(), o->devices,
                  o->strategy, (unsigned long long)o->memory_limit);
-    for (size_t kind = 0; clq_strategy_name(kind); kind++) /* settings of any strategy tell choices apart */
-        clq_settings_add_key(&config, CLQ_KEY_CHOICE, (clq_strategy_kind)kind, &text);
+    add_settings(&config, CLQ_KEY_CHOICE, &text);
     clq_model_add_key(s->model, &text);
     return clq_machine_key(&text, out);
 }
@@ -84,7 +94,7 @@ clq_status clq_setup_recall(clq_setup *s, const clq_options *o) {
     clq_choice_of_setup *choice = &s->choice;
     const bool open = leaves_devices_open(o) || (is_auto(o->strategy) && !o->batch_per_replica);
     if (open) {
-        CLQ_TRY(key_of(s, o, &choice->key));
+        CLQ_TRY(key_of(s, o, &choice->key, &choice->settings));
         CLQ_TRY(clq_why_recall_choice(choice->key, &choice->is_kept, &choice->kept));
         choice->has_key = true;
     }
@@ -166,6 +176,7 @@ static void keep(clq_setup *s, const clq_devices *devices, const char *strategy,
     memset(kept, 0, sizeof *kept);
     kept->images_per_s = images_per_s;
     kept->doubt = *doubt;
+    kept->settings = s->choice.settings;
     kept->renewals = was_doubtful ? s->choice.before.renewals + 1 : 0;
     (void)snprintf(kept->strategy, sizeof kept->strategy, "%s", strategy);
     if (clq_why_keep_choice(s->choice.key, devices, kept) != CLQ_OK)
@@ -175,7 +186,9 @@ static void keep(clq_setup *s, const clq_devices *devices, const char *strategy,
 
 void clq_setup_note_training(const clq_setup *s, double images_per_s, double others) {
     const clq_choice_of_setup *choice = &s->choice;
+    const clq_hash128 *now = &choice->settings, *then = &choice->kept.settings;
     if (!choice->is_kept || !choice->may_renew || choice->kept.made == 0) return;
+    if (now->low != then->low || now->high != then->high) return;
     if (clq_why_note_training(choice->key, &choice->kept, images_per_s, others) != CLQ_OK)
         clq_log(CLQ_LOG_INFO, "what the training reached is not kept beside the choice: %s", clq_error_detail());
 }

@@ -51,11 +51,11 @@ typedef struct clq_choice_of_setup {
     bool may_lack_data; /* then a rule chooses */
     bool may_renew;     /* a kept choice is made anew where it does not hold good */
     bool has_key, is_kept, is_new;
-    clq_hash128 key;
-    clq_kept_choice kept;   /* where it is */
-    clq_renewal renewal;    /* why it is made anew, */
-    clq_kept_choice before; /* and what it was */
-    clq_patience patience;  /* of all that the run measures */
+    clq_hash128 key, settings; /* settings: all that the speed depends on */
+    clq_kept_choice kept;      /* where it is */
+    clq_renewal renewal;       /* why it is made anew, */
+    clq_kept_choice before;    /* and what it was */
+    clq_patience patience;     /* of all that the run measures */
 } clq_choice_of_setup;
 
 /* Everything a run stands on, in the order of its making. */
@@ -115,7 +115,8 @@ void clq_setup_keep_strategy(clq_setup *setup, const clq_options *options, const
 /* The devices of the system that were chosen or named. (choice.c) */
 clq_status clq_setup_select(clq_setup *setup, const clq_options *options);
 const char *clq_setup_strategy(const clq_setup *setup, const clq_options *options);
-/* Behind a training by the choice, which reached this while others used so much of the cores: for later ones.
+/* Behind a training by the choice, which reached this while others used so much of the cores: for later ones. Of one
+ * with other settings than the choice was made for it says nothing.
  * (choice.c)
  */
 void clq_setup_note_training(const clq_setup *setup, double images_per_s, double others);

@@ -467,11 +467,13 @@ static double settled_rate(const training *t) {
     return best;
 }
 
-/* Traced steps take longer. */
+/* Steps that are traced or checked take longer than what is predicted. */
 static void note_choice(const training *t) {
+    const clq_options *o = t->options;
     const clq_cores_used now = clq_cores_used_now();
     const double rate = settled_rate(t);
-    if (rate > 0 && !t->options->trace) clq_setup_note_training(t->setup, rate, clq_others_between(&t->cores, &now));
+    if (rate > 0 && !o->trace && !o->check_numerics && o->check_replicas == 0)
+        clq_setup_note_training(t->setup, rate, clq_others_between(&t->cores, &now));
 }
 
 /* From the first step on, in which replicas wait for what others compile. */

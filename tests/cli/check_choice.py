@@ -197,6 +197,9 @@ class Choice(support.InFolder):
         self.run_it("why", *SMALL, "--strategy", "single")
         slow = {"CLQ_TEST_PACE": "5 5"}
         long = ["--strategy", "single", "--data", "synthetic:28x28/10/30000"]
+        # By settings that slow a training down the choice is not judged.
+        for option in (["--check-numerics"], ["--ema", "0.9"], ["--clip", "norm=1"], ["--check-numerics"]):
+            self.assertEqual(self.train(*long, *option, **slow)["chosen"]["by"], "kept")
         before = self.train(*long, **slow)["chosen"]
         self.train(*long, **slow)
         self.train(*TRAIN[1:], "--strategy", "single", **slow)  # too short to tell
