@@ -69,8 +69,10 @@ struct clq_bench_run {
     json_t *rows;
     size_t expected; /* rows in all, once known: for the progress line */
     const char *json_path, *csv_path, *devices_spec;
-    const char *models, *data; /* that it reads; NULL: none */
-    FILE *talk;                /* where people read: stdout, or stderr with --json */
+    const char *build_deadline; /* as it was given; NULL: it was not */
+    double build_deadline_s;    /* 0: it was not */
+    const char *models, *data;  /* that it reads; NULL: none */
+    FILE *talk;                 /* where people read: stdout, or stderr with --json */
     double started;
     bool terminal;      /* a progress line may be drawn on stderr */
     size_t line_length; /* of the one that stands there */

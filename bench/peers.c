@@ -109,6 +109,14 @@ static bool is_usable(const bench *b, const struct variant *v, const subject *s)
     return b->peers.ready[v->system] && v->kind == s->kind && !(v->kind == TRAIN && !v->alone && b->ranks == 1);
 }
 
+static void add_devices(const clq_bench_run *run, clq_peer_command *c) {
+    clq_peer_command_add(c, "--devices");
+    clq_peer_command_add(c, "%s", run->devices_spec);
+    if (!run->build_deadline) return;
+    clq_peer_command_add(c, "--build-deadline");
+    clq_peer_command_add(c, "%s", run->build_deadline);
+}
+
 static void add_own(const bench *b, const subject *s, clq_peer_command *c) {
     unsigned long long bytes = s->bytes, samples = b->run->iterations, warm_ups = b->run->warm_ups;
     switch (s->kind) {
@@ -125,8 +133,7 @@ static void add_own(const bench *b, const subject *s, clq_peer_command *c) {
         clq_peer_command_add_words(c, "all_reduce -b %llu -e %llu -n %llu -w %llu", bytes, bytes, samples, warm_ups);
         break;
     }
-    clq_peer_command_add(c, "--devices");
-    clq_peer_command_add(c, "%s", b->run->devices_spec);
+    add_devices(b->run, c);
 }
 
 /* Whether it is the row that a run of this program was started for. */
@@ -331,8 +338,8 @@ static clq_status describe(clq_bench_run *run, void *context) {
     b->run = run;
     CLQ_TRY(clq_peers_open(&b->peers));
     clq_peer_command command = {0};
-    clq_peer_command_add_words(&command, "launch -n 1 -w 0 --devices");
-    clq_peer_command_add(&command, "%s", run->devices_spec);
+    clq_peer_command_add_words(&command, "launch -n 1 -w 0");
+    add_devices(run, &command);
     json_t *document;
     CLQ_TRY(clq_peer_run_own(&b->peers, &command, &document));
     run->described = json_incref(json_object_get(document, "devices"));

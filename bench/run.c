@@ -9,12 +9,15 @@
 
 /* ---- options ---- */
 
-enum { KEY_DEVICES = 256, KEY_JSON, KEY_CSV, OPTIONS_MAX = 32 };
+enum { KEY_DEVICES = 256, KEY_BUILD_DEADLINE, KEY_JSON, KEY_CSV, OPTIONS_MAX = 32 };
 
 static clq_status set_common(clq_bench_run *run, const struct argp_option *option, const char *text) {
     const clq_bench_spec *spec = run->spec;
     switch (option->key) {
     case KEY_DEVICES: run->devices_spec = text; return CLQ_OK;
+    case KEY_BUILD_DEADLINE:
+        run->build_deadline = text;
+        return clq_argument_seconds(option, text, &run->build_deadline_s);
     case KEY_JSON: run->json_path = text; return CLQ_OK;
     case KEY_CSV: run->csv_path = text; return CLQ_OK;
     case 'w':
@@ -46,12 +49,14 @@ static clq_status parse(clq_bench_run *run, int argc, char **argv) {
     (void)snprintf(warm_ups, sizeof warm_ups, "%s (default %llu)",
                    spec->warm_ups_help ? spec->warm_ups_help : "samples before them that count for nothing",
                    (unsigned long long)spec->warm_ups);
-    const struct argp_option common[] = {{"devices", KEY_DEVICES, "SPEC", 0, "as clique train (default auto)", 0},
-                                         {"json", KEY_JSON, "FILE", 0, "the result as JSON", 0},
-                                         {"csv", KEY_CSV, "FILE", 0, "the rows as CSV", 0},
-                                         {0, 'n', "COUNT", 0, iterations, 0},
-                                         {0, 'w', "COUNT", 0, warm_ups, 0},
-                                         {0}};
+    const struct argp_option common[] = {
+        {"devices", KEY_DEVICES, "SPEC", 0, "as clique train (default auto)", 0},
+        {"build-deadline", KEY_BUILD_DEADLINE, "SECONDS", 0, "as clique train (default 120)", 0},
+        {"json", KEY_JSON, "FILE", 0, "the result as JSON", 0},
+        {"csv", KEY_CSV, "FILE", 0, "the rows as CSV", 0},
+        {0, 'n', "COUNT", 0, iterations, 0},
+        {0, 'w', "COUNT", 0, warm_ups, 0},
+        {0}};
     struct argp_option all[OPTIONS_MAX + CLQ_COUNT_OF(common)];
     size_t own = 0;
     while (spec->options && (spec->options[own].name || spec->options[own].key) && own < OPTIONS_MAX) {
@@ -83,7 +88,7 @@ static clq_status name_devices(clq_bench_run *run) {
 }
 
 static clq_status open_devices(clq_bench_run *run) {
-    CLQ_TRY(clq_system_open(NULL, &run->system));
+    CLQ_TRY(clq_system_open(&(clq_system_config){.build_deadline_s = run->build_deadline_s}, &run->system));
     CLQ_TRY(clq_select_devices(run->system, run->devices_spec, &run->devices));
     CLQ_TRY(name_devices(run));
     return clq_bench_describe_devices(run, &run->described);
@@ -184,6 +189,7 @@ clq_status clq_bench_main(const clq_bench_spec *spec, void *context, int argc, c
     json_decref(run.rows);
     json_decref(run.described);
     clq_free(run.labels);
+    clq_end_if_stuck(run.system, true, status); /* begun: it has printed */
     clq_system_close(run.system);
     return status;
 }

@@ -68,7 +68,7 @@ clq_status clq_command_run(const char *about, int argc, char **argv,
     CLQ_TRY(clq_options_check_files(argv[0], &options, NULL, 0));
     clq_setup setup = {0};
     clq_status status = body(&setup, &options);
-    clq_end_if_stuck(&setup, status);
+    clq_end_if_stuck(setup.system, setup.begun, status);
     clq_setup_release(&setup);
     return status;
 }

@@ -61,11 +61,10 @@ clq_status clq_restart_with_all_drivers(clq_status status) {
 }
 
 /* A driver's threads end by execve as by _exit. */
-void clq_end_if_stuck(const clq_setup *setup, clq_status status) {
+void clq_end_if_stuck(const clq_system *system, bool begun, clq_status status) {
     bool noted;
-    if (!setup->system || !clq_system_is_stuck(setup->system, &noted)) return;
-    if (noted && !setup->begun && status != CLQ_OK)
-        status = restart(status, "with a launch for each of its kernels", NULL);
+    if (!system || !clq_system_is_stuck(system, &noted)) return;
+    if (noted && !begun && status != CLQ_OK) status = restart(status, "with a launch for each of its kernels", NULL);
     const int code = clq_program_end(status);
     (void)fflush(NULL);
     _exit(code);

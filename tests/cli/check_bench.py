@@ -429,7 +429,7 @@ class Bench(support.InFolder):
         for name in names:
             result = self.run_bench(name, "--help")
             self.assertEqual(result.returncode, 0)
-            for option in ("--devices", "--json", "--csv", "-n", "-w"):
+            for option in ("--devices", "--build-deadline", "--json", "--csv", "-n", "-w"):
                 self.assertIn(option, result.stdout, name)
 
     def test_interrupted(self):

@@ -49,7 +49,7 @@ class Builds(support.InFolder):
         folder = pathlib.Path(tempfile.mkdtemp(dir=self.folder)) / hang
         if not hang.endswith("-all"):
             shutil.copytree(self.warm, folder)
-        return self.caches(folder) | {"CLQ_HANG": hang}
+        return self.caches(folder) | {"CLQ_HANG": hang, "CLQ_HANG_EXIT": "1"}
 
     @staticmethod
     def run_in(environment, *args):
@@ -83,6 +83,16 @@ class Builds(support.InFolder):
         for hang in ("build-all", "launch-all"):
             with self.subTest(hang=hang):
                 run = self.run_in(self.own(hang), *TRAIN, "--build-deadline", "1")
+                self.assertEqual(run.returncode, 4, run.stderr)
+                errors = [line for line in run.stderr.splitlines() if line.startswith("clique: error: ")]
+                self.assertEqual(len(errors), 1, run.stderr)
+                self.assertIn("did not end within the build deadline of 1 s", errors[0])
+
+    def test_a_benchmark_ends(self):
+        """Although the driver's exit handlers wait for its compiler."""
+        for name in ("step", "launch"):
+            with self.subTest(name=name):
+                run = self.run_in(self.own("build-all"), "bench", name, "--devices", "pocl:0", "--build-deadline", "1")
                 self.assertEqual(run.returncode, 4, run.stderr)
                 errors = [line for line in run.stderr.splitlines() if line.startswith("clique: error: ")]
                 self.assertEqual(len(errors), 1, run.stderr)

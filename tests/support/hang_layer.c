@@ -1,7 +1,8 @@
 /* An OpenCL layer with a compiler that does not end. CLQ_HANG=build: clBuildProgram of a fused step does not return;
  * launch: the first launch of its kernel does not. With "-all" behind these words ("build-all") every program or kernel
- * is meant. CLQ_HANG_TOLD=FILE: the file appears when a call hangs. hang_end lets what hangs go on, so that a test can
- * see the thread that was left behind end. */
+ * is meant. CLQ_HANG_EXIT: the process's exit waits for what hangs, as drivers' exit handlers do. CLQ_HANG_TOLD=FILE:
+ * the file appears when a call hangs. hang_end lets what hangs go on, so that a test can see the thread that was left
+ * behind end. */
 #include "support/opencl_layer.h"
 
 #include <stdatomic.h>
@@ -48,6 +49,11 @@ static void hang(const char *where, const void *object) {
     tell();
     while (!atomic_load(&over)) nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
     atomic_fetch_sub(&hanging, 1);
+}
+
+__attribute__((destructor)) static void exit_waits(void) {
+    while (getenv("CLQ_HANG_EXIT") && atomic_load(&hanging) > 0 && !atomic_load(&over))
+        nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
 }
 
 static cl_program CL_API_CALL create_program(cl_context context, cl_uint parts, const char **texts,
