@@ -9,8 +9,6 @@
 #include <sys/prctl.h>
 #endif
 
-static const double look_s = 0.25; /* clq_now_running wants to be asked at least so often */
-
 typedef struct job {
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -91,7 +89,7 @@ static bool run(const clq_device *device, job *j) {
         return true;
     }
     (void)pthread_mutex_lock(&j->lock);
-    while (!j->done && clq_now_running() < until) clq_lock_wait(&j->lock, &j->changed, look_s);
+    while (!j->done && clq_now_running() < until) clq_lock_wait(&j->lock, &j->changed, CLQ_RUNNING_LOOK_S);
     const bool done = j->done;
     j->left = !done;
     (void)pthread_mutex_unlock(&j->lock);
