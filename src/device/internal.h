@@ -261,7 +261,8 @@ void clq_programs_ran(clq_device *device);
 /* ---- building with a deadline (deadline.c) ---- */
 
 /* clBuildProgram for the device, within its build deadline; *error is what the call gave. TIMEOUT: the driver works on,
- * all devices of the system are lost, and if the program is optional, it is noted as one that does not build. */
+ * all devices of the system are lost, and if the program is optional and was not built before, it is noted as one that
+ * does not build. */
 clq_status clq_program_build(clq_device *device, clq_program *entry, cl_program program, const char *options,
                              cl_int *error);
 /* Whether the driver compiles the kernel when it is launched now, and the queue comes to its end by itself. */

@@ -11,7 +11,7 @@
 enum { LOADERS = 4 };
 
 static void (*hang_end)(void);
-static unsigned (*hang_count)(void);
+static unsigned (*hang_count)(void), (*hang_misused)(void);
 
 /* In place of the machine's (--wrap in cmake/tests.cmake): so many threads load programs. */
 unsigned __wrap_clq_cpu_count(void);
@@ -25,10 +25,12 @@ static int start(void **state) {
     if (setenv("OPENCL_LAYERS", path, 1) != 0) return -1;
     void *library = dlopen(path, RTLD_NOW);
     if (!library) return -1;
-    void *end = dlsym(library, "hang_end"), *count = dlsym(library, "hang_count");
+    void *end = dlsym(library, "hang_end"), *count = dlsym(library, "hang_count"),
+         *misused = dlsym(library, "hang_misused");
     memcpy(&hang_end, &end, sizeof end);
     memcpy(&hang_count, &count, sizeof count);
-    return end && count ? 0 : -1;
+    memcpy(&hang_misused, &misused, sizeof misused);
+    return end && count && misused ? 0 : -1;
 }
 
 static const char source[] = "kernel void sequence(global int *out) { *out = 1; }\n";
@@ -126,6 +128,36 @@ static void go_on(void) {
     goes_on("launch", "-DGOES=3", 1);
 }
 
+/* A program of which the cache has a part is built again when the device closes. A compiler that hangs then says
+ * nothing against the program, which was launched; and the system knows of it after the device is gone. */
+static void hang_at_close(void) {
+    const clq_program_wish wish = {
+        .file = "waits", .options = "-DCLOSES", .kernels = "", .text = source, .optional = true};
+    clq_device *device;
+    clq_system *system = open_with(0.5, &device);
+    clq_kernel *kernel;
+    CHECK_OK(clq_kernel_create_among(device, &wish, "sequence", &kernel));
+    clq_programs_offer(device, kernel->program->key);
+    assert_true(kernel->program->early);
+    clq_kernel_destroy(kernel);
+    CHECK_OK(use(device, "-DCLOSES", true));
+    const unsigned before = hang_count();
+    bool noted;
+    assert_false(clq_system_is_stuck(system, &noted));
+    assert_int_equal(setenv("CLQ_HANG", "build", 1), 0);
+    clq_device_close(device);
+    assert_int_equal(unsetenv("CLQ_HANG"), 0);
+    assert_int_equal(hang_count(), before + 1);
+    assert_true(clq_system_is_stuck(system, &noted));
+    assert_false(noted);
+    assert_int_equal(hang_misused(), 0);
+    clq_system_close(system);
+    system = open_with(0, &device);
+    CHECK_OK(use(device, "-DCLOSES", true));
+    clq_device_close(device);
+    clq_system_close(system);
+}
+
 /* The threads that load programs wait for the one that builds. When its time is over, none of them calls the driver any
  * more, which would be a deadline each; and it is that program which failed, not one in front of it that had to wait.
  * The same program several times: who waits for it may not call the driver either. */
@@ -180,6 +212,7 @@ static void test_hangs(void **state) {
     hangs("launch", true, true);
     load_many();
     go_on();
+    hang_at_close();
     hang_end(); /* the threads that were left go on, without the devices and systems */
     for (int i = 0; i < 6000 && hang_count() > 0; i++) nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
     assert_int_equal(hang_count(), 0);

@@ -15,13 +15,17 @@ enum { MOST = 256 };
 static _Atomic(void *) fused[MOST]; /* programs and kernels of fused steps */
 static atomic_uint count;
 static atomic_bool over;
-static atomic_uint hanging;
+static atomic_uint hanging, misused;
 
 EXPORT void hang_end(void);
 void hang_end(void) { atomic_store(&over, true); }
 /* How many calls hang at this moment. */
 EXPORT unsigned hang_count(void);
 unsigned hang_count(void) { return atomic_load(&hanging); }
+
+/* How many programs were released while CLQ_HANG was set and a call hung: a driver need not come back from that. */
+EXPORT unsigned hang_misused(void);
+unsigned hang_misused(void) { return atomic_load(&misused); }
 
 static void note(void *object) {
     const unsigned at = atomic_fetch_add(&count, 1);
@@ -84,7 +88,13 @@ static cl_int CL_API_CALL launch(cl_command_queue queue, cl_kernel kernel, cl_ui
     return driver.clEnqueueNDRangeKernel(queue, kernel, dims, offset, global, local, waits, after, event);
 }
 
+static cl_int CL_API_CALL release_program(cl_program program) {
+    if (getenv("CLQ_HANG") && atomic_load(&hanging) > 0) atomic_fetch_add(&misused, 1);
+    return driver.clReleaseProgram(program);
+}
+
 static void override_calls(void) {
+    layer.clReleaseProgram = release_program;
     layer.clCreateProgramWithSource = create_program;
     layer.clBuildProgram = build_program;
     layer.clCreateKernel = create_kernel;

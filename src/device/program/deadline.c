@@ -100,15 +100,15 @@ static bool run(const clq_device *device, job *j) {
     return done;
 }
 
-/* What is known of the program is kept before the device is lost, which keeps nothing. */
-static clq_status fail_late(clq_device *device, clq_program *entry, const char *what) {
+/* What is known of the program is kept before the device is lost, which keeps nothing. again: it was built before. */
+static clq_status fail_late(clq_device *device, clq_program *entry, bool again, const char *what) {
     clq_program_leave(device, entry);
-    const bool kept = entry->optional && clq_device_keep_trial_result(device, entry->key, false);
+    const bool kept = entry->optional && !again && clq_device_keep_trial_result(device, entry->key, false);
     clq_device_lose(device, what);
     if (device->stuck) atomic_fetch_or(device->stuck, CLQ_STUCK | (kept ? CLQ_STUCK_NOTED : 0u));
     return clq_fail(CLQ_TIMEOUT, "%s.cl: %s on %s, driver %s, did not end within the build deadline of %g s%s",
                     entry->file, what, device->label, device->info.driver_version, device->build_deadline_s,
-                    entry->optional && kept ? "" : " (--build-deadline)");
+                    kept ? "" : " (--build-deadline)");
 }
 
 clq_status clq_program_build(clq_device *device, clq_program *entry, cl_program program, const char *options,
@@ -123,7 +123,7 @@ clq_status clq_program_build(clq_device *device, clq_program *entry, cl_program 
         job_free(j);
         return CLQ_MEMORY;
     }
-    if (!run(device, j)) return fail_late(device, entry, "compiling");
+    if (!run(device, j)) return fail_late(device, entry, entry->program != NULL, "compiling");
     *error = j->error;
     job_free(j);
     return CLQ_OK;
@@ -145,7 +145,8 @@ clq_status clq_launch_compiling(clq_queue *queue, const clq_kernel *kernel, cl_u
     j->has_local = local != NULL;
     memcpy(j->global, global, dims * sizeof *global);
     if (local) memcpy(j->local, local, dims * sizeof *local);
-    if (!run(device, j)) return fail_late(device, kernel->program, "the first launch, in which the driver compiles,");
+    if (!run(device, j))
+        return fail_late(device, kernel->program, false, "the first launch, in which the driver compiles,");
     const cl_int error = j->error, state = j->state;
     if (error == CL_SUCCESS && event)
         *event = j->event;

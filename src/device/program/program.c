@@ -450,7 +450,10 @@ void clq_device_keep_programs(clq_device *device) {
 static void save_whole(clq_device *device, clq_program *entry) {
     cl_program again;
     if (entry->early) {
-        if (build_from_source(device, entry, &again) != CLQ_OK) return;
+        if (build_from_source(device, entry, &again) != CLQ_OK) {
+            clq_log(CLQ_LOG_WARNING, "a compiled program is not kept: %s", clq_error_detail());
+            return;
+        }
         (void)clReleaseProgram(entry->program);
         entry->program = again;
     }
@@ -461,10 +464,9 @@ void clq_programs_close(clq_device *device) {
     clq_program *entry = device->programs;
     while (entry) {
         clq_program *next = entry->next;
-        const bool lost = clq_device_lost(device);
-        if (!lost && entry->unsaved) save_whole(device, entry);
+        if (entry->unsaved && !clq_device_lost(device)) save_whole(device, entry);
         end_claim(device, entry);
-        if (!lost) (void)clReleaseProgram(entry->program);
+        if (!clq_device_lost(device)) (void)clReleaseProgram(entry->program);
         entry_free(entry);
         entry = next;
     }
