@@ -230,23 +230,25 @@ clq_status clq_checkpoint_seek(const clq_checkpoint *from, const char *folder, c
     return status == CLQ_OK ? CLQ_OK : clq_fail_within(status, "%s: the data were cut into other batches", folder);
 }
 
-void clq_trainer_describe_losses(const clq_trainer *trainer, clq_text *text) {
+/* Weights of classes do not count in a validation, and those of samples where its set has them. */
+void clq_trainer_describe_losses(const clq_trainer *trainer, const clq_dataset *validation, clq_text *text) {
+    const char *weights = json_string_value(json_object_get(trainer->settings, "settings/class-weights"));
     for (uint32_t i = 0; i < trainer->model->output_count; i++) {
         const clq_loss_problem *p = &trainer->losses[i];
         clq_text_add(text, "%s%s: %s %d %g %g %g %g %d %d", i ? "; " : "", clq_model_output_name(trainer->model, i),
                      clq_loss_row_of(p->kind)->name, p->from_logits, (double)p->label_smoothing, (double)p->delta,
-                     (double)p->alpha, (double)p->gamma, p->balanced, p->weighted);
+                     (double)p->alpha, (double)p->gamma, p->balanced,
+                     validation ? clq_dataset_get_info(validation)->weighted : p->weighted);
         if (p->weight != 1.0f) clq_text_add(text, " times %.9g", (double)p->weight);
     }
+    if (!validation && weights && *weights) clq_text_add(text, ", class weights %s", weights);
 }
 
 /* "out: sparse_categorical_crossentropy 0 0 1 0.25 2 0 0, categorical_accuracy 0": what an epoch's totals are of; all
  * numbers that loss and metrics take. NULL on failure. */
 static char *describe_measures(const clq_trainer *trainer) {
     clq_text text = {0};
-    const char *weights = json_string_value(json_object_get(trainer->settings, "settings/class-weights"));
-    clq_trainer_describe_losses(trainer, &text);
-    if (weights && *weights) clq_text_add(&text, ", class weights %s", weights);
+    clq_trainer_describe_losses(trainer, NULL, &text);
     for (uint32_t i = 0; i < trainer->model->output_count; i++) {
         const clq_loss_problem *p = &trainer->losses[i];
         for (unsigned k = 0; k < p->metric_count; k++)

@@ -98,9 +98,9 @@ static clq_status check_name(const clq_watch *watch, const clq_trainer *trainer,
 /* By names: "loss", "val_loss", "OUTPUT_loss". What a metric is its name tells. */
 static bool is_loss(const char *name) { return find_end(name, strlen(name), "loss") != SIZE_MAX; }
 
-static clq_status hash_losses(const clq_trainer *trainer, clq_hash128 *out) {
+static clq_status hash_losses(const clq_trainer *trainer, const clq_dataset *tested, clq_hash128 *out) {
     clq_text text = {0};
-    clq_trainer_describe_losses(trainer, &text);
+    clq_trainer_describe_losses(trainer, tested, &text);
     if (!text.failed) *out = clq_hash128_of(text.data, text.length, 0);
     clq_free(text.data);
     return text.failed ? CLQ_MEMORY : CLQ_OK;
@@ -110,7 +110,8 @@ clq_status clq_watch_begin(clq_watch *watch, const clq_trainer *trainer, const c
                            const char *who) {
     clq_hash128 losses = {0};
     CLQ_TRY(check_name(watch, trainer, config, who));
-    if (is_loss(watch->monitor.name)) CLQ_TRY(hash_losses(trainer, &losses));
+    const clq_dataset *tested = is_validation(watch->monitor.name) ? config->validation : NULL;
+    if (is_loss(watch->monitor.name)) CLQ_TRY(hash_losses(trainer, tested, &losses));
     const bool known = watch->losses.low != 0 || watch->losses.high != 0;
     if (watch->any && known && (watch->losses.low != losses.low || watch->losses.high != losses.high)) {
         clq_log(CLQ_LOG_WARNING,

@@ -68,8 +68,9 @@ struct clq_trainer {
     struct clq_parts *parts;                           /* taken last; NULL until needed */
 };
 
-/* What the losses of the model's outputs are, with all numbers that they take (checkpoint_state.c). */
-void clq_trainer_describe_losses(const clq_trainer *trainer, clq_text *text);
+/* What the losses of the model's outputs are, with all numbers that they take: of a validation on this set, or, NULL,
+ * of training (checkpoint_state.c). */
+void clq_trainer_describe_losses(const clq_trainer *trainer, const clq_dataset *validation, clq_text *text);
 
 /* mixed.c: the config's precision, and what plans are made of it. */
 clq_status clq_mixed_check(const clq_trainer_config *config);

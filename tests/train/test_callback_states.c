@@ -23,7 +23,7 @@ static void keep_warning(void *context, clq_log_level level, const char *line) {
     if (level == CLQ_LOG_WARNING) snprintf(warned + strlen(warned), sizeof warned - strlen(warned), "%s\n", line);
 }
 
-static clq_trainer *open_trainer(clq_loss_kind loss, double lr) {
+static clq_trainer *open_weighted(clq_loss_kind loss, double lr, bool samples, const double *classes) {
     clq_devices devices;
     clq_trainer *trainer;
     clq_trainer_config config = clq_trainer_config_default();
@@ -32,11 +32,16 @@ static clq_trainer *open_trainer(clq_loss_kind loss, double lr) {
     config.metrics = "mae";
     config.optimizer = clq_optimizer_default(CLQ_OPTIMIZER_SGD);
     config.optimizer.values[0] = lr;
+    config.sample_weights = samples;
+    config.class_weights = classes;
+    config.class_weight_count = classes ? 2 : 0;
     assert_ok(clq_dataset_seek(data, 0, 0));
     assert_ok(clq_devices_select(sys, "pocl:0", &devices));
     assert_ok(clq_trainer_create(model, &devices, &config, &trainer));
     return trainer;
 }
+
+static clq_trainer *open_trainer(clq_loss_kind loss, double lr) { return open_weighted(loss, lr, false, NULL); }
 
 typedef struct outcome {
     float bias;
@@ -106,10 +111,10 @@ static clq_epoch_info epoch_of(double loss, double mae) {
     return (clq_epoch_info){.epoch = 1, .train = totals, .validation = totals};
 }
 
-/* What became of a best loss of 0.001 where an epoch has a loss of 0.5 and an error of 0.7. */
-static clq_early_stopping_result go_on(const char *before, const char *now, clq_loss_kind loss) {
+/* What became of a best loss of 0.001 where an epoch has a loss of 0.5 and an error of 0.7. Both trainers go. */
+static clq_early_stopping_result go_on_with(const char *before, clq_trainer *first, const char *now,
+                                            clq_trainer *second) {
     const clq_fit_config config = {.validation = validation};
-    clq_trainer *first = open_trainer(CLQ_LOSS_MEAN_SQUARED_ERROR, 0.1), *second = open_trainer(loss, 0.1);
     clq_early_stopping stop = {.patience = 50}, stop_now = stop;
     clq_callback a, b;
     clq_early_stopping_result found;
@@ -133,6 +138,34 @@ static clq_early_stopping_result go_on(const char *before, const char *now, clq_
     clq_trainer_destroy(first);
     clq_trainer_destroy(second);
     return found;
+}
+
+static clq_early_stopping_result go_on(const char *before, const char *now, clq_loss_kind loss) {
+    return go_on_with(before, open_trainer(CLQ_LOSS_MEAN_SQUARED_ERROR, 0.1), now, open_trainer(loss, 0.1));
+}
+
+/* Whether the best goes along from a training to one with other weights. */
+static bool keeps_best(const char *monitor, clq_trainer *first, clq_trainer *second) {
+    const bool kept = go_on_with(monitor, first, monitor, second).best == 0.001;
+    assert_int_equal(strstr(warned, "of another loss") == NULL, kept);
+    return kept;
+}
+
+static clq_trainer *open_mean(bool samples, const double *classes) {
+    return open_weighted(CLQ_LOSS_MEAN_SQUARED_ERROR, 0.1, samples, classes);
+}
+
+/* Weights of classes are of training alone; weights of samples count where a set has them. */
+static void the_best_is_of_its_weights(void **state) {
+    static const double classes[] = {1, 2}, others[] = {1, 3};
+    (void)state;
+    assert_true(keeps_best("monitor=val_loss", open_mean(false, NULL), open_mean(false, classes)));
+    assert_true(keeps_best("monitor=val_loss", open_mean(false, classes), open_mean(false, others)));
+    assert_true(keeps_best("monitor=val_loss", open_mean(false, NULL), open_mean(true, NULL)));
+    assert_true(keeps_best("monitor=loss", open_mean(false, classes), open_mean(false, classes)));
+    assert_false(keeps_best("monitor=loss", open_mean(false, NULL), open_mean(false, classes)));
+    assert_false(keeps_best("monitor=loss", open_mean(false, classes), open_mean(false, others)));
+    assert_false(keeps_best("monitor=loss", open_mean(false, NULL), open_mean(true, NULL)));
 }
 
 static void the_best_is_of_its_monitor(void **state) {
@@ -231,9 +264,9 @@ static int finish(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(best_weights_go_along), cmocka_unit_test(without_best_weights_the_last_stay),
-        cmocka_unit_test(the_best_is_of_its_monitor), cmocka_unit_test(a_plateau_is_of_its_monitor),
-        cmocka_unit_test(the_best_is_in_its_file)};
+        cmocka_unit_test(best_weights_go_along),       cmocka_unit_test(without_best_weights_the_last_stay),
+        cmocka_unit_test(the_best_is_of_its_weights),  cmocka_unit_test(the_best_is_of_its_monitor),
+        cmocka_unit_test(a_plateau_is_of_its_monitor), cmocka_unit_test(the_best_is_in_its_file)};
     clq_log_set_sink(keep_warning, NULL, CLQ_LOG_WARNING);
     return cmocka_run_group_tests(tests, start, finish);
 }
