@@ -58,7 +58,8 @@ class Why(support.InFolder):
             self.assertIn(f"clique why predicted {p['images_per_s']:.0f} images/s (limit: {p['limit']}), "
                           f"measured {found['images_per_s']:.0f}", found["verdict"])
         self.assertNotIn("predicted", json.loads(run(*train, "--devices", "pocl:1").stdout)["verdict"])
-        for other in (["--batch", 63], ["--shares", "1,1"], ["--strategy", "ps", "--staleness", 7]):  # of these nothing was predicted
+        for other in (["--batch", 63], ["--shares", "1,1"], ["--strategy", "ps", "--staleness", 7],
+                      ["--memory-limit", 100000000]):  # of these nothing was predicted
             self.assertNotIn("predicted", json.loads(run(*train, *other).stdout)["verdict"], other)
         self.assertIn("\nverdict: ", run(*train[:-1]).stdout)
 
