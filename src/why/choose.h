@@ -40,8 +40,8 @@ typedef struct clq_together {
  * drivers on one CPU are never together: they would compute on the same cores. Returns how many. */
 size_t clq_why_together(const clq_machine *machine, const clq_lone *lone, size_t lone_count, clq_together *out,
                         size_t capacity);
-/* Moves the alternative of these devices, a SPEC, to the front; those that fewer of its devices are may be meant, too,
- * unless it is all_only. False: there is none. */
+/* Moves to the front the alternative that has these devices (a SPEC), or, unless it is all_only, that begins with them.
+ * False: there is none. */
 bool clq_why_put_first(clq_together *alternatives, size_t count, const char *devices);
 /* No equal shares of a batch on the devices make more images per second, whatever they exchange: each step waits for
  * the slowest. rates: of each alone. */

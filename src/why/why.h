@@ -315,7 +315,7 @@ typedef struct clq_kept_choice {
     uint64_t renewals;           /* how often trainings made it anew, in a row, for it was doubtful */
     uint64_t made;               /* tells it from others of the same key */
     clq_hash128 described;       /* which devices they were */
-    clq_hash128 settings;        /* that the prediction is of: the caller's */
+    clq_hash128 settings;        /* a hash of those that the prediction is of, made by the caller */
 } clq_kept_choice;
 /* Sets what says which devices they are and when it was made, and writes it. */
 clq_status clq_why_keep_choice(clq_hash128 key, const clq_devices *devices, clq_kept_choice *choice);
