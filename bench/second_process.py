@@ -1,15 +1,16 @@
 """A second process that takes one core for half of the time, in bursts: the load that measurements are held against."""
 import subprocess
 import sys
+import time
 
 WORK = """
 import os, sys, time
-burst, parent = float(sys.argv[1]), os.getppid()
+burst, begun, parent = float(sys.argv[1]), float(sys.argv[2]), os.getppid()
 while os.getppid() == parent:
-    until = time.monotonic() + burst
+    until = time.monotonic() + burst - (time.monotonic() - begun) % (2 * burst)
     while time.monotonic() < until:
         pass
-    time.sleep(burst)
+    time.sleep(2 * burst - (time.monotonic() - begun) % (2 * burst))
 """
 
 
@@ -17,12 +18,16 @@ class SecondProcess:
     """While it is entered. burst: seconds of work, and of rest; 0: there is none."""
 
     def __init__(self, burst):
-        self.burst, self.process = burst, None
+        self.burst, self.begun, self.process = burst, time.monotonic(), None
 
     def __enter__(self):
         if self.burst > 0:
-            self.process = subprocess.Popen([sys.executable, "-c", WORK, str(self.burst)])
+            self.process = subprocess.Popen([sys.executable, "-c", WORK, str(self.burst), str(self.begun)])
         return self
+
+    def wait_for_burst(self):
+        """What begins with a burst meets the same load as all that does."""
+        time.sleep(2 * self.burst - (time.monotonic() - self.begun) % (2 * self.burst))
 
     def __exit__(self, *_):
         if self.process:
