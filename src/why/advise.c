@@ -136,6 +136,7 @@ static void advise_shares(advising *a) {
     clq_prediction best, then;
     char names[CLQ_ADVICE_TEXT / 2];
     if (p->device_count < 2 || strcmp(a->now.way.strategy, "mirrored") != 0) return;
+    if (!clq_group_of(p, p->device_count)) return;
     find_shares(a, shares);
     if (!clq_predict_by_shares(p, &a->now.way, shares, &best)) return;
     for (unsigned r = 0; r < p->device_count; r++) most = CLQ_MAX(most, shares[r]);

@@ -99,19 +99,33 @@ class Why(support.InFolder):
         self.assertEqual(lines[2].split(), ["replicas", "strategy", "images/s", "step", *PARTS, "limit"])
         self.assertEqual(lines[3].split()[:2], ["1", "single"])
 
-    def test_memory_limit(self):
-        """What train takes under a limit has a row, what it refuses has none; and if it refuses all, so does why."""
-        wide = [*SMALL, "--batch", 192, "--memory-limit", 3000000]
-        why = self.answer(*wide, "--check-replicas", 5)  # which no device alone takes
+    def check_rows_under_limit(self, why, options, *ways):
+        """What train takes has a row, what it refuses has none. A way: devices, strategy."""
         rows = {(p["replicas"], p["strategy"]) for p in why["predictions"]}
-        for devices, strategy in (("pocl:0", "single"), ("pocl:0,pocl:1", "mirrored"), ("pocl:0,pocl:1", "pipeline")):
-            fits = run("train", *wide, "--no-test", "--epochs", 1, "--devices", devices, "--strategy", strategy).returncode
+        for devices, strategy in ways:
+            fits = run("train", *options, "--no-test", "--epochs", 1, "--devices", devices, "--strategy", strategy).returncode
             self.assertEqual(fits, 0 if (devices.count(",") + 1, strategy) in rows else 4, (strategy, rows))
-        self.assertNotIn((1, "single"), rows)
-        self.assertIn((2, "mirrored"), rows)
         self.assertIn(why["best"], why["predictions"])
         self.assertIn("would fit", why["does_not_fit"])
+        return rows
+
+    def test_memory_limit(self):
+        """If train refuses all ways, so does why."""
+        wide = [*SMALL, "--batch", 192, "--memory-limit", 3000000]
+        why = self.answer(*wide, "--check-replicas", 5)  # which no device alone takes
+        rows = self.check_rows_under_limit(why, wide, ("pocl:0", "single"), ("pocl:0,pocl:1", "mirrored"), ("pocl:0,pocl:1", "pipeline"))
+        self.assertNotIn((1, "single"), rows)
+        self.assertIn((2, "mirrored"), rows)
         self.fails(4, "why", *SMALL, "--memory-limit", 100000, says=["would fit"])
+
+    def test_no_room_for_exchanges(self):
+        """Devices with memory of their own exchange through buffers there."""
+        layer = str(BIN.resolve().parent / "tests" / "clq_discrete_layer.so")
+        tight = [*SMALL, "--memory-limit", 2300000]
+        with unittest.mock.patch.dict(os.environ, OPENCL_LAYERS=layer, CLQ_TEST_DISCRETE="basic"):
+            rows = self.check_rows_under_limit(self.answer(*tight), tight, ("pocl:0", "single"), ("pocl:0,pocl:1", "mirrored"))
+        self.assertIn((1, "single"), rows)
+        self.assertNotIn((2, "mirrored"), rows)
 
     def test_trace(self):
         path = self.folder / "trace.json"
