@@ -35,6 +35,7 @@ static clq_status key_of(clq_setup *s, const clq_options *o, clq_hash128 *out, c
     CLQ_TRY(clq_setup_config(s, o, CLQ_U8, false, &config)); /* of these samples or others: the key has no type */
     config.global_batch = o->batch ? (size_t)o->batch : CLQ_BATCH_DEFAULT;
     add_settings(&config, CLQ_KEY_PREDICTION, &all);
+    clq_text_add(&all, "log %d, checkpoint every %llu\n", o->log != NULL, (unsigned long long)o->checkpoint_every);
     const bool failed = all.failed;
     if (!failed) *settings = clq_hash128_of(all.data, all.length, 0);
     clq_free(all.data);
@@ -193,6 +194,20 @@ void clq_setup_note_training(const clq_setup *s, double images_per_s, double oth
         clq_log(CLQ_LOG_INFO, "what the training reached is not kept beside the choice: %s", clq_error_detail());
 }
 
+/* A choice is to be made anew, and comparing failed: what was chosen before serves, as long as drivers do. */
+static clq_status go_back(clq_setup *s, clq_status status) {
+    bool noted, holds;
+    if (s->choice.renewal == CLQ_RENEWAL_NONE || status == CLQ_INTERRUPTED || status == CLQ_MEMORY ||
+        clq_system_is_stuck(s->system, &noted))
+        return status;
+    clq_log(CLQ_LOG_WARNING, "devices are not chosen anew: %s", clq_error_detail());
+    s->choice.kept = s->choice.before;
+    s->choice.renewal = CLQ_RENEWAL_NONE;
+    CLQ_TRY(select_kept(s, &holds));
+    s->choice.is_kept = holds;
+    return CLQ_OK;
+}
+
 clq_status clq_setup_choose(clq_setup *s, const clq_options *o, clq_choice_made **out) {
     clq_dataset *data;
     if (out) *out = NULL;
@@ -218,7 +233,7 @@ clq_status clq_setup_choose(clq_setup *s, const clq_options *o, clq_choice_made 
         *out = made;
     else
         clq_free(made);
-    return status;
+    return status == CLQ_OK ? status : go_back(s, status);
 }
 
 void clq_setup_keep_strategy(clq_setup *s, const clq_options *o, const clq_prediction *predictions, size_t count) {

@@ -85,6 +85,13 @@ void clq_write_setting_losses(const clq_trainer_config *config, clq_text *to) {
     }
 }
 
+/* By output, since the same name is another metric of another. */
+void clq_write_setting_metrics(const clq_trainer_config *config, clq_text *to) {
+    if (!config->outputs && config->metrics) clq_text_add(to, "%s", config->metrics);
+    for (size_t i = 0; config->outputs && i < config->output_count; i++)
+        clq_text_add(to, "%s%s", i ? "; " : "", config->outputs[i].metrics ? config->outputs[i].metrics : "");
+}
+
 /* Whether there are any matters to the time of a step, and all of them to the results. */
 void clq_write_setting_class_weights(const clq_trainer_config *config, clq_text *to) {
     const size_t count = config->class_weights ? config->class_weight_count : 0;

@@ -22,6 +22,7 @@ void clq_write_setting_no_decay(const clq_trainer_config *config, clq_text *to);
 void clq_write_setting_average(const clq_trainer_config *config, clq_text *to);
 void clq_write_setting_schedule(const clq_trainer_config *config, clq_text *to);
 void clq_write_setting_losses(const clq_trainer_config *config, clq_text *to);
+void clq_write_setting_metrics(const clq_trainer_config *config, clq_text *to);
 void clq_write_setting_class_weights(const clq_trainer_config *config, clq_text *to);
 void clq_write_setting_accumulate(const clq_trainer_config *config, clq_text *to);
 void clq_write_setting_staleness(const clq_trainer_config *config, clq_text *to);

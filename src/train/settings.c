@@ -86,7 +86,7 @@ static const clq_setting settings[] = {
     {"no-decay", "NAME,…",
      "variables with one of these in their names do not decay, e.g. bias,gamma,beta (default: all decay)",
      .type = CLQ_SETTING_TEXT, FIELD(no_decay), .commands = TRAIN | WHY | PLAN | TUNE, .results = true,
-     OWN(clq_parse_setting_no_decay, clq_write_setting_no_decay)},
+     .keys = PREDICTION, OWN(clq_parse_setting_no_decay, clq_write_setting_no_decay)},
     {"ema", "M",
      "keep a moving average of the weights, with this momentum, which the weights become at the end, e.g. 0.99",
      .type = CLQ_SETTING_TEXT, FIELD(ema), .commands = TRAIN | WHY | PLAN | TUNE, .results = true, .keys = PREDICTION,
@@ -117,7 +117,8 @@ static const clq_setting settings[] = {
     {"metrics", "[OUTPUT=]NAME,…",
      "what is measured beside the loss: accuracy, mae, mse, precision, recall, …, or none (default accuracy "
      "for losses of classes, else none)",
-     .type = CLQ_SETTING_NAMED, FIELD(metrics), .commands = TRAIN | WHY | EVAL, .resumed = CLQ_RESUMED_ANEW},
+     .type = CLQ_SETTING_NAMED, FIELD(metrics), .commands = TRAIN | WHY | EVAL, .keys = PREDICTION,
+     .resumed = CLQ_RESUMED_ANEW, OWN(NULL, clq_write_setting_metrics)},
     {"strategy", "NAME[:…]",
      "auto, single, mirrored, central, ps, tensor, or pipeline, e.g. pipeline:stages=2 (default auto)",
      .type = CLQ_SETTING_TEXT, .initial = "auto", FIELD(strategy),

@@ -150,6 +150,15 @@ class Choice(support.InFolder):
             file.write_bytes(file.read_bytes()[:-1] + b"?")
         self.assertEqual(self.train(says=["damaged"])["chosen"], rule)
 
+    def without_programs(self):
+        """Another cache folder: all that this one has, but no programs."""
+        other = self.folder / "no programs"
+        other.mkdir()
+        for kept in pathlib.Path(self.environment["CLIQUE_CACHE_DIR"]).glob("*"):
+            if kept.name != "programs":
+                (other / kept.name).symlink_to(kept.resolve())
+        return str(other)
+
     def make_machine(self):
         root = self.folder / "machine"
         machine = Machine(root)
@@ -166,6 +175,7 @@ class Choice(support.InFolder):
         says so."""
         machine = self.make_machine()
         machine.busy = True
+        self.environment["OPENCL_LAYERS"] = str(BIN.parent / "tests" / "clq_hang_layer.so")  # a choice is of a machine with its layers
         text = self.run_it("why", *SMALL, "--strategy", "single")  # takes long: doubtful parts are measured again
         self.assertRegex(text, r"\? compute|\? [a-z ]+\n")
         self.assertIn("\n?: measured while other programs used up to ", text)
@@ -185,6 +195,17 @@ class Choice(support.InFolder):
         self.assertEqual((found["by"], found["anew"], found["doubt"]["others"]), ("kept", None, 0))
         self.assertEqual(self.said("--strategy", "single"), [])
 
+        # What cannot be compared leaves what was chosen before.
+        for file, content in doubtful.items():
+            file.write_bytes(content)
+        refused = {"CLQ_HANG": "refuse", "CLQ_HANG_OF": "product_", "CLQ_HANG_REFUSALS": "4"}  # the step, then its launches
+        done = subprocess.run([CLIQUE, *TRAIN, "--strategy", "single", "--json"], capture_output=True, text=True, timeout=240,
+                              env=self.environment | refused | {"CLIQUE_CACHE_DIR": self.without_programs()})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stderr, "clique: warning: devices are not chosen anew: .* does not build ")
+        found = json.loads(done.stdout)["chosen"]
+        self.assertEqual((found["by"], found["anew"]), ("kept", None))
+
         # A training that prints no JSON says that it chooses anew.
         for file, content in doubtful.items():
             file.write_bytes(content)
@@ -198,7 +219,8 @@ class Choice(support.InFolder):
         slow = {"CLQ_TEST_PACE": "5 5"}
         long = ["--strategy", "single", "--data", "synthetic:28x28/10/30000"]
         # By settings that slow a training down the choice is not judged.
-        for option in (["--check-numerics"], ["--ema", "0.9"], ["--clip", "norm=1"], ["--check-numerics"]):
+        for option in (["--check-numerics"], ["--ema", "0.9"], ["--clip", "norm=1"], ["--metrics", "sparse_top_k_categorical_accuracy"], ["--log", self.folder / "log"],
+                       ["--checkpoint", self.folder / "c", "--checkpoint-every", "10"]):
             self.assertEqual(self.train(*long, *option, **slow)["chosen"]["by"], "kept")
         before = self.train(*long, **slow)["chosen"]
         self.train(*long, **slow)

@@ -1,8 +1,10 @@
 /* An OpenCL layer with a compiler that does not end. CLQ_HANG=build: clBuildProgram of a fused step does not return;
- * launch: the first launch of its kernel does not. With "-all" behind these words ("build-all") every program or kernel
- * is meant. CLQ_HANG_EXIT: the process's exit waits for what hangs, as drivers' exit handlers do. CLQ_HANG_TOLD=FILE:
- * the file appears when a call hangs. hang_end lets what hangs go on, so that a test can see the thread that was left
- * behind end. */
+ * launch: the first launch of its kernel does not; binary: the question for its binary does not; refuse: clBuildProgram
+ * of it fails without a log. CLQ_HANG_REFUSALS: so many times alone. CLQ_HANG_OF: in place of fused steps, programs
+ * with these words in their text. With "-all" behind these words ("build-all") every program or kernel is meant.
+ * CLQ_HANG_EXIT: the process's exit waits for what hangs, as drivers' exit handlers do. CLQ_HANG_TOLD=FILE: the file
+ * appears when a call hangs. hang_end lets what hangs go on, so that a test can see the thread that was left behind
+ * end. */
 #include "support/opencl_layer.h"
 
 #include <stdatomic.h>
@@ -11,11 +13,11 @@
 #include <stdlib.h>
 #include <time.h>
 
-enum { MOST = 256 };
+enum { MOST = 4096 };
 static _Atomic(void *) fused[MOST]; /* programs and kernels of fused steps */
 static atomic_uint count;
 static atomic_bool over;
-static atomic_uint hanging, misused;
+static atomic_uint hanging, misused, refusals;
 
 EXPORT void hang_end(void);
 void hang_end(void) { atomic_store(&over, true); }
@@ -44,11 +46,15 @@ static void tell(void) {
     if (file) (void)fclose(file);
 }
 
-static void hang(const char *where, const void *object) {
+static bool is_meant(const char *where, const void *object) {
     const char *wanted = getenv("CLQ_HANG");
     const size_t length = strlen(where);
-    if (!wanted || strncmp(wanted, where, length) != 0) return;
-    if (strcmp(wanted + length, "-all") != 0 && !is_noted(object)) return;
+    if (!wanted || strncmp(wanted, where, length) != 0) return false;
+    return strcmp(wanted + length, "-all") == 0 || is_noted(object);
+}
+
+static void hang(const char *where, const void *object) {
+    if (!is_meant(where, object)) return;
     atomic_fetch_add(&hanging, 1);
     tell();
     while (!atomic_load(&over)) nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
@@ -63,15 +69,22 @@ __attribute__((destructor)) static void exit_waits(void) {
 static cl_program CL_API_CALL create_program(cl_context context, cl_uint parts, const char **texts,
                                              const size_t *lengths, cl_int *error) {
     cl_program program = driver.clCreateProgramWithSource(context, parts, texts, lengths, error);
+    const char *words = getenv("CLQ_HANG_OF");
     for (cl_uint i = 0; program && i < parts; i++)
-        if (strstr(texts[i], " void sequence(")) note(program);
+        if (strstr(texts[i], words ? words : " void sequence(")) note(program);
     return program;
+}
+
+static bool refuses(void) {
+    const char *most = getenv("CLQ_HANG_REFUSALS");
+    return !most || atomic_fetch_add(&refusals, 1) < strtoul(most, NULL, 10);
 }
 
 static cl_int CL_API_CALL build_program(cl_program program, cl_uint devices, const cl_device_id *ids,
                                         const char *options, void(CL_CALLBACK *notify)(cl_program, void *),
                                         void *context) {
     hang("build", program);
+    if (is_meant("refuse", program) && refuses()) return CL_BUILD_PROGRAM_FAILURE;
     return driver.clBuildProgram(program, devices, ids, options, notify, context);
 }
 
@@ -88,12 +101,19 @@ static cl_int CL_API_CALL launch(cl_command_queue queue, cl_kernel kernel, cl_ui
     return driver.clEnqueueNDRangeKernel(queue, kernel, dims, offset, global, local, waits, after, event);
 }
 
+static cl_int CL_API_CALL program_info(cl_program program, cl_program_info what, size_t bytes, void *out,
+                                       size_t *needed) {
+    if (what == CL_PROGRAM_BINARY_SIZES) hang("binary", program);
+    return driver.clGetProgramInfo(program, what, bytes, out, needed);
+}
+
 static cl_int CL_API_CALL release_program(cl_program program) {
     if (getenv("CLQ_HANG") && atomic_load(&hanging) > 0) atomic_fetch_add(&misused, 1);
     return driver.clReleaseProgram(program);
 }
 
 static void override_calls(void) {
+    layer.clGetProgramInfo = program_info;
     layer.clReleaseProgram = release_program;
     layer.clCreateProgramWithSource = create_program;
     layer.clBuildProgram = build_program;
