@@ -65,8 +65,7 @@ void clq_bench_put_wrong(clq_bench_row *row, const clq_bench_times *times, uint6
 }
 
 bool clq_bench_is_local(clq_status status) {
-    return status == CLQ_DEVICE || status == CLQ_DEVICE_MEMORY || status == CLQ_BUILD || status == CLQ_UNSUPPORTED ||
-           status == CLQ_TIMEOUT;
+    return status == CLQ_DEVICE || status == CLQ_DEVICE_MEMORY || status == CLQ_BUILD || status == CLQ_UNSUPPORTED;
 }
 
 /* ---- the table ---- */

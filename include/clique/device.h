@@ -12,7 +12,7 @@
 extern "C" {
 #endif
 
-enum { CLQ_NAME_MAX = 192, CLQ_REASON_MAX = 256, CLQ_REPLICAS_MAX = 64 };
+enum { CLQ_NAME_MAX = 192, CLQ_REASON_MAX = 512, CLQ_REPLICAS_MAX = 64 };
 
 typedef enum clq_device_type {
     CLQ_DEVICE_CPU,

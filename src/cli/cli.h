@@ -99,6 +99,8 @@ clq_status clq_command_report(int argc, char **argv);
 
 /* ---- what several commands do (setup.c) ---- */
 
+/* With its devices, whose drivers may compile once more what is kept then: clq_end_if_stuck has its turn behind it. */
+void clq_setup_close_trainer(clq_setup *setup);
 void clq_setup_release(clq_setup *setup);
 /* Model, devices and trainer of a training step that needs no data. */
 clq_status clq_setup_step(clq_setup *setup, const clq_options *options);
@@ -156,10 +158,11 @@ clq_status clq_setup_trainer(clq_setup *setup, const clq_options *options, clq_d
  * one driver that was opened does not have the devices (any more): says why, which is the thread's error, in a warning,
  * and opens all drivers then. Returns only where that is not possible, with `status` and its error. (restart.c) */
 clq_status clq_restart_with_all_drivers(clq_status status);
-/* Behind a command or benchmark, system may be NULL: returns if no driver hangs in its compiler (clq_system_is_stuck).
+/* Behind a command or benchmark, system may be NULL: closes the devices that were only tested, and returns if no driver
+ * hangs in its compiler (clq_system_is_stuck).
  * Else it begins anew if it will do without the program then and has not begun its work; or the process ends here,
  * since calls of that driver, those at the process's exit included, need not return. (restart.c) */
-void clq_end_if_stuck(const clq_system *system, bool begun, clq_status status);
+void clq_end_if_stuck(clq_system *system, bool begun, clq_status status);
 /* GPUs that no driver lists (clq_system_unlisted), below CLIQUE_MACHINE_ROOT: a line each, where `to` is NULL a warning
  * each, or an array of objects. */
 void clq_print_unlisted(FILE *to, const clq_system *system);

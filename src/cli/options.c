@@ -67,7 +67,12 @@ clq_status clq_command_run(const char *about, int argc, char **argv,
     CLQ_TRY(clq_arguments_parse(program, about, table, argc, argv, set_option, &options));
     CLQ_TRY(clq_options_check_files(argv[0], &options, NULL, 0));
     clq_setup setup = {0};
+    clq_error error;
     clq_status status = body(&setup, &options);
+    clq_end_if_stuck(setup.system, setup.begun, status);
+    clq_error_take(status, &error);
+    clq_setup_close_trainer(&setup);
+    status = clq_error_raise(&error);
     clq_end_if_stuck(setup.system, setup.begun, status);
     clq_setup_release(&setup);
     return status;

@@ -8,8 +8,13 @@
 
 enum { TRACE_STEPS = 200 }; /* train's --help tells */
 
-void clq_setup_release(clq_setup *setup) {
+void clq_setup_close_trainer(clq_setup *setup) {
     clq_trainer_destroy(setup->trainer);
+    setup->trainer = NULL;
+}
+
+void clq_setup_release(clq_setup *setup) {
+    clq_setup_close_trainer(setup);
     clq_dataset_destroy(setup->train);
     clq_dataset_destroy(setup->test);
     clq_free(setup->class_weights);

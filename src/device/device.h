@@ -61,6 +61,9 @@ void clq_machine_forget(clq_hash128 key);
 /* Whether a driver's compiler did not end within the build deadline: every device of the system is lost, and the driver
  * may hang in what the process asks of it, its exit included. noted: the next process does without the program. */
 bool clq_system_is_stuck(const clq_system *system, bool *noted);
+/* Devices that the system opened to test them, and that nobody opened since. Takes NULL. clq_system_close does so, too:
+ * this one is for who asks clq_system_is_stuck behind it. */
+void clq_system_close_tested(clq_system *system);
 
 /* Opens one entry of a selection in a context of its own. */
 clq_status clq_device_open(clq_system *system, clq_device_choice choice, clq_device **out);
@@ -313,9 +316,10 @@ typedef struct clq_program_part {
 clq_status clq_fused_source(const clq_program_part *parts, size_t count, clq_text *out);
 /* Programs that were built from source are kept when the device closes; or now, for other devices to find. PoCL also
  * compiles each kernel when it is launched first (COMPILES_AT_LAUNCH), and keeps what was compiled when it is asked
- * first: so ask when all kernels ran. */
+ * first: so ask when all kernels ran. What cannot be kept is compiled again by who needs it. Errors: TIMEOUT, and the
+ * device is lost: its driver compiled for longer than the build deadline. */
 bool clq_device_has_unkept(clq_device *device);
-void clq_device_keep_programs(clq_device *device); /* what cannot be kept is compiled again by who needs it */
+clq_status clq_device_keep_programs(clq_device *device);
 
 /* Enqueues. local may be NULL. A global size of 0 in any dimension enqueues nothing. */
 clq_status clq_queue_launch(clq_queue *queue, clq_kernel *kernel, uint32_t dims, const size_t *global,

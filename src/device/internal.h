@@ -165,7 +165,8 @@ typedef struct clq_program {
     bool refused;         /* the cache's binary is whole, and the driver did not take it */
     bool optional;        /* as of the wish */
     bool from_source;     /* built, not loaded */
-    bool bad;             /* the compiler refused it */
+    bool bad;             /* the compiler refused it, */
+    bool explained;       /* and said why */
     bool early;           /* what the cache holds of it was asked for before all its kernels may have run */
     bool begun;           /* a launch of one of its kernels was begun; under the device's lock */
     char *file;           /* named in messages */
@@ -218,8 +219,8 @@ void clq_twin_leave(clq_device *device);
 void clq_twin_return(int twin); /* takes -1 */
 /* Makes a program's binary this twin's own; false where its form is not known, and another twin may have built it. */
 bool clq_twin_name(int twin, unsigned char *binary, size_t bytes);
-/* While building: a twin that has built the program keeps it now, for this one to find. */
-void clq_twin_ask(const clq_device *device, clq_hash128 key);
+/* While building: a twin that has built the program keeps it now, for this one to find. TIMEOUT. */
+clq_status clq_twin_ask(const clq_device *device, clq_hash128 key);
 
 /* Around building a program from source: one at a time, of all twins, or of a device. Does nothing where the driver
  * builds several programs at once, as those of GPUs do. Taken before any device's lock. (program_load.c) */
@@ -246,8 +247,8 @@ clq_status clq_device_test_host_memory(clq_device *device);
 /* Releases the program table, saving what the cache does not hold yet. */
 void clq_programs_close(clq_device *device);
 /* Keeps the program, if it was built here and not kept yet, for others that want it before its kernels are launched.
- * One that may be running is not asked for its binary: see twin.c. */
-void clq_programs_offer(clq_device *device, clq_hash128 key);
+ * One that may be running is not asked for its binary: see twin.c. TIMEOUT: as of clq_program_binary. */
+clq_status clq_programs_offer(clq_device *device, clq_hash128 key);
 /* Built on first use. The device's table owns it. */
 clq_status clq_program_get(clq_device *device, const clq_program_wish *wish, clq_program **out);
 /* The driver did not come back from the program: what becomes of its claim. */
@@ -265,13 +266,16 @@ void clq_programs_ran(clq_device *device);
  * does not build. */
 clq_status clq_program_build(clq_device *device, clq_program *entry, cl_program program, const char *options,
                              cl_int *error);
+/* The program's binary, which the caller frees with clq_free, within the build deadline: what was not launched yet may be
+ * compiled for it. TIMEOUT: likewise, but nothing is noted, and the program's claim is the caller's to leave. */
+clq_status clq_program_binary(clq_device *device, const clq_program *entry, unsigned char **out, size_t *bytes);
 /* Whether the driver compiles the kernel when it is launched now, and the queue comes to its end by itself. */
 bool clq_launch_compiles(const clq_queue *queue, const clq_kernel *kernel);
 /* Such a launch, which is waited for. *event (may be NULL) is the caller's. TIMEOUT likewise. */
 clq_status clq_launch_compiling(clq_queue *queue, const clq_kernel *kernel, cl_uint dims, const size_t *global,
                                 const size_t *local, cl_event *event);
-/* It is lost from now on, since `what` did not end. */
-void clq_device_lose(clq_device *device, const char *what);
+/* It is lost from now on; why: what calls of it say from then on. */
+void clq_device_lose(clq_device *device, const char *why);
 
 /* Opens `count` choices in one shared context; clq_device_open is the case of one. */
 clq_status clq_devices_open_shared(clq_system *system, const clq_device_choice *choices, uint32_t count,

@@ -269,8 +269,7 @@ clq_status clq_plan_keep_programs(clq_plan *plan) {
         clq_queue_destroy(queue);
         CLQ_TRY(status);
     }
-    clq_device_keep_programs(plan->device);
-    return CLQ_OK;
+    return clq_device_keep_programs(plan->device);
 }
 
 const char *clq_segment_name(clq_segment segment) {

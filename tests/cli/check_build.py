@@ -98,6 +98,14 @@ class Builds(support.InFolder):
                 self.assertEqual(len(errors), 1, run.stderr)
                 self.assertIn("did not end within the build deadline of 1 s", errors[0])
 
+    def test_a_command_ends_that_cannot_keep_its_programs(self):
+        """The training is done: PoCL hangs when it is asked for the step's binary, and would hang at the process's exit."""
+        run = self.run_in(self.own("binary"), *TRAIN, "--build-deadline", "3")
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertEqual(len(run.stderr.splitlines()), 1, run.stderr)
+        for part in ("clique: warning: a compiled program is not kept: sequence.cl: ", "build deadline of 3 s"):
+            self.assertIn(part, run.stderr)
+
     def test_a_signal_ends_who_compiles(self):
         for hang in ("build", "launch"):
             for number in (signal.SIGINT, signal.SIGTERM):

@@ -247,6 +247,16 @@ class Peers(support.InFolder):
         self.assertEqual([r["reason"] for r in rows], ["took longer than 5 s (--limit)", None])
         self.assert_gone()
 
+    def test_build_deadline(self):
+        """It is for the drivers of the runs on Clique, each a process of its own."""
+        layer = (BIN.parent / "tests" / "clq_hang_layer.so").resolve()
+        hangs = {"OPENCL_LAYERS": str(layer), "CLQ_HANG": "build", "CLQ_HANG_OF": " void product_", "CLQ_HANG_EXIT": "1"}
+        caches = {"CLIQUE_CACHE_DIR": str(self.folder / "cache")}  # PoCL's own has what nobody hangs in
+        command = self.command("--collectives", "none", "--models", "none", "--gemm", "3x4x5", "--build-deadline", 4.5)
+        result = subprocess.run(command, capture_output=True, text=True, timeout=240, env=self.environment({}) | hangs | caches)
+        self.assertEqual(result.returncode, 4, result.stderr)
+        self.assertIn("did not end within the build deadline of 4.5 s", result.stderr)
+
     def assert_gone(self):
         pid = int(pathlib.Path(str(self.log) + ".pid").read_text())
         for _ in range(500):  # it was killed; who reaps it is another's affair

@@ -6,6 +6,9 @@
 #include "support/again.h"
 #include "support/files.h"
 
+#include <signal.h>
+#include <sys/resource.h>
+
 static const char *pocl_cache(void) { return getenv("POCL_CACHE_DIR"); }
 
 /* Calls body for each file below the folder whose name ends so; how many there are. */
@@ -57,6 +60,11 @@ static int child(const char *what) {
     EXPECT(clq_queue_create(device, 0, &queue) == CLQ_OK);
     EXPECT(clq_buffer_create(device, CLQ_MEMORY_DEVICE, sizeof words, "words", &buffer) == CLQ_OK);
     const clq_program_wish wish = {.file = "selftest", .options = "", .kernels = "add_words"};
+    if (strcmp(what, "write nothing") == 0) {
+        EXPECT(signal(SIGXFSZ, SIG_IGN) != SIG_ERR && setrlimit(RLIMIT_FSIZE, &(struct rlimit){0, 0}) == 0);
+        (void)clq_kernel_create_among(device, &wish, "add_words", &kernel); /* PoCL may need to write for it */
+        _exit(0);
+    }
     EXPECT(clq_kernel_create_among(device, &wish, "add_words", &kernel) == CLQ_OK);
     if (strcmp(what, "die") == 0) _exit(0);
     if (strcmp(what, "lose") == 0) {
@@ -134,6 +142,17 @@ static void test_death(void **state) {
     assert_int_equal(kept(), 1);
 }
 
+/* A process that can write nothing (ulimit -f) does not take the program of one that died, nor from those that can. */
+static void test_death_before_one_that_cannot_write(void **state) {
+    (void)state;
+    assert_int_equal(run("use"), 0);
+    assert_int_equal(run("die"), 0);
+    (void)run("write nothing");
+    assert_int_equal(kept(), 1);
+    assert_int_equal(run("use"), 0);
+    assert_int_equal(kept(), 1);
+}
+
 /* A device that is lost is no death: the process went on, and the next one takes the programs that are kept. */
 static void test_lost_device(void **state) {
     (void)state;
@@ -199,6 +218,8 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {cmocka_unit_test_setup_teardown(test_removed, begin, files_end),
                                        cmocka_unit_test_setup_teardown(test_damaged, begin, files_end),
                                        cmocka_unit_test_setup_teardown(test_death, begin, files_end),
+                                       cmocka_unit_test_setup_teardown(test_death_before_one_that_cannot_write, begin,
+                                                                       files_end),
                                        cmocka_unit_test_setup_teardown(test_lost_device, begin, files_end),
                                        cmocka_unit_test_setup_teardown(test_whole, begin, files_end)};
     return cmocka_run_group_tests_name("lost_cache", tests, NULL, NULL);

@@ -128,16 +128,17 @@ clq_status clq_cl_fail_running(clq_device *device, cl_int error, const char *for
     return means_lost(error) ? clq_cl_fail_lost(device, error, what) : clq_cl_fail(device, error, "%s", what);
 }
 
-void clq_device_lose(clq_device *device, const char *what) {
+void clq_device_lose(clq_device *device, const char *why) {
     if (atomic_flag_test_and_set(&device->loss_claimed)) return;
-    (void)snprintf(device->loss, sizeof device->loss, "%.200s did not end", what);
+    (void)snprintf(device->loss, sizeof device->loss, "%s", why);
     atomic_store(&device->lost, true);
 }
 
 clq_status clq_device_alive(const clq_device *device) {
     if (!clq_device_lost(device)) return CLQ_OK;
     if (!atomic_load(&device->lost))
-        return clq_fail(CLQ_DEVICE, "%s is not used any more since a driver's compiler did not end", device->label);
+        return clq_fail(CLQ_DEVICE, "%s is not used any more since a driver's compiler did not end (--build-deadline)",
+                        device->label);
     return clq_fail(CLQ_DEVICE, "%s is not used any more since it failed (%s)", device->label, device->loss);
 }
 

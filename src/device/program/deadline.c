@@ -13,11 +13,14 @@ typedef struct job {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     bool done, left; /* left: nobody waits for it */
-    cl_int error;    /* of the call */
-    cl_int state;    /* of what was launched, once it ran */
+    void (*call)(struct job *);
+    cl_int error; /* of the call */
+    cl_int state; /* of what was launched, once it ran */
     cl_program program;
     cl_device_id device;
     char *options;
+    unsigned char *binary;
+    size_t bytes; /* of the binary: 0 if the driver gives none */
     cl_command_queue queue;
     cl_kernel kernel;
     cl_uint dims;
@@ -30,6 +33,7 @@ static void job_free(job *j) {
     (void)pthread_mutex_destroy(&j->lock);
     (void)pthread_cond_destroy(&j->changed);
     clq_free(j->options);
+    clq_free(j->binary);
     clq_free(j);
 }
 
@@ -45,12 +49,33 @@ static void launch(job *j) {
     (void)clGetEventInfo(j->event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof j->state, &j->state, NULL);
 }
 
+/* PoCL compiles what was not launched yet when it is asked for the size, and for the binary. A program of an island is
+ * built for one device of its context: the others' binaries are empty, or (PoCL) are not among what is given, which is
+ * the one binary then. */
+static void ask(job *j) {
+    enum { MOST = CLQ_REPLICAS_MAX };
+    cl_uint count = 0, mine = 0;
+    cl_device_id ids[MOST];
+    size_t sizes[MOST] = {0}, given = 0;
+    unsigned char *binaries[MOST] = {NULL};
+    j->error = clGetProgramInfo(j->program, CL_PROGRAM_NUM_DEVICES, sizeof count, &count, NULL);
+    if (j->error == CL_SUCCESS && count > MOST) j->error = CL_INVALID_VALUE;
+    if (j->error == CL_SUCCESS) j->error = clGetProgramInfo(j->program, CL_PROGRAM_DEVICES, sizeof ids, ids, NULL);
+    if (j->error == CL_SUCCESS)
+        j->error = clGetProgramInfo(j->program, CL_PROGRAM_BINARY_SIZES, sizeof sizes, sizes, &given);
+    if (j->error != CL_SUCCESS) return;
+    while (mine < count && ids[mine] != j->device) mine++;
+    if (given == sizeof sizes[0]) mine = 0, count = 1;
+    if (mine == count || sizes[mine] == 0) return;
+    j->bytes = sizes[mine];
+    j->binary = binaries[mine] = clq_alloc(j->bytes, 1);
+    if (j->binary)
+        j->error = clGetProgramInfo(j->program, CL_PROGRAM_BINARIES, count * sizeof binaries[0], binaries, NULL);
+}
+
 static void work(void *context) {
     job *j = context;
-    if (j->program)
-        build(j);
-    else
-        launch(j);
+    j->call(j);
     (void)pthread_mutex_lock(&j->lock);
     const bool left = j->left;
     j->done = true;
@@ -59,9 +84,10 @@ static void work(void *context) {
     if (left) job_free(j);
 }
 
-static clq_status job_create(job **out) {
+static clq_status job_create(void (*call)(job *), job **out) {
     job *j = clq_alloc(1, sizeof *j);
     if (!j) return CLQ_MEMORY;
+    j->call = call;
     clq_status status = clq_lock_create("a build", &j->lock, &j->changed);
     if (status == CLQ_OK)
         *out = j;
@@ -100,22 +126,30 @@ static bool run(const clq_device *device, job *j) {
     return done;
 }
 
+/* noted: that the program does not build. */
+static clq_status lose_late(clq_device *device, const clq_program *entry, bool noted, const char *what) {
+    char why[CLQ_REASON_MAX];
+    (void)clq_format(why, sizeof why, "%s.cl: %s did not end within the build deadline of %g s", entry->file, what,
+                     device->build_deadline_s);
+    clq_device_lose(device, why);
+    if (device->stuck) atomic_fetch_or(device->stuck, CLQ_STUCK | (noted ? CLQ_STUCK_NOTED : 0u));
+    return clq_fail(CLQ_TIMEOUT, "%s.cl: %s on %s, driver %s, did not end within the build deadline of %g s%s",
+                    entry->file, what, device->label, device->info.driver_version, device->build_deadline_s,
+                    noted ? "" : " (--build-deadline)");
+}
+
 /* What is known of the program is kept before the device is lost, which keeps nothing. again: it was built before. */
 static clq_status fail_late(clq_device *device, clq_program *entry, bool again, const char *what) {
     clq_program_leave(device, entry);
-    const bool kept = entry->optional && !again && clq_device_keep_trial_result(device, entry->key, false);
-    clq_device_lose(device, what);
-    if (device->stuck) atomic_fetch_or(device->stuck, CLQ_STUCK | (kept ? CLQ_STUCK_NOTED : 0u));
-    return clq_fail(CLQ_TIMEOUT, "%s.cl: %s on %s, driver %s, did not end within the build deadline of %g s%s",
-                    entry->file, what, device->label, device->info.driver_version, device->build_deadline_s,
-                    kept ? "" : " (--build-deadline)");
+    const bool noted = entry->optional && !again && clq_device_keep_trial_result(device, entry->key, false);
+    return lose_late(device, entry, noted, what);
 }
 
 clq_status clq_program_build(clq_device *device, clq_program *entry, cl_program program, const char *options,
                              cl_int *error) {
     CLQ_TRY(clq_device_alive(device));
     job *j;
-    CLQ_TRY(job_create(&j));
+    CLQ_TRY(job_create(build, &j));
     j->program = program;
     j->device = device->id;
     j->options = clq_strdup(options);
@@ -129,6 +163,29 @@ clq_status clq_program_build(clq_device *device, clq_program *entry, cl_program 
     return CLQ_OK;
 }
 
+clq_status clq_program_binary(clq_device *device, const clq_program *entry, unsigned char **out, size_t *bytes) {
+    job *j;
+    CLQ_TRY(clq_device_alive(device));
+    CLQ_TRY(job_create(ask, &j));
+    j->program = entry->program;
+    j->device = device->id;
+    if (!run(device, j)) return lose_late(device, entry, false, "compiling what was not launched,");
+    clq_status status = CLQ_OK;
+    if (j->error != CL_SUCCESS)
+        status = clq_cl_fail(device, j->error, "asking for a program's binary");
+    else if (j->bytes == 0)
+        status = clq_fail(CLQ_DEVICE, "%s gives no binary of a program that it has built", device->label);
+    else if (!j->binary)
+        status = clq_fail(CLQ_MEMORY, "there is no memory for a program's binary of %zu bytes", j->bytes);
+    if (status == CLQ_OK) {
+        *out = j->binary;
+        *bytes = j->bytes;
+        j->binary = NULL;
+    }
+    job_free(j);
+    return status;
+}
+
 bool clq_launch_compiles(const clq_queue *queue, const clq_kernel *kernel) {
     return !kernel->launched && kernel->program->from_source && !queue->waits &&
            clq_device_has_quirk(queue->device, CLQ_QUIRK_COMPILES_AT_LAUNCH);
@@ -138,7 +195,8 @@ clq_status clq_launch_compiling(clq_queue *queue, const clq_kernel *kernel, cl_u
                                 const size_t *local, cl_event *event) {
     clq_device *device = queue->device;
     job *j;
-    CLQ_TRY(job_create(&j));
+    (void)clFinish(queue->handle); /* what was enqueued before does not compile, and has its own time */
+    CLQ_TRY(job_create(launch, &j));
     j->queue = queue->handle;
     j->kernel = kernel->handle;
     j->dims = dims;

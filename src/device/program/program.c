@@ -127,19 +127,21 @@ static clq_status build_from_cache(clq_device *device, clq_program *entry, cl_pr
     size_t bytes = 0;
     CLQ_TRY(clq_cache_load(device->cache_dir, clq_programs_folder, entry->key, &binary, &bytes));
     if (!binary) return CLQ_OK;
-    bool whole = is_whole(device, binary, bytes);
+    bool good = is_whole(device, binary, bytes);
     clq_status status = CLQ_OK;
-    if (whole && clq_twin_name(device->twin, binary, bytes)) {
-        whole = !begin_claim(device, entry);
-        if (whole) status = build_binary(device, entry, binary, bytes, out);
-        entry->refused = whole && !*out && status == CLQ_OK;
+    if (!good) clq_cache_drop(device->cache_dir, clq_programs_folder, entry->key);
+    if (good && clq_twin_name(device->twin, binary, bytes)) {
+        const bool died = begin_claim(device, entry);
+        /* Who cannot write the mark may not be able to write a program in the place of this one either. */
+        if (died && entry->claim.marked) clq_cache_drop(device->cache_dir, clq_programs_folder, entry->key);
+        if (!died) status = build_binary(device, entry, binary, bytes, out);
+        entry->refused = !died && !*out && status == CLQ_OK;
         if (*out)
             share_claim(device, entry);
         else
             clq_claim_end(&entry->claim);
     }
     clq_free(binary);
-    if (!whole) clq_cache_drop(device->cache_dir, clq_programs_folder, entry->key);
     return status;
 }
 
@@ -187,59 +189,11 @@ static clq_status build_from_source(clq_device *device, clq_program *entry, cl_p
     }
     char log[CLQ_DETAIL_MAX / 2];
     log_excerpt(device, program, log, sizeof log);
+    entry->explained = log[0] != '\0';
     (void)clReleaseProgram(program);
     return clq_fail(CLQ_BUILD, "%s.cl does not build on %s, driver %s: %s (%d): %s; options: %.120s", file,
                     device->label, device->info.driver_version, clq_cl_error_name(error), (int)error,
                     log[0] ? log : "the driver gave no log", options);
-}
-
-/* A program of an island is built for one device of its context: the others' binaries are empty, or (PoCL) are not
- * among what is given, which is the one binary then. */
-static clq_status binary_of(const clq_device *device, cl_program program, unsigned char **out, size_t *bytes) {
-    enum { MOST = CLQ_REPLICAS_MAX };
-    cl_uint count = 0;
-    cl_device_id ids[MOST];
-    size_t sizes[MOST] = {0}, given = 0;
-    unsigned char *binaries[MOST] = {NULL};
-    cl_int error = clGetProgramInfo(program, CL_PROGRAM_NUM_DEVICES, sizeof count, &count, NULL);
-    if (error == CL_SUCCESS && count > MOST) error = CL_INVALID_VALUE;
-    if (error == CL_SUCCESS) error = clGetProgramInfo(program, CL_PROGRAM_DEVICES, sizeof ids, ids, NULL);
-    if (error == CL_SUCCESS) error = clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof sizes, sizes, &given);
-    if (error != CL_SUCCESS) return clq_cl_fail(device, error, "asking for a program's binary");
-    cl_uint mine = 0;
-    while (mine < count && ids[mine] != device->id) mine++;
-    if (given == sizeof sizes[0]) mine = 0, count = 1;
-    if (mine == count || sizes[mine] == 0)
-        return clq_fail(CLQ_DEVICE, "%s gives no binary of a program that it has built", device->label);
-    binaries[mine] = clq_alloc(sizes[mine], 1);
-    if (!binaries[mine]) return CLQ_MEMORY;
-    error = clGetProgramInfo(program, CL_PROGRAM_BINARIES, count * sizeof binaries[0], binaries, NULL);
-    if (error != CL_SUCCESS) {
-        clq_free(binaries[mine]);
-        return clq_cl_fail(device, error, "asking for a program's binary");
-    }
-    *out = binaries[mine];
-    *bytes = sizes[mine];
-    return CLQ_OK;
-}
-
-/* The cache is a convenience: what cannot be saved is compiled again next time. False where something is wrong with the
- * program: the driver has lost a part of it. */
-static bool save(const clq_device *device, const clq_program *entry) {
-    if (!device->cache_dir || (device->twin < 0 && clq_cache_has(device->cache_dir, clq_programs_folder, entry->key)))
-        return true;
-    unsigned char *binary = NULL;
-    size_t bytes = 0;
-    clq_status status = binary_of(device, entry->program, &binary, &bytes);
-    bool whole = status != CLQ_OK || is_whole(device, binary, bytes);
-    if (!whole)
-        status = clq_fail(CLQ_DEVICE, "%s gives only a part of %s.cl: was its driver's cache removed meanwhile?",
-                          device->label, entry->file);
-    if (status == CLQ_OK && clq_twin_name(device->twin, binary, bytes))
-        status = clq_cache_store(device->cache_dir, clq_programs_folder, entry->key, binary, bytes);
-    if (status != CLQ_OK) clq_log(CLQ_LOG_WARNING, "a compiled program is not kept: %s", clq_error_detail());
-    clq_free(binary);
-    return whole;
 }
 
 static void end_claim(clq_device *device, clq_program *entry) {
@@ -248,11 +202,46 @@ static void end_claim(clq_device *device, clq_program *entry) {
     atomic_fetch_sub(&device->claimed, 1);
 }
 
+/* One whose program is made counts as claimed. */
+static void leave_claim(clq_device *device, clq_program *entry) {
+    if (entry->program && entry->claim.held) atomic_fetch_sub(&device->claimed, 1);
+    clq_claim_leave(&entry->claim);
+}
+
+static void tell_not_kept(void) { clq_log(CLQ_LOG_WARNING, "a compiled program is not kept: %s", clq_error_detail()); }
+
+/* The cache is a convenience: what cannot be saved is compiled again next time. *whole is false where something is wrong
+ * with the program: the driver has lost a part of it. Errors: TIMEOUT. Of a device that launches nothing of the program
+ * meanwhile. */
+static clq_status save(clq_device *device, clq_program *entry, bool *whole) {
+    *whole = true;
+    if (!device->cache_dir || (device->twin < 0 && clq_cache_has(device->cache_dir, clq_programs_folder, entry->key)))
+        return CLQ_OK;
+    unsigned char *binary = NULL;
+    size_t bytes = 0;
+    clq_status status = clq_program_binary(device, entry, &binary, &bytes);
+    if (status == CLQ_TIMEOUT) {
+        leave_claim(device, entry);
+        return status;
+    }
+    *whole = status != CLQ_OK || is_whole(device, binary, bytes);
+    if (!*whole)
+        status = clq_fail(CLQ_DEVICE, "%s gives only a part of %s.cl: was its driver's cache removed meanwhile?",
+                          device->label, entry->file);
+    if (status == CLQ_OK && clq_twin_name(device->twin, binary, bytes))
+        status = clq_cache_store(device->cache_dir, clq_programs_folder, entry->key, binary, bytes);
+    if (status != CLQ_OK) tell_not_kept();
+    clq_free(binary);
+    return CLQ_OK;
+}
+
 /* Saves, and has the program built apart from what the driver keeps of it where that is not whole. */
-static void save_or_distrust(clq_device *device, clq_program *entry) {
-    bool whole = save(device, entry);
+static clq_status save_or_distrust(clq_device *device, clq_program *entry) {
+    bool whole;
+    CLQ_TRY(save(device, entry, &whole));
     end_claim(device, entry);
     if (!whole) clq_claim_distrust(device->claims, entry->place, entry->key);
+    return CLQ_OK;
 }
 
 /* The options by which a driver's own cache tells programs apart: each device of PoCL has its own, and so has each
@@ -292,7 +281,7 @@ static clq_status load_or_build(clq_device *device, clq_program *entry, cl_progr
     if (*out) return CLQ_OK;
     clq_building_begin(device);
     clq_status status = clq_device_alive(device); /* the compiler may not have ended over what was waited for */
-    if (status == CLQ_OK) clq_twin_ask(device, entry->key);
+    if (status == CLQ_OK) status = clq_twin_ask(device, entry->key);
     if (status == CLQ_OK && device->twin >= 0) status = build_from_cache(device, entry, out);
     if (status == CLQ_OK && !*out) status = build_here(device, entry, out);
     clq_building_end(device);
@@ -347,9 +336,14 @@ static void take_out(clq_device *device, clq_program *entry) {
     entry_free(entry);
 }
 
-static clq_status do_without(clq_device *device, clq_hash128 key) {
+/* A compiler says what it has against a program. One that says nothing may have failed for another reason, as a full
+ * disk, which ends: no later run needs to know. */
+static clq_status do_without(clq_device *device, const clq_program *entry) {
     clq_log(CLQ_LOG_WARNING, "%s; it is done without", clq_error_detail());
-    (void)clq_device_keep_trial_result(device, key, false);
+    if (entry->explained)
+        (void)clq_device_keep_trial_result(device, entry->key, false);
+    else
+        clq_device_note_trial_result(device, entry->key, false);
     return clq_fail(CLQ_UNSUPPORTED, "%s", clq_error_detail());
 }
 
@@ -375,7 +369,7 @@ clq_status clq_program_get(clq_device *device, const clq_program_wish *wish, clq
     pthread_mutex_unlock(&device->lock);
     if (status == CLQ_OK && !program) {
         status = load_or_build(device, entry, &program);
-        if (status == CLQ_BUILD && entry->optional && entry->bad) status = do_without(device, key);
+        if (status == CLQ_BUILD && entry->optional && entry->bad) status = do_without(device, entry);
         pthread_mutex_lock(&device->lock);
         entry->program = program;
         if (status != CLQ_OK) take_out(device, entry);
@@ -400,11 +394,10 @@ void clq_programs_ran(clq_device *device) {
     pthread_mutex_unlock(&device->lock);
 }
 
-/* One whose program is made counts as claimed; the lock is for clq_programs_ran, which ends claims too. */
+/* The lock is for clq_programs_ran, which ends claims too. */
 void clq_program_leave(clq_device *device, clq_program *entry) {
     pthread_mutex_lock(&device->lock);
-    if (entry->program && entry->claim.held) atomic_fetch_sub(&device->claimed, 1);
-    clq_claim_leave(&entry->claim);
+    leave_claim(device, entry);
     pthread_mutex_unlock(&device->lock);
 }
 
@@ -414,14 +407,17 @@ void clq_program_begin(clq_device *device, clq_program *entry) {
     pthread_mutex_unlock(&device->lock);
 }
 
-void clq_programs_offer(clq_device *device, clq_hash128 key) {
+clq_status clq_programs_offer(clq_device *device, clq_hash128 key) {
+    clq_status status = CLQ_OK;
+    bool whole;
     pthread_mutex_lock(&device->lock);
     clq_program *entry = find(device, key);
     if (entry && entry->program && entry->unsaved && !entry->begun && !clq_device_lost(device)) {
-        (void)save(device, entry);
+        status = save(device, entry, &whole);
         entry->early = true;
     }
     pthread_mutex_unlock(&device->lock);
+    return status;
 }
 
 bool clq_device_has_unkept(clq_device *device) {
@@ -432,16 +428,18 @@ bool clq_device_has_unkept(clq_device *device) {
     return entry && device->cache_dir;
 }
 
-void clq_device_keep_programs(clq_device *device) {
+clq_status clq_device_keep_programs(clq_device *device) {
+    clq_status status = CLQ_OK;
     clq_building_begin(device);
     pthread_mutex_lock(&device->lock);
     for (clq_program *entry = device->programs; entry && !clq_device_lost(device); entry = entry->next) {
         if (!entry->program || !entry->unsaved || entry->early) continue;
-        save_or_distrust(device, entry);
+        status = save_or_distrust(device, entry);
         entry->unsaved = false;
     }
     pthread_mutex_unlock(&device->lock);
     clq_building_end(device);
+    return status;
 }
 
 /* PoCL specialises a kernel for its work-group at the first launch, and a binary that is asked for after it holds that
@@ -451,13 +449,13 @@ static void save_whole(clq_device *device, clq_program *entry) {
     cl_program again;
     if (entry->early) {
         if (build_from_source(device, entry, &again) != CLQ_OK) {
-            clq_log(CLQ_LOG_WARNING, "a compiled program is not kept: %s", clq_error_detail());
+            tell_not_kept();
             return;
         }
         (void)clReleaseProgram(entry->program);
         entry->program = again;
     }
-    save_or_distrust(device, entry);
+    if (save_or_distrust(device, entry) != CLQ_OK) tell_not_kept();
 }
 
 void clq_programs_close(clq_device *device) {

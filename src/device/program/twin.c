@@ -75,11 +75,12 @@ void clq_twin_return(int twin) {
     pthread_mutex_unlock(&lock);
 }
 
-void clq_twin_ask(const clq_device *device, clq_hash128 key) {
-    if (device->twin < 0 || !device->cache_dir) return;
+clq_status clq_twin_ask(const clq_device *device, clq_hash128 key) {
+    if (device->twin < 0 || !device->cache_dir) return CLQ_OK;
     for (int i = 0; i < TWINS_MAX; i++) {
         clq_device *other = devices[i];
         if (other && other != device && other->cache_dir && strcmp(other->cache_dir, device->cache_dir) == 0)
-            clq_programs_offer(other, key);
+            CLQ_TRY(clq_programs_offer(other, key));
     }
+    return CLQ_OK;
 }

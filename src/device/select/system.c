@@ -128,9 +128,14 @@ fail:
     return status;
 }
 
+void clq_system_close_tested(clq_system *system) {
+    for (size_t i = 0; system && i < system->count; i++)
+        clq_device_close(clq_system_take_tested(system, (uint32_t)i));
+}
+
 void clq_system_close(clq_system *system) {
     if (!system) return;
-    for (size_t i = 0; i < system->count; i++) clq_device_close(clq_system_take_tested(system, (uint32_t)i));
+    clq_system_close_tested(system);
     clq_free(system->entries);
     clq_free(system->cache_dir);
     clq_free(system);
