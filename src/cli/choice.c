@@ -201,15 +201,18 @@ static clq_status go_back(clq_setup *s, clq_status status) {
         clq_system_is_stuck(s->system, &noted))
         return status;
     clq_log(CLQ_LOG_WARNING, "devices are not chosen anew: %s", clq_error_detail());
+    if (clq_why_note_failed_renewal(s->choice.key, &s->choice.before) != CLQ_OK)
+        clq_log(CLQ_LOG_INFO, "that comparing failed is not kept: %s", clq_error_detail());
     s->choice.kept = s->choice.before;
     s->choice.renewal = CLQ_RENEWAL_NONE;
     CLQ_TRY(select_kept(s, &holds));
     s->choice.is_kept = holds;
-    return CLQ_OK;
+    return holds ? CLQ_OK : forget(s);
 }
 
 clq_status clq_setup_choose(clq_setup *s, const clq_options *o, clq_choice_made **out) {
     clq_dataset *data;
+    bool asked = false;
     if (out) *out = NULL;
     if (!s->choice.to_make) return CLQ_OK;
     clq_choice_made *made = clq_alloc(1, sizeof *made);
@@ -223,6 +226,7 @@ clq_status clq_setup_choose(clq_setup *s, const clq_options *o, clq_choice_made 
     if (status == CLQ_OK) {
         status = ask(s, o, data, made);
         clq_dataset_destroy(data);
+        asked = true;
     }
     if (status == CLQ_OK) {
         const clq_alternative *best = &made->alternatives[made->best];
@@ -233,7 +237,7 @@ clq_status clq_setup_choose(clq_setup *s, const clq_options *o, clq_choice_made 
         *out = made;
     else
         clq_free(made);
-    return status == CLQ_OK ? status : go_back(s, status);
+    return status == CLQ_OK || !asked ? status : go_back(s, status);
 }
 
 void clq_setup_keep_strategy(clq_setup *s, const clq_options *o, const clq_prediction *predictions, size_t count) {

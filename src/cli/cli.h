@@ -99,7 +99,8 @@ clq_status clq_command_report(int argc, char **argv);
 
 /* ---- what several commands do (setup.c) ---- */
 
-/* With its devices, whose drivers may compile once more what is kept then: clq_end_if_stuck has its turn behind it. */
+/* Closes the trainer's devices, too. Drivers may compile then, once more, what is kept for later runs: clq_end_if_stuck
+ * belongs behind this call. */
 void clq_setup_close_trainer(clq_setup *setup);
 void clq_setup_release(clq_setup *setup);
 /* Model, devices and trainer of a training step that needs no data. */

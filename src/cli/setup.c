@@ -44,6 +44,7 @@ clq_status clq_setup_devices(clq_setup *setup, const clq_options *options) {
     clq_trim_code();
     if (status == CLQ_OK) status = clq_setup_select(setup, options);
     if (setup->recalled_one && (status == CLQ_NO_DEVICE || status == CLQ_DEVICE)) {
+        clq_end_if_stuck(setup->system, setup->begun, status);
         clq_system_close(setup->system); /* keeps what was built, which the restarted command loads */
         setup->system = NULL;
         status = clq_restart_with_all_drivers(status);

@@ -26,8 +26,11 @@ typedef struct choosing {
 
 static bool is_late(const choosing *c) { return c->wanted->budget_s > 0 && clq_now() >= c->until; }
 
-/* Failures that are about an alternative; others end the choosing. OK: it is left out. */
-static clq_status forgive(clq_status status, const clq_alternative *alternative) {
+/* Failures that are about an alternative; others end the choosing, and so does a driver that hangs in its compiler: no
+ * device is used any more. OK: it is left out. */
+static clq_status forgive(const choosing *c, clq_status status, const clq_alternative *alternative) {
+    bool noted;
+    if (clq_system_is_stuck(c->machine.rule->system, &noted)) return status;
     switch (status) {
     case CLQ_DEVICE:
     case CLQ_BUILD:
@@ -80,7 +83,7 @@ static clq_status look_at(choosing *c, size_t i) {
         alternative->images_per_s = lone->images_per_s = 0;
         lone->too_large = status == CLQ_DEVICE_MEMORY;
         if (c->first.status == CLQ_OK) clq_error_take(status, &c->first);
-        return forgive(status, alternative);
+        return forgive(c, status, alternative);
     }
     if (images_per_s > lone->images_per_s) alternative->doubt.others = doubt.others;
     if (alternative->state == CLQ_ALTERNATIVE_MEASURED) {
@@ -151,7 +154,10 @@ static clq_status predict(choosing *c, const clq_together *t, clq_alternative *a
     CLQ_TRY(clq_why_probe(&task, &c->probes));
     const size_t count = clq_why_predict(&c->probes, c->predictions, CLQ_COUNT_OF(c->predictions));
     const clq_prediction *best = clq_why_pick(c->wanted, c->predictions, count, 2);
-    if (!best) return CLQ_OK;
+    if (!best) {
+        if (c->probes.lack.status != CLQ_OK) alternative->state = CLQ_ALTERNATIVE_FAILED;
+        return CLQ_OK;
+    }
     alternative->state = CLQ_ALTERNATIVE_PREDICTED;
     alternative->strategy = best->way.strategy;
     alternative->images_per_s = best->images_per_s;
@@ -174,7 +180,7 @@ static clq_status predict_together(choosing *c) {
         clq_status status = predict(c, &c->together[i], alternative, &c->devices[c->out.count - 1]);
         if (status == CLQ_OK) continue;
         alternative->state = CLQ_ALTERNATIVE_FAILED;
-        CLQ_TRY(forgive(status, alternative));
+        CLQ_TRY(forgive(c, status, alternative));
     }
     return CLQ_OK;
 }

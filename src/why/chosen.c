@@ -91,6 +91,16 @@ bool clq_why_judge_choice(clq_kept_choice *kept, double images_per_s, double oth
     return true;
 }
 
+clq_status clq_why_note_failed_renewal(clq_hash128 key, const clq_kept_choice *used) {
+    clq_kept_choice now;
+    bool known;
+    CLQ_TRY(clq_why_recall_choice(key, &known, &now));
+    if (!known || now.made != used->made) return CLQ_OK;
+    now.renewals = CLQ_MIN(now.renewals + 1, (uint64_t)RENEWALS_MOST);
+    now.fell_short = 0;
+    return clq_machine_keep(key, &now, sizeof now);
+}
+
 clq_status clq_why_note_training(clq_hash128 key, const clq_kept_choice *used, double images_per_s, double others) {
     clq_kept_choice now;
     bool known;

@@ -79,7 +79,7 @@ clq_status clq_ask_group(clq_probing *p, unsigned group) {
 }
 
 size_t clq_exchanged_bytes(const clq_probing *p) {
-    double most = (double)p->out->gradient_bytes;
+    double most = p->out->group_count ? (double)p->out->gradient_bytes : 0.0;
     for (unsigned group = 0; group < p->out->group_count; group++) {
         const clq_pipe_probe *pipe = &p->out->groups[group].pipe;
         const clq_probed_work *sliced = &p->sliced[group];
@@ -89,6 +89,8 @@ size_t clq_exchanged_bytes(const clq_probing *p) {
     }
     return (size_t)most;
 }
+
+bool clq_group_meets(const clq_group_probe *group) { return !group->too_large || group->slices.exchanges > 0; }
 
 /* ---- made-up work ---- */
 
@@ -214,16 +216,18 @@ static void weigh_slices(const clq_probing *p, const clq_probed_work *sliced, cl
 
 static clq_status probe_meetings(clq_probing *p, clq_group_probe *g, const clq_probed_work *sliced) {
     const size_t batch = p->out->batch, share = clq_ceil_div(batch, g->count), *all = &p->out->gradient_bytes;
-    const unsigned sums = CLQ_MIN(sliced->sum_count, (unsigned)CLQ_RIG_MEETINGS_MAX);
+    const bool meets = clq_group_meets(g);
+    const unsigned sums = meets ? CLQ_MIN(sliced->sum_count, (unsigned)CLQ_RIG_MEETINGS_MAX) : 0;
     if (sums) weigh_slices(p, sliced, &g->slices);
     double waiting[2]; /* the first one's is taken for that of all steps by shares */
-    wanted_exchange wanted[CLQ_RIG_EXCHANGES_MAX] = {
-        {CLQ_RIG_ALL_REDUCE, all, 1, share, 1, false, &g->exchange_s, &g->waiting_s},
-        {CLQ_RIG_STORE, all, 1, share, 1, true, &g->store_s, &waiting[0]},
-        {CLQ_RIG_OWN_STORE, all, 1, batch, 1, true, &g->own_store_s, NULL},
-    };
-    size_t count = 3;
-    if (!g->shards_update)
+    wanted_exchange wanted[CLQ_RIG_EXCHANGES_MAX];
+    size_t count = 0;
+    if (meets)
+        wanted[count++] = (wanted_exchange){CLQ_RIG_ALL_REDUCE, all, 1, share, 1, false, &g->exchange_s, &g->waiting_s};
+    wanted[count++] =
+        (wanted_exchange){CLQ_RIG_STORE, all, 1, share, 1, true, &g->store_s, meets ? &waiting[0] : &g->waiting_s};
+    wanted[count++] = (wanted_exchange){CLQ_RIG_OWN_STORE, all, 1, batch, 1, true, &g->own_store_s, NULL};
+    if (meets && !g->shards_update)
         wanted[count++] =
             (wanted_exchange){CLQ_RIG_SCATTER_GATHER, all, 1, share, 1, false, &g->scatter_s, &waiting[1]};
     if (sums)
@@ -241,6 +245,6 @@ clq_status clq_probe_group(clq_probing *p, unsigned group) {
     g->doubt = (clq_doubt){.others = (double)NAN};
     CLQ_TRY(probe_sharing(p, g));
     CLQ_TRY(probe_meetings(p, g, &p->sliced[group]));
-    CLQ_TRY(probe_links(p, g));
+    if (clq_group_meets(g)) CLQ_TRY(probe_links(p, g));
     return probe_pipe(p, g);
 }

@@ -358,45 +358,38 @@ static void take_settings(const clq_why_task *task, clq_probes *out) {
             out->own_statistics = true;
 }
 
-/* Without it no strategy has a row of so many devices. */
-static void leave_group_out(clq_probing *p, unsigned group) {
-    const unsigned behind = --p->out->group_count - group;
-    memmove(&p->out->groups[group], &p->out->groups[group + 1], behind * sizeof p->out->groups[0]);
-    memmove(&p->sliced[group], &p->sliced[group + 1], behind * sizeof p->sliced[0]);
-}
-
-/* smallest: made-up work cannot be made with less memory, and so what does not fit is left out. */
-static clq_status probe_groups(clq_probing *p, bool smallest) {
-    for (unsigned g = 0; g < p->out->group_count;) {
-        const clq_status status = clq_probe_group(p, g);
-        if (status == CLQ_DEVICE_MEMORY && smallest) {
-            CLQ_TRY(clq_probing_lacks(p, status));
-            leave_group_out(p, g);
+/* The work's memory is not all that the devices need: communicators have buffers, too. smallest: it cannot be less, and
+ * who has no room then does without collectives. */
+static clq_status find_room(clq_probing *p, bool smallest) {
+    for (unsigned i = 0; i < p->out->group_count; i++) {
+        clq_group_probe *g = &p->out->groups[i];
+        const clq_status status = clq_group_meets(g) ? clq_rig_has_room(&p->rig, g->count) : CLQ_OK;
+        if (status != CLQ_DEVICE_MEMORY || !smallest) {
+            CLQ_TRY(status);
             continue;
         }
-        CLQ_TRY(status);
-        g++;
+        CLQ_TRY(clq_probing_lacks(p, status));
+        g->too_large = true;
+        g->slices.exchanges = 0;
     }
     return CLQ_OK;
 }
 
-static clq_status probe_together(clq_probing *p, bool smallest) {
-    p->rig.sleeps = clq_path_is_disabled(p->task->config->disabled_paths, "busy wait");
-    note_cores(p);
-    for (unsigned r = 0; r < p->out->device_count; r++) CLQ_TRY(probe_alone(p, r));
-    return probe_groups(p, smallest);
-}
-
-/* Made-up work touches as much memory as a step, or as much of it as there is room for beside what exchanges take. */
-static clq_status probe_made_up_work(clq_probing *p) {
+/* Made-up work touches as much memory as a step, or as much of it as there is room for: with the least, if gradients of
+ * several devices do not fit beside it, each device alone. */
+static clq_status open_rig(clq_probing *p) {
     enum { MEMORY_LEAST = 1 << 16, MEMORY_USUAL = 1 << 20, MEMORY_MOST = 64 << 20 };
     size_t bytes = CLQ_MIN(CLQ_MAX(p->work.memory_bytes, (size_t)MEMORY_USUAL), (size_t)MEMORY_MOST);
     for (;; bytes /= 2) {
         const bool smallest = bytes / 2 < MEMORY_LEAST;
         clq_status status = clq_rig_open(p->task->devices, bytes, clq_exchanged_bytes(p), &p->rig);
-        if (status == CLQ_OK) status = probe_together(p, smallest);
-        if (status != CLQ_DEVICE_MEMORY || smallest) return status;
+        if (status == CLQ_OK) status = find_room(p, smallest);
+        if (status != CLQ_DEVICE_MEMORY || (smallest && p->out->group_count == 0)) return status;
         clq_rig_close(&p->rig);
+        if (!smallest) continue;
+        CLQ_TRY(clq_probing_lacks(p, status));
+        p->out->group_count = 0;
+        bytes *= 2;
     }
 }
 
@@ -406,7 +399,12 @@ static clq_status probe_all(clq_probing *p) {
     for (unsigned g = 0; g < out->group_count; g++) CLQ_TRY(clq_ask_group(p, g));
     for (unsigned r = 0; r < out->device_count; r++)
         CLQ_TRY(p->alike[r] == r ? probe_device(p, r) : probe_like(p, r, p->alike[r]));
-    return probe_made_up_work(p);
+    CLQ_TRY(open_rig(p));
+    p->rig.sleeps = clq_path_is_disabled(p->task->config->disabled_paths, "busy wait");
+    note_cores(p);
+    for (unsigned r = 0; r < out->device_count; r++) CLQ_TRY(probe_alone(p, r));
+    for (unsigned g = 0; g < out->group_count; g++) CLQ_TRY(clq_probe_group(p, g));
+    return CLQ_OK;
 }
 
 clq_status clq_why_probe(const clq_why_task *task, clq_probes *out) {

@@ -329,6 +329,12 @@ static clq_status time_rounds(clq_rig *rig, unsigned count, double *seconds) {
 
 static clq_status round_of_all_reduce(clq_rig_member *m) { return all_reduce(m, m->rig->meetings[0]); }
 
+clq_status clq_rig_has_room(clq_rig *rig, unsigned count) {
+    clq_status status = open_comm(rig, count);
+    close_comm(rig);
+    return status;
+}
+
 clq_status clq_rig_all_reduce(clq_rig *rig, unsigned count, size_t bytes, double *seconds) {
     CLQ_TRY(open_comm(rig, count));
     rig->meetings[0] = CLQ_MAX(bytes, sizeof(float));
@@ -479,7 +485,9 @@ static clq_status look_at_all(clq_rig *rig, unsigned count, clq_rig_exchange *ex
 clq_status clq_rig_exchanges(clq_rig *rig, unsigned count, clq_rig_exchange *exchanges, size_t exchange_count,
                              clq_patience *patience, clq_rig_together *together) {
     clq_store *stores[CLQ_RIG_EXCHANGES_MAX] = {NULL};
-    clq_status status = open_comm(rig, count);
+    bool meets = false;
+    for (size_t i = 0; i < exchange_count; i++) meets = meets || !exchanges[i].optimizer;
+    clq_status status = meets ? open_comm(rig, count) : CLQ_OK;
     for (size_t i = 0; i < exchange_count && status == CLQ_OK; i++)
         if (exchanges[i].optimizer)
             status = clq_store_create(

@@ -70,6 +70,8 @@ clq_status clq_rig_launch(clq_rig *rig, unsigned member, double *seconds);
  * same time. Best measured alternately, several times: machines change their speed. */
 clq_status clq_rig_rate_alone(clq_rig *rig, clq_load_kind kind, unsigned member, double *rate);
 clq_status clq_rig_rates(clq_rig *rig, clq_load_kind kind, unsigned count, double *rates);
+/* Whether a communicator of the first `count` members fits their memory: DEVICE_MEMORY. */
+clq_status clq_rig_has_room(clq_rig *rig, unsigned count);
 /* Seconds of an all-reduce of `bytes` over the first `count` members. */
 clq_status clq_rig_all_reduce(clq_rig *rig, unsigned count, size_t bytes, double *seconds);
 /* What meetings of so many bytes add to rounds of made-up arithmetic, between whose parts they are. work_s: of each

@@ -337,5 +337,8 @@ bool clq_why_judge_choice(clq_kept_choice *kept, double images_per_s, double oth
 /* Likewise of what is kept, unless it was made anew meanwhile. Trainings that end at the same moment may count as one.
  * Errors: WRITE, MEMORY. */
 clq_status clq_why_note_training(clq_hash128 key, const clq_kept_choice *used, double images_per_s, double others);
+/* Comparing failed for a choice that was to be made anew: this counts as one more time that it was, so that not every
+ * training tries. Errors: WRITE, MEMORY. */
+clq_status clq_why_note_failed_renewal(clq_hash128 key, const clq_kept_choice *used);
 
 #endif

@@ -248,7 +248,7 @@ class Peers(support.InFolder):
         self.assert_gone()
 
     def test_build_deadline(self):
-        """It is for the drivers of the runs on Clique, each a process of its own."""
+        """Each run on Clique is a process of its own, and gets the option."""
         layer = (BIN.parent / "tests" / "clq_hang_layer.so").resolve()
         hangs = {"OPENCL_LAYERS": str(layer), "CLQ_HANG": "build", "CLQ_HANG_OF": " void product_", "CLQ_HANG_EXIT": "1"}
         caches = {"CLIQUE_CACHE_DIR": str(self.folder / "cache")}  # PoCL's own has what nobody hangs in

@@ -123,7 +123,8 @@ class Why(support.InFolder):
         layer = str(BIN.resolve().parent / "tests" / "clq_discrete_layer.so")
         tight = [*SMALL, "--memory-limit", 2300000]
         with unittest.mock.patch.dict(os.environ, OPENCL_LAYERS=layer, CLQ_TEST_DISCRETE="basic"):
-            rows = self.check_rows_under_limit(self.answer(*tight), tight, ("pocl:0", "single"), ("pocl:0,pocl:1", "mirrored"))
+            rows = self.check_rows_under_limit(self.answer(*tight), tight, ("pocl:0", "single"), ("pocl:0,pocl:1", "mirrored"),
+                                               ("pocl:0,pocl:1", "central"), ("pocl:0,pocl:1", "pipeline"))
         self.assertIn((1, "single"), rows)
         self.assertNotIn((2, "mirrored"), rows)
 

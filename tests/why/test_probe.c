@@ -343,6 +343,17 @@ static void trainings_are_noted(void **state) {
     assert_int_equal(fell_short(k.key), 0);
     walk_allocations(note_training, &k);
     assert_true(fell_short(k.key) > 0);
+
+    /* Comparing fails again and again, for one reason to do so and for the other: in the end the choice is left alone. */
+    assert_ok(clq_why_recall_choice(k.key, &known, &used));
+    for (unsigned failed = 0; failed < 3; failed++) {
+        clq_kept_choice doubtful;
+        assert_ok(clq_why_note_failed_renewal(k.key, &used));
+        assert_ok(clq_why_recall_choice(k.key, &known, &doubtful));
+        assert_int_equal(doubtful.renewals, failed + 1);
+        assert_int_equal(doubtful.fell_short, 0);
+        assert_int_equal(clq_why_renewal(&doubtful, 0), failed < 2 ? CLQ_RENEWAL_DOUBTFUL : CLQ_RENEWAL_NONE);
+    }
     clq_machine_forget(k.key);
     close_rig(&r);
 }

@@ -12,7 +12,7 @@
 typedef struct job {
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    bool done, left; /* left: nobody waits for it */
+    bool begun, done, left; /* begun: its time runs; left: nobody waits for it */
     void (*call)(struct job *);
     cl_int error; /* of the call */
     cl_int state; /* of what was launched, once it ran */
@@ -42,6 +42,12 @@ static void build(job *j) { j->error = clBuildProgram(j->program, 1, &j->device,
 /* Some drivers compile in this call, others when commands are flushed or waited for, others in threads of theirs. A
  * marker behind a command that has failed would not tell of it: the command's own event does. */
 static void launch(job *j) {
+    (void)clFinish(j->queue); /* what was enqueued before has its own time */
+    (void)pthread_mutex_lock(&j->lock);
+    j->begun = true;
+    const bool left = j->left;
+    (void)pthread_mutex_unlock(&j->lock);
+    if (left) return;
     j->error = clEnqueueNDRangeKernel(j->queue, j->kernel, j->dims, NULL, j->global, j->has_local ? j->local : NULL, 0,
                                       NULL, &j->event);
     if (j->error != CL_SUCCESS) return;
@@ -88,6 +94,7 @@ static clq_status job_create(void (*call)(job *), job **out) {
     job *j = clq_alloc(1, sizeof *j);
     if (!j) return CLQ_MEMORY;
     j->call = call;
+    j->begun = call != launch;
     clq_status status = clq_lock_create("a build", &j->lock, &j->changed);
     if (status == CLQ_OK)
         *out = j;
@@ -104,9 +111,10 @@ static void own_name(char name[16]) {
 #endif
 }
 
-/* False: it is late, and left to its thread. Where no thread can be had, the call is made here, and waited for. */
+/* False: it is late, or waits to begin on a device that was lost meanwhile, and is left to its thread. Where no thread
+ * can be had, the call is made here, and waited for. */
 static bool run(const clq_device *device, job *j) {
-    const double until = clq_now_running() + device->build_deadline_s;
+    double until = clq_now_running() + device->build_deadline_s;
     char name[16];
     clq_thread *thread;
     own_name(name);
@@ -115,7 +123,10 @@ static bool run(const clq_device *device, job *j) {
         return true;
     }
     (void)pthread_mutex_lock(&j->lock);
-    while (!j->done && clq_now_running() < until) clq_lock_wait(&j->lock, &j->changed, CLQ_RUNNING_LOOK_S);
+    while (!j->done && clq_now_running() < until && (j->begun || !clq_device_lost(device))) {
+        clq_lock_wait(&j->lock, &j->changed, CLQ_RUNNING_LOOK_S);
+        if (!j->begun) until = clq_now_running() + device->build_deadline_s;
+    }
     const bool done = j->done;
     j->left = !done;
     (void)pthread_mutex_unlock(&j->lock);
@@ -169,7 +180,7 @@ clq_status clq_program_binary(clq_device *device, const clq_program *entry, unsi
     CLQ_TRY(job_create(ask, &j));
     j->program = entry->program;
     j->device = device->id;
-    if (!run(device, j)) return lose_late(device, entry, false, "compiling what was not launched,");
+    if (!run(device, j)) return lose_late(device, entry, false, "giving its binary");
     clq_status status = CLQ_OK;
     if (j->error != CL_SUCCESS)
         status = clq_cl_fail(device, j->error, "asking for a program's binary");
@@ -195,7 +206,6 @@ clq_status clq_launch_compiling(clq_queue *queue, const clq_kernel *kernel, cl_u
                                 const size_t *local, cl_event *event) {
     clq_device *device = queue->device;
     job *j;
-    (void)clFinish(queue->handle); /* what was enqueued before does not compile, and has its own time */
     CLQ_TRY(job_create(launch, &j));
     j->queue = queue->handle;
     j->kernel = kernel->handle;
@@ -203,8 +213,10 @@ clq_status clq_launch_compiling(clq_queue *queue, const clq_kernel *kernel, cl_u
     j->has_local = local != NULL;
     memcpy(j->global, global, dims * sizeof *global);
     if (local) memcpy(j->local, local, dims * sizeof *local);
-    if (!run(device, j))
+    if (!run(device, j)) {
+        CLQ_TRY(clq_device_alive(device)); /* it did not begin */
         return fail_late(device, kernel->program, false, "the first launch, in which the driver compiles,");
+    }
     const cl_int error = j->error, state = j->state;
     if (error == CL_SUCCESS && event)
         *event = j->event;
