@@ -26,7 +26,7 @@ class SecondProcess:
         return self
 
     def wait_for_burst(self):
-        """What begins with a burst meets the same load as all that does."""
+        """Commands that begin with a burst meet the same load at the same time."""
         time.sleep(2 * self.burst - (time.monotonic() - self.begun) % (2 * self.burst))
 
     def __exit__(self, *_):
