@@ -40,7 +40,7 @@ static void gate_sees_its_deadline(void **state) {
     assert_int_equal(clq_gate_init(&gate), CLQ_OK);
     yields = 0;
     assert_int_equal(clq_gate_wait(&gate, 1, clq_now_running() + 0.001, &aborted), CLQ_TIMEOUT);
-    assert_in_range(yields, 0, 1);
+    assert_within(yields, 0, 1);
     clq_gate_raise(&gate, 2);
     assert_int_equal(clq_gate_wait(&gate, 2, 0, &aborted), CLQ_OK);
     clq_gate_end(&gate);
@@ -75,7 +75,7 @@ static void ranks_that_leave(void **state) {
     ranks_run(&all, act, &p);
     for (unsigned r = 0; r < all.count; r++) {
         assert_int_not_equal(all.results[r].status, CLQ_OK);
-        assert_in_range(p.yields[r], 0, YIELDS_MOST);
+        assert_within(p.yields[r], 0, YIELDS_MOST);
     }
     assert_int_equal(clq_event_complete(event, true), CLQ_OK);
     clq_event_destroy(event);

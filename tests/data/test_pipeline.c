@@ -188,7 +188,7 @@ static void shuffle_is_uniform(void **state) {
     for (size_t i = 0; i < 256; i++)
         if (seen[i] > 0) {
             orders++;
-            assert_in_range(seen[i], 1000 - 155, 1000 + 155);
+            assert_within(seen[i], 1000 - 155, 1000 + 155);
         }
     assert_int_equal(orders, 24);
     clq_dataset_destroy(data);

@@ -82,7 +82,7 @@ static void can_be_learned(void **state) {
         for (size_t i = 0; i < ELEMENTS; i++) mean[labels[n]][i] += samples[n * ELEMENTS + i];
     }
     for (size_t c = 0; c < CLASSES; c++) {
-        assert_in_range(count[c], 80, 160);
+        assert_within(count[c], 80, 160);
         for (size_t i = 0; i < ELEMENTS; i++) mean[c][i] /= (double)count[c];
     }
     samples = samples_of(test, &labels);

@@ -104,7 +104,7 @@ static int load(bool as_gpu, const char *driver) {
 
 static void drivers_of_gpus_build_side_by_side(void **state) {
     (void)state;
-    assert_in_range(load(true, "nvidia"), 2, PROGRAMS);
+    assert_within(load(true, "nvidia"), 2, PROGRAMS);
 }
 
 static void pocl_builds_one_at_a_time(void **state) {

@@ -129,7 +129,7 @@ static void bad_lengths(void **state) {
     clq_safetensors *file = NULL;
     static const uint64_t lengths[] = {3, 100000001, UINT64_C(1) << 32, UINT64_MAX, UINT64_MAX - 7, INT64_MAX};
     for (size_t i = 0; i < CLQ_COUNT_OF(lengths); i++) {
-        char data[10] = "________{}";
+        char data[] = "________{}";
         memcpy(data, &lengths[i], 8);
         assert_fails(CLQ_FORMAT, "a header of", clq_safetensors_open(files_put("f", data, 10), &file));
     }

@@ -26,8 +26,8 @@ static void parts_are_alike(void **state) {
             clq_store_part(store, i, &begin, &end);
             assert_int_equal(begin, last);
             assert_int_equal(begin % CLQ_VARIABLE_ALIGN, 0);
-            assert_in_range((end - begin) / CLQ_VARIABLE_ALIGN, LINES / clq_store_parts(store),
-                            LINES / clq_store_parts(store) + 1);
+            assert_within((end - begin) / CLQ_VARIABLE_ALIGN, LINES / clq_store_parts(store),
+                          LINES / clq_store_parts(store) + 1);
             last = end;
         }
         assert_int_equal(last, BYTES);

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include <cmocka.h>
+#undef stop /* a macro of cmocka 2 */
 
 #define assert_ok(call)                                                                                                \
     do {                                                                                                               \
@@ -26,6 +27,18 @@
                      clq_error_detail());                                                                              \
         if (!strstr(clq_error_detail(), word))                                                                         \
             fail_msg("%s: no \"%s\" in: %s", #call, (const char *)(word), clq_error_detail());                         \
+    } while (0)
+
+static inline bool is_within(unsigned long long value, unsigned long long least, unsigned long long most) {
+    return least <= value && value <= most;
+}
+
+/* Of numbers that are not negative. cmocka 2 has another name than cmocka 1 for it. */
+#define assert_within(value, least, most)                                                                              \
+    do {                                                                                                               \
+        const unsigned long long assert_value_ = (unsigned long long)(value);                                          \
+        if (!is_within(assert_value_, (unsigned long long)(least), (unsigned long long)(most)))                        \
+            fail_msg("%s is %llu, not %s to %s", #value, assert_value_, #least, #most);                                \
     } while (0)
 
 static inline void expect_text(const char *text, const char *part) {

@@ -184,8 +184,8 @@ static clq_status hear(void *context, const clq_step_info *info) {
     told *t = context;
     assert_int_equal(info->step, ++t->steps);
     assert_true(info->lr == rate_of(t->steps - 1));
-    assert_in_range(info->replica, 0, REPLICAS - 1);
-    assert_in_range(info->staleness, 0, t->bound);
+    assert_within(info->replica, 0, REPLICAS - 1);
+    assert_within(info->staleness, 0, t->bound);
     assert_int_equal(info->samples, BATCH);
     assert_true(info->seconds >= 0);
     double squares = 1.0; /* the bias's */
@@ -374,7 +374,7 @@ static void optimizer_state_needs_no_room_on_devices(void **state) {
             continue;
         }
         assert_ok(clq_trainer_create(model, &devices, &config, &trainer));
-        assert_in_range(clq_trainer_device_bytes(trainer), 8 << 20, 10 << 20);
+        assert_within(clq_trainer_device_bytes(trainer), 8 << 20, 10 << 20);
         static const unsigned char samples[100] = {1, 2, 3};
         static const float targets[10000];
         assert_ok(clq_step(trainer, &(clq_batch){.count = 1,
