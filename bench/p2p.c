@@ -11,7 +11,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { KEY_TRANSPORT = CLQ_BENCH_KEY_OWN, LATENCY_BYTES = 16, REASON_MAX = 512 };
+enum { KEY_TRANSPORT = CLQ_BENCH_KEY_OWN, LATENCY_BYTES = 16 };
 
 typedef enum transport { TRANSPORT_AUTO, TRANSPORT_PEER, TRANSPORT_STAGED } transport;
 static const char *const transport_names[] = {"auto", "peer", "staged"};
@@ -32,7 +32,7 @@ typedef struct cell {
 
 typedef struct party {
     clq_device *device;
-    char reason[REASON_MAX];      /* why it shares no context with its platform's others */
+    char reason[CLQ_REASON_MAX];  /* why it shares no context with its platform's others */
     double read_gbps, write_gbps; /* pinned; of staged lanes; NaN before they are needed */
     double copy_gbps;             /* host memcpy on its cores; NaN where it has memory of its own */
 } party;
@@ -54,7 +54,7 @@ static clq_status open_parties(field *f) {
     for (uint32_t i = 0; i < f->count; i++) {
         f->parties[i].device = opened[i];
         f->parties[i].read_gbps = f->parties[i].write_gbps = f->parties[i].copy_gbps = NAN;
-        (void)snprintf(f->parties[i].reason, sizeof f->parties[i].reason, "%s", reasons[i]);
+        memcpy(f->parties[i].reason, reasons[i], sizeof f->parties[i].reason);
     }
     for (uint32_t i = 0; i < f->count; i++) {
         party *p = &f->parties[i];
