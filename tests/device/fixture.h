@@ -60,4 +60,16 @@ static inline void on_each_device(void (*body)(clq_device *device, clq_queue *qu
 /* On PoCL's basic device and Intel's; on PoCL's pool of threads only where there is no Intel driver. */
 static inline void on_each_driver(void (*body)(clq_device *device, clq_queue *queue)) { on_devices(false, body); }
 
+/* Whether the driver itself says that it splits the device by counts. PoCL 7.1 splits none. */
+static inline bool driver_splits(clq_system *system, uint32_t index) {
+    clq_device *device;
+    cl_device_partition_property kinds[16] = {0};
+    bool splits = false;
+    CHECK_OK(clq_device_open(system, (clq_device_choice){index, 0, 1}, &device));
+    assert_int_equal(
+        clGetDeviceInfo(clq_device_id(device), CL_DEVICE_PARTITION_PROPERTIES, sizeof kinds, kinds, NULL), CL_SUCCESS);
+    for (size_t i = 0; i < CLQ_COUNT_OF(kinds); i++) splits = splits || kinds[i] == CL_DEVICE_PARTITION_BY_COUNTS;
+    clq_device_close(device);
+    return splits;
+}
 #endif
