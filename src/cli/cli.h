@@ -52,7 +52,7 @@ typedef struct clq_choice_of_setup {
     bool may_renew;     /* a kept choice is made anew where it does not hold good */
     bool has_key, is_kept, is_new;
     clq_hash128 key, settings; /* settings: all that the speed depends on */
-    clq_kept_choice kept;      /* where it is */
+    clq_kept_choice kept;      /* if is_kept */
     clq_renewal renewal;       /* why it is made anew, */
     clq_kept_choice before;    /* and what it was */
     clq_patience patience;     /* of all that the run measures */
@@ -159,10 +159,10 @@ clq_status clq_setup_trainer(clq_setup *setup, const clq_options *options, clq_d
  * one driver that was opened does not have the devices (any more): says why, which is the thread's error, in a warning,
  * and opens all drivers then. Returns only where that is not possible, with `status` and its error. (restart.c) */
 clq_status clq_restart_with_all_drivers(clq_status status);
-/* Behind a command or benchmark, system may be NULL: closes the devices that were only tested, and returns if no driver
- * hangs in its compiler (clq_system_is_stuck).
- * Else it begins anew if it will do without the program then and has not begun its work; or the process ends here,
- * since calls of that driver, those at the process's exit included, need not return. (restart.c) */
+/* Behind a command or benchmark; system may be NULL. Closes the devices that were only tested, and returns if no driver
+ * hangs in its compiler (clq_system_is_stuck). Else the command begins anew, if it can do without the program and has
+ * not begun its work; or the process ends here, since calls of that driver, those at the process's exit included, need
+ * not return. (restart.c) */
 void clq_end_if_stuck(clq_system *system, bool begun, clq_status status);
 /* GPUs that no driver lists (clq_system_unlisted), below CLIQUE_MACHINE_ROOT: a line each, where `to` is NULL a warning
  * each, or an array of objects. */

@@ -90,7 +90,9 @@ size_t clq_exchanged_bytes(const clq_probing *p) {
     return (size_t)most;
 }
 
-bool clq_group_meets(const clq_group_probe *group) { return !group->too_large || group->slices.exchanges > 0; }
+bool clq_group_has_collectives(const clq_group_probe *group) {
+    return !group->too_large || group->slices.exchanges > 0;
+}
 
 /* ---- made-up work ---- */
 
@@ -216,7 +218,7 @@ static void weigh_slices(const clq_probing *p, const clq_probed_work *sliced, cl
 
 static clq_status probe_meetings(clq_probing *p, clq_group_probe *g, const clq_probed_work *sliced) {
     const size_t batch = p->out->batch, share = clq_ceil_div(batch, g->count), *all = &p->out->gradient_bytes;
-    const bool meets = clq_group_meets(g);
+    const bool meets = clq_group_has_collectives(g);
     const unsigned sums = meets ? CLQ_MIN(sliced->sum_count, (unsigned)CLQ_RIG_MEETINGS_MAX) : 0;
     if (sums) weigh_slices(p, sliced, &g->slices);
     double waiting[2]; /* the first one's is taken for that of all steps by shares */
@@ -245,6 +247,6 @@ clq_status clq_probe_group(clq_probing *p, unsigned group) {
     g->doubt = (clq_doubt){.others = (double)NAN};
     CLQ_TRY(probe_sharing(p, g));
     CLQ_TRY(probe_meetings(p, g, &p->sliced[group]));
-    if (clq_group_meets(g)) CLQ_TRY(probe_links(p, g));
+    if (clq_group_has_collectives(g)) CLQ_TRY(probe_links(p, g));
     return probe_pipe(p, g);
 }

@@ -358,12 +358,12 @@ static void take_settings(const clq_why_task *task, clq_probes *out) {
             out->own_statistics = true;
 }
 
-/* The work's memory is not all that the devices need: communicators have buffers, too. smallest: it cannot be less, and
- * who has no room then does without collectives. */
+/* Communicators need memory beside that of made-up work. smallest: the work cannot do with less; groups without room
+ * for a communicator then have no rows with collectives. */
 static clq_status find_room(clq_probing *p, bool smallest) {
     for (unsigned i = 0; i < p->out->group_count; i++) {
         clq_group_probe *g = &p->out->groups[i];
-        const clq_status status = clq_group_meets(g) ? clq_rig_has_room(&p->rig, g->count) : CLQ_OK;
+        const clq_status status = clq_group_has_collectives(g) ? clq_rig_has_room(&p->rig, g->count) : CLQ_OK;
         if (status != CLQ_DEVICE_MEMORY || !smallest) {
             CLQ_TRY(status);
             continue;
@@ -380,16 +380,18 @@ static clq_status find_room(clq_probing *p, bool smallest) {
 static clq_status open_rig(clq_probing *p) {
     enum { MEMORY_LEAST = 1 << 16, MEMORY_USUAL = 1 << 20, MEMORY_MOST = 64 << 20 };
     size_t bytes = CLQ_MIN(CLQ_MAX(p->work.memory_bytes, (size_t)MEMORY_USUAL), (size_t)MEMORY_MOST);
-    for (;; bytes /= 2) {
+    for (;;) {
         const bool smallest = bytes / 2 < MEMORY_LEAST;
         clq_status status = clq_rig_open(p->task->devices, bytes, clq_exchanged_bytes(p), &p->rig);
         if (status == CLQ_OK) status = find_room(p, smallest);
         if (status != CLQ_DEVICE_MEMORY || (smallest && p->out->group_count == 0)) return status;
         clq_rig_close(&p->rig);
-        if (!smallest) continue;
-        CLQ_TRY(clq_probing_lacks(p, status));
-        p->out->group_count = 0;
-        bytes *= 2;
+        if (!smallest) {
+            bytes /= 2;
+        } else {
+            CLQ_TRY(clq_probing_lacks(p, status));
+            p->out->group_count = 0;
+        }
     }
 }
 

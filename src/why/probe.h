@@ -36,7 +36,7 @@ clq_status clq_probing_lacks(clq_probing *probing, clq_status status);
 
 /* Which plans a group's strategies make. No step is made. */
 clq_status clq_ask_group(clq_probing *probing, unsigned group);
-bool clq_group_meets(const clq_group_probe *group); /* whether a row of it has collectives */
+bool clq_group_has_collectives(const clq_group_probe *group); /* whether a row of it has collectives */
 size_t clq_exchanged_bytes(const clq_probing *probing); /* the most, of what was asked for */
 /* What the group's devices cost one another. Behind the probes of each of them. */
 clq_status clq_probe_group(clq_probing *probing, unsigned group);

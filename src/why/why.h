@@ -312,7 +312,7 @@ typedef struct clq_kept_choice {
     clq_doubt doubt;
     uint64_t fell_short;         /* trainings in a row that did not reach it */
     double reached_images_per_s; /* the most that these reached; 0: there were none */
-    uint64_t renewals;           /* how often trainings made it anew, in a row, for it was doubtful */
+    uint64_t renewals;           /* how often trainings made it anew, in a row, or tried to, for it was doubtful */
     uint64_t made;               /* tells it from others of the same key */
     clq_hash128 described;       /* which devices they were */
     clq_hash128 settings;        /* a hash of those that the prediction is of, made by the caller */

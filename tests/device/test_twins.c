@@ -137,7 +137,7 @@ static size_t kept_for_a_twin(const char *name, bool launched, bool *twins) {
     return kept;
 }
 
-/* PoCL before 7.0 ends the process where it is asked for the binary of a program that runs meanwhile. Devices of later
+/* PoCL before 7.0 ends the process if it is asked for the binary of a program that runs meanwhile. Devices of later
  * ones are no twins. */
 static void test_running_programs_are_left_alone(void **state) {
     (void)state;

@@ -111,7 +111,7 @@ static void own_name(char name[16]) {
 #endif
 }
 
-/* False: it is late, or waits to begin on a device that was lost meanwhile, and is left to its thread. Where no thread
+/* False: it is late, or waits to begin on a device that was lost meanwhile, and is left to its thread. If no thread
  * can be had, the call is made here, and waited for. */
 static bool run(const clq_device *device, job *j) {
     double until = clq_now_running() + device->build_deadline_s;

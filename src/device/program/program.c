@@ -210,8 +210,8 @@ static void leave_claim(clq_device *device, clq_program *entry) {
 
 static void tell_not_kept(void) { clq_log(CLQ_LOG_WARNING, "a compiled program is not kept: %s", clq_error_detail()); }
 
-/* The cache is a convenience: what cannot be saved is compiled again next time. *whole is false where something is wrong
- * with the program: the driver has lost a part of it. Errors: TIMEOUT. Of a device that launches nothing of the program
+/* The cache is a convenience: what cannot be saved is compiled again next time. *whole is false if the driver
+ * has lost a part of the program. Errors: TIMEOUT. Of a device that launches nothing of the program
  * meanwhile. */
 static clq_status save(clq_device *device, clq_program *entry, bool *whole) {
     *whole = true;
