@@ -5,7 +5,9 @@
 #define ZLIB_CONST /* next_in points to const */
 #include <zlib.h>
 
-enum { GZIP_ONLY = 16 + 15, ZLIB_CHUNK = 1 << 30, LIKELY_RATIO = 16, WINDOW_BYTES = 1 << 18, SHORTEST = 18 };
+enum { GZIP_ONLY = 16 + 15, ZLIB_CHUNK = 1 << 30, LIKELY_RATIO = 16, WINDOW_BYTES = 1 << 18 };
+/* Of gzip: a header of 10 bytes, a stream of nothing of 2, a trailer of 8 (RFC 1952, RFC 1951). */
+enum { SHORTEST = 20 };
 
 /* The compressed file, of which a window is in memory: not the whole beside what is inflated. */
 typedef struct input {

@@ -121,6 +121,24 @@ static void numbers_have_points(void **state) {
     assert_string_equal(clq_error_detail(), "0.5");
 }
 
+static void threads_keep_their_locale(void **state) {
+    (void)state;
+    const locale_t own = duplocale(LC_GLOBAL_LOCALE), before = uselocale(own);
+    char text[8];
+    double value;
+    FILE *file = tmpfile();
+    assert_true(own && own != before && file);
+    clq_format(text, sizeof text, "%g", 0.5);
+    assert_ptr_equal(uselocale((locale_t)0), own);
+    clq_fprintf(file, "%g", 0.5);
+    assert_ptr_equal(uselocale((locale_t)0), own);
+    assert_true(clq_parse_number("0.5", &value));
+    assert_ptr_equal(uselocale((locale_t)0), own);
+    fclose(file);
+    uselocale(before);
+    freelocale(own);
+}
+
 static void sizes_have_units(void **state) {
     (void)state;
     static const struct {
@@ -188,8 +206,13 @@ static void cleaned(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(grows),           cmocka_unit_test(without_memory),      cmocka_unit_test(whole_numbers),
-        cmocka_unit_test(decimal_numbers), cmocka_unit_test(numbers_have_points), cmocka_unit_test(sizes_have_units),
+        cmocka_unit_test(grows),
+        cmocka_unit_test(without_memory),
+        cmocka_unit_test(whole_numbers),
+        cmocka_unit_test(decimal_numbers),
+        cmocka_unit_test(numbers_have_points),
+        cmocka_unit_test(threads_keep_their_locale),
+        cmocka_unit_test(sizes_have_units),
         cmocka_unit_test(cleaned),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

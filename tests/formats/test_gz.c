@@ -55,6 +55,9 @@ static void members(void **state) {
     unsigned char *data = pattern(3000000);
     expect(append_gz("one", "hello", 5), 5, "hello", 5);
     expect(append_gz("nothing", "", 0), 5, "", 0);
+    size_t shortest;
+    free(files_get(files_path("nothing"), &shortest));
+    assert_int_equal(shortest, 20); /* no gzip is shorter */
     /* The last member's length says 0: it is no guess at the whole. */
     append_gz("three", data, 1000000);
     append_gz("three", data + 1000000, 2000000);
@@ -108,7 +111,8 @@ static void damage(void **state) {
     size_t bytes;
     char *good = files_get(append_gz("good", data, 5000), &bytes);
     expect_refusal(files_put("bad", good, bytes - 1), 9999, "truncated gzip");
-    expect_refusal(files_put("bad", good, 17), 9999, "truncated gzip: only 17 bytes");
+    expect_refusal(files_put("bad", good, 19), 9999, "truncated gzip: only 19 bytes");
+    expect_refusal(files_put("bad", good, 20), 9999, "inside a compressed stream");
     expect_refusal(files_put("bad", good, bytes / 2), 9999, "inside a compressed stream");
     for (size_t at = bytes - 8; at < bytes; at++) { /* checksum and length */
         good[at] ^= 1;

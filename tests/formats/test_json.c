@@ -1,6 +1,8 @@
 #include "formats/formats.h"
 #include "support/files.h"
 
+#include <locale.h>
+
 static void reads(void **state) {
     (void)state;
     static const char text[] = "{\"a\": [1, 2.5, \"x\\u00e9\"], \"b\": {\"c\": null}}";
@@ -55,7 +57,33 @@ static void deep(void **state) {
     clq_free(text);
 }
 
+/* Numbers have points whatever the thread's locale, which stays the thread's. */
+static void threads_keep_their_locale(void **state) {
+    (void)state;
+    const locale_t own = duplocale(LC_GLOBAL_LOCALE), before = uselocale(own);
+    clq_text text = {0};
+    json_t *json = NULL;
+    assert_true(own && own != before);
+    assert_ok(clq_json_parse("[0.5]", 5, 1, "here", &json));
+    assert_ptr_equal(uselocale((locale_t)0), own);
+    clq_json_dump(json, 0, &text);
+    assert_ptr_equal(uselocale((locale_t)0), own);
+    char *dumped = clq_json_dumps(json, 0);
+    assert_ptr_equal(uselocale((locale_t)0), own);
+    assert_string_equal(text.data, "[0.5]");
+    assert_string_equal(dumped, "[0.5]");
+    free(dumped);
+    clq_free(text.data);
+    json_decref(json);
+    json = NULL;
+    assert_fails(CLQ_FORMAT, "overflow", clq_json_parse("[1e999]", 7, 1, "here", &json));
+    assert_ptr_equal(uselocale((locale_t)0), own);
+    uselocale(before);
+    freelocale(own);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(reads), cmocka_unit_test(refuses), cmocka_unit_test(deep)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(reads), cmocka_unit_test(refuses), cmocka_unit_test(deep),
+                                       cmocka_unit_test(threads_keep_their_locale)};
     return cmocka_run_group_tests(tests, files_begin, files_end);
 }

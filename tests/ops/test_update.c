@@ -6,7 +6,24 @@ typedef struct flat {
     clq_value w, g, states[STATES], average, factors, decays;
 } flat;
 
+/* Variables of so many blocks, one behind the other, of the optimizers whose steps go by norms of variables; the
+ * weights of the second, and the gradient of the third, are 0. */
+enum { VARIABLES = 4, GAP = 2 };
+static const size_t blocks_of[VARIABLES] = {3, 1, 2, 40};
+static const size_t all_blocks = 3 + 1 + 2 + 40 + GAP;
+
 static float decays_at(size_t b) { return b % 3 == 1 ? 0.0f : 1.0f; }
+
+/* Some are 0: those of whole variables if they make that the update skips blocks. */
+static float factor_at(const manner *m, size_t b) {
+    if (m->factor_of_all) return 0.75f;
+    if (!m->skips) return 0.25f * (float)(b % 5);
+    size_t v = 0;
+    for (size_t end = blocks_of[0]; v < VARIABLES && b >= end; v++) end += v + 1 < VARIABLES ? blocks_of[v + 1] : 0;
+    return 0.25f * (float)(v % 3);
+}
+
+static bool skipped_at(const manner *m, size_t i) { return m->skips && factor_at(m, i / CLQ_UPDATE_BLOCK) == 0; }
 
 /* Parameters of update t, from 1. */
 static void set_rates(clq_step_params *params, const clq_optimizer *optimizer, double lr, unsigned t) {
@@ -47,12 +64,17 @@ static void fill_start(rig *r, const clq_optimizer *optimizer, const manner *m, 
     rig_fill(r, a->w, w, bytes);
     for (unsigned i = 0; i < clq_optimizer_states(optimizer); i++) rig_fill(r, a->states[i], numbers, bytes);
     if (a->average) rig_fill(r, a->average, numbers, bytes);
-    for (size_t b = 0; b < blocks; b++) numbers[first + b] = factor_of(b);
-    if (m->factor_of_all) numbers[0] = FACTOR_OF_ALL;
+    for (size_t b = 0; b < blocks; b++) numbers[first + b] = factor_at(m, b);
+    if (m->factor_of_all) numbers[0] = factor_at(m, 0);
     if (a->factors) rig_fill(r, a->factors, numbers, (1 + blocks) * sizeof(float));
     for (size_t b = 0; b < blocks; b++) numbers[first + b] = decays_at(b);
     if (a->decays) rig_fill(r, a->decays, numbers, (1 + blocks) * sizeof(float));
     clq_free(numbers);
+}
+
+static clq_update_problem problem_of(const clq_optimizer *optimizer, const manner *m) {
+    return (clq_update_problem){
+        .optimizer = *optimizer, .limit = (float)m->limit, .factor_of_all = m->factor_of_all, .skips = m->skips};
 }
 
 /* A list of the update alone, with these weights and states of zeros. m NULL: nothing is done around the rule. */
@@ -64,10 +86,8 @@ static flat begin_update(rig *r, const clq_optimizer *optimizer, const manner *m
     add_manner(r, m, n, &a);
     clq_update_arenas arenas = arenas_of(&a, n);
     arenas.first_block = 1;
-    clq_update(
-        r->list,
-        &(clq_update_problem){.optimizer = *optimizer, .limit = (float)m->limit, .factor_of_all = m->factor_of_all},
-        &arenas);
+    const clq_update_problem problem = problem_of(optimizer, m);
+    clq_update(r->list, &problem, &arenas);
     rig_bind(r);
     fill_start(r, optimizer, m, n, 1, w, &a);
     return a;
@@ -91,12 +111,6 @@ static void ref_update_in_manner(const clq_optimizer *optimizer, const manner *m
 
 /* ---- optimizers whose steps go by norms of variables ---- */
 
-/* Variables of so many blocks, one behind the other; the weights of the second, and the gradient of the third, are 0.
- */
-enum { VARIABLES = 4, GAP = 2 };
-static const size_t blocks_of[VARIABLES] = {3, 1, 2, 40};
-static const size_t all_blocks = 3 + 1 + 2 + 40 + GAP;
-
 static void fill_table(rig *r, clq_value table) {
     int32_t rows[VARIABLES + 1][4], first = 0;
     for (int v = 0; v <= VARIABLES; v++) {
@@ -111,8 +125,7 @@ static void fill_table(rig *r, clq_value table) {
 /* The passes in one list. */
 static flat begin_with_ratios(rig *r, const clq_optimizer *optimizer, const manner *m, const float *w) {
     const size_t n = all_blocks * CLQ_UPDATE_BLOCK;
-    const clq_update_problem problem = {
-        .optimizer = *optimizer, .limit = (float)m->limit, .factor_of_all = m->factor_of_all};
+    const clq_update_problem problem = problem_of(optimizer, m);
     rig_begin(r, 1);
     flat a = make_flat(r, optimizer, n);
     add_manner(r, m, n, &a);
@@ -165,6 +178,35 @@ static void spare_zeros(float *w, float *g, double *want_w, double *want_g) {
 
 /* ---- updates by one ---- */
 
+/* What an update leaves as it is, as it was before the step. */
+static void leave_skipped(const manner *m, size_t n, double *x, const double *before) {
+    for (size_t i = 0; i < n; i++)
+        if (skipped_at(m, i)) x[i] = before[i];
+}
+
+/* One step of the reference. average: of all steps before this one; first: there are none. */
+static void ref_step(const clq_optimizer *optimizer, const manner *m, size_t n, double lr, unsigned t, double *w,
+                     double *g, double *const *states, double *average) {
+    const bool first = t == 1;
+    double *before[STATES + 1];
+    float *factors = m->factors ? rig_alloc(clq_ceil_div(n, CLQ_UPDATE_BLOCK), sizeof(float)) : NULL;
+    for (size_t b = 0; factors && b < clq_ceil_div(n, CLQ_UPDATE_BLOCK); b++) factors[b] = factor_at(m, b);
+    for (unsigned i = 0; i <= STATES; i++) {
+        before[i] = rig_alloc(n, sizeof(double));
+        memcpy(before[i], i < STATES ? states[i] : w, n * sizeof(double));
+    }
+    treat(m, factors, n, g);
+    (clq_optimizer_has_trust_ratio(optimizer) ? ref_with_ratios : ref_update_in_manner)(optimizer, m, n, lr, t, w, g,
+                                                                                        states);
+    for (unsigned i = 0; i <= STATES; i++) {
+        leave_skipped(m, n, i < STATES ? states[i] : w, before[i]);
+        clq_free(before[i]);
+    }
+    for (size_t i = 0; i < n; i++)
+        if (first || !skipped_at(m, i)) average[i] = first ? w[i] : m->average * average[i] + (1 - m->average) * w[i];
+    clq_free(factors);
+}
+
 /* By an optimizer of norms: n is that of all variables. */
 static void check_update(rig *r, const clq_optimizer *optimizer, const manner *m, size_t n) {
     clq_random random = clq_random_start(7, n);
@@ -186,10 +228,7 @@ static void check_update(rig *r, const clq_optimizer *optimizer, const manner *m
         set_rates(&r->params, optimizer, (double)lr, t);
         r->params.average = t == 1 ? 1 : (float)(1 - m->average);
         rig_run(r, 1);
-        treat(m, n, want_g);
-        (ratios ? ref_with_ratios : ref_update_in_manner)(optimizer, m, n, (double)lr, t, want_w, want_g, want);
-        for (size_t i = 0; i < n; i++)
-            average[i] = t == 1 ? want_w[i] : m->average * average[i] + (1 - m->average) * want_w[i];
+        ref_step(optimizer, m, n, (double)lr, t, want_w, want_g, want, average);
         rig_read(r, a.g, got, bytes);
         assert_memory_equal(got, g, bytes);
         clq_free(g);
@@ -237,7 +276,8 @@ static void manners(rig *r) {
                                  {.decays = true},
                                  {.factors = true},
                                  {.factors = true, .factor_of_all = true, .limit = 0.25},
-                                 {.factors = true, .limit = 0.0625, .average = 0.5, .decays = true}};
+                                 {.factors = true, .limit = 0.0625, .average = 0.5, .decays = true},
+                                 {.factors = true, .skips = true, .average = 0.5, .decays = true}};
     static const clq_optimizer optimizers[] = {{CLQ_OPTIMIZER_SGD, {0, 0.890625, 0, 0.5}},
                                                {CLQ_OPTIMIZER_ADAMW, {0, 0.9, 0.75, 1e-3, 1, 0.5}}};
     static const size_t some[] = {1, 17, 128, 1009};
@@ -251,7 +291,8 @@ static void updates_with_ratios(rig *r) {
     static const manner all[] = {{0},
                                  {.limit = 0.125, .average = 0.75},
                                  {.factors = true, .decays = true},
-                                 {.factors = true, .factor_of_all = true}};
+                                 {.factors = true, .factor_of_all = true},
+                                 {.factors = true, .skips = true, .average = 0.5}};
     for (size_t i = 0; i < CLQ_COUNT_OF(all); i++)
         if ((i < 2 || rig_takes(r, i)) && rig_affords(r, all_blocks * CLQ_UPDATE_BLOCK))
             check_update(r, &trust_ratio_optimizers[i % CLQ_COUNT_OF(trust_ratio_optimizers)], &all[i],

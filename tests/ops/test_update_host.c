@@ -100,7 +100,7 @@ static void check_host_update(rig *r, const clq_optimizer *optimizer, size_t n) 
         update_plain(optimizer, &back, &rates, part);
         update_plain(optimizer, &front, &rates, part);
         rig_check_close(r, "the sum", whole.sum, want_g, n, 0, 0);
-        treat(&limited, n, want_g);
+        treat(&limited, NULL, n, want_g);
         ref_update(optimizer, n, (double)lr, t, want_w, want_g, want);
         for (size_t i = 0; i < n; i++) average[i] += (want_w[i] - average[i]) * (double)part;
     }
@@ -161,7 +161,7 @@ static void check_host_ratios(rig *r, const clq_optimizer *optimizer, size_t n) 
         mine.ratio = other.ratio = (float)sqrt(weights / direction);
         clq_update_on_host(optimizer, &mine, &numbers.rates, numbers.average);
         row->run(&other, &numbers);
-        treat(&limited, n, want_g);
+        treat(&limited, NULL, n, want_g);
         ref_update(optimizer, n, lr, t, want_w, want_g, want);
     }
     rig_check_close(r, "w", own.w, want_w, n, 1e-6, 5e-7);

@@ -52,16 +52,13 @@ static inline void each_optimizer(rig *r, with_optimizer run) {
 typedef struct manner {
     double limit, average;
     bool decays, factors, factor_of_all; /* by block */
+    bool skips;                          /* what has the factor 0 */
 } manner;
 
-/* A factor of all blocks, and block b's, of which some are 0. */
-#define FACTOR_OF_ALL 0.75f
-static inline float factor_of(size_t b) { return 0.25f * (float)(b % 5); }
-
-/* The gradient that the rule gets. */
-static inline void treat(const manner *m, size_t n, double *g) {
+/* The gradient that the rule gets. factors: of the blocks; NULL: 1. */
+static inline void treat(const manner *m, const float *factors, size_t n, double *g) {
     for (size_t i = 0; i < n; i++) {
-        if (m->factors) g[i] *= m->factor_of_all ? (double)FACTOR_OF_ALL : (double)factor_of(i / CLQ_UPDATE_BLOCK);
+        if (factors) g[i] *= (double)factors[i / CLQ_UPDATE_BLOCK];
         if (m->limit > 0) g[i] = fmax(fmin(g[i], m->limit), -m->limit);
     }
 }
