@@ -1,38 +1,230 @@
-/* What PoCL does with memory is dear under the address sanitizer; tests/run preloads this, and without it the same
+/* What drivers do with memory is dear under the address sanitizer; tests/run preloads this, and without it the same
  * tests are slower.
  *
  * A block that is asked for the size that it has already is copied, fresh pages and all. PoCL asks for that with 2 MiB
  * whenever it reads a file (pocl_read_file, from 1.8 to 6.0 at least), some for each program that is loaded.
  *
- * Each of its devices, and each thread of a pool, has 16 MiB for what kernels print. That is mapped here: the sanitizer
- * would mark all of it when it is allocated, and search it for pointers when the process ends: a fifth of the time of a
- * short process (`clique devices`). */
-#define _GNU_SOURCE 1 /* RTLD_NEXT, dladdr */
+ * Each of PoCL's devices, and each thread of a pool, has 16 MiB for what kernels print. That is mapped here: the
+ * sanitizer would mark all of it when it is allocated, and search it for pointers when the process ends: a fifth of the
+ * time of a short process (`clique devices`).
+ *
+ * A compiler makes thousands of small objects for each program that it loads, which the sanitizer would note with
+ * their stacks. LLVM and Intel's compilers, which are built without the sanitizer and whose leaks are suppressed
+ * (lsan.supp), have theirs from the C library instead. Everybody else's blocks are the sanitizer's as ever: the
+ * library's, the tests', PoCL's own, and all that are aligned, among them drivers' buffers. */
+#define _GNU_SOURCE 1 /* RTLD_NEXT, dl_iterate_phdr; NOLINT(bugprone-reserved-identifier) */
 #include <dlfcn.h>
+#include <link.h>
+#include <malloc.h>
 #include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #define EXPORT __attribute__((visibility("default")))
-
-enum { LARGE = 1 << 20, PRINTED = 16 << 20, MAPPED_MAX = 64 };
+#define CALLER ((uintptr_t)__builtin_return_address(0))
 
 size_t __sanitizer_get_allocated_size(const volatile void *block) __attribute__((weak));
+void __lsan_register_root_region(const void *region, size_t bytes) __attribute__((weak));
+
+/* The C library's own functions, below the sanitizer's. */
+void *__libc_malloc(size_t bytes);
+void *__libc_calloc(size_t count, size_t bytes);
+void *__libc_realloc(void *block, size_t bytes);
+void __libc_free(void *block);
+
+/* ---- the sanitizer's functions ---- */
+
+static struct {
+    void *(*malloc)(size_t);
+    void *(*calloc)(size_t, size_t);
+    void *(*realloc)(void *, size_t);
+    void (*free)(void *);
+    int (*posix_memalign)(void **, size_t, size_t);
+    size_t (*malloc_usable_size)(void *);
+    void *(*new_one)(size_t);
+    void *(*new_array)(size_t);
+    void (*delete_one)(void *);
+    void (*delete_array)(void *);
+    void (*delete_one_of)(void *, size_t);
+    void (*delete_array_of)(void *, size_t);
+} next;
+
+static _Atomic bool ready; /* next is whole */
+
+/* What is asked for while the functions above are looked up, in the process's only thread; never given back. */
+static _Alignas(16) char early[1 << 16];
+static size_t early_bytes;
+
+static void *take_early(size_t bytes) {
+    bytes = (bytes + 15) / 16 * 16;
+    if (bytes > sizeof early - early_bytes) abort();
+    early_bytes += bytes;
+    return early + early_bytes - bytes;
+}
+static bool is_early(const void *block) { return (uintptr_t)block - (uintptr_t)early < sizeof early; }
+
+static void look_up(void) {
+    static bool looking;
+    if (looking) return;
+    looking = true;
+    *(void **)&next.malloc = dlsym(RTLD_NEXT, "malloc");
+    *(void **)&next.calloc = dlsym(RTLD_NEXT, "calloc");
+    *(void **)&next.realloc = dlsym(RTLD_NEXT, "realloc");
+    *(void **)&next.free = dlsym(RTLD_NEXT, "free");
+    *(void **)&next.posix_memalign = dlsym(RTLD_NEXT, "posix_memalign");
+    *(void **)&next.malloc_usable_size = dlsym(RTLD_NEXT, "malloc_usable_size");
+    *(void **)&next.new_one = dlsym(RTLD_NEXT, "_Znwm");
+    *(void **)&next.new_array = dlsym(RTLD_NEXT, "_Znam");
+    *(void **)&next.delete_one = dlsym(RTLD_NEXT, "_ZdlPv");
+    *(void **)&next.delete_array = dlsym(RTLD_NEXT, "_ZdaPv");
+    *(void **)&next.delete_one_of = dlsym(RTLD_NEXT, "_ZdlPvm");
+    *(void **)&next.delete_array_of = dlsym(RTLD_NEXT, "_ZdaPvm");
+    atomic_store(&ready, true);
+}
+
+static inline bool is_ready(void) {
+    if (atomic_load_explicit(&ready, memory_order_acquire)) return true;
+    look_up();
+    return atomic_load(&ready);
+}
+
+/* ---- compilers' blocks ---- */
+
+/* The C library takes its blocks from one heap, which grows upwards from here. 0: no compiler asked for one yet, or the
+ * heap cannot be had alone. */
+static const size_t heap_most = (size_t)16 << 30;
+static _Atomic uintptr_t heap;
+static size_t (*usable_size_of_libc)(void *);
+
+static void begin_heap(void) {
+    void *libc = dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
+    int (*option)(int, int) = NULL;
+    if (!libc || !__sanitizer_get_allocated_size) return;
+    *(void **)&option = dlsym(libc, "mallopt");
+    *(void **)&usable_size_of_libc = dlsym(libc, "malloc_usable_size");
+    if (!option || !usable_size_of_libc || !option(M_ARENA_MAX, 1) || !option(M_MMAP_MAX, 0) ||
+        !option(M_TRIM_THRESHOLD, 1 << 30) || !option(M_TOP_PAD, 16 << 20))
+        return;
+    void *first = __libc_malloc(1); /* the heap may have begun */
+    const uintptr_t from = first && first < sbrk(0) ? (uintptr_t)first : (uintptr_t)sbrk(0);
+    __libc_free(first);
+    /* Of what others allocate for a compiler some is known to the compiler alone. */
+    if (__lsan_register_root_region) __lsan_register_root_region((const void *)from, heap_most);
+    atomic_store(&heap, from);
+}
+
+static bool is_ours(const void *block) {
+    const uintptr_t from = atomic_load_explicit(&heap, memory_order_relaxed);
+    return from && (uintptr_t)block - from < heap_most;
+}
+
+typedef struct place {
+    uintptr_t address;
+    bool is_compiler;
+} place;
+
+static int look_at(struct dl_phdr_info *object, size_t bytes, void *context) {
+    (void)bytes;
+    place *of = context;
+    for (int i = 0; i < object->dlpi_phnum; i++) {
+        const ElfW(Phdr) *part = &object->dlpi_phdr[i];
+        if (part->p_type != PT_LOAD || of->address - (object->dlpi_addr + part->p_vaddr) >= part->p_memsz) continue;
+        of->is_compiler = strstr(object->dlpi_name, "/libLLVM") || strstr(object->dlpi_name, "/libintelocl") ||
+                          strstr(object->dlpi_name, "/libcommon_clang");
+        return 1;
+    }
+    return 0;
+}
+
+/* Of a page of code it is known after the first time: (page << 1 | is a compiler's). Tests unload no driver, and a page
+ * that is another's by now would only have its blocks from elsewhere. */
+static bool is_compiler(uintptr_t caller) {
+    enum { PAGES = 1 << 14 };
+    static _Atomic uintptr_t known[PAGES];
+    const uintptr_t page = caller >> 12;
+    _Atomic uintptr_t *at = &known[page % PAGES];
+    const uintptr_t found = atomic_load_explicit(at, memory_order_relaxed);
+    if (found >> 1 == page) return found & 1;
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    place of = {.address = caller};
+    (void)dl_iterate_phdr(look_at, &of);
+    if (of.is_compiler) (void)pthread_once(&once, begin_heap);
+    atomic_store_explicit(at, page << 1 | of.is_compiler, memory_order_relaxed);
+    return of.is_compiler;
+}
+
+/* NULL: the sanitizer's is to be taken, as where the C library gives one outside its heap. */
+static void *ours_or_none(void *block) {
+    if (!block || is_ours(block)) return block;
+    __libc_free(block);
+    return NULL;
+}
+
+#define IF_COMPILER(block, call)                                                                                       \
+    if (is_compiler(CALLER)) {                                                                                         \
+        void *block = ours_or_none(call);                                                                              \
+        if (block) return block;                                                                                       \
+    }
+
+/* Whoever is no compiler comes to the sanitizer by a jump, so that the stack that it notes is the caller's. */
+EXPORT void *malloc(size_t bytes) {
+    if (!is_ready()) return take_early(bytes);
+    IF_COMPILER(block, __libc_malloc(bytes))
+    return next.malloc(bytes);
+}
+
+EXPORT void *calloc(size_t count, size_t bytes) {
+    if (!is_ready()) return take_early(count * bytes);
+    IF_COMPILER(block, __libc_calloc(count, bytes))
+    return next.calloc(count, bytes);
+}
+
+EXPORT void *_Znwm(size_t bytes) {
+    if (!is_ready()) return take_early(bytes);
+    IF_COMPILER(block, __libc_malloc(bytes))
+    return next.new_one(bytes);
+}
+
+EXPORT void *_Znam(size_t bytes) {
+    if (!is_ready()) return take_early(bytes);
+    IF_COMPILER(block, __libc_malloc(bytes))
+    return next.new_array(bytes);
+}
+
+enum { LARGE = 1 << 20 };
 
 EXPORT void *realloc(void *block, size_t bytes) {
-    static void *(*next)(void *, size_t);
-    if (!next) *(void **)&next = dlsym(RTLD_NEXT, "realloc");
-    const int has_it =
+    if (!is_ready()) return take_early(bytes);
+    if (!block) {
+        IF_COMPILER(made, __libc_malloc(bytes))
+    } else if (is_ours(block)) {
+        void *grown = __libc_realloc(block, bytes);
+        if (grown && !is_ours(grown)) abort();
+        return grown;
+    }
+    const bool has_it =
         block && bytes >= LARGE && __sanitizer_get_allocated_size && __sanitizer_get_allocated_size(block) == bytes;
-    return has_it ? block : next(block, bytes);
+    return has_it ? block : next.realloc(block, bytes);
 }
+
+EXPORT size_t malloc_usable_size(void *block) {
+    if (!is_ready() || is_early(block)) return 0;
+    return is_ours(block) ? usable_size_of_libc(block) : next.malloc_usable_size(block);
+}
+
+/* ---- what PoCL's kernels print ---- */
+
+enum { PRINTED = 16 << 20, MAPPED_MAX = 64 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static void *_Atomic mapped[MAPPED_MAX]; /* NULL: free */
 
-static int is_pocl(const void *address) {
+static bool is_pocl(const void *address) {
     Dl_info of;
     return dladdr(address, &of) && of.dli_fname && strstr(of.dli_fname, "/libpocl");
 }
@@ -52,8 +244,7 @@ static void *map(size_t bytes) {
 }
 
 EXPORT int posix_memalign(void **out, size_t alignment, size_t bytes) {
-    static int (*next)(void **, size_t, size_t);
-    if (!next) *(void **)&next = dlsym(RTLD_NEXT, "posix_memalign");
+    if (!is_ready()) abort();
     if (bytes == PRINTED && alignment <= 4096 && is_pocl(__builtin_return_address(0))) {
         void *block = map(bytes);
         if (block) {
@@ -61,22 +252,42 @@ EXPORT int posix_memalign(void **out, size_t alignment, size_t bytes) {
             return 0;
         }
     }
-    return next(out, alignment, bytes);
+    return next.posix_memalign(out, alignment, bytes);
 }
 
-EXPORT void free(void *block) {
-    static void (*next)(void *);
-    static int looking; /* in the process's only thread: its start frees */
-    if (!next) {
-        if (looking++) return; /* what dlsym frees */
-        *(void **)&next = dlsym(RTLD_NEXT, "free");
-    }
-    /* Maps begin where pages do, and few other blocks. */
+/* Maps begin where pages do, and few other blocks. */
+static bool unmap(void *block) {
     for (size_t i = 0; block && (uintptr_t)block % 4096 == 0 && i < MAPPED_MAX; i++)
         if (mapped[i] == block) {
             mapped[i] = NULL;
             (void)munmap(block, PRINTED);
-            return;
+            return true;
         }
-    next(block);
+    return false;
+}
+
+/* ---- giving back ---- */
+
+/* Whether the block was not the sanitizer's; it is given back. */
+static bool give_back(void *block) {
+    if (!is_ready() || is_early(block)) return true;
+    if (!is_ours(block)) return unmap(block);
+    __libc_free(block);
+    return true;
+}
+
+EXPORT void free(void *block) {
+    if (!give_back(block)) next.free(block);
+}
+EXPORT void _ZdlPv(void *block) {
+    if (!give_back(block)) next.delete_one(block);
+}
+EXPORT void _ZdaPv(void *block) {
+    if (!give_back(block)) next.delete_array(block);
+}
+EXPORT void _ZdlPvm(void *block, size_t bytes) {
+    if (!give_back(block)) next.delete_one_of(block, bytes);
+}
+EXPORT void _ZdaPvm(void *block, size_t bytes) {
+    if (!give_back(block)) next.delete_array_of(block, bytes);
 }

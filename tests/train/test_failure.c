@@ -6,6 +6,7 @@
 #include "support/apart.h"
 #include "support/check.h"
 #include "support/faults.h"
+#include "support/keep_programs.h"
 #include "support/system.h"
 #include "train/trainer.h"
 
@@ -365,8 +366,9 @@ static void a_lost_stage_reads_on(void **state) {
     clq_model_destroy(model);
 }
 
-/* Every call of every thread, from opening the devices to the last step. */
+/* Every call of every thread, from opening the devices and loading programs to the last step. */
 static void any_call_fails(const char *spec, size_t accumulate, unsigned stride) {
+    keep_programs(false);
     training t = {.spec = spec, .apart = accumulate > 1, .options = {.accumulate = accumulate}};
     double clean = clean_loss_of(t);
     stride *= thinned;
@@ -388,6 +390,7 @@ static void any_call_fails(const char *spec, size_t accumulate, unsigned stride)
     }
     assert_true(failures > calls / stride / 2);
     assert_true(clean == clean_loss_of(t));
+    keep_programs(true);
 }
 
 static void any_call_of_one_device(void **state) {

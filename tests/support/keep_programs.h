@@ -1,0 +1,12 @@
+/* Programs that tests/run keeps from one trainer of a test to the next (keep_compiler.c). */
+#ifndef CLQ_TEST_KEEP_PROGRAMS_H
+#define CLQ_TEST_KEEP_PROGRAMS_H
+
+void clq_keep_programs(int on) __attribute__((weak)); /* without tests/run there is none */
+
+/* Off: from here on each program is loaded, as it is for users; for failures of loading. */
+static inline void keep_programs(int on) {
+    if (clq_keep_programs) clq_keep_programs(on);
+}
+
+#endif
