@@ -20,6 +20,7 @@ file(MAKE_DIRECTORY ${CLQ_TEST_MACHINE})
 # verify_asan_link_order: tests/run preloads the recorder, in front of the sanitizer's library.
 # quarantine_size_mb, thread_local_quarantine_size_kb: the memory of what is freed is given back soon; drivers free much.
 # symbolize: addresses are named behind (tests/support/name_frames).
+# intercept_strstr: the sanitizer measures all of a text first, and the sources of kernels are searched for each comment.
 # handle_sigbus: a process that dies of a damaged library must die under the sanitizer as it does without, by its signal.
 set(CLQ_TEST_ENVIRONMENT
   "POCL_DEVICES=basic basic basic basic basic pthread"
@@ -29,7 +30,7 @@ set(CLQ_TEST_ENVIRONMENT
   "CLIQUE_MACHINE_ROOT=${CLQ_TEST_MACHINE}"
   "CLQ_TEST_SOURCE=${PROJECT_SOURCE_DIR}"
   "CLQ_TEST_BINARY=${CMAKE_BINARY_DIR}"
-  "ASAN_OPTIONS=detect_leaks=1:abort_on_error=0:intercept_tls_get_addr=0:handle_sigbus=0:verify_asan_link_order=0:quarantine_size_mb=8:thread_local_quarantine_size_kb=64:symbolize=0"
+  "ASAN_OPTIONS=detect_leaks=1:abort_on_error=0:intercept_tls_get_addr=0:handle_sigbus=0:verify_asan_link_order=0:quarantine_size_mb=8:thread_local_quarantine_size_kb=64:symbolize=0:intercept_strstr=0"
   "LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/support/lsan.supp:print_suppressions=0"
   "TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/support/tsan.supp:ignore_noninstrumented_modules=1")
 
@@ -38,6 +39,12 @@ option(CLIQUE_TESTS_WERROR "Warnings in the tests' programs are errors" OFF)
 # Tests that open many trainers have their programs kept (tests/support/keep_compiler.c), but for these, which count or
 # fail the calls that load them, or whose drivers watch the objects that are released.
 set(loading_tests plans trace strict counts paths upload_ahead)
+
+# References are plain loops, in which a sanitizer would spend more than in all that they are compared with.
+if(CLIQUE_SANITIZE)
+  file(GLOB references ${PROJECT_SOURCE_DIR}/tests/ref/*.c)
+  set_source_files_properties(${references} PROPERTIES COMPILE_OPTIONS "-O2;-fno-sanitize=all")
+endif()
 
 # What a layer's tests share is one library: tests/support/<layer>*.c and tests/ref/<layer>*.c.
 foreach(layer IN LISTS CLQ_LAYERS)
