@@ -40,9 +40,9 @@ option(CLIQUE_TESTS_WERROR "Warnings in the tests' programs are errors" OFF)
 # fail the calls that load them, or whose drivers watch the objects that are released.
 set(loading_tests plans trace strict counts paths upload_ahead)
 
-# References are plain loops, in which a sanitizer would spend more than in all that they are compared with.
+# References of operations are plain loops, in which a sanitizer would spend more than in all that they are compared with.
 if(CLIQUE_SANITIZE)
-  file(GLOB references ${PROJECT_SOURCE_DIR}/tests/ref/*.c)
+  file(GLOB references CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/ref/ops_*.c)
   set_source_files_properties(${references} PROPERTIES COMPILE_OPTIONS "-O2;-fno-sanitize=all")
 endif()
 

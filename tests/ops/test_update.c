@@ -14,13 +14,13 @@ static const size_t all_blocks = 3 + 1 + 2 + 40 + GAP;
 
 static float decays_at(size_t b) { return b % 3 == 1 ? 0.0f : 1.0f; }
 
-/* Some are 0: those of whole variables if they make that the update skips blocks. */
+/* Some are 0. Where the update skips blocks, all blocks of a variable have the same factor. */
 static float factor_at(const manner *m, size_t b) {
     if (m->factor_of_all) return 0.75f;
     if (!m->skips) return 0.25f * (float)(b % 5);
     size_t v = 0;
     for (size_t end = blocks_of[0]; v < VARIABLES && b >= end; v++) end += v + 1 < VARIABLES ? blocks_of[v + 1] : 0;
-    return 0.25f * (float)(v % 3);
+    return 0.25f * (float)(v % VARIABLES);
 }
 
 static bool skipped_at(const manner *m, size_t i) { return m->skips && factor_at(m, i / CLQ_UPDATE_BLOCK) == 0; }
@@ -184,7 +184,7 @@ static void leave_skipped(const manner *m, size_t n, double *x, const double *be
         if (skipped_at(m, i)) x[i] = before[i];
 }
 
-/* One step of the reference. average: of all steps before this one; first: there are none. */
+/* One step of the reference, of which t is the number, from 1. average: of all steps before it. */
 static void ref_step(const clq_optimizer *optimizer, const manner *m, size_t n, double lr, unsigned t, double *w,
                      double *g, double *const *states, double *average) {
     const bool first = t == 1;

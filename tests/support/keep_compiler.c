@@ -9,8 +9,8 @@
  * Contexts of one device, and programs that were made of binaries in them, of the tests with CLQ_TEST_KEEPS_PROGRAMS in
  * their environment: those that open many trainers, and test something else than loading. Whoever releases a context
  * leaves it to the next who wants one of the device, with its programs: a binary that comes again is the program that
- * was made of it. Whoever has a context still has it alone, and an object that is released too often, or used once it
- * was released, ends the process. */
+ * was made of it. Whoever has a context, or a program, still has it alone. A release too many ends the process, and so
+ * does a retain, a build or a kernel of what was released. */
 #define _GNU_SOURCE 1 /* RTLD_NEXT, dladdr; NOLINT(bugprone-reserved-identifier) */
 #undef CL_TARGET_OPENCL_VERSION
 #define CL_TARGET_OPENCL_VERSION 300
@@ -63,12 +63,12 @@ typedef struct kept_context {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static kept_context *contexts;
-static bool is_off;
+static atomic_bool is_off;
 
 /* For a test that wants each program loaded for a while (support/keep_programs.h). */
-EXPORT void clq_keep_programs(int on) { is_off = !on; }
+EXPORT void clq_keep_programs(int on) { atomic_store(&is_off, !on); }
 
-static bool keeps(void) { return !is_off && getenv("CLQ_TEST_KEEPS_PROGRAMS"); }
+static bool keeps(void) { return !atomic_load(&is_off) && getenv("CLQ_TEST_KEEPS_PROGRAMS"); }
 
 static kept_context *context_of(cl_context context) {
     kept_context *at = contexts;
@@ -88,7 +88,7 @@ static void end(const char *what) {
     abort();
 }
 
-/* A release that is not the driver's affair. Of an object that is not kept: false. */
+/* Takes one user off a kept object. False: it is not kept, and the driver is to release it. */
 static bool let_go(unsigned *users, const char *what) {
     if (!users) return false;
     if (*users == 0) end(what);
@@ -119,16 +119,17 @@ EXPORT cl_context CL_API_CALL clCreateContext(const cl_context_properties *prope
                                               void *user, cl_int *error) {
     const bool keep = keeps() && count == 1 && !properties && !notify;
     pthread_mutex_lock(&lock);
-    cl_context context = keep ? take_context(devices[0]) : NULL;
+    cl_context context = keep ? take_context(devices[0]) : NULL, none = NULL;
+    pthread_mutex_unlock(&lock);
     if (context) {
         if (error) *error = CL_SUCCESS;
-    } else {
-        context = REAL(clCreateContext)(properties, count, devices, notify, user, error);
-        cl_context none = NULL;
-        if (context && is_of_pocl(devices[0]) && atomic_compare_exchange_strong(&first_of_pocl, &none, context))
-            (void)REAL(clRetainContext)(context);
-        if (context && keep) keep_context(context, devices[0]);
+        return context;
     }
+    context = REAL(clCreateContext)(properties, count, devices, notify, user, error);
+    if (context && is_of_pocl(devices[0]) && atomic_compare_exchange_strong(&first_of_pocl, &none, context))
+        (void)REAL(clRetainContext)(context);
+    pthread_mutex_lock(&lock);
+    if (context && keep) keep_context(context, devices[0]);
     pthread_mutex_unlock(&lock);
     return context;
 }
@@ -149,9 +150,10 @@ EXPORT cl_int CL_API_CALL clReleaseContext(cl_context context) {
     return done ? CL_SUCCESS : REAL(clReleaseContext)(context);
 }
 
+/* One that nobody has: devices that share a context build their programs apart. */
 static kept_program *find(const kept_context *context, const unsigned char *binary, size_t bytes) {
     kept_program *at = context->programs;
-    while (at && (at->bytes != bytes || memcmp(at->binary, binary, bytes) != 0)) at = at->next;
+    while (at && (at->users > 0 || at->bytes != bytes || memcmp(at->binary, binary, bytes) != 0)) at = at->next;
     return at;
 }
 

@@ -66,6 +66,14 @@ static void *take_early(size_t bytes) {
     early_bytes += bytes;
     return early + early_bytes - bytes;
 }
+static bool is_early(const void *block);
+
+/* A block of early ones, whose size nobody knows any more, goes to a new place: what is behind it comes along. */
+static void *move_early(void *block, size_t bytes) {
+    const size_t behind = (size_t)(early + early_bytes - (char *)block);
+    return memcpy(take_early(bytes), block, behind < bytes ? behind : bytes);
+}
+
 static bool is_early(const void *block) { return (uintptr_t)block - (uintptr_t)early < sizeof early; }
 
 static void look_up(void) {
@@ -113,7 +121,8 @@ static void begin_heap(void) {
     void *first = __libc_malloc(1); /* the heap may have begun */
     const uintptr_t from = first && first < sbrk(0) ? (uintptr_t)first : (uintptr_t)sbrk(0);
     __libc_free(first);
-    /* Of what others allocate for a compiler some is known to the compiler alone. */
+    /* Of what others allocate for a compiler some is known to the compiler alone. What such blocks, freed ones too,
+     * point at is no leak then. */
     if (__lsan_register_root_region) __lsan_register_root_region((const void *)from, heap_most);
     atomic_store(&heap, from);
 }
@@ -184,28 +193,33 @@ EXPORT void *calloc(size_t count, size_t bytes) {
     return next.calloc(count, bytes);
 }
 
+/* A program that had no C++ library when it started has one allocator for all. */
 EXPORT void *_Znwm(size_t bytes) {
     if (!is_ready()) return take_early(bytes);
     IF_COMPILER(block, __libc_malloc(bytes))
-    return next.new_one(bytes);
+    return next.new_one ? next.new_one(bytes) : next.malloc(bytes);
 }
 
 EXPORT void *_Znam(size_t bytes) {
     if (!is_ready()) return take_early(bytes);
     IF_COMPILER(block, __libc_malloc(bytes))
-    return next.new_array(bytes);
+    return next.new_array ? next.new_array(bytes) : next.malloc(bytes);
 }
 
 enum { LARGE = 1 << 20 };
 
 EXPORT void *realloc(void *block, size_t bytes) {
-    if (!is_ready()) return take_early(bytes);
+    if (!is_ready()) return block ? move_early(block, bytes) : take_early(bytes);
+    if (is_early(block)) return move_early(block, bytes);
     if (!block) {
         IF_COMPILER(made, __libc_malloc(bytes))
     } else if (is_ours(block)) {
         void *grown = __libc_realloc(block, bytes);
-        if (grown && !is_ours(grown)) abort();
-        return grown;
+        if (!grown || is_ours(grown)) return grown;
+        void *moved = next.malloc(bytes);
+        if (moved) memcpy(moved, grown, bytes);
+        __libc_free(grown);
+        return moved;
     }
     const bool has_it =
         block && bytes >= LARGE && __sanitizer_get_allocated_size && __sanitizer_get_allocated_size(block) == bytes;
@@ -280,14 +294,30 @@ EXPORT void free(void *block) {
     if (!give_back(block)) next.free(block);
 }
 EXPORT void _ZdlPv(void *block) {
-    if (!give_back(block)) next.delete_one(block);
+    if (give_back(block)) return;
+    if (next.delete_one)
+        next.delete_one(block);
+    else
+        next.free(block);
 }
 EXPORT void _ZdaPv(void *block) {
-    if (!give_back(block)) next.delete_array(block);
+    if (give_back(block)) return;
+    if (next.delete_array)
+        next.delete_array(block);
+    else
+        next.free(block);
 }
 EXPORT void _ZdlPvm(void *block, size_t bytes) {
-    if (!give_back(block)) next.delete_one_of(block, bytes);
+    if (give_back(block)) return;
+    if (next.delete_one_of)
+        next.delete_one_of(block, bytes);
+    else
+        next.free(block);
 }
 EXPORT void _ZdaPvm(void *block, size_t bytes) {
-    if (!give_back(block)) next.delete_array_of(block, bytes);
+    if (give_back(block)) return;
+    if (next.delete_array_of)
+        next.delete_array_of(block, bytes);
+    else
+        next.free(block);
 }
