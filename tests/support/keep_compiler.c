@@ -66,7 +66,7 @@ static kept_context *contexts;
 static atomic_bool is_off;
 
 /* For a test that wants each program loaded for a while (support/keep_programs.h). */
-EXPORT void clq_keep_programs(int on) { atomic_store(&is_off, !on); }
+EXPORT void clq_keep_programs(bool on) { atomic_store(&is_off, !on); }
 
 static bool keeps(void) { return !atomic_load(&is_off) && getenv("CLQ_TEST_KEEPS_PROGRAMS"); }
 

@@ -2,10 +2,12 @@
 #ifndef CLQ_TEST_KEEP_PROGRAMS_H
 #define CLQ_TEST_KEEP_PROGRAMS_H
 
-void clq_keep_programs(int on) __attribute__((weak)); /* without tests/run there is none */
+#include <stdbool.h>
+
+void clq_keep_programs(bool on) __attribute__((weak)); /* without tests/run there is none */
 
 /* Off: from here on each program is loaded, as it is for users; for failures of loading. */
-static inline void keep_programs(int on) {
+static inline void keep_programs(bool on) {
     if (clq_keep_programs) clq_keep_programs(on);
 }
 

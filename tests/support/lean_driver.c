@@ -66,7 +66,7 @@ static void *take_early(size_t bytes) {
     early_bytes += bytes;
     return early + early_bytes - bytes;
 }
-static bool is_early(const void *block);
+static bool is_early(const void *block) { return (uintptr_t)block - (uintptr_t)early < sizeof early; }
 
 /* A block of early ones, whose size nobody knows any more, goes to a new place: what is behind it comes along. */
 static void *move_early(void *block, size_t bytes) {
@@ -74,7 +74,10 @@ static void *move_early(void *block, size_t bytes) {
     return memcpy(take_early(bytes), block, behind < bytes ? behind : bytes);
 }
 
-static bool is_early(const void *block) { return (uintptr_t)block - (uintptr_t)early < sizeof early; }
+static void free_of(void *block, size_t bytes) {
+    (void)bytes;
+    next.free(block);
+}
 
 static void look_up(void) {
     static bool looking;
@@ -92,6 +95,11 @@ static void look_up(void) {
     *(void **)&next.delete_array = dlsym(RTLD_NEXT, "_ZdaPv");
     *(void **)&next.delete_one_of = dlsym(RTLD_NEXT, "_ZdlPvm");
     *(void **)&next.delete_array_of = dlsym(RTLD_NEXT, "_ZdaPvm");
+    if (!next.new_one) { /* a program that has no C++ library when it starts has one allocator for all */
+        next.new_one = next.new_array = next.malloc;
+        next.delete_one = next.delete_array = next.free;
+        next.delete_one_of = next.delete_array_of = free_of;
+    }
     atomic_store(&ready, true);
 }
 
@@ -193,17 +201,16 @@ EXPORT void *calloc(size_t count, size_t bytes) {
     return next.calloc(count, bytes);
 }
 
-/* A program that had no C++ library when it started has one allocator for all. */
 EXPORT void *_Znwm(size_t bytes) {
     if (!is_ready()) return take_early(bytes);
     IF_COMPILER(block, __libc_malloc(bytes))
-    return next.new_one ? next.new_one(bytes) : next.malloc(bytes);
+    return next.new_one(bytes);
 }
 
 EXPORT void *_Znam(size_t bytes) {
     if (!is_ready()) return take_early(bytes);
     IF_COMPILER(block, __libc_malloc(bytes))
-    return next.new_array ? next.new_array(bytes) : next.malloc(bytes);
+    return next.new_array(bytes);
 }
 
 enum { LARGE = 1 << 20 };
@@ -294,30 +301,14 @@ EXPORT void free(void *block) {
     if (!give_back(block)) next.free(block);
 }
 EXPORT void _ZdlPv(void *block) {
-    if (give_back(block)) return;
-    if (next.delete_one)
-        next.delete_one(block);
-    else
-        next.free(block);
+    if (!give_back(block)) next.delete_one(block);
 }
 EXPORT void _ZdaPv(void *block) {
-    if (give_back(block)) return;
-    if (next.delete_array)
-        next.delete_array(block);
-    else
-        next.free(block);
+    if (!give_back(block)) next.delete_array(block);
 }
 EXPORT void _ZdlPvm(void *block, size_t bytes) {
-    if (give_back(block)) return;
-    if (next.delete_one_of)
-        next.delete_one_of(block, bytes);
-    else
-        next.free(block);
+    if (!give_back(block)) next.delete_one_of(block, bytes);
 }
 EXPORT void _ZdaPvm(void *block, size_t bytes) {
-    if (give_back(block)) return;
-    if (next.delete_array_of)
-        next.delete_array_of(block, bytes);
-    else
-        next.free(block);
+    if (!give_back(block)) next.delete_array_of(block, bytes);
 }
