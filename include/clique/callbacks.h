@@ -37,10 +37,12 @@ typedef struct clq_callback {
     /* Before clq_fit, whose on_begin then goes on from there. FORMAT: no state of such a callback; nothing changes. */
     clq_status (*restore)(void *context, const char *text);
     void (*destroy)(void *context);
-    /* Weights that the callback keeps for later, for a checkpoint, beside the state of save: all variables in the order
-     * of the model, or NULL; on loan until the next call. */
+    /* May be NULL. Called for a checkpoint, beside save and on the same thread: weights that the callback keeps for
+     * later, float32, all variables one after the other in the model's order; NULL: none. The callback's memory, read
+     * until the callback's next function is called. */
     const float *(*weights)(void *context);
-    /* Directly after restore, where the checkpoint has them: `count` values, to be copied. */
+    /* May be NULL. Called directly after restore if the checkpoint has such weights. count: float32 values in all, to
+     * be copied. clq_fit fails with what this returns. */
     clq_status (*restore_weights)(void *context, const float *weights, size_t count);
     void *reserved[5]; /* NULL */
 } clq_callback;
@@ -125,9 +127,10 @@ CLQ_API clq_status clq_reduce_lr_parse(const char *text, clq_reduce_lr *out);
 CLQ_API clq_status clq_callback_save_best(const char *path, const clq_monitor *monitor, clq_callback *out);
 
 /* A line for each epoch: epoch (from 0), loss and metrics, with a validation set val_loss and its metrics, lr (of the
- * epoch's last update). The first line names the columns. The file is opened at once, and begun anew by the fit; with
- * `append` the fit's lines come behind those that are there, whose columns have to be the same (MISMATCH). A restored
- * state cuts the rows that were written after it; comments and other ends of lines of another program stay. path is copied. Errors: WRITE, READ, MEMORY. */
+ * epoch's last update). The first line names the columns. The file is opened at once and stays as it is until
+ * the fit's first epoch has ended; then it begins anew. With `append` the fit's lines come after those that are there,
+ * whose columns have to be the same (MISMATCH, from clq_fit). After a restore, rows of later epochs are cut; another
+ * program's comments and line ends stay. path is copied. Errors: WRITE, MEMORY; READ and WRITE also from clq_fit. */
 CLQ_API clq_status clq_callback_csv(const char *path, bool append, clq_callback *out);
 
 #ifdef __cplusplus

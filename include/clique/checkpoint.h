@@ -28,7 +28,8 @@ typedef struct clq_checkpoints_config {
     bool resume;    /* the folder may have checkpoints, from which clq_checkpoints_restore goes on */
 } clq_checkpoints_config;
 
-/* Errors: ARGUMENT (the folder has checkpoints and resume is false; a training of this process or another uses it), WRITE, MEMORY, SYSTEM. */
+/* Errors: ARGUMENT (the folder has checkpoints and resume is false; a training of this process or another uses it),
+ * WRITE, MEMORY, SYSTEM. */
 CLQ_API clq_status clq_checkpoints_open_sized(const clq_checkpoints_config *config, size_t config_bytes,
                                               clq_checkpoints **out);
 static inline clq_status clq_checkpoints_open(const clq_checkpoints_config *config, clq_checkpoints **out) {
@@ -41,9 +42,9 @@ CLQ_API void clq_checkpoints_close(clq_checkpoints *checkpoints); /* takes NULL;
  * - *step: the update that the checkpoint was taken behind. 0: the folder has none, and the trainer stays as it was.
  * - A dataset that is cut into other batches, or has other samples or another shuffle, goes on at the same part of the
  *   epoch, with a warning.
- * - Of another loss, other metrics or class weights, the epoch's totals begin anew, with a warning. Callbacks that watch
- *   another figure than before look for the best anew, with a warning.
- * - Another seed, compression or type of samples holds, with a warning; other settings hold.
+ * - If the loss, the metrics or the class weights changed, the epoch's totals restart, with a warning. If the value
+ *   that a callback watches changed, the callback looks for the best anew, with a warning.
+ * - A changed seed, compression or sample type is used, with a warning; other changed settings are used without one.
  * - A learning rate set by hand is left out where the trainer has a schedule; else it stays, with a warning where the
  *   optimizer's own is another one than before.
  * - Checkpoints that cannot be taken are left out, each with a warning that says why. Those newer than the one taken

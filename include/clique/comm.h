@@ -143,8 +143,8 @@ typedef struct clq_group clq_group;
 /* 1 to CLQ_REPLICAS_MAX ranks; config may be NULL. The contexts, devices and queues are retained. Compiles kernels, and
  * where several algorithms or transports are possible measures them, once for the devices, their drivers and links:
  * that takes seconds the first time; later, kernels and measurements come from the cache. Errors: ARGUMENT,
- * DEVICE, DEVICE_MEMORY, UNSUPPORTED (a forced algorithm or transport that a rank or link cannot do), SYSTEM, MEMORY.
- */
+ * DEVICE, BUILD, TIMEOUT (a driver took more than 120 s to compile a program), DEVICE_MEMORY, UNSUPPORTED (a forced
+ * algorithm or transport that a rank or link cannot do), SYSTEM, MEMORY. */
 CLQ_API clq_status clq_group_create(const clq_rank *ranks, unsigned count, const clq_group_config *config,
                                     clq_group **out);
 /* Splits a group as MPI_Comm_split and ncclCommSplit do: the ranks of one color become a group of their own, with the
@@ -178,8 +178,8 @@ CLQ_API void clq_group_free(clq_group *group, cl_mem memory);
  * first (entries may be NULL), or NULL. The caller keeps its waits: the call retains them, and array and events may be
  * released when it returns. The arrays in, out and waits are not read afterwards; memory objects are retained until the
  * call is done. done: n events to be released by the caller, or NULL: then the call blocks until all is done. A failed
- * collective completes its events with a negative status. Errors: ARGUMENT, UNSUPPORTED (the type), MEMORY, and what
- * ended the group. */
+ * collective completes its events with a negative status. Errors: ARGUMENT, UNSUPPORTED (the type), BUILD and TIMEOUT
+ * (the first collective of a type or operation may compile), MEMORY, and what ended the group. */
 
 /* out[r] = in[0] op in[1] op … op in[n - 1], element by element: `count` of them. */
 CLQ_API clq_status clq_all_reduce(clq_group *group, const clq_slice *in, const clq_slice *out, size_t count,

@@ -105,7 +105,7 @@ typedef struct clq_labels {
 } clq_labels;
 
 /* A batch is borrowed until the next call of clq_dataset_next or clq_dataset_seek, or until a stage
- * is set. A caller's own batch says the same of itself; its samples need no alignment. */
+ * is set. In a batch of your own, set these members; its samples need no alignment. */
 typedef struct clq_batch {
     size_t count;                  /* samples; only an epoch's last may be smaller than the batch */
     const void *samples;           /* (count, shape…), 64-byte aligned */

@@ -44,9 +44,9 @@ typedef struct clq_system_config {
                                     "": no cache on disk */
     uint64_t memory_limit_bytes; /* per device; 0: what the device reports */
     double build_deadline_s;     /* the longest that a driver may take to compile a program, a kernel at its first
-                                    launch, or what a program that is kept still lacks; 0: 120 s. Behind it calls fail
-                                    with TIMEOUT, and so does every later call on devices of this system. The thread in
-                                    which the driver compiles is left behind: it ends when the driver does, or with the
+                                    launch, or what a program that is kept still lacks; 0 or less: 120 s. The call that
+                                    waited then fails with TIMEOUT, and every later call on devices of this system with
+                                    DEVICE. The thread in which the driver compiles is left behind: it ends when the driver does, or with the
                                     process, which does not wait for it, and uses nothing that the library frees. The
                                     driver itself may keep other calls of the process waiting: its other users, and
                                     another system, are best opened in a new process. A kernel of a whole training step

@@ -103,8 +103,8 @@ CLQ_API clq_tensor clq_activate(clq_model *model, clq_tensor x, clq_activation a
 
 /* Over the last axis (Ioffe and Szegedy, 2015), as in Keras: in training by mean and (biased) variance of the replica's
  * part of the batch, which the moving statistics follow; in evaluation and prediction by the moving ones. These are
- * state: variables `moving_mean` and `moving_variance`, which have no gradient. Where several replicas train, each has
- * its own, and what is read, saved and evaluated is their mean.
+ * state: variables `moving_mean` and `moving_variance`, which have no gradient. With several replicas, each keeps its
+ * own; reading, saving and evaluating use their mean.
  *
  * With `synchronized` mean and variance are of the global batch: replicas add up what they need for it in forward and
  * again in backward, each by the number of its samples, which may be 0; moving statistics are the same bits on all
@@ -165,9 +165,9 @@ CLQ_API clq_status clq_model_finish_outputs(clq_model *model, const clq_tensor *
 
 /* mlp cnn cnn1, as the command line's --model. Errors: ARGUMENT (unknown name), MEMORY. */
 CLQ_API clq_status clq_model_builtin(const char *name, clq_model **out);
-/* A model.to_json() file of Keras 3 or 2: Sequential, or Functional with one input. An attribute that training here would
- * not honour is refused by its path in the file. Errors: NOT_FOUND, READ, FORMAT (malformed), UNSUPPORTED (what Keras
- * may read and this does not, yet), MEMORY. */
+/* A model.to_json() file of Keras 3 or 2: Sequential, or Functional with one input. An attribute that training here
+ * would not honour is refused by its path in the file. Errors: NOT_FOUND, READ, FORMAT (malformed), UNSUPPORTED (what
+ * Keras may read and this does not, yet), MEMORY. */
 CLQ_API clq_status clq_model_read_keras_json(const char *path, clq_model **out);
 
 /* Getters. Texts live as long as the model; names of variables until the next builder call or clq_model_finish, then as

@@ -59,9 +59,10 @@ CLQ_API clq_status clq_clip_parse(const char *text, clq_clip *out);
 
 typedef struct clq_loss {
     clq_loss_kind kind;
-    bool from_logits; /* of cross-entropies, the focal ones too; of a model that ends in softmax or sigmoid the loss is
-                         taken from the logits either way, as in Keras; a focal loss, whose own activation that is, from
-                         the values themselves if this is set */
+    bool from_logits; /* of cross-entropies, the focal ones too: the model's values are logits. If the model ends in
+                         softmax or sigmoid, a cross-entropy uses the logits before it either way, as in Keras; a focal
+                         one does so only if this is false and the activation is its own (sigmoid: binary, softmax:
+                         categorical), and takes the values themselves as logits if this is true */
     /* Of the binary focal loss: the loss of targets 1 is multiplied by alpha, that of targets 0 by 1 - alpha. */
     bool apply_class_balancing;
     double label_smoothing; /* of categorical, binary and focal losses: 0 to 1 */
@@ -206,8 +207,8 @@ typedef struct clq_trainer_config {
     bool check_numerics;
     /* (optimizer_count, less than CLQ_OPTIMIZERS_MAX) optimizers for some of the variables: the first one that names a
      * variable updates it, and `optimizer` updates those that none of them names. What sets the learning rate, a
-     * schedule, a function or clq_trainer_set_learning_rate, sets that of `optimizer`; the others' rates keep the
-     * relation to it that their lr has to its lr, which is above 0 then. A clip and an average are of all variables.
+     * schedule, a function or clq_trainer_set_learning_rate, sets that of `optimizer`; the rates of the others
+     * scale by the same factor, so its lr must be above 0 then. A clip and an average are of all variables.
      * Needed until the trainer is made. NULL: `optimizer` updates all, whatever the count. */
     const clq_optimizer_config *optimizers;
     size_t optimizer_count;
@@ -231,11 +232,12 @@ typedef struct clq_trainer clq_trainer;
  * batches to accumulate; strategy single with several devices; strategy pipeline with more stages than the model has
  * parts, with devices that are no multiple of the stages, with more micro-batches than samples; a part that the model
  * does not have, or on several devices; an unknown metric; a loss for no output of the model, two for one, or none; a
- * limit that clips, out of range; a name in no_decay or optimizers that no variable has; an optimizer that is left
- * without variables; class weights below 0 or of several outputs; more than CLQ_REPLICAS_MAX devices, or a part that a
+ * limit that clips, out of range; a name in no_decay or optimizers that no variable has; an optimizer of no variable;
+ * class weights below 0 or of several outputs; more than CLQ_REPLICAS_MAX devices, or a part that a
  * device does not have), NO_DEVICE (none selected, or one that the machine does not have), MISMATCH (the model's output
- * does not fit the loss or a metric), DEVICE, BUILD, DEVICE_MEMORY, UNSUPPORTED (also two outputs of one name, and
- * synchronized statistics in a pipeline), MEMORY, SYSTEM. */
+ * does not fit the loss or a metric), DEVICE, BUILD, TIMEOUT (a driver's compiler missed
+ * clq_system_config.build_deadline_s), DEVICE_MEMORY, UNSUPPORTED (also two outputs of one name, and synchronized
+ * statistics in a pipeline), MEMORY, SYSTEM. */
 CLQ_API clq_status clq_trainer_create_sized(const clq_model *model, const clq_devices *devices,
                                             const clq_trainer_config *config, size_t config_bytes, clq_trainer **out);
 static inline clq_status clq_trainer_create(const clq_model *model, const clq_devices *devices,

@@ -23,8 +23,9 @@ static const struct {
     {"predict", "a model's outputs for every sample, as .npy",
      "Writes the model's output for every sample of the test set.", clq_command_predict, NULL},
     {"tune", "measure which kernels are the fastest for a model",
-     "Measures on each device which kernels are the fastest for a model's training step. What won is kept, and used by "
-     "all later runs.",
+     "Without --devices, first chooses the devices and the strategy that are the fastest for a model. Then measures on "
+     "each kind of device which kernels are the fastest for its training step. What won is kept, and used by all later "
+     "runs.",
      clq_command_tune, NULL},
     {"why", "what limits training on 1 to n devices, and what would help",
      "Measures for some seconds what a training step is made of, and predicts its speed on 1 to all of the devices, "

@@ -39,7 +39,7 @@ static const clq_setting settings[] = {
      .type = CLQ_SETTING_TEXT, .initial = "auto", FIELD(devices),
      .commands = DOCTOR | WHY | TRAIN | EVAL | PREDICT | PLAN | TUNE},
     {"build-deadline", "SECONDS",
-     "the longest that a driver may take to compile a program or to launch a kernel first (default 120)",
+     "the longest that a driver may take to compile a program, or for a kernel's first launch (default 120)",
      .type = CLQ_SETTING_SECONDS, FIELD(build_deadline),
      .commands = DEVICES | DOCTOR | TRAIN | WHY | EVAL | PREDICT | PLAN | TUNE},
     {"memory-limit", "BYTES", "the most memory to allocate on each replica's device (default: what the device reports)",
@@ -235,12 +235,13 @@ static const clq_setting settings[] = {
     {"measure", NULL, "also measure how long a step of each plan with recomputation takes", .type = CLQ_SETTING_FLAG,
      FIELD(measure), .commands = PLAN},
     {"tune", "off|quick|full",
-     "measure which kernels are the fastest before the first step: what is not known yet, for at most 2 s, or "
-     "everything (default off)",
+     "before the first step, measure which devices (with --devices auto) and which kernels are the fastest: quick, "
+     "what "
+     "is not known yet, for at most 2 s for each kind of device; full, everything (default off)",
      .type = CLQ_SETTING_TEXT, .initial = "off", FIELD(tune), .commands = TRAIN | WHY,
      KIND(tuning, clq_tuning, CLQ_TUNING_FULL + 1, clq_tuning_name), .member.words = "tuning"},
-    {"budget", "SECONDS", "for each kind of device (default: until all is measured)", .type = CLQ_SETTING_SECONDS,
-     FIELD(budget), .commands = TUNE, MEMBER(REAL, tuning_s)},
+    {"budget", "SECONDS", "for each kind of device, and for choosing devices (default: until all is measured)",
+     .type = CLQ_SETTING_SECONDS, FIELD(budget), .commands = TUNE, MEMBER(REAL, tuning_s)},
     {"progress", "auto|off", "the line that is redrawn on a terminal", .type = CLQ_SETTING_TEXT, .initial = "auto",
      FIELD(progress), .commands = TRAIN},
     {"out", "FILE.npy", "where the outputs go", .type = CLQ_SETTING_TEXT, FIELD(out), .commands = PREDICT},

@@ -15,9 +15,9 @@ typedef struct ranks {
 } ranks;
 
 /* kinds: a letter per rank: b and c PoCL's basic devices, the next one of them each time or (c) always the first; p
- * PoCL's pool; i Intel's; r Rusticl's first; n and a those that the strict layer makes look like NVIDIA's and AMD's
- * GPUs, the next one each time. A digit behind a letter: those of one digit are in one context ("b1i2b1i2"); without:
- * each has its own, or (island) all are in one. Fails the test where something is missing. */
+ * PoCL's pool; i Intel's; r Rusticl's first; n NVIDIA's and a AMD's: GPUs, or PoCL's devices that the strict layer
+ * makes look like them, the next one each time. A digit behind a letter: those of one digit are in one context
+ * ("b1i2b1i2"); without: each has its own, or (island) all are in one. Fails the test where something is missing. */
 void ranks_open(ranks *all, const char *kinds, bool island, const clq_group_config *config);
 void ranks_close(ranks *all);
 /* A communicator of some of the ranks, by clq_comm_split, with queues of its own: who[i] is rank i of *part. */

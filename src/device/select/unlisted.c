@@ -31,8 +31,8 @@ static const vendor vendors[VENDORS] = {
                 "see whether nvidia-smi shows it: the driver's libraries must be of its kernel module's version"},
     [AMD] = {"amd", "Advanced Micro", 0x1002, "amdocl", "radeonsi", "/dev/kfd", "load the kernel module amdgpu",
              "give it to the container (docker run --device /dev/dri --device /dev/kfd)",
-             "install rocm-opencl-icd, or mesa-opencl-icd (Mesa 23.1 or newer) and set RUSTICL_ENABLE=radeonsi",
-             "ROCm does not support every GPU: install mesa-opencl-icd (Mesa 23.1 or newer) and set "
+             "install rocm-opencl-icd, or mesa-opencl-icd (Mesa 24 or newer) and set RUSTICL_ENABLE=radeonsi",
+             "ROCm does not support every GPU: install mesa-opencl-icd (Mesa 24 or newer) and set "
              "RUSTICL_ENABLE=radeonsi"},
     [INTEL] = {"intel", "Intel", 0x8086, "igdrcl", "iris", NULL, "load the kernel module i915 or xe",
                "give it to the container (docker run --device /dev/dri)", "install intel-opencl-icd",
