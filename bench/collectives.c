@@ -403,7 +403,8 @@ static clq_status open_group(bench *b) {
                                      .slots = (unsigned)o->slots,
                                      .deadline_s = o->deadline_s,
                                      .bucket_bytes = (size_t)o->bucket};
-    return clq_group_create(ranks, b->n, &config, &b->group);
+    const clq_build_limit limit = clq_device_build_limit(b->devices[0]);
+    return clq_group_create_within(ranks, b->n, &config, &limit, &b->group);
 }
 
 static void print_head(const bench *b) {

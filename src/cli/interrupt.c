@@ -2,15 +2,16 @@
 
 #include <signal.h>
 #include <stddef.h>
+#include <string.h>
 #include <unistd.h>
 
 static volatile sig_atomic_t stop_asked;
 static void ask_to_stop(int signal_number) { stop_asked = signal_number; }
 
 /* A process that only compiles has nothing to put in order. What it calls here may be called in a handler. */
+static const char *last_line;
 static void end(int signal_number) {
-    static const char line[] = "clique: error: interrupted before the first step\n";
-    const ssize_t written = write(STDERR_FILENO, line, sizeof line - 1);
+    const ssize_t written = write(STDERR_FILENO, last_line, strlen(last_line));
     (void)written;
     _exit(128 + signal_number);
 }
@@ -52,7 +53,10 @@ static void install(void (*handler)(int)) {
         if (!ignored[i]) sigaction(signals[i], &action, NULL);
 }
 
-void clq_interrupts_end_at_once(void) { install(end); }
+void clq_interrupts_end_at_once(const char *line) {
+    last_line = line;
+    install(end);
+}
 
 bool clq_interrupted(void) {
     static bool installed;

@@ -18,8 +18,9 @@ void clq_interrupts_block_pipe(void);
  */
 void clq_interrupts_ignore_again(void);
 /* From here on the signals end the process at once, with a line and the exit code of the contract, until
- * clq_interrupted is called first. For a program that waits for drivers' compilers, and has nothing to put in order. */
-void clq_interrupts_end_at_once(void);
+ * clq_interrupted is called first. For a program that waits for drivers' compilers, and has nothing to put in order.
+ * line: what it prints, with its end of line; a constant. */
+void clq_interrupts_end_at_once(const char *line);
 /* True once the user pressed Ctrl-C (SIGINT) or the process was told to end (SIGTERM); installs the handlers at the
  * first call, but for signals that were noted as ignored. A second Ctrl-C ends the process at once. */
 bool clq_interrupted(void);

@@ -458,6 +458,7 @@ static clq_status print_result(training *t, const char *verdict) {
 static double settled_rate(const training *t) {
     static const double least_s = 0.25;
     double best = 0;
+    if (t->first_step_s == 0) return 0; /* it had ended before: what it tells is of then */
     for (size_t i = 0; i < t->epoch_count; i++) {
         const clq_totals *e = &t->epochs[i].train;
         const double seconds = e->seconds - (i == 0 ? t->begun.trained_s : 0.0),
@@ -514,7 +515,8 @@ static clq_status take_average(const training *t) {
 static clq_status train(training *t) {
     CLQ_TRY(prepare(t));
     introduce(t);
-    clq_interrupts_end_at_once(); /* until the first step was made, from which on Ctrl-C ends the run in order */
+    /* Until the first step was made, from which on Ctrl-C ends the run in order. */
+    clq_interrupts_end_at_once("clique: error: interrupted before the first step\n");
     const clq_options *o = t->options;
     clq_fit_config fit = {.epochs = o->epochs  ? o->epochs
                                     : o->steps ? 0
@@ -530,6 +532,7 @@ static clq_status train(training *t) {
                           .callback_count = t->callbacks.count,
                           .on_checkpoint = flush_log};
     clq_status status = clq_fit(t->setup->trainer, t->setup->train, &fit);
+    (void)clq_interrupted(); /* what follows is put in order, also behind a training that made no step */
     clear_line(t);
     tell_shares(t);
     if (status == CLQ_INTERRUPTED && o->trace) CLQ_TRY(clq_trainer_write_trace(t->setup->trainer, o->trace));

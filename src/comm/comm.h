@@ -18,6 +18,10 @@
 #include "device/device.h"
 #include <clique/comm.h>
 
+/* clq_group_create, with the build deadline of the caller's own devices, and lost with them. */
+clq_status clq_group_create_within(const clq_rank *ranks, unsigned count, const clq_group_config *config,
+                                   const clq_build_limit *limit, clq_group **out);
+
 typedef struct clq_comm clq_comm;
 /* Devices are not owned; entries may repeat. config as for groups, may be NULL. */
 clq_status clq_comm_create(clq_device *const *devices, unsigned count, const clq_group_config *config, clq_comm **out);

@@ -67,8 +67,16 @@ void clq_system_close_tested(clq_system *system);
 
 /* Opens one entry of a selection in a context of its own. */
 clq_status clq_device_open(clq_system *system, clq_device_choice choice, clq_device **out);
+/* How long a driver may compile for a device, and the mark of all devices that are lost together if its compiler does
+ * not end: a system's, or a group's. The mark outlives the devices. */
+enum { CLQ_BUILD_DEADLINE_S = 120 }; /* if nobody asks for another */
+typedef struct clq_build_limit {
+    double deadline_s;
+    atomic_uint *stuck;
+} clq_build_limit;
+clq_build_limit clq_device_build_limit(const clq_device *device);
 /* Wraps what a caller of the library owns; the context is retained. Used by comm's public calls. */
-clq_status clq_device_wrap(cl_context context, cl_device_id device, clq_device **out);
+clq_status clq_device_wrap(cl_context context, cl_device_id device, const clq_build_limit *limit, clq_device **out);
 /* Opens several devices of ONE platform in one shared context (an island) and tests copies between each pair;
  * fails with UNSUPPORTED where the driver or the test says no. */
 clq_status clq_island_open(clq_system *system, const clq_device_choice *choices, uint32_t count, clq_device **out);

@@ -17,6 +17,7 @@ clq_status clq_cl_fail_running(clq_device *device, cl_int error, const char *for
 clq_status clq_cl_fail_lost(clq_device *device, cl_int error, const char *what);
 /* CLQ_OK, or the failure of every call on a device that is quarantined. */
 clq_status clq_device_alive(const clq_device *device);
+clq_status clq_fail_stuck(const char *label); /* a driver's compiler did not end */
 /* Properties of devices and platforms are shorter than this; one that is not is cut. */
 enum { CLQ_PROPERTY_MAX = 16384 };
 /* A string property, cut to fit, with blanks at its ends removed; "" where the driver does not answer. */
@@ -34,7 +35,6 @@ bool clq_words_have(const char *words, const char *word);
 
 /* A compiler of a driver did not end, and all devices are lost; and the next run knows of the program. */
 enum { CLQ_STUCK = 1, CLQ_STUCK_NOTED = 2 };
-enum { CLQ_BUILD_DEADLINE_S = 120 };
 
 typedef struct clq_device_entry {
     clq_device_info info;
@@ -193,8 +193,7 @@ struct clq_device {
     char *cache_dir;                /* NULL: none */
     int claims;                     /* see claim.c */
     atomic_uint claimed;            /* programs whose claim is held */
-    double build_deadline_s;
-    atomic_uint *stuck;  /* the system's; NULL: the caller's device */
+    clq_build_limit build;
     atomic_bool ran_new; /* a kernel object was launched for the first time since clq_programs_ran looked */
     uint64_t memory_budget;
     _Atomic uint64_t memory_used;
@@ -253,8 +252,9 @@ clq_status clq_programs_offer(clq_device *device, clq_hash128 key);
 clq_status clq_program_get(clq_device *device, const clq_program_wish *wish, clq_program **out);
 /* The driver did not come back from the program: what becomes of its claim. */
 void clq_program_leave(clq_device *device, clq_program *entry);
-/* Before the first launch of a kernel object: from then on the program is not offered. */
-void clq_program_begin(clq_device *device, clq_program *entry);
+/* Before the first launch of a kernel object: from then on the program is not offered. Fails if the device was lost
+ * while this waited for a twin that asks for the program. */
+clq_status clq_program_begin(clq_device *device, clq_program *entry);
 /* Ends the claims of kept programs all of whose kernel objects were launched: a command of the device was waited for,
  * and is done. Costs nothing where no kernel object was launched for the first time since the last call. */
 void clq_programs_ran(clq_device *device);
@@ -276,6 +276,9 @@ clq_status clq_launch_compiling(clq_queue *queue, const clq_kernel *kernel, cl_u
                                 const size_t *local, cl_event *event);
 /* It is lost from now on; why: what calls of it say from then on. */
 void clq_device_lose(clq_device *device, const char *why);
+
+/* Of a device that is given up over `status`, whose message stays: closing may have its own. Takes NULL. */
+void clq_device_close_after(clq_status status, clq_device *device);
 
 /* Opens `count` choices in one shared context; clq_device_open is the case of one. */
 clq_status clq_devices_open_shared(clq_system *system, const clq_device_choice *choices, uint32_t count,

@@ -21,6 +21,8 @@ CLIQUE = str(pathlib.Path(sys.argv.pop(1)).resolve() / "clique")
 MODELS = tempfile.TemporaryDirectory()
 LEAST = support.put_least(MODELS.name)  # whose step is compiled soon
 TRAIN = ["train", "--model", LEAST, "--data", "synthetic:28x28/10/192", "--devices", "pocl:0", "--steps", "3", "--no-test"]
+COLLECTIVE = ["all_reduce", "--devices", "pocl:0,pocl:1", "--transport", "staged"]  # by kernels, on CPUs, too
+OF_COLLECTIVES = {"CLQ_HANG_OF": "comm_combine"}
 LIMIT_S = 600
 # Caches have what does not hang, so that only the step's program is compiled while this passes, which takes half a
 # second, and nothing at all if its compiler is what hangs.
@@ -90,9 +92,10 @@ class Builds(support.InFolder):
 
     def test_a_benchmark_ends(self):
         """Although the driver's exit handlers wait for its compiler."""
-        for name in ("step", "launch"):
-            with self.subTest(name=name):
-                run = self.run_in(self.own("build-all"), "bench", name, "--devices", "pocl:0", "--build-deadline", "1")
+        for hang, what in (("build-all", ["step", "--devices", "pocl:0"]), ("build-all", ["launch", "--devices", "pocl:0"]),
+                           ("build", COLLECTIVE)):
+            with self.subTest(what=what):
+                run = self.run_in(self.own(hang) | OF_COLLECTIVES, "bench", *what, "--build-deadline", "1")
                 self.assertEqual(run.returncode, 4, run.stderr)
                 errors = [line for line in run.stderr.splitlines() if line.startswith("clique: error: ")]
                 self.assertEqual(len(errors), 1, run.stderr)
@@ -107,12 +110,13 @@ class Builds(support.InFolder):
             self.assertIn(part, run.stderr)
 
     def test_a_signal_ends_who_compiles(self):
-        for hang in ("build", "launch"):
+        commands = (("build", {}, TRAIN), ("launch", {}, TRAIN), ("build", OF_COLLECTIVES, ["bench", *COLLECTIVE]))
+        for hang, of, command in commands:
             for number in (signal.SIGINT, signal.SIGTERM):
-                with self.subTest(hang=hang, signal=number):
-                    hangs = self.folder / f"{hang} {number.name}"
-                    run = subprocess.Popen([CLIQUE, *TRAIN], env=self.own(hang) | {"CLQ_HANG_TOLD": str(hangs)}, stderr=subprocess.DEVNULL,
-                                           stdout=subprocess.DEVNULL, start_new_session=True)
+                with self.subTest(hang=hang, command=command[0], signal=number):
+                    hangs = self.folder / f"{hang} {command[0]} {number.name}"
+                    run = subprocess.Popen([CLIQUE, *command], env=self.own(hang) | of | {"CLQ_HANG_TOLD": str(hangs)},
+                                           stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True)
                     until = time.monotonic() + LIMIT_S
                     while not hangs.exists() and run.poll() is None and time.monotonic() < until:
                         time.sleep(0.02)

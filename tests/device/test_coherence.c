@@ -118,7 +118,8 @@ static void test_wrapped(void **state) {
         assert_int_equal(stale ? setenv("CLQ_TEST_STALE", "never", 1) : unsetenv("CLQ_TEST_STALE"), 0);
         CHECK_OK(clq_system_open(NULL, &system));
         CHECK_OK(clq_device_open(system, (clq_device_choice){0, 0, 1}, &device));
-        CHECK_OK(clq_device_wrap(clq_device_context(device), clq_device_id(device), &wrapped));
+        const clq_build_limit limit = clq_device_build_limit(device);
+        CHECK_OK(clq_device_wrap(clq_device_context(device), clq_device_id(device), &limit, &wrapped));
         assert_int_equal(clq_device_get_info(wrapped)->type, CLQ_DEVICE_GPU);
         assert_int_equal(clq_device_get_info(wrapped)->host_unified, !stale);
         if (stale) check_transfers(wrapped);

@@ -189,7 +189,7 @@ static void keep(const char *options, clq_status (*way)(clq_system *, clq_device
     clq_device *device;
     clq_system *system = open_with(0, &device);
     const unsigned before = hang_count();
-    device->build_deadline_s = 0.5; /* of what hangs alone */
+    device->build.deadline_s = 0.5;                            /* of what hangs alone */
     if (way != ask_twin) CHECK_OK(use(device, options, true)); /* a twin asks for what was not launched */
     assert_int_equal(setenv("CLQ_HANG", "binary", 1), 0);
     CHECK_FAILS(CLQ_TIMEOUT, way(system, device));

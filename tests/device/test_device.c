@@ -102,8 +102,9 @@ static void test_parts_opened_again(void **state) {
 
 static void wrap_again(clq_device *device, clq_queue *queue) {
     (void)queue;
+    const clq_build_limit limit = clq_device_build_limit(device);
     clq_device *wrapped, *unset = NULL;
-    CHECK_OK(clq_device_wrap(clq_device_context(device), clq_device_id(device), &wrapped));
+    CHECK_OK(clq_device_wrap(clq_device_context(device), clq_device_id(device), &limit, &wrapped));
     assert_true(clq_device_same_context(device, wrapped));
     assert_string_equal(clq_device_get_info(wrapped)->driver, clq_device_get_info(device)->driver);
     bool ok = false;
@@ -111,8 +112,8 @@ static void wrap_again(clq_device *device, clq_queue *queue) {
     CHECK_OK(clq_device_self_test(wrapped, &ok, reason, sizeof reason));
     assert_true(ok);
     clq_device_close(wrapped);
-    CHECK_FAILS(CLQ_ARGUMENT, clq_device_wrap(NULL, clq_device_id(device), &unset));
-    CHECK_FAILS(CLQ_ARGUMENT, clq_device_wrap(clq_device_context(device), NULL, &unset));
+    CHECK_FAILS(CLQ_ARGUMENT, clq_device_wrap(NULL, clq_device_id(device), &limit, &unset));
+    CHECK_FAILS(CLQ_ARGUMENT, clq_device_wrap(clq_device_context(device), NULL, &limit, &unset));
     assert_null(unset);
 }
 static void test_wrap(void **state) {

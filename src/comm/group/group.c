@@ -130,19 +130,24 @@ static clq_status start_threads(clq_group *group, clq_status status, clq_group *
     return status;
 }
 
-clq_status clq_group_create(const clq_rank *ranks, unsigned count, const clq_group_config *config, clq_group **out) {
+clq_status clq_group_create_within(const clq_rank *ranks, unsigned count, const clq_group_config *config,
+                                   const clq_build_limit *limit, clq_group **out) {
     if (!ranks || count < 1 || count > CLQ_REPLICAS_MAX)
         return clq_fail(CLQ_ARGUMENT, "a group has 1 to %d ranks, not %u", CLQ_REPLICAS_MAX, ranks ? count : 0);
     const size_t bucket_bytes = config && config->bucket_bytes ? config->bucket_bytes : default_bucket_bytes;
     clq_shared *shared;
     clq_group *group;
     clq_status status = CLQ_OK;
-    CLQ_TRY(clq_shared_create(ranks, count, &shared));
+    CLQ_TRY(clq_shared_create(ranks, count, limit, &shared));
     CLQ_TRY(make_frame(count, shared, NULL, bucket_bytes, &group));
     for (unsigned r = 0; r < count && status == CLQ_OK; r++)
         status = open_rank(group, r, shared->devices[r], ranks[r].queue, r);
     if (status == CLQ_OK) status = clq_comm_create(shared->devices, count, config, &group->comm);
     return start_threads(group, status, out);
+}
+
+clq_status clq_group_create(const clq_rank *ranks, unsigned count, const clq_group_config *config, clq_group **out) {
+    return clq_group_create_within(ranks, count, config, NULL, out);
 }
 
 clq_status clq_group_make_part(const clq_group *group, const unsigned *ranks, unsigned count, clq_group **out) {

@@ -17,6 +17,7 @@ typedef struct clq_group_memory {
 /* What a group and those that are split from it share. Ends with the last of them. */
 typedef struct clq_shared {
     atomic_uint groups;
+    atomic_uint stuck;                     /* of clq_build_limit */
     clq_device *devices[CLQ_REPLICAS_MAX]; /* of the first group's ranks */
     pthread_mutex_t lock;                  /* of the list */
     pthread_mutex_t marking;               /* see clq_shared_mark */
@@ -79,7 +80,8 @@ struct clq_group {
 
 /* ---- shared.c ---- */
 
-clq_status clq_shared_create(const clq_rank *ranks, unsigned count, clq_shared **out); /* opens the devices */
+/* Opens the devices. limit: NULL: 120 s, and they are lost together. */
+clq_status clq_shared_create(const clq_rank *ranks, unsigned count, const clq_build_limit *limit, clq_shared **out);
 void clq_shared_release(clq_shared *shared); /* the last of its groups frees it */
 /* Marks the end of the commands on the rank's caller's queue. One at a time where commands run in their caller: PoCL's
  * basic device (3.1) deadlocks where two threads enqueue on one queue, and groups that were split from one another have

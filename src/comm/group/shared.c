@@ -4,9 +4,10 @@
 
 /* ---- devices ---- */
 
-clq_status clq_shared_create(const clq_rank *ranks, unsigned count, clq_shared **out) {
+clq_status clq_shared_create(const clq_rank *ranks, unsigned count, const clq_build_limit *limit, clq_shared **out) {
     clq_shared *shared = clq_alloc(1, sizeof *shared);
     if (!shared) return CLQ_MEMORY;
+    const clq_build_limit own = {CLQ_BUILD_DEADLINE_S, &shared->stuck};
     atomic_init(&shared->groups, 1);
     int lock = pthread_mutex_init(&shared->lock, NULL), marking = pthread_mutex_init(&shared->marking, NULL);
     shared->lock_made = lock == 0;
@@ -14,7 +15,7 @@ clq_status clq_shared_create(const clq_rank *ranks, unsigned count, clq_shared *
     clq_status status = lock || marking ? clq_fail_lock("a group", lock ? lock : marking) : CLQ_OK;
     for (unsigned r = 0; r < count && status == CLQ_OK; r++) {
         if (ranks[r].context && ranks[r].device)
-            status = clq_device_wrap(ranks[r].context, ranks[r].device, &shared->devices[r]);
+            status = clq_device_wrap(ranks[r].context, ranks[r].device, limit ? limit : &own, &shared->devices[r]);
         else
             status = clq_fail(CLQ_ARGUMENT, "its context or device is NULL");
         if (status != CLQ_OK) clq_fail_within(status, "rank %u", r);

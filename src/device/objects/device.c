@@ -23,7 +23,8 @@ static clq_status create_locks(clq_device *device) {
 
 /* What depends on the device alone; the context comes from the caller. */
 static clq_status device_create(cl_platform_id platform, cl_device_id id, const clq_device_info *info,
-                                const char *cache_dir, uint64_t memory_limit, clq_device **out) {
+                                const char *cache_dir, uint64_t memory_limit, const clq_build_limit *limit,
+                                clq_device **out) {
     clq_device *device = clq_alloc(1, sizeof *device);
     if (!device) return CLQ_MEMORY;
     clq_status status = create_locks(device);
@@ -33,7 +34,7 @@ static clq_status device_create(cl_platform_id platform, cl_device_id id, const 
     }
     atomic_flag_clear(&device->loss_claimed);
     device->twin = device->claims = -1;
-    device->build_deadline_s = CLQ_BUILD_DEADLINE_S;
+    device->build = *limit;
     device->info = *info;
     device->id = id;
     const cl_uint align_bits = clq_cl_device_uint(id, CL_DEVICE_MEM_BASE_ADDR_ALIGN, 0);
@@ -69,6 +70,12 @@ static clq_status open_choice(clq_system *system, clq_device_choice choice, clq_
         return clq_fail(CLQ_NO_DEVICE, "device %u is out of range: the machine has %zu", (unsigned)choice.index,
                         system->count);
     const clq_device_entry *entry = &system->entries[choice.index];
+    const clq_build_limit limit = {system->build_deadline_s, &system->stuck};
+    if (atomic_load(limit.stuck)) { /* its driver may not answer */
+        char label[CLQ_LABEL_MAX];
+        clq_entry_label(entry, label, sizeof label);
+        return clq_fail_stuck(label);
+    }
     cl_device_id id = entry->id;
     clq_device_info info = entry->info;
     if (choice.parts > 1) {
@@ -77,9 +84,7 @@ static clq_status open_choice(clq_system *system, clq_device_choice choice, clq_
         info.compute_units = CLQ_MAX(units, 1u);
     }
     clq_device *device;
-    CLQ_TRY(device_create(entry->platform, id, &info, system->cache_dir, system->memory_limit, &device));
-    device->build_deadline_s = system->build_deadline_s;
-    device->stuck = &system->stuck;
+    CLQ_TRY(device_create(entry->platform, id, &info, system->cache_dir, system->memory_limit, &limit, &device));
     clq_entry_label(entry, device->label, sizeof device->label);
     if (choice.parts > 1)
         (void)snprintf(device->label, sizeof device->label, "%s:%u part %u of %u (%.120s)", info.driver,
@@ -115,7 +120,7 @@ clq_status clq_devices_open_shared(clq_system *system, const clq_device_choice *
     }
     return CLQ_OK;
 fail:
-    for (uint32_t i = 0; i < count; i++) clq_device_close(opened[i]);
+    for (uint32_t i = 0; i < count; i++) clq_device_close_after(status, opened[i]);
     return status;
 }
 
@@ -128,7 +133,9 @@ clq_status clq_device_open(clq_system *system, clq_device_choice choice, clq_dev
     return clq_devices_open_shared(system, &choice, 1, out);
 }
 
-clq_status clq_device_wrap(cl_context context, cl_device_id id, clq_device **out) {
+clq_build_limit clq_device_build_limit(const clq_device *device) { return device->build; }
+
+clq_status clq_device_wrap(cl_context context, cl_device_id id, const clq_build_limit *limit, clq_device **out) {
     cl_platform_id platform = NULL;
     cl_int error =
         context && id ? clGetDeviceInfo(id, CL_DEVICE_PLATFORM, sizeof platform, &platform, NULL) : CL_INVALID_DEVICE;
@@ -143,7 +150,7 @@ clq_status clq_device_wrap(cl_context context, cl_device_id id, clq_device **out
     clq_status status = clq_cache_dir(&cache_dir);
     if (status == CLQ_MEMORY) return status; /* else it works without */
     clq_device *device;
-    status = device_create(platform, id, &info, cache_dir, 0, &device);
+    status = device_create(platform, id, &info, cache_dir, 0, limit, &device);
     clq_free(cache_dir);
     CLQ_TRY(status);
     (void)snprintf(device->label, sizeof device->label, "%s (%.160s)", info.driver, info.name);
@@ -156,12 +163,19 @@ clq_status clq_device_wrap(cl_context context, cl_device_id id, clq_device **out
     if (status == CLQ_OK && info.fine_grain_svm && info.type != CLQ_DEVICE_CPU)
         status = clq_device_test_host_memory(device);
     if (status != CLQ_OK) {
-        clq_device_close(device);
+        clq_device_close_after(status, device);
         return status;
     }
     clq_twin_join(device);
     *out = device;
     return CLQ_OK;
+}
+
+void clq_device_close_after(clq_status status, clq_device *device) {
+    clq_error error;
+    clq_error_take(status, &error);
+    clq_device_close(device);
+    (void)clq_error_raise(&error);
 }
 
 void clq_device_close(clq_device *device) {

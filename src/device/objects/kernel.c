@@ -74,7 +74,7 @@ clq_status clq_queue_launch_after(clq_queue *queue, clq_kernel *kernel, uint32_t
     CLQ_TRY(clq_device_alive(device));
     for (uint32_t i = 0; i < dims; i++)
         if (global[i] == 0) return CLQ_OK;
-    if (!kernel->launched) clq_program_begin(device, kernel->program);
+    if (!kernel->launched) CLQ_TRY(clq_program_begin(device, kernel->program));
     clq_enqueue enqueue;
     clq_enqueue_begin(queue, order, clq_queue_traces(queue), &enqueue);
     if (clq_launch_compiles(queue, kernel)) {

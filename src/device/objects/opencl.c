@@ -134,16 +134,21 @@ void clq_device_lose(clq_device *device, const char *why) {
     atomic_store(&device->lost, true);
 }
 
+clq_status clq_fail_stuck(const char *label) {
+    return clq_fail(CLQ_DEVICE,
+                    "%s is not used any more: a driver's compiler missed the build deadline (--build-deadline, "
+                    "build_deadline_s); start a new process",
+                    label);
+}
+
 clq_status clq_device_alive(const clq_device *device) {
     if (!clq_device_lost(device)) return CLQ_OK;
-    if (!atomic_load(&device->lost))
-        return clq_fail(CLQ_DEVICE, "%s is not used any more since a driver's compiler did not end (--build-deadline)",
-                        device->label);
+    if (!atomic_load(&device->lost)) return clq_fail_stuck(device->label);
     return clq_fail(CLQ_DEVICE, "%s is not used any more since it failed (%s)", device->label, device->loss);
 }
 
 bool clq_device_lost(const clq_device *device) {
-    return atomic_load(&device->lost) || (device->stuck && atomic_load(device->stuck));
+    return atomic_load(&device->lost) || atomic_load(device->build.stuck);
 }
 
 static void keep_text(const char *value, size_t length, char *out, size_t bytes) {

@@ -111,42 +111,44 @@ static void own_name(char name[16]) {
 #endif
 }
 
-/* False: it is late, or waits to begin on a device that was lost meanwhile, and is left to its thread. If no thread
- * can be had, the call is made here, and waited for. */
-static bool run(const clq_device *device, job *j) {
-    double until = clq_now_running() + device->build_deadline_s;
+/* Jobs that are late, or that did not begin before their device was lost, are left to their threads. */
+typedef enum outcome { ENDED, LATE, NEVER_BEGAN } outcome;
+
+/* If no thread can be had, the call is made here, and waited for. */
+static outcome run(const clq_device *device, job *j) {
+    double until = clq_now_running() + device->build.deadline_s;
     char name[16];
     clq_thread *thread;
     own_name(name);
     if (clq_thread_start(name, work, j, &thread) != CLQ_OK) {
         work(j);
-        return true;
+        return ENDED;
     }
     (void)pthread_mutex_lock(&j->lock);
     while (!j->done && clq_now_running() < until && (j->begun || !clq_device_lost(device))) {
         clq_lock_wait(&j->lock, &j->changed, CLQ_RUNNING_LOOK_S);
-        if (!j->begun) until = clq_now_running() + device->build_deadline_s;
+        if (!j->begun) until = clq_now_running() + device->build.deadline_s;
     }
-    const bool done = j->done;
-    j->left = !done;
+    const outcome ending = j->done ? ENDED : j->begun ? LATE : NEVER_BEGAN;
+    j->left = ending != ENDED;
     (void)pthread_mutex_unlock(&j->lock);
-    if (done)
+    if (ending == ENDED)
         clq_thread_join(thread);
     else
         clq_thread_leave(thread);
-    return done;
+    return ending;
 }
 
 /* noted: that the program does not build. */
 static clq_status lose_late(clq_device *device, const clq_program *entry, bool noted, const char *what) {
     char why[CLQ_REASON_MAX];
     (void)clq_format(why, sizeof why, "%s.cl: %s did not end within the build deadline of %g s", entry->file, what,
-                     device->build_deadline_s);
+                     device->build.deadline_s);
     clq_device_lose(device, why);
-    if (device->stuck) atomic_fetch_or(device->stuck, CLQ_STUCK | (noted ? CLQ_STUCK_NOTED : 0u));
+    atomic_fetch_or(device->build.stuck, CLQ_STUCK | (noted ? CLQ_STUCK_NOTED : 0u));
     return clq_fail(CLQ_TIMEOUT, "%s.cl: %s on %s, driver %s, did not end within the build deadline of %g s%s",
-                    entry->file, what, device->label, device->info.driver_version, device->build_deadline_s,
-                    noted ? "" : " (--build-deadline)");
+                    entry->file, what, device->label, device->info.driver_version, device->build.deadline_s,
+                    noted ? "" : " (--build-deadline, build_deadline_s)");
 }
 
 /* What is known of the program is kept before the device is lost, which keeps nothing. again: it was built before. */
@@ -168,7 +170,7 @@ clq_status clq_program_build(clq_device *device, clq_program *entry, cl_program 
         job_free(j);
         return CLQ_MEMORY;
     }
-    if (!run(device, j)) return fail_late(device, entry, entry->program != NULL, "compiling");
+    if (run(device, j) != ENDED) return fail_late(device, entry, entry->program != NULL, "compiling");
     *error = j->error;
     job_free(j);
     return CLQ_OK;
@@ -180,7 +182,7 @@ clq_status clq_program_binary(clq_device *device, const clq_program *entry, unsi
     CLQ_TRY(job_create(ask, &j));
     j->program = entry->program;
     j->device = device->id;
-    if (!run(device, j)) return lose_late(device, entry, false, "giving its binary");
+    if (run(device, j) != ENDED) return lose_late(device, entry, false, "giving its binary");
     clq_status status = CLQ_OK;
     if (j->error != CL_SUCCESS)
         status = clq_cl_fail(device, j->error, "asking for a program's binary");
@@ -213,10 +215,10 @@ clq_status clq_launch_compiling(clq_queue *queue, const clq_kernel *kernel, cl_u
     j->has_local = local != NULL;
     memcpy(j->global, global, dims * sizeof *global);
     if (local) memcpy(j->local, local, dims * sizeof *local);
-    if (!run(device, j)) {
-        CLQ_TRY(clq_device_alive(device)); /* it did not begin */
+    const outcome ending = run(device, j);
+    if (ending == NEVER_BEGAN) return clq_device_alive(device);
+    if (ending == LATE)
         return fail_late(device, kernel->program, false, "the first launch, in which the driver compiles,");
-    }
     const cl_int error = j->error, state = j->state;
     if (error == CL_SUCCESS && event)
         *event = j->event;

@@ -401,10 +401,11 @@ void clq_program_leave(clq_device *device, clq_program *entry) {
     pthread_mutex_unlock(&device->lock);
 }
 
-void clq_program_begin(clq_device *device, clq_program *entry) {
+clq_status clq_program_begin(clq_device *device, clq_program *entry) {
     pthread_mutex_lock(&device->lock); /* waits for a twin that asks for the binary */
     entry->begun = true;
     pthread_mutex_unlock(&device->lock);
+    return clq_device_alive(device); /* the driver may not have answered the twin */
 }
 
 clq_status clq_programs_offer(clq_device *device, clq_hash128 key) {
