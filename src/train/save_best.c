@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const char save_best[] = "save_best";
@@ -29,18 +30,39 @@ static clq_status on_epoch(void *context, clq_trainer *trainer, const clq_epoch_
     return CLQ_OK;
 }
 
-/* A state has room for a short text alone. */
+/* A state has room for short texts alone. */
 enum { PATH_HASH = 33 };
-static void hash_path(const saving *s, char text[PATH_HASH]) {
-    const clq_hash128 hash = clq_hash128_of(s->path, strlen(s->path), 0);
+static void hash_path(const char *path, char text[PATH_HASH]) {
+    const clq_hash128 hash = clq_hash128_of(path, strlen(path), 0);
     (void)snprintf(text, PATH_HASH, "%016" PRIx64 "%016" PRIx64, hash.high, hash.low);
+}
+
+/* Which file it is: by the path's words, since folders move with all that is in them, and by the place that these lead
+ * to, since a path has many spellings. */
+typedef struct identity {
+    char path[PATH_HASH], place[PATH_HASH];
+} identity;
+static identity identify(const char *path) {
+    identity id;
+    char *real = realpath(path, NULL);
+    hash_path(path, id.path);
+    hash_path(real ? real : path, id.place);
+    free(real);
+    return id;
 }
 
 static clq_status save(void *context, char *text, size_t bytes) {
     const saving *s = context;
-    char path[PATH_HASH];
-    hash_path(s, path);
-    return clq_state_write(save_best, clq_watch_save(&s->watch, json_pack("{s:s}", "path", path)), text, bytes);
+    const identity id = identify(s->path);
+    json_t *state = json_pack("{s:s, s:s}", "path", id.path, "place", id.place);
+    return clq_state_write(save_best, clq_watch_save(&s->watch, state), text, bytes);
+}
+
+static bool is_same(const json_t *state, const char *path) {
+    const identity id = identify(path);
+    const char *before = json_string_value(json_object_get(state, "path")),
+               *place = json_string_value(json_object_get(state, "place"));
+    return !before || strcmp(before, id.path) == 0 || (place && strcmp(place, id.place) == 0);
 }
 
 static clq_status restore(void *context, const char *text) {
@@ -48,10 +70,7 @@ static clq_status restore(void *context, const char *text) {
     json_t *state;
     CLQ_TRY(clq_state_read(save_best, text, &state));
     clq_status status = clq_watch_restore(save_best, state, &result.watch);
-    char own[PATH_HASH];
-    const char *path = json_string_value(json_object_get(state, "path"));
-    hash_path(s, own);
-    const bool another = (path && strcmp(path, own) != 0) || !clq_file_exists(s->path);
+    const bool another = !is_same(state, s->path) || !clq_file_exists(s->path);
     json_decref(state);
     CLQ_TRY(status);
     if (another && result.watch.any) {
