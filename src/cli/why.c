@@ -1,6 +1,7 @@
 /* clique why: what limits training on 1 to n devices, and what would help most. */
 #include "cli/cli.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -53,9 +54,14 @@ static void print_answer(const clq_setup *s, const answer *a) {
     if (a->probes.lack.status != CLQ_OK)
         (void)clq_print(to, "what does not fit the memory has no row: %s\n", a->probes.lack.detail);
     fputc('\n', to);
-    for (size_t i = 0; i < a->advice_count; i++)
-        clq_fprintf(to, "%s: %.1fx (%s; results: %s)\n", a->advice[i].text, a->advice[i].gain, a->advice[i].options,
-                    a->advice[i].effect);
+    for (size_t i = 0; i < a->advice_count; i++) {
+        const clq_advice *advice = &a->advice[i];
+        if (isinf(advice->gain))
+            fprintf(to, "%s: fits the memory (%s; results: %s)\n", advice->text, advice->options, advice->effect);
+        else
+            clq_fprintf(to, "%s: %.1fx (%s; results: %s)\n", advice->text, advice->gain, advice->options,
+                        advice->effect);
+    }
     if (a->advice_count == 0) fprintf(to, "no option that is known here would help by 5 %% or more\n");
 }
 

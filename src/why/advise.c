@@ -1,6 +1,7 @@
 /* The change that would help most. */
 #include "why/predict.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,7 @@ typedef struct advising {
     const clq_probes *probes;
     const clq_devices *devices;
     clq_prediction now, alone; /* as it is; on the first device, the same otherwise: {0} if that does not fit it */
+    char changed[CLQ_ADVICE_TEXT / 2]; /* " --strategy central": if `now` is not what was asked for; else "" */
     clq_advice all[CLQ_REPLICAS_MAX + 8];
     size_t count;
 } advising;
@@ -75,6 +77,24 @@ static void advise_devices(advising *a, unsigned first, unsigned count) {
 
 /* ---- other strategies ---- */
 
+static const char *effect_of_strategy(const advising *a, const clq_way *way) {
+    if (clq_way_is_asynchronous(way)) return "other updates: gradients are applied late";
+    return strcmp(way->strategy, "pipeline") == 0 && a->probes->own_statistics
+               ? "the same but for rounding, and for statistics, which are of micro-batches"
+               : effect_of_place(a);
+}
+
+/* What was asked for does not fit the memory, and this does. */
+static void advise_now(advising *a) {
+    if (!a->changed[0] || a->count == CLQ_COUNT_OF(a->all)) return;
+    clq_advice *advice = &a->all[a->count++];
+    *advice = (clq_advice){
+        .effect = effect_of_strategy(a, &a->now.way), .gain = (double)INFINITY, .images_per_s = a->now.images_per_s};
+    (void)snprintf(advice->text, sizeof advice->text, "strategy %s on %u device%s", a->now.way.strategy,
+                   a->now.way.replicas, a->now.way.replicas > 1 ? "s" : "");
+    (void)snprintf(advice->options, sizeof advice->options, "%s", a->changed + 1);
+}
+
 /* The best of those that are, or are not, asynchronous. */
 static void advise_strategy(advising *a, bool asynchronous, double above) {
     clq_prediction all[CLQ_PREDICTIONS_MAX];
@@ -87,12 +107,7 @@ static void advise_strategy(advising *a, bool asynchronous, double above) {
         if (!best || all[i].images_per_s > best->images_per_s) best = &all[i];
     }
     if (!best || best->images_per_s < above) return;
-    const bool pipeline = strcmp(best->way.strategy, "pipeline") == 0;
-    clq_advice *advice = add(a, best,
-                             asynchronous ? "other updates: gradients are applied late"
-                             : pipeline && a->probes->own_statistics
-                                 ? "the same but for rounding, and for statistics, which are of micro-batches"
-                                 : effect_of_place(a));
+    clq_advice *advice = add(a, best, effect_of_strategy(a, &best->way));
     if (!advice) return;
     (void)snprintf(advice->text, sizeof advice->text, "strategy %s", best->way.strategy);
     (void)snprintf(advice->options, sizeof advice->options, "--strategy %s", best->way.strategy);
@@ -135,7 +150,7 @@ static void advise_shares(advising *a) {
     double shares[CLQ_REPLICAS_MAX], weights[CLQ_REPLICAS_MAX], most = 0;
     clq_prediction best, then;
     char names[CLQ_ADVICE_TEXT / 2];
-    if (p->device_count < 2 || strcmp(a->now.way.strategy, "mirrored") != 0) return;
+    if (p->device_count < 2 || strcmp(a->now.way.strategy, "mirrored") != 0 || a->changed[0]) return;
     if (!clq_group_of(p, p->device_count)) return;
     find_shares(a, shares);
     if (!clq_predict_by_shares(p, &a->now.way, shares, &best)) return;
@@ -170,7 +185,7 @@ static void advise_batch(advising *a) {
     clq_advice *advice = best.way.batch ? add(a, &best, "fewer and larger updates: another training") : NULL;
     if (!advice) return;
     (void)snprintf(advice->text, sizeof advice->text, "batch %zu", best.way.batch);
-    (void)snprintf(advice->options, sizeof advice->options, "--batch %zu", best.way.batch);
+    (void)snprintf(advice->options, sizeof advice->options, "--batch %zu%s", best.way.batch, a->changed);
 }
 
 /* One exchange and update for several batches. */
@@ -184,7 +199,7 @@ static void advise_accumulation(advising *a) {
                              : NULL;
     if (!advice) return;
     (void)snprintf(advice->text, sizeof advice->text, "accumulate %d batches", ACCUMULATE);
-    (void)snprintf(advice->options, sizeof advice->options, "--accumulate %d", ACCUMULATE);
+    (void)snprintf(advice->options, sizeof advice->options, "--accumulate %d%s", ACCUMULATE, a->changed);
 }
 
 /* ---- all ---- */
@@ -192,6 +207,17 @@ static void advise_accumulation(advising *a) {
 static int by_gain(const void *left, const void *right) {
     const double a = ((const clq_advice *)left)->gain, b = ((const clq_advice *)right)->gain;
     return (a < b) - (a > b);
+}
+
+/* The options that lead to the best of what fits the memory. */
+static bool change_to(advising *a, const clq_prediction *best) {
+    const clq_way *way = &best->way;
+    char names[CLQ_ADVICE_TEXT / 4] = "";
+    const bool all = way->first == 0 && way->replicas == a->probes->device_count;
+    if (!all && !clq_why_spec(a->devices, way->first, way->replicas, names, sizeof names)) return false;
+    (void)snprintf(a->changed, sizeof a->changed, " --strategy %s%s%s", way->strategy, all ? "" : " --devices ", names);
+    a->now = *best;
+    return true;
 }
 
 /* As it is, or as mirrored, or else as the best of what fits the memory. */
@@ -204,8 +230,7 @@ static bool predict_now(advising *a) {
     if (clq_why_predict_one(p, &way, &a->now)) return true;
     clq_prediction all[CLQ_PREDICTIONS_MAX];
     const clq_prediction *best = clq_why_best(all, clq_why_predict(p, all, CLQ_PREDICTIONS_MAX));
-    if (best) a->now = *best;
-    return best != NULL;
+    return best && change_to(a, best);
 }
 
 /* Only the best choice of devices is told: the others are in the table. */
@@ -218,8 +243,10 @@ size_t clq_why_advise(const clq_probes *probes, const clq_devices *devices, clq_
     for (unsigned g = 0; g < probes->group_count; g++) advise_devices(&a, 0, probes->groups[g].count);
     qsort(a.all, a.count, sizeof a.all[0], by_gain);
     a.count = CLQ_MIN(a.count, (size_t)1);
+    advise_now(&a);
+    const size_t before = a.count;
     advise_strategy(&a, false, 0);
-    advise_strategy(&a, true, gain_least * (a.count > 1 ? a.all[1].images_per_s : 0));
+    advise_strategy(&a, true, a.count > before ? gain_least * a.all[before].images_per_s : 0);
     advise_shares(&a);
     advise_batch(&a);
     advise_accumulation(&a);

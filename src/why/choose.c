@@ -38,6 +38,15 @@ size_t clq_why_lone(const clq_machine *m, clq_lone *out, size_t capacity) {
     return count;
 }
 
+bool clq_why_has_kind(const clq_machine *m, const clq_lone *kind, const char *spec) {
+    for (const char *at = spec; at; at = strchr(at, ',')) {
+        at += *at == ',';
+        const unsigned long index = strtoul(at, NULL, 10);
+        if (index < m->count && is_alike(m->devices[kind->device.index], m->devices[index])) return true;
+    }
+    return false;
+}
+
 /* ---- devices together ---- */
 
 typedef struct listing {

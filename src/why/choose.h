@@ -28,6 +28,9 @@ typedef struct clq_lone {
 /* The rule's first; returns how many. Only their devices are set. */
 size_t clq_why_lone(const clq_machine *machine, clq_lone *out, size_t capacity);
 
+/* Whether a SPEC, as clq_why_spec writes it, has a device of the kind. */
+bool clq_why_has_kind(const clq_machine *machine, const clq_lone *kind, const char *spec);
+
 /* Devices that train together. */
 typedef struct clq_together {
     uint32_t count;

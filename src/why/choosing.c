@@ -101,6 +101,13 @@ static bool was_chosen(const choosing *c, const clq_alternative *alternative) {
     return c->wanted->before && strcmp(c->wanted->before->devices, alternative->devices) == 0;
 }
 
+/* Of what was chosen before each kind is measured, whatever time is left: else what time does not reach would be lost.
+ */
+static bool was_part_of_choice(const choosing *c, size_t i) {
+    const clq_kept_choice *before = c->wanted->before;
+    return before && clq_why_has_kind(&c->machine, &c->lone[i], before->devices);
+}
+
 static clq_status measure_lone(choosing *c) {
     const char *strategy = clq_why_strategy_alone(c->wanted);
     c->lone_count = clq_why_lone(&c->machine, c->lone, CLQ_COUNT_OF(c->lone));
@@ -111,7 +118,7 @@ static clq_status measure_lone(choosing *c) {
     for (unsigned look = 0; look < LOOKS; look++)
         for (size_t i = 0; i < c->lone_count; i++) {
             const clq_alternative *alternative = &c->out.alternatives[i];
-            const bool whatever = look == 0 && (i == 0 || was_chosen(c, alternative));
+            const bool whatever = look == 0 && (i == 0 || was_part_of_choice(c, i));
             if (alternative->state == CLQ_ALTERNATIVE_FAILED || (!whatever && is_late(c))) continue;
             CLQ_TRY(look_at(c, i));
         }
@@ -167,7 +174,7 @@ static clq_status predict(choosing *c, const clq_together *t, clq_alternative *a
     return CLQ_OK;
 }
 
-/* What was chosen before is compared whatever time is left: else what this time does not reach would be lost. */
+/* What was chosen before is compared whatever time is left, as above. */
 static clq_status predict_together(choosing *c) {
     const size_t count = clq_why_together(&c->machine, c->lone, c->lone_count, c->together, CLQ_COUNT_OF(c->together));
     const clq_kept_choice *before = c->wanted->before;

@@ -188,12 +188,13 @@ enum { CLQ_ADVICE_TEXT = 96, CLQ_ADVICE_MAX = 6 };
 typedef struct clq_advice {
     char text[CLQ_ADVICE_TEXT], options[CLQ_ADVICE_TEXT]; /* "use device 0 only", "--devices 0" */
     const char *effect;                                   /* what it does to the training's results */
-    double gain, images_per_s; /* the gain: over the rate of all devices with the options as they are */
+    double gain, images_per_s; /* the gain: over the rate of all devices with the options as they are; INFINITY: with
+                                  those the training does not fit the memory */
 } clq_advice;
 /* The SPEC of some of the devices: "0,1", "0/2", "0/2:1". False: there is no room. */
 bool clq_why_spec(const clq_devices *devices, unsigned first, unsigned count, char *text, size_t bytes);
 /* What helps most first; only what gains 5 % at least. The gains are over the strategy that was asked for; if that has
- * no row, over mirrored; if mirrored does not fit the memory, over the best that does. */
+ * no row, over mirrored; if mirrored does not fit the memory, over the best that does, which is told first. */
 size_t clq_why_advise(const clq_probes *probes, const clq_devices *devices, clq_advice *out, size_t capacity);
 
 /* ---- a run's own verdict (judge.c) ---- */

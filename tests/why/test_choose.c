@@ -153,6 +153,30 @@ static void test_put_first(void **state) {
     assert_false(clq_why_put_first(x.together, x.together_count, "3/8"));
 }
 
+/* Of what was chosen before each kind is measured: of devices that are alike, and of parts, too. */
+static void test_kinds_of_what_was_chosen(void **state) {
+    (void)state;
+    machine x;
+    begin(&x, 4, 64);
+    put(&x, CLQ_DEVICE_CPU, "intel", "cpu", 4, true);
+    for (unsigned i = 0; i < 2; i++) put(&x, CLQ_DEVICE_CPU, "pocl", "basic", 1, false);
+    put(&x, CLQ_DEVICE_CPU, "pocl", "pthread", 4, false);
+    expect_lone(&x, "0 1 3", (const double[]){0, 0, 0});
+    static const struct {
+        const char *spec;
+        bool has[3];
+    } cases[] = {{"0", {true}},
+                 {"2", {false, true}},
+                 {"1,2", {false, true}},
+                 {"3/4", {false, false, true}},
+                 {"3/2:1,0", {true, false, true}},
+                 {"0,13", {true}},
+                 {"17", {false}}};
+    for (size_t i = 0; i < CLQ_COUNT_OF(cases); i++)
+        for (size_t k = 0; k < 3; k++)
+            assert_int_equal(clq_why_has_kind(&x.m, &x.lone[k], cases[i].spec), cases[i].has[k]);
+}
+
 /* GPUs in the order of what they do; equal ones in the table's. One that another driver lists, too, or that is too slow
  * is not the rule's. */
 static void test_gpus(void **state) {
@@ -304,6 +328,7 @@ int main(void) {
         cmocka_unit_test(test_many_cores),
         cmocka_unit_test(test_too_large_alone),
         cmocka_unit_test(test_put_first),
+        cmocka_unit_test(test_kinds_of_what_was_chosen),
         cmocka_unit_test(test_gpus),
         cmocka_unit_test(test_bound),
         cmocka_unit_test(test_fastest),

@@ -108,12 +108,15 @@ static void test_memory(void **state) {
     clq_advice advice[CLQ_ADVICE_MAX];
     const clq_devices devices = {.count = 2, .items = {{.index = 0, .parts = 1}, {.index = 1, .parts = 1}}};
     const size_t advised = clq_why_advise(&p, &devices, advice, CLQ_ADVICE_MAX);
-    assert_true(advised > 0);
+    assert_true(advised > 1);
     for (size_t i = 0; i < advised; i++) {
         assert_true(strstr(advice[i].options, "mirrored") == NULL && strstr(advice[i].options, "--batch") == NULL);
         assert_true(strstr(advice[i].options, "--devices") == NULL);
     }
-    assert_string_equal(advice[0].options, "--accumulate 4");
+    /* What fits comes first, and all else is said for who takes it. */
+    assert_string_equal(advice[0].options, "--strategy central");
+    assert_true(isinf(advice[0].gain));
+    assert_string_equal(advice[1].options, "--accumulate 4 --strategy central");
 }
 
 static void test_mirrored(void **state) {
