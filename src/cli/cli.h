@@ -103,8 +103,8 @@ clq_status clq_command_report(int argc, char **argv);
  * belongs behind this call. */
 void clq_setup_close_trainer(clq_setup *setup);
 void clq_setup_release(clq_setup *setup);
-/* Model, devices and trainer of a training step that needs no data. */
-clq_status clq_setup_step(clq_setup *setup, const clq_options *options);
+/* Model, devices and trainer of a training step, for samples of this type. */
+clq_status clq_setup_step(clq_setup *setup, const clq_options *options, clq_dtype sample_dtype);
 clq_status clq_setup_model(clq_setup *setup, const clq_options *options);
 /* Behind the model: what was chosen for it, and which drivers are needed for that. Before there are threads. (choice.c)
  */

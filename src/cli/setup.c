@@ -145,12 +145,12 @@ clq_status clq_setup_trainer(clq_setup *setup, const clq_options *options, clq_d
     return weights ? clq_trainer_load(setup->trainer, weights) : CLQ_OK;
 }
 
-clq_status clq_setup_step(clq_setup *setup, const clq_options *options) {
+clq_status clq_setup_step(clq_setup *setup, const clq_options *options, clq_dtype sample_dtype) {
     CLQ_TRY(clq_setup_model(setup, options));
     CLQ_TRY(clq_setup_recall(setup, options));
     CLQ_TRY(clq_setup_devices(setup, options));
     CLQ_TRY(clq_setup_choose(setup, options, NULL));
-    return clq_setup_trainer(setup, options, CLQ_U8, false);
+    return clq_setup_trainer(setup, options, sample_dtype, false);
 }
 
 FILE *clq_talk(const clq_options *options) { return options->json ? stderr : stdout; }

@@ -56,11 +56,25 @@ static json_t *describe_row(const clq_tune_row *row, double peak) {
                      clq_json_number(100 * rate_of(row) / peak));
 }
 
+/* Of the data that are to be trained on, if there are any. */
+static clq_status type_of_samples(const clq_options *o, clq_dtype *out) {
+    clq_dataset *data;
+    const clq_status status = clq_setup_data(o, "train", &data);
+    *out = CLQ_U8;
+    if (status == CLQ_NOT_FOUND) return CLQ_OK;
+    CLQ_TRY(status);
+    *out = clq_dataset_get_info(data)->sample_dtype;
+    clq_dataset_destroy(data);
+    return CLQ_OK;
+}
+
 clq_status clq_command_tune(clq_setup *s, const clq_options *o) {
     clq_options tuning = *o;
     tuning.tune = "full";
     s->choice.measure = s->choice.may_lack_data = true;
-    CLQ_TRY(clq_setup_step(s, &tuning));
+    clq_dtype samples;
+    CLQ_TRY(type_of_samples(o, &samples));
+    CLQ_TRY(clq_setup_step(s, &tuning, samples));
     clq_tell_choice(s, o, clq_talk(o));
     const clq_tune_log *log = clq_strategy_tune_log(clq_trainer_strategy(s->trainer));
     double peaks[CLQ_REPLICAS_MAX] = {0};

@@ -17,6 +17,7 @@ import unittest
 import xml.etree.ElementTree
 
 import support
+from support import npy
 
 BIN = pathlib.Path(sys.argv.pop(1) if len(sys.argv) > 1 else "build/bin")
 CLIQUE = str(BIN / "clique")
@@ -44,12 +45,6 @@ def run(*args, whole=False, **kwargs):
     if args and args[0] in ("train", "eval", "predict", "plan", "tune") and not whole:
         args[1:1] = support.APART
     return subprocess.run([CLIQUE, *args], capture_output=True, text=True, timeout=240, **kwargs)
-
-
-def npy(path, shape, dtype, data):
-    header = f"{{'descr': '{dtype}', 'fortran_order': False, 'shape': {shape}, }}"
-    header += " " * (63 - (len(header) + 10) % 64) + "\n"
-    path.write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode() + data)
 
 
 class CommandLine(support.InFolder):

@@ -3,6 +3,7 @@ import json
 import os
 import pathlib
 import signal
+import struct
 import tempfile
 import unittest
 
@@ -34,6 +35,13 @@ def put_least(folder):
     path = pathlib.Path(folder) / "least.json"
     path.write_text(json.dumps(sequential("least", [("Flatten", {}), ("Dense", {"units": 10, "activation": "softmax"})])))
     return str(path)
+
+
+def npy(path, shape, dtype, data):
+    """A NumPy file of these bytes."""
+    header = f"{{'descr': '{dtype}', 'fortran_order': False, 'shape': {shape}, }}"
+    header += " " * (63 - (len(header) + 10) % 64) + "\n"
+    path.write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode() + data)
 
 
 def borrow_cache(folder):
