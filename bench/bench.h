@@ -169,7 +169,6 @@ bool clq_bench_is_busy(double others, double seconds);
 
 /* A model: a built-in name, or the path of a Keras model.to_json() file, which ends in ".json". */
 enum { CLQ_BENCH_MODEL_BYTES = 4096, CLQ_BENCH_DATA_BYTES = 256 };
-bool clq_bench_model_is_file(const char *model);
 /* The model at *at of a list, which is moved behind it and its comma; false where there is none, or it is too long. */
 bool clq_bench_next_model(const char **at, char model[CLQ_BENCH_MODEL_BYTES]);
 /* Of --models: that all can be opened and end in one row of classes. */

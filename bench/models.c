@@ -13,15 +13,9 @@ bool clq_bench_next_model(const char **at, char model[CLQ_BENCH_MODEL_BYTES]) {
     return true;
 }
 
-bool clq_bench_model_is_file(const char *model) {
-    static const char end[] = ".json";
-    size_t length = strlen(model), end_length = sizeof end - 1;
-    return length > end_length && strcmp(model + length - end_length, end) == 0;
-}
-
 clq_status clq_bench_model_open(const char *model, clq_model **out) {
     clq_model *opened;
-    if (!clq_bench_model_is_file(model)) return clq_model_builtin(model, out);
+    if (!clq_model_is_file(model)) return clq_model_builtin(model, out);
     CLQ_TRY(clq_model_read_keras_json(model, &opened));
     const size_t outputs = clq_model_output_count(opened);
     if (outputs > 1) {
@@ -34,7 +28,7 @@ clq_status clq_bench_model_open(const char *model, clq_model **out) {
 
 const char *clq_bench_model_name(const char *model) {
     const char *slash = strrchr(model, '/');
-    return clq_bench_model_is_file(model) && slash ? slash + 1 : model;
+    return clq_model_is_file(model) && slash ? slash + 1 : model;
 }
 
 clq_status clq_bench_models_check(const char *list) {

@@ -156,7 +156,8 @@ static clq_status check_files(const clq_bench_run *run, const char *model) {
     clq_named_file files[6] = {{.option = NULL}};
     size_t count = 0;
     if (model) files[count++] = (clq_named_file){"--models", model, -1, false, NULL};
-    if (run->data) files[count++] = (clq_named_file){"--data", run->data, -1, false, clq_dataset_reads};
+    if (run->data && clq_dataset_is_folder(run->data))
+        files[count++] = (clq_named_file){"--data", run->data, -1, false, clq_dataset_reads};
     if (run->json_path) files[count++] = (clq_named_file){"--json", run->json_path, -1, true, NULL};
     if (run->csv_path) files[count++] = (clq_named_file){"--csv", run->csv_path, -1, true, NULL};
     files[count++] = (clq_named_file){"the output", NULL, STDOUT_FILENO, true, NULL};
@@ -168,7 +169,7 @@ static clq_status check_all_files(const clq_bench_run *run) {
     char model[CLQ_BENCH_MODEL_BYTES];
     CLQ_TRY(check_files(run, NULL));
     for (const char *at = run->models; at && *at && clq_bench_next_model(&at, model);)
-        if (clq_bench_model_is_file(model)) CLQ_TRY(check_files(run, model));
+        if (clq_model_is_file(model)) CLQ_TRY(check_files(run, model));
     return CLQ_OK;
 }
 

@@ -22,6 +22,7 @@ clq_status clq_named_texts_add(clq_named_texts *to, const char *option, const ch
 /* All options that some command takes, by the table of settings, with their defaults unless they are given. */
 typedef clq_settings clq_options;
 
+unsigned clq_command_bit(const char *command); /* CLQ_COMMAND_…, of a command that takes settings; options.c */
 /* Refuses an output that is an input or another output. more (number): files of a model's further outputs, which follow
  * from --out once the model is known. (files.c) */
 clq_status clq_options_check_files(const char *command, const clq_options *options, char *const *more, size_t number);

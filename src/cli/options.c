@@ -14,7 +14,7 @@ static const struct {
                 {"why", CLQ_COMMAND_WHY},         {"eval", CLQ_COMMAND_EVAL},     {"predict", CLQ_COMMAND_PREDICT},
                 {"plan", CLQ_COMMAND_PLAN},       {"tune", CLQ_COMMAND_TUNE}};
 
-static unsigned bit_of(const char *command) {
+unsigned clq_command_bit(const char *command) {
     size_t i = 0;
     while (strcmp(commands[i].name, command) != 0) i++; /* main.c knows no others */
     return commands[i].bit;
@@ -62,7 +62,7 @@ clq_status clq_command_run(const char *about, int argc, char **argv,
     clq_options options = {0};
     struct argp_option table[OPTIONS_MAX] = {{0}};
     char program[64];
-    CLQ_TRY(list_options(bit_of(argv[0]), table, &options));
+    CLQ_TRY(list_options(clq_command_bit(argv[0]), table, &options));
     snprintf(program, sizeof program, "clique %s", argv[0]);
     CLQ_TRY(clq_arguments_parse(program, about, table, argc, argv, set_option, &options));
     CLQ_TRY(clq_options_check_files(argv[0], &options, NULL, 0));

@@ -25,8 +25,7 @@ void clq_setup_release(clq_setup *setup) {
 }
 
 clq_status clq_setup_model(clq_setup *setup, const clq_options *options) {
-    const char *ending = strrchr(options->model, '.');
-    if (ending && strcmp(ending, ".json") == 0) return clq_model_read_keras_json(options->model, &setup->model);
+    if (clq_model_is_file(options->model)) return clq_model_read_keras_json(options->model, &setup->model);
     return clq_model_builtin(options->model, &setup->model);
 }
 

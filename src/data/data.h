@@ -52,6 +52,8 @@ void clq_shares_split(size_t count, unsigned replicas, const double *weights, si
 size_t clq_shares_most(size_t count, unsigned replicas, const double *weights, unsigned replica);
 
 bool clq_dataset_drops_remainder(const clq_dataset *dataset);
+/* Whether clq_dataset_open takes the name for a folder: others are built in. */
+bool clq_dataset_is_folder(const char *name);
 /* Whether a file of this name in a folder of data may be read as a part of it. */
 bool clq_dataset_reads(const char *name);
 /* The position of the next batch, as clq_dataset_seek takes it. */

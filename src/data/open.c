@@ -219,12 +219,21 @@ static clq_status open_folder(const char *folder, const char *part, clq_dataset 
                     files_of[IDX][test][0], files_of[NPY][test][0], files_of[CIFAR10][test][0]);
 }
 
+static const char fashion_mnist[] = "fashion-mnist", synthetic[] = "synthetic";
+enum { SYNTHETIC_LENGTH = sizeof synthetic - 1 };
+
+/* Behind it is nothing, or what it is made of. */
+static bool is_synthetic(const char *name) {
+    const char end = strncmp(name, synthetic, SYNTHETIC_LENGTH) == 0 ? name[SYNTHETIC_LENGTH] : '?';
+    return end == '\0' || end == ':';
+}
+
+bool clq_dataset_is_folder(const char *name) { return strcmp(name, fashion_mnist) != 0 && !is_synthetic(name); }
+
 clq_status clq_dataset_open(const char *name_or_folder, const char *part, clq_dataset **out) {
-    const char *name = name_or_folder, synthetic[] = "synthetic";
-    size_t prefix = sizeof synthetic - 1;
-    if (strcmp(name, "fashion-mnist") == 0)
+    const char *name = name_or_folder;
+    if (clq_dataset_is_folder(name)) return open_folder(name, part, out);
+    if (!is_synthetic(name))
         return clq_source_fashion_mnist(fashion_mnist_folders, CLQ_COUNT_OF(fashion_mnist_folders), part, out);
-    if (strncmp(name, synthetic, prefix) == 0 && (name[prefix] == '\0' || name[prefix] == ':'))
-        return clq_source_synthetic(name[prefix] ? name + prefix + 1 : "", part, out);
-    return open_folder(name, part, out);
+    return clq_source_synthetic(name[SYNTHETIC_LENGTH] ? name + SYNTHETIC_LENGTH + 1 : "", part, out);
 }

@@ -34,6 +34,11 @@ static const struct {
     clq_tensor (*build)(clq_model *m);
 } builtins[] = {{"mlp", build_mlp}, {"cnn", build_cnn}, {"cnn1", build_cnn1}};
 
+bool clq_model_is_file(const char *word) {
+    const char *ending = strrchr(word, '.');
+    return ending && strcmp(ending, ".json") == 0;
+}
+
 static clq_status refuse(const char *name) {
     clq_text known = {0};
     for (size_t i = 0; i < CLQ_COUNT_OF(builtins); i++) clq_text_add(&known, "%s%s", i ? ", " : "", builtins[i].name);

@@ -10,6 +10,9 @@
 
 /* ---- the model (model.c, variables.c, layers/, builtin.c) ---- */
 
+/* Whether a user's word for a model is a file's path, and not the name of one that is built in. */
+bool clq_model_is_file(const char *word);
+
 enum { CLQ_LAYER_NAME_MAX = 64, CLQ_LAYER_VARIABLES_MAX = 4, CLQ_MARKS_MAX = 63 };
 
 /* A kind of layer: a row in a file of layers/ (layers/layer.h). */

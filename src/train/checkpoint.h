@@ -45,6 +45,8 @@ clq_status clq_checkpoint_read(const char *folder, const clq_model *model, unsig
 /* ---- a folder of checkpoints ---- */
 
 char *clq_checkpoint_folder(const char *folder, uint64_t step); /* of one; clq_free */
+/* Whether what has this name in the folder is written by who keeps the checkpoints. */
+bool clq_checkpoint_is_name(const char *name);
 /* Whether it has a manifest. Errors: MEMORY, READ: it cannot be told, and the checkpoint is not to be removed. */
 clq_status clq_checkpoint_look(const char *folder, uint64_t step, bool *whole);
 void clq_checkpoint_remove(const char *folder, uint64_t step);

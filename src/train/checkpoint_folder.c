@@ -23,6 +23,10 @@ static uint64_t step_of(const char *name) {
     return strcmp(name, own) == 0 ? step : 0;
 }
 
+bool clq_checkpoint_is_name(const char *name) {
+    return strncmp(name, "step-", 5) == 0 || strncmp(name, skipped, sizeof skipped - 1) == 0;
+}
+
 char *clq_checkpoint_folder(const char *folder, uint64_t step) {
     return clq_strprintf("%s/step-%0*" PRIu64, folder, (int)DIGITS, step);
 }

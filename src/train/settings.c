@@ -1,4 +1,5 @@
 /* The table of settings. */
+#include "train/checkpoint.h"
 #include "train/setting_members.h"
 #include "train/words.h"
 
@@ -11,6 +12,8 @@
 #define CHECKED_OWN(place, type, values, reader, writer)                                                               \
     OWN(reader, writer), .member.at = offsetof(clq_trainer_config, place), .member.c_name = #type,                     \
                          .member.count = values
+#define READS(...) .file = {CLQ_FILE_READ, __VA_ARGS__}
+#define WRITES .file.use = CLQ_FILE_WRITTEN
 #define OF(strategy) (1u << CLQ_STRATEGY_##strategy)
 enum {
     DEVICES = CLQ_COMMAND_DEVICES,
@@ -27,12 +30,12 @@ enum { PREDICTION = CLQ_KEY_PREDICTION, STAGES = CLQ_KEY_STAGES, CHOICE = CLQ_KE
 static const clq_setting settings[] = {
     {"model", "NAME|FILE", "mlp, cnn, cnn1, or a Keras model's to_json() file (default cnn)", .type = CLQ_SETTING_TEXT,
      .initial = "cnn", FIELD(model), .commands = TRAIN | WHY | EVAL | PREDICT | PLAN | TUNE, .results = true,
-     .resumed = CLQ_RESUMED_REFUSED},
+     .resumed = CLQ_RESUMED_REFUSED, READS(.is_path = clq_model_is_file)},
     {"weights", "FILE", "safetensors, as --save writes them", .type = CLQ_SETTING_TEXT, FIELD(weights),
-     .commands = EVAL | PREDICT},
+     .commands = EVAL | PREDICT, READS()},
     {"data", "NAME|DIR", "fashion-mnist, synthetic, or a folder of IDX, .npy or CIFAR-10 files (default fashion-mnist)",
      .type = CLQ_SETTING_TEXT, .initial = "fashion-mnist", FIELD(data), .commands = TRAIN | WHY | EVAL | PREDICT | TUNE,
-     .results = true, .resumed = CLQ_RESUMED_ANEW},
+     .results = true, .resumed = CLQ_RESUMED_ANEW, READS(.is_path = clq_dataset_is_folder, .holds = clq_dataset_reads)},
     {"devices", "SPEC",
      "indices, types or driver tags, e.g. 0,2 gpu pocl:1 gpu*2 cpu/2; auto: what why, tune or --tune chose, "
      "else GPUs or the fastest CPU device (default auto)",
@@ -113,7 +116,7 @@ static const clq_setting settings[] = {
     {"sample-weights", "FILE.npy",
      "how often the loss of each training sample counts: as many numbers as the set has samples",
      .type = CLQ_SETTING_TEXT, FIELD(sample_weights), .commands = TRAIN | WHY, .results = true,
-     .keys = PREDICTION | STAGES, .resumed = CLQ_RESUMED_ANEW, MEMBER(BOOL, sample_weights)},
+     .keys = PREDICTION | STAGES, .resumed = CLQ_RESUMED_ANEW, MEMBER(BOOL, sample_weights), READS()},
     {"metrics", "[OUTPUT=]NAME,…",
      "what is measured beside the loss: accuracy, mae, mse, precision, recall, …, or none (default accuracy "
      "for losses of classes, else none)",
@@ -170,11 +173,12 @@ static const clq_setting settings[] = {
     {"deadline", "SECONDS",
      "how long replicas wait for the slowest one in an exchange before the training fails (default 600)",
      .type = CLQ_SETTING_SECONDS, FIELD(deadline), .commands = TRAIN | WHY, MEMBER(REAL, group.deadline_s)},
-    {"init", "FILE", "initial weights (safetensors)", .type = CLQ_SETTING_TEXT, FIELD(init), .commands = TRAIN},
-    {"save", "FILE", "final weights (safetensors)", .type = CLQ_SETTING_TEXT, FIELD(save), .commands = TRAIN},
+    {"init", "FILE", "initial weights (safetensors)", .type = CLQ_SETTING_TEXT, FIELD(init), .commands = TRAIN,
+     READS()},
+    {"save", "FILE", "final weights (safetensors)", .type = CLQ_SETTING_TEXT, FIELD(save), .commands = TRAIN, WRITES},
     {"checkpoint", "DIR",
      "checkpoints of the training: at its end, where it is interrupted, and as --checkpoint-every says",
-     .type = CLQ_SETTING_TEXT, FIELD(checkpoint), .commands = TRAIN},
+     .type = CLQ_SETTING_TEXT, FIELD(checkpoint), .commands = TRAIN, READS(.holds = clq_checkpoint_is_name)},
     {"checkpoint-every", "N", "updates between two checkpoints (default: none between)", .type = CLQ_SETTING_COUNT,
      .min = 1, .max = 1000000000000, FIELD(checkpoint_every), .commands = TRAIN},
     {"keep", "K", "the newest K checkpoints stay (default 3)", .type = CLQ_SETTING_COUNT, .min = 1, .max = 1000000,
@@ -196,16 +200,16 @@ static const clq_setting settings[] = {
      "mode=auto, cooldown=0, min_lr=0",
      .type = CLQ_SETTING_TEXT, FIELD(reduce_lr), .commands = TRAIN, .results = true, .resumed = CLQ_RESUMED_ANEW},
     {"save-best", "FILE", "weights (safetensors) of each epoch that is the best so far", .type = CLQ_SETTING_TEXT,
-     FIELD(save_best), .commands = TRAIN, .resumed = CLQ_RESUMED_ANEW},
+     FIELD(save_best), .commands = TRAIN, .resumed = CLQ_RESUMED_ANEW, WRITES},
     {"monitor", "NAME", "what --save-best goes by (default val_loss)", .type = CLQ_SETTING_TEXT, FIELD(monitor),
      .commands = TRAIN, .resumed = CLQ_RESUMED_ANEW},
     {"csv", "FILE", "a line per epoch: loss, metrics, learning rate", .type = CLQ_SETTING_TEXT, FIELD(csv),
-     .commands = TRAIN},
-    {"log", "FILE", "a line of JSON per update", .type = CLQ_SETTING_TEXT, FIELD(log), .commands = TRAIN},
+     .commands = TRAIN, WRITES},
+    {"log", "FILE", "a line of JSON per update", .type = CLQ_SETTING_TEXT, FIELD(log), .commands = TRAIN, WRITES},
     {"trace", "FILE", "explain this file, which train --trace wrote: where each queue waited", .type = CLQ_SETTING_TEXT,
-     FIELD(trace), .commands = WHY},
+     FIELD(trace), .commands = WHY, READS()},
     {"trace", "FILE", "when each kernel, upload and exchange of the first 200 steps ran, for ui.perfetto.dev (JSON)",
-     .type = CLQ_SETTING_TEXT, FIELD(trace), .commands = TRAIN},
+     .type = CLQ_SETTING_TEXT, FIELD(trace), .commands = TRAIN, WRITES},
     {"matmul-precision", "highest|high|medium",
      "products of float32, on GPUs with units for fewer bits: exact, by TF32, or by bfloat16 (default highest)",
      .type = CLQ_SETTING_TEXT, .initial = "highest", FIELD(matmul_precision), .commands = TRAIN | WHY | TUNE,
@@ -244,7 +248,7 @@ static const clq_setting settings[] = {
      .type = CLQ_SETTING_SECONDS, FIELD(budget), .commands = TUNE, MEMBER(REAL, tuning_s)},
     {"progress", "auto|off", "the line that is redrawn on a terminal", .type = CLQ_SETTING_TEXT, .initial = "auto",
      FIELD(progress), .commands = TRAIN},
-    {"out", "FILE.npy", "where the outputs go", .type = CLQ_SETTING_TEXT, FIELD(out), .commands = PREDICT},
+    {"out", "FILE.npy", "where the outputs go", .type = CLQ_SETTING_TEXT, FIELD(out), .commands = PREDICT, WRITES},
     {"graph", NULL, "also the operations of the step, after each pass over them", .type = CLQ_SETTING_FLAG,
      FIELD(graph), .commands = PLAN},
     {"json", NULL, "one JSON document on stdout; all else on stderr", .type = CLQ_SETTING_FLAG, FIELD(json),

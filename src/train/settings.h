@@ -87,6 +87,9 @@ typedef enum clq_member_type {
     CLQ_MEMBER_REAL
 } clq_member_type;
 
+/* What is done with the file that a TEXT is the path of. */
+typedef enum clq_file_use { CLQ_FILE_NONE, CLQ_FILE_READ, CLQ_FILE_WRITTEN } clq_file_use;
+
 typedef struct clq_setting {
     const char *name;         /* of the option, without its dashes */
     const char *value, *help; /* what help calls the value: NULL without one; what it says */
@@ -99,6 +102,11 @@ typedef struct clq_setting {
     bool results;        /* other values train other weights */
     unsigned keys;
     clq_resumption resumed;
+    struct {
+        clq_file_use use;
+        bool (*is_path)(const char *value); /* NULL: each value is one */
+        bool (*holds)(const char *name);    /* of a folder: its files; NULL: it is a file */
+    } file;
     struct {
         clq_member_type type;
         size_t at;                      /* of clq_trainer_config */

@@ -16,6 +16,9 @@ static void rows_are_whole(void **state) {
     for (size_t i = 0; (row = clq_setting_at(i)) != NULL; i++, count++) {
         assert_true((row->value != NULL) == (row->commands != 0 && row->type != CLQ_SETTING_FLAG));
         assert_true((row->help != NULL) == (row->commands != 0)); /* of programs alone: no option */
+        const bool names_files = row->value && (strstr(row->value, "FILE") || strstr(row->value, "DIR"));
+        assert_int_equal(row->file.use != CLQ_FILE_NONE, names_files);
+        if (names_files) assert_int_equal(row->type, CLQ_SETTING_TEXT);
         assert_true(row->field < sizeof(clq_settings) && row->commands <= CLQ_COMMANDS_ALL);
         if (row->type == CLQ_SETTING_COUNT) assert_true(row->min < row->max);
         if (row->member.type == CLQ_MEMBER_KIND) assert_true(row->member.count > 1 && row->member.name_of(0) != NULL);
