@@ -27,9 +27,9 @@ CLIQUE = str(BIN / "clique")
 # one by one (support.APART), so replicas do not share an update's parts either.
 MODELS = tempfile.TemporaryDirectory()
 LEAST = support.put_least(MODELS.name)
-# Of `synthetic` itself 60000 samples are made, which takes three times as long as these trainings. A sixth as many are
-# for tests.
-SYNTHETIC = "synthetic:28x28/10/3840"
+# Of `synthetic` itself 60000 samples are made, which takes three times as long as these trainings.
+SAMPLES, TESTED = 1920, 320  # a sixth as many are for tests
+SYNTHETIC = f"synthetic:28x28/10/{SAMPLES}"
 COMMON = ["--data", SYNTHETIC, "--take", "640", "--devices", "pocl:0"]
 # More parameters than fit where a budget says so: what is trained by stages.
 WIDE_MODEL = pathlib.Path(MODELS.name) / "wide.json"
@@ -222,10 +222,10 @@ class CommandLine(support.InFolder):
         self.assertTrue(all(row["grad_norm"] > 0 for row in rows))
         common = [*SMALL, "--weights", weights]
         result = json.loads(run("eval", *common, "--json", whole=True).stdout)
-        self.assertEqual(result["samples"], 640)
+        self.assertEqual(result["samples"], TESTED)
         self.assertAlmostEqual(result["loss"], report["epochs"][1]["val_loss"], delta=1e-5)
         self.assertEqual(run("predict", *common, "--out", out, whole=True).returncode, 0)
-        self.assertIn(b"(640, 10)", out.read_bytes()[:128])
+        self.assertIn(f"({TESTED}, 10)".encode(), out.read_bytes()[:128])
         again = self.train(*SMALL, "--epochs", 1, "--init", weights)
         self.assertLess(again["epochs"][0]["loss"], report["epochs"][0]["loss"])
         self.assertEqual(sorted(p.name for p in self.folder.iterdir()), ["p.npy", "run.jsonl", "w.safetensors"])
@@ -248,16 +248,16 @@ class CommandLine(support.InFolder):
     def test_weights_of_samples(self):
         """A weight of 2 for each sample of the whole set is twice the rate, to the bit, and twice the loss."""
         double, plain, weighted = self.folder / "double.npy", self.folder / "plain", self.folder / "weighted"
-        npy(double, (3840,), "<f4", struct.pack("<f", 2) * 3840)
+        npy(double, (SAMPLES,), "<f4", struct.pack("<f", 2) * SAMPLES)
         common = [*SMALL, "--steps", 4]
         once = self.train(*common, "--optimizer", "sgd:lr=0.125", "--save", plain)
         twice = self.train(*common, "--optimizer", "sgd:lr=0.0625", "--sample-weights", double, "--save", weighted)
         self.assertEqual(plain.read_bytes(), weighted.read_bytes())
         self.assertEqual(twice["epochs"][0]["loss"], 2 * once["epochs"][0]["loss"])
-        some = [1] * 3840
-        wrong = (("short", (3839,), "<f4", some[1:], ["(3839,)", "one weight for each of the 3840 samples"]),
-                 ("negative", (3840,), "<f4", [*some[:7], -1, *some[8:]], ["the weight of sample 7 is -1", "at least 0"]),
-                 ("large", (3840,), "<f8", [*some[:7], 1e300, *some[8:]], ["the weight of sample 7 is inf as float32"]))  # fmt: skip
+        some = [1] * SAMPLES
+        wrong = (("short", (SAMPLES - 1,), "<f4", some[1:], [f"({SAMPLES - 1},)", f"one weight for each of the {SAMPLES} samples"]),
+                 ("negative", (SAMPLES,), "<f4", [*some[:7], -1, *some[8:]], ["the weight of sample 7 is -1", "at least 0"]),
+                 ("large", (SAMPLES,), "<f8", [*some[:7], 1e300, *some[8:]], ["the weight of sample 7 is inf as float32"]))  # fmt: skip
         for name, shape, dtype, values, says in wrong:
             path = self.folder / f"{name}.npy"
             npy(path, shape, dtype, struct.pack(f"<{len(values)}{'f' if dtype == '<f4' else 'd'}", *values))
@@ -313,11 +313,11 @@ class CommandLine(support.InFolder):
         for epoch in report["epochs"]:
             self.assertEqual(list(epoch), ["loss", "accuracy", "val_loss", "val_accuracy", "confusion_matrix", "val_confusion_matrix",
                                            "seconds", "images_per_s"])
-            for prefix in ("", "val_"):
+            for prefix, samples in (("", 640), ("val_", TESTED)):
                 matrix = epoch[prefix + "confusion_matrix"]
                 self.assertEqual([len(row) for row in matrix], [10] * 10)
-                self.assertEqual(sum(map(sum, matrix)), 640)
-                self.assertAlmostEqual(sum(matrix[i][i] for i in range(10)) / 640, epoch[prefix + "accuracy"], places=6)
+                self.assertEqual(sum(map(sum, matrix)), samples)
+                self.assertAlmostEqual(sum(matrix[i][i] for i in range(10)) / samples, epoch[prefix + "accuracy"], places=6)
         self.assertEqual(table.read_text().splitlines()[0], "epoch,loss,accuracy,val_loss,val_accuracy,lr")
         result = run("eval", *common, "--weights", weights, "--json")
         evaluated = json.loads(result.stdout)

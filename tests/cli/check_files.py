@@ -15,7 +15,7 @@ import support
 
 BIN = pathlib.Path(sys.argv.pop(1) if len(sys.argv) > 1 else "build/bin").resolve()
 MODEL = support.sequential("small", [("Flatten", {}), ("Dense", {"units": 10, "activation": "softmax"})])
-TRAIN = ["train", "--model", "m.json", "--data", "synthetic", "--take", 64, "--devices", "pocl:0", "--no-test", "--steps", 1]
+TRAIN = ["train", "--model", "m.json", "--data", "synthetic:28x28/10/64", "--devices", "pocl:0", "--no-test", "--steps", 1]
 
 
 class Files(support.InFolder):
@@ -92,7 +92,7 @@ class Files(support.InFolder):
         self.put("two.json", json.dumps({"class_name": "Functional", "config": {
             "name": "two", "layers": layers, "input_layers": [["x", 0, 0]], "output_layers": [["a", 0, 0], ["b", 0, 0]]}}))
         self.put("w", "weights")
-        predict = ["predict", "--model", "two.json", "--weights", "w", "--data", "synthetic", "--devices", "pocl:0", "--out", "out.npy"]
+        predict = ["predict", "--model", "two.json", "--weights", "w", "--data", "synthetic:28x28/10/64", "--devices", "pocl:0", "--out", "out.npy"]
         (self.folder / "out_1.npy").symlink_to("out.npy")
         self.refused(*predict, says=["--out", "the same file", "out_1.npy"])
         self.put("out.npy", "earlier")

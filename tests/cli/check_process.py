@@ -20,7 +20,7 @@ import support
 
 BIN = pathlib.Path(sys.argv.pop(1) if len(sys.argv) > 1 else "build/bin").resolve()
 CLIQUE = str(BIN / "clique")
-SMALL = ["--model", "mlp", "--data", "synthetic", "--devices", "pocl:0"]
+SMALL = ["--model", "mlp", "--data", "synthetic:28x28/10/6400", "--devices", "pocl:0"]
 LIMIT_S = 240
 
 
@@ -105,8 +105,8 @@ class Signals(unittest.TestCase):
     def test_interrupted_during_validation(self):
         """Ctrl-C ends a run soon, also while it tests what it has trained: here that would take much longer."""
         screen, terminal = pty.openpty()
-        command = [CLIQUE, "train", "--model", "cnn", "--data", "synthetic:28x28/10/240000", "--devices", "pocl:0", "--steps", "1",
-                   "--batch", "2"]  # seconds of testing, between whose progress the signal is noticed
+        command = [CLIQUE, "train", "--model", "cnn", "--data", "synthetic:28x28/10/120000", "--devices", "pocl:0", "--steps", "1",
+                   "--batch", "1"]  # seconds of testing, between whose progress the signal is noticed
         with subprocess.Popen(command, stdout=terminal, stderr=subprocess.PIPE, text=True) as process:
             os.close(terminal)
             shown = b""
@@ -125,7 +125,7 @@ class Signals(unittest.TestCase):
         """A training that is stopped for longer than its deadline (Ctrl-Z) goes on."""
         with tempfile.TemporaryDirectory() as folder:
             log = pathlib.Path(folder, "run.jsonl")
-            options = ["--model", "mlp", "--data", "synthetic", "--take", "6400", "--devices", "pocl:0,pocl:1", "--no-test"]
+            options = ["--model", "mlp", "--data", "synthetic:28x28/10/6400", "--devices", "pocl:0,pocl:1", "--no-test"]
             warm = subprocess.run([CLIQUE, "train", *options, "--steps", "2"], capture_output=True, text=True, timeout=LIMIT_S)
             self.assertEqual(warm.returncode, 0, warm.stderr)  # what is to be compiled is, and nobody is late because of it
             with self.endless(options, log, "--deadline", "2") as process:
@@ -149,7 +149,7 @@ class Signals(unittest.TestCase):
         for number in (signal.SIGINT, signal.SIGTERM):
             with self.subTest(signal=number.name), tempfile.TemporaryDirectory() as folder:
                 log = pathlib.Path(folder, "run.jsonl")
-                with self.endless([*SMALL, "--take", "6400", "--no-test"], log,
+                with self.endless([*SMALL, "--no-test"], log,
                                   preexec_fn=lambda: signal.signal(number, signal.SIG_IGN)) as process:
                     for _ in range(10):
                         process.send_signal(number)

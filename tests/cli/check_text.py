@@ -78,7 +78,7 @@ class Text(unittest.TestCase):
         self.assertTrue(plan.startswith(f"{CLEAN} on {DEVICE_CLEAN}, "), plan[:200])
         plan = json.loads(self.run_clique("plan", "--model", path, "--json", *ONE, odd=True)[0])
         self.assertEqual((plan["model"], plan["device"]), (CLEAN, DEVICE_CLEAN))
-        tiny = ["train", "--model", path, "--data", "synthetic", "--take", "8", "--batch", "8", "--steps", "1", "--no-test", *ONE]
+        tiny = ["train", "--model", path, "--data", "synthetic:28x28/10/48", "--take", "8", "--batch", "8", "--steps", "1", "--no-test", *ONE]
         self.assertIn(DEVICE_CLEAN, self.run_clique(*tiny, odd=True)[0])
         trained = json.loads(self.run_clique(*tiny, "--json", odd=True)[0])
         self.assertEqual((trained["model"], trained["devices"][0]["name"]), (CLEAN, DEVICE_CLEAN))
@@ -117,7 +117,7 @@ class Text(unittest.TestCase):
 
     def test_results_that_are_not_finite(self):
         weights = self.path("w.safetensors")
-        tiny = ["--model", self.put("m.json", model("m")), "--data", "synthetic", "--take", "8", "--batch", "8", *ONE]
+        tiny = ["--model", self.put("m.json", model("m")), "--data", "synthetic:28x28/10/48", "--take", "8", "--batch", "8", *ONE]
         self.run_clique("train", *tiny, "--steps", "1", "--no-test", "--save", weights)
         with open(weights, "rb") as file:
             content = file.read()
