@@ -1,4 +1,4 @@
-/* What PoCL (3.1 to 7.1 at least) gives as a program's binary: a header, the program's intermediate code, and for each
+/* What PoCL (1.8 to 7.1 at least) gives as a program's binary: a header, the program's intermediate code, and for each
  * kernel its metadata and the shared libraries that it was compiled to. All but the metadata are files of PoCL's cache,
  * read when the binary is asked for: whatever happened to that folder meanwhile is in the binary. A binary without
  * intermediate code ends the process that loads it, one with a broken library the process that launches the kernel. */
@@ -67,16 +67,20 @@ static bool ends_with(reader text, const char *end) {
     return (size_t)(text.end - text.at) >= length && memcmp(text.end - length, end, length) == 0;
 }
 
-/* Each file is its name and its content, both behind their lengths. One at least. */
+/* Each file is its name and its content, both behind their lengths. */
+static bool file_is_whole(reader *files) {
+    reader name = read_part(files, read_number(files, 4));
+    reader content = read_part(files, read_number(files, 4));
+    if (files->failed || content.at == content.end) return false;
+    if (ends_with(name, "/program.bc") && !bitcode_is_whole(content)) return false;
+    return !ends_with(name, ".so") || library_is_whole(content);
+}
+
+/* One at least. */
 static bool files_are_whole(reader files) {
     if (files.at == files.end) return false;
-    while (files.at < files.end) {
-        reader name = read_part(&files, read_number(&files, 4));
-        reader content = read_part(&files, read_number(&files, 4));
-        if (files.failed || content.at == content.end) return false;
-        if (ends_with(name, "/program.bc") && !bitcode_is_whole(content)) return false;
-        if (ends_with(name, ".so") && !library_is_whole(content)) return false;
-    }
+    while (files.at < files.end)
+        if (!file_is_whole(&files)) return false;
     return true;
 }
 
@@ -91,18 +95,18 @@ static bool kernel_is_whole(reader *r) {
 }
 
 bool clq_pocl_binary_is_whole(const void *binary, size_t bytes) {
-    enum { FIRST_VERSION = 9, LAST_VERSION = 11 };
+    enum { ONE_FILE = 8 /* in front of the kernels, in place of folders */, FIRST_VERSION = 9, LAST_VERSION = 11 };
     static const char magic[8] = "poclbin";
     reader r = {.at = binary, .end = (const unsigned char *)binary + bytes};
     if (bytes < sizeof magic || memcmp(binary, magic, sizeof magic) != 0) return true;
     (void)read_part(&r, sizeof magic + 8 /* the device */);
     uint64_t version = read_number(&r, 4), kernels = read_number(&r, 4), flags = read_number(&r, 8);
-    uint64_t folders = read_number(&r, 4);
+    uint64_t folders = version == ONE_FILE ? 0 : read_number(&r, 4);
     if (r.failed) return false;
-    if (version < FIRST_VERSION || version > LAST_VERSION) return true; /* a form that is not known */
+    if (version < ONE_FILE || version > LAST_VERSION) return true; /* a form that is not known */
     (void)read_part(&r, HASH_BYTES);
     if (version > FIRST_VERSION && (flags & HAS_SCOPE_VARIABLES)) (void)read_number(&r, 8);
-    if (folders == 0 || kernels == 0) return false;
+    if (kernels == 0 || (version == ONE_FILE ? !file_is_whole(&r) : folders == 0)) return false;
     for (; folders > 0; folders--) {
         reader files = read_part(&r, read_number(&r, 8));
         if (r.failed || !files_are_whole(files)) return false;
