@@ -350,28 +350,39 @@ set_tests_properties(comma/test_ops_loss PROPERTIES ENVIRONMENT "${CLQ_COMMA_ENV
 #   other half go through its host code, too: `tests/coverage/arcs` says what they miss.
 # All others run in both, first without.
 set(host_tests "base/.*" "bench/.*" "comm/.*" "data/.*" "device/.*" "formats/.*" "launch/.*" "strategy/.*"
-  "cli/(compare|faults|files|process|report|text)" "interop/keras_json"
-  "train/(checkpoint_faults|failure|features|log|loops|parts|ps_discrete|upload_ahead)" "why/probe")
+  "cli/(compare|contract|faults|files|process|report|text)" "interop/keras_json"
+  "train/(checkpoint_faults|failure|features|log|loops|parts|ps_discrete|shares|upload_ahead)" "why/probe")
 set(plain_tests "comma/.*" "install/.*" "law/.*" "strict/.*" "soak/.*" "cli/(bench|build|choice|why)"
   "comm/(all_reduce|collectives|gpus)" "device/(cache|program_load|twins)"
   "graph/(chains|fusion|keep|plan|stages|tune)" "interop/golden"
-  "ops/(activation|compress|copy|dropout|element_programs|folds|joined|loss|normalise|update|winograd)"
+  "ops/(activation|compress|conv2d|conv_pool|copy|dense|dropout|element_programs|folds|input|joined|loss|normalise|norms|pool2d)"
+  "ops/(repeat|update|winograd)"
   "train/(callback_strategies|checkpoint|compress|counts|fit|local_steps|loop_strategies|loss_values|mirrored|modes)"
   "train/(outputs_discrete|paths|plans|ps|recompute|shard_optimizer|sharded_update|step_memory|strategies|strict|tensor)"
   "train/(trace|upload|weighted)")
-list(JOIN host_tests "|" host_tests)
-list(JOIN plain_tests "|" plain_tests)
+# One by one: together they are too long for a regular expression of CMake's.
+function(clq_is_one_of result test)
+  foreach(pattern IN LISTS ARGN)
+    if(test MATCHES "^(${pattern})$")
+      set(${result} TRUE PARENT_SCOPE)
+      return()
+    endif()
+  endforeach()
+  set(${result} FALSE PARENT_SCOPE)
+endfunction()
 get_property(all_tests DIRECTORY PROPERTY TESTS)
 foreach(test IN LISTS all_tests)
   string(REPLACE "/" "_" target test_${test})
-  if(test MATCHES "^(${plain_tests})$")
+  clq_is_one_of(is_plain "${test}" ${plain_tests})
+  clq_is_one_of(is_host "${test}" ${host_tests})
+  if(is_plain)
     set_property(TEST ${test} PROPERTY LABELS plain)
     # The build with sanitizers leaves out its program; `make TARGET` builds it. train/ps_discrete runs there, with the
     # program of train/ps.
     if(CLIQUE_SANITIZE MATCHES address AND TARGET ${target} AND NOT test STREQUAL "train/ps")
       set_target_properties(${target} PROPERTIES EXCLUDE_FROM_ALL ON)
     endif()
-  elseif(test MATCHES "^(${host_tests})$" AND NOT test STREQUAL "comm/combine")
+  elseif(is_host AND NOT test STREQUAL "comm/combine")
     set_property(TEST ${test} PROPERTY LABELS host)
   endif()
 endforeach()
