@@ -240,8 +240,7 @@ static const clq_setting settings[] = {
      FIELD(measure), .commands = PLAN},
     {"tune", "off|quick|full",
      "before the first step, measure which devices (with --devices auto) and which kernels are the fastest: quick, "
-     "what "
-     "is not known yet, for at most 2 s for each kind of device; full, everything (default off)",
+     "what is not known yet, for at most 2 s for each kind of device; full, everything (default off)",
      .type = CLQ_SETTING_TEXT, .initial = "off", FIELD(tune), .commands = TRAIN | WHY,
      KIND(tuning, clq_tuning, CLQ_TUNING_FULL + 1, clq_tuning_name), .member.words = "tuning"},
     {"budget", "SECONDS", "for each kind of device, and for choosing devices (default: until all is measured)",
