@@ -2,6 +2,8 @@
 #define _XOPEN_SOURCE 700 /* nftw; NOLINT(bugprone-reserved-identifier) */
 #include "peers.h"
 
+#include "cli/interrupt.h"
+
 #include <errno.h>
 #include <ftw.h>
 #include <stdlib.h>
@@ -44,6 +46,7 @@ static clq_status find_self(clq_peers *peers) {
 }
 
 clq_status clq_peers_open(clq_peers *peers) {
+    (void)clq_interrupted(); /* from here on there is a folder to remove */
     const char *parent = clq_environment("TMPDIR");
     char *folder = clq_strprintf("%s/clique-peers-XXXXXX", parent ? parent : "/tmp");
     if (!folder) return CLQ_MEMORY;

@@ -115,7 +115,7 @@ clq_status clq_bench_each_device(clq_bench_run *run, clq_bench_device_body body)
         clq_status status = clq_queue_create(device, 0, &queue);
         if (status == CLQ_OK) status = body(run, i, queue);
         clq_queue_destroy(queue);
-        clq_device_close(device);
+        clq_device_close_after(status, device);
         CLQ_TRY(status);
     }
     return CLQ_OK;

@@ -46,13 +46,13 @@ typedef struct clq_system_config {
     double build_deadline_s;     /* the longest that a driver may take to compile a program, a kernel at its first
                                     launch, or what a program that is kept still lacks; 0 or less: 120 s. The call that
                                     waited then fails with TIMEOUT, and every later call on devices of this system with
-                                    DEVICE. The thread in which the driver compiles is left behind: it ends when the driver does, or with the
-                                    process, which does not wait for it, and uses nothing that the library frees. The
-                                    driver itself may keep other calls of the process waiting: its other users, and
-                                    another system, are best opened in a new process. A kernel of a whole training step
-                                    that does not compile is noted beside the built programs, and later trainers with
-                                    that driver launch its parts one by one; there too, a kernel that the compiler
-                                    refuses is replaced at once */
+                                    DEVICE. The thread in which the driver compiles is left behind: it ends when the
+                                    driver does, or with the process, which does not wait for it, and uses nothing that
+                                    the library frees. The driver itself may keep other calls of the process waiting:
+                                    its other users, and another system, are best opened in a new process. A kernel of
+                                    a whole training step that does not compile is noted beside the built programs, and
+                                    later trainers with that driver launch its parts one by one; there too, a kernel
+                                    that the compiler refuses is replaced at once */
 } clq_system_config;
 
 typedef struct clq_system clq_system;

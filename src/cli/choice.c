@@ -169,15 +169,21 @@ static clq_status ask(clq_setup *s, const clq_options *o, clq_dataset *data, clq
     return clq_why_choose(&task, &wanted, made);
 }
 
+/* What the speed depends on, the type of the samples included, which is known once there are data. */
+static clq_hash128 settings_of(const clq_setup *s, const clq_dataset *data) {
+    const clq_hash128 *settings = &s->choice.settings;
+    return clq_hash128_of(settings, sizeof *settings, (uint64_t)clq_dataset_get_info(data)->sample_dtype);
+}
+
 /* For later runs, and for this one. */
-static void keep(clq_setup *s, const clq_devices *devices, const char *strategy, double images_per_s,
-                 const clq_doubt *doubt) {
+static void keep(clq_setup *s, const clq_dataset *data, const clq_devices *devices, const char *strategy,
+                 double images_per_s, const clq_doubt *doubt) {
     clq_kept_choice *kept = &s->choice.kept;
     const bool was_doubtful = s->choice.renewal == CLQ_RENEWAL_DOUBTFUL;
     memset(kept, 0, sizeof *kept);
     kept->images_per_s = images_per_s;
     kept->doubt = *doubt;
-    kept->settings = s->choice.settings;
+    kept->settings = settings_of(s, data);
     kept->renewals = was_doubtful ? s->choice.before.renewals + 1 : 0;
     (void)snprintf(kept->strategy, sizeof kept->strategy, "%s", strategy);
     if (clq_why_keep_choice(s->choice.key, devices, kept) != CLQ_OK)
@@ -187,9 +193,9 @@ static void keep(clq_setup *s, const clq_devices *devices, const char *strategy,
 
 void clq_setup_note_training(const clq_setup *s, double images_per_s, double others) {
     const clq_choice_of_setup *choice = &s->choice;
-    const clq_hash128 *now = &choice->settings, *then = &choice->kept.settings;
     if (!choice->is_kept || !choice->may_renew || choice->kept.made == 0) return;
-    if (now->low != then->low || now->high != then->high) return;
+    const clq_hash128 now = settings_of(s, s->train), *then = &choice->kept.settings;
+    if (now.low != then->low || now.high != then->high) return;
     if (clq_why_note_training(choice->key, &choice->kept, images_per_s, others) != CLQ_OK)
         clq_log(CLQ_LOG_INFO, "what the training reached is not kept beside the choice: %s", clq_error_detail());
 }
@@ -225,13 +231,13 @@ clq_status clq_setup_choose(clq_setup *s, const clq_options *o, clq_choice_made 
     }
     if (status == CLQ_OK) {
         status = ask(s, o, data, made);
+        if (status == CLQ_OK) {
+            const clq_alternative *best = &made->alternatives[made->best];
+            s->devices = made->devices;
+            keep(s, data, &made->devices, best->strategy, best->images_per_s, &best->doubt);
+        }
         clq_dataset_destroy(data);
         asked = true;
-    }
-    if (status == CLQ_OK) {
-        const clq_alternative *best = &made->alternatives[made->best];
-        s->devices = made->devices;
-        keep(s, &made->devices, best->strategy, best->images_per_s, &best->doubt);
     }
     if (status == CLQ_OK && out)
         *out = made;
@@ -244,7 +250,7 @@ void clq_setup_keep_strategy(clq_setup *s, const clq_options *o, const clq_predi
     const clq_choosing wanted = {.strategy = o->strategy, .plain = clq_settings_are_plain(o)};
     if (!s->choice.has_key || is_auto(o->devices)) return;
     const clq_prediction *best = clq_why_pick(&wanted, predictions, count, s->devices.count);
-    if (best) keep(s, &s->devices, best->way.strategy, best->images_per_s, &best->doubt);
+    if (best) keep(s, s->train, &s->devices, best->way.strategy, best->images_per_s, &best->doubt);
 }
 
 /* ---- telling ---- */

@@ -61,6 +61,8 @@ static clq_status type_of_samples(const clq_options *o, clq_dtype *out) {
     clq_dataset *data;
     const clq_status status = clq_setup_data(o, "train", &data);
     *out = CLQ_U8;
+    if (status == CLQ_NOT_FOUND && clq_dataset_is_folder(o->data))
+        clq_log(CLQ_LOG_WARNING, "kernels are measured for samples of bytes: %s", clq_error_detail());
     if (status == CLQ_NOT_FOUND) return CLQ_OK;
     CLQ_TRY(status);
     *out = clq_dataset_get_info(data)->sample_dtype;

@@ -72,6 +72,7 @@ clq_status clq_device_open(clq_system *system, clq_device_choice choice, clq_dev
 enum { CLQ_BUILD_DEADLINE_S = 120 }; /* if nobody asks for another */
 typedef struct clq_build_limit {
     double deadline_s;
+    const char *set_by; /* in messages: " (--build-deadline)", or "" */
     atomic_uint *stuck;
 } clq_build_limit;
 clq_build_limit clq_device_build_limit(const clq_device *device);
@@ -89,6 +90,8 @@ clq_status clq_devices_check(const clq_devices *devices);
 clq_status clq_devices_open(const clq_devices *devices, bool together, clq_device **out,
                             char (*reasons)[CLQ_REASON_MAX]);
 void clq_device_close(clq_device *device); /* takes NULL; after its queues, buffers and kernels */
+/* Of one that is given up over `status`, whose message stays: closing may have its own. */
+void clq_device_close_after(clq_status status, clq_device *device);
 
 const clq_device_info *clq_device_get_info(const clq_device *device);
 /* As clq_fail_within, and names the device, unless what failed names it already. */

@@ -17,7 +17,7 @@ clq_status clq_cl_fail_running(clq_device *device, cl_int error, const char *for
 clq_status clq_cl_fail_lost(clq_device *device, cl_int error, const char *what);
 /* CLQ_OK, or the failure of every call on a device that is quarantined. */
 clq_status clq_device_alive(const clq_device *device);
-clq_status clq_fail_stuck(const char *label); /* a driver's compiler did not end */
+clq_status clq_fail_stuck(const char *label, const clq_build_limit *limit); /* a driver's compiler did not end */
 /* Properties of devices and platforms are shorter than this; one that is not is cut. */
 enum { CLQ_PROPERTY_MAX = 16384 };
 /* A string property, cut to fit, with blanks at its ends removed; "" where the driver does not answer. */
@@ -276,9 +276,6 @@ clq_status clq_launch_compiling(clq_queue *queue, const clq_kernel *kernel, cl_u
                                 const size_t *local, cl_event *event);
 /* It is lost from now on; why: what calls of it say from then on. */
 void clq_device_lose(clq_device *device, const char *why);
-
-/* Of a device that is given up over `status`, whose message stays: closing may have its own. Takes NULL. */
-void clq_device_close_after(clq_status status, clq_device *device);
 
 /* Opens `count` choices in one shared context; clq_device_open is the case of one. */
 clq_status clq_devices_open_shared(clq_system *system, const clq_device_choice *choices, uint32_t count,

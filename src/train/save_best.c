@@ -2,6 +2,7 @@
 #include "train/callbacks.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,10 +45,9 @@ typedef struct identity {
 } identity;
 static identity identify(const char *path) {
     identity id;
-    char *real = realpath(path, NULL);
+    char real[PATH_MAX];
     hash_path(path, id.path);
-    hash_path(real ? real : path, id.place);
-    free(real);
+    hash_path(realpath(path, real) ? real : path, id.place);
     return id;
 }
 

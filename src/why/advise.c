@@ -13,7 +13,7 @@ typedef struct advising {
     const clq_probes *probes;
     const clq_devices *devices;
     clq_prediction now, alone; /* as it is; on the first device, the same otherwise: {0} if that does not fit it */
-    char changed[CLQ_ADVICE_TEXT / 2]; /* " --strategy central": if `now` is not what was asked for; else "" */
+    char changed[CLQ_ADVICE_TEXT / 2 - 16]; /* " --strategy central": if `now` is not what was asked for; else "" */
     clq_advice all[CLQ_REPLICAS_MAX + 8];
     size_t count;
 } advising;
@@ -69,7 +69,7 @@ static void advise_devices(advising *a, unsigned first, unsigned count) {
     if (first > 0 && then.images_per_s < gain_least * a->alone.images_per_s) return; /* the first does as well */
     clq_advice *advice = add(a, &then, effect_of_place(a));
     if (!advice) return;
-    const bool mirrors = strcmp(a->now.way.strategy, strategy_for(a->now.way.replicas)) == 0;
+    const bool mirrors = !a->changed[0] && strcmp(a->now.way.strategy, strategy_for(a->now.way.replicas)) == 0;
     (void)snprintf(advice->text, sizeof advice->text, "use device%s %s only", count > 1 ? "s" : "", names);
     (void)snprintf(advice->options, sizeof advice->options, "--devices %s%s", names,
                    mirrors ? "" : " --strategy mirrored");
@@ -150,7 +150,8 @@ static void advise_shares(advising *a) {
     double shares[CLQ_REPLICAS_MAX], weights[CLQ_REPLICAS_MAX], most = 0;
     clq_prediction best, then;
     char names[CLQ_ADVICE_TEXT / 2];
-    if (p->device_count < 2 || strcmp(a->now.way.strategy, "mirrored") != 0 || a->changed[0]) return;
+    if (p->device_count < 2 || strcmp(a->now.way.strategy, "mirrored") != 0) return;
+    if (a->now.way.replicas != p->device_count) return;
     if (!clq_group_of(p, p->device_count)) return;
     find_shares(a, shares);
     if (!clq_predict_by_shares(p, &a->now.way, shares, &best)) return;
@@ -164,7 +165,7 @@ static void advise_shares(advising *a) {
             name_shares(weights, p->device_count, names, sizeof names) ? add(a, &then, effect_of_place(a)) : NULL;
         if (!advice) return;
         (void)snprintf(advice->text, sizeof advice->text, "shares %s", names);
-        (void)snprintf(advice->options, sizeof advice->options, "--shares %s", names);
+        (void)snprintf(advice->options, sizeof advice->options, "--shares %s%s", names, a->changed);
         return;
     }
 }
@@ -209,14 +210,14 @@ static int by_gain(const void *left, const void *right) {
     return (a < b) - (a > b);
 }
 
-/* The options that lead to the best of what fits the memory. */
-static bool change_to(advising *a, const clq_prediction *best) {
-    const clq_way *way = &best->way;
-    char names[CLQ_ADVICE_TEXT / 4] = "";
+/* The options that lead from what was asked for to this. */
+static bool change_to(advising *a, const clq_prediction *then) {
+    const clq_way *way = &then->way;
+    char names[CLQ_ADVICE_TEXT / 4 - 8] = ""; /* room for the longest strategy */
     const bool all = way->first == 0 && way->replicas == a->probes->device_count;
     if (!all && !clq_why_spec(a->devices, way->first, way->replicas, names, sizeof names)) return false;
     (void)snprintf(a->changed, sizeof a->changed, " --strategy %s%s%s", way->strategy, all ? "" : " --devices ", names);
-    a->now = *best;
+    a->now = *then;
     return true;
 }
 
@@ -226,8 +227,9 @@ static bool predict_now(advising *a) {
     const unsigned n = p->device_count;
     clq_way way = {p->strategy ? p->strategy : strategy_for(n), 0, n, p->batch, p->accumulate};
     if (clq_why_predict_one(p, &way, &a->now)) return true;
+    clq_prediction mirrored;
     way.strategy = strategy_for(n);
-    if (clq_why_predict_one(p, &way, &a->now)) return true;
+    if (clq_why_predict_one(p, &way, &mirrored)) return change_to(a, &mirrored);
     clq_prediction all[CLQ_PREDICTIONS_MAX];
     const clq_prediction *best = clq_why_best(all, clq_why_predict(p, all, CLQ_PREDICTIONS_MAX));
     return best && change_to(a, best);

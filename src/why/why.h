@@ -184,7 +184,7 @@ const char *clq_why_row(clq_strategy_kind kind, const clq_strategy_options *opti
 const clq_prediction *clq_why_best(const clq_prediction *predictions, size_t count);
 
 /* A change to the options and what it would give. */
-enum { CLQ_ADVICE_TEXT = 96, CLQ_ADVICE_MAX = 6 };
+enum { CLQ_ADVICE_TEXT = 256, CLQ_ADVICE_MAX = 6 };
 typedef struct clq_advice {
     char text[CLQ_ADVICE_TEXT], options[CLQ_ADVICE_TEXT]; /* "use device 0 only", "--devices 0" */
     const char *effect;                                   /* what it does to the training's results */
@@ -194,7 +194,7 @@ typedef struct clq_advice {
 /* The SPEC of some of the devices: "0,1", "0/2", "0/2:1". False: there is no room. */
 bool clq_why_spec(const clq_devices *devices, unsigned first, unsigned count, char *text, size_t bytes);
 /* What helps most first; only what gains 5 % at least. The gains are over the strategy that was asked for; if that has
- * no row, over mirrored; if mirrored does not fit the memory, over the best that does, which is told first. */
+ * no row, over mirrored, or over the best that fits the memory: that is told first then, and all options are for it. */
 size_t clq_why_advise(const clq_probes *probes, const clq_devices *devices, clq_advice *out, size_t capacity);
 
 /* ---- a run's own verdict (judge.c) ---- */

@@ -88,6 +88,9 @@ static void hangs(const char *where, bool optional, bool noted_wanted) {
     assert_int_equal(noted, noted_wanted);
     assert_true(clq_device_lost(device));
     CHECK_FAILS(CLQ_DEVICE, use(device, "", false));
+    clq_device *other = NULL; /* of the same driver, which may not answer */
+    CHECK_FAILS(CLQ_DEVICE, clq_device_open(system, (clq_device_choice){0, 0, 1}, &other));
+    CHECK_DETAIL("missed the build deadline of 0.5 s (--build-deadline, build_deadline_s); start a new process");
     clq_device_close(device);
     clq_system_close(system);
     assert_int_equal(unsetenv("CLQ_HANG"), 0);

@@ -117,6 +117,12 @@ static void test_memory(void **state) {
     assert_string_equal(advice[0].options, "--strategy central");
     assert_true(isinf(advice[0].gain));
     assert_string_equal(advice[1].options, "--accumulate 4 --strategy central");
+    /* A strategy that does not fit, where mirrored does. */
+    p.groups[0].too_large = false;
+    p.strategy = "ps";
+    const size_t again = clq_why_advise(&p, &devices, advice, CLQ_ADVICE_MAX);
+    assert_string_equal(advice[0].options, "--strategy mirrored");
+    for (size_t i = 0; i < again; i++) assert_non_null(strstr(advice[i].options, "--strategy "));
 }
 
 static void test_mirrored(void **state) {

@@ -7,7 +7,7 @@
 clq_status clq_shared_create(const clq_rank *ranks, unsigned count, const clq_build_limit *limit, clq_shared **out) {
     clq_shared *shared = clq_alloc(1, sizeof *shared);
     if (!shared) return CLQ_MEMORY;
-    const clq_build_limit own = {CLQ_BUILD_DEADLINE_S, &shared->stuck};
+    const clq_build_limit own = {CLQ_BUILD_DEADLINE_S, "", &shared->stuck};
     atomic_init(&shared->groups, 1);
     int lock = pthread_mutex_init(&shared->lock, NULL), marking = pthread_mutex_init(&shared->marking, NULL);
     shared->lock_made = lock == 0;
@@ -20,11 +20,13 @@ clq_status clq_shared_create(const clq_rank *ranks, unsigned count, const clq_bu
             status = clq_fail(CLQ_ARGUMENT, "its context or device is NULL");
         if (status != CLQ_OK) clq_fail_within(status, "rank %u", r);
     }
+    clq_error error; /* closing devices may have its own */
+    clq_error_take(status, &error);
     if (status == CLQ_OK)
         *out = shared;
     else
         clq_shared_release(shared);
-    return status;
+    return clq_error_raise(&error);
 }
 
 void clq_shared_release(clq_shared *shared) {

@@ -70,11 +70,11 @@ static clq_status open_choice(clq_system *system, clq_device_choice choice, clq_
         return clq_fail(CLQ_NO_DEVICE, "device %u is out of range: the machine has %zu", (unsigned)choice.index,
                         system->count);
     const clq_device_entry *entry = &system->entries[choice.index];
-    const clq_build_limit limit = {system->build_deadline_s, &system->stuck};
+    const clq_build_limit limit = {system->build_deadline_s, " (--build-deadline, build_deadline_s)", &system->stuck};
     if (atomic_load(limit.stuck)) { /* its driver may not answer */
         char label[CLQ_LABEL_MAX];
         clq_entry_label(entry, label, sizeof label);
-        return clq_fail_stuck(label);
+        return clq_fail_stuck(label, &limit);
     }
     cl_device_id id = entry->id;
     clq_device_info info = entry->info;

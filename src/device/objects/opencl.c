@@ -134,16 +134,16 @@ void clq_device_lose(clq_device *device, const char *why) {
     atomic_store(&device->lost, true);
 }
 
-clq_status clq_fail_stuck(const char *label) {
+clq_status clq_fail_stuck(const char *label, const clq_build_limit *limit) {
     return clq_fail(CLQ_DEVICE,
-                    "%s is not used any more: a driver's compiler missed the build deadline (--build-deadline, "
-                    "build_deadline_s); start a new process",
-                    label);
+                    "%s is not used any more: a driver's compiler missed the build deadline of %g s%s; start a new "
+                    "process",
+                    label, limit->deadline_s, limit->set_by);
 }
 
 clq_status clq_device_alive(const clq_device *device) {
     if (!clq_device_lost(device)) return CLQ_OK;
-    if (!atomic_load(&device->lost)) return clq_fail_stuck(device->label);
+    if (!atomic_load(&device->lost)) return clq_fail_stuck(device->label, &device->build);
     return clq_fail(CLQ_DEVICE, "%s is not used any more since it failed (%s)", device->label, device->loss);
 }
 

@@ -125,7 +125,7 @@ static outcome run(const clq_device *device, job *j) {
         return ENDED;
     }
     (void)pthread_mutex_lock(&j->lock);
-    while (!j->done && clq_now_running() < until && (j->begun || !clq_device_lost(device))) {
+    while (!j->done && (j->begun ? clq_now_running() < until : !clq_device_lost(device))) {
         clq_lock_wait(&j->lock, &j->changed, CLQ_RUNNING_LOOK_S);
         if (!j->begun) until = clq_now_running() + device->build.deadline_s;
     }
@@ -148,7 +148,7 @@ static clq_status lose_late(clq_device *device, const clq_program *entry, bool n
     atomic_fetch_or(device->build.stuck, CLQ_STUCK | (noted ? CLQ_STUCK_NOTED : 0u));
     return clq_fail(CLQ_TIMEOUT, "%s.cl: %s on %s, driver %s, did not end within the build deadline of %g s%s",
                     entry->file, what, device->label, device->info.driver_version, device->build.deadline_s,
-                    noted ? "" : " (--build-deadline, build_deadline_s)");
+                    noted ? "" : device->build.set_by);
 }
 
 /* What is known of the program is kept before the device is lost, which keeps nothing. again: it was built before. */
@@ -216,7 +216,10 @@ clq_status clq_launch_compiling(clq_queue *queue, const clq_kernel *kernel, cl_u
     memcpy(j->global, global, dims * sizeof *global);
     if (local) memcpy(j->local, local, dims * sizeof *local);
     const outcome ending = run(device, j);
-    if (ending == NEVER_BEGAN) return clq_device_alive(device);
+    if (ending == NEVER_BEGAN) {
+        CLQ_TRY(clq_device_alive(device));
+        return clq_fail(CLQ_INTERNAL, "a launch of %s was given up on a device that works", kernel->name);
+    }
     if (ending == LATE)
         return fail_late(device, kernel->program, false, "the first launch, in which the driver compiles,");
     const cl_int error = j->error, state = j->state;
