@@ -1,6 +1,8 @@
 /* Clock and samples. */
 #include "bench.h"
 
+#include "cli/interrupt.h"
+
 #include <math.h>
 #include <stdlib.h>
 
@@ -60,6 +62,7 @@ static clq_status measure_into(const clq_bench_run *run, const clq_bench_work *w
     double unused;
     for (uint64_t i = 0; i < run->warm_ups; i++) CLQ_TRY(sample(work, 1, &unused));
     CLQ_TRY(calibrate(work, &repeats));
+    (void)clq_interrupted(); /* what compiles has compiled, and what is measured from here on is told */
     for (uint64_t i = 0; i < run->iterations; i++) CLQ_TRY(sample(work, repeats, &seconds[i]));
     *out = clq_bench_times_of(seconds, run->iterations, repeats);
     return CLQ_OK;

@@ -185,7 +185,7 @@ clq_status clq_bench_main(const clq_bench_spec *spec, void *context, int argc, c
     CLQ_TRY(check_all_files(&run));
     CLQ_TRY(clq_file_writer_try("--json", run.json_path)); /* not when all has been measured */
     CLQ_TRY(clq_file_writer_try("--csv", run.csv_path));
-    /* Until there is a row, from which on Ctrl-C ends the run in order. */
+    /* Until the first measurement, from which on Ctrl-C ends the run in order. */
     clq_interrupts_end_at_once("clique: error: interrupted before the first row\n");
     clq_status status = run_all(&run, argc, argv);
     json_decref(run.rows);

@@ -263,7 +263,8 @@ class Choice(support.InFolder):
             self.run_it("why", *few, code=4)
             return
         text = self.run_it("why", *few)
-        self.assertRegex(text, r"\n0 +1 single +- +failed\n0,1 +2 mirrored +[0-9]+ +predicted, chosen\n")
+        # They are nearly as fast with one strategy as with the other.
+        self.assertRegex(text, r"\n0 +1 single +- +failed\n0,1 +2 (mirrored|central) +[0-9]+ +predicted, chosen\n")
         self.assertIn("what does not fit the memory has no row: ", text)
         found = json.loads(self.run_it("train", *few, "--no-test", "--epochs", 1, "--json"))
         self.assertEqual((found["replicas"], found["chosen"]["by"]), (2, "kept"))
