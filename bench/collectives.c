@@ -455,14 +455,12 @@ static clq_status run_collective(clq_bench_run *run, void *context) {
         status = measure_size(&b, bytes);
     }
     if (status == CLQ_OK || status == CLQ_INTERRUPTED) print_foot(&b);
-    clq_error error; /* closing devices may have its own */
-    clq_error_take(status, &error);
     clq_group_destroy(b.group);
     for (unsigned r = 0; r < b.n; r++) {
         clq_queue_destroy(b.queues[r]);
         clq_device_close(b.devices[r]);
     }
-    return clq_error_raise(&error);
+    return status;
 }
 
 static clq_status bench_collective(clq_collective collective, const char *name, const char *about, int argc,

@@ -115,7 +115,7 @@ clq_status clq_bench_each_device(clq_bench_run *run, clq_bench_device_body body)
         clq_status status = clq_queue_create(device, 0, &queue);
         if (status == CLQ_OK) status = body(run, i, queue);
         clq_queue_destroy(queue);
-        clq_device_close_after(status, device);
+        clq_device_close(device);
         CLQ_TRY(status);
     }
     return CLQ_OK;
@@ -186,7 +186,7 @@ clq_status clq_bench_main(const clq_bench_spec *spec, void *context, int argc, c
     CLQ_TRY(clq_file_writer_try("--json", run.json_path)); /* not when all has been measured */
     CLQ_TRY(clq_file_writer_try("--csv", run.csv_path));
     /* Until the first measurement, from which on Ctrl-C ends the run in order. */
-    clq_interrupts_end_at_once("clique: error: interrupted before the first row\n");
+    clq_interrupts_end_at_once("clique: error: interrupted before the first measurement\n");
     clq_status status = run_all(&run, argc, argv);
     json_decref(run.rows);
     json_decref(run.described);

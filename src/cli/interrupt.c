@@ -8,8 +8,8 @@
 static volatile sig_atomic_t stop_asked;
 static void ask_to_stop(int signal_number) { stop_asked = signal_number; }
 
-/* A process that only compiles has nothing to put in order. What it calls here may be called in a handler. */
 static const char *last_line;
+/* A process that only compiles has nothing to put in order. What this function calls may be called in a handler. */
 static void end(int signal_number) {
     const ssize_t written = write(STDERR_FILENO, last_line, strlen(last_line));
     (void)written;

@@ -63,10 +63,7 @@ clq_status clq_restart_with_all_drivers(clq_status status) {
 /* A driver's threads end by execve as by _exit. */
 void clq_end_if_stuck(clq_system *system, bool begun, clq_status status) {
     bool noted;
-    clq_error error;
-    clq_error_take(status, &error);
     clq_system_close_tested(system);
-    status = clq_error_raise(&error);
     if (!system || !clq_system_is_stuck(system, &noted)) return;
     if (noted && !begun && status != CLQ_OK) status = restart(status, "with a launch for each of its kernels", NULL);
     const int code = clq_program_end(status);

@@ -56,13 +56,13 @@ static json_t *describe_row(const clq_tune_row *row, double peak) {
                      clq_json_number(100 * rate_of(row) / peak));
 }
 
-/* Of the data that are to be trained on, if there are any. */
+/* The type of the samples that are to be trained on; uint8 if there are no data. */
 static clq_status type_of_samples(const clq_options *o, clq_dtype *out) {
     clq_dataset *data;
     const clq_status status = clq_setup_data(o, "train", &data);
     *out = CLQ_U8;
     if (status == CLQ_NOT_FOUND && clq_dataset_is_folder(o->data))
-        clq_log(CLQ_LOG_WARNING, "kernels are measured for samples of bytes: %s", clq_error_detail());
+        clq_log(CLQ_LOG_WARNING, "kernels are measured for uint8 samples: %s", clq_error_detail());
     if (status == CLQ_NOT_FOUND) return CLQ_OK;
     CLQ_TRY(status);
     *out = clq_dataset_get_info(data)->sample_dtype;

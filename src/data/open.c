@@ -222,7 +222,7 @@ static clq_status open_folder(const char *folder, const char *part, clq_dataset 
 static const char fashion_mnist[] = "fashion-mnist", synthetic[] = "synthetic";
 enum { SYNTHETIC_LENGTH = sizeof synthetic - 1 };
 
-/* Behind it is nothing, or what it is made of. */
+/* "synthetic", or "synthetic:" and what the samples are to be like. */
 static bool is_synthetic(const char *name) {
     const char end = strncmp(name, synthetic, SYNTHETIC_LENGTH) == 0 ? name[SYNTHETIC_LENGTH] : '?';
     return end == '\0' || end == ':';

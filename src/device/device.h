@@ -89,9 +89,8 @@ clq_status clq_devices_check(const clq_devices *devices);
  * nevertheless; "" where nothing was refused; may be NULL. All or none are opened. */
 clq_status clq_devices_open(const clq_devices *devices, bool together, clq_device **out,
                             char (*reasons)[CLQ_REASON_MAX]);
-void clq_device_close(clq_device *device); /* takes NULL; after its queues, buffers and kernels */
-/* Of one that is given up over `status`, whose message stays: closing may have its own. */
-void clq_device_close_after(clq_status status, clq_device *device);
+/* After its queues, buffers and kernels. Takes NULL. The calling thread's message stays: what fails here is logged. */
+void clq_device_close(clq_device *device);
 
 const clq_device_info *clq_device_get_info(const clq_device *device);
 /* As clq_fail_within, and names the device, unless what failed names it already. */

@@ -212,16 +212,6 @@ class Choice(support.InFolder):
         self.assertEqual(len(self.said("--strategy", "single")), 1)
         self.assertEqual(self.said("--strategy", "single"), [])
 
-    def put_floats(self, samples):
-        """A set of samples of type float32, in place of bytes: zeros, in files without blocks; its folder."""
-        data = self.folder / "floats"
-        data.mkdir()
-        for name, shape, kind, each in (("x", (samples, 28, 28), "<f4", 784 * 4), ("y", (samples,), "<i4", 4)):
-            file = data / f"{name}_train.npy"
-            support.npy(file, shape, kind, b"")
-            os.truncate(file, file.stat().st_size + samples * each)
-        return data
-
     def test_trainings_that_fall_short(self):
         """Devices that became five times slower: the fourth training chooses anew."""
         self.environment |= {"OPENCL_LAYERS": str(BIN.parent / "tests" / "clq_slow_layer.so")}

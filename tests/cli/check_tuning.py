@@ -28,23 +28,14 @@ class Tuning(support.InFolder):
         self.assertEqual(done.returncode, 0, done.stderr)
         return done
 
-    def put_floats(self):
-        """A set of samples of type float32; its folder."""
-        data = self.folder / "floats"
-        data.mkdir()
-        for part in ("train", "test"):
-            support.npy(data / f"x_{part}.npy", (16, 28, 28, 1), "<f4", bytes(16 * 784 * 4))
-            support.npy(data / f"y_{part}.npy", (16,), "<i4", bytes(16 * 4))
-        return data
-
     def test_pipeline_cut_by_measured_time(self):
         """Only tuning measures; what it measured holds for what comes after it."""
         options = ["--batch", 8, "--devices", "pocl:0,pocl:1", "--strategy", "pipeline", "--micro-batches", 2]
         before = json.loads(self.run_it("plan", *options, "--json").stdout)["pipeline"]
         self.assertEqual(before["cut_by"], "estimates")
         self.assertEqual([s["forward_ms"] for s in before["stages"]], [None, None])
-        # Times are of a type of samples: `plan` is of bytes, as images are.
-        self.run_it("tune", *options, "--data", self.put_floats())
+        # Times are of a type of samples: those of `plan` are uint8, as images are.
+        self.run_it("tune", *options, "--data", self.put_floats(16))
         self.assertEqual(json.loads(self.run_it("plan", *options, "--json").stdout)["pipeline"], before)
         tuned = json.loads(self.run_it("tune", *options, "--json").stdout)["pipeline"]
         after = json.loads(self.run_it("plan", *options, "--json").stdout)["pipeline"]

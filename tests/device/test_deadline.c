@@ -170,7 +170,9 @@ static clq_status keep_now(clq_system *system, clq_device *device) {
 
 static clq_status close_now(clq_system *system, clq_device *device) {
     bool noted;
-    clq_device_close(device);
+    (void)clq_fail(CLQ_READ, "what the caller gives up for");
+    clq_device_close(device); /* keeping its programs fails, too */
+    CHECK_DETAIL("what the caller gives up for");
     return clq_system_is_stuck(system, &noted) && !noted ? CLQ_TIMEOUT : CLQ_OK;
 }
 

@@ -12,7 +12,7 @@ typedef struct owner {
     uint64_t ran[COMMANDS], count; /* `bytes` of the commands that ran */
     atomic_uint skipped;
     size_t fails_at;
-    atomic_uint *meeting; /* NULL: none; else it fails when all have come to do so */
+    atomic_uint *meeting; /* who is about to fail waits here for all others; NULL: nobody waits */
 } owner;
 
 typedef struct bench {
@@ -115,7 +115,10 @@ static void one_of_two_failures_is_the_pools(void **state) {
     for (unsigned round = 0; round < ROUNDS; round++) {
         atomic_uint meeting = 0;
         start(&b);
-        for (unsigned w = 0; w < WORKERS; w++) b.owners[w].fails_at = 0, b.owners[w].meeting = &meeting;
+        for (unsigned w = 0; w < WORKERS; w++) {
+            b.owners[w].fails_at = 0;
+            b.owners[w].meeting = &meeting;
+        }
         post_all(&b);
         assert_int_equal(clq_pool_wait(&b.pool), CLQ_DEVICE);
         const bool second = strstr(clq_error_detail(), "worker 1") != NULL;

@@ -225,8 +225,8 @@ static void the_best_is_in_its_file(void **state) {
     assert_ok(a.on_epoch(a.context, trainer, &info));
     assert_ok(a.save(a.context, text, sizeof text));
     info = epoch_of(0.5, 0.5);
-    for (unsigned i = 0; i < 4;
-         i++) { /* the same file, its path in other words, another one, and the first one: gone */
+    /* The same file, its path in other words, another file, and the first one, which is gone. */
+    for (unsigned i = 0; i < 4; i++) {
         const char *path = paths[i % 3];
         warned[0] = '\0';
         if (i == 3) assert_int_equal(unlink(path), 0);

@@ -384,7 +384,8 @@ static void other_replicas_take_the_mean(void **state) {
     }
 }
 
-/* Names that are all in use are an error that says so, and leave the checkpoint; so is a rename that fails. */
+/* Names that are all in use are an error that says so, and leave the checkpoint; so is a rename that
+ * fails, here of a folder that is gone. */
 static void names_to_set_aside_run_out(void **state) {
     char path[700];
     const char *folder = files_path("aside");
@@ -405,8 +406,7 @@ static void names_to_set_aside_run_out(void **state) {
     assert_ok(clq_checkpoint_set_aside(folder, 7));
     assert_int_equal(files_count(folder), 1000);
     assert_int_equal(remove(path), 0);
-    assert_fails(CLQ_WRITE,
-                 "step-000000000007: cannot be renamed: ", clq_checkpoint_set_aside(folder, 7)); /* it is gone */
+    assert_fails(CLQ_WRITE, "step-000000000007: cannot be renamed: ", clq_checkpoint_set_aside(folder, 7));
 }
 
 /* What a training would go on from is whole, and the damaged one behind it cannot be set aside: nothing changes. */

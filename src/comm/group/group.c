@@ -123,13 +123,11 @@ static clq_status open_rank(clq_group *group, unsigned r, clq_device *device, cl
 static clq_status start_threads(clq_group *group, clq_status status, clq_group **out) {
     for (unsigned r = 0; r < group->size && status == CLQ_OK; r++)
         status = clq_thread_start("clq-rank", rank_body, &group->ranks[r], &group->ranks[r].thread);
-    clq_error error; /* closing devices may have its own */
-    clq_error_take(status, &error);
     if (status == CLQ_OK)
         *out = group;
     else
         clq_group_destroy(group);
-    return clq_error_raise(&error);
+    return status;
 }
 
 clq_status clq_group_create_within(const clq_rank *ranks, unsigned count, const clq_group_config *config,

@@ -20,13 +20,11 @@ clq_status clq_shared_create(const clq_rank *ranks, unsigned count, const clq_bu
             status = clq_fail(CLQ_ARGUMENT, "its context or device is NULL");
         if (status != CLQ_OK) clq_fail_within(status, "rank %u", r);
     }
-    clq_error error; /* closing devices may have its own */
-    clq_error_take(status, &error);
     if (status == CLQ_OK)
         *out = shared;
     else
         clq_shared_release(shared);
-    return clq_error_raise(&error);
+    return status;
 }
 
 void clq_shared_release(clq_shared *shared) {

@@ -120,7 +120,7 @@ clq_status clq_devices_open_shared(clq_system *system, const clq_device_choice *
     }
     return CLQ_OK;
 fail:
-    for (uint32_t i = 0; i < count; i++) clq_device_close_after(status, opened[i]);
+    for (uint32_t i = 0; i < count; i++) clq_device_close(opened[i]);
     return status;
 }
 
@@ -163,7 +163,7 @@ clq_status clq_device_wrap(cl_context context, cl_device_id id, const clq_build_
     if (status == CLQ_OK && info.fine_grain_svm && info.type != CLQ_DEVICE_CPU)
         status = clq_device_test_host_memory(device);
     if (status != CLQ_OK) {
-        clq_device_close_after(status, device);
+        clq_device_close(device);
         return status;
     }
     clq_twin_join(device);
@@ -171,15 +171,10 @@ clq_status clq_device_wrap(cl_context context, cl_device_id id, const clq_build_
     return CLQ_OK;
 }
 
-void clq_device_close_after(clq_status status, clq_device *device) {
-    clq_error error;
-    clq_error_take(status, &error);
-    clq_device_close(device);
-    (void)clq_error_raise(&error);
-}
-
 void clq_device_close(clq_device *device) {
     if (!device) return;
+    clq_error callers; /* what it gives the device up for, if anything failed */
+    clq_error_take(CLQ_DEVICE, &callers);
     clq_twin_leave(device);
     clq_programs_close(device);
     clq_claims_close(device->claims);
@@ -194,6 +189,7 @@ void clq_device_close(clq_device *device) {
     (void)pthread_mutex_destroy(&device->lock);
     clq_free(device->cache_dir);
     clq_free(device);
+    (void)clq_error_raise(&callers);
 }
 
 const clq_device_info *clq_device_get_info(const clq_device *device) { return &device->info; }

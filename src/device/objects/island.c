@@ -89,7 +89,7 @@ clq_status clq_island_open(clq_system *system, const clq_device_choice *choices,
         memcpy(out, devices, count * sizeof(clq_device *));
         return CLQ_OK;
     }
-    for (uint32_t i = 0; i < count; i++) clq_device_close_after(status, devices[i]);
+    for (uint32_t i = 0; i < count; i++) clq_device_close(devices[i]);
     if (status == CLQ_DEVICE || status == CLQ_DEVICE_MEMORY)
         status = clq_fail_within(CLQ_UNSUPPORTED, "testing copies in the shared context");
     return status;
@@ -159,7 +159,7 @@ clq_status clq_devices_open(const clq_devices *devices, bool together, clq_devic
     }
     if (status == CLQ_OK) return CLQ_OK;
     for (uint32_t i = 0; i < devices->count; i++) {
-        clq_device_close_after(status, out[i]);
+        clq_device_close(out[i]);
         out[i] = NULL;
     }
     return status;

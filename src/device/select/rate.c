@@ -41,7 +41,7 @@ clq_status clq_system_rate(clq_system *system, uint32_t index, double *gflops) {
         clq_status status = clq_device_open(system, (clq_device_choice){index, 0, 1}, &device);
         if (status == CLQ_OK) status = rate_of(device, &rate);
         if (status != CLQ_OK || clq_device_lost(device))
-            clq_device_close_after(status, device);
+            clq_device_close(device);
         else
             clq_device_close(atomic_exchange(&entry->tested_device, device)); /* for who opens it next */
         if (status == CLQ_MEMORY) return status;

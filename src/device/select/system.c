@@ -180,7 +180,7 @@ clq_status clq_system_test_device(clq_system *system, size_t index) {
     if (status == CLQ_OK && info->usable)
         atomic_store(&entry->tested_device, device); /* most likely it is opened next: with a compiler that is warm */
     else
-        clq_device_close_after(status, device);
+        clq_device_close(device);
     if (status == CLQ_MEMORY) return status;
     /* Whatever else went wrong went wrong on the device, which is then not one to use. */
     if (status != CLQ_OK) {
