@@ -444,29 +444,27 @@ static const char *only; /* a way's name; NULL: all */
 
 static const char *const groups[] = {".", "branched", "outputs", "normalised", "regression", "optimizers", "losses"};
 
+/* fours: with the ways that need four devices. */
+static void every_way_on(const char *spec, bool fours) {
+    for (size_t w = 0; w < CLQ_COUNT_OF(ways); w++) {
+        counts c = {.way = &ways[w], .spec = spec};
+        if (ways[w].four && !fours) continue;
+        if (only && strcmp(only, ways[w].name) != 0) continue;
+        for (size_t i = 0; i < CLQ_COUNT_OF(groups); i++) (void)golden_each(groups[i], run_row, &c);
+        print_message("%-30s %-36s %zu follow, %zu refused, %zu not run\n", ways[w].name, spec, c.follows, c.refused,
+                      c.differs);
+    }
+    golden_by = (golden_way){0};
+}
+
 static void every_way(void **state) {
     (void)state;
-    static const struct {
-        const char *spec;
-        unsigned count;
-    } places[] = {
-        {"pocl:0,pocl:1", 2},
+    every_way_on("pocl:0,pocl:1", false);
 #if defined(__x86_64__)
-        {"intel,pocl:0,intel,pocl:1", 4},
+    every_way_on("intel,pocl:0,intel,pocl:1", true);
 #else
-        {"pocl:0,pocl:1,pocl:2,pocl:3", 4},
+    every_way_on("pocl:0,pocl:1,pocl:2,pocl:3", true);
 #endif
-    };
-    for (size_t w = 0; w < CLQ_COUNT_OF(ways); w++)
-        for (size_t p = 0; p < CLQ_COUNT_OF(places); p++) {
-            counts c = {.way = &ways[w], .spec = places[p].spec};
-            if (ways[w].four && places[p].count != 4) continue;
-            if (only && strcmp(only, ways[w].name) != 0) continue;
-            for (size_t i = 0; i < CLQ_COUNT_OF(groups); i++) (void)golden_each(groups[i], run_row, &c);
-            print_message("%-30s %-36s %zu follow, %zu refused, %zu not run\n", ways[w].name, c.spec, c.follows,
-                          c.refused, c.differs);
-        }
-    golden_by = (golden_way){0};
 }
 
 static void all_optimizers_by_replicas(void **state) {
@@ -501,10 +499,23 @@ static void all_on_given(void **state) {
         for (size_t i = 0; i < CLQ_COUNT_OF(groups); i++) assert_true(run_group(ALL_CASES, groups[i], *spec).cases > 0);
 }
 
-/* on few|all|CASE SPEC…: those cases on each choice of devices, mirrored on several. */
+static void every_way_on_given(void **state) {
+    (void)state;
+    for (char **spec = specs; *spec; spec++) every_way_on(*spec, false);
+}
+
+/* on few|all|CASE SPEC…: those cases on each choice of devices, mirrored on several. on ways|WAY SPEC…: all cases by each
+ * way that two devices have, or by that one. */
 static int run_on(const char *cases, char **on_specs) {
     const bool all = strcmp(cases, "all") == 0;
-    const struct CMUnitTest tests[] = {{"on_given", all ? all_on_given : on_given, NULL, NULL, NULL}};
+    bool by_ways = strcmp(cases, "ways") == 0;
+    for (size_t w = 0; w < CLQ_COUNT_OF(ways); w++)
+        if (strcmp(cases, ways[w].name) == 0) {
+            by_ways = true;
+            only = cases;
+        }
+    const struct CMUnitTest tests[] = {
+        {"on_given", by_ways ? every_way_on_given : all ? all_on_given : on_given, NULL, NULL, NULL}};
     one_case = all || strcmp(cases, "few") == 0 ? NULL : cases;
     specs = on_specs;
     return cmocka_run_group_tests(tests, golden_open, golden_close);
