@@ -5,7 +5,8 @@
  * Wrong values are counted in a run of their own, on whole numbers whose result is exact in every type and in every
  * order (values.c). Limits are measured in the same run. Direct: the same bytes read and written by plain copies of as
  * many threads. Links between devices that share the host's memory, n of them: 2 / (n (1 / R + 3 / C)) for a staged
- * all-reduce, R and C the rates at which all cores reduce and copy. Others: the slowest link, alone. */
+ * all-reduce, R and C the rates at which all cores reduce and copy. Others: the slowest link of
+ * the ring that the collective uses, alone. */
 #include "values.h"
 
 #include "comm/comm.h"
@@ -340,6 +341,7 @@ static clq_status measure(bench *b, uint64_t bytes, figures *f) {
                                  .devices = b->devices,
                                  .n = b->n,
                                  .collective = b->o->collective,
+                                 .root = (unsigned)b->o->root,
                                  .bytes = b->count * clq_dtype_bytes(b->o->dtype),
                                  .dtype = b->o->dtype,
                                  .op = b->o->op,

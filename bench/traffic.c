@@ -74,6 +74,16 @@ static double bytes_per_link(const clq_bench_traffic *t) {
     return t->collective == CLQ_REDUCE_SCATTER || t->collective == CLQ_ALL_GATHER ? (n - 1) * s : s;
 }
 
+/* Whether bytes go from a rank to the next one: along the ring, away from the root or towards it. */
+static bool uses_link(const clq_bench_traffic *t, unsigned from) {
+    switch (t->collective) {
+    case CLQ_BROADCAST: return (from + 1) % t->n != t->root;
+    case CLQ_REDUCE: return from != t->root;
+    case CLQ_SEND_RECV: return from == t->root;
+    default: return true;
+    }
+}
+
 static clq_status move_all(void *context, uint64_t repeats) { return clq_bench_lane_move(context, repeats); }
 
 static clq_status rate_of_link(const clq_bench_traffic *t, unsigned from, unsigned to, double *gbps) {
@@ -98,6 +108,7 @@ clq_status clq_bench_collective_limit(const clq_bench_traffic *t, double *slowes
         *slowest_gbps = INFINITY;
         for (unsigned r = 0; r < t->n; r++) {
             double gbps;
+            if (!uses_link(t, r)) continue;
             CLQ_TRY(rate_of_link(t, r, (r + 1) % t->n, &gbps));
             *slowest_gbps = CLQ_MIN(*slowest_gbps, gbps);
         }

@@ -20,7 +20,8 @@ typedef struct clq_bench_traffic {
     clq_device *const *devices;
     unsigned n;
     clq_collective collective;
-    size_t bytes; /* of the call's count */
+    unsigned root; /* of broadcast and reduce; the sender of send_recv */
+    size_t bytes;  /* of the call's count */
     clq_dtype dtype;
     clq_redop op;
     bool in_place;

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import unittest
+import unittest.mock
 
 import support
 
@@ -225,6 +226,17 @@ class Bench(support.InFolder):
             self.assertEqual({(r["algo"], r["transport"]) for r in rows}, {("direct", "mapped")})
             self.assertEqual({r["redop"] for r in rows}, {"sum" if "reduce" in name else "none"})
             self.check_collective(name, rows, 3)
+
+    def test_collectives_over_links(self):
+        """Devices with memory of their own: the limit is that of a link which the collective uses, whatever its root."""
+        discrete = {"OPENCL_LAYERS": str(BIN.resolve().parent / "tests" / "clq_discrete_layer.so"), "CLQ_TEST_DISCRETE": "basic"}
+        with unittest.mock.patch.dict(os.environ, discrete):
+            for name in self.COLLECTIVES:
+                for root in (0, 1) if self.COLLECTIVES[name] == 0 else (0,):
+                    rows = self.measure(name, *TWO, "-b", 4000, "-e", 4000, "-n", 1, "-w", 0, "--root", root)
+                    self.check_collective(name, rows, 2)
+                    self.assertEqual({row["transport"] for row in rows}, {"staged"})
+                    self.assertTrue(all(row["limit_gbps"] and 0 < row["limit_gbps"] < 1e6 for row in rows), rows)
 
     def test_collectives_as_asked(self):
         for algo in ("ring", "reduce-to-one", "doubling", "hierarchical"):
