@@ -124,7 +124,7 @@ static void a_batch_is_one_transfer(void **state) {
 
 /* ---- what a log costs ---- */
 
-enum { LOGGED = 200, EVERY = 50, BEFORE = 2 * EVERY, SMALL_BATCH = 8 };
+enum { LOGGED = 40, EVERY = 10, BEFORE = 2 * EVERY, SMALL_BATCH = 8 };
 
 static clq_status forget(void *context, const clq_step_info *info) {
     ++*(size_t *)context;
@@ -152,7 +152,7 @@ static void logs_block_now_and_then(void **state) {
     (void)state;
     static const char *const specs[] = {"nvidia:0", "nvidia:0,nvidia:1"};
     clq_dataset *set;
-    assert_ok(clq_dataset_open("synthetic", "train", &set));
+    assert_ok(open_synthetic("train", 2 * (BEFORE + LOGGED) * SMALL_BATCH, &set));
     assert_ok(clq_dataset_batch(set, SMALL_BATCH, false));
     for (size_t d = 0; d < CLQ_COUNT_OF(specs); d++) {
         clq_devices devices;
