@@ -255,6 +255,9 @@ void clq_program_leave(clq_device *device, clq_program *entry);
 /* Before the first launch of a kernel object: from then on the program is not offered. Fails if the device was lost
  * while this waited for a twin that asks for the program. */
 clq_status clq_program_begin(clq_device *device, clq_program *entry);
+/* A kernel object was made of the program. If the program's claim ended with the launches of all earlier ones, it is held
+ * again: the driver may look into its cache for each kernel. */
+void clq_program_claim_again(clq_device *device, clq_program *entry);
 /* Ends the claims of kept programs all of whose kernel objects were launched: a command of the device was waited for,
  * and is done. Costs nothing where no kernel object was launched for the first time since the last call. */
 void clq_programs_ran(clq_device *device);

@@ -59,7 +59,8 @@ static int child(const char *what) {
     EXPECT(clq_device_open(system, (clq_device_choice){indices[0], 0, 1}, &device) == CLQ_OK);
     EXPECT(clq_queue_create(device, 0, &queue) == CLQ_OK);
     EXPECT(clq_buffer_create(device, CLQ_MEMORY_DEVICE, sizeof words, "words", &buffer) == CLQ_OK);
-    const clq_program_wish wish = {.file = "selftest", .options = "", .kernels = "add_words"};
+    const bool later = strcmp(what, "later") == 0, both = later || strcmp(what, "both") == 0;
+    const clq_program_wish wish = {.file = "selftest", .options = "", .kernels = both ? "" : "add_words"};
     if (strcmp(what, "write nothing") == 0) {
         EXPECT(signal(SIGXFSZ, SIG_IGN) != SIG_ERR && setrlimit(RLIMIT_FSIZE, &(struct rlimit){0, 0}) == 0);
         (void)clq_kernel_create_among(device, &wish, "add_words", &kernel); /* PoCL may need to write for it */
@@ -78,6 +79,10 @@ static int child(const char *what) {
     EXPECT(clq_queue_finish(queue) == CLQ_OK);
     for (size_t i = 0; i < count; i++) EXPECT(words[i] == 41);
     if (strcmp(what, "exit") == 0) _exit(0);
+    if (later) {
+        EXPECT(clq_kernel_create_among(device, &wish, "group_sum", &kernel) == CLQ_OK);
+        _exit(0);
+    }
     if (strcmp(what, "remove") == 0) (void)files_remove(pocl_cache());
     if (strcmp(what, "cut") == 0) (void)each_file(pocl_cache(), ".so", cut_to_half);
 close:
@@ -140,6 +145,18 @@ static void test_death(void **state) {
     assert_int_equal(run("use"), 0);
     assert_int_equal(each_file(pocl_cache(), "program.bc", NULL), before + 1);
     assert_int_equal(kept(), 1);
+}
+
+/* Where a process dies over a kernel of a kept program after another one of the same program ran. */
+static void test_death_over_a_later_kernel(void **state) {
+    (void)state;
+    for (int i = 0; i < 2; i++) assert_int_equal(run("both"), 0); /* built, and as a binary */
+    size_t before = each_file(pocl_cache(), "program.bc", NULL);
+    assert_int_equal(run("later"), 0);
+    assert_int_equal(run("both"), 0);
+    assert_int_equal(each_file(pocl_cache(), "program.bc", NULL), before + 1); /* built apart */
+    for (int i = 0; i < 2; i++) assert_int_equal(run("both"), 0);
+    assert_int_equal(each_file(pocl_cache(), "program.bc", NULL), before + 2); /* as a binary, which is trusted */
 }
 
 /* A process that can write nothing (ulimit -f) does not take the program of one that died, nor from those that can. */
@@ -218,6 +235,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {cmocka_unit_test_setup_teardown(test_removed, begin, files_end),
                                        cmocka_unit_test_setup_teardown(test_damaged, begin, files_end),
                                        cmocka_unit_test_setup_teardown(test_death, begin, files_end),
+                                       cmocka_unit_test_setup_teardown(test_death_over_a_later_kernel, begin, files_end),
                                        cmocka_unit_test_setup_teardown(test_death_before_one_that_cannot_write, begin,
                                                                        files_end),
                                        cmocka_unit_test_setup_teardown(test_lost_device, begin, files_end),

@@ -27,6 +27,7 @@ clq_status clq_kernel_create_among(clq_device *device, const clq_program_wish *w
     }
     (void)snprintf(kernel->name, sizeof kernel->name, "%s", function);
     atomic_fetch_add(&program->objects, 1);
+    clq_program_claim_again(device, program);
     *out = kernel;
     return CLQ_OK;
 }

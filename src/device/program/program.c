@@ -394,6 +394,17 @@ void clq_programs_ran(clq_device *device) {
     pthread_mutex_unlock(&device->lock);
 }
 
+/* Where a process died over it meanwhile, this one goes on with what it has loaded, and the next one builds it anew. */
+void clq_program_claim_again(clq_device *device, clq_program *entry) {
+    pthread_mutex_lock(&device->lock);
+    if (!entry->claim.held && !entry->unsaved && device->claims >= 0) {
+        const bool died = begin_claim(device, entry);
+        if (died && entry->claim.marked) clq_cache_drop(device->cache_dir, clq_programs_folder, entry->key);
+        share_claim(device, entry);
+    }
+    pthread_mutex_unlock(&device->lock);
+}
+
 /* The lock is for clq_programs_ran, which ends claims too. */
 void clq_program_leave(clq_device *device, clq_program *entry) {
     pthread_mutex_lock(&device->lock);
