@@ -30,7 +30,7 @@ set(CLQ_TEST_ENVIRONMENT
   "CLIQUE_MACHINE_ROOT=${CLQ_TEST_MACHINE}"
   "CLQ_TEST_SOURCE=${PROJECT_SOURCE_DIR}"
   "CLQ_TEST_BINARY=${CMAKE_BINARY_DIR}"
-  "ASAN_OPTIONS=detect_leaks=1:abort_on_error=0:intercept_tls_get_addr=0:handle_sigbus=0:verify_asan_link_order=0:quarantine_size_mb=8:thread_local_quarantine_size_kb=64:symbolize=0:intercept_strstr=0"
+  "ASAN_OPTIONS=detect_leaks=1:abort_on_error=0:intercept_tls_get_addr=0:handle_sigbus=0:verify_asan_link_order=0:quarantine_size_mb=8:thread_local_quarantine_size_kb=64:symbolize=0:intercept_strstr=0:suppressions=${PROJECT_SOURCE_DIR}/tests/support/asan.supp"
   "LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/support/lsan.supp:print_suppressions=0"
   "TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/support/tsan.supp:ignore_noninstrumented_modules=1")
 
