@@ -155,8 +155,10 @@ static void test_death_over_a_later_kernel(void **state) {
     assert_int_equal(run("later"), 0);
     assert_int_equal(run("both"), 0);
     assert_int_equal(each_file(pocl_cache(), "program.bc", NULL), before + 1); /* built apart */
-    for (int i = 0; i < 2; i++) assert_int_equal(run("both"), 0);
-    assert_int_equal(each_file(pocl_cache(), "program.bc", NULL), before + 2); /* as a binary, which is trusted */
+    assert_int_equal(run("both"), 0); /* as a binary, for which PoCL 3.1 has a file of its own */
+    before = each_file(pocl_cache(), "program.bc", NULL);
+    assert_int_equal(run("both"), 0);
+    assert_int_equal(each_file(pocl_cache(), "program.bc", NULL), before); /* it is trusted */
 }
 
 /* A process that can write nothing (ulimit -f) does not take the program of one that died, nor from those that can. */
@@ -232,13 +234,13 @@ static int begin(void **state) {
 
 int main(int argc, char **argv) {
     if (argc == 2) return child(argv[1]);
-    const struct CMUnitTest tests[] = {cmocka_unit_test_setup_teardown(test_removed, begin, files_end),
-                                       cmocka_unit_test_setup_teardown(test_damaged, begin, files_end),
-                                       cmocka_unit_test_setup_teardown(test_death, begin, files_end),
-                                       cmocka_unit_test_setup_teardown(test_death_over_a_later_kernel, begin, files_end),
-                                       cmocka_unit_test_setup_teardown(test_death_before_one_that_cannot_write, begin,
-                                                                       files_end),
-                                       cmocka_unit_test_setup_teardown(test_lost_device, begin, files_end),
-                                       cmocka_unit_test_setup_teardown(test_whole, begin, files_end)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_removed, begin, files_end),
+        cmocka_unit_test_setup_teardown(test_damaged, begin, files_end),
+        cmocka_unit_test_setup_teardown(test_death, begin, files_end),
+        cmocka_unit_test_setup_teardown(test_death_over_a_later_kernel, begin, files_end),
+        cmocka_unit_test_setup_teardown(test_death_before_one_that_cannot_write, begin, files_end),
+        cmocka_unit_test_setup_teardown(test_lost_device, begin, files_end),
+        cmocka_unit_test_setup_teardown(test_whole, begin, files_end)};
     return cmocka_run_group_tests_name("lost_cache", tests, NULL, NULL);
 }
