@@ -158,6 +158,7 @@ typedef struct clq_program {
     clq_hash128 key;
     clq_hash128 place;    /* of its source and options alone: what drivers' caches know it by */
     clq_claim claim;      /* held until it is kept and its kernels ran, or the device closes */
+    bool claim_ended;     /* it was held, and may be again; not so if the process failed to get it */
     atomic_uint objects;  /* kernel objects that were made of it */
     atomic_uint launched; /* those of them that were launched */
     cl_program program;   /* NULL while a thread makes it */
@@ -255,8 +256,8 @@ void clq_program_leave(clq_device *device, clq_program *entry);
 /* Before the first launch of a kernel object: from then on the program is not offered. Fails if the device was lost
  * while this waited for a twin that asks for the program. */
 clq_status clq_program_begin(clq_device *device, clq_program *entry);
-/* A kernel object was made of the program. If the program's claim ended with the launches of all earlier ones, it is held
- * again: the driver may look into its cache for each kernel. */
+/* A kernel object was made of the program. If the program's claim has ended, it is held again: the driver may look into
+ * its cache for each kernel. */
 void clq_program_claim_again(clq_device *device, clq_program *entry);
 /* Ends the claims of kept programs all of whose kernel objects were launched: a command of the device was waited for,
  * and is done. Costs nothing where no kernel object was launched for the first time since the last call. */

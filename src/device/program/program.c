@@ -199,6 +199,7 @@ static clq_status build_from_source(clq_device *device, clq_program *entry, cl_p
 static void end_claim(clq_device *device, clq_program *entry) {
     if (!entry->claim.held) return;
     clq_claim_end(&entry->claim);
+    entry->claim_ended = true;
     atomic_fetch_sub(&device->claimed, 1);
 }
 
@@ -394,10 +395,12 @@ void clq_programs_ran(clq_device *device) {
     pthread_mutex_unlock(&device->lock);
 }
 
-/* Where a process died over it meanwhile, this one goes on with what it has loaded, and the next one builds it anew. */
+/* If a process died over the program meanwhile, this one goes on with what it has loaded, and the next one builds the
+ * program anew. */
 void clq_program_claim_again(clq_device *device, clq_program *entry) {
     pthread_mutex_lock(&device->lock);
-    if (!entry->claim.held && !entry->unsaved && device->claims >= 0) {
+    if (entry->claim_ended) {
+        entry->claim_ended = false;
         const bool died = begin_claim(device, entry);
         if (died && entry->claim.marked) clq_cache_drop(device->cache_dir, clq_programs_folder, entry->key);
         share_claim(device, entry);
