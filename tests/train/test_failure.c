@@ -131,7 +131,7 @@ static const char *const specs[] = {
 
 /* So many times fewer calls and allocations are made to fail in the short form, and fewer still where no sanitizer
  * watches; odd, as strides are, so that every second failure stays. With the argument `long` it is 1. */
-static unsigned thinned = IS_WATCHED ? 9 : 15;
+static unsigned thinned = IS_WATCHED ? 5 : 15;
 
 /* Replica 1, with its device's label. If both replicas are on one device, the other one may be the first to meet its
  * loss, and says so. */
