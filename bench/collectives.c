@@ -5,8 +5,8 @@
  * Wrong values are counted in a run of their own, on whole numbers whose result is exact in every type and in every
  * order (values.c). Limits are measured in the same run. Direct: the same bytes read and written by plain copies of as
  * many threads. Links between devices that share the host's memory, n of them: 2 / (n (1 / R + 3 / C)) for a staged
- * all-reduce, R and C the rates at which all cores reduce and copy. Others: the slowest link of
- * the ring that the collective uses, alone. */
+ * all-reduce, R and C the rates at which all cores reduce and copy. Others: the slowest, alone,
+ * of the ring's links that the collective uses. */
 #include "values.h"
 
 #include "comm/comm.h"

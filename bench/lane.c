@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-/* A slot is as large as the library's links have it: what fits a core's cache is copied faster. */
+/* A slot is as large as a chunk of the library's links is by default: what fits a core's cache is copied faster. */
 enum { SLOTS = 2, SLOT_BYTES = 256 << 10, SEEN_BYTES = 16 };
 
 static unsigned char pattern(uint64_t seed, size_t i) { return (unsigned char)(1 + (i + 37 * seed) % 251); }
