@@ -5,267 +5,7 @@
 #ifndef CLQ_GRAPH_H
 #define CLQ_GRAPH_H
 
-#include "ops/ops.h"
-#include <clique/model.h>
-
-/* ---- the model (model.c, variables.c, layers/, builtin.c) ---- */
-
-/* Whether a user's word for a model is a file's path, and not the name of one that is built in. */
-bool clq_model_is_file(const char *word);
-
-enum { CLQ_LAYER_NAME_MAX = 64, CLQ_LAYER_VARIABLES_MAX = 4, CLQ_MARKS_MAX = 63 };
-
-/* A kind of layer: a row in a file of layers/ (layers/layer.h). */
-typedef struct clq_layer_kind clq_layer_kind;
-
-/* What the builder was asked for. Names and pointers in it are not kept. */
-typedef union clq_layer_config {
-    clq_shape shape; /* of inputs and reshapes */
-    clq_conv2d_config conv2d;
-    clq_dense_config dense;
-    clq_pool_config pool2d;
-    clq_batch_norm_config batch_norm;
-    clq_dropout_config dropout;
-    clq_activation activation;
-    bool keep_dims; /* of global poolings */
-    int axis;       /* of a concatenation: from 0, batch left out; negative: from the end */
-} clq_layer_config;
-
-/* A layer: its settings and its variables. Applied to several tensors it is shared. */
-typedef struct clq_layer {
-    const clq_layer_kind *kind;
-    char name[CLQ_LAYER_NAME_MAX];
-    bool named; /* by the model's maker; else the name was made from the kind */
-    clq_layer_config config;
-    uint32_t variables[CLQ_LAYER_VARIABLES_MAX]; /* index + 1, in the order in which the kind declares them; 0: none */
-    clq_shape made_for, applied_to;              /* shape of its first input when it was first, and last, applied */
-} clq_layer;
-
-/* A tensor of the model: what a layer gives for certain inputs. */
-typedef struct clq_model_tensor {
-    uint32_t layer;                    /* id */
-    uint32_t first_input, input_count; /* of the model's `inputs` */
-    clq_dtype dtype;                   /* f32: the only one that there is */
-    bool recompute;                    /* clq_recompute: its value is not kept for backward */
-    clq_shape shape;                   /* without the batch */
-    size_t elements;                   /* product of shape */
-    union {
-        clq_dense_problem dense; /* .activation is LINEAR where the layer's is softmax */
-        clq_conv2d_problem conv2d;
-        clq_pool2d_problem pool2d;
-        clq_normalise_problem normalise;
-    };
-} clq_model_tensor;
-
-/* Who changes a variable. */
-typedef enum clq_role {
-    CLQ_ROLE_TRAINABLE, /* the optimizer, by its gradient */
-    CLQ_ROLE_STATE      /* what computes the model's output, as moving statistics; it has no gradient */
-} clq_role;
-/* Rows of the table in initialisers.c. */
-typedef enum clq_initialiser {
-    CLQ_INITIALISER_GLOROT_UNIFORM, /* Keras's default for kernels */
-    CLQ_INITIALISER_ZEROS,
-    CLQ_INITIALISER_ONES
-} clq_initialiser;
-
-typedef struct clq_variable {
-    char name[CLQ_LAYER_NAME_MAX + 16]; /* "conv2d/kernel" */
-    clq_dtype dtype;                    /* as it is stored. f32: the only one that operations take */
-    clq_shape shape;
-    size_t elements, fan_in, fan_out;
-    bool is_bias;
-    clq_role role;
-    clq_initialiser initialiser;
-    bool decay;        /* weight decay is about it */
-    bool synchronized; /* of state: replicas that train together give it the same values, to the same bits */
-    uint32_t layer;    /* id */
-} clq_variable;
-
-struct clq_model {
-    char name[CLQ_LAYER_NAME_MAX];
-    clq_layer *layers; /* id - 1 is the index */
-    uint32_t layer_count;
-    clq_model_tensor *tensors; /* id - 1 is the index, which clq_tensor.id is; inputs come before what reads them */
-    uint32_t tensor_count;
-    uint32_t *inputs; /* ids of tensors: what each tensor is computed from */
-    uint32_t input_total;
-    clq_variable *variables; /* in the order of the layers */
-    uint32_t variable_count;
-    size_t layer_capacity, tensor_capacity, input_capacity, variable_capacity;
-    uint32_t input; /* id of a tensor */
-    uint32_t outputs[CLQ_MODEL_OUTPUTS_MAX], output_count;
-    bool recomputes;                           /* some tensor is marked for it */
-    uint32_t marks[CLQ_MARKS_MAX], mark_count; /* ids of tensors behind which pipelines cut, ascending */
-    bool finished;
-    clq_error error; /* the builder's first failure */
-};
-
-/* The first values of variable `index` of a model, by its initialiser: out (elements). Each variable has a stream of
- * random numbers of its own, so a layer's values do not depend on the others. */
-void clq_variable_initialise(const clq_variable *variable, uint64_t seed, uint32_t index, float *out);
-size_t clq_variable_bytes(const clq_variable *variable); /* as it is stored */
-/* Input `i` of a tensor. */
-const clq_model_tensor *clq_model_input_of(const clq_model *model, const clq_model_tensor *tensor, size_t i);
-/* Of a finished model. */
-const clq_model_tensor *clq_model_input(const clq_model *model);
-const clq_model_tensor *clq_model_output(const clq_model *model, size_t index);
-const char *clq_model_tensor_name(const clq_model *model, const clq_model_tensor *tensor); /* its layer's */
-
-/* As clq_input, with a name for the layer (NULL: made). */
-clq_tensor clq_model_add_input(clq_model *model, clq_shape shape, const char *name);
-/* Applies a layer that was added before, by its id: the same variables. */
-clq_tensor clq_model_apply_again(clq_model *model, uint32_t layer, const clq_tensor *inputs, size_t count);
-
-/* ---- the plan (plan.c, step/, emit.c, place.c) ---- */
-
-/* What a plan computes: dropout and the statistics of batch normalisation go by it. */
-typedef enum clq_mode {
-    CLQ_MODE_TRAIN,
-    CLQ_MODE_EVALUATE, /* the loss, as of a model in use */
-    CLQ_MODE_PREDICT,  /* the output */
-    CLQ_MODE_COUNT
-} clq_mode;
-
-/* ---- stages (stage.c) ----
- * A model in parts, one behind the other, each with plans and weights of its own. Identities stay those of the whole
- * model: indices of variables and outputs, names, the random numbers of dropout. */
-
-enum { CLQ_CROSSINGS_MAX = 16 };
-/* A place between two tensors of a finished model, in their order. A tensor that is made in front of it and read behind
- * it crosses it, even if it only passes through the next stages. */
-typedef struct clq_cut {
-    uint32_t at; /* id of the first tensor behind it */
-    unsigned count;
-    uint32_t tensors[CLQ_CROSSINGS_MAX]; /* that cross: ids, ascending */
-    bool trained[CLQ_CROSSINGS_MAX];     /* they depend on trainable variables: their gradients cross back */
-} clq_cut;
-/* Tensors [before.at, after.at). No tensor crosses the cut in front of tensor 1, or the one behind the last. */
-typedef struct clq_stage {
-    clq_cut before, after;
-} clq_stage;
-/* All valid cuts, first to last: those with at least one layer on each side, where no layer is applied on both sides
- * and no more than CLQ_CROSSINGS_MAX tensors cross. There may be none. The caller frees *out with clq_free. */
-clq_status clq_model_cuts(const clq_model *model, clq_cut **out, size_t *count);
-/* Bytes of one sample: of the values that cross, or of the gradients that cross back. */
-size_t clq_cut_bytes(const clq_model *model, const clq_cut *cut, bool gradients);
-/* stage NULL: the whole model. */
-bool clq_stage_has_tensor(const clq_stage *stage, uint32_t id);
-bool clq_stage_has_variable(const clq_stage *stage, const clq_model *model, uint32_t variable);
-
-/* ---- slices of variables (slicing.c) ----
- * Ranks may split a model's weights in place of the batch (tensor parallelism; Shoeybi et al., "Megatron-LM", 2019).
- * Where only elementwise operations lie between a Dense layer and other Dense layers, each rank has a slice of the
- * columns (units) of the first kernel with its bias, and a slice of the rows (inputs) of the others. It computes its
- * units from whole rows, and then a summand of the other layers' outputs. In forward ranks sum these summands, and in
- * backward the gradients of the first layer's input. A model without such layers has its Dense layers split by columns,
- * and ranks gather the units behind each. Every rank has all other variables whole, and computes all other layers. */
-
-/* A rank's part of a variable: indices [first, first + count) of one axis, and all of the other axes. */
-typedef struct clq_weight_slice {
-    unsigned axis;
-    size_t first, count;
-    bool joined; /* the units that a layer computes with the slice are gathered to whole rows right behind it */
-} clq_weight_slice;
-/* How the ranks split the variables of a model. */
-typedef struct clq_slicing clq_slicing;
-/* Units are split as evenly as possible; layers with fewer units than ranks stay whole. The model must outlive the
- * slicing. Errors: ARGUMENT (the model has no layers that can be split), MEMORY. */
-clq_status clq_slicing_create(const clq_model *model, unsigned ranks, clq_slicing **out);
-void clq_slicing_destroy(clq_slicing *slicing); /* takes NULL */
-clq_weight_slice clq_slicing_of(const clq_slicing *slicing, unsigned rank, size_t variable);
-/* Whether the slice is less than the whole variable. */
-bool clq_weight_slice_is_part(const clq_weight_slice *slice, const clq_variable *variable);
-size_t clq_weight_slice_elements(const clq_weight_slice *slice, const clq_variable *variable);
-/* Copies a slice out of a variable's values, and a slice's values back into the variable. */
-void clq_weight_slice_cut(const clq_weight_slice *slice, const clq_variable *variable, const float *values, float *out);
-void clq_weight_slice_paste(const clq_weight_slice *slice, const clq_variable *variable, const float *values,
-                            float *out);
-
-/* ---- weights (weights.c) ----
- * A model's variables on a device, and what training keeps beside them, in flat arenas. Any number of plans work on
- * them, one at a time. Trainable variables lie in the arena of parameters, and alike in those of the gradient and of
- * the optimizer's slots, in the order in which backward finishes their gradients; state lies in an arena of its own:
- * first what each replica keeps up by itself, then what is synchronized, in the model's order. Each variable is aligned
- * to CLQ_VARIABLE_ALIGN bytes, the gaps are zero, and the layout is the same on every device. Slices of variables lie
- * behind the trainable variables that are whole, which so are laid out alike on all ranks. */
-enum { CLQ_VARIABLE_ALIGN = 512 };
-typedef struct clq_weights clq_weights;
-/* What is done with gradients and parameters around the optimizer's rule. All zero: nothing. */
-typedef struct clq_update_options {
-    clq_clip clip;
-    clq_loss_scaling scaling;
-    bool averages;      /* a moving average of the parameters is kept, in one more optimizer slot, the last */
-    const bool *spared; /* (variables): whose parameters do not decay; NULL: all do */
-    /* (other_count, less than CLQ_OPTIMIZERS_MAX) optimizers beside the main one; and (variables) the number of each
-     * variable's: 0, the main one, or 1 + its place among the others. NULL: all are the main one's. */
-    const clq_optimizer *others;
-    unsigned other_count;
-    const uint8_t *optimizer_of;
-} clq_update_options;
-/* Arenas beside parameters and gradients that updates need, and whether an optimizer has a trust ratio. (runs.c) */
-unsigned clq_update_slots(const clq_optimizer *main, const clq_update_options *options);
-bool clq_updates_have_trust_ratios(const clq_optimizer *main, const clq_update_options *options);
-#define CLQ_NO_OFFSET SIZE_MAX /* of a variable of another stage */
-typedef enum clq_arena { CLQ_ARENA_PARAMETERS, CLQ_ARENA_STATE, CLQ_ARENA_GRADIENT } clq_arena;
-
-/* All zero. update NULL: no gradient and no optimizer slots. Errors: STATE (the model is not finished), UNSUPPORTED
- * (the device aligns buffers to more, or variables of one arena differ in type), ARGUMENT (more parameters than
- * memory), DEVICE_MEMORY, MEMORY. */
-clq_status clq_weights_create(const clq_model *model, clq_device *device, const clq_optimizer *update,
-                              clq_weights **out);
-/* Which part of a model's variables and optimizer slots weights hold. All zero: everything. */
-typedef struct clq_holding {
-    const clq_stage *stage;     /* the variables of a stage, which is copied; NULL: of the whole model */
-    const clq_slicing *slicing; /* the slices of rank `rank`, which are copied; NULL: all of each variable */
-    unsigned rank;
-    /* The arenas are seen as `parts` equal parts, and padded where they do not divide evenly; variables lie where they
-     * lie without parts. Only part number `part` has optimizer slots, and updates change only that part (stage 1 of
-     * Rajbhandari et al., "ZeRO: memory optimizations toward training trillion parameter models", 2020). parts 0: no
-     * parts. */
-    unsigned part, parts;
-    const clq_update_options *options; /* of the updates that they are made for; NULL: none */
-} clq_holding;
-clq_status clq_weights_create_holding(const clq_model *model, clq_device *device, const clq_optimizer *update,
-                                      const clq_holding *holding, clq_weights **out);
-/* The range of bytes of the arenas that updates change: all, or the part of the holding. */
-void clq_weights_part(const clq_weights *weights, size_t *begin, size_t *end);
-void clq_weights_destroy(clq_weights *weights); /* takes NULL; after the plans over them */
-/* NULL where there is none: no update, no state. Good until clq_weights_turn. */
-clq_buffer *clq_weights_arena(const clq_weights *weights, clq_arena arena);
-size_t clq_weights_arena_bytes(const clq_weights *weights, clq_arena arena); /* of STATE 0 where there is none */
-/* Bytes into the arena of its role; CLQ_NO_OFFSET: another stage has it. */
-size_t clq_weights_offset(const clq_weights *weights, size_t variable);
-clq_arena clq_variable_arena(const clq_variable *variable); /* PARAMETERS or STATE */
-/* The slice of a variable that the weights hold; its bytes lie at the variable's offset, in the variable's order. */
-clq_weight_slice clq_weights_slice(const clq_weights *weights, size_t variable);
-size_t clq_weights_variable_bytes(const clq_weights *weights, size_t variable);
-/* Bytes of the trainable variables that are whole, which come first. */
-size_t clq_weights_whole_bytes(const clq_weights *weights);
-/* Of all values of the arena; of GRADIENT and of the optimizer's slots that of PARAMETERS. */
-clq_dtype clq_weights_dtype(const clq_weights *weights, clq_arena arena);
-/* First values of all variables of arena PARAMETERS or STATE, into its copy on the host, which is zero. Errors: MEMORY.
- */
-clq_status clq_weights_initial_values(const clq_weights *weights, clq_arena arena, uint64_t seed, void *out);
-/* The state of the loss scale (CLQ_SCALING_INTS of i32); NULL: losses are not scaled. */
-clq_buffer *clq_weights_scaling(const clq_weights *weights);
-unsigned clq_weights_optimizer_slots(const clq_weights *weights);
-clq_buffer *clq_weights_optimizer_slot(const clq_weights *weights, unsigned slot); /* as large as what is updated */
-/* Bytes of the unsynchronized state, which comes first: each replica has values of its own there. The state behind it
- * is the same on all replicas. */
-size_t clq_weights_apart_bytes(const clq_weights *weights);
-/* Divides the unsynchronized state, summed over so many replicas, by their number. Another number than in the call
- * before waits for the queue. */
-clq_status clq_weights_mean_state(clq_weights *weights, clq_queue *queue, unsigned replicas);
-/* Parameters = share * parameters, before a sum over replicas that makes a weighted mean of them. Not of weights that
- * turn. */
-clq_status clq_weights_weigh(clq_weights *weights, clq_queue *queue, float share);
-/* Hashes of the blocks of CLQ_VARIABLE_ALIGN bytes of arena PARAMETERS or STATE (clq_block_hashes), each computed by
- * the device; out: clq_weights_blocks of them. Waits for the queue. */
-size_t clq_weights_blocks(const clq_weights *weights, clq_arena arena);
-clq_status clq_weights_hash(clq_weights *weights, clq_queue *queue, clq_arena arena, uint64_t *out);
-/* The arenas of parameters and gradient change places, with what is in them; plans follow when they run next. */
-void clq_weights_turn(clq_weights *weights);
+#include "graph/weights.h"
 
 /* ---- compressed gradients (compress.c) ----
  * The message that a rank sends in place of its gradient, and the gradient that all ranks' messages make
@@ -293,7 +33,15 @@ clq_buffer *clq_compressor_error(const clq_compressor *compressor);             
 clq_status clq_compressor_pack(clq_compressor *compressor, clq_queue *queue);   /* the gradient to `sent` */
 clq_status clq_compressor_unpack(clq_compressor *compressor, clq_queue *queue); /* `arrived` to the gradient */
 
-/* ---- plans ---- */
+/* ---- plans (plan.c, step/, emit.c, place.c) ---- */
+
+/* What a plan computes: dropout and the statistics of batch normalisation go by it. */
+typedef enum clq_mode {
+    CLQ_MODE_TRAIN,
+    CLQ_MODE_EVALUATE, /* the loss, as of a model in use */
+    CLQ_MODE_PREDICT,  /* the output */
+    CLQ_MODE_COUNT
+} clq_mode;
 
 /* Where work is estimated: operations that take as long as moving a byte, 4 to 16 on common CPUs and GPUs. */
 #define CLQ_OPERATIONS_PER_BYTE 8.0
@@ -535,9 +283,6 @@ typedef struct clq_plan_seconds {
  * clq_plan_create and clq_plan_run. */
 clq_status clq_plan_time(const clq_model *model, clq_device *device, const clq_plan_config *config,
                          const clq_tune_config *tune, clq_plan_seconds *out);
-/* Adds a text that two models have in common only if plans of them compute alike: for what is kept of a model. */
-void clq_model_add_key(const clq_model *model, clq_text *to);
-
 /* Memory for what lives inside one run of a launch list: every activation and scratch value of the list is given its
  * range of the chunks, which are made here. For plans, and for whoever runs a list of single operations. */
 typedef struct clq_placement {
