@@ -264,6 +264,30 @@ void clq_channel_close(clq_channel *channel); /* by either side */
 size_t clq_values_bytes(clq_dtype dtype, size_t count); /* of so many values; the caller knows that they fit */
 size_t clq_values_count(clq_dtype dtype, size_t bytes); /* how many whole values these are; dtype is one */
 
+/* ---- feeds (feed.c) ----
+ * A feed lists the arrays that a sample has a row in. A dataset, rows of it, memory on the way to a device and the plan
+ * that reads it have one array for each entry of their feed, in its order. */
+
+typedef enum clq_feed_role { CLQ_FEED_SAMPLES, CLQ_FEED_LABELS, CLQ_FEED_WEIGHTS } clq_feed_role;
+const char *clq_feed_role_name(clq_feed_role role); /* "samples", "labels", "weights" */
+enum { CLQ_FEED_MAX = CLQ_MODEL_OUTPUTS_MAX + 2 };
+typedef struct clq_feed_array {
+    clq_feed_role role;
+    unsigned index; /* among those of the role: of labels, which output of the model they are for */
+    clq_dtype dtype;
+    size_t bytes; /* of one sample */
+} clq_feed_array;
+/* Starts with {0}. */
+typedef struct clq_feed {
+    unsigned count;
+    clq_feed_array arrays[CLQ_FEED_MAX]; /* no two have the same role and index */
+} clq_feed;
+/* elements: of one sample. The caller knows that there is room, and that the bytes fit a size_t. */
+void clq_feed_add(clq_feed *feed, clq_feed_role role, unsigned index, clq_dtype dtype, size_t elements);
+/* Which array it is; feed->count: there is none. */
+unsigned clq_feed_find(const clq_feed *feed, clq_feed_role role, unsigned index);
+size_t clq_feed_bytes(const clq_feed *feed); /* of one sample, in all arrays */
+
 /* ---- random numbers (random.c) ---- */
 
 /* Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011): counter and key in,

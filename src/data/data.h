@@ -59,34 +59,26 @@ bool clq_dataset_reads(const char *name);
 /* The position of the next batch, as clq_dataset_seek takes it. */
 void clq_dataset_tell(const clq_dataset *dataset, uint64_t *epoch, uint64_t *index);
 
-/* ---- batches that are left where they lie (rows.c) ---- */
+/* ---- rows (rows.c) ---- */
 
-/* Labels for one output, of the whole set, as it keeps them. */
-typedef struct clq_label_rows {
-    const char *data;
-    size_t bytes; /* of one sample's */
-} clq_label_rows;
-/* The rows of a batch, or of a part of one. */
+/* The rows of a batch, or of a part of one: of a dataset, left where they lie, or of a caller's batch. */
 typedef struct clq_rows {
-    const char *samples; /* of the whole set, as it keeps them */
-    size_t sample_bytes;
-    const clq_label_rows *labels; /* (labels_count) the dataset's */
-    size_t labels_count;
-    const float *weights; /* of the whole set; NULL: none */
-    const size_t *places; /* (count) which rows of the set; NULL: `first` and those behind it */
+    const clq_feed *feed;      /* what a row consists of */
+    const char *const *arrays; /* (feed->count) each array's first row; NULL: a caller's batch has none */
+    const size_t *places;      /* (count) which rows of the arrays; NULL: `first` and those behind it */
     size_t first, count;
+    bool stay; /* all that is pointed to stays until who was given the rows was waited for; else until the call that is
+                  given them returns */
 } clq_rows;
 /* How it is cut and shuffled; buffer 0: not at all. */
 void clq_dataset_stages(const clq_dataset *dataset, size_t *batch, size_t *buffer);
-/* As clq_dataset_next, for callers that copy the rows themselves, in any thread. The memory that the rows point to
- * stays valid until the epoch after the next begins, a stage is set, clq_dataset_seek or clq_dataset_next is called, or
+/* As clq_dataset_next, for callers that copy the rows themselves, in any thread. The rows stay: what they point to is
+ * valid until the epoch after the next begins, a stage is set, clq_dataset_seek or clq_dataset_next is called, or
  * the dataset is destroyed. No thread runs ahead, because nothing is assembled. Errors: MEMORY. */
 clq_status clq_dataset_next_rows(clq_dataset *dataset, clq_rows *rows, bool *more);
 clq_rows clq_rows_part(const clq_rows *rows, size_t begin, size_t count);
-/* Copies the rows one behind the other; rows that lie far apart are prefetched. */
-void clq_rows_copy_samples(const clq_rows *rows, void *to);
-void clq_rows_copy_labels(const clq_rows *rows, size_t output, void *to);
-void clq_rows_copy_weights(const clq_rows *rows, float *to);
+/* Copies the rows of an array of the feed one behind the other; rows that lie far apart are prefetched. */
+void clq_rows_copy(const clq_rows *rows, unsigned array, void *to);
 
 /* Of a batch: labels for an output, below 1 + more_count. */
 clq_labels clq_batch_labels(const clq_batch *batch, size_t output);

@@ -115,10 +115,10 @@ static clq_status check_floats(const char *where, clq_array *labels, clq_labels_
 static clq_status check_labels(const clq_dataset *d, const char *samples, const char *where, clq_array *labels,
                                clq_labels_info *info) {
     char text[DESCRIPTION];
-    if (labels->rank == 0 || labels->dims[0] != d->samples.dims[0])
+    if (labels->rank == 0 || labels->dims[0] != d->whole)
         return clq_fail(CLQ_MISMATCH, "%s has %zu label%s and %s has %zu sample%s: each sample needs one label", where,
                         labels->rank ? labels->dims[0] : 1, clq_plural(labels->rank ? labels->dims[0] : 1), samples,
-                        d->samples.dims[0], clq_plural(d->samples.dims[0]));
+                        d->whole, clq_plural(d->whole));
     clq_array_describe(labels, text, sizeof text);
     if (labels->count == 0) return clq_fail(CLQ_FORMAT, "%s: %s: there are no labels", where, text);
     info->elements = labels->count / labels->dims[0];
@@ -140,23 +140,47 @@ static void set_name(clq_dataset_info *info, const char *name) {
         snprintf(info->name, sizeof info->name, "...%s", name + length - (room - 3));
 }
 
+/* Takes the array over. */
+static void add_array(clq_dataset *d, clq_feed_role role, unsigned index, clq_array *array) {
+    const unsigned at = d->feed.count;
+    clq_feed_add(&d->feed, role, index, array->dtype, array->count / array->dims[0]);
+    d->arrays[at] = *array;
+    d->values[at] = array->data;
+    *array = (clq_array){0};
+}
+
+/* feed.count: there is no such array. */
+static void remove_array(clq_dataset *d, unsigned at) {
+    if (at == d->feed.count) return;
+    clq_array_release(&d->arrays[at]);
+    d->feed.count--;
+    for (unsigned i = at; i < d->feed.count; i++) {
+        d->feed.arrays[i] = d->feed.arrays[i + 1];
+        d->arrays[i] = d->arrays[i + 1];
+        d->values[i] = d->values[i + 1];
+    }
+}
+
 /* Takes the labels over. What is refused leaves the dataset, and a batch that was borrowed, as it was. */
 static clq_status add_labels(clq_dataset *d, const char *samples, const char *where, clq_array *labels) {
     clq_labels_info described = {0};
     CLQ_TRY(check_labels(d, samples, where, labels, &described));
     clq_pipeline_stop(d); /* it reads what is added to */
-    const size_t at = d->info.labels_count++;
-    d->labels[at] = *labels;
-    d->label_rows[at] =
-        (clq_label_rows){.data = labels->data, .bytes = described.elements * clq_dtype_bytes(labels->dtype)};
-    d->info.labels[at] = described;
-    *labels = (clq_array){0};
+    add_array(d, CLQ_FEED_LABELS, (unsigned)d->info.labels_count, labels);
+    d->info.labels[d->info.labels_count++] = described;
     return CLQ_OK;
 }
 
-static clq_status describe(const clq_data_origin *origin, clq_dataset *d, clq_array *labels) {
+static clq_status describe(const clq_data_origin *origin, clq_dataset *d, clq_array *samples, clq_array *labels) {
     clq_dataset_info *info = &d->info;
-    CLQ_TRY(check_samples(origin->samples, &d->samples));
+    CLQ_TRY(check_samples(origin->samples, samples));
+    d->whole = info->samples = samples->dims[0];
+    info->sample_dtype = samples->dtype;
+    info->sample_elements = samples->count / samples->dims[0];
+    info->rank = CLQ_MAX(samples->rank - 1, 1u); /* (n) is (n, 1) */
+    info->shape[0] = 1;
+    for (unsigned i = 1; i < samples->rank; i++) info->shape[i - 1] = samples->dims[i];
+    add_array(d, CLQ_FEED_SAMPLES, 0, samples);
     CLQ_TRY(add_labels(d, origin->samples, origin->labels, labels));
 
     set_name(info, origin->name);
@@ -165,13 +189,6 @@ static clq_status describe(const clq_data_origin *origin, clq_dataset *d, clq_ar
     info->classes = info->labels[0].classes;
     info->label_least = info->labels[0].least;
     info->label_least_at = info->labels[0].least_at;
-    info->samples = d->samples.dims[0];
-    info->sample_dtype = d->samples.dtype;
-    info->sample_elements = d->samples.count / d->samples.dims[0];
-    info->rank = CLQ_MAX(d->samples.rank - 1, 1u); /* (n) is (n, 1) */
-    info->shape[0] = 1;
-    for (unsigned i = 1; i < d->samples.rank; i++) info->shape[i - 1] = d->samples.dims[i];
-    d->sample_bytes = info->sample_elements * clq_dtype_bytes(info->sample_dtype);
     d->batch = 1;
     return CLQ_OK;
 }
@@ -180,9 +197,7 @@ clq_status clq_dataset_adopt(const clq_data_origin *origin, clq_array *samples, 
     clq_status status = CLQ_MEMORY;
     clq_dataset *dataset = clq_alloc(1, sizeof *dataset);
     if (!dataset) goto fail;
-    dataset->samples = *samples;
-    *samples = (clq_array){0};
-    CLQ_TRY_OR(fail, status, describe(origin, dataset, labels));
+    CLQ_TRY_OR(fail, status, describe(origin, dataset, samples, labels));
     *out = dataset;
     return CLQ_OK;
 fail:
@@ -210,7 +225,7 @@ clq_status clq_dataset_adopt_labels(clq_dataset *dataset, const char *where, clq
 
 static clq_status check_weights(const clq_dataset *d, const char *where, clq_array *weights) {
     char text[DESCRIPTION];
-    const size_t samples = d->samples.dims[0];
+    const size_t samples = d->whole;
     clq_array_describe(weights, text, sizeof text);
     if (weights->dtype == CLQ_F64) CLQ_TRY(narrow(weights));
     if (weights->dtype != CLQ_F32)
@@ -227,15 +242,20 @@ static clq_status check_weights(const clq_dataset *d, const char *where, clq_arr
     return CLQ_OK;
 }
 
+/* The dataset starts over without. */
+static void forget_weights(clq_dataset *d) {
+    clq_pipeline_stop(d); /* it reads them */
+    remove_array(d, clq_feed_find(&d->feed, CLQ_FEED_WEIGHTS, 0));
+    d->info.weighted = false;
+    d->next = (clq_place){0};
+}
+
 clq_status clq_dataset_adopt_weights(clq_dataset *dataset, const char *where, clq_array *weights) {
     clq_status status = check_weights(dataset, where, weights);
     if (status == CLQ_OK) {
-        clq_pipeline_stop(dataset); /* it reads them */
-        clq_array_release(&dataset->weights);
-        dataset->weights = *weights;
-        *weights = (clq_array){0};
-        dataset->info.weighted = dataset->weights.data != NULL;
-        dataset->next = (clq_place){0};
+        forget_weights(dataset);
+        add_array(dataset, CLQ_FEED_WEIGHTS, 0, weights);
+        dataset->info.weighted = true;
     }
     clq_array_release(weights);
     return status;
@@ -285,29 +305,24 @@ clq_status clq_dataset_arrays(const void *samples, clq_dtype sample_dtype, size_
 clq_status clq_dataset_add_labels(clq_dataset *dataset, const void *labels, clq_dtype label_dtype,
                                   size_t label_elements) {
     clq_array copy = {0};
-    CLQ_TRY(copy_labels_in(dataset->samples.dims[0], labels, label_dtype, label_elements, &copy));
+    CLQ_TRY(copy_labels_in(dataset->whole, labels, label_dtype, label_elements, &copy));
     return as_argument(clq_dataset_adopt_labels(dataset, "labels in memory", &copy));
 }
 
 clq_status clq_dataset_set_weights(clq_dataset *dataset, const float *weights) {
     clq_array copy = {0};
-    if (weights) {
-        CLQ_TRY(copy_in(CLQ_F32, 1, dataset->samples.dims, weights, &copy));
-        return as_argument(clq_dataset_adopt_weights(dataset, "weights in memory", &copy));
+    if (!weights) {
+        forget_weights(dataset);
+        return CLQ_OK;
     }
-    clq_pipeline_stop(dataset);
-    clq_array_release(&dataset->weights);
-    dataset->info.weighted = false;
-    dataset->next = (clq_place){0};
-    return CLQ_OK;
+    CLQ_TRY(copy_in(CLQ_F32, 1, &dataset->whole, weights, &copy));
+    return as_argument(clq_dataset_adopt_weights(dataset, "weights in memory", &copy));
 }
 
 void clq_dataset_destroy(clq_dataset *dataset) {
     if (!dataset) return;
     clq_pipeline_stop(dataset);
-    clq_array_release(&dataset->samples);
-    clq_array_release(&dataset->weights);
-    for (size_t i = 0; i < dataset->info.labels_count; i++) clq_array_release(&dataset->labels[i]);
+    for (unsigned i = 0; i < dataset->feed.count; i++) clq_array_release(&dataset->arrays[i]);
     clq_free(dataset);
 }
 

@@ -22,10 +22,11 @@ typedef struct clq_order {
 
 struct clq_dataset {
     clq_dataset_info info;
-    clq_array samples, labels[CLQ_MODEL_OUTPUTS_MAX]; /* checked and converted; never written again */
-    clq_label_rows label_rows[CLQ_MODEL_OUTPUTS_MAX]; /* of labels */
-    clq_array weights;                                /* f32 (samples); {0}: none */
-    size_t sample_bytes;                              /* of one sample */
+    /* Samples first; labels for outputs, and weights, in the order in which they came. */
+    clq_feed feed;
+    clq_array arrays[CLQ_FEED_MAX];   /* checked and converted; never written again */
+    const char *values[CLQ_FEED_MAX]; /* where their values lie */
+    size_t whole;                     /* samples of the whole set */
 
     size_t buffer; /* of the shuffle; 0: off */
     uint64_t seed;

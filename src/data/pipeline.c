@@ -11,9 +11,8 @@ enum { AHEAD_LEAST = 4, AHEAD_MOST = 16, AHEAD_BYTES = 1 << 20 };
 enum { BESIDE_CHANNEL = 2 };
 
 typedef struct slot {
-    char *samples, *labels[CLQ_MODEL_OUTPUTS_MAX];
-    float *weights;                             /* NULL: none */
-    clq_labels more[CLQ_MODEL_OUTPUTS_MAX - 1]; /* what the caller gets of those behind the first */
+    char *arrays[CLQ_FEED_MAX];                 /* by the dataset's feed */
+    clq_labels more[CLQ_MODEL_OUTPUTS_MAX - 1]; /* what the caller gets of labels behind the first */
     size_t count;
 } slot;
 
@@ -37,9 +36,7 @@ static void assemble(clq_data_ring *ring, slot *to) {
     const clq_dataset *d = ring->dataset;
     clq_rows rows = clq_rows_at(d, &ring->order, ring->place);
     to->count = rows.count;
-    clq_rows_copy_samples(&rows, to->samples);
-    for (size_t i = 0; i < rows.labels_count; i++) clq_rows_copy_labels(&rows, i, to->labels[i]);
-    if (to->weights) clq_rows_copy_weights(&rows, to->weights);
+    for (unsigned i = 0; i < rows.feed->count; i++) clq_rows_copy(&rows, i, to->arrays[i]);
     if (++ring->place.index == clq_dataset_batches(d)) ring->place = (clq_place){ring->place.epoch + 1, 0};
 }
 
@@ -55,19 +52,15 @@ static void assemble_ahead(void *context) {
 
 /* Where a slot's rows lie in memory[0 … its bytes), which are returned. */
 static size_t lay_out(const clq_dataset *d, char *memory, slot *to) {
-    size_t rows = CLQ_MIN(d->batch, d->info.samples), used = clq_round_up(rows * d->sample_bytes, ALIGNMENT);
-    to->samples = memory;
-    for (size_t i = 0; i < d->info.labels_count; i++) {
-        const clq_labels_info *info = &d->info.labels[i];
-        to->labels[i] = memory ? memory + used : NULL;
-        if (i > 0)
-            to->more[i - 1] =
-                (clq_labels){.values = to->labels[i], .is_float = info->is_float, .elements = info->elements};
-        used += clq_round_up(rows * d->label_rows[i].bytes, ALIGNMENT);
-    }
-    if (d->weights.data) {
-        to->weights = memory ? (float *)(void *)(memory + used) : NULL;
-        used += clq_round_up(rows * sizeof *to->weights, ALIGNMENT);
+    size_t rows = CLQ_MIN(d->batch, d->info.samples), used = 0;
+    for (unsigned i = 0; i < d->feed.count; i++) {
+        const clq_feed_array *array = &d->feed.arrays[i];
+        to->arrays[i] = memory ? memory + used : NULL;
+        used += clq_round_up(rows * array->bytes, ALIGNMENT);
+        if (array->role != CLQ_FEED_LABELS || array->index == 0) continue;
+        const clq_labels_info *info = &d->info.labels[array->index];
+        to->more[array->index - 1] =
+            (clq_labels){.values = to->arrays[i], .is_float = info->is_float, .elements = info->elements};
     }
     return used;
 }
@@ -93,9 +86,7 @@ static void free_ring(clq_data_ring *ring) {
 static size_t batches_ahead(const clq_dataset *d) {
     size_t ahead = (size_t)d->ahead;
     if (d->ahead == CLQ_AUTO) {
-        size_t bytes = d->sample_bytes;
-        for (size_t i = 0; i < d->info.labels_count; i++) bytes += d->label_rows[i].bytes;
-        bytes *= CLQ_MIN(d->batch, d->info.samples);
+        const size_t bytes = clq_feed_bytes(&d->feed) * CLQ_MIN(d->batch, d->info.samples);
         ahead = CLQ_MAX(CLQ_MIN(AHEAD_BYTES / bytes, (size_t)AHEAD_MOST), (size_t)AHEAD_LEAST);
     }
     return CLQ_MIN(ahead, clq_dataset_batches(d)); /* further ahead than an epoch nobody needs to be */
@@ -146,6 +137,12 @@ static const slot *take(clq_data_ring *ring) {
     return &ring->slot[next];
 }
 
+/* NULL: the dataset has none. */
+static const void *array_of(const clq_dataset *d, const slot *taken, clq_feed_role role) {
+    const unsigned at = clq_feed_find(&d->feed, role, 0);
+    return at < d->feed.count ? taken->arrays[at] : NULL;
+}
+
 clq_status clq_dataset_next(clq_dataset *dataset, clq_batch *batch, bool *more) {
     if (dataset->next.index == clq_dataset_batches(dataset)) {
         dataset->next = (clq_place){dataset->next.epoch + 1, 0};
@@ -155,17 +152,17 @@ clq_status clq_dataset_next(clq_dataset *dataset, clq_batch *batch, bool *more) 
     if (!dataset->ring) CLQ_TRY(start(dataset));
     const slot *taken = take(dataset->ring);
     *batch = (clq_batch){.count = taken->count,
-                         .samples = taken->samples,
+                         .samples = array_of(dataset, taken, CLQ_FEED_SAMPLES),
                          .sample_elements = dataset->info.sample_elements,
                          .sample_dtype = dataset->info.sample_dtype,
-                         .labels = taken->labels[0],
+                         .labels = array_of(dataset, taken, CLQ_FEED_LABELS),
                          .float_labels = dataset->info.float_labels,
                          .label_elements = dataset->info.label_elements,
                          .epoch = dataset->next.epoch,
                          .index = dataset->next.index,
                          .more_labels = taken->more,
                          .more_count = dataset->info.labels_count - 1,
-                         .weights = taken->weights};
+                         .weights = array_of(dataset, taken, CLQ_FEED_WEIGHTS)};
     *more = true;
     dataset->next.index++;
     return CLQ_OK;

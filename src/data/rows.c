@@ -53,12 +53,7 @@ static void draw(clq_order *order, const clq_dataset *d, uint64_t epoch, size_t 
 /* ---- rows ---- */
 
 clq_rows clq_rows_at(const clq_dataset *d, clq_order *order, clq_place place) {
-    clq_rows rows = {.samples = d->samples.data,
-                     .sample_bytes = d->sample_bytes,
-                     .labels = d->label_rows,
-                     .labels_count = d->info.labels_count,
-                     .weights = d->weights.data,
-                     .first = (size_t)place.index * d->batch};
+    clq_rows rows = {.feed = &d->feed, .arrays = d->values, .first = (size_t)place.index * d->batch, .stay = true};
     rows.count = CLQ_MIN(d->batch, d->info.samples - rows.first);
     if (d->buffer == 0) return rows;
     draw(order, d, place.epoch, rows.first + rows.count);
@@ -89,20 +84,14 @@ static void gather(const char *from, const size_t *places, size_t count, size_t 
     }
 }
 
-static void copy(const clq_rows *rows, const char *from, size_t bytes, void *to) {
+void clq_rows_copy(const clq_rows *rows, unsigned array, void *to) {
+    const char *from = rows->arrays[array];
+    const size_t bytes = rows->feed->arrays[array].bytes;
     if (rows->places)
         gather(from, rows->places, rows->count, bytes, to);
     else
         memcpy(to, from + rows->first * bytes, rows->count * bytes);
 }
-
-void clq_rows_copy_samples(const clq_rows *rows, void *to) { copy(rows, rows->samples, rows->sample_bytes, to); }
-
-void clq_rows_copy_labels(const clq_rows *rows, size_t output, void *to) {
-    copy(rows, rows->labels[output].data, rows->labels[output].bytes, to);
-}
-
-void clq_rows_copy_weights(const clq_rows *rows, float *to) { copy(rows, (const char *)rows->weights, sizeof *to, to); }
 
 /* ---- the walk ---- */
 

@@ -10,7 +10,7 @@ static void start_over(clq_dataset *dataset) {
 clq_status clq_dataset_take(clq_dataset *dataset, size_t samples) {
     if (samples == 0) return clq_fail(CLQ_ARGUMENT, "%s: take at least 1 sample", dataset->info.name);
     start_over(dataset);
-    dataset->info.samples = CLQ_MIN(samples, dataset->samples.dims[0]);
+    dataset->info.samples = CLQ_MIN(samples, dataset->whole);
     return CLQ_OK;
 }
 

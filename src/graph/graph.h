@@ -145,9 +145,15 @@ void clq_plan_destroy(clq_plan *plan); /* takes NULL */
  * Clears what the plan writes. */
 clq_status clq_plan_keep_programs(clq_plan *plan);
 
-/* Reads samples and labels from these, as large as the plan's own, from the next run on; they must outlive the plan's
- * launches. labels: one for each output; NULL where the plan has none. */
-clq_status clq_plan_set_input(clq_plan *plan, clq_buffer *samples, clq_buffer *const *labels);
+/* What a sample consists of for plans of a model: the values of its input, and behind them, with losses, what the loss
+ * of each output takes. losses: by output; NULL: none. */
+void clq_model_feed(const clq_model *model, clq_dtype sample_dtype, const clq_loss_problem *losses, clq_feed *out);
+const clq_feed *clq_plan_feed(const clq_plan *plan);
+/* Memory for an array of the feed: (capacity, a sample's). NULL: another stage reads it. */
+clq_buffer *clq_plan_array(const clq_plan *plan, unsigned array);
+/* Reads the feed's arrays from these, each as large as the plan's own, from the next run on; they must outlive the
+ * plan's launches. What the plan has no array for is not looked at. */
+clq_status clq_plan_set_input(clq_plan *plan, clq_buffer *const *arrays);
 /* Segments first to last. */
 clq_status clq_plan_run(clq_plan *plan, clq_queue *queue, clq_segment first, clq_segment last);
 /* The same with an order (clq_list_run_after); NULL: none. */
@@ -207,8 +213,8 @@ clq_buffer *clq_plan_parameters(const clq_plan *plan);
 clq_buffer *clq_plan_gradient(const clq_plan *plan);
 size_t clq_plan_variable_offset(const clq_plan *plan, size_t variable);
 /* and of its own, or of the plan beside it. */
-clq_buffer *clq_plan_samples(const clq_plan *plan); /* (capacity, sample), sample_dtype; NULL: another stage has it */
-/* Of an output's loss: (capacity, clq_loss_target_elements) of i32 or f32; NULL without loss, or in another stage. */
+/* Arrays of its feed: the samples; what an output's loss takes, which is NULL without loss, too. */
+clq_buffer *clq_plan_samples(const clq_plan *plan);
 clq_buffer *clq_plan_labels(const clq_plan *plan, size_t index);
 /* f32 (capacity, output), one per output of the model: filled by FORWARD of an inference plan; NULL with loss, or in
  * another stage. */
@@ -283,6 +289,7 @@ typedef struct clq_plan_seconds {
  * clq_plan_create and clq_plan_run. */
 clq_status clq_plan_time(const clq_model *model, clq_device *device, const clq_plan_config *config,
                          const clq_tune_config *tune, clq_plan_seconds *out);
+
 /* Memory for what lives inside one run of a launch list: every activation and scratch value of the list is given its
  * range of the chunks, which are made here. For plans, and for whoever runs a list of single operations. */
 typedef struct clq_placement {

@@ -11,14 +11,31 @@ clq_status clq_plan_create_buffer(clq_plan *plan, clq_buffer *beside, size_t byt
     return CLQ_OK;
 }
 
+void clq_model_feed(const clq_model *model, clq_dtype sample_dtype, const clq_loss_problem *losses, clq_feed *out) {
+    *out = (clq_feed){0};
+    clq_feed_add(out, CLQ_FEED_SAMPLES, 0, sample_dtype, clq_model_input(model)->elements);
+    for (uint32_t i = 0; i < model->output_count && losses; i++)
+        clq_feed_add(out, CLQ_FEED_LABELS, i, clq_loss_target_dtype(&losses[i]), clq_loss_target_elements(&losses[i]));
+}
+
+/* Whether the plan reads an array of its feed, and not another stage. */
+static bool reads(const clq_plan *plan, const clq_feed_array *array) {
+    const uint32_t tensor = array->role == CLQ_FEED_SAMPLES ? plan->model->input : plan->model->outputs[array->index];
+    return clq_stage_has_tensor(plan->config.stage, tensor);
+}
+
 static clq_status create_buffers(clq_plan *plan) {
     const clq_model *model = plan->model;
     const clq_plan_config *config = &plan->config;
     const clq_plan none = {0}, *beside = config->beside ? config->beside : &none;
     size_t capacity = config->capacity;
-    size_t sample_bytes = clq_values_bytes(config->sample_dtype, clq_model_input(model)->elements);
-    if (clq_stage_has_tensor(config->stage, model->input))
-        CLQ_TRY(clq_plan_create_buffer(plan, beside->samples, capacity * sample_bytes, "samples", &plan->samples));
+    clq_model_feed(model, config->sample_dtype, config->loss, &plan->feed);
+    for (unsigned i = 0; i < plan->feed.count; i++) {
+        const clq_feed_array *array = &plan->feed.arrays[i];
+        if (reads(plan, array))
+            CLQ_TRY(clq_plan_create_buffer(plan, beside->fed[i], capacity * array->bytes,
+                                           clq_feed_role_name(array->role), &plan->fed[i]));
+    }
     CLQ_TRY(clq_plan_create_crossings(plan));
     for (uint32_t i = 0; i < model->output_count && !config->loss; i++) {
         if (!clq_stage_has_tensor(config->stage, model->outputs[i])) continue;
@@ -29,11 +46,6 @@ static clq_status create_buffers(clq_plan *plan) {
     }
     if (!config->loss) return CLQ_OK;
 
-    for (uint32_t i = 0; i < model->output_count; i++) {
-        if (!clq_stage_has_tensor(config->stage, model->outputs[i])) continue;
-        size_t label_bytes = clq_loss_target_bytes(&plan->losses[i]);
-        CLQ_TRY(clq_plan_create_buffer(plan, beside->labels[i], capacity * label_bytes, "labels", &plan->labels[i]));
-    }
     const size_t metrics = (size_t)clq_losses_width(plan->losses, model->output_count) * config->metric_slots;
     if (config->metrics_of) beside = config->metrics_of;
     CLQ_TRY(
@@ -63,11 +75,10 @@ static clq_status name_values(clq_plan *plan) {
     plan->v_parameters = clq_plan_value(list, "parameters", weights->parameters, weights->part_begin, part_bytes);
     if (weights->gradient)
         plan->v_gradient = clq_plan_value(list, "gradient", weights->gradient, weights->part_begin, part_bytes);
-    plan->v_samples = clq_plan_whole_value(list, "samples", plan->samples);
-    for (uint32_t i = 0; i < model->output_count; i++) {
-        plan->v_labels[i] = clq_plan_whole_value(list, "labels", plan->labels[i]);
+    for (unsigned i = 0; i < plan->feed.count; i++)
+        plan->v_fed[i] = clq_plan_whole_value(list, clq_feed_role_name(plan->feed.arrays[i].role), plan->fed[i]);
+    for (uint32_t i = 0; i < model->output_count; i++)
         plan->v_output[i] = clq_plan_whole_value(list, "output", plan->output[i]);
-    }
     for (unsigned kind = 0; kind < CLQ_CROSSING_KINDS; kind++)
         for (unsigned i = 0; i < CLQ_CROSSINGS_MAX; i++)
             plan->v_crossings[kind][i] = clq_plan_whole_value(list, "crossing", plan->crossings[kind][i]);
@@ -245,11 +256,10 @@ void clq_plan_destroy(clq_plan *plan) {
     clq_placement_release(&plan->placement);
     clq_checks_release(&plan->checks);
     const clq_plan none = {0}, *beside = plan->config.beside ? plan->config.beside : &none;
-    if (plan->samples != beside->samples) clq_buffer_destroy(plan->samples);
-    for (size_t i = 0; i < CLQ_MODEL_OUTPUTS_MAX; i++) {
-        if (plan->labels[i] != beside->labels[i]) clq_buffer_destroy(plan->labels[i]);
+    for (unsigned i = 0; i < CLQ_FEED_MAX; i++)
+        if (plan->fed[i] != beside->fed[i]) clq_buffer_destroy(plan->fed[i]);
+    for (size_t i = 0; i < CLQ_MODEL_OUTPUTS_MAX; i++)
         if (plan->output[i] != beside->output[i]) clq_buffer_destroy(plan->output[i]);
-    }
     if (plan->config.metrics_of) beside = plan->config.metrics_of;
     if (plan->metrics != beside->metrics) clq_buffer_destroy(plan->metrics);
     clq_buffer_destroy(plan->norms);
@@ -282,10 +292,9 @@ void clq_plan_segment_range(const clq_plan *plan, clq_segment segment, size_t *f
     *end = plan->segment_end[segment];
 }
 
-clq_status clq_plan_set_input(clq_plan *plan, clq_buffer *samples, clq_buffer *const *labels) {
-    if (plan->samples) CLQ_TRY(clq_list_replace(plan->list, plan->v_samples, samples));
-    for (uint32_t i = 0; i < plan->model->output_count && labels; i++)
-        if (plan->labels[i]) CLQ_TRY(clq_list_replace(plan->list, plan->v_labels[i], labels[i]));
+clq_status clq_plan_set_input(clq_plan *plan, clq_buffer *const *arrays) {
+    for (unsigned i = 0; i < plan->feed.count; i++)
+        if (plan->fed[i]) CLQ_TRY(clq_list_replace(plan->list, plan->v_fed[i], arrays[i]));
     return CLQ_OK;
 }
 
@@ -381,8 +390,14 @@ size_t clq_plan_arena_bytes(const clq_plan *plan) { return plan->weights->arena_
 clq_buffer *clq_plan_parameters(const clq_plan *plan) { return plan->weights->parameters; }
 clq_buffer *clq_plan_gradient(const clq_plan *plan) { return plan->weights->gradient; }
 size_t clq_plan_variable_offset(const clq_plan *plan, size_t variable) { return plan->weights->offsets[variable]; }
-clq_buffer *clq_plan_samples(const clq_plan *plan) { return plan->samples; }
-clq_buffer *clq_plan_labels(const clq_plan *plan, size_t index) { return plan->labels[index]; }
+const clq_feed *clq_plan_feed(const clq_plan *plan) { return &plan->feed; }
+clq_buffer *clq_plan_array(const clq_plan *plan, unsigned array) { return plan->fed[array]; }
+static clq_buffer *array_of(const clq_plan *plan, clq_feed_role role, size_t index) {
+    const unsigned at = clq_feed_find(&plan->feed, role, (unsigned)index);
+    return at < plan->feed.count ? plan->fed[at] : NULL;
+}
+clq_buffer *clq_plan_samples(const clq_plan *plan) { return array_of(plan, CLQ_FEED_SAMPLES, 0); }
+clq_buffer *clq_plan_labels(const clq_plan *plan, size_t index) { return array_of(plan, CLQ_FEED_LABELS, index); }
 clq_buffer *clq_plan_output(const clq_plan *plan, size_t index) { return plan->output[index]; }
 clq_buffer *clq_plan_metrics(const clq_plan *plan) { return plan->metrics; }
 clq_buffer *clq_plan_norms(const clq_plan *plan) { return plan->norms; }
@@ -391,10 +406,9 @@ const clq_list *clq_plan_list(const clq_plan *plan) { return plan->list; }
 static size_t bytes_of(const clq_buffer *buffer) { return buffer ? clq_buffer_bytes(buffer) : 0; }
 
 void clq_plan_get_memory(const clq_plan *plan, clq_plan_memory *out) {
-    size_t io_bytes =
-        bytes_of(plan->samples) + bytes_of(plan->metrics) + bytes_of(plan->norms) + clq_plan_crossing_bytes(plan);
-    for (size_t i = 0; i < CLQ_MODEL_OUTPUTS_MAX; i++)
-        io_bytes += bytes_of(plan->labels[i]) + bytes_of(plan->output[i]);
+    size_t io_bytes = bytes_of(plan->metrics) + bytes_of(plan->norms) + clq_plan_crossing_bytes(plan);
+    for (unsigned i = 0; i < CLQ_FEED_MAX; i++) io_bytes += bytes_of(plan->fed[i]);
+    for (size_t i = 0; i < CLQ_MODEL_OUTPUTS_MAX; i++) io_bytes += bytes_of(plan->output[i]);
     const clq_weights *weights = plan->weights;
     *out = (clq_plan_memory){.activation_bytes = plan->placement.bytes,
                              .activation_bytes_unplanned = plan->placement.unplanned_bytes,

@@ -103,13 +103,14 @@ struct clq_plan {
     clq_placement placement;
     clq_sharded_update sharded;
     clq_checks checks;
-    clq_buffer *samples, *metrics, *norms, *labels[CLQ_MODEL_OUTPUTS_MAX],
-        *output[CLQ_MODEL_OUTPUTS_MAX];                           /* those of config.beside where they are borrowed */
+    clq_feed feed;
+    /* Those of config.beside where they are borrowed; fed: by the feed. */
+    clq_buffer *fed[CLQ_FEED_MAX], *metrics, *norms, *output[CLQ_MODEL_OUTPUTS_MAX];
     clq_buffer *crossings[CLQ_CROSSING_KINDS][CLQ_CROSSINGS_MAX]; /* NULL: none */
 
     /* the same as values of the list; of arenas the part that is updated */
     clq_value v_crossings[CLQ_CROSSING_KINDS][CLQ_CROSSINGS_MAX];
-    clq_value v_samples, v_metrics, v_norms, v_labels[CLQ_MODEL_OUTPUTS_MAX], v_output[CLQ_MODEL_OUTPUTS_MAX];
+    clq_value v_fed[CLQ_FEED_MAX], v_metrics, v_norms, v_output[CLQ_MODEL_OUTPUTS_MAX];
     clq_value v_parameters, v_gradient, v_optimizer[CLQ_UPDATE_STATES_MAX], v_table, v_trust_table, v_decays, v_scaling;
     clq_plan_variable *variables;
 };

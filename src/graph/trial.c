@@ -14,9 +14,9 @@ static const double median_gain = 0.97, least_gain = 0.98;
 
 static const clq_arena arenas[] = {CLQ_ARENA_PARAMETERS, CLQ_ARENA_STATE};
 
-static void make_samples(const clq_plan *plan, void *samples, size_t bytes) {
+static void make_samples(clq_dtype dtype, void *samples, size_t bytes) {
     clq_random random = clq_random_start(SEED, 0);
-    if (plan->config.sample_dtype == CLQ_U8)
+    if (dtype == CLQ_U8)
         for (size_t i = 0; i < bytes; i++) ((unsigned char *)samples)[i] = (unsigned char)clq_random_u32(&random);
     else
         for (size_t i = 0; i < clq_values_count(CLQ_F32, bytes); i++)
@@ -32,33 +32,35 @@ static void make_labels(const clq_loss_problem *loss, void *labels, size_t bytes
         for (size_t i = 0; i < count; i++) ((float *)labels)[i] = 1 / (float)loss->classes;
 }
 
+static clq_status make_array(const clq_plan *plan, unsigned i, void **out) {
+    const clq_feed_array *array = &plan->feed.arrays[i];
+    if (!plan->fed[i]) return CLQ_OK;
+    const size_t bytes = clq_buffer_bytes(plan->fed[i]);
+    *out = clq_alloc(bytes, 1);
+    if (!*out) return CLQ_MEMORY;
+    if (array->role == CLQ_FEED_SAMPLES)
+        make_samples(array->dtype, *out, bytes);
+    else
+        make_labels(&plan->losses[array->index], *out, bytes);
+    return CLQ_OK;
+}
+
 clq_status clq_trials_open(const clq_plan *plan, const clq_tune_config *tune, clq_trials *trials) {
     *trials = (clq_trials){.tune = tune};
-    size_t sample_bytes = plan->samples ? clq_buffer_bytes(plan->samples) : 0;
-    trials->samples = clq_alloc(CLQ_MAX(sample_bytes, (size_t)1), 1);
-    if (!trials->samples) return CLQ_MEMORY;
-    for (uint32_t i = 0; i < plan->model->output_count && plan->config.loss; i++) {
-        if (!plan->labels[i]) continue;
-        size_t bytes = clq_buffer_bytes(plan->labels[i]);
-        trials->labels[i] = clq_alloc(bytes, 1);
-        if (!trials->labels[i]) return CLQ_MEMORY;
-        make_labels(&plan->losses[i], trials->labels[i], bytes);
-    }
+    for (unsigned i = 0; i < plan->feed.count; i++) CLQ_TRY(make_array(plan, i, &trials->fed[i]));
     /* Neither zeros nor denormal, and of gradients as many are zero as in training. */
     for (size_t i = 0; i < CLQ_COUNT_OF(arenas); i++) {
         trials->variables[i] = clq_alloc(CLQ_MAX(clq_weights_arena_bytes(plan->weights, arenas[i]), (size_t)1), 1);
         if (!trials->variables[i]) return CLQ_MEMORY;
         CLQ_TRY(clq_weights_initial_values(plan->weights, arenas[i], SEED, trials->variables[i]));
     }
-    make_samples(plan, trials->samples, sample_bytes);
     return clq_queue_create(plan->device, 0, &trials->queue);
 }
 
 void clq_trials_release(clq_trials *trials) {
     clq_queue_destroy(trials->queue);
     for (size_t i = 0; i < CLQ_COUNT_OF(arenas); i++) clq_free(trials->variables[i]);
-    clq_free(trials->samples);
-    for (size_t i = 0; i < CLQ_MODEL_OUTPUTS_MAX; i++) clq_free(trials->labels[i]);
+    for (unsigned i = 0; i < CLQ_FEED_MAX; i++) clq_free(trials->fed[i]);
 }
 
 /* What other stages would send. */
@@ -91,15 +93,11 @@ clq_status clq_trials_prepare(clq_trials *trials, clq_plan *plan) {
             CLQ_TRY(clq_queue_write(trials->queue, clq_weights_arena(plan->weights, arenas[i]), 0, trials->variables[i],
                                     bytes, true));
     }
-    if (plan->samples)
-        CLQ_TRY(
-            clq_queue_write(trials->queue, plan->samples, 0, trials->samples, clq_buffer_bytes(plan->samples), true));
-    CLQ_TRY(write_received(trials, plan));
-    for (uint32_t i = 0; i < plan->model->output_count && plan->config.loss; i++)
-        if (plan->labels[i])
-            CLQ_TRY(clq_queue_write(trials->queue, plan->labels[i], 0, trials->labels[i],
-                                    clq_buffer_bytes(plan->labels[i]), true));
-    return CLQ_OK;
+    for (unsigned i = 0; i < plan->feed.count; i++)
+        if (plan->fed[i])
+            CLQ_TRY(
+                clq_queue_write(trials->queue, plan->fed[i], 0, trials->fed[i], clq_buffer_bytes(plan->fed[i]), true));
+    return write_received(trials, plan);
 }
 
 /* ---- trials ---- */

@@ -7,8 +7,8 @@
 /* What every plan of a model gets to compute with, and the queue that it runs on. */
 typedef struct clq_trials {
     clq_queue *queue;
-    void *variables[2];                            /* first values: of arena PARAMETERS, of STATE */
-    void *samples, *labels[CLQ_MODEL_OUTPUTS_MAX]; /* by output */
+    void *variables[2];      /* first values: of arena PARAMETERS, of STATE */
+    void *fed[CLQ_FEED_MAX]; /* by the plan's feed; NULL: it does not read that */
     const clq_tune_config *tune;
 } clq_trials;
 /* As large as `plan` takes. Release also after a failure. */

@@ -81,7 +81,7 @@ static const clq_command_kind backward_kind = {"backward", CLQ_COMMAND_IN_STEP, 
 
 /* ---- by who asks ---- */
 
-clq_status clq_strategy_part_forward(clq_strategy *strategy, clq_mode mode, const clq_batch *batch,
+clq_status clq_strategy_part_forward(clq_strategy *strategy, clq_mode mode, const clq_rows *batch,
                                      const clq_step_params *params, const clq_handover *handover) {
     CLQ_TRY(clq_strategy_failure(strategy));
     CLQ_TRY(clq_strategy_need_plans(strategy, mode));
@@ -111,7 +111,7 @@ static clq_status prepare(clq_strategy *strategy) {
     clq_cut_wishes wishes = {.stages = config->parts,
                              .micro_batch = (uint32_t)config->global_batch,
                              .micro_batches = 1,
-                             .sample_bytes = config->sample_bytes};
+                             .sample_bytes = strategy->feed.arrays[0].bytes};
     for (unsigned p = 0; p < config->parts; p++) wishes.memory[p] = UINT64_MAX;
     CLQ_TRY(clq_choose_cuts(strategy->model, &wishes, own->stages, NULL));
     CLQ_TRY(clq_strategy_prepare_shares(strategy));

@@ -10,7 +10,7 @@ typedef enum clq_path {
     CLQ_PATH_ONE_LAUNCH,     /* a plan's launches are one (clq_list_set_fused) */
     CLQ_PATH_INPUT_IN_PLACE, /* kernels read staging memory: rows.c */
     CLQ_PATH_UPLOAD_AHEAD,   /* batches are sent while the device computes: uploads.c */
-    CLQ_PATH_OWN_ROWS,       /* each replica copies its rows from the dataset: clq_strategy_step_rows */
+    CLQ_PATH_OWN_ROWS,       /* each replica copies its rows from the dataset: rows that stay */
     CLQ_PATH_OVERLAP,        /* buckets are exchanged beside backward: overlap.c */
     CLQ_PATH_SHARDED_UPDATE, /* replicas update a part each, for all: sharded.c */
     CLQ_PATH_BUSY_WAIT,      /* who waits for others keeps its core: mirrored.c */

@@ -267,7 +267,7 @@ static clq_status cut_model(clq_strategy *strategy) {
                              .micro_batches = pipeline->micro_batches,
                              .trains = update != NULL,
                              .slots = update ? clq_update_slots(update, &strategy->config.plan.update_options) : 0,
-                             .sample_bytes = strategy->config.sample_bytes};
+                             .sample_bytes = strategy->feed.arrays[0].bytes};
     for (unsigned r = 0; r < strategy->count; r++) {
         uint64_t *memory = &wishes.memory[r % pipeline->stages];
         const uint64_t budget = clq_device_memory_budget(strategy->replicas[r].worker.device);

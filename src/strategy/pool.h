@@ -41,7 +41,7 @@ struct clq_command {
     clq_step_params params;
     bool counts;                /* that averages: the worker's own values are part of the mean */
     struct clq_staging *staged; /* the batch's rows. NULL without any, and for */
-    clq_rows rows;              /* those that the worker is to copy; count 0: none */
+    clq_rows rows;              /* those that stay, which the worker is to copy; count 0: none */
     unsigned memory;            /* of transfers: clq_arena. Arenas change places while commands wait */
     size_t offset, bytes;
     size_t variable;                 /* of transfers of slices */

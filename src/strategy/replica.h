@@ -1,8 +1,8 @@
 /* A replica: a worker with a model's weights on its device, plans over them and memory for rows on their way. And what
  * modules of strategies are made of. Private to strategy.
  *
- * Rows of a dataset the replica's thread copies from where they lie. Rows of a caller's batch travel in staging slots:
- * the poster fills the next free one and posts, the replica's thread has the device read it and frees it. */
+ * A replica's thread copies rows that stay from where they lie. Other rows travel in staging slots: the poster fills
+ * the next free slot and posts, the replica's thread has the device read it and frees it. */
 #ifndef CLQ_STRATEGY_REPLICA_H
 #define CLQ_STRATEGY_REPLICA_H
 
@@ -16,7 +16,7 @@ enum { CLQ_STAGING_SLOTS_MAX = 8, CLQ_STEPS_AHEAD = 2, CLQ_OWN_SLOTS = CLQ_STEPS
 /* Rows on their way to the device, or where its kernels read them: in memory that is the host's too. */
 typedef struct clq_staging {
     clq_buffer *block; /* in which all lie (uploads.c); NULL where each has memory of its own */
-    clq_buffer *samples, *labels[CLQ_MODEL_OUTPUTS_MAX]; /* labels: NULL without loss */
+    clq_buffer *arrays[CLQ_FEED_MAX]; /* by the strategy's feed; NULL: another stage reads it */
     clq_event *read; /* the device has read the rows that were last in it; used again */
 } clq_staging;
 
@@ -24,7 +24,7 @@ typedef struct clq_staging {
 enum { CLQ_UPLOAD_BLOCKS = 2 };
 typedef struct clq_uploads {
     clq_queue *queue;
-    size_t samples_at;                     /* in blocks, behind the labels; 0 without labels */
+    size_t at[CLQ_FEED_MAX];               /* where arrays lie in blocks */
     clq_staging blocks[CLQ_UPLOAD_BLOCKS]; /* the device's; .read: by the launches of the batch that was last in it */
     uint64_t sent, used;                   /* batches so far, of replicas without rows too: at most one is ahead */
     clq_staging *from;                     /* the slot of the one that was sent last; NULL: without rows */
@@ -168,6 +168,7 @@ clq_status clq_accumulation_check(const clq_strategy_module *module, const clq_s
 struct clq_strategy {
     const clq_model *model;
     clq_strategy_config config;
+    clq_feed feed; /* what plans with the config's loss read; plans without a loss read the arrays before the labels */
     const clq_strategy_module *module;
     /* The module's, or that of a fast path, which its open sets. */
     clq_status (*step)(clq_replica *replica, const clq_command *command);
@@ -196,9 +197,8 @@ void clq_strategy_split_shares(clq_strategy *strategy, const clq_command_kind *k
 /* As the module does it. */
 void clq_strategy_split(clq_strategy *strategy, const clq_command_kind *kind, size_t total, clq_part *parts);
 
-/* One command to every replica with its rows, at most a global batch: of `batch`, which are staged, or of command.rows,
- * which the replica copies itself. */
-clq_status clq_strategy_post_batch(clq_strategy *strategy, clq_command command, const clq_batch *batch);
+/* One command to every replica with its rows of a batch. */
+clq_status clq_strategy_post_batch(clq_strategy *strategy, clq_command command, const clq_rows *batch);
 /* Which replicas' rows of a batch count (bits), before its commands are posted: a module may know better when one is
  * carried out. */
 void clq_strategy_note_row(clq_strategy *strategy, uint32_t slot, uint64_t measured_by);
@@ -258,10 +258,8 @@ clq_status clq_replica_read_row(clq_replica *replica, uint32_t slot, double *row
 clq_status clq_replica_open_rows(clq_replica *replica); /* the slots; the replica's device and plan exist */
 void clq_replica_close_rows(clq_replica *replica);
 bool clq_replica_decide_input(clq_replica *replica); /* whether kernels read the slots */
-/* Copies `count` >= 1 rows of a batch, from row `first` on, into the next slot, once it is free. The batch may have no
- * labels. By the poster. */
-clq_staging *clq_replica_stage(clq_replica *replica, const clq_batch *batch, size_t first, size_t count);
-size_t clq_replica_label_count(const clq_replica *replica); /* outputs that there are labels for */
+/* Gives a command its rows: those that do not stay are copied into the next slot, once it is free. By the poster. */
+void clq_replica_give_rows(clq_replica *replica, const clq_rows *rows, clq_command *command);
 /* The slot with the command's rows, which a worker's rows are copied to; NULL where there are none. */
 clq_status clq_replica_pick_rows(clq_replica *replica, const clq_command *command, clq_staging **out);
 /* The command's rows, where the plan's next run reads them, which is given *order. *out: the slot that the launches
@@ -288,7 +286,7 @@ clq_status clq_strategy_read_slices(clq_strategy *strategy, clq_arena arena, siz
 bool clq_uploads_decide(clq_replica *replica);
 clq_status clq_uploads_open(clq_replica *replica); /* the replica's device and plan exist */
 void clq_uploads_close(clq_replica *replica);      /* before its slots and plans */
-/* A slot whose parts lie in one block: labels of each output, and behind them samples. */
+/* A slot whose arrays lie in one block. */
 clq_status clq_uploads_open_slot(clq_replica *replica, clq_memory_kind kind, const char *what, clq_staging *slot);
 /* As clq_replica_bring_rows. */
 clq_status clq_uploads_bring(clq_replica *replica, clq_plan *plan, const clq_command *command, clq_order *order);

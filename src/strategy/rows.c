@@ -1,26 +1,28 @@
 /* Rows of batches on their way to a replica's device, or to where its kernels read them. */
 #include "strategy/replica.h"
 
-#include <string.h>
+#include <assert.h>
 
-size_t clq_replica_label_count(const clq_replica *replica) {
-    return replica->strategy->config.plan.loss ? replica->strategy->model->output_count : 0;
+static void copy_rows(const clq_replica *replica, const clq_rows *rows, const clq_staging *to) {
+    const clq_feed *feed = &replica->strategy->feed;
+    for (unsigned i = 0; i < feed->count; i++) {
+        const unsigned from = clq_feed_find(rows->feed, feed->arrays[i].role, feed->arrays[i].index);
+        if (!to->arrays[i] || from == rows->feed->count || !rows->arrays[from]) continue; /* as for predictions */
+        assert(rows->feed->arrays[from].bytes == feed->arrays[i].bytes);
+        clq_rows_copy(rows, from, clq_buffer_host(to->arrays[i]));
+    }
 }
 
-clq_staging *clq_replica_stage(clq_replica *replica, const clq_batch *batch, size_t first, size_t count) {
-    const clq_strategy_config *config = &replica->strategy->config;
-    clq_staging *staging = &replica->staging[replica->filled++ % replica->slots];
-    clq_channel_put(replica->in_use, &staging); /* waits until it is free */
-    if (staging->samples)
-        memcpy(clq_buffer_host(staging->samples), (const char *)batch->samples + first * config->sample_bytes,
-               count * config->sample_bytes);
-    for (size_t i = 0; i < clq_replica_label_count(replica) && i <= batch->more_count; i++) {
-        const char *labels = clq_batch_labels(batch, i).values;
-        const size_t bytes = config->label_bytes[i];
-        if (labels && staging->labels[i])
-            memcpy(clq_buffer_host(staging->labels[i]), labels + first * bytes, count * bytes);
+void clq_replica_give_rows(clq_replica *replica, const clq_rows *rows, clq_command *command) {
+    command->staged = NULL;
+    command->rows = (clq_rows){.count = 0};
+    if (rows->count > 0 && !rows->stay) {
+        command->staged = &replica->staging[replica->filled++ % replica->slots];
+        clq_channel_put(replica->in_use, &command->staged); /* waits until it is free */
+        copy_rows(replica, rows, command->staged);
+    } else {
+        command->rows = *rows;
     }
-    return staging;
 }
 
 void clq_replica_free_slot(clq_replica *replica) {
@@ -55,43 +57,24 @@ clq_status clq_replica_pick_rows(clq_replica *replica, const clq_command *comman
     /* The next of the replica's own slots, which the device has read some steps ago. */
     clq_staging *own = &replica->own[replica->next_own++ % CLQ_OWN_SLOTS];
     CLQ_TRY(await_read(own));
-    if (own->samples) clq_rows_copy_samples(&command->rows, clq_buffer_host(own->samples));
-    for (size_t i = 0; i < clq_replica_label_count(replica); i++)
-        if (own->labels[i]) clq_rows_copy_labels(&command->rows, i, clq_buffer_host(own->labels[i]));
+    copy_rows(replica, &command->rows, own);
     *out = own;
     return CLQ_OK;
-}
-
-static clq_status write_rows(clq_replica *replica, clq_buffer *to, const clq_buffer *pinned, size_t first, size_t bytes,
-                             clq_event **done) {
-    return clq_queue_write_after(replica->worker.queue, to, 0, (const char *)clq_buffer_host(pinned) + first, bytes,
-                                 &(clq_order){.done = done});
-}
-
-/* The last output that the plan has labels of: index + 1; 0: it has none. */
-static size_t labelled(const clq_replica *replica, const clq_plan *plan) {
-    size_t outputs = clq_replica_label_count(replica);
-    while (outputs > 0 && !clq_plan_labels(plan, outputs - 1)) outputs--;
-    return outputs;
 }
 
 /* The step's launches come behind it in the queue; what flushes them flushes it, too. */
 clq_status clq_replica_upload_rows(clq_replica *replica, const clq_plan *plan, const clq_staging *staging, size_t first,
                                    size_t count, clq_event **read) {
-    const clq_strategy_config *config = &replica->strategy->config;
-    const size_t outputs = labelled(replica, plan);
-    if (clq_plan_samples(plan)) {
-        const size_t bytes = config->sample_bytes;
-        clq_queue_name(replica->worker.queue, "upload", "samples");
-        CLQ_TRY(write_rows(replica, clq_plan_samples(plan), staging->samples, first * bytes, count * bytes,
-                           outputs ? NULL : read));
-    }
-    for (size_t i = 0; i < outputs; i++) {
-        const size_t bytes = config->label_bytes[i];
-        if (!clq_plan_labels(plan, i)) continue;
-        clq_queue_name(replica->worker.queue, "upload", "labels");
-        CLQ_TRY(write_rows(replica, clq_plan_labels(plan, i), staging->labels[i], first * bytes, count * bytes,
-                           i + 1 < outputs ? NULL : read));
+    const clq_feed *feed = clq_plan_feed(plan);
+    unsigned end = feed->count;
+    while (end > 0 && !clq_plan_array(plan, end - 1)) end--;
+    for (unsigned i = 0; i < end; i++) {
+        const size_t bytes = feed->arrays[i].bytes;
+        if (!clq_plan_array(plan, i)) continue;
+        clq_queue_name(replica->worker.queue, "upload", clq_feed_role_name(feed->arrays[i].role));
+        CLQ_TRY(clq_queue_write_after(replica->worker.queue, clq_plan_array(plan, i), 0,
+                                      (const char *)clq_buffer_host(staging->arrays[i]) + first * bytes, count * bytes,
+                                      &(clq_order){.done = i + 1 < end ? NULL : read}));
     }
     return CLQ_OK;
 }
@@ -113,7 +96,7 @@ clq_status clq_replica_bring_rows(clq_replica *replica, clq_plan *plan, const cl
     if (!replica->reads_in_place)
         return clq_replica_upload_rows(replica, plan, staging, 0, command->params.count, &staging->read);
     *out = staging;
-    return clq_plan_set_input(plan, staging->samples, clq_plan_labels(plan, 0) ? staging->labels : NULL);
+    return clq_plan_set_input(plan, staging->arrays);
 }
 
 /* ---- the slots ---- */
@@ -125,16 +108,13 @@ static unsigned staging_slots(size_t bytes) {
 }
 
 static clq_status open_slot(clq_replica *replica, clq_staging *slot) {
-    const clq_strategy_config *config = &replica->strategy->config;
+    const clq_feed *feed = &replica->strategy->feed;
     clq_memory_kind kind = replica->reads_in_place ? CLQ_MEMORY_DEVICE : CLQ_MEMORY_PINNED;
     if (replica->uploads.queue) return clq_uploads_open_slot(replica, CLQ_MEMORY_PINNED, "batch staging", slot);
-    if (clq_plan_samples(replica->plan)) /* else another stage has them, as labels */
-        CLQ_TRY(clq_buffer_create(replica->worker.device, kind, replica->capacity * config->sample_bytes,
-                                  "sample staging", &slot->samples));
-    for (size_t i = 0; i < clq_replica_label_count(replica); i++)
-        if (clq_plan_labels(replica->plan, i))
-            CLQ_TRY(clq_buffer_create(replica->worker.device, kind, replica->capacity * config->label_bytes[i],
-                                      "label staging", &slot->labels[i]));
+    for (unsigned i = 0; i < feed->count; i++)
+        if (clq_plan_array(replica->plan, i))
+            CLQ_TRY(clq_buffer_create(replica->worker.device, kind, replica->capacity * feed->arrays[i].bytes,
+                                      "batch staging", &slot->arrays[i]));
     return CLQ_OK;
 }
 
@@ -147,7 +127,7 @@ bool clq_replica_decide_input(clq_replica *replica) {
 
 clq_status clq_replica_open_rows(clq_replica *replica) {
     const clq_strategy_config *config = &replica->strategy->config;
-    replica->slots = staging_slots(replica->capacity * config->sample_bytes);
+    replica->slots = staging_slots(replica->capacity * clq_feed_bytes(&replica->strategy->feed));
     CLQ_TRY(clq_channel_create(sizeof(clq_staging *), replica->slots, &replica->in_use));
     replica->reads_in_place = clq_replica_decide_input(replica);
     if (clq_uploads_decide(replica)) CLQ_TRY(clq_uploads_open(replica));
@@ -159,8 +139,7 @@ clq_status clq_replica_open_rows(clq_replica *replica) {
 void clq_replica_close_slots(clq_staging *slots, unsigned count) {
     for (unsigned i = 0; i < count; i++) {
         clq_event_destroy(slots[i].read);
-        clq_buffer_destroy(slots[i].samples);
-        for (size_t k = 0; k < CLQ_MODEL_OUTPUTS_MAX; k++) clq_buffer_destroy(slots[i].labels[k]);
+        for (unsigned k = 0; k < CLQ_FEED_MAX; k++) clq_buffer_destroy(slots[i].arrays[k]);
         clq_buffer_destroy(slots[i].block);
     }
 }

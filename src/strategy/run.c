@@ -88,7 +88,7 @@ static void post(clq_strategy *strategy, const clq_strategy_call *call) {
         clq_replica *replica = &strategy->replicas[r];
         const size_t count = call->parts ? call->parts[r].count : 0;
         command.params.count = (uint32_t)count;
-        command.staged = count > 0 ? clq_replica_stage(replica, &call->parts[r], 0, count) : NULL;
+        if (call->parts) clq_replica_give_rows(replica, &call->parts[r], &command);
         clq_channel_put(replica->worker.commands, &command);
         command.params.first_row += (uint32_t)count;
     }

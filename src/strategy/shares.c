@@ -171,7 +171,7 @@ const double *clq_shares_weights(const clq_shares *shares) { return shares ? sha
 
 /* Bytes of all values of a sample, and of their gradients: an upper bound for a plan. */
 static double sample_bytes(const clq_strategy *strategy) {
-    double bytes = (double)strategy->config.sample_bytes;
+    double bytes = (double)clq_feed_bytes(&strategy->feed);
     for (uint32_t i = 0; i < strategy->model->tensor_count; i++)
         bytes += 2.0 * (double)clq_values_bytes(CLQ_F32, strategy->model->tensors[i].elements);
     return bytes;

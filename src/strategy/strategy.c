@@ -175,10 +175,9 @@ static void add_accumulated(clq_strategy *strategy, clq_command *command, size_t
     strategy->accumulated_samples = accumulates ? samples + total : 0;
 }
 
-clq_status clq_strategy_post_batch(clq_strategy *strategy, clq_command command, const clq_batch *batch) {
-    const clq_rows rows = command.rows;
+clq_status clq_strategy_post_batch(clq_strategy *strategy, clq_command command, const clq_rows *batch) {
     float *const *outputs = command.outputs;
-    const size_t total = batch ? batch->count : rows.count;
+    const size_t total = batch->count;
     const unsigned traits = command.kind->traits;
     clq_part parts[CLQ_REPLICAS_MAX];
     uint64_t measured_by = 0;
@@ -200,10 +199,8 @@ clq_status clq_strategy_post_batch(clq_strategy *strategy, clq_command command, 
         command.outputs = part->measures ? outputs : NULL;
         command.params.count = (uint32_t)part->count;
         command.params.first_row = (uint32_t)(before + part->first);
-        if (!batch)
-            command.rows = clq_rows_part(&rows, part->first, part->count);
-        else
-            command.staged = part->count > 0 ? clq_replica_stage(replica, batch, part->first, part->count) : NULL;
+        const clq_rows rows = clq_rows_part(batch, part->first, part->count);
+        clq_replica_give_rows(replica, &rows, &command);
         clq_channel_put(replica->worker.commands, &command);
     }
     if (strategy->module->note_gradients && computes_gradients(&command))
@@ -211,17 +208,13 @@ clq_status clq_strategy_post_batch(clq_strategy *strategy, clq_command command, 
     return CLQ_OK;
 }
 
-clq_status clq_strategy_gradients(clq_strategy *strategy, const clq_batch *batch, const clq_step_params *params) {
+clq_status clq_strategy_gradients(clq_strategy *strategy, const clq_rows *batch, const clq_step_params *params) {
     make_current(strategy, CLQ_ARENA_PARAMETERS);
     return clq_strategy_post_batch(strategy, (clq_command){.kind = &gradients_kind, .params = *params}, batch);
 }
 
-clq_status clq_strategy_step(clq_strategy *strategy, const clq_batch *batch, const clq_step_params *params) {
+clq_status clq_strategy_step(clq_strategy *strategy, const clq_rows *batch, const clq_step_params *params) {
     return clq_strategy_post_batch(strategy, (clq_command){.kind = &step_kind, .params = *params}, batch);
-}
-
-clq_status clq_strategy_step_rows(clq_strategy *strategy, const clq_rows *rows, const clq_step_params *params) {
-    return clq_strategy_post_batch(strategy, (clq_command){.kind = &step_kind, .params = *params, .rows = *rows}, NULL);
 }
 
 clq_status clq_strategy_reduce(clq_strategy *strategy) {
@@ -377,27 +370,21 @@ static clq_status prepare_accumulation(clq_strategy *strategy, size_t samples) {
     return CLQ_OK;
 }
 
-clq_status clq_strategy_accumulate(clq_strategy *strategy, const clq_batch *batch, const clq_step_params *params) {
+clq_status clq_strategy_accumulate(clq_strategy *strategy, const clq_rows *batch, const clq_step_params *params) {
     CLQ_TRY(prepare_accumulation(strategy, batch->count));
     return clq_strategy_post_batch(strategy, (clq_command){.kind = &accumulate_kind, .params = *params}, batch);
-}
-
-clq_status clq_strategy_accumulate_rows(clq_strategy *strategy, const clq_rows *rows, const clq_step_params *params) {
-    CLQ_TRY(prepare_accumulation(strategy, rows->count));
-    return clq_strategy_post_batch(strategy, (clq_command){.kind = &accumulate_kind, .params = *params, .rows = *rows},
-                                   NULL);
 }
 
 void clq_strategy_forget_accumulated(clq_strategy *strategy) {
     strategy->accumulated_batches = strategy->accumulated_samples = 0;
 }
 
-clq_status clq_strategy_forward(clq_strategy *strategy, const clq_batch *batch, const clq_step_params *params) {
+clq_status clq_strategy_forward(clq_strategy *strategy, const clq_rows *batch, const clq_step_params *params) {
     CLQ_TRY(clq_strategy_prepare_evaluation(strategy));
     return clq_strategy_post_batch(strategy, (clq_command){.kind = &evaluate_kind, .params = *params}, batch);
 }
 
-clq_status clq_strategy_predict(clq_strategy *strategy, const clq_batch *batch, float *const *out) {
+clq_status clq_strategy_predict(clq_strategy *strategy, const clq_rows *batch, float *const *out) {
     CLQ_TRY(clq_strategy_need_plans(strategy, CLQ_MODE_PREDICT));
     make_current(strategy, CLQ_ARENA_PARAMETERS);
     make_current(strategy, CLQ_ARENA_STATE);
@@ -531,6 +518,7 @@ clq_status clq_strategy_make(const clq_model *model, const clq_devices *devices,
     strategy->module = module;
     strategy->step = module->step;
     strategy->config = *config;
+    clq_model_feed(model, config->plan.sample_dtype, config->plan.loss, &strategy->feed);
     strategy->pool = (clq_pool){CLQ_POOL_START, .trace_steps = config->trace_steps};
     clq_status status;
     CLQ_TRY_OR(fail, status, clq_paths_open(&strategy->paths, config->disabled_paths));
@@ -569,6 +557,7 @@ clq_device *clq_strategy_device(const clq_strategy *strategy, unsigned replica) 
 const clq_plan *clq_strategy_plan(const clq_strategy *strategy, unsigned replica) {
     return strategy->replicas[replica].plan;
 }
+const clq_feed *clq_strategy_feed(const clq_strategy *strategy) { return &strategy->feed; }
 size_t clq_strategy_calls(const clq_strategy *strategy, unsigned replica) {
     const size_t parts = strategy->module->parts ? strategy->module->parts(strategy, replica) : 1;
     return clq_plan_calls(strategy->replicas[replica].plan, parts);

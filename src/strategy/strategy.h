@@ -23,8 +23,6 @@ typedef struct clq_strategy_config {
     clq_plan_config
         plan; /* mode TRAIN or EVALUATE; capacity is each replica's. loss, update and answers are borrowed */
     size_t global_batch;
-    size_t sample_bytes;                       /* of one sample, of the plan's sample_dtype */
-    size_t label_bytes[CLQ_MODEL_OUTPUTS_MAX]; /* of one sample's label, by output of the model; 0 without loss */
     clq_group_config group;
     size_t bucket_bytes, trace_steps; /* as clq_trainer_config's */
     const char *disabled_paths;       /* likewise */
@@ -63,8 +61,10 @@ clq_device *clq_strategy_device(const clq_strategy *strategy, unsigned replica);
 const clq_plan *clq_strategy_plan(const clq_strategy *strategy, unsigned replica);
 /* How often a replica's device is called for a step; uploads and exchanges not counted. */
 size_t clq_strategy_calls(const clq_strategy *strategy, unsigned replica);
+/* Of its config (clq_model_feed). */
+const clq_feed *clq_strategy_feed(const clq_strategy *strategy);
 bool clq_strategy_shards_updates(const clq_strategy *strategy); /* in steps */
-/* Whether clq_strategy_step_rows is to be used, where labels are, or are not, as the loss takes them. */
+/* Whether rows of a dataset that stay are to be used, where labels are, or are not, as the loss takes them. */
 bool clq_strategy_takes_rows(clq_strategy *strategy, bool labels_ready);
 
 /* A fast path (paths.c), as of the first replica. */
@@ -147,25 +147,22 @@ clq_status clq_strategy_trace(clq_strategy *strategy, unsigned replica, clq_repl
 /* A variable's value, to every replica. `from` stays as it is until the strategy was waited for. */
 clq_status clq_strategy_write(clq_strategy *strategy, size_t variable, const void *from);
 
-/* Each of these posts work and returns when the batch may be reused (not when the work is done). A batch has 1 to
- * global_batch samples.
+/* Each of these posts work and returns before it is done. A batch is 1 to global_batch rows, with the arrays of
+ * clq_strategy_feed, in any order; for a prediction without labels. Rows that do not stay are copied before the call
+ * returns. If rows stay, each replica's thread copies its part, and later: the caller keeps them unchanged until a call
+ * that waits for all that was posted has returned, even with an error.
  * params: slot, rate and step, as far as they matter; count, scale and first row are filled in for each replica. */
 /* The whole step: gradients, reduce and apply in one, which overlap where that pays. */
-clq_status clq_strategy_step(clq_strategy *strategy, const clq_batch *batch, const clq_step_params *params);
-/* The same, but each replica's thread copies its rows itself, and later: the caller keeps the rows unchanged until a
- * call that waits for all that was posted has returned, even with an error. Types are those of the strategy's config.
- */
-clq_status clq_strategy_step_rows(clq_strategy *strategy, const clq_rows *rows, const clq_step_params *params);
-clq_status clq_strategy_gradients(clq_strategy *strategy, const clq_batch *batch, const clq_step_params *params);
+clq_status clq_strategy_step(clq_strategy *strategy, const clq_rows *batch, const clq_step_params *params);
+clq_status clq_strategy_gradients(clq_strategy *strategy, const clq_rows *batch, const clq_step_params *params);
 /* Accumulates the batch's gradient. The next call of a function above (a step, or gradients) takes the last batch of
  * the update: its params, exchange and update are those of all batches together. All have the same params.step, and
  * each has a row of metrics of its own. Errors: ARGUMENT (more samples than an i32 counts), … */
-clq_status clq_strategy_accumulate(clq_strategy *strategy, const clq_batch *batch, const clq_step_params *params);
-clq_status clq_strategy_accumulate_rows(clq_strategy *strategy, const clq_rows *rows, const clq_step_params *params);
+clq_status clq_strategy_accumulate(clq_strategy *strategy, const clq_rows *batch, const clq_step_params *params);
 /* Drops what was accumulated. */
 void clq_strategy_forget_accumulated(clq_strategy *strategy);
 /* Forward and loss by the plan for evaluation. The first call makes that plan, and clears the rows of metrics. */
-clq_status clq_strategy_forward(clq_strategy *strategy, const clq_batch *batch, const clq_step_params *params);
+clq_status clq_strategy_forward(clq_strategy *strategy, const clq_rows *batch, const clq_step_params *params);
 clq_status clq_strategy_reduce(clq_strategy *strategy);
 clq_status clq_strategy_apply(clq_strategy *strategy, const clq_step_params *params);
 
@@ -175,8 +172,8 @@ clq_status clq_strategy_apply(clq_strategy *strategy, const clq_step_params *par
 typedef struct clq_replica_call clq_replica_call;
 typedef struct clq_strategy_call {
     clq_mode mode;          /* TRAIN: it may compute gradients, by a strategy that trains; EVALUATE: losses */
-    const clq_batch *parts; /* (replicas) each one's rows, as the strategy takes them, at most a replica's capacity;
-                               of count 0: none. NULL: no batch */
+    const clq_rows *parts;  /* (replicas) each one's rows, at most a replica's capacity, which do not stay; of count 0:
+                               none. NULL: no batch */
     clq_step_params params; /* slot and step */
     clq_status (*run)(void *context, unsigned replica, clq_replica_call *call);
     void *context;
@@ -205,7 +202,7 @@ typedef struct clq_handover {
     float *const *to;      /* NULL: not wanted */
     float *const *outputs; /* of PREDICT: as of clq_strategy_predict, for the part's */
 } clq_handover;
-clq_status clq_strategy_part_forward(clq_strategy *strategy, clq_mode mode, const clq_batch *batch,
+clq_status clq_strategy_part_forward(clq_strategy *strategy, clq_mode mode, const clq_rows *batch,
                                      const clq_step_params *params, const clq_handover *handover);
 /* Behind a forward pass of TRAIN of so many rows, with nothing between. */
 clq_status clq_strategy_part_backward(clq_strategy *strategy, size_t rows, const clq_handover *handover);
@@ -247,7 +244,7 @@ typedef struct clq_gradient_counts {
 clq_gradient_counts clq_strategy_gradient_counts(const clq_strategy *strategy);
 /* Outputs for one batch, in the batch's order, by a plan that is made at the first call. out: one place for each output
  * of the model; NULL where it is not wanted. */
-clq_status clq_strategy_predict(clq_strategy *strategy, const clq_batch *batch, float *const *out);
+clq_status clq_strategy_predict(clq_strategy *strategy, const clq_rows *batch, float *const *out);
 /* ---- whether replicas have the same weights (alike.c) ---- */
 
 /* Between updates: waits for all that was posted, and compares. *checked: false where replicas have weights of their

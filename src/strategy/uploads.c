@@ -20,7 +20,7 @@ static clq_status send(clq_replica *replica, const clq_command *command) {
     clq_staging *from, *to = &uploads->blocks[uploads->sent % CLQ_UPLOAD_BLOCKS];
     CLQ_TRY(clq_replica_pick_rows(replica, command, &from));
     if (from) {
-        const size_t bytes = uploads->samples_at + command->params.count * replica->strategy->config.sample_bytes;
+        const size_t bytes = uploads->at[0] + command->params.count * replica->strategy->feed.arrays[0].bytes;
         if (replica->worker.tracing) clq_queue_name(uploads->queue, "upload", "batch");
         CLQ_TRY(clq_queue_write_after(uploads->queue, to->block, 0, clq_buffer_host(from->block), bytes,
                                       &(clq_order){.after = {to->read}, .done = &from->read}));
@@ -37,7 +37,7 @@ clq_status clq_uploads_bring(clq_replica *replica, clq_plan *plan, const clq_com
     clq_staging *block = &uploads->blocks[uploads->used++ % CLQ_UPLOAD_BLOCKS];
     if (!uploads->from) return CLQ_OK;
     *order = (clq_order){.after = {uploads->from->read}, .done = &block->read};
-    return clq_plan_set_input(plan, block->samples, clq_plan_labels(plan, 0) ? block->labels : NULL);
+    return clq_plan_set_input(plan, block->arrays);
 }
 
 clq_status clq_uploads_send_next(clq_replica *replica) {
@@ -46,37 +46,38 @@ clq_status clq_uploads_send_next(clq_replica *replica) {
     if ((next.kind->traits & (CLQ_COMMAND_BATCH | CLQ_COMMAND_MAY_DROP)) != CLQ_COMMAND_BATCH) return CLQ_OK;
     /* What was enqueued is to begin before so many rows are copied; a few are copied as fast as a flush is made. */
     const size_t bytes_least = 256 << 10;
-    if (next.params.count * replica->strategy->config.sample_bytes >= bytes_least)
+    if (next.params.count * clq_feed_bytes(&replica->strategy->feed) >= bytes_least)
         CLQ_TRY(clq_queue_flush(replica->worker.queue));
     return send(replica, &next);
 }
 
 /* ---- life ---- */
 
-static size_t label_bytes(const clq_replica *replica, size_t output) {
-    const clq_strategy_config *config = &replica->strategy->config;
-    return replica->capacity * config->label_bytes[output];
-}
-
-/* What is behind an output's labels begins as a buffer does. */
-static size_t label_room(const clq_replica *replica, size_t output) {
+/* Each array begins as a buffer does. The samples, which are most of a batch and come first in the feed, lie last: the
+ * one transfer of a batch that is not full ends behind its last sample. */
+static void lay_out(clq_replica *replica) {
+    const clq_feed *feed = &replica->strategy->feed;
     const size_t align = CLQ_MAX(clq_device_view_align(replica->worker.device), (size_t)CLQ_BUFFER_ALIGN);
-    return clq_round_up(label_bytes(replica, output), align);
+    size_t at = 0;
+    for (unsigned i = feed->count; i-- > 0;) {
+        replica->uploads.at[i] = at;
+        at += clq_round_up(replica->capacity * feed->arrays[i].bytes, align);
+    }
 }
 
 clq_status clq_uploads_open_slot(clq_replica *replica, clq_memory_kind kind, const char *what, clq_staging *slot) {
-    const clq_strategy_config *config = &replica->strategy->config;
-    const size_t samples_at = replica->uploads.samples_at, bytes = replica->capacity * config->sample_bytes;
-    CLQ_TRY(clq_buffer_create(replica->worker.device, kind, samples_at + bytes, what, &slot->block));
-    CLQ_TRY(clq_buffer_view(slot->block, samples_at, bytes, &slot->samples));
-    for (size_t i = 0, at = 0; i < clq_replica_label_count(replica); at += label_room(replica, i++))
-        CLQ_TRY(clq_buffer_view(slot->block, at, label_bytes(replica, i), &slot->labels[i]));
+    const clq_feed *feed = &replica->strategy->feed;
+    const size_t *at = replica->uploads.at;
+    CLQ_TRY(clq_buffer_create(replica->worker.device, kind, at[0] + replica->capacity * feed->arrays[0].bytes, what,
+                              &slot->block));
+    for (unsigned i = 0; i < feed->count; i++)
+        CLQ_TRY(clq_buffer_view(slot->block, at[i], replica->capacity * feed->arrays[i].bytes, &slot->arrays[i]));
     return CLQ_OK;
 }
 
 clq_status clq_uploads_open(clq_replica *replica) {
     clq_uploads *uploads = &replica->uploads;
-    for (size_t i = 0; i < clq_replica_label_count(replica); i++) uploads->samples_at += label_room(replica, i);
+    lay_out(replica);
     CLQ_TRY(clq_queue_create(replica->worker.device, replica->worker.tracing ? CLQ_QUEUE_TRACE : 0, &uploads->queue));
     for (unsigned i = 0; i < CLQ_UPLOAD_BLOCKS; i++)
         CLQ_TRY(clq_uploads_open_slot(replica, CLQ_MEMORY_DEVICE, "batches", &uploads->blocks[i]));

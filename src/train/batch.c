@@ -200,73 +200,68 @@ static void convert_one(const clq_loss_problem *loss, conversion how, const void
             to[i] = (float)integers[i];
 }
 
-/* Labels of `elements` each, in the trainer's own memory, behind those of `first` samples. */
+/* An array of the batch's labels for an output, in the trainer's own memory, behind those of `first` samples. */
 static clq_status convert(clq_trainer *trainer, size_t output, conversion how, clq_batch_use use, size_t first,
-                          const clq_batch *batch, size_t elements, clq_labels *labels) {
+                          const clq_batch *batch, const void **out) {
     const clq_loss_problem *loss = &trainer->losses[output];
-    const size_t each = clq_loss_target_elements(loss);
+    const clq_labels labels = clq_batch_labels(batch, output);
+    const size_t each = clq_loss_target_elements(loss), elements = CLQ_MAX(labels.elements, (size_t)1);
     if (!trainer->targets[output])
         trainer->targets[output] = clq_alloc(trainer->config.global_batch, clq_loss_target_bytes(loss));
     if (!trainer->targets[output]) return CLQ_MEMORY;
-    float *const begin = trainer->targets[output] + first * each, *to = begin;
+    float *to = trainer->targets[output] + first * each;
+    *out = to;
     for (size_t i = 0; i < batch->count; i++, to += each) {
-        convert_one(loss, how, (const int32_t *)labels->values + i * elements, elements, to);
+        convert_one(loss, how, (const int32_t *)labels.values + i * elements, elements, to);
         if (loss->weighted)
             to[each - 1] = weight_of(trainer, loss, use, to, batch->weights ? batch->weights + i : NULL);
     }
-    *labels = (clq_labels){.values = begin, .is_float = !clq_loss_has_index(loss), .elements = each};
     return CLQ_OK;
 }
 
 static clq_status take_labels_of(clq_trainer *trainer, size_t output, clq_batch_use use, size_t first,
-                                 const clq_batch *batch, clq_labels *labels) {
+                                 const clq_batch *batch, const void **out) {
     const clq_loss_problem *loss = &trainer->losses[output];
-    size_t elements = CLQ_MAX(labels->elements, (size_t)1);
+    const clq_labels labels = clq_batch_labels(batch, output);
+    const size_t elements = CLQ_MAX(labels.elements, (size_t)1);
     conversion how;
-    if (!labels->values) return clq_fail(CLQ_MISMATCH, "the batch has no labels");
-    CLQ_TRY(choose_conversion(trainer, output, "the batch", labels->is_float, elements, &how));
-    if (are_classes(loss, how)) CLQ_TRY(check_classes(trainer, output, batch->count, elements, labels->values));
-    if (how == AS_THEY_ARE && !loss->weighted) return CLQ_OK;
-    return convert(trainer, output, how, use, first, batch, elements, labels);
+    if (!labels.values) return clq_fail(CLQ_MISMATCH, "the batch has no labels");
+    CLQ_TRY(choose_conversion(trainer, output, "the batch", labels.is_float, elements, &how));
+    if (are_classes(loss, how)) CLQ_TRY(check_classes(trainer, output, batch->count, elements, labels.values));
+    *out = labels.values;
+    return how == AS_THEY_ARE && !loss->weighted ? CLQ_OK : convert(trainer, output, how, use, first, batch, out);
 }
 
-/* more: where labels for the outputs behind the first go. */
-static clq_status take_labels(clq_trainer *trainer, clq_batch_use use, size_t first, clq_labels *more,
-                              clq_batch *batch) {
+/* arrays: by the strategy's feed. */
+static clq_status take_labels(clq_trainer *trainer, clq_batch_use use, size_t first, const clq_batch *batch,
+                              const char **arrays) {
+    const clq_feed *feed = clq_strategy_feed(trainer->strategy);
     const size_t count = batch->more_labels ? 1 + batch->more_count : 1;
     CLQ_TRY(check_count(trainer, "the batch", count));
     CLQ_TRY(check_weights(trainer, batch));
-    for (size_t i = 0; i < count; i++) {
-        clq_labels labels = clq_batch_labels(batch, i);
+    for (unsigned i = 0; i < count; i++) {
+        const void *labels = NULL;
         CLQ_TRY(within_output(trainer, i, take_labels_of(trainer, i, use, first, batch, &labels)));
-        if (i > 0) {
-            more[i - 1] = labels;
-            continue;
-        }
-        batch->labels = labels.values;
-        batch->float_labels = labels.is_float;
-        batch->label_elements = labels.elements;
+        arrays[clq_feed_find(feed, CLQ_FEED_LABELS, i)] = labels;
     }
-    batch->more_labels = more;
-    batch->more_count = count - 1;
     return CLQ_OK;
 }
 
-static clq_status take(clq_trainer *trainer, const clq_batch *batch, clq_batch_use use, clq_batch *out) {
-    clq_batch taken = *batch;
-    if (use != CLQ_TO_PREDICT) {
-        CLQ_TRY(take_labels(trainer, use, 0, trainer->more_labels, &taken));
-    } else {
-        taken.labels = NULL; /* they may be of any shape */
-        taken.more_count = 0;
-    }
-    *out = taken;
+/* first: samples of the parts of the batch in front of this one. Labels for a prediction may be of any shape: they are
+ * left out. */
+static clq_status take(clq_trainer *trainer, const clq_batch *batch, clq_batch_use use, size_t first, clq_rows *rows,
+                       const char **arrays) {
+    const clq_feed *feed = clq_strategy_feed(trainer->strategy);
+    for (unsigned i = 0; i < feed->count; i++) arrays[i] = NULL;
+    arrays[clq_feed_find(feed, CLQ_FEED_SAMPLES, 0)] = batch->samples;
+    if (use != CLQ_TO_PREDICT) CLQ_TRY(take_labels(trainer, use, first, batch, arrays));
+    *rows = (clq_rows){.feed = feed, .arrays = arrays, .count = batch->count};
     return CLQ_OK;
 }
 
-clq_status clq_trainer_take_batch(clq_trainer *trainer, const clq_batch *batch, clq_batch_use use, clq_batch *out) {
+clq_status clq_trainer_take_batch(clq_trainer *trainer, const clq_batch *batch, clq_batch_use use, clq_taken *out) {
     CLQ_TRY(check_samples(trainer, batch));
-    return take(trainer, batch, use, out);
+    return take(trainer, batch, use, 0, &out->rows, out->arrays);
 }
 
 static bool has_output(const clq_trainer *trainer) {
@@ -276,10 +271,10 @@ static bool has_output(const clq_trainer *trainer) {
 }
 
 clq_status clq_trainer_take_part_batch(clq_trainer *trainer, const clq_batch *batch, clq_batch_use use,
-                                       clq_batch *out) {
+                                       clq_taken *out) {
     const bool samples = clq_stage_has_tensor(clq_strategy_part_stage(trainer->strategy), trainer->model->input);
     CLQ_TRY(samples ? check_samples(trainer, batch) : clq_trainer_check_size(trainer, batch->count));
-    return take(trainer, batch, has_output(trainer) ? use : CLQ_TO_PREDICT, out);
+    return take(trainer, batch, has_output(trainer) ? use : CLQ_TO_PREDICT, 0, &out->rows, out->arrays);
 }
 
 /* ---- a batch in parts ---- */
@@ -302,15 +297,19 @@ static clq_status check_part(const clq_trainer *trainer, unsigned replica, const
     return clq_trainer_check_size(trainer, before + part->count);
 }
 
+static clq_status take_part(clq_trainer *trainer, unsigned replica, const clq_batch *part, clq_batch_use use,
+                            clq_parts *out) {
+    CLQ_TRY(check_part(trainer, replica, part, out->total));
+    return take(trainer, part, use, out->total, &out->rows[replica], out->arrays[replica]);
+}
+
 clq_status clq_trainer_take_parts(clq_trainer *trainer, const clq_batch *parts, clq_batch_use use, clq_parts *out) {
     out->total = 0;
     for (unsigned r = 0; r < clq_trainer_replicas(trainer); r++) {
-        clq_batch *taken = &out->batches[r];
-        *taken = parts[r];
-        if (taken->count == 0) continue;
-        CLQ_TRY(within_replica(trainer, r, check_part(trainer, r, taken, out->total)));
-        CLQ_TRY(within_replica(trainer, r, take_labels(trainer, use, out->total, out->more_labels[r], taken)));
-        out->total += taken->count;
+        out->rows[r] = (clq_rows){.count = 0};
+        if (parts[r].count == 0) continue;
+        CLQ_TRY(within_replica(trainer, r, take_part(trainer, r, &parts[r], use, out)));
+        out->total += parts[r].count;
     }
     return out->total > 0 ? CLQ_OK : clq_fail(CLQ_ARGUMENT, "a batch of no samples");
 }

@@ -13,15 +13,19 @@ struct clq_distributed_dataset {
     bool all_or_none; /* of several: an epoch ends before a turn in which a replica gets nothing */
     place places[CLQ_REPLICAS_MAX];
     clq_dataset *datasets[CLQ_REPLICAS_MAX];
-    clq_parts parts; /* what the caller gets */
+    /* What the caller gets. */
+    clq_batch parts[CLQ_REPLICAS_MAX];
+    clq_labels more_labels[CLQ_REPLICAS_MAX][CLQ_MODEL_OUTPUTS_MAX - 1];
+    size_t total; /* samples */
 };
 
 /* ---- one pipeline ---- */
 
 /* Rows of a batch, as a replica's part of it. */
-static void cut_part(clq_parts *parts, unsigned replica, const clq_batch *batch, size_t first, size_t count) {
-    clq_batch *part = &parts->batches[replica];
-    clq_labels *more = parts->more_labels[replica];
+static void cut_part(clq_distributed_dataset *data, unsigned replica, const clq_batch *batch, size_t first,
+                     size_t count) {
+    clq_batch *part = &data->parts[replica];
+    clq_labels *more = data->more_labels[replica];
     *part = *batch;
     part->count = count;
     part->samples =
@@ -50,9 +54,9 @@ static clq_status next_of_one(clq_distributed_dataset *data, bool *more) {
             offsets[r] = CLQ_MIN(r * data->part, batch.count);
             counts[r] = CLQ_MIN(data->part, batch.count - offsets[r]);
         }
-        cut_part(&data->parts, r, &batch, offsets[r], counts[r]);
+        cut_part(data, r, &batch, offsets[r], counts[r]);
     }
-    data->parts.total = batch.count;
+    data->total = batch.count;
     return CLQ_OK;
 }
 
@@ -72,16 +76,16 @@ static clq_status end_epoch(clq_distributed_dataset *data) {
 
 static clq_status next_of_each(clq_distributed_dataset *data, bool *more) {
     unsigned got = 0;
-    data->parts.total = 0;
+    data->total = 0;
     for (unsigned r = 0; r < data->replicas; r++) {
-        clq_batch *part = &data->parts.batches[r];
+        clq_batch *part = &data->parts[r];
         bool any = true;
         if (data->places[r] == WAITS) {
             CLQ_TRY(clq_dataset_next(data->datasets[r], part, &any));
             data->places[r] = any ? HAS_BATCH : ENDED;
         }
         if (data->places[r] == ENDED) *part = (clq_batch){.count = 0};
-        data->parts.total += part->count;
+        data->total += part->count;
         got += data->places[r] == HAS_BATCH;
     }
     *more = data->all_or_none ? got == data->replicas : got > 0;
@@ -94,9 +98,7 @@ static clq_status next_of_each(clq_distributed_dataset *data, bool *more) {
 clq_status clq_distributed_next(clq_distributed_dataset *data, clq_distributed_batch *batch, bool *more) {
     bool any;
     CLQ_TRY(data->pipelines == 1 ? next_of_one(data, &any) : next_of_each(data, &any));
-    if (any)
-        *batch = (clq_distributed_batch){
-            .replicas = data->replicas, .parts = data->parts.batches, .count = data->parts.total};
+    if (any) *batch = (clq_distributed_batch){.replicas = data->replicas, .parts = data->parts, .count = data->total};
     *more = any;
     return CLQ_OK;
 }

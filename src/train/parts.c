@@ -139,7 +139,7 @@ static clq_status check_room(const clq_part_values *values, size_t rows) {
 /* The arguments of a forward pass, checked; *taken: the batch as the strategy takes it. */
 static clq_status check_forward(clq_trainer *trainer, const char *call, const clq_batch *batch,
                                 const clq_part_values *input, const clq_part_values *output, clq_batch_use use,
-                                clq_batch *taken) {
+                                clq_taken *taken) {
     CLQ_TRY(check_part(trainer, call));
     CLQ_TRY(clq_strategy_failure(trainer->strategy));
     CLQ_TRY(clq_trainer_take_part_batch(trainer, batch, use, taken));
@@ -149,25 +149,25 @@ static clq_status check_forward(clq_trainer *trainer, const char *call, const cl
     return check_room(output, batch->count);
 }
 
-static clq_status run_forward(clq_trainer *trainer, clq_mode mode, const clq_batch *batch, const clq_part_values *input,
+static clq_status run_forward(clq_trainer *trainer, clq_mode mode, const clq_rows *rows, const clq_part_values *input,
                               clq_part_values *output, float *const *outputs) {
     const clq_step_params params = clq_trainer_forward_params(trainer);
     const clq_handover handover = {.from = input ? (const float *const *)input->values : NULL,
                                    .to = output ? output->values : NULL,
                                    .outputs = outputs};
     trainer->forwarded = 0; /* plans share their memory */
-    CLQ_TRY(clq_strategy_part_forward(trainer->strategy, mode, batch, &params, &handover));
-    if (output) output->rows = batch->count;
+    CLQ_TRY(clq_strategy_part_forward(trainer->strategy, mode, rows, &params, &handover));
+    if (output) output->rows = rows->count;
     return CLQ_OK;
 }
 
 clq_status clq_part_forward(clq_trainer *trainer, const clq_batch *batch, const clq_part_values *input,
                             clq_part_values *output) {
-    clq_batch taken;
+    clq_taken taken;
     CLQ_TRY(check_forward(trainer, "clq_part_forward", batch, input, output, CLQ_TO_TRAIN, &taken));
     if (trainer->config.inference_only)
         return clq_fail(CLQ_STATE, "an inference-only trainer makes no gradients: use clq_part_evaluate");
-    CLQ_TRY(run_forward(trainer, CLQ_MODE_TRAIN, &taken, input, output, NULL));
+    CLQ_TRY(run_forward(trainer, CLQ_MODE_TRAIN, &taken.rows, input, output, NULL));
     clq_trainer_end_batch(trainer, batch->count, true);
     trainer->gradient = CLQ_GRADIENT_NONE;
     trainer->forwarded = batch->count;
@@ -205,12 +205,12 @@ clq_status clq_part_backward(clq_trainer *trainer, const clq_part_values *output
 
 clq_status clq_part_evaluate_sized(clq_trainer *trainer, const clq_batch *batch, const clq_part_values *input,
                                    clq_part_values *output, clq_totals *out, size_t out_bytes) {
-    clq_batch taken;
+    clq_taken taken;
     double row[CLQ_METRICS_ROW_MAX];
     CLQ_TRY(check_forward(trainer, "clq_part_evaluate", batch, input, output, CLQ_TO_EVALUATE, &taken));
     CLQ_TRY(clq_trainer_keep_last_step(trainer));
     const uint32_t slot = clq_trainer_forward_params(trainer).slot;
-    CLQ_TRY(run_forward(trainer, CLQ_MODE_EVALUATE, &taken, input, output, NULL));
+    CLQ_TRY(run_forward(trainer, CLQ_MODE_EVALUATE, &taken.rows, input, output, NULL));
     trainer->rows++;
     CLQ_TRY(clq_strategy_read_figures(trainer->strategy, slot, 1, row, NULL));
     clq_totals totals = {.samples = batch->count};
@@ -223,7 +223,7 @@ clq_status clq_part_evaluate_sized(clq_trainer *trainer, const clq_batch *batch,
 clq_status clq_part_predict(clq_trainer *trainer, const clq_batch *batch, const clq_part_values *input,
                             clq_part_values *output, float *const *out) {
     static float *const none[CLQ_MODEL_OUTPUTS_MAX] = {NULL};
-    clq_batch taken;
+    clq_taken taken;
     CLQ_TRY(check_forward(trainer, "clq_part_predict", batch, input, output, CLQ_TO_PREDICT, &taken));
-    return run_forward(trainer, CLQ_MODE_PREDICT, &taken, input, output, out ? out : none);
+    return run_forward(trainer, CLQ_MODE_PREDICT, &taken.rows, input, output, out ? out : none);
 }

@@ -91,7 +91,7 @@ static clq_status run_on_replicas(run *r, const char *name) {
     if (r->batch) CLQ_TRY(take_parts(trainer, r->batch, r->mode));
     if (r->mode == CLQ_MODE_EVALUATE) CLQ_TRY(clq_trainer_keep_last_step(trainer));
     const clq_strategy_call call = {.mode = r->mode,
-                                    .parts = r->batch ? trainer->parts->batches : NULL,
+                                    .parts = r->batch ? trainer->parts->rows : NULL,
                                     .params = clq_trainer_forward_params(trainer),
                                     .run = run_replica,
                                     .context = r,

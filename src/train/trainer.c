@@ -84,8 +84,6 @@ static clq_strategy_config strategy_config(const clq_trainer *trainer, const clq
                                           .metric_slots = CLQ_METRIC_SLOTS,
                                           .selections = selections},
                                  .global_batch = config->global_batch,
-                                 .sample_bytes =
-                                     clq_values_bytes(config->sample_dtype, clq_model_input(trainer->model)->elements),
                                  .group = config->group,
                                  .bucket_bytes = config->bucket_bytes,
                                  .trace_steps = config->trace_steps,
@@ -134,10 +132,8 @@ clq_status clq_trainer_create_with_selections(const clq_model *model, const clq_
     if (stage_settings.failed) CLQ_TRY_OR(fail, status, CLQ_MEMORY);
     clq_strategy_config strategy = strategy_config(trainer, config, &updates, selections, stage_settings.data);
     bool index = true;
-    for (uint32_t i = 0; i < model->output_count; i++) {
-        strategy.label_bytes[i] = clq_loss_target_bytes(&trainer->losses[i]);
+    for (uint32_t i = 0; i < model->output_count; i++)
         index = index && clq_loss_has_index(&trainer->losses[i]) && !trainer->losses[i].weighted;
-    }
     CLQ_TRY_OR(fail, status, clq_strategy_create(model, devices, &strategy, &trainer->strategy));
     (void)clq_strategy_takes_rows(trainer->strategy, index); /* of a dataset with labels that are classes */
     CLQ_TRY_OR(fail, status, clq_trainer_set_initial_weights(trainer));
@@ -344,7 +340,7 @@ clq_status clq_trainer_refuse_call(const clq_trainer *trainer, const char *call)
     return clq_fail(CLQ_STATE, "%s was called by on_step, on_progress or on_log of a clq_fit that is under way", call);
 }
 
-static clq_status begin_step(clq_trainer *trainer, const clq_batch *batch, clq_batch *taken) {
+static clq_status begin_step(clq_trainer *trainer, const clq_batch *batch, clq_taken *taken) {
     CLQ_TRY(may_step(trainer));
     return clq_trainer_take_batch(trainer, batch, CLQ_TO_TRAIN, taken);
 }
@@ -383,25 +379,29 @@ clq_status clq_trainer_refuse_local_steps(const clq_trainer *trainer) {
 }
 
 clq_status clq_step_gradients(clq_trainer *trainer, const clq_batch *batch) {
-    clq_batch taken;
+    clq_taken taken;
     CLQ_TRY(clq_trainer_refuse_call(trainer, "clq_step_gradients"));
     CLQ_TRY(clq_trainer_refuse_local_steps(trainer));
     CLQ_TRY(begin_step(trainer, batch, &taken));
     const clq_step_params params = clq_trainer_next_params(trainer);
-    CLQ_TRY(clq_strategy_gradients(trainer->strategy, &taken, &params));
+    CLQ_TRY(clq_strategy_gradients(trainer->strategy, &taken.rows, &params));
     clq_trainer_end_batch(trainer, batch->count, true);
     return CLQ_OK;
 }
 
-clq_status clq_trainer_step_batch(clq_trainer *trainer, const clq_batch *batch, bool ends) {
-    clq_batch taken;
-    const clq_step_params params = clq_trainer_next_params(trainer);
-    CLQ_TRY(begin_step(trainer, batch, &taken));
-    CLQ_TRY(ends ? clq_strategy_step(trainer->strategy, &taken, &params)
-                 : clq_strategy_accumulate(trainer->strategy, &taken, &params));
-    clq_trainer_end_batch(trainer, batch->count, ends);
+static clq_status step(clq_trainer *trainer, const clq_rows *rows, const clq_step_params *params, bool ends) {
+    CLQ_TRY(ends ? clq_strategy_step(trainer->strategy, rows, params)
+                 : clq_strategy_accumulate(trainer->strategy, rows, params));
+    clq_trainer_end_batch(trainer, rows->count, ends);
     if (ends) end_update(trainer);
     return CLQ_OK;
+}
+
+clq_status clq_trainer_step_batch(clq_trainer *trainer, const clq_batch *batch, bool ends) {
+    clq_taken taken;
+    const clq_step_params params = clq_trainer_next_params(trainer);
+    CLQ_TRY(begin_step(trainer, batch, &taken));
+    return step(trainer, &taken.rows, &params, ends);
 }
 
 clq_status clq_trainer_check_replicas(clq_trainer *trainer) {
@@ -435,11 +435,7 @@ clq_status clq_trainer_step_rows(clq_trainer *trainer, const clq_rows *rows, boo
     CLQ_TRY(may_step(trainer));
     /* The dataset was checked, but a callback of clq_fit may have cut it into other batches since. */
     CLQ_TRY(clq_trainer_check_size(trainer, rows->count));
-    CLQ_TRY(ends ? clq_strategy_step_rows(trainer->strategy, rows, &params)
-                 : clq_strategy_accumulate_rows(trainer->strategy, rows, &params));
-    clq_trainer_end_batch(trainer, rows->count, ends);
-    if (ends) end_update(trainer);
-    return CLQ_OK;
+    return step(trainer, rows, &params, ends);
 }
 
 clq_status clq_step_reduce(clq_trainer *trainer) {

@@ -64,8 +64,7 @@ struct clq_trainer {
     double *class_weights;       /* (config.class_weight_count); NULL: none */
     /* By output, of a global batch: where labels become what the loss takes; NULL until needed. */
     float *targets[CLQ_MODEL_OUTPUTS_MAX];
-    clq_labels more_labels[CLQ_MODEL_OUTPUTS_MAX - 1]; /* of the batch that was taken last */
-    struct clq_parts *parts;                           /* taken last; NULL until needed */
+    struct clq_parts *parts; /* taken last; NULL until needed */
 };
 
 /* What the losses of the model's outputs are, with all numbers that they take: of a validation on this set, or, NULL,
@@ -90,15 +89,20 @@ clq_status clq_trainer_check_dataset(const clq_trainer *trainer, const clq_datas
 clq_status clq_trainer_check_size(const clq_trainer *trainer, size_t samples);
 /* What a batch is taken for: PREDICT looks at no labels, and TRAIN at the weights of classes, too. */
 typedef enum clq_batch_use { CLQ_TO_PREDICT, CLQ_TO_EVALUATE, CLQ_TO_TRAIN } clq_batch_use;
-/* The batch as the strategy takes it, checked; borrowed like `batch`, until the next call. Labels become what the loss
- * takes, with the samples' weights behind them where losses are weighted. */
-clq_status clq_trainer_take_batch(clq_trainer *trainer, const clq_batch *batch, clq_batch_use use, clq_batch *out);
+/* A batch as the strategy takes it. Not to be copied: it points into itself. */
+typedef struct clq_taken {
+    clq_rows rows;
+    const char *arrays[CLQ_FEED_MAX];
+} clq_taken;
+/* The batch, checked; borrowed like `batch`, until the next call. Labels become what the loss takes, with the samples'
+ * weights behind them where losses are weighted. */
+clq_status clq_trainer_take_batch(clq_trainer *trainer, const clq_batch *batch, clq_batch_use use, clq_taken *out);
 /* The same where the trainer has a part of a model, as far as the part looks at the batch. */
-clq_status clq_trainer_take_part_batch(clq_trainer *trainer, const clq_batch *batch, clq_batch_use use, clq_batch *out);
-/* Each replica's part of a batch, as the strategy takes it. */
+clq_status clq_trainer_take_part_batch(clq_trainer *trainer, const clq_batch *batch, clq_batch_use use, clq_taken *out);
+/* Each replica's part of a batch, as the strategy takes it. Not to be copied. */
 typedef struct clq_parts {
-    clq_batch batches[CLQ_REPLICAS_MAX];
-    clq_labels more_labels[CLQ_REPLICAS_MAX][CLQ_MODEL_OUTPUTS_MAX - 1];
+    clq_rows rows[CLQ_REPLICAS_MAX];
+    const char *arrays[CLQ_REPLICAS_MAX][CLQ_FEED_MAX];
     size_t total; /* samples */
 } clq_parts;
 /* parts (replicas), checked, with labels; of count 0: none. Borrowed likewise. Errors: ARGUMENT (no samples; more than

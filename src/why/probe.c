@@ -117,7 +117,7 @@ static clq_status probe_rows(const clq_trainer *trainer, clq_dataset *data, doub
         status = clq_dataset_next_rows(data, &rows, &more);
         if (status != CLQ_OK || !more) continue; /* the next epoch begins */
         const double before = clq_now();
-        clq_rows_copy_samples(&rows, to);
+        clq_rows_copy(&rows, clq_feed_find(rows.feed, CLQ_FEED_SAMPLES, 0), to);
         copying_s += clq_now() - before;
         rows_copied += rows.count;
     }

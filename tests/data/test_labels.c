@@ -83,16 +83,15 @@ static void check_batch(const clq_batch *batch) {
 
 /* Rows that are left where they lie, whole and from the second on. */
 static void check_rows(const clq_rows *rows) {
-    assert_int_equal(rows->labels_count, 3);
+    assert_int_equal(rows->feed->count, 4);
     for (size_t from = 0; from < CLQ_MIN(rows->count, (size_t)2); from++) {
         const clq_rows part = clq_rows_part(rows, from, rows->count - from);
         uint8_t numbers[BATCH];
         int32_t a[BATCH], c[BATCH];
         float b[BATCH * VALUES];
-        clq_rows_copy_samples(&part, numbers);
-        clq_rows_copy_labels(&part, 0, a);
-        clq_rows_copy_labels(&part, 1, b);
-        clq_rows_copy_labels(&part, 2, c);
+        void *const labels[] = {a, b, c};
+        clq_rows_copy(&part, clq_feed_find(part.feed, CLQ_FEED_SAMPLES, 0), numbers);
+        for (unsigned i = 0; i < 3; i++) clq_rows_copy(&part, clq_feed_find(part.feed, CLQ_FEED_LABELS, i), labels[i]);
         for (size_t i = 0; i < part.count; i++) check_row(numbers[i], a[i], b + i * VALUES, c[i]);
     }
 }

@@ -286,6 +286,12 @@ static void prefetch_changes_nothing(void **state) {
         }
 }
 
+static void copy_array(const clq_rows *rows, clq_feed_role role, unsigned index, void *to) {
+    const unsigned array = clq_feed_find(rows->feed, role, index);
+    assert_true(array < rows->feed->count);
+    clq_rows_copy(rows, array, to);
+}
+
 /* Rows that are left where they lie are those of the batches, whole and in parts, and both walks go on from the same
  * place. */
 static void rows_are_those_of_batches(void **state) {
@@ -319,14 +325,14 @@ static void rows_are_those_of_batches(void **state) {
                 assert_int_equal(more, more_rows);
                 if (!more) continue;
                 assert_int_equal(rows.count, batch.count);
-                clq_rows_copy_samples(&rows, samples);
-                clq_rows_copy_labels(&rows, 0, labels);
+                copy_array(&rows, CLQ_FEED_SAMPLES, 0, samples);
+                copy_array(&rows, CLQ_FEED_LABELS, 0, labels);
                 assert_memory_equal(samples, batch.samples, batch.count * ELEMENTS);
                 assert_memory_equal(labels, batch.labels, batch.count * sizeof labels[0]);
                 clq_rows part = clq_rows_part(&rows, 2, batch.count - 3);
                 memset(samples, 0, sizeof samples);
-                clq_rows_copy_samples(&part, samples);
-                clq_rows_copy_labels(&part, 0, labels);
+                copy_array(&part, CLQ_FEED_SAMPLES, 0, samples);
+                copy_array(&part, CLQ_FEED_LABELS, 0, labels);
                 assert_memory_equal(samples, (const uint8_t *)batch.samples + 2 * ELEMENTS, part.count * ELEMENTS);
                 assert_memory_equal(labels, (const int32_t *)batch.labels + 2, part.count * sizeof labels[0]);
             }

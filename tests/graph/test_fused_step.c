@@ -189,7 +189,7 @@ static void check_moved(const bench *b, clq_device *device, const content *wante
     clq_buffer *own[2] = {clq_plan_samples(b->plan), clq_plan_labels(b->plan, 0)}, *moved[2], *small;
     for (int i = 0; i < 2; i++) moved[i] = copy_of(b, device, own[i]);
     for (int i = 0; i < 2; i++) write_zeros(b, own[i]);
-    CHECK_OK(clq_plan_set_input(b->plan, moved[0], &moved[1]));
+    CHECK_OK(clq_plan_set_input(b->plan, moved));
     step(b, 0, AT_ONCE);
     content got = {wanted->bytes, clq_alloc(wanted->bytes, 1)};
     assert_non_null(got.all);
@@ -197,8 +197,8 @@ static void check_moved(const bench *b, clq_device *device, const content *wante
     assert_memory_equal(got.all, wanted->all, got.bytes);
     clq_free(got.all);
     CHECK_OK(clq_buffer_create(device, CLQ_MEMORY_DEVICE, clq_buffer_bytes(own[0]) - 1, "too small", &small));
-    CHECK_FAILS(CLQ_INTERNAL, clq_plan_set_input(b->plan, small, NULL));
-    CHECK_OK(clq_plan_set_input(b->plan, own[0], &own[1]));
+    CHECK_FAILS(CLQ_INTERNAL, clq_plan_set_input(b->plan, (clq_buffer *[]){small, own[1]}));
+    CHECK_OK(clq_plan_set_input(b->plan, own));
     clq_buffer_destroy(small);
     for (int i = 0; i < 2; i++) clq_buffer_destroy(moved[i]);
 }

@@ -45,8 +45,8 @@ static void kept_once(clq_system *system, uint32_t index, const subject *s) {
     const int kept = entries();
     assert_true(kept > before + 3);
     const clq_plan *plan = b[0].plan;
-    clq_buffer *const all[] = {plan->weights->parameters, plan->weights->gradient, plan->samples, plan->labels[0],
-                               plan->metrics};
+    clq_buffer *const all[] = {plan->weights->parameters, plan->weights->gradient, clq_plan_samples(plan),
+                               clq_plan_labels(plan, 0), plan->metrics};
     for (size_t i = 0; i < CLQ_COUNT_OF(all); i++) assert_zero(&b[0], all[i]);
     b[1] = open_bench(devices[1], queues[1], s, training_of(s, COUNT + 2));
     assert_false(clq_device_has_unkept(devices[1])); /* nothing was compiled */

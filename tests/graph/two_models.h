@@ -318,7 +318,8 @@ static inline void fill_whole(const bench *b, clq_buffer *buffer, int byte) {
 /* All that a run is to write or may not read: `byte` everywhere but in the parameters and the gradient's gaps. */
 static inline void blank(const bench *b, int byte) {
     const clq_plan *plan = b->plan;
-    clq_buffer *const whole[] = {plan->samples, plan->labels[0], plan->output[0], plan->metrics, plan->norms};
+    clq_buffer *const whole[] = {clq_plan_samples(plan), clq_plan_labels(plan, 0), plan->output[0], plan->metrics,
+                                 plan->norms};
     for (size_t i = 0; i < CLQ_COUNT_OF(whole); i++) fill_whole(b, whole[i], byte);
     for (size_t c = 0; c < plan->placement.chunk_count; c++) fill_whole(b, plan->placement.chunks[c], byte);
     for (size_t v = 0; v < b->s->variables && plan->weights->gradient; v++)

@@ -19,9 +19,7 @@ static clq_status create(clq_strategy_kind kind, const char *spec, clq_strategy 
     const clq_strategy_config config = {
         .kind = kind,
         .plan = {.sample_dtype = CLQ_F32, .loss = &loss, .update = &sgd, .metric_slots = 1},
-        .global_batch = BATCH,
-        .sample_bytes = 3 * sizeof(float),
-        .label_bytes = {sizeof(int32_t)}};
+        .global_batch = BATCH};
     return clq_strategy_create(model, &devices, &config, out);
 }
 
@@ -53,11 +51,15 @@ static void the_kind_reaches_the_table(void **state) {
                  {CLQ_STRATEGY_TENSOR, "pocl:0,pocl:1", "tensor", true}};
     static const float samples[BATCH * 3] = {1, 2, 3, 4, 5, 6, 7, 8, 9};
     static const int32_t labels[BATCH] = {0, 1, 0, 1, 0, 1};
-    const clq_batch batch = {
-        .count = BATCH, .samples = samples, .sample_elements = 3, .sample_dtype = CLQ_F32, .labels = labels};
+    const char *const arrays[] = {(const char *)samples, (const char *)labels};
     for (size_t i = 0; i < CLQ_COUNT_OF(cases); i++) {
         clq_strategy *strategy;
         assert_ok(create(cases[i].kind, cases[i].spec, &strategy));
+        const clq_feed *feed = clq_strategy_feed(strategy);
+        assert_int_equal(feed->count, 2);
+        assert_int_equal(feed->arrays[0].bytes, 3 * sizeof(float));
+        assert_int_equal(feed->arrays[1].bytes, sizeof(int32_t));
+        const clq_rows batch = {.feed = feed, .arrays = arrays, .count = BATCH};
         assert_string_equal(strategy->module->name, cases[i].name);
         assert_ok(clq_strategy_step(strategy, &batch, &(clq_step_params){.rate = 0.5f, .step = 1}));
         assert_ok(clq_strategy_gradients(strategy, &batch, &(clq_step_params){.step = 2}));
