@@ -1,5 +1,5 @@
 /* Which settings of strategies go together, and with which strategy. */
-#include "strategy/replica.h"
+#include "strategy/replicas/replica.h"
 
 /* ---- accumulation ---- */
 

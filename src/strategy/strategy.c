@@ -1,5 +1,5 @@
 /* The face of all strategies: which module a strategy is, and what is posted to its replicas. */
-#include "strategy/replica.h"
+#include "strategy/replicas/replica.h"
 
 #include <string.h>
 

@@ -12,7 +12,7 @@
 #include "comm/comm.h"
 #include "data/data.h"
 #include "graph/graph.h"
-#include "strategy/store.h"
+#include "strategy/exchange/store.h"
 
 /* Of a bucket of the gradient, where the config names none. */
 enum { CLQ_BUCKET_BYTES_DEFAULT = 4 << 20 };

@@ -250,7 +250,7 @@ static clq_status all_reduce(clq_rig_member *m, size_t bytes) {
                                clq_values_count(CLQ_F32, bytes), CLQ_F32);
 }
 
-/* As strategy/zero.c has it. */
+/* As strategy/exchange/zero.c has it. */
 static clq_status scatter_and_gather(clq_rig_member *m, size_t bytes) {
     const size_t lines = CLQ_MAX(bytes / CLQ_VARIABLE_ALIGN / m->rig->at_work, (size_t)1);
     const size_t own = lines * CLQ_VARIABLE_ALIGN * m->rank;

@@ -1,5 +1,5 @@
 /* Workers of a pool: commands in order, waiting, the first failure, and what becomes of the commands behind it. */
-#include "strategy/pool.h"
+#include "strategy/replicas/pool.h"
 #include "support/check.h"
 #include "support/system.h"
 

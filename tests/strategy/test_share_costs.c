@@ -1,5 +1,5 @@
 /* The arithmetic of shares by speed: what samples cost, and the shares that are done the soonest. */
-#include "strategy/shares.h"
+#include "strategy/replicas/shares.h"
 #include "support/check.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
 /* The store by itself: its parts, its updates against one on arrays, and what readers see while it is updated. */
-#include "strategy/store.h"
+#include "strategy/exchange/store.h"
 #include "support/check.h"
 
 #include <stdatomic.h>

@@ -1,7 +1,7 @@
 /* Compressed gradients: what replicas exchange is what a reference in double makes of their gradients; nothing that is
  * left out is lost; the same run twice is the same bits. */
 #include "ref/ops_compress.c"
-#include "strategy/mirrored.h"
+#include "strategy/modules/mirrored.h"
 #include "train/two_layers.h"
 
 #include <math.h>

@@ -2,7 +2,7 @@
  * a named error within seconds, nobody waits for the dead, and what comes after is as if nothing had been. */
 #include "comm/communicator.h"
 #include "device/internal.h"
-#include "strategy/mirrored.h"
+#include "strategy/modules/mirrored.h"
 #include "support/apart.h"
 #include "support/check.h"
 #include "support/faults.h"

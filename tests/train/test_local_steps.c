@@ -1,7 +1,7 @@
 /* Local SGD: as many trainers of one replica as there are replicas, each on its share, whose weights a reference
  * averages in double, by the samples that each has seen. */
 #include "comm/communicator.h"
-#include "strategy/mirrored.h"
+#include "strategy/modules/mirrored.h"
 #include "train/two_layers.h"
 #include <clique/distribute.h>
 

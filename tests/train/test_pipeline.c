@@ -1,6 +1,6 @@
 /* The parts of a pipeline: turns of stages, bubbles, where a model is cut; what is refused; and a model that is too
  * large for each of its devices. That pipelines equal one replica is in test_strategies.c. */
-#include "strategy/pipeline.h"
+#include "strategy/pipeline/pipeline.h"
 #include "support/apart.h"
 #include "support/check.h"
 #include "support/synthetic.h"

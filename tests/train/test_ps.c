@@ -5,7 +5,7 @@
  *
  * A replica is held up behind its backward pass (the linker wraps clq_replica_run) until the others have got as far as
  * they may: no test depends on how fast the machine is, but for a limit on how long it is held. */
-#include "strategy/central.h"
+#include "strategy/modules/central.h"
 #include "support/apart.h"
 #include "support/check.h"
 #include "support/disguise.h"

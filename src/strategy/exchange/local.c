@@ -1,0 +1,96 @@
+/* Local SGD, another step of the mirrored strategy: for some steps each replica updates its weights by the gradient of
+ * its own share, with an optimizer of its own. Then the weights are averaged over the replicas, each weighted by the
+ * samples that it has seen since the last average (McMahan et al., "Communication-efficient learning of deep networks
+ * from decentralized data", 2017; with equal shares the plain mean of Stich, 2019). So with one local step, and an
+ * optimizer that is linear in the gradient and keeps nothing, weights are those of mirrored steps, whatever the shares
+ * are. */
+#include "strategy/modules/mirrored.h"
+
+clq_status clq_local_check(const clq_strategy_config *config, const clq_strategy_module *module) {
+    if (config->options.local_steps == 0) return CLQ_OK;
+    if (config->options.compression.kind != CLQ_COMPRESSION_OFF)
+        return clq_fail(CLQ_ARGUMENT,
+                        "with local steps no gradient is exchanged: leave out local steps, or compression");
+    if (config->options.accumulate > 1)
+        return clq_fail(CLQ_ARGUMENT,
+                        "replicas with local steps accumulate no batches: leave out local steps, or accumulation");
+    if (config->options.shard_optimizer || config->options.shares == CLQ_SHARES_AUTO)
+        return clq_fail(CLQ_ARGUMENT,
+                        "replicas with local steps update all weights by themselves: leave out local steps, or %s",
+                        config->options.shard_optimizer ? "the sharded optimizer" : "shares by speed");
+    if (module == &clq_strategy_mirrored) return CLQ_OK;
+    return clq_fail(CLQ_ARGUMENT,
+                    "only mirrored replicas make local steps: use strategy mirrored in place of %s, or no local steps",
+                    module->name);
+}
+
+clq_status clq_local_open(clq_strategy *strategy) {
+    if (!clq_mirrored_is_local(strategy)) return CLQ_OK;
+    if (clq_plan_exchanges(strategy->replicas[0].plan))
+        return clq_fail(CLQ_ARGUMENT,
+                        "model %s has synchronized statistics, which are of one set of weights: leave out local steps, "
+                        "or let each replica normalise by statistics of its own",
+                        strategy->model->name);
+    strategy->step = clq_local_step;
+    return CLQ_OK;
+}
+
+/* ---- by replicas ---- */
+
+clq_status clq_local_step(clq_replica *replica, const clq_command *command) {
+    clq_command own = *command;
+    if (own.params.count > 0) {
+        own.params.scale = (float)(1.0 / (double)own.params.count);
+        return clq_replica_step_alone(replica, &own);
+    }
+    /* No samples, so no update. The row of metrics is written, with zeros. */
+    CLQ_TRY(clq_replica_run(replica, replica->plan, &own, CLQ_SEGMENT_NORM));
+    CLQ_TRY(clq_replica_keep_norms(replica, own.params.slot));
+    return clq_queue_flush(replica->worker.queue);
+}
+
+static clq_status average(clq_worker *worker, const clq_command *command) {
+    clq_replica *replica = clq_replica_of(worker);
+    CLQ_TRY(clq_weights_weigh(replica->weights, worker->queue, command->params.scale));
+    CLQ_TRY(clq_uploads_send_next(replica));
+    clq_buffer *parameters = clq_weights_arena(replica->weights, CLQ_ARENA_PARAMETERS);
+    return clq_mirrored_add_up(replica, parameters, clq_weights_dtype(replica->weights, CLQ_ARENA_PARAMETERS),
+                               clq_buffer_bytes(parameters));
+}
+static const clq_command_kind average_kind = {.name = "average", .traits = CLQ_COMMAND_IN_STEP, .run = average};
+
+/* ---- by the poster ---- */
+
+/* The weight of each replica in the average. The weights add up to exactly 1 in float, so that values on which all
+ * replicas agree do not change. */
+static void make_shares(const clq_local *local, unsigned count, float *shares) {
+    uint64_t total = 0;
+    unsigned most = 0;
+    double rest = 1;
+    for (unsigned r = 0; r < count; r++) total += local->samples[r];
+    for (unsigned r = 1; r < count; r++)
+        if (local->samples[r] > local->samples[most]) most = r;
+    for (unsigned r = 0; r < count; r++) {
+        shares[r] = (float)((double)local->samples[r] / (double)total);
+        if (r != most) rest -= (double)shares[r];
+    }
+    shares[most] = (float)rest;
+}
+
+void clq_local_average(clq_strategy *strategy) {
+    clq_local *local = &clq_mirrored_of_strategy(strategy)->local;
+    float shares[CLQ_REPLICAS_MAX];
+    if (local->steps == 0) return;
+    make_shares(local, strategy->count, shares);
+    for (unsigned r = 0; r < strategy->count; r++)
+        clq_channel_put(strategy->replicas[r].worker.commands,
+                        &(clq_command){.kind = &average_kind, .params = {.scale = shares[r]}});
+    *local = (clq_local){0};
+}
+
+void clq_local_note(clq_strategy *strategy, const clq_part *parts) {
+    clq_local *local = &clq_mirrored_of_strategy(strategy)->local;
+    if (!clq_mirrored_is_local(strategy) || strategy->apart) return;
+    for (unsigned r = 0; r < strategy->count; r++) local->samples[r] += parts[r].count;
+    if (++local->steps >= strategy->config.options.local_steps) clq_local_average(strategy);
+}

@@ -1,0 +1,95 @@
+/* A fast path of the exchange: replicas on the same memory update a part of the weights each, for all
+ * (graph/update.c). */
+#include "strategy/modules/mirrored.h"
+
+/* When all have come: only then are all gradients whole. */
+static clq_status sum_part(void *context) {
+    clq_replica *replica = context;
+    return clq_plan_run_sharded_sum(replica->plan, replica->worker.queue);
+}
+
+static clq_status update_part(void *context) {
+    clq_replica *replica = context;
+    return clq_plan_run_sharded_update(replica->plan, replica->worker.queue);
+}
+
+static clq_status meet(clq_replica *replica, clq_status (*between)(void *context)) {
+    return clq_comm_run(
+        clq_mirrored_of(replica)->comm, replica->worker.index,
+        &(clq_task){.collective = CLQ_BARRIER, .queue = replica->worker.queue, .between = between, .context = replica});
+}
+
+static clq_status add_up(clq_replica *replica, clq_buffer *squares) {
+    return clq_comm_all_reduce(clq_mirrored_of(replica)->comm, replica->worker.index, replica->worker.queue, squares, 0,
+                               squares, 0, clq_values_count(CLQ_F32, clq_buffer_bytes(squares)), CLQ_F32);
+}
+
+/* The sum of the gradients, where it is needed before the update. Each replica gets the squares of all; or, where it
+ * has the optimizer's state of a part alone and nothing is clipped, keeps those of its part. */
+static clq_status add_up_gradients(clq_replica *replica) {
+    const clq_strategy *strategy = replica->strategy;
+    clq_buffer *norms = clq_plan_norms(replica->plan);
+    if (!clq_plan_sums_first(replica->plan)) return CLQ_OK;
+    CLQ_TRY(meet(replica, sum_part));
+    return norms && !strategy->replicas[strategy->count - 1].measures_norms ? add_up(replica, norms) : CLQ_OK;
+}
+
+/* The first pass of an optimizer with a trust ratio. */
+static clq_status find_directions(clq_replica *replica) {
+    clq_buffer *squares = clq_plan_step_squares(replica->plan);
+    if (!squares) return CLQ_OK;
+    CLQ_TRY(clq_plan_run_sharded_directions(replica->plan, replica->worker.queue));
+    return add_up(replica, squares);
+}
+
+/* The gradient is added up by those who update: one way through it less, and half of the other. */
+clq_status clq_sharded_step(clq_replica *replica, const clq_command *command) {
+    const clq_mirrored *mirrored = clq_mirrored_of(replica);
+    CLQ_TRY(clq_replica_run(replica, replica->plan, command, CLQ_SEGMENT_BACKWARD));
+    CLQ_TRY(clq_pace_arrive(replica, command->params.count));
+    uint64_t before = clq_comm_busy_ns(mirrored->comm);
+    CLQ_TRY(add_up_gradients(replica));
+    CLQ_TRY(find_directions(replica));
+    CLQ_TRY(meet(replica, update_part));
+    clq_mirrored_note_exposed(replica, clq_comm_busy_ns(mirrored->comm) - before);
+    CLQ_TRY(clq_replica_keep_norms(replica, command->params.slot));
+    clq_weights_turn(replica->weights);
+    clq_pace_compute(replica);
+    return CLQ_OK;
+}
+
+clq_status clq_sharded_open(clq_strategy *strategy) {
+    clq_plan *plans[CLQ_REPLICAS_MAX];
+    for (unsigned r = 0; r < strategy->count; r++) plans[r] = strategy->replicas[r].plan;
+    for (unsigned r = 0; r < strategy->count; r++) CLQ_TRY(clq_plan_shard_update(plans[r], plans, strategy->count, r));
+    return CLQ_OK;
+}
+
+void clq_sharded_close(clq_strategy *strategy) {
+    for (unsigned r = 0; r < strategy->count; r++) clq_plan_end_sharding(strategy->replicas[r].plan);
+}
+
+/* ---- making current ---- */
+
+/* Every rank's part of an arena to the others. */
+static clq_status collect(clq_replica *replica, clq_buffer *arena) {
+    const unsigned count = replica->strategy->count;
+    for (unsigned r = 0; r < count; r++) {
+        size_t begin, end;
+        clq_plan_updated_part(replica->plan, count, r, &begin, &end);
+        CLQ_TRY(clq_comm_broadcast(clq_mirrored_of(replica)->comm, replica->worker.index, replica->worker.queue, arena,
+                                   begin, end - begin, r));
+    }
+    return CLQ_OK;
+}
+
+static clq_status run_collect(clq_worker *worker, const clq_command *command) {
+    clq_replica *replica = clq_replica_of(worker);
+    if (command->memory == CLQ_ARENA_GRADIENT)
+        return collect(replica, clq_weights_arena(replica->weights, CLQ_ARENA_GRADIENT));
+    for (unsigned slot = 0; slot < clq_weights_optimizer_slots(replica->weights); slot++)
+        CLQ_TRY(collect(replica, clq_weights_optimizer_slot(replica->weights, slot)));
+    return CLQ_OK;
+}
+
+const clq_command_kind clq_sharded_collect = {.name = "collect", .run = run_collect};

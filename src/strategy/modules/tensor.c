@@ -1,0 +1,88 @@
+/* Tensor parallelism (Shoeybi et al., "Megatron-LM", 2019): replicas split the kernels of Dense layers (clq_slicing),
+ * and each runs the whole batch. Their plans sum over the replicas within a step, so gradients are complete at its end,
+ * and each replica updates its slices and its copy of the rest. Replicas meet as mirrored ones do. */
+#include "strategy/modules/mirrored.h"
+
+typedef struct clq_tensor_parallel {
+    clq_mirrored mirrored; /* first: clq_mirrored_of */
+    clq_slicing *slicing;  /* NULL for one replica */
+    bool alike;            /* all devices compute what is not split to the same bits */
+} clq_tensor_parallel;
+
+static clq_tensor_parallel *own_of(const clq_strategy *strategy) { return strategy->own; }
+
+/* The gradient's squares are added over replicas: each measures those of its slices, and the first one alone those of
+ * whole variables. */
+static clq_status prepare(clq_strategy *strategy) {
+    clq_tensor_parallel *own = strategy->own = clq_alloc(1, sizeof *own);
+    if (!own) return CLQ_MEMORY;
+    own->alike = true;
+    for (unsigned r = 0; r < strategy->count; r++) {
+        clq_replica *replica = &strategy->replicas[r];
+        replica->capacity = (uint32_t)strategy->config.global_batch;
+        /* Where updates go by them, each replica gets the squares of all. */
+        replica->measures_norms = r == 0 || !clq_updates_by_squares(&strategy->config.plan.update_options);
+        own->alike =
+            own->alike && clq_selections_are_shared(strategy->replicas[0].worker.device, replica->worker.device);
+    }
+    if (strategy->count == 1) return CLQ_OK;
+    CLQ_TRY(clq_slicing_create(strategy->model, strategy->count, &own->slicing));
+    strategy->config.plan.slicing = own->slicing;
+    return CLQ_OK;
+}
+
+static void close(clq_strategy *strategy) {
+    if (!strategy->own) return;
+    clq_slicing_destroy(own_of(strategy)->slicing);
+    clq_mirrored_close(strategy);
+}
+
+static void split(clq_strategy *strategy, const clq_command_kind *kind, size_t total, clq_part *parts) {
+    (void)kind;
+    for (unsigned r = 0; r < strategy->count; r++)
+        parts[r] = (clq_part){.first = 0, .count = total, .runs = true, .measures = r == 0};
+}
+
+/* Compilers round differently, in forward, backward and the update. The replicas' copies of whole variables would drift
+ * apart, until slices no longer fit one another. So all replicas take the first one's values. */
+static clq_status keep_alike(clq_replica *replica) {
+    const clq_weights *weights = replica->weights;
+    clq_comm *comm = clq_mirrored_of(replica)->comm;
+    clq_buffer *parameters = clq_weights_arena(weights, CLQ_ARENA_PARAMETERS);
+    clq_buffer *state = clq_weights_arena(weights, CLQ_ARENA_STATE);
+    const size_t bytes = clq_weights_whole_bytes(weights);
+    if (own_of(replica->strategy)->alike || replica->strategy->apart) return CLQ_OK;
+    if (bytes > 0)
+        CLQ_TRY(clq_comm_broadcast(comm, replica->worker.index, replica->worker.queue, parameters, 0, bytes, 0));
+    if (!state) return CLQ_OK;
+    return clq_comm_broadcast(comm, replica->worker.index, replica->worker.queue, state, 0, clq_buffer_bytes(state), 0);
+}
+
+static clq_status apply(clq_replica *replica, const clq_step_params *params) {
+    CLQ_TRY(clq_replica_apply(replica, params));
+    return keep_alike(replica);
+}
+
+static clq_status step(clq_replica *replica, const clq_command *command) {
+    CLQ_TRY(clq_replica_step_alone(replica, command));
+    return keep_alike(replica);
+}
+
+static clq_exchange add_squares(const clq_strategy *strategy, const clq_replica *replica) {
+    return (clq_exchange){replica->worker.index, strategy->count, clq_mirrored_all_reduce, (void *)replica};
+}
+
+const clq_strategy_module clq_strategy_tensor = {.kind = CLQ_STRATEGY_TENSOR,
+                                                 .name = "tensor",
+                                                 .accumulates = true,
+                                                 .scales_losses = true,
+                                                 .prepare = prepare,
+                                                 .open = clq_mirrored_open,
+                                                 .close = close,
+                                                 .split = split,
+                                                 .step = step,
+                                                 .apply = apply,
+                                                 .all_reduce = clq_mirrored_all_reduce,
+                                                 .add_squares = add_squares,
+                                                 .comm_times = clq_mirrored_comm_times,
+                                                 .exchanges = clq_mirrored_exchanges};

@@ -1,0 +1,164 @@
+/* One replica's life, and the stages of its steps. */
+#include "strategy/replicas/replica.h"
+
+/* ---- stages ---- */
+
+static clq_status run(clq_replica *replica, clq_plan *plan, const clq_command *command, clq_segment last) {
+    clq_queue *queue = replica->worker.queue;
+    clq_staging *rows;
+    clq_order order;
+    CLQ_TRY(clq_replica_bring_rows(replica, plan, command, &order, &rows));
+    clq_plan_set_params(plan, &command->params);
+    CLQ_TRY(clq_plan_run_after(plan, queue, CLQ_SEGMENT_FORWARD, last, &order));
+    return rows ? clq_queue_mark_again(queue, &rows->read) : CLQ_OK;
+}
+
+clq_status clq_replica_run(clq_replica *replica, clq_plan *plan, const clq_command *command, clq_segment last) {
+    clq_plan *adding = replica->adding;
+    if (command->params.sum_factor == 0.0f || adding == plan) return run(replica, plan, command, last);
+    CLQ_TRY(run(replica, adding, command, CLQ_SEGMENT_BACKWARD));
+    clq_plan_set_params(plan, &command->params);
+    return last == CLQ_SEGMENT_BACKWARD ? CLQ_OK : clq_plan_run(plan, replica->worker.queue, CLQ_SEGMENT_NORM, last);
+}
+
+clq_status clq_replica_read_outputs(clq_replica *replica, const clq_plan *plan, const clq_command *command,
+                                    size_t first, size_t count) {
+    const clq_model *model = replica->strategy->model;
+    for (uint32_t i = 0; i < model->output_count && count > 0; i++) {
+        const size_t elements = clq_model_output(model, i)->elements;
+        float *to = command->outputs[i];
+        if (to && clq_plan_output(plan, i))
+            CLQ_TRY(clq_queue_read(replica->worker.queue, clq_plan_output(plan, i), 0, to + first * elements,
+                                   count * elements * sizeof *to, true));
+    }
+    return CLQ_OK;
+}
+
+clq_status clq_replica_apply(clq_replica *replica, const clq_step_params *params) {
+    clq_plan_set_params(replica->plan, params);
+    CLQ_TRY(clq_plan_run(replica->plan, replica->worker.queue, CLQ_SEGMENT_NORM, CLQ_SEGMENT_UPDATE));
+    CLQ_TRY(clq_replica_keep_norms(replica, params->slot));
+    return clq_queue_flush(replica->worker.queue);
+}
+
+clq_status clq_replica_step_alone(clq_replica *replica, const clq_command *command) {
+    CLQ_TRY(clq_replica_run(replica, replica->plan, command, CLQ_SEGMENT_UPDATE));
+    CLQ_TRY(clq_replica_keep_norms(replica, command->params.slot));
+    return clq_queue_flush(replica->worker.queue);
+}
+
+/* Moving statistics are linear in what they are made of, and training does not read them: but for rounding their mean
+ * goes on as if nobody had looked. */
+clq_status clq_replica_average_state(clq_replica *replica, const clq_command *command, clq_comm *comm, unsigned rank) {
+    clq_queue *queue = replica->worker.queue;
+    clq_buffer *state = clq_weights_arena(replica->weights, CLQ_ARENA_STATE);
+    const clq_dtype dtype = clq_weights_dtype(replica->weights, CLQ_ARENA_STATE);
+    const size_t bytes = clq_weights_apart_bytes(replica->weights);
+    if (!command->counts) CLQ_TRY(clq_queue_fill_zero(queue, state, 0, bytes));
+    CLQ_TRY(clq_comm_all_reduce(comm, rank, queue, state, 0, state, 0, clq_values_count(dtype, bytes), dtype));
+    return clq_weights_mean_state(replica->weights, queue, command->params.count);
+}
+
+void clq_strategy_average_state(clq_strategy *strategy, const clq_command_kind *kind, unsigned group) {
+    clq_command command = {.kind = kind};
+    for (unsigned r = 0; r < strategy->count; r += group)
+        command.params.count += (uint32_t)(strategy->computed >> r & 1);
+    for (unsigned r = 0; r < strategy->count && command.params.count > 0; r++) {
+        command.counts = strategy->computed >> r & 1;
+        clq_channel_put(strategy->replicas[r].worker.commands, &command);
+    }
+    strategy->computed = 0;
+}
+
+/* ---- life ---- */
+
+/* Whether a later replica may take what was compiled for this one. */
+static bool has_followers(const clq_replica *replica) {
+    const clq_strategy *strategy = replica->strategy;
+    for (unsigned r = replica->worker.index + 1; r < strategy->count; r++)
+        if (clq_selections_are_shared(replica->worker.device, strategy->replicas[r].worker.device)) return true;
+    return false;
+}
+
+clq_plan_config clq_replica_plan_config(const clq_replica *replica, clq_mode mode) {
+    const clq_strategy *strategy = replica->strategy;
+    clq_plan_config config = strategy->config.plan;
+    config.mode = mode;
+    config.capacity = replica->plan_capacity ? replica->plan_capacity : replica->capacity;
+    config.metric_slots *= CLQ_MAX(replica->metric_rows, 1u);
+    if (strategy->module->all_reduce)
+        *(config.slicing ? &config.joins : &config.exchange) =
+            (clq_exchange){replica->worker.index, strategy->count, strategy->module->all_reduce, (void *)replica};
+    if (strategy->module->add_squares && config.update &&
+        (clq_updates_by_squares(&config.update_options) ||
+         clq_updates_have_trust_ratios(config.update, &config.update_options)))
+        config.norm_parts = strategy->module->add_squares(strategy, replica);
+    config.stage = replica->stage;
+    config.activations_most = replica->activations_most;
+    config.fused_launches = replica->joined;
+    /* Micro-batches are accumulated wherever batches may be; a part that runs by hand has neither. */
+    const bool micro_batches = replica->stage && strategy->module->accumulates;
+    config.accumulates = mode == CLQ_MODE_TRAIN && (strategy->config.options.accumulate > 1 || micro_batches);
+    if (mode != CLQ_MODE_TRAIN) {
+        config.check_numerics = false;
+        config.update = NULL;
+        config.gradient_norms = false;
+    }
+    if (mode == CLQ_MODE_PREDICT) config.loss = NULL;
+    return config;
+}
+
+static clq_status make_plan(clq_replica *replica, clq_plan_config *config, clq_plan **out) {
+    config->beside = replica->plan;
+    CLQ_TRY(clq_plan_create(replica->weights, config, out));
+    return has_followers(replica) ? clq_plan_keep_programs(*out) : CLQ_OK;
+}
+
+clq_status clq_replica_make_plan(clq_replica *replica, clq_mode mode) {
+    clq_plan_config config = clq_replica_plan_config(replica, mode);
+    CLQ_TRY(make_plan(replica, &config, &replica->plans[mode]));
+    if (config.accumulates) replica->adding = replica->plans[mode];
+    return CLQ_OK;
+}
+
+clq_status clq_replica_make_adding(clq_replica *replica) {
+    clq_plan_config config = clq_replica_plan_config(replica, CLQ_MODE_TRAIN);
+    config.accumulates = config.updated_elsewhere = true;
+    return make_plan(replica, &config, &replica->adding);
+}
+
+clq_status clq_replica_open(clq_replica *replica) {
+    const clq_plan_config *config = &replica->strategy->config.plan;
+    clq_worker *worker = &replica->worker;
+    worker->owner = replica;
+    worker->in_flight = clq_device_runs_in_caller(worker->device) ? 1 : CLQ_OWN_SLOTS;
+    CLQ_TRY(clq_worker_open(worker, &replica->strategy->pool));
+    const bool parts = replica->strategy->shards_optimizer;
+    const clq_holding holding = {.stage = replica->stage,
+                                 .slicing = config->slicing,
+                                 .rank = worker->index,
+                                 .part = parts ? worker->index : 0,
+                                 .parts = parts ? replica->strategy->count : 1,
+                                 .options = clq_plan_weights_options(config)};
+    CLQ_TRY(clq_weights_create_holding(replica->strategy->model, worker->device, clq_plan_weights_update(config),
+                                       &holding, &replica->weights));
+    CLQ_TRY(clq_replica_make_plan(replica, config->mode));
+    replica->plan = replica->plans[config->mode];
+    CLQ_TRY(clq_replica_open_figures(replica));
+    return clq_replica_open_rows(replica);
+}
+
+void clq_replica_close_plans(clq_replica *replica) {
+    if (replica->adding != replica->plan) clq_plan_destroy(replica->adding);
+    for (unsigned mode = 0; mode < CLQ_MODE_COUNT; mode++)
+        if (replica->plans[mode] != replica->plan) clq_plan_destroy(replica->plans[mode]);
+    clq_plan_destroy(replica->plan); /* the others were beside it */
+}
+
+void clq_replica_close(clq_replica *replica) {
+    clq_replica_close_rows(replica);
+    clq_replica_close_figures(replica);
+    clq_weights_destroy(replica->weights);
+    clq_worker_close(&replica->worker);
+    clq_device_close(replica->worker.device);
+}

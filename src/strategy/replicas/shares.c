@@ -1,0 +1,349 @@
+/* Shares of replicas, and how long replicas compute. */
+#include "strategy/replicas/replica.h"
+
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+/* LEAST: speeds are medians of at least this many steps, so that one late wake-up does not count as a change of speed.
+ * AGREED: at least this many reviews in a row must find that a change pays; each further review looks one step further
+ * back, up to KEPT. WARM: the first steps, which meet cold caches and drivers, do not count. */
+enum { LEAST = 3, AGREED = 3, KEPT = 31, WARM = 2 };
+/* A change must have a predicted gain of gain_least, since measurements vary by themselves. The gains of the reviews
+ * that agree must add up to gains_enough: a small gain must be found many times, a large one a few times. */
+static const double gain_least = 0.05, gains_enough = 0.8;
+/* A change within this many steps of another goes half of the way. Where other programs use the machine, the replica
+ * with more to do is interrupted more, and shares would oscillate. */
+enum { SOON = 64 };
+
+/* ---- arithmetic ---- */
+
+double clq_share_cost_of(const clq_share_cost *cost, size_t samples) {
+    return cost->fixed_s + (double)samples * cost->sample_s;
+}
+
+/* The slope between two observations that lie near each other would be mostly noise. */
+static bool lie_apart(size_t a, size_t b) {
+    const size_t larger = CLQ_MAX(a, b), smaller = CLQ_MIN(a, b);
+    return (larger - smaller) * 8 >= larger;
+}
+
+void clq_share_cost_observe(clq_share_cost *cost, size_t samples, double seconds) {
+    /* At least half of a time counts as time by sample. A larger fixed part is found by a second change; and noise
+     * cannot cause a large change. */
+    const double slope_least = 0.5;
+    const clq_share_cost last = *cost;
+    const double expected = clq_share_cost_of(cost, samples);
+    const bool known = last.took_s > 0.0;
+    cost->samples = samples;
+    cost->took_s = seconds;
+    if (known && samples != last.samples && lie_apart(samples, last.samples)) {
+        const double slope = (seconds - last.took_s) / ((double)samples - (double)last.samples);
+        const double least = samples > 0 ? slope_least * seconds / (double)samples : 0.0;
+        if (slope > 0.0) cost->sample_s = CLQ_MAX(slope, least);
+        if (samples > 0) cost->sample_s = CLQ_MIN(cost->sample_s, seconds / (double)samples);
+        cost->fixed_s = CLQ_MAX(seconds - cost->sample_s * (double)samples, 0.0);
+    } else if (known && expected > 0.0) {
+        cost->fixed_s *= seconds / expected;
+        cost->sample_s *= seconds / expected;
+    } else if (samples > 0) {
+        cost->sample_s = seconds / (double)samples;
+    }
+}
+
+/* How many samples are done in that time. */
+static size_t done_by(const clq_share_cost *cost, size_t most, double seconds) {
+    if (seconds <= cost->fixed_s) return 0;
+    const double samples = (seconds - cost->fixed_s) / CLQ_MAX(cost->sample_s, DBL_MIN);
+    return samples < (double)most ? (size_t)samples : most;
+}
+
+static size_t fill(unsigned replicas, const clq_share_cost *costs, const size_t *most, double seconds, size_t *counts) {
+    size_t sum = 0;
+    for (unsigned r = 0; r < replicas; r++) sum += counts[r] = done_by(&costs[r], most[r], seconds);
+    return sum;
+}
+
+/* Samples go one by one to the replica that finishes one more the soonest, which gives the least time. All but a few
+ * are given at once: those that the replicas finish within a time that is a little too short. */
+void clq_shares_balance(size_t total, unsigned replicas, const clq_share_cost *costs, const size_t *most,
+                        size_t *counts) {
+    double low = 0.0, high = 0.0;
+    for (unsigned r = 0; r < replicas; r++) high = CLQ_MAX(high, clq_share_cost_of(&costs[r], most[r]));
+    for (int i = 0; i < 100; i++) {
+        const double middle = low + (high - low) / 2;
+        if (fill(replicas, costs, most, middle, counts) <= total)
+            low = middle;
+        else
+            high = middle;
+    }
+    size_t given = fill(replicas, costs, most, low, counts);
+    for (; given < total; given++) {
+        unsigned next = replicas;
+        for (unsigned r = 0; r < replicas; r++)
+            if (counts[r] < most[r] && (next == replicas || clq_share_cost_of(&costs[r], counts[r] + 1) <
+                                                                clq_share_cost_of(&costs[next], counts[next] + 1)))
+                next = r;
+        if (next == replicas) return;
+        counts[next]++;
+    }
+}
+
+/* ---- of a strategy ---- */
+
+/* Times of a replica's steps with its present share. */
+typedef struct times {
+    double seconds[KEPT]; /* of the last steps; a ring */
+    uint64_t count;
+    unsigned cold; /* steps that still do not count (WARM) */
+} times;
+
+typedef struct change {
+    uint64_t step;
+    size_t counts[CLQ_REPLICAS_MAX];
+} change;
+
+struct clq_shares {
+    double weights[CLQ_REPLICAS_MAX];
+    bool measured;
+    pthread_mutex_t lock;            /* of the next two members */
+    size_t counts[CLQ_REPLICAS_MAX]; /* of a full global batch; written by the poster */
+    times times[CLQ_REPLICAS_MAX];
+    /* The poster's: */
+    clq_share_cost costs[CLQ_REPLICAS_MAX];
+    uint64_t looked_at; /* how many times of each replica the last review had */
+    unsigned agreed;    /* reviews in a row that found that a change pays */
+    double gains;       /* the sum of the gains that they predicted */
+    change *changes;    /* the first: the shares of the first step; none before it */
+    size_t change_count;
+};
+
+static clq_status check_weights(const clq_strategy_options *options, unsigned replicas) {
+    double sum = 0.0;
+    if (options->share_count != replicas || !options->share_weights)
+        return clq_fail(CLQ_ARGUMENT, "shares: %u %s given for %u %s: give one for each", options->share_count,
+                        options->share_count == 1 ? "weight is" : "weights are", replicas,
+                        replicas == 1 ? "replica" : "replicas");
+    for (unsigned r = 0; r < replicas; r++) {
+        const double weight = options->share_weights[r];
+        if (!isfinite(weight) || weight < 0.0)
+            return clq_fail(CLQ_ARGUMENT,
+                            "shares: the weight of replica %u is %g: expected a finite number of at least 0", r,
+                            weight);
+        sum += weight;
+    }
+    if (isfinite(sum) && sum >= DBL_MIN) return CLQ_OK;
+    return clq_fail(CLQ_ARGUMENT, "shares: the weights sum to %g: expected a finite sum above 0", sum);
+}
+
+clq_status clq_shares_create(const clq_strategy *strategy, clq_shares **out) {
+    const clq_strategy_options *options = &strategy->config.options;
+    *out = NULL;
+    if ((unsigned)options->shares > CLQ_SHARES_WEIGHTS)
+        return clq_fail(CLQ_ARGUMENT, "shares %d is none of clq_shares_kind", (int)options->shares);
+    if (options->shares == CLQ_SHARES_WEIGHTS) CLQ_TRY(check_weights(options, strategy->count));
+    if (options->shares == CLQ_SHARES_EQUAL || strategy->count == 1) return CLQ_OK;
+    clq_shares *shares = clq_alloc(1, sizeof *shares);
+    if (!shares) return CLQ_MEMORY;
+    const int error = pthread_mutex_init(&shares->lock, NULL);
+    if (error) {
+        clq_free(shares);
+        return clq_fail_lock("the shares of replicas", error);
+    }
+    shares->measured = options->shares == CLQ_SHARES_AUTO;
+    for (unsigned r = 0; r < strategy->count; r++) {
+        shares->weights[r] = shares->measured ? 1.0 : options->share_weights[r];
+        shares->times[r].cold = WARM;
+    }
+    *out = shares;
+    return CLQ_OK;
+}
+
+void clq_shares_destroy(clq_shares *shares) {
+    if (!shares) return;
+    pthread_mutex_destroy(&shares->lock);
+    clq_free(shares->changes);
+    clq_free(shares);
+}
+
+bool clq_shares_are_measured(const clq_shares *shares) { return shares && shares->measured; }
+const double *clq_shares_weights(const clq_shares *shares) { return shares ? shares->weights : NULL; }
+
+/* Bytes of all values of a sample, and of their gradients: an upper bound for a plan. */
+static double sample_bytes(const clq_strategy *strategy) {
+    double bytes = (double)clq_feed_bytes(&strategy->feed);
+    for (uint32_t i = 0; i < strategy->model->tensor_count; i++)
+        bytes += 2.0 * (double)clq_values_bytes(CLQ_F32, strategy->model->tensors[i].elements);
+    return bytes;
+}
+
+/* Where shares are measured, any replica may get nearly the whole batch. Its plan has room for that from the start,
+ * since a new plan would take seconds of compiling. The limit is a quarter of the device's memory over the number of
+ * replicas, which may all be on one device or in the host's memory. */
+uint32_t clq_shares_capacity(const clq_strategy *strategy, unsigned replica) {
+    const clq_shares *shares = strategy->shares;
+    const size_t batch = strategy->config.global_batch, even = clq_ceil_div(batch, strategy->count);
+    if (!clq_shares_are_measured(shares))
+        return (uint32_t)CLQ_MAX(clq_shares_most(batch, strategy->count, clq_shares_weights(shares), replica),
+                                 (size_t)1);
+    const clq_device_info *info = clq_device_get_info(strategy->replicas[replica].worker.device);
+    const double room = (double)info->global_mem_bytes / 4 / strategy->count / sample_bytes(strategy);
+    return (uint32_t)CLQ_MIN(CLQ_MAX(room, (double)even), (double)batch);
+}
+
+/* ---- changes ---- */
+
+size_t clq_shares_change_count(const clq_shares *shares) { return shares ? shares->change_count : 0; }
+
+uint64_t clq_shares_change(const clq_shares *shares, size_t index, size_t *counts) {
+    memcpy(counts, shares->changes[index].counts, sizeof shares->changes[index].counts);
+    return shares->changes[index].step;
+}
+
+static clq_status change_shares(clq_strategy *strategy, uint64_t step, const size_t *counts) {
+    clq_shares *shares = strategy->shares;
+    change *grown =
+        clq_realloc(shares->changes, shares->change_count, shares->change_count + 1, sizeof *shares->changes);
+    if (!grown) return CLQ_MEMORY;
+    shares->changes = grown;
+    change *next = &shares->changes[shares->change_count++];
+    *next = (change){.step = step};
+    pthread_mutex_lock(&shares->lock);
+    for (unsigned r = 0; r < strategy->count; r++) {
+        next->counts[r] = shares->counts[r] = counts[r];
+        shares->weights[r] = (double)counts[r];
+        shares->times[r].count = 0;
+    }
+    pthread_mutex_unlock(&shares->lock);
+    shares->looked_at = 0;
+    shares->agreed = 0;
+    shares->gains = 0.0;
+    return CLQ_OK;
+}
+
+bool clq_shares_now(const clq_strategy *strategy, size_t *counts) {
+    const clq_shares *shares = strategy->shares;
+    if (!clq_shares_are_measured(shares) || shares->change_count == 0) return false;
+    memcpy(counts, shares->counts, strategy->count * sizeof *counts);
+    return true;
+}
+
+clq_status clq_shares_go_on(clq_strategy *strategy, uint64_t step, const size_t *counts) {
+    size_t sum = 0;
+    if (!clq_shares_are_measured(strategy->shares)) return CLQ_OK;
+    for (unsigned r = 0; r < strategy->count; r++) {
+        if (counts[r] > strategy->replicas[r].capacity) return CLQ_OK;
+        sum += counts[r];
+    }
+    return sum == strategy->config.global_batch ? change_shares(strategy, step, counts) : CLQ_OK;
+}
+
+/* ---- the review ---- */
+
+/* Of the last `count` times. */
+static double median(const times *t, unsigned count) {
+    double sorted[KEPT];
+    for (unsigned i = 0; i < count; i++) {
+        const double next = t->seconds[(t->count - 1 - i) % KEPT];
+        unsigned at = i;
+        for (; at > 0 && sorted[at - 1] > next; at--) sorted[at] = sorted[at - 1];
+        sorted[at] = next;
+    }
+    return sorted[count / 2];
+}
+
+/* Whether every replica was measured again since the last review; seconds (replicas): their medians. */
+static bool look(clq_strategy *strategy, double *seconds) {
+    clq_shares *shares = strategy->shares;
+    uint64_t least = UINT64_MAX;
+    pthread_mutex_lock(&shares->lock);
+    for (unsigned r = 0; r < strategy->count; r++) least = CLQ_MIN(least, shares->times[r].count);
+    const bool again = least >= LEAST && least != shares->looked_at;
+    const unsigned back = CLQ_MIN((unsigned)CLQ_MIN(least, (uint64_t)KEPT), LEAST + shares->agreed);
+    for (unsigned r = 0; r < strategy->count && again; r++) seconds[r] = median(&shares->times[r], back);
+    pthread_mutex_unlock(&shares->lock);
+    if (again) shares->looked_at = least;
+    return again;
+}
+
+/* Changes counts to the shares half of the way between the present ones and these. */
+static void go_half(const clq_strategy *strategy, size_t *counts) {
+    double sums[CLQ_REPLICAS_MAX];
+    size_t offsets[CLQ_REPLICAS_MAX];
+    for (unsigned r = 0; r < strategy->count; r++) sums[r] = (double)counts[r] + (double)strategy->shares->counts[r];
+    clq_shares_split(strategy->config.global_batch, strategy->count, sums, offsets, counts);
+}
+
+clq_status clq_shares_review(clq_strategy *strategy, uint64_t step) {
+    clq_shares *shares = strategy->shares;
+    const unsigned replicas = strategy->count;
+    double seconds[CLQ_REPLICAS_MAX], now_s = 0.0, then_s = 0.0;
+    size_t counts[CLQ_REPLICAS_MAX], most[CLQ_REPLICAS_MAX];
+    if (!clq_shares_are_measured(shares)) return CLQ_OK;
+    if (shares->change_count == 0) {
+        clq_shares_split(strategy->config.global_batch, replicas, NULL, most, counts);
+        return change_shares(strategy, step, counts);
+    }
+    if (!look(strategy, seconds)) return CLQ_OK;
+    for (unsigned r = 0; r < replicas; r++) {
+        clq_share_cost_observe(&shares->costs[r], shares->counts[r], seconds[r]);
+        now_s = CLQ_MAX(now_s, seconds[r]);
+        most[r] = strategy->replicas[r].capacity;
+    }
+    clq_shares_balance(strategy->config.global_batch, replicas, shares->costs, most, counts);
+    for (unsigned r = 0; r < replicas; r++) then_s = CLQ_MAX(then_s, clq_share_cost_of(&shares->costs[r], counts[r]));
+    const bool pays =
+        now_s > then_s * (1.0 + gain_least) && memcmp(counts, shares->counts, replicas * sizeof counts[0]) != 0;
+    shares->agreed = pays ? shares->agreed + 1 : 0;
+    shares->gains = pays ? shares->gains + now_s / then_s - 1.0 : 0.0;
+    if (shares->agreed < AGREED || shares->gains < gains_enough) return CLQ_OK;
+    if (shares->change_count > 1 && step - shares->changes[shares->change_count - 1].step < SOON)
+        go_half(strategy, counts);
+    return change_shares(strategy, step, counts);
+}
+
+/* ---- by a replica's thread ---- */
+
+void clq_pace_compute(clq_replica *replica) {
+    if (clq_shares_are_measured(replica->strategy->shares)) replica->pace.since = clq_now();
+}
+
+/* Waiting for a device costs a wake-up, so where the device works behind its thread only some of the short steps are
+ * measured. */
+static bool is_due(const clq_replica *replica) {
+    const double long_s = 2e-3;
+    const unsigned every = 4;
+    return clq_device_runs_in_caller(replica->worker.device) || replica->pace.last_s >= long_s ||
+           replica->pace.unmeasured + 1 >= every;
+}
+
+clq_status clq_pace_rest(clq_replica *replica, bool device) {
+    clq_pace *pace = &replica->pace;
+    if (!(pace->since > 0.0)) return CLQ_OK;
+    if (device && is_due(replica)) CLQ_TRY(clq_queue_finish(replica->worker.queue));
+    pace->spent_s += clq_now() - pace->since;
+    pace->since = 0.0;
+    return CLQ_OK;
+}
+
+clq_status clq_pace_arrive(clq_replica *replica, size_t samples) {
+    clq_shares *shares = replica->strategy->shares;
+    clq_pace *pace = &replica->pace;
+    if (!clq_shares_are_measured(shares)) return CLQ_OK;
+    const bool due = is_due(replica);
+    CLQ_TRY(clq_pace_rest(replica, true));
+    pthread_mutex_lock(&shares->lock);
+    times *t = &shares->times[replica->worker.index];
+    const bool counts = due && samples == shares->counts[replica->worker.index];
+    if (counts) {
+        if (t->cold > 0)
+            t->cold--;
+        else
+            t->seconds[t->count++ % KEPT] = pace->spent_s;
+    }
+    pthread_mutex_unlock(&shares->lock);
+    if (counts) pace->last_s = pace->spent_s;
+    pace->unmeasured = counts ? 0 : pace->unmeasured + 1; /* an epoch's smaller batch may be due each time */
+    pace->spent_s = 0.0;
+    return CLQ_OK;
+}

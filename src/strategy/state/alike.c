@@ -1,0 +1,160 @@
+/* Whether replicas that are to have the same weights have them: each device hashes its own, the host compares. */
+#include "strategy/replicas/replica.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+/* The hashes of a replica's blocks. */
+typedef struct hashes {
+    uint64_t *parameters, *state;
+} hashes;
+
+/* The first replica whose weights have the same bits: compilers round differently, so unlike devices that make the same
+ * update have values of their own. With a sharded optimizer each value is computed by one replica, for all. */
+static unsigned first_alike(const clq_strategy *strategy, unsigned r) {
+    for (unsigned i = 0; i < r; i++) {
+        const clq_replica *a = &strategy->replicas[i], *b = &strategy->replicas[r];
+        if (a->stage == b->stage &&
+            (strategy->shards_optimizer || clq_selections_are_shared(a->worker.device, b->worker.device)))
+            return i;
+    }
+    return r;
+}
+
+/* ---- when a strategy is opened ---- */
+
+static clq_status compare_layout(const clq_strategy *strategy, unsigned a, unsigned b) {
+    const clq_weights *left = strategy->replicas[a].weights, *right = strategy->replicas[b].weights;
+    for (size_t v = 0; v < strategy->model->variable_count; v++)
+        if (clq_weights_offset(left, v) != clq_weights_offset(right, v))
+            return clq_fail(CLQ_INTERNAL, "replicas %u and %u have '%s' in different places", a, b,
+                            strategy->model->variables[v].name);
+    return CLQ_OK;
+}
+
+static clq_status refuse(const clq_strategy *strategy, bool store) {
+    if (store)
+        return clq_fail(CLQ_ARGUMENT,
+                        "strategy %s has one copy of the weights, in the host's memory: leave out the check of "
+                        "replicas, or use strategy mirrored",
+                        strategy->module->name);
+    return clq_fail(CLQ_ARGUMENT,
+                    "strategy %s on these devices has no two replicas with the same weights, on devices that round "
+                    "alike: leave out the check of replicas",
+                    strategy->module->name);
+}
+
+clq_status clq_alike_open(const clq_strategy *strategy) {
+    clq_kept kept = {.store = NULL};
+    bool any = false;
+    if (strategy->module->keeps) strategy->module->keeps((clq_strategy *)strategy, &kept);
+    for (unsigned r = 0; r < strategy->count && !kept.store; r++) {
+        const unsigned first = first_alike(strategy, r);
+        any = any || first < r;
+        CLQ_TRY(compare_layout(strategy, first, r));
+    }
+    return any ? CLQ_OK : refuse(strategy, kept.store != NULL);
+}
+
+/* ---- hashes ---- */
+
+static clq_status run_hash(clq_worker *worker, const clq_command *command) {
+    clq_weights *weights = clq_replica_of(worker)->weights;
+    const hashes *to = command->to;
+    CLQ_TRY(clq_weights_hash(weights, worker->queue, CLQ_ARENA_PARAMETERS, to->parameters));
+    return clq_weights_hash(weights, worker->queue, CLQ_ARENA_STATE, to->state);
+}
+static const clq_command_kind hash_kind = {.name = "hash", .run = run_hash};
+
+static clq_status open_hashes(const clq_weights *weights, hashes *out) {
+    const size_t blocks = clq_weights_blocks(weights, CLQ_ARENA_STATE);
+    out->parameters = clq_alloc(clq_weights_blocks(weights, CLQ_ARENA_PARAMETERS), sizeof *out->parameters);
+    if (blocks > 0) out->state = clq_alloc(blocks, sizeof *out->state);
+    return out->parameters && (out->state || blocks == 0) ? CLQ_OK : CLQ_MEMORY;
+}
+
+/* Of a variable: that of its blocks. */
+static uint64_t hash_of(const clq_strategy *strategy, const hashes *all, unsigned r, size_t variable) {
+    const clq_weights *weights = strategy->replicas[r].weights;
+    const bool state = clq_variable_arena(&strategy->model->variables[variable]) == CLQ_ARENA_STATE;
+    const size_t first = clq_weights_offset(weights, variable) / CLQ_VARIABLE_ALIGN,
+                 count = clq_ceil_div(clq_weights_variable_bytes(weights, variable), (size_t)CLQ_VARIABLE_ALIGN);
+    return clq_hash128_of((state ? all[r].state : all[r].parameters) + first, count * sizeof(uint64_t), 0).low;
+}
+
+/* ---- what differs ---- */
+
+/* Among the replicas that are like `first`, the hash that the most have; of several the lowest replica's. */
+static unsigned majority(const clq_strategy *strategy, const uint64_t *values, unsigned first) {
+    unsigned best = first, most = 0;
+    for (unsigned r = first; r < strategy->count; r++) {
+        unsigned count = 0;
+        for (unsigned k = first; k < strategy->count; k++)
+            count += first_alike(strategy, k) == first && values[k] == values[r];
+        if (first_alike(strategy, r) == first && count > most) best = r, most = count;
+    }
+    return best;
+}
+
+static clq_status tell(const clq_strategy *strategy, const uint64_t *values, unsigned first, size_t variable,
+                       uint64_t step) {
+    const unsigned reference = majority(strategy, values, first);
+    clq_text text = {0};
+    for (unsigned r = first; r < strategy->count; r++)
+        if (first_alike(strategy, r) == first && values[r] != values[reference])
+            clq_text_add(&text, "%s%016" PRIx64 " on replica %u (%s)", text.length ? ", " : "", values[r], r,
+                         clq_device_label(strategy->replicas[r].worker.device));
+    const clq_status status = clq_fail(
+        CLQ_REPLICAS_DIFFER,
+        "step %" PRIu64 ": replicas have different weights in '%s': hash %016" PRIx64
+        " on replica %u (%s), and %s; test the device with `clique doctor`, or leave it out",
+        step, strategy->model->variables[variable].name, values[reference], reference,
+        clq_device_label(strategy->replicas[reference].worker.device), text.data ? text.data : "another on others");
+    clq_free(text.data);
+    return status;
+}
+
+static bool is_of_all(const clq_strategy *strategy, const clq_kept *kept, size_t variable) {
+    const clq_variable *v = &strategy->model->variables[variable];
+    for (unsigned r = 0; r < strategy->count; r++)
+        if (clq_replica_has_slice(&strategy->replicas[r], variable)) return false;
+    return v->role != CLQ_ROLE_STATE || v->synchronized || !kept->state_apart || !*kept->state_apart;
+}
+
+static clq_status compare(const clq_strategy *strategy, const clq_kept *kept, const hashes *all, uint64_t step) {
+    for (size_t v = 0; v < strategy->model->variable_count; v++) {
+        uint64_t values[CLQ_REPLICAS_MAX] = {0};
+        if (!is_of_all(strategy, kept, v)) continue;
+        for (unsigned r = 0; r < strategy->count; r++) {
+            if (clq_weights_offset(strategy->replicas[r].weights, v) == CLQ_NO_OFFSET) continue;
+            const unsigned first = first_alike(strategy, r);
+            values[r] = hash_of(strategy, all, r, v);
+            if (values[r] == values[first]) continue;
+            for (unsigned k = r + 1; k < strategy->count; k++)
+                if (first_alike(strategy, k) == first) values[k] = hash_of(strategy, all, k, v);
+            return tell(strategy, values, first, v, step);
+        }
+    }
+    return CLQ_OK;
+}
+
+clq_status clq_strategy_check_replicas(clq_strategy *strategy, uint64_t step, bool *checked) {
+    clq_kept kept = {.store = NULL};
+    hashes all[CLQ_REPLICAS_MAX] = {{.state = NULL}};
+    clq_status status = CLQ_OK;
+    if (strategy->module->keeps) strategy->module->keeps(strategy, &kept);
+    *checked = !kept.local_steps || *kept.local_steps == 0;
+    if (!*checked) return CLQ_OK;
+    CLQ_TRY(clq_strategy_failure(strategy));
+    for (unsigned r = 0; r < strategy->count && status == CLQ_OK; r++)
+        status = open_hashes(strategy->replicas[r].weights, &all[r]);
+    for (unsigned r = 0; r < strategy->count && status == CLQ_OK; r++)
+        clq_channel_put(strategy->replicas[r].worker.commands, &(clq_command){.kind = &hash_kind, .to = &all[r]});
+    if (status == CLQ_OK) status = clq_strategy_wait(strategy);
+    if (status == CLQ_OK) status = compare(strategy, &kept, all, step);
+    for (unsigned r = 0; r < strategy->count; r++) {
+        clq_free(all[r].parameters);
+        clq_free(all[r].state);
+    }
+    return status;
+}

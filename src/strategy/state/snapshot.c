@@ -1,0 +1,353 @@
+/* Snapshots: what replicas and stores hold, copied to the host by the replicas' threads and told by variable; and back.
+ */
+#include "strategy/replicas/replica.h"
+
+#include <string.h>
+
+/* Copies of a replica's arenas on the host. NULL: not read. */
+typedef struct image {
+    char *arenas[CLQ_ARENA_STATE + 1], *slots[CLQ_UPDATE_STATES_MAX], *error;
+} image;
+
+typedef struct work {
+    clq_strategy *strategy;
+    clq_snapshot *snapshot;
+    clq_kept kept;
+    image images[CLQ_REPLICAS_MAX];
+    unsigned slots;
+} work;
+
+void clq_snapshot_release(clq_snapshot *snapshot) {
+    for (size_t i = 0; i < snapshot->block_count; i++) clq_free(snapshot->blocks[i]);
+    clq_free(snapshot->blocks);
+    clq_free(snapshot->entries);
+    *snapshot = (clq_snapshot){0};
+}
+
+/* Zeroed memory that the snapshot owns. */
+static void *take_block(clq_snapshot *snapshot, size_t bytes) {
+    void **grown = clq_grow(snapshot->blocks, snapshot->block_count, &snapshot->block_capacity, 16, sizeof *grown);
+    if (!grown) return NULL;
+    snapshot->blocks = grown;
+    void *block = clq_alloc(CLQ_MAX(bytes, (size_t)1), 1);
+    if (block) snapshot->blocks[snapshot->block_count++] = block;
+    return block;
+}
+
+static clq_status add_entry(work *w, const clq_snapshot_entry *entry) {
+    clq_snapshot *s = w->snapshot;
+    clq_snapshot_entry *grown = clq_grow(s->entries, s->count, &s->capacity, 64, sizeof *grown);
+    if (!grown) return CLQ_MEMORY;
+    s->entries = grown;
+    s->entries[s->count++] = *entry;
+    return CLQ_OK;
+}
+
+/* ---- what is where ---- */
+
+static void begin(clq_strategy *strategy, clq_snapshot *snapshot, work *out) {
+    *out = (work){.strategy = strategy, .snapshot = snapshot};
+    if (strategy->module->keeps) strategy->module->keeps(strategy, &out->kept);
+    out->slots = out->kept.store ? clq_store_states(out->kept.store)
+                                 : clq_weights_optimizer_slots(strategy->replicas[0].weights);
+}
+
+unsigned clq_strategy_slots(clq_strategy *strategy) {
+    work w;
+    begin(strategy, NULL, &w);
+    return w.slots;
+}
+
+static bool has(const clq_strategy *strategy, unsigned r, size_t variable) {
+    return clq_weights_offset(strategy->replicas[r].weights, variable) != CLQ_NO_OFFSET;
+}
+
+static bool is_sliced(const clq_strategy *strategy, size_t variable) {
+    for (unsigned r = 0; r < strategy->count; r++)
+        if (has(strategy, r, variable)) return clq_replica_has_slice(&strategy->replicas[r], variable);
+    return false;
+}
+
+/* Compilers round differently: unlike devices that make the same update have values of their own. Replicas on like
+ * devices have the same bits, where they are not told apart by what they hold or do. */
+static bool reads_all(const work *w, unsigned r) {
+    const clq_strategy *strategy = w->strategy;
+    return r == 0 || strategy->replicas[r].stage || strategy->config.plan.slicing || w->kept.local_steps ||
+           !clq_selections_are_shared(strategy->replicas[0].worker.device, strategy->replicas[r].worker.device);
+}
+
+/* Of a stage all pipelines are read. */
+static bool reads_state(const work *w, unsigned r) {
+    return reads_all(w, r) || (w->kept.state_apart && *w->kept.state_apart);
+}
+
+/* ---- between a replica and its image, by the replica's thread ---- */
+
+typedef struct transfer {
+    image *image;
+    clq_buffer *error;
+    bool writes;
+} transfer;
+
+static clq_status move(clq_queue *queue, bool writes, clq_buffer *buffer, char *host) {
+    if (!buffer || !host) return CLQ_OK;
+    if (writes) return clq_queue_write(queue, buffer, 0, host, clq_buffer_bytes(buffer), true);
+    return clq_queue_read(queue, buffer, 0, host, clq_buffer_bytes(buffer), true);
+}
+
+static clq_status run_transfer(clq_worker *worker, const clq_command *command) {
+    const transfer *t = command->to;
+    const clq_weights *weights = clq_replica_of(worker)->weights;
+    size_t part, end;
+    clq_weights_part(weights, &part, &end);
+    for (unsigned a = 0; a <= CLQ_ARENA_STATE; a++)
+        CLQ_TRY(move(worker->queue, t->writes, clq_weights_arena(weights, (clq_arena)a), t->image->arenas[a]));
+    for (unsigned k = 0; k < clq_weights_optimizer_slots(weights); k++)
+        CLQ_TRY(move(worker->queue, t->writes, clq_weights_optimizer_slot(weights, k),
+                     t->image->slots[k] ? t->image->slots[k] + part : NULL));
+    return move(worker->queue, t->writes, t->error, t->image->error);
+}
+static const clq_command_kind snapshot_kind = {.name = "snapshot", .run = run_transfer};
+
+static clq_status transfer_all(work *w, bool writes) {
+    transfer transfers[CLQ_REPLICAS_MAX];
+    for (unsigned r = 0; r < w->strategy->count; r++) {
+        transfers[r] = (transfer){.image = &w->images[r], .error = w->kept.errors[r], .writes = writes};
+        clq_channel_put(w->strategy->replicas[r].worker.commands,
+                        &(clq_command){.kind = &snapshot_kind, .to = &transfers[r]});
+    }
+    return clq_strategy_wait(w->strategy);
+}
+
+/* ---- taking ---- */
+
+/* Of a sharded optimizer one image has all replicas' parts. A store has what replicas have copies of. */
+static clq_status open_image(work *w, unsigned r) {
+    const clq_weights *weights = w->strategy->replicas[r].weights;
+    clq_snapshot *s = w->snapshot;
+    image *own = &w->images[r];
+    const size_t bytes = clq_weights_arena_bytes(weights, CLQ_ARENA_PARAMETERS);
+    const size_t state = clq_weights_arena_bytes(weights, CLQ_ARENA_STATE);
+    if (reads_all(w, r) && !w->kept.store)
+        if (!(own->arenas[CLQ_ARENA_PARAMETERS] = take_block(s, bytes))) return CLQ_MEMORY;
+    if (reads_state(w, r) && state > 0)
+        if (!(own->arenas[CLQ_ARENA_STATE] = take_block(s, state))) return CLQ_MEMORY;
+    for (unsigned k = 0; k < w->slots && !w->kept.store; k++) {
+        if (r > 0 && w->strategy->shards_optimizer)
+            own->slots[k] = w->images[0].slots[k];
+        else if (reads_all(w, r) && !(own->slots[k] = take_block(s, bytes)))
+            return CLQ_MEMORY;
+    }
+    if (w->kept.errors[r] && !(own->error = take_block(s, bytes))) return CLQ_MEMORY;
+    return CLQ_OK;
+}
+
+static clq_status read_store(work *w) {
+    clq_store *store = w->kept.store;
+    const size_t bytes = clq_weights_arena_bytes(w->strategy->replicas[0].weights, CLQ_ARENA_PARAMETERS);
+    image *first = &w->images[0];
+    if (!store) return CLQ_OK;
+    if (!(first->arenas[CLQ_ARENA_PARAMETERS] = take_block(w->snapshot, bytes))) return CLQ_MEMORY;
+    for (unsigned k = 0; k < w->slots; k++)
+        if (!(first->slots[k] = take_block(w->snapshot, bytes))) return CLQ_MEMORY;
+    (void)clq_store_begin_read(store);
+    memcpy(first->arenas[CLQ_ARENA_PARAMETERS], clq_store_parameters(store), bytes);
+    for (unsigned k = 0; k < w->slots; k++) memcpy(first->slots[k], clq_store_state(store, k), bytes);
+    clq_store_end_read(store);
+    return CLQ_OK;
+}
+
+/* A replica's values of an entry, in its image; NULL: it has none, or they were not read. */
+static char *values_in(const work *w, unsigned r, const clq_snapshot_entry *e) {
+    const clq_variable *v = &w->strategy->model->variables[e->variable];
+    const image *own = &w->images[r];
+    char *arena = e->kind == CLQ_SNAPSHOT_VALUE  ? own->arenas[clq_variable_arena(v)]
+                  : e->kind == CLQ_SNAPSHOT_SLOT ? own->slots[e->slot]
+                                                 : own->error;
+    if (!arena || !has(w->strategy, r, e->variable)) return NULL;
+    return arena + clq_weights_offset(w->strategy->replicas[r].weights, e->variable);
+}
+
+static clq_status add_slices(work *w, clq_snapshot_entry *e) {
+    const clq_strategy *strategy = w->strategy;
+    const clq_variable *v = &strategy->model->variables[e->variable];
+    float *whole = take_block(w->snapshot, clq_variable_bytes(v));
+    if (!whole) return CLQ_MEMORY;
+    for (unsigned r = 0; r < strategy->count; r++) {
+        const clq_weight_slice slice = clq_weights_slice(strategy->replicas[r].weights, e->variable);
+        clq_weight_slice_paste(&slice, v, (const float *)(const void *)values_in(w, r, e), whole);
+    }
+    e->values = whole;
+    return add_entry(w, e);
+}
+
+static bool is_apart(const work *w, const clq_snapshot_entry *e) {
+    const clq_variable *v = &w->strategy->model->variables[e->variable];
+    if (e->kind == CLQ_SNAPSHOT_ERROR) return true;
+    if (v->role == CLQ_ROLE_STATE) return w->kept.state_apart && *w->kept.state_apart && !v->synchronized;
+    return w->kept.local_steps != NULL;
+}
+
+/* Of a replica, in the mean that stands for all. */
+static double weight_of(const work *w, unsigned r, const clq_snapshot_entry *e) {
+    const unsigned group = CLQ_MAX(w->kept.group, 1u);
+    const bool state = w->strategy->model->variables[e->variable].role == CLQ_ROLE_STATE;
+    if (state && is_apart(w, e) && w->strategy->computed)
+        return (double)(w->strategy->computed >> (r / group * group) & 1);
+    if (e->kind == CLQ_SNAPSHOT_VALUE && w->kept.local_steps && *w->kept.local_steps > 0 && !state)
+        return (double)w->kept.local_samples[r];
+    return 1.0;
+}
+
+static clq_status add_mean(work *w, clq_snapshot_entry *e) {
+    const clq_variable *v = &w->strategy->model->variables[e->variable];
+    float *mean = take_block(w->snapshot, clq_variable_bytes(v));
+    double total = 0.0;
+    if (!mean) return CLQ_MEMORY;
+    for (unsigned r = 0; r < w->strategy->count; r++)
+        if (values_in(w, r, e)) total += weight_of(w, r, e);
+    for (size_t i = 0; i < v->elements && total > 0.0; i++) {
+        double sum = 0.0;
+        for (unsigned r = 0; r < w->strategy->count; r++) {
+            const float *own = (const float *)(const void *)values_in(w, r, e);
+            if (own) sum += weight_of(w, r, e) * (double)own[i];
+        }
+        mean[i] = (float)(sum / total);
+    }
+    e->values = mean;
+    return add_entry(w, e);
+}
+
+static clq_status add_of_all(work *w, clq_snapshot_entry e) {
+    e.replica = -1;
+    if (e.kind == CLQ_SNAPSHOT_ERROR) return CLQ_OK; /* of nobody else's gradient */
+    if (is_sliced(w->strategy, e.variable)) return add_slices(w, &e);
+    if (is_apart(w, &e)) return add_mean(w, &e);
+    for (unsigned r = 0; r < w->strategy->count && !e.values; r++) e.values = (void *)values_in(w, r, &e);
+    return e.values ? add_entry(w, &e) : CLQ_OK;
+}
+
+/* Where they are not those of all. */
+static clq_status add_own(work *w, clq_snapshot_entry e) {
+    const size_t bytes = clq_variable_bytes(&w->strategy->model->variables[e.variable]);
+    const char *first = NULL;
+    if (is_sliced(w->strategy, e.variable)) return CLQ_OK;
+    for (unsigned r = 0; r < w->strategy->count; r++) {
+        const char *values = values_in(w, r, &e);
+        if (!values) continue;
+        if (!first) first = values;
+        if (!is_apart(w, &e) && memcmp(values, first, bytes) == 0) continue;
+        e.replica = (int)r;
+        e.values = (const float *)(const void *)values;
+        CLQ_TRY(add_entry(w, &e));
+    }
+    return CLQ_OK;
+}
+
+static clq_status add_all(work *w, clq_status (*add)(work *w, clq_snapshot_entry e)) {
+    for (uint32_t v = 0; v < w->strategy->model->variable_count; v++) {
+        const bool trained = w->strategy->model->variables[v].role == CLQ_ROLE_TRAINABLE;
+        CLQ_TRY(add(w, (clq_snapshot_entry){.variable = v, .kind = CLQ_SNAPSHOT_VALUE}));
+        for (unsigned k = 0; k < w->slots && trained; k++)
+            CLQ_TRY(add(w, (clq_snapshot_entry){.variable = v, .kind = CLQ_SNAPSHOT_SLOT, .slot = k}));
+        if (trained) CLQ_TRY(add(w, (clq_snapshot_entry){.variable = v, .kind = CLQ_SNAPSHOT_ERROR}));
+    }
+    return CLQ_OK;
+}
+
+clq_status clq_strategy_take_snapshot(clq_strategy *strategy, clq_snapshot *out) {
+    work w;
+    *out = (clq_snapshot){.replicas = strategy->count};
+    CLQ_TRY(clq_strategy_failure(strategy));
+    if (strategy->module->make_current) strategy->module->make_current(strategy, CLQ_CURRENT_OPTIMIZER);
+    begin(strategy, out, &w);
+    out->slots = w.slots;
+    for (unsigned r = 0; r < strategy->count; r++) CLQ_TRY(open_image(&w, r));
+    CLQ_TRY(transfer_all(&w, false));
+    CLQ_TRY(read_store(&w));
+    out->state_apart = w.kept.state_apart && *w.kept.state_apart;
+    out->computed = strategy->computed;
+    if (w.kept.local_steps) {
+        out->local_steps = *w.kept.local_steps;
+        memcpy(out->local_samples, w.kept.local_samples, sizeof out->local_samples);
+    }
+    out->scales = clq_strategy_scales(strategy);
+    if (out->scales) CLQ_TRY(clq_strategy_read_scaling(strategy, out->scaling));
+    (void)clq_shares_now(strategy, out->shares);
+    CLQ_TRY(add_all(&w, add_of_all));
+    return add_all(&w, add_own);
+}
+
+/* ---- putting ---- */
+
+static clq_status open_to_write(work *w, unsigned r) {
+    const clq_weights *weights = w->strategy->replicas[r].weights;
+    image *own = &w->images[r];
+    const size_t bytes = clq_weights_arena_bytes(weights, CLQ_ARENA_PARAMETERS);
+    const size_t state = clq_weights_arena_bytes(weights, CLQ_ARENA_STATE);
+    if (!(own->arenas[CLQ_ARENA_PARAMETERS] = take_block(w->snapshot, bytes))) return CLQ_MEMORY;
+    if (state > 0 && !(own->arenas[CLQ_ARENA_STATE] = take_block(w->snapshot, state))) return CLQ_MEMORY;
+    for (unsigned k = 0; k < w->slots; k++)
+        if (!(own->slots[k] = take_block(w->snapshot, bytes))) return CLQ_MEMORY;
+    if (w->kept.errors[r] && !(own->error = take_block(w->snapshot, bytes))) return CLQ_MEMORY;
+    return CLQ_OK;
+}
+
+static void put_entry(work *w, const clq_snapshot_entry *e, unsigned r) {
+    const clq_variable *v = &w->strategy->model->variables[e->variable];
+    char *to = values_in(w, r, e);
+    if (!to) return;
+    if (is_sliced(w->strategy, e->variable)) {
+        const clq_weight_slice slice = clq_weights_slice(w->strategy->replicas[r].weights, e->variable);
+        clq_weight_slice_cut(&slice, v, e->values, (float *)(void *)to);
+    } else {
+        memcpy(to, e->values, clq_variable_bytes(v));
+    }
+}
+
+static void put_store(const work *w) {
+    clq_store *store = w->kept.store;
+    const size_t bytes = clq_weights_arena_bytes(w->strategy->replicas[0].weights, CLQ_ARENA_PARAMETERS);
+    if (!store) return;
+    clq_store_begin_write(store);
+    memcpy(clq_store_parameters(store), w->images[0].arenas[CLQ_ARENA_PARAMETERS], bytes);
+    for (unsigned k = 0; k < w->slots; k++) memcpy(clq_store_state(store, k), w->images[0].slots[k], bytes);
+    clq_store_end_write(store);
+}
+
+/* What the poster counts. */
+static clq_status put_counts(const work *w, const clq_snapshot *from, bool own, uint64_t step) {
+    clq_strategy *strategy = w->strategy;
+    strategy->computed = own ? from->computed : 0;
+    strategy->steps_before = step - strategy->replicas[0].worker.steps_done;
+    if (w->kept.state_apart) *w->kept.state_apart = own && from->state_apart;
+    for (unsigned r = 0; w->kept.local_steps && r < strategy->count; r++)
+        w->kept.local_samples[r] = own ? from->local_samples[r] : 0;
+    if (w->kept.local_steps) *w->kept.local_steps = own ? from->local_steps : 0;
+    if (strategy->module->go_on) strategy->module->go_on(strategy, step);
+    return own ? clq_shares_go_on(strategy, step + 1, from->shares) : CLQ_OK;
+}
+
+static clq_status put(work *w, const clq_snapshot *from, bool own, uint64_t step) {
+    for (unsigned r = 0; r < w->strategy->count; r++) CLQ_TRY(open_to_write(w, r));
+    for (size_t i = 0; i < from->count; i++) {
+        const clq_snapshot_entry *e = &from->entries[i];
+        for (unsigned r = 0; r < w->strategy->count; r++)
+            if (e->replica < 0 || (own && e->replica == (int)r)) put_entry(w, e, r);
+    }
+    CLQ_TRY(transfer_all(w, true));
+    put_store(w);
+    if (from->scales && clq_strategy_scales(w->strategy))
+        CLQ_TRY(clq_strategy_write_scaling(w->strategy, from->scaling));
+    return put_counts(w, from, own, step);
+}
+
+clq_status clq_strategy_put_snapshot(clq_strategy *strategy, const clq_snapshot *snapshot, bool own, uint64_t step) {
+    clq_snapshot images = {0}; /* for its blocks */
+    work w;
+    CLQ_TRY(clq_strategy_wait(strategy));
+    begin(strategy, &images, &w);
+    clq_status status = put(&w, snapshot, own && snapshot->replicas == strategy->count, step);
+    clq_snapshot_release(&images);
+    return status;
+}
