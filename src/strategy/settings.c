@@ -1,5 +1,5 @@
 /* Which settings of strategies go together, and with which strategy. */
-#include "strategy/replicas/replica.h"
+#include "strategy/module.h"
 
 /* ---- accumulation ---- */
 

@@ -1,5 +1,5 @@
 /* The face of all strategies: which module a strategy is, and what is posted to its replicas. */
-#include "strategy/replicas/replica.h"
+#include "strategy/module.h"
 
 #include <string.h>
 
@@ -11,8 +11,7 @@ static const clq_strategy_module single = {.kind = CLQ_STRATEGY_SINGLE,
                                            .devices_most = 1,
                                            .accumulates = true,
                                            .scales_losses = true,
-                                           .runs_functions = true,
-                                           .step = clq_replica_step_alone};
+                                           .runs_functions = true};
 
 static const clq_strategy_module *const modules[] = {&single,          &clq_strategy_mirrored, &clq_strategy_central,
                                                      &clq_strategy_ps, &clq_strategy_pipeline, &clq_strategy_tensor};
@@ -61,15 +60,13 @@ static clq_status run_step(clq_worker *worker, const clq_command *command) {
     const clq_strategy *strategy = replica->strategy;
     if (strategy->apart) return clq_replica_step_alone(replica, command);
     clq_pace_compute(replica);
-    /* While backward is on its way, nobody can have the gradient of all accumulated batches. */
-    const bool plain = command->params.sum_factor != 0.0f && strategy->paths.on[CLQ_PATH_OVERLAP];
-    CLQ_TRY((plain ? strategy->module->step : strategy->step)(replica, command));
+    CLQ_TRY((strategy->module->step ? strategy->module->step : clq_exchange_step)(replica, command));
     return clq_pace_rest(replica, false);
 }
 
 static clq_status run_reduce(clq_worker *worker, const clq_command *command) {
     (void)command;
-    return clq_replica_of(worker)->strategy->module->reduce(clq_replica_of(worker));
+    return clq_replica_of(worker)->strategy->exchange->reduce(clq_replica_of(worker));
 }
 
 static clq_status run_gradients(clq_worker *worker, const clq_command *command) {
@@ -152,8 +149,29 @@ void clq_strategy_note_row(clq_strategy *strategy, uint32_t slot, uint64_t measu
     if (strategy->module->origin) *strategy->module->origin(strategy, slot) = (clq_origin){.replica = -1, .part = 1.0};
 }
 
-static void make_current(clq_strategy *strategy, unsigned what) {
-    if (strategy->module->make_current) strategy->module->make_current(strategy, what);
+void clq_strategy_make_current(clq_strategy *strategy, unsigned what) {
+    if (!strategy->is_apart[what]) return;
+    strategy->is_apart[what] = false;
+    if (what == CLQ_ARENA_STATE)
+        clq_strategy_average_state(strategy);
+    else
+        strategy->exchange->collect(strategy, what);
+}
+
+static bool has_state_apart(const clq_strategy *strategy) {
+    for (unsigned r = 0; r < strategy->count; r++)
+        if (strategy->replicas[r].peers && clq_weights_apart_bytes(strategy->replicas[r].weights) > 0) return true;
+    return false;
+}
+
+void clq_strategy_note_gradients(clq_strategy *strategy, bool by_step, const clq_part *parts) {
+    const unsigned left = by_step && !strategy->apart ? strategy->left_apart : 0;
+    bool *is_apart = strategy->is_apart;
+    is_apart[CLQ_ARENA_GRADIENT] = left >> CLQ_ARENA_GRADIENT & 1;
+    if (by_step) is_apart[CLQ_CURRENT_OPTIMIZER] = left >> CLQ_CURRENT_OPTIMIZER & 1;
+    if (left >> CLQ_ARENA_PARAMETERS & 1) is_apart[CLQ_ARENA_PARAMETERS] = true;
+    is_apart[CLQ_ARENA_STATE] = has_state_apart(strategy);
+    if (by_step && strategy->exchange->note) strategy->exchange->note(strategy, parts);
 }
 
 static bool computes_gradients(const clq_command *command) {
@@ -203,13 +221,12 @@ clq_status clq_strategy_post_batch(clq_strategy *strategy, clq_command command, 
         clq_replica_give_rows(replica, &rows, &command);
         clq_channel_put(replica->worker.commands, &command);
     }
-    if (strategy->module->note_gradients && computes_gradients(&command))
-        strategy->module->note_gradients(strategy, traits & CLQ_COMMAND_ENDS_STEP, parts);
+    if (computes_gradients(&command)) clq_strategy_note_gradients(strategy, traits & CLQ_COMMAND_ENDS_STEP, parts);
     return CLQ_OK;
 }
 
 clq_status clq_strategy_gradients(clq_strategy *strategy, const clq_rows *batch, const clq_step_params *params) {
-    make_current(strategy, CLQ_ARENA_PARAMETERS);
+    clq_strategy_make_current(strategy, CLQ_ARENA_PARAMETERS);
     return clq_strategy_post_batch(strategy, (clq_command){.kind = &gradients_kind, .params = *params}, batch);
 }
 
@@ -217,15 +234,20 @@ clq_status clq_strategy_step(clq_strategy *strategy, const clq_rows *batch, cons
     return clq_strategy_post_batch(strategy, (clq_command){.kind = &step_kind, .params = *params}, batch);
 }
 
+bool clq_strategy_takes_rows(clq_strategy *strategy, bool labels_ready) {
+    const unsigned facts = clq_facts_of_replica(strategy, 0) | (labels_ready ? CLQ_FACT_LABELS_READY : 0);
+    return clq_paths_decide(&strategy->paths, CLQ_PATH_OWN_ROWS, facts);
+}
+
 clq_status clq_strategy_reduce(clq_strategy *strategy) {
     CLQ_TRY(clq_strategy_failure(strategy));
-    if (strategy->module->reduce) clq_pool_post(&strategy->pool, &(clq_command){.kind = &reduce_kind});
+    if (strategy->exchange->reduce) clq_pool_post(&strategy->pool, &(clq_command){.kind = &reduce_kind});
     return CLQ_OK;
 }
 
 clq_status clq_strategy_apply(clq_strategy *strategy, const clq_step_params *params) {
     CLQ_TRY(clq_strategy_failure(strategy));
-    make_current(strategy, CLQ_CURRENT_OPTIMIZER);
+    clq_strategy_make_current(strategy, CLQ_CURRENT_OPTIMIZER);
     clq_pool_post(&strategy->pool, &(clq_command){.kind = &apply_kind, .params = *params});
     return CLQ_OK;
 }
@@ -238,7 +260,7 @@ clq_status clq_strategy_wait(clq_strategy *strategy) { return clq_pool_wait(&str
 clq_status clq_strategy_write(clq_strategy *strategy, size_t variable, const void *from) {
     const clq_variable *v = &strategy->model->variables[variable];
     CLQ_TRY(clq_strategy_failure(strategy));
-    make_current(strategy, clq_variable_arena(v)); /* what is written now is not averaged again */
+    clq_strategy_make_current(strategy, clq_variable_arena(v)); /* what is written now is not averaged again */
     for (unsigned r = 0; r < strategy->count; r++) {
         const clq_replica *replica = &strategy->replicas[r];
         if (clq_weights_offset(replica->weights, variable) == CLQ_NO_OFFSET) continue;
@@ -258,7 +280,7 @@ clq_status clq_strategy_read(clq_strategy *strategy, unsigned replica, clq_arena
                              size_t bytes) {
     if (arena == CLQ_ARENA_GRADIENT && !strategy->config.plan.update)
         return clq_fail(CLQ_STATE, "an inference-only trainer has no gradient");
-    make_current(strategy, arena);
+    clq_strategy_make_current(strategy, arena);
     const clq_command command = {.kind = &read_kind, .memory = arena, .offset = offset, .to = to, .bytes = bytes};
     return clq_worker_call(&strategy->replicas[replica].worker, &command);
 }
@@ -282,16 +304,6 @@ clq_status clq_strategy_read_variable(clq_strategy *strategy, unsigned replica, 
                              clq_variable_bytes(v));
 }
 
-clq_status clq_strategy_step_times(clq_strategy *strategy, unsigned replica, size_t most, float *seconds,
-                                   size_t *count) {
-    CLQ_TRY(clq_strategy_wait(strategy)); /* its thread has nothing to do then */
-    const clq_worker *r = &strategy->replicas[replica].worker;
-    uint64_t kept = CLQ_MIN(r->steps_timed, (uint64_t)CLQ_STEP_TIMES);
-    *count = (size_t)CLQ_MIN(kept, (uint64_t)most);
-    for (size_t i = 0; i < *count; i++) seconds[i] = r->step_s[(r->steps_timed - *count + i) % CLQ_STEP_TIMES];
-    return CLQ_OK;
-}
-
 clq_status clq_strategy_set_apart(clq_strategy *strategy, bool apart) {
     if (apart && strategy->replicas[0].stage)
         return clq_fail(CLQ_UNSUPPORTED, "a stage of a model cannot train alone: use strategy mirrored");
@@ -300,26 +312,6 @@ clq_status clq_strategy_set_apart(clq_strategy *strategy, bool apart) {
         return clq_fail(CLQ_STATE, "replicas of strategy %s cannot train apart: their variables lie in one place",
                         strategy->module->name);
     strategy->apart = apart;
-    return CLQ_OK;
-}
-
-clq_status clq_strategy_trace(clq_strategy *strategy, unsigned replica, clq_replica_trace *out) {
-    CLQ_TRY(clq_strategy_wait(strategy)); /* its thread has nothing to do then, and leaves the queue to this one */
-    static const clq_timeline none = {0};
-    const clq_strategy_module *module = strategy->module;
-    const clq_worker *worker = &strategy->replicas[replica].worker;
-    clq_queue *uploads = strategy->replicas[replica].uploads.queue;
-    clq_replica_trace result = {.steps = &worker->steps,
-                                .exchange = module->exchanges ? module->exchanges(strategy, replica) : &none};
-    double error_s = 0.0;
-    if (uploads) CLQ_TRY(clq_queue_spans(uploads, &result.uploads, &result.upload_count, &error_s));
-    clq_status status = clq_queue_spans(worker->queue, &result.queue, &result.queue_count, &result.clock_error_s);
-    if (status != CLQ_OK) {
-        clq_free(result.uploads);
-        return status;
-    }
-    result.clock_error_s = CLQ_MAX(result.clock_error_s, error_s);
-    *out = result;
     return CLQ_OK;
 }
 
@@ -347,8 +339,8 @@ clq_status clq_strategy_need_plans(clq_strategy *strategy, clq_mode mode) {
 
 clq_status clq_strategy_prepare_evaluation(clq_strategy *strategy) {
     CLQ_TRY(clq_strategy_need_plans(strategy, CLQ_MODE_EVALUATE));
-    make_current(strategy, CLQ_ARENA_PARAMETERS);
-    make_current(strategy, CLQ_ARENA_STATE);
+    clq_strategy_make_current(strategy, CLQ_ARENA_PARAMETERS);
+    clq_strategy_make_current(strategy, CLQ_ARENA_STATE);
     return CLQ_OK;
 }
 
@@ -386,8 +378,8 @@ clq_status clq_strategy_forward(clq_strategy *strategy, const clq_rows *batch, c
 
 clq_status clq_strategy_predict(clq_strategy *strategy, const clq_rows *batch, float *const *out) {
     CLQ_TRY(clq_strategy_need_plans(strategy, CLQ_MODE_PREDICT));
-    make_current(strategy, CLQ_ARENA_PARAMETERS);
-    make_current(strategy, CLQ_ARENA_STATE);
+    clq_strategy_make_current(strategy, CLQ_ARENA_PARAMETERS);
+    clq_strategy_make_current(strategy, CLQ_ARENA_STATE);
     CLQ_TRY(clq_strategy_post_batch(strategy, (clq_command){.kind = &predict_kind, .outputs = out}, batch));
     return clq_strategy_wait(strategy);
 }
@@ -417,26 +409,9 @@ static clq_status tune(clq_strategy *strategy) {
     return CLQ_OK;
 }
 
-/* What holds of a replica before and after its plan is made. */
-static unsigned facts_of(const clq_strategy *strategy, unsigned replica) {
-    const clq_replica *own = &strategy->replicas[replica];
-    uint64_t units = 0, own_units = clq_device_get_info(own->worker.device)->compute_units;
-    unsigned facts = CLQ_FACT_SINGLE_ITEMS;
-    for (unsigned r = 0; r < strategy->count; r++) {
-        const clq_device *device = strategy->replicas[r].worker.device;
-        if (clq_device_family(device) == CLQ_FAMILY_TILE) units += clq_device_get_info(device)->compute_units;
-    }
-    /* Launches that are one wait for each other without sleep. A device of one unit waits for nobody in it. */
-    if (own_units == 1 || units <= clq_cpu_count()) facts |= CLQ_FACT_CORES;
-    if (strategy->config.trace_steps > 0 || strategy->config.plan.check_numerics) facts |= CLQ_FACT_TRACED;
-    if (!own->plan || !own->joined || clq_list_is_fused(clq_plan_list(own->plan))) return facts;
-    if (clq_plan_exchanges(own->plan)) return facts | CLQ_FACT_EXCHANGES; /* runs between them are one launch each */
-    return facts & ~(unsigned)CLQ_FACT_SINGLE_ITEMS;
-}
-
 static clq_status open_replica(clq_strategy *strategy, unsigned r) {
     clq_replica *replica = &strategy->replicas[r];
-    replica->joined = clq_paths_decide(&strategy->paths, CLQ_PATH_ONE_LAUNCH, facts_of(strategy, r));
+    replica->joined = clq_paths_decide(&strategy->paths, CLQ_PATH_ONE_LAUNCH, clq_facts_of_replica(strategy, r));
     return clq_replica_open(replica);
 }
 
@@ -488,14 +463,20 @@ static clq_status open_replicas(clq_strategy *strategy, const clq_devices *devic
     CLQ_TRY(tune(strategy));
     for (unsigned r = 0; r < count; r++) CLQ_TRY(within_replica(strategy, r, open_replica(strategy, r)));
     /* What is reported is the first replica's. */
-    (void)clq_paths_decide(&strategy->paths, CLQ_PATH_ONE_LAUNCH, facts_of(strategy, 0));
-    (void)clq_replica_decide_input(&strategy->replicas[0]);
-    (void)clq_uploads_decide(&strategy->replicas[0]);
+    for (clq_path path = CLQ_PATH_ONE_LAUNCH; path <= CLQ_PATH_UPLOAD_AHEAD; path++)
+        (void)clq_paths_decide(&strategy->paths, path, clq_facts_of_replica(strategy, 0));
     if (strategy->module->open) CLQ_TRY(strategy->module->open(strategy));
     if (strategy->config.check_replicas) CLQ_TRY(clq_alike_open(strategy));
     for (unsigned r = 0; r < count; r++)
         CLQ_TRY(clq_worker_start(&strategy->replicas[r].worker, commands_ahead(strategy, strategy->replicas[r].plan)));
     return CLQ_OK;
+}
+
+/* By the thread of the replica that failed. */
+static void abort_exchanges(void *context, const clq_error *error) {
+    clq_strategy *strategy = context;
+    if (strategy->module->abort) strategy->module->abort(strategy);
+    for (unsigned i = 0; i < strategy->comm_count; i++) clq_comm_abort(strategy->comms[i], error);
 }
 
 clq_status clq_strategy_make(const clq_model *model, const clq_devices *devices, const clq_strategy_config *config,
@@ -516,10 +497,12 @@ clq_status clq_strategy_make(const clq_model *model, const clq_devices *devices,
     strategy->shards_optimizer = config->options.shard_optimizer && devices->count > 1 && config->plan.update;
     strategy->model = model;
     strategy->module = module;
-    strategy->step = module->step;
+    strategy->exchange = &clq_exchange_none;
+    strategy->group = 1;
     strategy->config = *config;
     clq_model_feed(model, config->plan.sample_dtype, config->plan.loss, &strategy->feed);
-    strategy->pool = (clq_pool){CLQ_POOL_START, .trace_steps = config->trace_steps};
+    strategy->pool = (clq_pool){CLQ_POOL_START, .trace_steps = config->trace_steps, .on_failure = abort_exchanges,
+                                .context = strategy};
     clq_status status;
     CLQ_TRY_OR(fail, status, clq_paths_open(&strategy->paths, config->disabled_paths));
     CLQ_TRY_OR(fail, status, open_replicas(strategy, devices, activations_most));
@@ -533,7 +516,10 @@ fail:
 void clq_strategy_destroy(clq_strategy *strategy) {
     if (!strategy) return;
     for (unsigned r = 0; r < strategy->count; r++) clq_worker_stop(&strategy->replicas[r].worker);
+    if (strategy->exchange->close) strategy->exchange->close(strategy);
     if (strategy->module->close) strategy->module->close(strategy);
+    /* Nobody is inside now; their memory lies on the devices that close next. */
+    for (unsigned i = 0; i < strategy->comm_count; i++) clq_comm_destroy(strategy->comms[i]);
     for (unsigned r = 0; r < strategy->count; r++) clq_replica_close_plans(&strategy->replicas[r]);
     for (unsigned r = 0; r < strategy->count; r++) clq_replica_close(&strategy->replicas[r]);
     clq_tune_log_release(&strategy->tune_log);
@@ -541,48 +527,4 @@ void clq_strategy_destroy(clq_strategy *strategy) {
     clq_free(strategy->measured_by);
     clq_free(strategy->replicas);
     clq_free(strategy);
-}
-
-/* ---- reports ---- */
-
-bool clq_strategy_shards_updates(const clq_strategy *strategy) { return strategy->paths.on[CLQ_PATH_SHARDED_UPDATE]; }
-bool clq_strategy_takes_rows(clq_strategy *strategy, bool labels_ready) {
-    unsigned facts = (strategy->config.plan.update ? CLQ_FACT_TRAINS : 0) | (labels_ready ? CLQ_FACT_LABELS_READY : 0);
-    return clq_paths_decide(&strategy->paths, CLQ_PATH_OWN_ROWS, facts);
-}
-unsigned clq_strategy_replicas(const clq_strategy *strategy) { return strategy->count; }
-clq_device *clq_strategy_device(const clq_strategy *strategy, unsigned replica) {
-    return strategy->replicas[replica].worker.device;
-}
-const clq_plan *clq_strategy_plan(const clq_strategy *strategy, unsigned replica) {
-    return strategy->replicas[replica].plan;
-}
-const clq_feed *clq_strategy_feed(const clq_strategy *strategy) { return &strategy->feed; }
-size_t clq_strategy_calls(const clq_strategy *strategy, unsigned replica) {
-    const size_t parts = strategy->module->parts ? strategy->module->parts(strategy, replica) : 1;
-    return clq_plan_calls(strategy->replicas[replica].plan, parts);
-}
-size_t clq_strategy_share(clq_strategy *strategy, unsigned replica) {
-    clq_part parts[CLQ_REPLICAS_MAX];
-    clq_strategy_split(strategy, NULL, strategy->config.global_batch, parts);
-    return parts[replica].count;
-}
-
-size_t clq_strategy_share_changes(const clq_strategy *strategy) { return clq_shares_change_count(strategy->shares); }
-uint64_t clq_strategy_share_change(const clq_strategy *strategy, size_t index, size_t *counts) {
-    return clq_shares_change(strategy->shares, index, counts);
-}
-
-size_t clq_strategy_capacity(const clq_strategy *strategy, unsigned replica) {
-    return strategy->replicas[replica].capacity;
-}
-
-const clq_tune_log *clq_strategy_tune_log(const clq_strategy *strategy) { return &strategy->tune_log; }
-
-double clq_strategy_waited(const clq_strategy *strategy, unsigned replica) {
-    return strategy->module->waited ? strategy->module->waited(strategy, replica) : 0.0;
-}
-
-clq_comm_times clq_strategy_comm_times(const clq_strategy *strategy) {
-    return strategy->module->comm_times ? strategy->module->comm_times(strategy) : (clq_comm_times){0};
 }

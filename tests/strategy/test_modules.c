@@ -1,5 +1,5 @@
 /* Which module a strategy is: by name, by the number of devices, and what is refused. */
-#include "strategy/replicas/replica.h"
+#include "strategy/module.h"
 #include "support/check.h"
 #include "support/system.h"
 

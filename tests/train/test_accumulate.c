@@ -1,6 +1,6 @@
 /* Updates of several batches: they are those of one batch with the same samples, whoever makes them, by clq_fit or by
  * hand, and replicas meet once for each. */
-#include "strategy/replicas/replica.h"
+#include "strategy/module.h"
 #include "support/apart.h"
 #include "support/check.h"
 #include "support/system.h"

@@ -1,6 +1,6 @@
 /* The check of replicas' weights: with every strategy it is silent where nothing is wrong, and names variable and
  * replica of memory that was changed behind its back. */
-#include "strategy/replicas/replica.h"
+#include "strategy/module.h"
 #include "support/apart.h"
 #include "support/check.h"
 #include "support/system.h"

@@ -1,7 +1,7 @@
 /* Compressed gradients: what replicas exchange is what a reference in double makes of their gradients; nothing that is
  * left out is lost; the same run twice is the same bits. */
 #include "ref/ops_compress.c"
-#include "strategy/modules/mirrored.h"
+#include "strategy/module.h"
 #include "train/two_layers.h"
 
 #include <math.h>
@@ -104,8 +104,8 @@ static void check_sum(exchange *e, const char *what) {
 static void check_errors(const exchange *e, const char *what) {
     assert_ok(clq_strategy_wait(e->strategy));
     for (unsigned r = 0; r < e->ranks; r++) {
-        const clq_compressor *compressor = clq_mirrored_of_strategy(e->strategy)->mirrors[r].compressor;
-        assert_ok(clq_queue_read(e->strategy->replicas[r].worker.queue, clq_compressor_error(compressor), 0, e->got,
+        const clq_kept kept = clq_exchange_kept(e->strategy);
+        assert_ok(clq_queue_read(e->strategy->replicas[r].worker.queue, kept.errors[r], 0, e->got,
                                  e->floats * sizeof *e->got, true));
         for (size_t i = 0; i < e->floats; i++)
             if ((double)e->got[i] != e->error[r][i])

@@ -2,7 +2,7 @@
  * a named error within seconds, nobody waits for the dead, and what comes after is as if nothing had been. */
 #include "comm/communicator.h"
 #include "device/internal.h"
-#include "strategy/modules/mirrored.h"
+#include "strategy/module.h"
 #include "support/apart.h"
 #include "support/check.h"
 #include "support/faults.h"
@@ -286,8 +286,7 @@ static void a_replica_hangs_in(const training *like) {
     assert_ok(clq_dataset_next(data, &batch, &more));
     config.strategy = like->pipelined ? CLQ_STRATEGY_PIPELINE : strategy;
     assert_ok(clq_trainer_create(model, &devices, &config, &trainer));
-    if (config.strategy == CLQ_STRATEGY_AUTO)
-        assert_true(clq_mirrored_of_strategy(trainer->strategy)->comm->deadline_s == 600);
+    if (config.strategy == CLQ_STRATEGY_AUTO) assert_true(trainer->strategy->replicas[0].peers->deadline_s == 600);
     clq_trainer_destroy(trainer);
     config.group.deadline_s = deadline_s;
     assert_ok(clq_trainer_create(model, &devices, &config, &trainer));

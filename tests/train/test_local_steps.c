@@ -1,7 +1,7 @@
 /* Local SGD: as many trainers of one replica as there are replicas, each on its share, whose weights a reference
  * averages in double, by the samples that each has seen. */
 #include "comm/communicator.h"
-#include "strategy/modules/mirrored.h"
+#include "strategy/module.h"
 #include "train/two_layers.h"
 #include <clique/distribute.h>
 
@@ -182,7 +182,7 @@ static void averages_are_counted(void **state) {
     } cases[] = {{1, 12}, {3, 4}, {5, 3}, {12, 1}, {100, 1}};
     for (size_t i = 0; i < CLQ_COUNT_OF(cases); i++) {
         clq_trainer *trainer = make_trainer("pocl:0,pocl:1", momentum, cases[i].local_steps);
-        const clq_member *member = &clq_mirrored_of_strategy(trainer->strategy)->comm->members[0];
+        const clq_member *member = &trainer->strategy->replicas[0].peers->members[0];
         const size_t before = atomic_load(&member->meetings);
         (void)fit(trainer);
         assert_int_equal(atomic_load(&member->meetings) - before, 2 * cases[i].averages); /* before it, behind it */

@@ -1,7 +1,7 @@
 /* What training and use of a model do differently: statistics of batches, which replicas keep up each by itself or
  * together, and dropout, which no split of a batch changes. */
 #include "graph/graph.h"
-#include "strategy/replicas/replica.h"
+#include "strategy/module.h"
 #include "support/apart.h"
 #include "support/check.h"
 #include "support/system.h"

@@ -1,6 +1,6 @@
 /* One set of weights per replica serves the plans for training, evaluation and prediction: these open no device, start
  * no thread and copy no weights; their values are those of the model in double; and training does not notice them. */
-#include "strategy/replicas/replica.h"
+#include "strategy/module.h"
 #include "support/apart.h"
 #include "support/check.h"
 #include "support/faults.h"

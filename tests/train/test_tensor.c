@@ -1,7 +1,7 @@
 /* Replicas that split the weights: what they have whole has the same bits on all, also where compilers differ; what is
  * read, written and saved is the whole model's. That they equal one replica: test_strategies.c. */
 #include "graph/graph.h"
-#include "strategy/replicas/replica.h"
+#include "strategy/module.h"
 #include "support/apart.h"
 #include "support/check.h"
 #include "support/system.h"

@@ -1,6 +1,5 @@
-/* Another exchange of the mirrored strategy: replicas exchange compressed gradients. Each replica keeps the compression
- * error, and adds it to its next gradient. */
-#include "strategy/modules/mirrored.h"
+/* An exchange of compressed gradients. Each replica keeps the compression error, and adds it to its next gradient. */
+#include "strategy/module.h"
 
 clq_status clq_compression_check(const clq_strategy_config *config, const clq_strategy_module *module) {
     const clq_compression *how = &config->options.compression;
@@ -19,8 +18,13 @@ clq_status clq_compression_check(const clq_strategy_config *config, const clq_st
         module->name);
 }
 
-clq_status clq_compressed_reduce(clq_replica *replica) {
-    clq_compressor *compressor = clq_mirror_of(replica)->compressor;
+static clq_compressor *compressor_of(const clq_strategy *strategy, unsigned replica) {
+    clq_compressor **all = strategy->exchange_own;
+    return all[replica];
+}
+
+static clq_status reduce(clq_replica *replica) {
+    clq_compressor *compressor = compressor_of(replica->strategy, replica->worker.index);
     clq_queue *queue = replica->worker.queue;
     const clq_compressed message = clq_compressor_message(compressor);
     CLQ_TRY(clq_compressor_pack(compressor, queue));
@@ -30,20 +34,39 @@ clq_status clq_compressed_reduce(clq_replica *replica) {
                            .out = message.arrived,
                            .count = message.count,
                            .dtype = message.dtype};
-    CLQ_TRY(clq_mirrored_run_exposed(replica, &task, clq_values_bytes(message.dtype, message.count)));
+    CLQ_TRY(clq_peers_run_exposed(replica, &task, clq_values_bytes(message.dtype, message.count)));
     return clq_compressor_unpack(compressor, queue);
 }
 
-clq_status clq_compression_open(clq_strategy *strategy) {
-    const clq_compression *how = &strategy->config.options.compression;
-    if (!clq_mirrored_compresses(strategy)) return CLQ_OK;
+static clq_status finish(clq_replica *replica, const clq_step_params *params) {
+    (void)params;
+    return reduce(replica);
+}
+
+static clq_status open(clq_strategy *strategy) {
+    clq_compressor **all = strategy->exchange_own = clq_alloc(strategy->count, sizeof *all);
+    if (!all) return CLQ_MEMORY;
     for (unsigned r = 0; r < strategy->count; r++)
-        CLQ_TRY(clq_compressor_create(strategy->replicas[r].weights, how, strategy->count,
-                                      &clq_mirrored_of_strategy(strategy)->mirrors[r].compressor));
+        CLQ_TRY(clq_compressor_create(strategy->replicas[r].weights, &strategy->config.options.compression,
+                                      strategy->count, &all[r]));
     return CLQ_OK;
 }
 
-void clq_compression_close(clq_strategy *strategy) {
-    for (unsigned r = 0; r < strategy->count; r++)
-        clq_compressor_destroy(clq_mirrored_of_strategy(strategy)->mirrors[r].compressor);
+static void close(clq_strategy *strategy) {
+    for (unsigned r = 0; r < strategy->count && strategy->exchange_own; r++)
+        clq_compressor_destroy(compressor_of(strategy, r));
+    clq_free(strategy->exchange_own);
 }
+
+static void keeps(clq_strategy *strategy, clq_kept *out) {
+    for (unsigned r = 0; r < strategy->count; r++) out->errors[r] = clq_compressor_error(compressor_of(strategy, r));
+}
+
+const clq_exchange_kind clq_exchange_compressed = {.open = open,
+                                                   .close = close,
+                                                   .begin = clq_exchange_run_backward,
+                                                   .finish = finish,
+                                                   .update = clq_replica_apply,
+                                                   .reduce = reduce,
+                                                   .keeps = keeps,
+                                                   .parts = clq_exchange_two_parts};

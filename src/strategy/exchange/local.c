@@ -1,10 +1,15 @@
-/* Local SGD, another step of the mirrored strategy: for some steps each replica updates its weights by the gradient of
+/* Local SGD, an exchange of weights: for some steps each replica updates its weights by the gradient of
  * its own share, with an optimizer of its own. Then the weights are averaged over the replicas, each weighted by the
  * samples that it has seen since the last average (McMahan et al., "Communication-efficient learning of deep networks
  * from decentralized data", 2017; with equal shares the plain mean of Stich, 2019). So with one local step, and an
  * optimizer that is linear in the gradient and keeps nothing, weights are those of mirrored steps, whatever the shares
  * are. */
-#include "strategy/modules/mirrored.h"
+#include "strategy/module.h"
+
+/* Since the last average of the weights; the poster's. */
+typedef struct local {
+    uint64_t steps, samples[CLQ_REPLICAS_MAX];
+} local;
 
 clq_status clq_local_check(const clq_strategy_config *config, const clq_strategy_module *module) {
     if (config->options.local_steps == 0) return CLQ_OK;
@@ -24,20 +29,9 @@ clq_status clq_local_check(const clq_strategy_config *config, const clq_strategy
                     module->name);
 }
 
-clq_status clq_local_open(clq_strategy *strategy) {
-    if (!clq_mirrored_is_local(strategy)) return CLQ_OK;
-    if (clq_plan_exchanges(strategy->replicas[0].plan))
-        return clq_fail(CLQ_ARGUMENT,
-                        "model %s has synchronized statistics, which are of one set of weights: leave out local steps, "
-                        "or let each replica normalise by statistics of its own",
-                        strategy->model->name);
-    strategy->step = clq_local_step;
-    return CLQ_OK;
-}
-
 /* ---- by replicas ---- */
 
-clq_status clq_local_step(clq_replica *replica, const clq_command *command) {
+static clq_status step(clq_replica *replica, const clq_command *command) {
     clq_command own = *command;
     if (own.params.count > 0) {
         own.params.scale = (float)(1.0 / (double)own.params.count);
@@ -54,8 +48,8 @@ static clq_status average(clq_worker *worker, const clq_command *command) {
     CLQ_TRY(clq_weights_weigh(replica->weights, worker->queue, command->params.scale));
     CLQ_TRY(clq_uploads_send_next(replica));
     clq_buffer *parameters = clq_weights_arena(replica->weights, CLQ_ARENA_PARAMETERS);
-    return clq_mirrored_add_up(replica, parameters, clq_weights_dtype(replica->weights, CLQ_ARENA_PARAMETERS),
-                               clq_buffer_bytes(parameters));
+    return clq_peers_add_up(replica, parameters, clq_weights_dtype(replica->weights, CLQ_ARENA_PARAMETERS),
+                            clq_buffer_bytes(parameters));
 }
 static const clq_command_kind average_kind = {.name = "average", .traits = CLQ_COMMAND_IN_STEP, .run = average};
 
@@ -63,34 +57,62 @@ static const clq_command_kind average_kind = {.name = "average", .traits = CLQ_C
 
 /* The weight of each replica in the average. The weights add up to exactly 1 in float, so that values on which all
  * replicas agree do not change. */
-static void make_shares(const clq_local *local, unsigned count, float *shares) {
+static void make_shares(const local *own, unsigned count, float *shares) {
     uint64_t total = 0;
     unsigned most = 0;
     double rest = 1;
-    for (unsigned r = 0; r < count; r++) total += local->samples[r];
+    for (unsigned r = 0; r < count; r++) total += own->samples[r];
     for (unsigned r = 1; r < count; r++)
-        if (local->samples[r] > local->samples[most]) most = r;
+        if (own->samples[r] > own->samples[most]) most = r;
     for (unsigned r = 0; r < count; r++) {
-        shares[r] = (float)((double)local->samples[r] / (double)total);
+        shares[r] = (float)((double)own->samples[r] / (double)total);
         if (r != most) rest -= (double)shares[r];
     }
     shares[most] = (float)rest;
 }
 
-void clq_local_average(clq_strategy *strategy) {
-    clq_local *local = &clq_mirrored_of_strategy(strategy)->local;
+static void average_all(clq_strategy *strategy) {
+    local *own = strategy->exchange_own;
     float shares[CLQ_REPLICAS_MAX];
-    if (local->steps == 0) return;
-    make_shares(local, strategy->count, shares);
+    make_shares(own, strategy->count, shares);
     for (unsigned r = 0; r < strategy->count; r++)
         clq_channel_put(strategy->replicas[r].worker.commands,
                         &(clq_command){.kind = &average_kind, .params = {.scale = shares[r]}});
-    *local = (clq_local){0};
+    *own = (local){0};
+    strategy->is_apart[CLQ_ARENA_PARAMETERS] = false;
 }
 
-void clq_local_note(clq_strategy *strategy, const clq_part *parts) {
-    clq_local *local = &clq_mirrored_of_strategy(strategy)->local;
-    if (!clq_mirrored_is_local(strategy) || strategy->apart) return;
-    for (unsigned r = 0; r < strategy->count; r++) local->samples[r] += parts[r].count;
-    if (++local->steps >= strategy->config.options.local_steps) clq_local_average(strategy);
+static void note(clq_strategy *strategy, const clq_part *parts) {
+    local *own = strategy->exchange_own;
+    if (strategy->apart) return;
+    for (unsigned r = 0; r < strategy->count; r++) own->samples[r] += parts[r].count;
+    if (++own->steps >= strategy->config.options.local_steps) average_all(strategy);
 }
+
+static void collect(clq_strategy *strategy, unsigned what) {
+    if (what == CLQ_ARENA_PARAMETERS) average_all(strategy);
+}
+
+static void keeps(clq_strategy *strategy, clq_kept *out) {
+    local *own = strategy->exchange_own;
+    out->local_steps = &own->steps;
+    out->local_samples = own->samples;
+}
+
+/* ---- life ---- */
+
+static clq_status open(clq_strategy *strategy) {
+    if (clq_plan_exchanges(strategy->replicas[0].plan))
+        return clq_fail(CLQ_ARGUMENT,
+                        "model %s has synchronized statistics, which are of one set of weights: leave out local steps, "
+                        "or let each replica normalise by statistics of its own",
+                        strategy->model->name);
+    strategy->left_apart = 1u << CLQ_ARENA_PARAMETERS;
+    strategy->exchange_own = clq_alloc(1, sizeof(local));
+    return strategy->exchange_own ? CLQ_OK : CLQ_MEMORY;
+}
+
+static void close(clq_strategy *strategy) { clq_free(strategy->exchange_own); }
+
+const clq_exchange_kind clq_exchange_local = {
+    .open = open, .close = close, .step = step, .note = note, .collect = collect, .keeps = keeps};

@@ -1,10 +1,21 @@
 /* A fast path of the exchange: each replica's second thread, the reducer, exchanges buckets of the gradient while the
  * first goes on with backward. */
-#include "strategy/modules/mirrored.h"
+#include "strategy/module.h"
 
 #include <stdio.h>
 
 enum { IN_FLIGHT_MAX = 16 };
+
+/* Of a replica. */
+typedef struct reducer {
+    clq_bucket *buckets;
+    size_t bucket_count;
+    clq_thread *thread;
+    clq_channel *tasks;
+    clq_queue *queue;         /* not ordered behind the replica's queue but by a task's `after` */
+    clq_event *backward_done; /* of the step under way */
+    bool lost;                /* a bucket was not summed; read after clq_channel_wait */
+} reducer;
 
 typedef struct task {
     const clq_bucket *bucket;
@@ -12,90 +23,114 @@ typedef struct task {
     bool traced;
 } task;
 
+static reducer *reducer_of(const clq_replica *replica) {
+    return (reducer *)replica->strategy->exchange_own + replica->worker.index;
+}
+
+/* ---- in the reducer's thread ---- */
+
 static clq_status exchange(clq_replica *replica, const task *t) {
+    const clq_weights *weights = replica->weights;
+    const clq_task sum =
+        clq_peers_sum(reducer_of(replica)->queue, clq_weights_arena(weights, CLQ_ARENA_GRADIENT),
+                      clq_weights_dtype(weights, CLQ_ARENA_GRADIENT), t->bucket->begin, t->bucket->end);
     CLQ_TRY(clq_event_wait(t->after));
-    return clq_mirrored_exchange(replica, clq_mirror_of(replica)->queue, t->bucket->begin, t->bucket->end, t->traced);
+    return clq_peers_run(replica, &sum, t->bucket->end - t->bucket->begin, t->traced);
 }
 
 static void drive(void *context) {
     clq_replica *replica = context;
-    clq_mirror *mirror = clq_mirror_of(replica);
+    reducer *own = reducer_of(replica);
     task t;
-    while (clq_channel_take(mirror->tasks, &t)) {
+    while (clq_channel_take(own->tasks, &t)) {
         bool summed = false;
         if (!atomic_load(&replica->worker.pool->failed)) {
             clq_status status = exchange(replica, &t);
             summed = status == CLQ_OK;
             if (!summed) clq_worker_fail(&replica->worker, status);
         }
-        if (!summed) mirror->lost = true;
+        if (!summed) own->lost = true;
         clq_event_destroy(t.after);
-        clq_channel_done(mirror->tasks);
+        clq_channel_done(own->tasks);
     }
 }
 
-static clq_status start_reducer(clq_replica *replica) {
-    clq_mirror *mirror = clq_mirror_of(replica);
-    char name[16];
-    snprintf(name, sizeof name, "reducer %u", replica->worker.index % 1000u);
-    CLQ_TRY(clq_channel_create(sizeof(task), IN_FLIGHT_MAX, &mirror->tasks));
-    CLQ_TRY(clq_queue_create(replica->worker.device, 0, &mirror->queue));
-    return clq_thread_start(name, drive, replica, &mirror->reducer);
-}
+/* ---- in the replica's thread ---- */
 
 /* Backward in parts; each bucket is handed to the reducer when the device has been told to finish it. */
-static clq_status backward_and_reduce(clq_replica *replica, size_t samples) {
-    clq_mirror *mirror = clq_mirror_of(replica);
+static clq_status begin(clq_replica *replica, const clq_command *command) {
+    reducer *own = reducer_of(replica);
     clq_queue *queue = replica->worker.queue;
     size_t next, end;
-    clq_event *backward_done = NULL;
+    CLQ_TRY(clq_replica_run(replica, replica->plan, command, CLQ_SEGMENT_LOSS));
     clq_plan_segment_range(replica->plan, CLQ_SEGMENT_BACKWARD, &next, &end);
-    for (size_t i = 0; i < mirror->bucket_count; i++) {
-        task t = {.bucket = &mirror->buckets[i], .traced = replica->worker.tracing};
+    for (size_t i = 0; i < own->bucket_count; i++) {
+        task t = {.bucket = &own->buckets[i], .traced = replica->worker.tracing};
         CLQ_TRY(clq_plan_run_part(replica->plan, queue, next, t.bucket->done));
         CLQ_TRY(clq_queue_mark(queue, &t.after));
-        clq_channel_put(mirror->tasks, &t);
+        clq_channel_put(own->tasks, &t);
         next = t.bucket->done;
     }
     CLQ_TRY(clq_plan_run_part(replica->plan, queue, next, end));
-    CLQ_TRY(clq_queue_mark(queue, &backward_done));
-    /* Into other memory than the rows that backward reads. What comes into theirs is sent a step later, behind the wait
-     * for all of backward. */
-    clq_status status = clq_uploads_send_next(replica);
-    if (status == CLQ_OK) status = clq_event_wait(backward_done);
-    clq_event_destroy(backward_done);
-    if (status == CLQ_OK) status = clq_pace_arrive(replica, samples);
-    double ended = clq_now();
-    clq_channel_wait(mirror->tasks);
-    clq_mirrored_note_exposed(replica, (uint64_t)((clq_now() - ended) * 1e9));
+    return clq_queue_mark_again(queue, &own->backward_done);
+}
+
+/* Behind the upload of the next rows, into other memory than those that backward reads. What comes into theirs is sent
+ * a step later, behind the wait for all of backward. */
+static clq_status finish(clq_replica *replica, const clq_step_params *params) {
+    reducer *own = reducer_of(replica);
+    (void)params;
+    const clq_status status = clq_event_wait(own->backward_done);
+    const double ended = clq_now();
+    clq_channel_wait(own->tasks);
+    clq_peers_note_exposed(replica, (uint64_t)((clq_now() - ended) * 1e9));
     /* No update from it, and the step is not finished. The pool has the reason. */
-    return status == CLQ_OK && mirror->lost ? CLQ_ABORTED : status;
+    return status == CLQ_OK && own->lost ? CLQ_ABORTED : status;
 }
 
-clq_status clq_overlap_step(clq_replica *replica, const clq_command *command) {
-    CLQ_TRY(clq_replica_run(replica, replica->plan, command, CLQ_SEGMENT_LOSS));
-    CLQ_TRY(backward_and_reduce(replica, command->params.count));
-    clq_pace_compute(replica);
-    return clq_replica_apply(replica, &command->params);
+/* ---- life ---- */
+
+static clq_status start_reducer(clq_replica *replica, size_t bucket_bytes) {
+    reducer *own = reducer_of(replica);
+    char name[16];
+    snprintf(name, sizeof name, "reducer %u", replica->worker.index % 1000u);
+    CLQ_TRY(clq_plan_buckets(replica->plan, bucket_bytes, &own->buckets, &own->bucket_count));
+    CLQ_TRY(clq_channel_create(sizeof(task), IN_FLIGHT_MAX, &own->tasks));
+    CLQ_TRY(clq_queue_create(replica->worker.device, 0, &own->queue));
+    return clq_thread_start(name, drive, replica, &own->thread);
 }
 
-clq_status clq_overlap_open(clq_strategy *strategy) {
-    size_t bytes = strategy->config.bucket_bytes ? strategy->config.bucket_bytes : CLQ_BUCKET_BYTES_DEFAULT;
-    for (unsigned r = 0; r < strategy->count; r++) {
-        clq_mirror *mirror = &clq_mirrored_of_strategy(strategy)->mirrors[r];
-        CLQ_TRY(clq_plan_buckets(strategy->replicas[r].plan, bytes, &mirror->buckets, &mirror->bucket_count));
-        CLQ_TRY(start_reducer(&strategy->replicas[r]));
-    }
+static clq_status open(clq_strategy *strategy) {
+    const size_t bytes = strategy->config.bucket_bytes ? strategy->config.bucket_bytes : CLQ_BUCKET_BYTES_DEFAULT;
+    strategy->exchange_own = clq_alloc(strategy->count, sizeof(reducer));
+    if (!strategy->exchange_own) return CLQ_MEMORY;
+    for (unsigned r = 0; r < strategy->count; r++) CLQ_TRY(start_reducer(&strategy->replicas[r], bytes));
     return CLQ_OK;
 }
 
-void clq_overlap_close(clq_strategy *strategy) {
-    for (unsigned r = 0; r < strategy->count; r++) {
-        clq_mirror *mirror = &clq_mirrored_of_strategy(strategy)->mirrors[r];
-        if (mirror->reducer) clq_channel_close(mirror->tasks);
-        clq_thread_join(mirror->reducer);
-        clq_queue_destroy(mirror->queue);
-        clq_channel_destroy(mirror->tasks);
-        clq_free(mirror->buckets);
+static void close(clq_strategy *strategy) {
+    reducer *all = strategy->exchange_own;
+    for (unsigned r = 0; r < strategy->count && all; r++) {
+        if (all[r].thread) clq_channel_close(all[r].tasks);
+        clq_thread_join(all[r].thread);
+        clq_event_destroy(all[r].backward_done);
+        clq_queue_destroy(all[r].queue);
+        clq_channel_destroy(all[r].tasks);
+        clq_free(all[r].buckets);
     }
+    clq_free(all);
 }
+
+/* Up to the first bucket, each bucket, the update. */
+static size_t parts(const clq_strategy *strategy, unsigned replica) {
+    return reducer_of(&strategy->replicas[replica])->bucket_count + 2;
+}
+
+const clq_exchange_kind clq_exchange_overlapped = {.open = open,
+                                                   .close = close,
+                                                   .begin = begin,
+                                                   .finish = finish,
+                                                   .update = clq_replica_apply,
+                                                   .in_parts = true,
+                                                   .reduce = clq_peers_add_up_gradients,
+                                                   .parts = parts};

@@ -1,6 +1,6 @@
 /* A fast path of the exchange: replicas on the same memory update a part of the weights each, for all
  * (graph/update.c). */
-#include "strategy/modules/mirrored.h"
+#include "strategy/module.h"
 
 /* When all have come: only then are all gradients whole. */
 static clq_status sum_part(void *context) {
@@ -15,13 +15,13 @@ static clq_status update_part(void *context) {
 
 static clq_status meet(clq_replica *replica, clq_status (*between)(void *context)) {
     return clq_comm_run(
-        clq_mirrored_of(replica)->comm, replica->worker.index,
+        replica->peers, replica->rank,
         &(clq_task){.collective = CLQ_BARRIER, .queue = replica->worker.queue, .between = between, .context = replica});
 }
 
 static clq_status add_up(clq_replica *replica, clq_buffer *squares) {
-    return clq_comm_all_reduce(clq_mirrored_of(replica)->comm, replica->worker.index, replica->worker.queue, squares, 0,
-                               squares, 0, clq_values_count(CLQ_F32, clq_buffer_bytes(squares)), CLQ_F32);
+    return clq_comm_all_reduce(replica->peers, replica->rank, replica->worker.queue, squares, 0, squares, 0,
+                               clq_values_count(CLQ_F32, clq_buffer_bytes(squares)), CLQ_F32);
 }
 
 /* The sum of the gradients, where it is needed before the update. Each replica gets the squares of all; or, where it
@@ -43,29 +43,29 @@ static clq_status find_directions(clq_replica *replica) {
 }
 
 /* The gradient is added up by those who update: one way through it less, and half of the other. */
-clq_status clq_sharded_step(clq_replica *replica, const clq_command *command) {
-    const clq_mirrored *mirrored = clq_mirrored_of(replica);
-    CLQ_TRY(clq_replica_run(replica, replica->plan, command, CLQ_SEGMENT_BACKWARD));
-    CLQ_TRY(clq_pace_arrive(replica, command->params.count));
-    uint64_t before = clq_comm_busy_ns(mirrored->comm);
+static clq_status finish(clq_replica *replica, const clq_step_params *params) {
+    const uint64_t before = clq_comm_busy_ns(replica->peers);
     CLQ_TRY(add_up_gradients(replica));
     CLQ_TRY(find_directions(replica));
     CLQ_TRY(meet(replica, update_part));
-    clq_mirrored_note_exposed(replica, clq_comm_busy_ns(mirrored->comm) - before);
-    CLQ_TRY(clq_replica_keep_norms(replica, command->params.slot));
+    clq_peers_note_exposed(replica, clq_comm_busy_ns(replica->peers) - before);
+    CLQ_TRY(clq_replica_keep_norms(replica, params->slot));
     clq_weights_turn(replica->weights);
-    clq_pace_compute(replica);
     return CLQ_OK;
 }
 
-clq_status clq_sharded_open(clq_strategy *strategy) {
+/* ---- life ---- */
+
+static clq_status open(clq_strategy *strategy) {
     clq_plan *plans[CLQ_REPLICAS_MAX];
     for (unsigned r = 0; r < strategy->count; r++) plans[r] = strategy->replicas[r].plan;
     for (unsigned r = 0; r < strategy->count; r++) CLQ_TRY(clq_plan_shard_update(plans[r], plans, strategy->count, r));
+    strategy->left_apart = 1u << CLQ_ARENA_GRADIENT;
+    if (!strategy->shards_optimizer) strategy->left_apart |= 1u << CLQ_CURRENT_OPTIMIZER;
     return CLQ_OK;
 }
 
-void clq_sharded_close(clq_strategy *strategy) {
+static void close(clq_strategy *strategy) {
     for (unsigned r = 0; r < strategy->count; r++) clq_plan_end_sharding(strategy->replicas[r].plan);
 }
 
@@ -77,8 +77,7 @@ static clq_status collect(clq_replica *replica, clq_buffer *arena) {
     for (unsigned r = 0; r < count; r++) {
         size_t begin, end;
         clq_plan_updated_part(replica->plan, count, r, &begin, &end);
-        CLQ_TRY(clq_comm_broadcast(clq_mirrored_of(replica)->comm, replica->worker.index, replica->worker.queue, arena,
-                                   begin, end - begin, r));
+        CLQ_TRY(clq_comm_broadcast(replica->peers, replica->rank, replica->worker.queue, arena, begin, end - begin, r));
     }
     return CLQ_OK;
 }
@@ -92,4 +91,16 @@ static clq_status run_collect(clq_worker *worker, const clq_command *command) {
     return CLQ_OK;
 }
 
-const clq_command_kind clq_sharded_collect = {.name = "collect", .run = run_collect};
+static const clq_command_kind collect_kind = {.name = "collect", .run = run_collect};
+
+void clq_parts_collect(clq_strategy *strategy, unsigned what) {
+    clq_pool_post(&strategy->pool, &(clq_command){.kind = &collect_kind, .memory = what});
+}
+
+const clq_exchange_kind clq_exchange_sharded = {.open = open,
+                                                .close = close,
+                                                .begin = clq_exchange_run_backward,
+                                                .finish = finish,
+                                                .reduce = clq_peers_add_up_gradients,
+                                                .collect = clq_parts_collect,
+                                                .parts = clq_exchange_two_parts};

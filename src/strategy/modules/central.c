@@ -7,9 +7,6 @@
 
 /* ---- waiting ---- */
 
-/* As mirrored's: in a first step a replica's driver may still compile. */
-static const double default_deadline_s = 600;
-
 double clq_central_until(const clq_central *central) { return clq_now_running() + central->deadline_s; }
 
 clq_status clq_central_await(clq_central *central, double until, unsigned late) {
@@ -21,13 +18,12 @@ clq_status clq_central_await(clq_central *central, double until, unsigned late) 
     return CLQ_OK;
 }
 
-static void abort_waits(void *context, const clq_error *error) {
-    clq_central *central = context;
+void clq_central_abort(clq_strategy *strategy) {
+    clq_central *central = strategy->own;
     pthread_mutex_lock(&central->lock);
     atomic_store(&central->aborted, true);
     pthread_cond_broadcast(&central->changed);
     pthread_mutex_unlock(&central->lock);
-    if (central->comm) clq_comm_abort(central->comm, error);
 }
 
 /* A barrier of all replicas' threads; the last to arrive does the work while the others wait. work NULL: none. */
@@ -185,10 +181,9 @@ static bool is_late(clq_central *central, uint64_t mine) {
 }
 
 clq_status clq_central_note_exchange(clq_replica *replica, double began) {
-    clq_central *central = clq_central_of(replica);
-    if (replica->worker.index == 0) atomic_fetch_add(&central->exposed_ns, (uint64_t)((clq_now() - began) * 1e9));
+    clq_peers_note_exposed(replica, (uint64_t)((clq_now() - began) * 1e9));
     if (!replica->worker.tracing) return CLQ_OK;
-    return clq_timeline_add(&clq_client_of(replica)->exchanges, began, "update", "bytes",
+    return clq_timeline_add(&replica->exchanges, began, "update", "bytes",
                             clq_weights_arena_bytes(replica->weights, CLQ_ARENA_GRADIENT));
 }
 
@@ -246,15 +241,6 @@ clq_status clq_central_apply(clq_replica *replica, const clq_step_params *params
 
 /* ---- what is apart ---- */
 
-void clq_central_note_gradients(clq_strategy *strategy, bool by_step, const clq_part *parts) {
-    clq_central *central = strategy->own;
-    (void)parts;
-    central->is_apart[CLQ_ARENA_GRADIENT] = by_step;
-    if (by_step && (central->asynchronous || central->needed < central->count))
-        central->is_apart[CLQ_ARENA_PARAMETERS] = true;
-    central->is_apart[CLQ_ARENA_STATE] = central->comm && clq_weights_apart_bytes(strategy->replicas[0].weights) > 0;
-}
-
 /* Copies the store's arena to every replica. A replica that is done waits for the others: its next step would change
  * the store. */
 static clq_status run_fetch(clq_worker *worker, const clq_command *command) {
@@ -268,22 +254,10 @@ static clq_status run_fetch(clq_worker *worker, const clq_command *command) {
     return meet(replica, NULL, NULL);
 }
 
-static clq_status run_average(clq_worker *worker, const clq_command *command) {
-    clq_replica *replica = clq_replica_of(worker);
-    return clq_replica_average_state(replica, command, clq_central_of(replica)->comm, worker->index);
-}
-
 static const clq_command_kind fetch_kind = {.name = "fetch", .run = run_fetch};
-static const clq_command_kind average_kind = {.name = "average state", .run = run_average};
 
-void clq_central_make_current(clq_strategy *strategy, unsigned what) {
-    clq_central *central = strategy->own;
-    if (what > CLQ_ARENA_GRADIENT || !central->is_apart[what]) return;
-    if (what == CLQ_ARENA_STATE)
-        clq_strategy_average_state(strategy, &average_kind, 1);
-    else
-        clq_pool_post(&strategy->pool, &(clq_command){.kind = &fetch_kind, .memory = what});
-    central->is_apart[what] = false;
+void clq_central_collect(clq_strategy *strategy, unsigned what) {
+    clq_pool_post(&strategy->pool, &(clq_command){.kind = &fetch_kind, .memory = what});
 }
 
 clq_status clq_central_write(clq_strategy *strategy, size_t variable, const void *from) {
@@ -299,16 +273,7 @@ clq_status clq_central_write(clq_strategy *strategy, size_t variable, const void
 }
 
 void clq_central_keeps(clq_strategy *strategy, clq_kept *out) {
-    clq_central *central = strategy->own;
-    out->state_apart = &central->is_apart[CLQ_ARENA_STATE];
-    out->store = central->store;
-}
-
-/* Within a step. */
-clq_status clq_central_all_reduce(void *context, clq_queue *queue, clq_buffer *values, size_t count) {
-    const clq_replica *replica = context;
-    return clq_comm_all_reduce(clq_central_of(replica)->comm, replica->worker.index, queue, values, 0, values, 0, count,
-                               CLQ_F32);
+    out->store = ((const clq_central *)strategy->own)->store;
 }
 
 /* ---- life ---- */
@@ -345,16 +310,10 @@ static clq_status open_figures(clq_strategy *strategy) {
 }
 
 /* For state alone: gradients go to the store. */
-static clq_status open_comm(clq_strategy *strategy) {
-    clq_central *central = strategy->own;
+static clq_status open_peers(clq_strategy *strategy) {
     const clq_replica *first = &strategy->replicas[0];
-    clq_device *devices[CLQ_REPLICAS_MAX];
-    clq_group_config config = strategy->config.group;
-    config.deadline_s = central->deadline_s;
-    if (strategy->count == 1 || (!clq_plan_exchanges(first->plan) && clq_weights_apart_bytes(first->weights) == 0))
-        return CLQ_OK;
-    for (unsigned r = 0; r < strategy->count; r++) devices[r] = strategy->replicas[r].worker.device;
-    return clq_comm_create(devices, strategy->count, &config, &central->comm);
+    if (!clq_plan_exchanges(first->plan) && clq_weights_apart_bytes(first->weights) == 0) return CLQ_OK;
+    return clq_strategy_make_peers(strategy, 0, 1, strategy->count);
 }
 
 static clq_status open_store(clq_strategy *strategy) {
@@ -382,22 +341,19 @@ static clq_status open_store(clq_strategy *strategy) {
     return status;
 }
 
-clq_status clq_central_open(clq_strategy *strategy) {
+clq_status clq_central_open(clq_strategy *strategy, const clq_exchange_kind *exchange) {
     clq_central *central = clq_alloc(1, sizeof *central);
     const clq_weights *weights = strategy->replicas[0].weights;
     if (!central) return CLQ_MEMORY;
     strategy->own = central;
+    strategy->left_apart = 1u << CLQ_ARENA_GRADIENT;
     central->strategy = strategy;
     central->count = central->needed = strategy->count;
-    central->deadline_s = strategy->config.group.deadline_s;
-    if (central->deadline_s == 0) central->deadline_s = default_deadline_s;
+    central->deadline_s = clq_strategy_deadline(strategy);
     CLQ_TRY(clq_lock_create("the store's replicas", &central->lock, &central->changed));
     central->locked = true;
-    strategy->pool.on_failure = abort_waits;
-    strategy->pool.context = central;
-    for (unsigned path = CLQ_PATH_OVERLAP; path <= CLQ_PATH_BUSY_WAIT; path++)
-        (void)clq_paths_decide(&strategy->paths, (clq_path)path, ~(unsigned)CLQ_FACT_STAGES); /* all else may hold */
-    CLQ_TRY(open_comm(strategy));
+    CLQ_TRY(open_peers(strategy));
+    CLQ_TRY(clq_exchange_choose(strategy, exchange));
     CLQ_TRY(open_figures(strategy));
     if (!strategy->config.plan.update) return CLQ_OK;
     if (clq_weights_dtype(weights, CLQ_ARENA_PARAMETERS) != CLQ_F32)
@@ -407,15 +363,22 @@ clq_status clq_central_open(clq_strategy *strategy) {
     return open_store(strategy);
 }
 
+static clq_status open(clq_strategy *strategy) {
+    static const clq_exchange_kind exchange = {.step = clq_central_step,
+                                               .reduce = clq_central_reduce,
+                                               .collect = clq_central_collect,
+                                               .keeps = clq_central_keeps,
+                                               .elsewhere = true};
+    return clq_central_open(strategy, &exchange);
+}
+
 void clq_central_close(clq_strategy *strategy) {
     clq_central *central = strategy->own;
     if (!central) return;
     clq_store_destroy(central->store);
-    clq_comm_destroy(central->comm);
     for (unsigned r = 0; r < strategy->count; r++) {
         clq_event_destroy(central->clients[r].done);
         clq_buffer_destroy(central->clients[r].pinned);
-        clq_free(central->clients[r].exchanges.spans);
     }
     if (central->locked) {
         pthread_mutex_destroy(&central->lock);
@@ -441,7 +404,7 @@ clq_origin *clq_central_origin(const clq_strategy *strategy, uint32_t slot) {
 }
 
 clq_gradient_counts clq_strategy_gradient_counts(const clq_strategy *strategy) {
-    const bool stored = strategy->module->close == clq_central_close;
+    const bool stored = strategy->module->stores;
     const clq_central *central = stored ? strategy->own : NULL;
     if (!central || !central->store) return (clq_gradient_counts){0};
     clq_gradient_counts counts = {.servers = clq_store_parts(central->store),
@@ -459,31 +422,17 @@ clq_gradient_counts clq_strategy_gradient_counts(const clq_strategy *strategy) {
     return counts;
 }
 
-clq_comm_times clq_central_comm_times(const clq_strategy *strategy) {
-    const double seconds = (double)atomic_load(&((clq_central *)strategy->own)->exposed_ns) * 1e-9;
-    return (clq_comm_times){.total_s = seconds, .exposed_s = seconds};
-}
-
-const clq_timeline *clq_central_exchanges(const clq_strategy *strategy, unsigned replica) {
-    return &((clq_central *)strategy->own)->clients[replica].exchanges;
-}
-
 const clq_strategy_module clq_strategy_central = {.kind = CLQ_STRATEGY_CENTRAL,
                                                   .name = "central",
                                                   .accumulates = true,
                                                   .runs_functions = true,
+                                                  .stores = true,
+                                                  .sums_in_step = true,
                                                   .prepare = clq_central_prepare,
-                                                  .open = clq_central_open,
+                                                  .open = open,
                                                   .close = clq_central_close,
-                                                  .step = clq_central_step,
-                                                  .reduce = clq_central_reduce,
+                                                  .abort = clq_central_abort,
                                                   .apply = clq_central_apply,
-                                                  .all_reduce = clq_central_all_reduce,
-                                                  .note_gradients = clq_central_note_gradients,
-                                                  .make_current = clq_central_make_current,
                                                   .write = clq_central_write,
-                                                  .keeps = clq_central_keeps,
                                                   .squares = clq_central_squares,
-                                                  .origin = clq_central_origin,
-                                                  .comm_times = clq_central_comm_times,
-                                                  .exchanges = clq_central_exchanges};
+                                                  .origin = clq_central_origin};

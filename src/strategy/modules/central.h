@@ -6,8 +6,8 @@
 #ifndef CLQ_STRATEGY_CENTRAL_H
 #define CLQ_STRATEGY_CENTRAL_H
 
-#include "strategy/replicas/replica.h"
 #include "strategy/exchange/store.h"
+#include "strategy/module.h"
 
 /* A replica's side of the store. */
 typedef struct clq_client {
@@ -15,8 +15,7 @@ typedef struct clq_client {
     const float *gradient; /* there, or in the device's memory; whole between a push and the next step */
     float *parameters;     /* the device's, where the host sees them; else NULL */
     clq_event *done;       /* of the transfer of the gradient; reused */
-    clq_timeline exchanges;
-    bool met; /* it has arrived at the next meeting of all */
+    bool met;              /* it has arrived at the next meeting of all */
     /* Synchronous steps: how many it was given; whether its gradient has arrived for the current one, of how many
      * samples. */
     uint64_t steps;
@@ -32,7 +31,6 @@ typedef struct clq_client {
 
 typedef struct clq_central {
     clq_store *store; /* NULL for inference only */
-    clq_comm *comm;   /* for state variables; NULL where replicas exchange none */
     double deadline_s;
     clq_client clients[CLQ_REPLICAS_MAX];
     const clq_strategy *strategy;
@@ -41,10 +39,8 @@ typedef struct clq_central {
     bool asynchronous;
     uint64_t bound;                        /* of the staleness */
     unsigned last_given;                   /* who got the last batch; the poster's */
-    bool is_apart[CLQ_ARENA_GRADIENT + 1]; /* by arena: the replicas' copies are not current; the poster's */
     float *squares;                        /* (metric_slots, variables) of the gradients' norms; NULL: not measured */
     clq_origin *origins;                   /* (metric_slots) */
-    atomic_uint_fast64_t exposed_ns;       /* of replica 0: from its gradient to its new parameters */
     /* Under the lock. */
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -82,21 +78,18 @@ clq_status clq_central_note_exchange(clq_replica *replica, double began);
 /* Squared norms of the store's gradient, by variable, to the row of `slot`; before the next update. */
 void clq_central_measure(const clq_strategy *strategy, uint32_t slot);
 
-/* The module's functions. */
+/* The module's functions, and those of its exchange. */
 clq_status clq_central_prepare(clq_strategy *strategy);
-clq_status clq_central_open(clq_strategy *strategy);
+clq_status clq_central_open(clq_strategy *strategy, const clq_exchange_kind *exchange);
 void clq_central_close(clq_strategy *strategy);
+void clq_central_abort(clq_strategy *strategy);
 clq_status clq_central_step(clq_replica *replica, const clq_command *command);
 clq_status clq_central_reduce(clq_replica *replica);
 clq_status clq_central_apply(clq_replica *replica, const clq_step_params *params);
-clq_status clq_central_all_reduce(void *replica, clq_queue *queue, clq_buffer *values, size_t count);
-void clq_central_note_gradients(clq_strategy *strategy, bool by_step, const clq_part *parts);
-void clq_central_make_current(clq_strategy *strategy, unsigned what);
 clq_status clq_central_write(clq_strategy *strategy, size_t variable, const void *from);
+void clq_central_collect(clq_strategy *strategy, unsigned what);
 void clq_central_keeps(clq_strategy *strategy, clq_kept *out);
 void clq_central_squares(const clq_strategy *strategy, uint32_t slot, float *out);
 clq_origin *clq_central_origin(const clq_strategy *strategy, uint32_t slot);
-clq_comm_times clq_central_comm_times(const clq_strategy *strategy);
-const clq_timeline *clq_central_exchanges(const clq_strategy *strategy, unsigned replica);
 
 #endif

@@ -210,20 +210,31 @@ static clq_status prepare(clq_strategy *strategy) {
     return CLQ_OK;
 }
 
+static clq_status step(clq_replica *replica, const clq_command *command) {
+    return clq_central_of(replica)->asynchronous ? asynchronous_step(replica, command)
+                                                 : clq_central_step(replica, command);
+}
+
 static clq_status open(clq_strategy *strategy) {
+    static const clq_exchange_kind exchange = {.step = step,
+                                               .reduce = clq_central_reduce,
+                                               .collect = clq_central_collect,
+                                               .keeps = clq_central_keeps,
+                                               .elsewhere = true};
     const clq_strategy_options *options = &strategy->config.options;
-    CLQ_TRY(clq_central_open(strategy));
+    CLQ_TRY(clq_central_open(strategy, &exchange));
     clq_central *central = strategy->own;
     central->needed = central->count - options->backup;
     central->asynchronous = options->staleness > 0;
     central->bound = (uint64_t)options->staleness;
-    if ((central->asynchronous || options->backup > 0) && clq_plan_exchanges(strategy->replicas[0].plan))
+    if (!central->asynchronous && options->backup == 0) return CLQ_OK;
+    strategy->left_apart |= 1u << CLQ_ARENA_PARAMETERS;
+    if (clq_plan_exchanges(strategy->replicas[0].plan))
         return clq_fail(
             CLQ_UNSUPPORTED,
             "synchronized batch normalisation needs all replicas in each step: use strategy ps with staleness 0 "
             "and no backup replicas, or strategy mirrored");
     if (!central->asynchronous || !central->store) return CLQ_OK;
-    strategy->step = asynchronous_step;
     central->histogram = clq_alloc((size_t)options->staleness + 1, sizeof *central->histogram);
     central->times = clq_alloc(CLQ_STEP_TIMES, sizeof *central->times);
     return central->histogram && central->times ? CLQ_OK : CLQ_MEMORY;
@@ -255,21 +266,16 @@ const clq_strategy_module clq_strategy_ps = {.kind = CLQ_STRATEGY_PS,
                                              .name = "ps",
                                              .accumulates = true,
                                              .runs_functions = true,
+                                             .stores = true,
+                                             .sums_in_step = true,
                                              .prepare = prepare,
                                              .open = open,
                                              .close = clq_central_close,
+                                             .abort = clq_central_abort,
                                              .split = split,
-                                             .step = clq_central_step,
-                                             .reduce = clq_central_reduce,
                                              .apply = apply,
-                                             .all_reduce = clq_central_all_reduce,
-                                             .note_gradients = clq_central_note_gradients,
-                                             .make_current = clq_central_make_current,
                                              .write = clq_central_write,
-                                             .keeps = clq_central_keeps,
                                              .go_on = go_on,
                                              .squares = clq_central_squares,
                                              .origin = clq_central_origin,
-                                             .progress = progress,
-                                             .comm_times = clq_central_comm_times,
-                                             .exchanges = clq_central_exchanges};
+                                             .progress = progress};

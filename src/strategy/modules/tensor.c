@@ -1,12 +1,11 @@
 /* Tensor parallelism (Shoeybi et al., "Megatron-LM", 2019): replicas split the kernels of Dense layers (clq_slicing),
  * and each runs the whole batch. Their plans sum over the replicas within a step, so gradients are complete at its end,
  * and each replica updates its slices and its copy of the rest. Replicas meet as mirrored ones do. */
-#include "strategy/modules/mirrored.h"
+#include "strategy/module.h"
 
 typedef struct clq_tensor_parallel {
-    clq_mirrored mirrored; /* first: clq_mirrored_of */
-    clq_slicing *slicing;  /* NULL for one replica */
-    bool alike;            /* all devices compute what is not split to the same bits */
+    clq_slicing *slicing; /* NULL for one replica */
+    bool alike;           /* all devices compute what is not split to the same bits */
 } clq_tensor_parallel;
 
 static clq_tensor_parallel *own_of(const clq_strategy *strategy) { return strategy->own; }
@@ -31,10 +30,14 @@ static clq_status prepare(clq_strategy *strategy) {
     return CLQ_OK;
 }
 
+static clq_status open(clq_strategy *strategy) {
+    CLQ_TRY(clq_strategy_make_peers(strategy, 0, 1, strategy->count));
+    return clq_exchange_choose(strategy, &clq_exchange_none);
+}
+
 static void close(clq_strategy *strategy) {
-    if (!strategy->own) return;
-    clq_slicing_destroy(own_of(strategy)->slicing);
-    clq_mirrored_close(strategy);
+    if (strategy->own) clq_slicing_destroy(own_of(strategy)->slicing);
+    clq_free(strategy->own);
 }
 
 static void split(clq_strategy *strategy, const clq_command_kind *kind, size_t total, clq_part *parts) {
@@ -47,15 +50,15 @@ static void split(clq_strategy *strategy, const clq_command_kind *kind, size_t t
  * apart, until slices no longer fit one another. So all replicas take the first one's values. */
 static clq_status keep_alike(clq_replica *replica) {
     const clq_weights *weights = replica->weights;
-    clq_comm *comm = clq_mirrored_of(replica)->comm;
     clq_buffer *parameters = clq_weights_arena(weights, CLQ_ARENA_PARAMETERS);
     clq_buffer *state = clq_weights_arena(weights, CLQ_ARENA_STATE);
     const size_t bytes = clq_weights_whole_bytes(weights);
     if (own_of(replica->strategy)->alike || replica->strategy->apart) return CLQ_OK;
     if (bytes > 0)
-        CLQ_TRY(clq_comm_broadcast(comm, replica->worker.index, replica->worker.queue, parameters, 0, bytes, 0));
+        CLQ_TRY(clq_comm_broadcast(replica->peers, replica->rank, replica->worker.queue, parameters, 0, bytes, 0));
     if (!state) return CLQ_OK;
-    return clq_comm_broadcast(comm, replica->worker.index, replica->worker.queue, state, 0, clq_buffer_bytes(state), 0);
+    return clq_comm_broadcast(replica->peers, replica->rank, replica->worker.queue, state, 0, clq_buffer_bytes(state),
+                              0);
 }
 
 static clq_status apply(clq_replica *replica, const clq_step_params *params) {
@@ -69,20 +72,18 @@ static clq_status step(clq_replica *replica, const clq_command *command) {
 }
 
 static clq_exchange add_squares(const clq_strategy *strategy, const clq_replica *replica) {
-    return (clq_exchange){replica->worker.index, strategy->count, clq_mirrored_all_reduce, (void *)replica};
+    return (clq_exchange){replica->worker.index, strategy->count, clq_peers_all_reduce, (void *)replica};
 }
 
 const clq_strategy_module clq_strategy_tensor = {.kind = CLQ_STRATEGY_TENSOR,
                                                  .name = "tensor",
                                                  .accumulates = true,
                                                  .scales_losses = true,
+                                                 .sums_in_step = true,
                                                  .prepare = prepare,
-                                                 .open = clq_mirrored_open,
+                                                 .open = open,
                                                  .close = close,
                                                  .split = split,
                                                  .step = step,
                                                  .apply = apply,
-                                                 .all_reduce = clq_mirrored_all_reduce,
-                                                 .add_squares = add_squares,
-                                                 .comm_times = clq_mirrored_comm_times,
-                                                 .exchanges = clq_mirrored_exchanges};
+                                                 .add_squares = add_squares};

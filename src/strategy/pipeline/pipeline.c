@@ -57,7 +57,7 @@ static clq_pipeline_part *previous(const pass *p) { return p->stage > 0 ? part_o
 
 static clq_status note_wait(clq_replica *replica, double began, const char *what, uint32_t count) {
     if (!replica->worker.tracing) return CLQ_OK;
-    return clq_timeline_add(&part_of(replica)->waits, began, what, "samples", count);
+    return clq_timeline_add(&replica->exchanges, began, what, "samples", count);
 }
 
 static clq_status receive(clq_replica *replica, clq_pipe *pipe, const clq_plan *plan, uint32_t count,
@@ -144,30 +144,15 @@ static clq_status gradients(clq_replica *replica, const clq_command *command) {
     return await_sent(replica);
 }
 
-static clq_comm *comm_of(const clq_replica *replica) {
-    return pipeline_of(replica->strategy)->comms[stage_of(replica)];
-}
 static unsigned rank_of(const clq_replica *replica) { /* the number of its pipeline */
     return replica->worker.index / pipeline_of(replica->strategy)->stages;
-}
-
-static clq_status reduce(clq_replica *replica) {
-    if (pipeline_of(replica->strategy)->pipelines == 1) return CLQ_OK;
-    const double began = clq_now();
-    clq_buffer *gradient = clq_weights_arena(replica->weights, CLQ_ARENA_GRADIENT);
-    const size_t bytes = clq_buffer_bytes(gradient);
-    const clq_dtype dtype = clq_weights_dtype(replica->weights, CLQ_ARENA_GRADIENT);
-    CLQ_TRY(clq_comm_all_reduce(comm_of(replica), rank_of(replica), replica->worker.queue, gradient, 0, gradient, 0,
-                                clq_values_count(dtype, bytes), dtype));
-    return replica->worker.tracing ? clq_timeline_add(&part_of(replica)->waits, began, "all-reduce", "bytes", bytes)
-                                   : CLQ_OK;
 }
 
 static clq_status step(clq_replica *replica, const clq_command *command) {
     clq_step_params params = command->params;
     params.count = 0; /* the update is about none; a plan is not made for so many */
     CLQ_TRY(run_micro_batches(replica, command));
-    CLQ_TRY(reduce(replica));
+    CLQ_TRY(clq_peers_add_up_gradients(replica)); /* of the other pipelines */
     CLQ_TRY(clq_replica_apply(replica, &params));
     return await_sent(replica);
 }
@@ -186,32 +171,6 @@ static clq_status run_forward(clq_replica *replica, clq_mode mode, const clq_com
     if (mode == CLQ_MODE_EVALUATE) CLQ_TRY(clear_rows(&p, plan));
     CLQ_TRY(clq_queue_flush(replica->worker.queue));
     return await_sent(replica);
-}
-
-/* ---- what is apart ---- */
-
-static void note_gradients(clq_strategy *strategy, bool by_step, const clq_part *given) {
-    (void)by_step, (void)given;
-    pipeline_of(strategy)->state_is_apart = pipeline_of(strategy)->pipelines > 1;
-}
-
-/* Stage by stage. */
-static clq_status average_state(clq_worker *worker, const clq_command *command) {
-    clq_replica *replica = clq_replica_of(worker);
-    if (clq_weights_apart_bytes(replica->weights) == 0) return CLQ_OK;
-    return clq_replica_average_state(replica, command, comm_of(replica), rank_of(replica));
-}
-static const clq_command_kind average_kind = {.name = "average state", .run = average_state};
-
-static void make_current(clq_strategy *strategy, unsigned what) {
-    if (what != CLQ_ARENA_STATE || !pipeline_of(strategy)->state_is_apart) return;
-    clq_strategy_average_state(strategy, &average_kind, pipeline_of(strategy)->stages);
-    pipeline_of(strategy)->state_is_apart = false;
-}
-
-static void keeps(clq_strategy *strategy, clq_kept *out) {
-    out->state_apart = &pipeline_of(strategy)->state_is_apart;
-    out->group = pipeline_of(strategy)->stages;
 }
 
 /* ---- what each replica is ---- */
@@ -292,6 +251,7 @@ static clq_status prepare(clq_strategy *strategy) {
     strategy->own = pipeline;
     CLQ_TRY(check_model(strategy->model));
     CLQ_TRY(take_options(strategy, pipeline));
+    strategy->group = pipeline->stages;
     return cut_model(strategy);
 }
 
@@ -309,16 +269,12 @@ static void split(clq_strategy *strategy, const clq_command_kind *kind, size_t t
 
 /* ---- life ---- */
 
-static void abort_all(void *context, const clq_error *error) {
-    clq_pipeline *pipeline = context;
-    for (unsigned r = 0; r < pipeline->stages * pipeline->pipelines; r++) {
+static void abort_pipes(clq_strategy *strategy) {
+    clq_pipeline *pipeline = pipeline_of(strategy);
+    for (unsigned r = 0; r < strategy->count; r++) {
         clq_pipe_abort(pipeline->parts[r].values);
         clq_pipe_abort(pipeline->parts[r].gradients);
     }
-    for (unsigned s = 0; s < pipeline->stages; s++)
-        if (pipeline->comms[s]) clq_comm_abort(pipeline->comms[s], error);
-    for (unsigned p = 0; p < pipeline->pipelines; p++)
-        if (pipeline->rows[p]) clq_comm_abort(pipeline->rows[p], error);
 }
 
 /* One for each micro-batch that a stage holds at once. */
@@ -359,23 +315,11 @@ static clq_status open_pipes(clq_replica *replica, double deadline_s) {
     return clq_pipe_create(&config, &part->gradients);
 }
 
-static clq_status open_comm(clq_strategy *strategy, unsigned stage, const clq_group_config *config) {
-    clq_pipeline *pipeline = pipeline_of(strategy);
-    clq_device *devices[CLQ_REPLICAS_MAX];
-    if (pipeline->pipelines == 1) return CLQ_OK;
-    for (unsigned p = 0; p < pipeline->pipelines; p++)
-        devices[p] = strategy->replicas[p * pipeline->stages + stage].worker.device;
-    return clq_comm_create(devices, pipeline->pipelines, config, &pipeline->comms[stage]);
-}
-
 /* Of all stages of a pipeline, which add up what each measures of its gradient. */
-static clq_status open_row(clq_strategy *strategy, unsigned number, const clq_group_config *config) {
+static clq_status open_row(clq_strategy *strategy, unsigned number) {
     clq_pipeline *pipeline = pipeline_of(strategy);
-    clq_device *devices[CLQ_REPLICAS_MAX];
     if (pipeline->stages == 1 || !updates_by_squares(strategy)) return CLQ_OK;
-    for (unsigned s = 0; s < pipeline->stages; s++)
-        devices[s] = strategy->replicas[number * pipeline->stages + s].worker.device;
-    return clq_comm_create(devices, pipeline->stages, config, &pipeline->rows[number]);
+    return clq_strategy_meet(strategy, number * pipeline->stages, 1, pipeline->stages, &pipeline->rows[number]);
 }
 
 static clq_status add_up_squares(void *context, clq_queue *queue, clq_buffer *values, size_t count) {
@@ -391,38 +335,29 @@ static clq_exchange add_squares(const clq_strategy *strategy, const clq_replica 
 }
 
 static clq_status open_stages(clq_strategy *strategy) {
-    static const double default_deadline_s = 600; /* as the mirrored strategy's */
     clq_pipeline *pipeline = pipeline_of(strategy);
-    clq_group_config group = strategy->config.group;
-    if (group.deadline_s == 0) group.deadline_s = default_deadline_s;
+    const double deadline_s = clq_strategy_deadline(strategy);
     for (unsigned r = 0; r < strategy->count; r++) {
         clq_replica *replica = &strategy->replicas[r];
         const unsigned stage = r % pipeline->stages;
         clq_status status = open_flights(replica);
-        if (status == CLQ_OK && stage + 1 < pipeline->stages) status = open_pipes(replica, group.deadline_s);
+        if (status == CLQ_OK && stage + 1 < pipeline->stages) status = open_pipes(replica, deadline_s);
         if (status != CLQ_OK) return clq_fail_within(status, "stage %u", stage);
     }
-    for (unsigned s = 0; s < pipeline->stages; s++) CLQ_TRY(open_comm(strategy, s, &group));
-    for (unsigned p = 0; p < pipeline->pipelines; p++) CLQ_TRY(open_row(strategy, p, &group));
-    static const clq_path others[] = {CLQ_PATH_OVERLAP, CLQ_PATH_SHARDED_UPDATE, CLQ_PATH_BUSY_WAIT};
-    for (size_t i = 0; i < CLQ_COUNT_OF(others); i++)
-        (void)clq_paths_decide(&strategy->paths, others[i], ~0u); /* all else may hold */
-    strategy->pool.on_failure = abort_all;
-    strategy->pool.context = pipeline;
-    return CLQ_OK;
+    for (unsigned s = 0; s < pipeline->stages; s++)
+        CLQ_TRY(clq_strategy_make_peers(strategy, s, pipeline->stages, pipeline->pipelines));
+    for (unsigned p = 0; p < pipeline->pipelines; p++) CLQ_TRY(open_row(strategy, p));
+    return clq_exchange_choose(strategy, &clq_exchange_whole);
 }
 
 static void close_stages(clq_strategy *strategy) {
     clq_pipeline *pipeline = pipeline_of(strategy);
     if (!pipeline) return;
-    for (unsigned s = 0; s < pipeline->stages; s++) clq_comm_destroy(pipeline->comms[s]);
-    for (unsigned p = 0; p < pipeline->pipelines; p++) clq_comm_destroy(pipeline->rows[p]);
     for (unsigned r = 0; r < strategy->count; r++) {
         clq_pipeline_part *part = &pipeline->parts[r];
         clq_pipe_destroy(part->values);
         clq_pipe_destroy(part->gradients);
         while (part->flight_count > 1) clq_plan_destroy(part->flights[--part->flight_count]);
-        clq_free(part->waits.spans);
         clq_free(pipeline->times[r].items);
     }
     clq_free(pipeline);
@@ -435,16 +370,6 @@ static size_t parts(const clq_strategy *strategy, unsigned replica) {
     return 2 * (size_t)pipeline_of(strategy)->micro_batches + 1;
 }
 
-static clq_comm_times comm_times(const clq_strategy *strategy) {
-    const clq_comm *comm = pipeline_of(strategy)->comms[0];
-    const double seconds = comm ? (double)clq_comm_busy_ns(comm) * 1e-9 : 0;
-    return (clq_comm_times){.total_s = seconds, .exposed_s = seconds};
-}
-
-static const clq_timeline *exchanges(const clq_strategy *strategy, unsigned replica) {
-    return &pipeline_of(strategy)->parts[replica].waits;
-}
-
 const clq_strategy_module clq_strategy_pipeline = {.kind = CLQ_STRATEGY_PIPELINE,
                                                    .name = "pipeline",
                                                    .accumulates = true,
@@ -452,15 +377,10 @@ const clq_strategy_module clq_strategy_pipeline = {.kind = CLQ_STRATEGY_PIPELINE
                                                    .prepare = prepare,
                                                    .open = open_stages,
                                                    .close = close_stages,
+                                                   .abort = abort_pipes,
                                                    .split = split,
                                                    .step = step,
                                                    .gradients = gradients,
-                                                   .reduce = reduce,
                                                    .forward = run_forward,
-                                                   .note_gradients = note_gradients,
                                                    .add_squares = add_squares,
-                                                   .make_current = make_current,
-                                                   .keeps = keeps,
-                                                   .parts = parts,
-                                                   .comm_times = comm_times,
-                                                   .exchanges = exchanges};
+                                                   .parts = parts};

@@ -5,7 +5,7 @@
 #ifndef CLQ_STRATEGY_PIPELINE_H
 #define CLQ_STRATEGY_PIPELINE_H
 
-#include "strategy/replicas/replica.h"
+#include "strategy/module.h"
 
 /* ---- transfers (pipe.c) ---- */
 
@@ -113,7 +113,6 @@ typedef struct clq_pipeline_part {       /* of a replica */
     clq_plan *flights[CLQ_REPLICAS_MAX]; /* the first is the replica's own plan */
     unsigned flight_count;
     clq_pipe *values, *gradients; /* to the next stage, and back from there; NULL: there is none, or nothing crosses */
-    clq_timeline waits;           /* for other stages */
 } clq_pipeline_part;
 
 typedef struct clq_pipeline {
@@ -122,10 +121,8 @@ typedef struct clq_pipeline {
     clq_cut_basis basis;                     /* of these cuts */
     clq_stage_times times[CLQ_REPLICAS_MAX]; /* by replica, of the first of each kind of device */
     unsigned kind_of[CLQ_REPLICAS_MAX];      /* the replica that has a replica's times */
-    clq_comm *comms[CLQ_REPLICAS_MAX];       /* likewise: of the replicas that have it. NULL: one pipeline */
     clq_comm *rows[CLQ_REPLICAS_MAX]; /* by pipeline, of its stages; NULL unless gradients are clipped by a norm */
     clq_pipeline_part parts[CLQ_REPLICAS_MAX];
-    bool state_is_apart; /* pipelines have statistics of their own since they computed gradients */
 } clq_pipeline;
 
 /* Cuts the model of a strategy, whose devices are open and have no plans: by times that are kept and, where it tunes,

@@ -1,7 +1,7 @@
 /* What steps measured, on its way to the host: rows of metrics, and the sums of squares that the gradient's norm is
  * made of. Both stay on the devices in `metric_slots` rows, used round and round, until somebody asks for a run of
  * them: in one transfer that blocks, however many steps it is about. */
-#include "strategy/replicas/replica.h"
+#include "strategy/module.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* The table of fast paths. */
 #include "strategy/replicas/paths.h"
-#include "strategy/replicas/replica.h"
+#include "strategy/module.h"
 
 #include <string.h>
 

@@ -13,7 +13,7 @@ typedef enum clq_path {
     CLQ_PATH_OWN_ROWS,       /* each replica copies its rows from the dataset: rows that stay */
     CLQ_PATH_OVERLAP,        /* buckets are exchanged beside backward: overlap.c */
     CLQ_PATH_SHARDED_UPDATE, /* replicas update a part each, for all: sharded.c */
-    CLQ_PATH_BUSY_WAIT,      /* who waits for others keeps its core: mirrored.c */
+    CLQ_PATH_BUSY_WAIT,      /* who waits for others keeps its core: choose.c */
     CLQ_PATH_COUNT
 } clq_path;
 

@@ -1,7 +1,7 @@
 /* Recomputation that fits the devices' memory: how many bytes of activations each replica may have. A strategy is first
  * made for counting alone: its plans are unbound, so that no kernel is built and activations take no memory, and all
  * else that a training allocates is there. What is left of a device's budget is for activations. */
-#include "strategy/replicas/replica.h"
+#include "strategy/module.h"
 
 /* What one replica's device has to hold. */
 typedef struct needs {

@@ -1,5 +1,5 @@
 /* One replica's life, and the stages of its steps. */
-#include "strategy/replicas/replica.h"
+#include "strategy/module.h"
 
 /* ---- stages ---- */
 
@@ -47,29 +47,6 @@ clq_status clq_replica_step_alone(clq_replica *replica, const clq_command *comma
     return clq_queue_flush(replica->worker.queue);
 }
 
-/* Moving statistics are linear in what they are made of, and training does not read them: but for rounding their mean
- * goes on as if nobody had looked. */
-clq_status clq_replica_average_state(clq_replica *replica, const clq_command *command, clq_comm *comm, unsigned rank) {
-    clq_queue *queue = replica->worker.queue;
-    clq_buffer *state = clq_weights_arena(replica->weights, CLQ_ARENA_STATE);
-    const clq_dtype dtype = clq_weights_dtype(replica->weights, CLQ_ARENA_STATE);
-    const size_t bytes = clq_weights_apart_bytes(replica->weights);
-    if (!command->counts) CLQ_TRY(clq_queue_fill_zero(queue, state, 0, bytes));
-    CLQ_TRY(clq_comm_all_reduce(comm, rank, queue, state, 0, state, 0, clq_values_count(dtype, bytes), dtype));
-    return clq_weights_mean_state(replica->weights, queue, command->params.count);
-}
-
-void clq_strategy_average_state(clq_strategy *strategy, const clq_command_kind *kind, unsigned group) {
-    clq_command command = {.kind = kind};
-    for (unsigned r = 0; r < strategy->count; r += group)
-        command.params.count += (uint32_t)(strategy->computed >> r & 1);
-    for (unsigned r = 0; r < strategy->count && command.params.count > 0; r++) {
-        command.counts = strategy->computed >> r & 1;
-        clq_channel_put(strategy->replicas[r].worker.commands, &command);
-    }
-    strategy->computed = 0;
-}
-
 /* ---- life ---- */
 
 /* Whether a later replica may take what was compiled for this one. */
@@ -86,9 +63,9 @@ clq_plan_config clq_replica_plan_config(const clq_replica *replica, clq_mode mod
     config.mode = mode;
     config.capacity = replica->plan_capacity ? replica->plan_capacity : replica->capacity;
     config.metric_slots *= CLQ_MAX(replica->metric_rows, 1u);
-    if (strategy->module->all_reduce)
+    if (strategy->module->sums_in_step)
         *(config.slicing ? &config.joins : &config.exchange) =
-            (clq_exchange){replica->worker.index, strategy->count, strategy->module->all_reduce, (void *)replica};
+            (clq_exchange){replica->worker.index, strategy->count, clq_peers_all_reduce, (void *)replica};
     if (strategy->module->add_squares && config.update &&
         (clq_updates_by_squares(&config.update_options) ||
          clq_updates_have_trust_ratios(config.update, &config.update_options)))
@@ -159,6 +136,7 @@ void clq_replica_close(clq_replica *replica) {
     clq_replica_close_rows(replica);
     clq_replica_close_figures(replica);
     clq_weights_destroy(replica->weights);
+    clq_free(replica->exchanges.spans);
     clq_worker_close(&replica->worker);
     clq_device_close(replica->worker.device);
 }

@@ -1,5 +1,5 @@
 /* Rows of batches on their way to a replica's device, or to where its kernels read them. */
-#include "strategy/replicas/replica.h"
+#include "strategy/module.h"
 
 #include <assert.h>
 
@@ -118,19 +118,14 @@ static clq_status open_slot(clq_replica *replica, clq_staging *slot) {
     return CLQ_OK;
 }
 
-bool clq_replica_decide_input(clq_replica *replica) {
-    clq_paths *paths = &replica->strategy->paths;
-    if (replica->stage) return clq_paths_decide(paths, CLQ_PATH_INPUT_IN_PLACE, CLQ_FACT_HOST_MEMORY | CLQ_FACT_STAGES);
-    bool host = clq_buffer_host(clq_plan_samples(replica->plan)) != NULL;
-    return clq_paths_decide(paths, CLQ_PATH_INPUT_IN_PLACE, host ? CLQ_FACT_HOST_MEMORY : 0);
-}
-
 clq_status clq_replica_open_rows(clq_replica *replica) {
     const clq_strategy_config *config = &replica->strategy->config;
     replica->slots = staging_slots(replica->capacity * clq_feed_bytes(&replica->strategy->feed));
     CLQ_TRY(clq_channel_create(sizeof(clq_staging *), replica->slots, &replica->in_use));
-    replica->reads_in_place = clq_replica_decide_input(replica);
-    if (clq_uploads_decide(replica)) CLQ_TRY(clq_uploads_open(replica));
+    const unsigned facts = clq_facts_of_replica(replica->strategy, replica->worker.index);
+    clq_paths *paths = &replica->strategy->paths;
+    replica->reads_in_place = clq_paths_decide(paths, CLQ_PATH_INPUT_IN_PLACE, facts);
+    if (clq_paths_decide(paths, CLQ_PATH_UPLOAD_AHEAD, facts)) CLQ_TRY(clq_uploads_open(replica));
     for (unsigned i = 0; i < replica->slots; i++) CLQ_TRY(open_slot(replica, &replica->staging[i]));
     for (unsigned i = 0; i < CLQ_OWN_SLOTS && config->plan.update; i++) CLQ_TRY(open_slot(replica, &replica->own[i]));
     return CLQ_OK;

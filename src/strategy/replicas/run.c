@@ -1,5 +1,5 @@
 /* A function of the caller's in each replica's thread. */
-#include "strategy/replicas/replica.h"
+#include "strategy/module.h"
 
 struct clq_replica_call {
     clq_replica *replica;
@@ -107,8 +107,7 @@ static clq_status count_computed(clq_strategy *strategy, const clq_strategy_call
     *computed = count == strategy->count;
     if (count == 0) return CLQ_OK;
     clq_strategy_note_row(strategy, call->params.slot, all);
-    if (call->mode == CLQ_MODE_TRAIN && strategy->module->note_gradients)
-        strategy->module->note_gradients(strategy, false, NULL);
+    if (call->mode == CLQ_MODE_TRAIN) clq_strategy_note_gradients(strategy, false, NULL);
     if (*computed) return CLQ_OK;
     return clq_fail(CLQ_STATE,
                     "%u of the %u replicas computed on their parts of the batch: all do, those without samples too, or "
@@ -128,8 +127,8 @@ clq_status clq_strategy_run(clq_strategy *strategy, const clq_strategy_call *cal
     CLQ_TRY(clq_strategy_failure(strategy));
     if (call->mode == CLQ_MODE_EVALUATE)
         CLQ_TRY(clq_strategy_prepare_evaluation(strategy));
-    else if (call->parts && strategy->module->make_current)
-        strategy->module->make_current(strategy, CLQ_ARENA_PARAMETERS);
+    else if (call->parts)
+        clq_strategy_make_current(strategy, CLQ_ARENA_PARAMETERS);
     post(strategy, call);
     CLQ_TRY(clq_strategy_failure(strategy));
     return count_computed(strategy, call, computed);

@@ -1,5 +1,5 @@
 /* Shares of replicas, and how long replicas compute. */
-#include "strategy/replicas/replica.h"
+#include "strategy/module.h"
 
 #include <float.h>
 #include <math.h>

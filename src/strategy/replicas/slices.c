@@ -1,5 +1,5 @@
 /* Transfers of variables of which each replica has a slice: gathering them on the host, and cutting them. */
-#include "strategy/replicas/replica.h"
+#include "strategy/module.h"
 
 typedef struct place {
     const clq_variable *variable;

@@ -2,16 +2,7 @@
  * transfer, while the device computes the step before. The device has two blocks of memory for batches, in turn: what
  * kernels read in one, the transfer of the next batch but one waits for. The launches of a step wait for its transfer.
  * Both waits are the device's. */
-#include "strategy/replicas/replica.h"
-
-bool clq_uploads_decide(clq_replica *replica) {
-    const clq_device *device = replica->worker.device;
-    const unsigned facts = (clq_device_get_info(device)->host_unified ? 0 : CLQ_FACT_OWN_MEMORY) |
-                           (clq_device_runs_in_caller(device) ? CLQ_FACT_IN_CALLER : 0) |
-                           (replica->stage ? CLQ_FACT_STAGES : 0) |
-                           (replica->strategy->config.options.backup ? CLQ_FACT_BACKUP : 0);
-    return clq_paths_decide(&replica->strategy->paths, CLQ_PATH_UPLOAD_AHEAD, facts);
-}
+#include "strategy/module.h"
 
 /* ---- sending ---- */
 

@@ -1,5 +1,5 @@
 /* Whether replicas that are to have the same weights have them: each device hashes its own, the host compares. */
-#include "strategy/replicas/replica.h"
+#include "strategy/module.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -45,15 +45,14 @@ static clq_status refuse(const clq_strategy *strategy, bool store) {
 }
 
 clq_status clq_alike_open(const clq_strategy *strategy) {
-    clq_kept kept = {.store = NULL};
+    const bool store = strategy->module->stores && strategy->config.plan.update;
     bool any = false;
-    if (strategy->module->keeps) strategy->module->keeps((clq_strategy *)strategy, &kept);
-    for (unsigned r = 0; r < strategy->count && !kept.store; r++) {
+    for (unsigned r = 0; r < strategy->count && !store; r++) {
         const unsigned first = first_alike(strategy, r);
         any = any || first < r;
         CLQ_TRY(compare_layout(strategy, first, r));
     }
-    return any ? CLQ_OK : refuse(strategy, kept.store != NULL);
+    return any ? CLQ_OK : refuse(strategy, store);
 }
 
 /* ---- hashes ---- */
@@ -114,17 +113,17 @@ static clq_status tell(const clq_strategy *strategy, const uint64_t *values, uns
     return status;
 }
 
-static bool is_of_all(const clq_strategy *strategy, const clq_kept *kept, size_t variable) {
+static bool is_of_all(const clq_strategy *strategy, size_t variable) {
     const clq_variable *v = &strategy->model->variables[variable];
     for (unsigned r = 0; r < strategy->count; r++)
         if (clq_replica_has_slice(&strategy->replicas[r], variable)) return false;
-    return v->role != CLQ_ROLE_STATE || v->synchronized || !kept->state_apart || !*kept->state_apart;
+    return v->role != CLQ_ROLE_STATE || v->synchronized || !strategy->is_apart[CLQ_ARENA_STATE];
 }
 
-static clq_status compare(const clq_strategy *strategy, const clq_kept *kept, const hashes *all, uint64_t step) {
+static clq_status compare(const clq_strategy *strategy, const hashes *all, uint64_t step) {
     for (size_t v = 0; v < strategy->model->variable_count; v++) {
         uint64_t values[CLQ_REPLICAS_MAX] = {0};
-        if (!is_of_all(strategy, kept, v)) continue;
+        if (!is_of_all(strategy, v)) continue;
         for (unsigned r = 0; r < strategy->count; r++) {
             if (clq_weights_offset(strategy->replicas[r].weights, v) == CLQ_NO_OFFSET) continue;
             const unsigned first = first_alike(strategy, r);
@@ -139,10 +138,9 @@ static clq_status compare(const clq_strategy *strategy, const clq_kept *kept, co
 }
 
 clq_status clq_strategy_check_replicas(clq_strategy *strategy, uint64_t step, bool *checked) {
-    clq_kept kept = {.store = NULL};
+    const clq_kept kept = clq_exchange_kept(strategy);
     hashes all[CLQ_REPLICAS_MAX] = {{.state = NULL}};
     clq_status status = CLQ_OK;
-    if (strategy->module->keeps) strategy->module->keeps(strategy, &kept);
     *checked = !kept.local_steps || *kept.local_steps == 0;
     if (!*checked) return CLQ_OK;
     CLQ_TRY(clq_strategy_failure(strategy));
@@ -151,7 +149,7 @@ clq_status clq_strategy_check_replicas(clq_strategy *strategy, uint64_t step, bo
     for (unsigned r = 0; r < strategy->count && status == CLQ_OK; r++)
         clq_channel_put(strategy->replicas[r].worker.commands, &(clq_command){.kind = &hash_kind, .to = &all[r]});
     if (status == CLQ_OK) status = clq_strategy_wait(strategy);
-    if (status == CLQ_OK) status = compare(strategy, &kept, all, step);
+    if (status == CLQ_OK) status = compare(strategy, all, step);
     for (unsigned r = 0; r < strategy->count; r++) {
         clq_free(all[r].parameters);
         clq_free(all[r].state);

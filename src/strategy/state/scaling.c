@@ -1,5 +1,5 @@
 /* The loss scale of replicas: each has the state, all have the same, since all go by the squares of one gradient. */
-#include "strategy/replicas/replica.h"
+#include "strategy/module.h"
 
 clq_status clq_scaling_check(const clq_strategy_config *config, const clq_strategy_module *module) {
     const char *with = NULL;

@@ -1,6 +1,6 @@
 /* Snapshots: what replicas and stores hold, copied to the host by the replicas' threads and told by variable; and back.
  */
-#include "strategy/replicas/replica.h"
+#include "strategy/module.h"
 
 #include <string.h>
 
@@ -46,8 +46,7 @@ static clq_status add_entry(work *w, const clq_snapshot_entry *entry) {
 /* ---- what is where ---- */
 
 static void begin(clq_strategy *strategy, clq_snapshot *snapshot, work *out) {
-    *out = (work){.strategy = strategy, .snapshot = snapshot};
-    if (strategy->module->keeps) strategy->module->keeps(strategy, &out->kept);
+    *out = (work){.strategy = strategy, .snapshot = snapshot, .kept = clq_exchange_kept(strategy)};
     out->slots = out->kept.store ? clq_store_states(out->kept.store)
                                  : clq_weights_optimizer_slots(strategy->replicas[0].weights);
 }
@@ -77,9 +76,7 @@ static bool reads_all(const work *w, unsigned r) {
 }
 
 /* Of a stage all pipelines are read. */
-static bool reads_state(const work *w, unsigned r) {
-    return reads_all(w, r) || (w->kept.state_apart && *w->kept.state_apart);
-}
+static bool reads_state(const work *w, unsigned r) { return reads_all(w, r) || w->strategy->is_apart[CLQ_ARENA_STATE]; }
 
 /* ---- between a replica and its image, by the replica's thread ---- */
 
@@ -184,13 +181,13 @@ static clq_status add_slices(work *w, clq_snapshot_entry *e) {
 static bool is_apart(const work *w, const clq_snapshot_entry *e) {
     const clq_variable *v = &w->strategy->model->variables[e->variable];
     if (e->kind == CLQ_SNAPSHOT_ERROR) return true;
-    if (v->role == CLQ_ROLE_STATE) return w->kept.state_apart && *w->kept.state_apart && !v->synchronized;
+    if (v->role == CLQ_ROLE_STATE) return w->strategy->is_apart[CLQ_ARENA_STATE] && !v->synchronized;
     return w->kept.local_steps != NULL;
 }
 
 /* Of a replica, in the mean that stands for all. */
 static double weight_of(const work *w, unsigned r, const clq_snapshot_entry *e) {
-    const unsigned group = CLQ_MAX(w->kept.group, 1u);
+    const unsigned group = w->strategy->group;
     const bool state = w->strategy->model->variables[e->variable].role == CLQ_ROLE_STATE;
     if (state && is_apart(w, e) && w->strategy->computed)
         return (double)(w->strategy->computed >> (r / group * group) & 1);
@@ -259,13 +256,13 @@ clq_status clq_strategy_take_snapshot(clq_strategy *strategy, clq_snapshot *out)
     work w;
     *out = (clq_snapshot){.replicas = strategy->count};
     CLQ_TRY(clq_strategy_failure(strategy));
-    if (strategy->module->make_current) strategy->module->make_current(strategy, CLQ_CURRENT_OPTIMIZER);
+    clq_strategy_make_current(strategy, CLQ_CURRENT_OPTIMIZER);
     begin(strategy, out, &w);
     out->slots = w.slots;
     for (unsigned r = 0; r < strategy->count; r++) CLQ_TRY(open_image(&w, r));
     CLQ_TRY(transfer_all(&w, false));
     CLQ_TRY(read_store(&w));
-    out->state_apart = w.kept.state_apart && *w.kept.state_apart;
+    out->state_apart = strategy->is_apart[CLQ_ARENA_STATE];
     out->computed = strategy->computed;
     if (w.kept.local_steps) {
         out->local_steps = *w.kept.local_steps;
@@ -320,10 +317,13 @@ static clq_status put_counts(const work *w, const clq_snapshot *from, bool own, 
     clq_strategy *strategy = w->strategy;
     strategy->computed = own ? from->computed : 0;
     strategy->steps_before = step - strategy->replicas[0].worker.steps_done;
-    if (w->kept.state_apart) *w->kept.state_apart = own && from->state_apart;
+    strategy->is_apart[CLQ_ARENA_STATE] = own && from->state_apart;
     for (unsigned r = 0; w->kept.local_steps && r < strategy->count; r++)
         w->kept.local_samples[r] = own ? from->local_samples[r] : 0;
-    if (w->kept.local_steps) *w->kept.local_steps = own ? from->local_steps : 0;
+    if (w->kept.local_steps) {
+        *w->kept.local_steps = own ? from->local_steps : 0;
+        strategy->is_apart[CLQ_ARENA_PARAMETERS] = *w->kept.local_steps > 0;
+    }
     if (strategy->module->go_on) strategy->module->go_on(strategy, step);
     return own ? clq_shares_go_on(strategy, step + 1, from->shares) : CLQ_OK;
 }

@@ -1,0 +1,50 @@
+/* The step by an exchange, and the plain exchange: of whole gradients, one behind the other with computing. */
+#include "strategy/module.h"
+
+static const clq_exchange_kind *kind_for(const clq_replica *replica, const clq_command *command) {
+    const clq_exchange_kind *kind = replica->strategy->exchange;
+    /* While backward is on its way, nobody can have the gradient of all accumulated batches. */
+    return kind->in_parts && command->params.sum_factor != 0.0f ? &clq_exchange_whole : kind;
+}
+
+/* Collectives flush the queue that they are given. */
+clq_status clq_exchange_step(clq_replica *replica, const clq_command *command) {
+    const clq_exchange_kind *kind = kind_for(replica, command);
+    if (kind->step) return kind->step(replica, command);
+    CLQ_TRY(kind->begin(replica, command));
+    CLQ_TRY(clq_uploads_send_next(replica));
+    CLQ_TRY(clq_pace_arrive(replica, command->params.count));
+    CLQ_TRY(kind->finish(replica, &command->params));
+    clq_pace_compute(replica);
+    return kind->update ? kind->update(replica, &command->params) : CLQ_OK;
+}
+
+clq_kept clq_exchange_kept(clq_strategy *strategy) {
+    clq_kept kept = {0};
+    if (strategy->exchange->keeps) strategy->exchange->keeps(strategy, &kept);
+    return kept;
+}
+
+const clq_exchange_kind clq_exchange_none = {.step = clq_replica_step_alone};
+
+/* ---- whole gradients ---- */
+
+clq_status clq_exchange_run_backward(clq_replica *replica, const clq_command *command) {
+    return clq_replica_run(replica, replica->plan, command, CLQ_SEGMENT_BACKWARD);
+}
+
+static clq_status finish(clq_replica *replica, const clq_step_params *params) {
+    (void)params;
+    return clq_peers_add_up_gradients(replica);
+}
+
+size_t clq_exchange_two_parts(const clq_strategy *strategy, unsigned replica) {
+    (void)strategy, (void)replica;
+    return 2;
+}
+
+const clq_exchange_kind clq_exchange_whole = {.begin = clq_exchange_run_backward,
+                                              .finish = finish,
+                                              .update = clq_replica_apply,
+                                              .reduce = clq_peers_add_up_gradients,
+                                              .parts = clq_exchange_two_parts};

@@ -1,0 +1,154 @@
+/* What a strategy is made of: its replicas, its module, and the exchange by which they come to the same update. Private
+ * to strategy. */
+#ifndef CLQ_STRATEGY_MODULE_H
+#define CLQ_STRATEGY_MODULE_H
+
+#include "strategy/exchange/exchange.h"
+#include "strategy/replicas/replica.h"
+
+/* What may not be current on every replica: arenas by clq_arena, and the optimizer's slots. */
+enum { CLQ_CURRENT_OPTIMIZER = CLQ_ARENA_GRADIENT + 1, CLQ_CURRENT_COUNT };
+
+/* What a replica gets of a batch. */
+typedef struct clq_part {
+    size_t first, count; /* rows of the batch */
+    bool runs;           /* the command is posted to it */
+    bool measures;       /* its row of metrics counts, and predictions are read from it */
+} clq_part;
+
+/* ---- modules ----
+ * A step has stages: input (rows where kernels read them) and execute, which are clq_replica_run; exchange and update;
+ * and reading back, which are transfers. A module says how a step is made of them. A row of the table in strategy.c. */
+
+typedef struct clq_strategy_module {
+    clq_strategy_kind kind;
+    const char *name;
+    unsigned devices_most; /* 0: any number */
+    /* Batches may be accumulated: each replica runs each batch by clq_replica_run, and exchanges and updates by the
+     * gradient that this leaves. */
+    bool accumulates;
+    bool takes_shares;     /* other than even ones */
+    bool shards_optimizer; /* where the options ask for it */
+    bool scales_losses;    /* all replicas see whether a gradient is finite, so that they agree on the loss scale */
+    bool runs_functions;   /* each replica can make its part of the gradient and of the loss by its own plan (run.c) */
+    bool stores;           /* variables lie in the host's memory */
+    bool sums_in_step;     /* plans may add up values of all replicas within a step (clq_peers_all_reduce) */
+    /* Says what each replica is to be, when all devices are open and before the first plan is made: its capacity, and
+     * whether it measures norms. NULL: as of clq_strategy_prepare_shares. */
+    clq_status (*prepare)(clq_strategy *strategy);
+    /* Makes what replicas share, their peers and the strategy's exchange among it, when all are open and before their
+     * threads start. close is called in any case, once the threads have ended. NULL: nothing is shared. */
+    clq_status (*open)(clq_strategy *strategy);
+    void (*close)(clq_strategy *strategy);
+    /* The first failure of a replica ends what others wait for, beside collectives. From any thread. NULL: nothing. */
+    void (*abort)(clq_strategy *strategy);
+    /* By the poster: which rows of a batch of `total` each replica gets. kind NULL: for a report, nothing is posted.
+     * split NULL: as clq_strategy_split_shares. */
+    void (*split)(clq_strategy *strategy, const clq_command_kind *kind, size_t total, clq_part *parts);
+    /* Carried out by each replica's thread: the whole step; what a step does before the sum of all replicas' gradients;
+     * the update by it; a batch by the plan for evaluation or prediction, up to the loss or the output (of a stage:
+     * read, too). step NULL: clq_exchange_step. gradients, apply, forward NULL: each replica does it by itself. */
+    clq_status (*step)(clq_replica *replica, const clq_command *command);
+    clq_status (*gradients)(clq_replica *replica, const clq_command *command);
+    clq_status (*apply)(clq_replica *replica, const clq_step_params *params);
+    clq_status (*forward)(clq_replica *replica, clq_mode mode, const clq_command *command);
+    /* As of clq_plan_config.norm_parts: of the ranks that have parts of the replica's gradient, or {0}. NULL: each
+     * replica has the whole gradient. */
+    clq_exchange (*add_squares)(const clq_strategy *strategy, const clq_replica *replica);
+    /* Writes a variable where it lies outside the replicas, too, after clq_strategy_write has posted it to them. NULL:
+     * variables lie on the replicas only. */
+    clq_status (*write)(clq_strategy *strategy, size_t variable, const void *from);
+    /* Of a row of metrics: the squares that clq_strategy_read_figures tells; whence its update is. NULL: replicas
+     * measure; every update is of all replicas. */
+    void (*squares)(const clq_strategy *strategy, uint32_t slot, float *out);
+    clq_origin *(*origin)(const clq_strategy *strategy, uint32_t slot);
+    /* Where replicas do not all make the same steps: how many were made, up to the first that was not, and when one of
+     * these, `step`, and all before it were. False, or NULL: as the face counts. */
+    bool (*progress)(const clq_strategy *strategy, uint64_t step, uint64_t *done, double *ended);
+    void (*go_on)(clq_strategy *strategy, uint64_t step); /* of snapshots: behind update `step`. NULL: nothing */
+    /* For reports. */
+    size_t (*parts)(const clq_strategy *strategy, unsigned replica); /* NULL: as of the exchange */
+    bool tells_waits;                                                /* of replicas for slower ones */
+} clq_strategy_module;
+extern const clq_strategy_module clq_strategy_mirrored, clq_strategy_central, clq_strategy_ps, clq_strategy_pipeline,
+    clq_strategy_tensor;
+/* Of a config with `parts`. Errors: ARGUMENT (no such part, another strategy, several devices). */
+clq_status clq_part_choose(const clq_strategy_config *config, unsigned devices, const clq_strategy_module **out);
+
+/* ARGUMENT where what the config says is out of range, or does not go together or with the module and so many devices
+ * (settings.c); of compression (compress.c); of local steps (local.c); of the loss scale (scaling.c). */
+clq_status clq_settings_check(const clq_strategy_config *config, const clq_strategy_module *module, unsigned devices);
+clq_status clq_compression_check(const clq_strategy_config *config, const clq_strategy_module *module);
+clq_status clq_local_check(const clq_strategy_config *config, const clq_strategy_module *module);
+clq_status clq_scaling_check(const clq_strategy_config *config, const clq_strategy_module *module);
+/* The same where batches are to be accumulated. */
+clq_status clq_accumulation_check(const clq_strategy_module *module, const clq_strategy_options *options);
+
+/* ---- strategies (strategy.c) ---- */
+
+struct clq_strategy {
+    const clq_model *model;
+    clq_strategy_config config;
+    clq_feed feed; /* what plans with the config's loss read; plans without a loss read the arrays before the labels */
+    const clq_strategy_module *module;
+    void *own; /* the module's, NULL until it makes it */
+    const clq_exchange_kind *exchange;
+    void *exchange_own;                    /* likewise */
+    clq_comm *comms[CLQ_REPLICAS_MAX + 1]; /* (comm_count) all of its replicas: peers, and others */
+    unsigned comm_count;                   /* does not change once threads have started */
+    atomic_uint_fast64_t exposed_ns;       /* of replica 0: exchanges that did not overlap backward */
+    clq_shares *shares;                    /* NULL: even */
+    bool shards_optimizer; /* each replica has the optimizer's state of its part alone, and updates that */
+    clq_tune_log tune_log;
+    clq_pool pool;
+    clq_paths paths;
+    unsigned count;
+    unsigned group; /* replicas that have one model together: r / group is the model that replica r is of */
+    clq_replica *replicas;
+    uint64_t *
+        measured_by; /* (metric_slots) of the batch that a row of metrics is about: bits of replicas whose row counts */
+    bool apart;      /* each replica trains alone */
+    /* By the poster. What is not current on every replica; bits of what a step leaves so. */
+    bool is_apart[CLQ_CURRENT_COUNT];
+    unsigned left_apart;
+    uint64_t computed; /* bits of replicas that computed gradients of samples since state was averaged */
+    /* Posted since the last update: batches whose gradients are accumulated, and their samples. */
+    size_t accumulated_batches, accumulated_samples;
+    uint64_t steps_before; /* the first that workers count: of a training that goes on from a snapshot */
+};
+
+static inline clq_replica *clq_replica_of(const clq_worker *worker) { return worker->owner; }
+
+/* The global batch is shared out as the options say; replica 0 measures norms. */
+clq_status clq_strategy_prepare_shares(clq_strategy *strategy);
+void clq_strategy_split_shares(clq_strategy *strategy, const clq_command_kind *kind, size_t total, clq_part *parts);
+/* As the module does it. */
+void clq_strategy_split(clq_strategy *strategy, const clq_command_kind *kind, size_t total, clq_part *parts);
+
+/* One command to every replica with its rows of a batch. */
+clq_status clq_strategy_post_batch(clq_strategy *strategy, clq_command command, const clq_rows *batch);
+/* Which replicas' rows of a batch count (bits), before its commands are posted: a module may know better when one is
+ * carried out. */
+void clq_strategy_note_row(clq_strategy *strategy, uint32_t slot, uint64_t measured_by);
+/* Gradients were posted to all replicas that have a part. by_step: in a whole step; else for a step by hand. parts
+ * NULL: the caller cut the batch. */
+void clq_strategy_note_gradients(clq_strategy *strategy, bool by_step, const clq_part *parts);
+/* Posts what makes every replica's copy of `what` current, for a read that is posted after it. */
+void clq_strategy_make_current(clq_strategy *strategy, unsigned what);
+/* The plans for a mode, once. */
+clq_status clq_strategy_need_plans(clq_strategy *strategy, clq_mode mode);
+/* Before commands for evaluation are posted: their plans, and state that is whole. */
+clq_status clq_strategy_prepare_evaluation(clq_strategy *strategy);
+
+/* As clq_strategy_create, which chooses activations_most: by replica, as of clq_plan_config; NULL: any number. */
+clq_status clq_strategy_make(const clq_model *model, const clq_devices *devices, const clq_strategy_config *config,
+                             const size_t *activations_most, clq_strategy **out);
+
+/* facts.c: CLQ_FACT_… that hold of a replica, before and after its plan is made; and of all together. */
+unsigned clq_facts_of_replica(const clq_strategy *strategy, unsigned replica);
+unsigned clq_facts_of_all(const clq_strategy *strategy);
+
+/* alike.c: ARGUMENT where no two replicas have the same weights; INTERNAL where such have them in other places. */
+clq_status clq_alike_open(const clq_strategy *strategy);
+
+#endif

@@ -1,0 +1,81 @@
+/* What holds of replicas: what fast paths are decided by. */
+#include "strategy/module.h"
+
+/* Launches that are one wait for each other without sleep. A device of one unit waits for nobody in it. */
+static bool has_cores(const clq_strategy *strategy, const clq_device *own) {
+    const uint64_t own_units = clq_device_get_info(own)->compute_units;
+    uint64_t units = 0;
+    for (unsigned r = 0; r < strategy->count; r++) {
+        const clq_device *device = strategy->replicas[r].worker.device;
+        if (clq_device_family(device) == CLQ_FAMILY_TILE) units += clq_device_get_info(device)->compute_units;
+    }
+    return own_units == 1 || units <= clq_cpu_count();
+}
+
+/* Once it has a plan: SINGLE_ITEMS only where its launches became one, or would but for the exchanges within it. */
+static unsigned facts_of_plan(const clq_replica *replica) {
+    const clq_buffer *samples = clq_plan_samples(replica->plan);
+    unsigned facts = samples && clq_buffer_host(samples) ? CLQ_FACT_HOST_MEMORY : 0;
+    if (clq_plan_exchanges(replica->plan)) facts |= CLQ_FACT_EXCHANGES; /* runs between them are one launch each */
+    if (!replica->joined || clq_list_is_fused(clq_plan_list(replica->plan)) || facts & CLQ_FACT_EXCHANGES)
+        facts |= CLQ_FACT_SINGLE_ITEMS;
+    return facts;
+}
+
+unsigned clq_facts_of_replica(const clq_strategy *strategy, unsigned replica) {
+    const clq_replica *own = &strategy->replicas[replica];
+    const clq_device *device = own->worker.device;
+    const clq_strategy_config *config = &strategy->config;
+    unsigned facts = own->plan ? facts_of_plan(own) : CLQ_FACT_SINGLE_ITEMS;
+    if (has_cores(strategy, device)) facts |= CLQ_FACT_CORES;
+    if (config->trace_steps > 0 || config->plan.check_numerics) facts |= CLQ_FACT_TRACED;
+    if (config->plan.update) facts |= CLQ_FACT_TRAINS;
+    if (!clq_device_get_info(device)->host_unified) facts |= CLQ_FACT_OWN_MEMORY;
+    if (clq_device_runs_in_caller(device)) facts |= CLQ_FACT_IN_CALLER;
+    if (own->stage) facts |= CLQ_FACT_STAGES;
+    if (config->options.backup) facts |= CLQ_FACT_BACKUP;
+    return facts;
+}
+
+/* Where memory is the host's own an exchange takes the cores that backward needs; elsewhere it pays from some size on.
+ */
+static bool overlap_pays(const clq_strategy *strategy) {
+    static const size_t bytes_least = 1 << 20;
+    const clq_replica *first = &strategy->replicas[0];
+    if (strategy->config.bucket_bytes) return true;
+    return first->peers && !clq_comm_is_direct(first->peers) &&
+           clq_weights_arena_bytes(first->weights, CLQ_ARENA_GRADIENT) >= bytes_least;
+}
+
+static unsigned facts_of_settings(const clq_strategy *strategy) {
+    const clq_strategy_config *config = &strategy->config;
+    const bool several = strategy->count > 1, trains = config->plan.update != NULL;
+    unsigned facts = 0;
+    if (several) facts |= CLQ_FACT_REPLICAS;
+    if (trains) facts |= CLQ_FACT_TRAINS;
+    if (config->bucket_bytes == SIZE_MAX) facts |= CLQ_FACT_NO_BUCKETS;
+    if (several && trains && config->options.compression.kind != CLQ_COMPRESSION_OFF) facts |= CLQ_FACT_COMPRESSED;
+    if (several && trains && config->options.local_steps > 0) facts |= CLQ_FACT_LOCAL_STEPS;
+    if (strategy->shards_optimizer) facts |= CLQ_FACT_SHARDED_OPTIMIZER;
+    if (config->plan.slicing) facts |= CLQ_FACT_SLICED;
+    if (config->options.accumulate > 1) facts |= CLQ_FACT_ACCUMULATES;
+    if (strategy->module->stores) facts |= CLQ_FACT_STORE;
+    return facts;
+}
+
+unsigned clq_facts_of_all(const clq_strategy *strategy) {
+    const clq_replica *first = &strategy->replicas[0];
+    unsigned facts = facts_of_settings(strategy) | CLQ_FACT_IN_CALLER | CLQ_FACT_PARTS | CLQ_FACT_ONE_LAUNCH;
+    if (strategy->count <= clq_cpu_count()) facts |= CLQ_FACT_CORES;
+    if (first->peers && clq_comm_is_direct(first->peers)) facts |= CLQ_FACT_DIRECT;
+    if (overlap_pays(strategy)) facts |= CLQ_FACT_OVERLAP_PAYS;
+    if (clq_plan_exchanges(first->plan)) facts |= CLQ_FACT_EXCHANGES;
+    if (first->stage) facts |= CLQ_FACT_STAGES;
+    for (unsigned r = 0; r < strategy->count; r++) {
+        const clq_replica *replica = &strategy->replicas[r];
+        if (!clq_device_runs_in_caller(replica->worker.device)) facts &= ~(unsigned)CLQ_FACT_IN_CALLER;
+        if (!clq_plan_can_shard_update(replica->plan, strategy->count)) facts &= ~(unsigned)CLQ_FACT_PARTS;
+        if (!clq_list_is_fused(clq_plan_list(replica->plan))) facts &= ~(unsigned)CLQ_FACT_ONE_LAUNCH;
+    }
+    return facts;
+}
