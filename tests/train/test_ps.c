@@ -5,7 +5,7 @@
  *
  * A replica is held up behind its backward pass (the linker wraps clq_replica_run) until the others have got as far as
  * they may: no test depends on how fast the machine is, but for a limit on how long it is held. */
-#include "strategy/modules/central.h"
+#include "strategy/modules/ps.h"
 #include "support/apart.h"
 #include "support/check.h"
 #include "support/disguise.h"
@@ -31,14 +31,15 @@ static atomic_bool held_has_begun = true; /* false: others begin after it, else 
 
 /* Whether the others have made the updates that they may make without the held replica; *idle: or have no more. */
 static bool others_are_done(const clq_replica *replica, bool *idle) {
-    clq_central *central = clq_central_of(replica);
-    const clq_client *own = clq_client_of(replica);
-    pthread_mutex_lock(&central->lock);
-    const bool done =
-        central->asynchronous ? central->version >= own->read + central->bound : central->steps >= own->steps + 3;
-    const uint64_t begun = central->asynchronous ? central->pushed + own->outstanding : central->steps;
+    clq_ps *ps = clq_ps_of(replica);
+    clq_server *server = &ps->rounds.server;
+    const clq_free_client *own = &ps->clients[replica->worker.index];
+    const uint64_t given = ps->rounds.turns[replica->worker.index].given;
+    pthread_mutex_lock(&server->lock);
+    const bool done = ps->asynchronous ? server->version >= own->read + server->bound : ps->rounds.made >= given + 3;
+    const uint64_t begun = ps->asynchronous ? server->pushed + own->outstanding : ps->rounds.made;
     *idle = begun >= atomic_load(&posted_most);
-    pthread_mutex_unlock(&central->lock);
+    pthread_mutex_unlock(&server->lock);
     return done;
 }
 

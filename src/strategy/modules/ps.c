@@ -3,7 +3,7 @@
  * gradient, and has the store make an update of it, whatever the others do. The staleness, which is the number of
  * updates between a replica's read of the parameters and the update by its gradient, has a bound. With a bound of 0
  * steps are synchronous (central.c). */
-#include "strategy/modules/central.h"
+#include "strategy/modules/ps.h"
 
 /* ---- the bound ----
  * All gradients under way can be applied within the bound if they can be in the order of their age. In that order the
@@ -12,32 +12,33 @@
  * the bound makes wait, wait for the oldest. */
 
 /* Whether all other gradients can still be applied once that of `replica` was. */
-static bool may_apply(const clq_central *central, unsigned replica) {
-    const clq_client *all = central->clients;
-    for (unsigned s = 0; s < central->count; s++) {
+static bool may_apply(const clq_ps *ps, unsigned replica) {
+    const clq_server *server = &ps->rounds.server;
+    const clq_free_client *all = ps->clients;
+    for (unsigned s = 0; s < server->count; s++) {
         uint64_t older = 0;
         if (s == replica || !all[s].under_way) continue;
-        for (unsigned t = 0; t < central->count; t++)
+        for (unsigned t = 0; t < server->count; t++)
             if (t != replica && t != s && all[t].under_way &&
                 (all[t].read < all[s].read || (all[t].read == all[s].read && t < s)))
                 older++;
-        if (central->version + 1 + older > all[s].read + central->bound) return false;
+        if (server->version + 1 + older > all[s].read + server->bound) return false;
     }
     return true;
 }
 
 /* Whether one more gradient, as the youngest, can be applied within the bound. */
-static bool may_read(const clq_central *central) {
+static bool may_read(const clq_ps *ps) {
     uint64_t under_way = 0;
-    for (unsigned r = 0; r < central->count; r++) under_way += central->clients[r].under_way;
-    return under_way <= central->bound;
+    for (unsigned r = 0; r < ps->rounds.server.count; r++) under_way += ps->clients[r].under_way;
+    return under_way <= ps->rounds.server.bound;
 }
 
 /* The replica that all others wait for. */
-static unsigned oldest(const clq_central *central) {
+static unsigned oldest(const clq_ps *ps) {
     unsigned found = 0;
-    for (unsigned r = 1; r < central->count; r++) {
-        const clq_client *own = &central->clients[r], *best = &central->clients[found];
+    for (unsigned r = 1; r < ps->rounds.server.count; r++) {
+        const clq_free_client *own = &ps->clients[r], *best = &ps->clients[found];
         if (own->under_way && (!best->under_way || own->read < best->read)) found = r;
     }
     return found;
@@ -46,96 +47,99 @@ static unsigned oldest(const clq_central *central) {
 /* ---- a replica's step ---- */
 
 static clq_status read_parameters(clq_replica *replica) {
-    clq_central *central = clq_central_of(replica);
-    clq_client *own = clq_client_of(replica);
-    const double until = clq_central_until(central);
+    clq_ps *ps = clq_ps_of(replica);
+    clq_server *server = &ps->rounds.server;
+    clq_free_client *own = &ps->clients[replica->worker.index];
+    const double until = clq_server_until(server);
     clq_status status = CLQ_OK;
-    pthread_mutex_lock(&central->lock);
-    while ((central->updating || !may_read(central)) && status == CLQ_OK)
-        status = clq_central_await(central, until, oldest(central));
-    own->read = central->version;
+    pthread_mutex_lock(&server->lock);
+    while ((ps->updating || !may_read(ps)) && status == CLQ_OK) status = clq_server_await(server, until, oldest(ps));
+    own->read = server->version;
     own->under_way = status == CLQ_OK;
-    pthread_mutex_unlock(&central->lock);
+    pthread_mutex_unlock(&server->lock);
     CLQ_TRY(status);
     /* The version that is copied may be a later one by now, which can only make the staleness smaller. */
     uint64_t read;
-    status = clq_central_pull(replica, &read);
-    pthread_mutex_lock(&central->lock);
+    status = clq_server_pull(replica, &read);
+    pthread_mutex_lock(&server->lock);
     own->read = read;
-    pthread_cond_broadcast(&central->changed);
-    pthread_mutex_unlock(&central->lock);
+    pthread_cond_broadcast(&server->changed);
+    pthread_mutex_unlock(&server->lock);
     return status;
 }
 
 /* With the lock held: notes that a step was applied, and up to which step all were. */
-static void note_applied(clq_central *central, uint64_t step) {
-    const double before = central->times[central->finished % CLQ_STEP_TIMES].ended;
-    central->times[step % CLQ_STEP_TIMES].step = step;
-    central->times[step % CLQ_STEP_TIMES].ended = CLQ_MAX(clq_now(), before);
-    for (uint64_t next = central->finished + 1; central->times[next % CLQ_STEP_TIMES].step == next; next++) {
-        const double last = central->times[central->finished % CLQ_STEP_TIMES].ended;
-        double *ended = &central->times[next % CLQ_STEP_TIMES].ended;
+static void note_applied(clq_ps *ps, uint64_t step) {
+    const double before = ps->times[ps->finished % CLQ_STEP_TIMES].ended;
+    ps->times[step % CLQ_STEP_TIMES].step = step;
+    ps->times[step % CLQ_STEP_TIMES].ended = CLQ_MAX(clq_now(), before);
+    for (uint64_t next = ps->finished + 1; ps->times[next % CLQ_STEP_TIMES].step == next; next++) {
+        const double last = ps->times[ps->finished % CLQ_STEP_TIMES].ended;
+        double *ended = &ps->times[next % CLQ_STEP_TIMES].ended;
         *ended = CLQ_MAX(*ended, last);
-        central->finished = next;
+        ps->finished = next;
     }
 }
 
 static clq_status make_update(clq_replica *replica, const clq_step_params *params) {
-    clq_central *central = clq_central_of(replica);
-    clq_client *own = clq_client_of(replica);
-    const double until = clq_central_until(central);
+    clq_ps *ps = clq_ps_of(replica);
+    clq_server *server = &ps->rounds.server;
+    clq_free_client *own = &ps->clients[replica->worker.index];
+    const clq_client *client = clq_client_of(replica);
+    const double until = clq_server_until(server);
     clq_status status = CLQ_OK;
-    pthread_mutex_lock(&central->lock);
-    central->pushed++;
-    while ((central->updating || !may_apply(central, replica->worker.index)) && status == CLQ_OK)
-        status = clq_central_await(central, until, oldest(central));
-    central->updating = status == CLQ_OK;
+    pthread_mutex_lock(&server->lock);
+    server->pushed++;
+    while ((ps->updating || !may_apply(ps, replica->worker.index)) && status == CLQ_OK)
+        status = clq_server_await(server, until, oldest(ps));
+    ps->updating = status == CLQ_OK;
     own->under_way = false;
-    pthread_mutex_unlock(&central->lock);
+    pthread_mutex_unlock(&server->lock);
     CLQ_TRY(status);
-    const uint64_t version = clq_store_update(central->store, &(clq_store_change){.gradients = &own->gradient,
-                                                                                  .count = 1,
-                                                                                  .factor = 1.0f,
-                                                                                  .rates = clq_rates_of_params(params),
-                                                                                  .average = params->average});
-    clq_central_measure(replica->strategy, params->slot);
-    pthread_mutex_lock(&central->lock);
+    const uint64_t version = clq_store_update(server->store, &(clq_store_change){.gradients = &client->gradient,
+                                                                                 .count = 1,
+                                                                                 .factor = 1.0f,
+                                                                                 .rates = clq_rates_of_params(params),
+                                                                                 .average = params->average});
+    clq_server_measure(replica->strategy, params->slot);
+    pthread_mutex_lock(&server->lock);
     const uint64_t staleness = version - 1 - own->read;
-    central->version = version;
-    central->updating = false;
-    central->histogram[staleness]++;
-    central->origins[params->slot] =
+    server->version = version;
+    ps->updating = false;
+    server->histogram[staleness]++;
+    server->origins[params->slot] =
         (clq_origin){.replica = (int32_t)replica->worker.index, .staleness = (uint32_t)staleness, .part = 1.0};
-    note_applied(central, params->step);
+    note_applied(ps, params->step);
     own->outstanding--;
-    pthread_cond_broadcast(&central->changed);
-    pthread_mutex_unlock(&central->lock);
+    pthread_cond_broadcast(&server->changed);
+    pthread_mutex_unlock(&server->lock);
     return CLQ_OK;
 }
 
 static clq_status asynchronous_step(clq_replica *replica, const clq_command *command) {
-    clq_client *own = clq_client_of(replica);
+    clq_ps *ps = clq_ps_of(replica);
+    clq_server *server = &ps->rounds.server;
     CLQ_TRY(read_parameters(replica));
     const double began = clq_now();
     CLQ_TRY(clq_replica_run(replica, replica->plan, command, CLQ_SEGMENT_BACKWARD));
     CLQ_TRY(clq_uploads_send_next(replica));
-    CLQ_TRY(clq_central_push(replica));
+    CLQ_TRY(clq_server_push(replica));
     const double pushed = clq_now();
-    pthread_mutex_lock(&clq_central_of(replica)->lock);
-    own->seconds = pushed - began;
-    pthread_mutex_unlock(&clq_central_of(replica)->lock);
+    pthread_mutex_lock(&server->lock);
+    ps->clients[replica->worker.index].seconds = pushed - began;
+    pthread_mutex_unlock(&server->lock);
     CLQ_TRY(make_update(replica, &command->params));
-    return clq_central_note_exchange(replica, pushed);
+    return clq_server_note_exchange(replica, pushed);
 }
 
 /* An update by hand counts as a step, too. */
 static clq_status apply(clq_replica *replica, const clq_step_params *params) {
-    clq_central *central = clq_central_of(replica);
-    CLQ_TRY(clq_central_apply(replica, params));
-    if (!central->asynchronous || replica->worker.index > 0) return CLQ_OK;
-    pthread_mutex_lock(&central->lock);
-    note_applied(central, params->step);
-    pthread_mutex_unlock(&central->lock);
+    clq_ps *ps = clq_ps_of(replica);
+    CLQ_TRY(clq_server_apply(replica, params));
+    if (!ps->asynchronous || replica->worker.index > 0) return CLQ_OK;
+    pthread_mutex_lock(&ps->rounds.server.lock);
+    note_applied(ps, params->step);
+    pthread_mutex_unlock(&ps->rounds.server.lock);
     return CLQ_OK;
 }
 
@@ -143,39 +147,41 @@ static clq_status apply(clq_replica *replica, const clq_step_params *params) {
 
 /* With the lock held: an idle replica, round-robin; else a replica that computes its last batch and is not much slower
  * than the fastest, so that it need not wait for the poster. `count` where there is none. */
-static unsigned find_free(const clq_central *central) {
+static unsigned find_free(const clq_ps *ps) {
     static const double slow = 2.0;
-    double fastest = central->clients[0].seconds;
-    for (unsigned r = 1; r < central->count; r++) fastest = CLQ_MIN(fastest, central->clients[r].seconds);
+    const unsigned count = ps->rounds.server.count;
+    double fastest = ps->clients[0].seconds;
+    for (unsigned r = 1; r < count; r++) fastest = CLQ_MIN(fastest, ps->clients[r].seconds);
     for (unsigned waiting = 0; waiting < 2; waiting++)
-        for (unsigned i = 0; i < central->count; i++) {
-            const unsigned r = (central->last_given + 1 + i) % central->count;
-            const clq_client *client = &central->clients[r];
+        for (unsigned i = 0; i < count; i++) {
+            const unsigned r = (ps->last_given + 1 + i) % count;
+            const clq_free_client *client = &ps->clients[r];
             if (client->outstanding == waiting && (waiting == 0 || client->seconds <= slow * fastest)) return r;
         }
-    return central->count;
+    return count;
 }
 
 /* Waits without a deadline: the replicas that it waits for have one. After a failure no replica gets a batch. */
 static void split(clq_strategy *strategy, const clq_command_kind *kind, size_t total, clq_part *parts) {
-    clq_central *central = strategy->own;
+    clq_ps *ps = strategy->own;
+    clq_server *server = &ps->rounds.server;
     const unsigned step = CLQ_COMMAND_BATCH | CLQ_COMMAND_ENDS_STEP;
-    if (!central->asynchronous || (kind && (kind->traits & step) != step)) {
+    if (!ps->asynchronous || (kind && (kind->traits & step) != step)) {
         clq_strategy_split_shares(strategy, kind, total, parts);
         return;
     }
-    for (unsigned r = 0; r < central->count; r++) parts[r] = (clq_part){.count = kind ? 0 : total};
+    for (unsigned r = 0; r < server->count; r++) parts[r] = (clq_part){.count = kind ? 0 : total};
     if (!kind) return; /* a report: a replica gets a whole batch */
-    pthread_mutex_lock(&central->lock);
+    pthread_mutex_lock(&server->lock);
     unsigned next;
-    while ((next = find_free(central)) == central->count && !atomic_load(&central->aborted))
-        clq_lock_wait(&central->lock, &central->changed, CLQ_RUNNING_LOOK_S);
-    if (!atomic_load(&central->aborted)) {
-        central->clients[next].outstanding++;
-        central->last_given = next;
+    while ((next = find_free(ps)) == server->count && !atomic_load(&server->aborted))
+        clq_lock_wait(&server->lock, &server->changed, CLQ_RUNNING_LOOK_S);
+    if (!atomic_load(&server->aborted)) {
+        ps->clients[next].outstanding++;
+        ps->last_given = next;
         parts[next] = (clq_part){.count = total, .runs = true, .measures = true};
     }
-    pthread_mutex_unlock(&central->lock);
+    pthread_mutex_unlock(&server->lock);
 }
 
 /* ---- life ---- */
@@ -203,7 +209,7 @@ static clq_status check(const clq_strategy *strategy) {
 
 static clq_status prepare(clq_strategy *strategy) {
     CLQ_TRY(check(strategy));
-    CLQ_TRY(clq_central_prepare(strategy));
+    CLQ_TRY(clq_server_prepare(strategy));
     if (strategy->config.options.staleness > 0) /* a batch is not split */
         for (unsigned r = 0; r < strategy->count; r++)
             strategy->replicas[r].capacity = (uint32_t)strategy->config.global_batch;
@@ -211,55 +217,62 @@ static clq_status prepare(clq_strategy *strategy) {
 }
 
 static clq_status step(clq_replica *replica, const clq_command *command) {
-    return clq_central_of(replica)->asynchronous ? asynchronous_step(replica, command)
-                                                 : clq_central_step(replica, command);
+    return clq_ps_of(replica)->asynchronous ? asynchronous_step(replica, command) : clq_rounds_step(replica, command);
 }
 
 static clq_status open(clq_strategy *strategy) {
     static const clq_exchange_kind exchange = {.step = step,
-                                               .reduce = clq_central_reduce,
-                                               .collect = clq_central_collect,
-                                               .keeps = clq_central_keeps,
+                                               .reduce = clq_server_reduce,
+                                               .collect = clq_server_collect,
+                                               .keeps = clq_server_keeps,
                                                .elsewhere = true};
     const clq_strategy_options *options = &strategy->config.options;
-    CLQ_TRY(clq_central_open(strategy, &exchange));
-    clq_central *central = strategy->own;
-    central->needed = central->count - options->backup;
-    central->asynchronous = options->staleness > 0;
-    central->bound = (uint64_t)options->staleness;
-    if (!central->asynchronous && options->backup == 0) return CLQ_OK;
+    clq_ps *ps = strategy->own = clq_alloc(1, sizeof *ps);
+    if (!ps) return CLQ_MEMORY;
+    clq_server *server = &ps->rounds.server;
+    ps->asynchronous = options->staleness > 0;
+    ps->rounds.needed = strategy->count - options->backup;
+    server->bound = (uint64_t)options->staleness;
+    CLQ_TRY(clq_server_open(strategy, &exchange));
+    if (!ps->asynchronous && options->backup == 0) return CLQ_OK;
     strategy->left_apart |= 1u << CLQ_ARENA_PARAMETERS;
     if (clq_plan_exchanges(strategy->replicas[0].plan))
         return clq_fail(
             CLQ_UNSUPPORTED,
             "synchronized batch normalisation needs all replicas in each step: use strategy ps with staleness 0 "
             "and no backup replicas, or strategy mirrored");
-    if (!central->asynchronous || !central->store) return CLQ_OK;
-    central->histogram = clq_alloc((size_t)options->staleness + 1, sizeof *central->histogram);
-    central->times = clq_alloc(CLQ_STEP_TIMES, sizeof *central->times);
-    return central->histogram && central->times ? CLQ_OK : CLQ_MEMORY;
+    if (!ps->asynchronous || !server->store) return CLQ_OK;
+    server->histogram = clq_alloc((size_t)options->staleness + 1, sizeof *server->histogram);
+    ps->times = clq_alloc(CLQ_STEP_TIMES, sizeof *ps->times);
+    return server->histogram && ps->times ? CLQ_OK : CLQ_MEMORY;
+}
+
+static void close(clq_strategy *strategy) {
+    clq_ps *ps = strategy->own;
+    if (ps) clq_free(ps->times);
+    clq_server_close(strategy);
 }
 
 /* ---- reports ---- */
 
 static bool progress(const clq_strategy *strategy, uint64_t step, uint64_t *done, double *ended) {
-    clq_central *central = strategy->own;
-    if (!central->times) return false;
-    pthread_mutex_lock(&central->lock);
-    *done = central->finished;
-    *ended = central->times[step % CLQ_STEP_TIMES].ended;
-    pthread_mutex_unlock(&central->lock);
+    clq_ps *ps = strategy->own;
+    if (!ps->times) return false;
+    pthread_mutex_lock(&ps->rounds.server.lock);
+    *done = ps->finished;
+    *ended = ps->times[step % CLQ_STEP_TIMES].ended;
+    pthread_mutex_unlock(&ps->rounds.server.lock);
     return true;
 }
 
 static void go_on(clq_strategy *strategy, uint64_t step) {
-    clq_central *central = strategy->own;
-    if (!central->times) return;
-    pthread_mutex_lock(&central->lock);
-    central->finished = step;
-    central->times[step % CLQ_STEP_TIMES].step = step;
-    central->times[step % CLQ_STEP_TIMES].ended = clq_now();
-    pthread_mutex_unlock(&central->lock);
+    clq_ps *ps = strategy->own;
+    if (!ps->times) return;
+    pthread_mutex_lock(&ps->rounds.server.lock);
+    ps->finished = step;
+    ps->times[step % CLQ_STEP_TIMES].step = step;
+    ps->times[step % CLQ_STEP_TIMES].ended = clq_now();
+    pthread_mutex_unlock(&ps->rounds.server.lock);
 }
 
 const clq_strategy_module clq_strategy_ps = {.kind = CLQ_STRATEGY_PS,
@@ -270,12 +283,12 @@ const clq_strategy_module clq_strategy_ps = {.kind = CLQ_STRATEGY_PS,
                                              .sums_in_step = true,
                                              .prepare = prepare,
                                              .open = open,
-                                             .close = clq_central_close,
-                                             .abort = clq_central_abort,
+                                             .close = close,
+                                             .abort = clq_server_abort,
                                              .split = split,
                                              .apply = apply,
-                                             .write = clq_central_write,
+                                             .write = clq_server_write,
                                              .go_on = go_on,
-                                             .squares = clq_central_squares,
-                                             .origin = clq_central_origin,
+                                             .squares = clq_server_squares,
+                                             .origin = clq_server_origin,
                                              .progress = progress};
