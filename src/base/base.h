@@ -1,6 +1,6 @@
 /* base: what every other layer stands on. Status and error detail, log, memory, threads, barriers that
- * can be aborted, channels, counter-based random numbers, hashing, strings, files. Knows nothing of devices or models.
- */
+ * can be aborted, channels, lists of the arrays that samples consist of, counter-based random numbers, hashing,
+ * strings, files. Calls no device and builds no model. */
 #ifndef CLQ_BASE_H
 #define CLQ_BASE_H
 
@@ -265,12 +265,13 @@ size_t clq_values_bytes(clq_dtype dtype, size_t count); /* of so many values; th
 size_t clq_values_count(clq_dtype dtype, size_t bytes); /* how many whole values these are; dtype is one */
 
 /* ---- feeds (feed.c) ----
- * A feed lists the arrays that a sample has a row in. A dataset, rows of it, memory on the way to a device and the plan
- * that reads it have one array for each entry of their feed, in its order. */
+ * A feed lists the arrays that a sample has a row in. A dataset, rows, memory on the way to a device, and a plan's
+ * input each have a feed, and one array for each entry of it, in its order. Labels in a plan's feed are what its loss
+ * takes, with the sample's weight behind each, so it has no array of weights. */
 
 typedef enum clq_feed_role { CLQ_FEED_SAMPLES, CLQ_FEED_LABELS, CLQ_FEED_WEIGHTS } clq_feed_role;
 const char *clq_feed_role_name(clq_feed_role role); /* "samples", "labels", "weights" */
-enum { CLQ_FEED_MAX = CLQ_MODEL_OUTPUTS_MAX + 2 };
+enum { CLQ_FEED_MAX = CLQ_MODEL_OUTPUTS_MAX + 2 };  /* labels for each output, samples, weights */
 typedef struct clq_feed_array {
     clq_feed_role role;
     unsigned index; /* among those of the role: of labels, which output of the model they are for */
@@ -284,7 +285,7 @@ typedef struct clq_feed {
 } clq_feed;
 /* elements: of one sample. The caller knows that there is room, and that the bytes fit a size_t. */
 void clq_feed_add(clq_feed *feed, clq_feed_role role, unsigned index, clq_dtype dtype, size_t elements);
-/* Which array it is; feed->count: there is none. */
+/* The place of the array with this role and index; feed->count: there is none. */
 unsigned clq_feed_find(const clq_feed *feed, clq_feed_role role, unsigned index);
 size_t clq_feed_bytes(const clq_feed *feed); /* of one sample, in all arrays */
 

@@ -1,20 +1,20 @@
 /* data: datasets and their pipeline, and how a batch is shared out. include/clique/data.h is what users
  * call; this page tells how it works.
  *
- * A dataset owns arrays, just as a reader gave them: samples (n, …) u8 or f32, and labels (n, …), int32
- * or f32, for each output of a model. They never change again, so any thread may read them. A source (open.c,
- * synthetic.c) is a name or a folder that becomes such arrays; clq_dataset_adopt and clq_dataset_adopt_labels
- * (dataset.c) check them, convert labels to int32 and f64 to f32, and keep the arrays themselves: there is no second
- * copy of the samples.
+ * A dataset owns arrays, just as a reader gave them: samples (n, …) u8 or f32; labels (n, …), int32 or f32, for each
+ * output of a model; and weights (n). Its feed lists them. The values never change again, so any thread may read them.
+ * A source (open.c, synthetic.c) is a name or a folder that becomes such arrays; clq_dataset_adopt, _adopt_labels and
+ * _adopt_weights (dataset.c) check them, convert labels to int32 and f64 to f32, and keep the arrays themselves: there
+ * is no second copy of the samples.
  *
  * The pipeline (pipeline.c) is a walk over places. A place is (epoch, batch within the epoch), and what
  * lies there follows from the stages and the place alone: the order of an epoch is drawn from (seed,
  * epoch), a batch is a run of that order. Hence a seek is an assignment, and prefetching changes nothing
- * but the time. A batch is assembled with one memcpy per sample into a slot of a ring, those to come fetched ahead.
- * With prefetch a thread fills the ring ahead of the caller, also over the end of an epoch; without it the ring has one
- * slot, filled when the batch is asked for. All memory is there before the thread starts and copying
- * cannot fail: what can fail does so in clq_dataset_next. Setting a stage or seeking ends the thread;
- * the next clq_dataset_next starts it again. */
+ * but the time. A batch is assembled with one memcpy per sample and array into a slot of a ring, those to come fetched
+ * ahead. With prefetch a thread fills the ring ahead of the caller, also over the end of an epoch; without it the ring
+ * has one slot, filled when the batch is asked for. All memory is there before the thread starts and copying cannot
+ * fail: what can fail does so in clq_dataset_next. Setting a stage or seeking ends the thread; the next
+ * clq_dataset_next starts it again. */
 #ifndef CLQ_DATA_H
 #define CLQ_DATA_H
 
@@ -67,17 +67,19 @@ typedef struct clq_rows {
     const char *const *arrays; /* (feed->count) each array's first row; NULL: a caller's batch has none */
     const size_t *places;      /* (count) which rows of the arrays; NULL: `first` and those behind it */
     size_t first, count;
-    bool stay; /* all that is pointed to stays until who was given the rows was waited for; else until the call that is
-                  given them returns */
+    /* true: all that the rows point to is unchanged until the receiver has been waited for; false: until the call that
+     * takes the rows returns. */
+    bool stay;
 } clq_rows;
 /* How it is cut and shuffled; buffer 0: not at all. */
 void clq_dataset_stages(const clq_dataset *dataset, size_t *batch, size_t *buffer);
 /* As clq_dataset_next, for callers that copy the rows themselves, in any thread. The rows stay: what they point to is
- * valid until the epoch after the next begins, a stage is set, clq_dataset_seek or clq_dataset_next is called, or
- * the dataset is destroyed. No thread runs ahead, because nothing is assembled. Errors: MEMORY. */
+ * valid until the epoch after the next begins, a stage, labels or weights are set, clq_dataset_seek or clq_dataset_next
+ * is called, or the dataset is destroyed. No thread runs ahead, because nothing is assembled. Errors: MEMORY. */
 clq_status clq_dataset_next_rows(clq_dataset *dataset, clq_rows *rows, bool *more);
 clq_rows clq_rows_part(const clq_rows *rows, size_t begin, size_t count);
-/* Copies the rows of an array of the feed one behind the other; rows that lie far apart are prefetched. */
+/* Copies the rows of an array of the feed, which the rows have, one behind the other; rows that lie far apart are
+ * prefetched. */
 void clq_rows_copy(const clq_rows *rows, unsigned array, void *to);
 
 /* Of a batch: labels for an output, below 1 + more_count. */

@@ -1,8 +1,6 @@
 /* The pipeline at work: the ring of assembled batches, which a thread fills ahead. */
 #include "data/dataset.h"
 
-#include <string.h>
-
 enum { ALIGNMENT = 64 };
 /* Batches ahead, where the caller leaves it open: enough to ride over the drawing of a new order and over the slow
  * wake-ups of a virtual machine's idle core (0.1 ms each, one in a thousand 6 ms). */

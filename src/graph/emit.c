@@ -15,14 +15,14 @@ typedef struct emitter {
     known *values; /* by id */
 } emitter;
 
-static clq_value fed(const clq_plan *plan, clq_feed_role role, uint32_t index) {
-    return plan->v_fed[clq_feed_find(&plan->feed, role, index)];
+static clq_value input_of(const clq_plan *plan, clq_feed_role role, uint32_t index) {
+    return plan->v_inputs[clq_feed_find(&plan->feed, role, index)];
 }
 
 static clq_value memory_of_home(const clq_plan *plan, const clq_graph_value *value) {
     switch (value->home) {
-    case CLQ_HOME_SAMPLES: return fed(plan, CLQ_FEED_SAMPLES, value->index);
-    case CLQ_HOME_LABELS: return fed(plan, CLQ_FEED_LABELS, value->index);
+    case CLQ_HOME_SAMPLES: return input_of(plan, CLQ_FEED_SAMPLES, value->index);
+    case CLQ_HOME_LABELS: return input_of(plan, CLQ_FEED_LABELS, value->index);
     case CLQ_HOME_OUTPUT: return plan->v_output[value->index];
     case CLQ_HOME_METRICS: return plan->v_metrics;
     case CLQ_HOME_NORMS: return plan->v_norms;

@@ -48,20 +48,20 @@ typedef enum clq_mode {
 
 /* What replicas that train together add up within a step, as statistics of the global batch: all run plans of one model
  * at the same time, each in a thread of its own. */
-typedef struct clq_exchange {
+typedef struct clq_step_sum {
     unsigned rank, ranks; /* this one, and how many there are; ranks 0 or 1: a replica alone */
     /* Makes the first `count` floats of `values` their sum over all ranks, to the same bits on each. Called between two
      * launches, for the same values and counts in the same order by all ranks; queue: that of the launches. A lone 0
      * among the ranks' values changes no bit of the sum. NULL: sums are left out, as in trials of a plan's launches. */
     clq_status (*all_reduce)(void *context, clq_queue *queue, clq_buffer *values, size_t count);
     void *context;
-} clq_exchange;
+} clq_step_sum;
 
 typedef struct clq_plan_config {
     clq_mode mode;
     uint64_t seed;              /* of dropout: the same in all replicas */
-    clq_exchange exchange;      /* of ranks that split the batch; its context outlives the plan's runs, as that of */
-    clq_exchange joins;         /* ranks that split the weights and run the same samples */
+    clq_step_sum exchange;      /* of ranks that split the batch; its context outlives the plan's runs, as that of */
+    clq_step_sum joins;         /* ranks that split the weights and run the same samples */
     const clq_slicing *slicing; /* of weights that clq_plan_create_alone makes, of rank joins.rank; NULL: none */
     uint32_t capacity;          /* examples that one run can hold; at least 1 */
     clq_dtype sample_dtype;     /* CLQ_U8 or CLQ_F32, as they are uploaded */
@@ -75,7 +75,7 @@ typedef struct clq_plan_config {
     clq_update_options update_options; /* those that the weights were made for. Of variables it is not read */
     /* Where ranks hold different variables, or different parts of the arenas: the exchange that sums the squares of all
      * ranks, for norms that the update uses. Its context outlives the plan's runs. */
-    clq_exchange norm_parts;
+    clq_step_sum norm_parts;
     bool gradient_norms; /* also launches that measure the gradient (segment NORM) */
     /* NORM and UPDATE are empty: who adds up the replicas' gradients measures the sum, and makes `update` in memory of
      * its own, or by another plan. The weights have a gradient, and need no optimizer slots. */
@@ -191,7 +191,7 @@ double clq_plan_flops(const clq_plan *plan); /* of FORWARD to BACKWARD, for a fu
 /* How often a device is called, at most, for a step that is run in so many parts: once for each launch, or run of fused
  * launches, of a part. */
 size_t clq_plan_calls(const clq_plan *plan, size_t parts);
-/* Whether launches wait for other ranks (clq_exchange). */
+/* Whether launches wait for other ranks (clq_step_sum). */
 bool clq_plan_exchanges(const clq_plan *plan);
 
 /* Part `first` to `end` of the launches of a segment: clq_plan_segment_range's numbers, or a bucket's. */
@@ -212,8 +212,8 @@ size_t clq_plan_arena_bytes(const clq_plan *plan);
 clq_buffer *clq_plan_parameters(const clq_plan *plan);
 clq_buffer *clq_plan_gradient(const clq_plan *plan);
 size_t clq_plan_variable_offset(const clq_plan *plan, size_t variable);
-/* and of its own, or of the plan beside it. */
-/* Arrays of its feed: the samples; what an output's loss takes, which is NULL without loss, too. */
+/* and of its own, or of the plan beside it: arrays of its feed. What an output's loss takes is NULL without losses, or
+ * in another stage. */
 clq_buffer *clq_plan_samples(const clq_plan *plan);
 clq_buffer *clq_plan_labels(const clq_plan *plan, size_t index);
 /* f32 (capacity, output), one per output of the model: filled by FORWARD of an inference plan; NULL with loss, or in

@@ -33,8 +33,8 @@ static clq_status create_buffers(clq_plan *plan) {
     for (unsigned i = 0; i < plan->feed.count; i++) {
         const clq_feed_array *array = &plan->feed.arrays[i];
         if (reads(plan, array))
-            CLQ_TRY(clq_plan_create_buffer(plan, beside->fed[i], capacity * array->bytes,
-                                           clq_feed_role_name(array->role), &plan->fed[i]));
+            CLQ_TRY(clq_plan_create_buffer(plan, beside->inputs[i], capacity * array->bytes,
+                                           clq_feed_role_name(array->role), &plan->inputs[i]));
     }
     CLQ_TRY(clq_plan_create_crossings(plan));
     for (uint32_t i = 0; i < model->output_count && !config->loss; i++) {
@@ -76,7 +76,7 @@ static clq_status name_values(clq_plan *plan) {
     if (weights->gradient)
         plan->v_gradient = clq_plan_value(list, "gradient", weights->gradient, weights->part_begin, part_bytes);
     for (unsigned i = 0; i < plan->feed.count; i++)
-        plan->v_fed[i] = clq_plan_whole_value(list, clq_feed_role_name(plan->feed.arrays[i].role), plan->fed[i]);
+        plan->v_inputs[i] = clq_plan_whole_value(list, clq_feed_role_name(plan->feed.arrays[i].role), plan->inputs[i]);
     for (uint32_t i = 0; i < model->output_count; i++)
         plan->v_output[i] = clq_plan_whole_value(list, "output", plan->output[i]);
     for (unsigned kind = 0; kind < CLQ_CROSSING_KINDS; kind++)
@@ -257,7 +257,7 @@ void clq_plan_destroy(clq_plan *plan) {
     clq_checks_release(&plan->checks);
     const clq_plan none = {0}, *beside = plan->config.beside ? plan->config.beside : &none;
     for (unsigned i = 0; i < CLQ_FEED_MAX; i++)
-        if (plan->fed[i] != beside->fed[i]) clq_buffer_destroy(plan->fed[i]);
+        if (plan->inputs[i] != beside->inputs[i]) clq_buffer_destroy(plan->inputs[i]);
     for (size_t i = 0; i < CLQ_MODEL_OUTPUTS_MAX; i++)
         if (plan->output[i] != beside->output[i]) clq_buffer_destroy(plan->output[i]);
     if (plan->config.metrics_of) beside = plan->config.metrics_of;
@@ -294,7 +294,7 @@ void clq_plan_segment_range(const clq_plan *plan, clq_segment segment, size_t *f
 
 clq_status clq_plan_set_input(clq_plan *plan, clq_buffer *const *arrays) {
     for (unsigned i = 0; i < plan->feed.count; i++)
-        if (plan->fed[i]) CLQ_TRY(clq_list_replace(plan->list, plan->v_fed[i], arrays[i]));
+        if (plan->inputs[i]) CLQ_TRY(clq_list_replace(plan->list, plan->v_inputs[i], arrays[i]));
     return CLQ_OK;
 }
 
@@ -391,10 +391,10 @@ clq_buffer *clq_plan_parameters(const clq_plan *plan) { return plan->weights->pa
 clq_buffer *clq_plan_gradient(const clq_plan *plan) { return plan->weights->gradient; }
 size_t clq_plan_variable_offset(const clq_plan *plan, size_t variable) { return plan->weights->offsets[variable]; }
 const clq_feed *clq_plan_feed(const clq_plan *plan) { return &plan->feed; }
-clq_buffer *clq_plan_array(const clq_plan *plan, unsigned array) { return plan->fed[array]; }
+clq_buffer *clq_plan_array(const clq_plan *plan, unsigned array) { return plan->inputs[array]; }
 static clq_buffer *array_of(const clq_plan *plan, clq_feed_role role, size_t index) {
     const unsigned at = clq_feed_find(&plan->feed, role, (unsigned)index);
-    return at < plan->feed.count ? plan->fed[at] : NULL;
+    return at < plan->feed.count ? plan->inputs[at] : NULL;
 }
 clq_buffer *clq_plan_samples(const clq_plan *plan) { return array_of(plan, CLQ_FEED_SAMPLES, 0); }
 clq_buffer *clq_plan_labels(const clq_plan *plan, size_t index) { return array_of(plan, CLQ_FEED_LABELS, index); }
@@ -407,7 +407,7 @@ static size_t bytes_of(const clq_buffer *buffer) { return buffer ? clq_buffer_by
 
 void clq_plan_get_memory(const clq_plan *plan, clq_plan_memory *out) {
     size_t io_bytes = bytes_of(plan->metrics) + bytes_of(plan->norms) + clq_plan_crossing_bytes(plan);
-    for (unsigned i = 0; i < CLQ_FEED_MAX; i++) io_bytes += bytes_of(plan->fed[i]);
+    for (unsigned i = 0; i < CLQ_FEED_MAX; i++) io_bytes += bytes_of(plan->inputs[i]);
     for (size_t i = 0; i < CLQ_MODEL_OUTPUTS_MAX; i++) io_bytes += bytes_of(plan->output[i]);
     const clq_weights *weights = plan->weights;
     *out = (clq_plan_memory){.activation_bytes = plan->placement.bytes,

@@ -104,13 +104,13 @@ struct clq_plan {
     clq_sharded_update sharded;
     clq_checks checks;
     clq_feed feed;
-    /* Those of config.beside where they are borrowed; fed: by the feed. */
-    clq_buffer *fed[CLQ_FEED_MAX], *metrics, *norms, *output[CLQ_MODEL_OUTPUTS_MAX];
+    /* If config.beside has one of the size, it is that one. inputs: (feed.count); NULL: another stage reads it. */
+    clq_buffer *inputs[CLQ_FEED_MAX], *metrics, *norms, *output[CLQ_MODEL_OUTPUTS_MAX];
     clq_buffer *crossings[CLQ_CROSSING_KINDS][CLQ_CROSSINGS_MAX]; /* NULL: none */
 
     /* the same as values of the list; of arenas the part that is updated */
     clq_value v_crossings[CLQ_CROSSING_KINDS][CLQ_CROSSINGS_MAX];
-    clq_value v_fed[CLQ_FEED_MAX], v_metrics, v_norms, v_output[CLQ_MODEL_OUTPUTS_MAX];
+    clq_value v_inputs[CLQ_FEED_MAX], v_metrics, v_norms, v_output[CLQ_MODEL_OUTPUTS_MAX];
     clq_value v_parameters, v_gradient, v_optimizer[CLQ_UPDATE_STATES_MAX], v_table, v_trust_table, v_decays, v_scaling;
     clq_plan_variable *variables;
 };

@@ -34,8 +34,8 @@ static void make_labels(const clq_loss_problem *loss, void *labels, size_t bytes
 
 static clq_status make_array(const clq_plan *plan, unsigned i, void **out) {
     const clq_feed_array *array = &plan->feed.arrays[i];
-    if (!plan->fed[i]) return CLQ_OK;
-    const size_t bytes = clq_buffer_bytes(plan->fed[i]);
+    if (!plan->inputs[i]) return CLQ_OK;
+    const size_t bytes = clq_buffer_bytes(plan->inputs[i]);
     *out = clq_alloc(bytes, 1);
     if (!*out) return CLQ_MEMORY;
     if (array->role == CLQ_FEED_SAMPLES)
@@ -47,7 +47,7 @@ static clq_status make_array(const clq_plan *plan, unsigned i, void **out) {
 
 clq_status clq_trials_open(const clq_plan *plan, const clq_tune_config *tune, clq_trials *trials) {
     *trials = (clq_trials){.tune = tune};
-    for (unsigned i = 0; i < plan->feed.count; i++) CLQ_TRY(make_array(plan, i, &trials->fed[i]));
+    for (unsigned i = 0; i < plan->feed.count; i++) CLQ_TRY(make_array(plan, i, &trials->inputs[i]));
     /* Neither zeros nor denormal, and of gradients as many are zero as in training. */
     for (size_t i = 0; i < CLQ_COUNT_OF(arenas); i++) {
         trials->variables[i] = clq_alloc(CLQ_MAX(clq_weights_arena_bytes(plan->weights, arenas[i]), (size_t)1), 1);
@@ -60,7 +60,7 @@ clq_status clq_trials_open(const clq_plan *plan, const clq_tune_config *tune, cl
 void clq_trials_release(clq_trials *trials) {
     clq_queue_destroy(trials->queue);
     for (size_t i = 0; i < CLQ_COUNT_OF(arenas); i++) clq_free(trials->variables[i]);
-    for (unsigned i = 0; i < CLQ_FEED_MAX; i++) clq_free(trials->fed[i]);
+    for (unsigned i = 0; i < CLQ_FEED_MAX; i++) clq_free(trials->inputs[i]);
 }
 
 /* What other stages would send. */
@@ -94,9 +94,9 @@ clq_status clq_trials_prepare(clq_trials *trials, clq_plan *plan) {
                                     bytes, true));
     }
     for (unsigned i = 0; i < plan->feed.count; i++)
-        if (plan->fed[i])
-            CLQ_TRY(
-                clq_queue_write(trials->queue, plan->fed[i], 0, trials->fed[i], clq_buffer_bytes(plan->fed[i]), true));
+        if (plan->inputs[i])
+            CLQ_TRY(clq_queue_write(trials->queue, plan->inputs[i], 0, trials->inputs[i],
+                                    clq_buffer_bytes(plan->inputs[i]), true));
     return write_received(trials, plan);
 }
 

@@ -8,7 +8,7 @@
 typedef struct clq_trials {
     clq_queue *queue;
     void *variables[2];      /* first values: of arena PARAMETERS, of STATE */
-    void *fed[CLQ_FEED_MAX]; /* by the plan's feed; NULL: it does not read that */
+    void *inputs[CLQ_FEED_MAX]; /* by the plan's feed; NULL: it does not read that */
     const clq_tune_config *tune;
 } clq_trials;
 /* As large as `plan` takes. Release also after a failure. */

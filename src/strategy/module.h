@@ -10,11 +10,11 @@
 enum { CLQ_CURRENT_OPTIMIZER = CLQ_ARENA_GRADIENT + 1, CLQ_CURRENT_COUNT };
 
 /* What a replica gets of a batch. */
-typedef struct clq_part {
+typedef struct clq_batch_part {
     size_t first, count; /* rows of the batch */
     bool runs;           /* the command is posted to it */
     bool measures;       /* its row of metrics counts, and predictions are read from it */
-} clq_part;
+} clq_batch_part;
 
 /* ---- modules ----
  * A step has stages: input (rows where kernels read them) and execute, which are clq_replica_run; exchange and update;
@@ -40,11 +40,12 @@ typedef struct clq_strategy_module {
      * threads start. close is called in any case, once the threads have ended. NULL: nothing is shared. */
     clq_status (*open)(clq_strategy *strategy);
     void (*close)(clq_strategy *strategy);
-    /* The first failure of a replica ends what others wait for, beside collectives. From any thread. NULL: nothing. */
+    /* After a replica's first failure: ends waits of the other replicas that are not collectives; the strategy aborts
+     * its communicators itself. From any thread. NULL: there are none. */
     void (*abort)(clq_strategy *strategy);
     /* By the poster: which rows of a batch of `total` each replica gets. kind NULL: for a report, nothing is posted.
      * split NULL: as clq_strategy_split_shares. */
-    void (*split)(clq_strategy *strategy, const clq_command_kind *kind, size_t total, clq_part *parts);
+    void (*split)(clq_strategy *strategy, const clq_command_kind *kind, size_t total, clq_batch_part *parts);
     /* Carried out by each replica's thread: the whole step; what a step does before the sum of all replicas' gradients;
      * the update by it; a batch by the plan for evaluation or prediction, up to the loss or the output (of a stage:
      * read, too). step NULL: clq_exchange_step. gradients, apply, forward NULL: each replica does it by itself. */
@@ -54,7 +55,7 @@ typedef struct clq_strategy_module {
     clq_status (*forward)(clq_replica *replica, clq_mode mode, const clq_command *command);
     /* As of clq_plan_config.norm_parts: of the ranks that have parts of the replica's gradient, or {0}. NULL: each
      * replica has the whole gradient. */
-    clq_exchange (*add_squares)(const clq_strategy *strategy, const clq_replica *replica);
+    clq_step_sum (*add_squares)(const clq_strategy *strategy, const clq_replica *replica);
     /* Writes a variable where it lies outside the replicas, too, after clq_strategy_write has posted it to them. NULL:
      * variables lie on the replicas only. */
     clq_status (*write)(clq_strategy *strategy, size_t variable, const void *from);
@@ -67,7 +68,7 @@ typedef struct clq_strategy_module {
     bool (*progress)(const clq_strategy *strategy, uint64_t step, uint64_t *done, double *ended);
     void (*go_on)(clq_strategy *strategy, uint64_t step); /* of snapshots: behind update `step`. NULL: nothing */
     /* For reports. */
-    size_t (*parts)(const clq_strategy *strategy, unsigned replica); /* NULL: as of the exchange */
+    size_t (*runs)(const clq_strategy *strategy, unsigned replica);  /* NULL: the exchange's */
     bool tells_waits;                                                /* of replicas for slower ones */
 } clq_strategy_module;
 extern const clq_strategy_module clq_strategy_mirrored, clq_strategy_central, clq_strategy_ps, clq_strategy_pipeline,
@@ -94,8 +95,10 @@ struct clq_strategy {
     void *own; /* the module's, NULL until it makes it */
     const clq_exchange_kind *exchange;
     void *exchange_own;                    /* likewise */
-    clq_comm *comms[CLQ_REPLICAS_MAX + 1]; /* (comm_count) all of its replicas: peers, and others */
-    unsigned comm_count;                   /* does not change once threads have started */
+    /* (comm_count) the communicators of its replicas: of peers, and of each pipeline's stages. At most one for each
+     * stage and one for each pipeline. No other comes once threads have started. */
+    clq_comm *comms[CLQ_REPLICAS_MAX + 1];
+    unsigned comm_count;
     atomic_uint_fast64_t exposed_ns;       /* of replica 0: exchanges that did not overlap backward */
     clq_shares *shares;                    /* NULL: even */
     bool shards_optimizer; /* each replica has the optimizer's state of its part alone, and updates that */
@@ -108,9 +111,8 @@ struct clq_strategy {
     uint64_t *
         measured_by; /* (metric_slots) of the batch that a row of metrics is about: bits of replicas whose row counts */
     bool apart;      /* each replica trains alone */
-    /* By the poster. What is not current on every replica; bits of what a step leaves so. */
-    bool is_apart[CLQ_CURRENT_COUNT];
-    unsigned left_apart;
+    bool outdated[CLQ_CURRENT_COUNT]; /* on some replica; the poster's */
+    unsigned step_outdates;           /* bits of what a step leaves so; set when opened */
     uint64_t computed; /* bits of replicas that computed gradients of samples since state was averaged */
     /* Posted since the last update: batches whose gradients are accumulated, and their samples. */
     size_t accumulated_batches, accumulated_samples;
@@ -121,9 +123,10 @@ static inline clq_replica *clq_replica_of(const clq_worker *worker) { return wor
 
 /* The global batch is shared out as the options say; replica 0 measures norms. */
 clq_status clq_strategy_prepare_shares(clq_strategy *strategy);
-void clq_strategy_split_shares(clq_strategy *strategy, const clq_command_kind *kind, size_t total, clq_part *parts);
+void clq_strategy_split_shares(clq_strategy *strategy, const clq_command_kind *kind, size_t total,
+                               clq_batch_part *parts);
 /* As the module does it. */
-void clq_strategy_split(clq_strategy *strategy, const clq_command_kind *kind, size_t total, clq_part *parts);
+void clq_strategy_split(clq_strategy *strategy, const clq_command_kind *kind, size_t total, clq_batch_part *parts);
 
 /* One command to every replica with its rows of a batch. */
 clq_status clq_strategy_post_batch(clq_strategy *strategy, clq_command command, const clq_rows *batch);
@@ -132,7 +135,7 @@ clq_status clq_strategy_post_batch(clq_strategy *strategy, clq_command command, 
 void clq_strategy_note_row(clq_strategy *strategy, uint32_t slot, uint64_t measured_by);
 /* Gradients were posted to all replicas that have a part. by_step: in a whole step; else for a step by hand. parts
  * NULL: the caller cut the batch. */
-void clq_strategy_note_gradients(clq_strategy *strategy, bool by_step, const clq_part *parts);
+void clq_strategy_note_gradients(clq_strategy *strategy, bool by_step, const clq_batch_part *parts);
 /* Posts what makes every replica's copy of `what` current, for a read that is posted after it. */
 void clq_strategy_make_current(clq_strategy *strategy, unsigned what);
 /* The plans for a mode, once. */

@@ -13,12 +13,12 @@ const clq_plan *clq_strategy_plan(const clq_strategy *strategy, unsigned replica
 }
 const clq_feed *clq_strategy_feed(const clq_strategy *strategy) { return &strategy->feed; }
 size_t clq_strategy_calls(const clq_strategy *strategy, unsigned replica) {
-    size_t (*const parts)(const clq_strategy *, unsigned) =
-        strategy->module->parts ? strategy->module->parts : strategy->exchange->parts;
-    return clq_plan_calls(strategy->replicas[replica].plan, parts ? parts(strategy, replica) : 1);
+    size_t (*const runs)(const clq_strategy *, unsigned) =
+        strategy->module->runs ? strategy->module->runs : strategy->exchange->runs;
+    return clq_plan_calls(strategy->replicas[replica].plan, runs ? runs(strategy, replica) : 1);
 }
 size_t clq_strategy_share(clq_strategy *strategy, unsigned replica) {
-    clq_part parts[CLQ_REPLICAS_MAX];
+    clq_batch_part parts[CLQ_REPLICAS_MAX];
     clq_strategy_split(strategy, NULL, strategy->config.global_batch, parts);
     return parts[replica].count;
 }
@@ -42,7 +42,7 @@ double clq_strategy_waited(const clq_strategy *strategy, unsigned replica) {
 clq_comm_times clq_strategy_comm_times(const clq_strategy *strategy) {
     const clq_comm *peers = strategy->replicas[0].peers;
     const double exposed_s = (double)atomic_load(&strategy->exposed_ns) * 1e-9;
-    const bool among_peers = peers && !strategy->exchange->elsewhere;
+    const bool among_peers = peers && !strategy->module->stores;
     return (clq_comm_times){.total_s = among_peers ? (double)clq_comm_busy_ns(peers) * 1e-9 : exposed_s,
                             .exposed_s = exposed_s};
 }

@@ -1,8 +1,6 @@
 /* The face of all strategies: which module a strategy is, and what is posted to its replicas. */
 #include "strategy/module.h"
 
-#include <string.h>
-
 /* ---- modules ---- */
 
 /* One device: a step is run in one, and all is always whole. */
@@ -129,15 +127,16 @@ static const clq_command_kind write_kind = {"write", 0, run_transfer, NULL};
 
 /* ---- posting ---- */
 
-void clq_strategy_split_shares(clq_strategy *strategy, const clq_command_kind *kind, size_t total, clq_part *parts) {
+void clq_strategy_split_shares(clq_strategy *strategy, const clq_command_kind *kind, size_t total,
+                               clq_batch_part *parts) {
     size_t offsets[CLQ_REPLICAS_MAX], counts[CLQ_REPLICAS_MAX];
     (void)kind;
     clq_shares_split(total, strategy->count, clq_shares_weights(strategy->shares), offsets, counts);
     for (unsigned r = 0; r < strategy->count; r++)
-        parts[r] = (clq_part){.first = offsets[r], .count = counts[r], .runs = true, .measures = true};
+        parts[r] = (clq_batch_part){.first = offsets[r], .count = counts[r], .runs = true, .measures = true};
 }
 
-void clq_strategy_split(clq_strategy *strategy, const clq_command_kind *kind, size_t total, clq_part *parts) {
+void clq_strategy_split(clq_strategy *strategy, const clq_command_kind *kind, size_t total, clq_batch_part *parts) {
     if (strategy->module->split)
         strategy->module->split(strategy, kind, total, parts);
     else
@@ -150,27 +149,28 @@ void clq_strategy_note_row(clq_strategy *strategy, uint32_t slot, uint64_t measu
 }
 
 void clq_strategy_make_current(clq_strategy *strategy, unsigned what) {
-    if (!strategy->is_apart[what]) return;
-    strategy->is_apart[what] = false;
+    if (!strategy->outdated[what]) return;
+    strategy->outdated[what] = false;
     if (what == CLQ_ARENA_STATE)
         clq_strategy_average_state(strategy);
     else
         strategy->exchange->collect(strategy, what);
 }
 
-static bool has_state_apart(const clq_strategy *strategy) {
-    for (unsigned r = 0; r < strategy->count; r++)
+/* Replicas that split the weights compute on the whole batch, so that their statistics are the same. */
+static bool has_state_of_its_own(const clq_strategy *strategy) {
+    for (unsigned r = 0; r < strategy->count && !strategy->config.plan.slicing; r++)
         if (strategy->replicas[r].peers && clq_weights_apart_bytes(strategy->replicas[r].weights) > 0) return true;
     return false;
 }
 
-void clq_strategy_note_gradients(clq_strategy *strategy, bool by_step, const clq_part *parts) {
-    const unsigned left = by_step && !strategy->apart ? strategy->left_apart : 0;
-    bool *is_apart = strategy->is_apart;
-    is_apart[CLQ_ARENA_GRADIENT] = left >> CLQ_ARENA_GRADIENT & 1;
-    if (by_step) is_apart[CLQ_CURRENT_OPTIMIZER] = left >> CLQ_CURRENT_OPTIMIZER & 1;
-    if (left >> CLQ_ARENA_PARAMETERS & 1) is_apart[CLQ_ARENA_PARAMETERS] = true;
-    is_apart[CLQ_ARENA_STATE] = has_state_apart(strategy);
+void clq_strategy_note_gradients(clq_strategy *strategy, bool by_step, const clq_batch_part *parts) {
+    const unsigned left = by_step && !strategy->apart ? strategy->step_outdates : 0;
+    bool *outdated = strategy->outdated;
+    outdated[CLQ_ARENA_GRADIENT] = left >> CLQ_ARENA_GRADIENT & 1;
+    if (by_step) outdated[CLQ_CURRENT_OPTIMIZER] = left >> CLQ_CURRENT_OPTIMIZER & 1;
+    if (left >> CLQ_ARENA_PARAMETERS & 1) outdated[CLQ_ARENA_PARAMETERS] = true;
+    outdated[CLQ_ARENA_STATE] = has_state_of_its_own(strategy);
     if (by_step && strategy->exchange->note) strategy->exchange->note(strategy, parts);
 }
 
@@ -197,7 +197,7 @@ clq_status clq_strategy_post_batch(clq_strategy *strategy, clq_command command, 
     float *const *outputs = command.outputs;
     const size_t total = batch->count;
     const unsigned traits = command.kind->traits;
-    clq_part parts[CLQ_REPLICAS_MAX];
+    clq_batch_part parts[CLQ_REPLICAS_MAX];
     uint64_t measured_by = 0;
     CLQ_TRY(clq_strategy_failure(strategy));
     if (command.kind == &step_kind && !strategy->apart) CLQ_TRY(clq_shares_review(strategy, command.params.step));
@@ -212,7 +212,7 @@ clq_status clq_strategy_post_batch(clq_strategy *strategy, clq_command command, 
         strategy->computed |= (uint64_t)(parts[r].runs && parts[r].count > 0) << r;
     for (unsigned r = 0; r < strategy->count; r++) {
         clq_replica *replica = &strategy->replicas[r];
-        const clq_part *part = &parts[r];
+        const clq_batch_part *part = &parts[r];
         if (!part->runs) continue;
         command.outputs = part->measures ? outputs : NULL;
         command.params.count = (uint32_t)part->count;
@@ -402,7 +402,7 @@ static clq_status tune(clq_strategy *strategy) {
         clq_plan_config plan = clq_replica_plan_config(&strategy->replicas[r], config->plan.mode);
         plan.check_numerics = false;
         plan.exchange = config->plan.exchange; /* trials are a replica's alone */
-        plan.joins = (clq_exchange){.rank = r, .ranks = strategy->count};
+        plan.joins = (clq_step_sum){.rank = r, .ranks = strategy->count};
         if (alike == r) CLQ_TRY(clq_plan_tune(strategy->model, device, &plan, &how, &strategy->tune_log));
         while (first < strategy->tune_log.count) strategy->tune_log.rows[first++].replica = r;
     }

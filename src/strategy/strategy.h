@@ -1,9 +1,9 @@
-/* strategy: how replicas work together. A pool of workers (pool.c: a thread, a device, its queue, and a channel of
- * commands) serves all strategies; a replica (replica.c, rows.c, uploads.c, figures.c) is a worker with weights, plans
- * over them, staging memory, and what its steps measured. strategy.c is the face: it posts commands to all replicas, in
- * one order. How a step is made of its stages (input, execute, exchange and update), and what must be made current
- * before anybody reads it, is the module's, a row each of the table in strategy.c: single, mirrored (mirrored.c),
- * central and ps (central.c, ps.c), pipeline (pipeline.c), tensor (tensor.c, slices.c), a part of a model (part.c).
+/* strategy: how replicas work together. strategy.c is the face: it posts commands to all replicas, in one order. A
+ * module (module.h, modules/, pipeline/) says how a step is made of its stages: input, execute, exchange and update. An
+ * exchange (exchange/exchange.h) says how replicas come to the same update, and how what a step leaves on some replicas
+ * becomes current on all. replicas/ has what a replica is: a worker of a pool, which is a thread, a device, its queue
+ * and a channel of commands (pool.c); weights, plans over them, rows on their way, what its steps measured. state/ has
+ * what checkpoints keep; reports.c is what is told.
  *
  * The first failure of any replica aborts what the others wait for; every later call returns it. */
 #ifndef CLQ_STRATEGY_H
@@ -16,6 +16,9 @@
 
 /* Of a bucket of the gradient, where the config names none. */
 enum { CLQ_BUCKET_BYTES_DEFAULT = 4 << 20 };
+/* How long a replica's thread spins for the others before it sleeps, if it has a core of its own and nothing else to
+ * do. A sleep would end late: in virtual machines one wake-up in a thousand takes 6 ms. */
+static const double clq_patience_s = 2e-3;
 
 typedef struct clq_strategy_config {
     clq_strategy_kind kind; /* AUTO: the first that takes so many devices */

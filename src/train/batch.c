@@ -200,7 +200,7 @@ static void convert_one(const clq_loss_problem *loss, conversion how, const void
             to[i] = (float)integers[i];
 }
 
-/* An array of the batch's labels for an output, in the trainer's own memory, behind those of `first` samples. */
+/* Converts the batch's labels for an output into the trainer's own memory, from the place of sample `first` on. */
 static clq_status convert(clq_trainer *trainer, size_t output, conversion how, clq_batch_use use, size_t first,
                           const clq_batch *batch, const void **out) {
     const clq_loss_problem *loss = &trainer->losses[output];
@@ -259,7 +259,8 @@ static clq_status take(clq_trainer *trainer, const clq_batch *batch, clq_batch_u
     return CLQ_OK;
 }
 
-clq_status clq_trainer_take_batch(clq_trainer *trainer, const clq_batch *batch, clq_batch_use use, clq_taken *out) {
+clq_status clq_trainer_take_batch(clq_trainer *trainer, const clq_batch *batch, clq_batch_use use,
+                                  clq_checked_batch *out) {
     CLQ_TRY(check_samples(trainer, batch));
     return take(trainer, batch, use, 0, &out->rows, out->arrays);
 }
@@ -271,7 +272,7 @@ static bool has_output(const clq_trainer *trainer) {
 }
 
 clq_status clq_trainer_take_part_batch(clq_trainer *trainer, const clq_batch *batch, clq_batch_use use,
-                                       clq_taken *out) {
+                                       clq_checked_batch *out) {
     const bool samples = clq_stage_has_tensor(clq_strategy_part_stage(trainer->strategy), trainer->model->input);
     CLQ_TRY(samples ? check_samples(trainer, batch) : clq_trainer_check_size(trainer, batch->count));
     return take(trainer, batch, has_output(trainer) ? use : CLQ_TO_PREDICT, 0, &out->rows, out->arrays);

@@ -262,7 +262,7 @@ static clq_status tell_validation(const evaluation *e) {
 
 static clq_status evaluate_batch(clq_trainer *trainer, const clq_batch *batch, void *context) {
     evaluation *e = context;
-    clq_taken taken;
+    clq_checked_batch taken;
     const clq_step_params params = clq_trainer_forward_params(trainer);
     CLQ_TRY(clq_trainer_take_batch(trainer, batch, CLQ_TO_EVALUATE, &taken));
     CLQ_TRY(clq_strategy_forward(trainer->strategy, &taken.rows, &params));
@@ -437,7 +437,7 @@ clq_status clq_fit_sized(clq_trainer *trainer, clq_dataset *train, const clq_fit
 
 static clq_status predict_batch(clq_trainer *trainer, const clq_batch *batch, void *context) {
     float **next = context; /* (outputs) where this batch's go */
-    clq_taken taken;
+    clq_checked_batch taken;
     CLQ_TRY(clq_trainer_take_batch(trainer, batch, CLQ_TO_PREDICT, &taken));
     CLQ_TRY(clq_strategy_predict(trainer->strategy, &taken.rows, next));
     for (uint32_t i = 0; i < trainer->model->output_count; i++)

@@ -139,7 +139,7 @@ static clq_status check_room(const clq_part_values *values, size_t rows) {
 /* The arguments of a forward pass, checked; *taken: the batch as the strategy takes it. */
 static clq_status check_forward(clq_trainer *trainer, const char *call, const clq_batch *batch,
                                 const clq_part_values *input, const clq_part_values *output, clq_batch_use use,
-                                clq_taken *taken) {
+                                clq_checked_batch *taken) {
     CLQ_TRY(check_part(trainer, call));
     CLQ_TRY(clq_strategy_failure(trainer->strategy));
     CLQ_TRY(clq_trainer_take_part_batch(trainer, batch, use, taken));
@@ -163,7 +163,7 @@ static clq_status run_forward(clq_trainer *trainer, clq_mode mode, const clq_row
 
 clq_status clq_part_forward(clq_trainer *trainer, const clq_batch *batch, const clq_part_values *input,
                             clq_part_values *output) {
-    clq_taken taken;
+    clq_checked_batch taken;
     CLQ_TRY(check_forward(trainer, "clq_part_forward", batch, input, output, CLQ_TO_TRAIN, &taken));
     if (trainer->config.inference_only)
         return clq_fail(CLQ_STATE, "an inference-only trainer makes no gradients: use clq_part_evaluate");
@@ -205,7 +205,7 @@ clq_status clq_part_backward(clq_trainer *trainer, const clq_part_values *output
 
 clq_status clq_part_evaluate_sized(clq_trainer *trainer, const clq_batch *batch, const clq_part_values *input,
                                    clq_part_values *output, clq_totals *out, size_t out_bytes) {
-    clq_taken taken;
+    clq_checked_batch taken;
     double row[CLQ_METRICS_ROW_MAX];
     CLQ_TRY(check_forward(trainer, "clq_part_evaluate", batch, input, output, CLQ_TO_EVALUATE, &taken));
     CLQ_TRY(clq_trainer_keep_last_step(trainer));
@@ -223,7 +223,7 @@ clq_status clq_part_evaluate_sized(clq_trainer *trainer, const clq_batch *batch,
 clq_status clq_part_predict(clq_trainer *trainer, const clq_batch *batch, const clq_part_values *input,
                             clq_part_values *output, float *const *out) {
     static float *const none[CLQ_MODEL_OUTPUTS_MAX] = {NULL};
-    clq_taken taken;
+    clq_checked_batch taken;
     CLQ_TRY(check_forward(trainer, "clq_part_predict", batch, input, output, CLQ_TO_PREDICT, &taken));
     return run_forward(trainer, CLQ_MODE_PREDICT, &taken.rows, input, output, out ? out : none);
 }

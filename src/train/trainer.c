@@ -340,7 +340,7 @@ clq_status clq_trainer_refuse_call(const clq_trainer *trainer, const char *call)
     return clq_fail(CLQ_STATE, "%s was called by on_step, on_progress or on_log of a clq_fit that is under way", call);
 }
 
-static clq_status begin_step(clq_trainer *trainer, const clq_batch *batch, clq_taken *taken) {
+static clq_status begin_step(clq_trainer *trainer, const clq_batch *batch, clq_checked_batch *taken) {
     CLQ_TRY(may_step(trainer));
     return clq_trainer_take_batch(trainer, batch, CLQ_TO_TRAIN, taken);
 }
@@ -379,7 +379,7 @@ clq_status clq_trainer_refuse_local_steps(const clq_trainer *trainer) {
 }
 
 clq_status clq_step_gradients(clq_trainer *trainer, const clq_batch *batch) {
-    clq_taken taken;
+    clq_checked_batch taken;
     CLQ_TRY(clq_trainer_refuse_call(trainer, "clq_step_gradients"));
     CLQ_TRY(clq_trainer_refuse_local_steps(trainer));
     CLQ_TRY(begin_step(trainer, batch, &taken));
@@ -398,7 +398,7 @@ static clq_status step(clq_trainer *trainer, const clq_rows *rows, const clq_ste
 }
 
 clq_status clq_trainer_step_batch(clq_trainer *trainer, const clq_batch *batch, bool ends) {
-    clq_taken taken;
+    clq_checked_batch taken;
     const clq_step_params params = clq_trainer_next_params(trainer);
     CLQ_TRY(begin_step(trainer, batch, &taken));
     return step(trainer, &taken.rows, &params, ends);

@@ -89,17 +89,19 @@ clq_status clq_trainer_check_dataset(const clq_trainer *trainer, const clq_datas
 clq_status clq_trainer_check_size(const clq_trainer *trainer, size_t samples);
 /* What a batch is taken for: PREDICT looks at no labels, and TRAIN at the weights of classes, too. */
 typedef enum clq_batch_use { CLQ_TO_PREDICT, CLQ_TO_EVALUATE, CLQ_TO_TRAIN } clq_batch_use;
-/* A batch as the strategy takes it. Not to be copied: it points into itself. */
-typedef struct clq_taken {
+/* A checked batch as rows. rows.arrays points to `arrays`, so do not copy the struct. */
+typedef struct clq_checked_batch {
     clq_rows rows;
     const char *arrays[CLQ_FEED_MAX];
-} clq_taken;
+} clq_checked_batch;
 /* The batch, checked; borrowed like `batch`, until the next call. Labels become what the loss takes, with the samples'
  * weights behind them where losses are weighted. */
-clq_status clq_trainer_take_batch(clq_trainer *trainer, const clq_batch *batch, clq_batch_use use, clq_taken *out);
+clq_status clq_trainer_take_batch(clq_trainer *trainer, const clq_batch *batch, clq_batch_use use,
+                                  clq_checked_batch *out);
 /* The same where the trainer has a part of a model, as far as the part looks at the batch. */
-clq_status clq_trainer_take_part_batch(clq_trainer *trainer, const clq_batch *batch, clq_batch_use use, clq_taken *out);
-/* Each replica's part of a batch, as the strategy takes it. Not to be copied. */
+clq_status clq_trainer_take_part_batch(clq_trainer *trainer, const clq_batch *batch, clq_batch_use use,
+                                       clq_checked_batch *out);
+/* Each replica's part of a batch, likewise. */
 typedef struct clq_parts {
     clq_rows rows[CLQ_REPLICAS_MAX];
     const char *arrays[CLQ_REPLICAS_MAX][CLQ_FEED_MAX];

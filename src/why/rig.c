@@ -291,7 +291,6 @@ static clq_status round_of_work_and_meetings(clq_rig_member *m) {
 }
 
 static clq_status open_comm(clq_rig *rig, unsigned count) {
-    static const double patience_s = 2e-3; /* as the mirrored strategy has it (mirrored.c) */
     clq_device *devices[CLQ_REPLICAS_MAX];
     bool in_caller = !rig->sleeps && count <= clq_cpu_count();
     for (unsigned r = 0; r < count; r++) {
@@ -299,7 +298,7 @@ static clq_status open_comm(clq_rig *rig, unsigned count) {
         in_caller = in_caller && clq_device_runs_in_caller(devices[r]);
     }
     CLQ_TRY(clq_comm_create(devices, count, &(clq_group_config){.deadline_s = deadline_s}, &rig->comm));
-    if (in_caller) clq_comm_set_patience(rig->comm, patience_s);
+    if (in_caller) clq_comm_set_patience(rig->comm, clq_patience_s);
     return CLQ_OK;
 }
 

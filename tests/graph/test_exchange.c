@@ -95,7 +95,7 @@ static void put_weights(const rank *r, const clq_variable *variable, uint32_t v,
 
 static void open_rank(rank *r, const subject *s, const numbers *n, clq_device *device) {
     clq_plan_config config = s->config;
-    const clq_exchange all = {r->index, r->group->ranks, add_up, r};
+    const clq_step_sum all = {r->index, r->group->ranks, add_up, r};
     config.slicing = r->group->slicing;
     *(config.slicing ? &config.joins : &config.exchange) = all;
     CHECK_OK(clq_queue_create(device, 0, &r->queue));
@@ -356,7 +356,7 @@ static void kinds_of_ranks(uint64_t seed, clq_device *device, kind_set *out) {
     subject s;
     memset(out, 0, sizeof *out);
     if (start_ranks(&s, seed)) {
-        s.config.exchange = (clq_exchange){0, 2, add_up, NULL};
+        s.config.exchange = (clq_step_sum){0, 2, add_up, NULL};
         find_kinds(&s, device, out);
         add_kind(out, "split %d", (int)(seed % CLQ_COUNT_OF(splits)));
     }

@@ -264,7 +264,7 @@ static clq_status nobody_else(void *context, clq_queue *queue, clq_buffer *value
 /* Every third graph is that of one of two ranks, with some of its layers synchronized. */
 static void synchronize(subject *s, uint64_t seed) {
     if (seed % 3) return;
-    s->config.exchange = (clq_exchange){.rank = seed % 2, .ranks = 2, .all_reduce = nobody_else};
+    s->config.exchange = (clq_step_sum){.rank = seed % 2, .ranks = 2, .all_reduce = nobody_else};
     for (uint32_t i = 0; i < s->model->layer_count; i++)
         if (s->model->layers[i].kind == &clq_layer_batch_norm && (i + seed / 3) % 4)
             s->model->layers[i].config.batch_norm.synchronized = true;

@@ -32,14 +32,14 @@ static atomic_bool held_has_begun = true; /* false: others begin after it, else 
 /* Whether the others have made the updates that they may make without the held replica; *idle: or have no more. */
 static bool others_are_done(const clq_replica *replica, bool *idle) {
     clq_ps *ps = clq_ps_of(replica);
-    clq_server *server = &ps->rounds.server;
+    clq_storage *storage = &ps->rounds.storage;
     const clq_free_client *own = &ps->clients[replica->worker.index];
-    const uint64_t given = ps->rounds.turns[replica->worker.index].given;
-    pthread_mutex_lock(&server->lock);
-    const bool done = ps->asynchronous ? server->version >= own->read + server->bound : ps->rounds.made >= given + 3;
-    const uint64_t begun = ps->asynchronous ? server->pushed + own->outstanding : ps->rounds.made;
+    const uint64_t given = ps->rounds.shares[replica->worker.index].given;
+    pthread_mutex_lock(&storage->lock);
+    const bool done = ps->asynchronous ? storage->version >= own->read + storage->bound : ps->rounds.made >= given + 3;
+    const uint64_t begun = ps->asynchronous ? storage->pushed + own->outstanding : ps->rounds.made;
     *idle = begun >= atomic_load(&posted_most);
-    pthread_mutex_unlock(&server->lock);
+    pthread_mutex_unlock(&storage->lock);
     return done;
 }
 

@@ -216,9 +216,42 @@ static int start(void **state) {
     return open_system(state);
 }
 
+/* ---- statistics ---- */
+
+/* All replicas compute them on the whole batch: a snapshot has none that a replica has of its own, and no mean changes
+ * the bits of three equal values. */
+static void statistics_are_those_of_all(void **state) {
+    (void)state;
+    clq_model *model = build();
+    clq_trainer *looked_at = open_trainer(model, CLQ_STRATEGY_TENSOR, "pocl:0,pocl:1,pocl:2");
+    clq_trainer *left_alone = open_trainer(model, CLQ_STRATEGY_TENSOR, "pocl:0,pocl:1,pocl:2");
+    float values[2][FEATURES];
+    for (size_t i = 0; i < STEPS; i++) {
+        clq_snapshot snapshot;
+        (void)step(looked_at, SAMPLES, false);
+        (void)step(left_alone, SAMPLES, false);
+        assert_ok(clq_strategy_take_snapshot(looked_at->strategy, &snapshot));
+        assert_false(snapshot.state_apart);
+        for (size_t e = 0; e < snapshot.count; e++)
+            if (model->variables[snapshot.entries[e].variable].role == CLQ_ROLE_STATE)
+                assert_int_equal(snapshot.entries[e].replica, -1);
+        clq_snapshot_release(&snapshot);
+    }
+    for (size_t v = 0; v < model->variable_count; v++) {
+        if (model->variables[v].role != CLQ_ROLE_STATE) continue;
+        assert_ok(clq_strategy_read_variable(looked_at->strategy, 2, v, false, values[0]));
+        assert_ok(clq_strategy_read_variable(left_alone->strategy, 2, v, false, values[1]));
+        assert_memory_equal(values[0], values[1], sizeof values[0]);
+    }
+    clq_trainer_destroy(looked_at);
+    clq_trainer_destroy(left_alone);
+    clq_model_destroy(model);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(what_is_whole_stays_alike),
                                        cmocka_unit_test(losses_and_norms_are_those_of_one),
-                                       cmocka_unit_test(variables_are_whole), cmocka_unit_test(gradients_are_whole)};
+                                       cmocka_unit_test(variables_are_whole), cmocka_unit_test(gradients_are_whole),
+                                       cmocka_unit_test(statistics_are_those_of_all)};
     return cmocka_run_group_tests_name("train/tensor", tests, start, close_system);
 }

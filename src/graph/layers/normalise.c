@@ -49,10 +49,10 @@ static clq_node normalise_node(const clq_expansion *e, const clq_operation *op) 
 /* Those of the batch, which the moving ones follow. */
 static clq_id add_statistics(clq_expansion *e, clq_id x) {
     clq_node moments = normalise_node(e, &clq_op_moments), node = normalise_node(e, &clq_op_statistics);
-    const clq_exchange *exchange = &node.attributes.normalise.exchange;
+    const clq_step_sum *exchange = &node.attributes.normalise.exchange;
     moments.inputs[0] = x;
     moments.outputs[0] =
-        clq_add_channel_rows(e->graph, &moments, clq_exchange_ranks(exchange) * CLQ_MOMENTS_ROWS, "moments");
+        clq_add_channel_rows(e->graph, &moments, clq_step_sum_ranks(exchange) * CLQ_MOMENTS_ROWS, "moments");
     node.inputs[0] = clq_add_all_reduce(e->graph, &moments, clq_graph_add_node(e->graph, &moments), exchange);
     node.inputs[1] = clq_expand_weight(e, GAMMA);
     node.inputs[2] = clq_expand_weight(e, MOVING_MEAN);

@@ -3,7 +3,7 @@
 #include "graph/step/step.h"
 
 typedef struct sum {
-    clq_exchange exchange;
+    clq_step_sum exchange;
     size_t floats, floats_of_sample; /* of all samples together, and of each */
 } sum;
 
@@ -37,8 +37,8 @@ const clq_operation clq_op_all_reduce = {.name = "all_reduce",
                                          .differentiate = all_reduce_gradient,
                                          .emit = emit_all_reduce};
 
-clq_id clq_add_all_reduce(clq_graph *graph, const clq_node *like, clq_id x, const clq_exchange *exchange) {
-    if (!x || clq_exchange_ranks(exchange) == 1) return x;
+clq_id clq_add_all_reduce(clq_graph *graph, const clq_node *like, clq_id x, const clq_step_sum *exchange) {
+    if (!x || clq_step_sum_ranks(exchange) == 1) return x;
     clq_node node = clq_graph_node_like(like, &clq_op_all_reduce, like->segment, CLQ_IDS(x));
     node.attributes.exchange = *exchange;
     node.outputs[0] = clq_graph_add_like(graph, x, NULL);
@@ -56,7 +56,7 @@ static void fan_out_gradient(clq_derivation *d) {
 const clq_operation clq_op_fan_out = {
     .name = "fan_out", .traits = CLQ_OP_ALIAS | CLQ_OP_AGAIN, .differentiate = fan_out_gradient};
 
-clq_id clq_add_fan_out(clq_graph *graph, const clq_node *like, clq_id x, const clq_exchange *exchange) {
+clq_id clq_add_fan_out(clq_graph *graph, const clq_node *like, clq_id x, const clq_step_sum *exchange) {
     clq_node node = clq_graph_node_like(like, &clq_op_fan_out, like->segment, CLQ_IDS(x));
     node.attributes.exchange = *exchange;
     node.outputs[0] = clq_graph_add_like(graph, x, NULL);

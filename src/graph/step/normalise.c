@@ -17,7 +17,7 @@ static bool x_and_dy_store(const clq_list *list, const clq_node *node, unsigned 
 /* inputs: x; outputs: the moments of its channels */
 static void emit_moments(clq_emission *e) {
     const clq_normalisation *n = &e->node->attributes.normalise;
-    clq_normalise_moments(e->list, &n->problem, e->in[0], n->exchange.rank, clq_exchange_ranks(&n->exchange),
+    clq_normalise_moments(e->list, &n->problem, e->in[0], n->exchange.rank, clq_step_sum_ranks(&n->exchange),
                           e->out[0]);
 }
 static bool moments_store(const clq_list *list, const clq_node *node, unsigned value, clq_dtype dtype) {
@@ -28,7 +28,7 @@ const clq_operation clq_op_moments = {.name = "moments", .stores = moments_store
 /* inputs: moments, gamma, moving mean, moving variance; outputs: statistics, and the moving ones, where they were */
 static void emit_statistics(clq_emission *e) {
     const clq_normalisation *n = &e->node->attributes.normalise;
-    clq_normalise_statistics(e->list, &n->problem, e->in[0], clq_exchange_ranks(&n->exchange), e->in[1], e->in[2],
+    clq_normalise_statistics(e->list, &n->problem, e->in[0], clq_step_sum_ranks(&n->exchange), e->in[1], e->in[2],
                              e->in[3], e->out[0]);
 }
 const clq_operation clq_op_statistics = {.name = "statistics", .emit = emit_statistics};

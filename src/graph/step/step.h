@@ -57,7 +57,7 @@ typedef struct clq_concatenation {
 
 typedef struct clq_normalisation {
     clq_normalise_problem problem;
-    clq_exchange exchange; /* over whose samples statistics are; none: over the replica's own */
+    clq_step_sum exchange; /* over whose samples statistics are; none: over the replica's own */
 } clq_normalisation;
 
 /* A run of the arenas (bytes), and the number of the optimizer that updates it. */
@@ -88,7 +88,7 @@ typedef union clq_attributes {
     clq_repeat_problem repeat; /* of reduce, too */
     clq_concatenation concatenation;
     clq_normalisation normalise;
-    clq_exchange exchange;
+    clq_step_sum exchange;
     clq_dense_problem dense; /* .activation is the operation's */
     clq_conv2d_problem conv2d;
     clq_pool2d_problem pool2d;
@@ -211,13 +211,13 @@ extern const clq_operation clq_op_scale_bytes, clq_op_reshape, clq_op_dense, clq
 
 /* ---- exchanges (exchange.c) ---- */
 
-static inline unsigned clq_exchange_ranks(const clq_exchange *exchange) { return CLQ_MAX(exchange->ranks, 1u); }
+static inline unsigned clq_step_sum_ranks(const clq_step_sum *exchange) { return CLQ_MAX(exchange->ranks, 1u); }
 /* The sum of x over all ranks, where x was: nothing else may read x. By a node like another, in its segment. x itself
  * where there is one rank. */
-clq_id clq_add_all_reduce(clq_graph *graph, const clq_node *like, clq_id x, const clq_exchange *exchange);
+clq_id clq_add_all_reduce(clq_graph *graph, const clq_node *like, clq_id x, const clq_step_sum *exchange);
 /* x, for products of which each rank has another part: its gradient is the sum over all ranks. By a node like another,
  * in its segment. Nothing but products may read it. */
-clq_id clq_add_fan_out(clq_graph *graph, const clq_node *like, clq_id x, const clq_exchange *exchange);
+clq_id clq_add_fan_out(clq_graph *graph, const clq_node *like, clq_id x, const clq_step_sum *exchange);
 
 /* ---- batch normalisation (normalise.c) ---- */
 

@@ -1,26 +1,33 @@
 /* Which exchange a strategy has. */
 #include "strategy/module.h"
 
-/* Where each replica's kernels run in its own thread, on a core of its own, and exchange in that thread, the core has
- * nothing better to do while the others are waited for, and a sleep would end late: in virtual machines one wake-up in
- * a thousand takes 6 ms. */
-static const double patience_s = 2e-3;
+/* The first row whose fact holds, or whose path is on. Neither: it always holds. */
+static const struct {
+    unsigned fact;
+    clq_path path;
+    const clq_exchange_kind *kind;
+} rows[] = {{.path = CLQ_PATH_SHARDED_UPDATE, .kind = &clq_exchange_sharded},
+            {.path = CLQ_PATH_OVERLAP, .kind = &clq_exchange_overlapped},
+            {.fact = CLQ_FACT_SHARDED_OPTIMIZER, .kind = &clq_exchange_zero},
+            {.fact = CLQ_FACT_LOCAL_STEPS, .kind = &clq_exchange_local},
+            {.fact = CLQ_FACT_COMPRESSED, .kind = &clq_exchange_compressed},
+            {.fact = CLQ_FACT_REPLICAS, .kind = &clq_exchange_whole},
+            {.kind = &clq_exchange_none}};
+
+static const clq_exchange_kind *choose(const clq_paths *paths, unsigned facts) {
+    size_t i = 0;
+    while (rows[i].kind != &clq_exchange_none && !(rows[i].fact & facts) && !(rows[i].path && paths->on[rows[i].path]))
+        i++;
+    return rows[i].kind;
+}
 
 clq_status clq_exchange_choose(clq_strategy *strategy, const clq_exchange_kind *given) {
     clq_paths *paths = &strategy->paths;
     unsigned facts = clq_facts_of_all(strategy);
-    const clq_exchange_kind *kind = &clq_exchange_whole;
-    if (strategy->count == 1) kind = &clq_exchange_none;
-    if (facts & CLQ_FACT_COMPRESSED) kind = &clq_exchange_compressed;
-    if (facts & CLQ_FACT_LOCAL_STEPS) kind = &clq_exchange_local;
-    if (facts & CLQ_FACT_SHARDED_OPTIMIZER) kind = &clq_exchange_zero;
-    if (clq_paths_decide(paths, CLQ_PATH_OVERLAP, facts)) {
-        kind = &clq_exchange_overlapped;
-        facts |= CLQ_FACT_OVERLAP;
-    }
-    if (clq_paths_decide(paths, CLQ_PATH_SHARDED_UPDATE, facts)) kind = &clq_exchange_sharded;
+    if (clq_paths_decide(paths, CLQ_PATH_OVERLAP, facts)) facts |= CLQ_FACT_OVERLAP;
+    (void)clq_paths_decide(paths, CLQ_PATH_SHARDED_UPDATE, facts);
     if (clq_paths_decide(paths, CLQ_PATH_BUSY_WAIT, facts))
-        clq_comm_set_patience(strategy->replicas[0].peers, patience_s);
-    strategy->exchange = given ? given : kind;
+        clq_comm_set_patience(strategy->replicas[0].peers, clq_patience_s);
+    strategy->exchange = given ? given : choose(paths, facts);
     return strategy->exchange->open ? strategy->exchange->open(strategy) : CLQ_OK;
 }

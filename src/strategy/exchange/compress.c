@@ -69,4 +69,4 @@ const clq_exchange_kind clq_exchange_compressed = {.open = open,
                                                    .update = clq_replica_apply,
                                                    .reduce = reduce,
                                                    .keeps = keeps,
-                                                   .parts = clq_exchange_two_parts};
+                                                   .runs = clq_exchange_two_runs};

@@ -4,7 +4,7 @@
 static const clq_exchange_kind *kind_for(const clq_replica *replica, const clq_command *command) {
     const clq_exchange_kind *kind = replica->strategy->exchange;
     /* While backward is on its way, nobody can have the gradient of all accumulated batches. */
-    return kind->in_parts && command->params.sum_factor != 0.0f ? &clq_exchange_whole : kind;
+    return kind->during_backward && command->params.sum_factor != 0.0f ? &clq_exchange_whole : kind;
 }
 
 /* Collectives flush the queue that they are given. */
@@ -38,7 +38,7 @@ static clq_status finish(clq_replica *replica, const clq_step_params *params) {
     return clq_peers_add_up_gradients(replica);
 }
 
-size_t clq_exchange_two_parts(const clq_strategy *strategy, unsigned replica) {
+size_t clq_exchange_two_runs(const clq_strategy *strategy, unsigned replica) {
     (void)strategy, (void)replica;
     return 2;
 }
@@ -47,4 +47,4 @@ const clq_exchange_kind clq_exchange_whole = {.begin = clq_exchange_run_backward
                                               .finish = finish,
                                               .update = clq_replica_apply,
                                               .reduce = clq_peers_add_up_gradients,
-                                              .parts = clq_exchange_two_parts};
+                                              .runs = clq_exchange_two_runs};

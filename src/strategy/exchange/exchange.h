@@ -1,15 +1,15 @@
-/* Exchanges: how replicas that each have a gradient come to the same update. Private to strategy.
+/* Exchanges: how replicas that each compute a gradient come to the same update. Private to strategy.
  *
- * A replica meets its peers in a communicator (peers.c). What a step exchanges with them, and when, is an
- * exchange_kind, which is chosen once, when a strategy is opened (choose.c): whole gradients, buckets of them while
- * backward goes on (overlap.c), parts in shared memory (sharded.c) or over links (zero.c), fewer bytes (compress.c),
- * weights after local steps (local.c), or gradients for a store in the host's memory (central.c, ps.c). */
+ * An exchange is a clq_exchange_kind, a table of functions; a strategy chooses one when it is opened (choose.c).
+ * Replicas exchange whole gradients (exchange.c); buckets of them during backward (overlap.c); parts, in shared memory
+ * (sharded.c) or over links (zero.c); compressed gradients (compress.c); weights, after local steps (local.c); or they
+ * give gradients to a store (storage.c). */
 #ifndef CLQ_STRATEGY_EXCHANGE_H
 #define CLQ_STRATEGY_EXCHANGE_H
 
 #include "strategy/replicas/pool.h"
 
-struct clq_part;
+struct clq_batch_part;
 struct clq_replica;
 
 /* What an exchange keeps beside the replicas' weights, for snapshots. {0}: nothing. */
@@ -21,27 +21,28 @@ typedef struct clq_kept {
 } clq_kept;
 
 typedef struct clq_exchange_kind {
-    /* Makes the strategy's exchange_own, once its replicas have peers. close is called in any case, once the replicas'
-     * threads have ended. NULL: nothing. */
+    /* open makes the strategy's exchange_own, once its replicas have peers. close is called if the kind was chosen,
+     * also if open failed, once the replicas' threads have ended. NULL: nothing. */
     clq_status (*open)(clq_strategy *strategy);
     void (*close)(clq_strategy *strategy);
-    /* By a replica's thread, a step in three parts: forward and backward, and what is exchanged meanwhile; the rest of
-     * the exchange; the update. update NULL: finish has made it. Or `step`, all in one. */
-    clq_status (*begin)(struct clq_replica *replica, const clq_command *command);
-    clq_status (*finish)(struct clq_replica *replica, const clq_step_params *params);
-    clq_status (*update)(struct clq_replica *replica, const clq_step_params *params);
-    clq_status (*step)(struct clq_replica *replica, const clq_command *command);
-    bool in_parts; /* begin hands on parts of a batch's gradient: accumulated gradients go whole */
-    /* The same for a step by hand: the sum of all gradients, to each replica. NULL: each has it. */
+
+    /* A step, by each replica's thread. */
+    clq_status (*begin)(struct clq_replica *replica, /* forward and backward, with what is exchanged meanwhile */
+                        const clq_command *command);
+    clq_status (*finish)(struct clq_replica *replica, const clq_step_params *params); /* the rest of the exchange */
+    clq_status (*update)(struct clq_replica *replica, const clq_step_params *params); /* NULL: finish makes it */
+    clq_status (*step)(struct clq_replica *replica, const clq_command *command);      /* in place of these three */
+    bool during_backward; /* begin exchanges gradients of one batch: accumulated ones need the whole exchange */
+    /* For a step by hand: each replica gets the sum of all gradients. NULL: it has it. */
     clq_status (*reduce)(struct clq_replica *replica);
-    /* By the poster. A step was posted: which parts of the batch. Makes current what steps leave apart, but for state.
-     * NULL: nothing. */
-    void (*note)(clq_strategy *strategy, const struct clq_part *parts);
+
+    /* By the poster. */
+    void (*note)(clq_strategy *strategy, const struct clq_batch_part *parts); /* a step was posted. NULL: nothing */
+    /* Makes `what` current on all replicas, which is not STATE. NULL: steps leave nothing outdated. */
     void (*collect)(clq_strategy *strategy, unsigned what);
     void (*keeps)(clq_strategy *strategy, clq_kept *out); /* NULL: nothing */
-    /* For reports: parts that a step's launches are run in, NULL: 1; whether the exchange is not among peers. */
-    size_t (*parts)(const clq_strategy *strategy, unsigned replica);
-    bool elsewhere;
+
+    size_t (*runs)(const clq_strategy *strategy, unsigned replica); /* of launches in a step. NULL: 1 */
 } clq_exchange_kind;
 extern const clq_exchange_kind clq_exchange_none; /* replicas that update by themselves */
 extern const clq_exchange_kind clq_exchange_whole, clq_exchange_overlapped, clq_exchange_sharded, clq_exchange_zero,
@@ -53,14 +54,14 @@ clq_status clq_exchange_choose(clq_strategy *strategy, const clq_exchange_kind *
 /* exchange.c: a whole step of a replica, by the strategy's exchange. */
 clq_status clq_exchange_step(struct clq_replica *replica, const clq_command *command);
 clq_kept clq_exchange_kept(clq_strategy *strategy);
-/* What exchanges are made of: all of a step up to the end of backward; parts that a step's launches are run in, if that
- * is one and the update the other. */
+/* For `begin`: all of a step up to the end of backward. For `runs`: two, up to the end of backward and for the update.
+ */
 clq_status clq_exchange_run_backward(struct clq_replica *replica, const clq_command *command);
-size_t clq_exchange_two_parts(const clq_strategy *strategy, unsigned replica);
+size_t clq_exchange_two_runs(const clq_strategy *strategy, unsigned replica);
 /* zero.c: the update of a replica's part, and the parameters of all parts. */
 clq_status clq_zero_apply(struct clq_replica *replica, const clq_step_params *params);
 /* sharded.c: the gradient, or the optimizer's slots (CLQ_CURRENT_OPTIMIZER), of which each replica has a part. */
-void clq_parts_collect(clq_strategy *strategy, unsigned what);
+void clq_shards_collect(clq_strategy *strategy, unsigned what);
 
 /* ---- peers (peers.c) ---- */
 
@@ -68,8 +69,9 @@ void clq_parts_collect(clq_strategy *strategy, unsigned what);
 double clq_strategy_deadline(const clq_strategy *strategy);
 /* A communicator of replicas first, first + stride, …, its ranks in that order. It is the strategy's, which aborts it
  * at the first failure. Before threads start. */
-clq_status clq_strategy_meet(clq_strategy *strategy, unsigned first, unsigned stride, unsigned count, clq_comm **out);
-/* The same as the peers of these replicas. One alone has none. */
+clq_status clq_strategy_make_comm(clq_strategy *strategy, unsigned first, unsigned stride, unsigned count,
+                                  clq_comm **out);
+/* Makes such a communicator, and these replicas the peers in it. A replica alone keeps peers NULL. */
 clq_status clq_strategy_make_peers(clq_strategy *strategy, unsigned first, unsigned stride, unsigned count);
 /* A replica's part of a collective of its peers. bytes: for the timeline, into which it goes if traced. */
 clq_status clq_peers_run(struct clq_replica *replica, const clq_task *task, size_t bytes, bool traced);
@@ -81,12 +83,13 @@ clq_task clq_peers_sum(clq_queue *queue, clq_buffer *values, clq_dtype dtype, si
 clq_status clq_peers_add_up(struct clq_replica *replica, clq_buffer *values, clq_dtype dtype, size_t bytes);
 /* The sum of all gradients, to each of the peers. */
 clq_status clq_peers_add_up_gradients(struct clq_replica *replica);
-/* As of clq_exchange, within a step; context: the replica. */
+/* As of clq_step_sum, within a step; context: the replica. And such a sum of all replicas. */
 clq_status clq_peers_all_reduce(void *replica, clq_queue *queue, clq_buffer *values, size_t count);
+clq_step_sum clq_peers_step_sum(const struct clq_replica *replica);
 /* Time that replica 0 spent in an exchange with nothing else to do. */
 void clq_peers_note_exposed(struct clq_replica *replica, uint64_t ns);
-/* State of which each replica has its own becomes its mean over the peers that have computed on samples since the last
- * mean: of the others it is older. Posts to all replicas. */
+/* Averages the unsynchronized state over the peers. A replica that has computed on no samples since the last average
+ * has older values, which do not count. Posts to all replicas. */
 void clq_strategy_average_state(clq_strategy *strategy);
 
 #endif

@@ -1,9 +1,8 @@
-/* Local SGD, an exchange of weights: for some steps each replica updates its weights by the gradient of
- * its own share, with an optimizer of its own. Then the weights are averaged over the replicas, each weighted by the
- * samples that it has seen since the last average (McMahan et al., "Communication-efficient learning of deep networks
- * from decentralized data", 2017; with equal shares the plain mean of Stich, 2019). So with one local step, and an
- * optimizer that is linear in the gradient and keeps nothing, weights are those of mirrored steps, whatever the shares
- * are. */
+/* Local SGD, an exchange of weights: for some steps each replica updates its weights by the gradient of its own share,
+ * with an optimizer of its own. Then the weights are averaged over the replicas, each weighted by the samples that it
+ * has seen since the last average (McMahan et al., "Communication-efficient learning of deep networks from
+ * decentralized data", 2017; with equal shares the plain mean of Stich, 2019). So with one local step, and an optimizer
+ * that is linear in the gradient and keeps nothing, weights are those of mirrored steps, whatever the shares are. */
 #include "strategy/module.h"
 
 /* Since the last average of the weights; the poster's. */
@@ -79,10 +78,10 @@ static void average_all(clq_strategy *strategy) {
         clq_channel_put(strategy->replicas[r].worker.commands,
                         &(clq_command){.kind = &average_kind, .params = {.scale = shares[r]}});
     *own = (local){0};
-    strategy->is_apart[CLQ_ARENA_PARAMETERS] = false;
+    strategy->outdated[CLQ_ARENA_PARAMETERS] = false;
 }
 
-static void note(clq_strategy *strategy, const clq_part *parts) {
+static void note(clq_strategy *strategy, const clq_batch_part *parts) {
     local *own = strategy->exchange_own;
     if (strategy->apart) return;
     for (unsigned r = 0; r < strategy->count; r++) own->samples[r] += parts[r].count;
@@ -90,7 +89,8 @@ static void note(clq_strategy *strategy, const clq_part *parts) {
 }
 
 static void collect(clq_strategy *strategy, unsigned what) {
-    if (what == CLQ_ARENA_PARAMETERS) average_all(strategy);
+    (void)what; /* parameters: steps leave nothing else outdated */
+    average_all(strategy);
 }
 
 static void keeps(clq_strategy *strategy, clq_kept *out) {
@@ -107,7 +107,7 @@ static clq_status open(clq_strategy *strategy) {
                         "model %s has synchronized statistics, which are of one set of weights: leave out local steps, "
                         "or let each replica normalise by statistics of its own",
                         strategy->model->name);
-    strategy->left_apart = 1u << CLQ_ARENA_PARAMETERS;
+    strategy->step_outdates = 1u << CLQ_ARENA_PARAMETERS;
     strategy->exchange_own = clq_alloc(1, sizeof(local));
     return strategy->exchange_own ? CLQ_OK : CLQ_MEMORY;
 }

@@ -75,8 +75,8 @@ static clq_status begin(clq_replica *replica, const clq_command *command) {
     return clq_queue_mark_again(queue, &own->backward_done);
 }
 
-/* Behind the upload of the next rows, into other memory than those that backward reads. What comes into theirs is sent
- * a step later, behind the wait for all of backward. */
+/* The next batch's rows are on their way by now (clq_exchange_step), to the upload block that this backward does not
+ * read. Rows for the block that it reads are sent a step later, so behind this wait. */
 static clq_status finish(clq_replica *replica, const clq_step_params *params) {
     reducer *own = reducer_of(replica);
     (void)params;
@@ -84,7 +84,7 @@ static clq_status finish(clq_replica *replica, const clq_step_params *params) {
     const double ended = clq_now();
     clq_channel_wait(own->tasks);
     clq_peers_note_exposed(replica, (uint64_t)((clq_now() - ended) * 1e9));
-    /* No update from it, and the step is not finished. The pool has the reason. */
+    /* If a bucket was not summed, no update is made. The pool has the reducer's failure. */
     return status == CLQ_OK && own->lost ? CLQ_ABORTED : status;
 }
 
@@ -122,7 +122,7 @@ static void close(clq_strategy *strategy) {
 }
 
 /* Up to the first bucket, each bucket, the update. */
-static size_t parts(const clq_strategy *strategy, unsigned replica) {
+static size_t runs(const clq_strategy *strategy, unsigned replica) {
     return reducer_of(&strategy->replicas[replica])->bucket_count + 2;
 }
 
@@ -131,6 +131,6 @@ const clq_exchange_kind clq_exchange_overlapped = {.open = open,
                                                    .begin = begin,
                                                    .finish = finish,
                                                    .update = clq_replica_apply,
-                                                   .in_parts = true,
+                                                   .during_backward = true,
                                                    .reduce = clq_peers_add_up_gradients,
-                                                   .parts = parts};
+                                                   .runs = runs};

@@ -4,16 +4,16 @@
 /* ---- communicators ---- */
 
 /* In an all-reduce of a step, replicas wait for the slowest one's whole step: a CPU's beside a GPU's, a first one for
- * which the driver still compiles. A driver that hangs mostly reports it within
- * seconds. A limit that is too long costs minutes of waiting, one that is too short ends a good training. 600 s is
- * PyTorch's default for NCCL. */
+ * which the driver still compiles. A driver that hangs mostly reports it within seconds. A limit that is too long costs
+ * minutes of waiting, one that is too short ends a good training. 600 s is PyTorch's default for NCCL. */
 static const double default_deadline_s = 600;
 
 double clq_strategy_deadline(const clq_strategy *strategy) {
     return strategy->config.group.deadline_s == 0 ? default_deadline_s : strategy->config.group.deadline_s;
 }
 
-clq_status clq_strategy_meet(clq_strategy *strategy, unsigned first, unsigned stride, unsigned count, clq_comm **out) {
+clq_status clq_strategy_make_comm(clq_strategy *strategy, unsigned first, unsigned stride, unsigned count,
+                                  clq_comm **out) {
     clq_device *devices[CLQ_REPLICAS_MAX];
     clq_group_config config = strategy->config.group;
     clq_comm **comm = &strategy->comms[strategy->comm_count];
@@ -28,7 +28,7 @@ clq_status clq_strategy_meet(clq_strategy *strategy, unsigned first, unsigned st
 clq_status clq_strategy_make_peers(clq_strategy *strategy, unsigned first, unsigned stride, unsigned count) {
     clq_comm *comm;
     if (count == 1) return CLQ_OK;
-    CLQ_TRY(clq_strategy_meet(strategy, first, stride, count, &comm));
+    CLQ_TRY(clq_strategy_make_comm(strategy, first, stride, count, &comm));
     for (unsigned i = 0; i < count; i++) {
         clq_replica *replica = &strategy->replicas[first + i * stride];
         replica->peers = comm;
@@ -94,6 +94,10 @@ clq_status clq_peers_all_reduce(void *context, clq_queue *queue, clq_buffer *val
     return CLQ_OK;
 }
 
+clq_step_sum clq_peers_step_sum(const clq_replica *replica) {
+    return (clq_step_sum){replica->worker.index, replica->strategy->count, clq_peers_all_reduce, (void *)replica};
+}
+
 /* ---- state ---- */
 
 /* Moving statistics are linear in what they are made of, and training does not read them: but for rounding their mean
@@ -103,7 +107,7 @@ static clq_status average_state(clq_worker *worker, const clq_command *command) 
     clq_buffer *state = clq_weights_arena(replica->weights, CLQ_ARENA_STATE);
     const clq_dtype dtype = clq_weights_dtype(replica->weights, CLQ_ARENA_STATE);
     const size_t bytes = clq_weights_apart_bytes(replica->weights);
-    if (bytes == 0) return CLQ_OK; /* a stage may have none */
+    if (bytes == 0 || !replica->peers) return CLQ_OK; /* a stage may have none */
     if (!command->counts) CLQ_TRY(clq_queue_fill_zero(worker->queue, state, 0, bytes));
     CLQ_TRY(clq_comm_all_reduce(replica->peers, replica->rank, worker->queue, state, 0, state, 0,
                                 clq_values_count(dtype, bytes), dtype));

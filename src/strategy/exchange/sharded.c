@@ -60,8 +60,8 @@ static clq_status open(clq_strategy *strategy) {
     clq_plan *plans[CLQ_REPLICAS_MAX];
     for (unsigned r = 0; r < strategy->count; r++) plans[r] = strategy->replicas[r].plan;
     for (unsigned r = 0; r < strategy->count; r++) CLQ_TRY(clq_plan_shard_update(plans[r], plans, strategy->count, r));
-    strategy->left_apart = 1u << CLQ_ARENA_GRADIENT;
-    if (!strategy->shards_optimizer) strategy->left_apart |= 1u << CLQ_CURRENT_OPTIMIZER;
+    strategy->step_outdates = 1u << CLQ_ARENA_GRADIENT;
+    if (!strategy->shards_optimizer) strategy->step_outdates |= 1u << CLQ_CURRENT_OPTIMIZER;
     return CLQ_OK;
 }
 
@@ -93,7 +93,7 @@ static clq_status run_collect(clq_worker *worker, const clq_command *command) {
 
 static const clq_command_kind collect_kind = {.name = "collect", .run = run_collect};
 
-void clq_parts_collect(clq_strategy *strategy, unsigned what) {
+void clq_shards_collect(clq_strategy *strategy, unsigned what) {
     clq_pool_post(&strategy->pool, &(clq_command){.kind = &collect_kind, .memory = what});
 }
 
@@ -102,5 +102,5 @@ const clq_exchange_kind clq_exchange_sharded = {.open = open,
                                                 .begin = clq_exchange_run_backward,
                                                 .finish = finish,
                                                 .reduce = clq_peers_add_up_gradients,
-                                                .collect = clq_parts_collect,
-                                                .parts = clq_exchange_two_parts};
+                                                .collect = clq_shards_collect,
+                                                .runs = clq_exchange_two_runs};

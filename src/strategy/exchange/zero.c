@@ -1,7 +1,7 @@
 /* The optimizer sharded over replicas on any devices: stage 1 of Rajbhandari et al., "ZeRO: memory optimizations toward
  * training trillion parameter models", 2020. Each replica has the optimizer's slots of its part of the parameters
- * (clq_holding). A reduce-scatter of the gradient, the update of the own part, and an all-gather of
- * the parameters: as many bytes as an all-reduce sends. */
+ * (clq_holding). A reduce-scatter of the gradient, the update of the own part, and an all-gather of the parameters: as
+ * many bytes as an all-reduce sends. */
 #include "strategy/module.h"
 
 /* In place: the replica's part lies within the arena. */
@@ -37,7 +37,7 @@ static clq_status finish(clq_replica *replica, const clq_step_params *params) {
 }
 
 static clq_status open(clq_strategy *strategy) {
-    strategy->left_apart = 1u << CLQ_ARENA_GRADIENT;
+    strategy->step_outdates = 1u << CLQ_ARENA_GRADIENT;
     return CLQ_OK;
 }
 
@@ -46,5 +46,5 @@ const clq_exchange_kind clq_exchange_zero = {.open = open,
                                              .finish = finish,
                                              .update = clq_zero_apply,
                                              .reduce = clq_peers_add_up_gradients,
-                                             .collect = clq_parts_collect,
-                                             .parts = clq_exchange_two_parts};
+                                             .collect = clq_shards_collect,
+                                             .runs = clq_exchange_two_runs};

@@ -7,46 +7,46 @@
  * of the parameters are written in the same pass. */
 static void update(clq_strategy *strategy, const clq_step_params *params) {
     clq_rounds *rounds = strategy->own;
-    clq_server *server = &rounds->server;
+    clq_storage *storage = &rounds->storage;
     const float *gradients[CLQ_REPLICAS_MAX];
     float *copies[CLQ_REPLICAS_MAX];
     clq_store_change change = {
         .gradients = gradients, .rates = clq_rates_of_params(params), .average = params->average, .copies = copies};
-    const bool all = rounds->needed == server->count;
+    const bool all = rounds->needed == storage->count;
     uint64_t samples = 0, measured_by = 0;
-    for (unsigned r = 0; r < server->count; r++) {
-        const clq_client *client = &server->clients[r];
-        clq_turn_of_round *turn = &rounds->turns[r];
+    for (unsigned r = 0; r < storage->count; r++) {
+        const clq_client *client = &storage->clients[r];
+        clq_round_share *share = &rounds->shares[r];
         if (all && client->parameters) copies[change.copy_count++] = client->parameters;
         /* Without backup replicas one without samples counts, too: it may have accumulated a gradient. */
-        if (turn->came && (all || turn->samples > 0)) {
+        if (share->came && (all || share->samples > 0)) {
             gradients[change.count++] = client->gradient;
-            samples += turn->samples;
+            samples += share->samples;
             measured_by |= UINT64_C(1) << r;
         }
-        turn->came = false;
+        share->came = false;
     }
     const double part = all ? 1.0 : (double)samples * (double)params->scale; /* of the batch */
     change.factor = (float)(1.0 / part);
-    server->version = clq_store_update(server->store, &change);
+    storage->version = clq_store_update(storage->store, &change);
     if (!all) {
         strategy->measured_by[params->slot] = measured_by;
-        server->origins[params->slot].part = part;
+        storage->origins[params->slot].part = part;
     }
-    clq_server_measure(strategy, params->slot);
+    clq_storage_measure(strategy, params->slot);
 }
 
 /* Whether so many gradients have arrived as are needed. Replicas may have no samples of a small batch. */
 static bool is_complete(const clq_rounds *rounds) {
     bool any = false;
-    for (unsigned r = 0; r < rounds->server.count; r++)
-        any = any || (rounds->turns[r].came && rounds->turns[r].samples > 0);
+    for (unsigned r = 0; r < rounds->storage.count; r++)
+        any = any || (rounds->shares[r].came && rounds->shares[r].samples > 0);
     return any && rounds->arrived >= rounds->needed;
 }
 
 static unsigned first_missing(const clq_rounds *rounds) {
     unsigned late = 0;
-    while (late + 1 < rounds->server.count && rounds->turns[late].came) late++;
+    while (late + 1 < rounds->storage.count && rounds->shares[late].came) late++;
     return late;
 }
 
@@ -54,69 +54,68 @@ static unsigned first_missing(const clq_rounds *rounds) {
  * was made before. */
 static clq_status join(clq_replica *replica, uint64_t mine, const clq_step_params *params) {
     clq_rounds *rounds = clq_rounds_of(replica);
-    clq_server *server = &rounds->server;
-    clq_turn_of_round *turn = &rounds->turns[replica->worker.index];
-    const double until = clq_server_until(server);
+    clq_storage *storage = &rounds->storage;
+    clq_round_share *share = &rounds->shares[replica->worker.index];
+    const double until = clq_storage_until(storage);
     clq_status status = CLQ_OK;
-    pthread_mutex_lock(&server->lock);
-    server->pushed++;
+    pthread_mutex_lock(&storage->lock);
+    storage->pushed++;
     if (rounds->made > mine) {
-        server->dropped++;
+        storage->dropped++;
     } else {
-        turn->came = true;
-        turn->samples = params->count;
+        share->came = true;
+        share->samples = params->count;
         rounds->arrived++;
         if (is_complete(rounds)) {
             update(replica->strategy, params);
             rounds->arrived = 0;
             rounds->made++;
-            pthread_cond_broadcast(&server->changed);
+            pthread_cond_broadcast(&storage->changed);
         }
         while (rounds->made == mine && status == CLQ_OK)
-            status = clq_server_await(server, until, first_missing(rounds));
+            status = clq_storage_await(storage, until, first_missing(rounds));
     }
-    pthread_mutex_unlock(&server->lock);
+    pthread_mutex_unlock(&storage->lock);
     return status;
 }
 
 /* Whether the round was made without this replica, which was busy with one before. */
 static bool is_late(clq_rounds *rounds, uint64_t mine) {
-    clq_server *server = &rounds->server;
-    pthread_mutex_lock(&server->lock);
+    clq_storage *storage = &rounds->storage;
+    pthread_mutex_lock(&storage->lock);
     const bool late = rounds->made > mine;
-    if (late) server->dropped++;
-    pthread_mutex_unlock(&server->lock);
+    if (late) storage->dropped++;
+    pthread_mutex_unlock(&storage->lock);
     return late;
 }
 
 clq_status clq_rounds_step(clq_replica *replica, const clq_command *command) {
     clq_rounds *rounds = clq_rounds_of(replica);
-    const uint64_t mine = rounds->turns[replica->worker.index].given++;
-    const bool all = rounds->needed == rounds->server.count;
+    const uint64_t mine = rounds->shares[replica->worker.index].given++;
+    const bool all = rounds->needed == rounds->storage.count;
     if (!all && is_late(rounds, mine)) {
         if (command->staged) clq_replica_free_slot(replica);
         return CLQ_OK;
     }
-    if (!all) CLQ_TRY(clq_server_pull(replica, NULL));
+    if (!all) CLQ_TRY(clq_storage_pull(replica, NULL));
     CLQ_TRY(clq_replica_run(replica, replica->plan, command, CLQ_SEGMENT_BACKWARD));
     CLQ_TRY(clq_uploads_send_next(replica));
-    CLQ_TRY(clq_server_push(replica));
+    CLQ_TRY(clq_storage_push(replica));
     const double began = clq_now();
     CLQ_TRY(join(replica, mine, &command->params));
-    if (all && !clq_client_of(replica)->parameters) CLQ_TRY(clq_server_pull(replica, NULL));
-    return clq_server_note_exchange(replica, began);
+    if (all && !clq_client_of(replica)->parameters) CLQ_TRY(clq_storage_pull(replica, NULL));
+    return clq_storage_note_exchange(replica, began);
 }
 
 static clq_status open(clq_strategy *strategy) {
     static const clq_exchange_kind exchange = {.step = clq_rounds_step,
-                                               .reduce = clq_server_reduce,
-                                               .collect = clq_server_collect,
-                                               .keeps = clq_server_keeps,
-                                               .elsewhere = true};
+                                               .reduce = clq_storage_reduce,
+                                               .collect = clq_storage_collect,
+                                               .keeps = clq_storage_keeps};
     clq_rounds *rounds = strategy->own = clq_alloc(1, sizeof *rounds);
     if (!rounds) return CLQ_MEMORY;
     rounds->needed = strategy->count;
-    return clq_server_open(strategy, &exchange);
+    return clq_storage_open(strategy, &exchange);
 }
 
 const clq_strategy_module clq_strategy_central = {.kind = CLQ_STRATEGY_CENTRAL,
@@ -125,11 +124,11 @@ const clq_strategy_module clq_strategy_central = {.kind = CLQ_STRATEGY_CENTRAL,
                                                   .runs_functions = true,
                                                   .stores = true,
                                                   .sums_in_step = true,
-                                                  .prepare = clq_server_prepare,
+                                                  .prepare = clq_storage_prepare,
                                                   .open = open,
-                                                  .close = clq_server_close,
-                                                  .abort = clq_server_abort,
-                                                  .apply = clq_server_apply,
-                                                  .write = clq_server_write,
-                                                  .squares = clq_server_squares,
-                                                  .origin = clq_server_origin};
+                                                  .close = clq_storage_close,
+                                                  .abort = clq_storage_abort,
+                                                  .apply = clq_storage_apply,
+                                                  .write = clq_storage_write,
+                                                  .squares = clq_storage_squares,
+                                                  .origin = clq_storage_origin};

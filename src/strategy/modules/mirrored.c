@@ -11,9 +11,9 @@ static clq_status apply(clq_replica *replica, const clq_step_params *params) {
 }
 
 /* Of a sharded optimizer each replica measures its part. */
-static clq_exchange add_squares(const clq_strategy *strategy, const clq_replica *replica) {
-    if (!strategy->shards_optimizer) return (clq_exchange){0};
-    return (clq_exchange){replica->worker.index, strategy->count, clq_peers_all_reduce, (void *)replica};
+static clq_step_sum add_squares(const clq_strategy *strategy, const clq_replica *replica) {
+    if (!strategy->shards_optimizer) return (clq_step_sum){0};
+    return clq_peers_step_sum(replica);
 }
 
 const clq_strategy_module clq_strategy_mirrored = {.kind = CLQ_STRATEGY_MIRRORED,

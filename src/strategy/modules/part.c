@@ -122,7 +122,7 @@ static clq_status prepare(clq_strategy *strategy) {
 static void close_part(clq_strategy *strategy) { clq_free(strategy->own); }
 
 /* Forward, backward, and the update. */
-static size_t parts(const clq_strategy *strategy, unsigned replica) {
+static size_t runs(const clq_strategy *strategy, unsigned replica) {
     (void)strategy, (void)replica;
     return 3;
 }
@@ -132,7 +132,7 @@ static const clq_strategy_module module = {.kind = CLQ_STRATEGY_SINGLE,
                                            .devices_most = 1,
                                            .prepare = prepare,
                                            .close = close_part,
-                                           .parts = parts};
+                                           .runs = runs};
 
 clq_status clq_part_choose(const clq_strategy_config *config, unsigned devices, const clq_strategy_module **out) {
     if (config->parts > CLQ_REPLICAS_MAX)

@@ -13,16 +13,16 @@
 
 /* Whether all other gradients can still be applied once that of `replica` was. */
 static bool may_apply(const clq_ps *ps, unsigned replica) {
-    const clq_server *server = &ps->rounds.server;
+    const clq_storage *storage = &ps->rounds.storage;
     const clq_free_client *all = ps->clients;
-    for (unsigned s = 0; s < server->count; s++) {
+    for (unsigned s = 0; s < storage->count; s++) {
         uint64_t older = 0;
         if (s == replica || !all[s].under_way) continue;
-        for (unsigned t = 0; t < server->count; t++)
+        for (unsigned t = 0; t < storage->count; t++)
             if (t != replica && t != s && all[t].under_way &&
                 (all[t].read < all[s].read || (all[t].read == all[s].read && t < s)))
                 older++;
-        if (server->version + 1 + older > all[s].read + server->bound) return false;
+        if (storage->version + 1 + older > all[s].read + storage->bound) return false;
     }
     return true;
 }
@@ -30,14 +30,14 @@ static bool may_apply(const clq_ps *ps, unsigned replica) {
 /* Whether one more gradient, as the youngest, can be applied within the bound. */
 static bool may_read(const clq_ps *ps) {
     uint64_t under_way = 0;
-    for (unsigned r = 0; r < ps->rounds.server.count; r++) under_way += ps->clients[r].under_way;
-    return under_way <= ps->rounds.server.bound;
+    for (unsigned r = 0; r < ps->rounds.storage.count; r++) under_way += ps->clients[r].under_way;
+    return under_way <= ps->rounds.storage.bound;
 }
 
 /* The replica that all others wait for. */
 static unsigned oldest(const clq_ps *ps) {
     unsigned found = 0;
-    for (unsigned r = 1; r < ps->rounds.server.count; r++) {
+    for (unsigned r = 1; r < ps->rounds.storage.count; r++) {
         const clq_free_client *own = &ps->clients[r], *best = &ps->clients[found];
         if (own->under_way && (!best->under_way || own->read < best->read)) found = r;
     }
@@ -48,23 +48,23 @@ static unsigned oldest(const clq_ps *ps) {
 
 static clq_status read_parameters(clq_replica *replica) {
     clq_ps *ps = clq_ps_of(replica);
-    clq_server *server = &ps->rounds.server;
+    clq_storage *storage = &ps->rounds.storage;
     clq_free_client *own = &ps->clients[replica->worker.index];
-    const double until = clq_server_until(server);
+    const double until = clq_storage_until(storage);
     clq_status status = CLQ_OK;
-    pthread_mutex_lock(&server->lock);
-    while ((ps->updating || !may_read(ps)) && status == CLQ_OK) status = clq_server_await(server, until, oldest(ps));
-    own->read = server->version;
+    pthread_mutex_lock(&storage->lock);
+    while ((ps->updating || !may_read(ps)) && status == CLQ_OK) status = clq_storage_await(storage, until, oldest(ps));
+    own->read = storage->version;
     own->under_way = status == CLQ_OK;
-    pthread_mutex_unlock(&server->lock);
+    pthread_mutex_unlock(&storage->lock);
     CLQ_TRY(status);
     /* The version that is copied may be a later one by now, which can only make the staleness smaller. */
     uint64_t read;
-    status = clq_server_pull(replica, &read);
-    pthread_mutex_lock(&server->lock);
+    status = clq_storage_pull(replica, &read);
+    pthread_mutex_lock(&storage->lock);
     own->read = read;
-    pthread_cond_broadcast(&server->changed);
-    pthread_mutex_unlock(&server->lock);
+    pthread_cond_broadcast(&storage->changed);
+    pthread_mutex_unlock(&storage->lock);
     return status;
 }
 
@@ -83,63 +83,63 @@ static void note_applied(clq_ps *ps, uint64_t step) {
 
 static clq_status make_update(clq_replica *replica, const clq_step_params *params) {
     clq_ps *ps = clq_ps_of(replica);
-    clq_server *server = &ps->rounds.server;
+    clq_storage *storage = &ps->rounds.storage;
     clq_free_client *own = &ps->clients[replica->worker.index];
     const clq_client *client = clq_client_of(replica);
-    const double until = clq_server_until(server);
+    const double until = clq_storage_until(storage);
     clq_status status = CLQ_OK;
-    pthread_mutex_lock(&server->lock);
-    server->pushed++;
+    pthread_mutex_lock(&storage->lock);
+    storage->pushed++;
     while ((ps->updating || !may_apply(ps, replica->worker.index)) && status == CLQ_OK)
-        status = clq_server_await(server, until, oldest(ps));
+        status = clq_storage_await(storage, until, oldest(ps));
     ps->updating = status == CLQ_OK;
     own->under_way = false;
-    pthread_mutex_unlock(&server->lock);
+    pthread_mutex_unlock(&storage->lock);
     CLQ_TRY(status);
-    const uint64_t version = clq_store_update(server->store, &(clq_store_change){.gradients = &client->gradient,
-                                                                                 .count = 1,
-                                                                                 .factor = 1.0f,
-                                                                                 .rates = clq_rates_of_params(params),
-                                                                                 .average = params->average});
-    clq_server_measure(replica->strategy, params->slot);
-    pthread_mutex_lock(&server->lock);
+    const uint64_t version = clq_store_update(storage->store, &(clq_store_change){.gradients = &client->gradient,
+                                                                                  .count = 1,
+                                                                                  .factor = 1.0f,
+                                                                                  .rates = clq_rates_of_params(params),
+                                                                                  .average = params->average});
+    clq_storage_measure(replica->strategy, params->slot);
+    pthread_mutex_lock(&storage->lock);
     const uint64_t staleness = version - 1 - own->read;
-    server->version = version;
+    storage->version = version;
     ps->updating = false;
-    server->histogram[staleness]++;
-    server->origins[params->slot] =
+    storage->histogram[staleness]++;
+    storage->origins[params->slot] =
         (clq_origin){.replica = (int32_t)replica->worker.index, .staleness = (uint32_t)staleness, .part = 1.0};
     note_applied(ps, params->step);
     own->outstanding--;
-    pthread_cond_broadcast(&server->changed);
-    pthread_mutex_unlock(&server->lock);
+    pthread_cond_broadcast(&storage->changed);
+    pthread_mutex_unlock(&storage->lock);
     return CLQ_OK;
 }
 
 static clq_status asynchronous_step(clq_replica *replica, const clq_command *command) {
     clq_ps *ps = clq_ps_of(replica);
-    clq_server *server = &ps->rounds.server;
+    clq_storage *storage = &ps->rounds.storage;
     CLQ_TRY(read_parameters(replica));
     const double began = clq_now();
     CLQ_TRY(clq_replica_run(replica, replica->plan, command, CLQ_SEGMENT_BACKWARD));
     CLQ_TRY(clq_uploads_send_next(replica));
-    CLQ_TRY(clq_server_push(replica));
+    CLQ_TRY(clq_storage_push(replica));
     const double pushed = clq_now();
-    pthread_mutex_lock(&server->lock);
+    pthread_mutex_lock(&storage->lock);
     ps->clients[replica->worker.index].seconds = pushed - began;
-    pthread_mutex_unlock(&server->lock);
+    pthread_mutex_unlock(&storage->lock);
     CLQ_TRY(make_update(replica, &command->params));
-    return clq_server_note_exchange(replica, pushed);
+    return clq_storage_note_exchange(replica, pushed);
 }
 
 /* An update by hand counts as a step, too. */
 static clq_status apply(clq_replica *replica, const clq_step_params *params) {
     clq_ps *ps = clq_ps_of(replica);
-    CLQ_TRY(clq_server_apply(replica, params));
+    CLQ_TRY(clq_storage_apply(replica, params));
     if (!ps->asynchronous || replica->worker.index > 0) return CLQ_OK;
-    pthread_mutex_lock(&ps->rounds.server.lock);
+    pthread_mutex_lock(&ps->rounds.storage.lock);
     note_applied(ps, params->step);
-    pthread_mutex_unlock(&ps->rounds.server.lock);
+    pthread_mutex_unlock(&ps->rounds.storage.lock);
     return CLQ_OK;
 }
 
@@ -149,7 +149,7 @@ static clq_status apply(clq_replica *replica, const clq_step_params *params) {
  * than the fastest, so that it need not wait for the poster. `count` where there is none. */
 static unsigned find_free(const clq_ps *ps) {
     static const double slow = 2.0;
-    const unsigned count = ps->rounds.server.count;
+    const unsigned count = ps->rounds.storage.count;
     double fastest = ps->clients[0].seconds;
     for (unsigned r = 1; r < count; r++) fastest = CLQ_MIN(fastest, ps->clients[r].seconds);
     for (unsigned waiting = 0; waiting < 2; waiting++)
@@ -162,26 +162,26 @@ static unsigned find_free(const clq_ps *ps) {
 }
 
 /* Waits without a deadline: the replicas that it waits for have one. After a failure no replica gets a batch. */
-static void split(clq_strategy *strategy, const clq_command_kind *kind, size_t total, clq_part *parts) {
+static void split(clq_strategy *strategy, const clq_command_kind *kind, size_t total, clq_batch_part *parts) {
     clq_ps *ps = strategy->own;
-    clq_server *server = &ps->rounds.server;
+    clq_storage *storage = &ps->rounds.storage;
     const unsigned step = CLQ_COMMAND_BATCH | CLQ_COMMAND_ENDS_STEP;
     if (!ps->asynchronous || (kind && (kind->traits & step) != step)) {
         clq_strategy_split_shares(strategy, kind, total, parts);
         return;
     }
-    for (unsigned r = 0; r < server->count; r++) parts[r] = (clq_part){.count = kind ? 0 : total};
+    for (unsigned r = 0; r < storage->count; r++) parts[r] = (clq_batch_part){.count = kind ? 0 : total};
     if (!kind) return; /* a report: a replica gets a whole batch */
-    pthread_mutex_lock(&server->lock);
+    pthread_mutex_lock(&storage->lock);
     unsigned next;
-    while ((next = find_free(ps)) == server->count && !atomic_load(&server->aborted))
-        clq_lock_wait(&server->lock, &server->changed, CLQ_RUNNING_LOOK_S);
-    if (!atomic_load(&server->aborted)) {
+    while ((next = find_free(ps)) == storage->count && !atomic_load(&storage->aborted))
+        clq_lock_wait(&storage->lock, &storage->changed, CLQ_RUNNING_LOOK_S);
+    if (!atomic_load(&storage->aborted)) {
         ps->clients[next].outstanding++;
         ps->last_given = next;
-        parts[next] = (clq_part){.count = total, .runs = true, .measures = true};
+        parts[next] = (clq_batch_part){.count = total, .runs = true, .measures = true};
     }
-    pthread_mutex_unlock(&server->lock);
+    pthread_mutex_unlock(&storage->lock);
 }
 
 /* ---- life ---- */
@@ -209,7 +209,7 @@ static clq_status check(const clq_strategy *strategy) {
 
 static clq_status prepare(clq_strategy *strategy) {
     CLQ_TRY(check(strategy));
-    CLQ_TRY(clq_server_prepare(strategy));
+    CLQ_TRY(clq_storage_prepare(strategy));
     if (strategy->config.options.staleness > 0) /* a batch is not split */
         for (unsigned r = 0; r < strategy->count; r++)
             strategy->replicas[r].capacity = (uint32_t)strategy->config.global_batch;
@@ -221,36 +221,33 @@ static clq_status step(clq_replica *replica, const clq_command *command) {
 }
 
 static clq_status open(clq_strategy *strategy) {
-    static const clq_exchange_kind exchange = {.step = step,
-                                               .reduce = clq_server_reduce,
-                                               .collect = clq_server_collect,
-                                               .keeps = clq_server_keeps,
-                                               .elsewhere = true};
+    static const clq_exchange_kind exchange = {
+        .step = step, .reduce = clq_storage_reduce, .collect = clq_storage_collect, .keeps = clq_storage_keeps};
     const clq_strategy_options *options = &strategy->config.options;
     clq_ps *ps = strategy->own = clq_alloc(1, sizeof *ps);
     if (!ps) return CLQ_MEMORY;
-    clq_server *server = &ps->rounds.server;
+    clq_storage *storage = &ps->rounds.storage;
     ps->asynchronous = options->staleness > 0;
     ps->rounds.needed = strategy->count - options->backup;
-    server->bound = (uint64_t)options->staleness;
-    CLQ_TRY(clq_server_open(strategy, &exchange));
+    storage->bound = (uint64_t)options->staleness;
+    CLQ_TRY(clq_storage_open(strategy, &exchange));
     if (!ps->asynchronous && options->backup == 0) return CLQ_OK;
-    strategy->left_apart |= 1u << CLQ_ARENA_PARAMETERS;
+    strategy->step_outdates |= 1u << CLQ_ARENA_PARAMETERS;
     if (clq_plan_exchanges(strategy->replicas[0].plan))
         return clq_fail(
             CLQ_UNSUPPORTED,
             "synchronized batch normalisation needs all replicas in each step: use strategy ps with staleness 0 "
             "and no backup replicas, or strategy mirrored");
-    if (!ps->asynchronous || !server->store) return CLQ_OK;
-    server->histogram = clq_alloc((size_t)options->staleness + 1, sizeof *server->histogram);
+    if (!ps->asynchronous || !storage->store) return CLQ_OK;
+    storage->histogram = clq_alloc((size_t)options->staleness + 1, sizeof *storage->histogram);
     ps->times = clq_alloc(CLQ_STEP_TIMES, sizeof *ps->times);
-    return server->histogram && ps->times ? CLQ_OK : CLQ_MEMORY;
+    return storage->histogram && ps->times ? CLQ_OK : CLQ_MEMORY;
 }
 
 static void close(clq_strategy *strategy) {
     clq_ps *ps = strategy->own;
     if (ps) clq_free(ps->times);
-    clq_server_close(strategy);
+    clq_storage_close(strategy);
 }
 
 /* ---- reports ---- */
@@ -258,21 +255,21 @@ static void close(clq_strategy *strategy) {
 static bool progress(const clq_strategy *strategy, uint64_t step, uint64_t *done, double *ended) {
     clq_ps *ps = strategy->own;
     if (!ps->times) return false;
-    pthread_mutex_lock(&ps->rounds.server.lock);
+    pthread_mutex_lock(&ps->rounds.storage.lock);
     *done = ps->finished;
     *ended = ps->times[step % CLQ_STEP_TIMES].ended;
-    pthread_mutex_unlock(&ps->rounds.server.lock);
+    pthread_mutex_unlock(&ps->rounds.storage.lock);
     return true;
 }
 
 static void go_on(clq_strategy *strategy, uint64_t step) {
     clq_ps *ps = strategy->own;
     if (!ps->times) return;
-    pthread_mutex_lock(&ps->rounds.server.lock);
+    pthread_mutex_lock(&ps->rounds.storage.lock);
     ps->finished = step;
     ps->times[step % CLQ_STEP_TIMES].step = step;
     ps->times[step % CLQ_STEP_TIMES].ended = clq_now();
-    pthread_mutex_unlock(&ps->rounds.server.lock);
+    pthread_mutex_unlock(&ps->rounds.storage.lock);
 }
 
 const clq_strategy_module clq_strategy_ps = {.kind = CLQ_STRATEGY_PS,
@@ -284,11 +281,11 @@ const clq_strategy_module clq_strategy_ps = {.kind = CLQ_STRATEGY_PS,
                                              .prepare = prepare,
                                              .open = open,
                                              .close = close,
-                                             .abort = clq_server_abort,
+                                             .abort = clq_storage_abort,
                                              .split = split,
                                              .apply = apply,
-                                             .write = clq_server_write,
+                                             .write = clq_storage_write,
                                              .go_on = go_on,
-                                             .squares = clq_server_squares,
-                                             .origin = clq_server_origin,
+                                             .squares = clq_storage_squares,
+                                             .origin = clq_storage_origin,
                                              .progress = progress};

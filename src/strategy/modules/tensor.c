@@ -40,10 +40,10 @@ static void close(clq_strategy *strategy) {
     clq_free(strategy->own);
 }
 
-static void split(clq_strategy *strategy, const clq_command_kind *kind, size_t total, clq_part *parts) {
+static void split(clq_strategy *strategy, const clq_command_kind *kind, size_t total, clq_batch_part *parts) {
     (void)kind;
     for (unsigned r = 0; r < strategy->count; r++)
-        parts[r] = (clq_part){.first = 0, .count = total, .runs = true, .measures = r == 0};
+        parts[r] = (clq_batch_part){.first = 0, .count = total, .runs = true, .measures = r == 0};
 }
 
 /* Compilers round differently, in forward, backward and the update. The replicas' copies of whole variables would drift
@@ -71,8 +71,9 @@ static clq_status step(clq_replica *replica, const clq_command *command) {
     return keep_alike(replica);
 }
 
-static clq_exchange add_squares(const clq_strategy *strategy, const clq_replica *replica) {
-    return (clq_exchange){replica->worker.index, strategy->count, clq_peers_all_reduce, (void *)replica};
+static clq_step_sum add_squares(const clq_strategy *strategy, const clq_replica *replica) {
+    (void)strategy;
+    return clq_peers_step_sum(replica);
 }
 
 const clq_strategy_module clq_strategy_tensor = {.kind = CLQ_STRATEGY_TENSOR,

@@ -6,6 +6,9 @@ static clq_pipeline *pipeline_of(const clq_strategy *strategy) { return strategy
 static clq_pipeline_part *part_of(const clq_replica *replica) {
     return &pipeline_of(replica->strategy)->parts[replica->worker.index];
 }
+static unsigned pipeline_number(const clq_replica *replica) {
+    return replica->worker.index / pipeline_of(replica->strategy)->stages;
+}
 static unsigned stage_of(const clq_replica *replica) {
     return replica->worker.index % pipeline_of(replica->strategy)->stages;
 }
@@ -144,10 +147,6 @@ static clq_status gradients(clq_replica *replica, const clq_command *command) {
     return await_sent(replica);
 }
 
-static unsigned rank_of(const clq_replica *replica) { /* the number of its pipeline */
-    return replica->worker.index / pipeline_of(replica->strategy)->stages;
-}
-
 static clq_status step(clq_replica *replica, const clq_command *command) {
     clq_step_params params = command->params;
     params.count = 0; /* the update is about none; a plan is not made for so many */
@@ -255,16 +254,16 @@ static clq_status prepare(clq_strategy *strategy) {
     return cut_model(strategy);
 }
 
-static void split(clq_strategy *strategy, const clq_command_kind *kind, size_t total, clq_part *parts) {
+static void split(clq_strategy *strategy, const clq_command_kind *kind, size_t total, clq_batch_part *parts) {
     const clq_pipeline *pipeline = pipeline_of(strategy);
     size_t offsets[CLQ_REPLICAS_MAX], counts[CLQ_REPLICAS_MAX];
     (void)kind;
     clq_shares_split(total, pipeline->pipelines, NULL, offsets, counts);
     for (unsigned r = 0; r < strategy->count; r++)
-        parts[r] = (clq_part){.first = offsets[r / pipeline->stages],
-                              .count = counts[r / pipeline->stages],
-                              .runs = true,
-                              .measures = true};
+        parts[r] = (clq_batch_part){.first = offsets[r / pipeline->stages],
+                                    .count = counts[r / pipeline->stages],
+                                    .runs = true,
+                                    .measures = true};
 }
 
 /* ---- life ---- */
@@ -319,19 +318,19 @@ static clq_status open_pipes(clq_replica *replica, double deadline_s) {
 static clq_status open_row(clq_strategy *strategy, unsigned number) {
     clq_pipeline *pipeline = pipeline_of(strategy);
     if (pipeline->stages == 1 || !updates_by_squares(strategy)) return CLQ_OK;
-    return clq_strategy_meet(strategy, number * pipeline->stages, 1, pipeline->stages, &pipeline->rows[number]);
+    return clq_strategy_make_comm(strategy, number * pipeline->stages, 1, pipeline->stages, &pipeline->rows[number]);
 }
 
 static clq_status add_up_squares(void *context, clq_queue *queue, clq_buffer *values, size_t count) {
     const clq_replica *replica = context;
-    return clq_comm_all_reduce(pipeline_of(replica->strategy)->rows[rank_of(replica)], stage_of(replica), queue, values,
-                               0, values, 0, count, CLQ_F32);
+    return clq_comm_all_reduce(pipeline_of(replica->strategy)->rows[pipeline_number(replica)], stage_of(replica), queue,
+                               values, 0, values, 0, count, CLQ_F32);
 }
 
 /* A stage has whole variables: only what clips by all of them is a sum over stages. */
-static clq_exchange add_squares(const clq_strategy *strategy, const clq_replica *replica) {
-    if (!updates_by_squares(strategy)) return (clq_exchange){0};
-    return (clq_exchange){stage_of(replica), pipeline_of(strategy)->stages, add_up_squares, (void *)replica};
+static clq_step_sum add_squares(const clq_strategy *strategy, const clq_replica *replica) {
+    if (!updates_by_squares(strategy)) return (clq_step_sum){0};
+    return (clq_step_sum){stage_of(replica), pipeline_of(strategy)->stages, add_up_squares, (void *)replica};
 }
 
 static clq_status open_stages(clq_strategy *strategy) {
@@ -365,7 +364,7 @@ static void close_stages(clq_strategy *strategy) {
 
 /* ---- reports ---- */
 
-static size_t parts(const clq_strategy *strategy, unsigned replica) {
+static size_t runs(const clq_strategy *strategy, unsigned replica) {
     (void)replica;
     return 2 * (size_t)pipeline_of(strategy)->micro_batches + 1;
 }
@@ -383,4 +382,4 @@ const clq_strategy_module clq_strategy_pipeline = {.kind = CLQ_STRATEGY_PIPELINE
                                                    .gradients = gradients,
                                                    .forward = run_forward,
                                                    .add_squares = add_squares,
-                                                   .parts = parts};
+                                                   .runs = runs};

@@ -2,8 +2,6 @@
  * every other run goes by what is kept, so that it cuts as the run before it. */
 #include "strategy/pipeline/pipeline.h"
 
-#include <string.h>
-
 const clq_plan_seconds *clq_stage_times_find(const clq_stage_times *times, uint32_t begin, uint32_t end) {
     for (size_t i = 0; i < times->count; i++)
         if (times->items[i].begin == begin && times->items[i].end == end) return &times->items[i].seconds;

@@ -1,7 +1,8 @@
 /* What holds of replicas: what fast paths are decided by. */
 #include "strategy/module.h"
 
-/* Launches that are one wait for each other without sleep. A device of one unit waits for nobody in it. */
+/* Work-groups of a fused launch wait for each other without sleep, so each compute unit of all replicas needs a core. A
+ * device of one unit waits for nobody. */
 static bool has_cores(const clq_strategy *strategy, const clq_device *own) {
     const uint64_t own_units = clq_device_get_info(own)->compute_units;
     uint64_t units = 0;
@@ -37,8 +38,8 @@ unsigned clq_facts_of_replica(const clq_strategy *strategy, unsigned replica) {
     return facts;
 }
 
-/* Where memory is the host's own an exchange takes the cores that backward needs; elsewhere it pays from some size on.
- */
+/* If collectives run on the host's memory, they take the cores that backward needs. Over links overlap pays from some
+ * size on. */
 static bool overlap_pays(const clq_strategy *strategy) {
     static const size_t bytes_least = 1 << 20;
     const clq_replica *first = &strategy->replicas[0];

@@ -3,8 +3,6 @@
  * them: in one transfer that blocks, however many steps it is about. */
 #include "strategy/module.h"
 
-#include <string.h>
-
 /* What is still on a device when training has failed is waited for so long: the failure is to be told soon. */
 static const double rescue_s = 1.0;
 

@@ -64,8 +64,7 @@ clq_plan_config clq_replica_plan_config(const clq_replica *replica, clq_mode mod
     config.capacity = replica->plan_capacity ? replica->plan_capacity : replica->capacity;
     config.metric_slots *= CLQ_MAX(replica->metric_rows, 1u);
     if (strategy->module->sums_in_step)
-        *(config.slicing ? &config.joins : &config.exchange) =
-            (clq_exchange){replica->worker.index, strategy->count, clq_peers_all_reduce, (void *)replica};
+        *(config.slicing ? &config.joins : &config.exchange) = clq_peers_step_sum(replica);
     if (strategy->module->add_squares && config.update &&
         (clq_updates_by_squares(&config.update_options) ||
          clq_updates_have_trust_ratios(config.update, &config.update_options)))

@@ -62,7 +62,8 @@ typedef struct clq_replica {
     unsigned next_under_way;
     clq_figures figures;
     clq_pace pace;
-    clq_comm *peers;         /* of the replicas whose gradients are summed with its own; NULL: it is alone */
+    /* For its collectives with other replicas: of gradients, of state, of sums within a step. NULL: it has none. */
+    clq_comm *peers;
     unsigned rank;           /* in `peers` */
     clq_timeline exchanges;  /* by its thread, or by another thread of its own while that waits */
     size_t activations_most; /* as of clq_plan_config */

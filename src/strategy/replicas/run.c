@@ -73,7 +73,7 @@ static const clq_command_kind evaluate_kind = {"run evaluation", CLQ_COMMAND_BAT
 /* ---- by who asks ---- */
 
 void clq_strategy_share_out(clq_strategy *strategy, size_t samples, size_t *offsets, size_t *counts) {
-    clq_part parts[CLQ_REPLICAS_MAX];
+    clq_batch_part parts[CLQ_REPLICAS_MAX];
     clq_strategy_split(strategy, &train_kind, samples, parts);
     for (unsigned r = 0; r < strategy->count; r++) {
         offsets[r] = parts[r].first;

@@ -1,7 +1,7 @@
 /* A fast path of the input, for devices with memory of their own: a batch travels on a queue of its own, in one
- * transfer, while the device computes the step before. The device has two blocks of memory for batches, in turn: what
- * kernels read in one, the transfer of the next batch but one waits for. The launches of a step wait for its transfer.
- * Both waits are the device's. */
+ * transfer, while the device computes the step before. The device has two blocks for batches, in turn: a transfer to a
+ * block waits for the kernels that read that block before, and a step's launches wait for its transfer. The device
+ * itself does both waits. */
 #include "strategy/module.h"
 
 /* ---- sending ---- */

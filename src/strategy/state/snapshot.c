@@ -76,7 +76,7 @@ static bool reads_all(const work *w, unsigned r) {
 }
 
 /* Of a stage all pipelines are read. */
-static bool reads_state(const work *w, unsigned r) { return reads_all(w, r) || w->strategy->is_apart[CLQ_ARENA_STATE]; }
+static bool reads_state(const work *w, unsigned r) { return reads_all(w, r) || w->strategy->outdated[CLQ_ARENA_STATE]; }
 
 /* ---- between a replica and its image, by the replica's thread ---- */
 
@@ -178,10 +178,10 @@ static clq_status add_slices(work *w, clq_snapshot_entry *e) {
     return add_entry(w, e);
 }
 
-static bool is_apart(const work *w, const clq_snapshot_entry *e) {
+static bool is_of_each(const work *w, const clq_snapshot_entry *e) {
     const clq_variable *v = &w->strategy->model->variables[e->variable];
     if (e->kind == CLQ_SNAPSHOT_ERROR) return true;
-    if (v->role == CLQ_ROLE_STATE) return w->strategy->is_apart[CLQ_ARENA_STATE] && !v->synchronized;
+    if (v->role == CLQ_ROLE_STATE) return w->strategy->outdated[CLQ_ARENA_STATE] && !v->synchronized;
     return w->kept.local_steps != NULL;
 }
 
@@ -189,7 +189,7 @@ static bool is_apart(const work *w, const clq_snapshot_entry *e) {
 static double weight_of(const work *w, unsigned r, const clq_snapshot_entry *e) {
     const unsigned group = w->strategy->group;
     const bool state = w->strategy->model->variables[e->variable].role == CLQ_ROLE_STATE;
-    if (state && is_apart(w, e) && w->strategy->computed)
+    if (state && is_of_each(w, e) && w->strategy->computed)
         return (double)(w->strategy->computed >> (r / group * group) & 1);
     if (e->kind == CLQ_SNAPSHOT_VALUE && w->kept.local_steps && *w->kept.local_steps > 0 && !state)
         return (double)w->kept.local_samples[r];
@@ -219,7 +219,7 @@ static clq_status add_of_all(work *w, clq_snapshot_entry e) {
     e.replica = -1;
     if (e.kind == CLQ_SNAPSHOT_ERROR) return CLQ_OK; /* of nobody else's gradient */
     if (is_sliced(w->strategy, e.variable)) return add_slices(w, &e);
-    if (is_apart(w, &e)) return add_mean(w, &e);
+    if (is_of_each(w, &e)) return add_mean(w, &e);
     for (unsigned r = 0; r < w->strategy->count && !e.values; r++) e.values = (void *)values_in(w, r, &e);
     return e.values ? add_entry(w, &e) : CLQ_OK;
 }
@@ -233,7 +233,7 @@ static clq_status add_own(work *w, clq_snapshot_entry e) {
         const char *values = values_in(w, r, &e);
         if (!values) continue;
         if (!first) first = values;
-        if (!is_apart(w, &e) && memcmp(values, first, bytes) == 0) continue;
+        if (!is_of_each(w, &e) && memcmp(values, first, bytes) == 0) continue;
         e.replica = (int)r;
         e.values = (const float *)(const void *)values;
         CLQ_TRY(add_entry(w, &e));
@@ -262,7 +262,7 @@ clq_status clq_strategy_take_snapshot(clq_strategy *strategy, clq_snapshot *out)
     for (unsigned r = 0; r < strategy->count; r++) CLQ_TRY(open_image(&w, r));
     CLQ_TRY(transfer_all(&w, false));
     CLQ_TRY(read_store(&w));
-    out->state_apart = strategy->is_apart[CLQ_ARENA_STATE];
+    out->state_apart = strategy->outdated[CLQ_ARENA_STATE];
     out->computed = strategy->computed;
     if (w.kept.local_steps) {
         out->local_steps = *w.kept.local_steps;
@@ -317,12 +317,12 @@ static clq_status put_counts(const work *w, const clq_snapshot *from, bool own, 
     clq_strategy *strategy = w->strategy;
     strategy->computed = own ? from->computed : 0;
     strategy->steps_before = step - strategy->replicas[0].worker.steps_done;
-    strategy->is_apart[CLQ_ARENA_STATE] = own && from->state_apart;
+    strategy->outdated[CLQ_ARENA_STATE] = own && from->state_apart;
     for (unsigned r = 0; w->kept.local_steps && r < strategy->count; r++)
         w->kept.local_samples[r] = own ? from->local_samples[r] : 0;
     if (w->kept.local_steps) {
         *w->kept.local_steps = own ? from->local_steps : 0;
-        strategy->is_apart[CLQ_ARENA_PARAMETERS] = *w->kept.local_steps > 0;
+        strategy->outdated[CLQ_ARENA_PARAMETERS] = *w->kept.local_steps > 0;
     }
     if (strategy->module->go_on) strategy->module->go_on(strategy, step);
     return own ? clq_shares_go_on(strategy, step + 1, from->shares) : CLQ_OK;

@@ -1,60 +1,60 @@
 /* Replicas and a store: waiting, transfers, steps by hand, and what is kept and told. */
-#include "strategy/exchange/server.h"
+#include "strategy/exchange/storage.h"
 
 #include <string.h>
 
 /* ---- waiting ---- */
 
-double clq_server_until(const clq_server *server) { return clq_now_running() + server->deadline_s; }
+double clq_storage_until(const clq_storage *storage) { return clq_now_running() + storage->deadline_s; }
 
-clq_status clq_server_await(clq_server *server, double until, unsigned late) {
-    if (atomic_load(&server->aborted)) return CLQ_ABORTED;
+clq_status clq_storage_await(clq_storage *storage, double until, unsigned late) {
+    if (atomic_load(&storage->aborted)) return CLQ_ABORTED;
     if (clq_now_running() >= until)
         return clq_fail(CLQ_TIMEOUT, "replica %u (%s) did not come within the deadline of %g s (deadline_s)", late,
-                        clq_device_label(server->strategy->replicas[late].worker.device), server->deadline_s);
-    clq_lock_wait(&server->lock, &server->changed, CLQ_RUNNING_LOOK_S);
+                        clq_device_label(storage->strategy->replicas[late].worker.device), storage->deadline_s);
+    clq_lock_wait(&storage->lock, &storage->changed, CLQ_RUNNING_LOOK_S);
     return CLQ_OK;
 }
 
-void clq_server_abort(clq_strategy *strategy) {
-    clq_server *server = strategy->own;
-    pthread_mutex_lock(&server->lock);
-    atomic_store(&server->aborted, true);
-    pthread_cond_broadcast(&server->changed);
-    pthread_mutex_unlock(&server->lock);
+void clq_storage_abort(clq_strategy *strategy) {
+    clq_storage *storage = strategy->own;
+    pthread_mutex_lock(&storage->lock);
+    atomic_store(&storage->aborted, true);
+    pthread_cond_broadcast(&storage->changed);
+    pthread_mutex_unlock(&storage->lock);
 }
 
 /* A barrier of all replicas' threads; the last to arrive does the work while the others wait. work NULL: none. */
 static clq_status meet(clq_replica *replica, void (*work)(clq_strategy *strategy, const clq_step_params *params),
                        const clq_step_params *params) {
-    clq_server *server = clq_server_of(replica);
-    const double until = clq_server_until(server);
+    clq_storage *storage = clq_storage_of(replica);
+    const double until = clq_storage_until(storage);
     clq_status status = CLQ_OK;
-    pthread_mutex_lock(&server->lock);
-    const uint64_t mine = server->meetings;
-    if (++server->present < server->count) {
+    pthread_mutex_lock(&storage->lock);
+    const uint64_t mine = storage->meetings;
+    if (++storage->present < storage->count) {
         clq_client_of(replica)->met = true;
-        while (server->meetings == mine && status == CLQ_OK) {
+        while (storage->meetings == mine && status == CLQ_OK) {
             unsigned late = 0;
-            while (late + 1 < server->count && server->clients[late].met) late++;
-            status = clq_server_await(server, until, late);
+            while (late + 1 < storage->count && storage->clients[late].met) late++;
+            status = clq_storage_await(storage, until, late);
         }
     } else { /* all others wait, so nobody wants the lock for long */
         if (work) work(replica->strategy, params);
-        for (unsigned r = 0; r < server->count; r++) server->clients[r].met = false;
-        server->present = 0;
-        server->meetings++;
-        pthread_cond_broadcast(&server->changed);
+        for (unsigned r = 0; r < storage->count; r++) storage->clients[r].met = false;
+        storage->present = 0;
+        storage->meetings++;
+        pthread_cond_broadcast(&storage->changed);
     }
-    pthread_mutex_unlock(&server->lock);
+    pthread_mutex_unlock(&storage->lock);
     return status;
 }
 
 /* ---- between a replica and the store ---- */
 
 /* Waits for an event and not for the queue to finish: the wait for an event has a deadline and can be aborted. */
-clq_status clq_server_push(clq_replica *replica) {
-    clq_server *server = clq_server_of(replica);
+clq_status clq_storage_push(clq_replica *replica) {
+    clq_storage *storage = clq_storage_of(replica);
     clq_client *own = clq_client_of(replica);
     clq_queue *queue = replica->worker.queue;
     if (own->pinned) {
@@ -65,9 +65,10 @@ clq_status clq_server_push(clq_replica *replica) {
     } else {
         CLQ_TRY(clq_queue_mark_again(queue, &own->done));
     }
-    const clq_status status = clq_event_wait_until(own->done, clq_server_until(server), &server->aborted);
+    const clq_status status = clq_event_wait_until(own->done, clq_storage_until(storage), &storage->aborted);
     if (status != CLQ_TIMEOUT) return status;
-    return clq_fail(status, "its gradient did not arrive within the deadline of %g s (deadline_s)", server->deadline_s);
+    return clq_fail(status, "its gradient did not arrive within the deadline of %g s (deadline_s)",
+                    storage->deadline_s);
 }
 
 /* Copies an arena to the replica, whose device is idle, as at the end of a push. */
@@ -79,8 +80,8 @@ static clq_status bring(clq_replica *replica, clq_arena arena, const float *from
     return CLQ_OK;
 }
 
-clq_status clq_server_pull(clq_replica *replica, uint64_t *version) {
-    clq_store *store = clq_server_of(replica)->store;
+clq_status clq_storage_pull(clq_replica *replica, uint64_t *version) {
+    clq_store *store = clq_storage_of(replica)->store;
     const uint64_t read = clq_store_begin_read(store);
     if (version) *version = read;
     const clq_status status = bring(replica, CLQ_ARENA_PARAMETERS, clq_store_parameters(store));
@@ -88,20 +89,20 @@ clq_status clq_server_pull(clq_replica *replica, uint64_t *version) {
     return status;
 }
 
-void clq_server_measure(const clq_strategy *strategy, uint32_t slot) {
-    const clq_server *server = strategy->own;
+void clq_storage_measure(const clq_strategy *strategy, uint32_t slot) {
+    const clq_storage *storage = strategy->own;
     const clq_weights *weights = strategy->replicas[0].weights;
-    const char *gradient = (const char *)clq_store_gradient(server->store);
-    for (size_t v = 0; server->squares && v < strategy->model->variable_count; v++) {
+    const char *gradient = (const char *)clq_store_gradient(storage->store);
+    for (size_t v = 0; storage->squares && v < strategy->model->variable_count; v++) {
         const clq_variable *variable = &strategy->model->variables[v];
-        float *out = &server->squares[slot * strategy->model->variable_count + v];
+        float *out = &storage->squares[slot * strategy->model->variable_count + v];
         if (variable->role != CLQ_ROLE_TRAINABLE) continue;
         *out = (float)clq_square_sum_on_host((const float *)(const void *)(gradient + clq_weights_offset(weights, v)),
                                              variable->elements);
     }
 }
 
-clq_status clq_server_note_exchange(clq_replica *replica, double began) {
+clq_status clq_storage_note_exchange(clq_replica *replica, double began) {
     clq_peers_note_exposed(replica, (uint64_t)((clq_now() - began) * 1e9));
     if (!replica->worker.tracing) return CLQ_OK;
     return clq_timeline_add(&replica->exchanges, began, "update", "bytes",
@@ -111,33 +112,33 @@ clq_status clq_server_note_exchange(clq_replica *replica, double began) {
 /* ---- the step by hand ---- */
 
 static void sum_all(clq_strategy *strategy, const clq_step_params *params) {
-    const clq_server *server = strategy->own;
+    const clq_storage *storage = strategy->own;
     const float *gradients[CLQ_REPLICAS_MAX];
     (void)params;
-    for (unsigned r = 0; r < server->count; r++) gradients[r] = server->clients[r].gradient;
-    clq_store_sum(server->store, &(clq_store_change){.gradients = gradients, .count = server->count, .factor = 1.0f});
+    for (unsigned r = 0; r < storage->count; r++) gradients[r] = storage->clients[r].gradient;
+    clq_store_sum(storage->store, &(clq_store_change){.gradients = gradients, .count = storage->count, .factor = 1.0f});
 }
 
-clq_status clq_server_reduce(clq_replica *replica) {
-    CLQ_TRY(clq_server_push(replica));
+clq_status clq_storage_reduce(clq_replica *replica) {
+    CLQ_TRY(clq_storage_push(replica));
     CLQ_TRY(meet(replica, sum_all, NULL));
-    return bring(replica, CLQ_ARENA_GRADIENT, clq_store_gradient(clq_server_of(replica)->store));
+    return bring(replica, CLQ_ARENA_GRADIENT, clq_store_gradient(clq_storage_of(replica)->store));
 }
 
 static void update_by_sum(clq_strategy *strategy, const clq_step_params *params) {
-    clq_server *server = strategy->own;
-    const float *const gradients[] = {clq_store_gradient(server->store)};
-    server->version = clq_store_update(server->store, &(clq_store_change){.gradients = gradients,
-                                                                          .count = 1,
-                                                                          .factor = 1.0f,
-                                                                          .rates = clq_rates_of_params(params),
-                                                                          .average = params->average});
-    clq_server_measure(strategy, params->slot);
+    clq_storage *storage = strategy->own;
+    const float *const gradients[] = {clq_store_gradient(storage->store)};
+    storage->version = clq_store_update(storage->store, &(clq_store_change){.gradients = gradients,
+                                                                            .count = 1,
+                                                                            .factor = 1.0f,
+                                                                            .rates = clq_rates_of_params(params),
+                                                                            .average = params->average});
+    clq_storage_measure(strategy, params->slot);
 }
 
-clq_status clq_server_apply(clq_replica *replica, const clq_step_params *params) {
+clq_status clq_storage_apply(clq_replica *replica, const clq_step_params *params) {
     CLQ_TRY(meet(replica, update_by_sum, params));
-    CLQ_TRY(clq_server_pull(replica, NULL));
+    CLQ_TRY(clq_storage_pull(replica, NULL));
     return meet(replica, NULL, NULL); /* else the next step of a replica that is ahead could change what others pull */
 }
 
@@ -150,21 +151,21 @@ static clq_status run_fetch(clq_worker *worker, const clq_command *command) {
     CLQ_TRY(meet(replica, NULL, NULL));
     CLQ_TRY(clq_queue_finish(worker->queue));
     if (command->memory == CLQ_ARENA_PARAMETERS)
-        CLQ_TRY(clq_server_pull(replica, NULL));
+        CLQ_TRY(clq_storage_pull(replica, NULL));
     else
-        CLQ_TRY(bring(replica, CLQ_ARENA_GRADIENT, clq_store_gradient(clq_server_of(replica)->store)));
+        CLQ_TRY(bring(replica, CLQ_ARENA_GRADIENT, clq_store_gradient(clq_storage_of(replica)->store)));
     return meet(replica, NULL, NULL);
 }
 
 static const clq_command_kind fetch_kind = {.name = "fetch", .run = run_fetch};
 
-void clq_server_collect(clq_strategy *strategy, unsigned what) {
+void clq_storage_collect(clq_strategy *strategy, unsigned what) {
     clq_pool_post(&strategy->pool, &(clq_command){.kind = &fetch_kind, .memory = what});
 }
 
-clq_status clq_server_write(clq_strategy *strategy, size_t variable, const void *from) {
+clq_status clq_storage_write(clq_strategy *strategy, size_t variable, const void *from) {
     const clq_variable *v = &strategy->model->variables[variable];
-    clq_store *store = ((clq_server *)strategy->own)->store;
+    clq_store *store = ((clq_storage *)strategy->own)->store;
     if (!store || clq_variable_arena(v) != CLQ_ARENA_PARAMETERS) return CLQ_OK;
     CLQ_TRY(clq_strategy_wait(strategy)); /* so that no update of a posted step overwrites the value */
     clq_store_begin_write(store);
@@ -174,13 +175,13 @@ clq_status clq_server_write(clq_strategy *strategy, size_t variable, const void 
     return CLQ_OK;
 }
 
-void clq_server_keeps(clq_strategy *strategy, clq_kept *out) {
-    out->store = ((const clq_server *)strategy->own)->store;
+void clq_storage_keeps(clq_strategy *strategy, clq_kept *out) {
+    out->store = ((const clq_storage *)strategy->own)->store;
 }
 
 /* ---- life ---- */
 
-clq_status clq_server_prepare(clq_strategy *strategy) {
+clq_status clq_storage_prepare(clq_strategy *strategy) {
     CLQ_TRY(clq_strategy_prepare_shares(strategy));
     strategy->replicas[0].measures_norms = false; /* the store does */
     strategy->config.plan.updated_elsewhere = strategy->config.plan.update != NULL;
@@ -189,7 +190,7 @@ clq_status clq_server_prepare(clq_strategy *strategy) {
 
 static clq_status open_client(clq_strategy *strategy, unsigned r) {
     const clq_weights *weights = strategy->replicas[r].weights;
-    clq_client *client = &((clq_server *)strategy->own)->clients[r];
+    clq_client *client = &((clq_storage *)strategy->own)->clients[r];
     client->parameters = clq_buffer_host(clq_weights_arena(weights, CLQ_ARENA_PARAMETERS));
     client->gradient = clq_buffer_host(clq_weights_arena(weights, CLQ_ARENA_GRADIENT));
     if (client->gradient) return CLQ_OK;
@@ -201,14 +202,14 @@ static clq_status open_client(clq_strategy *strategy, unsigned r) {
 }
 
 static clq_status open_figures(clq_strategy *strategy) {
-    clq_server *server = strategy->own;
+    clq_storage *storage = strategy->own;
     const size_t slots = strategy->config.plan.metric_slots, variables = strategy->model->variable_count;
-    server->origins = clq_alloc(slots, sizeof *server->origins);
-    if (!server->origins) return CLQ_MEMORY;
-    for (size_t i = 0; i < slots; i++) server->origins[i] = (clq_origin){.replica = -1, .part = 1.0};
+    storage->origins = clq_alloc(slots, sizeof *storage->origins);
+    if (!storage->origins) return CLQ_MEMORY;
+    for (size_t i = 0; i < slots; i++) storage->origins[i] = (clq_origin){.replica = -1, .part = 1.0};
     if (!strategy->config.plan.gradient_norms || !strategy->config.plan.update) return CLQ_OK;
-    server->squares = clq_alloc(slots * CLQ_MAX(variables, (size_t)1), sizeof *server->squares);
-    return server->squares ? CLQ_OK : CLQ_MEMORY;
+    storage->squares = clq_alloc(slots * CLQ_MAX(variables, (size_t)1), sizeof *storage->squares);
+    return storage->squares ? CLQ_OK : CLQ_MEMORY;
 }
 
 /* For state alone: gradients go to the store. */
@@ -238,20 +239,20 @@ static clq_status open_store(clq_strategy *strategy) {
                                      .spared = options->spared && options->spared[i],
                                      .optimizer = options->optimizer_of ? options->optimizer_of[i] : 0};
     config.variables = variables;
-    const clq_status status = clq_store_create(&config, &((clq_server *)strategy->own)->store);
+    const clq_status status = clq_store_create(&config, &((clq_storage *)strategy->own)->store);
     clq_free(variables);
     return status;
 }
 
-clq_status clq_server_open(clq_strategy *strategy, const clq_exchange_kind *exchange) {
-    clq_server *server = strategy->own;
+clq_status clq_storage_open(clq_strategy *strategy, const clq_exchange_kind *exchange) {
+    clq_storage *storage = strategy->own;
     const clq_weights *weights = strategy->replicas[0].weights;
-    strategy->left_apart = 1u << CLQ_ARENA_GRADIENT;
-    server->strategy = strategy;
-    server->count = strategy->count;
-    server->deadline_s = clq_strategy_deadline(strategy);
-    CLQ_TRY(clq_lock_create("the store's replicas", &server->lock, &server->changed));
-    server->locked = true;
+    strategy->step_outdates = 1u << CLQ_ARENA_GRADIENT;
+    storage->strategy = strategy;
+    storage->count = strategy->count;
+    storage->deadline_s = clq_strategy_deadline(strategy);
+    CLQ_TRY(clq_lock_create("the store's replicas", &storage->lock, &storage->changed));
+    storage->locked = true;
     CLQ_TRY(open_peers(strategy));
     CLQ_TRY(clq_exchange_choose(strategy, exchange));
     CLQ_TRY(open_figures(strategy));
@@ -263,48 +264,48 @@ clq_status clq_server_open(clq_strategy *strategy, const clq_exchange_kind *exch
     return open_store(strategy);
 }
 
-void clq_server_close(clq_strategy *strategy) {
-    clq_server *server = strategy->own;
-    if (!server) return;
-    clq_store_destroy(server->store);
+void clq_storage_close(clq_strategy *strategy) {
+    clq_storage *storage = strategy->own;
+    if (!storage) return;
+    clq_store_destroy(storage->store);
     for (unsigned r = 0; r < strategy->count; r++) {
-        clq_event_destroy(server->clients[r].done);
-        clq_buffer_destroy(server->clients[r].pinned);
+        clq_event_destroy(storage->clients[r].done);
+        clq_buffer_destroy(storage->clients[r].pinned);
     }
-    if (server->locked) {
-        pthread_mutex_destroy(&server->lock);
-        pthread_cond_destroy(&server->changed);
+    if (storage->locked) {
+        pthread_mutex_destroy(&storage->lock);
+        pthread_cond_destroy(&storage->changed);
     }
-    clq_free(server->squares);
-    clq_free(server->origins);
-    clq_free(server->histogram);
-    clq_free(server);
+    clq_free(storage->squares);
+    clq_free(storage->origins);
+    clq_free(storage->histogram);
+    clq_free(storage);
 }
 
 /* ---- reports ---- */
 
-void clq_server_squares(const clq_strategy *strategy, uint32_t slot, float *out) {
+void clq_storage_squares(const clq_strategy *strategy, uint32_t slot, float *out) {
     const size_t variables = strategy->model->variable_count;
-    const clq_server *server = strategy->own;
-    memcpy(out, server->squares + slot * variables, variables * sizeof *out);
+    const clq_storage *storage = strategy->own;
+    memcpy(out, storage->squares + slot * variables, variables * sizeof *out);
 }
 
-clq_origin *clq_server_origin(const clq_strategy *strategy, uint32_t slot) {
-    return &((clq_server *)strategy->own)->origins[slot];
+clq_origin *clq_storage_origin(const clq_strategy *strategy, uint32_t slot) {
+    return &((clq_storage *)strategy->own)->origins[slot];
 }
 
 clq_gradient_counts clq_strategy_gradient_counts(const clq_strategy *strategy) {
-    const clq_server *server = strategy->module->stores ? strategy->own : NULL;
-    if (!server || !server->store) return (clq_gradient_counts){0};
-    clq_gradient_counts counts = {.servers = clq_store_parts(server->store),
-                                  .updates = server->version,
+    const clq_storage *storage = strategy->module->stores ? strategy->own : NULL;
+    if (!storage || !storage->store) return (clq_gradient_counts){0};
+    clq_gradient_counts counts = {.servers = clq_store_parts(storage->store),
+                                  .updates = storage->version,
                                   .least = UINT64_MAX,
-                                  .pushed = server->pushed,
-                                  .dropped = server->dropped,
-                                  .staleness = server->histogram,
-                                  .bound = (size_t)server->bound};
+                                  .pushed = storage->pushed,
+                                  .dropped = storage->dropped,
+                                  .staleness = storage->histogram,
+                                  .bound = (size_t)storage->bound};
     for (unsigned i = 0; i < counts.servers; i++) {
-        const uint64_t made = clq_store_part_updates(server->store, i);
+        const uint64_t made = clq_store_part_updates(storage->store, i);
         counts.least = CLQ_MIN(counts.least, made);
         counts.most = CLQ_MAX(counts.most, made);
     }
