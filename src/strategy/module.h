@@ -68,8 +68,8 @@ typedef struct clq_strategy_module {
     bool (*progress)(const clq_strategy *strategy, uint64_t step, uint64_t *done, double *ended);
     void (*go_on)(clq_strategy *strategy, uint64_t step); /* of snapshots: behind update `step`. NULL: nothing */
     /* For reports. */
-    size_t (*runs)(const clq_strategy *strategy, unsigned replica);  /* NULL: the exchange's */
-    bool tells_waits;                                                /* of replicas for slower ones */
+    size_t (*runs)(const clq_strategy *strategy, unsigned replica); /* NULL: the exchange's */
+    bool tells_waits;                                               /* of replicas for slower ones */
 } clq_strategy_module;
 extern const clq_strategy_module clq_strategy_mirrored, clq_strategy_central, clq_strategy_ps, clq_strategy_pipeline,
     clq_strategy_tensor;
@@ -94,14 +94,14 @@ struct clq_strategy {
     const clq_strategy_module *module;
     void *own; /* the module's, NULL until it makes it */
     const clq_exchange_kind *exchange;
-    void *exchange_own;                    /* likewise */
+    void *exchange_own; /* likewise */
     /* (comm_count) the communicators of its replicas: of peers, and of each pipeline's stages. At most one for each
      * stage and one for each pipeline. No other comes once threads have started. */
     clq_comm *comms[CLQ_REPLICAS_MAX + 1];
     unsigned comm_count;
-    atomic_uint_fast64_t exposed_ns;       /* of replica 0: exchanges that did not overlap backward */
-    clq_shares *shares;                    /* NULL: even */
-    bool shards_optimizer; /* each replica has the optimizer's state of its part alone, and updates that */
+    atomic_uint_fast64_t exposed_ns; /* of replica 0: exchanges that did not overlap backward */
+    clq_shares *shares;              /* NULL: even */
+    bool shards_optimizer;           /* each replica has the optimizer's state of its part alone, and updates that */
     clq_tune_log tune_log;
     clq_pool pool;
     clq_paths paths;
@@ -113,7 +113,7 @@ struct clq_strategy {
     bool apart;      /* each replica trains alone */
     bool outdated[CLQ_CURRENT_COUNT]; /* on some replica; the poster's */
     unsigned step_outdates;           /* bits of what a step leaves so; set when opened */
-    uint64_t computed; /* bits of replicas that computed gradients of samples since state was averaged */
+    uint64_t computed;                /* bits of replicas that computed gradients of samples since state was averaged */
     /* Posted since the last update: batches whose gradients are accumulated, and their samples. */
     size_t accumulated_batches, accumulated_samples;
     uint64_t steps_before; /* the first that workers count: of a training that goes on from a snapshot */
