@@ -265,7 +265,8 @@ uint64_t clq_device_memory_used(const clq_device *device); /* bytes */
 uint64_t clq_device_memory_budget(const clq_device *device);
 
 /* Where a transfer does not block, the host's memory (a buffer's clq_buffer_host too) must live until the queue has got
- * past it: after a failure as well, so finish the queue before giving such memory back. */
+ * past it: after a failure as well, so finish the queue before giving such memory back. Where it blocks, it is done for
+ * every queue when the call returns. */
 clq_status clq_queue_write(clq_queue *q, clq_buffer *to, size_t offset, const void *from, size_t bytes, bool blocking);
 clq_status clq_queue_read(clq_queue *q, const clq_buffer *from, size_t offset, void *to, size_t bytes, bool blocking);
 /* Both buffers in the queue's context; ranges must not overlap within one buffer. */

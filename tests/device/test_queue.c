@@ -62,6 +62,26 @@ static void ranges(clq_device *device, clq_queue *queue) {
     clq_buffer_destroy(a);
 }
 
+/* Two queues of one device: a write that blocks is done for both when it returns. By the standard a driver owes no more
+ * than that the host's memory may be used again: Intel's CPU runtime has most of these writes still to make. */
+static void blocking_writes(clq_device *device, clq_queue *first) {
+    enum { PIECE = 256 << 10, ALL = 2500001, ROUNDS = 12 };
+    static unsigned char in[ALL], out[ALL];
+    for (size_t round = 1; round <= ROUNDS; round++) {
+        clq_queue *second;
+        clq_buffer *a;
+        CHECK_OK(clq_queue_create(device, 0, &second));
+        CHECK_OK(clq_buffer_create(device, CLQ_MEMORY_DEVICE, ALL, "a", &a));
+        for (size_t i = 0; i < ALL; i++) in[i] = (unsigned char)(1 + (i + 37 * round) % 251);
+        for (size_t at = 0; at < ALL; at += PIECE)
+            CHECK_OK(clq_queue_write(first, a, at, in + at, CLQ_MIN((size_t)PIECE, ALL - at), true));
+        CHECK_OK(clq_queue_read(second, a, 0, out, ALL, true));
+        assert_memory_equal(in, out, ALL);
+        clq_buffer_destroy(a);
+        clq_queue_destroy(second);
+    }
+}
+
 /* Two queues of one device: what the second reads is what the first has written by its mark. */
 static void events(clq_device *device, clq_queue *first) {
     clq_queue *second;
@@ -159,6 +179,22 @@ static void test_copies(void **state) {
 static void test_ranges(void **state) {
     (void)state;
     on_each_device(ranges);
+}
+static void keep_a_core(void *ends) {
+    while (!atomic_load((atomic_bool *)ends)) {}
+}
+
+/* On cores that have other work, so that what a driver's own threads have to do comes late. */
+static void test_blocking_writes(void **state) {
+    enum { MOST = 8 };
+    (void)state;
+    static atomic_bool ends;
+    clq_thread *busy[MOST];
+    const unsigned count = CLQ_MIN(2 * clq_cpu_count(), (unsigned)MOST);
+    for (unsigned i = 0; i < count; i++) CHECK_OK(clq_thread_start("busy", keep_a_core, &ends, &busy[i]));
+    on_each_device(blocking_writes);
+    atomic_store(&ends, true);
+    for (unsigned i = 0; i < count; i++) clq_thread_join(busy[i]);
 }
 static void test_events(void **state) {
     (void)state;
@@ -312,6 +348,7 @@ int main(void) {
         cmocka_unit_test(test_copies), cmocka_unit_test(test_ranges), cmocka_unit_test(test_events),
         cmocka_unit_test(test_wraps),  cmocka_unit_test(test_gates),  cmocka_unit_test(test_failed_dependency),
         cmocka_unit_test(test_lost),   cmocka_unit_test(test_failed), cmocka_unit_test(test_settle),
+        cmocka_unit_test(test_blocking_writes),
     };
     return cmocka_run_group_tests_name("queue", tests, NULL, NULL);
 }

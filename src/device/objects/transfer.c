@@ -26,7 +26,10 @@ static clq_status write_to(clq_queue *queue, clq_buffer *to, size_t offset, cons
     cl_int error = clEnqueueWriteBuffer(queue->handle, to->handle, blocking ? CL_TRUE : CL_FALSE, offset, bytes, from,
                                         enqueue.wait_count, enqueue.waits, enqueue.wanted);
     CLQ_TRY(ended(queue, error, blocking, "writing", bytes));
-    return clq_enqueue_end(&enqueue, NULL);
+    CLQ_TRY(clq_enqueue_end(&enqueue, NULL));
+    /* By the standard a blocking write returns once the host's memory may be used again. Intel's CPU runtime copies that
+     * memory first, and the write itself may be still to come: another queue would not find it. */
+    return blocking ? clq_queue_finish(queue) : CLQ_OK;
 }
 
 clq_status clq_queue_write(clq_queue *queue, clq_buffer *to, size_t offset, const void *from, size_t bytes,
