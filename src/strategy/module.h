@@ -63,8 +63,8 @@ typedef struct clq_strategy_module {
      * measure; every update is of all replicas. */
     void (*squares)(const clq_strategy *strategy, uint32_t slot, float *out);
     clq_origin *(*origin)(const clq_strategy *strategy, uint32_t slot);
-    /* Where replicas do not all make the same steps: how many were made, up to the first that was not, and when one of
-     * these, `step`, and all before it were. False, or NULL: as the face counts. */
+    /* If replicas do not all make the same steps: how many steps were made, up to the first that was not; and when
+     * `step`, one of these, and all steps before it were made. False, or NULL: as the face counts. */
     bool (*progress)(const clq_strategy *strategy, uint64_t step, uint64_t *done, double *ended);
     void (*go_on)(clq_strategy *strategy, uint64_t step); /* of snapshots: behind update `step`. NULL: nothing */
     /* For reports. */

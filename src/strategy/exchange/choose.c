@@ -1,7 +1,8 @@
 /* Which exchange a strategy has. */
 #include "strategy/module.h"
 
-/* The first row whose fact holds, or whose path is on. Neither: it always holds. */
+/* The first row whose fact holds, or whose path is on, is the exchange; the last one always holds. Path 0 is none of an
+ * exchange, and stands for no path. */
 static const struct {
     unsigned fact;
     clq_path path;

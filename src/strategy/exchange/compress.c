@@ -38,11 +38,6 @@ static clq_status reduce(clq_replica *replica) {
     return clq_compressor_unpack(compressor, queue);
 }
 
-static clq_status finish(clq_replica *replica, const clq_step_params *params) {
-    (void)params;
-    return reduce(replica);
-}
-
 static clq_status open(clq_strategy *strategy) {
     clq_compressor **all = strategy->exchange_own = clq_alloc(strategy->count, sizeof *all);
     if (!all) return CLQ_MEMORY;
@@ -65,7 +60,6 @@ static void keeps(clq_strategy *strategy, clq_kept *out) {
 const clq_exchange_kind clq_exchange_compressed = {.open = open,
                                                    .close = close,
                                                    .begin = clq_exchange_run_backward,
-                                                   .finish = finish,
                                                    .update = clq_replica_apply,
                                                    .reduce = reduce,
                                                    .keeps = keeps,

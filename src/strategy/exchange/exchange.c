@@ -14,7 +14,7 @@ clq_status clq_exchange_step(clq_replica *replica, const clq_command *command) {
     CLQ_TRY(kind->begin(replica, command));
     CLQ_TRY(clq_uploads_send_next(replica));
     CLQ_TRY(clq_pace_arrive(replica, command->params.count));
-    CLQ_TRY(kind->finish(replica, &command->params));
+    CLQ_TRY(kind->finish ? kind->finish(replica, &command->params) : kind->reduce(replica));
     clq_pace_compute(replica);
     return kind->update ? kind->update(replica, &command->params) : CLQ_OK;
 }
@@ -33,18 +33,12 @@ clq_status clq_exchange_run_backward(clq_replica *replica, const clq_command *co
     return clq_replica_run(replica, replica->plan, command, CLQ_SEGMENT_BACKWARD);
 }
 
-static clq_status finish(clq_replica *replica, const clq_step_params *params) {
-    (void)params;
-    return clq_peers_add_up_gradients(replica);
-}
-
 size_t clq_exchange_two_runs(const clq_strategy *strategy, unsigned replica) {
     (void)strategy, (void)replica;
     return 2;
 }
 
 const clq_exchange_kind clq_exchange_whole = {.begin = clq_exchange_run_backward,
-                                              .finish = finish,
                                               .update = clq_replica_apply,
                                               .reduce = clq_peers_add_up_gradients,
                                               .runs = clq_exchange_two_runs};

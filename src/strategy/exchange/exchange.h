@@ -29,7 +29,7 @@ typedef struct clq_exchange_kind {
     /* A step, by each replica's thread. */
     clq_status (*begin)(struct clq_replica *replica, /* forward and backward, with what is exchanged meanwhile */
                         const clq_command *command);
-    clq_status (*finish)(struct clq_replica *replica, const clq_step_params *params); /* the rest of the exchange */
+    clq_status (*finish)(struct clq_replica *replica, const clq_step_params *params); /* the rest. NULL: reduce */
     clq_status (*update)(struct clq_replica *replica, const clq_step_params *params); /* NULL: finish makes it */
     clq_status (*step)(struct clq_replica *replica, const clq_command *command);      /* in place of these three */
     bool during_backward; /* begin exchanges gradients of one batch: accumulated ones need the whole exchange */

@@ -142,7 +142,7 @@ clq_status clq_storage_apply(clq_replica *replica, const clq_step_params *params
     return meet(replica, NULL, NULL); /* else the next step of a replica that is ahead could change what others pull */
 }
 
-/* ---- what is apart ---- */
+/* ---- making current ---- */
 
 /* Copies the store's arena to every replica. A replica that is done waits for the others: its next step would change
  * the store. */

@@ -13,7 +13,8 @@ static bool has_cores(const clq_strategy *strategy, const clq_device *own) {
     return own_units == 1 || units <= clq_cpu_count();
 }
 
-/* Once it has a plan: SINGLE_ITEMS only where its launches became one, or would but for the exchanges within it. */
+/* Of a replica that has a plan. If launches were to be joined, SINGLE_ITEMS holds only if they were, or if sums within
+ * the step are all that kept them apart. */
 static unsigned facts_of_plan(const clq_replica *replica) {
     const clq_buffer *samples = clq_plan_samples(replica->plan);
     unsigned facts = samples && clq_buffer_host(samples) ? CLQ_FACT_HOST_MEMORY : 0;
