@@ -37,14 +37,16 @@ ptxas info    : Used 40 registers" >&2
 
 
 # In the place of clique: of all commands only the cold doctor is there, and it waits for Ctrl-C. timeout sends the signal
-# to the process, and to its group: it may come twice.
-WAITING = """#!/bin/bash
-[ "$1" = doctor ] || exit 9
-trap 'stop=yes' INT
-echo begun
-while [ -z "$stop" ]; do sleep 0.02; done
-echo measured so far
-exit 130
+# to the process, and to its group: it may come twice. It is no shell: bash, between commands of a loop, may lose it.
+WAITING = f"""#!{sys.executable}
+import signal, sys
+if sys.argv[1] != "doctor":
+    sys.exit(9)
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+print("begun", flush=True)
+signal.sigwait([signal.SIGINT])
+print("measured so far", flush=True)
+sys.exit(130)
 """
 
 
