@@ -68,6 +68,10 @@ foreach(layer IN LISTS CLQ_LAYERS)
     # Tests are compiled more often than they run.
     target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1> $<$<BOOL:${CLIQUE_TESTS_WERROR}>:-Werror>)
     target_link_libraries(${target} PRIVATE ${shared} PkgConfig::CMOCKA)
+    # Processes that meet are threads over a network of the tests' own, in each layer above world, too.
+    if(NOT layer STREQUAL "world" AND "world" IN_LIST CLQ_CLOSURE_${layer})
+      target_link_libraries(${target} PRIVATE clq_support_world)
+    endif()
     clq_link_layer(${target} ${layer})
     target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
     set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
@@ -295,6 +299,7 @@ elseif(CLIQUE_TEST_OCLGRIND AND NOT CLIQUE_SANITIZE)
 endif()
 
 include(cmake/rusticl.cmake)
+include(cmake/world.cmake)
 
 # The longest ones first: on a fresh tree ctest knows no times, and one that builds many kernels would be left alone.
 # comm/combine before all: it builds what every other test of the collectives needs.
@@ -350,6 +355,7 @@ set_tests_properties(comma/test_ops_loss PROPERTIES ENVIRONMENT "${CLQ_COMMA_ENV
 #   other half go through its host code, too: `tests/coverage/arcs` says what they miss.
 # All others run in both, first without.
 set(host_tests "base/.*" "bench/.*" "comm/.*" "data/.*" "device/.*" "formats/.*" "launch/.*" "strategy/.*"
+  "world/(world|failure)"
   "cli/(compare|contract|faults|files|process|report|text)" "interop/keras_json"
   "train/(checkpoint_faults|failure|features|log|loops|parts|ps_discrete|shares|upload_ahead)" "why/probe")
 set(plain_tests "comma/.*" "install/.*" "law/.*" "strict/.*" "soak/.*" "cli/(bench|build|choice|why)"
@@ -359,7 +365,7 @@ set(plain_tests "comma/.*" "install/.*" "law/.*" "strict/.*" "soak/.*" "cli/(ben
   "ops/(repeat|update|winograd)"
   "train/(callback_strategies|checkpoint|compress|counts|fit|local_steps|loop_strategies|loss_values|mirrored|modes)"
   "train/(outputs_discrete|paths|plans|ps|recompute|shard_optimizer|sharded_update|step_memory|strategies|strict|tensor)"
-  "train/(trace|upload|weighted)")
+  "train/(trace|upload|weighted)" "world/(openmpi|mpich|.*_threads)")
 # One by one: together they are too long for a regular expression of CMake's.
 function(clq_is_one_of result test)
   foreach(pattern IN LISTS ARGN)

@@ -1,5 +1,5 @@
 /* clique/clique.h: everything. Read in this order: status, types, device, model, data, train, callbacks, checkpoint,
- * distribute; comm stands alone. */
+ * distribute; comm and world stand alone. */
 #ifndef CLIQUE_CLIQUE_H
 #define CLIQUE_CLIQUE_H
 
@@ -13,6 +13,7 @@
 #include <clique/status.h>
 #include <clique/train.h>
 #include <clique/types.h>
+#include <clique/world.h>
 
 #include <stdio.h>
 

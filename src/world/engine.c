@@ -1,0 +1,74 @@
+/* Which engine a run has, and where its library is. */
+#define _GNU_SOURCE /* dladdr, RTLD_DEFAULT; NOLINT(bugprone-reserved-identifier) */
+#include "world/inside.h"
+
+#include <dlfcn.h>
+#include <string.h>
+
+#ifndef CLQ_LIBDIR
+#define CLQ_LIBDIR "lib"
+#endif
+
+/* The MPI that the program itself is linked with: it has a communicator of it. NULL: none, or one without an engine. */
+static const char *engine_of_program(void) {
+    int (*version)(char *, int *);
+    char text[8192] = ""; /* MPI_MAX_LIBRARY_VERSION_STRING of those that there are */
+    int length = 0;
+    void *symbol = dlsym(RTLD_DEFAULT, "MPI_Get_library_version");
+    if (!symbol) return NULL;
+    memcpy(&version, &symbol, sizeof version); /* ISO C has no cast from an object's to a function's address */
+    if (version(text, &length) != 0) return NULL;
+    if (strncmp(text, "Open MPI", 8) == 0) return "openmpi";
+    return strstr(text, "MPICH") ? "mpich" : NULL;
+}
+
+/* Beside the library or the program that this code is in, where it was built or installed; else where the system looks
+ * for libraries. */
+static void *open_library(const char *name) {
+    static const char *const folders[] = {"", "../lib/", "../" CLQ_LIBDIR "/"};
+    char path[4096];
+    Dl_info here;
+    if (strchr(name, '/')) return dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    const bool known = dladdr((const void *)&clq_world_size, &here) != 0 && here.dli_fname;
+    const char *slash = known ? strrchr(here.dli_fname, '/') : NULL;
+    for (size_t i = 0; slash && i < CLQ_COUNT_OF(folders); i++) {
+        snprintf(path, sizeof path, "%.*s/%slibclique-%s.so", (int)(slash - here.dli_fname), here.dli_fname, folders[i],
+                 name);
+        if (clq_file_exists(path)) return dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    }
+    snprintf(path, sizeof path, "libclique-%s.so", name);
+    return dlopen(path, RTLD_NOW | RTLD_LOCAL);
+}
+
+/* The library stays: an MPI that has been used cannot be unloaded. */
+static clq_status load(const char *name, const clq_engine **out) {
+    void *library = open_library(name);
+    if (!library)
+        return clq_fail(CLQ_NOT_FOUND,
+                        "the engine %s cannot be loaded (%s); build Clique with that MPI's development "
+                        "package installed (libopenmpi-dev, libmpich-dev)",
+                        name, dlerror());
+    const clq_engine *engine = dlsym(library, CLQ_ENGINE_SYMBOL);
+    if (!engine) return clq_fail(CLQ_UNSUPPORTED, "the engine %s: the library has no %s", name, CLQ_ENGINE_SYMBOL);
+    if (engine->version != CLQ_ENGINE_VERSION)
+        return clq_fail(CLQ_UNSUPPORTED, "the engine %s is of version %u, not %d: build it together with Clique", name,
+                        engine->version, CLQ_ENGINE_VERSION);
+    *out = engine;
+    return CLQ_OK;
+}
+
+clq_status clq_engine_choose(const clq_world_config *config, const clq_launcher *launcher, const clq_engine **out) {
+    const char *name = config->engine ? config->engine : clq_environment("CLIQUE_ENGINE");
+    if (!name && config->communicator) {
+        name = engine_of_program();
+        if (!name)
+            return clq_fail(CLQ_NOT_FOUND,
+                            "the program's communicator is of an MPI that is not known: name its engine");
+    }
+    if (!name) name = launcher->engine;
+    *out = NULL;
+    if (!name) return CLQ_OK;
+    const clq_status status = load(name, out);
+    if (status == CLQ_OK || !launcher->name || launcher->size == 0) return status;
+    return clq_fail_within(status, "%s started %u processes, and they cannot meet", launcher->name, launcher->size);
+}

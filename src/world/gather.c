@@ -1,0 +1,87 @@
+/* What all ranks come to know of one another, in log2(size) rounds of messages: in each, a rank sends what it has to
+ * the rank `distance` before it, and gets as much from the one `distance` behind it; what it has doubles. (The
+ * algorithm of Bruck et al., "Efficient algorithms for all-to-all communications in multiport message-passing systems",
+ * 1997.) */
+#include "world/inside.h"
+
+#include <string.h>
+
+typedef struct gather {
+    clq_job job;
+    size_t bytes;      /* of a rank */
+    char *known;       /* [size * bytes]: those of this rank, the next one, … */
+    unsigned distance; /* so many are known; a round is under way if `begun` */
+    bool begun;
+    void *sending, *receiving;
+} gather;
+
+static clq_status begin_round(gather *self, clq_world *world) {
+    const unsigned size = world->size, more = CLQ_MIN(self->distance, size - self->distance);
+    const unsigned from = (world->rank + self->distance) % size, to = (world->rank + size - self->distance) % size;
+    self->begun = true;
+    self->job.waits_for = from;
+    CLQ_TRY(clq_world_begin_receive(world, from, CLQ_TAG_GATHER, self->known + self->distance * self->bytes,
+                                    more * self->bytes, &self->receiving));
+    return clq_world_begin_send(world, to, CLQ_TAG_GATHER, self->known, more * self->bytes, &self->sending);
+}
+
+static clq_status advance(clq_job *job, clq_world *world, bool *moved, bool *done) {
+    gather *self = (gather *)job;
+    while (self->distance < world->size) {
+        bool sent, received;
+        if (!self->begun) CLQ_TRY(begin_round(self, world));
+        CLQ_TRY(clq_world_test(world, &self->receiving, moved, &received));
+        CLQ_TRY(clq_world_test(world, &self->sending, moved, &sent));
+        if (!sent || !received) return CLQ_OK;
+        self->begun = false;
+        self->distance *= 2;
+    }
+    *done = true;
+    return CLQ_OK;
+}
+
+static clq_status gather_all(clq_world *world, const char *doing, const void *mine, size_t bytes, void *all) {
+    const unsigned size = clq_world_size(world), rank = clq_world_rank(world);
+    if (bytes == 0) return clq_fail(CLQ_ARGUMENT, "a gather of 0 bytes");
+    CLQ_TRY(clq_world_failure(world));
+    if (size == 1) {
+        memmove(all, mine, bytes);
+        return CLQ_OK;
+    }
+    char *known = clq_alloc(size, bytes);
+    if (!known) return CLQ_MEMORY;
+    memcpy(known, mine, bytes);
+    gather self = {.job = {.advance = advance, .doing = doing}, .bytes = bytes, .known = known, .distance = 1};
+    const clq_status status = clq_world_run(world, &self.job);
+    for (unsigned i = 0; status == CLQ_OK && i < size; i++)
+        memcpy((char *)all + (rank + i) % size * bytes, known + i * bytes, bytes);
+    clq_free(known);
+    return status;
+}
+
+clq_status clq_world_gather(clq_world *world, const void *mine, size_t bytes, void *all) {
+    return gather_all(world, "a gather", mine, bytes, all);
+}
+
+clq_status clq_world_barrier(clq_world *world) {
+    if (clq_world_size(world) == 1) return CLQ_OK;
+    char *all = clq_alloc(world->size, 1);
+    if (!all) return CLQ_MEMORY;
+    const clq_status status = gather_all(world, "a barrier", "", 1, all);
+    clq_free(all);
+    return status;
+}
+
+clq_status clq_world_agree(clq_world *world, const char *what, clq_hash128 value) {
+    const unsigned size = clq_world_size(world);
+    if (size == 1) return CLQ_OK;
+    clq_hash128 *all = clq_alloc(size, sizeof *all);
+    if (!all) return CLQ_MEMORY;
+    clq_status status = gather_all(world, what, &value, sizeof value, all);
+    for (unsigned r = 1; status == CLQ_OK && r < size; r++)
+        if (all[r].low != all[0].low || all[r].high != all[0].high)
+            status = clq_fail(CLQ_MISMATCH, "%s has another %s than %s", clq_world_name(world, r), what,
+                              clq_world_name(world, 0));
+    clq_free(all);
+    return status;
+}

@@ -1,0 +1,77 @@
+/* What the files of world share. */
+#ifndef CLQ_WORLD_INSIDE_H
+#define CLQ_WORLD_INSIDE_H
+
+#include "world/world.h"
+
+/* Tags of the world's own messages; those of its users follow. */
+enum { CLQ_TAG_NOTICE, CLQ_TAG_GATHER, CLQ_TAG_FIRST_FREE, CLQ_TAGS_MAX = 32768 };
+
+enum { CLQ_HOST_NAME_MAX = 64, CLQ_RANK_NAME_MAX = CLQ_HOST_NAME_MAX + 24 };
+typedef struct clq_rank_name {
+    char text[CLQ_RANK_NAME_MAX]; /* "rank 2 on n3" */
+} clq_rank_name;
+
+typedef struct clq_listener clq_listener; /* notices.c */
+
+struct clq_world {
+    unsigned rank, size;
+    const clq_engine *engine;
+    const void *communicator;
+    clq_thread *thread; /* NULL: alone, without an engine */
+    double silence_s, deadline_s;
+    /* [rank]. Until the hosts' names are known, those without; both are kept, since the thread may be reading one. */
+    _Atomic(clq_rank_name *) names;
+    clq_rank_name *numbers;
+    unsigned next_tag;
+
+    pthread_mutex_t lock;
+    pthread_cond_t asked; /* for the thread: something was posted, or the world is to end */
+    pthread_cond_t ended; /* for all others: a job is over, or `opened` is set */
+    bool locks_made;
+    clq_job *posted; /* by `lock`, the first to be taken first */
+    bool closing;    /* by `lock`: all ranks want to close */
+    bool opened;     /* by `lock`: the engine is open, or `open_error` says why it is not */
+    clq_error open_error;
+    atomic_bool failed; /* set once `failure` and `failed_rank` are fixed */
+    clq_error failure;  /* as this rank reports it */
+    clq_error told;     /* as it is told to the others */
+    unsigned failed_rank;
+
+    /* The thread's alone: */
+    void *link;
+    clq_job *active;
+    clq_listener *listeners;
+    unsigned listener_count;
+    double beat_at, look_at; /* the next beat; the next look at what came (clq_now_running) */
+    double moved_at;         /* when a job last moved (clq_now) */
+};
+
+/* world.c: names of all ranks, as many as `size`, without hosts. */
+clq_status clq_world_make_numbers(clq_world *world);
+
+/* engine.c: the engine that the config names, or the environment, or the launcher, or the MPI that the program's
+ * communicator is of. NULL: none, this process is alone. Errors: NOT_FOUND, UNSUPPORTED. */
+clq_status clq_engine_choose(const clq_world_config *config, const clq_launcher *launcher, const clq_engine **out);
+
+/* progress.c: the thread, with the world open as far as `locks_made`. Returns when the engine is open, with `rank` and
+ * `size` set. Errors: the engine's, SYSTEM, MEMORY; then there is no thread. */
+clq_status clq_world_start(clq_world *world);
+/* Ends the thread, and the engine with it. All ranks have come this far, or the world has failed. */
+void clq_world_stop(clq_world *world);
+/* Ends this rank's part with an error of the engine: "Open MPI: …". */
+clq_status clq_world_engine_failed(clq_world *world, const char *doing, int error);
+
+/* notices.c: by the thread. */
+clq_status clq_notices_open(clq_world *world);
+/* Tells others that this rank lives, if it is time to, and listens. A rank that was not heard of ends the world. */
+clq_status clq_notices_advance(clq_world *world);
+/* Tells all listeners what ended the world; waits for them for a moment. */
+void clq_notices_tell_failure(clq_world *world);
+/* Takes leave of all listeners and hears that they do. False: not within some seconds. */
+bool clq_notices_close(clq_world *world);
+void clq_notices_free(clq_world *world);
+/* The first failure that this rank knows of: `rank`'s, which said so. */
+void clq_world_fail_of(clq_world *world, unsigned rank, const clq_error *why);
+
+#endif

@@ -1,0 +1,30 @@
+/* Who started this process, by the variables that launchers set for those that they start. */
+#include "world/inside.h"
+
+typedef struct trace {
+    const char *variable; /* the first that is set tells */
+    const char *launcher, *engine;
+    const char *size; /* the variable of the number of processes; NULL: none is known */
+} trace;
+
+/* Open MPI's own variable stands before those of PMIx and PMI, which its processes may have, too. Slurm's step of one
+ * task is no run of several. */
+static const trace traces[] = {
+    {"OMPI_COMM_WORLD_RANK", "Open MPI's mpirun", "openmpi", "OMPI_COMM_WORLD_SIZE"},
+    {"PMIX_RANK", "a launcher with PMIx", "openmpi", "SLURM_STEP_NUM_TASKS"},
+    {"PMI_RANK", "a launcher with PMI", "mpich", "PMI_SIZE"},
+};
+
+static unsigned number_of(const char *variable) {
+    uint64_t value = 0;
+    const char *text = variable ? clq_environment(variable) : NULL;
+    if (text) (void)clq_parse_u64(text, 1, UINT32_MAX, &value);
+    return (unsigned)value;
+}
+
+clq_launcher clq_launcher_find(void) {
+    for (size_t i = 0; i < CLQ_COUNT_OF(traces); i++)
+        if (clq_environment(traces[i].variable))
+            return (clq_launcher){traces[i].launcher, traces[i].engine, number_of(traces[i].size)};
+    return (clq_launcher){0};
+}

@@ -1,0 +1,251 @@
+/* The world's thread: it opens the engine, moves jobs forward, and closes the engine, all in one thread, as MPI wants
+ * it of a process with MPI_THREAD_FUNNELED. */
+#include "world/inside.h"
+
+#include <sched.h>
+#include <string.h>
+
+/* While bytes move, a thread that yields sees them soonest: sleeps of 20 us between looks cost up to 40 % of a wire of
+ * 1 Gbit/s. If nothing has moved for longer than this, the other rank is at something else, and this one's cores are
+ * needed for computing: then the thread sleeps for an eighth of the time for which it has waited already. */
+static const double yield_s = 200e-6, nap_most_s = 500e-6;
+static const unsigned nap_part = 8;
+/* Between two looks of a thread without jobs, at what others may have to tell. */
+static const double idle_nap_s = 5e-3;
+static const double forever_s = 1e30;
+
+clq_status clq_world_engine_failed(clq_world *world, const char *doing, int error) {
+    char text[256] = "";
+    world->engine->tell(world->link, error, text, sizeof text);
+    return clq_fail(CLQ_SYSTEM, "%s: %s: %s", world->engine->name, doing, text[0] ? text : "an error without a text");
+}
+
+/* ---- what jobs call ---- */
+
+clq_status clq_world_begin_send(clq_world *world, unsigned to, unsigned tag, const void *data, size_t bytes,
+                                void **request) {
+    const int error = world->engine->send(world->link, to, tag, data, bytes, request);
+    if (!error) return CLQ_OK;
+    *request = NULL;
+    return clq_fail_within(clq_world_engine_failed(world, "sending", error), "to %s", clq_world_name(world, to));
+}
+
+clq_status clq_world_begin_receive(clq_world *world, unsigned from, unsigned tag, void *data, size_t bytes,
+                                   void **request) {
+    const int error = world->engine->receive(world->link, from, tag, data, bytes, request);
+    if (!error) return CLQ_OK;
+    *request = NULL;
+    return clq_fail_within(clq_world_engine_failed(world, "receiving", error), "from %s", clq_world_name(world, from));
+}
+
+clq_status clq_world_test(clq_world *world, void **request, bool *moved, bool *done) {
+    int is_done = 0;
+    *done = true;
+    if (!*request) return CLQ_OK;
+    const int error = world->engine->test(world->link, request, &is_done);
+    if (error) return clq_world_engine_failed(world, "moving messages", error);
+    *done = is_done != 0;
+    if (*done) *request = NULL;
+    *moved |= *done;
+    return CLQ_OK;
+}
+
+/* ---- jobs ---- */
+
+static void end_job(clq_world *world, clq_job *job, clq_status status) {
+    clq_error_take(status, &job->end);
+    atomic_store(&job->over, true); /* its owner may free it from here on */
+    pthread_mutex_lock(&world->lock);
+    pthread_cond_broadcast(&world->ended);
+    pthread_mutex_unlock(&world->lock);
+}
+
+static void take_posted(clq_world *world) {
+    pthread_mutex_lock(&world->lock);
+    clq_job *posted = world->posted;
+    world->posted = NULL;
+    pthread_mutex_unlock(&world->lock);
+    clq_job **last = &world->active;
+    while (*last) last = &(*last)->next;
+    *last = posted;
+}
+
+static clq_status late(const clq_world *world, const clq_job *job) {
+    return clq_fail(CLQ_TIMEOUT, "%s did not come to %s within the deadline of %g s",
+                    clq_world_name(world, job->waits_for), job->doing,
+                    job->deadline_s > 0 ? job->deadline_s : world->deadline_s);
+}
+
+static clq_status advance_jobs(clq_world *world, bool *moved) {
+    const double now = clq_now_running();
+    for (clq_job **at = &world->active; *at;) {
+        clq_job *job = *at;
+        bool done = false;
+        CLQ_TRY(job->advance(job, world, moved, &done));
+        if (done) {
+            *at = job->next;
+            *moved = true;
+            end_job(world, job, CLQ_OK);
+            continue;
+        }
+        if (now > job->until) return late(world, job);
+        at = &job->next;
+    }
+    return CLQ_OK;
+}
+
+void clq_world_post(clq_world *world, clq_job *job) {
+    job->next = NULL;
+    job->until = clq_now_running() + (job->deadline_s > 0 ? job->deadline_s : world->deadline_s);
+    atomic_store(&job->over, false);
+    pthread_mutex_lock(&world->lock);
+    clq_job **last = &world->posted;
+    while (*last) last = &(*last)->next;
+    *last = job;
+    pthread_cond_signal(&world->asked);
+    pthread_mutex_unlock(&world->lock);
+}
+
+clq_status clq_world_wait(clq_world *world, clq_job *job) {
+    const double sleep_at = clq_now() + 20e-6; /* as long as waking takes */
+    while (!atomic_load(&job->over) && clq_now() < sleep_at) sched_yield();
+    pthread_mutex_lock(&world->lock);
+    while (!atomic_load(&job->over)) pthread_cond_wait(&world->ended, &world->lock);
+    pthread_mutex_unlock(&world->lock);
+    return clq_error_raise(&job->end);
+}
+
+clq_status clq_world_run(clq_world *world, clq_job *job) {
+    clq_world_post(world, job);
+    return clq_world_wait(world, job);
+}
+
+clq_status clq_world_new_tag(clq_world *world, unsigned *out) {
+    if (world->next_tag >= CLQ_TAGS_MAX) return clq_fail(CLQ_UNSUPPORTED, "all %d tags are used", CLQ_TAGS_MAX);
+    *out = world->next_tag++;
+    return CLQ_OK;
+}
+
+/* ---- the thread ---- */
+
+static void sleep_up_to(clq_world *world, double seconds) {
+    pthread_mutex_lock(&world->lock);
+    if (!world->posted && !world->closing && !atomic_load(&world->failed)) {
+        if (seconds < forever_s)
+            clq_lock_wait(&world->lock, &world->asked, seconds);
+        else
+            pthread_cond_wait(&world->asked, &world->lock);
+    }
+    pthread_mutex_unlock(&world->lock);
+}
+
+static void rest(clq_world *world, bool moved) {
+    const double now = clq_now(), waited = now - world->moved_at;
+    if (moved) world->moved_at = now;
+    if (moved) return;
+    if (!world->active)
+        sleep_up_to(world, world->size > 1 ? idle_nap_s : forever_s);
+    else if (waited < yield_s)
+        sched_yield();
+    else
+        sleep_up_to(world, CLQ_MIN(waited / nap_part, nap_most_s));
+}
+
+static bool wants_to_close(clq_world *world) {
+    pthread_mutex_lock(&world->lock);
+    const bool closing = world->closing && !world->posted;
+    pthread_mutex_unlock(&world->lock);
+    return closing && !world->active;
+}
+
+static void end_all(clq_world *world) {
+    take_posted(world);
+    while (world->active) {
+        clq_job *job = world->active;
+        world->active = job->next;
+        end_job(world, job, clq_world_failure(world));
+    }
+}
+
+/* After a failure: jobs end as they come. */
+static void live_on(clq_world *world) {
+    clq_notices_tell_failure(world);
+    world->engine->abandon(world->link);
+    for (;;) {
+        end_all(world);
+        pthread_mutex_lock(&world->lock);
+        while (!world->posted && !world->closing) pthread_cond_wait(&world->asked, &world->lock);
+        const bool ends = !world->posted;
+        pthread_mutex_unlock(&world->lock);
+        if (ends) return;
+    }
+}
+
+static clq_status move_forward(clq_world *world) {
+    bool moved = false;
+    take_posted(world);
+    CLQ_TRY(advance_jobs(world, &moved));
+    CLQ_TRY(clq_notices_advance(world));
+    rest(world, moved);
+    return CLQ_OK;
+}
+
+static void serve(clq_world *world) {
+    while (!wants_to_close(world)) {
+        const clq_status status = move_forward(world);
+        if (status != CLQ_OK) {
+            clq_error why;
+            clq_error_take(status, &why);
+            clq_world_fail(world, &why);
+        }
+        if (atomic_load(&world->failed)) {
+            live_on(world);
+            return;
+        }
+    }
+    if (clq_notices_close(world))
+        (void)world->engine->close(world->link);
+    else
+        world->engine->abandon(world->link);
+}
+
+static clq_status open_engine(clq_world *world) {
+    const int error = world->engine->open(world->communicator, &world->link, &world->rank, &world->size);
+    if (error) return clq_world_engine_failed(world, "joining the run", error);
+    clq_status status = clq_world_make_numbers(world);
+    if (status == CLQ_OK) status = clq_notices_open(world);
+    if (status != CLQ_OK) world->engine->abandon(world->link);
+    return status;
+}
+
+static void thread_main(void *context) {
+    clq_world *world = context;
+    const clq_status status = open_engine(world);
+    pthread_mutex_lock(&world->lock);
+    clq_error_take(status, &world->open_error);
+    world->opened = true;
+    pthread_cond_broadcast(&world->ended);
+    pthread_mutex_unlock(&world->lock);
+    if (status == CLQ_OK) serve(world);
+}
+
+clq_status clq_world_start(clq_world *world) {
+    CLQ_TRY(clq_thread_start("clq-world", thread_main, world, &world->thread));
+    pthread_mutex_lock(&world->lock);
+    while (!world->opened) pthread_cond_wait(&world->ended, &world->lock);
+    pthread_mutex_unlock(&world->lock);
+    if (world->open_error.status == CLQ_OK) return CLQ_OK;
+    clq_thread_join(world->thread);
+    world->thread = NULL;
+    return clq_error_raise(&world->open_error);
+}
+
+void clq_world_stop(clq_world *world) {
+    if (!world->thread) return;
+    pthread_mutex_lock(&world->lock);
+    world->closing = true;
+    pthread_cond_signal(&world->asked);
+    pthread_mutex_unlock(&world->lock);
+    clq_thread_join(world->thread);
+    world->thread = NULL;
+}

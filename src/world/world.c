@@ -1,0 +1,173 @@
+/* Opening and closing a world, and who is in it. */
+#include "world/inside.h"
+
+#include <string.h>
+#include <unistd.h>
+
+/* ---- who is in it ---- */
+
+unsigned clq_world_rank(const clq_world *world) { return world ? world->rank : 0; }
+unsigned clq_world_size(const clq_world *world) { return world ? world->size : 1; }
+
+const char *clq_world_name(const clq_world *world, unsigned rank) {
+    if (!world) return "rank 0";
+    if (rank >= world->size) return "no rank";
+    return atomic_load(&world->names)[rank].text;
+}
+
+clq_status clq_world_make_numbers(clq_world *world) {
+    clq_rank_name *numbers = clq_alloc(world->size, sizeof *numbers);
+    if (!numbers) return CLQ_MEMORY;
+    for (unsigned r = 0; r < world->size; r++) snprintf(numbers[r].text, sizeof numbers[r].text, "rank %u", r);
+    clq_free(world->numbers);
+    world->numbers = numbers;
+    atomic_store(&world->names, numbers);
+    return CLQ_OK;
+}
+
+/* What a rank tells of itself, before anything else: the same bytes mean the same on all. */
+typedef struct introduction {
+    uint32_t order;   /* of bytes */
+    char version[28]; /* of Clique */
+    char host[CLQ_HOST_NAME_MAX];
+} introduction;
+static const uint32_t byte_order = 0x01020304;
+
+static void introduce(introduction *out) {
+    *out = (introduction){.order = byte_order};
+    snprintf(out->version, sizeof out->version, "%s", CLQ_VERSION);
+    if (gethostname(out->host, sizeof out->host - 1) != 0) snprintf(out->host, sizeof out->host, "a host without name");
+    clq_clean(out->host);
+}
+
+static clq_status check(const clq_world *world, const introduction *all) {
+    for (unsigned r = 0; r < world->size; r++) {
+        if (all[r].order != byte_order)
+            return clq_fail(CLQ_MISMATCH, "rank %u has another byte order than rank %u", r, world->rank);
+        if (strncmp(all[r].version, all[0].version, sizeof all[0].version) != 0)
+            return clq_fail(CLQ_MISMATCH, "rank %u on %.63s has Clique %.27s, rank 0 on %.63s has %.27s", r,
+                            all[r].host, all[r].version, all[0].host, all[0].version);
+    }
+    return CLQ_OK;
+}
+
+static clq_status make_names(clq_world *world) {
+    introduction mine, *all = clq_alloc(world->size, sizeof *all);
+    clq_rank_name *names = clq_alloc(world->size, sizeof *names);
+    clq_status status = all && names ? CLQ_OK : CLQ_MEMORY;
+    introduce(&mine);
+    if (status == CLQ_OK) status = clq_world_gather(world, &mine, sizeof mine, all);
+    if (status == CLQ_OK) status = check(world, all);
+    for (unsigned r = 0; status == CLQ_OK && r < world->size; r++)
+        snprintf(names[r].text, sizeof names[r].text, "rank %u on %.63s", r, all[r].host);
+    if (status == CLQ_OK)
+        atomic_store(&world->names, names);
+    else
+        clq_free(names);
+    clq_free(all);
+    return status;
+}
+
+/* ---- opening and closing ---- */
+
+static void free_world(clq_world *world) {
+    clq_world_stop(world);
+    clq_notices_free(world);
+    if (atomic_load(&world->names) != world->numbers) clq_free(atomic_load(&world->names));
+    clq_free(world->numbers);
+    if (world->locks_made) {
+        pthread_cond_destroy(&world->ended);
+        pthread_cond_destroy(&world->asked);
+        pthread_mutex_destroy(&world->lock);
+    }
+    clq_free(world);
+}
+
+static clq_status make_locks(clq_world *world) {
+    CLQ_TRY(clq_lock_create("a world", &world->lock, &world->asked));
+    const int error = pthread_cond_init(&world->ended, NULL);
+    if (error) {
+        pthread_cond_destroy(&world->asked);
+        pthread_mutex_destroy(&world->lock);
+        return clq_fail_lock("a world", error);
+    }
+    world->locks_made = true;
+    return CLQ_OK;
+}
+
+static clq_status check_config(const clq_world_config *config) {
+    if (config->silence_s != 0 && !(config->silence_s >= 2 && config->silence_s <= 1e6))
+        return clq_fail(CLQ_ARGUMENT, "silence_s is %g; it is 0, or 2 to 1e6 seconds", config->silence_s);
+    if (config->deadline_s != 0 && !(config->deadline_s > 0 && config->deadline_s <= 1e6))
+        return clq_fail(CLQ_ARGUMENT, "deadline_s is %g; it is 0, or more and at most 1e6 seconds", config->deadline_s);
+    return CLQ_OK;
+}
+
+/* Of this process alone, until an engine is started. */
+static clq_status make_world(const clq_world_config *config, clq_world **out) {
+    CLQ_TRY(check_config(config));
+    clq_world *world = clq_alloc(1, sizeof *world);
+    if (!world) return CLQ_MEMORY;
+    world->size = 1;
+    world->next_tag = CLQ_TAG_FIRST_FREE;
+    world->silence_s = config->silence_s > 0 ? config->silence_s : 5;
+    world->deadline_s = config->deadline_s > 0 ? config->deadline_s : 600;
+    clq_status status = make_locks(world);
+    if (status == CLQ_OK) status = clq_world_make_numbers(world);
+    if (status == CLQ_OK)
+        *out = world;
+    else
+        free_world(world);
+    return status;
+}
+
+/* The others of the run, which `launcher` started. */
+static clq_status join(clq_world *world, const clq_launcher *launcher) {
+    CLQ_TRY(clq_world_start(world));
+    if (launcher->size > 0 && launcher->size != world->size)
+        return clq_fail(CLQ_UNSUPPORTED,
+                        "%s started %u processes, but %s sees %u: this launcher is another MPI's. Start the program by "
+                        "the mpirun of %s, or name the launcher's MPI in CLIQUE_ENGINE (openmpi, mpich)",
+                        launcher->name, launcher->size, world->engine->name, world->size, world->engine->name);
+    return make_names(world);
+}
+
+static clq_status open_world(const clq_engine *engine, const void *communicator, const clq_launcher *launcher,
+                             const clq_world_config *config, clq_world **out) {
+    clq_world *world;
+    CLQ_TRY(make_world(config, &world));
+    world->engine = engine;
+    world->communicator = communicator;
+    const clq_status status = engine ? join(world, launcher) : CLQ_OK;
+    if (status == CLQ_OK) {
+        *out = world;
+        return CLQ_OK;
+    }
+    clq_error why;
+    clq_error_take(status, &why);
+    clq_world_fail(world, &why);
+    free_world(world);
+    return clq_error_raise(&why);
+}
+
+clq_status clq_world_open_with(const clq_engine *engine, const void *communicator, const clq_world_config *config,
+                               clq_world **out) {
+    const clq_world_config none = {0};
+    return open_world(engine, communicator, &(clq_launcher){0}, config ? config : &none, out);
+}
+
+clq_status clq_world_open(const clq_world_config *config, clq_world **out) {
+    const clq_world_config none = {0};
+    if (!config) config = &none;
+    /* A communicator of the program's own may have fewer processes than the launcher started. */
+    const clq_launcher launcher = config->communicator ? (clq_launcher){0} : clq_launcher_find();
+    const clq_engine *engine;
+    CLQ_TRY(clq_engine_choose(config, &launcher, &engine));
+    return open_world(engine, config->communicator, &launcher, config, out);
+}
+
+void clq_world_close(clq_world *world) {
+    if (!world) return;
+    if (world->thread && !atomic_load(&world->failed)) (void)clq_world_barrier(world);
+    free_world(world);
+}

@@ -1,0 +1,87 @@
+/* world: the processes of a run. See <clique/world.h> for what callers see; below is what the layers above use.
+ *
+ * The world's thread alone calls the engine (engine.h): MPI is then used as MPI_THREAD_FUNNELED has it, and moves
+ * forward while all other threads compute or sleep. Others give it jobs, and wait for them. A job is a small state
+ * machine: it begins messages, looks whether they are done, and works on what has come, but never waits.
+ *
+ * Every rank listens to those at the distances 1, 2, 4, … on both sides of the ring of ranks (notices.c). Each second
+ * it tells them that it lives; what it learns of a failure it tells them at once, so that all know after log2(size)
+ * hops. */
+#ifndef CLQ_WORLD_INTERNAL_H
+#define CLQ_WORLD_INTERNAL_H
+
+#include "base/base.h"
+#include "world/engine.h"
+#include <clique/world.h>
+
+/* As clq_world_open, by this engine; `communicator` is handed to it. */
+clq_status clq_world_open_with(const clq_engine *engine, const void *communicator, const clq_world_config *config,
+                               clq_world **out);
+
+/* ---- jobs (progress.c) ---- */
+
+typedef struct clq_job clq_job;
+struct clq_job {
+    /* Does what can be done without waiting. *moved: it did something. *done: all is done. By the world's thread, again
+     * and again. A failure ends the world. */
+    clq_status (*advance)(clq_job *job, clq_world *world, bool *moved, bool *done);
+    /* From when it is posted, by clq_now_running; 0: the world's */
+    double deadline_s;
+    /* For the message about a deadline, kept true by `advance`: "rank 2 on n3 did not come to DOING within …" */
+    unsigned waits_for;
+    const char *doing;
+    /* The world's: */
+    clq_job *next;
+    double until;
+    clq_error end;
+    atomic_bool over; /* `end` is written, and the world's thread touches the job no more */
+};
+/* Hands the job to the world's thread: the caller leaves it alone until clq_world_wait has returned. From any thread,
+ * in a world of several ranks. A world that has failed ends it at once. */
+void clq_world_post(clq_world *world, clq_job *job);
+/* Until the job is done. Errors: what ended the world: ABORTED if it was another rank's failure; here TIMEOUT, SYSTEM,
+ * and those of `advance`. */
+clq_status clq_world_wait(clq_world *world, clq_job *job);
+clq_status clq_world_run(clq_world *world, clq_job *job); /* both */
+
+/* For `advance`. A request is NULL where no message is under way. Tags: clq_world_new_tag's. */
+clq_status clq_world_begin_send(clq_world *world, unsigned to, unsigned tag, const void *data, size_t bytes,
+                                void **request);
+clq_status clq_world_begin_receive(clq_world *world, unsigned from, unsigned tag, void *data, size_t bytes,
+                                   void **request);
+/* Whether no message is under way, or it is done now: then *moved is set, too. */
+clq_status clq_world_test(clq_world *world, void **request, bool *moved, bool *done);
+/* A tag for messages of one user. All ranks ask for their tags in the same order. Errors: UNSUPPORTED: all are used. */
+clq_status clq_world_new_tag(clq_world *world, unsigned *out);
+
+/* ---- messages (message.c) ---- */
+
+/* Bytes of the host's from one rank to another, which calls the counterpart with as many. Return when they have left
+ * `data`, or are there. From any thread, each with a tag of its own. Errors: as clq_world_wait. */
+clq_status clq_world_send(clq_world *world, unsigned to, unsigned tag, const void *data, size_t bytes);
+clq_status clq_world_receive(clq_world *world, unsigned from, unsigned tag, void *data, size_t bytes);
+
+/* ---- what all have alike (gather.c) ---- */
+
+/* That all ranks have the same `value`. Errors: MISMATCH, on every rank: "rank 2 on n3 has another WHAT than rank 0 on
+ * n1"; and as clq_world_gather. */
+clq_status clq_world_agree(clq_world *world, const char *what, clq_hash128 value);
+
+/* ---- failure (notices.c) ---- */
+
+/* Ends the world with `why`, the failure of this rank; the first one counts. From any thread. */
+void clq_world_fail(clq_world *world, const clq_error *why);
+/* What ended the world, as this rank reports it; CLQ_OK: it has not failed. */
+clq_status clq_world_failure(const clq_world *world);
+
+/* ---- launchers (launcher.c) ---- */
+
+/* What the environment says of the launcher that started this process. */
+typedef struct clq_launcher {
+    const char *name;   /* "Open MPI's mpirun"; NULL: none started it */
+    const char *engine; /* "openmpi", "mpich"; NULL: not known */
+    unsigned size;      /* processes; 0: not told */
+} clq_launcher;
+clq_launcher clq_launcher_find(void);
+
+#endif

@@ -1,0 +1,97 @@
+"""Worlds by a launcher of MPI: check_ranks.py FOLDER_OF_PROGRAMS openmpi|mpich. Each run is of processes on this machine."""
+import os
+import pathlib
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+import unittest
+
+PROGRAMS, ENGINE = pathlib.Path(sys.argv.pop(1)), sys.argv.pop(1)
+OTHER = {"openmpi": "mpich", "mpich": "openmpi"}
+# Ranks are not bound to cores, of which there may be fewer; and whoever may be root here may be root there.
+LAUNCHERS = {
+    "openmpi": ["mpirun.openmpi", "--bind-to", "none", "--oversubscribe"],
+    "mpich": ["mpirun.mpich"],
+}
+ENVIRONMENT = os.environ | {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+for name in ("CLIQUE_ENGINE", "LD_PRELOAD"):
+    ENVIRONMENT.pop(name, None)
+
+
+def command(launcher, ranks, *arguments, options=()):
+    return [*LAUNCHERS[launcher], *options, "-n", str(ranks), PROGRAMS / "world_ranks", *arguments]
+
+
+class Ranks(unittest.TestCase):
+    def finish(self, *arguments, **variables):
+        return subprocess.run(command(*arguments), env=ENVIRONMENT | variables, capture_output=True, text=True, timeout=120)
+
+    def test_works(self):
+        for ranks in (1, 2, 3, 4):
+            done = self.finish(ENGINE, ranks, "works")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            wanted = [f"{r} of {ranks}: rank {r} on {socket.gethostname()}" for r in range(ranks)]
+            self.assertEqual(sorted(done.stdout.splitlines()), wanted)
+
+    def test_alone_without_a_launcher(self):
+        done = subprocess.run([PROGRAMS / "world_ranks", "works"], env=ENVIRONMENT, capture_output=True, text=True, timeout=60)
+        self.assertEqual((done.returncode, done.stdout), (0, "0 of 1: rank 0\n"), done.stderr)
+
+    # Each process would believe that it is alone.
+    def test_launcher_of_another_mpi(self):
+        done = self.finish(ENGINE, 2, "works", CLIQUE_ENGINE=OTHER[ENGINE])
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("started 2 processes", done.stderr)
+        self.assertIn("this launcher is another MPI's", done.stderr)
+
+    def test_engine_that_is_not_there(self):
+        done = self.finish(ENGINE, 2, "works", CLIQUE_ENGINE="/nowhere/engine.so")
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("the engine /nowhere/engine.so cannot be loaded", done.stderr)
+
+    def strike(self, number, options):
+        """Sends a signal to rank 1 of 3; what the others say."""
+        run = subprocess.Popen(command(ENGINE, 3, "meets", options=options), env=ENVIRONMENT, stdout=subprocess.PIPE,
+                               stderr=subprocess.STDOUT, text=True, start_new_session=True)
+        processes, said, struck = {}, {}, None
+        try:
+            for line in run.stdout:
+                if ready := re.match(r"READY (\d) (\d+)", line):
+                    processes[int(ready[1])] = int(ready[2])
+                if ended := re.match(r"(\d) ended by: (.*)", line):
+                    said[int(ended[1])] = (ended[2], time.monotonic() - struck)
+                if len(processes) == 3 and struck is None:
+                    struck = time.monotonic()
+                    os.kill(processes[1], number)
+                if len(said) == 2:
+                    break
+        finally:
+            for process in processes.values():
+                try:
+                    os.kill(process, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+            run.kill()
+            run.communicate(timeout=60)
+        return said
+
+    def check_missed(self, said):
+        self.assertEqual(sorted(said), [0, 2])
+        for detail, seconds in said.values():
+            self.assertEqual(detail, f"rank 1 on {socket.gethostname()}: nothing heard for 5 s")
+            self.assertLess(seconds, 10)
+
+    def test_stopped_rank_is_missed(self):
+        self.check_missed(self.strike(signal.SIGSTOP, ()))
+
+    # MPICH's launcher ends the others itself.
+    @unittest.skipIf(ENGINE == "mpich", "the launcher ends all ranks")
+    def test_killed_rank_is_missed(self):
+        self.check_missed(self.strike(signal.SIGKILL, ("--enable-recovery",)))
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=1)
