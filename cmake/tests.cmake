@@ -210,7 +210,7 @@ set_tests_properties(train/ps_discrete PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRO
 set(strict device/trace train/fit train/ps)
 # Not with sanitizers: comm/strict has these paths there.
 if(NOT CLIQUE_SANITIZE)
-  list(APPEND strict comm/all_reduce comm/failure comm/group_split comm/grouping comm/pairs comm/split)
+  list(APPEND strict comm/all_reduce comm/failure comm/wide comm/group_split comm/grouping comm/pairs comm/split)
 endif()
 foreach(name IN LISTS strict)
   string(REPLACE / _ target ${name})

@@ -55,6 +55,7 @@
 #define CLIQUE_COMM_H
 
 #include <clique/device.h>
+#include <clique/world.h>
 
 #ifndef CL_TARGET_OPENCL_VERSION
 #define CL_TARGET_OPENCL_VERSION 120
@@ -162,6 +163,18 @@ CLQ_API clq_status clq_group_create(const clq_rank *ranks, unsigned count, const
 #define CLQ_NO_COLOR (-1)
 CLQ_API clq_status clq_group_split(clq_group *group, const int *colors, const int *keys, unsigned count,
                                    clq_group **out);
+/* Makes one group of those that all processes of a world have: its ranks are those of rank 0 of the world, then those
+ * of rank 1, …, and each process goes on calling with arrays of its own ranks, but counts, roots, from and to as of all
+ * ranks. Reduce-scatter and all-gather need equally many ranks in each process. Sums are made of the ranks of each
+ * process first, then between processes. All processes make the same calls, in the same order; who does not is late,
+ * or ends the group. The group and the world fail together. Every process calls it once, before the group's first call,
+ * with a group of the same config, and closes the world after it has destroyed the group. A group of several processes
+ * cannot be split. A world of one process changes nothing. Errors: MISMATCH (another algorithm on another process),
+ * STATE (the group spans a world already), UNSUPPORTED, MEMORY, and those of clq_world_gather. */
+CLQ_API clq_status clq_group_span(clq_group *group, clq_world *world);
+/* The number of this process's first rank among all ranks, and how many these are. */
+CLQ_API unsigned clq_group_first(const clq_group *group);
+CLQ_API unsigned clq_group_total(const clq_group *group);
 /* Waits for what was issued (abort first where that may never end). Takes NULL. */
 CLQ_API void clq_group_destroy(clq_group *group);
 

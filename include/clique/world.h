@@ -43,8 +43,9 @@ typedef struct clq_world_config {
  * engine), UNSUPPORTED (another version of it; a launcher of another MPI), SYSTEM (the engine's own errors, threads),
  * MISMATCH (ranks of different versions of Clique, or of different byte order), MEMORY. */
 CLQ_API clq_status clq_world_open(const clq_world_config *config, clq_world **out);
-/* Every rank calls it, once nothing of the library uses the world any more. Waits for the other ranks unless the world
- * has failed. Takes NULL. */
+/* Every rank calls it, once nothing of the library uses the world any more. Waits for the other ranks; if the world has
+ * failed only until a second after that, since launchers end all ranks when one ends: print what failed before. Takes
+ * NULL. */
 CLQ_API void clq_world_close(clq_world *world);
 
 /* NULL is a world of one process for all of these. */

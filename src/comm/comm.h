@@ -16,6 +16,7 @@
 
 #include "comm/schedule/schedule.h"
 #include "device/device.h"
+#include "world/world.h"
 #include <clique/comm.h>
 
 /* clq_group_create, with the build deadline of the caller's own devices, and lost with them. */
@@ -34,6 +35,16 @@ clq_status clq_comm_create(clq_device *const *devices, unsigned count, const clq
  * those of creating. */
 clq_status clq_comm_split(clq_comm *comm, const unsigned *ranks, unsigned count, clq_comm **out);
 void clq_comm_destroy(clq_comm *comm); /* takes NULL; no rank may be inside */
+/* Makes one communicator of those that all processes of a world have: its ranks are those of rank 0 of the world, then
+ * those of rank 1, …. Each process's ranks go on calling clq_comm_run, with their numbers in the process; root and to
+ * of a task are ranks among all. Reduce-scatter and all-gather need equally many ranks in each process. Sums are made
+ * in each process first, in an order that its own algorithm fixes, then between processes by a ring, or of few bytes by
+ * doubling. The communicator and the world fail together. Every process calls it, before any rank's collective, and
+ * closes the world later than it destroys the communicator. Errors: MISMATCH (processes with other algorithms),
+ * UNSUPPORTED, MEMORY, and those of clq_world_gather. */
+clq_status clq_comm_span(clq_comm *comm, clq_world *world);
+unsigned clq_comm_first(const clq_comm *comm); /* the number of this process's first rank among all */
+unsigned clq_comm_total(const clq_comm *comm); /* ranks of all processes */
 
 /* One rank's part of a collective. count, in and out are as the public calls define them; a buffer that the rank's part
  * does not need is not looked at. */
@@ -73,13 +84,13 @@ clq_status clq_comm_broadcast(clq_comm *comm, unsigned rank, clq_queue *queue, c
 void clq_comm_abort(clq_comm *comm, const clq_error *why);
 /* The first failure, in this communicator or in one that fails with it, or CLQ_OK. */
 clq_status clq_comm_failure(const clq_comm *comm, clq_error *out);
-/* Whether the host's threads execute all collectives, on mapped memory. */
+/* Whether this process's threads execute all collectives, on mapped memory. */
 bool clq_comm_is_direct(const clq_comm *comm);
 /* Spin time of a rank that waits for the others, before it sleeps: 50 us unless set, and always in send/recv. Call
  * while no rank is in a collective. */
 void clq_comm_set_patience(clq_comm *comm, double seconds);
-/* Nanoseconds that rank 0 spent in collectives of all ranks that succeeded, each from the arrival of the last rank.
- * From any thread. */
+/* Nanoseconds that rank 0 spent in collectives of all ranks that succeeded, each from the arrival of the last rank of
+ * this process. From any thread. */
 uint64_t clq_comm_busy_ns(const clq_comm *comm);
 /* Nanoseconds that a rank has waited in them for the last rank to arrive. From any thread. */
 uint64_t clq_comm_waited_ns(const clq_comm *comm, unsigned rank);

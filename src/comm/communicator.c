@@ -1,4 +1,5 @@
 #include "comm/communicator.h"
+#include "comm/outer/wide.h"
 
 #include <time.h>
 
@@ -69,6 +70,21 @@ fail:
     return status;
 }
 
+clq_status clq_comm_span(clq_comm *comm, clq_world *world) {
+    if (comm->wide) return clq_fail(CLQ_STATE, "the group spans a world already");
+    if (clq_world_size(world) == 1) return CLQ_OK;
+    CLQ_TRY(clq_wide_create(comm, world, comm->config.algorithm, &comm->wide));
+    for (unsigned r = 0; r < comm->size; r++) comm->members[r].world = clq_wide_first(comm->wide) + r;
+    return CLQ_OK;
+}
+
+clq_status clq_comm_check_spread(const clq_comm *comm, clq_collective collective) {
+    return comm->wide ? clq_wide_check_spread(comm->wide, collective) : CLQ_OK;
+}
+
+unsigned clq_comm_first(const clq_comm *comm) { return comm->wide ? clq_wide_first(comm->wide) : 0; }
+unsigned clq_comm_total(const clq_comm *comm) { return comm->wide ? clq_wide_total(comm->wide) : comm->size; }
+
 clq_status clq_comm_create(clq_device *const *devices, unsigned count, const clq_group_config *config, clq_comm **out) {
     if (count < 1 || count > CLQ_REPLICAS_MAX)
         return clq_fail(CLQ_ARGUMENT, "a group has 1 to %d ranks, not %u", CLQ_REPLICAS_MAX, count);
@@ -90,6 +106,7 @@ static void end_member(clq_member *member) {
 
 void clq_comm_destroy(clq_comm *comm) {
     if (!comm) return;
+    clq_wide_destroy(comm->wide);
     for (size_t i = 0; comm->pairs && i < (size_t)comm->size * comm->size; i++) clq_comm_destroy(comm->pairs[i]);
     if (comm->family) clq_family_leave(comm);
     for (size_t i = 0; comm->links && i < (size_t)comm->size * comm->size; i++) clq_link_destroy(comm->links[i]);
@@ -119,9 +136,11 @@ static clq_status fail_as(const clq_member *member, clq_status status) {
     return clq_family_fail(family, &mine) ? clq_error_raise(&mine) : clq_family_raise(family);
 }
 
-bool clq_comm_is_direct(const clq_comm *comm) { return comm->algorithm == CLQ_ALGORITHM_DIRECT; }
+bool clq_comm_is_direct(const clq_comm *comm) { return comm->algorithm == CLQ_ALGORITHM_DIRECT && !comm->wide; }
 
-uint64_t clq_comm_busy_ns(const clq_comm *comm) { return atomic_load(&comm->members[0].busy_ns); }
+uint64_t clq_comm_busy_ns(const clq_comm *comm) {
+    return atomic_load(&comm->members[0].busy_ns) + (comm->wide ? clq_wide_busy_ns(comm->wide) : 0);
+}
 uint64_t clq_comm_waited_ns(const clq_comm *comm, unsigned rank) { return atomic_load(&comm->members[rank].waited_ns); }
 
 /* ---- waiting ---- */
@@ -348,6 +367,10 @@ static clq_status run_pair(clq_comm *comm, unsigned rank, const clq_task *call) 
 }
 
 clq_status clq_comm_run(clq_comm *comm, unsigned rank, const clq_task *call) {
+    return comm->wide ? clq_wide_run(comm->wide, rank, call) : clq_comm_run_here(comm, rank, call);
+}
+
+clq_status clq_comm_run_here(clq_comm *comm, unsigned rank, const clq_task *call) {
     if (rank >= comm->size)
         return clq_fail(CLQ_INTERNAL, "rank %u is out of range: the group has %u ranks", rank, comm->size);
     return call->collective == CLQ_SEND_RECV ? run_pair(comm, rank, call) : run_together(comm, rank, call);
@@ -355,7 +378,7 @@ clq_status clq_comm_run(clq_comm *comm, unsigned rank, const clq_task *call) {
 
 bool clq_comm_reaches(const clq_comm *comm, unsigned rank, const clq_task *task) {
     clq_work work = {.task = *task};
-    if (comm->algorithm != CLQ_ALGORITHM_DIRECT || task->collective == CLQ_BARRIER) return false;
+    if (!clq_comm_is_direct(comm) || task->collective == CLQ_BARRIER) return false;
     if (take_work(&comm->members[rank], &work) != CLQ_OK) return false;
     return (work.in_bytes == 0 || clq_buffer_host(task->in)) && (work.out_bytes == 0 || clq_buffer_host(task->out));
 }

@@ -140,6 +140,7 @@ struct clq_comm {
     _Atomic(clq_comm *) *pairs;
     pthread_mutex_t pairs_lock; /* for making them */
     bool pairs_lock_made;
+    struct clq_wide *wide; /* it spans the processes of a world: wide.h. NULL: this process's ranks are all */
 };
 
 /* family.c */
@@ -159,6 +160,10 @@ clq_status clq_family_raise(const clq_family *family);
  * for pairs. */
 clq_status clq_comm_make(clq_device *const *devices, const unsigned *worlds, unsigned count,
                          const clq_group_config *config, bool is_pair, clq_comm **out);
+/* As clq_comm_run, among the ranks of this process. */
+clq_status clq_comm_run_here(clq_comm *comm, unsigned rank, const clq_task *call);
+/* Whether the processes that it spans have as many ranks as the collective needs. Errors: UNSUPPORTED. */
+clq_status clq_comm_check_spread(const clq_comm *comm, clq_collective collective);
 /* The end of what a CLQ_TIMEOUT says, behind which rank did not do what; its argument is deadline_s. */
 #define CLQ_LATE " within the deadline of %g s (deadline_s)"
 /* A task's type, operation (UNSUPPORTED: the type has none), ranks and count; *bytes: the count's. Then its offsets,

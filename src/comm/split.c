@@ -26,6 +26,7 @@ static clq_status make_of(const clq_comm *parent, const unsigned *ranks, unsigne
 
 clq_status clq_comm_split(clq_comm *comm, const unsigned *ranks, unsigned count, clq_comm **out) {
     bool taken[CLQ_REPLICAS_MAX] = {false};
+    if (comm->wide) return clq_fail(CLQ_UNSUPPORTED, "a group that spans several processes cannot be split");
     if (!ranks || count < 1 || count > comm->size)
         return clq_fail(CLQ_INTERNAL, "a group of %u ranks: expected 1 to %u of those of the group that is split",
                         ranks ? count : 0, comm->size);

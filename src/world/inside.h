@@ -20,6 +20,7 @@ struct clq_world {
     const void *communicator;
     clq_thread *thread; /* NULL: alone, without an engine */
     double silence_s, deadline_s;
+    double last_words_s; /* between a failure and the end of closing */
     /* [rank]. Until the hosts' names are known, those without; both are kept, since the thread may be reading one. */
     _Atomic(clq_rank_name *) names;
     clq_rank_name *numbers;
@@ -37,6 +38,7 @@ struct clq_world {
     clq_error failure;  /* as this rank reports it */
     clq_error told;     /* as it is told to the others */
     unsigned failed_rank;
+    double failed_at; /* clq_now */
 
     /* The thread's alone: */
     void *link;

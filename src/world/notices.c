@@ -171,6 +171,7 @@ void clq_world_fail_of(clq_world *world, unsigned rank, const clq_error *why) {
     pthread_mutex_lock(&world->lock);
     if (!atomic_load(&world->failed)) {
         world->failed_rank = rank;
+        world->failed_at = clq_now();
         world->failure = world->told = *why;
         if (rank != world->rank)
             snprintf(world->failure.detail, sizeof world->failure.detail, "%s: %.900s", clq_world_name(world, rank),

@@ -120,9 +120,11 @@ clq_status clq_world_run(clq_world *world, clq_job *job) {
     return clq_world_wait(world, job);
 }
 
-clq_status clq_world_new_tag(clq_world *world, unsigned *out) {
-    if (world->next_tag >= CLQ_TAGS_MAX) return clq_fail(CLQ_UNSUPPORTED, "all %d tags are used", CLQ_TAGS_MAX);
-    *out = world->next_tag++;
+clq_status clq_world_new_tags(clq_world *world, unsigned count, unsigned *out) {
+    if (count > CLQ_TAGS_MAX - world->next_tag)
+        return clq_fail(CLQ_UNSUPPORTED, "a run has %d tags for messages, and all are used", CLQ_TAGS_MAX);
+    *out = world->next_tag;
+    world->next_tag += count;
     return CLQ_OK;
 }
 

@@ -2,12 +2,17 @@
 #include "world/inside.h"
 
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 /* ---- who is in it ---- */
 
 unsigned clq_world_rank(const clq_world *world) { return world ? world->rank : 0; }
 unsigned clq_world_size(const clq_world *world) { return world ? world->size : 1; }
+
+const char *clq_world_engine_name(const clq_world *world) {
+    return world && world->engine ? world->engine->name : "nothing";
+}
 
 const char *clq_world_name(const clq_world *world, unsigned rank) {
     if (!world) return "rank 0";
@@ -69,6 +74,9 @@ static clq_status make_names(clq_world *world) {
 }
 
 /* ---- opening and closing ---- */
+
+/* A launcher ends all ranks as soon as one has ended: each is given the time to say what it knows. */
+static const double last_words_s = 1;
 
 static void free_world(clq_world *world) {
     clq_world_stop(world);
@@ -163,11 +171,21 @@ clq_status clq_world_open(const clq_world_config *config, clq_world **out) {
     const clq_launcher launcher = config->communicator ? (clq_launcher){0} : clq_launcher_find();
     const clq_engine *engine;
     CLQ_TRY(clq_engine_choose(config, &launcher, &engine));
-    return open_world(engine, config->communicator, &launcher, config, out);
+    CLQ_TRY(open_world(engine, config->communicator, &launcher, config, out));
+    if (engine) (*out)->last_words_s = last_words_s;
+    return CLQ_OK;
+}
+
+static void let_others_speak(const clq_world *world) {
+    const double left = world->failed_at + world->last_words_s - clq_now();
+    if (left <= 0) return;
+    const struct timespec time = {.tv_sec = (time_t)left, .tv_nsec = (long)((left - (double)(time_t)left) * 1e9)};
+    nanosleep(&time, NULL);
 }
 
 void clq_world_close(clq_world *world) {
     if (!world) return;
     if (world->thread && !atomic_load(&world->failed)) (void)clq_world_barrier(world);
+    if (world->thread && atomic_load(&world->failed)) let_others_speak(world);
     free_world(world);
 }

@@ -18,6 +18,8 @@
 clq_status clq_world_open_with(const clq_engine *engine, const void *communicator, const clq_world_config *config,
                                clq_world **out);
 
+const char *clq_world_engine_name(const clq_world *world); /* "Open MPI"; "nothing" in a world of one process */
+
 /* ---- jobs (progress.c) ---- */
 
 typedef struct clq_job clq_job;
@@ -44,15 +46,16 @@ void clq_world_post(clq_world *world, clq_job *job);
 clq_status clq_world_wait(clq_world *world, clq_job *job);
 clq_status clq_world_run(clq_world *world, clq_job *job); /* both */
 
-/* For `advance`. A request is NULL where no message is under way. Tags: clq_world_new_tag's. */
+/* For `advance`. A request is NULL where no message is under way. Tags: clq_world_new_tags's. */
 clq_status clq_world_begin_send(clq_world *world, unsigned to, unsigned tag, const void *data, size_t bytes,
                                 void **request);
 clq_status clq_world_begin_receive(clq_world *world, unsigned from, unsigned tag, void *data, size_t bytes,
                                    void **request);
 /* Whether no message is under way, or it is done now: then *moved is set, too. */
 clq_status clq_world_test(clq_world *world, void **request, bool *moved, bool *done);
-/* A tag for messages of one user. All ranks ask for their tags in the same order. Errors: UNSUPPORTED: all are used. */
-clq_status clq_world_new_tag(clq_world *world, unsigned *out);
+/* `count` tags, from *out on, for messages of one user. All ranks ask for as many, in the same order. Errors:
+ * UNSUPPORTED: all are used. */
+clq_status clq_world_new_tags(clq_world *world, unsigned count, unsigned *out);
 
 /* ---- messages (message.c) ---- */
 

@@ -62,7 +62,7 @@ static int works(const void *communicator) {
     CHECK(clq_world_open(&(clq_world_config){.communicator = communicator}, &world) == CLQ_OK);
     const unsigned size = clq_world_size(world), rank = clq_world_rank(world);
     CHECK(gathers(world) == 0);
-    CHECK(clq_world_new_tag(world, &tag) == CLQ_OK);
+    CHECK(clq_world_new_tags(world, 1, &tag) == CLQ_OK);
     for (size_t bytes = 0; size % 2 == 0 && bytes < (size_t)70 << 20; bytes = bytes * 37 + 1)
         CHECK(pass_on(world, tag, bytes) == 0);
     CHECK(clq_world_agree(world, "model", (clq_hash128){1, 2}) == CLQ_OK);

@@ -222,7 +222,7 @@ static void uses_all(fabric_rank *self) {
     unsigned tag;
     char data[100] = "", all[300];
     const unsigned size = clq_world_size(self->world), rank = self->rank;
-    clq_status status = clq_world_new_tag(self->world, &tag);
+    clq_status status = clq_world_new_tags(self->world, 1, &tag);
     if (status == CLQ_OK) status = clq_world_gather(self->world, data, sizeof data, all);
     if (status == CLQ_OK && rank == 0) status = clq_world_send(self->world, 1, tag, data, sizeof data);
     if (status == CLQ_OK && rank == 1) status = clq_world_receive(self->world, 0, tag, data, sizeof data);

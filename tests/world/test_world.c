@@ -189,7 +189,7 @@ static void carries(fabric_rank *self) {
     clq_thread *threads[2 * TAGS];
     for (unsigned i = 0; i < 2 * TAGS; i += 2) {
         unsigned tag;
-        EXPECT_OK(self, clq_world_new_tag(self->world, &tag));
+        EXPECT_OK(self, clq_world_new_tags(self->world, 1, &tag));
         work[i] = (carrier){.self = self, .tag = tag, .sends = true};
         work[i + 1] = (carrier){.self = self, .tag = tag};
     }
@@ -208,7 +208,7 @@ static void messages_arrive(void **state) {
 static void carries_much(fabric_rank *self) {
     const size_t bytes = ((size_t)64 << 20) + 13;
     unsigned tag;
-    EXPECT_OK(self, clq_world_new_tag(self->world, &tag));
+    EXPECT_OK(self, clq_world_new_tags(self->world, 1, &tag));
     char *data = clq_alloc(bytes, 1);
     EXPECT(self, data != NULL);
     if (self->rank == 0) memset(data, 9, bytes);

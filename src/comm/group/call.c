@@ -21,11 +21,12 @@ static clq_status take_memory(const clq_group *group, unsigned rank, cl_mem memo
 }
 
 static size_t in_bytes_of(const clq_call *call, unsigned rank) {
-    return clq_collective_in_bytes(call->task.collective, call->size, rank, call->task.root, call->bytes);
+    return clq_collective_in_bytes(call->task.collective, call->total, call->first + rank, call->task.root,
+                                   call->bytes);
 }
 static size_t out_bytes_of(const clq_call *call, unsigned rank) {
-    return clq_collective_out_bytes(call->task.collective, call->size, rank, call->task.root, call->task.to,
-                                    call->bytes);
+    return clq_collective_out_bytes(call->task.collective, call->total, call->first + rank, call->task.root,
+                                    call->task.to, call->bytes);
 }
 
 static clq_status take_slices(const clq_group *group, unsigned rank, const clq_slice *in, const clq_slice *out,
@@ -60,8 +61,8 @@ static bool is_in_place(const clq_call *call, unsigned rank) {
     const clq_task *task = &call->parts[rank].task;
     if (clq_buffer_handle(task->in) != clq_buffer_handle(task->out)) return false;
     switch (task->collective) {
-    case CLQ_REDUCE_SCATTER: return task->out_offset == task->in_offset + rank * call->bytes;
-    case CLQ_ALL_GATHER: return task->in_offset == task->out_offset + rank * call->bytes;
+    case CLQ_REDUCE_SCATTER: return task->out_offset == task->in_offset + (call->first + rank) * call->bytes;
+    case CLQ_ALL_GATHER: return task->in_offset == task->out_offset + (call->first + rank) * call->bytes;
     default: return task->in_offset == task->out_offset;
     }
 }
@@ -105,12 +106,15 @@ static clq_status add_events(const clq_group_rank *rank, clq_part *part, const c
 clq_status clq_call_create(const clq_group *group, const clq_task *task, const clq_slice *in, const clq_slice *out,
                            const cl_event *waits, bool wants_done, clq_call **result) {
     size_t bytes;
-    CLQ_TRY(clq_task_check(task, group->size, CLQ_ARGUMENT, &bytes));
+    CLQ_TRY(clq_task_check(task, clq_comm_total(group->comm), CLQ_ARGUMENT, &bytes));
+    CLQ_TRY(clq_comm_check_spread(group->comm, task->collective));
     clq_call *call = clq_alloc(1, sizeof *call + group->size * sizeof call->parts[0]);
     if (!call) return CLQ_MEMORY;
     call->task = *task;
     call->bytes = bytes;
     call->size = call->running = group->size;
+    call->first = clq_comm_first(group->comm);
+    call->total = clq_comm_total(group->comm);
     call->blocks = !wants_done;
     for (unsigned r = 0; r < group->size; r++) {
         call->parts[r].task = *task;

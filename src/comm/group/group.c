@@ -165,6 +165,10 @@ clq_status clq_group_make_part(const clq_group *group, const unsigned *ranks, un
     return start_threads(part, status, out);
 }
 
+clq_status clq_group_span(clq_group *group, clq_world *world) { return clq_comm_span(group->comm, world); }
+unsigned clq_group_first(const clq_group *group) { return clq_comm_first(group->comm); }
+unsigned clq_group_total(const clq_group *group) { return clq_comm_total(group->comm); }
+
 static clq_call *take_noted(clq_group *group) {
     clq_call *list = group->noted;
     group->noted = NULL;

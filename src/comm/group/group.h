@@ -44,7 +44,8 @@ typedef struct clq_call {
     bool blocks; /* the caller asked for no events, of it or of one that it packs: it waits for the call */
     bool held;   /* it waits for an event that the caller is to complete */
     unsigned size;
-    unsigned running; /* ranks that are not done with it */
+    unsigned first, total; /* of clq_comm_first and clq_comm_total */
+    unsigned running;      /* ranks that are not done with it */
     clq_part parts[];
 } clq_call;
 

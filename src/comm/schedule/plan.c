@@ -1,5 +1,6 @@
 /* What a communicator's config allows, and what follows from it. */
 #include "comm/communicator.h"
+#include "comm/outer/wide.h"
 
 enum { DEFAULT_SLOTS = 4 };
 static const size_t default_chunk_bytes = (size_t)256 << 10, largest_chunk_bytes = (size_t)1 << 30;
@@ -141,8 +142,9 @@ static void explain_links(const clq_comm *comm, const char *what, clq_text *text
 
 char *clq_comm_explain(clq_comm *comm) {
     clq_text text = {0};
+    if (comm->wide) clq_wide_explain(comm->wide, &text);
     if (comm->size == 1) {
-        clq_text_add(&text, "one rank: nothing to exchange\n");
+        clq_text_add(&text, comm->wide ? "one rank in this process\n" : "one rank: nothing to exchange\n");
     } else if (comm->algorithm == CLQ_ALGORITHM_DIRECT) {
         clq_text_add(&text, "all %u ranks, any size: direct over mapped memory (%s)\n", comm->size, comm->reason);
     } else if (comm->algorithm != CLQ_ALGORITHM_AUTO) {

@@ -84,7 +84,7 @@ clq_status clq_walk_build(clq_member *member, clq_dtype dtype, clq_redop op) {
     return clq_combine_create(member->device, dtype, op, kernel);
 }
 
-clq_status clq_walk_prepare_all(clq_comm *comm, const clq_task *asked) {
+static clq_status prepare_here(clq_comm *comm, const clq_task *asked) {
     clq_task task;
     CLQ_TRY(clq_comm_route(comm, asked, &comm, &task));
     const size_t bytes = task.count * clq_dtype_bytes(task.dtype);
@@ -102,6 +102,21 @@ clq_status clq_walk_prepare_all(clq_comm *comm, const clq_task *asked) {
         if (status != CLQ_OK) return clq_fail_on(status, member->device, "rank %u", member->world);
     }
     return CLQ_OK;
+}
+
+/* Of several processes, what the ranks of this one do: to their first rank, and back. */
+static clq_status prepare_wide(clq_comm *comm, const clq_task *asked) {
+    clq_task task = *asked;
+    task.root = task.to = 0;
+    task.op = asked->op == CLQ_AVG ? CLQ_SUM : asked->op;
+    task.collective = CLQ_BROADCAST;
+    CLQ_TRY(prepare_here(comm, &task));
+    task.collective = CLQ_REDUCE;
+    return clq_collective_reduces(asked->collective) ? prepare_here(comm, &task) : CLQ_OK;
+}
+
+clq_status clq_walk_prepare_all(clq_comm *comm, const clq_task *asked) {
+    return comm->wide ? prepare_wide(comm, asked) : prepare_here(comm, asked);
 }
 
 static clq_status prepare_commands(clq_member *member, const clq_schedule *schedule) {

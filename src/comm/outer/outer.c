@@ -1,0 +1,280 @@
+/* A schedule as a job of a world's thread. All ranks go through one sequence of items (round, chunk), as in walk.c. A
+ * window of messages is under way in each direction:
+ *
+ * - receives are begun in the items' order, ahead of their time, and end in it. What is to be combined comes into a
+ * slot of scratch memory, all else to where it belongs;
+ *
+ * - sends are begun in the items' order: what is sent in a round was received in the round before it, or is the rank's
+ *   own. So the send of an item waits for the receives up to one round before it.
+ *
+ * Nobody waits in a circle: an item's receive waits for nothing later than its own counterpart, a send of an earlier
+ * round of another rank's. Between phases, all is done. */
+#include "comm/outer/outer.h"
+
+#include "comm/reduce/reduce.h"
+
+#include <string.h>
+
+enum { WINDOW = 16 }; /* messages under way in each direction: 2 MiB, which 1 Gbit/s needs 17 ms for */
+static const size_t chunk_default = (size_t)128 << 10;
+
+typedef struct message {
+    void *request; /* NULL: none, or it is done */
+    size_t bytes;  /* 0: the rank rests in this item */
+    clq_hop hop;
+    char *to; /* where it comes to: a slot of scratch memory, or its place */
+} message;
+
+struct clq_outer {
+    clq_world *world;
+    unsigned tag;
+    size_t chunk_bytes;
+    char *scratch; /* [WINDOW][chunk_bytes] */
+    char *work;    /* CLQ_PLACE_WORK; grows */
+    size_t work_bytes;
+};
+
+typedef struct walk {
+    clq_job job;
+    clq_outer *outer;
+    const clq_outer_task *task;
+    clq_schedule schedule;
+    unsigned rank, phase;
+    size_t chunks, items; /* of the phase */
+    /* How many items were begun and done in each direction. */
+    size_t receives_begun, receives_done, sends_begun, sends_done;
+    message receives[WINDOW], sends[WINDOW];
+    clq_reduce_function *combine, *complete; /* complete: the last combination, of an average the one that divides */
+    unsigned divisor;
+} walk;
+
+/* ---- items ---- */
+
+static const clq_phase *phase_of(const walk *w) { return &w->schedule.phase[w->phase]; }
+
+static void start_phase(walk *w) {
+    w->receives_begun = w->receives_done = w->sends_begun = w->sends_done = 0;
+    w->chunks = CLQ_MAX(clq_ceil_div(phase_of(w)->most_bytes, w->outer->chunk_bytes), (size_t)1);
+    w->items = phase_of(w)->rounds * w->chunks;
+}
+
+static clq_hop hop_of(const walk *w, size_t item, size_t *chunk) {
+    const bool by_chunk = phase_of(w)->by_chunk;
+    *chunk = by_chunk ? item / phase_of(w)->rounds : item % w->chunks;
+    return clq_schedule_hop(&w->schedule, w->phase, w->rank,
+                            (unsigned)(by_chunk ? item % phase_of(w)->rounds : item / w->chunks));
+}
+
+static char *place_of(const walk *w, clq_place place) {
+    if (place == CLQ_PLACE_IN) return (char *)(uintptr_t)w->task->in;
+    return place == CLQ_PLACE_OUT ? w->task->out : w->outer->work;
+}
+
+/* Where a range's chunk is, and its bytes; 0: it has no such chunk. */
+static size_t chunk_of(const walk *w, clq_range range, size_t chunk, char **out) {
+    const size_t skipped = chunk * w->outer->chunk_bytes;
+    if (skipped >= range.bytes) return 0;
+    *out = place_of(w, range.place) + range.begin + skipped;
+    return CLQ_MIN(w->outer->chunk_bytes, range.bytes - skipped);
+}
+
+/* Items from here on in the sequence are a round behind. */
+static size_t round_before(const walk *w, size_t item) {
+    const size_t stride = phase_of(w)->by_chunk ? 1 : w->chunks;
+    return item < stride ? 0 : item - stride + 1;
+}
+
+/* ---- receiving ---- */
+
+/* Whether what comes may be written to its place: what is sent from there must have left. By rounds, that was sent a
+ * round before, or earlier; by chunks it is the rank's own input, if that is the output, too. */
+static bool is_free(const walk *w, const clq_hop *hop, size_t item) {
+    if (hop->reduced) return true; /* comes into a slot */
+    if (!phase_of(w)->by_chunk) return w->sends_done >= round_before(w, item);
+    return w->task->in != w->task->out || w->task->collective == CLQ_BROADCAST || w->sends_done >= item;
+}
+
+static clq_status begin_receives(walk *w, bool *moved) {
+    while (w->receives_begun < w->items && w->receives_begun - w->receives_done < WINDOW) {
+        const size_t item = w->receives_begun, slot = item % WINDOW;
+        message *next = &w->receives[slot];
+        size_t chunk;
+        next->hop = hop_of(w, item, &chunk);
+        next->request = NULL;
+        next->bytes = chunk_of(w, next->hop.received, chunk, &next->to);
+        if (next->bytes > 0) {
+            if (!is_free(w, &next->hop, item)) return CLQ_OK;
+            if (next->hop.reduced) next->to = w->outer->scratch + slot * w->outer->chunk_bytes;
+            CLQ_TRY(clq_world_begin_receive(w->outer->world, next->hop.from, w->outer->tag, next->to, next->bytes,
+                                            &next->request));
+        }
+        w->receives_begun++;
+        *moved = true;
+    }
+    return CLQ_OK;
+}
+
+/* Adds what came to its operand. */
+static void combine(const walk *w, const message *came, size_t chunk) {
+    char *operand = NULL, *to = NULL;
+    chunk_of(w, came->hop.operand, chunk, &operand);
+    chunk_of(w, came->hop.received, chunk, &to);
+    const void *const in[] = {came->hop.came_first ? came->to : operand, came->hop.came_first ? operand : came->to};
+    void *const out[] = {to};
+    (came->hop.last ? w->complete : w->combine)(in, 2, out, 1, 0, came->bytes / clq_dtype_bytes(w->task->dtype),
+                                                w->divisor, false);
+}
+
+static clq_status end_receives(walk *w, bool *moved) {
+    while (w->receives_done < w->receives_begun) {
+        const size_t item = w->receives_done;
+        message *came = &w->receives[item % WINDOW];
+        bool done;
+        CLQ_TRY(clq_world_test(w->outer->world, &came->request, moved, &done));
+        /* What is combined replaces the sent bytes, if both partners send what they have. */
+        if (!done || (came->bytes > 0 && came->hop.exchanged && w->sends_done <= item)) return CLQ_OK;
+        if (came->bytes > 0 && came->hop.reduced) {
+            size_t chunk;
+            (void)hop_of(w, item, &chunk);
+            combine(w, came, chunk);
+        }
+        w->receives_done++;
+        *moved = true;
+    }
+    return CLQ_OK;
+}
+
+/* ---- sending ---- */
+
+static clq_status begin_sends(walk *w, bool *moved) {
+    while (w->sends_begun < w->items && w->sends_begun - w->sends_done < WINDOW) {
+        const size_t item = w->sends_begun;
+        message *next = &w->sends[item % WINDOW];
+        size_t chunk;
+        if (w->receives_done < round_before(w, item)) return CLQ_OK;
+        next->hop = hop_of(w, item, &chunk);
+        next->request = NULL;
+        next->bytes = chunk_of(w, next->hop.sent, chunk, &next->to);
+        if (next->bytes > 0)
+            CLQ_TRY(clq_world_begin_send(w->outer->world, next->hop.to, w->outer->tag, next->to, next->bytes,
+                                         &next->request));
+        w->sends_begun++;
+        *moved = true;
+    }
+    return CLQ_OK;
+}
+
+static clq_status end_sends(walk *w, bool *moved) {
+    while (w->sends_done < w->sends_begun) {
+        bool done;
+        CLQ_TRY(clq_world_test(w->outer->world, &w->sends[w->sends_done % WINDOW].request, moved, &done));
+        if (!done) return CLQ_OK;
+        w->sends_done++;
+        *moved = true;
+    }
+    return CLQ_OK;
+}
+
+/* ---- the job ---- */
+
+static clq_status advance(clq_job *job, clq_world *world, bool *moved, bool *done) {
+    walk *w = (walk *)job;
+    (void)world;
+    for (bool more = true; more;) {
+        more = false;
+        CLQ_TRY(end_sends(w, &more));
+        CLQ_TRY(begin_receives(w, &more));
+        CLQ_TRY(end_receives(w, &more));
+        CLQ_TRY(begin_sends(w, &more));
+        *moved |= more;
+    }
+    if (w->receives_done < w->items)
+        job->waits_for = w->receives[w->receives_done % WINDOW].hop.from;
+    else if (w->sends_done < w->items)
+        job->waits_for = w->sends[w->sends_done % WINDOW].hop.to;
+    if (w->receives_done < w->items || w->sends_done < w->items) return CLQ_OK;
+    *moved = true;
+    *done = ++w->phase == w->schedule.phases;
+    if (!*done) start_phase(w);
+    return CLQ_OK;
+}
+
+/* What goes from in to out on the rank itself. */
+static void copy_own(const walk *w) {
+    const clq_range own = clq_schedule_own(&w->schedule, w->task->collective, w->rank);
+    char *to = (char *)w->task->out + own.begin;
+    if (own.bytes > 0 && to != w->task->in) memcpy(to, w->task->in, own.bytes);
+}
+
+static clq_status grow_work(clq_outer *outer, size_t bytes) {
+    if (bytes <= outer->work_bytes) return CLQ_OK;
+    clq_free(outer->work);
+    outer->work_bytes = 0;
+    outer->work = clq_alloc_unset(CLQ_PART_ALIGN, bytes);
+    if (!outer->work) return CLQ_MEMORY;
+    outer->work_bytes = bytes;
+    return CLQ_OK;
+}
+
+static clq_status prepare(walk *w) {
+    static const char *const doing[CLQ_COLLECTIVE_COUNT] = {
+        "a barrier", "an all-reduce", "a reduce-scatter", "an all-gather", "a broadcast", "a reduce", "a send/recv"};
+    const clq_outer_task *task = w->task;
+    const unsigned size = clq_world_size(w->outer->world);
+    w->rank = clq_world_rank(w->outer->world);
+    w->divisor = task->divisor > 0 ? task->divisor : size;
+    w->job = (clq_job){.advance = advance, .deadline_s = task->deadline_s, .doing = doing[task->collective]};
+    clq_schedule_make(task->algorithm, task->collective, size, task->root, task->to,
+                      task->count * clq_dtype_bytes(task->dtype), NULL, &w->schedule);
+    if (clq_collective_reduces(task->collective)) {
+        w->complete = clq_reduce_find(task->dtype, task->op);
+        w->combine = clq_reduce_find(task->dtype, task->op == CLQ_AVG ? CLQ_SUM : task->op);
+        if (!w->complete) return clq_fail(CLQ_INTERNAL, "%s cannot be reduced", clq_dtype_name(task->dtype));
+    }
+    CLQ_TRY(grow_work(w->outer, w->schedule.work_bytes));
+    copy_own(w);
+    start_phase(w);
+    return CLQ_OK;
+}
+
+clq_status clq_outer_run(clq_outer *outer, const clq_outer_task *task) {
+    CLQ_TRY(clq_world_failure(outer->world));
+    if (task->count == 0) return CLQ_OK;
+    if (clq_world_size(outer->world) == 1) {
+        if (task->in != task->out) memcpy(task->out, task->in, task->count * clq_dtype_bytes(task->dtype));
+        return CLQ_OK;
+    }
+    walk w = {.outer = outer, .task = task};
+    const clq_status status = prepare(&w);
+    if (status == CLQ_OK) return clq_world_run(outer->world, &w.job);
+    clq_error why;
+    clq_error_take(status, &why);
+    clq_world_fail(outer->world, &why);
+    return clq_error_raise(&why);
+}
+
+/* ---- making ---- */
+
+clq_status clq_outer_create(clq_world *world, size_t chunk_bytes, clq_outer **out) {
+    clq_outer *outer = clq_alloc(1, sizeof *outer);
+    if (!outer) return CLQ_MEMORY;
+    outer->world = world;
+    outer->chunk_bytes = clq_round_up(chunk_bytes > 0 ? chunk_bytes : chunk_default, CLQ_PART_ALIGN);
+    clq_status status = clq_world_new_tags(world, 1, &outer->tag);
+    if (status == CLQ_OK) {
+        outer->scratch = clq_alloc_unset(CLQ_PART_ALIGN, WINDOW * outer->chunk_bytes);
+        if (!outer->scratch) status = CLQ_MEMORY;
+    }
+    if (status == CLQ_OK)
+        *out = outer;
+    else
+        clq_outer_destroy(outer);
+    return status;
+}
+
+void clq_outer_destroy(clq_outer *outer) {
+    if (!outer) return;
+    clq_free(outer->scratch);
+    clq_free(outer->work);
+    clq_free(outer);
+}

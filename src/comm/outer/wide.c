@@ -1,0 +1,377 @@
+#include "comm/outer/wide.h"
+
+#include "comm/communicator.h"
+#include "comm/outer/outer.h"
+
+#include <string.h>
+
+struct clq_wide {
+    clq_comm *local;
+    clq_world *world;
+    clq_outer *outer;
+    clq_algorithm algorithm;
+    unsigned first, total;
+    unsigned *begin; /* [world's size + 1]: the first rank of each process */
+    bool is_even;    /* all processes have as many devices */
+    unsigned tags;   /* of messages between devices: tags + from * most + to, by numbers in their processes */
+    unsigned most;   /* devices of a process */
+    double deadline_s;
+    atomic_uint_fast64_t busy_ns;
+
+    /* The leader's alone: */
+    clq_buffer *passing; /* what is on its way through the leader, where no buffer of the task takes it; grows */
+    char *staging;       /* the host's copy, of a device with memory of its own; grows */
+    size_t staging_bytes;
+};
+
+unsigned clq_wide_first(const clq_wide *wide) { return wide->first; }
+unsigned clq_wide_total(const clq_wide *wide) { return wide->total; }
+uint64_t clq_wide_busy_ns(const clq_wide *wide) { return atomic_load(&wide->busy_ns); }
+
+/* The process that a rank is of. */
+static unsigned process_of(const clq_wide *wide, unsigned rank) {
+    unsigned process = 0;
+    while (rank >= wide->begin[process + 1]) process++;
+    return process;
+}
+
+/* Below this many bytes a message's start takes longer than its way, over 1 Gbit/s. */
+static const size_t start_bytes = (size_t)8 << 10;
+
+/* Partners that exchange all they have take fewer messages, one after the other, than a ring, but each is whole. The
+ * same on all ranks. */
+static clq_algorithm choose(const clq_wide *wide, size_t bytes) {
+    const unsigned size = clq_world_size(wide->world);
+    unsigned levels = 0;
+    if (wide->algorithm != CLQ_ALGORITHM_AUTO && wide->algorithm != CLQ_ALGORITHM_DIRECT)
+        return wide->algorithm == CLQ_ALGORITHM_HIERARCHICAL ? CLQ_ALGORITHM_RING : wide->algorithm;
+    while (1u << levels < size) levels++;
+    return levels * (start_bytes + bytes) < 2 * (size - 1) * (start_bytes + bytes / size) && bytes <= 4 * start_bytes
+               ? CLQ_ALGORITHM_DOUBLING
+               : CLQ_ALGORITHM_RING;
+}
+
+void clq_wide_explain(const clq_wide *wide, clq_text *text) {
+    clq_text_add(text, "%u ranks in %u processes: in each to its first rank, between these over %s by %s", wide->total,
+                 clq_world_size(wide->world), clq_world_engine_name(wide->world),
+                 clq_algorithm_name(choose(wide, SIZE_MAX / 64)));
+    if (choose(wide, 1) != choose(wide, SIZE_MAX / 64))
+        clq_text_add(text, " (of few bytes by %s)", clq_algorithm_name(choose(wide, 1)));
+    clq_text_add(text, ", and back\n");
+}
+
+/* ---- between processes ---- */
+
+/* What the host sees of a range of the leader's memory. */
+typedef struct view {
+    clq_queue *queue;
+    clq_buffer *buffer;
+    size_t offset, bytes;
+    char *host;
+    bool is_mapped, is_copy;
+} view;
+
+static clq_status grow_staging(clq_wide *wide, size_t bytes) {
+    if (bytes <= wide->staging_bytes) return CLQ_OK;
+    clq_free(wide->staging);
+    wide->staging_bytes = 0;
+    wide->staging = clq_alloc_unset(CLQ_PART_ALIGN, bytes);
+    if (!wide->staging) return CLQ_MEMORY;
+    wide->staging_bytes = bytes;
+    return CLQ_OK;
+}
+
+/* Commands that wrote the range are done. */
+static clq_status open_view(clq_wide *wide, view *at) {
+    const clq_device *device = wide->local->members[0].device;
+    char *host = clq_buffer_host(at->buffer);
+    if (host && clq_device_get_info(device)->host_unified) {
+        at->host = host + at->offset;
+        return CLQ_OK;
+    }
+    at->is_mapped = clq_device_get_info(device)->host_unified;
+    if (at->is_mapped) {
+        void *mapping;
+        CLQ_TRY(clq_queue_map(at->queue, at->buffer, at->offset, at->bytes, true, &mapping));
+        at->host = mapping;
+        return CLQ_OK;
+    }
+    at->is_copy = true;
+    CLQ_TRY(grow_staging(wide, at->bytes));
+    at->host = wide->staging;
+    return clq_queue_read(at->queue, at->buffer, at->offset, at->host, at->bytes, true);
+}
+
+static clq_status close_view(const view *at) {
+    if (at->is_copy) return clq_queue_write(at->queue, at->buffer, at->offset, at->host, at->bytes, true);
+    if (!at->is_mapped) return CLQ_OK;
+    CLQ_TRY(clq_queue_unmap(at->queue, at->buffer, at->host));
+    return clq_queue_finish(at->queue);
+}
+
+/* The leader's part of a collective between processes, in place in `at`. in_at, out_at: where its input and output are
+ * in there. count: the collective's, with processes as ranks. root: a process. */
+static clq_status cross(clq_wide *wide, const clq_task *task, clq_collective collective, size_t count, unsigned root,
+                        view at, size_t in_at, size_t out_at) {
+    const double began = clq_now();
+    CLQ_TRY(open_view(wide, &at));
+    const clq_outer_task outer = {.collective = collective,
+                                  .algorithm = choose(wide, count * clq_dtype_bytes(task->dtype)),
+                                  .in = at.host + in_at,
+                                  .out = at.host + out_at,
+                                  .count = count,
+                                  .dtype = task->dtype,
+                                  .op = task->op,
+                                  .root = root,
+                                  .divisor = wide->total,
+                                  .deadline_s = wide->deadline_s};
+    clq_status status = clq_outer_run(wide->outer, &outer);
+    const clq_status closed = close_view(&at);
+    atomic_fetch_add(&wide->busy_ns, (uint64_t)((clq_now() - began) * 1e9));
+    return status == CLQ_OK ? closed : status;
+}
+
+/* ---- among the devices of this process ---- */
+
+/* A collective of this process's devices, with the task's type. Averages are taken between processes. */
+static clq_status among(clq_wide *wide, unsigned rank, const clq_task *task, clq_collective collective, clq_place_at in,
+                        clq_place_at out, size_t count, unsigned root, unsigned to) {
+    clq_task local = {.collective = collective,
+                      .queue = task->queue,
+                      .in = in.buffer,
+                      .in_offset = in.offset,
+                      .out = out.buffer,
+                      .out_offset = out.offset,
+                      .count = count,
+                      .dtype = task->dtype,
+                      .op = task->op == CLQ_AVG ? CLQ_SUM : task->op,
+                      .root = root,
+                      .to = to};
+    return clq_comm_run_here(wide->local, rank, &local);
+}
+
+static clq_status meet(clq_wide *wide, unsigned rank, const clq_task *task, bool works) {
+    clq_task local = {.collective = CLQ_BARRIER, .queue = task->queue};
+    if (works) {
+        local.between = task->between;
+        local.context = task->context;
+    }
+    return clq_comm_run_here(wide->local, rank, &local);
+}
+
+static clq_place_at in_of(const clq_task *task) { return (clq_place_at){task->in, task->in_offset}; }
+static clq_place_at out_of(const clq_task *task) { return (clq_place_at){task->out, task->out_offset}; }
+static view view_of(const clq_task *task, clq_place_at place, size_t bytes) {
+    return (view){.queue = task->queue, .buffer = place.buffer, .offset = place.offset, .bytes = bytes};
+}
+
+/* Memory of the leader for what passes through it. */
+static clq_status pass_through(clq_wide *wide, size_t bytes, clq_place_at *out) {
+    if (!wide->passing || clq_buffer_bytes(wide->passing) < bytes) {
+        clq_buffer_destroy(wide->passing);
+        wide->passing = NULL;
+        CLQ_TRY(clq_buffer_create(wide->local->members[0].device, CLQ_MEMORY_DEVICE, bytes,
+                                  "what passes between machines", &wide->passing));
+    }
+    *out = (clq_place_at){wide->passing, 0};
+    return CLQ_OK;
+}
+
+/* ---- the collectives ---- */
+
+static clq_status all_reduce(clq_wide *wide, unsigned rank, const clq_task *task, size_t bytes) {
+    CLQ_TRY(among(wide, rank, task, CLQ_REDUCE, in_of(task), out_of(task), task->count, 0, 0));
+    if (rank == 0) CLQ_TRY(cross(wide, task, CLQ_ALL_REDUCE, task->count, 0, view_of(task, out_of(task), bytes), 0, 0));
+    return among(wide, rank, task, CLQ_BROADCAST, out_of(task), out_of(task), task->count, 0, 0);
+}
+
+static clq_status broadcast(clq_wide *wide, unsigned rank, const clq_task *task, size_t bytes) {
+    const unsigned process = process_of(wide, task->root);
+    const bool is_here = process == clq_world_rank(wide->world);
+    if (is_here)
+        CLQ_TRY(among(wide, rank, task, CLQ_BROADCAST, in_of(task), out_of(task), task->count, task->root - wide->first,
+                      0));
+    if (rank == 0)
+        CLQ_TRY(cross(wide, task, CLQ_BROADCAST, task->count, process, view_of(task, out_of(task), bytes), 0, 0));
+    if (is_here) return CLQ_OK;
+    return among(wide, rank, task, CLQ_BROADCAST, out_of(task), out_of(task), task->count, 0, 0);
+}
+
+static clq_status reduce(clq_wide *wide, unsigned rank, const clq_task *task, size_t bytes) {
+    const unsigned process = process_of(wide, task->root);
+    const bool is_here = process == clq_world_rank(wide->world);
+    const unsigned root = is_here ? task->root - wide->first : 0;
+    clq_place_at sum = out_of(task);
+    if (rank == 0 && !(is_here && root == 0)) CLQ_TRY(pass_through(wide, bytes, &sum));
+    CLQ_TRY(among(wide, rank, task, CLQ_REDUCE, in_of(task), sum, task->count, 0, 0));
+    if (rank == 0) CLQ_TRY(cross(wide, task, CLQ_REDUCE, task->count, process, view_of(task, sum, bytes), 0, 0));
+    if (!is_here || root == 0) return CLQ_OK;
+    return among(wide, rank, task, CLQ_SEND_RECV, sum, out_of(task), task->count, 0, root);
+}
+
+static clq_status reduce_scatter(clq_wide *wide, unsigned rank, const clq_task *task, size_t bytes) {
+    const unsigned here = wide->local->size;
+    clq_place_at sum = {0};
+    if (rank == 0) CLQ_TRY(pass_through(wide, wide->total * bytes, &sum));
+    CLQ_TRY(among(wide, rank, task, CLQ_REDUCE, in_of(task), sum, wide->total * task->count, 0, 0));
+    if (rank == 0)
+        CLQ_TRY(cross(wide, task, CLQ_REDUCE_SCATTER, here * task->count, 0, view_of(task, sum, wide->total * bytes), 0,
+                      wide->first * bytes));
+    for (unsigned to = 0; to < here; to++) {
+        const clq_place_at from = {sum.buffer, (wide->first + to) * bytes};
+        CLQ_TRY(among(wide, rank, task, CLQ_SEND_RECV, from, out_of(task), task->count, 0, to));
+    }
+    return CLQ_OK;
+}
+
+static clq_status all_gather(clq_wide *wide, unsigned rank, const clq_task *task, size_t bytes) {
+    const unsigned here = wide->local->size;
+    for (unsigned from = 0; from < here; from++) {
+        const clq_place_at to = {task->out, task->out_offset + (wide->first + from) * bytes};
+        CLQ_TRY(among(wide, rank, task, CLQ_SEND_RECV, in_of(task), to, task->count, from, 0));
+    }
+    if (rank == 0)
+        CLQ_TRY(cross(wide, task, CLQ_ALL_GATHER, here * task->count, 0,
+                      view_of(task, out_of(task), wide->total * bytes), wide->first * bytes, 0));
+    return among(wide, rank, task, CLQ_BROADCAST, out_of(task), out_of(task), wide->total * task->count, 0, 0);
+}
+
+/* Every process has come, and all of its devices have. */
+static clq_status all_met(clq_wide *wide, unsigned rank, const clq_task *task) {
+    unsigned char byte = 0;
+    const clq_outer_task outer = {.collective = CLQ_ALL_REDUCE,
+                                  .algorithm = CLQ_ALGORITHM_DOUBLING,
+                                  .in = &byte,
+                                  .out = &byte,
+                                  .count = 1,
+                                  .dtype = CLQ_U8,
+                                  .deadline_s = wide->deadline_s};
+    CLQ_TRY(meet(wide, rank, task, false));
+    return rank == 0 ? clq_outer_run(wide->outer, &outer) : CLQ_OK;
+}
+
+static clq_status barrier(clq_wide *wide, unsigned rank, const clq_task *task) {
+    CLQ_TRY(all_met(wide, rank, task));
+    CLQ_TRY(meet(wide, rank, task, true));
+    if (!task->between) return CLQ_OK;
+    CLQ_TRY(all_met(wide, rank, task));
+    return meet(wide, rank, task, false);
+}
+
+/* Between devices of two processes. */
+static clq_status send_or_receive(clq_wide *wide, unsigned rank, const clq_task *task, size_t bytes) {
+    const unsigned from = process_of(wide, task->root), to = process_of(wide, task->to);
+    const unsigned tag = wide->tags + (task->root - wide->begin[from]) * wide->most + task->to - wide->begin[to];
+    const bool sends = wide->first + rank == task->root;
+    if (!sends && wide->first + rank != task->to) return CLQ_OK;
+    char *data = clq_alloc_unset(CLQ_PART_ALIGN, bytes);
+    if (!data) return CLQ_MEMORY;
+    clq_status status;
+    if (sends) {
+        status = clq_queue_read(task->queue, task->in, task->in_offset, data, bytes, true);
+        if (status == CLQ_OK) status = clq_world_send(wide->world, to, tag, data, bytes);
+    } else {
+        status = clq_world_receive(wide->world, from, tag, data, bytes);
+        if (status == CLQ_OK) status = clq_queue_write(task->queue, task->out, task->out_offset, data, bytes, true);
+    }
+    clq_free(data);
+    return status;
+}
+
+static clq_status send_recv(clq_wide *wide, unsigned rank, const clq_task *task, size_t bytes) {
+    const unsigned here = clq_world_rank(wide->world);
+    const bool from_here = process_of(wide, task->root) == here, to_here = process_of(wide, task->to) == here;
+    if (from_here && to_here)
+        return among(wide, rank, task, CLQ_SEND_RECV, in_of(task), out_of(task), task->count, task->root - wide->first,
+                     task->to - wide->first);
+    return bytes > 0 ? send_or_receive(wide, rank, task, bytes) : CLQ_OK;
+}
+
+clq_status clq_wide_check_spread(const clq_wide *wide, clq_collective collective) {
+    if (wide->is_even || (collective != CLQ_REDUCE_SCATTER && collective != CLQ_ALL_GATHER)) return CLQ_OK;
+    return clq_fail(CLQ_UNSUPPORTED, "%s needs equally many ranks in each process", clq_collective_name(collective));
+}
+
+static clq_status run(clq_wide *wide, unsigned rank, const clq_task *task) {
+    size_t bytes;
+    if (task->collective == CLQ_BARRIER) return barrier(wide, rank, task);
+    CLQ_TRY(clq_task_check(task, wide->total, CLQ_INTERNAL, &bytes));
+    CLQ_TRY(clq_wide_check_spread(wide, task->collective));
+    if (bytes == 0) return CLQ_OK;
+    switch (task->collective) {
+    case CLQ_ALL_REDUCE: return all_reduce(wide, rank, task, bytes);
+    case CLQ_BROADCAST: return broadcast(wide, rank, task, bytes);
+    case CLQ_REDUCE: return reduce(wide, rank, task, bytes);
+    case CLQ_REDUCE_SCATTER: return reduce_scatter(wide, rank, task, bytes);
+    case CLQ_ALL_GATHER: return all_gather(wide, rank, task, bytes);
+    default: return send_recv(wide, rank, task, bytes);
+    }
+}
+
+/* The first failure, of whichever, becomes that of both: of this process's devices, and of the world. */
+clq_status clq_wide_run(clq_wide *wide, unsigned rank, const clq_task *task) {
+    const clq_status status = run(wide, rank, task);
+    if (status == CLQ_OK) return CLQ_OK;
+    clq_error why;
+    clq_error_take(status, &why);
+    clq_comm_abort(wide->local, &why);
+    clq_world_fail(wide->world, &why);
+    return clq_error_raise(&why);
+}
+
+/* ---- making ---- */
+
+/* What a process tells of its communicator. */
+typedef struct side {
+    uint32_t devices, algorithm;
+} side;
+
+static clq_status meet_sides(clq_wide *wide) {
+    const unsigned size = clq_world_size(wide->world);
+    const side mine = {wide->local->size, (uint32_t)wide->algorithm};
+    side *all = clq_alloc(size, sizeof *all);
+    wide->begin = clq_alloc(size + 1, sizeof *wide->begin);
+    clq_status status = all && wide->begin ? clq_world_gather(wide->world, &mine, sizeof mine, all) : CLQ_MEMORY;
+    wide->is_even = true;
+    for (unsigned r = 0; status == CLQ_OK && r < size; r++) {
+        wide->begin[r + 1] = wide->begin[r] + all[r].devices;
+        wide->is_even = wide->is_even && all[r].devices == all[0].devices;
+        wide->most = CLQ_MAX(wide->most, all[r].devices);
+        if (all[r].algorithm != all[0].algorithm)
+            status = clq_fail(CLQ_MISMATCH, "%s has another algorithm than %s", clq_world_name(wide->world, r),
+                              clq_world_name(wide->world, 0));
+    }
+    clq_free(all);
+    if (status != CLQ_OK) return status;
+    wide->first = wide->begin[clq_world_rank(wide->world)];
+    wide->total = wide->begin[size];
+    return clq_world_new_tags(wide->world, wide->most * wide->most, &wide->tags);
+}
+
+clq_status clq_wide_create(clq_comm *local, clq_world *world, clq_algorithm algorithm, clq_wide **out) {
+    clq_wide *wide = clq_alloc(1, sizeof *wide);
+    if (!wide) return CLQ_MEMORY;
+    wide->local = local;
+    wide->world = world;
+    wide->algorithm = algorithm;
+    /* Devices that wait for their leader while it waits for another process have more patience: the leader knows whom
+     * it waits for. */
+    wide->deadline_s = local->deadline_s;
+    local->deadline_s += 1 + 0.05 * local->deadline_s;
+    clq_status status = meet_sides(wide);
+    if (status == CLQ_OK) status = clq_outer_create(world, 0, &wide->outer);
+    if (status == CLQ_OK)
+        *out = wide;
+    else
+        clq_wide_destroy(wide);
+    return status;
+}
+
+void clq_wide_destroy(clq_wide *wide) {
+    if (!wide) return;
+    clq_outer_destroy(wide->outer);
+    clq_buffer_destroy(wide->passing);
+    clq_free(wide->staging);
+    clq_free(wide->begin);
+    clq_free(wide);
+}
