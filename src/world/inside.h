@@ -25,6 +25,7 @@ struct clq_world {
     _Atomic(clq_rank_name *) names;
     clq_rank_name *numbers;
     unsigned next_tag;
+    bool is_near; /* all ranks are on one host */
 
     pthread_mutex_t lock;
     pthread_cond_t asked; /* for the thread: something was posted, or the world is to end */

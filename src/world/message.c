@@ -1,4 +1,4 @@
-/* Bytes from one rank to another. */
+/* Bytes from one rank to another; and what the engine makes of them itself. */
 #include "world/inside.h"
 
 /* An engine's message has at most this many bytes. */
@@ -44,4 +44,28 @@ clq_status clq_world_send(clq_world *world, unsigned to, unsigned tag, const voi
 clq_status clq_world_receive(clq_world *world, unsigned from, unsigned tag, void *data, size_t bytes) {
     message self = {.peer = from, .tag = tag, .data = data, .bytes = bytes};
     return run(world, &self);
+}
+
+/* ---- the engine's own ---- */
+
+typedef struct engine_sum {
+    clq_job job;
+    const float *in;
+    float *out;
+    size_t count;
+} engine_sum;
+
+static clq_status add_by_engine(clq_job *job, clq_world *world, bool *moved, bool *done) {
+    const engine_sum *self = (const engine_sum *)job;
+    const int error = world->engine->all_reduce(world->link, self->in, self->out, self->count);
+    *moved = *done = true;
+    return error ? clq_world_engine_failed(world, "its own all-reduce", error) : CLQ_OK;
+}
+
+clq_status clq_world_engine_all_reduce(clq_world *world, const float *in, float *out, size_t count) {
+    if (clq_world_size(world) == 1 || !world->engine->all_reduce)
+        return clq_fail(CLQ_UNSUPPORTED, "%s has no all-reduce of its own", clq_world_engine_name(world));
+    engine_sum self = {
+        .job = {.advance = add_by_engine, .doing = "an all-reduce"}, .in = in, .out = out, .count = count};
+    return clq_world_run(world, &self.job);
 }

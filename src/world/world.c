@@ -14,6 +14,13 @@ const char *clq_world_engine_name(const clq_world *world) {
     return world && world->engine ? world->engine->name : "nothing";
 }
 
+/* Processes of one machine copy from each other's memory: whole pages at once, but no more than a cache holds. */
+static const size_t near_bytes = (size_t)128 << 10;
+
+size_t clq_world_message_bytes(const clq_world *world) {
+    return world->is_near || !world->engine ? near_bytes : world->engine->message_bytes;
+}
+
 const char *clq_world_name(const clq_world *world, unsigned rank) {
     if (!world) return "rank 0";
     if (rank >= world->size) return "no rank";
@@ -56,6 +63,13 @@ static clq_status check(const clq_world *world, const introduction *all) {
     return CLQ_OK;
 }
 
+/* Containers of one machine may have names of their own: then they count as far. */
+static bool are_near(const introduction *all, unsigned size) {
+    for (unsigned r = 1; r < size; r++)
+        if (strncmp(all[r].host, all[0].host, sizeof all[0].host) != 0) return false;
+    return true;
+}
+
 static clq_status make_names(clq_world *world) {
     introduction mine, *all = clq_alloc(world->size, sizeof *all);
     clq_rank_name *names = clq_alloc(world->size, sizeof *names);
@@ -63,6 +77,7 @@ static clq_status make_names(clq_world *world) {
     introduce(&mine);
     if (status == CLQ_OK) status = clq_world_gather(world, &mine, sizeof mine, all);
     if (status == CLQ_OK) status = check(world, all);
+    world->is_near = status == CLQ_OK && are_near(all, world->size);
     for (unsigned r = 0; status == CLQ_OK && r < world->size; r++)
         snprintf(names[r].text, sizeof names[r].text, "rank %u on %.63s", r, all[r].host);
     if (status == CLQ_OK)

@@ -20,6 +20,10 @@ clq_status clq_world_open_with(const clq_engine *engine, const void *communicato
 
 const char *clq_world_engine_name(const clq_world *world); /* "Open MPI"; "nothing" in a world of one process */
 
+/* In pieces of so many bytes a long message goes fastest: between processes of one machine, or over the engine's
+ * network. The same on all ranks. */
+size_t clq_world_message_bytes(const clq_world *world);
+
 /* ---- jobs (progress.c) ---- */
 
 typedef struct clq_job clq_job;
@@ -63,6 +67,10 @@ clq_status clq_world_new_tags(clq_world *world, unsigned count, unsigned *out);
  * `data`, or are there. From any thread, each with a tag of its own. Errors: as clq_world_wait. */
 clq_status clq_world_send(clq_world *world, unsigned to, unsigned tag, const void *data, size_t bytes);
 clq_status clq_world_receive(clq_world *world, unsigned from, unsigned tag, void *data, size_t bytes);
+
+/* The engine's own all-reduce of floats, to compare with; the world does nothing else meanwhile, so that it must not
+ * last for longer than a silence. Errors: UNSUPPORTED, and as clq_world_wait. */
+clq_status clq_world_engine_all_reduce(clq_world *world, const float *in, float *out, size_t count);
 
 /* ---- what all have alike (gather.c) ---- */
 

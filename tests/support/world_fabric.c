@@ -232,8 +232,16 @@ static void tell(void *link, int error, char *text, size_t bytes) {
     snprintf(text, bytes, "%s", texts[error]);
 }
 
-const clq_engine fabric_engine = {CLQ_ENGINE_VERSION, "threads",     open_port,    close_port, abandon_port,
-                                  begin_send,         begin_receive, test_request, tell};
+const clq_engine fabric_engine = {.version = CLQ_ENGINE_VERSION,
+                                  .name = "threads",
+                                  .message_bytes = 4096,
+                                  .open = open_port,
+                                  .close = close_port,
+                                  .abandon = abandon_port,
+                                  .send = begin_send,
+                                  .receive = begin_receive,
+                                  .test = test_request,
+                                  .tell = tell};
 
 /* ---- faults ---- */
 

@@ -15,8 +15,10 @@
 
 #include <string.h>
 
-enum { WINDOW = 16 }; /* messages under way in each direction: 2 MiB, which 1 Gbit/s needs 17 ms for */
-static const size_t chunk_default = (size_t)128 << 10;
+/* Messages under way in each direction: 2 MiB, if that is not too many of them. 1 Gbit/s needs 17 ms for it: so long
+ * the world's thread may be kept from its core. */
+enum { WINDOW_MOST = 64 };
+static const size_t window_bytes = (size_t)2 << 20;
 
 typedef struct message {
     void *request; /* NULL: none, or it is done */
@@ -28,9 +30,9 @@ typedef struct message {
 struct clq_outer {
     clq_world *world;
     unsigned tag;
-    size_t chunk_bytes;
-    char *scratch; /* [WINDOW][chunk_bytes] */
-    char *work;    /* CLQ_PLACE_WORK; grows */
+    size_t chunk_bytes, window; /* window: messages */
+    char *scratch;              /* [window][chunk_bytes] */
+    char *work;                 /* CLQ_PLACE_WORK; grows */
     size_t work_bytes;
 };
 
@@ -43,7 +45,7 @@ typedef struct walk {
     size_t chunks, items; /* of the phase */
     /* How many items were begun and done in each direction. */
     size_t receives_begun, receives_done, sends_begun, sends_done;
-    message receives[WINDOW], sends[WINDOW];
+    message receives[WINDOW_MOST], sends[WINDOW_MOST];
     clq_reduce_function *combine, *complete; /* complete: the last combination, of an average the one that divides */
     unsigned divisor;
 } walk;
@@ -95,8 +97,8 @@ static bool is_free(const walk *w, const clq_hop *hop, size_t item) {
 }
 
 static clq_status begin_receives(walk *w, bool *moved) {
-    while (w->receives_begun < w->items && w->receives_begun - w->receives_done < WINDOW) {
-        const size_t item = w->receives_begun, slot = item % WINDOW;
+    while (w->receives_begun < w->items && w->receives_begun - w->receives_done < w->outer->window) {
+        const size_t item = w->receives_begun, slot = item % w->outer->window;
         message *next = &w->receives[slot];
         size_t chunk;
         next->hop = hop_of(w, item, &chunk);
@@ -125,31 +127,32 @@ static void combine(const walk *w, const message *came, size_t chunk) {
                                                 w->divisor, false);
 }
 
-static clq_status end_receives(walk *w, bool *moved) {
-    while (w->receives_done < w->receives_begun) {
-        const size_t item = w->receives_done;
-        message *came = &w->receives[item % WINDOW];
-        bool done;
-        CLQ_TRY(clq_world_test(w->outer->world, &came->request, moved, &done));
-        /* What is combined replaces the sent bytes, if both partners send what they have. */
-        if (!done || (came->bytes > 0 && came->hop.exchanged && w->sends_done <= item)) return CLQ_OK;
-        if (came->bytes > 0 && came->hop.reduced) {
-            size_t chunk;
-            (void)hop_of(w, item, &chunk);
-            combine(w, came, chunk);
-        }
-        w->receives_done++;
-        *moved = true;
+/* The next one, if it is there: what follows from it is sent before the one behind it is looked at. An engine may copy
+ * all that has come before it says that one is done. */
+static clq_status end_receive(walk *w, bool *moved) {
+    const size_t item = w->receives_done;
+    message *came = &w->receives[item % w->outer->window];
+    bool done;
+    if (item == w->receives_begun) return CLQ_OK;
+    CLQ_TRY(clq_world_test(w->outer->world, &came->request, moved, &done));
+    /* What is combined replaces the sent bytes, if both partners send what they have. */
+    if (!done || (came->bytes > 0 && came->hop.exchanged && w->sends_done <= item)) return CLQ_OK;
+    if (came->bytes > 0 && came->hop.reduced) {
+        size_t chunk;
+        (void)hop_of(w, item, &chunk);
+        combine(w, came, chunk);
     }
+    w->receives_done++;
+    *moved = true;
     return CLQ_OK;
 }
 
 /* ---- sending ---- */
 
 static clq_status begin_sends(walk *w, bool *moved) {
-    while (w->sends_begun < w->items && w->sends_begun - w->sends_done < WINDOW) {
+    while (w->sends_begun < w->items && w->sends_begun - w->sends_done < w->outer->window) {
         const size_t item = w->sends_begun;
-        message *next = &w->sends[item % WINDOW];
+        message *next = &w->sends[item % w->outer->window];
         size_t chunk;
         if (w->receives_done < round_before(w, item)) return CLQ_OK;
         next->hop = hop_of(w, item, &chunk);
@@ -167,7 +170,7 @@ static clq_status begin_sends(walk *w, bool *moved) {
 static clq_status end_sends(walk *w, bool *moved) {
     while (w->sends_done < w->sends_begun) {
         bool done;
-        CLQ_TRY(clq_world_test(w->outer->world, &w->sends[w->sends_done % WINDOW].request, moved, &done));
+        CLQ_TRY(clq_world_test(w->outer->world, &w->sends[w->sends_done % w->outer->window].request, moved, &done));
         if (!done) return CLQ_OK;
         w->sends_done++;
         *moved = true;
@@ -182,16 +185,16 @@ static clq_status advance(clq_job *job, clq_world *world, bool *moved, bool *don
     (void)world;
     for (bool more = true; more;) {
         more = false;
-        CLQ_TRY(end_sends(w, &more));
         CLQ_TRY(begin_receives(w, &more));
-        CLQ_TRY(end_receives(w, &more));
         CLQ_TRY(begin_sends(w, &more));
+        CLQ_TRY(end_sends(w, &more));
+        CLQ_TRY(end_receive(w, &more));
         *moved |= more;
     }
     if (w->receives_done < w->items)
-        job->waits_for = w->receives[w->receives_done % WINDOW].hop.from;
+        job->waits_for = w->receives[w->receives_done % w->outer->window].hop.from;
     else if (w->sends_done < w->items)
-        job->waits_for = w->sends[w->sends_done % WINDOW].hop.to;
+        job->waits_for = w->sends[w->sends_done % w->outer->window].hop.to;
     if (w->receives_done < w->items || w->sends_done < w->items) return CLQ_OK;
     *moved = true;
     *done = ++w->phase == w->schedule.phases;
@@ -259,10 +262,11 @@ clq_status clq_outer_create(clq_world *world, size_t chunk_bytes, clq_outer **ou
     clq_outer *outer = clq_alloc(1, sizeof *outer);
     if (!outer) return CLQ_MEMORY;
     outer->world = world;
-    outer->chunk_bytes = clq_round_up(chunk_bytes > 0 ? chunk_bytes : chunk_default, CLQ_PART_ALIGN);
+    outer->chunk_bytes = clq_round_up(chunk_bytes > 0 ? chunk_bytes : clq_world_message_bytes(world), CLQ_PART_ALIGN);
+    outer->window = CLQ_MIN(CLQ_MAX(window_bytes / outer->chunk_bytes, (size_t)4), (size_t)WINDOW_MOST);
     clq_status status = clq_world_new_tags(world, 1, &outer->tag);
     if (status == CLQ_OK) {
-        outer->scratch = clq_alloc_unset(CLQ_PART_ALIGN, WINDOW * outer->chunk_bytes);
+        outer->scratch = clq_alloc_unset(CLQ_PART_ALIGN, outer->window * outer->chunk_bytes);
         if (!outer->scratch) status = CLQ_MEMORY;
     }
     if (status == CLQ_OK)
