@@ -17,6 +17,7 @@ int main(int count, char **arguments) {
     clq_world *world;
     int provided, rank, sum = 0;
     MPI_Init_thread(&count, &arguments, MPI_THREAD_MULTIPLE, &provided);
+    if (provided < MPI_THREAD_MULTIPLE) MPI_Abort(MPI_COMM_WORLD, 1); /* MPI is called beside the world's thread */
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_split(MPI_COMM_WORLD, rank % 2, rank, &half); /* even ranks are a world, and odd ones are another */
 

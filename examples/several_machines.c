@@ -1,5 +1,5 @@
-/* Adds up one buffer for each process, over all machines of a run: the first OpenCL device of each. The same program
- * runs alone.
+/* All-reduces one buffer of each process. Each process uses the first OpenCL device of its machine. Started without a
+ * launcher, the program is a world of one process.
  * cc several_machines.c $(pkg-config --cflags --libs clique) -lOpenCL; mpirun -n 2 --host n1,n2 ./a.out */
 #include <clique/comm.h>
 #include <clique/world.h>
@@ -9,16 +9,22 @@
 
 enum { COUNT = 1000000 };
 
+static clq_world *world;
+
+/* Tells the other processes, so that they need not miss this one. */
+static void give_up(const char *why) {
+    fprintf(stderr, "%s\n", why);
+    clq_world_abort(world, why);
+    clq_world_close(world);
+    exit(1);
+}
+
 static void check(clq_status status) {
-    if (status == CLQ_OK) return;
-    fprintf(stderr, "%s: %s\n", clq_status_text(status), clq_error_detail());
-    _Exit(1); /* a run that has failed is not finalized */
+    if (status != CLQ_OK) give_up(clq_error_detail());
 }
 
 static void check_cl(cl_int error, const char *what) {
-    if (error == CL_SUCCESS) return;
-    fprintf(stderr, "%s failed with OpenCL's error %d\n", what, error);
-    _Exit(1);
+    if (error != CL_SUCCESS) give_up(what);
 }
 
 /* The first device, with a buffer full of `value`. */
@@ -40,7 +46,6 @@ static void make_rank(float value, clq_rank *rank, clq_slice *slice) {
 }
 
 int main(void) {
-    clq_world *world;
     clq_group *group;
     clq_rank rank = {0};
     clq_slice slice;

@@ -163,16 +163,27 @@ CLQ_API clq_status clq_group_create(const clq_rank *ranks, unsigned count, const
 #define CLQ_NO_COLOR (-1)
 CLQ_API clq_status clq_group_split(clq_group *group, const int *colors, const int *keys, unsigned count,
                                    clq_group **out);
-/* Makes one group of those that all processes of a world have: its ranks are those of rank 0 of the world, then those
- * of rank 1, …, and each process goes on calling with arrays of its own ranks, but counts, roots, from and to as of all
- * ranks. Reduce-scatter and all-gather need equally many ranks in each process. Sums are made of the ranks of each
- * process first, then between processes. All processes make the same calls, in the same order; who does not is late,
- * or ends the group. The group and the world fail together. Every process calls it once, before the group's first call,
- * with a group of the same config, and closes the world after it has destroyed the group. A group of several processes
- * cannot be split. A world of one process changes nothing. Errors: MISMATCH (another algorithm on another process),
- * STATE (the group spans a world already), UNSUPPORTED, MEMORY, and those of clq_world_gather. */
+/* Joins the groups of all processes of a world into one group. Its ranks are those of rank 0 of the world, then those
+ * of rank 1, …. Each process goes on passing arrays (in, out, waits, done) for its own ranks alone, and clq_group_alloc
+ * counts these. Counts, roots, from and to are of the whole group: n is clq_group_total. Of send/recv, `in` is looked
+ * at in the process of `from`, `out` in that of `to`.
+ *
+ * Every process calls it once, after clq_group_create with the same config and before the group's first call, and
+ * destroys the group before it closes the world. From then on all processes make the same calls in the same order.
+ * Calls that differ are not found: results are undefined, or a process is late. Sums are made of the ranks of each
+ * process first, in an order that its own algorithm fixes, then between processes: by a ring, or of at most 32 KiB by
+ * doubling.
+ *
+ * The group and the world fail together. A collective waits for other processes up to the group's deadline_s; the ranks
+ * of a process wait for one another 5 % and 1 s longer. Reduce-scatter and all-gather need equally many ranks in each
+ * process. A group of several processes cannot be split, and
+ * its calls between clq_group_start and clq_group_end travel one by one. A world of one process changes nothing. After
+ * an error the group is as it was. A world has messages for some thousand groups of one rank in each process, of 64
+ * ranks for seven. Errors: MISMATCH (another algorithm in another process), STATE (the group spans a world already),
+ * UNSUPPORTED, MEMORY, and those of clq_world_gather. */
 CLQ_API clq_status clq_group_span(clq_group *group, clq_world *world);
-/* The number of this process's first rank among all ranks, and how many these are. */
+/* This process's ranks are numbers clq_group_first, … of the clq_group_total ranks of the whole group. Without a world:
+ * 0, and the group's own number. */
 CLQ_API unsigned clq_group_first(const clq_group *group);
 CLQ_API unsigned clq_group_total(const clq_group *group);
 /* Waits for what was issued (abort first where that may never end). Takes NULL. */

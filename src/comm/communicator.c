@@ -74,6 +74,9 @@ clq_status clq_comm_span(clq_comm *comm, clq_world *world) {
     if (comm->wide) return clq_fail(CLQ_STATE, "the group spans a world already");
     if (clq_world_size(world) == 1) return CLQ_OK;
     CLQ_TRY(clq_wide_create(comm, world, comm->config.algorithm, &comm->wide));
+    /* Ranks that wait for their leader wait longer than it waits for another process: it knows for whom it waits. */
+    comm->deadline_s += 1 + 0.05 * comm->deadline_s;
+    comm->config.deadline_s = comm->deadline_s; /* of pairs */
     for (unsigned r = 0; r < comm->size; r++) comm->members[r].world = clq_wide_first(comm->wide) + r;
     return CLQ_OK;
 }

@@ -203,6 +203,7 @@ clq_status clq_walk_prepare(clq_member *member);
 /* Makes what a collective needs and does not have yet, its links and kernels, for all ranks: before it, since compiling
  * and testing heed no deadline. By the one thread that issues the communicator's collectives. */
 clq_status clq_walk_prepare_all(clq_comm *comm, const clq_task *task);
+clq_status clq_walk_prepare_here(clq_comm *comm, const clq_task *task); /* of a collective of this process's ranks */
 /* Makes a reduction's kernel, unless it is there: before the collective, since compiling heeds no deadline. By any
  * thread, if the rank has no call of that type and operation or the kernel was there before it. */
 clq_status clq_walk_build(clq_member *member, clq_dtype dtype, clq_redop op);

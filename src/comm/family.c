@@ -1,6 +1,7 @@
 /* The one failure of a communicator, of those split from it, and of the pairs of their ranks, and how it ends every
  * wait in any of them. */
 #include "comm/communicator.h"
+#include "comm/outer/wide.h"
 
 clq_status clq_family_create(clq_comm *comm) {
     clq_family *family = clq_alloc(1, sizeof *family);
@@ -40,7 +41,8 @@ clq_status clq_family_join(clq_family *family, clq_comm *comm) {
     return CLQ_OK;
 }
 
-static void wake(clq_comm *comm) {
+static void wake(clq_comm *comm, const clq_error *why) {
+    if (comm->wide) clq_wide_fail(comm->wide, why);
     for (size_t i = 0; comm->links && i < (size_t)comm->size * comm->size; i++) {
         clq_link *link = atomic_load(&comm->links[i]);
         if (!link) continue;
@@ -57,7 +59,7 @@ bool clq_family_fail(clq_family *family, const clq_error *why) {
         family->failure = *why;
         family->failed_at = clq_now_running();
         atomic_store(&family->failed, true);
-        for (clq_comm *comm = family->comms; comm; comm = comm->next) wake(comm);
+        for (clq_comm *comm = family->comms; comm; comm = comm->next) wake(comm, why);
     }
     pthread_mutex_unlock(&family->lock);
     return first;

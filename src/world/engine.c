@@ -4,6 +4,7 @@
 
 #include <dlfcn.h>
 #include <string.h>
+#include <unistd.h>
 
 #ifndef CLQ_LIBDIR
 #define CLQ_LIBDIR "lib"
@@ -22,18 +23,26 @@ static const char *engine_of_program(void) {
     return strstr(text, "MPICH") ? "mpich" : NULL;
 }
 
-/* Beside the library or the program that this code is in, where it was built or installed; else where the system looks
- * for libraries. */
+/* The folder of the library or program that this code is in, with its slash; "" if it is not known. */
+static void find_folder(char *out, size_t bytes) {
+    Dl_info here;
+    const bool known = dladdr((const void *)(uintptr_t)&find_folder, &here) != 0 && here.dli_fname;
+    ssize_t length = known ? (ssize_t)snprintf(out, bytes, "%s", here.dli_fname) : 0;
+    /* Of a program its name as it was called: another folder by now, or none. */
+    if (!known || here.dli_fname[0] != '/') length = readlink("/proc/self/exe", out, bytes - 1);
+    out[length > 0 && (size_t)length < bytes ? length : 0] = '\0';
+    char *slash = strrchr(out, '/');
+    if (slash) slash[1] = '\0';
+}
+
+/* Beside this code, where it was built or installed; else where the system looks for libraries. */
 static void *open_library(const char *name) {
     static const char *const folders[] = {"", "../lib/", "../" CLQ_LIBDIR "/"};
-    char path[4096];
-    Dl_info here;
+    char folder[4096], path[4096 + 256];
     if (strchr(name, '/')) return dlopen(name, RTLD_NOW | RTLD_LOCAL);
-    const bool known = dladdr((const void *)&clq_world_size, &here) != 0 && here.dli_fname;
-    const char *slash = known ? strrchr(here.dli_fname, '/') : NULL;
-    for (size_t i = 0; slash && i < CLQ_COUNT_OF(folders); i++) {
-        snprintf(path, sizeof path, "%.*s/%slibclique-%s.so", (int)(slash - here.dli_fname), here.dli_fname, folders[i],
-                 name);
+    find_folder(folder, sizeof folder);
+    for (size_t i = 0; folder[0] == '/' && i < CLQ_COUNT_OF(folders); i++) {
+        snprintf(path, sizeof path, "%s%slibclique-%s.so", folder, folders[i], name);
         if (clq_file_exists(path)) return dlopen(path, RTLD_NOW | RTLD_LOCAL);
     }
     snprintf(path, sizeof path, "libclique-%s.so", name);
@@ -65,7 +74,7 @@ clq_status clq_engine_choose(const clq_world_config *config, const clq_launcher 
             return clq_fail(CLQ_NOT_FOUND,
                             "the program's communicator is of an MPI that is not known: name its engine");
     }
-    if (!name) name = launcher->engine;
+    if (!name && launcher->size != 1) name = launcher->engine; /* one process needs none */
     *out = NULL;
     if (!name) return CLQ_OK;
     const clq_status status = load(name, out);

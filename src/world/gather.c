@@ -40,16 +40,20 @@ static clq_status advance(clq_job *job, clq_world *world, bool *moved, bool *don
     return CLQ_OK;
 }
 
+static const size_t bytes_most = (size_t)1 << 30; /* of all ranks: a round's message has half of them */
+
 static clq_status gather_all(clq_world *world, const char *doing, const void *mine, size_t bytes, void *all) {
     const unsigned size = clq_world_size(world), rank = clq_world_rank(world);
-    if (bytes == 0) return clq_fail(CLQ_ARGUMENT, "a gather of 0 bytes");
+    if (bytes == 0 || bytes > bytes_most / size)
+        return clq_fail(CLQ_ARGUMENT, "a gather of %zu bytes from each of %u ranks: expected 1 byte to 1 GiB in all",
+                        bytes, size);
     CLQ_TRY(clq_world_failure(world));
     if (size == 1) {
         memmove(all, mine, bytes);
         return CLQ_OK;
     }
     char *known = clq_alloc(size, bytes);
-    if (!known) return CLQ_MEMORY;
+    if (!known) return clq_world_fail_with(world, CLQ_MEMORY); /* the others wait for this rank */
     memcpy(known, mine, bytes);
     gather self = {.job = {.advance = advance, .doing = doing}, .bytes = bytes, .known = known, .distance = 1};
     const clq_status status = clq_world_run(world, &self.job);
@@ -64,9 +68,9 @@ clq_status clq_world_gather(clq_world *world, const void *mine, size_t bytes, vo
 }
 
 clq_status clq_world_barrier(clq_world *world) {
-    if (clq_world_size(world) == 1) return CLQ_OK;
+    if (clq_world_size(world) == 1) return clq_world_failure(world);
     char *all = clq_alloc(world->size, 1);
-    if (!all) return CLQ_MEMORY;
+    if (!all) return clq_world_fail_with(world, CLQ_MEMORY);
     const clq_status status = gather_all(world, "a barrier", "", 1, all);
     clq_free(all);
     return status;
@@ -74,9 +78,9 @@ clq_status clq_world_barrier(clq_world *world) {
 
 clq_status clq_world_agree(clq_world *world, const char *what, clq_hash128 value) {
     const unsigned size = clq_world_size(world);
-    if (size == 1) return CLQ_OK;
+    if (size == 1) return clq_world_failure(world);
     clq_hash128 *all = clq_alloc(size, sizeof *all);
-    if (!all) return CLQ_MEMORY;
+    if (!all) return clq_world_fail_with(world, CLQ_MEMORY);
     clq_status status = gather_all(world, what, &value, sizeof value, all);
     for (unsigned r = 1; status == CLQ_OK && r < size; r++)
         if (all[r].low != all[0].low || all[r].high != all[0].high)

@@ -12,7 +12,7 @@ typedef struct clq_rank_name {
     char text[CLQ_RANK_NAME_MAX]; /* "rank 2 on n3" */
 } clq_rank_name;
 
-typedef struct clq_listener clq_listener; /* notices.c */
+typedef struct clq_neighbor clq_neighbor; /* notices.c */
 
 struct clq_world {
     unsigned rank, size;
@@ -44,10 +44,10 @@ struct clq_world {
     /* The thread's alone: */
     void *link;
     clq_job *active;
-    clq_listener *listeners;
-    unsigned listener_count;
-    double beat_at, look_at; /* the next beat; the next look at what came (clq_now_running) */
-    double moved_at;         /* when a job last moved (clq_now) */
+    clq_neighbor *neighbors;
+    unsigned neighbor_count;
+    double beat_at, looked_at; /* the next heartbeat; the last look at what came (clq_now_running) */
+    double moved_at;           /* when a job last moved (clq_now) */
 };
 
 /* world.c: names of all ranks, as many as `size`, without hosts. */
@@ -69,9 +69,11 @@ clq_status clq_world_engine_failed(clq_world *world, const char *doing, int erro
 clq_status clq_notices_open(clq_world *world);
 /* Tells others that this rank lives, if it is time to, and listens. A rank that was not heard of ends the world. */
 clq_status clq_notices_advance(clq_world *world);
-/* Tells all listeners what ended the world; waits for them for a moment. */
+/* Whom the others wait for if this rank waits for `rank`. */
+unsigned clq_notices_culprit(const clq_world *world, unsigned rank);
+/* Tells all neighbors what ended the world; waits for them for a moment. */
 void clq_notices_tell_failure(clq_world *world);
-/* Takes leave of all listeners and hears that they do. False: not within some seconds. */
+/* Takes leave of all neighbors and hears that they do. False: not within some seconds. */
 bool clq_notices_close(clq_world *world);
 void clq_notices_free(clq_world *world);
 /* The first failure that this rank knows of: `rank`'s, which said so. */

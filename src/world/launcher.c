@@ -7,8 +7,7 @@ typedef struct trace {
     const char *size; /* the variable of the number of processes; NULL: none is known */
 } trace;
 
-/* Open MPI's own variable stands before those of PMIx and PMI, which its processes may have, too. Slurm's step of one
- * task is no run of several. */
+/* Open MPI's own variable stands before those of PMIx and PMI, which its processes may have, too. */
 static const trace traces[] = {
     {"OMPI_COMM_WORLD_RANK", "Open MPI's mpirun", "openmpi", "OMPI_COMM_WORLD_SIZE"},
     {"PMIX_RANK", "a launcher with PMIx", "openmpi", "SLURM_STEP_NUM_TASKS"},

@@ -1,8 +1,8 @@
 /* Bytes from one rank to another; and what the engine makes of them itself. */
 #include "world/inside.h"
 
-/* An engine's message has at most this many bytes. */
-static const size_t piece_bytes = (size_t)64 << 20;
+/* A long message goes in pieces of this many bytes, so that heartbeats do not wait long behind one. */
+static const size_t piece_bytes = (size_t)1 << 20;
 
 typedef struct message {
     clq_job job;
@@ -29,21 +29,23 @@ static clq_status advance(clq_job *job, clq_world *world, bool *moved, bool *don
     return CLQ_OK;
 }
 
-static clq_status run(clq_world *world, message *self) {
+static clq_status run_message(clq_world *world, message *self, double deadline_s) {
     if (self->peer >= clq_world_size(world) || self->peer == clq_world_rank(world))
         return clq_fail(CLQ_INTERNAL, "a message between rank %u and rank %u", clq_world_rank(world), self->peer);
-    self->job = (clq_job){.advance = advance, .waits_for = self->peer, .doing = "a message"};
+    self->job = (clq_job){.advance = advance, .deadline_s = deadline_s, .waits_for = self->peer, .doing = "a message"};
     return clq_world_run(world, &self->job);
 }
 
-clq_status clq_world_send(clq_world *world, unsigned to, unsigned tag, const void *data, size_t bytes) {
+clq_status clq_world_send(clq_world *world, unsigned to, unsigned tag, const void *data, size_t bytes,
+                          double deadline_s) {
     message self = {.is_sent = true, .peer = to, .tag = tag, .data = (char *)(uintptr_t)data, .bytes = bytes};
-    return run(world, &self);
+    return run_message(world, &self, deadline_s);
 }
 
-clq_status clq_world_receive(clq_world *world, unsigned from, unsigned tag, void *data, size_t bytes) {
+clq_status clq_world_receive(clq_world *world, unsigned from, unsigned tag, void *data, size_t bytes,
+                             double deadline_s) {
     message self = {.peer = from, .tag = tag, .data = data, .bytes = bytes};
-    return run(world, &self);
+    return run_message(world, &self, deadline_s);
 }
 
 /* ---- the engine's own ---- */

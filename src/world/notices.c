@@ -11,15 +11,17 @@
 enum { NOTICE_TEXT_MAX = 480 };
 typedef enum notice_kind { LIVES, FAILED, LEAVES } notice_kind;
 typedef struct notice {
-    uint32_t kind, rank; /* FAILED: whose failure */
+    uint32_t kind;
+    uint32_t rank; /* FAILED: whose failure. LIVES: whom the sender waits for; itself: nobody */
     char text[NOTICE_TEXT_MAX];
 } notice;
 
-struct clq_listener {
+struct clq_neighbor {
     unsigned rank;
     notice out, in;
     void *sending, *receiving;
-    double heard; /* when it last said anything */
+    double silent_s; /* since it last said anything, as this thread looked */
+    unsigned waits_for;
     bool told_last, has_left;
 };
 
@@ -32,52 +34,54 @@ static void nap(void) {
     nanosleep(&time, NULL);
 }
 
-static clq_status listen_to(clq_world *world, clq_listener *listener) {
-    return clq_world_begin_receive(world, listener->rank, CLQ_TAG_NOTICE, &listener->in, sizeof listener->in,
-                                   &listener->receiving);
+static clq_status listen_to(clq_world *world, clq_neighbor *neighbor) {
+    return clq_world_begin_receive(world, neighbor->rank, CLQ_TAG_NOTICE, &neighbor->in, sizeof neighbor->in,
+                                   &neighbor->receiving);
 }
 
-static bool is_listener(const clq_world *world, unsigned rank) {
-    for (unsigned i = 0; i < world->listener_count; i++)
-        if (world->listeners[i].rank == rank) return true;
+static bool is_neighbor(const clq_world *world, unsigned rank) {
+    for (unsigned i = 0; i < world->neighbor_count; i++)
+        if (world->neighbors[i].rank == rank) return true;
     return rank == world->rank;
 }
 
-static void add_listener(clq_world *world, unsigned rank) {
-    if (!is_listener(world, rank)) world->listeners[world->listener_count++].rank = rank;
+static void add_neighbor(clq_world *world, unsigned rank) {
+    if (!is_neighbor(world, rank)) world->neighbors[world->neighbor_count++].rank = rank;
 }
 
 clq_status clq_notices_open(clq_world *world) {
-    world->listeners = clq_alloc(2 * 32, sizeof *world->listeners);
-    if (!world->listeners) return CLQ_MEMORY;
+    world->neighbors = clq_alloc(2 * 32, sizeof *world->neighbors);
+    if (!world->neighbors) return CLQ_MEMORY;
     for (unsigned distance = 1; distance < world->size; distance *= 2) {
-        add_listener(world, (world->rank + distance) % world->size);
-        add_listener(world, (world->rank + world->size - distance) % world->size);
+        add_neighbor(world, (world->rank + distance) % world->size);
+        add_neighbor(world, (world->rank + world->size - distance) % world->size);
     }
-    for (unsigned i = 0; i < world->listener_count; i++) {
-        world->listeners[i].heard = clq_now_running();
-        CLQ_TRY(listen_to(world, &world->listeners[i]));
+    world->looked_at = clq_now_running();
+    for (unsigned i = 0; i < world->neighbor_count; i++) {
+        world->neighbors[i].waits_for = world->neighbors[i].rank;
+        CLQ_TRY(listen_to(world, &world->neighbors[i]));
     }
     return CLQ_OK;
 }
 
-void clq_notices_free(clq_world *world) { clq_free(world->listeners); }
+void clq_notices_free(clq_world *world) { clq_free(world->neighbors); }
 
 /* Unless the last one is still on its way. */
-static clq_status send_notice(clq_world *world, clq_listener *listener, notice_kind kind) {
-    if (listener->sending) return CLQ_OK;
-    listener->out.kind = kind;
-    listener->out.rank = kind == FAILED ? world->failed_rank : world->rank;
+static clq_status send_notice(clq_world *world, clq_neighbor *neighbor, notice_kind kind) {
+    if (neighbor->sending) return CLQ_OK;
+    neighbor->out.kind = kind;
+    neighbor->out.rank = kind == FAILED ? world->failed_rank : world->active ? world->active->waits_for : world->rank;
     if (kind == FAILED)
-        snprintf(listener->out.text, sizeof listener->out.text, "%.*s", NOTICE_TEXT_MAX - 1, world->told.detail);
-    return clq_world_begin_send(world, listener->rank, CLQ_TAG_NOTICE, &listener->out, sizeof listener->out,
-                                &listener->sending);
+        snprintf(neighbor->out.text, sizeof neighbor->out.text, "%.*s", NOTICE_TEXT_MAX - 1, world->told.detail);
+    return clq_world_begin_send(world, neighbor->rank, CLQ_TAG_NOTICE, &neighbor->out, sizeof neighbor->out,
+                                &neighbor->sending);
 }
 
-static void take_notice(clq_world *world, clq_listener *listener, double now) {
-    notice *in = &listener->in;
-    listener->heard = now;
-    listener->has_left = in->kind == LEAVES;
+static void take_notice(clq_world *world, clq_neighbor *neighbor) {
+    notice *in = &neighbor->in;
+    neighbor->silent_s = 0;
+    if (in->kind == LIVES) neighbor->waits_for = in->rank;
+    neighbor->has_left = in->kind == LEAVES;
     if (in->kind != FAILED) return;
     clq_error why = {.status = CLQ_ABORTED};
     in->text[NOTICE_TEXT_MAX - 1] = '\0';
@@ -85,58 +89,74 @@ static void take_notice(clq_world *world, clq_listener *listener, double now) {
     clq_world_fail_of(world, CLQ_MIN(in->rank, world->size - 1), &why);
 }
 
-static clq_status hear(clq_world *world, clq_listener *listener, double now) {
+static clq_status hear(clq_world *world, clq_neighbor *neighbor) {
     bool moved = false, done; /* notices do not keep the thread awake */
-    if (!listener->receiving) return CLQ_OK;
-    CLQ_TRY(clq_world_test(world, &listener->receiving, &moved, &done));
+    if (!neighbor->receiving) return CLQ_OK;
+    CLQ_TRY(clq_world_test(world, &neighbor->receiving, &moved, &done));
     if (!done) return CLQ_OK;
-    take_notice(world, listener, now);
-    return listener->has_left ? CLQ_OK : listen_to(world, listener);
+    take_notice(world, neighbor);
+    return neighbor->has_left ? CLQ_OK : listen_to(world, neighbor);
 }
 
-static void check_silence(clq_world *world, const clq_listener *listener, double now) {
-    if (listener->has_left || now - listener->heard <= world->silence_s) return;
+/* A thread that got no core for a while has not heard what came meanwhile: a gap between two looks counts as short. */
+static void check_silence(clq_world *world, clq_neighbor *neighbor, double gap) {
+    neighbor->silent_s += CLQ_MIN(gap, CLQ_RUNNING_MOST_S);
+    if (neighbor->has_left || neighbor->silent_s <= world->silence_s) return;
     clq_error why = {.status = CLQ_ABORTED};
     clq_format(why.detail, sizeof why.detail, "nothing heard for %g s", world->silence_s);
-    clq_world_fail_of(world, listener->rank, &why);
+    clq_world_fail_of(world, neighbor->rank, &why);
 }
 
 clq_status clq_notices_advance(clq_world *world) {
-    const double now = clq_now_running();
-    if (now < world->look_at || world->listener_count == 0) return CLQ_OK;
-    world->look_at = now + look_s;
+    const double now = clq_now_running(), gap = now - world->looked_at;
+    if (gap < look_s || world->neighbor_count == 0) return CLQ_OK;
     const bool beats = now >= world->beat_at;
+    world->looked_at = now;
     if (beats) world->beat_at = now + beat_s;
-    for (unsigned i = 0; i < world->listener_count; i++) {
-        clq_listener *listener = &world->listeners[i];
+    for (unsigned i = 0; i < world->neighbor_count; i++) {
+        clq_neighbor *neighbor = &world->neighbors[i];
         bool moved = false, done;
-        CLQ_TRY(clq_world_test(world, &listener->sending, &moved, &done));
-        if (beats) CLQ_TRY(send_notice(world, listener, LIVES));
-        CLQ_TRY(hear(world, listener, now));
-        check_silence(world, listener, now);
+        CLQ_TRY(clq_world_test(world, &neighbor->sending, &moved, &done));
+        if (beats) CLQ_TRY(send_notice(world, neighbor, LIVES));
+        check_silence(world, neighbor, gap);
+        CLQ_TRY(hear(world, neighbor));
     }
     return CLQ_OK;
 }
 
-/* Sends the last notice to a listener, as soon as the one before is on its way. *told: it was sent, and has arrived at
+/* The rank that all wait for, as far as this one knows: in a ring each waits for its neighbor, which waits for another.
+ */
+unsigned clq_notices_culprit(const clq_world *world, unsigned rank) {
+    for (unsigned hops = 0; hops < world->size; hops++) {
+        unsigned i = 0;
+        while (i < world->neighbor_count && world->neighbors[i].rank != rank) i++;
+        if (i == world->neighbor_count) return rank;
+        const unsigned next = world->neighbors[i].waits_for;
+        if (next == rank || next == world->rank || next >= world->size) return rank;
+        rank = next;
+    }
+    return rank;
+}
+
+/* Sends the last notice to a neighbor, as soon as the one before is on its way. *told: it was sent, and has arrived at
  * the engine. */
-static clq_status tell_last(clq_world *world, clq_listener *listener, notice_kind kind, bool *told) {
+static clq_status tell_last(clq_world *world, clq_neighbor *neighbor, notice_kind kind, bool *told) {
     bool moved = false, done;
-    CLQ_TRY(clq_world_test(world, &listener->sending, &moved, &done));
-    *told = done && listener->told_last;
-    if (!done || listener->told_last) return CLQ_OK;
-    listener->told_last = true;
-    return send_notice(world, listener, kind);
+    CLQ_TRY(clq_world_test(world, &neighbor->sending, &moved, &done));
+    *told = done && neighbor->told_last;
+    if (!done || neighbor->told_last) return CLQ_OK;
+    neighbor->told_last = true;
+    return send_notice(world, neighbor, kind);
 }
 
 void clq_notices_tell_failure(clq_world *world) {
     const double until = clq_now() + tell_s;
     for (bool all = false; !all && clq_now() < until;) {
         all = true;
-        for (unsigned i = 0; i < world->listener_count; i++) {
-            clq_listener *listener = &world->listeners[i];
+        for (unsigned i = 0; i < world->neighbor_count; i++) {
+            clq_neighbor *neighbor = &world->neighbors[i];
             bool told;
-            if (listener->has_left || tell_last(world, listener, FAILED, &told) != CLQ_OK) continue;
+            if (neighbor->has_left || tell_last(world, neighbor, FAILED, &told) != CLQ_OK) continue;
             all = all && told;
         }
         if (!all) nap();
@@ -146,12 +166,12 @@ void clq_notices_tell_failure(clq_world *world) {
 /* *all: each has been told, and has said so itself. */
 static clq_status leave(clq_world *world, bool *all) {
     *all = true;
-    for (unsigned i = 0; i < world->listener_count; i++) {
-        clq_listener *listener = &world->listeners[i];
+    for (unsigned i = 0; i < world->neighbor_count; i++) {
+        clq_neighbor *neighbor = &world->neighbors[i];
         bool told;
-        CLQ_TRY(tell_last(world, listener, LEAVES, &told));
-        CLQ_TRY(hear(world, listener, clq_now_running()));
-        *all = *all && told && listener->has_left;
+        CLQ_TRY(tell_last(world, neighbor, LEAVES, &told));
+        CLQ_TRY(hear(world, neighbor));
+        *all = *all && told && neighbor->has_left;
     }
     return CLQ_OK;
 }
@@ -159,9 +179,8 @@ static clq_status leave(clq_world *world, bool *all) {
 bool clq_notices_close(clq_world *world) {
     const double until = clq_now_running() + leave_s;
     for (bool all;; nap()) {
-        if (leave(world, &all) != CLQ_OK || atomic_load(&world->failed)) return false;
+        if (atomic_load(&world->failed) || clq_now_running() > until || leave(world, &all) != CLQ_OK) return false;
         if (all) return true;
-        if (clq_now_running() > until) return false;
     }
 }
 
@@ -183,6 +202,13 @@ void clq_world_fail_of(clq_world *world, unsigned rank, const clq_error *why) {
 }
 
 void clq_world_fail(clq_world *world, const clq_error *why) { clq_world_fail_of(world, world->rank, why); }
+
+clq_status clq_world_fail_with(clq_world *world, clq_status status) {
+    clq_error why;
+    clq_error_take(status, &why);
+    clq_world_fail(world, &why);
+    return clq_error_raise(&why);
+}
 
 clq_status clq_world_failure(const clq_world *world) {
     return world && atomic_load(&world->failed) ? clq_error_raise(&world->failure) : CLQ_OK;

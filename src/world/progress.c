@@ -72,7 +72,7 @@ static void take_posted(clq_world *world) {
 
 static clq_status late(const clq_world *world, const clq_job *job) {
     return clq_fail(CLQ_TIMEOUT, "%s did not come to %s within the deadline of %g s",
-                    clq_world_name(world, job->waits_for), job->doing,
+                    clq_world_name(world, clq_notices_culprit(world, job->waits_for)), job->doing,
                     job->deadline_s > 0 ? job->deadline_s : world->deadline_s);
 }
 
@@ -195,20 +195,18 @@ static clq_status move_forward(clq_world *world) {
 static void serve(clq_world *world) {
     while (!wants_to_close(world)) {
         const clq_status status = move_forward(world);
-        if (status != CLQ_OK) {
-            clq_error why;
-            clq_error_take(status, &why);
-            clq_world_fail(world, &why);
-        }
+        if (status != CLQ_OK) (void)clq_world_fail_with(world, status);
         if (atomic_load(&world->failed)) {
             live_on(world);
             return;
         }
     }
-    if (clq_notices_close(world))
-        (void)world->engine->close(world->link);
-    else
-        world->engine->abandon(world->link);
+    if (clq_notices_close(world)) {
+        const int error = world->engine->close(world->link);
+        if (error) clq_log(CLQ_LOG_WARNING, "leaving the run: %s fails with error %d", world->engine->name, error);
+        return;
+    }
+    live_on(world);
 }
 
 static clq_status open_engine(clq_world *world) {

@@ -167,8 +167,7 @@ static clq_status open_world(const clq_engine *engine, const void *communicator,
         return CLQ_OK;
     }
     clq_error why;
-    clq_error_take(status, &why);
-    clq_world_fail(world, &why);
+    clq_error_take(clq_world_fail_with(world, status), &why);
     free_world(world);
     return clq_error_raise(&why);
 }

@@ -31,7 +31,7 @@ struct clq_job {
     /* Does what can be done without waiting. *moved: it did something. *done: all is done. By the world's thread, again
      * and again. A failure ends the world. */
     clq_status (*advance)(clq_job *job, clq_world *world, bool *moved, bool *done);
-    /* From when it is posted, by clq_now_running; 0: the world's */
+    /* Seconds from clq_world_post, by clq_now_running; 0: the world's deadline_s */
     double deadline_s;
     /* For the message about a deadline, kept true by `advance`: "rank 2 on n3 did not come to DOING within …" */
     unsigned waits_for;
@@ -45,8 +45,8 @@ struct clq_job {
 /* Hands the job to the world's thread: the caller leaves it alone until clq_world_wait has returned. From any thread,
  * in a world of several ranks. A world that has failed ends it at once. */
 void clq_world_post(clq_world *world, clq_job *job);
-/* Until the job is done. Errors: what ended the world: ABORTED if it was another rank's failure; here TIMEOUT, SYSTEM,
- * and those of `advance`. */
+/* Until the job is done. Errors: this rank's own failure (TIMEOUT, SYSTEM, those of `advance`), or ABORTED with the
+ * detail of the rank that failed. */
 clq_status clq_world_wait(clq_world *world, clq_job *job);
 clq_status clq_world_run(clq_world *world, clq_job *job); /* both */
 
@@ -63,10 +63,12 @@ clq_status clq_world_new_tags(clq_world *world, unsigned count, unsigned *out);
 
 /* ---- messages (message.c) ---- */
 
-/* Bytes of the host's from one rank to another, which calls the counterpart with as many. Return when they have left
- * `data`, or are there. From any thread, each with a tag of its own. Errors: as clq_world_wait. */
-clq_status clq_world_send(clq_world *world, unsigned to, unsigned tag, const void *data, size_t bytes);
-clq_status clq_world_receive(clq_world *world, unsigned from, unsigned tag, void *data, size_t bytes);
+/* Sends the host's memory to rank `to`, which receives as many bytes by the same tag. Return when `data` may be used
+ * again, or is complete. From any thread, each with a tag of its own. Errors: as clq_world_wait. */
+clq_status clq_world_send(clq_world *world, unsigned to, unsigned tag, const void *data, size_t bytes,
+                          double deadline_s /* 0: the world's */);
+clq_status clq_world_receive(clq_world *world, unsigned from, unsigned tag, void *data, size_t bytes,
+                             double deadline_s);
 
 /* The engine's own all-reduce of floats, to compare with; the world does nothing else meanwhile, so that it must not
  * last for longer than a silence. Errors: UNSUPPORTED, and as clq_world_wait. */
@@ -79,6 +81,9 @@ clq_status clq_world_engine_all_reduce(clq_world *world, const float *in, float 
 clq_status clq_world_agree(clq_world *world, const char *what, clq_hash128 value);
 
 /* ---- failure (notices.c) ---- */
+
+/* Ends the world with the calling thread's failure, unless it has ended, and returns `status` with its detail. */
+clq_status clq_world_fail_with(clq_world *world, clq_status status);
 
 /* Ends the world with `why`, the failure of this rank; the first one counts. From any thread. */
 void clq_world_fail(clq_world *world, const clq_error *why);

@@ -20,6 +20,7 @@ typedef struct cluster {
     unsigned processes;
     ranks of[PROCESSES_MAX];
     float *kept; /* rank 0's result of the last all-reduce */
+    bool aborts;
 } cluster;
 
 typedef struct process {
@@ -335,6 +336,59 @@ static void a_failure_ends_all_processes(void **state) {
     with_cluster(2, kinds, NULL, NULL, fails, &all);
 }
 
+/* The leader of process 0 waits between processes. The other one aborts, or does not come within 0.5 s. */
+static void leaves_in_the_lurch(fabric_rank *rank) {
+    cluster *all = rank->context;
+    ranks *mine = &all->of[rank->rank];
+    const trial t = {.collective = CLQ_ALL_REDUCE, .count = 5000, .is_whole = true, .total = 4};
+    process self = {.comm = mine->comm, .trial = &t};
+    const clq_error why = {CLQ_ABORTED, "no more of this"};
+    clq_status status = clq_comm_span(mine->comm, rank->world);
+    if (status == CLQ_OK && rank->rank == 0) {
+        ranks_run(mine, run_device, &self);
+        status = clq_error_raise(&mine->results[0]);
+    } else if (status == CLQ_OK) {
+        nap(0.2);
+        if (!all->aborts) {
+            while (clq_world_failure(rank->world) == CLQ_OK) nap(0.01);
+        } else {
+            clq_comm_abort(mine->comm, &why);
+        }
+        status = clq_world_failure(rank->world);
+    }
+    fabric_note(rank, status);
+    destroy(mine);
+}
+
+static void leave_in_the_lurch(const clq_group_config *config, bool aborts, fabric_rank *ended) {
+    const char *const kinds[] = {"bb", "bb"};
+    cluster all = {.processes = 2, .aborts = aborts};
+    for (unsigned p = 0; p < 2; p++) ranks_open(&all.of[p], kinds[p], false, config);
+    fabric *network = fabric_open(2, 0, 0);
+    const double began = clq_now();
+    fabric_run(network, 2, &patient, leaves_in_the_lurch, &all, ended);
+    fabric_close(network);
+    assert_true(clq_now() - began < 20);
+    for (unsigned p = 0; p < 2; p++) ranks_close(&all.of[p]);
+}
+
+static void an_abort_ends_the_wait_of_others(void **state) {
+    (void)state;
+    fabric_rank ended[2];
+    leave_in_the_lurch(NULL, true, ended);
+    assert_int_equal(ended[0].ended, CLQ_ABORTED);
+    expect_text(ended[0].detail, "no more of this");
+}
+
+static void who_does_not_come_is_named(void **state) {
+    (void)state;
+    fabric_rank ended[2];
+    leave_in_the_lurch(&(clq_group_config){.deadline_s = 0.5}, false, ended);
+    assert_int_equal(ended[0].ended, CLQ_TIMEOUT);
+    expect_text(ended[0].detail, "rank 1 on ");
+    expect_text(ended[0].detail, "did not come to an all-reduce within the deadline of 0.5 s");
+}
+
 static void unlike_algorithms(fabric_rank *rank) {
     cluster *all = rank->context;
     ranks *mine = &all->of[rank->rank];
@@ -443,6 +497,8 @@ int main(void) {
         cmocka_unit_test(sums_have_the_bits_of_one_process),
         cmocka_unit_test(barriers_hold_all_devices),
         cmocka_unit_test(a_failure_ends_all_processes),
+        cmocka_unit_test(an_abort_ends_the_wait_of_others),
+        cmocka_unit_test(who_does_not_come_is_named),
         cmocka_unit_test(unlike_processes_are_named),
         cmocka_unit_test(groups_span_processes),
     };

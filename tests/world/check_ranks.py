@@ -30,11 +30,15 @@ class Ranks(unittest.TestCase):
         return subprocess.run(command(*arguments), env=ENVIRONMENT | variables, capture_output=True, text=True, timeout=120)
 
     def test_works(self):
-        for ranks in (1, 2, 3, 4):
+        for ranks in (2, 3, 4):
             done = self.finish(ENGINE, ranks, "works")
             self.assertEqual(done.returncode, 0, done.stderr)
             wanted = [f"{r} of {ranks}: rank {r} on {socket.gethostname()}" for r in range(ranks)]
             self.assertEqual(sorted(done.stdout.splitlines()), wanted)
+
+    def test_one_process_is_alone(self):
+        done = self.finish(ENGINE, 1, "works")
+        self.assertEqual((done.returncode, done.stdout), (0, "0 of 1: rank 0\n"), done.stderr)
 
     def test_alone_without_a_launcher(self):
         done = subprocess.run([PROGRAMS / "world_ranks", "works"], env=ENVIRONMENT, capture_output=True, text=True, timeout=60)

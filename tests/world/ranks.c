@@ -48,8 +48,8 @@ static int pass_on(clq_world *world, unsigned tag, size_t bytes) {
     CHECK(out && in);
     for (size_t i = 0; i < bytes; i++) out[i] = byte_of(rank, i, tag);
     for (unsigned turn = 0; turn < 2; turn++)
-        CHECK((rank % 2 == turn ? clq_world_send(world, next, tag, out, bytes)
-                                : clq_world_receive(world, before, tag, in, bytes)) == CLQ_OK);
+        CHECK((rank % 2 == turn ? clq_world_send(world, next, tag, out, bytes, 0)
+                                : clq_world_receive(world, before, tag, in, bytes, 0)) == CLQ_OK);
     for (size_t i = 0; i < bytes; i++) CHECK(in[i] == byte_of(before, i, tag));
     free(out);
     free(in);

@@ -70,10 +70,12 @@ static void alone(void **state) {
         assert_int_equal(all, 7);
         assert_ok(clq_world_barrier(both[i]));
         assert_ok(clq_world_agree(both[i], "model", (clq_hash128){1, 2}));
-        assert_fails(CLQ_ARGUMENT, "of 0 bytes", clq_world_gather(both[i], &mine, 0, &all));
+        assert_fails(CLQ_ARGUMENT, "0 bytes", clq_world_gather(both[i], &mine, 0, &all));
     }
     clq_world_abort(world, "no more");
     assert_fails(CLQ_ABORTED, "no more", clq_world_gather(world, &mine, sizeof mine, &all));
+    assert_fails(CLQ_ABORTED, "no more", clq_world_barrier(world));
+    assert_fails(CLQ_ABORTED, "no more", clq_world_agree(world, "model", (clq_hash128){1, 2}));
     clq_world_close(world);
     clq_world_close(NULL);
     clq_world_abort(NULL, "nobody");
@@ -170,8 +172,8 @@ static clq_status carry_one(const carrier *work, unsigned turn) {
     const size_t bytes = bytes_of(turn);
     unsigned char *data = clq_alloc(bytes, 1);
     for (size_t i = 0; work->sends && i < bytes; i++) data[i] = byte_of(from, i, turn + work->tag);
-    clq_status status = work->sends ? clq_world_send(work->self->world, (rank + 1) % size, work->tag, data, bytes)
-                                    : clq_world_receive(work->self->world, from, work->tag, data, bytes);
+    clq_status status = work->sends ? clq_world_send(work->self->world, (rank + 1) % size, work->tag, data, bytes, 0)
+                                    : clq_world_receive(work->self->world, from, work->tag, data, bytes, 0);
     for (size_t i = 0; status == CLQ_OK && i < bytes; i++)
         if (data[i] != byte_of(from, i, turn + work->tag)) status = clq_fail(CLQ_STATE, "turn %u, byte %zu", turn, i);
     clq_free(data);
@@ -212,8 +214,8 @@ static void carries_much(fabric_rank *self) {
     char *data = clq_alloc(bytes, 1);
     EXPECT(self, data != NULL);
     if (self->rank == 0) memset(data, 9, bytes);
-    const clq_status status = self->rank == 0 ? clq_world_send(self->world, 1, tag, data, bytes)
-                                              : clq_world_receive(self->world, 0, tag, data, bytes);
+    const clq_status status = self->rank == 0 ? clq_world_send(self->world, 1, tag, data, bytes, 0)
+                                              : clq_world_receive(self->world, 0, tag, data, bytes, 0);
     const bool right = data[0] == 9 && data[bytes / 2] == 9 && data[bytes - 1] == 9;
     clq_free(data);
     EXPECT_OK(self, status);
@@ -228,8 +230,8 @@ static void long_messages_go_in_pieces(void **state) {
 static void misuses(fabric_rank *self) {
     char byte = 0;
     const unsigned size = clq_world_size(self->world);
-    EXPECT(self, clq_world_send(self->world, self->rank, 5, &byte, 1) == CLQ_INTERNAL);
-    EXPECT(self, clq_world_receive(self->world, size, 5, &byte, 1) == CLQ_INTERNAL);
+    EXPECT(self, clq_world_send(self->world, self->rank, 5, &byte, 1, 0) == CLQ_INTERNAL);
+    EXPECT(self, clq_world_receive(self->world, size, 5, &byte, 1, 0) == CLQ_INTERNAL);
     EXPECT(self, clq_world_gather(self->world, &byte, 0, &byte) == CLQ_ARGUMENT);
     EXPECT_OK(self, clq_world_barrier(self->world));
 }

@@ -8,7 +8,9 @@
 static size_t room_of(const clq_call *call) { return clq_round_up(call->bytes, CLQ_PART_ALIGN); }
 
 static bool may_travel(const clq_group *group, const clq_call *call) {
-    return clq_comm_total(group->comm) > 1 && call->task.collective == CLQ_ALL_REDUCE && call->bytes > 0 &&
+    /* What travels together must be alike in all processes, and what holds a call back is not. */
+    const bool spans = clq_comm_total(group->comm) > group->size;
+    return group->size > 1 && !spans && call->task.collective == CLQ_ALL_REDUCE && call->bytes > 0 &&
            room_of(call) <= group->bucket_bytes;
 }
 
@@ -81,8 +83,7 @@ clq_status clq_pack_take(clq_group *group, clq_call **list, clq_call **out) {
     pack->task.count = bytes / clq_dtype_bytes(pack->task.dtype);
     pack->bytes = bytes;
     pack->size = pack->running = group->size;
-    pack->total = clq_comm_total(group->comm);
-    pack->first = clq_comm_first(group->comm);
+    pack->total = group->size;
     for (unsigned r = 0; r < group->size; r++) {
         clq_task *task = &pack->parts[r].task;
         *task = pack->task;

@@ -19,6 +19,8 @@
  * the world's thread may be kept from its core. */
 enum { WINDOW_MOST = 64 };
 static const size_t window_bytes = (size_t)2 << 20;
+/* Then the world's thread looks at its other jobs and at heartbeats. */
+enum { TURNS_MOST = 64 };
 
 typedef struct message {
     void *request; /* NULL: none, or it is done */
@@ -183,7 +185,8 @@ static clq_status end_sends(walk *w, bool *moved) {
 static clq_status advance(clq_job *job, clq_world *world, bool *moved, bool *done) {
     walk *w = (walk *)job;
     (void)world;
-    for (bool more = true; more;) {
+    bool more = true;
+    for (unsigned turn = 0; more && turn < TURNS_MOST; turn++) {
         more = false;
         CLQ_TRY(begin_receives(w, &more));
         CLQ_TRY(begin_sends(w, &more));
@@ -249,11 +252,7 @@ clq_status clq_outer_run(clq_outer *outer, const clq_outer_task *task) {
     }
     walk w = {.outer = outer, .task = task};
     const clq_status status = prepare(&w);
-    if (status == CLQ_OK) return clq_world_run(outer->world, &w.job);
-    clq_error why;
-    clq_error_take(status, &why);
-    clq_world_fail(outer->world, &why);
-    return clq_error_raise(&why);
+    return status == CLQ_OK ? clq_world_run(outer->world, &w.job) : clq_world_fail_with(outer->world, status);
 }
 
 /* ---- making ---- */

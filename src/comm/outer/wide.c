@@ -17,6 +17,8 @@ struct clq_wide {
     unsigned most;   /* devices of a process */
     double deadline_s;
     atomic_uint_fast64_t busy_ns;
+    /* By who issues collectives: those that all processes were ready for. */
+    bool ready[CLQ_COLLECTIVE_COUNT][CLQ_DTYPE_COUNT][CLQ_REDOP_COUNT];
 
     /* The leader's alone: */
     clq_buffer *passing; /* what is on its way through the leader, where no buffer of the task takes it; grows */
@@ -43,8 +45,10 @@ static const size_t start_bytes = (size_t)8 << 10;
 static clq_algorithm choose(const clq_wide *wide, size_t bytes) {
     const unsigned size = clq_world_size(wide->world);
     unsigned levels = 0;
-    if (wide->algorithm != CLQ_ALGORITHM_AUTO && wide->algorithm != CLQ_ALGORITHM_DIRECT)
-        return wide->algorithm == CLQ_ALGORITHM_HIERARCHICAL ? CLQ_ALGORITHM_RING : wide->algorithm;
+    if (wide->algorithm == CLQ_ALGORITHM_DOUBLING || wide->algorithm == CLQ_ALGORITHM_RING) return wide->algorithm;
+    if (wide->algorithm == CLQ_ALGORITHM_HIERARCHICAL) return CLQ_ALGORITHM_RING;
+    if (wide->algorithm == CLQ_ALGORITHM_REDUCE_TO_ONE) /* a star of a group's most ranks */
+        return size <= CLQ_REPLICAS_MAX ? CLQ_ALGORITHM_REDUCE_TO_ONE : CLQ_ALGORITHM_RING;
     while (1u << levels < size) levels++;
     return levels * (start_bytes + bytes) < 2 * (size - 1) * (start_bytes + bytes / size) && bytes <= 4 * start_bytes
                ? CLQ_ALGORITHM_DOUBLING
@@ -269,9 +273,9 @@ static clq_status send_or_receive(clq_wide *wide, unsigned rank, const clq_task 
     clq_status status;
     if (sends) {
         status = clq_queue_read(task->queue, task->in, task->in_offset, data, bytes, true);
-        if (status == CLQ_OK) status = clq_world_send(wide->world, to, tag, data, bytes);
+        if (status == CLQ_OK) status = clq_world_send(wide->world, to, tag, data, bytes, wide->deadline_s);
     } else {
-        status = clq_world_receive(wide->world, from, tag, data, bytes);
+        status = clq_world_receive(wide->world, from, tag, data, bytes, wide->deadline_s);
         if (status == CLQ_OK) status = clq_queue_write(task->queue, task->out, task->out_offset, data, bytes, true);
     }
     clq_free(data);
@@ -308,15 +312,53 @@ static clq_status run(clq_wide *wide, unsigned rank, const clq_task *task) {
     }
 }
 
-/* The first failure, of whichever, becomes that of both: of this process's devices, and of the world. */
+/* The first failure becomes that of this process's devices, which ends the world. */
 clq_status clq_wide_run(clq_wide *wide, unsigned rank, const clq_task *task) {
     const clq_status status = run(wide, rank, task);
     if (status == CLQ_OK) return CLQ_OK;
     clq_error why;
     clq_error_take(status, &why);
     clq_comm_abort(wide->local, &why);
-    clq_world_fail(wide->world, &why);
     return clq_error_raise(&why);
+}
+
+void clq_wide_fail(const clq_wide *wide, const clq_error *why) { clq_world_fail(wide->world, why); }
+
+/* ---- before a collective ---- */
+
+static clq_status prepare_pairs(clq_wide *wide, clq_task task, bool to_leader) {
+    task.collective = CLQ_SEND_RECV;
+    for (unsigned r = 0; r < wide->local->size; r++) {
+        task.root = to_leader ? r : 0;
+        task.to = to_leader ? 0 : r;
+        CLQ_TRY(clq_walk_prepare_here(wide->local, &task));
+    }
+    return CLQ_OK;
+}
+
+/* What the collectives above call among the devices of this process. */
+static clq_status prepare_here(clq_wide *wide, const clq_task *asked) {
+    clq_task task = *asked;
+    const bool gathers = asked->collective == CLQ_ALL_GATHER, scatters = asked->collective == CLQ_REDUCE_SCATTER;
+    if (asked->collective == CLQ_BARRIER) return CLQ_OK;
+    if (gathers || scatters || asked->collective == CLQ_REDUCE) CLQ_TRY(prepare_pairs(wide, task, gathers));
+    task.root = task.to = 0;
+    task.op = asked->op == CLQ_AVG ? CLQ_SUM : asked->op;
+    if (gathers || scatters) task.count *= wide->total;
+    task.collective = CLQ_BROADCAST;
+    if (!scatters) CLQ_TRY(clq_walk_prepare_here(wide->local, &task));
+    task.collective = CLQ_REDUCE;
+    return clq_collective_reduces(asked->collective) ? clq_walk_prepare_here(wide->local, &task) : CLQ_OK;
+}
+
+/* One process may compile for long while another has its kernels: before the first collective of a kind they meet,
+ * within the world's deadline, so that the group's deadline does not run meanwhile. */
+clq_status clq_wide_prepare(clq_wide *wide, const clq_task *task) {
+    bool *ready = &wide->ready[task->collective][task->dtype][task->op];
+    CLQ_TRY(prepare_here(wide, task));
+    if (!*ready) CLQ_TRY(clq_world_barrier(wide->world));
+    *ready = true;
+    return CLQ_OK;
 }
 
 /* ---- making ---- */
@@ -350,20 +392,20 @@ static clq_status meet_sides(clq_wide *wide) {
 
 clq_status clq_wide_create(clq_comm *local, clq_world *world, clq_algorithm algorithm, clq_wide **out) {
     clq_wide *wide = clq_alloc(1, sizeof *wide);
-    if (!wide) return CLQ_MEMORY;
+    if (!wide) return clq_world_fail_with(world, CLQ_MEMORY);
     wide->local = local;
     wide->world = world;
     wide->algorithm = algorithm;
-    /* Devices that wait for their leader while it waits for another process have more patience: the leader knows whom
-     * it waits for. */
     wide->deadline_s = local->deadline_s;
-    local->deadline_s += 1 + 0.05 * local->deadline_s;
     clq_status status = meet_sides(wide);
     if (status == CLQ_OK) status = clq_outer_create(world, 0, &wide->outer);
-    if (status == CLQ_OK)
+    if (status == CLQ_OK) {
         *out = wide;
-    else
-        clq_wide_destroy(wide);
+        return CLQ_OK;
+    }
+    /* All processes see a mismatch; any other failure the others would wait for in vain. */
+    if (status != CLQ_MISMATCH) status = clq_world_fail_with(world, status);
+    clq_wide_destroy(wide);
     return status;
 }
 

@@ -1,10 +1,10 @@
 /* A communicator whose ranks are the devices of all processes of a world: those of rank 0 of the world first, then
  * those of rank 1, …. Each process has a communicator of its own devices; its first rank is the leader. A collective
  * goes in three parts: among the devices of a process, to the leader; between the leaders, on the host's memory
- * (outer.c); and back. So what crosses between machines is one device's part, S bytes, whatever the number of devices.
+ * (outer.c); and back. So what crosses between machines is a process's part, whatever the number of its devices.
  *
- * Sums are those of the hierarchical algorithm with the processes as islands: first of the devices of a process, in
- * their order, then between processes. */
+ * Sums are made as by the hierarchical algorithm with the processes as islands: of the devices of a process first, in
+ * an order that its own algorithm fixes, then between processes. */
 #ifndef CLQ_COMM_WIDE_H
 #define CLQ_COMM_WIDE_H
 
@@ -15,6 +15,10 @@ typedef struct clq_wide clq_wide;
 /* clq_comm_span, of a world of several processes. local: of this process's devices, not owned. */
 clq_status clq_wide_create(clq_comm *local, clq_world *world, clq_algorithm algorithm, clq_wide **out);
 void clq_wide_destroy(clq_wide *wide); /* takes NULL */
+/* Ends the world, and with it the leader's wait for other processes: the communicator has failed. From any thread. */
+void clq_wide_fail(const clq_wide *wide, const clq_error *why);
+/* What clq_walk_prepare_all makes for the ranks of this process. */
+clq_status clq_wide_prepare(clq_wide *wide, const clq_task *task);
 
 unsigned clq_wide_first(const clq_wide *wide);                                     /* clq_comm_first */
 unsigned clq_wide_total(const clq_wide *wide);                                     /* clq_comm_total */

@@ -5,6 +5,7 @@
  * sequence that is common to all. What is forwarded was received at least `ahead` + 1 items before: round by round that
  * is `chunks` items, chunk by chunk it is one, and `ahead` is 0. */
 #include "comm/communicator.h"
+#include "comm/outer/wide.h"
 
 #include <string.h>
 
@@ -84,7 +85,7 @@ clq_status clq_walk_build(clq_member *member, clq_dtype dtype, clq_redop op) {
     return clq_combine_create(member->device, dtype, op, kernel);
 }
 
-static clq_status prepare_here(clq_comm *comm, const clq_task *asked) {
+clq_status clq_walk_prepare_here(clq_comm *comm, const clq_task *asked) {
     clq_task task;
     CLQ_TRY(clq_comm_route(comm, asked, &comm, &task));
     const size_t bytes = task.count * clq_dtype_bytes(task.dtype);
@@ -104,19 +105,8 @@ static clq_status prepare_here(clq_comm *comm, const clq_task *asked) {
     return CLQ_OK;
 }
 
-/* Of several processes, what the ranks of this one do: to their first rank, and back. */
-static clq_status prepare_wide(clq_comm *comm, const clq_task *asked) {
-    clq_task task = *asked;
-    task.root = task.to = 0;
-    task.op = asked->op == CLQ_AVG ? CLQ_SUM : asked->op;
-    task.collective = CLQ_BROADCAST;
-    CLQ_TRY(prepare_here(comm, &task));
-    task.collective = CLQ_REDUCE;
-    return clq_collective_reduces(asked->collective) ? prepare_here(comm, &task) : CLQ_OK;
-}
-
-clq_status clq_walk_prepare_all(clq_comm *comm, const clq_task *asked) {
-    return comm->wide ? prepare_wide(comm, asked) : prepare_here(comm, asked);
+clq_status clq_walk_prepare_all(clq_comm *comm, const clq_task *task) {
+    return comm->wide ? clq_wide_prepare(comm->wide, task) : clq_walk_prepare_here(comm, task);
 }
 
 static clq_status prepare_commands(clq_member *member, const clq_schedule *schedule) {
