@@ -32,6 +32,7 @@
 #include <clique/data.h>
 #include <clique/device.h>
 #include <clique/model.h>
+#include <clique/world.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -216,6 +217,15 @@ typedef struct clq_trainer_config {
      * (clq_system_config.memory_limit_bytes), and has no effect on inference_only. Losses, gradients and weights are
      * the same to the bit in any case. */
     clq_recompute_kind recompute;
+    /* The processes that train together, each on its own devices, as one mirrored training on all of them: the global
+     * batch is shared out over all replicas, and every process has the same weights. Borrowed until the trainer is
+     * destroyed; NULL, or a world of one: this process. Every process makes the trainer with the same model and config,
+     * and then the same calls in the same order, with the same datasets: also those that only read weights. Totals of
+     * clq_fit and clq_evaluate, and what clq_step_read gives, are of all processes; on_progress tells of this one's
+     * samples. clq_predict gives each process all rows. clq_fit_stop counts if every process calls it at the same step.
+     * UNSUPPORTED: other strategies, shares, local steps, compression, a sharded optimizer, functions on replicas,
+     * on_log and checkpoints. If any process fails, all do, and the world ends. */
+    clq_world *world;
 } clq_trainer_config;
 /* Adam, sparse cross-entropy from probabilities, batch 64, u8 samples. {0} is no default: its batch is 0. */
 CLQ_API void clq_trainer_config_init(clq_trainer_config *config, size_t config_bytes);

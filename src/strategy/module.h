@@ -106,7 +106,8 @@ struct clq_strategy {
     clq_pool pool;
     clq_paths paths;
     unsigned count;
-    unsigned group; /* replicas that have one model together: r / group is the model that replica r is of */
+    unsigned first, total; /* the number of its first replica among those of all processes, and how many these are */
+    unsigned group;        /* replicas that have one model together: r / group is the model that replica r is of */
     clq_replica *replicas;
     uint64_t *
         measured_by; /* (metric_slots) of the batch that a row of metrics is about: bits of replicas whose row counts */
@@ -114,6 +115,7 @@ struct clq_strategy {
     bool outdated[CLQ_CURRENT_COUNT]; /* on some replica; the poster's */
     unsigned step_outdates;           /* bits of what a step leaves so; set when opened */
     uint64_t computed;                /* bits of replicas that computed gradients of samples since state was averaged */
+    unsigned computed_elsewhere;      /* how many replicas of other processes did */
     /* Posted since the last update: batches whose gradients are accumulated, and their samples. */
     size_t accumulated_batches, accumulated_samples;
     uint64_t steps_before; /* the first that workers count: of a training that goes on from a snapshot */
@@ -153,5 +155,14 @@ unsigned clq_facts_of_all(const clq_strategy *strategy);
 
 /* alike.c: ARGUMENT where no two replicas have the same weights; INTERNAL where such have them in other places. */
 clq_status clq_alike_open(const clq_strategy *strategy);
+
+/* ranks.c: fills config->first and total: which of the replicas of all processes `count` replicas of this one are.
+ * Errors: UNSUPPORTED (what processes do not do together), ARGUMENT (a batch that is too small), and those of
+ * clq_world_gather. */
+clq_status clq_ranks_count(clq_strategy_config *config, unsigned count);
+/* A batch over the replicas of all processes: the parts of this one's. */
+void clq_ranks_split(const clq_strategy *strategy, size_t samples, clq_batch_part *parts);
+/* How many replicas of other processes have samples of it. */
+unsigned clq_ranks_elsewhere(const clq_strategy *strategy, size_t samples);
 
 #endif

@@ -30,7 +30,8 @@ void clq_strategy_settings(const clq_strategy *strategy, clq_strategy_kind *kind
 
 /* The first that takes so many devices, where the caller leaves it open. */
 static clq_status choose_module(const clq_strategy_config *config, unsigned devices, const clq_strategy_module **out) {
-    const clq_strategy_kind kind = config->kind;
+    const bool spans = config->total > devices; /* single is of one device in all */
+    const clq_strategy_kind kind = config->kind == CLQ_STRATEGY_AUTO && spans ? CLQ_STRATEGY_MIRRORED : config->kind;
     if (config->parts) return clq_part_choose(config, devices, out);
     const clq_strategy_module *module = NULL;
     for (size_t i = 0; i < CLQ_COUNT_OF(modules) && !module; i++) {
@@ -130,7 +131,10 @@ static const clq_command_kind write_kind = {"write", 0, run_transfer, NULL};
 void clq_strategy_split_shares(clq_strategy *strategy, const clq_command_kind *kind, size_t total,
                                clq_batch_part *parts) {
     size_t offsets[CLQ_REPLICAS_MAX], counts[CLQ_REPLICAS_MAX];
-    (void)kind;
+    if (strategy->total > strategy->count && kind != &predict_kind) {
+        clq_ranks_split(strategy, total, parts);
+        return;
+    }
     clq_shares_split(total, strategy->count, clq_shares_weights(strategy->shares), offsets, counts);
     for (unsigned r = 0; r < strategy->count; r++)
         parts[r] = (clq_batch_part){.first = offsets[r], .count = counts[r], .runs = true, .measures = true};
@@ -210,6 +214,8 @@ clq_status clq_strategy_post_batch(clq_strategy *strategy, clq_command command, 
     const size_t before = command.params.first_row;
     for (unsigned r = 0; r < strategy->count && computes_gradients(&command); r++)
         strategy->computed |= (uint64_t)(parts[r].runs && parts[r].count > 0) << r;
+    if (computes_gradients(&command))
+        strategy->computed_elsewhere = CLQ_MAX(strategy->computed_elsewhere, clq_ranks_elsewhere(strategy, total));
     for (unsigned r = 0; r < strategy->count; r++) {
         clq_replica *replica = &strategy->replicas[r];
         const clq_batch_part *part = &parts[r];
@@ -376,12 +382,27 @@ clq_status clq_strategy_forward(clq_strategy *strategy, const clq_rows *batch, c
     return clq_strategy_post_batch(strategy, (clq_command){.kind = &evaluate_kind, .params = *params}, batch);
 }
 
+/* How many rows the replicas of this process have room for together. */
+static size_t rows_most(const clq_strategy *strategy) {
+    const size_t batch = strategy->config.global_batch;
+    return strategy->total == strategy->count ? batch : clq_ceil_div(batch, strategy->total) * strategy->count;
+}
+
+/* Each process predicts all rows by its own replicas. */
 clq_status clq_strategy_predict(clq_strategy *strategy, const clq_rows *batch, float *const *out) {
+    float *next[CLQ_MODEL_OUTPUTS_MAX] = {NULL};
     CLQ_TRY(clq_strategy_need_plans(strategy, CLQ_MODE_PREDICT));
     clq_strategy_make_current(strategy, CLQ_ARENA_PARAMETERS);
     clq_strategy_make_current(strategy, CLQ_ARENA_STATE);
-    CLQ_TRY(clq_strategy_post_batch(strategy, (clq_command){.kind = &predict_kind, .outputs = out}, batch));
-    return clq_strategy_wait(strategy);
+    for (size_t first = 0, count; first < batch->count; first += count) {
+        count = CLQ_MIN(rows_most(strategy), batch->count - first);
+        for (uint32_t i = 0; i < strategy->model->output_count; i++)
+            if (out[i]) next[i] = out[i] + first * clq_model_output(strategy->model, i)->elements;
+        const clq_rows rows = clq_rows_part(batch, first, count);
+        CLQ_TRY(clq_strategy_post_batch(strategy, (clq_command){.kind = &predict_kind, .outputs = next}, &rows));
+        CLQ_TRY(clq_strategy_wait(strategy));
+    }
+    return CLQ_OK;
 }
 
 /* ---- life ---- */
@@ -500,6 +521,8 @@ clq_status clq_strategy_make(const clq_model *model, const clq_devices *devices,
     strategy->exchange = &clq_exchange_none;
     strategy->group = 1;
     strategy->config = *config;
+    strategy->first = config->first;
+    strategy->total = config->total;
     clq_model_feed(model, config->plan.sample_dtype, config->plan.loss, &strategy->feed);
     strategy->pool = (clq_pool){CLQ_POOL_START, .trace_steps = config->trace_steps, .on_failure = abort_exchanges,
                                 .context = strategy};

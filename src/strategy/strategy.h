@@ -34,7 +34,11 @@ typedef struct clq_strategy_config {
     const char *stage_settings; /* settings that the time of a stage depends on, as text: measured times are kept by it.
                                    Borrowed while the strategy is created */
     bool check_replicas;        /* clq_strategy_check_replicas will be called */
-    unsigned parts, part; /* the strategy is of part `part` of the model's `parts`, on one device; 0: of the model */
+    clq_world *world; /* the processes whose replicas train together: mirrored, each with the same config. Borrowed;
+                         NULL: this one */
+    unsigned first, total; /* set by clq_strategy_create: the number of this process's first replica among those of the
+                              world, and how many these are */
+    unsigned parts, part;  /* the strategy is of part `part` of the model's `parts`, on one device; 0: of the model */
 } clq_strategy_config;
 
 /* ---- traces (timeline.c) ---- */
@@ -54,7 +58,8 @@ const char *clq_strategy_name(size_t kind);
 const char *clq_strategy_own_name(const clq_strategy *strategy);
 /* Likewise which kind it is, and how it was set up; share_weights is NULL. */
 void clq_strategy_settings(const clq_strategy *strategy, clq_strategy_kind *kind, clq_strategy_options *options);
-/* One replica per entry of devices. Variables are zero until clq_strategy_write. */
+/* One replica per entry of devices. Variables are zero until clq_strategy_write. With a world of several processes
+ * every one of them calls it; if it fails in one, the world ends. */
 clq_status clq_strategy_create(const clq_model *model, const clq_devices *devices, const clq_strategy_config *config,
                                clq_strategy **out);
 void clq_strategy_destroy(clq_strategy *strategy); /* takes NULL; ends what is under way */
@@ -112,6 +117,12 @@ double clq_pipeline_seconds(unsigned stages, unsigned count, const double *forwa
                             double hop_s);
 
 size_t clq_strategy_share(clq_strategy *strategy, unsigned replica); /* of a full global batch */
+/* How many of a batch's `samples` the replicas of this process take in training and evaluation: all, without a world.
+ */
+size_t clq_strategy_own_samples(const clq_strategy *strategy, size_t samples);
+/* Sums of this process become those of all processes: values (count). All call it. Errors: those of clq_world_gather.
+ */
+clq_status clq_strategy_add_up_processes(const clq_strategy *strategy, double *values, size_t count);
 /* Where shares are measured: how often they were set; and change `index`: the first step that has it, and counts
  * (CLQ_REPLICAS_MAX), the shares of a full global batch. */
 size_t clq_strategy_share_changes(const clq_strategy *strategy);

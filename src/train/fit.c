@@ -174,6 +174,7 @@ static clq_status train_batches(run *r) {
     }
     CLQ_TRY(leave_epoch(r));
     CLQ_TRY(clq_metrics_collect(&r->metrics, r->trainer));
+    CLQ_TRY(clq_metrics_add_up(&r->metrics, r->trainer));
     return clq_fit_log_tell(&r->log);
 }
 
@@ -278,6 +279,7 @@ static clq_status evaluate(clq_trainer *trainer, clq_dataset *dataset, evaluatio
     double started = clq_now();
     clq_status status = for_each_batch(trainer, dataset, true, evaluate_batch, e);
     if (status == CLQ_OK) status = clq_metrics_collect(&e->metrics, trainer);
+    if (status == CLQ_OK) status = clq_metrics_add_up(&e->metrics, trainer);
     clq_metrics_end(&e->metrics, trainer);
     CLQ_TRY(status);
     *out = totals_of(trainer, &e->metrics, clq_now() - started, 0.0);
@@ -368,6 +370,8 @@ static clq_status check_fit(const clq_trainer *trainer, const clq_dataset *train
     if (trainer->accumulated > 0)
         return clq_fail(CLQ_STATE, "clq_step_accumulate began an update: clq_fit comes after the step that ends it");
     if (config->checkpoints) CLQ_TRY(clq_checkpoints_check(config->checkpoints));
+    if (clq_world_size(trainer->config.world) > 1 && (config->on_log || config->checkpoints))
+        return clq_fail(CLQ_UNSUPPORTED, "on_log and checkpoints are of trainings on one machine");
     if (config->epochs == 0 && config->steps == 0)
         return clq_fail(CLQ_ARGUMENT, "epochs and steps are both 0: set how long to train");
     CLQ_TRY(clq_trainer_check_dataset(trainer, train, true));

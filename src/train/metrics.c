@@ -17,7 +17,7 @@ void clq_metrics_end(clq_metrics *metrics, clq_trainer *trainer) {
 
 clq_status clq_metrics_note(clq_metrics *metrics, clq_trainer *trainer, size_t samples) {
     const size_t slot = (trainer->rows - 1) % CLQ_METRIC_SLOTS;
-    metrics->pending[slot] = samples;
+    metrics->pending[slot] = clq_strategy_own_samples(trainer->strategy, samples);
     metrics->ends[slot] = trainer->accumulated == 0;
     metrics->updates[slot] = trainer->step + (trainer->accumulated > 0);
     if (metrics->log && metrics->ends[slot]) clq_fit_log_note(metrics->log, trainer, trainer->last_count);
@@ -82,6 +82,17 @@ static clq_status take_rows(clq_metrics *metrics, clq_trainer *trainer, bool fai
 clq_status clq_metrics_collect(clq_metrics *metrics, clq_trainer *trainer) {
     if (metrics->first == trainer->rows) return clq_strategy_failure(trainer->strategy);
     return take_rows(metrics, trainer, false);
+}
+
+clq_status clq_metrics_add_up(clq_metrics *metrics, clq_trainer *trainer) {
+    double all[CLQ_METRICS_ROW_MAX + 1];
+    const unsigned width = clq_trainer_width(trainer);
+    for (unsigned k = 0; k < width; k++) all[k] = metrics->totals[k];
+    all[width] = (double)metrics->samples;
+    CLQ_TRY(clq_strategy_add_up_processes(trainer->strategy, all, width + 1));
+    for (unsigned k = 0; k < width; k++) metrics->totals[k] = all[k];
+    metrics->samples = (size_t)all[width];
+    return CLQ_OK;
 }
 
 void clq_metrics_rescue(clq_metrics *metrics, clq_trainer *trainer) {

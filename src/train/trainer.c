@@ -92,6 +92,7 @@ static clq_strategy_config strategy_config(const clq_trainer *trainer, const clq
                                  .tuning_s = config->tuning_s,
                                  .stage_settings = stage_settings,
                                  .check_replicas = config->check_replicas > 0,
+                                 .world = config->world,
                                  .parts = config->parts,
                                  .part = config->part};
 }
@@ -108,9 +109,31 @@ static clq_trainer_config without_lists(const clq_trainer_config *config) {
     return kept;
 }
 
-clq_status clq_trainer_create_with_selections(const clq_model *model, const clq_devices *devices,
-                                              const clq_trainer_config *config, const clq_selections *selections,
-                                              clq_trainer **out) {
+/* That all processes train the same: the settings that change results, and the variables. */
+static clq_status agree(const clq_trainer *trainer) {
+    const clq_model *model = trainer->model;
+    clq_text text = {0};
+    if (clq_world_size(trainer->config.world) == 1) return CLQ_OK;
+    char *settings = clq_json_dumps(trainer->settings, JSON_SORT_KEYS);
+    if (settings) clq_text_add_text(&text, settings);
+    for (uint32_t i = 0; i < model->variable_count; i++)
+        clq_text_add(&text, "\n%s %zu", model->variables[i].name, model->variables[i].elements);
+    clq_status status = settings && !text.failed ? CLQ_OK : CLQ_MEMORY;
+    if (status == CLQ_OK)
+        status = clq_world_agree(trainer->config.world, "model or settings of the training",
+                                 clq_hash128_of(text.data, text.length, 0));
+    free(settings);
+    clq_free(text.data);
+    return status;
+}
+
+/* The others wait for this process in vain. */
+static clq_status end_world(clq_world *world, clq_status status) {
+    return clq_world_size(world) == 1 ? status : clq_world_fail_with(world, status);
+}
+
+static clq_status create_trainer(const clq_model *model, const clq_devices *devices, const clq_trainer_config *config,
+                                 const clq_selections *selections, clq_trainer **out) {
     if (!model->finished)
         return clq_fail(CLQ_STATE, "model %s is not finished: call clq_model_finish first", clq_model_name(model));
     CLQ_TRY(check_config(config));
@@ -136,6 +159,7 @@ clq_status clq_trainer_create_with_selections(const clq_model *model, const clq_
         index = index && clq_loss_has_index(&trainer->losses[i]) && !trainer->losses[i].weighted;
     CLQ_TRY_OR(fail, status, clq_strategy_create(model, devices, &strategy, &trainer->strategy));
     (void)clq_strategy_takes_rows(trainer->strategy, index); /* of a dataset with labels that are classes */
+    CLQ_TRY_OR(fail, status, agree(trainer));
     CLQ_TRY_OR(fail, status, clq_trainer_set_initial_weights(trainer));
     clq_free(stage_settings.data);
     clq_free(spared);
@@ -148,6 +172,13 @@ fail:
     clq_free(optimizer_of);
     clq_trainer_destroy(trainer);
     return status;
+}
+
+clq_status clq_trainer_create_with_selections(const clq_model *model, const clq_devices *devices,
+                                              const clq_trainer_config *config, const clq_selections *selections,
+                                              clq_trainer **out) {
+    const clq_status status = create_trainer(model, devices, config, selections, out);
+    return status == CLQ_OK ? CLQ_OK : end_world(config->world, status);
 }
 
 clq_status clq_trainer_create_sized(const clq_model *model, const clq_devices *devices,
@@ -529,6 +560,7 @@ clq_status clq_step_read_sized(clq_trainer *trainer, clq_step_info *out, size_t 
     if (trainer->last_count == 0) return clq_fail(CLQ_STATE, "clq_step_read: no step was made yet");
     double totals[CLQ_METRICS_ROW_MAX], norm;
     CLQ_TRY(read_last_step(trainer, totals, &norm));
+    CLQ_TRY(clq_strategy_add_up_processes(trainer->strategy, totals, clq_trainer_width(trainer)));
     clq_step_info info = {.step = trainer->step,
                           .grad_norm = norm,
                           .lr = clq_trainer_learning_rate(trainer),

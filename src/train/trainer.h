@@ -236,7 +236,7 @@ typedef struct clq_metrics {
     clq_fit_log *log;                /* of a fit, whose rows are those of steps, which are noted there; NULL: none */
     uint64_t first;                  /* the first row not yet collected */
     double totals[CLQ_METRICS_ROW_MAX];
-    size_t samples;                     /* the collected rows' samples */
+    size_t samples;                     /* the collected rows' samples, of this process */
     size_t pending[CLQ_METRIC_SLOTS];   /* samples of a row */
     bool ends[CLQ_METRIC_SLOTS];        /* of a fit: a step ends with it */
     bool trains;                        /* rows are of updates */
@@ -247,6 +247,8 @@ clq_status clq_metrics_start(clq_metrics *metrics, clq_fit_log *log, clq_trainer
 /* After each batch: notes its samples, and the step that ended with it; collects when all rows are in use. */
 clq_status clq_metrics_note(clq_metrics *metrics, clq_trainer *trainer, size_t samples);
 clq_status clq_metrics_collect(clq_metrics *metrics, clq_trainer *trainer);
+/* What was collected, of the samples of all processes. Called by all; once. */
+clq_status clq_metrics_add_up(clq_metrics *metrics, clq_trainer *trainer);
 /* After a failure of the strategy: the rows of steps that were finished, where the devices still have them. */
 void clq_metrics_rescue(clq_metrics *metrics, clq_trainer *trainer);
 void clq_metrics_end(clq_metrics *metrics, clq_trainer *trainer); /* the sums stay */

@@ -27,8 +27,9 @@ clq_status clq_strategy_make_comm(clq_strategy *strategy, unsigned first, unsign
 
 clq_status clq_strategy_make_peers(clq_strategy *strategy, unsigned first, unsigned stride, unsigned count) {
     clq_comm *comm;
-    if (count == 1) return CLQ_OK;
+    if (count == 1 && strategy->total == 1) return CLQ_OK;
     CLQ_TRY(clq_strategy_make_comm(strategy, first, stride, count, &comm));
+    CLQ_TRY(clq_comm_span(comm, strategy->config.world));
     for (unsigned i = 0; i < count; i++) {
         clq_replica *replica = &strategy->replicas[first + i * stride];
         replica->peers = comm;
@@ -95,7 +96,9 @@ clq_status clq_peers_all_reduce(void *context, clq_queue *queue, clq_buffer *val
 }
 
 clq_step_sum clq_peers_step_sum(const clq_replica *replica) {
-    return (clq_step_sum){replica->worker.index, replica->strategy->count, clq_peers_all_reduce, (void *)replica};
+    const clq_strategy *strategy = replica->strategy;
+    return (clq_step_sum){strategy->first + replica->worker.index, strategy->total, clq_peers_all_reduce,
+                          (void *)replica};
 }
 
 /* ---- state ---- */
@@ -116,12 +119,12 @@ static clq_status average_state(clq_worker *worker, const clq_command *command) 
 static const clq_command_kind average_kind = {.name = "average state", .run = average_state};
 
 void clq_strategy_average_state(clq_strategy *strategy) {
-    clq_command command = {.kind = &average_kind};
+    clq_command command = {.kind = &average_kind, .params.count = strategy->computed_elsewhere};
     for (unsigned r = 0; r < strategy->count; r += strategy->group)
         command.params.count += (uint32_t)(strategy->computed >> r & 1);
     for (unsigned r = 0; r < strategy->count && command.params.count > 0; r++) {
         command.counts = strategy->computed >> r & 1;
         clq_channel_put(strategy->replicas[r].worker.commands, &command);
     }
-    strategy->computed = 0;
+    strategy->computed = strategy->computed_elsewhere = 0;
 }

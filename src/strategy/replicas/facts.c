@@ -51,7 +51,7 @@ static bool overlap_pays(const clq_strategy *strategy) {
 
 static unsigned facts_of_settings(const clq_strategy *strategy) {
     const clq_strategy_config *config = &strategy->config;
-    const bool several = strategy->count > 1, trains = config->plan.update != NULL;
+    const bool several = strategy->total > 1, trains = config->plan.update != NULL;
     unsigned facts = 0;
     if (several) facts |= CLQ_FACT_REPLICAS;
     if (trains) facts |= CLQ_FACT_TRAINS;

@@ -30,6 +30,7 @@ static clq_status count(const clq_model *model, const clq_devices *devices, cons
     counting.plan.recompute = recompute;
     counting.plan.unbound = true;
     counting.tuning = CLQ_TUNING_OFF;
+    counting.world = NULL; /* each process counts by itself */
     CLQ_TRY(clq_strategy_make(model, devices, &counting, NULL, &strategy));
     for (unsigned r = 0; r < strategy->count; r++) {
         const clq_replica *replica = &strategy->replicas[r];
@@ -108,5 +109,7 @@ clq_status clq_strategy_create(const clq_model *model, const clq_devices *device
                                clq_strategy **out) {
     CLQ_TRY(clq_devices_check(devices));
     const bool fits = config->plan.recompute == CLQ_RECOMPUTE_AUTO && config->plan.update;
-    return fits ? make_fitting(model, devices, config, out) : clq_strategy_make(model, devices, config, NULL, out);
+    clq_strategy_config counted = *config;
+    CLQ_TRY(clq_ranks_count(&counted, devices->count));
+    return fits ? make_fitting(model, devices, &counted, out) : clq_strategy_make(model, devices, &counted, NULL, out);
 }

@@ -116,6 +116,9 @@ static clq_status count_computed(clq_strategy *strategy, const clq_strategy_call
 }
 
 clq_status clq_strategy_may_run(const clq_strategy *strategy) {
+    if (strategy->total > strategy->count)
+        return clq_fail(CLQ_UNSUPPORTED,
+                        "functions on replicas are of one machine: use clq_step or clq_fit on several");
     if (strategy->module->runs_functions) return CLQ_OK;
     return clq_fail(CLQ_UNSUPPORTED,
                     "strategy %s runs no functions on its replicas, of which none computes a gradient alone: use "

@@ -182,10 +182,12 @@ static double sample_bytes(const clq_strategy *strategy) {
  * replicas, which may all be on one device or in the host's memory. */
 uint32_t clq_shares_capacity(const clq_strategy *strategy, unsigned replica) {
     const clq_shares *shares = strategy->shares;
-    const size_t batch = strategy->config.global_batch, even = clq_ceil_div(batch, strategy->count);
+    const size_t batch = strategy->config.global_batch, even = clq_ceil_div(batch, strategy->total);
     if (!clq_shares_are_measured(shares))
-        return (uint32_t)CLQ_MAX(clq_shares_most(batch, strategy->count, clq_shares_weights(shares), replica),
-                                 (size_t)1);
+        return strategy->total > strategy->count
+                   ? (uint32_t)even
+                   : (uint32_t)CLQ_MAX(clq_shares_most(batch, strategy->count, clq_shares_weights(shares), replica),
+                                       (size_t)1);
     const clq_device_info *info = clq_device_get_info(strategy->replicas[replica].worker.device);
     const double room = (double)info->global_mem_bytes / 4 / strategy->count / sample_bytes(strategy);
     return (uint32_t)CLQ_MIN(CLQ_MAX(room, (double)even), (double)batch);
