@@ -86,7 +86,7 @@ class Ranks(unittest.TestCase):
         self.assertEqual(sorted(said), [0, 2])
         for detail, seconds in said.values():
             self.assertEqual(detail, f"rank 1 on {socket.gethostname()}: nothing heard for 5 s")
-            self.assertLess(seconds, 10)
+            self.assertLess(seconds, 20)  # 4 to 5 on a quiet machine
 
     def test_stopped_rank_is_missed(self):
         self.check_missed(self.strike(signal.SIGSTOP, ()))
