@@ -162,7 +162,7 @@ static void abandon_run(void *link) {
     run *self = link;
     const double until = MPI_Wtime() + 0.1;
     for (message *at = self->messages; at; at = at->next)
-        if (at->is_received) (void)MPI_Cancel(&at->request);
+        if (at->is_received && at->request != MPI_REQUEST_NULL) (void)MPI_Cancel(&at->request);
     while (self->messages && MPI_Wtime() < until)
         for (message *at = self->messages, *next; at; at = next) {
             int done = 0;

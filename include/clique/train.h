@@ -222,9 +222,10 @@ typedef struct clq_trainer_config {
      * destroyed; NULL, or a world of one: this process. Every process makes the trainer with the same model and config,
      * and then the same calls in the same order, with the same datasets: also those that only read weights. Totals of
      * clq_fit and clq_evaluate, and what clq_step_read gives, are of all processes; on_progress tells of this one's
-     * samples. clq_predict gives each process all rows. clq_fit_stop counts if every process calls it at the same step.
-     * UNSUPPORTED: other strategies, shares, local steps, compression, a sharded optimizer, functions on replicas,
-     * on_log and checkpoints. If any process fails, all do, and the world ends. */
+     * samples; on_step, and callbacks that want steps, are set in every process or in none. clq_predict gives each
+     * process all rows. clq_fit_stop counts if every process calls it at the same step. UNSUPPORTED: other strategies,
+     * shares, local steps, compression, a sharded optimizer, functions on replicas, on_log and checkpoints. If any
+     * process fails, all do, and the world ends. */
     clq_world *world;
 } clq_trainer_config;
 /* Adam, sparse cross-entropy from probabilities, batch 64, u8 samples. {0} is no default: its batch is 0. */

@@ -62,7 +62,7 @@ clq_status clq_engine_choose(const clq_world_config *config, const clq_launcher 
 clq_status clq_world_start(clq_world *world);
 /* Ends the thread, and the engine with it. All ranks have come this far, or the world has failed. */
 void clq_world_stop(clq_world *world);
-/* Ends this rank's part with an error of the engine: "Open MPI: …". */
+/* Makes the status and the detail of an engine's error: "Open MPI: DOING: …". */
 clq_status clq_world_engine_failed(clq_world *world, const char *doing, int error);
 
 /* notices.c: by the thread. */
@@ -73,10 +73,11 @@ clq_status clq_notices_advance(clq_world *world);
 unsigned clq_notices_culprit(const clq_world *world, unsigned rank);
 /* Tells all neighbors what ended the world; waits for them for a moment. */
 void clq_notices_tell_failure(clq_world *world);
-/* Takes leave of all neighbors and hears that they do. False: not within some seconds. */
+/* Tells all neighbors that this rank leaves, and waits until each has said so. False: not within some seconds, or the
+ * world has failed. */
 bool clq_notices_close(clq_world *world);
 void clq_notices_free(clq_world *world);
-/* The first failure that this rank knows of: `rank`'s, which said so. */
+/* Ends the world with `why`, a failure of `rank`, unless it has ended already. */
 void clq_world_fail_of(clq_world *world, unsigned rank, const clq_error *why);
 
 #endif

@@ -66,7 +66,7 @@ clq_status clq_notices_open(clq_world *world) {
 
 void clq_notices_free(clq_world *world) { clq_free(world->neighbors); }
 
-/* Unless the last one is still on its way. */
+/* Nothing, if the notice before has not been sent yet. */
 static clq_status send_notice(clq_world *world, clq_neighbor *neighbor, notice_kind kind) {
     if (neighbor->sending) return CLQ_OK;
     neighbor->out.kind = kind;
@@ -138,8 +138,7 @@ unsigned clq_notices_culprit(const clq_world *world, unsigned rank) {
     return rank;
 }
 
-/* Sends the last notice to a neighbor, as soon as the one before is on its way. *told: it was sent, and has arrived at
- * the engine. */
+/* Sends the last notice to a neighbor, once the one before has been sent. *told: the engine has sent the last one. */
 static clq_status tell_last(clq_world *world, clq_neighbor *neighbor, notice_kind kind, bool *told) {
     bool moved = false, done;
     CLQ_TRY(clq_world_test(world, &neighbor->sending, &moved, &done));

@@ -3,7 +3,6 @@
 #include "world/inside.h"
 
 #include <sched.h>
-#include <string.h>
 
 /* While bytes move, a thread that yields sees them soonest: sleeps of 20 us between looks cost up to 40 % of a wire of
  * 1 Gbit/s. If nothing has moved for longer than this, the other rank is at something else, and this one's cores are
@@ -204,9 +203,11 @@ static void serve(clq_world *world) {
     if (clq_notices_close(world)) {
         const int error = world->engine->close(world->link);
         if (error) clq_log(CLQ_LOG_WARNING, "leaving the run: %s fails with error %d", world->engine->name, error);
-        return;
+    } else if (atomic_load(&world->failed)) {
+        live_on(world);
+    } else { /* some rank does not leave: there is nothing to tell of it any more */
+        world->engine->abandon(world->link);
     }
-    live_on(world);
 }
 
 static clq_status open_engine(clq_world *world) {

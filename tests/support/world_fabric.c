@@ -275,13 +275,6 @@ void fabric_fail_at(fabric *network, unsigned rank, unsigned nth) {
     pthread_mutex_unlock(&network->lock);
 }
 
-unsigned fabric_calls(fabric *network, unsigned rank) {
-    pthread_mutex_lock(&network->lock);
-    const unsigned calls = network->calls[rank];
-    pthread_mutex_unlock(&network->lock);
-    return calls;
-}
-
 /* ---- ranks as threads ---- */
 
 void fabric_note(fabric_rank *self, clq_status status) {

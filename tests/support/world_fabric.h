@@ -32,8 +32,6 @@ void fabric_hold(fabric *network, unsigned rank, double until);
 void fabric_fail_at(fabric *network, unsigned rank, unsigned nth);
 /* A rank is gone, and the network knows: who waits for a message of it has an error. */
 void fabric_vanish(fabric *network, unsigned rank);
-/* Calls of a rank's engine so far. */
-unsigned fabric_calls(fabric *network, unsigned rank);
 
 /* ---- ranks as threads ---- */
 

@@ -1,13 +1,13 @@
 /* A schedule as a job of a world's thread. All ranks go through one sequence of items (round, chunk), as in walk.c. A
  * window of messages is under way in each direction:
  *
- * - receives are begun in the items' order, ahead of their time, and end in it. What is to be combined comes into a
- * slot of scratch memory, all else to where it belongs;
+ * - receives begin early, in the items' order, and end in the same order. What is to be combined comes into a slot of
+ *   scratch memory, all else to where it belongs;
  *
  * - sends are begun in the items' order: what is sent in a round was received in the round before it, or is the rank's
  *   own. So the send of an item waits for the receives up to one round before it.
  *
- * Nobody waits in a circle: an item's receive waits for nothing later than its own counterpart, a send of an earlier
+ * There is no deadlock: an item's receive waits for nothing later than its own counterpart, a send of an earlier
  * round of another rank's. Between phases, all is done. */
 #include "comm/outer/outer.h"
 
@@ -15,11 +15,11 @@
 
 #include <string.h>
 
-/* Messages under way in each direction: 2 MiB, if that is not too many of them. 1 Gbit/s needs 17 ms for it: so long
- * the world's thread may be kept from its core. */
+/* Up to 2 MiB is under way in each direction, in 4 to 64 messages. 1 Gbit/s takes 17 ms for 2 MiB: the wire stays busy
+ * if the world's thread loses its core for so long. */
 enum { WINDOW_MOST = 64 };
 static const size_t window_bytes = (size_t)2 << 20;
-/* Then the world's thread looks at its other jobs and at heartbeats. */
+/* After so many turns the world's thread looks at its other jobs, and at heartbeats. */
 enum { TURNS_MOST = 64 };
 
 typedef struct message {
@@ -82,7 +82,8 @@ static size_t chunk_of(const walk *w, clq_range range, size_t chunk, char **out)
     return CLQ_MIN(w->outer->chunk_bytes, range.bytes - skipped);
 }
 
-/* Items from here on in the sequence are a round behind. */
+/* How many items come before the item's own place in the round before, that place included: so many are done when the
+ * item may begin. */
 static size_t round_before(const walk *w, size_t item) {
     const size_t stride = phase_of(w)->by_chunk ? 1 : w->chunks;
     return item < stride ? 0 : item - stride + 1;

@@ -15,7 +15,7 @@ clq_status clq_outer_create(clq_world *world, size_t chunk_bytes, clq_outer **ou
 void clq_outer_destroy(clq_outer *outer); /* takes NULL */
 
 typedef struct clq_outer_task {
-    clq_collective collective; /* CLQ_SEND_RECV: both ranks only */
+    clq_collective collective; /* no barrier */
     clq_algorithm algorithm;   /* neither AUTO, DIRECT nor HIERARCHICAL; what has no form of its own: ring */
     const void *in;            /* as the public calls have them; in place, too */
     void *out;

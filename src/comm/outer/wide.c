@@ -1,3 +1,5 @@
+/* The collectives of a communicator that spans processes (wide.h), each in its three parts, and what they need: which
+ * process has which rank, and what the host sees of the leader's memory. */
 #include "comm/outer/wide.h"
 
 #include "comm/communicator.h"

@@ -84,7 +84,7 @@ clq_status clq_strategy_add_up_processes(const clq_strategy *strategy, double *v
     const unsigned size = clq_world_size(strategy->config.world);
     if (size == 1 || count == 0) return CLQ_OK;
     double *all = clq_alloc(size, count * sizeof *all);
-    if (!all) return CLQ_MEMORY;
+    if (!all) return clq_world_fail_with(strategy->config.world, CLQ_MEMORY); /* the others wait for this process */
     const clq_status status = clq_world_gather(strategy->config.world, values, count * sizeof *values, all);
     for (size_t i = 0; status == CLQ_OK && i < count; i++) {
         values[i] = 0.0;
