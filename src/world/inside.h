@@ -21,7 +21,8 @@ struct clq_world {
     clq_thread *thread; /* NULL: alone, without an engine */
     double silence_s, deadline_s;
     double last_words_s; /* between a failure and the end of closing */
-    /* [rank]. Until the hosts' names are known, those without; both are kept, since the thread may be reading one. */
+    /* [rank]. Until the hosts' names are known, those without but for this rank's own; both are kept, since the thread
+     * may be reading one. */
     _Atomic(clq_rank_name *) names;
     clq_rank_name *numbers;
     unsigned next_tag;
@@ -39,6 +40,7 @@ struct clq_world {
     clq_error failure;  /* as this rank reports it */
     clq_error told;     /* as it is told to the others */
     unsigned failed_rank;
+    clq_rank_name failed_name;
     double failed_at; /* clq_now */
 
     /* The thread's alone: */
@@ -50,7 +52,7 @@ struct clq_world {
     double moved_at;           /* when a job last moved (clq_now) */
 };
 
-/* world.c: names of all ranks, as many as `size`, without hosts. */
+/* world.c: names of all ranks, as many as `size`; only this rank's has its host. */
 clq_status clq_world_make_numbers(clq_world *world);
 
 /* engine.c: the engine that the config names, or the environment, or the launcher, or the MPI that the program's
@@ -77,7 +79,5 @@ void clq_notices_tell_failure(clq_world *world);
  * world has failed. */
 bool clq_notices_close(clq_world *world);
 void clq_notices_free(clq_world *world);
-/* Ends the world with `why`, a failure of `rank`, unless it has ended already. */
-void clq_world_fail_of(clq_world *world, unsigned rank, const clq_error *why);
 
 #endif

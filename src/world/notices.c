@@ -12,7 +12,8 @@ enum { NOTICE_TEXT_MAX = 480 };
 typedef enum notice_kind { LIVES, FAILED, LEAVES } notice_kind;
 typedef struct notice {
     uint32_t kind;
-    uint32_t rank; /* FAILED: whose failure. LIVES: whom the sender waits for; itself: nobody */
+    uint32_t rank;      /* FAILED: whose failure. LIVES: whom the sender waits for; itself: nobody */
+    clq_rank_name name; /* FAILED: the rank's, with its host: the receiver may not have been told the hosts yet */
     char text[NOTICE_TEXT_MAX];
 } notice;
 
@@ -71,10 +72,28 @@ static clq_status send_notice(clq_world *world, clq_neighbor *neighbor, notice_k
     if (neighbor->sending) return CLQ_OK;
     neighbor->out.kind = kind;
     neighbor->out.rank = kind == FAILED ? world->failed_rank : world->active ? world->active->waits_for : world->rank;
-    if (kind == FAILED)
+    if (kind == FAILED) {
+        neighbor->out.name = world->failed_name;
         snprintf(neighbor->out.text, sizeof neighbor->out.text, "%.*s", NOTICE_TEXT_MAX - 1, world->told.detail);
+    }
     return clq_world_begin_send(world, neighbor->rank, CLQ_TAG_NOTICE, &neighbor->out, sizeof neighbor->out,
                                 &neighbor->sending);
+}
+
+/* Ends the world with `why`, a failure of `rank`, unless it has ended already. */
+static void fail_of(clq_world *world, unsigned rank, const char *name, const clq_error *why) {
+    pthread_mutex_lock(&world->lock);
+    if (!atomic_load(&world->failed)) {
+        world->failed_rank = rank;
+        world->failed_at = clq_now();
+        snprintf(world->failed_name.text, sizeof world->failed_name.text, "%s", name);
+        world->failure = world->told = *why;
+        if (rank != world->rank)
+            snprintf(world->failure.detail, sizeof world->failure.detail, "%s: %.900s", name, why->detail);
+        atomic_store(&world->failed, true);
+        pthread_cond_signal(&world->asked);
+    }
+    pthread_mutex_unlock(&world->lock);
 }
 
 static void take_notice(clq_world *world, clq_neighbor *neighbor) {
@@ -84,9 +103,9 @@ static void take_notice(clq_world *world, clq_neighbor *neighbor) {
     neighbor->has_left = in->kind == LEAVES;
     if (in->kind != FAILED) return;
     clq_error why = {.status = CLQ_ABORTED};
-    in->text[NOTICE_TEXT_MAX - 1] = '\0';
+    in->text[NOTICE_TEXT_MAX - 1] = in->name.text[CLQ_RANK_NAME_MAX - 1] = '\0';
     snprintf(why.detail, sizeof why.detail, "%s", in->text);
-    clq_world_fail_of(world, CLQ_MIN(in->rank, world->size - 1), &why);
+    fail_of(world, CLQ_MIN(in->rank, world->size - 1), in->name.text, &why);
 }
 
 static clq_status hear(clq_world *world, clq_neighbor *neighbor) {
@@ -104,7 +123,7 @@ static void check_silence(clq_world *world, clq_neighbor *neighbor, double gap) 
     if (neighbor->has_left || neighbor->silent_s <= world->silence_s) return;
     clq_error why = {.status = CLQ_ABORTED};
     clq_format(why.detail, sizeof why.detail, "nothing heard for %g s", world->silence_s);
-    clq_world_fail_of(world, neighbor->rank, &why);
+    fail_of(world, neighbor->rank, clq_world_name(world, neighbor->rank), &why);
 }
 
 clq_status clq_notices_advance(clq_world *world) {
@@ -185,22 +204,9 @@ bool clq_notices_close(clq_world *world) {
 
 /* ---- failure ---- */
 
-void clq_world_fail_of(clq_world *world, unsigned rank, const clq_error *why) {
-    pthread_mutex_lock(&world->lock);
-    if (!atomic_load(&world->failed)) {
-        world->failed_rank = rank;
-        world->failed_at = clq_now();
-        world->failure = world->told = *why;
-        if (rank != world->rank)
-            snprintf(world->failure.detail, sizeof world->failure.detail, "%s: %.900s", clq_world_name(world, rank),
-                     why->detail);
-        atomic_store(&world->failed, true);
-        pthread_cond_signal(&world->asked);
-    }
-    pthread_mutex_unlock(&world->lock);
+void clq_world_fail(clq_world *world, const clq_error *why) {
+    fail_of(world, world->rank, clq_world_name(world, world->rank), why);
 }
-
-void clq_world_fail(clq_world *world, const clq_error *why) { clq_world_fail_of(world, world->rank, why); }
 
 clq_status clq_world_fail_with(clq_world *world, clq_status status) {
     clq_error why;

@@ -27,10 +27,25 @@ const char *clq_world_name(const clq_world *world, unsigned rank) {
     return atomic_load(&world->names)[rank].text;
 }
 
+static void find_host(char host[static CLQ_HOST_NAME_MAX]) {
+    memset(host, 0, CLQ_HOST_NAME_MAX);
+    if (gethostname(host, CLQ_HOST_NAME_MAX - 1) != 0) snprintf(host, CLQ_HOST_NAME_MAX, "a host without name");
+    clq_clean(host);
+}
+
+static void name_rank(clq_rank_name *name, unsigned rank, const char *host) {
+    snprintf(name->text, sizeof name->text, "rank %u on %.63s", rank, host);
+}
+
 clq_status clq_world_make_numbers(clq_world *world) {
     clq_rank_name *numbers = clq_alloc(world->size, sizeof *numbers);
     if (!numbers) return CLQ_MEMORY;
     for (unsigned r = 0; r < world->size; r++) snprintf(numbers[r].text, sizeof numbers[r].text, "rank %u", r);
+    if (world->size > 1) {
+        char host[CLQ_HOST_NAME_MAX];
+        find_host(host);
+        name_rank(&numbers[world->rank], world->rank, host);
+    }
     clq_free(world->numbers);
     world->numbers = numbers;
     atomic_store(&world->names, numbers);
@@ -48,8 +63,7 @@ static const uint32_t byte_order = 0x01020304;
 static void introduce(introduction *out) {
     *out = (introduction){.order = byte_order};
     snprintf(out->version, sizeof out->version, "%s", CLQ_VERSION);
-    if (gethostname(out->host, sizeof out->host - 1) != 0) snprintf(out->host, sizeof out->host, "a host without name");
-    clq_clean(out->host);
+    find_host(out->host);
 }
 
 static clq_status check(const clq_world *world, const introduction *all) {
@@ -78,8 +92,7 @@ static clq_status make_names(clq_world *world) {
     if (status == CLQ_OK) status = clq_world_gather(world, &mine, sizeof mine, all);
     if (status == CLQ_OK) status = check(world, all);
     world->is_near = status == CLQ_OK && are_near(all, world->size);
-    for (unsigned r = 0; status == CLQ_OK && r < world->size; r++)
-        snprintf(names[r].text, sizeof names[r].text, "rank %u on %.63s", r, all[r].host);
+    for (unsigned r = 0; status == CLQ_OK && r < world->size; r++) name_rank(&names[r], r, all[r].host);
     if (status == CLQ_OK)
         atomic_store(&world->names, names);
     else
