@@ -220,12 +220,13 @@ typedef struct clq_trainer_config {
     /* The processes that train together, each on its own devices, as one mirrored training on all of them: the global
      * batch is shared out over all replicas, and every process has the same weights. Borrowed until the trainer is
      * destroyed; NULL, or a world of one: this process. Every process makes the trainer with the same model and config,
-     * and then the same calls in the same order, with the same datasets: also those that only read weights. Totals of
-     * clq_fit and clq_evaluate, and what clq_step_read gives, are of all processes; on_progress tells of this one's
-     * samples; on_step, and callbacks that want steps, are set in every process or in none. clq_predict gives each
-     * process all rows. clq_fit_stop counts if every process calls it at the same step. UNSUPPORTED: other strategies,
-     * shares, local steps, compression, a sharded optimizer, functions on replicas, on_log and checkpoints. If any
-     * process fails, all do, and the world ends. */
+     * and then the same calls in the same order, with the same datasets: also those that only read weights, unless they
+     * come in on_epoch, a callback's on_epoch, or directly behind clq_fit, which leave nothing to be asked of others.
+     * Totals, progress, steps and logs that are told are of all processes. on_log, on_step, and callbacks that want
+     * steps, are set in every process or in none; checkpoints likewise, with the same world. If one process calls
+     * clq_fit_stop, or a callback of one returns CLQ_INTERRUPTED, all end behind the same update, some 0.25 s later.
+     * clq_predict gives each process all rows. UNSUPPORTED: other strategies, shares, local steps, compression, a
+     * sharded optimizer, functions on replicas. If any process fails otherwise, all do, and the world ends. */
     clq_world *world;
 } clq_trainer_config;
 /* Adam, sparse cross-entropy from probabilities, batch 64, u8 samples. {0} is no default: its batch is 0. */

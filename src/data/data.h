@@ -59,6 +59,10 @@ bool clq_dataset_reads(const char *name);
 /* The position of the next batch, as clq_dataset_seek takes it. */
 void clq_dataset_tell(const clq_dataset *dataset, uint64_t *epoch, uint64_t *index);
 
+/* A hash of all values that it gives, and of how it is cut and shuffled: what processes compare that train on it
+ * together. Reads all samples. */
+clq_hash128 clq_dataset_fingerprint(const clq_dataset *dataset);
+
 /* ---- rows (rows.c) ---- */
 
 /* The rows of a batch, or of a part of one: of a dataset, left where they lie, or of a caller's batch. */

@@ -19,6 +19,25 @@ void clq_dataset_stages(const clq_dataset *dataset, size_t *batch, size_t *buffe
     *buffer = dataset->buffer;
 }
 
+/* The hash so far is the next one's seed; of 128 bits the lower 64. */
+static void add_hash(clq_hash128 *hash, const void *data, size_t bytes) {
+    const clq_hash128 one = clq_hash128_of(data, bytes, hash->low);
+    *hash = (clq_hash128){.low = one.low, .high = hash->high ^ one.high};
+}
+
+clq_hash128 clq_dataset_fingerprint(const clq_dataset *d) {
+    const uint64_t stages[] = {d->info.samples, d->batch, d->buffer, d->buffer ? d->seed : 0, d->drop_remainder};
+    clq_hash128 hash = {0};
+    add_hash(&hash, stages, sizeof stages);
+    for (unsigned i = 0; i < d->feed.count; i++) {
+        const clq_feed_array *array = &d->feed.arrays[i];
+        const uint64_t kind[] = {array->role, array->index, array->dtype, array->bytes};
+        add_hash(&hash, kind, sizeof kind);
+        add_hash(&hash, d->values[i], d->info.samples * array->bytes);
+    }
+    return hash;
+}
+
 clq_status clq_dataset_shuffle(clq_dataset *dataset, size_t buffer, uint64_t seed) {
     start_over(dataset);
     dataset->buffer = buffer;

@@ -131,7 +131,7 @@ static const clq_command_kind write_kind = {"write", 0, run_transfer, NULL};
 void clq_strategy_split_shares(clq_strategy *strategy, const clq_command_kind *kind, size_t total,
                                clq_batch_part *parts) {
     size_t offsets[CLQ_REPLICAS_MAX], counts[CLQ_REPLICAS_MAX];
-    if (strategy->total > strategy->count && kind != &predict_kind) {
+    if (clq_strategy_spans(strategy) && kind != &predict_kind) {
         clq_ranks_split(strategy, total, parts);
         return;
     }
@@ -385,7 +385,7 @@ clq_status clq_strategy_forward(clq_strategy *strategy, const clq_rows *batch, c
 /* How many rows the replicas of this process have room for together. */
 static size_t rows_most(const clq_strategy *strategy) {
     const size_t batch = strategy->config.global_batch;
-    return strategy->total == strategy->count ? batch : clq_ceil_div(batch, strategy->total) * strategy->count;
+    return clq_strategy_spans(strategy) ? clq_ceil_div(batch, strategy->total) * strategy->count : batch;
 }
 
 /* Each process predicts all rows by its own replicas. */

@@ -120,6 +120,11 @@ size_t clq_strategy_share(clq_strategy *strategy, unsigned replica); /* of a ful
 /* How many of a batch's `samples` the replicas of this process take in training and evaluation: all, without a world.
  */
 size_t clq_strategy_own_samples(const clq_strategy *strategy, size_t samples);
+/* Whether replicas of other processes train with these. */
+bool clq_strategy_spans(const clq_strategy *strategy);
+/* If they do: what replicas have of their own becomes the mean of all, so that reading it asks no other process until
+ * the next step. All call it. */
+void clq_strategy_settle(clq_strategy *strategy);
 /* Sums of this process become those of all processes: values (count). All call it. Errors: those of clq_world_gather.
  */
 clq_status clq_strategy_add_up_processes(const clq_strategy *strategy, double *values, size_t count);
@@ -290,8 +295,8 @@ typedef struct clq_snapshot {
     void **blocks;                     /* that values lie in */
     size_t block_count, block_capacity;
 } clq_snapshot;
-/* Waits for all that was posted, and changes nothing in the training. *out is released in any case. Errors: MEMORY, …
- */
+/* Waits for all that was posted, and changes nothing in the training. If the strategy spans processes, each has called
+ * clq_strategy_settle, and the snapshot is of what all have alike. *out is released in any case. Errors: MEMORY, … */
 clq_status clq_strategy_take_snapshot(clq_strategy *strategy, clq_snapshot *out);
 /* Every variable and slot that the strategy has is in the snapshot, of all replicas. own: replicas take their own
  * values, which are of the same devices by the same strategy, that keeps the same values apart. step: the update that

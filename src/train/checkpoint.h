@@ -25,6 +25,10 @@ typedef struct clq_checkpoint {
 void clq_checkpoint_release(clq_checkpoint *checkpoint);
 /* A copy of all variables' values. Errors: MEMORY. */
 clq_status clq_checkpoint_keep_weights(clq_checkpoint *checkpoint, const char *name, const float *values);
+/* Room for all variables' values by this name, for the caller to fill. Errors: MEMORY. */
+clq_status clq_checkpoint_add_kept(clq_checkpoint *checkpoint, const char *name, float **values);
+/* Room for an entry's values likewise. Errors: MEMORY. */
+clq_status clq_checkpoint_add_entry(clq_checkpoint *checkpoint, clq_snapshot_entry entry, float **values);
 /* Those that were kept by this name; NULL: none. */
 const float *clq_kept_weights_find(const clq_kept_weights *kept, size_t count, const char *name);
 void clq_kept_weights_release(clq_kept_weights *kept, size_t count);
@@ -41,6 +45,10 @@ clq_status clq_checkpoint_write(const clq_checkpoint *checkpoint, const char *fo
 /* Reads and checks. model, slots: what is wanted. Errors: FORMAT, UNSUPPORTED, MISMATCH (*out has the values then,
  * which may tell more), NOT_FOUND, READ, MEMORY. Release *out in any case. */
 clq_status clq_checkpoint_read(const char *folder, const clq_model *model, unsigned slots, clq_checkpoint *out);
+
+/* (checkpoint_share.c) Rank 0's, in memory, becomes that of all processes; *has: whether rank 0 has one. All call it.
+ * Errors: MEMORY, and those of the world, which ends. */
+clq_status clq_checkpoint_share(clq_world *world, const clq_model *model, clq_checkpoint *checkpoint, bool *has);
 
 /* ---- a folder of checkpoints ---- */
 
@@ -95,8 +103,9 @@ clq_status clq_checkpoint_get_place(const clq_checkpoint *from, const char *fold
  */
 clq_status clq_checkpoints_note(const clq_trainer *trainer, const clq_fit_config *config, json_t **out);
 /* Whether one of that step is to be taken now: there is none yet, and the writer is free. waits: for the writer, and
- * one that it could not write is to be taken again; else the checkpoint counts as left out while the writer is busy. */
-bool clq_checkpoints_want(clq_checkpoints *checkpoints, uint64_t step, bool waits);
+ * one that it could not write is to be taken again; else the checkpoint counts as left out while the writer is busy.
+ * The writer decides for all processes. Errors: those of the world. */
+clq_status clq_checkpoints_want(clq_checkpoints *checkpoints, uint64_t step, bool waits, bool *out);
 /* Takes one that is wanted. place NULL: of no fit, whose dataset is at `data`. */
 clq_status clq_checkpoints_take(clq_checkpoints *checkpoints, clq_trainer *trainer, const clq_dataset *data,
                                 const clq_fit_place *place);

@@ -38,22 +38,38 @@ static size_t count_values(const clq_model *model) {
     return count;
 }
 
-/* Room for one more. Errors: MEMORY. */
-static clq_status add_kept(clq_checkpoint *c, const char *name, clq_kept_weights **out) {
+clq_status clq_checkpoint_add_kept(clq_checkpoint *c, const char *name, float **values) {
     clq_kept_weights *grown = clq_realloc(c->kept, c->kept_count, c->kept_count + 1, sizeof *grown);
     if (!grown) return CLQ_MEMORY;
     c->kept = grown;
     const clq_kept_weights one = {.name = clq_strdup(name),
                                   .values = clq_alloc(CLQ_MAX(count_values(c->model), (size_t)1), sizeof(float))};
     grown[c->kept_count++] = one;
-    *out = &grown[c->kept_count - 1];
+    *values = one.values;
     return one.name && one.values ? CLQ_OK : CLQ_MEMORY;
 }
 
 clq_status clq_checkpoint_keep_weights(clq_checkpoint *checkpoint, const char *name, const float *values) {
-    clq_kept_weights *kept;
-    CLQ_TRY(add_kept(checkpoint, name, &kept));
-    memcpy(kept->values, values, count_values(checkpoint->model) * sizeof *values);
+    float *kept;
+    CLQ_TRY(clq_checkpoint_add_kept(checkpoint, name, &kept));
+    memcpy(kept, values, count_values(checkpoint->model) * sizeof *values);
+    return CLQ_OK;
+}
+
+clq_status clq_checkpoint_add_entry(clq_checkpoint *c, clq_snapshot_entry e, float **values) {
+    clq_snapshot *s = &c->snapshot;
+    clq_snapshot_entry *entries = clq_grow(s->entries, s->count, &s->capacity, 64, sizeof *entries);
+    if (entries) s->entries = entries;
+    void **blocks = clq_grow(s->blocks, s->block_count, &s->block_capacity, 64, sizeof *blocks);
+    if (blocks) s->blocks = blocks;
+    *values = clq_alloc(CLQ_MAX(clq_variable_bytes(&c->model->variables[e.variable]), (size_t)1), 1);
+    if (!entries || !blocks || !*values) {
+        clq_free(*values);
+        return CLQ_MEMORY;
+    }
+    s->blocks[s->block_count++] = *values;
+    e.values = *values;
+    s->entries[s->count++] = e;
     return CLQ_OK;
 }
 
@@ -273,7 +289,6 @@ static clq_status check_tensor(const clq_safetensors_entry *from, const clq_vari
 static clq_status take_tensor(clq_checkpoint *c, const clq_safetensors *file, const char *path, clq_snapshot_entry e,
                               bool needed, size_t *taken) {
     const clq_variable *v = &c->model->variables[e.variable];
-    clq_snapshot *s = &c->snapshot;
     char *name = name_of(c->model, &e);
     if (!name) return CLQ_MEMORY;
     const clq_safetensors_entry *from = clq_safetensors_find(file, name);
@@ -284,19 +299,9 @@ static clq_status take_tensor(clq_checkpoint *c, const clq_safetensors *file, co
         status = check_tensor(from, v, path);
     clq_free(name);
     if (status != CLQ_OK || !from) return status;
-    clq_snapshot_entry *entries = clq_grow(s->entries, s->count, &s->capacity, 64, sizeof *entries);
-    if (entries) s->entries = entries;
-    void **blocks = clq_grow(s->blocks, s->block_count, &s->block_capacity, 64, sizeof *blocks);
-    if (blocks) s->blocks = blocks;
-    float *values = clq_alloc(CLQ_MAX(from->bytes, (size_t)1), 1);
-    if (!entries || !blocks || !values) {
-        clq_free(values);
-        return CLQ_MEMORY;
-    }
+    float *values;
+    CLQ_TRY(clq_checkpoint_add_entry(c, e, &values));
     memcpy(values, from->data, from->bytes);
-    s->blocks[s->block_count++] = values;
-    e.values = values;
-    s->entries[s->count++] = e;
     ++*taken;
     return CLQ_OK;
 }
@@ -335,15 +340,14 @@ static clq_status take_kept_variable(const clq_safetensors *file, const char *pa
 static clq_status take_kept_of(clq_checkpoint *c, const clq_safetensors *file, const char *path, const char *state,
                                size_t *taken) {
     const size_t length = strlen(state);
-    clq_kept_weights *kept;
+    float *to;
     bool any = false;
     for (size_t i = 0; i < clq_safetensors_count(file) && !any; i++) {
         const char *name = clq_safetensors_at(file, i)->name;
         any = strncmp(name, state, length) == 0 && name[length] == '/';
     }
     if (!any) return CLQ_OK;
-    CLQ_TRY(add_kept(c, state, &kept));
-    float *to = kept->values;
+    CLQ_TRY(clq_checkpoint_add_kept(c, state, &to));
     for (uint32_t k = 0; k < c->model->variable_count; k++) {
         CLQ_TRY(take_kept_variable(file, path, state, &c->model->variables[k], to));
         to += c->model->variables[k].elements;

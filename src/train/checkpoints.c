@@ -16,7 +16,8 @@ enum { KEEP_DEFAULT = 3 };
 struct clq_checkpoints {
     clq_checkpoints_config config;
     char *folder;
-    int lock; /* the folder, locked; -1: it is not */
+    bool is_writer; /* the one process that uses the folder; others have no thread */
+    int lock;       /* the folder, locked; -1: it is not */
     clq_thread *thread;
     clq_channel *work; /* of clq_checkpoint * */
     uint64_t taken;    /* step of the last that was taken, or restored; 0: none */
@@ -84,7 +85,9 @@ static void write_all(void *context) {
     }
 }
 
-void clq_checkpoints_wait(clq_checkpoints *checkpoints) { clq_channel_wait(checkpoints->work); }
+void clq_checkpoints_wait(clq_checkpoints *checkpoints) {
+    if (checkpoints->work) clq_channel_wait(checkpoints->work);
+}
 
 clq_checkpoint_counts clq_checkpoints_counts(clq_checkpoints *checkpoints) {
     clq_checkpoints_wait(checkpoints);
@@ -136,6 +139,12 @@ static clq_status open_folder(clq_checkpoints *c) {
     return status;
 }
 
+static clq_status open_writer(clq_checkpoints *c) {
+    CLQ_TRY(open_folder(c));
+    CLQ_TRY(clq_channel_create(sizeof(clq_checkpoint *), 1, &c->work));
+    return clq_thread_start("checkpoints", write_all, c, &c->thread);
+}
+
 clq_status clq_checkpoints_open_sized(const clq_checkpoints_config *config, size_t config_bytes,
                                       clq_checkpoints **out) {
     clq_checkpoints_config whole;
@@ -148,10 +157,11 @@ clq_status clq_checkpoints_open_sized(const clq_checkpoints_config *config, size
     if (whole.keep == 0) c->config.keep = KEEP_DEFAULT;
     c->lock = -1;
     c->folder = clq_strdup(whole.folder);
+    c->is_writer = clq_world_rank(whole.world) == 0;
     clq_status status = c->folder ? CLQ_OK : CLQ_MEMORY;
-    if (status == CLQ_OK) status = open_folder(c);
-    if (status == CLQ_OK) status = clq_channel_create(sizeof(clq_checkpoint *), 1, &c->work);
-    if (status == CLQ_OK) status = clq_thread_start("checkpoints", write_all, c, &c->thread);
+    if (status == CLQ_OK && c->is_writer) status = open_writer(c);
+    status = clq_world_check(whole.world, status);
+    if (status == CLQ_OK) status = clq_world_broadcast(whole.world, &c->found, sizeof c->found);
     if (status != CLQ_OK)
         clq_checkpoints_close(c);
     else
@@ -293,7 +303,7 @@ clq_status clq_checkpoints_go_without(clq_checkpoints *c, const clq_trainer *tra
     return CLQ_OK;
 }
 
-bool clq_checkpoints_want(clq_checkpoints *c, uint64_t step, bool waits) {
+static bool writer_wants(clq_checkpoints *c, uint64_t step, bool waits) {
     if (waits) clq_checkpoints_wait(c);
     if (step == 0 || step == (waits ? atomic_load(&c->last_step) : c->taken)) return false;
     const bool busy = atomic_load(&c->busy);
@@ -301,10 +311,22 @@ bool clq_checkpoints_want(clq_checkpoints *c, uint64_t step, bool waits) {
     return !busy;
 }
 
+clq_status clq_checkpoints_want(clq_checkpoints *c, uint64_t step, bool waits, bool *out) {
+    uint8_t wants = c->is_writer && writer_wants(c, step, waits);
+    CLQ_TRY(clq_world_broadcast(c->config.world, &wants, sizeof wants));
+    *out = wants;
+    return CLQ_OK;
+}
+
 clq_status clq_checkpoints_take(clq_checkpoints *c, clq_trainer *trainer, const clq_dataset *data,
                                 const clq_fit_place *place) {
     CLQ_TRY(check_trainer(trainer, "a checkpoint"));
     CLQ_TRY(clq_checkpoints_check(c));
+    clq_strategy_settle(trainer->strategy);
+    if (!c->is_writer) {
+        c->taken = trainer->step;
+        return CLQ_OK;
+    }
     clq_checkpoint *next = clq_alloc(1, sizeof *next);
     const clq_status status = next ? fill(next, trainer, data, place) : CLQ_MEMORY;
     if (status != CLQ_OK) {
@@ -321,7 +343,9 @@ clq_status clq_checkpoints_take(clq_checkpoints *c, clq_trainer *trainer, const 
 clq_status clq_checkpoints_save(clq_checkpoints *checkpoints, clq_trainer *trainer, const clq_dataset *dataset) {
     CLQ_TRY(clq_trainer_refuse_call(trainer, "clq_checkpoints_save"));
     CLQ_TRY(check_trainer(trainer, "a checkpoint"));
-    if (!clq_checkpoints_want(checkpoints, trainer->step, true)) return clq_checkpoints_check(checkpoints);
+    bool wanted;
+    CLQ_TRY(clq_checkpoints_want(checkpoints, trainer->step, true, &wanted));
+    if (!wanted) return clq_checkpoints_check(checkpoints);
     return clq_checkpoints_take(checkpoints, trainer, dataset, NULL);
 }
 
@@ -374,45 +398,57 @@ static clq_status read_one(uint64_t step, const char *folder, const clq_trainer 
     return CLQ_OK;
 }
 
-/* steps[i]. The newer ones in front of it were left out: they are set aside before anything changes. */
-static clq_status restore_one(clq_checkpoints *c, const uint64_t *steps, size_t i, clq_trainer *trainer,
-                              clq_dataset *data, bool *usable) {
+/* steps[i]. The newer ones in front of it were left out: they are set aside before anything changes. *usable: it can
+ * be gone on from; a failure then has another reason. */
+static clq_status find_one(const clq_checkpoints *c, const uint64_t *steps, size_t i, const clq_trainer *trainer,
+                           clq_checkpoint *out, bool *usable) {
     char *folder = clq_checkpoint_folder(c->folder, steps[i]);
-    clq_checkpoint from = {0};
     if (!folder) return CLQ_MEMORY;
-    clq_status status = read_one(steps[i], folder, trainer, &from);
+    clq_status status = read_one(steps[i], folder, trainer, out);
     *usable = status == CLQ_OK;
     for (size_t k = 0; k < i && status == CLQ_OK; k++) status = clq_checkpoint_set_aside(c->folder, steps[k]);
-    if (status == CLQ_OK) status = apply(c, &from, folder, trainer, data);
-    clq_checkpoint_release(&from);
     clq_free(folder);
     return status;
 }
 
-clq_status clq_checkpoints_restore(clq_checkpoints *c, clq_trainer *trainer, clq_dataset *dataset, uint64_t *step) {
+/* The newest that the training can go on from; *has: there is one. By the writer. */
+static clq_status find_newest(clq_checkpoints *c, const clq_trainer *trainer, clq_checkpoint *out, bool *has) {
     uint64_t *steps;
-    size_t count, i = 0;
+    size_t count;
     clq_error first = {0};
-    bool usable = false;
-    CLQ_TRY(clq_trainer_refuse_call(trainer, "clq_checkpoints_restore"));
-    CLQ_TRY(check_trainer(trainer, "clq_checkpoints_restore"));
     clq_checkpoints_wait(c);
+    *has = false;
     CLQ_TRY(clq_checkpoint_list(c->folder, &steps, &count));
     clq_status status = CLQ_OK;
-    for (; i < count && !usable; i++) {
+    for (size_t i = 0; i < count && !*has; i++) {
         bool whole = true;
         status = clq_checkpoint_look(c->folder, steps[i], &whole);
         if (!whole) continue;
-        if (status == CLQ_OK) status = restore_one(c, steps, i, trainer, dataset, &usable);
-        if (usable || status == CLQ_MEMORY) break;
+        if (status == CLQ_OK) status = find_one(c, steps, i, trainer, out, has);
+        if (status == CLQ_OK && i > 0) clq_checkpoint_remove_aside(c->folder, c->config.keep);
+        if (*has || status == CLQ_MEMORY) break;
+        clq_checkpoint_release(out);
         if (first.status == CLQ_OK) clq_error_take(status, &first);
         clq_log(CLQ_LOG_WARNING, "checkpoint left out: %s", clq_error_detail());
     }
-    const uint64_t found = usable ? steps[i] : 0;
-    if (usable && i > 0) clq_checkpoint_remove_aside(c->folder, c->config.keep);
-    if (!usable && status != CLQ_MEMORY) status = clq_error_raise(&first);
-    if (status == CLQ_OK) *step = found;
     clq_free(steps);
+    return *has || status == CLQ_MEMORY || first.status == CLQ_OK ? status : clq_error_raise(&first);
+}
+
+clq_status clq_checkpoints_restore(clq_checkpoints *c, clq_trainer *trainer, clq_dataset *dataset, uint64_t *step) {
+    clq_checkpoint from = {0};
+    bool has = false;
+    CLQ_TRY(clq_trainer_refuse_call(trainer, "clq_checkpoints_restore"));
+    CLQ_TRY(check_trainer(trainer, "clq_checkpoints_restore"));
+    clq_status status = c->is_writer ? find_newest(c, trainer, &from, &has) : CLQ_OK;
+    status = clq_world_check(c->config.world, status);
+    if (status == CLQ_OK) status = clq_checkpoint_share(c->config.world, trainer->model, &from, &has);
+    char *folder = has ? clq_checkpoint_folder(c->folder, from.step) : NULL;
+    if (status == CLQ_OK && has) status = folder ? apply(c, &from, folder, trainer, dataset) : CLQ_MEMORY;
+    status = clq_world_check(c->config.world, status);
+    if (status == CLQ_OK) *step = has ? from.step : 0;
+    clq_free(folder);
+    clq_checkpoint_release(&from);
     return status;
 }
 

@@ -1,6 +1,7 @@
 /* fit, evaluate, predict: loops over a dataset. */
 #include "train/callbacks.h"
 #include "train/checkpoint.h"
+#include "train/meeting.h"
 
 #include <math.h>
 #include <string.h>
@@ -14,6 +15,7 @@ typedef struct run {
     const clq_fit_config *config;
     clq_metrics metrics;
     clq_fit_log log;
+    clq_meeting meeting;
     double started, input_s;
     double told; /* when progress was last told; 0: not yet */
     uint64_t epoch, batch;
@@ -34,9 +36,10 @@ typedef union piece {
     clq_rows rows;
 } piece;
 
-static clq_totals totals_of(const clq_trainer *trainer, const clq_metrics *metrics, double seconds, double input_s) {
-    clq_totals totals = {.samples = metrics->samples, .seconds = seconds, .input_s = input_s};
-    clq_trainer_tell(trainer, metrics->totals, metrics->samples, &totals.loss, &totals.metrics);
+static clq_totals totals_of(const clq_trainer *trainer, const double *row, size_t samples, double seconds,
+                            double input_s) {
+    clq_totals totals = {.samples = samples, .seconds = seconds, .input_s = input_s};
+    clq_trainer_tell(trainer, row, samples, &totals.loss, &totals.metrics);
     return totals;
 }
 
@@ -54,14 +57,30 @@ static clq_progress progress_of(const run *r, const clq_totals *totals) {
                           .totals = *totals};
 }
 
-static clq_status tell_progress(run *r) {
-    double now = clq_now();
-    if (!tells(r, now)) return CLQ_OK;
-    CLQ_TRY(clq_metrics_collect(&r->metrics, r->trainer));
-    r->told = now;
-    clq_totals totals = totals_of(r->trainer, &r->metrics, now - r->started, r->input_s);
-    clq_progress progress = progress_of(r, &totals);
+/* samples: of all that `row` is the sum of. */
+static clq_status tell_sums(run *r, const double *row, size_t samples) {
+    r->told = clq_now();
+    if (!r->config->on_progress) return CLQ_OK;
+    const clq_totals totals = totals_of(r->trainer, row, samples, r->told - r->started, r->input_s);
+    const clq_progress progress = progress_of(r, &totals);
     return CLQ_ASK(r->config->on_progress(r->config->context, &progress), "on_progress");
+}
+
+static clq_status tell_progress(run *r) {
+    if (!tells(r, clq_now())) return CLQ_OK;
+    CLQ_TRY(clq_metrics_collect(&r->metrics, r->trainer));
+    return tell_sums(r, r->metrics.totals, r->metrics.samples);
+}
+
+/* With other processes, behind an update. */
+static clq_status meet(run *r) {
+    if (!clq_meeting_is_due(&r->meeting)) return CLQ_OK;
+    CLQ_TRY(clq_metrics_collect(&r->metrics, r->trainer));
+    CLQ_TRY(clq_meeting_hold(&r->meeting));
+    double row[CLQ_METRICS_ROW_MAX];
+    size_t samples;
+    CLQ_TRY(clq_metrics_of_all(&r->metrics, r->trainer, row, &samples));
+    return clq_meeting_take(&r->meeting, tell_sums(r, row, samples));
 }
 
 static clq_status tell_step(run *r) {
@@ -72,10 +91,12 @@ static clq_status tell_step(run *r) {
     return clq_callbacks_step(r->config, r->trainer, &info);
 }
 
+static clq_status tell_read(run *r) { return clq_meeting_take(&r->meeting, clq_fit_log_tell(&r->log)); }
+
 /* What was read for the progress is told, too. */
 static clq_status tell_log(run *r) {
     if (clq_fit_log_is_due(&r->log)) CLQ_TRY(clq_metrics_collect(&r->metrics, r->trainer));
-    return clq_fit_log_tell(&r->log);
+    return tell_read(r);
 }
 
 /* ---- checkpoints ---- */
@@ -83,9 +104,12 @@ static clq_status tell_log(run *r) {
 /* Between updates. waits: for a checkpoint that is still being written, which else goes before this one. */
 static clq_status take_checkpoint(run *r, bool waits) {
     if (!r->config->checkpoints || r->trainer->accumulated > 0) return CLQ_OK;
-    if (!clq_checkpoints_want(r->config->checkpoints, r->trainer->step, waits)) return CLQ_OK;
-    if (r->trainer->metrics == &r->metrics) CLQ_TRY(clq_metrics_collect(&r->metrics, r->trainer));
-    if (!r->log.refused) CLQ_TRY(clq_fit_log_tell(&r->log));
+    bool wanted;
+    CLQ_TRY(clq_checkpoints_want(r->config->checkpoints, r->trainer->step, waits, &wanted));
+    if (!wanted) return CLQ_OK;
+    const bool counts = r->trainer->metrics == &r->metrics; /* behind an epoch they are of all processes already */
+    if (counts) CLQ_TRY(clq_metrics_collect(&r->metrics, r->trainer));
+    if (!r->log.refused) CLQ_TRY(tell_read(r));
     if (r->config->on_checkpoint)
         CLQ_TRY(CLQ_ASK(r->config->on_checkpoint(r->config->context, r->trainer->step), "on_checkpoint"));
     clq_fit_place place = {.epoch = r->epoch,
@@ -99,6 +123,7 @@ static clq_status take_checkpoint(run *r, bool waits) {
                            .seconds = clq_now() - r->started,
                            .input_s = r->input_s};
     memcpy(place.totals, r->metrics.totals, sizeof place.totals);
+    if (counts) CLQ_TRY(clq_metrics_of_all(&r->metrics, r->trainer, place.totals, &place.samples));
     return clq_checkpoints_take(r->config->checkpoints, r->trainer, r->data, &place);
 }
 
@@ -133,10 +158,11 @@ static clq_status train_batch(run *r, const piece *p) {
     r->batch++;
     CLQ_TRY(clq_metrics_note(&r->metrics, r->trainer, samples));
     if (ends) clq_dataset_tell(r->data, &r->data_epoch, &r->data_index);
-    if (ends) CLQ_TRY(tell_step(r));
+    if (ends) CLQ_TRY(clq_meeting_take(&r->meeting, tell_step(r)));
     /* In the middle of an update nothing can be kept for one who interrupts. */
-    if (ends || (r->told > 0.0 && !r->config->checkpoints)) CLQ_TRY(tell_progress(r));
+    if (!r->meeting.world && (ends || (r->told > 0.0 && !r->config->checkpoints))) CLQ_TRY(tell_progress(r));
     if (!ends) return CLQ_OK;
+    CLQ_TRY(meet(r));
     CLQ_TRY(tell_log(r));
     CLQ_TRY(clq_trainer_check_replicas(r->trainer));
     return keep_update(r);
@@ -165,7 +191,7 @@ static clq_status leave_epoch(run *r) {
  * one: it is told, and not trained. */
 static clq_status train_batches(run *r) {
     while (r->epoch < r->epochs && r->trainer->step < r->last_step &&
-           !(r->trainer->stop && r->trainer->accumulated == 0)) {
+           !(clq_meeting_stops(&r->meeting) && r->trainer->accumulated == 0)) {
         piece p;
         bool more;
         CLQ_TRY(next_batch(r, &p, &more));
@@ -175,7 +201,8 @@ static clq_status train_batches(run *r) {
     CLQ_TRY(leave_epoch(r));
     CLQ_TRY(clq_metrics_collect(&r->metrics, r->trainer));
     CLQ_TRY(clq_metrics_add_up(&r->metrics, r->trainer));
-    return clq_fit_log_tell(&r->log);
+    clq_strategy_settle(r->trainer->strategy); /* callbacks read weights */
+    return tell_read(r);
 }
 
 /* Tells of the steps that were finished before the failure. */
@@ -188,8 +215,10 @@ static void tell_finished(run *r) {
 static clq_status give_up(run *r, clq_status status) {
     clq_error error;
     clq_error_take(status, &error);
-    if (r->log.steps && !r->log.refused) tell_finished(r);
-    if (status == CLQ_INTERRUPTED) {
+    const bool agreed = clq_meeting_agreed(&r->meeting, status);
+    if (r->log.steps && !r->log.refused && agreed) tell_finished(r);
+    if (status == CLQ_INTERRUPTED && agreed) {
+        clq_strategy_settle(r->trainer->strategy);
         const clq_status kept = take_last_checkpoint(r);
         if (kept != CLQ_OK) clq_error_take(kept, &error);
     }
@@ -203,6 +232,7 @@ static void go_on(run *r) {
     r->batch = r->from.batch;
     r->started -= r->from.seconds;
     r->input_s = r->from.input_s;
+    if (clq_world_rank(r->meeting.world) > 0) return; /* they are the sums of all processes */
     r->metrics.samples = r->from.samples;
     memcpy(r->metrics.totals, r->from.totals, sizeof r->metrics.totals);
 }
@@ -282,7 +312,7 @@ static clq_status evaluate(clq_trainer *trainer, clq_dataset *dataset, evaluatio
     if (status == CLQ_OK) status = clq_metrics_add_up(&e->metrics, trainer);
     clq_metrics_end(&e->metrics, trainer);
     CLQ_TRY(status);
-    *out = totals_of(trainer, &e->metrics, clq_now() - started, 0.0);
+    *out = totals_of(trainer, e->metrics.totals, e->metrics.samples, clq_now() - started, 0.0);
     clq_trainer_keep_matrices(trainer, CLQ_MATRIX_OF_EVALUATION, e->metrics.totals);
     return CLQ_OK;
 }
@@ -305,7 +335,8 @@ static void forget_values(clq_totals *totals) {
 }
 
 static clq_status end_epoch(run *r, double seconds) {
-    clq_epoch_info info = {.epoch = r->epoch, .train = totals_of(r->trainer, &r->metrics, seconds, r->input_s)};
+    clq_epoch_info info = {.epoch = r->epoch,
+                           .train = totals_of(r->trainer, r->metrics.totals, r->metrics.samples, seconds, r->input_s)};
     clq_dataset *data = r->config->validation;
     if (info.train.samples == 0)
         forget_values(&info.train);
@@ -323,7 +354,9 @@ static clq_status end_epoch(run *r, double seconds) {
  */
 static clq_status keep_epoch(run *r, const clq_error *noted) {
     if (noted->status == CLQ_OK) return take_last_checkpoint(r);
-    if (!clq_checkpoints_want(r->config->checkpoints, r->trainer->step, true)) return CLQ_OK;
+    bool wanted;
+    CLQ_TRY(clq_checkpoints_want(r->config->checkpoints, r->trainer->step, true, &wanted));
+    if (!wanted) return CLQ_OK;
     (void)clq_error_raise(noted);
     return clq_checkpoints_go_without(r->config->checkpoints, r->trainer);
 }
@@ -335,7 +368,8 @@ static clq_status tell_epoch(run *r) {
     clq_status status = r->config->checkpoints ? clq_checkpoints_note(r->trainer, r->config, &r->before) : CLQ_OK;
     if (status != CLQ_OK && status != CLQ_MEMORY) return status;
     if (status != CLQ_OK) clq_error_take(status, &noted);
-    status = end_epoch(r, seconds);
+    status = clq_meeting_take(&r->meeting, end_epoch(r, seconds));
+    if (status == CLQ_OK) status = clq_meeting_hold(&r->meeting);
     if (status == CLQ_INTERRUPTED || (status == CLQ_OK && r->trainer->stop)) {
         clq_error_take(status, &error);
         r->started = clq_now() - seconds; /* of the epoch's steps alone */
@@ -370,8 +404,6 @@ static clq_status check_fit(const clq_trainer *trainer, const clq_dataset *train
     if (trainer->accumulated > 0)
         return clq_fail(CLQ_STATE, "clq_step_accumulate began an update: clq_fit comes after the step that ends it");
     if (config->checkpoints) CLQ_TRY(clq_checkpoints_check(config->checkpoints));
-    if (clq_world_size(trainer->config.world) > 1 && (config->on_log || config->checkpoints))
-        return clq_fail(CLQ_UNSUPPORTED, "on_log and checkpoints are of trainings on one machine");
     if (config->epochs == 0 && config->steps == 0)
         return clq_fail(CLQ_ARGUMENT, "epochs and steps are both 0: set how long to train");
     CLQ_TRY(clq_trainer_check_dataset(trainer, train, true));
@@ -419,7 +451,8 @@ clq_status clq_fit_sized(clq_trainer *trainer, clq_dataset *train, const clq_fit
     const clq_fit_config *config = &whole;
     CLQ_TRY(clq_struct_take("clq_fit_config", given, given_bytes, &whole, sizeof whole));
     if (!whole.callbacks) whole.callback_count = 0;
-    CLQ_TRY(check_fit(trainer, train, config));
+    clq_status status = check_fit(trainer, train, config);
+    CLQ_TRY(clq_strategy_spans(trainer->strategy) ? clq_world_check(trainer->config.world, status) : status);
     run r = {.trainer = trainer, .data = train, .config = config, .last_step = UINT64_MAX};
     r.epochs = config->epochs ? config->epochs : UINT64_MAX;
     r.resumed = config->checkpoints && clq_checkpoints_place(config->checkpoints, &r.from);
@@ -429,12 +462,13 @@ clq_status clq_fit_sized(clq_trainer *trainer, clq_dataset *train, const clq_fit
     r.by_rows = clq_trainer_takes_rows(trainer, train);
     const clq_dataset *before = trainer->rows_of; /* of a fit whose on_epoch calls this one */
     if (r.by_rows) trainer->rows_of = train;
-    clq_status status = clq_fit_log_open(&r.log, config);
+    status = clq_meeting_open(&r.meeting, trainer, train, config);
+    if (status == CLQ_OK) status = clq_fit_log_open(&r.log, config, r.meeting.world != NULL);
     if (status == CLQ_OK && r.resumed) status = clq_checkpoints_restore_callbacks(config->checkpoints, config);
     if (status == CLQ_OK) status = fit_with_callbacks(&r);
     clq_free(r.log.steps);
     trainer->rows_of = before;
-    return status;
+    return clq_meeting_close(&r.meeting, status);
 }
 
 /* ---- predict ---- */

@@ -6,8 +6,8 @@
 static const uint32_t steps_default = 50;
 static const double seconds_default = 1.0;
 
-clq_status clq_fit_log_open(clq_fit_log *log, const clq_fit_config *config) {
-    *log = (clq_fit_log){.config = config};
+clq_status clq_fit_log_open(clq_fit_log *log, const clq_fit_config *config, bool is_counted) {
+    *log = (clq_fit_log){.config = config, .is_counted = is_counted};
     if (!(config->log_every_s >= 0.0))
         return clq_fail(CLQ_ARGUMENT, "log_every_s is %g: expected at least 0", config->log_every_s);
     if (!config->on_log) return CLQ_OK;
@@ -40,13 +40,15 @@ void clq_fit_log_fill(clq_fit_log *log, const clq_trainer *trainer, uint32_t slo
 
 bool clq_fit_log_is_due(const clq_fit_log *log) {
     if (log->noted == log->filled) return false;
-    return log->noted == log->every || clq_now() - log->read_at >= log->every_s;
+    return log->noted == log->every || (!log->is_counted && clq_now() - log->read_at >= log->every_s);
 }
 
 clq_status clq_fit_log_tell(clq_fit_log *log) {
-    for (; log->told < log->filled; log->told++) {
+    while (log->told < log->filled) {
         clq_status status = CLQ_ASK(log->config->on_log(log->config->context, &log->steps[log->told]), "on_log");
-        log->refused = status != CLQ_OK;
+        const bool goes_on = log->is_counted && status == CLQ_INTERRUPTED; /* until all processes meet */
+        log->refused = status != CLQ_OK && !goes_on;
+        log->told += !log->refused;
         CLQ_TRY(status);
     }
     if (log->told == log->noted) log->told = log->filled = log->noted = 0;

@@ -2,6 +2,7 @@
 #include "train/trainer.h"
 
 #include <math.h>
+#include <string.h>
 
 clq_status clq_metrics_start(clq_metrics *metrics, clq_fit_log *log, clq_trainer *trainer) {
     if (trainer->metrics) CLQ_TRY(clq_metrics_collect(trainer->metrics, trainer)); /* its rows will be overwritten */
@@ -52,6 +53,19 @@ static void notice_divergence(const clq_metrics *metrics, clq_trainer *trainer, 
             (unsigned long long)trainer->diverged);
 }
 
+/* What the log tells is of all processes. *out: `rows`, or what is the caller's to free. After a failure there are no
+ * other processes. */
+static clq_status take_rows_of_all(const clq_metrics *metrics, const clq_trainer *trainer, bool failed, double *rows,
+                                   size_t count, double **out) {
+    *out = rows;
+    if (!metrics->log || !clq_strategy_spans(trainer->strategy)) return CLQ_OK;
+    if (failed) return CLQ_ABORTED;
+    *out = clq_alloc(count, sizeof *rows);
+    if (!*out) return CLQ_MEMORY;
+    memcpy(*out, rows, count * sizeof *rows);
+    return clq_strategy_add_up_processes(trainer->strategy, *out, count);
+}
+
 /* All rows that were not collected yet; where the strategy failed, those that can be rescued. */
 static clq_status take_rows(clq_metrics *metrics, clq_trainer *trainer, bool failed) {
     const uint32_t first = (uint32_t)(metrics->first % CLQ_METRIC_SLOTS);
@@ -59,10 +73,11 @@ static clq_status take_rows(clq_metrics *metrics, clq_trainer *trainer, bool fai
     const size_t variables = clq_model_variable_count(trainer->model);
     const bool norms = metrics->log && trainer->config.measure_gradient;
     const uint32_t count = (uint32_t)(trainer->rows - metrics->first);
-    double *rows = clq_alloc((size_t)count * width, sizeof *rows);
+    double *rows = clq_alloc((size_t)count * width, sizeof *rows), *of_all = NULL;
     float *squares = norms ? clq_alloc(count, CLQ_MAX(variables, (size_t)1) * sizeof *squares) : NULL;
     clq_status status = CLQ_MEMORY;
     if (rows && (squares || !norms)) status = read_rows(trainer, failed, first, count, rows, squares);
+    if (status == CLQ_OK) status = take_rows_of_all(metrics, trainer, failed, rows, (size_t)count * width, &of_all);
     for (size_t i = 0; i < count && status == CLQ_OK; i++, metrics->first++) {
         const double *row = rows + i * width;
         if (failed && !is_of_finished_step(metrics->log, trainer)) break;
@@ -71,9 +86,10 @@ static clq_status take_rows(clq_metrics *metrics, clq_trainer *trainer, bool fai
         metrics->samples += metrics->pending[slot];
         notice_divergence(metrics, trainer, slot, row);
         if (metrics->log)
-            clq_fit_log_fill(metrics->log, trainer, (uint32_t)slot, row, squares ? squares + i * variables : NULL,
-                             metrics->ends[slot]);
+            clq_fit_log_fill(metrics->log, trainer, (uint32_t)slot, of_all + i * width,
+                             squares ? squares + i * variables : NULL, metrics->ends[slot]);
     }
+    if (of_all != rows) clq_free(of_all);
     clq_free(rows);
     clq_free(squares);
     return status;
@@ -84,15 +100,19 @@ clq_status clq_metrics_collect(clq_metrics *metrics, clq_trainer *trainer) {
     return take_rows(metrics, trainer, false);
 }
 
-clq_status clq_metrics_add_up(clq_metrics *metrics, clq_trainer *trainer) {
+clq_status clq_metrics_of_all(const clq_metrics *metrics, const clq_trainer *trainer, double *totals, size_t *samples) {
     double all[CLQ_METRICS_ROW_MAX + 1];
     const unsigned width = clq_trainer_width(trainer);
-    for (unsigned k = 0; k < width; k++) all[k] = metrics->totals[k];
+    memcpy(all, metrics->totals, width * sizeof *all);
     all[width] = (double)metrics->samples;
     CLQ_TRY(clq_strategy_add_up_processes(trainer->strategy, all, width + 1));
-    for (unsigned k = 0; k < width; k++) metrics->totals[k] = all[k];
-    metrics->samples = (size_t)all[width];
+    memcpy(totals, all, width * sizeof *all);
+    *samples = (size_t)all[width];
     return CLQ_OK;
+}
+
+clq_status clq_metrics_add_up(clq_metrics *metrics, clq_trainer *trainer) {
+    return clq_metrics_of_all(metrics, trainer, metrics->totals, &metrics->samples);
 }
 
 void clq_metrics_rescue(clq_metrics *metrics, clq_trainer *trainer) {

@@ -213,6 +213,7 @@ typedef struct clq_fit_log {
     const clq_fit_config *config;
     uint32_t every;       /* steps are read when so many were noted */
     double every_s;       /* they are read so many seconds after the last read, too */
+    bool is_counted;      /* but not by the clock: of a fit over several processes, which reads at its meetings */
     double read_at;       /* the last read; before the first, where the epoch began */
     double last_ended;    /* the end of the step before; of the first, where the epoch began */
     clq_step_info *steps; /* (every) */
@@ -221,7 +222,7 @@ typedef struct clq_fit_log {
     bool refused;                       /* on_log returned a failure */
 } clq_fit_log;
 /* Free its steps in any case. Errors: ARGUMENT (log_every_s), MEMORY. */
-clq_status clq_fit_log_open(clq_fit_log *log, const clq_fit_config *config);
+clq_status clq_fit_log_open(clq_fit_log *log, const clq_fit_config *config, bool is_counted);
 void clq_fit_log_note(clq_fit_log *log, clq_trainer *trainer, size_t samples); /* after each step */
 /* The next row of the next step; ends: its last, of the noted step. Directly after its figures were read. */
 void clq_fit_log_fill(clq_fit_log *log, const clq_trainer *trainer, uint32_t slot, const double *row,
@@ -247,7 +248,9 @@ clq_status clq_metrics_start(clq_metrics *metrics, clq_fit_log *log, clq_trainer
 /* After each batch: notes its samples, and the step that ended with it; collects when all rows are in use. */
 clq_status clq_metrics_note(clq_metrics *metrics, clq_trainer *trainer, size_t samples);
 clq_status clq_metrics_collect(clq_metrics *metrics, clq_trainer *trainer);
-/* What was collected, of the samples of all processes. Called by all; once. */
+/* What was collected, of the samples of all processes; called by all. totals: (CLQ_METRICS_ROW_MAX). */
+clq_status clq_metrics_of_all(const clq_metrics *metrics, const clq_trainer *trainer, double *totals, size_t *samples);
+/* The metrics become that, for good: once. */
 clq_status clq_metrics_add_up(clq_metrics *metrics, clq_trainer *trainer);
 /* After a failure of the strategy: the rows of steps that were finished, where the devices still have them. */
 void clq_metrics_rescue(clq_metrics *metrics, clq_trainer *trainer);

@@ -76,16 +76,54 @@ clq_status clq_world_barrier(clq_world *world) {
     return status;
 }
 
-clq_status clq_world_agree(clq_world *world, const char *what, clq_hash128 value) {
-    const unsigned size = clq_world_size(world);
-    if (size == 1) return clq_world_failure(world);
-    clq_hash128 *all = clq_alloc(size, sizeof *all);
+/* *which: the first rank whose value is not rank 0's; 0: there is none. */
+static clq_status compare(clq_world *world, const char *what, clq_hash128 value, unsigned *which) {
+    clq_hash128 *all = clq_alloc(world->size, sizeof *all);
     if (!all) return clq_world_fail_with(world, CLQ_MEMORY);
-    clq_status status = gather_all(world, what, &value, sizeof value, all);
-    for (unsigned r = 1; status == CLQ_OK && r < size; r++)
-        if (all[r].low != all[0].low || all[r].high != all[0].high)
-            status = clq_fail(CLQ_MISMATCH, "%s has another %s than %s", clq_world_name(world, r), what,
-                              clq_world_name(world, 0));
+    const clq_status status = gather_all(world, what, &value, sizeof value, all);
+    *which = 0;
+    for (unsigned r = 1; status == CLQ_OK && r < world->size && *which == 0; r++)
+        if (all[r].low != all[0].low || all[r].high != all[0].high) *which = r;
+    clq_free(all);
+    return status;
+}
+
+/* The world ends as the failure of the one rank, so that one of all knows that it is the one to say so. */
+clq_status clq_world_agree(clq_world *world, const char *what, clq_hash128 value) {
+    unsigned which;
+    if (clq_world_size(world) == 1) return clq_world_failure(world);
+    CLQ_TRY(compare(world, what, value, &which));
+    if (which == 0) return CLQ_OK;
+    clq_error why = {.status = CLQ_MISMATCH};
+    const char *name = clq_world_name(world, which);
+    clq_format(why.detail, sizeof why.detail, "%s has another %s than %s", name, what, clq_world_name(world, 0));
+    clq_world_fail_of(world, which, name, &why);
+    return clq_error_raise(&why);
+}
+
+enum { SAID_MAX = 480 };
+typedef struct said {
+    uint32_t status;
+    char detail[SAID_MAX];
+} said;
+
+static clq_status tell_first(clq_world *world, const said *all) {
+    unsigned r = 0;
+    while (r < world->size && all[r].status == CLQ_OK) r++;
+    if (r == world->size) return CLQ_OK;
+    clq_error why = {.status = all[r].status < CLQ_STATUS_COUNT ? (clq_status)all[r].status : CLQ_ABORTED};
+    snprintf(why.detail, sizeof why.detail, "%.*s", SAID_MAX - 1, all[r].detail);
+    clq_world_fail_of(world, r, clq_world_name(world, r), &why);
+    return clq_world_failure(world);
+}
+
+clq_status clq_world_check(clq_world *world, clq_status status) {
+    if (clq_world_size(world) == 1) return status;
+    said mine = {.status = (uint32_t)status}, *all = clq_alloc(world->size, sizeof *all);
+    if (status != CLQ_OK) snprintf(mine.detail, sizeof mine.detail, "%s", clq_error_detail());
+    if (!all) return clq_world_fail_with(world, status == CLQ_OK ? CLQ_MEMORY : status);
+    status = gather_all(world, "the end of what each prepares", &mine, sizeof mine, all);
+    if (status == CLQ_OK) status = tell_first(world, all);
     clq_free(all);
     return status;
 }

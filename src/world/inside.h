@@ -5,7 +5,7 @@
 #include "world/world.h"
 
 /* Tags of the world's own messages; those of its users follow. */
-enum { CLQ_TAG_NOTICE, CLQ_TAG_GATHER, CLQ_TAG_FIRST_FREE, CLQ_TAGS_MAX = 32768 };
+enum { CLQ_TAG_NOTICE, CLQ_TAG_GATHER, CLQ_TAG_BROADCAST, CLQ_TAG_FIRST_FREE, CLQ_TAGS_MAX = 32768 };
 
 enum { CLQ_HOST_NAME_MAX = 64, CLQ_RANK_NAME_MAX = CLQ_HOST_NAME_MAX + 24 };
 typedef struct clq_rank_name {
@@ -38,7 +38,7 @@ struct clq_world {
     clq_error open_error;
     atomic_bool failed; /* set once `failure` and `failed_rank` are fixed */
     clq_error failure;  /* as this rank reports it */
-    clq_error told;     /* as it is told to the others */
+    clq_error told;     /* as the rank that failed has it, which is told to the others */
     unsigned failed_rank;
     clq_rank_name failed_name;
     double failed_at; /* clq_now */
@@ -79,5 +79,7 @@ void clq_notices_tell_failure(clq_world *world);
  * world has failed. */
 bool clq_notices_close(clq_world *world);
 void clq_notices_free(clq_world *world);
+/* Ends the world with `why`, as the rank that failed has it, unless it has ended already. name: that rank's. */
+void clq_world_fail_of(clq_world *world, unsigned rank, const char *name, const clq_error *why);
 
 #endif

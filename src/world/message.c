@@ -48,6 +48,19 @@ clq_status clq_world_receive(clq_world *world, unsigned from, unsigned tag, void
     return run_message(world, &self, deadline_s);
 }
 
+/* A tree: the ranks that differ from this one's number by a bit above its lowest bit set have it from this one. */
+clq_status clq_world_broadcast(clq_world *world, void *data, size_t bytes) {
+    const unsigned size = clq_world_size(world), rank = clq_world_rank(world);
+    CLQ_TRY(clq_world_failure(world));
+    if (size == 1 || bytes == 0) return CLQ_OK;
+    unsigned bit = 1;
+    while (bit < size && !(rank & bit)) bit <<= 1;
+    if (rank > 0) CLQ_TRY(clq_world_receive(world, rank - bit, CLQ_TAG_BROADCAST, data, bytes, 0));
+    for (bit >>= 1; bit > 0; bit >>= 1)
+        if (rank + bit < size) CLQ_TRY(clq_world_send(world, rank + bit, CLQ_TAG_BROADCAST, data, bytes, 0));
+    return CLQ_OK;
+}
+
 /* ---- the engine's own ---- */
 
 typedef struct engine_sum {

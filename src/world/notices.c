@@ -14,6 +14,7 @@ typedef struct notice {
     uint32_t kind;
     uint32_t rank;      /* FAILED: whose failure. LIVES: whom the sender waits for; itself: nobody */
     clq_rank_name name; /* FAILED: the rank's, with its host: the receiver may not have been told the hosts yet */
+    uint32_t status;    /* FAILED: clq_status, as the rank itself has it */
     char text[NOTICE_TEXT_MAX];
 } notice;
 
@@ -74,22 +75,24 @@ static clq_status send_notice(clq_world *world, clq_neighbor *neighbor, notice_k
     neighbor->out.rank = kind == FAILED ? world->failed_rank : world->active ? world->active->waits_for : world->rank;
     if (kind == FAILED) {
         neighbor->out.name = world->failed_name;
+        neighbor->out.status = world->told.status;
         snprintf(neighbor->out.text, sizeof neighbor->out.text, "%.*s", NOTICE_TEXT_MAX - 1, world->told.detail);
     }
     return clq_world_begin_send(world, neighbor->rank, CLQ_TAG_NOTICE, &neighbor->out, sizeof neighbor->out,
                                 &neighbor->sending);
 }
 
-/* Ends the world with `why`, a failure of `rank`, unless it has ended already. */
-static void fail_of(clq_world *world, unsigned rank, const char *name, const clq_error *why) {
+void clq_world_fail_of(clq_world *world, unsigned rank, const char *name, const clq_error *why) {
     pthread_mutex_lock(&world->lock);
     if (!atomic_load(&world->failed)) {
         world->failed_rank = rank;
         world->failed_at = clq_now();
         snprintf(world->failed_name.text, sizeof world->failed_name.text, "%s", name);
         world->failure = world->told = *why;
-        if (rank != world->rank)
+        if (rank != world->rank) {
+            world->failure.status = CLQ_ABORTED;
             snprintf(world->failure.detail, sizeof world->failure.detail, "%s: %.900s", name, why->detail);
+        }
         atomic_store(&world->failed, true);
         pthread_cond_signal(&world->asked);
     }
@@ -102,10 +105,10 @@ static void take_notice(clq_world *world, clq_neighbor *neighbor) {
     if (in->kind == LIVES) neighbor->waits_for = in->rank;
     neighbor->has_left = in->kind == LEAVES;
     if (in->kind != FAILED) return;
-    clq_error why = {.status = CLQ_ABORTED};
+    clq_error why = {.status = in->status < CLQ_STATUS_COUNT ? (clq_status)in->status : CLQ_ABORTED};
     in->text[NOTICE_TEXT_MAX - 1] = in->name.text[CLQ_RANK_NAME_MAX - 1] = '\0';
     snprintf(why.detail, sizeof why.detail, "%s", in->text);
-    fail_of(world, CLQ_MIN(in->rank, world->size - 1), in->name.text, &why);
+    clq_world_fail_of(world, CLQ_MIN(in->rank, world->size - 1), in->name.text, &why);
 }
 
 static clq_status hear(clq_world *world, clq_neighbor *neighbor) {
@@ -123,7 +126,7 @@ static void check_silence(clq_world *world, clq_neighbor *neighbor, double gap) 
     if (neighbor->has_left || neighbor->silent_s <= world->silence_s) return;
     clq_error why = {.status = CLQ_ABORTED};
     clq_format(why.detail, sizeof why.detail, "nothing heard for %g s", world->silence_s);
-    fail_of(world, neighbor->rank, clq_world_name(world, neighbor->rank), &why);
+    clq_world_fail_of(world, neighbor->rank, clq_world_name(world, neighbor->rank), &why);
 }
 
 clq_status clq_notices_advance(clq_world *world) {
@@ -205,7 +208,7 @@ bool clq_notices_close(clq_world *world) {
 /* ---- failure ---- */
 
 void clq_world_fail(clq_world *world, const clq_error *why) {
-    fail_of(world, world->rank, clq_world_name(world, world->rank), why);
+    clq_world_fail_of(world, world->rank, clq_world_name(world, world->rank), why);
 }
 
 clq_status clq_world_fail_with(clq_world *world, clq_status status) {
@@ -218,6 +221,9 @@ clq_status clq_world_fail_with(clq_world *world, clq_status status) {
 clq_status clq_world_failure(const clq_world *world) {
     return world && atomic_load(&world->failed) ? clq_error_raise(&world->failure) : CLQ_OK;
 }
+
+unsigned clq_world_culprit(const clq_world *world) { return world->failed_rank; }
+clq_status clq_world_cause(const clq_world *world) { return world->told.status; }
 
 void clq_world_abort(clq_world *world, const char *why) {
     clq_error error = {.status = CLQ_ABORTED};

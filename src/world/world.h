@@ -70,6 +70,9 @@ clq_status clq_world_send(clq_world *world, unsigned to, unsigned tag, const voi
 clq_status clq_world_receive(clq_world *world, unsigned from, unsigned tag, void *data, size_t bytes,
                              double deadline_s);
 
+/* data (bytes) of rank 0 on all. Collective. Errors: as clq_world_wait. */
+clq_status clq_world_broadcast(clq_world *world, void *data, size_t bytes);
+
 /* The engine's own all-reduce of floats, to compare with; the world does nothing else meanwhile, so that it must not
  * last for longer than a silence. Errors: UNSUPPORTED, and as clq_world_wait. */
 clq_status clq_world_engine_all_reduce(clq_world *world, const float *in, float *out, size_t count);
@@ -77,8 +80,13 @@ clq_status clq_world_engine_all_reduce(clq_world *world, const float *in, float 
 /* ---- what all have alike (gather.c) ---- */
 
 /* That all ranks have the same `value`. Errors: MISMATCH, on every rank: "rank 2 on n3 has another WHAT than rank 0 on
- * n1"; and as clq_world_gather. */
+ * n1", and the world ends with this failure of rank 2; and as clq_world_gather. */
 clq_status clq_world_agree(clq_world *world, const char *what, clq_hash128 value);
+
+/* That all ranks have come so far: `status` is this rank's, with the calling thread's failure. If a rank's is not OK,
+ * the world ends with the failure of the lowest of these ranks, which returns it; the others have ABORTED, with that
+ * rank's name and line. Errors: and as clq_world_gather. */
+clq_status clq_world_check(clq_world *world, clq_status status);
 
 /* ---- failure (notices.c) ---- */
 
@@ -89,6 +97,10 @@ clq_status clq_world_fail_with(clq_world *world, clq_status status);
 void clq_world_fail(clq_world *world, const clq_error *why);
 /* What ended the world, as this rank reports it; CLQ_OK: it has not failed. */
 clq_status clq_world_failure(const clq_world *world);
+/* Of a world that has failed: whose failure it was, and its status as that rank has it. ABORTED: that rank did not say
+ * so, but fell silent; or its program called clq_world_abort. */
+unsigned clq_world_culprit(const clq_world *world);
+clq_status clq_world_cause(const clq_world *world);
 
 /* ---- launchers (launcher.c) ---- */
 

@@ -66,7 +66,6 @@ static int works(const void *communicator) {
     for (size_t bytes = 0; size % 2 == 0 && bytes < (size_t)70 << 20; bytes = bytes * 37 + 1)
         CHECK(pass_on(world, tag, bytes) == 0);
     CHECK(clq_world_agree(world, "model", (clq_hash128){1, 2}) == CLQ_OK);
-    if (size > 1) CHECK(clq_world_agree(world, "model", (clq_hash128){1, rank}) == CLQ_MISMATCH);
     printf("%u of %u: %s\n", rank, size, clq_world_name(world, rank));
     clq_world_close(world);
     return 0;

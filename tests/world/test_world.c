@@ -144,12 +144,52 @@ static void agrees(fabric_rank *self) {
     snprintf(who, sizeof who, "%s has another model than %s", clq_world_name(self->world, 2),
              clq_world_name(self->world, 0));
     EXPECT(self, strcmp(clq_error_detail(), who) == 0);
-    EXPECT_OK(self, clq_world_agree(self->world, "seed", same)); /* a mismatch ends nothing */
+    EXPECT(self, clq_world_culprit(self->world) == 2 && clq_world_cause(self->world) == CLQ_MISMATCH);
+    EXPECT(self, clq_world_barrier(self->world) == (self->rank == 2 ? CLQ_MISMATCH : CLQ_ABORTED));
 }
 
 static void what_differs_is_named(void **state) {
     (void)state;
     run_all(4, 0, 0, agrees, NULL);
+}
+
+/* Ranks 1 and 3 fail: the lower one's failure is that of all. */
+static void checks(fabric_rank *self) {
+    char said[256] = "no such folder";
+    EXPECT_OK(self, clq_world_check(self->world, CLQ_OK));
+    const bool fails = self->rank % 2 == 1;
+    if (self->rank != 1) snprintf(said, sizeof said, "%s: no such folder", clq_world_name(self->world, 1));
+    const char *why = self->rank == 1 ? "no such folder" : "no such file";
+    const clq_status status = clq_world_check(self->world, fails ? clq_fail(CLQ_NOT_FOUND, "%s", why) : CLQ_OK);
+    EXPECT(self, status == (self->rank == 1 ? CLQ_NOT_FOUND : CLQ_ABORTED));
+    EXPECT(self, strcmp(clq_error_detail(), said) == 0);
+    EXPECT(self, clq_world_culprit(self->world) == 1 && clq_world_cause(self->world) == CLQ_NOT_FOUND);
+}
+
+static void the_first_that_fails_is_named(void **state) {
+    (void)state;
+    run_all(5, 0, 0, checks, NULL);
+}
+
+/* ---- broadcasts ---- */
+
+static void broadcasts(fabric_rank *self) {
+    static const size_t sizes[] = {1, 1000, 3 << 20};
+    for (unsigned turn = 0; turn < CLQ_COUNT_OF(sizes); turn++) {
+        unsigned char *data = clq_alloc(sizes[turn], 1);
+        bool right = data != NULL;
+        for (size_t i = 0; self->rank == 0 && i < sizes[turn]; i++) data[i] = byte_of(0, i, turn);
+        const clq_status status = clq_world_broadcast(self->world, data, sizes[turn]);
+        for (size_t i = 0; status == CLQ_OK && i < sizes[turn]; i++) right = right && data[i] == byte_of(0, i, turn);
+        clq_free(data);
+        EXPECT_OK(self, status);
+        EXPECT(self, right);
+    }
+}
+
+static void all_get_what_rank_0_has(void **state) {
+    (void)state;
+    for (unsigned size = 1; size <= 9; size++) run_all(size, 0, 0, broadcasts, NULL);
 }
 
 /* ---- messages ---- */
@@ -288,7 +328,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranks_know_one_another),     cmocka_unit_test(alone),
         cmocka_unit_test(gathers_bring_all_to_all),   cmocka_unit_test(barriers_hold_all),
-        cmocka_unit_test(what_differs_is_named),      cmocka_unit_test(messages_arrive),
+        cmocka_unit_test(what_differs_is_named),      cmocka_unit_test(the_first_that_fails_is_named),
+        cmocka_unit_test(all_get_what_rank_0_has),    cmocka_unit_test(messages_arrive),
         cmocka_unit_test(long_messages_go_in_pieces), cmocka_unit_test(misuse_ends_nothing),
         cmocka_unit_test(launchers_are_known),        cmocka_unit_test(engines_that_cannot_be_had),
     };

@@ -48,6 +48,12 @@ clq_status clq_ranks_count(clq_strategy_config *config, unsigned count) {
                     config->global_batch, config->total, size);
 }
 
+bool clq_strategy_spans(const clq_strategy *strategy) { return strategy->total > strategy->count; }
+
+void clq_strategy_settle(clq_strategy *strategy) {
+    if (clq_strategy_spans(strategy)) clq_strategy_make_current(strategy, CLQ_ARENA_STATE);
+}
+
 /* ---- batches ---- */
 
 /* As clq_shares_split, which has equal shares of as many replicas as one process may have. */
@@ -64,14 +70,14 @@ void clq_ranks_split(const clq_strategy *strategy, size_t samples, clq_batch_par
 }
 
 size_t clq_strategy_own_samples(const clq_strategy *strategy, size_t samples) {
-    if (strategy->total == strategy->count) return samples;
+    if (!clq_strategy_spans(strategy)) return samples;
     return begin_of(strategy, samples, strategy->first + strategy->count) -
            begin_of(strategy, samples, strategy->first);
 }
 
 unsigned clq_ranks_elsewhere(const clq_strategy *strategy, size_t samples) {
     unsigned all = 0, here = 0;
-    for (unsigned r = 0; r < strategy->total && strategy->total > strategy->count; r++) {
+    for (unsigned r = 0; r < strategy->total && clq_strategy_spans(strategy); r++) {
         const bool has = begin_of(strategy, samples, r) < samples;
         all += has;
         here += has && r >= strategy->first && r < strategy->first + strategy->count;

@@ -116,7 +116,7 @@ static clq_status count_computed(clq_strategy *strategy, const clq_strategy_call
 }
 
 clq_status clq_strategy_may_run(const clq_strategy *strategy) {
-    if (strategy->total > strategy->count)
+    if (clq_strategy_spans(strategy))
         return clq_fail(CLQ_UNSUPPORTED,
                         "functions on replicas are of one machine: use clq_step or clq_fit on several");
     if (strategy->module->runs_functions) return CLQ_OK;

@@ -184,7 +184,7 @@ uint32_t clq_shares_capacity(const clq_strategy *strategy, unsigned replica) {
     const clq_shares *shares = strategy->shares;
     const size_t batch = strategy->config.global_batch, even = clq_ceil_div(batch, strategy->total);
     if (!clq_shares_are_measured(shares))
-        return strategy->total > strategy->count
+        return clq_strategy_spans(strategy)
                    ? (uint32_t)even
                    : (uint32_t)CLQ_MAX(clq_shares_most(batch, strategy->count, clq_shares_weights(shares), replica),
                                        (size_t)1);

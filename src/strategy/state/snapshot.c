@@ -272,7 +272,7 @@ clq_status clq_strategy_take_snapshot(clq_strategy *strategy, clq_snapshot *out)
     if (out->scales) CLQ_TRY(clq_strategy_read_scaling(strategy, out->scaling));
     (void)clq_shares_now(strategy, out->shares);
     CLQ_TRY(add_all(&w, add_of_all));
-    return add_all(&w, add_own);
+    return clq_strategy_spans(strategy) ? CLQ_OK : add_all(&w, add_own);
 }
 
 /* ---- putting ---- */
@@ -347,7 +347,8 @@ clq_status clq_strategy_put_snapshot(clq_strategy *strategy, const clq_snapshot 
     work w;
     CLQ_TRY(clq_strategy_wait(strategy));
     begin(strategy, &images, &w);
-    clq_status status = put(&w, snapshot, own && snapshot->replicas == strategy->count, step);
+    clq_status status =
+        put(&w, snapshot, own && snapshot->replicas == strategy->count && !clq_strategy_spans(strategy), step);
     clq_snapshot_release(&images);
     return status;
 }

@@ -1,0 +1,321 @@
+/* A fit over several processes, which are threads here: what they decide together (log, progress, stopping, being
+ * interrupted, checkpoints) is the same on all, and as in one process. */
+#include "support/apart.h"
+#include "support/files.h"
+#include "support/synthetic.h"
+#include "support/system.h"
+#include "support/world_fabric.h"
+#include "train/train.h"
+#include <clique/callbacks.h>
+#include <clique/checkpoint.h>
+
+#include <math.h>
+
+enum { BATCH = 40, BATCHES = 6, EPOCHS = 3, STEPS = EPOCHS * BATCHES, PROCESSES_MAX = 3 };
+static const clq_world_config patient = {.silence_s = 60, .deadline_s = 60};
+
+/* Of one process. */
+typedef struct told {
+    double losses[STEPS + 1], norms[STEPS + 1]; /* of on_log, by step; NaN: not told */
+    uint64_t steps, progress_samples, stopped_at, resumed;
+    double progress_loss, validation[EPOCHS];
+    unsigned epochs;
+    clq_checkpoint_counts counts;
+} told;
+
+typedef struct plan {
+    const char *folder; /* of checkpoints, behind each second step; NULL: none */
+    bool resume, normalises, logs;
+    unsigned acts;                                             /* the process that acts: */
+    uint64_t interrupts_at, fails_at, stops_at, other_data_at; /* behind this step; 0: never */
+    told results[PROCESSES_MAX];
+} plan;
+
+typedef struct part {
+    const plan *how;
+    unsigned rank;
+    clq_trainer *trainer;
+    told *told;
+} part;
+
+static clq_status note_log(void *context, const clq_step_info *info) {
+    part *p = context;
+    p->told->losses[info->step] = info->loss;
+    p->told->norms[info->step] = info->grad_norm;
+    p->told->steps = info->step;
+    if (p->how->acts == p->rank && p->how->fails_at == info->step) return clq_fail(CLQ_WRITE, "the disk is full");
+    return CLQ_OK;
+}
+
+static clq_status note_step(void *context, clq_trainer *trainer, const clq_step_info *info) {
+    part *p = context;
+    const bool acts = p->how->acts == p->rank;
+    if (acts && p->how->stops_at == info->step) return clq_fit_stop(trainer);
+    if (acts && p->how->interrupts_at == info->step) return clq_fail(CLQ_INTERRUPTED, "somebody waved");
+    return CLQ_OK;
+}
+
+static clq_status note_progress(void *context, const clq_progress *progress) {
+    part *p = context;
+    p->told->progress_samples = progress->totals.samples;
+    p->told->progress_loss = progress->totals.loss;
+    return CLQ_OK;
+}
+
+static clq_status note_epoch(void *context, const clq_epoch_info *info) {
+    part *p = context;
+    p->told->validation[info->epoch] = info->validation.loss;
+    p->told->epochs++;
+    return CLQ_OK;
+}
+
+static clq_status make_model(bool normalises, clq_model **out) {
+    const clq_batch_norm_config config = clq_batch_norm_config_default();
+    CLQ_TRY(clq_model_create("small", out));
+    clq_tensor x = clq_flatten(*out, clq_input(*out, CLQ_SHAPE(28, 28, 1)), NULL);
+    x = clq_dense(*out, x, &(clq_dense_config){.units = 16});
+    if (normalises) x = clq_batch_norm(*out, x, &config);
+    x = clq_dense(*out, x, &(clq_dense_config){.units = 10});
+    return clq_model_finish(*out, x);
+}
+
+static clq_status fit(part *p, clq_dataset *data, clq_dataset *test, clq_checkpoints *checkpoints) {
+    const bool by_steps = p->how->stops_at > 0 || p->how->interrupts_at > 0;
+    const clq_callback callback = {.name = "steps", .context = p, .on_step = note_step};
+    const clq_fit_config config = {.epochs = EPOCHS,
+                                   .validation = test,
+                                   .context = p,
+                                   .on_progress = note_progress,
+                                   .on_epoch = note_epoch,
+                                   .on_log = p->how->logs ? note_log : NULL,
+                                   .log_every = 4,
+                                   .checkpoints = checkpoints,
+                                   .callbacks = &callback,
+                                   .callback_count = by_steps};
+    const clq_status status = clq_fit(p->trainer, data, &config);
+    p->told->stopped_at = p->told->steps;
+    return status;
+}
+
+static clq_status train(const plan *how, const char *spec, unsigned rank, clq_world *world, told *result) {
+    clq_devices devices;
+    clq_model *model = NULL;
+    clq_dataset *data = NULL, *test = NULL;
+    clq_checkpoints *checkpoints = NULL;
+    part p = {.how = how, .rank = rank, .told = result};
+    clq_trainer_config config = apart_config();
+    config.global_batch = BATCH;
+    config.seed = 7;
+    config.measure_gradient = true;
+    config.world = world;
+    *result = (told){0};
+    for (unsigned i = 0; i <= STEPS; i++) result->losses[i] = (double)NAN;
+    const bool is_other = how->other_data_at > 0 && how->acts == rank;
+    const clq_checkpoints_config kept = {.folder = how->folder, .every = 2, .resume = how->resume, .world = world};
+    clq_status status = clq_optimizer_parse("adam", &config.optimizer);
+    if (status == CLQ_OK) status = clq_devices_select(sys, spec, &devices);
+    if (status == CLQ_OK) status = make_model(how->normalises, &model);
+    if (status == CLQ_OK) status = open_synthetic("train", BATCH * BATCHES, &data);
+    if (status == CLQ_OK) status = clq_dataset_shuffle(data, 1000, is_other ? 4 : 3);
+    if (status == CLQ_OK) status = clq_dataset_batch(data, BATCH, false);
+    if (status == CLQ_OK) status = open_synthetic("test", 45, &test);
+    if (status == CLQ_OK) status = clq_dataset_batch(test, BATCH, false);
+    if (status == CLQ_OK) status = clq_trainer_create(model, &devices, &config, &p.trainer);
+    if (status == CLQ_OK && how->folder) status = clq_checkpoints_open(&kept, &checkpoints);
+    if (status == CLQ_OK && how->resume)
+        status = clq_checkpoints_restore(checkpoints, p.trainer, data, &result->resumed);
+    if (status == CLQ_OK) status = fit(&p, data, test, checkpoints);
+    clq_error why;
+    clq_error_take(status, &why);
+    if (checkpoints) result->counts = clq_checkpoints_counts(checkpoints);
+    clq_checkpoints_close(checkpoints);
+    clq_trainer_destroy(p.trainer);
+    clq_dataset_destroy(data);
+    clq_dataset_destroy(test);
+    clq_model_destroy(model);
+    return clq_error_raise(&why);
+}
+
+static const char *const specs[PROCESSES_MAX] = {"pocl:0", "pocl:1,pocl:2", "pocl:3"};
+
+static void train_rank(fabric_rank *rank) {
+    plan *how = rank->context;
+    fabric_note(rank, train(how, specs[rank->rank], rank->rank, rank->world, &how->results[rank->rank]));
+}
+
+static void run(plan *how, unsigned processes, fabric_rank *ranks) {
+    fabric *network = fabric_open(processes, 0, 0);
+    fabric_run(network, processes, &patient, train_rank, how, ranks);
+    fabric_close(network);
+}
+
+static void run_well(plan *how, unsigned processes) {
+    fabric_rank ranks[PROCESSES_MAX];
+    run(how, processes, ranks);
+    for (unsigned r = 0; r < processes; r++)
+        if (ranks[r].ended != CLQ_OK) fail_msg("process %u: %s", r, ranks[r].detail);
+}
+
+static void expect_near(const char *what, uint64_t step, double value, double right, double tolerance) {
+    if (!(fabs(value - right) <= tolerance * CLQ_MAX(fabs(right), 1e-3)))
+        fail_msg("%s of step %d: %.9g, not %.9g", what, (int)step, value, right);
+}
+
+static void assert_same(double value, double right) {
+    if (!(value == right)) fail_msg("%.17g is not %.17g", value, right);
+}
+
+/* ---- what is told ---- */
+
+static void the_log_is_of_all(void **state) {
+    (void)state;
+    plan alone = {.logs = true}, together = {.logs = true};
+    told *one = &alone.results[0];
+    assert_ok(train(&alone, "pocl:0", 0, NULL, one));
+    run_well(&together, 3);
+    for (unsigned s = 1; s <= STEPS; s++) {
+        expect_near("loss", s, together.results[0].losses[s], one->losses[s], 1e-4);
+        expect_near("norm", s, together.results[0].norms[s], one->norms[s], 1e-3);
+        for (unsigned r = 1; r < 3; r++) {
+            assert_same(together.results[r].losses[s], together.results[0].losses[s]);
+            expect_near("norm", s, together.results[r].norms[s], together.results[0].norms[s], 1e-6);
+        }
+    }
+    for (unsigned r = 0; r < 3; r++) { /* the last progress is of a meeting */
+        assert_int_equal(together.results[r].progress_samples % BATCH, 0);
+        assert_int_equal(together.results[r].progress_samples, together.results[0].progress_samples);
+        assert_same(together.results[r].progress_loss, together.results[0].progress_loss);
+    }
+}
+
+/* ---- how it ends ---- */
+
+static void who_is_interrupted_interrupts_all(void **state) {
+    (void)state;
+    plan how = {.logs = true, .acts = 1, .interrupts_at = 3};
+    fabric_rank ranks[3];
+    run(&how, 3, ranks);
+    for (unsigned r = 0; r < 3; r++) {
+        assert_int_equal(ranks[r].ended, CLQ_INTERRUPTED);
+        expect_text(ranks[r].detail, r == 1 ? "somebody waved" : "rank 1 on ");
+        assert_within(how.results[r].stopped_at, 3, STEPS);
+        assert_int_equal(how.results[r].stopped_at, how.results[0].stopped_at);
+    }
+}
+
+static void who_stops_stops_all(void **state) {
+    (void)state;
+    plan how = {.logs = true, .acts = 2, .stops_at = 2};
+    run_well(&how, 3);
+    for (unsigned r = 0; r < 3; r++) {
+        assert_within(how.results[r].stopped_at, 2, BATCHES);
+        assert_int_equal(how.results[r].stopped_at, how.results[0].stopped_at);
+        assert_int_equal(how.results[r].epochs, 1);
+    }
+}
+
+static void who_fails_is_named_to_all(void **state) {
+    (void)state;
+    plan how = {.logs = true, .acts = 1, .fails_at = 5};
+    fabric_rank ranks[3];
+    run(&how, 3, ranks);
+    for (unsigned r = 0; r < 3; r++) {
+        assert_int_equal(ranks[r].ended, r == 1 ? CLQ_WRITE : CLQ_ABORTED);
+        expect_text(ranks[r].detail, "the disk is full");
+        if (r != 1) expect_text(ranks[r].detail, "rank 1 on ");
+    }
+}
+
+static void other_data_are_refused(void **state) {
+    (void)state;
+    plan how = {.acts = 1, .other_data_at = 1};
+    fabric_rank ranks[2];
+    run(&how, 2, ranks);
+    for (unsigned r = 0; r < 2; r++) {
+        assert_int_equal(ranks[r].ended, CLQ_MISMATCH);
+        expect_text(ranks[r].detail, "rank 1 on ");
+        expect_text(ranks[r].detail, "another data set or plan of the training than rank 0 on ");
+    }
+}
+
+/* ---- checkpoints ---- */
+
+/* Interrupted and resumed, by as many processes: the losses of an undisturbed training, bit for bit. */
+static void it_goes_on_bit_for_bit(void **state) {
+    (void)state;
+    for (int normalises = 0; normalises < 2; normalises++) {
+        const char *undisturbed = files_path(normalises ? "undisturbed n" : "undisturbed"),
+                   *folder = files_path(normalises ? "interrupted n" : "interrupted");
+        plan right = {.folder = undisturbed, .logs = true, .normalises = normalises};
+        plan first = {.folder = folder, .logs = true, .normalises = normalises, .acts = 1, .interrupts_at = 5};
+        plan second = {.folder = folder, .logs = true, .normalises = normalises, .resume = true};
+        fabric_rank ranks[2];
+        run_well(&right, 2);
+        run(&first, 2, ranks);
+        for (unsigned r = 0; r < 2; r++) assert_int_equal(ranks[r].ended, CLQ_INTERRUPTED);
+        run_well(&second, 2);
+        const uint64_t from = first.results[0].stopped_at;
+        assert_int_equal(first.results[0].counts.last_step, from);
+        assert_int_equal(first.results[1].counts.written, 0); /* rank 0 alone writes */
+        for (unsigned r = 0; r < 2; r++) {
+            assert_int_equal(second.results[r].resumed, from);
+            for (unsigned s = 1; s <= STEPS; s++) {
+                const told *by = s <= from ? &first.results[r] : &second.results[r];
+                assert_same(by->losses[s], right.results[r].losses[s]);
+            }
+            for (unsigned e = 0; e < EPOCHS; e++) {
+                const told *by = e < first.results[r].epochs ? &first.results[r] : &second.results[r];
+                expect_near("validation", e, by->validation[e], right.results[r].validation[e], 1e-5);
+            }
+        }
+    }
+}
+
+/* By other numbers of processes, and by one. */
+static void others_go_on(void **state) {
+    (void)state;
+    for (unsigned processes = 1; processes <= 3; processes += 2) {
+        const char *folder = files_path(processes == 1 ? "by one" : "by three");
+        plan right = {.logs = true};
+        plan first = {.folder = folder, .logs = true, .acts = 1, .interrupts_at = 5};
+        plan second = {.folder = folder, .logs = true, .resume = true};
+        fabric_rank ranks[2];
+        assert_ok(train(&right, "pocl:0", 0, NULL, &right.results[0]));
+        run(&first, 2, ranks);
+        assert_int_equal(ranks[0].ended, CLQ_INTERRUPTED);
+        if (processes == 1)
+            assert_ok(train(&second, "pocl:0", 0, NULL, &second.results[0]));
+        else
+            run_well(&second, processes);
+        assert_int_equal(second.results[0].resumed, first.results[0].stopped_at);
+        for (uint64_t s = second.results[0].resumed + 1; s <= STEPS; s++)
+            expect_near("loss", s, second.results[0].losses[s], right.results[0].losses[s], 1e-4);
+    }
+}
+
+/* A folder that is refused is refused on all. */
+static void a_folder_in_use_is_refused_on_all(void **state) {
+    (void)state;
+    const char *folder = files_path("in use");
+    plan first = {.folder = folder};
+    fabric_rank ranks[2];
+    run_well(&first, 2);
+    run(&first, 2, ranks);
+    assert_int_equal(ranks[0].ended, CLQ_ARGUMENT);
+    assert_int_equal(ranks[1].ended, CLQ_ABORTED);
+    for (unsigned r = 0; r < 2; r++) expect_text(ranks[r].detail, "resume from them");
+    expect_text(ranks[1].detail, "rank 0 on ");
+}
+
+static int begin(void **state) { return files_begin(state) == 0 ? open_system(state) : -1; }
+static int end(void **state) { return close_system(state) == 0 ? files_end(state) : -1; }
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_log_is_of_all),      cmocka_unit_test(who_is_interrupted_interrupts_all),
+        cmocka_unit_test(who_stops_stops_all),    cmocka_unit_test(who_fails_is_named_to_all),
+        cmocka_unit_test(other_data_are_refused), cmocka_unit_test(it_goes_on_bit_for_bit),
+        cmocka_unit_test(others_go_on),           cmocka_unit_test(a_folder_in_use_is_refused_on_all),
+    };
+    return cmocka_run_group_tests(tests, begin, end);
+}
