@@ -18,9 +18,11 @@ foreach(engine openmpi mpich)
   if(engine IN_LIST engines)
     add_test(NAME world/${engine} COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/world/check_ranks.py
       ${CMAKE_BINARY_DIR}/tests ${engine})
-    set_tests_properties(world/${engine} PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 600)
+    add_test(NAME world/train_${engine} COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/world/check_train.py
+      ${CMAKE_BINARY_DIR}/bin ${engine})
+    set_tests_properties(world/${engine} world/train_${engine} PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 600)
   else()
-    clq_leave_out("world/${engine}" "no development package of this MPI")
+    clq_leave_out("world/${engine} and world/train_${engine}" "no development package of this MPI")
   endif()
 endforeach()
 

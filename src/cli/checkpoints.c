@@ -18,7 +18,8 @@ clq_status clq_cli_checkpoints_open(clq_setup *setup, const clq_options *options
     const clq_checkpoints_config config = {.folder = options->checkpoint,
                                            .every = options->checkpoint_every,
                                            .keep = (uint32_t)options->keep,
-                                           .resume = options->resume};
+                                           .resume = options->resume,
+                                           .world = setup->world};
     clq_status status = clq_checkpoints_open(&config, out);
     if (status != CLQ_OK) return clq_fail_within(status, "--checkpoint");
     return options->resume ? clq_checkpoints_restore(*out, setup->trainer, setup->train, step) : CLQ_OK;

@@ -8,6 +8,7 @@
 #include "cli/print.h"
 #include "interop/interop.h"
 #include "train/train.h"
+#include "world/world.h"
 #include <clique/checkpoint.h>
 #include "why/why.h"
 #include <clique/callbacks.h>
@@ -59,8 +60,21 @@ typedef struct clq_choice_of_setup {
     clq_patience patience;     /* of all that the run measures */
 } clq_choice_of_setup;
 
+/* A device of a run of several processes. */
+typedef struct clq_peer {
+    unsigned rank; /* whose it is */
+    bool counts;   /* in a gather: there is one */
+    uint32_t index;
+    clq_device_type type;
+    char driver[16], pci[16], name[CLQ_NAME_MAX]; /* as of clq_device_info */
+} clq_peer;
+
 /* Everything a run stands on, in the order of its making. */
 typedef struct clq_setup {
+    clq_world *world; /* NULL: this process is alone */
+    bool is_silent;   /* of several processes not the one that talks */
+    clq_peer *peers;  /* (peer_count) the devices of all, by rank; NULL: alone */
+    unsigned peer_count;
     clq_choice_of_setup choice;
     clq_system *recalled; /* until the system is open */
     bool recalled_one;    /* one driver alone was opened */
@@ -97,6 +111,25 @@ clq_status clq_explain_trace(const clq_options *options); /* why --trace (queues
 clq_status clq_command_bench(int argc, char **argv);
 clq_status clq_command_compare(int argc, char **argv);
 clq_status clq_command_report(int argc, char **argv);
+
+/* ---- commands of several processes (world.c) ---- */
+
+/* Before anything else of a command that processes carry out together: if a launcher started this one, joins the
+ * others. Then only rank 0 has a standard output, and the options that name files to write. status: of parsing the
+ * options. Errors: that, if a rank has one, and those of clq_world_open. */
+clq_status clq_setup_world(clq_setup *setup, clq_options *options, clq_status status);
+/* Behind the devices; status: of all that was set up so far, on this process. Sets `peers`, and what follows from all
+ * devices. Errors: that of the first rank that has one; ARGUMENT (two ranks on one GPU). Alone: status. */
+clq_status clq_setup_meet(clq_setup *setup, const clq_options *options, clq_status status);
+/* The devices of all, behind the trainer: a line each; and "devices" and "shares" of JSON. */
+void clq_introduce_peers(const clq_setup *setup, FILE *to);
+json_t *clq_describe_peers(const clq_setup *setup);
+json_t *clq_describe_peer_shares(const clq_setup *setup);
+/* Behind the command's work. If it failed in a run of several processes, the others are told, and the process ends
+ * here, with a line on those ranks that are to say it. */
+void clq_setup_leave_if_failed(const clq_setup *setup, clq_status status);
+/* Behind the trainer. Waits for the others; returns `status`, or ends the process if they fail. */
+clq_status clq_setup_leave(clq_setup *setup, clq_status status);
 
 /* ---- what several commands do (setup.c) ---- */
 

@@ -13,6 +13,8 @@ static const struct {
 } commands[] = {{"devices", CLQ_COMMAND_DEVICES}, {"doctor", CLQ_COMMAND_DOCTOR}, {"train", CLQ_COMMAND_TRAIN},
                 {"why", CLQ_COMMAND_WHY},         {"eval", CLQ_COMMAND_EVAL},     {"predict", CLQ_COMMAND_PREDICT},
                 {"plan", CLQ_COMMAND_PLAN},       {"tune", CLQ_COMMAND_TUNE}};
+/* Those that processes carry out together, if a launcher started several. */
+static const unsigned of_several = CLQ_COMMAND_TRAIN;
 
 unsigned clq_command_bit(const char *command) {
     size_t i = 0;
@@ -57,22 +59,28 @@ static clq_status list_options(unsigned command, struct argp_option table[OPTION
     return CLQ_OK;
 }
 
+static clq_status parse(const char *about, int argc, char **argv, clq_options *options) {
+    struct argp_option table[OPTIONS_MAX] = {{0}};
+    char program[64];
+    CLQ_TRY(list_options(clq_command_bit(argv[0]), table, options));
+    snprintf(program, sizeof program, "clique %s", argv[0]);
+    CLQ_TRY(clq_arguments_parse(program, about, table, argc, argv, set_option, options));
+    return clq_options_check_files(argv[0], options, NULL, 0);
+}
+
 clq_status clq_command_run(const char *about, int argc, char **argv,
                            clq_status (*body)(clq_setup *, const clq_options *)) {
     clq_options options = {0};
-    struct argp_option table[OPTIONS_MAX] = {{0}};
-    char program[64];
-    CLQ_TRY(list_options(clq_command_bit(argv[0]), table, &options));
-    snprintf(program, sizeof program, "clique %s", argv[0]);
-    CLQ_TRY(clq_arguments_parse(program, about, table, argc, argv, set_option, &options));
-    CLQ_TRY(clq_options_check_files(argv[0], &options, NULL, 0));
     clq_setup setup = {0};
     clq_error error;
-    clq_status status = body(&setup, &options);
+    clq_status status = parse(about, argc, argv, &options);
+    if (clq_command_bit(argv[0]) & of_several) status = clq_setup_world(&setup, &options, status);
+    if (status == CLQ_OK) status = body(&setup, &options);
+    clq_setup_leave_if_failed(&setup, status);
     clq_end_if_stuck(setup.system, setup.begun, status);
     clq_error_take(status, &error);
     clq_setup_close_trainer(&setup);
-    status = clq_error_raise(&error);
+    status = clq_setup_leave(&setup, clq_error_raise(&error));
     clq_end_if_stuck(setup.system, setup.begun, status);
     clq_setup_release(&setup);
     return status;

@@ -34,8 +34,7 @@ static clq_status flush_stdout(void) {
     return lost ? clq_fail(CLQ_WRITE, "standard output is incomplete: a part of it could not be written") : CLQ_OK;
 }
 
-/* docs/contract.md */
-static int exit_code(clq_status status) {
+int clq_program_exit_code(clq_status status) {
     switch (status) {
     case CLQ_OK: return 0;
     case CLQ_ARGUMENT: return 2;
@@ -58,7 +57,7 @@ int clq_program_end(clq_status status) {
     if (status == CLQ_OK) status = flush_stdout();
     if (status != CLQ_OK)
         fprintf(stderr, "clique: error: %s\n", *clq_error_detail() ? clq_error_detail() : clq_status_text(status));
-    return exit_code(status);
+    return clq_program_exit_code(status);
 }
 
 int clq_program_run(int argc, char **argv, clq_status (*body)(int argc, char **argv)) {

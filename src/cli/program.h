@@ -7,6 +7,7 @@
 /* Runs `body` as the whole of a program and returns the process's exit code. Before it: opens /dev/null for each of
  * stdin, stdout and stderr that is closed, chooses the OpenCL drivers, and sends the library's log to stderr. */
 int clq_program_run(int argc, char **argv, clq_status (*body)(int argc, char **argv));
+int clq_program_exit_code(clq_status status); /* docs/contract.md */
 /* Flushes stdout, prints a failure as one line on stderr, and returns the exit code. For code that ends
  * the process itself. */
 int clq_program_end(clq_status status);

@@ -17,6 +17,7 @@ void clq_setup_release(clq_setup *setup) {
     clq_setup_close_trainer(setup);
     clq_dataset_destroy(setup->train);
     clq_dataset_destroy(setup->test);
+    clq_free(setup->peers);
     clq_free(setup->class_weights);
     clq_model_destroy(setup->model);
     clq_system_close(setup->system);
@@ -116,6 +117,7 @@ clq_status clq_setup_config(clq_setup *setup, const clq_options *options, clq_dt
     config.sample_dtype = sample_dtype;
     config.measure_gradient = options->log != NULL;
     config.inference_only = inference_only;
+    config.world = setup->world;
     config.trace_steps = options->trace ? TRACE_STEPS : 0;
     *out = config;
     return CLQ_OK;
@@ -135,8 +137,9 @@ static clq_status advise_memory(const clq_options *options, bool inference_only,
 
 clq_status clq_setup_trainer(clq_setup *setup, const clq_options *options, clq_dtype sample_dtype,
                              bool inference_only) {
-    CLQ_TRY(clq_setup_config(setup, options, sample_dtype, inference_only, &setup->config));
-    clq_status status = clq_trainer_create(setup->model, &setup->devices, &setup->config, &setup->trainer);
+    clq_status status = clq_setup_config(setup, options, sample_dtype, inference_only, &setup->config);
+    CLQ_TRY(clq_world_check(setup->world, status));
+    status = clq_trainer_create(setup->model, &setup->devices, &setup->config, &setup->trainer);
     if (status == CLQ_DEVICE_MEMORY) status = advise_memory(options, inference_only, status);
     CLQ_TRY(status);
     clq_trim_code();

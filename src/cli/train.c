@@ -78,6 +78,7 @@ static clq_status begin_log(training *t) {
 /* With several outputs the metrics, too. */
 static clq_status log_step(void *context, const clq_step_info *info) {
     training *t = context;
+    if (!t->log) return CLQ_OK; /* of several processes rank 0 has it */
     CLQ_TRY(begin_log(t));
     fprintf(t->log, "{\"step\": %llu, \"epoch\": %llu, ", (unsigned long long)info->step, (unsigned long long)t->epoch);
     log_number(t->log, "loss", info->loss);
@@ -100,7 +101,7 @@ static bool is_stream(const char *path) {
 /* Its lines stay as they are. A pipe is opened for writing alone: whoever holds its reading end, too, waits for ever
  * once it is full, and never learns that its reader has gone. */
 static clq_status open_log(training *t) {
-    if (!t->options->log) return CLQ_OK;
+    if (!t->options->log || t->setup->is_silent) return CLQ_OK;
     const bool stream = is_stream(t->options->log);
     const int fd = open(t->options->log, stream ? O_WRONLY | O_CLOEXEC : O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     t->log = fd < 0 ? NULL : fdopen(fd, stream ? "w" : "r+");
@@ -288,26 +289,36 @@ static clq_status open_data(training *t) {
     return clq_dataset_prefetch(s->test, CLQ_AUTO);
 }
 
-static void introduce(const training *t) {
+static void introduce_replicas(const training *t) {
     const clq_setup *s = t->setup;
-    unsigned replicas = clq_trainer_replicas(s->trainer);
     const bool whole = clq_strategy_gradient_counts(clq_trainer_strategy(s->trainer)).staleness != NULL;
-    fprintf(t->talk, "%s: %zu parameters, global batch %zu on %u %s", clq_model_name(s->model),
-            clq_model_parameter_count(s->model), s->global_batch, replicas, replicas == 1 ? "device" : "replicas");
-    if (t->options->accumulate > 1)
-        fprintf(t->talk, ", an update for %llu batches", (unsigned long long)t->options->accumulate);
-    putc('\n', t->talk);
-    for (unsigned r = 0; r < replicas; r++) {
+    for (unsigned r = 0; r < clq_trainer_replicas(s->trainer); r++) {
         clq_device_info device;
         size_t share, launches = clq_strategy_calls(clq_trainer_strategy(s->trainer), r);
         if (clq_trainer_replica(s->trainer, r, &device, &share) == CLQ_OK)
             fprintf(t->talk, "  %u: %s (%s), %zu of each batch%s, %zu %s a step\n", r, device.name, device.driver,
                     share, whole ? " that it is given" : "", launches, launches == 1 ? "launch" : "launches");
     }
-    clq_tell_choice(s, t->options, t->talk);
 }
 
-static clq_status prepare(training *t) {
+static void introduce(const training *t) {
+    const clq_setup *s = t->setup;
+    const unsigned replicas = s->world ? s->peer_count : clq_trainer_replicas(s->trainer);
+    fprintf(t->talk, "%s: %zu parameters, global batch %zu on %u %s", clq_model_name(s->model),
+            clq_model_parameter_count(s->model), s->global_batch, replicas, replicas == 1 ? "device" : "replicas");
+    if (s->world) fprintf(t->talk, " of %u processes", clq_world_size(s->world));
+    if (t->options->accumulate > 1)
+        fprintf(t->talk, ", an update for %llu batches", (unsigned long long)t->options->accumulate);
+    putc('\n', t->talk);
+    if (s->world)
+        clq_introduce_peers(s, t->talk);
+    else
+        introduce_replicas(t);
+    if (!s->world) clq_tell_choice(s, t->options, t->talk);
+}
+
+/* All that a process does without the others. */
+static clq_status prepare_devices(training *t) {
     const clq_options *o = t->options;
     if (o->batch && o->batch_per_replica)
         return clq_fail(CLQ_ARGUMENT, "--batch and --batch-per-replica exclude each other");
@@ -323,20 +334,27 @@ static clq_status prepare(training *t) {
     if (!t->step_s) return CLQ_MEMORY;
     CLQ_TRY(clq_setup_model(t->setup, o));
     t->setup->choice.may_renew = true;
-    CLQ_TRY(clq_setup_recall(t->setup, o));
+    if (!t->setup->world) CLQ_TRY(clq_setup_recall(t->setup, o)); /* what is measured is of one process */
     CLQ_TRY(start_reading(o, "train", &t->train));
     CLQ_TRY(clq_setup_devices(t->setup, o));
     CLQ_TRY(clq_setup_choose(t->setup, o, NULL));
     /* Not sooner: while drivers are loaded the process is at its largest. */
-    if (!o->no_test) CLQ_TRY(start_reading(o, "test", &t->test));
-    CLQ_TRY(open_data(t));
-    CLQ_TRY(clq_setup_trainer(t->setup, o, clq_dataset_get_info(t->setup->train)->sample_dtype, false));
-    CLQ_TRY(clq_train_callbacks_open(o, &t->callbacks));
+    return o->no_test ? CLQ_OK : start_reading(o, "test", &t->test);
+}
+
+static clq_status prepare(training *t) {
+    const clq_options *o = t->options;
+    clq_world *world = t->setup->world;
+    CLQ_TRY(clq_setup_meet(t->setup, o, prepare_devices(t)));
+    CLQ_TRY(clq_world_check(world, open_data(t)));
+    const clq_dtype dtype = clq_dataset_get_info(t->setup->train)->sample_dtype;
+    CLQ_TRY(clq_world_check(world, clq_setup_trainer(t->setup, o, dtype, false)));
+    CLQ_TRY(clq_world_check(world, clq_train_callbacks_open(o, &t->callbacks)));
     CLQ_TRY(clq_cli_checkpoints_open(t->setup, o, &t->checkpoints, &t->resumed));
     uint64_t index;
     if (t->resumed > 0) clq_dataset_tell(t->setup->train, &t->epoch, &index);
     if (t->resumed > 0) fprintf(t->talk, "resuming from step %llu\n", (unsigned long long)t->resumed);
-    return open_log(t);
+    return clq_world_check(world, open_log(t));
 }
 
 /* ---- the end ---- */
@@ -428,23 +446,27 @@ static clq_status print_result(training *t, const char *verdict) {
                  p95 = kept ? 1e3 * (double)t->step_s[kept * 95 / 100] : (double)NAN;
     json_t *epochs = json_array();
     for (size_t i = 0; i < t->epoch_count; i++) epochs = clq_json_append(epochs, describe_epoch(t, i));
+    const clq_setup *s = t->setup;
     struct rusage usage;
     getrusage(RUSAGE_SELF, &usage);
     json_t *document =
         json_pack("{s:o, s:i, s:I, s:I, s:o, s:o, s:f, s:o, s:o, s:{s:o, s:o}, s:I, s:I, s:I, s:o}", "model",
                   clq_json_text(clq_model_name(t->setup->model)), "replicas",
-                  (int)clq_trainer_replicas(t->setup->trainer), "global_batch", (json_int_t)t->setup->global_batch,
-                  "accumulate", (json_int_t)t->options->accumulate, "devices", describe_devices(t), "shares",
-                  describe_shares(t), "first_step_s", t->first_step_s, "images_per_s", clq_json_number(best_rate(t)),
-                  "epochs", epochs, "step_ms", "p50", clq_json_number(p50), "p95", clq_json_number(p95),
-                  "launches_per_step", (json_int_t)clq_strategy_calls(clq_trainer_strategy(t->setup->trainer), 0),
-                  "peak_rss_bytes", (json_int_t)usage.ru_maxrss * 1024, "device_bytes",
+                  (int)(s->world ? s->peer_count : clq_trainer_replicas(s->trainer)), "global_batch",
+                  (json_int_t)t->setup->global_batch, "accumulate", (json_int_t)t->options->accumulate, "devices",
+                  s->world ? clq_describe_peers(s) : describe_devices(t), "shares",
+                  s->world ? clq_describe_peer_shares(s) : describe_shares(t), "first_step_s", t->first_step_s,
+                  "images_per_s", clq_json_number(best_rate(t)), "epochs", epochs, "step_ms", "p50",
+                  clq_json_number(p50), "p95", clq_json_number(p95), "launches_per_step",
+                  (json_int_t)clq_strategy_calls(clq_trainer_strategy(t->setup->trainer), 0), "peak_rss_bytes",
+                  (json_int_t)usage.ru_maxrss * 1024, "device_bytes",
                   (json_int_t)clq_trainer_device_bytes(t->setup->trainer), "verdict", clq_json_text(verdict));
     document = clq_json_put(
         document, "chosen",
         clq_describe_choice(t->setup, t->options, clq_strategy_own_name(clq_trainer_strategy(t->setup->trainer))));
     const uint64_t diverged = clq_trainer_diverged(t->setup->trainer);
     document = clq_json_put(document, "diverged_step", diverged ? json_integer((json_int_t)diverged) : json_null());
+    document = clq_json_put(document, "ranks", json_integer((json_int_t)clq_world_size(s->world)));
     document = put_precision(t, document);
     document = clq_json_put(document, "early_stopping", clq_train_callbacks_describe(&t->callbacks));
     document = clq_json_put(document, "checkpoints", clq_cli_checkpoints_describe(t->checkpoints, t->resumed));
@@ -516,7 +538,7 @@ static clq_status train(training *t) {
     CLQ_TRY(prepare(t));
     introduce(t);
     /* Until the first step was made, from which on Ctrl-C ends the run in order. */
-    clq_interrupts_end_at_once("clique: error: interrupted before the first step\n");
+    clq_interrupts_end_at_once(t->setup->is_silent ? "" : "clique: error: interrupted before the first step\n");
     const clq_options *o = t->options;
     clq_fit_config fit = {.epochs = o->epochs  ? o->epochs
                                     : o->steps ? 0

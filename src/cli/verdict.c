@@ -35,7 +35,7 @@ clq_status clq_judge(const clq_setup *setup, const clq_options *options, const c
     CLQ_TRY(clq_why_recall(trainer, setup->model, &setup->config, &known, &kept));
     const clq_verdict verdict = clq_why_judge(clq_trainer_replicas(trainer), begun, ended);
     describe(trainer, &verdict, &text);
-    if (known && !options->trace) quote(&kept, images_per_s, &text);
+    if (known && !options->trace && !setup->world) quote(&kept, images_per_s, &text);
     if (!text.failed) snprintf(out, CLQ_VERDICT_TEXT, "%s", text.data);
     clq_free(text.data);
     return text.failed ? CLQ_MEMORY : CLQ_OK;

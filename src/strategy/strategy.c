@@ -500,6 +500,10 @@ static void abort_exchanges(void *context, const clq_error *error) {
     for (unsigned i = 0; i < strategy->comm_count; i++) clq_comm_abort(strategy->comms[i], error);
 }
 
+static clq_status failure_of_world(void *context) {
+    return clq_world_failure(((const clq_strategy *)context)->config.world);
+}
+
 clq_status clq_strategy_make(const clq_model *model, const clq_devices *devices, const clq_strategy_config *config,
                              const size_t *activations_most, clq_strategy **out) {
     if (config->global_batch < devices->count)
@@ -525,7 +529,7 @@ clq_status clq_strategy_make(const clq_model *model, const clq_devices *devices,
     strategy->total = config->total;
     clq_model_feed(model, config->plan.sample_dtype, config->plan.loss, &strategy->feed);
     strategy->pool = (clq_pool){CLQ_POOL_START, .trace_steps = config->trace_steps, .on_failure = abort_exchanges,
-                                .context = strategy};
+                                .failure_elsewhere = failure_of_world, .context = strategy};
     clq_status status;
     CLQ_TRY_OR(fail, status, clq_paths_open(&strategy->paths, config->disabled_paths));
     CLQ_TRY_OR(fail, status, open_replicas(strategy, devices, activations_most));

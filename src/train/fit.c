@@ -60,7 +60,6 @@ static clq_progress progress_of(const run *r, const clq_totals *totals) {
 /* samples: of all that `row` is the sum of. */
 static clq_status tell_sums(run *r, const double *row, size_t samples) {
     r->told = clq_now();
-    if (!r->config->on_progress) return CLQ_OK;
     const clq_totals totals = totals_of(r->trainer, row, samples, r->told - r->started, r->input_s);
     const clq_progress progress = progress_of(r, &totals);
     return CLQ_ASK(r->config->on_progress(r->config->context, &progress), "on_progress");
@@ -80,7 +79,7 @@ static clq_status meet(run *r) {
     double row[CLQ_METRICS_ROW_MAX];
     size_t samples;
     CLQ_TRY(clq_metrics_of_all(&r->metrics, r->trainer, row, &samples));
-    return clq_meeting_take(&r->meeting, tell_sums(r, row, samples));
+    return tells(r, clq_now()) ? clq_meeting_take(&r->meeting, tell_sums(r, row, samples)) : CLQ_OK;
 }
 
 static clq_status tell_step(run *r) {
@@ -288,7 +287,8 @@ static clq_status tell_validation(const evaluation *e) {
     clq_progress progress = progress_of(e->fit, e->trained);
     progress.validation_batch = e->batch;
     progress.validation_batches = e->batches;
-    return CLQ_ASK(e->fit->config->on_progress(e->fit->config->context, &progress), "on_progress");
+    return clq_meeting_take(&e->fit->meeting,
+                            CLQ_ASK(e->fit->config->on_progress(e->fit->config->context, &progress), "on_progress"));
 }
 
 static clq_status evaluate_batch(clq_trainer *trainer, const clq_batch *batch, void *context) {

@@ -163,13 +163,16 @@ clq_status clq_class_weights_parse(const char *text, double *weights, size_t *co
 
 /* ---- strategies ---- */
 
+/* tf.distribute's name of mirrored over several processes; in one process it is mirrored over that one's devices. */
+static const char *strategy_alias(size_t kind) { return kind == CLQ_STRATEGY_MIRRORED ? "multiworker" : NULL; }
+
 clq_status clq_strategy_parse(const char *text, clq_strategy_kind *out, clq_strategy_options *options) {
     static const clq_option none[] = {{0}}, of_pipeline[] = {{"stages", 0, 1, CLQ_REPLICAS_MAX, CLQ_WHOLE}, {0}};
     size_t count = 0;
     clq_words words;
     double values[CLQ_COUNT_OF(of_pipeline)] = {(double)options->stages};
     while (clq_strategy_name(count)) count++;
-    CLQ_TRY(clq_parse_words("strategy", text, count, clq_strategy_name, NULL, &words));
+    CLQ_TRY(clq_parse_words("strategy", text, count, clq_strategy_name, strategy_alias, &words));
     const bool pipeline = words.kind == CLQ_STRATEGY_PIPELINE;
     CLQ_TRY(clq_set_values("strategy", text, &words, pipeline ? of_pipeline : none, values));
     *out = (clq_strategy_kind)words.kind;

@@ -41,6 +41,8 @@ static const clq_setting settings[] = {
      "else GPUs or the fastest CPU device (default auto)",
      .type = CLQ_SETTING_TEXT, .initial = "auto", FIELD(devices),
      .commands = DOCTOR | WHY | TRAIN | EVAL | PREDICT | PLAN | TUNE},
+    {"share-devices", NULL, "of several processes: two of them may train on one device", .type = CLQ_SETTING_FLAG,
+     FIELD(share_devices), .commands = TRAIN},
     {"build-deadline", "SECONDS",
      "the longest that a driver may take to compile a program, or for a kernel's first launch (default 120)",
      .type = CLQ_SETTING_SECONDS, FIELD(build_deadline),
@@ -123,7 +125,9 @@ static const clq_setting settings[] = {
      .type = CLQ_SETTING_NAMED, FIELD(metrics), .commands = TRAIN | WHY | EVAL, .keys = PREDICTION,
      .resumed = CLQ_RESUMED_ANEW, OWN(NULL, clq_write_setting_metrics)},
     {"strategy", "NAME[:…]",
-     "auto, single, mirrored, central, ps, tensor, or pipeline, e.g. pipeline:stages=2 (default auto)",
+     "auto, single, mirrored (multiworker over several processes), central, ps, tensor, or pipeline, e.g. "
+     "pipeline:stages=2 "
+     "(default auto)",
      .type = CLQ_SETTING_TEXT, .initial = "auto", FIELD(strategy),
      .commands = TRAIN | WHY | EVAL | PREDICT | PLAN | TUNE, .results = true},
     {"micro-batches", "M",

@@ -33,7 +33,7 @@ typedef struct clq_settings {
     uint64_t batch, batch_per_replica, accumulate, epochs, steps, seed, take, bucket_bytes, backup, local_steps;
     uint64_t memory_limit, micro_batches;
     double budget, deadline, build_deadline; /* seconds; 0: not given */
-    bool drop_remainder, no_test, json, graph, measure, shard_optimizer;
+    bool drop_remainder, no_test, json, graph, measure, shard_optimizer, share_devices;
 } clq_settings;
 
 /* ---- the table ---- */

@@ -127,9 +127,11 @@ static clq_status agree(const clq_trainer *trainer) {
     return status;
 }
 
-/* The others wait for this process in vain. */
-static clq_status end_world(clq_world *world, clq_status status) {
-    return clq_world_size(world) == 1 ? status : clq_world_fail_with(world, status);
+/* A trainer that its process could not make: the others meet it at their first collective, which is a clq_world_check,
+ * or, later, wait for it in vain. turns: of the world before. */
+static clq_status end_world(clq_world *world, uint64_t turns, clq_status status) {
+    if (clq_world_size(world) == 1) return status;
+    return clq_world_turns(world) == turns ? clq_world_check(world, status) : clq_world_fail_with(world, status);
 }
 
 static clq_status create_trainer(const clq_model *model, const clq_devices *devices, const clq_trainer_config *config,
@@ -177,8 +179,9 @@ fail:
 clq_status clq_trainer_create_with_selections(const clq_model *model, const clq_devices *devices,
                                               const clq_trainer_config *config, const clq_selections *selections,
                                               clq_trainer **out) {
+    const uint64_t turns = clq_world_turns(config->world);
     const clq_status status = create_trainer(model, devices, config, selections, out);
-    return status == CLQ_OK ? CLQ_OK : end_world(config->world, status);
+    return status == CLQ_OK ? CLQ_OK : end_world(config->world, turns, status);
 }
 
 clq_status clq_trainer_create_sized(const clq_model *model, const clq_devices *devices,

@@ -77,6 +77,9 @@ clq_status clq_engine_choose(const clq_world_config *config, const clq_launcher 
     if (!name && launcher->size != 1) name = launcher->engine; /* one process needs none */
     *out = NULL;
     if (!name) return CLQ_OK;
+    const bool is_other = (strcmp(name, "openmpi") == 0 || strcmp(name, "mpich") == 0) && launcher->is_of_engine &&
+                          strcmp(name, launcher->engine) != 0;
+    if (is_other && launcher->size > 1) return clq_launcher_refuse(launcher, name);
     const clq_status status = load(name, out);
     if (status == CLQ_OK || !launcher->name || launcher->size == 0) return status;
     return clq_fail_within(status, "%s started %u processes, and they cannot meet", launcher->name, launcher->size);

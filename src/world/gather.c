@@ -52,6 +52,7 @@ static clq_status gather_all(clq_world *world, const char *doing, const void *mi
         memmove(all, mine, bytes);
         return CLQ_OK;
     }
+    world->turns++;
     char *known = clq_alloc(size, bytes);
     if (!known) return clq_world_fail_with(world, CLQ_MEMORY); /* the others wait for this rank */
     memcpy(known, mine, bytes);
@@ -62,6 +63,8 @@ static clq_status gather_all(clq_world *world, const char *doing, const void *mi
     clq_free(known);
     return status;
 }
+
+uint64_t clq_world_turns(const clq_world *world) { return world ? world->turns : 0; }
 
 clq_status clq_world_gather(clq_world *world, const void *mine, size_t bytes, void *all) {
     return gather_all(world, "a gather", mine, bytes, all);

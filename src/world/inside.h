@@ -26,6 +26,7 @@ struct clq_world {
     _Atomic(clq_rank_name *) names;
     clq_rank_name *numbers;
     unsigned next_tag;
+    uint64_t turns; /* clq_world_turns */
     bool is_near; /* all ranks are on one host */
 
     pthread_mutex_t lock;
@@ -58,6 +59,9 @@ clq_status clq_world_make_numbers(clq_world *world);
 /* engine.c: the engine that the config names, or the environment, or the launcher, or the MPI that the program's
  * communicator is of. NULL: none, this process is alone. Errors: NOT_FOUND, UNSUPPORTED. */
 clq_status clq_engine_choose(const clq_world_config *config, const clq_launcher *launcher, const clq_engine **out);
+
+/* launcher.c: the failure of a launcher that starts no processes of this engine. */
+clq_status clq_launcher_refuse(const clq_launcher *launcher, const char *engine);
 
 /* progress.c: the thread, with the world open as far as `locks_made`. Returns when the engine is open, with `rank` and
  * `size` set. Errors: the engine's, SYSTEM, MEMORY; then there is no thread. */

@@ -17,13 +17,25 @@ static const trace traces[] = {
 static unsigned number_of(const char *variable) {
     uint64_t value = 0;
     const char *text = variable ? clq_environment(variable) : NULL;
-    if (text) (void)clq_parse_u64(text, 1, UINT32_MAX, &value);
+    if (text) (void)clq_parse_u64(text, 0, UINT32_MAX, &value);
     return (unsigned)value;
+}
+
+clq_status clq_launcher_refuse(const clq_launcher *launcher, const char *engine) {
+    return clq_fail(
+        CLQ_UNSUPPORTED,
+        "%s started %u processes, which %s cannot bring together: this launcher is another MPI's. Start the "
+        "program by the mpirun of %s, or name the launcher's MPI in CLIQUE_ENGINE (openmpi, mpich)",
+        launcher->name, launcher->size, engine, engine);
 }
 
 clq_launcher clq_launcher_find(void) {
     for (size_t i = 0; i < CLQ_COUNT_OF(traces); i++)
         if (clq_environment(traces[i].variable))
-            return (clq_launcher){traces[i].launcher, traces[i].engine, number_of(traces[i].size)};
+            return (clq_launcher){.name = traces[i].launcher,
+                                  .engine = traces[i].engine,
+                                  .is_of_engine = i == 0,
+                                  .size = number_of(traces[i].size),
+                                  .rank = number_of(traces[i].variable)};
     return (clq_launcher){0};
 }

@@ -160,11 +160,7 @@ static clq_status make_world(const clq_world_config *config, clq_world **out) {
 /* The others of the run, which `launcher` started. */
 static clq_status join(clq_world *world, const clq_launcher *launcher) {
     CLQ_TRY(clq_world_start(world));
-    if (launcher->size > 0 && launcher->size != world->size)
-        return clq_fail(CLQ_UNSUPPORTED,
-                        "%s started %u processes, but %s sees %u: this launcher is another MPI's. Start the program by "
-                        "the mpirun of %s, or name the launcher's MPI in CLIQUE_ENGINE (openmpi, mpich)",
-                        launcher->name, launcher->size, world->engine->name, world->size, world->engine->name);
+    if (launcher->size > 0 && launcher->size != world->size) return clq_launcher_refuse(launcher, world->engine->name);
     return make_names(world);
 }
 

@@ -79,6 +79,8 @@ clq_status clq_world_engine_all_reduce(clq_world *world, const float *in, float 
 
 /* ---- what all have alike (gather.c) ---- */
 
+/* How many gathers, barriers, agreements and checks this rank has begun. */
+uint64_t clq_world_turns(const clq_world *world);
 /* That all ranks have the same `value`. Errors: MISMATCH, on every rank: "rank 2 on n3 has another WHAT than rank 0 on
  * n1", and the world ends with this failure of rank 2; and as clq_world_gather. */
 clq_status clq_world_agree(clq_world *world, const char *what, clq_hash128 value);
@@ -108,7 +110,9 @@ clq_status clq_world_cause(const clq_world *world);
 typedef struct clq_launcher {
     const char *name;   /* "Open MPI's mpirun"; NULL: none started it */
     const char *engine; /* "openmpi", "mpich"; NULL: not known */
+    bool is_of_engine;  /* it starts no processes of another MPI: that would end them by its own error */
     unsigned size;      /* processes; 0: not told */
+    unsigned rank;      /* of this one among them */
 } clq_launcher;
 clq_launcher clq_launcher_find(void);
 

@@ -3,6 +3,7 @@
 #include "support/apart.h"
 #include "support/files.h"
 #include "support/synthetic.h"
+#include "support/stop.h"
 #include "support/system.h"
 #include "support/world_fabric.h"
 #include "train/train.h"
@@ -12,7 +13,7 @@
 #include <math.h>
 
 enum { BATCH = 40, BATCHES = 6, EPOCHS = 3, STEPS = EPOCHS * BATCHES, PROCESSES_MAX = 3 };
-static const clq_world_config patient = {.silence_s = 60, .deadline_s = 60};
+static const clq_world_config patient = {.silence_s = 60, .deadline_s = 60}, brief = {.silence_s = 4};
 
 /* Of one process. */
 typedef struct told {
@@ -26,14 +27,16 @@ typedef struct told {
 typedef struct plan {
     const char *folder; /* of checkpoints, behind each second step; NULL: none */
     bool resume, normalises, logs;
-    unsigned acts;                                             /* the process that acts: */
-    uint64_t interrupts_at, fails_at, stops_at, other_data_at; /* behind this step; 0: never */
+    unsigned acts;                                       /* the process that acts: */
+    uint64_t interrupts_at, fails_at, stops_at, dies_at; /* behind this step; 0: never */
+    bool has_other_data;
     told results[PROCESSES_MAX];
 } plan;
 
 typedef struct part {
     const plan *how;
     unsigned rank;
+    fabric *network; /* NULL: alone */
     clq_trainer *trainer;
     told *told;
 } part;
@@ -44,6 +47,10 @@ static clq_status note_log(void *context, const clq_step_info *info) {
     p->told->norms[info->step] = info->grad_norm;
     p->told->steps = info->step;
     if (p->how->acts == p->rank && p->how->fails_at == info->step) return clq_fail(CLQ_WRITE, "the disk is full");
+    if (p->how->acts == p->rank && p->how->dies_at == info->step) {
+        nap(0.2); /* meanwhile the others' replicas come to wait for this one's */
+        fabric_kill(p->network, p->rank);
+    }
     return CLQ_OK;
 }
 
@@ -97,12 +104,14 @@ static clq_status fit(part *p, clq_dataset *data, clq_dataset *test, clq_checkpo
     return status;
 }
 
-static clq_status train(const plan *how, const char *spec, unsigned rank, clq_world *world, told *result) {
+static clq_status train(const plan *how, const char *spec, const fabric_rank *of, told *result) {
+    const unsigned rank = of ? of->rank : 0;
+    clq_world *world = of ? of->world : NULL;
     clq_devices devices;
     clq_model *model = NULL;
     clq_dataset *data = NULL, *test = NULL;
     clq_checkpoints *checkpoints = NULL;
-    part p = {.how = how, .rank = rank, .told = result};
+    part p = {.how = how, .rank = rank, .network = of ? of->port.network : NULL, .told = result};
     clq_trainer_config config = apart_config();
     config.global_batch = BATCH;
     config.seed = 7;
@@ -110,7 +119,7 @@ static clq_status train(const plan *how, const char *spec, unsigned rank, clq_wo
     config.world = world;
     *result = (told){0};
     for (unsigned i = 0; i <= STEPS; i++) result->losses[i] = (double)NAN;
-    const bool is_other = how->other_data_at > 0 && how->acts == rank;
+    const bool is_other = how->has_other_data && how->acts == rank;
     const clq_checkpoints_config kept = {.folder = how->folder, .every = 2, .resume = how->resume, .world = world};
     clq_status status = clq_optimizer_parse("adam", &config.optimizer);
     if (status == CLQ_OK) status = clq_devices_select(sys, spec, &devices);
@@ -140,12 +149,12 @@ static const char *const specs[PROCESSES_MAX] = {"pocl:0", "pocl:1,pocl:2", "poc
 
 static void train_rank(fabric_rank *rank) {
     plan *how = rank->context;
-    fabric_note(rank, train(how, specs[rank->rank], rank->rank, rank->world, &how->results[rank->rank]));
+    fabric_note(rank, train(how, specs[rank->rank], rank, &how->results[rank->rank]));
 }
 
 static void run(plan *how, unsigned processes, fabric_rank *ranks) {
     fabric *network = fabric_open(processes, 0, 0);
-    fabric_run(network, processes, &patient, train_rank, how, ranks);
+    fabric_run(network, processes, how->dies_at > 0 ? &brief : &patient, train_rank, how, ranks);
     fabric_close(network);
 }
 
@@ -171,7 +180,7 @@ static void the_log_is_of_all(void **state) {
     (void)state;
     plan alone = {.logs = true}, together = {.logs = true};
     told *one = &alone.results[0];
-    assert_ok(train(&alone, "pocl:0", 0, NULL, one));
+    assert_ok(train(&alone, "pocl:0", NULL, one));
     run_well(&together, 3);
     for (unsigned s = 1; s <= STEPS; s++) {
         expect_near("loss", s, together.results[0].losses[s], one->losses[s], 1e-4);
@@ -226,9 +235,22 @@ static void who_fails_is_named_to_all(void **state) {
     }
 }
 
+/* Replicas wait for it in the middle of an exchange. */
+static void who_dies_is_missed(void **state) {
+    (void)state;
+    plan how = {.logs = true, .acts = 1, .dies_at = 1};
+    fabric_rank ranks[3];
+    run(&how, 3, ranks);
+    for (unsigned r = 0; r < 3; r++) {
+        assert_int_equal(ranks[r].ended, CLQ_ABORTED);
+        expect_text(ranks[r].detail, "nothing heard for 4 s");
+        if (r != 1) expect_text(ranks[r].detail, "rank 1 on ");
+    }
+}
+
 static void other_data_are_refused(void **state) {
     (void)state;
-    plan how = {.acts = 1, .other_data_at = 1};
+    plan how = {.acts = 1, .has_other_data = true};
     fabric_rank ranks[2];
     run(&how, 2, ranks);
     for (unsigned r = 0; r < 2; r++) {
@@ -280,11 +302,11 @@ static void others_go_on(void **state) {
         plan first = {.folder = folder, .logs = true, .acts = 1, .interrupts_at = 5};
         plan second = {.folder = folder, .logs = true, .resume = true};
         fabric_rank ranks[2];
-        assert_ok(train(&right, "pocl:0", 0, NULL, &right.results[0]));
+        assert_ok(train(&right, "pocl:0", NULL, &right.results[0]));
         run(&first, 2, ranks);
         assert_int_equal(ranks[0].ended, CLQ_INTERRUPTED);
         if (processes == 1)
-            assert_ok(train(&second, "pocl:0", 0, NULL, &second.results[0]));
+            assert_ok(train(&second, "pocl:0", NULL, &second.results[0]));
         else
             run_well(&second, processes);
         assert_int_equal(second.results[0].resumed, first.results[0].stopped_at);
@@ -312,10 +334,15 @@ static int end(void **state) { return close_system(state) == 0 ? files_end(state
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_log_is_of_all),      cmocka_unit_test(who_is_interrupted_interrupts_all),
-        cmocka_unit_test(who_stops_stops_all),    cmocka_unit_test(who_fails_is_named_to_all),
-        cmocka_unit_test(other_data_are_refused), cmocka_unit_test(it_goes_on_bit_for_bit),
-        cmocka_unit_test(others_go_on),           cmocka_unit_test(a_folder_in_use_is_refused_on_all),
+        cmocka_unit_test(the_log_is_of_all),
+        cmocka_unit_test(who_is_interrupted_interrupts_all),
+        cmocka_unit_test(who_stops_stops_all),
+        cmocka_unit_test(who_fails_is_named_to_all),
+        cmocka_unit_test(who_dies_is_missed),
+        cmocka_unit_test(other_data_are_refused),
+        cmocka_unit_test(it_goes_on_bit_for_bit),
+        cmocka_unit_test(others_go_on),
+        cmocka_unit_test(a_folder_in_use_is_refused_on_all),
     };
     return cmocka_run_group_tests(tests, begin, end);
 }

@@ -7,15 +7,17 @@
 
 void clq_worker_fail(clq_worker *worker, clq_status status) {
     clq_pool *pool = worker->pool;
-    if (status == CLQ_ABORTED) { /* told to give up by the worker that failed, which is about to say why */
+    const clq_status elsewhere =
+        status == CLQ_ABORTED && pool->failure_elsewhere ? pool->failure_elsewhere(pool->context) : CLQ_OK;
+    if (status == CLQ_ABORTED && elsewhere == CLQ_OK) { /* by the worker that failed, which is about to say why */
         pthread_mutex_lock(&pool->lock);
         while (!atomic_load(&pool->failed)) pthread_cond_wait(&pool->told, &pool->lock);
         pthread_mutex_unlock(&pool->lock);
         return;
     }
-    if (pool->count > 1) clq_fail_on(status, worker->device, "replica %u", worker->index);
+    if (pool->count > 1 && elsewhere == CLQ_OK) clq_fail_on(status, worker->device, "replica %u", worker->index);
     clq_error error;
-    clq_error_take(status, &error);
+    clq_error_take(elsewhere == CLQ_OK ? status : elsewhere, &error);
     pthread_mutex_lock(&pool->lock);
     if (!atomic_load(&pool->failed)) {
         pool->failure = error;

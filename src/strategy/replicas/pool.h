@@ -81,6 +81,9 @@ typedef struct clq_pool {
     pthread_cond_t told; /* `failed` is set */
     /* What else is to end when a worker has failed, as waiting for that one. Set before the first thread starts. */
     void (*on_failure)(void *context, const clq_error *error);
+    /* What ended the waits of this process's workers, if it was none of them: the calling thread's failure. CLQ_OK: it
+     * was one of them. NULL: nothing else can. */
+    clq_status (*failure_elsewhere)(void *context);
     void *context;
 } clq_pool;
 #define CLQ_POOL_START .lock = PTHREAD_MUTEX_INITIALIZER, .told = PTHREAD_COND_INITIALIZER

@@ -32,7 +32,7 @@ clq_status clq_ranks_count(clq_strategy_config *config, unsigned count) {
     config->first = 0;
     config->total = count;
     if (size == 1) return CLQ_OK;
-    CLQ_TRY(check_settings(config));
+    CLQ_TRY(clq_world_check(config->world, check_settings(config)));
     uint32_t *all = clq_alloc(size, sizeof *all);
     if (!all) return CLQ_MEMORY;
     const clq_status status = clq_world_gather(config->world, &mine, sizeof mine, all);
@@ -42,10 +42,13 @@ clq_status clq_ranks_count(clq_strategy_config *config, unsigned count) {
         config->total += all[r];
     }
     clq_free(all);
-    if (status != CLQ_OK || config->global_batch >= config->total) return status;
-    return clq_fail(CLQ_ARGUMENT,
-                    "a global batch of %zu is smaller than the %u replicas of %u processes: use a larger one",
-                    config->global_batch, config->total, size);
+    CLQ_TRY(status);
+    return clq_world_check(config->world, config->global_batch >= config->total
+                                              ? CLQ_OK
+                                              : clq_fail(CLQ_ARGUMENT,
+                                                         "a global batch of %zu is smaller than the %u replicas of %u "
+                                                         "processes: use a larger one",
+                                                         config->global_batch, config->total, size));
 }
 
 bool clq_strategy_spans(const clq_strategy *strategy) { return strategy->total > strategy->count; }
@@ -73,6 +76,11 @@ size_t clq_strategy_own_samples(const clq_strategy *strategy, size_t samples) {
     if (!clq_strategy_spans(strategy)) return samples;
     return begin_of(strategy, samples, strategy->first + strategy->count) -
            begin_of(strategy, samples, strategy->first);
+}
+
+size_t clq_strategy_share_of_all(const clq_strategy *strategy, unsigned replica) {
+    const size_t batch = strategy->config.global_batch;
+    return begin_of(strategy, batch, replica + 1) - begin_of(strategy, batch, replica);
 }
 
 unsigned clq_ranks_elsewhere(const clq_strategy *strategy, size_t samples) {

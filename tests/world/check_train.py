@@ -1,0 +1,190 @@
+"""clique train by a launcher of MPI: check_train.py BIN_FOLDER openmpi|mpich. All processes are on this machine."""
+import json
+import os
+import pathlib
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+CLIQUE, MPI = pathlib.Path(sys.argv.pop(1)).resolve() / "clique", sys.argv.pop(1)
+# Ranks are not bound to cores, of which there may be fewer; and whoever may be root here may be root there.
+LAUNCHER = {"openmpi": ["mpirun.openmpi", "--bind-to", "none", "--oversubscribe"], "mpich": ["mpirun.mpich"]}[MPI]
+ENVIRONMENT = os.environ | {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+for name in ("CLIQUE_ENGINE", "LD_PRELOAD"):
+    ENVIRONMENT.pop(name, None)
+HOST = socket.gethostname()
+DATA = ["--model", "mlp", "--data", "synthetic:28x28/10/1280", "--disable-paths", "one launch"]
+NEAR = 1e-4
+
+
+class Train(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def line(self, ranks, *options, of_rank={}, more=()):
+        """of_rank: what a rank is given beside the others' options."""
+        line = [*LAUNCHER, *more]
+        for rank in range(ranks):
+            own = ["--devices", f"pocl:{rank}", *of_rank.get(rank, [])]
+            line += [":"] * (rank > 0) + ["-n", 1, CLIQUE, "train", *DATA, *own, *options]
+        return list(map(str, line))
+
+    def run_ranks(self, ranks, *options, **more):
+        return subprocess.run(self.line(ranks, *options, **more), env=ENVIRONMENT, cwd=self.folder, capture_output=True, text=True,
+                              timeout=240)
+
+    def run_alone(self, *options):
+        done = subprocess.run([CLIQUE, "train", *DATA, *map(str, options)], env=ENVIRONMENT, cwd=self.folder, capture_output=True,
+                              text=True, timeout=240)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return json.loads(done.stdout)
+
+    def report(self, ranks, *options, **more):
+        done = self.run_ranks(ranks, *options, "--json", **more)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return json.loads(done.stdout)
+
+    def log(self, name):
+        return {row["step"]: row for row in map(json.loads, (self.folder / name).read_text().splitlines())}
+
+    def errors(self, done):
+        return [line for line in done.stderr.splitlines() if line.startswith("clique: error: ")]
+
+    def assert_near(self, epochs, right):
+        for epoch, other in zip(epochs, right, strict=True):
+            for key in ("loss", "accuracy", "val_loss", "val_accuracy"):
+                self.assertAlmostEqual(epoch[key], other[key], delta=NEAR * max(abs(other[key]), 1), msg=key)
+
+    def test_equal_to_one_process(self):
+        alone = self.run_alone("--devices", "pocl:0", "--log", "alone", "--csv", "alone.csv", "--json", "--save", "alone.w")
+        for ranks in (2, 3):
+            files = ["--log", f"log{ranks}", "--csv", f"csv{ranks}", "--save", f"w{ranks}", "--save-best", f"best{ranks}"]
+            report = self.report(ranks, *files, "--strategy", "multiworker")
+            self.assertEqual((report["replicas"], report["ranks"], report["global_batch"]), (ranks, ranks, 64))
+            self.assertEqual([d["rank"] for d in report["devices"]], list(range(ranks)))
+            self.assertEqual(sum(d["share"] for d in report["devices"]), 64)
+            self.assert_near(report["epochs"], alone["epochs"])
+            log, right = self.log(f"log{ranks}"), self.log("alone")
+            self.assertEqual(list(log), list(right))
+            for step, row in log.items():
+                self.assertAlmostEqual(row["loss"], right[step]["loss"], delta=NEAR * max(right[step]["loss"], 1))
+                self.assertAlmostEqual(row["grad_norm"], right[step]["grad_norm"], delta=NEAR * max(right[step]["grad_norm"], 1))
+                self.assertEqual(row["samples"], right[step]["samples"])
+            self.assertEqual((self.folder / f"csv{ranks}").read_text().count("\n"), 1 + 3)
+            weights = (self.folder / f"w{ranks}").read_bytes()
+            self.assertEqual(len(weights), (self.folder / "alone.w").stat().st_size)
+            self.assertEqual((self.folder / f"best{ranks}").stat().st_size, len(weights))
+
+    def test_the_same_bits_again(self):
+        for name in ("a", "b"):
+            self.assertEqual(self.run_ranks(2, "--save", name).returncode, 0)
+        self.assertEqual((self.folder / "a").read_bytes(), (self.folder / "b").read_bytes())
+
+    def test_batch_of_each_replica(self):
+        report = self.report(2, "--batch-per-replica", 24, "--epochs", 1)
+        self.assertEqual((report["global_batch"], report["shares"]), (48, [{"step": 1, "shares": [24, 24]}]))
+
+    def test_early_stopping(self):
+        alone = self.run_alone("--devices", "pocl:0", "--epochs", 9, "--early-stopping", "patience=0,min_delta=1e9", "--json")
+        report = self.report(2, "--epochs", 9, "--early-stopping", "patience=0,min_delta=1e9")
+        self.assertEqual(len(report["epochs"]), len(alone["epochs"]))
+        self.assertEqual(report["early_stopping"]["stopped"], True)
+
+    def test_stdout_is_rank_0s(self):
+        done = self.run_ranks(3, "--epochs", 2)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(len(re.findall(r"^epoch 2 ", done.stdout.replace("\r", "\n"), re.M)), 1)
+        self.assertIn("on 3 replicas of 3 processes", done.stdout)
+        self.assertIn(f"of rank 2 on {HOST}, 20 of each batch", done.stdout)
+
+    # Bad input: one line, of one rank.
+    def refused(self, code, words, ranks, *options, **more):
+        done = self.run_ranks(ranks, *options, **more)
+        self.assertEqual(done.returncode, code, done.stderr)
+        lines = self.errors(done)
+        self.assertEqual(len(lines), 1, done.stderr)
+        for word in words:
+            self.assertIn(word, lines[0])
+
+    def test_bad_input(self):
+        other = f"rank 1 on {HOST}"
+        self.refused(2, ["--batch 'x'"], 2, "--batch", "x")
+        self.refused(2, [other, "--batch 'x'"], 2, of_rank={1: ["--batch", "x"]})
+        self.refused(3, ["none.json"], 2, "--model", "none.json")
+        self.refused(3, [other, "none.json"], 2, of_rank={1: ["--model", "none.json"]})
+        self.refused(3, [other, "another model or settings"], 2, of_rank={1: ["--seed", 9]})
+        self.refused(3, [other, "another data set or plan"], 2, of_rank={1: ["--take", 640]})
+        self.refused(3, [other, "another data set or plan"], 2, of_rank={1: ["--epochs", 2]})
+        self.refused(3, ["use strategy mirrored"], 3, "--strategy", "central")
+        self.refused(3, ["no local steps"], 3, "--local-steps", 4)
+        self.refused(2, ["smaller than the 3 replicas"], 3, "--batch", 2)
+        self.refused(1, ["--save"], 2, of_rank={0: ["--save", "/nowhere/weights"]})
+        (self.folder / "weights").write_text("no weights")
+        self.refused(3, [other, "weights"], 2, of_rank={1: ["--init", "weights"]})
+
+    def test_two_on_one_device(self):
+        for options, warnings in (((), 1), (("--share-devices",), 0)):
+            done = self.run_ranks(2, "--epochs", 1, "--devices", "pocl:0", *options)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(done.stderr.count("share the cores of"), warnings, done.stderr)
+
+    # Interrupted behind some update, and resumed: the log of a training that nobody disturbed, bit for bit.
+    def interrupt(self, ranks, signals, *options):
+        log = self.folder / "log"
+        run = subprocess.Popen(self.line(ranks, *options, "--log", "log"), env=ENVIRONMENT, cwd=self.folder,
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+        try:
+            end = time.monotonic() + 120
+            while (not log.exists() or log.read_text().count("\n") < 100) and time.monotonic() < end and run.poll() is None:
+                time.sleep(0.02)
+            signals(run)
+            return run.communicate(timeout=120)[1], run.returncode
+        finally:
+            run.kill()
+
+    def children(self, run):
+        listed = subprocess.run(["ps", "-e", "-o", "pid=,sid=,args="], capture_output=True, text=True, check=True).stdout
+        pids = [int(line.split()[0]) for line in listed.splitlines() if f" {CLIQUE} train" in line and self.is_of(run, line)]
+        return sorted(pids)
+
+    def is_of(self, run, line):
+        return (pathlib.Path("/proc") / line.split()[0] / "cwd").resolve() == self.folder.resolve()
+
+    def test_interrupted_and_resumed(self):
+        plan = ["--epochs", 60, "--checkpoint-every", 7]
+        self.assertEqual(self.run_ranks(2, *plan, "--checkpoint", "undisturbed", "--log", "right").returncode, 0)
+        said, code = self.interrupt(2, lambda run: os.kill(self.children(run)[1], signal.SIGTERM), *plan, "--checkpoint", "c")
+        self.assertNotEqual(code, 0)
+        self.assertEqual(len(re.findall("^clique: error: .*interrupted", said, re.M)), 1, said)
+        done = self.run_ranks(2, *plan, "--checkpoint", "c", "--resume", "--log", "log", "--json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertGreater(json.loads(done.stdout)["checkpoints"]["resumed_from"], 0)
+        log, right = self.log("log"), self.log("right")
+        self.assertEqual([row["loss"] for row in log.values()], [row["loss"] for row in right.values()])
+        # Three go on, and one.
+        done = self.run_ranks(3, "--epochs", 61, "--checkpoint", "c", "--resume", "--json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        alone = self.run_alone("--devices", "pocl:0", "--epochs", 62, "--checkpoint", "c", "--resume", "--json")
+        self.assertEqual(alone["checkpoints"]["resumed_from"], 61 * 20)
+
+    # A rank that is stopped is named by the others, which end themselves; a checkpoint is whole.
+    def test_stopped_rank(self):
+        said, code = self.interrupt(3, lambda run: os.kill(self.children(run)[1], signal.SIGSTOP), "--epochs", 100000,
+                                    "--checkpoint", "c", "--checkpoint-every", 10)
+        self.assertNotEqual(code, 0)
+        lost = re.findall(r"^clique: error: rank (\d) on \S+: nothing heard for 5 s \(as rank (\d) on", said, re.M)
+        self.assertEqual(len({rank for rank, _ in lost}), 1, said)
+        self.assertEqual({by for _, by in lost}, {"0", "1", "2"} - {lost[0][0]}, said)
+        done = self.run_ranks(2, "--steps", 10, "--checkpoint", "c", "--resume", "--json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=1)
