@@ -10,9 +10,10 @@
  * steps or synchronized statistics may come or go: then values that replicas had of their own (compression errors,
  * weights between two averages of local steps, statistics) are replaced by zero, or their mean, and a warning says so.
  *
- * In a training over several processes all of them call the same functions in the same order; what fails on one of
- * them ends the world. Before a checkpoint is taken, replicas' own statistics become their mean, as before an
- * evaluation. So any number of processes, or one with any number of replicas, can go on from it.
+ * In a training over several processes all of them call the same functions in the same order. What fails on one of them
+ * ends the world; a checkpoint that rank 0 cannot write is a warning. Before a checkpoint is taken, replicas' own
+ * statistics become their mean, as before an evaluation. A training with another number of processes or replicas can go
+ * on from it.
  *
  * Thread rules: as the trainer's, one thread at a time. The writer's thread reads the model: it has to live until
  * clq_checkpoints_close, or a clq_checkpoints_wait behind the last checkpoint. */
@@ -30,8 +31,8 @@ typedef struct clq_checkpoints_config {
     uint64_t every; /* clq_fit makes a checkpoint behind each update whose number is a multiple; 0: at its end only */
     uint32_t keep;  /* the newest so many stay, older ones are removed once a newer one is whole; 0: 3 */
     bool resume;    /* the folder may have checkpoints, from which clq_checkpoints_restore goes on */
-    /* The trainer's, whose processes all open the same checkpoints: rank 0 alone uses the folder, and what it reads it
-     * sends to the others. NULL: this process. */
+    /* The trainer's world; borrowed until clq_checkpoints_close. All its processes open the checkpoints. Only rank 0 uses
+     * the folder; it sends to the others what it reads. NULL: one process. */
     clq_world *world;
 } clq_checkpoints_config;
 
@@ -68,7 +69,7 @@ CLQ_API clq_status clq_checkpoints_restore(clq_checkpoints *checkpoints, clq_tra
  * a clq_fit its config asks for checkpoints instead. A failed write is no error: it is logged as a warning and counted
  * in `failed`. In clq_fit the same holds where memory for the copy runs out. Errors: STATE, MEMORY, DEVICE, … */
 CLQ_API clq_status clq_checkpoints_save(clq_checkpoints *checkpoints, clq_trainer *trainer, const clq_dataset *dataset);
-CLQ_API void clq_checkpoints_wait(clq_checkpoints *checkpoints); /* for the writer; rank 0's waits */
+CLQ_API void clq_checkpoints_wait(clq_checkpoints *checkpoints); /* for the writer; on ranks other than 0 it returns at once */
 
 typedef struct clq_checkpoint_counts {
     uint64_t written, failed;

@@ -179,7 +179,8 @@ typedef struct clq_trainer_config {
      * bit; the devices compute the hashes. With local_steps the check waits for the next averaging of the weights.
      * Where replicas differ the call returns REPLICAS_DIFFER, which names variable, replicas and hashes; the update is
      * made, and the trainer may go on. Other updates do not wait. ARGUMENT where no two replicas have the same weights.
-     * 0: never. */
+     * Over several processes the first replicas of all are compared, too; the rank that differs has the failure, and
+     * the world ends. 0: never. */
     uint64_t check_replicas;
     /* Batches may have weights (clq_batch.weights, clq_dataset_set_weights): the loss of an update, its gradient and
      * the reported loss are the sum of weight * loss over the number of samples, as in Keras; evaluation uses the
@@ -219,14 +220,19 @@ typedef struct clq_trainer_config {
     clq_recompute_kind recompute;
     /* The processes that train together, each on its own devices, as one mirrored training on all of them: the global
      * batch is shared out over all replicas, and every process has the same weights. Borrowed until the trainer is
-     * destroyed; NULL, or a world of one: this process. Every process makes the trainer with the same model and config,
-     * and then the same calls in the same order, with the same datasets: also those that only read weights, unless they
-     * come in on_epoch, a callback's on_epoch, or directly behind clq_fit, which leave nothing to be asked of others.
-     * Totals, progress, steps and logs that are told are of all processes. on_log, on_step, and callbacks that want
-     * steps, are set in every process or in none; checkpoints likewise, with the same world. If one process calls
-     * clq_fit_stop, or a callback of one returns CLQ_INTERRUPTED, all end behind the same update, some 0.25 s later.
-     * clq_predict gives each process all rows. UNSUPPORTED: other strategies, shares, local steps, compression, a
-     * sharded optimizer, functions on replicas. If any process fails otherwise, all do, and the world ends. */
+     * destroyed; NULL, or a world of one: this process.
+     * - Every process makes the trainer with the same model and config, and then the same calls in the same order, with
+     *   the same datasets. Calls that only read weights count, too. Exception: in on_epoch, in a callback's on_epoch,
+     *   and directly behind clq_fit, one process may read weights alone.
+     * - What callbacks get (totals, progress, steps, log) is of all processes. on_log, on_step, and callbacks that want
+     *   steps, are set in every process or in none; checkpoints likewise, with the same world.
+     * - If one process calls clq_fit_stop, or a callback of one returns CLQ_INTERRUPTED, all end behind the same update:
+     *   at the next meeting of the processes, about 0.25 s later at most, or one update later if that takes longer.
+     * - on_log is called when log_every updates were made, at meetings, and at the end of each epoch.
+     * - clq_predict gives each process all rows.
+     * - If a process fails otherwise, the world ends, and calls on all others fail with ABORTED.
+     * Errors: UNSUPPORTED (other strategies, shares, local steps, compression, a sharded optimizer, functions on
+     * replicas), MISMATCH (another model, settings, weights, data or plan on another process). */
     clq_world *world;
 } clq_trainer_config;
 /* Adam, sparse cross-entropy from probabilities, batch 64, u8 samples. {0} is no default: its batch is 0. */

@@ -55,7 +55,7 @@ typedef struct clq_world_config {
 } clq_world_config;
 
 /* config may be NULL. Errors: ARGUMENT (silence_s, deadline_s), NOT_FOUND (the engine's library; the MPI of the
- * program's communicator), UNSUPPORTED (another version of the library; a launcher of another MPI), SYSTEM (the
+ * program's communicator), UNSUPPORTED (a launcher of another MPI), FORMAT (the engine is another library, or of another version), SYSTEM (the
  * engine's own errors, threads), MISMATCH (ranks of different versions of Clique, or of different byte order), ABORTED,
  * TIMEOUT, MEMORY. */
 CLQ_API clq_status clq_world_open(const clq_world_config *config, clq_world **out);

@@ -13,7 +13,8 @@ clq_status clq_cli_checkpoints_open(clq_setup *setup, const clq_options *options
                          : options->keep             ? "keep"
                                                      : NULL;
     if (!options->checkpoint && lonely)
-        return clq_fail(CLQ_ARGUMENT, "--%s needs the folder of the checkpoints: --checkpoint DIR", lonely);
+        return clq_world_check(
+            setup->world, clq_fail(CLQ_ARGUMENT, "--%s needs the folder of the checkpoints: --checkpoint DIR", lonely));
     if (!options->checkpoint) return CLQ_OK;
     const clq_checkpoints_config config = {.folder = options->checkpoint,
                                            .every = options->checkpoint_every,
@@ -70,15 +71,13 @@ clq_status clq_cli_checkpoints_tell(clq_checkpoints *checkpoints, FILE *to) {
 }
 
 clq_status clq_cli_checkpoints_check(clq_checkpoints *checkpoints, clq_trainer *trainer) {
-    clq_step_info last;
+    const uint64_t last = clq_trainer_step(trainer);
     const clq_checkpoint_counts counts = clq_checkpoints_counts(checkpoints);
-    if (counts.failed == 0) return CLQ_OK;
-    CLQ_TRY(clq_step_read(trainer, &last));
-    if (counts.last_step >= last.step) return CLQ_OK;
+    if (counts.failed == 0 || counts.last_step >= last) return CLQ_OK;
     return clq_fail(CLQ_WRITE,
                     "--checkpoint: the last checkpoint was not written: the newest is of step %llu, and the training "
                     "ended at step %llu",
-                    (unsigned long long)counts.last_step, (unsigned long long)last.step);
+                    (unsigned long long)counts.last_step, (unsigned long long)last);
 }
 
 json_t *clq_cli_checkpoints_describe(clq_checkpoints *checkpoints, uint64_t resumed) {

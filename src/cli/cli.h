@@ -63,7 +63,7 @@ typedef struct clq_choice_of_setup {
 /* A device of a run of several processes. */
 typedef struct clq_peer {
     unsigned rank; /* whose it is */
-    bool counts;   /* in a gather: there is one */
+    bool is_used;  /* false: an empty place of a gather */
     uint32_t index;
     clq_device_type type;
     char driver[16], pci[16], name[CLQ_NAME_MAX]; /* as of clq_device_info */
@@ -72,7 +72,7 @@ typedef struct clq_peer {
 /* Everything a run stands on, in the order of its making. */
 typedef struct clq_setup {
     clq_world *world; /* NULL: this process is alone */
-    bool is_silent;   /* of several processes not the one that talks */
+    bool is_silent;   /* a rank other than 0: no output, no files */
     clq_peer *peers;  /* (peer_count) the devices of all, by rank; NULL: alone */
     unsigned peer_count;
     clq_choice_of_setup choice;
@@ -114,21 +114,25 @@ clq_status clq_command_report(int argc, char **argv);
 
 /* ---- commands of several processes (world.c) ---- */
 
-/* Before anything else of a command that processes carry out together: if a launcher started this one, joins the
- * others. Then only rank 0 has a standard output, and the options that name files to write. status: of parsing the
- * options. Errors: that, if a rank has one, and those of clq_world_open. */
+/* Called first. If a launcher started this process, joins the others. Ranks other than 0 lose their standard output and
+ * the options that name output files. status: of parsing the options. Errors: `status` of the lowest rank that failed,
+ * and those of clq_world_open. */
 clq_status clq_setup_world(clq_setup *setup, clq_options *options, clq_status status);
+/* Launchers bind a process to a part of its machine: Open MPI to one core if there are at most two processes. A process
+ * with less than its share of its machine's cores takes all that the system allows it, or warns. Before there are
+ * drivers, which count cores. (cores.c) */
+void clq_widen_affinity(const clq_world *world);
 /* Behind the devices; status: of all that was set up so far, on this process. Sets `peers`, and what follows from all
  * devices. Errors: that of the first rank that has one; ARGUMENT (two ranks on one GPU). Alone: status. */
-clq_status clq_setup_meet(clq_setup *setup, const clq_options *options, clq_status status);
+clq_status clq_setup_gather_devices(clq_setup *setup, const clq_options *options, clq_status status);
 /* The devices of all, behind the trainer: a line each; and "devices" and "shares" of JSON. */
 void clq_introduce_peers(const clq_setup *setup, FILE *to);
 json_t *clq_describe_peers(const clq_setup *setup);
 json_t *clq_describe_peer_shares(const clq_setup *setup);
-/* Behind the command's work. If it failed in a run of several processes, the others are told, and the process ends
- * here, with a line on those ranks that are to say it. */
-void clq_setup_leave_if_failed(const clq_setup *setup, clq_status status);
-/* Behind the trainer. Waits for the others; returns `status`, or ends the process if they fail. */
+/* Behind the command's work: waits until all processes are that far. If one failed, this process ends here, with a line
+ * on those ranks that are to say it. */
+void clq_setup_end_together(const clq_setup *setup, clq_status status);
+/* Behind the trainer. Returns `status`; a rank that does not talk ends here if it was interrupted. */
 clq_status clq_setup_leave(clq_setup *setup, clq_status status);
 
 /* ---- what several commands do (setup.c) ---- */

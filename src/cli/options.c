@@ -76,7 +76,7 @@ clq_status clq_command_run(const char *about, int argc, char **argv,
     clq_status status = parse(about, argc, argv, &options);
     if (clq_command_bit(argv[0]) & of_several) status = clq_setup_world(&setup, &options, status);
     if (status == CLQ_OK) status = body(&setup, &options);
-    clq_setup_leave_if_failed(&setup, status);
+    clq_setup_end_together(&setup, status);
     clq_end_if_stuck(setup.system, setup.begun, status);
     clq_error_take(status, &error);
     clq_setup_close_trainer(&setup);

@@ -310,11 +310,12 @@ static void introduce(const training *t) {
     if (t->options->accumulate > 1)
         fprintf(t->talk, ", an update for %llu batches", (unsigned long long)t->options->accumulate);
     putc('\n', t->talk);
-    if (s->world)
+    if (s->world) {
         clq_introduce_peers(s, t->talk);
-    else
+    } else {
         introduce_replicas(t);
-    if (!s->world) clq_tell_choice(s, t->options, t->talk);
+        clq_tell_choice(s, t->options, t->talk);
+    }
 }
 
 /* All that a process does without the others. */
@@ -345,7 +346,7 @@ static clq_status prepare_devices(training *t) {
 static clq_status prepare(training *t) {
     const clq_options *o = t->options;
     clq_world *world = t->setup->world;
-    CLQ_TRY(clq_setup_meet(t->setup, o, prepare_devices(t)));
+    CLQ_TRY(clq_setup_gather_devices(t->setup, o, prepare_devices(t)));
     CLQ_TRY(clq_world_check(world, open_data(t)));
     const clq_dtype dtype = clq_dataset_get_info(t->setup->train)->sample_dtype;
     CLQ_TRY(clq_world_check(world, clq_setup_trainer(t->setup, o, dtype, false)));

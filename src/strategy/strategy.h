@@ -124,7 +124,7 @@ size_t clq_strategy_own_samples(const clq_strategy *strategy, size_t samples);
 bool clq_strategy_spans(const clq_strategy *strategy);
 /* Of a full global batch: the part of the replica of this number among those of all processes. */
 size_t clq_strategy_share_of_all(const clq_strategy *strategy, unsigned replica);
-/* If they do: what replicas have of their own becomes the mean of all, so that reading it asks no other process until
+/* With several processes: what replicas have of their own becomes the mean of all, so that reading it asks no other process until
  * the next step. All call it. */
 void clq_strategy_settle(clq_strategy *strategy);
 /* Sums of this process become those of all processes: values (count). All call it. Errors: those of clq_world_gather.

@@ -10,13 +10,15 @@ void clq_callback_destroy(clq_callback *callback) {
     *callback = (clq_callback){0};
 }
 
-clq_status clq_callbacks_begin(const clq_fit_config *config, clq_trainer *trainer, size_t *begun) {
+clq_status clq_callbacks_begin(const clq_fit_config *config, clq_trainer *trainer, clq_meeting *meeting,
+                               size_t *begun) {
     for (*begun = 0; *begun < config->callback_count; ++*begun) {
         const clq_callback *one = &config->callbacks[*begun];
         if (!one->name) return clq_fail(CLQ_ARGUMENT, "callback %zu has no name", *begun);
         CLQ_TRY(clq_reserve_check("clq_callback", one->reserved, sizeof one->reserved));
         if (one->on_begin)
-            CLQ_TRY(CLQ_ASK(one->on_begin(one->context, trainer, config), "callback '%s': on_begin", one->name));
+            CLQ_TRY(clq_meeting_take(
+                meeting, CLQ_ASK(one->on_begin(one->context, trainer, config), "callback '%s': on_begin", one->name)));
     }
     return CLQ_OK;
 }
@@ -27,20 +29,24 @@ bool clq_callbacks_want_steps(const clq_fit_config *config) {
     return false;
 }
 
-clq_status clq_callbacks_step(const clq_fit_config *config, clq_trainer *trainer, const clq_step_info *info) {
+clq_status clq_callbacks_step(const clq_fit_config *config, clq_trainer *trainer, clq_meeting *meeting,
+                              const clq_step_info *info) {
     for (size_t i = 0; i < config->callback_count; i++) {
         const clq_callback *one = &config->callbacks[i];
         if (one->on_step)
-            CLQ_TRY(CLQ_ASK(one->on_step(one->context, trainer, info), "callback '%s': on_step", one->name));
+            CLQ_TRY(clq_meeting_take(
+                meeting, CLQ_ASK(one->on_step(one->context, trainer, info), "callback '%s': on_step", one->name)));
     }
     return CLQ_OK;
 }
 
-clq_status clq_callbacks_epoch(const clq_fit_config *config, clq_trainer *trainer, const clq_epoch_info *info) {
+clq_status clq_callbacks_epoch(const clq_fit_config *config, clq_trainer *trainer, clq_meeting *meeting,
+                               const clq_epoch_info *info) {
     for (size_t i = 0; i < config->callback_count; i++) {
         const clq_callback *one = &config->callbacks[i];
         if (one->on_epoch)
-            CLQ_TRY(CLQ_ASK(one->on_epoch(one->context, trainer, info), "callback '%s': on_epoch", one->name));
+            CLQ_TRY(clq_meeting_take(
+                meeting, CLQ_ASK(one->on_epoch(one->context, trainer, info), "callback '%s': on_epoch", one->name)));
     }
     return CLQ_OK;
 }

@@ -2,14 +2,17 @@
 #ifndef CLQ_TRAIN_CALLBACKS_H
 #define CLQ_TRAIN_CALLBACKS_H
 
-#include "train/trainer.h"
+#include "train/meeting.h"
 #include <clique/callbacks.h>
 
-/* Those of a fit, in order (callbacks.c). *begun: how many on_begin succeeded, also where one fails. */
-clq_status clq_callbacks_begin(const clq_fit_config *config, clq_trainer *trainer, size_t *begun);
+/* Those of a fit, in order (callbacks.c). *begun: how many on_begin succeeded, also where one fails. With several
+ * processes INTERRUPTED waits for their meeting, and the callbacks behind come to their turn. */
+clq_status clq_callbacks_begin(const clq_fit_config *config, clq_trainer *trainer, clq_meeting *meeting, size_t *begun);
 bool clq_callbacks_want_steps(const clq_fit_config *config);
-clq_status clq_callbacks_step(const clq_fit_config *config, clq_trainer *trainer, const clq_step_info *info);
-clq_status clq_callbacks_epoch(const clq_fit_config *config, clq_trainer *trainer, const clq_epoch_info *info);
+clq_status clq_callbacks_step(const clq_fit_config *config, clq_trainer *trainer, clq_meeting *meeting,
+                              const clq_step_info *info);
+clq_status clq_callbacks_epoch(const clq_fit_config *config, clq_trainer *trainer, clq_meeting *meeting,
+                               const clq_epoch_info *info);
 /* Returns the status that the fit ends with, and its error. */
 clq_status clq_callbacks_end(const clq_fit_config *config, clq_trainer *trainer, size_t begun, clq_status status);
 

@@ -112,8 +112,9 @@ clq_status clq_checkpoints_take(clq_checkpoints *checkpoints, clq_trainer *train
 /* Directly after the failure: memory that cannot be had for a fit's checkpoint is a warning, and counted. Errors: that
  * of the strategy. */
 clq_status clq_checkpoints_go_without(clq_checkpoints *checkpoints, const clq_trainer *trainer);
-/* Before a training has its first one. Errors: STATE: the folder has some, from which it does not go on. */
-clq_status clq_checkpoints_check(const clq_checkpoints *checkpoints);
+/* Before a training has its first one. Errors: STATE: the folder has some, from which it does not go on;
+ * ARGUMENT: they are of other processes than the trainer. */
+clq_status clq_checkpoints_check(const clq_checkpoints *checkpoints, const clq_trainer *trainer);
 bool clq_checkpoints_are_due(const clq_checkpoints *checkpoints, uint64_t step);
 /* Where the fit that a restored checkpoint is of goes on, until one has begun there. False: nowhere. */
 bool clq_checkpoints_place(const clq_checkpoints *checkpoints, clq_fit_place *out);

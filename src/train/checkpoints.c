@@ -91,6 +91,7 @@ void clq_checkpoints_wait(clq_checkpoints *checkpoints) {
 
 clq_checkpoint_counts clq_checkpoints_counts(clq_checkpoints *checkpoints) {
     clq_checkpoints_wait(checkpoints);
+    if (!checkpoints->is_writer) return (clq_checkpoint_counts){0};
     return (clq_checkpoint_counts){.written = atomic_load(&checkpoints->written),
                                    .failed = atomic_load(&checkpoints->failed),
                                    .skipped = checkpoints->skipped,
@@ -151,7 +152,7 @@ clq_status clq_checkpoints_open_sized(const clq_checkpoints_config *config, size
     CLQ_TRY(clq_struct_take("clq_checkpoints_config", config, config_bytes, &whole, sizeof whole));
     if (!whole.folder || !*whole.folder) return clq_fail(CLQ_ARGUMENT, "checkpoints need the name of a folder");
     clq_checkpoints *c = clq_alloc(1, sizeof *c);
-    if (!c) return CLQ_MEMORY;
+    if (!c) return clq_world_check(whole.world, CLQ_MEMORY);
     c->config = whole;
     c->config.folder = NULL; /* the caller's, until this returns */
     if (whole.keep == 0) c->config.keep = KEEP_DEFAULT;
@@ -183,7 +184,18 @@ void clq_checkpoints_close(clq_checkpoints *c) {
 
 /* ---- taking one ---- */
 
-static clq_status check_trainer(const clq_trainer *trainer, const char *call) {
+static clq_status check_world(const clq_checkpoints *c, const clq_trainer *trainer) {
+    const clq_world *own = clq_world_size(c->config.world) > 1 ? c->config.world : NULL;
+    const clq_world *its = clq_strategy_spans(trainer->strategy) ? trainer->config.world : NULL;
+    if (own == its) return CLQ_OK;
+    return clq_fail(CLQ_ARGUMENT,
+                    "%s: the checkpoints and the trainer are of different processes: open them with the same "
+                    "world",
+                    c->folder);
+}
+
+static clq_status check_trainer(const clq_checkpoints *c, const clq_trainer *trainer, const char *call) {
+    CLQ_TRY(check_world(c, trainer));
     if (trainer->config.parts > 0)
         return clq_fail(CLQ_STATE, "%s: checkpoints are of a whole model, and the trainer has a part of one", call);
     if (trainer->config.inference_only)
@@ -289,7 +301,8 @@ static clq_status fill(clq_checkpoint *to, clq_trainer *trainer, const clq_datas
     return clq_checkpoint_put_count(to, "data/index", index);
 }
 
-clq_status clq_checkpoints_check(const clq_checkpoints *c) {
+clq_status clq_checkpoints_check(const clq_checkpoints *c, const clq_trainer *trainer) {
+    CLQ_TRY(check_world(c, trainer));
     if (c->found == 0) return CLQ_OK;
     return clq_fail(CLQ_STATE,
                     "%s has a checkpoint of step %" PRIu64
@@ -299,7 +312,7 @@ clq_status clq_checkpoints_check(const clq_checkpoints *c) {
 
 clq_status clq_checkpoints_go_without(clq_checkpoints *c, const clq_trainer *trainer) {
     CLQ_TRY(clq_strategy_failure(trainer->strategy));
-    say_failed(c, trainer->step);
+    if (c->is_writer) say_failed(c, trainer->step);
     return CLQ_OK;
 }
 
@@ -320,8 +333,8 @@ clq_status clq_checkpoints_want(clq_checkpoints *c, uint64_t step, bool waits, b
 
 clq_status clq_checkpoints_take(clq_checkpoints *c, clq_trainer *trainer, const clq_dataset *data,
                                 const clq_fit_place *place) {
-    CLQ_TRY(check_trainer(trainer, "a checkpoint"));
-    CLQ_TRY(clq_checkpoints_check(c));
+    CLQ_TRY(check_trainer(c, trainer, "a checkpoint"));
+    CLQ_TRY(clq_checkpoints_check(c, trainer));
     clq_strategy_settle(trainer->strategy);
     if (!c->is_writer) {
         c->taken = trainer->step;
@@ -342,10 +355,10 @@ clq_status clq_checkpoints_take(clq_checkpoints *c, clq_trainer *trainer, const 
 
 clq_status clq_checkpoints_save(clq_checkpoints *checkpoints, clq_trainer *trainer, const clq_dataset *dataset) {
     CLQ_TRY(clq_trainer_refuse_call(trainer, "clq_checkpoints_save"));
-    CLQ_TRY(check_trainer(trainer, "a checkpoint"));
+    CLQ_TRY(check_trainer(checkpoints, trainer, "a checkpoint"));
     bool wanted;
     CLQ_TRY(clq_checkpoints_want(checkpoints, trainer->step, true, &wanted));
-    if (!wanted) return clq_checkpoints_check(checkpoints);
+    if (!wanted) return clq_checkpoints_check(checkpoints, trainer);
     return clq_checkpoints_take(checkpoints, trainer, dataset, NULL);
 }
 
@@ -439,7 +452,7 @@ clq_status clq_checkpoints_restore(clq_checkpoints *c, clq_trainer *trainer, clq
     clq_checkpoint from = {0};
     bool has = false;
     CLQ_TRY(clq_trainer_refuse_call(trainer, "clq_checkpoints_restore"));
-    CLQ_TRY(check_trainer(trainer, "clq_checkpoints_restore"));
+    CLQ_TRY(check_trainer(c, trainer, "clq_checkpoints_restore"));
     clq_status status = c->is_writer ? find_newest(c, trainer, &from, &has) : CLQ_OK;
     status = clq_world_check(c->config.world, status);
     if (status == CLQ_OK) status = clq_checkpoint_share(c->config.world, trainer->model, &from, &has);

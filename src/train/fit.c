@@ -58,17 +58,18 @@ static clq_progress progress_of(const run *r, const clq_totals *totals) {
 }
 
 /* samples: of all that `row` is the sum of. */
-static clq_status tell_sums(run *r, const double *row, size_t samples) {
-    r->told = clq_now();
+static clq_status tell_sums(run *r, double now, const double *row, size_t samples) {
+    r->told = now;
     const clq_totals totals = totals_of(r->trainer, row, samples, r->told - r->started, r->input_s);
     const clq_progress progress = progress_of(r, &totals);
     return CLQ_ASK(r->config->on_progress(r->config->context, &progress), "on_progress");
 }
 
 static clq_status tell_progress(run *r) {
-    if (!tells(r, clq_now())) return CLQ_OK;
+    const double now = clq_now();
+    if (!tells(r, now)) return CLQ_OK;
     CLQ_TRY(clq_metrics_collect(&r->metrics, r->trainer));
-    return tell_sums(r, r->metrics.totals, r->metrics.samples);
+    return tell_sums(r, now, r->metrics.totals, r->metrics.samples);
 }
 
 /* With other processes, behind an update. */
@@ -79,15 +80,17 @@ static clq_status meet(run *r) {
     double row[CLQ_METRICS_ROW_MAX];
     size_t samples;
     CLQ_TRY(clq_metrics_of_all(&r->metrics, r->trainer, row, &samples));
-    return tells(r, clq_now()) ? clq_meeting_take(&r->meeting, tell_sums(r, row, samples)) : CLQ_OK;
+    const double now = clq_now();
+    return tells(r, now) ? clq_meeting_take(&r->meeting, tell_sums(r, now, row, samples)) : CLQ_OK;
 }
 
 static clq_status tell_step(run *r) {
     if (!r->config->on_step && !clq_callbacks_want_steps(r->config)) return CLQ_OK;
     clq_step_info info;
     CLQ_TRY(clq_step_read(r->trainer, &info));
-    if (r->config->on_step) CLQ_TRY(CLQ_ASK(r->config->on_step(r->config->context, &info), "on_step"));
-    return clq_callbacks_step(r->config, r->trainer, &info);
+    if (r->config->on_step)
+        CLQ_TRY(clq_meeting_take(&r->meeting, CLQ_ASK(r->config->on_step(r->config->context, &info), "on_step")));
+    return clq_callbacks_step(r->config, r->trainer, &r->meeting, &info);
 }
 
 static clq_status tell_read(run *r) { return clq_meeting_take(&r->meeting, clq_fit_log_tell(&r->log)); }
@@ -110,7 +113,8 @@ static clq_status take_checkpoint(run *r, bool waits) {
     if (counts) CLQ_TRY(clq_metrics_collect(&r->metrics, r->trainer));
     if (!r->log.refused) CLQ_TRY(tell_read(r));
     if (r->config->on_checkpoint)
-        CLQ_TRY(CLQ_ASK(r->config->on_checkpoint(r->config->context, r->trainer->step), "on_checkpoint"));
+        CLQ_TRY(clq_meeting_take(
+            &r->meeting, CLQ_ASK(r->config->on_checkpoint(r->config->context, r->trainer->step), "on_checkpoint")));
     clq_fit_place place = {.epoch = r->epoch,
                            .batch = r->batch,
                            .first_step = r->first_step,
@@ -157,7 +161,7 @@ static clq_status train_batch(run *r, const piece *p) {
     r->batch++;
     CLQ_TRY(clq_metrics_note(&r->metrics, r->trainer, samples));
     if (ends) clq_dataset_tell(r->data, &r->data_epoch, &r->data_index);
-    if (ends) CLQ_TRY(clq_meeting_take(&r->meeting, tell_step(r)));
+    if (ends) CLQ_TRY(tell_step(r));
     /* In the middle of an update nothing can be kept for one who interrupts. */
     if (!r->meeting.world && (ends || (r->told > 0.0 && !r->config->checkpoints))) CLQ_TRY(tell_progress(r));
     if (!ends) return CLQ_OK;
@@ -239,7 +243,7 @@ static void go_on(run *r) {
 static clq_status train_epoch(run *r) {
     CLQ_TRY(clq_metrics_start(&r->metrics, r->log.steps ? &r->log : NULL, r->trainer));
     r->metrics.trains = true;
-    r->started = r->log.read_at = r->log.last_ended = clq_now();
+    r->started = r->log.read_at = r->log.last_ended = r->meeting.held_at = clq_now();
     r->batch = 0;
     r->input_s = 0.0;
     if (r->resumed) go_on(r);
@@ -346,8 +350,9 @@ static clq_status end_epoch(run *r, double seconds) {
         evaluation e = {.fit = r, .trained = &info.train, .batches = clq_dataset_batches(data)};
         CLQ_TRY(evaluate(r->trainer, data, &e, &info.validation));
     }
-    if (r->config->on_epoch) CLQ_TRY(CLQ_ASK(r->config->on_epoch(r->config->context, &info), "on_epoch"));
-    return clq_callbacks_epoch(r->config, r->trainer, &info);
+    if (r->config->on_epoch)
+        CLQ_TRY(clq_meeting_take(&r->meeting, CLQ_ASK(r->config->on_epoch(r->config->context, &info), "on_epoch")));
+    return clq_callbacks_epoch(r->config, r->trainer, &r->meeting, &info);
 }
 
 /* Without memory for what the callbacks knew there is no checkpoint behind the epoch: it would be told to them twice.
@@ -368,7 +373,7 @@ static clq_status tell_epoch(run *r) {
     clq_status status = r->config->checkpoints ? clq_checkpoints_note(r->trainer, r->config, &r->before) : CLQ_OK;
     if (status != CLQ_OK && status != CLQ_MEMORY) return status;
     if (status != CLQ_OK) clq_error_take(status, &noted);
-    status = clq_meeting_take(&r->meeting, end_epoch(r, seconds));
+    status = end_epoch(r, seconds);
     if (status == CLQ_OK) status = clq_meeting_hold(&r->meeting);
     if (status == CLQ_INTERRUPTED || (status == CLQ_OK && r->trainer->stop)) {
         clq_error_take(status, &error);
@@ -391,7 +396,8 @@ static clq_status check_batches(const clq_dataset *train) {
 static clq_status train_epochs(run *r) {
     /* The epoch of a checkpoint was not told, even where nothing is left of it. */
     for (r->epoch = r->from.epoch;
-         r->resumed || (r->epoch < r->epochs && r->trainer->step < r->last_step && !r->trainer->stop); r->epoch++) {
+         r->resumed || (r->epoch < r->epochs && r->trainer->step < r->last_step && !clq_meeting_stops(&r->meeting));
+         r->epoch++) {
         CLQ_TRY(check_batches(r->data)); /* on_epoch may have cut it into others */
         CLQ_TRY(train_epoch(r));
         CLQ_TRY(tell_epoch(r));
@@ -403,7 +409,7 @@ static clq_status check_fit(const clq_trainer *trainer, const clq_dataset *train
     CLQ_TRY(clq_trainer_refuse_call(trainer, "clq_fit"));
     if (trainer->accumulated > 0)
         return clq_fail(CLQ_STATE, "clq_step_accumulate began an update: clq_fit comes after the step that ends it");
-    if (config->checkpoints) CLQ_TRY(clq_checkpoints_check(config->checkpoints));
+    if (config->checkpoints) CLQ_TRY(clq_checkpoints_check(config->checkpoints, trainer));
     if (config->epochs == 0 && config->steps == 0)
         return clq_fail(CLQ_ARGUMENT, "epochs and steps are both 0: set how long to train");
     CLQ_TRY(clq_trainer_check_dataset(trainer, train, true));
@@ -426,10 +432,12 @@ static clq_status fit_with_callbacks(run *r) {
     if (!fitting) trainer->diverged = 0;
     trainer->fitting = true;
     trainer->stop = false;
-    clq_status status = clq_callbacks_begin(r->config, trainer, &begun);
+    clq_status status = clq_callbacks_begin(r->config, trainer, &r->meeting, &begun);
+    if (status == CLQ_OK) status = clq_meeting_hold(&r->meeting);
     if (status == CLQ_OK && r->resumed) clq_checkpoints_leave_place(r->config->checkpoints);
     if (status == CLQ_OK) status = train_epochs(r);
-    clq_trainer_forget_accumulated(trainer); /* of an update that was not made because the fit was ended */
+    clq_trainer_forget_accumulated(trainer);         /* of an update that was not made because the fit was ended */
+    status = clq_meeting_close(&r->meeting, status); /* before callbacks ask others for something in vain */
     status = clq_callbacks_end(r->config, trainer, begun, status);
     trainer->fitting = fitting;
     trainer->stop = stop;

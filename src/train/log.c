@@ -44,13 +44,16 @@ bool clq_fit_log_is_due(const clq_fit_log *log) {
 }
 
 clq_status clq_fit_log_tell(clq_fit_log *log) {
-    while (log->told < log->filled) {
+    clq_error wish = {.status = CLQ_OK};
+    for (; log->told < log->filled; log->told++) {
         clq_status status = CLQ_ASK(log->config->on_log(log->config->context, &log->steps[log->told]), "on_log");
-        const bool goes_on = log->is_counted && status == CLQ_INTERRUPTED; /* until all processes meet */
-        log->refused = status != CLQ_OK && !goes_on;
-        log->told += !log->refused;
+        if (log->is_counted && status == CLQ_INTERRUPTED) { /* steps go on until all processes meet */
+            clq_error_take(status, &wish);
+            status = CLQ_OK;
+        }
+        log->refused = status != CLQ_OK;
         CLQ_TRY(status);
     }
     if (log->told == log->noted) log->told = log->filled = log->noted = 0;
-    return CLQ_OK;
+    return clq_error_raise(&wish);
 }

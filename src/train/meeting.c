@@ -1,29 +1,50 @@
 #include "train/meeting.h"
 
+#include "train/callbacks.h"
+
 #include <string.h>
 
 static const double every_s = 0.25;
 enum { EVERY_MOST = 1 << 20 };
 
 /* What each process brings. */
-typedef struct voice {
+typedef struct wishes {
     uint64_t every; /* rank 0's counts */
     uint8_t stops, interrupts;
-} voice;
+} wishes;
 
-static clq_status agree_on_fit(const clq_meeting *meeting, const clq_dataset *train, const clq_fit_config *config) {
-    const clq_dataset *const sets[] = {train, config->validation};
-    clq_text text = {0};
-    clq_text_add(&text, "%llu %llu %d %u %d %d", (unsigned long long)config->epochs, (unsigned long long)config->steps,
-                 config->on_log != NULL, config->log_every, config->on_step != NULL, config->checkpoints != NULL);
-    for (size_t i = 0; i < CLQ_COUNT_OF(sets); i++) {
-        if (!sets[i]) continue;
-        const clq_hash128 hash = clq_dataset_fingerprint(sets[i]);
-        clq_text_add(&text, "; %llx %llx", (unsigned long long)hash.high, (unsigned long long)hash.low);
-    }
-    clq_status status = text.failed ? CLQ_MEMORY : CLQ_OK;
+static clq_status agree_on_data(const clq_meeting *meeting, const clq_dataset *train, const clq_dataset *validation) {
+    const clq_hash128 none = {0}, both[] = {clq_dataset_fingerprint(train),
+                                            validation ? clq_dataset_fingerprint(validation) : none};
+    return clq_world_agree(meeting->world, "data set", clq_hash128_of(both, sizeof both, 0));
+}
+
+/* Before the first update they are of the same bits, whatever the devices are. */
+static clq_status agree_on_weights(const clq_meeting *meeting) {
+    float *values = NULL;
+    size_t count = 0;
+    if (meeting->trainer->step > 0) return CLQ_OK;
+    for (uint32_t v = 0; v < meeting->trainer->model->variable_count; v++)
+        count += meeting->trainer->model->variables[v].elements;
+    clq_status status = clq_world_check(meeting->world, clq_trainer_copy_weights(meeting->trainer, &values));
     if (status == CLQ_OK)
-        status = clq_world_agree(meeting->world, "data set or plan of the training",
+        status = clq_world_agree(meeting->world, "set of initial weights",
+                                 clq_hash128_of(values, count * sizeof *values, 0));
+    clq_free(values);
+    return status;
+}
+
+static clq_status agree_on_plan(const clq_meeting *meeting, const clq_fit_config *config) {
+    const clq_trainer *trainer = meeting->trainer;
+    clq_text text = {0};
+    clq_text_add(&text, "%llu %.17g %llu; ", (unsigned long long)trainer->step,
+                 clq_trainer_learning_rate(meeting->trainer), (unsigned long long)trainer->config.check_replicas);
+    clq_text_add(&text, "%llu %llu %d %u %d %d %d %d", (unsigned long long)config->epochs,
+                 (unsigned long long)config->steps, config->on_log != NULL, config->log_every, config->on_step != NULL,
+                 clq_callbacks_want_steps(config), config->checkpoints != NULL, config->validation != NULL);
+    clq_status status = clq_world_check(meeting->world, text.failed ? CLQ_MEMORY : CLQ_OK);
+    if (status == CLQ_OK)
+        status = clq_world_agree(meeting->world, "plan (epochs, steps, learning rate, log, checkpoints, …)",
                                  clq_hash128_of(text.data, text.length, 0));
     clq_free(text.data);
     return status;
@@ -34,12 +55,15 @@ clq_status clq_meeting_open(clq_meeting *meeting, clq_trainer *trainer, const cl
     const bool spans = clq_strategy_spans(trainer->strategy);
     *meeting = (clq_meeting){.trainer = trainer, .every = 1, .left = 1, .held_at = clq_now()};
     meeting->world = spans ? trainer->config.world : NULL;
-    return spans ? agree_on_fit(meeting, train, config) : CLQ_OK;
+    if (!spans) return CLQ_OK;
+    CLQ_TRY(agree_on_plan(meeting, config));
+    CLQ_TRY(agree_on_weights(meeting));
+    return agree_on_data(meeting, train, config->validation);
 }
 
 clq_status clq_meeting_take(clq_meeting *meeting, clq_status status) {
     if (!meeting->world || status != CLQ_INTERRUPTED) return status;
-    clq_error_take(status, &meeting->wish);
+    if (meeting->wish.status == CLQ_OK) clq_error_take(status, &meeting->wish);
     return CLQ_OK;
 }
 
@@ -47,13 +71,15 @@ bool clq_meeting_is_due(clq_meeting *meeting) { return meeting->world && --meeti
 
 /* At most twice as many as before: the first updates compile. */
 static uint64_t next_every(const clq_meeting *meeting, double now) {
+    const uint64_t done = meeting->every - meeting->left;
     const double most = 2.0 * (double)meeting->every, passed_s = CLQ_MAX(now - meeting->held_at, 1e-9);
-    const double wanted = (double)meeting->every * every_s / passed_s;
+    const double wanted = (double)done * every_s / passed_s;
+    if (done == 0) return meeting->every;
     return (uint64_t)CLQ_MIN(CLQ_MAX(CLQ_MIN(wanted, most), 1.0), (double)EVERY_MOST);
 }
 
 /* Of the first that wants it. */
-static clq_status interrupted(clq_meeting *meeting, const voice *all) {
+static clq_status interrupted(clq_meeting *meeting, const wishes *all) {
     unsigned r = 0;
     meeting->is_interrupted = true;
     while (!all[r].interrupts) r++;
@@ -65,10 +91,10 @@ clq_status clq_meeting_hold(clq_meeting *meeting) {
     if (!meeting->world) return CLQ_OK;
     const unsigned size = clq_world_size(meeting->world);
     const double now = clq_now();
-    const voice mine = {.every = next_every(meeting, now),
-                        .stops = meeting->trainer->stop,
-                        .interrupts = meeting->wish.status == CLQ_INTERRUPTED};
-    voice *all = clq_alloc(size, sizeof *all);
+    const wishes mine = {.every = next_every(meeting, now),
+                         .stops = meeting->trainer->stop,
+                         .interrupts = meeting->wish.status == CLQ_INTERRUPTED};
+    wishes *all = clq_alloc(size, sizeof *all);
     if (!all) return CLQ_MEMORY;
     clq_status status = clq_world_gather(meeting->world, &mine, sizeof mine, all);
     bool interrupts = false;

@@ -1,7 +1,6 @@
-/* A fit over several processes. What they do alike is decided where all have counted alike: behind an update, after as
- * many updates as they agreed on at the meeting before, some four times a second; and behind each epoch. There each
- * tells what it wants, and all do what one of them wants. In a fit of one process there are no meetings. Private to
- * train. */
+/* A fit over several processes. They decide together at meetings: behind a number of updates that the meeting before
+ * has fixed, about four times a second, and behind each epoch. There each says what it wants, and what one wants all
+ * do. A fit of one process has no meetings. Private to train. */
 #ifndef CLQ_TRAIN_MEETING_H
 #define CLQ_TRAIN_MEETING_H
 
@@ -11,18 +10,19 @@ typedef struct clq_meeting {
     clq_trainer *trainer;
     clq_world *world;     /* NULL: one process */
     uint64_t every, left; /* updates between two meetings, and until the next */
-    double held_at;       /* the last one; clq_now */
+    double held_at;       /* the last one, or the beginning of the epoch behind it; clq_now */
     clq_error wish;       /* INTERRUPTED: this process wants to end the fit so */
-    bool stops;           /* agreed: the fit ends as clq_fit_stop has it, */
-    bool is_interrupted;  /* or as interrupted */
+    bool stops;           /* all have agreed that the fit ends with CLQ_OK, */
+    bool is_interrupted;  /* or with INTERRUPTED */
 } clq_meeting;
 
-/* All have the same fit before them. Errors: MISMATCH (another config, other data), and those of the world. */
+/* Checks that all processes begin the same fit. Errors: MISMATCH (another config, other weights or data), and those of
+ * the world. */
 clq_status clq_meeting_open(clq_meeting *meeting, clq_trainer *trainer, const clq_dataset *train,
                             const clq_fit_config *config);
-/* What a callback returned: INTERRUPTED waits for the next meeting. */
+/* status: of a callback. With several processes INTERRUPTED is kept for the next meeting, and the result is OK. */
 clq_status clq_meeting_take(clq_meeting *meeting, clq_status status);
-/* Behind each update: whether to hold one now. */
+/* Counts an update: called once behind each. Whether to hold a meeting now. */
 bool clq_meeting_is_due(clq_meeting *meeting);
 /* Errors: INTERRUPTED, on all, if any process wants it; and those of the world. */
 clq_status clq_meeting_hold(clq_meeting *meeting);

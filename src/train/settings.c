@@ -41,7 +41,7 @@ static const clq_setting settings[] = {
      "else GPUs or the fastest CPU device (default auto)",
      .type = CLQ_SETTING_TEXT, .initial = "auto", FIELD(devices),
      .commands = DOCTOR | WHY | TRAIN | EVAL | PREDICT | PLAN | TUNE},
-    {"share-devices", NULL, "of several processes: two of them may train on one device", .type = CLQ_SETTING_FLAG,
+    {"share-devices", NULL, "with several processes: two may train on one GPU; no warning if they share a CPU", .type = CLQ_SETTING_FLAG,
      FIELD(share_devices), .commands = TRAIN},
     {"build-deadline", "SECONDS",
      "the longest that a driver may take to compile a program, or for a kernel's first launch (default 120)",

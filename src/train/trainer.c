@@ -574,6 +574,7 @@ clq_status clq_step_read_sized(clq_trainer *trainer, clq_step_info *out, size_t 
     return CLQ_OK;
 }
 
+uint64_t clq_trainer_step(const clq_trainer *trainer) { return trainer->step; }
 uint64_t clq_trainer_diverged(const clq_trainer *trainer) { return trainer->diverged; }
 
 clq_status clq_trainer_wait(clq_trainer *trainer) { return clq_strategy_wait(trainer->strategy); }

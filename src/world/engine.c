@@ -58,9 +58,9 @@ static clq_status load(const char *name, const clq_engine **out) {
                         "package installed (libopenmpi-dev, libmpich-dev)",
                         name, dlerror());
     const clq_engine *engine = dlsym(library, CLQ_ENGINE_SYMBOL);
-    if (!engine) return clq_fail(CLQ_UNSUPPORTED, "the engine %s: the library has no %s", name, CLQ_ENGINE_SYMBOL);
+    if (!engine) return clq_fail(CLQ_FORMAT, "the engine %s: the library has no %s", name, CLQ_ENGINE_SYMBOL);
     if (engine->version != CLQ_ENGINE_VERSION)
-        return clq_fail(CLQ_UNSUPPORTED, "the engine %s is of version %u, not %d: build it together with Clique", name,
+        return clq_fail(CLQ_FORMAT, "the engine %s is of version %u, not %d: build it together with Clique", name,
                         engine->version, CLQ_ENGINE_VERSION);
     *out = engine;
     return CLQ_OK;
@@ -77,10 +77,12 @@ clq_status clq_engine_choose(const clq_world_config *config, const clq_launcher 
     if (!name && launcher->size != 1) name = launcher->engine; /* one process needs none */
     *out = NULL;
     if (!name) return CLQ_OK;
+    /* A path is taken as it is. */
     const bool is_other = (strcmp(name, "openmpi") == 0 || strcmp(name, "mpich") == 0) && launcher->is_of_engine &&
                           strcmp(name, launcher->engine) != 0;
     if (is_other && launcher->size > 1) return clq_launcher_refuse(launcher, name);
     const clq_status status = load(name, out);
     if (status == CLQ_OK || !launcher->name || launcher->size == 0) return status;
-    return clq_fail_within(status, "%s started %u processes, and they cannot meet", launcher->name, launcher->size);
+    return clq_fail_within(status, "%s started %u processes, and they cannot reach one another", launcher->name,
+                           launcher->size);
 }

@@ -91,7 +91,7 @@ static clq_status compare(clq_world *world, const char *what, clq_hash128 value,
     return status;
 }
 
-/* The world ends as the failure of the one rank, so that one of all knows that it is the one to say so. */
+/* The world ends as the failure of the one rank, so that exactly one rank reports it. */
 clq_status clq_world_agree(clq_world *world, const char *what, clq_hash128 value) {
     unsigned which;
     if (clq_world_size(world) == 1) return clq_world_failure(world);
@@ -99,7 +99,9 @@ clq_status clq_world_agree(clq_world *world, const char *what, clq_hash128 value
     if (which == 0) return CLQ_OK;
     clq_error why = {.status = CLQ_MISMATCH};
     const char *name = clq_world_name(world, which);
-    clq_format(why.detail, sizeof why.detail, "%s has another %s than %s", name, what, clq_world_name(world, 0));
+    clq_format(why.detail, sizeof why.detail,
+               "%s has another %s than %s: start all processes with the same options and files", name, what,
+               clq_world_name(world, 0));
     clq_world_fail_of(world, which, name, &why);
     return clq_error_raise(&why);
 }

@@ -10,6 +10,7 @@ enum { CLQ_TAG_NOTICE, CLQ_TAG_GATHER, CLQ_TAG_BROADCAST, CLQ_TAG_FIRST_FREE, CL
 enum { CLQ_HOST_NAME_MAX = 64, CLQ_RANK_NAME_MAX = CLQ_HOST_NAME_MAX + 24 };
 typedef struct clq_rank_name {
     char text[CLQ_RANK_NAME_MAX]; /* "rank 2 on n3" */
+    char host[CLQ_HOST_NAME_MAX]; /* "n3"; "": not known yet */
 } clq_rank_name;
 
 typedef struct clq_neighbor clq_neighbor; /* notices.c */
@@ -21,13 +22,13 @@ struct clq_world {
     clq_thread *thread; /* NULL: alone, without an engine */
     double silence_s, deadline_s;
     double last_words_s; /* between a failure and the end of closing */
-    /* [rank]. Until the hosts' names are known, those without but for this rank's own; both are kept, since the thread
-     * may be reading one. */
+    /* [rank]. Until the hosts are known: `numbers`, in which only this rank's name has its host. Both lists stay, since
+     * the thread may be reading one. */
     _Atomic(clq_rank_name *) names;
     clq_rank_name *numbers;
     unsigned next_tag;
     uint64_t turns; /* clq_world_turns */
-    bool is_near; /* all ranks are on one host */
+    bool is_near;   /* all ranks are on one host */
 
     pthread_mutex_t lock;
     pthread_cond_t asked; /* for the thread: something was posted, or the world is to end */

@@ -2,16 +2,17 @@
 #include "world/inside.h"
 
 typedef struct trace {
-    const char *variable; /* the first that is set tells */
+    const char *variable; /* the first that is set tells; its value is the rank */
     const char *launcher, *engine;
+    bool is_of_engine;
     const char *size; /* the variable of the number of processes; NULL: none is known */
 } trace;
 
 /* Open MPI's own variable stands before those of PMIx and PMI, which its processes may have, too. */
 static const trace traces[] = {
-    {"OMPI_COMM_WORLD_RANK", "Open MPI's mpirun", "openmpi", "OMPI_COMM_WORLD_SIZE"},
-    {"PMIX_RANK", "a launcher with PMIx", "openmpi", "SLURM_STEP_NUM_TASKS"},
-    {"PMI_RANK", "a launcher with PMI", "mpich", "PMI_SIZE"},
+    {"OMPI_COMM_WORLD_RANK", "Open MPI's mpirun", "openmpi", true, "OMPI_COMM_WORLD_SIZE"},
+    {"PMIX_RANK", "a launcher with PMIx", "openmpi", false, "SLURM_STEP_NUM_TASKS"},
+    {"PMI_RANK", "a launcher with PMI", "mpich", false, "PMI_SIZE"},
 };
 
 static unsigned number_of(const char *variable) {
@@ -24,8 +25,8 @@ static unsigned number_of(const char *variable) {
 clq_status clq_launcher_refuse(const clq_launcher *launcher, const char *engine) {
     return clq_fail(
         CLQ_UNSUPPORTED,
-        "%s started %u processes, which %s cannot bring together: this launcher is another MPI's. Start the "
-        "program by the mpirun of %s, or name the launcher's MPI in CLIQUE_ENGINE (openmpi, mpich)",
+        "%s started %u processes, and %s does not bring them together: this launcher is another MPI's. Use the "
+        "mpirun of %s, or name the launcher's MPI in CLIQUE_ENGINE (openmpi, mpich)",
         launcher->name, launcher->size, engine, engine);
 }
 
@@ -34,7 +35,7 @@ clq_launcher clq_launcher_find(void) {
         if (clq_environment(traces[i].variable))
             return (clq_launcher){.name = traces[i].launcher,
                                   .engine = traces[i].engine,
-                                  .is_of_engine = i == 0,
+                                  .is_of_engine = traces[i].is_of_engine,
                                   .size = number_of(traces[i].size),
                                   .rank = number_of(traces[i].variable)};
     return (clq_launcher){0};

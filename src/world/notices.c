@@ -222,8 +222,8 @@ clq_status clq_world_failure(const clq_world *world) {
     return world && atomic_load(&world->failed) ? clq_error_raise(&world->failure) : CLQ_OK;
 }
 
-unsigned clq_world_culprit(const clq_world *world) { return world->failed_rank; }
-clq_status clq_world_cause(const clq_world *world) { return world->told.status; }
+unsigned clq_world_failed_rank(const clq_world *world) { return world->failed_rank; }
+clq_status clq_world_failed_status(const clq_world *world) { return world->told.status; }
 
 void clq_world_abort(clq_world *world, const char *why) {
     clq_error error = {.status = CLQ_ABORTED};

@@ -35,6 +35,11 @@ static void find_host(char host[static CLQ_HOST_NAME_MAX]) {
 
 static void name_rank(clq_rank_name *name, unsigned rank, const char *host) {
     snprintf(name->text, sizeof name->text, "rank %u on %.63s", rank, host);
+    snprintf(name->host, sizeof name->host, "%.63s", host);
+}
+
+const char *clq_world_host(const clq_world *world, unsigned rank) {
+    return rank < clq_world_size(world) && world ? atomic_load(&world->names)[rank].host : "";
 }
 
 clq_status clq_world_make_numbers(clq_world *world) {
@@ -199,7 +204,7 @@ clq_status clq_world_open(const clq_world_config *config, clq_world **out) {
     return CLQ_OK;
 }
 
-static void let_others_speak(const clq_world *world) {
+void clq_world_let_others_speak(const clq_world *world) {
     const double left = world->failed_at + world->last_words_s - clq_now();
     if (left <= 0) return;
     const struct timespec time = {.tv_sec = (time_t)left, .tv_nsec = (long)((left - (double)(time_t)left) * 1e9)};
@@ -209,6 +214,6 @@ static void let_others_speak(const clq_world *world) {
 void clq_world_close(clq_world *world) {
     if (!world) return;
     if (world->thread && !atomic_load(&world->failed)) (void)clq_world_barrier(world);
-    if (world->thread && atomic_load(&world->failed)) let_others_speak(world);
+    if (world->thread && atomic_load(&world->failed)) clq_world_let_others_speak(world);
     free_world(world);
 }

@@ -20,6 +20,9 @@ clq_status clq_world_open_with(const clq_engine *engine, const void *communicato
 
 const char *clq_world_engine_name(const clq_world *world); /* "Open MPI"; "nothing" in a world of one process */
 
+/* The name of a rank's host. Belongs to the world. */
+const char *clq_world_host(const clq_world *world, unsigned rank);
+
 /* In pieces of so many bytes a long message goes fastest: between processes of one machine, or over the engine's
  * network. The same on all ranks. */
 size_t clq_world_message_bytes(const clq_world *world);
@@ -79,15 +82,16 @@ clq_status clq_world_engine_all_reduce(clq_world *world, const float *in, float 
 
 /* ---- what all have alike (gather.c) ---- */
 
-/* How many gathers, barriers, agreements and checks this rank has begun. */
+/* How many gathers, barriers, agreements and checks this rank has begun: whoever failed learns by it whether the others
+ * wait in the first of these. */
 uint64_t clq_world_turns(const clq_world *world);
-/* That all ranks have the same `value`. Errors: MISMATCH, on every rank: "rank 2 on n3 has another WHAT than rank 0 on
- * n1", and the world ends with this failure of rank 2; and as clq_world_gather. */
+/* Compares `value` over all ranks. Collective. Errors: MISMATCH, on every rank: "rank 2 on n3 has another WHAT than
+ * rank 0 on n1: …", and the world ends with this failure of rank 2; and as clq_world_gather. */
 clq_status clq_world_agree(clq_world *world, const char *what, clq_hash128 value);
 
-/* That all ranks have come so far: `status` is this rank's, with the calling thread's failure. If a rank's is not OK,
- * the world ends with the failure of the lowest of these ranks, which returns it; the others have ABORTED, with that
- * rank's name and line. Errors: and as clq_world_gather. */
+/* Whether all ranks are well. status: this rank's, with the calling thread's failure. Collective. If a rank failed, the
+ * world ends with the failure of the lowest of these ranks: that one gets its own status back, the others ABORTED, with
+ * its name and line. Other errors: as clq_world_gather. */
 clq_status clq_world_check(clq_world *world, clq_status status);
 
 /* ---- failure (notices.c) ---- */
@@ -99,10 +103,13 @@ clq_status clq_world_fail_with(clq_world *world, clq_status status);
 void clq_world_fail(clq_world *world, const clq_error *why);
 /* What ended the world, as this rank reports it; CLQ_OK: it has not failed. */
 clq_status clq_world_failure(const clq_world *world);
-/* Of a world that has failed: whose failure it was, and its status as that rank has it. ABORTED: that rank did not say
- * so, but fell silent; or its program called clq_world_abort. */
-unsigned clq_world_culprit(const clq_world *world);
-clq_status clq_world_cause(const clq_world *world);
+/* Of a world that has failed: whose failure it was, and its status as that rank has it. ABORTED: that rank did not
+ * report it, but fell silent; or its program called clq_world_abort. */
+unsigned clq_world_failed_rank(const clq_world *world);
+clq_status clq_world_failed_status(const clq_world *world);
+/* Of a world that has failed: returns a second after the failure. A launcher ends all ranks once one has ended, so each
+ * gives the others the time to say what they know. */
+void clq_world_let_others_speak(const clq_world *world);
 
 /* ---- launchers (launcher.c) ---- */
 
@@ -110,7 +117,7 @@ clq_status clq_world_cause(const clq_world *world);
 typedef struct clq_launcher {
     const char *name;   /* "Open MPI's mpirun"; NULL: none started it */
     const char *engine; /* "openmpi", "mpich"; NULL: not known */
-    bool is_of_engine;  /* it starts no processes of another MPI: that would end them by its own error */
+    bool is_of_engine;  /* processes of another MPI end in MPI_Init under it, with an error of that MPI */
     unsigned size;      /* processes; 0: not told */
     unsigned rank;      /* of this one among them */
 } clq_launcher;

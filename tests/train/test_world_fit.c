@@ -18,18 +18,21 @@ static const clq_world_config patient = {.silence_s = 60, .deadline_s = 60}, bri
 /* Of one process. */
 typedef struct told {
     double losses[STEPS + 1], norms[STEPS + 1]; /* of on_log, by step; NaN: not told */
-    uint64_t steps, progress_samples, stopped_at, resumed;
+    uint64_t steps, progress_samples, resumed;
     double progress_loss, validation[EPOCHS];
     unsigned epochs;
     clq_checkpoint_counts counts;
 } told;
 
 typedef struct plan {
-    const char *folder; /* of checkpoints, behind each second step; NULL: none */
+    const char *folder_of_1; /* of has_own_checkpoints: rank 1's */
+    const char *folder;      /* of checkpoints, behind each second step; NULL: none */
     bool resume, normalises, logs;
-    unsigned acts;                                       /* the process that acts: */
-    uint64_t interrupts_at, fails_at, stops_at, dies_at; /* behind this step; 0: never */
-    bool has_other_data;
+    unsigned acts;                                                            /* the process that acts: */
+    uint64_t interrupts_at, fails_at, stops_at, dies_at, spoils_at, waves_at; /* behind this step; 0: never */
+    bool stops_first;                                                         /* in on_begin */
+    bool waves_at_checkpoints, has_own_checkpoints, has_other_weights;
+    bool has_other_data, checks;
     told results[PROCESSES_MAX];
 } plan;
 
@@ -47,6 +50,8 @@ static clq_status note_log(void *context, const clq_step_info *info) {
     p->told->norms[info->step] = info->grad_norm;
     p->told->steps = info->step;
     if (p->how->acts == p->rank && p->how->fails_at == info->step) return clq_fail(CLQ_WRITE, "the disk is full");
+    if (p->how->acts == p->rank && p->how->waves_at > 0 && p->how->waves_at <= info->step)
+        return clq_fail(CLQ_INTERRUPTED, "somebody waved");
     if (p->how->acts == p->rank && p->how->dies_at == info->step) {
         nap(0.2); /* meanwhile the others' replicas come to wait for this one's */
         fabric_kill(p->network, p->rank);
@@ -58,8 +63,25 @@ static clq_status note_step(void *context, clq_trainer *trainer, const clq_step_
     part *p = context;
     const bool acts = p->how->acts == p->rank;
     if (acts && p->how->stops_at == info->step) return clq_fit_stop(trainer);
+    if (acts && p->how->spoils_at == info->step) {
+        static float bias[16] = {1};
+        return clq_trainer_set_variable(trainer, 1, bias);
+    }
     if (acts && p->how->interrupts_at == info->step) return clq_fail(CLQ_INTERRUPTED, "somebody waved");
     return CLQ_OK;
+}
+
+static clq_status begin_fit(void *context, clq_trainer *trainer, const clq_fit_config *config) {
+    const part *p = context;
+    (void)config;
+    return p->how->acts == p->rank && p->how->stops_first ? clq_fit_stop(trainer) : CLQ_OK;
+}
+
+static clq_status note_checkpoint(void *context, uint64_t step) {
+    const part *p = context;
+    (void)step;
+    if (p->how->acts != p->rank || !p->how->waves_at_checkpoints) return CLQ_OK;
+    return clq_fail(CLQ_INTERRUPTED, "somebody waved");
 }
 
 static clq_status note_progress(void *context, const clq_progress *progress) {
@@ -87,8 +109,9 @@ static clq_status make_model(bool normalises, clq_model **out) {
 }
 
 static clq_status fit(part *p, clq_dataset *data, clq_dataset *test, clq_checkpoints *checkpoints) {
-    const bool by_steps = p->how->stops_at > 0 || p->how->interrupts_at > 0;
-    const clq_callback callback = {.name = "steps", .context = p, .on_step = note_step};
+    const bool by_steps = p->how->stops_at > 0 || p->how->interrupts_at > 0 || p->how->spoils_at > 0;
+    const clq_callback callback = {
+        .name = "steps", .context = p, .on_begin = begin_fit, .on_step = by_steps ? note_step : NULL};
     const clq_fit_config config = {.epochs = EPOCHS,
                                    .validation = test,
                                    .context = p,
@@ -98,10 +121,9 @@ static clq_status fit(part *p, clq_dataset *data, clq_dataset *test, clq_checkpo
                                    .log_every = 4,
                                    .checkpoints = checkpoints,
                                    .callbacks = &callback,
-                                   .callback_count = by_steps};
-    const clq_status status = clq_fit(p->trainer, data, &config);
-    p->told->stopped_at = p->told->steps;
-    return status;
+                                   .on_checkpoint = note_checkpoint,
+                                   .callback_count = 1};
+    return clq_fit(p->trainer, data, &config);
 }
 
 static clq_status train(const plan *how, const char *spec, const fabric_rank *of, told *result) {
@@ -116,11 +138,16 @@ static clq_status train(const plan *how, const char *spec, const fabric_rank *of
     config.global_batch = BATCH;
     config.seed = 7;
     config.measure_gradient = true;
+    config.check_replicas = how->checks ? 2 : 0;
     config.world = world;
     *result = (told){0};
     for (unsigned i = 0; i <= STEPS; i++) result->losses[i] = (double)NAN;
     const bool is_other = how->has_other_data && how->acts == rank;
-    const clq_checkpoints_config kept = {.folder = how->folder, .every = 2, .resume = how->resume, .world = world};
+    const clq_checkpoints_config kept = {.folder =
+                                             how->has_own_checkpoints && rank == 1 ? how->folder_of_1 : how->folder,
+                                         .every = 2,
+                                         .resume = how->resume,
+                                         .world = how->has_own_checkpoints ? NULL : world};
     clq_status status = clq_optimizer_parse("adam", &config.optimizer);
     if (status == CLQ_OK) status = clq_devices_select(sys, spec, &devices);
     if (status == CLQ_OK) status = make_model(how->normalises, &model);
@@ -133,6 +160,10 @@ static clq_status train(const plan *how, const char *spec, const fabric_rank *of
     if (status == CLQ_OK && how->folder) status = clq_checkpoints_open(&kept, &checkpoints);
     if (status == CLQ_OK && how->resume)
         status = clq_checkpoints_restore(checkpoints, p.trainer, data, &result->resumed);
+    if (status == CLQ_OK && how->has_other_weights && how->acts == rank) {
+        static float bias[16] = {1};
+        status = clq_trainer_set_variable(p.trainer, 1, bias);
+    }
     if (status == CLQ_OK) status = fit(&p, data, test, checkpoints);
     clq_error why;
     clq_error_take(status, &why);
@@ -207,9 +238,38 @@ static void who_is_interrupted_interrupts_all(void **state) {
     for (unsigned r = 0; r < 3; r++) {
         assert_int_equal(ranks[r].ended, CLQ_INTERRUPTED);
         expect_text(ranks[r].detail, r == 1 ? "somebody waved" : "rank 1 on ");
-        assert_within(how.results[r].stopped_at, 3, STEPS);
-        assert_int_equal(how.results[r].stopped_at, how.results[0].stopped_at);
+        assert_within(how.results[r].steps, 3, STEPS);
+        assert_int_equal(how.results[r].steps, how.results[0].steps);
     }
+}
+
+/* It is asked again and again until all meet. */
+static void it_may_be_said_by_the_log(void **state) {
+    (void)state;
+    plan how = {.logs = true, .acts = 1, .waves_at = 2};
+    fabric_rank ranks[2];
+    run(&how, 2, ranks);
+    for (unsigned r = 0; r < 2; r++) {
+        assert_int_equal(ranks[r].ended, CLQ_INTERRUPTED);
+        assert_int_equal(how.results[r].steps, how.results[0].steps);
+        for (unsigned s = 1; s <= how.results[r].steps; s++) assert_true(how.results[r].losses[s] > 0);
+    }
+}
+
+static void it_may_be_said_at_a_checkpoint(void **state) {
+    (void)state;
+    plan how = {.folder = files_path("waved"), .acts = 0, .waves_at_checkpoints = true};
+    fabric_rank ranks[2];
+    run(&how, 2, ranks);
+    for (unsigned r = 0; r < 2; r++) assert_int_equal(ranks[r].ended, CLQ_INTERRUPTED);
+    assert_within(how.results[0].counts.last_step, 2, STEPS);
+}
+
+static void who_stops_first_stops_all(void **state) {
+    (void)state;
+    plan how = {.logs = true, .acts = 1, .stops_first = true};
+    run_well(&how, 2);
+    for (unsigned r = 0; r < 2; r++) assert_int_equal(how.results[r].steps, 0);
 }
 
 static void who_stops_stops_all(void **state) {
@@ -217,8 +277,8 @@ static void who_stops_stops_all(void **state) {
     plan how = {.logs = true, .acts = 2, .stops_at = 2};
     run_well(&how, 3);
     for (unsigned r = 0; r < 3; r++) {
-        assert_within(how.results[r].stopped_at, 2, BATCHES);
-        assert_int_equal(how.results[r].stopped_at, how.results[0].stopped_at);
+        assert_within(how.results[r].steps, 2, BATCHES);
+        assert_int_equal(how.results[r].steps, how.results[0].steps);
         assert_int_equal(how.results[r].epochs, 1);
     }
 }
@@ -248,6 +308,20 @@ static void who_dies_is_missed(void **state) {
     }
 }
 
+/* One device computes other weights. */
+static void who_differs_is_named(void **state) {
+    (void)state;
+    plan good = {.checks = true}, bad = {.checks = true, .acts = 2, .spoils_at = 3};
+    fabric_rank ranks[3];
+    run_well(&good, 3);
+    run(&bad, 3, ranks);
+    for (unsigned r = 0; r < 3; r++) {
+        assert_int_equal(ranks[r].ended, r == 2 ? CLQ_REPLICAS_DIFFER : CLQ_ABORTED);
+        expect_text(ranks[r].detail, "step 4: processes have different weights in 'dense/bias'");
+        expect_text(ranks[r].detail, "rank 2 on ");
+    }
+}
+
 static void other_data_are_refused(void **state) {
     (void)state;
     plan how = {.acts = 1, .has_other_data = true};
@@ -256,11 +330,32 @@ static void other_data_are_refused(void **state) {
     for (unsigned r = 0; r < 2; r++) {
         assert_int_equal(ranks[r].ended, CLQ_MISMATCH);
         expect_text(ranks[r].detail, "rank 1 on ");
-        expect_text(ranks[r].detail, "another data set or plan of the training than rank 0 on ");
+        expect_text(ranks[r].detail, "another data set than rank 0 on ");
+    }
+}
+
+static void other_weights_are_refused(void **state) {
+    (void)state;
+    plan how = {.acts = 1, .has_other_weights = true};
+    fabric_rank ranks[2];
+    run(&how, 2, ranks);
+    for (unsigned r = 0; r < 2; r++) {
+        assert_int_equal(ranks[r].ended, CLQ_MISMATCH);
+        expect_text(ranks[r].detail, "another set of initial weights than rank 0 on ");
     }
 }
 
 /* ---- checkpoints ---- */
+
+static void checkpoints_of_one_process_are_refused(void **state) {
+    (void)state;
+    plan how = {.folder = files_path("of one"), .folder_of_1 = files_path("of the other"), .has_own_checkpoints = true};
+    fabric_rank ranks[2];
+    run(&how, 2, ranks);
+    assert_int_equal(ranks[0].ended, CLQ_ARGUMENT);
+    assert_int_equal(ranks[1].ended, CLQ_ABORTED);
+    for (unsigned r = 0; r < 2; r++) expect_text(ranks[r].detail, "are of different processes");
+}
 
 /* Interrupted and resumed, by as many processes: the losses of an undisturbed training, bit for bit. */
 static void it_goes_on_bit_for_bit(void **state) {
@@ -276,7 +371,7 @@ static void it_goes_on_bit_for_bit(void **state) {
         run(&first, 2, ranks);
         for (unsigned r = 0; r < 2; r++) assert_int_equal(ranks[r].ended, CLQ_INTERRUPTED);
         run_well(&second, 2);
-        const uint64_t from = first.results[0].stopped_at;
+        const uint64_t from = first.results[0].steps;
         assert_int_equal(first.results[0].counts.last_step, from);
         assert_int_equal(first.results[1].counts.written, 0); /* rank 0 alone writes */
         for (unsigned r = 0; r < 2; r++) {
@@ -309,14 +404,14 @@ static void others_go_on(void **state) {
             assert_ok(train(&second, "pocl:0", NULL, &second.results[0]));
         else
             run_well(&second, processes);
-        assert_int_equal(second.results[0].resumed, first.results[0].stopped_at);
+        assert_int_equal(second.results[0].resumed, first.results[0].steps);
         for (uint64_t s = second.results[0].resumed + 1; s <= STEPS; s++)
             expect_near("loss", s, second.results[0].losses[s], right.results[0].losses[s], 1e-4);
     }
 }
 
 /* A folder that is refused is refused on all. */
-static void a_folder_in_use_is_refused_on_all(void **state) {
+static void a_folder_with_checkpoints_is_refused_on_all(void **state) {
     (void)state;
     const char *folder = files_path("in use");
     plan first = {.folder = folder};
@@ -337,12 +432,18 @@ int main(void) {
         cmocka_unit_test(the_log_is_of_all),
         cmocka_unit_test(who_is_interrupted_interrupts_all),
         cmocka_unit_test(who_stops_stops_all),
+        cmocka_unit_test(who_stops_first_stops_all),
+        cmocka_unit_test(it_may_be_said_by_the_log),
+        cmocka_unit_test(it_may_be_said_at_a_checkpoint),
+        cmocka_unit_test(other_weights_are_refused),
+        cmocka_unit_test(checkpoints_of_one_process_are_refused),
         cmocka_unit_test(who_fails_is_named_to_all),
         cmocka_unit_test(who_dies_is_missed),
+        cmocka_unit_test(who_differs_is_named),
         cmocka_unit_test(other_data_are_refused),
         cmocka_unit_test(it_goes_on_bit_for_bit),
         cmocka_unit_test(others_go_on),
-        cmocka_unit_test(a_folder_in_use_is_refused_on_all),
+        cmocka_unit_test(a_folder_with_checkpoints_is_refused_on_all),
     };
     return cmocka_run_group_tests(tests, begin, end);
 }

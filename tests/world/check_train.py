@@ -1,10 +1,12 @@
 """clique train by a launcher of MPI: check_train.py BIN_FOLDER openmpi|mpich. All processes are on this machine."""
+import array
 import json
 import os
 import pathlib
 import re
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -12,7 +14,7 @@ import time
 import unittest
 
 CLIQUE, MPI = pathlib.Path(sys.argv.pop(1)).resolve() / "clique", sys.argv.pop(1)
-# Ranks are not bound to cores, of which there may be fewer; and whoever may be root here may be root there.
+# The machine may have fewer cores than ranks: no binding. Open MPI refuses root unless told.
 LAUNCHER = {"openmpi": ["mpirun.openmpi", "--bind-to", "none", "--oversubscribe"], "mpich": ["mpirun.mpich"]}[MPI]
 ENVIRONMENT = os.environ | {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 for name in ("CLIQUE_ENGINE", "LD_PRELOAD"):
@@ -28,11 +30,11 @@ class Train(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
 
-    def line(self, ranks, *options, of_rank={}, more=()):
+    def line(self, ranks, *options, of_rank=None, more=()):
         """of_rank: what a rank is given beside the others' options."""
         line = [*LAUNCHER, *more]
         for rank in range(ranks):
-            own = ["--devices", f"pocl:{rank}", *of_rank.get(rank, [])]
+            own = ["--devices", f"pocl:{rank}", *(of_rank or {}).get(rank, [])]
             line += [":"] * (rank > 0) + ["-n", 1, CLIQUE, "train", *DATA, *own, *options]
         return list(map(str, line))
 
@@ -53,6 +55,11 @@ class Train(unittest.TestCase):
 
     def log(self, name):
         return {row["step"]: row for row in map(json.loads, (self.folder / name).read_text().splitlines())}
+
+    def weights(self, name):
+        """The numbers of a file of weights, behind its header."""
+        data = (self.folder / name).read_bytes()
+        return array.array("f", data[8 + struct.unpack("<Q", data[:8])[0]:])
 
     def errors(self, done):
         return [line for line in done.stderr.splitlines() if line.startswith("clique: error: ")]
@@ -78,9 +85,10 @@ class Train(unittest.TestCase):
                 self.assertAlmostEqual(row["grad_norm"], right[step]["grad_norm"], delta=NEAR * max(right[step]["grad_norm"], 1))
                 self.assertEqual(row["samples"], right[step]["samples"])
             self.assertEqual((self.folder / f"csv{ranks}").read_text().count("\n"), 1 + 3)
-            weights = (self.folder / f"w{ranks}").read_bytes()
-            self.assertEqual(len(weights), (self.folder / "alone.w").stat().st_size)
-            self.assertEqual((self.folder / f"best{ranks}").stat().st_size, len(weights))
+            weights, wanted = self.weights(f"w{ranks}"), self.weights("alone.w")
+            self.assertEqual(len(self.weights(f"best{ranks}")), len(weights))
+            for value, other in zip(weights, wanted, strict=True):
+                self.assertAlmostEqual(value, other, delta=2e-3)
 
     def test_the_same_bits_again(self):
         for name in ("a", "b"):
@@ -107,7 +115,8 @@ class Train(unittest.TestCase):
     # Bad input: one line, of one rank.
     def refused(self, code, words, ranks, *options, **more):
         done = self.run_ranks(ranks, *options, **more)
-        self.assertEqual(done.returncode, code, done.stderr)
+        # MPICH's launcher kills ranks that have not ended yet when it sees the first one end.
+        self.assertIn(done.returncode, (code, signal.SIGKILL) if MPI == "mpich" else (code,), done.stderr)
         lines = self.errors(done)
         self.assertEqual(len(lines), 1, done.stderr)
         for word in words:
@@ -120,12 +129,15 @@ class Train(unittest.TestCase):
         self.refused(3, ["none.json"], 2, "--model", "none.json")
         self.refused(3, [other, "none.json"], 2, of_rank={1: ["--model", "none.json"]})
         self.refused(3, [other, "another model or settings"], 2, of_rank={1: ["--seed", 9]})
-        self.refused(3, [other, "another data set or plan"], 2, of_rank={1: ["--take", 640]})
-        self.refused(3, [other, "another data set or plan"], 2, of_rank={1: ["--epochs", 2]})
+        self.refused(3, [other, "another data set than rank 0"], 2, of_rank={1: ["--take", 640]})
+        self.refused(3, [other, "another plan"], 2, of_rank={1: ["--epochs", 2]})
         self.refused(3, ["use strategy mirrored"], 3, "--strategy", "central")
         self.refused(3, ["no local steps"], 3, "--local-steps", 4)
         self.refused(2, ["smaller than the 3 replicas"], 3, "--batch", 2)
         self.refused(1, ["--save"], 2, of_rank={0: ["--save", "/nowhere/weights"]})
+        self.refused(3, [other, "another set of options"], 2, of_rank={1: ["--checkpoint", "c"]})
+        self.run_alone("--devices", "pocl:0", "--steps", 1, "--save", "trained", "--json")
+        self.refused(3, [other, "another set of initial weights"], 2, of_rank={1: ["--init", "trained"]})
         (self.folder / "weights").write_text("no weights")
         self.refused(3, [other, "weights"], 2, of_rank={1: ["--init", "weights"]})
 
@@ -135,8 +147,7 @@ class Train(unittest.TestCase):
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertEqual(done.stderr.count("share the cores of"), warnings, done.stderr)
 
-    # Interrupted behind some update, and resumed: the log of a training that nobody disturbed, bit for bit.
-    def interrupt(self, ranks, signals, *options):
+    def act_behind_100_steps(self, ranks, act, *options):
         log = self.folder / "log"
         run = subprocess.Popen(self.line(ranks, *options, "--log", "log"), env=ENVIRONMENT, cwd=self.folder,
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
@@ -144,24 +155,31 @@ class Train(unittest.TestCase):
             end = time.monotonic() + 120
             while (not log.exists() or log.read_text().count("\n") < 100) and time.monotonic() < end and run.poll() is None:
                 time.sleep(0.02)
-            signals(run)
+            act()
             return run.communicate(timeout=120)[1], run.returncode
         finally:
+            for pid in self.processes():
+                os.kill(pid, signal.SIGKILL)
             run.kill()
 
-    def children(self, run):
-        listed = subprocess.run(["ps", "-e", "-o", "pid=,sid=,args="], capture_output=True, text=True, check=True).stdout
-        pids = [int(line.split()[0]) for line in listed.splitlines() if f" {CLIQUE} train" in line and self.is_of(run, line)]
-        return sorted(pids)
+    def processes(self):
+        """The ranks that are there, in their order: launchers begin them so."""
+        found = []
+        for entry in pathlib.Path("/proc").iterdir():
+            try:
+                if entry.name.isdigit() and (entry / "comm").read_text() == "clique\n" and (entry / "cwd").resolve() == self.folder.resolve():
+                    found.append(int(entry.name))
+            except OSError:
+                continue
+        return sorted(found)
 
-    def is_of(self, run, line):
-        return (pathlib.Path("/proc") / line.split()[0] / "cwd").resolve() == self.folder.resolve()
-
+    # The log is that of a training that nobody disturbed, bit for bit.
     def test_interrupted_and_resumed(self):
         plan = ["--epochs", 60, "--checkpoint-every", 7]
         self.assertEqual(self.run_ranks(2, *plan, "--checkpoint", "undisturbed", "--log", "right").returncode, 0)
-        said, code = self.interrupt(2, lambda run: os.kill(self.children(run)[1], signal.SIGTERM), *plan, "--checkpoint", "c")
-        self.assertNotEqual(code, 0)
+        said, code = self.act_behind_100_steps(2, lambda: os.kill(self.processes()[1], signal.SIGTERM), *plan,
+                                               "--checkpoint", "c")
+        self.assertIn(code, (130, 143, signal.SIGKILL) if MPI == "mpich" else (130, 143))
         self.assertEqual(len(re.findall("^clique: error: .*interrupted", said, re.M)), 1, said)
         done = self.run_ranks(2, *plan, "--checkpoint", "c", "--resume", "--log", "log", "--json")
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -176,9 +194,9 @@ class Train(unittest.TestCase):
 
     # A rank that is stopped is named by the others, which end themselves; a checkpoint is whole.
     def test_stopped_rank(self):
-        said, code = self.interrupt(3, lambda run: os.kill(self.children(run)[1], signal.SIGSTOP), "--epochs", 100000,
-                                    "--checkpoint", "c", "--checkpoint-every", 10)
-        self.assertNotEqual(code, 0)
+        said, code = self.act_behind_100_steps(3, lambda: os.kill(self.processes()[1], signal.SIGSTOP), "--epochs", 100000,
+                                               "--checkpoint", "c", "--checkpoint-every", 10)
+        self.assertIn(code, (1, signal.SIGKILL) if MPI == "mpich" else (1,))
         lost = re.findall(r"^clique: error: rank (\d) on \S+: nothing heard for 5 s \(as rank (\d) on", said, re.M)
         self.assertEqual(len({rank for rank, _ in lost}), 1, said)
         self.assertEqual({by for _, by in lost}, {"0", "1", "2"} - {lost[0][0]}, said)

@@ -141,10 +141,10 @@ static void agrees(fabric_rank *self) {
     char who[256];
     EXPECT_OK(self, clq_world_agree(self->world, "model", same));
     EXPECT(self, clq_world_agree(self->world, "model", other) == CLQ_MISMATCH);
-    snprintf(who, sizeof who, "%s has another model than %s", clq_world_name(self->world, 2),
-             clq_world_name(self->world, 0));
+    snprintf(who, sizeof who, "%s has another model than %s: start all processes with the same options and files",
+             clq_world_name(self->world, 2), clq_world_name(self->world, 0));
     EXPECT(self, strcmp(clq_error_detail(), who) == 0);
-    EXPECT(self, clq_world_culprit(self->world) == 2 && clq_world_cause(self->world) == CLQ_MISMATCH);
+    EXPECT(self, clq_world_failed_rank(self->world) == 2 && clq_world_failed_status(self->world) == CLQ_MISMATCH);
     EXPECT(self, clq_world_barrier(self->world) == (self->rank == 2 ? CLQ_MISMATCH : CLQ_ABORTED));
 }
 
@@ -163,7 +163,7 @@ static void checks(fabric_rank *self) {
     const clq_status status = clq_world_check(self->world, fails ? clq_fail(CLQ_NOT_FOUND, "%s", why) : CLQ_OK);
     EXPECT(self, status == (self->rank == 1 ? CLQ_NOT_FOUND : CLQ_ABORTED));
     EXPECT(self, strcmp(clq_error_detail(), said) == 0);
-    EXPECT(self, clq_world_culprit(self->world) == 1 && clq_world_cause(self->world) == CLQ_NOT_FOUND);
+    EXPECT(self, clq_world_failed_rank(self->world) == 1 && clq_world_failed_status(self->world) == CLQ_NOT_FOUND);
 }
 
 static void the_first_that_fails_is_named(void **state) {

@@ -2,6 +2,7 @@
 #include "strategy/module.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 /* The hashes of a replica's blocks. */
 typedef struct hashes {
@@ -51,7 +52,7 @@ clq_status clq_alike_open(const clq_strategy *strategy) {
         any = any || first < r;
         CLQ_TRY(compare_layout(strategy, first, r));
     }
-    return any ? CLQ_OK : refuse(strategy, store);
+    return any || clq_strategy_spans(strategy) ? CLQ_OK : refuse(strategy, store);
 }
 
 /* ---- hashes ---- */
@@ -136,19 +137,79 @@ static clq_status compare(const clq_strategy *strategy, const hashes *all, uint6
     return CLQ_OK;
 }
 
+/* ---- other processes ---- */
+
+/* What a process tells of its first replica, with which its others were compared: the kind of its device, and then the
+ * hash of each variable; 0 of one that each has for itself. */
+static void tell_first_replica(const clq_strategy *strategy, const hashes *all, uint64_t *out) {
+    const clq_device_info *device = clq_device_get_info(strategy->replicas[0].worker.device);
+    const char *const texts[] = {device->driver, device->name, device->driver_version};
+    out[0] = device->compute_units;
+    for (size_t i = 0; i < CLQ_COUNT_OF(texts); i++)
+        out[0] = clq_hash128_of(texts[i], strlen(texts[i]), out[0]).low; /* as clq_selections_are_shared */
+    for (size_t v = 0; v < strategy->model->variable_count; v++)
+        out[1 + v] = is_of_all(strategy, v) ? hash_of(strategy, all, 0, v) : 0;
+}
+
+/* The rank, among those with devices of this one's kind, whose value the most of them have. */
+static unsigned majority_of_ranks(const uint64_t *all, size_t width, unsigned size, unsigned rank, size_t at) {
+    unsigned best = rank, most = 0;
+    for (unsigned r = 0; r < size; r++) {
+        unsigned count = 0;
+        for (unsigned k = 0; k < size; k++)
+            count += all[k * width] == all[rank * width] && all[k * width + at] == all[r * width + at];
+        if (all[r * width] == all[rank * width] && count > most) best = r, most = count;
+    }
+    return best;
+}
+
+static clq_status compare_with_ranks(const clq_strategy *strategy, const uint64_t *all, size_t width, uint64_t step) {
+    const clq_world *world = strategy->config.world;
+    const unsigned size = clq_world_size(world), rank = clq_world_rank(world);
+    for (size_t v = 0; v < strategy->model->variable_count; v++) {
+        const unsigned most = majority_of_ranks(all, width, size, rank, 1 + v);
+        const uint64_t mine = all[rank * width + 1 + v], right = all[most * width + 1 + v];
+        if (mine != right)
+            return clq_fail(CLQ_REPLICAS_DIFFER,
+                            "step %" PRIu64 ": processes have different weights in '%s': hash %016" PRIx64
+                            " on %s, and %016" PRIx64 " on %s, whose device is of the same kind; test the device with "
+                            "`clique doctor`, or leave it out",
+                            step, strategy->model->variables[v].name, mine, clq_world_name(world, rank), right,
+                            clq_world_name(world, most));
+    }
+    return CLQ_OK;
+}
+
+/* status: of comparing the replicas here. All processes call it. */
+static clq_status check_ranks(clq_strategy *strategy, const hashes *own, uint64_t step, clq_status status) {
+    clq_world *world = strategy->config.world;
+    const size_t width = 1 + strategy->model->variable_count;
+    if (!clq_strategy_spans(strategy)) return status;
+    uint64_t *mine = clq_alloc(width, sizeof *mine), *all = clq_alloc(clq_world_size(world), width * sizeof *all);
+    if (status == CLQ_OK && (!mine || !all)) status = CLQ_MEMORY;
+    if (status == CLQ_OK) tell_first_replica(strategy, own, mine);
+    status = clq_world_check(world, status);
+    if (status == CLQ_OK) status = clq_world_gather(world, mine, width * sizeof *mine, all);
+    if (status == CLQ_OK) status = clq_world_check(world, compare_with_ranks(strategy, all, width, step));
+    clq_free(mine);
+    clq_free(all);
+    return status;
+}
+
 clq_status clq_strategy_check_replicas(clq_strategy *strategy, uint64_t step, bool *checked) {
     const clq_kept kept = clq_exchange_kept(strategy);
     hashes all[CLQ_REPLICAS_MAX] = {{.state = NULL}};
     clq_status status = CLQ_OK;
     *checked = !kept.local_steps || *kept.local_steps == 0;
     if (!*checked) return CLQ_OK;
-    CLQ_TRY(clq_strategy_failure(strategy));
+    status = clq_strategy_failure(strategy);
     for (unsigned r = 0; r < strategy->count && status == CLQ_OK; r++)
         status = open_hashes(strategy->replicas[r].weights, &all[r]);
     for (unsigned r = 0; r < strategy->count && status == CLQ_OK; r++)
         clq_channel_put(strategy->replicas[r].worker.commands, &(clq_command){.kind = &hash_kind, .to = &all[r]});
     if (status == CLQ_OK) status = clq_strategy_wait(strategy);
     if (status == CLQ_OK) status = compare(strategy, all, step);
+    status = check_ranks(strategy, all, step, status);
     for (unsigned r = 0; r < strategy->count; r++) {
         clq_free(all[r].parameters);
         clq_free(all[r].state);
