@@ -62,7 +62,8 @@ CLQ_API clq_status clq_world_open(const clq_world_config *config, clq_world **ou
 /* Once nothing of the library uses the world any more. Waits for the other ranks, at most deadline_s; call
  * clq_world_barrier first if you need to know that all have come as far. If the world has failed, it waits only until
  * one second after the failure: a launcher ends all ranks as soon as one has ended, so each prints its error before it
- * closes. Takes NULL. */
+ * closes. An MPI that does not return from MPI_Finalize within 5 s is left behind in its thread, with a warning. Takes
+ * NULL. */
 CLQ_API void clq_world_close(clq_world *world);
 
 /* In the functions below NULL is a world of one process. */

@@ -207,6 +207,8 @@ void clq_thread_join(clq_thread *thread);  /* takes NULL; frees it */
 void clq_thread_leave(clq_thread *thread); /* in place of joining it: it ends when it does, and is freed then */
 unsigned clq_cpu_count(void);              /* cores that this process may use */
 
+/* A condition variable for clq_lock_wait. */
+clq_status clq_condition_create(const char *owner, pthread_cond_t *changed);
 /* A lock and a condition variable for clq_lock_wait. owner: as for clq_fail_lock. */
 clq_status clq_lock_create(const char *owner, pthread_mutex_t *lock, pthread_cond_t *changed);
 /* pthread_cond_timedwait for at most so many seconds of clq_now. */

@@ -75,15 +75,19 @@ unsigned clq_cpu_count(void) {
     return online > 0 ? (unsigned)online : 1;
 }
 
-clq_status clq_lock_create(const char *owner, pthread_mutex_t *lock, pthread_cond_t *changed) {
+clq_status clq_condition_create(const char *owner, pthread_cond_t *changed) {
     pthread_condattr_t attributes;
     int error = pthread_condattr_init(&attributes);
     if (error) return clq_fail_lock(owner, error);
     error = pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     if (!error) error = pthread_cond_init(changed, &attributes);
     pthread_condattr_destroy(&attributes);
-    if (error) return clq_fail_lock(owner, error);
-    error = pthread_mutex_init(lock, NULL);
+    return error ? clq_fail_lock(owner, error) : CLQ_OK;
+}
+
+clq_status clq_lock_create(const char *owner, pthread_mutex_t *lock, pthread_cond_t *changed) {
+    CLQ_TRY(clq_condition_create(owner, changed));
+    const int error = pthread_mutex_init(lock, NULL);
     if (!error) return CLQ_OK;
     pthread_cond_destroy(changed);
     return clq_fail_lock(owner, error);

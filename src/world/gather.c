@@ -97,6 +97,7 @@ clq_status clq_world_agree(clq_world *world, const char *what, clq_hash128 value
     if (clq_world_size(world) == 1) return clq_world_failure(world);
     CLQ_TRY(compare(world, what, value, &which));
     if (which == 0) return CLQ_OK;
+    (void)clq_world_barrier(world); /* all know it before one of them ends the world */
     clq_error why = {.status = CLQ_MISMATCH};
     const char *name = clq_world_name(world, which);
     clq_format(why.detail, sizeof why.detail,
@@ -116,6 +117,7 @@ static clq_status tell_first(clq_world *world, const said *all) {
     unsigned r = 0;
     while (r < world->size && all[r].status == CLQ_OK) r++;
     if (r == world->size) return CLQ_OK;
+    (void)clq_world_barrier(world); /* all know it before one of them ends the world */
     clq_error why = {.status = all[r].status < CLQ_STATUS_COUNT ? (clq_status)all[r].status : CLQ_ABORTED};
     snprintf(why.detail, sizeof why.detail, "%.*s", SAID_MAX - 1, all[r].detail);
     clq_world_fail_of(world, r, clq_world_name(world, r), &why);

@@ -34,9 +34,12 @@ struct clq_world {
     pthread_cond_t asked; /* for the thread: something was posted, or the world is to end */
     pthread_cond_t ended; /* for all others: a job is over, or `opened` is set */
     bool locks_made;
-    clq_job *posted; /* by `lock`, the first to be taken first */
-    bool closing;    /* by `lock`: all ranks want to close */
-    bool opened;     /* by `lock`: the engine is open, or `open_error` says why it is not */
+    clq_job *posted;  /* by `lock`, the first to be taken first */
+    bool closing;     /* by `lock`: all ranks want to close */
+    double leaves_at; /* by `lock`: since when the engine is closing (clq_now_running); 0: it is not */
+    bool gone;        /* by `lock`: the thread uses the world no more */
+    bool is_left;     /* by `lock`: nobody waits for the thread any more: it frees the world */
+    bool opened;      /* by `lock`: the engine is open, or `open_error` says why it is not */
     clq_error open_error;
     atomic_bool failed; /* set once `failure` and `failed_rank` are fixed */
     clq_error failure;  /* as this rank reports it */
@@ -67,8 +70,11 @@ clq_status clq_launcher_refuse(const clq_launcher *launcher, const char *engine)
 /* progress.c: the thread, with the world open as far as `locks_made`. Returns when the engine is open, with `rank` and
  * `size` set. Errors: the engine's, SYSTEM, MEMORY; then there is no thread. */
 clq_status clq_world_start(clq_world *world);
-/* Ends the thread, and the engine with it. All ranks have come this far, or the world has failed. */
-void clq_world_stop(clq_world *world);
+/* Ends the thread, and the engine with it. All ranks have come this far, or the world has failed. False: the engine
+ * does not return; then the thread is left behind, and frees the world if it ever does. */
+bool clq_world_stop(clq_world *world);
+/* world.c: the world's memory, behind its thread's last use. */
+void clq_world_release(clq_world *world);
 /* Makes the status and the detail of an engine's error: "Open MPI: DOING: …". */
 clq_status clq_world_engine_failed(clq_world *world, const char *doing, int error);
 

@@ -201,6 +201,9 @@ static void serve(clq_world *world) {
         }
     }
     if (clq_notices_close(world)) {
+        pthread_mutex_lock(&world->lock);
+        world->leaves_at = clq_now_running();
+        pthread_mutex_unlock(&world->lock);
         const int error = world->engine->close(world->link);
         if (error) clq_log(CLQ_LOG_WARNING, "leaving the run: %s fails with error %d", world->engine->name, error);
     } else if (atomic_load(&world->failed)) {
@@ -214,6 +217,7 @@ static clq_status open_engine(clq_world *world) {
     const int error = world->engine->open(world->communicator, &world->link, &world->rank, &world->size);
     if (error) return clq_world_engine_failed(world, "joining the run", error);
     clq_status status = clq_world_make_numbers(world);
+    if (status != CLQ_OK) world->rank = 0, world->size = 1; /* as the names that there are */
     if (status == CLQ_OK) status = clq_notices_open(world);
     if (status != CLQ_OK) world->engine->abandon(world->link);
     return status;
@@ -228,6 +232,12 @@ static void thread_main(void *context) {
     pthread_cond_broadcast(&world->ended);
     pthread_mutex_unlock(&world->lock);
     if (status == CLQ_OK) serve(world);
+    pthread_mutex_lock(&world->lock);
+    world->gone = true;
+    const bool is_left = world->is_left;
+    pthread_cond_broadcast(&world->ended);
+    pthread_mutex_unlock(&world->lock);
+    if (is_left) clq_world_release(world);
 }
 
 clq_status clq_world_start(clq_world *world) {
@@ -241,12 +251,31 @@ clq_status clq_world_start(clq_world *world) {
     return clq_error_raise(&world->open_error);
 }
 
-void clq_world_stop(clq_world *world) {
-    if (!world->thread) return;
+/* By then all ranks have left one another. MPICH 4.0 over TCP (UCX) does not always return from MPI_Finalize: a rank
+ * waits for an answer of one that waits for the launcher. */
+static const double leaving_most_s = 5;
+
+bool clq_world_stop(clq_world *world) {
+    clq_thread *thread = world->thread;
+    const char *name = world->engine ? world->engine->name : "";
+    bool late = false;
+    if (!thread) return true;
     pthread_mutex_lock(&world->lock);
     world->closing = true;
     pthread_cond_signal(&world->asked);
-    pthread_mutex_unlock(&world->lock);
-    clq_thread_join(world->thread);
-    world->thread = NULL;
+    while (!world->gone && !late) {
+        clq_lock_wait(&world->lock, &world->ended, 0.1);
+        late = world->leaves_at > 0 && clq_now_running() - world->leaves_at > leaving_most_s;
+    }
+    const bool gone = world->gone;
+    world->is_left = !gone;
+    pthread_mutex_unlock(&world->lock); /* from here on the world may be gone */
+    if (gone) {
+        clq_thread_join(thread);
+        world->thread = NULL;
+        return true;
+    }
+    clq_log(CLQ_LOG_WARNING, "leaving the run: %s has not ended after %g s, and is left behind", name, leaving_most_s);
+    clq_thread_leave(thread);
+    return false;
 }

@@ -112,7 +112,10 @@ static clq_status make_names(clq_world *world) {
 static const double last_words_s = 1;
 
 static void free_world(clq_world *world) {
-    clq_world_stop(world);
+    if (clq_world_stop(world)) clq_world_release(world);
+}
+
+void clq_world_release(clq_world *world) {
     clq_notices_free(world);
     if (atomic_load(&world->names) != world->numbers) clq_free(atomic_load(&world->names));
     clq_free(world->numbers);
@@ -126,14 +129,12 @@ static void free_world(clq_world *world) {
 
 static clq_status make_locks(clq_world *world) {
     CLQ_TRY(clq_lock_create("a world", &world->lock, &world->asked));
-    const int error = pthread_cond_init(&world->ended, NULL);
-    if (error) {
-        pthread_cond_destroy(&world->asked);
-        pthread_mutex_destroy(&world->lock);
-        return clq_fail_lock("a world", error);
-    }
-    world->locks_made = true;
-    return CLQ_OK;
+    const clq_status status = clq_condition_create("a world", &world->ended);
+    world->locks_made = status == CLQ_OK;
+    if (status == CLQ_OK) return CLQ_OK;
+    pthread_cond_destroy(&world->asked);
+    pthread_mutex_destroy(&world->lock);
+    return status;
 }
 
 static clq_status check_config(const clq_world_config *config) {

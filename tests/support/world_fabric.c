@@ -30,7 +30,7 @@ struct fabric {
     request *requests;
     stream streams[STREAMS_MAX];
     size_t stream_count;
-    double free_at[FABRIC_RANKS_MAX], hold_until[FABRIC_RANKS_MAX];
+    double free_at[FABRIC_RANKS_MAX], hold_until[FABRIC_RANKS_MAX], hold_close_until[FABRIC_RANKS_MAX];
     atomic_bool runs;
     bool dead[FABRIC_RANKS_MAX], gone[FABRIC_RANKS_MAX], is_open[FABRIC_RANKS_MAX],
         cut[FABRIC_RANKS_MAX][FABRIC_RANKS_MAX];
@@ -129,6 +129,10 @@ static int open_port(const void *communicator, void **link, unsigned *rank, unsi
 static int close_port(void *link) {
     fabric_port *port = link;
     fabric *network = port->network;
+    pthread_mutex_lock(&network->lock);
+    const double until = network->hold_close_until[port->rank];
+    pthread_mutex_unlock(&network->lock);
+    while (clq_now() < until) nap(1e-2);
     const fault code = enter(port);
     for (const request *at = network->requests; at; at = at->next)
         if (at->to == port->rank && !at->is_lost && at->data)
@@ -261,6 +265,19 @@ void fabric_hold(fabric *network, unsigned rank, double until) {
     pthread_mutex_lock(&network->lock);
     network->hold_until[rank] = until;
     pthread_mutex_unlock(&network->lock);
+}
+
+void fabric_hold_close(fabric *network, unsigned rank, double until) {
+    pthread_mutex_lock(&network->lock);
+    network->hold_close_until[rank] = until;
+    pthread_mutex_unlock(&network->lock);
+}
+
+bool fabric_is_open(fabric *network, unsigned rank) {
+    pthread_mutex_lock(&network->lock);
+    const bool is_open = network->is_open[rank];
+    pthread_mutex_unlock(&network->lock);
+    return is_open;
 }
 
 void fabric_vanish(fabric *network, unsigned rank) {

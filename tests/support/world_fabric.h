@@ -28,6 +28,9 @@ void fabric_kill(fabric *network, unsigned rank);
 void fabric_cut(fabric *network, unsigned a, unsigned b);
 /* Each call of a rank's engine lasts until then (clq_now). */
 void fabric_hold(fabric *network, unsigned rank, double until);
+/* The call that ends a rank's engine lasts until then. */
+void fabric_hold_close(fabric *network, unsigned rank, double until);
+bool fabric_is_open(fabric *network, unsigned rank); /* the rank has not left */
 /* The nth call from now on of a rank's engine (1: the next) fails, and all that follow. */
 void fabric_fail_at(fabric *network, unsigned rank, unsigned nth);
 /* A rank is gone, and the network knows: who waits for a message of it has an error. */

@@ -171,6 +171,25 @@ static void the_silent_are_missed(void **state) {
     strike_all(faults, CLQ_COUNT_OF(faults));
 }
 
+/* ---- an engine that does not leave ---- */
+
+static void leaves_late(fabric_rank *self) {
+    fabric_note(self, clq_world_barrier(self->world));
+    if (self->rank == 1) fabric_hold_close(self->port.network, 1, clq_now() + 9);
+}
+
+static void an_engine_that_does_not_return_is_left(void **state) {
+    (void)state;
+    fabric_rank ranks[2];
+    fabric *network = fabric_open(2, 0, 0);
+    const double began = clq_now();
+    fabric_run(network, 2, &brief, leaves_late, NULL, ranks);
+    assert_within((unsigned)(clq_now() - began), 5, 8);
+    while (fabric_is_open(network, 1)) nap(0.1); /* its thread returns, and frees what it had */
+    fabric_close(network);
+    for (unsigned r = 0; r < 2; r++) assert_ok(ranks[r].ended);
+}
+
 /* ---- a rank that lives and does not come ---- */
 
 static void waits_in_vain(fabric_rank *self) {
@@ -317,6 +336,7 @@ int main(void) {
         cmocka_unit_test(the_rank_and_its_host_are_named),
         cmocka_unit_test(it_is_named_to_those_who_open),
         cmocka_unit_test(the_silent_are_missed),
+        cmocka_unit_test(an_engine_that_does_not_return_is_left),
         cmocka_unit_test(the_late_are_named),
         cmocka_unit_test(short_pauses_are_borne),
         cmocka_unit_test(a_process_that_was_stopped_blames_nobody),
