@@ -227,8 +227,7 @@ typedef struct clq_trainer_config {
      * - What callbacks get (totals, progress, steps, log) is of all processes. on_log, on_step, and callbacks that want
      *   steps, are set in every process or in none; checkpoints likewise, with the same world.
      * - If one process calls clq_fit_stop, or a callback of one returns CLQ_INTERRUPTED, all end behind the same
-     * update: at the next meeting of the processes, about 0.25 s later at most, or one update later if that takes
-     * longer.
+     *   update: about 0.25 s later, or one update later if that takes longer.
      * - on_log is called when log_every updates were made, at meetings, and at the end of each epoch.
      * - clq_predict gives each process all rows.
      * - If a process fails otherwise, the world ends, and calls on all others fail with ABORTED.

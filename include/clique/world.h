@@ -55,9 +55,9 @@ typedef struct clq_world_config {
 } clq_world_config;
 
 /* config may be NULL. Errors: ARGUMENT (silence_s, deadline_s), NOT_FOUND (the engine's library; the MPI of the
- * program's communicator), UNSUPPORTED (a launcher of another MPI), FORMAT (the engine is another library, or of another version), SYSTEM (the
- * engine's own errors, threads), MISMATCH (ranks of different versions of Clique, or of different byte order), ABORTED,
- * TIMEOUT, MEMORY. */
+ * program's communicator), UNSUPPORTED (a launcher of another MPI), FORMAT (the engine is another library, or of another
+ * version), SYSTEM (the engine's own errors, threads), MISMATCH (ranks of different versions of Clique, or of different
+ * byte order), ABORTED, TIMEOUT, MEMORY. */
 CLQ_API clq_status clq_world_open(const clq_world_config *config, clq_world **out);
 /* Once nothing of the library uses the world any more. Waits for the other ranks, at most deadline_s; call
  * clq_world_barrier first if you need to know that all have come as far. If the world has failed, it waits only until

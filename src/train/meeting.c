@@ -2,8 +2,6 @@
 
 #include "train/callbacks.h"
 
-#include <string.h>
-
 static const double every_s = 0.25;
 enum { EVERY_MOST = 1 << 20 };
 

@@ -14,7 +14,7 @@ typedef struct clq_round_share {
 
 typedef struct clq_rounds {
     clq_storage storage; /* first: clq_storage_of */
-    unsigned needed;     /* replicas whose gradients make an update */
+    unsigned needed;   /* replicas whose gradients make an update */
     /* Under the server's lock. */
     uint64_t made, arrived; /* rounds so far; gradients that have arrived for the next one */
     clq_round_share shares[CLQ_REPLICAS_MAX];

@@ -15,9 +15,9 @@ enum { CLQ_STAGING_SLOTS_MAX = 8, CLQ_STEPS_AHEAD = 2, CLQ_OWN_SLOTS = CLQ_STEPS
 
 /* Rows on their way to the device, or where its kernels read them: in memory that is the host's too. */
 typedef struct clq_staging {
-    clq_buffer *block;                /* in which all lie (uploads.c); NULL where each has memory of its own */
+    clq_buffer *block; /* in which all lie (uploads.c); NULL where each has memory of its own */
     clq_buffer *arrays[CLQ_FEED_MAX]; /* by the strategy's feed; NULL: another stage reads it */
-    clq_event *read;                  /* the device has read the rows that were last in it; used again */
+    clq_event *read; /* the device has read the rows that were last in it; used again */
 } clq_staging;
 
 /* A queue of its own for batches (uploads.c); {0} where rows go the same way as the launches. */
