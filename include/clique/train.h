@@ -231,8 +231,9 @@ typedef struct clq_trainer_config {
      * - on_log is called when log_every updates were made, at meetings, and at the end of each epoch.
      * - clq_predict gives each process all rows.
      * - If a process fails otherwise, the world ends, and calls on all others fail with ABORTED.
-     * Errors: UNSUPPORTED (other strategies, shares, local steps, compression, a sharded optimizer, functions on
-     * replicas), MISMATCH (another model, settings, weights, data or plan on another process). */
+     * - share_weights are of all replicas, in the order of the processes. With local steps weights are averaged at the
+     *   end of each epoch, too. A sharded optimizer is sharded over all replicas: equally many in each process.
+     * Errors: UNSUPPORTED (other strategies, shares by speed, top-k compression, functions on replicas), MISMATCH (another model, settings, weights, data or plan on another process). */
     clq_world *world;
 } clq_trainer_config;
 /* Adam, sparse cross-entropy from probabilities, batch 64, u8 samples. {0} is no default: its batch is 0. */

@@ -74,7 +74,7 @@ typedef struct clq_plan_config {
                                     by step */
     clq_update_options update_options; /* those that the weights were made for. Of variables it is not read */
     /* Where ranks hold different variables, or different parts of the arenas: the exchange that sums the squares of all
-     * ranks, for norms that the update uses. Its context outlives the plan's runs. */
+     * ranks. {0}: nobody needs these. Its context outlives the plan's runs. */
     clq_step_sum norm_parts;
     bool gradient_norms; /* also launches that measure the gradient (segment NORM) */
     /* NORM and UPDATE are empty: who adds up the replicas' gradients measures the sum, and makes `update` in memory of

@@ -9,6 +9,11 @@
 /* What may not be current on every replica: arenas by clq_arena, and the optimizer's slots. */
 enum { CLQ_CURRENT_OPTIMIZER = CLQ_ARENA_GRADIENT + 1, CLQ_CURRENT_COUNT };
 
+/* A batch over replicas: the first sample of each, and how many it has. */
+typedef struct clq_batch_cut {
+    size_t *offsets, *counts; /* (replicas of all processes) */
+} clq_batch_cut;
+
 /* What a replica gets of a batch. */
 typedef struct clq_batch_part {
     size_t first, count; /* rows of the batch */
@@ -107,6 +112,7 @@ struct clq_strategy {
     clq_paths paths;
     unsigned count;
     unsigned first, total; /* the number of its first replica among those of all processes, and how many these are */
+    unsigned tag;          /* with several processes: of messages between them about snapshots */
     unsigned group;        /* replicas that have one model together: r / group is the model that replica r is of */
     clq_replica *replicas;
     uint64_t *
@@ -114,8 +120,8 @@ struct clq_strategy {
     bool apart;      /* each replica trains alone */
     bool outdated[CLQ_CURRENT_COUNT]; /* on some replica; the poster's */
     unsigned step_outdates;           /* bits of what a step leaves so; set when opened */
-    uint64_t computed;                /* bits of replicas that computed gradients of samples since state was averaged */
-    unsigned computed_elsewhere;      /* how many replicas of other processes did */
+    clq_batch_cut cut;                /* of all processes' replicas; ranks.c's */
+    bool *computed;                   /* (total) which computed gradients of samples since state was averaged */
     /* Posted since the last update: batches whose gradients are accumulated, and their samples. */
     size_t accumulated_batches, accumulated_samples;
     uint64_t steps_before; /* the first that workers count: of a training that goes on from a snapshot */
@@ -135,9 +141,12 @@ clq_status clq_strategy_post_batch(clq_strategy *strategy, clq_command command, 
 /* Which replicas' rows of a batch count (bits), before its commands are posted: a module may know better when one is
  * carried out. */
 void clq_strategy_note_row(clq_strategy *strategy, uint32_t slot, uint64_t measured_by);
-/* Gradients were posted to all replicas that have a part. by_step: in a whole step; else for a step by hand. parts
- * NULL: the caller cut the batch. */
-void clq_strategy_note_gradients(clq_strategy *strategy, bool by_step, const clq_batch_part *parts);
+/* Whether a step adds up the squares of replicas that have a part of the gradient each: updates need them, or replicas
+ * of other processes measure. Else reading the figures adds them up. */
+bool clq_strategy_adds_squares(const clq_strategy *strategy);
+/* Gradients of a batch of `samples` were posted to all replicas that have a part. by_step: in a whole step; else for a
+ * step by hand. */
+void clq_strategy_note_gradients(clq_strategy *strategy, bool by_step, size_t samples);
 /* Posts what makes every replica's copy of `what` current, for a read that is posted after it. */
 void clq_strategy_make_current(clq_strategy *strategy, unsigned what);
 /* The plans for a mode, once. */
@@ -156,13 +165,16 @@ unsigned clq_facts_of_all(const clq_strategy *strategy);
 /* alike.c: ARGUMENT where no two replicas have the same weights; INTERNAL where such have them in other places. */
 clq_status clq_alike_open(const clq_strategy *strategy);
 
-/* ranks.c: fills config->first and total: which of the replicas of all processes `count` replicas of this one are.
- * Errors: UNSUPPORTED (what processes do not do together), ARGUMENT (a batch that is too small), and those of
- * clq_world_gather. */
-clq_status clq_ranks_count(clq_strategy_config *config, unsigned count);
-/* A batch over the replicas of all processes: the parts of this one's. */
-void clq_ranks_split(const clq_strategy *strategy, size_t samples, clq_batch_part *parts);
-/* How many replicas of other processes have samples of it. */
-unsigned clq_ranks_elsewhere(const clq_strategy *strategy, size_t samples);
+/* ranks.c: fills what config has of all processes: which of their replicas these devices' are. Errors: UNSUPPORTED
+ * (what processes do not do together), ARGUMENT (a batch that is too small), and those of clq_world_gather. */
+clq_status clq_ranks_count(clq_strategy_config *config, const clq_devices *devices);
+/* Room for clq_ranks_cut, and a tag. close takes a strategy for which open failed. Errors: MEMORY, UNSUPPORTED (no tag
+ * is left). */
+clq_status clq_ranks_open(clq_strategy *strategy);
+void clq_ranks_close(clq_strategy *strategy);
+/* A batch over the replicas of all processes. By the poster; until its next call. */
+clq_batch_cut clq_ranks_cut(const clq_strategy *strategy, size_t samples);
+/* Those of all processes that have samples of it have computed. By the poster. */
+void clq_ranks_note_computed(clq_strategy *strategy, size_t samples);
 
 #endif

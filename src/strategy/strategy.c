@@ -128,16 +128,22 @@ static const clq_command_kind write_kind = {"write", 0, run_transfer, NULL};
 
 /* ---- posting ---- */
 
+/* Over the replicas of this process, in proportion to their room. */
+static clq_batch_cut cut_here(const clq_strategy *strategy, size_t total) {
+    double room[CLQ_REPLICAS_MAX];
+    if (!clq_strategy_spans(strategy)) return clq_ranks_cut(strategy, total);
+    for (unsigned r = 0; r < strategy->count; r++) room[r] = (double)strategy->replicas[r].capacity;
+    clq_shares_split(total, strategy->count, room, strategy->cut.offsets, strategy->cut.counts);
+    return strategy->cut;
+}
+
 void clq_strategy_split_shares(clq_strategy *strategy, const clq_command_kind *kind, size_t total,
                                clq_batch_part *parts) {
-    size_t offsets[CLQ_REPLICAS_MAX], counts[CLQ_REPLICAS_MAX];
-    if (clq_strategy_spans(strategy) && kind != &predict_kind) {
-        clq_ranks_split(strategy, total, parts);
-        return;
-    }
-    clq_shares_split(total, strategy->count, clq_shares_weights(strategy->shares), offsets, counts);
+    const clq_batch_cut cut = kind == &predict_kind ? cut_here(strategy, total) : clq_ranks_cut(strategy, total);
+    const unsigned first = kind == &predict_kind ? 0 : strategy->first;
     for (unsigned r = 0; r < strategy->count; r++)
-        parts[r] = (clq_batch_part){.first = offsets[r], .count = counts[r], .runs = true, .measures = true};
+        parts[r] = (clq_batch_part){
+            .first = cut.offsets[first + r], .count = cut.counts[first + r], .runs = true, .measures = true};
 }
 
 void clq_strategy_split(clq_strategy *strategy, const clq_command_kind *kind, size_t total, clq_batch_part *parts) {
@@ -168,14 +174,14 @@ static bool has_state_of_its_own(const clq_strategy *strategy) {
     return false;
 }
 
-void clq_strategy_note_gradients(clq_strategy *strategy, bool by_step, const clq_batch_part *parts) {
+void clq_strategy_note_gradients(clq_strategy *strategy, bool by_step, size_t samples) {
     const unsigned left = by_step && !strategy->apart ? strategy->step_outdates : 0;
     bool *outdated = strategy->outdated;
     outdated[CLQ_ARENA_GRADIENT] = left >> CLQ_ARENA_GRADIENT & 1;
     if (by_step) outdated[CLQ_CURRENT_OPTIMIZER] = left >> CLQ_CURRENT_OPTIMIZER & 1;
     if (left >> CLQ_ARENA_PARAMETERS & 1) outdated[CLQ_ARENA_PARAMETERS] = true;
     outdated[CLQ_ARENA_STATE] = has_state_of_its_own(strategy);
-    if (by_step && strategy->exchange->note) strategy->exchange->note(strategy, parts);
+    if (by_step && strategy->exchange->note) strategy->exchange->note(strategy, samples);
 }
 
 static bool computes_gradients(const clq_command *command) {
@@ -213,9 +219,8 @@ clq_status clq_strategy_post_batch(clq_strategy *strategy, clq_command command, 
     if (computes_gradients(&command)) add_accumulated(strategy, &command, total);
     const size_t before = command.params.first_row;
     for (unsigned r = 0; r < strategy->count && computes_gradients(&command); r++)
-        strategy->computed |= (uint64_t)(parts[r].runs && parts[r].count > 0) << r;
-    if (computes_gradients(&command))
-        strategy->computed_elsewhere = CLQ_MAX(strategy->computed_elsewhere, clq_ranks_elsewhere(strategy, total));
+        strategy->computed[strategy->first + r] |= parts[r].runs && parts[r].count > 0;
+    if (computes_gradients(&command)) clq_ranks_note_computed(strategy, total);
     for (unsigned r = 0; r < strategy->count; r++) {
         clq_replica *replica = &strategy->replicas[r];
         const clq_batch_part *part = &parts[r];
@@ -227,7 +232,7 @@ clq_status clq_strategy_post_batch(clq_strategy *strategy, clq_command command, 
         clq_replica_give_rows(replica, &rows, &command);
         clq_channel_put(replica->worker.commands, &command);
     }
-    if (computes_gradients(&command)) clq_strategy_note_gradients(strategy, traits & CLQ_COMMAND_ENDS_STEP, parts);
+    if (computes_gradients(&command)) clq_strategy_note_gradients(strategy, traits & CLQ_COMMAND_ENDS_STEP, total);
     return CLQ_OK;
 }
 
@@ -384,8 +389,9 @@ clq_status clq_strategy_forward(clq_strategy *strategy, const clq_rows *batch, c
 
 /* How many rows the replicas of this process have room for together. */
 static size_t rows_most(const clq_strategy *strategy) {
-    const size_t batch = strategy->config.global_batch;
-    return clq_strategy_spans(strategy) ? clq_ceil_div(batch, strategy->total) * strategy->count : batch;
+    size_t rows = 0;
+    for (unsigned r = 0; r < strategy->count; r++) rows += strategy->replicas[r].capacity;
+    return clq_strategy_spans(strategy) ? rows : strategy->config.global_batch;
 }
 
 /* Each process predicts all rows by its own replicas. */
@@ -460,8 +466,7 @@ static unsigned commands_ahead(const clq_strategy *strategy, const clq_plan *pla
 clq_status clq_strategy_prepare_shares(clq_strategy *strategy) {
     /* Any split of a batch fits. All have the same gradient when its norm is measured. */
     CLQ_TRY(clq_shares_create(strategy, &strategy->shares));
-    const bool each_a_part =
-        strategy->shards_optimizer && !clq_updates_by_squares(&strategy->config.plan.update_options);
+    const bool each_a_part = strategy->shards_optimizer && !clq_strategy_adds_squares(strategy);
     for (unsigned r = 0; r < strategy->count; r++) {
         strategy->replicas[r].capacity = clq_shares_capacity(strategy, r);
         strategy->replicas[r].measures_norms = r == 0 || each_a_part;
@@ -519,7 +524,7 @@ clq_status clq_strategy_make(const clq_model *model, const clq_devices *devices,
     CLQ_TRY(clq_settings_check(config, module, devices->count));
     clq_strategy *strategy = clq_alloc(1, sizeof *strategy);
     if (!strategy) return CLQ_MEMORY;
-    strategy->shards_optimizer = config->options.shard_optimizer && devices->count > 1 && config->plan.update;
+    strategy->shards_optimizer = config->options.shard_optimizer && config->total > 1 && config->plan.update;
     strategy->model = model;
     strategy->module = module;
     strategy->exchange = &clq_exchange_none;
@@ -531,6 +536,7 @@ clq_status clq_strategy_make(const clq_model *model, const clq_devices *devices,
     strategy->pool = (clq_pool){CLQ_POOL_START, .trace_steps = config->trace_steps, .on_failure = abort_exchanges,
                                 .failure_elsewhere = failure_of_world, .context = strategy};
     clq_status status;
+    CLQ_TRY_OR(fail, status, clq_ranks_open(strategy));
     CLQ_TRY_OR(fail, status, clq_paths_open(&strategy->paths, config->disabled_paths));
     CLQ_TRY_OR(fail, status, open_replicas(strategy, devices, activations_most));
     *out = strategy;
@@ -551,6 +557,7 @@ void clq_strategy_destroy(clq_strategy *strategy) {
     for (unsigned r = 0; r < strategy->count; r++) clq_replica_close(&strategy->replicas[r]);
     clq_tune_log_release(&strategy->tune_log);
     clq_shares_destroy(strategy->shares);
+    clq_ranks_close(strategy);
     clq_free(strategy->measured_by);
     clq_free(strategy->replicas);
     clq_free(strategy);

@@ -36,9 +36,11 @@ typedef struct clq_strategy_config {
     bool check_replicas;        /* clq_strategy_check_replicas will be called */
     clq_world *world; /* the processes whose replicas train together: mirrored, each with the same config. Borrowed;
                          NULL: this one */
-    unsigned first, total; /* set by clq_strategy_create: the number of this process's first replica among those of the
-                              world, and how many these are */
-    unsigned parts, part;  /* the strategy is of part `part` of the model's `parts`, on one device; 0: of the model */
+    /* Set by clq_strategy_create: the number of this process's first replica among those of the world, how many these
+     * are, and a hash of which devices. */
+    unsigned first, total;
+    uint64_t devices_of_all;
+    unsigned parts, part; /* the strategy is of part `part` of the model's `parts`, on one device; 0: of the model */
 } clq_strategy_config;
 
 /* ---- traces (timeline.c) ---- */
@@ -120,13 +122,19 @@ size_t clq_strategy_share(clq_strategy *strategy, unsigned replica); /* of a ful
 /* How many of a batch's `samples` the replicas of this process take in training and evaluation: all, without a world.
  */
 size_t clq_strategy_own_samples(const clq_strategy *strategy, size_t samples);
+/* All that train together. devices: a hash of which devices. */
+typedef struct clq_everyone {
+    unsigned processes, replicas;
+    uint64_t devices;
+} clq_everyone;
+clq_everyone clq_strategy_everyone(const clq_strategy *strategy);
 /* Whether replicas of other processes train with these. */
 bool clq_strategy_spans(const clq_strategy *strategy);
 /* Of a full global batch: the part of the replica of this number among those of all processes. */
 size_t clq_strategy_share_of_all(const clq_strategy *strategy, unsigned replica);
-/* With several processes: what replicas have of their own becomes the mean of all, so that reading it asks no other process until
- * the next step. All call it. */
-void clq_strategy_settle(clq_strategy *strategy);
+/* With several processes: the state that replicas have of their own becomes the mean of all, and so do parameters if
+ * these are wanted, so that reading them asks no other process until the next step. All call it. */
+void clq_strategy_settle(clq_strategy *strategy, bool parameters);
 /* Sums of this process become those of all processes: values (count). All call it. Errors: those of clq_world_gather.
  */
 clq_status clq_strategy_add_up_processes(const clq_strategy *strategy, double *values, size_t count);
@@ -287,19 +295,22 @@ typedef struct clq_snapshot_entry {
 typedef struct clq_snapshot {
     clq_snapshot_entry *entries; /* those of all replicas first */
     size_t count, capacity;
-    unsigned replicas, slots; /* slots: of the optimizer */
+    unsigned replicas, slots; /* replicas: of all processes; slots: of the optimizer */
     /* As far as replicas have values of their own: bits of those that computed since state was averaged; steps since
      * weights were averaged, and each replica's samples. */
-    uint64_t computed, local_steps, local_samples[CLQ_REPLICAS_MAX];
+    uint64_t computed, local_steps, *local_samples; /* (replicas) */
     bool state_apart, scales;
     int32_t scaling[CLQ_SCALING_INTS]; /* where losses are scaled: the state of the scale */
-    size_t shares[CLQ_REPLICAS_MAX];   /* measured; all 0: none */
+    size_t *shares;                    /* (replicas) measured; all 0: none */
     void **blocks;                     /* that values lie in */
     size_t block_count, block_capacity;
 } clq_snapshot;
-/* Waits for all that was posted, and changes nothing in the training. If the strategy spans processes, each has called
- * clq_strategy_settle, and the snapshot is of what all have alike. *out is released in any case. Errors: MEMORY, … */
-clq_status clq_strategy_take_snapshot(clq_strategy *strategy, clq_snapshot *out);
+/* Waits for all that was posted, and changes nothing in the training. If the strategy spans processes, all call this
+ * behind clq_strategy_settle, and rank 0 gets the snapshot, or each does (for_all); the others' is empty. *out is
+ * released in any case. Errors: MEMORY, in all processes if any has none; … */
+clq_status clq_strategy_take_snapshot(clq_strategy *strategy, bool for_all, clq_snapshot *out);
+/* Room for local_samples and shares, zeros, by its `replicas`. Errors: MEMORY. */
+clq_status clq_snapshot_open_counts(clq_snapshot *snapshot);
 /* Every variable and slot that the strategy has is in the snapshot, of all replicas. own: replicas take their own
  * values, which are of the same devices by the same strategy, that keeps the same values apart. step: the update that
  * was the last. A failure of a device leaves the strategy failed. Errors: MEMORY, … */

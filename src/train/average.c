@@ -27,8 +27,8 @@ clq_status clq_trainer_swap_average(clq_trainer *trainer) {
     clq_snapshot snapshot;
     CLQ_TRY(check(trainer));
     CLQ_TRY(clq_trainer_keep_last_step(trainer));
-    clq_strategy_settle(trainer->strategy);
-    clq_status status = clq_strategy_take_snapshot(trainer->strategy, &snapshot);
+    clq_strategy_settle(trainer->strategy, true);
+    clq_status status = clq_strategy_take_snapshot(trainer->strategy, true, &snapshot);
     for (size_t i = 0; i < snapshot.count && status == CLQ_OK; i++) {
         clq_snapshot_entry *e = &snapshot.entries[i];
         const bool trained = trainer->model->variables[e->variable].role == CLQ_ROLE_TRAINABLE;

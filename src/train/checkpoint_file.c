@@ -232,11 +232,13 @@ clq_status clq_checkpoint_write(const clq_checkpoint *checkpoint, const char *fo
 
 #define REMEDY "remove its folder, or restore it from a copy"
 
+enum { REPLICAS_OF_ALL_MAX = 1 << 16 }; /* of all processes: more are no checkpoint's */
+
 /* NULL: all members are there. */
 static const char *wrong_member(const json_t *manifest) {
     const json_int_t replicas = json_integer_value(json_object_get(manifest, "replicas"));
     if (json_integer_value(json_object_get(manifest, "step")) < 1) return "step";
-    if (replicas < 1 || replicas > CLQ_REPLICAS_MAX) return "replicas";
+    if (replicas < 1 || replicas > REPLICAS_OF_ALL_MAX) return "replicas";
     if (!json_is_object(json_object_get(manifest, "values"))) return "values";
     return json_is_object(json_object_get(manifest, "tensors")) ? NULL : "tensors";
 }

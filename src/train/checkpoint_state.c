@@ -26,7 +26,11 @@ static char *describe_replicas(const clq_trainer *trainer) {
         clq_text_add(&text, "%s%u", s > 1 ? ", " : " cut in front of tensors ", (unsigned)stage.stage->before.at);
     if (options.local_steps > 0) clq_text_add(&text, " with local steps");
     if (synchronized) clq_text_add(&text, " with synchronized statistics");
-    for (unsigned r = 0; r < clq_trainer_replicas(trainer); r++) {
+    const clq_everyone all = clq_strategy_everyone(trainer->strategy);
+    if (all.processes > 1)
+        clq_text_add(&text, " on %u replicas of %u processes, of devices %016" PRIx64, all.replicas, all.processes,
+                     all.devices);
+    for (unsigned r = 0; r < clq_trainer_replicas(trainer) && all.processes == 1; r++) {
         const char *label = clq_device_label(clq_strategy_device(trainer->strategy, r));
         const char *end = strstr(label, " ("); /* of "pocl:0 part 1 of 2 (its name)" */
         clq_text_add(&text, "%s%.*s", r ? ", " : " on ", (int)(end ? (size_t)(end - label) : strlen(label)), label);
@@ -83,8 +87,9 @@ clq_status clq_checkpoint_put_trainer(clq_checkpoint *to, const clq_trainer *tra
     return clq_checkpoint_put_number(to, "last_rate", trainer->last_rate);
 }
 
-static void get_counts(clq_checkpoint *from) {
+static clq_status get_counts(clq_checkpoint *from) {
     clq_snapshot *s = &from->snapshot;
+    CLQ_TRY(clq_snapshot_open_counts(s));
     uint64_t value = 0;
     char name[48];
     (void)clq_checkpoint_count(from, "strategy/computed", &s->computed);
@@ -101,6 +106,7 @@ static void get_counts(clq_checkpoint *from) {
         snprintf(name, sizeof name, "strategy/shares/%u", r);
         if (clq_checkpoint_count(from, name, &value)) s->shares[r] = (size_t)value;
     }
+    return CLQ_OK;
 }
 
 clq_status clq_checkpoint_check_optimizer(const clq_checkpoint *from, const clq_trainer *trainer, const char *folder) {
@@ -161,7 +167,8 @@ static clq_status compare_replicas(const clq_checkpoint *from, const clq_trainer
     const char *before = clq_checkpoint_text(from, "strategy");
     char *now = describe_replicas(trainer);
     if (!now) return CLQ_MEMORY;
-    *own = before && strcmp(before, now) == 0 && from->snapshot.replicas == clq_trainer_replicas(trainer);
+    *own = before && strcmp(before, now) == 0 &&
+           from->snapshot.replicas == clq_strategy_everyone(trainer->strategy).replicas;
     if (!*own && has_own_values(&from->snapshot))
         clq_log(CLQ_LOG_WARNING,
                 "%s: its replicas are %s, and the training's are %s: values that each replica had of its own are "
@@ -173,7 +180,7 @@ static clq_status compare_replicas(const clq_checkpoint *from, const clq_trainer
 
 clq_status clq_checkpoint_apply(clq_checkpoint *from, const char *folder, clq_trainer *trainer) {
     bool own;
-    get_counts(from);
+    CLQ_TRY(get_counts(from));
     keep_scale(from, trainer);
     CLQ_TRY(compare_replicas(from, trainer, folder, &own));
     CLQ_TRY(clq_strategy_put_snapshot(trainer->strategy, &from->snapshot, own, from->step));

@@ -285,7 +285,7 @@ static clq_status fill(clq_checkpoint *to, clq_trainer *trainer, const clq_datas
     uint64_t epoch = 0, index = 0;
     to->model = trainer->model;
     to->step = trainer->step;
-    CLQ_TRY(clq_strategy_take_snapshot(trainer->strategy, &to->snapshot));
+    CLQ_TRY(clq_strategy_take_snapshot(trainer->strategy, false, &to->snapshot));
     CLQ_TRY(clq_checkpoint_put_trainer(to, trainer));
     if (place) CLQ_TRY(clq_checkpoint_put_place(to, trainer, place));
     if (!place || !place->before)
@@ -331,15 +331,22 @@ clq_status clq_checkpoints_want(clq_checkpoints *c, uint64_t step, bool waits, b
     return CLQ_OK;
 }
 
+/* Of a process that gives the writer what its replicas have of their own. */
+static clq_status take_part(clq_checkpoints *c, clq_trainer *trainer, const clq_fit_place *place) {
+    clq_snapshot own;
+    const clq_status status = clq_strategy_take_snapshot(trainer->strategy, false, &own);
+    clq_snapshot_release(&own);
+    if (status == CLQ_MEMORY && place) return clq_checkpoints_go_without(c, trainer);
+    if (status == CLQ_OK) c->taken = trainer->step;
+    return status;
+}
+
 clq_status clq_checkpoints_take(clq_checkpoints *c, clq_trainer *trainer, const clq_dataset *data,
                                 const clq_fit_place *place) {
     CLQ_TRY(check_trainer(c, trainer, "a checkpoint"));
     CLQ_TRY(clq_checkpoints_check(c, trainer));
-    clq_strategy_settle(trainer->strategy);
-    if (!c->is_writer) {
-        c->taken = trainer->step;
-        return CLQ_OK;
-    }
+    clq_strategy_settle(trainer->strategy, false);
+    if (!c->is_writer) return take_part(c, trainer, place);
     clq_checkpoint *next = clq_alloc(1, sizeof *next);
     const clq_status status = next ? fill(next, trainer, data, place) : CLQ_MEMORY;
     if (status != CLQ_OK) {

@@ -204,7 +204,7 @@ static clq_status train_batches(run *r) {
     CLQ_TRY(leave_epoch(r));
     CLQ_TRY(clq_metrics_collect(&r->metrics, r->trainer));
     CLQ_TRY(clq_metrics_add_up(&r->metrics, r->trainer));
-    clq_strategy_settle(r->trainer->strategy); /* callbacks read weights */
+    clq_strategy_settle(r->trainer->strategy, true); /* callbacks read weights */
     return tell_read(r);
 }
 
@@ -221,9 +221,10 @@ static clq_status give_up(run *r, clq_status status) {
     const bool agreed = clq_meeting_agreed(&r->meeting, status);
     if (r->log.steps && !r->log.refused && agreed) tell_finished(r);
     if (status == CLQ_INTERRUPTED && agreed) {
-        clq_strategy_settle(r->trainer->strategy);
+        clq_strategy_settle(r->trainer->strategy, false);
         const clq_status kept = take_last_checkpoint(r);
         if (kept != CLQ_OK) clq_error_take(kept, &error);
+        clq_strategy_settle(r->trainer->strategy, true); /* who called clq_fit reads weights */
     }
     /* Steps may be under way that read the dataset, which is the caller's to destroy. */
     (void)clq_strategy_wait(r->trainer->strategy);

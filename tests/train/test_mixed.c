@@ -128,7 +128,7 @@ static void step(clq_trainer *trainer, uint64_t seed, bool spoilt, bool two) {
 static void assert_same_values(clq_trainer *trainer, const clq_snapshot *before, bool same) {
     clq_snapshot after;
     bool equal = true;
-    assert_ok(clq_strategy_take_snapshot(trainer->strategy, &after));
+    assert_ok(clq_strategy_take_snapshot(trainer->strategy, false, &after));
     assert_int_equal(after.count, before->count);
     for (size_t i = 0; i < after.count; i++) {
         const clq_variable *v = &trainer->model->variables[after.entries[i].variable];
@@ -152,7 +152,7 @@ static void skip_one(const way *w, bool two) {
     check_scale(trainer, 2048, 0);
     assert_ok(clq_step_read(trainer, &info));
     assert_true(info.grad_norm > 0.01 && info.grad_norm < 100); /* not of the scaled one */
-    assert_ok(clq_strategy_take_snapshot(trainer->strategy, &before));
+    assert_ok(clq_strategy_take_snapshot(trainer->strategy, false, &before));
     step(trainer, 10, true, two);
     check_scale(trainer, 1024, 1);
     assert_same_values(trainer, &before, true);

@@ -230,7 +230,7 @@ static void statistics_are_those_of_all(void **state) {
         clq_snapshot snapshot;
         (void)step(looked_at, SAMPLES, false);
         (void)step(left_alone, SAMPLES, false);
-        assert_ok(clq_strategy_take_snapshot(looked_at->strategy, &snapshot));
+        assert_ok(clq_strategy_take_snapshot(looked_at->strategy, false, &snapshot));
         assert_false(snapshot.state_apart);
         for (size_t e = 0; e < snapshot.count; e++)
             if (model->variables[snapshot.entries[e].variable].role == CLQ_ROLE_STATE)

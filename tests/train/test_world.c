@@ -292,19 +292,14 @@ static void refuses(fabric_rank *rank) {
 
 static void what_does_not_go_together(void **state) {
     (void)state;
-    clq_trainer_config plain = apart_config(), central = plain, local = plain, shares = plain, sharded = plain,
-                       f16 = plain;
+    clq_trainer_config plain = apart_config(), central = plain, shares = plain, topk = plain;
     central.strategy = CLQ_STRATEGY_CENTRAL;
-    local.strategy_options.local_steps = 4;
     shares.strategy_options.shares = CLQ_SHARES_AUTO;
-    sharded.strategy_options.shard_optimizer = true;
-    f16.strategy_options.compression.kind = CLQ_COMPRESSION_F16;
+    topk.strategy_options.compression = (clq_compression){.kind = CLQ_COMPRESSION_TOP_K, .fraction = 0.1};
     const refusal refusals[] = {
         {"no strategy but mirrored", central, 0, CLQ_UNSUPPORTED},
-        {"no local steps", local, 0, CLQ_UNSUPPORTED},
-        {"shares are equal", shares, 0, CLQ_UNSUPPORTED},
-        {"not sharded", sharded, 0, CLQ_UNSUPPORTED},
-        {"not compressed", f16, 0, CLQ_UNSUPPORTED},
+        {"shares do not follow speed", shares, 0, CLQ_UNSUPPORTED},
+        {"not sent in part (topk)", topk, 0, CLQ_UNSUPPORTED},
         {"rank 1 on", plain, 1, CLQ_MISMATCH},
     };
     for (size_t i = 0; i < CLQ_COUNT_OF(refusals); i++) {

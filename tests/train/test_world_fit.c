@@ -32,7 +32,8 @@ typedef struct plan {
     uint64_t interrupts_at, fails_at, stops_at, dies_at, spoils_at, waves_at; /* behind this step; 0: never */
     bool stops_first;                                                         /* in on_begin */
     bool waves_at_checkpoints, has_own_checkpoints, has_other_weights;
-    bool has_other_data, checks;
+    bool has_other_data, checks, is_even;
+    const clq_strategy_options *options; /* NULL: whole gradients, even shares */
     told results[PROCESSES_MAX];
 } plan;
 
@@ -139,6 +140,8 @@ static clq_status train(const plan *how, const char *spec, const fabric_rank *of
     config.seed = 7;
     config.measure_gradient = true;
     config.check_replicas = how->checks ? 2 : 0;
+    if (how->options) config.strategy_options = *how->options;
+    if (how->options) config.strategy = CLQ_STRATEGY_MIRRORED;
     config.world = world;
     *result = (told){0};
     for (unsigned i = 0; i <= STEPS; i++) result->losses[i] = (double)NAN;
@@ -148,7 +151,9 @@ static clq_status train(const plan *how, const char *spec, const fabric_rank *of
                                          .every = 2,
                                          .resume = how->resume,
                                          .world = how->has_own_checkpoints ? NULL : world};
-    clq_status status = clq_optimizer_parse("adam", &config.optimizer);
+    const bool halves = how->options && how->options->compression.kind == CLQ_COMPRESSION_F16;
+    /* Small steps: what halves lose grows from step to step. */
+    clq_status status = clq_optimizer_parse(halves ? "sgd:lr=1e-5,momentum=0.9" : "adam", &config.optimizer);
     if (status == CLQ_OK) status = clq_devices_select(sys, spec, &devices);
     if (status == CLQ_OK) status = make_model(how->normalises, &model);
     if (status == CLQ_OK) status = open_synthetic("train", BATCH * BATCHES, &data);
@@ -177,10 +182,11 @@ static clq_status train(const plan *how, const char *spec, const fabric_rank *of
 }
 
 static const char *const specs[PROCESSES_MAX] = {"pocl:0", "pocl:1,pocl:2", "pocl:3"};
+static const char *const even_specs[PROCESSES_MAX] = {"pocl:0,pocl:1", "pocl:2,pocl:3"};
 
 static void train_rank(fabric_rank *rank) {
     plan *how = rank->context;
-    fabric_note(rank, train(how, specs[rank->rank], rank, &how->results[rank->rank]));
+    fabric_note(rank, train(how, (how->is_even ? even_specs : specs)[rank->rank], rank, &how->results[rank->rank]));
 }
 
 static void run(plan *how, unsigned processes, fabric_rank *ranks) {
@@ -388,6 +394,91 @@ static void it_goes_on_bit_for_bit(void **state) {
     }
 }
 
+/* ---- ways of exchanging ---- */
+
+static const double three_weights[] = {3, 1, 2};
+static const struct way {
+    const char *name, *other_name;
+    clq_strategy_options options;
+    bool is_even; /* two devices in each process; else one and two */
+    double
+        tolerance; /* of losses; ten times as much of norms. Halves have 11 bits, and are added up in another order */
+} ways[] = {
+    {"local steps", "local steps undisturbed", {.local_steps = 3}, false, 1e-4},
+    {"f16", "f16 undisturbed", {.compression = {.kind = CLQ_COMPRESSION_F16}}, false, 5e-3},
+    {"shares",
+     "shares undisturbed",
+     {.shares = CLQ_SHARES_WEIGHTS, .share_weights = three_weights, .share_count = 3},
+     false,
+     1e-4},
+    {"sharded optimizer", "sharded optimizer undisturbed", {.shard_optimizer = true}, true, 1e-4},
+};
+
+/* Two processes train as one that has all devices. */
+static void compare_way(const struct way *way, const told *together, const told *alone, bool norms) {
+    for (unsigned s = 1; s <= STEPS; s++) {
+        expect_near(way->name, s, together->losses[s], alone->losses[s], way->tolerance);
+        if (norms) expect_near(way->name, s, together->norms[s], alone->norms[s], 10 * way->tolerance);
+    }
+    for (unsigned e = 0; e < EPOCHS; e++)
+        expect_near(way->name, e, together->validation[e], alone->validation[e], way->tolerance);
+}
+
+static void each_way_is_that_of_one_process(void **state) {
+    (void)state;
+    for (size_t i = 0; i < CLQ_COUNT_OF(ways); i++) {
+        const struct way *way = &ways[i];
+        plan alone = {.logs = true, .options = &way->options}, together = alone;
+        together.is_even = way->is_even;
+        assert_ok(train(&alone, way->is_even ? "pocl:0,pocl:1,pocl:2,pocl:3" : "pocl:0,pocl:1,pocl:2", NULL,
+                        &alone.results[0]));
+        run_well(&together, 2);
+        compare_way(way, &together.results[0], &alone.results[0], true);
+        compare_way(way, &together.results[1], &alone.results[0], way->options.local_steps == 0);
+    }
+}
+
+static void parts_of_an_optimizer_are_equal(void **state) {
+    (void)state;
+    static const clq_strategy_options shards = {.shard_optimizer = true};
+    plan how = {.options = &shards};
+    fabric_rank ranks[2];
+    run(&how, 2, ranks);
+    for (unsigned r = 0; r < 2; r++) {
+        assert_int_equal(ranks[r].ended, r == 0 ? CLQ_UNSUPPORTED : CLQ_ABORTED);
+        expect_text(ranks[r].detail, "needs equally many devices on each");
+    }
+}
+
+/* What each replica has of its own (optimizers, their parts, compression errors) is in the checkpoint of rank 0. */
+static void each_way_goes_on_bit_for_bit(void **state) {
+    (void)state;
+    for (size_t i = 0; i < CLQ_COUNT_OF(ways); i++) {
+        const plan way = {.logs = true, .options = &ways[i].options, .is_even = ways[i].is_even};
+        plan right = way, first = way, second = way;
+        fabric_rank ranks[2];
+        right.folder = files_path(ways[i].other_name);
+        first.folder = second.folder = files_path(ways[i].name);
+        first.acts = 1;
+        first.interrupts_at = 5;
+        second.resume = true;
+        run_well(&right, 2);
+        run(&first, 2, ranks);
+        run_well(&second, 2);
+        const uint64_t from = first.results[0].steps;
+        for (unsigned r = 0; r < 2; r++) {
+            assert_int_equal(ranks[r].ended, CLQ_INTERRUPTED);
+            assert_int_equal(second.results[r].resumed, from);
+            for (unsigned s = 1; s <= STEPS; s++) {
+                const told *by = s <= from ? &first.results[r] : &second.results[r];
+                if (!(by->losses[s] == right.results[r].losses[s]))
+                    fail_msg("%s: loss of step %u: %.9g, not %.9g", ways[i].name, s, by->losses[s],
+                             right.results[r].losses[s]);
+            }
+        }
+    }
+}
+
 /* By other numbers of processes, and by one. */
 static void others_go_on(void **state) {
     (void)state;
@@ -442,6 +533,9 @@ int main(void) {
         cmocka_unit_test(who_differs_is_named),
         cmocka_unit_test(other_data_are_refused),
         cmocka_unit_test(it_goes_on_bit_for_bit),
+        cmocka_unit_test(each_way_is_that_of_one_process),
+        cmocka_unit_test(each_way_goes_on_bit_for_bit),
+        cmocka_unit_test(parts_of_an_optimizer_are_equal),
         cmocka_unit_test(others_go_on),
         cmocka_unit_test(a_folder_with_checkpoints_is_refused_on_all),
     };

@@ -90,6 +90,14 @@ class Train(unittest.TestCase):
             for value, other in zip(weights, wanted, strict=True):
                 self.assertAlmostEqual(value, other, delta=1e-5)  # 2e-7 was found
 
+    def test_ways_of_exchanging(self):
+        for way in (["--local-steps", 3], ["--shard-optimizer", "--clip", "global_norm=1"], ["--shares", "1,2,3,4"]):
+            alone = self.run_alone("--devices", "pocl:0,pocl:1,pocl:2,pocl:3", "--strategy", "mirrored", "--epochs", 2, "--json", *way)
+            report = self.report(2, "--epochs", 2, *way, of_rank={0: ["--devices", "pocl:0,pocl:1"], 1: ["--devices", "pocl:2,pocl:3"]})
+            self.assertEqual((report["replicas"], report["ranks"]), (4, 2))
+            self.assertEqual([d["share"] for d in report["devices"]], [d["share"] for d in alone["devices"]])
+            self.assert_near(report["epochs"], alone["epochs"])
+
     def test_the_same_bits_again(self):
         for name in ("a", "b"):
             self.assertEqual(self.run_ranks(2, "--save", name).returncode, 0)
@@ -132,7 +140,9 @@ class Train(unittest.TestCase):
         self.refused(3, [other, "another data set than rank 0"], 2, of_rank={1: ["--take", 640]})
         self.refused(3, [other, "another plan"], 2, of_rank={1: ["--epochs", 2]})
         self.refused(3, ["use strategy mirrored"], 3, "--strategy", "central")
-        self.refused(3, ["no local steps"], 3, "--local-steps", 4)
+        self.refused(3, ["topk"], 2, "--compress", "topk=0.1")
+        self.refused(3, ["equally many devices"], 2, "--shard-optimizer", of_rank={1: ["--devices", "pocl:1,pocl:2"]})
+        self.refused(2, ["2 weights are given for 3 replicas"], 3, "--shares", "3,1")
         self.refused(2, ["smaller than the 3 replicas"], 3, "--batch", 2)
         self.refused(1, ["--save"], 2, of_rank={0: ["--save", "/nowhere/weights"]})
         self.refused(3, [other, "another set of options"], 2, of_rank={1: ["--checkpoint", "c"]})

@@ -43,7 +43,7 @@ static clq_status open(clq_strategy *strategy) {
     if (!all) return CLQ_MEMORY;
     for (unsigned r = 0; r < strategy->count; r++)
         CLQ_TRY(clq_compressor_create(strategy->replicas[r].weights, &strategy->config.options.compression,
-                                      strategy->count, &all[r]));
+                                      strategy->total, &all[r]));
     return CLQ_OK;
 }
 

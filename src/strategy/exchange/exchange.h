@@ -9,15 +9,14 @@
 
 #include "strategy/replicas/pool.h"
 
-struct clq_batch_part;
 struct clq_replica;
 
 /* What an exchange keeps beside the replicas' weights, for snapshots. {0}: nothing. */
 typedef struct clq_kept {
-    clq_store *store;                     /* that has parameters and slots; NULL: replicas have them */
-    clq_buffer *errors[CLQ_REPLICAS_MAX]; /* of compression, laid out as the gradient; NULL: none */
-    uint64_t *local_steps,
-        *local_samples; /* steps since weights were averaged, and samples (replicas); NULL: not local */
+    clq_store *store;                      /* that has parameters and slots; NULL: replicas have them */
+    clq_buffer *errors[CLQ_REPLICAS_MAX];  /* of compression, laid out as the gradient; NULL: none */
+    uint64_t *local_steps, *local_samples; /* steps since weights were averaged, and samples (replicas of all
+                                              processes); NULL: not local */
 } clq_kept;
 
 typedef struct clq_exchange_kind {
@@ -37,7 +36,7 @@ typedef struct clq_exchange_kind {
     clq_status (*reduce)(struct clq_replica *replica);
 
     /* By the poster. */
-    void (*note)(clq_strategy *strategy, const struct clq_batch_part *parts); /* a step was posted. NULL: nothing */
+    void (*note)(clq_strategy *strategy, size_t samples); /* a step of so many was posted. NULL: nothing */
     /* Makes `what` current on all replicas, which is not STATE. NULL: steps leave nothing outdated. */
     void (*collect)(clq_strategy *strategy, unsigned what);
     void (*keeps)(clq_strategy *strategy, clq_kept *out); /* NULL: nothing */

@@ -5,9 +5,12 @@
  * that is linear in the gradient and keeps nothing, weights are those of mirrored steps, whatever the shares are. */
 #include "strategy/module.h"
 
+#include <string.h>
+
 /* Since the last average of the weights; the poster's. */
 typedef struct local {
-    uint64_t steps, samples[CLQ_REPLICAS_MAX];
+    uint64_t steps, *samples; /* samples, shares: (replicas of all processes) */
+    float *shares;
 } local;
 
 clq_status clq_local_check(const clq_strategy_config *config, const clq_strategy_module *module) {
@@ -56,7 +59,8 @@ static const clq_command_kind average_kind = {.name = "average", .traits = CLQ_C
 
 /* The weight of each replica in the average. The weights add up to exactly 1 in float, so that values on which all
  * replicas agree do not change. */
-static void make_shares(const local *own, unsigned count, float *shares) {
+static void make_shares(const local *own, unsigned count) {
+    float *shares = own->shares;
     uint64_t total = 0;
     unsigned most = 0;
     double rest = 1;
@@ -72,19 +76,20 @@ static void make_shares(const local *own, unsigned count, float *shares) {
 
 static void average_all(clq_strategy *strategy) {
     local *own = strategy->exchange_own;
-    float shares[CLQ_REPLICAS_MAX];
-    make_shares(own, strategy->count, shares);
+    make_shares(own, strategy->total);
     for (unsigned r = 0; r < strategy->count; r++)
         clq_channel_put(strategy->replicas[r].worker.commands,
-                        &(clq_command){.kind = &average_kind, .params = {.scale = shares[r]}});
-    *own = (local){0};
+                        &(clq_command){.kind = &average_kind, .params = {.scale = own->shares[strategy->first + r]}});
+    own->steps = 0;
+    memset(own->samples, 0, strategy->total * sizeof *own->samples);
     strategy->outdated[CLQ_ARENA_PARAMETERS] = false;
 }
 
-static void note(clq_strategy *strategy, const clq_batch_part *parts) {
+static void note(clq_strategy *strategy, size_t samples) {
     local *own = strategy->exchange_own;
     if (strategy->apart) return;
-    for (unsigned r = 0; r < strategy->count; r++) own->samples[r] += parts[r].count;
+    const clq_batch_cut cut = clq_ranks_cut(strategy, samples);
+    for (unsigned r = 0; r < strategy->total; r++) own->samples[r] += cut.counts[r];
     if (++own->steps >= strategy->config.options.local_steps) average_all(strategy);
 }
 
@@ -108,11 +113,20 @@ static clq_status open(clq_strategy *strategy) {
                         "or let each replica normalise by statistics of its own",
                         strategy->model->name);
     strategy->step_outdates = 1u << CLQ_ARENA_PARAMETERS;
-    strategy->exchange_own = clq_alloc(1, sizeof(local));
-    return strategy->exchange_own ? CLQ_OK : CLQ_MEMORY;
+    local *own = strategy->exchange_own = clq_alloc(1, sizeof *own);
+    if (!own) return CLQ_MEMORY;
+    own->samples = clq_alloc(strategy->total, sizeof *own->samples);
+    own->shares = clq_alloc(strategy->total, sizeof *own->shares);
+    return own->samples && own->shares ? CLQ_OK : CLQ_MEMORY;
 }
 
-static void close(clq_strategy *strategy) { clq_free(strategy->exchange_own); }
+static void close(clq_strategy *strategy) {
+    local *own = strategy->exchange_own;
+    if (!own) return;
+    clq_free(own->samples);
+    clq_free(own->shares);
+    clq_free(own);
+}
 
 const clq_exchange_kind clq_exchange_local = {
     .open = open, .close = close, .step = step, .note = note, .collect = collect, .keeps = keeps};

@@ -1,6 +1,8 @@
 /* Replicas that exchange with each other: communicators, and what replicas do in them. */
 #include "strategy/module.h"
 
+#include <string.h>
+
 /* ---- communicators ---- */
 
 /* In an all-reduce of a step, replicas wait for the slowest one's whole step: a CPU's beside a GPU's, a first one for
@@ -119,12 +121,11 @@ static clq_status average_state(clq_worker *worker, const clq_command *command) 
 static const clq_command_kind average_kind = {.name = "average state", .run = average_state};
 
 void clq_strategy_average_state(clq_strategy *strategy) {
-    clq_command command = {.kind = &average_kind, .params.count = strategy->computed_elsewhere};
-    for (unsigned r = 0; r < strategy->count; r += strategy->group)
-        command.params.count += (uint32_t)(strategy->computed >> r & 1);
+    clq_command command = {.kind = &average_kind};
+    for (unsigned r = 0; r < strategy->total; r += strategy->group) command.params.count += strategy->computed[r];
     for (unsigned r = 0; r < strategy->count && command.params.count > 0; r++) {
-        command.counts = strategy->computed >> r & 1;
+        command.counts = strategy->computed[strategy->first + r];
         clq_channel_put(strategy->replicas[r].worker.commands, &command);
     }
-    strategy->computed = strategy->computed_elsewhere = 0;
+    memset(strategy->computed, 0, strategy->total * sizeof *strategy->computed);
 }

@@ -73,7 +73,7 @@ static void close(clq_strategy *strategy) {
 
 /* Every rank's part of an arena to the others. */
 static clq_status collect(clq_replica *replica, clq_buffer *arena) {
-    const unsigned count = replica->strategy->count;
+    const unsigned count = replica->strategy->total;
     for (unsigned r = 0; r < count; r++) {
         size_t begin, end;
         clq_plan_updated_part(replica->plan, count, r, &begin, &end);

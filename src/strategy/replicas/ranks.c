@@ -1,16 +1,17 @@
 /* Replicas of several processes train as those of one would: their numbers go through all processes, in the order of
  * the ranks, and each batch is shared out over all of them. Every process has the whole batch, and takes its own rows.
- */
+ * What is counted for all replicas (shares, who computed) each process counts alike; nothing is asked of the others. */
 #include "strategy/module.h"
+
+#include <string.h>
 
 /* ---- what works ---- */
 
 static clq_status refuse(const char *what) {
-    return clq_fail(
-        CLQ_UNSUPPORTED,
-        "on several machines %s: use strategy mirrored with equal shares, whole gradients, no local steps and "
-        "an optimizer that is not sharded",
-        what);
+    return clq_fail(CLQ_UNSUPPORTED,
+                    "on several machines %s: use strategy mirrored with equal or given shares, and whole or f16 "
+                    "gradients, local steps, or a sharded optimizer",
+                    what);
 }
 
 static clq_status check_settings(const clq_strategy_config *config) {
@@ -18,79 +19,123 @@ static clq_status check_settings(const clq_strategy_config *config) {
     if (config->kind != CLQ_STRATEGY_AUTO && config->kind != CLQ_STRATEGY_MIRRORED)
         return refuse("no strategy but mirrored works");
     if (config->parts > 0) return refuse("parts of a model are not trained");
-    if (options->shares != CLQ_SHARES_EQUAL) return refuse("shares are equal");
-    if (options->local_steps > 0) return refuse("there are no local steps");
-    if (options->compression.kind != CLQ_COMPRESSION_OFF) return refuse("gradients are not compressed");
-    return options->shard_optimizer ? refuse("the optimizer is not sharded") : CLQ_OK;
+    if (options->shares == CLQ_SHARES_AUTO) return refuse("shares do not follow speed");
+    return options->compression.kind == CLQ_COMPRESSION_TOP_K ? refuse("gradients are not sent in part (topk)")
+                                                              : CLQ_OK;
+}
+
+static clq_status check_replicas(const clq_strategy_config *config, bool is_even) {
+    const unsigned size = clq_world_size(config->world);
+    if (config->global_batch < config->total)
+        return clq_fail(CLQ_ARGUMENT,
+                        "a global batch of %zu is smaller than the %u replicas of %u processes: use a larger one",
+                        config->global_batch, config->total, size);
+    if (config->options.shard_optimizer && !is_even)
+        return clq_fail(CLQ_UNSUPPORTED,
+                        "a sharded optimizer on several machines needs equally many devices on each: choose them "
+                        "(--devices), or leave out the sharded optimizer");
+    return clq_shares_check(&config->options, config->total);
 }
 
 /* ---- which they are ---- */
 
-clq_status clq_ranks_count(clq_strategy_config *config, unsigned count) {
-    const unsigned size = clq_world_size(config->world), rank = clq_world_rank(config->world);
-    const uint32_t mine = count;
+/* What a process tells of its replicas. */
+typedef struct side {
+    uint64_t devices, count; /* devices: a hash */
+} side;
+
+static side describe(const clq_devices *devices) {
+    side own = {.count = devices->count};
+    for (uint32_t r = 0; r < devices->count; r++) {
+        const clq_device_info *info = clq_system_device_info(devices->system, devices->items[r].index);
+        const uint32_t part[] = {info->index, devices->items[r].part, devices->items[r].parts};
+        own.devices = clq_hash128_of(info->driver, strlen(info->driver), own.devices).low;
+        own.devices = clq_hash128_of(info->name, strlen(info->name), own.devices).low;
+        own.devices = clq_hash128_of(part, sizeof part, own.devices).low;
+    }
+    return own;
+}
+
+static bool count_all(clq_strategy_config *config, const side *all) {
+    bool is_even = true;
+    config->total = 0;
+    for (unsigned r = 0; r < clq_world_size(config->world); r++) {
+        if (r == clq_world_rank(config->world)) config->first = config->total;
+        config->total += (unsigned)all[r].count;
+        is_even = is_even && all[r].count == all[0].count;
+    }
+    config->devices_of_all = clq_hash128_of(all, clq_world_size(config->world) * sizeof *all, 0).low;
+    return is_even;
+}
+
+clq_status clq_ranks_count(clq_strategy_config *config, const clq_devices *devices) {
+    const unsigned size = clq_world_size(config->world);
     config->first = 0;
-    config->total = count;
+    config->total = devices->count;
     if (size == 1) return CLQ_OK;
     CLQ_TRY(clq_world_check(config->world, check_settings(config)));
-    uint32_t *all = clq_alloc(size, sizeof *all);
-    if (!all) return CLQ_MEMORY;
-    const clq_status status = clq_world_gather(config->world, &mine, sizeof mine, all);
-    config->total = 0;
-    for (unsigned r = 0; status == CLQ_OK && r < size; r++) {
-        if (r == rank) config->first = config->total;
-        config->total += all[r];
-    }
+    const side mine = describe(devices);
+    side *all = clq_alloc(size, sizeof *all);
+    clq_status status = clq_world_check(config->world, all ? CLQ_OK : CLQ_MEMORY);
+    if (status == CLQ_OK) status = clq_world_gather(config->world, &mine, sizeof mine, all);
+    if (status == CLQ_OK) status = check_replicas(config, count_all(config, all));
     clq_free(all);
-    CLQ_TRY(status);
-    return clq_world_check(config->world, config->global_batch >= config->total
-                                              ? CLQ_OK
-                                              : clq_fail(CLQ_ARGUMENT,
-                                                         "a global batch of %zu is smaller than the %u replicas of %u "
-                                                         "processes: use a larger one",
-                                                         config->global_batch, config->total, size));
+    return clq_world_check(config->world, status);
+}
+
+clq_everyone clq_strategy_everyone(const clq_strategy *strategy) {
+    return (clq_everyone){.processes = clq_world_size(strategy->config.world),
+                          .replicas = strategy->total,
+                          .devices = strategy->config.devices_of_all};
 }
 
 bool clq_strategy_spans(const clq_strategy *strategy) { return strategy->total > strategy->count; }
 
-void clq_strategy_settle(clq_strategy *strategy) {
-    if (clq_strategy_spans(strategy)) clq_strategy_make_current(strategy, CLQ_ARENA_STATE);
+void clq_strategy_settle(clq_strategy *strategy, bool parameters) {
+    if (!clq_strategy_spans(strategy)) return;
+    clq_strategy_make_current(strategy, CLQ_ARENA_STATE);
+    if (parameters) clq_strategy_make_current(strategy, CLQ_ARENA_PARAMETERS);
 }
 
 /* ---- batches ---- */
 
-/* As clq_shares_split, which has equal shares of as many replicas as one process may have. */
-static size_t begin_of(const clq_strategy *strategy, size_t samples, unsigned replica) {
-    return CLQ_MIN(clq_ceil_div(samples, strategy->total) * replica, samples);
+clq_status clq_ranks_open(clq_strategy *strategy) {
+    strategy->cut.offsets = clq_alloc(strategy->total, sizeof *strategy->cut.offsets);
+    strategy->cut.counts = clq_alloc(strategy->total, sizeof *strategy->cut.counts);
+    strategy->computed = clq_alloc(strategy->total, sizeof *strategy->computed);
+    if (!strategy->cut.offsets || !strategy->cut.counts || !strategy->computed) return CLQ_MEMORY;
+    clq_world *world = strategy->config.world;
+    return clq_world_size(world) > 1 ? clq_world_new_tags(world, 1, &strategy->tag) : CLQ_OK;
 }
 
-void clq_ranks_split(const clq_strategy *strategy, size_t samples, clq_batch_part *parts) {
-    for (unsigned r = 0; r < strategy->count; r++) {
-        const size_t begin = begin_of(strategy, samples, strategy->first + r);
-        const size_t end = begin_of(strategy, samples, strategy->first + r + 1);
-        parts[r] = (clq_batch_part){.first = begin, .count = end - begin, .runs = true, .measures = true};
-    }
+void clq_ranks_close(clq_strategy *strategy) {
+    clq_free(strategy->cut.offsets);
+    clq_free(strategy->cut.counts);
+    clq_free(strategy->computed);
+}
+
+clq_batch_cut clq_ranks_cut(const clq_strategy *strategy, size_t samples) {
+    const clq_batch_cut cut = strategy->cut;
+    clq_shares_split(samples, strategy->total, clq_shares_weights(strategy->shares), cut.offsets, cut.counts);
+    return cut;
+}
+
+void clq_ranks_note_computed(clq_strategy *strategy, size_t samples) {
+    if (!clq_strategy_spans(strategy)) return;
+    const clq_batch_cut cut = clq_ranks_cut(strategy, samples);
+    for (unsigned r = 0; r < strategy->total; r++) strategy->computed[r] |= cut.counts[r] > 0;
 }
 
 size_t clq_strategy_own_samples(const clq_strategy *strategy, size_t samples) {
+    size_t own = 0;
     if (!clq_strategy_spans(strategy)) return samples;
-    return begin_of(strategy, samples, strategy->first + strategy->count) -
-           begin_of(strategy, samples, strategy->first);
+    const clq_batch_cut cut = clq_ranks_cut(strategy, samples);
+    for (unsigned r = 0; r < strategy->count; r++) own += cut.counts[strategy->first + r];
+    return own;
 }
 
 size_t clq_strategy_share_of_all(const clq_strategy *strategy, unsigned replica) {
-    const size_t batch = strategy->config.global_batch;
-    return begin_of(strategy, batch, replica + 1) - begin_of(strategy, batch, replica);
-}
-
-unsigned clq_ranks_elsewhere(const clq_strategy *strategy, size_t samples) {
-    unsigned all = 0, here = 0;
-    for (unsigned r = 0; r < strategy->total && clq_strategy_spans(strategy); r++) {
-        const bool has = begin_of(strategy, samples, r) < samples;
-        all += has;
-        here += has && r >= strategy->first && r < strategy->first + strategy->count;
-    }
-    return all - here;
+    return clq_ranks_cut(strategy, strategy->config.global_batch).counts[replica];
 }
 
 /* In the order of the ranks, so that all have the same bits. */

@@ -57,6 +57,12 @@ static bool has_followers(const clq_replica *replica) {
     return false;
 }
 
+bool clq_strategy_adds_squares(const clq_strategy *strategy) {
+    const clq_plan_config *plan = &strategy->config.plan;
+    const bool measures_apart = strategy->shards_optimizer && clq_strategy_spans(strategy) && plan->gradient_norms;
+    return measures_apart || clq_updates_by_squares(&plan->update_options);
+}
+
 clq_plan_config clq_replica_plan_config(const clq_replica *replica, clq_mode mode) {
     const clq_strategy *strategy = replica->strategy;
     clq_plan_config config = strategy->config.plan;
@@ -66,8 +72,7 @@ clq_plan_config clq_replica_plan_config(const clq_replica *replica, clq_mode mod
     if (strategy->module->sums_in_step)
         *(config.slicing ? &config.joins : &config.exchange) = clq_peers_step_sum(replica);
     if (strategy->module->add_squares && config.update &&
-        (clq_updates_by_squares(&config.update_options) ||
-         clq_updates_have_trust_ratios(config.update, &config.update_options)))
+        (clq_strategy_adds_squares(strategy) || clq_updates_have_trust_ratios(config.update, &config.update_options)))
         config.norm_parts = strategy->module->add_squares(strategy, replica);
     config.stage = replica->stage;
     config.activations_most = replica->activations_most;
@@ -113,8 +118,8 @@ clq_status clq_replica_open(clq_replica *replica) {
     const clq_holding holding = {.stage = replica->stage,
                                  .slicing = config->slicing,
                                  .rank = worker->index,
-                                 .part = parts ? worker->index : 0,
-                                 .parts = parts ? replica->strategy->count : 1,
+                                 .part = parts ? replica->strategy->first + worker->index : 0,
+                                 .parts = parts ? replica->strategy->total : 1,
                                  .options = clq_plan_weights_options(config)};
     CLQ_TRY(clq_weights_create_holding(replica->strategy->model, worker->device, clq_plan_weights_update(config),
                                        &holding, &replica->weights));

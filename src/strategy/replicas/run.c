@@ -101,13 +101,13 @@ static clq_status count_computed(clq_strategy *strategy, const clq_strategy_call
     for (unsigned r = 0; r < strategy->count; r++) {
         count += call->computed[r];
         if (call->mode == CLQ_MODE_TRAIN && call->computed[r])
-            strategy->computed |= (uint64_t)(call->parts[r].count > 0) << r;
+            strategy->computed[strategy->first + r] |= call->parts[r].count > 0;
         all |= (uint64_t)1 << r;
     }
     *computed = count == strategy->count;
     if (count == 0) return CLQ_OK;
     clq_strategy_note_row(strategy, call->params.slot, all);
-    if (call->mode == CLQ_MODE_TRAIN) clq_strategy_note_gradients(strategy, false, NULL);
+    if (call->mode == CLQ_MODE_TRAIN) clq_strategy_note_gradients(strategy, false, 0);
     if (*computed) return CLQ_OK;
     return clq_fail(CLQ_STATE,
                     "%u of the %u replicas computed on their parts of the batch: all do, those without samples too, or "

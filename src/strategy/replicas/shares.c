@@ -118,8 +118,12 @@ struct clq_shares {
     size_t change_count;
 };
 
-static clq_status check_weights(const clq_strategy_options *options, unsigned replicas) {
+clq_status clq_shares_check(const clq_strategy_options *options, unsigned replicas) {
     double sum = 0.0;
+    if (options->shares != CLQ_SHARES_WEIGHTS) return CLQ_OK;
+    if (replicas > CLQ_REPLICAS_MAX)
+        return clq_fail(CLQ_UNSUPPORTED, "shares are given for at most %d replicas, and there are %u: use equal shares",
+                        CLQ_REPLICAS_MAX, replicas);
     if (options->share_count != replicas || !options->share_weights)
         return clq_fail(CLQ_ARGUMENT, "shares: %u %s given for %u %s: give one for each", options->share_count,
                         options->share_count == 1 ? "weight is" : "weights are", replicas,
@@ -141,8 +145,8 @@ clq_status clq_shares_create(const clq_strategy *strategy, clq_shares **out) {
     *out = NULL;
     if ((unsigned)options->shares > CLQ_SHARES_WEIGHTS)
         return clq_fail(CLQ_ARGUMENT, "shares %d is none of clq_shares_kind", (int)options->shares);
-    if (options->shares == CLQ_SHARES_WEIGHTS) CLQ_TRY(check_weights(options, strategy->count));
-    if (options->shares == CLQ_SHARES_EQUAL || strategy->count == 1) return CLQ_OK;
+    CLQ_TRY(clq_shares_check(options, strategy->total));
+    if (options->shares == CLQ_SHARES_EQUAL || strategy->total == 1) return CLQ_OK;
     clq_shares *shares = clq_alloc(1, sizeof *shares);
     if (!shares) return CLQ_MEMORY;
     const int error = pthread_mutex_init(&shares->lock, NULL);
@@ -151,7 +155,7 @@ clq_status clq_shares_create(const clq_strategy *strategy, clq_shares **out) {
         return clq_fail_lock("the shares of replicas", error);
     }
     shares->measured = options->shares == CLQ_SHARES_AUTO;
-    for (unsigned r = 0; r < strategy->count; r++) {
+    for (unsigned r = 0; r < strategy->total; r++) {
         shares->weights[r] = shares->measured ? 1.0 : options->share_weights[r];
         shares->times[r].cold = WARM;
     }
@@ -184,10 +188,8 @@ uint32_t clq_shares_capacity(const clq_strategy *strategy, unsigned replica) {
     const clq_shares *shares = strategy->shares;
     const size_t batch = strategy->config.global_batch, even = clq_ceil_div(batch, strategy->total);
     if (!clq_shares_are_measured(shares))
-        return clq_strategy_spans(strategy)
-                   ? (uint32_t)even
-                   : (uint32_t)CLQ_MAX(clq_shares_most(batch, strategy->count, clq_shares_weights(shares), replica),
-                                       (size_t)1);
+        return (uint32_t)CLQ_MAX(
+            clq_shares_most(batch, strategy->total, clq_shares_weights(shares), strategy->first + replica), (size_t)1);
     const clq_device_info *info = clq_device_get_info(strategy->replicas[replica].worker.device);
     const double room = (double)info->global_mem_bytes / 4 / strategy->count / sample_bytes(strategy);
     return (uint32_t)CLQ_MIN(CLQ_MAX(room, (double)even), (double)batch);

@@ -33,6 +33,9 @@ void clq_shares_balance(size_t total, unsigned replicas, const clq_share_cost *c
 
 /* ---- of a strategy ---- */
 
+/* Whether the weights are for so many replicas, if any are given. Errors: ARGUMENT, UNSUPPORTED (more replicas than may
+ * have weights). */
+clq_status clq_shares_check(const clq_strategy_options *options, unsigned replicas);
 /* By the options; NULL where shares are even. Errors: ARGUMENT (weights). */
 clq_status clq_shares_create(const clq_strategy *strategy, clq_shares **out);
 void clq_shares_destroy(clq_shares *shares);                /* takes NULL */

@@ -13,8 +13,10 @@ typedef struct work {
     clq_strategy *strategy;
     clq_snapshot *snapshot;
     clq_kept kept;
-    image images[CLQ_REPLICAS_MAX];
+    image *images; /* of all processes' replicas, by their numbers; the snapshot's */
     unsigned slots;
+    unsigned first;      /* this process's first replica */
+    unsigned begin, end; /* those that have an image here: this process's, or those of all */
 } work;
 
 void clq_snapshot_release(clq_snapshot *snapshot) {
@@ -45,38 +47,63 @@ static clq_status add_entry(work *w, const clq_snapshot_entry *entry) {
 
 /* ---- what is where ---- */
 
-static void begin(clq_strategy *strategy, clq_snapshot *snapshot, work *out) {
-    *out = (work){.strategy = strategy, .snapshot = snapshot, .kept = clq_exchange_kept(strategy)};
-    out->slots = out->kept.store ? clq_store_states(out->kept.store)
-                                 : clq_weights_optimizer_slots(strategy->replicas[0].weights);
+static unsigned slots_of(const clq_strategy *strategy, const clq_kept *kept) {
+    return kept->store ? clq_store_states(kept->store) : clq_weights_optimizer_slots(strategy->replicas[0].weights);
+}
+
+static clq_status begin(clq_strategy *strategy, clq_snapshot *snapshot, work *out) {
+    *out = (work){.strategy = strategy,
+                  .snapshot = snapshot,
+                  .kept = clq_exchange_kept(strategy),
+                  .images = take_block(snapshot, strategy->total * sizeof *out->images),
+                  .first = strategy->first,
+                  .begin = strategy->first,
+                  .end = strategy->first + strategy->count};
+    out->slots = slots_of(strategy, &out->kept);
+    return out->images ? CLQ_OK : CLQ_MEMORY;
 }
 
 unsigned clq_strategy_slots(clq_strategy *strategy) {
-    work w;
-    begin(strategy, NULL, &w);
-    return w.slots;
+    const clq_kept kept = clq_exchange_kept(strategy);
+    return slots_of(strategy, &kept);
 }
 
-static bool has(const clq_strategy *strategy, unsigned r, size_t variable) {
-    return clq_weights_offset(strategy->replicas[r].weights, variable) != CLQ_NO_OFFSET;
+static bool is_here(const work *w, unsigned r) { return r - w->first < w->strategy->count; }
+
+/* A replica of another process has its weights where one of this process has them: those that lie otherwise, stages and
+ * slices, are of one process. */
+static const clq_replica *replica_like(const work *w, unsigned r) {
+    return &w->strategy->replicas[is_here(w, r) ? r - w->first : 0];
 }
 
-static bool is_sliced(const clq_strategy *strategy, size_t variable) {
-    for (unsigned r = 0; r < strategy->count; r++)
-        if (has(strategy, r, variable)) return clq_replica_has_slice(&strategy->replicas[r], variable);
+static bool has(const work *w, unsigned r, size_t variable) {
+    return clq_weights_offset(replica_like(w, r)->weights, variable) != CLQ_NO_OFFSET;
+}
+
+static bool is_sliced(const work *w, size_t variable) {
+    for (unsigned r = 0; r < w->strategy->total; r++)
+        if (has(w, r, variable)) return clq_replica_has_slice(replica_like(w, r), variable);
     return false;
 }
 
 /* Compilers round differently: unlike devices that make the same update have values of their own. Replicas on like
- * devices have the same bits, where they are not told apart by what they hold or do. */
+ * devices have the same bits, where they are not told apart by what they hold or do. Of other processes' replicas
+ * nothing is read but what is theirs alone (piece_of). */
 static bool reads_all(const work *w, unsigned r) {
     const clq_strategy *strategy = w->strategy;
-    return r == 0 || strategy->replicas[r].stage || strategy->config.plan.slicing || w->kept.local_steps ||
-           !clq_selections_are_shared(strategy->replicas[0].worker.device, strategy->replicas[r].worker.device);
+    const clq_replica *first = &strategy->replicas[0], *own = replica_like(w, r);
+    if (!is_here(w, r)) return false;
+    return own == first || own->stage || strategy->config.plan.slicing || w->kept.local_steps ||
+           !clq_selections_are_shared(first->worker.device, own->worker.device);
 }
 
 /* Of a stage all pipelines are read. */
-static bool reads_state(const work *w, unsigned r) { return reads_all(w, r) || w->strategy->outdated[CLQ_ARENA_STATE]; }
+static bool reads_state(const work *w, unsigned r) {
+    return is_here(w, r) && (reads_all(w, r) || w->strategy->outdated[CLQ_ARENA_STATE]);
+}
+
+/* Of compression. Replicas of other processes have one if those of this process have. */
+static bool has_error(const work *w, unsigned r) { return w->kept.errors[is_here(w, r) ? r - w->first : 0]; }
 
 /* ---- between a replica and its image, by the replica's thread ---- */
 
@@ -109,7 +136,7 @@ static const clq_command_kind snapshot_kind = {.name = "snapshot", .run = run_tr
 static clq_status transfer_all(work *w, bool writes) {
     transfer transfers[CLQ_REPLICAS_MAX];
     for (unsigned r = 0; r < w->strategy->count; r++) {
-        transfers[r] = (transfer){.image = &w->images[r], .error = w->kept.errors[r], .writes = writes};
+        transfers[r] = (transfer){.image = &w->images[w->first + r], .error = w->kept.errors[r], .writes = writes};
         clq_channel_put(w->strategy->replicas[r].worker.commands,
                         &(clq_command){.kind = &snapshot_kind, .to = &transfers[r]});
     }
@@ -120,29 +147,35 @@ static clq_status transfer_all(work *w, bool writes) {
 
 /* Of a sharded optimizer one image has all replicas' parts. A store has what replicas have copies of. */
 static clq_status open_image(work *w, unsigned r) {
-    const clq_weights *weights = w->strategy->replicas[r].weights;
+    const clq_weights *weights = replica_like(w, r)->weights;
     clq_snapshot *s = w->snapshot;
     image *own = &w->images[r];
     const size_t bytes = clq_weights_arena_bytes(weights, CLQ_ARENA_PARAMETERS);
     const size_t state = clq_weights_arena_bytes(weights, CLQ_ARENA_STATE);
-    if (reads_all(w, r) && !w->kept.store)
+    if ((reads_all(w, r) || w->kept.local_steps) && !w->kept.store)
         if (!(own->arenas[CLQ_ARENA_PARAMETERS] = take_block(s, bytes))) return CLQ_MEMORY;
     if (reads_state(w, r) && state > 0)
         if (!(own->arenas[CLQ_ARENA_STATE] = take_block(s, state))) return CLQ_MEMORY;
     for (unsigned k = 0; k < w->slots && !w->kept.store; k++) {
-        if (r > 0 && w->strategy->shards_optimizer)
-            own->slots[k] = w->images[0].slots[k];
-        else if (reads_all(w, r) && !(own->slots[k] = take_block(s, bytes)))
+        const bool is_first = r == w->begin, shards = w->strategy->shards_optimizer;
+        if (shards && !is_first)
+            own->slots[k] = w->images[w->begin].slots[k];
+        else if ((shards || reads_all(w, r) || w->kept.local_steps) && !(own->slots[k] = take_block(s, bytes)))
             return CLQ_MEMORY;
     }
-    if (w->kept.errors[r] && !(own->error = take_block(s, bytes))) return CLQ_MEMORY;
+    if (has_error(w, r) && !(own->error = take_block(s, bytes))) return CLQ_MEMORY;
+    return CLQ_OK;
+}
+
+static clq_status open_images(work *w) {
+    for (unsigned r = w->begin; r < w->end; r++) CLQ_TRY(open_image(w, r));
     return CLQ_OK;
 }
 
 static clq_status read_store(work *w) {
     clq_store *store = w->kept.store;
     const size_t bytes = clq_weights_arena_bytes(w->strategy->replicas[0].weights, CLQ_ARENA_PARAMETERS);
-    image *first = &w->images[0];
+    image *first = &w->images[w->first];
     if (!store) return CLQ_OK;
     if (!(first->arenas[CLQ_ARENA_PARAMETERS] = take_block(w->snapshot, bytes))) return CLQ_MEMORY;
     for (unsigned k = 0; k < w->slots; k++)
@@ -161,8 +194,8 @@ static char *values_in(const work *w, unsigned r, const clq_snapshot_entry *e) {
     char *arena = e->kind == CLQ_SNAPSHOT_VALUE  ? own->arenas[clq_variable_arena(v)]
                   : e->kind == CLQ_SNAPSHOT_SLOT ? own->slots[e->slot]
                                                  : own->error;
-    if (!arena || !has(w->strategy, r, e->variable)) return NULL;
-    return arena + clq_weights_offset(w->strategy->replicas[r].weights, e->variable);
+    if (!arena || !has(w, r, e->variable)) return NULL;
+    return arena + clq_weights_offset(replica_like(w, r)->weights, e->variable);
 }
 
 static clq_status add_slices(work *w, clq_snapshot_entry *e) {
@@ -170,8 +203,8 @@ static clq_status add_slices(work *w, clq_snapshot_entry *e) {
     const clq_variable *v = &strategy->model->variables[e->variable];
     float *whole = take_block(w->snapshot, clq_variable_bytes(v));
     if (!whole) return CLQ_MEMORY;
-    for (unsigned r = 0; r < strategy->count; r++) {
-        const clq_weight_slice slice = clq_weights_slice(strategy->replicas[r].weights, e->variable);
+    for (unsigned r = 0; r < strategy->total; r++) {
+        const clq_weight_slice slice = clq_weights_slice(replica_like(w, r)->weights, e->variable);
         clq_weight_slice_paste(&slice, v, (const float *)(const void *)values_in(w, r, e), whole);
     }
     e->values = whole;
@@ -185,12 +218,18 @@ static bool is_of_each(const work *w, const clq_snapshot_entry *e) {
     return w->kept.local_steps != NULL;
 }
 
+static bool any_computed(const clq_strategy *strategy) {
+    bool any = false;
+    for (unsigned r = 0; r < strategy->total; r++) any = any || strategy->computed[r];
+    return any;
+}
+
 /* Of a replica, in the mean that stands for all. */
 static double weight_of(const work *w, unsigned r, const clq_snapshot_entry *e) {
     const unsigned group = w->strategy->group;
     const bool state = w->strategy->model->variables[e->variable].role == CLQ_ROLE_STATE;
-    if (state && is_of_each(w, e) && w->strategy->computed)
-        return (double)(w->strategy->computed >> (r / group * group) & 1);
+    if (state && is_of_each(w, e) && any_computed(w->strategy))
+        return w->strategy->computed[r / group * group] ? 1.0 : 0.0;
     if (e->kind == CLQ_SNAPSHOT_VALUE && w->kept.local_steps && *w->kept.local_steps > 0 && !state)
         return (double)w->kept.local_samples[r];
     return 1.0;
@@ -201,11 +240,11 @@ static clq_status add_mean(work *w, clq_snapshot_entry *e) {
     float *mean = take_block(w->snapshot, clq_variable_bytes(v));
     double total = 0.0;
     if (!mean) return CLQ_MEMORY;
-    for (unsigned r = 0; r < w->strategy->count; r++)
+    for (unsigned r = 0; r < w->strategy->total; r++)
         if (values_in(w, r, e)) total += weight_of(w, r, e);
     for (size_t i = 0; i < v->elements && total > 0.0; i++) {
         double sum = 0.0;
-        for (unsigned r = 0; r < w->strategy->count; r++) {
+        for (unsigned r = 0; r < w->strategy->total; r++) {
             const float *own = (const float *)(const void *)values_in(w, r, e);
             if (own) sum += weight_of(w, r, e) * (double)own[i];
         }
@@ -218,9 +257,9 @@ static clq_status add_mean(work *w, clq_snapshot_entry *e) {
 static clq_status add_of_all(work *w, clq_snapshot_entry e) {
     e.replica = -1;
     if (e.kind == CLQ_SNAPSHOT_ERROR) return CLQ_OK; /* of nobody else's gradient */
-    if (is_sliced(w->strategy, e.variable)) return add_slices(w, &e);
+    if (is_sliced(w, e.variable)) return add_slices(w, &e);
     if (is_of_each(w, &e)) return add_mean(w, &e);
-    for (unsigned r = 0; r < w->strategy->count && !e.values; r++) e.values = (void *)values_in(w, r, &e);
+    for (unsigned r = 0; r < w->strategy->total && !e.values; r++) e.values = (void *)values_in(w, r, &e);
     return e.values ? add_entry(w, &e) : CLQ_OK;
 }
 
@@ -228,8 +267,8 @@ static clq_status add_of_all(work *w, clq_snapshot_entry e) {
 static clq_status add_own(work *w, clq_snapshot_entry e) {
     const size_t bytes = clq_variable_bytes(&w->strategy->model->variables[e.variable]);
     const char *first = NULL;
-    if (is_sliced(w->strategy, e.variable)) return CLQ_OK;
-    for (unsigned r = 0; r < w->strategy->count; r++) {
+    if (is_sliced(w, e.variable)) return CLQ_OK;
+    for (unsigned r = 0; r < w->strategy->total; r++) {
         const char *values = values_in(w, r, &e);
         if (!values) continue;
         if (!first) first = values;
@@ -252,33 +291,149 @@ static clq_status add_all(work *w, clq_status (*add)(work *w, clq_snapshot_entry
     return CLQ_OK;
 }
 
-clq_status clq_strategy_take_snapshot(clq_strategy *strategy, clq_snapshot *out) {
+/* ---- between processes ---- */
+
+/* What replica r alone has: `bytes` of it lie at `at`. */
+typedef struct piece {
+    char *at;
+    size_t bytes;
+} piece;
+
+/* Pieces 0, 1, …: each slot of the optimizer, the compression error, the parameters. bytes 0: it has no such piece. */
+static piece piece_of(const work *w, unsigned r, unsigned i) {
+    const image *own = &w->images[r];
+    const bool shards = w->strategy->shards_optimizer;
+    const size_t bytes = clq_weights_arena_bytes(replica_like(w, r)->weights, CLQ_ARENA_PARAMETERS);
+    const size_t part = shards ? bytes / w->strategy->total : bytes; /* as clq_weights_part */
+    if (i == w->slots) return (piece){own->error, own->error ? bytes : 0};
+    if (i == w->slots + 1) return (piece){own->arenas[CLQ_ARENA_PARAMETERS], w->kept.local_steps ? bytes : 0};
+    if (!shards && !w->kept.local_steps) return (piece){0};
+    return (piece){own->slots[i] ? own->slots[i] + (shards ? r * part : 0) : NULL, part};
+}
+
+static unsigned piece_count(const work *w) { return w->slots + 2; }
+
+static bool has_pieces(const work *w) {
+    return w->strategy->shards_optimizer || w->kept.local_steps || w->kept.errors[0];
+}
+
+static clq_status send_pieces(const work *w) {
+    const clq_strategy *strategy = w->strategy;
+    clq_world *world = strategy->config.world;
+    const uint32_t which[] = {w->first, strategy->count};
+    CLQ_TRY(clq_world_send(world, 0, strategy->tag, which, sizeof which, 0));
+    for (unsigned r = w->first; r < w->first + strategy->count; r++)
+        for (unsigned i = 0; i < piece_count(w); i++) {
+            const piece own = piece_of(w, r, i);
+            if (own.bytes > 0) CLQ_TRY(clq_world_send(world, 0, strategy->tag, own.at, own.bytes, 0));
+        }
+    return CLQ_OK;
+}
+
+static clq_status receive_pieces(const work *w, unsigned rank) {
+    const clq_strategy *strategy = w->strategy;
+    clq_world *world = strategy->config.world;
+    uint32_t which[2];
+    CLQ_TRY(clq_world_receive(world, rank, strategy->tag, which, sizeof which, 0));
+    for (unsigned r = which[0]; r < which[0] + which[1]; r++)
+        for (unsigned i = 0; i < piece_count(w); i++) {
+            const piece its = piece_of(w, r, i);
+            if (its.bytes > 0) CLQ_TRY(clq_world_receive(world, rank, strategy->tag, its.at, its.bytes, 0));
+        }
+    return CLQ_OK;
+}
+
+static clq_status spread_pieces(const work *w) {
+    for (unsigned r = 0; r < w->strategy->total; r++)
+        for (unsigned i = 0; i < piece_count(w); i++) {
+            const piece its = piece_of(w, r, i);
+            CLQ_TRY(clq_world_broadcast(w->strategy->config.world, its.at, its.bytes));
+        }
+    return CLQ_OK;
+}
+
+/* status: of this process. Memory that any of them lacks is lacking for all, and the training goes on. Any other
+ * failure ends it. */
+static clq_status agree_on_memory(clq_world *world, clq_status status) {
+    double lacking = status == CLQ_MEMORY, sum = 0.0;
+    if (status != CLQ_OK && status != CLQ_MEMORY) return clq_world_fail_with(world, status);
+    double *all = clq_alloc(clq_world_size(world), sizeof *all);
+    if (!all) return clq_world_fail_with(world, CLQ_MEMORY);
+    status = clq_world_gather(world, &lacking, sizeof lacking, all);
+    for (unsigned r = 0; status == CLQ_OK && r < clq_world_size(world); r++) sum += all[r];
+    clq_free(all);
+    CLQ_TRY(status);
+    return sum > 0.0 ? CLQ_MEMORY : CLQ_OK;
+}
+
+static clq_status exchange_pieces(const work *w, bool for_all) {
+    clq_world *world = w->strategy->config.world;
+    const unsigned rank = clq_world_rank(world);
+    if (rank > 0) CLQ_TRY(send_pieces(w));
+    for (unsigned r = 1; rank == 0 && r < clq_world_size(world); r++) CLQ_TRY(receive_pieces(w, r));
+    return for_all ? spread_pieces(w) : CLQ_OK;
+}
+
+/* ---- a snapshot ---- */
+
+static clq_status read_replicas(work *w, clq_status begun) {
+    CLQ_TRY(begun);
+    CLQ_TRY(open_images(w));
+    CLQ_TRY(transfer_all(w, false));
+    return read_store(w);
+}
+
+static clq_status read_images(work *w, clq_status begun, bool for_all) {
+    const clq_strategy *strategy = w->strategy;
+    const bool gathers = clq_strategy_spans(strategy) && has_pieces(w);
+    if (gathers && (for_all || w->first == 0)) w->begin = 0, w->end = strategy->total;
+    clq_status status = read_replicas(w, begun);
+    if (!gathers) return status;
+    CLQ_TRY(agree_on_memory(strategy->config.world, status));
+    status = exchange_pieces(w, for_all);
+    return status == CLQ_OK ? CLQ_OK : clq_world_fail_with(strategy->config.world, status);
+}
+
+clq_status clq_snapshot_open_counts(clq_snapshot *snapshot) {
+    snapshot->local_samples = take_block(snapshot, snapshot->replicas * sizeof *snapshot->local_samples);
+    snapshot->shares = take_block(snapshot, snapshot->replicas * sizeof *snapshot->shares);
+    return snapshot->local_samples && snapshot->shares ? CLQ_OK : CLQ_MEMORY;
+}
+
+static clq_status take_counts(const work *w, clq_snapshot *out) {
+    clq_strategy *strategy = w->strategy;
+    CLQ_TRY(clq_snapshot_open_counts(out));
+    out->slots = w->slots;
+    out->state_apart = strategy->outdated[CLQ_ARENA_STATE];
+    for (unsigned r = 0; r < CLQ_MIN(strategy->total, CLQ_REPLICAS_MAX); r++)
+        out->computed |= (uint64_t)strategy->computed[r] << r;
+    for (unsigned r = 0; w->kept.local_steps && r < strategy->total; r++)
+        out->local_samples[r] = w->kept.local_samples[r];
+    if (w->kept.local_steps) out->local_steps = *w->kept.local_steps;
+    out->scales = clq_strategy_scales(strategy);
+    (void)clq_shares_now(strategy, out->shares);
+    return out->scales ? clq_strategy_read_scaling(strategy, out->scaling) : CLQ_OK;
+}
+
+clq_status clq_strategy_take_snapshot(clq_strategy *strategy, bool for_all, clq_snapshot *out) {
     work w;
-    *out = (clq_snapshot){.replicas = strategy->count};
+    *out = (clq_snapshot){.replicas = strategy->total};
     CLQ_TRY(clq_strategy_failure(strategy));
     clq_strategy_make_current(strategy, CLQ_CURRENT_OPTIMIZER);
-    begin(strategy, out, &w);
-    out->slots = w.slots;
-    for (unsigned r = 0; r < strategy->count; r++) CLQ_TRY(open_image(&w, r));
-    CLQ_TRY(transfer_all(&w, false));
-    CLQ_TRY(read_store(&w));
-    out->state_apart = strategy->outdated[CLQ_ARENA_STATE];
-    out->computed = strategy->computed;
-    if (w.kept.local_steps) {
-        out->local_steps = *w.kept.local_steps;
-        memcpy(out->local_samples, w.kept.local_samples, sizeof out->local_samples);
-    }
-    out->scales = clq_strategy_scales(strategy);
-    if (out->scales) CLQ_TRY(clq_strategy_read_scaling(strategy, out->scaling));
-    (void)clq_shares_now(strategy, out->shares);
+    const bool takes = for_all || !clq_strategy_spans(strategy) || clq_world_rank(strategy->config.world) == 0;
+    const clq_status begun = begin(strategy, out, &w);
+    if (!takes && !has_pieces(&w)) return CLQ_OK;
+    CLQ_TRY(read_images(&w, begun, for_all));
+    if (!takes) return CLQ_OK;
+    CLQ_TRY(take_counts(&w, out));
     CLQ_TRY(add_all(&w, add_of_all));
-    return clq_strategy_spans(strategy) ? CLQ_OK : add_all(&w, add_own);
+    return add_all(&w, add_own);
 }
 
 /* ---- putting ---- */
 
 static clq_status open_to_write(work *w, unsigned r) {
-    const clq_weights *weights = w->strategy->replicas[r].weights;
+    const clq_weights *weights = replica_like(w, r)->weights;
     image *own = &w->images[r];
     const size_t bytes = clq_weights_arena_bytes(weights, CLQ_ARENA_PARAMETERS);
     const size_t state = clq_weights_arena_bytes(weights, CLQ_ARENA_STATE);
@@ -286,7 +441,7 @@ static clq_status open_to_write(work *w, unsigned r) {
     if (state > 0 && !(own->arenas[CLQ_ARENA_STATE] = take_block(w->snapshot, state))) return CLQ_MEMORY;
     for (unsigned k = 0; k < w->slots; k++)
         if (!(own->slots[k] = take_block(w->snapshot, bytes))) return CLQ_MEMORY;
-    if (w->kept.errors[r] && !(own->error = take_block(w->snapshot, bytes))) return CLQ_MEMORY;
+    if (has_error(w, r) && !(own->error = take_block(w->snapshot, bytes))) return CLQ_MEMORY;
     return CLQ_OK;
 }
 
@@ -294,8 +449,8 @@ static void put_entry(work *w, const clq_snapshot_entry *e, unsigned r) {
     const clq_variable *v = &w->strategy->model->variables[e->variable];
     char *to = values_in(w, r, e);
     if (!to) return;
-    if (is_sliced(w->strategy, e->variable)) {
-        const clq_weight_slice slice = clq_weights_slice(w->strategy->replicas[r].weights, e->variable);
+    if (is_sliced(w, e->variable)) {
+        const clq_weight_slice slice = clq_weights_slice(replica_like(w, r)->weights, e->variable);
         clq_weight_slice_cut(&slice, v, e->values, (float *)(void *)to);
     } else {
         memcpy(to, e->values, clq_variable_bytes(v));
@@ -307,18 +462,20 @@ static void put_store(const work *w) {
     const size_t bytes = clq_weights_arena_bytes(w->strategy->replicas[0].weights, CLQ_ARENA_PARAMETERS);
     if (!store) return;
     clq_store_begin_write(store);
-    memcpy(clq_store_parameters(store), w->images[0].arenas[CLQ_ARENA_PARAMETERS], bytes);
-    for (unsigned k = 0; k < w->slots; k++) memcpy(clq_store_state(store, k), w->images[0].slots[k], bytes);
+    const image *first = &w->images[w->first];
+    memcpy(clq_store_parameters(store), first->arenas[CLQ_ARENA_PARAMETERS], bytes);
+    for (unsigned k = 0; k < w->slots; k++) memcpy(clq_store_state(store, k), first->slots[k], bytes);
     clq_store_end_write(store);
 }
 
 /* What the poster counts. */
 static clq_status put_counts(const work *w, const clq_snapshot *from, bool own, uint64_t step) {
     clq_strategy *strategy = w->strategy;
-    strategy->computed = own ? from->computed : 0;
+    for (unsigned r = 0; r < strategy->total; r++)
+        strategy->computed[r] = own && r < CLQ_REPLICAS_MAX && from->computed >> r & 1;
     strategy->steps_before = step - strategy->replicas[0].worker.steps_done;
     strategy->outdated[CLQ_ARENA_STATE] = own && from->state_apart;
-    for (unsigned r = 0; w->kept.local_steps && r < strategy->count; r++)
+    for (unsigned r = 0; w->kept.local_steps && r < strategy->total; r++)
         w->kept.local_samples[r] = own ? from->local_samples[r] : 0;
     if (w->kept.local_steps) {
         *w->kept.local_steps = own ? from->local_steps : 0;
@@ -329,10 +486,10 @@ static clq_status put_counts(const work *w, const clq_snapshot *from, bool own, 
 }
 
 static clq_status put(work *w, const clq_snapshot *from, bool own, uint64_t step) {
-    for (unsigned r = 0; r < w->strategy->count; r++) CLQ_TRY(open_to_write(w, r));
+    for (unsigned r = w->begin; r < w->end; r++) CLQ_TRY(open_to_write(w, r));
     for (size_t i = 0; i < from->count; i++) {
         const clq_snapshot_entry *e = &from->entries[i];
-        for (unsigned r = 0; r < w->strategy->count; r++)
+        for (unsigned r = w->begin; r < w->end; r++)
             if (e->replica < 0 || (own && e->replica == (int)r)) put_entry(w, e, r);
     }
     CLQ_TRY(transfer_all(w, true));
@@ -346,9 +503,8 @@ clq_status clq_strategy_put_snapshot(clq_strategy *strategy, const clq_snapshot 
     clq_snapshot images = {0}; /* for its blocks */
     work w;
     CLQ_TRY(clq_strategy_wait(strategy));
-    begin(strategy, &images, &w);
-    clq_status status =
-        put(&w, snapshot, own && snapshot->replicas == strategy->count && !clq_strategy_spans(strategy), step);
+    clq_status status = begin(strategy, &images, &w);
+    if (status == CLQ_OK) status = put(&w, snapshot, own && snapshot->replicas == strategy->total, step);
     clq_snapshot_release(&images);
     return status;
 }
