@@ -233,7 +233,8 @@ typedef struct clq_trainer_config {
      * - If a process fails otherwise, the world ends, and calls on all others fail with ABORTED.
      * - share_weights are of all replicas, in the order of the processes. With local steps weights are averaged at the
      *   end of each epoch, too. A sharded optimizer is sharded over all replicas: equally many in each process.
-     * Errors: UNSUPPORTED (other strategies, shares by speed, top-k compression, functions on replicas), MISMATCH (another model, settings, weights, data or plan on another process). */
+     * Errors: UNSUPPORTED (other strategies, top-k compression, functions on replicas, shares other than equal ones of
+     * more than CLQ_REPLICAS_MAX replicas in all), MISMATCH (another model, settings, weights, data or plan on another process). */
     clq_world *world;
 } clq_trainer_config;
 /* Adam, sparse cross-entropy from probabilities, batch 64, u8 samples. {0} is no default: its batch is 0. */
@@ -272,8 +273,8 @@ CLQ_API clq_status clq_trainer_replica(const clq_trainer *trainer, unsigned repl
 /* With CLQ_SHARES_AUTO and several replicas: how often shares were set, the first time for the first step. Otherwise
  * 0. */
 CLQ_API size_t clq_trainer_share_changes(const clq_trainer *trainer);
-/* The change `index`, from 0: shares (CLQ_REPLICAS_MAX; samples of a full global batch by replica), which hold from
- * step *step on. Errors: ARGUMENT (no such change). */
+/* The change `index`, from 0: shares (CLQ_REPLICAS_MAX; samples of a full global batch by replica; with a world by
+ * replica of all processes), which hold from step *step on. Errors: ARGUMENT (no such change). */
 CLQ_API clq_status clq_trainer_share_change(const clq_trainer *trainer, size_t index, uint64_t *step, size_t *shares);
 CLQ_API uint64_t clq_trainer_device_bytes(const clq_trainer *trainer); /* on all devices */
 /* Seconds that the steps so far spent in all-reduces (of the gradient, and of synchronized statistics), each from when

@@ -125,10 +125,12 @@ void clq_widen_affinity(const clq_world *world);
 /* Behind the devices; status: of all that was set up so far, on this process. Sets `peers`, and what follows from all
  * devices. Errors: that of the first rank that has one; ARGUMENT (two ranks on one GPU). Alone: status. */
 clq_status clq_setup_gather_devices(clq_setup *setup, const clq_options *options, clq_status status);
-/* The devices of all, behind the trainer: a line each; and "devices" and "shares" of JSON. */
+/* Of all processes, behind the trainer: how many replicas there are, and a replica's share of a full global batch. */
+unsigned clq_setup_replicas(const clq_setup *setup);
+size_t clq_setup_share(const clq_setup *setup, unsigned replica);
+/* The devices of all, behind the trainer: a line each; and "devices" of JSON. */
 void clq_introduce_peers(const clq_setup *setup, FILE *to);
 json_t *clq_describe_peers(const clq_setup *setup);
-json_t *clq_describe_peer_shares(const clq_setup *setup);
 /* Behind the command's work: waits until all processes are that far. If one failed, this process ends here, with a line
  * on those ranks that are to say it. */
 void clq_setup_end_together(const clq_setup *setup, clq_status status);

@@ -136,9 +136,9 @@ static void tell_shares(training *t) {
         if (t->shares_told == 0 || clq_trainer_share_change(trainer, t->shares_told, &step, shares) != CLQ_OK) continue;
         clear_line(t);
         fprintf(t->talk, "step %llu: shares are now", (unsigned long long)step);
-        for (unsigned r = 0; r < clq_trainer_replicas(trainer); r++)
+        for (unsigned r = 0; r < clq_setup_replicas(t->setup); r++)
             fprintf(t->talk, "%s %zu", r ? "," : "", shares[r]);
-        for (unsigned r = 0; r < clq_trainer_replicas(trainer); r++)
+        for (unsigned r = 0; r < clq_setup_replicas(t->setup); r++)
             if (shares[r] == 0) fprintf(t->talk, "; replica %u is left out", r);
         fprintf(t->talk, "\n");
     }
@@ -407,15 +407,13 @@ static json_t *describe_shares(const training *t) {
     const size_t changes = clq_trainer_share_changes(trainer);
     json_t *list = json_array();
     for (size_t i = 0; i < CLQ_MAX(changes, (size_t)1); i++) {
-        clq_device_info device;
         size_t shares[CLQ_REPLICAS_MAX] = {0};
         uint64_t step = 1;
         json_t *row = json_array();
-        for (unsigned r = 0; r < clq_trainer_replicas(trainer) && changes == 0; r++)
-            (void)clq_trainer_replica(trainer, r, &device, &shares[r]);
         if (i < changes) (void)clq_trainer_share_change(trainer, i, &step, shares);
-        for (unsigned r = 0; r < clq_trainer_replicas(trainer); r++)
-            row = clq_json_append(row, json_integer((json_int_t)shares[r]));
+        for (unsigned r = 0; r < clq_setup_replicas(t->setup); r++)
+            row = clq_json_append(
+                row, json_integer((json_int_t)(i < changes ? shares[r] : clq_setup_share(t->setup, r))));
         list = clq_json_append(list, json_pack("{s:I, s:o}", "step", (json_int_t)step, "shares", row));
     }
     return list;
@@ -453,10 +451,10 @@ static clq_status print_result(training *t, const char *verdict) {
     json_t *document =
         json_pack("{s:o, s:i, s:I, s:I, s:o, s:o, s:f, s:o, s:o, s:{s:o, s:o}, s:I, s:I, s:I, s:o}", "model",
                   clq_json_text(clq_model_name(t->setup->model)), "replicas",
-                  (int)(s->world ? s->peer_count : clq_trainer_replicas(s->trainer)), "global_batch",
+                  (int)clq_setup_replicas(s), "global_batch",
                   (json_int_t)t->setup->global_batch, "accumulate", (json_int_t)t->options->accumulate, "devices",
                   s->world ? clq_describe_peers(s) : describe_devices(t), "shares",
-                  s->world ? clq_describe_peer_shares(s) : describe_shares(t), "first_step_s", t->first_step_s,
+                  describe_shares(t), "first_step_s", t->first_step_s,
                   "images_per_s", clq_json_number(best_rate(t)), "epochs", epochs, "step_ms", "p50",
                   clq_json_number(p50), "p95", clq_json_number(p95), "launches_per_step",
                   (json_int_t)clq_strategy_calls(clq_trainer_strategy(t->setup->trainer), 0), "peak_rss_bytes",

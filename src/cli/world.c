@@ -127,15 +127,21 @@ clq_status clq_setup_gather_devices(clq_setup *s, const clq_options *o, clq_stat
 
 /* ---- telling ---- */
 
-static size_t share_of(const clq_setup *s, unsigned replica) {
-    return clq_strategy_share_of_all(clq_trainer_strategy(s->trainer), replica);
+unsigned clq_setup_replicas(const clq_setup *s) { return s->world ? s->peer_count : clq_trainer_replicas(s->trainer); }
+
+size_t clq_setup_share(const clq_setup *s, unsigned replica) {
+    clq_device_info device;
+    size_t share = 0;
+    if (s->world) return clq_strategy_share_of_all(clq_trainer_strategy(s->trainer), replica);
+    (void)clq_trainer_replica(s->trainer, replica, &device, &share);
+    return share;
 }
 
 void clq_introduce_peers(const clq_setup *s, FILE *to) {
     for (unsigned r = 0; r < s->peer_count; r++) {
         const clq_peer *peer = &s->peers[r];
         fprintf(to, "  %u: %s (%s) of %s, %zu of each batch\n", r, peer->name, peer->driver,
-                clq_world_name(s->world, peer->rank), share_of(s, r));
+                clq_world_name(s->world, peer->rank), clq_setup_share(s, r));
     }
 }
 
@@ -143,15 +149,9 @@ json_t *clq_describe_peers(const clq_setup *s) {
     json_t *list = json_array();
     for (unsigned r = 0; r < s->peer_count; r++)
         list = clq_json_append(list, json_pack("{s:i, s:o, s:I, s:i}", "index", (int)s->peers[r].index, "name",
-                                               clq_json_text(s->peers[r].name), "share", (json_int_t)share_of(s, r),
-                                               "rank", (int)s->peers[r].rank));
+                                               clq_json_text(s->peers[r].name), "share",
+                                               (json_int_t)clq_setup_share(s, r), "rank", (int)s->peers[r].rank));
     return list;
-}
-
-json_t *clq_describe_peer_shares(const clq_setup *s) {
-    json_t *row = json_array();
-    for (unsigned r = 0; r < s->peer_count; r++) row = clq_json_append(row, json_integer((json_int_t)share_of(s, r)));
-    return clq_json_append(json_array(), json_pack("{s:I, s:o}", "step", (json_int_t)1, "shares", row));
 }
 
 /* ---- the end ---- */

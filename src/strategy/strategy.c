@@ -471,7 +471,7 @@ clq_status clq_strategy_prepare_shares(clq_strategy *strategy) {
         strategy->replicas[r].capacity = clq_shares_capacity(strategy, r);
         strategy->replicas[r].measures_norms = r == 0 || each_a_part;
     }
-    return CLQ_OK;
+    return clq_shares_take_rooms(strategy);
 }
 
 static clq_status open_replicas(clq_strategy *strategy, const clq_devices *devices, const size_t *activations_most) {

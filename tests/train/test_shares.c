@@ -1,6 +1,7 @@
 /* Unequal shares: the same shares give the same bits, shares by speed follow it, and what is refused. */
 #include "support/runs.h"
 #include "support/slow.h"
+#include "support/world_fabric.h"
 
 #include <math.h>
 
@@ -129,6 +130,67 @@ static void smaller_batches_hide_no_others(void **state) {
     clq_model_destroy(model);
 }
 
+/* ---- several processes ---- */
+
+static const clq_world_config patient = {.silence_s = 60, .deadline_s = 60};
+
+/* Of one process: the shares that it had last, and how often they were set. */
+typedef struct told {
+    size_t shares[CLQ_REPLICAS_MAX], changes;
+} told;
+
+/* All processes have the same shares at each step, so they leave the loop at the same one. */
+static clq_status train_until_smaller(clq_trainer *trainer, clq_dataset *data, told *out) {
+    for (int i = 0; i < STEPS_MOST && out->shares[0] * 2 >= out->shares[1]; i++) {
+        clq_batch batch;
+        bool more;
+        uint64_t step;
+        CLQ_TRY(clq_dataset_next(data, &batch, &more));
+        CLQ_TRY(clq_step(trainer, &batch));
+        out->changes = clq_trainer_share_changes(trainer);
+        CLQ_TRY(clq_trainer_share_change(trainer, out->changes - 1, &step, out->shares));
+    }
+    return clq_trainer_wait(trainer);
+}
+
+static void train_process(fabric_rank *rank) {
+    told *all = rank->context;
+    clq_devices devices;
+    clq_trainer *trainer = NULL;
+    clq_model *model = run_model("cnn");
+    clq_dataset *data = run_data();
+    clq_trainer_config config = by_speed(clq_trainer_config_default());
+    config.global_batch = RUN_BATCH;
+    config.world = rank->world;
+    clq_status status = clq_devices_select(sys, rank->rank ? "pocl:1" : "pocl:0", &devices);
+    if (status == CLQ_OK) status = clq_trainer_create(model, &devices, &config, &trainer);
+    if (status == CLQ_OK) status = train_until_smaller(trainer, data, &all[rank->rank]);
+    fabric_note(rank, status);
+    clq_trainer_destroy(trainer);
+    clq_dataset_destroy(data);
+    clq_model_destroy(model);
+}
+
+/* The slow process gets less, and all come to the same shares. */
+static void processes_share_by_speed(void **state) {
+    (void)state;
+    told all[2] = {{.changes = 0}};
+    fabric_rank ranks[2];
+    clq_devices slow_one;
+    fabric *network = fabric_open(2, 0, 0);
+    assert_ok(clq_devices_select(sys, "pocl:0", &slow_one));
+    layer.pace(slow_one.items[0].index, SLOW);
+    fabric_run(network, 2, &patient, train_process, all, ranks);
+    layer.pace(slow_one.items[0].index, 1);
+    fabric_close(network);
+    for (unsigned r = 0; r < 2; r++)
+        if (ranks[r].ended != CLQ_OK) fail_msg("process %u: %s", r, ranks[r].detail);
+    assert_int_equal(all[0].changes, all[1].changes);
+    assert_memory_equal(all[0].shares, all[1].shares, sizeof all[0].shares);
+    assert_int_equal(all[0].shares[0] + all[0].shares[1], RUN_BATCH);
+    assert_true(all[0].shares[0] * 2 < all[0].shares[1]);
+}
+
 /* Before anything is measured shares are even, and stay so where that is best: the run is the one of even shares. */
 static void one_replica_has_all(void **state) {
     (void)state;
@@ -204,6 +266,7 @@ int main(void) {
                                        cmocka_unit_test(equal_weights_have_the_bits_of_none),
                                        cmocka_unit_test(shares_follow_the_speed),
                                        cmocka_unit_test(smaller_batches_hide_no_others),
+                                       cmocka_unit_test(processes_share_by_speed),
                                        cmocka_unit_test(one_replica_has_all),
                                        cmocka_unit_test(wrong_weights_are_refused),
                                        cmocka_unit_test(texts_are_parsed)};

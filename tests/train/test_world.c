@@ -292,13 +292,11 @@ static void refuses(fabric_rank *rank) {
 
 static void what_does_not_go_together(void **state) {
     (void)state;
-    clq_trainer_config plain = apart_config(), central = plain, shares = plain, topk = plain;
+    clq_trainer_config plain = apart_config(), central = plain, topk = plain;
     central.strategy = CLQ_STRATEGY_CENTRAL;
-    shares.strategy_options.shares = CLQ_SHARES_AUTO;
     topk.strategy_options.compression = (clq_compression){.kind = CLQ_COMPRESSION_TOP_K, .fraction = 0.1};
     const refusal refusals[] = {
         {"no strategy but mirrored", central, 0, CLQ_UNSUPPORTED},
-        {"shares do not follow speed", shares, 0, CLQ_UNSUPPORTED},
         {"not sent in part (topk)", topk, 0, CLQ_UNSUPPORTED},
         {"rank 1 on", plain, 1, CLQ_MISMATCH},
     };

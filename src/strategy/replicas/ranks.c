@@ -9,8 +9,8 @@
 
 static clq_status refuse(const char *what) {
     return clq_fail(CLQ_UNSUPPORTED,
-                    "on several machines %s: use strategy mirrored with equal or given shares, and whole or f16 "
-                    "gradients, local steps, or a sharded optimizer",
+                    "on several machines %s: use strategy mirrored with whole or f16 gradients, local steps or a "
+                    "sharded optimizer",
                     what);
 }
 
@@ -19,7 +19,6 @@ static clq_status check_settings(const clq_strategy_config *config) {
     if (config->kind != CLQ_STRATEGY_AUTO && config->kind != CLQ_STRATEGY_MIRRORED)
         return refuse("no strategy but mirrored works");
     if (config->parts > 0) return refuse("parts of a model are not trained");
-    if (options->shares == CLQ_SHARES_AUTO) return refuse("shares do not follow speed");
     return options->compression.kind == CLQ_COMPRESSION_TOP_K ? refuse("gradients are not sent in part (topk)")
                                                               : CLQ_OK;
 }

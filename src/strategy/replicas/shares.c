@@ -12,6 +12,8 @@ enum { LEAST = 3, AGREED = 3, KEPT = 31, WARM = 2 };
 /* A change must have a predicted gain of gain_least, since measurements vary by themselves. The gains of the reviews
  * that agree must add up to gains_enough: a small gain must be found many times, a large one a few times. */
 static const double gain_least = 0.05, gains_enough = 0.8;
+/* With several processes reviews are made at every so many steps, by what all have measured. */
+enum { STEPS_OF_ALL = 8 };
 /* A change within this many steps of another goes half of the way. Where other programs use the machine, the replica
  * with more to do is interrupted more, and shares would oscillate. */
 enum { SOON = 64 };
@@ -108,22 +110,25 @@ struct clq_shares {
     bool measured;
     pthread_mutex_t lock;            /* of the next two members */
     size_t counts[CLQ_REPLICAS_MAX]; /* of a full global batch; written by the poster */
-    times times[CLQ_REPLICAS_MAX];
+    times times[CLQ_REPLICAS_MAX];   /* of this process's replicas; all else is of those of all processes */
     /* The poster's: */
     clq_share_cost costs[CLQ_REPLICAS_MAX];
-    uint64_t looked_at; /* how many times of each replica the last review had */
-    unsigned agreed;    /* reviews in a row that found that a change pays */
-    double gains;       /* the sum of the gains that they predicted */
-    change *changes;    /* the first: the shares of the first step; none before it */
+    size_t most[CLQ_REPLICAS_MAX]; /* samples that each has room for */
+    uint64_t looked_at;            /* how many times of each replica the last review had */
+    unsigned agreed;               /* reviews in a row that found that a change pays */
+    double gains;                  /* the sum of the gains that they predicted */
+    change *changes;               /* the first: the shares of the first step; none before it */
     size_t change_count;
 };
 
 clq_status clq_shares_check(const clq_strategy_options *options, unsigned replicas) {
     double sum = 0.0;
-    if (options->shares != CLQ_SHARES_WEIGHTS) return CLQ_OK;
+    if (options->shares == CLQ_SHARES_EQUAL) return CLQ_OK;
     if (replicas > CLQ_REPLICAS_MAX)
-        return clq_fail(CLQ_UNSUPPORTED, "shares are given for at most %d replicas, and there are %u: use equal shares",
+        return clq_fail(CLQ_UNSUPPORTED,
+                        "shares other than equal ones are of at most %d replicas, and there are %u: use equal shares",
                         CLQ_REPLICAS_MAX, replicas);
+    if (options->shares != CLQ_SHARES_WEIGHTS) return CLQ_OK;
     if (options->share_count != replicas || !options->share_weights)
         return clq_fail(CLQ_ARGUMENT, "shares: %u %s given for %u %s: give one for each", options->share_count,
                         options->share_count == 1 ? "weight is" : "weights are", replicas,
@@ -195,6 +200,23 @@ uint32_t clq_shares_capacity(const clq_strategy *strategy, unsigned replica) {
     return (uint32_t)CLQ_MIN(CLQ_MAX(room, (double)even), (double)batch);
 }
 
+/* With several processes all call it; the least of them has room for an even share. */
+clq_status clq_shares_take_rooms(clq_strategy *strategy) {
+    clq_world *world = strategy->config.world;
+    enum { ROOMS_BYTES = sizeof(size_t) * CLQ_REPLICAS_MAX };
+    size_t own[CLQ_REPLICAS_MAX] = {0};
+    unsigned next = 0;
+    if (!clq_shares_are_measured(strategy->shares)) return CLQ_OK;
+    for (unsigned r = 0; r < strategy->count; r++) own[r] = strategy->replicas[r].capacity;
+    size_t *all = clq_alloc(clq_world_size(world), ROOMS_BYTES);
+    clq_status status = clq_world_check(world, all ? CLQ_OK : CLQ_MEMORY);
+    if (status == CLQ_OK) status = clq_world_gather(world, own, ROOMS_BYTES, all);
+    for (size_t i = 0; status == CLQ_OK && i < (size_t)clq_world_size(world) * CLQ_REPLICAS_MAX; i++)
+        if (all[i] > 0) strategy->shares->most[next++] = all[i];
+    clq_free(all);
+    return status;
+}
+
 /* ---- changes ---- */
 
 size_t clq_shares_change_count(const clq_shares *shares) { return shares ? shares->change_count : 0; }
@@ -213,7 +235,7 @@ static clq_status change_shares(clq_strategy *strategy, uint64_t step, const siz
     change *next = &shares->changes[shares->change_count++];
     *next = (change){.step = step};
     pthread_mutex_lock(&shares->lock);
-    for (unsigned r = 0; r < strategy->count; r++) {
+    for (unsigned r = 0; r < strategy->total; r++) {
         next->counts[r] = shares->counts[r] = counts[r];
         shares->weights[r] = (double)counts[r];
         shares->times[r].count = 0;
@@ -228,15 +250,15 @@ static clq_status change_shares(clq_strategy *strategy, uint64_t step, const siz
 bool clq_shares_now(const clq_strategy *strategy, size_t *counts) {
     const clq_shares *shares = strategy->shares;
     if (!clq_shares_are_measured(shares) || shares->change_count == 0) return false;
-    memcpy(counts, shares->counts, strategy->count * sizeof *counts);
+    memcpy(counts, shares->counts, strategy->total * sizeof *counts);
     return true;
 }
 
 clq_status clq_shares_go_on(clq_strategy *strategy, uint64_t step, const size_t *counts) {
     size_t sum = 0;
     if (!clq_shares_are_measured(strategy->shares)) return CLQ_OK;
-    for (unsigned r = 0; r < strategy->count; r++) {
-        if (counts[r] > strategy->replicas[r].capacity) return CLQ_OK;
+    for (unsigned r = 0; r < strategy->total; r++) {
+        if (counts[r] > strategy->shares->most[r]) return CLQ_OK;
         sum += counts[r];
     }
     return sum == strategy->config.global_batch ? change_shares(strategy, step, counts) : CLQ_OK;
@@ -256,45 +278,85 @@ static double median(const times *t, unsigned count) {
     return sorted[count / 2];
 }
 
-/* Whether every replica was measured again since the last review; seconds (replicas): their medians. */
-static bool look(clq_strategy *strategy, double *seconds) {
+/* What a process has measured: how many times of each of its replicas, and their medians. */
+typedef struct measured {
+    uint64_t count, replicas;
+    double seconds[CLQ_REPLICAS_MAX];
+} measured;
+
+static measured look_here(const clq_strategy *strategy) {
     clq_shares *shares = strategy->shares;
-    uint64_t least = UINT64_MAX;
+    measured own = {.count = UINT64_MAX, .replicas = strategy->count};
     pthread_mutex_lock(&shares->lock);
-    for (unsigned r = 0; r < strategy->count; r++) least = CLQ_MIN(least, shares->times[r].count);
-    const bool again = least >= LEAST && least != shares->looked_at;
-    const unsigned back = CLQ_MIN((unsigned)CLQ_MIN(least, (uint64_t)KEPT), LEAST + shares->agreed);
-    for (unsigned r = 0; r < strategy->count && again; r++) seconds[r] = median(&shares->times[r], back);
+    for (unsigned r = 0; r < strategy->count; r++) own.count = CLQ_MIN(own.count, shares->times[r].count);
+    const unsigned back = CLQ_MIN((unsigned)CLQ_MIN(own.count, (uint64_t)KEPT), LEAST + shares->agreed);
+    for (unsigned r = 0; r < strategy->count && own.count >= LEAST; r++)
+        own.seconds[r] = median(&shares->times[r], back);
     pthread_mutex_unlock(&shares->lock);
-    if (again) shares->looked_at = least;
-    return again;
+    return own;
+}
+
+/* Of all processes. all (processes). *least: how many times every replica was measured, at least. */
+static clq_status gather(const clq_strategy *strategy, measured *all, uint64_t *least, double *seconds) {
+    const measured own = look_here(strategy);
+    unsigned next = 0;
+    *least = UINT64_MAX;
+    CLQ_TRY(clq_world_gather(strategy->config.world, &own, sizeof own, all));
+    for (unsigned p = 0; p < clq_world_size(strategy->config.world); p++) {
+        *least = CLQ_MIN(*least, all[p].count);
+        for (unsigned r = 0; r < all[p].replicas; r++) seconds[next++] = all[p].seconds[r];
+    }
+    return CLQ_OK;
+}
+
+/* *again: every replica was measured again since the last review; seconds (replicas): their medians. */
+static clq_status look(clq_strategy *strategy, uint64_t step, bool *again, double *seconds) {
+    clq_shares *shares = strategy->shares;
+    uint64_t least;
+    *again = false;
+    if (clq_strategy_spans(strategy)) {
+        if (step % STEPS_OF_ALL != 0) return CLQ_OK;
+        measured *all = clq_alloc(clq_world_size(strategy->config.world), sizeof *all);
+        if (!all) return clq_world_fail_with(strategy->config.world, CLQ_MEMORY); /* the others wait */
+        const clq_status status = gather(strategy, all, &least, seconds);
+        clq_free(all);
+        CLQ_TRY(status);
+    } else {
+        const measured own = look_here(strategy);
+        least = own.count;
+        memcpy(seconds, own.seconds, sizeof own.seconds);
+    }
+    *again = least >= LEAST && least != shares->looked_at;
+    if (*again) shares->looked_at = least;
+    return CLQ_OK;
 }
 
 /* Changes counts to the shares half of the way between the present ones and these. */
 static void go_half(const clq_strategy *strategy, size_t *counts) {
     double sums[CLQ_REPLICAS_MAX];
     size_t offsets[CLQ_REPLICAS_MAX];
-    for (unsigned r = 0; r < strategy->count; r++) sums[r] = (double)counts[r] + (double)strategy->shares->counts[r];
-    clq_shares_split(strategy->config.global_batch, strategy->count, sums, offsets, counts);
+    for (unsigned r = 0; r < strategy->total; r++) sums[r] = (double)counts[r] + (double)strategy->shares->counts[r];
+    clq_shares_split(strategy->config.global_batch, strategy->total, sums, offsets, counts);
 }
 
 clq_status clq_shares_review(clq_strategy *strategy, uint64_t step) {
     clq_shares *shares = strategy->shares;
-    const unsigned replicas = strategy->count;
+    const unsigned replicas = strategy->total;
     double seconds[CLQ_REPLICAS_MAX], now_s = 0.0, then_s = 0.0;
-    size_t counts[CLQ_REPLICAS_MAX], most[CLQ_REPLICAS_MAX];
+    size_t counts[CLQ_REPLICAS_MAX], offsets[CLQ_REPLICAS_MAX];
+    bool again;
     if (!clq_shares_are_measured(shares)) return CLQ_OK;
     if (shares->change_count == 0) {
-        clq_shares_split(strategy->config.global_batch, replicas, NULL, most, counts);
+        clq_shares_split(strategy->config.global_batch, replicas, NULL, offsets, counts);
         return change_shares(strategy, step, counts);
     }
-    if (!look(strategy, seconds)) return CLQ_OK;
+    CLQ_TRY(look(strategy, step, &again, seconds));
+    if (!again) return CLQ_OK;
     for (unsigned r = 0; r < replicas; r++) {
         clq_share_cost_observe(&shares->costs[r], shares->counts[r], seconds[r]);
         now_s = CLQ_MAX(now_s, seconds[r]);
-        most[r] = strategy->replicas[r].capacity;
     }
-    clq_shares_balance(strategy->config.global_batch, replicas, shares->costs, most, counts);
+    clq_shares_balance(strategy->config.global_batch, replicas, shares->costs, shares->most, counts);
     for (unsigned r = 0; r < replicas; r++) then_s = CLQ_MAX(then_s, clq_share_cost_of(&shares->costs[r], counts[r]));
     const bool pays =
         now_s > then_s * (1.0 + gain_least) && memcmp(counts, shares->counts, replicas * sizeof counts[0]) != 0;
@@ -338,7 +400,7 @@ clq_status clq_pace_arrive(clq_replica *replica, size_t samples) {
     CLQ_TRY(clq_pace_rest(replica, true));
     pthread_mutex_lock(&shares->lock);
     times *t = &shares->times[replica->worker.index];
-    const bool counts = due && samples == shares->counts[replica->worker.index];
+    const bool counts = due && samples == shares->counts[replica->strategy->first + replica->worker.index];
     if (counts) {
         if (t->cold > 0)
             t->cold--;

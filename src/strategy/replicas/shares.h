@@ -4,7 +4,8 @@
  * A replica's thread measures how long it computes from one exchange to the next, without the time for which it waits
  * for rows or for other replicas. The poster reads these times, and sets the shares of the next steps. That is one
  * thread, so all replicas agree on the shares of each step. Shares are those of a full global batch; smaller batches
- * are split in the same proportions. */
+ * are split in the same proportions. With several processes the posters of all exchange their times at counted steps,
+ * and each does the same arithmetic with them. */
 #ifndef CLQ_STRATEGY_SHARES_H
 #define CLQ_STRATEGY_SHARES_H
 
@@ -43,9 +44,12 @@ bool clq_shares_are_measured(const clq_shares *shares);     /* takes NULL */
 const double *clq_shares_weights(const clq_shares *shares); /* takes NULL: NULL */
 /* How many samples a replica is to have room for. */
 uint32_t clq_shares_capacity(const clq_strategy *strategy, unsigned replica);
-/* Before step `step` is split: changes the shares where that pays. By the poster. Errors: MEMORY. */
+/* Learns the capacity of every replica. Errors: MEMORY, and those of clq_world_gather. */
+clq_status clq_shares_take_rooms(clq_strategy *strategy);
+/* Before step `step` is split: changes the shares where that pays. By the poster of each process, which all come to the
+ * same shares. Errors: MEMORY, and those of clq_world_gather. */
 clq_status clq_shares_review(clq_strategy *strategy, uint64_t step);
-/* Of snapshots: the present shares of a full global batch (replicas), false where none are measured; and the shares
+/* Of snapshots: the present shares of a full global batch (replicas of all processes), false where none are measured; and the shares
  * from `step` on, which are ignored where they do not fit. Errors: MEMORY. */
 bool clq_shares_now(const clq_strategy *strategy, size_t *counts);
 clq_status clq_shares_go_on(clq_strategy *strategy, uint64_t step, const size_t *counts);
