@@ -174,6 +174,9 @@ clq_status clq_ranks_open(clq_strategy *strategy);
 void clq_ranks_close(clq_strategy *strategy);
 /* A batch over the replicas of all processes. By the poster; until its next call. */
 clq_batch_cut clq_ranks_cut(const clq_strategy *strategy, size_t samples);
+/* The same over the replicas of this process alone, in proportion to their room; and how many samples fit at once. */
+clq_batch_cut clq_ranks_cut_here(const clq_strategy *strategy, size_t samples);
+size_t clq_ranks_room_here(const clq_strategy *strategy);
 /* Those of all processes that have samples of it have computed. By the poster. */
 void clq_ranks_note_computed(clq_strategy *strategy, size_t samples);
 

@@ -128,18 +128,10 @@ static const clq_command_kind write_kind = {"write", 0, run_transfer, NULL};
 
 /* ---- posting ---- */
 
-/* Over the replicas of this process, in proportion to their room. */
-static clq_batch_cut cut_here(const clq_strategy *strategy, size_t total) {
-    double room[CLQ_REPLICAS_MAX];
-    if (!clq_strategy_spans(strategy)) return clq_ranks_cut(strategy, total);
-    for (unsigned r = 0; r < strategy->count; r++) room[r] = (double)strategy->replicas[r].capacity;
-    clq_shares_split(total, strategy->count, room, strategy->cut.offsets, strategy->cut.counts);
-    return strategy->cut;
-}
-
 void clq_strategy_split_shares(clq_strategy *strategy, const clq_command_kind *kind, size_t total,
                                clq_batch_part *parts) {
-    const clq_batch_cut cut = kind == &predict_kind ? cut_here(strategy, total) : clq_ranks_cut(strategy, total);
+    const clq_batch_cut cut =
+        kind == &predict_kind ? clq_ranks_cut_here(strategy, total) : clq_ranks_cut(strategy, total);
     const unsigned first = kind == &predict_kind ? 0 : strategy->first;
     for (unsigned r = 0; r < strategy->count; r++)
         parts[r] = (clq_batch_part){
@@ -387,13 +379,6 @@ clq_status clq_strategy_forward(clq_strategy *strategy, const clq_rows *batch, c
     return clq_strategy_post_batch(strategy, (clq_command){.kind = &evaluate_kind, .params = *params}, batch);
 }
 
-/* How many rows the replicas of this process have room for together. */
-static size_t rows_most(const clq_strategy *strategy) {
-    size_t rows = 0;
-    for (unsigned r = 0; r < strategy->count; r++) rows += strategy->replicas[r].capacity;
-    return clq_strategy_spans(strategy) ? rows : strategy->config.global_batch;
-}
-
 /* Each process predicts all rows by its own replicas. */
 clq_status clq_strategy_predict(clq_strategy *strategy, const clq_rows *batch, float *const *out) {
     float *next[CLQ_MODEL_OUTPUTS_MAX] = {NULL};
@@ -401,7 +386,7 @@ clq_status clq_strategy_predict(clq_strategy *strategy, const clq_rows *batch, f
     clq_strategy_make_current(strategy, CLQ_ARENA_PARAMETERS);
     clq_strategy_make_current(strategy, CLQ_ARENA_STATE);
     for (size_t first = 0, count; first < batch->count; first += count) {
-        count = CLQ_MIN(rows_most(strategy), batch->count - first);
+        count = CLQ_MIN(clq_ranks_room_here(strategy), batch->count - first);
         for (uint32_t i = 0; i < strategy->model->output_count; i++)
             if (out[i]) next[i] = out[i] + first * clq_model_output(strategy->model, i)->elements;
         const clq_rows rows = clq_rows_part(batch, first, count);

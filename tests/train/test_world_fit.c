@@ -141,7 +141,7 @@ static clq_status train(const plan *how, const char *spec, const fabric_rank *of
     config.measure_gradient = true;
     config.check_replicas = how->checks ? 2 : 0;
     if (how->options) config.strategy_options = *how->options;
-    if (how->options) config.strategy = CLQ_STRATEGY_MIRRORED;
+    if (how->options) config.strategy = how->options->stages ? CLQ_STRATEGY_PIPELINE : CLQ_STRATEGY_MIRRORED;
     config.world = world;
     *result = (told){0};
     for (unsigned i = 0; i <= STEPS; i++) result->losses[i] = (double)NAN;
@@ -412,6 +412,7 @@ static const struct way {
      false,
      1e-4},
     {"sharded optimizer", "sharded optimizer undisturbed", {.shard_optimizer = true}, true, 1e-4},
+    {"pipelines", "pipelines undisturbed", {.stages = 2, .micro_batches = 3}, true, 1e-4},
 };
 
 /* Two processes train as one that has all devices. */
@@ -446,7 +447,7 @@ static void parts_of_an_optimizer_are_equal(void **state) {
     run(&how, 2, ranks);
     for (unsigned r = 0; r < 2; r++) {
         assert_int_equal(ranks[r].ended, r == 0 ? CLQ_UNSUPPORTED : CLQ_ABORTED);
-        expect_text(ranks[r].detail, "needs equally many devices on each");
+        expect_text(ranks[r].detail, "need equally many devices on each");
     }
 }
 

@@ -91,7 +91,8 @@ class Train(unittest.TestCase):
                 self.assertAlmostEqual(value, other, delta=1e-5)  # 2e-7 was found
 
     def test_ways_of_exchanging(self):
-        for way in (["--local-steps", 3], ["--shard-optimizer", "--clip", "global_norm=1"], ["--shares", "1,2,3,4"]):
+        for way in (["--local-steps", 3], ["--shard-optimizer", "--clip", "global_norm=1"], ["--shares", "1,2,3,4"],
+                    ["--strategy", "pipeline:stages=2", "--check-replicas", 5]):
             alone = self.run_alone("--devices", "pocl:0,pocl:1,pocl:2,pocl:3", "--strategy", "mirrored", "--epochs", 2, "--json", *way)
             report = self.report(2, "--epochs", 2, *way, of_rank={0: ["--devices", "pocl:0,pocl:1"], 1: ["--devices", "pocl:2,pocl:3"]})
             self.assertEqual((report["replicas"], report["ranks"]), (4, 2))

@@ -201,7 +201,7 @@ static clq_status take_options(const clq_strategy *strategy, clq_pipeline *out) 
                         stages, stages, strategy->count, strategy->count);
     out->stages = stages;
     out->pipelines = strategy->count / stages;
-    const size_t share = clq_ceil_div(strategy->config.global_batch, out->pipelines);
+    const size_t share = clq_ceil_div(strategy->config.global_batch, strategy->total / stages);
     if (options->micro_batches > share)
         return clq_fail(
             CLQ_ARGUMENT,
@@ -216,10 +216,20 @@ static bool updates_by_squares(const clq_strategy *strategy) {
     return strategy->config.plan.update && clq_updates_by_squares(&strategy->config.plan.update_options);
 }
 
+/* Processes measure times of their own: all cut as rank 0 does. */
+static clq_status choose_cuts(clq_strategy *strategy, clq_cut_wishes *wishes) {
+    clq_world *world = strategy->config.world;
+    clq_pipeline *pipeline = pipeline_of(strategy);
+    const clq_status status = clq_pipeline_choose_cuts(strategy, wishes);
+    if (!clq_strategy_spans(strategy)) return status;
+    CLQ_TRY(clq_world_check(world, status));
+    return clq_world_broadcast(world, pipeline->cut, pipeline->stages * sizeof pipeline->cut[0]);
+}
+
 static clq_status cut_model(clq_strategy *strategy) {
     clq_pipeline *pipeline = pipeline_of(strategy);
     const clq_optimizer *update = strategy->config.plan.update;
-    const size_t share = clq_ceil_div(strategy->config.global_batch, pipeline->pipelines);
+    const size_t share = clq_ceil_div(strategy->config.global_batch, strategy->total / pipeline->stages);
     clq_cut_wishes wishes = {.stages = pipeline->stages,
                              .micro_batch = (uint32_t)clq_ceil_div(share, pipeline->micro_batches),
                              .micro_batches = pipeline->micro_batches,
@@ -231,7 +241,7 @@ static clq_status cut_model(clq_strategy *strategy) {
         const uint64_t budget = clq_device_memory_budget(strategy->replicas[r].worker.device);
         *memory = r < pipeline->stages ? budget : CLQ_MIN(*memory, budget);
     }
-    CLQ_TRY(clq_pipeline_choose_cuts(strategy, &wishes));
+    CLQ_TRY(choose_cuts(strategy, &wishes));
     for (unsigned r = 0; r < strategy->count; r++) {
         clq_replica *replica = &strategy->replicas[r];
         replica->capacity = (uint32_t)share;
@@ -249,21 +259,9 @@ static clq_status prepare(clq_strategy *strategy) {
     if (!pipeline) return CLQ_MEMORY;
     strategy->own = pipeline;
     CLQ_TRY(check_model(strategy->model));
-    CLQ_TRY(take_options(strategy, pipeline));
+    CLQ_TRY(clq_world_check(strategy->config.world, take_options(strategy, pipeline)));
     strategy->group = pipeline->stages;
     return cut_model(strategy);
-}
-
-static void split(clq_strategy *strategy, const clq_command_kind *kind, size_t total, clq_batch_part *parts) {
-    const clq_pipeline *pipeline = pipeline_of(strategy);
-    size_t offsets[CLQ_REPLICAS_MAX], counts[CLQ_REPLICAS_MAX];
-    (void)kind;
-    clq_shares_split(total, pipeline->pipelines, NULL, offsets, counts);
-    for (unsigned r = 0; r < strategy->count; r++)
-        parts[r] = (clq_batch_part){.first = offsets[r / pipeline->stages],
-                                    .count = counts[r / pipeline->stages],
-                                    .runs = true,
-                                    .measures = true};
 }
 
 /* ---- life ---- */
@@ -377,7 +375,6 @@ const clq_strategy_module clq_strategy_pipeline = {.kind = CLQ_STRATEGY_PIPELINE
                                                    .open = open_stages,
                                                    .close = close_stages,
                                                    .abort = abort_pipes,
-                                                   .split = split,
                                                    .step = step,
                                                    .gradients = gradients,
                                                    .forward = run_forward,

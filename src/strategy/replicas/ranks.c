@@ -10,14 +10,15 @@
 static clq_status refuse(const char *what) {
     return clq_fail(CLQ_UNSUPPORTED,
                     "on several machines %s: use strategy mirrored with whole or f16 gradients, local steps or a "
-                    "sharded optimizer",
+                    "sharded optimizer, or pipelines within each",
                     what);
 }
 
 static clq_status check_settings(const clq_strategy_config *config) {
     const clq_strategy_options *options = &config->options;
-    if (config->kind != CLQ_STRATEGY_AUTO && config->kind != CLQ_STRATEGY_MIRRORED)
-        return refuse("no strategy but mirrored works");
+    if (config->kind != CLQ_STRATEGY_AUTO && config->kind != CLQ_STRATEGY_MIRRORED &&
+        config->kind != CLQ_STRATEGY_PIPELINE)
+        return refuse("no strategies but mirrored and pipeline work");
     if (config->parts > 0) return refuse("parts of a model are not trained");
     return options->compression.kind == CLQ_COMPRESSION_TOP_K ? refuse("gradients are not sent in part (topk)")
                                                               : CLQ_OK;
@@ -29,10 +30,13 @@ static clq_status check_replicas(const clq_strategy_config *config, bool is_even
         return clq_fail(CLQ_ARGUMENT,
                         "a global batch of %zu is smaller than the %u replicas of %u processes: use a larger one",
                         config->global_batch, config->total, size);
-    if (config->options.shard_optimizer && !is_even)
+    const bool pipelines = config->kind == CLQ_STRATEGY_PIPELINE;
+    if ((config->options.shard_optimizer || pipelines) && !is_even)
         return clq_fail(CLQ_UNSUPPORTED,
-                        "a sharded optimizer on several machines needs equally many devices on each: choose them "
-                        "(--devices), or leave out the sharded optimizer");
+                        "%s on several machines need equally many devices on each: choose them (--devices), or leave "
+                        "out the %s",
+                        pipelines ? "pipelines" : "parts of an optimizer",
+                        pipelines ? "strategy" : "sharded optimizer");
     return clq_shares_check(&config->options, config->total);
 }
 
@@ -113,10 +117,35 @@ void clq_ranks_close(clq_strategy *strategy) {
     clq_free(strategy->computed);
 }
 
-clq_batch_cut clq_ranks_cut(const clq_strategy *strategy, size_t samples) {
-    const clq_batch_cut cut = strategy->cut;
-    clq_shares_split(samples, strategy->total, clq_shares_weights(strategy->shares), cut.offsets, cut.counts);
+/* Replicas that have one model together compute on the same samples. cut: of `models` models, and then of replicas. */
+static clq_batch_cut spread(clq_batch_cut cut, unsigned models, unsigned group) {
+    for (unsigned r = models * group; group > 1 && r-- > 0;) {
+        cut.offsets[r] = cut.offsets[r / group];
+        cut.counts[r] = cut.counts[r / group];
+    }
     return cut;
+}
+
+clq_batch_cut clq_ranks_cut(const clq_strategy *strategy, size_t samples) {
+    const unsigned models = strategy->total / strategy->group;
+    clq_shares_split(samples, models, clq_shares_weights(strategy->shares), strategy->cut.offsets,
+                     strategy->cut.counts);
+    return spread(strategy->cut, models, strategy->group);
+}
+
+clq_batch_cut clq_ranks_cut_here(const clq_strategy *strategy, size_t samples) {
+    const unsigned models = strategy->count / strategy->group;
+    double room[CLQ_REPLICAS_MAX];
+    if (!clq_strategy_spans(strategy)) return clq_ranks_cut(strategy, samples);
+    for (unsigned m = 0; m < models; m++) room[m] = (double)strategy->replicas[m * strategy->group].capacity;
+    clq_shares_split(samples, models, room, strategy->cut.offsets, strategy->cut.counts);
+    return spread(strategy->cut, models, strategy->group);
+}
+
+size_t clq_ranks_room_here(const clq_strategy *strategy) {
+    size_t rows = 0;
+    for (unsigned r = 0; r < strategy->count; r += strategy->group) rows += strategy->replicas[r].capacity;
+    return clq_strategy_spans(strategy) ? rows : strategy->config.global_batch;
 }
 
 void clq_ranks_note_computed(clq_strategy *strategy, size_t samples) {
@@ -129,7 +158,7 @@ size_t clq_strategy_own_samples(const clq_strategy *strategy, size_t samples) {
     size_t own = 0;
     if (!clq_strategy_spans(strategy)) return samples;
     const clq_batch_cut cut = clq_ranks_cut(strategy, samples);
-    for (unsigned r = 0; r < strategy->count; r++) own += cut.counts[strategy->first + r];
+    for (unsigned r = 0; r < strategy->count; r += strategy->group) own += cut.counts[strategy->first + r];
     return own;
 }
 

@@ -139,16 +139,29 @@ static clq_status compare(const clq_strategy *strategy, const hashes *all, uint6
 
 /* ---- other processes ---- */
 
-/* What a process tells of its first replica, with which its others were compared: the kind of its device, and then the
+/* As clq_selections_are_shared. */
+static uint64_t kind_of(const clq_device *device, uint64_t seed) {
+    const clq_device_info *info = clq_device_get_info(device);
+    const char *const texts[] = {info->driver, info->name, info->driver_version};
+    uint64_t kind = seed + info->compute_units;
+    for (size_t i = 0; i < CLQ_COUNT_OF(texts); i++) kind = clq_hash128_of(texts[i], strlen(texts[i]), kind).low;
+    return kind;
+}
+
+/* The first that has the variable: a stage. */
+static unsigned holder_of(const clq_strategy *strategy, size_t variable) {
+    unsigned r = 0;
+    while (clq_weights_offset(strategy->replicas[r].weights, variable) == CLQ_NO_OFFSET) r++;
+    return r;
+}
+
+/* What a process tells of its first model, with which its others were compared: the kind of its devices, and then the
  * hash of each variable; 0 of one that each has for itself. */
-static void tell_first_replica(const clq_strategy *strategy, const hashes *all, uint64_t *out) {
-    const clq_device_info *device = clq_device_get_info(strategy->replicas[0].worker.device);
-    const char *const texts[] = {device->driver, device->name, device->driver_version};
-    out[0] = device->compute_units;
-    for (size_t i = 0; i < CLQ_COUNT_OF(texts); i++)
-        out[0] = clq_hash128_of(texts[i], strlen(texts[i]), out[0]).low; /* as clq_selections_are_shared */
+static void tell_first_model(const clq_strategy *strategy, const hashes *all, uint64_t *out) {
+    out[0] = 0;
+    for (unsigned r = 0; r < strategy->group; r++) out[0] = kind_of(strategy->replicas[r].worker.device, out[0]);
     for (size_t v = 0; v < strategy->model->variable_count; v++)
-        out[1 + v] = is_of_all(strategy, v) ? hash_of(strategy, all, 0, v) : 0;
+        out[1 + v] = is_of_all(strategy, v) ? hash_of(strategy, all, holder_of(strategy, v), v) : 0;
 }
 
 /* The rank, among those with devices of this one's kind, whose value the most of them have. */
@@ -187,7 +200,7 @@ static clq_status check_ranks(clq_strategy *strategy, const hashes *own, uint64_
     if (!clq_strategy_spans(strategy)) return status;
     uint64_t *mine = clq_alloc(width, sizeof *mine), *all = clq_alloc(clq_world_size(world), width * sizeof *all);
     if (status == CLQ_OK && (!mine || !all)) status = CLQ_MEMORY;
-    if (status == CLQ_OK) tell_first_replica(strategy, own, mine);
+    if (status == CLQ_OK) tell_first_model(strategy, own, mine);
     status = clq_world_check(world, status);
     if (status == CLQ_OK) status = clq_world_gather(world, mine, width * sizeof *mine, all);
     if (status == CLQ_OK) status = clq_world_check(world, compare_with_ranks(strategy, all, width, step));

@@ -70,10 +70,9 @@ unsigned clq_strategy_slots(clq_strategy *strategy) {
 
 static bool is_here(const work *w, unsigned r) { return r - w->first < w->strategy->count; }
 
-/* A replica of another process has its weights where one of this process has them: those that lie otherwise, stages and
- * slices, are of one process. */
+/* A replica of another process has its weights where one of this process has them: the first, or of stages the same. */
 static const clq_replica *replica_like(const work *w, unsigned r) {
-    return &w->strategy->replicas[is_here(w, r) ? r - w->first : 0];
+    return &w->strategy->replicas[is_here(w, r) ? r - w->first : r % w->strategy->group];
 }
 
 static bool has(const work *w, unsigned r, size_t variable) {
