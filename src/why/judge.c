@@ -25,14 +25,45 @@ static double find_slowest(unsigned replicas, const clq_toll *begun, const clq_t
     return replicas > 1 ? (sum - least) / (replicas - 1) - least : 0.0;
 }
 
-clq_verdict clq_why_judge(unsigned replicas, const clq_toll *begun, const clq_toll *ended) {
+clq_spent clq_why_spent(unsigned replicas, const clq_toll *begun, const clq_toll *ended) {
     const double seconds = CLQ_MAX(ended->trained_s - begun->trained_s, 1e-9);
-    const double input = (ended->input_s - begun->input_s) / seconds;
-    const double exchange = (ended->exchange_s - begun->exchange_s) / seconds;
     unsigned slowest = 0;
-    const double waiting = find_slowest(replicas, begun, ended, &slowest) / seconds;
-    if (input > input_least) return (clq_verdict){CLQ_LIMIT_INPUT, input, 0};
-    if (waiting > waiting_least) return (clq_verdict){CLQ_LIMIT_SLOW_DEVICE, waiting, slowest};
-    if (exchange > exchange_least) return (clq_verdict){CLQ_LIMIT_COMMUNICATION, exchange, 0};
-    return (clq_verdict){CLQ_LIMIT_COMPUTE, input, 0};
+    const double waiting = find_slowest(replicas, begun, ended, &slowest);
+    return (clq_spent){.input = (ended->input_s - begun->input_s) / seconds,
+                       .exchange = (ended->exchange_s - begun->exchange_s) / seconds,
+                       .waiting = waiting / seconds,
+                       .slowest = slowest};
+}
+
+/* A process that computes longer than the others spends the least time in exchanges, in which the others wait for it:
+ * what they spend beyond that is waiting. */
+static double find_slowest_process(unsigned processes, const clq_spent *all, unsigned *slowest) {
+    double sum = 0;
+    *slowest = 0;
+    for (unsigned p = 0; p < processes; p++) {
+        sum += all[p].exchange;
+        if (all[p].exchange < all[*slowest].exchange) *slowest = p;
+    }
+    const double least = all[*slowest].exchange;
+    return processes > 1 ? (sum - least) / (processes - 1) - least : 0.0;
+}
+
+clq_verdict clq_why_judge(unsigned processes, const clq_spent *all) {
+    unsigned slowest, input = 0, waiting = 0;
+    const double waited = find_slowest_process(processes, all, &slowest);
+    for (unsigned p = 1; p < processes; p++) {
+        if (all[p].input > all[input].input) input = p;
+        if (all[p].waiting > all[waiting].waiting) waiting = p;
+    }
+    if (all[input].input > input_least)
+        return (clq_verdict){.limit = CLQ_LIMIT_INPUT, .share = all[input].input, .rank = input};
+    if (waited > waiting_least) return (clq_verdict){.limit = CLQ_LIMIT_SLOW_MACHINE, .share = waited, .rank = slowest};
+    if (all[waiting].waiting > waiting_least)
+        return (clq_verdict){.limit = CLQ_LIMIT_SLOW_DEVICE,
+                             .share = all[waiting].waiting,
+                             .rank = waiting,
+                             .replica = all[waiting].slowest};
+    if (all[slowest].exchange > exchange_least)
+        return (clq_verdict){.limit = CLQ_LIMIT_COMMUNICATION, .share = all[slowest].exchange};
+    return (clq_verdict){.limit = CLQ_LIMIT_COMPUTE, .share = all[input].input};
 }

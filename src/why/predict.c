@@ -57,6 +57,7 @@ const char *clq_limit_name(clq_limit limit) {
         [CLQ_LIMIT_SHARED_MEMORY] = "shared memory",
         [CLQ_LIMIT_SHARED_CORES] = "shared cores",
         [CLQ_LIMIT_SLOW_DEVICE] = "slow device",
+        [CLQ_LIMIT_SLOW_MACHINE] = "slow machine",
         [CLQ_LIMIT_COMMUNICATION] = "communication",
         [CLQ_LIMIT_BUBBLE] = "pipeline bubble",
     };

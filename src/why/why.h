@@ -138,6 +138,7 @@ typedef enum clq_limit {
     CLQ_LIMIT_SHARED_MEMORY,
     CLQ_LIMIT_SHARED_CORES,
     CLQ_LIMIT_SLOW_DEVICE,
+    CLQ_LIMIT_SLOW_MACHINE, /* of a run of several processes alone */
     CLQ_LIMIT_COMMUNICATION,
     CLQ_LIMIT_BUBBLE,
     CLQ_LIMIT_COUNT
@@ -206,13 +207,20 @@ typedef struct clq_toll {
     double waited_s[CLQ_REPLICAS_MAX]; /* by each replica for slower ones */
 } clq_toll;
 clq_toll clq_toll_now(const clq_trainer *trainer, double trained_s, double input_s);
-/* What limited the time between the two: INPUT, SLOW_DEVICE, COMMUNICATION, else COMPUTE. */
+/* What a process spent between the two: shares of the time. */
+typedef struct clq_spent {
+    double input, exchange, waiting; /* waiting: by its other replicas for the slowest one */
+    unsigned slowest;                /* the replica that waited least */
+} clq_spent;
+clq_spent clq_why_spent(unsigned replicas, const clq_toll *begun, const clq_toll *ended);
+/* What limited the training of these processes: INPUT, SLOW_MACHINE, SLOW_DEVICE, COMMUNICATION, else COMPUTE. */
 typedef struct clq_verdict {
     clq_limit limit;
     double share;     /* of the time, that went into it; of COMPUTE that of the input */
-    unsigned replica; /* SLOW_DEVICE: the one that waited least */
+    unsigned rank;    /* INPUT: the process that waited most; SLOW_MACHINE: for which others did; SLOW_DEVICE: its own */
+    unsigned replica; /* SLOW_DEVICE: the one of that process that waited least */
 } clq_verdict;
-clq_verdict clq_why_judge(unsigned replicas, const clq_toll *begun, const clq_toll *ended);
+clq_verdict clq_why_judge(unsigned processes, const clq_spent *all);
 
 /* ---- recorded runs (trace.c) ---- */
 
