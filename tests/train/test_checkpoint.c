@@ -272,13 +272,13 @@ static void test_asynchronous_updates_go_on(void **state) {
     uint64_t step, epoch, index;
     make_steps(trainer, data, 4); /* and waits for none */
     assert_ok(clq_checkpoints_save(checkpoints, trainer, data));
-    assert_ok(clq_strategy_take_snapshot(clq_trainer_strategy(trainer), &before));
+    assert_ok(clq_strategy_take_snapshot(clq_trainer_strategy(trainer), false, &before));
     clq_trainer_destroy(trainer);
     trainer = make_trainer(model, &s, "adam:lr=0.01");
     assert_ok(clq_checkpoints_restore(checkpoints, trainer, again, &step));
     clq_dataset_tell(again, &epoch, &index);
     assert_true(step == 4 && epoch == 0 && index == 4);
-    assert_ok(clq_strategy_take_snapshot(clq_trainer_strategy(trainer), &after));
+    assert_ok(clq_strategy_take_snapshot(clq_trainer_strategy(trainer), false, &after));
     assert_true(before.slots == 2 && before.state_apart && after.state_apart);
     same_entries(model, &before, &after);
     clq_snapshot_release(&before);

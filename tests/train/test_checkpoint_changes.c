@@ -76,7 +76,7 @@ static void fewer_local_steps(void **state) {
     clq_trainer *trainer = make_trainer(model, &fewer, "sgd");
     assert_ok(clq_checkpoints_restore(checkpoints, trainer, data, &step));
     make_steps(trainer, data, 1);
-    assert_ok(clq_strategy_take_snapshot(clq_trainer_strategy(trainer), &snapshot));
+    assert_ok(clq_strategy_take_snapshot(clq_trainer_strategy(trainer), false, &snapshot));
     assert_int_equal(snapshot.local_steps, 0);
     clq_snapshot_release(&snapshot);
     clq_trainer_destroy(trainer);
@@ -260,7 +260,7 @@ static bool read_own(clq_trainer *trainer, const clq_model *model, float out[2][
         assert_ok(clq_model_variable(model, v, &info));
         offsets[v + 1] = offsets[v] + info.elements;
     }
-    assert_ok(clq_strategy_take_snapshot(clq_trainer_strategy(trainer), &snapshot));
+    assert_ok(clq_strategy_take_snapshot(clq_trainer_strategy(trainer), false, &snapshot));
     for (size_t i = 0; i < snapshot.count; i++) {
         const clq_snapshot_entry *e = &snapshot.entries[i];
         const size_t elements = offsets[e->variable + 1] - offsets[e->variable];

@@ -11,23 +11,47 @@ static clq_spent spent(double input_s, double exchange_s, double first_waited_s,
     return clq_why_spent(2, &begun, &ended);
 }
 
+static void expect_share(clq_verdict found, double right) {
+    if (!(found.share > right - 1e-9 && found.share < right + 1e-9))
+        fail_msg("a share of %g, not %g", found.share, right);
+}
+
 static void expect(unsigned processes, const clq_spent *all, clq_verdict right) {
     const clq_verdict found = clq_why_judge(processes, all);
     assert_string_equal(clq_limit_name(found.limit), clq_limit_name(right.limit));
     assert_int_equal(found.rank, right.rank);
     assert_int_equal(found.replica, right.replica);
-    if (!(found.share > right.share - 1e-9 && found.share < right.share + 1e-9))
-        fail_msg("a share of %g, not %g", found.share, right.share);
+    expect_share(found, right.share);
 }
 
+static clq_verdict judge(unsigned replicas, const clq_toll *begun, const clq_toll *ended) {
+    const clq_spent own = clq_why_spent(replicas, begun, ended);
+    return clq_why_judge(1, &own);
+}
+
+/* 10 s, behind 2 s in which other things were slow. */
 static void one_process(void **state) {
     (void)state;
-    const clq_spent input = spent(3, 4, 0, 0), device = spent(1, 4, 2, 0), exchange = spent(1, 4, 0, 0),
-                    busy = spent(1, 1, 1, 0);
-    expect(1, &input, (clq_verdict){.limit = CLQ_LIMIT_INPUT, .share = 0.3});
-    expect(1, &device, (clq_verdict){.limit = CLQ_LIMIT_SLOW_DEVICE, .share = 0.2, .replica = 1});
-    expect(1, &exchange, (clq_verdict){.limit = CLQ_LIMIT_COMMUNICATION, .share = 0.4});
-    expect(1, &busy, (clq_verdict){.limit = CLQ_LIMIT_COMPUTE, .share = 0.1});
+    const clq_toll begun = {.trained_s = 2, .input_s = 1, .exchange_s = 1, .waited_s = {0, 2, 0}};
+    clq_toll ended = {.trained_s = 12, .input_s = 1.5, .exchange_s = 2, .waited_s = {1, 3, 1}};
+    clq_verdict v = judge(3, &begun, &ended);
+    assert_int_equal(v.limit, CLQ_LIMIT_COMPUTE);
+    expect_share(v, 0.05); /* 0.5 of 10 */
+    ended.exchange_s = 4;  /* 3 of 10 */
+    v = judge(3, &begun, &ended);
+    assert_int_equal(v.limit, CLQ_LIMIT_COMMUNICATION);
+    expect_share(v, 0.3);
+    ended.waited_s[0] = 5; /* 5, 1 and 3: replica 1 kept them waiting, for 3 more than it waited itself */
+    ended.waited_s[2] = 3;
+    v = judge(3, &begun, &ended);
+    assert_int_equal(v.limit, CLQ_LIMIT_SLOW_DEVICE);
+    assert_int_equal(v.replica, 1);
+    expect_share(v, 0.3);
+    assert_int_equal(judge(1, &begun, &ended).limit, CLQ_LIMIT_COMMUNICATION); /* nobody to wait for */
+    ended.input_s = 4;
+    v = judge(3, &begun, &ended);
+    assert_int_equal(v.limit, CLQ_LIMIT_INPUT);
+    expect_share(v, 0.3);
 }
 
 /* Of exchanges, what the slowest process spends in them too is communication: the rest is waiting for it. */

@@ -431,31 +431,6 @@ static void test_small_batch(void **state) {
     assert_int_equal(predict(&p, "single", 1, 4).limit, CLQ_LIMIT_LAUNCHES);
 }
 
-/* 10 s, behind 2 s in which other things were slow. */
-static void test_verdict(void **state) {
-    (void)state;
-    const clq_toll begun = {.trained_s = 2, .input_s = 1, .exchange_s = 1, .waited_s = {0, 2, 0}};
-    clq_toll ended = {.trained_s = 12, .input_s = 1.5, .exchange_s = 2, .waited_s = {1, 3, 1}};
-    clq_verdict v = clq_why_judge(3, &begun, &ended);
-    assert_int_equal(v.limit, CLQ_LIMIT_COMPUTE);
-    assert_near(v.share, 0.05); /* 0.5 of 10 */
-    ended.exchange_s = 4;       /* 3 of 10 */
-    v = clq_why_judge(3, &begun, &ended);
-    assert_int_equal(v.limit, CLQ_LIMIT_COMMUNICATION);
-    assert_near(v.share, 0.3);
-    ended.waited_s[0] = 5; /* 5, 1 and 3: replica 1 kept them waiting, for 3 more than it waited itself */
-    ended.waited_s[2] = 3;
-    v = clq_why_judge(3, &begun, &ended);
-    assert_int_equal(v.limit, CLQ_LIMIT_SLOW_DEVICE);
-    assert_int_equal(v.replica, 1);
-    assert_near(v.share, 0.3);
-    assert_int_equal(clq_why_judge(1, &begun, &ended).limit, CLQ_LIMIT_COMMUNICATION); /* nobody to wait for */
-    ended.input_s = 4;
-    v = clq_why_judge(3, &begun, &ended);
-    assert_int_equal(v.limit, CLQ_LIMIT_INPUT);
-    assert_near(v.share, 0.3);
-}
-
 /* Steps in which each waits for whoever is slower just then: 0.5 ms more where all meet behind their shares. */
 static void test_waiting_in_each_step(void **state) {
     (void)state;
@@ -498,7 +473,6 @@ int main(void) {
         cmocka_unit_test(test_host),
         cmocka_unit_test(test_input),
         cmocka_unit_test(test_small_batch),
-        cmocka_unit_test(test_verdict),
         cmocka_unit_test(test_accumulation),
         cmocka_unit_test(test_sharded_optimizer),
         cmocka_unit_test(test_central),
