@@ -39,22 +39,14 @@ static unsigned process_of(const clq_wide *wide, unsigned rank) {
     return process;
 }
 
-/* Below this many bytes a message's start takes longer than its way, over 1 Gbit/s. */
-static const size_t start_bytes = (size_t)8 << 10;
-
-/* Partners that exchange all they have take fewer messages, one after the other, than a ring, but each is whole. The
- * same on all ranks. */
+/* The same on all ranks. */
 static clq_algorithm choose(const clq_wide *wide, size_t bytes) {
     const unsigned size = clq_world_size(wide->world);
-    unsigned levels = 0;
     if (wide->algorithm == CLQ_ALGORITHM_DOUBLING || wide->algorithm == CLQ_ALGORITHM_RING) return wide->algorithm;
     if (wide->algorithm == CLQ_ALGORITHM_HIERARCHICAL) return CLQ_ALGORITHM_RING;
     if (wide->algorithm == CLQ_ALGORITHM_REDUCE_TO_ONE) /* a star of a group's most ranks */
         return size <= CLQ_REPLICAS_MAX ? CLQ_ALGORITHM_REDUCE_TO_ONE : CLQ_ALGORITHM_RING;
-    while (1u << levels < size) levels++;
-    return levels * (start_bytes + bytes) < 2 * (size - 1) * (start_bytes + bytes / size) && bytes <= 4 * start_bytes
-               ? CLQ_ALGORITHM_DOUBLING
-               : CLQ_ALGORITHM_RING;
+    return clq_schedule_between(size, bytes);
 }
 
 void clq_wide_explain(const clq_wide *wide, clq_text *text) {

@@ -299,6 +299,16 @@ void clq_schedule_make(clq_algorithm algorithm, clq_collective collective, unsig
     }
 }
 
+/* Below this many bytes a message's start takes longer than its way, over 1 Gbit/s. */
+static const size_t start_bytes = (size_t)8 << 10;
+
+clq_algorithm clq_schedule_between(unsigned ranks, size_t bytes) {
+    const unsigned levels = ranks == 1u << levels_of(ranks) ? levels_of(ranks) : levels_of(ranks) + 1;
+    return levels * (start_bytes + bytes) < 2 * (ranks - 1) * (start_bytes + bytes / ranks) && bytes <= 4 * start_bytes
+               ? CLQ_ALGORITHM_DOUBLING
+               : CLQ_ALGORITHM_RING;
+}
+
 clq_hop clq_schedule_hop(const clq_schedule *schedule, unsigned phase, unsigned rank, unsigned round) {
     clq_hop step = {0};
     schedule->phase[phase].step(schedule, rank, round, &step);
