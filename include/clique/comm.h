@@ -93,6 +93,8 @@ typedef enum clq_redop {
  * - reduce-to-one: all ranks send to one rank, which sends the result back. 2 steps deep; its link carries everything.
  * - doubling: partners at distance 1, 2, 4, … exchange everything. log2 n steps, for small messages.
  * - hierarchical: inside islands (devices of one context) to a leader, a ring across the leaders, back inside.
+ * - torus: rings along the rows of a grid, then along its columns. As many bytes as a ring's, in some 4 sqrt(n) steps; of
+ *   a prime number of ranks it is a ring.
  *
  * A collective for which an algorithm has no form of its own uses the ring. */
 #define CLQ_ALGORITHM_MAP(X)                                                                                           \
@@ -101,7 +103,8 @@ typedef enum clq_redop {
     X(DIRECT, "direct")                                                                                                \
     X(REDUCE_TO_ONE, "reduce-to-one")                                                                                  \
     X(DOUBLING, "doubling")                                                                                            \
-    X(HIERARCHICAL, "hierarchical")
+    X(HIERARCHICAL, "hierarchical")                                                                                    \
+    X(TORUS, "torus")
 typedef enum clq_algorithm {
 #define CLQ_ALGORITHM_ENUM(name, text) CLQ_ALGORITHM_##name,
     CLQ_ALGORITHM_MAP(CLQ_ALGORITHM_ENUM)

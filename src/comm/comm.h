@@ -38,8 +38,8 @@ void clq_comm_destroy(clq_comm *comm); /* takes NULL; no rank may be inside */
 /* Makes one communicator of those that all processes of a world have: its ranks are those of rank 0 of the world, then
  * those of rank 1, …. Each process's ranks go on calling clq_comm_run, with their numbers in the process; root and to
  * of a task are ranks among all. Reduce-scatter and all-gather need equally many ranks in each process. Sums are made
- * in each process first, in an order that its own algorithm fixes, then between processes by a ring, or of few bytes by
- * doubling. The communicator and the world fail together. Every process calls it, before any rank's collective, and
+ * in each process first, in an order that its own algorithm fixes, then between processes by a ring, of few bytes by
+ * doubling, of 64 processes and more by a torus. The communicator and the world fail together. Every process calls it, before any rank's collective, and
  * closes the world later than it destroys the communicator. Errors: MISMATCH (processes with other algorithms),
  * UNSUPPORTED, MEMORY, and those of clq_world_gather. */
 clq_status clq_comm_span(clq_comm *comm, clq_world *world);

@@ -7,7 +7,7 @@
 /* Up to so many ranks are walked each, beyond that one stands for all. */
 enum { WALKED_MOST = 16 };
 
-static const clq_algorithm algorithms[] = {CLQ_ALGORITHM_RING, CLQ_ALGORITHM_DOUBLING};
+static const clq_algorithm algorithms[] = {CLQ_ALGORITHM_RING, CLQ_ALGORITHM_DOUBLING, CLQ_ALGORITHM_TORUS};
 static const size_t bucket_sizes[] = {(size_t)1 << 20,  (size_t)4 << 20,   (size_t)16 << 20,
                                       (size_t)64 << 20, (size_t)256 << 20, CLQ_SCALE_WHOLE};
 

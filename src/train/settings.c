@@ -155,7 +155,7 @@ static const clq_setting settings[] = {
      .type = CLQ_SETTING_FLAG, FIELD(shard_optimizer), .commands = TRAIN | WHY | PLAN, .strategies = OF(MIRRORED),
      .keys = CHOICE, MEMBER(FLAG, strategy_options.shard_optimizer)},
     {"cross-device-ops", "NAME",
-     "algorithm of the all-reduce: auto, ring, direct, reduce-to-one, doubling or hierarchical (default auto)",
+     "algorithm of the all-reduce: auto, ring, direct, reduce-to-one, doubling, hierarchical or torus (default auto)",
      .type = CLQ_SETTING_TEXT, .initial = "auto", FIELD(cross_device_ops), .commands = TRAIN | WHY,
      .keys = PREDICTION | CHOICE,
      KIND(group.algorithm, clq_algorithm, CLQ_ALGORITHM_COUNT, clq_setting_algorithm_name)},

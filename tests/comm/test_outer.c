@@ -85,8 +85,35 @@ static double by_doubling(const trial *t, unsigned size, size_t i) {
     return divided(t, sums[0], size);
 }
 
+/* The part of `parts` equal ones that an element is in; *i becomes its place there, *count the part's. */
+static unsigned part_of(const trial *t, unsigned parts, size_t *i, size_t *count) {
+    const size_t element = clq_dtype_bytes(t->dtype), bytes = *count * element;
+    unsigned part = 0;
+    while (clq_part_begin(part + 1, parts, bytes) <= *i * element) part++;
+    *count = (clq_part_begin(part + 1, parts, bytes) - clq_part_begin(part, parts, bytes)) / element;
+    *i -= clq_part_begin(part, parts, bytes) / element;
+    return part;
+}
+
+/* Rows of `width` ranks add up a part each round the row; then columns add those up, a part of the part each. */
+static double by_torus(const trial *t, unsigned size, unsigned width, size_t i) {
+    const unsigned rows = size / width;
+    size_t place = i, count = t->count;
+    const unsigned part = part_of(t, width, &place, &count), first = part_of(t, rows, &place, &count);
+    double sums[FABRIC_RANKS_MAX], sum;
+    for (unsigned r = 0; r < rows; r++) {
+        sums[r] = value_of(t, r * width + part, i);
+        for (unsigned k = 1; k < width; k++)
+            sums[r] = combined(t, sums[r], value_of(t, r * width + (part + k) % width, i));
+    }
+    sum = sums[first];
+    for (unsigned k = 1; k < rows; k++) sum = combined(t, sum, sums[(first + k) % rows]);
+    return divided(t, sum, size);
+}
+
 static double all_reduced(const trial *t, unsigned size, size_t i) {
     const size_t element = clq_dtype_bytes(t->dtype);
+    if (t->algorithm == CLQ_ALGORITHM_TORUS && size % 2 == 0 && size > 2) return by_torus(t, size, 2, i);
     if (t->algorithm == CLQ_ALGORITHM_DOUBLING) return by_doubling(t, size, i);
     if (t->algorithm == CLQ_ALGORITHM_REDUCE_TO_ONE) return in_order(t, size, 0, i);
     unsigned part = 0;
@@ -159,6 +186,7 @@ static clq_status run_kinds(clq_world *world) {
         {.collective = CLQ_ALL_REDUCE, .algorithm = CLQ_ALGORITHM_RING},
         {.collective = CLQ_ALL_REDUCE, .algorithm = CLQ_ALGORITHM_DOUBLING},
         {.collective = CLQ_ALL_REDUCE, .algorithm = CLQ_ALGORITHM_REDUCE_TO_ONE},
+        {.collective = CLQ_ALL_REDUCE, .algorithm = CLQ_ALGORITHM_TORUS},
         {.collective = CLQ_REDUCE_SCATTER, .algorithm = CLQ_ALGORITHM_RING},
         {.collective = CLQ_ALL_GATHER, .algorithm = CLQ_ALGORITHM_RING},
         {.collective = CLQ_BROADCAST, .algorithm = CLQ_ALGORITHM_RING},

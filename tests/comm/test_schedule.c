@@ -137,7 +137,8 @@ static void each_count(void (*body)(world *w, unsigned n, size_t bytes)) {
 }
 
 static void all_reduces(world *w, unsigned n, size_t bytes) {
-    const clq_algorithm algorithms[] = {CLQ_ALGORITHM_RING, CLQ_ALGORITHM_REDUCE_TO_ONE, CLQ_ALGORITHM_DOUBLING};
+    const clq_algorithm algorithms[] = {CLQ_ALGORITHM_RING, CLQ_ALGORITHM_REDUCE_TO_ONE, CLQ_ALGORITHM_DOUBLING,
+                                        CLQ_ALGORITHM_TORUS};
     for (size_t a = 0; a < CLQ_COUNT_OF(algorithms); a++)
         check_one(w, algorithms[a], CLQ_ALL_REDUCE, n, 0, 0, bytes, NULL);
 }
@@ -189,12 +190,44 @@ static void test_ring_bytes(void **state) {
     }
 }
 
+/* A torus moves as many bytes as a ring, in fewer rounds; of a prime number of ranks it is a ring. */
+static void test_torus(void **state) {
+    (void)state;
+    static const struct {
+        unsigned ranks, rounds;
+    } cases[] = {{4, 2 + 2},      {6, 2 + 4},         {9, 4 + 4}, {64, 14 + 14},
+                 {1250, 48 + 98}, {10000, 198 + 198}, {7, 12},    {2, 2}};
+    for (size_t i = 0; i < CLQ_COUNT_OF(cases); i++) {
+        const unsigned n = cases[i].ranks;
+        clq_schedule s;
+        size_t bytes = (size_t)64 * n, sent = 0;
+        unsigned rounds = 0;
+        clq_schedule_make(CLQ_ALGORITHM_TORUS, CLQ_ALL_REDUCE, n, 0, 0, bytes, NULL, &s);
+        for (unsigned p = 0; p < s.phases; p++) {
+            rounds += s.phase[p].rounds;
+            for (unsigned round = 0; round < s.phase[p].rounds; round++)
+                sent += clq_schedule_hop(&s, p, n - 1, round).sent.bytes;
+        }
+        assert_int_equal(rounds, cases[i].rounds);
+        assert_int_equal(sent, 2 * (n - 1) * bytes / n);
+    }
+}
+
+/* Between processes: the least messages of few bytes, the least bytes of many; a torus of many processes. */
+static void test_between(void **state) {
+    (void)state;
+    assert_int_equal(clq_schedule_between(8, 64), CLQ_ALGORITHM_DOUBLING);
+    assert_int_equal(clq_schedule_between(2, 1 << 20), CLQ_ALGORITHM_RING);
+    assert_int_equal(clq_schedule_between(36, 1 << 20), CLQ_ALGORITHM_RING);
+    assert_int_equal(clq_schedule_between(67, 1 << 20), CLQ_ALGORITHM_RING); /* a prime */
+    assert_int_equal(clq_schedule_between(64, 1 << 20), CLQ_ALGORITHM_TORUS);
+    assert_int_equal(clq_schedule_between(10000, 64), CLQ_ALGORITHM_DOUBLING);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_all_reduce),
-        cmocka_unit_test(test_hierarchical),
-        cmocka_unit_test(test_others),
-        cmocka_unit_test(test_ring_bytes),
+        cmocka_unit_test(test_all_reduce), cmocka_unit_test(test_hierarchical), cmocka_unit_test(test_others),
+        cmocka_unit_test(test_ring_bytes), cmocka_unit_test(test_torus),        cmocka_unit_test(test_between),
     };
     return cmocka_run_group_tests_name("comm/schedule", tests, NULL, NULL);
 }

@@ -40,6 +40,23 @@ static void rings(void **state) {
     }
 }
 
+/* Along rows and columns of a grid. */
+static void tori(void **state) {
+    (void)state;
+    static const unsigned widths[][2] = {{2, 2}, {2, 3}, {3, 3}, {3, 5}, {4, 6}, {7, 7}, {25, 50}};
+    for (size_t i = 0; i < CLQ_COUNT_OF(widths); i++) {
+        const unsigned w = widths[i][0], h = widths[i][1], n = w * h;
+        const size_t part = 6400;
+        const clq_schedule s = make(CLQ_ALGORITHM_TORUS, CLQ_ALL_REDUCE, n, n * part);
+        const double row = plain.latency_s + plain.message_s + plain.byte_s * (double)(h * part),
+                     column = plain.latency_s + plain.message_s + plain.byte_s * (double)part,
+                     expected = 2 * (w - 1) * row + 2 * (h - 1) * column +
+                                plain.add_byte_s * (double)((w - 1) * h * part + (h - 1) * part);
+        if (n <= 64) expect(walk(&s, &plain, false), expected, 1e-12, "torus", n);
+        expect(walk(&s, &plain, true), expected, 1e-12, "torus by one", n);
+    }
+}
+
 /* Bytes that no number of ranks divides: one rank stands for those that have whole parts. */
 static void uneven_rings(void **state) {
     (void)state;
@@ -302,15 +319,16 @@ static void best(void **state) {
     const double automatic = step_of(&task).step_s;
     task.algorithm = CLQ_ALGORITHM_DOUBLING;
     assert_true(automatic == step_of(&task).step_s);
+    static const clq_algorithm all[] = {CLQ_ALGORITHM_RING, CLQ_ALGORITHM_DOUBLING, CLQ_ALGORITHM_TORUS};
     clq_scale_result found;
     for (unsigned machines = 2; machines <= 1024; machines *= 8) {
         task.pieces = many;
         task.piece_count = 3;
         task.machines = machines;
         assert_ok(clq_scale_best(&task, &found));
-        for (unsigned a = 0; a < 2; a++)
+        for (unsigned a = 0; a < 3; a++)
             for (size_t bytes = 1 << 20; bytes <= 256 << 20; bytes *= 4) {
-                task.algorithm = a ? CLQ_ALGORITHM_DOUBLING : CLQ_ALGORITHM_RING;
+                task.algorithm = all[a];
                 task.bucket_bytes = bytes;
                 assert_true(found.step_s <= step_of(&task).step_s * (1 + 1e-12));
             }
@@ -348,10 +366,10 @@ static void failures(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rings),     cmocka_unit_test(uneven_rings), cmocka_unit_test(doublings),
-        cmocka_unit_test(pipelines), cmocka_unit_test(stars),        cmocka_unit_test(events),
-        cmocka_unit_test(slowest),   cmocka_unit_test(steps),        cmocka_unit_test(best),
-        cmocka_unit_test(failures),
+        cmocka_unit_test(rings),     cmocka_unit_test(tori),      cmocka_unit_test(uneven_rings),
+        cmocka_unit_test(doublings), cmocka_unit_test(pipelines), cmocka_unit_test(stars),
+        cmocka_unit_test(events),    cmocka_unit_test(slowest),   cmocka_unit_test(steps),
+        cmocka_unit_test(best),      cmocka_unit_test(failures),
     };
     return cmocka_run_group_tests_name("scale/scale", tests, NULL, NULL);
 }

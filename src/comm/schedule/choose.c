@@ -134,7 +134,7 @@ static clq_status measure(clq_comm *comm, clq_cost *costs) {
 /* What the times depend on. */
 static clq_status make_key(const clq_comm *comm, clq_hash128 *out) {
     clq_text text = {0};
-    clq_text_add(&text, "costs of all-reduces 4, transport %d, %u slots of %zu\n", (int)comm->transport, comm->slots,
+    clq_text_add(&text, "costs of all-reduces 5, transport %d, %u slots of %zu\n", (int)comm->transport, comm->slots,
                  comm->chunk_bytes);
     for (unsigned r = 0; r < comm->size; r++) {
         const clq_device_info *info = clq_device_get_info(comm->members[r].device);

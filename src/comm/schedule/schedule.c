@@ -57,26 +57,25 @@ static void reduce(clq_hop *step, clq_place operand, size_t begin, bool last) {
 
 /* ---- ring: rank r sends to r + 1 only, and receives from r - 1 ---- */
 
-/* All-reduce over m ranks that stand in a circle, this one at `position`: reduce-scatter, then all-gather: 2 (m - 1)
- * rounds, in each of which a rank sends one of m parts and receives one: 2 (m - 1) / m S bytes out of and into every
- * device, the least there can be. In round s it sends part position - s and receives part position - s - 1 (modulo m).
- * In the first m - 1 rounds it adds what it receives to its own; part p thus starts at position p and is summed in the
- * order p, p + 1, …, p - 1: fixed, so the bits are. The sum is complete in one place and only copied from there on, so
- * all have the same bits. */
-static void circle_step(const clq_schedule *s, unsigned position, unsigned m, clq_place own, unsigned round,
-                        clq_hop *out) {
+/* All-reduce of a range over m ranks that stand in a circle, this one at `position`: reduce-scatter, then all-gather:
+ * 2 (m - 1) rounds, in each of which a rank sends one of m parts and receives one: 2 (m - 1) / m S bytes out of and
+ * into every device, the least there can be. In round s it sends part position - s and receives part position - s - 1
+ * (modulo m). In the first m - 1 rounds it adds what it receives to its own; part p thus starts at position p and is
+ * summed in the order p, p + 1, …, p - 1: fixed, so the bits are. The sum is complete in one place and only copied from
+ * there on, so all have the same bits. own: where its part is before. */
+static void circle_step(clq_range own, unsigned position, unsigned m, unsigned round, clq_hop *out) {
     unsigned sent = (position + 2 * m - round) % m, received = (position + 2 * m - round - 1) % m;
-    size_t begin = clq_part_begin(sent, m, s->bytes), end = clq_part_begin(sent + 1, m, s->bytes);
-    send(out, 0, round == 0 ? own : CLQ_PLACE_OUT, begin, end - begin);
+    size_t begin = clq_part_begin(sent, m, own.bytes), end = clq_part_begin(sent + 1, m, own.bytes);
+    send(out, 0, round == 0 ? own.place : CLQ_PLACE_OUT, own.begin + begin, end - begin);
     out->forwarded = round > 0;
-    begin = clq_part_begin(received, m, s->bytes);
-    end = clq_part_begin(received + 1, m, s->bytes);
-    receive(out, 0, CLQ_PLACE_OUT, begin, end - begin);
-    if (round + 1 < m) reduce(out, own, begin, round + 2 == m);
+    begin = clq_part_begin(received, m, own.bytes);
+    end = clq_part_begin(received + 1, m, own.bytes);
+    receive(out, 0, CLQ_PLACE_OUT, own.begin + begin, end - begin);
+    if (round + 1 < m) reduce(out, own.place, own.begin + begin, round + 2 == m);
 }
 
 static void ring_all_reduce(const clq_schedule *s, unsigned rank, unsigned round, clq_hop *out) {
-    circle_step(s, rank, s->ranks, CLQ_PLACE_IN, round, out);
+    circle_step((clq_range){CLQ_PLACE_IN, 0, s->bytes}, rank, s->ranks, round, out);
     out->to = (rank + 1) % s->ranks;
     out->from = (rank + s->ranks - 1) % s->ranks;
 }
@@ -182,7 +181,8 @@ static void island_ring(const clq_schedule *s, unsigned rank, unsigned round, cl
     const clq_islands *islands = s->islands;
     unsigned mine = islands->of[rank], m = islands->count;
     if (rank != islands->ranks[islands->begin[mine]]) return;
-    circle_step(s, mine, m, island_size(islands, mine) > 1 ? CLQ_PLACE_OUT : CLQ_PLACE_IN, round, out);
+    const clq_place own = island_size(islands, mine) > 1 ? CLQ_PLACE_OUT : CLQ_PLACE_IN;
+    circle_step((clq_range){own, 0, s->bytes}, mine, m, round, out);
     out->to = islands->ranks[islands->begin[(mine + 1) % m]];
     out->from = islands->ranks[islands->begin[(mine + m - 1) % m]];
 }
@@ -253,6 +253,44 @@ static unsigned doubling_rounds(unsigned ranks) {
     return ranks == 1u << levels ? levels : levels + 2;
 }
 
+/* ---- torus: rings along the rows of a grid, and along its columns ---- */
+
+/* Ranks r w to r w + w - 1 are row r. The width is the largest that is no more than the number of rows; 1: there is
+ * none, as the number of ranks is a prime. */
+static unsigned torus_width(unsigned ranks) {
+    unsigned width = 1;
+    for (unsigned w = 2; w <= ranks / w; w++)
+        if (ranks % w == 0) width = w;
+    return width;
+}
+
+/* Reduce-scatter along the row; an all-reduce of the rank's part of that along the column; all-gather along the row. As
+ * many bytes as a ring's, 2 (n - 1) / n S, in 2 (w - 1) + 2 (n / w - 1) rounds in place of 2 (n - 1). */
+static void torus_row(const clq_schedule *s, unsigned rank, unsigned round, unsigned skipped, clq_hop *out) {
+    const unsigned width = torus_width(s->ranks), at = rank % width;
+    circle_step((clq_range){CLQ_PLACE_IN, 0, s->bytes}, at, width, skipped + round, out);
+    out->to = rank - at + (at + 1) % width;
+    out->from = rank - at + (at + width - 1) % width;
+    out->forwarded = round > 0;
+    out->last = false;
+}
+
+static void torus_scatter(const clq_schedule *s, unsigned rank, unsigned round, clq_hop *out) {
+    torus_row(s, rank, round, 0, out);
+}
+
+static void torus_column(const clq_schedule *s, unsigned rank, unsigned round, clq_hop *out) {
+    const unsigned width = torus_width(s->ranks), part = (rank % width + 1) % width;
+    const size_t begin = clq_part_begin(part, width, s->bytes), end = clq_part_begin(part + 1, width, s->bytes);
+    circle_step((clq_range){CLQ_PLACE_OUT, begin, end - begin}, rank / width, s->ranks / width, round, out);
+    out->to = (rank + width) % s->ranks;
+    out->from = (rank + s->ranks - width) % s->ranks;
+}
+
+static void torus_gather(const clq_schedule *s, unsigned rank, unsigned round, clq_hop *out) {
+    torus_row(s, rank, round, torus_width(s->ranks) - 1, out);
+}
+
 /* ---- making ---- */
 
 static void add_phase(clq_schedule *s, unsigned rounds, size_t most, bool by_chunk,
@@ -268,12 +306,22 @@ static void make_hierarchical(clq_schedule *s) {
     add_phase(s, deepest - 1, s->bytes, true, island_spread);
 }
 
+static void make_torus(clq_schedule *s) {
+    const unsigned width = torus_width(s->ranks), height = s->ranks / width;
+    const size_t part = clq_part_begin(1, width, s->bytes);
+    add_phase(s, width - 1, part, false, torus_scatter);
+    add_phase(s, 2 * (height - 1), clq_part_begin(1, height, part), false, torus_column);
+    add_phase(s, width - 1, part, false, torus_gather);
+}
+
 static void make_all_reduce(clq_algorithm algorithm, clq_schedule *s) {
     unsigned n = s->ranks;
     if (algorithm == CLQ_ALGORITHM_HIERARCHICAL)
         make_hierarchical(s);
     else if (algorithm == CLQ_ALGORITHM_DOUBLING)
         add_phase(s, doubling_rounds(n), s->bytes, true, doubling_step);
+    else if (algorithm == CLQ_ALGORITHM_TORUS && torus_width(n) > 1)
+        make_torus(s);
     else if (algorithm == CLQ_ALGORITHM_REDUCE_TO_ONE)
         add_phase(s, 2 * (n - 1), s->bytes, true, star_all_reduce);
     else
@@ -301,12 +349,21 @@ void clq_schedule_make(clq_algorithm algorithm, clq_collective collective, unsig
 
 /* Below this many bytes a message's start takes longer than its way, over 1 Gbit/s. */
 static const size_t start_bytes = (size_t)8 << 10;
+/* Doubling sends no more than this, and a torus has no fewer ranks. */
+static const size_t doubling_bytes = (size_t)32 << 10;
+enum { TORUS_RANKS = 64 };
+
+/* What rounds along a ring take, in bytes: the start of each message, and its way. */
+static size_t circle_cost(unsigned ranks, size_t bytes) { return 2 * (ranks - 1) * (start_bytes + bytes / ranks); }
 
 clq_algorithm clq_schedule_between(unsigned ranks, size_t bytes) {
-    const unsigned levels = ranks == 1u << levels_of(ranks) ? levels_of(ranks) : levels_of(ranks) + 1;
-    return levels * (start_bytes + bytes) < 2 * (ranks - 1) * (start_bytes + bytes / ranks) && bytes <= 4 * start_bytes
-               ? CLQ_ALGORITHM_DOUBLING
-               : CLQ_ALGORITHM_RING;
+    const unsigned levels = levels_of(ranks) + (ranks > 1u << levels_of(ranks)), width = torus_width(ranks);
+    const size_t ring = circle_cost(ranks, bytes),
+                 torus = circle_cost(width, bytes) + circle_cost(ranks / width, bytes / width);
+    const bool is_torus = ranks >= TORUS_RANKS && width > 1 && torus < ring;
+    if (bytes <= doubling_bytes && levels * (start_bytes + bytes) < (is_torus ? torus : ring))
+        return CLQ_ALGORITHM_DOUBLING;
+    return is_torus ? CLQ_ALGORITHM_TORUS : CLQ_ALGORITHM_RING;
 }
 
 clq_hop clq_schedule_hop(const clq_schedule *schedule, unsigned phase, unsigned rank, unsigned round) {
