@@ -224,6 +224,11 @@ clq_status clq_levels_find(const clq_plan *plan, bool measure, clq_levels *out);
 void clq_print_levels(const clq_levels *levels);
 json_t *clq_describe_levels(const clq_levels *levels);
 
+/* plan --machines (scale.c): the step on many machines, simulated. check: refuses what is about it where it is not asked
+ * for, and numbers that are none. */
+clq_status clq_scale_check(const clq_options *options);
+clq_status clq_plan_machines(clq_setup *setup, const clq_options *options);
+
 /* What a pipeline is made of; nothing, and NULL, of another strategy. (stages.c) */
 void clq_print_stages(const clq_model *model, const clq_strategy *strategy);
 json_t *clq_describe_stages(const clq_model *model, const clq_strategy *strategy);

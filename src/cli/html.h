@@ -29,7 +29,7 @@ json_t *clq_html_families(json_t *rows, bool (*is_member)(json_t *row), const ch
 /* ---- plots (plots.c) ---- */
 
 /* Adds to `plots` what page/plots.js draws, and to the page a figure for each: busbw and time over size, a line for
- * each algorithm and transport; rate and efficiency of training over replicas. Rows that make no line make
+ * each algorithm and transport; rate and efficiency of training over replicas; simulated efficiency over machines. Rows that make no line make
  * none. Returns how many plots. */
 size_t clq_plots_add(json_t *rows, json_t *plots, clq_text *page);
 

@@ -140,6 +140,8 @@ static void describe_node(void *context, const clq_node_info *node) {
 }
 
 clq_status clq_command_plan(clq_setup *s, const clq_options *o) {
+    CLQ_TRY(clq_scale_check(o));
+    if (o->machines) return clq_plan_machines(s, o);
     CLQ_TRY(clq_setup_step(s, o, CLQ_U8));
     const clq_strategy *strategy = clq_trainer_strategy(s->trainer);
     const clq_plan *plan = clq_strategy_plan(strategy, 0);

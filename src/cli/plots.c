@@ -11,7 +11,8 @@ enum { PLOTS_MAX = 24 };
 /* ---- kinds of plots ---------------------------------------------------------------------------------------------- */
 
 typedef struct plot_kind {
-    const char *name, *x, *y, *title; /* for plots.js: "size" (log2 x), "size-time" (log y too), "replicas" */
+    const char *name, *x, *y,
+        *title; /* for plots.js: "size" (log2 x), "size-time" (log y too), "replicas", "machines" (log2 x) */
     const char *x_column;
     const char *const *line_columns; /* of the key: what names a line; the rest of it names the plot */
     const char *const *over;         /* of the key: the x axis and what follows from it */
@@ -32,6 +33,7 @@ static double ideal_rate_of(json_t *row) {
     return efficiency > 0.0 ? rate_of(row) / efficiency : 0.0;
 }
 static double percent_of_ideal(json_t *row) { return 100.0 * typical(row, "efficiency"); }
+static double percent_by_default(json_t *row) { return 100.0 * typical(row, "default_efficiency"); }
 static double all_of_it(json_t *row) {
     (void)row;
     return 100.0;
@@ -42,6 +44,7 @@ static const char *const sizes[] = {"bytes", "count", NULL};
 static const char *const runs[] = {"file", "system", "strategy", NULL}, *const models[] = {"file", "system", "model",
                                                                                            NULL};
 static const char *const replicas[] = {"replicas", NULL};
+static const char *const machines[] = {"machines", "total_devices", "algorithm", "bucket_bytes", NULL};
 static const plot_kind kinds[] = {
     {"size", "size", "busbw, GB/s", "Bus bandwidth over size", "bytes", collectives, sizes, busbw_of,
      "the limit a line is held against", busbw_limit_of},
@@ -50,6 +53,8 @@ static const plot_kind kinds[] = {
      "ideal: one replica's rate times their number", ideal_rate_of},
     {"replicas", "replicas", "efficiency, %", "Efficiency of training over replicas", "replicas", models, replicas,
      percent_of_ideal, "ideal", all_of_it},
+    {"machines", "machines", "efficiency, %", "Simulated efficiency over machines", "machines", models, machines,
+     percent_of_ideal, "by default", percent_by_default},
 };
 
 /* ---- rows to lines ----------------------------------------------------------------------------------------------- */

@@ -16,6 +16,8 @@
 
 /* Of a bucket of the gradient, where the config names none. */
 enum { CLQ_BUCKET_BYTES_DEFAULT = 4 << 20 };
+/* Gradients of fewer bytes are exchanged whole, unless buckets are asked for. */
+enum { CLQ_OVERLAP_BYTES_LEAST = 1 << 20 };
 /* How long a replica's thread spins for the others before it sleeps, if it has a core of its own and nothing else to
  * do. A sleep would end late: in virtual machines one wake-up in a thousand takes 6 ms. */
 static const double clq_patience_s = 2e-3;

@@ -458,6 +458,44 @@ class CommandLine(support.InFolder):
         self.assertRegex(two, r"\nsharded update +exchange +yes *\n")
         self.assertRegex(two, r"\noverlap +exchange +no +the gradient is small, or exchanged in the host's memory\n")
 
+    def simulated(self, *args):
+        result = run("plan", "--machines", *args, "--json")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return json.loads(result.stdout)
+
+    def test_machines(self):
+        """A step on many machines, held against rings worked out by hand; without devices, and measured on one."""
+        given = ("--compute-ms", "10,20,2", "--gradient", "4e7@0.5,8e7@1", "--batch", 32)
+        plan = self.simulated(6, "--link", 1, "--latency", 0, *given)
+        self.assertEqual([row["machines"] for row in plan["rows"]], [1, 2, 4, 6])
+        self.assertEqual(plan["rows"][0]["efficiency"], 1)
+        for row in plan["rows"][1:]:  # exchanges of 1 ns a byte: of the first part from 20 ms on, then of the second
+            n = row["machines"]
+            ring = 2 * (n - 1) / n * 120  # ms
+            self.assertAlmostEqual(row["exchange_ms"] / ring, 1, delta=0.01)  # and messages, and adding
+            self.assertAlmostEqual(row["step_ms"] / (20 + ring + 2), 1, delta=0.01)
+            self.assertAlmostEqual(row["efficiency"], 32 / row["step_ms"], places=9)
+            self.assertAlmostEqual(row["images_per_s"], 1e3 * 32 * n / row["step_ms"], places=6)
+        self.assertGreater(self.simulated(2, *given, "--spread", 0.1)["rows"][1]["waiting_ms"], 1)
+        # A ring's latency grows with the machines, a torus's with their root.
+        rows = self.simulated(1024, "--latency", 100, *given)["rows"]
+        self.assertEqual([row["algorithm"] for row in rows][-1], "torus")
+        text = run("plan", "--machines", 1024, "--devices-per-machine", 4, *given).stdout
+        self.assertRegex(text, r"\n +1024 +4096 ")
+        self.assertRegex(text, r"\nmachines pay up to \d+: ")
+        env = {**os.environ, "OCL_ICD_VENDORS": str(self.folder)}  # no driver
+        result = run("plan", "--machines", 4, "--model", "mlp", "--compute-ms", "1,2", env=env)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        measured = self.simulated(2, *SMALL[:4], "--devices", "pocl:0", "--batch", 64)
+        self.assertTrue(measured["measured"] and not plan["measured"])
+        self.assertTrue(all(ms > 0 for ms in measured["compute_ms"].values()), measured["compute_ms"])
+        self.fails(2, "plan", "--link", 1, says=["--link", "--machines"])
+        self.fails(2, "plan", "--machines", 0, says=["machines"])
+        self.fails(2, "plan", "--machines", 2, "--gradient", "4@1", says=["--compute-ms"])
+        for option, wrong in (("link", "fast"), ("link", 0), ("latency", -1), ("spread", 3), ("compute-ms", "1"), ("compute-ms", "1,2,3,4"),
+                              ("compute-ms", "0,0"), ("gradient", "4"), ("gradient", "4@2"), ("gradient", "4@1,4@0.5"), ("gradient", "4@1,")):
+            self.fails(2, "plan", "--machines", 2, *(given[:2] if option != "compute-ms" else ()), f"--{option}", wrong, says=[f"--{option}"])
+
     def test_recomputation(self):
         """`auto` takes the first plan that fits; losses are the same. `plan` shows the plans that there are."""
         command = ("--model", "cnn", "--batch", 64, "--devices", "pocl:0")

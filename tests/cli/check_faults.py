@@ -229,6 +229,10 @@ class Faults(unittest.TestCase):
     def test_plan(self):
         self.walk(["clique_faulty", "plan", "--model", "mlp", "--batch", "8", "--json", *DEVICE], self.same_plan)
 
+    def test_machines(self):
+        self.walk(["clique_faulty", "plan", "--machines", "4", "--devices-per-machine", "2", "--model", "mlp", "--compute-ms", "1,2", "--json"],
+                  self.same_text)
+
     def test_train(self):
         self.walk(["clique_faulty", "train", "--model", "mlp", "--data", FEW, "--batch", "8", "--steps", "2", "--json",
                    "--metrics", "accuracy,confusion_matrix", "--save", "w.safetensors", "--log", "log.jsonl", "--trace", "trace.json", *BOTH],

@@ -232,6 +232,21 @@ class Report(support.InFolder):
                          {"single": [[1.0, 1000.0], [2.0, 1100.0]], "mirrored": [[2.0, 1500.0]]})
         self.fails(3, self.put("bad.json", {"model": "mlp", "predictions": [3]}), "-o", self.folder / "bad.html", says=["bad.json", "row 1"])
 
+    def test_scale(self):
+        """What clique plan --machines --json prints, without any member added: a line over machines, the default dotted."""
+        plan = subprocess.run([str(BIN / "clique"), "plan", "--machines", "16", "--compute-ms", "10,20", "--gradient", "1e8@1", "--json"],
+                              capture_output=True, text=True, timeout=60)
+        self.assertEqual(plan.returncode, 0, plan.stderr)
+        rows = json.loads(plan.stdout)["rows"]
+        page = self.report(scale=json.loads(plan.stdout))
+        plot, = page.plots()
+        self.assertEqual((plot["kind"], plot["y"], plot["limit"]), ("machines", "efficiency, %", "by default"))
+        (_, line), = plot["lines"].items()
+        for points, column in (("points", "efficiency"), ("limits", "default_efficiency")):
+            self.assertEqual([x for x, _ in line[points]], [1, 2, 4, 8, 16])
+            for (_, y), row in zip(line[points], rows):
+                self.assertAlmostEqual(y, 100 * row[column], places=5)  # of 9 digits
+
     def test_shares(self):
         def launch(model, segment, name, share, **members):
             return {"device": 0, "label": "pocl:0", "model": model, "batch": 64, "segment": segment, "layer": "a<b", "launch": name, "us": 100.0 * share,

@@ -28,12 +28,14 @@
     return known.get(name);
   }
 
-  const isOfSize = (plot) => plot.kind !== "replicas";
-  const xText = (plot, x) => isOfSize(plot) ? sizeText(Math.round(2 ** x)) : x === 1 ? "1 replica" : `${x} replicas`;
+  const isLog = (plot) => plot.kind !== "replicas";
+  const tickText = (plot, x) => plot.kind === "machines" ? String(Math.round(2 ** x)) : isLog(plot) ? sizeText(Math.round(2 ** x)) : String(x);
+  const one = {machines: "machine", replicas: "replica"};
+  const xText = (plot, x) => tickText(plot, x) + (one[plot.kind] ? ` ${one[plot.kind]}${tickText(plot, x) === "1" ? "" : "s"}` : "");
 
-  // Chart.js has logarithms to the base 10 only: sizes are drawn at their binary logarithm.
+  // Chart.js has logarithms to the base 10 only: sizes and numbers of machines are drawn at their binary logarithm.
   function place(plot, points) {
-    return points.map(([x, y]) => ({x: isOfSize(plot) ? Math.log2(x) : x, y})).sort((a, b) => a.x - b.x);
+    return points.map(([x, y]) => ({x: isLog(plot) ? Math.log2(x) : x, y})).sort((a, b) => a.x - b.x);
   }
 
   function describe(plot) {
@@ -63,8 +65,8 @@
     const least = Math.floor(Math.min(...all)), most = Math.ceil(Math.max(...all));
     const alone = least === most ? 1 : 0; // a single column of points goes to the middle
     const room = {type: "linear", min: Math.max(least - alone, 0), max: most + alone};
-    if (!isOfSize(plot)) return axis(plot.x, {...room, ticks: {stepSize: 1, precision: 0}});
-    return axis(plot.x, {...room, ticks: {stepSize: most - least > 12 ? 2 : 1, callback: (v) => Number.isInteger(v) ? sizeText(2 ** v) : ""}});
+    if (!isLog(plot)) return axis(plot.x, {...room, ticks: {stepSize: 1, precision: 0}});
+    return axis(plot.x, {...room, ticks: {stepSize: most - least > 12 ? 2 : 1, callback: (v) => Number.isInteger(v) ? tickText(plot, v) : ""}});
   }
 
   // Over many decades powers of ten are enough to read by; within a few, 2 and 5 help.
