@@ -9,6 +9,7 @@
 
 #include "cli/arguments.h"
 #include "train/train.h"
+#include "world/world.h"
 
 #include <stdio.h>
 
@@ -40,8 +41,16 @@ typedef struct clq_bench_column {
     int decimals;
 } clq_bench_column;
 
+/* What a benchmark does if a launcher of MPI started several processes. */
+typedef enum clq_bench_span {
+    CLQ_BENCH_OF_ONE,     /* it is of one process, and refuses */
+    CLQ_BENCH_OF_DEVICES, /* of the devices of all processes */
+    CLQ_BENCH_OF_HOSTS    /* of the processes, without devices */
+} clq_bench_span;
+
 typedef struct clq_bench_spec {
     const char *name, *about;
+    clq_bench_span span;
     const struct argp_option
         *options;           /* its own, ended by {0}; NULL: none. Keys: letters but n and w, or from OWN on */
     clq_option_handler set; /* takes them */
@@ -61,6 +70,8 @@ enum { CLQ_BENCH_LABEL_MAX = 40 };
 struct clq_bench_run {
     const clq_bench_spec *spec;
     void *context;
+    clq_world *world; /* NULL: this process is alone. Else all have the same rows, and rank 0 prints and writes them */
+    clq_text given;   /* options, as they were given, that are to be the same in all processes */
     uint64_t iterations, warm_ups;
     clq_system *system;
     clq_devices devices;
@@ -102,8 +113,13 @@ typedef struct clq_bench_times {
 } clq_bench_times;
 extern const clq_bench_times clq_bench_no_times;
 
-/* -w warm-ups, then repeats are doubled until a sample takes 20 us, then -n samples. */
+/* -w warm-ups, then repeats are doubled until a sample takes 20 us, then -n samples. Of several processes, each sample
+ * begins behind a barrier and lasts until the last is done, for 200 us at least: all have the same times. */
 clq_status clq_bench_measure(const clq_bench_run *run, const clq_bench_work *work, clq_bench_times *out);
+/* The same of some works, one sample of each in turn. */
+enum { CLQ_BENCH_WORKS_MOST = 2 };
+clq_status clq_bench_measure_in_turns(const clq_bench_run *run, const clq_bench_work *works, size_t count,
+                                      clq_bench_times *out);
 /* Those of sorted samples, in seconds, each of so many repeats. */
 clq_bench_times clq_bench_times_of(double *seconds, size_t count, uint64_t repeats);
 
@@ -124,7 +140,7 @@ void clq_bench_put_count(clq_bench_row *row, const char *key, uint64_t value);
 void clq_bench_put_number(clq_bench_row *row, const char *key, double value); /* NaN and infinity: null */
 /* "limit_UNIT" and "pct_of_limit"; both null where there is no limit (NaN). */
 void clq_bench_put_limit(clq_bench_row *row, const char *unit, double rate, double limit);
-void clq_bench_put_times(clq_bench_row *row, const clq_bench_times *times); /* "time_us": "min", "p50", "p99" */
+void clq_bench_put_times(clq_bench_row *row, const char *key, const clq_bench_times *times); /* "min", "p50", "p99" */
 /* "wrong": values that are not what they must be; null where nothing was measured. Such rows fail the run at its end.
  */
 void clq_bench_put_wrong(clq_bench_row *row, const clq_bench_times *times, uint64_t wrong);
@@ -137,6 +153,26 @@ void clq_bench_put_reason(clq_bench_row *row, const char *reason);
 bool clq_bench_is_local(clq_status status);
 /* A line of the table, for benchmarks without columns. */
 void clq_bench_print(clq_bench_run *run, const char *format, ...) CLQ_PRINTF(2, 3);
+
+/* ---- several processes (world.c) ---- */
+
+/* All are collective, and nothing if this process is alone. */
+
+/* Behind the options; status: of parsing them. Joins the processes that a launcher started, and compares what each was
+ * given. Errors: `status` of the first that failed, MISMATCH, UNSUPPORTED (a benchmark of one process). */
+clq_status clq_bench_join(clq_bench_run *run, clq_status status);
+/* Whether this process prints and writes nothing. */
+bool clq_bench_is_silent(const clq_bench_run *run);
+clq_status clq_bench_add_up(const clq_bench_run *run, uint64_t *value);    /* the sum of all */
+clq_status clq_bench_find_last(const clq_bench_run *run, double *seconds); /* the most of all */
+void clq_bench_add_up_here(const clq_bench_run *run, double *seconds); /* the sum of those on this host; NaN: failed */
+/* run->described: of this process's devices before, of all processes' behind it. */
+clq_status clq_bench_describe_all(clq_bench_run *run);
+clq_status clq_bench_describe_ranks(clq_bench_run *run); /* run->described: the processes themselves */
+/* 1e9 bytes/s from rank to rank of the world, in the host's memory, with nothing else under way. */
+clq_status clq_bench_rate_between(const clq_bench_run *run, unsigned from, unsigned to, size_t bytes, double *out);
+/* clique bench p2p of several processes (between.c). */
+clq_status clq_bench_between(clq_bench_run *run, size_t bytes);
 
 /* ---- limits and load (host.c) ---- */
 
@@ -160,8 +196,9 @@ typedef struct clq_bench_load {
         own_s; /* seconds: of the clock, of the cores at work, of these for this process and its children */
 } clq_bench_load;
 clq_bench_load clq_bench_load_now(void);
-/* Cores that others kept busy from `since` to now, on average; NaN where the system does not tell. */
-double clq_bench_others(const clq_bench_load *since);
+/* Cores that others kept busy from `since` to now, on average; NaN where the system does not tell. Processes of the run
+ * that share this host are no others. */
+double clq_bench_others(const clq_bench_run *run, const clq_bench_load *since);
 /* Whether that is enough to distrust the figures of a run of so many seconds. */
 bool clq_bench_is_busy(double others, double seconds);
 

@@ -4,7 +4,8 @@
  *
  * Wrong values are counted in a run of their own, on whole numbers whose result is exact in every type and in every
  * order (values.c). Limits are measured in the same run. Direct: the same bytes read and written by plain copies of as
- * many threads. Links between devices that share the host's memory, n of them: 2 / (n (1 / R + 3 / C)) for a staged
+ * many threads. Links between processes: the slowest, alone, of those that the collective uses on their ring. Links
+ * between devices that share the host's memory, n of them: 2 / (n (1 / R + 3 / C)) for a staged
  * all-reduce, R and C the rates at which all cores reduce and copy. Others: the slowest, alone,
  * of the ring's links that the collective uses. */
 #include "values.h"
@@ -32,7 +33,9 @@ typedef struct options {
 typedef struct bench {
     clq_bench_run *run;
     const options *o;
-    unsigned n;
+    unsigned n;           /* ranks of all processes */
+    unsigned here, first; /* of this process, and the number of its first one */
+    unsigned root_process, receiver_process;
     clq_device *devices[CLQ_REPLICAS_MAX];
     clq_queue *queues[CLQ_REPLICAS_MAX];
     clq_group *group;
@@ -42,7 +45,8 @@ typedef struct bench {
     clq_buffer *plain[2 * CLQ_REPLICAS_MAX];
     size_t count; /* of the call */
     bool in_place;
-    double slowest_gbps; /* of the links; 0: not measured */
+    double slowest_gbps;           /* of the links; 0: not measured */
+    float *engine_in, *engine_out; /* what the engine's own all-reduce works on; NULL: it is not measured */
 } bench;
 
 /* ---- options ---- */
@@ -104,7 +108,7 @@ static clq_status set_option(void *context, const struct argp_option *option, co
         return CLQ_OK;
     case KEY_CHUNK: return set_whole("--chunk", text, 1, (uint64_t)1 << 30, &o->chunk);
     case KEY_SLOTS: return set_whole("--slots", text, 1, 64, &o->slots);
-    case KEY_ROOT: return set_whole("--root", text, 0, CLQ_REPLICAS_MAX - 1, &o->root);
+    case KEY_ROOT: return set_whole("--root", text, 0, UINT16_MAX, &o->root);
     case KEY_EXPLAIN: o->explain = true; return CLQ_OK;
     case KEY_DEADLINE: return clq_argument_seconds(option, text, &o->deadline_s);
     case KEY_BUCKET: return set_whole("--bucket", text, 1, (uint64_t)1 << 30, &o->bucket);
@@ -143,7 +147,12 @@ static clq_status make_memory(bench *b, unsigned rank, unsigned which, size_t by
 }
 
 static void free_buffers(bench *b) {
-    for (unsigned i = 0; i < 2 * b->n; i++) {
+    if (clq_world_failure(b->run->world) == CLQ_OK) { /* else the engine may still use them */
+        if (b->engine_out != b->engine_in) clq_free(b->engine_out);
+        clq_free(b->engine_in);
+    }
+    b->engine_in = b->engine_out = NULL;
+    for (unsigned i = 0; i < 2 * b->here; i++) {
         clq_group_free(b->group, b->owned[i]);
         clq_buffer_destroy(b->plain[i]);
         b->owned[i] = NULL;
@@ -157,7 +166,7 @@ static clq_status make_buffers(bench *b) {
     const size_t element = clq_dtype_bytes(b->o->dtype), part = b->count * element;
     size_t in_bytes = in_elements(b) * element, out_bytes = out_elements(b) * element;
     b->stride = clq_round_up(CLQ_MAX(in_bytes, out_bytes), CLQ_BUFFER_ALIGN);
-    for (unsigned r = 0; r < b->n; r++) {
+    for (unsigned r = 0; r < b->here; r++) {
         b->in[r] = b->out[r] = (clq_slice){0};
         if (!b->in_place) {
             CLQ_TRY(make_memory(b, r, 0, in_bytes, &b->in[r].memory));
@@ -166,8 +175,8 @@ static clq_status make_buffers(bench *b) {
         }
         CLQ_TRY(make_memory(b, r, 0, CLQ_MAX(in_bytes, out_bytes), &b->in[r].memory));
         b->out[r].memory = b->in[r].memory;
-        if (b->o->collective == CLQ_REDUCE_SCATTER) b->out[r].offset = r * part;
-        if (b->o->collective == CLQ_ALL_GATHER) b->in[r].offset = r * part;
+        if (b->o->collective == CLQ_REDUCE_SCATTER) b->out[r].offset = (b->first + r) * part;
+        if (b->o->collective == CLQ_ALL_GATHER) b->in[r].offset = (b->first + r) * part;
     }
     return CLQ_OK;
 }
@@ -175,6 +184,12 @@ static clq_status make_buffers(bench *b) {
 /* ---- the calls ---- */
 
 static unsigned receiver(const bench *b) { return b->n > 1 ? ((unsigned)b->o->root + 1) % b->n : 0; }
+
+/* That of a rank of the whole group; none, if it is another process's. */
+static const clq_slice *slice_of(const bench *b, const clq_slice *slices, unsigned rank) {
+    static const clq_slice none = {.memory = NULL};
+    return rank >= b->first && rank - b->first < b->here ? &slices[rank - b->first] : &none;
+}
 
 static clq_status call_once(const bench *b, const clq_slice *in, const clq_slice *out) {
     const options *o = b->o;
@@ -185,7 +200,9 @@ static clq_status call_once(const bench *b, const clq_slice *in, const clq_slice
     case CLQ_ALL_GATHER: return clq_all_gather(b->group, in, out, b->count, o->dtype, NULL, NULL);
     case CLQ_BROADCAST: return clq_broadcast(b->group, in, out, b->count, o->dtype, root, NULL, NULL);
     case CLQ_REDUCE: return clq_reduce(b->group, in, out, b->count, o->dtype, o->op, root, NULL, NULL);
-    default: return clq_send_recv(b->group, root, &in[root], to, &out[to], b->count, o->dtype, NULL, NULL);
+    default:
+        return clq_send_recv(b->group, root, slice_of(b, in, root), to, slice_of(b, out, to), b->count, o->dtype, NULL,
+                             NULL);
     }
 }
 
@@ -199,7 +216,7 @@ static clq_status call(const bench *b) {
     clq_status status = CLQ_OK, ended;
     for (uint64_t i = 0; i < b->o->aggregated && status == CLQ_OK; i++) {
         status = call_once(b, in, out);
-        for (unsigned r = 0; r < b->n; r++) {
+        for (unsigned r = 0; r < b->here; r++) {
             in[r].offset += b->stride;
             out[r].offset += b->stride;
         }
@@ -213,6 +230,13 @@ static clq_status call_repeatedly(void *context, uint64_t repeats) {
     return CLQ_OK;
 }
 
+static clq_status call_engine(void *context, uint64_t repeats) {
+    const bench *b = context;
+    for (uint64_t i = 0; i < repeats; i++)
+        CLQ_TRY(clq_world_engine_all_reduce(b->run->world, b->engine_in, b->engine_out, b->count));
+    return CLQ_OK;
+}
+
 /* ---- checking ---- */
 
 static clq_status upload_inputs(const bench *b) {
@@ -220,8 +244,9 @@ static clq_status upload_inputs(const bench *b) {
     char *values = clq_alloc(CLQ_MAX(elements, (size_t)1), element);
     if (!values) return CLQ_MEMORY;
     clq_status status = CLQ_OK;
-    for (unsigned r = 0; r < b->n && status == CLQ_OK && elements > 0; r++) {
-        for (size_t i = 0; i < elements; i++) clq_bench_value_put(b->o->dtype, values, i, clq_bench_value_in(r, i));
+    for (unsigned r = 0; r < b->here && status == CLQ_OK && elements > 0; r++) {
+        for (size_t i = 0; i < elements; i++)
+            clq_bench_value_put(b->o->dtype, values, i, clq_bench_value_in(b->first + r, i));
         clq_buffer *buffer;
         status = clq_buffer_wrap(b->devices[r], b->in[r].memory, &buffer);
         if (status != CLQ_OK) break;
@@ -263,7 +288,7 @@ static clq_status count_wrong_of(const bench *b, unsigned rank, uint64_t which, 
         clq_queue_read(b->queues[rank], buffer, b->out[rank].offset + which * b->stride, got, elements * element, true);
     clq_buffer_destroy(buffer);
     CLQ_TRY(status);
-    for (size_t i = 0; i < elements; i++) put_expected(b, rank, want, i);
+    for (size_t i = 0; i < elements; i++) put_expected(b, b->first + rank, want, i);
     for (size_t i = 0; i < elements; i++) *wrong += memcmp(got + i * element, want + i * element, element) != 0;
     return CLQ_OK;
 }
@@ -275,12 +300,12 @@ static clq_status count_wrong(const bench *b, uint64_t *wrong) {
     char *got = clq_alloc(elements, element), *want = clq_alloc(elements, element);
     clq_status status = got && want ? CLQ_OK : CLQ_MEMORY;
     *wrong = 0;
-    for (unsigned r = 0; r < b->n && status == CLQ_OK && out_elements(b) > 0; r++)
+    for (unsigned r = 0; r < b->here && status == CLQ_OK && out_elements(b) > 0; r++)
         for (uint64_t k = 0; k < b->o->aggregated && status == CLQ_OK; k++)
-            if (has_result(b, r)) status = count_wrong_of(b, r, k, got, want, wrong);
+            if (has_result(b, b->first + r)) status = count_wrong_of(b, r, k, got, want, wrong);
     clq_free(want);
     clq_free(got);
-    return status;
+    return status == CLQ_OK ? clq_bench_add_up(b->run, wrong) : status;
 }
 
 /* ---- rows ---- */
@@ -292,13 +317,23 @@ static double bus_factor(const bench *b) {
 }
 
 typedef struct figures {
-    clq_bench_times times;
+    clq_bench_times times, engine; /* engine: of its own all-reduce; clq_bench_no_times: it was not measured */
     double algbw, busbw, limit;
     uint64_t wrong;
 } figures;
 
+static double ratio_of(const figures *f) { return f->engine.p50_us / f->times.p50_us; }
+
 static clq_algorithm algorithm_of(const bench *b) {
     return clq_group_algorithm(b->group, b->o->collective, b->count * clq_dtype_bytes(b->o->dtype));
+}
+
+/* Of several processes. */
+static void put_engine(const bench *b, clq_bench_row *row, const figures *f) {
+    clq_bench_put_count(row, "processes", clq_world_size(b->run->world));
+    clq_bench_put_text(row, "engine", clq_world_engine_name(b->run->world));
+    clq_bench_put_times(row, "engine_time_us", &f->engine);
+    clq_bench_put_number(row, "ratio", ratio_of(f));
 }
 
 static clq_status add_row(bench *b, uint64_t bytes, const figures *f) {
@@ -314,7 +349,7 @@ static clq_status add_row(bench *b, uint64_t bytes, const figures *f) {
     clq_bench_put_count(&row, "ranks", b->n);
     clq_bench_put_count(&row, "agg_iters", o->aggregated);
     clq_bench_put(&row, "in_place", json_boolean(b->in_place));
-    clq_bench_put_times(&row, &f->times);
+    clq_bench_put_times(&row, "time_us", &f->times);
     clq_bench_put_number(&row, "algbw_gbps", f->algbw);
     clq_bench_put_number(&row, "busbw_gbps", f->busbw);
     if (o->check)
@@ -322,38 +357,99 @@ static clq_status add_row(bench *b, uint64_t bytes, const figures *f) {
     else
         clq_bench_put(&row, "wrong", json_null());
     clq_bench_put_limit(&row, "gbps", f->busbw, f->limit);
+    if (b->run->world) put_engine(b, &row, f);
     return clq_bench_add(b->run, &row);
+}
+
+/* The engine's own stands beside the sum of floats alone. While it runs, nothing is heard of other processes, which
+ * must not last for as long as a silence (5 s): if ours takes longer than this, it is left out. */
+static const double engine_most_s = 1;
+
+static bool has_engine(const bench *b) {
+    const options *o = b->o;
+    return b->run->world && o->collective == CLQ_ALL_REDUCE && o->dtype == CLQ_F32 && o->op == CLQ_SUM && b->count > 0;
+}
+
+static clq_status make_engine_buffers(bench *b) {
+    double seconds = 0;
+    if (!has_engine(b)) return CLQ_OK;
+    for (int i = 0; i < 2; i++) { /* the first may have to compile */
+        const double began = clq_now();
+        CLQ_TRY(call(b));
+        seconds = clq_now() - began;
+    }
+    CLQ_TRY(clq_bench_find_last(b->run, &seconds));
+    if (seconds > engine_most_s) return CLQ_OK;
+    b->engine_in = clq_alloc(b->count, sizeof *b->engine_in);
+    b->engine_out = b->in_place ? b->engine_in : clq_alloc(b->count, sizeof *b->engine_out);
+    return b->engine_in && b->engine_out ? CLQ_OK : CLQ_MEMORY;
+}
+
+static clq_status measure_times(bench *b, figures *f) {
+    const clq_bench_work works[] = {{call_repeatedly, NULL, b}, {call_engine, NULL, b}};
+    clq_bench_times times[] = {clq_bench_no_times, clq_bench_no_times};
+    const double calls = (double)b->o->aggregated;
+    CLQ_TRY(make_engine_buffers(b));
+    CLQ_TRY(clq_bench_measure_in_turns(b->run, works, b->engine_in ? 2 : 1, times));
+    f->times = (clq_bench_times){times[0].min_us / calls, times[0].p50_us / calls, times[0].p99_us / calls};
+    f->engine = times[1];
+    return CLQ_OK;
+}
+
+static clq_status find_limit(bench *b, uint64_t bytes, figures *f) {
+    const options *o = b->o;
+    clq_bench_traffic traffic = {.run = b->run,
+                                 .devices = b->devices,
+                                 .n = b->n,
+                                 .collective = o->collective,
+                                 .root = (unsigned)o->root,
+                                 .bytes = b->count * clq_dtype_bytes(o->dtype),
+                                 .dtype = o->dtype,
+                                 .op = o->op,
+                                 .in_place = b->in_place,
+                                 .direct = algorithm_of(b) == CLQ_ALGORITHM_DIRECT,
+                                 .transport = clq_group_transport(b->group, o->collective)};
+    if (b->run->world) { /* what a process's ranks have together crosses between processes */
+        traffic.n = clq_world_size(b->run->world);
+        traffic.root = b->root_process;
+        if (o->collective == CLQ_SEND_RECV && b->receiver_process == b->root_process) return CLQ_OK; /* none */
+        if (is_split(o->collective)) traffic.bytes = (size_t)bytes / traffic.n;
+    }
+    CLQ_TRY(clq_bench_collective_limit(&traffic, &b->slowest_gbps, &f->limit));
+    /* Given as time by the limit's measurement; as busbw of this size here. */
+    f->limit = bus_factor(b) * (double)bytes / f->limit * 1e-3;
+    return CLQ_OK;
 }
 
 static clq_status measure(bench *b, uint64_t bytes, figures *f) {
     *f = (figures){.limit = NAN};
     clq_status status = make_buffers(b);
     if (status == CLQ_OK && b->o->check) status = count_wrong(b, &f->wrong);
-    if (status == CLQ_OK) status = clq_bench_measure(b->run, &(clq_bench_work){call_repeatedly, NULL, b}, &f->times);
+    if (status == CLQ_OK) status = measure_times(b, f);
     if (status == CLQ_OK) {
-        f->times.min_us /= (double)b->o->aggregated;
-        f->times.p50_us /= (double)b->o->aggregated;
-        f->times.p99_us /= (double)b->o->aggregated;
         f->algbw = (double)bytes / f->times.p50_us * 1e-3;
         f->busbw = f->algbw * bus_factor(b);
-        status = clq_bench_collective_limit(
-            &(clq_bench_traffic){.run = b->run,
-                                 .devices = b->devices,
-                                 .n = b->n,
-                                 .collective = b->o->collective,
-                                 .root = (unsigned)b->o->root,
-                                 .bytes = b->count * clq_dtype_bytes(b->o->dtype),
-                                 .dtype = b->o->dtype,
-                                 .op = b->o->op,
-                                 .in_place = b->in_place,
-                                 .direct = algorithm_of(b) == CLQ_ALGORITHM_DIRECT,
-                                 .transport = clq_group_transport(b->group, b->o->collective)},
-            &b->slowest_gbps, &f->limit);
-        /* Given as time by the limit's measurement; as busbw of this size here. */
-        f->limit = bus_factor(b) * (double)bytes / f->limit * 1e-3;
+        status = find_limit(b, bytes, f);
     }
     free_buffers(b);
     return status;
+}
+
+static void print_figures(const bench *b, const figures *f) {
+    clq_bench_print(b->run, "  %10.2f %7.2f %7.2f", f->times.p50_us, f->algbw, f->busbw);
+    if (b->o->check)
+        clq_bench_print(b->run, " %6llu", (unsigned long long)f->wrong);
+    else
+        clq_bench_print(b->run, " %6s", "-");
+    if (isfinite(f->limit) && f->limit > 0)
+        clq_bench_print(b->run, " %6.1f%%", 100 * f->busbw / f->limit);
+    else
+        clq_bench_print(b->run, " %7s", "-");
+    if (!b->run->world) return;
+    if (isnan(f->engine.p50_us))
+        clq_bench_print(b->run, " %10s %6s", "-", "-");
+    else
+        clq_bench_print(b->run, " %10.2f %6.2f", f->engine.p50_us, ratio_of(f));
 }
 
 static clq_status measure_size(bench *b, uint64_t bytes) {
@@ -370,17 +466,7 @@ static clq_status measure_size(bench *b, uint64_t bytes) {
         (void)snprintf(root, sizeof root, "%u", (unsigned)o->root);
     clq_bench_print(b->run, "%12llu %12zu %6s %6s %5s", (unsigned long long)bytes, b->count, clq_dtype_name(o->dtype),
                     clq_collective_reduces(o->collective) ? clq_redop_name(o->op) : "none", root);
-    for (int i = 0; i < 2; i++) {
-        clq_bench_print(b->run, "  %10.2f %7.2f %7.2f", f[i].times.p50_us, f[i].algbw, f[i].busbw);
-        if (o->check)
-            clq_bench_print(b->run, " %6llu", (unsigned long long)f[i].wrong);
-        else
-            clq_bench_print(b->run, " %6s", "-");
-        if (isfinite(f[i].limit) && f[i].limit > 0)
-            clq_bench_print(b->run, " %6.1f%%", 100 * f[i].busbw / f[i].limit);
-        else
-            clq_bench_print(b->run, " %7s", "-");
-    }
+    for (int i = 0; i < 2; i++) print_figures(b, &f[i]);
     clq_bench_print(b->run, "\n");
     for (int in_place = 0; in_place < 2; in_place++) {
         b->in_place = in_place;
@@ -391,11 +477,11 @@ static clq_status measure_size(bench *b, uint64_t bytes) {
 
 /* ---- the whole ---- */
 
-static clq_status open_group(bench *b) {
+static clq_status open_own_group(bench *b) {
     const options *o = b->o;
     clq_rank ranks[CLQ_REPLICAS_MAX] = {0};
     CLQ_TRY(clq_devices_open(&b->run->devices, o->transport == CLQ_TRANSPORT_PEER, b->devices, NULL));
-    for (unsigned r = 0; r < b->n; r++) {
+    for (unsigned r = 0; r < b->here; r++) {
         CLQ_TRY(clq_queue_create(b->devices[r], 0, &b->queues[r]));
         ranks[r] = (clq_rank){clq_device_context(b->devices[r]), clq_device_id(b->devices[r]), NULL};
     }
@@ -406,16 +492,49 @@ static clq_status open_group(bench *b) {
                                      .deadline_s = o->deadline_s,
                                      .bucket_bytes = (size_t)o->bucket};
     const clq_build_limit limit = clq_device_build_limit(b->devices[0]);
-    return clq_group_create_within(ranks, b->n, &config, &limit, &b->group);
+    return clq_group_create_within(ranks, b->here, &config, &limit, &b->group);
+}
+
+static clq_status check_root(const bench *b) {
+    if (b->o->root < b->n) return CLQ_OK;
+    return clq_fail(CLQ_ARGUMENT, "--root %llu is out of range: there are %u ranks", (unsigned long long)b->o->root,
+                    b->n);
+}
+
+/* The process that a rank is of. */
+static clq_status find_process(const bench *b, unsigned rank, unsigned *out) {
+    uint64_t begun = b->first <= rank; /* summed: that process, and those before it */
+    CLQ_TRY(clq_bench_add_up(b->run, &begun));
+    *out = (unsigned)begun - 1;
+    return CLQ_OK;
+}
+
+static clq_status open_group(bench *b) {
+    clq_status status = clq_world_check(b->run->world, open_own_group(b));
+    if (status == CLQ_OK && b->run->world) status = clq_group_span(b->group, b->run->world);
+    CLQ_TRY(status);
+    b->n = clq_group_total(b->group);
+    b->first = clq_group_first(b->group);
+    CLQ_TRY(clq_world_check(b->run->world, check_root(b)));
+    CLQ_TRY(find_process(b, (unsigned)b->o->root, &b->root_process));
+    CLQ_TRY(find_process(b, receiver(b), &b->receiver_process));
+    return CLQ_OK;
 }
 
 static void print_head(const bench *b) {
-    clq_bench_print(b->run, "#\n# %74s %41s\n", "out-of-place", "in-place");
+    const char *engine = b->run->world ? clq_world_engine_name(b->run->world) : NULL;
+    const int width = engine ? 59 : 41;
+    clq_bench_print(b->run, "#\n# %*s %*s\n", 33 + width, "out-of-place", width, "in-place");
     clq_bench_print(b->run, "# %10s %12s %6s %6s %5s", "size", "count", "type", "redop", "root");
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 2; i++) {
         clq_bench_print(b->run, "  %10s %7s %7s %6s %7s", "time", "algbw", "busbw", "#wrong", "%limit");
+        if (engine) clq_bench_print(b->run, " %10s %6s", engine, "ratio");
+    }
     clq_bench_print(b->run, "\n# %10s %12s %6s %6s %5s", "(B)", "(elements)", "", "", "");
-    for (int i = 0; i < 2; i++) clq_bench_print(b->run, "  %10s %7s %7s %6s %7s", "(us)", "(GB/s)", "(GB/s)", "", "");
+    for (int i = 0; i < 2; i++) {
+        clq_bench_print(b->run, "  %10s %7s %7s %6s %7s", "(us)", "(GB/s)", "(GB/s)", "", "");
+        if (engine) clq_bench_print(b->run, " %10s %6s", "(us)", "");
+    }
     clq_bench_print(b->run, "\n");
 }
 
@@ -442,10 +561,8 @@ static clq_status explain(const bench *b) {
 
 static clq_status run_collective(clq_bench_run *run, void *context) {
     static bench b;
-    b = (bench){.run = run, .o = context, .n = run->devices.count};
-    if (b.o->root >= b.n)
-        return clq_fail(CLQ_ARGUMENT, "--root %llu is out of range: there are %u ranks", (unsigned long long)b.o->root,
-                        b.n);
+    b = (bench){.run = run, .o = context, .n = run->devices.count, .here = run->devices.count};
+    if (!run->world) CLQ_TRY(check_root(&b));
     run->expected = 2 * clq_bench_sizes_count(&b.o->sizes);
     clq_status status = open_group(&b);
     if (status == CLQ_OK && b.o->explain) status = explain(&b);
@@ -458,7 +575,7 @@ static clq_status run_collective(clq_bench_run *run, void *context) {
     }
     if (status == CLQ_OK || status == CLQ_INTERRUPTED) print_foot(&b);
     clq_group_destroy(b.group);
-    for (unsigned r = 0; r < b.n; r++) {
+    for (unsigned r = 0; r < b.here; r++) {
         clq_queue_destroy(b.queues[r]);
         clq_device_close(b.devices[r]);
     }
@@ -491,6 +608,7 @@ static clq_status bench_collective(clq_collective collective, const char *name, 
                  .dtype = CLQ_F32};
     const clq_bench_spec spec = {.name = name,
                                  .about = about,
+                                 .span = CLQ_BENCH_OF_DEVICES,
                                  .options = table,
                                  .set = set_option,
                                  .check = check_options,

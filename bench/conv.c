@@ -200,7 +200,7 @@ static clq_status add(clq_bench_run *run, uint32_t device, const layer *l, pass 
     clq_bench_put_text(&row, "layer", l->name);
     clq_bench_put_text(&row, "what", pass_names[which]);
     clq_bench_put_text(&row, "variant", m->variant);
-    clq_bench_put_times(&row, &m->times);
+    clq_bench_put_times(&row, "time_us", &m->times);
     clq_bench_put_number(&row, "gflops", rate);
     clq_bench_put_limit(&row, "gflops", rate, limit);
     clq_bench_put_wrong(&row, &m->times, m->wrong);

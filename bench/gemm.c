@@ -152,7 +152,7 @@ static clq_status add(clq_bench_run *run, uint32_t device, const problem *q, siz
     clq_bench_put_text(&row, "variant", variants[variant].name);
     clq_bench_put(&row, "chosen", json_boolean(chosen));
     clq_bench_put_number(&row, "us", times->p50_us);
-    clq_bench_put_times(&row, times);
+    clq_bench_put_times(&row, "time_us", times);
     clq_bench_put_number(&row, "gflops", rate);
     clq_bench_put_limit(&row, "gflops", rate, limit);
     clq_bench_put_wrong(&row, times, wrong);

@@ -151,11 +151,13 @@ clq_bench_load clq_bench_load_now(void) {
     return load;
 }
 
-double clq_bench_others(const clq_bench_load *since) {
+double clq_bench_others(const clq_bench_run *run, const clq_bench_load *since) {
     clq_bench_load now = clq_bench_load_now();
-    if (!since->known || !now.known || now.at <= since->at) return NAN;
-    double others = (now.all_s - since->all_s) - (now.own_s - since->own_s);
-    return CLQ_MAX(others, 0.0) / (now.at - since->at);
+    const bool known = since->known && now.known && now.at > since->at;
+    double own = known ? now.own_s - since->own_s : NAN;
+    clq_bench_add_up_here(run, &own);
+    double others = (now.all_s - since->all_s) - own;
+    return isnan(own) ? NAN : CLQ_MAX(others, 0.0) / (now.at - since->at);
 }
 
 /* A tenth of the cores; but what the system counts comes in steps of 10 ms. */

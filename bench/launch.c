@@ -28,7 +28,7 @@ static clq_status add(clq_bench_run *run, uint32_t device, const char *what, con
                       const char *reason) {
     clq_bench_row row = clq_bench_row_of(run, device);
     clq_bench_put_text(&row, "what", what);
-    clq_bench_put_times(&row, times);
+    clq_bench_put_times(&row, "time_us", times);
     clq_bench_put_reason(&row, reason);
     return clq_bench_add(run, &row);
 }

@@ -178,7 +178,7 @@ static clq_status add(clq_bench_run *run, uint32_t device, const bed *b, const s
     clq_bench_put_text(&row, "what", way->what);
     clq_bench_put_text(&row, "memory", way->memory);
     clq_bench_put_count(&row, "bytes", b->bytes);
-    clq_bench_put_times(&row, times);
+    clq_bench_put_times(&row, "time_us", times);
     clq_bench_put_number(&row, "gbps", rate);
     clq_bench_put_limit(&row, "gbps", rate, limit);
     clq_bench_put(&row, "zero_copy", json_boolean(zero_copy));

@@ -294,7 +294,7 @@ static clq_status add(clq_bench_run *run, uint32_t device, const trial *t, const
     clq_bench_row row = clq_bench_row_of(run, device);
     clq_bench_put_text(&row, "op", t->kind->name);
     clq_bench_put_count(&row, "bytes", (uint64_t)t->bytes);
-    clq_bench_put_times(&row, times);
+    clq_bench_put_times(&row, "time_us", times);
     clq_bench_put_number(&row, "gbps", gbps);
     clq_bench_put_limit(&row, "gbps", gbps, limit);
     clq_bench_put_wrong(&row, times, wrong);

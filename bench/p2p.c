@@ -17,7 +17,7 @@ typedef enum transport { TRANSPORT_AUTO, TRANSPORT_PEER, TRANSPORT_STAGED } tran
 static const char *const transport_names[] = {"auto", "peer", "staged"};
 
 typedef struct options {
-    clq_bench_sizes size; /* min is the size */
+    clq_bench_sizes size; /* min is the size; 0: the default */
     transport transport;
 } options;
 
@@ -217,7 +217,7 @@ static clq_status add(field *f, what w, const char *path, uint32_t from, uint32_
     clq_bench_put_text(&row, "what", what_names[w]);
     clq_bench_put_text(&row, "path", path);
     clq_bench_put_count(&row, "bytes", bytes);
-    clq_bench_put_times(&row, times);
+    clq_bench_put_times(&row, "time_us", times);
     clq_bench_put_number(&row, "gbps", rate);
     clq_bench_put_limit(&row, "gbps", rate, limit);
     clq_bench_put_wrong(&row, times, wrong);
@@ -291,9 +291,23 @@ static clq_status run_field(field *f) {
     return end.status == CLQ_OK ? CLQ_OK : clq_error_raise(&end);
 }
 
+/* 1 Gbit/s takes half a second for 64 MiB. */
+static const size_t bytes_alone = (size_t)64 << 20, bytes_between = (size_t)16 << 20;
+
+static clq_status run_between(clq_bench_run *run, const options *o) {
+    if (o->transport != TRANSPORT_AUTO)
+        return clq_world_check(run->world, clq_fail(CLQ_ARGUMENT, "--transport is of the devices of one process, and "
+                                                                  "this p2p is between processes: leave it out"));
+    return clq_bench_between(run, o->size.min ? (size_t)o->size.min : bytes_between);
+}
+
 static clq_status run_p2p(clq_bench_run *run, void *context) {
     const options *o = context;
-    field f = {.run = run, .options = o, .bytes = (size_t)o->size.min, .count = run->devices.count};
+    if (run->world) return run_between(run, o);
+    field f = {.run = run,
+               .options = o,
+               .bytes = o->size.min ? (size_t)o->size.min : bytes_alone,
+               .count = run->devices.count};
     if (f.count < 2)
         return clq_fail(CLQ_ARGUMENT, "p2p measures pairs: name two devices or more by --devices, for example all");
     clq_status status = run_field(&f);
@@ -307,7 +321,10 @@ static clq_status run_p2p(clq_bench_run *run, void *context) {
 
 static clq_status set_option(void *context, const struct argp_option *option, const char *text) {
     options *o = context;
-    if (option->key == 'b') return clq_bench_sizes_set(&o->size, option, text);
+    if (option->key == 'b') {
+        CLQ_TRY(clq_bench_sizes_set(&o->size, option, text));
+        return o->size.min > 0 ? CLQ_OK : clq_fail(CLQ_ARGUMENT, "-b: the smallest size is 1");
+    }
     for (size_t i = 0; i < CLQ_COUNT_OF(transport_names); i++)
         if (strcmp(text, transport_names[i]) == 0) {
             o->transport = (transport)i;
@@ -316,14 +333,9 @@ static clq_status set_option(void *context, const struct argp_option *option, co
     return clq_fail(CLQ_ARGUMENT, "--transport '%s': expected auto, peer or staged", text);
 }
 
-static clq_status check(const void *context) {
-    if (((const options *)context)->size.min > 0) return CLQ_OK;
-    return clq_fail(CLQ_ARGUMENT, "-b: the smallest size is 1");
-}
-
 clq_status clq_bench_p2p(int argc, char **argv) {
     static const struct argp_option table[] = {
-        {0, 'b', "BYTES", 0, "what each transfer moves (default 64M)", 0},
+        {0, 'b', "BYTES", 0, "what each transfer moves (default 64M; between processes 16M)", 0},
         {"transport", KEY_TRANSPORT, "NAME", 0, "auto (peer where it can be), peer or staged", 0},
         {0}};
     static const clq_bench_spec spec = {.name = "p2p",
@@ -331,11 +343,11 @@ clq_status clq_bench_p2p(int argc, char **argv) {
                                             "Bandwidth one way and both ways, and latency, between each two devices.",
                                         .options = table,
                                         .set = set_option,
-                                        .check = check,
+                                        .span = CLQ_BENCH_OF_HOSTS,
                                         .run = run_p2p,
                                         .iterations = 10,
                                         .iterations_most = 1000000,
                                         .warm_ups = 2};
-    options o = {.size = {.min = 64 << 20}};
+    options o = {0};
     return clq_bench_main(&spec, &o, argc, argv);
 }

@@ -42,14 +42,14 @@ void clq_bench_put_limit(clq_bench_row *row, const char *unit, double rate, doub
     clq_bench_put_number(row, "pct_of_limit", 100 * rate / limit);
 }
 
-void clq_bench_put_times(clq_bench_row *row, const clq_bench_times *times) {
+void clq_bench_put_times(clq_bench_row *row, const char *key, const clq_bench_times *times) {
     const struct {
         const char *name;
         double us;
     } parts[] = {{"min", times->min_us}, {"p50", times->p50_us}, {"p99", times->p99_us}};
     clq_bench_row spread = clq_bench_row_start();
     for (size_t i = 0; i < CLQ_COUNT_OF(parts); i++) clq_bench_put_number(&spread, parts[i].name, parts[i].us);
-    clq_bench_put(row, "time_us", spread.object);
+    clq_bench_put(row, key, spread.object);
     row->failed |= spread.failed;
 }
 
@@ -150,7 +150,9 @@ clq_status clq_bench_add(clq_bench_run *run, clq_bench_row *row) {
     if (!object || json_array_append_new(run->rows, object) != 0) return clq_fail_memory("adding a row");
     if (run->spec->columns) CLQ_TRY(show(run, object));
     size_t done = json_array_size(run->rows);
-    if (clq_interrupted() && done != run->expected)
+    uint64_t interrupted = clq_interrupted();
+    CLQ_TRY(clq_bench_add_up(run, &interrupted));
+    if (interrupted > 0 && done != run->expected)
         return clq_fail(CLQ_INTERRUPTED, "interrupted after %zu row%s", done, done == 1 ? "" : "s");
     show_progress(run);
     return CLQ_OK;

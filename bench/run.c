@@ -2,6 +2,7 @@
 #include "bench.h"
 
 #include "cli/cli.h"
+#include "cli/ranks.h"
 
 #include <math.h>
 #include <string.h>
@@ -34,6 +35,8 @@ static clq_status set_option(void *context, const struct argp_option *option, co
     clq_bench_run *run = context;
     if (option->name && strcmp(option->name, "models") == 0) run->models = text;
     if (option->name && strcmp(option->name, "data") == 0) run->data = text;
+    if (option->key < KEY_DEVICES || option->key >= CLQ_BENCH_KEY_OWN)
+        clq_text_add(&run->given, "%d %s\n", option->key, text ? text : "");
     bool common =
         option->key == 'n' || option->key == 'w' || (option->key >= KEY_DEVICES && option->key < CLQ_BENCH_KEY_OWN);
     return common ? set_common(run, option, text) : run->spec->set(run->context, option, text);
@@ -87,20 +90,32 @@ static clq_status name_devices(clq_bench_run *run) {
     return CLQ_OK;
 }
 
-static clq_status open_devices(clq_bench_run *run) {
+static clq_status open_own_devices(clq_bench_run *run) {
     CLQ_TRY(clq_system_open(&(clq_system_config){.build_deadline_s = run->build_deadline_s}, &run->system));
     CLQ_TRY(clq_select_devices(run->system, run->devices_spec, &run->devices));
     CLQ_TRY(name_devices(run));
     return clq_bench_describe_devices(run, &run->described);
 }
 
+static clq_status open_devices(clq_bench_run *run) {
+    if (run->world && run->spec->span == CLQ_BENCH_OF_HOSTS) return clq_bench_describe_ranks(run);
+    CLQ_TRY(clq_world_check(run->world, open_own_devices(run)));
+    return clq_bench_describe_all(run);
+}
+
 static void introduce(clq_bench_run *run) {
     size_t index;
     json_t *device;
-    json_array_foreach(run->described, index, device)
-        clq_bench_print(run, "# %s: %s, driver %s\n", json_string_value(json_object_get(device, "label")),
-                        json_string_value(json_object_get(device, "name")),
-                        json_string_value(json_object_get(device, "driver_version")));
+    json_array_foreach(run->described, index, device) {
+        const char *name = json_string_value(json_object_get(device, "name"));
+        const json_t *rank = json_object_get(device, "rank");
+        const char *process = rank ? clq_world_name(run->world, (unsigned)json_integer_value(rank)) : "";
+        if (name)
+            clq_bench_print(run, "# %s: %s, driver %s%s%s\n", json_string_value(json_object_get(device, "label")), name,
+                            json_string_value(json_object_get(device, "driver_version")), rank ? ", of " : "", process);
+        else
+            clq_bench_print(run, "# %s\n", process);
+    }
     const clq_bench_column *columns = run->spec->columns;
     for (const clq_bench_column *column = columns; column && column->key; column++)
         clq_bench_print(run, "%s%*s", column == columns ? "" : "  ", column->width, column->title);
@@ -127,7 +142,7 @@ static clq_status finish(clq_bench_run *run, int argc, char **argv, const clq_be
     clq_error failure;
     clq_error_take(status, &failure);
     clq_bench_print(run, "%s", ""); /* no progress line is left */
-    double others = clq_bench_others(load), seconds = clq_now() - run->started;
+    double others = clq_bench_others(run, load), seconds = clq_now() - run->started;
     if (clq_bench_is_busy(others, seconds))
         clq_bench_print(run, "note: the machine was busy: others used %.1f of its %u cores; repeat on a quiet one\n",
                         others, clq_cpu_count());
@@ -173,6 +188,19 @@ static clq_status check_all_files(const clq_bench_run *run) {
     return CLQ_OK;
 }
 
+/* Everything but the end of what is open. */
+static clq_status prepare_and_run(clq_bench_run *run, int argc, char **argv) {
+    const bool is_silent = clq_bench_is_silent(run);
+    run->talk = run->json_path ? stderr : stdout;
+    clq_status status = is_silent ? CLQ_OK : check_all_files(run);
+    if (status == CLQ_OK) status = clq_file_writer_try("--json", run->json_path); /* not when all has been measured */
+    if (status == CLQ_OK) status = clq_file_writer_try("--csv", run->csv_path);
+    CLQ_TRY(clq_world_check(run->world, status));
+    /* Until the first measurement, from which on Ctrl-C ends the run in order. */
+    clq_interrupts_end_at_once(is_silent ? "" : "clique: error: interrupted before the first measurement\n");
+    return run_all(run, argc, argv);
+}
+
 clq_status clq_bench_main(const clq_bench_spec *spec, void *context, int argc, char **argv) {
     clq_bench_run run = {.spec = spec,
                          .context = context,
@@ -180,18 +208,15 @@ clq_status clq_bench_main(const clq_bench_spec *spec, void *context, int argc, c
                          .iterations = spec->iterations,
                          .warm_ups = spec->warm_ups,
                          .terminal = isatty(STDERR_FILENO) == 1};
-    CLQ_TRY(parse(&run, argc, argv));
-    run.talk = run.json_path ? stderr : stdout;
-    CLQ_TRY(check_all_files(&run));
-    CLQ_TRY(clq_file_writer_try("--json", run.json_path)); /* not when all has been measured */
-    CLQ_TRY(clq_file_writer_try("--csv", run.csv_path));
-    /* Until the first measurement, from which on Ctrl-C ends the run in order. */
-    clq_interrupts_end_at_once("clique: error: interrupted before the first measurement\n");
-    clq_status status = run_all(&run, argc, argv);
+    clq_text_add(&run.given, "%s\n", spec->name);
+    clq_status status = clq_bench_join(&run, parse(&run, argc, argv));
+    if (status == CLQ_OK) status = prepare_and_run(&run, argc, argv);
+    clq_ranks_end(run.world, json_array_size(run.rows) > 0, status);
     json_decref(run.rows);
     json_decref(run.described);
     clq_free(run.labels);
+    clq_free(run.given.data);
     clq_end_if_stuck(run.system, true, status); /* begun: it has printed */
     clq_system_close(run.system);
-    return status;
+    return clq_ranks_leave(run.world, status);
 }

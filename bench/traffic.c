@@ -88,6 +88,7 @@ static clq_status move_all(void *context, uint64_t repeats) { return clq_bench_l
 
 static clq_status rate_of_link(const clq_bench_traffic *t, unsigned from, unsigned to, double *gbps) {
     const size_t bytes = (size_t)16 << 20;
+    if (t->run->world) return clq_bench_rate_between(t->run, from, to, bytes, gbps);
     clq_bench_lane lane = {0};
     clq_bench_times times;
     bool staged = t->transport == CLQ_TRANSPORT_STAGED || !clq_device_same_context(t->devices[from], t->devices[to]);
@@ -101,8 +102,8 @@ static clq_status rate_of_link(const clq_bench_traffic *t, unsigned from, unsign
 clq_status clq_bench_collective_limit(const clq_bench_traffic *t, double *slowest_gbps, double *us) {
     *us = NAN;
     if (t->n < 2 || t->bytes == 0) return CLQ_OK;
-    bool shared = true;
-    for (unsigned r = 0; r < t->n; r++) shared = shared && clq_device_get_info(t->devices[r])->host_unified;
+    bool shared = !t->run->world;
+    for (unsigned r = 0; r < t->n && shared; r++) shared = shared && clq_device_get_info(t->devices[r])->host_unified;
     if (shared) return limit_in_host_memory(t, us);
     if (*slowest_gbps == 0) {
         *slowest_gbps = INFINITY;

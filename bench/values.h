@@ -17,8 +17,8 @@ void clq_bench_value_put_reduced(clq_dtype dtype, clq_redop op, unsigned n, size
 
 typedef struct clq_bench_traffic {
     clq_bench_run *run;
-    clq_device *const *devices;
-    unsigned n;
+    clq_device *const *devices; /* of several processes: not looked at */
+    unsigned n;                 /* ranks; or, of several processes, these: each is a rank */
     clq_collective collective;
     unsigned root; /* of broadcast and reduce; the sender of send_recv */
     size_t bytes;  /* of the call's count */

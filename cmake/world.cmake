@@ -20,9 +20,11 @@ foreach(engine openmpi mpich)
       ${CMAKE_BINARY_DIR}/tests ${engine})
     add_test(NAME world/train_${engine} COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/world/check_train.py
       ${CMAKE_BINARY_DIR}/bin ${engine})
-    set_tests_properties(world/${engine} world/train_${engine} PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 600)
+    add_test(NAME world/bench_${engine} COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/world/check_bench.py
+      ${CMAKE_BINARY_DIR}/bin ${engine})
+    set_tests_properties(world/${engine} world/train_${engine} world/bench_${engine} PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 600)
   else()
-    clq_leave_out("world/${engine} and world/train_${engine}" "no development package of this MPI")
+    clq_leave_out("world/${engine}, world/train_${engine} and world/bench_${engine}" "no development package of this MPI")
   endif()
 endforeach()
 

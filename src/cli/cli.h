@@ -114,9 +114,7 @@ clq_status clq_command_report(int argc, char **argv);
 
 /* ---- commands of several processes (world.c) ---- */
 
-/* Called first. If a launcher started this process, joins the others. Ranks other than 0 lose their standard output and
- * the options that name output files. status: of parsing the options. Errors: `status` of the lowest rank that failed,
- * and those of clq_world_open. */
+/* clq_ranks_join; ranks other than 0 also lose the options that name output files. */
 clq_status clq_setup_world(clq_setup *setup, clq_options *options, clq_status status);
 /* Launchers bind a process to a part of its machine: Open MPI to one core if there are at most two processes. A process
  * with less than its share of its machine's cores takes all that the system allows it, or warns. Before there are
@@ -131,11 +129,6 @@ size_t clq_setup_share(const clq_setup *setup, unsigned replica);
 /* The devices of all, behind the trainer: a line each; and "devices" of JSON. */
 void clq_introduce_peers(const clq_setup *setup, FILE *to);
 json_t *clq_describe_peers(const clq_setup *setup);
-/* Behind the command's work: waits until all processes are that far. If one failed, this process ends here, with a line
- * on those ranks that are to say it. */
-void clq_setup_end_together(const clq_setup *setup, clq_status status);
-/* Behind the trainer. Returns `status`; a rank that does not talk ends here if it was interrupted. */
-clq_status clq_setup_leave(clq_setup *setup, clq_status status);
 
 /* ---- what several commands do (setup.c) ---- */
 

@@ -1,5 +1,6 @@
 /* The options of commands, by the table of settings, and the frame of a command that has them. */
 #include "cli/cli.h"
+#include "cli/ranks.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -76,11 +77,12 @@ clq_status clq_command_run(const char *about, int argc, char **argv,
     clq_status status = parse(about, argc, argv, &options);
     if (clq_command_bit(argv[0]) & of_several) status = clq_setup_world(&setup, &options, status);
     if (status == CLQ_OK) status = body(&setup, &options);
-    clq_setup_end_together(&setup, status);
+    clq_ranks_end(setup.world, setup.begun, status);
     clq_end_if_stuck(setup.system, setup.begun, status);
     clq_error_take(status, &error);
     clq_setup_close_trainer(&setup);
-    status = clq_setup_leave(&setup, clq_error_raise(&error));
+    status = clq_ranks_leave(setup.world, clq_error_raise(&error));
+    setup.world = NULL;
     clq_end_if_stuck(setup.system, setup.begun, status);
     clq_setup_release(&setup);
     return status;

@@ -1,54 +1,17 @@
-/* A command that several processes carry out together, one on each machine, which a launcher of MPI started. Rank 0
- * talks, and writes all files. */
+/* A training of several processes: their devices, and what is told of them. How
+ * processes join and end: ranks.c. */
 #include "cli/cli.h"
-#include "cli/program.h"
-#include "world/world.h"
+#include "cli/ranks.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <string.h>
-#include <unistd.h>
-
-/* ---- opening ---- */
-
-static const char *own_name = "";
-static void log_with_name(void *context, clq_log_level level, const char *line) {
-    (void)context;
-    fprintf(stderr, "clique: %s%s: %s\n", level == CLQ_LOG_WARNING ? "warning: " : "", own_name, line);
-}
-
-static clq_status be_silent(const clq_world *world, clq_options *options) {
-    own_name = clq_world_name(world, clq_world_rank(world));
-    clq_log_set_sink(log_with_name, NULL, CLQ_LOG_WARNING);
-    options->json = false;
-    options->save = options->save_best = options->monitor = options->csv = options->trace = NULL;
-    const int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
-    if (nowhere < 0 || dup2(nowhere, STDOUT_FILENO) < 0)
-        return clq_fail(CLQ_SYSTEM, "cannot open /dev/null: %s", strerror(errno));
-    close(nowhere);
-    return CLQ_OK;
-}
 
 clq_status clq_setup_world(clq_setup *setup, clq_options *options, clq_status status) {
-    clq_error error = {0};
-    clq_world *world;
-    if (status != CLQ_OK) clq_error_take(status, &error);
-    const clq_status opened = clq_world_open(NULL, &world);
-    /* The launcher of another MPI, and ranks of other versions: all processes find the same, and the first reports it.
-     */
-    if ((opened == CLQ_UNSUPPORTED || opened == CLQ_MISMATCH) && clq_launcher_find().rank > 0)
-        _exit(clq_program_exit_code(opened));
-    if (opened != CLQ_OK) return status == CLQ_OK ? opened : clq_error_raise(&error);
-    if (clq_world_size(world) == 1) {
-        clq_world_close(world);
-        return status == CLQ_OK ? CLQ_OK : clq_error_raise(&error);
-    }
-    setup->world = world;
-    setup->is_silent = clq_world_rank(world) > 0;
-    if (status != CLQ_OK) (void)clq_error_raise(&error);
-    CLQ_TRY(clq_world_check(world, status));
-    clq_widen_affinity(world);
-    return setup->is_silent ? be_silent(world, options) : CLQ_OK;
+    status = clq_ranks_join(&setup->world, status);
+    setup->is_silent = clq_world_rank(setup->world) > 0;
+    if (!setup->is_silent) return status;
+    options->json = false;
+    options->save = options->save_best = options->monitor = options->csv = options->trace = NULL;
+    return status;
 }
 
 /* ---- devices ---- */
@@ -152,56 +115,4 @@ json_t *clq_describe_peers(const clq_setup *s) {
                                                clq_json_text(s->peers[r].name), "share",
                                                (json_int_t)clq_setup_share(s, r), "rank", (int)s->peers[r].rank));
     return list;
-}
-
-/* ---- the end ---- */
-
-/* Whether this rank is to say why the run failed. While it is set up, one line on one rank is enough: that of the rank
- * that failed, if it could say so. A run that was under way is ended by each with a line. */
-static bool is_to_tell(const clq_setup *s, clq_status status) {
-    const clq_status cause = clq_world_failed_status(s->world);
-    if (clq_world_failed_rank(s->world) == clq_world_rank(s->world)) return true;
-    return s->begun || (status == CLQ_ABORTED && cause == CLQ_ABORTED);
-}
-
-static void tell(const clq_setup *s, clq_status status) {
-    const unsigned rank = clq_world_rank(s->world);
-    const char *detail = *clq_error_detail() ? clq_error_detail() : clq_status_text(status);
-    const char *name = clq_world_name(s->world, rank);
-    const bool names_itself = rank == 0 || strncmp(detail, name, strlen(name)) == 0;
-    if (status == CLQ_ABORTED)
-        fprintf(stderr, "clique: error: %s (as %s knows it)\n", detail, name);
-    else
-        fprintf(stderr, "clique: error: %s%s%s\n", names_itself ? "" : name, names_itself ? "" : ": ", detail);
-}
-
-/* Devices may hang, and MPI is not to be called any more: nothing is put in order but what was printed. */
-static void end_failed(const clq_setup *s, clq_status status) {
-    clq_error error;
-    clq_error_take(clq_world_fail_with(s->world, status), &error);
-    (void)clq_error_raise(&error);
-    if (is_to_tell(s, status)) tell(s, status);
-    (void)fflush(NULL);
-    clq_world_let_others_speak(s->world);
-    _exit(clq_program_exit_code(status == CLQ_ABORTED ? clq_world_failed_status(s->world) : status));
-}
-
-void clq_setup_end_together(const clq_setup *s, clq_status status) {
-    clq_error error;
-    if (!s->world) return;
-    if (status != CLQ_OK && status != CLQ_INTERRUPTED) end_failed(s, status);
-    clq_error_take(status, &error);
-    const clq_status met = clq_world_barrier(s->world);
-    if (met != CLQ_OK) end_failed(s, met);
-    (void)clq_error_raise(&error);
-}
-
-clq_status clq_setup_leave(clq_setup *s, clq_status status) {
-    clq_error error;
-    if (!s->world) return status;
-    clq_error_take(status, &error);
-    clq_world_close(s->world);
-    s->world = NULL;
-    if (status == CLQ_INTERRUPTED && s->is_silent) _exit(clq_program_exit_code(status));
-    return clq_error_raise(&error);
 }

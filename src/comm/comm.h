@@ -94,8 +94,8 @@ void clq_comm_set_patience(clq_comm *comm, double seconds);
 uint64_t clq_comm_busy_ns(const clq_comm *comm);
 /* Nanoseconds that a rank has waited in them for the last rank to arrive. From any thread. */
 uint64_t clq_comm_waited_ns(const clq_comm *comm, unsigned rank);
-/* For tables: the algorithm that a call of a group uses ("ring"), and the transport that most of its links use
- * ("mapped"). Of send/recv: once it was called. */
+/* For tables: the algorithm that a call of a group uses ("ring"), of a group of several processes between these; and
+ * the transport that most of its links use ("mapped"), in this process. Of send/recv: once it was called. */
 clq_algorithm clq_group_algorithm(const clq_group *group, clq_collective collective, size_t bytes);
 clq_transport clq_group_transport(const clq_group *group, clq_collective collective);
 /* "ring over staged slots of 1 MiB", for plans, logs and clq_group_explain. Caller frees with clq_free. */

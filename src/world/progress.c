@@ -105,13 +105,25 @@ void clq_world_post(clq_world *world, clq_job *job) {
     pthread_mutex_unlock(&world->lock);
 }
 
+static const double patience_s = 20e-6; /* as long as waking takes */
+
 clq_status clq_world_wait(clq_world *world, clq_job *job) {
-    const double sleep_at = clq_now() + 20e-6; /* as long as waking takes */
+    const double sleep_at = clq_now() + patience_s;
     while (!atomic_load(&job->over) && clq_now() < sleep_at) sched_yield();
     pthread_mutex_lock(&world->lock);
     while (!atomic_load(&job->over)) pthread_cond_wait(&world->ended, &world->lock);
     pthread_mutex_unlock(&world->lock);
     return clq_error_raise(&job->end);
+}
+
+bool clq_world_wait_up_to(clq_world *world, clq_job *job, double seconds) {
+    const double until = clq_now_running() + seconds;
+    const double sleep_at = clq_now() + patience_s;
+    while (!atomic_load(&job->over) && clq_now() < sleep_at) sched_yield();
+    pthread_mutex_lock(&world->lock);
+    while (!atomic_load(&job->over) && clq_now_running() < until) clq_lock_wait(&world->lock, &world->ended, 0.1);
+    pthread_mutex_unlock(&world->lock);
+    return atomic_load(&job->over);
 }
 
 clq_status clq_world_run(clq_world *world, clq_job *job) {

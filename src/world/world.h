@@ -52,6 +52,8 @@ void clq_world_post(clq_world *world, clq_job *job);
  * detail of the rank that failed. */
 clq_status clq_world_wait(clq_world *world, clq_job *job);
 clq_status clq_world_run(clq_world *world, clq_job *job); /* both */
+/* Whether the job is over within so many seconds (clq_now_running). */
+bool clq_world_wait_up_to(clq_world *world, clq_job *job, double seconds);
 
 /* For `advance`. A request is NULL where no message is under way. Tags: clq_world_new_tags's. */
 clq_status clq_world_begin_send(clq_world *world, unsigned to, unsigned tag, const void *data, size_t bytes,
@@ -77,7 +79,9 @@ clq_status clq_world_receive(clq_world *world, unsigned from, unsigned tag, void
 clq_status clq_world_broadcast(clq_world *world, void *data, size_t bytes);
 
 /* The engine's own all-reduce of floats, to compare with; the world does nothing else meanwhile, so that it must not
- * last for longer than a silence. Errors: UNSUPPORTED, and as clq_world_wait. */
+ * last for longer than a silence. Errors: UNSUPPORTED, and as clq_world_wait. With an error that has ended the world,
+ * the engine may still use `in` and `out`. TIMEOUT: it is not done within 10 s; then the process can only end: the
+ * world's thread does not come back. */
 clq_status clq_world_engine_all_reduce(clq_world *world, const float *in, float *out, size_t count);
 
 /* ---- what all have alike (gather.c) ---- */

@@ -3,22 +3,15 @@ import os
 import pathlib
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
 import unittest
 
+from launch import ENVIRONMENT, HOST, LAUNCHERS
+
 PROGRAMS, ENGINE = pathlib.Path(sys.argv.pop(1)), sys.argv.pop(1)
 OTHER = {"openmpi": "mpich", "mpich": "openmpi"}
-# Ranks are not bound to cores, of which there may be fewer; and whoever may be root here may be root there.
-LAUNCHERS = {
-    "openmpi": ["mpirun.openmpi", "--bind-to", "none", "--oversubscribe"],
-    "mpich": ["mpirun.mpich"],
-}
-ENVIRONMENT = os.environ | {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-for name in ("CLIQUE_ENGINE", "LD_PRELOAD"):
-    ENVIRONMENT.pop(name, None)
 
 
 def command(launcher, ranks, *arguments, options=()):
@@ -33,7 +26,7 @@ class Ranks(unittest.TestCase):
         for ranks in (2, 3, 4):
             done = self.finish(ENGINE, ranks, "works")
             self.assertEqual(done.returncode, 0, done.stderr)
-            wanted = [f"{r} of {ranks}: rank {r} on {socket.gethostname()}" for r in range(ranks)]
+            wanted = [f"{r} of {ranks}: rank {r} on {HOST}" for r in range(ranks)]
             self.assertEqual(sorted(done.stdout.splitlines()), wanted)
 
     def test_one_process_is_alone(self):
@@ -85,7 +78,7 @@ class Ranks(unittest.TestCase):
     def check_missed(self, said):
         self.assertEqual(sorted(said), [0, 2])
         for detail, seconds in said.values():
-            self.assertEqual(detail, f"rank 1 on {socket.gethostname()}: nothing heard for 5 s")
+            self.assertEqual(detail, f"rank 1 on {HOST}: nothing heard for 5 s")
             self.assertLess(seconds, 20)  # 4 to 5 on a quiet machine
 
     def test_stopped_rank_is_missed(self):

@@ -5,7 +5,6 @@ import os
 import pathlib
 import re
 import signal
-import socket
 import struct
 import subprocess
 import sys
@@ -13,13 +12,9 @@ import tempfile
 import time
 import unittest
 
+from launch import ENVIRONMENT, HOST, check_refused, finish, line
+
 CLIQUE, MPI = pathlib.Path(sys.argv.pop(1)).resolve() / "clique", sys.argv.pop(1)
-# The machine may have fewer cores than ranks: no binding. Open MPI refuses root unless told.
-LAUNCHER = {"openmpi": ["mpirun.openmpi", "--bind-to", "none", "--oversubscribe"], "mpich": ["mpirun.mpich"]}[MPI]
-ENVIRONMENT = os.environ | {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-for name in ("CLIQUE_ENGINE", "LD_PRELOAD"):
-    ENVIRONMENT.pop(name, None)
-HOST = socket.gethostname()
 DATA = ["--model", "mlp", "--data", "synthetic:28x28/10/1280", "--disable-paths", "one launch"]
 NEAR = 1e-4
 
@@ -31,16 +26,11 @@ class Train(unittest.TestCase):
         self.folder = pathlib.Path(folder.name)
 
     def line(self, ranks, *options, of_rank=None, more=()):
-        """of_rank: what a rank is given beside the others' options."""
-        line = [*LAUNCHER, *more]
-        for rank in range(ranks):
-            own = ["--devices", f"pocl:{rank}", *(of_rank or {}).get(rank, [])]
-            line += [":"] * (rank > 0) + ["-n", 1, CLIQUE, "train", *DATA, *own, *options]
-        return list(map(str, line))
+        own = {r: ["--devices", f"pocl:{r}", *(of_rank or {}).get(r, []), *options] for r in range(ranks)}
+        return line(MPI, ranks, CLIQUE, "train", *DATA, of_rank=own, more=more)
 
     def run_ranks(self, ranks, *options, **more):
-        return subprocess.run(self.line(ranks, *options, **more), env=ENVIRONMENT, cwd=self.folder, capture_output=True, text=True,
-                              timeout=240)
+        return finish(self.line(ranks, *options, **more), self.folder)
 
     def run_alone(self, *options):
         done = subprocess.run([CLIQUE, "train", *DATA, *map(str, options)], env=ENVIRONMENT, cwd=self.folder, capture_output=True,
@@ -60,9 +50,6 @@ class Train(unittest.TestCase):
         """The numbers of a file of weights, behind its header."""
         data = (self.folder / name).read_bytes()
         return array.array("f", data[8 + struct.unpack("<Q", data[:8])[0]:])
-
-    def errors(self, done):
-        return [line for line in done.stderr.splitlines() if line.startswith("clique: error: ")]
 
     def assert_near(self, epochs, right):
         for epoch, other in zip(epochs, right, strict=True):
@@ -121,15 +108,8 @@ class Train(unittest.TestCase):
         self.assertIn("on 3 replicas of 3 processes", done.stdout)
         self.assertIn(f"of rank 2 on {HOST}, 20 of each batch", done.stdout)
 
-    # Bad input: one line, of one rank.
     def refused(self, code, words, ranks, *options, **more):
-        done = self.run_ranks(ranks, *options, **more)
-        # MPICH's launcher kills ranks that have not ended yet when it sees the first one end.
-        self.assertIn(done.returncode, (code, signal.SIGKILL) if MPI == "mpich" else (code,), done.stderr)
-        lines = self.errors(done)
-        self.assertEqual(len(lines), 1, done.stderr)
-        for word in words:
-            self.assertIn(word, lines[0])
+        check_refused(self, MPI, self.run_ranks(ranks, *options, **more), code, words)
 
     def test_bad_input(self):
         other = f"rank 1 on {HOST}"

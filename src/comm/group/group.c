@@ -2,6 +2,8 @@
  * rank walks through it at its own pace, in order. */
 #include "comm/group/group.h"
 
+#include "comm/outer/wide.h"
+
 #include <string.h>
 
 /* What is copied twice to be packed must take less than what a message costs whatever its size. */
@@ -457,6 +459,7 @@ static clq_comm *carrier_of(const clq_group *group, clq_collective collective) {
 }
 
 clq_algorithm clq_group_algorithm(const clq_group *group, clq_collective collective, size_t bytes) {
+    if (group->comm->wide) return clq_wide_algorithm(group->comm->wide, collective, bytes);
     return clq_comm_choose(carrier_of(group, collective), collective, bytes);
 }
 

@@ -51,6 +51,10 @@ static clq_algorithm choose(const clq_wide *wide, size_t bytes) {
     return clq_schedule_between(size, bytes);
 }
 
+clq_algorithm clq_wide_algorithm(const clq_wide *wide, clq_collective collective, size_t bytes) {
+    return collective == CLQ_ALL_REDUCE ? choose(wide, bytes) : CLQ_ALGORITHM_RING;
+}
+
 void clq_wide_explain(const clq_wide *wide, clq_text *text) {
     clq_text_add(text, "%u ranks in %u processes: in each to its first rank, between these over %s by %s", wide->total,
                  clq_world_size(wide->world), clq_world_engine_name(wide->world),

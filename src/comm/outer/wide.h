@@ -23,6 +23,8 @@ clq_status clq_wide_prepare(clq_wide *wide, const clq_task *task);
 unsigned clq_wide_first(const clq_wide *wide);                                     /* clq_comm_first */
 unsigned clq_wide_total(const clq_wide *wide);                                     /* clq_comm_total */
 clq_status clq_wide_check_spread(const clq_wide *wide, clq_collective collective); /* clq_comm_check_spread */
+/* Between processes, of so many bytes of the call. */
+clq_algorithm clq_wide_algorithm(const clq_wide *wide, clq_collective collective, size_t bytes);
 void clq_wide_explain(const clq_wide *wide, clq_text *text);
 /* Nanoseconds that the leader spent between processes. From any thread. */
 uint64_t clq_wide_busy_ns(const clq_wide *wide);

@@ -1,0 +1,103 @@
+/* A command that several processes carry out together, one on each machine, which a launcher of MPI started. Rank 0
+ * talks, and writes all files. */
+#include "cli/ranks.h"
+
+#include "cli/cli.h"
+#include "cli/program.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- joining ---- */
+
+static const char *own_name = "";
+static void log_with_name(void *context, clq_log_level level, const char *line) {
+    (void)context;
+    fprintf(stderr, "clique: %s%s: %s\n", level == CLQ_LOG_WARNING ? "warning: " : "", own_name, line);
+}
+
+static clq_status be_silent(const clq_world *world) {
+    own_name = clq_world_name(world, clq_world_rank(world));
+    clq_log_set_sink(log_with_name, NULL, CLQ_LOG_WARNING);
+    const int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    if (nowhere < 0 || dup2(nowhere, STDOUT_FILENO) < 0)
+        return clq_fail(CLQ_SYSTEM, "cannot open /dev/null: %s", strerror(errno));
+    close(nowhere);
+    return CLQ_OK;
+}
+
+clq_status clq_ranks_join(clq_world **out, clq_status status) {
+    clq_error error = {0};
+    clq_world *world;
+    *out = NULL;
+    if (status != CLQ_OK) clq_error_take(status, &error);
+    const clq_status opened = clq_world_open(NULL, &world);
+    /* The launcher of another MPI, and ranks of other versions: all processes find the same, and the first reports it.
+     */
+    if ((opened == CLQ_UNSUPPORTED || opened == CLQ_MISMATCH) && clq_launcher_find().rank > 0)
+        _exit(clq_program_exit_code(opened));
+    if (opened != CLQ_OK) return status == CLQ_OK ? opened : clq_error_raise(&error);
+    if (clq_world_size(world) == 1) {
+        clq_world_close(world);
+        return status == CLQ_OK ? CLQ_OK : clq_error_raise(&error);
+    }
+    *out = world;
+    if (status != CLQ_OK) (void)clq_error_raise(&error);
+    CLQ_TRY(clq_world_check(world, status));
+    clq_widen_affinity(world);
+    return clq_world_rank(world) > 0 ? be_silent(world) : CLQ_OK;
+}
+
+/* ---- the end ---- */
+
+/* Whether this rank is to say why the run failed. While it is set up, one line on one rank is enough: that of the rank
+ * that failed, if it could say so. A run that was under way is ended by each with a line. */
+static bool is_to_tell(const clq_world *world, bool begun, clq_status status) {
+    const clq_status cause = clq_world_failed_status(world);
+    if (clq_world_failed_rank(world) == clq_world_rank(world)) return true;
+    return begun || (status == CLQ_ABORTED && cause == CLQ_ABORTED);
+}
+
+static void tell(const clq_world *world, clq_status status) {
+    const unsigned rank = clq_world_rank(world);
+    const char *detail = *clq_error_detail() ? clq_error_detail() : clq_status_text(status);
+    const char *name = clq_world_name(world, rank);
+    const bool names_itself = rank == 0 || strncmp(detail, name, strlen(name)) == 0;
+    if (status == CLQ_ABORTED)
+        fprintf(stderr, "clique: error: %s (as %s knows it)\n", detail, name);
+    else
+        fprintf(stderr, "clique: error: %s%s%s\n", names_itself ? "" : name, names_itself ? "" : ": ", detail);
+}
+
+/* Devices may hang, and MPI is not to be called any more: nothing is put in order but what was printed. */
+static void end_failed(clq_world *world, bool begun, clq_status status) {
+    clq_error error;
+    clq_error_take(clq_world_fail_with(world, status), &error);
+    (void)clq_error_raise(&error);
+    if (is_to_tell(world, begun, status)) tell(world, status);
+    (void)fflush(NULL);
+    clq_world_let_others_speak(world);
+    _exit(clq_program_exit_code(status == CLQ_ABORTED ? clq_world_failed_status(world) : status));
+}
+
+void clq_ranks_end(clq_world *world, bool begun, clq_status status) {
+    clq_error error;
+    if (!world) return;
+    if (status != CLQ_OK && status != CLQ_INTERRUPTED) end_failed(world, begun, status);
+    clq_error_take(status, &error);
+    const clq_status met = clq_world_barrier(world);
+    if (met != CLQ_OK) end_failed(world, begun, met);
+    (void)clq_error_raise(&error);
+}
+
+clq_status clq_ranks_leave(clq_world *world, clq_status status) {
+    clq_error error;
+    if (!world) return status;
+    const bool is_silent = clq_world_rank(world) > 0;
+    clq_error_take(status, &error);
+    clq_world_close(world);
+    if (status == CLQ_INTERRUPTED && is_silent) _exit(clq_program_exit_code(status));
+    return clq_error_raise(&error);
+}

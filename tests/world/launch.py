@@ -1,0 +1,41 @@
+"""How tests start processes by a launcher of MPI, all on this machine."""
+import os
+import signal
+import socket
+import subprocess
+
+# The machine may have fewer cores than ranks: no binding. Open MPI refuses root unless told.
+LAUNCHERS = {
+    "openmpi": ["mpirun.openmpi", "--bind-to", "none", "--oversubscribe"],
+    "mpich": ["mpirun.mpich"],
+}
+ENVIRONMENT = os.environ | {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+for name in ("CLIQUE_ENGINE", "LD_PRELOAD"):
+    ENVIRONMENT.pop(name, None)
+HOST = socket.gethostname()
+
+
+def line(mpi, ranks, *command, of_rank=None, more=()):
+    """The command by `ranks` processes. of_rank: what a rank is given beside the others' options. more: for the launcher."""
+    parts = [*LAUNCHERS[mpi], *more]
+    for rank in range(ranks):
+        parts += [":"] * (rank > 0) + ["-n", 1, *command, *(of_rank or {}).get(rank, [])]
+    return list(map(str, parts))
+
+
+def finish(parts, folder, **variables):
+    return subprocess.run(parts, env=ENVIRONMENT | variables, cwd=folder, capture_output=True, text=True, timeout=240)
+
+
+def errors(done):
+    return [text for text in done.stderr.splitlines() if text.startswith("clique: error: ")]
+
+
+def check_refused(test, mpi, done, code, words):
+    """Bad input: one line, of one rank."""
+    # MPICH's launcher kills ranks that have not ended yet when it sees the first one end.
+    test.assertIn(done.returncode, (code, signal.SIGKILL) if mpi == "mpich" else (code,), done.stderr)
+    lines = errors(done)
+    test.assertEqual(len(lines), 1, done.stderr)
+    for word in words:
+        test.assertIn(word, lines[0])
