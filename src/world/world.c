@@ -14,12 +14,9 @@ const char *clq_world_engine_name(const clq_world *world) {
     return world && world->engine ? world->engine->name : "nothing";
 }
 
-/* Processes of one machine copy from each other's memory: whole pages at once, but no more than a cache holds. */
-static const size_t near_bytes = (size_t)128 << 10;
+bool clq_world_is_near(const clq_world *world) { return world->is_near || !world->engine; }
 
-size_t clq_world_message_bytes(const clq_world *world) {
-    return world->is_near || !world->engine ? near_bytes : world->engine->message_bytes;
-}
+size_t clq_world_message_bytes(const clq_world *world) { return world->engine->message_bytes; }
 
 const char *clq_world_name(const clq_world *world, unsigned rank) {
     if (!world) return "rank 0";

@@ -23,8 +23,9 @@ const char *clq_world_engine_name(const clq_world *world); /* "Open MPI"; "nothi
 /* The name of a rank's host. Belongs to the world. */
 const char *clq_world_host(const clq_world *world, unsigned rank);
 
-/* In pieces of so many bytes a long message goes fastest: between processes of one machine, or over the engine's
- * network. The same on all ranks. */
+/* Whether all ranks are on one host. */
+bool clq_world_is_near(const clq_world *world);
+/* In pieces of so many bytes a long message goes fastest over the engine's network. */
 size_t clq_world_message_bytes(const clq_world *world);
 
 /* ---- jobs (progress.c) ---- */

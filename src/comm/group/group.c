@@ -42,6 +42,11 @@ static clq_status run_part(const clq_group_rank *rank, const clq_call *call) {
     return status == CLQ_OK ? CLQ_OK : fail_comm(rank, status, "unpacking small messages");
 }
 
+/* A failure has ended the communicator, which keeps it. */
+static void run_call(const clq_group_rank *rank, const clq_call *call) {
+    clq_call_complete(call, rank->index, run_part(rank, call) == CLQ_OK);
+}
+
 /* The next call of this rank; NULL when the group closes. */
 static clq_call *await_call(clq_group_rank *rank) {
     clq_group *group = rank->group;
@@ -70,10 +75,7 @@ static void finish_call(clq_group_rank *rank, clq_call *call) {
 
 static void rank_body(void *context) {
     clq_group_rank *rank = context;
-    for (clq_call *call; (call = await_call(rank)) != NULL; finish_call(rank, call)) {
-        clq_status status = run_part(rank, call);
-        clq_call_complete(call, rank->index, status == CLQ_OK);
-    }
+    for (clq_call *call; (call = await_call(rank)) != NULL; finish_call(rank, call)) run_call(rank, call);
 }
 
 /* ---- making and ending a group ---- */
@@ -313,8 +315,10 @@ static clq_status issue_call(clq_group *group, clq_call *call, cl_event *done, b
     alone = alone && over;
     CLQ_TRY(alone ? run_alone(group, call) : clq_walk_prepare_all(group->comm, &call->task));
     for (unsigned r = 0; done && r < group->size; r++) done[r] = clq_event_give(call->parts[r].done);
-    *running = !alone;
-    if (alone)
+    const bool here = !alone && group->size == 1 && call->blocks && is_idle(group);
+    if (here) run_call(&group->ranks[0], call); /* the caller waits for it: its thread need not wake the rank's */
+    *running = !alone && !here;
+    if (!*running)
         clq_call_destroy(call);
     else
         enlist(group, call);

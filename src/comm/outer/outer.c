@@ -15,10 +15,15 @@
 
 #include <string.h>
 
-/* Up to 2 MiB is under way in each direction, in 4 to 64 messages. 1 Gbit/s takes 17 ms for 2 MiB: the wire stays busy
- * if the world's thread loses its core for so long. */
+/* Over a network, up to 2 MiB is under way in each direction, in 4 to 64 messages. 1 Gbit/s takes 17 ms for 2 MiB: the
+ * wire stays busy if the world's thread loses its core for so long. */
 enum { WINDOW_MOST = 64 };
 static const size_t window_bytes = (size_t)2 << 20;
+/* Processes of one host copy from each other's memory, each while the others do. What is under way is to stay in a
+ * cache. A message costs some microseconds, and nothing is gained by cutting what fits: each rank copies in every
+ * round. Only in a pipeline, where a rank waits for the first message of the one before it, are short ones better. */
+static const size_t near_window_bytes = (size_t)1 << 20, near_whole_bytes = (size_t)512 << 10;
+static const size_t near_part_bytes = (size_t)256 << 10, near_pipe_bytes = (size_t)128 << 10;
 /* After so many turns the world's thread looks at its other jobs, and at heartbeats. */
 enum { TURNS_MOST = 64 };
 
@@ -32,9 +37,10 @@ typedef struct message {
 struct clq_outer {
     clq_world *world;
     unsigned tag;
-    size_t chunk_bytes, window; /* window: messages */
-    char *scratch;              /* [window][chunk_bytes] */
-    char *work;                 /* CLQ_PLACE_WORK; grows */
+    size_t chunk_bytes; /* 0: by the phase, all ranks are on one host */
+    size_t scratch_bytes;
+    char *scratch; /* slots for what is to be combined */
+    char *work;    /* CLQ_PLACE_WORK; grows */
     size_t work_bytes;
 };
 
@@ -44,7 +50,8 @@ typedef struct walk {
     const clq_outer_task *task;
     clq_schedule schedule;
     unsigned rank, phase;
-    size_t chunks, items; /* of the phase */
+    size_t chunk_bytes, window; /* of the phase; window: messages under way */
+    size_t chunks, items;
     /* How many items were begun and done in each direction. */
     size_t receives_begun, receives_done, sends_begun, sends_done;
     message receives[WINDOW_MOST], sends[WINDOW_MOST];
@@ -56,9 +63,17 @@ typedef struct walk {
 
 static const clq_phase *phase_of(const walk *w) { return &w->schedule.phase[w->phase]; }
 
+static size_t chunk_bytes_of(const clq_outer *outer, const clq_phase *phase) {
+    if (outer->chunk_bytes > 0) return outer->chunk_bytes;
+    if (phase->by_chunk) return near_pipe_bytes;
+    return phase->most_bytes > near_whole_bytes ? near_part_bytes : near_whole_bytes;
+}
+
 static void start_phase(walk *w) {
     w->receives_begun = w->receives_done = w->sends_begun = w->sends_done = 0;
-    w->chunks = CLQ_MAX(clq_ceil_div(phase_of(w)->most_bytes, w->outer->chunk_bytes), (size_t)1);
+    w->chunk_bytes = chunk_bytes_of(w->outer, phase_of(w));
+    w->window = CLQ_MIN(w->outer->scratch_bytes / w->chunk_bytes, (size_t)WINDOW_MOST);
+    w->chunks = CLQ_MAX(clq_ceil_div(phase_of(w)->most_bytes, w->chunk_bytes), (size_t)1);
     w->items = phase_of(w)->rounds * w->chunks;
 }
 
@@ -76,10 +91,10 @@ static char *place_of(const walk *w, clq_place place) {
 
 /* Where a range's chunk is, and its bytes; 0: it has no such chunk. */
 static size_t chunk_of(const walk *w, clq_range range, size_t chunk, char **out) {
-    const size_t skipped = chunk * w->outer->chunk_bytes;
+    const size_t skipped = chunk * w->chunk_bytes;
     if (skipped >= range.bytes) return 0;
     *out = place_of(w, range.place) + range.begin + skipped;
-    return CLQ_MIN(w->outer->chunk_bytes, range.bytes - skipped);
+    return CLQ_MIN(w->chunk_bytes, range.bytes - skipped);
 }
 
 /* How many items come before the item's own place in the round before, that place included: so many are done when the
@@ -100,8 +115,8 @@ static bool is_free(const walk *w, const clq_hop *hop, size_t item) {
 }
 
 static clq_status begin_receives(walk *w, bool *moved) {
-    while (w->receives_begun < w->items && w->receives_begun - w->receives_done < w->outer->window) {
-        const size_t item = w->receives_begun, slot = item % w->outer->window;
+    while (w->receives_begun < w->items && w->receives_begun - w->receives_done < w->window) {
+        const size_t item = w->receives_begun, slot = item % w->window;
         message *next = &w->receives[slot];
         size_t chunk;
         next->hop = hop_of(w, item, &chunk);
@@ -109,7 +124,7 @@ static clq_status begin_receives(walk *w, bool *moved) {
         next->bytes = chunk_of(w, next->hop.received, chunk, &next->to);
         if (next->bytes > 0) {
             if (!is_free(w, &next->hop, item)) return CLQ_OK;
-            if (next->hop.reduced) next->to = w->outer->scratch + slot * w->outer->chunk_bytes;
+            if (next->hop.reduced) next->to = w->outer->scratch + slot * w->chunk_bytes;
             CLQ_TRY(clq_world_begin_receive(w->outer->world, next->hop.from, w->outer->tag, next->to, next->bytes,
                                             &next->request));
         }
@@ -134,7 +149,7 @@ static void combine(const walk *w, const message *came, size_t chunk) {
  * all that has come before it says that one is done. */
 static clq_status end_receive(walk *w, bool *moved) {
     const size_t item = w->receives_done;
-    message *came = &w->receives[item % w->outer->window];
+    message *came = &w->receives[item % w->window];
     bool done;
     if (item == w->receives_begun) return CLQ_OK;
     CLQ_TRY(clq_world_test(w->outer->world, &came->request, moved, &done));
@@ -153,9 +168,9 @@ static clq_status end_receive(walk *w, bool *moved) {
 /* ---- sending ---- */
 
 static clq_status begin_sends(walk *w, bool *moved) {
-    while (w->sends_begun < w->items && w->sends_begun - w->sends_done < w->outer->window) {
+    while (w->sends_begun < w->items && w->sends_begun - w->sends_done < w->window) {
         const size_t item = w->sends_begun;
-        message *next = &w->sends[item % w->outer->window];
+        message *next = &w->sends[item % w->window];
         size_t chunk;
         if (w->receives_done < round_before(w, item)) return CLQ_OK;
         next->hop = hop_of(w, item, &chunk);
@@ -173,7 +188,7 @@ static clq_status begin_sends(walk *w, bool *moved) {
 static clq_status end_sends(walk *w, bool *moved) {
     while (w->sends_done < w->sends_begun) {
         bool done;
-        CLQ_TRY(clq_world_test(w->outer->world, &w->sends[w->sends_done % w->outer->window].request, moved, &done));
+        CLQ_TRY(clq_world_test(w->outer->world, &w->sends[w->sends_done % w->window].request, moved, &done));
         if (!done) return CLQ_OK;
         w->sends_done++;
         *moved = true;
@@ -196,9 +211,9 @@ static clq_status advance(clq_job *job, clq_world *world, bool *moved, bool *don
         *moved |= more;
     }
     if (w->receives_done < w->items)
-        job->waits_for = w->receives[w->receives_done % w->outer->window].hop.from;
+        job->waits_for = w->receives[w->receives_done % w->window].hop.from;
     else if (w->sends_done < w->items)
-        job->waits_for = w->sends[w->sends_done % w->outer->window].hop.to;
+        job->waits_for = w->sends[w->sends_done % w->window].hop.to;
     if (w->receives_done < w->items || w->sends_done < w->items) return CLQ_OK;
     *moved = true;
     *done = ++w->phase == w->schedule.phases;
@@ -262,11 +277,12 @@ clq_status clq_outer_create(clq_world *world, size_t chunk_bytes, clq_outer **ou
     clq_outer *outer = clq_alloc(1, sizeof *outer);
     if (!outer) return CLQ_MEMORY;
     outer->world = world;
-    outer->chunk_bytes = clq_round_up(chunk_bytes > 0 ? chunk_bytes : clq_world_message_bytes(world), CLQ_PART_ALIGN);
-    outer->window = CLQ_MIN(CLQ_MAX(window_bytes / outer->chunk_bytes, (size_t)4), (size_t)WINDOW_MOST);
+    if (chunk_bytes == 0 && !clq_world_is_near(world)) chunk_bytes = clq_world_message_bytes(world);
+    outer->chunk_bytes = clq_round_up(chunk_bytes, CLQ_PART_ALIGN);
+    outer->scratch_bytes = outer->chunk_bytes > 0 ? CLQ_MAX(window_bytes, 4 * outer->chunk_bytes) : near_window_bytes;
     clq_status status = clq_world_new_tags(world, 1, &outer->tag);
     if (status == CLQ_OK) {
-        outer->scratch = clq_alloc_unset(CLQ_PART_ALIGN, outer->window * outer->chunk_bytes);
+        outer->scratch = clq_alloc_unset(CLQ_PART_ALIGN, outer->scratch_bytes);
         if (!outer->scratch) status = CLQ_MEMORY;
     }
     if (status == CLQ_OK)

@@ -10,7 +10,7 @@
 /* What one communicator has for its collectives between processes: a tag, and memory. */
 typedef struct clq_outer clq_outer;
 /* By every rank of the world, in the same order as its other users. chunk_bytes: of a message; 0:
- * clq_world_message_bytes. Errors: UNSUPPORTED, MEMORY. */
+ * what goes fastest between these ranks. Errors: UNSUPPORTED, MEMORY. */
 clq_status clq_outer_create(clq_world *world, size_t chunk_bytes, clq_outer **out);
 void clq_outer_destroy(clq_outer *outer); /* takes NULL */
 
