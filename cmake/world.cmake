@@ -17,9 +17,13 @@ foreach(engine openmpi mpich)
       ${CMAKE_BINARY_DIR}/bin ${engine})
     add_test(NAME world/bench_${engine} COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/world/check_bench.py
       ${CMAKE_BINARY_DIR}/bin ${engine})
-    set_tests_properties(world/${engine} world/train_${engine} world/bench_${engine} PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 600)
+    add_test(NAME world/launch_${engine} COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/world/check_launch.py
+      ${CMAKE_BINARY_DIR}/bin ${engine})
+    set_tests_properties(world/${engine} world/train_${engine} world/bench_${engine} world/launch_${engine} PROPERTIES
+      ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 600)
   else()
-    clq_leave_out("world/${engine}, world/train_${engine} and world/bench_${engine}" "no development package of this MPI")
+    clq_leave_out("world/${engine}, world/train_${engine}, world/bench_${engine} and world/launch_${engine}"
+      "no development package of this MPI")
   endif()
 endforeach()
 

@@ -108,6 +108,7 @@ clq_status clq_command_tune(clq_setup *setup, const clq_options *options);
 clq_status clq_command_why(clq_setup *setup, const clq_options *options);
 clq_status clq_explain_trace(const clq_options *options); /* why --trace (queues.c) */
 /* Commands with arguments of their own. */
+clq_status clq_command_launch(int argc, char **argv);
 clq_status clq_command_bench(int argc, char **argv);
 clq_status clq_command_compare(int argc, char **argv);
 clq_status clq_command_report(int argc, char **argv);

@@ -5,8 +5,11 @@
 #include <string.h>
 #include <unistd.h>
 
-static volatile sig_atomic_t stop_asked;
-static void ask_to_stop(int signal_number) { stop_asked = signal_number; }
+static volatile sig_atomic_t stop_asked, times_asked;
+static void ask_to_stop(int signal_number) {
+    stop_asked = signal_number;
+    times_asked = times_asked + 1;
+}
 
 static const char *last_line;
 /* A process that only compiles has nothing to put in order. What this function calls may be called in a handler. */
@@ -45,9 +48,9 @@ void clq_interrupts_ignore_again(void) {
         if (ignored[i]) (void)signal(signals[i], SIG_IGN);
 }
 
-static void install(void (*handler)(int)) {
+static void install(void (*handler)(int), int flags) {
     clq_interrupts_ignore_again();
-    struct sigaction action = {.sa_handler = handler, .sa_flags = (int)SA_RESETHAND};
+    struct sigaction action = {.sa_handler = handler, .sa_flags = flags};
     sigemptyset(&action.sa_mask);
     for (size_t i = 0; i < SIGNALS; i++)
         if (!ignored[i]) sigaction(signals[i], &action, NULL);
@@ -55,14 +58,21 @@ static void install(void (*handler)(int)) {
 
 void clq_interrupts_end_at_once(const char *line) {
     last_line = line;
-    install(end);
+    install(end, (int)SA_RESETHAND);
 }
 
 bool clq_interrupted(void) {
     static bool installed;
     if (!installed) {
-        install(ask_to_stop);
+        install(ask_to_stop, (int)SA_RESETHAND);
         installed = true;
     }
     return stop_asked != 0;
+}
+
+unsigned clq_interrupts_count(void) {
+    static bool installed;
+    if (!installed) install(ask_to_stop, 0);
+    installed = true;
+    return (unsigned)times_asked;
 }

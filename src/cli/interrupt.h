@@ -25,5 +25,8 @@ void clq_interrupts_end_at_once(const char *line);
  * first call, but for signals that were noted as ignored. A second Ctrl-C ends the process at once. */
 bool clq_interrupted(void);
 bool clq_interrupted_to_end(void); /* by SIGTERM */
+/* For a program that has others to end when it is asked a second time: how often it was asked. No signal ends it from
+ * the first call on. In place of clq_interrupted. */
+unsigned clq_interrupts_count(void);
 
 #endif

@@ -35,6 +35,7 @@ static const struct {
      clq_command_why, NULL},
     {"plan", "what a model runs and holds on a device",
      "Shows what a training step launches and how much memory it holds, on the first device.", clq_command_plan, NULL},
+    {"launch", "start a command on several hosts", NULL, NULL, clq_command_launch},
     {"bench", "run a benchmark of clique-bench", NULL, NULL, clq_command_bench},
     {"compare", "what changed between two results of a benchmark", NULL, NULL, clq_command_compare},
     {"report", "results of the bench suite as a page with plots", NULL, NULL, clq_command_report},

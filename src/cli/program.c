@@ -2,6 +2,7 @@
 
 #include "cli/interrupt.h"
 #include "device/device.h"
+#include "world/world.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -53,11 +54,27 @@ int clq_program_exit_code(clq_status status) {
     }
 }
 
+void clq_tell_launch(const char *format, ...) {
+    char text[64], line[256];
+    const char *id = clq_environment("CLIQUE_LAUNCH");
+    if (!id) return;
+    va_list arguments;
+    va_start(arguments, format);
+    (void)clq_format_list(text, sizeof text, format, arguments);
+    va_end(arguments);
+    const int length = snprintf(line, sizeof line, CLQ_LAUNCH_MARKER "%s: %s\n", id, text);
+    if (length < 0 || (size_t)length >= sizeof line) return;
+    const ssize_t written = write(STDERR_FILENO, line, (size_t)length); /* at once: others write there, too */
+    (void)written;
+}
+
 int clq_program_end(clq_status status) {
     if (status == CLQ_OK) status = flush_stdout();
+    const int code = clq_program_exit_code(status);
     if (status != CLQ_OK)
         fprintf(stderr, "clique: error: %s\n", *clq_error_detail() ? clq_error_detail() : clq_status_text(status));
-    return clq_program_exit_code(status);
+    if (status != CLQ_OK || clq_launcher_find().rank == 0) clq_tell_launch("end %d", code);
+    return code;
 }
 
 int clq_program_run(int argc, char **argv, clq_status (*body)(int argc, char **argv)) {

@@ -12,4 +12,9 @@ int clq_program_exit_code(clq_status status); /* docs/contract.md */
  * the process itself. */
 int clq_program_end(clq_status status);
 
+/* A process that clique launch started tells it something: a line on stderr that goes no further. Others tell nothing.
+ * docs/decisions/074-launch-stays-the-parent.md */
+#define CLQ_LAUNCH_MARKER "clique: launch "
+void clq_tell_launch(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
 #endif

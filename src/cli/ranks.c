@@ -39,6 +39,7 @@ clq_status clq_ranks_join(clq_world **out, clq_status status) {
     if ((opened == CLQ_UNSUPPORTED || opened == CLQ_MISMATCH) && clq_launcher_find().rank > 0)
         _exit(clq_program_exit_code(opened));
     if (opened != CLQ_OK) return status == CLQ_OK ? opened : clq_error_raise(&error);
+    if (clq_world_rank(world) == 0) clq_tell_launch("open");
     if (clq_world_size(world) == 1) {
         clq_world_close(world);
         return status == CLQ_OK ? CLQ_OK : clq_error_raise(&error);
@@ -78,8 +79,14 @@ static void end_failed(clq_world *world, bool begun, clq_status status) {
     (void)clq_error_raise(&error);
     if (is_to_tell(world, begun, status)) tell(world, status);
     (void)fflush(NULL);
+    const clq_status cause = status == CLQ_ABORTED ? clq_world_failed_status(world) : status;
+    const int code = clq_program_exit_code(cause);
+    if (cause == CLQ_ABORTED || code == 4) /* silent, or without its devices */
+        clq_tell_launch("end %d lost %u", code, clq_world_failed_rank(world));
+    else
+        clq_tell_launch("end %d", code);
     clq_world_let_others_speak(world);
-    _exit(clq_program_exit_code(status == CLQ_ABORTED ? clq_world_failed_status(world) : status));
+    _exit(code);
 }
 
 void clq_ranks_end(clq_world *world, bool begun, clq_status status) {

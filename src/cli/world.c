@@ -1,13 +1,73 @@
-/* A training of several processes: their devices, and what is told of them. How
- * processes join and end: ranks.c. */
+/* A training of several processes: what TF_CONFIG says of them, their devices, and what is told of these. How processes
+ * join and end: ranks.c. */
 #include "cli/cli.h"
+#include "cli/launch.h"
 #include "cli/ranks.h"
 
 #include <string.h>
 
+/* Of this process's TF_CONFIG: the number of ranks, and its own. 0 and -1: there is none, or clique launch has read it.
+ */
+static clq_status read_tf_config(unsigned *ranks, int *own_rank) {
+    const char *text = clq_environment("TF_CONFIG");
+    clq_cluster cluster = {0};
+    *ranks = 0;
+    *own_rank = -1;
+    if (!text || clq_environment("CLIQUE_LAUNCH")) return CLQ_OK;
+    const clq_status status = clq_cluster_of_tf_config(text, &cluster);
+    if (status == CLQ_OK) {
+        *ranks = clq_cluster_ranks(&cluster);
+        *own_rank = cluster.own_rank;
+    }
+    clq_cluster_release(&cluster);
+    return status;
+}
+
+/* Whether TF_CONFIG and the launcher agree on what this rank is. A TF_CONFIG that all ranks have got from one host is
+ * about that host's task, and tells the number alone. */
+static clq_status check_tf_config(clq_world *world) {
+    const unsigned size = clq_world_size(world), rank = clq_world_rank(world);
+    unsigned ranks;
+    int own;
+    clq_status status = read_tf_config(&ranks, &own);
+    int *all = clq_alloc(size, sizeof *all);
+    status = clq_world_check(world, status == CLQ_OK && !all ? CLQ_MEMORY : status);
+    if (status == CLQ_OK) status = clq_world_gather(world, &own, sizeof own, all);
+    bool differ = false;
+    for (unsigned r = 1; status == CLQ_OK && r < size; r++) differ = differ || all[r] != all[0];
+    clq_free(all);
+    CLQ_TRY(status);
+    if (ranks > 0 && ranks != size)
+        status = clq_fail(CLQ_MISMATCH,
+                          "TF_CONFIG names %u processes, and the launcher started %u: let clique launch start them, or "
+                          "unset TF_CONFIG",
+                          ranks, size);
+    else if (differ && own >= 0 && (unsigned)own != rank)
+        status = clq_fail(CLQ_MISMATCH,
+                          "TF_CONFIG says that this process is rank %d, and the launcher that it is rank %u: name the "
+                          "hosts in the order of TF_CONFIG, or unset it",
+                          own, rank);
+    return clq_world_check(world, status);
+}
+
+/* A process that a launcher started knows from it that it is alone; another one is told what it may have missed. */
+static clq_status check_tf_config_alone(void) {
+    unsigned ranks;
+    int own;
+    CLQ_TRY(read_tf_config(&ranks, &own));
+    if (ranks > 1 && clq_launcher_find().name)
+        return clq_fail(CLQ_MISMATCH, "TF_CONFIG names %u processes, and the launcher started one", ranks);
+    if (ranks > 1)
+        clq_log(CLQ_LOG_WARNING,
+                "TF_CONFIG names %u processes, and this one trains alone: clique launch -- clique train … starts all",
+                ranks);
+    return CLQ_OK;
+}
+
 clq_status clq_setup_world(clq_setup *setup, clq_options *options, clq_status status) {
     status = clq_ranks_join(&setup->world, status);
     setup->is_silent = clq_world_rank(setup->world) > 0;
+    if (status == CLQ_OK) status = setup->world ? check_tf_config(setup->world) : check_tf_config_alone();
     if (!setup->is_silent) return status;
     options->json = false;
     options->save = options->save_best = options->monitor = options->csv = options->trace = NULL;

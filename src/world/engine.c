@@ -35,17 +35,30 @@ static void find_folder(char *out, size_t bytes) {
     if (slash) slash[1] = '\0';
 }
 
-/* Beside this code, where it was built or installed; else where the system looks for libraries. */
-static void *open_library(const char *name) {
+enum { PATH_BYTES = 4096 + 256 };
+
+/* Beside this code, where it was built or installed. False: there is none. */
+static bool find_library(const char *name, char path[PATH_BYTES]) {
     static const char *const folders[] = {"", "../lib/", "../" CLQ_LIBDIR "/"};
-    char folder[4096], path[4096 + 256];
-    if (strchr(name, '/')) return dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    char folder[4096];
     find_folder(folder, sizeof folder);
     for (size_t i = 0; folder[0] == '/' && i < CLQ_COUNT_OF(folders); i++) {
-        snprintf(path, sizeof path, "%s%slibclique-%s.so", folder, folders[i], name);
-        if (clq_file_exists(path)) return dlopen(path, RTLD_NOW | RTLD_LOCAL);
+        snprintf(path, PATH_BYTES, "%s%slibclique-%s.so", folder, folders[i], name);
+        if (clq_file_exists(path)) return true;
     }
-    snprintf(path, sizeof path, "libclique-%s.so", name);
+    return false;
+}
+
+bool clq_engine_exists(const char *name) {
+    char path[PATH_BYTES];
+    return find_library(name, path);
+}
+
+/* Beside this code; else where the system looks for libraries. */
+static void *open_library(const char *name) {
+    char path[PATH_BYTES];
+    if (strchr(name, '/')) return dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    if (!find_library(name, path)) snprintf(path, sizeof path, "libclique-%s.so", name);
     return dlopen(path, RTLD_NOW | RTLD_LOCAL);
 }
 

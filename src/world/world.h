@@ -127,5 +127,8 @@ typedef struct clq_launcher {
     unsigned rank;      /* of this one among them */
 } clq_launcher;
 clq_launcher clq_launcher_find(void);
+/* Whether the library of an engine was built or installed beside this code ("openmpi", "mpich"). Loads nothing.
+ * (engine.c) */
+bool clq_engine_exists(const char *name);
 
 #endif

@@ -12,10 +12,12 @@ import concurrent.futures
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 import support
 
@@ -267,6 +269,19 @@ class Faults(unittest.TestCase):
     def test_report(self):
         files = [self.given(f"{name}.json") for name in ("a", "b", "matrix", "train", "step")]
         self.walk(["clique_faulty", "report", *files, "-o", "page.html"], self.same_text)
+
+    def test_launch(self):
+        launcher = pathlib.Path(self.folder.name, "mpirun.openmpi")
+        launcher.write_text('#!/bin/sh\necho "mpirun (Open MPI) 4.1.4"\n')
+        launcher.chmod(0o755)
+        config = {"cluster": {"chief": ["localhost:1"], "worker": ["a:1", "b:1"], "ps": ["c:1"]}, "task": {"type": "chief", "index": 0}}
+
+        def same(ending, usual):
+            """But for the run's id."""
+            self.assertEqual(*(re.sub("CLIQUE_LAUNCH=[0-9a-f]{16}", "", e.out) for e in (ending, usual)))
+
+        with unittest.mock.patch.dict(os.environ, PATH=f"{self.folder.name}:{os.environ['PATH']}", TF_CONFIG=json.dumps(config)):
+            self.walk(["clique_faulty", "launch", "--mpi", "openmpi", "--agent", "x", "--dry-run", "--", "clique", "train"], same)
 
 
 if __name__ == "__main__":

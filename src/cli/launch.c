@@ -1,0 +1,267 @@
+/* clique launch: starts a command on several hosts and stays its parent. */
+#include "cli/launch.h"
+#include "cli/cli.h"
+#include "cli/program.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { HOSTS = 256, MPI, AGENT, RESTARTS, WAIT, DRY_RUN, RESTARTS_MOST = 1000 };
+static const struct argp_option table[] = {
+    {"hosts", HOSTS, "A,B:2", 0, "the hosts, each with the number of its processes (1); else those of TF_CONFIG", 0},
+    {"mpi", MPI, "openmpi|mpich", 0, "whose launcher is used; else the first that is here, with Clique's engine for it",
+     0},
+    {"agent", AGENT, "PROGRAM", 0, "reaches other hosts in place of ssh: PROGRAM HOST COMMAND…", 0},
+    {"restarts", RESTARTS, "N", 0,
+     "go on from the newest checkpoint up to N times if a run fails, without the hosts that failed", 0},
+    {"wait", WAIT, "SECONDS", 0,
+     "how long other hosts may take to be there (600 for a host that waits for the one that launches, else 0)", 0},
+    {"dry-run", DRY_RUN, NULL, 0, "print the command line of the launcher, and end", 0},
+    {0}};
+
+static const double reach_s = 8, wait_default_s = 600;
+
+typedef struct launch_options {
+    const char *hosts, *mpi, *agent;
+    uint64_t restarts;
+    double wait_s; /* < 0: not given */
+    bool dry_run;
+} launch_options;
+
+static clq_status set_option(void *context, const struct argp_option *option, const char *value) {
+    launch_options *o = context;
+    switch (option->key) {
+    case HOSTS: o->hosts = value; return CLQ_OK;
+    case MPI: o->mpi = value; return CLQ_OK;
+    case AGENT: o->agent = value; return CLQ_OK;
+    case WAIT: return clq_argument_seconds(option, value, &o->wait_s);
+    case DRY_RUN: o->dry_run = true; return CLQ_OK;
+    default:
+        if (clq_parse_u64(value, 0, RESTARTS_MOST, &o->restarts)) return CLQ_OK;
+        return clq_fail(CLQ_ARGUMENT, "--restarts '%s': expected a whole number from 0 to %d", value,
+                        (int)RESTARTS_MOST);
+    }
+}
+
+/* ---- the command that is launched ---- */
+
+/* The value of "--NAME VALUE" or "--NAME=VALUE" of the command, "" of a flag; NULL: it does not have it. */
+static const char *option_of(char **command, const char *name) {
+    const size_t length = strlen(name);
+    for (char **word = command; *word; word++) {
+        if (strncmp(*word, name, length) != 0) continue;
+        if ((*word)[length] == '=') return *word + length + 1;
+        if (!(*word)[length]) return word[1] ? word[1] : "";
+    }
+    return NULL;
+}
+
+/* The word `clique` stands for this program: the path of others is not known to depend on. */
+static clq_status name_program(clq_mpirun *l, char path[4096]) {
+    if (!l->command[0]) return clq_fail(CLQ_ARGUMENT, "no command: clique launch [OPTION…] -- clique train …");
+    const char *slash = strrchr(l->command[0], '/'), *name = slash ? slash + 1 : l->command[0];
+    l->is_train = strcmp(name, "clique") == 0 && l->command[1] && strcmp(l->command[1], "train") == 0;
+    if (strcmp(l->command[0], "clique") != 0) return CLQ_OK;
+    const ssize_t length = readlink("/proc/self/exe", path, 4095);
+    if (length < 0) return clq_fail(CLQ_SYSTEM, "cannot find this program's own path: %s", strerror(errno));
+    path[length] = '\0';
+    l->command[0] = path;
+    return CLQ_OK;
+}
+
+static clq_status check_command(const clq_mpirun *l, const launch_options *o) {
+    const clq_cluster *c = l->cluster;
+    const char *strategy = option_of(l->command, "--strategy");
+    if (o->restarts > 0 && !(l->is_train && option_of(l->command, "--checkpoint")))
+        return clq_fail(CLQ_ARGUMENT, "--restarts goes on from checkpoints: the command must be clique train, with "
+                                      "--checkpoint DIR");
+    if (c->ps > 0 && strategy && strncmp(strategy, "ps", 2) == 0)
+        return clq_fail(CLQ_UNSUPPORTED,
+                        "TF_CONFIG: cluster.ps: parameter servers on hosts of their own are not there: "
+                        "use --strategy multiworker");
+    if (c->has_twins && !option_of(l->command, "--devices") && !option_of(l->command, "--share-devices"))
+        return clq_fail(CLQ_ARGUMENT,
+                        "TF_CONFIG: cluster names '%s' %u times: one process drives all devices of a host; name the "
+                        "devices of each (--devices), or have them shared (--share-devices)",
+                        c->hosts[c->twin].name, c->hosts[c->twin].processes);
+    return CLQ_OK;
+}
+
+/* ---- launching ---- */
+
+static void make_id(char id[20]) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    const long seed[] = {(long)now.tv_sec, now.tv_nsec, (long)getpid()};
+    snprintf(id, 20, "%016llx", (unsigned long long)clq_hash128_of(seed, sizeof seed, 0).low);
+}
+
+static clq_status print_dry(const clq_mpirun *l) {
+    clq_words words = {0}, variables = {0};
+    clq_text text = {0};
+    clq_status status = clq_mpirun_words(l, &words, &variables);
+    for (size_t i = 0; i < variables.count; i++) {
+        const size_t name = strcspn(variables.list[i], "=") + 1;
+        clq_text_add_bytes(&text, variables.list[i], name);
+        clq_text_add_quoted(&text, variables.list[i] + name);
+        clq_text_add_text(&text, " ");
+    }
+    for (size_t i = 0; i < words.count; i++) {
+        if (i > 0) clq_text_add_text(&text, " ");
+        clq_text_add_quoted(&text, words.list[i]);
+    }
+    if (status == CLQ_OK && text.failed) status = CLQ_MEMORY;
+    if (status == CLQ_OK) puts(text.data);
+    clq_free(text.data);
+    clq_words_release(&words);
+    clq_words_release(&variables);
+    return status;
+}
+
+/* That all hosts answer, before an MPI says the same at length. */
+static clq_status reach(const clq_mpirun *l, double wait_s) {
+    const clq_cluster *c = l->cluster;
+    const double until = clq_now() + wait_s;
+    clq_answer *answers = clq_alloc(c->count, sizeof *answers);
+    clq_status status = answers ? CLQ_OK : CLQ_MEMORY;
+    size_t first = 0;
+    while (status == CLQ_OK) {
+        status = clq_mpirun_signal(l, 0, c->count, reach_s, answers);
+        for (first = 0; first < c->count && answers[first].is_there;) first++;
+        if (first == c->count || clq_interrupts_count() > 0 || clq_now() >= until) break;
+        (void)poll(NULL, 0, 500);
+    }
+    if (status == CLQ_OK && clq_interrupts_count() > 0)
+        status = clq_fail(CLQ_INTERRUPTED, "interrupted before the run began");
+    else if (status == CLQ_OK && first < c->count)
+        status = clq_fail(CLQ_NOT_FOUND, "host '%s' cannot be reached by %s: %s", c->hosts[first].name,
+                          clq_mpi_agent(l->mpi, l->agent) ? clq_mpi_agent(l->mpi, l->agent) : "ssh",
+                          *answers[first].said ? answers[first].said : "it did not answer");
+    clq_free(answers);
+    return status;
+}
+
+/* Behind a run that failed: nothing of it stays on hosts that answer; and the run goes on without those that do not,
+ * and without those that its ranks name. The first host has the checkpoints. *left: how many were left out. */
+static clq_status clean(const clq_mpirun *l, const clq_mpirun_end *end, clq_text *left, bool *can_go_on) {
+    clq_cluster *c = l->cluster;
+    clq_answer *answers = clq_alloc(c->count, sizeof *answers);
+    bool *lost = clq_alloc(c->count, sizeof *lost);
+    clq_status status = answers && lost ? clq_mpirun_signal(l, SIGKILL, c->count, reach_s, answers) : CLQ_MEMORY;
+    for (unsigned rank = 0; status == CLQ_OK && rank < clq_cluster_ranks(c); rank++)
+        if (end->lost[rank]) lost[clq_cluster_host_of(c, rank)] = true;
+    *can_go_on = status == CLQ_OK && answers[0].is_there;
+    for (size_t i = c->count; status == CLQ_OK && i-- > 1;) {
+        if (answers[i].is_there && !lost[i]) continue;
+        clq_text_add(left, "%s%s", left->length > 0 ? ", " : " without ", c->hosts[i].name);
+        clq_cluster_remove(c, i);
+    }
+    if (status == CLQ_OK && left->failed) status = CLQ_MEMORY;
+    clq_free(lost);
+    clq_free(answers);
+    return status;
+}
+
+/* Codes 2 and 3 are of what each run would find again. */
+static bool may_go_on(const clq_mpirun_end *end) { return !end->interrupted && (end->code == 1 || end->code == 4); }
+
+static clq_status run_all(clq_mpirun *l, uint64_t restarts, clq_mpirun_end *end) {
+    for (uint64_t restart = 0;; restart++) {
+        clq_text left = {0};
+        bool can_go_on = false;
+        CLQ_TRY(clq_mpirun_run(l, end));
+        if (end->code == 0 && !end->forced) return CLQ_OK;
+        clq_status status = clean(l, end, &left, &can_go_on);
+        const bool goes_on = status == CLQ_OK && restart < restarts && may_go_on(end) && can_go_on;
+        if (goes_on)
+            clq_log(CLQ_LOG_WARNING,
+                    "the run failed (exit code %d): going on from the newest checkpoint%s, restart "
+                    "%llu of %llu",
+                    end->code, left.data ? left.data : "", (unsigned long long)restart + 1,
+                    (unsigned long long)restarts);
+        clq_free(left.data);
+        if (!goes_on) return status;
+        if (clq_interrupts_count() > 0) return clq_fail(CLQ_INTERRUPTED, "interrupted before the run went on");
+        l->resumes = true;
+    }
+}
+
+static clq_status launch_on(clq_mpirun *l, const launch_options *o, clq_mpirun_end *end) {
+    clq_cluster *c = l->cluster;
+    const double wait_s = CLQ_MAX(o->wait_s, 0);
+    if (c->ps > 0)
+        clq_log(CLQ_LOG_WARNING, "TF_CONFIG: the %u entr%s of cluster.ps %s no part in a mirrored training", c->ps,
+                c->ps == 1 ? "y" : "ies", c->ps == 1 ? "takes" : "take");
+    CLQ_TRY(clq_mpi_find(o->mpi, &l->mpi, &l->program));
+    make_id(l->id);
+    CLQ_TRY(clq_cluster_find(c, wait_s, clq_mpi_agent(l->mpi, l->agent) != NULL));
+    if (o->dry_run) return print_dry(l);
+    CLQ_TRY(reach(l, wait_s));
+    end->lost = clq_alloc(clq_cluster_ranks(c), sizeof *end->lost);
+    const clq_status status = end->lost ? run_all(l, o->restarts, end) : CLQ_MEMORY;
+    clq_free(end->lost);
+    return status;
+}
+
+static clq_status launch(clq_mpirun *l, const launch_options *o, int *code) {
+    clq_mpirun_end end = {0};
+    clq_waiters waiters = {.fd = -1};
+    clq_error error;
+    if (clq_launcher_find().name)
+        return clq_fail(CLQ_ARGUMENT, "%s started this process already: clique launch starts the launcher itself",
+                        clq_launcher_find().name);
+    (void)signal(SIGCHLD, SIG_DFL);
+    (void)clq_interrupts_count();
+    if (!o->dry_run) clq_waiters_open(l->cluster, &waiters);
+    const clq_status status = launch_on(l, o, &end);
+    clq_error_take(status, &error);
+    *code = status == CLQ_OK ? end.code : clq_program_exit_code(status);
+    clq_waiters_end(&waiters, *code);
+    return clq_error_raise(&error);
+}
+
+/* ---- the command ---- */
+
+static clq_status find_cluster(const launch_options *o, clq_cluster *out) {
+    const char *config = clq_environment("TF_CONFIG");
+    if (o->hosts) return clq_cluster_of_hosts(o->hosts, out);
+    if (config) return clq_cluster_of_tf_config(config, out);
+    return clq_fail(CLQ_ARGUMENT, "no hosts: name them by --hosts, or by TF_CONFIG");
+}
+
+static clq_status launch_or_wait(clq_mpirun *l, const launch_options *o, int *code) {
+    clq_cluster *c = l->cluster;
+    CLQ_TRY(find_cluster(o, c));
+    CLQ_TRY(check_command(l, o));
+    if (c->evaluates)
+        return clq_fail(CLQ_UNSUPPORTED, "TF_CONFIG: task.type 'evaluator': a training validates itself behind each "
+                                         "epoch; for other data use clique eval on what --save-best writes");
+    if (!c->is_tf_config || c->own_rank == 0) return launch(l, o, code);
+    if (o->dry_run) return clq_print(stdout, "waits for %s\n", c->hosts[0].name);
+    return clq_wait_for_end(&c->hosts[0], o->wait_s < 0 ? wait_default_s : o->wait_s, code);
+}
+
+clq_status clq_command_launch(int argc, char **argv) {
+    launch_options options = {.wait_s = -1};
+    clq_cluster cluster = {0};
+    clq_mpirun l = {.cluster = &cluster};
+    char path[4096];
+    int own = 0, code = 0;
+    while (own < argc && strcmp(argv[own], "--") != 0) own++;
+    CLQ_TRY(clq_arguments_parse("clique launch",
+                                "Starts a command on several hosts by the launcher of an MPI, stays its parent, and "
+                                "ends what is left of it: clique launch [OPTION…] -- clique train …",
+                                table, own, argv, set_option, &options));
+    l.command = argv + CLQ_MIN(own + 1, argc);
+    l.agent = options.agent;
+    CLQ_TRY(name_program(&l, path));
+    const clq_status status = launch_or_wait(&l, &options, &code);
+    clq_cluster_release(&cluster);
+    /* Of a command that failed there is a line already. */
+    if (status == CLQ_OK && code != 0) exit(code);
+    return status;
+}

@@ -1,0 +1,180 @@
+/* The launchers of MPIs: how each is found, and told what to start where. */
+#include "cli/launch.h"
+#include "world/world.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct clq_mpi {
+    const char *name, *title;
+    const char *programs[3]; /* names that it has on systems, the surest first */
+    const char *says;        /* in what it prints for --version: other MPIs' programs have the same names */
+    /* Variables by which it takes an agent in place of ssh, each with its value; NULL: the agent. The last one's value
+     * is the agent that the user has named. */
+    struct {
+        const char *name, *value;
+    } agent[2];
+    const char *hosts;        /* the option for "a:1,b:2" */
+    const char *more[5];      /* options that each run has */
+    const char *set_variable; /* the option that sets a variable of all ranks: "NAME=VALUE", or NAME and VALUE */
+    bool sets_by_equals;
+    bool passes_environment; /* to all hosts, whatever it is told */
+};
+
+/* Open MPI fills one host after another only if it is told to, and binds processes to cores unless it is told not to.
+ * Its version 5 has another name for the agent's variable. */
+static const clq_mpi mpis[] = {
+    {.name = "openmpi",
+     .title = "Open MPI",
+     .programs = {"mpirun.openmpi", "orterun", "mpirun"},
+     .says = "(Open", /* "mpirun (Open MPI) 4.1.4", "orterun (OpenRTE) 4.1.4" */
+     .agent = {{"PRTE_MCA_plm_ssh_agent", NULL}, {"OMPI_MCA_plm_rsh_agent", NULL}},
+     .hosts = "--host",
+     .more = {"--map-by", "slot", "--bind-to", "none", NULL},
+     .set_variable = "-x",
+     .sets_by_equals = true},
+    {.name = "mpich",
+     .title = "MPICH",
+     .programs = {"mpirun.mpich", "mpiexec.hydra", "mpirun"},
+     .says = "HYDRA",
+     .agent = {{"HYDRA_LAUNCHER", "rsh"}, {"HYDRA_LAUNCHER_EXEC", NULL}},
+     .hosts = "-hosts",
+     .set_variable = "-genv",
+     .passes_environment = true},
+};
+
+/* Variables of this process that a launcher passes to other hosts only if it is told to. Open MPI's own go by
+ * themselves. */
+static const char *const passed[] = {"CLIQUE_", "UCX_", "POCL_", "OCL_ICD_", "LD_LIBRARY_PATH="};
+
+/* ---- finding ---- */
+
+static bool is_program_of(const clq_mpi *mpi, const char *program) {
+    char line[256], command[64];
+    bool found = false;
+    snprintf(command, sizeof command, "%s --version </dev/null 2>&1", program);
+    FILE *said = popen(command, "re");
+    while (said && fgets(line, sizeof line, said)) found = found || strstr(line, mpi->says) != NULL;
+    if (said) (void)pclose(said);
+    return found;
+}
+
+static const char *find_program(const clq_mpi *mpi) {
+    for (size_t i = 0; i < CLQ_COUNT_OF(mpi->programs); i++)
+        if (is_program_of(mpi, mpi->programs[i])) return mpi->programs[i];
+    return NULL;
+}
+
+clq_status clq_mpi_find(const char *name, const clq_mpi **out, const char **program) {
+    bool is_known = false;
+    for (size_t i = 0; i < CLQ_COUNT_OF(mpis); i++) {
+        if (name && strcmp(name, mpis[i].name) != 0) continue;
+        is_known = true;
+        if (!name && !clq_engine_exists(mpis[i].name)) continue;
+        *program = find_program(*out = &mpis[i]);
+        if (*program) return CLQ_OK;
+    }
+    if (!is_known) return clq_fail(CLQ_ARGUMENT, "--mpi '%s' is unknown: openmpi or mpich", name);
+    if (name)
+        return clq_fail(CLQ_NOT_FOUND, "--mpi %s: the launcher of %s (%s) is not installed", name, (*out)->title,
+                        (*out)->programs[2]);
+    return clq_fail(CLQ_NOT_FOUND,
+                    "no MPI: neither Open MPI nor MPICH has both its launcher (mpirun) and Clique's engine "
+                    "(libclique-openmpi.so, libclique-mpich.so) here");
+}
+
+const char *clq_mpi_agent(const clq_mpi *mpi, const char *agent) {
+    return agent ? agent : clq_environment(mpi->agent[1].name);
+}
+
+/* ---- words ---- */
+
+void clq_words_add(clq_words *w, char *word) {
+    char **grown = word && !w->failed ? clq_grow(w->list, w->count + 1, &w->capacity, 32, sizeof *grown) : NULL;
+    if (!grown) {
+        w->failed = true;
+        clq_free(word);
+        return;
+    }
+    w->list = grown;
+    w->list[w->count++] = word;
+    w->list[w->count] = NULL;
+}
+
+static void add(clq_words *w, const char *word) { clq_words_add(w, clq_strdup(word)); }
+
+void clq_words_release(clq_words *w) {
+    for (size_t i = 0; i < w->count; i++) clq_free(w->list[i]);
+    clq_free(w->list);
+    *w = (clq_words){0};
+}
+
+void clq_text_add_quoted(clq_text *text, const char *word) {
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-";
+    if (*word && !word[strspn(word, plain)]) {
+        clq_text_add_text(text, word);
+        return;
+    }
+    clq_text_add_text(text, "'");
+    for (const char *c = word; *c; c++) clq_text_add_bytes(text, *c == '\'' ? "'\\''" : c, *c == '\'' ? 4 : 1);
+    clq_text_add_text(text, "'");
+}
+
+static void add_hosts(clq_words *w, const clq_cluster *cluster) {
+    clq_text text = {0};
+    for (size_t i = 0; i < cluster->count; i++)
+        clq_text_add(&text, "%s%s:%u", i > 0 ? "," : "", cluster->hosts[i].name, cluster->hosts[i].processes);
+    clq_words_add(w, text.failed ? NULL : text.data);
+    if (text.failed) clq_free(text.data);
+}
+
+/* assignment: "NAME=VALUE" */
+static void add_variable(clq_words *w, const clq_mpi *mpi, const char *assignment) {
+    add(w, mpi->set_variable);
+    if (mpi->sets_by_equals) {
+        add(w, assignment);
+        return;
+    }
+    const size_t name = strcspn(assignment, "=");
+    clq_words_add(w, clq_strprintf("%.*s", (int)name, assignment));
+    add(w, assignment + name + 1);
+}
+
+/* By name: the launcher reads the value from its own environment. */
+static void add_passed_variables(clq_words *w, const clq_mpi *mpi) {
+    clq_text text = {0};
+    if (!clq_environment_describe(passed, CLQ_COUNT_OF(passed), &text)) w->failed = true;
+    for (char *line = text.data; line && *line && !w->failed;) {
+        char *end = line + strcspn(line, "\n");
+        const size_t name = strcspn(line, "=\n");
+        if (line[name] == '=') { /* else a value's second line */
+            add(w, mpi->set_variable);
+            clq_words_add(w, clq_strprintf("%.*s", (int)name, line));
+        }
+        line = end + (*end == '\n');
+    }
+    clq_free(text.data);
+}
+
+clq_status clq_mpirun_words(const clq_mpirun *l, clq_words *words, clq_words *variables) {
+    const clq_mpi *mpi = l->mpi;
+    add(words, l->program);
+    add(words, mpi->hosts);
+    add_hosts(words, l->cluster);
+    for (size_t i = 0; mpi->more[i]; i++) add(words, mpi->more[i]);
+    add(words, "-n");
+    clq_words_add(words, clq_strprintf("%u", clq_cluster_ranks(l->cluster)));
+    char *id = clq_strprintf("CLIQUE_LAUNCH=%s", l->id);
+    if (id)
+        add_variable(words, mpi, id);
+    else
+        words->failed = true;
+    clq_free(id);
+    if (!mpi->passes_environment) add_passed_variables(words, mpi);
+    for (char **word = l->command; *word; word++) add(words, *word);
+    if (l->resumes) add(words, "--resume");
+    for (size_t i = 0; l->agent && i < CLQ_COUNT_OF(mpi->agent); i++)
+        clq_words_add(variables,
+                      clq_strprintf("%s=%s", mpi->agent[i].name, mpi->agent[i].value ? mpi->agent[i].value : l->agent));
+    return words->failed || variables->failed ? CLQ_MEMORY : CLQ_OK;
+}

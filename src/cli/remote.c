@@ -1,0 +1,119 @@
+/* What clique launch does on the hosts itself, without an MPI: it signals the processes of its run, and looks whether
+ * hosts answer. On this machine by a shell, on others by a shell that the agent starts. */
+#define _GNU_SOURCE /* pipe2; NOLINT(bugprone-reserved-identifier) */
+#include "cli/launch.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { LOOK_MS = 20, FOUND = 0, NONE_FOUND = 44 };
+
+typedef struct call {
+    pid_t pid; /* 0: over */
+    int said;  /* what it writes to stderr */
+} call;
+
+/* Processes of the run have its id in their environment, as the launcher gave it to them, and only they: launchers and
+ * their servers on other hosts do not. The line is in quotes: a login shell may be another one. */
+static char *write_line(const clq_mpirun *l, int signal_number) {
+    return clq_strprintf("exec /bin/sh -c 's=%d; for f in $(grep -ls CLIQUE_LAUNCH=%s /proc/[0-9]*/environ); do "
+                         "f=${f#/proc/}; kill -%d ${f%%/environ} 2>/dev/null && s=%d; done; exit $s'",
+                         (int)NONE_FOUND, l->id, signal_number, (int)FOUND);
+}
+
+int clq_mpirun_pipe(int ends[2]) {
+    if (pipe2(ends, O_CLOEXEC) != 0) return -1;
+    return fcntl(ends[0], F_SETFL, O_NONBLOCK);
+}
+
+static void become(const clq_host *host, const char *agent, char *line) {
+    char shell[] = "sh", flag[] = "-c", no_x11[] = "-x", option[] = "-o", batch[] = "BatchMode=yes",
+         limit[] = "ConnectTimeout=5", ssh[] = "ssh";
+    char *const here[] = {shell, flag, line, NULL}, *const by_ssh[] = {ssh,   no_x11,     option, batch, option,
+                                                                       limit, host->name, line,   NULL};
+    char *const by_agent[] = {(char *)(uintptr_t)agent, host->name, line, NULL};
+    (void)setpgid(0, 0);
+    if (host->is_here)
+        execv("/bin/sh", here);
+    else
+        execvp(agent ? agent : ssh, agent ? by_agent : by_ssh);
+    dprintf(STDERR_FILENO, "%s: %s\n", agent ? agent : ssh, strerror(errno));
+    _exit(255);
+}
+
+static clq_status begin(const clq_mpirun *l, const clq_host *host, char *line, call *out) {
+    int pipe_of[2];
+    if (clq_mpirun_pipe(pipe_of) != 0) return clq_fail(CLQ_SYSTEM, "cannot make a pipe: %s", strerror(errno));
+    const int nowhere = open("/dev/null", O_RDWR | O_CLOEXEC);
+    const pid_t pid = nowhere < 0 ? -1 : fork();
+    if (pid == 0) {
+        dup2(nowhere, STDIN_FILENO);
+        dup2(nowhere, STDOUT_FILENO);
+        dup2(pipe_of[1], STDERR_FILENO);
+        become(host, clq_mpi_agent(l->mpi, l->agent), line);
+    }
+    const int error = errno;
+    if (nowhere >= 0) close(nowhere);
+    close(pipe_of[1]);
+    if (pid < 0) {
+        close(pipe_of[0]);
+        return clq_fail(CLQ_SYSTEM, "cannot start a process: %s", strerror(error));
+    }
+    (void)setpgid(pid, pid);
+    *out = (call){.pid = pid, .said = pipe_of[0]};
+    return CLQ_OK;
+}
+
+/* What the agent said goes to `said` as one line, the last that is not empty. */
+static void hear(const call *c, clq_answer *answer) {
+    char piece[4096];
+    for (ssize_t got; (got = read(c->said, piece, sizeof piece - 1)) > 0;) {
+        piece[got] = '\0';
+        while (got > 0 && strchr("\r\n", piece[got - 1])) piece[--got] = '\0';
+        const char *last = strrchr(piece, '\n');
+        if (got > 0) snprintf(answer->said, sizeof answer->said, "%.200s", last ? last + 1 : piece);
+    }
+    clq_clean(answer->said);
+}
+
+static void look(call *c, clq_answer *answer, bool is_late) {
+    int how;
+    hear(c, answer);
+    if (is_late) (void)kill(-c->pid, SIGKILL);
+    if (waitpid(c->pid, &how, is_late ? 0 : WNOHANG) != c->pid) return;
+    hear(c, answer);
+    answer->found = WIFEXITED(how) && WEXITSTATUS(how) == FOUND;
+    answer->is_there = answer->found || (WIFEXITED(how) && WEXITSTATUS(how) == NONE_FOUND);
+    if (is_late) snprintf(answer->said, sizeof answer->said, "no answer");
+    (void)kill(-c->pid, SIGKILL); /* what the agent left */
+    close(c->said);
+    *c = (call){0};
+}
+
+clq_status clq_mpirun_signal(const clq_mpirun *l, int signal_number, size_t hosts, double limit_s,
+                             clq_answer *answers) {
+    const double until = clq_now() + limit_s;
+    char *line = write_line(l, signal_number);
+    call *calls = clq_alloc(hosts, sizeof *calls);
+    clq_status status = line && calls ? CLQ_OK : CLQ_MEMORY;
+    size_t begun = 0, left = 1;
+    memset(answers, 0, hosts * sizeof *answers);
+    for (; status == CLQ_OK && begun < hosts; begun++)
+        status = begin(l, &l->cluster->hosts[begun], line, &calls[begun]);
+    while (left > 0 && calls) {
+        const bool is_late = clq_now() >= until || status != CLQ_OK;
+        left = 0;
+        for (size_t i = 0; i < begun; i++) {
+            if (calls[i].pid) look(&calls[i], &answers[i], is_late);
+            left += calls[i].pid != 0;
+        }
+        if (left > 0) (void)poll(NULL, 0, LOOK_MS);
+    }
+    clq_free(calls);
+    clq_free(line);
+    return status;
+}

@@ -1,0 +1,256 @@
+/* One run of clique launch: the launcher is its child from the start to the end.
+ *
+ * Ranks of `clique train` say on stderr, in lines of their own that go no further, when they have come together and
+ * why they end. If one fails, its launcher ends the others: as soon as it can, which is never if a host is cut off. So
+ * from the first such line on the launcher has some seconds to end, then gets SIGTERM, then SIGKILL. */
+#define _GNU_SOURCE /* memmem; NOLINT(bugprone-reserved-identifier) */
+#include "cli/interrupt.h"
+#include "cli/launch.h"
+#include "cli/program.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { LOOK_MS = 100, LINE_BYTES = 16384, STREAMS = 2 };
+static const double opens_most_s = 60, ends_most_s = 5, leaves_most_s = 10, reach_most_s = 3;
+
+/* What the launcher writes: its own, and that of all ranks. */
+typedef struct stream {
+    int fd; /* -1: it is over */
+    FILE *to;
+    bool is_within; /* the beginning of the line has been passed on */
+    size_t length;  /* of the line that is not complete yet */
+    char line[LINE_BYTES];
+} stream;
+
+typedef struct run {
+    const clq_mpirun *launch;
+    clq_mpirun_end *end;
+    pid_t pid;
+    stream streams[STREAMS]; /* stdout and stderr */
+    char marker[64];         /* what lines of ranks to us begin with */
+    bool open;               /* the ranks have come together */
+    bool is_late;            /* they did not */
+    bool done;               /* rank 0 has ended well */
+    unsigned signals;        /* that were passed on */
+    int next_signal;         /* for the launcher, at `signal_at`; 0: none any more */
+    double signal_at;        /* 0: it is not to end yet */
+} run;
+
+/* ---- what ranks say ---- */
+
+/* report: "open", or "end CODE", or "end CODE lost RANK". Only rank 0 says that it ended well. From the first that has
+ * ended on the others are to end, too. Codes of an interruption are not taken from ranks: a launcher interrupts those
+ * that are left. */
+static void take_report(run *r, const char *report) {
+    unsigned code = 0, rank = 0;
+    const int read = sscanf(report, "end %u lost %u", &code, &rank);
+    const bool failed = read >= 1 && code >= 1 && code <= 4;
+    if (strncmp(report, "open", 4) == 0) r->open = true;
+    if (read < 1) return;
+    if (code == 0) r->done = true;
+    if (failed && !r->end->reported) r->end->code = (int)code;
+    r->end->reported = r->end->reported || failed;
+    if (read == 2 && rank < clq_cluster_ranks(r->launch->cluster)) r->end->lost[rank] = true;
+    if (r->signal_at == 0) r->signal_at = clq_now() + (failed ? ends_most_s : leaves_most_s);
+}
+
+/* On stderr, output of several ranks may meet in a line: what is in front of a report is not ours. On stdout, which is
+ * one rank's, MPICH's launcher tells how a run failed, from a line of equals signs on: that is for people. */
+static void take_line(run *r, stream *s, const char *line, size_t length) {
+    static const char banner[] = "================================================================";
+    char *report = s == &r->streams[1] ? memmem(line, length, r->marker, strlen(r->marker)) : NULL;
+    if (report) take_report(r, report + strlen(r->marker));
+    if (r->launch->is_train && !s->is_within && length >= sizeof banner && memcmp(line, banner, sizeof banner - 1) == 0)
+        s->to = stderr;
+    (void)fwrite(line, 1, report ? (size_t)(report - line) : length, s->to);
+    s->is_within = line[length - 1] != '\n';
+}
+
+static void take_rest(run *r, stream *s) {
+    if (s->length > 0) take_line(r, s, s->line, s->length);
+    s->length = 0;
+}
+
+/* Passes on what has come. False: there is nothing now, or no more (then the stream is closed). */
+static bool hear(run *r, stream *s) {
+    const ssize_t got = s->fd < 0 ? -1 : read(s->fd, s->line + s->length, sizeof s->line - 1 - s->length);
+    if (got == 0) {
+        close(s->fd);
+        s->fd = -1;
+    }
+    if (got <= 0) return false;
+    s->length += (size_t)got;
+    s->line[s->length] = '\0';
+    char *line = s->line, *end;
+    for (; (end = memchr(line, '\n', s->length)) != NULL; line = end + 1) {
+        const size_t length = (size_t)(end + 1 - line);
+        take_line(r, s, line, length);
+        s->length -= length;
+    }
+    memmove(s->line, line, s->length + 1);
+    const bool is_progress = s == &r->streams[0] && (s->is_within || s->line[0] != '='); /* without an end of line */
+    if (is_progress || s->length == sizeof s->line - 1) take_rest(r, s);
+    (void)fflush(s->to);
+    return true;
+}
+
+/* ---- starting ---- */
+
+static void become(char **words, char **variables, const int writes[STREAMS]) {
+    const int nowhere = open("/dev/null", O_RDONLY);
+    (void)setpgid(0, 0); /* a terminal's Ctrl-C is for the parent */
+    (void)prctl(PR_SET_PDEATHSIG, SIGTERM);
+    (void)dup2(nowhere, STDIN_FILENO);
+    (void)dup2(writes[0], STDOUT_FILENO);
+    (void)dup2(writes[1], STDERR_FILENO);
+    clq_interrupts_ignore_again();
+    unsetenv("TF_CONFIG"); /* which is about this run's hosts at its beginning */
+    for (char **variable = variables; variable && *variable; variable++) (void)putenv(*variable);
+    execvp(words[0], words);
+    dprintf(STDERR_FILENO, "clique: error: cannot run %s: %s\n", words[0], strerror(errno));
+    _exit(127);
+}
+
+static clq_status start(run *r) {
+    clq_words words = {0}, variables = {0};
+    int writes[STREAMS] = {-1, -1};
+    clq_status status = clq_mpirun_words(r->launch, &words, &variables);
+    for (size_t i = 0; status == CLQ_OK && i < STREAMS; i++) {
+        int ends[2];
+        if (clq_mpirun_pipe(ends) != 0) status = clq_fail(CLQ_SYSTEM, "cannot make a pipe: %s", strerror(errno));
+        if (status == CLQ_OK) r->streams[i].fd = ends[0];
+        if (status == CLQ_OK) writes[i] = ends[1];
+    }
+    (void)fflush(NULL);
+    r->pid = status == CLQ_OK ? fork() : -1;
+    if (r->pid == 0) become(words.list, variables.list, writes);
+    if (status == CLQ_OK && r->pid < 0) status = clq_fail(CLQ_SYSTEM, "cannot start a process: %s", strerror(errno));
+    if (status == CLQ_OK) (void)setpgid(r->pid, r->pid);
+    for (size_t i = 0; i < STREAMS; i++)
+        if (writes[i] >= 0) close(writes[i]);
+    clq_words_release(&words);
+    clq_words_release(&variables);
+    return status;
+}
+
+/* ---- ending ---- */
+
+static void end_now(run *r) {
+    r->next_signal = SIGTERM;
+    r->signal_at = clq_now();
+}
+
+/* To the ranks of the first host: if one is told to stop, all stop behind the same update. Launchers would end all by
+ * force a second after such a signal, and no checkpoint would be written. */
+static void pass_signal(run *r) {
+    clq_answer answer;
+    const int number = clq_interrupted_to_end() ? SIGTERM : SIGINT;
+    const bool is_first = r->signals == 0;
+    r->signals = clq_interrupts_count();
+    r->end->interrupted = true;
+    const clq_status status =
+        is_first && r->signals == 1 ? clq_mpirun_signal(r->launch, number, 1, reach_most_s, &answer) : CLQ_ABORTED;
+    if (status != CLQ_OK || !answer.found) end_now(r);
+}
+
+static void look_at_clock(run *r, double started) {
+    const double now = clq_now();
+    if (clq_interrupts_count() > r->signals) pass_signal(r);
+    if (r->launch->is_train && !r->open && !r->is_late && r->signal_at == 0 && now > started + opens_most_s) {
+        r->is_late = true;
+        end_now(r);
+    }
+    if (r->signal_at == 0 || now < r->signal_at || !r->next_signal) return;
+    (void)kill(-r->pid, r->next_signal);
+    r->next_signal = r->next_signal == SIGTERM ? SIGKILL : 0;
+    r->signal_at = now + ends_most_s;
+}
+
+/* What the launcher has left on this machine: agents that wait for a host which is cut off, and ranks, if the launcher
+ * was killed. They have become children of this process. Those of a launcher that has ended in order are few, and end
+ * by themselves. */
+static void end_orphans(void) {
+    char path[64];
+    snprintf(path, sizeof path, "/proc/self/task/%d/children", (int)getpid());
+    const double until = clq_now() + 1;
+    while (waitpid(-1, NULL, WNOHANG) >= 0 && clq_now() < until) {
+        int pid;
+        FILE *children = fopen(path, "re");
+        while (children && fscanf(children, "%d", &pid) == 1) (void)kill(pid, SIGKILL);
+        if (children) (void)fclose(children);
+        (void)poll(NULL, 0, 5);
+    }
+}
+
+/* The code by docs/contract.md. how: of waitpid. */
+static void judge(run *r, int how) {
+    const int code = WIFEXITED(how) ? WEXITSTATUS(how) : 128 + WTERMSIG(how);
+    const bool is_signal = code == 130 || code == 143;
+    clq_mpirun_end *end = r->end;
+    end->forced = r->next_signal == 0 || WIFSIGNALED(how);
+    if (r->done || (code == 0 && !end->reported)) {
+        end->code = 0;
+        end->interrupted = false;
+    } else if (end->interrupted) {
+        end->code = clq_interrupted_to_end() ? 143 : 130;
+    } else if (r->is_late) {
+        end->code = clq_program_exit_code(CLQ_TIMEOUT);
+        end->reported = true;
+        clq_fprintf(stderr, "clique: error: the processes did not come together within %.0f s\n", opens_most_s);
+    } else if (!end->reported) {
+        end->code = !r->launch->is_train || is_signal || (code >= 1 && code <= 4) ? code : 1;
+        end->interrupted = is_signal;
+        if (!is_signal)
+            fprintf(stderr, "clique: error: %s ended the run with exit code %d; what it said stands above\n",
+                    r->launch->program, code);
+        end->reported = true;
+    }
+}
+
+/* Until the launcher has ended. how: of waitpid. */
+static void watch(run *r, double started, int *how) {
+    do {
+        struct pollfd ready[STREAMS];
+        for (size_t i = 0; i < STREAMS; i++) ready[i] = (struct pollfd){.fd = r->streams[i].fd, .events = POLLIN};
+        (void)poll(ready, STREAMS, LOOK_MS);
+        for (size_t i = 0; i < STREAMS; i++) (void)hear(r, &r->streams[i]);
+        look_at_clock(r, started);
+    } while (waitpid(r->pid, how, WNOHANG) == 0);
+}
+
+clq_status clq_mpirun_run(const clq_mpirun *launch, clq_mpirun_end *end) {
+    int how = 0;
+    run *r = clq_alloc(1, sizeof *r);
+    if (!r) return CLQ_MEMORY;
+    *r = (run){.launch = launch,
+               .end = end,
+               .streams = {{.fd = -1, .to = stdout}, {.fd = -1, .to = stderr}},
+               .signals = clq_interrupts_count(),
+               .next_signal = SIGTERM};
+    snprintf(r->marker, sizeof r->marker, CLQ_LAUNCH_MARKER "%s: ", launch->id);
+    *end = (clq_mpirun_end){.lost = end->lost};
+    memset(end->lost, 0, clq_cluster_ranks(launch->cluster) * sizeof *end->lost);
+    const double started = clq_now();
+    (void)prctl(PR_SET_CHILD_SUBREAPER, 1);
+    const clq_status status = start(r);
+    if (status == CLQ_OK) {
+        watch(r, started, &how);
+        end_orphans();
+    }
+    for (size_t i = 0; i < STREAMS; i++) {
+        while (hear(r, &r->streams[i])) {
+        }
+        take_rest(r, &r->streams[i]);
+        if (r->streams[i].fd >= 0) close(r->streams[i].fd);
+    }
+    if (status == CLQ_OK) judge(r, how);
+    clq_free(r);
+    return status;
+}

@@ -1,0 +1,288 @@
+#!/usr/bin/env python3
+"""clique launch without an MPI: check_launch.py BIN_FOLDER. Launchers are scripts here; all hosts are this machine.
+tests/world/check_launch.py has the MPIs' own."""
+import json
+import os
+import pathlib
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+import support  # noqa: F401 (Ctrl-C)
+
+CLIQUE = pathlib.Path(sys.argv.pop(1)).resolve() / "clique"
+LIMIT_S = 120
+TRAIN = ["clique", "train", "--share-devices", "--checkpoint", "c"]
+MPIS = {"openmpi": ("mpirun.openmpi", "mpirun (Open MPI) 4.1.4", "--host"), "mpich": ("mpirun.mpich", "HYDRA build details:", "-hosts")}
+# It notes its command line, and does what $ACT says; $ID is the run's, $RUN how often it was called.
+LAUNCHER = """#!/bin/bash
+[ "$1" = --version ] && { echo "%s"; exit; }
+printf '%%s\\n' "$*" >>calls
+ID=$(echo "$*" | sed -E 's/.*CLIQUE_LAUNCH[= ]([0-9a-f]+).*/\\1/') RUN=$(wc -l <calls)
+say() { echo "clique: launch $ID: $*" >&2; }
+eval "$ACT"
+"""
+
+# TF_CONFIG's cluster and task, and the launcher's hosts; the forms are those of TensorFlow's own documents and of its users.
+GOOD = [
+    ({"worker": ["100.102.32.179:8080", "100.102.33.40:8080"]}, ("worker", 0), "100.102.32.179:1,100.102.33.40:1"),
+    ({"chief": ["host0.example.com:2222"], "worker": ["host1.example.com:2222", "host2.example.com:2222"]}, ("chief", 0),
+     "host0.example.com:1,host1.example.com:1,host2.example.com:1"),
+    ({"worker": ["host1:2222", "host2:2222"], "chief": ["host0:2222"]}, ("chief", 0), "host0:1,host1:1,host2:1"),
+    ({"master": ["host0:2222"], "worker": ["host3:2222"]}, ("master", 0), "host0:1,host3:1"),
+    ({"chief": ["host0:1"], "worker": ["host3:1"], "ps": ["host1:1", "host2:1"]}, ("chief", 0), "host0:1,host3:1"),
+    ({"worker": ["host0:1"], "evaluator": ["host9:1"]}, ("worker", 0), "host0:1"),
+    ({"worker": ["host0:1", "host1:1"], "ps": []}, ("worker", 0), "host0:1,host1:1"),
+    ({"worker": ["host0", "host1"]}, ("worker", 0), "host0:1,host1:1"),
+]
+TASK = {"type": "worker", "index": 0}
+WORKERS = {"worker": ["host0:1", "host1:1"]}
+# The whole of TF_CONFIG, the exit code, and what its line names.
+BAD = [
+    ('{"cluster"', 3, "TF_CONFIG: line 1"),
+    ("[]", 3, "cluster is missing"),
+    ({"task": TASK}, 3, "cluster is missing"),
+    ({"cluster": {}, "task": TASK}, 3, "neither a chief nor workers"),
+    ({"cluster": {"ps": ["a:1"]}, "task": TASK}, 3, "neither a chief nor workers"),
+    ({"cluster": WORKERS}, 3, "task is missing"),
+    ({"cluster": WORKERS, "task": {"index": 0}}, 3, "task.type is missing"),
+    ({"cluster": WORKERS, "task": {"type": "worker"}}, 3, "task.index is missing"),
+    ({"cluster": WORKERS, "task": {"type": "worker", "index": "0"}}, 3, "task.index is missing, or no whole number"),
+    ({"cluster": WORKERS, "task": {"type": "worker", "index": 2}}, 3, "task.index is 2"),
+    ({"cluster": WORKERS, "task": {"type": "worker", "index": -1}}, 3, "task.index is -1"),
+    ({"cluster": WORKERS, "task": {"type": "chief", "index": 0}}, 3, "cluster.chief has 0 entries"),
+    ({"cluster": WORKERS, "task": {"type": "wroker", "index": 0}}, 3, "did you mean 'worker'"),
+    ({"cluster": WORKERS, "task": {"type": "evaluator", "index": 0}}, 3, "evaluator"),
+    ({"cluster": {"workers": ["host0:1"]}, "task": TASK}, 3, "'workers'"),
+    ({"cluster": {"worker": "host0:1"}, "task": TASK}, 3, "cluster.worker is no list"),
+    ({"cluster": {"worker": {"0": "host0:1"}}, "task": TASK}, 3, "cluster.worker is no list"),
+    ({"cluster": {"worker": ["host0:1", 7]}, "task": TASK}, 3, "cluster.worker[1]"),
+    ({"cluster": {"worker": ["host0:1", ""]}, "task": TASK}, 3, "cluster.worker[1]"),
+    ({"cluster": {"worker": ["host0:port"]}, "task": TASK}, 3, "cluster.worker[0]"),
+    ({"cluster": {"worker": ["-oProxyCommand=x"]}, "task": TASK}, 3, "cluster.worker[0]"),
+    ({"cluster": {"worker": ["host0;reboot:1"]}, "task": TASK}, 3, "cluster.worker[0]"),
+    ({"cluster": {"chief": ["a:1", "b:1"]}, "task": {"type": "chief", "index": 0}}, 3, "cluster.chief has 2 entries"),
+    ({"cluster": {"chief": ["a:1"], "master": ["b:1"]}, "task": {"type": "chief", "index": 0}}, 3, "a chief and a master"),
+    ({"cluster": {"worker": ["localhost:4792", "localhost:4793"]}, "task": TASK}, 2, "names 'localhost' 2 times"),
+]
+
+
+
+def errors(said):
+    return [line for line in said.splitlines() if line.startswith("clique: error: ")]
+
+
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+class Launch(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        for program, version, _ in MPIS.values():
+            self.script(program, LAUNCHER % version)
+        # `gone` does not answer; commands for the others run here.
+        self.script("agent", '#!/bin/sh\nh=$1; shift\n[ "$h" = gone ] && { echo "no route to $h" >&2; exit 255; }\nexec sh -c "$*"\n')
+
+    def script(self, name, text):
+        (self.folder / name).write_text(text)
+        (self.folder / name).chmod(0o755)
+
+    def start(self, *words, config=None, act="exit 0"):
+        environment = os.environ | {"PATH": f"{self.folder}:{os.environ['PATH']}", "ACT": act}
+        for name in ("TF_CONFIG", "OMPI_MCA_plm_rsh_agent", "HYDRA_LAUNCHER", "HYDRA_LAUNCHER_EXEC"):
+            environment.pop(name, None)
+        if config is not None:
+            environment["TF_CONFIG"] = config if isinstance(config, str) else json.dumps(config)
+        run = subprocess.Popen([CLIQUE, "launch", *map(str, words)], env=environment, cwd=self.folder, stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, text=True)
+        self.addCleanup(self.stop, run)
+        return run
+
+    def stop(self, run):
+        with run:
+            run.kill()
+
+    def end(self, run):
+        out, said = run.communicate(timeout=LIMIT_S)
+        self.assertNotIn("clique: launch ", said)
+        return run.returncode, out, said
+
+    def run_it(self, *words, **more):
+        return self.end(self.start(*words, **more))
+
+    def refused(self, code, words, *arguments, config=None):
+        done, out, said = self.run_it(*arguments, config=config)
+        self.assertEqual((done, out), (code, ""), said)
+        self.assertEqual(len(errors(said)), 1, said)
+        self.assertIn(words, errors(said)[0])
+
+    def calls(self):
+        """The hosts of each call of the launcher, and whether it resumes."""
+        lines = (self.folder / "calls").read_text().splitlines()
+        return [(line.split()[1], line.endswith(" --resume")) for line in lines]
+
+    # ---- the command line of the launcher ----
+
+    def hosts_of(self, line, mpi="openmpi"):
+        words = shlex.split(line)
+        return words[words.index(MPIS[mpi][2]) + 1], words[words.index("-n") + 1]
+
+    def test_tf_config(self):
+        for mpi in MPIS:
+            for cluster, (kind, index), hosts in GOOD:
+                config = {"cluster": cluster, "task": {"type": kind, "index": index}, "environment": "cloud", "model_dir": "/m",
+                          "rpc_layer": "grpc"}
+                code, out, said = self.run_it("--mpi", mpi, "--dry-run", "--agent", "a", "--", "clique", "train", config=config)
+                self.assertEqual(code, 0, said)
+                self.assertEqual(self.hosts_of(out, mpi), (hosts, str(hosts.count(":"))))
+                self.assertEqual("cluster.ps" in said, bool(cluster.get("ps")), said)
+
+    def test_bad_tf_config(self):
+        for config, code, words in BAD:
+            with self.subTest(config):
+                self.refused(code, words, "--mpi", "openmpi", "--dry-run", "--agent", "a", "--", "clique", "train", config=config)
+        config = {"cluster": {"worker": ["localhost:1"], "ps": ["localhost:2"]}, "task": TASK}
+        self.refused(3, "cluster.ps", "--", "clique", "train", "--strategy", "ps", config=config)
+        config = {"cluster": {"worker": ["localhost:1", "locahost.invalid:1"]}, "task": TASK}
+        self.refused(3, "unknown host 'locahost.invalid'", "--mpi", "openmpi", "--", "clique", "train", config=config)
+
+    def test_bad_options(self):
+        end = ["--", "clique", "train"]
+        self.refused(2, "no hosts", *end)
+        self.refused(2, "no command", "--hosts", "localhost:2")
+        self.refused(2, "stands there twice", "--hosts", "a,b,a", *end)
+        for hosts in ("", "a,", "a:0", "a:x", "-a", "a b", "a:1:2"):
+            self.refused(2, "is no host", f"--hosts={hosts}", *end)
+        self.refused(2, "--mpi 'lam'", "--hosts", "localhost", "--mpi", "lam", *end)
+        self.refused(2, "--restarts", "--hosts", "localhost:2", "--restarts", 1, *end)
+        self.refused(2, "--restarts", "--hosts", "localhost:2", "--restarts", 1, "--", "other", "--checkpoint", "c")
+        self.refused(2, "--restarts '-1'", "--hosts", "localhost:2", "--restarts=-1", *end)
+        self.refused(3, "cannot be reached", "--mpi", "openmpi", "--hosts", "elsewhere", "--agent", "/bin/false", *end)
+
+    def test_dry_run(self):
+        for mpi, (program, _, _) in MPIS.items():
+            code, out, said = self.run_it("--mpi", mpi, "--dry-run", "--agent", "an agent", "--hosts", "a,b:2", "--", "clique", "train",
+                                          "--data", "it's", "--epochs", 3)
+            self.assertEqual((code, said, out.count("\n")), (0, "", 1))
+            words = shlex.split(out)
+            self.assertEqual(self.hosts_of(out, mpi), ("a:1,b:2", "3"))
+            self.assertIn(program, words)
+            self.assertEqual(words[-6:], [str(CLIQUE), "train", "--data", "it's", "--epochs", "3"])
+            self.assertIn({"openmpi": "OMPI_MCA_plm_rsh_agent=an agent", "mpich": "HYDRA_LAUNCHER_EXEC=an agent"}[mpi], words)
+            if mpi == "openmpi":
+                self.assertEqual(words[words.index("--bind-to") + 1], "none")
+                self.assertIn("CLIQUE_CACHE_DIR", words)
+        # This machine comes first: the ranks of Open MPI's launcher begin there.
+        code, out, said = self.run_it("--mpi", "openmpi", "--dry-run", "--agent", "x", "--hosts", "elsewhere.invalid,localhost", "--", "clique",
+                                      "train")
+        self.assertEqual(self.hosts_of(out)[0], "localhost:1,elsewhere.invalid:1", said)
+
+    # ---- runs ----
+
+    def launch(self, act, *options, command=TRAIN, hosts="localhost,n2,n3"):
+        return self.run_it("--mpi", "openmpi", "--hosts", hosts, "--agent", self.folder / "agent", *options, "--", *command, act=act)
+
+    def test_exit_codes(self):
+        for launcher, code in ((0, 0), (1, 1), (3, 3), (4, 4), (9, 1), (137, 1), (130, 130), (143, 143)):
+            done, _, said = self.launch(f"exit {launcher}")
+            self.assertEqual((done, len(errors(said))), (code, code in (1, 3, 4)), said)
+        self.assertEqual(self.launch("exit 9", command=["other"])[0], 9)
+        # What a rank says is surer. Launchers interrupt those that are left: that counts for nothing.
+        for act, code in (("say end 3; exit 1", 3), ("say end 143; say end 4 lost 1; exit 143", 4), ("say end 0; exit 1", 0)):
+            self.assertEqual(self.launch(act)[::2], (code, ""))
+
+    def test_streams(self):
+        act = "echo one; printf 'a %s\\n' b; printf three; echo four >&2; printf 'five ' >&2; say open; exit 0"
+        self.assertEqual(self.launch(act), (0, "one\na b\nthree", "four\nfive "))
+        banner = "echo; printf '=%.0s' $(seq 83); echo; echo BAD TERMINATION; exit 0"
+        code, out, said = self.launch("echo {}; " + banner)
+        self.assertEqual((code, out), (0, "{}\n\n"))
+        self.assertIn("BAD TERMINATION", said)
+
+    def test_restarts(self):
+        code, _, said = self.launch("[ $RUN = 1 ] && { say end 1 lost 1; exit 1; }; exit 0", "--restarts", 2)
+        self.assertEqual((code, self.calls()), (0, [("localhost:1,n2:1,n3:1", False), ("localhost:1,n3:1", True)]), said)
+        self.assertIn("going on from the newest checkpoint without n2, restart 1 of 2", said)
+
+    def test_restarts_count(self):
+        self.assertEqual(self.launch("say end 1; exit 1", "--restarts", 2)[0], 1)
+        self.assertEqual(self.calls(), [("localhost:1,n2:1,n3:1", r > 0) for r in range(3)])
+
+    def test_first_host_stays(self):
+        """It has the checkpoints."""
+        self.assertEqual(self.launch("[ $RUN = 1 ] && { say end 1 lost 0; say end 4 lost 3; exit 1; }; exit 0", "--restarts", 1,
+                                     hosts="localhost:2,n2:2")[0], 0)
+        self.assertEqual(self.calls(), [("localhost:2,n2:2", False), ("localhost:2", True)])
+
+    def test_host_that_is_gone(self):
+        self.script("agent", '#!/bin/sh\n[ "$1" = n3 ] && [ -e calls ] && { sleep 100; exit 255; }\nshift; exec sh -c "$*"\n')
+        self.assertEqual(self.launch("[ $RUN = 1 ] && exit 1; exit 0", "--restarts", 1)[0], 0)
+        self.assertEqual(self.calls()[1][0], "localhost:1,n2:1")
+
+    def test_nothing_to_repeat(self):
+        for act in ("say end 2; exit 2", "say end 3; exit 3", "exit 143"):
+            (self.folder / "calls").unlink(missing_ok=True)
+            self.launch(act, "--restarts", 5)
+            self.assertEqual(len(self.calls()), 1, act)
+
+    def test_launcher_that_does_not_end(self):
+        """As Open MPI's, if a host is cut off: it ignores SIGTERM. What it has started ends with it."""
+        child = "setsid sh -c 'echo $$ >child; trap \"\" TERM; while :; do sleep 1; done' & "
+        code, _, said = self.launch(f"trap '' TERM; {child} say end 1 lost 2; while :; do sleep 1; done")
+        self.assertEqual(code, 1, said)
+        self.assertFalse(pathlib.Path("/proc", (self.folder / "child").read_text().strip()).exists())
+
+    def test_launcher_that_does_not_end_in_order(self):
+        self.assertEqual(self.launch("say end 0; exec sleep 100")[0], 0)
+
+    def test_rank_of_the_run_ends(self):
+        """A process with the run's id is ended, wherever the launcher has lost it."""
+        code, _, said = self.launch("CLIQUE_LAUNCH=$ID setsid sh -c 'echo $$ >child; exec sleep 100' & while [ ! -s child ]; do sleep 0.1; done; exit 1")
+        self.assertEqual(code, 1, said)
+        self.assertFalse(pathlib.Path("/proc", (self.folder / "child").read_text().strip()).exists())
+
+    def test_second_signal(self):
+        run = self.start("--mpi", "openmpi", "--hosts", "localhost", "--", *TRAIN, act="trap '' INT; touch ready; while :; do sleep 0.2; done")
+        while not (self.folder / "ready").exists() and run.poll() is None:
+            time.sleep(0.02)
+        run.send_signal(signal.SIGINT)  # no rank is there to take it
+        self.assertEqual(self.end(run)[0], 130)
+
+    # ---- started on every host alike ----
+
+    def config(self, kind, index, port):
+        return {"cluster": {"chief": [f"localhost:{port}"], "worker": [f"localhost:{port + 1}"]}, "task": {"type": kind, "index": index}}
+
+    def test_who_waits_in_vain(self):
+        port = free_port()
+        self.refused(4, "--wait", "--wait", 1, "--", *TRAIN, config=self.config("worker", 0, port))
+        with socket.create_server(("127.0.0.1", port)) as other:
+            waits = self.start("--", *TRAIN, config=self.config("worker", 0, port))
+            link = other.accept()[0]
+            link.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+            code, _, said = self.end(waits)
+            self.assertEqual((code, len(errors(said))), (3, 1), said)
+            link.close()
+            waits = self.start("--", *TRAIN, config=self.config("worker", 0, port))
+            other.accept()[0].close()
+            code, _, said = self.end(waits)
+            self.assertEqual((code, len(errors(said))), (1, 1), said)
+            waits = self.start("--", *TRAIN, config=self.config("worker", 0, port))
+            link = other.accept()[0]
+            waits.send_signal(signal.SIGTERM)
+            self.assertEqual(self.end(waits)[0], 143)
+            link.close()
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=1)
