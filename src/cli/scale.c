@@ -205,10 +205,10 @@ static clq_status measure(clq_setup *s, const clq_options *o, answer *a) {
     return status;
 }
 
-/* Whether training would exchange this gradient in buckets without being asked to. */
-static bool has_buckets(const clq_setup *s, const answer *a) {
-    const clq_device_info *info = a->is_measured ? clq_system_device_info(s->system, s->devices.items[0].index) : NULL;
-    return a->bytes >= CLQ_OVERLAP_BYTES_LEAST && !(info && info->host_unified);
+/* Of the buckets that a training on several machines would have without being asked. */
+static size_t usual_bucket_bytes(const answer *a) {
+    const size_t bytes = (size_t)a->bytes;
+    return bytes >= CLQ_OVERLAP_BYTES_LEAST_FAR ? clq_bucket_bytes_far(bytes) : CLQ_SCALE_WHOLE;
 }
 
 /* ---- simulating ---- */
@@ -338,7 +338,7 @@ static clq_status ask(clq_setup *s, const clq_options *o, answer *a) {
         CLQ_TRY(take_model(s->model, a));
     }
     if (!o->compute_ms) CLQ_TRY(measure(s, o, a));
-    return simulate(a, (unsigned)o->machines, has_buckets(s, a) ? (size_t)CLQ_BUCKET_BYTES_DEFAULT : CLQ_SCALE_WHOLE);
+    return simulate(a, (unsigned)o->machines, usual_bucket_bytes(a));
 }
 
 clq_status clq_plan_machines(clq_setup *s, const clq_options *o) {

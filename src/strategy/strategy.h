@@ -18,6 +18,13 @@
 enum { CLQ_BUCKET_BYTES_DEFAULT = 4 << 20 };
 /* Gradients of fewer bytes are exchanged whole, unless buckets are asked for. */
 enum { CLQ_OVERLAP_BYTES_LEAST = 1 << 20 };
+/* The same between machines. There nothing hides the exchange of the last bucket, so it is to be a small part of all;
+ * of fewer bytes than the least, what each exchange costs beside the wire counts more. */
+enum { CLQ_OVERLAP_BYTES_LEAST_FAR = 512 << 10, CLQ_BUCKETS_FAR = 12, CLQ_BUCKET_BYTES_LEAST_FAR = 64 << 10 };
+static inline size_t clq_bucket_bytes_far(size_t gradient_bytes) {
+    const size_t bytes = gradient_bytes / CLQ_BUCKETS_FAR;
+    return CLQ_MIN(CLQ_MAX(bytes, (size_t)CLQ_BUCKET_BYTES_LEAST_FAR), (size_t)CLQ_BUCKET_BYTES_DEFAULT);
+}
 /* How long a replica's thread spins for the others before it sleeps, if it has a core of its own and nothing else to
  * do. A sleep would end late: in virtual machines one wake-up in a thousand takes 6 ms. */
 static const double clq_patience_s = 2e-3;

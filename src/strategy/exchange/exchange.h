@@ -72,6 +72,8 @@ clq_status clq_strategy_make_comm(clq_strategy *strategy, unsigned first, unsign
                                   clq_comm **out);
 /* Makes such a communicator, and these replicas the peers in it. A replica alone keeps peers NULL. */
 clq_status clq_strategy_make_peers(clq_strategy *strategy, unsigned first, unsigned stride, unsigned count);
+/* Whether some of the replicas are on another machine. */
+bool clq_peers_are_far(const clq_strategy *strategy);
 /* A replica's part of a collective of its peers. bytes: for the timeline, into which it goes if traced. */
 clq_status clq_peers_run(struct clq_replica *replica, const clq_task *task, size_t bytes, bool traced);
 /* The same by the replica's own thread, which does nothing else meanwhile; the time counts as exposed. */

@@ -100,8 +100,14 @@ static clq_status start_reducer(clq_replica *replica, size_t bucket_bytes) {
     return clq_thread_start(name, drive, replica, &own->thread);
 }
 
+static size_t bucket_bytes(const clq_strategy *strategy) {
+    if (strategy->config.bucket_bytes) return strategy->config.bucket_bytes;
+    if (!clq_peers_are_far(strategy)) return CLQ_BUCKET_BYTES_DEFAULT;
+    return clq_bucket_bytes_far(clq_weights_arena_bytes(strategy->replicas[0].weights, CLQ_ARENA_GRADIENT));
+}
+
 static clq_status open(clq_strategy *strategy) {
-    const size_t bytes = strategy->config.bucket_bytes ? strategy->config.bucket_bytes : CLQ_BUCKET_BYTES_DEFAULT;
+    const size_t bytes = bucket_bytes(strategy);
     strategy->exchange_own = clq_alloc(strategy->count, sizeof(reducer));
     if (!strategy->exchange_own) return CLQ_MEMORY;
     for (unsigned r = 0; r < strategy->count; r++) CLQ_TRY(start_reducer(&strategy->replicas[r], bytes));

@@ -40,6 +40,10 @@ clq_status clq_strategy_make_peers(clq_strategy *strategy, unsigned first, unsig
     return CLQ_OK;
 }
 
+bool clq_peers_are_far(const clq_strategy *strategy) {
+    return clq_strategy_spans(strategy) && !clq_world_is_near(strategy->config.world);
+}
+
 /* ---- collectives ---- */
 
 clq_status clq_peers_run(clq_replica *replica, const clq_task *task, size_t bytes, bool traced) {
