@@ -501,6 +501,19 @@ static clq_status check_root(const bench *b) {
                     b->n);
 }
 
+/* All processes find the same, and the lowest reports it. */
+static clq_status check_spread(const bench *b) {
+    const clq_collective collective = b->o->collective;
+    uint64_t most = b->here, ranks = b->n;
+    if (!b->run->world || (collective != CLQ_REDUCE_SCATTER && collective != CLQ_ALL_GATHER)) return CLQ_OK;
+    const bool is_even = ranks == most * clq_world_size(b->run->world);
+    return clq_world_check(b->run->world, is_even ? CLQ_OK
+                                                  : clq_fail(CLQ_UNSUPPORTED,
+                                                             "%s needs equally many ranks in each process: choose "
+                                                             "them (--devices)",
+                                                             clq_collective_name(collective)));
+}
+
 /* The process that a rank is of. */
 static clq_status find_process(const bench *b, unsigned rank, unsigned *out) {
     uint64_t begun = b->first <= rank; /* summed: that process, and those before it */
@@ -516,6 +529,7 @@ static clq_status open_group(bench *b) {
     b->n = clq_group_total(b->group);
     b->first = clq_group_first(b->group);
     CLQ_TRY(clq_world_check(b->run->world, check_root(b)));
+    CLQ_TRY(check_spread(b));
     CLQ_TRY(find_process(b, (unsigned)b->o->root, &b->root_process));
     CLQ_TRY(find_process(b, receiver(b), &b->receiver_process));
     return CLQ_OK;

@@ -140,6 +140,8 @@ clq_status clq_bench_each_device(clq_bench_run *run, clq_bench_device_body body)
 
 static clq_status finish(clq_bench_run *run, int argc, char **argv, const clq_bench_load *load, clq_status status) {
     clq_error failure;
+    if (run->world && status != CLQ_OK && status != CLQ_INTERRUPTED) /* the others may wait for this process */
+        status = clq_world_fail_with(run->world, status);
     clq_error_take(status, &failure);
     clq_bench_print(run, "%s", ""); /* no progress line is left */
     double others = clq_bench_others(run, load), seconds = clq_now() - run->started;

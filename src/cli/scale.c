@@ -68,7 +68,7 @@ static bool take_numbers(const char *text, double *out, size_t least, size_t mos
         if (length >= sizeof part || *count == most) return false;
         memcpy(part, text, length);
         part[length] = 0;
-        if (!clq_parse_double(part, 0, 1e15, &out[(*count)++])) return false;
+        if (!clq_parse_double(part, 0, 1e12, &out[(*count)++])) return false;
         text += length;
         if (!*text) return *count >= least;
     }
@@ -77,7 +77,7 @@ static bool take_numbers(const char *text, double *out, size_t least, size_t mos
 static clq_status take_compute(const clq_options *o, clq_scale_task *task) {
     double ms[3] = {0};
     size_t count;
-    if (!take_numbers(o->compute_ms, ms, 2, 3, &count) || ms[0] + ms[1] <= 0)
+    if (!take_numbers(o->compute_ms, ms, 2, 3, &count) || ms[0] + ms[1] <= 0 || ms[0] + ms[1] + ms[2] > 1e9)
         return clq_fail(CLQ_ARGUMENT,
                         "--compute-ms '%s': expected milliseconds of forward, backward and, if it takes any, update, "
                         "as 10,20 or 10,20,1",
@@ -87,6 +87,8 @@ static clq_status take_compute(const clq_options *o, clq_scale_task *task) {
     task->update_s = 1e-3 * ms[2];
     return CLQ_OK;
 }
+
+static const size_t gradient_most = 1000000000000;
 
 static clq_status take_gradient(const clq_options *o, answer *a) {
     double pair[2];
@@ -112,6 +114,8 @@ static clq_status take_gradient(const clq_options *o, answer *a) {
         *piece = (clq_scale_piece){pair[1], (size_t)pair[0]};
         a->task.piece_count++;
         a->bytes += piece->bytes;
+        if (a->bytes > gradient_most)
+            return clq_fail(CLQ_ARGUMENT, "--gradient '%s': more than 1e12 bytes in all", o->gradient);
         more = text[length] == ',';
         text += length + more;
     }
@@ -235,15 +239,16 @@ static clq_status simulate(answer *a, unsigned machines, size_t usual_bytes) {
         CLQ_TRY(add_row(a, n, usual_bytes, r));
         r->gain = a->count > 1 ? rate_of(a, r) / rate_of(a, r - 1) : (double)NAN;
         /* The last row may be less than a doubling, of which less is expected. */
-        if (a->count > 1 && r->gain >= 1 + (pays_least - 1) * ((double)n / r[-1].machines - 1)) a->pays_to = n;
+        const double least = a->count > 1 ? 1 + (pays_least - 1) * ((double)n / r[-1].machines - 1) : 0;
+        if (a->count > 1 && a->pays_to == r[-1].machines && r->gain >= least) a->pays_to = n;
         if (n == machines) return CLQ_OK;
     }
 }
 
 /* ---- telling ---- */
 
-static void print_bucket(size_t bytes, size_t buckets) {
-    if (bytes == CLQ_SCALE_WHOLE || buckets <= 1)
+static void print_bucket(size_t bytes) {
+    if (bytes == CLQ_SCALE_WHOLE)
         printf(" %10s", "whole");
     else
         printf(" %10s", clq_bytes(bytes).text);
@@ -270,7 +275,7 @@ static void print_answer(const answer *a) {
         clq_fprintf(stdout, "%8u %8u %12.0f %11.3f %10.3f %10.3f %9.1f%% %9s", r->machines, r->machines * t->devices,
                     rate_of(a, r), 1e3 * r->best.step_s, 1e3 * r->best.waiting_s, 1e3 * r->best.exposed_s,
                     100 * r->best.efficiency, algorithm_of(&r->best, r->machines));
-        print_bucket(r->best.bucket_bytes, r->best.buckets);
+        print_bucket(r->best.bucket_bytes);
         if (i == 0)
             printf(" %6s", "-");
         else
@@ -278,17 +283,17 @@ static void print_answer(const answer *a) {
         clq_fprintf(stdout, " %10.1f%%\n", 100 * r->usual.efficiency);
     }
     if (a->pays_to == a->rows[a->count - 1].machines)
-        clq_fprintf(stdout, "\nmachines pay up to %u: twice as many make at least %.1f times the rate\n", a->pays_to,
-                    pays_least);
+        clq_fprintf(stdout, "\nadding machines pays up to %u: twice as many make at least %.1f times the rate\n",
+                    a->pays_to, pays_least);
     else
-        clq_fprintf(stdout, "\nmachines pay up to %u: beyond, twice as many make less than %.1f times the rate\n",
+        clq_fprintf(stdout,
+                    "\nadding machines pays up to %u: beyond, twice as many make less than %.1f times the rate\n",
                     a->pays_to, pays_least);
     if (a->is_measured) clq_explain_doubt(&a->doubt, stdout);
 }
 
 static json_t *describe_bucket(const clq_scale_result *r) {
-    return r->bucket_bytes == CLQ_SCALE_WHOLE || r->buckets <= 1 ? json_null()
-                                                                 : json_integer((json_int_t)r->bucket_bytes);
+    return r->bucket_bytes == CLQ_SCALE_WHOLE ? json_null() : json_integer((json_int_t)r->bucket_bytes);
 }
 
 static json_t *describe_row(const answer *a, const row *r) {

@@ -18,7 +18,15 @@ static void name_device(const clq_setup *s, const clq_verdict *v, clq_text *text
     clq_text_add(text, "replica %u (%s) of %s", first + v->replica, s->peers[first + v->replica].name, machine(s, v));
 }
 
-static void describe(const clq_setup *s, const clq_options *o, const clq_verdict *v, clq_text *text) {
+static bool may_share_by_speed(const clq_setup *s) {
+    clq_strategy_kind kind;
+    clq_strategy_options options;
+    clq_strategy_settings(clq_trainer_strategy(s->trainer), &kind, &options);
+    return kind == CLQ_STRATEGY_MIRRORED && options.shares == CLQ_SHARES_EQUAL && options.local_steps == 0 &&
+           s->peer_count <= CLQ_REPLICAS_MAX;
+}
+
+static void describe(const clq_setup *s, const clq_verdict *v, clq_text *text) {
     const double percent = 100 * v->share;
     switch (v->limit) {
     case CLQ_LIMIT_INPUT:
@@ -27,7 +35,7 @@ static void describe(const clq_setup *s, const clq_options *o, const clq_verdict
         return;
     case CLQ_LIMIT_SLOW_MACHINE:
         clq_text_add(text, "slow machine: the others waited %.0f%% of the time for %s", percent, machine(s, v));
-        if (!o->shares) clq_text_add(text, "; --shares auto gives it less to do");
+        if (may_share_by_speed(s)) clq_text_add(text, "; --shares auto gives it less to do");
         return;
     case CLQ_LIMIT_SLOW_DEVICE:
         clq_text_add(text, "slow device: the others waited %.0f%% of the time for ", percent);
@@ -68,7 +76,7 @@ clq_status clq_judge(const clq_setup *setup, const clq_options *options, const c
     clq_text text = {0};
     CLQ_TRY(clq_why_recall(trainer, setup->model, &setup->config, &known, &kept));
     CLQ_TRY(judge(setup, begun, ended, &verdict));
-    describe(setup, options, &verdict, &text);
+    describe(setup, &verdict, &text);
     if (known && !options->trace && !setup->world) quote(&kept, images_per_s, &text);
     if (!text.failed) snprintf(out, CLQ_VERDICT_TEXT, "%s", text.data);
     clq_free(text.data);

@@ -129,7 +129,7 @@ double clq_pipeline_seconds(unsigned stages, unsigned count, const double *forwa
 
 size_t clq_strategy_share(clq_strategy *strategy, unsigned replica); /* of a full global batch */
 /* How many of a batch's `samples` the replicas of this process take in training and evaluation: all, without a world.
- */
+ * By the poster's thread, as clq_strategy_share_of_all. */
 size_t clq_strategy_own_samples(const clq_strategy *strategy, size_t samples);
 /* All that train together. devices: a hash of which devices. */
 typedef struct clq_everyone {

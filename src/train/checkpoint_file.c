@@ -365,7 +365,7 @@ static clq_status take_tensors(clq_checkpoint *c, const clq_safetensors *file, c
     json_object_foreach(c->values, key, value) {
         if (strncmp(key, "callback/", 9) == 0) CLQ_TRY(take_kept_of(c, file, path, key, &taken));
     }
-    for (int r = -1; r < (int)c->snapshot.replicas; r++) CLQ_TRY(take_of(c, file, path, r, &taken));
+    for (int r = -1; r < (int)c->snapshot.replicas && taken < clq_safetensors_count(file); r++) CLQ_TRY(take_of(c, file, path, r, &taken));
     for (size_t i = 0; i < clq_safetensors_count(file) && taken < clq_safetensors_count(file); i++) {
         const char *name = clq_safetensors_at(file, i)->name;
         bool known = strncmp(name, "variables/", 10) != 0;

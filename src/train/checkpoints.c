@@ -19,9 +19,10 @@ struct clq_checkpoints {
     bool is_writer; /* the one process that uses the folder; others have no thread */
     int lock;       /* the folder, locked; -1: it is not */
     clq_thread *thread;
-    clq_channel *work; /* of clq_checkpoint * */
-    uint64_t taken;    /* step of the last that was taken, or restored; 0: none */
-    uint64_t found;    /* step of the newest that the folder had, until one is restored; 0: none */
+    clq_channel *work;    /* of clq_checkpoint * */
+    clq_checkpoint *next; /* room for the next one; NULL: to be made */
+    uint64_t taken;       /* step of the last that was taken, or restored; 0: none */
+    uint64_t found;       /* step of the newest that the folder had, until one is restored; 0: none */
     bool has_place;
     clq_fit_place place;
     json_t *values;                 /* of the checkpoint that was restored last; NULL: none was */
@@ -178,6 +179,7 @@ void clq_checkpoints_close(clq_checkpoints *c) {
     if (c->lock >= 0) close(c->lock);
     json_decref(c->values);
     clq_kept_weights_release(c->kept, c->kept_count);
+    clq_free(c->next);
     clq_free(c->folder);
     clq_free(c);
 }
@@ -321,7 +323,10 @@ static bool writer_wants(clq_checkpoints *c, uint64_t step, bool waits) {
     if (step == 0 || step == (waits ? atomic_load(&c->last_step) : c->taken)) return false;
     const bool busy = atomic_load(&c->busy);
     c->skipped += busy;
-    return !busy;
+    if (busy) return false;
+    if (!c->next) c->next = clq_alloc(1, sizeof *c->next);
+    if (!c->next) say_failed(c, step);
+    return c->next;
 }
 
 clq_status clq_checkpoints_want(clq_checkpoints *c, uint64_t step, bool waits, bool *out) {
@@ -347,14 +352,15 @@ clq_status clq_checkpoints_take(clq_checkpoints *c, clq_trainer *trainer, const 
     CLQ_TRY(clq_checkpoints_check(c, trainer));
     clq_strategy_settle(trainer->strategy, false);
     if (!c->is_writer) return take_part(c, trainer, place);
-    clq_checkpoint *next = clq_alloc(1, sizeof *next);
-    const clq_status status = next ? fill(next, trainer, data, place) : CLQ_MEMORY;
+    clq_checkpoint *next = c->next;
+    const clq_status status = fill(next, trainer, data, place);
     if (status != CLQ_OK) {
-        if (next) clq_checkpoint_release(next);
-        clq_free(next);
+        clq_checkpoint_release(next);
+        *next = (clq_checkpoint){0};
         return status == CLQ_MEMORY && place ? clq_checkpoints_go_without(c, trainer) : status;
     }
     c->taken = trainer->step;
+    c->next = NULL; /* the writer's thread frees it */
     atomic_store(&c->busy, true);
     (void)clq_channel_put(c->work, &next);
     return CLQ_OK;

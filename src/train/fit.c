@@ -223,8 +223,8 @@ static clq_status give_up(run *r, clq_status status) {
     if (status == CLQ_INTERRUPTED && agreed) {
         clq_strategy_settle(r->trainer->strategy, false);
         const clq_status kept = take_last_checkpoint(r);
+        if (kept == CLQ_OK) clq_strategy_settle(r->trainer->strategy, true); /* who called clq_fit reads weights */
         if (kept != CLQ_OK) clq_error_take(kept, &error);
-        clq_strategy_settle(r->trainer->strategy, true); /* who called clq_fit reads weights */
     }
     /* Steps may be under way that read the dataset, which is the caller's to destroy. */
     (void)clq_strategy_wait(r->trainer->strategy);
@@ -359,11 +359,14 @@ static clq_status end_epoch(run *r, double seconds) {
 /* Without memory for what the callbacks knew there is no checkpoint behind the epoch: it would be told to them twice.
  */
 static clq_status keep_epoch(run *r, const clq_error *noted) {
-    if (noted->status == CLQ_OK) return take_last_checkpoint(r);
     bool wanted;
+    double lacking = noted->status == CLQ_OK ? 0.0 : 1.0; /* all take one, or none does */
+    CLQ_TRY(clq_strategy_add_up_processes(r->trainer->strategy, &lacking, 1));
+    if (!(lacking > 0.0)) return take_last_checkpoint(r);
     CLQ_TRY(clq_checkpoints_want(r->config->checkpoints, r->trainer->step, true, &wanted));
     if (!wanted) return CLQ_OK;
-    (void)clq_error_raise(noted);
+    (void)clq_fail(CLQ_MEMORY, "another process has too little memory for the state of its callbacks");
+    if (noted->status != CLQ_OK) (void)clq_error_raise(noted);
     return clq_checkpoints_go_without(r->config->checkpoints, r->trainer);
 }
 

@@ -482,7 +482,11 @@ class CommandLine(support.InFolder):
         self.assertEqual([row["algorithm"] for row in rows][-1], "torus")
         text = run("plan", "--machines", 1024, "--devices-per-machine", 4, *given).stdout
         self.assertRegex(text, r"\n +1024 +4096 ")
-        self.assertRegex(text, r"\nmachines pay up to \d+: ")
+        self.assertRegex(text, r"\nadding machines pays up to \d+: ")
+        # More machines lose at first, and gain later: they do not pay.
+        losing = self.simulated(64, "--compute-ms", "10,20", "--gradient", "4e8@0.1,6e7@1")
+        self.assertLess(losing["rows"][1]["gain"], 1)
+        self.assertEqual(losing["pays_to_machines"], 1)
         env = {**os.environ, "OCL_ICD_VENDORS": str(self.folder)}  # no driver
         result = run("plan", "--machines", 4, "--model", "mlp", "--compute-ms", "1,2", env=env)
         self.assertEqual(result.returncode, 0, result.stderr)
@@ -493,7 +497,7 @@ class CommandLine(support.InFolder):
         self.fails(2, "plan", "--machines", 0, says=["machines"])
         self.fails(2, "plan", "--machines", 2, "--gradient", "4@1", says=["--compute-ms"])
         for option, wrong in (("link", "fast"), ("link", 0), ("latency", -1), ("spread", 3), ("compute-ms", "1"), ("compute-ms", "1,2,3,4"),
-                              ("compute-ms", "0,0"), ("gradient", "4"), ("gradient", "4@2"), ("gradient", "4@1,4@0.5"), ("gradient", "4@1,")):
+                              ("compute-ms", "0,0"), ("gradient", "4"), ("gradient", "4@2"), ("gradient", "4@1,4@0.5"), ("gradient", "4@1,"), ("gradient", "1e12@0,1e12@1")):
             self.fails(2, "plan", "--machines", 2, *(given[:2] if option != "compute-ms" else ()), f"--{option}", wrong, says=[f"--{option}"])
 
     def test_recomputation(self):

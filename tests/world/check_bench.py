@@ -10,7 +10,7 @@ import tempfile
 import time
 import unittest
 
-from launch import ENVIRONMENT, HOST, check_refused, finish, line
+from launch import ENVIRONMENT, HOST, LAUNCHERS, check_refused, errors, finish, line
 
 CLIQUE, MPI = pathlib.Path(sys.argv.pop(1)).resolve() / "clique", sys.argv.pop(1)
 ENGINE = {"openmpi": "Open MPI", "mpich": "MPICH"}[MPI]
@@ -124,8 +124,22 @@ class Bench(unittest.TestCase):
         self.refused(2, ["--root 2", "2 ranks"], 2, "broadcast", "--root", 2)
         self.refused(2, ["--transport"], 2, "p2p", "--transport", "staged")
         self.refused(1, ["/nowhere/result.json"], 2, "all_reduce", "--json", "/nowhere/result.json")
+        self.refused(3, ["reduce-scatter needs equally many ranks"], 2, "reduce_scatter", of_rank={1: ["--devices", "pocl:1,pocl:2"]})
         for name in ("train", "memory"):
             self.refused(3, [f"clique bench {name} is of one process"], 2, name)
+
+    def test_failing_rank(self):
+        """One rank's device has too little memory: that is told, and the others, which wait for it, end."""
+        parts = list(LAUNCHERS[MPI])
+        for rank, before in enumerate(([], ["env", "POCL_MEMORY_LIMIT=1"])):
+            parts += [":"] * rank + ["-n", "1", *before, str(CLIQUE), "bench", "all_reduce", "-n", "2", "-b", "512M", "-e", "512M",
+                                     "--devices", f"pocl:{rank}"]
+        done = finish(parts, self.folder)
+        self.assertIn(done.returncode, (4, signal.SIGKILL) if MPI == "mpich" else (4,), done.stderr)
+        lines = errors(done)
+        self.assertIn(f"rank 1 on {HOST}", lines[0])
+        self.assertIn("needs 512 MiB", lines[0])
+        self.assertEqual(len(lines), 1, done.stderr)
 
     def begin(self, *options):
         """A long run, behind its first rows; and its processes, in their order."""

@@ -216,13 +216,25 @@ static bool updates_by_squares(const clq_strategy *strategy) {
     return strategy->config.plan.update && clq_updates_by_squares(&strategy->config.plan.update_options);
 }
 
+/* Of each stage, over the devices of all processes. */
+static clq_status find_least_memory(clq_world *world, clq_cut_wishes *wishes) {
+    uint64_t *all = clq_alloc(clq_world_size(world), sizeof wishes->memory);
+    clq_status status = clq_world_check(world, all ? CLQ_OK : CLQ_MEMORY);
+    if (status == CLQ_OK) status = clq_world_gather(world, wishes->memory, sizeof wishes->memory, all);
+    for (unsigned r = 0; status == CLQ_OK && r < clq_world_size(world); r++)
+        for (unsigned s = 0; s < wishes->stages; s++)
+            wishes->memory[s] = CLQ_MIN(wishes->memory[s], all[r * CLQ_COUNT_OF(wishes->memory) + s]);
+    clq_free(all);
+    return status;
+}
+
 /* Processes measure times of their own: all cut as rank 0 does. */
 static clq_status choose_cuts(clq_strategy *strategy, clq_cut_wishes *wishes) {
     clq_world *world = strategy->config.world;
     clq_pipeline *pipeline = pipeline_of(strategy);
-    const clq_status status = clq_pipeline_choose_cuts(strategy, wishes);
-    if (!clq_strategy_spans(strategy)) return status;
-    CLQ_TRY(clq_world_check(world, status));
+    if (!clq_strategy_spans(strategy)) return clq_pipeline_choose_cuts(strategy, wishes);
+    CLQ_TRY(find_least_memory(world, wishes));
+    CLQ_TRY(clq_world_check(world, clq_pipeline_choose_cuts(strategy, wishes)));
     return clq_world_broadcast(world, pipeline->cut, pipeline->stages * sizeof pipeline->cut[0]);
 }
 

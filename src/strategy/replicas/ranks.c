@@ -92,7 +92,8 @@ clq_everyone clq_strategy_everyone(const clq_strategy *strategy) {
                           .devices = strategy->config.devices_of_all};
 }
 
-bool clq_strategy_spans(const clq_strategy *strategy) { return strategy->total > strategy->count; }
+/* A strategy that is made to count what it needs has no world, and the parts that it has of all. */
+bool clq_strategy_spans(const clq_strategy *strategy) { return clq_world_size(strategy->config.world) > 1; }
 
 void clq_strategy_settle(clq_strategy *strategy, bool parameters) {
     if (!clq_strategy_spans(strategy)) return;
@@ -107,8 +108,7 @@ clq_status clq_ranks_open(clq_strategy *strategy) {
     strategy->cut.counts = clq_alloc(strategy->total, sizeof *strategy->cut.counts);
     strategy->computed = clq_alloc(strategy->total, sizeof *strategy->computed);
     if (!strategy->cut.offsets || !strategy->cut.counts || !strategy->computed) return CLQ_MEMORY;
-    clq_world *world = strategy->config.world;
-    return clq_world_size(world) > 1 ? clq_world_new_tags(world, 1, &strategy->tag) : CLQ_OK;
+    return clq_strategy_spans(strategy) ? clq_world_new_tags(strategy->config.world, 1, &strategy->tag) : CLQ_OK;
 }
 
 void clq_ranks_close(clq_strategy *strategy) {
@@ -117,7 +117,8 @@ void clq_ranks_close(clq_strategy *strategy) {
     clq_free(strategy->computed);
 }
 
-/* Replicas that have one model together compute on the same samples. cut: of `models` models, and then of replicas. */
+/* Replicas that have one model together compute on the same samples. In place: what cut has of `models` models it has
+ * of replicas then. */
 static clq_batch_cut spread(clq_batch_cut cut, unsigned models, unsigned group) {
     for (unsigned r = models * group; group > 1 && r-- > 0;) {
         cut.offsets[r] = cut.offsets[r / group];

@@ -61,7 +61,7 @@ static unsigned too_large(const needs *n, unsigned count) {
 static size_t batch_that_fits(const clq_model *model, const clq_devices *devices, const clq_strategy_config *config) {
     needs n[CLQ_REPLICAS_MAX];
     clq_strategy_config smaller = *config;
-    for (size_t batch = config->global_batch / 2; batch >= devices->count; batch /= 2) {
+    for (size_t batch = config->global_batch / 2; batch >= config->total; batch /= 2) {
         smaller.global_batch = batch;
         if (count(model, devices, &smaller, CLQ_RECOMPUTE_ALL, n) == CLQ_OK &&
             too_large(n, devices->count) == devices->count)

@@ -354,15 +354,21 @@ static clq_status spread_pieces(const work *w) {
 /* status: of this process. Memory that any of them lacks is lacking for all, and the training goes on. Any other
  * failure ends it. */
 static clq_status agree_on_memory(clq_world *world, clq_status status) {
-    double lacking = status == CLQ_MEMORY, sum = 0.0;
+    const unsigned char lacking = status == CLQ_MEMORY;
+    const unsigned size = clq_world_size(world);
     if (status != CLQ_OK && status != CLQ_MEMORY) return clq_world_fail_with(world, status);
-    double *all = clq_alloc(clq_world_size(world), sizeof *all);
+    clq_error own;
+    clq_error_take(status, &own);
+    unsigned char *all = clq_alloc(size, sizeof *all);
     if (!all) return clq_world_fail_with(world, CLQ_MEMORY);
     status = clq_world_gather(world, &lacking, sizeof lacking, all);
-    for (unsigned r = 0; status == CLQ_OK && r < clq_world_size(world); r++) sum += all[r];
+    unsigned r = 0;
+    while (status == CLQ_OK && r < size && !all[r]) r++;
     clq_free(all);
     CLQ_TRY(status);
-    return sum > 0.0 ? CLQ_MEMORY : CLQ_OK;
+    if (lacking) return clq_error_raise(&own);
+    return r == size ? CLQ_OK
+                     : clq_fail(CLQ_MEMORY, "%s has too little memory for a snapshot", clq_world_name(world, r));
 }
 
 static clq_status exchange_pieces(const work *w, bool for_all) {
