@@ -74,8 +74,9 @@ typedef struct clq_plan_config {
                                     by step */
     clq_update_options update_options; /* those that the weights were made for. Of variables it is not read */
     /* Where ranks hold different variables, or different parts of the arenas: the exchange that sums the squares of all
-     * ranks. {0}: nobody needs these. Its context outlives the plan's runs. */
+     * ranks, for norms that the update uses. Its context outlives the plan's runs. */
     clq_step_sum norm_parts;
+    bool measures_all;   /* norms that no update uses are of all ranks, too */
     bool gradient_norms; /* also launches that measure the gradient (segment NORM) */
     /* NORM and UPDATE are empty: who adds up the replicas' gradients measures the sum, and makes `update` in memory of
      * its own, or by another plan. The weights have a gradient, and need no optimizer slots. */

@@ -36,6 +36,7 @@ static clq_id add_norms(clq_graph *graph, const clq_pass_context *context, clq_i
     const clq_id squares = node.outputs[0] =
         add_row(graph, "norms", CLQ_F32, CLQ_MAX(graph->model->variable_count, 1u), CLQ_HOME_NORMS);
     clq_graph_add_node(graph, &node);
+    if (!clq_updates_by_squares(&context->config->update_options) && !context->config->measures_all) return squares;
     return clq_add_all_reduce(graph, &node, squares, &context->config->norm_parts);
 }
 

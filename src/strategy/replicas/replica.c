@@ -74,6 +74,7 @@ clq_plan_config clq_replica_plan_config(const clq_replica *replica, clq_mode mod
     if (strategy->module->add_squares && config.update &&
         (clq_strategy_adds_squares(strategy) || clq_updates_have_trust_ratios(config.update, &config.update_options)))
         config.norm_parts = strategy->module->add_squares(strategy, replica);
+    config.measures_all = clq_strategy_adds_squares(strategy);
     config.stage = replica->stage;
     config.activations_most = replica->activations_most;
     config.fused_launches = replica->joined;
