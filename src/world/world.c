@@ -202,8 +202,10 @@ clq_status clq_world_open(const clq_world_config *config, clq_world **out) {
     return CLQ_OK;
 }
 
+/* The rank whose failure it was has its line to itself at first: on a busy machine it may come late to it. */
 void clq_world_let_others_speak(const clq_world *world) {
-    const double left = world->failed_at + world->last_words_s - clq_now();
+    const double waits = clq_world_failed_rank(world) == world->rank ? 1.0 : 2.5;
+    const double left = world->failed_at + waits * world->last_words_s - clq_now();
     if (left <= 0) return;
     const struct timespec time = {.tv_sec = (time_t)left, .tv_nsec = (long)((left - (double)(time_t)left) * 1e9)};
     nanosleep(&time, NULL);

@@ -112,8 +112,8 @@ clq_status clq_world_failure(const clq_world *world);
  * report it, but fell silent; or its program called clq_world_abort. */
 unsigned clq_world_failed_rank(const clq_world *world);
 clq_status clq_world_failed_status(const clq_world *world);
-/* Of a world that has failed: returns a second after the failure. A launcher ends all ranks once one has ended, so each
- * gives the others the time to say what they know. */
+/* Of a world that has failed: returns a second after the failure, if that was this rank's; else after 2.5 s. A launcher
+ * ends all ranks once one has ended, so each gives the others the time to say what they know. */
 void clq_world_let_others_speak(const clq_world *world);
 
 /* ---- launchers (launcher.c) ---- */
