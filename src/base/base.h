@@ -189,6 +189,8 @@ double clq_now(void); /* seconds, monotonic */
 double clq_now_running(void);
 #define CLQ_RUNNING_MOST_S 0.25
 #define CLQ_RUNNING_LOOK_S 0.1
+/* The next variable whose name starts so, as "NAME=VALUE", from *at on, which begins with 0; NULL: there is none. */
+const char *clq_environment_next(const char *const *starts, size_t count, size_t *at);
 /* Adds every variable whose name starts so as a line, in the order of names. False without memory. */
 bool clq_environment_describe(const char *const *starts, size_t count, clq_text *text);
 /* Sets a variable for what the process loads later. Of a program's own, before it has threads. */

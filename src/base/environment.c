@@ -21,16 +21,20 @@ static bool starts_so(const char *variable, const char *const *starts, size_t co
     return false;
 }
 
+const char *clq_environment_next(const char *const *starts, size_t count, size_t *at) {
+    extern char **environ;
+    while (environ[*at] && !starts_so(environ[*at], starts, count)) ++*at;
+    return environ[*at] ? environ[(*at)++] : NULL;
+}
+
 static int by_name(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
 bool clq_environment_describe(const char *const *starts, size_t count, clq_text *text) {
-    extern char **environ;
     size_t all = 0, kept = 0;
-    while (environ[all]) all++;
-    char **variables = clq_alloc(all, sizeof *variables);
+    for (size_t at = 0; clq_environment_next(starts, count, &at);) all++;
+    const char **variables = clq_alloc(all, sizeof *variables);
     if (!variables) return false;
-    for (size_t i = 0; i < all; i++)
-        if (starts_so(environ[i], starts, count)) variables[kept++] = environ[i];
+    for (size_t at = 0; kept < all; kept++) variables[kept] = clq_environment_next(starts, count, &at);
     if (kept > 1) qsort(variables, kept, sizeof *variables, by_name);
     for (size_t i = 0; i < kept; i++) clq_text_add(text, "%s\n", variables[i]);
     clq_free(variables);
