@@ -9,7 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { PROCESSES_MOST = 1024, HOSTS_MOST = 4096, TF_CONFIG_DEPTH = 16 };
+enum { PROCESSES_MOST = 1024, HOSTS_MOST = 4096, PORT_MOST = 65535, TF_CONFIG_DEPTH = 16 };
 static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
 
 unsigned clq_cluster_ranks(const clq_cluster *c) {
@@ -141,6 +141,14 @@ static clq_status add_entry(clq_cluster *c, job of, size_t index, const json_t *
     if (!text || !split(text, &name, &port))
         return clq_fail(CLQ_FORMAT, "TF_CONFIG: cluster.%s[%zu] is no text \"HOST:PORT\" with the name of a host",
                         jobs[of], index);
+    uint64_t number;
+    if (port && !clq_parse_u64(port, 1, PORT_MOST, &number)) {
+        const clq_status status = clq_fail(CLQ_FORMAT, "TF_CONFIG: cluster.%s[%zu]: port %.20s: expected 1 to %d",
+                                           jobs[of], index, port, (int)PORT_MOST);
+        clq_free(name);
+        clq_free(port);
+        return status;
+    }
     const size_t same = name ? find(c, name) : c->count;
     if (of == PS || of == EVALUATOR || same < c->count) {
         if (same < c->count && of != PS && of != EVALUATOR) {
@@ -228,8 +236,14 @@ static bool is_own(const struct addrinfo *address) {
     return bound;
 }
 
-static int look_up(clq_host *host) {
-    const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
+/* has_agent: only addresses are read, and names that this machine has for itself. */
+static int find_host(clq_host *host, bool has_agent) {
+    const struct addrinfo hints = {
+        .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = has_agent ? AI_NUMERICHOST : 0};
+    char own[256] = "";
+    if (has_agent && gethostname(own, sizeof own - 1) != 0) own[0] = '\0';
+    if (has_agent && (strcmp(host->name, own) == 0 || strcmp(host->name, "localhost") == 0)) host->is_here = true;
+    if (host->is_here) return 0;
     struct addrinfo *found;
     const int error = getaddrinfo(host->name, NULL, &hints, &found);
     if (error != 0) return error;
@@ -242,7 +256,8 @@ clq_status clq_cluster_find(clq_cluster *c, double wait_s, bool has_agent) {
     const double until = clq_now() + wait_s;
     for (size_t i = 0; i < c->count; i++) {
         int error;
-        while ((error = look_up(&c->hosts[i])) != 0 && !has_agent && clq_now() < until && poll(NULL, 0, 1000) == 0) {
+        while ((error = find_host(&c->hosts[i], has_agent)) != 0 && !has_agent && clq_now() < until &&
+               poll(NULL, 0, 1000) == 0) {
         }
         if (error != 0 && clq_interrupts_count() > 0)
             return clq_fail(CLQ_INTERRUPTED, "interrupted while waiting for the name '%s'", c->hosts[i].name);

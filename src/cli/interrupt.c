@@ -19,11 +19,12 @@ static void end(int signal_number) {
     _exit(128 + signal_number);
 }
 
-enum { SIGNALS = 2 };
-static const int signals[SIGNALS] = {SIGINT, SIGTERM};
+/* The last is only for programs that count: its default action ends the others. */
+enum { SIGNALS = 3, SIGNALS_TO_STOP = 2 };
+static const int signals[SIGNALS] = {SIGINT, SIGTERM, SIGHUP};
 static bool ignored[SIGNALS];
 
-bool clq_interrupted_to_end(void) { return stop_asked == SIGTERM; }
+bool clq_interrupted_to_end(void) { return stop_asked == SIGTERM || stop_asked == SIGHUP; }
 
 void clq_interrupts_note_ignored(void) {
     for (size_t i = 0; i < SIGNALS; i++) {
@@ -32,39 +33,41 @@ void clq_interrupts_note_ignored(void) {
     }
 }
 
-static void block(int signal_number) {
-    sigset_t blocked;
-    sigemptyset(&blocked);
-    sigaddset(&blocked, signal_number);
-    (void)sigprocmask(SIG_BLOCK, &blocked, NULL);
+static void change_mask(int how, int signal_number) {
+    sigset_t changed;
+    sigemptyset(&changed);
+    sigaddset(&changed, signal_number);
+    (void)sigprocmask(how, &changed, NULL);
 }
 
-void clq_interrupts_block_file_size(void) { block(SIGXFSZ); }
+void clq_interrupts_block_file_size(void) { change_mask(SIG_BLOCK, SIGXFSZ); }
 
-void clq_interrupts_block_pipe(void) { block(SIGPIPE); }
+void clq_interrupts_block_pipe(void) { change_mask(SIG_BLOCK, SIGPIPE); }
+
+void clq_interrupts_unblock_pipe(void) { change_mask(SIG_UNBLOCK, SIGPIPE); }
 
 void clq_interrupts_ignore_again(void) {
     for (size_t i = 0; i < SIGNALS; i++)
         if (ignored[i]) (void)signal(signals[i], SIG_IGN);
 }
 
-static void install(void (*handler)(int), int flags) {
+static void install(void (*handler)(int), int flags, size_t count) {
     clq_interrupts_ignore_again();
     struct sigaction action = {.sa_handler = handler, .sa_flags = flags};
     sigemptyset(&action.sa_mask);
-    for (size_t i = 0; i < SIGNALS; i++)
+    for (size_t i = 0; i < count; i++)
         if (!ignored[i]) sigaction(signals[i], &action, NULL);
 }
 
 void clq_interrupts_end_at_once(const char *line) {
     last_line = line;
-    install(end, (int)SA_RESETHAND);
+    install(end, (int)SA_RESETHAND, SIGNALS_TO_STOP);
 }
 
 bool clq_interrupted(void) {
     static bool installed;
     if (!installed) {
-        install(ask_to_stop, (int)SA_RESETHAND);
+        install(ask_to_stop, (int)SA_RESETHAND, SIGNALS_TO_STOP);
         installed = true;
     }
     return stop_asked != 0;
@@ -72,7 +75,7 @@ bool clq_interrupted(void) {
 
 unsigned clq_interrupts_count(void) {
     static bool installed;
-    if (!installed) install(ask_to_stop, 0);
+    if (!installed) install(ask_to_stop, 0, SIGNALS);
     installed = true;
     return (unsigned)times_asked;
 }

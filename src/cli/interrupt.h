@@ -4,8 +4,9 @@
 
 #include <stdbool.h>
 
-/* First thing in a program: notes whether it was started with SIGINT or SIGTERM ignored (nohup; a shell's background
- * job). Later it cannot be seen: PoCL's compiler, LLVM, puts handlers of its own in place of ignored signals. */
+/* First thing in a program: notes whether it was started with SIGINT, SIGTERM or SIGHUP ignored (nohup; a shell's
+ * background job). Later it cannot be seen: PoCL's compiler, LLVM, puts handlers of its own in place of ignored
+ * signals. */
 void clq_interrupts_note_ignored(void);
 /* Blocks SIGXFSZ for this thread and those it starts: a file that reaches the limit of its size (ulimit -f) is a write
  * that fails, which is told, and no end of the program. Ignoring would not do: LLVM takes the signal for itself. */
@@ -13,6 +14,7 @@ void clq_interrupts_block_file_size(void);
 /* Likewise SIGPIPE, for a command that has an output in a pipe beside stdout: that its reader has gone is a write that
  * fails. Other commands the signal ends, as it ends other programs whose stdout nobody reads. */
 void clq_interrupts_block_pipe(void);
+void clq_interrupts_unblock_pipe(void); /* before this process becomes another program */
 /* Ignores the signals that were noted as ignored: after LLVM, whose handler takes the others' handlers away when it is
  * called, and before this process becomes another program, where a signal that had a handler gets its default action.
  */
@@ -24,9 +26,9 @@ void clq_interrupts_end_at_once(const char *line);
 /* True once the user pressed Ctrl-C (SIGINT) or the process was told to end (SIGTERM); installs the handlers at the
  * first call, but for signals that were noted as ignored. A second Ctrl-C ends the process at once. */
 bool clq_interrupted(void);
-bool clq_interrupted_to_end(void); /* by SIGTERM */
+bool clq_interrupted_to_end(void); /* by SIGTERM or SIGHUP */
 /* For a program that has others to end when it is asked a second time: how often it was asked. No signal ends it from
- * the first call on. In place of clq_interrupted. */
+ * the first call on; SIGHUP counts as SIGTERM. In place of clq_interrupted. */
 unsigned clq_interrupts_count(void);
 
 #endif

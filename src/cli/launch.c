@@ -13,13 +13,13 @@
 enum { HOSTS = 256, MPI, AGENT, RESTARTS, WAIT, DRY_RUN, RESTARTS_MOST = 1000 };
 static const struct argp_option table[] = {
     {"hosts", HOSTS, "A,B:2", 0, "the hosts, each with the number of its processes (1); else those of TF_CONFIG", 0},
-    {"mpi", MPI, "openmpi|mpich", 0, "whose launcher is used; else the first that is here, with Clique's engine for it",
-     0},
+    {"mpi", MPI, "openmpi|mpich", 0,
+     "whose launcher is used; else the first whose mpirun and Clique library are installed on this machine", 0},
     {"agent", AGENT, "PROGRAM", 0, "reaches other hosts in place of ssh: PROGRAM HOST COMMAND…", 0},
     {"restarts", RESTARTS, "N", 0,
      "go on from the newest checkpoint up to N times if a run fails, without the hosts that failed", 0},
     {"wait", WAIT, "SECONDS", 0,
-     "how long other hosts may take to be there (600 for a host that waits for the one that launches, else 0)", 0},
+     "how long to wait until all hosts answer (0), or on a host that waits until the launching host answers (600)", 0},
     {"dry-run", DRY_RUN, NULL, 0, "print the command line of the launcher, and end", 0},
     {0}};
 
@@ -73,9 +73,22 @@ static clq_status name_program(clq_mpirun *l, char path[4096]) {
     return CLQ_OK;
 }
 
+/* Words that launchers take for themselves. */
+static clq_status check_words(char **command) {
+    if (command[0][0] == '-')
+        return clq_fail(CLQ_ARGUMENT, "the command begins with '%s': the launcher would take it for an option",
+                        command[0]);
+    for (char **word = command; *word; word++)
+        if (strcmp(*word, ":") == 0)
+            return clq_fail(CLQ_ARGUMENT, "the command has the word ':': the launcher would take what is behind it for "
+                                          "a second command; have a script write it");
+    return CLQ_OK;
+}
+
 static clq_status check_command(const clq_mpirun *l, const launch_options *o) {
     const clq_cluster *c = l->cluster;
     const char *strategy = option_of(l->command, "--strategy");
+    CLQ_TRY(check_words(l->command));
     if (o->restarts > 0 && !(l->is_train && option_of(l->command, "--checkpoint")))
         return clq_fail(CLQ_ARGUMENT, "--restarts goes on from checkpoints: the command must be clique train, with "
                                       "--checkpoint DIR");
@@ -93,11 +106,12 @@ static clq_status check_command(const clq_mpirun *l, const launch_options *o) {
 
 /* ---- launching ---- */
 
-static void make_id(char id[20]) {
+static void make_id(clq_mpirun *l) {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
     const long seed[] = {(long)now.tv_sec, now.tv_nsec, (long)getpid()};
-    snprintf(id, 20, "%016llx", (unsigned long long)clq_hash128_of(seed, sizeof seed, 0).low);
+    snprintf(l->id, sizeof l->id, "%s%016llx", l->is_train ? "" : CLQ_LAUNCH_SILENT,
+             (unsigned long long)clq_hash128_of(seed, sizeof seed, 0).low);
 }
 
 static clq_status print_dry(const clq_mpirun *l) {
@@ -130,7 +144,8 @@ static clq_status reach(const clq_mpirun *l, double wait_s) {
     clq_status status = answers ? CLQ_OK : CLQ_MEMORY;
     size_t first = 0;
     while (status == CLQ_OK) {
-        status = clq_mpirun_signal(l, 0, c->count, reach_s, answers);
+        clq_waiters_greet(l->waiters);
+        status = clq_hosts_signal(l, 0, c->count, reach_s, answers);
         for (first = 0; first < c->count && answers[first].is_there;) first++;
         if (first == c->count || clq_interrupts_count() > 0 || clq_now() >= until) break;
         (void)poll(NULL, 0, 500);
@@ -139,8 +154,7 @@ static clq_status reach(const clq_mpirun *l, double wait_s) {
         status = clq_fail(CLQ_INTERRUPTED, "interrupted before the run began");
     else if (status == CLQ_OK && first < c->count)
         status = clq_fail(CLQ_NOT_FOUND, "host '%s' cannot be reached by %s: %s", c->hosts[first].name,
-                          clq_mpi_agent(l->mpi, l->agent) ? clq_mpi_agent(l->mpi, l->agent) : "ssh",
-                          *answers[first].said ? answers[first].said : "it did not answer");
+                          l->reach.list[0], *answers[first].said ? answers[first].said : "it did not answer");
     clq_free(answers);
     return status;
 }
@@ -151,7 +165,7 @@ static clq_status clean(const clq_mpirun *l, const clq_mpirun_end *end, clq_text
     clq_cluster *c = l->cluster;
     clq_answer *answers = clq_alloc(c->count, sizeof *answers);
     bool *lost = clq_alloc(c->count, sizeof *lost);
-    clq_status status = answers && lost ? clq_mpirun_signal(l, SIGKILL, c->count, reach_s, answers) : CLQ_MEMORY;
+    clq_status status = answers && lost ? clq_hosts_signal(l, SIGKILL, c->count, reach_s, answers) : CLQ_MEMORY;
     for (unsigned rank = 0; status == CLQ_OK && rank < clq_cluster_ranks(c); rank++)
         if (end->lost[rank]) lost[clq_cluster_host_of(c, rank)] = true;
     *can_go_on = status == CLQ_OK && answers[0].is_there;
@@ -197,7 +211,8 @@ static clq_status launch_on(clq_mpirun *l, const launch_options *o, clq_mpirun_e
         clq_log(CLQ_LOG_WARNING, "TF_CONFIG: the %u entr%s of cluster.ps %s no part in a mirrored training", c->ps,
                 c->ps == 1 ? "y" : "ies", c->ps == 1 ? "takes" : "take");
     CLQ_TRY(clq_mpi_find(o->mpi, &l->mpi, &l->program));
-    make_id(l->id);
+    make_id(l);
+    CLQ_TRY(clq_mpi_agent_words(l->mpi, l->agent, &l->reach));
     CLQ_TRY(clq_cluster_find(c, wait_s, clq_mpi_agent(l->mpi, l->agent) != NULL));
     if (o->dry_run) return print_dry(l);
     CLQ_TRY(reach(l, wait_s));
@@ -209,13 +224,15 @@ static clq_status launch_on(clq_mpirun *l, const launch_options *o, clq_mpirun_e
 
 static clq_status launch(clq_mpirun *l, const launch_options *o, int *code) {
     clq_mpirun_end end = {0};
-    clq_waiters waiters = {.fd = -1};
+    clq_waiters waiters = {.listener = -1};
     clq_error error;
     if (clq_launcher_find().name)
         return clq_fail(CLQ_ARGUMENT, "%s started this process already: clique launch starts the launcher itself",
                         clq_launcher_find().name);
     (void)signal(SIGCHLD, SIG_DFL);
     (void)clq_interrupts_count();
+    clq_interrupts_block_pipe();
+    l->waiters = &waiters;
     if (!o->dry_run) clq_waiters_open(l->cluster, &waiters);
     const clq_status status = launch_on(l, o, &end);
     clq_error_take(status, &error);
@@ -242,7 +259,13 @@ static clq_status launch_or_wait(clq_mpirun *l, const launch_options *o, int *co
                                          "epoch; for other data use clique eval on what --save-best writes");
     if (!c->is_tf_config || c->own_rank == 0) return launch(l, o, code);
     if (o->dry_run) return clq_print(stdout, "waits for %s\n", c->hosts[0].name);
-    return clq_wait_for_end(&c->hosts[0], o->wait_s < 0 ? wait_default_s : o->wait_s, code);
+    CLQ_TRY(clq_wait_for_end(&c->hosts[0], o->wait_s < 0 ? wait_default_s : o->wait_s, code));
+    if (*code != 0)
+        clq_fprintf(stderr,
+                    "clique: error: the run that %s launched ended with exit code %d; the reason is in that host's "
+                    "output\n",
+                    c->hosts[0].name, *code);
+    return CLQ_OK;
 }
 
 clq_status clq_command_launch(int argc, char **argv) {
@@ -260,6 +283,7 @@ clq_status clq_command_launch(int argc, char **argv) {
     l.agent = options.agent;
     CLQ_TRY(name_program(&l, path));
     const clq_status status = launch_or_wait(&l, &options, &code);
+    clq_words_release(&l.reach);
     clq_cluster_release(&cluster);
     /* Of a command that failed there is a line already. */
     if (status == CLQ_OK && code != 0) exit(code);

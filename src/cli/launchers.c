@@ -9,8 +9,7 @@ struct clq_mpi {
     const char *name, *title;
     const char *programs[3]; /* names that it has on systems, the surest first */
     const char *says;        /* in what it prints for --version: other MPIs' programs have the same names */
-    /* Variables by which it takes an agent in place of ssh, each with its value; NULL: the agent. The last one's value
-     * is the agent that the user has named. */
+    /* Variables by which it takes an agent in place of ssh, each with its value; NULL: the agent. */
     struct {
         const char *name, *value;
     } agent[2];
@@ -18,6 +17,7 @@ struct clq_mpi {
     const char *more[5];      /* options that each run has */
     const char *set_variable; /* the option that sets a variable of all ranks: "NAME=VALUE", or NAME and VALUE */
     bool sets_by_equals;
+    bool splits_agent;       /* at blanks, and at colons between several of which the first is taken */
     bool passes_environment; /* to all hosts, whatever it is told */
 };
 
@@ -32,7 +32,8 @@ static const clq_mpi mpis[] = {
      .hosts = "--host",
      .more = {"--map-by", "slot", "--bind-to", "none", NULL},
      .set_variable = "-x",
-     .sets_by_equals = true},
+     .sets_by_equals = true,
+     .splits_agent = true},
     {.name = "mpich",
      .title = "MPICH",
      .programs = {"mpirun.mpich", "mpiexec.hydra", "mpirun"},
@@ -84,12 +85,14 @@ clq_status clq_mpi_find(const char *name, const clq_mpi **out, const char **prog
 }
 
 const char *clq_mpi_agent(const clq_mpi *mpi, const char *agent) {
-    return agent ? agent : clq_environment(mpi->agent[1].name);
+    for (size_t i = 0; !agent && i < CLQ_COUNT_OF(mpi->agent); i++)
+        if (!mpi->agent[i].value) agent = clq_environment(mpi->agent[i].name);
+    return agent;
 }
 
 /* ---- words ---- */
 
-void clq_words_add(clq_words *w, char *word) {
+void clq_words_take(clq_words *w, char *word) {
     char **grown = word && !w->failed ? clq_grow(w->list, w->count + 1, &w->capacity, 32, sizeof *grown) : NULL;
     if (!grown) {
         w->failed = true;
@@ -101,7 +104,7 @@ void clq_words_add(clq_words *w, char *word) {
     w->list[w->count] = NULL;
 }
 
-static void add(clq_words *w, const char *word) { clq_words_add(w, clq_strdup(word)); }
+void clq_words_add(clq_words *w, const char *word) { clq_words_take(w, clq_strdup(word)); }
 
 void clq_words_release(clq_words *w) {
     for (size_t i = 0; i < w->count; i++) clq_free(w->list[i]);
@@ -120,50 +123,58 @@ void clq_text_add_quoted(clq_text *text, const char *word) {
     clq_text_add_text(text, "'");
 }
 
+clq_status clq_mpi_agent_words(const clq_mpi *mpi, const char *agent, clq_words *words) {
+    static const char *const ssh[] = {"ssh", "-x", "-o", "BatchMode=yes", "-o", "ConnectTimeout=5"};
+    const char *named = clq_mpi_agent(mpi, agent);
+    for (size_t i = 0; !named && i < CLQ_COUNT_OF(ssh); i++) clq_words_add(words, ssh[i]);
+    if (named && !mpi->splits_agent) clq_words_add(words, named);
+    for (const char *word = named; named && mpi->splits_agent; word += strcspn(word, " \t:")) {
+        word += strspn(word, " \t");
+        if (!*word || *word == ':') break;
+        clq_words_take(words, clq_strprintf("%.*s", (int)strcspn(word, " \t:"), word));
+    }
+    if (words->count == 0 && !words->failed) return clq_fail(CLQ_ARGUMENT, "the agent '%s' names no program", named);
+    for (size_t i = 0; i < 2; i++) clq_words_add(words, "");
+    return words->failed ? CLQ_MEMORY : CLQ_OK;
+}
+
 static void add_hosts(clq_words *w, const clq_cluster *cluster) {
     clq_text text = {0};
     for (size_t i = 0; i < cluster->count; i++)
         clq_text_add(&text, "%s%s:%u", i > 0 ? "," : "", cluster->hosts[i].name, cluster->hosts[i].processes);
-    clq_words_add(w, text.failed ? NULL : text.data);
+    clq_words_take(w, text.failed ? NULL : text.data);
     if (text.failed) clq_free(text.data);
 }
 
 /* assignment: "NAME=VALUE" */
 static void add_variable(clq_words *w, const clq_mpi *mpi, const char *assignment) {
-    add(w, mpi->set_variable);
+    clq_words_add(w, mpi->set_variable);
     if (mpi->sets_by_equals) {
-        add(w, assignment);
+        clq_words_add(w, assignment);
         return;
     }
     const size_t name = strcspn(assignment, "=");
-    clq_words_add(w, clq_strprintf("%.*s", (int)name, assignment));
-    add(w, assignment + name + 1);
+    clq_words_take(w, clq_strprintf("%.*s", (int)name, assignment));
+    clq_words_add(w, assignment + name + 1);
 }
 
 /* By name: the launcher reads the value from its own environment. */
 static void add_passed_variables(clq_words *w, const clq_mpi *mpi) {
-    clq_text text = {0};
-    if (!clq_environment_describe(passed, CLQ_COUNT_OF(passed), &text)) w->failed = true;
-    for (char *line = text.data; line && *line && !w->failed;) {
-        char *end = line + strcspn(line, "\n");
-        const size_t name = strcspn(line, "=\n");
-        if (line[name] == '=') { /* else a value's second line */
-            add(w, mpi->set_variable);
-            clq_words_add(w, clq_strprintf("%.*s", (int)name, line));
-        }
-        line = end + (*end == '\n');
+    const char *variable;
+    for (size_t at = 0; (variable = clq_environment_next(passed, CLQ_COUNT_OF(passed), &at)) != NULL;) {
+        clq_words_add(w, mpi->set_variable);
+        clq_words_take(w, clq_strprintf("%.*s", (int)strcspn(variable, "="), variable));
     }
-    clq_free(text.data);
 }
 
 clq_status clq_mpirun_words(const clq_mpirun *l, clq_words *words, clq_words *variables) {
     const clq_mpi *mpi = l->mpi;
-    add(words, l->program);
-    add(words, mpi->hosts);
+    clq_words_add(words, l->program);
+    clq_words_add(words, mpi->hosts);
     add_hosts(words, l->cluster);
-    for (size_t i = 0; mpi->more[i]; i++) add(words, mpi->more[i]);
-    add(words, "-n");
-    clq_words_add(words, clq_strprintf("%u", clq_cluster_ranks(l->cluster)));
+    for (size_t i = 0; mpi->more[i]; i++) clq_words_add(words, mpi->more[i]);
+    clq_words_add(words, "-n");
+    clq_words_take(words, clq_strprintf("%u", clq_cluster_ranks(l->cluster)));
     char *id = clq_strprintf("CLIQUE_LAUNCH=%s", l->id);
     if (id)
         add_variable(words, mpi, id);
@@ -171,10 +182,10 @@ clq_status clq_mpirun_words(const clq_mpirun *l, clq_words *words, clq_words *va
         words->failed = true;
     clq_free(id);
     if (!mpi->passes_environment) add_passed_variables(words, mpi);
-    for (char **word = l->command; *word; word++) add(words, *word);
-    if (l->resumes) add(words, "--resume");
+    for (char **word = l->command; *word; word++) clq_words_add(words, *word);
+    if (l->resumes) clq_words_add(words, "--resume");
     for (size_t i = 0; l->agent && i < CLQ_COUNT_OF(mpi->agent); i++)
-        clq_words_add(variables,
-                      clq_strprintf("%s=%s", mpi->agent[i].name, mpi->agent[i].value ? mpi->agent[i].value : l->agent));
+        clq_words_take(variables, clq_strprintf("%s=%s", mpi->agent[i].name,
+                                                mpi->agent[i].value ? mpi->agent[i].value : l->agent));
     return words->failed || variables->failed ? CLQ_MEMORY : CLQ_OK;
 }

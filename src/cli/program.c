@@ -57,7 +57,7 @@ int clq_program_exit_code(clq_status status) {
 void clq_tell_launch(const char *format, ...) {
     char text[64], line[256];
     const char *id = clq_environment("CLIQUE_LAUNCH");
-    if (!id) return;
+    if (!id || strncmp(id, CLQ_LAUNCH_SILENT, strlen(CLQ_LAUNCH_SILENT)) == 0) return;
     va_list arguments;
     va_start(arguments, format);
     (void)clq_format_list(text, sizeof text, format, arguments);

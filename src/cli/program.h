@@ -15,6 +15,7 @@ int clq_program_end(clq_status status);
 /* A process that clique launch started tells it something: a line on stderr that goes no further. Others tell nothing.
  * docs/decisions/074-launch-stays-the-parent.md */
 #define CLQ_LAUNCH_MARKER "clique: launch "
+#define CLQ_LAUNCH_SILENT "silent-" /* begins the id of a run whose command is not clique train: nothing is told */
 void clq_tell_launch(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #endif

@@ -1,6 +1,7 @@
 /* What clique launch does on the hosts itself, without an MPI: it signals the processes of its run, and looks whether
  * hosts answer. On this machine by a shell, on others by a shell that the agent starts. */
 #define _GNU_SOURCE /* pipe2; NOLINT(bugprone-reserved-identifier) */
+#include "cli/interrupt.h"
 #include "cli/launch.h"
 
 #include <errno.h>
@@ -10,11 +11,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { LOOK_MS = 20, FOUND = 0, NONE_FOUND = 44 };
+/* Calls at once: each has a pipe, and a process may have 1024 files open as a rule. */
+enum { LOOK_MS = 20, AT_ONCE = 64, FOUND = 0, NONE_FOUND = 44 };
 
 typedef struct call {
-    pid_t pid; /* 0: over */
-    int said;  /* what it writes to stderr */
+    pid_t pid;    /* 0: over */
+    int said;     /* what it writes to stderr */
+    double until; /* when it is late */
 } call;
 
 /* Processes of the run have its id in their environment, as the launcher gave it to them, and only they: launchers and
@@ -25,36 +28,36 @@ static char *write_line(const clq_mpirun *l, int signal_number) {
                          (int)NONE_FOUND, l->id, signal_number, (int)FOUND);
 }
 
-int clq_mpirun_pipe(int ends[2]) {
+int clq_child_pipe(int ends[2]) {
     if (pipe2(ends, O_CLOEXEC) != 0) return -1;
     return fcntl(ends[0], F_SETFL, O_NONBLOCK);
 }
 
-static void become(const clq_host *host, const char *agent, char *line) {
-    char shell[] = "sh", flag[] = "-c", no_x11[] = "-x", option[] = "-o", batch[] = "BatchMode=yes",
-         limit[] = "ConnectTimeout=5", ssh[] = "ssh";
-    char *const here[] = {shell, flag, line, NULL}, *const by_ssh[] = {ssh,   no_x11,     option, batch, option,
-                                                                       limit, host->name, line,   NULL};
-    char *const by_agent[] = {(char *)(uintptr_t)agent, host->name, line, NULL};
+static void exec_shell(const clq_mpirun *l, const clq_host *host, char *line) {
+    char shell[] = "sh", flag[] = "-c";
+    char *const here[] = {shell, flag, line, NULL}, **reach = l->reach.list;
     (void)setpgid(0, 0);
+    clq_interrupts_unblock_pipe();
+    reach[l->reach.count - 2] = host->name;
+    reach[l->reach.count - 1] = line;
     if (host->is_here)
         execv("/bin/sh", here);
     else
-        execvp(agent ? agent : ssh, agent ? by_agent : by_ssh);
-    dprintf(STDERR_FILENO, "%s: %s\n", agent ? agent : ssh, strerror(errno));
+        execvp(reach[0], reach);
+    dprintf(STDERR_FILENO, "%s: %s\n", host->is_here ? "/bin/sh" : reach[0], strerror(errno));
     _exit(255);
 }
 
 static clq_status begin(const clq_mpirun *l, const clq_host *host, char *line, call *out) {
     int pipe_of[2];
-    if (clq_mpirun_pipe(pipe_of) != 0) return clq_fail(CLQ_SYSTEM, "cannot make a pipe: %s", strerror(errno));
+    if (clq_child_pipe(pipe_of) != 0) return clq_fail(CLQ_SYSTEM, "cannot make a pipe: %s", strerror(errno));
     const int nowhere = open("/dev/null", O_RDWR | O_CLOEXEC);
     const pid_t pid = nowhere < 0 ? -1 : fork();
     if (pid == 0) {
         dup2(nowhere, STDIN_FILENO);
         dup2(nowhere, STDOUT_FILENO);
         dup2(pipe_of[1], STDERR_FILENO);
-        become(host, clq_mpi_agent(l->mpi, l->agent), line);
+        exec_shell(l, host, line);
     }
     const int error = errno;
     if (nowhere >= 0) close(nowhere);
@@ -69,7 +72,7 @@ static clq_status begin(const clq_mpirun *l, const clq_host *host, char *line, c
 }
 
 /* What the agent said goes to `said` as one line, the last that is not empty. */
-static void hear(const call *c, clq_answer *answer) {
+static void read_output(const call *c, clq_answer *answer) {
     char piece[4096];
     for (ssize_t got; (got = read(c->said, piece, sizeof piece - 1)) > 0;) {
         piece[got] = '\0';
@@ -80,12 +83,12 @@ static void hear(const call *c, clq_answer *answer) {
     clq_clean(answer->said);
 }
 
-static void look(call *c, clq_answer *answer, bool is_late) {
+static void check_call(call *c, clq_answer *answer, bool is_late) {
     int how;
-    hear(c, answer);
+    read_output(c, answer);
     if (is_late) (void)kill(-c->pid, SIGKILL);
     if (waitpid(c->pid, &how, is_late ? 0 : WNOHANG) != c->pid) return;
-    hear(c, answer);
+    read_output(c, answer);
     answer->found = WIFEXITED(how) && WEXITSTATUS(how) == FOUND;
     answer->is_there = answer->found || (WIFEXITED(how) && WEXITSTATUS(how) == NONE_FOUND);
     if (is_late) snprintf(answer->said, sizeof answer->said, "no answer");
@@ -94,24 +97,28 @@ static void look(call *c, clq_answer *answer, bool is_late) {
     *c = (call){0};
 }
 
-clq_status clq_mpirun_signal(const clq_mpirun *l, int signal_number, size_t hosts, double limit_s,
-                             clq_answer *answers) {
-    const double until = clq_now() + limit_s;
+clq_status clq_hosts_signal(const clq_mpirun *l, int signal_number, size_t hosts, double limit_s, clq_answer *answers) {
     char *line = write_line(l, signal_number);
     call *calls = clq_alloc(hosts, sizeof *calls);
     clq_status status = line && calls ? CLQ_OK : CLQ_MEMORY;
-    size_t begun = 0, left = 1;
+    size_t begun = 0, open = 0;
+    bool is_stopped = false;
     memset(answers, 0, hosts * sizeof *answers);
-    for (; status == CLQ_OK && begun < hosts; begun++)
-        status = begin(l, &l->cluster->hosts[begun], line, &calls[begun]);
-    while (left > 0 && calls) {
-        const bool is_late = clq_now() >= until || status != CLQ_OK;
-        left = 0;
-        for (size_t i = 0; i < begun; i++) {
-            if (calls[i].pid) look(&calls[i], &answers[i], is_late);
-            left += calls[i].pid != 0;
+    while (calls && !is_stopped) {
+        while (status == CLQ_OK && begun < hosts && open < AT_ONCE) {
+            status = begin(l, &l->cluster->hosts[begun], line, &calls[begun]);
+            if (status != CLQ_OK) break;
+            calls[begun++].until = clq_now() + limit_s;
+            open++;
         }
-        if (left > 0) (void)poll(NULL, 0, LOOK_MS);
+        is_stopped = status != CLQ_OK || (signal_number == 0 && clq_interrupts_count() > 0);
+        open = 0;
+        for (size_t i = 0; i < begun; i++) {
+            if (calls[i].pid) check_call(&calls[i], &answers[i], is_stopped || clq_now() >= calls[i].until);
+            open += calls[i].pid != 0;
+        }
+        if (open == 0 && begun == hosts) break;
+        if (open > 0) (void)poll(NULL, 0, LOOK_MS);
     }
     clq_free(calls);
     clq_free(line);

@@ -2,7 +2,11 @@
  *
  * Ranks of `clique train` say on stderr, in lines of their own that go no further, when they have come together and
  * why they end. If one fails, its launcher ends the others: as soon as it can, which is never if a host is cut off. So
- * from the first such line on the launcher has some seconds to end, then gets SIGTERM, then SIGKILL. */
+ * from the first such line on the launcher has some seconds to end, then gets SIGTERM, then SIGKILL. Of other programs
+ * nothing is known before their launcher ends.
+ *
+ * Nothing here may wait for the reader of stdout: signals have to be passed on, and a launcher has to be ended. So what
+ * the launcher writes is read only if it can be passed on. */
 #define _GNU_SOURCE /* memmem; NOLINT(bugprone-reserved-identifier) */
 #include "cli/interrupt.h"
 #include "cli/launch.h"
@@ -10,6 +14,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +22,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { LOOK_MS = 100, LINE_BYTES = 16384, STREAMS = 2 };
+/* A pipe that can be written to takes PIPE_BUF bytes at once. */
+enum { LOOK_MS = 100, LINE_BYTES = PIPE_BUF, STREAMS = 2 };
 static const double opens_most_s = 60, ends_most_s = 5, leaves_most_s = 10, reach_most_s = 3;
 
 /* What the launcher writes: its own, and that of all ranks. */
@@ -35,9 +41,10 @@ typedef struct run {
     pid_t pid;
     stream streams[STREAMS]; /* stdout and stderr */
     char marker[64];         /* what lines of ranks to us begin with */
-    bool open;               /* the ranks have come together */
-    bool is_late;            /* they did not */
-    bool done;               /* rank 0 has ended well */
+    bool joined;             /* the ranks have come together */
+    bool join_timed_out;     /* they did not */
+    bool rank0_succeeded;
+    int output_error;        /* errno of a stdout that cannot be written; 0: it can */
     unsigned signals;        /* that were passed on */
     int next_signal;         /* for the launcher, at `signal_at`; 0: none any more */
     double signal_at;        /* 0: it is not to end yet */
@@ -52,9 +59,9 @@ static void take_report(run *r, const char *report) {
     unsigned code = 0, rank = 0;
     const int read = sscanf(report, "end %u lost %u", &code, &rank);
     const bool failed = read >= 1 && code >= 1 && code <= 4;
-    if (strncmp(report, "open", 4) == 0) r->open = true;
+    if (strncmp(report, "open", 4) == 0) r->joined = true;
     if (read < 1) return;
-    if (code == 0) r->done = true;
+    if (code == 0) r->rank0_succeeded = true;
     if (failed && !r->end->reported) r->end->code = (int)code;
     r->end->reported = r->end->reported || failed;
     if (read == 2 && rank < clq_cluster_ranks(r->launch->cluster)) r->end->lost[rank] = true;
@@ -65,7 +72,8 @@ static void take_report(run *r, const char *report) {
  * one rank's, MPICH's launcher tells how a run failed, from a line of equals signs on: that is for people. */
 static void take_line(run *r, stream *s, const char *line, size_t length) {
     static const char banner[] = "================================================================";
-    char *report = s == &r->streams[1] ? memmem(line, length, r->marker, strlen(r->marker)) : NULL;
+    const bool may_report = r->launch->is_train && s == &r->streams[1];
+    char *report = may_report ? memmem(line, length, r->marker, strlen(r->marker)) : NULL;
     if (report) take_report(r, report + strlen(r->marker));
     if (r->launch->is_train && !s->is_within && length >= sizeof banner && memcmp(line, banner, sizeof banner - 1) == 0)
         s->to = stderr;
@@ -78,8 +86,20 @@ static void take_rest(run *r, stream *s) {
     s->length = 0;
 }
 
-/* Passes on what has come. False: there is nothing now, or no more (then the stream is closed). */
-static bool hear(run *r, stream *s) {
+/* Whether its reader takes more, or will never take anything. */
+static bool can_write(FILE *to, int wait_ms) {
+    struct pollfd ready = {.fd = fileno(to), .events = POLLOUT};
+    return poll(&ready, 1, wait_ms) > 0;
+}
+
+static void flush(run *r, const stream *s) {
+    errno = 0;
+    if ((fflush(s->to) != 0 || ferror(s->to)) && s->to == stdout && !r->output_error)
+        r->output_error = errno ? errno : EIO;
+}
+
+/* Passes on what has come. False: nothing was read now, or there is no more (then the stream is closed). */
+static bool read_output(run *r, stream *s) {
     const ssize_t got = s->fd < 0 ? -1 : read(s->fd, s->line + s->length, sizeof s->line - 1 - s->length);
     if (got == 0) {
         close(s->fd);
@@ -97,13 +117,13 @@ static bool hear(run *r, stream *s) {
     memmove(s->line, line, s->length + 1);
     const bool is_progress = s == &r->streams[0] && (s->is_within || s->line[0] != '='); /* without an end of line */
     if (is_progress || s->length == sizeof s->line - 1) take_rest(r, s);
-    (void)fflush(s->to);
+    flush(r, s);
     return true;
 }
 
 /* ---- starting ---- */
 
-static void become(char **words, char **variables, const int writes[STREAMS]) {
+static void exec_launcher(char **words, char **variables, const int writes[STREAMS]) {
     const int nowhere = open("/dev/null", O_RDONLY);
     (void)setpgid(0, 0); /* a terminal's Ctrl-C is for the parent */
     (void)prctl(PR_SET_PDEATHSIG, SIGTERM);
@@ -111,6 +131,7 @@ static void become(char **words, char **variables, const int writes[STREAMS]) {
     (void)dup2(writes[0], STDOUT_FILENO);
     (void)dup2(writes[1], STDERR_FILENO);
     clq_interrupts_ignore_again();
+    clq_interrupts_unblock_pipe();
     unsetenv("TF_CONFIG"); /* which is about this run's hosts at its beginning */
     for (char **variable = variables; variable && *variable; variable++) (void)putenv(*variable);
     execvp(words[0], words);
@@ -124,13 +145,13 @@ static clq_status start(run *r) {
     clq_status status = clq_mpirun_words(r->launch, &words, &variables);
     for (size_t i = 0; status == CLQ_OK && i < STREAMS; i++) {
         int ends[2];
-        if (clq_mpirun_pipe(ends) != 0) status = clq_fail(CLQ_SYSTEM, "cannot make a pipe: %s", strerror(errno));
+        if (clq_child_pipe(ends) != 0) status = clq_fail(CLQ_SYSTEM, "cannot make a pipe: %s", strerror(errno));
         if (status == CLQ_OK) r->streams[i].fd = ends[0];
         if (status == CLQ_OK) writes[i] = ends[1];
     }
     (void)fflush(NULL);
     r->pid = status == CLQ_OK ? fork() : -1;
-    if (r->pid == 0) become(words.list, variables.list, writes);
+    if (r->pid == 0) exec_launcher(words.list, variables.list, writes);
     if (status == CLQ_OK && r->pid < 0) status = clq_fail(CLQ_SYSTEM, "cannot start a process: %s", strerror(errno));
     if (status == CLQ_OK) (void)setpgid(r->pid, r->pid);
     for (size_t i = 0; i < STREAMS; i++)
@@ -149,22 +170,33 @@ static void end_now(run *r) {
 
 /* To the ranks of the first host: if one is told to stop, all stop behind the same update. Launchers would end all by
  * force a second after such a signal, and no checkpoint would be written. */
-static void pass_signal(run *r) {
+static void stop_ranks(run *r, int signal_number) {
     clq_answer answer;
-    const int number = clq_interrupted_to_end() ? SIGTERM : SIGINT;
+    if (clq_hosts_signal(r->launch, signal_number, 1, reach_most_s, &answer) != CLQ_OK || !answer.found) end_now(r);
+}
+
+static void pass_signal(run *r) {
     const bool is_first = r->signals == 0;
     r->signals = clq_interrupts_count();
     r->end->interrupted = true;
-    const clq_status status =
-        is_first && r->signals == 1 ? clq_mpirun_signal(r->launch, number, 1, reach_most_s, &answer) : CLQ_ABORTED;
-    if (status != CLQ_OK || !answer.found) end_now(r);
+    if (is_first && r->signals == 1)
+        stop_ranks(r, clq_interrupted_to_end() ? SIGTERM : SIGINT);
+    else
+        end_now(r);
+}
+
+/* Nobody reads what the run prints: it ends in order, as by a signal. */
+static void end_without_output(run *r) {
+    r->end->unwritable = true;
+    stop_ranks(r, SIGTERM);
 }
 
 static void look_at_clock(run *r, double started) {
     const double now = clq_now();
     if (clq_interrupts_count() > r->signals) pass_signal(r);
-    if (r->launch->is_train && !r->open && !r->is_late && r->signal_at == 0 && now > started + opens_most_s) {
-        r->is_late = true;
+    if (r->output_error && !r->end->unwritable && !r->end->interrupted) end_without_output(r);
+    if (r->launch->is_train && !r->joined && !r->join_timed_out && r->signal_at == 0 && now > started + opens_most_s) {
+        r->join_timed_out = true;
         end_now(r);
     }
     if (r->signal_at == 0 || now < r->signal_at || !r->next_signal) return;
@@ -173,9 +205,8 @@ static void look_at_clock(run *r, double started) {
     r->signal_at = now + ends_most_s;
 }
 
-/* What the launcher has left on this machine: agents that wait for a host which is cut off, and ranks, if the launcher
- * was killed. They have become children of this process. Those of a launcher that has ended in order are few, and end
- * by themselves. */
+/* What a launcher that failed or was killed has left on this machine: agents that wait for a host which is cut off, and
+ * ranks. They have become children of this process. What a run that ended well has left was meant to stay. */
 static void end_orphans(void) {
     char path[64];
     snprintf(path, sizeof path, "/proc/self/task/%d/children", (int)getpid());
@@ -189,18 +220,26 @@ static void end_orphans(void) {
     }
 }
 
+/* how: of waitpid. */
+static int exit_code(int how) { return WIFEXITED(how) ? WEXITSTATUS(how) : 128 + WTERMSIG(how); }
+
 /* The code by docs/contract.md. how: of waitpid. */
 static void judge(run *r, int how) {
-    const int code = WIFEXITED(how) ? WEXITSTATUS(how) : 128 + WTERMSIG(how);
+    const int code = exit_code(how);
     const bool is_signal = code == 130 || code == 143;
     clq_mpirun_end *end = r->end;
     end->forced = r->next_signal == 0 || WIFSIGNALED(how);
-    if (r->done || (code == 0 && !end->reported)) {
+    if (r->rank0_succeeded || (code == 0 && !end->reported)) {
         end->code = 0;
         end->interrupted = false;
+    } else if (end->unwritable) {
+        end->code = clq_program_exit_code(CLQ_WRITE);
+        end->reported = end->interrupted = true;
+        clq_fprintf(stderr, "clique: error: standard output cannot be written: %s; the run was ended\n",
+                    strerror(r->output_error));
     } else if (end->interrupted) {
         end->code = clq_interrupted_to_end() ? 143 : 130;
-    } else if (r->is_late) {
+    } else if (r->join_timed_out) {
         end->code = clq_program_exit_code(CLQ_TIMEOUT);
         end->reported = true;
         clq_fprintf(stderr, "clique: error: the processes did not come together within %.0f s\n", opens_most_s);
@@ -214,13 +253,37 @@ static void judge(run *r, int how) {
     }
 }
 
+/* Until a stream can be read and passed on, or for LOOK_MS. */
+static void wait_for_output(const run *r) {
+    struct pollfd ready[2 * STREAMS];
+    for (size_t i = 0; i < STREAMS; i++) {
+        const stream *s = &r->streams[i];
+        const bool writes = s->fd >= 0 && can_write(s->to, 0);
+        ready[i] = (struct pollfd){.fd = writes ? s->fd : -1, .events = POLLIN};
+        ready[STREAMS + i] = (struct pollfd){.fd = s->fd >= 0 && !writes ? fileno(s->to) : -1, .events = POLLOUT};
+    }
+    (void)poll(ready, 2 * STREAMS, LOOK_MS);
+}
+
+/* What is left when the launcher has ended. A reader that takes nothing is waited for until a signal comes. */
+static void read_rest(run *r, stream *s) {
+    while (s->fd >= 0) {
+        const bool can = can_write(s->to, LOOK_MS);
+        if (can ? !read_output(r, s) : clq_interrupts_count() > 0) break;
+    }
+    if (can_write(s->to, 0)) take_rest(r, s);
+    flush(r, s);
+    if (s->fd >= 0) close(s->fd);
+    s->fd = -1;
+}
+
 /* Until the launcher has ended. how: of waitpid. */
 static void watch(run *r, double started, int *how) {
     do {
-        struct pollfd ready[STREAMS];
-        for (size_t i = 0; i < STREAMS; i++) ready[i] = (struct pollfd){.fd = r->streams[i].fd, .events = POLLIN};
-        (void)poll(ready, STREAMS, LOOK_MS);
-        for (size_t i = 0; i < STREAMS; i++) (void)hear(r, &r->streams[i]);
+        wait_for_output(r);
+        for (size_t i = 0; i < STREAMS; i++)
+            if (can_write(r->streams[i].to, 0)) (void)read_output(r, &r->streams[i]);
+        clq_waiters_greet(r->launch->waiters);
         look_at_clock(r, started);
     } while (waitpid(r->pid, how, WNOHANG) == 0);
 }
@@ -232,7 +295,6 @@ clq_status clq_mpirun_run(const clq_mpirun *launch, clq_mpirun_end *end) {
     *r = (run){.launch = launch,
                .end = end,
                .streams = {{.fd = -1, .to = stdout}, {.fd = -1, .to = stderr}},
-               .signals = clq_interrupts_count(),
                .next_signal = SIGTERM};
     snprintf(r->marker, sizeof r->marker, CLQ_LAUNCH_MARKER "%s: ", launch->id);
     *end = (clq_mpirun_end){.lost = end->lost};
@@ -242,14 +304,9 @@ clq_status clq_mpirun_run(const clq_mpirun *launch, clq_mpirun_end *end) {
     const clq_status status = start(r);
     if (status == CLQ_OK) {
         watch(r, started, &how);
-        end_orphans();
+        if (exit_code(how) != 0 || r->next_signal != SIGTERM) end_orphans();
     }
-    for (size_t i = 0; i < STREAMS; i++) {
-        while (hear(r, &r->streams[i])) {
-        }
-        take_rest(r, &r->streams[i]);
-        if (r->streams[i].fd >= 0) close(r->streams[i].fd);
-    }
+    for (size_t i = 0; i < STREAMS; i++) read_rest(r, &r->streams[i]);
     if (status == CLQ_OK) judge(r, how);
     clq_free(r);
     return status;

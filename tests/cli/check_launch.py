@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 import unittest
+import unittest.mock
 
 import support  # noqa: F401 (Ctrl-C)
 
@@ -23,7 +24,7 @@ MPIS = {"openmpi": ("mpirun.openmpi", "mpirun (Open MPI) 4.1.4", "--host"), "mpi
 LAUNCHER = """#!/bin/bash
 [ "$1" = --version ] && { echo "%s"; exit; }
 printf '%%s\\n' "$*" >>calls
-ID=$(echo "$*" | sed -E 's/.*CLIQUE_LAUNCH[= ]([0-9a-f]+).*/\\1/') RUN=$(wc -l <calls)
+ID=$(echo "$*" | sed -E 's/.*CLIQUE_LAUNCH[= ]([^ ]+).*/\\1/') RUN=$(wc -l <calls)
 say() { echo "clique: launch $ID: $*" >&2; }
 eval "$ACT"
 """
@@ -64,6 +65,8 @@ BAD = [
     ({"cluster": {"worker": ["host0:1", 7]}, "task": TASK}, 3, "cluster.worker[1]"),
     ({"cluster": {"worker": ["host0:1", ""]}, "task": TASK}, 3, "cluster.worker[1]"),
     ({"cluster": {"worker": ["host0:port"]}, "task": TASK}, 3, "cluster.worker[0]"),
+    ({"cluster": {"worker": ["host0:1", "host1:0"]}, "task": TASK}, 3, "cluster.worker[1]: port 0"),
+    ({"cluster": {"worker": ["host0:99999"]}, "task": TASK}, 3, "cluster.worker[0]: port 99999"),
     ({"cluster": {"worker": ["-oProxyCommand=x"]}, "task": TASK}, 3, "cluster.worker[0]"),
     ({"cluster": {"worker": ["host0;reboot:1"]}, "task": TASK}, 3, "cluster.worker[0]"),
     ({"cluster": {"chief": ["a:1", "b:1"]}, "task": {"type": "chief", "index": 0}}, 3, "cluster.chief has 2 entries"),
@@ -167,6 +170,8 @@ class Launch(unittest.TestCase):
         self.refused(2, "--restarts", "--hosts", "localhost:2", "--restarts", 1, *end)
         self.refused(2, "--restarts", "--hosts", "localhost:2", "--restarts", 1, "--", "other", "--checkpoint", "c")
         self.refused(2, "--restarts '-1'", "--hosts", "localhost:2", "--restarts=-1", *end)
+        self.refused(2, "word ':'", "--hosts", "localhost", "--", "echo", "a", ":", "b")
+        self.refused(2, "begins with '-x'", "--hosts", "localhost", "--", "-x", "a")
         self.refused(3, "cannot be reached", "--mpi", "openmpi", "--hosts", "elsewhere", "--agent", "/bin/false", *end)
 
     def test_dry_run(self):
@@ -200,6 +205,47 @@ class Launch(unittest.TestCase):
         # What a rank says is surer. Launchers interrupt those that are left: that counts for nothing.
         for act, code in (("say end 3; exit 1", 3), ("say end 143; say end 4 lost 1; exit 143", 4), ("say end 0; exit 1", 0)):
             self.assertEqual(self.launch(act)[::2], (code, ""))
+
+    def test_reports_of_other_programs(self):
+        """A clique command in a script tells nothing of the run: its success is not the end."""
+        script = f"CLIQUE_LAUNCH=$ID PMI_RANK=0 PMI_SIZE=1 {CLIQUE} plan --help >/dev/null; sleep 0.5; exit 7"
+        self.assertEqual(self.launch(script, command=["sh", "-c", "true"])[0], 7)
+
+    def test_output_that_nobody_takes(self):
+        """Signals still count while the reader of stdout takes nothing."""
+        run = self.start("--mpi", "openmpi", "--hosts", "localhost", "--", *TRAIN, act="touch ready; exec cat /dev/zero")
+        while not (self.folder / "ready").exists() and run.poll() is None:
+            time.sleep(0.02)
+        time.sleep(0.5)
+        run.send_signal(signal.SIGINT)
+        self.assertEqual(run.wait(timeout=LIMIT_S), 130)
+
+    def test_output_without_a_reader(self):
+        run = self.start("--mpi", "openmpi", "--hosts", "localhost", "--", *TRAIN, act="exec yes")
+        run.stdout.close()
+        said = run.stderr.read()
+        self.assertEqual(run.wait(timeout=LIMIT_S), 1)
+        self.assertEqual([line.split(":")[2] for line in errors(said)], [" standard output cannot be written"], said)
+
+    def test_hangup(self):
+        run = self.start("--mpi", "openmpi", "--hosts", "localhost", "--", *TRAIN, act="touch ready; exec sleep 100")
+        while not (self.folder / "ready").exists() and run.poll() is None:
+            time.sleep(0.02)
+        run.send_signal(signal.SIGHUP)
+        self.assertEqual(self.end(run)[0], 143)
+
+    def test_agent_with_arguments(self):
+        """Open MPI's variable is split at blanks, and names the first of a list."""
+        self.script("agent", '#!/bin/sh\n[ "$1 $2" = "-p 22" ] || exit 255\nshift 3; exec sh -c "$*"\n')
+        act = "exit 0"
+        with unittest.mock.patch.dict(os.environ, {"PRTE_MCA_plm_ssh_agent": f"{self.folder}/agent -p 22 : rsh"}):
+            self.assertEqual(self.run_it("--mpi", "openmpi", "--hosts", "localhost,n2", "--", *TRAIN, act=act)[0], 0)
+
+    def test_variable_of_two_lines(self):
+        with unittest.mock.patch.dict(os.environ, {"CLIQUE_X": "a\nNOTHERE=1"}):
+            out = self.run_it("--mpi", "openmpi", "--dry-run", "--hosts", "localhost", "--", *TRAIN)[1]
+        self.assertIn("-x CLIQUE_X ", out)
+        self.assertNotIn("NOTHERE", out)
 
     def test_streams(self):
         act = "echo one; printf 'a %s\\n' b; printf three; echo four >&2; printf 'five ' >&2; say open; exit 0"
@@ -282,6 +328,24 @@ class Launch(unittest.TestCase):
             waits.send_signal(signal.SIGTERM)
             self.assertEqual(self.end(waits)[0], 143)
             link.close()
+            # Who does not greet is not the host that launches.
+            self.refused(4, "--wait", "--wait", 1, "--", *TRAIN, config=self.config("worker", 0, port))
+
+    def test_strangers_take_no_place(self):
+        """They connect and close before the host that waits comes; it learns the end."""
+        port = free_port()
+        run = self.start("--mpi", "openmpi", "--", *TRAIN, config=self.config("chief", 0, port), act="touch ready; while [ ! -e go ]; do sleep 0.1; done; exit 4")
+        while not (self.folder / "ready").exists() and run.poll() is None:
+            time.sleep(0.02)
+        for _ in range(5):
+            socket.create_connection(("127.0.0.2", port), timeout=5).close()  # any address of this machine
+        waits = self.start("--wait", 60, "--", *TRAIN, config=self.config("worker", 0, port))
+        time.sleep(0.5)
+        (self.folder / "go").touch()
+        self.assertEqual(self.end(run)[0], 4)
+        code, _, said = self.end(waits)
+        self.assertEqual(code, 4)
+        self.assertEqual(errors(said), ["clique: error: the run that localhost launched ended with exit code 4; the reason is in that host's output"])
 
 
 if __name__ == "__main__":

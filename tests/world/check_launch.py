@@ -150,7 +150,8 @@ class Launch(unittest.TestCase):
             self.assertIsNone(waits.poll())
             code, _, said = self.run_it("--mpi", MPI, "--wait", 60, "--", *TRAIN, *command, config=self.config("chief", 0, port))
             self.assertEqual(code, wanted, said)
-            self.assertEqual(self.end(waits), (wanted, "", ""))
+            code, out, said = self.end(waits)
+            self.assertEqual((code, out, len(errors(said))), (wanted, "", wanted != 0), said)
 
     def test_strangers(self):
         """They may connect and send what they like."""
