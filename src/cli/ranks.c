@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -75,6 +76,9 @@ static void tell(const clq_world *world, clq_status status) {
 /* Devices may hang, and MPI is not to be called any more: nothing is put in order but what was printed. */
 static void end_failed(clq_world *world, bool begun, clq_status status) {
     clq_error error;
+    /* A launcher that sees one rank end sends the others SIGTERM: why this one ends is decided. */
+    (void)signal(SIGINT, SIG_IGN);
+    (void)signal(SIGTERM, SIG_IGN);
     clq_error_take(clq_world_fail_with(world, status), &error);
     (void)clq_error_raise(&error);
     if (is_to_tell(world, begun, status)) tell(world, status);
