@@ -16,6 +16,9 @@ import unittest.mock
 
 import support  # noqa: F401 (Ctrl-C)
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "world"))
+from launch import errors_in, free_port  # noqa: E402
+
 CLIQUE = pathlib.Path(sys.argv.pop(1)).resolve() / "clique"
 LIMIT_S = 120
 TRAIN = ["clique", "train", "--share-devices", "--checkpoint", "c"]
@@ -75,17 +78,6 @@ BAD = [
 ]
 
 
-
-def errors(said):
-    return [line for line in said.splitlines() if line.startswith("clique: error: ")]
-
-
-def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
-
-
 class Launch(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -126,8 +118,8 @@ class Launch(unittest.TestCase):
     def refused(self, code, words, *arguments, config=None):
         done, out, said = self.run_it(*arguments, config=config)
         self.assertEqual((done, out), (code, ""), said)
-        self.assertEqual(len(errors(said)), 1, said)
-        self.assertIn(words, errors(said)[0])
+        self.assertEqual(len(errors_in(said)), 1, said)
+        self.assertIn(words, errors_in(said)[0])
 
     def calls(self):
         """The hosts of each call of the launcher, and whether it resumes."""
@@ -200,7 +192,7 @@ class Launch(unittest.TestCase):
     def test_exit_codes(self):
         for launcher, code in ((0, 0), (1, 1), (3, 3), (4, 4), (9, 1), (137, 1), (130, 130), (143, 143)):
             done, _, said = self.launch(f"exit {launcher}")
-            self.assertEqual((done, len(errors(said))), (code, code in (1, 3, 4)), said)
+            self.assertEqual((done, len(errors_in(said))), (code, code in (1, 3, 4)), said)
         self.assertEqual(self.launch("exit 9", command=["other"])[0], 9)
         # What a rank says is surer. Launchers interrupt those that are left: that counts for nothing.
         for act, code in (("say end 3; exit 1", 3), ("say end 143; say end 4 lost 1; exit 143", 4), ("say end 0; exit 1", 0)):
@@ -225,7 +217,7 @@ class Launch(unittest.TestCase):
         run.stdout.close()
         said = run.stderr.read()
         self.assertEqual(run.wait(timeout=LIMIT_S), 1)
-        self.assertEqual([line.split(":")[2] for line in errors(said)], [" standard output cannot be written"], said)
+        self.assertEqual([line.split(":")[2] for line in errors_in(said)], [" standard output cannot be written"], said)
 
     def test_hangup(self):
         run = self.start("--mpi", "openmpi", "--hosts", "localhost", "--", *TRAIN, act="touch ready; exec sleep 100")
@@ -317,12 +309,12 @@ class Launch(unittest.TestCase):
             link = other.accept()[0]
             link.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
             code, _, said = self.end(waits)
-            self.assertEqual((code, len(errors(said))), (3, 1), said)
+            self.assertEqual((code, len(errors_in(said))), (3, 1), said)
             link.close()
             waits = self.start("--", *TRAIN, config=self.config("worker", 0, port))
             other.accept()[0].close()
             code, _, said = self.end(waits)
-            self.assertEqual((code, len(errors(said))), (1, 1), said)
+            self.assertEqual((code, len(errors_in(said))), (1, 1), said)
             waits = self.start("--", *TRAIN, config=self.config("worker", 0, port))
             link = other.accept()[0]
             waits.send_signal(signal.SIGTERM)
@@ -345,7 +337,7 @@ class Launch(unittest.TestCase):
         self.assertEqual(self.end(run)[0], 4)
         code, _, said = self.end(waits)
         self.assertEqual(code, 4)
-        self.assertEqual(errors(said), ["clique: error: the run that localhost launched ended with exit code 4; the reason is in that host's output"])
+        self.assertEqual(errors_in(said), ["clique: error: the run that localhost launched ended with exit code 4; the reason is in that host's output"])
 
 
 if __name__ == "__main__":

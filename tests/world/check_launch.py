@@ -12,24 +12,16 @@ import tempfile
 import time
 import unittest
 
+from launch import ENVIRONMENT, errors_in, free_port
+
 CLIQUE, MPI = pathlib.Path(sys.argv.pop(1)).resolve() / "clique", sys.argv.pop(1)
-ENVIRONMENT = os.environ | {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-for name in ("CLIQUE_ENGINE", "LD_PRELOAD", "TF_CONFIG", "OMPI_MCA_plm_rsh_agent", "HYDRA_LAUNCHER", "HYDRA_LAUNCHER_EXEC"):
+for name in ("TF_CONFIG", "OMPI_MCA_plm_rsh_agent", "HYDRA_LAUNCHER", "HYDRA_LAUNCHER_EXEC"):
     ENVIRONMENT.pop(name, None)
 TRAIN = ["clique", "train", "--model", "mlp", "--data", "synthetic:28x28/10/1280", "--disable-paths", "one launch", "--devices", "pocl:0",
          "--share-devices"]
 TWO = ["--mpi", MPI, "--hosts", "localhost:2"]
 LIMIT_S = 120
 TASK = {"type": "worker", "index": 0}
-
-def errors(said):
-    return [line for line in said.splitlines() if line.startswith("clique: error: ")]
-
-
-def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
 
 
 class Launch(unittest.TestCase):
@@ -61,8 +53,8 @@ class Launch(unittest.TestCase):
     def refused(self, code, words, *arguments, config=None):
         done, out, said = self.run_it(*arguments, config=config)
         self.assertEqual((done, out), (code, ""), said)
-        self.assertEqual(len(errors(said)), 1, said)
-        self.assertIn(words, errors(said)[0])
+        self.assertEqual(len(errors_in(said)), 1, said)
+        self.assertIn(words, errors_in(said)[0])
 
     def processes(self):
         """Ranks of this test: those with its folder that are no clique launch."""
@@ -109,7 +101,7 @@ class Launch(unittest.TestCase):
                 run.send_signal(number)
                 done, _, said = self.end(run)
                 self.assertEqual(done, code, said)
-                self.assertEqual(len(errors(said)), 1, said)
+                self.assertEqual(len(errors_in(said)), 1, said)
                 self.assertEqual(len(list((self.folder / name).glob("step-*/manifest.json"))), 1)
 
     def restarted(self, number):
@@ -151,7 +143,7 @@ class Launch(unittest.TestCase):
             code, _, said = self.run_it("--mpi", MPI, "--wait", 60, "--", *TRAIN, *command, config=self.config("chief", 0, port))
             self.assertEqual(code, wanted, said)
             code, out, said = self.end(waits)
-            self.assertEqual((code, out, len(errors(said))), (wanted, "", wanted != 0), said)
+            self.assertEqual((code, out, len(errors_in(said))), (wanted, "", wanted != 0), said)
 
     def test_strangers(self):
         """They may connect and send what they like."""
@@ -186,8 +178,8 @@ class Launch(unittest.TestCase):
                                ((config(2, 0), {"task": TASK}), "cluster is missing"), ((config(2, 0),), "started one")):
             done = self.in_launcher(*configs)
             self.assertIn(done.returncode, (3, signal.SIGKILL) if MPI == "mpich" else (3,), done.stderr)
-            self.assertEqual(len(errors(done.stderr)), 1, done.stderr)
-            self.assertIn(words, errors(done.stderr)[0])
+            self.assertEqual(len(errors_in(done.stderr)), 1, done.stderr)
+            self.assertIn(words, errors_in(done.stderr)[0])
 
     def test_alone(self):
         environment = ENVIRONMENT | {"TF_CONFIG": json.dumps({"cluster": {"worker": ["host0:1", "host1:1"]}, "task": TASK})}

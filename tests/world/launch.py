@@ -26,8 +26,18 @@ def finish(parts, folder, **variables):
     return subprocess.run(parts, env=ENVIRONMENT | variables, cwd=folder, capture_output=True, text=True, timeout=240)
 
 
+def errors_in(said):
+    return [text for text in said.splitlines() if text.startswith("clique: error: ")]
+
+
 def errors(done):
-    return [text for text in done.stderr.splitlines() if text.startswith("clique: error: ")]
+    return errors_in(done.stderr)
+
+
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
 
 
 def check_code(test, mpi, done, code):

@@ -1,6 +1,6 @@
 /* Replicas of several processes train as those of one would: their numbers go through all processes, in the order of
  * the ranks, and each batch is shared out over all of them. Every process has the whole batch, and takes its own rows.
- * What is counted for all replicas (shares, who computed) each process counts alike; nothing is asked of the others. */
+ * Shares, and which replicas computed, each process counts for all replicas by itself: all come to the same counts. */
 #include "strategy/module.h"
 
 #include <string.h>
@@ -117,8 +117,8 @@ void clq_ranks_close(clq_strategy *strategy) {
     clq_free(strategy->computed);
 }
 
-/* Replicas that have one model together compute on the same samples. In place: what cut has of `models` models it has
- * of replicas then. */
+/* Replicas that have one model together compute on the same samples: turns a cut over models into one over replicas, in
+ * place. */
 static clq_batch_cut spread(clq_batch_cut cut, unsigned models, unsigned group) {
     for (unsigned r = models * group; group > 1 && r-- > 0;) {
         cut.offsets[r] = cut.offsets[r / group];

@@ -200,7 +200,7 @@ uint32_t clq_shares_capacity(const clq_strategy *strategy, unsigned replica) {
     return (uint32_t)CLQ_MIN(CLQ_MAX(room, (double)even), (double)batch);
 }
 
-/* With several processes all call it; the least of them has room for an even share. */
+/* With several processes all call it. Every replica has room for an even share: no room is 0. */
 clq_status clq_shares_take_rooms(clq_strategy *strategy) {
     clq_world *world = strategy->config.world;
     enum { ROOMS_BYTES = sizeof(size_t) * CLQ_REPLICAS_MAX };
