@@ -17,6 +17,7 @@ typedef struct work {
     unsigned slots;
     unsigned first;      /* this process's first replica */
     unsigned begin, end; /* those that have an image here: this process's, or those of all */
+    bool only_gives;     /* another process gets the snapshot: what is not this one's alone is not read */
 } work;
 
 void clq_snapshot_release(clq_snapshot *snapshot) {
@@ -91,14 +92,14 @@ static bool is_sliced(const work *w, size_t variable) {
 static bool reads_all(const work *w, unsigned r) {
     const clq_strategy *strategy = w->strategy;
     const clq_replica *first = &strategy->replicas[0], *own = replica_like(w, r);
-    if (!is_here(w, r)) return false;
+    if (!is_here(w, r) || w->only_gives) return false;
     return own == first || own->stage || strategy->config.plan.slicing || w->kept.local_steps ||
            !clq_selections_are_shared(first->worker.device, own->worker.device);
 }
 
 /* Of a stage all pipelines are read. */
 static bool reads_state(const work *w, unsigned r) {
-    return is_here(w, r) && (reads_all(w, r) || w->strategy->outdated[CLQ_ARENA_STATE]);
+    return is_here(w, r) && !w->only_gives && (reads_all(w, r) || w->strategy->outdated[CLQ_ARENA_STATE]);
 }
 
 /* Of compression. Replicas of other processes have one if those of this process have. */
@@ -427,6 +428,7 @@ clq_status clq_strategy_take_snapshot(clq_strategy *strategy, bool for_all, clq_
     clq_strategy_make_current(strategy, CLQ_CURRENT_OPTIMIZER);
     const bool takes = for_all || !clq_strategy_spans(strategy) || clq_world_rank(strategy->config.world) == 0;
     const clq_status begun = begin(strategy, out, &w);
+    w.only_gives = !takes;
     if (!takes && !has_pieces(&w)) return CLQ_OK;
     CLQ_TRY(read_images(&w, begun, for_all));
     if (!takes) return CLQ_OK;
