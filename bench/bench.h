@@ -144,7 +144,9 @@ void clq_bench_put_times(clq_bench_row *row, const char *key, const clq_bench_ti
 /* "wrong": values that are not what they must be; null where nothing was measured. Such rows fail the run at its end.
  */
 void clq_bench_put_wrong(clq_bench_row *row, const clq_bench_times *times, uint64_t wrong);
-/* Takes the row: appends and shows it. INTERRUPTED once Ctrl-C was pressed, which ends the benchmark. */
+/* Takes the row: appends and shows it. */
+clq_status clq_bench_keep(clq_bench_run *run, clq_bench_row *row);
+/* clq_bench_keep; INTERRUPTED once Ctrl-C was pressed, which ends the benchmark. */
 clq_status clq_bench_add(clq_bench_run *run, clq_bench_row *row);
 /* "reason": why the row was not measured; NULL, for null, where it was. */
 void clq_bench_put_reason(clq_bench_row *row, const char *reason);

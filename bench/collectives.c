@@ -358,7 +358,7 @@ static clq_status add_row(bench *b, uint64_t bytes, const figures *f) {
         clq_bench_put(&row, "wrong", json_null());
     clq_bench_put_limit(&row, "gbps", f->busbw, f->limit);
     if (b->run->world) put_engine(b, &row, f);
-    return clq_bench_add(b->run, &row);
+    return b->in_place ? clq_bench_add(b->run, &row) : clq_bench_keep(b->run, &row); /* the two of a size, or none */
 }
 
 /* The engine's own stands beside the sum of floats alone. While it runs, nothing is heard of other processes, which

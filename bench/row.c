@@ -137,7 +137,7 @@ static void show_progress(clq_bench_run *run) {
     fflush(stderr);
 }
 
-clq_status clq_bench_add(clq_bench_run *run, clq_bench_row *row) {
+clq_status clq_bench_keep(clq_bench_run *run, clq_bench_row *row) {
     (void)clq_interrupted(); /* from here on there is a row to keep */
     json_t *object = row->object;
     const json_t *wrong = json_object_get(object, "wrong");
@@ -148,7 +148,11 @@ clq_status clq_bench_add(clq_bench_run *run, clq_bench_row *row) {
         object = NULL;
     }
     if (!object || json_array_append_new(run->rows, object) != 0) return clq_fail_memory("adding a row");
-    if (run->spec->columns) CLQ_TRY(show(run, object));
+    return run->spec->columns ? show(run, object) : CLQ_OK;
+}
+
+clq_status clq_bench_add(clq_bench_run *run, clq_bench_row *row) {
+    CLQ_TRY(clq_bench_keep(run, row));
     size_t done = json_array_size(run->rows);
     uint64_t interrupted = clq_interrupted();
     CLQ_TRY(clq_bench_add_up(run, &interrupted));

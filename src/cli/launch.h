@@ -116,12 +116,13 @@ typedef struct clq_waiters {
     size_t expected;
     int *links; /* (count) greeted */
     size_t count, capacity;
+    double opened; /* when (clq_now) */
 } clq_waiters;
 /* By the host that launches, on its own port of TF_CONFIG. A port that cannot be had is a warning. */
 void clq_waiters_open(const clq_cluster *cluster, clq_waiters *out);
 /* Takes those in that have come, and forgets those that have gone. Does not wait. */
 void clq_waiters_greet(clq_waiters *waiters);
-/* Tells all of them the exit code. If some have come, waits up to 10 s for the others. */
+/* Tells all of them the exit code. Waits for the others: up to 10 s if some have come, else up to 2 s after opening. */
 void clq_waiters_end(clq_waiters *waiters, int code);
 /* By another host: until the one that launches has ended. Errors: TIMEOUT: it has not greeted within `wait_s` seconds;
  * ABORTED: it fell silent; FORMAT, INTERRUPTED. */

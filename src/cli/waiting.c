@@ -16,8 +16,12 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-enum { QUEUE = 4096, STRANGERS_MOST = 256, OTHER_FILES = 256, LATE_MS = 10000, SILENCE_S = 5, PROBES = 3 };
+enum { QUEUE = 4096, STRANGERS_MOST = 256, OTHER_FILES = 256, SILENCE_S = 5, PROBES = 3 };
 enum { CONNECT_S = 5, LINE_BYTES = 64, LOOK_MS = 500 };
+/* Hosts started alike come some seconds apart, and the run may end at once. If one has come, the others are waited for
+ * this long behind the end; if none has, perhaps none was started, and each that waits has looked this long after the
+ * start. */
+static const double late_s = 10, first_s = 4 * LOOK_MS / 1e3;
 #define GREETING "clique launch\n"
 #define LINE "clique launch ended "
 
@@ -51,7 +55,7 @@ static void allow_files(size_t count) {
 
 void clq_waiters_open(const clq_cluster *cluster, clq_waiters *out) {
     const clq_host *own = &cluster->hosts[0];
-    *out = (clq_waiters){.listener = -1, .expected = cluster->others};
+    *out = (clq_waiters){.listener = -1, .expected = cluster->others, .opened = clq_now()};
     if (!cluster->is_tf_config || !own->port || cluster->others == 0) return;
     out->listener = listen_on(AF_INET6, own->port); /* takes those of IPv4, too */
     if (out->listener < 0) out->listener = listen_on(AF_INET, own->port);
@@ -97,9 +101,10 @@ void clq_waiters_greet(clq_waiters *w) {
 void clq_waiters_end(clq_waiters *w, int code) {
     char line[LINE_BYTES];
     snprintf(line, sizeof line, LINE "%d\n", code);
-    const double until = clq_now() + LATE_MS / 1e3;
+    const double ended = clq_now();
     clq_waiters_greet(w);
-    while (w->count > 0 && w->count < w->expected && clq_now() < until && clq_interrupts_count() <= 1) {
+    while (w->listener >= 0 && w->count < w->expected && clq_interrupts_count() <= 1 &&
+           clq_now() < (w->count > 0 ? ended + late_s : w->opened + first_s)) {
         struct pollfd ready = {.fd = w->listener, .events = POLLIN};
         (void)poll(&ready, 1, 100);
         clq_waiters_greet(w);

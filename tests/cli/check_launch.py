@@ -323,6 +323,14 @@ class Launch(unittest.TestCase):
             # Who does not greet is not the host that launches.
             self.refused(4, "--wait", "--wait", 1, "--", *TRAIN, config=self.config("worker", 0, port))
 
+    def test_short_run(self):
+        """Who waits looks for the host that launches now and then: a run that ends at once is not missed."""
+        port = free_port()
+        waits = self.start("--wait", 60, "--", *TRAIN, config=self.config("worker", 0, port))
+        time.sleep(0.7)  # between two looks
+        code, _, _ = self.run_it("--mpi", "openmpi", "--", *TRAIN, config=self.config("chief", 0, port), act="exit 4")
+        self.assertEqual((code, self.end(waits)[0]), (4, 4))
+
     def test_strangers_take_no_place(self):
         """They connect and close before the host that waits comes; it learns the end."""
         port = free_port()

@@ -1,5 +1,6 @@
 """How tests start processes by a launcher of MPI, all on this machine."""
 import os
+import random
 import socket
 import subprocess
 
@@ -35,9 +36,15 @@ def errors(done):
 
 
 def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
+    """Of those that the system gives to nobody by itself (ip_local_port_range)."""
+    while True:
+        port = random.randrange(20000, 32768)
+        with socket.socket() as one:
+            try:
+                one.bind(("127.0.0.1", port))
+                return port
+            except OSError:
+                continue
 
 
 def check_code(test, mpi, done, code):
