@@ -19,10 +19,11 @@ foreach(engine openmpi mpich)
       ${CMAKE_BINARY_DIR}/bin ${engine})
     add_test(NAME world/launch_${engine} COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/world/check_launch.py
       ${CMAKE_BINARY_DIR}/bin ${engine})
-    set_tests_properties(world/${engine} world/train_${engine} world/bench_${engine} world/launch_${engine} PROPERTIES
+    add_test(NAME world/traces_${engine} COMMAND ${PROJECT_SOURCE_DIR}/tests/soak/ranks ${CMAKE_BINARY_DIR} ${engine} --short)
+    set_tests_properties(world/${engine} world/train_${engine} world/bench_${engine} world/launch_${engine} world/traces_${engine} PROPERTIES
       ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 600)
   else()
-    clq_leave_out("world/${engine}, world/train_${engine}, world/bench_${engine} and world/launch_${engine}"
+    clq_leave_out("world/${engine}, and its train, bench, launch and traces"
       "no development package of this MPI")
   endif()
 endforeach()
