@@ -12,7 +12,7 @@ import tempfile
 import time
 import unittest
 
-from launch import ENVIRONMENT, errors_in, free_port
+from launch import ENVIRONMENT, check_code, errors_in, free_port
 
 CLIQUE, MPI = pathlib.Path(sys.argv.pop(1)).resolve() / "clique", sys.argv.pop(1)
 for name in ("TF_CONFIG", "OMPI_MCA_plm_rsh_agent", "HYDRA_LAUNCHER", "HYDRA_LAUNCHER_EXEC"):
@@ -177,7 +177,7 @@ class Launch(unittest.TestCase):
         for configs, words in (((config(3, 0), config(3, 0)), "names 3 processes"), ((config(2, 1), config(2, 0)), "is rank 1"),
                                ((config(2, 0), {"task": TASK}), "cluster is missing"), ((config(2, 0),), "started one")):
             done = self.in_launcher(*configs)
-            self.assertIn(done.returncode, (3, signal.SIGKILL) if MPI == "mpich" else (3,), done.stderr)
+            check_code(self, MPI, done.returncode, (3,), done.stderr)
             self.assertEqual(len(errors_in(done.stderr)), 1, done.stderr)
             self.assertIn(words, errors_in(done.stderr)[0])
 
