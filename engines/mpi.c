@@ -17,7 +17,8 @@ typedef struct message {
 
 typedef struct run {
     MPI_Comm comm;
-    int finalizes; /* MPI was initialized here */
+    int finalizes;   /* MPI was initialized here */
+    int takes_turns; /* MPI lets in any thread, one at a time */
     message *messages;
 } run;
 
@@ -51,11 +52,13 @@ static int initialize(run *self) {
     MPI_Initialized(&is_initialized);
     if (is_initialized) {
         MPI_Query_thread(&provided);
+        self->takes_turns = 1;
         return provided < MPI_THREAD_SERIALIZED ? FEW_THREADS : MPI_SUCCESS;
     }
-    const int error = MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided);
+    const int error = MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &provided);
     if (error != MPI_SUCCESS) return error;
     self->finalizes = 1;
+    self->takes_turns = provided >= MPI_THREAD_SERIALIZED;
     return provided < MPI_THREAD_FUNNELED ? FEW_THREADS : MPI_SUCCESS;
 }
 
@@ -83,6 +86,8 @@ static int open_run(const void *communicator, void **link, unsigned *rank, unsig
         free(self);
     return error;
 }
+
+static int takes_turns(void *link) { return ((const run *)link)->takes_turns; }
 
 static int close_run(void *link) {
     run *self = link;
@@ -189,6 +194,7 @@ __attribute__((visibility("default"))) const clq_engine clq_engine_table = {.ver
                                                                             .name = CLIQUE_MPI_NAME,
                                                                             .message_bytes = message_bytes,
                                                                             .open = open_run,
+                                                                            .takes_turns = takes_turns,
                                                                             .close = close_run,
                                                                             .abandon = abandon_run,
                                                                             .send = begin_send,

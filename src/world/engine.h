@@ -1,5 +1,6 @@
 /* An engine is a table of functions that move bytes between the processes of a run. A library for each MPI exports such
- * a table; tests have one of their own. Only one thread of a process calls an engine, from open to close or abandon.
+ * a table; tests have one of their own. The thread that opens an engine also closes or abandons it. One thread calls at
+ * a time: that one, or others in turns with it if the engine lets them.
  * open, close and all_reduce wait for other ranks; no other function does. Engines include this header and nothing else
  * of Clique, and link nothing of it: a process loads at most one, once it is known which.
  *
@@ -11,7 +12,7 @@
 
 /* The engine's table, as a library exports it. */
 #define CLQ_ENGINE_SYMBOL "clq_engine_table"
-enum { CLQ_ENGINE_VERSION = 1 }; /* changes with anything below */
+enum { CLQ_ENGINE_VERSION = 2 }; /* changes with anything below */
 
 typedef struct clq_engine {
     unsigned version; /* CLQ_ENGINE_VERSION */
@@ -23,6 +24,8 @@ typedef struct clq_engine {
     /* Joins the run; returns when every rank has called it, if the engine can tell. communicator: address of the
      * program's own MPI_Comm, whose ranks are the run; NULL: all that the launcher started. */
     int (*open)(const void *communicator, void **link, unsigned *rank, unsigned *size);
+    /* Whether threads other than the one that opened it may send, receive and test, one at a time. */
+    int (*takes_turns)(void *link);
     /* Leaves the run. Every rank calls it, with no message under way. */
     int (*close)(void *link);
     /* Gives up, for a run that has failed: waits for nobody for longer than a moment. Nothing is written to the memory

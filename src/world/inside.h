@@ -41,6 +41,11 @@ struct clq_world {
     bool is_left;     /* by `lock`: nobody waits for the thread any more: it frees the world */
     bool opened;      /* by `lock`: the engine is open, or `open_error` says why it is not */
     clq_error open_error;
+    /* Whoever calls the engine has `driving`, if it takes turns: the thread, or one that waits for its own job.
+     * is_busy: the thread has jobs. is_wanted: it waits for its turn. */
+    pthread_mutex_t driving;
+    bool takes_turns;
+    atomic_bool is_busy, is_wanted;
     atomic_bool failed; /* set once `failure` and `failed_rank` are fixed */
     clq_error failure;  /* as this rank reports it */
     clq_error told;     /* as the rank that failed has it, which is told to the others */

@@ -1,5 +1,6 @@
-/* The world's thread: it opens the engine, moves jobs forward, and closes the engine, all in one thread, as MPI wants
- * it of a process with MPI_THREAD_FUNNELED. */
+/* The world's thread: it opens the engine, moves jobs forward, and closes the engine. A thread that waits for a job of
+ * its own moves that one forward itself at first, if the engine lets threads take turns (MPI_THREAD_SERIALIZED): waking
+ * the world's thread, and being woken by it, takes as long as a short message. */
 #include "world/inside.h"
 
 #include <sched.h>
@@ -11,6 +12,8 @@ static const double yield_s = 200e-6, nap_most_s = 500e-6;
 static const unsigned nap_part = 8;
 /* Between two looks of a thread without jobs, at what others may have to tell. */
 static const double idle_nap_s = 5e-3;
+/* How long a thread that waits for its own job keeps the engine: heartbeats come in between. */
+static const double turn_s = 2e-3;
 static const double forever_s = 1e30;
 
 clq_status clq_world_engine_failed(clq_world *world, const char *doing, int error) {
@@ -67,6 +70,7 @@ static void take_posted(clq_world *world) {
     clq_job **last = &world->active;
     while (*last) last = &(*last)->next;
     *last = posted;
+    atomic_store(&world->is_busy, world->active != NULL);
 }
 
 static clq_status late(const clq_world *world, const clq_job *job) {
@@ -93,16 +97,24 @@ static clq_status advance_jobs(clq_world *world, bool *moved) {
     return CLQ_OK;
 }
 
-void clq_world_post(clq_world *world, clq_job *job) {
+static void begin_job(clq_world *world, clq_job *job) {
     job->next = NULL;
     job->until = clq_now_running() + (job->deadline_s > 0 ? job->deadline_s : world->deadline_s);
     atomic_store(&job->over, false);
+}
+
+static void hand_over(clq_world *world, clq_job *job) {
     pthread_mutex_lock(&world->lock);
     clq_job **last = &world->posted;
     while (*last) last = &(*last)->next;
     *last = job;
     pthread_cond_signal(&world->asked);
     pthread_mutex_unlock(&world->lock);
+}
+
+void clq_world_post(clq_world *world, clq_job *job) {
+    begin_job(world, job);
+    hand_over(world, job);
 }
 
 static const double patience_s = 20e-6; /* as long as waking takes */
@@ -126,8 +138,32 @@ bool clq_world_wait_up_to(clq_world *world, clq_job *job, double seconds) {
     return atomic_load(&job->over);
 }
 
+/* The caller's turn with the engine. Whether the job is done then; if not, the thread goes on with it, also after a
+ * failure, as memory of messages under way is the job's until the engine was abandoned. */
+static bool drive(clq_world *world, clq_job *job) {
+    clq_status status = CLQ_OK;
+    bool done = false;
+    if (!world->takes_turns || atomic_load(&world->is_busy) || pthread_mutex_trylock(&world->driving) != 0)
+        return false;
+    double now = clq_now(), moved_at = now;
+    const double until = now + turn_s;
+    while (!done && status == CLQ_OK && !atomic_load(&world->failed) && !atomic_load(&world->is_wanted) &&
+           now < until && now < moved_at + yield_s) {
+        bool moved = false;
+        status = job->advance(job, world, &moved, &done);
+        now = clq_now();
+        if (moved) moved_at = now;
+        if (!moved && !done) sched_yield();
+    }
+    pthread_mutex_unlock(&world->driving);
+    if (status != CLQ_OK) (void)clq_world_fail_with(world, status);
+    return done && status == CLQ_OK;
+}
+
 clq_status clq_world_run(clq_world *world, clq_job *job) {
-    clq_world_post(world, job);
+    begin_job(world, job);
+    if (drive(world, job)) return CLQ_OK;
+    hand_over(world, job);
     return clq_world_wait(world, job);
 }
 
@@ -140,6 +176,14 @@ clq_status clq_world_new_tags(clq_world *world, unsigned count, unsigned *out) {
 }
 
 /* ---- the thread ---- */
+
+static void take_turn(clq_world *world) {
+    if (pthread_mutex_trylock(&world->driving) == 0) return;
+    atomic_store(&world->is_wanted, true);
+    pthread_mutex_lock(&world->driving);
+    atomic_store(&world->is_wanted, false);
+}
+static void end_turn(clq_world *world) { pthread_mutex_unlock(&world->driving); }
 
 static void sleep_up_to(clq_world *world, double seconds) {
     pthread_mutex_lock(&world->lock);
@@ -182,8 +226,10 @@ static void end_all(clq_world *world) {
 
 /* After a failure: jobs end as they come. */
 static void live_on(clq_world *world) {
+    take_turn(world);
     clq_notices_tell_failure(world);
     world->engine->abandon(world->link);
+    end_turn(world);
     for (;;) {
         end_all(world);
         pthread_mutex_lock(&world->lock);
@@ -194,23 +240,26 @@ static void live_on(clq_world *world) {
     }
 }
 
-static clq_status move_forward(clq_world *world) {
-    bool moved = false;
+static clq_status move_forward(clq_world *world, bool *moved) {
     take_posted(world);
-    CLQ_TRY(advance_jobs(world, &moved));
-    CLQ_TRY(clq_notices_advance(world));
-    rest(world, moved);
-    return CLQ_OK;
+    if (atomic_load(&world->failed)) return CLQ_OK; /* perhaps by a step of such a job, which is not to go on */
+    CLQ_TRY(advance_jobs(world, moved));
+    atomic_store(&world->is_busy, world->active != NULL);
+    return clq_notices_advance(world);
 }
 
 static void serve(clq_world *world) {
     while (!wants_to_close(world)) {
-        const clq_status status = move_forward(world);
+        bool moved = false;
+        take_turn(world);
+        const clq_status status = move_forward(world, &moved);
+        end_turn(world);
         if (status != CLQ_OK) (void)clq_world_fail_with(world, status);
         if (atomic_load(&world->failed)) {
             live_on(world);
             return;
         }
+        rest(world, moved);
     }
     if (clq_notices_close(world)) {
         pthread_mutex_lock(&world->lock);
@@ -228,6 +277,7 @@ static void serve(clq_world *world) {
 static clq_status open_engine(clq_world *world) {
     const int error = world->engine->open(world->communicator, &world->link, &world->rank, &world->size);
     if (error) return clq_world_engine_failed(world, "joining the run", error);
+    world->takes_turns = world->engine->takes_turns(world->link) != 0;
     clq_status status = clq_world_make_numbers(world);
     if (status != CLQ_OK) world->rank = 0, world->size = 1; /* as the names that there are */
     if (status == CLQ_OK) status = clq_notices_open(world);

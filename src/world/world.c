@@ -117,6 +117,7 @@ void clq_world_release(clq_world *world) {
     if (atomic_load(&world->names) != world->numbers) clq_free(atomic_load(&world->names));
     clq_free(world->numbers);
     if (world->locks_made) {
+        pthread_mutex_destroy(&world->driving);
         pthread_cond_destroy(&world->ended);
         pthread_cond_destroy(&world->asked);
         pthread_mutex_destroy(&world->lock);
@@ -126,9 +127,14 @@ void clq_world_release(clq_world *world) {
 
 static clq_status make_locks(clq_world *world) {
     CLQ_TRY(clq_lock_create("a world", &world->lock, &world->asked));
-    const clq_status status = clq_condition_create("a world", &world->ended);
-    world->locks_made = status == CLQ_OK;
-    if (status == CLQ_OK) return CLQ_OK;
+    clq_status status = clq_condition_create("a world", &world->ended);
+    if (status == CLQ_OK) {
+        const int error = pthread_mutex_init(&world->driving, NULL);
+        world->locks_made = error == 0;
+        if (world->locks_made) return CLQ_OK;
+        pthread_cond_destroy(&world->ended);
+        status = clq_fail_lock("a world", error);
+    }
     pthread_cond_destroy(&world->asked);
     pthread_mutex_destroy(&world->lock);
     return status;

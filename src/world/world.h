@@ -1,8 +1,9 @@
 /* world: the processes of a run. See <clique/world.h> for what callers see; below is what the layers above use.
  *
- * The world's thread alone calls the engine (engine.h): MPI is then used as MPI_THREAD_FUNNELED has it, and moves
- * forward while all other threads compute or sleep. Others give it jobs, and wait for them. A job is a small state
- * machine: it begins messages, looks whether they are done, and works on what has come, but never waits.
+ * The world's thread calls the engine (engine.h), so that messages move forward while all other threads compute or
+ * sleep. Others give it jobs, and wait for them. A thread that waits for its own job takes turns with it, if the engine
+ * allows that. A job is a small state machine: it begins messages, looks whether they are done, and works on what has
+ * come, but never waits.
  *
  * Every rank listens to those at the distances 1, 2, 4, … on both sides of the ring of ranks (notices.c). Each second
  * it tells them that it lives; what it learns of a failure it tells them at once, so that all know after log2(size)
@@ -32,8 +33,8 @@ size_t clq_world_message_bytes(const clq_world *world);
 
 typedef struct clq_job clq_job;
 struct clq_job {
-    /* Does what can be done without waiting. *moved: it did something. *done: all is done. By the world's thread, again
-     * and again. A failure ends the world. */
+    /* Does what can be done without waiting. *moved: it did something. *done: all is done. By the world's thread or, in
+     * turns with it, by the caller of clq_world_run, again and again. A failure ends the world. */
     clq_status (*advance)(clq_job *job, clq_world *world, bool *moved, bool *done);
     /* Seconds from clq_world_post, by clq_now_running; 0: the world's deadline_s */
     double deadline_s;
@@ -52,7 +53,8 @@ void clq_world_post(clq_world *world, clq_job *job);
 /* Until the job is done. Errors: this rank's own failure (TIMEOUT, SYSTEM, those of `advance`), or ABORTED with the
  * detail of the rank that failed. */
 clq_status clq_world_wait(clq_world *world, clq_job *job);
-clq_status clq_world_run(clq_world *world, clq_job *job); /* both */
+/* Both; what is done soon is done in the calling thread. */
+clq_status clq_world_run(clq_world *world, clq_job *job);
 /* Whether the job is over within so many seconds (clq_now_running). */
 bool clq_world_wait_up_to(clq_world *world, clq_job *job, double seconds);
 

@@ -34,6 +34,7 @@ struct fabric {
     atomic_bool runs;
     bool dead[FABRIC_RANKS_MAX], gone[FABRIC_RANKS_MAX], is_open[FABRIC_RANKS_MAX],
         cut[FABRIC_RANKS_MAX][FABRIC_RANKS_MAX];
+    atomic_bool is_called[FABRIC_RANKS_MAX]; /* a thread of the rank is in a call */
     unsigned calls[FABRIC_RANKS_MAX], fails_at[FABRIC_RANKS_MAX];
     const char *broken; /* the rule that a rank broke */
 };
@@ -67,17 +68,20 @@ void fabric_close(fabric *network) {
 /* Begins a call of a rank's: with the lock. */
 static fault enter(fabric_port *port) {
     fabric *network = port->network;
+    const bool is_called = atomic_exchange(&network->is_called[port->rank], true);
     pthread_mutex_lock(&network->lock);
     const double until = network->hold_until[port->rank];
     pthread_mutex_unlock(&network->lock);
     while (clq_now() < until) nap(1e-3);
     pthread_mutex_lock(&network->lock);
+    if (is_called) network->broken = "two threads call an engine at once";
     network->calls[port->rank]++;
     const unsigned at = network->fails_at[port->rank];
     return at != 0 && network->calls[port->rank] >= at ? ASKED_FOR : OK;
 }
 
 static int leave(fabric_port *port, fault code) {
+    atomic_store(&port->network->is_called[port->rank], false);
     pthread_mutex_unlock(&port->network->lock);
     return (int)code;
 }
@@ -123,6 +127,13 @@ static int open_port(const void *communicator, void **link, unsigned *rank, unsi
     }
     *link = port;
     return leave(port, code);
+}
+
+bool fabric_takes_turns = true;
+
+static int takes_turns(void *link) {
+    (void)link;
+    return fabric_takes_turns;
 }
 
 /* What was sent and not received may still arrive: the receiver's leaving shows whether it was wanted. */
@@ -240,6 +251,7 @@ const clq_engine fabric_engine = {.version = CLQ_ENGINE_VERSION,
                                   .name = "threads",
                                   .message_bytes = 4096,
                                   .open = open_port,
+                                  .takes_turns = takes_turns,
                                   .close = close_port,
                                   .abandon = abandon_port,
                                   .send = begin_send,

@@ -16,6 +16,7 @@ typedef struct fabric_port {
     unsigned rank;
 } fabric_port;
 extern const clq_engine fabric_engine;
+extern bool fabric_takes_turns; /* of the engine; true unless a test sets it */
 
 /* bytes_per_s 0: as fast as memory. */
 fabric *fabric_open(unsigned size, double latency_s, double bytes_per_s);

@@ -267,6 +267,46 @@ static void long_messages_go_in_pieces(void **state) {
     run_all(2, 0, 0, carries_much, NULL);
 }
 
+/* ---- who moves a job forward ---- */
+
+typedef struct watched {
+    clq_job job;
+    pthread_t caller;
+    bool is_stubborn; /* ends by another thread alone */
+    unsigned by_caller;
+} watched;
+
+static clq_status watch(clq_job *job, clq_world *world, bool *moved, bool *done) {
+    watched *self = (watched *)job;
+    (void)world;
+    const bool is_caller = pthread_equal(pthread_self(), self->caller);
+    self->by_caller += is_caller;
+    *moved = *done = !self->is_stubborn || !is_caller;
+    return CLQ_OK;
+}
+
+/* The thread takes its turn each 5 ms, and then the caller has none. */
+static void runs_jobs(fabric_rank *self) {
+    enum { JOBS = 200 };
+    const bool takes_turns = *(const bool *)self->context;
+    unsigned by_caller = 0;
+    for (unsigned i = 0; i < JOBS; i++) {
+        watched work = {.job = {.advance = watch, .doing = "a test"}, .caller = pthread_self(), .is_stubborn = i == 0};
+        EXPECT_OK(self, clq_world_run(self->world, &work.job));
+        EXPECT(self, takes_turns || work.by_caller == 0);
+        by_caller += work.by_caller > 0;
+    }
+    EXPECT(self, !takes_turns || by_caller > JOBS / 4);
+}
+
+static void who_waits_takes_turns(void **state) {
+    (void)state;
+    for (unsigned takes_turns = 0; takes_turns < 2; takes_turns++) {
+        fabric_takes_turns = takes_turns > 0;
+        run_all(2, 0, 0, runs_jobs, &fabric_takes_turns);
+    }
+}
+
 static void misuses(fabric_rank *self) {
     char byte = 0;
     const unsigned size = clq_world_size(self->world);
@@ -330,8 +370,9 @@ int main(void) {
         cmocka_unit_test(gathers_bring_all_to_all),   cmocka_unit_test(barriers_hold_all),
         cmocka_unit_test(what_differs_is_named),      cmocka_unit_test(the_first_that_fails_is_named),
         cmocka_unit_test(all_get_what_rank_0_has),    cmocka_unit_test(messages_arrive),
-        cmocka_unit_test(long_messages_go_in_pieces), cmocka_unit_test(misuse_ends_nothing),
-        cmocka_unit_test(launchers_are_known),        cmocka_unit_test(engines_that_cannot_be_had),
+        cmocka_unit_test(long_messages_go_in_pieces), cmocka_unit_test(who_waits_takes_turns),
+        cmocka_unit_test(misuse_ends_nothing),        cmocka_unit_test(launchers_are_known),
+        cmocka_unit_test(engines_that_cannot_be_had),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
