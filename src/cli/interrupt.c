@@ -19,6 +19,12 @@ static void end(int signal_number) {
     _exit(128 + signal_number);
 }
 
+static volatile sig_atomic_t held, code_to_end; /* code_to_end 0: not yet */
+static void end_with_code(int signal_number) {
+    held = signal_number;
+    if (code_to_end) _exit(code_to_end);
+}
+
 /* The last is only for programs that count: its default action ends the others. */
 enum { SIGNALS = 3, SIGNALS_TO_STOP = 2 };
 static const int signals[SIGNALS] = {SIGINT, SIGTERM, SIGHUP};
@@ -62,6 +68,13 @@ static void install(void (*handler)(int), int flags, size_t count) {
 void clq_interrupts_end_at_once(const char *line) {
     last_line = line;
     install(end, (int)SA_RESETHAND, SIGNALS_TO_STOP);
+}
+
+void clq_interrupts_hold(void) { install(end_with_code, 0, SIGNALS_TO_STOP); }
+
+void clq_interrupts_end_with(int code) {
+    code_to_end = code;
+    if (held) _exit(code);
 }
 
 bool clq_interrupted(void) {

@@ -27,6 +27,10 @@ void clq_interrupts_end_at_once(const char *line);
  * first call, but for signals that were noted as ignored. A second Ctrl-C ends the process at once. */
 bool clq_interrupted(void);
 bool clq_interrupted_to_end(void); /* by SIGTERM or SIGHUP */
+/* For a program that ends anyway: a signal waits until it has said why (clq_interrupts_end_with), and from then on ends
+ * it at once with that code. */
+void clq_interrupts_hold(void);
+void clq_interrupts_end_with(int code);
 /* For a program that has others to end when it is asked a second time: how often it was asked. No signal ends it from
  * the first call on; SIGHUP counts as SIGTERM. In place of clq_interrupted. */
 unsigned clq_interrupts_count(void);

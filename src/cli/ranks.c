@@ -3,11 +3,11 @@
 #include "cli/ranks.h"
 
 #include "cli/cli.h"
+#include "cli/interrupt.h"
 #include "cli/program.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -76,9 +76,8 @@ static void tell(const clq_world *world, clq_status status) {
 /* Devices may hang, and MPI is not to be called any more: nothing is put in order but what was printed. */
 static void end_failed(clq_world *world, bool begun, clq_status status) {
     clq_error error;
-    /* A launcher that sees one rank end sends the others SIGTERM: why this one ends is decided. */
-    (void)signal(SIGINT, SIG_IGN);
-    (void)signal(SIGTERM, SIG_IGN);
+    /* A launcher that sees one rank end sends the others SIGTERM: why this one ends is decided, and said first. */
+    clq_interrupts_hold();
     clq_error_take(clq_world_fail_with(world, status), &error);
     (void)clq_error_raise(&error);
     if (is_to_tell(world, begun, status)) tell(world, status);
@@ -89,6 +88,7 @@ static void end_failed(clq_world *world, bool begun, clq_status status) {
         clq_tell_launch("end %d lost %u", code, clq_world_failed_rank(world));
     else
         clq_tell_launch("end %d", code);
+    clq_interrupts_end_with(code);
     clq_world_let_others_speak(world);
     _exit(code);
 }
