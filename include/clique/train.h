@@ -85,7 +85,7 @@ CLQ_API clq_status clq_strategy_parse(const char *text, clq_strategy_kind *out, 
  * stay. weights (CLQ_REPLICAS_MAX): the caller's memory, to which out->share_weights then points. ARGUMENT says what
  * was expected. */
 CLQ_API clq_status clq_shares_parse(const char *text, double *weights, clq_strategy_options *out);
-/* "off", "f16", "topk=0.01", as --compress. ARGUMENT says what was expected. */
+/* "off", "f16", "f16:between", "topk=0.01", as --compress. ARGUMENT says what was expected. */
 CLQ_API clq_status clq_compression_parse(const char *text, clq_compression *out);
 
 /* "off", "auto" or "all", as --recompute. ARGUMENT says what was expected. */

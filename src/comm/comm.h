@@ -56,6 +56,7 @@ typedef struct clq_task {
     size_t count;
     clq_dtype dtype;
     clq_redop op;
+    bool halves;   /* sums of F32: between processes they travel, and are rounded, as F16 */
     unsigned root; /* send/recv: who sends */
     unsigned to;   /* send/recv: who receives */
     /* Barrier only: work of the rank between two meetings. It starts when all ranks have arrived and what they enqueued

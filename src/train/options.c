@@ -215,10 +215,16 @@ clq_status clq_shares_parse(const char *text, double *weights, clq_strategy_opti
 }
 
 clq_status clq_compression_parse(const char *text, clq_compression *out) {
+    static const struct {
+        const char *name;
+        clq_compression_kind kind;
+    } named[] = {
+        {"off", CLQ_COMPRESSION_OFF}, {"f16", CLQ_COMPRESSION_F16}, {"f16:between", CLQ_COMPRESSION_F16_BETWEEN}};
     static const char topk[] = "topk=";
     double fraction;
-    if (strcmp(text, "off") == 0 || strcmp(text, "f16") == 0) {
-        *out = (clq_compression){.kind = strcmp(text, "f16") == 0 ? CLQ_COMPRESSION_F16 : CLQ_COMPRESSION_OFF};
+    for (size_t i = 0; i < CLQ_COUNT_OF(named); i++) {
+        if (strcmp(text, named[i].name) != 0) continue;
+        *out = (clq_compression){.kind = named[i].kind};
         return CLQ_OK;
     }
     /* The least part that is more than nothing of any model. */
@@ -226,10 +232,11 @@ clq_status clq_compression_parse(const char *text, clq_compression *out) {
         *out = (clq_compression){.kind = CLQ_COMPRESSION_TOP_K, .fraction = fraction};
         return CLQ_OK;
     }
-    return clq_fail(CLQ_ARGUMENT,
-                    "compression '%s': expected off, f16 or topk=R, where R is the part of the gradient that is sent, "
-                    "above 0 and at most 1",
-                    text);
+    return clq_fail(
+        CLQ_ARGUMENT,
+        "compression '%s': expected off, f16, f16:between or topk=R, where R is the part of the gradient that is "
+        "sent, above 0 and at most 1",
+        text);
 }
 
 /* ---- names ---- */

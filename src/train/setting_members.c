@@ -124,6 +124,7 @@ clq_status clq_parse_setting_compression(const char *text, clq_trainer_config *c
 void clq_write_setting_compression(const clq_trainer_config *config, clq_text *to) {
     const clq_compression *c = &config->strategy_options.compression;
     if (c->kind == CLQ_COMPRESSION_F16) clq_text_add(to, "f16");
+    if (c->kind == CLQ_COMPRESSION_F16_BETWEEN) clq_text_add(to, "f16:between");
     if (c->kind == CLQ_COMPRESSION_TOP_K) clq_text_add(to, "topk=%.9g", c->fraction);
 }
 

@@ -159,12 +159,12 @@ static const clq_setting settings[] = {
      .type = CLQ_SETTING_TEXT, .initial = "auto", FIELD(cross_device_ops), .commands = TRAIN | WHY,
      .keys = PREDICTION | CHOICE,
      KIND(group.algorithm, clq_algorithm, CLQ_ALGORITHM_COUNT, clq_setting_algorithm_name)},
-    {"compress", "off|f16|topk=R",
-     "what replicas exchange of the gradient: all of it, in 16 bits, or the fraction R of its elements with "
-     "the largest absolute values (default off)",
+    {"compress", "off|f16|f16:between|topk=R",
+     "what replicas exchange of the gradient: all of it, in 16 bits, in 16 bits between processes alone, or the "
+     "fraction R of its elements with the largest absolute values (default off)",
      .type = CLQ_SETTING_TEXT, .initial = "off", FIELD(compress), .commands = TRAIN | WHY, .strategies = OF(MIRRORED),
      .results = true, .keys = CHOICE, .resumed = CLQ_RESUMED_WARNED,
-     CHECKED_OWN(strategy_options.compression.kind, clq_compression_kind, CLQ_COMPRESSION_TOP_K + 1,
+     CHECKED_OWN(strategy_options.compression.kind, clq_compression_kind, CLQ_COMPRESSION_F16_BETWEEN + 1,
                  clq_parse_setting_compression, clq_write_setting_compression)},
     {"local-steps", "K", "local SGD: each replica makes K updates by its own gradients, then weights are averaged",
      .type = CLQ_SETTING_COUNT, .min = 1, .max = UINT64_MAX, FIELD(local_steps), .commands = TRAIN | WHY,

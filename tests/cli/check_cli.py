@@ -830,8 +830,9 @@ class CommandLine(support.InFolder):
         self.fails(2, "train", *SMALL, "--compress", "topk=2", says=["compression 'topk=2'", "f16", "at most 1"])
         self.fails(2, "train", *SMALL, "--compress", "f16", says=["use strategy mirrored in place of single"])
         self.fails(2, "train", *SMALL, "--local-steps", "0", says=["--local-steps", "at least 1"])
-        both = ["--local-steps", 2, "--compress", "f16", "--devices", "pocl:0,pocl:1"]
-        self.fails(2, "train", *SMALL, *both, says=["leave out local steps, or compression"])
+        for way in ("f16", "f16:between"):
+            both = ["--local-steps", 2, "--compress", way, "--devices", "pocl:0,pocl:1"]
+            self.fails(2, "train", *SMALL, *both, says=["leave out local steps, or compression"])
         self.fails(2, "train", *SMALL, "--tune", "hard", says=["tuning 'hard'", "quick"])
         self.fails(2, "train", *SMALL, "--matmul-precision", "low", says=["matmul precision 'low'", "high"])
         self.fails(2, "tune", "--budget", "0", says=["--budget"])

@@ -1,4 +1,5 @@
 /* The host's arithmetic: every type and operation against the book, lengths around every block, any bits. */
+#include <math.h>
 #include "comm/reduce/reduce.h"
 #include "support/check.h"
 #include "support/comm_values.h"
@@ -153,9 +154,36 @@ static void check_conversions(clq_dtype dtype) {
     }
 }
 
+/* Against the conversions of base, of one number each: all halves, and floats of all sizes between and beside them. */
+static void check_halves_of_floats(void) {
+    enum { ALL = 65536, COUNT = 3 * ALL - 1 };
+    float *floats = clq_alloc(COUNT, sizeof *floats), *back = clq_alloc(COUNT, sizeof *back);
+    uint16_t *halves = clq_alloc(COUNT, sizeof *halves);
+    const clq_reduce_table *table = clq_reduce_table_at(level);
+    assert_true(floats && back && halves);
+    for (size_t i = 0; i < COUNT; i++) {
+        const float at = clq_half_to_float((uint16_t)(i / 3)), next = clq_half_to_float((uint16_t)(i / 3 + 1));
+        floats[i] = i % 3 == 0 ? at : i % 3 == 1 ? (at + next) / 2 : at + (next - at) / 3;
+    }
+    table->to_halves(floats, halves, COUNT);
+    table->from_halves(halves, back, COUNT);
+    for (size_t i = 0; i < COUNT; i++) {
+        const uint16_t right = clq_half_of_float(floats[i]);
+        if (isnan(floats[i]) ? !isnan(clq_half_to_float(halves[i])) : halves[i] != right)
+            fail_msg("level %d: %.9g is %04x, should be %04x", (int)level, (double)floats[i], halves[i], right);
+        const float exact = clq_half_to_float(halves[i]);
+        if (isnan(exact) ? !isnan(back[i]) : back[i] != exact)
+            fail_msg("level %d: %04x is %.9g, should be %.9g", (int)level, halves[i], (double)back[i], (double)exact);
+    }
+    clq_free(halves);
+    clq_free(back);
+    clq_free(floats);
+}
+
 static void test_halves(void **state) {
     (void)state;
     do {
+        check_halves_of_floats();
         check_conversions(CLQ_F16);
         check_conversions(CLQ_BF16);
         for (unsigned op = CLQ_SUM; op <= CLQ_MAX; op++) {

@@ -14,6 +14,7 @@ typedef struct trial {
     unsigned root, to, total;
     clq_redop op;
     bool in_place, is_whole; /* whole numbers: any order of adding gives the same float */
+    bool halves;             /* of two processes of one device, if numbers are not whole */
 } trial;
 
 typedef struct cluster {
@@ -34,7 +35,10 @@ static float value_of(const trial *t, unsigned rank, size_t i) {
     return t->is_whole ? (float)((int)mixed - 30) : (float)mixed / 7;
 }
 
+static float rounded(float value) { return clq_half_to_float(clq_half_of_float(value)); }
+
 static float reduced(const trial *t, size_t i) {
+    if (t->halves && !t->is_whole) return rounded(rounded(value_of(t, 0, i)) + rounded(value_of(t, 1, i)));
     float sum = value_of(t, 0, i);
     for (unsigned r = 1; r < t->total; r++) {
         const float next = value_of(t, r, i);
@@ -45,7 +49,7 @@ static float reduced(const trial *t, size_t i) {
 
 static bool wanted(const trial *t, unsigned rank, size_t i, float *out) {
     switch (t->collective) {
-    case CLQ_ALL_REDUCE: *out = reduced(t, i); return t->is_whole;
+    case CLQ_ALL_REDUCE: *out = reduced(t, i); return t->is_whole || t->halves;
     case CLQ_REDUCE: *out = reduced(t, i); return rank == t->root;
     case CLQ_REDUCE_SCATTER: *out = reduced(t, rank * t->count + i); return true;
     case CLQ_ALL_GATHER: *out = value_of(t, (unsigned)(i / t->count), i % t->count); return true;
@@ -111,6 +115,7 @@ static clq_status run_device(ranks *mine, unsigned rank, void *context) {
                            .count = t->count,
                            .dtype = CLQ_F32,
                            .op = t->op,
+                           .halves = t->halves,
                            .root = t->root,
                            .to = t->to};
     clq_status status = clq_comm_run(self->comm, rank, &task);
@@ -135,6 +140,7 @@ static clq_status run_trials(process *self, ranks *mine, bool is_even) {
                 trial t = {.collective = (clq_collective)c, .count = counts[n], .op = ops[way], .is_whole = true};
                 t.total = clq_comm_total(self->comm);
                 t.in_place = way % 2 == 0 && c != CLQ_SEND_RECV;
+                t.halves = way == 0; /* whole numbers of this size are halves, too */
                 t.root = (unsigned)(way + n) % t.total;
                 t.to = (unsigned)(2 * way + n + 1) % t.total;
                 if (!is_even && (c == CLQ_REDUCE_SCATTER || c == CLQ_ALL_GATHER)) continue;
@@ -203,6 +209,33 @@ static void all_collectives(void **state) {
         with_cluster(clusters[i].processes, clusters[i].kinds, &clusters[i].config, &clusters[i].config, runs_all,
                      &all);
     }
+}
+
+/* What travels is halves: each process's number is rounded, and so is their sum. */
+static void sums_halves(fabric_rank *rank) {
+    cluster *all = rank->context;
+    ranks *mine = &all->of[rank->rank];
+    process self = {.comm = mine->comm};
+    clq_status status = clq_comm_span(mine->comm, rank->world);
+    for (unsigned i = 0; i < 4 && status == CLQ_OK; i++) {
+        const trial t = {.collective = i < 2 ? CLQ_ALL_REDUCE : CLQ_REDUCE_SCATTER,
+                         .count = 30011,
+                         .total = 2,
+                         .in_place = i % 2 == 0,
+                         .halves = true};
+        self.trial = &t;
+        status = run_devices(&self, mine, run_device);
+    }
+    fabric_note(rank, status);
+    destroy(mine);
+}
+
+static void halves_travel(void **state) {
+    (void)state;
+    const char *const kinds[] = {"b", "b"};
+    const clq_group_config config = {0};
+    cluster all = {0};
+    with_cluster(2, kinds, &config, &config, sums_halves, &all);
 }
 
 /* ---- the bits of one process ---- */
@@ -494,6 +527,7 @@ static void groups_span_processes(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_collectives),
+        cmocka_unit_test(halves_travel),
         cmocka_unit_test(sums_have_the_bits_of_one_process),
         cmocka_unit_test(barriers_hold_all_devices),
         cmocka_unit_test(a_failure_ends_all_processes),

@@ -152,7 +152,7 @@ static clq_status train(const plan *how, const char *spec, const fabric_rank *of
                                          .every = 2,
                                          .resume = how->resume,
                                          .world = how->has_own_checkpoints ? NULL : world};
-    const bool halves = how->options && how->options->compression.kind == CLQ_COMPRESSION_F16;
+    const bool halves = how->options && how->options->compression.kind != CLQ_COMPRESSION_OFF;
     /* Small steps: what halves lose grows from step to step. */
     clq_status status = clq_optimizer_parse(halves ? "sgd:lr=1e-5,momentum=0.9" : "adam", &config.optimizer);
     if (status == CLQ_OK) status = clq_devices_select(sys, spec, &devices);
@@ -407,6 +407,16 @@ static const struct way {
 } ways[] = {
     {"local steps", "local steps undisturbed", {.local_steps = 3}, false, 1e-4},
     {"f16", "f16 undisturbed", {.compression = {.kind = CLQ_COMPRESSION_F16}}, false, 5e-3},
+    {"halves between",
+     "halves between undisturbed",
+     {.compression = {.kind = CLQ_COMPRESSION_F16_BETWEEN}},
+     false,
+     5e-3},
+    {"sharded optimizer, halves between",
+     "sharded optimizer, halves between undisturbed",
+     {.compression = {.kind = CLQ_COMPRESSION_F16_BETWEEN}, .shard_optimizer = true},
+     true,
+     5e-3},
     {"shares",
      "shares undisturbed",
      {.shares = CLQ_SHARES_WEIGHTS, .share_weights = three_weights, .share_count = 3},

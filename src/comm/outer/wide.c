@@ -4,8 +4,15 @@
 
 #include "comm/communicator.h"
 #include "comm/outer/outer.h"
+#include "comm/reduce/reduce.h"
 
 #include <string.h>
+
+/* Grows. */
+typedef struct memory {
+    void *data;
+    size_t bytes;
+} memory;
 
 struct clq_wide {
     clq_comm *local;
@@ -24,8 +31,8 @@ struct clq_wide {
 
     /* The leader's alone: */
     clq_buffer *passing; /* what is on its way through the leader, where no buffer of the task takes it; grows */
-    char *staging;       /* the host's copy, of a device with memory of its own; grows */
-    size_t staging_bytes;
+    memory staging;      /* the host's copy, of a device with memory of its own */
+    memory halves;       /* what travels in place of floats */
 };
 
 unsigned clq_wide_first(const clq_wide *wide) { return wide->first; }
@@ -75,13 +82,13 @@ typedef struct view {
     bool is_mapped, is_copy;
 } view;
 
-static clq_status grow_staging(clq_wide *wide, size_t bytes) {
-    if (bytes <= wide->staging_bytes) return CLQ_OK;
-    clq_free(wide->staging);
-    wide->staging_bytes = 0;
-    wide->staging = clq_alloc_unset(CLQ_PART_ALIGN, bytes);
-    if (!wide->staging) return CLQ_MEMORY;
-    wide->staging_bytes = bytes;
+static clq_status grow(memory *at, size_t bytes) {
+    if (bytes <= at->bytes) return CLQ_OK;
+    clq_free(at->data);
+    at->bytes = 0;
+    at->data = clq_alloc_unset(CLQ_PART_ALIGN, bytes);
+    if (!at->data) return CLQ_MEMORY;
+    at->bytes = bytes;
     return CLQ_OK;
 }
 
@@ -101,8 +108,8 @@ static clq_status open_view(clq_wide *wide, view *at) {
         return CLQ_OK;
     }
     at->is_copy = true;
-    CLQ_TRY(grow_staging(wide, at->bytes));
-    at->host = wide->staging;
+    CLQ_TRY(grow(&wide->staging, at->bytes));
+    at->host = wide->staging.data;
     return clq_queue_read(at->queue, at->buffer, at->offset, at->host, at->bytes, true);
 }
 
@@ -111,6 +118,24 @@ static clq_status close_view(const view *at) {
     if (!at->is_mapped) return CLQ_OK;
     CLQ_TRY(clq_queue_unmap(at->queue, at->buffer, at->host));
     return clq_queue_finish(at->queue);
+}
+
+/* An all-reduce or a reduce-scatter of floats, in place: their sums are those of halves. */
+static clq_status run_in_halves(clq_wide *wide, clq_outer_task outer) {
+    const bool scatters = outer.collective == CLQ_REDUCE_SCATTER;
+    const size_t count = outer.count * (scatters ? clq_world_size(wide->world) : 1);
+    float *out = outer.out;
+    const size_t own = (size_t)(out - (const float *)outer.in);
+    CLQ_TRY(grow(&wide->halves, count * sizeof(uint16_t)));
+    uint16_t *halves = wide->halves.data;
+    clq_reduce_to_halves(outer.in, halves, count);
+    outer.in = halves;
+    outer.out = halves + own;
+    outer.dtype = CLQ_F16;
+    outer.algorithm = choose(wide, outer.count * sizeof(uint16_t));
+    CLQ_TRY(clq_outer_run(wide->outer, &outer));
+    clq_reduce_from_halves(halves + own, out, outer.count);
+    return CLQ_OK;
 }
 
 /* The leader's part of a collective between processes, in place in `at`. in_at, out_at: where its input and output are
@@ -129,7 +154,8 @@ static clq_status cross(clq_wide *wide, const clq_task *task, clq_collective col
                                   .root = root,
                                   .divisor = wide->total,
                                   .deadline_s = wide->deadline_s};
-    clq_status status = clq_outer_run(wide->outer, &outer);
+    const bool in_halves = task->halves && (collective == CLQ_ALL_REDUCE || collective == CLQ_REDUCE_SCATTER);
+    clq_status status = in_halves ? run_in_halves(wide, outer) : clq_outer_run(wide->outer, &outer);
     const clq_status closed = close_view(&at);
     atomic_fetch_add(&wide->busy_ns, (uint64_t)((clq_now() - began) * 1e9));
     return status == CLQ_OK ? closed : status;
@@ -413,7 +439,8 @@ void clq_wide_destroy(clq_wide *wide) {
     if (!wide) return;
     clq_outer_destroy(wide->outer);
     clq_buffer_destroy(wide->passing);
-    clq_free(wide->staging);
+    clq_free(wide->staging.data);
+    clq_free(wide->halves.data);
     clq_free(wide->begin);
     clq_free(wide);
 }

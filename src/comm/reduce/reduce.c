@@ -24,7 +24,7 @@ static bool has_avx512(void) {
 
 /* Chosen by a pointer and not by an ifunc, whose resolver runs before the sanitizers are up and which not every C
  * library has. */
-static const clq_reduce_table *table(clq_reduce_level level) {
+const clq_reduce_table *clq_reduce_table_at(clq_reduce_level level) {
     switch (level) {
     case CLQ_REDUCE_PLAIN: return &clq_reduce_plain;
     case CLQ_REDUCE_AVX2: return __builtin_cpu_supports("avx2") && has_f16c() ? &clq_reduce_avx2 : NULL;
@@ -33,15 +33,15 @@ static const clq_reduce_table *table(clq_reduce_level level) {
     }
 }
 #else
-static const clq_reduce_table *table(clq_reduce_level level) {
+const clq_reduce_table *clq_reduce_table_at(clq_reduce_level level) {
     return level == CLQ_REDUCE_PLAIN ? &clq_reduce_plain : NULL;
 }
 #endif
 
 clq_reduce_function *clq_reduce_find_at(clq_reduce_level level, clq_dtype dtype, clq_redop op) {
-    const clq_reduce_table *at = table(level);
+    const clq_reduce_table *at = clq_reduce_table_at(level);
     if (!at || (unsigned)dtype >= CLQ_DTYPE_COUNT || (unsigned)op >= CLQ_REDOP_COUNT) return NULL;
-    return (*at)[dtype][op];
+    return at->by[dtype][op];
 }
 
 clq_reduce_function *clq_reduce_find(clq_dtype dtype, clq_redop op) {
@@ -49,4 +49,18 @@ clq_reduce_function *clq_reduce_find(clq_dtype dtype, clq_redop op) {
     for (int level = CLQ_REDUCE_LEVELS - 1; level >= 0 && !found; level--)
         found = clq_reduce_find_at((clq_reduce_level)level, dtype, op);
     return found;
+}
+
+static const clq_reduce_table *widest(void) {
+    const clq_reduce_table *found = NULL;
+    for (int level = CLQ_REDUCE_LEVELS - 1; !found; level--) found = clq_reduce_table_at((clq_reduce_level)level);
+    return found;
+}
+
+void clq_reduce_to_halves(const float *floats, uint16_t *halves, size_t count) {
+    widest()->to_halves(floats, halves, count);
+}
+
+void clq_reduce_from_halves(const uint16_t *halves, float *floats, size_t count) {
+    widest()->from_halves(halves, floats, count);
 }

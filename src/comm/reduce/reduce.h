@@ -23,8 +23,18 @@ typedef enum clq_reduce_level {
 } clq_reduce_level;
 clq_reduce_function *clq_reduce_find_at(clq_reduce_level level, clq_dtype dtype, clq_redop op);
 
+/* Floats to halves, to nearest with ties to even, and halves to floats. Memory does not overlap. */
+void clq_reduce_to_halves(const float *floats, uint16_t *halves, size_t count);
+void clq_reduce_from_halves(const uint16_t *halves, float *floats, size_t count);
+
 /* reduce_plain.c, reduce_avx2.c, reduce_avx512.c: what they make. */
-typedef clq_reduce_function *clq_reduce_table[CLQ_DTYPE_COUNT][CLQ_REDOP_COUNT];
+typedef struct clq_reduce_table {
+    clq_reduce_function *by[CLQ_DTYPE_COUNT][CLQ_REDOP_COUNT];
+    void (*to_halves)(const float *floats, uint16_t *halves, size_t count);
+    void (*from_halves)(const uint16_t *halves, float *floats, size_t count);
+} clq_reduce_table;
 extern const clq_reduce_table clq_reduce_plain, clq_reduce_avx2, clq_reduce_avx512;
+/* The table of a width; NULL: this processor has not that width. */
+const clq_reduce_table *clq_reduce_table_at(clq_reduce_level level);
 
 #endif

@@ -120,10 +120,46 @@ REDUCE_INTEGERS(i16, u16)
 REDUCE_INTEGERS(i32, u32)
 REDUCE_INTEGERS(i64, u64)
 
+/* A vector at a time; the rest goes through one that is filled up with zeros. */
+TARGET static void to_halves(const float *floats, uint16_t *halves, size_t count) {
+    enum { STEP = VECTOR / sizeof(float) };
+    f16_stored stored;
+    f16_work work;
+    for (size_t i = 0; i < count; i += STEP) {
+        const size_t n = CLQ_MIN((size_t)STEP, count - i);
+        if (n < STEP) memset(&work, 0, sizeof work);
+        memcpy(&work, floats + i, n == STEP ? sizeof work : n * sizeof *floats);
+        store_f16(&stored, &work);
+        memcpy(halves + i, &stored, n == STEP ? sizeof stored : n * sizeof *halves);
+    }
+}
+
+TARGET static void from_halves(const uint16_t *halves, float *floats, size_t count) {
+    enum { STEP = VECTOR / sizeof(float) };
+    f16_stored stored;
+    f16_work work;
+    for (size_t i = 0; i < count; i += STEP) {
+        const size_t n = CLQ_MIN((size_t)STEP, count - i);
+        if (n < STEP) memset(&stored, 0, sizeof stored);
+        memcpy(&stored, halves + i, n == STEP ? sizeof stored : n * sizeof *halves);
+        load_f16(&work, &stored);
+        memcpy(floats + i, &work, n == STEP ? sizeof work : n * sizeof *floats);
+    }
+}
+
 #define ROW(WRAPPING, T)                                                                                               \
     { WRAPPING##_sum, WRAPPING##_prod, T##_min, T##_max, T##_avg }
-const clq_reduce_table TABLE = {
-    [CLQ_F32] = ROW(f32, f32), [CLQ_F64] = ROW(f64, f64), [CLQ_F16] = ROW(f16, f16), [CLQ_BF16] = ROW(bf16, bf16),
-    [CLQ_I8] = ROW(u8, i8),    [CLQ_I16] = ROW(u16, i16), [CLQ_I32] = ROW(u32, i32), [CLQ_I64] = ROW(u64, i64),
-    [CLQ_U8] = ROW(u8, u8),    [CLQ_U16] = ROW(u16, u16), [CLQ_U32] = ROW(u32, u32), [CLQ_U64] = ROW(u64, u64),
-};
+const clq_reduce_table TABLE = {.by = {[CLQ_F32] = ROW(f32, f32),
+                                       [CLQ_F64] = ROW(f64, f64),
+                                       [CLQ_F16] = ROW(f16, f16),
+                                       [CLQ_BF16] = ROW(bf16, bf16),
+                                       [CLQ_I8] = ROW(u8, i8),
+                                       [CLQ_I16] = ROW(u16, i16),
+                                       [CLQ_I32] = ROW(u32, i32),
+                                       [CLQ_I64] = ROW(u64, i64),
+                                       [CLQ_U8] = ROW(u8, u8),
+                                       [CLQ_U16] = ROW(u16, u16),
+                                       [CLQ_U32] = ROW(u32, u32),
+                                       [CLQ_U64] = ROW(u64, u64)},
+                                .to_halves = to_halves,
+                                .from_halves = from_halves};

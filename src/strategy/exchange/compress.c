@@ -1,17 +1,22 @@
 /* An exchange of compressed gradients. Each replica keeps the compression error, and adds it to its next gradient. */
 #include "strategy/module.h"
 
+bool clq_compresses(const clq_strategy_options *options) {
+    return options->compression.kind == CLQ_COMPRESSION_F16 || options->compression.kind == CLQ_COMPRESSION_TOP_K;
+}
+
 clq_status clq_compression_check(const clq_strategy_config *config, const clq_strategy_module *module) {
     const clq_compression *how = &config->options.compression;
-    if ((unsigned)how->kind > CLQ_COMPRESSION_TOP_K)
+    const bool between = how->kind == CLQ_COMPRESSION_F16_BETWEEN;
+    if ((unsigned)how->kind > CLQ_COMPRESSION_F16_BETWEEN)
         return clq_fail(CLQ_ARGUMENT, "compression %d is none of clq_compression_kind", (int)how->kind);
     if (how->kind == CLQ_COMPRESSION_TOP_K && !(how->fraction > 0 && how->fraction <= 1))
         return clq_fail(CLQ_ARGUMENT, "compression topk=%g: the fraction of the gradient is above 0 and at most 1",
                         how->fraction);
     if (how->kind == CLQ_COMPRESSION_OFF) return CLQ_OK;
-    if (config->options.shard_optimizer)
+    if (config->options.shard_optimizer && !between)
         return clq_fail(CLQ_ARGUMENT, "compression and a sharded optimizer do not go together: leave out one of them");
-    if (module == &clq_strategy_mirrored) return CLQ_OK;
+    if (module == &clq_strategy_mirrored || (between && module == &clq_strategy_pipeline)) return CLQ_OK;
     return clq_fail(
         CLQ_ARGUMENT,
         "only mirrored replicas compress gradients: use strategy mirrored in place of %s, or no compression",

@@ -62,6 +62,9 @@ clq_status clq_zero_apply(struct clq_replica *replica, const clq_step_params *pa
 /* sharded.c: the gradient, or the optimizer's slots (CLQ_CURRENT_OPTIMIZER), of which each replica has a part. */
 void clq_shards_collect(clq_strategy *strategy, unsigned what);
 
+/* compress.c: whether replicas compress what they exchange, with or without processes between them. */
+bool clq_compresses(const clq_strategy_options *options);
+
 /* ---- peers (peers.c) ---- */
 
 /* How long a replica waits for another one in an exchange. */
@@ -80,6 +83,9 @@ clq_status clq_peers_run(struct clq_replica *replica, const clq_task *task, size
 clq_status clq_peers_run_exposed(struct clq_replica *replica, const clq_task *task, size_t bytes);
 /* Bytes [begin, end) of values become their sum over the peers. queue: the replica's, for its own thread. */
 clq_task clq_peers_sum(clq_queue *queue, clq_buffer *values, clq_dtype dtype, size_t begin, size_t end);
+/* Likewise of the gradient, of which the setting says what travels between processes. */
+clq_task clq_peers_sum_gradient(const struct clq_replica *replica, clq_queue *queue, size_t begin, size_t end);
+bool clq_peers_send_halves(const clq_strategy *strategy);
 /* The first `bytes` of values become their sum over the peers; exposed, too. */
 clq_status clq_peers_add_up(struct clq_replica *replica, clq_buffer *values, clq_dtype dtype, size_t bytes);
 /* The sum of all gradients, to each of the peers. */

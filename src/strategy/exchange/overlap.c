@@ -30,10 +30,7 @@ static reducer *reducer_of(const clq_replica *replica) {
 /* ---- in the reducer's thread ---- */
 
 static clq_status exchange(clq_replica *replica, const task *t) {
-    const clq_weights *weights = replica->weights;
-    const clq_task sum =
-        clq_peers_sum(reducer_of(replica)->queue, clq_weights_arena(weights, CLQ_ARENA_GRADIENT),
-                      clq_weights_dtype(weights, CLQ_ARENA_GRADIENT), t->bucket->begin, t->bucket->end);
+    const clq_task sum = clq_peers_sum_gradient(replica, reducer_of(replica)->queue, t->bucket->begin, t->bucket->end);
     CLQ_TRY(clq_event_wait(t->after));
     return clq_peers_run(replica, &sum, t->bucket->end - t->bucket->begin, t->traced);
 }

@@ -77,16 +77,27 @@ clq_task clq_peers_sum(clq_queue *queue, clq_buffer *values, clq_dtype dtype, si
                       .op = CLQ_SUM};
 }
 
+bool clq_peers_send_halves(const clq_strategy *strategy) {
+    return strategy->config.options.compression.kind == CLQ_COMPRESSION_F16_BETWEEN;
+}
+
+clq_task clq_peers_sum_gradient(const clq_replica *replica, clq_queue *queue, size_t begin, size_t end) {
+    clq_task task = clq_peers_sum(queue, clq_weights_arena(replica->weights, CLQ_ARENA_GRADIENT),
+                                  clq_weights_dtype(replica->weights, CLQ_ARENA_GRADIENT), begin, end);
+    task.halves = clq_peers_send_halves(replica->strategy);
+    return task;
+}
+
 clq_status clq_peers_add_up(clq_replica *replica, clq_buffer *values, clq_dtype dtype, size_t bytes) {
     const clq_task task = clq_peers_sum(replica->worker.queue, values, dtype, 0, bytes);
     return clq_peers_run_exposed(replica, &task, bytes);
 }
 
 clq_status clq_peers_add_up_gradients(clq_replica *replica) {
-    clq_buffer *gradient = clq_weights_arena(replica->weights, CLQ_ARENA_GRADIENT);
+    const size_t bytes = clq_buffer_bytes(clq_weights_arena(replica->weights, CLQ_ARENA_GRADIENT));
     if (!replica->peers) return CLQ_OK;
-    return clq_peers_add_up(replica, gradient, clq_weights_dtype(replica->weights, CLQ_ARENA_GRADIENT),
-                            clq_buffer_bytes(gradient));
+    const clq_task task = clq_peers_sum_gradient(replica, replica->worker.queue, 0, bytes);
+    return clq_peers_run_exposed(replica, &task, bytes);
 }
 
 /* Replicas that train apart have statistics of their own: the others' places are zero. */

@@ -56,7 +56,7 @@ static unsigned facts_of_settings(const clq_strategy *strategy) {
     if (several) facts |= CLQ_FACT_REPLICAS;
     if (trains) facts |= CLQ_FACT_TRAINS;
     if (config->bucket_bytes == SIZE_MAX) facts |= CLQ_FACT_NO_BUCKETS;
-    if (several && trains && config->options.compression.kind != CLQ_COMPRESSION_OFF) facts |= CLQ_FACT_COMPRESSED;
+    if (several && trains && clq_compresses(&config->options)) facts |= CLQ_FACT_COMPRESSED;
     if (several && trains && config->options.local_steps > 0) facts |= CLQ_FACT_LOCAL_STEPS;
     if (strategy->shards_optimizer) facts |= CLQ_FACT_SHARDED_OPTIMIZER;
     if (config->plan.slicing) facts |= CLQ_FACT_SLICED;
