@@ -236,6 +236,18 @@ typedef struct clq_trainer_config {
      * Errors: UNSUPPORTED (other strategies, top-k compression, functions on replicas, shares other than equal ones of
      * more than CLQ_REPLICAS_MAX replicas in all), MISMATCH (another model, settings, weights, data or plan on another process). */
     clq_world *world;
+    /* Of a world of several processes: what clq_fit takes from the dataset that each process gives it.
+     * - DATA: the datasets are the same, and each process takes its replicas' rows of each batch.
+     * - FILE: the datasets are the process's own, of any lengths; what a sample is, and batch, shuffle and seed are
+     *   alike. A process takes as many samples as its replicas take of a full batch, in an order by the seed plus its
+     *   rank. An epoch has as many batches as the set that ends first; the last batch may be smaller. Rank 0 logs how
+     *   many samples that leaves out. clq_evaluate, and the validation of a fit, count each process's own samples once.
+     *   A checkpoint is gone on from by as many processes.
+     * - OFF: the datasets are the same, and a process takes samples from all of its own likewise: an epoch trains on
+     *   the whole set once for each process. Evaluation is that of DATA.
+     * With FILE and OFF a batch that a program makes by hand is the whole one in each process, and each process has a
+     * share of each batch. Shares AUTO are refused then (UNSUPPORTED). */
+    clq_shard shard;
 } clq_trainer_config;
 /* Adam, sparse cross-entropy from probabilities, batch 64, u8 samples. {0} is no default: its batch is 0. */
 CLQ_API void clq_trainer_config_init(clq_trainer_config *config, size_t config_bytes);

@@ -232,6 +232,14 @@ typedef enum clq_recompute_kind {
     CLQ_RECOMPUTE_ALL   /* so that activations take the least memory that can be found */
 } clq_recompute_kind;
 
+/* Which samples each process of a training over several takes; the order is part of the binary interface. Names are
+ * those of tf.data's AutoShardPolicy. */
+typedef enum clq_shard {
+    CLQ_SHARD_DATA, /* all have the same set, and each takes its part of each batch: as one process with all devices */
+    CLQ_SHARD_FILE, /* each has a set of its own, and takes its part of each batch from it */
+    CLQ_SHARD_OFF   /* all have the same set, and each takes its part of each batch from all of it, in its own order */
+} clq_shard;
+
 /* How exact products of float32 matrices are, where a device has faster units for numbers of fewer bits; sums are
  * float32 always. HIGHEST: as float32; HIGH: factors may be rounded to TF32 (10 bits behind the point); MEDIUM: to
  * bfloat16 (7). */

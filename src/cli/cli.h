@@ -89,6 +89,7 @@ typedef struct clq_setup {
     clq_output_config outputs[CLQ_MODEL_OUTPUTS_MAX];        /* of the config */
     double shares[CLQ_REPLICAS_MAX];                         /* --shares W,W */
     double *class_weights;                                   /* --class-weights; NULL: none */
+    char *data, *sample_weights; /* options with the rank in place of {rank}; NULL: without */
     clq_optimizer_config optimizers[CLQ_OPTIMIZERS_MAX - 1]; /* --optimizer-of, and their names */
     char optimizer_names[CLQ_OPTIMIZERS_MAX - 1][512];
 } clq_setup;

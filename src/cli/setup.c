@@ -19,6 +19,8 @@ void clq_setup_release(clq_setup *setup) {
     clq_dataset_destroy(setup->test);
     clq_free(setup->peers);
     clq_free(setup->class_weights);
+    clq_free(setup->data);
+    clq_free(setup->sample_weights);
     clq_model_destroy(setup->model);
     clq_system_close(setup->system);
     clq_system_close(setup->recalled);

@@ -307,6 +307,7 @@ static void introduce(const training *t) {
     fprintf(t->talk, "%s: %zu parameters, global batch %zu on %u %s", clq_model_name(s->model),
             clq_model_parameter_count(s->model), s->global_batch, replicas, replicas == 1 ? "device" : "replicas");
     if (s->world) fprintf(t->talk, " of %u processes", clq_world_size(s->world));
+    if (s->world && s->config.shard != CLQ_SHARD_DATA) fprintf(t->talk, ", shard %s", t->options->shard);
     if (t->options->accumulate > 1)
         fprintf(t->talk, ", an update for %llu batches", (unsigned long long)t->options->accumulate);
     putc('\n', t->talk);

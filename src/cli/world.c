@@ -64,14 +64,43 @@ static clq_status check_tf_config_alone(void) {
     return CLQ_OK;
 }
 
+/* *option: its "{rank}" and "{ranks}" become this process's rank, and how many there are; *owned is that text then. */
+static clq_status name_rank(const clq_world *world, const char **option, char **owned) {
+    static const char *const names[] = {"{rank}", "{ranks}"};
+    const unsigned values[] = {clq_world_rank(world), clq_world_size(world)};
+    clq_text text = {0};
+    if (!*option || !strstr(*option, "{rank")) return CLQ_OK;
+    for (const char *at = *option; *at;) {
+        size_t k = 0;
+        while (k < CLQ_COUNT_OF(names) && strncmp(at, names[k], strlen(names[k])) != 0) k++;
+        if (k < CLQ_COUNT_OF(names))
+            clq_text_add(&text, "%u", values[k]);
+        else
+            clq_text_add(&text, "%c", *at);
+        at += k < CLQ_COUNT_OF(names) ? strlen(names[k]) : 1;
+    }
+    *owned = text.data;
+    if (text.failed) return CLQ_MEMORY;
+    *option = text.data;
+    return CLQ_OK;
+}
+
+/* A process's own files, which are no output either. */
+static clq_status name_own_files(clq_setup *setup, clq_options *options) {
+    CLQ_TRY(name_rank(setup->world, &options->data, &setup->data));
+    CLQ_TRY(name_rank(setup->world, &options->sample_weights, &setup->sample_weights));
+    return setup->data || setup->sample_weights ? clq_options_check_files("train", options, NULL, 0) : CLQ_OK;
+}
+
 clq_status clq_setup_world(clq_setup *setup, clq_options *options, clq_status status) {
     status = clq_ranks_join(&setup->world, status);
     setup->is_silent = clq_world_rank(setup->world) > 0;
     if (status == CLQ_OK) status = setup->world ? check_tf_config(setup->world) : check_tf_config_alone();
-    if (!setup->is_silent) return status;
-    options->json = false;
-    options->save = options->save_best = options->monitor = options->csv = options->trace = NULL;
-    return status;
+    if (setup->is_silent) {
+        options->json = false;
+        options->save = options->save_best = options->monitor = options->csv = options->trace = NULL;
+    }
+    return status == CLQ_OK ? clq_world_check(setup->world, name_own_files(setup, options)) : status;
 }
 
 /* ---- devices ---- */

@@ -52,6 +52,17 @@ void clq_shares_split(size_t count, unsigned replicas, const double *weights, si
 size_t clq_shares_most(size_t count, unsigned replicas, const double *weights, unsigned replica);
 
 bool clq_dataset_drops_remainder(const clq_dataset *dataset);
+
+/* Of a set whose samples are a part of each global batch: others bring the rest. */
+typedef struct clq_data_part {
+    size_t batch;     /* samples of a full batch; 0: the set has the whole batch */
+    uint64_t batches; /* the most of an epoch; 0: as many as there are */
+    uint64_t seed;    /* added to that of the shuffle */
+} clq_data_part;
+/* From now on the set gives these parts, and counts its batches by them; setting a stage ends it. The place stays if
+ * the epoch has it, else it is the epoch's end. No rows may be under way unless the part is the same as before. */
+void clq_dataset_set_part(clq_dataset *dataset, const clq_data_part *part);
+clq_data_part clq_dataset_part(const clq_dataset *dataset);
 /* Whether clq_dataset_open takes the name for a folder: others are built in. */
 bool clq_dataset_is_folder(const char *name);
 /* Whether a file of this name in a folder of data may be read as a part of it. */
@@ -60,8 +71,9 @@ bool clq_dataset_reads(const char *name);
 void clq_dataset_tell(const clq_dataset *dataset, uint64_t *epoch, uint64_t *index);
 
 /* A hash of all values that it gives, and of how it is cut and shuffled: what processes compare that train on it
- * together. Reads all samples. */
-clq_hash128 clq_dataset_fingerprint(const clq_dataset *dataset);
+ * together. Reads all samples. Without values: of what a sample is, and how such sets are cut and shuffled, whatever
+ * their lengths are. */
+clq_hash128 clq_dataset_fingerprint(const clq_dataset *dataset, bool values);
 
 /* ---- rows (rows.c) ---- */
 

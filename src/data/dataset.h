@@ -32,6 +32,7 @@ struct clq_dataset {
     uint64_t seed;
     size_t batch;
     bool drop_remainder;
+    clq_data_part part;
     int ahead; /* batches to prefetch, or CLQ_AUTO */
 
     clq_place next;      /* what clq_dataset_next gives next; index == batches: the end of the epoch */
@@ -48,6 +49,8 @@ clq_status clq_source_synthetic(const char *description, const char *part, clq_d
 
 clq_status clq_order_allocate(clq_order *order, const clq_dataset *dataset); /* once */
 void clq_orders_free(clq_dataset *dataset);
+/* Samples of a full batch that the set gives. */
+size_t clq_dataset_rows(const clq_dataset *dataset);
 /* The rows of the batch at `place`, in the order that is drawn as far as that. */
 clq_rows clq_rows_at(const clq_dataset *dataset, clq_order *order, clq_place place);
 

@@ -50,7 +50,7 @@ static void assemble_ahead(void *context) {
 
 /* Where a slot's rows lie in memory[0 … its bytes), which are returned. */
 static size_t lay_out(const clq_dataset *d, char *memory, slot *to) {
-    size_t rows = CLQ_MIN(d->batch, d->info.samples), used = 0;
+    size_t rows = CLQ_MIN(clq_dataset_rows(d), d->info.samples), used = 0;
     for (unsigned i = 0; i < d->feed.count; i++) {
         const clq_feed_array *array = &d->feed.arrays[i];
         to->arrays[i] = memory ? memory + used : NULL;
@@ -84,7 +84,7 @@ static void free_ring(clq_data_ring *ring) {
 static size_t batches_ahead(const clq_dataset *d) {
     size_t ahead = (size_t)d->ahead;
     if (d->ahead == CLQ_AUTO) {
-        const size_t bytes = clq_feed_bytes(&d->feed) * CLQ_MIN(d->batch, d->info.samples);
+        const size_t bytes = clq_feed_bytes(&d->feed) * CLQ_MIN(clq_dataset_rows(d), d->info.samples);
         ahead = CLQ_MAX(CLQ_MIN(AHEAD_BYTES / bytes, (size_t)AHEAD_MOST), (size_t)AHEAD_LEAST);
     }
     return CLQ_MIN(ahead, clq_dataset_batches(d)); /* further ahead than an epoch nobody needs to be */

@@ -31,7 +31,8 @@ static void draw(clq_order *order, const clq_dataset *d, uint64_t epoch, size_t 
     if (!order->begun || order->epoch != epoch) {
         *order = (clq_order){.places = places,
                              .epoch = epoch,
-                             .random = clq_random_start(d->seed, clq_random_stream(CLQ_RANDOM_SHUFFLE, epoch)),
+                             .random =
+                                 clq_random_start(d->seed + d->part.seed, clq_random_stream(CLQ_RANDOM_SHUFFLE, epoch)),
                              .begun = true};
         for (size_t i = 0; i < samples; i++) places[i] = i;
     }
@@ -53,8 +54,9 @@ static void draw(clq_order *order, const clq_dataset *d, uint64_t epoch, size_t 
 /* ---- rows ---- */
 
 clq_rows clq_rows_at(const clq_dataset *d, clq_order *order, clq_place place) {
-    clq_rows rows = {.feed = &d->feed, .arrays = d->values, .first = (size_t)place.index * d->batch, .stay = true};
-    rows.count = CLQ_MIN(d->batch, d->info.samples - rows.first);
+    const size_t most = clq_dataset_rows(d);
+    clq_rows rows = {.feed = &d->feed, .arrays = d->values, .first = (size_t)place.index * most, .stay = true};
+    rows.count = CLQ_MIN(most, d->info.samples - rows.first);
     if (d->buffer == 0) return rows;
     draw(order, d, place.epoch, rows.first + rows.count);
     rows.places = order->places + rows.first;

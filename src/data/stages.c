@@ -4,6 +4,7 @@
 
 static void start_over(clq_dataset *dataset) {
     clq_pipeline_stop(dataset);
+    dataset->part = (clq_data_part){0};
     dataset->next = (clq_place){0};
 }
 
@@ -25,15 +26,17 @@ static void add_hash(clq_hash128 *hash, const void *data, size_t bytes) {
     *hash = (clq_hash128){.low = one.low, .high = hash->high ^ one.high};
 }
 
-clq_hash128 clq_dataset_fingerprint(const clq_dataset *d) {
-    const uint64_t stages[] = {d->info.samples, d->batch, d->buffer, d->buffer ? d->seed : 0, d->drop_remainder};
+clq_hash128 clq_dataset_fingerprint(const clq_dataset *d, bool values) {
+    const size_t samples = values ? d->info.samples : 0;
+    const size_t buffer = values || d->buffer < d->info.samples ? d->buffer : SIZE_MAX; /* the whole set */
+    const uint64_t stages[] = {samples, d->batch, buffer, d->buffer ? d->seed : 0, d->drop_remainder};
     clq_hash128 hash = {0};
     add_hash(&hash, stages, sizeof stages);
     for (unsigned i = 0; i < d->feed.count; i++) {
         const clq_feed_array *array = &d->feed.arrays[i];
         const uint64_t kind[] = {array->role, array->index, array->dtype, array->bytes};
         add_hash(&hash, kind, sizeof kind);
-        add_hash(&hash, d->values[i], d->info.samples * array->bytes);
+        if (values) add_hash(&hash, d->values[i], d->info.samples * array->bytes);
     }
     return hash;
 }
@@ -76,9 +79,24 @@ void clq_dataset_tell(const clq_dataset *dataset, uint64_t *epoch, uint64_t *ind
     *index = dataset->next.index;
 }
 
+size_t clq_dataset_rows(const clq_dataset *dataset) {
+    return dataset->part.batch > 0 ? dataset->part.batch : dataset->batch;
+}
+
 size_t clq_dataset_batches(const clq_dataset *dataset) {
-    size_t samples = dataset->info.samples;
-    return dataset->drop_remainder ? samples / dataset->batch : clq_ceil_div(samples, dataset->batch);
+    const size_t samples = dataset->info.samples, rows = clq_dataset_rows(dataset);
+    const size_t batches = dataset->drop_remainder ? samples / rows : clq_ceil_div(samples, rows);
+    return dataset->part.batches > 0 ? CLQ_MIN(batches, (size_t)dataset->part.batches) : batches;
+}
+
+clq_data_part clq_dataset_part(const clq_dataset *dataset) { return dataset->part; }
+
+void clq_dataset_set_part(clq_dataset *dataset, const clq_data_part *part) {
+    const clq_data_part *now = &dataset->part;
+    if (now->batch == part->batch && now->batches == part->batches && now->seed == part->seed) return;
+    clq_pipeline_stop(dataset);
+    dataset->part = *part;
+    dataset->next.index = CLQ_MIN(dataset->next.index, (uint64_t)clq_dataset_batches(dataset));
 }
 
 size_t clq_dataset_batch_size(const clq_dataset *dataset) { return dataset->batch; }

@@ -113,7 +113,9 @@ struct clq_strategy {
     unsigned count;
     unsigned first, total; /* the number of its first replica among those of all processes, and how many these are */
     unsigned tag;          /* with several processes: of messages between them about snapshots */
-    unsigned group;        /* replicas that have one model together: r / group is the model that replica r is of */
+    unsigned *starts;      /* (processes + 1) by rank: the number of its first replica; the last is `total` */
+    const clq_brought *brought; /* to the batch that is posted; NULL: every process has all of it */
+    unsigned group;             /* replicas that have one model together: r / group is the model that replica r is of */
     clq_replica *replicas;
     uint64_t *
         measured_by; /* (metric_slots) of the batch that a row of metrics is about: bits of replicas whose row counts */
@@ -168,12 +170,15 @@ clq_status clq_alike_open(const clq_strategy *strategy);
 /* ranks.c: fills what config has of all processes: which of their replicas these devices' are. Errors: UNSUPPORTED
  * (what processes do not do together), ARGUMENT (a batch that is too small), and those of clq_world_gather. */
 clq_status clq_ranks_count(clq_strategy_config *config, const clq_devices *devices);
-/* Room for clq_ranks_cut, and a tag. close takes a strategy for which open failed. Errors: MEMORY, UNSUPPORTED (no tag
- * is left). */
+/* Room for clq_ranks_cut, which replicas are whose, and a tag. With a world all call it. close takes a strategy for
+ * which open failed. Errors: MEMORY, UNSUPPORTED (no tag is left), and those of clq_world_gather. */
 clq_status clq_ranks_open(clq_strategy *strategy);
 void clq_ranks_close(clq_strategy *strategy);
-/* A batch over the replicas of all processes. By the poster; until its next call. */
+/* A batch over the replicas of all processes; the one that processes bring, if they do. By the poster; until its next
+ * call. */
 clq_batch_cut clq_ranks_cut(const clq_strategy *strategy, size_t samples);
+/* Where the rows that this process has begin in such a batch. */
+size_t clq_ranks_rows_begin(const clq_strategy *strategy);
 /* The same over the replicas of this process alone, in proportion to their room; and how many samples fit at once. */
 clq_batch_cut clq_ranks_cut_here(const clq_strategy *strategy, size_t samples);
 size_t clq_ranks_room_here(const clq_strategy *strategy);

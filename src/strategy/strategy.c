@@ -197,7 +197,7 @@ static void add_accumulated(clq_strategy *strategy, clq_command *command, size_t
 
 clq_status clq_strategy_post_batch(clq_strategy *strategy, clq_command command, const clq_rows *batch) {
     float *const *outputs = command.outputs;
-    const size_t total = batch->count;
+    const size_t total = clq_strategy_samples(strategy, batch->count), begin = clq_ranks_rows_begin(strategy);
     const unsigned traits = command.kind->traits;
     clq_batch_part parts[CLQ_REPLICAS_MAX];
     uint64_t measured_by = 0;
@@ -220,7 +220,7 @@ clq_status clq_strategy_post_batch(clq_strategy *strategy, clq_command command, 
         command.outputs = part->measures ? outputs : NULL;
         command.params.count = (uint32_t)part->count;
         command.params.first_row = (uint32_t)(before + part->first);
-        const clq_rows rows = clq_rows_part(batch, part->first, part->count);
+        const clq_rows rows = clq_rows_part(batch, part->first - begin, part->count);
         clq_replica_give_rows(replica, &rows, &command);
         clq_channel_put(replica->worker.commands, &command);
     }

@@ -131,6 +131,19 @@ size_t clq_strategy_share(clq_strategy *strategy, unsigned replica); /* of a ful
 /* How many of a batch's `samples` the replicas of this process take in training and evaluation: all, without a world.
  * By the poster's thread, as clq_strategy_share_of_all. */
 size_t clq_strategy_own_samples(const clq_strategy *strategy, size_t samples);
+/* Of batches of which each process has its own rows alone, in the order of the ranks: how many rows of this one each
+ * has (counts, by rank), at most what its replicas take of a batch of `full` samples. */
+typedef struct clq_brought {
+    size_t full;
+    const size_t *counts;
+} clq_brought;
+/* Steps, gradients and evaluations from now on get such rows; borrowed. NULL: every process has all rows. By the
+ * poster's thread, as what follows. */
+void clq_strategy_bring(clq_strategy *strategy, const clq_brought *brought);
+/* Samples of a whole batch of which this process has so many rows. */
+size_t clq_strategy_samples(const clq_strategy *strategy, size_t rows);
+/* How many of a batch's `samples` each process takes: counts (processes). */
+void clq_strategy_split_processes(const clq_strategy *strategy, size_t samples, size_t *counts);
 /* All that train together. devices: a hash of which devices. */
 typedef struct clq_everyone {
     unsigned processes, replicas;

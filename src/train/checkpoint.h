@@ -86,9 +86,11 @@ clq_status clq_checkpoint_put_trainer(clq_checkpoint *to, const clq_trainer *tra
 clq_status clq_checkpoint_apply(clq_checkpoint *from, const char *folder, clq_trainer *trainer);
 /* Errors: MISMATCH: of another optimizer, or one whose state means something else. */
 clq_status clq_checkpoint_check_optimizer(const clq_checkpoint *from, const clq_trainer *trainer, const char *folder);
-clq_status clq_checkpoint_put_data(clq_checkpoint *to, const clq_dataset *data); /* Errors: MEMORY */
+/* Errors: MEMORY. */
+clq_status clq_checkpoint_put_data(clq_checkpoint *to, const clq_trainer *trainer, const clq_dataset *data);
 /* The dataset goes on where the checkpoint has it, or at the same part of the epoch. */
-clq_status clq_checkpoint_seek(const clq_checkpoint *from, const char *folder, clq_dataset *data);
+clq_status clq_checkpoint_seek(const clq_checkpoint *from, const char *folder, const clq_trainer *trainer,
+                               clq_dataset *data);
 clq_status clq_checkpoint_put_place(clq_checkpoint *to, const clq_trainer *trainer,
                                     const clq_fit_place *place); /* Errors: MEMORY */
 /* *has: whether it is of a fit; where that fit was. data: the training set as it is cut by now, or NULL. An epoch's

@@ -1,5 +1,6 @@
 /* What a checkpoint has beside tensors, of its trainer and its fit: how it is put down and taken up again. */
 #include "train/checkpoint.h"
+#include "train/sharding.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -200,21 +201,24 @@ static uint64_t among(uint64_t batch, uint64_t before, uint64_t now) {
 
 /* "60000 samples in batches of 64, shuffled among 60000": what an epoch's order is of, but for its seed. */
 enum { ORDER_TEXT = 120 };
-static void describe_order(const clq_dataset *data, char text[ORDER_TEXT]) {
-    size_t batch, buffer;
+static void describe_order(const clq_trainer *trainer, const clq_dataset *data, char text[ORDER_TEXT]) {
+    size_t batch, buffer, samples;
     clq_dataset_stages(data, &batch, &buffer);
-    (void)snprintf(text, ORDER_TEXT, "%zu samples in batches of %zu, shuffled among %zu",
-                   clq_dataset_get_info(data)->samples, batch, buffer);
+    /* Whole sets of processes differ in length. */
+    if (clq_sharding_totals(trainer, data, &samples) && buffer >= clq_dataset_get_info(data)->samples) buffer = samples;
+    (void)snprintf(text, ORDER_TEXT, "%zu samples in batches of %zu, shuffled among %zu", samples, batch, buffer);
 }
 
-clq_status clq_checkpoint_put_data(clq_checkpoint *to, const clq_dataset *data) {
+clq_status clq_checkpoint_put_data(clq_checkpoint *to, const clq_trainer *trainer, const clq_dataset *data) {
     char order[ORDER_TEXT];
-    describe_order(data, order);
+    describe_order(trainer, data, order);
+    CLQ_TRY(clq_sharding_put(to, trainer));
     CLQ_TRY(clq_checkpoint_put_count(to, "data/batches", clq_dataset_batches(data)));
     return clq_checkpoint_put_text(to, "data/order", order);
 }
 
-clq_status clq_checkpoint_seek(const clq_checkpoint *from, const char *folder, clq_dataset *data) {
+clq_status clq_checkpoint_seek(const clq_checkpoint *from, const char *folder, const clq_trainer *trainer,
+                               clq_dataset *data) {
     const uint64_t now = clq_dataset_batches(data);
     uint64_t epoch, index, before = now;
     if (!clq_checkpoint_count(from, "data/epoch", &epoch) || !clq_checkpoint_count(from, "data/index", &index))
@@ -222,7 +226,7 @@ clq_status clq_checkpoint_seek(const clq_checkpoint *from, const char *folder, c
     char order[ORDER_TEXT];
     const char *order_before = clq_checkpoint_text(from, "data/order");
     (void)clq_checkpoint_count(from, "data/batches", &before);
-    describe_order(data, order);
+    describe_order(trainer, data, order);
     if (before == now && order_before && strcmp(order_before, order) != 0)
         clq_log(CLQ_LOG_WARNING,
                 "%s: its data were %s, and now are %s: the training goes on at the same part of the epoch, and samples "

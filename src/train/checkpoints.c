@@ -1,5 +1,6 @@
 /* A folder of checkpoints: which are there, the thread that writes, and going on from the newest. */
 #include "train/checkpoint.h"
+#include "train/sharding.h"
 #include <clique/callbacks.h>
 
 #include <errno.h>
@@ -299,7 +300,7 @@ static clq_status fill(clq_checkpoint *to, clq_trainer *trainer, const clq_datas
     if (!place && data) clq_dataset_tell(data, &epoch, &index);
     if (!place && !data) return CLQ_OK;
     CLQ_TRY(clq_checkpoint_put_count(to, "data/epoch", epoch));
-    if (data) CLQ_TRY(clq_checkpoint_put_data(to, data));
+    if (data) CLQ_TRY(clq_checkpoint_put_data(to, trainer, data));
     return clq_checkpoint_put_count(to, "data/index", index);
 }
 
@@ -389,7 +390,7 @@ static clq_status apply(clq_checkpoints *c, clq_checkpoint *from, const char *fo
     bool has_place;
     CLQ_TRY(clq_checkpoint_get_place(from, folder, trainer, data, &place, &has_place));
     if (data) clq_dataset_tell(data, &epoch, &index);
-    if (data) CLQ_TRY(clq_checkpoint_seek(from, folder, data));
+    if (data) CLQ_TRY(clq_checkpoint_seek(from, folder, trainer, data));
     const clq_status status = clq_checkpoint_apply(from, folder, trainer);
     if (status != CLQ_OK) {
         clq_error error;
@@ -461,6 +462,18 @@ static clq_status find_newest(clq_checkpoints *c, const clq_trainer *trainer, cl
     return *has || status == CLQ_MEMORY || first.status == CLQ_OK ? status : clq_error_raise(&first);
 }
 
+/* By all processes. */
+static clq_status go_on(clq_checkpoints *c, clq_checkpoint *from, clq_trainer *trainer, clq_dataset *data) {
+    clq_world *world = c->config.world;
+    char *folder = clq_checkpoint_folder(c->folder, from->step);
+    clq_status status = folder ? clq_sharding_check_resumed(from, folder, trainer) : CLQ_MEMORY;
+    status = clq_world_check(world, status);
+    if (status == CLQ_OK && data) status = clq_sharding_open(trainer, data);
+    if (status == CLQ_OK) status = clq_world_check(world, apply(c, from, folder, trainer, data));
+    clq_free(folder);
+    return status;
+}
+
 clq_status clq_checkpoints_restore(clq_checkpoints *c, clq_trainer *trainer, clq_dataset *dataset, uint64_t *step) {
     clq_checkpoint from = {0};
     bool has = false;
@@ -469,11 +482,8 @@ clq_status clq_checkpoints_restore(clq_checkpoints *c, clq_trainer *trainer, clq
     clq_status status = c->is_writer ? find_newest(c, trainer, &from, &has) : CLQ_OK;
     status = clq_world_check(c->config.world, status);
     if (status == CLQ_OK) status = clq_checkpoint_share(c->config.world, trainer->model, &from, &has);
-    char *folder = has ? clq_checkpoint_folder(c->folder, from.step) : NULL;
-    if (status == CLQ_OK && has) status = folder ? apply(c, &from, folder, trainer, dataset) : CLQ_MEMORY;
-    status = clq_world_check(c->config.world, status);
+    if (status == CLQ_OK && has) status = go_on(c, &from, trainer, dataset);
     if (status == CLQ_OK) *step = has ? from.step : 0;
-    clq_free(folder);
     clq_checkpoint_release(&from);
     return status;
 }

@@ -2,6 +2,7 @@
 #include "train/callbacks.h"
 #include "train/checkpoint.h"
 #include "train/meeting.h"
+#include "train/sharding.h"
 
 #include <math.h>
 #include <string.h>
@@ -153,13 +154,20 @@ static bool ends_update(const run *r) {
            next == clq_dataset_batches(r->data);
 }
 
-static clq_status train_batch(run *r, const piece *p) {
-    const bool ends = ends_update(r);
-    const size_t samples = r->by_rows ? p->rows.count : p->batch.count;
+static clq_status step(run *r, const piece *p, bool ends) {
+    const size_t rows = r->by_rows ? p->rows.count : p->batch.count;
     CLQ_TRY(r->by_rows ? clq_trainer_step_rows(r->trainer, &p->rows, ends)
                        : clq_trainer_step_batch(r->trainer, &p->batch, ends));
+    return clq_metrics_note(&r->metrics, r->trainer, clq_strategy_samples(r->trainer->strategy, rows));
+}
+
+static clq_status train_batch(run *r, const piece *p) {
+    const bool ends = ends_update(r);
+    clq_sharding_bring(r->trainer, r->data);
+    const clq_status status = step(r, p, ends);
+    clq_sharding_done(r->trainer);
+    CLQ_TRY(status);
     r->batch++;
-    CLQ_TRY(clq_metrics_note(&r->metrics, r->trainer, samples));
     if (ends) clq_dataset_tell(r->data, &r->data_epoch, &r->data_index);
     if (ends) CLQ_TRY(tell_step(r));
     /* In the middle of an update nothing can be kept for one who interrupts. */
@@ -260,20 +268,24 @@ static clq_status train_epoch(run *r) {
 
 typedef clq_status (*visit)(clq_trainer *trainer, const clq_batch *batch, void *context);
 
-/* From the dataset's start, in order. Afterwards the dataset goes on where it was before: it may be the one that
- * clq_fit is walking over. */
-static clq_status for_each_batch(clq_trainer *trainer, clq_dataset *dataset, bool labels, visit each, void *context) {
+/* From the dataset's start, in order, in batches of `part`. Afterwards the dataset goes on where it was before: it may
+ * be the one that clq_fit is walking over. */
+static clq_status for_each_batch(clq_trainer *trainer, clq_dataset *dataset, const clq_data_part *part, bool labels,
+                                 visit each, void *context) {
+    const clq_data_part before = clq_dataset_part(dataset);
     uint64_t epoch, index;
     CLQ_TRY(clq_trainer_check_dataset(trainer, dataset, labels));
     /* A seek frees the order of the rows that steps under way are to copy. */
     if (trainer->rows_of == dataset) CLQ_TRY(clq_strategy_wait(trainer->strategy));
     clq_dataset_tell(dataset, &epoch, &index);
+    clq_dataset_set_part(dataset, part);
     clq_status status = clq_dataset_seek(dataset, 0, 0);
     for (bool more = true; status == CLQ_OK && more;) {
         clq_batch batch;
         status = clq_dataset_next(dataset, &batch, &more);
         if (status == CLQ_OK && more) status = each(trainer, &batch, context);
     }
+    clq_dataset_set_part(dataset, &before);
     clq_status returned = clq_dataset_seek(dataset, epoch, index);
     return status == CLQ_OK ? returned : status;
 }
@@ -282,7 +294,8 @@ typedef struct evaluation {
     clq_metrics metrics;
     run *fit; /* whose validation it is; NULL: nobody's */
     const clq_totals *trained;
-    uint64_t batch, batches;
+    const clq_dataset *data;
+    uint64_t batch;
 } evaluation;
 
 static clq_status tell_validation(const evaluation *e) {
@@ -291,20 +304,27 @@ static clq_status tell_validation(const evaluation *e) {
     e->fit->told = now;
     clq_progress progress = progress_of(e->fit, e->trained);
     progress.validation_batch = e->batch;
-    progress.validation_batches = e->batches;
+    progress.validation_batches = clq_dataset_batches(e->data);
     return clq_meeting_take(&e->fit->meeting,
                             CLQ_ASK(e->fit->config->on_progress(e->fit->config->context, &progress), "on_progress"));
 }
 
-static clq_status evaluate_batch(clq_trainer *trainer, const clq_batch *batch, void *context) {
-    evaluation *e = context;
+static clq_status forward(clq_trainer *trainer, const clq_batch *batch, evaluation *e) {
     clq_checked_batch taken;
     const clq_step_params params = clq_trainer_forward_params(trainer);
     CLQ_TRY(clq_trainer_take_batch(trainer, batch, CLQ_TO_EVALUATE, &taken));
     CLQ_TRY(clq_strategy_forward(trainer->strategy, &taken.rows, &params));
     trainer->rows++;
     e->batch++;
-    CLQ_TRY(clq_metrics_note(&e->metrics, trainer, batch->count));
+    return clq_metrics_note(&e->metrics, trainer, batch->count);
+}
+
+static clq_status evaluate_batch(clq_trainer *trainer, const clq_batch *batch, void *context) {
+    evaluation *e = context;
+    if (clq_sharding_evaluates_own(trainer)) clq_sharding_bring_own(trainer, batch->count);
+    const clq_status status = forward(trainer, batch, e);
+    clq_sharding_done(trainer);
+    CLQ_TRY(status);
     return tell_validation(e);
 }
 
@@ -312,7 +332,10 @@ static clq_status evaluate(clq_trainer *trainer, clq_dataset *dataset, evaluatio
     CLQ_TRY(clq_trainer_keep_last_step(trainer));
     CLQ_TRY(clq_metrics_start(&e->metrics, NULL, trainer));
     double started = clq_now();
-    clq_status status = for_each_batch(trainer, dataset, true, evaluate_batch, e);
+    clq_data_part part = {0};
+    e->data = dataset;
+    if (clq_sharding_evaluates_own(trainer)) part = clq_sharding_part_to_evaluate(trainer);
+    clq_status status = for_each_batch(trainer, dataset, &part, true, evaluate_batch, e);
     if (status == CLQ_OK) status = clq_metrics_collect(&e->metrics, trainer);
     if (status == CLQ_OK) status = clq_metrics_add_up(&e->metrics, trainer);
     clq_metrics_end(&e->metrics, trainer);
@@ -348,7 +371,7 @@ static clq_status end_epoch(run *r, double seconds) {
     else
         clq_trainer_keep_matrices(r->trainer, CLQ_MATRIX_OF_TRAINING, r->metrics.totals);
     if (data) {
-        evaluation e = {.fit = r, .trained = &info.train, .batches = clq_dataset_batches(data)};
+        evaluation e = {.fit = r, .trained = &info.train};
         CLQ_TRY(evaluate(r->trainer, data, &e, &info.validation));
     }
     if (r->config->on_epoch)
@@ -390,8 +413,9 @@ static clq_status tell_epoch(run *r) {
     return status;
 }
 
-static clq_status check_batches(const clq_dataset *train) {
-    if (clq_dataset_batches(train) > 0) return CLQ_OK;
+/* Of a set that gives parts of batches, who opens it checks them. */
+static clq_status check_batches(const clq_trainer *trainer, const clq_dataset *train) {
+    if (clq_dataset_batches(train) > 0 || trainer->sharding) return CLQ_OK;
     return clq_fail(CLQ_ARGUMENT,
                     "%s has no batch to train on: the batch is larger than the set and the remainder is dropped",
                     clq_dataset_get_info(train)->name);
@@ -402,7 +426,8 @@ static clq_status train_epochs(run *r) {
     for (r->epoch = r->from.epoch;
          r->resumed || (r->epoch < r->epochs && r->trainer->step < r->last_step && !clq_meeting_stops(&r->meeting));
          r->epoch++) {
-        CLQ_TRY(check_batches(r->data)); /* on_epoch may have cut it into others */
+        CLQ_TRY(check_batches(r->trainer, r->data)); /* on_epoch may have cut it into others */
+        CLQ_TRY(clq_sharding_open(r->trainer, r->data));
         CLQ_TRY(train_epoch(r));
         CLQ_TRY(tell_epoch(r));
     }
@@ -418,7 +443,7 @@ static clq_status check_fit(const clq_trainer *trainer, const clq_dataset *train
         return clq_fail(CLQ_ARGUMENT, "epochs and steps are both 0: set how long to train");
     CLQ_TRY(clq_trainer_check_dataset(trainer, train, true));
     if (config->validation) CLQ_TRY(clq_trainer_check_dataset(trainer, config->validation, true));
-    return check_batches(train);
+    return check_batches(trainer, train);
 }
 
 clq_status clq_fit_stop(clq_trainer *trainer) {
@@ -465,6 +490,7 @@ clq_status clq_fit_sized(clq_trainer *trainer, clq_dataset *train, const clq_fit
     if (!whole.callbacks) whole.callback_count = 0;
     clq_status status = check_fit(trainer, train, config);
     CLQ_TRY(clq_strategy_spans(trainer->strategy) ? clq_world_check(trainer->config.world, status) : status);
+    CLQ_TRY(clq_sharding_open(trainer, train));
     run r = {.trainer = trainer, .data = train, .config = config, .last_step = UINT64_MAX};
     r.epochs = config->epochs ? config->epochs : UINT64_MAX;
     r.resumed = config->checkpoints && clq_checkpoints_place(config->checkpoints, &r.from);
@@ -498,7 +524,7 @@ static clq_status predict_batch(clq_trainer *trainer, const clq_batch *batch, vo
 clq_status clq_predict_outputs(clq_trainer *trainer, clq_dataset *dataset, float *const *out) {
     float *next[CLQ_MODEL_OUTPUTS_MAX];
     for (uint32_t i = 0; i < trainer->model->output_count; i++) next[i] = out[i];
-    return for_each_batch(trainer, dataset, false, predict_batch, next);
+    return for_each_batch(trainer, dataset, &(clq_data_part){0}, false, predict_batch, next);
 }
 
 clq_status clq_predict(clq_trainer *trainer, clq_dataset *dataset, float *out) {

@@ -12,9 +12,11 @@ typedef struct wishes {
 } wishes;
 
 static clq_status agree_on_data(const clq_meeting *meeting, const clq_dataset *train, const clq_dataset *validation) {
-    const clq_hash128 none = {0}, both[] = {clq_dataset_fingerprint(train),
-                                            validation ? clq_dataset_fingerprint(validation) : none};
-    return clq_world_agree(meeting->world, "data set", clq_hash128_of(both, sizeof both, 0));
+    const bool alike = meeting->trainer->config.shard != CLQ_SHARD_FILE;
+    const clq_hash128 none = {0}, both[] = {clq_dataset_fingerprint(train, alike),
+                                            validation ? clq_dataset_fingerprint(validation, alike) : none};
+    return clq_world_agree(meeting->world, alike ? "data set" : "kind of samples, labels, batch, shuffle or seed",
+                           clq_hash128_of(both, sizeof both, 0));
 }
 
 /* Before the first update they are of the same bits, whatever the devices are. */

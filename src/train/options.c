@@ -290,6 +290,11 @@ const char *clq_tuning_name(size_t i) {
     return names[i];
 }
 
+const char *clq_shard_name(size_t i) {
+    static const char *const names[] = {[CLQ_SHARD_DATA] = "data", [CLQ_SHARD_FILE] = "file", [CLQ_SHARD_OFF] = "off"};
+    return names[i];
+}
+
 clq_status clq_tuning_parse(const char *text, clq_tuning *out) {
     size_t kind;
     CLQ_TRY(clq_parse_name("tuning", text, CLQ_TUNING_FULL + 1, clq_tuning_name, NULL, &kind));

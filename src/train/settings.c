@@ -70,6 +70,11 @@ static const clq_setting settings[] = {
      MEMBER(U64, seed)},
     {"drop-remainder", NULL, "leave out an epoch's last, smaller batch", .type = CLQ_SETTING_FLAG,
      FIELD(drop_remainder), .commands = TRAIN | WHY, .results = true, .resumed = CLQ_RESUMED_ANEW},
+    {"shard", "data|file|off",
+     "over several processes, which samples each of them takes: its part of each batch of the one set that all have, "
+     "samples of its own files, or of the whole set in an order of its own (default data)",
+     .type = CLQ_SETTING_TEXT, .initial = "data", FIELD(shard), .commands = TRAIN, .results = true,
+     .resumed = CLQ_RESUMED_WARNED, KIND(shard, clq_shard, CLQ_SHARD_OFF + 1, clq_shard_name)},
     {"no-test", NULL, "no test set", .type = CLQ_SETTING_FLAG, FIELD(no_test), .commands = TRAIN},
     {"take", "N", "only the first N samples", .type = CLQ_SETTING_COUNT, .min = 1, .max = UINT64_MAX, FIELD(take),
      .commands = TRAIN | WHY | EVAL | PREDICT | TUNE, .results = true, .resumed = CLQ_RESUMED_ANEW},

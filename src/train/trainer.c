@@ -1,6 +1,7 @@
 /* A trainer: a strategy with an optimizer and a loss; the step in its three parts. */
 #include "train/trainer.h"
 #include "train/settings.h"
+#include "train/sharding.h"
 
 #include <math.h>
 #include <string.h>
@@ -46,6 +47,7 @@ static clq_status check_config(const clq_trainer_config *config) {
                         clq_lr_schedule_row_of(config->schedule.kind)->name);
     if (config->global_batch == 0) return clq_fail(CLQ_ARGUMENT, "the global batch must be at least 1");
     CLQ_TRY(clq_mixed_check(config));
+    CLQ_TRY(clq_sharding_check(config));
     if (config->strategy_options.staleness < 0 || config->strategy_options.staleness > CLQ_STALENESS_MAX)
         return clq_fail(CLQ_ARGUMENT, "a staleness of %d: expected 0, which is synchronous, to %d",
                         (int)config->strategy_options.staleness, (int)CLQ_STALENESS_MAX);
@@ -162,6 +164,7 @@ static clq_status create_trainer(const clq_model *model, const clq_devices *devi
     CLQ_TRY_OR(fail, status, clq_strategy_create(model, devices, &strategy, &trainer->strategy));
     (void)clq_strategy_takes_rows(trainer->strategy, index); /* of a dataset with labels that are classes */
     CLQ_TRY_OR(fail, status, agree(trainer));
+    CLQ_TRY_OR(fail, status, clq_sharding_create(trainer));
     CLQ_TRY_OR(fail, status, clq_trainer_set_initial_weights(trainer));
     clq_free(stage_settings.data);
     clq_free(spared);
@@ -197,6 +200,7 @@ void clq_trainer_destroy(clq_trainer *trainer) {
     clq_strategy_destroy(trainer->strategy);
     for (size_t i = 0; i < CLQ_MODEL_OUTPUTS_MAX; i++) clq_free(trainer->targets[i]);
     clq_free(trainer->parts);
+    clq_sharding_destroy(trainer->sharding);
     clq_free(trainer->class_weights);
     for (size_t i = 0; i < CLQ_MATRIX_SOURCES; i++) clq_free(trainer->counted[i]);
     clq_free(trainer->optimizer_text);
@@ -426,7 +430,7 @@ clq_status clq_step_gradients(clq_trainer *trainer, const clq_batch *batch) {
 static clq_status step(clq_trainer *trainer, const clq_rows *rows, const clq_step_params *params, bool ends) {
     CLQ_TRY(ends ? clq_strategy_step(trainer->strategy, rows, params)
                  : clq_strategy_accumulate(trainer->strategy, rows, params));
-    clq_trainer_end_batch(trainer, rows->count, ends);
+    clq_trainer_end_batch(trainer, clq_strategy_samples(trainer->strategy, rows->count), ends);
     if (ends) end_update(trainer);
     return CLQ_OK;
 }

@@ -65,6 +65,7 @@ struct clq_trainer {
     /* By output, of a global batch: where labels become what the loss takes; NULL until needed. */
     float *targets[CLQ_MODEL_OUTPUTS_MAX];
     struct clq_parts *parts; /* taken last; NULL until needed */
+    struct clq_sharding *sharding; /* NULL: every process has the whole batch (sharding.h) */
 };
 
 /* What the losses of the model's outputs are, with all numbers that they take: of a validation on this set, or, NULL,

@@ -44,5 +44,6 @@ clq_status clq_set_values(const char *what, const char *text, const clq_words *w
 const char *clq_matmul_precision_name(size_t kind);
 const char *clq_recompute_name(size_t kind);
 const char *clq_tuning_name(size_t kind);
+const char *clq_shard_name(size_t kind);
 
 #endif

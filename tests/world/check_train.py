@@ -3,6 +3,7 @@ import array
 import json
 import os
 import pathlib
+import random
 import re
 import signal
 import struct
@@ -12,7 +13,10 @@ import tempfile
 import time
 import unittest
 
-from launch import ENVIRONMENT, HOST, check_code, check_refused, finish, line
+from launch import ENVIRONMENT, HOST, check_code, check_refused, errors, finish, line
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "cli"))
+from support import npy
 
 CLIQUE, MPI = pathlib.Path(sys.argv.pop(1)).resolve() / "clique", sys.argv.pop(1)
 DATA = ["--model", "mlp", "--data", "synthetic:28x28/10/1280", "--disable-paths", "one launch"]
@@ -85,6 +89,46 @@ class Train(unittest.TestCase):
             self.assertEqual((report["replicas"], report["ranks"]), (4, 2))
             self.assertEqual([d["share"] for d in report["devices"]], [d["share"] for d in alone["devices"]])
             self.assert_near(report["epochs"], alone["epochs"])
+
+    def put_samples(self, name, rows):
+        """The same for training and test."""
+        folder = self.folder / name
+        folder.mkdir()
+        for part in ("train", "test"):
+            npy(folder / f"x_{part}.npy", (len(rows), 28, 28, 1), "|u1", b"".join(image for image, _ in rows))
+            npy(folder / f"y_{part}.npy", (len(rows),), "|u1", bytes(label for _, label in rows))
+
+    # Each process has those rows in files of its own that it would take of the whole set, and one has more.
+    def test_own_files(self):
+        chance = random.Random(3)
+        rows = [(chance.randbytes(784), chance.randrange(10)) for _ in range(5 * 64)]
+        more = [(chance.randbytes(784), chance.randrange(10)) for _ in range(50)]
+        self.put_samples("whole", rows)
+        self.put_samples("whole and more", rows + more)
+        self.put_samples("part 0 of 2", [row for i, row in enumerate(rows) if i % 64 < 32])
+        self.put_samples("part 1 of 2", [row for i, row in enumerate(rows) if i % 64 >= 32] + more)
+        plan = ["--shuffle", "off", "--epochs", "2"]
+        alone = self.run_alone("--devices", "pocl:0", "--data", "whole", *plan, "--json", "--save", "alone.w")
+        own = ["--data", "part {rank} of {ranks}", "--shard", "file", *plan]
+        done = self.run_ranks(2, *own, "--json", "--save", "own.w", "--checkpoint", "c")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(len(re.findall("50 of the 370 samples of all 2 processes are left out", done.stderr)), 1, done.stderr)
+        report = json.loads(done.stdout)
+        for epoch, other in zip(report["epochs"], alone["epochs"], strict=True):
+            self.assertAlmostEqual(epoch["loss"], other["loss"], delta=NEAR)
+        for value, other in zip(self.weights("own.w"), self.weights("alone.w"), strict=True):
+            self.assertAlmostEqual(value, other, delta=1e-5)
+        # All test samples count once: those that were left out of training, too.
+        tested = self.run_alone("--devices", "pocl:0", "--data", "whole and more", "--init", "own.w", "--steps", 1,
+                                "--optimizer", "sgd:lr=0", "--json")
+        for key in ("val_loss", "val_accuracy"):
+            self.assertAlmostEqual(report["epochs"][-1][key], tested["epochs"][0][key], delta=NEAR)
+        # By one process, whose file is there, too.
+        (self.folder / "part 0 of 1").symlink_to("part 0 of 2")
+        one = finish([CLIQUE, "train", *DATA, "--devices", "pocl:0", *own, "--steps", "99", "--checkpoint", "c", "--resume"], self.folder)
+        self.assertEqual((one.returncode, len(errors(one))), (3, 1), one.stderr)
+        self.assertIn("it is of 2 processes with files of their own (shard file), and now there is 1", one.stderr)
+        self.refused(3, ["give shares as numbers"], 2, *own, "--shares", "auto")
 
     def test_the_same_bits_again(self):
         for name in ("a", "b"):

@@ -1,8 +1,10 @@
 /* Replicas of several processes train as those of one would: their numbers go through all processes, in the order of
- * the ranks, and each batch is shared out over all of them. Every process has the whole batch, and takes its own rows.
- * Shares, and which replicas computed, each process counts for all replicas by itself: all come to the same counts. */
+ * the ranks, and each batch is shared out over all of them. Every process has the whole batch, and takes its own rows;
+ * or it brings its own rows alone, and all know how many the others bring. Shares, and which replicas computed, each
+ * process counts for all replicas by itself: all come to the same counts. */
 #include "strategy/module.h"
 
+#include <assert.h>
 #include <string.h>
 
 /* ---- what works ---- */
@@ -103,15 +105,29 @@ void clq_strategy_settle(clq_strategy *strategy, bool parameters) {
 
 /* ---- batches ---- */
 
+/* Which replicas are whose. */
+static clq_status gather_starts(clq_strategy *strategy) {
+    clq_world *world = strategy->config.world;
+    const unsigned size = clq_world_size(world);
+    strategy->starts = clq_alloc(size + 1, sizeof *strategy->starts);
+    CLQ_TRY(clq_world_check(world, strategy->starts ? CLQ_OK : CLQ_MEMORY));
+    CLQ_TRY(clq_world_gather(world, &strategy->first, sizeof strategy->first, strategy->starts));
+    strategy->starts[size] = strategy->total;
+    return CLQ_OK;
+}
+
 clq_status clq_ranks_open(clq_strategy *strategy) {
     strategy->cut.offsets = clq_alloc(strategy->total, sizeof *strategy->cut.offsets);
     strategy->cut.counts = clq_alloc(strategy->total, sizeof *strategy->cut.counts);
     strategy->computed = clq_alloc(strategy->total, sizeof *strategy->computed);
     if (!strategy->cut.offsets || !strategy->cut.counts || !strategy->computed) return CLQ_MEMORY;
-    return clq_strategy_spans(strategy) ? clq_world_new_tags(strategy->config.world, 1, &strategy->tag) : CLQ_OK;
+    if (!clq_strategy_spans(strategy)) return CLQ_OK;
+    CLQ_TRY(gather_starts(strategy));
+    return clq_world_new_tags(strategy->config.world, 1, &strategy->tag);
 }
 
 void clq_ranks_close(clq_strategy *strategy) {
+    clq_free(strategy->starts);
     clq_free(strategy->cut.offsets);
     clq_free(strategy->cut.counts);
     clq_free(strategy->computed);
@@ -127,11 +143,60 @@ static clq_batch_cut spread(clq_batch_cut cut, unsigned models, unsigned group) 
     return cut;
 }
 
+/* Over models. */
+static void cut_whole(const clq_strategy *strategy, size_t samples) {
+    clq_shares_split(samples, strategy->total / strategy->group, clq_shares_weights(strategy->shares),
+                     strategy->cut.offsets, strategy->cut.counts);
+}
+
+/* Each model takes what it takes of a full batch, as far as its process brings rows: so none gets more than it has room
+ * for. */
+static void cut_brought(const clq_strategy *strategy) {
+    size_t offset = 0;
+    cut_whole(strategy, strategy->brought->full);
+    for (unsigned p = 0; p < clq_world_size(strategy->config.world); p++) {
+        size_t left = strategy->brought->counts[p];
+        for (unsigned m = strategy->starts[p] / strategy->group; m < strategy->starts[p + 1] / strategy->group; m++) {
+            const size_t count = CLQ_MIN(strategy->cut.counts[m], left);
+            strategy->cut.offsets[m] = offset;
+            strategy->cut.counts[m] = count;
+            offset += count;
+            left -= count;
+        }
+        assert(left == 0);
+    }
+}
+
 clq_batch_cut clq_ranks_cut(const clq_strategy *strategy, size_t samples) {
-    const unsigned models = strategy->total / strategy->group;
-    clq_shares_split(samples, models, clq_shares_weights(strategy->shares), strategy->cut.offsets,
-                     strategy->cut.counts);
-    return spread(strategy->cut, models, strategy->group);
+    if (strategy->brought)
+        cut_brought(strategy);
+    else
+        cut_whole(strategy, samples);
+    return spread(strategy->cut, strategy->total / strategy->group, strategy->group);
+}
+
+void clq_strategy_bring(clq_strategy *strategy, const clq_brought *brought) { strategy->brought = brought; }
+
+static size_t add_up(const size_t *counts, unsigned count) {
+    size_t sum = 0;
+    for (unsigned i = 0; i < count; i++) sum += counts[i];
+    return sum;
+}
+
+size_t clq_strategy_samples(const clq_strategy *strategy, size_t rows) {
+    return strategy->brought ? add_up(strategy->brought->counts, clq_world_size(strategy->config.world)) : rows;
+}
+
+size_t clq_ranks_rows_begin(const clq_strategy *strategy) {
+    return strategy->brought ? add_up(strategy->brought->counts, clq_world_rank(strategy->config.world)) : 0;
+}
+
+void clq_strategy_split_processes(const clq_strategy *strategy, size_t samples, size_t *counts) {
+    cut_whole(strategy, samples);
+    for (unsigned p = 0; p < clq_world_size(strategy->config.world); p++) {
+        const unsigned first = strategy->starts[p] / strategy->group, end = strategy->starts[p + 1] / strategy->group;
+        counts[p] = add_up(strategy->cut.counts + first, end - first);
+    }
 }
 
 clq_batch_cut clq_ranks_cut_here(const clq_strategy *strategy, size_t samples) {
