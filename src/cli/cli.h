@@ -79,6 +79,11 @@ typedef struct clq_setup {
     clq_system *recalled; /* until the system is open */
     bool recalled_one;    /* one driver alone was opened */
     bool begun;           /* steps were made: the command does not begin anew */
+    /* Of eval --follow: whether the training has ended. NULL: when one that was seen to write checkpoints writes none.
+     */
+    bool (*has_ended)(void *context);
+    void *has_ended_context;
+    bool seen_written;
     clq_system *system;
     clq_devices devices;
     clq_model *model;
@@ -98,6 +103,10 @@ typedef struct clq_setup {
  * wrong option is an ARGUMENT failure that names it. --help prints and exits 0. (options.c) */
 clq_status clq_command_run(const char *about, int argc, char **argv,
                            clq_status (*body)(clq_setup *setup, const clq_options *options));
+/* eval --follow for the training of so many processes that argv is the command line of (argv[0]: "train"), until
+ * has_ended says so. (options.c) */
+clq_status clq_command_follow(int argc, char **argv, unsigned processes, bool (*has_ended)(void *context),
+                              void *context);
 /* The work of each. */
 clq_status clq_command_devices(clq_setup *setup, const clq_options *options);
 clq_status clq_command_doctor(clq_setup *setup, const clq_options *options);
@@ -118,6 +127,8 @@ clq_status clq_command_report(int argc, char **argv);
 
 /* clq_ranks_join; ranks other than 0 also lose the options that name output files. */
 clq_status clq_setup_world(clq_setup *setup, clq_options *options, clq_status status);
+/* Of who evaluates beside so many processes: has no rank, so that "{rank}" in paths of data is "evaluator". */
+clq_status clq_setup_evaluator(clq_setup *setup, clq_options *options, unsigned processes);
 /* Launchers bind a process to a part of its machine: Open MPI to one core if there are at most two processes. A process
  * with less than its share of its machine's cores takes all that the system allows it, or warns. Before there are
  * drivers, which count cores. (cores.c) */
@@ -270,5 +281,6 @@ clq_status clq_print_matrices(FILE *to, const char *prefix, const clq_trainer *t
 
 /* Prints a document on stdout and releases it. */
 clq_status clq_print_json(json_t *document);
+clq_status clq_print_json_line(json_t *document); /* in one line, and at once */
 
 #endif

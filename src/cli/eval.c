@@ -1,12 +1,18 @@
 /* clique eval and clique predict: saved weights on data. */
 #include "cli/cli.h"
 
+#include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 
 static clq_status open_model(clq_setup *s, const clq_options *o) {
-    if (!o->weights)
-        return clq_fail(CLQ_ARGUMENT, "--weights FILE is needed: the weights that clique train --save wrote");
+    if (!o->weights && !o->checkpoint)
+        return clq_fail(CLQ_ARGUMENT, "--weights FILE is needed: the weights that clique train --save wrote; or "
+                                      "--checkpoint DIR: those of its checkpoints");
+    if (o->weights && o->checkpoint) return clq_fail(CLQ_ARGUMENT, "--weights and --checkpoint exclude each other");
+    if (o->follow && !o->checkpoint)
+        return clq_fail(CLQ_ARGUMENT, "--follow needs the folder of the checkpoints: --checkpoint DIR");
     return clq_setup_model(s, o);
 }
 
@@ -19,21 +25,86 @@ static clq_status prepare(clq_setup *s, const clq_options *o) {
     return clq_setup_trainer(s, o, clq_dataset_get_info(s->test)->sample_dtype, true);
 }
 
+/* The weights of the newest checkpoint, where the options name a folder of them. */
+static clq_status load_newest(const clq_setup *s, const clq_options *o) {
+    uint64_t step;
+    if (!o->checkpoint) return CLQ_OK;
+    CLQ_TRY(clq_checkpoints_newest(o->checkpoint, &step));
+    if (step == 0) return clq_fail(CLQ_NOT_FOUND, "--checkpoint %s: there is no whole checkpoint", o->checkpoint);
+    return clq_trainer_load_checkpoint(s->trainer, o->checkpoint, step);
+}
+
+/* step: of the checkpoint that is followed; 0: none is. */
+static json_t *describe(const clq_setup *s, uint64_t step, const clq_totals *totals, double rate) {
+    json_t *result = json_object();
+    if (step > 0) result = clq_json_put(result, "step", json_integer((json_int_t)step));
+    result = clq_json_put_measures(result, "", totals, true);
+    result = clq_json_put_matrices(result, "", s->trainer, CLQ_MATRIX_OF_EVALUATION, true);
+    result = clq_json_put(result, "samples", json_integer((json_int_t)totals->samples));
+    return clq_json_put(result, "images_per_s", clq_json_number(rate));
+}
+
+static clq_status evaluate(clq_setup *s, const clq_options *o, uint64_t step) {
+    clq_totals totals;
+    char metrics[CLQ_METRICS_TEXT];
+    CLQ_TRY(clq_evaluate(s->trainer, s->test, &totals));
+    s->begun = true;
+    const double rate = (double)totals.samples / totals.seconds;
+    clq_describe_metrics("", &totals.metrics, metrics, sizeof metrics);
+    if (step > 0 && o->json) return clq_print_json_line(describe(s, step, &totals, rate));
+    if (step > 0) fprintf(clq_talk(o), "step %llu  ", (unsigned long long)step);
+    clq_fprintf(clq_talk(o), "loss %.6f%s  %zu samples  %.0f images/s\n", totals.loss, metrics, totals.samples, rate);
+    if (step > 0) return fflush(clq_talk(o)) == 0 ? CLQ_OK : clq_fail(CLQ_WRITE, "cannot write: %s", strerror(errno));
+    CLQ_TRY(clq_print_matrices(clq_talk(o), "", s->trainer, CLQ_MATRIX_OF_EVALUATION));
+    return o->json ? clq_print_json(describe(s, step, &totals, rate)) : CLQ_OK;
+}
+
+/* ---- following a training ---- */
+
+/* One that is gone meanwhile was removed behind newer ones. One that is damaged is warned of. */
+static clq_status evaluate_checkpoint(clq_setup *s, const clq_options *o, uint64_t step) {
+    uint64_t newest;
+    const clq_status status = clq_trainer_load_checkpoint(s->trainer, o->checkpoint, step);
+    if (status == CLQ_OK) return evaluate(s, o, step);
+    if (status != CLQ_NOT_FOUND && status != CLQ_READ && status != CLQ_FORMAT) return status;
+    clq_error error;
+    clq_error_take(status, &error);
+    CLQ_TRY(clq_checkpoints_newest(o->checkpoint, &newest));
+    if (newest == step) clq_log(CLQ_LOG_WARNING, "checkpoint left out: %s", error.detail);
+    return CLQ_OK;
+}
+
+static bool has_ended(clq_setup *s, const clq_options *o) {
+    if (s->has_ended) return s->has_ended(s->has_ended_context);
+    const bool written = clq_checkpoints_are_written(o->checkpoint), ended = s->seen_written && !written;
+    s->seen_written = s->seen_written || written;
+    return ended;
+}
+
+/* The last checkpoint is there before the training has ended. */
+static clq_status follow(clq_setup *s, const clq_options *o) {
+    enum { LOOK_MS = 250 };
+    uint64_t newest, evaluated = 0;
+    for (;;) {
+        const bool ended = has_ended(s, o);
+        CLQ_TRY(clq_checkpoints_newest(o->checkpoint, &newest));
+        if (newest != 0 && newest != evaluated)
+            CLQ_TRY(evaluate_checkpoint(s, o, newest));
+        else if (ended)
+            return CLQ_OK;
+        else
+            (void)poll(NULL, 0, LOOK_MS);
+        evaluated = newest;
+    }
+}
+
 clq_status clq_command_eval(clq_setup *s, const clq_options *o) {
+    if (o->follow) clq_interrupts_end_at_once("clique: error: interrupted\n"); /* there is nothing to put in order */
     CLQ_TRY(open_model(s, o));
     CLQ_TRY(prepare(s, o));
-    clq_totals totals;
-    CLQ_TRY(clq_evaluate(s->trainer, s->test, &totals));
-    double rate = (double)totals.samples / totals.seconds;
-    char metrics[CLQ_METRICS_TEXT];
-    clq_describe_metrics("", &totals.metrics, metrics, sizeof metrics);
-    clq_fprintf(clq_talk(o), "loss %.6f%s  %zu samples  %.0f images/s\n", totals.loss, metrics, totals.samples, rate);
-    CLQ_TRY(clq_print_matrices(clq_talk(o), "", s->trainer, CLQ_MATRIX_OF_EVALUATION));
-    if (!o->json) return CLQ_OK;
-    json_t *result = clq_json_put_measures(json_object(), "", &totals, true);
-    result = clq_json_put_matrices(result, "", s->trainer, CLQ_MATRIX_OF_EVALUATION, true);
-    result = clq_json_put(result, "samples", json_integer((json_int_t)totals.samples));
-    return clq_print_json(clq_json_put(result, "images_per_s", clq_json_number(rate)));
+    if (o->follow) return follow(s, o);
+    CLQ_TRY(load_newest(s, o));
+    return evaluate(s, o, 0);
 }
 
 /* ---- predict ---- */
@@ -76,6 +147,7 @@ static clq_status predict_into(clq_setup *s, const clq_options *o, prediction *p
     CLQ_TRY(clq_options_check_files("predict", o, p->files + 1, outputs - 1));
     for (size_t i = 0; i < outputs; i++) CLQ_TRY(clq_file_writer_try("--out", p->files[i]));
     CLQ_TRY(prepare(s, o));
+    CLQ_TRY(load_newest(s, o));
     for (size_t i = 0; i < outputs; i++) {
         CLQ_TRY(create_array(s, i, &p->arrays[i]));
         p->rows[i] = p->arrays[i].data;

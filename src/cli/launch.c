@@ -96,6 +96,10 @@ static clq_status check_command(const clq_mpirun *l, const launch_options *o) {
         return clq_fail(CLQ_UNSUPPORTED,
                         "TF_CONFIG: cluster.ps: parameter servers on hosts of their own are not there: "
                         "use --strategy multiworker");
+    if (c->evaluates && !(l->is_train && option_of(l->command, "--checkpoint")))
+        return clq_fail(CLQ_UNSUPPORTED, "TF_CONFIG: task.type 'evaluator' evaluates checkpoints: the command must be "
+                                         "clique train, with --checkpoint DIR, a folder that this host shares with the "
+                                         "first one");
     if (c->has_twins && !option_of(l->command, "--devices") && !option_of(l->command, "--share-devices"))
         return clq_fail(CLQ_ARGUMENT,
                         "TF_CONFIG: cluster names '%s' %u times: one process drives all devices of a host; name the "
@@ -254,12 +258,10 @@ static clq_status launch_or_wait(clq_mpirun *l, const launch_options *o, int *co
     clq_cluster *c = l->cluster;
     CLQ_TRY(find_cluster(o, c));
     CLQ_TRY(check_command(l, o));
-    if (c->evaluates)
-        return clq_fail(CLQ_UNSUPPORTED, "TF_CONFIG: task.type 'evaluator': a training validates itself behind each "
-                                         "epoch; for other data use clique eval on what --save-best writes");
     if (!c->is_tf_config || c->own_rank == 0) return launch(l, o, code);
-    if (o->dry_run) return clq_print(stdout, "waits for %s\n", c->hosts[0].name);
-    CLQ_TRY(clq_wait_for_end(&c->hosts[0], o->wait_s < 0 ? wait_default_s : o->wait_s, code));
+    if (o->dry_run) return clq_print(stdout, "%s %s\n", c->evaluates ? "evaluates for" : "waits for", c->hosts[0].name);
+    const double wait_s = o->wait_s < 0 ? wait_default_s : o->wait_s;
+    CLQ_TRY(c->evaluates ? clq_launch_evaluate(l, wait_s, code) : clq_wait_for_end(&c->hosts[0], wait_s, NULL, code));
     if (*code != 0)
         clq_fprintf(stderr,
                     "clique: error: the run that %s launched ended with exit code %d; the reason is in that host's "

@@ -1,11 +1,13 @@
 /* clique launch: a command on several hosts, by the launcher of an MPI. launch.c is the command; the others below each
- * have one thing that it needs. The process that launches loads no MPI and no OpenCL driver, and has no threads. */
+ * have one thing that it needs. The process that launches loads no MPI and no OpenCL driver, and has no threads. One
+ * that evaluates is another: it computes. */
 #ifndef CLQ_CLI_LAUNCH_H
 #define CLQ_CLI_LAUNCH_H
 
 #include "base/base.h"
 
 #include <signal.h>
+#include <stdatomic.h>
 
 /* ---- which hosts (cluster.c) ---- */
 
@@ -124,8 +126,14 @@ void clq_waiters_open(const clq_cluster *cluster, clq_waiters *out);
 void clq_waiters_greet(clq_waiters *waiters);
 /* Tells all of them the exit code. Waits for the others: up to 10 s if some have come, else up to 2 s after opening. */
 void clq_waiters_end(clq_waiters *waiters, int code);
-/* By another host: until the one that launches has ended. Errors: TIMEOUT: it has not greeted within `wait_s` seconds;
- * ABORTED: it fell silent; FORMAT, INTERRUPTED. */
-clq_status clq_wait_for_end(const clq_host *host, double wait_s, int *code);
+/* By another host: until the one that launches has ended, or *stop (NULL: nobody stops it). Errors: TIMEOUT: it has not
+ * greeted within `wait_s` seconds; ABORTED: it fell silent; FORMAT, INTERRUPTED. */
+clq_status clq_wait_for_end(const clq_host *host, double wait_s, const atomic_bool *stop, int *code);
+
+/* ---- a host that evaluates (evaluator.c) ---- */
+
+/* Evaluates the checkpoints of the training that is launched (`clique train` with --checkpoint) until its run has
+ * ended; *code: the run's. It waits for the launching host as others do. Errors: those of waiting and of evaluation. */
+clq_status clq_launch_evaluate(const clq_mpirun *launch, double wait_s, int *code);
 
 #endif

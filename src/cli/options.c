@@ -69,21 +69,68 @@ static clq_status parse(const char *about, int argc, char **argv, clq_options *o
     return clq_options_check_files(argv[0], options, NULL, 0);
 }
 
+/* status: of the options. */
+static clq_status carry_out(clq_setup *setup, const clq_options *options, clq_status status,
+                            clq_status (*body)(clq_setup *, const clq_options *)) {
+    clq_error error;
+    if (status == CLQ_OK) status = body(setup, options);
+    clq_ranks_end(setup->world, setup->begun, status);
+    clq_end_if_stuck(setup->system, setup->begun, status);
+    clq_error_take(status, &error);
+    clq_setup_close_trainer(setup);
+    status = clq_ranks_leave(setup->world, clq_error_raise(&error));
+    setup->world = NULL;
+    clq_end_if_stuck(setup->system, setup->begun, status);
+    clq_setup_release(setup);
+    return status;
+}
+
 clq_status clq_command_run(const char *about, int argc, char **argv,
                            clq_status (*body)(clq_setup *, const clq_options *)) {
     clq_options options = {0};
     clq_setup setup = {0};
-    clq_error error;
     clq_status status = parse(about, argc, argv, &options);
     if (clq_command_bit(argv[0]) & of_several) status = clq_setup_world(&setup, &options, status);
-    if (status == CLQ_OK) status = body(&setup, &options);
-    clq_ranks_end(setup.world, setup.begun, status);
-    clq_end_if_stuck(setup.system, setup.begun, status);
-    clq_error_take(status, &error);
-    clq_setup_close_trainer(&setup);
-    status = clq_ranks_leave(setup.world, clq_error_raise(&error));
-    setup.world = NULL;
-    clq_end_if_stuck(setup.system, setup.begun, status);
-    clq_setup_release(&setup);
-    return status;
+    return carry_out(&setup, &options, status, body);
+}
+
+/* ---- the evaluator of a training ---- */
+
+static size_t field_bytes(const clq_setting *row) {
+    switch (row->type) {
+    case CLQ_SETTING_NAMED: return sizeof(clq_named_texts);
+    case CLQ_SETTING_COUNT: return sizeof(uint64_t);
+    case CLQ_SETTING_SECONDS: return sizeof(double);
+    case CLQ_SETTING_TEXT: return sizeof(const char *);
+    case CLQ_SETTING_FLAG: return sizeof(bool);
+    }
+    return 0;
+}
+
+/* What eval takes of the options of a training; all others have their defaults. */
+static clq_status take_for_eval(const clq_options *train, clq_options *out) {
+    struct argp_option table[OPTIONS_MAX] = {{0}};
+    const clq_setting *row;
+    CLQ_TRY(list_options(CLQ_COMMAND_EVAL, table, out));
+    for (size_t i = 0; (row = clq_setting_at(i)) != NULL; i++)
+        if (row->commands & CLQ_COMMAND_EVAL)
+            memcpy((char *)out + row->field, (const char *)train + row->field, field_bytes(row));
+    out->follow = true;
+    return CLQ_OK;
+}
+
+/* Evaluation has the same results for each batch: a process's part of one fits this machine, as it fits the others. */
+static uint64_t batch_of_process(const clq_options *train, unsigned processes) {
+    if (train->batch_per_replica) return train->batch_per_replica;
+    return clq_ceil_div(train->batch ? train->batch : CLQ_BATCH_DEFAULT, processes);
+}
+
+clq_status clq_command_follow(int argc, char **argv, unsigned processes, bool (*has_ended)(void *), void *context) {
+    clq_options train = {0}, options = {0};
+    clq_setup setup = {.has_ended = has_ended, .has_ended_context = context};
+    clq_status status = parse("", argc, argv, &train);
+    if (status == CLQ_OK) status = take_for_eval(&train, &options);
+    if (status == CLQ_OK) status = clq_setup_evaluator(&setup, &options, processes);
+    options.batch = batch_of_process(&train, processes);
+    return carry_out(&setup, &options, status, clq_command_eval);
 }

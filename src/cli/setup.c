@@ -159,8 +159,8 @@ clq_status clq_setup_step(clq_setup *setup, const clq_options *options, clq_dtyp
 
 FILE *clq_talk(const clq_options *options) { return options->json ? stderr : stdout; }
 
-clq_status clq_print_json(json_t *document) {
-    char *text = document ? clq_json_dumps(document, JSON_REAL_PRECISION(17) | JSON_INDENT(2)) : NULL;
+static clq_status print_document(json_t *document, size_t flags) {
+    char *text = document ? clq_json_dumps(document, JSON_REAL_PRECISION(17) | flags) : NULL;
     json_decref(document);
     if (!text) return clq_fail_memory("building the JSON output");
     /* Control characters that JSON lets stand, DEL and C1, stand in strings, where an escape means the same. */
@@ -176,4 +176,11 @@ clq_status clq_print_json(json_t *document) {
     if (putchar('\n') == EOF || ferror(stdout))
         return clq_fail(CLQ_WRITE, "cannot write the JSON output: %s", strerror(errno));
     return CLQ_OK;
+}
+
+clq_status clq_print_json(json_t *document) { return print_document(document, JSON_INDENT(2)); }
+
+clq_status clq_print_json_line(json_t *document) {
+    CLQ_TRY(print_document(document, 0));
+    return fflush(stdout) == 0 ? CLQ_OK : clq_fail(CLQ_WRITE, "cannot write the JSON output: %s", strerror(errno));
 }

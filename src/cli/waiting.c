@@ -20,7 +20,7 @@ enum { QUEUE = 4096, STRANGERS_MOST = 256, OTHER_FILES = 256, SILENCE_S = 5, PRO
 enum { CONNECT_S = 5, LINE_BYTES = 64, LOOK_MS = 500 };
 /* Hosts started alike come some seconds apart, and the run may end at once. If one has come, the others are waited for
  * this long behind the end; if none has, perhaps none was started, and each that waits has looked this long after the
- * start. */
+ * start. That holds for an evaluator, too, of which TF_CONFIG need say nothing on other hosts. */
 static const double late_s = 10, first_s = 4 * LOOK_MS / 1e3;
 #define GREETING "clique launch\n"
 #define LINE "clique launch ended "
@@ -56,14 +56,13 @@ static void allow_files(size_t count) {
 void clq_waiters_open(const clq_cluster *cluster, clq_waiters *out) {
     const clq_host *own = &cluster->hosts[0];
     *out = (clq_waiters){.listener = -1, .expected = cluster->others, .opened = clq_now()};
-    if (!cluster->is_tf_config || !own->port || cluster->others == 0) return;
+    if (!cluster->is_tf_config || !own->port) return;
     out->listener = listen_on(AF_INET6, own->port); /* takes those of IPv4, too */
     if (out->listener < 0) out->listener = listen_on(AF_INET, own->port);
-    if (out->listener < 0)
+    if (out->listener < 0 && cluster->others > 0)
         clq_log(CLQ_LOG_WARNING, "cannot listen on port %s: %s; hosts that wait for this one will not learn its end",
                 own->port, strerror(errno));
-    else
-        allow_files(cluster->others + STRANGERS_MOST + OTHER_FILES);
+    if (out->listener >= 0) allow_files(cluster->others + STRANGERS_MOST + OTHER_FILES);
 }
 
 static bool is_gone(int fd) {
@@ -103,7 +102,7 @@ void clq_waiters_end(clq_waiters *w, int code) {
     snprintf(line, sizeof line, LINE "%d\n", code);
     const double ended = clq_now();
     clq_waiters_greet(w);
-    while (w->listener >= 0 && w->count < w->expected && clq_interrupts_count() <= 1 &&
+    while (w->listener >= 0 && w->count < CLQ_MAX(w->expected, (size_t)1) && clq_interrupts_count() <= 1 &&
            clq_now() < (w->count > 0 ? ended + late_s : w->opened + first_s)) {
         struct pollfd ready = {.fd = w->listener, .events = POLLIN};
         (void)poll(&ready, 1, 100);
@@ -151,11 +150,12 @@ static clq_status fail_late(double wait_s) {
     return clq_fail_within(CLQ_TIMEOUT, "the host that launches was not there within %.0f s (--wait)", wait_s);
 }
 
-static clq_status connect_until(const clq_host *host, double until, double wait_s, int *out) {
+static bool is_stopped(const atomic_bool *stop) { return clq_interrupts_count() > 0 || (stop && atomic_load(stop)); }
+
+static clq_status connect_until(const clq_host *host, double until, double wait_s, const atomic_bool *stop, int *out) {
     clq_status status;
     while ((status = connect_once(host, out)) != CLQ_OK) {
-        if (clq_interrupts_count() > 0)
-            return clq_fail(CLQ_INTERRUPTED, "interrupted while waiting for %s", host->name);
+        if (is_stopped(stop)) return clq_fail(CLQ_INTERRUPTED, "interrupted while waiting for %s", host->name);
         if (status == CLQ_MEMORY) return status;
         if (clq_now() >= until) return fail_late(wait_s);
         (void)poll(NULL, 0, LOOK_MS);
@@ -173,13 +173,14 @@ static clq_status fail_strange(const clq_host *host) {
 }
 
 /* Up to the end of a line, and no further. until 0: whenever it comes. */
-static clq_status take_line(const clq_host *host, int fd, double until, double wait_s, char line[LINE_BYTES]) {
+static clq_status take_line(const clq_host *host, int fd, double until, double wait_s, const atomic_bool *stop,
+                            char line[LINE_BYTES]) {
     size_t length = 0;
     line[0] = '\0';
     while (!strchr(line, '\n')) {
         struct pollfd ready = {.fd = fd, .events = POLLIN};
         if (length + 1 == LINE_BYTES) return fail_strange(host);
-        if (clq_interrupts_count() > 0)
+        if (is_stopped(stop))
             return clq_fail(CLQ_INTERRUPTED, "interrupted while waiting for the end of the run that %s launches",
                             host->name);
         if (until > 0 && clq_now() >= until) return fail_late(wait_s);
@@ -193,12 +194,13 @@ static clq_status take_line(const clq_host *host, int fd, double until, double w
     return CLQ_OK;
 }
 
-static clq_status take_end(const clq_host *host, int fd, double until, double wait_s, int *code) {
+static clq_status take_end(const clq_host *host, int fd, double until, double wait_s, const atomic_bool *stop,
+                           int *code) {
     char line[LINE_BYTES];
     uint64_t number;
-    CLQ_TRY(take_line(host, fd, until, wait_s, line));
+    CLQ_TRY(take_line(host, fd, until, wait_s, stop, line));
     if (strcmp(line, GREETING) != 0) return fail_strange(host);
-    CLQ_TRY(take_line(host, fd, 0, 0, line));
+    CLQ_TRY(take_line(host, fd, 0, 0, stop, line));
     line[strcspn(line, "\n")] = '\0';
     if (strncmp(line, LINE, strlen(LINE)) != 0 || !clq_parse_u64(line + strlen(LINE), 0, 255, &number))
         return fail_strange(host);
@@ -206,14 +208,14 @@ static clq_status take_end(const clq_host *host, int fd, double until, double wa
     return CLQ_OK;
 }
 
-clq_status clq_wait_for_end(const clq_host *host, double wait_s, int *code) {
+clq_status clq_wait_for_end(const clq_host *host, double wait_s, const atomic_bool *stop, int *code) {
     const double until = clq_now() + wait_s;
     int fd;
     if (!host->port)
         return clq_fail(CLQ_FORMAT, "TF_CONFIG: '%s' has no port: hosts that wait for it need one", host->name);
     (void)clq_interrupts_count();
-    CLQ_TRY(connect_until(host, until, wait_s, &fd));
-    const clq_status status = take_end(host, fd, until, wait_s, code);
+    CLQ_TRY(connect_until(host, until, wait_s, stop, &fd));
+    const clq_status status = take_end(host, fd, until, wait_s, stop, code);
     close(fd);
     return status;
 }

@@ -64,19 +64,15 @@ static clq_status check_tf_config_alone(void) {
     return CLQ_OK;
 }
 
-/* *option: its "{rank}" and "{ranks}" become this process's rank, and how many there are; *owned is that text then. */
-static clq_status name_rank(const clq_world *world, const char **option, char **owned) {
-    static const char *const names[] = {"{rank}", "{ranks}"};
-    const unsigned values[] = {clq_world_rank(world), clq_world_size(world)};
+/* *option: rank stands in place of its "{rank}", ranks in place of "{ranks}"; *owned is that text then. */
+static clq_status name_rank(const char *rank, const char *ranks, const char **option, char **owned) {
+    const char *const names[] = {"{rank}", "{ranks}"}, *const values[] = {rank, ranks};
     clq_text text = {0};
     if (!*option || !strstr(*option, "{rank")) return CLQ_OK;
     for (const char *at = *option; *at;) {
         size_t k = 0;
         while (k < CLQ_COUNT_OF(names) && strncmp(at, names[k], strlen(names[k])) != 0) k++;
-        if (k < CLQ_COUNT_OF(names))
-            clq_text_add(&text, "%u", values[k]);
-        else
-            clq_text_add(&text, "%c", *at);
+        clq_text_add(&text, k < CLQ_COUNT_OF(names) ? "%s" : "%.1s", k < CLQ_COUNT_OF(names) ? values[k] : at);
         at += k < CLQ_COUNT_OF(names) ? strlen(names[k]) : 1;
     }
     *owned = text.data;
@@ -87,9 +83,18 @@ static clq_status name_rank(const clq_world *world, const char **option, char **
 
 /* A process's own files, which are no output either. */
 static clq_status name_own_files(clq_setup *setup, clq_options *options) {
-    CLQ_TRY(name_rank(setup->world, &options->data, &setup->data));
-    CLQ_TRY(name_rank(setup->world, &options->sample_weights, &setup->sample_weights));
+    char rank[16], ranks[16];
+    (void)snprintf(rank, sizeof rank, "%u", clq_world_rank(setup->world));
+    (void)snprintf(ranks, sizeof ranks, "%u", clq_world_size(setup->world));
+    CLQ_TRY(name_rank(rank, ranks, &options->data, &setup->data));
+    CLQ_TRY(name_rank(rank, ranks, &options->sample_weights, &setup->sample_weights));
     return setup->data || setup->sample_weights ? clq_options_check_files("train", options, NULL, 0) : CLQ_OK;
+}
+
+clq_status clq_setup_evaluator(clq_setup *setup, clq_options *options, unsigned processes) {
+    char ranks[16];
+    (void)snprintf(ranks, sizeof ranks, "%u", processes);
+    return name_rank("evaluator", ranks, &options->data, &setup->data);
 }
 
 clq_status clq_setup_world(clq_setup *setup, clq_options *options, clq_status status) {

@@ -46,6 +46,9 @@ clq_status clq_checkpoint_write(const clq_checkpoint *checkpoint, const char *fo
  * which may tell more), NOT_FOUND, READ, MEMORY. Release *out in any case. */
 clq_status clq_checkpoint_read(const char *folder, const clq_model *model, unsigned slots, clq_checkpoint *out);
 
+/* values: (all variables) in the order of the model. Errors: as of clq_checkpoint_read. */
+clq_status clq_checkpoint_read_weights(const char *folder, const clq_model *model, float *values);
+
 /* (checkpoint_share.c) Rank 0's, in memory, becomes that of all processes; *has: whether rank 0 has one. All call it.
  * Errors: MEMORY, and those of the world, which ends. */
 clq_status clq_checkpoint_share(clq_world *world, const clq_model *model, clq_checkpoint *checkpoint, bool *has);

@@ -332,7 +332,7 @@ static clq_status take_kept_variable(const clq_safetensors *file, const char *pa
     if (!name) return CLQ_MEMORY;
     const clq_safetensors_entry *from = clq_safetensors_find(file, name);
     clq_status status = from ? check_tensor(from, v, path)
-                             : clq_fail(CLQ_MISMATCH, "%s: it has no tensor '%s', which the training has", path, name);
+                             : clq_fail(CLQ_MISMATCH, "%s: it has no tensor '%s', which the model needs", path, name);
     clq_free(name);
     if (status == CLQ_OK) memcpy(to, from->data, from->bytes);
     return status;
@@ -378,30 +378,52 @@ static clq_status take_tensors(clq_checkpoint *c, const clq_safetensors *file, c
                     clq_safetensors_count(file) - taken);
 }
 
-static clq_status read_files(const char *manifest_path, const char *path, unsigned slots, clq_checkpoint *c) {
-    json_t *manifest = NULL;
-    clq_safetensors *file = NULL;
-    clq_status status;
-    CLQ_TRY_OR(done, status, clq_json_read(manifest_path, MANIFEST_MAX, MANIFEST_DEPTH, &manifest));
-    CLQ_TRY_OR(done, status, check_manifest(manifest, manifest_path));
-    CLQ_TRY_OR(done, status, clq_safetensors_open(path, &file));
-    CLQ_TRY_OR(done, status, check_tensors(manifest, file, path));
-    c->step = (uint64_t)json_integer_value(json_object_get(manifest, "step"));
-    c->values = json_incref(json_object_get(manifest, "values"));
-    c->snapshot.replicas = (unsigned)json_integer_value(json_object_get(manifest, "replicas"));
-    c->snapshot.slots = slots;
-    status = take_tensors(c, file, path);
-done:
-    clq_safetensors_close(file);
-    json_decref(manifest);
-    return status;
+/* The two files of a checkpoint, which belong together bit for bit. */
+typedef struct files {
+    char *manifest_path, *path;
+    json_t *manifest;
+    clq_safetensors *tensors;
+} files;
+
+static clq_status open_files(const char *folder, files *f) {
+    *f = (files){.manifest_path = clq_strprintf("%s/manifest.json", folder),
+                 .path = clq_strprintf("%s/tensors.safetensors", folder)};
+    if (!f->manifest_path || !f->path) return CLQ_MEMORY;
+    CLQ_TRY(clq_json_read(f->manifest_path, MANIFEST_MAX, MANIFEST_DEPTH, &f->manifest));
+    CLQ_TRY(check_manifest(f->manifest, f->manifest_path));
+    CLQ_TRY(clq_safetensors_open(f->path, &f->tensors));
+    return check_tensors(f->manifest, f->tensors, f->path);
+}
+
+static void close_files(files *f) {
+    clq_safetensors_close(f->tensors);
+    json_decref(f->manifest);
+    clq_free(f->manifest_path);
+    clq_free(f->path);
 }
 
 clq_status clq_checkpoint_read(const char *folder, const clq_model *model, unsigned slots, clq_checkpoint *out) {
-    char *data = clq_strprintf("%s/tensors.safetensors", folder), *manifest = clq_strprintf("%s/manifest.json", folder);
+    files f;
     *out = (clq_checkpoint){.model = model};
-    clq_status status = data && manifest ? read_files(manifest, data, slots, out) : CLQ_MEMORY;
-    clq_free(data);
-    clq_free(manifest);
+    clq_status status = open_files(folder, &f);
+    if (status == CLQ_OK) {
+        out->step = (uint64_t)json_integer_value(json_object_get(f.manifest, "step"));
+        out->values = json_incref(json_object_get(f.manifest, "values"));
+        out->snapshot.replicas = (unsigned)json_integer_value(json_object_get(f.manifest, "replicas"));
+        out->snapshot.slots = slots;
+        status = take_tensors(out, f.tensors, f.path);
+    }
+    close_files(&f);
+    return status;
+}
+
+clq_status clq_checkpoint_read_weights(const char *folder, const clq_model *model, float *values) {
+    files f;
+    clq_status status = open_files(folder, &f);
+    for (uint32_t v = 0; v < model->variable_count && status == CLQ_OK; v++) {
+        status = take_kept_variable(f.tensors, f.path, "variables", &model->variables[v], values);
+        values += model->variables[v].elements;
+    }
+    close_files(&f);
     return status;
 }

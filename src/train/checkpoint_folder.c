@@ -96,6 +96,21 @@ clq_status clq_checkpoint_list(const char *folder, uint64_t **out, size_t *count
     return CLQ_OK;
 }
 
+clq_status clq_checkpoints_newest(const char *folder, uint64_t *step) {
+    struct stat info;
+    uint64_t *steps;
+    size_t count, i = 0;
+    bool whole = false;
+    *step = 0;
+    if (stat(folder, &info) != 0 && errno == ENOENT) return CLQ_OK;
+    CLQ_TRY(clq_checkpoint_list(folder, &steps, &count));
+    clq_status status = CLQ_OK;
+    for (; i < count && status == CLQ_OK && !whole; i++) status = clq_checkpoint_look(folder, steps[i], &whole);
+    if (whole) *step = steps[i - 1];
+    clq_free(steps);
+    return status;
+}
+
 /* ---- set aside ---- */
 
 /* A name that nothing has, not even a link to nowhere. Caller frees. */

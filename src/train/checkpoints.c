@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -125,11 +126,30 @@ static clq_status look_through(clq_checkpoints *c) {
     return status;
 }
 
+/* Who follows a training has the lock for an instant, to see whether somebody writes there
+ * (clq_checkpoints_are_written).
+ */
+static bool lock_folder(int fd) {
+    enum { TRIES = 20, PAUSE_MS = 10 };
+    for (unsigned i = 0; i < TRIES; i++) {
+        if (flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return true;
+        (void)poll(NULL, 0, PAUSE_MS);
+    }
+    return false;
+}
+
+bool clq_checkpoints_are_written(const char *folder) {
+    const int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    const bool locked = fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    if (fd >= 0) close(fd);
+    return locked;
+}
+
 static clq_status open_folder(clq_checkpoints *c) {
     CLQ_TRY(clq_make_folder(c->folder));
     c->lock = open(c->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (c->lock < 0) return clq_fail(CLQ_WRITE, "%s: cannot open the folder: %s", c->folder, strerror(errno));
-    if (flock(c->lock, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+    if (!lock_folder(c->lock))
         return clq_fail(CLQ_ARGUMENT,
                         "%s: a training writes its checkpoints there already, of this process or another: name "
                         "another folder",
@@ -494,3 +514,18 @@ bool clq_checkpoints_place(const clq_checkpoints *checkpoints, clq_fit_place *ou
 }
 
 void clq_checkpoints_leave_place(clq_checkpoints *checkpoints) { checkpoints->has_place = false; }
+
+/* ---- weights alone ---- */
+
+clq_status clq_trainer_load_checkpoint(clq_trainer *trainer, const char *folder, uint64_t step) {
+    const clq_model *model = trainer->model;
+    size_t count = 0;
+    for (uint32_t v = 0; v < model->variable_count; v++) count += model->variables[v].elements;
+    char *own = clq_checkpoint_folder(folder, step);
+    float *values = clq_alloc(CLQ_MAX(count, (size_t)1), sizeof *values);
+    clq_status status = own && values ? clq_checkpoint_read_weights(own, model, values) : CLQ_MEMORY;
+    if (status == CLQ_OK) status = clq_trainer_put_weights(trainer, values);
+    clq_free(values);
+    clq_free(own);
+    return status;
+}

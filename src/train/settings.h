@@ -34,7 +34,7 @@ typedef struct clq_settings {
     uint64_t memory_limit, micro_batches, machines, devices_per_machine;
     const char *link, *latency, *device_link, *device_latency, *compute_ms, *gradient, *spread;
     double budget, deadline, build_deadline; /* seconds; 0: not given */
-    bool drop_remainder, no_test, json, graph, measure, shard_optimizer, share_devices;
+    bool drop_remainder, no_test, json, graph, measure, shard_optimizer, share_devices, follow;
 } clq_settings;
 
 /* ---- the table ---- */

@@ -14,6 +14,8 @@ clq_status clq_trainer_create_with_selections(const clq_model *model, const clq_
                                               clq_trainer **out);
 clq_strategy *clq_trainer_strategy(const clq_trainer *trainer);
 uint64_t clq_trainer_step(const clq_trainer *trainer); /* updates so far */
+/* Whether a training of this machine writes its checkpoints into the folder. (checkpoints.c) */
+bool clq_checkpoints_are_written(const char *folder);
 /* What moving in step costs: the rate of the replicas' steps together over the sum of their rates where each trains
  * alone, in two runs of `steps` steps, one behind the other. 0 where these are too few to tell. Afterwards the
  * trainer is of no more use but for this: its replicas were trained apart. */

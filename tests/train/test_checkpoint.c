@@ -489,6 +489,50 @@ static void test_no_memory_for_a_copy(void **state) {
     clq_model_destroy(model);
 }
 
+/* Of the newest whole one, by a trainer that cannot go on from it. What fails leaves the weights as they were. */
+static void test_weights_alone(void **state) {
+    static record whole;
+    static float read[WEIGHTS_MOST], kept[WEIGHTS_MOST];
+    const char *folder = files_path("weights alone");
+    uint64_t newest = 1;
+    (void)state;
+    whole = (record){0};
+    assert_ok(clq_checkpoints_newest(folder, &newest));
+    assert_int_equal(newest, 0); /* there is no folder */
+    (void)train(&settings[0], folder, 4, 0, &whole);
+    assert_ok(clq_checkpoints_newest(folder, &newest));
+    assert_int_equal(newest, STEPS);
+
+    clq_model *model = make_model(false, 8), *other = make_model(false, 9);
+    clq_trainer *trainer, *stranger = make_trainer(other, &settings[0], "sgd");
+    clq_devices devices;
+    clq_trainer_config config = clq_trainer_config_default();
+    config.sample_dtype = CLQ_F32;
+    config.inference_only = true;
+    config.disabled_paths = APART;
+    assert_ok(clq_devices_select(sys, "pocl:0", &devices));
+    assert_ok(clq_trainer_create(model, &devices, &config, &trainer));
+    assert_ok(clq_trainer_load_checkpoint(trainer, folder, newest));
+    read_weights(trainer, model, read);
+    assert_memory_equal(read, whole.weights, sizeof read);
+
+    read_weights(stranger, other, kept);
+    assert_int_equal(clq_trainer_load_checkpoint(stranger, folder, newest), CLQ_MISMATCH);
+    assert_int_equal(clq_trainer_load_checkpoint(stranger, folder, newest + 1), CLQ_NOT_FOUND);
+    read_weights(stranger, other, read);
+    assert_memory_equal(read, kept, sizeof read);
+    /* Without its manifest it is none. */
+    char path[512];
+    (void)snprintf(path, sizeof path, "%s/step-%012d/manifest.json", folder, STEPS);
+    assert_int_equal(remove(path), 0);
+    assert_ok(clq_checkpoints_newest(folder, &newest));
+    assert_within(newest, 1, STEPS - 1);
+    clq_trainer_destroy(trainer);
+    clq_trainer_destroy(stranger);
+    clq_model_destroy(model);
+    clq_model_destroy(other);
+}
+
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_strategy_goes_on),
@@ -499,6 +543,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_other_replicas_go_on),
         cmocka_unit_test(test_damaged_ones_are_left_out),
         cmocka_unit_test(test_misuse),
+        cmocka_unit_test(test_weights_alone),
         cmocka_unit_test(test_failing_allocations),
         cmocka_unit_test(test_no_memory_for_a_copy),
         cmocka_unit_test(test_few_stay_of_those_left_out),

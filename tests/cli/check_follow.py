@@ -1,0 +1,192 @@
+#!/usr/bin/env python3
+"""Weights of checkpoints: eval and predict with --checkpoint, eval --follow beside a training, and the evaluator of
+clique launch: check_follow.py BIN_FOLDER."""
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import unittest
+
+from support import APART, InFolder, put_least
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "world"))
+from launch import errors_in, free_port  # noqa: E402
+
+CLIQUE = pathlib.Path(sys.argv.pop(1)).resolve() / "clique"
+LIMIT_S = 120
+# It ends as $ACT says.
+LAUNCHER = """#!/bin/bash
+[ "$1" = --version ] && { echo "mpirun (Open MPI) 4.1.4"; exit; }
+eval "$ACT"
+"""
+
+
+class Follow(InFolder):
+    def setUp(self):
+        super().setUp()
+        self.common = ["--model", put_least(self.folder), "--data", "synthetic:28x28/10/1200", "--devices", "pocl:0", *APART]
+        self.plan = [*self.common, "--shuffle", "off", "--progress", "off"]
+
+    def start(self, *words, **variables):
+        environment = os.environ | {"PATH": f"{self.folder}:{os.environ['PATH']}"} | variables
+        environment = {name: value for name, value in environment.items() if name != "TF_CONFIG" or "TF_CONFIG" in variables}
+        run = subprocess.Popen([CLIQUE, *map(str, words)], env=environment, cwd=self.folder, stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, text=True)
+        self.addCleanup(self.stop, run)
+        return run
+
+    def stop(self, run):
+        with run:
+            run.kill()
+
+    def end(self, run):
+        out, said = run.communicate(timeout=LIMIT_S)
+        return run.returncode, out, said
+
+    def run_it(self, *words):
+        return self.end(self.start(*words))
+
+    def run_well(self, *words):
+        code, out, said = self.run_it(*words)
+        self.assertEqual(code, 0, said)
+        return out
+
+    def refused(self, code, words, *arguments):
+        done, out, said = self.run_it(*arguments)
+        self.assertEqual((done, out, len(errors_in(said))), (code, "", 1), said)
+        self.assertIn(words, errors_in(said)[0])
+
+    def evaluate(self, *options):
+        return json.loads(self.run_well("eval", *self.common, *options, "--json"))
+
+    def assert_as_trained(self, line):
+        """The values of a step are those of the weights that a training up to that step saves."""
+        saved = f"step {line['step']}"
+        self.run_well("train", *self.plan, "--no-test", "--steps", line["step"], "--save", saved)
+        right = self.evaluate("--weights", saved)
+        for key in ("loss", "accuracy", "samples"):
+            self.assertEqual(line[key], right[key], line)
+
+    # ---- one checkpoint ----
+
+    def test_newest_checkpoint(self):
+        report = json.loads(self.run_well("train", *self.plan, "--epochs", 2, "--checkpoint", "c", "--checkpoint-every", 5, "--save", "w",
+                                          "--json"))
+        by_file, by_folder = self.evaluate("--weights", "w"), self.evaluate("--checkpoint", "c")
+        self.assertEqual((by_folder["loss"], by_folder["accuracy"]), (by_file["loss"], by_file["accuracy"]))
+        self.assertAlmostEqual(by_folder["loss"], report["epochs"][-1]["val_loss"], delta=1e-6)
+        for source in (["--weights", "w"], ["--checkpoint", "c"]):
+            self.run_well("predict", *self.common, *source, "--out", f"{source[0][2:]}.npy")
+        self.assertEqual((self.folder / "weights.npy").read_bytes(), (self.folder / "checkpoint.npy").read_bytes())
+        # Without its manifest a checkpoint is none; one that is damaged is told.
+        newest, *_ = sorted((self.folder / "c").iterdir(), reverse=True)
+        (newest / "manifest.json").rename(self.folder / "kept")
+        self.assertNotEqual(self.evaluate("--checkpoint", "c")["loss"], by_file["loss"])
+        (self.folder / "kept").rename(newest / "manifest.json")
+        tensors = newest / "tensors.safetensors"
+        tensors.write_bytes(tensors.read_bytes()[:-1] + b"?")
+        self.refused(3, "damaged", "eval", *self.common, "--checkpoint", "c")
+        shutil.rmtree(newest)
+        self.refused(3, "none.json", "eval", *self.common, "--model", "none.json", "--checkpoint", "c")
+        self.refused(3, "tensor", "eval", *self.common, "--model", "mlp", "--checkpoint", "c")
+
+    def test_bad_options(self):
+        self.refused(2, "--checkpoint DIR", "eval", *self.common)
+        self.refused(2, "exclude each other", "eval", *self.common, "--weights", "w", "--checkpoint", "c")
+        self.refused(2, "--follow needs", "eval", *self.common, "--weights", "w", "--follow")
+        self.refused(3, "no whole checkpoint", "eval", *self.common, "--checkpoint", "none")
+
+    # ---- beside a training ----
+
+    def follow_training(self, *options):
+        """Until it has evaluated two checkpoints the training goes on. What was printed, and the training's last checkpoint."""
+        follower = self.start("eval", *self.common, "--checkpoint", "c", "--follow", *options)
+        training = self.start("train", *self.plan, "--epochs", 1000000, "--no-test", "--checkpoint", "c", "--checkpoint-every", 7)
+        lines = [follower.stdout.readline(), follower.stdout.readline()]
+        training.send_signal(signal.SIGINT)
+        code, _, said = self.end(training)
+        self.assertEqual(code, 130, said)
+        code, out, said = self.end(follower)
+        self.assertEqual((code, said), (0, ""))
+        newest = max(path.name for path in (self.folder / "c").iterdir())
+        return lines + out.splitlines(keepends=True), int(newest.split("-")[1])
+
+    def test_follow(self):
+        lines, newest = self.follow_training("--json")
+        lines = [json.loads(line) for line in lines]
+        steps = [line["step"] for line in lines]
+        self.assertEqual((steps, steps[-1]), (sorted(set(steps)), newest))
+        for line in lines[:2]:
+            self.assert_as_trained(line)
+
+    def test_follow_for_people(self):
+        lines, newest = self.follow_training()
+        for line in lines:
+            self.assertRegex(line, r"^step \d+  loss \d\.\d{6}  accuracy \d\.\d{4}  200 samples  \d+ images/s\n$")
+        self.assertTrue(lines[-1].startswith(f"step {newest}  "), lines)
+
+    def test_follow_is_interrupted(self):
+        for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
+            self.run_well("train", *self.plan, "--no-test", "--steps", 3, "--checkpoint", f"c{code}")
+            follower = self.start("eval", *self.common, "--checkpoint", f"c{code}", "--follow")
+            self.assertTrue(follower.stdout.readline().startswith("step 3  "))
+            follower.send_signal(number)
+            done, _, said = self.end(follower)
+            self.assertEqual((done, said), (code, "clique: error: interrupted\n"))
+
+    # ---- the evaluator of a launched training ----
+
+    def evaluator(self, act, *options):
+        """Its end, and that of the host that launches: the launcher does what `act` says."""
+        program = self.folder / "mpirun.openmpi"
+        program.write_text(LAUNCHER)
+        program.chmod(0o755)
+        cluster = {"worker": [f"localhost:{free_port()}"]}
+        runs = []
+        for kind in ("evaluator", "worker"):
+            config = json.dumps({"cluster": cluster, "task": {"type": kind, "index": 0}})
+            runs.append(self.start("launch", "--mpi", "openmpi", "--", "clique", "train", *self.plan, "--checkpoint", "c", "--shares", "1,2",
+                                   "--epochs", 9, "--batch", 128, *options, TF_CONFIG=config, ACT=act))
+        return [self.end(run) for run in runs]
+
+    def training(self, *options):
+        words = ["train", *self.plan, "--checkpoint", "c", "--checkpoint-every", 10, "--keep", 1000, *options]
+        return " ".join(f"'{word}'" for word in map(str, [CLIQUE, *words]))
+
+    def test_evaluator(self):
+        (code, out, said), (launched, _, reason) = self.evaluator(self.training("--steps", 40), "--json")
+        self.assertEqual((code, launched), (0, 0), said + reason)
+        lines = [json.loads(line) for line in out.splitlines()]
+        self.assertEqual(lines[-1]["step"], 40)
+        self.assert_as_trained(lines[-1])
+
+    def test_evaluator_has_the_runs_code(self):
+        (code, out, said), (launched, _, _) = self.evaluator(self.training("--steps", 10) + "; exit 4")
+        self.assertEqual((code, launched), (4, 4), said)
+        self.assertTrue(out.splitlines()[-1].startswith("step 10  "), out)
+        self.assertEqual(errors_in(said), ["clique: error: the run that localhost launched ended with exit code 4; the reason is in that host's output"])
+
+    def test_evaluator_has_data_of_its_own(self):
+        (code, _, said), _ = self.evaluator("exit 0", "--data", "part {rank} of {ranks}")
+        self.assertEqual((code, len(errors_in(said))), (3, 1), said)
+        self.assertIn("part evaluator of 1", said)
+
+    def test_evaluator_in_vain(self):
+        config = json.dumps({"cluster": {"worker": [f"localhost:{free_port()}"]}, "task": {"type": "evaluator", "index": 0}})
+        words = ["launch", "--wait", 1, "--", "clique", "train", *self.plan]
+        code, _, said = self.end(self.start(*words, "--checkpoint", "c", TF_CONFIG=config))
+        self.assertEqual((code, len(errors_in(said))), (4, 1), said)
+        for command in (words, ["launch", "--", "other", "--checkpoint", "c"]):
+            code, _, said = self.end(self.start(*command, TF_CONFIG=config))
+            self.assertEqual((code, len(errors_in(said))), (3, 1), said)
+            self.assertTrue(re.search("must be clique train, with --checkpoint DIR", said), said)
+        code, out, _ = self.end(self.start("launch", "--dry-run", "--", "clique", "train", "--checkpoint", "c", TF_CONFIG=config))
+        self.assertEqual((code, out), (0, "evaluates for localhost\n"))
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=1)
