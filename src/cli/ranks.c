@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -53,6 +54,8 @@ clq_status clq_ranks_join(clq_world **out, clq_status status) {
 }
 
 /* ---- the end ---- */
+
+enum { RANK_0_SPEAKS_MS = 1000 };
 
 /* Whether this rank is to say why the run failed. While it is set up, one line on one rank is enough: that of the rank
  * that failed, if it could say so. A run that was under way is ended by each with a line. */
@@ -109,6 +112,11 @@ clq_status clq_ranks_leave(clq_world *world, clq_status status) {
     const bool is_silent = clq_world_rank(world) > 0;
     clq_error_take(status, &error);
     clq_world_close(world);
-    if (status == CLQ_INTERRUPTED && is_silent) _exit(clq_program_exit_code(status));
+    if (status == CLQ_INTERRUPTED && is_silent) { /* a launcher may end rank 0, which has a line to say, with this one */
+        clq_interrupts_hold();
+        clq_interrupts_end_with(clq_program_exit_code(status));
+        (void)poll(NULL, 0, RANK_0_SPEAKS_MS);
+        _exit(clq_program_exit_code(status));
+    }
     return clq_error_raise(&error);
 }

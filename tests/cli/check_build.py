@@ -103,10 +103,10 @@ class Builds(support.InFolder):
 
     def test_a_command_ends_that_cannot_keep_its_programs(self):
         """The training is done: PoCL hangs when it is asked for the step's binary, and would hang at the process's exit."""
-        run = self.run_in(self.own("binary"), *TRAIN, "--build-deadline", "8")
+        run = self.run_in(self.own("binary"), *TRAIN, "--build-deadline", "15")
         self.assertEqual(run.returncode, 0, run.stderr)
         self.assertEqual(len(run.stderr.splitlines()), 1, run.stderr)
-        for part in ("clique: warning: a compiled program is not kept: sequence.cl: ", "build deadline of 8 s"):
+        for part in ("clique: warning: a compiled program is not kept: sequence.cl: ", "build deadline of 15 s"):
             self.assertIn(part, run.stderr)
 
     def test_a_signal_ends_who_compiles(self):
