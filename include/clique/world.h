@@ -26,6 +26,7 @@
 #define CLIQUE_WORLD_H
 
 #include <clique/status.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 #ifdef __cplusplus
@@ -71,6 +72,15 @@ CLQ_API unsigned clq_world_rank(const clq_world *world);
 CLQ_API unsigned clq_world_size(const clq_world *world);
 /* "rank 2 on n3", by the name of its host; "rank 0" of a process alone. Belongs to the world, until it is closed. */
 CLQ_API const char *clq_world_name(const clq_world *world, unsigned rank);
+
+/* Sets the last `count` ranks apart: from now on clq_world_size leaves them out, and the collective functions are of
+ * the others alone. They keep the variables of strategy ps: each calls clq_serve (clique/train.h), and nothing else,
+ * until the others take all back by clq_serve_end. Collective. A failure of any rank still ends the world for all.
+ * Errors: ARGUMENT (none would remain), STATE (some are set apart), MISMATCH (another count on another rank), and those
+ * of clq_world_gather. */
+CLQ_API clq_status clq_world_set_apart(clq_world *world, unsigned count);
+CLQ_API unsigned clq_world_apart(const clq_world *world); /* how many are */
+CLQ_API bool clq_world_is_apart(const clq_world *world);  /* whether this rank is */
 
 /* all (size * bytes): all[r * bytes] and what follows is `mine` (bytes) of rank r. bytes is the same on all ranks, and
  * small, as each rank gets everything: size * bytes is at most 1 GiB. `mine` may lie in its place in `all`. Errors:

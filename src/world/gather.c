@@ -16,7 +16,7 @@ typedef struct gather {
 } gather;
 
 static clq_status begin_round(gather *self, clq_world *world) {
-    const unsigned size = world->size, more = CLQ_MIN(self->distance, size - self->distance);
+    const unsigned size = clq_world_size(world), more = CLQ_MIN(self->distance, size - self->distance);
     const unsigned from = (world->rank + self->distance) % size, to = (world->rank + size - self->distance) % size;
     self->begun = true;
     self->job.waits_for = from;
@@ -27,7 +27,7 @@ static clq_status begin_round(gather *self, clq_world *world) {
 
 static clq_status advance(clq_job *job, clq_world *world, bool *moved, bool *done) {
     gather *self = (gather *)job;
-    while (self->distance < world->size) {
+    while (self->distance < clq_world_size(world)) {
         bool sent, received;
         if (!self->begun) CLQ_TRY(begin_round(self, world));
         CLQ_TRY(clq_world_test(world, &self->receiving, moved, &received));
@@ -72,7 +72,7 @@ clq_status clq_world_gather(clq_world *world, const void *mine, size_t bytes, vo
 
 clq_status clq_world_barrier(clq_world *world) {
     if (clq_world_size(world) == 1) return clq_world_failure(world);
-    char *all = clq_alloc(world->size, 1);
+    char *all = clq_alloc(clq_world_size(world), 1);
     if (!all) return clq_world_fail_with(world, CLQ_MEMORY);
     const clq_status status = gather_all(world, "a barrier", "", 1, all);
     clq_free(all);
@@ -81,11 +81,11 @@ clq_status clq_world_barrier(clq_world *world) {
 
 /* *which: the first rank whose value is not rank 0's; 0: there is none. */
 static clq_status compare(clq_world *world, const char *what, clq_hash128 value, unsigned *which) {
-    clq_hash128 *all = clq_alloc(world->size, sizeof *all);
+    clq_hash128 *all = clq_alloc(clq_world_size(world), sizeof *all);
     if (!all) return clq_world_fail_with(world, CLQ_MEMORY);
     const clq_status status = gather_all(world, what, &value, sizeof value, all);
     *which = 0;
-    for (unsigned r = 1; status == CLQ_OK && r < world->size && *which == 0; r++)
+    for (unsigned r = 1; status == CLQ_OK && r < clq_world_size(world) && *which == 0; r++)
         if (all[r].low != all[0].low || all[r].high != all[0].high) *which = r;
     clq_free(all);
     return status;
@@ -115,8 +115,8 @@ typedef struct said {
 
 static clq_status tell_first(clq_world *world, const said *all) {
     unsigned r = 0;
-    while (r < world->size && all[r].status == CLQ_OK) r++;
-    if (r == world->size) return CLQ_OK;
+    while (r < clq_world_size(world) && all[r].status == CLQ_OK) r++;
+    if (r == clq_world_size(world)) return CLQ_OK;
     (void)clq_world_barrier(world); /* all know it before one of them ends the world */
     clq_error why = {.status = all[r].status < CLQ_STATUS_COUNT ? (clq_status)all[r].status : CLQ_ABORTED};
     snprintf(why.detail, sizeof why.detail, "%.*s", SAID_MAX - 1, all[r].detail);
@@ -126,7 +126,7 @@ static clq_status tell_first(clq_world *world, const said *all) {
 
 clq_status clq_world_check(clq_world *world, clq_status status) {
     if (clq_world_size(world) == 1) return status;
-    said mine = {.status = (uint32_t)status}, *all = clq_alloc(world->size, sizeof *all);
+    said mine = {.status = (uint32_t)status}, *all = clq_alloc(clq_world_size(world), sizeof *all);
     if (status != CLQ_OK) snprintf(mine.detail, sizeof mine.detail, "%s", clq_error_detail());
     if (!all) return clq_world_fail_with(world, status == CLQ_OK ? CLQ_MEMORY : status);
     status = gather_all(world, "the end of what each prepares", &mine, sizeof mine, all);

@@ -5,7 +5,14 @@
 #include "world/world.h"
 
 /* Tags of the world's own messages; those of its users follow. */
-enum { CLQ_TAG_NOTICE, CLQ_TAG_GATHER, CLQ_TAG_BROADCAST, CLQ_TAG_FIRST_FREE, CLQ_TAGS_MAX = 32768 };
+enum {
+    CLQ_TAG_NOTICE,
+    CLQ_TAG_GATHER,
+    CLQ_TAG_BROADCAST,
+    CLQ_TAG_FIRST_FREE = (int)CLQ_TAG_APART + (int)CLQ_TAGS_APART
+};
+_Static_assert((int)CLQ_TAG_BROADCAST < (int)CLQ_TAG_APART, "each tag has one user");
+enum { CLQ_TAGS_MAX = 32768 };
 
 enum { CLQ_HOST_NAME_MAX = 64, CLQ_RANK_NAME_MAX = CLQ_HOST_NAME_MAX + 24 };
 typedef struct clq_rank_name {
@@ -17,6 +24,7 @@ typedef struct clq_neighbor clq_neighbor; /* notices.c */
 
 struct clq_world {
     unsigned rank, size;
+    unsigned apart; /* the last so many ranks take no part in collective functions */
     const clq_engine *engine;
     const void *communicator;
     clq_thread *thread; /* NULL: alone, without an engine */

@@ -1,51 +1,71 @@
 /* Bytes from one rank to another; and what the engine makes of them itself. */
 #include "world/inside.h"
 
-/* A long message goes in pieces of this many bytes, so that heartbeats do not wait long behind one. */
-static const size_t piece_bytes = (size_t)1 << 20;
+/* A long message goes in pieces, of which some are under way at once. Over a network a piece has what the engine sends
+ * without an answer of the receiver, and 2 MiB are under way (docs/decisions/072). On one host pieces are longer, but
+ * not so long that heartbeats wait long behind one. */
+static const size_t near_piece_bytes = (size_t)1 << 20, window_bytes = (size_t)2 << 20;
 
-typedef struct message {
-    clq_job job;
-    bool is_sent;
-    unsigned peer, tag;
-    char *data;
-    size_t bytes, begun; /* of which messages were begun */
-    void *request;
-} message;
+static void cut(const clq_world *world, clq_message *self) {
+    self->piece_bytes = clq_world_is_near(world) ? near_piece_bytes : clq_world_message_bytes(world);
+    const size_t fitting = window_bytes / CLQ_MAX(self->piece_bytes, (size_t)1);
+    self->window = (unsigned)CLQ_MIN(CLQ_MAX(fitting, (size_t)1), (size_t)CLQ_MESSAGE_PIECES_MAX);
+}
 
+static clq_status begin_piece(clq_message *self, clq_world *world) {
+    const size_t bytes = CLQ_MIN(self->piece_bytes, self->bytes - self->begun);
+    char *at = self->data + self->begun;
+    void **request = &self->requests[self->pieces_begun++ % self->window];
+    self->begun += bytes;
+    return self->is_sent ? clq_world_begin_send(world, self->peer, self->tag, at, bytes, request)
+                         : clq_world_begin_receive(world, self->peer, self->tag, at, bytes, request);
+}
+
+/* Pieces are done in the order in which they were begun. */
 static clq_status advance(clq_job *job, clq_world *world, bool *moved, bool *done) {
-    message *self = (message *)job;
-    bool piece_done;
-    CLQ_TRY(clq_world_test(world, &self->request, moved, &piece_done));
-    while (piece_done && self->begun < self->bytes) {
-        const size_t bytes = CLQ_MIN(piece_bytes, self->bytes - self->begun);
-        char *at = self->data + self->begun;
-        self->begun += bytes;
-        CLQ_TRY(self->is_sent ? clq_world_begin_send(world, self->peer, self->tag, at, bytes, &self->request)
-                              : clq_world_begin_receive(world, self->peer, self->tag, at, bytes, &self->request));
-        CLQ_TRY(clq_world_test(world, &self->request, moved, &piece_done));
+    clq_message *self = (clq_message *)job;
+    for (bool goes_on = true; goes_on;) {
+        while (self->begun < self->bytes && self->pieces_begun - self->pieces_done < self->window)
+            CLQ_TRY(begin_piece(self, world));
+        goes_on = false;
+        if (self->pieces_done == self->pieces_begun) break;
+        CLQ_TRY(clq_world_test(world, &self->requests[self->pieces_done % self->window], moved, &goes_on));
+        self->pieces_done += goes_on;
     }
-    *done = piece_done;
+    *done = self->begun == self->bytes && self->pieces_done == self->pieces_begun;
     return CLQ_OK;
 }
 
-static clq_status run_message(clq_world *world, message *self, double deadline_s) {
-    if (self->peer >= clq_world_size(world) || self->peer == clq_world_rank(world))
+clq_status clq_world_begin_message(clq_world *world, clq_message *self) {
+    if (self->peer >= world->size || self->peer == clq_world_rank(world))
         return clq_fail(CLQ_INTERNAL, "a message between rank %u and rank %u", clq_world_rank(world), self->peer);
-    self->job = (clq_job){.advance = advance, .deadline_s = deadline_s, .waits_for = self->peer, .doing = "a message"};
-    return clq_world_run(world, &self->job);
+    self->job =
+        (clq_job){.advance = advance, .deadline_s = self->deadline_s, .waits_for = self->peer, .doing = "a message"};
+    cut(world, self);
+    clq_world_post(world, &self->job);
+    return CLQ_OK;
+}
+
+static clq_status run_message(clq_world *world, clq_message *self) {
+    CLQ_TRY(clq_world_begin_message(world, self));
+    return clq_world_wait(world, &self->job);
 }
 
 clq_status clq_world_send(clq_world *world, unsigned to, unsigned tag, const void *data, size_t bytes,
                           double deadline_s) {
-    message self = {.is_sent = true, .peer = to, .tag = tag, .data = (char *)(uintptr_t)data, .bytes = bytes};
-    return run_message(world, &self, deadline_s);
+    clq_message self = {.is_sent = true,
+                        .peer = to,
+                        .tag = tag,
+                        .data = (char *)(uintptr_t)data,
+                        .bytes = bytes,
+                        .deadline_s = deadline_s};
+    return run_message(world, &self);
 }
 
 clq_status clq_world_receive(clq_world *world, unsigned from, unsigned tag, void *data, size_t bytes,
                              double deadline_s) {
-    message self = {.peer = from, .tag = tag, .data = data, .bytes = bytes};
-    return run_message(world, &self, deadline_s);
+    clq_message self = {.peer = from, .tag = tag, .data = data, .bytes = bytes, .deadline_s = deadline_s};
+    return run_message(world, &self);
 }
 
 /* A tree: the ranks that differ from this one's number by a bit above its lowest bit set have it from this one. */

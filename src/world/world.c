@@ -8,7 +8,9 @@
 /* ---- who is in it ---- */
 
 unsigned clq_world_rank(const clq_world *world) { return world ? world->rank : 0; }
-unsigned clq_world_size(const clq_world *world) { return world ? world->size : 1; }
+unsigned clq_world_size(const clq_world *world) { return world ? world->size - world->apart : 1; }
+unsigned clq_world_apart(const clq_world *world) { return world ? world->apart : 0; }
+bool clq_world_is_apart(const clq_world *world) { return clq_world_rank(world) >= clq_world_size(world); }
 
 const char *clq_world_engine_name(const clq_world *world) {
     return world && world->engine ? world->engine->name : "nothing";
@@ -36,7 +38,7 @@ static void name_rank(clq_rank_name *name, unsigned rank, const char *host) {
 }
 
 const char *clq_world_host(const clq_world *world, unsigned rank) {
-    return rank < clq_world_size(world) && world ? atomic_load(&world->names)[rank].host : "";
+    return world && rank < world->size ? atomic_load(&world->names)[rank].host : "";
 }
 
 clq_status clq_world_make_numbers(clq_world *world) {
@@ -102,6 +104,24 @@ static clq_status make_names(clq_world *world) {
     clq_free(all);
     return status;
 }
+
+/* ---- ranks that are set apart ---- */
+
+clq_status clq_world_set_apart(clq_world *world, unsigned count) {
+    const unsigned size = world ? world->size : 1;
+    clq_status status = CLQ_OK;
+    if (clq_world_apart(world) > 0)
+        return clq_fail(CLQ_STATE, "%u ranks are set apart already: clq_serve_end takes them back", world->apart);
+    if (count >= size)
+        status = clq_fail(CLQ_ARGUMENT, "%u of %u ranks cannot be set apart: one at least is to remain", count, size);
+    CLQ_TRY(clq_world_check(world, status));
+    if (!world) return CLQ_OK;
+    CLQ_TRY(clq_world_agree(world, "number of ranks set apart", clq_hash128_of(&count, sizeof count, 0)));
+    world->apart = count;
+    return CLQ_OK;
+}
+
+void clq_world_take_back(clq_world *world) { world->apart = 0; }
 
 /* ---- opening and closing ---- */
 

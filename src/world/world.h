@@ -71,6 +71,24 @@ clq_status clq_world_new_tags(clq_world *world, unsigned count, unsigned *out);
 
 /* ---- messages (message.c) ---- */
 
+/* A message under way. The caller sets the first members; each that was begun is waited for by its job. */
+enum { CLQ_MESSAGE_PIECES_MAX = 64 };
+typedef struct clq_message {
+    clq_job job;
+    bool is_sent; /* else received */
+    unsigned peer, tag;
+    char *data;
+    size_t bytes;
+    double deadline_s; /* 0: the world's */
+    /* message.c's: */
+    size_t piece_bytes, begun; /* of which pieces were begun */
+    uint64_t pieces_begun, pieces_done;
+    unsigned window; /* pieces that may be under way */
+    void *requests[CLQ_MESSAGE_PIECES_MAX];
+} clq_message;
+/* Errors: INTERNAL; then there is nothing to wait for. */
+clq_status clq_world_begin_message(clq_world *world, clq_message *message);
+
 /* Sends the host's memory to rank `to`, which receives as many bytes by the same tag. Return when `data` may be used
  * again, or is complete. From any thread, each with a tag of its own. Errors: as clq_world_wait. */
 clq_status clq_world_send(clq_world *world, unsigned to, unsigned tag, const void *data, size_t bytes,
@@ -86,6 +104,13 @@ clq_status clq_world_broadcast(clq_world *world, void *data, size_t bytes);
  * the engine may still use `in` and `out`. TIMEOUT: it is not done within 10 s; then the process can only end: the
  * world's thread does not come back. */
 clq_status clq_world_engine_all_reduce(clq_world *world, const float *in, float *out, size_t count);
+
+/* ---- ranks that are set apart ---- */
+
+/* Tags of messages with ranks that are set apart: they need not be asked for, since those ranks ask for none. */
+enum { CLQ_TAG_APART = 3, CLQ_TAGS_APART = 65 };
+/* Takes the ranks that are set apart back. All call it, at the same place of their order of collective functions. */
+void clq_world_take_back(clq_world *world);
 
 /* ---- what all have alike (gather.c) ---- */
 

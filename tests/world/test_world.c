@@ -364,6 +364,68 @@ static void engines_that_cannot_be_had(void **state) {
     unsetenv("PMI_SIZE");
 }
 
+/* ---- ranks that are set apart ---- */
+
+/* The last two of five: the others gather and wait for one another without them, and exchange messages with them. */
+static void goes_on_without_two(fabric_rank *self) {
+    unsigned all[5], word = 100 + self->rank;
+    EXPECT_OK(self, clq_world_set_apart(self->world, 2));
+    EXPECT(self, clq_world_size(self->world) == 3 && clq_world_apart(self->world) == 2);
+    EXPECT(self, clq_world_is_apart(self->world) == (self->rank >= 3));
+    EXPECT(self, strncmp(clq_world_name(self->world, 4), "rank 4 on ", 10) == 0);
+    if (self->rank >= 3) {
+        EXPECT_OK(self, clq_world_receive(self->world, 1, CLQ_TAG_APART, &word, sizeof word, 0));
+        EXPECT(self, word == 101);
+    } else {
+        EXPECT(self, clq_world_set_apart(self->world, 1) == CLQ_STATE);
+        EXPECT_OK(self, clq_world_gather(self->world, &word, sizeof word, all));
+        EXPECT(self, all[0] == 100 && all[1] == 101 && all[2] == 102);
+        EXPECT_OK(self, clq_world_agree(self->world, "thing", (clq_hash128){1, 2}));
+        EXPECT_OK(self, clq_world_check(self->world, CLQ_OK));
+        unsigned first = self->rank == 0 ? 7 : 0;
+        EXPECT_OK(self, clq_world_broadcast(self->world, &first, sizeof first));
+        EXPECT(self, first == 7);
+        EXPECT_OK(self, clq_world_barrier(self->world));
+        for (unsigned to = 3; to < 5 && self->rank == 1; to++)
+            EXPECT_OK(self, clq_world_send(self->world, to, CLQ_TAG_APART, &word, sizeof word, 0));
+    }
+    clq_world_take_back(self->world);
+    EXPECT(self, clq_world_size(self->world) == 5);
+    word = 100 + self->rank;
+    EXPECT_OK(self, clq_world_gather(self->world, &word, sizeof word, all));
+    for (unsigned r = 0; r < 5; r++) EXPECT(self, all[r] == 100 + r);
+}
+
+static void ranks_are_set_apart(void **state) {
+    (void)state;
+    run_all(5, 1e-4, 0, goes_on_without_two, NULL);
+}
+
+static void sets_apart_as_told(fabric_rank *self) {
+    const unsigned *counts = self->context;
+    fabric_note(self, clq_world_set_apart(self->world, counts[self->rank]));
+}
+
+static void one_at_least_remains(void **state) {
+    (void)state;
+    static const struct {
+        unsigned counts[3];
+        const char *says;
+        clq_status status;
+    } cases[] = {{{3, 3, 3}, "3 of 3 ranks cannot be set apart", CLQ_ARGUMENT},
+                 {{1, 1, 2}, "another number of ranks set apart", CLQ_MISMATCH}};
+    for (size_t i = 0; i < CLQ_COUNT_OF(cases); i++) {
+        fabric_rank ranks[3];
+        fabric *network = fabric_open(3, 0, 0);
+        fabric_run(network, 3, &patient, sets_apart_as_told, (void *)(uintptr_t)cases[i].counts, ranks);
+        fabric_close(network);
+        for (unsigned r = 0; r < 3; r++) assert_non_null(strstr(ranks[r].detail, cases[i].says));
+        assert_int_equal(ranks[0].ended, cases[i].status);
+    }
+    assert_fails(CLQ_ARGUMENT, "1 of 1 ranks", clq_world_set_apart(NULL, 1));
+    assert_ok(clq_world_set_apart(NULL, 0));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranks_know_one_another),     cmocka_unit_test(alone),
@@ -371,7 +433,8 @@ int main(void) {
         cmocka_unit_test(what_differs_is_named),      cmocka_unit_test(the_first_that_fails_is_named),
         cmocka_unit_test(all_get_what_rank_0_has),    cmocka_unit_test(messages_arrive),
         cmocka_unit_test(long_messages_go_in_pieces), cmocka_unit_test(who_waits_takes_turns),
-        cmocka_unit_test(misuse_ends_nothing),        cmocka_unit_test(launchers_are_known),
+        cmocka_unit_test(misuse_ends_nothing),        cmocka_unit_test(ranks_are_set_apart),
+        cmocka_unit_test(one_at_least_remains),       cmocka_unit_test(launchers_are_known),
         cmocka_unit_test(engines_that_cannot_be_had),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
