@@ -223,7 +223,9 @@ foreach(name clBuildProgram clGetDeviceInfo clGetPlatformInfo clq_cpu_count)
   target_link_options(test_device_build_at_once PRIVATE -Wl,--wrap=${name})
 endforeach()
 # A replica is held up in its step.
-target_link_options(test_train_ps PRIVATE -Wl,--wrap=clq_replica_run)
+foreach(test test_train_ps test_train_world_ps)
+  target_link_options(${test} PRIVATE -Wl,--wrap=clq_replica_run)
+endforeach()
 # Several threads load programs on a machine of any size.
 target_link_options(test_device_deadline PRIVATE -Wl,--wrap=clq_cpu_count)
 

@@ -233,8 +233,11 @@ typedef struct clq_trainer_config {
      * - If a process fails otherwise, the world ends, and calls on all others fail with ABORTED.
      * - share_weights are of all replicas, in the order of the processes. With local steps weights are averaged at the
      *   end of each epoch, too. A sharded optimizer is sharded over all replicas: equally many in each process.
+     * - Strategy ps needs ranks that are set apart (clq_serve, below): the world is then the others. With a staleness
+     *   above 0 each batch is one replica's, of any process; setting variables is collective, too.
      * Errors: UNSUPPORTED (other strategies, top-k compression, functions on replicas, shares other than equal ones of
-     * more than CLQ_REPLICAS_MAX replicas in all), MISMATCH (another model, settings, weights, data or plan on another process). */
+     * more than CLQ_REPLICAS_MAX replicas in all), MISMATCH (another model, settings, weights, data or plan on another
+     * process). */
     clq_world *world;
     /* Of a world of several processes: what clq_fit takes from the dataset that each process gives it.
      * - DATA: the datasets are the same, and each process takes its replicas' rows of each batch.
@@ -392,6 +395,15 @@ CLQ_API clq_status clq_trainer_server_counts_sized(clq_trainer *trainer, clq_ser
 static inline clq_status clq_trainer_server_counts(clq_trainer *trainer, clq_server_counts *out) {
     return clq_trainer_server_counts_sized(trainer, out, sizeof *out);
 }
+/* Store ranks: with strategy ps and a world of several ranks, variables and the optimizer's state lie on the ranks that
+ * clq_world_set_apart has set apart, each of which has a part of them. Such a rank needs no device, no model and no
+ * data: it calls clq_serve, which returns when the others have called clq_serve_end, and then the world is of all ranks
+ * again. Any number of trainers may be made and destroyed between, one at a time. Errors: STATE (this rank is not set
+ * apart), and those of clq_world_gather; a failure ends the world. */
+CLQ_API clq_status clq_serve(clq_world *world);
+/* By all ranks that are not set apart, once each has destroyed its trainer. Errors: those of clq_world_gather. */
+CLQ_API clq_status clq_serve_end(clq_world *world);
+
 /* Histogram of the staleness: updates[s] is how many updates had staleness s, from 0 to the bound. updates: the
  * caller's, for `most` numbers, of which no more are written. *count: bound + 1; 0 where steps are synchronous. Waits
  * for all work handed over. Errors: … */

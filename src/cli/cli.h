@@ -125,7 +125,12 @@ clq_status clq_command_report(int argc, char **argv);
 
 /* ---- commands of several processes (world.c) ---- */
 
-/* clq_ranks_join; ranks other than 0 also lose the options that name output files. */
+/* Instead of the training, on a rank that is set apart; and behind the training (status: how it ended) on all others,
+ * whose store ranks end, too, unless it failed. */
+clq_status clq_setup_serve(const clq_setup *setup);
+clq_status clq_setup_end_stores(clq_setup *setup, clq_status status);
+/* clq_ranks_join, and with strategy ps sets the store ranks apart; ranks other than 0 also lose the options that name
+ * output files. */
 clq_status clq_setup_world(clq_setup *setup, clq_options *options, clq_status status);
 /* Of who evaluates beside so many processes: has no rank, so that "{rank}" in paths of data is "evaluator". */
 clq_status clq_setup_evaluator(clq_setup *setup, clq_options *options, unsigned processes);

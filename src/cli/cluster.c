@@ -134,6 +134,15 @@ static clq_status fail_unknown_job(const char *field, const char *name) {
     return status;
 }
 
+/* Ranks are counted through the hosts, and store ranks are the last: they need hosts of their own. */
+static clq_status refuse_store(clq_cluster *c, size_t index, size_t host) {
+    return clq_fail(
+        CLQ_UNSUPPORTED,
+        "TF_CONFIG: cluster.ps[%zu] is on '%s', which trains, too: name a host of its own, or leave ps out of "
+        "the cluster and use --ps-ranks",
+        index, c->hosts[host].name);
+}
+
 /* Entries of one host become one, with as many processes. */
 static clq_status add_entry(clq_cluster *c, job of, size_t index, const json_t *entry) {
     char *name = NULL, *port = NULL;
@@ -150,17 +159,15 @@ static clq_status add_entry(clq_cluster *c, job of, size_t index, const json_t *
         return status;
     }
     const size_t same = name ? find(c, name) : c->count;
-    if (of == PS || of == EVALUATOR || same < c->count) {
-        if (same < c->count && of != PS && of != EVALUATOR) {
-            c->hosts[same].processes++;
-            c->has_twins = true;
-            c->twin = same;
-        }
-        clq_free(name);
-        clq_free(port);
-        return name ? CLQ_OK : CLQ_MEMORY;
-    }
-    return add_host(c, name, port, 1);
+    const bool has_rank = of != EVALUATOR && (of != PS || c->has_stores);
+    if (has_rank && same == c->count) return add_host(c, name, port, 1);
+    clq_status status = name ? CLQ_OK : CLQ_MEMORY;
+    if (has_rank && of == PS && same < c->trainers) status = refuse_store(c, index, same);
+    if (has_rank) c->hosts[same].processes++;
+    if (has_rank && of != PS) c->has_twins = true, c->twin = same;
+    clq_free(name);
+    clq_free(port);
+    return status;
 }
 
 static clq_status add_job(clq_cluster *c, job of, const json_t *entries) {
@@ -185,10 +192,13 @@ static clq_status read_cluster(clq_cluster *c, json_t *cluster) {
     json_object_foreach(cluster, name, value) {
         if (find_job(name) == JOBS) return fail_unknown_job("in cluster,", name);
     }
-    for (job of = CHIEF; of < JOBS; of++) CLQ_TRY(add_job(c, of, json_object_get(cluster, jobs[of])));
+    for (job of = CHIEF; of < JOBS; of++) {
+        if (of == PS) c->trainers = c->count;
+        CLQ_TRY(add_job(c, of, json_object_get(cluster, jobs[of])));
+    }
     if (entries_of(cluster, CHIEF) && entries_of(cluster, MASTER))
         return clq_fail(CLQ_FORMAT, "TF_CONFIG: cluster has a chief and a master: they are the same");
-    if (c->count == 0) return clq_fail(CLQ_FORMAT, "TF_CONFIG: cluster has neither a chief nor workers");
+    if (c->trainers == 0) return clq_fail(CLQ_FORMAT, "TF_CONFIG: cluster has neither a chief nor workers");
     c->ps = (unsigned)entries_of(cluster, PS);
     return CLQ_OK;
 }
@@ -215,8 +225,9 @@ static clq_status read_task(clq_cluster *c, const json_t *cluster, const json_t 
     return CLQ_OK;
 }
 
-clq_status clq_cluster_of_tf_config(const char *text, clq_cluster *out) {
+clq_status clq_cluster_of_tf_config(const char *text, bool has_stores, clq_cluster *out) {
     json_t *root;
+    out->has_stores = has_stores;
     CLQ_TRY(clq_json_parse(text, strlen(text), TF_CONFIG_DEPTH, "TF_CONFIG", &root));
     json_t *cluster = json_object_get(root, "cluster");
     out->is_tf_config = true;

@@ -87,15 +87,10 @@ static clq_status check_words(char **command) {
 
 static clq_status check_command(const clq_mpirun *l, const launch_options *o) {
     const clq_cluster *c = l->cluster;
-    const char *strategy = option_of(l->command, "--strategy");
     CLQ_TRY(check_words(l->command));
     if (o->restarts > 0 && !(l->is_train && option_of(l->command, "--checkpoint")))
         return clq_fail(CLQ_ARGUMENT, "--restarts goes on from checkpoints: the command must be clique train, with "
                                       "--checkpoint DIR");
-    if (c->ps > 0 && strategy && strncmp(strategy, "ps", 2) == 0)
-        return clq_fail(CLQ_UNSUPPORTED,
-                        "TF_CONFIG: cluster.ps: parameter servers on hosts of their own are not there: "
-                        "use --strategy multiworker");
     if (c->evaluates && !(l->is_train && option_of(l->command, "--checkpoint")))
         return clq_fail(CLQ_UNSUPPORTED, "TF_CONFIG: task.type 'evaluator' evaluates checkpoints: the command must be "
                                          "clique train, with --checkpoint DIR, a folder that this host shares with the "
@@ -211,7 +206,7 @@ static clq_status run_all(clq_mpirun *l, uint64_t restarts, clq_mpirun_end *end)
 static clq_status launch_on(clq_mpirun *l, const launch_options *o, clq_mpirun_end *end) {
     clq_cluster *c = l->cluster;
     const double wait_s = CLQ_MAX(o->wait_s, 0);
-    if (c->ps > 0)
+    if (c->ps > 0 && !c->has_stores)
         clq_log(CLQ_LOG_WARNING, "TF_CONFIG: the %u entr%s of cluster.ps %s no part in a mirrored training", c->ps,
                 c->ps == 1 ? "y" : "ies", c->ps == 1 ? "takes" : "take");
     CLQ_TRY(clq_mpi_find(o->mpi, &l->mpi, &l->program));
@@ -247,16 +242,27 @@ static clq_status launch(clq_mpirun *l, const launch_options *o, int *code) {
 
 /* ---- the command ---- */
 
-static clq_status find_cluster(const launch_options *o, clq_cluster *out) {
+static bool trains_by_ps(const clq_mpirun *l) {
+    const char *strategy = option_of(l->command, "--strategy");
+    return l->is_train && strategy && strcmp(strategy, "ps") == 0;
+}
+
+static clq_status find_cluster(clq_mpirun *l, const launch_options *o) {
     const char *config = clq_environment("TF_CONFIG");
+    clq_cluster *out = l->cluster;
     if (o->hosts) return clq_cluster_of_hosts(o->hosts, out);
-    if (config) return clq_cluster_of_tf_config(config, out);
+    if (config) CLQ_TRY(clq_cluster_of_tf_config(config, trains_by_ps(l), out));
+    l->names_stores = out->has_stores && out->ps > 0;
+    if (l->names_stores && option_of(l->command, "--ps-ranks"))
+        return clq_fail(CLQ_ARGUMENT,
+                        "--ps-ranks: TF_CONFIG says which ranks keep variables (cluster.ps): leave it out");
+    if (config) return CLQ_OK;
     return clq_fail(CLQ_ARGUMENT, "no hosts: name them by --hosts, or by TF_CONFIG");
 }
 
 static clq_status launch_or_wait(clq_mpirun *l, const launch_options *o, int *code) {
     clq_cluster *c = l->cluster;
-    CLQ_TRY(find_cluster(o, c));
+    CLQ_TRY(find_cluster(l, o));
     CLQ_TRY(check_command(l, o));
     if (!c->is_tf_config || c->own_rank == 0) return launch(l, o, code);
     if (o->dry_run) return clq_print(stdout, "%s %s\n", c->evaluates ? "evaluates for" : "waits for", c->hosts[0].name);

@@ -25,15 +25,18 @@ typedef struct clq_cluster {
     /* By TF_CONFIG: */
     int own_rank;   /* -1: this task has none */
     size_t others;  /* tasks besides this one */
-    unsigned ps;    /* entries of `ps`, which have no ranks */
+    unsigned ps;    /* entries of `ps` */
+    bool has_stores; /* which are the last ranks; else they have none */
+    size_t trainers; /* hosts in front of them */
     bool evaluates; /* this task is an evaluator */
     bool has_twins; /* two entries of one host */
     size_t twin;    /* which host's */
 } clq_cluster;
 /* list: "a,b:2". Errors: ARGUMENT, MEMORY. */
 clq_status clq_cluster_of_hosts(const char *list, clq_cluster *out);
-/* text: TF_CONFIG, as tf.distribute has it. Errors: FORMAT, UNSUPPORTED, MEMORY. */
-clq_status clq_cluster_of_tf_config(const char *text, clq_cluster *out);
+/* text: TF_CONFIG, as tf.distribute has it. has_stores: of a training by strategy ps, where entries of `ps` are ranks.
+ * Errors: FORMAT, UNSUPPORTED, MEMORY. */
+clq_status clq_cluster_of_tf_config(const char *text, bool has_stores, clq_cluster *out);
 unsigned clq_cluster_ranks(const clq_cluster *cluster);
 /* The host that this rank is on. */
 size_t clq_cluster_host_of(const clq_cluster *cluster, unsigned rank);
@@ -76,6 +79,7 @@ typedef struct clq_mpirun {
     char **command;      /* NULL-terminated */
     bool is_train;       /* `clique train`, which reports */
     bool resumes;        /* with --resume at the end */
+    bool names_stores;   /* with --ps-ranks at the end: the cluster's entries of `ps` */
     char id[24];         /* of this run, in the environment of its ranks */
     struct clq_waiters *waiters;
 } clq_mpirun;

@@ -184,6 +184,8 @@ clq_status clq_mpirun_words(const clq_mpirun *l, clq_words *words, clq_words *va
     if (!mpi->passes_environment) add_passed_variables(words, mpi);
     for (char **word = l->command; *word; word++) clq_words_add(words, *word);
     if (l->resumes) clq_words_add(words, "--resume");
+    if (l->names_stores) clq_words_add(words, "--ps-ranks");
+    if (l->names_stores) clq_words_take(words, clq_strprintf("%u", l->cluster->ps));
     for (size_t i = 0; l->agent && i < CLQ_COUNT_OF(mpi->agent); i++)
         clq_words_take(variables, clq_strprintf("%s=%s", mpi->agent[i].name,
                                                 mpi->agent[i].value ? mpi->agent[i].value : l->agent));

@@ -306,7 +306,8 @@ static void introduce(const training *t) {
     const unsigned replicas = s->world ? s->peer_count : clq_trainer_replicas(s->trainer);
     fprintf(t->talk, "%s: %zu parameters, global batch %zu on %u %s", clq_model_name(s->model),
             clq_model_parameter_count(s->model), s->global_batch, replicas, replicas == 1 ? "device" : "replicas");
-    if (s->world) fprintf(t->talk, " of %u processes", clq_world_size(s->world));
+    const unsigned processes = clq_world_size(s->world);
+    if (s->world) fprintf(t->talk, " of %u process%s", processes, processes == 1 ? "" : "es");
     if (s->world && s->config.shard != CLQ_SHARD_DATA) fprintf(t->talk, ", shard %s", t->options->shard);
     if (t->options->accumulate > 1)
         fprintf(t->talk, ", an update for %llu batches", (unsigned long long)t->options->accumulate);
@@ -467,6 +468,7 @@ static clq_status print_result(training *t, const char *verdict) {
     const uint64_t diverged = clq_trainer_diverged(t->setup->trainer);
     document = clq_json_put(document, "diverged_step", diverged ? json_integer((json_int_t)diverged) : json_null());
     document = clq_json_put(document, "ranks", json_integer((json_int_t)clq_world_size(s->world)));
+    document = clq_json_put(document, "ps_ranks", json_integer((json_int_t)clq_world_apart(s->world)));
     document = put_precision(t, document);
     document = clq_json_put(document, "early_stopping", clq_train_callbacks_describe(&t->callbacks));
     document = clq_json_put(document, "checkpoints", clq_cli_checkpoints_describe(t->checkpoints, t->resumed));
@@ -574,7 +576,8 @@ static clq_status train(training *t) {
 
 clq_status clq_command_train(clq_setup *setup, const clq_options *options) {
     training t = {.options = options, .setup = setup};
-    clq_status status = train(&t);
+    if (clq_world_is_apart(setup->world)) return clq_setup_serve(setup);
+    clq_status status = clq_setup_end_stores(setup, train(&t));
     clq_checkpoints_close(t.checkpoints);
     clq_train_callbacks_close(&t.callbacks);
     if (t.log) fclose(t.log); /* the failure that kept it open is the one to tell */

@@ -1,35 +1,38 @@
-/* A training of several processes: what TF_CONFIG says of them, their devices, and what is told of these. How processes
- * join and end: ranks.c. */
+/* A training of several processes: what TF_CONFIG says of them, which keep variables, their devices, and what is told
+ * of these. How processes join and end: ranks.c. */
 #include "cli/cli.h"
 #include "cli/launch.h"
 #include "cli/ranks.h"
 
 #include <string.h>
 
-/* Of this process's TF_CONFIG: the number of ranks, and its own. 0 and -1: there is none, or clique launch has read it.
- */
-static clq_status read_tf_config(unsigned *ranks, int *own_rank) {
+/* What this process's TF_CONFIG says. */
+typedef struct tf_config {
+    unsigned ranks, stores; /* processes, and those of them that it has for strategy ps; 0: there is none, or clique
+                               launch has read it */
+    int own_rank;           /* -1: it does not say */
+} tf_config;
+
+static clq_status read_tf_config(bool is_ps, tf_config *out) {
     const char *text = clq_environment("TF_CONFIG");
     clq_cluster cluster = {0};
-    *ranks = 0;
-    *own_rank = -1;
+    *out = (tf_config){.own_rank = -1};
     if (!text || clq_environment("CLIQUE_LAUNCH")) return CLQ_OK;
-    const clq_status status = clq_cluster_of_tf_config(text, &cluster);
-    if (status == CLQ_OK) {
-        *ranks = clq_cluster_ranks(&cluster);
-        *own_rank = cluster.own_rank;
-    }
+    const clq_status status = clq_cluster_of_tf_config(text, is_ps, &cluster);
+    if (status == CLQ_OK)
+        *out = (tf_config){
+            .ranks = clq_cluster_ranks(&cluster), .stores = is_ps ? cluster.ps : 0, .own_rank = cluster.own_rank};
     clq_cluster_release(&cluster);
     return status;
 }
 
 /* Whether TF_CONFIG and the launcher agree on what this rank is. A TF_CONFIG that all ranks have got from one host is
  * about that host's task, and tells the number alone. */
-static clq_status check_tf_config(clq_world *world) {
+static clq_status check_tf_config(clq_world *world, bool is_ps, tf_config *out) {
     const unsigned size = clq_world_size(world), rank = clq_world_rank(world);
-    unsigned ranks;
-    int own;
-    clq_status status = read_tf_config(&ranks, &own);
+    clq_status status = read_tf_config(is_ps, out);
+    const unsigned ranks = out->ranks;
+    const int own = out->own_rank;
     int *all = clq_alloc(size, sizeof *all);
     status = clq_world_check(world, status == CLQ_OK && !all ? CLQ_MEMORY : status);
     if (status == CLQ_OK) status = clq_world_gather(world, &own, sizeof own, all);
@@ -51,10 +54,10 @@ static clq_status check_tf_config(clq_world *world) {
 }
 
 /* A process that a launcher started knows from it that it is alone; another one is told what it may have missed. */
-static clq_status check_tf_config_alone(void) {
-    unsigned ranks;
-    int own;
-    CLQ_TRY(read_tf_config(&ranks, &own));
+static clq_status check_tf_config_alone(bool is_ps) {
+    tf_config config;
+    CLQ_TRY(read_tf_config(is_ps, &config));
+    const unsigned ranks = config.ranks;
     if (ranks > 1 && clq_launcher_find().name)
         return clq_fail(CLQ_MISMATCH, "TF_CONFIG names %u processes, and the launcher started one", ranks);
     if (ranks > 1)
@@ -97,15 +100,71 @@ clq_status clq_setup_evaluator(clq_setup *setup, clq_options *options, unsigned 
     return name_rank("evaluator", ranks, &options->data, &setup->data);
 }
 
+/* ---- store ranks ---- */
+
+static clq_status parse_strategy(const clq_options *o, bool *is_ps) {
+    clq_strategy_options ignored = {0};
+    clq_strategy_kind kind = CLQ_STRATEGY_AUTO;
+    CLQ_TRY(clq_strategy_parse(o->strategy, &kind, &ignored));
+    *is_ps = kind == CLQ_STRATEGY_PS;
+    return CLQ_OK;
+}
+
+static clq_status check_stores(const clq_options *o, const clq_world *world, bool is_ps, const tf_config *config) {
+    const unsigned size = clq_world_size(world);
+    if (o->ps_ranks > 0 && !is_ps)
+        return clq_fail(CLQ_ARGUMENT,
+                        "--ps-ranks is an option of --strategy ps, and the strategy is %s: use ps, or leave "
+                        "it out",
+                        o->strategy);
+    if (o->ps_ranks > 0 && !world)
+        return clq_fail(CLQ_ARGUMENT,
+                        "--ps-ranks %u: they keep variables in processes of their own, and this process is "
+                        "alone: start several (mpirun, clique launch), or leave it out",
+                        (unsigned)o->ps_ranks);
+    if (o->ps_ranks > 0 && config->stores > 0 && o->ps_ranks != config->stores)
+        return clq_fail(CLQ_ARGUMENT, "--ps-ranks %u, and TF_CONFIG has %u in cluster.ps: leave --ps-ranks out",
+                        (unsigned)o->ps_ranks, config->stores);
+    if (o->ps_ranks >= size && world)
+        return clq_fail(CLQ_ARGUMENT, "--ps-ranks %u of %u processes leaves none to train: use at most %u",
+                        (unsigned)o->ps_ranks, size, size - 1);
+    return CLQ_OK;
+}
+
+/* Whether a signal ends the training is for the processes that train to say: launchers send it to them, too. */
+clq_status clq_setup_serve(const clq_setup *setup) {
+    (void)clq_interrupts_count();
+    return clq_serve(setup->world);
+}
+
+clq_status clq_setup_end_stores(clq_setup *setup, clq_status status) {
+    clq_error error;
+    if (clq_world_apart(setup->world) == 0 || (status != CLQ_OK && status != CLQ_INTERRUPTED)) return status;
+    clq_error_take(status, &error);
+    clq_setup_close_trainer(setup);
+    CLQ_TRY(clq_serve_end(setup->world));
+    return clq_error_raise(&error);
+}
+
 clq_status clq_setup_world(clq_setup *setup, clq_options *options, clq_status status) {
+    tf_config config;
+    bool is_ps = false;
+    if (status == CLQ_OK) status = parse_strategy(options, &is_ps);
     status = clq_ranks_join(&setup->world, status);
-    setup->is_silent = clq_world_rank(setup->world) > 0;
-    if (status == CLQ_OK) status = setup->world ? check_tf_config(setup->world) : check_tf_config_alone();
+    clq_world *world = setup->world;
+    setup->is_silent = clq_world_rank(world) > 0;
+    if (status == CLQ_OK) status = world ? check_tf_config(world, is_ps, &config) : check_tf_config_alone(is_ps);
+    if (status == CLQ_OK) status = clq_world_check(world, check_stores(options, world, is_ps, &config));
+    if (status == CLQ_OK && world && is_ps) {
+        const uint64_t stores = options->ps_ranks ? options->ps_ranks : CLQ_MAX(config.stores, 1u);
+        status = clq_world_set_apart(world, (unsigned)stores);
+    }
     if (setup->is_silent) {
         options->json = false;
         options->save = options->save_best = options->monitor = options->csv = options->trace = NULL;
     }
-    return status == CLQ_OK ? clq_world_check(setup->world, name_own_files(setup, options)) : status;
+    if (status != CLQ_OK || clq_world_is_apart(world)) return status;
+    return clq_world_check(world, name_own_files(setup, options));
 }
 
 /* ---- devices ---- */
@@ -189,17 +248,24 @@ unsigned clq_setup_replicas(const clq_setup *s) { return s->world ? s->peer_coun
 size_t clq_setup_share(const clq_setup *s, unsigned replica) {
     clq_device_info device;
     size_t share = 0;
-    if (s->world) return clq_strategy_share_of_all(clq_trainer_strategy(s->trainer), replica);
+    const clq_strategy *strategy = clq_trainer_strategy(s->trainer);
+    if (s->world && clq_strategy_is_by_batches(strategy)) return s->global_batch;
+    if (s->world) return clq_strategy_share_of_all(strategy, replica);
     (void)clq_trainer_replica(s->trainer, replica, &device, &share);
     return share;
 }
 
 void clq_introduce_peers(const clq_setup *s, FILE *to) {
+    const bool whole = clq_strategy_is_by_batches(clq_trainer_strategy(s->trainer));
+    const unsigned first = clq_world_size(s->world), stores = clq_world_apart(s->world);
     for (unsigned r = 0; r < s->peer_count; r++) {
         const clq_peer *peer = &s->peers[r];
-        fprintf(to, "  %u: %s (%s) of %s, %zu of each batch\n", r, peer->name, peer->driver,
-                clq_world_name(s->world, peer->rank), clq_setup_share(s, r));
+        fprintf(to, "  %u: %s (%s) of %s, %zu of each batch%s\n", r, peer->name, peer->driver,
+                clq_world_name(s->world, peer->rank), clq_setup_share(s, r), whole ? " that it is given" : "");
     }
+    for (unsigned k = 0; k < stores; k++)
+        fprintf(to, "  %s keeps %s the variables\n", clq_world_name(s->world, first + k),
+                stores == 1 ? "all of" : "a part of");
 }
 
 json_t *clq_describe_peers(const clq_setup *s) {

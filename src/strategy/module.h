@@ -71,7 +71,7 @@ typedef struct clq_strategy_module {
     /* If replicas do not all make the same steps: how many steps were made, up to the first that was not; and when
      * `step`, one of these, and all steps before it were made. False, or NULL: as the face counts. */
     bool (*progress)(const clq_strategy *strategy, uint64_t step, uint64_t *done, double *ended);
-    void (*go_on)(clq_strategy *strategy, uint64_t step); /* of snapshots: behind update `step`. NULL: nothing */
+    clq_status (*go_on)(clq_strategy *strategy, uint64_t step); /* of snapshots: behind update `step`. NULL: nothing */
     /* For reports. */
     size_t (*runs)(const clq_strategy *strategy, unsigned replica); /* NULL: the exchange's */
     bool tells_waits;                                               /* of replicas for slower ones */
@@ -120,6 +120,10 @@ struct clq_strategy {
     uint64_t *
         measured_by; /* (metric_slots) of the batch that a row of metrics is about: bits of replicas whose row counts */
     bool apart;      /* each replica trains alone */
+    bool
+        by_batches; /* with other processes: a batch is one replica's, of any process, and its figures are that one's */
+    uint64_t posted;                  /* the update (params.step) that is posted, or was posted last */
+    size_t own_samples;               /* of the batch that was posted last: those of this process */
     bool outdated[CLQ_CURRENT_COUNT]; /* on some replica; the poster's */
     unsigned step_outdates;           /* bits of what a step leaves so; set when opened */
     clq_batch_cut cut;                /* of all processes' replicas; ranks.c's */
@@ -184,5 +188,7 @@ clq_batch_cut clq_ranks_cut_here(const clq_strategy *strategy, size_t samples);
 size_t clq_ranks_room_here(const clq_strategy *strategy);
 /* Those of all processes that have samples of it have computed. By the poster. */
 void clq_ranks_note_computed(clq_strategy *strategy, size_t samples);
+/* If batches are one replica's: all processes come to know which computed. All call it. */
+void clq_ranks_share_computed(clq_strategy *strategy);
 
 #endif

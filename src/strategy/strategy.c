@@ -64,7 +64,7 @@ static clq_status run_step(clq_worker *worker, const clq_command *command) {
 }
 
 static clq_status run_reduce(clq_worker *worker, const clq_command *command) {
-    (void)command;
+    clq_replica_of(worker)->behind = command->params.step;
     return clq_replica_of(worker)->strategy->exchange->reduce(clq_replica_of(worker));
 }
 
@@ -202,10 +202,15 @@ clq_status clq_strategy_post_batch(clq_strategy *strategy, clq_command command, 
     clq_batch_part parts[CLQ_REPLICAS_MAX];
     uint64_t measured_by = 0;
     CLQ_TRY(clq_strategy_failure(strategy));
+    if (traits & CLQ_COMMAND_ENDS_STEP) strategy->posted = command.params.step;
     if (command.kind == &step_kind && !strategy->apart) CLQ_TRY(clq_shares_review(strategy, command.params.step));
     clq_strategy_split(strategy, command.kind, total, parts);
-    CLQ_TRY(clq_strategy_failure(strategy)); /* it may have waited for replicas */
+    CLQ_TRY(clq_strategy_failure(strategy));            /* it may have waited for replicas, */
+    CLQ_TRY(clq_world_failure(strategy->config.world)); /* or for other processes */
     command.params.scale = (float)(1.0 / (double)total);
+    strategy->own_samples = 0;
+    for (unsigned r = 0; r < strategy->count; r += strategy->group)
+        strategy->own_samples += parts[r].runs ? parts[r].count : 0;
     for (unsigned r = 0; r < strategy->count; r++) measured_by |= (uint64_t)(parts[r].runs && parts[r].measures) << r;
     if (traits & CLQ_COMMAND_MEASURES) clq_strategy_note_row(strategy, command.params.slot, measured_by);
     if (computes_gradients(&command)) add_accumulated(strategy, &command, total);
@@ -244,12 +249,14 @@ bool clq_strategy_takes_rows(clq_strategy *strategy, bool labels_ready) {
 
 clq_status clq_strategy_reduce(clq_strategy *strategy) {
     CLQ_TRY(clq_strategy_failure(strategy));
-    if (strategy->exchange->reduce) clq_pool_post(&strategy->pool, &(clq_command){.kind = &reduce_kind});
+    if (strategy->exchange->reduce)
+        clq_pool_post(&strategy->pool, &(clq_command){.kind = &reduce_kind, .params.step = (uint32_t)strategy->posted});
     return CLQ_OK;
 }
 
 clq_status clq_strategy_apply(clq_strategy *strategy, const clq_step_params *params) {
     CLQ_TRY(clq_strategy_failure(strategy));
+    strategy->posted = params->step;
     clq_strategy_make_current(strategy, CLQ_CURRENT_OPTIMIZER);
     clq_pool_post(&strategy->pool, &(clq_command){.kind = &apply_kind, .params = *params});
     return CLQ_OK;

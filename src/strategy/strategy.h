@@ -43,8 +43,8 @@ typedef struct clq_strategy_config {
     const char *stage_settings; /* settings that the time of a stage depends on, as text: measured times are kept by it.
                                    Borrowed while the strategy is created */
     bool check_replicas;        /* clq_strategy_check_replicas will be called */
-    clq_world *world; /* the processes whose replicas train together: mirrored, each with the same config. Borrowed;
-                         NULL: this one */
+    clq_world *world;           /* the processes whose replicas train together, each with the same config. Borrowed;
+                                   NULL: this one */
     /* Set by clq_strategy_create: the number of this process's first replica among those of the world, how many these
      * are, and a hash of which devices. */
     unsigned first, total;
@@ -128,7 +128,7 @@ double clq_pipeline_seconds(unsigned stages, unsigned count, const double *forwa
                             double hop_s);
 
 size_t clq_strategy_share(clq_strategy *strategy, unsigned replica); /* of a full global batch */
-/* How many of a batch's `samples` the replicas of this process take in training and evaluation: all, without a world.
+/* How many of the `samples` of the batch that was posted last the replicas of this process take: all, without a world.
  * By the poster's thread, as clq_strategy_share_of_all. */
 size_t clq_strategy_own_samples(const clq_strategy *strategy, size_t samples);
 /* Of batches of which each process has its own rows alone, in the order of the ranks: how many rows of this one each
@@ -160,6 +160,13 @@ void clq_strategy_settle(clq_strategy *strategy, bool parameters);
 /* Sums of this process become those of all processes: values (count). All call it. Errors: those of clq_world_gather.
  */
 clq_status clq_strategy_add_up_processes(const clq_strategy *strategy, double *values, size_t count);
+/* Of rows that were read (clq_strategy_read_figures): those of this process become those of all, with their squares
+ * (NULL: not wanted) and origins. All call it. Errors: likewise, MEMORY. */
+clq_status clq_strategy_add_up_rows(clq_strategy *strategy, uint32_t first, uint32_t count, double *rows,
+                                    float *squares);
+/* Whether replicas make their steps apart from those of other processes: reading figures then waits for a whole batch
+ * of the slowest. */
+bool clq_strategy_is_by_batches(const clq_strategy *strategy);
 /* Where shares are measured: how often they were set; and change `index`: the first step that has it, and counts
  * (CLQ_REPLICAS_MAX), the shares of a full global batch. */
 size_t clq_strategy_share_changes(const clq_strategy *strategy);
@@ -301,6 +308,14 @@ clq_status clq_strategy_predict(clq_strategy *strategy, const clq_rows *batch, f
 /* Between updates: waits for all that was posted, and compares. *checked: false where replicas have weights of their
  * own at the moment, between two averages of local steps. step: for the message. Errors: REPLICAS_DIFFER, MEMORY, … */
 clq_status clq_strategy_check_replicas(clq_strategy *strategy, uint64_t step, bool *checked);
+
+/* ---- store ranks (serve.c) ---- */
+
+/* By a rank that is set apart: keeps and updates variables for trainings of the others, until these have called
+ * clq_stores_end. Errors: those of clq_world_wait; its own end the world. */
+clq_status clq_stores_serve(clq_world *world);
+/* By all others, once none of them trains: takes the ranks that are set apart back. */
+clq_status clq_stores_end(clq_world *world);
 
 /* ---- snapshots (snapshot.c) ----
  * All that later steps depend on, in the host's memory, by variable: so another number of replicas, or another

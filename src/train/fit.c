@@ -18,7 +18,8 @@ typedef struct run {
     clq_fit_log log;
     clq_meeting meeting;
     double started, input_s;
-    double told; /* when progress was last told; 0: not yet */
+    double told;      /* when progress was last told; 0: not yet */
+    double collected; /* when figures were last collected for it, with other processes; 0: not yet */
     uint64_t epoch, batch;
     uint64_t epochs;                 /* to stop behind; UINT64_MAX: none */
     uint64_t expected;               /* epochs that there will be, for the progress */
@@ -73,10 +74,23 @@ static clq_status tell_progress(run *r) {
     return tell_sums(r, now, r->metrics.totals, r->metrics.samples);
 }
 
+/* Whether figures are collected for a meeting. Where processes do not wait for one another in steps, that would have
+ * them wait for a whole batch of the slowest: then progress tells what is known, which is a second old at most. A log's
+ * are collected by all together. */
+static bool collects(run *r) {
+    static const double collect_every_s = 1.0;
+    const double now = clq_now();
+    if (clq_strategy_is_by_batches(r->trainer->strategy) && !r->log.steps && r->collected > 0.0 &&
+        now - r->collected < collect_every_s)
+        return false;
+    r->collected = now;
+    return true;
+}
+
 /* With other processes, behind an update. */
 static clq_status meet(run *r) {
     if (!clq_meeting_is_due(&r->meeting)) return CLQ_OK;
-    CLQ_TRY(clq_metrics_collect(&r->metrics, r->trainer));
+    if (collects(r)) CLQ_TRY(clq_metrics_collect(&r->metrics, r->trainer));
     CLQ_TRY(clq_meeting_hold(&r->meeting));
     double row[CLQ_METRICS_ROW_MAX];
     size_t samples;

@@ -53,17 +53,18 @@ static void notice_divergence(const clq_metrics *metrics, clq_trainer *trainer, 
             (unsigned long long)trainer->diverged);
 }
 
-/* What the log tells is of all processes. *out: `rows`, or what is the caller's to free. After a failure there are no
- * other processes. */
-static clq_status take_rows_of_all(const clq_metrics *metrics, const clq_trainer *trainer, bool failed, double *rows,
-                                   size_t count, double **out) {
+/* What the log tells is of all processes: `count` rows from slot `first` on, and their squares. *out: `rows`, or what
+ * is the caller's to free. After a failure there are no other processes. */
+static clq_status take_rows_of_all(const clq_metrics *metrics, const clq_trainer *trainer, bool failed, uint32_t first,
+                                   uint32_t count, double *rows, float *squares, double **out) {
+    const size_t values = (size_t)count * clq_trainer_width(trainer);
     *out = rows;
     if (!metrics->log || !clq_strategy_spans(trainer->strategy)) return CLQ_OK;
     if (failed) return CLQ_ABORTED;
-    *out = clq_alloc(count, sizeof *rows);
+    *out = clq_alloc(values, sizeof *rows);
     if (!*out) return CLQ_MEMORY;
-    memcpy(*out, rows, count * sizeof *rows);
-    return clq_strategy_add_up_processes(trainer->strategy, *out, count);
+    memcpy(*out, rows, values * sizeof *rows);
+    return clq_strategy_add_up_rows(trainer->strategy, first, count, *out, squares);
 }
 
 /* All rows that were not collected yet; where the strategy failed, those that can be rescued. */
@@ -77,7 +78,7 @@ static clq_status take_rows(clq_metrics *metrics, clq_trainer *trainer, bool fai
     float *squares = norms ? clq_alloc(count, CLQ_MAX(variables, (size_t)1) * sizeof *squares) : NULL;
     clq_status status = CLQ_MEMORY;
     if (rows && (squares || !norms)) status = read_rows(trainer, failed, first, count, rows, squares);
-    if (status == CLQ_OK) status = take_rows_of_all(metrics, trainer, failed, rows, (size_t)count * width, &of_all);
+    if (status == CLQ_OK) status = take_rows_of_all(metrics, trainer, failed, first, count, rows, squares, &of_all);
     for (size_t i = 0; i < count && status == CLQ_OK; i++, metrics->first++) {
         const double *row = rows + i * width;
         if (failed && !is_of_finished_step(metrics->log, trainer)) break;

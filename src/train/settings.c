@@ -154,6 +154,10 @@ static const clq_setting settings[] = {
     {"backup", "K", "of ps with --staleness 0: an update does not wait for the K slowest replicas (default 0)",
      .type = CLQ_SETTING_COUNT, .min = 0, .max = CLQ_REPLICAS_MAX, FIELD(backup), .commands = TRAIN | WHY,
      .strategies = OF(PS), .results = true, .keys = PREDICTION, MEMBER(U32, strategy_options.backup)},
+    {"ps-ranks", "K",
+     "of ps over several processes: the last K of them keep the variables, and train nothing (default 1, or those of "
+     "TF_CONFIG)",
+     .type = CLQ_SETTING_COUNT, .min = 1, .max = 1024, FIELD(ps_ranks), .commands = TRAIN},
     {"shares", "equal|auto|W,W,…",
      "how a batch is split over the replicas: evenly, by measured speed, or in these proportions (default "
      "equal)",

@@ -31,7 +31,7 @@ typedef struct clq_settings {
     const char *init, *weights, *save, *log, *trace, *out, *progress, *shuffle, *tune, *matmul_precision;
     const char *precision, *loss_scale, *recompute, *disable_paths, *shard;
     uint64_t batch, batch_per_replica, accumulate, epochs, steps, seed, take, bucket_bytes, backup, local_steps;
-    uint64_t memory_limit, micro_batches, machines, devices_per_machine;
+    uint64_t ps_ranks, memory_limit, micro_batches, machines, devices_per_machine;
     const char *link, *latency, *device_link, *device_latency, *compute_ms, *gradient, *spread;
     double budget, deadline, build_deadline; /* seconds; 0: not given */
     bool drop_remainder, no_test, json, graph, measure, shard_optimizer, share_devices, follow;

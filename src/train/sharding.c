@@ -16,6 +16,11 @@ struct clq_sharding {
 
 clq_status clq_sharding_check(const clq_trainer_config *config) {
     if (config->shard == CLQ_SHARD_DATA || clq_world_size(config->world) == 1) return CLQ_OK;
+    if (config->strategy == CLQ_STRATEGY_PS && config->strategy_options.staleness > 0)
+        return clq_fail(CLQ_UNSUPPORTED,
+                        "with shard %s a process brings a part of each batch, and with a staleness a batch is one "
+                        "replica's: use a staleness of 0, or shard data",
+                        clq_shard_name(config->shard));
     if (config->strategy_options.shares != CLQ_SHARES_AUTO) return CLQ_OK;
     return clq_fail(CLQ_UNSUPPORTED,
                     "with shard %s the part of each batch that a process brings is fixed, and shares auto would change "

@@ -556,6 +556,7 @@ static clq_status read_last_step(clq_trainer *trainer, double totals[CLQ_METRICS
         if (!squares) return CLQ_MEMORY;
     }
     clq_status status = read_last_rows(trainer, totals, squares);
+    if (status == CLQ_OK) status = clq_strategy_add_up_rows(trainer->strategy, trainer->last_slot, 1, totals, squares);
     /* The last row has them once the update was made. */
     const bool made = trainer->gradient == CLQ_GRADIENT_NONE && trainer->accumulated == 0 && trainer->forwarded == 0;
     if (status == CLQ_OK) *norm = clq_trainer_norm(trainer, made ? squares : NULL);
@@ -567,7 +568,6 @@ clq_status clq_step_read_sized(clq_trainer *trainer, clq_step_info *out, size_t 
     if (trainer->last_count == 0) return clq_fail(CLQ_STATE, "clq_step_read: no step was made yet");
     double totals[CLQ_METRICS_ROW_MAX], norm;
     CLQ_TRY(read_last_step(trainer, totals, &norm));
-    CLQ_TRY(clq_strategy_add_up_processes(trainer->strategy, totals, clq_trainer_width(trainer)));
     clq_step_info info = {.step = trainer->step,
                           .grad_norm = norm,
                           .lr = clq_trainer_learning_rate(trainer),
@@ -577,6 +577,19 @@ clq_status clq_step_read_sized(clq_trainer *trainer, clq_step_info *out, size_t 
     clq_struct_give(&info, sizeof info, out, out_bytes);
     return CLQ_OK;
 }
+
+/* ---- store ranks ---- */
+
+clq_status clq_serve(clq_world *world) {
+    if (!clq_world_is_apart(world))
+        return clq_fail(CLQ_STATE, "clq_serve: %s is not set apart (clq_world_set_apart)",
+                        clq_world_name(world, clq_world_rank(world)));
+    CLQ_TRY(clq_stores_serve(world));
+    clq_world_take_back(world);
+    return CLQ_OK;
+}
+
+clq_status clq_serve_end(clq_world *world) { return clq_stores_end(world); }
 
 uint64_t clq_trainer_step(const clq_trainer *trainer) { return trainer->step; }
 uint64_t clq_trainer_diverged(const clq_trainer *trainer) { return trainer->diverged; }

@@ -142,6 +142,16 @@ class Launch(unittest.TestCase):
                 self.assertEqual(self.hosts_of(out, mpi), (hosts, str(hosts.count(":"))))
                 self.assertEqual("cluster.ps" in said, bool(cluster.get("ps")), said)
 
+    def test_store_ranks_of_tf_config(self):
+        """They are the last ranks, whatever the order of the jobs."""
+        cluster = {"ps": ["host1:1", "host2:1"], "worker": ["host3:1"], "chief": ["host0:1"]}
+        config = {"cluster": cluster, "task": {"type": "chief", "index": 0}}
+        for mpi in MPIS:
+            code, out, said = self.run_it("--mpi", mpi, "--dry-run", "--agent", "a", "--", "clique", "train", "--strategy", "ps", config=config)
+            self.assertEqual((code, said), (0, ""))
+            self.assertEqual(self.hosts_of(out, mpi), ("host0:1,host3:1,host1:1,host2:1", "4"))
+            self.assertTrue(out.endswith("--strategy ps --ps-ranks 2\n"), out)
+
     def test_bad_tf_config(self):
         for config, code, words in BAD:
             with self.subTest(config):

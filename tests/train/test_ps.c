@@ -1,23 +1,17 @@
-/* The parameter server, on a model whose gradient does not depend on its weights: a dense layer far below its targets,
- * with the mean absolute error. The gradient of a batch is the mean of its samples; samples are small whole numbers and
- * rates are powers of two, so float sums are exact in every order. An update that is lost, made twice, or made of the
- * wrong samples or rate shows in the weights.
+/* The parameter server, on a model that tells which updates were made (far_below.h).
  *
  * A replica is held up behind its backward pass (the linker wraps clq_replica_run) until the others have got as far as
  * they may: no test depends on how fast the machine is, but for a limit on how long it is held. */
+#include "far_below.h"
 #include "strategy/modules/ps.h"
-#include "support/apart.h"
-#include "support/check.h"
 #include "support/disguise.h"
 #include "support/files.h"
 #include "support/system.h"
-#include "train/trainer.h"
 #include <clique/checkpoint.h>
 
-#include <math.h>
 #include <time.h>
 
-enum { FEATURES = 3, BATCH = 16, BATCHES = 40, SAMPLES = BATCH * BATCHES, REPLICAS = 4, NOBODY = 64 };
+enum { REPLICAS = 4, NOBODY = 64 };
 #define FOUR "pocl:0,pocl:1,pocl:2,pocl:3"
 
 /* ---- who is held up ---- */
@@ -34,9 +28,10 @@ static bool others_are_done(const clq_replica *replica, bool *idle) {
     clq_ps *ps = clq_ps_of(replica);
     clq_storage *storage = &ps->rounds.storage;
     const clq_free_client *own = &ps->clients[replica->worker.index];
+    const uint64_t read = ps->under_way[replica->worker.index].read;
     const uint64_t given = ps->rounds.shares[replica->worker.index].given;
     pthread_mutex_lock(&storage->lock);
-    const bool done = ps->asynchronous ? storage->version >= own->read + storage->bound : ps->rounds.made >= given + 3;
+    const bool done = ps->asynchronous ? storage->version >= read + storage->bound : ps->rounds.made >= given + 3;
     const uint64_t begun = ps->asynchronous ? storage->pushed + own->outstanding : ps->rounds.made;
     *idle = begun >= atomic_load(&posted_most);
     pthread_mutex_unlock(&storage->lock);
@@ -69,8 +64,6 @@ clq_status __wrap_clq_replica_run(clq_replica *replica, clq_plan *plan, const cl
 
 /* ---- model, data, trainer ---- */
 
-static float sample_at(size_t i, size_t feature) { return (float)((i * 7 + i / 16 + feature * 3) % 8); }
-
 typedef struct bench {
     clq_model *model;
     clq_dataset *data;
@@ -78,16 +71,11 @@ typedef struct bench {
 } bench;
 
 static clq_trainer_config config_of(const char *strategy, clq_strategy_options options, double deadline_s) {
-    clq_trainer_config config = apart_config();
+    clq_trainer_config config;
+    assert_ok(far_below_config(&config));
     assert_ok(clq_strategy_parse(strategy, &config.strategy, &config.strategy_options));
-    assert_ok(clq_optimizer_parse("sgd:lr=0.125", &config.optimizer));
-    assert_ok(clq_lr_schedule_parse("exponential:decay_steps=10,decay_rate=0.5,staircase=1", &config.schedule));
-    assert_ok(clq_loss_parse("mae", &config.loss));
-    config.global_batch = BATCH;
-    config.sample_dtype = CLQ_F32;
     config.strategy_options = options;
     config.group.deadline_s = deadline_s;
-    config.measure_gradient = true;
     return config;
 }
 
@@ -99,24 +87,13 @@ static clq_status open_trainer(const clq_model *model, const char *strategy, con
     return clq_trainer_create(model, &devices, &config, out);
 }
 
-static void zero_weights(const bench *b) {
-    static const float zeros[FEATURES];
-    for (size_t i = 0; i < 2; i++) assert_ok(clq_trainer_set_variable(b->trainer, i, zeros));
-}
+static void zero_weights(const bench *b) { assert_ok(zero_weights_of(b->trainer)); }
 
 static bench open_bench(const char *strategy, const char *spec, clq_strategy_options options) {
     static float samples[SAMPLES * FEATURES], labels[SAMPLES];
-    const size_t shape[] = {FEATURES};
     bench b;
-    for (size_t i = 0; i < SAMPLES; i++) {
-        labels[i] = 65536.0f;
-        for (size_t f = 0; f < FEATURES; f++) samples[i * FEATURES + f] = sample_at(i, f);
-    }
-    assert_ok(clq_model_create("far below", &b.model));
-    assert_ok(clq_model_finish(
-        b.model, clq_dense(b.model, clq_input(b.model, CLQ_SHAPE(FEATURES)), &(clq_dense_config){.units = 1})));
-    assert_ok(clq_dataset_arrays(samples, CLQ_F32, SAMPLES, 1, shape, labels, CLQ_F32, 1, &b.data));
-    assert_ok(clq_dataset_batch(b.data, BATCH, false));
+    assert_ok(far_below_model(&b.model));
+    assert_ok(far_below_data(samples, labels, &b.data));
     assert_ok(open_trainer(b.model, strategy, spec, options, 0, &b.trainer));
     zero_weights(&b);
     return b;
@@ -130,17 +107,6 @@ static void close_bench(bench *b) {
 }
 
 /* ---- what is to be ---- */
-
-static double rate_of(size_t update) { return 0.125 * pow(0.5, (double)(update / 10)); }
-
-/* Adds update `update`, by samples [first, end) of its batch. */
-static void add_update(double want[FEATURES + 1], size_t update, size_t batch, size_t first, size_t end, double part) {
-    for (size_t i = first; i < end; i++) {
-        const double weight = rate_of(update) / (BATCH * part);
-        for (size_t f = 0; f < FEATURES; f++) want[f] += weight * (double)sample_at(batch * BATCH + i, f);
-        want[FEATURES] += weight;
-    }
-}
 
 static void check_weights(const bench *b, const double want[FEATURES + 1]) {
     float got[FEATURES + 1];
@@ -189,13 +155,8 @@ static clq_status hear(void *context, const clq_step_info *info) {
     assert_within(info->staleness, 0, t->bound);
     assert_int_equal(info->samples, BATCH);
     assert_true(info->seconds >= 0);
-    double squares = 1.0; /* the bias's */
-    for (size_t f = 0; f < FEATURES; f++) {
-        double sum = 0;
-        for (size_t i = 0; i < BATCH; i++) sum += (double)sample_at((t->steps - 1) * BATCH + i, f);
-        squares += sum * sum / (BATCH * BATCH);
-    }
-    assert_true(fabs(info->grad_norm - sqrt(squares)) <= 1e-6 * sqrt(squares));
+    const double norm = norm_of_batch(t->steps - 1);
+    assert_true(fabs(info->grad_norm - norm) <= 1e-6 * norm);
     t->staleness += info->staleness;
     return CLQ_OK;
 }
@@ -266,13 +227,7 @@ static void other_calls_see_all_updates(void **state) {
     step(&b);
     add_update(want, 11, 11, 0, BATCH, 1.0);
     assert_ok(clq_evaluate(b.trainer, b.data, &totals)); /* by the weights of all replicas */
-    double sum = 0;
-    for (size_t i = 0; i < SAMPLES; i++) {
-        double value = want[FEATURES];
-        for (size_t f = 0; f < FEATURES; f++) value += want[f] * (double)sample_at(i, f);
-        sum += 65536.0 - value;
-    }
-    assert_true(fabs(totals.loss - sum / SAMPLES) <= 1e-6 * totals.loss);
+    assert_true(fabs(totals.loss - loss_of(want)) <= 1e-6 * totals.loss);
     check_weights(&b, want);
     float gradient;
     assert_ok(clq_trainer_get_gradient(b.trainer, 3, 1, &gradient)); /* of the last update */

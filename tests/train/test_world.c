@@ -296,7 +296,7 @@ static void what_does_not_go_together(void **state) {
     central.strategy = CLQ_STRATEGY_CENTRAL;
     topk.strategy_options.compression = (clq_compression){.kind = CLQ_COMPRESSION_TOP_K, .fraction = 0.1};
     const refusal refusals[] = {
-        {"no strategies but mirrored and pipeline", central, 0, CLQ_UNSUPPORTED},
+        {"no strategies but mirrored, pipeline and ps", central, 0, CLQ_UNSUPPORTED},
         {"not sent in part (topk)", topk, 0, CLQ_UNSUPPORTED},
         {"rank 1 on", plain, 1, CLQ_MISMATCH},
     };

@@ -145,6 +145,26 @@ class Launch(unittest.TestCase):
             code, out, said = self.end(waits)
             self.assertEqual((code, out, len(errors_in(said))), (wanted, "", wanted != 0), said)
 
+    def test_ps_of_tf_config(self):
+        """Ranks of strategy ps; of others none, with a warning."""
+        def config(*ps):
+            return {"cluster": {"chief": [f"localhost:{free_port()}"], "ps": list(ps)}, "task": {"type": "chief", "index": 0}}
+
+        own = f"{socket.gethostname()}:2222"
+        code, out, said = self.run_it("--mpi", MPI, "--", *TRAIN, "--epochs", 2, "--strategy", "ps", "--json", config=config(own))
+        self.assertEqual(code, 0, said)
+        report = json.loads(out)
+        self.assertEqual((report["ranks"], report["ps_ranks"], report["server"]["updates"]), (1, 1, 40))
+        code, out, said = self.run_it("--mpi", MPI, "--", *TRAIN, "--epochs", 1, "--json", config=config(own, own))
+        self.assertEqual((code, json.loads(out)["replicas"]), (0, 1), said)
+        self.assertIn("warning: TF_CONFIG: the 2 entries of cluster.ps take no part", said)
+        dry, out, said = self.run_it("--mpi", MPI, "--dry-run", "--", *TRAIN, "--strategy", "ps", config=config(own, own))
+        self.assertEqual(dry, 0, said)
+        self.assertIn(" -n 3 ", out)
+        self.assertTrue(out.endswith(" --ps-ranks 2\n"), out)
+        self.refused(2, "cluster.ps", "--mpi", MPI, "--", *TRAIN, "--strategy", "ps", "--ps-ranks", 1, config=config(own))
+        self.refused(3, "which trains, too", "--mpi", MPI, "--", *TRAIN, "--strategy", "ps", config=config("localhost:3"))
+
     def test_strangers(self):
         """They may connect and send what they like."""
         port = free_port()

@@ -130,6 +130,64 @@ class Train(unittest.TestCase):
         self.assertIn("it is of 2 processes with files of their own (shard file), and now there is 1", one.stderr)
         self.refused(3, ["give shares as numbers"], 2, *own, "--shares", "auto")
 
+    def test_store_ranks(self):
+        plan = ["--strategy", "ps", "--epochs", 2]
+        whole = self.run_alone("--devices", "pocl:0,pocl:1", "--strategy", "mirrored", "--epochs", 2, "--json")
+        report = self.report(3, *plan, "--staleness", 0)
+        self.assertEqual((report["replicas"], report["ranks"], report["ps_ranks"]), (2, 2, 1))
+        self.assert_near(report["epochs"], whole["epochs"])
+        self.assertEqual((report["server"]["updates"], report["server"]["gradients"]), (40, 80))
+        # Every update is made once; another number of processes goes on.
+        report = self.report(4, *plan, "--ps-ranks", 2, "--log", "log", "--checkpoint", "c", "--checkpoint-every", 7)
+        self.assertEqual((report["server"]["updates"], sum(report["server"]["staleness"])), (40, 40))
+        self.assertEqual(len(report["server"]["staleness"]), 4 + 1)
+        log = self.log("log")
+        self.assertEqual(list(log), list(range(1, 41)))
+        self.assertTrue({row["replica"] for row in log.values()} <= {0, 1})
+        self.assertLessEqual(max(row["staleness"] for row in log.values()), 4)
+        report = self.report(3, "--strategy", "ps", "--epochs", 3, "--checkpoint", "c", "--resume")
+        self.assertEqual((report["checkpoints"]["resumed_from"], report["server"]["updates"]), (40, 20))
+        self.assertGreater(report["epochs"][-1]["accuracy"], 0.95)
+        done = self.run_ranks(3, *plan)
+        self.assertIn("on 2 replicas of 2 processes", done.stdout)
+        self.assertIn(f"rank 2 on {HOST} keeps all of the variables", done.stdout)
+
+    def test_store_ranks_are_refused(self):
+        self.refused(2, ["leaves none to train: use at most 1"], 2, "--strategy", "ps", "--ps-ranks", 2)
+        self.refused(2, ["is an option of --strategy ps"], 2, "--ps-ranks", 1)
+        self.refused(3, ["backup replicas are of one machine"], 3, "--strategy", "ps", "--staleness", 0, "--backup", 1)
+        self.refused(3, ["use one (--ps-ranks 1)"], 4, "--strategy", "ps", "--ps-ranks", 2, "--clip", "global_norm=1")
+        self.refused(3, ["none.json"], 3, "--strategy", "ps", "--model", "none.json")
+        self.refused(3, ["a batch is one replica's"], 3, "--strategy", "ps", "--shard", "off")
+        done = subprocess.run([CLIQUE, "train", *DATA, "--strategy", "ps", "--ps-ranks", "1"], env=ENVIRONMENT, capture_output=True, text=True,
+                              timeout=240)
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn("this process is alone", done.stderr)
+
+    # As launchers do it, all are told to stop.
+    def test_interrupted_with_a_store_rank(self):
+        plan = ["--strategy", "ps", "--checkpoint", "c"]
+
+        def stop():
+            for pid in self.processes():
+                os.kill(pid, signal.SIGTERM)
+
+        said, code = self.act_behind_100_steps(3, stop, *plan, "--epochs", 100000)
+        self.assertIn(code, (130, 143, signal.SIGKILL) if MPI == "mpich" else (130, 143))
+        self.assertEqual(len(re.findall("^clique: error: .*interrupted", said, re.M)), 1, said)
+        done = self.run_ranks(2, *plan, "--steps", 10, "--resume", "--json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertGreater(json.loads(done.stdout)["checkpoints"]["resumed_from"], 0)
+
+    # The store rank, of which the first training process knows most.
+    def test_stopped_store_rank(self):
+        said, code = self.act_behind_100_steps(3, lambda: os.kill(self.processes()[2], signal.SIGSTOP), "--epochs", 100000, "--strategy", "ps",
+                                               "--checkpoint", "c", "--checkpoint-every", 10)
+        self.assertIn(code, (1, signal.SIGKILL) if MPI == "mpich" else (1,))
+        lost = re.findall(r"^clique: error: rank (\d) on \S+: nothing heard for 5 s \(as rank (\d) on", said, re.M)
+        self.assertEqual({rank for rank, _ in lost}, {"2"}, said)
+        self.assertEqual({by for _, by in lost}, {"0", "1"}, said)
+
     def test_the_same_bits_again(self):
         for name in ("a", "b"):
             self.assertEqual(self.run_ranks(2, "--save", name).returncode, 0)

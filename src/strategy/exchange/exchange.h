@@ -3,7 +3,7 @@
  * An exchange is a clq_exchange_kind, a table of functions; a strategy chooses one when it is opened (choose.c).
  * Replicas exchange whole gradients (exchange.c); buckets of them during backward (overlap.c); parts, in shared memory
  * (sharded.c) or over links (zero.c); compressed gradients (compress.c); weights, after local steps (local.c); or they
- * give gradients to a store (storage.c). */
+ * give gradients to a store (storage.c), of their process or of ranks of their own (remote.c, serve.c). */
 #ifndef CLQ_STRATEGY_EXCHANGE_H
 #define CLQ_STRATEGY_EXCHANGE_H
 
@@ -13,7 +13,7 @@ struct clq_replica;
 
 /* What an exchange keeps beside the replicas' weights, for snapshots. {0}: nothing. */
 typedef struct clq_kept {
-    clq_store *store;                      /* that has parameters and slots; NULL: replicas have them */
+    const struct clq_storage *storage;     /* that has parameters and slots; NULL: replicas have them */
     clq_buffer *errors[CLQ_REPLICAS_MAX];  /* of compression, laid out as the gradient; NULL: none */
     uint64_t *local_steps, *local_samples; /* steps since weights were averaged, and samples (replicas of all
                                               processes); NULL: not local */

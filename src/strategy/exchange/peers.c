@@ -137,6 +137,7 @@ static const clq_command_kind average_kind = {.name = "average state", .run = av
 
 void clq_strategy_average_state(clq_strategy *strategy) {
     clq_command command = {.kind = &average_kind};
+    clq_ranks_share_computed(strategy);
     for (unsigned r = 0; r < strategy->total; r += strategy->group) command.params.count += strategy->computed[r];
     for (unsigned r = 0; r < strategy->count && command.params.count > 0; r++) {
         command.counts = strategy->computed[strategy->first + r];

@@ -3,6 +3,10 @@
 
 #include <string.h>
 
+static size_t arena_bytes(const clq_strategy *strategy) {
+    return clq_weights_arena_bytes(strategy->replicas[0].weights, CLQ_ARENA_PARAMETERS);
+}
+
 /* ---- waiting ---- */
 
 double clq_storage_until(const clq_storage *storage) { return clq_now_running() + storage->deadline_s; }
@@ -22,11 +26,15 @@ void clq_storage_abort(clq_strategy *strategy) {
     atomic_store(&storage->aborted, true);
     pthread_cond_broadcast(&storage->changed);
     pthread_mutex_unlock(&storage->lock);
+    /* Others may wait for the gradient of the replica that failed. */
+    if (storage->remote) clq_world_fail(strategy->config.world, &strategy->pool.failure);
 }
 
-/* A barrier of all replicas' threads; the last to arrive does the work while the others wait. work NULL: none. */
-static clq_status meet(clq_replica *replica, void (*work)(clq_strategy *strategy, const clq_step_params *params),
-                       const clq_step_params *params) {
+typedef clq_status (*common_work)(clq_strategy *strategy, const clq_step_params *params);
+
+/* A barrier of all replicas' threads; the last to arrive does the work while the others wait. If it fails
+ * they wait until they are aborted. work NULL: none. */
+static clq_status meet(clq_replica *replica, common_work work, const clq_step_params *params) {
     clq_storage *storage = clq_storage_of(replica);
     const double until = clq_storage_until(storage);
     clq_status status = CLQ_OK;
@@ -40,10 +48,10 @@ static clq_status meet(clq_replica *replica, void (*work)(clq_strategy *strategy
             status = clq_storage_await(storage, until, late);
         }
     } else { /* all others wait, so nobody wants the lock for long */
-        if (work) work(replica->strategy, params);
+        if (work) status = work(replica->strategy, params);
         for (unsigned r = 0; r < storage->count; r++) storage->clients[r].met = false;
         storage->present = 0;
-        storage->meetings++;
+        storage->meetings += status == CLQ_OK;
         pthread_cond_broadcast(&storage->changed);
     }
     pthread_mutex_unlock(&storage->lock);
@@ -80,24 +88,45 @@ static clq_status bring(clq_replica *replica, clq_arena arena, const float *from
     return CLQ_OK;
 }
 
-clq_status clq_storage_pull(clq_replica *replica, uint64_t *version) {
-    clq_store *store = clq_storage_of(replica)->store;
-    const uint64_t read = clq_store_begin_read(store);
+/* Where parameters from store ranks come to: the device's memory, if the host sees it. */
+static float *landing_of(const clq_replica *replica) {
+    const clq_client *own = clq_client_of(replica);
+    return own->parameters ? own->parameters : clq_buffer_host(own->landing);
+}
+static clq_status land(clq_replica *replica) {
+    const clq_client *own = clq_client_of(replica);
+    return own->parameters ? CLQ_OK : bring(replica, CLQ_ARENA_PARAMETERS, clq_buffer_host(own->landing));
+}
+
+clq_status clq_storage_pull(clq_replica *replica, uint64_t least, uint64_t *version) {
+    const clq_storage *storage = clq_storage_of(replica);
+    if (storage->remote) {
+        CLQ_TRY(
+            clq_remote_get(storage->remote, replica->worker.index, CLQ_ARRAY_PARAMETERS, least, landing_of(replica)));
+        return land(replica);
+    }
+    const uint64_t read = clq_store_begin_read(storage->store);
     if (version) *version = read;
-    const clq_status status = bring(replica, CLQ_ARENA_PARAMETERS, clq_store_parameters(store));
-    clq_store_end_read(store);
+    const clq_status status = bring(replica, CLQ_ARENA_PARAMETERS, clq_store_parameters(storage->store));
+    clq_store_end_read(storage->store);
     return status;
 }
 
-void clq_storage_measure(const clq_strategy *strategy, uint32_t slot) {
+clq_status clq_storage_begin_far(clq_replica *replica, uint64_t *version) {
+    const unsigned r = replica->worker.index;
+    CLQ_TRY(clq_remote_begin(clq_storage_of(replica)->remote, r, replica->strategy->first + r, landing_of(replica),
+                             version));
+    return land(replica);
+}
+
+void clq_storage_measure(const clq_strategy *strategy, uint32_t slot, const float *gradient) {
     const clq_storage *storage = strategy->own;
     const clq_weights *weights = strategy->replicas[0].weights;
-    const char *gradient = (const char *)clq_store_gradient(storage->store);
     for (size_t v = 0; storage->squares && v < strategy->model->variable_count; v++) {
         const clq_variable *variable = &strategy->model->variables[v];
         float *out = &storage->squares[slot * strategy->model->variable_count + v];
         if (variable->role != CLQ_ROLE_TRAINABLE) continue;
-        *out = (float)clq_square_sum_on_host((const float *)(const void *)(gradient + clq_weights_offset(weights, v)),
+        *out = (float)clq_square_sum_on_host(gradient + clq_values_count(CLQ_F32, clq_weights_offset(weights, v)),
                                              variable->elements);
     }
 }
@@ -109,74 +138,194 @@ clq_status clq_storage_note_exchange(clq_replica *replica, double began) {
                             clq_weights_arena_bytes(replica->weights, CLQ_ARENA_GRADIENT));
 }
 
+/* ---- rounds of store ranks ---- */
+
+/* The sum of this process's gradients: one goes out from where it is. */
+static const float *add_up(const clq_storage *storage, const float *const *gradients, unsigned count) {
+    float *sum = clq_remote_gradient(storage->remote);
+    const size_t floats = clq_values_count(CLQ_F32, arena_bytes(storage->strategy));
+    if (count == 1) return gradients[0];
+    clq_sum_on_host(&(clq_host_update){
+        .gradients = gradients, .gradient_count = count, .factor = 1.0f, .sum = sum, .floats = floats});
+    return sum;
+}
+
+/* In the order of the store ranks' variables, which is that of the arenas. */
+static void keep_squares(const clq_strategy *strategy, uint32_t slot, const float *squares) {
+    const clq_storage *storage = strategy->own;
+    float *row = storage->squares + slot * strategy->model->variable_count;
+    for (uint32_t i = strategy->model->variable_count; i-- > 0;)
+        if (strategy->model->variables[i].role == CLQ_ROLE_TRAINABLE) row[i] = *squares++;
+}
+
+static clq_status run_round(clq_strategy *strategy, clq_request_kind kind, const float *from,
+                            const clq_step_params *params, float *to) {
+    const clq_storage *storage = strategy->own;
+    const size_t variables = CLQ_MAX(strategy->model->variable_count, 1u);
+    float *squares = storage->squares ? clq_alloc(variables, sizeof *squares) : NULL;
+    if (storage->squares && !squares) return CLQ_MEMORY;
+    const uint64_t before = kind == CLQ_REQUEST_SUM ? strategy->replicas[0].behind : params->step - 1;
+    const clq_status status = clq_remote_round(storage->remote, kind, before, from, params, to, squares);
+    if (status == CLQ_OK && squares && kind != CLQ_REQUEST_SUM) keep_squares(strategy, params->slot, squares);
+    clq_free(squares);
+    return status;
+}
+
+clq_status clq_storage_round(clq_strategy *strategy, const float *const *gradients, unsigned count,
+                             const clq_step_params *params) {
+    clq_storage *storage = strategy->own;
+    float *alone = storage->count == 1 ? storage->clients[0].parameters : NULL;
+    storage->version = params->step;
+    return run_round(strategy, CLQ_REQUEST_ROUND, add_up(storage, gradients, count), params,
+                     alone ? alone : clq_remote_parameters(storage->remote));
+}
+
+clq_status clq_storage_take(clq_replica *replica) {
+    const clq_storage *storage = clq_storage_of(replica);
+    if (storage->count == 1 && storage->clients[0].parameters) return CLQ_OK; /* they came there */
+    return bring(replica, CLQ_ARENA_PARAMETERS, clq_remote_parameters(storage->remote));
+}
+
 /* ---- the step by hand ---- */
 
-static void sum_all(clq_strategy *strategy, const clq_step_params *params) {
+static const float *sum_of(const clq_storage *storage) {
+    return storage->remote ? clq_remote_gradient(storage->remote) : clq_store_gradient(storage->store);
+}
+
+static clq_status sum_all(clq_strategy *strategy, const clq_step_params *params) {
     const clq_storage *storage = strategy->own;
     const float *gradients[CLQ_REPLICAS_MAX];
     (void)params;
     for (unsigned r = 0; r < storage->count; r++) gradients[r] = storage->clients[r].gradient;
+    if (storage->remote)
+        return run_round(strategy, CLQ_REQUEST_SUM, add_up(storage, gradients, storage->count), NULL,
+                         clq_remote_gradient(storage->remote));
     clq_store_sum(storage->store, &(clq_store_change){.gradients = gradients, .count = storage->count, .factor = 1.0f});
+    return CLQ_OK;
 }
 
 clq_status clq_storage_reduce(clq_replica *replica) {
     CLQ_TRY(clq_storage_push(replica));
     CLQ_TRY(meet(replica, sum_all, NULL));
-    return bring(replica, CLQ_ARENA_GRADIENT, clq_store_gradient(clq_storage_of(replica)->store));
+    return bring(replica, CLQ_ARENA_GRADIENT, sum_of(clq_storage_of(replica)));
 }
 
-static void update_by_sum(clq_strategy *strategy, const clq_step_params *params) {
+static clq_status update_by_sum(clq_strategy *strategy, const clq_step_params *params) {
     clq_storage *storage = strategy->own;
+    if (storage->remote) {
+        storage->version = params->step;
+        return run_round(strategy, CLQ_REQUEST_BY_SUM, NULL, params, NULL);
+    }
     const float *const gradients[] = {clq_store_gradient(storage->store)};
     storage->version = clq_store_update(storage->store, &(clq_store_change){.gradients = gradients,
                                                                             .count = 1,
                                                                             .factor = 1.0f,
                                                                             .rates = clq_rates_of_params(params),
                                                                             .average = params->average});
-    clq_storage_measure(strategy, params->slot);
+    clq_storage_measure(strategy, params->slot, gradients[0]);
+    return CLQ_OK;
 }
 
 clq_status clq_storage_apply(clq_replica *replica, const clq_step_params *params) {
     CLQ_TRY(meet(replica, update_by_sum, params));
-    CLQ_TRY(clq_storage_pull(replica, NULL));
+    CLQ_TRY(clq_storage_pull(replica, params->step, NULL));
     return meet(replica, NULL, NULL); /* else the next step of a replica that is ahead could change what others pull */
 }
 
 /* ---- making current ---- */
 
+static clq_status get_gradient(clq_strategy *strategy, const clq_step_params *params) {
+    const clq_storage *storage = strategy->own;
+    if (!storage->remote) return CLQ_OK;
+    return clq_remote_get(storage->remote, 0, CLQ_ARRAY_GRADIENT, params->step, clq_remote_gradient(storage->remote));
+}
+
 /* Copies the store's arena to every replica. A replica that is done waits for the others: its next step would change
  * the store. */
 static clq_status run_fetch(clq_worker *worker, const clq_command *command) {
     clq_replica *replica = clq_replica_of(worker);
-    CLQ_TRY(meet(replica, NULL, NULL));
+    const bool gradient = command->memory == CLQ_ARENA_GRADIENT;
+    CLQ_TRY(meet(replica, gradient ? get_gradient : NULL, &command->params));
     CLQ_TRY(clq_queue_finish(worker->queue));
-    if (command->memory == CLQ_ARENA_PARAMETERS)
-        CLQ_TRY(clq_storage_pull(replica, NULL));
+    if (gradient)
+        CLQ_TRY(bring(replica, CLQ_ARENA_GRADIENT, sum_of(clq_storage_of(replica))));
     else
-        CLQ_TRY(bring(replica, CLQ_ARENA_GRADIENT, clq_store_gradient(clq_storage_of(replica)->store)));
+        CLQ_TRY(clq_storage_pull(replica, command->params.step, NULL));
     return meet(replica, NULL, NULL);
 }
 
 static const clq_command_kind fetch_kind = {.name = "fetch", .run = run_fetch};
 
+/* From store ranks it is complete when all processes have made their updates; then none makes another before all have
+ * what they asked for. A failure is met again by what comes next. */
 void clq_storage_collect(clq_strategy *strategy, unsigned what) {
-    clq_pool_post(&strategy->pool, &(clq_command){.kind = &fetch_kind, .memory = what});
+    const clq_storage *storage = strategy->own;
+    clq_pool_post(&strategy->pool,
+                  &(clq_command){.kind = &fetch_kind, .memory = what, .params.step = (uint32_t)strategy->posted});
+    if (storage->remote && clq_strategy_wait(strategy) == CLQ_OK) (void)clq_world_barrier(strategy->config.world);
 }
 
 clq_status clq_storage_write(clq_strategy *strategy, size_t variable, const void *from) {
     const clq_variable *v = &strategy->model->variables[variable];
-    clq_store *store = ((clq_storage *)strategy->own)->store;
-    if (!store || clq_variable_arena(v) != CLQ_ARENA_PARAMETERS) return CLQ_OK;
+    const clq_storage *storage = strategy->own;
+    const size_t first = clq_weights_offset(strategy->replicas[0].weights, variable), bytes = clq_variable_bytes(v);
+    if ((!storage->store && !storage->remote) || clq_variable_arena(v) != CLQ_ARENA_PARAMETERS) return CLQ_OK;
     CLQ_TRY(clq_strategy_wait(strategy)); /* so that no update of a posted step overwrites the value */
-    clq_store_begin_write(store);
-    memcpy((char *)clq_store_parameters(store) + clq_weights_offset(strategy->replicas[0].weights, variable), from,
-           clq_variable_bytes(v));
-    clq_store_end_write(store);
+    if (storage->remote)
+        return clq_remote_put(storage->remote, CLQ_ARRAY_PARAMETERS, strategy->posted, first, bytes, from);
+    clq_store_begin_write(storage->store);
+    memcpy((char *)clq_store_parameters(storage->store) + first, from, bytes);
+    clq_store_end_write(storage->store);
     return CLQ_OK;
 }
 
+/* ---- snapshots ---- */
+
 void clq_storage_keeps(clq_strategy *strategy, clq_kept *out) {
-    out->store = ((const clq_storage *)strategy->own)->store;
+    const clq_storage *storage = strategy->own;
+    out->storage = storage->store || storage->remote ? storage : NULL;
+}
+
+unsigned clq_storage_states(const clq_storage *storage) {
+    return storage->remote ? clq_remote_states(storage->remote) : clq_store_states(storage->store);
+}
+
+clq_status clq_storage_read_all(const clq_storage *storage, char *parameters, char *const *slots) {
+    const size_t bytes = arena_bytes(storage->strategy);
+    const unsigned states = clq_storage_states(storage);
+    const uint64_t version = storage->strategy->posted;
+    clq_store *store = storage->store;
+    if (storage->remote) {
+        clq_remote *remote = storage->remote;
+        CLQ_TRY(clq_remote_get(remote, CLQ_REPLICAS_MAX, CLQ_ARRAY_PARAMETERS, version, (float *)(void *)parameters));
+        for (unsigned k = 0; k < states; k++)
+            CLQ_TRY(clq_remote_get(remote, CLQ_REPLICAS_MAX, CLQ_ARRAY_FIRST_STATE + k, version,
+                                   (float *)(void *)slots[k]));
+        return CLQ_OK;
+    }
+    (void)clq_store_begin_read(store);
+    memcpy(parameters, clq_store_parameters(store), bytes);
+    for (unsigned k = 0; k < states; k++) memcpy(slots[k], clq_store_state(store, k), bytes);
+    clq_store_end_read(store);
+    return CLQ_OK;
+}
+
+clq_status clq_storage_write_all(const clq_storage *storage, const char *parameters, char *const *slots) {
+    const size_t bytes = arena_bytes(storage->strategy);
+    const unsigned states = clq_storage_states(storage);
+    const uint64_t version = storage->strategy->posted;
+    clq_store *store = storage->store;
+    if (storage->remote) {
+        CLQ_TRY(clq_remote_put(storage->remote, CLQ_ARRAY_PARAMETERS, version, 0, bytes, parameters));
+        for (unsigned k = 0; k < states; k++)
+            CLQ_TRY(clq_remote_put(storage->remote, CLQ_ARRAY_FIRST_STATE + k, version, 0, bytes, slots[k]));
+        return CLQ_OK;
+    }
+    clq_store_begin_write(store);
+    memcpy(clq_store_parameters(store), parameters, bytes);
+    for (unsigned k = 0; k < states; k++) memcpy(clq_store_state(store, k), slots[k], bytes);
+    clq_store_end_write(store);
+    return CLQ_OK;
 }
 
 /* ---- life ---- */
@@ -193,6 +342,9 @@ static clq_status open_client(clq_strategy *strategy, unsigned r) {
     clq_client *client = &((clq_storage *)strategy->own)->clients[r];
     client->parameters = clq_buffer_host(clq_weights_arena(weights, CLQ_ARENA_PARAMETERS));
     client->gradient = clq_buffer_host(clq_weights_arena(weights, CLQ_ARENA_GRADIENT));
+    if (!client->parameters && clq_world_apart(strategy->config.world) > 0)
+        CLQ_TRY(clq_buffer_create(strategy->replicas[r].worker.device, CLQ_MEMORY_PINNED, arena_bytes(strategy),
+                                  "parameters on their way", &client->landing));
     if (client->gradient) return CLQ_OK;
     CLQ_TRY(clq_buffer_create(strategy->replicas[r].worker.device, CLQ_MEMORY_PINNED,
                               clq_weights_arena_bytes(weights, CLQ_ARENA_GRADIENT), "the gradient on its way",
@@ -239,7 +391,15 @@ static clq_status open_store(clq_strategy *strategy) {
                                      .spared = options->spared && options->spared[i],
                                      .optimizer = options->optimizer_of ? options->optimizer_of[i] : 0};
     config.variables = variables;
-    const clq_status status = clq_store_create(&config, &((clq_storage *)strategy->own)->store);
+    clq_storage *storage = strategy->own;
+    const clq_remote_config remote = {.store = config,
+                                      .world = strategy->config.world,
+                                      .replicas = strategy->count,
+                                      .bound = storage->bound,
+                                      .deadline_s = storage->deadline_s,
+                                      .measures = storage->squares != NULL};
+    const clq_status status = clq_world_apart(remote.world) > 0 ? clq_remote_open(&remote, &storage->remote)
+                                                                : clq_store_create(&config, &storage->store);
     clq_free(variables);
     return status;
 }
@@ -268,8 +428,10 @@ void clq_storage_close(clq_strategy *strategy) {
     clq_storage *storage = strategy->own;
     if (!storage) return;
     clq_store_destroy(storage->store);
+    clq_remote_close(storage->remote);
     for (unsigned r = 0; r < strategy->count; r++) {
         clq_event_destroy(storage->clients[r].done);
+        clq_buffer_destroy(storage->clients[r].landing);
         clq_buffer_destroy(storage->clients[r].pinned);
     }
     if (storage->locked) {
@@ -294,8 +456,22 @@ clq_origin *clq_storage_origin(const clq_strategy *strategy, uint32_t slot) {
     return &((clq_storage *)strategy->own)->origins[slot];
 }
 
+/* None where the store ranks cannot be asked any more. */
+static clq_gradient_counts count_far(const clq_storage *storage) {
+    clq_remote_counts all;
+    if (clq_remote_count(storage->remote, &all, storage->histogram) != CLQ_OK) return (clq_gradient_counts){0};
+    return (clq_gradient_counts){.servers = (unsigned)all.servers,
+                                 .updates = all.updates,
+                                 .least = all.least,
+                                 .most = all.most,
+                                 .pushed = all.pushed,
+                                 .staleness = storage->histogram,
+                                 .bound = (size_t)storage->bound};
+}
+
 clq_gradient_counts clq_strategy_gradient_counts(const clq_strategy *strategy) {
     const clq_storage *storage = strategy->module->stores ? strategy->own : NULL;
+    if (storage && storage->remote) return count_far(storage);
     if (!storage || !storage->store) return (clq_gradient_counts){0};
     clq_gradient_counts counts = {.servers = clq_store_parts(storage->store),
                                   .updates = storage->version,

@@ -5,7 +5,7 @@
 
 /* By the thread that completes the round, with the lock held. Without backup replicas all others wait, so their copies
  * of the parameters are written in the same pass. */
-static void update(clq_strategy *strategy, const clq_step_params *params) {
+static clq_status update(clq_strategy *strategy, const clq_step_params *params) {
     clq_rounds *rounds = strategy->own;
     clq_storage *storage = &rounds->storage;
     const float *gradients[CLQ_REPLICAS_MAX];
@@ -26,6 +26,7 @@ static void update(clq_strategy *strategy, const clq_step_params *params) {
         }
         share->came = false;
     }
+    if (storage->remote) return clq_storage_round(strategy, gradients, change.count, params);
     const double part = all ? 1.0 : (double)samples * (double)params->scale; /* of the batch */
     change.factor = (float)(1.0 / part);
     storage->version = clq_store_update(storage->store, &change);
@@ -33,12 +34,14 @@ static void update(clq_strategy *strategy, const clq_step_params *params) {
         strategy->measured_by[params->slot] = measured_by;
         storage->origins[params->slot].part = part;
     }
-    clq_storage_measure(strategy, params->slot);
+    clq_storage_measure(strategy, params->slot, clq_store_gradient(storage->store));
+    return CLQ_OK;
 }
 
-/* Whether so many gradients have arrived as are needed. Replicas may have no samples of a small batch. */
+/* Whether so many gradients have arrived as are needed. Replicas may have no samples of a small batch; nor may all of
+ * this process, if there are others. */
 static bool is_complete(const clq_rounds *rounds) {
-    bool any = false;
+    bool any = rounds->storage.remote != NULL;
     for (unsigned r = 0; r < rounds->storage.count; r++)
         any = any || (rounds->shares[r].came && rounds->shares[r].samples > 0);
     return any && rounds->arrived >= rounds->needed;
@@ -66,8 +69,7 @@ static clq_status join(clq_replica *replica, uint64_t mine, const clq_step_param
         share->came = true;
         share->samples = params->count;
         rounds->arrived++;
-        if (is_complete(rounds)) {
-            update(replica->strategy, params);
+        if (is_complete(rounds) && (status = update(replica->strategy, params)) == CLQ_OK) {
             rounds->arrived = 0;
             rounds->made++;
             pthread_cond_broadcast(&storage->changed);
@@ -97,13 +99,16 @@ clq_status clq_rounds_step(clq_replica *replica, const clq_command *command) {
         if (command->staged) clq_replica_free_slot(replica);
         return CLQ_OK;
     }
-    if (!all) CLQ_TRY(clq_storage_pull(replica, NULL));
+    if (!all) CLQ_TRY(clq_storage_pull(replica, 0, NULL));
     CLQ_TRY(clq_replica_run(replica, replica->plan, command, CLQ_SEGMENT_BACKWARD));
     CLQ_TRY(clq_uploads_send_next(replica));
     CLQ_TRY(clq_storage_push(replica));
     const double began = clq_now();
     CLQ_TRY(join(replica, mine, &command->params));
-    if (all && !clq_client_of(replica)->parameters) CLQ_TRY(clq_storage_pull(replica, NULL));
+    if (rounds->storage.remote)
+        CLQ_TRY(clq_storage_take(replica));
+    else if (all && !clq_client_of(replica)->parameters)
+        CLQ_TRY(clq_storage_pull(replica, 0, NULL));
     return clq_storage_note_exchange(replica, began);
 }
 

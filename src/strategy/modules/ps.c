@@ -1,66 +1,32 @@
 /* The parameter server (Li et al., "Scaling distributed machine learning with the parameter server", OSDI 2014).
  * Asynchronous: a whole batch goes to the next replica that is free. That replica reads the parameters, computes the
  * gradient, and has the store make an update of it, whatever the others do. The staleness, which is the number of
- * updates between a replica's read of the parameters and the update by its gradient, has a bound. With a bound of 0
- * steps are synchronous (central.c). */
+ * updates between a replica's read of the parameters and the update by its gradient, has a bound (bound.h). With a
+ * bound of 0 steps are synchronous (central.c).
+ *
+ * Over several processes the store is on store ranks (remote.h), of which the first keeps the bound over all replicas,
+ * and hands out the steps. Every process goes through all steps, in the order of the data, and makes those that it was
+ * given. */
 #include "strategy/modules/ps.h"
-
-/* ---- the bound ----
- * All gradients under way can be applied within the bound if they can be in the order of their age. In that order the
- * i-th oldest, from 0, is applied after i updates, so with a staleness of version + i - read. A read, or an update, is
- * allowed if that still holds afterwards. So the oldest may always be applied, and no replica waits forever: those that
- * the bound makes wait, wait for the oldest. */
-
-/* Whether all other gradients can still be applied once that of `replica` was. */
-static bool may_apply(const clq_ps *ps, unsigned replica) {
-    const clq_storage *storage = &ps->rounds.storage;
-    const clq_free_client *all = ps->clients;
-    for (unsigned s = 0; s < storage->count; s++) {
-        uint64_t older = 0;
-        if (s == replica || !all[s].under_way) continue;
-        for (unsigned t = 0; t < storage->count; t++)
-            if (t != replica && t != s && all[t].under_way &&
-                (all[t].read < all[s].read || (all[t].read == all[s].read && t < s)))
-                older++;
-        if (storage->version + 1 + older > all[s].read + storage->bound) return false;
-    }
-    return true;
-}
-
-/* Whether one more gradient, as the youngest, can be applied within the bound. */
-static bool may_read(const clq_ps *ps) {
-    uint64_t under_way = 0;
-    for (unsigned r = 0; r < ps->rounds.storage.count; r++) under_way += ps->clients[r].under_way;
-    return under_way <= ps->rounds.storage.bound;
-}
-
-/* The replica that all others wait for. */
-static unsigned oldest(const clq_ps *ps) {
-    unsigned found = 0;
-    for (unsigned r = 1; r < ps->rounds.storage.count; r++) {
-        const clq_free_client *own = &ps->clients[r], *best = &ps->clients[found];
-        if (own->under_way && (!best->under_way || own->read < best->read)) found = r;
-    }
-    return found;
-}
 
 /* ---- a replica's step ---- */
 
 static clq_status read_parameters(clq_replica *replica) {
     clq_ps *ps = clq_ps_of(replica);
     clq_storage *storage = &ps->rounds.storage;
-    clq_free_client *own = &ps->clients[replica->worker.index];
+    clq_under_way *own = &ps->under_way[replica->worker.index];
+    if (storage->remote) return clq_storage_begin_far(replica, &own->read);
     const double until = clq_storage_until(storage);
     clq_status status = CLQ_OK;
     pthread_mutex_lock(&storage->lock);
-    while ((ps->updating || !may_read(ps)) && status == CLQ_OK) status = clq_storage_await(storage, until, oldest(ps));
-    own->read = storage->version;
-    own->under_way = status == CLQ_OK;
+    while ((ps->updating || !clq_bound_may_read(&ps->bound)) && status == CLQ_OK)
+        status = clq_storage_await(storage, until, clq_bound_oldest(&ps->bound));
+    *own = (clq_under_way){.is = status == CLQ_OK, .read = storage->version};
     pthread_mutex_unlock(&storage->lock);
     CLQ_TRY(status);
     /* The version that is copied may be a later one by now, which can only make the staleness smaller. */
     uint64_t read;
-    status = clq_storage_pull(replica, &read);
+    status = clq_storage_pull(replica, 0, &read);
     pthread_mutex_lock(&storage->lock);
     own->read = read;
     pthread_cond_broadcast(&storage->changed);
@@ -81,19 +47,20 @@ static void note_applied(clq_ps *ps, uint64_t step) {
     }
 }
 
-static clq_status make_update(clq_replica *replica, const clq_step_params *params) {
+static clq_status update_here(clq_replica *replica, const clq_step_params *params, uint64_t *staleness) {
     clq_ps *ps = clq_ps_of(replica);
     clq_storage *storage = &ps->rounds.storage;
-    clq_free_client *own = &ps->clients[replica->worker.index];
+    clq_under_way *own = &ps->under_way[replica->worker.index];
     const clq_client *client = clq_client_of(replica);
     const double until = clq_storage_until(storage);
     clq_status status = CLQ_OK;
     pthread_mutex_lock(&storage->lock);
     storage->pushed++;
-    while ((ps->updating || !may_apply(ps, replica->worker.index)) && status == CLQ_OK)
-        status = clq_storage_await(storage, until, oldest(ps));
+    while ((ps->updating || !clq_bound_may_apply(&ps->bound, storage->version, replica->worker.index)) &&
+           status == CLQ_OK)
+        status = clq_storage_await(storage, until, clq_bound_oldest(&ps->bound));
     ps->updating = status == CLQ_OK;
-    own->under_way = false;
+    own->is = false;
     pthread_mutex_unlock(&storage->lock);
     CLQ_TRY(status);
     const uint64_t version = clq_store_update(storage->store, &(clq_store_change){.gradients = &client->gradient,
@@ -101,16 +68,36 @@ static clq_status make_update(clq_replica *replica, const clq_step_params *param
                                                                                   .factor = 1.0f,
                                                                                   .rates = clq_rates_of_params(params),
                                                                                   .average = params->average});
-    clq_storage_measure(replica->strategy, params->slot);
+    clq_storage_measure(replica->strategy, params->slot, clq_store_gradient(storage->store));
     pthread_mutex_lock(&storage->lock);
-    const uint64_t staleness = version - 1 - own->read;
+    *staleness = version - 1 - own->read;
     storage->version = version;
     ps->updating = false;
-    storage->histogram[staleness]++;
+    storage->histogram[*staleness]++;
+    pthread_mutex_unlock(&storage->lock);
+    return CLQ_OK;
+}
+
+static clq_status update_far(clq_replica *replica, const clq_step_params *params, uint64_t *staleness) {
+    const clq_client *client = clq_client_of(replica);
+    const unsigned place = replica->strategy->first + replica->worker.index;
+    CLQ_TRY(clq_remote_push(clq_storage_of(replica)->remote, replica->worker.index, place, client->gradient, params,
+                            staleness));
+    clq_storage_measure(replica->strategy, params->slot, client->gradient);
+    return CLQ_OK;
+}
+
+static clq_status make_update(clq_replica *replica, const clq_step_params *params) {
+    clq_ps *ps = clq_ps_of(replica);
+    clq_storage *storage = &ps->rounds.storage;
+    const unsigned place = replica->strategy->first + replica->worker.index;
+    uint64_t staleness = 0;
+    CLQ_TRY((storage->remote ? update_far : update_here)(replica, params, &staleness));
+    pthread_mutex_lock(&storage->lock);
     storage->origins[params->slot] =
-        (clq_origin){.replica = (int32_t)replica->worker.index, .staleness = (uint32_t)staleness, .part = 1.0};
+        (clq_origin){.replica = (int32_t)place, .staleness = (uint32_t)staleness, .part = 1.0};
     note_applied(ps, params->step);
-    own->outstanding--;
+    ps->clients[replica->worker.index].outstanding--;
     pthread_cond_broadcast(&storage->changed);
     pthread_mutex_unlock(&storage->lock);
     return CLQ_OK;
@@ -145,27 +132,76 @@ static clq_status apply(clq_replica *replica, const clq_step_params *params) {
 
 /* ---- handing out ---- */
 
+static double fastest_of(const clq_ps *ps) {
+    double fastest = ps->clients[0].seconds;
+    for (unsigned r = 1; r < ps->rounds.storage.count; r++) fastest = CLQ_MIN(fastest, ps->clients[r].seconds);
+    return fastest;
+}
+
 /* With the lock held: an idle replica, round-robin; else a replica that computes its last batch and is not much slower
- * than the fastest, so that it need not wait for the poster. `count` where there is none. */
-static unsigned find_free(const clq_ps *ps) {
+ * than the fastest (any: however slow), so that it need not wait for the poster. `count` where there is none. */
+static unsigned find_free(const clq_ps *ps, bool any) {
     static const double slow = 2.0;
     const unsigned count = ps->rounds.storage.count;
-    double fastest = ps->clients[0].seconds;
-    for (unsigned r = 1; r < count; r++) fastest = CLQ_MIN(fastest, ps->clients[r].seconds);
+    double fastest = fastest_of(ps);
+    if (ps->elsewhere > 0) fastest = CLQ_MIN(fastest, ps->elsewhere);
     for (unsigned waiting = 0; waiting < 2; waiting++)
         for (unsigned i = 0; i < count; i++) {
             const unsigned r = (ps->last_given + 1 + i) % count;
             const clq_free_client *client = &ps->clients[r];
-            if (client->outstanding == waiting && (waiting == 0 || client->seconds <= slow * fastest)) return r;
+            if (client->outstanding == waiting && (waiting == 0 || any || client->seconds <= slow * fastest)) return r;
         }
     return count;
 }
 
-/* Waits without a deadline: the replicas that it waits for have one. After a failure no replica gets a batch. */
+/* How long a process that has nothing to give a step to waits until it asks again how far the others are. */
+static const double ask_again_s = 5e-3;
+
+/* Whose step this is, with several processes, and the lock held: *given: a replica of this one is to make it, `next`.
+ * Else another process is, unless nobody has it yet: then *known is false. */
+static clq_status look_for_owner(clq_strategy *strategy, unsigned next, bool *known, bool *given) {
+    clq_ps *ps = strategy->own;
+    clq_storage *storage = &ps->rounds.storage;
+    const uint64_t step = strategy->posted;
+    const bool is_free = next < storage->count;
+    if (ps->mine < step && (is_free || ps->issued <= step)) {
+        clq_answer_head head;
+        const double fastest = fastest_of(ps);
+        pthread_mutex_unlock(&storage->lock);
+        const clq_status status = clq_remote_claim(storage->remote, step, is_free, fastest, &head);
+        pthread_mutex_lock(&storage->lock);
+        CLQ_TRY(status);
+        if (head.step > 0) ps->mine = head.step;
+        ps->issued = head.issued;
+        ps->elsewhere = head.seconds;
+    }
+    *given = ps->mine == step && is_free;
+    *known = *given || ps->mine > step || (ps->mine < step && ps->issued > step);
+    return CLQ_OK;
+}
+
+/* With the lock held: the replica that gets the step that is posted; `count`: none of this process. Waits without a
+ * deadline: the replicas that it waits for have one. After a failure no replica gets a batch. */
+static unsigned choose(clq_strategy *strategy) {
+    clq_ps *ps = strategy->own;
+    clq_storage *storage = &ps->rounds.storage;
+    while (!atomic_load(&storage->aborted)) {
+        /* A step that this process has waits for no better replica: nobody else makes it. */
+        const unsigned next = find_free(ps, storage->remote && ps->mine == strategy->posted);
+        bool known = true, given = next < storage->count;
+        if (storage->remote && look_for_owner(strategy, next, &known, &given) != CLQ_OK) break;
+        if (given) return next;
+        if (storage->remote && known) break;
+        clq_lock_wait(&storage->lock, &storage->changed, storage->remote ? ask_again_s : CLQ_RUNNING_LOOK_S);
+    }
+    return storage->count;
+}
+
 static void split(clq_strategy *strategy, const clq_command_kind *kind, size_t total, clq_batch_part *parts) {
     clq_ps *ps = strategy->own;
     clq_storage *storage = &ps->rounds.storage;
     const unsigned step = CLQ_COMMAND_BATCH | CLQ_COMMAND_ENDS_STEP;
+    if (storage->remote && kind) (void)clq_remote_settle(storage->remote); /* a failure is met again by the step */
     if (!ps->asynchronous || (kind && (kind->traits & step) != step)) {
         clq_strategy_split_shares(strategy, kind, total, parts);
         return;
@@ -173,13 +209,13 @@ static void split(clq_strategy *strategy, const clq_command_kind *kind, size_t t
     for (unsigned r = 0; r < storage->count; r++) parts[r] = (clq_batch_part){.count = kind ? 0 : total};
     if (!kind) return; /* a report: a replica gets a whole batch */
     pthread_mutex_lock(&storage->lock);
-    unsigned next;
-    while ((next = find_free(ps)) == storage->count && !atomic_load(&storage->aborted))
-        clq_lock_wait(&storage->lock, &storage->changed, CLQ_RUNNING_LOOK_S);
-    if (!atomic_load(&storage->aborted)) {
+    const unsigned next = choose(strategy);
+    if (next < storage->count) {
         ps->clients[next].outstanding++;
         ps->last_given = next;
         parts[next] = (clq_batch_part){.count = total, .runs = true, .measures = true};
+    } else if (storage->remote) {
+        note_applied(ps, strategy->posted); /* by another process, for all that is known here */
     }
     pthread_mutex_unlock(&storage->lock);
 }
@@ -230,6 +266,8 @@ static clq_status open(clq_strategy *strategy) {
     ps->asynchronous = options->staleness > 0;
     ps->rounds.needed = strategy->count - options->backup;
     storage->bound = (uint64_t)options->staleness;
+    ps->bound = (clq_bound){.most = storage->bound, .places = ps->under_way, .count = strategy->count};
+    strategy->by_batches = ps->asynchronous && clq_world_apart(strategy->config.world) > 0;
     CLQ_TRY(clq_storage_open(strategy, &exchange));
     if (!ps->asynchronous && options->backup == 0) return CLQ_OK;
     strategy->step_outdates |= 1u << CLQ_ARENA_PARAMETERS;
@@ -238,7 +276,7 @@ static clq_status open(clq_strategy *strategy) {
             CLQ_UNSUPPORTED,
             "synchronized batch normalisation needs all replicas in each step: use strategy ps with staleness 0 "
             "and no backup replicas, or strategy mirrored");
-    if (!ps->asynchronous || !storage->store) return CLQ_OK;
+    if (!ps->asynchronous || (!storage->store && !storage->remote)) return CLQ_OK;
     storage->histogram = clq_alloc((size_t)options->staleness + 1, sizeof *storage->histogram);
     ps->times = clq_alloc(CLQ_STEP_TIMES, sizeof *ps->times);
     return storage->histogram && ps->times ? CLQ_OK : CLQ_MEMORY;
@@ -262,14 +300,17 @@ static bool progress(const clq_strategy *strategy, uint64_t step, uint64_t *done
     return true;
 }
 
-static void go_on(clq_strategy *strategy, uint64_t step) {
+static clq_status go_on(clq_strategy *strategy, uint64_t step) {
     clq_ps *ps = strategy->own;
-    if (!ps->times) return;
+    if (ps->rounds.storage.remote) CLQ_TRY(clq_remote_go_on(ps->rounds.storage.remote, step));
+    ps->mine = ps->issued = 0;
+    if (!ps->times) return CLQ_OK;
     pthread_mutex_lock(&ps->rounds.storage.lock);
     ps->finished = step;
     ps->times[step % CLQ_STEP_TIMES].step = step;
     ps->times[step % CLQ_STEP_TIMES].ended = clq_now();
     pthread_mutex_unlock(&ps->rounds.storage.lock);
+    return CLQ_OK;
 }
 
 const clq_strategy_module clq_strategy_ps = {.kind = CLQ_STRATEGY_PS,

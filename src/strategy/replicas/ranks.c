@@ -12,15 +12,29 @@
 static clq_status refuse(const char *what) {
     return clq_fail(CLQ_UNSUPPORTED,
                     "on several machines %s: use strategy mirrored with whole or f16 gradients, local steps or a "
-                    "sharded optimizer, or pipelines within each",
+                    "sharded optimizer, pipelines within each, or ps with store ranks",
                     what);
 }
 
 static clq_status check_settings(const clq_strategy_config *config) {
     const clq_strategy_options *options = &config->options;
+    const unsigned apart = clq_world_apart(config->world);
+    if (config->kind == CLQ_STRATEGY_PS && options->backup > 0)
+        return clq_fail(CLQ_UNSUPPORTED, "backup replicas are of one machine: over several, use ps with a staleness");
+    if (config->kind == CLQ_STRATEGY_PS && apart > 0 && config->check_replicas)
+        return clq_fail(CLQ_ARGUMENT,
+                        "strategy ps has one copy of the weights, on the store ranks: leave out the check "
+                        "of replicas, or use strategy mirrored");
+    if (config->kind == CLQ_STRATEGY_PS && apart > 0) return CLQ_OK;
+    if (config->kind == CLQ_STRATEGY_PS)
+        return clq_fail(CLQ_UNSUPPORTED, "strategy ps on several machines keeps variables on ranks of their own: name "
+                                         "how many (--ps-ranks, clq_world_set_apart), or use strategy mirrored");
+    if (apart > 0)
+        return clq_fail(CLQ_UNSUPPORTED,
+                        "%u ranks are set apart, which only strategy ps uses: use it, or set none apart", apart);
     if (config->kind != CLQ_STRATEGY_AUTO && config->kind != CLQ_STRATEGY_MIRRORED &&
         config->kind != CLQ_STRATEGY_PIPELINE)
-        return refuse("no strategies but mirrored and pipeline work");
+        return refuse("no strategies but mirrored, pipeline and ps work");
     if (config->parts > 0) return refuse("parts of a model are not trained");
     return options->compression.kind == CLQ_COMPRESSION_TOP_K ? refuse("gradients are not sent in part (topk)")
                                                               : CLQ_OK;
@@ -77,8 +91,9 @@ clq_status clq_ranks_count(clq_strategy_config *config, const clq_devices *devic
     const unsigned size = clq_world_size(config->world);
     config->first = 0;
     config->total = devices->count;
-    if (size == 1) return CLQ_OK;
+    if (size == 1 && clq_world_apart(config->world) == 0) return CLQ_OK;
     CLQ_TRY(clq_world_check(config->world, check_settings(config)));
+    if (size == 1) return CLQ_OK;
     const side mine = describe(devices);
     side *all = clq_alloc(size, sizeof *all);
     clq_status status = clq_world_check(config->world, all ? CLQ_OK : CLQ_MEMORY);
@@ -102,6 +117,8 @@ void clq_strategy_settle(clq_strategy *strategy, bool parameters) {
     clq_strategy_make_current(strategy, CLQ_ARENA_STATE);
     if (parameters) clq_strategy_make_current(strategy, CLQ_ARENA_PARAMETERS);
 }
+
+bool clq_strategy_is_by_batches(const clq_strategy *strategy) { return strategy->by_batches; }
 
 /* ---- batches ---- */
 
@@ -215,17 +232,13 @@ size_t clq_ranks_room_here(const clq_strategy *strategy) {
 }
 
 void clq_ranks_note_computed(clq_strategy *strategy, size_t samples) {
-    if (!clq_strategy_spans(strategy)) return;
+    if (!clq_strategy_spans(strategy) || strategy->by_batches) return;
     const clq_batch_cut cut = clq_ranks_cut(strategy, samples);
     for (unsigned r = 0; r < strategy->total; r++) strategy->computed[r] |= cut.counts[r] > 0;
 }
 
 size_t clq_strategy_own_samples(const clq_strategy *strategy, size_t samples) {
-    size_t own = 0;
-    if (!clq_strategy_spans(strategy)) return samples;
-    const clq_batch_cut cut = clq_ranks_cut(strategy, samples);
-    for (unsigned r = 0; r < strategy->count; r += strategy->group) own += cut.counts[strategy->first + r];
-    return own;
+    return clq_strategy_spans(strategy) ? strategy->own_samples : samples;
 }
 
 size_t clq_strategy_share_of_all(const clq_strategy *strategy, unsigned replica) {
@@ -245,4 +258,66 @@ clq_status clq_strategy_add_up_processes(const clq_strategy *strategy, double *v
     }
     clq_free(all);
     return status;
+}
+
+/* ---- figures ---- */
+
+/* Of a batch that is one replica's, only the process that has it knows the squares and the origin; of one that all
+ * take part in, all know them. */
+static bool tells(const clq_strategy *strategy, uint32_t slot) {
+    const bool measured = strategy->measured_by[slot] != 0;
+    return clq_strategy_origin(strategy, slot).replica >= 0 ||
+           (measured && clq_world_rank(strategy->config.world) == 0);
+}
+
+/* values: row, replica + 1, staleness, squares. */
+static void put_row(const clq_strategy *strategy, uint32_t slot, const double *row, const float *squares, size_t width,
+                    double *values) {
+    const clq_origin origin = clq_strategy_origin(strategy, slot);
+    const bool told = tells(strategy, slot);
+    memcpy(values, row, width * sizeof *values);
+    values[width] = origin.replica + 1.0;
+    values[width + 1] = origin.replica >= 0 ? (double)origin.staleness : 0.0;
+    for (size_t v = 0; squares && v < strategy->model->variable_count; v++)
+        values[width + 2 + v] = told ? (double)squares[v] : 0.0;
+}
+
+static void get_row(clq_strategy *strategy, uint32_t slot, const double *values, size_t width, double *row,
+                    float *squares) {
+    memcpy(row, values, width * sizeof *row);
+    if (values[width] > 0.0)
+        *strategy->module->origin(strategy, slot) =
+            (clq_origin){.replica = (int32_t)values[width] - 1, .staleness = (uint32_t)values[width + 1], .part = 1.0};
+    for (size_t v = 0; squares && v < strategy->model->variable_count; v++) squares[v] = (float)values[width + 2 + v];
+}
+
+clq_status clq_strategy_add_up_rows(clq_strategy *strategy, uint32_t first, uint32_t count, double *rows,
+                                    float *squares) {
+    const size_t width = clq_losses_width(strategy->config.plan.loss, strategy->model->output_count);
+    const size_t variables = strategy->model->variable_count, slots = strategy->config.plan.metric_slots;
+    const size_t each = width + 2 + (squares ? variables : 0);
+    if (!clq_strategy_spans(strategy)) return CLQ_OK;
+    if (!strategy->by_batches) return clq_strategy_add_up_processes(strategy, rows, count * width);
+    double *values = clq_alloc(count, each * sizeof *values);
+    if (!values) return clq_world_fail_with(strategy->config.world, CLQ_MEMORY);
+    for (size_t i = 0; i < count; i++)
+        put_row(strategy, (uint32_t)((first + i) % slots), rows + i * width, squares ? squares + i * variables : NULL,
+                width, values + i * each);
+    const clq_status status = clq_strategy_add_up_processes(strategy, values, count * each);
+    for (size_t i = 0; status == CLQ_OK && i < count; i++)
+        get_row(strategy, (uint32_t)((first + i) % slots), values + i * each, width, rows + i * width,
+                squares ? squares + i * variables : NULL);
+    clq_free(values);
+    return status;
+}
+
+/* Which replicas of all processes computed. */
+void clq_ranks_share_computed(clq_strategy *strategy) {
+    if (!strategy->by_batches || !clq_strategy_spans(strategy)) return;
+    double *all = clq_alloc(strategy->total, sizeof *all);
+    if (!all) (void)clq_world_fail_with(strategy->config.world, CLQ_MEMORY);
+    for (unsigned r = 0; all && r < strategy->total; r++) all[r] = strategy->computed[r];
+    if (all && clq_strategy_add_up_processes(strategy, all, strategy->total) == CLQ_OK)
+        for (unsigned r = 0; r < strategy->total; r++) strategy->computed[r] = all[r] > 0.0;
+    clq_free(all);
 }

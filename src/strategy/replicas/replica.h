@@ -44,6 +44,7 @@ typedef struct clq_replica {
     const clq_stage *stage; /* of the model that it has; NULL: all */
     uint32_t plan_capacity; /* samples that its plans run at once; 0: capacity */
     uint32_t metric_rows;   /* for each slot, which add up; 0: 1 */
+    uint64_t behind;        /* the update that its sum by hand was posted behind */
     bool measures_norms;    /* the gradient's norm is the root of the squares of all replicas that do */
     clq_weights *weights;
     clq_plan *plan;                  /* of the mode that the strategy was made for */

@@ -1,6 +1,6 @@
 /* Snapshots: what replicas and stores hold, copied to the host by the replicas' threads and told by variable; and back.
  */
-#include "strategy/module.h"
+#include "strategy/exchange/storage.h"
 
 #include <string.h>
 
@@ -49,7 +49,8 @@ static clq_status add_entry(work *w, const clq_snapshot_entry *entry) {
 /* ---- what is where ---- */
 
 static unsigned slots_of(const clq_strategy *strategy, const clq_kept *kept) {
-    return kept->store ? clq_store_states(kept->store) : clq_weights_optimizer_slots(strategy->replicas[0].weights);
+    return kept->storage ? clq_storage_states(kept->storage)
+                         : clq_weights_optimizer_slots(strategy->replicas[0].weights);
 }
 
 static clq_status begin(clq_strategy *strategy, clq_snapshot *snapshot, work *out) {
@@ -152,11 +153,11 @@ static clq_status open_image(work *w, unsigned r) {
     image *own = &w->images[r];
     const size_t bytes = clq_weights_arena_bytes(weights, CLQ_ARENA_PARAMETERS);
     const size_t state = clq_weights_arena_bytes(weights, CLQ_ARENA_STATE);
-    if ((reads_all(w, r) || w->kept.local_steps) && !w->kept.store)
+    if ((reads_all(w, r) || w->kept.local_steps) && !w->kept.storage)
         if (!(own->arenas[CLQ_ARENA_PARAMETERS] = take_block(s, bytes))) return CLQ_MEMORY;
     if (reads_state(w, r) && state > 0)
         if (!(own->arenas[CLQ_ARENA_STATE] = take_block(s, state))) return CLQ_MEMORY;
-    for (unsigned k = 0; k < w->slots && !w->kept.store; k++) {
+    for (unsigned k = 0; k < w->slots && !w->kept.storage; k++) {
         const bool is_first = r == w->begin, shards = w->strategy->shards_optimizer;
         if (shards && !is_first)
             own->slots[k] = w->images[w->begin].slots[k];
@@ -173,18 +174,13 @@ static clq_status open_images(work *w) {
 }
 
 static clq_status read_store(work *w) {
-    clq_store *store = w->kept.store;
     const size_t bytes = clq_weights_arena_bytes(w->strategy->replicas[0].weights, CLQ_ARENA_PARAMETERS);
     image *first = &w->images[w->first];
-    if (!store) return CLQ_OK;
+    if (!w->kept.storage) return CLQ_OK;
     if (!(first->arenas[CLQ_ARENA_PARAMETERS] = take_block(w->snapshot, bytes))) return CLQ_MEMORY;
     for (unsigned k = 0; k < w->slots; k++)
         if (!(first->slots[k] = take_block(w->snapshot, bytes))) return CLQ_MEMORY;
-    (void)clq_store_begin_read(store);
-    memcpy(first->arenas[CLQ_ARENA_PARAMETERS], clq_store_parameters(store), bytes);
-    for (unsigned k = 0; k < w->slots; k++) memcpy(first->slots[k], clq_store_state(store, k), bytes);
-    clq_store_end_read(store);
-    return CLQ_OK;
+    return clq_storage_read_all(w->kept.storage, first->arenas[CLQ_ARENA_PARAMETERS], first->slots);
 }
 
 /* A replica's values of an entry, in its image; NULL: it has none, or they were not read. */
@@ -421,11 +417,8 @@ static clq_status take_counts(const work *w, clq_snapshot *out) {
     return out->scales ? clq_strategy_read_scaling(strategy, out->scaling) : CLQ_OK;
 }
 
-clq_status clq_strategy_take_snapshot(clq_strategy *strategy, bool for_all, clq_snapshot *out) {
+static clq_status take(clq_strategy *strategy, bool for_all, clq_snapshot *out) {
     work w;
-    *out = (clq_snapshot){.replicas = strategy->total};
-    CLQ_TRY(clq_strategy_failure(strategy));
-    clq_strategy_make_current(strategy, CLQ_CURRENT_OPTIMIZER);
     const bool takes = for_all || !clq_strategy_spans(strategy) || clq_world_rank(strategy->config.world) == 0;
     const clq_status begun = begin(strategy, out, &w);
     w.only_gives = !takes;
@@ -435,6 +428,17 @@ clq_status clq_strategy_take_snapshot(clq_strategy *strategy, bool for_all, clq_
     CLQ_TRY(take_counts(&w, out));
     CLQ_TRY(add_all(&w, add_of_all));
     return add_all(&w, add_own);
+}
+
+/* While one reads a store that is not its own, none of the others updates it. */
+clq_status clq_strategy_take_snapshot(clq_strategy *strategy, bool for_all, clq_snapshot *out) {
+    clq_error error;
+    *out = (clq_snapshot){.replicas = strategy->total};
+    CLQ_TRY(clq_strategy_failure(strategy));
+    clq_strategy_make_current(strategy, CLQ_CURRENT_OPTIMIZER);
+    clq_error_take(take(strategy, for_all, out), &error);
+    if (clq_world_apart(strategy->config.world) > 0) CLQ_TRY(clq_world_barrier(strategy->config.world));
+    return clq_error_raise(&error);
 }
 
 /* ---- putting ---- */
@@ -464,15 +468,10 @@ static void put_entry(work *w, const clq_snapshot_entry *e, unsigned r) {
     }
 }
 
-static void put_store(const work *w) {
-    clq_store *store = w->kept.store;
-    const size_t bytes = clq_weights_arena_bytes(w->strategy->replicas[0].weights, CLQ_ARENA_PARAMETERS);
-    if (!store) return;
-    clq_store_begin_write(store);
+static clq_status put_store(const work *w) {
     const image *first = &w->images[w->first];
-    memcpy(clq_store_parameters(store), first->arenas[CLQ_ARENA_PARAMETERS], bytes);
-    for (unsigned k = 0; k < w->slots; k++) memcpy(clq_store_state(store, k), first->slots[k], bytes);
-    clq_store_end_write(store);
+    if (!w->kept.storage) return CLQ_OK;
+    return clq_storage_write_all(w->kept.storage, first->arenas[CLQ_ARENA_PARAMETERS], first->slots);
 }
 
 /* What the poster counts. */
@@ -481,6 +480,7 @@ static clq_status put_counts(const work *w, const clq_snapshot *from, bool own, 
     for (unsigned r = 0; r < strategy->total; r++)
         strategy->computed[r] = own && r < CLQ_REPLICAS_MAX && from->computed >> r & 1;
     strategy->steps_before = step - strategy->replicas[0].worker.steps_done;
+    strategy->posted = step;
     strategy->outdated[CLQ_ARENA_STATE] = own && from->state_apart;
     for (unsigned r = 0; w->kept.local_steps && r < strategy->total; r++)
         w->kept.local_samples[r] = own ? from->local_samples[r] : 0;
@@ -488,7 +488,7 @@ static clq_status put_counts(const work *w, const clq_snapshot *from, bool own, 
         *w->kept.local_steps = own ? from->local_steps : 0;
         strategy->outdated[CLQ_ARENA_PARAMETERS] = *w->kept.local_steps > 0;
     }
-    if (strategy->module->go_on) strategy->module->go_on(strategy, step);
+    if (strategy->module->go_on) CLQ_TRY(strategy->module->go_on(strategy, step));
     return own ? clq_shares_go_on(strategy, step + 1, from->shares) : CLQ_OK;
 }
 
@@ -500,7 +500,7 @@ static clq_status put(work *w, const clq_snapshot *from, bool own, uint64_t step
             if (e->replica < 0 || (own && e->replica == (int)r)) put_entry(w, e, r);
     }
     CLQ_TRY(transfer_all(w, true));
-    put_store(w);
+    CLQ_TRY(put_store(w));
     if (from->scales && clq_strategy_scales(w->strategy))
         CLQ_TRY(clq_strategy_write_scaling(w->strategy, from->scaling));
     return put_counts(w, from, own, step);
