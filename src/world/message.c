@@ -36,19 +36,24 @@ static clq_status advance(clq_job *job, clq_world *world, bool *moved, bool *don
     return CLQ_OK;
 }
 
-clq_status clq_world_begin_message(clq_world *world, clq_message *self) {
+static clq_status prepare(const clq_world *world, clq_message *self) {
     if (self->peer >= world->size || self->peer == clq_world_rank(world))
         return clq_fail(CLQ_INTERNAL, "a message between rank %u and rank %u", clq_world_rank(world), self->peer);
     self->job =
         (clq_job){.advance = advance, .deadline_s = self->deadline_s, .waits_for = self->peer, .doing = "a message"};
     cut(world, self);
+    return CLQ_OK;
+}
+
+clq_status clq_world_begin_message(clq_world *world, clq_message *self) {
+    CLQ_TRY(prepare(world, self));
     clq_world_post(world, &self->job);
     return CLQ_OK;
 }
 
 static clq_status run_message(clq_world *world, clq_message *self) {
-    CLQ_TRY(clq_world_begin_message(world, self));
-    return clq_world_wait(world, &self->job);
+    CLQ_TRY(prepare(world, self));
+    return clq_world_run(world, &self->job);
 }
 
 clq_status clq_world_send(clq_world *world, unsigned to, unsigned tag, const void *data, size_t bytes,
