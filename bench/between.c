@@ -3,7 +3,7 @@
  * their messages, and the way from the caller to the world's thread. Of many processes, only neighbors on the ring. */
 #include "bench.h"
 
-#include "comm/outer/outer.h"
+#include "comm/comm.h"
 
 #include <math.h>
 
@@ -12,29 +12,13 @@ enum { LATENCY_BYTES = 16, ALL_PAIRS_MOST = 8 };
 /* One way, or there and back; by all ranks, of which two have anything to do. */
 typedef struct route {
     clq_outer *outer;
-    unsigned from, to;
-    bool returns;
-    size_t bytes;
-    char *out, *in; /* of `bytes` */
+    clq_outer_way way;
+    char *out, *in; /* of the way's bytes */
 } route;
-
-static clq_status send_there(const route *r, unsigned from, unsigned to) {
-    return clq_outer_run(r->outer, &(clq_outer_task){.collective = CLQ_SEND_RECV,
-                                                     .algorithm = CLQ_ALGORITHM_RING,
-                                                     .in = r->out,
-                                                     .out = r->in,
-                                                     .count = r->bytes,
-                                                     .dtype = CLQ_U8,
-                                                     .root = from,
-                                                     .to = to});
-}
 
 static clq_status travel(void *context, uint64_t repeats) {
     const route *r = context;
-    for (uint64_t i = 0; i < repeats; i++) {
-        CLQ_TRY(send_there(r, r->from, r->to));
-        if (r->returns) CLQ_TRY(send_there(r, r->to, r->from));
-    }
+    for (uint64_t i = 0; i < repeats; i++) CLQ_TRY(clq_outer_travel(r->outer, &r->way));
     return CLQ_OK;
 }
 
@@ -44,15 +28,15 @@ static char sent_at(size_t i) { return (char)((i * 7 + i / 251) % 127 + 1); }
 static clq_status count_wrong(const clq_bench_run *run, const route *r, uint64_t *out) {
     const unsigned rank = clq_world_rank(run->world);
     *out = 0;
-    for (size_t i = 0; i < r->bytes && (rank == r->to || (r->returns && rank == r->from)); i++)
+    for (size_t i = 0; i < r->way.bytes && (rank == r->way.to || (r->way.returns && rank == r->way.from)); i++)
         *out += r->in[i] != sent_at(i);
     return clq_bench_add_up(run, out);
 }
 
 static clq_status open_route(const clq_bench_run *run, route *r) {
-    r->out = clq_alloc(r->bytes, 1);
-    r->in = clq_alloc(r->bytes, 1);
-    for (size_t i = 0; i < r->bytes && r->out; i++) r->out[i] = sent_at(i);
+    r->way.out = r->out = clq_alloc(r->way.bytes, 1);
+    r->way.in = r->in = clq_alloc(r->way.bytes, 1);
+    for (size_t i = 0; i < r->way.bytes && r->out; i++) r->out[i] = sent_at(i);
     CLQ_TRY(clq_world_check(run->world, r->out && r->in ? CLQ_OK : CLQ_MEMORY));
     return clq_outer_create(run->world, 0, &r->outer);
 }
@@ -70,7 +54,7 @@ static clq_status measure(const clq_bench_run *run, route *r, clq_bench_times *t
 clq_status clq_bench_rate_between(const clq_bench_run *run, unsigned from, unsigned to, size_t bytes, double *out) {
     clq_bench_times times;
     uint64_t wrong;
-    CLQ_TRY(measure(run, &(route){.from = from, .to = to, .bytes = bytes}, &times, &wrong));
+    CLQ_TRY(measure(run, &(route){.way = {.from = from, .to = to, .bytes = bytes}}, &times, &wrong));
     *out = (double)bytes / times.p50_us * 1e-3;
     return CLQ_OK;
 }
@@ -78,19 +62,19 @@ clq_status clq_bench_rate_between(const clq_bench_run *run, unsigned from, unsig
 /* ---- rows ---- */
 
 static clq_status add(clq_bench_run *run, const route *r, const clq_bench_times *times, uint64_t wrong, double *cell) {
-    const double gbps = r->returns ? NAN : (double)r->bytes / times->p50_us * 1e-3;
+    const double gbps = r->way.returns ? NAN : (double)r->way.bytes / times->p50_us * 1e-3;
     clq_bench_row row = clq_bench_row_start();
-    clq_bench_put_count(&row, "from", r->from);
-    clq_bench_put_count(&row, "to", r->to);
-    clq_bench_put_text(&row, "what", r->returns ? "latency" : "one-way");
+    clq_bench_put_count(&row, "from", r->way.from);
+    clq_bench_put_count(&row, "to", r->way.to);
+    clq_bench_put_text(&row, "what", r->way.returns ? "latency" : "one-way");
     clq_bench_put_text(&row, "path", clq_world_engine_name(run->world));
-    clq_bench_put_count(&row, "bytes", r->bytes);
+    clq_bench_put_count(&row, "bytes", r->way.bytes);
     clq_bench_put_times(&row, "time_us", times);
     clq_bench_put_number(&row, "gbps", gbps);
     clq_bench_put_limit(&row, "gbps", gbps, NAN);
     clq_bench_put_wrong(&row, times, wrong);
     clq_bench_put_reason(&row, NULL);
-    *cell = r->returns ? times->p50_us : gbps;
+    *cell = r->way.returns ? times->p50_us : gbps;
     return clq_bench_add(run, &row);
 }
 
@@ -98,7 +82,7 @@ static clq_status measure_route(clq_bench_run *run, route *r, double *cell) {
     clq_bench_times times = clq_bench_no_times;
     uint64_t wrong = 0;
     CLQ_TRY(measure(run, r, &times, &wrong));
-    if (r->returns) times = (clq_bench_times){times.min_us / 2, times.p50_us / 2, times.p99_us / 2};
+    if (r->way.returns) times = (clq_bench_times){times.min_us / 2, times.p50_us / 2, times.p99_us / 2};
     return add(run, r, &times, wrong, cell);
 }
 
@@ -113,8 +97,9 @@ static clq_status measure_all(clq_bench_run *run, size_t bytes, double *cells) {
         for (unsigned to = 0; to < size; to++) {
             double *cell = &cells[from * size + to];
             if (!is_measured(size, from, to)) continue;
-            CLQ_TRY(measure_route(run, &(route){.from = from, .to = to, .bytes = bytes}, cell));
-            CLQ_TRY(measure_route(run, &(route){.from = from, .to = to, .bytes = LATENCY_BYTES, .returns = true},
+            CLQ_TRY(measure_route(run, &(route){.way = {.from = from, .to = to, .bytes = bytes}}, cell));
+            CLQ_TRY(measure_route(run,
+                                  &(route){.way = {.from = from, .to = to, .bytes = LATENCY_BYTES, .returns = true}},
                                   cell + (size_t)size * size));
         }
     return CLQ_OK;

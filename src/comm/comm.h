@@ -14,6 +14,7 @@
 #ifndef CLQ_COMM_INTERNAL_H
 #define CLQ_COMM_INTERNAL_H
 
+#include "comm/outer/outer.h"
 #include "comm/schedule/schedule.h"
 #include "device/device.h"
 #include "world/world.h"

@@ -271,6 +271,24 @@ clq_status clq_outer_run(clq_outer *outer, const clq_outer_task *task) {
     return status == CLQ_OK ? clq_world_run(outer->world, &w.job) : clq_world_fail_with(outer->world, status);
 }
 
+static clq_status send_there(clq_outer *outer, const clq_outer_way *way, unsigned from, unsigned to) {
+    return clq_outer_run(outer, &(clq_outer_task){.collective = CLQ_SEND_RECV,
+                                                  .algorithm = CLQ_ALGORITHM_RING,
+                                                  .in = way->out,
+                                                  .out = way->in,
+                                                  .count = way->bytes,
+                                                  .dtype = CLQ_U8,
+                                                  .root = from,
+                                                  .to = to});
+}
+
+clq_status clq_outer_travel(clq_outer *outer, const clq_outer_way *way) {
+    const unsigned rank = clq_world_rank(outer->world);
+    if (rank != way->from && rank != way->to) return CLQ_OK;
+    CLQ_TRY(send_there(outer, way, way->from, way->to));
+    return way->returns ? send_there(outer, way, way->to, way->from) : CLQ_OK;
+}
+
 /* ---- making ---- */
 
 clq_status clq_outer_create(clq_world *world, size_t chunk_bytes, clq_outer **out) {

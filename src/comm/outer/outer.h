@@ -30,4 +30,15 @@ typedef struct clq_outer_task {
  * and `out`. A failure ends the world. Errors: MEMORY (which ends the world, too), and those of clq_world_wait. */
 clq_status clq_outer_run(clq_outer *outer, const clq_outer_task *task);
 
+/* Bytes from one rank to another, to measure the way between the two. */
+typedef struct clq_outer_way {
+    unsigned from, to;
+    bool returns; /* and back */
+    size_t bytes;
+    const char *out; /* (bytes) of both, */
+    char *in;        /* likewise */
+} clq_outer_way;
+/* As clq_outer_run, by the two; another rank that calls returns at once. */
+clq_status clq_outer_travel(clq_outer *outer, const clq_outer_way *way);
+
 #endif
