@@ -20,10 +20,12 @@ foreach(engine openmpi mpich)
     add_test(NAME world/launch_${engine} COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/world/check_launch.py
       ${CMAKE_BINARY_DIR}/bin ${engine})
     add_test(NAME world/traces_${engine} COMMAND ${PROJECT_SOURCE_DIR}/tests/soak/ranks ${CMAKE_BINARY_DIR} ${engine} --short)
-    set_tests_properties(world/${engine} world/train_${engine} world/bench_${engine} world/launch_${engine} world/traces_${engine} PROPERTIES
-      ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 600)
+    add_test(NAME world/why_${engine} COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/world/check_why.py
+      ${CMAKE_BINARY_DIR}/bin ${engine})
+    set_tests_properties(world/${engine} world/train_${engine} world/bench_${engine} world/launch_${engine} world/traces_${engine}
+      world/why_${engine} PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 600)
   else()
-    clq_leave_out("world/${engine}, and its train, bench, launch and traces"
+    clq_leave_out("world/${engine}, and its train, bench, launch, traces and why"
       "no development package of this MPI")
   endif()
 endforeach()

@@ -86,7 +86,7 @@ static double budget_of(const clq_setup *s, const clq_options *o) {
     return !s->choice.measure && strcmp(o->tune, "quick") == 0 ? quick_s : o->budget;
 }
 
-static void set_patience(clq_setup *s, const clq_options *o) {
+void clq_setup_set_patience(clq_setup *s, const clq_options *o) {
     const double budget_s = budget_of(s, o);
     s->choice.patience.left_s = budget_s > 0 ? CLQ_MIN(patience_part * budget_s, patience_s) : patience_s;
 }
@@ -101,7 +101,7 @@ clq_status clq_setup_recall(clq_setup *s, const clq_options *o) {
     }
     choice->to_make = is_to_choose(s, o);
     if (!choice->to_make) find_renewal(s, o);
-    set_patience(s, o);
+    clq_setup_set_patience(s, o);
     if (choice->to_make) choice->is_kept = false;
     if (choice->to_make) return CLQ_OK; /* all drivers' devices are to be compared */
     return clq_system_recall(choice->is_kept && leaves_devices_open(o) ? choice->kept.devices : o->devices,

@@ -160,6 +160,8 @@ clq_status clq_setup_model(clq_setup *setup, const clq_options *options);
 /* Behind the model: what was chosen for it, and which drivers are needed for that. Before there are threads. (choice.c)
  */
 clq_status clq_setup_recall(clq_setup *setup, const clq_options *options);
+/* How long measurements may be repeated: also without what was chosen. (choice.c) */
+void clq_setup_set_patience(clq_setup *setup, const clq_options *options);
 /* Where this run is to choose its devices: measures, keeps what won, and takes these devices. out: NULL, or what was
  * compared, for clq_free; NULL where nothing was. Behind the devices. (choice.c) */
 clq_status clq_setup_choose(clq_setup *setup, const clq_options *options, clq_choice_made **out);
@@ -234,6 +236,15 @@ typedef struct clq_levels {
 clq_status clq_levels_find(const clq_plan *plan, bool measure, clq_levels *out);
 void clq_print_levels(const clq_levels *levels);
 json_t *clq_describe_levels(const clq_levels *levels);
+
+/* Parts of a step as columns, and in JSON; advice, a line each (parts.c). */
+void clq_print_part_names(FILE *to);
+void clq_print_parts(const clq_step_parts *parts, FILE *to);
+json_t *clq_describe_parts(const clq_step_parts *parts);
+void clq_print_advice(const clq_advice *all, size_t count, FILE *to);
+json_t *clq_describe_advice(const clq_advice *all, size_t count);
+/* why, of several processes (machines.c). */
+clq_status clq_why_of_world(clq_setup *setup, const clq_options *options);
 
 /* plan --machines (scale.c): the step on many machines, simulated. check: refuses what is about it where it is not asked
  * for, and numbers that are none. */

@@ -15,7 +15,7 @@ static const struct {
                 {"why", CLQ_COMMAND_WHY},         {"eval", CLQ_COMMAND_EVAL},     {"predict", CLQ_COMMAND_PREDICT},
                 {"plan", CLQ_COMMAND_PLAN},       {"tune", CLQ_COMMAND_TUNE}};
 /* Those that processes carry out together, if a launcher started several. */
-static const unsigned of_several = CLQ_COMMAND_TRAIN;
+static const unsigned of_several = CLQ_COMMAND_TRAIN | CLQ_COMMAND_WHY;
 
 unsigned clq_command_bit(const char *command) {
     size_t i = 0;

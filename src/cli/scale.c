@@ -1,6 +1,5 @@
 /* clique plan --machines: the step of mirrored training on many machines, simulated (scale/scale.h). */
 #include "cli/cli.h"
-#include "scale/scale.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -8,17 +7,14 @@
 #include <string.h>
 
 /* Of what is not asked for: 10 Gbit/s Ethernet, and PCIe. Messages between machines as Open MPI sends them between
- * hosts. The time of the processors for a message, and for adding (4 GB/s), is assumed: beside such links it is small.
- */
+ * hosts. The time of the processors for a message is assumed: beside such links it is small. */
 static const double link_gbps = 1.25, latency_us = 50, device_link_gbps = 10, device_latency_us = 10;
-static const double message_s = 10e-6, add_byte_s = 0.25e-9;
+static const double message_s = 10e-6;
 static const size_t message_bytes = (size_t)60 << 10, device_message_bytes = (size_t)256 << 10;
-/* Backward is two thirds of computing, where it is not known (decision 055). */
-static const double backward_part = 2.0 / 3;
 /* Twice as many machines pay if they make at least half of what they add. */
 static const double pays_least = 1.5;
 
-enum { ROWS_MOST = 24, PIECES_MOST = 1024 };
+enum { ROWS_MOST = 24 };
 
 typedef struct row {
     unsigned machines;
@@ -54,7 +50,7 @@ static clq_status take_links(const clq_options *o, clq_scale_task *task) {
     CLQ_TRY(number("device-link", o->device_link, 1e-6, 1e6, device_link_gbps, &device_gbps));
     CLQ_TRY(number("device-latency", o->device_latency, 0, 1e9, device_latency_us, &device_us));
     CLQ_TRY(number("spread", o->spread, 0, 2, 0, &task->spread));
-    task->between = (clq_scale_link){1e-6 * us, 1e-9 / gbps, message_s, add_byte_s, message_bytes};
+    task->between = (clq_scale_link){1e-6 * us, 1e-9 / gbps, message_s, clq_scale_add_byte_s, message_bytes};
     task->inside = (clq_scale_link){1e-6 * device_us, 1e-9 / device_gbps, 0, 0, device_message_bytes};
     return CLQ_OK;
 }
@@ -106,11 +102,11 @@ static clq_status take_gradient(const clq_options *o, answer *a) {
         if (at) *at = ',';
         clq_scale_piece *piece = &a->pieces[a->task.piece_count];
         if (!at || !take_numbers(part, pair, 2, 2, &count) || pair[0] < 1 || pair[1] > 1 ||
-            (a->task.piece_count > 0 && pair[1] < piece[-1].part) || a->task.piece_count == PIECES_MOST)
+            (a->task.piece_count > 0 && pair[1] < piece[-1].part) || a->task.piece_count == CLQ_PIECES_MAX)
             return clq_fail(CLQ_ARGUMENT,
                             "--gradient '%s': expected up to %d times BYTES@PART between commas, the parts of backward "
                             "ascending from 0 to 1, as 4e8@0.1,6e7@1",
-                            o->gradient, (int)PIECES_MOST);
+                            o->gradient, (int)CLQ_PIECES_MAX);
         *piece = (clq_scale_piece){pair[1], (size_t)pair[0]};
         a->task.piece_count++;
         a->bytes += piece->bytes;
@@ -140,36 +136,8 @@ clq_status clq_scale_check(const clq_options *o) {
 
 /* ---- the model ---- */
 
-/* Multiplications for a sample, as far as the layer's kernels are concerned: each element once for each place of the
- * layer's output. */
-static double work_of(const clq_model *model, const clq_variable *variable) {
-    double places = 0;
-    for (uint32_t t = 0; t < model->tensor_count; t++) {
-        const clq_model_tensor *tensor = &model->tensors[t];
-        if (tensor->layer != variable->layer) continue;
-        places += (double)tensor->elements / (double)tensor->shape.dims[tensor->shape.rank - 1];
-    }
-    return places * (double)variable->elements;
-}
-
-/* Layers from the last to the first, as backward finishes them; its time goes by their work. */
 static clq_status take_model(const clq_model *model, answer *a) {
-    double whole = 0, done = 0;
-    for (uint32_t i = 0; i < model->variable_count; i++)
-        if (model->variables[i].role == CLQ_ROLE_TRAINABLE) whole += work_of(model, &model->variables[i]);
-    for (uint32_t i = model->variable_count; i-- > 0;) {
-        const clq_variable *variable = &model->variables[i];
-        if (variable->role != CLQ_ROLE_TRAINABLE) continue;
-        const size_t bytes = clq_variable_bytes(variable);
-        done += work_of(model, variable);
-        if (a->task.piece_count < PIECES_MOST) a->task.piece_count++; /* beyond: with the last */
-        clq_scale_piece *piece = &a->pieces[a->task.piece_count - 1];
-        *piece = (clq_scale_piece){whole > 0 ? CLQ_MIN(done / whole, 1.0) : 1.0, piece->bytes + bytes};
-        a->bytes += bytes;
-    }
-    if (a->task.piece_count == 0)
-        return clq_fail(CLQ_MISMATCH, "model '%s' has nothing to train, so that its replicas exchange nothing",
-                        clq_model_name(model));
+    CLQ_TRY(clq_why_pieces(model, a->pieces, &a->task.piece_count, &a->bytes));
     (void)snprintf(a->name, sizeof a->name, "%s", clq_model_name(model));
     return CLQ_OK;
 }
@@ -192,7 +160,7 @@ static clq_status probe(clq_setup *s, const clq_options *o, answer *a, clq_probe
     const double step_s = device->steps[0].step_s;
     a->batch = (double)probes->batch;
     a->task.update_s = CLQ_MIN(device->update_s, step_s);
-    a->task.backward_s = backward_part * (step_s - a->task.update_s);
+    a->task.backward_s = clq_backward_part * (step_s - a->task.update_s);
     a->task.forward_s = step_s - a->task.update_s - a->task.backward_s;
     a->doubt = device->doubt;
     a->is_measured = true;
@@ -207,12 +175,6 @@ static clq_status measure(clq_setup *s, const clq_options *o, answer *a) {
     clq_status status = probe(s, o, a, probes);
     clq_free(probes);
     return status;
-}
-
-/* Of the buckets that a training on several machines would have without being asked. */
-static size_t usual_bucket_bytes(const answer *a) {
-    const size_t bytes = (size_t)a->bytes;
-    return bytes >= CLQ_OVERLAP_BYTES_LEAST_FAR ? clq_bucket_bytes_far(bytes) : CLQ_SCALE_WHOLE;
 }
 
 /* ---- simulating ---- */
@@ -343,13 +305,13 @@ static clq_status ask(clq_setup *s, const clq_options *o, answer *a) {
         CLQ_TRY(take_model(s->model, a));
     }
     if (!o->compute_ms) CLQ_TRY(measure(s, o, a));
-    return simulate(a, (unsigned)o->machines, usual_bucket_bytes(a));
+    return simulate(a, (unsigned)o->machines, clq_why_bucket_bytes(a->bytes, 0, false));
 }
 
 clq_status clq_plan_machines(clq_setup *s, const clq_options *o) {
     answer *a = clq_alloc(1, sizeof *a);
     if (!a) return CLQ_MEMORY;
-    a->pieces = clq_alloc(PIECES_MOST + 1, sizeof *a->pieces);
+    a->pieces = clq_alloc(CLQ_PIECES_MAX + 1, sizeof *a->pieces);
     clq_status status = a->pieces ? ask(s, o, a) : CLQ_MEMORY;
     if (status == CLQ_OK && o->json) status = print_document(a);
     if (status == CLQ_OK && !o->json) print_answer(a);

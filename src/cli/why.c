@@ -1,7 +1,6 @@
 /* clique why: what limits training on 1 to n devices, and what would help most. */
 #include "cli/cli.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -17,21 +16,6 @@ typedef struct answer {
 
 /* ---- for people ---- */
 
-/* In the order of the columns. */
-static const struct {
-    const char *name;
-    size_t offset;
-} parts[] = {
-    {"input", offsetof(clq_step_parts, input)},       {"host", offsetof(clq_step_parts, host)},
-    {"launches", offsetof(clq_step_parts, launches)}, {"fixed", offsetof(clq_step_parts, fixed)},
-    {"compute", offsetof(clq_step_parts, compute)},   {"sharing", offsetof(clq_step_parts, sharing)},
-    {"waiting", offsetof(clq_step_parts, waiting)},   {"communication", offsetof(clq_step_parts, communication)},
-};
-
-static double part_of(const clq_prediction *p, size_t part) {
-    return *(const double *)(const void *)((const char *)&p->parts + parts[part].offset);
-}
-
 static void print_answer(const clq_setup *s, const answer *a) {
     FILE *to = stdout;
     clq_doubt worst = {0};
@@ -39,14 +23,12 @@ static void print_answer(const clq_setup *s, const answer *a) {
     (void)clq_print(to, "%s: %zu parameters, batch %zu, measured in %.1f s; milliseconds of a step\n\n",
                     clq_model_name(s->model), clq_model_parameter_count(s->model), a->probes.batch, a->seconds);
     fprintf(to, "%8s %-26s %10s %9s", "replicas", "strategy", "images/s", "step");
-    for (size_t i = 0; i < CLQ_COUNT_OF(parts); i++)
-        fprintf(to, " %*s", (int)CLQ_MAX(strlen(parts[i].name), (size_t)7), parts[i].name);
+    clq_print_part_names(to);
     fprintf(to, "  limit\n");
     for (size_t k = 0; k < a->count; k++) {
         const clq_prediction *p = &a->predictions[k];
         clq_fprintf(to, "%8u %-26s %10.0f %9.4f", p->way.replicas, p->way.strategy, p->images_per_s, 1e3 * p->step_s);
-        for (size_t i = 0; i < CLQ_COUNT_OF(parts); i++)
-            clq_fprintf(to, " %*.4f", (int)CLQ_MAX(strlen(parts[i].name), (size_t)7), 1e3 * part_of(p, i));
+        clq_print_parts(&p->parts, to);
         fprintf(to, "%s %s\n", clq_doubt_is_grave(&p->doubt) ? "?" : " ", clq_limit_name(p->limit));
         worst = clq_doubt_worse(&worst, &p->doubt);
     }
@@ -54,27 +36,16 @@ static void print_answer(const clq_setup *s, const answer *a) {
     if (a->probes.lack.status != CLQ_OK)
         (void)clq_print(to, "what does not fit the memory has no row: %s\n", a->probes.lack.detail);
     fputc('\n', to);
-    for (size_t i = 0; i < a->advice_count; i++) {
-        const clq_advice *advice = &a->advice[i];
-        if (isinf(advice->gain))
-            fprintf(to, "%s: fits the memory (%s; results: %s)\n", advice->text, advice->options, advice->effect);
-        else
-            clq_fprintf(to, "%s: %.1fx (%s; results: %s)\n", advice->text, advice->gain, advice->options,
-                        advice->effect);
-    }
-    if (a->advice_count == 0) fprintf(to, "no option that is known here would help by 5 %% or more\n");
+    clq_print_advice(a->advice, a->advice_count, to);
 }
 
 /* ---- JSON ---- */
 
 static json_t *describe_prediction(const clq_prediction *p) {
-    json_t *ms = json_object();
-    for (size_t i = 0; i < CLQ_COUNT_OF(parts); i++)
-        ms = clq_json_put(ms, parts[i].name, clq_json_number(1e3 * part_of(p, i)));
     return json_pack("{s:i, s:s, s:o, s:o, s:s, s:o, s:o}", "replicas", (int)p->way.replicas, "strategy",
                      p->way.strategy, "images_per_s", clq_json_number(p->images_per_s), "step_ms",
-                     clq_json_number(1e3 * p->step_s), "limit", clq_limit_name(p->limit), "parts_ms", ms, "doubt",
-                     clq_describe_doubt(&p->doubt, p->images_per_s));
+                     clq_json_number(1e3 * p->step_s), "limit", clq_limit_name(p->limit), "parts_ms",
+                     clq_describe_parts(&p->parts), "doubt", clq_describe_doubt(&p->doubt, p->images_per_s));
 }
 
 static json_t *describe_device(const clq_device_probe *d) {
@@ -136,21 +107,16 @@ static json_t *describe_probes(const answer *a) {
 }
 
 static clq_status print_document(const clq_setup *s, const clq_options *o, const answer *a) {
-    json_t *predictions = json_array(), *advice = json_array();
+    json_t *predictions = json_array();
     for (size_t i = 0; i < a->count; i++)
         predictions = clq_json_append(predictions, describe_prediction(&a->predictions[i]));
-    for (size_t i = 0; i < a->advice_count; i++)
-        advice = clq_json_append(advice, json_pack("{s:s, s:s, s:s, s:o, s:o}", "text", a->advice[i].text, "options",
-                                                   a->advice[i].options, "effect", a->advice[i].effect, "gain",
-                                                   clq_json_number(a->advice[i].gain), "images_per_s",
-                                                   clq_json_number(a->advice[i].images_per_s)));
     const clq_error *lack = &a->probes.lack;
-    json_t *document = json_pack("{s:o, s:I, s:o, s:o, s:o, s:o, s:o}", "model",
-                                 clq_json_text(clq_model_name(s->model)), "global_batch", (json_int_t)a->probes.batch,
-                                 "predictions", predictions, "best",
-                                 describe_prediction(clq_why_best(a->predictions, a->count)), "does_not_fit",
-                                 lack->status == CLQ_OK ? json_null() : clq_json_text(lack->detail), "advice", advice,
-                                 "probes", describe_probes(a));
+    json_t *document =
+        json_pack("{s:o, s:I, s:o, s:o, s:o, s:o, s:o}", "model", clq_json_text(clq_model_name(s->model)),
+                  "global_batch", (json_int_t)a->probes.batch, "predictions", predictions, "best",
+                  describe_prediction(clq_why_best(a->predictions, a->count)), "does_not_fit",
+                  lack->status == CLQ_OK ? json_null() : clq_json_text(lack->detail), "advice",
+                  clq_describe_advice(a->advice, a->advice_count), "probes", describe_probes(a));
     if (!a->made) return clq_print_json(document);
     document = clq_json_put(document, "alternatives", clq_describe_alternatives(a->made));
     return clq_print_json(
@@ -182,6 +148,7 @@ static clq_status ask(clq_setup *s, const clq_options *o, answer *a) {
 }
 
 clq_status clq_command_why(clq_setup *s, const clq_options *o) {
+    if (s->world) return clq_why_of_world(s, o);
     if (o->trace) return clq_explain_trace(o);
     if (o->batch && o->batch_per_replica)
         return clq_fail(CLQ_ARGUMENT, "--batch and --batch-per-replica exclude each other");

@@ -62,7 +62,7 @@ static clq_status check_tf_config_alone(bool is_ps) {
         return clq_fail(CLQ_MISMATCH, "TF_CONFIG names %u processes, and the launcher started one", ranks);
     if (ranks > 1)
         clq_log(CLQ_LOG_WARNING,
-                "TF_CONFIG names %u processes, and this one trains alone: clique launch -- clique train … starts all",
+                "TF_CONFIG names %u processes, and this one works alone: clique launch -- clique … starts all",
                 ranks);
     return CLQ_OK;
 }

@@ -48,7 +48,7 @@ static const clq_setting settings[] = {
      .type = CLQ_SETTING_TEXT, .initial = "auto", FIELD(devices),
      .commands = DOCTOR | WHY | TRAIN | EVAL | PREDICT | PLAN | TUNE},
     {"share-devices", NULL, "with several processes: two may train on one GPU; no warning if they share a CPU",
-     .type = CLQ_SETTING_FLAG, FIELD(share_devices), .commands = TRAIN},
+     .type = CLQ_SETTING_FLAG, FIELD(share_devices), .commands = TRAIN | WHY},
     {"build-deadline", "SECONDS",
      "the longest that a driver may take to compile a program, or for a kernel's first launch (default 120)",
      .type = CLQ_SETTING_SECONDS, FIELD(build_deadline),

@@ -65,8 +65,7 @@ const char *clq_limit_name(clq_limit limit) {
 }
 
 /* Compute, where it is two thirds of the step: then nothing else is worth much. Else the largest of the others. */
-static clq_limit limit_of(const clq_outline *o) {
-    const clq_step_parts *p = &o->parts;
+clq_limit clq_limit_of(const clq_step_parts *p, clq_limit sharing, clq_limit waiting) {
     const struct {
         clq_limit limit;
         double seconds;
@@ -75,8 +74,8 @@ static clq_limit limit_of(const clq_outline *o) {
         {CLQ_LIMIT_HOST, p->host},
         {CLQ_LIMIT_LAUNCHES, p->launches},
         {CLQ_LIMIT_SMALL_BATCH, p->fixed},
-        {o->slow.memory > o->slow.cores ? CLQ_LIMIT_SHARED_MEMORY : CLQ_LIMIT_SHARED_CORES, p->sharing},
-        {o->bubble ? CLQ_LIMIT_BUBBLE : CLQ_LIMIT_SLOW_DEVICE, p->waiting},
+        {sharing, p->sharing},
+        {waiting, p->waiting},
         {CLQ_LIMIT_COMMUNICATION, p->communication},
     };
     size_t most = 0;
@@ -84,6 +83,11 @@ static clq_limit limit_of(const clq_outline *o) {
     for (size_t i = 1; i < CLQ_COUNT_OF(others); i++)
         if (others[i].seconds > others[most].seconds) most = i;
     return others[most].limit;
+}
+
+static clq_limit limit_of(const clq_outline *o) {
+    return clq_limit_of(&o->parts, o->slow.memory > o->slow.cores ? CLQ_LIMIT_SHARED_MEMORY : CLQ_LIMIT_SHARED_CORES,
+                        o->bubble ? CLQ_LIMIT_BUBBLE : CLQ_LIMIT_SLOW_DEVICE);
 }
 
 /* ---- doubt ---- */

@@ -34,6 +34,9 @@ bool clq_predict_tensor(const clq_probes *probes, const clq_way *way, clq_outlin
 /* clq_why_predict_one, with such shares. */
 bool clq_predict_by_shares(const clq_probes *probes, const clq_way *way, const double *shares, clq_prediction *out);
 
+/* Compute, or the largest of the other parts; which limits sharing and waiting stand for (predict.c). */
+clq_limit clq_limit_of(const clq_step_parts *parts, clq_limit sharing, clq_limit waiting);
+
 /* What rows share (predict_alone.c). */
 const clq_group_probe *clq_group_of(const clq_probes *probes, unsigned count); /* NULL: none was probed */
 double clq_step_alone(const clq_device_probe *device, size_t batch);

@@ -83,9 +83,11 @@ double clq_host_seconds(const clq_probes *p, unsigned n) {
 
 void clq_parts_add(clq_step_parts *to, const clq_step_parts *more, double factor) {
     to->input += more->input * factor;
+    to->host += more->host * factor;
     to->launches += more->launches * factor;
     to->fixed += more->fixed * factor;
     to->compute += more->compute * factor;
     to->sharing += more->sharing * factor;
+    to->waiting += more->waiting * factor;
     to->communication += more->communication * factor;
 }

@@ -20,7 +20,7 @@ typedef struct manner {
 static double exposed(const clq_probes *p, const clq_group_probe *g, const manner *m, double compute_s) {
     if (!m->overlaps) return m->exchange_s;
     const double all = g->alpha_s * g->buckets + g->beta_s * (double)p->gradient_bytes, last = all / g->buckets;
-    return CLQ_MAX(last, all - compute_s * 2 / 3 * (1 - 1.0 / g->buckets));
+    return CLQ_MAX(last, all - compute_s * clq_backward_part * (1 - 1.0 / g->buckets));
 }
 
 static bool predict_together(const clq_probes *p, const clq_way *way, const manner *m, clq_outline *out) {

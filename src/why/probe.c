@@ -184,7 +184,7 @@ clq_status clq_probing_open(const clq_probing *p, unsigned first, unsigned count
     return clq_trainer_create(p->task->model, &devices, &config, out);
 }
 
-static clq_status set_batch(const clq_probing *p, const clq_trainer *trainer, size_t batch) {
+clq_status clq_probing_set_batch(const clq_probing *p, const clq_trainer *trainer, size_t batch) {
     CLQ_TRY(clq_dataset_batch(p->task->data, batch, true));
     return clq_probing_path(trainer, "own rows") ? CLQ_OK : clq_dataset_prefetch(p->task->data, CLQ_AUTO);
 }
@@ -193,7 +193,7 @@ static clq_status set_batch(const clq_probing *p, const clq_trainer *trainer, si
 static clq_status ask_trainer(clq_probing *p, unsigned device, bool whole, clq_trainer *trainer, clq_step_probe *step) {
     clq_device_probe *d = &p->out->devices[device];
     step_look look;
-    CLQ_TRY(set_batch(p, trainer, step->batch));
+    CLQ_TRY(clq_probing_set_batch(p, trainer, step->batch));
     CLQ_TRY(probe_step(trainer, p->task->data, p->task->patience, &look, &d->doubt));
     step->step_s = look.step_s;
     if (!whole) return CLQ_OK;
@@ -243,6 +243,7 @@ static clq_status probe_device(clq_probing *p, unsigned device) {
     CLQ_TRY(probe_batch(p, device, out->batch));
     for (unsigned g = 0; g < out->group_count; g++)
         CLQ_TRY(probe_batch(p, device, clq_ceil_div(out->batch, out->groups[g].count)));
+    if (p->task->further) CLQ_TRY(probe_batch(p, device, clq_ceil_div(p->task->further, (size_t)out->device_count)));
     for (unsigned g = 0; g < out->group_count; g++) /* as a pipeline takes them */
         if (out->groups[g].pipe.stages)
             CLQ_TRY(probe_batch(p, device, clq_ceil_div(out->batch, (size_t)out->groups[g].pipe.micro_batches)));
@@ -268,7 +269,7 @@ static clq_status time_share(const clq_probing *p, unsigned device, size_t batch
     clq_doubt doubt = {.others = (double)NAN};
     step_look look = {0};
     CLQ_TRY(clq_probing_open(p, device, 1, batch, CLQ_STRATEGY_AUTO, &trainer));
-    clq_status status = set_batch(p, trainer, batch);
+    clq_status status = clq_probing_set_batch(p, trainer, batch);
     if (status == CLQ_OK) status = probe_step(trainer, p->task->data, p->task->patience, &look, &doubt);
     clq_trainer_destroy(trainer);
     if (status == CLQ_OK) *step_s = look.step_s;
@@ -439,7 +440,7 @@ static clq_status time_updates(const clq_why_task *task, size_t batch, clq_train
         (double)CLQ_MIN(CLQ_MAX(task->config->strategy_options.accumulate, (uint64_t)1), (uint64_t)whole);
     step_look look;
     *doubt = (clq_doubt){.others = (double)NAN};
-    CLQ_TRY(set_batch(&p, trainer, batch));
+    CLQ_TRY(clq_probing_set_batch(&p, trainer, batch));
     CLQ_TRY(probe_step(trainer, task->data, task->patience, &look, doubt));
     *images_per_s = batches * (double)batch / look.step_s;
     return CLQ_OK;

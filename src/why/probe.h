@@ -27,6 +27,8 @@ typedef struct clq_probing {
  * strategy but micro-batches. */
 clq_status clq_probing_open(const clq_probing *probing, unsigned first, unsigned count, size_t batch,
                             clq_strategy_kind strategy, clq_trainer **out);
+/* The task's data in batches of so many, as the trainer takes them. */
+clq_status clq_probing_set_batch(const clq_probing *probing, const clq_trainer *trainer, size_t batch);
 bool clq_probing_path(const clq_trainer *trainer, const char *name); /* whether it is on */
 clq_probed_work clq_probed_work_of(const clq_trainer *trainer);
 double clq_probed_step(const clq_device_probe *device, size_t batch); /* seconds, at a batch that was probed */

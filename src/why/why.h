@@ -1,13 +1,14 @@
 /* why: what limits training on 1 to n devices. Probes (probe.c, groups.c, rig.c) measure for a few seconds what a step
  * is made of; predict.c is arithmetic from them to steps of each strategy, and advise.c to the change that would help
- * most. No probe
- * runs training steps on more than one replica: what several devices cost one another is measured with made-up work, in
- * the lengths of the real steps, and with collectives. trace.c reads where the queues of a recorded run waited.
+ * most. No probe of one machine runs training steps on more than one replica: what several devices cost one another is
+ * measured with made-up work, in the lengths of the real steps, and with collectives. trace.c reads where the queues of
+ * a recorded run waited. machines.h does the same for several machines.
  *
  * All times are seconds. One thread at a time. */
 #ifndef CLQ_WHY_H
 #define CLQ_WHY_H
 
+#include "scale/scale.h"
 #include "train/train.h"
 
 /* ---- how far a measurement can be trusted (looks.h) ---- */
@@ -118,6 +119,7 @@ typedef struct clq_why_task {
     const clq_trainer_config *config;
     clq_dataset *data;      /* shuffled as in training; the probes set its batch */
     bool all_only;          /* several devices only all together: no fewer of them are probed */
+    size_t further;         /* another batch that is probed; 0: none */
     clq_patience *patience; /* NULL: nothing is repeated */
 } clq_why_task;
 /* Takes some seconds. What does not fit the devices' memory is left out of the probes, and no row is predicted from it.
@@ -183,6 +185,18 @@ bool clq_way_is_asynchronous(const clq_way *way);
 const char *clq_why_row(clq_strategy_kind kind, const clq_strategy_options *options, unsigned replicas);
 /* The one with the highest rate, of those that are not asynchronous, of which there is one. */
 const clq_prediction *clq_why_best(const clq_prediction *predictions, size_t count);
+
+/* ---- the gradient, between machines (gradient.c) ---- */
+
+/* Backward is this part of computing, where it is not known (decisions/055). */
+static const double clq_backward_part = 2.0 / 3;
+enum { CLQ_PIECES_MAX = 1024 };
+/* What backward finishes one after the other, from the last layer to the first: its time goes by the layers' work.
+ * out: room for CLQ_PIECES_MAX; *bytes: of all. Errors: MISMATCH (nothing is trained). */
+clq_status clq_why_pieces(const clq_model *model, clq_scale_piece *out, size_t *count, size_t *bytes);
+/* Of the buckets between processes; CLQ_SCALE_WHOLE: none. wanted: of --bucket-bytes; 0: as training has them without
+ * it. near: all processes are on one host. */
+size_t clq_why_bucket_bytes(size_t gradient_bytes, size_t wanted, bool near);
 
 /* A change to the options and what it would give. */
 enum { CLQ_ADVICE_TEXT = 256, CLQ_ADVICE_MAX = 6 };
@@ -349,5 +363,9 @@ clq_status clq_why_note_training(clq_hash128 key, const clq_kept_choice *used, d
 /* Comparing failed for a choice that was to be made anew: this counts as one more time that it was, so that not every
  * training tries. Errors: WRITE, MEMORY. */
 clq_status clq_why_note_failed_renewal(clq_hash128 key, const clq_kept_choice *used);
+
+/* ---- several machines ---- */
+
+#include "why/machines.h"
 
 #endif

@@ -1,0 +1,155 @@
+/* What a process measures for predictions of several: its own devices, and steps while others make theirs. */
+#include "why/predict.h"
+#include "why/probe.h"
+
+#include <string.h>
+#include <time.h>
+
+/* ---- its devices alone ---- */
+
+/* Into its place; one that is there, or for which there is no room, is left out. */
+static void add_step(clq_machine_probe *out, size_t batch, const clq_step_parts *parts) {
+    unsigned at = 0;
+    while (at < out->step_count && out->steps[at].batch < batch) at++;
+    if ((at < out->step_count && out->steps[at].batch == batch) || out->step_count == CLQ_MACHINE_STEPS_MAX) return;
+    memmove(&out->steps[at + 1], &out->steps[at], (out->step_count - at) * sizeof out->steps[0]);
+    out->steps[at] = (clq_machine_step){batch, *parts};
+    out->step_count++;
+}
+
+/* A step of all devices, by what was probed of them. */
+static void predict_step(const clq_probes *probes, size_t batch, clq_machine_probe *out) {
+    const unsigned devices = probes->device_count;
+    clq_prediction step;
+    const clq_way way = {devices == 1 ? "single" : "mirrored", 0, devices, batch, 1};
+    if (clq_why_predict_one(probes, &way, &step)) {
+        add_step(out, batch, &step.parts);
+        out->doubt = clq_doubt_worse(&out->doubt, &step.doubt);
+    } else if (batch >= devices && (!out->too_large || batch < out->too_large)) {
+        out->too_large = batch;
+    }
+}
+
+/* Steps of each device are known at these batches: between them the same line holds for all devices together. */
+static void conclude(const clq_probes *probes, size_t largest, clq_machine_probe *out) {
+    const clq_device_probe *first = &probes->devices[0];
+    *out = (clq_machine_probe){.devices = probes->device_count, .update_s = first->update_s, .doubt = first->doubt};
+    for (unsigned r = 0; r < probes->device_count; r++)
+        out->adding_s = CLQ_MAX(out->adding_s, clq_adding_seconds(probes, &probes->devices[r]));
+    predict_step(probes, probes->batch, out);
+    predict_step(probes, largest, out);
+    for (unsigned i = 0; i < first->step_count; i++)
+        predict_step(probes, first->steps[i].batch * probes->device_count, out);
+}
+
+clq_status clq_why_probe_machine(const clq_why_task *task, size_t largest, clq_machine_probe *out) {
+    clq_probes *probes = clq_alloc(1, sizeof *probes);
+    clq_why_task own = *task;
+    if (!probes) return CLQ_MEMORY;
+    own.all_only = true;
+    own.further = largest;
+    clq_status status = clq_why_probe(&own, probes);
+    clq_machine_probe found;
+    if (status == CLQ_OK) conclude(probes, largest, &found);
+    if (status == CLQ_OK && found.step_count == 0) status = clq_error_raise(&probes->lack);
+    clq_free(probes);
+    if (status == CLQ_OK) *out = found;
+    return status;
+}
+
+/* ---- steps beside the others', and with them ---- */
+
+static const double lasts_s = 0.6;
+enum { STEPS_LEAST = 12, STEPS_MOST = 4096, STEPS_BEFORE = 3 };
+
+static uint64_t count_of(double each_s) {
+    return (uint64_t)CLQ_MIN(CLQ_MAX(lasts_s / CLQ_MAX(each_s, 1e-6), (double)STEPS_LEAST), (double)STEPS_MOST);
+}
+
+/* A trainer behind its first steps. All processes learn if one fails: *out may be there then, too. */
+static clq_status begin_steps(const clq_why_task *task, clq_world *world, clq_trainer **out) {
+    const clq_probing probing = {.task = task};
+    clq_status status = clq_trainer_create(task->model, task->devices, task->config, out);
+    if (status == CLQ_OK) status = clq_probing_set_batch(&probing, *out, task->config->global_batch);
+    CLQ_TRY(clq_world_check(world, status));
+    return clq_world_check(world, clq_fit(*out, task->data, &(clq_fit_config){.steps = STEPS_BEFORE}));
+}
+
+clq_status clq_why_time_steps(const clq_why_task *task, clq_world *world, double estimate_s, size_t most,
+                              float *seconds, size_t *count) {
+    const uint64_t steps = count_of(estimate_s);
+    clq_trainer *trainer = NULL;
+    clq_status status = begin_steps(task, world, &trainer);
+    const double start = clq_now();
+    if (status == CLQ_OK) status = clq_fit(trainer, task->data, &(clq_fit_config){.steps = steps});
+    /* The last of them alone: what the first ones took is another fit's. */
+    if (status == CLQ_OK)
+        status = clq_trainer_step_times(trainer, (size_t)CLQ_MIN((uint64_t)most, steps - 1), seconds, count);
+    if (status == CLQ_OK && *count == 0) { /* of epochs of a step or two none is told by itself */
+        seconds[0] = (float)((clq_now() - start) / (double)steps);
+        *count = 1;
+    }
+    clq_trainer_destroy(trainer);
+    return status;
+}
+
+/* The next batch of the data, again from the first on behind the last. */
+static clq_status next_batch(clq_dataset *data, clq_batch *out) {
+    bool more = false;
+    while (!more) CLQ_TRY(clq_dataset_next(data, out, &more));
+    return CLQ_OK;
+}
+
+static clq_status time_rounds(const clq_why_task *task, clq_world *world, clq_trainer *trainer, double rest_s,
+                              size_t count, float *seconds) {
+    const struct timespec rest = {.tv_sec = (time_t)rest_s, .tv_nsec = (long)((rest_s - (double)(time_t)rest_s) * 1e9)};
+    clq_batch batch;
+    for (size_t i = 0; i < count; i++) {
+        CLQ_TRY(next_batch(task->data, &batch));
+        CLQ_TRY(clq_world_barrier(world));
+        (void)nanosleep(&rest, NULL);
+        const double start = clq_now();
+        CLQ_TRY(clq_step(trainer, &batch));
+        CLQ_TRY(clq_trainer_wait(trainer));
+        seconds[i] = (float)(clq_now() - start);
+    }
+    return CLQ_OK;
+}
+
+clq_status clq_why_time_rounds(const clq_why_task *task, clq_world *world, double estimate_s, double rest_s,
+                               size_t most, float *seconds, size_t *count) {
+    static const double rest_most_s = 1;
+    const size_t rounds = (size_t)CLQ_MIN(count_of(estimate_s), (uint64_t)most);
+    clq_trainer *trainer = NULL;
+    clq_status status = begin_steps(task, world, &trainer);
+    if (status == CLQ_OK) {
+        status = time_rounds(task, world, trainer, CLQ_MIN(rest_s, rest_most_s), rounds, seconds);
+        if (status != CLQ_OK) status = clq_world_fail_with(world, status); /* the others wait at the next round */
+    }
+    if (status == CLQ_OK) *count = rounds;
+    clq_trainer_destroy(trainer);
+    return status;
+}
+
+/* What moves the machine for a moment only is to be in few of the looks: of their means the middle half counts. */
+double clq_why_mean_step(const float *seconds, size_t count) {
+    enum { LOOKS = 16 };
+    double looks[LOOKS];
+    const size_t looked = CLQ_MIN(count, (size_t)LOOKS);
+    for (size_t i = 0; i < looked; i++) {
+        const size_t begin = i * count / looked, end = (i + 1) * count / looked;
+        looks[i] = 0;
+        for (size_t k = begin; k < end; k++) looks[i] += (double)seconds[k] / (double)(end - begin);
+    }
+    return clq_middle_mean(looks, looked);
+}
+
+/* Rounds follow one another within a look, and looks lie apart. */
+void clq_why_note_together(clq_machine_probe *probe, const float *seconds, size_t count) {
+    enum { OF_LOOK = CLQ_MACHINE_ROUNDS / CLQ_MACHINE_LOOKS };
+    const size_t looks = CLQ_MIN(count / OF_LOOK, (size_t)CLQ_MACHINE_LOOKS);
+    probe->look_count = (unsigned)looks;
+    for (size_t i = 0; i < looks; i++)
+        for (size_t k = 0; k < OF_LOOK; k++) probe->rounds_s[i * OF_LOOK + k] = seconds[i * count / looks + k];
+    probe->together_s = clq_why_mean_step(seconds, count);
+}
