@@ -10,7 +10,7 @@ import tempfile
 import time
 import unittest
 
-from launch import ENVIRONMENT, HOST, LAUNCHERS, check_code, check_refused, errors, finish, line
+from launch import ENVIRONMENT, HOST, LAUNCHERS, by_one_mpi, check_code, check_refused, errors, finish, line
 
 CLIQUE, MPI = pathlib.Path(sys.argv.pop(1)).resolve() / "clique", sys.argv.pop(1)
 ENGINE = {"openmpi": "Open MPI", "mpich": "MPICH"}[MPI]
@@ -68,6 +68,7 @@ class Bench(unittest.TestCase):
             self.assertIsNone(row["ratio"])
             self.assertEqual(row["engine_time_us"], {"min": None, "p50": None, "p99": None})
 
+    @by_one_mpi(MPI, CLIQUE.parent)
     def test_operations(self):
         once = ["-b", 3000, "-e", 3000, "-n", 1, "-w", 0]
         for name, op, dtype in (("all_reduce", "prod", "f64"), ("reduce", "avg", "bf16"), ("reduce_scatter", "min", "i8")):
@@ -105,6 +106,7 @@ class Bench(unittest.TestCase):
         self.assertEqual([(row["from"], row["to"]) for row in result["rows"] if row["what"] == "latency"],
                          [(r, (r + 1) % 9) for r in range(9)])
 
+    @by_one_mpi(MPI, CLIQUE.parent)
     def test_report_and_compare(self):
         self.result(2, "all_reduce", *FEW)
         for command in (["report", "result.json", "-o", "page.html"], ["compare", "result.json", "result.json"]):
@@ -114,6 +116,7 @@ class Bench(unittest.TestCase):
     def refused(self, code, words, *arguments, **more):
         check_refused(self, MPI, self.run_ranks(*arguments, **more), code, words)
 
+    @by_one_mpi(MPI, CLIQUE.parent)
     def test_bad_input(self):
         other, another = f"rank 1 on {HOST}", "another benchmark or set of options than rank 0"
         self.refused(2, ["-b 'x'"], 2, "all_reduce", "-b", "x")

@@ -13,7 +13,7 @@ import tempfile
 import time
 import unittest
 
-from launch import ENVIRONMENT, HOST, check_code, check_refused, errors, finish, line
+from launch import ENVIRONMENT, HOST, by_one_mpi, check_code, check_refused, errors, finish, line
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "cli"))
 from support import npy
@@ -81,6 +81,7 @@ class Train(unittest.TestCase):
             for value, other in zip(weights, wanted, strict=True):
                 self.assertAlmostEqual(value, other, delta=1e-5)  # 2e-7 was found
 
+    @by_one_mpi(MPI, CLIQUE.parent)
     def test_ways_of_exchanging(self):
         for way in (["--local-steps", 3], ["--shard-optimizer", "--clip", "global_norm=1"], ["--shares", "1,2,3,4"],
                     ["--strategy", "pipeline:stages=2", "--check-replicas", 5]):
@@ -152,6 +153,7 @@ class Train(unittest.TestCase):
         self.assertIn("on 2 replicas of 2 processes", done.stdout)
         self.assertIn(f"rank 2 on {HOST} keeps all of the variables", done.stdout)
 
+    @by_one_mpi(MPI, CLIQUE.parent)
     def test_store_ranks_are_refused(self):
         self.refused(2, ["leaves none to train: use at most 1"], 2, "--strategy", "ps", "--ps-ranks", 2)
         self.refused(2, ["is an option of --strategy ps"], 2, "--ps-ranks", 1)
@@ -193,10 +195,12 @@ class Train(unittest.TestCase):
             self.assertEqual(self.run_ranks(2, "--save", name).returncode, 0)
         self.assertEqual((self.folder / "a").read_bytes(), (self.folder / "b").read_bytes())
 
+    @by_one_mpi(MPI, CLIQUE.parent)
     def test_batch_of_each_replica(self):
         report = self.report(2, "--batch-per-replica", 24, "--epochs", 1)
         self.assertEqual((report["global_batch"], report["shares"]), (48, [{"step": 1, "shares": [24, 24]}]))
 
+    @by_one_mpi(MPI, CLIQUE.parent)
     def test_early_stopping(self):
         alone = self.run_alone("--devices", "pocl:0", "--epochs", 9, "--early-stopping", "patience=0,min_delta=1e9", "--json")
         report = self.report(2, "--epochs", 9, "--early-stopping", "patience=0,min_delta=1e9")
@@ -213,6 +217,7 @@ class Train(unittest.TestCase):
     def refused(self, code, words, ranks, *options, **more):
         check_refused(self, MPI, self.run_ranks(ranks, *options, **more), code, words)
 
+    @by_one_mpi(MPI, CLIQUE.parent)
     def test_bad_input(self):
         other = f"rank 1 on {HOST}"
         self.refused(2, ["--batch 'x'"], 2, "--batch", "x")
@@ -234,6 +239,7 @@ class Train(unittest.TestCase):
         (self.folder / "weights").write_text("no weights")
         self.refused(3, [other, "weights"], 2, of_rank={1: ["--init", "weights"]})
 
+    @by_one_mpi(MPI, CLIQUE.parent)
     def test_two_on_one_device(self):
         for options, warnings in (((), 1), (("--share-devices",), 0)):
             done = self.run_ranks(2, "--epochs", 1, "--devices", "pocl:0", *options)

@@ -12,7 +12,7 @@ import unittest
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "cli"))
 import support
-from launch import ENVIRONMENT, HOST, check_refused, errors_in, finish, line
+from launch import ENVIRONMENT, HOST, by_one_mpi, check_refused, errors_in, finish, line
 
 CLIQUE, MPI = pathlib.Path(sys.argv.pop(1)).resolve() / "clique", sys.argv.pop(1)
 # Fewer samples than 4 shares: no step is probed at a batch that no other test compiles.
@@ -85,6 +85,7 @@ class Why(unittest.TestCase):
         self.assertLessEqual(rows[1]["exchange_ms"], 1.01 * least + 1e-6 * GRADIENT * 0.25)
         self.assertIsNone(rows[1]["bucket_bytes"])
 
+    @by_one_mpi(MPI, CLIQUE.parent)
     def test_settings(self):
         """Several batches for an update, of which halves are exchanged; and the algorithm that was asked for."""
         why = self.answer(2, "--accumulate", 3, "--compress", "f16", "--cross-device-ops", "doubling")
@@ -98,6 +99,7 @@ class Why(unittest.TestCase):
         self.assertLessEqual(two["exchange_ms"], 1.01 * (bytes_ms + 1e-3 * max(link["latency_us"] for link in links)) + 1e-6 * GRADIENT / 2 * 0.25)
         self.assertFalse(any("--local-steps" in advice["options"] for advice in why["advice"]))  # not with halves
 
+    @by_one_mpi(MPI, CLIQUE.parent)
     def test_for_people(self):
         cache = str(support.borrow_cache(self.folder))
         done = finish(self.line(2, *OWN), self.folder, CLIQUE_CACHE_DIR=cache)
@@ -127,6 +129,7 @@ class Why(unittest.TestCase):
     def refused(self, code, words, *arguments, **more):
         check_refused(self, MPI, self.run_ranks(*arguments, **more), code, words)
 
+    @by_one_mpi(MPI, CLIQUE.parent)
     def test_bad_input(self):
         other, another = f"rank 1 on {HOST}", "another model, data set or set of options than rank 0"
         self.refused(3, [other, another], 2, of_rank={1: ["--batch", 32]})

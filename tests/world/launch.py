@@ -15,6 +15,12 @@ for name in ("CLIQUE_ENGINE", "LD_PRELOAD"):
 HOST = socket.gethostname()
 
 
+def by_one_mpi(mpi, folder):
+    """Decorates tests of what no MPI has a part in: they run by one of those that are here."""
+    first = next(name for name in LAUNCHERS if (folder.parent / f"lib/libclique-{name}.so").exists())
+    return lambda test: test if mpi == first else None
+
+
 def line(mpi, ranks, *command, of_rank=None, more=()):
     """The command by `ranks` processes. of_rank: what a rank is given beside the others' options. more: for the launcher."""
     parts = [*LAUNCHERS[mpi], *more]
