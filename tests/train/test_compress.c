@@ -266,7 +266,7 @@ static void options_are_checked(void **state) {
         how.fraction = fractions[i];
         assert_fails(CLQ_ARGUMENT, "above 0 and at most 1", create(how, CLQ_STRATEGY_MIRRORED, "pocl:0,pocl:1", false));
     }
-    how.kind = (clq_compression_kind)3;
+    how.kind = (clq_compression_kind)(CLQ_COMPRESSION_F16_BETWEEN + 1);
     assert_fails(CLQ_ARGUMENT, "none of clq_compression_kind", create(how, CLQ_STRATEGY_AUTO, "pocl:0,pocl:1", false));
     assert_fails(CLQ_ARGUMENT, "use strategy mirrored in place of single",
                  create(f16, CLQ_STRATEGY_AUTO, "pocl:0", false));
