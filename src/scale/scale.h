@@ -54,7 +54,7 @@ typedef struct clq_scale_task {
     const clq_scale_piece *pieces;          /* borrowed */
     size_t piece_count;                     /* at least one */
     clq_scale_link inside, between;         /* devices of a machine; machines */
-    clq_algorithm algorithm;                /* between machines; AUTO: as the library chooses, by bytes */
+    clq_algorithm algorithm;                /* between machines, as it is asked for (clq_schedule_between) */
     size_t bucket_bytes;                    /* CLQ_SCALE_WHOLE: none */
 } clq_scale_task;
 
@@ -63,7 +63,7 @@ typedef struct clq_scale_result {
     double waiting_s;          /* for the slowest device */
     double exposed_s;          /* of the exchange, not hidden behind backward */
     double efficiency;         /* the rate over that of as many devices that each train alone */
-    clq_algorithm algorithm;   /* as asked; of several, the best */
+    clq_algorithm algorithm;   /* as it is carried out; AUTO: by the bytes of each bucket */
     size_t bucket_bytes, buckets;
 } clq_scale_result;
 

@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-/* Up to so many ranks are walked each, beyond that one stands for all. */
+/* Up to so many ranks are walked each. Beyond that one stands for all, but in a star, whose ranks are not alike. */
 enum { WALKED_MOST = 16 };
 
 static const clq_algorithm algorithms[] = {CLQ_ALGORITHM_RING, CLQ_ALGORITHM_DOUBLING, CLQ_ALGORITHM_TORUS};
@@ -36,14 +36,13 @@ static clq_status exchange_s(const clq_scale_task *task, size_t bytes, double *s
     double gather = 0, between, spread = 0;
     *seconds = 0;
     if (task->machines == 1) return task->devices == 1 ? CLQ_OK : within_s(task, bytes, seconds);
-    const clq_algorithm algorithm =
-        task->algorithm == CLQ_ALGORITHM_AUTO ? clq_schedule_between(task->machines, bytes) : task->algorithm;
+    const clq_algorithm algorithm = clq_schedule_between(task->algorithm, task->machines, bytes);
+    const bool by_one = task->machines > WALKED_MOST && algorithm != CLQ_ALGORITHM_REDUCE_TO_ONE; /* 64 ranks at most */
     if (task->devices > 1) {
         CLQ_TRY(collective_s(CLQ_ALGORITHM_RING, CLQ_REDUCE, task->devices, bytes, &task->inside, false, &gather));
         CLQ_TRY(collective_s(CLQ_ALGORITHM_RING, CLQ_BROADCAST, task->devices, bytes, &task->inside, false, &spread));
     }
-    CLQ_TRY(collective_s(algorithm, CLQ_ALL_REDUCE, task->machines, bytes, &task->between, task->machines > WALKED_MOST,
-                         &between));
+    CLQ_TRY(collective_s(algorithm, CLQ_ALL_REDUCE, task->machines, bytes, &task->between, by_one, &between));
     *seconds = gather + between + spread;
     return CLQ_OK;
 }
@@ -57,6 +56,11 @@ static clq_status check(const clq_scale_task *task) {
                     "%u machines of %u devices, with %zu parts of a gradient: expected at least one of "
                     "each, and at most %d devices",
                     task->machines, task->devices, task->piece_count, (int)CLQ_REPLICAS_MAX);
+}
+
+static clq_algorithm algorithm_of(const clq_scale_task *task) {
+    const bool is_by_bytes = task->algorithm == CLQ_ALGORITHM_AUTO || task->algorithm == CLQ_ALGORITHM_DIRECT;
+    return is_by_bytes ? CLQ_ALGORITHM_AUTO : clq_schedule_between(task->algorithm, task->machines, 0);
 }
 
 /* limit_s: a step that takes longer is not worth an end: *step_s is beyond it then. */
@@ -85,7 +89,7 @@ static clq_status walk_buckets(const clq_scale_task *task, double slowest, doubl
 static clq_status step(const clq_scale_task *task, double limit_s, clq_scale_result *out) {
     const double slowest = clq_scale_largest(task->machines * task->devices, task->spread),
                  alone_s = task->forward_s + task->backward_s;
-    clq_scale_result result = {.algorithm = task->algorithm, .bucket_bytes = task->bucket_bytes};
+    clq_scale_result result = {.algorithm = algorithm_of(task), .bucket_bytes = task->bucket_bytes};
     CLQ_TRY(walk_buckets(task, slowest, limit_s, &result));
     result.waiting_s = (slowest - 1) * alone_s;
     result.efficiency = result.step_s > 0 ? (alone_s + task->update_s) / result.step_s : 1;

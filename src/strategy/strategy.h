@@ -25,6 +25,16 @@ static inline size_t clq_bucket_bytes_far(size_t gradient_bytes) {
     const size_t bytes = gradient_bytes / CLQ_BUCKETS_FAR;
     return CLQ_MIN(CLQ_MAX(bytes, (size_t)CLQ_BUCKET_BYTES_LEAST_FAR), (size_t)CLQ_BUCKET_BYTES_DEFAULT);
 }
+/* How a gradient is exchanged, where backward may hide it: whether in buckets, and of how many bytes. wanted: of the
+ * config; 0: none. far: between machines. */
+static inline bool clq_buckets_pay(size_t gradient_bytes, size_t wanted, bool far) {
+    const size_t least = far ? CLQ_OVERLAP_BYTES_LEAST_FAR : CLQ_OVERLAP_BYTES_LEAST;
+    return wanted || gradient_bytes >= least;
+}
+static inline size_t clq_bucket_bytes(size_t gradient_bytes, size_t wanted, bool far) {
+    if (wanted) return wanted;
+    return far ? clq_bucket_bytes_far(gradient_bytes) : (size_t)CLQ_BUCKET_BYTES_DEFAULT;
+}
 /* How long a replica's thread spins for the others before it sleeps, if it has a core of its own and nothing else to
  * do. A sleep would end late: in virtual machines one wake-up in a thousand takes 6 ms. */
 static const double clq_patience_s = 2e-3;

@@ -36,7 +36,6 @@ clq_status clq_why_pieces(const clq_model *model, clq_scale_piece *out, size_t *
 }
 
 size_t clq_why_bucket_bytes(size_t gradient_bytes, size_t wanted, bool near) {
-    if (wanted) return wanted;
-    if (near) return gradient_bytes >= CLQ_OVERLAP_BYTES_LEAST ? CLQ_BUCKET_BYTES_DEFAULT : CLQ_SCALE_WHOLE;
-    return gradient_bytes >= CLQ_OVERLAP_BYTES_LEAST_FAR ? clq_bucket_bytes_far(gradient_bytes) : CLQ_SCALE_WHOLE;
+    if (!clq_buckets_pay(gradient_bytes, wanted, !near)) return CLQ_SCALE_WHOLE;
+    return clq_bucket_bytes(gradient_bytes, wanted, !near);
 }

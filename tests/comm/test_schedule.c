@@ -216,12 +216,18 @@ static void test_torus(void **state) {
 /* Between processes: the least messages of few bytes, the least bytes of many; a torus of many processes. */
 static void test_between(void **state) {
     (void)state;
-    assert_int_equal(clq_schedule_between(8, 64), CLQ_ALGORITHM_DOUBLING);
-    assert_int_equal(clq_schedule_between(2, 1 << 20), CLQ_ALGORITHM_RING);
-    assert_int_equal(clq_schedule_between(36, 1 << 20), CLQ_ALGORITHM_RING);
-    assert_int_equal(clq_schedule_between(67, 1 << 20), CLQ_ALGORITHM_RING); /* a prime */
-    assert_int_equal(clq_schedule_between(64, 1 << 20), CLQ_ALGORITHM_TORUS);
-    assert_int_equal(clq_schedule_between(10000, 64), CLQ_ALGORITHM_DOUBLING);
+    assert_int_equal(clq_schedule_between(CLQ_ALGORITHM_AUTO, 8, 64), CLQ_ALGORITHM_DOUBLING);
+    assert_int_equal(clq_schedule_between(CLQ_ALGORITHM_AUTO, 2, 1 << 20), CLQ_ALGORITHM_RING);
+    assert_int_equal(clq_schedule_between(CLQ_ALGORITHM_AUTO, 36, 1 << 20), CLQ_ALGORITHM_RING);
+    assert_int_equal(clq_schedule_between(CLQ_ALGORITHM_AUTO, 67, 1 << 20), CLQ_ALGORITHM_RING); /* a prime */
+    assert_int_equal(clq_schedule_between(CLQ_ALGORITHM_AUTO, 64, 1 << 20), CLQ_ALGORITHM_TORUS);
+    assert_int_equal(clq_schedule_between(CLQ_ALGORITHM_AUTO, 10000, 64), CLQ_ALGORITHM_DOUBLING);
+    /* What is asked for; a star has a group's most ranks. */
+    assert_int_equal(clq_schedule_between(CLQ_ALGORITHM_DOUBLING, 64, 1 << 20), CLQ_ALGORITHM_DOUBLING);
+    assert_int_equal(clq_schedule_between(CLQ_ALGORITHM_DIRECT, 64, 1 << 20), CLQ_ALGORITHM_TORUS);
+    assert_int_equal(clq_schedule_between(CLQ_ALGORITHM_HIERARCHICAL, 64, 1 << 20), CLQ_ALGORITHM_RING);
+    assert_int_equal(clq_schedule_between(CLQ_ALGORITHM_REDUCE_TO_ONE, 64, 64), CLQ_ALGORITHM_REDUCE_TO_ONE);
+    assert_int_equal(clq_schedule_between(CLQ_ALGORITHM_REDUCE_TO_ONE, 65, 64), CLQ_ALGORITHM_RING);
 }
 
 int main(void) {

@@ -48,14 +48,7 @@ static unsigned process_of(const clq_wide *wide, unsigned rank) {
 
 /* The same on all ranks. */
 static clq_algorithm choose(const clq_wide *wide, size_t bytes) {
-    const unsigned size = clq_world_size(wide->world);
-    if (wide->algorithm == CLQ_ALGORITHM_DOUBLING || wide->algorithm == CLQ_ALGORITHM_RING ||
-        wide->algorithm == CLQ_ALGORITHM_TORUS)
-        return wide->algorithm;
-    if (wide->algorithm == CLQ_ALGORITHM_HIERARCHICAL) return CLQ_ALGORITHM_RING;
-    if (wide->algorithm == CLQ_ALGORITHM_REDUCE_TO_ONE) /* a star of a group's most ranks */
-        return size <= CLQ_REPLICAS_MAX ? CLQ_ALGORITHM_REDUCE_TO_ONE : CLQ_ALGORITHM_RING;
-    return clq_schedule_between(size, bytes);
+    return clq_schedule_between(wide->algorithm, clq_world_size(wide->world), bytes);
 }
 
 clq_algorithm clq_wide_algorithm(const clq_wide *wide, clq_collective collective, size_t bytes) {

@@ -356,7 +356,7 @@ enum { TORUS_RANKS = 64 };
 /* What rounds along a ring take, in bytes: the start of each message, and its way. */
 static size_t circle_cost(unsigned ranks, size_t bytes) { return 2 * (ranks - 1) * (start_bytes + bytes / ranks); }
 
-clq_algorithm clq_schedule_between(unsigned ranks, size_t bytes) {
+static clq_algorithm by_bytes(unsigned ranks, size_t bytes) {
     const unsigned levels = levels_of(ranks) + (ranks > 1u << levels_of(ranks)), width = torus_width(ranks);
     const size_t ring = circle_cost(ranks, bytes),
                  torus = circle_cost(width, bytes) + circle_cost(ranks / width, bytes / width);
@@ -364,6 +364,17 @@ clq_algorithm clq_schedule_between(unsigned ranks, size_t bytes) {
     if (bytes <= doubling_bytes && levels * (start_bytes + bytes) < (is_torus ? torus : ring))
         return CLQ_ALGORITHM_DOUBLING;
     return is_torus ? CLQ_ALGORITHM_TORUS : CLQ_ALGORITHM_RING;
+}
+
+clq_algorithm clq_schedule_between(clq_algorithm asked, unsigned ranks, size_t bytes) {
+    switch (asked) {
+    case CLQ_ALGORITHM_DOUBLING:
+    case CLQ_ALGORITHM_RING:
+    case CLQ_ALGORITHM_TORUS: return asked;
+    case CLQ_ALGORITHM_HIERARCHICAL: return CLQ_ALGORITHM_RING;
+    case CLQ_ALGORITHM_REDUCE_TO_ONE: return ranks <= CLQ_REPLICAS_MAX ? asked : CLQ_ALGORITHM_RING;
+    default: return by_bytes(ranks, bytes);
+    }
 }
 
 clq_hop clq_schedule_hop(const clq_schedule *schedule, unsigned phase, unsigned rank, unsigned round) {

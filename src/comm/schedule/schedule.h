@@ -77,10 +77,11 @@ struct clq_schedule {
  * rank. */
 void clq_schedule_make(clq_algorithm algorithm, clq_collective collective, unsigned ranks, unsigned root, unsigned to,
                        size_t bytes, const clq_islands *islands, clq_schedule *out);
-/* Which algorithm an all-reduce between processes gets where none is asked for, by its bytes and their number alone, so
- * that all choose alike. Partners that exchange all they have (doubling) take fewer messages, one after the other, than
+/* Which algorithm an all-reduce between processes gets, by what is asked for, its bytes and their number alone, so that
+ * all choose alike. A star has a group's most ranks (CLQ_REPLICAS_MAX); more of them make a ring. AUTO and DIRECT leave
+ * it to the bytes: partners that exchange all they have (doubling) take fewer messages, one after the other, than
  * a ring, but each is whole; a torus takes fewer than a ring, with as many bytes. */
-clq_algorithm clq_schedule_between(unsigned ranks, size_t bytes);
+clq_algorithm clq_schedule_between(clq_algorithm asked, unsigned ranks, size_t bytes);
 /* What a rank does; zeroed where it rests. */
 clq_hop clq_schedule_hop(const clq_schedule *schedule, unsigned phase, unsigned rank, unsigned round);
 /* Own bytes that go from in to out on the rank itself: the range of out; 0 bytes: none. */

@@ -42,11 +42,11 @@ unsigned clq_facts_of_replica(const clq_strategy *strategy, unsigned replica) {
 /* If collectives run on the host's memory, they take the cores that backward needs. Over links overlap pays from some
  * size on; a wire between machines takes little of a core, and long. */
 static bool overlap_pays(const clq_strategy *strategy) {
-    const size_t bytes_least = clq_peers_are_far(strategy) ? CLQ_OVERLAP_BYTES_LEAST_FAR : CLQ_OVERLAP_BYTES_LEAST;
     const clq_replica *first = &strategy->replicas[0];
-    if (strategy->config.bucket_bytes) return true;
-    return first->peers && !clq_comm_is_direct(first->peers) &&
-           clq_weights_arena_bytes(first->weights, CLQ_ARENA_GRADIENT) >= bytes_least;
+    const size_t wanted = strategy->config.bucket_bytes,
+                 bytes = clq_weights_arena_bytes(first->weights, CLQ_ARENA_GRADIENT);
+    const bool by_messages = first->peers && !clq_comm_is_direct(first->peers);
+    return (wanted || by_messages) && clq_buckets_pay(bytes, wanted, clq_peers_are_far(strategy));
 }
 
 static unsigned facts_of_settings(const clq_strategy *strategy) {
