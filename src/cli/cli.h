@@ -193,6 +193,8 @@ json_t *clq_describe_choice(const clq_setup *setup, const clq_options *options, 
 clq_status clq_setup_system(clq_setup *setup, const clq_options *options);
 /* The system, and of it the devices of --devices; behind clq_setup_recall. */
 clq_status clq_setup_devices(clq_setup *setup, const clq_options *options);
+/* What is asked for together and excludes each other. (setup.c) */
+clq_status clq_setup_check_batch(const clq_options *options);
 /* One part of the data; fails where it is missing. */
 clq_status clq_setup_data(const clq_options *options, const char *part, clq_dataset **out);
 /* The config's optimizers beside the main one, which lie in the setup. (optimizers.c) */

@@ -11,10 +11,11 @@ static void ask_to_stop(int signal_number) {
     times_asked = times_asked + 1;
 }
 
-static const char *last_line;
+static const char *last_line, *last_line_of_end; /* the latter of SIGTERM */
 /* A process that only compiles has nothing to put in order. What this function calls may be called in a handler. */
 static void end(int signal_number) {
-    const ssize_t written = write(STDERR_FILENO, last_line, strlen(last_line));
+    const char *line = signal_number == SIGTERM ? last_line_of_end : last_line;
+    const ssize_t written = write(STDERR_FILENO, line, strlen(line));
     (void)written;
     _exit(128 + signal_number);
 }
@@ -66,9 +67,11 @@ static void install(void (*handler)(int), int flags, size_t count) {
 }
 
 void clq_interrupts_end_at_once(const char *line) {
-    last_line = line;
+    last_line = last_line_of_end = line;
     install(end, (int)SA_RESETHAND, SIGNALS_TO_STOP);
 }
+
+void clq_interrupts_tell_of_end(const char *line) { last_line_of_end = line; }
 
 void clq_interrupts_hold(void) { install(end_with_code, 0, SIGNALS_TO_STOP); }
 

@@ -23,6 +23,8 @@ void clq_interrupts_ignore_again(void);
  * clq_interrupted is called first. For a program that waits for drivers' compilers, and has nothing to put in order.
  * line: what it prints, with its end of line; a constant. */
 void clq_interrupts_end_at_once(const char *line);
+/* Behind it: what SIGTERM prints in its place. Launchers send it to all others if one process has ended. */
+void clq_interrupts_tell_of_end(const char *line);
 /* True once the user pressed Ctrl-C (SIGINT) or the process was told to end (SIGTERM); installs the handlers at the
  * first call, but for signals that were noted as ignored. A second Ctrl-C ends the process at once. */
 bool clq_interrupted(void);

@@ -4,8 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Predicted are these numbers of processes: each up to 8, then doubled, and all. */
-enum { ROWS_MOST = 40, EACH_UP_TO = 8, STEPS_MOST = 4096 };
+enum { ROWS_MOST = 40 };
+/* A prediction that is further from what was measured is told to be. */
+static const double near_least = 0.8, near_most = 1.25;
 
 typedef struct answer {
     clq_setup *setup;
@@ -13,17 +14,18 @@ typedef struct answer {
     unsigned count; /* of processes */
     clq_trainer_config config;
     clq_why_task task; /* of all processes; its data are this one's */
-    size_t *shares;    /* (count) of the batch on all processes */
+    /* (count) of the batch on all processes; and the batch that takes a process alone as long. */
+    size_t *shares, *paces;
     clq_machine_probe *probes;
     clq_link_probe *links;
     clq_scale_piece *pieces;
     size_t gradient_bytes;
-    float *steps_s; /* (STEPS_MOST) */
+    float *steps_s; /* (CLQ_MACHINE_TIMED_MOST) */
     clq_machines machines;
     clq_link_probe middle; /* of the links */
     clq_machines_prediction rows[ROWS_MOST];
     size_t row_count, best;
-    double measured_s; /* a step of all processes */
+    double measured_s; /* a step of all processes, which is an update */
     clq_advice advice[CLQ_MACHINES_ADVICE_MAX];
     size_t advice_count;
     double seconds; /* that measuring took */
@@ -46,6 +48,8 @@ static clq_status check_options(const clq_options *o, const clq_trainer_config *
     if (s->shares != CLQ_SHARES_EQUAL) refused = "--shares";
     if (s->shard_optimizer) refused = "--shard-optimizer";
     if (s->compression.kind == CLQ_COMPRESSION_TOP_K) refused = "--compress topk";
+    if (config->shard == CLQ_SHARD_FILE) refused = "--shard file";
+    if (config->shard == CLQ_SHARD_OFF) refused = "--shard off";
     if (o->trace)
         return clq_fail(CLQ_UNSUPPORTED, "clique why --trace explains a file, and is of one process: start it without "
                                          "a launcher");
@@ -56,26 +60,28 @@ static clq_status check_options(const clq_options *o, const clq_trainer_config *
     return CLQ_OK;
 }
 
-/* All that a process does without the others. */
+/* All that a process does without the others. What no row is of is refused before anything is opened: the type of the
+ * samples and the batch of all processes are filled in behind. */
 static clq_status prepare(answer *a) {
     clq_setup *s = a->setup;
     const clq_options *o = a->options;
-    if (o->batch && o->batch_per_replica)
-        return clq_fail(CLQ_ARGUMENT, "--batch and --batch-per-replica exclude each other");
+    CLQ_TRY(clq_setup_check_batch(o));
     CLQ_TRY(clq_setup_model(s, o));
+    CLQ_TRY(clq_setup_config(s, o, CLQ_F32, false, &a->config));
+    CLQ_TRY(check_options(o, &a->config));
     clq_setup_set_patience(s, o);
     CLQ_TRY(clq_setup_devices(s, o)); /* what is kept of choices is about one process */
     CLQ_TRY(clq_setup_data(o, "train", &s->train));
     CLQ_TRY(clq_setup_shuffle(o, s->train));
-    CLQ_TRY(clq_setup_config(s, o, clq_dataset_get_info(s->train)->sample_dtype, false, &a->config));
+    a->config.sample_dtype = clq_dataset_get_info(s->train)->sample_dtype;
     a->pieces = clq_alloc(CLQ_PIECES_MAX, sizeof *a->pieces);
     a->shares = clq_alloc(a->count, sizeof *a->shares);
+    a->paces = clq_alloc(a->count, sizeof *a->paces);
     a->probes = clq_alloc(a->count, sizeof *a->probes);
     a->links = clq_alloc(a->count, sizeof *a->links);
-    a->steps_s = clq_alloc(STEPS_MOST, sizeof *a->steps_s);
-    if (!a->pieces || !a->shares || !a->probes || !a->links || !a->steps_s) return CLQ_MEMORY;
-    CLQ_TRY(clq_why_pieces(s->model, a->pieces, &a->machines.piece_count, &a->gradient_bytes));
-    return check_options(o, &a->config);
+    a->steps_s = clq_alloc(CLQ_MACHINE_TIMED_MOST, sizeof *a->steps_s);
+    if (!a->pieces || !a->shares || !a->paces || !a->probes || !a->links || !a->steps_s) return CLQ_MEMORY;
+    return clq_why_pieces(s->model, a->pieces, &a->machines.piece_count, &a->gradient_bytes);
 }
 
 /* What predictions are made of is to be the same on all. Devices are each process's own. */
@@ -102,22 +108,40 @@ static unsigned *count_devices(const answer *a) {
     return devices;
 }
 
-/* largest: this process's share on the fewest processes that it is one of. */
+/* The batch of the first so many processes. */
+static size_t batch_of(const answer *a, unsigned count) {
+    const size_t samples = clq_dataset_get_info(a->setup->train)->samples;
+    size_t batch = a->setup->global_batch;
+    if (a->options->batch_per_replica) {
+        batch = 0;
+        for (unsigned i = 0; i < a->setup->peer_count; i++)
+            if (a->setup->peers[i].rank < count) batch += a->options->batch_per_replica;
+    }
+    return CLQ_MIN(batch, samples);
+}
+
+/* largest: what this process computes on the fewest processes that it is one of. A training leaves out who has no
+ * share; here each process is to say what it computes. */
 static clq_status find_shares(answer *a, size_t *largest) {
     const unsigned rank = clq_world_rank(a->setup->world);
-    const clq_dataset_info *data = clq_dataset_get_info(a->setup->train);
-    const size_t batch = CLQ_MIN(a->setup->global_batch, data->samples);
+    const size_t batch = batch_of(a, a->count);
     if (batch < a->setup->peer_count)
         return clq_fail(CLQ_ARGUMENT, "a batch of %zu samples for %u devices: expected at least one for each", batch,
                         a->setup->peer_count);
     unsigned *devices = count_devices(a);
     if (!devices) return CLQ_MEMORY;
-    clq_status status = clq_why_machine_shares(devices, rank + 1, batch, a->shares);
-    *largest = a->shares[rank];
-    if (status == CLQ_OK) status = clq_why_machine_shares(devices, a->count, batch, a->shares);
+    clq_status status = clq_why_machine_shares(devices, rank + 1, batch_of(a, rank + 1), a->shares, a->paces);
+    *largest = a->paces[rank];
+    if (status == CLQ_OK) status = clq_why_machine_shares(devices, a->count, batch, a->shares, a->paces);
     clq_free(devices);
+    CLQ_TRY(status);
     a->machines.batch = batch;
-    return status;
+    for (unsigned r = 0; r < a->count; r++)
+        if (a->shares[r] == 0)
+            return clq_fail(CLQ_ARGUMENT,
+                            "a batch of %zu samples leaves none for %s: use another --batch, or fewer processes", batch,
+                            clq_world_name(a->setup->world, r));
+    return CLQ_OK;
 }
 
 /* ---- measuring ---- */
@@ -137,7 +161,7 @@ static clq_status probe_devices(answer *a, size_t largest) {
     clq_why_task task = a->task;
     unsigned turns = 0;
     config.world = NULL;
-    config.global_batch = a->shares[rank];
+    config.global_batch = a->paces[rank];
     task.config = &config;
     for (unsigned r = 0; r < a->count; r++) turns = CLQ_MAX(turns, turn_of(world, r) + 1);
     for (unsigned turn = 0; turn < turns; turn++) {
@@ -163,12 +187,12 @@ static clq_status train_beside(answer *a) {
     size_t count = 0;
     CLQ_TRY(clq_world_broadcast(world, times, sizeof times));
     config.world = NULL;
-    config.global_batch = a->shares[rank];
+    config.global_batch = a->paces[rank];
     config.strategy = CLQ_STRATEGY_AUTO;
     config.strategy_options = clq_trainer_config_default().strategy_options;
     config.check_replicas = 0;
     task.config = &config;
-    const clq_status status = clq_why_time_rounds(&task, world, times[0], times[1], STEPS_MOST, a->steps_s, &count);
+    const clq_status status = clq_why_time_rounds(&task, world, times[0], times[1], a->steps_s, &count);
     CLQ_TRY(clq_world_check(world, status));
     clq_why_note_together(&a->probes[rank], a->steps_s, count);
     return gather_probes(a);
@@ -183,19 +207,13 @@ static clq_status train_together(answer *a) {
     CLQ_TRY(clq_world_broadcast(a->setup->world, &estimate_s, sizeof estimate_s));
     config.global_batch = a->machines.batch;
     task.config = &config;
-    clq_status status = clq_why_time_steps(&task, a->setup->world, estimate_s, STEPS_MOST, a->steps_s, &count);
+    clq_status status = clq_why_time_steps(&task, a->setup->world, estimate_s, a->steps_s, &count);
     CLQ_TRY(clq_world_check(a->setup->world, status));
-    a->measured_s = clq_why_mean_step(a->steps_s, count) * (double)config.strategy_options.accumulate;
+    a->measured_s = clq_why_mean_step(a->steps_s, count);
     return CLQ_OK;
 }
 
 /* ---- predicting ---- */
-
-/* Of the exchange between processes (comm/outer/wide.c). */
-static clq_algorithm algorithm_of(clq_algorithm asked) {
-    if (asked == CLQ_ALGORITHM_HIERARCHICAL) return CLQ_ALGORITHM_RING;
-    return asked == CLQ_ALGORITHM_DIRECT ? CLQ_ALGORITHM_AUTO : asked;
-}
 
 /* Sums within a step: of each synchronized normalisation one forward and one backward; it has two moving statistics. */
 static unsigned count_sums(const clq_model *model) {
@@ -215,25 +233,29 @@ static void describe_machines(answer *a) {
     m->samples = clq_dataset_get_info(s->train)->samples;
     m->pieces = a->pieces;
     m->sums = count_sums(s->model);
-    m->algorithm = algorithm_of(a->config.group.algorithm);
+    m->algorithm = a->config.group.algorithm;
     m->bucket_bytes = clq_why_bucket_bytes(a->gradient_bytes, a->config.bucket_bytes, near);
     m->message_bytes = near ? 0 : clq_world_message_bytes(s->world);
+    m->scales_loss = a->config.precision == CLQ_PRECISION_MIXED;
+}
+
+/* An epoch has no more. */
+static size_t batches_of_update(const answer *a, size_t batch) {
+    const uint64_t asked = CLQ_MAX(a->config.strategy_options.accumulate, (uint64_t)1);
+    return (size_t)CLQ_MIN(asked, (uint64_t)clq_ceil_div(a->machines.samples, batch));
 }
 
 static clq_status predict(answer *a) {
     const clq_strategy_options *s = &a->config.strategy_options;
-    clq_machines_way way = {.batch = a->machines.batch,
-                            .accumulate = (size_t)CLQ_MAX(s->accumulate, (uint64_t)1),
-                            .local_steps = s->local_steps,
-                            .compression = s->compression.kind,
-                            .link_factor = 1};
+    clq_machines_way way = {.local_steps = s->local_steps, .compression = s->compression.kind, .link_factor = 1};
     a->row_count = a->best = 0;
-    for (unsigned n = 1; n <= a->count && a->row_count < ROWS_MOST;) {
+    for (unsigned n = 1; n <= a->count && a->row_count < ROWS_MOST; n = clq_why_next_count(n, a->count)) {
         bool known;
         way.machines = n;
+        way.batch = batch_of(a, n);
+        way.accumulate = batches_of_update(a, way.batch);
         CLQ_TRY(clq_why_predict_machines(&a->machines, &way, &known, &a->rows[a->row_count]));
         a->row_count += known;
-        n = n == a->count ? n + 1 : n < EACH_UP_TO ? n + 1 : CLQ_MIN(2 * n, a->count);
     }
     if (a->row_count == 0 || all_of(a)->way.machines < a->count)
         return clq_fail(CLQ_DEVICE_MEMORY, "a process's share of the batch does not fit its devices' memory");
@@ -248,11 +270,11 @@ static clq_status predict(answer *a) {
 static const char *name_of(const answer *a, unsigned rank) { return clq_world_name(a->setup->world, rank); }
 
 static double alone_s(const answer *a, unsigned rank) {
-    return clq_why_machine_alone(&a->probes[rank], a->shares[rank]);
+    return clq_why_machine_alone(&a->probes[rank], a->paces[rank]);
 }
 
 static double together_s(const answer *a, unsigned rank) {
-    return clq_why_machine_together(&a->probes[rank], a->shares[rank]);
+    return clq_why_machine_together(&a->probes[rank], a->paces[rank]);
 }
 
 static void print_ranks(const answer *a, FILE *to) {
@@ -310,7 +332,7 @@ static void describe_limit(const answer *a, clq_text *text) {
                      percent * p->communication);
         return;
     case CLQ_LIMIT_SLOW_MACHINE:
-        clq_text_add(text, "slow machine: the others wait %.0f%% of a step, most for %s", percent * p->waiting,
+        clq_text_add(text, "slow machine: the others wait %.0f%% of a step, most for %s", percent * all->waited_s,
                      name_of(a, all->slowest));
         return;
     case CLQ_LIMIT_INPUT: clq_text_add(text, "input: %.0f%% of a step goes into samples", percent * p->input); return;
@@ -335,9 +357,13 @@ static clq_status judge(answer *a) {
                      all->images_per_s / one->images_per_s);
     describe_limit(a, &text);
     const clq_machines_prediction *best = &a->rows[a->best];
-    if (best != all)
-        clq_text_add(&text, "; %s%u make%s most, %.0f images/s", best->way.machines > 1 ? "the first " : "",
-                     best->way.machines, best->way.machines > 1 ? "" : "s", best->images_per_s);
+    if (best != all && best->way.machines == 1)
+        clq_text_add(&text, "; one machine alone makes most: %.0f images/s", best->images_per_s);
+    else if (best != all)
+        clq_text_add(&text, "; the first %u machines make most: %.0f images/s", best->way.machines, best->images_per_s);
+    const double reached = measured_rate(a) / all->images_per_s;
+    if (!(reached >= near_least && reached <= near_most))
+        clq_text_add(&text, "; measured together they make %.2f of the rate that is predicted, so doubt it", reached);
     if (!text.failed) (void)snprintf(a->verdict, sizeof a->verdict, "%s", text.data);
     clq_free(text.data);
     return text.failed ? CLQ_MEMORY : CLQ_OK;
@@ -422,7 +448,9 @@ static clq_status measure(answer *a) {
     clq_setup *s = a->setup;
     size_t largest = 0;
     CLQ_TRY(clq_setup_gather_devices(s, a->options, prepare(a)));
+    a->config.global_batch = s->global_batch;
     clq_interrupts_end_at_once(s->is_silent ? "" : "clique: error: interrupted while it measured\n");
+    if (!s->is_silent) clq_interrupts_tell_of_end("clique: error: ended by a signal while it measured\n");
     CLQ_TRY(agree(a));
     CLQ_TRY(clq_world_check(s->world, find_shares(a, &largest)));
     const double start = clq_now();
@@ -454,6 +482,7 @@ clq_status clq_why_of_world(clq_setup *s, const clq_options *o) {
         if (status == CLQ_OK && !o->json) print_answer(a);
         clq_free(a->pieces);
         clq_free(a->shares);
+        clq_free(a->paces);
         clq_free(a->probes);
         clq_free(a->links);
         clq_free(a->steps_s);

@@ -58,6 +58,11 @@ clq_status clq_setup_devices(clq_setup *setup, const clq_options *options) {
     return CLQ_OK;
 }
 
+clq_status clq_setup_check_batch(const clq_options *options) {
+    if (!options->batch || !options->batch_per_replica) return CLQ_OK;
+    return clq_fail(CLQ_ARGUMENT, "--batch and --batch-per-replica exclude each other");
+}
+
 clq_status clq_setup_data(const clq_options *options, const char *part, clq_dataset **out) {
     clq_dataset *data;
     CLQ_TRY(clq_dataset_open(options->data, part, &data));

@@ -323,8 +323,7 @@ static void introduce(const training *t) {
 /* All that a process does without the others. */
 static clq_status prepare_devices(training *t) {
     const clq_options *o = t->options;
-    if (o->batch && o->batch_per_replica)
-        return clq_fail(CLQ_ARGUMENT, "--batch and --batch-per-replica exclude each other");
+    CLQ_TRY(clq_setup_check_batch(o));
     if (strcmp(o->progress, "auto") != 0 && strcmp(o->progress, "off") != 0)
         return clq_fail(CLQ_ARGUMENT, "--progress '%s': expected auto or off", o->progress);
     /* Better known before the training than behind it. */

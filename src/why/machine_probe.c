@@ -60,10 +60,11 @@ clq_status clq_why_probe_machine(const clq_why_task *task, size_t largest, clq_m
 /* ---- steps beside the others', and with them ---- */
 
 static const double lasts_s = 0.6;
-enum { STEPS_LEAST = 12, STEPS_MOST = 4096, STEPS_BEFORE = 3 };
+enum { STEPS_LEAST = 12, STEPS_BEFORE = 3 };
 
 static uint64_t count_of(double each_s) {
-    return (uint64_t)CLQ_MIN(CLQ_MAX(lasts_s / CLQ_MAX(each_s, 1e-6), (double)STEPS_LEAST), (double)STEPS_MOST);
+    return (uint64_t)CLQ_MIN(CLQ_MAX(lasts_s / CLQ_MAX(each_s, 1e-6), (double)STEPS_LEAST),
+                             (double)CLQ_MACHINE_TIMED_MOST);
 }
 
 /* A trainer behind its first steps. All processes learn if one fails: *out may be there then, too. */
@@ -75,16 +76,15 @@ static clq_status begin_steps(const clq_why_task *task, clq_world *world, clq_tr
     return clq_world_check(world, clq_fit(*out, task->data, &(clq_fit_config){.steps = STEPS_BEFORE}));
 }
 
-clq_status clq_why_time_steps(const clq_why_task *task, clq_world *world, double estimate_s, size_t most,
-                              float *seconds, size_t *count) {
+clq_status clq_why_time_steps(const clq_why_task *task, clq_world *world, double estimate_s, float *seconds,
+                              size_t *count) {
     const uint64_t steps = count_of(estimate_s);
     clq_trainer *trainer = NULL;
     clq_status status = begin_steps(task, world, &trainer);
     const double start = clq_now();
     if (status == CLQ_OK) status = clq_fit(trainer, task->data, &(clq_fit_config){.steps = steps});
     /* The last of them alone: what the first ones took is another fit's. */
-    if (status == CLQ_OK)
-        status = clq_trainer_step_times(trainer, (size_t)CLQ_MIN((uint64_t)most, steps - 1), seconds, count);
+    if (status == CLQ_OK) status = clq_trainer_step_times(trainer, (size_t)steps - 1, seconds, count);
     if (status == CLQ_OK && *count == 0) { /* of epochs of a step or two none is told by itself */
         seconds[0] = (float)((clq_now() - start) / (double)steps);
         *count = 1;
@@ -117,9 +117,9 @@ static clq_status time_rounds(const clq_why_task *task, clq_world *world, clq_tr
 }
 
 clq_status clq_why_time_rounds(const clq_why_task *task, clq_world *world, double estimate_s, double rest_s,
-                               size_t most, float *seconds, size_t *count) {
+                               float *seconds, size_t *count) {
     static const double rest_most_s = 1;
-    const size_t rounds = (size_t)CLQ_MIN(count_of(estimate_s), (uint64_t)most);
+    const size_t rounds = (size_t)count_of(estimate_s);
     clq_trainer *trainer = NULL;
     clq_status status = begin_steps(task, world, &trainer);
     if (status == CLQ_OK) {
@@ -144,12 +144,13 @@ double clq_why_mean_step(const float *seconds, size_t count) {
     return clq_middle_mean(looks, looked);
 }
 
-/* Rounds follow one another within a look, and looks lie apart. */
+/* Rounds follow one another within a look, and looks lie apart. Few rounds are one look. */
 void clq_why_note_together(clq_machine_probe *probe, const float *seconds, size_t count) {
-    enum { OF_LOOK = CLQ_MACHINE_ROUNDS / CLQ_MACHINE_LOOKS };
-    const size_t looks = CLQ_MIN(count / OF_LOOK, (size_t)CLQ_MACHINE_LOOKS);
+    const size_t rounds = CLQ_MIN(count, (size_t)CLQ_MACHINE_ROUNDS / CLQ_MACHINE_LOOKS),
+                 looks = CLQ_MIN(count / rounds, (size_t)CLQ_MACHINE_LOOKS);
     probe->look_count = (unsigned)looks;
+    probe->look_rounds = (unsigned)rounds;
     for (size_t i = 0; i < looks; i++)
-        for (size_t k = 0; k < OF_LOOK; k++) probe->rounds_s[i * OF_LOOK + k] = seconds[i * count / looks + k];
+        for (size_t k = 0; k < rounds; k++) probe->rounds_s[i * rounds + k] = seconds[i * count / looks + k];
     probe->together_s = clq_why_mean_step(seconds, count);
 }

@@ -44,18 +44,19 @@ static double slowing_of(const clq_machine_probe *p, size_t share) {
     return p->together_s > 0 ? p->together_s / clq_parts_sum(&alone) - 1 : 0.0;
 }
 
-double clq_why_machine_alone(const clq_machine_probe *p, size_t share) {
-    const clq_step_parts parts = parts_at(p, share);
+double clq_why_machine_alone(const clq_machine_probe *p, size_t pace) {
+    const clq_step_parts parts = parts_at(p, pace);
     return clq_parts_sum(&parts);
 }
 
-double clq_why_machine_together(const clq_machine_probe *p, size_t share) {
-    return clq_why_machine_alone(p, share) * (1 + slowing_of(p, share));
+double clq_why_machine_together(const clq_machine_probe *p, size_t pace) {
+    return p->together_s > 0 ? p->together_s : clq_why_machine_alone(p, pace);
 }
 
 /* ---- shares ---- */
 
-clq_status clq_why_machine_shares(const unsigned *devices, unsigned count, size_t batch, size_t *shares) {
+clq_status clq_why_machine_shares(const unsigned *devices, unsigned count, size_t batch, size_t *shares,
+                                  size_t *paces) {
     unsigned total = 0;
     for (unsigned r = 0; r < count; r++) total += devices[r];
     size_t *offsets = clq_alloc(2 * (size_t)total, sizeof *offsets);
@@ -63,8 +64,11 @@ clq_status clq_why_machine_shares(const unsigned *devices, unsigned count, size_
     size_t *counts = offsets + total;
     clq_shares_split(batch, total, NULL, offsets, counts);
     for (unsigned r = 0, device = 0; r < count; r++) {
-        shares[r] = 0;
-        for (unsigned i = 0; i < devices[r]; i++) shares[r] += counts[device++];
+        shares[r] = paces[r] = 0;
+        for (unsigned i = 0; i < devices[r]; i++, device++) {
+            shares[r] += counts[device];
+            paces[r] = CLQ_MAX(paces[r], CLQ_MIN(devices[r] * counts[device], batch));
+        }
     }
     clq_free(offsets);
     return CLQ_OK;
@@ -74,24 +78,27 @@ clq_status clq_why_machine_shares(const unsigned *devices, unsigned count, size_
 typedef struct work {
     const clq_machines *machines;
     const clq_machines_way *way;
-    size_t *shares, *offsets, *usual; /* (machines); usual: of all processes in the batch that was measured */
-    double *weights;                  /* (3 machines) of shares by speed, and what these are made of */
+    size_t *paces, *usual;    /* (machines) what a process computes as if alone; usual: with all processes in the batch
+                                 that was measured */
+    size_t *shares, *offsets; /* (machines) scratch */
+    double *weights;          /* (3 machines) of shares by speed, and what these are made of */
 } work;
 
 static clq_status open_work(const clq_machines *machines, const clq_machines_way *way, work *w) {
     const size_t n = machines->count;
     *w = (work){.machines = machines, .way = way};
-    w->shares = clq_alloc(3 * n, sizeof *w->shares);
+    w->shares = clq_alloc(4 * n, sizeof *w->shares);
     w->weights = clq_alloc(3 * n, sizeof *w->weights);
     unsigned *devices = clq_alloc(n, sizeof *devices);
     clq_status status = w->shares && w->weights && devices ? CLQ_OK : CLQ_MEMORY;
     if (status == CLQ_OK) {
         w->offsets = w->shares + n;
-        w->usual = w->offsets + n;
+        w->paces = w->offsets + n;
+        w->usual = w->paces + n;
         for (size_t r = 0; r < n; r++) devices[r] = machines->probes[r].devices;
-        status = clq_why_machine_shares(devices, machines->count, machines->batch, w->usual);
+        status = clq_why_machine_shares(devices, machines->count, machines->batch, w->shares, w->usual);
     }
-    if (status == CLQ_OK) status = clq_why_machine_shares(devices, way->machines, way->batch, w->shares);
+    if (status == CLQ_OK) status = clq_why_machine_shares(devices, way->machines, way->batch, w->shares, w->paces);
     clq_free(devices);
     return status;
 }
@@ -101,17 +108,22 @@ static void close_work(work *w) {
     clq_free(w->weights);
 }
 
-/* Of process r with its share: all batches of an update. What the others that train, too, change in it goes by their
- * number: they take cores and memory, or a process that waits for them has its cores sooner when it goes on. */
+/* Steps, of which one exchanges. */
+static double averaged_over(const clq_machines_way *way) { return way->local_steps ? (double)way->local_steps : 1.0; }
+
+/* Of process r: all batches of an update. What the others that train, too, change in it goes by their number: they take
+ * cores and memory, or a process that waits for them has its cores sooner when it goes on. Its devices meet once in an
+ * update, or once in so many local steps. */
 static clq_step_parts parts_of(const work *w, unsigned r) {
     const clq_machine_probe *p = &w->machines->probes[r];
     const double k = (double)w->way->accumulate, others = (w->way->machines - 1.0) / (w->machines->count - 1.0),
                  slowing = slowing_of(p, w->usual[r]) * others;
-    const clq_step_parts alone = parts_at(p, w->shares[r]);
+    const clq_step_parts alone = parts_at(p, w->paces[r]);
     clq_step_parts parts = {0};
     clq_parts_add(&parts, &alone, k * CLQ_MIN(1 + slowing, 1.0));
     parts.sharing += k * clq_parts_sum(&alone) * CLQ_MAX(slowing, 0.0);
-    parts.communication /= k;
+    parts.communication /= k * averaged_over(w->way);
+    parts.waiting /= averaged_over(w->way);
     if (k > 1) parts.fixed = CLQ_MAX(parts.fixed - (k - 1) * p->update_s, 0.0) + k * p->adding_s;
     return parts;
 }
@@ -119,8 +131,7 @@ static clq_step_parts parts_of(const work *w, unsigned r) {
 static bool fits(const work *w) {
     for (unsigned r = 0; r < w->way->machines; r++) {
         const clq_machine_probe *p = &w->machines->probes[r];
-        if ((w->shares[r] < p->devices && !w->way->by_speed) || (p->too_large && w->shares[r] >= p->too_large))
-            return false;
+        if ((w->paces[r] == 0 && !w->way->by_speed) || (p->too_large && w->paces[r] >= p->too_large)) return false;
     }
     return true;
 }
@@ -130,7 +141,7 @@ static double growth_of(const work *w, unsigned r, double *stays) {
     const clq_step_parts parts = parts_of(w, r);
     const double grows = parts.input + parts.compute + parts.sharing;
     *stays = clq_parts_sum(&parts) - grows;
-    return CLQ_MAX(grows / (double)w->shares[r], 1e-12);
+    return CLQ_MAX(grows / (double)w->paces[r], 1e-12);
 }
 
 /* Those that take longer for what stays than all others for everything get nothing. */
@@ -151,17 +162,18 @@ static double equal_time(const work *w, const double *stays, const double *grows
 }
 
 /* So that all take as long: T = c_r + s_r b_r for all, and the shares b_r add up to the batch: T = (batch + sum(c / s))
- * / sum(1 / s). Repeated, since c and s are those of a share. */
+ * / sum(1 / s). Repeated, since c and s are those of a share; of who has none at first, those of one sample. */
 static void share_by_speed(work *w) {
     enum { ROUNDS = 8 };
     const unsigned n = w->way->machines;
     double *stays = w->weights + n, *grows = stays + n;
+    for (unsigned r = 0; r < n; r++) w->paces[r] = CLQ_MAX(w->paces[r], (size_t)1);
     for (unsigned round = 0; round < ROUNDS; round++) {
         for (unsigned r = 0; r < n; r++)
-            if (w->shares[r] > 0) grows[r] = growth_of(w, r, &stays[r]);
+            if (w->paces[r] > 0) grows[r] = growth_of(w, r, &stays[r]);
         const double time_s = equal_time(w, stays, grows);
         for (unsigned r = 0; r < n; r++) w->weights[r] = CLQ_MAX((time_s - stays[r]) / grows[r], 0.0);
-        clq_shares_split(w->way->batch, n, w->weights, w->offsets, w->shares);
+        clq_shares_split(w->way->batch, n, w->weights, w->offsets, w->paces);
     }
 }
 
@@ -260,17 +272,17 @@ static clq_status small_sum(const work *w, double *seconds) {
 
 /* In a look. */
 static double unevenness_in(const clq_machines *m, unsigned count, unsigned look) {
-    enum { ROUNDS = CLQ_MACHINE_ROUNDS / CLQ_MACHINE_LOOKS };
+    const unsigned rounds = m->probes[0].look_rounds; /* all make as many */
     double slowest = 0, mean_of_slowest = 0;
     for (unsigned r = 0; r < count; r++) {
         double mean = 0;
-        for (unsigned i = 0; i < ROUNDS; i++) mean += (double)m->probes[r].rounds_s[look * ROUNDS + i] / ROUNDS;
+        for (unsigned i = 0; i < rounds; i++) mean += (double)m->probes[r].rounds_s[look * rounds + i] / rounds;
         slowest = CLQ_MAX(slowest, mean);
     }
-    for (unsigned i = 0; i < ROUNDS; i++) {
+    for (unsigned i = 0; i < rounds; i++) {
         double most = 0;
-        for (unsigned r = 0; r < count; r++) most = CLQ_MAX(most, (double)m->probes[r].rounds_s[look * ROUNDS + i]);
-        mean_of_slowest += most / ROUNDS;
+        for (unsigned r = 0; r < count; r++) most = CLQ_MAX(most, (double)m->probes[r].rounds_s[look * rounds + i]);
+        mean_of_slowest += most / rounds;
     }
     return slowest > 0 ? mean_of_slowest / slowest - 1 : 0.0;
 }
@@ -301,14 +313,16 @@ static double compute(const work *w, clq_machines_prediction *out, double *slowe
         *slowest_hides = CLQ_MAX(seconds - parts.communication - p->update_s, 0.0);
         out->slowest = r;
     }
-    const double uneven_s = n > 1 ? longest * unevenness(w->machines, n) : 0.0;
-    out->parts.waiting += longest - mean + uneven_s;
+    const double uneven_s = n > 1 ? longest * unevenness(w->machines, n) / averaged_over(w->way) : 0.0;
+    out->waited_s = longest - mean + uneven_s;
+    out->parts.waiting += out->waited_s;
     return longest + uneven_s;
 }
 
 static clq_status predict(const work *w, clq_machines_prediction *out) {
     const clq_machines_way *way = w->way;
-    double hides_s, sum_s = 0, averaged = way->local_steps ? (double)way->local_steps : 1.0;
+    const double averaged = averaged_over(way);
+    double hides_s = 0, sum_s = 0;
     clq_scale_result met = {0};
     double step_s = compute(w, out, &hides_s);
     if (way->machines > 1) {
@@ -327,7 +341,10 @@ static clq_status predict(const work *w, clq_machines_prediction *out) {
     out->bucket_bytes = overlaps(w) ? w->machines->bucket_bytes : CLQ_SCALE_WHOLE;
     out->step_s = step_s;
     out->images_per_s = (double)way->batch * (double)way->accumulate / step_s;
-    out->limit = clq_limit_of(&out->parts, CLQ_LIMIT_SHARED_CORES, CLQ_LIMIT_SLOW_MACHINE);
+    /* Of one process, and of devices in each, it is a device that is waited for. */
+    const bool between = out->waited_s > 0 && 2 * out->waited_s >= out->parts.waiting;
+    out->limit =
+        clq_limit_of(&out->parts, CLQ_LIMIT_SHARED_CORES, between ? CLQ_LIMIT_SLOW_MACHINE : CLQ_LIMIT_SLOW_DEVICE);
     return CLQ_OK;
 }
 

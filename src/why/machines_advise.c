@@ -80,7 +80,8 @@ static clq_status advise_local_steps(advising *a) {
     clq_machines_way way = a->now->way;
     char text[64], options[64];
     uint64_t steps;
-    if (way.local_steps > 0 || way.compression != CLQ_COMPRESSION_OFF || way.accumulate > 1 || a->machines->sums > 0)
+    if (way.local_steps > 0 || way.compression != CLQ_COMPRESSION_OFF || way.accumulate > 1 || a->machines->sums > 0 ||
+        a->machines->scales_loss)
         return CLQ_OK;
     CLQ_TRY(find_least(a, LOCAL_STEPS_MOST, average, &steps));
     if (steps == 0) return CLQ_OK;
@@ -114,8 +115,10 @@ static clq_status advise_link(advising *a) {
 static clq_status advise_fewer(advising *a, const clq_machines_prediction *best) {
     char text[64], options[64];
     if (best->way.machines >= a->now->way.machines) return CLQ_OK;
-    (void)snprintf(text, sizeof text, "use the first %u machine%s only", best->way.machines,
-                   best->way.machines == 1 ? "" : "s");
+    if (best->way.machines == 1)
+        (void)snprintf(text, sizeof text, "use the first machine only");
+    else
+        (void)snprintf(text, sizeof text, "use the first %u machines only", best->way.machines);
     (void)snprintf(options, sizeof options, "mpirun -n %u", best->way.machines);
     return add(a, &best->way, text, options, "the same but for rounding");
 }

@@ -316,14 +316,17 @@ static clq_status probe_alone(clq_probing *p, unsigned device) {
 
 /* ---- all of it ---- */
 
-/* Each number of devices up to 8, then twice as many, and all. */
-static void choose_groups(clq_probes *out, bool all_only) {
+unsigned clq_why_next_count(unsigned count, unsigned most) {
     enum { EACH_UP_TO = 8 };
+    if (count >= most || count < EACH_UP_TO) return count + 1;
+    return CLQ_MIN(2 * count, most);
+}
+
+static void choose_groups(clq_probes *out, bool all_only) {
     for (unsigned n = all_only ? CLQ_MAX(out->device_count, 2u) : 2;
-         n <= out->device_count && out->group_count < CLQ_GROUP_PROBES_MAX;) {
+         n <= out->device_count && out->group_count < CLQ_GROUP_PROBES_MAX;
+         n = clq_why_next_count(n, out->device_count))
         out->groups[out->group_count++] = (clq_group_probe){.count = n};
-        n = n == out->device_count ? n + 1 : n < EACH_UP_TO ? n + 1 : CLQ_MIN(2 * n, out->device_count);
-    }
 }
 
 static void note_cores(clq_probing *p) {

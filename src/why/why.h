@@ -183,6 +183,9 @@ bool clq_why_predict_one(const clq_probes *probes, const clq_way *way, clq_predi
 bool clq_way_is_asynchronous(const clq_way *way);
 /* The row of a training, by its strategy and its settings. NULL: there is none, for nothing predicts what it does. */
 const char *clq_why_row(clq_strategy_kind kind, const clq_strategy_options *options, unsigned replicas);
+/* Which numbers of devices, or of processes, have rows: each up to 8, then doubled, and all (`most`, at least 1). The
+ * one behind `count`; beyond `most` behind that. */
+unsigned clq_why_next_count(unsigned count, unsigned most);
 /* The one with the highest rate, of those that are not asynchronous, of which there is one. */
 const clq_prediction *clq_why_best(const clq_prediction *predictions, size_t count);
 

@@ -100,7 +100,19 @@ static void test_slow_machine(void **state) {
     set_speed(&s.probes[1], 0.25 * ms);
     const clq_machines_prediction two = predict(&s, 2);
     assert_near(two.parts.waiting, 2 * ms);
+    assert_near(two.waited_s, 2 * ms);
+    assert_int_equal(two.limit, CLQ_LIMIT_SLOW_MACHINE);
     assert_int_equal(two.slowest, 1);
+    /* Devices that wait in a process wait for a device, also where there are several machines. */
+    scene t;
+    set_up(&t, 2, 64);
+    for (unsigned r = 0; r < 2; r++)
+        for (unsigned i = 0; i < 2; i++) t.probes[r].steps[i].parts.waiting = 20 * ms;
+    assert_int_equal(predict(&t, 1).limit, CLQ_LIMIT_SLOW_DEVICE);
+    const clq_machines_prediction within = predict(&t, 2);
+    assert_int_equal(within.limit, CLQ_LIMIT_SLOW_DEVICE);
+    assert_near(within.parts.waiting, 20 * ms);
+    assert_near(within.waited_s, 0);
     assert_near(two.step_s, 9 * ms + two.parts.communication);
     /* b1 / 8 = b2 / 4 milliseconds, 64 of both: 42.67 and 21.33; of whole samples 43 and 21. */
     clq_machines_way way = way_of(&s, 2);
@@ -125,6 +137,14 @@ static void test_slow_machine(void **state) {
     way.batch = 2;
     assert_ok(clq_why_predict_machines(&s.machines, &way, &known, &none));
     assert_false(known);
+    /* 4 samples for 3 devices are 2, 2 and none. Who has none at first may have some by speed: 2, 1 and 1. */
+    way.batch = 4;
+    assert_ok(clq_why_predict_machines(&s.machines, &way, &known, &none));
+    assert_false(known);
+    for (unsigned i = 0; i < 2; i++) s.probes[1].steps[i].parts.fixed = 1 * ms;
+    way.by_speed = true;
+    const clq_machines_prediction some = predict_way(&s, &way);
+    assert_near(some.step_s, 1 * ms + 2 * 0.125 * ms + some.parts.communication);
 }
 
 /* Beside each other both take 7.5 ms in place of 5; the first alone is not slowed down. Of three, two have half of what
@@ -173,11 +193,17 @@ static void test_uneven(void **state) {
     clq_why_note_together(&s.probes[0], seconds[0], 1600);
     assert_near(s.probes[0].together_s, 5 * ms);
     assert_near(predict(&s, 2).parts.waiting, 2.5 * ms);
-    /* Few steps make few looks, or none. */
-    clq_why_note_together(&s.probes[0], seconds[1], 15);
-    assert_int_equal(s.probes[0].look_count, 0);
-    s.probes[0].together_s = s.probes[1].together_s;
-    assert_near(predict(&s, 2).parts.waiting, 0);
+    /* Local steps wait for one another once in so many. */
+    clq_machines_way way = way_of(&s, 2);
+    way.local_steps = 10;
+    assert_near(predict_way(&s, &way).parts.waiting, 0.25 * ms);
+    /* Few steps make one look: of 15, one takes 7.5 in 8 of them and the other in 7, and on average 77.5 / 15. */
+    for (unsigned r = 0; r < 2; r++) {
+        clq_why_note_together(&s.probes[r], seconds[1] + r, 15);
+        assert_int_equal(s.probes[r].look_count, 1);
+        s.probes[r].together_s = 5 * ms;
+    }
+    assert_near(predict(&s, 2).parts.waiting, 5 * ms * (7.5 / (77.5 / 15) - 1));
 }
 
 /* Two buckets, of which the first is whole after half of backward: 2/3 of the 4 ms of computing is backward, so
@@ -218,6 +244,17 @@ static void test_buckets(void **state) {
     way.compression = CLQ_COMPRESSION_OFF;
     way.local_steps = 8;
     assert_near(predict_way(&s, &way).parts.communication, ring_s(2, 2 * BYTES, 0.1 * ms, 100e-9) / 8);
+    /* So are the exchanges and the waiting of its devices. */
+    const double alone_s = predict_way(&s, &way).step_s;
+    for (unsigned i = 0; i < 4; i++) {
+        s.probes[i / 2].steps[i % 2].parts.communication = 1.6 * ms;
+        s.probes[i / 2].steps[i % 2].parts.waiting = 0.8 * ms;
+    }
+    assert_near(predict_way(&s, &way).step_s, alone_s + 0.3 * ms);
+    for (unsigned i = 0; i < 4; i++) {
+        s.probes[i / 2].steps[i % 2].parts.communication = 0;
+        s.probes[i / 2].steps[i % 2].parts.waiting = 0;
+    }
     way.local_steps = 0;
     way.link_factor = 10;
     assert_near(predict_way(&s, &way).parts.communication, bucket_s);
@@ -225,6 +262,27 @@ static void test_buckets(void **state) {
     s.machines.sums = 2;
     const double sum_s = 0.1 * ms + 1024 * 10e-9 + 1024 * clq_scale_add_byte_s;
     assert_near(predict_way(&s, &way).parts.communication, ring_s(2, 2 * BYTES, 0.1 * ms, 10e-9) + 2 * sum_s);
+}
+
+/* Of 20 machines each has all of the gradient sent to the first, one after the other, and back: more than 16, which no
+ * one of them stands for. Of more than a star has ranks, it is a ring. */
+static void test_star(void **state) {
+    (void)state;
+    enum { MANY = 80 };
+    static clq_machine_probe probes[MANY];
+    static clq_link_probe links[MANY];
+    scene s;
+    set_up(&s, 2, 80 * 32);
+    for (unsigned r = 0; r < MANY; r++) probes[r] = s.probes[0], links[r] = s.links[0];
+    s.machines.count = MANY;
+    s.machines.probes = probes;
+    s.machines.links = links;
+    s.machines.algorithm = CLQ_ALGORITHM_REDUCE_TO_ONE;
+    const clq_machines_prediction star = predict(&s, 20), ring = predict(&s, MANY);
+    assert_int_equal(star.algorithm, CLQ_ALGORITHM_REDUCE_TO_ONE);
+    assert_true(star.exchange_s >= 2 * 19 * BYTES * 10e-9);
+    assert_int_equal(ring.algorithm, CLQ_ALGORITHM_RING);
+    assert_near(ring.exchange_s, ring_s(MANY, BYTES, 0.1 * ms, 10e-9));
 }
 
 /* The slowest link sets the pace of a ring; the one from the last process back is of all of them alone. */
@@ -247,13 +305,24 @@ static void test_links(void **state) {
 static void test_shares(void **state) {
     (void)state;
     const unsigned devices[] = {1, 4, 2};
-    size_t shares[3];
-    assert_ok(clq_why_machine_shares(devices, 3, 100, shares));
+    size_t shares[3], paces[3];
+    assert_ok(clq_why_machine_shares(devices, 3, 100, shares, paces));
     assert_int_equal(shares[0], 15);
     assert_int_equal(shares[1], 60);
     assert_int_equal(shares[2], 25);
-    assert_ok(clq_why_machine_shares(devices, 1, 100, shares));
+    /* By itself the last one would cut 25 into 13 and 12, and takes as long as its first device for 15. */
+    assert_int_equal(paces[0], 15);
+    assert_int_equal(paces[1], 60);
+    assert_int_equal(paces[2], 30);
+    assert_ok(clq_why_machine_shares(devices, 1, 100, shares, paces));
     assert_int_equal(shares[0], 100);
+    assert_int_equal(paces[0], 100);
+    /* 9 are 2 for four devices, and 1 for the next: the last process has none. */
+    assert_ok(clq_why_machine_shares(devices, 3, 9, shares, paces));
+    assert_int_equal(shares[1], 7);
+    assert_int_equal(paces[1], 8);
+    assert_int_equal(shares[2], 0);
+    assert_int_equal(paces[2], 0);
 }
 
 static void test_memory(void **state) {
@@ -328,6 +397,11 @@ static void test_advice(void **state) {
     assert_near(find(all, count, "--local-steps 16")->gain, two.step_s / (5 * ms + exchange_s / 16));
     assert_near(find(all, count, "")->gain, two.step_s / (5 * ms + ring_s(2, BYTES, 0.1 * ms, 20e-9)));
     assert_null(find(all, count, "--shares auto")); /* all are as fast */
+    assert_string_equal(find(all, count, "mpirun -n 1")->text, "use the first machine only");
+    /* A loss scale and local steps exclude each other. */
+    s.machines.scales_loss = true;
+    assert_ok(clq_why_advise_machines(&s.machines, &two, &one, all, CLQ_COUNT_OF(all), &count));
+    assert_null(find(all, count, "--local-steps 16"));
     /* Nothing to gain by the network, and a slow machine. */
     set_up(&s, 2, 64);
     s.machines.samples = 64;
@@ -404,10 +478,11 @@ static void test_failures(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rows),    cmocka_unit_test(test_slow_machine), cmocka_unit_test(test_together),
-        cmocka_unit_test(test_uneven),  cmocka_unit_test(test_buckets),      cmocka_unit_test(test_links),
-        cmocka_unit_test(test_shares),  cmocka_unit_test(test_memory),       cmocka_unit_test(test_advice),
-        cmocka_unit_test(test_network), cmocka_unit_test(test_failures),     cmocka_unit_test(test_gradient),
+        cmocka_unit_test(test_rows),     cmocka_unit_test(test_slow_machine), cmocka_unit_test(test_together),
+        cmocka_unit_test(test_uneven),   cmocka_unit_test(test_buckets),      cmocka_unit_test(test_links),
+        cmocka_unit_test(test_shares),   cmocka_unit_test(test_memory),       cmocka_unit_test(test_advice),
+        cmocka_unit_test(test_star),     cmocka_unit_test(test_network),      cmocka_unit_test(test_failures),
+        cmocka_unit_test(test_gradient),
     };
     return cmocka_run_group_tests_name("why/machines", tests, NULL, NULL);
 }

@@ -72,6 +72,8 @@ class Why(unittest.TestCase):
         measured, gain = why["measured"], why["predictions"][1]["images_per_s"] / why["predictions"][0]["images_per_s"]
         self.assertAlmostEqual(measured["images_per_s"] * measured["step_ms"], 96e3, delta=1e-6 * 96e3)
         self.assertTrue(why["verdict"].startswith(f"2 machines make {gain:.2f} times the rate of one; "), why["verdict"])
+        reached = measured["images_per_s"] / why["predictions"][1]["images_per_s"]
+        self.assertEqual("doubt it" in why["verdict"], not 0.8 <= reached <= 1.25, why["verdict"])
         for advice in why["advice"]:
             self.assertGreaterEqual(advice["gain"], 1.05)
             gain = advice["images_per_s"] / why["predictions"][1]["images_per_s"]
@@ -90,14 +92,34 @@ class Why(unittest.TestCase):
         """Several batches for an update, of which halves are exchanged; and the algorithm that was asked for."""
         why = self.answer(2, "--accumulate", 3, "--compress", "f16", "--cross-device-ops", "doubling")
         for n, row in enumerate(why["predictions"], 1):
-            self.check_row(row, n, 3 * 64)
-        self.assertAlmostEqual(why["measured"]["images_per_s"] * why["measured"]["step_ms"], 3 * 64e3, delta=1e-6 * 64e3)
+            self.check_row(row, n, 2 * 64)  # an epoch has two
+        self.assertAlmostEqual(why["measured"]["images_per_s"] * why["measured"]["step_ms"], 2 * 64e3, delta=1e-6 * 64e3)
         two, links = why["predictions"][1], why["links"]["neighbors"]
         self.assertEqual(two["algorithm"], "doubling")
         bytes_ms = 1e-6 * GRADIENT / 2 / min(link["gbps"] for link in links)  # all of it there, and back
         self.assertGreaterEqual(two["exchange_ms"], 0.999 * bytes_ms)
         self.assertLessEqual(two["exchange_ms"], 1.01 * (bytes_ms + 1e-3 * max(link["latency_us"] for link in links)) + 1e-6 * GRADIENT / 2 * 0.25)
         self.assertFalse(any("--local-steps" in advice["options"] for advice in why["advice"]))  # not with halves
+
+    @by_one_mpi(MPI, CLIQUE.parent)
+    def test_measured(self):
+        """What was measured of many batches for an update is the rate of the training itself."""
+        many = ["--data", "synthetic:28x28/10/8192", "--accumulate", 16]
+        why = self.answer(2, *many)
+        train = self.line(2, *many, "--steps", 100, "--no-test", "--json")
+        done = finish(["train" if word == "why" else word for word in train], self.folder)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        rates = [epoch["images_per_s"] for epoch in json.loads(done.stdout)["epochs"]]
+        self.assertLess(min(rates) / 3, why["measured"]["images_per_s"])
+        self.assertLess(why["measured"]["images_per_s"], 3 * max(rates))
+
+    @by_one_mpi(MPI, CLIQUE.parent)
+    def test_batch_per_replica(self):
+        """Of unlike numbers of devices; fewer machines have a smaller batch."""
+        why = self.answer(2, "--batch-per-replica", 32, "--shard", "data", of_rank={1: ["--devices", "pocl:1,pocl:2"]})
+        self.assertEqual((why["global_batch"], [r["share"] for r in why["ranks"]]), (96, [32, 64]))
+        for n, row in enumerate(why["predictions"], 1):
+            self.check_row(row, n, (32, 96)[n - 1])
 
     @by_one_mpi(MPI, CLIQUE.parent)
     def test_for_people(self):
@@ -136,6 +158,8 @@ class Why(unittest.TestCase):
         self.refused(4, [other, "nothing"], 2, of_rank={1: ["--devices", "nothing:0"]})
         self.refused(3, ["leave --strategy out"], 2, "--strategy", "pipeline")
         self.refused(3, ["is of one process"], 2, "--trace", "trace.json")
+        self.refused(3, ["leave --shard file out"], 2, "--shard", "file", "--data", "nowhere")  # before there is data
+        self.refused(2, [f"leaves none for rank 2 on {HOST}"], 3, "--batch", 4)
 
     def test_failing_rank(self):
         """The memory of one rank's device is too small for its share."""
@@ -182,6 +206,7 @@ class Why(unittest.TestCase):
         out, said = run.communicate(timeout=60)
         self.assertNotEqual(run.returncode, 0)
         self.assertNotIn("processes, measured in", out + said)
+        self.assertNotIn("interrupted", said)  # nobody pressed Ctrl-C
         until = time.monotonic() + 10
         while any(pathlib.Path(f"/proc/{pid}").exists() for pid in processes):
             self.assertLess(time.monotonic(), until)
