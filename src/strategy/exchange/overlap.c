@@ -98,9 +98,8 @@ static clq_status start_reducer(clq_replica *replica, size_t bucket_bytes) {
 }
 
 static size_t bucket_bytes(const clq_strategy *strategy) {
-    if (strategy->config.bucket_bytes) return strategy->config.bucket_bytes;
-    if (!clq_peers_are_far(strategy)) return CLQ_BUCKET_BYTES_DEFAULT;
-    return clq_bucket_bytes_far(clq_weights_arena_bytes(strategy->replicas[0].weights, CLQ_ARENA_GRADIENT));
+    return clq_bucket_bytes(clq_weights_arena_bytes(strategy->replicas[0].weights, CLQ_ARENA_GRADIENT),
+                            strategy->config.bucket_bytes, clq_peers_are_far(strategy));
 }
 
 static clq_status open(clq_strategy *strategy) {
