@@ -53,7 +53,8 @@ void clq_world_post(clq_world *world, clq_job *job);
 /* Until the job is done. Errors: this rank's own failure (TIMEOUT, SYSTEM, those of `advance`), or ABORTED with the
  * detail of the rank that failed. */
 clq_status clq_world_wait(clq_world *world, clq_job *job);
-/* Both; what is done soon is done in the calling thread. */
+/* Both; what is done soon is done in the calling thread, perhaps ahead of jobs that were posted before. So the caller
+ * has no posted job of the same tag under way: messages of one tag are told apart by their order alone. */
 clq_status clq_world_run(clq_world *world, clq_job *job);
 /* Whether the job is over within so many seconds (clq_now_running). */
 bool clq_world_wait_up_to(clq_world *world, clq_job *job, double seconds);

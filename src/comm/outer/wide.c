@@ -125,7 +125,6 @@ static clq_status run_in_halves(clq_wide *wide, clq_outer_task outer) {
     outer.in = halves;
     outer.out = halves + own;
     outer.dtype = CLQ_F16;
-    outer.algorithm = choose(wide, outer.count * sizeof(uint16_t));
     CLQ_TRY(clq_outer_run(wide->outer, &outer));
     clq_reduce_from_halves(halves + own, out, outer.count);
     return CLQ_OK;
@@ -136,9 +135,11 @@ static clq_status run_in_halves(clq_wide *wide, clq_outer_task outer) {
 static clq_status cross(clq_wide *wide, const clq_task *task, clq_collective collective, size_t count, unsigned root,
                         view at, size_t in_at, size_t out_at) {
     const double began = clq_now();
+    const bool in_halves =
+        task->halves && task->dtype == CLQ_F32 && (collective == CLQ_ALL_REDUCE || collective == CLQ_REDUCE_SCATTER);
     CLQ_TRY(open_view(wide, &at));
     const clq_outer_task outer = {.collective = collective,
-                                  .algorithm = choose(wide, count * clq_dtype_bytes(task->dtype)),
+                                  .algorithm = choose(wide, count * clq_dtype_bytes(in_halves ? CLQ_F16 : task->dtype)),
                                   .in = at.host + in_at,
                                   .out = at.host + out_at,
                                   .count = count,
@@ -147,7 +148,6 @@ static clq_status cross(clq_wide *wide, const clq_task *task, clq_collective col
                                   .root = root,
                                   .divisor = wide->total,
                                   .deadline_s = wide->deadline_s};
-    const bool in_halves = task->halves && (collective == CLQ_ALL_REDUCE || collective == CLQ_REDUCE_SCATTER);
     clq_status status = in_halves ? run_in_halves(wide, outer) : clq_outer_run(wide->outer, &outer);
     const clq_status closed = close_view(&at);
     atomic_fetch_add(&wide->busy_ns, (uint64_t)((clq_now() - began) * 1e9));
