@@ -390,7 +390,9 @@ typedef struct clq_server_counts {
     uint64_t gradients;   /* pushed by replicas: of a share of a batch, or asynchronously of a whole batch */
     uint64_t dropped;     /* with backup replicas: gradients that came after their update, or were not begun for that */
 } clq_server_counts;
-/* Waits for all work handed over. Errors: … */
+/* Waits for all work handed over. With store ranks all processes call it, behind the same step, and it waits until all
+ * updates up to that one are made, whoever makes them: the counts are of these, and of later ones if another process
+ * has gone on meanwhile. Errors: … */
 CLQ_API clq_status clq_trainer_server_counts_sized(clq_trainer *trainer, clq_server_counts *out, size_t out_bytes);
 static inline clq_status clq_trainer_server_counts(clq_trainer *trainer, clq_server_counts *out) {
     return clq_trainer_server_counts_sized(trainer, out, sizeof *out);
@@ -399,14 +401,15 @@ static inline clq_status clq_trainer_server_counts(clq_trainer *trainer, clq_ser
  * clq_world_set_apart has set apart, each of which has a part of them. Such a rank needs no device, no model and no
  * data: it calls clq_serve, which returns when the others have called clq_serve_end, and then the world is of all ranks
  * again. Any number of trainers may be made and destroyed between, one at a time. Errors: STATE (this rank is not set
- * apart), and those of clq_world_gather; a failure ends the world. */
+ * apart; another trainer is made, or clq_serve_end is called, before one is destroyed), and those of clq_world_gather;
+ * a failure ends the world. */
 CLQ_API clq_status clq_serve(clq_world *world);
 /* By all ranks that are not set apart, once each has destroyed its trainer. Errors: those of clq_world_gather. */
 CLQ_API clq_status clq_serve_end(clq_world *world);
 
 /* Histogram of the staleness: updates[s] is how many updates had staleness s, from 0 to the bound. updates: the
- * caller's, for `most` numbers, of which no more are written. *count: bound + 1; 0 where steps are synchronous. Waits
- * for all work handed over. Errors: … */
+ * caller's, for `most` numbers, of which no more are written. *count: bound + 1; 0 where steps are synchronous. Waits,
+ * and is of updates, as clq_trainer_server_counts. Errors: … */
 CLQ_API clq_status clq_trainer_staleness(clq_trainer *trainer, size_t most, uint64_t *updates, size_t *count);
 
 /* ---- fit, evaluate, predict ---- */

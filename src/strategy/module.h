@@ -81,9 +81,9 @@ extern const clq_strategy_module clq_strategy_mirrored, clq_strategy_central, cl
 /* Of a config with `parts`. Errors: ARGUMENT (no such part, another strategy, several devices). */
 clq_status clq_part_choose(const clq_strategy_config *config, unsigned devices, const clq_strategy_module **out);
 
-/* ARGUMENT where what the config says is out of range, or does not go together or with the module and so many devices
- * (settings.c); of compression (compress.c); of local steps (local.c); of the loss scale (scaling.c). */
-clq_status clq_settings_check(const clq_strategy_config *config, const clq_strategy_module *module, unsigned devices);
+/* ARGUMENT where what the config says is out of range, or does not go together or with the module and the replicas of
+ * all processes (settings.c); of compression (compress.c); of local steps (local.c); of the loss scale (scaling.c). */
+clq_status clq_settings_check(const clq_strategy_config *config, const clq_strategy_module *module);
 clq_status clq_compression_check(const clq_strategy_config *config, const clq_strategy_module *module);
 clq_status clq_local_check(const clq_strategy_config *config, const clq_strategy_module *module);
 clq_status clq_scaling_check(const clq_strategy_config *config, const clq_strategy_module *module);
@@ -160,6 +160,9 @@ clq_status clq_strategy_need_plans(clq_strategy *strategy, clq_mode mode);
 /* Before commands for evaluation are posted: their plans, and state that is whole. */
 clq_status clq_strategy_prepare_evaluation(clq_strategy *strategy);
 
+/* Whether what the config says goes together, with so many devices of this process. Of a config with a world all
+ * processes call it, and one of them reports the failure. Errors: ARGUMENT; as clq_world_check. */
+clq_status clq_strategy_check(const clq_strategy_config *config, unsigned devices);
 /* As clq_strategy_create, which chooses activations_most: by replica, as of clq_plan_config; NULL: any number. */
 clq_status clq_strategy_make(const clq_model *model, const clq_devices *devices, const clq_strategy_config *config,
                              const size_t *activations_most, clq_strategy **out);

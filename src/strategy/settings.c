@@ -33,7 +33,7 @@ static clq_status check_batches(const clq_strategy_config *config) {
 
 /* What some modules alone can be told. */
 static clq_status check_module(const clq_strategy_module *module, const clq_strategy_options *options,
-                               unsigned devices) {
+                               unsigned replicas) {
     if (options->accumulate > 1) CLQ_TRY(clq_accumulation_check(module, options));
     if (options->backup > 0 && module->kind != CLQ_STRATEGY_PS)
         return clq_fail(CLQ_ARGUMENT, "strategy %s has no backup replicas: use ps with a staleness of 0", module->name);
@@ -42,10 +42,10 @@ static clq_status check_module(const clq_strategy_module *module, const clq_stra
                         "stages and micro-batches are settings of strategy pipeline: use it in place of %s, or leave "
                         "them out",
                         module->name);
-    if (options->shares != CLQ_SHARES_EQUAL && devices > 1 && !module->takes_shares)
+    if (options->shares != CLQ_SHARES_EQUAL && replicas > 1 && !module->takes_shares)
         return clq_fail(CLQ_ARGUMENT, "strategy %s splits batches evenly: use strategy mirrored, or equal shares",
                         module->name);
-    if (options->shard_optimizer && devices > 1 && !module->shards_optimizer)
+    if (options->shard_optimizer && replicas > 1 && !module->shards_optimizer)
         return clq_fail(
             CLQ_ARGUMENT,
             "strategy %s does not shard the optimizer: use strategy mirrored, or leave out the sharded optimizer",
@@ -53,9 +53,9 @@ static clq_status check_module(const clq_strategy_module *module, const clq_stra
     return CLQ_OK;
 }
 
-clq_status clq_settings_check(const clq_strategy_config *config, const clq_strategy_module *module, unsigned devices) {
+clq_status clq_settings_check(const clq_strategy_config *config, const clq_strategy_module *module) {
     CLQ_TRY(check_batches(config));
-    CLQ_TRY(check_module(module, &config->options, devices));
+    CLQ_TRY(check_module(module, &config->options, config->total));
     CLQ_TRY(clq_compression_check(config, module));
     CLQ_TRY(clq_scaling_check(config, module));
     return clq_local_check(config, module);

@@ -501,19 +501,28 @@ static clq_status failure_of_world(void *context) {
     return clq_world_failure(((const clq_strategy *)context)->config.world);
 }
 
-clq_status clq_strategy_make(const clq_model *model, const clq_devices *devices, const clq_strategy_config *config,
-                             const size_t *activations_most, clq_strategy **out) {
-    if (config->global_batch < devices->count)
+static clq_status check_config(const clq_strategy_config *config, unsigned devices, const clq_strategy_module **out) {
+    if (config->global_batch < devices)
         return clq_fail(
             CLQ_ARGUMENT,
             "a global batch of %zu is smaller than the %u replicas: use a batch of at least %u or fewer devices",
-            config->global_batch, devices->count, devices->count);
+            config->global_batch, devices, devices);
     if (config->global_batch > INT32_MAX)
         return clq_fail(CLQ_ARGUMENT, "a global batch of %zu is too large: expected at most %d", config->global_batch,
                         (int)INT32_MAX);
+    CLQ_TRY(choose_module(config, devices, out));
+    return clq_settings_check(config, *out);
+}
+
+clq_status clq_strategy_check(const clq_strategy_config *config, unsigned devices) {
     const clq_strategy_module *module;
-    CLQ_TRY(choose_module(config, devices->count, &module));
-    CLQ_TRY(clq_settings_check(config, module, devices->count));
+    return clq_world_check(config->world, check_config(config, devices, &module));
+}
+
+clq_status clq_strategy_make(const clq_model *model, const clq_devices *devices, const clq_strategy_config *config,
+                             const size_t *activations_most, clq_strategy **out) {
+    const clq_strategy_module *module;
+    CLQ_TRY(check_config(config, devices->count, &module));
     clq_strategy *strategy = clq_alloc(1, sizeof *strategy);
     if (!strategy) return CLQ_MEMORY;
     strategy->shards_optimizer = config->options.shard_optimizer && config->total > 1 && config->plan.update;

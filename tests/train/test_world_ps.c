@@ -40,7 +40,10 @@ typedef struct plan {
     uint64_t interrupts_at;       /* behind this step of process 0's; 0: never */
     uint64_t kills_at;            /* this process kills a store rank then */
     const char *optimizer, *clip; /* NULL: as of far_below_config, or Adam */
+    clq_precision precision;
+    double deadline_s;
     bool logs, is_small, stops_early, by_hand, by_steps, checks;
+    bool ends_first; /* the store ranks, with the trainer */
     told results[PROCESSES_MAX];
 } plan;
 
@@ -74,7 +77,9 @@ clq_status __wrap_clq_replica_run(clq_replica *replica, clq_plan *of, const clq_
         atomic_fetch_add(&others, 1);
         return CLQ_OK;
     }
-    while (atomic_load(&others) < atomic_load(&others_most) && clq_now() < until) nap(2e-4);
+    while (atomic_load(&others) < atomic_load(&others_most) && clq_now() < until &&
+           clq_world_failure(replica->strategy->config.world) == CLQ_OK)
+        nap(2e-4);
     atomic_store(&held_to_end, atomic_load(&others) >= atomic_load(&others_most));
     atomic_store(&holds, false);
     return CLQ_OK;
@@ -179,7 +184,8 @@ static clq_status fit(part *p, clq_checkpoints *checkpoints) {
 static clq_status keep(part *p) {
     told *t = p->told;
     size_t floats = 0;
-    CLQ_TRY(clq_trainer_wait(p->trainer));
+    CLQ_TRY(clq_trainer_server_counts(p->trainer, &t->counts)); /* first: of all steps, whoever makes them */
+    CLQ_TRY(clq_trainer_staleness(p->trainer, BOUND_MAX + 1, t->histogram, &t->bounds));
     if (!p->how->is_small) {
         CLQ_TRY(clq_trainer_get_variable(p->trainer, 0, t->weights));
         CLQ_TRY(clq_trainer_get_variable(p->trainer, 1, t->weights + FEATURES));
@@ -191,8 +197,7 @@ static clq_status keep(part *p) {
         CLQ_TRY(clq_trainer_get_variable(p->trainer, i, t->values + floats));
         floats += p->trainer->model->variables[i].elements;
     }
-    CLQ_TRY(clq_trainer_server_counts(p->trainer, &t->counts));
-    return clq_trainer_staleness(p->trainer, BOUND_MAX + 1, t->histogram, &t->bounds);
+    return CLQ_OK;
 }
 
 static clq_status open_data(part *p, float *samples, float *labels) {
@@ -217,6 +222,8 @@ static clq_status config_of(const plan *how, clq_world *world, clq_trainer_confi
     out->strategy = how->kind ? how->kind : CLQ_STRATEGY_PS;
     out->strategy_options = how->options;
     out->check_replicas = how->checks ? 2 : 0;
+    if (how->deadline_s > 0) out->group.deadline_s = how->deadline_s;
+    out->precision = how->precision;
     out->world = world;
     return CLQ_OK;
 }
@@ -244,6 +251,7 @@ static clq_status train(plan *how, const char *spec, const fabric_rank *of, told
     if (status == CLQ_OK)
         status = how->by_hand ? train_by_hand(&p) : how->by_steps ? train_by_steps(&p) : fit(&p, checkpoints);
     if (status == CLQ_OK) status = keep(&p);
+    if (status == CLQ_OK && how->ends_first) status = clq_serve_end(of->world);
     clq_error why;
     clq_error_take(status, &why);
     clq_checkpoints_close(checkpoints);
@@ -433,12 +441,14 @@ static void without_staleness_it_is_mirrored(void **state) {
     forget(&alone);
 }
 
-/* However many store ranks there are: the same bits, also where a variable's update goes by its norm. */
+/* However many store ranks there are, up to one for each variable: the same bits, also where a variable's update goes
+ * by its norm. */
 static void parts_make_the_same_update(void **state) {
     (void)state;
     static const struct {
         const char *optimizer, *clip;
-    } cases[] = {{"adam", NULL}, {"lamb", NULL}, {"sgd:lr=0.1,momentum=0.9", "norm=0.01"}};
+        unsigned most;
+    } cases[] = {{"adam", NULL, 2}, {"lamb", NULL, 4}, {"sgd:lr=0.1,momentum=0.9", "norm=0.01", 2}};
     for (size_t i = 0; i < CLQ_COUNT_OF(cases); i++) {
         plan one = {.processes = 2,
                     .stores = 1,
@@ -446,16 +456,18 @@ static void parts_make_the_same_update(void **state) {
                     .steps = 6,
                     .optimizer = cases[i].optimizer,
                     .clip = cases[i].clip};
-        plan two = one;
-        two.stores = 2;
         run_well(&one);
-        run_well(&two);
-        for (size_t v = 0; v < 28 * 28 * 16 + 16 + 16 * 10 + 10; v++)
-            if (one.results[0].values[v] != two.results[1].values[v])
-                fail_msg("%s: value %zu: %.9g and %.9g", cases[i].optimizer, v, (double)one.results[0].values[v],
-                         (double)two.results[1].values[v]);
+        for (unsigned stores = 2; stores <= cases[i].most; stores++) {
+            plan more = one;
+            more.stores = stores;
+            run_well(&more);
+            for (size_t v = 0; v < 28 * 28 * 16 + 16 + 16 * 10 + 10; v++)
+                if (one.results[0].values[v] != more.results[1].values[v])
+                    fail_msg("%s: value %zu: %.9g and %.9g", cases[i].optimizer, v, (double)one.results[0].values[v],
+                             (double)more.results[1].values[v]);
+            forget(&more);
+        }
         forget(&one);
-        forget(&two);
     }
 }
 
@@ -552,6 +564,44 @@ static void a_store_rank_that_dies_is_named(void **state) {
     }
 }
 
+/* The store ranks name whom they wait for: the replica with the oldest gradient, or the process whose gradients are
+ * missing. */
+static void who_is_late_is_named(void **state) {
+    (void)state;
+    static const char *const says[] = {" did not come to the update within the deadline of 2 s",
+                                       "the gradient of replica 0, of rank 0 on "};
+    for (int32_t bound = 0; bound <= 1; bound++) {
+        plan how = {.processes = 2,
+                    .stores = 1,
+                    .options.staleness = bound,
+                    .by_steps = true,
+                    .is_small = true,
+                    .deadline_s = 2};
+        fabric_rank ranks[PROCESSES_MAX + 3];
+        atomic_store(&others, 0);
+        atomic_store(&has_begun, false);
+        atomic_store(&others_most, UINT32_MAX);
+        atomic_store(&holds, true);
+        run(&how, ranks);
+        atomic_store(&holds, false);
+        assert_int_equal(ranks[2].ended, CLQ_TIMEOUT);
+        expect_text(ranks[2].detail, says[bound]);
+        expect_text(ranks[2].detail, "rank 0 on ");
+        forget(&how);
+    }
+}
+
+static void store_ranks_end_behind_the_trainer(void **state) {
+    (void)state;
+    plan how = {.processes = 2, .stores = 2, .options.staleness = 4, .ends_first = true};
+    fabric_rank ranks[PROCESSES_MAX + 3];
+    run(&how, ranks);
+    const fabric_rank *store = &ranks[ranks[2].ended == CLQ_STATE ? 2 : 3]; /* the first of them ends the world */
+    assert_int_equal(store->ended, CLQ_STATE);
+    expect_text(store->detail, "destroy the trainer first");
+    forget(&how);
+}
+
 static void what_does_not_go_together_is_refused(void **state) {
     (void)state;
     static const struct {
@@ -564,14 +614,17 @@ static void what_does_not_go_together_is_refused(void **state) {
         {"only strategy ps uses", {.processes = 2, .stores = 1, .kind = CLQ_STRATEGY_MIRRORED}, CLQ_UNSUPPORTED},
         {"cannot be cut into parts for 3", {.processes = 2, .stores = 3}, CLQ_ARGUMENT},
         {"one copy of the weights, on the store ranks", {.processes = 2, .stores = 1, .checks = true}, CLQ_ARGUMENT},
+        {"splits batches evenly", {.processes = 2, .stores = 1, .options.shares = CLQ_SHARES_AUTO}, CLQ_ARGUMENT},
+        {"splits batches evenly", {.processes = 3, .stores = 1, .options.shares = CLQ_SHARES_AUTO}, CLQ_ARGUMENT},
+        {"precision mixed scales", {.processes = 2, .stores = 1, .precision = CLQ_PRECISION_MIXED}, CLQ_ARGUMENT},
         {"name how many (--ps-ranks", {.processes = 2, .stores = 0}, CLQ_UNSUPPORTED}};
     for (size_t i = 0; i < CLQ_COUNT_OF(cases); i++) {
         plan how = cases[i].how;
         fabric_rank ranks[PROCESSES_MAX + 3];
         run(&how, ranks);
         for (unsigned r = 0; r < how.processes + how.stores; r++) {
-            assert_int_equal(ranks[r].ended, r == 0 ? cases[i].status : CLQ_ABORTED);
             expect_text(ranks[r].detail, cases[i].says);
+            assert_int_equal(ranks[r].ended, r == 0 ? cases[i].status : CLQ_ABORTED);
         }
         forget(&how);
     }
@@ -582,11 +635,12 @@ static int end(void **state) { return close_system(state) == 0 ? files_end(state
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_update_is_made_once),       cmocka_unit_test(the_bound_is_that_of_all_processes),
-        cmocka_unit_test(other_calls_see_all_updates),     cmocka_unit_test(without_staleness_it_is_mirrored),
-        cmocka_unit_test(parts_make_the_same_update),      cmocka_unit_test(it_stops_early_on_all),
-        cmocka_unit_test(it_goes_on_from_a_checkpoint),    cmocka_unit_test(moments_are_kept),
-        cmocka_unit_test(a_store_rank_that_dies_is_named), cmocka_unit_test(what_does_not_go_together_is_refused),
+        cmocka_unit_test(every_update_is_made_once),          cmocka_unit_test(the_bound_is_that_of_all_processes),
+        cmocka_unit_test(other_calls_see_all_updates),        cmocka_unit_test(without_staleness_it_is_mirrored),
+        cmocka_unit_test(parts_make_the_same_update),         cmocka_unit_test(it_stops_early_on_all),
+        cmocka_unit_test(it_goes_on_from_a_checkpoint),       cmocka_unit_test(moments_are_kept),
+        cmocka_unit_test(a_store_rank_that_dies_is_named),    cmocka_unit_test(who_is_late_is_named),
+        cmocka_unit_test(store_ranks_end_behind_the_trainer), cmocka_unit_test(what_does_not_go_together_is_refused),
     };
     return cmocka_run_group_tests(tests, begin, end);
 }

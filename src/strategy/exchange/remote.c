@@ -15,7 +15,7 @@ struct clq_remote {
     size_t *begins; /* (stores + 1) bytes: the part of store rank k is [begins[k], begins[k + 1]) */
     float *gradient, *parameters;
     clq_store_variable *variables; /* (variable_count) */
-    size_t variable_count, bytes;
+    size_t variable_count;
     float *squares; /* (stores, variable_count); NULL: not measured */
     uint64_t bound;
     double deadline_s;
@@ -80,13 +80,12 @@ static const talk *talk_of(const clq_remote *remote, unsigned r) {
 
 /* ---- steps ---- */
 
-clq_status clq_remote_begin(clq_remote *remote, unsigned r, unsigned place, float *to, uint64_t *version) {
+clq_status clq_remote_begin(clq_remote *remote, unsigned r, unsigned place, float *to) {
     const talk *t = talk_of(remote, r);
     const clq_request begin = {.kind = CLQ_REQUEST_BEGIN, .place = place};
     clq_answer_head head;
     CLQ_TRY(ask(remote, t, 0, 1, &begin));
     CLQ_TRY(hear_first(remote, t, &head));
-    *version = head.version;
     /* The others are asked for no older version: they may have a later one. */
     const clq_request rest = {.kind = CLQ_REQUEST_GET, .array = CLQ_ARRAY_PARAMETERS, .version = head.version};
     CLQ_TRY(ask(remote, t, 1, remote->stores, &rest));
@@ -133,11 +132,12 @@ clq_status clq_remote_round(clq_remote *remote, clq_request_kind kind, uint64_t 
     clq_request request = {.kind = kind, .version = version};
     if (params) request.params = *params;
     CLQ_TRY(ask(remote, t, 0, remote->stores, &request));
-    if (kind != CLQ_REQUEST_BY_SUM) CLQ_TRY(move(remote, t, 0, remote->stores, true, part_of(from)));
-    if (kind != CLQ_REQUEST_BY_SUM)
-        CLQ_TRY(move(remote, t, 0, remote->stores, false, part_of(to)));
-    else
+    if (kind == CLQ_REQUEST_BY_SUM) {
         CLQ_TRY(hear_all(remote, t, 0, remote->stores));
+    } else {
+        CLQ_TRY(move(remote, t, 0, remote->stores, true, part_of(from)));
+        CLQ_TRY(move(remote, t, 0, remote->stores, false, part_of(to)));
+    }
     return kind == CLQ_REQUEST_SUM ? CLQ_OK : hear_squares(remote, t, squares);
 }
 
@@ -186,15 +186,16 @@ clq_status clq_remote_go_on(clq_remote *remote, uint64_t step) {
     return clq_world_barrier(remote->world);
 }
 
-clq_status clq_remote_count(clq_remote *remote, clq_remote_counts *out, uint64_t *histogram) {
+clq_status clq_remote_count(clq_remote *remote, uint64_t version, clq_remote_counts *out, uint64_t *histogram) {
     const talk *t = poster_of(remote);
-    const clq_request request = {.kind = CLQ_REQUEST_COUNTS};
+    clq_request request = {.kind = CLQ_REQUEST_COUNTS, .version = version};
     *out = (clq_remote_counts){.least = UINT64_MAX};
     for (unsigned k = 0; k < remote->stores; k++) {
         clq_remote_counts own;
         CLQ_TRY(ask(remote, t, k, k + 1, &request));
         CLQ_TRY(move(remote, t, k, k + 1, false, (load){.data = &own, .bytes = sizeof own}));
         if (k == 0) *out = own;
+        request.version = out->version; /* the others make an update once they hear of it */
         if (k == 0 && histogram)
             CLQ_TRY(move(remote, t, 0, 1, false,
                          (load){.data = histogram, .bytes = (size_t)(remote->bound + 1) * sizeof *histogram}));
@@ -216,10 +217,11 @@ static bool is_by_variable(const clq_store_config *config) {
     return ratios || config->clip.kind == CLQ_CLIP_NORM;
 }
 
-/* The begin of a variable that is nearest to `wanted` bytes, behind `before`; the arena's end: there is none. */
-static size_t nearest_begin(const clq_store_config *config, size_t before, size_t wanted) {
+/* The begin of a variable that is nearest to `wanted` bytes, behind `before`, and has `more` begins behind it; the
+ * arena's end: there is none. */
+static size_t nearest_begin(const clq_store_config *config, size_t before, size_t wanted, size_t more) {
     size_t best = config->bytes;
-    for (size_t v = 0; v < config->variable_count; v++) {
+    for (size_t v = 0; v + more < config->variable_count; v++) {
         const size_t begin = clq_values_bytes(CLQ_F32, config->variables[v].first);
         const size_t far = begin > wanted ? begin - wanted : wanted - begin;
         const size_t far_best = best > wanted ? best - wanted : wanted - best;
@@ -238,8 +240,8 @@ static clq_status cut_parts(clq_remote *remote, const clq_store_config *config) 
                         "ranks: use one (--ps-ranks 1), or clip by norm or value",
                         remote->stores);
     for (unsigned k = 1; k < remote->stores; k++) {
-        const size_t wanted = blocks * k / remote->stores * CLQ_VARIABLE_ALIGN;
-        remote->begins[k] = by_variable ? nearest_begin(config, remote->begins[k - 1], wanted) : wanted;
+        const size_t wanted = blocks * k / remote->stores * CLQ_VARIABLE_ALIGN, more = remote->stores - 1 - k;
+        remote->begins[k] = by_variable ? nearest_begin(config, remote->begins[k - 1], wanted, more) : wanted;
     }
     remote->begins[remote->stores] = config->bytes;
     for (unsigned k = 0; k < remote->stores; k++)
@@ -269,7 +271,6 @@ static void cut_variables(const clq_remote *remote, unsigned k, clq_store_variab
 static clq_status open_memory(clq_remote *remote, const clq_remote_config *config) {
     const clq_store_config *store = &config->store;
     remote->variable_count = store->variable_count;
-    remote->bytes = store->bytes;
     remote->begins = clq_alloc(remote->stores + 1, sizeof *remote->begins);
     remote->gradient = clq_alloc_aligned(CLQ_VARIABLE_ALIGN, store->bytes);
     remote->parameters = clq_alloc_aligned(CLQ_VARIABLE_ALIGN, store->bytes);
@@ -368,7 +369,7 @@ void clq_remote_close(clq_remote *remote) {
     const clq_request close = {.kind = CLQ_REQUEST_CLOSE};
     clq_error error;
     if (!remote) return;
-    clq_error_take(CLQ_OK, &error);
+    clq_error_take(CLQ_ABORTED, &error); /* the failure that this is closed for, if there is one, is still to be told */
     for (unsigned r = 0; remote->is_open && r <= remote->replicas; r++)
         (void)ask(remote, &remote->talks[r], 0, remote->stores, &close); /* in a world that has failed nobody listens */
     for (unsigned r = 0; r <= remote->replicas; r++) clq_free(remote->talks[r].messages);
@@ -378,6 +379,7 @@ void clq_remote_close(clq_remote *remote) {
     clq_free(remote->variables);
     clq_free(remote->squares);
     clq_free(remote);
+    (void)clq_error_raise(&error);
 }
 
 unsigned clq_remote_states(const clq_remote *remote) { return remote->states; }

@@ -34,7 +34,8 @@ typedef enum clq_request_kind {
     CLQ_REQUEST_SUM,    /* likewise: the sum alone. Answer: the sum */
     CLQ_REQUEST_BY_SUM, /* of all processes: an update by that sum. Answer: header, squares if measured */
     CLQ_REQUEST_GO_ON,  /* step `version` was the last. Answer: header */
-    CLQ_REQUEST_COUNTS, /* Answer: clq_remote_counts; of the first the histogram, too */
+    CLQ_REQUEST_COUNTS, /* once `version` updates are made. Answer: clq_remote_counts; of the first the histogram,
+                           too */
 } clq_request_kind;
 
 /* Arrays of a store: the parameters, the gradient, and from FIRST_STATE on the optimizer's slots. */
@@ -60,8 +61,9 @@ typedef struct clq_answer_head {
     char detail[200];
 } clq_answer_head;
 
+/* Of one store rank, or of all. As of clq_gradient_counts, but for `version`: how many updates it had made. */
 typedef struct clq_remote_counts {
-    uint64_t servers, updates, least, most, pushed; /* as of clq_gradient_counts */
+    uint64_t version, servers, updates, least, most, pushed;
 } clq_remote_counts;
 
 /* What a store rank is to do. Behind them: variables, and (processes) each one's number of replicas, as uint32_t. */
@@ -97,8 +99,8 @@ float *clq_remote_gradient(const clq_remote *remote);
 float *clq_remote_parameters(const clq_remote *remote);
 
 /* By replica r's thread. to, gradient: (arena bytes), in the host's memory. All errors are those of clq_world_wait. */
-/* Parameters for a gradient of the replica with the number `place`; *version: as of all parts at least. */
-clq_status clq_remote_begin(clq_remote *remote, unsigned r, unsigned place, float *to, uint64_t *version);
+/* Parameters for a gradient of the replica with the number `place`. */
+clq_status clq_remote_begin(clq_remote *remote, unsigned r, unsigned place, float *to);
 /* That gradient: makes an update. */
 clq_status clq_remote_push(clq_remote *remote, unsigned r, unsigned place, const float *gradient,
                            const clq_step_params *params, uint64_t *staleness);
@@ -118,7 +120,8 @@ clq_status clq_remote_settle(clq_remote *remote);
 clq_status clq_remote_claim(clq_remote *remote, uint64_t step, bool wants, double seconds, clq_answer_head *out);
 /* All processes call it, with no step under way. */
 clq_status clq_remote_go_on(clq_remote *remote, uint64_t step);
-/* histogram (bound + 1); NULL: synchronous. */
-clq_status clq_remote_count(clq_remote *remote, clq_remote_counts *out, uint64_t *histogram);
+/* Once `version` updates are made: of the first store rank's updates by then, which all others have made, too, and
+ * perhaps more. histogram (bound + 1), of the first; NULL: synchronous. */
+clq_status clq_remote_count(clq_remote *remote, uint64_t version, clq_remote_counts *out, uint64_t *histogram);
 
 #endif

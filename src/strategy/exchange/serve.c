@@ -51,13 +51,44 @@ struct service {
 
 static double until_of(const service *s) { return clq_now_running() + s->terms.deadline_s; }
 
-/* With the lock held. late: whom this waits for, or NULL. */
-static clq_status await(service *s, double until, const char *late, unsigned number) {
+/* The rank of the first process that has not come to the round. */
+static unsigned first_missing(const service *s) {
+    for (unsigned i = 0; i < s->talk_count; i++)
+        if (s->talks[i].tag == clq_tag_of_replica(0) && !s->talks[i].came) return s->talks[i].rank;
+    return 0;
+}
+
+/* The process that has the replica with this number. */
+static unsigned rank_of_place(const service *s, unsigned place) {
+    unsigned rank = 0;
+    for (; rank + 1 < s->terms.processes && place >= s->replicas[rank]; rank++) place -= s->replicas[rank];
+    return rank;
+}
+
+/* Whom all wait for: without staleness the process that has not come to the round; else the replica with the oldest
+ * gradient, which the first store rank knows, and the others wait for that one. With the lock held. */
+static clq_status fail_late(const service *s) {
+    const clq_bound *bound = &s->bound;
+    const unsigned first = clq_world_size(s->world), oldest = clq_bound_oldest(bound);
+    char whom[CLQ_DETAIL_MAX / 2];
+    if (bound->most == 0)
+        clq_format(whom, sizeof whom, "%s did not come to the update", clq_world_name(s->world, first_missing(s)));
+    else if (!s->terms.is_first)
+        clq_format(whom, sizeof whom, "the update of %s, the first store rank, did not come",
+                   clq_world_name(s->world, first));
+    else if (bound->places[oldest].is)
+        clq_format(whom, sizeof whom, "the gradient of replica %u, of %s, did not come", oldest,
+                   clq_world_name(s->world, rank_of_place(s, oldest)));
+    else
+        clq_format(whom, sizeof whom, "no replica came to the next step");
+    return clq_fail(CLQ_TIMEOUT, "%s within the deadline of %g s (deadline_s)", whom, s->terms.deadline_s);
+}
+
+/* With the lock held. */
+static clq_status await(service *s, double until) {
     if (atomic_load(&s->failed)) return CLQ_ABORTED;
     CLQ_TRY(clq_world_failure(s->world));
-    if (clq_now_running() >= until)
-        return clq_fail(CLQ_TIMEOUT, "%s %u did not come within the deadline of %g s (deadline_s)", late, number,
-                        s->terms.deadline_s);
+    if (clq_now_running() >= until) return fail_late(s);
     clq_lock_wait(&s->lock, &s->changed, CLQ_RUNNING_LOOK_S);
     return CLQ_OK;
 }
@@ -65,7 +96,7 @@ static clq_status await(service *s, double until, const char *late, unsigned num
 /* Until so many updates are made. With the lock held. */
 static clq_status await_version(service *s, uint64_t version) {
     const double until = until_of(s);
-    while (s->version < version) CLQ_TRY(await(s, until, "update", (unsigned)version));
+    while (s->version < version) CLQ_TRY(await(s, until));
     return CLQ_OK;
 }
 
@@ -141,8 +172,7 @@ static clq_status begin(const talk *t, const clq_request *r) {
     const double until = until_of(s);
     clq_status status = CLQ_OK;
     pthread_mutex_lock(&s->lock);
-    while ((s->updating || !clq_bound_may_read(&s->bound)) && status == CLQ_OK)
-        status = await(s, until, "replica", clq_bound_oldest(&s->bound));
+    while ((s->updating || !clq_bound_may_read(&s->bound)) && status == CLQ_OK) status = await(s, until);
     *own = (clq_under_way){.is = status == CLQ_OK, .read = s->version};
     pthread_mutex_unlock(&s->lock);
     CLQ_TRY(status);
@@ -180,7 +210,7 @@ static clq_status push(const talk *t, const clq_request *r) {
     pthread_mutex_lock(&s->lock);
     s->pushed++;
     while ((s->updating || !clq_bound_may_apply(&s->bound, s->version, r->place)) && status == CLQ_OK)
-        status = await(s, until, "replica", clq_bound_oldest(&s->bound));
+        status = await(s, until);
     const uint64_t staleness = s->version - own->read;
     s->updating = status == CLQ_OK;
     own->is = false;
@@ -203,7 +233,8 @@ static clq_status apply(const talk *t, const clq_request *r) {
 }
 
 /* A step that was handed out is made by the process that has it, and by no other: all go through all steps, and make
- * those that they have. A process that has nothing to do gets the next one. Another one learns what others have. */
+ * those that they have. A process that has nothing to do gets the next one. A process that is busy learns how many are
+ * handed out. */
 static clq_status claim(talk *t, const clq_request *r) {
     service *s = t->s;
     clq_answer_head head = {0};
@@ -249,13 +280,6 @@ static clq_status make_round(service *s, const clq_request *r) {
     return CLQ_OK;
 }
 
-/* The rank of the first process that has not come. */
-static unsigned first_missing(const service *s) {
-    for (unsigned i = 0; i < s->talk_count; i++)
-        if (s->talks[i].tag == clq_tag_of_replica(0) && !s->talks[i].came) return s->talks[i].rank;
-    return 0;
-}
-
 static clq_status join_round(talk *t, const clq_request *r) {
     service *s = t->s;
     const double until = until_of(s);
@@ -270,7 +294,7 @@ static clq_status join_round(talk *t, const clq_request *r) {
         s->made++;
         pthread_cond_broadcast(&s->changed);
     }
-    while (s->made == mine && status == CLQ_OK) status = await(s, until, "rank", first_missing(s));
+    while (s->made == mine && status == CLQ_OK) status = await(s, until);
     pthread_mutex_unlock(&s->lock);
     return status;
 }
@@ -301,18 +325,36 @@ static clq_status go_on(const talk *t, const clq_request *r) {
     return reply_head(t, (clq_answer_head){0});
 }
 
-static clq_status count(const talk *t) {
-    service *s = t->s;
-    clq_remote_counts counts = {.servers = clq_store_parts(s->store), .least = UINT64_MAX, .pushed = s->pushed};
-    for (unsigned i = 0; i < counts.servers; i++) {
+/* Of updates that are whole. With the lock held. histogram (bound + 1): a copy; NULL: there is none. */
+static clq_status read_counts(service *s, uint64_t version, clq_remote_counts *out, uint64_t *histogram) {
+    const double until = until_of(s);
+    CLQ_TRY(await_version(s, version));
+    while (s->updating) CLQ_TRY(await(s, until));
+    *out = (clq_remote_counts){
+        .version = s->version, .servers = clq_store_parts(s->store), .least = UINT64_MAX, .pushed = s->pushed};
+    for (unsigned i = 0; i < out->servers; i++) {
         const uint64_t made = clq_store_part_updates(s->store, i);
-        counts.least = CLQ_MIN(counts.least, made);
-        counts.most = CLQ_MAX(counts.most, made);
+        out->least = CLQ_MIN(out->least, made);
+        out->most = CLQ_MAX(out->most, made);
     }
-    counts.updates = counts.most;
-    CLQ_TRY(reply(t, &counts, sizeof counts));
-    if (!s->histogram) return CLQ_OK;
-    return reply(t, s->histogram, (size_t)(s->terms.bound + 1) * sizeof *s->histogram);
+    out->updates = out->most;
+    for (uint64_t i = 0; histogram && i <= s->terms.bound; i++) histogram[i] = s->histogram[i];
+    return CLQ_OK;
+}
+
+static clq_status count(const talk *t, const clq_request *r) {
+    service *s = t->s;
+    clq_remote_counts counts;
+    const size_t bounds = s->histogram ? (size_t)s->terms.bound + 1 : 0;
+    uint64_t *histogram = bounds > 0 ? clq_alloc(bounds, sizeof *histogram) : NULL;
+    if (bounds > 0 && !histogram) return CLQ_MEMORY;
+    pthread_mutex_lock(&s->lock);
+    clq_status status = read_counts(s, r->version, &counts, histogram);
+    pthread_mutex_unlock(&s->lock);
+    if (status == CLQ_OK) status = reply(t, &counts, sizeof counts);
+    if (status == CLQ_OK && histogram) status = reply(t, histogram, bounds * sizeof *histogram);
+    clq_free(histogram);
+    return status;
 }
 
 /* ---- a conversation ---- */
@@ -330,11 +372,12 @@ static clq_status answer(talk *t, const clq_request *r) {
     case CLQ_REQUEST_SUM:
     case CLQ_REQUEST_BY_SUM: return take_part(t, r);
     case CLQ_REQUEST_GO_ON: return go_on(t, r);
-    case CLQ_REQUEST_COUNTS: return count(t);
+    case CLQ_REQUEST_COUNTS: return count(t, r);
     case CLQ_REQUEST_OPEN:
         return clq_fail(CLQ_STATE, "store ranks serve one trainer at a time: destroy the first one before the next");
-    case CLQ_REQUEST_CLOSE:
-    case CLQ_REQUEST_END: break;
+    case CLQ_REQUEST_END:
+        return clq_fail(CLQ_STATE, "clq_serve_end: a trainer still uses the store ranks: destroy the trainer first");
+    case CLQ_REQUEST_CLOSE: break;
     }
     return clq_fail(CLQ_INTERNAL, "a store rank cannot answer request %u", r->kind);
 }

@@ -112,10 +112,9 @@ clq_status clq_storage_pull(clq_replica *replica, uint64_t least, uint64_t *vers
     return status;
 }
 
-clq_status clq_storage_begin_far(clq_replica *replica, uint64_t *version) {
+clq_status clq_storage_begin_far(clq_replica *replica) {
     const unsigned r = replica->worker.index;
-    CLQ_TRY(clq_remote_begin(clq_storage_of(replica)->remote, r, replica->strategy->first + r, landing_of(replica),
-                             version));
+    CLQ_TRY(clq_remote_begin(clq_storage_of(replica)->remote, r, replica->strategy->first + r, landing_of(replica)));
     return land(replica);
 }
 
@@ -459,7 +458,8 @@ clq_origin *clq_storage_origin(const clq_strategy *strategy, uint32_t slot) {
 /* None where the store ranks cannot be asked any more. */
 static clq_gradient_counts count_far(const clq_storage *storage) {
     clq_remote_counts all;
-    if (clq_remote_count(storage->remote, &all, storage->histogram) != CLQ_OK) return (clq_gradient_counts){0};
+    if (clq_remote_count(storage->remote, storage->strategy->posted, &all, storage->histogram) != CLQ_OK)
+        return (clq_gradient_counts){0};
     return (clq_gradient_counts){.servers = (unsigned)all.servers,
                                  .updates = all.updates,
                                  .least = all.least,

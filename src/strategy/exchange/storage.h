@@ -58,7 +58,7 @@ clq_status clq_storage_push(clq_replica *replica);
  * before the copy begins. May be NULL. */
 clq_status clq_storage_pull(clq_replica *replica, uint64_t least, uint64_t *version);
 /* The same of store ranks, for a gradient that is to be computed with them. */
-clq_status clq_storage_begin_far(clq_replica *replica, uint64_t *version);
+clq_status clq_storage_begin_far(clq_replica *replica);
 /* Behind a round of store ranks: copies what it has left to the replica. */
 clq_status clq_storage_take(clq_replica *replica);
 /* A round of store ranks (clq_remote_round), by gradients of this process's replicas. The parameters are left for

@@ -15,7 +15,7 @@ static clq_status read_parameters(clq_replica *replica) {
     clq_ps *ps = clq_ps_of(replica);
     clq_storage *storage = &ps->rounds.storage;
     clq_under_way *own = &ps->under_way[replica->worker.index];
-    if (storage->remote) return clq_storage_begin_far(replica, &own->read);
+    if (storage->remote) return clq_storage_begin_far(replica);
     const double until = clq_storage_until(storage);
     clq_status status = CLQ_OK;
     pthread_mutex_lock(&storage->lock);
@@ -271,11 +271,13 @@ static clq_status open(clq_strategy *strategy) {
     CLQ_TRY(clq_storage_open(strategy, &exchange));
     if (!ps->asynchronous && options->backup == 0) return CLQ_OK;
     strategy->step_outdates |= 1u << CLQ_ARENA_PARAMETERS;
+    clq_status status = CLQ_OK;
     if (clq_plan_exchanges(strategy->replicas[0].plan))
-        return clq_fail(
+        status = clq_fail(
             CLQ_UNSUPPORTED,
             "synchronized batch normalisation needs all replicas in each step: use strategy ps with staleness 0 "
             "and no backup replicas, or strategy mirrored");
+    CLQ_TRY(clq_world_check(strategy->config.world, status));
     if (!ps->asynchronous || (!storage->store && !storage->remote)) return CLQ_OK;
     storage->histogram = clq_alloc((size_t)options->staleness + 1, sizeof *storage->histogram);
     ps->times = clq_alloc(CLQ_STEP_TIMES, sizeof *ps->times);

@@ -111,5 +111,6 @@ clq_status clq_strategy_create(const clq_model *model, const clq_devices *device
     const bool fits = config->plan.recompute == CLQ_RECOMPUTE_AUTO && config->plan.update;
     clq_strategy_config counted = *config;
     CLQ_TRY(clq_ranks_count(&counted, devices));
+    CLQ_TRY(clq_strategy_check(&counted, devices->count));
     return fits ? make_fitting(model, devices, &counted, out) : clq_strategy_make(model, devices, &counted, NULL, out);
 }
