@@ -84,7 +84,8 @@ CLQ_API bool clq_world_is_apart(const clq_world *world);  /* whether this rank i
 
 /* all (size * bytes): all[r * bytes] and what follows is `mine` (bytes) of rank r. bytes is the same on all ranks, and
  * small, as each rank gets everything: size * bytes is at most 1 GiB. `mine` may lie in its place in `all`. Errors:
- * ARGUMENT (bytes), TIMEOUT, ABORTED, SYSTEM, MEMORY; all but ARGUMENT end the world. */
+ * ARGUMENT (bytes), STATE (this rank is set apart), TIMEOUT, ABORTED, SYSTEM, MEMORY; all but ARGUMENT and STATE end
+ * the world. */
 CLQ_API clq_status clq_world_gather(clq_world *world, const void *mine, size_t bytes, void *all);
 /* No rank returns before every rank has called it. Errors: likewise. */
 CLQ_API clq_status clq_world_barrier(clq_world *world);

@@ -129,9 +129,11 @@ clq_status clq_command_report(int argc, char **argv);
  * whose store ranks end, too, unless it failed. */
 clq_status clq_setup_serve(const clq_setup *setup);
 clq_status clq_setup_end_stores(clq_setup *setup, clq_status status);
-/* clq_ranks_join, and with strategy ps sets the store ranks apart; ranks other than 0 also lose the options that name
- * output files. */
-clq_status clq_setup_world(clq_setup *setup, clq_options *options, clq_status status);
+/* Whether a training is by strategy ps, over several processes with store ranks. Errors: ARGUMENT (no strategy). */
+clq_status clq_options_train_by_ps(const clq_options *options, bool *is_ps);
+/* clq_ranks_join; a training by strategy ps sets the store ranks apart. Ranks other than 0 also lose the options that
+ * name output files. */
+clq_status clq_setup_world(clq_setup *setup, clq_options *options, bool trains, clq_status status);
 /* Of who evaluates beside so many processes: has no rank, so that "{rank}" in paths of data is "evaluator". */
 clq_status clq_setup_evaluator(clq_setup *setup, clq_options *options, unsigned processes);
 /* Launchers bind a process to a part of its machine: Open MPI to one core if there are at most two processes. A process

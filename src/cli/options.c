@@ -89,8 +89,9 @@ clq_status clq_command_run(const char *about, int argc, char **argv,
                            clq_status (*body)(clq_setup *, const clq_options *)) {
     clq_options options = {0};
     clq_setup setup = {0};
+    const unsigned command = clq_command_bit(argv[0]);
     clq_status status = parse(about, argc, argv, &options);
-    if (clq_command_bit(argv[0]) & of_several) status = clq_setup_world(&setup, &options, status);
+    if (command & of_several) status = clq_setup_world(&setup, &options, command == CLQ_COMMAND_TRAIN, status);
     return carry_out(&setup, &options, status, body);
 }
 

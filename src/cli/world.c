@@ -102,12 +102,21 @@ clq_status clq_setup_evaluator(clq_setup *setup, clq_options *options, unsigned 
 
 /* ---- store ranks ---- */
 
-static clq_status parse_strategy(const clq_options *o, bool *is_ps) {
+clq_status clq_options_train_by_ps(const clq_options *o, bool *is_ps) {
     clq_strategy_options ignored = {0};
     clq_strategy_kind kind = CLQ_STRATEGY_AUTO;
     CLQ_TRY(clq_strategy_parse(o->strategy, &kind, &ignored));
     *is_ps = kind == CLQ_STRATEGY_PS;
     return CLQ_OK;
+}
+
+/* All agree before one of them leaves the others' collective functions. *stores: 0 without strategy ps. */
+static clq_status agree_on_stores(const clq_options *o, clq_world *world, bool is_ps, const tf_config *config,
+                                  unsigned *stores) {
+    const uint64_t count = !is_ps ? 0 : o->ps_ranks ? o->ps_ranks : CLQ_MAX(config->stores, 1u);
+    *stores = (unsigned)count;
+    return clq_world_agree(world, "number of store ranks (--strategy, --ps-ranks)",
+                           clq_hash128_of(&count, sizeof count, 0));
 }
 
 static clq_status check_stores(const clq_options *o, const clq_world *world, bool is_ps, const tf_config *config) {
@@ -146,19 +155,18 @@ clq_status clq_setup_end_stores(clq_setup *setup, clq_status status) {
     return clq_error_raise(&error);
 }
 
-clq_status clq_setup_world(clq_setup *setup, clq_options *options, clq_status status) {
+clq_status clq_setup_world(clq_setup *setup, clq_options *options, bool trains, clq_status status) {
     tf_config config;
     bool is_ps = false;
-    if (status == CLQ_OK) status = parse_strategy(options, &is_ps);
+    unsigned stores = 0;
+    if (status == CLQ_OK && trains) status = clq_options_train_by_ps(options, &is_ps);
     status = clq_ranks_join(&setup->world, status);
     clq_world *world = setup->world;
     setup->is_silent = clq_world_rank(world) > 0;
     if (status == CLQ_OK) status = world ? check_tf_config(world, is_ps, &config) : check_tf_config_alone(is_ps);
     if (status == CLQ_OK) status = clq_world_check(world, check_stores(options, world, is_ps, &config));
-    if (status == CLQ_OK && world && is_ps) {
-        const uint64_t stores = options->ps_ranks ? options->ps_ranks : CLQ_MAX(config.stores, 1u);
-        status = clq_world_set_apart(world, (unsigned)stores);
-    }
+    if (status == CLQ_OK && world) status = agree_on_stores(options, world, is_ps, &config, &stores);
+    if (status == CLQ_OK && stores > 0) status = clq_world_set_apart(world, stores);
     if (setup->is_silent) {
         options->json = false;
         options->save = options->save_best = options->monitor = options->csv = options->trace = NULL;

@@ -44,6 +44,9 @@ static const size_t bytes_most = (size_t)1 << 30; /* of all ranks: a round's mes
 
 static clq_status gather_all(clq_world *world, const char *doing, const void *mine, size_t bytes, void *all) {
     const unsigned size = clq_world_size(world), rank = clq_world_rank(world);
+    if (rank >= size)
+        return clq_fail(CLQ_STATE, "%s is set apart, and calls clq_serve: it takes no part in %s",
+                        clq_world_name(world, rank), doing);
     if (bytes == 0 || bytes > bytes_most / size)
         return clq_fail(CLQ_ARGUMENT, "a gather of %zu bytes from each of %u ranks: expected 1 byte to 1 GiB in all",
                         bytes, size);

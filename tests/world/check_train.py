@@ -161,6 +161,12 @@ class Train(unittest.TestCase):
         self.refused(3, ["use one (--ps-ranks 1)"], 4, "--strategy", "ps", "--ps-ranks", 2, "--clip", "global_norm=1")
         self.refused(3, ["none.json"], 3, "--strategy", "ps", "--model", "none.json")
         self.refused(3, ["a batch is one replica's"], 3, "--strategy", "ps", "--shard", "off")
+        self.refused(2, ["splits batches evenly"], 3, "--strategy", "ps", "--shares", "auto")
+        self.refused(2, ["does not shard"], 3, "--strategy", "ps", "--shard-optimizer")
+        self.refused(2, ["scales the loss"], 3, "--strategy", "ps", "--precision", "mixed")
+        another = f"rank 1 on {HOST} has another number of store ranks"
+        self.refused(3, [another], 3, of_rank={0: ["--strategy", "ps"], 1: ["--strategy", "mirrored"], 2: ["--strategy", "ps"]})
+        self.refused(3, [another], 3, "--strategy", "ps", of_rank={1: ["--ps-ranks", 2]})
         done = subprocess.run([CLIQUE, "train", *DATA, "--strategy", "ps", "--ps-ranks", "1"], env=ENVIRONMENT, capture_output=True, text=True,
                               timeout=240)
         self.assertEqual(done.returncode, 2, done.stderr)

@@ -157,6 +157,7 @@ class Why(unittest.TestCase):
         self.refused(3, [other, another], 2, of_rank={1: ["--batch", 32]})
         self.refused(4, [other, "nothing"], 2, of_rank={1: ["--devices", "nothing:0"]})
         self.refused(3, ["leave --strategy out"], 2, "--strategy", "pipeline")
+        self.refused(3, ["leave --strategy out"], 3, "--strategy", "ps")
         self.refused(3, ["is of one process"], 2, "--trace", "trace.json")
         self.refused(3, ["leave --shard file out"], 2, "--shard", "file", "--data", "nowhere")  # before there is data
         self.refused(2, [f"leaves none for rank 2 on {HOST}"], 3, "--batch", 4)

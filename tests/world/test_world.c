@@ -374,6 +374,7 @@ static void goes_on_without_two(fabric_rank *self) {
     EXPECT(self, clq_world_is_apart(self->world) == (self->rank >= 3));
     EXPECT(self, strncmp(clq_world_name(self->world, 4), "rank 4 on ", 10) == 0);
     if (self->rank >= 3) {
+        EXPECT(self, clq_world_gather(self->world, &word, sizeof word, all) == CLQ_STATE);
         EXPECT_OK(self, clq_world_receive(self->world, 1, CLQ_TAG_APART, &word, sizeof word, 0));
         EXPECT(self, word == 101);
     } else {
