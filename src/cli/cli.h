@@ -103,6 +103,10 @@ typedef struct clq_setup {
  * wrong option is an ARGUMENT failure that names it. --help prints and exits 0. (options.c) */
 clq_status clq_command_run(const char *about, int argc, char **argv,
                            clq_status (*body)(clq_setup *setup, const clq_options *options));
+/* The options of the command line of a command that has some (argv[0]: its name), whose files this process does not
+ * use: clique launch looks at them. *out: zero before; its texts are argv's. Errors and --help: as clq_command_run. A
+ * command of another name has no options. (options.c) */
+clq_status clq_command_options(int argc, char **argv, clq_options *out);
 /* eval --follow for the training of so many processes that argv is the command line of (argv[0]: "train"), until
  * has_ended says so. (options.c) */
 clq_status clq_command_follow(int argc, char **argv, unsigned processes, bool (*has_ended)(void *context),

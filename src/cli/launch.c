@@ -30,6 +30,7 @@ typedef struct launch_options {
     uint64_t restarts;
     double wait_s; /* < 0: not given */
     bool dry_run;
+    clq_options command; /* of the command, if it is one of clique's that has any; else zero */
 } launch_options;
 
 static clq_status set_option(void *context, const struct argp_option *option, const char *value) {
@@ -49,22 +50,16 @@ static clq_status set_option(void *context, const struct argp_option *option, co
 
 /* ---- the command that is launched ---- */
 
-/* The value of "--NAME VALUE" or "--NAME=VALUE" of the command, "" of a flag; NULL: it does not have it. */
-static const char *option_of(char **command, const char *name) {
-    const size_t length = strlen(name);
-    for (char **word = command; *word; word++) {
-        if (strncmp(*word, name, length) != 0) continue;
-        if ((*word)[length] == '=') return *word + length + 1;
-        if (!(*word)[length]) return word[1] ? word[1] : "";
-    }
-    return NULL;
-}
-
-/* The word `clique` stands for this program: the path of others is not known to depend on. */
-static clq_status name_program(clq_mpirun *l, char path[4096]) {
+/* The word `clique` stands for this program: the path of others is not known to depend on. Takes the options of its
+ * commands as these take them themselves. */
+static clq_status name_program(clq_mpirun *l, launch_options *o, char path[4096]) {
     if (!l->command[0]) return clq_fail(CLQ_ARGUMENT, "no command: clique launch [OPTION…] -- clique train …");
     const char *slash = strrchr(l->command[0], '/'), *name = slash ? slash + 1 : l->command[0];
-    l->is_train = strcmp(name, "clique") == 0 && l->command[1] && strcmp(l->command[1], "train") == 0;
+    const bool is_own = strcmp(name, "clique") == 0 && l->command[1];
+    int words = 0;
+    while (l->command[words]) words++;
+    l->is_train = is_own && strcmp(l->command[1], "train") == 0;
+    if (is_own) CLQ_TRY(clq_command_options(words - 1, l->command + 1, &o->command));
     if (strcmp(l->command[0], "clique") != 0) return CLQ_OK;
     const ssize_t length = readlink("/proc/self/exe", path, 4095);
     if (length < 0) return clq_fail(CLQ_SYSTEM, "cannot find this program's own path: %s", strerror(errno));
@@ -87,15 +82,17 @@ static clq_status check_words(char **command) {
 
 static clq_status check_command(const clq_mpirun *l, const launch_options *o) {
     const clq_cluster *c = l->cluster;
+    const bool keeps = l->is_train && o->command.checkpoint;
     CLQ_TRY(check_words(l->command));
-    if (o->restarts > 0 && !(l->is_train && option_of(l->command, "--checkpoint")))
+    if (o->restarts > 0 && !keeps)
         return clq_fail(CLQ_ARGUMENT, "--restarts goes on from checkpoints: the command must be clique train, with "
                                       "--checkpoint DIR");
-    if (c->evaluates && !(l->is_train && option_of(l->command, "--checkpoint")))
+    if (c->evaluates && !keeps)
         return clq_fail(CLQ_UNSUPPORTED, "TF_CONFIG: task.type 'evaluator' evaluates checkpoints: the command must be "
                                          "clique train, with --checkpoint DIR, a folder that this host shares with the "
                                          "first one");
-    if (c->has_twins && !option_of(l->command, "--devices") && !option_of(l->command, "--share-devices"))
+    const bool takes_all = o->command.devices && strcmp(o->command.devices, "auto") == 0;
+    if (c->has_twins && takes_all && !o->command.share_devices)
         return clq_fail(CLQ_ARGUMENT,
                         "TF_CONFIG: cluster names '%s' %u times: one process drives all devices of a host; name the "
                         "devices of each (--devices), or have them shared (--share-devices)",
@@ -242,18 +239,15 @@ static clq_status launch(clq_mpirun *l, const launch_options *o, int *code) {
 
 /* ---- the command ---- */
 
-static bool trains_by_ps(const clq_mpirun *l) {
-    const char *strategy = option_of(l->command, "--strategy");
-    return l->is_train && strategy && strcmp(strategy, "ps") == 0;
-}
-
 static clq_status find_cluster(clq_mpirun *l, const launch_options *o) {
     const char *config = clq_environment("TF_CONFIG");
     clq_cluster *out = l->cluster;
+    bool is_ps = false;
+    if (l->is_train) CLQ_TRY(clq_options_train_by_ps(&o->command, &is_ps));
     if (o->hosts) return clq_cluster_of_hosts(o->hosts, out);
-    if (config) CLQ_TRY(clq_cluster_of_tf_config(config, trains_by_ps(l), out));
+    if (config) CLQ_TRY(clq_cluster_of_tf_config(config, is_ps, out));
     l->names_stores = out->has_stores && out->ps > 0;
-    if (l->names_stores && option_of(l->command, "--ps-ranks"))
+    if (l->names_stores && o->command.ps_ranks > 0)
         return clq_fail(CLQ_ARGUMENT,
                         "--ps-ranks: TF_CONFIG says which ranks keep variables (cluster.ps): leave it out");
     if (config) return CLQ_OK;
@@ -289,7 +283,7 @@ clq_status clq_command_launch(int argc, char **argv) {
                                 table, own, argv, set_option, &options));
     l.command = argv + CLQ_MIN(own + 1, argc);
     l.agent = options.agent;
-    CLQ_TRY(name_program(&l, path));
+    CLQ_TRY(name_program(&l, &options, path));
     const clq_status status = launch_or_wait(&l, &options, &code);
     clq_words_release(&l.reach);
     clq_cluster_release(&cluster);

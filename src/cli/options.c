@@ -60,13 +60,23 @@ static clq_status list_options(unsigned command, struct argp_option table[OPTION
     return CLQ_OK;
 }
 
-static clq_status parse(const char *about, int argc, char **argv, clq_options *options) {
+static clq_status parse_words(const char *about, int argc, char **argv, clq_options *options) {
     struct argp_option table[OPTIONS_MAX] = {{0}};
     char program[64];
     CLQ_TRY(list_options(clq_command_bit(argv[0]), table, options));
     snprintf(program, sizeof program, "clique %s", argv[0]);
-    CLQ_TRY(clq_arguments_parse(program, about, table, argc, argv, set_option, options));
+    return clq_arguments_parse(program, about, table, argc, argv, set_option, options);
+}
+
+static clq_status parse(const char *about, int argc, char **argv, clq_options *options) {
+    CLQ_TRY(parse_words(about, argc, argv, options));
     return clq_options_check_files(argv[0], options, NULL, 0);
+}
+
+clq_status clq_command_options(int argc, char **argv, clq_options *out) {
+    size_t i = 0;
+    while (i < CLQ_COUNT_OF(commands) && strcmp(commands[i].name, argv[0]) != 0) i++;
+    return i < CLQ_COUNT_OF(commands) ? parse_words("", argc, argv, out) : CLQ_OK;
 }
 
 /* status: of the options. */

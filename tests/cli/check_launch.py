@@ -151,6 +151,11 @@ class Launch(unittest.TestCase):
             self.assertEqual((code, said), (0, ""))
             self.assertEqual(self.hosts_of(out, mpi), ("host0:1,host3:1,host1:1,host2:1", "4"))
             self.assertTrue(out.endswith("--strategy ps --ps-ranks 2\n"), out)
+        # Options are those that the command itself takes.
+        for words, ranks in ((["--strat", "ps"], "4"), (["--strategy=ps"], "4"), (["--strategy", "ps", "--strategy", "mirrored"], "2"),
+                             (["--save", "--strategy=ps"], "2"), (["--strategy", "mirrored", "--strategy", "ps"], "4")):
+            code, out, said = self.run_it("--mpi", "openmpi", "--dry-run", "--agent", "a", "--", "clique", "train", *words, config=config)
+            self.assertEqual((code, self.hosts_of(out)[1]), (0, ranks), said)
 
     def test_bad_tf_config(self):
         for config, code, words in BAD:
@@ -171,6 +176,8 @@ class Launch(unittest.TestCase):
         self.refused(2, "--mpi 'lam'", "--hosts", "localhost", "--mpi", "lam", *end)
         self.refused(2, "--restarts", "--hosts", "localhost:2", "--restarts", 1, *end)
         self.refused(2, "--restarts", "--hosts", "localhost:2", "--restarts", 1, "--", "other", "--checkpoint", "c")
+        self.refused(2, "--restarts", "--hosts", "localhost:2", "--restarts", 1, "--", "clique", "train", "--save", "--checkpoint")
+        self.refused(2, "option '--savee'", "--hosts", "localhost:2", "--", "clique", "train", "--savee", "x")
         self.refused(2, "--restarts '-1'", "--hosts", "localhost:2", "--restarts=-1", *end)
         self.refused(2, "word ':'", "--hosts", "localhost", "--", "echo", "a", ":", "b")
         self.refused(2, "begins with '-x'", "--hosts", "localhost", "--", "-x", "a")
