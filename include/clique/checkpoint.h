@@ -84,9 +84,10 @@ CLQ_API clq_checkpoint_counts clq_checkpoints_counts(clq_checkpoints *checkpoint
  * there is none, or no folder. Errors: READ, MEMORY. */
 CLQ_API clq_status clq_checkpoints_newest(const char *folder, uint64_t *step);
 /* The weights and moving statistics of a checkpoint become the trainer's, as with clq_trainer_load; nothing else of it
- * is looked at, and the trainer may be inference-only. A training removes old checkpoints: one that is gone, or goes
- * meanwhile, fails. Errors leave the trainer as it was: NOT_FOUND, READ, FORMAT (damaged), MISMATCH (of another model),
- * MEMORY, and those of clq_trainer_load. */
+ * is looked at, and the trainer may be inference-only. Of a training with `average` these are its weights, not their
+ * averages. A training removes old checkpoints: one that is gone, or goes meanwhile, fails. Errors leave the trainer as
+ * it was: NOT_FOUND, READ, FORMAT (damaged, or a value that is not finite), MISMATCH (of another model), MEMORY, and
+ * those of clq_trainer_load. */
 CLQ_API clq_status clq_trainer_load_checkpoint(clq_trainer *trainer, const char *folder, uint64_t step);
 
 #ifdef __cplusplus

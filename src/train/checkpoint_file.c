@@ -7,6 +7,7 @@
 #include <string.h>
 
 #define FORMAT_NAME "clique-checkpoint"
+#define VARIABLES "variables/"
 enum { FORMAT_VERSION = 1, MANIFEST_MAX = 64 << 20, MANIFEST_DEPTH = 3, HASH_TEXT = 33 };
 
 void clq_checkpoint_release(clq_checkpoint *checkpoint) {
@@ -115,7 +116,7 @@ static char *name_of(const clq_model *model, const clq_snapshot_entry *e) {
     char who[32] = "";
     if (e->replica >= 0) snprintf(who, sizeof who, "replica/%d/", e->replica);
     switch (e->kind) {
-    case CLQ_SNAPSHOT_VALUE: return clq_strprintf("%svariables/%s", who, variable);
+    case CLQ_SNAPSHOT_VALUE: return clq_strprintf("%s" VARIABLES "%s", who, variable);
     case CLQ_SNAPSHOT_SLOT: return clq_strprintf("%soptimizer/%u/%s", who, e->slot, variable);
     case CLQ_SNAPSHOT_ERROR: return clq_strprintf("%serror/%s", who, variable);
     }
@@ -325,37 +326,38 @@ static clq_status take_of(clq_checkpoint *c, const clq_safetensors *file, const 
     return CLQ_OK;
 }
 
-/* Of one variable. */
-static clq_status take_kept_variable(const clq_safetensors *file, const char *path, const char *of,
-                                     const clq_variable *v, float *to) {
-    char *name = clq_strprintf("%s/%s", of, v->name);
+/* of: what its name begins with. */
+static clq_status find_variable(const clq_safetensors *file, const char *path, const char *of, const clq_variable *v,
+                                const clq_safetensors_entry **out) {
+    char *name = clq_strprintf("%s%s", of, v->name);
     if (!name) return CLQ_MEMORY;
-    const clq_safetensors_entry *from = clq_safetensors_find(file, name);
-    clq_status status = from ? check_tensor(from, v, path)
-                             : clq_fail(CLQ_MISMATCH, "%s: it has no tensor '%s', which the model needs", path, name);
+    *out = clq_safetensors_find(file, name);
+    const clq_status status =
+        *out ? CLQ_OK : clq_fail(CLQ_MISMATCH, "%s: it has no tensor '%s', which the model needs", path, name);
     clq_free(name);
-    if (status == CLQ_OK) memcpy(to, from->data, from->bytes);
     return status;
 }
 
 /* The weights that the callback of this state kept, where the file has any. */
 static clq_status take_kept_of(clq_checkpoint *c, const clq_safetensors *file, const char *path, const char *state,
                                size_t *taken) {
-    const size_t length = strlen(state);
+    char *of = clq_strprintf("%s/", state);
     float *to;
     bool any = false;
-    for (size_t i = 0; i < clq_safetensors_count(file) && !any; i++) {
-        const char *name = clq_safetensors_at(file, i)->name;
-        any = strncmp(name, state, length) == 0 && name[length] == '/';
-    }
-    if (!any) return CLQ_OK;
-    CLQ_TRY(clq_checkpoint_add_kept(c, state, &to));
-    for (uint32_t k = 0; k < c->model->variable_count; k++) {
-        CLQ_TRY(take_kept_variable(file, path, state, &c->model->variables[k], to));
-        to += c->model->variables[k].elements;
+    for (size_t i = 0; of && i < clq_safetensors_count(file) && !any; i++)
+        any = strncmp(clq_safetensors_at(file, i)->name, of, strlen(of)) == 0;
+    clq_status status = !of ? CLQ_MEMORY : any ? clq_checkpoint_add_kept(c, state, &to) : CLQ_OK;
+    for (uint32_t k = 0; any && k < c->model->variable_count && status == CLQ_OK; k++) {
+        const clq_variable *v = &c->model->variables[k];
+        const clq_safetensors_entry *from;
+        status = find_variable(file, path, of, v, &from);
+        if (status == CLQ_OK) status = check_tensor(from, v, path);
+        if (status == CLQ_OK) memcpy(to, from->data, from->bytes);
+        to += v->elements;
         ++*taken;
     }
-    return CLQ_OK;
+    clq_free(of);
+    return status;
 }
 
 static clq_status take_tensors(clq_checkpoint *c, const clq_safetensors *file, const char *path) {
@@ -365,14 +367,9 @@ static clq_status take_tensors(clq_checkpoint *c, const clq_safetensors *file, c
     json_object_foreach(c->values, key, value) {
         if (strncmp(key, "callback/", 9) == 0) CLQ_TRY(take_kept_of(c, file, path, key, &taken));
     }
-    for (int r = -1; r < (int)c->snapshot.replicas && taken < clq_safetensors_count(file); r++) CLQ_TRY(take_of(c, file, path, r, &taken));
-    for (size_t i = 0; i < clq_safetensors_count(file) && taken < clq_safetensors_count(file); i++) {
-        const char *name = clq_safetensors_at(file, i)->name;
-        bool known = strncmp(name, "variables/", 10) != 0;
-        for (uint32_t v = 0; v < c->model->variable_count && !known; v++)
-            known = strcmp(c->model->variables[v].name, name + 10) == 0;
-        if (!known) return clq_fail(CLQ_MISMATCH, "%s: tensor '%s' is not part of the model", path, name);
-    }
+    for (int r = -1; r < (int)c->snapshot.replicas && taken < clq_safetensors_count(file); r++)
+        CLQ_TRY(take_of(c, file, path, r, &taken));
+    CLQ_TRY(clq_refuse_strangers(c->model, file, path, VARIABLES));
     if (taken == clq_safetensors_count(file)) return CLQ_OK;
     return clq_fail(CLQ_MISMATCH, "%s: it has %zu tensors that the training does not have", path,
                     clq_safetensors_count(file) - taken);
@@ -420,8 +417,11 @@ clq_status clq_checkpoint_read(const char *folder, const clq_model *model, unsig
 clq_status clq_checkpoint_read_weights(const char *folder, const clq_model *model, float *values) {
     files f;
     clq_status status = open_files(folder, &f);
+    if (status == CLQ_OK) status = clq_refuse_strangers(model, f.tensors, f.path, VARIABLES);
     for (uint32_t v = 0; v < model->variable_count && status == CLQ_OK; v++) {
-        status = take_kept_variable(f.tensors, f.path, "variables", &model->variables[v], values);
+        const clq_safetensors_entry *from;
+        status = find_variable(f.tensors, f.path, VARIABLES, &model->variables[v], &from);
+        if (status == CLQ_OK) status = clq_read_weights(from, &model->variables[v], f.path, values);
         values += model->variables[v].elements;
     }
     close_files(&f);

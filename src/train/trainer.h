@@ -129,6 +129,12 @@ clq_status clq_trainer_copy_weights(clq_trainer *trainer, float **values);
 clq_status clq_trainer_put_weights(clq_trainer *trainer, const float *values);
 /* Of a variable in the file `path`. Errors: MISMATCH, with both shapes. */
 clq_status clq_check_tensor_shape(const clq_safetensors_entry *entry, const clq_variable *variable, const char *path);
+/* The variable's values, as float32. Errors: MISMATCH (type, shape), FORMAT (a value that is not finite). */
+clq_status clq_read_weights(const clq_safetensors_entry *entry, const clq_variable *variable, const char *path,
+                            float *out);
+/* Of the file's tensors whose names begin with `prefix`, what follows is a variable's name. Errors: MISMATCH. */
+clq_status clq_refuse_strangers(const clq_model *model, const clq_safetensors *file, const char *path,
+                                const char *prefix);
 bool clq_trainer_takes_rows(const clq_trainer *trainer, const clq_dataset *dataset);
 clq_status clq_trainer_set_initial_weights(clq_trainer *trainer);
 /* Behind each batch that gradients were made of; ends: by the last of its update. */

@@ -156,12 +156,10 @@ clq_status clq_check_tensor_shape(const clq_safetensors_entry *entry, const clq_
                     wanted);
 }
 
-static clq_status load_variable(const clq_variable *variable, const clq_safetensors *file, const char *path,
-                                float *out) {
-    const clq_safetensors_entry *entry = clq_safetensors_find(file, variable->name);
-    if (!entry) return clq_fail(CLQ_MISMATCH, "%s has no tensor '%s', which the model needs", path, variable->name);
+clq_status clq_read_weights(const clq_safetensors_entry *entry, const clq_variable *variable, const char *path,
+                            float *out) {
     if (!is_float(entry->dtype))
-        return clq_fail(CLQ_MISMATCH, "%s: tensor '%s' is %s; f32, f64, f16 and bf16 are read", path, variable->name,
+        return clq_fail(CLQ_MISMATCH, "%s: tensor '%s' is %s; f32, f64, f16 and bf16 are read", path, entry->name,
                         clq_dtype_name(entry->dtype));
     CLQ_TRY(clq_check_tensor_shape(entry, variable, path));
     for (size_t i = 0; i < entry->count; i++) {
@@ -169,20 +167,28 @@ static clq_status load_variable(const clq_variable *variable, const clq_safetens
         out[i] = (float)value;
         if (isfinite(out[i])) continue;
         return clq_fail(CLQ_FORMAT, "%s: tensor '%s': value %zu is %g, and weights must be finite as float32", path,
-                        variable->name, i, value);
+                        entry->name, i, value);
     }
     return CLQ_OK;
 }
 
-static clq_status refuse_strangers(const clq_trainer *trainer, const clq_safetensors *file, const char *path) {
+static clq_status load_variable(const clq_variable *variable, const clq_safetensors *file, const char *path,
+                                float *out) {
+    const clq_safetensors_entry *entry = clq_safetensors_find(file, variable->name);
+    if (!entry) return clq_fail(CLQ_MISMATCH, "%s has no tensor '%s', which the model needs", path, variable->name);
+    return clq_read_weights(entry, variable, path, out);
+}
+
+clq_status clq_refuse_strangers(const clq_model *model, const clq_safetensors *file, const char *path,
+                                const char *prefix) {
+    const size_t length = strlen(prefix);
     for (size_t i = 0; i < clq_safetensors_count(file); i++) {
         const char *name = clq_safetensors_at(file, i)->name;
-        bool known = false;
-        for (uint32_t v = 0; v < trainer->model->variable_count && !known; v++)
-            known = strcmp(trainer->model->variables[v].name, name) == 0;
+        bool known = strncmp(name, prefix, length) != 0;
+        for (uint32_t v = 0; v < model->variable_count && !known; v++)
+            known = strcmp(model->variables[v].name, name + length) == 0;
         if (!known)
-            return clq_fail(CLQ_MISMATCH, "%s: tensor '%s' is not part of model %s", path, name,
-                            clq_model_name(trainer->model));
+            return clq_fail(CLQ_MISMATCH, "%s: tensor '%s' is not part of model %s", path, name, clq_model_name(model));
     }
     return CLQ_OK;
 }
@@ -193,7 +199,7 @@ clq_status clq_trainer_load(clq_trainer *trainer, const char *path) {
     CLQ_TRY(clq_safetensors_open(path, &file));
     image all = {0};
     clq_status status = open_image(trainer->model, &all);
-    if (status == CLQ_OK) status = refuse_strangers(trainer, file, path);
+    if (status == CLQ_OK) status = clq_refuse_strangers(trainer->model, file, path, "");
     for (uint32_t i = 0; i < trainer->model->variable_count && status == CLQ_OK; i++)
         if (clq_strategy_has_variable(trainer->strategy, i))
             status = load_variable(&trainer->model->variables[i], file, path, values_in(&all, i));

@@ -489,6 +489,29 @@ static void test_no_memory_for_a_copy(void **state) {
     clq_model_destroy(model);
 }
 
+/* As with files of weights. */
+static void test_weights_that_are_not_finite(void **state) {
+    const char *folder = files_path("not finite");
+    (void)state;
+    clq_model *model = make_model(false, 8);
+    clq_dataset *data = make_data();
+    clq_trainer *trainer = make_trainer(model, &settings[0], "sgd");
+    clq_checkpoints *checkpoints = open_checkpoints(folder);
+    static float values[WEIGHTS_MOST];
+    make_steps(trainer, data, 1);
+    assert_ok(clq_trainer_get_variable(trainer, 0, values));
+    values[1] = NAN;
+    assert_ok(clq_trainer_set_variable(trainer, 0, values));
+    assert_ok(clq_checkpoints_save(checkpoints, trainer, NULL));
+    clq_checkpoints_wait(checkpoints);
+    assert_int_equal(clq_trainer_load_checkpoint(trainer, folder, 1), CLQ_FORMAT);
+    assert_non_null(strstr(clq_error_detail(), "value 1 is nan, and weights must be finite"));
+    clq_checkpoints_close(checkpoints);
+    clq_trainer_destroy(trainer);
+    clq_dataset_destroy(data);
+    clq_model_destroy(model);
+}
+
 /* Of the newest whole one, by a trainer that cannot go on from it. What fails leaves the weights as they were. */
 static void test_weights_alone(void **state) {
     static record whole;
@@ -544,6 +567,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_damaged_ones_are_left_out),
         cmocka_unit_test(test_misuse),
         cmocka_unit_test(test_weights_alone),
+        cmocka_unit_test(test_weights_that_are_not_finite),
         cmocka_unit_test(test_failing_allocations),
         cmocka_unit_test(test_no_memory_for_a_copy),
         cmocka_unit_test(test_few_stay_of_those_left_out),

@@ -325,8 +325,8 @@ static void another_model_is_named(void **state) {
         const char *optimizer, *says;
         unsigned units[3]; /* of the layers; 0: there are no more */
     } others[] = {{"adam", "tensor 'variables/dense/kernel' has shape (6, 40) and the model's is (6, 41)", {41, 3}},
-                  {"adam", "no tensor 'variables/dense_2/kernel', which the training has", {40, 3, 5}},
-                  {"adam", "tensor 'variables/dense_1/kernel' is not part of the model", {40}},
+                  {"adam", "no tensor 'variables/dense_2/kernel', which the ", {40, 3, 5}},
+                  {"adam", "tensor 'variables/dense_1/kernel' is not part of model other", {40}},
                   {"sgd", "it is of optimizer adam, and the training has sgd", {40, 3}},
                   {"adam:amsgrad=1", "the state of its optimizer is that of adam, and the training's of", {40, 3}}};
     (void)state;
@@ -343,6 +343,10 @@ static void another_model_is_named(void **state) {
         clq_checkpoints *checkpoints = open_folder(folder, 0);
         assert_fails(CLQ_MISMATCH, others[i].says, clq_checkpoints_restore(checkpoints, other, NULL, &step));
         assert_int_equal(step, 77);
+        if (strstr(others[i].says, "variables/"))
+            assert_fails(CLQ_MISMATCH, others[i].says, clq_trainer_load_checkpoint(other, folder, 4));
+        else
+            assert_ok(clq_trainer_load_checkpoint(other, folder, 4)); /* weights alone */
         clq_checkpoints_close(checkpoints);
         clq_trainer_destroy(other);
         clq_model_destroy(model);
