@@ -87,7 +87,7 @@ CLQ_API const clq_dataset_info *clq_dataset_get_info(const clq_dataset *dataset)
 /* The first `samples` of the whole set, at least 1; more than there are: all. `classes` of the info stays that of the
  * whole set. */
 CLQ_API clq_status clq_dataset_take(clq_dataset *dataset, size_t samples);
-/* Each epoch in a new order, from `seed` and the epoch's number alone. buffer >= the samples: a
+/* Each epoch in a new order, from `seed` and the epoch's number alone. buffer >= the samples, such as SIZE_MAX: a
  * uniform permutation; a smaller buffer works as tf.data's does. 0: off. */
 CLQ_API clq_status clq_dataset_shuffle(clq_dataset *dataset, size_t buffer, uint64_t seed);
 /* batch: at least 1; 1 unless set. */

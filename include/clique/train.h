@@ -243,13 +243,14 @@ typedef struct clq_trainer_config {
      * - DATA: the datasets are the same, and each process takes its replicas' rows of each batch.
      * - FILE: the datasets are the process's own, of any lengths; what a sample is, and batch, shuffle and seed are
      *   alike. A process takes as many samples as its replicas take of a full batch, in an order by the seed plus its
-     *   rank. An epoch has as many batches as the set that ends first; the last batch may be smaller. Rank 0 logs how
-     *   many samples that leaves out. clq_evaluate, and the validation of a fit, count each process's own samples once.
-     *   A checkpoint is gone on from by as many processes.
+     *   rank. An epoch ends with the set that ends first; the last batch may be smaller. Rank 0 logs how many samples
+     *   that leaves out. clq_evaluate, and the validation of a fit, count each process's own samples once. Only as many
+     *   processes can resume its checkpoints.
      * - OFF: the datasets are the same, and a process takes samples from all of its own likewise: an epoch trains on
      *   the whole set once for each process. Evaluation is that of DATA.
      * With FILE and OFF a batch that a program makes by hand is the whole one in each process, and each process has a
-     * share of each batch. Shares AUTO are refused then (UNSUPPORTED). */
+     * share of each batch. Shares AUTO are refused then (UNSUPPORTED). Behind clq_fit the dataset is whole again; the
+     * next clq_fit goes on where it ended. */
     clq_shard shard;
 } clq_trainer_config;
 /* Adam, sparse cross-entropy from probabilities, batch 64, u8 samples. {0} is no default: its batch is 0. */

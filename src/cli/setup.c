@@ -77,7 +77,7 @@ clq_status clq_setup_data(const clq_options *options, const char *part, clq_data
 }
 
 clq_status clq_setup_shuffle(const clq_options *o, clq_dataset *data) {
-    uint64_t buffer = clq_dataset_get_info(data)->samples;
+    uint64_t buffer = SIZE_MAX; /* the whole set: of processes with sets of unlike lengths the same */
     if (o->shuffle && strcmp(o->shuffle, "off") == 0)
         buffer = 0;
     else if (o->shuffle && !clq_parse_u64(o->shuffle, 1, SIZE_MAX, &buffer))

@@ -71,8 +71,8 @@ bool clq_dataset_reads(const char *name);
 void clq_dataset_tell(const clq_dataset *dataset, uint64_t *epoch, uint64_t *index);
 
 /* A hash of all values that it gives, and of how it is cut and shuffled: what processes compare that train on it
- * together. Reads all samples. Without values: of what a sample is, and how such sets are cut and shuffled, whatever
- * their lengths are. */
+ * together. Reads all samples. Without values: of what a sample is, and how such sets are told to be cut and shuffled,
+ * whatever their lengths are. */
 clq_hash128 clq_dataset_fingerprint(const clq_dataset *dataset, bool values);
 
 /* ---- rows (rows.c) ---- */
@@ -87,7 +87,7 @@ typedef struct clq_rows {
      * takes the rows returns. */
     bool stay;
 } clq_rows;
-/* How it is cut and shuffled; buffer 0: not at all. */
+/* How it is cut and shuffled, as it was told; buffer 0: not at all. */
 void clq_dataset_stages(const clq_dataset *dataset, size_t *batch, size_t *buffer);
 /* As clq_dataset_next, for callers that copy the rows themselves, in any thread. The rows stay: what they point to is
  * valid until the epoch after the next begins, a stage, labels or weights are set, clq_dataset_seek or clq_dataset_next

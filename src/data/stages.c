@@ -28,8 +28,7 @@ static void add_hash(clq_hash128 *hash, const void *data, size_t bytes) {
 
 clq_hash128 clq_dataset_fingerprint(const clq_dataset *d, bool values) {
     const size_t samples = values ? d->info.samples : 0;
-    const size_t buffer = values || d->buffer < d->info.samples ? d->buffer : SIZE_MAX; /* the whole set */
-    const uint64_t stages[] = {samples, d->batch, buffer, d->buffer ? d->seed : 0, d->drop_remainder};
+    const uint64_t stages[] = {samples, d->batch, d->buffer, d->buffer ? d->seed : 0, d->drop_remainder};
     clq_hash128 hash = {0};
     add_hash(&hash, stages, sizeof stages);
     for (unsigned i = 0; i < d->feed.count; i++) {

@@ -204,16 +204,17 @@ enum { ORDER_TEXT = 120 };
 static void describe_order(const clq_trainer *trainer, const clq_dataset *data, char text[ORDER_TEXT]) {
     size_t batch, buffer, samples;
     clq_dataset_stages(data, &batch, &buffer);
-    /* Whole sets of processes differ in length. */
-    if (clq_sharding_totals(trainer, data, &samples) && buffer >= clq_dataset_get_info(data)->samples) buffer = samples;
-    (void)snprintf(text, ORDER_TEXT, "%zu samples in batches of %zu, shuffled among %zu", samples, batch, buffer);
+    samples = clq_sharding_samples(trainer, data);
+    (void)snprintf(text, ORDER_TEXT, "%zu samples in batches of %zu, shuffled among %zu", samples, batch,
+                   buffer == SIZE_MAX ? samples : buffer);
 }
 
 clq_status clq_checkpoint_put_data(clq_checkpoint *to, const clq_trainer *trainer, const clq_dataset *data) {
     char order[ORDER_TEXT];
+    uint64_t epoch, index;
     describe_order(trainer, data, order);
     CLQ_TRY(clq_sharding_put(to, trainer));
-    CLQ_TRY(clq_checkpoint_put_count(to, "data/batches", clq_dataset_batches(data)));
+    CLQ_TRY(clq_checkpoint_put_count(to, "data/batches", clq_sharding_tell(trainer, data, &epoch, &index)));
     return clq_checkpoint_put_text(to, "data/order", order);
 }
 

@@ -317,7 +317,7 @@ static clq_status fill(clq_checkpoint *to, clq_trainer *trainer, const clq_datas
         return clq_fail_memory("making a checkpoint");
     CLQ_TRY(put_weights(to, place ? place->config : NULL));
     if (place) epoch = place->data_epoch, index = place->data_index;
-    if (!place && data) clq_dataset_tell(data, &epoch, &index);
+    if (!place && data) (void)clq_sharding_tell(trainer, data, &epoch, &index);
     if (!place && !data) return CLQ_OK;
     CLQ_TRY(clq_checkpoint_put_count(to, "data/epoch", epoch));
     if (data) CLQ_TRY(clq_checkpoint_put_data(to, trainer, data));
@@ -402,22 +402,14 @@ bool clq_checkpoints_are_due(const clq_checkpoints *checkpoints, uint64_t step) 
 
 /* ---- going on ---- */
 
-/* The dataset first, which may be cut otherwise; it goes back where the trainer cannot go on. */
+/* The dataset first, which may be cut otherwise. */
 static clq_status apply(clq_checkpoints *c, clq_checkpoint *from, const char *folder, clq_trainer *trainer,
                         clq_dataset *data) {
-    uint64_t epoch = 0, index = 0;
     clq_fit_place place;
     bool has_place;
     CLQ_TRY(clq_checkpoint_get_place(from, folder, trainer, data, &place, &has_place));
-    if (data) clq_dataset_tell(data, &epoch, &index);
     if (data) CLQ_TRY(clq_checkpoint_seek(from, folder, trainer, data));
-    const clq_status status = clq_checkpoint_apply(from, folder, trainer);
-    if (status != CLQ_OK) {
-        clq_error error;
-        clq_error_take(status, &error);
-        if (data) (void)clq_dataset_seek(data, epoch, index);
-        return clq_error_raise(&error);
-    }
+    CLQ_TRY(clq_checkpoint_apply(from, folder, trainer));
     c->place = place;
     c->has_place = has_place;
     json_decref(c->values);
@@ -482,14 +474,30 @@ static clq_status find_newest(clq_checkpoints *c, const clq_trainer *trainer, cl
     return *has || status == CLQ_MEMORY || first.status == CLQ_OK ? status : clq_error_raise(&first);
 }
 
-/* By all processes. */
+static clq_status apply_to_data(clq_checkpoints *c, clq_checkpoint *from, const char *folder, clq_trainer *trainer,
+                                clq_dataset *data) {
+    const clq_data_part part = clq_dataset_part(data);
+    uint64_t epoch, index;
+    clq_error error;
+    clq_dataset_tell(data, &epoch, &index);
+    clq_status status = clq_sharding_open(trainer, data);
+    if (status == CLQ_OK) status = clq_world_check(c->config.world, apply(c, from, folder, trainer, data));
+    status = clq_sharding_close(trainer, data, &part, status);
+    if (status == CLQ_OK) return CLQ_OK;
+    clq_error_take(status, &error);
+    (void)clq_dataset_seek(data, epoch, index);
+    return clq_error_raise(&error);
+}
+
+/* By all processes. On an error the dataset stays where it was. */
 static clq_status go_on(clq_checkpoints *c, clq_checkpoint *from, clq_trainer *trainer, clq_dataset *data) {
     clq_world *world = c->config.world;
     char *folder = clq_checkpoint_folder(c->folder, from->step);
     clq_status status = folder ? clq_sharding_check_resumed(from, folder, trainer) : CLQ_MEMORY;
     status = clq_world_check(world, status);
-    if (status == CLQ_OK && data) status = clq_sharding_open(trainer, data);
-    if (status == CLQ_OK) status = clq_world_check(world, apply(c, from, folder, trainer, data));
+    if (status == CLQ_OK)
+        status = data ? apply_to_data(c, from, folder, trainer, data)
+                      : clq_world_check(world, apply(c, from, folder, trainer, NULL));
     clq_free(folder);
     return status;
 }

@@ -488,13 +488,16 @@ static clq_status fit_with_callbacks(run *r) {
 }
 
 /* As many as the steps that are left need, from the place in the epoch. */
-static uint64_t count_epochs(const run *r) {
+static clq_status count_epochs(run *r) {
+    CLQ_TRY(clq_sharding_open(r->trainer, r->data));
     const uint64_t of_update = clq_trainer_batches_of_update(r->trainer), step = r->trainer->step;
     const uint64_t updates = clq_ceil_div(clq_dataset_batches(r->data), of_update);
     const uint64_t left = r->last_step > step ? r->last_step - step : 0;
     uint64_t epoch, next;
     clq_dataset_tell(r->data, &epoch, &next);
-    return r->from.epoch + left / updates + clq_ceil_div(left % updates + clq_ceil_div(next, of_update), updates);
+    r->expected =
+        r->from.epoch + left / updates + clq_ceil_div(left % updates + clq_ceil_div(next, of_update), updates);
+    return CLQ_OK;
 }
 
 clq_status clq_fit_sized(clq_trainer *trainer, clq_dataset *train, const clq_fit_config *given, size_t given_bytes) {
@@ -504,23 +507,24 @@ clq_status clq_fit_sized(clq_trainer *trainer, clq_dataset *train, const clq_fit
     if (!whole.callbacks) whole.callback_count = 0;
     clq_status status = check_fit(trainer, train, config);
     CLQ_TRY(clq_strategy_spans(trainer->strategy) ? clq_world_check(trainer->config.world, status) : status);
-    CLQ_TRY(clq_sharding_open(trainer, train));
+    const clq_data_part part = clq_dataset_part(train);
     run r = {.trainer = trainer, .data = train, .config = config, .last_step = UINT64_MAX};
     r.epochs = config->epochs ? config->epochs : UINT64_MAX;
     r.resumed = config->checkpoints && clq_checkpoints_place(config->checkpoints, &r.from);
     r.first_step = r.resumed ? r.from.first_step : trainer->step;
     if (config->steps > 0 && config->steps < UINT64_MAX - r.first_step) r.last_step = r.first_step + config->steps;
-    r.expected = config->epochs ? config->epochs : count_epochs(&r);
+    r.expected = config->epochs;
     r.by_rows = clq_trainer_takes_rows(trainer, train);
     const clq_dataset *before = trainer->rows_of; /* of a fit whose on_epoch calls this one */
     if (r.by_rows) trainer->rows_of = train;
     status = clq_meeting_open(&r.meeting, trainer, train, config);
+    if (status == CLQ_OK && config->epochs == 0) status = count_epochs(&r);
     if (status == CLQ_OK) status = clq_fit_log_open(&r.log, config, r.meeting.world != NULL);
     if (status == CLQ_OK && r.resumed) status = clq_checkpoints_restore_callbacks(config->checkpoints, config);
     if (status == CLQ_OK) status = fit_with_callbacks(&r);
     clq_free(r.log.steps);
     trainer->rows_of = before;
-    return clq_meeting_close(&r.meeting, status);
+    return clq_sharding_close(trainer, train, &part, clq_meeting_close(&r.meeting, status));
 }
 
 /* ---- predict ---- */

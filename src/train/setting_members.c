@@ -137,6 +137,11 @@ void clq_write_setting_loss_scale(const clq_trainer_config *config, clq_text *to
     if (config->loss_scale > 0.0) clq_text_add(to, "%.9g", config->loss_scale);
 }
 
+/* What is in effect: one process takes its set in any case. */
+void clq_write_setting_shard(const clq_trainer_config *config, clq_text *to) {
+    clq_text_add(to, "%s", clq_shard_name(clq_world_size(config->world) > 1 ? config->shard : CLQ_SHARD_DATA));
+}
+
 const char *clq_setting_dtype_name(size_t i) { return clq_dtype_name((clq_dtype)i); }
 const char *clq_setting_precision_name(size_t i) { return clq_precision_name((clq_precision)i); }
 const char *clq_setting_transport_name(size_t i) { return clq_transport_name((clq_transport)i); }

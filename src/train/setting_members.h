@@ -27,6 +27,7 @@ void clq_write_setting_class_weights(const clq_trainer_config *config, clq_text 
 void clq_write_setting_accumulate(const clq_trainer_config *config, clq_text *to);
 void clq_write_setting_staleness(const clq_trainer_config *config, clq_text *to);
 void clq_write_setting_shares(const clq_trainer_config *config, clq_text *to);
+void clq_write_setting_shard(const clq_trainer_config *config, clq_text *to);
 void clq_write_setting_compression(const clq_trainer_config *config, clq_text *to);
 void clq_write_setting_loss_scale(const clq_trainer_config *config, clq_text *to);
 void clq_write_setting_disable_paths(const clq_trainer_config *config, clq_text *to);

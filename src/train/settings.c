@@ -80,7 +80,8 @@ static const clq_setting settings[] = {
      "over several processes, which samples each of them takes: its part of each batch of the one set that all have, "
      "samples of its own files, or of the whole set in an order of its own (default data)",
      .type = CLQ_SETTING_TEXT, .initial = "data", FIELD(shard), .commands = TRAIN | WHY, .results = true,
-     .resumed = CLQ_RESUMED_WARNED, KIND(shard, clq_shard, CLQ_SHARD_OFF + 1, clq_shard_name)},
+     .resumed = CLQ_RESUMED_WARNED, KIND(shard, clq_shard, CLQ_SHARD_OFF + 1, clq_shard_name),
+     .member.write = clq_write_setting_shard},
     {"no-test", NULL, "no test set", .type = CLQ_SETTING_FLAG, FIELD(no_test), .commands = TRAIN},
     {"take", "N", "only the first N samples", .type = CLQ_SETTING_COUNT, .min = 1, .max = UINT64_MAX, FIELD(take),
      .commands = TRAIN | WHY | EVAL | PREDICT | TUNE, .results = true, .resumed = CLQ_RESUMED_ANEW},

@@ -5,10 +5,17 @@
 
 #include <inttypes.h>
 
+typedef struct place {
+    uint64_t epoch, index;
+} place;
+
 struct clq_sharding {
     unsigned processes;
     clq_brought brought; /* to the batch at hand, or what is evaluated; its counts are `counts` */
     uint64_t batches;    /* of an epoch; 0: not opened yet */
+    bool told_order;     /* that all have the same one */
+    const clq_dataset *closed; /* the last one, until it is opened again; not to be read: it may be gone */
+    place left, whole;         /* where it was left as a part, and, since whole epochs may be shorter, as a whole */
     /* (processes) samples of a full batch, of the whole set, and of the batch at hand. One allocation, which `shares`
      * begins. */
     size_t *shares, *samples, *counts;
@@ -18,9 +25,9 @@ clq_status clq_sharding_check(const clq_trainer_config *config) {
     if (config->shard == CLQ_SHARD_DATA || clq_world_size(config->world) == 1) return CLQ_OK;
     if (config->strategy == CLQ_STRATEGY_PS && config->strategy_options.staleness > 0)
         return clq_fail(CLQ_UNSUPPORTED,
-                        "with shard %s a process brings a part of each batch, and with a staleness a batch is one "
-                        "replica's: use a staleness of 0, or shard data",
-                        clq_shard_name(config->shard));
+                        "with shard %s a process brings a part of each batch, and with a staleness of %d a batch is "
+                        "one replica's: use a staleness of 0, or shard data",
+                        clq_shard_name(config->shard), (int)config->strategy_options.staleness);
     if (config->strategy_options.shares != CLQ_SHARES_AUTO) return CLQ_OK;
     return clq_fail(CLQ_UNSUPPORTED,
                     "with shard %s the part of each batch that a process brings is fixed, and shares auto would change "
@@ -96,19 +103,40 @@ static void tell_left_out(const clq_trainer *trainer, unsigned shortest) {
     }
     if (taken == all) return;
     clq_log(CLQ_LOG_WARNING,
-            "an epoch has %" PRIu64 " batches, for which the %zu samples of %s last: %zu of the %zu samples of all %u "
-            "processes are left out of each epoch",
-            s->batches, s->samples[shortest], clq_world_name(trainer->config.world, shortest), all - taken, all,
-            s->processes);
+            "an epoch has %" PRIu64 " batch%s, as %s has only %zu sample%s: %zu of all %zu samples %s left out of each "
+            "epoch",
+            s->batches, s->batches == 1 ? "" : "es", clq_world_name(trainer->config.world, shortest),
+            s->samples[shortest], clq_plural(s->samples[shortest]), all - taken, all, all - taken == 1 ? "is" : "are");
 }
 
 /* By rank 0, if an epoch has another number of batches than before. */
 static void tell(const clq_trainer *trainer, const clq_dataset *dataset, unsigned shortest) {
+    struct clq_sharding *s = trainer->sharding;
     size_t batch, buffer;
     clq_dataset_stages(dataset, &batch, &buffer);
     tell_left_out(trainer, shortest);
-    if (trainer->config.shard == CLQ_SHARD_OFF && buffer == 0)
-        clq_log(CLQ_LOG_WARNING, "the set is not shuffled: with shard off all processes bring the same samples");
+    if (trainer->config.shard != CLQ_SHARD_OFF || buffer != 0 || s->told_order) return;
+    clq_log(CLQ_LOG_WARNING, "the set is not shuffled: with shard off all processes bring the same samples");
+    s->told_order = true;
+}
+
+static place place_of(const clq_dataset *dataset) {
+    place now;
+    clq_dataset_tell(dataset, &now.epoch, &now.index);
+    return now;
+}
+
+/* Nobody has moved it since it was closed. */
+static bool is_left(const struct clq_sharding *s, const clq_dataset *dataset, place now) {
+    return s->closed == dataset && now.epoch == s->whole.epoch && now.index == s->whole.index;
+}
+
+/* found: where it was before it was opened. */
+static clq_status go_back(struct clq_sharding *s, place found, clq_dataset *dataset) {
+    const bool goes_back = is_left(s, dataset, found);
+    s->closed = NULL;
+    if (!goes_back) return CLQ_OK;
+    return clq_dataset_seek(dataset, s->left.epoch, CLQ_MIN(s->left.index, (uint64_t)clq_dataset_batches(dataset)));
 }
 
 static clq_status open_epoch(clq_trainer *trainer, const clq_dataset *dataset) {
@@ -133,10 +161,35 @@ clq_status clq_sharding_open(clq_trainer *trainer, clq_dataset *dataset) {
     clq_world *world = trainer->config.world;
     const size_t own = clq_dataset_get_info(dataset)->samples;
     const unsigned rank = clq_world_rank(world);
+    const place found = place_of(dataset);
     CLQ_TRY(clq_world_gather(world, &own, sizeof own, s->samples));
     CLQ_TRY(clq_world_check(world, open_epoch(trainer, dataset)));
     clq_dataset_set_part(dataset, &(clq_data_part){.batch = s->shares[rank], .batches = s->batches, .seed = rank});
-    return CLQ_OK;
+    return go_back(s, found, dataset);
+}
+
+clq_status clq_sharding_close(clq_trainer *trainer, clq_dataset *dataset, const clq_data_part *before,
+                              clq_status status) {
+    struct clq_sharding *s = trainer->sharding;
+    clq_error error;
+    if (!s) return status;
+    clq_error_take(status, &error);
+    const clq_status waited = clq_strategy_wait(trainer->strategy); /* steps under way may read the dataset */
+    s->closed = dataset;
+    s->left = place_of(dataset);
+    clq_dataset_set_part(dataset, before);
+    s->whole = place_of(dataset);
+    return status == CLQ_OK ? waited : clq_error_raise(&error);
+}
+
+uint64_t clq_sharding_tell(const clq_trainer *trainer, const clq_dataset *dataset, uint64_t *epoch, uint64_t *index) {
+    const struct clq_sharding *s = trainer->sharding;
+    place now = place_of(dataset);
+    const bool was_left = s && is_left(s, dataset, now);
+    if (was_left) now = s->left;
+    *epoch = now.epoch;
+    *index = now.index;
+    return was_left ? s->batches : clq_dataset_batches(dataset);
 }
 
 void clq_sharding_bring(clq_trainer *trainer, const clq_dataset *dataset) {
@@ -168,13 +221,12 @@ void clq_sharding_bring_own(clq_trainer *trainer, size_t rows) {
 
 /* ---- checkpoints ---- */
 
-bool clq_sharding_totals(const clq_trainer *trainer, const clq_dataset *dataset, size_t *samples) {
+size_t clq_sharding_samples(const clq_trainer *trainer, const clq_dataset *dataset) {
     const struct clq_sharding *s = trainer->sharding;
-    *samples = clq_dataset_get_info(dataset)->samples;
-    if (!s) return false;
-    *samples = 0;
-    for (unsigned p = 0; p < s->processes; p++) *samples += s->samples[p];
-    return true;
+    size_t samples = 0;
+    if (!s) return clq_dataset_get_info(dataset)->samples;
+    for (unsigned p = 0; p < s->processes; p++) samples += s->samples[p];
+    return samples;
 }
 
 clq_status clq_sharding_put(clq_checkpoint *to, const clq_trainer *trainer) {

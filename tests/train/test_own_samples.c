@@ -36,12 +36,15 @@ typedef struct run {
     clq_strategy_options options;
     const char *folder; /* of checkpoints; NULL: none */
     bool resumes, is_interrupted;
+    size_t buffer;  /* of the shuffle; 0: the whole set */
+    unsigned first; /* updates of a fit that comes first, behind which a checkpoint is saved; 0: there is none */
 } run;
 
 typedef struct told {
     double losses[STEPS_MAX + 1], validation[EPOCHS];
     size_t samples[STEPS_MAX + 1], trained[EPOCHS], validated[EPOCHS];
     uint64_t steps, resumed;
+    size_t batches[2]; /* of an epoch of the caller's set: behind a restored checkpoint, if there is one, and a fit */
 } told;
 
 static const double three_shares[] = {3, 1, 2};
@@ -63,6 +66,8 @@ static const run runs[] = {
      {0},
      0,
      0,
+     0,
+     0,
      0},
     {"weights",
      CLQ_SHARD_FILE,
@@ -78,6 +83,8 @@ static const run runs[] = {
      "pocl:0",
      1e-4,
      {.accumulate = 4},
+     0,
+     0,
      0,
      0,
      0},
@@ -97,6 +104,8 @@ static const run runs[] = {
      {0},
      0,
      0,
+     0,
+     0,
      0},
     {"local steps",
      CLQ_SHARD_FILE,
@@ -112,6 +121,8 @@ static const run runs[] = {
      "pocl:0,pocl:1,pocl:2",
      1e-4,
      {.local_steps = 3},
+     0,
+     0,
      0,
      0,
      0},
@@ -131,6 +142,8 @@ static const run runs[] = {
      {.compression = {.kind = CLQ_COMPRESSION_F16}},
      0,
      0,
+     0,
+     0,
      0},
     {"shares",
      CLQ_SHARD_FILE,
@@ -146,6 +159,8 @@ static const run runs[] = {
      "pocl:0,pocl:1,pocl:2",
      1e-4,
      {.shares = CLQ_SHARES_WEIGHTS, .share_weights = three_shares, .share_count = 3},
+     0,
+     0,
      0,
      0,
      0},
@@ -165,6 +180,8 @@ static const run runs[] = {
      {.shard_optimizer = true},
      0,
      0,
+     0,
+     0,
      0},
     {"pipelines",
      CLQ_SHARD_OFF,
@@ -180,6 +197,8 @@ static const run runs[] = {
      "pocl:0,pocl:1,pocl:2,pocl:3",
      1e-4,
      {.stages = 2, .micro_batches = 3},
+     0,
+     0,
      0,
      0,
      0},
@@ -258,9 +277,10 @@ static clq_status interrupt(void *context, clq_trainer *trainer, const clq_step_
 }
 
 static clq_status fit(const run *r, clq_trainer *trainer, clq_dataset *data, clq_dataset *test,
-                      clq_checkpoints *checkpoints, told *t) {
+                      clq_checkpoints *checkpoints, unsigned steps, told *t) {
     const clq_callback callback = {.name = "waves", .on_step = interrupt};
-    const clq_fit_config config = {.epochs = EPOCHS,
+    const clq_fit_config config = {.epochs = steps ? 0 : EPOCHS,
+                                   .steps = steps,
                                    .validation = test,
                                    .context = t,
                                    .on_log = note_log,
@@ -289,13 +309,18 @@ static clq_status train(const run *r, const fabric_rank *of, told *t) {
     *t = (told){0};
     clq_status status = make_model(&model);
     if (status == CLQ_OK) status = make_train(r, set, &data);
-    if (status == CLQ_OK) status = clq_dataset_shuffle(data, SAMPLES, r->has_other_seed && set ? SEED + 1 : SEED);
+    const size_t buffer = r->buffer ? r->buffer : SIZE_MAX;
+    if (status == CLQ_OK) status = clq_dataset_shuffle(data, buffer, r->has_other_seed && set ? SEED + 1 : SEED);
     if (status == CLQ_OK) status = clq_dataset_batch(data, BATCH, r->drops);
     if (status == CLQ_OK) status = make_test(has_own && set ? r->tests[0] : 0, r->tests[has_own ? set : 0], &test);
     if (status == CLQ_OK) status = make_trainer(r, model, (r->is_even ? even : uneven)[rank], of->world, &trainer);
     if (status == CLQ_OK && r->folder) status = clq_checkpoints_open(&kept, &checkpoints);
     if (status == CLQ_OK && r->resumes) status = clq_checkpoints_restore(checkpoints, trainer, data, &t->resumed);
-    if (status == CLQ_OK) status = fit(r, trainer, data, test, checkpoints, t);
+    t->batches[0] = data ? clq_dataset_batches(data) : 0;
+    if (status == CLQ_OK && r->first) status = fit(r, trainer, data, test, NULL, r->first, t);
+    if (status == CLQ_OK && r->first && checkpoints) status = clq_checkpoints_save(checkpoints, trainer, data);
+    if (status == CLQ_OK) status = fit(r, trainer, data, test, r->first ? NULL : checkpoints, 0, t);
+    t->batches[1] = data ? clq_dataset_batches(data) : 0;
     clq_error why;
     clq_error_take(status, &why);
     clq_checkpoints_close(checkpoints);
@@ -397,6 +422,17 @@ static void train_by_hand(const run *r, told *t) {
 
 /* ---- tests ---- */
 
+/* Parts are the training's: whatever it came to, its caller has the set as it was. */
+static void expect_whole_sets(const plan *p) {
+    for (unsigned k = 0; k < PROCESSES; k++)
+        for (unsigned i = 0; i < 2; i++) {
+            const size_t count = p->how->count[k], right = p->how->drops ? count / BATCH : (count + BATCH - 1) / BATCH;
+            if (p->results[k].batches[i] != right)
+                fail_msg("%s: process %u has a set of %u batches, not %u", p->how->name, k,
+                         (unsigned)p->results[k].batches[i], (unsigned)right);
+        }
+}
+
 static void expect_near(const run *r, const char *what, uint64_t at, double value, double right) {
     if (!(fabs(value - right) <= r->tolerance * CLQ_MAX(fabs(right), 1e-3)))
         fail_msg("%s: %s %d: %.9g, not %.9g", r->name, what, (int)at, value, right);
@@ -409,6 +445,7 @@ static void each_way_is_that_of_batches_made_by_hand(void **state) {
         plan together = {.how = &runs[i]};
         train_by_hand(&runs[i], &right);
         run_well(&together);
+        expect_whole_sets(&together);
         for (unsigned p = 0; p < PROCESSES; p++) {
             const told *own = &together.results[p];
             assert_int_equal(own->steps, right.steps);
@@ -443,6 +480,8 @@ static void it_goes_on_bit_for_bit(void **state) {
         start(&before, PROCESSES, ranks);
         for (unsigned p = 0; p < PROCESSES; p++) assert_int_equal(ranks[p].ended, CLQ_INTERRUPTED);
         run_well(&after);
+        expect_whole_sets(&before);
+        expect_whole_sets(&after);
         for (unsigned p = 0; p < PROCESSES; p++) {
             const told *a = &before.results[p], *b = &after.results[p], *all = &right.results[p];
             if (!(a->steps >= 2 && a->steps < all->steps))
@@ -455,6 +494,37 @@ static void it_goes_on_bit_for_bit(void **state) {
             }
         }
     }
+}
+
+/* A fit ends in the middle of an epoch, at a batch that an epoch of the whole set does not have. */
+static void the_next_fit_goes_on(void **state) {
+    (void)state;
+    run cut = runs[0];
+    cut.first = 5;
+    cut.folder = files_path("between fits");
+    run resumed = cut;
+    resumed.first = 0;
+    resumed.resumes = true;
+    plan at_once = {.how = &runs[0]}, in_two = {.how = &cut}, after = {.how = &resumed};
+    run_well(&at_once);
+    run_well(&in_two);
+    run_well(&after);
+    expect_whole_sets(&in_two);
+    for (unsigned p = 0; p < PROCESSES; p++) {
+        const double *right = at_once.results[p].losses, *own = in_two.results[p].losses;
+        for (uint64_t s = 1; s <= runs[0].updates; s++)
+            if (!(own[s] == right[s])) fail_msg("loss of step %d: %.9g, not %.9g", (int)s, own[s], right[s]);
+        assert_int_equal(after.results[p].resumed, cut.first);
+        assert_true(after.results[p].losses[cut.first + 1] == right[cut.first + 1]);
+    }
+}
+
+/* --shuffle N: between the lengths of the sets it is the whole one of a process alone. */
+static void one_buffer_is_of_sets_of_any_lengths(void **state) {
+    (void)state;
+    run smaller = runs[0];
+    smaller.buffer = 120;
+    run_well(&(plan){.how = &smaller});
 }
 
 static char said[4096];
@@ -472,9 +542,18 @@ static void what_is_left_out_is_said_once(void **state) {
     clq_log_set_sink(keep_warning, NULL, CLQ_LOG_WARNING);
     run_well(&files);
     clq_log_set_sink(NULL, NULL, CLQ_LOG_WARNING);
-    expect_text(said, "an epoch has 6 batches, for which the 150 samples of rank 1 on ");
-    expect_text(said, "16 of the 250 samples of all 2 processes are left out of each epoch");
+    expect_text(said, "an epoch has 6 batches, as rank 1 on ");
+    expect_text(said, " has only 150 samples: 16 of all 250 samples are left out of each epoch");
     assert_ptr_equal(strchr(said, '\n') + 1, said + strlen(said)); /* one line */
+
+    run few = runs[0];
+    few.count[0] = 14, few.count[1] = 27;
+    said[0] = '\0';
+    clq_log_set_sink(keep_warning, NULL, CLQ_LOG_WARNING);
+    run_well(&(plan){.how = &few});
+    clq_log_set_sink(NULL, NULL, CLQ_LOG_WARNING);
+    expect_text(said, "an epoch has 1 batch, as rank 0 on ");
+    expect_text(said, " has only 14 samples: 1 of all 41 samples is left out of each epoch");
 }
 
 static void expect_refused(const run *r, unsigned processes, clq_status status, const char *words) {
@@ -558,6 +637,8 @@ int main(void) {
     const struct CMUnitTest tests_of_all[] = {
         cmocka_unit_test(each_way_is_that_of_batches_made_by_hand),
         cmocka_unit_test(it_goes_on_bit_for_bit),
+        cmocka_unit_test(the_next_fit_goes_on),
+        cmocka_unit_test(one_buffer_is_of_sets_of_any_lengths),
         cmocka_unit_test(what_is_left_out_is_said_once),
         cmocka_unit_test(other_numbers_of_processes_do_not_go_on),
         cmocka_unit_test(what_does_not_go_is_refused),
