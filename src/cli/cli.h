@@ -69,6 +69,12 @@ typedef struct clq_peer {
     char driver[16], pci[16], name[CLQ_NAME_MAX]; /* as of clq_device_info */
 } clq_peer;
 
+/* The training that eval --follow goes along with (eval.c). */
+typedef struct clq_followed {
+    bool (*has_ended)(void *context); /* NULL: it has when one that was seen to write checkpoints writes none */
+    void *context;
+} clq_followed;
+
 /* Everything a run stands on, in the order of its making. */
 typedef struct clq_setup {
     clq_world *world; /* NULL: this process is alone */
@@ -79,11 +85,7 @@ typedef struct clq_setup {
     clq_system *recalled; /* until the system is open */
     bool recalled_one;    /* one driver alone was opened */
     bool begun;           /* steps were made: the command does not begin anew */
-    /* Of eval --follow: whether the training has ended. NULL: when one that was seen to write checkpoints writes none.
-     */
-    bool (*has_ended)(void *context);
-    void *has_ended_context;
-    bool seen_written;
+    clq_followed followed;
     clq_system *system;
     clq_devices devices;
     clq_model *model;
@@ -107,10 +109,9 @@ clq_status clq_command_run(const char *about, int argc, char **argv,
  * use: clique launch looks at them. *out: zero before; its texts are argv's. Errors and --help: as clq_command_run. A
  * command of another name has no options. (options.c) */
 clq_status clq_command_options(int argc, char **argv, clq_options *out);
-/* eval --follow for the training of so many processes that argv is the command line of (argv[0]: "train"), until
- * has_ended says so. (options.c) */
-clq_status clq_command_follow(int argc, char **argv, unsigned processes, bool (*has_ended)(void *context),
-                              void *context);
+/* eval --follow for the training of so many processes that argv is the command line of (argv[0]: "train"). (options.c)
+ */
+clq_status clq_command_follow(int argc, char **argv, unsigned processes, const clq_followed *followed);
 /* The work of each. */
 clq_status clq_command_devices(clq_setup *setup, const clq_options *options);
 clq_status clq_command_doctor(clq_setup *setup, const clq_options *options);
@@ -138,6 +139,9 @@ clq_status clq_options_train_by_ps(const clq_options *options, bool *is_ps);
 /* clq_ranks_join; a training by strategy ps sets the store ranks apart. Ranks other than 0 also lose the options that
  * name output files. */
 clq_status clq_setup_world(clq_setup *setup, clq_options *options, bool trains, clq_status status);
+/* Options that name a process's own files get its rank in place of "{rank}", and the number of processes in place of
+ * "{ranks}": 0 and 1 of one that is alone. They are no outputs either. Errors: ARGUMENT, MEMORY. */
+clq_status clq_setup_name_files(clq_setup *setup, const char *command, clq_options *options);
 /* Of who evaluates beside so many processes: has no rank, so that "{rank}" in paths of data is "evaluator". */
 clq_status clq_setup_evaluator(clq_setup *setup, clq_options *options, unsigned processes);
 /* Launchers bind a process to a part of its machine: Open MPI to one core if there are at most two processes. A process

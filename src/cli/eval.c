@@ -7,12 +7,12 @@
 #include <string.h>
 
 static clq_status open_model(clq_setup *s, const clq_options *o) {
+    if (o->follow && !o->checkpoint)
+        return clq_fail(CLQ_ARGUMENT, "--follow needs the folder of the checkpoints: --checkpoint DIR");
     if (!o->weights && !o->checkpoint)
         return clq_fail(CLQ_ARGUMENT, "--weights FILE is needed: the weights that clique train --save wrote; or "
                                       "--checkpoint DIR: those of its checkpoints");
     if (o->weights && o->checkpoint) return clq_fail(CLQ_ARGUMENT, "--weights and --checkpoint exclude each other");
-    if (o->follow && !o->checkpoint)
-        return clq_fail(CLQ_ARGUMENT, "--follow needs the folder of the checkpoints: --checkpoint DIR");
     return clq_setup_model(s, o);
 }
 
@@ -25,16 +25,37 @@ static clq_status prepare(clq_setup *s, const clq_options *o) {
     return clq_setup_trainer(s, o, clq_dataset_get_info(s->test)->sample_dtype, true);
 }
 
-/* The weights of the newest checkpoint, where the options name a folder of them. */
-static clq_status load_newest(const clq_setup *s, const clq_options *o) {
-    uint64_t step;
-    if (!o->checkpoint) return CLQ_OK;
-    CLQ_TRY(clq_checkpoints_newest(o->checkpoint, &step));
-    if (step == 0) return clq_fail(CLQ_NOT_FOUND, "--checkpoint %s: there is no whole checkpoint", o->checkpoint);
-    return clq_trainer_load_checkpoint(s->trainer, o->checkpoint, step);
+/* Whether it is the checkpoint that does not serve, and not the model or a device. */
+static bool is_of_files(clq_status status) {
+    return status == CLQ_NOT_FOUND || status == CLQ_READ || status == CLQ_FORMAT;
 }
 
-/* step: of the checkpoint that is followed; 0: none is. */
+/* One that is gone meanwhile was removed behind newer ones: *gone, and no error. */
+static clq_status load(const clq_setup *s, const clq_options *o, uint64_t step, bool *gone) {
+    const clq_status status = clq_trainer_load_checkpoint(s->trainer, o->checkpoint, step);
+    uint64_t newest;
+    clq_error error;
+    *gone = false;
+    if (!is_of_files(status)) return status;
+    clq_error_take(status, &error);
+    CLQ_TRY(clq_checkpoints_newest(o->checkpoint, &newest));
+    *gone = newest != step;
+    return *gone ? CLQ_OK : clq_error_raise(&error);
+}
+
+/* The weights of the newest checkpoint, where the options name a folder of them; *step 0: they do not. */
+static clq_status load_newest(const clq_setup *s, const clq_options *o, uint64_t *step) {
+    bool looks = o->checkpoint;
+    *step = 0;
+    while (looks) {
+        CLQ_TRY(clq_checkpoints_newest(o->checkpoint, step));
+        if (*step == 0) return clq_fail(CLQ_NOT_FOUND, "--checkpoint %s: there is no whole checkpoint", o->checkpoint);
+        CLQ_TRY(load(s, o, *step, &looks));
+    }
+    return CLQ_OK;
+}
+
+/* step: of the checkpoint; 0: the weights are of none. */
 static json_t *describe(const clq_setup *s, uint64_t step, const clq_totals *totals, double rate) {
     json_t *result = json_object();
     if (step > 0) result = clq_json_put(result, "step", json_integer((json_int_t)step));
@@ -51,60 +72,61 @@ static clq_status evaluate(clq_setup *s, const clq_options *o, uint64_t step) {
     s->begun = true;
     const double rate = (double)totals.samples / totals.seconds;
     clq_describe_metrics("", &totals.metrics, metrics, sizeof metrics);
-    if (step > 0 && o->json) return clq_print_json_line(describe(s, step, &totals, rate));
+    if (o->follow && o->json) return clq_print_json_line(describe(s, step, &totals, rate));
     if (step > 0) fprintf(clq_talk(o), "step %llu  ", (unsigned long long)step);
     clq_fprintf(clq_talk(o), "loss %.6f%s  %zu samples  %.0f images/s\n", totals.loss, metrics, totals.samples, rate);
-    if (step > 0) return fflush(clq_talk(o)) == 0 ? CLQ_OK : clq_fail(CLQ_WRITE, "cannot write: %s", strerror(errno));
+    if (o->follow) return fflush(clq_talk(o)) == 0 ? CLQ_OK : clq_fail(CLQ_WRITE, "cannot write: %s", strerror(errno));
     CLQ_TRY(clq_print_matrices(clq_talk(o), "", s->trainer, CLQ_MATRIX_OF_EVALUATION));
     return o->json ? clq_print_json(describe(s, step, &totals, rate)) : CLQ_OK;
 }
 
 /* ---- following a training ---- */
 
-/* One that is gone meanwhile was removed behind newer ones. One that is damaged is warned of. */
+/* One that is damaged is warned of. */
 static clq_status evaluate_checkpoint(clq_setup *s, const clq_options *o, uint64_t step) {
-    uint64_t newest;
-    const clq_status status = clq_trainer_load_checkpoint(s->trainer, o->checkpoint, step);
-    if (status == CLQ_OK) return evaluate(s, o, step);
-    if (status != CLQ_NOT_FOUND && status != CLQ_READ && status != CLQ_FORMAT) return status;
-    clq_error error;
-    clq_error_take(status, &error);
-    CLQ_TRY(clq_checkpoints_newest(o->checkpoint, &newest));
-    if (newest == step) clq_log(CLQ_LOG_WARNING, "checkpoint left out: %s", error.detail);
+    bool gone;
+    const clq_status status = load(s, o, step, &gone);
+    if (status == CLQ_OK) return gone ? CLQ_OK : evaluate(s, o, step);
+    if (!is_of_files(status)) return status;
+    clq_log(CLQ_LOG_WARNING, "checkpoint left out: %s", clq_error_detail());
     return CLQ_OK;
 }
 
-static bool has_ended(clq_setup *s, const clq_options *o) {
-    if (s->has_ended) return s->has_ended(s->has_ended_context);
-    const bool written = clq_checkpoints_are_written(o->checkpoint), ended = s->seen_written && !written;
-    s->seen_written = s->seen_written || written;
+/* seen: whether the training was seen to write checkpoints. */
+static bool has_ended(const clq_followed *followed, const char *folder, bool *seen) {
+    if (followed->has_ended) return followed->has_ended(followed->context);
+    const bool written = clq_checkpoints_are_written(folder), ended = *seen && !written;
+    *seen = *seen || written;
     return ended;
 }
 
-/* The last checkpoint is there before the training has ended. */
+/* The last checkpoint is there before the training has ended. If the newest is older than the one before, the training
+ * goes on from there: that one was evaluated, and the next ones are new. */
 static clq_status follow(clq_setup *s, const clq_options *o) {
     enum { LOOK_MS = 250 };
-    uint64_t newest, evaluated = 0;
+    uint64_t newest, last = 0;
+    bool seen = false;
     for (;;) {
-        const bool ended = has_ended(s, o);
+        const bool ended = has_ended(&s->followed, o->checkpoint, &seen);
         CLQ_TRY(clq_checkpoints_newest(o->checkpoint, &newest));
-        if (newest != 0 && newest != evaluated)
+        if (newest > last)
             CLQ_TRY(evaluate_checkpoint(s, o, newest));
         else if (ended)
             return CLQ_OK;
         else
             (void)poll(NULL, 0, LOOK_MS);
-        evaluated = newest;
+        last = newest;
     }
 }
 
 clq_status clq_command_eval(clq_setup *s, const clq_options *o) {
     if (o->follow) clq_interrupts_end_at_once("clique: error: interrupted\n"); /* there is nothing to put in order */
+    uint64_t step;
     CLQ_TRY(open_model(s, o));
     CLQ_TRY(prepare(s, o));
     if (o->follow) return follow(s, o);
-    CLQ_TRY(load_newest(s, o));
-    return evaluate(s, o, 0);
+    CLQ_TRY(load_newest(s, o, &step));
+    return evaluate(s, o, step);
 }
 
 /* ---- predict ---- */
@@ -140,6 +162,7 @@ typedef struct prediction {
 static clq_status predict_into(clq_setup *s, const clq_options *o, prediction *p) {
     CLQ_TRY(open_model(s, o));
     const size_t outputs = clq_model_output_count(s->model);
+    uint64_t step;
     for (size_t i = 0; i < outputs; i++) {
         p->files[i] = name_file(o->out, i);
         if (!p->files[i]) return CLQ_MEMORY;
@@ -147,7 +170,7 @@ static clq_status predict_into(clq_setup *s, const clq_options *o, prediction *p
     CLQ_TRY(clq_options_check_files("predict", o, p->files + 1, outputs - 1));
     for (size_t i = 0; i < outputs; i++) CLQ_TRY(clq_file_writer_try("--out", p->files[i]));
     CLQ_TRY(prepare(s, o));
-    CLQ_TRY(load_newest(s, o));
+    CLQ_TRY(load_newest(s, o, &step));
     for (size_t i = 0; i < outputs; i++) {
         CLQ_TRY(create_array(s, i, &p->arrays[i]));
         p->rows[i] = p->arrays[i].data;

@@ -31,7 +31,8 @@ clq_status clq_launch_evaluate(const clq_mpirun *l, double wait_s, int *code) {
     while (train[count]) count++;
     (void)clq_interrupts_count(); /* its handlers come first: following has others */
     CLQ_TRY(clq_thread_start("launch", wait_for_end, &w, &thread));
-    const clq_status status = clq_command_follow(count, train, clq_cluster_ranks(l->cluster) - stores, is_over, &w);
+    const clq_status status =
+        clq_command_follow(count, train, clq_cluster_ranks(l->cluster) - stores, &(clq_followed){is_over, &w});
     clq_error_take(status, &error);
     atomic_store(&w.stop, true);
     clq_thread_join(thread);

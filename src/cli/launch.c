@@ -80,9 +80,11 @@ static clq_status check_words(char **command) {
     return CLQ_OK;
 }
 
+static bool has_checkpoints(const clq_mpirun *l, const launch_options *o) { return l->is_train && o->command.checkpoint; }
+
 static clq_status check_command(const clq_mpirun *l, const launch_options *o) {
     const clq_cluster *c = l->cluster;
-    const bool keeps = l->is_train && o->command.checkpoint;
+    const bool keeps = has_checkpoints(l, o);
     CLQ_TRY(check_words(l->command));
     if (o->restarts > 0 && !keeps)
         return clq_fail(CLQ_ARGUMENT, "--restarts goes on from checkpoints: the command must be clique train, with "
@@ -229,7 +231,7 @@ static clq_status launch(clq_mpirun *l, const launch_options *o, int *code) {
     (void)clq_interrupts_count();
     clq_interrupts_block_pipe();
     l->waiters = &waiters;
-    if (!o->dry_run) clq_waiters_open(l->cluster, &waiters);
+    if (!o->dry_run) clq_waiters_open(l->cluster, has_checkpoints(l, o), &waiters);
     const clq_status status = launch_on(l, o, &end);
     clq_error_take(status, &error);
     *code = status == CLQ_OK ? end.code : clq_program_exit_code(status);

@@ -124,8 +124,9 @@ typedef struct clq_waiters {
     size_t count, capacity;
     double opened; /* when (clq_now) */
 } clq_waiters;
-/* By the host that launches, on its own port of TF_CONFIG. A port that cannot be had is a warning. */
-void clq_waiters_open(const clq_cluster *cluster, clq_waiters *out);
+/* By the host that launches, on its own port of TF_CONFIG, if somebody may wait: a host that TF_CONFIG names, or, of a
+ * training with checkpoints, an evaluator that it does not name. A port that cannot be had is a warning. */
+void clq_waiters_open(const clq_cluster *cluster, bool has_checkpoints, clq_waiters *out);
 /* Takes those in that have come, and forgets those that have gone. Does not wait. */
 void clq_waiters_greet(clq_waiters *waiters);
 /* Tells all of them the exit code. Waits for the others: up to 10 s if some have come, else up to 2 s after opening. */

@@ -101,7 +101,10 @@ clq_status clq_command_run(const char *about, int argc, char **argv,
     clq_setup setup = {0};
     const unsigned command = clq_command_bit(argv[0]);
     clq_status status = parse(about, argc, argv, &options);
-    if (command & of_several) status = clq_setup_world(&setup, &options, command == CLQ_COMMAND_TRAIN, status);
+    if (command & of_several)
+        status = clq_setup_world(&setup, &options, command == CLQ_COMMAND_TRAIN, status);
+    else if (status == CLQ_OK)
+        status = clq_setup_name_files(&setup, argv[0], &options);
     return carry_out(&setup, &options, status, body);
 }
 
@@ -118,13 +121,14 @@ static size_t field_bytes(const clq_setting *row) {
     return 0;
 }
 
-/* What eval takes of the options of a training; all others have their defaults. */
+/* What eval takes of the options of a training; all others have their defaults, and so has the strategy: this host need
+ * not have as many devices. */
 static clq_status take_for_eval(const clq_options *train, clq_options *out) {
     struct argp_option table[OPTIONS_MAX] = {{0}};
     const clq_setting *row;
     CLQ_TRY(list_options(CLQ_COMMAND_EVAL, table, out));
     for (size_t i = 0; (row = clq_setting_at(i)) != NULL; i++)
-        if (row->commands & CLQ_COMMAND_EVAL)
+        if ((row->commands & CLQ_COMMAND_EVAL) && !row->strategies && row->field != offsetof(clq_options, strategy))
             memcpy((char *)out + row->field, (const char *)train + row->field, field_bytes(row));
     out->follow = true;
     return CLQ_OK;
@@ -136,9 +140,9 @@ static uint64_t batch_of_process(const clq_options *train, unsigned processes) {
     return clq_ceil_div(train->batch ? train->batch : CLQ_BATCH_DEFAULT, processes);
 }
 
-clq_status clq_command_follow(int argc, char **argv, unsigned processes, bool (*has_ended)(void *), void *context) {
+clq_status clq_command_follow(int argc, char **argv, unsigned processes, const clq_followed *followed) {
     clq_options train = {0}, options = {0};
-    clq_setup setup = {.has_ended = has_ended, .has_ended_context = context};
+    clq_setup setup = {.followed = *followed};
     clq_status status = parse("", argc, argv, &train);
     if (status == CLQ_OK) status = take_for_eval(&train, &options);
     if (status == CLQ_OK) status = clq_setup_evaluator(&setup, &options, processes);

@@ -23,7 +23,7 @@ static bool may_share_by_speed(const clq_setup *s) {
     clq_strategy_options options;
     clq_strategy_settings(clq_trainer_strategy(s->trainer), &kind, &options);
     return kind == CLQ_STRATEGY_MIRRORED && options.shares == CLQ_SHARES_EQUAL && options.local_steps == 0 &&
-           s->peer_count <= CLQ_REPLICAS_MAX;
+           s->config.shard == CLQ_SHARD_DATA && s->peer_count <= CLQ_REPLICAS_MAX;
 }
 
 static void describe(const clq_setup *s, const clq_verdict *v, clq_text *text) {

@@ -53,10 +53,10 @@ static void allow_files(size_t count) {
     (void)setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-void clq_waiters_open(const clq_cluster *cluster, clq_waiters *out) {
+void clq_waiters_open(const clq_cluster *cluster, bool has_checkpoints, clq_waiters *out) {
     const clq_host *own = &cluster->hosts[0];
     *out = (clq_waiters){.listener = -1, .expected = cluster->others, .opened = clq_now()};
-    if (!cluster->is_tf_config || !own->port) return;
+    if (!cluster->is_tf_config || !own->port || (cluster->others == 0 && !has_checkpoints)) return;
     out->listener = listen_on(AF_INET6, own->port); /* takes those of IPv4, too */
     if (out->listener < 0) out->listener = listen_on(AF_INET, own->port);
     if (out->listener < 0 && cluster->others > 0)

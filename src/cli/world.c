@@ -84,14 +84,13 @@ static clq_status name_rank(const char *rank, const char *ranks, const char **op
     return CLQ_OK;
 }
 
-/* A process's own files, which are no output either. */
-static clq_status name_own_files(clq_setup *setup, clq_options *options) {
+clq_status clq_setup_name_files(clq_setup *setup, const char *command, clq_options *options) {
     char rank[16], ranks[16];
     (void)snprintf(rank, sizeof rank, "%u", clq_world_rank(setup->world));
     (void)snprintf(ranks, sizeof ranks, "%u", clq_world_size(setup->world));
     CLQ_TRY(name_rank(rank, ranks, &options->data, &setup->data));
     CLQ_TRY(name_rank(rank, ranks, &options->sample_weights, &setup->sample_weights));
-    return setup->data || setup->sample_weights ? clq_options_check_files("train", options, NULL, 0) : CLQ_OK;
+    return setup->data || setup->sample_weights ? clq_options_check_files(command, options, NULL, 0) : CLQ_OK;
 }
 
 clq_status clq_setup_evaluator(clq_setup *setup, clq_options *options, unsigned processes) {
@@ -172,7 +171,7 @@ clq_status clq_setup_world(clq_setup *setup, clq_options *options, bool trains, 
         options->save = options->save_best = options->monitor = options->csv = options->trace = NULL;
     }
     if (status != CLQ_OK || clq_world_is_apart(world)) return status;
-    return clq_world_check(world, name_own_files(setup, options));
+    return clq_world_check(world, clq_setup_name_files(setup, trains ? "train" : "why", options));
 }
 
 /* ---- devices ---- */

@@ -77,7 +77,9 @@ class Follow(InFolder):
         report = json.loads(self.run_well("train", *self.plan, "--epochs", 2, "--checkpoint", "c", "--checkpoint-every", 5, "--save", "w",
                                           "--json"))
         by_file, by_folder = self.evaluate("--weights", "w"), self.evaluate("--checkpoint", "c")
-        self.assertEqual((by_folder["loss"], by_folder["accuracy"]), (by_file["loss"], by_file["accuracy"]))
+        self.assertEqual(by_folder, by_file | {"step": report["checkpoints"]["last_step"], "images_per_s": by_folder["images_per_s"]})
+        line = self.run_well("eval", *self.common, "--checkpoint", "c")
+        self.assertRegex(line, rf"^step {by_folder['step']}  loss \d\.\d{{6}}  accuracy ")
         self.assertAlmostEqual(by_folder["loss"], report["epochs"][-1]["val_loss"], delta=1e-6)
         for source in (["--weights", "w"], ["--checkpoint", "c"]):
             self.run_well("predict", *self.common, *source, "--out", f"{source[0][2:]}.npy")
@@ -94,8 +96,19 @@ class Follow(InFolder):
         self.refused(3, "none.json", "eval", *self.common, "--model", "none.json", "--checkpoint", "c")
         self.refused(3, "tensor", "eval", *self.common, "--model", "mlp", "--checkpoint", "c")
 
+    def test_data_of_a_process_that_is_alone(self):
+        for command in (["eval"], ["predict", "--out", "o"]):
+            self.refused(3, "part 0 of 1", *command, *self.common, "--weights", "w", "--data", self.folder / "part {rank} of {ranks}")
+
+    def test_shard_of_a_process_that_is_alone(self):
+        """It has no effect, so that another one is none."""
+        for way in (["--shard", "file", "--steps", 3], ["--steps", 6, "--resume"], ["--shard", "off", "--steps", 9, "--resume"]):
+            code, _, said = self.run_it("train", *self.plan, "--no-test", "--checkpoint", "c", *way)
+            self.assertEqual((code, said), (0, ""))
+
     def test_bad_options(self):
         self.refused(2, "--checkpoint DIR", "eval", *self.common)
+        self.refused(2, "--follow needs", "eval", *self.common, "--follow")
         self.refused(2, "exclude each other", "eval", *self.common, "--weights", "w", "--checkpoint", "c")
         self.refused(2, "--follow needs", "eval", *self.common, "--weights", "w", "--follow")
         self.refused(3, "no whole checkpoint", "eval", *self.common, "--checkpoint", "none")
@@ -129,6 +142,19 @@ class Follow(InFolder):
             self.assertRegex(line, r"^step \d+  loss \d\.\d{6}  accuracy \d\.\d{4}  200 samples  \d+ images/s\n$")
         self.assertTrue(lines[-1].startswith(f"step {newest}  "), lines)
 
+    def test_follow_of_a_training_that_goes_back(self):
+        """Whose newest checkpoint is gone: the one before was evaluated, and what comes behind it is new."""
+        steps = []
+        self.run_well("train", *self.plan, "--no-test", "--steps", 6, "--checkpoint", "c", "--checkpoint-every", 3)
+        follower = self.start("eval", *self.common, "--checkpoint", "c", "--follow", "--json")
+        steps.append(json.loads(follower.stdout.readline())["step"])
+        (self.folder / "c" / "step-000000000006").rename(self.folder / "gone")
+        self.run_well("train", *self.plan, "--no-test", "--steps", 8, "--checkpoint", "c", "--resume")
+        steps.append(json.loads(follower.stdout.readline())["step"])
+        follower.send_signal(signal.SIGTERM)
+        self.end(follower)
+        self.assertEqual(steps, [6, 8])
+
     def test_follow_is_interrupted(self):
         for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
             self.run_well("train", *self.plan, "--no-test", "--steps", 3, "--checkpoint", f"c{code}")
@@ -158,7 +184,8 @@ class Follow(InFolder):
         return " ".join(f"'{word}'" for word in map(str, [CLIQUE, *words]))
 
     def test_evaluator(self):
-        (code, out, said), (launched, _, reason) = self.evaluator(self.training("--steps", 40), "--json")
+        (code, out, said), (launched, _, reason) = self.evaluator(self.training("--steps", 40), "--json", "--strategy", "pipeline:stages=2",
+                                                                "--micro-batches", 4)
         self.assertEqual((code, launched), (0, 0), said + reason)
         lines = [json.loads(line) for line in out.splitlines()]
         self.assertEqual(lines[-1]["step"], 40)

@@ -348,6 +348,15 @@ class Launch(unittest.TestCase):
         code, _, _ = self.run_it("--mpi", "openmpi", "--", *TRAIN, config=self.config("chief", 0, port), act="exit 4")
         self.assertEqual((code, self.end(waits)[0]), (4, 4))
 
+    def test_who_can_wait(self):
+        """For a host that is alone only an evaluator may, which TF_CONFIG need not name. The launcher tells whether somebody listens."""
+        port = free_port()
+        config = {"cluster": {"worker": [f"localhost:{port}"]}, "task": {"type": "worker", "index": 0}}
+        for command, code in ([CLIQUE, "train"], 0), ([CLIQUE, "train", "--checkpoint", "c"], 4):
+            done, _, said = self.run_it("--mpi", "openmpi", "--", *command, config=config,
+                                        act=f"(exec 3<>/dev/tcp/localhost/{port}) 2>/dev/null && exit 4; exit 0")
+            self.assertEqual(done, code, said)
+
     def test_strangers_take_no_place(self):
         """They connect and close before the host that waits comes; it learns the end."""
         port = free_port()
