@@ -80,7 +80,9 @@ static clq_status check_words(char **command) {
     return CLQ_OK;
 }
 
-static bool has_checkpoints(const clq_mpirun *l, const launch_options *o) { return l->is_train && o->command.checkpoint; }
+static bool has_checkpoints(const clq_mpirun *l, const launch_options *o) {
+    return l->is_train && o->command.checkpoint;
+}
 
 static clq_status check_command(const clq_mpirun *l, const launch_options *o) {
     const clq_cluster *c = l->cluster;
