@@ -275,7 +275,7 @@ static void options_are_checked(void **state) {
     const char *const wrong[] = {"",         "f32",     "topk",     "topk=", "topk=0",
                                  "topk=1.5", "topk=-1", "topk=nan", "f16=1", "topk=0.1x"};
     for (size_t i = 0; i < CLQ_COUNT_OF(wrong); i++)
-        assert_fails(CLQ_ARGUMENT, "off, f16 or topk=R", clq_compression_parse(wrong[i], &how));
+        assert_fails(CLQ_ARGUMENT, "off, f16, f16:between or topk=R", clq_compression_parse(wrong[i], &how));
     assert_ok(clq_compression_parse("topk=0.25", &how));
     assert_true(how.kind == CLQ_COMPRESSION_TOP_K && how.fraction == 0.25);
 }
