@@ -242,8 +242,8 @@ typedef struct clq_trainer_config {
     /* Of a world of several processes: what clq_fit takes from the dataset that each process gives it.
      * - DATA: the datasets are the same, and each process takes its replicas' rows of each batch.
      * - FILE: the datasets are the process's own, of any lengths; what a sample is, and batch, shuffle and seed are
-     *   alike. A process takes as many samples as its replicas take of a full batch, in an order by the seed plus its
-     *   rank. An epoch ends with the set that ends first; the last batch may be smaller. Rank 0 logs how many samples
+     *   alike. A process takes as many samples as its replicas take of a full batch, in an order of its own (seed plus
+     *   rank). An epoch ends with the set that ends first; the last batch may be smaller. Rank 0 logs how many samples
      *   that leaves out. clq_evaluate, and the validation of a fit, count each process's own samples once. Only as many
      *   processes can resume its checkpoints.
      * - OFF: the datasets are the same, and a process takes samples from all of its own likewise: an epoch trains on

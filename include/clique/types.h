@@ -237,7 +237,7 @@ typedef enum clq_recompute_kind {
 typedef enum clq_shard {
     CLQ_SHARD_DATA, /* all have the same set, and each takes its part of each batch: as one process with all devices */
     CLQ_SHARD_FILE, /* each has a set of its own, and takes its part of each batch from it */
-    CLQ_SHARD_OFF   /* all have the same set, and each takes its part from all of it, in an order by seed plus rank */
+    CLQ_SHARD_OFF   /* all have the same set, and each takes its part from all of it, in its own order */
 } clq_shard;
 
 /* How exact products of float32 matrices are, where a device has faster units for numbers of fewer bits; sums are

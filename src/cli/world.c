@@ -155,7 +155,7 @@ clq_status clq_setup_end_stores(clq_setup *setup, clq_status status) {
 }
 
 clq_status clq_setup_world(clq_setup *setup, clq_options *options, bool trains, clq_status status) {
-    tf_config config;
+    tf_config config = {.own_rank = -1};
     bool is_ps = false;
     unsigned stores = 0;
     if (status == CLQ_OK && trains) status = clq_options_train_by_ps(options, &is_ps);

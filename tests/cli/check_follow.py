@@ -7,17 +7,15 @@ import pathlib
 import re
 import shutil
 import signal
-import subprocess
 import sys
 import unittest
 
 from support import APART, InFolder, put_least
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "world"))
-from launch import errors_in, free_port  # noqa: E402
+from launch import Started, errors_in, free_port  # noqa: E402
 
 CLIQUE = pathlib.Path(sys.argv.pop(1)).resolve() / "clique"
-LIMIT_S = 120
 # It ends as $ACT says.
 LAUNCHER = """#!/bin/bash
 [ "$1" = --version ] && { echo "mpirun (Open MPI) 4.1.4"; exit; }
@@ -25,7 +23,7 @@ eval "$ACT"
 """
 
 
-class Follow(InFolder):
+class Follow(Started, InFolder):
     def setUp(self):
         super().setUp()
         self.common = ["--model", put_least(self.folder), "--data", "synthetic:28x28/10/1200", "--devices", "pocl:0", *APART]
@@ -34,18 +32,7 @@ class Follow(InFolder):
     def start(self, *words, **variables):
         environment = os.environ | {"PATH": f"{self.folder}:{os.environ['PATH']}"} | variables
         environment = {name: value for name, value in environment.items() if name != "TF_CONFIG" or "TF_CONFIG" in variables}
-        run = subprocess.Popen([CLIQUE, *map(str, words)], env=environment, cwd=self.folder, stdout=subprocess.PIPE,
-                               stderr=subprocess.PIPE, text=True)
-        self.addCleanup(self.stop, run)
-        return run
-
-    def stop(self, run):
-        with run:
-            run.kill()
-
-    def end(self, run):
-        out, said = run.communicate(timeout=LIMIT_S)
-        return run.returncode, out, said
+        return self.started([CLIQUE, *words], environment)
 
     def run_it(self, *words):
         return self.end(self.start(*words))

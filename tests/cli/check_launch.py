@@ -7,7 +7,6 @@ import pathlib
 import shlex
 import signal
 import socket
-import subprocess
 import sys
 import tempfile
 import time
@@ -17,7 +16,7 @@ import unittest.mock
 import support  # noqa: F401 (Ctrl-C)
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "world"))
-from launch import errors_in, free_port  # noqa: E402
+from launch import Started, errors_in, free_port  # noqa: E402
 
 CLIQUE = pathlib.Path(sys.argv.pop(1)).resolve() / "clique"
 LIMIT_S = 120
@@ -78,7 +77,7 @@ BAD = [
 ]
 
 
-class Launch(unittest.TestCase):
+class Launch(Started, unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
@@ -98,19 +97,7 @@ class Launch(unittest.TestCase):
             environment.pop(name, None)
         if config is not None:
             environment["TF_CONFIG"] = config if isinstance(config, str) else json.dumps(config)
-        run = subprocess.Popen([CLIQUE, "launch", *map(str, words)], env=environment, cwd=self.folder, stdout=subprocess.PIPE,
-                               stderr=subprocess.PIPE, text=True)
-        self.addCleanup(self.stop, run)
-        return run
-
-    def stop(self, run):
-        with run:
-            run.kill()
-
-    def end(self, run):
-        out, said = run.communicate(timeout=LIMIT_S)
-        self.assertNotIn("clique: launch ", said)
-        return run.returncode, out, said
+        return self.started([CLIQUE, "launch", *words], environment)
 
     def run_it(self, *words, **more):
         return self.end(self.start(*words, **more))

@@ -10,7 +10,8 @@ import tempfile
 import time
 import unittest
 
-from launch import ENVIRONMENT, HOST, LAUNCHERS, by_one_mpi, check_code, check_refused, errors, finish, line
+from launch import (ENVIRONMENT, HOST, LAUNCHERS, by_one_mpi, check_code, check_refused, end_process, errors, finish, line,
+                    processes)
 
 CLIQUE, MPI = pathlib.Path(sys.argv.pop(1)).resolve() / "clique", sys.argv.pop(1)
 ENGINE = {"openmpi": "Open MPI", "mpich": "MPICH"}[MPI]
@@ -156,24 +157,11 @@ class Bench(unittest.TestCase):
             if re.match(" +8192 ", text):
                 break
             self.assertLess(time.monotonic(), until)
-        found = []
-        for entry in pathlib.Path("/proc").iterdir():
-            try:
-                if entry.name.isdigit() and (entry / "comm").read_text() == "clique-bench\n":
-                    if (entry / "cwd").resolve() == self.folder.resolve():
-                        found.append(int(entry.name))
-            except OSError:
-                continue
+        found = processes("clique-bench", self.folder)
         self.assertEqual(len(found), 2)
         for process in found:
-            self.addCleanup(self.end, process)
-        return run, sorted(found)
-
-    def end(self, process):
-        try:
-            os.kill(process, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
+            self.addCleanup(end_process, process)
+        return run, found
 
     def test_interrupted(self):
         run, processes = self.begin()

@@ -12,7 +12,7 @@ import tempfile
 import time
 import unittest
 
-from launch import ENVIRONMENT, check_code, errors_in, free_port
+from launch import ENVIRONMENT, Started, check_code, errors_in, free_port, processes
 
 CLIQUE, MPI = pathlib.Path(sys.argv.pop(1)).resolve() / "clique", sys.argv.pop(1)
 for name in ("TF_CONFIG", "OMPI_MCA_plm_rsh_agent", "HYDRA_LAUNCHER", "HYDRA_LAUNCHER_EXEC"):
@@ -24,7 +24,7 @@ LIMIT_S = 120
 TASK = {"type": "worker", "index": 0}
 
 
-class Launch(unittest.TestCase):
+class Launch(Started, unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
@@ -33,19 +33,7 @@ class Launch(unittest.TestCase):
 
     def start(self, *words, config=None):
         environment = ENVIRONMENT | ({"TF_CONFIG": config if isinstance(config, str) else json.dumps(config)} if config else {})
-        run = subprocess.Popen([CLIQUE, "launch", *map(str, words)], env=environment, cwd=self.folder, stdout=subprocess.PIPE,
-                               stderr=subprocess.PIPE, text=True)
-        self.addCleanup(self.stop, run)
-        return run
-
-    def stop(self, run):
-        with run:
-            run.kill()
-
-    def end(self, run):
-        out, said = run.communicate(timeout=LIMIT_S)
-        self.assertNotIn("clique: launch ", said)
-        return run.returncode, out, said
+        return self.started([CLIQUE, "launch", *words], environment)
 
     def run_it(self, *words, config=None):
         return self.end(self.start(*words, config=config))
@@ -57,16 +45,8 @@ class Launch(unittest.TestCase):
         self.assertIn(words, errors_in(said)[0])
 
     def processes(self):
-        """Ranks of this test: those with its folder that are no clique launch."""
-        found = []
-        for entry in pathlib.Path("/proc").iterdir():
-            try:
-                if entry.name.isdigit() and (entry / "comm").read_text() == "clique\n" and (entry / "cwd").resolve() == self.folder.resolve() \
-                        and (entry / "cmdline").read_bytes().split(b"\0")[1] == b"train":
-                    found.append(int(entry.name))
-            except (OSError, IndexError):
-                continue
-        return sorted(found)
+        """Ranks of this test: those that are no clique launch."""
+        return processes("clique", self.folder, lambda entry: (entry / "cmdline").read_bytes().split(b"\0")[1:2] == [b"train"])
 
     def wait_for(self, what, run):
         end = time.monotonic() + LIMIT_S

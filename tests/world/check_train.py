@@ -13,7 +13,7 @@ import tempfile
 import time
 import unittest
 
-from launch import ENVIRONMENT, HOST, by_one_mpi, check_code, check_refused, errors, finish, line
+from launch import ENVIRONMENT, HOST, by_one_mpi, check_code, check_refused, errors, finish, line, processes
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "cli"))
 from support import npy
@@ -268,15 +268,7 @@ class Train(unittest.TestCase):
             run.kill()
 
     def processes(self):
-        """The ranks that are there, in their order: launchers begin them so."""
-        found = []
-        for entry in pathlib.Path("/proc").iterdir():
-            try:
-                if entry.name.isdigit() and (entry / "comm").read_text() == "clique\n" and (entry / "cwd").resolve() == self.folder.resolve():
-                    found.append(int(entry.name))
-            except OSError:
-                continue
-        return sorted(found)
+        return processes("clique", self.folder)
 
     # The log is that of a training that nobody disturbed, bit for bit.
     def test_interrupted_and_resumed(self):

@@ -12,7 +12,7 @@ import unittest
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "cli"))
 import support
-from launch import ENVIRONMENT, HOST, by_one_mpi, check_refused, errors_in, finish, line
+from launch import ENVIRONMENT, HOST, by_one_mpi, check_refused, end_process, errors_in, finish, line, processes
 
 CLIQUE, MPI = pathlib.Path(sys.argv.pop(1)).resolve() / "clique", sys.argv.pop(1)
 # Fewer samples than 4 shares: no step is probed at a batch that no other test compiles.
@@ -178,27 +178,11 @@ class Why(unittest.TestCase):
         while len(found) < 2:
             self.assertLess(time.monotonic(), until)
             self.assertIsNone(run.poll())
-            found = sorted(pid for pid in map(self.process, pathlib.Path("/proc").iterdir()) if pid)
+            found = processes("clique", self.folder, lambda entry: "libpocl" in (entry / "maps").read_text())  # devices are open
             time.sleep(0.02)
         for pid in found:
-            self.addCleanup(self.end, pid)
+            self.addCleanup(end_process, pid)
         return run, found
-
-    def process(self, entry):
-        """Of a rank that has begun to measure: its devices are open."""
-        try:
-            if not entry.name.isdigit() or (entry / "comm").read_text() != "clique\n":
-                return None
-            measures = (entry / "cwd").resolve() == self.folder.resolve() and "libpocl" in (entry / "maps").read_text()
-            return int(entry.name) if measures else None
-        except OSError:
-            return None
-
-    def end(self, process):
-        try:
-            os.kill(process, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
 
     def test_interrupted(self):
         """Nothing is printed, and nobody stays."""

@@ -1,6 +1,8 @@
 """How tests start processes by a launcher of MPI, all on this machine."""
 import os
+import pathlib
 import random
+import signal
 import socket
 import subprocess
 
@@ -31,6 +33,45 @@ def line(mpi, ranks, *command, of_rank=None, more=()):
 
 def finish(parts, folder, **variables):
     return subprocess.run(parts, env=ENVIRONMENT | variables, cwd=folder, capture_output=True, text=True, timeout=240)
+
+
+def processes(name, folder, is_wanted=lambda entry: True):
+    """Of this name, with the folder as theirs, in the order of their numbers: launchers begin ranks so. is_wanted: asks more of
+    a process, by its entry in /proc."""
+    found = []
+    for entry in pathlib.Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and (entry / "comm").read_text() == f"{name}\n" and (entry / "cwd").resolve() == folder.resolve():
+                found += [int(entry.name)] if is_wanted(entry) else []
+        except OSError:
+            continue  # it has ended
+    return sorted(found)
+
+
+def end_process(process):
+    try:
+        os.kill(process, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+
+
+class Started:
+    """For tests with a folder that start commands and do something meanwhile; none outlives its test."""
+
+    def started(self, command, environment):
+        run = subprocess.Popen(list(map(str, command)), env=environment, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                               text=True)
+        self.addCleanup(self.stop, run)
+        return run
+
+    def stop(self, run):
+        with run:
+            run.kill()
+
+    def end(self, run):
+        out, said = run.communicate(timeout=120)
+        self.assertNotIn("clique: launch ", said)
+        return run.returncode, out, said
 
 
 def errors_in(said):

@@ -120,32 +120,23 @@ REDUCE_INTEGERS(i16, u16)
 REDUCE_INTEGERS(i32, u32)
 REDUCE_INTEGERS(i64, u64)
 
-/* A vector at a time; the rest goes through one that is filled up with zeros. */
-TARGET static void to_halves(const float *floats, uint16_t *halves, size_t count) {
-    enum { STEP = VECTOR / sizeof(float) };
-    f16_stored stored;
-    f16_work work;
-    for (size_t i = 0; i < count; i += STEP) {
-        const size_t n = CLQ_MIN((size_t)STEP, count - i);
-        if (n < STEP) memset(&work, 0, sizeof work);
-        memcpy(&work, floats + i, n == STEP ? sizeof work : n * sizeof *floats);
-        store_f16(&stored, &work);
-        memcpy(halves + i, &stored, n == STEP ? sizeof stored : n * sizeof *halves);
+/* A vector at a time; what is less goes through one that is filled up with zeros. FROM, TO: as elements lie in memory;
+ * BY: load_f16 or store_f16, from the vector `taken` to the vector `made`. */
+#define CONVERT(NAME, FROM, FROM_VECTOR, TO, TO_VECTOR, BY)                                                            \
+    TARGET static void NAME(const FROM *from, TO *to, size_t count) {                                                  \
+        enum { STEP = VECTOR / sizeof(float) };                                                                        \
+        FROM_VECTOR taken;                                                                                             \
+        TO_VECTOR made;                                                                                                \
+        for (size_t i = 0; i < count; i += STEP) {                                                                     \
+            const size_t n = CLQ_MIN((size_t)STEP, count - i);                                                         \
+            if (n < STEP) memset(&taken, 0, sizeof taken);                                                             \
+            memcpy(&taken, from + i, n == STEP ? sizeof taken : n * sizeof *from);                                     \
+            BY(&made, &taken);                                                                                         \
+            memcpy(to + i, &made, n == STEP ? sizeof made : n * sizeof *to);                                           \
+        }                                                                                                              \
     }
-}
-
-TARGET static void from_halves(const uint16_t *halves, float *floats, size_t count) {
-    enum { STEP = VECTOR / sizeof(float) };
-    f16_stored stored;
-    f16_work work;
-    for (size_t i = 0; i < count; i += STEP) {
-        const size_t n = CLQ_MIN((size_t)STEP, count - i);
-        if (n < STEP) memset(&stored, 0, sizeof stored);
-        memcpy(&stored, halves + i, n == STEP ? sizeof stored : n * sizeof *halves);
-        load_f16(&work, &stored);
-        memcpy(floats + i, &work, n == STEP ? sizeof work : n * sizeof *floats);
-    }
-}
+CONVERT(to_halves, float, f16_work, uint16_t, f16_stored, store_f16)
+CONVERT(from_halves, uint16_t, f16_stored, float, f16_work, load_f16)
 
 #define ROW(WRAPPING, T)                                                                                               \
     { WRAPPING##_sum, WRAPPING##_prod, T##_min, T##_max, T##_avg }
