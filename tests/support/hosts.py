@@ -150,6 +150,18 @@ class Hosts:
                 continue
         return sorted(found)
 
+    def clear(self):
+        """Kills what runs on the hosts, but for the servers."""
+        for name, server in self.servers.items():
+            first = self.first(self.names.index(name) + 1)
+            space = os.readlink(f"/proc/{first}/ns/pid")
+            for entry in pathlib.Path("/proc").iterdir():
+                try:
+                    if entry.name.isdigit() and int(entry.name) not in (first, server.pid) and os.readlink(entry / "ns/pid") == space:
+                        os.kill(int(entry.name), signal.SIGKILL)
+                except OSError:
+                    continue
+
     def first(self, number):
         """The server, which is process 1 of its host."""
         server = self.servers[self.names[number - 1]].pid

@@ -568,16 +568,15 @@ static void a_store_rank_that_dies_is_named(void **state) {
  * missing. */
 static void who_is_late_is_named(void **state) {
     (void)state;
-    static const char *const says[] = {" did not come to the update within the deadline of 2 s",
+    static const char *const says[] = {" did not come to the update within the deadline of 3 s",
                                        "the gradient of replica 0, of rank 0 on "};
     for (int32_t bound = 0; bound <= 1; bound++) {
-        plan how = {.processes = 2,
-                    .stores = 1,
-                    .options.staleness = bound,
-                    .by_steps = true,
-                    .is_small = true,
-                    .deadline_s = 2};
+        plan first = {.processes = 2, .stores = 1, .options.staleness = bound, .by_steps = true, .is_small = true};
+        plan how = first;
         fabric_rank ranks[PROCESSES_MAX + 3];
+        run_well(&first); /* what it compiles nobody compiles within the deadline */
+        forget(&first);
+        how.deadline_s = 3;
         atomic_store(&others, 0);
         atomic_store(&has_begun, false);
         atomic_store(&others_most, UINT32_MAX);
