@@ -1,7 +1,9 @@
-/* An OpenCL layer (OPENCL_LAYERS names the library) of devices that compute slower than they could: behind each kernel
- * the device's queue rests for FACTOR - 1 times as long as the kernel took. The device's cores have nothing to do
- * meanwhile; whoever waits for the device waits in its own way. A caller's event of a kernel, and its profile, are
- * those of the rest.
+/* An OpenCL layer (OPENCL_LAYERS names the library) of devices that compute slower than they could: with its rest behind
+ * it each kernel takes FACTOR times as long as it computed. The device's cores have nothing to do in a rest; whoever
+ * waits for the device waits in its own way. A caller's event of a kernel, and its profile, are those of the rest.
+ *
+ * A kernel of a device with one compute unit computes for as long as its thread has a core: what it waits for one is taken
+ * off its rest. So such devices take the same time beside others that use the cores.
  *
  * CLQ_TEST_PACE has a word for each device, in the order in which drivers list devices, then in the order in which
  * devices were split. FACTOR is at least 1, and need not be whole; "-", or none, leaves a device as it is, and a part
@@ -24,6 +26,7 @@ enum { DEVICES_MOST = 64, WORD_BYTES = 32, UNDER_WAY_MOST = 4096 };
 
 /* Of the device with the same place. Factors in thousandths. */
 typedef struct pace {
+    bool is_thread; /* one compute unit, so that a kernel runs in one thread */
     atomic_uint factor, later; /* later: from kernel `from` on */
     atomic_uint_fast64_t from, kernels, busy_ns, rest_ns;
 } pace;
@@ -70,6 +73,9 @@ static void list(const cl_device_id *devices, cl_uint count, const cl_device_id 
         while (place + 1 < DEVICES_MOST && known[place] && known[place] != devices[i]) place++;
         if (known[place] == devices[i]) continue;
         known[place] = devices[i];
+        cl_uint units = 0;
+        (void)driver.clGetDeviceInfo(devices[i], CL_DEVICE_MAX_COMPUTE_UNITS, sizeof units, &units, NULL);
+        paces[place].is_thread = units == 1;
         set_out(place, whole ? like : place);
     }
     (void)pthread_mutex_unlock(&lock);
@@ -108,27 +114,35 @@ void slow_times(unsigned device, double *busy_s, double *rest_s) {
 typedef struct turn {
     pace *pace;
     unsigned factor;
-    struct timespec began;
+    pthread_t thread;
+    int64_t began_ns, began_cpu_ns; /* of the machine, and of the thread */
 } turn;
 static turn turns[UNDER_WAY_MOST];
 static atomic_uint next_turn;
 
+enum { SECOND_NS = 1000000000 };
+
+static int64_t clock_ns(clockid_t clock) {
+    struct timespec now;
+    (void)clock_gettime(clock, &now);
+    return (int64_t)now.tv_sec * SECOND_NS + now.tv_nsec;
+}
+
 static void CL_CALLBACK begin(void *argument) {
     turn *t;
     memcpy(&t, argument, sizeof t);
-    (void)clock_gettime(CLOCK_MONOTONIC, &t->began);
+    t->thread = pthread_self();
+    t->began_ns = clock_ns(CLOCK_MONOTONIC);
+    t->began_cpu_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID);
 }
 
 static void CL_CALLBACK rest(void *argument) {
-    enum { SECOND_NS = 1000000000 };
     turn *t;
-    struct timespec until;
     memcpy(&t, argument, sizeof t);
-    (void)clock_gettime(CLOCK_MONOTONIC, &until);
-    const int64_t took = (int64_t)(until.tv_sec - t->began.tv_sec) * SECOND_NS + (until.tv_nsec - t->began.tv_nsec);
-    const int64_t rests = took * (int64_t)(t->factor - 1000) / 1000, ends = until.tv_nsec + rests;
-    until.tv_sec += (time_t)(ends / SECOND_NS);
-    until.tv_nsec = (long)(ends % SECOND_NS);
+    const bool is_thread = t->pace->is_thread && pthread_equal(t->thread, pthread_self());
+    const int64_t took = is_thread ? clock_ns(CLOCK_THREAD_CPUTIME_ID) - t->began_cpu_ns : clock_ns(CLOCK_MONOTONIC) - t->began_ns;
+    const int64_t rests = took * (int64_t)(t->factor - 1000) / 1000, ends = t->began_ns + took + rests;
+    const struct timespec until = {.tv_sec = (time_t)(ends / SECOND_NS), .tv_nsec = (long)(ends % SECOND_NS)};
     atomic_fetch_add(&t->pace->busy_ns, (uint_fast64_t)took);
     atomic_fetch_add(&t->pace->rest_ns, (uint_fast64_t)rests);
     (void)prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL); /* kernels of a few microseconds are slowed in proportion too */
