@@ -308,7 +308,8 @@ include(cmake/world.cmake)
 # The longest ones first: on a fresh tree ctest knows no times, and one that builds many kernels would be left alone.
 # comm/combine before all: it builds what every other test of the collectives needs.
 set(cost 100)
-foreach(name comm/combine interop/golden ops/loss train/strategies graph/step_graph graph/exchange ops/gemm ops/conv2d
+foreach(name comm/combine interop/golden world/train_openmpi ops/loss train/strategies ops/gemm world/bench_openmpi
+    world/why_openmpi graph/step_graph graph/exchange world/launch_openmpi ops/conv2d world/failure_threads
     compilers/kernels cli/contract ops/dense train/paths train/strict train/recompute cli/choice ops/update why/probe cli/build
     train/failure cli/peers graph/tune train/checkpoint ops/winograd train/features graph/fused_step ops/activation train/mixed
     graph/chains interop/golden_gpu oclgrind/ops_conv2d cli/faults soak/caches interop/keras_json)
