@@ -99,10 +99,11 @@ static void emit_node(const emitter *e, uint32_t n) {
     for (unsigned i = 0; i < CLQ_NODE_INPUTS; i++) emission.in[i] = e->values[node->inputs[i]].memory;
     for (unsigned i = 0; i < CLQ_NODE_OUTPUTS; i++)
         if (node->outputs[i] && !(node->op->makes >> i & 1)) emission.out[i] = output_memory(e, n, i);
-    e->plan->exchanges |= node->op == &clq_op_all_reduce;
+    const bool exchanges = node->op->traits & CLQ_OP_EXCHANGES;
+    e->plan->exchanges |= exchanges;
     clq_list_scope(e->plan->list, node->scope);
     check_inputs(e, node);
-    if (node->op == &clq_op_all_reduce) clq_check_exchange(e->plan);
+    if (exchanges) clq_check_exchange(e->plan);
     if (node->op->emit) node->op->emit(&emission);
     for (unsigned i = 0; i < CLQ_NODE_OUTPUTS; i++)
         if (node->outputs[i] && !(node->op->makes >> i & 1))

@@ -14,8 +14,14 @@ clq_status clq_model_create(const char *name, clq_model **out) {
     return CLQ_OK;
 }
 
+static void release(clq_layer *layer) {
+    clq_free(layer->config);
+    clq_free(layer->variables);
+}
+
 void clq_model_destroy(clq_model *model) {
     if (!model) return;
+    for (uint32_t i = 0; i < model->layer_count; i++) release(&model->layers[i]);
     clq_free(model->layers);
     clq_free(model->tensors);
     clq_free(model->inputs);
@@ -167,12 +173,24 @@ static clq_status apply(clq_model *model, clq_layer *layer, uint32_t id, const c
     return CLQ_OK;
 }
 
-clq_tensor clq_model_add_layer(clq_model *model, const clq_layer_kind *kind, const char *name,
-                               const clq_layer_config *config, const clq_tensor *inputs, size_t count) {
-    clq_layer layer = {.kind = kind, .config = *config};
+static clq_status copy_config(clq_layer *layer, const void *config) {
+    if (layer->kind->config_bytes == 0) return CLQ_OK;
+    layer->config = clq_alloc(1, layer->kind->config_bytes);
+    if (!layer->config) return CLQ_MEMORY;
+    memcpy(layer->config, config, layer->kind->config_bytes);
+    return clq_layer_check(layer->kind, layer->config);
+}
+
+clq_tensor clq_model_add_layer(clq_model *model, const clq_layer_kind *kind, const char *name, const void *config,
+                               const clq_tensor *inputs, size_t count) {
+    clq_layer layer = {.kind = kind};
     if (!begin(model, name, &layer)) return (clq_tensor){0};
-    clq_status status = apply(model, &layer, model->layer_count + 1, inputs, count);
-    if (status != CLQ_OK) return latch(model, status, layer.name);
+    clq_status status = copy_config(&layer, config);
+    if (status == CLQ_OK) status = apply(model, &layer, model->layer_count + 1, inputs, count);
+    if (status != CLQ_OK) {
+        release(&layer);
+        return latch(model, status, layer.name);
+    }
     model->layers[model->layer_count++] = layer;
     return (clq_tensor){.model = model, .id = model->tensor_count};
 }
@@ -185,6 +203,7 @@ clq_tensor clq_model_apply_again(clq_model *model, uint32_t id, const clq_tensor
         return (clq_tensor){0};
     }
     clq_status status = apply(model, &layer, id, inputs, count);
+    model->layers[id - 1] = layer;
     if (status != CLQ_OK) return latch(model, status, layer.name);
     return (clq_tensor){.model = model, .id = model->tensor_count};
 }
@@ -285,7 +304,10 @@ static clq_status drop_unused(clq_model *model) {
         const uint32_t layer_count = number(layers, model->layer_count);
         keep_tensors(model, tensors, layers);
         for (uint32_t id = 1; id <= model->layer_count; id++)
-            if (layers[id]) model->layers[layers[id] - 1] = model->layers[id - 1];
+            if (layers[id])
+                model->layers[layers[id] - 1] = model->layers[id - 1];
+            else
+                release(&model->layers[id - 1]);
         model->tensor_count = tensor_count;
         model->layer_count = layer_count;
         clq_model_keep_variables(model, layers);

@@ -4,11 +4,6 @@
 
 #include "graph/graph.h"
 
-/* Adds a layer and applies it to inputs[0 … count). name NULL: made as Keras does. Gives its output's tensor, or none
- * with a failure noted. */
-clq_tensor clq_model_add_layer(clq_model *model, const clq_layer_kind *kind, const char *name,
-                               const clq_layer_config *config, const clq_tensor *inputs, size_t count);
-
 /* What a variable is for its layer. */
 typedef struct clq_variable_kind {
     const char *what; /* "kernel": behind the layer's name */
@@ -19,8 +14,12 @@ typedef struct clq_variable_kind {
 } clq_variable_kind;
 extern const clq_variable_kind clq_variable_kernel, clq_variable_bias;
 
-/* Variable `index` of the layer, `layer/what`. Where the layer is applied again, its shape must be as it was. */
-clq_status clq_model_declare_variable(clq_model *model, clq_layer *layer, unsigned index, clq_shape shape,
+/* Index + 1 of variable `number` of a layer; 0: it has none. */
+static inline uint32_t clq_layer_variable(const clq_layer *layer, unsigned number) {
+    return number < layer->variable_places ? layer->variables[number] : 0;
+}
+/* Variable `number` of the layer, `layer/what`. Where the layer is applied again, its shape must be as it was. */
+clq_status clq_model_declare_variable(clq_model *model, clq_layer *layer, unsigned number, clq_shape shape,
                                       const clq_variable_kind *kind);
 /* After layers were dropped: leaves the variables of those that are there. kept[id]: the new id of a layer, 0: none. */
 void clq_model_keep_variables(clq_model *model, const uint32_t *kept);

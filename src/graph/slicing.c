@@ -74,18 +74,6 @@ static bool touches_slices(const finder *f, const clq_node *node) {
     return any;
 }
 
-/* Whether a slice of the inputs' columns gives the same slice of the output's: elementwise operations, and reshapes
- * that keep the last axis. */
-static bool keeps_columns(const finder *f, const clq_node *node) {
-    const clq_element_program *p = &node->attributes.program;
-    if (node->op == &clq_op_reshape)
-        return clq_graph_value_channels(value_of(f, node->inputs[0])) ==
-               clq_graph_value_channels(value_of(f, node->outputs[0]));
-    for (unsigned i = 0; node->op == &clq_op_elementwise && i < p->input_count; i++)
-        if (p->inputs[i].kind != CLQ_EACH_ELEMENT) return false;
-    return node->op == &clq_op_elementwise;
-}
-
 static void grow_inside(finder *f, uint32_t n) {
     const clq_node *node = &f->graph->nodes[n];
     take_role(f, n, ROLE_INSIDE);
@@ -98,7 +86,7 @@ static void grow_node(finder *f, uint32_t n) {
     if (node->op == &clq_op_dense) {
         grow_dense(f, n);
     } else if (touches_slices(f, node)) {
-        f->attempt.bad = f->attempt.bad || !keeps_columns(f, node);
+        f->attempt.bad = f->attempt.bad || !node->op->keeps_columns || !node->op->keeps_columns(f->graph, node);
         grow_inside(f, n);
     }
 }

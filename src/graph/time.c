@@ -35,24 +35,6 @@ clq_status clq_plan_time(const clq_model *model, clq_device *device, const clq_p
 
 /* ---- the key ---- */
 
-/* What of a layer's settings neither shapes nor variables show. */
-static void add_settings(const clq_layer *layer, clq_text *to) {
-    const clq_layer_config *c = &layer->config;
-    if (layer->kind == &clq_layer_conv2d)
-        clq_text_add(to, " strides %zu %zu dilation %zu %zu padding %d activation %d", c->conv2d.strides[0],
-                     c->conv2d.strides[1], c->conv2d.dilation[0], c->conv2d.dilation[1], (int)c->conv2d.padding,
-                     (int)c->conv2d.activation);
-    else if (layer->kind == &clq_layer_dense)
-        clq_text_add(to, " activation %d", (int)c->dense.activation);
-    else if (layer->kind == &clq_layer_activation)
-        clq_text_add(to, " activation %d", (int)c->activation);
-    else if (layer->kind == &clq_layer_max_pool2d || layer->kind == &clq_layer_average_pool2d)
-        clq_text_add(to, " size %zu %zu strides %zu %zu padding %d", c->pool2d.size[0], c->pool2d.size[1],
-                     c->pool2d.strides[0], c->pool2d.strides[1], (int)c->pool2d.padding);
-    else if (layer->kind == &clq_layer_concatenate)
-        clq_text_add(to, " axis %d", c->axis);
-}
-
 void clq_model_add_key(const clq_model *model, clq_text *to) {
     for (uint32_t id = 1; id <= model->tensor_count; id++) {
         const clq_model_tensor *y = &model->tensors[id - 1];
@@ -61,7 +43,7 @@ void clq_model_add_key(const clq_model *model, clq_text *to) {
         for (uint32_t i = 0; i < y->input_count; i++) clq_text_add(to, " %u", model->inputs[y->first_input + i]);
         clq_text_add(to, " shape");
         for (uint32_t d = 0; d < y->shape.rank; d++) clq_text_add(to, " %zu", y->shape.dims[d]);
-        add_settings(layer, to);
+        clq_layer_add_key(layer, to);
         clq_text_add(to, "\n");
     }
     for (uint32_t v = 0; v < model->variable_count; v++) {

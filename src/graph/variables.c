@@ -23,10 +23,19 @@ size_t clq_variable_bytes(const clq_variable *variable) {
     return clq_values_bytes(variable->dtype, variable->elements);
 }
 
-clq_status clq_model_declare_variable(clq_model *model, clq_layer *layer, unsigned index, clq_shape shape,
+static clq_status make_place(clq_layer *layer, unsigned number) {
+    if (number < layer->variable_places) return CLQ_OK;
+    uint32_t *grown = clq_realloc(layer->variables, layer->variable_places, (size_t)number + 1, sizeof *grown);
+    if (!grown) return CLQ_MEMORY;
+    layer->variables = grown;
+    layer->variable_places = (size_t)number + 1;
+    return CLQ_OK;
+}
+
+clq_status clq_model_declare_variable(clq_model *model, clq_layer *layer, unsigned number, clq_shape shape,
                                       const clq_variable_kind *kind) {
-    if (layer->variables[index])
-        return check_same(layer, &model->variables[layer->variables[index] - 1], kind->what, &shape);
+    const uint32_t known = clq_layer_variable(layer, number);
+    if (known) return check_same(layer, &model->variables[known - 1], kind->what, &shape);
     clq_variable variable = {.dtype = kind->dtype,
                              .shape = shape,
                              .is_bias = kind->is_bias,
@@ -42,9 +51,10 @@ clq_status clq_model_declare_variable(clq_model *model, clq_layer *layer, unsign
     size_t in = shape.rank > 1 ? shape.dims[shape.rank - 2] : shape.dims[0], out_size = shape.dims[shape.rank - 1];
     variable.fan_in = shape.rank > 1 ? variable.elements / out_size : in;
     variable.fan_out = variable.elements / (shape.rank > 1 ? in : 1);
+    CLQ_TRY(make_place(layer, number));
     CLQ_TRY(CLQ_RESERVE(model, variables, variable_count, 1, variable_capacity));
     model->variables[model->variable_count] = variable;
-    layer->variables[index] = ++model->variable_count;
+    layer->variables[number] = ++model->variable_count;
     return CLQ_OK;
 }
 
@@ -54,7 +64,7 @@ void clq_model_keep_variables(clq_model *model, const uint32_t *kept) {
         clq_variable variable = model->variables[i];
         uint32_t layer = kept[variable.layer];
         if (!layer) continue;
-        for (unsigned k = 0; k < CLQ_LAYER_VARIABLES_MAX; k++) {
+        for (size_t k = 0; k < model->layers[layer - 1].variable_places; k++) {
             uint32_t *own = &model->layers[layer - 1].variables[k];
             if (*own == i + 1) *own = count + 1;
         }

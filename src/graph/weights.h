@@ -2,57 +2,35 @@
 #ifndef CLQ_GRAPH_WEIGHTS_H
 #define CLQ_GRAPH_WEIGHTS_H
 
-#include "ops/ops.h"
-#include <clique/model.h>
+#include "graph/layer_rows.h"
 
 /* ---- the model (model.c, variables.c, layers/, builtin.c) ---- */
 
 /* Whether a user's word for a model is a file's path, and not the name of one that is built in. */
 bool clq_model_is_file(const char *word);
 
-enum { CLQ_LAYER_NAME_MAX = 64, CLQ_LAYER_VARIABLES_MAX = 4, CLQ_MARKS_MAX = 63 };
-
-/* A kind of layer: a row in a file of layers/ (layers/layer.h). */
-typedef struct clq_layer_kind clq_layer_kind;
-
-/* What the builder was asked for. Names and pointers in it are not kept. */
-typedef union clq_layer_config {
-    clq_shape shape; /* of inputs and reshapes */
-    clq_conv2d_config conv2d;
-    clq_dense_config dense;
-    clq_pool_config pool2d;
-    clq_batch_norm_config batch_norm;
-    clq_dropout_config dropout;
-    clq_activation activation;
-    bool keep_dims; /* of global poolings */
-    int axis;       /* of a concatenation: from 0, batch left out; negative: from the end */
-} clq_layer_config;
+enum { CLQ_LAYER_NAME_MAX = 64, CLQ_MARKS_MAX = 63 };
 
 /* A layer: its settings and its variables. Applied to several tensors it is shared. */
-typedef struct clq_layer {
+struct clq_layer {
     const clq_layer_kind *kind;
     char name[CLQ_LAYER_NAME_MAX];
     bool named; /* by the model's maker; else the name was made from the kind */
-    clq_layer_config config;
-    uint32_t variables[CLQ_LAYER_VARIABLES_MAX]; /* index + 1, in the order in which the kind declares them; 0: none */
-    clq_shape made_for, applied_to;              /* shape of its first input when it was first, and last, applied */
-} clq_layer;
+    void *config; /* of the kind's type, checked; the model's. Texts in it are not kept */
+    uint32_t *variables; /* (variable_places) index + 1, by the kind's number of it; 0: none. The model's */
+    size_t variable_places;
+    clq_shape made_for, applied_to; /* shape of its first input when it was first, and last, applied */
+};
 
 /* A tensor of the model: what a layer gives for certain inputs. */
-typedef struct clq_model_tensor {
+struct clq_model_tensor {
     uint32_t layer;                    /* id */
     uint32_t first_input, input_count; /* of the model's `inputs` */
     clq_dtype dtype;                   /* f32: the only one that there is */
     bool recompute;                    /* clq_recompute: its value is not kept for backward */
     clq_shape shape;                   /* without the batch */
     size_t elements;                   /* product of shape */
-    union {
-        clq_dense_problem dense; /* .activation is LINEAR where the layer's is softmax */
-        clq_conv2d_problem conv2d;
-        clq_pool2d_problem pool2d;
-        clq_normalise_problem normalise;
-    };
-} clq_model_tensor;
+};
 
 /* Who changes a variable. */
 typedef enum clq_role {

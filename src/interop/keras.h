@@ -1,5 +1,5 @@
 /* The parts of the reader of Keras's model files: the file (keras_json.c), Functional models (keras_functional.c),
- * layers by class (keras_layers.c). Private to interop. */
+ * layers by class (keras_layers.c), their attributes (keras_attributes.c). Private to interop. */
 #ifndef CLQ_INTEROP_KERAS_H
 #define CLQ_INTEROP_KERAS_H
 
@@ -10,6 +10,33 @@ const char *clq_keras_class(json_t *object); /* its class_name; "" where it has 
 clq_status clq_keras_check_layers(json_t *layers);
 /* "config.layers[3] (conv2d)" */
 void clq_keras_describe_place(json_t *layer, size_t index, char where[160]);
+
+/* ---- a layer's attributes ---- */
+
+/* Every key is either taken or known to be harmless; what is left at the end is refused by its path, so that nothing a
+ * file asks for is silently ignored. */
+typedef struct clq_keras_attributes {
+    json_t *object;    /* borrowed */
+    json_t *left;      /* what nobody has taken yet */
+    char path[256];    /* "config.layers[3] (conv2d).config" */
+    clq_status status; /* the first failure, whose detail is this thread's; what is taken behind it is not looked at */
+} clq_keras_attributes;
+/* The configuration of config.layers[index]. Close it in any case. */
+void clq_keras_open(json_t *layer, size_t index, clq_keras_attributes *out);
+/* Refuses what is left, unless null, and ends. The first failure of all calls. */
+clq_status clq_keras_close(clq_keras_attributes *a);
+/* Notes a failure of the attribute: "path.key: …". */
+void clq_keras_refuse(clq_keras_attributes *a, clq_status status, const char *key, const char *format, ...)
+    CLQ_PRINTF(4, 5);
+/* Each takes the value of a key. Borrowed; NULL: it is missing or null. */
+json_t *clq_keras_attribute(clq_keras_attributes *a, const char *key);
+const char *clq_keras_text(clq_keras_attributes *a, const char *key, const char *fallback); /* NULL: it is needed */
+bool clq_keras_flag(clq_keras_attributes *a, const char *key, bool fallback);
+bool clq_keras_is_size(const json_t *value, size_t *out); /* a whole number from 1 on */
+/* What the kind's rows take, of a layer whose first input is x. config: of the kind, zero. */
+void clq_keras_read_rows(clq_keras_attributes *a, const clq_layer_kind *kind, const clq_model_tensor *x, void *config);
+
+/* ---- layers ---- */
 
 /* Of config.layers[index]. Whether the layer's class is one that clq_keras_add_layer adds. */
 clq_status clq_keras_check_class(json_t *layer, size_t index);

@@ -317,7 +317,7 @@ static bool synchronize(const clq_model *model) {
     for (uint32_t i = 0; i < model->layer_count; i++) {
         clq_layer *layer = &model->layers[i];
         if (layer->kind != &clq_layer_batch_norm) continue;
-        layer->config.batch_norm.synchronized = true;
+        ((clq_batch_norm_config *)layer->config)->synchronized = true;
         any = true;
     }
     return any;

@@ -1,7 +1,7 @@
 /* The builder: shapes, names and variables against numbers worked out by hand from Keras's formulas
  *     valid: floor((in - (kernel - 1) * dilation - 1) / stride) + 1        same: ceil(in / stride)
  * and what is refused, by whom and in which words. */
-#include "graph/graph.h"
+#include "graph/step/step.h"
 #include "support/check.h"
 
 #include <stdio.h>
@@ -47,6 +47,19 @@ static const window_case convolutions[] = {
     {"one point", {1, 1, 4}, {1, 1}, {0, 0}, {0, 0}, CLQ_VALID, {1, 1}, {0, 0}},
 };
 
+/* What the model's last operation is told. */
+static clq_attributes last_operation(const clq_model *model) {
+    const clq_plan_config config = {.mode = CLQ_MODE_PREDICT, .capacity = 1};
+    const clq_pass_context context = {.config = &config};
+    clq_graph graph = {.model = model};
+    clq_graph_expand(&graph, &context);
+    assert_int_equal(graph.error.status, CLQ_OK);
+    assert_true(graph.node_count > 0);
+    const clq_attributes found = graph.nodes[graph.node_count - 1].attributes;
+    clq_graph_release(&graph);
+    return found;
+}
+
 static void shapes_of_convolutions(void **state) {
     (void)state;
     for (size_t i = 0; i < CLQ_COUNT_OF(convolutions); i++) {
@@ -66,11 +79,11 @@ static void shapes_of_convolutions(void **state) {
         assert_ok(clq_model_variable(model, 1, &bias));
         assert_shape(c->what, kernel.shape, CLQ_SHAPE(c->size[0], c->size[1], c->in[2], 6));
         assert_shape(c->what, bias.shape, CLQ_SHAPE(6));
-        const clq_conv2d_problem *p = &clq_model_output(model, 0)->conv2d;
-        assert_int_equal(p->pad_top, c->pad[0]);
-        assert_int_equal(p->pad_left, c->pad[1]);
-        assert_int_equal(p->stride_h, c->strides[0] ? c->strides[0] : 1);
-        assert_int_equal(p->dilation_w, c->dilation[1] ? c->dilation[1] : 1);
+        const clq_conv2d_problem p = last_operation(model).conv2d;
+        assert_int_equal(p.pad_top, c->pad[0]);
+        assert_int_equal(p.pad_left, c->pad[1]);
+        assert_int_equal(p.stride_h, c->strides[0] ? c->strides[0] : 1);
+        assert_int_equal(p.dilation_w, c->dilation[1] ? c->dilation[1] : 1);
         clq_model_destroy(model);
     }
 }
@@ -100,10 +113,10 @@ static void shapes_of_pools(void **state) {
         assert_ok(clq_model_finish(model, x));
         assert_shape(c->what, clq_model_output_shape(model, 0), CLQ_SHAPE(c->out[0], c->out[1], c->in[2]));
         assert_int_equal(clq_model_variable_count(model), 0);
-        const clq_pool2d_problem *p = &clq_model_output(model, 0)->pool2d;
-        assert_int_equal(p->pad_top, c->pad[0]);
-        assert_int_equal(p->pad_left, c->pad[1]);
-        assert_int_equal(p->average, i % 2);
+        const clq_pool2d_problem p = last_operation(model).pool2d;
+        assert_int_equal(p.pad_top, c->pad[0]);
+        assert_int_equal(p.pad_left, c->pad[1]);
+        assert_int_equal(p.average, i % 2);
         clq_model_destroy(model);
     }
 }

@@ -267,7 +267,7 @@ static void synchronize(subject *s, uint64_t seed) {
     s->config.exchange = (clq_step_sum){.rank = seed % 2, .ranks = 2, .all_reduce = nobody_else};
     for (uint32_t i = 0; i < s->model->layer_count; i++)
         if (s->model->layers[i].kind == &clq_layer_batch_norm && (i + seed / 3) % 4)
-            s->model->layers[i].config.batch_norm.synchronized = true;
+            ((clq_batch_norm_config *)s->model->layers[i].config)->synchronized = true;
 }
 
 /* Three of four: all that may be, as much as fits some bytes, or what is marked. */

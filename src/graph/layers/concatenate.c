@@ -1,6 +1,13 @@
 /* Concatenate. */
 #include "graph/layers/layer.h"
 
+typedef struct concatenate_config {
+    int axis; /* 0 is the first behind the batch; negative: from the end */
+} concatenate_config;
+static const clq_attribute attributes[] = {
+    {CLQ_LAYER_ATTRIBUTE("axis", CLQ_ATTRIBUTE_AXIS, concatenate_config, axis), .fallback = -1},
+};
+
 /* The axis counted from 0; false: there is none. */
 static bool find_axis(const clq_shape *shape, int axis, unsigned *out) {
     const int rank = (int)shape->rank, from_start = axis < 0 ? axis + rank : axis;
@@ -18,11 +25,12 @@ static bool joins(const clq_shape *a, const clq_shape *b, unsigned axis) {
 
 static clq_status infer(const clq_model *model, const clq_layer *layer, clq_model_tensor *y) {
     char first[CLQ_SHAPE_TEXT_MAX], second[CLQ_SHAPE_TEXT_MAX];
+    const concatenate_config *config = layer->config;
     unsigned axis;
     y->shape = clq_model_input_of(model, y, 0)->shape;
-    if (!find_axis(&y->shape, layer->config.axis, &axis))
+    if (!find_axis(&y->shape, config->axis, &axis))
         return clq_fail(CLQ_ARGUMENT, "its input %s has no axis %d: there are %u, counted from 0 behind the batch",
-                        clq_shape_describe(&y->shape, first), layer->config.axis, y->shape.rank);
+                        clq_shape_describe(&y->shape, first), config->axis, y->shape.rank);
     for (size_t i = 1; i < y->input_count; i++) {
         const clq_shape *x = &clq_model_input_of(model, y, i)->shape;
         if (!joins(&y->shape, x, axis))
@@ -58,7 +66,7 @@ static clq_id expand(clq_expansion *e, const clq_id *x) {
     clq_id terms[CLQ_NODE_INPUTS];
     unsigned axis = 0;
     size_t rows = 1, count = 0;
-    (void)find_axis(&e->y->shape, e->layer->config.axis, &axis);
+    (void)find_axis(&e->y->shape, ((const concatenate_config *)e->layer->config)->axis, &axis);
     for (unsigned d = 0; d < axis; d++) rows *= e->y->shape.dims[d];
     for (uint32_t i = 0; i < e->y->input_count; i++) {
         if (e->graph->error.status != CLQ_OK) return 0;
@@ -70,9 +78,13 @@ static clq_id expand(clq_expansion *e, const clq_id *x) {
     return join(e, terms, count, rows);
 }
 
-const clq_layer_kind clq_layer_concatenate = {
-    .type = "Concatenate", .stem = "concatenate", .inputs = {2, SIZE_MAX}, .infer = infer, .expand = expand};
+const clq_layer_kind clq_layer_concatenate = {.type = "Concatenate",
+                                              .stem = "concatenate",
+                                              .inputs = {2, SIZE_MAX},
+                                              CLQ_LAYER_CONFIG(concatenate_config, attributes),
+                                              .infer = infer,
+                                              .expand = expand};
 
 clq_tensor clq_concatenate(clq_model *model, const clq_tensor *inputs, size_t count, int axis, const char *name) {
-    return clq_model_add_layer(model, &clq_layer_concatenate, name, &(clq_layer_config){.axis = axis}, inputs, count);
+    return clq_model_add_layer(model, &clq_layer_concatenate, name, &(concatenate_config){axis}, inputs, count);
 }

@@ -2,7 +2,7 @@
 #include "graph/layers/layer.h"
 
 static clq_status infer(const clq_model *model, const clq_layer *layer, clq_model_tensor *y) {
-    y->shape = layer->config.shape;
+    y->shape = *(const clq_shape *)layer->config;
     if (!model->input) return CLQ_OK;
     return clq_fail(CLQ_UNSUPPORTED, "model %s has an input already, and only one is supported", model->name);
 }
@@ -20,10 +20,14 @@ static clq_id expand(clq_expansion *e, const clq_id *x) {
     return clq_expand_unary(e, clq_expand_node(e, &clq_op_scale_bytes), samples);
 }
 
-const clq_layer_kind clq_layer_input = {.type = "InputLayer", .stem = "input_layer", .infer = infer, .expand = expand};
+const clq_layer_kind clq_layer_input = {.type = "InputLayer",
+                                        .stem = "input_layer",
+                                        .config_bytes = sizeof(clq_shape),
+                                        .infer = infer,
+                                        .expand = expand};
 
 clq_tensor clq_model_add_input(clq_model *model, clq_shape shape, const char *name) {
-    clq_tensor x = clq_model_add_layer(model, &clq_layer_input, name, &(clq_layer_config){.shape = shape}, NULL, 0);
+    clq_tensor x = clq_model_add_layer(model, &clq_layer_input, name, &shape, NULL, 0);
     if (x.id) model->input = x.id;
     return x;
 }

@@ -1,30 +1,30 @@
-/* Kinds of layers: one row each, beside the builder's functions that add it; and how they add their operations to a
- * step graph. Private to graph. */
+/* What files of kinds of layers are made with: their rows (graph/layer_rows.h), and how they add their operations to a step
+ * graph. Private to graph. */
 #ifndef CLQ_GRAPH_LAYER_H
 #define CLQ_GRAPH_LAYER_H
 
 #include "graph/model.h"
 #include "graph/step/step.h"
 
-typedef struct clq_expansion clq_expansion;
-struct clq_layer_kind {
-    const char *type; /* Keras's class name, for tables: "Conv2D" */
-    const char *stem; /* of the names that are made: "conv2d" */
-    size_t inputs[2]; /* least and most */
-    /* Checks the layer's settings against the shapes of y's inputs; sets y's shape and problem. */
-    clq_status (*infer)(const clq_model *model, const clq_layer *layer, clq_model_tensor *y);
-    /* Declares the layer's variables (clq_model_declare_variable), each time it is applied. NULL: it has none. */
-    clq_status (*declare)(clq_model *model, clq_layer *layer, const clq_model_tensor *y);
-    /* Adds the operations that compute e->y to a step graph; x: the values of its inputs. Gives its value. */
-    clq_id (*expand)(clq_expansion *e, const clq_id *x);
-};
+/* ---- rows ---- */
+
+/* Of a kind whose layers are given a `config`: its size, and its attributes in a static array of this name. */
+#define CLQ_LAYER_CONFIG(config, rows)                                                                                 \
+    .config_bytes = sizeof(config), .attributes = (rows), .attribute_count = CLQ_COUNT_OF(rows)
+/* An attribute and its member. */
+#define CLQ_LAYER_ATTRIBUTE(name, kind, config, member) .key = (name), .type = (kind), .at = offsetof(config, member)
+
+/* Sets what the config leaves open to its default, and checks it by the kind's rows. (attributes.c) */
+clq_status clq_layer_check(const clq_layer_kind *kind, void *config);
+/* A text that two layers of a kind have in common only if their attributes make them take the same time. */
+void clq_layer_add_key(const clq_layer *layer, clq_text *to);
 
 /* Places among the variables of products. */
 enum { CLQ_KERNEL, CLQ_BIAS };
 
 extern const clq_layer_kind clq_layer_input, clq_layer_conv2d, clq_layer_max_pool2d, clq_layer_average_pool2d,
-    clq_layer_dense, clq_layer_flatten, clq_layer_reshape, clq_layer_activation, clq_layer_softmax, clq_layer_add,
-    clq_layer_subtract, clq_layer_multiply, clq_layer_average, clq_layer_maximum, clq_layer_concatenate,
+    clq_layer_dense, clq_layer_flatten, clq_layer_reshape, clq_layer_activation, clq_layer_relu, clq_layer_softmax,
+    clq_layer_add, clq_layer_subtract, clq_layer_multiply, clq_layer_average, clq_layer_maximum, clq_layer_concatenate,
     clq_layer_global_average_pool2d, clq_layer_batch_norm, clq_layer_dropout;
 
 /* CLQ_ARGUMENT unless it is one of clq_activation. */

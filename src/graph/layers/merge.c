@@ -98,20 +98,18 @@ MERGE(clq_layer_multiply, "Multiply", "multiply", SIZE_MAX, expand_multiply);
 MERGE(clq_layer_average, "Average", "average", SIZE_MAX, expand_average);
 MERGE(clq_layer_maximum, "Maximum", "maximum", SIZE_MAX, expand_maximum);
 
-static const clq_layer_config none = {.axis = 0};
-
 clq_tensor clq_add(clq_model *model, const clq_tensor *inputs, size_t count, const char *name) {
-    return clq_model_add_layer(model, &clq_layer_add, name, &none, inputs, count);
+    return clq_model_add_layer(model, &clq_layer_add, name, NULL, inputs, count);
 }
 clq_tensor clq_subtract(clq_model *model, const clq_tensor *inputs, size_t count, const char *name) {
-    return clq_model_add_layer(model, &clq_layer_subtract, name, &none, inputs, count);
+    return clq_model_add_layer(model, &clq_layer_subtract, name, NULL, inputs, count);
 }
 clq_tensor clq_multiply(clq_model *model, const clq_tensor *inputs, size_t count, const char *name) {
-    return clq_model_add_layer(model, &clq_layer_multiply, name, &none, inputs, count);
+    return clq_model_add_layer(model, &clq_layer_multiply, name, NULL, inputs, count);
 }
 clq_tensor clq_average(clq_model *model, const clq_tensor *inputs, size_t count, const char *name) {
-    return clq_model_add_layer(model, &clq_layer_average, name, &none, inputs, count);
+    return clq_model_add_layer(model, &clq_layer_average, name, NULL, inputs, count);
 }
 clq_tensor clq_maximum(clq_model *model, const clq_tensor *inputs, size_t count, const char *name) {
-    return clq_model_add_layer(model, &clq_layer_maximum, name, &none, inputs, count);
+    return clq_model_add_layer(model, &clq_layer_maximum, name, NULL, inputs, count);
 }

@@ -12,25 +12,31 @@ static const clq_variable_kind gamma_kind = {.what = "gamma", .initialiser = CLQ
                                                 .role = CLQ_ROLE_STATE,
                                                 .initialiser = CLQ_INITIALISER_ONES};
 
+static const clq_attribute attributes[] = {
+    {CLQ_LAYER_ATTRIBUTE("momentum", CLQ_ATTRIBUTE_NUMBER, clq_batch_norm_config, momentum), .fallback = 0.99, .most = 1},
+    {CLQ_LAYER_ATTRIBUTE("epsilon", CLQ_ATTRIBUTE_NUMBER, clq_batch_norm_config, epsilon), .fallback = 1e-3, .most = 1},
+    {CLQ_LAYER_ATTRIBUTE("center", CLQ_ATTRIBUTE_OPPOSITE, clq_batch_norm_config, no_center)},
+    {CLQ_LAYER_ATTRIBUTE("scale", CLQ_ATTRIBUTE_OPPOSITE, clq_batch_norm_config, no_scale)},
+    {CLQ_LAYER_ATTRIBUTE("synchronized", CLQ_ATTRIBUTE_FLAG, clq_batch_norm_config, synchronized)},
+    {.key = "axis", .type = CLQ_ATTRIBUTE_ONLY_LAST_AXIS},
+    {.key = "renorm", .type = CLQ_ATTRIBUTE_ONLY_FALSE},
+    {.key = "renorm_clipping", .type = CLQ_ATTRIBUTE_UNUSED},
+    {.key = "renorm_momentum", .type = CLQ_ATTRIBUTE_UNUSED},
+    {.key = "beta_initializer", .type = CLQ_ATTRIBUTE_ONLY_INITIALISER, .word = "zeros"},
+    {.key = "gamma_initializer", .type = CLQ_ATTRIBUTE_ONLY_INITIALISER, .word = "ones"},
+    {.key = "moving_mean_initializer", .type = CLQ_ATTRIBUTE_ONLY_INITIALISER, .word = "zeros"},
+    {.key = "moving_variance_initializer", .type = CLQ_ATTRIBUTE_ONLY_INITIALISER, .word = "ones"},
+};
+
 static clq_status infer(const clq_model *model, const clq_layer *layer, clq_model_tensor *y) {
-    const clq_batch_norm_config *config = &layer->config.batch_norm;
-    const clq_model_tensor *x = clq_model_input_of(model, y, 0);
-    const size_t channels = x->shape.dims[x->shape.rank - 1];
-    y->shape = x->shape;
-    y->normalise = (clq_normalise_problem){.positions = x->elements / channels,
-                                           .channels = channels,
-                                           .epsilon = config->epsilon,
-                                           .momentum = config->momentum};
-    if (!(config->epsilon >= 0 && config->epsilon <= 1))
-        return clq_fail(CLQ_ARGUMENT, "epsilon %g should be from 0 to 1", config->epsilon);
-    if (!(config->momentum >= 0 && config->momentum <= 1))
-        return clq_fail(CLQ_ARGUMENT, "momentum %g should be from 0 to 1", config->momentum);
+    (void)layer;
+    y->shape = clq_model_input_of(model, y, 0)->shape;
     return CLQ_OK;
 }
 
 static clq_status declare(clq_model *model, clq_layer *layer, const clq_model_tensor *y) {
-    const clq_shape shape = CLQ_SHAPE(y->normalise.channels);
-    const clq_batch_norm_config *config = &layer->config.batch_norm;
+    const clq_shape shape = CLQ_SHAPE(y->shape.dims[y->shape.rank - 1]);
+    const clq_batch_norm_config *config = layer->config;
     if (!config->no_scale) CLQ_TRY(clq_model_declare_variable(model, layer, GAMMA, shape, &gamma_kind));
     if (!config->no_center) CLQ_TRY(clq_model_declare_variable(model, layer, BETA, shape, &beta_kind));
     clq_variable_kind mean = mean_kind, variance = variance_kind;
@@ -40,9 +46,14 @@ static clq_status declare(clq_model *model, clq_layer *layer, const clq_model_te
 }
 
 static clq_node normalise_node(const clq_expansion *e, const clq_operation *op) {
+    const clq_batch_norm_config *config = e->layer->config;
+    const size_t channels = e->y->shape.dims[e->y->shape.rank - 1];
     clq_node node = clq_expand_node(e, op);
-    node.attributes.normalise.problem = e->y->normalise;
-    if (e->layer->config.batch_norm.synchronized) node.attributes.normalise.exchange = e->config->exchange;
+    node.attributes.normalise.problem = (clq_normalise_problem){.positions = e->y->elements / channels,
+                                                                .channels = channels,
+                                                                .epsilon = config->epsilon,
+                                                                .momentum = config->momentum};
+    if (config->synchronized) node.attributes.normalise.exchange = e->config->exchange;
     return node;
 }
 
@@ -83,6 +94,7 @@ static clq_id expand(clq_expansion *e, const clq_id *x) {
 const clq_layer_kind clq_layer_batch_norm = {.type = "BatchNormalization",
                                              .stem = "batch_normalization",
                                              .inputs = {1, 1},
+                                             CLQ_LAYER_CONFIG(clq_batch_norm_config, attributes),
                                              .infer = infer,
                                              .declare = declare,
                                              .expand = expand};
@@ -92,6 +104,6 @@ clq_batch_norm_config clq_batch_norm_config_default(void) {
 }
 
 clq_tensor clq_batch_norm(clq_model *model, clq_tensor x, const clq_batch_norm_config *config) {
-    const clq_layer_config all = {.batch_norm = config ? *config : clq_batch_norm_config_default()};
-    return clq_model_add_layer(model, &clq_layer_batch_norm, config ? config->name : NULL, &all, &x, 1);
+    const clq_batch_norm_config all = config ? *config : clq_batch_norm_config_default();
+    return clq_model_add_layer(model, &clq_layer_batch_norm, all.name, &all, &x, 1);
 }

@@ -3,8 +3,6 @@
 
 clq_status clq_window_place(clq_window *w, clq_padding padding) {
     size_t extent;
-    if (padding != CLQ_VALID && padding != CLQ_SAME)
-        return clq_fail(CLQ_ARGUMENT, "padding %d is none of clq_padding", (int)padding);
     /* Kernels compute positions up to the input's size plus the window's in 32-bit integers. */
     if (w->stride > INT32_MAX || !clq_mul_size(w->size - 1, w->dilation, &extent) || extent > INT32_MAX ||
         extent + w->in >= INT32_MAX)

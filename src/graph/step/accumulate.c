@@ -5,12 +5,6 @@
 
 #include <string.h>
 
-/* NULL: the operation can but overwrite. */
-static bool *adds_of(clq_node *node) {
-    if (node->op == &clq_op_dense_gradient) return &node->attributes.dense.adds;
-    return node->op == &clq_op_conv2d_gradient ? &node->attributes.conv2d.adds : NULL;
-}
-
 /* Moves the last node to place `to`. */
 static void move_last(clq_graph *graph, uint32_t to) {
     const clq_node last = graph->nodes[graph->node_count - 1];
@@ -38,9 +32,9 @@ void clq_graph_accumulate(clq_graph *graph, const clq_pass_context *context) {
     for (clq_id id = 1; id <= values && graph->error.status == CLQ_OK; id++) {
         const clq_graph_value *value = clq_graph_value_at(graph, id);
         if (value->home != CLQ_HOME_GRADIENT) continue;
-        bool *adds = value->readers == 0 ? adds_of(&graph->nodes[value->maker - 1]) : NULL;
-        if (adds)
-            *adds = true;
+        clq_node *maker = &graph->nodes[value->maker - 1];
+        if (value->readers == 0 && maker->op->adds)
+            *maker->op->adds(maker) = true;
         else
             add_apart(graph, id, value->maker - 1);
     }

@@ -135,8 +135,7 @@ static bool takes_slices(const cutter *c, const clq_node *node) {
 
 static void cut_inside(cutter *c, clq_node node) {
     const clq_id x = node.inputs[0];
-    if (node.op == &clq_op_elementwise)
-        node.attributes.program.slice = (struct clq_element_slice){c->whole[x], c->columns[x].first};
+    if (node.op->take_columns) node.op->take_columns(&node, c->columns[x].first, c->whole[x]);
     for (unsigned i = 0; i < CLQ_NODE_OUTPUTS; i++)
         if (node.outputs[i]) narrow_columns(c, node.outputs[i], &c->columns[x]);
     clq_graph_add_node(c->graph, &node);
@@ -150,7 +149,7 @@ static void cut_node(cutter *c, const clq_node *node) {
         cut_rows(c, *node);
     else if (!takes_slices(c, node))
         clq_graph_add_node(c->graph, node);
-    else if (node->op == &clq_op_elementwise || node->op == &clq_op_reshape)
+    else if (node->op->keeps_columns) /* of these values: slicing.c has asked */
         cut_inside(c, *node);
     else
         clq_graph_fail(c->graph, clq_fail(CLQ_INTERNAL, "layer '%s': the operation %s takes no slices of rows",

@@ -270,9 +270,22 @@ static bool stores(const clq_list *list, const clq_node *node, unsigned value, c
     return p->inputs[value].kind == CLQ_EACH_ELEMENT;
 }
 
+static bool keeps_columns(const clq_graph *graph, const clq_node *node) {
+    const clq_element_program *p = &node->attributes.program;
+    (void)graph;
+    for (unsigned i = 0; i < p->input_count; i++)
+        if (p->inputs[i].kind != CLQ_EACH_ELEMENT) return false;
+    return true;
+}
+static void take_columns(clq_node *node, size_t first, size_t whole) {
+    node->attributes.program.slice = (struct clq_element_slice){whole, first};
+}
+
 const clq_operation clq_op_elementwise = {.name = "elementwise",
                                           .traits = CLQ_OP_AGAIN,
                                           .overwrites = 1,
                                           .stores = stores,
                                           .differentiate = differentiate,
-                                          .emit = emit};
+                                          .emit = emit,
+                                          .keeps_columns = keeps_columns,
+                                          .take_columns = take_columns};

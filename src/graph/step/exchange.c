@@ -33,7 +33,7 @@ static void emit_all_reduce(clq_emission *e) {
 /* Of what is made of a sum each rank has the whole gradient. */
 static void all_reduce_gradient(clq_derivation *d) { d->dx[0] = d->dy[0]; }
 const clq_operation clq_op_all_reduce = {.name = "all_reduce",
-                                         .traits = CLQ_OP_ALIAS | CLQ_OP_WIDE,
+                                         .traits = CLQ_OP_ALIAS | CLQ_OP_WIDE | CLQ_OP_EXCHANGES,
                                          .differentiate = all_reduce_gradient,
                                          .emit = emit_all_reduce};
 

@@ -51,7 +51,7 @@ static clq_id add_variable(clq_expansion *e, uint32_t index) {
 }
 
 clq_id clq_expand_weight(clq_expansion *e, unsigned index) {
-    const uint32_t variable = e->layer->variables[index];
+    const uint32_t variable = clq_layer_variable(e->layer, index);
     if (!variable) return 0;
     clq_id *known = &e->weights[variable - 1];
     if (!*known) *known = add_variable(e, variable - 1);
@@ -60,7 +60,7 @@ clq_id clq_expand_weight(clq_expansion *e, unsigned index) {
 
 /* What reads the variable behind this reads the new one: a shared layer's state goes through all its uses. */
 clq_id clq_expand_new_state(clq_expansion *e, unsigned index) {
-    const uint32_t variable = e->layer->variables[index] - 1;
+    const uint32_t variable = clq_layer_variable(e->layer, index) - 1;
     e->weights[variable] = add_variable(e, variable);
     return e->weights[variable];
 }
@@ -84,8 +84,7 @@ clq_id clq_expand_activation(clq_expansion *e, clq_activation activation, clq_id
 }
 
 clq_id clq_expand_product(clq_expansion *e, clq_node node, clq_id x, clq_activation activation) {
-    clq_activation *fused =
-        node.op == &clq_op_dense ? &node.attributes.dense.activation : &node.attributes.conv2d.activation;
+    clq_activation *fused = node.op->activation(&node);
     if (loss_goes_before(e, activation)) *fused = CLQ_LINEAR;
     const bool apart = *fused != activation;
     node.inputs[1] = clq_expand_weight(e, CLQ_KERNEL);
@@ -122,7 +121,7 @@ static void add_tensors(clq_expansion *e, clq_id *x) {
         e->y = &e->model->tensors[e->id - 1];
         e->layer = &e->model->layers[e->y->layer - 1];
         if (!clq_stage_has_tensor(e->config->stage, e->id)) {
-            e->dropouts += e->layer->kind == &clq_layer_dropout; /* streams are those of the whole model */
+            e->dropouts += e->layer->kind->draws; /* streams are those of the whole model */
             continue;
         }
         for (uint32_t i = 0; i < e->y->input_count; i++)

@@ -29,12 +29,6 @@ static clq_node *move_above_reshapes(clq_graph *graph, clq_node *node) {
     return node;
 }
 
-static clq_activation *activation_of(clq_node *node) {
-    if (node->op == &clq_op_dense) return &node->attributes.dense.activation;
-    if (node->op == &clq_op_conv2d) return &node->attributes.conv2d.activation;
-    return node->op == &clq_op_pool2d ? &node->attributes.pool2d.activation : NULL;
-}
-
 /* The activation that the node is; LINEAR: it is none. */
 static clq_activation is_activation(const clq_node *node) {
     return node->op == &clq_op_elementwise ? clq_element_single_activation(&node->attributes.program) : CLQ_LINEAR;
@@ -47,7 +41,7 @@ static void join_activations(clq_graph *graph, bool poolings) {
         if (is_activation(node) == CLQ_LINEAR) continue;
         if (!poolings) node = move_above_reshapes(graph, node);
         clq_node *maker = sole_maker(graph, node->inputs[0]);
-        clq_activation *activation = maker ? activation_of(maker) : NULL;
+        clq_activation *activation = maker && maker->op->activation ? maker->op->activation(maker) : NULL;
         if (!activation || *activation != CLQ_LINEAR || (maker->op == &clq_op_pool2d) != poolings) continue;
         *activation = is_activation(node);
         maker->outputs[0] = node->outputs[0];

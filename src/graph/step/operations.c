@@ -1,6 +1,11 @@
 /* The operations: how each is differentiated, and how it becomes launches. */
 #include "graph/step/step.h"
 
+bool clq_node_is_alias(const clq_node *node, const clq_operation *op, unsigned output) {
+    if (op->traits & CLQ_OP_ALIAS) return output == 0;
+    return op->is_alias && op->is_alias(node, output);
+}
+
 static const clq_graph_value *input_of(const clq_emission *e, unsigned i) {
     return clq_graph_value_at(e->graph, e->node->inputs[i]);
 }
@@ -21,8 +26,14 @@ const clq_operation clq_op_scale_bytes = {.name = "scale_bytes",
                                           .emit = emit_scale_bytes};
 
 static void reshape_gradient(clq_derivation *d) { clq_add_gradient(d, &clq_op_reshape, CLQ_IDS(d->dy[0])); }
-const clq_operation clq_op_reshape = {
-    .name = "reshape", .traits = CLQ_OP_ALIAS | CLQ_OP_AGAIN, .differentiate = reshape_gradient};
+static bool reshape_keeps_columns(const clq_graph *graph, const clq_node *node) {
+    return clq_graph_value_channels(clq_graph_value_at(graph, node->inputs[0])) ==
+           clq_graph_value_channels(clq_graph_value_at(graph, node->outputs[0]));
+}
+const clq_operation clq_op_reshape = {.name = "reshape",
+                                      .traits = CLQ_OP_ALIAS | CLQ_OP_AGAIN,
+                                      .differentiate = reshape_gradient,
+                                      .keeps_columns = reshape_keeps_columns};
 
 /* ---- products ---- */
 
@@ -85,17 +96,25 @@ static void dense_gradient(clq_derivation *d) {
 static void emit_dense(clq_emission *e) {
     clq_dense_forward(e->list, &e->node->attributes.dense, e->in[0], e->in[1], e->in[2], e->out[0]);
 }
+static double dense_work(const clq_node *node) {
+    const clq_dense_problem *p = &node->attributes.dense;
+    return 2.0 * (double)(CLQ_MAX(p->rows_per_example, (size_t)1) * p->in * p->out);
+}
+static clq_activation *dense_activation(clq_node *node) { return &node->attributes.dense.activation; }
 const clq_operation clq_op_dense = {.name = "dense",
                                     .traits = CLQ_OP_AGAIN,
                                     .stores = product_stores,
                                     .differentiate = dense_gradient,
-                                    .emit = emit_dense};
+                                    .emit = emit_dense,
+                                    .work = dense_work,
+                                    .activation = dense_activation};
 
 static void emit_dense_gradient(clq_emission *e) {
     clq_dense_backward(e->list, &e->node->attributes.dense, e->in[0], e->in[1], e->in[2], e->out[0], e->out[1]);
 }
+static bool *dense_adds(clq_node *node) { return &node->attributes.dense.adds; }
 const clq_operation clq_op_dense_gradient = {
-    .name = "dense_gradient", .stores = product_gradient_stores, .emit = emit_dense_gradient};
+    .name = "dense_gradient", .stores = product_gradient_stores, .emit = emit_dense_gradient, .adds = dense_adds};
 
 static void conv2d_gradient(clq_derivation *d) {
     product_gradient(d, &clq_op_conv2d_gradient, d->node.attributes.conv2d.activation);
@@ -103,17 +122,25 @@ static void conv2d_gradient(clq_derivation *d) {
 static void emit_conv2d(clq_emission *e) {
     clq_conv2d_forward(e->list, &e->node->attributes.conv2d, e->in[0], e->in[1], e->in[2], e->out[0]);
 }
+static double work_of_conv2d(const clq_conv2d_problem *p) {
+    return 2.0 * (double)(p->kernel_h * p->kernel_w * p->in_c) * (double)(p->out_h * p->out_w * p->out_c);
+}
+static double conv2d_work(const clq_node *node) { return work_of_conv2d(&node->attributes.conv2d); }
+static clq_activation *conv2d_activation(clq_node *node) { return &node->attributes.conv2d.activation; }
 const clq_operation clq_op_conv2d = {.name = "conv2d",
                                      .traits = CLQ_OP_AGAIN,
                                      .stores = product_stores,
                                      .differentiate = conv2d_gradient,
-                                     .emit = emit_conv2d};
+                                     .emit = emit_conv2d,
+                                     .work = conv2d_work,
+                                     .activation = conv2d_activation};
 
 static void emit_conv2d_gradient(clq_emission *e) {
     clq_conv2d_backward(e->list, &e->node->attributes.conv2d, e->in[0], e->in[1], e->in[2], e->out[0], e->out[1]);
 }
+static bool *conv2d_adds(clq_node *node) { return &node->attributes.conv2d.adds; }
 const clq_operation clq_op_conv2d_gradient = {
-    .name = "conv2d_gradient", .stores = product_gradient_stores, .emit = emit_conv2d_gradient};
+    .name = "conv2d_gradient", .stores = product_gradient_stores, .emit = emit_conv2d_gradient, .adds = conv2d_adds};
 
 /* ---- pooling ---- */
 
@@ -137,12 +164,14 @@ static void emit_pool2d(clq_emission *e) {
     clq_pool2d_forward(e->list, &e->node->attributes.pool2d, e->in[0], e->out[0], e->out[1]);
 }
 enum { WINNER_TYPES = CLQ_OP_TYPE(CLQ_U8) | CLQ_OP_TYPE(CLQ_I32) };
+static clq_activation *pool2d_activation(clq_node *node) { return &node->attributes.pool2d.activation; }
 const clq_operation clq_op_pool2d = {.name = "pool2d",
                                      .traits = CLQ_OP_AGAIN,
                                      .types = WINNER_TYPES,
                                      .stores = clq_stores_all,
                                      .differentiate = pool2d_gradient,
-                                     .emit = emit_pool2d};
+                                     .emit = emit_pool2d,
+                                     .activation = pool2d_activation};
 
 static void emit_pool2d_gradient(clq_emission *e) {
     clq_pool2d_backward(e->list, &e->node->attributes.pool2d, e->in[0], e->in[1], e->in[2], e->out[0]);
@@ -152,33 +181,47 @@ const clq_operation clq_op_pool2d_gradient = {
 
 /* ---- a convolution with its pooling ---- */
 
+enum { FRAMES = 2 }; /* the output that has them */
+
 /* inputs: frames, x, w, dz, winners. The forward pass keeps the frames, too. */
 static void conv_pool_gradient(clq_derivation *d) {
     const clq_conv_pool_problem *p = &d->node.attributes.conv_pool;
     const clq_id *in = d->node.inputs;
     const clq_id winners = add_winners(d, &p->pool), frames = clq_graph_add_like(d->graph, in[0], "frames");
-    d->node.outputs[2] = frames;
+    d->node.outputs[FRAMES] = frames;
     const clq_id dz = add_slope(d, p->conv.activation);
     add_product_gradients(d, &clq_op_conv_pool_gradient, CLQ_IDS(frames, in[0], in[1], dz, winners));
 }
 static void emit_conv_pool(clq_emission *e) {
     const clq_conv_pool_problem *p = &e->node->attributes.conv_pool;
-    e->out[2] = clq_conv_pool_frames(e->list, p, e->in[0]);
-    clq_conv_pool_forward(e->list, p, e->out[2], e->in[1], e->in[2], e->out[0], e->out[1]);
+    e->out[FRAMES] = clq_conv_pool_frames(e->list, p, e->in[0]);
+    clq_conv_pool_forward(e->list, p, e->out[FRAMES], e->in[1], e->in[2], e->out[0], e->out[1]);
 }
+static double conv_pool_work(const clq_node *node) { return work_of_conv2d(&node->attributes.conv_pool.conv); }
+/* Frames without padding are the images themselves. */
+static bool frames_are_x(const clq_node *node) { return !clq_conv_pool_is_padded(&node->attributes.conv_pool); }
+static bool conv_pool_is_alias(const clq_node *node, unsigned output) { return output == FRAMES && frames_are_x(node); }
 const clq_operation clq_op_conv_pool = {.name = "conv_pool",
                                         .traits = CLQ_OP_AGAIN,
-                                        .makes = 1 << 2,
+                                        .makes = 1 << FRAMES,
                                         .types = WINNER_TYPES,
                                         .stores = product_stores,
                                         .differentiate = conv_pool_gradient,
-                                        .emit = emit_conv_pool};
+                                        .emit = emit_conv_pool,
+                                        .work = conv_pool_work,
+                                        .is_alias = conv_pool_is_alias,
+                                        .alone = {[FRAMES] = &clq_op_frames}};
 
 /* The frames alone, as of a convolution with its pooling. inputs: x */
 static void emit_frames(clq_emission *e) {
     e->out[0] = clq_conv_pool_frames(e->list, &e->node->attributes.conv_pool, e->in[0]);
 }
-const clq_operation clq_op_frames = {.name = "frames", .makes = 1 << 0, .stores = clq_stores_all, .emit = emit_frames};
+static bool frames_is_alias(const clq_node *node, unsigned output) { return output == 0 && frames_are_x(node); }
+const clq_operation clq_op_frames = {.name = "frames",
+                                     .makes = 1 << 0,
+                                     .stores = clq_stores_all,
+                                     .emit = emit_frames,
+                                     .is_alias = frames_is_alias};
 
 static void emit_conv_pool_gradient(clq_emission *e) {
     clq_conv_pool_backward(e->list, &e->node->attributes.conv_pool, e->in[0], e->in[1], e->in[2], e->in[3], e->in[4],

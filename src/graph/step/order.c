@@ -5,22 +5,6 @@
 
 /* ---- the graph ---- */
 
-/* The input in whose memory an output lies; -1: it has its own. */
-static int aliases(const clq_operation *op, const clq_attributes *attributes, unsigned output) {
-    if (op->traits & CLQ_OP_ALIAS) return output == 0 ? 0 : -1;
-    const bool frames = (op == &clq_op_conv_pool && output == 2) || op == &clq_op_frames;
-    return frames && !clq_conv_pool_is_padded(&attributes->conv_pool) ? 0 : -1;
-}
-
-static double product_work(const clq_node *node) {
-    const clq_dense_problem *d = &node->attributes.dense;
-    const clq_conv2d_problem *c =
-        node->op == &clq_op_conv_pool ? &node->attributes.conv_pool.conv : &node->attributes.conv2d;
-    if (node->op == &clq_op_dense) return 2.0 * (double)(CLQ_MAX(d->rows_per_example, (size_t)1) * d->in * d->out);
-    if (node->op != &clq_op_conv2d && node->op != &clq_op_conv_pool) return 0;
-    return 2.0 * (double)(c->kernel_h * c->kernel_w * c->in_c) * (double)(c->out_h * c->out_w * c->out_c);
-}
-
 /* Of a sample, by shapes alone: operations. */
 static double work_of(const clq_graph *graph, const clq_node *node) {
     double bytes = 0;
@@ -29,7 +13,7 @@ static double work_of(const clq_graph *graph, const clq_node *node) {
         const clq_graph_value *value = id ? clq_graph_value_at(graph, id) : NULL;
         if (value && value->per_sample) bytes += (double)clq_graph_value_bytes(value);
     }
-    return product_work(node) + (node->op->emit ? CLQ_OPERATIONS_PER_BYTE * bytes : 0);
+    return (node->op->work ? node->op->work(node) : 0) + (node->op->emit ? CLQ_OPERATIONS_PER_BYTE * bytes : 0);
 }
 
 /* Backward reads what forward wrote: of all samples together it is small, and stays. */
@@ -53,11 +37,10 @@ static void note_nodes(clq_recomputation *r) {
         for (unsigned i = 0; i < CLQ_NODE_OUTPUTS; i++) {
             const clq_id id = node->outputs[i];
             if (!id) continue;
-            const int alias = aliases(node->op, &node->attributes, i);
             struct clq_stored *stored = &r->stored[id];
             stored->maker = n + 1;
             stored->work = work_of(r->graph, node) * r->samples;
-            if (alias >= 0) stored->root = r->stored[node->inputs[alias]].root;
+            if (clq_node_is_alias(node, node->op, i)) stored->root = r->stored[node->inputs[0]].root;
             struct clq_stored *root = &r->stored[stored->root];
             root->marked = root->marked || stored->marked;
             if (!(node->op->traits & CLQ_OP_AGAIN)) root->stays = true;
@@ -102,13 +85,14 @@ bool clq_recomputation_has(const clq_recomputation *r, clq_id id) {
 
 /* ---- the order ---- */
 
-static void add_entry(clq_recomputation *r, uint32_t node, clq_order_kind kind) {
-    r->entries[r->entry_count++] = (clq_order_entry){node, kind};
+static void add_entry(clq_recomputation *r, uint32_t node, clq_order_kind kind, unsigned output) {
+    r->entries[r->entry_count++] = (clq_order_entry){node, kind, output};
 }
 
-/* Frames are made without the convolution that forward makes with them. */
-static bool is_frames(const clq_node *node, clq_id id) {
-    return node->op == &clq_op_conv_pool && node->outputs[2] == id;
+static unsigned output_of(const clq_node *node, clq_id id) {
+    unsigned i = 0;
+    while (node->outputs[i] != id) i++;
+    return i;
 }
 
 /* In front of a node of backward that reads it. */
@@ -116,11 +100,12 @@ static void make_again(clq_recomputation *r, clq_id id) {
     const uint32_t maker = r->stored[id].maker;
     if (!maker || maker > r->forward || r->again[id] || clq_recomputation_has(r, id)) return;
     const clq_node *node = &r->graph->nodes[maker - 1];
-    const bool frames = is_frames(node, id);
-    for (unsigned i = 0; i < (frames ? 1 : CLQ_NODE_INPUTS); i++)
+    const unsigned output = output_of(node, id);
+    const bool alone = node->op->alone[output];
+    for (unsigned i = 0; i < (alone ? 1 : CLQ_NODE_INPUTS); i++)
         if (node->inputs[i]) make_again(r, node->inputs[i]);
-    add_entry(r, maker - 1, frames ? CLQ_ORDER_FRAMES : CLQ_ORDER_AGAIN);
-    for (unsigned i = 0; i < CLQ_NODE_OUTPUTS && !frames; i++)
+    add_entry(r, maker - 1, alone ? CLQ_ORDER_ALONE : CLQ_ORDER_AGAIN, output);
+    for (unsigned i = 0; i < CLQ_NODE_OUTPUTS && !alone; i++)
         if (node->outputs[i] && !clq_recomputation_has(r, node->outputs[i])) r->again[node->outputs[i]] = true;
     r->again[id] = true;
 }
@@ -134,7 +119,7 @@ void clq_recomputation_order(clq_recomputation *r) {
         const clq_node *node = &r->graph->nodes[n];
         for (unsigned i = 0; i < CLQ_NODE_INPUTS && n >= r->forward; i++)
             if (node->inputs[i]) make_again(r, node->inputs[i]);
-        add_entry(r, n, CLQ_ORDER_NODE);
+        add_entry(r, n, CLQ_ORDER_NODE, 0);
     }
 }
 
@@ -143,16 +128,16 @@ static clq_id now(const clq_recomputation *r, clq_id id) { return id && r->again
 void clq_recomputation_entry(clq_recomputation *r, uint32_t entry, clq_ordered_node *out) {
     const clq_order_entry *t = &r->entries[entry];
     const clq_node *node = &r->graph->nodes[t->node];
-    const bool frames = t->kind == CLQ_ORDER_FRAMES;
-    *out = (clq_ordered_node){.of = node, .op = frames ? &clq_op_frames : node->op};
-    for (unsigned i = 0; i < (frames ? 1 : CLQ_NODE_INPUTS); i++) out->inputs[i] = now(r, node->inputs[i]);
+    const bool alone = t->kind == CLQ_ORDER_ALONE;
+    *out = (clq_ordered_node){.of = node, .op = alone ? node->op->alone[t->output] : node->op};
+    for (unsigned i = 0; i < (alone ? 1 : CLQ_NODE_INPUTS); i++) out->inputs[i] = now(r, node->inputs[i]);
     if (t->kind == CLQ_ORDER_NODE) {
         memcpy(out->outputs, node->outputs, sizeof out->outputs);
         return;
     }
-    if (frames) {
-        out->outputs[0] = r->values + node->outputs[2];
-        r->again[node->outputs[2]] = true;
+    if (alone) {
+        out->outputs[0] = r->values + node->outputs[t->output];
+        r->again[node->outputs[t->output]] = true;
         return;
     }
     for (unsigned i = 0; i < CLQ_NODE_OUTPUTS; i++) {
@@ -182,9 +167,9 @@ static void find_lives(clq_recomputation *r) {
         for (unsigned i = 0; i < CLQ_NODE_INPUTS; i++)
             if (node.inputs[i]) r->last[r->memory[node.inputs[i]]] = t;
         for (unsigned i = 0; i < CLQ_NODE_OUTPUTS; i++) {
-            const int alias = node.outputs[i] ? aliases(node.op, &node.of->attributes, i) : -1;
-            if (alias >= 0) r->memory[node.outputs[i]] = r->memory[node.inputs[alias]];
-            if (node.outputs[i]) r->last[r->memory[node.outputs[i]]] = t;
+            if (!node.outputs[i]) continue;
+            if (clq_node_is_alias(node.of, node.op, i)) r->memory[node.outputs[i]] = r->memory[node.inputs[0]];
+            r->last[r->memory[node.outputs[i]]] = t;
         }
     }
 }
@@ -230,7 +215,7 @@ clq_recompute_cost clq_recomputation_cost(clq_recomputation *r, double limit) {
         cost.peak = CLQ_MAX(cost.peak, live);
         cost.excess += CLQ_MAX(live - limit, 0.0);
         live -= ending(r, &node, t) - kept;
-        if (r->entries[t].kind == CLQ_ORDER_FRAMES)
+        if (r->entries[t].kind == CLQ_ORDER_ALONE)
             cost.work += CLQ_OPERATIONS_PER_BYTE * (bytes_of(r, node.inputs[0]) + bytes_of(r, node.outputs[0]));
         else if (r->entries[t].kind == CLQ_ORDER_AGAIN)
             cost.work += r->stored[node.outputs[0] - r->values].work;

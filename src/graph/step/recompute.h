@@ -5,11 +5,12 @@
 
 #include "graph/step/step.h"
 
-/* An entry of the order: a node of the graph, that node again, or the frames of its convolution again. */
-typedef enum clq_order_kind { CLQ_ORDER_NODE, CLQ_ORDER_AGAIN, CLQ_ORDER_FRAMES } clq_order_kind;
+/* An entry of the order: a node of the graph, that node again, or one of its outputs again, alone. */
+typedef enum clq_order_kind { CLQ_ORDER_NODE, CLQ_ORDER_AGAIN, CLQ_ORDER_ALONE } clq_order_kind;
 typedef struct clq_order_entry {
     uint32_t node;
     clq_order_kind kind;
+    unsigned output; /* of ALONE */
 } clq_order_entry;
 
 /* A differentiated graph, in which of each block of memory that forward writes and backward reads is known whether it
@@ -50,7 +51,7 @@ void clq_recomputation_order(clq_recomputation *r);
 /* A node of the order, with ids as of the recomputation. */
 typedef struct clq_ordered_node {
     const clq_node *of;
-    const clq_operation *op; /* of the node, or of its frames */
+    const clq_operation *op; /* of the node, or what makes one of its outputs alone */
     clq_id inputs[CLQ_NODE_INPUTS], outputs[CLQ_NODE_OUTPUTS];
 } clq_ordered_node;
 /* Before the first entry. */

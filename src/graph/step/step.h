@@ -161,6 +161,7 @@ enum {
     CLQ_OP_ALIAS = 1, /* output 0 is input 0's memory */
     CLQ_OP_LOSS = 2,  /* gradients begin here */
     CLQ_OP_WIDE = 4,  /* its values stay f32 in mixed precision */
+    CLQ_OP_EXCHANGES = 16, /* its launch waits for other ranks */
     CLQ_OP_AGAIN = 8  /* of the same inputs it makes the same bits at any time, and writes nothing but its outputs */
 };
 #define CLQ_OP_TYPE(dtype) (1u << (dtype))
@@ -196,7 +197,23 @@ struct clq_operation {
     bool (*stores)(const clq_list *list, const clq_node *node, unsigned value, clq_dtype dtype);
     void (*differentiate)(clq_derivation *d); /* NULL: no gradient comes to its outputs */
     void (*emit)(clq_emission *e);            /* NULL: there are no launches */
+    /* What computing the outputs of one sample takes beside moving values, in operations. NULL: nothing to speak of. */
+    double (*work)(const clq_node *node);
+    /* The activation that it applies to what it stores, for others to set. NULL: it applies none. */
+    clq_activation *(*activation)(clq_node *node);
+    /* Whether outputs are added to what their memory has, for others to set. NULL: it overwrites. */
+    bool *(*adds)(clq_node *node);
+    /* Whether of a slice of each input's columns it makes the same slice of its outputs' columns, and no more than that
+     * (cut.c); and what its attributes have to be told then: columns from `first` on, of `whole`. NULL: never; nothing. */
+    bool (*keeps_columns)(const clq_graph *graph, const clq_node *node);
+    void (*take_columns)(clq_node *node, size_t first, size_t whole);
+    /* Whether input 0 is the memory of an output, as of CLQ_OP_ALIAS of output 0. NULL: of no other output. */
+    bool (*is_alias)(const clq_node *node, unsigned output);
+    /* By output: what makes it alone, of input 0, with the same attributes. NULL: only the operation itself. */
+    const clq_operation *alone[CLQ_NODE_OUTPUTS];
 };
+/* Whether an output is the memory of input 0. (operations.c) */
+bool clq_node_is_alias(const clq_node *node, const clq_operation *op, unsigned output);
 /* As `stores`, of operations whose kernels read and write 16 bits in all values, on every device. (operations.c) */
 bool clq_stores_all(const clq_list *list, const clq_node *node, unsigned value, clq_dtype dtype);
 /* Whether input `value`, or output `value - CLQ_NODE_INPUTS`, of a node may have a type. (emit.c) */

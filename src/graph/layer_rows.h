@@ -1,0 +1,80 @@
+/* Kinds of layers: a row for each, in a file of layers/, and in the list of layers/kinds.c. A part of graph.h.
+ *
+ * A row has each attribute of its layers once: with it the builder checks what it was given, interop reads Keras's
+ * files, and what is kept of a model is told from what is kept of another. */
+#ifndef CLQ_GRAPH_LAYER_ROWS_H
+#define CLQ_GRAPH_LAYER_ROWS_H
+
+#include "ops/ops.h"
+#include <clique/model.h>
+
+typedef enum clq_attribute_type {
+    /* The type of the config's member. */
+    CLQ_ATTRIBUTE_SIZE,       /* size_t: at least 1 */
+    CLQ_ATTRIBUTE_PAIR,       /* size_t[2]: each at least 1 */
+    CLQ_ATTRIBUTE_FLAG,       /* bool */
+    CLQ_ATTRIBUTE_OPPOSITE,   /* bool: true if the file says false */
+    CLQ_ATTRIBUTE_NUMBER,     /* double */
+    CLQ_ATTRIBUTE_SEED,       /* uint64_t; 0: none */
+    CLQ_ATTRIBUTE_ACTIVATION, /* clq_activation */
+    CLQ_ATTRIBUTE_PADDING,    /* clq_padding */
+    CLQ_ATTRIBUTE_AXIS,       /* int: 0 is the first behind the batch, -1 the last, … */
+    CLQ_ATTRIBUTE_SHAPE,      /* clq_shape; in files one size may be -1: what the others leave */
+    /* Without a member: files may say but one thing. */
+    CLQ_ATTRIBUTE_ONLY_WORD,        /* `word` */
+    CLQ_ATTRIBUTE_ONLY_NUMBER,      /* `fallback` */
+    CLQ_ATTRIBUTE_ONLY_FALSE,       /* false */
+    CLQ_ATTRIBUTE_ONLY_LAST_AXIS,   /* the last axis, by whatever number */
+    CLQ_ATTRIBUTE_ONLY_INITIALISER, /* `word`, in whatever form */
+    CLQ_ATTRIBUTE_UNUSED            /* anything: it means nothing without another one that is refused */
+} clq_attribute_type;
+
+typedef struct clq_attribute {
+    const char *key; /* Keras's */
+    clq_attribute_type type;
+    size_t at;   /* of the member in the config */
+    bool needed; /* there is no default */
+    /* The default, if it is not zero: of files without the key, and of the builder for sizes that are 0. A pair without
+     * a default may be left 0, and means what `infer` makes of it. */
+    double fallback;
+    double least, most; /* of a NUMBER: the range, */
+    bool below;         /* which ends below `most` */
+    const char *word;
+} clq_attribute;
+
+/* "from 0 to 1": of a NUMBER. */
+typedef struct clq_range_text {
+    char text[64];
+} clq_range_text;
+clq_range_text clq_attribute_range(const clq_attribute *row);
+
+typedef struct clq_layer clq_layer;
+typedef struct clq_model_tensor clq_model_tensor;
+typedef struct clq_expansion clq_expansion;
+typedef struct clq_layer_kind {
+    const char *type;     /* Keras's class name, for files and tables: "Conv2D" */
+    const char *stem;     /* of the names that are made: "conv2d" */
+    size_t inputs[2];     /* least and most */
+    size_t config_bytes;  /* of what the builder is given, which has a member for each attribute that is more than text */
+    const clq_attribute *attributes;
+    size_t attribute_count;
+    bool draws; /* random numbers in training: each use takes a stream of its own (clq_expansion) */
+    /* Checks the layer's settings against the shapes of y's inputs; sets y's shape. */
+    clq_status (*infer)(const clq_model *model, const clq_layer *layer, clq_model_tensor *y);
+    /* Declares the layer's variables (clq_model_declare_variable), each time it is applied. NULL: it has none. */
+    clq_status (*declare)(clq_model *model, clq_layer *layer, const clq_model_tensor *y);
+    /* Adds the operations that compute e->y to a step graph; x: the values of its inputs. Gives its value. */
+    uint32_t (*expand)(clq_expansion *e, const uint32_t *x);
+} clq_layer_kind;
+
+/* All kinds, one by one from 0 on; NULL: there are no more. */
+const clq_layer_kind *clq_layer_kind_at(size_t index);
+/* NULL: there is none of this class. */
+const clq_layer_kind *clq_layer_kind_named(const char *type);
+
+/* Adds a layer and applies it to inputs[0 … count). name NULL: made as Keras does. config: of the kind's type; it is
+ * copied, without what it points to. Gives its output's tensor, or none with a failure noted. */
+clq_tensor clq_model_add_layer(clq_model *model, const clq_layer_kind *kind, const char *name, const void *config,
+                               const clq_tensor *inputs, size_t count);
+
+#endif

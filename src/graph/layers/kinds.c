@@ -1,0 +1,34 @@
+/* The list of all kinds of layers. */
+#include "graph/layers/layer.h"
+
+#include <string.h>
+
+static const clq_layer_kind *const kinds[] = {
+    &clq_layer_input,
+    &clq_layer_dense,
+    &clq_layer_conv2d,
+    &clq_layer_max_pool2d,
+    &clq_layer_average_pool2d,
+    &clq_layer_global_average_pool2d,
+    &clq_layer_batch_norm,
+    &clq_layer_dropout,
+    &clq_layer_flatten,
+    &clq_layer_reshape,
+    &clq_layer_activation,
+    &clq_layer_relu,
+    &clq_layer_softmax,
+    &clq_layer_add,
+    &clq_layer_subtract,
+    &clq_layer_multiply,
+    &clq_layer_average,
+    &clq_layer_maximum,
+    &clq_layer_concatenate,
+};
+
+const clq_layer_kind *clq_layer_kind_at(size_t index) { return index < CLQ_COUNT_OF(kinds) ? kinds[index] : NULL; }
+
+const clq_layer_kind *clq_layer_kind_named(const char *type) {
+    for (size_t i = 0; i < CLQ_COUNT_OF(kinds); i++)
+        if (strcmp(kinds[i]->type, type) == 0) return kinds[i];
+    return NULL;
+}
