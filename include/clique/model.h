@@ -39,6 +39,40 @@ typedef struct clq_shape {
  * - SAME: in / stride, rounded up; zeros around, the odd one behind, as TensorFlow has it. */
 typedef enum clq_padding { CLQ_VALID, CLQ_SAME } clq_padding;
 
+/* How the first values of a variable are chosen, by the formulas of Keras's initializers. Random ones take the
+ * trainer's seed, and each variable has random numbers of its own. Fans: those of clq_variable_info. */
+typedef enum clq_initialiser_kind {
+    CLQ_INITIALISER_DEFAULT,  /* of the layer: of a kernel Glorot's uniform one, of others as their layer says */
+    CLQ_INITIALISER_CONSTANT, /* `value` everywhere */
+    CLQ_INITIALISER_UNIFORM,  /* from `low` to `high` */
+    CLQ_INITIALISER_NORMAL,   /* with `mean` and standard `deviation` */
+    CLQ_INITIALISER_TRUNCATED_NORMAL, /* the same, drawn anew if it is more than two deviations from the mean */
+    /* With mean 0 and the variance `scale` / fan: by `distribution` within +-sqrt(3 scale / fan), or normal. Of a
+     * truncated one the deviation before truncation is sqrt(scale / fan) / 0.87962566103423978. */
+    CLQ_INITIALISER_VARIANCE_SCALING,
+    /* `gain` times a matrix with orthonormal rows or columns, whichever are fewer (Saxe, McClelland and Ganguli, 2014).
+     * Axes in front of the last one are taken as one. For variables of two dimensions and more. */
+    CLQ_INITIALISER_ORTHOGONAL,
+    CLQ_INITIALISER_IDENTITY /* `gain` on the diagonal, else 0. For matrices */
+} clq_initialiser_kind;
+typedef enum clq_fan { CLQ_FAN_IN, CLQ_FAN_OUT, CLQ_FAN_MEAN } clq_fan; /* MEAN: of both */
+typedef enum clq_distribution {
+    CLQ_DISTRIBUTION_TRUNCATED_NORMAL,
+    CLQ_DISTRIBUTION_NORMAL,
+    CLQ_DISTRIBUTION_UNIFORM
+} clq_distribution;
+/* All zero: the default. Members that a kind does not name are not read. All numbers are finite. */
+typedef struct clq_initialiser {
+    clq_initialiser_kind kind;
+    double value;
+    double low, high;       /* low is at most high */
+    double mean, deviation; /* deviation is at least 0 */
+    double scale;           /* above 0 */
+    clq_fan fan;
+    clq_distribution distribution;
+    double gain;
+} clq_initialiser;
+
 typedef struct clq_conv2d_config {
     size_t filters;
     size_t kernel[2];   /* h, w */
@@ -47,13 +81,15 @@ typedef struct clq_conv2d_config {
     clq_padding padding;
     clq_activation activation;
     bool no_bias;
-    const char *name; /* NULL: made */
+    const char *name;                                     /* NULL: made */
+    clq_initialiser kernel_initialiser, bias_initialiser; /* defaults: Glorot's uniform one; zeros */
 } clq_conv2d_config;
 typedef struct clq_dense_config {
     size_t units;
     clq_activation activation;
     bool no_bias;
     const char *name;
+    clq_initialiser kernel_initialiser, bias_initialiser; /* defaults: Glorot's uniform one; zeros */
 } clq_dense_config;
 typedef struct clq_pool_config {
     size_t size[2];    /* 0: 2 */
@@ -69,6 +105,8 @@ typedef struct clq_batch_norm_config {
     bool no_center, no_scale;
     bool synchronized; /* in training, statistics of the global batch, not of each replica's part of it */
     const char *name;
+    /* Defaults: ones of gamma and moving_variance, zeros of the others. */
+    clq_initialiser gamma_initialiser, beta_initialiser, moving_mean_initialiser, moving_variance_initialiser;
 } clq_batch_norm_config;
 typedef struct clq_dropout_config {
     double rate;   /* of the elements that become 0: at least 0 and below 1 */

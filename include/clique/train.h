@@ -126,7 +126,7 @@ typedef struct clq_trainer_config {
     clq_strategy_kind strategy; /* AUTO: single for one device, else mirrored */
     size_t global_batch;        /* the largest batch that a step gets; split over the replicas, or over pipelines */
     clq_dtype sample_dtype;     /* CLQ_U8 (scaled by 1/255 on the device) or CLQ_F32 */
-    uint64_t seed;              /* of the initial weights (glorot_uniform; biases 0) */
+    uint64_t seed;              /* of the initial weights (clq_initialiser) */
     bool measure_gradient;      /* clq_step_info.grad_norm is filled in */
     bool inference_only;        /* no gradient, no optimizer: evaluate with a loss, predict */
     clq_group_config group;     /* of the all-reduce. deadline_s: how long replicas wait for the slowest one's step,

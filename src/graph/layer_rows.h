@@ -10,23 +10,23 @@
 
 typedef enum clq_attribute_type {
     /* The type of the config's member. */
-    CLQ_ATTRIBUTE_SIZE,       /* size_t: at least 1 */
-    CLQ_ATTRIBUTE_PAIR,       /* size_t[2]: each at least 1 */
-    CLQ_ATTRIBUTE_FLAG,       /* bool */
-    CLQ_ATTRIBUTE_OPPOSITE,   /* bool: true if the file says false */
-    CLQ_ATTRIBUTE_NUMBER,     /* double */
-    CLQ_ATTRIBUTE_SEED,       /* uint64_t; 0: none */
-    CLQ_ATTRIBUTE_ACTIVATION, /* clq_activation */
-    CLQ_ATTRIBUTE_PADDING,    /* clq_padding */
-    CLQ_ATTRIBUTE_AXIS,       /* int: 0 is the first behind the batch, -1 the last, … */
-    CLQ_ATTRIBUTE_SHAPE,      /* clq_shape; in files one size may be -1: what the others leave */
+    CLQ_ATTRIBUTE_SIZE,        /* size_t: at least 1 */
+    CLQ_ATTRIBUTE_PAIR,        /* size_t[2]: each at least 1 */
+    CLQ_ATTRIBUTE_FLAG,        /* bool */
+    CLQ_ATTRIBUTE_OPPOSITE,    /* bool: true if the file says false */
+    CLQ_ATTRIBUTE_NUMBER,      /* double */
+    CLQ_ATTRIBUTE_SEED,        /* uint64_t; 0: none */
+    CLQ_ATTRIBUTE_ACTIVATION,  /* clq_activation */
+    CLQ_ATTRIBUTE_PADDING,     /* clq_padding */
+    CLQ_ATTRIBUTE_AXIS,        /* int: 0 is the first behind the batch, -1 the last, … */
+    CLQ_ATTRIBUTE_SHAPE,       /* clq_shape; in files one size may be -1: what the others leave */
+    CLQ_ATTRIBUTE_INITIALISER, /* clq_initialiser */
     /* Without a member: files may say but one thing. */
-    CLQ_ATTRIBUTE_ONLY_WORD,        /* `word` */
-    CLQ_ATTRIBUTE_ONLY_NUMBER,      /* `fallback` */
-    CLQ_ATTRIBUTE_ONLY_FALSE,       /* false */
-    CLQ_ATTRIBUTE_ONLY_LAST_AXIS,   /* the last axis, by whatever number */
-    CLQ_ATTRIBUTE_ONLY_INITIALISER, /* `word`, in whatever form */
-    CLQ_ATTRIBUTE_UNUSED            /* anything: it means nothing without another one that is refused */
+    CLQ_ATTRIBUTE_ONLY_WORD,      /* `word` */
+    CLQ_ATTRIBUTE_ONLY_NUMBER,    /* `fallback` */
+    CLQ_ATTRIBUTE_ONLY_FALSE,     /* false */
+    CLQ_ATTRIBUTE_ONLY_LAST_AXIS, /* the last axis, by whatever number */
+    CLQ_ATTRIBUTE_UNUSED          /* anything: it means nothing without another one that is refused */
 } clq_attribute_type;
 
 typedef struct clq_attribute {
@@ -52,10 +52,11 @@ typedef struct clq_layer clq_layer;
 typedef struct clq_model_tensor clq_model_tensor;
 typedef struct clq_expansion clq_expansion;
 typedef struct clq_layer_kind {
-    const char *type;     /* Keras's class name, for files and tables: "Conv2D" */
-    const char *stem;     /* of the names that are made: "conv2d" */
-    size_t inputs[2];     /* least and most */
-    size_t config_bytes;  /* of what the builder is given, which has a member for each attribute that is more than text */
+    const char *type; /* Keras's class name, for files and tables: "Conv2D" */
+    const char *stem; /* of the names that are made: "conv2d" */
+    size_t inputs[2]; /* least and most */
+    size_t
+        config_bytes; /* of what the builder is given, which has a member for each attribute that is more than text */
     const clq_attribute *attributes;
     size_t attribute_count;
     bool draws; /* random numbers in training: each use takes a stream of its own (clq_expansion) */

@@ -13,6 +13,13 @@ typedef struct clq_variable_kind {
     bool is_bias, decay, synchronized;
 } clq_variable_kind;
 extern const clq_variable_kind clq_variable_kernel, clq_variable_bias;
+/* The same with another initialiser, unless that is the default. */
+clq_variable_kind clq_variable_kind_by(const clq_variable_kind *kind, const clq_initialiser *initialiser);
+
+/* ARGUMENT unless its numbers are in their ranges: "value nan should be finite". (initialisers.c) */
+clq_status clq_initialiser_check(const clq_initialiser *initialiser);
+/* ARGUMENT unless variables of this shape can have it. */
+clq_status clq_initialiser_check_shape(const clq_initialiser *initialiser, const clq_shape *shape);
 
 /* Index + 1 of variable `number` of a layer; 0: it has none. */
 static inline uint32_t clq_layer_variable(const clq_layer *layer, unsigned number) {

@@ -14,10 +14,22 @@ static clq_status check_same(const clq_layer *layer, const clq_variable *variabl
                     clq_shape_describe(&layer->applied_to, now), clq_shape_describe(shape, wanted));
 }
 
-const clq_variable_kind clq_variable_kernel = {
-    .what = "kernel", .dtype = CLQ_F32, .initialiser = CLQ_INITIALISER_GLOROT_UNIFORM, .decay = true};
+/* Glorot and Bengio, "Understanding the difficulty of training deep feedforward neural networks", 2010. */
+const clq_variable_kind clq_variable_kernel = {.what = "kernel",
+                                               .dtype = CLQ_F32,
+                                               .initialiser = {.kind = CLQ_INITIALISER_VARIANCE_SCALING,
+                                                               .scale = 1,
+                                                               .fan = CLQ_FAN_MEAN,
+                                                               .distribution = CLQ_DISTRIBUTION_UNIFORM},
+                                               .decay = true};
 const clq_variable_kind clq_variable_bias = {
-    .what = "bias", .dtype = CLQ_F32, .initialiser = CLQ_INITIALISER_ZEROS, .is_bias = true};
+    .what = "bias", .dtype = CLQ_F32, .initialiser = {.kind = CLQ_INITIALISER_CONSTANT}, .is_bias = true};
+
+clq_variable_kind clq_variable_kind_by(const clq_variable_kind *kind, const clq_initialiser *initialiser) {
+    clq_variable_kind result = *kind;
+    if (initialiser->kind != CLQ_INITIALISER_DEFAULT) result.initialiser = *initialiser;
+    return result;
+}
 
 size_t clq_variable_bytes(const clq_variable *variable) {
     return clq_values_bytes(variable->dtype, variable->elements);
@@ -46,6 +58,7 @@ clq_status clq_model_declare_variable(clq_model *model, clq_layer *layer, unsign
                              .layer = model->layer_count + 1}; /* a new layer's: that of the next id */
     snprintf(variable.name, sizeof(variable.name), "%s/%s", layer->name, kind->what);
     clq_status status = clq_shape_elements(&shape, &variable.elements);
+    if (status == CLQ_OK) status = clq_initialiser_check_shape(&kind->initialiser, &shape);
     if (status != CLQ_OK) return clq_fail_within(status, "its %s", kind->what);
     /* Keras's fans: a convolution's window counts for both; a vector is its own fan. */
     size_t in = shape.rank > 1 ? shape.dims[shape.rank - 2] : shape.dims[0], out_size = shape.dims[shape.rank - 1];

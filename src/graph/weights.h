@@ -15,8 +15,8 @@ enum { CLQ_LAYER_NAME_MAX = 64, CLQ_MARKS_MAX = 63 };
 struct clq_layer {
     const clq_layer_kind *kind;
     char name[CLQ_LAYER_NAME_MAX];
-    bool named; /* by the model's maker; else the name was made from the kind */
-    void *config; /* of the kind's type, checked; the model's. Texts in it are not kept */
+    bool named;          /* by the model's maker; else the name was made from the kind */
+    void *config;        /* of the kind's type, checked; the model's. Texts in it are not kept */
     uint32_t *variables; /* (variable_places) index + 1, by the kind's number of it; 0: none. The model's */
     size_t variable_places;
     clq_shape made_for, applied_to; /* shape of its first input when it was first, and last, applied */
@@ -37,13 +37,6 @@ typedef enum clq_role {
     CLQ_ROLE_TRAINABLE, /* the optimizer, by its gradient */
     CLQ_ROLE_STATE      /* what computes the model's output, as moving statistics; it has no gradient */
 } clq_role;
-/* Rows of the table in initialisers.c. */
-typedef enum clq_initialiser {
-    CLQ_INITIALISER_GLOROT_UNIFORM, /* Keras's default for kernels */
-    CLQ_INITIALISER_ZEROS,
-    CLQ_INITIALISER_ONES
-} clq_initialiser;
-
 typedef struct clq_variable {
     char name[CLQ_LAYER_NAME_MAX + 16]; /* "conv2d/kernel" */
     clq_dtype dtype;                    /* as it is stored. f32: the only one that operations take */
@@ -76,9 +69,9 @@ struct clq_model {
     clq_error error; /* the builder's first failure */
 };
 
-/* The first values of variable `index` of a model, by its initialiser: out (elements). Each variable has a stream of
- * random numbers of its own, so a layer's values do not depend on the others. */
-void clq_variable_initialise(const clq_variable *variable, uint64_t seed, uint32_t index, float *out);
+/* The first values of variable `index` of a model, by its initialiser, which was checked: out (elements). Each variable
+ * has a stream of random numbers of its own, so a layer's values do not depend on the others. Errors: MEMORY. */
+clq_status clq_variable_initialise(const clq_variable *variable, uint64_t seed, uint32_t index, float *out);
 size_t clq_variable_bytes(const clq_variable *variable); /* as it is stored */
 /* Input `i` of a tensor. */
 const clq_model_tensor *clq_model_input_of(const clq_model *model, const clq_model_tensor *tensor, size_t i);

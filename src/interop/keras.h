@@ -1,5 +1,5 @@
 /* The parts of the reader of Keras's model files: the file (keras_json.c), Functional models (keras_functional.c),
- * layers by class (keras_layers.c), their attributes (keras_attributes.c). Private to interop. */
+ * layers by class (keras_layers.c), their attributes (keras_attributes.c, keras_initialisers.c). Private to interop. */
 #ifndef CLQ_INTEROP_KERAS_H
 #define CLQ_INTEROP_KERAS_H
 
@@ -33,6 +33,8 @@ json_t *clq_keras_attribute(clq_keras_attributes *a, const char *key);
 const char *clq_keras_text(clq_keras_attributes *a, const char *key, const char *fallback); /* NULL: it is needed */
 bool clq_keras_flag(clq_keras_attributes *a, const char *key, bool fallback);
 bool clq_keras_is_size(const json_t *value, size_t *out); /* a whole number from 1 on */
+/* An initialiser by name or as an object; the default if it is missing. */
+void clq_keras_read_initialiser(clq_keras_attributes *a, const char *key, clq_initialiser *out);
 /* What the kind's rows take, of a layer whose first input is x. config: of the kind, zero. */
 void clq_keras_read_rows(clq_keras_attributes *a, const clq_layer_kind *kind, const clq_model_tensor *x, void *config);
 

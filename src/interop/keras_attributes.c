@@ -215,44 +215,6 @@ static void check_last_axis(clq_keras_attributes *a, const clq_attribute *row, c
                          axis < 0 ? axis : axis + 1, shape->rank);
 }
 
-/* As early Keras 2 wrote it: by what it is a case of. */
-static bool is_glorot_uniform(const json_t *initializer) {
-    const json_t *config = json_object_get(initializer, "config");
-    const char *class_name = json_string_value(json_object_get(initializer, "class_name")),
-               *mode = json_string_value(json_object_get(config, "mode")),
-               *distribution = json_string_value(json_object_get(config, "distribution"));
-    return class_name && strcmp(class_name, "VarianceScaling") == 0 && mode && strcmp(mode, "fan_avg") == 0 &&
-           distribution && strcmp(distribution, "uniform") == 0 &&
-           json_number_value(json_object_get(config, "scale")) == 1.0;
-}
-
-/* "glorot_uniform", and GlorotUniform, its class. */
-static bool is_named(const char *name, const char *word) {
-    for (bool begins = true; *word; word++) {
-        if (*word == '_') {
-            begins = true;
-            continue;
-        }
-        const char capital = begins && *word >= 'a' && *word <= 'z' ? (char)(*word - 'a' + 'A') : *word;
-        if (*name++ != capital) return false;
-        begins = false;
-    }
-    return !*name;
-}
-
-/* Initial values are this engine's, which are Keras's defaults. */
-static void check_initialiser(clq_keras_attributes *a, const clq_attribute *row) {
-    json_t *value = clq_keras_attribute(a, row->key);
-    if (!value) return;
-    const char *name = json_string_value(json_is_object(value) ? json_object_get(value, "class_name") : value);
-    if (!name)
-        clq_keras_refuse(a, CLQ_FORMAT, row->key, "should name an initializer");
-    else if (strcmp(row->word, "glorot_uniform") == 0 && is_glorot_uniform(value))
-        return;
-    else if (strcmp(name, row->word) != 0 && !is_named(name, row->word))
-        clq_keras_refuse(a, CLQ_UNSUPPORTED, row->key, "'%.60s' is not supported, only %s", name, row->word);
-}
-
 /* ---- all ---- */
 
 static void read_row(clq_keras_attributes *a, const clq_attribute *row, const clq_model_tensor *x, void *member) {
@@ -267,14 +229,13 @@ static void read_row(clq_keras_attributes *a, const clq_attribute *row, const cl
     case CLQ_ATTRIBUTE_PADDING: read_padding(a, row, member); break;
     case CLQ_ATTRIBUTE_AXIS: *(int *)member = take_axis(a, row, &x->shape); break;
     case CLQ_ATTRIBUTE_SHAPE: read_shape(a, row, x, member); break;
+    case CLQ_ATTRIBUTE_INITIALISER: clq_keras_read_initialiser(a, row->key, member); break;
     case CLQ_ATTRIBUTE_ONLY_WORD: check_word(a, row); break;
     case CLQ_ATTRIBUTE_ONLY_NUMBER: check_number(a, row); break;
     case CLQ_ATTRIBUTE_ONLY_FALSE:
-        if (clq_keras_flag(a, row->key, false))
-            clq_keras_refuse(a, CLQ_UNSUPPORTED, row->key, "true is not supported");
+        if (clq_keras_flag(a, row->key, false)) clq_keras_refuse(a, CLQ_UNSUPPORTED, row->key, "true is not supported");
         break;
     case CLQ_ATTRIBUTE_ONLY_LAST_AXIS: check_last_axis(a, row, &x->shape); break;
-    case CLQ_ATTRIBUTE_ONLY_INITIALISER: check_initialiser(a, row); break;
     case CLQ_ATTRIBUTE_UNUSED: (void)clq_keras_attribute(a, row->key); break;
     }
 }

@@ -23,7 +23,7 @@ static clq_model *make_model(void) {
     clq_tensor x = clq_dense(m, clq_input(m, CLQ_SHAPE(INPUTS)), &(clq_dense_config){.units = UNITS});
     CHECK_OK(clq_model_finish(m, clq_dense(m, x, &(clq_dense_config){.units = CLASSES})));
     m->variables[STATE].role = CLQ_ROLE_STATE;
-    m->variables[STATE].initialiser = CLQ_INITIALISER_ONES;
+    m->variables[STATE].initialiser = (clq_initialiser){.kind = CLQ_INITIALISER_CONSTANT, .value = 1};
     return m;
 }
 

@@ -19,10 +19,15 @@ static clq_status check_number(const clq_attribute *row, double number) {
     return clq_fail(CLQ_ARGUMENT, "%s %g should be %s", row->key, number, clq_attribute_range(row).text);
 }
 
+static clq_status check_initialiser(const clq_attribute *row, const clq_initialiser *initialiser) {
+    const clq_status status = clq_initialiser_check(initialiser);
+    return status == CLQ_OK ? CLQ_OK : clq_fail_within(status, "%s", row->key);
+}
+
 clq_range_text clq_attribute_range(const clq_attribute *row) {
     clq_range_text range;
-    (void)clq_format(range.text, sizeof range.text, row->below ? "at least %g and below %g" : "from %g to %g", row->least,
-                     row->most);
+    (void)clq_format(range.text, sizeof range.text, row->below ? "at least %g and below %g" : "from %g to %g",
+                     row->least, row->most);
     return range;
 }
 
@@ -34,6 +39,7 @@ clq_status clq_layer_check(const clq_layer_kind *kind, void *config) {
         case CLQ_ATTRIBUTE_SIZE: CLQ_TRY(check_sizes(row, member, 1)); break;
         case CLQ_ATTRIBUTE_PAIR: CLQ_TRY(check_sizes(row, member, 2)); break;
         case CLQ_ATTRIBUTE_NUMBER: CLQ_TRY(check_number(row, *(const double *)member)); break;
+        case CLQ_ATTRIBUTE_INITIALISER: CLQ_TRY(check_initialiser(row, member)); break;
         case CLQ_ATTRIBUTE_ACTIVATION: CLQ_TRY(clq_layer_check_activation(*(const clq_activation *)member)); break;
         case CLQ_ATTRIBUTE_PADDING:
             if (*(const clq_padding *)member != CLQ_VALID && *(const clq_padding *)member != CLQ_SAME)
@@ -59,7 +65,7 @@ static void add_value(const clq_attribute *row, const void *member, clq_text *to
     case CLQ_ATTRIBUTE_ACTIVATION: clq_text_add(to, " %s %d", row->key, (int)*(const clq_activation *)member); break;
     case CLQ_ATTRIBUTE_PADDING: clq_text_add(to, " %s %d", row->key, (int)*(const clq_padding *)member); break;
     case CLQ_ATTRIBUTE_AXIS: clq_text_add(to, " %s %d", row->key, *(const int *)member); break;
-    default: break; /* shapes are told, and seeds change no time */
+    default: break; /* shapes are told; seeds and initial values change no time */
     }
 }
 

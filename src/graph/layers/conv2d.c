@@ -11,8 +11,8 @@ static const clq_attribute attributes[] = {
     {CLQ_LAYER_ATTRIBUTE("use_bias", CLQ_ATTRIBUTE_OPPOSITE, clq_conv2d_config, no_bias)},
     {.key = "groups", .type = CLQ_ATTRIBUTE_ONLY_NUMBER, .fallback = 1},
     {.key = "data_format", .type = CLQ_ATTRIBUTE_ONLY_WORD, .word = "channels_last"},
-    {.key = "kernel_initializer", .type = CLQ_ATTRIBUTE_ONLY_INITIALISER, .word = "glorot_uniform"},
-    {.key = "bias_initializer", .type = CLQ_ATTRIBUTE_ONLY_INITIALISER, .word = "zeros"},
+    {CLQ_LAYER_ATTRIBUTE("kernel_initializer", CLQ_ATTRIBUTE_INITIALISER, clq_conv2d_config, kernel_initialiser)},
+    {CLQ_LAYER_ATTRIBUTE("bias_initializer", CLQ_ATTRIBUTE_INITIALISER, clq_conv2d_config, bias_initialiser)},
 };
 
 /* Where the window lies in x; both axes. */
@@ -38,8 +38,9 @@ static clq_status infer(const clq_model *model, const clq_layer *layer, clq_mode
     clq_window h, w;
     CLQ_TRY(clq_layer_check_image(x));
     if ((strides[0] > 1 || strides[1] > 1) && (dilation[0] > 1 || dilation[1] > 1))
-        return clq_fail(CLQ_ARGUMENT, "strides (%zu, %zu) and dilation_rate (%zu, %zu) cannot both be above 1: drop one",
-                        strides[0], strides[1], dilation[0], dilation[1]);
+        return clq_fail(CLQ_ARGUMENT,
+                        "strides (%zu, %zu) and dilation_rate (%zu, %zu) cannot both be above 1: drop one", strides[0],
+                        strides[1], dilation[0], dilation[1]);
     CLQ_TRY(place(config, x, &h, &w));
     y->shape = CLQ_SHAPE(h.out, w.out, config->filters);
     return CLQ_OK;
@@ -48,10 +49,12 @@ static clq_status infer(const clq_model *model, const clq_layer *layer, clq_mode
 static clq_status declare(clq_model *model, clq_layer *layer, const clq_model_tensor *y) {
     const clq_conv2d_config *config = layer->config;
     const size_t channels = clq_model_input_of(model, y, 0)->shape.dims[2];
-    const clq_shape kernel = CLQ_SHAPE(config->kernel[0], config->kernel[1], channels, config->filters);
-    CLQ_TRY(clq_model_declare_variable(model, layer, CLQ_KERNEL, kernel, &clq_variable_kernel));
+    const clq_variable_kind kernel = clq_variable_kind_by(&clq_variable_kernel, &config->kernel_initialiser),
+                            bias = clq_variable_kind_by(&clq_variable_bias, &config->bias_initialiser);
+    const clq_shape shape = CLQ_SHAPE(config->kernel[0], config->kernel[1], channels, config->filters);
+    CLQ_TRY(clq_model_declare_variable(model, layer, CLQ_KERNEL, shape, &kernel));
     if (config->no_bias) return CLQ_OK;
-    return clq_model_declare_variable(model, layer, CLQ_BIAS, CLQ_SHAPE(config->filters), &clq_variable_bias);
+    return clq_model_declare_variable(model, layer, CLQ_BIAS, CLQ_SHAPE(config->filters), &bias);
 }
 
 static clq_id expand(clq_expansion *e, const clq_id *x) {

@@ -5,8 +5,8 @@ static const clq_attribute attributes[] = {
     {CLQ_LAYER_ATTRIBUTE("units", CLQ_ATTRIBUTE_SIZE, clq_dense_config, units), .needed = true},
     {CLQ_LAYER_ATTRIBUTE("activation", CLQ_ATTRIBUTE_ACTIVATION, clq_dense_config, activation)},
     {CLQ_LAYER_ATTRIBUTE("use_bias", CLQ_ATTRIBUTE_OPPOSITE, clq_dense_config, no_bias)},
-    {.key = "kernel_initializer", .type = CLQ_ATTRIBUTE_ONLY_INITIALISER, .word = "glorot_uniform"},
-    {.key = "bias_initializer", .type = CLQ_ATTRIBUTE_ONLY_INITIALISER, .word = "zeros"},
+    {CLQ_LAYER_ATTRIBUTE("kernel_initializer", CLQ_ATTRIBUTE_INITIALISER, clq_dense_config, kernel_initialiser)},
+    {CLQ_LAYER_ATTRIBUTE("bias_initializer", CLQ_ATTRIBUTE_INITIALISER, clq_dense_config, bias_initialiser)},
 };
 
 static clq_status infer(const clq_model *model, const clq_layer *layer, clq_model_tensor *y) {
@@ -19,10 +19,12 @@ static clq_status infer(const clq_model *model, const clq_layer *layer, clq_mode
 static clq_status declare(clq_model *model, clq_layer *layer, const clq_model_tensor *y) {
     const clq_dense_config *config = layer->config;
     const clq_shape *x = &clq_model_input_of(model, y, 0)->shape;
-    const clq_shape kernel = CLQ_SHAPE(x->dims[x->rank - 1], config->units);
-    CLQ_TRY(clq_model_declare_variable(model, layer, CLQ_KERNEL, kernel, &clq_variable_kernel));
+    const clq_variable_kind kernel = clq_variable_kind_by(&clq_variable_kernel, &config->kernel_initialiser),
+                            bias = clq_variable_kind_by(&clq_variable_bias, &config->bias_initialiser);
+    const clq_shape shape = CLQ_SHAPE(x->dims[x->rank - 1], config->units);
+    CLQ_TRY(clq_model_declare_variable(model, layer, CLQ_KERNEL, shape, &kernel));
     if (config->no_bias) return CLQ_OK;
-    return clq_model_declare_variable(model, layer, CLQ_BIAS, CLQ_SHAPE(config->units), &clq_variable_bias);
+    return clq_model_declare_variable(model, layer, CLQ_BIAS, CLQ_SHAPE(config->units), &bias);
 }
 
 static clq_id expand(clq_expansion *e, const clq_id *x) {

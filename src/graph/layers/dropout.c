@@ -2,7 +2,8 @@
 #include "graph/layers/layer.h"
 
 static const clq_attribute attributes[] = {
-    {CLQ_LAYER_ATTRIBUTE("rate", CLQ_ATTRIBUTE_NUMBER, clq_dropout_config, rate), .needed = true, .most = 1, .below = true},
+    {CLQ_LAYER_ATTRIBUTE("rate", CLQ_ATTRIBUTE_NUMBER, clq_dropout_config, rate), .needed = true, .most = 1,
+     .below = true},
     {CLQ_LAYER_ATTRIBUTE("seed", CLQ_ATTRIBUTE_SEED, clq_dropout_config, seed)},
 };
 

@@ -20,11 +20,8 @@ static clq_id expand(clq_expansion *e, const clq_id *x) {
     return clq_expand_unary(e, clq_expand_node(e, &clq_op_scale_bytes), samples);
 }
 
-const clq_layer_kind clq_layer_input = {.type = "InputLayer",
-                                        .stem = "input_layer",
-                                        .config_bytes = sizeof(clq_shape),
-                                        .infer = infer,
-                                        .expand = expand};
+const clq_layer_kind clq_layer_input = {
+    .type = "InputLayer", .stem = "input_layer", .config_bytes = sizeof(clq_shape), .infer = infer, .expand = expand};
 
 clq_tensor clq_model_add_input(clq_model *model, clq_shape shape, const char *name) {
     clq_tensor x = clq_model_add_layer(model, &clq_layer_input, name, &shape, NULL, 0);

@@ -4,24 +4,15 @@
 #include <string.h>
 
 static const clq_layer_kind *const kinds[] = {
-    &clq_layer_input,
-    &clq_layer_dense,
-    &clq_layer_conv2d,
-    &clq_layer_max_pool2d,
-    &clq_layer_average_pool2d,
-    &clq_layer_global_average_pool2d,
-    &clq_layer_batch_norm,
-    &clq_layer_dropout,
-    &clq_layer_flatten,
-    &clq_layer_reshape,
-    &clq_layer_activation,
-    &clq_layer_relu,
-    &clq_layer_softmax,
-    &clq_layer_add,
-    &clq_layer_subtract,
-    &clq_layer_multiply,
-    &clq_layer_average,
-    &clq_layer_maximum,
+    &clq_layer_input,          &clq_layer_dense,
+    &clq_layer_conv2d,         &clq_layer_max_pool2d,
+    &clq_layer_average_pool2d, &clq_layer_global_average_pool2d,
+    &clq_layer_batch_norm,     &clq_layer_dropout,
+    &clq_layer_flatten,        &clq_layer_reshape,
+    &clq_layer_activation,     &clq_layer_relu,
+    &clq_layer_softmax,        &clq_layer_add,
+    &clq_layer_subtract,       &clq_layer_multiply,
+    &clq_layer_average,        &clq_layer_maximum,
     &clq_layer_concatenate,
 };
 

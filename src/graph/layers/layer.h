@@ -1,5 +1,5 @@
-/* What files of kinds of layers are made with: their rows (graph/layer_rows.h), and how they add their operations to a step
- * graph. Private to graph. */
+/* What files of kinds of layers are made with: their rows (graph/layer_rows.h), and how they add their operations to a
+ * step graph. Private to graph. */
 #ifndef CLQ_GRAPH_LAYER_H
 #define CLQ_GRAPH_LAYER_H
 

@@ -3,17 +3,18 @@
 
 enum { GAMMA, BETA, MOVING_MEAN, MOVING_VARIANCE };
 
-static const clq_variable_kind gamma_kind = {.what = "gamma", .initialiser = CLQ_INITIALISER_ONES},
-                               beta_kind = {.what = "beta", .initialiser = CLQ_INITIALISER_ZEROS, .is_bias = true},
-                               mean_kind = {.what = "moving_mean",
-                                            .role = CLQ_ROLE_STATE,
-                                            .initialiser = CLQ_INITIALISER_ZEROS},
-                               variance_kind = {.what = "moving_variance",
-                                                .role = CLQ_ROLE_STATE,
-                                                .initialiser = CLQ_INITIALISER_ONES};
+#define ZEROS                                                                                                          \
+    { .kind = CLQ_INITIALISER_CONSTANT }
+#define ONES                                                                                                           \
+    { .kind = CLQ_INITIALISER_CONSTANT, .value = 1 }
+static const clq_variable_kind gamma_kind = {.what = "gamma", .initialiser = ONES},
+                               beta_kind = {.what = "beta", .initialiser = ZEROS, .is_bias = true},
+                               mean_kind = {.what = "moving_mean", .role = CLQ_ROLE_STATE, .initialiser = ZEROS},
+                               variance_kind = {.what = "moving_variance", .role = CLQ_ROLE_STATE, .initialiser = ONES};
 
 static const clq_attribute attributes[] = {
-    {CLQ_LAYER_ATTRIBUTE("momentum", CLQ_ATTRIBUTE_NUMBER, clq_batch_norm_config, momentum), .fallback = 0.99, .most = 1},
+    {CLQ_LAYER_ATTRIBUTE("momentum", CLQ_ATTRIBUTE_NUMBER, clq_batch_norm_config, momentum), .fallback = 0.99,
+     .most = 1},
     {CLQ_LAYER_ATTRIBUTE("epsilon", CLQ_ATTRIBUTE_NUMBER, clq_batch_norm_config, epsilon), .fallback = 1e-3, .most = 1},
     {CLQ_LAYER_ATTRIBUTE("center", CLQ_ATTRIBUTE_OPPOSITE, clq_batch_norm_config, no_center)},
     {CLQ_LAYER_ATTRIBUTE("scale", CLQ_ATTRIBUTE_OPPOSITE, clq_batch_norm_config, no_scale)},
@@ -22,10 +23,12 @@ static const clq_attribute attributes[] = {
     {.key = "renorm", .type = CLQ_ATTRIBUTE_ONLY_FALSE},
     {.key = "renorm_clipping", .type = CLQ_ATTRIBUTE_UNUSED},
     {.key = "renorm_momentum", .type = CLQ_ATTRIBUTE_UNUSED},
-    {.key = "beta_initializer", .type = CLQ_ATTRIBUTE_ONLY_INITIALISER, .word = "zeros"},
-    {.key = "gamma_initializer", .type = CLQ_ATTRIBUTE_ONLY_INITIALISER, .word = "ones"},
-    {.key = "moving_mean_initializer", .type = CLQ_ATTRIBUTE_ONLY_INITIALISER, .word = "zeros"},
-    {.key = "moving_variance_initializer", .type = CLQ_ATTRIBUTE_ONLY_INITIALISER, .word = "ones"},
+    {CLQ_LAYER_ATTRIBUTE("beta_initializer", CLQ_ATTRIBUTE_INITIALISER, clq_batch_norm_config, beta_initialiser)},
+    {CLQ_LAYER_ATTRIBUTE("gamma_initializer", CLQ_ATTRIBUTE_INITIALISER, clq_batch_norm_config, gamma_initialiser)},
+    {CLQ_LAYER_ATTRIBUTE("moving_mean_initializer", CLQ_ATTRIBUTE_INITIALISER, clq_batch_norm_config,
+                         moving_mean_initialiser)},
+    {CLQ_LAYER_ATTRIBUTE("moving_variance_initializer", CLQ_ATTRIBUTE_INITIALISER, clq_batch_norm_config,
+                         moving_variance_initialiser)},
 };
 
 static clq_status infer(const clq_model *model, const clq_layer *layer, clq_model_tensor *y) {
@@ -37,10 +40,13 @@ static clq_status infer(const clq_model *model, const clq_layer *layer, clq_mode
 static clq_status declare(clq_model *model, clq_layer *layer, const clq_model_tensor *y) {
     const clq_shape shape = CLQ_SHAPE(y->shape.dims[y->shape.rank - 1]);
     const clq_batch_norm_config *config = layer->config;
-    if (!config->no_scale) CLQ_TRY(clq_model_declare_variable(model, layer, GAMMA, shape, &gamma_kind));
-    if (!config->no_center) CLQ_TRY(clq_model_declare_variable(model, layer, BETA, shape, &beta_kind));
-    clq_variable_kind mean = mean_kind, variance = variance_kind;
+    const clq_variable_kind gamma = clq_variable_kind_by(&gamma_kind, &config->gamma_initialiser),
+                            beta = clq_variable_kind_by(&beta_kind, &config->beta_initialiser);
+    clq_variable_kind mean = clq_variable_kind_by(&mean_kind, &config->moving_mean_initialiser),
+                      variance = clq_variable_kind_by(&variance_kind, &config->moving_variance_initialiser);
     mean.synchronized = variance.synchronized = config->synchronized;
+    if (!config->no_scale) CLQ_TRY(clq_model_declare_variable(model, layer, GAMMA, shape, &gamma));
+    if (!config->no_center) CLQ_TRY(clq_model_declare_variable(model, layer, BETA, shape, &beta));
     CLQ_TRY(clq_model_declare_variable(model, layer, MOVING_MEAN, shape, &mean));
     return clq_model_declare_variable(model, layer, MOVING_VARIANCE, shape, &variance);
 }

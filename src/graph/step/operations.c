@@ -217,11 +217,8 @@ static void emit_frames(clq_emission *e) {
     e->out[0] = clq_conv_pool_frames(e->list, &e->node->attributes.conv_pool, e->in[0]);
 }
 static bool frames_is_alias(const clq_node *node, unsigned output) { return output == 0 && frames_are_x(node); }
-const clq_operation clq_op_frames = {.name = "frames",
-                                     .makes = 1 << 0,
-                                     .stores = clq_stores_all,
-                                     .emit = emit_frames,
-                                     .is_alias = frames_is_alias};
+const clq_operation clq_op_frames = {
+    .name = "frames", .makes = 1 << 0, .stores = clq_stores_all, .emit = emit_frames, .is_alias = frames_is_alias};
 
 static void emit_conv_pool_gradient(clq_emission *e) {
     clq_conv_pool_backward(e->list, &e->node->attributes.conv_pool, e->in[0], e->in[1], e->in[2], e->in[3], e->in[4],

@@ -158,11 +158,11 @@ void clq_graph_find_uses(clq_graph *graph);
 /* ---- operations (operations.c, one row each) ---- */
 
 enum {
-    CLQ_OP_ALIAS = 1, /* output 0 is input 0's memory */
-    CLQ_OP_LOSS = 2,  /* gradients begin here */
-    CLQ_OP_WIDE = 4,  /* its values stay f32 in mixed precision */
+    CLQ_OP_ALIAS = 1,      /* output 0 is input 0's memory */
+    CLQ_OP_LOSS = 2,       /* gradients begin here */
+    CLQ_OP_WIDE = 4,       /* its values stay f32 in mixed precision */
     CLQ_OP_EXCHANGES = 16, /* its launch waits for other ranks */
-    CLQ_OP_AGAIN = 8  /* of the same inputs it makes the same bits at any time, and writes nothing but its outputs */
+    CLQ_OP_AGAIN = 8 /* of the same inputs it makes the same bits at any time, and writes nothing but its outputs */
 };
 #define CLQ_OP_TYPE(dtype) (1u << (dtype))
 
@@ -204,7 +204,8 @@ struct clq_operation {
     /* Whether outputs are added to what their memory has, for others to set. NULL: it overwrites. */
     bool *(*adds)(clq_node *node);
     /* Whether of a slice of each input's columns it makes the same slice of its outputs' columns, and no more than that
-     * (cut.c); and what its attributes have to be told then: columns from `first` on, of `whole`. NULL: never; nothing. */
+     * (cut.c); and what its attributes have to be told then: columns from `first` on, of `whole`. NULL: never; nothing.
+     */
     bool (*keeps_columns)(const clq_graph *graph, const clq_node *node);
     void (*take_columns)(clq_node *node, size_t first, size_t whole);
     /* Whether input 0 is the memory of an output, as of CLQ_OP_ALIAS of output 0. NULL: of no other output. */
