@@ -21,7 +21,7 @@ typedef enum clq_attribute_type {
     CLQ_ATTRIBUTE_AXIS,        /* int: 0 is the first behind the batch, -1 the last, … */
     CLQ_ATTRIBUTE_SHAPE,       /* clq_shape; in files one size may be -1: what the others leave */
     CLQ_ATTRIBUTE_INITIALISER, /* clq_initialiser */
-    /* Without a member: files may say but one thing. */
+    /* Without a member: files may have only one value. */
     CLQ_ATTRIBUTE_ONLY_WORD,      /* `word` */
     CLQ_ATTRIBUTE_ONLY_NUMBER,    /* `fallback` */
     CLQ_ATTRIBUTE_ONLY_FALSE,     /* false */
@@ -42,21 +42,14 @@ typedef struct clq_attribute {
     const char *word;
 } clq_attribute;
 
-/* "from 0 to 1": of a NUMBER. */
-typedef struct clq_range_text {
-    char text[64];
-} clq_range_text;
-clq_range_text clq_attribute_range(const clq_attribute *row);
-
 typedef struct clq_layer clq_layer;
 typedef struct clq_model_tensor clq_model_tensor;
 typedef struct clq_expansion clq_expansion;
 typedef struct clq_layer_kind {
-    const char *type; /* Keras's class name, for files and tables: "Conv2D" */
-    const char *stem; /* of the names that are made: "conv2d" */
-    size_t inputs[2]; /* least and most */
-    size_t
-        config_bytes; /* of what the builder is given, which has a member for each attribute that is more than text */
+    const char *type;    /* Keras's class name, for files and tables: "Conv2D" */
+    const char *stem;    /* of the names that are made: "conv2d" */
+    size_t inputs[2];    /* least and most */
+    size_t config_bytes; /* of what the builder is given; 0: nothing */
     const clq_attribute *attributes;
     size_t attribute_count;
     bool draws; /* random numbers in training: each use takes a stream of its own (clq_expansion) */
@@ -64,7 +57,7 @@ typedef struct clq_layer_kind {
     clq_status (*infer)(const clq_model *model, const clq_layer *layer, clq_model_tensor *y);
     /* Declares the layer's variables (clq_model_declare_variable), each time it is applied. NULL: it has none. */
     clq_status (*declare)(clq_model *model, clq_layer *layer, const clq_model_tensor *y);
-    /* Adds the operations that compute e->y to a step graph; x: the values of its inputs. Gives its value. */
+    /* Adds the operations that compute e->y to a step graph; x: the values of its inputs. Gives its value. (clq_id) */
     uint32_t (*expand)(clq_expansion *e, const uint32_t *x);
 } clq_layer_kind;
 

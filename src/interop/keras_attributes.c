@@ -125,8 +125,6 @@ static void read_number(clq_keras_attributes *a, const clq_attribute *row, doubl
     json_t *value = value_of(a, row);
     *out = value ? json_number_value(value) : row->fallback;
     if (value && !json_is_number(value)) clq_keras_refuse(a, CLQ_FORMAT, row->key, "should be a number");
-    if (!(*out >= row->least && (row->below ? *out < row->most : *out <= row->most)))
-        clq_keras_refuse(a, CLQ_FORMAT, row->key, "%g should be %s", *out, clq_attribute_range(row).text);
 }
 
 static void read_seed(clq_keras_attributes *a, const clq_attribute *row, uint64_t *out) {

@@ -16,7 +16,7 @@ typedef struct initialiser_class {
     const char *class_name, *names[3]; /* as text: "glorot_uniform" */
     clq_initialiser value;
     number numbers[2];
-    bool has_fan; /* scale, mode and distribution are said; else the class is their name */
+    bool has_fan; /* its mode and distribution are told by its configuration, not by its class */
 } initialiser_class;
 
 #define SCALED(times, by, how)                                                                                         \
@@ -82,9 +82,8 @@ static int place_of(const char *word, const char *const *words) {
 }
 
 /* In the order of their enumerators; what early Keras 2 called normal is truncated. */
-static const char *const fans[] = {"fan_in", "fan_out", "fan_avg", NULL}, *const distributions[] = {
-                                                                              "truncated_normal", "untruncated_normal",
-                                                                              "uniform", "normal", NULL};
+static const char *const fans[] = {"fan_in", "fan_out", "fan_avg", NULL};
+static const char *const distributions[] = {"truncated_normal", "untruncated_normal", "uniform", "normal", NULL};
 
 /* False: the key is none that is taken. */
 static bool take(const initialiser_class *class, const char *key, const json_t *value, clq_initialiser *out,

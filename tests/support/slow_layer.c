@@ -1,9 +1,10 @@
-/* An OpenCL layer (OPENCL_LAYERS names the library) of devices that compute slower than they could: with its rest behind
- * it each kernel takes FACTOR times as long as it computed. The device's cores have nothing to do in a rest; whoever
- * waits for the device waits in its own way. A caller's event of a kernel, and its profile, are those of the rest.
+/* An OpenCL layer (OPENCL_LAYERS names the library) of devices that compute slower than they could: with its rest
+ * behind it each kernel takes FACTOR times as long as it computed. The device's cores have nothing to do in a rest;
+ * whoever waits for the device waits in its own way. A caller's event of a kernel, and its profile, are those of the
+ * rest.
  *
- * A kernel of a device with one compute unit computes for as long as its thread has a core: what it waits for one is taken
- * off its rest. So such devices take the same time beside others that use the cores.
+ * A kernel of a device with one compute unit computes for as long as its thread has a core: what it waits for one is
+ * taken off its rest. So such devices take the same time beside others that use the cores.
  *
  * CLQ_TEST_PACE has a word for each device, in the order in which drivers list devices, then in the order in which
  * devices were split. FACTOR is at least 1, and need not be whole; "-", or none, leaves a device as it is, and a part
@@ -26,7 +27,7 @@ enum { DEVICES_MOST = 64, WORD_BYTES = 32, UNDER_WAY_MOST = 4096 };
 
 /* Of the device with the same place. Factors in thousandths. */
 typedef struct pace {
-    bool is_thread; /* one compute unit, so that a kernel runs in one thread */
+    bool is_thread;            /* one compute unit, so that a kernel runs in one thread */
     atomic_uint factor, later; /* later: from kernel `from` on */
     atomic_uint_fast64_t from, kernels, busy_ns, rest_ns;
 } pace;
@@ -140,7 +141,8 @@ static void CL_CALLBACK rest(void *argument) {
     turn *t;
     memcpy(&t, argument, sizeof t);
     const bool is_thread = t->pace->is_thread && pthread_equal(t->thread, pthread_self());
-    const int64_t took = is_thread ? clock_ns(CLOCK_THREAD_CPUTIME_ID) - t->began_cpu_ns : clock_ns(CLOCK_MONOTONIC) - t->began_ns;
+    const int64_t took =
+        is_thread ? clock_ns(CLOCK_THREAD_CPUTIME_ID) - t->began_cpu_ns : clock_ns(CLOCK_MONOTONIC) - t->began_ns;
     const int64_t rests = took * (int64_t)(t->factor - 1000) / 1000, ends = t->began_ns + took + rests;
     const struct timespec until = {.tv_sec = (time_t)(ends / SECOND_NS), .tv_nsec = (long)(ends % SECOND_NS)};
     atomic_fetch_add(&t->pace->busy_ns, (uint_fast64_t)took);

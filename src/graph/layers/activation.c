@@ -6,12 +6,6 @@ clq_status clq_layer_check_activation(clq_activation activation) {
     return clq_fail(CLQ_ARGUMENT, "activation %d is none of clq_activation", (int)activation);
 }
 
-static clq_status infer(const clq_model *model, const clq_layer *layer, clq_model_tensor *y) {
-    (void)layer;
-    y->shape = clq_model_input_of(model, y, 0)->shape;
-    return CLQ_OK;
-}
-
 typedef struct activation_config {
     clq_activation activation;
 } activation_config;
@@ -25,7 +19,7 @@ const clq_layer_kind clq_layer_activation = {.type = "Activation",
                                              .stem = "activation",
                                              .inputs = {1, 1},
                                              CLQ_LAYER_CONFIG(activation_config, attributes),
-                                             .infer = infer,
+                                             .infer = clq_layer_keep_shape,
                                              .expand = expand};
 
 static const clq_attribute relu_attributes[] = {
@@ -36,9 +30,8 @@ static clq_id expand_relu(clq_expansion *e, const clq_id *x) { return clq_expand
 const clq_layer_kind clq_layer_relu = {.type = "ReLU",
                                        .stem = "re_lu",
                                        .inputs = {1, 1},
-                                       .attributes = relu_attributes,
-                                       .attribute_count = CLQ_COUNT_OF(relu_attributes),
-                                       .infer = infer,
+                                       CLQ_LAYER_ATTRIBUTES(relu_attributes),
+                                       .infer = clq_layer_keep_shape,
                                        .expand = expand_relu};
 
 static const clq_attribute softmax_attributes[] = {{.key = "axis", .type = CLQ_ATTRIBUTE_ONLY_NUMBER, .fallback = -1}};
@@ -46,9 +39,8 @@ static clq_id expand_softmax(clq_expansion *e, const clq_id *x) { return clq_exp
 const clq_layer_kind clq_layer_softmax = {.type = "Softmax",
                                           .stem = "softmax",
                                           .inputs = {1, 1},
-                                          .attributes = softmax_attributes,
-                                          .attribute_count = CLQ_COUNT_OF(softmax_attributes),
-                                          .infer = infer,
+                                          CLQ_LAYER_ATTRIBUTES(softmax_attributes),
+                                          .infer = clq_layer_keep_shape,
                                           .expand = expand_softmax};
 
 clq_tensor clq_activate(clq_model *model, clq_tensor x, clq_activation activation, const char *name) {

@@ -16,19 +16,14 @@ static clq_status check_sizes(const clq_attribute *row, size_t *sizes, size_t co
 
 static clq_status check_number(const clq_attribute *row, double number) {
     if (number >= row->least && (row->below ? number < row->most : number <= row->most)) return CLQ_OK;
-    return clq_fail(CLQ_ARGUMENT, "%s %g should be %s", row->key, number, clq_attribute_range(row).text);
+    return clq_fail(CLQ_ARGUMENT,
+                    row->below ? "%s %g should be at least %g and below %g" : "%s %g should be from %g to %g", row->key,
+                    number, row->least, row->most);
 }
 
 static clq_status check_initialiser(const clq_attribute *row, const clq_initialiser *initialiser) {
     const clq_status status = clq_initialiser_check(initialiser);
     return status == CLQ_OK ? CLQ_OK : clq_fail_within(status, "%s", row->key);
-}
-
-clq_range_text clq_attribute_range(const clq_attribute *row) {
-    clq_range_text range;
-    (void)clq_format(range.text, sizeof range.text, row->below ? "at least %g and below %g" : "from %g to %g",
-                     row->least, row->most);
-    return range;
 }
 
 clq_status clq_layer_check(const clq_layer_kind *kind, void *config) {

@@ -7,12 +7,6 @@ static const clq_attribute attributes[] = {
     {CLQ_LAYER_ATTRIBUTE("seed", CLQ_ATTRIBUTE_SEED, clq_dropout_config, seed)},
 };
 
-static clq_status infer(const clq_model *model, const clq_layer *layer, clq_model_tensor *y) {
-    (void)layer;
-    y->shape = clq_model_input_of(model, y, 0)->shape;
-    return CLQ_OK;
-}
-
 /* Each use of a layer has a stream of its own, and so a mask of its own: streams are counted from 0, in the order of
  * the model's tensors. */
 static clq_id expand(clq_expansion *e, const clq_id *x) {
@@ -32,7 +26,7 @@ const clq_layer_kind clq_layer_dropout = {.type = "Dropout",
                                           .inputs = {1, 1},
                                           CLQ_LAYER_CONFIG(clq_dropout_config, attributes),
                                           .draws = true,
-                                          .infer = infer,
+                                          .infer = clq_layer_keep_shape,
                                           .expand = expand};
 
 clq_tensor clq_dropout(clq_model *model, clq_tensor x, const clq_dropout_config *config) {

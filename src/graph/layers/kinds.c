@@ -1,4 +1,4 @@
-/* The list of all kinds of layers. */
+/* The list of all kinds of layers, and what several share. */
 #include "graph/layers/layer.h"
 
 #include <string.h>
@@ -22,4 +22,10 @@ const clq_layer_kind *clq_layer_kind_named(const char *type) {
     for (size_t i = 0; i < CLQ_COUNT_OF(kinds); i++)
         if (strcmp(kinds[i]->type, type) == 0) return kinds[i];
     return NULL;
+}
+
+clq_status clq_layer_keep_shape(const clq_model *model, const clq_layer *layer, clq_model_tensor *y) {
+    (void)layer;
+    y->shape = clq_model_input_of(model, y, 0)->shape;
+    return CLQ_OK;
 }

@@ -9,10 +9,14 @@
 /* ---- rows ---- */
 
 /* Of a kind whose layers are given a `config`: its size, and its attributes in a static array of this name. */
-#define CLQ_LAYER_CONFIG(config, rows)                                                                                 \
-    .config_bytes = sizeof(config), .attributes = (rows), .attribute_count = CLQ_COUNT_OF(rows)
+#define CLQ_LAYER_CONFIG(config, rows) .config_bytes = sizeof(config), CLQ_LAYER_ATTRIBUTES(rows)
+/* Of a kind whose layers are given nothing: what files may have. */
+#define CLQ_LAYER_ATTRIBUTES(rows) .attributes = (rows), .attribute_count = CLQ_COUNT_OF(rows)
 /* An attribute and its member. */
 #define CLQ_LAYER_ATTRIBUTE(name, kind, config, member) .key = (name), .type = (kind), .at = offsetof(config, member)
+
+/* An `infer`: y has the shape of its first input. (kinds.c) */
+clq_status clq_layer_keep_shape(const clq_model *model, const clq_layer *layer, clq_model_tensor *y);
 
 /* Sets what the config leaves open to its default, and checks it by the kind's rows. (attributes.c) */
 clq_status clq_layer_check(const clq_layer_kind *kind, void *config);

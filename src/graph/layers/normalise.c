@@ -31,12 +31,6 @@ static const clq_attribute attributes[] = {
                          moving_variance_initialiser)},
 };
 
-static clq_status infer(const clq_model *model, const clq_layer *layer, clq_model_tensor *y) {
-    (void)layer;
-    y->shape = clq_model_input_of(model, y, 0)->shape;
-    return CLQ_OK;
-}
-
 static clq_status declare(clq_model *model, clq_layer *layer, const clq_model_tensor *y) {
     const clq_shape shape = CLQ_SHAPE(y->shape.dims[y->shape.rank - 1]);
     const clq_batch_norm_config *config = layer->config;
@@ -101,7 +95,7 @@ const clq_layer_kind clq_layer_batch_norm = {.type = "BatchNormalization",
                                              .stem = "batch_normalization",
                                              .inputs = {1, 1},
                                              CLQ_LAYER_CONFIG(clq_batch_norm_config, attributes),
-                                             .infer = infer,
+                                             .infer = clq_layer_keep_shape,
                                              .declare = declare,
                                              .expand = expand};
 

@@ -36,8 +36,7 @@ static clq_id expand(clq_expansion *e, const clq_id *x) {
 const clq_layer_kind clq_layer_flatten = {.type = "Flatten",
                                           .stem = "flatten",
                                           .inputs = {1, 1},
-                                          .attributes = flatten_attributes,
-                                          .attribute_count = CLQ_COUNT_OF(flatten_attributes),
+                                          CLQ_LAYER_ATTRIBUTES(flatten_attributes),
                                           .infer = infer_flatten,
                                           .expand = expand};
 const clq_layer_kind clq_layer_reshape = {.type = "Reshape",

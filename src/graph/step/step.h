@@ -161,8 +161,8 @@ enum {
     CLQ_OP_ALIAS = 1,      /* output 0 is input 0's memory */
     CLQ_OP_LOSS = 2,       /* gradients begin here */
     CLQ_OP_WIDE = 4,       /* its values stay f32 in mixed precision */
+    CLQ_OP_AGAIN = 8,      /* of the same inputs it makes the same bits at any time, and writes its outputs alone */
     CLQ_OP_EXCHANGES = 16, /* its launch waits for other ranks */
-    CLQ_OP_AGAIN = 8 /* of the same inputs it makes the same bits at any time, and writes nothing but its outputs */
 };
 #define CLQ_OP_TYPE(dtype) (1u << (dtype))
 
