@@ -243,6 +243,8 @@ ALWAYS_INLINE floatv mish_slope(floatv x) {
     return t + x * sigmoid * (rest * (2.0f * upper + rest) / (sum * sum));
 }
 
+ALWAYS_INLINE floatv softplus(floatv x) { return fmax(x, (floatv)0) + log1p(exp(-fabs(x))); }
+
 /* ---- instructions, by their clq_element_op ---- */
 
 #define A(i) REGISTER(A##i)
@@ -272,6 +274,20 @@ ALWAYS_INLINE floatv mish_slope(floatv x) {
 #define DO_20(i) dropout(m, at, single, A(i), WORD(W##i), WORD(V##i), WORD(U##i))
 #define DO_21(i) mish(A(i))
 #define DO_22(i) B(i) * mish_slope(A(i))
+#define DO_23(i) softplus(A(i))
+#define DO_24(i) B(i) * ACTIVATE_2(floatv, A(i))
+#define DO_25(i) A(i) / B(i)
+#define DO_26(i) exp(A(i))
+#define DO_27(i) expm1(A(i))
+#define DO_28(i) log(A(i))
+#define DO_29(i) log1p(A(i))
+#define DO_30(i) sqrt(A(i))
+#define DO_31(i) fabs(A(i))
+#define DO_32(i) sign(A(i))
+#define DO_33(i) erf(A(i))
+#define DO_34(i) sin(A(i))
+#define DO_35(i) cos(A(i))
+#define DO_36(i) pow(A(i), (floatv)(NUMBER(i)))
 #define RUN(i) const floatv r##i = PASTE(DO_, OP##i)(i);
 
 #define STORE(k)                                                                                                       \

@@ -36,8 +36,9 @@ typedef struct clq_shape {
 /* Positions of a window along an axis of `in` values, with extent = (size - 1) * dilation + 1:
  *
  * - VALID: (in - extent) / stride + 1, rounded down; extent is at most in;
- * - SAME: in / stride, rounded up; zeros around, the odd one behind, as TensorFlow has it. */
-typedef enum clq_padding { CLQ_VALID, CLQ_SAME } clq_padding;
+ * - SAME: in / stride, rounded up; zeros around, the odd one behind, as TensorFlow has it;
+ * - CAUSAL, of clq_conv1d: the same positions as of extent - 1 zeros in front, so that none sees what is behind it. */
+typedef enum clq_padding { CLQ_VALID, CLQ_SAME, CLQ_CAUSAL } clq_padding;
 
 /* How the first values of a variable are chosen, by the formulas of Keras's initializers. Random ones take the
  * trainer's seed, and each variable has random numbers of its own. Fans: those of clq_variable_info. */
@@ -83,7 +84,32 @@ typedef struct clq_conv2d_config {
     bool no_bias;
     const char *name;                                     /* NULL: made */
     clq_initialiser kernel_initialiser, bias_initialiser; /* defaults: Glorot's uniform one; zeros */
+    size_t groups; /* of channels; each filter reads those of its group alone. Divides channels and filters. 0: 1 */
 } clq_conv2d_config;
+/* As of clq_conv2d_config, along one axis. */
+typedef struct clq_conv1d_config {
+    size_t filters, kernel, strides, dilation, groups;
+    clq_padding padding; /* CAUSAL, too */
+    clq_activation activation;
+    bool no_bias;
+    const char *name;
+    clq_initialiser kernel_initialiser, bias_initialiser;
+} clq_conv1d_config;
+typedef struct clq_depthwise_conv2d_config {
+    size_t kernel[2], strides[2], dilation[2]; /* as of clq_conv2d_config */
+    size_t multiplier;                         /* filters of each channel. 0: 1 */
+    clq_padding padding;
+    clq_activation activation;
+    bool no_bias;
+    const char *name;
+    clq_initialiser depthwise_initialiser, bias_initialiser; /* defaults: Glorot's uniform one; zeros */
+} clq_depthwise_conv2d_config;
+/* Activation and bias are those of the whole. */
+typedef struct clq_separable_conv2d_config {
+    clq_depthwise_conv2d_config depthwise;
+    size_t filters;
+    clq_initialiser pointwise_initialiser; /* default: Glorot's uniform one */
+} clq_separable_conv2d_config;
 typedef struct clq_dense_config {
     size_t units;
     clq_activation activation;
@@ -97,6 +123,12 @@ typedef struct clq_pool_config {
     clq_padding padding;
     const char *name;
 } clq_pool_config;
+typedef struct clq_pool1d_config {
+    size_t size;    /* 0: 2 */
+    size_t strides; /* 0: size */
+    clq_padding padding;
+    const char *name;
+} clq_pool1d_config;
 
 /* clq_batch_norm_config_default gives Keras's defaults. */
 typedef struct clq_batch_norm_config {
@@ -124,14 +156,43 @@ CLQ_API clq_tensor clq_input(clq_model *model, clq_shape shape);
 /* (h, w, c) -> (positions along h, along w, filters); filters and kernel are needed. Variables: kernel (kh, kw, c,
  * filters), bias (filters). */
 CLQ_API clq_tensor clq_conv2d(clq_model *model, clq_tensor x, const clq_conv2d_config *config);
+/* (steps, c) -> (positions, filters); filters and kernel are needed. Variables: kernel (kernel, c, filters), bias. */
+CLQ_API clq_tensor clq_conv1d(clq_model *model, clq_tensor x, const clq_conv1d_config *config);
+/* Each channel by itself: (h, w, c) -> (positions along h, along w, c * multiplier); kernel is needed. Variables:
+ * kernel (kh, kw, c, multiplier), bias. */
+CLQ_API clq_tensor clq_depthwise_conv2d(clq_model *model, clq_tensor x, const clq_depthwise_conv2d_config *config);
+/* The same, and filters of 1 x 1 behind it: (positions along h, along w, filters). Variables: depthwise_kernel (kh, kw,
+ * c, multiplier), pointwise_kernel (1, 1, c * multiplier, filters), bias. */
+CLQ_API clq_tensor clq_separable_conv2d(clq_model *model, clq_tensor x, const clq_separable_conv2d_config *config);
+/* The gradient of a convolution by its input, as a layer: (h, w, c) -> (h', w', filters), where each size is that times
+ * its stride; with VALID at least (size - 1) * stride + extent. Variables: kernel (kh, kw, filters, c), bias. groups is
+ * not looked at. */
+CLQ_API clq_tensor clq_conv2d_transpose(clq_model *model, clq_tensor x, const clq_conv2d_config *config);
 /* (h, w, c) -> (positions along h, along w, c); config may be NULL: 2 x 2 side by side. Padding takes no part in
  * maximum or average. */
 CLQ_API clq_tensor clq_max_pool2d(clq_model *model, clq_tensor x, const clq_pool_config *config);
 CLQ_API clq_tensor clq_average_pool2d(clq_model *model, clq_tensor x, const clq_pool_config *config);
+/* (steps, c) -> (positions, c); config may be NULL: 2 side by side. */
+CLQ_API clq_tensor clq_max_pool1d(clq_model *model, clq_tensor x, const clq_pool1d_config *config);
+CLQ_API clq_tensor clq_average_pool1d(clq_model *model, clq_tensor x, const clq_pool1d_config *config);
 /* (…, in) -> (…, units); units is needed. Variables: kernel (in, units), bias (units). */
 CLQ_API clq_tensor clq_dense(clq_model *model, clq_tensor x, const clq_dense_config *config);
 /* The mean over height and width: (c), or with keep_dims (1, 1, c). */
 CLQ_API clq_tensor clq_global_average_pool2d(clq_model *model, clq_tensor x, bool keep_dims, const char *name);
+/* The mean, or the largest value, of each channel over all of its 1 to 3 axes: (…, c) -> (c), or with keep_dims with 1
+ * in place of each axis. */
+CLQ_API clq_tensor clq_global_average_pool(clq_model *model, clq_tensor x, bool keep_dims, const char *name);
+CLQ_API clq_tensor clq_global_max_pool(clq_model *model, clq_tensor x, bool keep_dims, const char *name);
+/* Of 1 to 3 axes and channels: sides[d] zeros in front of axis d and behind it, or so many places taken away there.
+ * sides has a pair for each axis but the last; NULL: none. */
+CLQ_API clq_tensor clq_zero_padding(clq_model *model, clq_tensor x, const size_t (*sides)[2], const char *name);
+CLQ_API clq_tensor clq_cropping(clq_model *model, clq_tensor x, const size_t (*sides)[2], const char *name);
+/* (h, w, c) -> (h * size[0], w * size[1], c), each place repeated. NULL: 2 and 2. */
+CLQ_API clq_tensor clq_up_sampling2d(clq_model *model, clq_tensor x, const size_t size[2], const char *name);
+/* (features) -> (times, features). */
+CLQ_API clq_tensor clq_repeat_vector(clq_model *model, clq_tensor x, size_t times, const char *name);
+/* Axis d of the output is axis axes.dims[d], from 1 on, of x: CLQ_SHAPE(2, 1) swaps two. */
+CLQ_API clq_tensor clq_permute(clq_model *model, clq_tensor x, clq_shape axes, const char *name);
 /* Names of these may be NULL: made. (any) -> (product of its dimensions). */
 CLQ_API clq_tensor clq_flatten(clq_model *model, clq_tensor x, const char *name);
 /* (any) -> shape, of the same product. */

@@ -49,7 +49,32 @@ enum { CLQ_MODEL_OUTPUTS_MAX = 8 }; /* outputs of a model, and so targets of a s
 
 /* Keras's activations of these names. mish: x tanh(log(1 + exp(x))) (Misra, "Mish: a self regularized non-monotonic
  * activation function", 2019). The order is part of the binary interface: add at the end. */
-typedef enum clq_activation { CLQ_LINEAR, CLQ_RELU, CLQ_SIGMOID, CLQ_TANH, CLQ_SOFTMAX, CLQ_MISH } clq_activation;
+typedef enum clq_activation {
+    CLQ_LINEAR,
+    CLQ_RELU,
+    CLQ_SIGMOID,
+    CLQ_TANH,
+    CLQ_SOFTMAX,
+    CLQ_MISH,
+    CLQ_SILU,             /* x sigmoid(x); Keras's swish, too */
+    CLQ_GELU,             /* x (1 + erf(x / sqrt(2))) / 2 */
+    CLQ_GELU_APPROXIMATE, /* by tanh in place of erf: Keras's gelu with approximate=True */
+    CLQ_RELU6,
+    CLQ_LEAKY_RELU, /* x above 0, else 0.2 x */
+    CLQ_ELU,        /* x above 0, else exp(x) - 1; Keras's celu, too */
+    CLQ_SELU,
+    CLQ_EXPONENTIAL,
+    CLQ_SOFTPLUS,
+    CLQ_SOFTSIGN,
+    CLQ_LOG_SIGMOID,
+    CLQ_HARD_SIGMOID,
+    CLQ_HARD_SILU, /* Keras's hard_swish, too */
+    CLQ_HARD_TANH,
+    CLQ_TANH_SHRINK,
+    CLQ_SOFT_SHRINK, /* with a threshold of 0.5, as of hard_shrink */
+    CLQ_HARD_SHRINK,
+    CLQ_SQUAREPLUS /* (x + sqrt(x^2 + 4)) / 2 */
+} clq_activation;
 /* Keras's categorical_crossentropy, sparse_categorical_crossentropy, binary_crossentropy, mean_squared_error,
  * mean_absolute_error, huber, hinge, squared_hinge, categorical_hinge, log_cosh, kl_divergence, poisson,
  * cosine_similarity, mean_absolute_percentage_error, mean_squared_logarithmic_error, binary_focal_crossentropy,

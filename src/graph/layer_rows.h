@@ -10,11 +10,12 @@
 
 typedef enum clq_attribute_type {
     /* The type of the config's member. */
-    CLQ_ATTRIBUTE_SIZE,        /* size_t: at least 1 */
-    CLQ_ATTRIBUTE_PAIR,        /* size_t[2]: each at least 1 */
+    CLQ_ATTRIBUTE_SIZES,       /* size_t[count]: each at least 1; in files one number may stand for all */
+    CLQ_ATTRIBUTE_SIDES,       /* size_t[count][2]: in front of an axis and behind it; in files one number, too */
     CLQ_ATTRIBUTE_FLAG,        /* bool */
     CLQ_ATTRIBUTE_OPPOSITE,    /* bool: true if the file says false */
     CLQ_ATTRIBUTE_NUMBER,      /* double */
+    CLQ_ATTRIBUTE_NUMBERS,     /* clq_numbers: none, one, or a list */
     CLQ_ATTRIBUTE_SEED,        /* uint64_t; 0: none */
     CLQ_ATTRIBUTE_ACTIVATION,  /* clq_activation */
     CLQ_ATTRIBUTE_PADDING,     /* clq_padding */
@@ -26,19 +27,28 @@ typedef enum clq_attribute_type {
     CLQ_ATTRIBUTE_ONLY_NUMBER,    /* `fallback` */
     CLQ_ATTRIBUTE_ONLY_FALSE,     /* false */
     CLQ_ATTRIBUTE_ONLY_LAST_AXIS, /* the last axis, by whatever number */
-    CLQ_ATTRIBUTE_UNUSED          /* anything: it means nothing without another one that is refused */
+    CLQ_ATTRIBUTE_UNUSED,         /* anything: it means nothing without another one that is refused */
+    CLQ_ATTRIBUTE_TYPES
 } clq_attribute_type;
+
+/* Numbers of which a file may have any count. A layer's are its own. */
+typedef struct clq_numbers {
+    size_t count;
+    const float *values;
+} clq_numbers;
 
 typedef struct clq_attribute {
     const char *key; /* Keras's */
     clq_attribute_type type;
     size_t at;   /* of the member in the config */
     bool needed; /* there is no default */
-    /* The default, if it is not zero: of files without the key, and of the builder for sizes that are 0. A pair without
-     * a default may be left 0, and means what `infer` makes of it. */
+    /* The default, if it is not zero: of files without the key, and of the builder for sizes that are 0. Sizes without
+     * a default may be left 0, and mean what `infer` makes of them. */
     double fallback;
-    double least, most; /* of a NUMBER: the range, */
-    bool below;         /* which ends below `most` */
+    double least, most; /* of a NUMBER: the range; both 0: any finite one; */
+    bool below;         /* it ends below `most` */
+    bool causal;        /* of a PADDING: CLQ_CAUSAL, too */
+    unsigned count;     /* of SIZES and SIDES; 0: one */
     const char *word;
 } clq_attribute;
 
@@ -66,8 +76,11 @@ const clq_layer_kind *clq_layer_kind_at(size_t index);
 /* NULL: there is none of this class. */
 const clq_layer_kind *clq_layer_kind_named(const char *type);
 
+/* Frees what attributes of a config point to; takes NULL. (layers/attributes.c) */
+void clq_layer_release_config(const clq_layer_kind *kind, void *config);
+
 /* Adds a layer and applies it to inputs[0 … count). name NULL: made as Keras does. config: of the kind's type; it is
- * copied, without what it points to. Gives its output's tensor, or none with a failure noted. */
+ * copied, with what its attributes point to. Gives its output's tensor, or none with a failure noted. */
 clq_tensor clq_model_add_layer(clq_model *model, const clq_layer_kind *kind, const char *name, const void *config,
                                const clq_tensor *inputs, size_t count);
 

@@ -15,6 +15,7 @@ clq_status clq_model_create(const char *name, clq_model **out) {
 }
 
 static void release(clq_layer *layer) {
+    clq_layer_release_config(layer->kind, layer->config);
     clq_free(layer->config);
     clq_free(layer->variables);
 }
@@ -178,6 +179,7 @@ static clq_status copy_config(clq_layer *layer, const void *config) {
     layer->config = clq_alloc(1, layer->kind->config_bytes);
     if (!layer->config) return CLQ_MEMORY;
     memcpy(layer->config, config, layer->kind->config_bytes);
+    CLQ_TRY(clq_layer_own(layer->kind, layer->config));
     return clq_layer_check(layer->kind, layer->config);
 }
 

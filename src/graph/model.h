@@ -31,6 +31,15 @@ clq_status clq_model_declare_variable(clq_model *model, clq_layer *layer, unsign
 /* After layers were dropped: leaves the variables of those that are there. kept[id]: the new id of a layer, 0: none. */
 void clq_model_keep_variables(clq_model *model, const uint32_t *kept);
 
+/* The last dimension of a tensor. */
+static inline size_t clq_model_channels(const clq_model_tensor *tensor) {
+    return tensor->shape.dims[tensor->shape.rank - 1];
+}
+/* Dimensions of a tensor that a builder was given; 0: it is none of the model's. */
+static inline unsigned clq_model_rank(const clq_model *model, clq_tensor x) {
+    return x.model == model && x.id > 0 && x.id <= model->tensor_count ? model->tensors[x.id - 1].shape.rank : 0;
+}
+
 /* Room for `more` elements of an owner's array behind those that it has; on failure the array stays as it is. */
 #define CLQ_RESERVE(owner, array, count, more, capacity)                                                               \
     clq_reserve((void **)&(owner)->array, (owner)->count, (more), &(owner)->capacity, sizeof *(owner)->array)

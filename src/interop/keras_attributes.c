@@ -93,77 +93,162 @@ bool clq_keras_is_size(const json_t *value, size_t *out) {
 
 /* ---- values by type ---- */
 
+/* What a row is read with: the file's attributes, and the layer's first input. */
+typedef struct reading {
+    clq_keras_attributes *a;
+    const clq_attribute *row;
+    const clq_model_tensor *x;
+} reading;
+
 /* The value of a row; NULL if the file has none, and then what the row says of that is done. */
-static json_t *value_of(clq_keras_attributes *a, const clq_attribute *row) {
-    json_t *value = clq_keras_attribute(a, row->key);
-    if (!value && row->needed) clq_keras_refuse(a, CLQ_FORMAT, row->key, "is missing");
+static json_t *value_of(const reading *r) {
+    json_t *value = clq_keras_attribute(r->a, r->row->key);
+    if (!value && r->row->needed) clq_keras_refuse(r->a, CLQ_FORMAT, r->row->key, "is missing");
     return value;
 }
 
-static void read_size(clq_keras_attributes *a, const clq_attribute *row, size_t *out) {
-    json_t *value = value_of(a, row);
-    *out = (size_t)row->fallback;
-    if (value && !clq_keras_is_size(value, out)) refuse_value(a, row->key, value, "a whole number of at least 1");
+static void refuse(const reading *r, const json_t *value, const char *wanted) {
+    refuse_value(r->a, r->row->key, value, wanted);
 }
 
-/* n or [n, m]. */
-static void read_pair(clq_keras_attributes *a, const clq_attribute *row, size_t out[2]) {
-    json_t *value = value_of(a, row);
-    out[0] = out[1] = (size_t)row->fallback;
-    if (json_is_array(value)) {
-        if (json_array_size(value) != 2 || !clq_keras_is_size(json_array_get(value, 0), &out[0]) ||
-            !clq_keras_is_size(json_array_get(value, 1), &out[1]))
-            refuse_value(a, row->key, value, "two whole numbers of at least 1");
-    } else if (value && clq_keras_is_size(value, &out[0])) {
-        out[1] = out[0];
-    } else if (value) {
-        refuse_value(a, row->key, value, "a whole number of at least 1, or two");
+/* n, for all, or [n, …]. */
+static void read_sizes(const reading *r, void *member) {
+    const unsigned count = CLQ_MAX(r->row->count, 1u);
+    json_t *value = value_of(r);
+    size_t *sizes = member, all = (size_t)r->row->fallback;
+    char wanted[64];
+    bool fits = !value || json_is_array(value) || clq_keras_is_size(value, &all);
+    if (json_is_array(value)) fits = json_array_size(value) == count;
+    for (unsigned i = 0; i < count && fits; i++) {
+        sizes[i] = all;
+        if (json_is_array(value)) fits = clq_keras_is_size(json_array_get(value, i), &sizes[i]);
     }
+    if (count == 1)
+        (void)snprintf(wanted, sizeof wanted, "a whole number of at least 1");
+    else if (json_is_array(value))
+        (void)snprintf(wanted, sizeof wanted, "%s whole numbers of at least 1", count == 2 ? "two" : "three");
+    else
+        (void)snprintf(wanted, sizeof wanted, "a whole number of at least 1, or %s", count == 2 ? "two" : "three");
+    if (!fits) refuse(r, value, wanted);
 }
 
-static void read_number(clq_keras_attributes *a, const clq_attribute *row, double *out) {
-    json_t *value = value_of(a, row);
-    *out = value ? json_number_value(value) : row->fallback;
-    if (value && !json_is_number(value)) clq_keras_refuse(a, CLQ_FORMAT, row->key, "should be a number");
+static bool is_count(const json_t *value, size_t *out) {
+    if (!json_is_integer(value) || json_integer_value(value) < 0 || json_integer_value(value) > INT32_MAX) return false;
+    *out = (size_t)json_integer_value(value);
+    return true;
 }
 
-static void read_seed(clq_keras_attributes *a, const clq_attribute *row, uint64_t *out) {
-    json_t *value = value_of(a, row);
-    if (value && !json_is_integer(value)) clq_keras_refuse(a, CLQ_FORMAT, row->key, "should be a whole number");
-    *out = (uint64_t)json_integer_value(value);
+/* n; or for each axis n or [in front, behind]; of one axis these two alone, too. */
+static void read_sides(const reading *r, void *member) {
+    const unsigned count = CLQ_MAX(r->row->count, 1u);
+    size_t(*sides)[2] = member, all = (size_t)r->row->fallback;
+    json_t *value = value_of(r);
+    bool fits = !value || is_count(value, &all);
+    for (unsigned i = 0; i < count; i++) sides[i][0] = sides[i][1] = all;
+    const bool alone = count == 1 && json_array_size(value) == 2;
+    if (json_is_array(value)) fits = alone || json_array_size(value) == count;
+    for (unsigned i = 0; i < count && fits && json_is_array(value); i++) {
+        json_t *axis = alone ? value : json_array_get(value, i);
+        if (json_is_array(axis)) {
+            fits = json_array_size(axis) == 2 && is_count(json_array_get(axis, 0), &sides[i][0]) &&
+                   is_count(json_array_get(axis, 1), &sides[i][1]);
+        } else {
+            fits = is_count(axis, &sides[i][0]);
+            sides[i][1] = sides[i][0];
+        }
+    }
+    if (!fits) refuse(r, value, "a whole number of at least 0, or for each axis one, or two: in front and behind");
 }
 
-static void read_activation(clq_keras_attributes *a, const clq_attribute *row, clq_activation *out) {
-    const char *name = clq_keras_text(a, row->key, "linear");
+static void read_flag(const reading *r, void *member) {
+    *(bool *)member = clq_keras_flag(r->a, r->row->key, r->row->fallback != 0);
+}
+static void read_opposite(const reading *r, void *member) {
+    *(bool *)member = !clq_keras_flag(r->a, r->row->key, true);
+}
+
+static void read_number(const reading *r, void *member) {
+    json_t *value = value_of(r);
+    *(double *)member = value ? json_number_value(value) : r->row->fallback;
+    if (value && !json_is_number(value)) clq_keras_refuse(r->a, CLQ_FORMAT, r->row->key, "should be a number");
+}
+
+static size_t count_numbers(const json_t *value) {
+    size_t count = json_is_number(value), i;
+    const json_t *item;
+    json_array_foreach(value, i, item) count += count_numbers(item);
+    return count;
+}
+
+/* Whether all are numbers; those from *at on. */
+static bool take_numbers(const json_t *value, float *to, size_t *at) {
+    size_t i;
+    const json_t *item;
+    if (json_is_number(value)) to[(*at)++] = (float)json_number_value(value);
+    json_array_foreach(value, i, item) if (!take_numbers(item, to, at)) return false;
+    return json_is_number(value) || json_is_array(value);
+}
+
+/* A number or lists of them, also as Keras writes arrays: {"class_name": "__numpy__", "config": {"value": …}}. */
+static void read_numbers(const reading *r, void *member) {
+    clq_numbers *out = member;
+    json_t *given = value_of(r), *value = given;
+    if (json_is_object(value)) value = json_object_get(json_object_get(value, "config"), "value");
+    if (!given) return;
+    const size_t count = count_numbers(value);
+    float *values = clq_alloc(CLQ_MAX(count, (size_t)1), sizeof *values);
+    size_t at = 0;
+    *out = (clq_numbers){.count = count, .values = values};
+    if (!values)
+        clq_keras_refuse(r->a, CLQ_MEMORY, r->row->key, "out of memory");
+    else if (count == 0 || !take_numbers(value, values, &at))
+        refuse(r, given, "a number, or a list of numbers");
+}
+
+static void read_seed(const reading *r, void *member) {
+    json_t *value = value_of(r);
+    if (value && !json_is_integer(value)) clq_keras_refuse(r->a, CLQ_FORMAT, r->row->key, "should be a whole number");
+    *(uint64_t *)member = (uint64_t)json_integer_value(value);
+}
+
+static void read_activation(const reading *r, void *member) {
+    const char *name = clq_keras_text(r->a, r->row->key, "linear");
+    clq_activation *out = member;
     *out = CLQ_LINEAR;
     if (clq_activation_named(name, out)) return;
     clq_text known = {0};
     for (unsigned i = 0; clq_activation_row_of((clq_activation)i); i++)
         clq_text_add(&known, "%s%s", i ? ", " : "", clq_activation_row_of((clq_activation)i)->name);
-    clq_keras_refuse(a, CLQ_UNSUPPORTED, row->key, "'%.60s' is not supported; expected %s", name,
+    clq_keras_refuse(r->a, CLQ_UNSUPPORTED, r->row->key, "'%.60s' is not supported; expected %s", name,
                      known.data ? known.data : "others");
     clq_free(known.data);
 }
 
-static void read_padding(clq_keras_attributes *a, const clq_attribute *row, clq_padding *out) {
-    const char *name = clq_keras_text(a, row->key, "valid");
-    *out = strcmp(name, "same") == 0 ? CLQ_SAME : CLQ_VALID;
-    if (*out == CLQ_VALID && strcmp(name, "valid") != 0)
-        clq_keras_refuse(a, CLQ_UNSUPPORTED, row->key, "'%.60s' is not supported; there are valid and same", name);
+static void read_padding(const reading *r, void *member) {
+    static const char *const names[] = {[CLQ_VALID] = "valid", [CLQ_SAME] = "same", [CLQ_CAUSAL] = "causal"};
+    const char *name = clq_keras_text(r->a, r->row->key, "valid");
+    for (unsigned i = 0; i < (r->row->causal ? 3u : 2u); i++) {
+        *(clq_padding *)member = (clq_padding)i;
+        if (strcmp(name, names[i]) == 0) return;
+    }
+    clq_keras_refuse(r->a, CLQ_UNSUPPORTED, r->row->key, "'%.60s' is not supported; there are valid and same%s", name,
+                     r->row->causal ? ", and causal" : "");
 }
 
 /* Keras counts the batch as axis 0: an axis behind it, as the builder counts. Keras 2's normalisations have a list. */
-static int take_axis(clq_keras_attributes *a, const clq_attribute *row, const clq_shape *shape) {
-    json_t *value = value_of(a, row);
+static int take_axis(const reading *r) {
+    json_t *value = value_of(r);
+    const unsigned ranks = r->x->shape.rank;
     if (json_array_size(value) == 1) value = json_array_get(value, 0);
-    const json_int_t axis = value ? json_integer_value(value) : -1, rank = shape->rank;
+    const json_int_t axis = value ? json_integer_value(value) : -1, rank = ranks;
     if (value && !json_is_integer(value))
-        clq_keras_refuse(a, CLQ_FORMAT, row->key, "should be a whole number");
+        clq_keras_refuse(r->a, CLQ_FORMAT, r->row->key, "should be a whole number");
     else if (axis == 0 || axis > rank || axis < -rank)
-        clq_keras_refuse(a, CLQ_FORMAT, row->key, "%lld should be from 1 to %u, or from -%u to -1", (long long)axis,
-                         shape->rank, shape->rank);
-    return a->status == CLQ_OK ? (int)(axis > 0 ? axis - 1 : axis) : -1;
+        clq_keras_refuse(r->a, CLQ_FORMAT, r->row->key, "%lld should be from 1 to %u, or from -%u to -1",
+                         (long long)axis, ranks, ranks);
+    return r->a->status == CLQ_OK ? (int)(axis > 0 ? axis - 1 : axis) : -1;
 }
+static void read_axis(const reading *r, void *member) { *(int *)member = take_axis(r); }
 
 /* One dimension may be -1: what the others leave. */
 static bool resolve_shape(const json_t *target, size_t elements, clq_shape *out) {
@@ -184,61 +269,68 @@ static bool resolve_shape(const json_t *target, size_t elements, clq_shape *out)
     return true;
 }
 
-static void read_shape(clq_keras_attributes *a, const clq_attribute *row, const clq_model_tensor *x, clq_shape *out) {
-    if (!resolve_shape(value_of(a, row), x->elements, out))
-        clq_keras_refuse(a, CLQ_FORMAT, row->key, "should be 1 to %d whole numbers, one of them perhaps -1",
+static void read_shape(const reading *r, void *member) {
+    if (!resolve_shape(value_of(r), r->x->elements, member))
+        clq_keras_refuse(r->a, CLQ_FORMAT, r->row->key, "should be 1 to %d whole numbers, one of them perhaps -1",
                          CLQ_SHAPE_MAX);
 }
 
+static void read_initialiser(const reading *r, void *member) { clq_keras_read_initialiser(r->a, r->row->key, member); }
+
 /* ---- values of which one is taken ---- */
 
-static void check_word(clq_keras_attributes *a, const clq_attribute *row) {
-    const char *text = clq_keras_text(a, row->key, row->word);
-    if (strcmp(text, row->word) != 0)
-        clq_keras_refuse(a, CLQ_UNSUPPORTED, row->key, "'%.60s' is not supported, only '%s'", text, row->word);
+static void check_word(const reading *r, void *member) {
+    (void)member;
+    const char *text = clq_keras_text(r->a, r->row->key, r->row->word);
+    if (strcmp(text, r->row->word) != 0)
+        clq_keras_refuse(r->a, CLQ_UNSUPPORTED, r->row->key, "'%.60s' is not supported, only '%s'", text, r->row->word);
 }
 
-static void check_number(clq_keras_attributes *a, const clq_attribute *row) {
-    json_t *value = value_of(a, row);
+static void check_number(const reading *r, void *member) {
+    (void)member;
+    json_t *value = value_of(r);
     char text[80];
-    if (value && (!json_is_number(value) || json_number_value(value) != row->fallback))
-        clq_keras_refuse(a, CLQ_UNSUPPORTED, row->key, "%s is not supported, only %g", quote(value, text),
-                         row->fallback);
+    if (value && (!json_is_number(value) || json_number_value(value) != r->row->fallback))
+        clq_keras_refuse(r->a, CLQ_UNSUPPORTED, r->row->key, "%s is not supported, only %g", quote(value, text),
+                         r->row->fallback);
 }
 
-static void check_last_axis(clq_keras_attributes *a, const clq_attribute *row, const clq_shape *shape) {
-    const int axis = take_axis(a, row, shape);
-    if (axis != -1 && axis + 1 != (int)shape->rank)
-        clq_keras_refuse(a, CLQ_UNSUPPORTED, row->key, "%d is not supported, only the last: -1 or %u",
-                         axis < 0 ? axis : axis + 1, shape->rank);
+static void check_false(const reading *r, void *member) {
+    (void)member;
+    if (clq_keras_flag(r->a, r->row->key, false))
+        clq_keras_refuse(r->a, CLQ_UNSUPPORTED, r->row->key, "true is not supported");
+}
+
+static void check_last_axis(const reading *r, void *member) {
+    (void)member;
+    const int axis = take_axis(r);
+    if (axis != -1 && axis + 1 != (int)r->x->shape.rank)
+        clq_keras_refuse(r->a, CLQ_UNSUPPORTED, r->row->key, "%d is not supported, only the last: -1 or %u",
+                         axis < 0 ? axis : axis + 1, r->x->shape.rank);
+}
+
+static void pass_over(const reading *r, void *member) {
+    (void)member;
+    (void)clq_keras_attribute(r->a, r->row->key);
 }
 
 /* ---- all ---- */
 
-static void read_row(clq_keras_attributes *a, const clq_attribute *row, const clq_model_tensor *x, void *member) {
-    switch (row->type) {
-    case CLQ_ATTRIBUTE_SIZE: read_size(a, row, member); break;
-    case CLQ_ATTRIBUTE_PAIR: read_pair(a, row, member); break;
-    case CLQ_ATTRIBUTE_FLAG: *(bool *)member = clq_keras_flag(a, row->key, row->fallback != 0); break;
-    case CLQ_ATTRIBUTE_OPPOSITE: *(bool *)member = !clq_keras_flag(a, row->key, true); break;
-    case CLQ_ATTRIBUTE_NUMBER: read_number(a, row, member); break;
-    case CLQ_ATTRIBUTE_SEED: read_seed(a, row, member); break;
-    case CLQ_ATTRIBUTE_ACTIVATION: read_activation(a, row, member); break;
-    case CLQ_ATTRIBUTE_PADDING: read_padding(a, row, member); break;
-    case CLQ_ATTRIBUTE_AXIS: *(int *)member = take_axis(a, row, &x->shape); break;
-    case CLQ_ATTRIBUTE_SHAPE: read_shape(a, row, x, member); break;
-    case CLQ_ATTRIBUTE_INITIALISER: clq_keras_read_initialiser(a, row->key, member); break;
-    case CLQ_ATTRIBUTE_ONLY_WORD: check_word(a, row); break;
-    case CLQ_ATTRIBUTE_ONLY_NUMBER: check_number(a, row); break;
-    case CLQ_ATTRIBUTE_ONLY_FALSE:
-        if (clq_keras_flag(a, row->key, false)) clq_keras_refuse(a, CLQ_UNSUPPORTED, row->key, "true is not supported");
-        break;
-    case CLQ_ATTRIBUTE_ONLY_LAST_AXIS: check_last_axis(a, row, &x->shape); break;
-    case CLQ_ATTRIBUTE_UNUSED: (void)clq_keras_attribute(a, row->key); break;
-    }
-}
+static void (*const readers[CLQ_ATTRIBUTE_TYPES])(const reading *r, void *member) = {
+    [CLQ_ATTRIBUTE_SIZES] = read_sizes,       [CLQ_ATTRIBUTE_SIDES] = read_sides,
+    [CLQ_ATTRIBUTE_FLAG] = read_flag,         [CLQ_ATTRIBUTE_OPPOSITE] = read_opposite,
+    [CLQ_ATTRIBUTE_NUMBER] = read_number,     [CLQ_ATTRIBUTE_NUMBERS] = read_numbers,
+    [CLQ_ATTRIBUTE_SEED] = read_seed,         [CLQ_ATTRIBUTE_ACTIVATION] = read_activation,
+    [CLQ_ATTRIBUTE_PADDING] = read_padding,   [CLQ_ATTRIBUTE_AXIS] = read_axis,
+    [CLQ_ATTRIBUTE_SHAPE] = read_shape,       [CLQ_ATTRIBUTE_INITIALISER] = read_initialiser,
+    [CLQ_ATTRIBUTE_ONLY_WORD] = check_word,   [CLQ_ATTRIBUTE_ONLY_NUMBER] = check_number,
+    [CLQ_ATTRIBUTE_ONLY_FALSE] = check_false, [CLQ_ATTRIBUTE_ONLY_LAST_AXIS] = check_last_axis,
+    [CLQ_ATTRIBUTE_UNUSED] = pass_over,
+};
 
 void clq_keras_read_rows(clq_keras_attributes *a, const clq_layer_kind *kind, const clq_model_tensor *x, void *config) {
-    for (size_t i = 0; i < kind->attribute_count && a->status == CLQ_OK; i++)
-        read_row(a, &kind->attributes[i], x, (char *)config + kind->attributes[i].at);
+    for (size_t i = 0; i < kind->attribute_count && a->status == CLQ_OK; i++) {
+        const clq_attribute *row = &kind->attributes[i];
+        readers[row->type](&(reading){a, row, x}, (char *)config + row->at);
+    }
 }

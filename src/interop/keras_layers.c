@@ -73,6 +73,7 @@ clq_status clq_keras_add_layer(clq_model *model, json_t *layer, size_t index, co
     void *config = clq_alloc(1, CLQ_MAX(kind->config_bytes, (size_t)1));
     if (!config) return CLQ_MEMORY;
     const clq_status status = add_layer(model, layer, index, kind, config, inputs, count, out);
+    clq_layer_release_config(kind, config);
     clq_free(config);
     return status;
 }

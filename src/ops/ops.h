@@ -41,6 +41,18 @@ void clq_conv2d_forward(clq_list *list, const clq_conv2d_problem *p, clq_value x
 void clq_conv2d_backward(clq_list *list, const clq_conv2d_problem *p, clq_value x, clq_value w, clq_value dz,
                          clq_value dx, clq_value dw);
 
+/* A convolution whose channels are in groups (grouped.c): filter f reads the channels of group f / (out_c / groups)
+ * alone. Of depthwise ones there are as many groups as channels. w (kh, kw, in_c / groups, out_c), which is also
+ * (kh, kw, in_c, multiplier) of a depthwise one. `adds` is not looked at. */
+typedef struct clq_grouped_problem {
+    clq_conv2d_problem conv;
+    size_t groups; /* divides in_c and out_c */
+} clq_grouped_problem;
+void clq_grouped_forward(clq_list *list, const clq_grouped_problem *p, clq_value x, clq_value w, clq_value b,
+                         clq_value y);
+void clq_grouped_backward(clq_list *list, const clq_grouped_problem *p, clq_value x, clq_value w, clq_value dz,
+                          clq_value dx, clq_value dw);
+
 /* C (m, n) = op(A) op(B), row-major, for bench and doctor: lists with capacity 1 and count 1. A and B lie transposed
  * where the flags say so. */
 typedef struct clq_gemm_problem {
@@ -80,13 +92,27 @@ typedef enum clq_element_op {
     CLQ_ELEMENT_DROPOUT, /* a / (1 - number) where the element stays, else 0 (clq_dropout_words); 0 <= number < 1 */
     CLQ_ELEMENT_MISH,
     CLQ_ELEMENT_MISH_SLOPE, /* b times mish's derivative at a */
+    CLQ_ELEMENT_SOFTPLUS,   /* log(1 + exp(a)) */
+    CLQ_ELEMENT_SOFTPLUS_SLOPE,
+    CLQ_ELEMENT_DIVIDE, /* a / b */
+    CLQ_ELEMENT_EXP,
+    CLQ_ELEMENT_EXPM1, /* exp(a) - 1 */
+    CLQ_ELEMENT_LOG,
+    CLQ_ELEMENT_LOG1P, /* log(1 + a) */
+    CLQ_ELEMENT_SQRT,
+    CLQ_ELEMENT_ABS,
+    CLQ_ELEMENT_SIGN, /* -1, 0 or 1; 0 of NaN */
+    CLQ_ELEMENT_ERF,
+    CLQ_ELEMENT_SIN,
+    CLQ_ELEMENT_COS,
+    CLQ_ELEMENT_POWER, /* a to the power of number */
     CLQ_ELEMENT_OPS
 } clq_element_op;
 
 typedef struct clq_instruction {
     clq_element_op op;
     unsigned a, b, c; /* registers of instructions before; those that the operation has */
-    double number;    /* CONSTANT, SCALE: a float; DROPOUT: the rate */
+    double number;    /* CONSTANT, SCALE, POWER: a float; DROPOUT: the rate */
     uint32_t stream;  /* DROPOUT: tells dropouts with one seed apart, below 2^24; a layer's number */
 } clq_instruction;
 
@@ -166,14 +192,23 @@ clq_dropout_words clq_dropout_words_of(double rate);
 /* A row of the table of activations. */
 typedef struct clq_activation_row {
     const char *name; /* Keras's */
-    /* What computes it, and what takes a gradient through it. CLQ_ELEMENT_INPUT for linear, and for softmax, which is
-     * no function of one element. */
+    /* What computes it, and what takes a gradient through it. CLQ_ELEMENT_INPUT for linear, for softmax, which is no
+     * function of one element, and for what is made of several instructions. */
     clq_element_op op, slope;
     bool slope_of_input; /* the slope's instruction takes what the activation was given; else its result */
+    /* Appends the instructions that make it of register x; its register. Its derivative is theirs. NULL: it is `op`. */
+    unsigned (*build)(clq_element_program *p, unsigned x);
 } clq_activation_row;
 /* NULL: there is no such activation. */
 const clq_activation_row *clq_activation_row_of(clq_activation activation);
-bool clq_activation_named(const char *name, clq_activation *out);
+bool clq_activation_named(const char *name, clq_activation *out); /* by Keras's other names, too */
+/* Appends what makes the activation of register x: its register, x itself if it is linear. Not softmax. There must be
+ * room for CLQ_ACTIVATION_INSTRUCTIONS. */
+enum { CLQ_ACTIVATION_INSTRUCTIONS = 8 };
+unsigned clq_activation_do(clq_element_program *p, clq_activation activation, unsigned x);
+/* The same of those that have a number: x above 0, else slope * x; x above 0, else alpha (exp(x) - 1). */
+unsigned clq_leaky_relu_do(clq_element_program *p, double slope, unsigned x);
+unsigned clq_elu_do(clq_element_program *p, double alpha, unsigned x);
 /* Whether the kernels of products, convolutions and poolings apply it to what they store. They keep its result alone,
  * so its slope has to be known from that. */
 bool clq_activation_joins(clq_activation activation);
@@ -202,6 +237,27 @@ void clq_pool2d_forward(clq_list *list, const clq_pool2d_problem *p, clq_value x
 /* dx from dy, and from y where there is an activation (else it is left alone, and may be none); gathers; no atomics. */
 void clq_pool2d_backward(clq_list *list, const clq_pool2d_problem *p, clq_value y, clq_value dy, clq_value winner,
                          clq_value dx);
+
+/* ---- values taken from other places (arrange.c): padding, slices with steps, transposes ---- */
+
+enum { CLQ_ARRANGED_AXES = 6 };
+/* Of y (out, …), which are axes of x in any order, each once: place p along one takes place (first + p * step) / spread
+ * of x's, if that is whole and below `in`, else 0. step is not 0, spread at least 1. */
+typedef struct clq_arranged_axis {
+    size_t out, in;
+    size_t pitch; /* numbers from one place of x to the next */
+    long first, step, spread;
+} clq_arranged_axis;
+typedef struct clq_arrangement {
+    unsigned rank;
+    clq_arranged_axis axes[CLQ_ARRANGED_AXES];
+} clq_arrangement;
+/* x as it is. */
+clq_arrangement clq_arrangement_of(unsigned rank, const size_t *sizes);
+/* Of the gradient: what x's places were taken for. */
+clq_arrangement clq_arrangement_back(const clq_arrangement *a);
+size_t clq_arrangement_elements(const clq_arrangement *a); /* of y */
+void clq_arrange(clq_list *list, const clq_arrangement *a, size_t x_elements, clq_value x, clq_value y);
 
 /* ---- batch normalisation (normalise.c)
  * Over the last axis, as in Keras (Ioffe and Szegedy, 2015): y = gamma (x - mean) / sqrt(variance + epsilon) + beta,

@@ -83,6 +83,42 @@ static void conv2d(const interpreter *r, const clq_node *node) {
     activate(r, node, 0, p->activation);
 }
 
+static void grouped(const interpreter *r, const clq_node *node) {
+    const clq_grouped_problem *p = &node->attributes.grouped;
+    ref_grouped(p, r->inputs->count, in(r, node, 0), in(r, node, 1), in(r, node, 2), out(r, node, 0));
+    activate(r, node, 0, p->conv.activation);
+}
+
+/* Outputs that are not wanted are computed all the same. */
+static void grouped_gradient(const interpreter *r, const clq_node *node) {
+    double *dx = numbers(numbers_of(r, node->inputs[0])), *dw = numbers(numbers_of(r, node->inputs[1]));
+    ref_grouped_gradients(&node->attributes.grouped, r->inputs->count, in(r, node, 0), in(r, node, 1), in(r, node, 2),
+                          dx, dw);
+    if (out(r, node, 0)) memcpy(out(r, node, 0), dx, numbers_of(r, node->inputs[0]) * sizeof *dx);
+    if (out(r, node, 1)) memcpy(out(r, node, 1), dw, numbers_of(r, node->inputs[1]) * sizeof *dw);
+    free(dx);
+    free(dw);
+}
+
+/* The gradient of the convolution by its input, which does not hang on that input. */
+static void conv2d_transpose(const interpreter *r, const clq_node *node) {
+    const size_t images = numbers_of(r, node->outputs[0]), weights = numbers_of(r, node->inputs[1]);
+    double *nothing = numbers(images), *dw = numbers(weights);
+    ref_conv2d_gradients(&node->attributes.conv2d, r->inputs->count, nothing, in(r, node, 1), in(r, node, 0),
+                         out(r, node, 0), dw);
+    free(nothing);
+    free(dw);
+}
+static void conv2d_transpose_gradient(const interpreter *r, const clq_node *node) {
+    const clq_conv2d_problem *p = &node->attributes.conv2d;
+    double *dx = numbers(numbers_of(r, node->inputs[2])), *dw = numbers(numbers_of(r, node->inputs[1]));
+    if (out(r, node, 0)) ref_conv2d(p, r->inputs->count, in(r, node, 2), in(r, node, 1), NULL, out(r, node, 0));
+    ref_conv2d_gradients(p, r->inputs->count, in(r, node, 2), in(r, node, 1), in(r, node, 0), dx, dw);
+    if (out(r, node, 1)) memcpy(out(r, node, 1), dw, numbers_of(r, node->inputs[1]) * sizeof *dw);
+    free(dx);
+    free(dw);
+}
+
 /* What a gradient's memory has, with more of it. */
 static void accumulate(const interpreter *r, clq_id id, const double *more) {
     const double factor = r->inputs->sum_factor;
@@ -344,6 +380,17 @@ static void run_node(const interpreter *r, const clq_node *node) {
         ref_repeat(&node->attributes.repeat, r->inputs->count, in(r, node, 0), out(r, node, 0));
     } else if (op == &clq_op_reduce) {
         ref_reduce_axis(&node->attributes.repeat, r->inputs->count, in(r, node, 0), out(r, node, 0));
+    } else if (op == &clq_op_arrange) {
+        ref_arrange(&node->attributes.arrangement, r->inputs->count,
+                    clq_graph_value_at(r->graph, node->inputs[0])->elements, in(r, node, 0), out(r, node, 0));
+    } else if (op == &clq_op_grouped) {
+        grouped(r, node);
+    } else if (op == &clq_op_grouped_gradient) {
+        grouped_gradient(r, node);
+    } else if (op == &clq_op_conv2d_transpose) {
+        conv2d_transpose(r, node);
+    } else if (op == &clq_op_conv2d_transpose_gradient) {
+        conv2d_transpose_gradient(r, node);
     } else if (op == &clq_op_concatenate) {
         concatenate(r, node);
     } else if (op == &clq_op_slice) {

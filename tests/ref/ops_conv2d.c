@@ -7,8 +7,10 @@ typedef struct meeting {
     size_t out, in, weight;
 } meeting;
 
-/* Calls `each` for every multiplication that a convolution of one example consists of. */
-static void for_each_meeting(const clq_conv2d_problem *p, void (*each)(void *context, meeting m), void *context) {
+/* Calls `each` for every multiplication that a convolution of one example consists of, of channels in groups. */
+static void for_each_meeting(const clq_conv2d_problem *p, size_t groups, void (*each)(void *context, meeting m),
+                             void *context) {
+    const size_t inputs = p->in_c / groups, filters = p->out_c / groups;
     for (size_t oy = 0; oy < p->out_h; oy++)
         for (size_t ox = 0; ox < p->out_w; ox++)
             for (size_t ky = 0; ky < p->kernel_h; ky++)
@@ -16,11 +18,12 @@ static void for_each_meeting(const clq_conv2d_problem *p, void (*each)(void *con
                     long y = (long)(oy * p->stride_h + ky * p->dilation_h) - (long)p->pad_top;
                     long x = (long)(ox * p->stride_w + kx * p->dilation_w) - (long)p->pad_left;
                     if (y < 0 || x < 0 || y >= (long)p->in_h || x >= (long)p->in_w) continue;
-                    for (size_t i = 0; i < p->in_c; i++)
+                    for (size_t i = 0; i < inputs; i++)
                         for (size_t o = 0; o < p->out_c; o++)
-                            each(context, (meeting){.out = (oy * p->out_w + ox) * p->out_c + o,
-                                                    .in = ((size_t)y * p->in_w + (size_t)x) * p->in_c + i,
-                                                    .weight = ((ky * p->kernel_w + kx) * p->in_c + i) * p->out_c + o});
+                            each(context,
+                                 (meeting){.out = (oy * p->out_w + ox) * p->out_c + o,
+                                           .in = ((size_t)y * p->in_w + (size_t)x) * p->in_c + o / filters * inputs + i,
+                                           .weight = ((ky * p->kernel_w + kx) * inputs + i) * p->out_c + o});
                 }
 }
 
@@ -40,20 +43,32 @@ static void backward(void *context, meeting m) {
     a->dw[m.weight] += a->dz[m.out] * a->x[m.in];
 }
 
-void ref_conv2d(const clq_conv2d_problem *p, size_t count, const double *x, const double *w, const double *b,
-                double *z) {
+void ref_grouped(const clq_grouped_problem *g, size_t count, const double *x, const double *w, const double *b,
+                 double *z) {
+    const clq_conv2d_problem *p = &g->conv;
     size_t in = p->in_h * p->in_w * p->in_c, out = p->out_h * p->out_w * p->out_c;
     for (size_t i = 0; i < count * out; i++) z[i] = b ? b[i % p->out_c] : 0;
     for (size_t e = 0; e < count; e++)
-        for_each_meeting(p, forward, &(arrays){.x = x + e * in, .w = w, .z = z + e * out});
+        for_each_meeting(p, g->groups, forward, &(arrays){.x = x + e * in, .w = w, .z = z + e * out});
+}
+
+void ref_grouped_gradients(const clq_grouped_problem *g, size_t count, const double *x, const double *w,
+                           const double *dz, double *dx, double *dw) {
+    const clq_conv2d_problem *p = &g->conv;
+    size_t in = p->in_h * p->in_w * p->in_c, out = p->out_h * p->out_w * p->out_c;
+    memset(dx, 0, count * in * sizeof *dx);
+    memset(dw, 0, p->kernel_h * p->kernel_w * (p->in_c / g->groups) * p->out_c * sizeof *dw);
+    for (size_t e = 0; e < count; e++)
+        for_each_meeting(p, g->groups, backward,
+                         &(arrays){.x = x + e * in, .w = w, .dz = dz + e * out, .dx = dx + e * in, .dw = dw});
+}
+
+void ref_conv2d(const clq_conv2d_problem *p, size_t count, const double *x, const double *w, const double *b,
+                double *z) {
+    ref_grouped(&(clq_grouped_problem){*p, 1}, count, x, w, b, z);
 }
 
 void ref_conv2d_gradients(const clq_conv2d_problem *p, size_t count, const double *x, const double *w, const double *dz,
                           double *dx, double *dw) {
-    size_t in = p->in_h * p->in_w * p->in_c, out = p->out_h * p->out_w * p->out_c;
-    memset(dx, 0, count * in * sizeof *dx);
-    memset(dw, 0, p->kernel_h * p->kernel_w * p->in_c * p->out_c * sizeof *dw);
-    for (size_t e = 0; e < count; e++)
-        for_each_meeting(p, backward,
-                         &(arrays){.x = x + e * in, .w = w, .dz = dz + e * out, .dx = dx + e * in, .dw = dw});
+    ref_grouped_gradients(&(clq_grouped_problem){*p, 1}, count, x, w, dz, dx, dw);
 }

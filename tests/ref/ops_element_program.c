@@ -67,6 +67,20 @@ static double result_of(const clq_element_program *p, const clq_instruction *i, 
     }
     case CLQ_ELEMENT_MISH: ref_activation(CLQ_MISH, 1, 1, &a, &c); return c;
     case CLQ_ELEMENT_MISH_SLOPE: ref_activation_gradient(CLQ_MISH, 1, 1, &a, &b, &c, NULL); return c;
+    case CLQ_ELEMENT_SOFTPLUS: ref_activation(CLQ_SOFTPLUS, 1, 1, &a, &c); return c;
+    case CLQ_ELEMENT_SOFTPLUS_SLOPE: return b / (1 + exp(-a));
+    case CLQ_ELEMENT_DIVIDE: return a / b;
+    case CLQ_ELEMENT_EXP: return exp(a);
+    case CLQ_ELEMENT_EXPM1: return expm1(a);
+    case CLQ_ELEMENT_LOG: return log(a);
+    case CLQ_ELEMENT_LOG1P: return log1p(a);
+    case CLQ_ELEMENT_SQRT: return sqrt(a);
+    case CLQ_ELEMENT_ABS: return fabs(a);
+    case CLQ_ELEMENT_SIGN: return (a > 0) - (a < 0);
+    case CLQ_ELEMENT_ERF: return erf(a);
+    case CLQ_ELEMENT_SIN: return sin(a);
+    case CLQ_ELEMENT_COS: return cos(a);
+    case CLQ_ELEMENT_POWER: return pow(a, (double)(float)i->number);
     case CLQ_ELEMENT_INPUT:
     case CLQ_ELEMENT_OPS: break;
     }

@@ -7,7 +7,7 @@ static unsigned take_floats(clq_element_program *p) {
 /* The registers behind each link; at[0] goes in. The last. */
 static unsigned go_forth(clq_element_program *p, const activation_chain *chain, unsigned at[CHAIN_LINKS_MOST + 1]) {
     for (unsigned i = 0; i < chain->count; i++)
-        at[i + 1] = clq_element_do(p, (clq_instruction){.op = clq_activation_row_of(chain->links[i])->op, .a = at[i]});
+        at[i + 1] = clq_activation_do(p, chain->links[i], at[i]);
     return at[chain->count];
 }
 

@@ -8,7 +8,8 @@
 /* y = act(x), `elements` per sample; softmax over rows of `channels`. x and y may be one value. */
 void activation_forward(clq_list *list, clq_activation act, size_t elements, size_t channels, clq_value x, clq_value y);
 /* dz = dy * act'(z) from what the activation's slope takes, its result y or z (clq_activation_row), and, unless none,
- * db (channels) = the sums of dz over rows. dz may be dy's own value, or none. With LINEAR y may be none. */
+ * db (channels) = the sums of dz over rows. dz may be dy's own value, or none. With LINEAR y may be none. Not for
+ * activations that are made of several instructions. */
 void activation_backward(clq_list *list, clq_activation act, size_t elements, size_t channels, clq_value y,
                          clq_value dy, clq_value dz, clq_value db);
 

@@ -1,70 +1,142 @@
 /* A layer's attributes, by the rows of its kind: what a builder may be given, and the key of a model. */
 #include "graph/layers/layer.h"
 
+#include <math.h>
 #include <string.h>
 
-/* ---- checks ---- */
+/* ---- types ---- */
 
-static clq_status check_sizes(const clq_attribute *row, size_t *sizes, size_t count) {
-    for (size_t i = 0; i < count; i++) {
+/* What is done with a member of a type. NULL: nothing. */
+typedef struct attribute_type {
+    clq_status (*check)(const clq_attribute *row, void *member); /* sets what is open to its default, too */
+    void (*add_key)(const clq_attribute *row, const void *member, clq_text *to);
+    clq_status (*own)(void *member); /* makes what a copy points to a copy, too; or nothing, with a failure */
+    void (*release)(void *member);
+} attribute_type;
+
+static clq_status check_sizes(const clq_attribute *row, void *member) {
+    size_t *sizes = member;
+    const unsigned count = CLQ_MAX(row->count, 1u);
+    for (unsigned i = 0; i < count; i++) {
         if (sizes[i] == 0) sizes[i] = (size_t)row->fallback;
         if (sizes[i] == 0 && row->needed)
             return clq_fail(CLQ_ARGUMENT, "%s%s must be at least 1", count > 1 ? "both sides of " : "", row->key);
     }
     return CLQ_OK;
 }
+static void add_sizes(const clq_attribute *row, const void *member, clq_text *to) {
+    const size_t *sizes = member;
+    clq_text_add(to, " %s", row->key);
+    for (unsigned i = 0; i < CLQ_MAX(row->count, 1u); i++) clq_text_add(to, " %zu", sizes[i]);
+}
 
-static clq_status check_number(const clq_attribute *row, double number) {
-    if (number >= row->least && (row->below ? number < row->most : number <= row->most)) return CLQ_OK;
+static void add_flag(const clq_attribute *row, const void *member, clq_text *to) {
+    clq_text_add(to, " %s %d", row->key, *(const bool *)member);
+}
+
+static clq_status check_number(const clq_attribute *row, void *member) {
+    const double number = *(const double *)member;
+    const bool open = row->least == row->most; /* any that is finite */
+    if (open ? isfinite(number) : number >= row->least && (row->below ? number < row->most : number <= row->most))
+        return CLQ_OK;
+    if (open) return clq_fail(CLQ_ARGUMENT, "%s %g should be finite", row->key, number);
     return clq_fail(CLQ_ARGUMENT,
                     row->below ? "%s %g should be at least %g and below %g" : "%s %g should be from %g to %g", row->key,
                     number, row->least, row->most);
 }
+static void add_number(const clq_attribute *row, const void *member, clq_text *to) {
+    clq_text_add(to, " %s %.17g", row->key, *(const double *)member);
+}
 
-static clq_status check_initialiser(const clq_attribute *row, const clq_initialiser *initialiser) {
-    const clq_status status = clq_initialiser_check(initialiser);
+static clq_status check_numbers(const clq_attribute *row, void *member) {
+    const clq_numbers *numbers = member;
+    for (size_t i = 0; i < numbers->count; i++)
+        if (!isfinite(numbers->values[i]))
+            return clq_fail(CLQ_ARGUMENT, "%s[%zu] %g should be finite", row->key, i, (double)numbers->values[i]);
+    return CLQ_OK;
+}
+static void add_numbers(const clq_attribute *row, const void *member, clq_text *to) {
+    clq_text_add(to, " %s of %zu", row->key, ((const clq_numbers *)member)->count);
+}
+static clq_status own_numbers(void *member) {
+    clq_numbers *numbers = member;
+    const float *values = numbers->values;
+    numbers->values = NULL;
+    if (numbers->count == 0) return CLQ_OK;
+    float *copy = clq_alloc(numbers->count, sizeof *copy);
+    if (!copy) return CLQ_MEMORY;
+    memcpy(copy, values, numbers->count * sizeof *copy);
+    numbers->values = copy;
+    return CLQ_OK;
+}
+static void release_numbers(void *member) { clq_free((void *)(uintptr_t)((clq_numbers *)member)->values); }
+
+static clq_status check_activation(const clq_attribute *row, void *member) {
+    (void)row;
+    return clq_layer_check_activation(*(const clq_activation *)member);
+}
+static void add_choice(const clq_attribute *row, const void *member, clq_text *to) {
+    clq_text_add(to, " %s %d", row->key, *(const int *)member);
+}
+_Static_assert(sizeof(clq_activation) == sizeof(int) && sizeof(clq_padding) == sizeof(int), "enumerators are ints");
+
+static clq_status check_padding(const clq_attribute *row, void *member) {
+    const clq_padding padding = *(const clq_padding *)member;
+    if (padding == CLQ_VALID || padding == CLQ_SAME || (padding == CLQ_CAUSAL && row->causal)) return CLQ_OK;
+    return clq_fail(CLQ_ARGUMENT, "padding %d is none of clq_padding that the layer has", (int)padding);
+}
+
+static clq_status check_initialiser(const clq_attribute *row, void *member) {
+    const clq_status status = clq_initialiser_check(member);
     return status == CLQ_OK ? CLQ_OK : clq_fail_within(status, "%s", row->key);
 }
+
+/* Shapes are told by tensors; seeds and initial values change no time. */
+static const attribute_type types[CLQ_ATTRIBUTE_TYPES] = {
+    [CLQ_ATTRIBUTE_SIZES] = {.check = check_sizes, .add_key = add_sizes},
+    [CLQ_ATTRIBUTE_FLAG] = {.add_key = add_flag},
+    [CLQ_ATTRIBUTE_OPPOSITE] = {.add_key = add_flag},
+    [CLQ_ATTRIBUTE_NUMBER] = {.check = check_number, .add_key = add_number},
+    [CLQ_ATTRIBUTE_NUMBERS] = {.check = check_numbers,
+                               .add_key = add_numbers,
+                               .own = own_numbers,
+                               .release = release_numbers},
+    [CLQ_ATTRIBUTE_ACTIVATION] = {.check = check_activation, .add_key = add_choice},
+    [CLQ_ATTRIBUTE_PADDING] = {.check = check_padding, .add_key = add_choice},
+    [CLQ_ATTRIBUTE_AXIS] = {.add_key = add_choice},
+    [CLQ_ATTRIBUTE_INITIALISER] = {.check = check_initialiser},
+};
+
+/* ---- all of a layer ---- */
 
 clq_status clq_layer_check(const clq_layer_kind *kind, void *config) {
     for (size_t i = 0; i < kind->attribute_count; i++) {
         const clq_attribute *row = &kind->attributes[i];
-        void *member = (char *)config + row->at;
-        switch (row->type) {
-        case CLQ_ATTRIBUTE_SIZE: CLQ_TRY(check_sizes(row, member, 1)); break;
-        case CLQ_ATTRIBUTE_PAIR: CLQ_TRY(check_sizes(row, member, 2)); break;
-        case CLQ_ATTRIBUTE_NUMBER: CLQ_TRY(check_number(row, *(const double *)member)); break;
-        case CLQ_ATTRIBUTE_INITIALISER: CLQ_TRY(check_initialiser(row, member)); break;
-        case CLQ_ATTRIBUTE_ACTIVATION: CLQ_TRY(clq_layer_check_activation(*(const clq_activation *)member)); break;
-        case CLQ_ATTRIBUTE_PADDING:
-            if (*(const clq_padding *)member != CLQ_VALID && *(const clq_padding *)member != CLQ_SAME)
-                return clq_fail(CLQ_ARGUMENT, "padding %d is none of clq_padding", (int)*(const clq_padding *)member);
-            break;
-        default: break;
-        }
+        if (types[row->type].check) CLQ_TRY(types[row->type].check(row, (char *)config + row->at));
     }
     return CLQ_OK;
 }
 
-/* ---- keys ---- */
+clq_status clq_layer_own(const clq_layer_kind *kind, void *config) {
+    clq_status status = CLQ_OK;
+    for (size_t i = 0; i < kind->attribute_count; i++) {
+        const clq_attribute *row = &kind->attributes[i];
+        const clq_status owned = types[row->type].own ? types[row->type].own((char *)config + row->at) : CLQ_OK;
+        if (status == CLQ_OK) status = owned;
+    }
+    return status;
+}
 
-static void add_value(const clq_attribute *row, const void *member, clq_text *to) {
-    switch (row->type) {
-    case CLQ_ATTRIBUTE_SIZE: clq_text_add(to, " %s %zu", row->key, *(const size_t *)member); break;
-    case CLQ_ATTRIBUTE_PAIR:
-        clq_text_add(to, " %s %zu %zu", row->key, ((const size_t *)member)[0], ((const size_t *)member)[1]);
-        break;
-    case CLQ_ATTRIBUTE_FLAG:
-    case CLQ_ATTRIBUTE_OPPOSITE: clq_text_add(to, " %s %d", row->key, *(const bool *)member); break;
-    case CLQ_ATTRIBUTE_NUMBER: clq_text_add(to, " %s %.17g", row->key, *(const double *)member); break;
-    case CLQ_ATTRIBUTE_ACTIVATION: clq_text_add(to, " %s %d", row->key, (int)*(const clq_activation *)member); break;
-    case CLQ_ATTRIBUTE_PADDING: clq_text_add(to, " %s %d", row->key, (int)*(const clq_padding *)member); break;
-    case CLQ_ATTRIBUTE_AXIS: clq_text_add(to, " %s %d", row->key, *(const int *)member); break;
-    default: break; /* shapes are told; seeds and initial values change no time */
+void clq_layer_release_config(const clq_layer_kind *kind, void *config) {
+    for (size_t i = 0; config && i < kind->attribute_count; i++) {
+        const clq_attribute *row = &kind->attributes[i];
+        if (types[row->type].release) types[row->type].release((char *)config + row->at);
     }
 }
 
 void clq_layer_add_key(const clq_layer *layer, clq_text *to) {
-    for (size_t i = 0; i < layer->kind->attribute_count; i++)
-        add_value(&layer->kind->attributes[i], (const char *)layer->config + layer->kind->attributes[i].at, to);
+    for (size_t i = 0; i < layer->kind->attribute_count; i++) {
+        const clq_attribute *row = &layer->kind->attributes[i];
+        if (types[row->type].add_key) types[row->type].add_key(row, (const char *)layer->config + row->at, to);
+    }
 }

@@ -2,7 +2,7 @@
 #include "graph/layers/layer.h"
 
 static const clq_attribute attributes[] = {
-    {CLQ_LAYER_ATTRIBUTE("units", CLQ_ATTRIBUTE_SIZE, clq_dense_config, units), .needed = true},
+    {CLQ_LAYER_ATTRIBUTE("units", CLQ_ATTRIBUTE_SIZES, clq_dense_config, units), .needed = true},
     {CLQ_LAYER_ATTRIBUTE("activation", CLQ_ATTRIBUTE_ACTIVATION, clq_dense_config, activation)},
     {CLQ_LAYER_ATTRIBUTE("use_bias", CLQ_ATTRIBUTE_OPPOSITE, clq_dense_config, no_bias)},
     {CLQ_LAYER_ATTRIBUTE("kernel_initializer", CLQ_ATTRIBUTE_INITIALISER, clq_dense_config, kernel_initialiser)},

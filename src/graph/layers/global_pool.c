@@ -1,4 +1,4 @@
-/* GlobalAveragePooling2D: the mean of each channel over all places of an image. */
+/* GlobalAveragePooling and GlobalMaxPooling, 1D to 3D: the mean, or the largest, of each channel over all places. */
 #include "graph/layers/layer.h"
 
 typedef struct global_pool_config {
@@ -9,29 +9,79 @@ static const clq_attribute attributes[] = {
     {.key = "data_format", .type = CLQ_ATTRIBUTE_ONLY_WORD, .word = "channels_last"},
 };
 
+static unsigned axes_of(const clq_layer *layer) {
+    if (layer->kind == &clq_layer_global_average_pool1d || layer->kind == &clq_layer_global_max_pool1d) return 1;
+    return layer->kind == &clq_layer_global_average_pool3d || layer->kind == &clq_layer_global_max_pool3d ? 3 : 2;
+}
+static bool is_average(const clq_layer *layer) {
+    return layer->kind == &clq_layer_global_average_pool1d || layer->kind == &clq_layer_global_average_pool2d ||
+           layer->kind == &clq_layer_global_average_pool3d;
+}
+
 static clq_status infer(const clq_model *model, const clq_layer *layer, clq_model_tensor *y) {
     const clq_shape *x = &clq_model_input_of(model, y, 0)->shape;
-    CLQ_TRY(clq_layer_check_image(x));
-    const bool keeps = ((const global_pool_config *)layer->config)->keep_dims;
-    y->shape = keeps ? CLQ_SHAPE(1, 1, x->dims[2]) : CLQ_SHAPE(x->dims[2]);
+    CLQ_TRY(clq_layer_check_rank(x, axes_of(layer)));
+    const size_t channels = x->dims[x->rank - 1];
+    y->shape = CLQ_SHAPE(channels);
+    if (!((const global_pool_config *)layer->config)->keep_dims) return CLQ_OK;
+    y->shape = *x;
+    for (unsigned d = 0; d + 1 < x->rank; d++) y->shape.dims[d] = 1;
     return CLQ_OK;
 }
 
 static clq_id expand(clq_expansion *e, const clq_id *x) {
-    const clq_shape *image = &clq_model_input_of(e->model, e->y, 0)->shape;
-    const size_t places = image->dims[0] * image->dims[1];
-    clq_node node = clq_expand_node(e, &clq_op_reduce);
-    node.attributes.repeat = (clq_repeat_problem){
-        .outer = 1, .repeats = places, .inner = image->dims[2], .scale = (float)(1.0 / (double)places)};
+    const clq_model_tensor *in = clq_model_input_of(e->model, e->y, 0);
+    const size_t channels = clq_model_channels(in), places = in->elements / channels;
+    clq_node node = clq_expand_node(e, is_average(e->layer) ? &clq_op_reduce : &clq_op_pool2d);
+    if (is_average(e->layer))
+        node.attributes.repeat = (clq_repeat_problem){
+            .outer = 1, .repeats = places, .inner = channels, .scale = (float)(1.0 / (double)places)};
+    else /* one window over a row of all places */
+        node.attributes.pool2d = (clq_pool2d_problem){.in_h = 1,
+                                                      .in_w = places,
+                                                      .channels = channels,
+                                                      .out_h = 1,
+                                                      .out_w = 1,
+                                                      .size_h = 1,
+                                                      .size_w = places,
+                                                      .stride_h = 1,
+                                                      .stride_w = places};
     return clq_expand_unary(e, node, x[0]);
 }
 
-const clq_layer_kind clq_layer_global_average_pool2d = {.type = "GlobalAveragePooling2D",
-                                                        .stem = "global_average_pooling2d",
-                                                        .inputs = {1, 1},
-                                                        CLQ_LAYER_CONFIG(global_pool_config, attributes),
-                                                        .infer = infer,
-                                                        .expand = expand};
+#define KIND(kind, class_name, name_stem)                                                                              \
+    const clq_layer_kind kind = {.type = (class_name),                                                                 \
+                                 .stem = (name_stem),                                                                  \
+                                 .inputs = {1, 1},                                                                     \
+                                 CLQ_LAYER_CONFIG(global_pool_config, attributes),                                     \
+                                 .infer = infer,                                                                       \
+                                 .expand = expand}
+KIND(clq_layer_global_average_pool1d, "GlobalAveragePooling1D", "global_average_pooling1d");
+KIND(clq_layer_global_average_pool2d, "GlobalAveragePooling2D", "global_average_pooling2d");
+KIND(clq_layer_global_average_pool3d, "GlobalAveragePooling3D", "global_average_pooling3d");
+KIND(clq_layer_global_max_pool1d, "GlobalMaxPooling1D", "global_max_pooling1d");
+KIND(clq_layer_global_max_pool2d, "GlobalMaxPooling2D", "global_max_pooling2d");
+KIND(clq_layer_global_max_pool3d, "GlobalMaxPooling3D", "global_max_pooling3d");
+
+/* By the input's rank: 1D, 2D or 3D. What is none is refused by the kind for images. */
+static clq_tensor add(clq_model *model, clq_tensor x, const clq_layer_kind *const kinds[3], bool keep_dims,
+                      const char *name) {
+    const unsigned axes = clq_model_rank(model, x) - 1;
+    const clq_layer_kind *kind = kinds[axes >= 1 && axes <= 3 ? axes - 1 : 1];
+    return clq_model_add_layer(model, kind, name, &(global_pool_config){keep_dims}, &x, 1);
+}
+
+clq_tensor clq_global_average_pool(clq_model *model, clq_tensor x, bool keep_dims, const char *name) {
+    static const clq_layer_kind *const kinds[] = {&clq_layer_global_average_pool1d, &clq_layer_global_average_pool2d,
+                                                  &clq_layer_global_average_pool3d};
+    return add(model, x, kinds, keep_dims, name);
+}
+
+clq_tensor clq_global_max_pool(clq_model *model, clq_tensor x, bool keep_dims, const char *name) {
+    static const clq_layer_kind *const kinds[] = {&clq_layer_global_max_pool1d, &clq_layer_global_max_pool2d,
+                                                  &clq_layer_global_max_pool3d};
+    return add(model, x, kinds, keep_dims, name);
+}
 
 clq_tensor clq_global_average_pool2d(clq_model *model, clq_tensor x, bool keep_dims, const char *name) {
     return clq_model_add_layer(model, &clq_layer_global_average_pool2d, name, &(global_pool_config){keep_dims}, &x, 1);

@@ -20,16 +20,24 @@ clq_status clq_layer_keep_shape(const clq_model *model, const clq_layer *layer, 
 
 /* Sets what the config leaves open to its default, and checks it by the kind's rows. (attributes.c) */
 clq_status clq_layer_check(const clq_layer_kind *kind, void *config);
+/* Makes what the attributes of a copied config point to copies; to be released in any case. */
+clq_status clq_layer_own(const clq_layer_kind *kind, void *config);
 /* A text that two layers of a kind have in common only if their attributes make them take the same time. */
 void clq_layer_add_key(const clq_layer *layer, clq_text *to);
 
 /* Places among the variables of products. */
 enum { CLQ_KERNEL, CLQ_BIAS };
 
-extern const clq_layer_kind clq_layer_input, clq_layer_conv2d, clq_layer_max_pool2d, clq_layer_average_pool2d,
-    clq_layer_dense, clq_layer_flatten, clq_layer_reshape, clq_layer_activation, clq_layer_relu, clq_layer_softmax,
-    clq_layer_add, clq_layer_subtract, clq_layer_multiply, clq_layer_average, clq_layer_maximum, clq_layer_concatenate,
-    clq_layer_global_average_pool2d, clq_layer_batch_norm, clq_layer_dropout;
+extern const clq_layer_kind clq_layer_input, clq_layer_conv1d, clq_layer_conv2d, clq_layer_depthwise_conv1d,
+    clq_layer_depthwise_conv2d, clq_layer_separable_conv1d, clq_layer_separable_conv2d, clq_layer_conv1d_transpose,
+    clq_layer_conv2d_transpose, clq_layer_max_pool1d, clq_layer_max_pool2d, clq_layer_average_pool1d,
+    clq_layer_average_pool2d, clq_layer_global_average_pool1d, clq_layer_global_average_pool2d,
+    clq_layer_global_average_pool3d, clq_layer_global_max_pool1d, clq_layer_global_max_pool2d,
+    clq_layer_global_max_pool3d, clq_layer_zero_padding1d, clq_layer_zero_padding2d, clq_layer_zero_padding3d,
+    clq_layer_cropping1d, clq_layer_cropping2d, clq_layer_cropping3d, clq_layer_up_sampling1d, clq_layer_up_sampling2d,
+    clq_layer_repeat_vector, clq_layer_permute, clq_layer_dense, clq_layer_flatten, clq_layer_reshape,
+    clq_layer_activation, clq_layer_relu, clq_layer_softmax, clq_layer_add, clq_layer_subtract, clq_layer_multiply,
+    clq_layer_average, clq_layer_maximum, clq_layer_concatenate, clq_layer_batch_norm, clq_layer_dropout;
 
 /* CLQ_ARGUMENT unless it is one of clq_activation. */
 clq_status clq_layer_check_activation(clq_activation activation);
@@ -77,21 +85,30 @@ clq_id clq_expand_unary(clq_expansion *e, clq_node node, clq_id x);
 clq_id clq_expand_elements(clq_expansion *e, clq_instruction instruction, const clq_id *x);
 /* Linear: x itself. */
 clq_id clq_expand_activation(clq_expansion *e, clq_activation activation, clq_id x);
+/* z plus variable `index`, by channel; z itself if the layer has no such variable. */
+clq_id clq_expand_bias(clq_expansion *e, unsigned index, clq_id z);
+/* y's numbers, taken from x's. */
+clq_id clq_expand_arrange(clq_expansion *e, const clq_arrangement *arrangement, clq_id x);
 /* A product with the layer's kernel and bias, and behind it the softmax, which its kernel cannot apply. */
 clq_id clq_expand_product(clq_expansion *e, clq_node node, clq_id x, clq_activation activation);
 
 /* ---- windows of convolutions and poolings (window.c) ---- */
 
-typedef struct clq_window {
-    const char *axis; /* "height" */
-    size_t in, size, stride, dilation;
-    size_t out, pad; /* found: positions of the window; zeros in front */
-} clq_window;
+/* ARGUMENT unless a sample has so many axes, 1 to 3, and channels behind them. */
+clq_status clq_layer_check_rank(const clq_shape *shape, unsigned axes);
 
-/* TensorFlow's rule: 'same' gives ceil(in / stride) positions and puts the odd zero behind. */
-clq_status clq_window_place(clq_window *window, clq_padding padding);
-/* ARGUMENT unless it is (height, width, channels). */
-clq_status clq_layer_check_image(const clq_shape *shape);
+/* The windows of a convolution or pooling along height and width; 0: 1. */
+typedef struct clq_window_pair {
+    size_t size[2], strides[2], dilation[2];
+    clq_padding padding;
+} clq_window_pair;
+/* Sets y's shape to the windows' positions over y's input, of one axis or two, with the input's channels. */
+clq_status clq_infer_windows(const clq_model *model, const clq_window_pair *pair, unsigned axes, clq_model_tensor *y);
+/* The same as a problem, without filters and activation. */
+clq_conv2d_problem clq_expand_windows(const clq_expansion *e, const clq_window_pair *pair);
+/* A convolution's node, without values: in groups of channels if there is more than one. */
+clq_node clq_expand_convolution(const clq_expansion *e, const clq_conv2d_problem *problem, size_t groups);
+
 static inline size_t clq_or_default(size_t value, size_t otherwise) { return value ? value : otherwise; }
 
 #endif

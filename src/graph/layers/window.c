@@ -1,7 +1,14 @@
-/* Windows that slide over images: how many positions they have, and how many zeros are put in front. */
+/* Windows that slide over images and rows: how many positions they have, and how many zeros are put in front. */
 #include "graph/layers/layer.h"
 
-clq_status clq_window_place(clq_window *w, clq_padding padding) {
+typedef struct window {
+    const char *axis; /* "height" */
+    size_t in, size, stride, dilation;
+    size_t out, pad; /* found: positions of the window; zeros in front */
+} window;
+
+/* TensorFlow's rule: 'same' gives ceil(in / stride) positions and puts the odd zero behind. */
+static clq_status place(window *w, clq_padding padding) {
     size_t extent;
     /* Kernels compute positions up to the input's size plus the window's in 32-bit integers. */
     if (w->stride > INT32_MAX || !clq_mul_size(w->size - 1, w->dilation, &extent) || extent > INT32_MAX ||
@@ -19,14 +26,80 @@ clq_status clq_window_place(clq_window *w, clq_padding padding) {
         return CLQ_OK;
     }
     w->out = clq_ceil_div(w->in, w->stride);
-    size_t covered = (w->out - 1) * w->stride + extent;
-    w->pad = covered > w->in ? (covered - w->in) / 2 : 0;
+    const size_t covered = (w->out - 1) * w->stride + extent;
+    if (padding == CLQ_CAUSAL)
+        w->pad = extent - 1;
+    else
+        w->pad = covered > w->in ? (covered - w->in) / 2 : 0;
     return CLQ_OK;
 }
 
-clq_status clq_layer_check_image(const clq_shape *shape) {
+clq_status clq_layer_check_rank(const clq_shape *shape, unsigned axes) {
+    static const char *const wanted[] = {"", "(steps, channels)", "(height, width, channels)",
+                                         "(depth, height, width, channels)"};
     char text[CLQ_SHAPE_TEXT_MAX];
-    if (shape->rank == 3) return CLQ_OK;
-    return clq_fail(CLQ_ARGUMENT, "it takes (height, width, channels) and its input is %s: reshape it first",
+    if (shape->rank == axes + 1) return CLQ_OK;
+    return clq_fail(CLQ_ARGUMENT, "it takes %s and its input is %s: reshape it first", wanted[axes],
                     clq_shape_describe(shape, text));
+}
+
+/* Both axes of an image; of a row its only one, as the width of an image of height 1. */
+static clq_status place_pair(const clq_window_pair *pair, const clq_shape *x, window *h, window *w) {
+    const bool line = x->rank == 2;
+    *h = (window){.axis = "height",
+                  .in = line ? 1 : x->dims[0],
+                  .size = clq_or_default(pair->size[0], 1),
+                  .stride = clq_or_default(pair->strides[0], 1),
+                  .dilation = clq_or_default(pair->dilation[0], 1)};
+    *w = (window){.axis = line ? "length" : "width",
+                  .in = x->dims[x->rank - 2],
+                  .size = clq_or_default(pair->size[1], 1),
+                  .stride = clq_or_default(pair->strides[1], 1),
+                  .dilation = clq_or_default(pair->dilation[1], 1)};
+    CLQ_TRY(place(h, line ? CLQ_VALID : pair->padding));
+    return place(w, pair->padding);
+}
+
+clq_status clq_infer_windows(const clq_model *model, const clq_window_pair *pair, unsigned axes, clq_model_tensor *y) {
+    const clq_shape *x = &clq_model_input_of(model, y, 0)->shape;
+    window h, w;
+    size_t area;
+    CLQ_TRY(clq_layer_check_rank(x, axes));
+    CLQ_TRY(place_pair(pair, x, &h, &w));
+    if ((h.stride > 1 || w.stride > 1) && (h.dilation > 1 || w.dilation > 1))
+        return clq_fail(CLQ_ARGUMENT,
+                        "strides (%zu, %zu) and dilation_rate (%zu, %zu) cannot both be above 1: drop one", h.stride,
+                        w.stride, h.dilation, w.dilation);
+    if (!clq_mul_size(h.size, w.size, &area) || area > INT32_MAX)
+        return clq_fail(CLQ_ARGUMENT, "its window of %zu x %zu is too large", h.size, w.size);
+    y->shape = axes == 1 ? CLQ_SHAPE(w.out, x->dims[1]) : CLQ_SHAPE(h.out, w.out, x->dims[2]);
+    return CLQ_OK;
+}
+
+clq_conv2d_problem clq_expand_windows(const clq_expansion *e, const clq_window_pair *pair) {
+    const clq_shape *x = &clq_model_input_of(e->model, e->y, 0)->shape;
+    window h, w;
+    (void)place_pair(pair, x, &h, &w); /* as it was inferred */
+    return (clq_conv2d_problem){.in_h = h.in,
+                                .in_w = w.in,
+                                .in_c = x->dims[x->rank - 1],
+                                .out_h = h.out,
+                                .out_w = w.out,
+                                .kernel_h = h.size,
+                                .kernel_w = w.size,
+                                .stride_h = h.stride,
+                                .stride_w = w.stride,
+                                .dilation_h = h.dilation,
+                                .dilation_w = w.dilation,
+                                .pad_top = h.pad,
+                                .pad_left = w.pad};
+}
+
+clq_node clq_expand_convolution(const clq_expansion *e, const clq_conv2d_problem *problem, size_t groups) {
+    clq_node node = clq_expand_node(e, groups > 1 ? &clq_op_grouped : &clq_op_conv2d);
+    if (groups > 1)
+        node.attributes.grouped = (clq_grouped_problem){.conv = *problem, .groups = groups};
+    else
+        node.attributes.conv2d = *problem;
+    return node;
 }

@@ -96,10 +96,7 @@ static clq_node finish_of(const clq_node *product, clq_id z) {
         node.inputs[1] = product->inputs[2];
         y = clq_element_do(p, (clq_instruction){.op = CLQ_ELEMENT_ADD, .a = y, .b = bias});
     }
-    const clq_activation activation = product->attributes.dense.activation;
-    if (activation != CLQ_LINEAR)
-        y = clq_element_do(p, (clq_instruction){.op = clq_activation_row_of(activation)->op, .a = y});
-    p->outputs[p->output_count++].from = y;
+    p->outputs[p->output_count++].from = clq_activation_do(p, product->attributes.dense.activation, y);
     node.outputs[0] = product->outputs[0];
     return node;
 }

@@ -44,7 +44,8 @@ typedef struct adjoints {
     clq_element_program back;
     unsigned again[CLQ_ELEMENT_INSTRUCTIONS];   /* the register of `back` that holds what a register of `forward` did */
     unsigned adjoint[CLQ_ELEMENT_INSTRUCTIONS]; /* likewise its gradient; NONE: none came */
-    clq_id inputs[CLQ_NODE_INPUTS];             /* of `back` */
+    bool live[CLQ_ELEMENT_INSTRUCTIONS]; /* a register of `forward` depends on an input whose gradient is wanted */
+    clq_id inputs[CLQ_NODE_INPUTS];      /* of `back` */
     const clq_node *node;
     bool full; /* `back` has no room left */
     bool gap;  /* an instruction that a gradient came to has no derivative here */
@@ -100,53 +101,176 @@ static void contribute(adjoints *a, unsigned r, unsigned gradient) {
     a->adjoint[r] = a->adjoint[r] == NONE ? gradient : binary(a, CLQ_ELEMENT_ADD, a->adjoint[r], gradient);
 }
 
-/* Of equals the first. */
-static void differentiate_maximum(adjoints *a, const clq_instruction *i, unsigned dy) {
-    const unsigned is_first = binary(a, CLQ_ELEMENT_AT_LEAST, value_of(a, i->a), value_of(a, i->b));
-    const unsigned zero = append(a, (clq_instruction){.op = CLQ_ELEMENT_CONSTANT, .number = 0});
-    contribute(a, i->a, append(a, (clq_instruction){.op = CLQ_ELEMENT_SELECT, .a = is_first, .b = dy, .c = zero}));
-    contribute(a, i->b, append(a, (clq_instruction){.op = CLQ_ELEMENT_SELECT, .a = is_first, .b = zero, .c = dy}));
+/* ---- rules: register r of the forward program, made by instruction i, has gradient dy: what its operands get ---- */
+
+static unsigned unary(adjoints *a, clq_element_op op, unsigned x) {
+    return append(a, (clq_instruction){.op = op, .a = x});
+}
+static unsigned numbered(adjoints *a, clq_element_op op, unsigned x, double number) {
+    return append(a, (clq_instruction){.op = op, .a = x, .number = number});
 }
 
-static void differentiate_activation(adjoints *a, const clq_instruction *i, unsigned r, unsigned dy) {
-    const clq_activation activation = activation_of(i->op);
-    if (activation == CLQ_LINEAR) {
-        a->gap = true;
-        return;
-    }
-    const clq_activation_row *row = clq_activation_row_of(activation);
+/* No gradient goes through. */
+static void stop(adjoints *a, const clq_instruction *i, unsigned r, unsigned dy) {
+    (void)a, (void)i, (void)r, (void)dy;
+}
+
+static void of_add(adjoints *a, const clq_instruction *i, unsigned r, unsigned dy) {
+    (void)r;
+    contribute(a, i->a, dy);
+    contribute(a, i->b, dy);
+}
+static void of_subtract(adjoints *a, const clq_instruction *i, unsigned r, unsigned dy) {
+    (void)r;
+    contribute(a, i->a, dy);
+    if (a->live[i->b]) contribute(a, i->b, unary(a, CLQ_ELEMENT_NEGATE, dy));
+}
+static void of_multiply(adjoints *a, const clq_instruction *i, unsigned r, unsigned dy) {
+    (void)r;
+    if (a->live[i->a]) contribute(a, i->a, binary(a, CLQ_ELEMENT_MULTIPLY, dy, value_of(a, i->b)));
+    if (a->live[i->b]) contribute(a, i->b, binary(a, CLQ_ELEMENT_MULTIPLY, dy, value_of(a, i->a)));
+}
+static void of_divide(adjoints *a, const clq_instruction *i, unsigned r, unsigned dy) {
+    const unsigned share = binary(a, CLQ_ELEMENT_DIVIDE, dy, value_of(a, i->b));
+    contribute(a, i->a, share);
+    if (!a->live[i->b]) return;
+    contribute(a, i->b, unary(a, CLQ_ELEMENT_NEGATE, binary(a, CLQ_ELEMENT_MULTIPLY, share, value_of(a, r))));
+}
+
+/* dy to b if `first` is not 0, else to c. */
+static void hand_to_one(adjoints *a, unsigned first, unsigned b, unsigned c, unsigned dy) {
+    const unsigned zero = numbered(a, CLQ_ELEMENT_CONSTANT, 0, 0);
+    const clq_instruction to_b = {.op = CLQ_ELEMENT_SELECT, .a = first, .b = dy, .c = zero},
+                          to_c = {.op = CLQ_ELEMENT_SELECT, .a = first, .b = zero, .c = dy};
+    if (a->live[b]) contribute(a, b, append(a, to_b));
+    if (a->live[c]) contribute(a, c, append(a, to_c));
+}
+/* Of equals the first. */
+static void of_maximum(adjoints *a, const clq_instruction *i, unsigned r, unsigned dy) {
+    (void)r;
+    hand_to_one(a, binary(a, CLQ_ELEMENT_AT_LEAST, value_of(a, i->a), value_of(a, i->b)), i->a, i->b, dy);
+}
+static void of_minimum(adjoints *a, const clq_instruction *i, unsigned r, unsigned dy) {
+    (void)r;
+    hand_to_one(a, binary(a, CLQ_ELEMENT_AT_LEAST, value_of(a, i->b), value_of(a, i->a)), i->a, i->b, dy);
+}
+static void of_select(adjoints *a, const clq_instruction *i, unsigned r, unsigned dy) {
+    (void)r;
+    hand_to_one(a, value_of(a, i->a), i->b, i->c, dy);
+}
+
+/* The same factor; the same mask; the same sign. */
+static void of_same(adjoints *a, const clq_instruction *i, unsigned r, unsigned dy) {
+    clq_instruction same = *i;
+    (void)r;
+    same.a = dy;
+    contribute(a, i->a, append(a, same));
+}
+
+static void of_square(adjoints *a, const clq_instruction *i, unsigned r, unsigned dy) {
+    (void)r;
+    const unsigned slope = numbered(a, CLQ_ELEMENT_SCALE, value_of(a, i->a), 2);
+    contribute(a, i->a, binary(a, CLQ_ELEMENT_MULTIPLY, dy, slope));
+}
+static void of_exp(adjoints *a, const clq_instruction *i, unsigned r, unsigned dy) {
+    contribute(a, i->a, binary(a, CLQ_ELEMENT_MULTIPLY, dy, value_of(a, r)));
+}
+static void of_expm1(adjoints *a, const clq_instruction *i, unsigned r, unsigned dy) {
+    const unsigned bend = binary(a, CLQ_ELEMENT_MULTIPLY, dy, value_of(a, r));
+    contribute(a, i->a, binary(a, CLQ_ELEMENT_ADD, dy, bend));
+}
+static void of_log(adjoints *a, const clq_instruction *i, unsigned r, unsigned dy) {
+    (void)r;
+    contribute(a, i->a, binary(a, CLQ_ELEMENT_DIVIDE, dy, value_of(a, i->a)));
+}
+static void of_log1p(adjoints *a, const clq_instruction *i, unsigned r, unsigned dy) {
+    (void)r;
+    const unsigned one = numbered(a, CLQ_ELEMENT_CONSTANT, 0, 1);
+    const unsigned sum = binary(a, CLQ_ELEMENT_ADD, one, value_of(a, i->a));
+    contribute(a, i->a, binary(a, CLQ_ELEMENT_DIVIDE, dy, sum));
+}
+static void of_sqrt(adjoints *a, const clq_instruction *i, unsigned r, unsigned dy) {
+    const unsigned half = numbered(a, CLQ_ELEMENT_SCALE, dy, 0.5);
+    contribute(a, i->a, binary(a, CLQ_ELEMENT_DIVIDE, half, value_of(a, r)));
+}
+static void of_abs(adjoints *a, const clq_instruction *i, unsigned r, unsigned dy) {
+    (void)r;
+    const unsigned sign = unary(a, CLQ_ELEMENT_SIGN, value_of(a, i->a));
+    contribute(a, i->a, binary(a, CLQ_ELEMENT_MULTIPLY, dy, sign));
+}
+/* 2 / sqrt(pi) exp(-x^2) */
+static void of_erf(adjoints *a, const clq_instruction *i, unsigned r, unsigned dy) {
+    (void)r;
+    const unsigned square = unary(a, CLQ_ELEMENT_SQUARE, value_of(a, i->a));
+    const unsigned bell = unary(a, CLQ_ELEMENT_EXP, unary(a, CLQ_ELEMENT_NEGATE, square));
+    const unsigned slope = numbered(a, CLQ_ELEMENT_SCALE, bell, 1.1283791670955126);
+    contribute(a, i->a, binary(a, CLQ_ELEMENT_MULTIPLY, dy, slope));
+}
+static void of_sin(adjoints *a, const clq_instruction *i, unsigned r, unsigned dy) {
+    (void)r;
+    const unsigned cosine = unary(a, CLQ_ELEMENT_COS, value_of(a, i->a));
+    contribute(a, i->a, binary(a, CLQ_ELEMENT_MULTIPLY, dy, cosine));
+}
+static void of_cos(adjoints *a, const clq_instruction *i, unsigned r, unsigned dy) {
+    (void)r;
+    const unsigned sine = unary(a, CLQ_ELEMENT_SIN, value_of(a, i->a));
+    contribute(a, i->a, unary(a, CLQ_ELEMENT_NEGATE, binary(a, CLQ_ELEMENT_MULTIPLY, dy, sine)));
+}
+static void of_power(adjoints *a, const clq_instruction *i, unsigned r, unsigned dy) {
+    (void)r;
+    const unsigned power = numbered(a, CLQ_ELEMENT_POWER, value_of(a, i->a), i->number - 1);
+    const unsigned slope = numbered(a, CLQ_ELEMENT_SCALE, power, i->number);
+    contribute(a, i->a, binary(a, CLQ_ELEMENT_MULTIPLY, dy, slope));
+}
+
+/* By the activation's own instruction. */
+static void of_activation(adjoints *a, const clq_instruction *i, unsigned r, unsigned dy) {
+    const clq_activation_row *row = clq_activation_row_of(activation_of(i->op));
     contribute(a, i->a, binary(a, row->slope, value_of(a, row->slope_of_input ? i->a : r), dy));
 }
 
-/* Register r of the forward program has gradient dy: what its operands get. Layers are made of these instructions and
- * of activations; others are a gap. */
+/* NULL: layers are not made of it, and it has no derivative here. */
+static void (*const rules[CLQ_ELEMENT_OPS])(adjoints *, const clq_instruction *, unsigned, unsigned) = {
+    [CLQ_ELEMENT_INPUT] = stop,
+    [CLQ_ELEMENT_CONSTANT] = stop,
+    [CLQ_ELEMENT_GREATER] = stop,
+    [CLQ_ELEMENT_AT_LEAST] = stop,
+    [CLQ_ELEMENT_EQUAL] = stop,
+    [CLQ_ELEMENT_SIGN] = stop,
+    [CLQ_ELEMENT_ADD] = of_add,
+    [CLQ_ELEMENT_SUBTRACT] = of_subtract,
+    [CLQ_ELEMENT_MULTIPLY] = of_multiply,
+    [CLQ_ELEMENT_DIVIDE] = of_divide,
+    [CLQ_ELEMENT_MAXIMUM] = of_maximum,
+    [CLQ_ELEMENT_MINIMUM] = of_minimum,
+    [CLQ_ELEMENT_SELECT] = of_select,
+    [CLQ_ELEMENT_SCALE] = of_same,
+    [CLQ_ELEMENT_DROPOUT] = of_same,
+    [CLQ_ELEMENT_NEGATE] = of_same,
+    [CLQ_ELEMENT_SQUARE] = of_square,
+    [CLQ_ELEMENT_EXP] = of_exp,
+    [CLQ_ELEMENT_EXPM1] = of_expm1,
+    [CLQ_ELEMENT_LOG] = of_log,
+    [CLQ_ELEMENT_LOG1P] = of_log1p,
+    [CLQ_ELEMENT_SQRT] = of_sqrt,
+    [CLQ_ELEMENT_ABS] = of_abs,
+    [CLQ_ELEMENT_ERF] = of_erf,
+    [CLQ_ELEMENT_SIN] = of_sin,
+    [CLQ_ELEMENT_COS] = of_cos,
+    [CLQ_ELEMENT_POWER] = of_power,
+    [CLQ_ELEMENT_RELU] = of_activation,
+    [CLQ_ELEMENT_SIGMOID] = of_activation,
+    [CLQ_ELEMENT_TANH] = of_activation,
+    [CLQ_ELEMENT_MISH] = of_activation,
+    [CLQ_ELEMENT_SOFTPLUS] = of_activation,
+};
+
 static void differentiate_instruction(adjoints *a, unsigned r, unsigned dy) {
-    clq_instruction i = a->forward->instructions[r];
-    switch (i.op) {
-    case CLQ_ELEMENT_INPUT:
-    case CLQ_ELEMENT_CONSTANT: break;
-    case CLQ_ELEMENT_ADD:
-        contribute(a, i.a, dy);
-        contribute(a, i.b, dy);
-        break;
-    case CLQ_ELEMENT_SUBTRACT:
-        contribute(a, i.a, dy);
-        contribute(a, i.b, append(a, (clq_instruction){.op = CLQ_ELEMENT_NEGATE, .a = dy}));
-        break;
-    case CLQ_ELEMENT_MULTIPLY:
-        contribute(a, i.a, binary(a, CLQ_ELEMENT_MULTIPLY, dy, value_of(a, i.b)));
-        contribute(a, i.b, binary(a, CLQ_ELEMENT_MULTIPLY, dy, value_of(a, i.a)));
-        break;
-    case CLQ_ELEMENT_MAXIMUM: differentiate_maximum(a, &i, dy); break;
-    case CLQ_ELEMENT_SCALE:
-    case CLQ_ELEMENT_DROPOUT: {
-        clq_instruction same = i; /* the same factor; the same mask */
-        same.a = dy;
-        contribute(a, i.a, append(a, same));
-        break;
-    }
-    default: differentiate_activation(a, &i, r, dy); break;
-    }
+    const clq_instruction *i = &a->forward->instructions[r];
+    if (rules[i->op])
+        rules[i->op](a, i, r, dy);
+    else
+        a->gap = true;
 }
 
 /* The value that has register r already: dy itself, or another input's gradient. 0: none. */
@@ -213,20 +337,31 @@ static void store(clq_derivation *d, adjoints *a) {
         clq_graph_add_node(d->graph, &node);
 }
 
-/* From the gradients of the outputs to the adjoints of all registers. */
-static void walk_back(adjoints *a, const clq_id *dy) {
+static void find_live(adjoints *a, const bool *wants) {
+    for (unsigned r = 0; r < a->forward->instruction_count; r++) {
+        const clq_instruction *i = &a->forward->instructions[r];
+        const unsigned operands = clq_element_operands(i->op);
+        a->live[r] = (i->op == CLQ_ELEMENT_INPUT && (!wants || wants[i->a])) || (operands > 0 && a->live[i->a]) ||
+                     (operands > 1 && a->live[i->b]) || (operands > 2 && a->live[i->c]);
+    }
+}
+
+/* From the gradients of the outputs to the adjoints of all registers. wants: which inputs' gradients are wanted; NULL:
+ * all. */
+static void walk_back(adjoints *a, const clq_id *dy, const bool *wants) {
     const clq_element_program *p = a->forward;
+    find_live(a, wants);
     for (unsigned r = 0; r < CLQ_ELEMENT_INSTRUCTIONS; r++) a->again[r] = a->adjoint[r] = NONE;
     for (unsigned i = 0; i < p->output_count; i++)
         if (dy[i]) contribute(a, p->outputs[i].from, take(a, dy[i], clq_each_element));
     for (unsigned r = (unsigned)p->instruction_count; r-- > 0 && !a->full;)
-        if (a->adjoint[r] != NONE) differentiate_instruction(a, r, a->adjoint[r]);
+        if (a->adjoint[r] != NONE && a->live[r]) differentiate_instruction(a, r, a->adjoint[r]);
 }
 
 static void differentiate(clq_derivation *d) {
     const clq_element_program *p = &d->node.attributes.program;
     adjoints a = {.forward = p, .node = &d->node, .back = {.seed = p->seed, .slice = p->slice}};
-    walk_back(&a, d->dy);
+    walk_back(&a, d->dy, d->wants);
     store(d, &a);
 }
 
@@ -235,7 +370,7 @@ bool clq_element_has_derivative(const clq_node *node) {
     adjoints a = {.forward = p, .node = node};
     clq_id dy[CLQ_NODE_OUTPUTS];
     for (unsigned i = 0; i < CLQ_NODE_OUTPUTS; i++) dy[i] = UINT32_MAX - i; /* some value of its own */
-    walk_back(&a, dy);
+    walk_back(&a, dy, NULL);
     return !a.full && !a.gap && p->input_count <= CLQ_ELEMENT_OUTPUTS;
 }
 

@@ -80,7 +80,28 @@ clq_id clq_expand_activation(clq_expansion *e, clq_activation activation, clq_id
         if (!e->tensors[e->id].read) return x; /* nobody wants the activation */
     }
     if (activation == CLQ_SOFTMAX) return clq_expand_unary(e, clq_expand_node(e, &clq_op_softmax), x);
-    return clq_expand_elements(e, (clq_instruction){.op = clq_activation_row_of(activation)->op}, &x);
+    clq_node node = clq_expand_node(e, &clq_op_elementwise);
+    clq_element_program *p = &node.attributes.program;
+    p->outputs[p->output_count++].from = clq_activation_do(p, activation, clq_element_take(p, clq_each_element));
+    return clq_expand_unary(e, node, x);
+}
+
+clq_id clq_expand_bias(clq_expansion *e, unsigned index, clq_id z) {
+    const struct clq_element_input by_channel = {.kind = CLQ_EACH_CHANNEL, .dtype = CLQ_F32};
+    clq_node node = clq_expand_node(e, &clq_op_elementwise);
+    clq_element_program *p = &node.attributes.program;
+    node.inputs[1] = clq_expand_weight(e, index);
+    if (!node.inputs[1]) return z;
+    const unsigned number = clq_element_take(p, clq_each_element), bias = clq_element_take(p, by_channel);
+    p->outputs[p->output_count++].from =
+        clq_element_do(p, (clq_instruction){.op = CLQ_ELEMENT_ADD, .a = number, .b = bias});
+    return clq_expand_unary(e, node, z);
+}
+
+clq_id clq_expand_arrange(clq_expansion *e, const clq_arrangement *arrangement, clq_id x) {
+    clq_node node = clq_expand_node(e, &clq_op_arrange);
+    node.attributes.arrangement = *arrangement;
+    return clq_expand_unary(e, node, x);
 }
 
 clq_id clq_expand_product(clq_expansion *e, clq_node node, clq_id x, clq_activation activation) {

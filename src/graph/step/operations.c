@@ -40,7 +40,7 @@ const clq_operation clq_op_reshape = {.name = "reshape",
 /* Adds what computes dz from dy, the gradient behind an activation, and the sums of dz over rows, which are the bias's
  * gradient. Gives dz; dy itself where the activation is linear. */
 static clq_id add_slope(clq_derivation *d, clq_activation activation) {
-    const clq_id dy = d->dy[0], bias = d->node.inputs[2];
+    const clq_id dy = d->dy[0], bias = d->wants[2] ? d->node.inputs[2] : 0;
     if (activation == CLQ_LINEAR && !bias) return dy;
     clq_node node = clq_graph_node_like(&d->node, &clq_op_elementwise, CLQ_SEGMENT_BACKWARD, CLQ_IDS(dy));
     clq_element_program *p = &node.attributes.program;
@@ -66,8 +66,8 @@ static clq_id add_slope(clq_derivation *d, clq_activation activation) {
 static void add_product_gradients(clq_derivation *d, const clq_operation *op, const clq_id inputs[CLQ_NODE_INPUTS]) {
     clq_node back = clq_graph_backward_node(&d->node, op, inputs);
     if (d->wants[0]) back.outputs[0] = d->dx[0] = clq_graph_add_gradient(d->graph, d->node.inputs[0]);
-    back.outputs[1] = d->dx[1] = clq_graph_add_gradient(d->graph, d->node.inputs[1]);
-    clq_graph_add_node(d->graph, &back);
+    if (d->wants[1]) back.outputs[1] = d->dx[1] = clq_graph_add_gradient(d->graph, d->node.inputs[1]);
+    if (d->wants[0] || d->wants[1]) clq_graph_add_node(d->graph, &back);
 }
 
 /* inputs: x, w, dz */
@@ -141,6 +141,58 @@ static void emit_conv2d_gradient(clq_emission *e) {
 static bool *conv2d_adds(clq_node *node) { return &node->attributes.conv2d.adds; }
 const clq_operation clq_op_conv2d_gradient = {
     .name = "conv2d_gradient", .stores = product_gradient_stores, .emit = emit_conv2d_gradient, .adds = conv2d_adds};
+
+/* ---- convolutions in groups ---- */
+
+static void grouped_gradient(clq_derivation *d) {
+    product_gradient(d, &clq_op_grouped_gradient, d->node.attributes.grouped.conv.activation);
+}
+static void emit_grouped(clq_emission *e) {
+    clq_grouped_forward(e->list, &e->node->attributes.grouped, e->in[0], e->in[1], e->in[2], e->out[0]);
+}
+static double grouped_work(const clq_node *node) {
+    return work_of_conv2d(&node->attributes.grouped.conv) / (double)node->attributes.grouped.groups;
+}
+static clq_activation *grouped_activation(clq_node *node) { return &node->attributes.grouped.conv.activation; }
+const clq_operation clq_op_grouped = {.name = "grouped",
+                                      .traits = CLQ_OP_AGAIN,
+                                      .stores = product_stores,
+                                      .differentiate = grouped_gradient,
+                                      .emit = emit_grouped,
+                                      .work = grouped_work,
+                                      .activation = grouped_activation};
+
+static void emit_grouped_gradient(clq_emission *e) {
+    clq_grouped_backward(e->list, &e->node->attributes.grouped, e->in[0], e->in[1], e->in[2], e->out[0], e->out[1]);
+}
+const clq_operation clq_op_grouped_gradient = {
+    .name = "grouped_gradient", .stores = product_gradient_stores, .emit = emit_grouped_gradient};
+
+/* ---- transposed convolutions: each is the gradient of a convolution by its input ---- */
+
+/* inputs: x, w, dy: the convolution of dy, and the gradient of its weights where dy came in and x comes out */
+static void conv2d_transpose_gradient(clq_derivation *d) {
+    add_product_gradients(d, &clq_op_conv2d_transpose_gradient,
+                          CLQ_IDS(d->node.inputs[0], d->node.inputs[1], d->dy[0]));
+}
+static void emit_conv2d_transpose(clq_emission *e) {
+    clq_conv2d_backward(e->list, &e->node->attributes.conv2d, CLQ_NO_VALUE, e->in[1], e->in[0], e->out[0],
+                        CLQ_NO_VALUE);
+}
+const clq_operation clq_op_conv2d_transpose = {.name = "conv2d_transpose",
+                                               .traits = CLQ_OP_AGAIN,
+                                               .stores = product_stores,
+                                               .differentiate = conv2d_transpose_gradient,
+                                               .emit = emit_conv2d_transpose,
+                                               .work = conv2d_work};
+
+static void emit_conv2d_transpose_gradient(clq_emission *e) {
+    const clq_conv2d_problem *p = &e->node->attributes.conv2d;
+    if (e->out[0]) clq_conv2d_forward(e->list, p, e->in[2], e->in[1], CLQ_NO_VALUE, e->out[0]);
+    if (e->out[1]) clq_conv2d_backward(e->list, p, e->in[2], CLQ_NO_VALUE, e->in[0], CLQ_NO_VALUE, e->out[1]);
+}
+const clq_operation clq_op_conv2d_transpose_gradient = {
+    .name = "conv2d_transpose_gradient", .stores = product_gradient_stores, .emit = emit_conv2d_transpose_gradient};
 
 /* ---- pooling ---- */
 

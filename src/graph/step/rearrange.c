@@ -19,6 +19,24 @@ const clq_operation clq_op_reduce = {.name = "reduce",
                                      .differentiate = reduce_gradient,
                                      .emit = emit_reduce};
 
+/* ---- arrange: the derivative puts numbers back to where they were taken ---- */
+
+static void arrange_gradient(clq_derivation *d) {
+    clq_node back = clq_graph_backward_node(&d->node, &clq_op_arrange, CLQ_IDS(d->dy[0]));
+    back.attributes.arrangement = clq_arrangement_back(&d->node.attributes.arrangement);
+    back.outputs[0] = d->dx[0] = clq_graph_add_gradient(d->graph, d->node.inputs[0]);
+    clq_graph_add_node(d->graph, &back);
+}
+static void emit_arrange(clq_emission *e) {
+    const clq_graph_value *x = clq_graph_value_at(e->graph, e->node->inputs[0]);
+    clq_arrange(e->list, &e->node->attributes.arrangement, x->elements, e->in[0], e->out[0]);
+}
+const clq_operation clq_op_arrange = {.name = "arrange",
+                                      .traits = CLQ_OP_AGAIN,
+                                      .stores = clq_stores_all,
+                                      .differentiate = arrange_gradient,
+                                      .emit = emit_arrange};
+
 /* ---- concatenate and slice ---- */
 
 /* The widths of the first `count` inputs together. */

@@ -22,6 +22,12 @@ clq_kernel_options clq_cut_options(const clq_cut *cut, const char *format, ...) 
 /* The launch's work: all of the cut's groups, or one of them. */
 void clq_cut_work(clq_list *list, const clq_cut *cut);
 void clq_cut_work_one(clq_list *list, const clq_cut *cut);
+/* out (numbers) = the sums of partials (slices, numbers), slice by slice. (fold.c) */
+void clq_fold(clq_list *list, size_t slices, size_t numbers, clq_value partials, clq_value out);
+/* Into how many slices to cut a sum of `rows` rows of a full batch that gives so many numbers: of tiles, one for each
+ * of the cut's items. */
+size_t clq_fold_slices(const clq_list *list, const clq_cut *cut, size_t rows, size_t numbers);
+
 /* The longest vector that a size, or each of several sizes that were or-ed, is a multiple of: a power of two. */
 size_t clq_cut_pack(const clq_cut *cut, size_t sizes);
 

@@ -37,6 +37,20 @@ static const struct operation {
     [CLQ_ELEMENT_DROPOUT] = {1, 3, FLOPS_OF_PHILOX},
     [CLQ_ELEMENT_MISH] = {1, 0, FLOPS_OF_EXP + 6},
     [CLQ_ELEMENT_MISH_SLOPE] = {2, 0, FLOPS_OF_EXP + 16},
+    [CLQ_ELEMENT_SOFTPLUS] = {1, 0, 2 * FLOPS_OF_EXP},
+    [CLQ_ELEMENT_SOFTPLUS_SLOPE] = {2, 0, FLOPS_OF_EXP},
+    [CLQ_ELEMENT_DIVIDE] = {2, 0, 1},
+    [CLQ_ELEMENT_EXP] = {1, 0, FLOPS_OF_EXP},
+    [CLQ_ELEMENT_EXPM1] = {1, 0, FLOPS_OF_EXP},
+    [CLQ_ELEMENT_LOG] = {1, 0, FLOPS_OF_EXP},
+    [CLQ_ELEMENT_LOG1P] = {1, 0, FLOPS_OF_EXP},
+    [CLQ_ELEMENT_SQRT] = {1, 0, 1},
+    [CLQ_ELEMENT_ABS] = {1, 0, 1},
+    [CLQ_ELEMENT_SIGN] = {1, 0, 1},
+    [CLQ_ELEMENT_ERF] = {1, 0, 2 * FLOPS_OF_EXP},
+    [CLQ_ELEMENT_SIN] = {1, 0, 2 * FLOPS_OF_EXP},
+    [CLQ_ELEMENT_COS] = {1, 0, 2 * FLOPS_OF_EXP},
+    [CLQ_ELEMENT_POWER] = {1, 1, 3 * FLOPS_OF_EXP},
 };
 
 static bool is_random(const clq_element_program *p) {

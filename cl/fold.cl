@@ -1,0 +1,9 @@
+/* The sums of what slices of a sum left one behind the other: partials (slices, numbers). */
+
+KERNEL void fold(global const float *partials, global float *out, int slices, int numbers) {
+    FOR_MY (i, numbers) {
+        float sum = 0;
+        for (int s = 0; s < slices; s++) sum += partials[(size_t)s * numbers + i];
+        out[i] = sum;
+    }
+}

@@ -1,0 +1,127 @@
+/* Conv1DTranspose and Conv2DTranspose: the gradient of a convolution by its input, as a layer. */
+#include "graph/layers/layer.h"
+
+#define SHARED_ATTRIBUTES                                                                                              \
+    {CLQ_LAYER_ATTRIBUTE("filters", CLQ_ATTRIBUTE_SIZES, clq_conv2d_config, filters), .needed = true},                 \
+        {CLQ_LAYER_ATTRIBUTE("padding", CLQ_ATTRIBUTE_PADDING, clq_conv2d_config, padding)},                           \
+        {CLQ_LAYER_ATTRIBUTE("activation", CLQ_ATTRIBUTE_ACTIVATION, clq_conv2d_config, activation)},                  \
+        {CLQ_LAYER_ATTRIBUTE("use_bias", CLQ_ATTRIBUTE_OPPOSITE, clq_conv2d_config, no_bias)},                         \
+        {.key = "data_format", .type = CLQ_ATTRIBUTE_ONLY_WORD, .word = "channels_last"},                              \
+        {CLQ_LAYER_ATTRIBUTE("kernel_initializer", CLQ_ATTRIBUTE_INITIALISER, clq_conv2d_config, kernel_initialiser)}, \
+    {                                                                                                                  \
+        CLQ_LAYER_ATTRIBUTE("bias_initializer", CLQ_ATTRIBUTE_INITIALISER, clq_conv2d_config, bias_initialiser)        \
+    }
+
+static const clq_attribute attributes[] = {
+    {CLQ_LAYER_ATTRIBUTE("kernel_size", CLQ_ATTRIBUTE_SIZES, clq_conv2d_config, kernel), .count = 2, .needed = true},
+    {CLQ_LAYER_ATTRIBUTE("strides", CLQ_ATTRIBUTE_SIZES, clq_conv2d_config, strides), .count = 2, .fallback = 1},
+    {CLQ_LAYER_ATTRIBUTE("dilation_rate", CLQ_ATTRIBUTE_SIZES, clq_conv2d_config, dilation), .count = 2, .fallback = 1},
+    SHARED_ATTRIBUTES,
+};
+/* Along the width; heights stay 0, which means 1. */
+static const clq_attribute attributes_1d[] = {
+    {CLQ_LAYER_ATTRIBUTE("kernel_size", CLQ_ATTRIBUTE_SIZES, clq_conv2d_config, kernel[1]), .needed = true},
+    {CLQ_LAYER_ATTRIBUTE("strides", CLQ_ATTRIBUTE_SIZES, clq_conv2d_config, strides[1]), .fallback = 1},
+    {CLQ_LAYER_ATTRIBUTE("dilation_rate", CLQ_ATTRIBUTE_SIZES, clq_conv2d_config, dilation[1]), .fallback = 1},
+    SHARED_ATTRIBUTES,
+};
+
+static bool is_1d(const clq_layer *layer) { return layer->kind == &clq_layer_conv1d_transpose; }
+
+/* The convolution that the layer is the gradient of goes from `out` places along an axis to `in`. VALID: each of these
+ * lies in the image with its whole window; SAME: out is in times stride. What is padded in front is TensorFlow's. */
+typedef struct axis {
+    size_t in, size, stride, dilation, out, pad;
+} axis;
+
+static clq_status place(axis *a, const char *name, clq_padding padding) {
+    size_t extent, reach;
+    if (a->stride > INT32_MAX || !clq_mul_size(a->size - 1, a->dilation, &extent) || extent >= INT32_MAX ||
+        !clq_mul_size(a->in, a->stride, &reach) || reach + extent >= INT32_MAX)
+        return clq_fail(CLQ_ARGUMENT, "a window of %zu with stride %zu and dilation %zu along its %s is too large",
+                        a->size, a->stride, a->dilation, name);
+    extent += 1;
+    const size_t covered = (a->in - 1) * a->stride + extent;
+    a->out = padding == CLQ_SAME ? reach : CLQ_MAX(covered, reach);
+    a->pad = padding == CLQ_SAME && covered > reach ? (covered - reach) / 2 : 0;
+    return CLQ_OK;
+}
+
+/* x: the layer's input. */
+static clq_status place_both(const clq_layer *layer, const clq_shape *x, axis *h, axis *w) {
+    const clq_conv2d_config *config = layer->config;
+    *h = (axis){is_1d(layer) ? 1 : x->dims[0],
+                clq_or_default(config->kernel[0], 1),
+                clq_or_default(config->strides[0], 1),
+                clq_or_default(config->dilation[0], 1),
+                0,
+                0};
+    *w = (axis){x->dims[x->rank - 2], config->kernel[1], config->strides[1], config->dilation[1], 0, 0};
+    CLQ_TRY(place(h, "height", config->padding));
+    return place(w, "width", config->padding);
+}
+
+static clq_status infer(const clq_model *model, const clq_layer *layer, clq_model_tensor *y) {
+    const clq_conv2d_config *config = layer->config;
+    const clq_shape *x = &clq_model_input_of(model, y, 0)->shape;
+    axis h, w;
+    CLQ_TRY(clq_layer_check_rank(x, is_1d(layer) ? 1 : 2));
+    CLQ_TRY(place_both(layer, x, &h, &w));
+    if ((h.stride > 1 || w.stride > 1) && (h.dilation > 1 || w.dilation > 1))
+        return clq_fail(CLQ_ARGUMENT, "strides and dilation_rate cannot both be above 1: drop one");
+    y->shape = is_1d(layer) ? CLQ_SHAPE(w.out, config->filters) : CLQ_SHAPE(h.out, w.out, config->filters);
+    return CLQ_OK;
+}
+
+static clq_status declare(clq_model *model, clq_layer *layer, const clq_model_tensor *y) {
+    const clq_conv2d_config *config = layer->config;
+    const size_t channels = clq_model_channels(clq_model_input_of(model, y, 0));
+    const clq_variable_kind kernel = clq_variable_kind_by(&clq_variable_kernel, &config->kernel_initialiser),
+                            bias = clq_variable_kind_by(&clq_variable_bias, &config->bias_initialiser);
+    const clq_shape shape = is_1d(layer) ? CLQ_SHAPE(config->kernel[1], config->filters, channels)
+                                         : CLQ_SHAPE(config->kernel[0], config->kernel[1], config->filters, channels);
+    CLQ_TRY(clq_model_declare_variable(model, layer, CLQ_KERNEL, shape, &kernel));
+    if (config->no_bias) return CLQ_OK;
+    return clq_model_declare_variable(model, layer, CLQ_BIAS, CLQ_SHAPE(config->filters), &bias);
+}
+
+static clq_id expand(clq_expansion *e, const clq_id *x) {
+    const clq_conv2d_config *config = e->layer->config;
+    const clq_shape *in = &clq_model_input_of(e->model, e->y, 0)->shape;
+    clq_node node = clq_expand_node(e, &clq_op_conv2d_transpose);
+    axis h, w;
+    (void)place_both(e->layer, in, &h, &w); /* as it was inferred */
+    node.attributes.conv2d = (clq_conv2d_problem){.in_h = h.out,
+                                                  .in_w = w.out,
+                                                  .in_c = config->filters,
+                                                  .out_h = h.in,
+                                                  .out_w = w.in,
+                                                  .out_c = in->dims[in->rank - 1],
+                                                  .kernel_h = h.size,
+                                                  .kernel_w = w.size,
+                                                  .stride_h = h.stride,
+                                                  .stride_w = w.stride,
+                                                  .dilation_h = h.dilation,
+                                                  .dilation_w = w.dilation,
+                                                  .pad_top = h.pad,
+                                                  .pad_left = w.pad};
+    node.inputs[1] = clq_expand_weight(e, CLQ_KERNEL);
+    const clq_id z = clq_expand_unary(e, node, x[0]);
+    return clq_expand_activation(e, config->activation, clq_expand_bias(e, CLQ_BIAS, z));
+}
+
+#define KIND(kind, class_name, name_stem, rows)                                                                        \
+    const clq_layer_kind kind = {.type = (class_name),                                                                 \
+                                 .stem = (name_stem),                                                                  \
+                                 .inputs = {1, 1},                                                                     \
+                                 CLQ_LAYER_CONFIG(clq_conv2d_config, rows),                                            \
+                                 .infer = infer,                                                                       \
+                                 .declare = declare,                                                                   \
+                                 .expand = expand}
+KIND(clq_layer_conv2d_transpose, "Conv2DTranspose", "conv2d_transpose", attributes);
+KIND(clq_layer_conv1d_transpose, "Conv1DTranspose", "conv1d_transpose", attributes_1d);
+
+clq_tensor clq_conv2d_transpose(clq_model *model, clq_tensor x, const clq_conv2d_config *config) {
+    const clq_conv2d_config all = config ? *config : (clq_conv2d_config){0};
+    return clq_model_add_layer(model, &clq_layer_conv2d_transpose, all.name, &all, &x, 1);
+}
