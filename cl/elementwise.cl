@@ -218,6 +218,33 @@ ALWAYS_INLINE floatv dropout(const memory *m, size_t at, bool single, floatv x, 
     intv stays = random_words(m, at, single, m->w0, m->w1, layer) >= least;
     return stays ? x * as_float(scale) : (floatv)0;
 }
+
+/* What a normal distribution exceeds with probability v, 0 < v <= 1/2: sqrt(2) times the inverse of erf at 1 - 2 v, by the
+ * polynomials of Giles, "Approximating the erfinv function" (GPU Computing Gems, 2011). */
+ALWAYS_INLINE floatv normal(const memory *m, size_t at, bool single, uint layer) {
+    const uintv word = random_words(m, at, single, m->w0, m->w1, layer);
+    const floatv v = (CLQ_JOIN(convert_float, VEC)(word & 0x7fffffffu) + 0.5f) * 0x1p-32f;
+    const floatv w = -log(4.0f * v * (1.0f - v)), near = w - 2.5f, far = sqrt(w) - 3.0f;
+    floatv p = 2.81022636e-08f, q = -0.000200214257f;
+    p = fma(p, near, 3.43273939e-07f);
+    p = fma(p, near, -3.5233877e-06f);
+    p = fma(p, near, -4.39150654e-06f);
+    p = fma(p, near, 0.00021858087f);
+    p = fma(p, near, -0.00125372503f);
+    p = fma(p, near, -0.00417768164f);
+    p = fma(p, near, 0.246640727f);
+    p = fma(p, near, 1.50140941f);
+    q = fma(q, far, 0.000100950558f);
+    q = fma(q, far, 0.00134934322f);
+    q = fma(q, far, -0.00367342844f);
+    q = fma(q, far, 0.00573950773f);
+    q = fma(q, far, -0.0076224613f);
+    q = fma(q, far, 0.00943887047f);
+    q = fma(q, far, 1.00167406f);
+    q = fma(q, far, 2.83297682f);
+    const floatv size = 1.41421356f * (1.0f - 2.0f * v) * (w < 5.0f ? p : q);
+    return word >= 0x80000000u ? -size : size;
+}
 #endif
 
 /* ---- mish ----
@@ -288,6 +315,7 @@ ALWAYS_INLINE floatv softplus(floatv x) { return fmax(x, (floatv)0) + log1p(exp(
 #define DO_34(i) sin(A(i))
 #define DO_35(i) cos(A(i))
 #define DO_36(i) pow(A(i), (floatv)(NUMBER(i)))
+#define DO_37(i) normal(m, at, single, WORD(W##i))
 #define RUN(i) const floatv r##i = PASTE(DO_, OP##i)(i);
 
 #define STORE(k)                                                                                                       \

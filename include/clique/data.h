@@ -35,7 +35,7 @@ typedef struct clq_dataset_info {
     unsigned rank;               /* of one sample */
     size_t shape[CLQ_SHAPE_MAX]; /* of one sample: (28, 28) */
     size_t sample_elements;      /* product of shape */
-    clq_dtype sample_dtype;      /* CLQ_U8 (scaled by 1/255 on the device) or CLQ_F32 */
+    clq_dtype sample_dtype;      /* CLQ_U8 (divided by 255 on the device, or not: clq_rescaling) or CLQ_F32 */
     bool float_labels;           /* f32; else integers */
     size_t label_elements;       /* of one label: 1 for class numbers */
     size_t classes;              /* integers: the whole set's largest + 1, so fewer than the model's outputs where the

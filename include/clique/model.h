@@ -140,10 +140,24 @@ typedef struct clq_batch_norm_config {
     /* Defaults: ones of gamma and moving_variance, zeros of the others. */
     clq_initialiser gamma_initialiser, beta_initialiser, moving_mean_initialiser, moving_variance_initialiser;
 } clq_batch_norm_config;
+/* Axes of a tensor: 0 is the first behind the batch, -1 the last. count 0: the last one. */
+typedef struct clq_axes {
+    unsigned count;
+    int axes[CLQ_SHAPE_MAX];
+} clq_axes;
+typedef struct clq_row_norm_config {
+    clq_axes axes;  /* of a row: the last one, or several of the last ones. Not of group normalisation */
+    double epsilon; /* 0 to 1: is added to the variance. 0: the default, 1e-3; of clq_rms_norm 1e-6 */
+    double groups;  /* of channels, of group normalisation; divides them. -1: as many as channels. 0: 32 */
+    bool no_center, no_scale;
+    const char *name;
+    clq_initialiser gamma_initialiser, beta_initialiser; /* defaults: ones; zeros */
+} clq_row_norm_config;
 typedef struct clq_dropout_config {
     double rate;   /* of the elements that become 0: at least 0 and below 1 */
     uint64_t seed; /* 0: the trainer's */
     const char *name;
+    unsigned shared; /* bit d: all places along axis d of a sample are dropped or kept together (Keras's noise_shape) */
 } clq_dropout_config;
 
 /* name: 1 to 63 bytes, copied. Errors: ARGUMENT, MEMORY. */
@@ -199,7 +213,20 @@ CLQ_API clq_tensor clq_flatten(clq_model *model, clq_tensor x, const char *name)
 CLQ_API clq_tensor clq_reshape(clq_model *model, clq_tensor x, clq_shape shape, const char *name);
 /* Keeps the shape. Softmax: over the last axis. */
 CLQ_API clq_tensor clq_activate(clq_model *model, clq_tensor x, clq_activation activation, const char *name);
+/* x above 0, else slope * x; slope is at least 0. */
+CLQ_API clq_tensor clq_leaky_relu(clq_model *model, clq_tensor x, double slope, const char *name);
+/* The same with slopes that are trained, 0 at first: one for each element, or by_channel. Variable: alpha (any), or (1, …,
+ * c). */
+CLQ_API clq_tensor clq_prelu(clq_model *model, clq_tensor x, bool by_channel, const char *name);
 
+/* x * scale + offset. If it reads the model's input, itself or behind layers that only move values, samples of bytes come
+ * as 0 to 255, and else as 0 to 1. */
+CLQ_API clq_tensor clq_rescaling(clq_model *model, clq_tensor x, double scale, double offset, const char *name);
+/* (x - mean) / max(sqrt(variance), 1e-7): of one number or of one for each channel, which are copied. Bytes: as of
+ * clq_rescaling. NULL: variables `mean` and `variance` (c), zeros and ones unless a file has others, which training leaves
+ * as they are. */
+CLQ_API clq_tensor clq_normalization(clq_model *model, clq_tensor x, size_t count, const float *mean,
+                                     const float *variance, const char *name);
 /* Over the last axis (Ioffe and Szegedy, 2015), as in Keras: in training by mean and (biased) variance of the replica's
  * part of the batch, which the moving statistics follow; in evaluation and prediction by the moving ones. These are
  * state: variables `moving_mean` and `moving_variance`, which have no gradient. With several replicas, each keeps its
@@ -213,10 +240,26 @@ CLQ_API clq_tensor clq_activate(clq_model *model, clq_tensor x, clq_activation a
  * replica nothing is exchanged, and bits are those without `synchronized`. config NULL: the default. */
 CLQ_API clq_batch_norm_config clq_batch_norm_config_default(void);
 CLQ_API clq_tensor clq_batch_norm(clq_model *model, clq_tensor x, const clq_batch_norm_config *config);
+/* Each row by its own mean and (biased) variance, as in Keras: (x - mean) / sqrt(variance + epsilon) * gamma + beta. A row
+ * is what one place of the other axes has (Ba, Kiros and Hinton, 2016). Variables: gamma and beta, of a row's shape. config
+ * NULL: its defaults. */
+CLQ_API clq_tensor clq_layer_norm(clq_model *model, clq_tensor x, const clq_row_norm_config *config);
+/* x / sqrt(mean of squares + epsilon) * scale (Zhang and Sennrich, 2019). Variable: scale. */
+CLQ_API clq_tensor clq_rms_norm(clq_model *model, clq_tensor x, const clq_row_norm_config *config);
+/* A row is a group of neighboring channels at all places of a sample (Wu and He, 2018). Variables: gamma (c), beta (c). */
+CLQ_API clq_tensor clq_group_norm(clq_model *model, clq_tensor x, const clq_row_norm_config *config);
+/* x over the root of the sum of squares along the last axis. */
+CLQ_API clq_tensor clq_unit_norm(clq_model *model, clq_tensor x, const char *name);
 /* In training each element becomes 0 with probability `rate`; the others are divided by 1 - rate. In evaluation and
  * prediction: x itself. Which ones is a function of the seed, the layer, the step and the sample's place in the global
  * batch: the same on any number of replicas. config NULL: a rate of 0.5. */
 CLQ_API clq_tensor clq_dropout(clq_model *model, clq_tensor x, const clq_dropout_config *config);
+
+/* In training what is dropped becomes SELU's lowest value, and a line through all keeps mean and variance; for layers with
+ * SELU (Klambauer et al., 2017). rate: as of clq_dropout_config. */
+CLQ_API clq_tensor clq_alpha_dropout(clq_model *model, clq_tensor x, double rate, const char *name);
+/* In training normally distributed noise with this standard deviation is added. */
+CLQ_API clq_tensor clq_gaussian_noise(clq_model *model, clq_tensor x, double deviation, const char *name);
 
 /* ---- branches ----
  * Any tensor may be read by several layers. The layers below read several tensors: `inputs` has `count` of them, at
@@ -231,8 +274,9 @@ CLQ_API clq_tensor clq_subtract(clq_model *model, const clq_tensor *inputs, size
                                 const char *name); /* the first minus the second */
 CLQ_API clq_tensor clq_multiply(clq_model *model, const clq_tensor *inputs, size_t count, const char *name);
 CLQ_API clq_tensor clq_average(clq_model *model, const clq_tensor *inputs, size_t count, const char *name);
-/* The gradient of a maximum goes to the largest input; of equal ones to the first. */
+/* The gradient of a maximum goes to the largest input, of a minimum to the smallest; of equal ones to the first. */
 CLQ_API clq_tensor clq_maximum(clq_model *model, const clq_tensor *inputs, size_t count, const char *name);
+CLQ_API clq_tensor clq_minimum(clq_model *model, const clq_tensor *inputs, size_t count, const char *name);
 /* One behind the other along an axis, in which alone their shapes may differ. axis: 0 is the first behind the batch;
  * -1 the last, … */
 CLQ_API clq_tensor clq_concatenate(clq_model *model, const clq_tensor *inputs, size_t count, int axis,
@@ -240,6 +284,11 @@ CLQ_API clq_tensor clq_concatenate(clq_model *model, const clq_tensor *inputs, s
 /* Applies the layer that gave `of` to x as well, with the same weights (tied weights). Errors: ARGUMENT (x's shape
  * would need weights of another shape, or the layer takes other than one input). */
 CLQ_API clq_tensor clq_share(clq_model *model, clq_tensor of, clq_tensor x);
+
+/* Freezes the layer that gave x: training leaves its variables as they are, and computes no gradients of them. A batch
+ * normalisation uses its moving statistics then, as in evaluation. Returns x. Errors: ARGUMENT (x is no tensor of the
+ * model). */
+CLQ_API clq_tensor clq_freeze(clq_model *model, clq_tensor x);
 
 /* Marks a cut for strategy pipeline, behind x: layers added up to x belong to the stages before the cut, layers added
  * later to those behind it. A model with marks is cut at its marks, into one stage more than it has marks; one without

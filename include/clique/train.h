@@ -125,7 +125,7 @@ typedef struct clq_trainer_config {
     clq_loss loss;
     clq_strategy_kind strategy; /* AUTO: single for one device, else mirrored */
     size_t global_batch;        /* the largest batch that a step gets; split over the replicas, or over pipelines */
-    clq_dtype sample_dtype;     /* CLQ_U8 (scaled by 1/255 on the device) or CLQ_F32 */
+    clq_dtype sample_dtype;     /* CLQ_U8 (divided by 255 on the device, or not: clq_rescaling) or CLQ_F32 */
     uint64_t seed;              /* of the initial weights (clq_initialiser) */
     bool measure_gradient;      /* clq_step_info.grad_norm is filled in */
     bool inference_only;        /* no gradient, no optimizer: evaluate with a loss, predict */

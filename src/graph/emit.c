@@ -39,9 +39,37 @@ static clq_value memory_of_home(const clq_plan *plan, const clq_graph_value *val
     case CLQ_HOME_SENT: return plan->v_crossings[CLQ_SENT][value->index];
     case CLQ_HOME_RECEIVED_GRADIENT: return plan->v_crossings[CLQ_RECEIVED_GRADIENT][value->index];
     case CLQ_HOME_SENT_GRADIENT: return plan->v_crossings[CLQ_SENT_GRADIENT][value->index];
+    case CLQ_HOME_CONSTANT: return clq_plan_whole_value(plan->list, value->name, plan->constants[value->index]);
     case CLQ_HOME_STEP: break;
     }
     return CLQ_NO_VALUE;
+}
+
+/* ---- constants ---- */
+
+void clq_plan_drop_constants(clq_plan *plan) {
+    for (uint32_t i = 0; i < plan->constant_count; i++) clq_buffer_destroy(plan->constants[i]);
+    clq_free(plan->constants);
+    plan->constants = NULL;
+    plan->constant_count = 0;
+}
+
+static clq_status create_constants(clq_plan *plan, const clq_graph *graph) {
+    if (graph->constant_count == 0) return CLQ_OK;
+    plan->constants = clq_alloc(graph->constant_count, sizeof *plan->constants);
+    if (!plan->constants) return CLQ_MEMORY;
+    for (; plan->constant_count < graph->constant_count; plan->constant_count++) {
+        const clq_constant *constant = &graph->constants[plan->constant_count];
+        clq_buffer **buffer = &plan->constants[plan->constant_count];
+        const size_t bytes = constant->count * sizeof *constant->numbers;
+        CLQ_TRY(clq_buffer_create(plan->device, CLQ_MEMORY_DEVICE, bytes, "constants", buffer));
+        const clq_status status = clq_buffer_set(plan->device, *buffer, constant->numbers, bytes);
+        if (status != CLQ_OK) {
+            clq_buffer_destroy(*buffer);
+            return status;
+        }
+    }
+    return CLQ_OK;
 }
 
 static void find_memory(emitter *e) {
@@ -66,10 +94,10 @@ static clq_value output_memory(const emitter *e, uint32_t n, unsigned i) {
     const clq_node *node = &e->graph->nodes[n];
     const clq_graph_value *value = clq_graph_value_at(e->graph, node->outputs[i]);
     const unsigned overwrites = i == 0 ? node->op->overwrites : 0;
+    const clq_id over = overwrites ? node->inputs[overwrites - 1] : 0;
     if (value->home != CLQ_HOME_STEP) return e->values[node->outputs[i]].memory;
     if (i == 0 && node->op->traits & CLQ_OP_ALIAS) return e->values[node->inputs[0]].memory;
-    if (overwrites && may_overwrite(e, n, node->inputs[overwrites - 1], node->outputs[0]))
-        return e->values[node->inputs[overwrites - 1]].memory;
+    if (over && may_overwrite(e, n, over, node->outputs[0])) return e->values[over].memory;
     size_t bytes = clq_graph_value_bytes(value);
     const clq_value memory = clq_list_value(e->plan->list, CLQ_VALUE_ACTIVATION, value->name,
                                             value->per_sample ? 0 : bytes, value->per_sample ? bytes : 0);
@@ -161,6 +189,7 @@ clq_status clq_plan_emit(clq_plan *plan) {
     CLQ_TRY_OR(done, status, clq_plan_build_graph(plan, plan->list, &graph, NULL, NULL));
     for (uint32_t n = 0; n < graph.node_count; n++)
         CLQ_TRY_OR(done, status, check_types(plan->list, &graph, &graph.nodes[n]));
+    CLQ_TRY_OR(done, status, create_constants(plan, &graph));
     e.values = clq_alloc((size_t)graph.value_count + 1, sizeof *e.values);
     CLQ_TRY_OR(done, status, e.values ? CLQ_OK : CLQ_MEMORY);
     find_memory(&e);

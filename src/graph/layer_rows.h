@@ -20,12 +20,15 @@ typedef enum clq_attribute_type {
     CLQ_ATTRIBUTE_ACTIVATION,  /* clq_activation */
     CLQ_ATTRIBUTE_PADDING,     /* clq_padding */
     CLQ_ATTRIBUTE_AXIS,        /* int: 0 is the first behind the batch, -1 the last, … */
+    CLQ_ATTRIBUTE_AXES,        /* clq_axes: one or several; none: as the layer has it */
+    CLQ_ATTRIBUTE_SHARED,      /* unsigned: bit d: all places along axis d share one; in files a shape with 1 there */
     CLQ_ATTRIBUTE_SHAPE,       /* clq_shape; in files one size may be -1: what the others leave */
     CLQ_ATTRIBUTE_INITIALISER, /* clq_initialiser */
     /* Without a member: files may have only one value. */
     CLQ_ATTRIBUTE_ONLY_WORD,      /* `word` */
     CLQ_ATTRIBUTE_ONLY_NUMBER,    /* `fallback` */
     CLQ_ATTRIBUTE_ONLY_FALSE,     /* false */
+    CLQ_ATTRIBUTE_ONLY_NULL,      /* null */
     CLQ_ATTRIBUTE_ONLY_LAST_AXIS, /* the last axis, by whatever number */
     CLQ_ATTRIBUTE_UNUSED,         /* anything: it means nothing without another one that is refused */
     CLQ_ATTRIBUTE_TYPES
@@ -38,7 +41,7 @@ typedef struct clq_numbers {
 } clq_numbers;
 
 typedef struct clq_attribute {
-    const char *key; /* Keras's */
+    const char *key, *alias; /* Keras's; what Keras 2 called it, or NULL */
     clq_attribute_type type;
     size_t at;   /* of the member in the config */
     bool needed; /* there is no default */
@@ -62,7 +65,10 @@ typedef struct clq_layer_kind {
     size_t config_bytes; /* of what the builder is given; 0: nothing */
     const clq_attribute *attributes;
     size_t attribute_count;
-    bool draws; /* random numbers in training: each use takes a stream of its own (clq_expansion) */
+    const char *module; /* where its class is, if that is not Keras's layers */
+    bool scales_bytes; /* it brings raw values to a range: what samples of bytes are divided by otherwise is left out */
+    bool moves;        /* its output has its input's values, in other places, and zeros */
+    bool draws;        /* random numbers in training: each use takes a stream of its own (clq_expansion) */
     /* Checks the layer's settings against the shapes of y's inputs; sets y's shape. */
     clq_status (*infer)(const clq_model *model, const clq_layer *layer, clq_model_tensor *y);
     /* Declares the layer's variables (clq_model_declare_variable), each time it is applied. NULL: it has none. */

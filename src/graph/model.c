@@ -244,6 +244,14 @@ clq_tensor clq_recompute(clq_model *model, clq_tensor x) {
     return x;
 }
 
+clq_tensor clq_freeze(clq_model *model, clq_tensor x) {
+    if (!may_mark(model, x, "clq_freeze")) return (clq_tensor){0};
+    clq_layer *layer = &model->layers[model->tensors[x.id - 1].layer - 1];
+    layer->frozen = true;
+    clq_model_freeze_variables(model, layer);
+    return x;
+}
+
 clq_tensor clq_pipeline_cut(clq_model *model, clq_tensor x) {
     if (!may_mark(model, x, "clq_pipeline_cut")) return (clq_tensor){0};
     uint32_t place = model->mark_count;

@@ -10,7 +10,7 @@ typedef struct clq_variable_kind {
     clq_dtype dtype;  /* f32 unless it is set */
     clq_role role;
     clq_initialiser initialiser;
-    bool is_bias, decay, synchronized;
+    bool is_bias, decay, synchronized, fixed;
 } clq_variable_kind;
 extern const clq_variable_kind clq_variable_kernel, clq_variable_bias;
 /* The same with another initialiser, unless that is the default. */
@@ -28,6 +28,8 @@ static inline uint32_t clq_layer_variable(const clq_layer *layer, unsigned numbe
 /* Variable `number` of the layer, `layer/what`. Where the layer is applied again, its shape must be as it was. */
 clq_status clq_model_declare_variable(clq_model *model, clq_layer *layer, unsigned number, clq_shape shape,
                                       const clq_variable_kind *kind);
+/* Nobody changes the layer's variables from now on. */
+void clq_model_freeze_variables(clq_model *model, const clq_layer *layer);
 /* After layers were dropped: leaves the variables of those that are there. kept[id]: the new id of a layer, 0: none. */
 void clq_model_keep_variables(clq_model *model, const uint32_t *kept);
 

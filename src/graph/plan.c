@@ -161,6 +161,7 @@ static clq_status fill_list(clq_plan *plan) {
 
 static void drop_list(clq_plan *plan) {
     clq_list_destroy(plan->list);
+    clq_plan_drop_constants(plan);
     clq_checks_release(&plan->checks);
     clq_free(plan->variables);
     plan->list = NULL;
@@ -254,6 +255,7 @@ void clq_plan_destroy(clq_plan *plan) {
     clq_plan_end_sharding(plan);
     clq_list_destroy(plan->list); /* its kernels and views go before the buffers */
     clq_placement_release(&plan->placement);
+    clq_plan_drop_constants(plan);
     clq_checks_release(&plan->checks);
     const clq_plan none = {0}, *beside = plan->config.beside ? plan->config.beside : &none;
     for (unsigned i = 0; i < CLQ_FEED_MAX; i++)

@@ -107,6 +107,8 @@ struct clq_plan {
     /* If config.beside has one of the size, it is that one. inputs: (feed.count); NULL: another stage reads it. */
     clq_buffer *inputs[CLQ_FEED_MAX], *metrics, *norms, *output[CLQ_MODEL_OUTPUTS_MAX];
     clq_buffer *crossings[CLQ_CROSSING_KINDS][CLQ_CROSSINGS_MAX]; /* NULL: none */
+    clq_buffer **constants;                                       /* (constant_count) what its graph knows */
+    uint32_t constant_count;
 
     /* the same as values of the list; of arenas the part that is updated */
     clq_value v_crossings[CLQ_CROSSING_KINDS][CLQ_CROSSINGS_MAX];
@@ -153,6 +155,7 @@ clq_value clq_plan_whole_value(clq_list *list, const char *name, clq_buffer *buf
 /* Arithmetic of launches first to end - 1, for a full batch. */
 double clq_plan_launch_flops(const clq_plan *plan, size_t first, size_t end);
 
+void clq_plan_drop_constants(clq_plan *plan); /* behind its list */
 /* The graph of the plan's step, through all passes, as of clq_graph_build. */
 clq_status clq_plan_build_graph(const clq_plan *plan, clq_list *list, clq_graph *graph, clq_pass_observer after,
                                 void *observer);

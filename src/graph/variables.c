@@ -55,6 +55,7 @@ clq_status clq_model_declare_variable(clq_model *model, clq_layer *layer, unsign
                              .initialiser = kind->initialiser,
                              .decay = kind->decay,
                              .synchronized = kind->synchronized,
+                             .fixed = kind->fixed,
                              .layer = model->layer_count + 1}; /* a new layer's: that of the next id */
     snprintf(variable.name, sizeof(variable.name), "%s/%s", layer->name, kind->what);
     clq_status status = clq_shape_elements(&shape, &variable.elements);
@@ -69,6 +70,15 @@ clq_status clq_model_declare_variable(clq_model *model, clq_layer *layer, unsign
     model->variables[model->variable_count] = variable;
     layer->variables[number] = ++model->variable_count;
     return CLQ_OK;
+}
+
+void clq_model_freeze_variables(clq_model *model, const clq_layer *layer) {
+    for (size_t k = 0; k < layer->variable_places; k++) {
+        if (!layer->variables[k]) continue;
+        clq_variable *variable = &model->variables[layer->variables[k] - 1];
+        variable->role = CLQ_ROLE_STATE;
+        variable->fixed = true;
+    }
 }
 
 void clq_model_keep_variables(clq_model *model, const uint32_t *kept) {

@@ -49,10 +49,10 @@ static clq_status lay_out_trained(clq_weights *weights, bool slices) {
     return CLQ_OK;
 }
 
-static clq_status lay_out_state(clq_weights *weights, bool synchronized) {
+static clq_status lay_out_state(clq_weights *weights, bool shared) {
     for (uint32_t i = 0; i < weights->model->variable_count; i++) {
         const clq_variable *variable = variable_at(weights, i);
-        if (variable->role == CLQ_ROLE_STATE && variable->synchronized == synchronized && has(weights, i))
+        if (variable->role == CLQ_ROLE_STATE && clq_variable_is_shared(variable) == shared && has(weights, i))
             CLQ_TRY(lay_out(weights, i, &weights->state_bytes));
     }
     return CLQ_OK;

@@ -20,6 +20,7 @@ struct clq_layer {
     uint32_t *variables; /* (variable_places) index + 1, by the kind's number of it; 0: none. The model's */
     size_t variable_places;
     clq_shape made_for, applied_to; /* shape of its first input when it was first, and last, applied */
+    bool frozen;                    /* clq_freeze: its variables are fixed, and it works as in evaluation */
 };
 
 /* A tensor of the model: what a layer gives for certain inputs. */
@@ -35,7 +36,7 @@ struct clq_model_tensor {
 /* Who changes a variable. */
 typedef enum clq_role {
     CLQ_ROLE_TRAINABLE, /* the optimizer, by its gradient */
-    CLQ_ROLE_STATE      /* what computes the model's output, as moving statistics; it has no gradient */
+    CLQ_ROLE_STATE      /* what computes the model's output, as moving statistics; or nobody. It has no gradient */
 } clq_role;
 typedef struct clq_variable {
     char name[CLQ_LAYER_NAME_MAX + 16]; /* "conv2d/kernel" */
@@ -47,6 +48,7 @@ typedef struct clq_variable {
     clq_initialiser initialiser;
     bool decay;        /* weight decay is about it */
     bool synchronized; /* of state: replicas that train together give it the same values, to the same bits */
+    bool fixed;        /* of state: nobody changes it */
     uint32_t layer;    /* id */
 } clq_variable;
 
@@ -73,6 +75,10 @@ struct clq_model {
  * has a stream of random numbers of its own, so a layer's values do not depend on the others. Errors: MEMORY. */
 clq_status clq_variable_initialise(const clq_variable *variable, uint64_t seed, uint32_t index, float *out);
 size_t clq_variable_bytes(const clq_variable *variable); /* as it is stored */
+/* Whether state is the same on all replicas, to the same bits. */
+static inline bool clq_variable_is_shared(const clq_variable *variable) {
+    return variable->synchronized || variable->fixed;
+}
 /* Input `i` of a tensor. */
 const clq_model_tensor *clq_model_input_of(const clq_model *model, const clq_model_tensor *tensor, size_t i);
 /* Of a finished model. */

@@ -103,6 +103,7 @@ typedef struct reading {
 /* The value of a row; NULL if the file has none, and then what the row says of that is done. */
 static json_t *value_of(const reading *r) {
     json_t *value = clq_keras_attribute(r->a, r->row->key);
+    if (!value && r->row->alias) value = clq_keras_attribute(r->a, r->row->alias);
     if (!value && r->row->needed) clq_keras_refuse(r->a, CLQ_FORMAT, r->row->key, "is missing");
     return value;
 }
@@ -250,6 +251,41 @@ static int take_axis(const reading *r) {
 }
 static void read_axis(const reading *r, void *member) { *(int *)member = take_axis(r); }
 
+/* One, or a list, each counted as Keras does. */
+static void read_axes(const reading *r, void *member) {
+    clq_axes *out = member;
+    json_t *value = value_of(r);
+    const json_int_t rank = r->x->shape.rank;
+    const size_t count = json_is_array(value) ? json_array_size(value) : value != NULL;
+    bool fits = count <= CLQ_SHAPE_MAX && (!value || count > 0);
+    for (size_t i = 0; i < count && fits; i++) {
+        const json_t *item = json_is_array(value) ? json_array_get(value, i) : value;
+        const json_int_t axis = json_integer_value(item);
+        fits = json_is_integer(item) && axis != 0 && axis <= rank && axis >= -rank;
+        out->axes[out->count++] = (int)(axis > 0 ? axis - 1 : axis);
+    }
+    char wanted[96];
+    (void)snprintf(wanted, sizeof wanted, "an axis from 1 to %d, or from -%d to -1, or a list of such", (int)rank,
+                   (int)rank);
+    if (!fits) refuse(r, value, wanted);
+}
+
+/* As of a mask's shape, with the batch in front: null, or a size; 1 where an axis has more. */
+static void read_shared(const reading *r, void *member) {
+    json_t *value = value_of(r);
+    const clq_shape *x = &r->x->shape;
+    unsigned shared = 0;
+    bool fits = !value || (json_array_size(value) == x->rank + 1 && json_is_null(json_array_get(value, 0)));
+    for (unsigned d = 0; d < x->rank && value && fits; d++) {
+        const json_t *size = json_array_get(value, d + 1);
+        const json_int_t places = json_is_null(size) ? (json_int_t)x->dims[d] : json_integer_value(size);
+        fits = (json_is_null(size) || json_is_integer(size)) && (places == 1 || places == (json_int_t)x->dims[d]);
+        if (places == 1 && x->dims[d] > 1) shared |= 1u << d;
+    }
+    *(unsigned *)member = shared;
+    if (!fits) refuse(r, value, "null for the batch, and for each axis null, its size, or 1");
+}
+
 /* One dimension may be -1: what the others leave. */
 static bool resolve_shape(const json_t *target, size_t elements, clq_shape *out) {
     size_t known = 1, open = SIZE_MAX;
@@ -301,6 +337,14 @@ static void check_false(const reading *r, void *member) {
         clq_keras_refuse(r->a, CLQ_UNSUPPORTED, r->row->key, "true is not supported");
 }
 
+static void check_null(const reading *r, void *member) {
+    (void)member;
+    json_t *value = value_of(r);
+    char text[80];
+    if (value)
+        clq_keras_refuse(r->a, CLQ_UNSUPPORTED, r->row->key, "%s is not supported, only null", quote(value, text));
+}
+
 static void check_last_axis(const reading *r, void *member) {
     (void)member;
     const int axis = take_axis(r);
@@ -322,10 +366,11 @@ static void (*const readers[CLQ_ATTRIBUTE_TYPES])(const reading *r, void *member
     [CLQ_ATTRIBUTE_NUMBER] = read_number,     [CLQ_ATTRIBUTE_NUMBERS] = read_numbers,
     [CLQ_ATTRIBUTE_SEED] = read_seed,         [CLQ_ATTRIBUTE_ACTIVATION] = read_activation,
     [CLQ_ATTRIBUTE_PADDING] = read_padding,   [CLQ_ATTRIBUTE_AXIS] = read_axis,
+    [CLQ_ATTRIBUTE_AXES] = read_axes,         [CLQ_ATTRIBUTE_SHARED] = read_shared,
     [CLQ_ATTRIBUTE_SHAPE] = read_shape,       [CLQ_ATTRIBUTE_INITIALISER] = read_initialiser,
     [CLQ_ATTRIBUTE_ONLY_WORD] = check_word,   [CLQ_ATTRIBUTE_ONLY_NUMBER] = check_number,
     [CLQ_ATTRIBUTE_ONLY_FALSE] = check_false, [CLQ_ATTRIBUTE_ONLY_LAST_AXIS] = check_last_axis,
-    [CLQ_ATTRIBUTE_UNUSED] = pass_over,
+    [CLQ_ATTRIBUTE_UNUSED] = pass_over,       [CLQ_ATTRIBUTE_ONLY_NULL] = check_null,
 };
 
 void clq_keras_read_rows(clq_keras_attributes *a, const clq_layer_kind *kind, const clq_model_tensor *x, void *config) {

@@ -20,8 +20,6 @@ static void take_dtype(clq_keras_attributes *a) {
 static void take_common(clq_keras_attributes *a) {
     take_dtype(a);
     (void)clq_keras_attribute(a, "batch_input_shape"); /* Keras 2's first layer repeats the input's */
-    if (!clq_keras_flag(a, "trainable", true))
-        clq_keras_refuse(a, CLQ_UNSUPPORTED, "trainable", "frozen layers are not supported");
 }
 
 /* ---- the layers ---- */
@@ -31,16 +29,26 @@ void clq_keras_describe_place(json_t *layer, size_t index, char where[160]) {
     snprintf(where, 160, "config.layers[%zu] (%.60s)", index, name ? name : "no name");
 }
 
+/* Another library's class of the same name is another layer. Keras 2 leaves the module out. */
+static bool is_of_module(json_t *layer, const clq_layer_kind *kind) {
+    static const char *const keras[] = {"keras.layers", "keras.src.layers", "keras.src.engine"};
+    const char *module = json_string_value(json_object_get(layer, "module"));
+    bool fits = !module && !kind->module;
+    for (size_t i = 0; module && !kind->module && i < CLQ_COUNT_OF(keras); i++)
+        fits = fits || strncmp(module, keras[i], strlen(keras[i])) == 0;
+    return fits || (module && kind->module && strcmp(module, kind->module) == 0);
+}
+
 /* What an InputLayer is, is read by clq_keras_add_input. */
-static const clq_layer_kind *find_kind(const char *class_name) {
-    const clq_layer_kind *kind = clq_layer_kind_named(class_name);
-    return kind && kind->inputs[1] > 0 ? kind : NULL;
+static const clq_layer_kind *find_kind(json_t *layer) {
+    const clq_layer_kind *kind = clq_layer_kind_named(clq_keras_class(layer));
+    return kind && kind->inputs[1] > 0 && is_of_module(layer, kind) ? kind : NULL;
 }
 
 clq_status clq_keras_check_class(json_t *layer, size_t index) {
     const char *class_name = json_string_value(json_object_get(layer, "class_name"));
     if (!class_name) return clq_fail(CLQ_FORMAT, "config.layers[%zu].class_name is missing", index);
-    if (find_kind(class_name)) return CLQ_OK;
+    if (find_kind(layer)) return CLQ_OK;
     char where[160];
     clq_keras_describe_place(layer, index, where);
     clq_text known = {0};
@@ -60,16 +68,18 @@ static clq_status add_layer(clq_model *model, json_t *layer, size_t index, const
     clq_keras_open(layer, index, &a);
     const char *name = clq_keras_text(&a, "name", NULL);
     take_common(&a);
+    const bool frozen = !clq_keras_flag(&a, "trainable", true);
     clq_keras_read_rows(&a, kind, &model->tensors[inputs[0].id - 1], config);
     CLQ_TRY(clq_keras_close(&a));
     *out = clq_model_add_layer(model, kind, name, config, inputs, count);
+    if (frozen && out->id) (void)clq_freeze(model, *out);
     return out->id ? CLQ_OK : clq_fail_within(clq_error_raise(&model->error), "%s", a.path);
 }
 
 clq_status clq_keras_add_layer(clq_model *model, json_t *layer, size_t index, const clq_tensor *inputs, size_t count,
                                clq_tensor *out) {
     CLQ_TRY(clq_keras_check_class(layer, index));
-    const clq_layer_kind *kind = find_kind(clq_keras_class(layer));
+    const clq_layer_kind *kind = find_kind(layer);
     void *config = clq_alloc(1, CLQ_MAX(kind->config_bytes, (size_t)1));
     if (!config) return CLQ_MEMORY;
     const clq_status status = add_layer(model, layer, index, kind, config, inputs, count, out);

@@ -105,7 +105,8 @@ typedef enum clq_element_op {
     CLQ_ELEMENT_ERF,
     CLQ_ELEMENT_SIN,
     CLQ_ELEMENT_COS,
-    CLQ_ELEMENT_POWER, /* a to the power of number */
+    CLQ_ELEMENT_POWER,  /* a to the power of number */
+    CLQ_ELEMENT_NORMAL, /* a random number with mean 0 and deviation 1 (clq_dropout_words) */
     CLQ_ELEMENT_OPS
 } clq_element_op;
 
@@ -113,7 +114,7 @@ typedef struct clq_instruction {
     clq_element_op op;
     unsigned a, b, c; /* registers of instructions before; those that the operation has */
     double number;    /* CONSTANT, SCALE, POWER: a float; DROPOUT: the rate */
-    uint32_t stream;  /* DROPOUT: tells dropouts with one seed apart, below 2^24; a layer's number */
+    uint32_t stream;  /* DROPOUT, NORMAL: tells those with one seed apart, below 2^24; a layer's number */
 } clq_instruction;
 
 /* What an input has for an element. */
@@ -155,6 +156,8 @@ typedef struct clq_element_program {
 /* Appends an instruction, or an input and the instruction that takes it; the register. There must be room. */
 unsigned clq_element_do(clq_element_program *p, clq_instruction instruction);
 unsigned clq_element_take(clq_element_program *p, struct clq_element_input input);
+bool clq_element_is_random(clq_element_op op);
+bool clq_element_program_is_random(const clq_element_program *p);
 /* How many of an instruction's a, b and c are registers. */
 unsigned clq_element_operands(clq_element_op op);
 /* Kernel arguments that hold a program's numbers: at most CLQ_ELEMENT_WORDS. */
@@ -180,7 +183,8 @@ void clq_elementwise(clq_list *list, const char *label, const clq_element_progra
  * (CLQ_PARAM_FIRST_ROW + its row here) and the element's number: nothing is stored, and replicas that split a batch, or
  * rows (.slice), at any place drop what one device would drop. It stays where its word is at least the threshold. The
  * word is number element % 4 of the Philox4x32-10 block with the seed as key and the counter (element / 4, place, step,
- * CLQ_RANDOM_DROPOUT << 24 | stream), lowest word first. */
+ * CLQ_RANDOM_DROPOUT << 24 | stream), lowest word first. NORMAL makes of such a word w what a normal distribution
+ * exceeds with probability v = (w mod 2^31 + 1/2) / 2^32; its negative if w is 2^31 or more. */
 typedef struct clq_dropout_words {
     uint32_t threshold; /* rate * 2^32, rounded */
     float scale;        /* 1 / (1 - rate) */
@@ -237,6 +241,25 @@ void clq_pool2d_forward(clq_list *list, const clq_pool2d_problem *p, clq_value x
 /* dx from dy, and from y where there is an activation (else it is left alone, and may be none); gathers; no atomics. */
 void clq_pool2d_backward(clq_list *list, const clq_pool2d_problem *p, clq_value y, clq_value dy, clq_value winner,
                          clq_value dx);
+
+/* ---- normalisation of rows by themselves (row_norm.c): layer normalisation (Ba, Kiros and Hinton, 2016), group
+ * normalisation (Wu and He, 2018), root mean square normalisation (Zhang and Sennrich, 2019) ---- */
+
+/* A sample is (outer, positions, groups, width). A row, of `positions` runs of `width` numbers, is what one place of
+ * `outer` and one group have; factors and summands are by channel (groups * width). y = (x - mean) / sqrt(variance +
+ * epsilon) * gamma + beta, with the (biased) variance; not `centred`: x / sqrt(mean of squares + epsilon) and so on. */
+typedef struct clq_row_norm_problem {
+    size_t outer, positions, groups, width;
+    bool centred;
+    double epsilon;
+} clq_row_norm_problem;
+size_t clq_row_norm_rows(const clq_row_norm_problem *p); /* of a sample */
+/* statistics (rows, 2), for backward: the mean, 1 / sqrt(variance + epsilon); may be none, as gamma and beta. */
+void clq_row_norm_forward(clq_list *list, const clq_row_norm_problem *p, clq_value x, clq_value gamma, clq_value beta,
+                          clq_value y, clq_value statistics);
+/* Each of dx, dgamma and dbeta may be none. */
+void clq_row_norm_backward(clq_list *list, const clq_row_norm_problem *p, clq_value x, clq_value dy,
+                           clq_value statistics, clq_value gamma, clq_value dx, clq_value dgamma, clq_value dbeta);
 
 /* ---- values taken from other places (arrange.c): padding, slices with steps, transposes ---- */
 
@@ -357,8 +380,8 @@ void clq_reduce_axis(clq_list *list, const clq_repeat_problem *p, clq_value y, c
 
 /* ---- input (input.c) ---- */
 
-/* y = (float)x * (1/255), u8 to f32, f16 or bf16, `elements` per example. */
-void clq_input_u8(clq_list *list, size_t elements, clq_value x, clq_value y);
+/* y = (float)x * factor, u8 to f32, f16 or bf16, `elements` per example. */
+void clq_input_u8(clq_list *list, size_t elements, float factor, clq_value x, clq_value y);
 
 /* ---- optimizers (optimizers.c, one row each), and their updates over flat arenas (update.c), launched once; sums
  * of gradients (accumulate.c) ---- */

@@ -589,6 +589,39 @@ static clq_tensor in_a_row(subject *s, clq_tensor x) {
     return clq_concatenate(s->model, CLQ_TENSORS(clq_flatten(s->model, mean, NULL), all), 0, NULL);
 }
 
+static clq_tensor by_rows(subject *s, clq_tensor x) {
+    x = clq_conv2d(s->model, x, &(clq_conv2d_config){.filters = 4, .kernel = {2, 2}});
+    x = clq_group_norm(s->model, x, &(clq_row_norm_config){.groups = 2});
+    x = clq_layer_norm(s->model, clq_activate(s->model, x, CLQ_TANH, NULL), &(clq_row_norm_config){.epsilon = 0.1});
+    x = clq_rms_norm(s->model, x, &(clq_row_norm_config){.axes = {2, {-2, -1}}});
+    x = clq_unit_norm(s->model, clq_prelu(s->model, x, true, NULL), NULL);
+    return clq_layer_norm(s->model, clq_flatten(s->model, x, NULL), &(clq_row_norm_config){.no_scale = true});
+}
+
+/* Numbers that are given, bytes that come raw, slopes that are trained, layers that are not. */
+static clq_tensor scaled(subject *s, clq_tensor x) {
+    static const float mean[] = {3, -1}, variance[] = {4, 0.25f};
+    x = clq_normalization(s->model, clq_rescaling(s->model, x, 1.0 / 64, -1, NULL), 2, mean, variance, NULL);
+    x = clq_normalization(s->model, clq_prelu(s->model, x, false, NULL), 0, NULL, NULL, NULL);
+    x = clq_freeze(s->model, clq_conv2d(s->model, x, &(clq_conv2d_config){.filters = 3, .kernel = {3, 3}}));
+    x = clq_leaky_relu(s->model, clq_freeze(s->model, clq_batch_norm(s->model, x, NULL)), 0.1, NULL);
+    x = clq_dense(s->model, clq_flatten(s->model, x, NULL), &(clq_dense_config){.units = 4});
+    return clq_freeze(s->model, clq_dense(s->model, x, &(clq_dense_config){.units = 4, .activation = CLQ_TANH}));
+}
+
+static clq_tensor noisy(subject *s, clq_tensor x) {
+    x = clq_conv2d(s->model, x, &(clq_conv2d_config){.filters = 4, .kernel = {2, 2}, .activation = CLQ_SELU});
+    x = clq_dropout(s->model, x, &(clq_dropout_config){.rate = 0.4, .shared = 3});            /* channels */
+    clq_tensor y = clq_dropout(s->model, x, &(clq_dropout_config){.rate = 0.3, .shared = 7}); /* all of a sample */
+    x = clq_add(s->model, CLQ_TENSORS(x, y), NULL);
+    x = clq_dropout(s->model, x, &(clq_dropout_config){.rate = 0.3, .shared = 2}); /* rows */
+    x = clq_alpha_dropout(s->model, clq_gaussian_noise(s->model, x, 0.2, NULL), 0.25, NULL);
+    return clq_minimum(s->model,
+                       CLQ_TENSORS(clq_flatten(s->model, x, NULL), clq_dense(s->model, clq_flatten(s->model, y, NULL),
+                                                                             &(clq_dense_config){.units = 100})),
+                       NULL);
+}
+
 static build_layers *const special[] = {framed,
                                         dropouts_in_a_row,
                                         dropouts_and_activations,
@@ -601,7 +634,10 @@ static build_layers *const special[] = {framed,
                                         padded,
                                         depthwise,
                                         upwards,
-                                        in_a_row};
+                                        in_a_row,
+                                        by_rows,
+                                        scaled,
+                                        noisy};
 
 enum { SEEDS_EACH = 6 };
 
@@ -713,7 +749,8 @@ static void instructions_without_a_derivative_are_refused(void **state) {
     static const clq_element_op unknown[] = {CLQ_ELEMENT_RELU_SLOPE, CLQ_ELEMENT_SIGMOID_SLOPE, CLQ_ELEMENT_TANH_SLOPE,
                                              CLQ_ELEMENT_MISH_SLOPE, CLQ_ELEMENT_SOFTPLUS_SLOPE};
     static const clq_element_op flat[] = {CLQ_ELEMENT_GREATER, CLQ_ELEMENT_AT_LEAST, CLQ_ELEMENT_EQUAL,
-                                          CLQ_ELEMENT_SELECT /* by what decides */, CLQ_ELEMENT_SIGN};
+                                          CLQ_ELEMENT_SELECT /* by what decides */, CLQ_ELEMENT_SIGN,
+                                          CLQ_ELEMENT_NORMAL};
     (void)state;
     for (unsigned op = CLQ_ELEMENT_CONSTANT + 1; op < CLQ_ELEMENT_OPS; op++) {
         bool is_known = true, is_flat = false;

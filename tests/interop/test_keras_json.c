@@ -86,6 +86,14 @@ static bool is_read_now(const char *name) {
                                        "dense_gelu",
                                        "activation_selu",
                                        "conv2d_groups",
+                                       "softmax_axis",
+                                       "dropout_noise_shape",
+                                       "spatial_dropout2d",
+                                       "gaussian_dropout",
+                                       "layer_normalization",
+                                       "batch_normalization_frozen",
+                                       "minimum",
+                                       "dense_frozen",
                                        "input_is_an_output"};
     for (size_t i = 0; i < CLQ_COUNT_OF(read); i++)
         if (strcmp(read[i], name) == 0) return true;

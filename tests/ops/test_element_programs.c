@@ -63,6 +63,7 @@ static known known_of(const clq_instruction *i, const known *r) {
     /* The error of an argument of some size is as large a part of it. */
     case CLQ_ELEMENT_SIN:
     case CLQ_ELEMENT_COS: return rounded(1, a.error + 4e-7);
+    case CLQ_ELEMENT_NORMAL: return (known){6.5, 1e-5, 99};
     case CLQ_ELEMENT_EXP:
     case CLQ_ELEMENT_EXPM1: return rounded(exp(a.most) + 1, exp(a.most) * (1.1 * a.error + 4e-7));
     case CLQ_ELEMENT_DIVIDE: /* these have places where they are not finite, and tests of their own */
@@ -115,7 +116,7 @@ static struct clq_element_input any_input(clq_random *random, bool whole) {
 static clq_element_program any_program(clq_random *random, clq_element_op first, bool whole, known *r) {
     clq_element_program p = {.seed = clq_random_u32(random)};
     size_t inputs = 1 + rig_below(random, CLQ_ELEMENT_INPUTS), length = inputs + 1 + rig_below(random, 9);
-    if (first == CLQ_ELEMENT_DROPOUT) whole = false;
+    if (clq_element_is_random(first)) whole = false;
     for (size_t j = 0; j < inputs; j++) {
         struct clq_element_input input = any_input(random, whole);
         r[clq_element_take(&p, input)] = (known){input.dtype == CLQ_U8 ? 255 : 2, 0, input.dtype == CLQ_U8 ? 0 : 3};
@@ -129,7 +130,7 @@ static clq_element_program any_program(clq_random *random, clq_element_op first,
                                (unsigned)rig_below(random, n),
                                (double)rig_below(random, 8) / 8,
                                (uint32_t)tries};
-        if (op == CLQ_ELEMENT_INPUT || (op == CLQ_ELEMENT_DROPOUT && whole) || !is_fit(&one, r)) continue;
+        if (op == CLQ_ELEMENT_INPUT || (clq_element_is_random(op) && whole) || !is_fit(&one, r)) continue;
         r[clq_element_do(&p, one)] = known_of(&one, r);
     }
     p.output_count = 1 + rig_below(random, CLQ_ELEMENT_OUTPUTS);
@@ -285,7 +286,7 @@ static void random_programs(rig *r) {
         clq_random random = clq_random_start(61, i);
         clq_element_op first = (clq_element_op)(CLQ_ELEMENT_CONSTANT + i);
         if (has_poles(first)) continue;
-        bool whole = i % 5 == 4 && first != CLQ_ELEMENT_DROPOUT;
+        bool whole = i % 5 == 4 && !clq_element_is_random(first);
         known k[CLQ_ELEMENT_INSTRUCTIONS];
         clq_element_program p = any_program(&random, first, whole, k);
         for (size_t s = i % 4; s < CLQ_COUNT_OF(shapes); s += 4)

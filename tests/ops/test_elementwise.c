@@ -31,7 +31,7 @@ static clq_status build(const rig *r, clq_list **out) {
     for (size_t i = 0; i < 4; i++)
         flat[i] = clq_list_value(list, CLQ_VALUE_EXTERNAL, "flat", FLOATS * sizeof(float), 0);
     const clq_update_arenas arenas = {.w = flat[0], .g = flat[1], .states = {flat[2], flat[3]}, .floats = FLOATS};
-    clq_input_u8(list, IN, bytes, x);
+    clq_input_u8(list, IN, 1.0f / 255.0f, bytes, x);
     activation_forward(list, CLQ_TANH, IN, 32, x, x);
     clq_pool2d_forward(list, &pool, x, y, winner);
     activation_forward(list, CLQ_SOFTMAX, OUT, 32, y, y);

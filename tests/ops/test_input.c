@@ -7,7 +7,7 @@ static void check(rig *r, size_t elements, uint32_t capacity, uint32_t count) {
     for (size_t i = 0; i < n; i++) x[i] = (unsigned char)(i * 37 + i / 256);
     rig_begin(r, capacity);
     clq_value in = rig_value(r, "x", 0, elements), out = rig_value(r, "y", 0, elements * sizeof(float));
-    clq_input_u8(r->list, elements, in, out);
+    clq_input_u8(r->list, elements, 1.0f / 255.0f, in, out);
     rig_bind(r);
     rig_fill(r, in, x, n);
     rig_run(r, count);

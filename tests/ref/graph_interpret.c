@@ -135,7 +135,7 @@ static void product_gradient(const interpreter *r, const clq_node *node, bool co
     if (out(r, node, 0)) memcpy(out(r, node, 0), dx, numbers_of(r, x) * sizeof *dx);
     if (adds)
         accumulate(r, node->outputs[1], dw);
-    else
+    else if (out(r, node, 1))
         memcpy(out(r, node, 1), dw, numbers_of(r, w) * sizeof *dw);
     free(dx);
     free(dw);
@@ -224,7 +224,7 @@ static void loss(const interpreter *r, const clq_node *node) {
 
 static void elementwise(const interpreter *r, const clq_node *node) {
     const clq_element_program *p = &node->attributes.program;
-    const clq_graph_value *x = clq_graph_value_at(r->graph, node->inputs[0]);
+    const clq_graph_value *x = clq_graph_value_at(r->graph, clq_element_place(node));
     const double *inputs[CLQ_ELEMENT_INPUTS];
     double *outputs[CLQ_ELEMENT_OUTPUTS], *sums[CLQ_ELEMENT_SUMS];
     for (unsigned i = 0; i < p->input_count; i++) inputs[i] = in(r, node, i);
@@ -310,6 +310,18 @@ static void normalise_gradient(const interpreter *r, const clq_node *node) {
     }
 }
 
+static void row_norm_gradient(const interpreter *r, const clq_node *node) {
+    const clq_row_norm_problem *p = &node->attributes.row_norm;
+    const size_t channels = p->groups * p->width;
+    double *dx = numbers(numbers_of(r, node->inputs[0])), *dgamma = numbers(channels), *dbeta = numbers(channels);
+    double *const made[] = {dx, dgamma, dbeta};
+    ref_row_norm_gradient(p, r->inputs->count, in(r, node, 0), in(r, node, 3), in(r, node, 1), dx, dgamma, dbeta);
+    for (unsigned i = 0; i < 3; i++) {
+        if (out(r, node, i)) memcpy(out(r, node, i), made[i], numbers_of(r, node->outputs[i]) * sizeof **made);
+        free(made[i]);
+    }
+}
+
 /* ---- repeats and concatenations ---- */
 
 static void concatenate(const interpreter *r, const clq_node *node) {
@@ -357,7 +369,7 @@ static void squares(const interpreter *r, double *sums) {
 static void run_node(const interpreter *r, const clq_node *node) {
     const clq_operation *op = node->op;
     if (op == &clq_op_scale_bytes) {
-        copy(r, node, 1.0 / 255);
+        copy(r, node, (double)node->attributes.factor);
     } else if (op == &clq_op_reshape || op == &clq_op_all_reduce || op == &clq_op_fan_out) {
         copy(r, node, 1);
     } else if (op == &clq_op_elementwise) {
@@ -383,6 +395,11 @@ static void run_node(const interpreter *r, const clq_node *node) {
     } else if (op == &clq_op_arrange) {
         ref_arrange(&node->attributes.arrangement, r->inputs->count,
                     clq_graph_value_at(r->graph, node->inputs[0])->elements, in(r, node, 0), out(r, node, 0));
+    } else if (op == &clq_op_row_norm) {
+        ref_row_norm(&node->attributes.row_norm, r->inputs->count, in(r, node, 0), in(r, node, 1), in(r, node, 2),
+                     out(r, node, 0), out(r, node, 1));
+    } else if (op == &clq_op_row_norm_gradient) {
+        row_norm_gradient(r, node);
     } else if (op == &clq_op_grouped) {
         grouped(r, node);
     } else if (op == &clq_op_grouped_gradient) {
@@ -458,6 +475,8 @@ static void fill_value(const interpreter *r, clq_id id) {
     if (value->home == CLQ_HOME_GRADIENT && r->inputs->gradients) from = r->inputs->gradients[value->index];
     r->memory[id] = numbers(numbers_of(r, id));
     if (from) memcpy(r->memory[id], from, numbers_of(r, id) * sizeof *from);
+    for (size_t i = 0; value->home == CLQ_HOME_CONSTANT && i < value->elements; i++)
+        r->memory[id][i] = (double)r->graph->constants[value->index].numbers[i];
 }
 
 static void give(const interpreter *r, clq_id id, const ref_outputs *outputs) {

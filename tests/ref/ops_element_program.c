@@ -2,10 +2,25 @@
 
 #include <math.h>
 
-double ref_dropout(uint64_t seed, uint32_t stream, uint32_t step, uint32_t place, uint32_t element, double rate) {
+static uint32_t ref_word(uint64_t seed, uint32_t stream, uint32_t step, uint32_t place, uint32_t element) {
     uint64_t low = (uint64_t)place << 32 | element / 4, high = (UINT64_C(3) << 24 | stream) << 32 | step;
-    uint32_t word = clq_philox4x32(seed, low, high).word[element % 4];
+    return clq_philox4x32(seed, low, high).word[element % 4];
+}
+
+double ref_dropout(uint64_t seed, uint32_t stream, uint32_t step, uint32_t place, uint32_t element, double rate) {
+    const uint32_t word = ref_word(seed, stream, step, place, element);
     return (double)word >= nearbyint(ldexp(rate, 32)) ? 1 / (1 - rate) : 0;
+}
+
+/* What a normal distribution exceeds with probability v: halved intervals. */
+static double ref_normal(uint32_t word) {
+    const double v = ((double)(word & 0x7fffffffu) + 0.5) * 0x1p-32;
+    double low = 0, high = 8;
+    for (unsigned i = 0; i < 60; i++) {
+        const double middle = (low + high) / 2;
+        *(erfc(middle * M_SQRT1_2) / 2 > v ? &low : &high) = middle;
+    }
+    return word >> 31 ? -low : low;
 }
 
 double ref_stored(double number, clq_dtype dtype) {
@@ -36,6 +51,12 @@ static double input_of(const struct clq_element_input *input, const double *x, c
     return NAN;
 }
 
+/* An element's number among those of whole rows. */
+static uint32_t number_of(const clq_element_program *p, const spot *s) {
+    const size_t row = s->element / s->channels, column = s->element % s->channels;
+    return (uint32_t)(p->slice.whole ? row * p->slice.whole + p->slice.first + column : s->element);
+}
+
 static double result_of(const clq_element_program *p, const clq_instruction *i, const double *r, const spot *s) {
     double a = r[i->a], b = r[i->b], c = r[i->c];
     switch (i->op) {
@@ -59,12 +80,12 @@ static double result_of(const clq_element_program *p, const clq_instruction *i, 
     case CLQ_ELEMENT_EQUAL: return a == b;
     case CLQ_ELEMENT_SELECT: return a != 0 ? b : c;
     case CLQ_ELEMENT_DROPOUT: {
-        uint32_t place = s->first_row + (uint32_t)s->sample;
-        const size_t row = s->element / s->channels, column = s->element % s->channels;
-        size_t element = p->slice.whole ? row * p->slice.whole + p->slice.first + column : s->element;
-        double factor = ref_dropout(p->seed, i->stream, s->step, place, (uint32_t)element, i->number);
+        double factor =
+            ref_dropout(p->seed, i->stream, s->step, s->first_row + (uint32_t)s->sample, number_of(p, s), i->number);
         return factor > 0 ? a * factor : 0;
     }
+    case CLQ_ELEMENT_NORMAL:
+        return ref_normal(ref_word(p->seed, i->stream, s->step, s->first_row + (uint32_t)s->sample, number_of(p, s)));
     case CLQ_ELEMENT_MISH: ref_activation(CLQ_MISH, 1, 1, &a, &c); return c;
     case CLQ_ELEMENT_MISH_SLOPE: ref_activation_gradient(CLQ_MISH, 1, 1, &a, &b, &c, NULL); return c;
     case CLQ_ELEMENT_SOFTPLUS: ref_activation(CLQ_SOFTPLUS, 1, 1, &a, &c); return c;

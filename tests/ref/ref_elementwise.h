@@ -36,6 +36,12 @@ void ref_normalise_gradient(size_t rows, size_t channels, double epsilon, const 
                             const double *dy, const double *mean, const double *variance, double *dx, double *dgamma,
                             double *dbeta);
 
+/* gamma, beta, statistics (rows, 2): NULL without. */
+void ref_row_norm(const clq_row_norm_problem *p, size_t count, const double *x, const double *gamma, const double *beta,
+                  double *y, double *statistics);
+void ref_row_norm_gradient(const clq_row_norm_problem *p, size_t count, const double *x, const double *gamma,
+                           const double *dy, double *dx, double *dgamma, double *dbeta);
+
 /* Cross-entropy of one row; target (classes) is a distribution before smoothing (one 1 where labels are sparse). */
 double ref_cross_entropy(const clq_loss_problem *p, const double *x, const double *target);
 void ref_cross_entropy_gradient(const clq_loss_problem *p, const double *x, const double *target, double *dx);

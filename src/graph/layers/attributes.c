@@ -86,6 +86,17 @@ static clq_status check_padding(const clq_attribute *row, void *member) {
     return clq_fail(CLQ_ARGUMENT, "padding %d is none of clq_padding that the layer has", (int)padding);
 }
 
+static clq_status check_axes(const clq_attribute *row, void *member) {
+    const unsigned count = ((const clq_axes *)member)->count;
+    if (count <= CLQ_SHAPE_MAX) return CLQ_OK;
+    return clq_fail(CLQ_ARGUMENT, "%s has %u axes; at most %d are supported", row->key, count, CLQ_SHAPE_MAX);
+}
+static void add_axes(const clq_attribute *row, const void *member, clq_text *to) {
+    const clq_axes *axes = member;
+    clq_text_add(to, " %s", row->key);
+    for (unsigned i = 0; i < axes->count; i++) clq_text_add(to, " %d", axes->axes[i]);
+}
+
 static clq_status check_initialiser(const clq_attribute *row, void *member) {
     const clq_status status = clq_initialiser_check(member);
     return status == CLQ_OK ? CLQ_OK : clq_fail_within(status, "%s", row->key);
@@ -104,6 +115,8 @@ static const attribute_type types[CLQ_ATTRIBUTE_TYPES] = {
     [CLQ_ATTRIBUTE_ACTIVATION] = {.check = check_activation, .add_key = add_choice},
     [CLQ_ATTRIBUTE_PADDING] = {.check = check_padding, .add_key = add_choice},
     [CLQ_ATTRIBUTE_AXIS] = {.add_key = add_choice},
+    [CLQ_ATTRIBUTE_SHARED] = {.add_key = add_choice},
+    [CLQ_ATTRIBUTE_AXES] = {.check = check_axes, .add_key = add_axes},
     [CLQ_ATTRIBUTE_INITIALISER] = {.check = check_initialiser},
 };
 

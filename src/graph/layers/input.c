@@ -7,6 +7,19 @@ static clq_status infer(const clq_model *model, const clq_layer *layer, clq_mode
     return clq_fail(CLQ_UNSUPPORTED, "model %s has an input already, and only one is supported", model->name);
 }
 
+/* Whether samples of bytes come as they are, 0 to 255, since a layer brings them to a range itself. */
+static bool takes_raw_bytes(const clq_model *model) {
+    for (uint32_t i = 0; i < model->tensor_count; i++) {
+        const clq_model_tensor *y = &model->tensors[i];
+        if (!model->layers[y->layer - 1].kind->scales_bytes) continue;
+        uint32_t id = model->inputs[y->first_input];
+        while (id != model->input && model->layers[model->tensors[id - 1].layer - 1].kind->moves)
+            id = model->inputs[model->tensors[id - 1].first_input];
+        if (id == model->input) return true;
+    }
+    return false;
+}
+
 /* The samples, as the plan gets them, in float32. */
 static clq_id expand(clq_expansion *e, const clq_id *x) {
     (void)x;
@@ -17,7 +30,9 @@ static clq_id expand(clq_expansion *e, const clq_id *x) {
                                                                             .elements = e->y->elements,
                                                                             .home = CLQ_HOME_SAMPLES});
     if (e->config->sample_dtype != CLQ_U8) return samples;
-    return clq_expand_unary(e, clq_expand_node(e, &clq_op_scale_bytes), samples);
+    clq_node node = clq_expand_node(e, &clq_op_scale_bytes);
+    node.attributes.factor = takes_raw_bytes(e->model) ? 1.0f : 1.0f / 255.0f;
+    return clq_expand_unary(e, node, samples);
 }
 
 const clq_layer_kind clq_layer_input = {

@@ -47,6 +47,23 @@ static const clq_layer_kind *const kinds[] = {
     &clq_layer_average,
     &clq_layer_maximum,
     &clq_layer_concatenate,
+    &clq_layer_layer_norm,
+    &clq_layer_rms_norm,
+    &clq_layer_group_norm,
+    &clq_layer_unit_norm,
+    &clq_layer_rescaling,
+    &clq_layer_normalization,
+    &clq_layer_layer_scale,
+    &clq_layer_leaky_relu,
+    &clq_layer_elu,
+    &clq_layer_prelu,
+    &clq_layer_minimum,
+    &clq_layer_spatial_dropout1d,
+    &clq_layer_spatial_dropout2d,
+    &clq_layer_spatial_dropout3d,
+    &clq_layer_alpha_dropout,
+    &clq_layer_gaussian_dropout,
+    &clq_layer_gaussian_noise,
 };
 
 const clq_layer_kind *clq_layer_kind_at(size_t index) { return index < CLQ_COUNT_OF(kinds) ? kinds[index] : NULL; }

@@ -37,7 +37,11 @@ extern const clq_layer_kind clq_layer_input, clq_layer_conv1d, clq_layer_conv2d,
     clq_layer_cropping1d, clq_layer_cropping2d, clq_layer_cropping3d, clq_layer_up_sampling1d, clq_layer_up_sampling2d,
     clq_layer_repeat_vector, clq_layer_permute, clq_layer_dense, clq_layer_flatten, clq_layer_reshape,
     clq_layer_activation, clq_layer_relu, clq_layer_softmax, clq_layer_add, clq_layer_subtract, clq_layer_multiply,
-    clq_layer_average, clq_layer_maximum, clq_layer_concatenate, clq_layer_batch_norm, clq_layer_dropout;
+    clq_layer_average, clq_layer_maximum, clq_layer_concatenate, clq_layer_batch_norm, clq_layer_dropout,
+    clq_layer_layer_norm, clq_layer_rms_norm, clq_layer_group_norm, clq_layer_unit_norm, clq_layer_rescaling,
+    clq_layer_normalization, clq_layer_layer_scale, clq_layer_leaky_relu, clq_layer_elu, clq_layer_prelu,
+    clq_layer_minimum, clq_layer_spatial_dropout1d, clq_layer_spatial_dropout2d, clq_layer_spatial_dropout3d,
+    clq_layer_alpha_dropout, clq_layer_gaussian_dropout, clq_layer_gaussian_noise;
 
 /* CLQ_ARGUMENT unless it is one of clq_activation. */
 clq_status clq_layer_check_activation(clq_activation activation);
@@ -85,6 +89,8 @@ clq_id clq_expand_unary(clq_expansion *e, clq_node node, clq_id x);
 clq_id clq_expand_elements(clq_expansion *e, clq_instruction instruction, const clq_id *x);
 /* Linear: x itself. */
 clq_id clq_expand_activation(clq_expansion *e, clq_activation activation, clq_id x);
+/* x of shape `from` repeated along the axes on which it has size 1 and `to` more. */
+clq_id clq_expand_repeated(clq_expansion *e, const clq_shape *from, const clq_shape *to, clq_id x);
 /* z plus variable `index`, by channel; z itself if the layer has no such variable. */
 clq_id clq_expand_bias(clq_expansion *e, unsigned index, clq_id z);
 /* y's numbers, taken from x's. */

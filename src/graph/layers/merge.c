@@ -1,4 +1,4 @@
-/* Add, Subtract, Multiply, Average, Maximum: elementwise layers of several inputs, whose shapes broadcast. */
+/* Add, Subtract, Multiply, Average, Maximum, Minimum: elementwise layers of several inputs, whose shapes broadcast. */
 #include "graph/layers/layer.h"
 
 #include <stdio.h>
@@ -37,9 +37,8 @@ static clq_status infer(const clq_model *model, const clq_layer *layer, clq_mode
 
 /* ---- operations ---- */
 
-/* Repeats x along the axes on which it has size 1 and y more: one operation for each run of such axes. */
-static clq_id repeat(clq_expansion *e, const clq_shape *from, clq_id x) {
-    const clq_shape *to = &e->y->shape;
+/* One operation for each run of axes. */
+clq_id clq_expand_repeated(clq_expansion *e, const clq_shape *from, const clq_shape *to, clq_id x) {
     clq_shape shape = {.rank = to->rank};
     size_t elements = 1, inner = 1;
     for (unsigned i = 0; i < shape.rank; i++) {
@@ -73,7 +72,7 @@ static clq_id repeat(clq_expansion *e, const clq_shape *from, clq_id x) {
 static clq_id expand_all(clq_expansion *e, const clq_id *x, clq_element_op op) {
     clq_id result = 0;
     for (uint32_t i = 0; i < e->y->input_count; i++) {
-        clq_id term = repeat(e, &clq_model_input_of(e->model, e->y, i)->shape, x[i]);
+        clq_id term = clq_expand_repeated(e, &clq_model_input_of(e->model, e->y, i)->shape, &e->y->shape, x[i]);
         result = i == 0 ? term : clq_expand_elements(e, (clq_instruction){.op = op}, CLQ_IDS(result, term));
     }
     return result;
@@ -83,6 +82,7 @@ static clq_id expand_add(clq_expansion *e, const clq_id *x) { return expand_all(
 static clq_id expand_subtract(clq_expansion *e, const clq_id *x) { return expand_all(e, x, CLQ_ELEMENT_SUBTRACT); }
 static clq_id expand_multiply(clq_expansion *e, const clq_id *x) { return expand_all(e, x, CLQ_ELEMENT_MULTIPLY); }
 static clq_id expand_maximum(clq_expansion *e, const clq_id *x) { return expand_all(e, x, CLQ_ELEMENT_MAXIMUM); }
+static clq_id expand_minimum(clq_expansion *e, const clq_id *x) { return expand_all(e, x, CLQ_ELEMENT_MINIMUM); }
 static clq_id expand_average(clq_expansion *e, const clq_id *x) {
     const clq_instruction scale = {.op = CLQ_ELEMENT_SCALE, .number = (double)(1.0f / (float)e->y->input_count)};
     const clq_id sum = expand_add(e, x);
@@ -97,6 +97,7 @@ MERGE(clq_layer_subtract, "Subtract", "subtract", 2, expand_subtract);
 MERGE(clq_layer_multiply, "Multiply", "multiply", SIZE_MAX, expand_multiply);
 MERGE(clq_layer_average, "Average", "average", SIZE_MAX, expand_average);
 MERGE(clq_layer_maximum, "Maximum", "maximum", SIZE_MAX, expand_maximum);
+MERGE(clq_layer_minimum, "Minimum", "minimum", SIZE_MAX, expand_minimum);
 
 clq_tensor clq_add(clq_model *model, const clq_tensor *inputs, size_t count, const char *name) {
     return clq_model_add_layer(model, &clq_layer_add, name, NULL, inputs, count);
@@ -112,4 +113,7 @@ clq_tensor clq_average(clq_model *model, const clq_tensor *inputs, size_t count,
 }
 clq_tensor clq_maximum(clq_model *model, const clq_tensor *inputs, size_t count, const char *name) {
     return clq_model_add_layer(model, &clq_layer_maximum, name, NULL, inputs, count);
+}
+clq_tensor clq_minimum(clq_model *model, const clq_tensor *inputs, size_t count, const char *name) {
+    return clq_model_add_layer(model, &clq_layer_minimum, name, NULL, inputs, count);
 }

@@ -85,7 +85,8 @@ static clq_id add_moving_statistics(clq_expansion *e) {
 
 static clq_id expand(clq_expansion *e, const clq_id *x) {
     clq_node node = normalise_node(e, &clq_op_normalise);
-    node.inputs[1] = e->config->mode == CLQ_MODE_TRAIN ? add_statistics(e, x[0]) : add_moving_statistics(e);
+    const bool of_batch = e->config->mode == CLQ_MODE_TRAIN && !e->layer->frozen;
+    node.inputs[1] = of_batch ? add_statistics(e, x[0]) : add_moving_statistics(e);
     node.inputs[2] = clq_expand_weight(e, BETA);
     node.inputs[3] = clq_expand_weight(e, GAMMA);
     return clq_expand_unary(e, node, x[0]);

@@ -59,6 +59,7 @@ static clq_id expand(clq_expansion *e, const clq_id *x) {
                                  .stem = (name_stem),                                                                  \
                                  .inputs = {1, 1},                                                                     \
                                  CLQ_LAYER_CONFIG(sides_config, rows),                                                 \
+                                 .moves = true,                                                                        \
                                  .infer = infer,                                                                       \
                                  .expand = expand}
 KIND(clq_layer_zero_padding1d, "ZeroPadding1D", "zero_padding1d", padding_1d);

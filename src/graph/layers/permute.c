@@ -36,6 +36,7 @@ const clq_layer_kind clq_layer_permute = {.type = "Permute",
                                           .stem = "permute",
                                           .inputs = {1, 1},
                                           CLQ_LAYER_CONFIG(permute_config, attributes),
+                                          .moves = true,
                                           .infer = infer,
                                           .expand = expand};
 

@@ -32,7 +32,11 @@ static clq_window_pair windows_of(const clq_pool_config *config) {
 
 static clq_status infer(const clq_model *model, const clq_layer *layer, clq_model_tensor *y) {
     const clq_window_pair windows = windows_of(layer->config);
-    return clq_infer_windows(model, &windows, is_1d(layer) ? 1 : 2, y);
+    const size_t h = clq_or_default(windows.size[0], 1), w = windows.size[1];
+    size_t area;
+    CLQ_TRY(clq_infer_windows(model, &windows, is_1d(layer) ? 1 : 2, y));
+    if (clq_mul_size(h, w, &area) && area <= INT32_MAX) return CLQ_OK;
+    return clq_fail(CLQ_ARGUMENT, "its window of %zu x %zu is too large", h, w);
 }
 
 static clq_id expand(clq_expansion *e, const clq_id *x) {

@@ -37,12 +37,14 @@ const clq_layer_kind clq_layer_flatten = {.type = "Flatten",
                                           .stem = "flatten",
                                           .inputs = {1, 1},
                                           CLQ_LAYER_ATTRIBUTES(flatten_attributes),
+                                          .moves = true,
                                           .infer = infer_flatten,
                                           .expand = expand};
 const clq_layer_kind clq_layer_reshape = {.type = "Reshape",
                                           .stem = "reshape",
                                           .inputs = {1, 1},
                                           CLQ_LAYER_CONFIG(reshape_config, attributes),
+                                          .moves = true,
                                           .infer = infer_reshape,
                                           .expand = expand};
 

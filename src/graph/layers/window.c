@@ -63,15 +63,12 @@ static clq_status place_pair(const clq_window_pair *pair, const clq_shape *x, wi
 clq_status clq_infer_windows(const clq_model *model, const clq_window_pair *pair, unsigned axes, clq_model_tensor *y) {
     const clq_shape *x = &clq_model_input_of(model, y, 0)->shape;
     window h, w;
-    size_t area;
     CLQ_TRY(clq_layer_check_rank(x, axes));
     CLQ_TRY(place_pair(pair, x, &h, &w));
     if ((h.stride > 1 || w.stride > 1) && (h.dilation > 1 || w.dilation > 1))
         return clq_fail(CLQ_ARGUMENT,
                         "strides (%zu, %zu) and dilation_rate (%zu, %zu) cannot both be above 1: drop one", h.stride,
                         w.stride, h.dilation, w.dilation);
-    if (!clq_mul_size(h.size, w.size, &area) || area > INT32_MAX)
-        return clq_fail(CLQ_ARGUMENT, "its window of %zu x %zu is too large", h.size, w.size);
     y->shape = axes == 1 ? CLQ_SHAPE(w.out, x->dims[1]) : CLQ_SHAPE(h.out, w.out, x->dims[2]);
     return CLQ_OK;
 }

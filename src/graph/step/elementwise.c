@@ -231,38 +231,17 @@ static void of_activation(adjoints *a, const clq_instruction *i, unsigned r, uns
 
 /* NULL: layers are not made of it, and it has no derivative here. */
 static void (*const rules[CLQ_ELEMENT_OPS])(adjoints *, const clq_instruction *, unsigned, unsigned) = {
-    [CLQ_ELEMENT_INPUT] = stop,
-    [CLQ_ELEMENT_CONSTANT] = stop,
-    [CLQ_ELEMENT_GREATER] = stop,
-    [CLQ_ELEMENT_AT_LEAST] = stop,
-    [CLQ_ELEMENT_EQUAL] = stop,
-    [CLQ_ELEMENT_SIGN] = stop,
-    [CLQ_ELEMENT_ADD] = of_add,
-    [CLQ_ELEMENT_SUBTRACT] = of_subtract,
-    [CLQ_ELEMENT_MULTIPLY] = of_multiply,
-    [CLQ_ELEMENT_DIVIDE] = of_divide,
-    [CLQ_ELEMENT_MAXIMUM] = of_maximum,
-    [CLQ_ELEMENT_MINIMUM] = of_minimum,
-    [CLQ_ELEMENT_SELECT] = of_select,
-    [CLQ_ELEMENT_SCALE] = of_same,
-    [CLQ_ELEMENT_DROPOUT] = of_same,
-    [CLQ_ELEMENT_NEGATE] = of_same,
-    [CLQ_ELEMENT_SQUARE] = of_square,
-    [CLQ_ELEMENT_EXP] = of_exp,
-    [CLQ_ELEMENT_EXPM1] = of_expm1,
-    [CLQ_ELEMENT_LOG] = of_log,
-    [CLQ_ELEMENT_LOG1P] = of_log1p,
-    [CLQ_ELEMENT_SQRT] = of_sqrt,
-    [CLQ_ELEMENT_ABS] = of_abs,
-    [CLQ_ELEMENT_ERF] = of_erf,
-    [CLQ_ELEMENT_SIN] = of_sin,
-    [CLQ_ELEMENT_COS] = of_cos,
-    [CLQ_ELEMENT_POWER] = of_power,
-    [CLQ_ELEMENT_RELU] = of_activation,
-    [CLQ_ELEMENT_SIGMOID] = of_activation,
-    [CLQ_ELEMENT_TANH] = of_activation,
-    [CLQ_ELEMENT_MISH] = of_activation,
-    [CLQ_ELEMENT_SOFTPLUS] = of_activation,
+    [CLQ_ELEMENT_INPUT] = stop,           [CLQ_ELEMENT_CONSTANT] = stop,      [CLQ_ELEMENT_GREATER] = stop,
+    [CLQ_ELEMENT_AT_LEAST] = stop,        [CLQ_ELEMENT_EQUAL] = stop,         [CLQ_ELEMENT_SIGN] = stop,
+    [CLQ_ELEMENT_NORMAL] = stop,          [CLQ_ELEMENT_ADD] = of_add,         [CLQ_ELEMENT_SUBTRACT] = of_subtract,
+    [CLQ_ELEMENT_MULTIPLY] = of_multiply, [CLQ_ELEMENT_DIVIDE] = of_divide,   [CLQ_ELEMENT_MAXIMUM] = of_maximum,
+    [CLQ_ELEMENT_MINIMUM] = of_minimum,   [CLQ_ELEMENT_SELECT] = of_select,   [CLQ_ELEMENT_SCALE] = of_same,
+    [CLQ_ELEMENT_DROPOUT] = of_same,      [CLQ_ELEMENT_NEGATE] = of_same,     [CLQ_ELEMENT_SQUARE] = of_square,
+    [CLQ_ELEMENT_EXP] = of_exp,           [CLQ_ELEMENT_EXPM1] = of_expm1,     [CLQ_ELEMENT_LOG] = of_log,
+    [CLQ_ELEMENT_LOG1P] = of_log1p,       [CLQ_ELEMENT_SQRT] = of_sqrt,       [CLQ_ELEMENT_ABS] = of_abs,
+    [CLQ_ELEMENT_ERF] = of_erf,           [CLQ_ELEMENT_SIN] = of_sin,         [CLQ_ELEMENT_COS] = of_cos,
+    [CLQ_ELEMENT_POWER] = of_power,       [CLQ_ELEMENT_RELU] = of_activation, [CLQ_ELEMENT_SIGMOID] = of_activation,
+    [CLQ_ELEMENT_TANH] = of_activation,   [CLQ_ELEMENT_MISH] = of_activation, [CLQ_ELEMENT_SOFTPLUS] = of_activation,
 };
 
 static void differentiate_instruction(adjoints *a, unsigned r, unsigned dy) {
@@ -387,7 +366,7 @@ static clq_element_program typed_program(const clq_emission *e) {
 
 static void emit(clq_emission *e) {
     const clq_element_program p = typed_program(e);
-    const clq_graph_value *x = clq_graph_value_at(e->graph, e->node->inputs[0]);
+    const clq_graph_value *x = clq_graph_value_at(e->graph, clq_element_place(e->node));
     clq_element_values v = {.elements = x->elements, .channels = clq_graph_value_channels(x), .whole = !x->per_sample};
     for (size_t i = 0; i < p.input_count; i++) v.inputs[i] = e->in[i];
     for (size_t i = 0; i < p.output_count; i++) v.outputs[i] = e->out[i];

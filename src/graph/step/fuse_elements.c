@@ -85,17 +85,12 @@ static void name_both(pair *t) {
     if (used >= (int)sizeof t->both.scope) memcpy(t->both.scope, t->second->scope, sizeof t->both.scope);
 }
 
-static bool drops_out(const clq_node *node) {
-    const clq_element_program *p = &node->attributes.program;
-    for (unsigned i = 0; i < p->instruction_count; i++)
-        if (p->instructions[i].op == CLQ_ELEMENT_DROPOUT) return true;
-    return false;
-}
+static bool draws(const clq_node *node) { return clq_element_program_is_random(&node->attributes.program); }
 
 static bool make_both(pair *t) {
     unsigned first_at[CLQ_ELEMENT_INSTRUCTIONS] = {0}, at[CLQ_ELEMENT_INSTRUCTIONS] = {0};
     t->both = clq_graph_node_like(t->second, &clq_op_elementwise, t->second->segment, CLQ_IDS(0));
-    const clq_element_program *dropout = &(drops_out(t->first) ? t->first : t->second)->attributes.program;
+    const clq_element_program *dropout = &(draws(t->first) ? t->first : t->second)->attributes.program;
     t->both.attributes.program.seed = dropout->seed;
     t->both.attributes.program.slice = dropout->slice;
     if (!append(t, t->first, NULL, first_at) || !append(t, t->second, first_at, at)) return false;
@@ -105,10 +100,11 @@ static bool make_both(pair *t) {
 }
 
 static bool same_place(const clq_graph *graph, const clq_node *a, const clq_node *b) {
-    const clq_graph_value *x = clq_graph_value_at(graph, a->inputs[0]), *y = clq_graph_value_at(graph, b->inputs[0]);
+    const clq_graph_value *x = clq_graph_value_at(graph, clq_element_place(a)),
+                          *y = clq_graph_value_at(graph, clq_element_place(b));
     return a->segment == b->segment && x->per_sample == y->per_sample && x->elements == y->elements &&
            clq_graph_value_channels(x) == clq_graph_value_channels(y) &&
-           (!drops_out(a) || !drops_out(b) || a->attributes.program.seed == b->attributes.program.seed);
+           (!draws(a) || !draws(b) || a->attributes.program.seed == b->attributes.program.seed);
 }
 
 /* Whether nobody reads node n's sums before node `end`, and `end` alone, as often as it likes, reads what it stores. */

@@ -6,6 +6,8 @@
 #include <string.h>
 
 void clq_graph_release(clq_graph *graph) {
+    for (uint32_t i = 0; i < graph->constant_count; i++) clq_free(graph->constants[i].numbers);
+    clq_free(graph->constants);
     clq_free(graph->values);
     clq_free(graph->nodes);
     *graph = (clq_graph){0};
@@ -20,6 +22,25 @@ clq_id clq_graph_add_value(clq_graph *graph, const clq_graph_value *value) {
     if (graph->error.status != CLQ_OK) return 0;
     graph->values[graph->value_count] = *value;
     return ++graph->value_count;
+}
+
+clq_id clq_graph_add_constant(clq_graph *graph, const char *name, const clq_shape *shape, size_t count,
+                              const float *numbers) {
+    clq_graph_fail(graph, CLQ_RESERVE(graph, constants, constant_count, 1, constant_capacity));
+    if (graph->error.status != CLQ_OK) return 0;
+    clq_constant *constant = &graph->constants[graph->constant_count];
+    *constant = (clq_constant){.numbers = clq_alloc(CLQ_MAX(count, (size_t)1), sizeof(float)), .count = count};
+    if (!constant->numbers) {
+        clq_graph_fail(graph, CLQ_MEMORY);
+        return 0;
+    }
+    memcpy(constant->numbers, numbers, count * sizeof *numbers);
+    return clq_graph_add_value(graph, &(clq_graph_value){.name = name,
+                                                         .dtype = CLQ_F32,
+                                                         .shape = *shape,
+                                                         .elements = count,
+                                                         .home = CLQ_HOME_CONSTANT,
+                                                         .index = graph->constant_count++});
 }
 
 size_t clq_graph_value_bytes(const clq_graph_value *value) { return clq_values_bytes(value->dtype, value->elements); }

@@ -12,7 +12,9 @@ static const clq_graph_value *input_of(const clq_emission *e, unsigned i) {
 
 /* ---- input and reshapes ---- */
 
-static void emit_scale_bytes(clq_emission *e) { clq_input_u8(e->list, input_of(e, 0)->elements, e->in[0], e->out[0]); }
+static void emit_scale_bytes(clq_emission *e) {
+    clq_input_u8(e->list, input_of(e, 0)->elements, e->node->attributes.factor, e->in[0], e->out[0]);
+}
 static bool scale_bytes_stores(const clq_list *list, const clq_node *node, unsigned value, clq_dtype dtype) {
     (void)list;
     (void)node;

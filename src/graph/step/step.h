@@ -32,7 +32,8 @@ typedef enum clq_home {
     CLQ_HOME_RECEIVED,
     CLQ_HOME_SENT,
     CLQ_HOME_RECEIVED_GRADIENT,
-    CLQ_HOME_SENT_GRADIENT
+    CLQ_HOME_SENT_GRADIENT,
+    CLQ_HOME_CONSTANT /* numbers that the graph has (clq_constant), of all samples */
 } clq_home;
 
 typedef struct clq_graph_value {
@@ -85,12 +86,14 @@ clq_value clq_add_directions(clq_list *list, const clq_updates *updates, const c
 /* What an operation needs to know besides its values. */
 typedef union clq_attributes {
     clq_element_program program;
+    float factor;              /* of bytes */
     clq_repeat_problem repeat; /* of reduce, too */
     clq_concatenation concatenation;
     clq_arrangement arrangement;
     clq_normalisation normalise;
+    clq_row_norm_problem row_norm;
     clq_step_sum exchange;
-    clq_dense_problem dense; /* .activation is the operation's */
+    clq_dense_problem dense;   /* .activation is the operation's */
     clq_conv2d_problem conv2d; /* of transposed ones: of the convolution whose gradient they are */
     clq_grouped_problem grouped;
     clq_pool2d_problem pool2d;
@@ -116,6 +119,12 @@ typedef struct clq_node {
     clq_attributes attributes;
 } clq_node;
 
+/* Numbers that are known when the graph is made. */
+typedef struct clq_constant {
+    float *numbers;
+    size_t count;
+} clq_constant;
+
 typedef struct clq_graph {
     const clq_model *model;
     const clq_stage *stage;  /* NULL: the whole model */
@@ -123,6 +132,9 @@ typedef struct clq_graph {
     clq_node *nodes;
     uint32_t value_count, node_count;
     size_t value_capacity, node_capacity;
+    clq_constant *constants; /* by index of values of that home */
+    uint32_t constant_count;
+    size_t constant_capacity;
     clq_id outputs[CLQ_MODEL_OUTPUTS_MAX]; /* what the model gives; none with a loss; 0: another stage gives it */
     uint32_t output_count;
     clq_id sent[CLQ_CROSSINGS_MAX]; /* what crosses the cut behind the stage */
@@ -133,6 +145,9 @@ typedef struct clq_graph {
 /* Adding to a graph latches the first failure; what is added behind it is ignored. */
 void clq_graph_release(clq_graph *graph); /* takes {0} */
 clq_id clq_graph_add_value(clq_graph *graph, const clq_graph_value *value);
+/* A value of these numbers, of which it has a copy. */
+clq_id clq_graph_add_constant(clq_graph *graph, const char *name, const clq_shape *shape, size_t count,
+                              const float *numbers);
 /* A value like another, of float32 and the step's own memory. name NULL: the other's. */
 clq_id clq_graph_add_like(clq_graph *graph, clq_id like, const char *name);
 /* A value for the gradient of another: of the same name where that is a weight. */
@@ -226,9 +241,10 @@ extern const clq_operation clq_op_scale_bytes, clq_op_reshape, clq_op_dense, clq
     clq_op_pool2d_gradient, clq_op_conv_pool_gradient, clq_op_softmax_gradient, clq_op_squares, clq_op_take_scale_off,
     clq_op_clip, clq_op_directions, clq_op_step_squares, clq_op_ratios, clq_op_update, clq_op_elementwise,
     clq_op_repeat, clq_op_reduce, clq_op_arrange, clq_op_grouped, clq_op_grouped_gradient, clq_op_conv2d_transpose,
-    clq_op_conv2d_transpose_gradient, clq_op_concatenate, clq_op_slice, clq_op_moments, clq_op_statistics,
-    clq_op_moving_statistics, clq_op_normalise, clq_op_normalise_sums, clq_op_normalise_corrections,
-    clq_op_normalise_gradient, clq_op_all_reduce, clq_op_fan_out, clq_op_place, clq_op_accumulate, clq_op_frames;
+    clq_op_conv2d_transpose_gradient, clq_op_row_norm, clq_op_row_norm_gradient, clq_op_concatenate, clq_op_slice,
+    clq_op_moments, clq_op_statistics, clq_op_moving_statistics, clq_op_normalise, clq_op_normalise_sums,
+    clq_op_normalise_corrections, clq_op_normalise_gradient, clq_op_all_reduce, clq_op_fan_out, clq_op_place,
+    clq_op_accumulate, clq_op_frames;
 
 /* ---- exchanges (exchange.c) ---- */
 
@@ -250,6 +266,10 @@ clq_id clq_add_channel_rows(clq_graph *graph, const clq_node *node, size_t rows,
  * CLQ_EACH_ELEMENT. */
 
 extern const struct clq_element_input clq_each_element; /* f32 */
+/* A value of the shape that the program goes over: its first input, or its output. */
+static inline clq_id clq_element_place(const clq_node *node) {
+    return node->inputs[0] ? node->inputs[0] : node->outputs[0];
+}
 /* The activation that the program is, of one input, and that other operations can apply (clq_activation_joins); else
  * LINEAR. */
 clq_activation clq_element_single_activation(const clq_element_program *program);

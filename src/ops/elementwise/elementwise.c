@@ -51,18 +51,21 @@ static const struct operation {
     [CLQ_ELEMENT_SIN] = {1, 0, 2 * FLOPS_OF_EXP},
     [CLQ_ELEMENT_COS] = {1, 0, 2 * FLOPS_OF_EXP},
     [CLQ_ELEMENT_POWER] = {1, 1, 3 * FLOPS_OF_EXP},
+    [CLQ_ELEMENT_NORMAL] = {0, 1, FLOPS_OF_PHILOX + 2 * FLOPS_OF_EXP},
 };
 
-static bool is_random(const clq_element_program *p) {
+bool clq_element_is_random(clq_element_op op) { return op == CLQ_ELEMENT_DROPOUT || op == CLQ_ELEMENT_NORMAL; }
+
+bool clq_element_program_is_random(const clq_element_program *p) {
     for (size_t i = 0; i < p->instruction_count; i++)
-        if (p->instructions[i].op == CLQ_ELEMENT_DROPOUT) return true;
+        if (clq_element_is_random(p->instructions[i].op)) return true;
     return false;
 }
 
 unsigned clq_element_operands(clq_element_op op) { return operations[op].registers; }
 
 size_t clq_element_words(const clq_element_program *p) {
-    size_t words = is_random(p) ? p->slice.whole ? 4 : 2 : 0; /* the seed; the slice */
+    size_t words = clq_element_program_is_random(p) ? p->slice.whole ? 4 : 2 : 0; /* the seed; the slice */
     for (size_t i = 0; i < p->instruction_count; i++) words += operations[p->instructions[i].op].words;
     return words;
 }
@@ -83,7 +86,8 @@ static bool instruction_fits(const clq_element_program *p, size_t index) {
     const clq_instruction *i = &p->instructions[index];
     if (i->op >= CLQ_ELEMENT_OPS) return false;
     if (i->op == CLQ_ELEMENT_INPUT) return i->a < p->input_count;
-    if (i->op == CLQ_ELEMENT_DROPOUT && !(i->number >= 0 && i->number < 1 && i->stream < 1u << 24)) return false;
+    if (clq_element_is_random(i->op) && i->stream >= 1u << 24) return false;
+    if (i->op == CLQ_ELEMENT_DROPOUT && !(i->number >= 0 && i->number < 1)) return false;
     unsigned registers = operations[i->op].registers;
     return (registers < 1 || i->a < index) && (registers < 2 || i->b < index) && (registers < 3 || i->c < index);
 }
@@ -155,9 +159,10 @@ static uint32_t bits_of(float number) {
 static void add_words(program_text *t, const clq_instruction *instruction, size_t i) {
     static const char names[] = "WVU";
     uint32_t words[3] = {bits_of((float)instruction->number)};
+    if (clq_element_is_random(instruction->op))
+        words[0] = (uint32_t)(clq_random_stream(CLQ_RANDOM_DROPOUT, (uint64_t)instruction->stream << 32) >> 32);
     if (instruction->op == CLQ_ELEMENT_DROPOUT) {
         const clq_dropout_words w = clq_dropout_words_of(instruction->number);
-        words[0] = (uint32_t)(clq_random_stream(CLQ_RANDOM_DROPOUT, (uint64_t)instruction->stream << 32) >> 32);
         words[1] = w.threshold;
         words[2] = bits_of(w.scale);
     }
@@ -190,7 +195,7 @@ static double samples_most(const clq_list *list, const clq_element_values *v) {
 /* What a program must know to find an element's channel, or its place in a sample. */
 static void add_places(program_text *t, const clq_list *list, const clq_cut *cut, const clq_element_program *p,
                        const clq_element_values *v) {
-    bool by_channel = false, random = is_random(p);
+    bool by_channel = false, random = clq_element_program_is_random(p);
     for (size_t j = 0; j < p->input_count; j++)
         by_channel =
             by_channel || p->inputs[j].kind == CLQ_EACH_CHANNEL || p->inputs[j].kind == CLQ_EACH_SAMPLE_AND_CHANNEL;
@@ -235,7 +240,7 @@ static void add_arguments(clq_list *list, const program_text *t, const clq_eleme
     else
         clq_launch_param(list, CLQ_PARAM_COUNT);
     CLQ_LAUNCH_SIZES(list, v->elements, v->channels);
-    if (is_random(p)) {
+    if (clq_element_program_is_random(p)) {
         clq_launch_param(list, CLQ_PARAM_STEP);
         clq_launch_param(list, CLQ_PARAM_FIRST_ROW);
     }
@@ -356,7 +361,7 @@ static void with_sums(clq_list *list, const char *label, const clq_element_progr
 }
 
 void clq_elementwise(clq_list *list, const char *label, const clq_element_program *p, const clq_element_values *v) {
-    assert(v->elements % v->channels == 0 && !(v->whole && is_random(p)));
+    assert(v->elements % v->channels == 0 && !(v->whole && clq_element_program_is_random(p)));
     if (!clq_element_program_fits(p)) {
         clq_list_latch(list,
                        clq_fail(CLQ_INTERNAL, "an elementwise program of %zu instructions and %zu numbers is too long",

@@ -117,7 +117,7 @@ static bool is_of_all(const clq_strategy *strategy, size_t variable) {
     const clq_variable *v = &strategy->model->variables[variable];
     for (unsigned r = 0; r < strategy->count; r++)
         if (clq_replica_has_slice(&strategy->replicas[r], variable)) return false;
-    return v->role != CLQ_ROLE_STATE || v->synchronized || !strategy->outdated[CLQ_ARENA_STATE];
+    return v->role != CLQ_ROLE_STATE || clq_variable_is_shared(v) || !strategy->outdated[CLQ_ARENA_STATE];
 }
 
 static clq_status compare(const clq_strategy *strategy, const hashes *all, uint64_t step) {

@@ -210,7 +210,7 @@ static clq_status add_slices(work *w, clq_snapshot_entry *e) {
 static bool is_of_each(const work *w, const clq_snapshot_entry *e) {
     const clq_variable *v = &w->strategy->model->variables[e->variable];
     if (e->kind == CLQ_SNAPSHOT_ERROR) return true;
-    if (v->role == CLQ_ROLE_STATE) return w->strategy->outdated[CLQ_ARENA_STATE] && !v->synchronized;
+    if (v->role == CLQ_ROLE_STATE) return w->strategy->outdated[CLQ_ARENA_STATE] && !clq_variable_is_shared(v);
     return w->kept.local_steps != NULL;
 }
 

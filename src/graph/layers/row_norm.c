@@ -1,0 +1,169 @@
+/* LayerNormalization, RMSNormalization, GroupNormalization and UnitNormalization: each row by itself. */
+#include "graph/layers/layer.h"
+
+#include <math.h>
+
+enum { GAMMA, BETA };
+
+static const clq_variable_kind gamma_kind = {.what = "gamma",
+                                             .initialiser = {.kind = CLQ_INITIALISER_CONSTANT, .value = 1}},
+                               scale_kind = {.what = "scale",
+                                             .initialiser = {.kind = CLQ_INITIALISER_CONSTANT, .value = 1}},
+                               beta_kind = {
+                                   .what = "beta", .initialiser = {.kind = CLQ_INITIALISER_CONSTANT}, .is_bias = true};
+
+static const clq_attribute layer_attributes[] = {
+    {CLQ_LAYER_ATTRIBUTE("axis", CLQ_ATTRIBUTE_AXES, clq_row_norm_config, axes)},
+    {CLQ_LAYER_ATTRIBUTE("epsilon", CLQ_ATTRIBUTE_NUMBER, clq_row_norm_config, epsilon), .fallback = 1e-3, .most = 1},
+    {CLQ_LAYER_ATTRIBUTE("center", CLQ_ATTRIBUTE_OPPOSITE, clq_row_norm_config, no_center)},
+    {CLQ_LAYER_ATTRIBUTE("scale", CLQ_ATTRIBUTE_OPPOSITE, clq_row_norm_config, no_scale)},
+    {CLQ_LAYER_ATTRIBUTE("beta_initializer", CLQ_ATTRIBUTE_INITIALISER, clq_row_norm_config, beta_initialiser)},
+    {CLQ_LAYER_ATTRIBUTE("gamma_initializer", CLQ_ATTRIBUTE_INITIALISER, clq_row_norm_config, gamma_initialiser)},
+    {.key = "rms_scaling", .type = CLQ_ATTRIBUTE_ONLY_FALSE},
+};
+static const clq_attribute rms_attributes[] = {
+    {CLQ_LAYER_ATTRIBUTE("axis", CLQ_ATTRIBUTE_AXES, clq_row_norm_config, axes)},
+    {CLQ_LAYER_ATTRIBUTE("epsilon", CLQ_ATTRIBUTE_NUMBER, clq_row_norm_config, epsilon), .fallback = 1e-6, .most = 1},
+};
+static const clq_attribute group_attributes[] = {
+    {CLQ_LAYER_ATTRIBUTE("groups", CLQ_ATTRIBUTE_NUMBER, clq_row_norm_config, groups), .fallback = 32, .least = -1,
+     .most = INT32_MAX},
+    {.key = "axis", .type = CLQ_ATTRIBUTE_ONLY_LAST_AXIS},
+    {CLQ_LAYER_ATTRIBUTE("epsilon", CLQ_ATTRIBUTE_NUMBER, clq_row_norm_config, epsilon), .fallback = 1e-3, .most = 1},
+    {CLQ_LAYER_ATTRIBUTE("center", CLQ_ATTRIBUTE_OPPOSITE, clq_row_norm_config, no_center)},
+    {CLQ_LAYER_ATTRIBUTE("scale", CLQ_ATTRIBUTE_OPPOSITE, clq_row_norm_config, no_scale)},
+    {CLQ_LAYER_ATTRIBUTE("beta_initializer", CLQ_ATTRIBUTE_INITIALISER, clq_row_norm_config, beta_initialiser)},
+    {CLQ_LAYER_ATTRIBUTE("gamma_initializer", CLQ_ATTRIBUTE_INITIALISER, clq_row_norm_config, gamma_initialiser)},
+};
+static const clq_attribute unit_attributes[] = {
+    {CLQ_LAYER_ATTRIBUTE("axis", CLQ_ATTRIBUTE_AXES, clq_row_norm_config, axes)},
+};
+
+static bool is_group(const clq_layer *layer) { return layer->kind == &clq_layer_group_norm; }
+
+/* The first of the axes of a row: all behind it are, too. */
+static clq_status find_first(const clq_axes *axes, const clq_shape *x, unsigned *first) {
+    unsigned seen = 0;
+    char text[CLQ_SHAPE_TEXT_MAX];
+    *first = x->rank - 1;
+    if (axes->count == 0) return CLQ_OK;
+    for (unsigned i = 0; i < axes->count; i++) {
+        const int axis = axes->axes[i] < 0 ? axes->axes[i] + (int)x->rank : axes->axes[i];
+        if (axis < 0 || axis >= (int)x->rank)
+            return clq_fail(CLQ_ARGUMENT, "its input %s has no axis %d: there are %u, counted from 0 behind the batch",
+                            clq_shape_describe(x, text), axes->axes[i], x->rank);
+        seen |= 1u << axis;
+        *first = CLQ_MIN(*first, (unsigned)axis);
+    }
+    if (seen == ((1u << x->rank) - 1) >> *first << *first) return CLQ_OK;
+    return clq_fail(CLQ_UNSUPPORTED, "axes that are not the last ones are not supported: permute the input first");
+}
+
+/* What channels have a gamma and a beta of: the shape of these. */
+static clq_status find_problem(const clq_layer *layer, const clq_model_tensor *x, clq_row_norm_problem *out,
+                               clq_shape *weights) {
+    const clq_row_norm_config *config = layer->config;
+    unsigned first;
+    *out = (clq_row_norm_problem){.outer = 1,
+                                  .positions = 1,
+                                  .groups = 1,
+                                  .width = 1,
+                                  .centred = layer->kind == &clq_layer_layer_norm || is_group(layer),
+                                  .epsilon = config->epsilon};
+    if (is_group(layer)) {
+        const size_t channels = clq_model_channels(x);
+        const double groups = config->groups < 0 ? (double)channels : config->groups;
+        if (groups < 1 || groups != floor(groups) || channels % (size_t)groups)
+            return clq_fail(CLQ_ARGUMENT, "groups %g should be -1, or a whole number that divides the %zu channels",
+                            config->groups, channels);
+        out->groups = (size_t)groups;
+        out->width = channels / out->groups;
+        out->positions = x->elements / channels;
+        *weights = CLQ_SHAPE(channels);
+        return CLQ_OK;
+    }
+    CLQ_TRY(find_first(&config->axes, &x->shape, &first));
+    weights->rank = x->shape.rank - first;
+    for (unsigned d = 0; d < weights->rank; d++) {
+        weights->dims[d] = x->shape.dims[first + d];
+        out->width *= weights->dims[d];
+    }
+    out->outer = x->elements / out->width;
+    if (layer->kind == &clq_layer_unit_norm) out->epsilon = 1e-24 / (double)out->width;
+    return CLQ_OK;
+}
+
+static clq_status infer(const clq_model *model, const clq_layer *layer, clq_model_tensor *y) {
+    clq_row_norm_problem problem;
+    clq_shape weights;
+    const clq_model_tensor *x = clq_model_input_of(model, y, 0);
+    y->shape = x->shape;
+    return find_problem(layer, x, &problem, &weights);
+}
+
+static clq_status declare(clq_model *model, clq_layer *layer, const clq_model_tensor *y) {
+    const clq_row_norm_config *config = layer->config;
+    clq_row_norm_problem problem;
+    clq_shape shape;
+    CLQ_TRY(find_problem(layer, clq_model_input_of(model, y, 0), &problem, &shape));
+    const clq_variable_kind gamma = clq_variable_kind_by(layer->kind == &clq_layer_rms_norm ? &scale_kind : &gamma_kind,
+                                                         &config->gamma_initialiser),
+                            beta = clq_variable_kind_by(&beta_kind, &config->beta_initialiser);
+    if (!config->no_scale) CLQ_TRY(clq_model_declare_variable(model, layer, GAMMA, shape, &gamma));
+    if (config->no_center || layer->kind == &clq_layer_rms_norm) return CLQ_OK;
+    return clq_model_declare_variable(model, layer, BETA, shape, &beta);
+}
+
+static clq_id expand(clq_expansion *e, const clq_id *x) {
+    clq_node node = clq_expand_node(e, &clq_op_row_norm);
+    clq_shape weights;
+    (void)find_problem(e->layer, clq_model_input_of(e->model, e->y, 0), &node.attributes.row_norm, &weights);
+    node.inputs[1] = clq_expand_weight(e, GAMMA);
+    node.inputs[2] = clq_expand_weight(e, BETA);
+    return clq_expand_unary(e, node, x[0]);
+}
+
+/* By the root of the sum, not of the mean. */
+static clq_id expand_unit(clq_expansion *e, const clq_id *x) {
+    const clq_id normal = expand(e, x);
+    clq_row_norm_problem problem;
+    clq_shape weights;
+    (void)find_problem(e->layer, clq_model_input_of(e->model, e->y, 0), &problem, &weights);
+    const clq_instruction scale = {.op = CLQ_ELEMENT_SCALE, .number = 1 / sqrt((double)problem.width)};
+    return normal ? clq_expand_elements(e, scale, &normal) : 0;
+}
+
+#define KIND(kind, class_name, name_stem, rows, variables, expansion)                                                  \
+    const clq_layer_kind kind = {.type = (class_name),                                                                 \
+                                 .stem = (name_stem),                                                                  \
+                                 .inputs = {1, 1},                                                                     \
+                                 CLQ_LAYER_CONFIG(clq_row_norm_config, rows),                                          \
+                                 .infer = infer,                                                                       \
+                                 .declare = (variables),                                                               \
+                                 .expand = (expansion)}
+KIND(clq_layer_layer_norm, "LayerNormalization", "layer_normalization", layer_attributes, declare, expand);
+KIND(clq_layer_rms_norm, "RMSNormalization", "rms_normalization", rms_attributes, declare, expand);
+KIND(clq_layer_group_norm, "GroupNormalization", "group_normalization", group_attributes, declare, expand);
+KIND(clq_layer_unit_norm, "UnitNormalization", "unit_normalization", unit_attributes, NULL, expand_unit);
+
+static clq_tensor add(clq_model *model, clq_tensor x, const clq_row_norm_config *config, const clq_layer_kind *kind,
+                      double epsilon) {
+    clq_row_norm_config all = config ? *config : (clq_row_norm_config){.name = NULL};
+    if (!config || config->epsilon == 0) all.epsilon = epsilon;
+    if (all.groups == 0) all.groups = 32;
+    return clq_model_add_layer(model, kind, all.name, &all, &x, 1);
+}
+
+clq_tensor clq_layer_norm(clq_model *model, clq_tensor x, const clq_row_norm_config *config) {
+    return add(model, x, config, &clq_layer_layer_norm, 1e-3);
+}
+clq_tensor clq_rms_norm(clq_model *model, clq_tensor x, const clq_row_norm_config *config) {
+    return add(model, x, config, &clq_layer_rms_norm, 1e-6);
+}
+clq_tensor clq_group_norm(clq_model *model, clq_tensor x, const clq_row_norm_config *config) {
+    return add(model, x, config, &clq_layer_group_norm, 1e-3);
+}
+clq_tensor clq_unit_norm(clq_model *model, clq_tensor x, const char *name) {
+    const clq_row_norm_config config = {.no_scale = true, .no_center = true};
+    return clq_model_add_layer(model, &clq_layer_unit_norm, name, &config, &x, 1);
+}

@@ -1,0 +1,151 @@
+"""Every kind of layer and attribute that the importer reads, alone behind one Dense layer: outputs and gradients.
+
+A model has some layers side by side, each an output; the Dense layer in front of them gathers the gradients of their
+inputs. Keras computes in float64, from weights and samples that are float32. `python single_layers.py` writes
+single_layers.json: of each model its JSON, the samples (batch 2), targets, variables, outputs, the sum of the outputs' mean
+squared errors, and its gradients. Needs Keras with the JAX backend.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+os.environ["KERAS_BACKEND"] = "jax"
+os.environ["JAX_ENABLE_X64"] = "1"
+
+import jax
+import keras
+import numpy as np
+from keras import layers as kl
+
+COUNT = 2
+VECTOR, ROW, IMAGE, WIDE = (5,), (8, 4), (6, 5, 4), (3, 2, 8)
+
+
+def activations() -> list[kl.Layer]:
+    names = """silu gelu relu6 leaky_relu elu selu exponential softplus softsign log_sigmoid hard_sigmoid hard_silu
+    hard_tanh tanh_shrink soft_shrink hard_shrink squareplus mish relu sigmoid tanh celu""".split()
+    return [kl.Activation(n, name=f"of_{n}") for n in names]
+
+
+GROUPS: list[tuple[str, tuple[int, ...], list[kl.Layer]]] = [
+    ("activations", VECTOR, activations()),
+    ("activation_layers", VECTOR, [
+        kl.ReLU(name="relu"), kl.ReLU(max_value=0.7, name="relu_most"), kl.ReLU(6.0, 0.1, 0.2, name="relu_all"),
+        kl.LeakyReLU(name="leaky"), kl.LeakyReLU(0.2, name="leaky_2"), kl.ELU(0.7, name="elu"),
+        kl.PReLU(alpha_initializer="random_normal", name="prelu"), kl.Softmax(name="softmax")]),
+    ("images", IMAGE, [
+        kl.Conv2D(4, 3, groups=2, padding="same", activation="silu", name="groups"),
+        kl.Conv2D(8, (3, 2), groups=4, strides=2, name="groups_of_one"),
+        kl.DepthwiseConv2D(3, padding="same", activation="relu", name="depthwise"),
+        kl.DepthwiseConv2D(3, strides=2, depth_multiplier=2, use_bias=False, name="depthwise_twice"),
+        kl.DepthwiseConv2D((2, 3), dilation_rate=2, padding="same", name="depthwise_apart"),
+        kl.SeparableConv2D(5, 3, padding="same", activation="tanh", name="separable"),
+        kl.SeparableConv2D(3, 3, strides=2, depth_multiplier=2, padding="same", name="separable_strides")]),
+    ("transposed", IMAGE, [
+        kl.Conv2DTranspose(3, 3, strides=2, padding="same", activation="relu", name="same"),
+        kl.Conv2DTranspose(3, (2, 4), strides=(2, 3), name="valid"),
+        kl.Conv2DTranspose(3, 2, strides=3, padding="same", use_bias=False, name="gaps"),
+        kl.Conv2DTranspose(2, 3, name="plain"), kl.Conv2DTranspose(2, 2, strides=3, name="valid_gaps"),
+        kl.UpSampling2D(name="up"), kl.UpSampling2D((3, 2), name="up_3")]),
+    ("moved", IMAGE, [
+        kl.ZeroPadding2D(((0, 1), (2, 1)), name="padded"), kl.ZeroPadding2D(2, name="padded_2"),
+        kl.ZeroPadding2D((1, 2), name="padded_1_2"), kl.Cropping2D(((1, 0), (2, 1)), name="cropped"),
+        kl.Permute((3, 1, 2), name="permuted"), kl.GlobalMaxPooling2D(name="largest"),
+        kl.GlobalMaxPooling2D(keepdims=True, name="largest_kept"), kl.GlobalAveragePooling2D(name="mean")]),
+    ("rows", ROW, [
+        kl.Conv1D(5, 3, padding="same", activation="relu", name="conv"),
+        kl.Conv1D(5, 3, padding="causal", dilation_rate=2, name="causal"), kl.Conv1D(4, 2, strides=3, name="strides"),
+        kl.Conv1D(4, 3, groups=2, padding="same", name="groups"),
+        kl.DepthwiseConv1D(3, padding="same", depth_multiplier=2, name="depthwise"),
+        kl.SeparableConv1D(3, 3, strides=2, name="separable"),
+        kl.Conv1DTranspose(3, 3, strides=2, padding="same", name="transposed")]),
+    ("rows_pooled", ROW, [
+        kl.MaxPooling1D(name="largest"), kl.MaxPooling1D(3, strides=2, padding="same", name="largest_same"),
+        kl.AveragePooling1D(3, strides=3, name="mean"), kl.GlobalAveragePooling1D(name="mean_of_all"),
+        kl.GlobalMaxPooling1D(name="largest_of_all"), kl.ZeroPadding1D((2, 1), name="padded"),
+        kl.Cropping1D((2, 1), name="cropped"), kl.UpSampling1D(3, name="up")]),
+    ("norms", WIDE, [
+        kl.LayerNormalization(epsilon=1e-6, name="layer"), kl.LayerNormalization(axis=[1, 2, 3], name="layer_all"),
+        kl.LayerNormalization(center=False, scale=False, name="layer_plain"),
+        kl.GroupNormalization(4, name="group"), kl.GroupNormalization(-1, epsilon=1e-5, name="instance"),
+        kl.RMSNormalization(name="rms"), kl.RMSNormalization(axis=[-2, -1], epsilon=1e-3, name="rms_2"),
+        kl.UnitNormalization(name="unit")]),
+    ("scaled", IMAGE, [
+        kl.Rescaling(0.3, name="scaled"), kl.Rescaling(0.3, -1.5, name="moved"),
+        kl.Rescaling([0.1, 2.0, 3.0, -1.0], [1.0, 0.0, 0.5, 2.0], name="by_channel"),
+        kl.Normalization(mean=0.3, variance=2.5, name="normal"),
+        kl.Normalization(mean=[1.0, 0.0, -1.0, 2.0], variance=[4.0, 0.0, 1.0, 0.25], name="normal_by_channel"),
+        kl.Normalization(mean=[1.0, 0.0, -1.0, 2.0], variance=[4.0, 3.0, 1.0, 0.25], invert=True, name="back"),
+        kl.PReLU(shared_axes=[1, 2], alpha_initializer="random_normal", name="prelu"),
+        kl.Softmax(axis=1, name="softmax_of_rows")]),
+    ("frozen", IMAGE, [
+        kl.Conv2D(3, 3, trainable=False, name="conv"), kl.BatchNormalization(trainable=False, name="norm"),
+        kl.Dense(3, activation="gelu", trainable=False, name="dense")]),
+    ("vectors", VECTOR, [kl.RepeatVector(4, name="repeated"), kl.Reshape((5, 1), name="reshaped")]),
+]  # fmt: skip
+
+
+def build(shape: tuple[int, ...], layers: list[kl.Layer]) -> keras.Model:
+    x = keras.Input(shape, name="input")
+    front = kl.Dense(shape[-1], name="front")(x)
+    return keras.Model(x, [layer(front) for layer in layers], name="model")
+
+
+def values_of(rng: np.random.Generator, variable: keras.Variable) -> np.ndarray:
+    low, high = (0.5, 1.5) if "variance" in variable.path else (-0.8, 0.8)
+    return rng.uniform(low, high, variable.shape).astype(np.float32)
+
+
+def run(name: str, shape: tuple[int, ...], layers: list[kl.Layer], seed: int) -> dict:
+    rng = np.random.default_rng(seed)
+    text = build(shape, layers).to_json()
+    keras.config.set_floatx("float64")
+    wide = keras.models.model_from_json(text.replace('"float32"', '"float64"'))
+    keras.config.set_floatx("float32")
+    kept = {}
+    for v in wide.variables:
+        if v.dtype != "float64":
+            continue
+        kept["/".join(v.path.split("/")[-2:])] = value = values_of(rng, v)
+        v.assign(value.astype(np.float64))
+    samples = rng.uniform(-1, 1, (COUNT, *shape)).astype(np.float32)
+    x = samples.astype(np.float64)
+    outputs = wide(x, training=False)
+    outputs = outputs if isinstance(outputs, list) else [outputs]
+    targets = [rng.uniform(-1, 1, o.shape).astype(np.float32) for o in outputs]
+
+    def loss(trained: list[jax.Array]) -> jax.Array:
+        made, _ = wide.stateless_call(trained, [v.value for v in wide.non_trainable_variables], x, training=True)
+        made = made if isinstance(made, list) else [made]
+        return sum(((m - t.astype(np.float64)) ** 2).mean() for m, t in zip(made, targets))
+
+    value, gradients = jax.value_and_grad(loss)([v.value for v in wide.trainable_variables])
+    names = ["/".join(v.path.split("/")[-2:]) for v in wide.trainable_variables]
+    def flat(a: jax.Array) -> list[float]:
+        digits = 9 if np.asarray(a).dtype == np.float32 else 11
+        return [float(f"{n:.{digits}g}") for n in np.asarray(a).ravel()]
+
+    return {
+        "name": name, "model": json.loads(text), "samples": flat(samples), "loss": float(value),
+        "targets": [flat(t) for t in targets], "variables": {k: flat(v) for k, v in kept.items()},
+        "outputs": [flat(o) for o in outputs], "gradients": dict(zip(names, map(flat, gradients))),
+    }  # fmt: skip
+
+
+def main() -> None:
+    entries = []
+    for seed, (name, shape, layers) in enumerate(GROUPS):
+        for part in range(0, len(layers), 8):
+            tail = f"_{part // 8}" if len(layers) > 8 else ""
+            entries.append(run(name + tail, shape, layers[part : part + 8], 100 * seed + part))
+    lines = ",\n".join("  " + json.dumps(e) for e in entries)
+    path = Path(__file__).with_name("single_layers.json")
+    path.write_text(f'{{"keras": "{keras.__version__}", "models": [\n{lines}\n]}}\n')
+    print(path.name, len(entries), "models", path.stat().st_size, "bytes")
+
+
+if __name__ == "__main__":
+    main()

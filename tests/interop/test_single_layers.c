@@ -1,0 +1,170 @@
+/* Kinds of layers and their attributes alone, against Keras in float64 (tests/golden/single_layers.json): outputs,
+ * loss, and gradients, those of a layer's input by the Dense layer in front of it. */
+#include "interop/interop.h"
+#include "support/apart.h"
+#include "support/check.h"
+#include "support/files.h"
+#include "support/system.h"
+#include <clique/clique.h>
+
+#include <jansson.h>
+#include <math.h>
+
+enum { COUNT = 2 };
+
+static json_t *entries;
+
+/* The numbers of an array; clq_free. */
+static float *floats_of(const json_t *array, size_t *count) {
+    *count = json_array_size(array);
+    float *floats = clq_alloc(CLQ_MAX(*count, (size_t)1), sizeof *floats);
+    assert_non_null(floats);
+    for (size_t i = 0; i < *count; i++) floats[i] = (float)json_number_value(json_array_get(array, i));
+    return floats;
+}
+
+/* Relative to the largest number, which rounding errors of sums are of. */
+static void check_near(const char *model, const char *what, const float *got, const json_t *want, double tolerance) {
+    double most = 1e-3;
+    for (size_t i = 0; i < json_array_size(want); i++)
+        most = fmax(most, fabs(json_number_value(json_array_get(want, i))));
+    for (size_t i = 0; i < json_array_size(want); i++) {
+        const double number = json_number_value(json_array_get(want, i));
+        if (!(fabs((double)got[i] - number) <= tolerance * most))
+            fail_msg("%s: %s[%zu of %zu] is %.9g, and Keras has %.9g", model, what, i, json_array_size(want),
+                     (double)got[i], number);
+    }
+}
+
+static clq_model *read_model(json_t *entry) {
+    clq_model *model;
+    const char *path = files_path("model.json");
+    assert_int_equal(json_dump_file(json_object_get(entry, "model"), path, 0), 0);
+    assert_ok(clq_model_read_keras_json(path, &model));
+    return model;
+}
+
+static void set_variables(clq_trainer *trainer, const clq_model *model, json_t *variables) {
+    assert_int_equal(clq_model_variable_count(model), json_object_size(variables));
+    for (size_t i = 0; i < clq_model_variable_count(model); i++) {
+        clq_variable_info info;
+        size_t count;
+        assert_ok(clq_model_variable(model, i, &info));
+        float *values = floats_of(json_object_get(variables, info.name), &count);
+        if (count != info.elements) fail_msg("Keras has %zu values of %s, not %zu", count, info.name, info.elements);
+        assert_ok(clq_trainer_set_variable(trainer, i, values));
+        clq_free(values);
+    }
+}
+
+static void check_outputs(clq_trainer *trainer, const clq_model *model, json_t *entry, const float *samples) {
+    const char *name = json_string_value(json_object_get(entry, "name"));
+    json_t *outputs = json_object_get(entry, "outputs");
+    float *got[CLQ_MODEL_OUTPUTS_MAX] = {NULL};
+    clq_dataset *data;
+    const clq_shape shape = clq_model_input_shape(model);
+    const int32_t labels[COUNT] = {0};
+    assert_ok(clq_dataset_arrays(samples, CLQ_F32, COUNT, shape.rank, shape.dims, labels, CLQ_I32, 1, &data));
+    assert_ok(clq_dataset_batch(data, COUNT, false));
+    assert_int_equal(clq_model_output_count(model), json_array_size(outputs));
+    for (size_t i = 0; i < json_array_size(outputs); i++)
+        got[i] = clq_alloc(json_array_size(json_array_get(outputs, i)), sizeof(float));
+    assert_ok(clq_predict_outputs(trainer, data, got));
+    for (size_t i = 0; i < json_array_size(outputs); i++) {
+        check_near(name, clq_model_output_name(model, i), got[i], json_array_get(outputs, i), 2e-6);
+        clq_free(got[i]);
+    }
+    clq_dataset_destroy(data);
+}
+
+static void check_gradients(clq_trainer *trainer, const clq_model *model, json_t *entry, const float *samples) {
+    const char *name = json_string_value(json_object_get(entry, "name"));
+    json_t *targets = json_object_get(entry, "targets"), *gradients = json_object_get(entry, "gradients");
+    float *labels[CLQ_MODEL_OUTPUTS_MAX];
+    clq_labels more[CLQ_MODEL_OUTPUTS_MAX] = {{0}};
+    size_t counts[CLQ_MODEL_OUTPUTS_MAX], outputs = json_array_size(targets), trained = 0;
+    for (size_t i = 0; i < outputs; i++) {
+        labels[i] = floats_of(json_array_get(targets, i), &counts[i]);
+        if (i > 0)
+            more[i - 1] = (clq_labels){.values = labels[i], .is_float = true, .elements = counts[i] / COUNT};
+    }
+    const clq_batch batch = {.count = COUNT,
+                             .samples = samples,
+                             .sample_elements = json_array_size(json_object_get(entry, "samples")) / COUNT,
+                             .sample_dtype = CLQ_F32,
+                             .labels = labels[0],
+                             .float_labels = true,
+                             .label_elements = counts[0] / COUNT,
+                             .more_labels = more,
+                             .more_count = outputs - 1};
+    clq_step_info info;
+    assert_ok(clq_step_gradients(trainer, &batch));
+    assert_ok(clq_step_reduce(trainer));
+    for (size_t i = 0; i < clq_model_variable_count(model); i++) {
+        clq_variable_info variable;
+        assert_ok(clq_model_variable(model, i, &variable));
+        json_t *want = json_object_get(gradients, variable.name);
+        assert_int_equal(variable.trainable, want != NULL);
+        if (!want) continue;
+        float *got = clq_alloc(variable.elements, sizeof *got);
+        assert_ok(clq_trainer_get_gradient(trainer, 0, i, got));
+        check_near(name, variable.name, got, want, 1e-5);
+        clq_free(got);
+        trained++;
+    }
+    assert_int_equal(trained, json_object_size(gradients));
+    assert_ok(clq_step_apply(trainer));
+    assert_ok(clq_step_read(trainer, &info));
+    const double loss = json_number_value(json_object_get(entry, "loss"));
+    if (!(fabs(info.loss - loss) <= 2e-6 * fabs(loss)))
+        fail_msg("%s: loss %.9g, and Keras has %.9g", name, info.loss, loss);
+    for (size_t i = 0; i < outputs; i++) clq_free(labels[i]);
+}
+
+static void check(json_t *entry) {
+    clq_model *model = read_model(entry);
+    clq_trainer_config config = apart_config();
+    clq_devices devices;
+    clq_trainer *trainer;
+    size_t count;
+    float *samples = floats_of(json_object_get(entry, "samples"), &count);
+    config.loss = clq_loss_default(CLQ_LOSS_MEAN_SQUARED_ERROR);
+    config.metrics = "none";
+    config.global_batch = COUNT;
+    config.sample_dtype = CLQ_F32;
+    assert_ok(clq_devices_select(sys, "pocl:0", &devices));
+    assert_ok(clq_trainer_create(model, &devices, &config, &trainer));
+    set_variables(trainer, model, json_object_get(entry, "variables"));
+    check_outputs(trainer, model, entry, samples);
+    check_gradients(trainer, model, entry, samples);
+    clq_trainer_destroy(trainer);
+    clq_model_destroy(model);
+    clq_free(samples);
+}
+
+static void layers_compute_what_keras_does(void **state) {
+    size_t index;
+    json_t *entry;
+    (void)state;
+    json_array_foreach(entries, index, entry) check(entry);
+    assert_true(index > 10);
+}
+
+static int begin(void **state) {
+    char *path = clq_strprintf("%s/tests/golden/single_layers.json", getenv("CLQ_TEST_SOURCE"));
+    json_t *file = path ? json_load_file(path, 0, NULL) : NULL;
+    clq_free(path);
+    if (!file) return -1;
+    entries = json_incref(json_object_get(file, "models"));
+    json_decref(file);
+    return files_begin(state) == 0 ? open_system(state) : -1;
+}
+static int end(void **state) {
+    json_decref(entries);
+    return close_system(state) == 0 ? files_end(state) : -1;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(layers_compute_what_keras_does)};
+    return cmocka_run_group_tests_name("interop/single_layers", tests, begin, end);
+}
