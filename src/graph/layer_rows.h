@@ -20,10 +20,16 @@ typedef enum clq_attribute_type {
     CLQ_ATTRIBUTE_ACTIVATION,  /* clq_activation */
     CLQ_ATTRIBUTE_PADDING,     /* clq_padding */
     CLQ_ATTRIBUTE_AXIS,        /* int: 0 is the first behind the batch, -1 the last, … */
+    CLQ_ATTRIBUTE_NEW_AXIS,    /* int: the same, of a tensor that has one axis more than the input */
     CLQ_ATTRIBUTE_AXES,        /* clq_axes: one or several; none: as the layer has it */
     CLQ_ATTRIBUTE_SHARED,      /* unsigned: bit d: all places along axis d share one; in files a shape with 1 there */
     CLQ_ATTRIBUTE_SHAPE,       /* clq_shape; in files one size may be -1: what the others leave */
+    CLQ_ATTRIBUTE_BATCH_SHAPE, /* the same; in files with the batch in front */
+    CLQ_ATTRIBUTE_ORDER,       /* clq_shape: axes from 1 on; in files with the batch, 0, in front */
     CLQ_ATTRIBUTE_INITIALISER, /* clq_initialiser */
+    /* Of what a call is given beside tensors; in files behind the first of them. */
+    CLQ_ATTRIBUTE_OPERAND, /* clq_operand: a number in place of one of two tensors */
+    CLQ_ATTRIBUTE_PLACES,  /* clq_places: what is taken of each axis */
     /* Without a member: files may have only one value. */
     CLQ_ATTRIBUTE_ONLY_WORD,      /* `word` */
     CLQ_ATTRIBUTE_ONLY_NUMBER,    /* `fallback` */
@@ -39,6 +45,29 @@ typedef struct clq_numbers {
     size_t count;
     const float *values;
 } clq_numbers;
+
+/* A number as an operand of two. */
+typedef struct clq_operand {
+    unsigned place; /* 1 or 2; 0: there is none, and both operands are tensors */
+    double number;
+} clq_operand;
+
+/* What is taken of the axes behind the batch, in order: as Python's indices. Axes that are not named are taken whole.
+ */
+enum { CLQ_PLACES_MOST = 8 };
+typedef enum clq_place_kind {
+    CLQ_PLACES_RANGE, /* from `first`, `step` apart, up to in front of `end` */
+    CLQ_PLACES_ONE,   /* `first`, and the axis goes */
+    CLQ_PLACES_NEW    /* an axis of one place that x does not have */
+} clq_place_kind;
+typedef struct clq_places {
+    unsigned count, rest; /* rest: index + 1 of the entry in front of which an ellipsis stands; 0: behind all */
+    struct clq_index {
+        clq_place_kind kind;
+        bool from_begin, to_end; /* of a RANGE: `first`, or `end`, is left out */
+        long first, end, step;   /* below 0: counted from the axis's end */
+    } axes[CLQ_PLACES_MOST];
+} clq_places;
 
 typedef struct clq_attribute {
     const char *key, *alias; /* Keras's; what Keras 2 called it, or NULL */
@@ -79,8 +108,9 @@ typedef struct clq_layer_kind {
 
 /* All kinds, one by one from 0 on; NULL: there are no more. */
 const clq_layer_kind *clq_layer_kind_at(size_t index);
-/* NULL: there is none of this class. */
-const clq_layer_kind *clq_layer_kind_named(const char *type);
+/* The kind of a class and module, as of clq_layer_kind.module; NULL: there is none. module NULL: that of Keras's
+ * layers. */
+const clq_layer_kind *clq_layer_kind_named(const char *type, const char *module);
 
 /* Frees what attributes of a config point to; takes NULL. (layers/attributes.c) */
 void clq_layer_release_config(const clq_layer_kind *kind, void *config);

@@ -6,6 +6,8 @@
 #include "interop/interop.h"
 
 const char *clq_keras_class(json_t *object); /* its class_name; "" where it has none */
+/* Whether an argument of a call is a tensor: what a layer gave. */
+bool clq_keras_is_tensor(json_t *argument);
 /* FORMAT unless it is an array of layers; UNSUPPORTED where it has too many. */
 clq_status clq_keras_check_layers(json_t *layers);
 /* "config.layers[3] (conv2d)" */
@@ -18,6 +20,7 @@ void clq_keras_describe_place(json_t *layer, size_t index, char where[160]);
 typedef struct clq_keras_attributes {
     json_t *object;    /* borrowed */
     json_t *left;      /* what nobody has taken yet */
+    json_t *arguments; /* of the call, if some are no tensors and nobody has taken them yet; borrowed */
     char path[256];    /* "config.layers[3] (conv2d).config" */
     clq_status status; /* the first failure, whose detail is this thread's; what is taken behind it is not looked at */
 } clq_keras_attributes;
@@ -42,8 +45,15 @@ void clq_keras_read_rows(clq_keras_attributes *a, const clq_layer_kind *kind, co
 
 /* Of config.layers[index]. Whether the layer's class is one that clq_keras_add_layer adds. */
 clq_status clq_keras_check_class(json_t *layer, size_t index);
-/* Adds the layer to the model, applied to inputs[0 … count). */
-clq_status clq_keras_add_layer(clq_model *model, json_t *layer, size_t index, const clq_tensor *inputs, size_t count,
+/* What a layer is applied to. */
+typedef struct clq_keras_call {
+    const clq_tensor *inputs; /* (count) */
+    size_t count;
+    json_t *arguments; /* "args" of the call, if some of these are no tensors; else NULL */
+    const char *scope; /* the model within the model that the layer is of; NULL: it is of the whole */
+} clq_keras_call;
+/* Adds the layer to the model, and applies it. */
+clq_status clq_keras_add_layer(clq_model *model, json_t *layer, size_t index, const clq_keras_call *call,
                                clq_tensor *out);
 clq_status clq_keras_add_input(clq_model *model, json_t *layer, size_t index, clq_tensor *out); /* an InputLayer */
 /* Adds an input of the shape that an InputLayer or a "build_input_shape" has: the batch in front must be null. */
@@ -51,5 +61,7 @@ clq_status clq_keras_add_shape(clq_model *model, json_t *shape, const char *name
 
 /* Adds all layers of a Functional model's config and finishes the model. */
 clq_status clq_keras_read_functional(clq_model *model, json_t *config);
+/* The same of a Sequential model's layers. given: what the first one reads, unless that is an InputLayer. */
+clq_status clq_keras_read_sequential(clq_model *model, json_t *layers, clq_tensor given);
 
 #endif

@@ -237,9 +237,8 @@ static void read_padding(const reading *r, void *member) {
 }
 
 /* Keras counts the batch as axis 0: an axis behind it, as the builder counts. Keras 2's normalisations have a list. */
-static int take_axis(const reading *r) {
+static int take_axis(const reading *r, unsigned ranks) {
     json_t *value = value_of(r);
-    const unsigned ranks = r->x->shape.rank;
     if (json_array_size(value) == 1) value = json_array_get(value, 0);
     const json_int_t axis = value ? json_integer_value(value) : -1, rank = ranks;
     if (value && !json_is_integer(value))
@@ -249,7 +248,8 @@ static int take_axis(const reading *r) {
                          (long long)axis, ranks, ranks);
     return r->a->status == CLQ_OK ? (int)(axis > 0 ? axis - 1 : axis) : -1;
 }
-static void read_axis(const reading *r, void *member) { *(int *)member = take_axis(r); }
+static void read_axis(const reading *r, void *member) { *(int *)member = take_axis(r, r->x->shape.rank); }
+static void read_new_axis(const reading *r, void *member) { *(int *)member = take_axis(r, r->x->shape.rank + 1); }
 
 /* One, or a list, each counted as Keras does. */
 static void read_axes(const reading *r, void *member) {
@@ -313,6 +313,104 @@ static void read_shape(const reading *r, void *member) {
 
 static void read_initialiser(const reading *r, void *member) { clq_keras_read_initialiser(r->a, r->row->key, member); }
 
+/* ---- what calls are given beside tensors ---- */
+
+/* [tensor, number] or [number, tensor]. */
+static void read_operand(const reading *r, void *member) {
+    clq_operand *out = member;
+    json_t *all = r->a->arguments;
+    if (!all) return;
+    r->a->arguments = NULL;
+    for (unsigned i = 0; i < 2; i++) {
+        json_t *argument = json_array_get(all, i);
+        if (!json_is_number(argument)) continue;
+        *out = (clq_operand){.place = i + 1, .number = json_number_value(argument)};
+    }
+    if (json_array_size(all) != 2 || !out->place || !clq_keras_is_tensor(json_array_get(all, 2 - out->place)))
+        clq_keras_refuse(r->a, CLQ_UNSUPPORTED, "args", "should be two tensors, or a tensor and a number");
+}
+
+static bool read_index(json_t *value, bool *left_out, long *out) {
+    *left_out = json_is_null(value);
+    if (json_is_integer(value)) *out = (long)json_integer_value(value);
+    return *left_out || (json_is_integer(value) && labs(*out) <= INT32_MAX);
+}
+
+static bool read_place(json_t *item, struct clq_index *out) {
+    *out = (struct clq_index){.kind = CLQ_PLACES_RANGE, .step = 1};
+    bool plain;
+    if (json_is_null(item)) {
+        out->kind = CLQ_PLACES_NEW;
+        return true;
+    }
+    if (json_is_integer(item)) {
+        out->kind = CLQ_PLACES_ONE;
+        return read_index(item, &plain, &out->first);
+    }
+    json_t *config = json_object_get(item, "config");
+    return strcmp(clq_keras_class(item), "__slice__") == 0 &&
+           read_index(json_object_get(config, "start"), &out->from_begin, &out->first) &&
+           read_index(json_object_get(config, "stop"), &out->to_end, &out->end) &&
+           read_index(json_object_get(config, "step"), &plain, &out->step) && out->step != 0;
+}
+
+static bool is_whole(const struct clq_index *place) {
+    return place->kind == CLQ_PLACES_RANGE && place->from_begin && place->to_end && place->step == 1;
+}
+
+/* [tensor, index], or a list of indices, of which the first is the batch's and takes all of it. */
+static void read_places(const reading *r, void *member) {
+    clq_places *out = member;
+    json_t *all = r->a->arguments, *indices = json_array_get(all, 1);
+    const size_t count = json_is_array(indices) ? json_array_size(indices) : 1;
+    r->a->arguments = NULL;
+    bool fits = json_array_size(all) == 2 && clq_keras_is_tensor(json_array_get(all, 0));
+    struct clq_index place;
+    for (size_t i = 0; i < count && fits; i++) {
+        json_t *item = json_is_array(indices) ? json_array_get(indices, i) : indices;
+        if (strcmp(clq_keras_class(item), "__ellipsis__") == 0) {
+            fits = !out->rest;
+            out->rest = out->count + 1;
+            continue;
+        }
+        fits = read_place(item, &place) && out->count < CLQ_PLACES_MOST;
+        if (i == 0)
+            fits = fits && is_whole(&place);
+        else if (fits)
+            out->axes[out->count++] = place;
+    }
+    if (!fits)
+        clq_keras_refuse(
+            r->a, CLQ_UNSUPPORTED, "args",
+            "should be a tensor, and whole numbers, slices, None or ... as indices, the whole batch first");
+}
+
+/* Sizes with the batch in front, which is -1 or null. */
+static void read_batch_shape(const reading *r, void *member) {
+    json_t *value = value_of(r), *first = json_array_get(value, 0);
+    const bool open = json_is_null(first) || json_integer_value(first) == -1;
+    json_t *rest = json_is_array(value) && open ? json_copy(value) : NULL;
+    if (rest) (void)json_array_remove(rest, 0);
+    if (!rest || !resolve_shape(rest, r->x->elements, member))
+        refuse(r, value, "-1 for the batch, and whole numbers, one of them perhaps -1");
+    json_decref(rest);
+}
+
+/* Axes of a transpose: the batch stays in front. From 1 on, as of a SHAPE. */
+static void read_order(const reading *r, void *member) {
+    json_t *value = value_of(r);
+    clq_shape *out = member;
+    const unsigned rank = r->x->shape.rank;
+    bool fits = json_array_size(value) == rank + 1 && json_integer_value(json_array_get(value, 0)) == 0;
+    *out = (clq_shape){.rank = rank};
+    for (unsigned d = 0; d < rank && fits; d++) {
+        const json_int_t axis = json_integer_value(json_array_get(value, d + 1));
+        fits = axis >= -(json_int_t)rank && axis <= (json_int_t)rank && axis != 0;
+        if (fits) out->dims[d] = (size_t)(axis < 0 ? axis + (json_int_t)rank + 1 : axis);
+    }
+    if (!fits) refuse(r, value, "each axis once, 0, the batch, first");
+}
+
 /* ---- values of which one is taken ---- */
 
 static void check_word(const reading *r, void *member) {
@@ -347,7 +445,7 @@ static void check_null(const reading *r, void *member) {
 
 static void check_last_axis(const reading *r, void *member) {
     (void)member;
-    const int axis = take_axis(r);
+    const int axis = take_axis(r, r->x->shape.rank);
     if (axis != -1 && axis + 1 != (int)r->x->shape.rank)
         clq_keras_refuse(r->a, CLQ_UNSUPPORTED, r->row->key, "%d is not supported, only the last: -1 or %u",
                          axis < 0 ? axis : axis + 1, r->x->shape.rank);
@@ -361,16 +459,31 @@ static void pass_over(const reading *r, void *member) {
 /* ---- all ---- */
 
 static void (*const readers[CLQ_ATTRIBUTE_TYPES])(const reading *r, void *member) = {
-    [CLQ_ATTRIBUTE_SIZES] = read_sizes,       [CLQ_ATTRIBUTE_SIDES] = read_sides,
-    [CLQ_ATTRIBUTE_FLAG] = read_flag,         [CLQ_ATTRIBUTE_OPPOSITE] = read_opposite,
-    [CLQ_ATTRIBUTE_NUMBER] = read_number,     [CLQ_ATTRIBUTE_NUMBERS] = read_numbers,
-    [CLQ_ATTRIBUTE_SEED] = read_seed,         [CLQ_ATTRIBUTE_ACTIVATION] = read_activation,
-    [CLQ_ATTRIBUTE_PADDING] = read_padding,   [CLQ_ATTRIBUTE_AXIS] = read_axis,
-    [CLQ_ATTRIBUTE_AXES] = read_axes,         [CLQ_ATTRIBUTE_SHARED] = read_shared,
-    [CLQ_ATTRIBUTE_SHAPE] = read_shape,       [CLQ_ATTRIBUTE_INITIALISER] = read_initialiser,
-    [CLQ_ATTRIBUTE_ONLY_WORD] = check_word,   [CLQ_ATTRIBUTE_ONLY_NUMBER] = check_number,
-    [CLQ_ATTRIBUTE_ONLY_FALSE] = check_false, [CLQ_ATTRIBUTE_ONLY_LAST_AXIS] = check_last_axis,
-    [CLQ_ATTRIBUTE_UNUSED] = pass_over,       [CLQ_ATTRIBUTE_ONLY_NULL] = check_null,
+    [CLQ_ATTRIBUTE_SIZES] = read_sizes,
+    [CLQ_ATTRIBUTE_SIDES] = read_sides,
+    [CLQ_ATTRIBUTE_FLAG] = read_flag,
+    [CLQ_ATTRIBUTE_OPPOSITE] = read_opposite,
+    [CLQ_ATTRIBUTE_NUMBER] = read_number,
+    [CLQ_ATTRIBUTE_NUMBERS] = read_numbers,
+    [CLQ_ATTRIBUTE_SEED] = read_seed,
+    [CLQ_ATTRIBUTE_ACTIVATION] = read_activation,
+    [CLQ_ATTRIBUTE_PADDING] = read_padding,
+    [CLQ_ATTRIBUTE_AXIS] = read_axis,
+    [CLQ_ATTRIBUTE_AXES] = read_axes,
+    [CLQ_ATTRIBUTE_SHARED] = read_shared,
+    [CLQ_ATTRIBUTE_SHAPE] = read_shape,
+    [CLQ_ATTRIBUTE_INITIALISER] = read_initialiser,
+    [CLQ_ATTRIBUTE_ONLY_WORD] = check_word,
+    [CLQ_ATTRIBUTE_ONLY_NUMBER] = check_number,
+    [CLQ_ATTRIBUTE_ONLY_FALSE] = check_false,
+    [CLQ_ATTRIBUTE_ONLY_LAST_AXIS] = check_last_axis,
+    [CLQ_ATTRIBUTE_UNUSED] = pass_over,
+    [CLQ_ATTRIBUTE_NEW_AXIS] = read_new_axis,
+    [CLQ_ATTRIBUTE_OPERAND] = read_operand,
+    [CLQ_ATTRIBUTE_PLACES] = read_places,
+    [CLQ_ATTRIBUTE_BATCH_SHAPE] = read_batch_shape,
+    [CLQ_ATTRIBUTE_ORDER] = read_order,
+    [CLQ_ATTRIBUTE_ONLY_NULL] = check_null,
 };
 
 void clq_keras_read_rows(clq_keras_attributes *a, const clq_layer_kind *kind, const clq_model_tensor *x, void *config) {

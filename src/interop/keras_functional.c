@@ -1,21 +1,30 @@
-/* Functional models. A layer's inbound_nodes say what it is applied to: each node gives a tensor, and names the tensors
- * that it reads as [layer, node of that layer, 0]. */
+/* Functional and Sequential models, and models within them. A layer's inbound_nodes say what it is applied to: each
+ * node gives a tensor, and names the tensors that it reads as [layer, node of that layer, 0]. In a Sequential model
+ * each layer has one node, which reads the one before. A model within a model is a layer that adds its own; applied
+ * again, it applies these again. */
 #include "interop/keras.h"
 
 #include <stdio.h>
 #include <string.h>
 
 enum { NODE_INPUTS_MAX = 1024 };
+static const uint32_t given_source = UINT32_MAX; /* what a Sequential model without an InputLayer is applied to */
 
 typedef struct node {
     uint32_t layer; /* index in config.layers */
     uint32_t first_source, source_count;
+    json_t *arguments; /* of the call, if some are no tensors; borrowed */
     enum { WAITING, OPEN, DONE } state;
     clq_tensor tensor; /* once DONE */
 } node;
 
-typedef struct functional {
+typedef struct functional functional;
+struct functional {
     clq_model *model;
+    const char *scope; /* names of models that it is within, with dots between; NULL: it is the whole */
+    char *own_scope;   /* the same, its own */
+    clq_tensor given;
+    functional **inner;     /* by layer: a model within it, once that was applied; else NULL */
     json_t *layers, *index; /* index: by name, of layers */
     node *nodes;            /* of all layers, one behind the other */
     uint32_t *first_node;   /* by layer; one more at the end */
@@ -23,10 +32,19 @@ typedef struct functional {
     uint32_t *sources;      /* indices of nodes */
     uint32_t node_count, source_count;
     size_t source_capacity;
-} functional;
+};
 
 static json_t *layer_at(const functional *f, size_t i) { return json_array_get(f->layers, i); }
 static bool is_input(json_t *layer) { return strcmp(clq_keras_class(layer), "InputLayer") == 0; }
+static bool is_sequential(json_t *layer) { return strcmp(clq_keras_class(layer), "Sequential") == 0; }
+
+/* A model of Keras's own classes as a layer. */
+static bool is_model(json_t *layer) {
+    const char *module = json_string_value(json_object_get(layer, "module"));
+    const bool keras = !module || strcmp(module, "keras") == 0 || strncmp(module, "keras.", 6) == 0;
+    const char *class_name = clq_keras_class(layer);
+    return keras && (is_sequential(layer) || strcmp(class_name, "Functional") == 0 || strcmp(class_name, "Model") == 0);
+}
 
 static const char *name_of(json_t *layer) {
     const char *name = json_string_value(json_object_get(layer, "name"));
@@ -43,8 +61,8 @@ static clq_status index_layers(functional *f) {
     for (size_t i = 0; i < json_array_size(f->layers); i++) {
         json_t *layer = layer_at(f, i);
         if (!name_of(layer)) return clq_fail(CLQ_FORMAT, "config.layers[%zu].name is missing", i);
-        if (!is_input(layer)) CLQ_TRY(clq_keras_check_class(layer, i));
-        if (is_input(layer) && ++inputs > 1)
+        if (!is_input(layer) && !is_model(layer)) CLQ_TRY(clq_keras_check_class(layer, i));
+        if (is_input(layer) && ++inputs > 1 && !f->scope)
             return clq_fail(CLQ_UNSUPPORTED,
                             "config.layers[%zu] and config.input_layers: a second InputLayer is not supported", i);
         if (json_object_get(f->index, name_of(layer)))
@@ -53,16 +71,22 @@ static clq_status index_layers(functional *f) {
         if (json_object_set_new(f->index, name_of(layer), json_integer((json_int_t)i)) != 0)
             return clq_fail(CLQ_MEMORY, "config.layers: out of memory");
     }
-    return inputs == 1 ? CLQ_OK : clq_fail(CLQ_FORMAT, "config.layers has no InputLayer");
+    return inputs >= 1 ? CLQ_OK : clq_fail(CLQ_FORMAT, "config.layers has no InputLayer");
+}
+
+static clq_status make_room(functional *f) {
+    const size_t layers = json_array_size(f->layers);
+    f->first_node = clq_alloc(layers + 1, sizeof *f->first_node);
+    f->added = clq_alloc(layers, sizeof *f->added);
+    f->inner = clq_alloc(layers, sizeof *f->inner);
+    return f->first_node && f->added && f->inner ? CLQ_OK : CLQ_MEMORY;
 }
 
 /* An InputLayer has one node, which reads nothing and may stand in the file or not. */
 static clq_status count_nodes(functional *f) {
     const size_t layers = json_array_size(f->layers);
     size_t total = 0;
-    f->first_node = clq_alloc(layers + 1, sizeof *f->first_node);
-    f->added = clq_alloc(layers, sizeof *f->added);
-    if (!f->first_node || !f->added) return CLQ_MEMORY;
+    CLQ_TRY(make_room(f));
     for (size_t i = 0; i < layers; i++) {
         char where[160];
         const size_t count =
@@ -150,21 +174,34 @@ static clq_status read_old_node(functional *f, json_t *list, node *n, const char
     return CLQ_OK;
 }
 
-/* args: [tensor], or [[tensor, …]] where a layer reads several. */
+/* Lists of lists of tensors are none of ours. */
+static bool is_list_of_tensors(json_t *argument) {
+    size_t i;
+    json_t *item;
+    json_array_foreach(argument, i, item) if (!clq_keras_is_tensor(item)) return false;
+    return json_array_size(argument) > 0;
+}
+
+/* args: tensors and lists of them, in order; what else there is, the layer's kind takes, or nobody. */
 static clq_status read_node(functional *f, json_t *object, node *n, const char *where) {
     if (json_is_array(object)) return read_old_node(f, object, n, where);
-    json_t *arguments = json_object_get(object, "args"), *tensors = json_array_get(arguments, 0);
-    if (json_array_size(arguments) != 1)
-        return clq_fail(CLQ_UNSUPPORTED, "%s.args: a call with %zu arguments is not supported, only with one", where,
-                        json_array_size(arguments));
+    json_t *arguments = json_object_get(object, "args"), *argument;
+    size_t i, k;
     CLQ_TRY(check_keywords(json_object_get(object, "kwargs"), where));
     n->first_source = f->source_count;
-    const size_t count = json_is_array(tensors) ? json_array_size(tensors) : 1;
-    if (count == 0 || count > NODE_INPUTS_MAX)
-        return clq_fail(CLQ_FORMAT, "%s.args: a layer reads 1 to %d tensors, not %zu", where, NODE_INPUTS_MAX, count);
-    for (size_t i = 0; i < count; i++)
-        CLQ_TRY(read_source(f, json_is_array(tensors) ? json_array_get(tensors, i) : tensors, where));
-    n->source_count = (uint32_t)count;
+    json_array_foreach(arguments, i, argument) {
+        const bool list = is_list_of_tensors(argument);
+        const size_t count = list ? json_array_size(argument) : 1;
+        if (!list && !clq_keras_is_tensor(argument)) {
+            n->arguments = arguments;
+            continue;
+        }
+        for (k = 0; k < count; k++) CLQ_TRY(read_source(f, list ? json_array_get(argument, k) : argument, where));
+    }
+    n->source_count = f->source_count - n->first_source;
+    if (n->source_count == 0 || n->source_count > NODE_INPUTS_MAX)
+        return clq_fail(CLQ_FORMAT, "%s.args: a layer reads 1 to %d tensors, not %u", where, NODE_INPUTS_MAX,
+                        n->source_count);
     return CLQ_OK;
 }
 
@@ -185,26 +222,45 @@ static clq_status read_nodes(functional *f) {
 
 /* ---- building ---- */
 
+static clq_status call_model(functional *f, const node *n, const clq_tensor *inputs, clq_tensor *out);
+
+static clq_tensor source_of(const functional *f, const node *n, uint32_t i) {
+    const uint32_t source = f->sources[n->first_source + i];
+    return source == given_source ? f->given : f->nodes[source].tensor;
+}
+
 static clq_status add_node(functional *f, node *n, clq_tensor *inputs) {
     char where[160];
     json_t *layer = layer_at(f, n->layer);
     clq_keras_describe_place(layer, n->layer, where);
     if (is_input(layer)) return clq_keras_add_input(f->model, layer, n->layer, &n->tensor);
-    for (uint32_t i = 0; i < n->source_count; i++) inputs[i] = f->nodes[f->sources[n->first_source + i]].tensor;
+    if (is_model(layer)) { /* its layers need room for their own inputs */
+        clq_tensor own[CLQ_MODEL_OUTPUTS_MAX];
+        if (n->source_count > CLQ_COUNT_OF(own))
+            return clq_fail(CLQ_UNSUPPORTED, "%s: a model of %u inputs is not supported", where, n->source_count);
+        for (uint32_t i = 0; i < n->source_count; i++) own[i] = source_of(f, n, i);
+        return call_model(f, n, own, &n->tensor);
+    }
+    for (uint32_t i = 0; i < n->source_count; i++) inputs[i] = source_of(f, n, i);
     const uint32_t before = f->added[n->layer];
     if (!before) {
-        CLQ_TRY(clq_keras_add_layer(f->model, layer, n->layer, inputs, n->source_count, &n->tensor));
+        const clq_keras_call call = {
+            .inputs = inputs, .count = n->source_count, .arguments = n->arguments, .scope = f->scope};
+        CLQ_TRY(clq_keras_add_layer(f->model, layer, n->layer, &call, &n->tensor));
         f->added[n->layer] = n->tensor.id;
         return CLQ_OK;
     }
+    if (n->arguments) return clq_fail(CLQ_UNSUPPORTED, "%s: only tensors can be arguments of a second call", where);
     n->tensor = clq_model_apply_again(f->model, f->model->tensors[before - 1].layer, inputs, n->source_count);
     return n->tensor.id ? CLQ_OK : clq_fail_within(clq_error_raise(&f->model->error), "%s", where);
 }
 
 /* The next source of a node that is not in the model yet; SIZE_MAX: all are. */
 static size_t next_source(const functional *f, const node *n) {
-    for (uint32_t i = 0; i < n->source_count; i++)
-        if (f->nodes[f->sources[n->first_source + i]].state != DONE) return f->sources[n->first_source + i];
+    for (uint32_t i = 0; i < n->source_count; i++) {
+        const uint32_t source = f->sources[n->first_source + i];
+        if (source != given_source && f->nodes[source].state != DONE) return source;
+    }
     return SIZE_MAX;
 }
 
@@ -274,18 +330,124 @@ static clq_status finish(functional *f, json_t *config) {
     return status == CLQ_ARGUMENT ? clq_fail_within(status, "config.output_layers") : status;
 }
 
+/* ---- a model's graph ---- */
+
+static void close_graph(functional *f) {
+    for (size_t i = 0; f->inner && i < json_array_size(f->layers); i++) {
+        if (f->inner[i]) close_graph(f->inner[i]);
+        clq_free(f->inner[i]);
+    }
+    json_decref(f->index);
+    clq_free(f->own_scope);
+    clq_free(f->inner);
+    clq_free(f->nodes);
+    clq_free(f->first_node);
+    clq_free(f->added);
+    clq_free(f->sources);
+}
+
+static clq_status open_functional(functional *f) {
+    CLQ_TRY(clq_keras_check_layers(f->layers));
+    CLQ_TRY(index_layers(f));
+    CLQ_TRY(count_nodes(f));
+    return read_nodes(f);
+}
+
+/* One node for each layer, which reads the one before. */
+static clq_status open_sequential(functional *f) {
+    CLQ_TRY(clq_keras_check_layers(f->layers));
+    const uint32_t count = (uint32_t)json_array_size(f->layers);
+    CLQ_TRY(make_room(f));
+    f->nodes = clq_alloc(count, sizeof *f->nodes);
+    f->sources = clq_alloc(count, sizeof *f->sources);
+    if (!f->nodes || !f->sources) return CLQ_MEMORY;
+    f->node_count = f->source_count = count;
+    for (uint32_t i = 0; i < count; i++) {
+        json_t *layer = layer_at(f, i);
+        const bool input = is_input(layer) && i == 0;
+        if (!input && !is_model(layer)) CLQ_TRY(clq_keras_check_class(layer, i));
+        f->first_node[i] = i;
+        f->sources[i] = i == 0 ? given_source : i - 1;
+        f->nodes[i] = (node){.layer = i, .first_source = i, .source_count = !input};
+    }
+    f->first_node[count] = count;
+    return CLQ_OK;
+}
+
+/* ---- a model within a model ---- */
+
+static clq_status open_inner(functional *outer, uint32_t index) {
+    json_t *layer = layer_at(outer, index), *config = json_object_get(layer, "config");
+    functional *in = outer->inner[index] = clq_alloc(1, sizeof *in);
+    const char *name = name_of(layer) ? name_of(layer) : "model";
+    if (!in) return CLQ_MEMORY;
+    in->model = outer->model;
+    in->own_scope = outer->scope ? clq_strprintf("%s.%s", outer->scope, name) : clq_strdup(name);
+    in->scope = in->own_scope;
+    in->layers = json_is_array(config) ? config : json_object_get(config, "layers");
+    if (!in->scope) return CLQ_MEMORY;
+    return is_sequential(layer) ? open_sequential(in) : open_functional(in);
+}
+
+/* Its inputs are the tensors that it is applied to. */
+static clq_status bind_inputs(functional *in, json_t *layer, const node *n, const clq_tensor *inputs) {
+    uint32_t found[CLQ_MODEL_OUTPUTS_MAX] = {0};
+    size_t count = 1;
+    for (uint32_t k = 0; k < in->node_count; k++) in->nodes[k].state = WAITING;
+    in->given = inputs[0];
+    if (is_sequential(layer)) {
+        if (n->source_count != 1)
+            return clq_fail(CLQ_FORMAT, "a Sequential model has one input, not %u", n->source_count);
+        if (!is_input(layer_at(in, 0))) return CLQ_OK;
+    } else {
+        CLQ_TRY(find_ends(in, json_object_get(layer, "config"), "input_layers", CLQ_COUNT_OF(found), found, &count));
+    }
+    if (count != n->source_count)
+        return clq_fail(CLQ_FORMAT, "a model of %zu inputs is applied to %u tensors", count, n->source_count);
+    for (size_t i = 0; i < count; i++) {
+        in->nodes[found[i]].tensor = inputs[i];
+        in->nodes[found[i]].state = DONE;
+    }
+    return CLQ_OK;
+}
+
+static clq_status find_output(functional *in, json_t *layer, clq_tensor *out) {
+    uint32_t found = in->node_count - 1;
+    size_t count;
+    if (!is_sequential(layer))
+        CLQ_TRY(find_ends(in, json_object_get(layer, "config"), "output_layers", 1, &found, &count));
+    *out = in->nodes[found].tensor;
+    return CLQ_OK;
+}
+
+static clq_status call_model(functional *f, const node *n, const clq_tensor *inputs, clq_tensor *out) {
+    json_t *layer = layer_at(f, n->layer);
+    char where[160];
+    clq_keras_describe_place(layer, n->layer, where);
+    clq_status status = f->inner[n->layer] ? CLQ_OK : open_inner(f, n->layer);
+    functional *in = f->inner[n->layer];
+    if (status == CLQ_OK) status = bind_inputs(in, layer, n, inputs);
+    if (status == CLQ_OK) status = add_nodes(in);
+    if (status == CLQ_OK) status = find_output(in, layer, out);
+    return status == CLQ_OK ? CLQ_OK : clq_fail_within(status, "%s", where);
+}
+
+/* ---- the whole ---- */
+
 clq_status clq_keras_read_functional(clq_model *model, json_t *config) {
     functional f = {.model = model, .layers = json_object_get(config, "layers")};
-    clq_status status = clq_keras_check_layers(f.layers);
-    if (status == CLQ_OK) status = index_layers(&f);
-    if (status == CLQ_OK) status = count_nodes(&f);
-    if (status == CLQ_OK) status = read_nodes(&f);
+    clq_status status = open_functional(&f);
     if (status == CLQ_OK) status = add_nodes(&f);
     if (status == CLQ_OK) status = finish(&f, config);
-    json_decref(f.index);
-    clq_free(f.nodes);
-    clq_free(f.first_node);
-    clq_free(f.added);
-    clq_free(f.sources);
+    close_graph(&f);
+    return status;
+}
+
+clq_status clq_keras_read_sequential(clq_model *model, json_t *layers, clq_tensor given) {
+    functional f = {.model = model, .layers = layers, .given = given};
+    clq_status status = open_sequential(&f);
+    if (status == CLQ_OK) status = add_nodes(&f);
+    if (status == CLQ_OK) status = clq_model_finish(model, f.nodes[f.node_count - 1].tensor);
+    close_graph(&f);
     return status;
 }

@@ -10,6 +10,11 @@ const char *clq_keras_class(json_t *object) {
     return name ? name : "";
 }
 
+bool clq_keras_is_tensor(json_t *argument) {
+    return strcmp(clq_keras_class(argument), "__keras_tensor__") == 0 ||
+           json_object_get(json_object_get(argument, "config"), "keras_history");
+}
+
 clq_status clq_keras_check_layers(json_t *layers) {
     if (!json_is_array(layers) || json_array_size(layers) == 0)
         return clq_fail(CLQ_FORMAT, "config.layers is missing or empty");
@@ -33,19 +38,12 @@ static clq_status add_first_shape(clq_model *model, json_t *config, json_t *firs
 
 /* config: with the layers as a member, or, in the first versions of Keras 2, the list of them. */
 static clq_status read_sequential(clq_model *model, json_t *config) {
-    clq_tensor in = {0}, *x = &in;
+    clq_tensor given = {0};
     json_t *layers = json_is_array(config) ? config : json_object_get(config, "layers");
     CLQ_TRY(clq_keras_check_layers(layers));
-    size_t first = 0;
-    if (strcmp(clq_keras_class(json_array_get(layers, 0)), "InputLayer") == 0) {
-        CLQ_TRY(clq_keras_add_input(model, json_array_get(layers, 0), 0, x));
-        first = 1;
-    } else {
-        CLQ_TRY(add_first_shape(model, config, json_array_get(layers, 0), x));
-    }
-    for (size_t i = first; i < json_array_size(layers); i++)
-        CLQ_TRY(clq_keras_add_layer(model, json_array_get(layers, i), i, x, 1, x));
-    return clq_model_finish(model, *x);
+    if (strcmp(clq_keras_class(json_array_get(layers, 0)), "InputLayer") != 0)
+        CLQ_TRY(add_first_shape(model, config, json_array_get(layers, 0), &given));
+    return clq_keras_read_sequential(model, layers, given);
 }
 
 /* ---- the file ---- */

@@ -29,20 +29,11 @@ void clq_keras_describe_place(json_t *layer, size_t index, char where[160]) {
     snprintf(where, 160, "config.layers[%zu] (%.60s)", index, name ? name : "no name");
 }
 
-/* Another library's class of the same name is another layer. Keras 2 leaves the module out. */
-static bool is_of_module(json_t *layer, const clq_layer_kind *kind) {
-    static const char *const keras[] = {"keras.layers", "keras.src.layers", "keras.src.engine"};
-    const char *module = json_string_value(json_object_get(layer, "module"));
-    bool fits = !module && !kind->module;
-    for (size_t i = 0; module && !kind->module && i < CLQ_COUNT_OF(keras); i++)
-        fits = fits || strncmp(module, keras[i], strlen(keras[i])) == 0;
-    return fits || (module && kind->module && strcmp(module, kind->module) == 0);
-}
-
 /* What an InputLayer is, is read by clq_keras_add_input. */
 static const clq_layer_kind *find_kind(json_t *layer) {
-    const clq_layer_kind *kind = clq_layer_kind_named(clq_keras_class(layer));
-    return kind && kind->inputs[1] > 0 && is_of_module(layer, kind) ? kind : NULL;
+    const clq_layer_kind *kind =
+        clq_layer_kind_named(clq_keras_class(layer), json_string_value(json_object_get(layer, "module")));
+    return kind && kind->inputs[1] > 0 ? kind : NULL;
 }
 
 clq_status clq_keras_check_class(json_t *layer, size_t index) {
@@ -62,27 +53,34 @@ clq_status clq_keras_check_class(json_t *layer, size_t index) {
 }
 
 /* config: room for one of the kind. */
-static clq_status add_layer(clq_model *model, json_t *layer, size_t index, const clq_layer_kind *kind, void *config,
-                            const clq_tensor *inputs, size_t count, clq_tensor *out) {
+static clq_status add_layer(clq_model *model, json_t *layer, size_t index, const clq_keras_call *call,
+                            const clq_layer_kind *kind, void *config, clq_tensor *out) {
+    const clq_tensor *inputs = call->inputs;
+    const size_t count = call->count;
     clq_keras_attributes a;
     clq_keras_open(layer, index, &a);
+    a.arguments = call->arguments;
     const char *name = clq_keras_text(&a, "name", NULL);
     take_common(&a);
     const bool frozen = !clq_keras_flag(&a, "trainable", true);
     clq_keras_read_rows(&a, kind, &model->tensors[inputs[0].id - 1], config);
+    if (a.arguments) clq_keras_refuse(&a, CLQ_UNSUPPORTED, "args", "only tensors can be arguments of a call");
     CLQ_TRY(clq_keras_close(&a));
+    char inner[CLQ_LAYER_NAME_MAX]; /* of a model within the model with its name in front, if there is room */
+    if (call->scope && *name && snprintf(inner, sizeof inner, "%s.%s", call->scope, name) < (int)sizeof inner)
+        name = inner;
     *out = clq_model_add_layer(model, kind, name, config, inputs, count);
     if (frozen && out->id) (void)clq_freeze(model, *out);
     return out->id ? CLQ_OK : clq_fail_within(clq_error_raise(&model->error), "%s", a.path);
 }
 
-clq_status clq_keras_add_layer(clq_model *model, json_t *layer, size_t index, const clq_tensor *inputs, size_t count,
+clq_status clq_keras_add_layer(clq_model *model, json_t *layer, size_t index, const clq_keras_call *call,
                                clq_tensor *out) {
     CLQ_TRY(clq_keras_check_class(layer, index));
     const clq_layer_kind *kind = find_kind(layer);
     void *config = clq_alloc(1, CLQ_MAX(kind->config_bytes, (size_t)1));
     if (!config) return CLQ_MEMORY;
-    const clq_status status = add_layer(model, layer, index, kind, config, inputs, count, out);
+    const clq_status status = add_layer(model, layer, index, call, kind, config, out);
     clq_layer_release_config(kind, config);
     clq_free(config);
     return status;

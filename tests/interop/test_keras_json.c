@@ -87,6 +87,7 @@ static bool is_read_now(const char *name) {
                                        "activation_selu",
                                        "conv2d_groups",
                                        "softmax_axis",
+                                       "nested_model",
                                        "dropout_noise_shape",
                                        "spatial_dropout2d",
                                        "gaussian_dropout",

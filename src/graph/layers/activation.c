@@ -232,6 +232,14 @@ const clq_layer_kind clq_layer_softmax = {.type = "Softmax",
                                           .infer = infer_softmax,
                                           .expand = expand_softmax};
 
+const clq_layer_kind clq_layer_op_softmax = {.type = "Softmax",
+                                             .stem = "softmax",
+                                             .module = "keras.src.ops.nn",
+                                             .inputs = {1, 1},
+                                             CLQ_LAYER_CONFIG(softmax_config, softmax_attributes),
+                                             .infer = infer_softmax,
+                                             .expand = expand_softmax};
+
 /* ---- builders ---- */
 
 clq_tensor clq_activate(clq_model *model, clq_tensor x, clq_activation activation, const char *name) {

@@ -97,6 +97,13 @@ static void add_axes(const clq_attribute *row, const void *member, clq_text *to)
     for (unsigned i = 0; i < axes->count; i++) clq_text_add(to, " %d", axes->axes[i]);
 }
 
+static clq_status check_operand(const clq_attribute *row, void *member) {
+    const clq_operand *operand = member;
+    if (operand->place <= 2 && isfinite(operand->number)) return CLQ_OK;
+    return clq_fail(CLQ_ARGUMENT, "%s %g, of place %u, should be finite, and of place 1 or 2", row->key,
+                    operand->number, operand->place);
+}
+
 static clq_status check_initialiser(const clq_attribute *row, void *member) {
     const clq_status status = clq_initialiser_check(member);
     return status == CLQ_OK ? CLQ_OK : clq_fail_within(status, "%s", row->key);
@@ -115,8 +122,10 @@ static const attribute_type types[CLQ_ATTRIBUTE_TYPES] = {
     [CLQ_ATTRIBUTE_ACTIVATION] = {.check = check_activation, .add_key = add_choice},
     [CLQ_ATTRIBUTE_PADDING] = {.check = check_padding, .add_key = add_choice},
     [CLQ_ATTRIBUTE_AXIS] = {.add_key = add_choice},
+    [CLQ_ATTRIBUTE_NEW_AXIS] = {.add_key = add_choice},
     [CLQ_ATTRIBUTE_SHARED] = {.add_key = add_choice},
     [CLQ_ATTRIBUTE_AXES] = {.check = check_axes, .add_key = add_axes},
+    [CLQ_ATTRIBUTE_OPERAND] = {.check = check_operand},
     [CLQ_ATTRIBUTE_INITIALISER] = {.check = check_initialiser},
 };
 

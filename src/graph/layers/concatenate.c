@@ -23,7 +23,8 @@ static bool joins(const clq_shape *a, const clq_shape *b, unsigned axis) {
     return true;
 }
 
-static clq_status infer(const clq_model *model, const clq_layer *layer, clq_model_tensor *y) {
+/* Of any kind whose config begins with the axis. */
+clq_status clq_layer_infer_concatenated(const clq_model *model, const clq_layer *layer, clq_model_tensor *y) {
     char first[CLQ_SHAPE_TEXT_MAX], second[CLQ_SHAPE_TEXT_MAX];
     const concatenate_config *config = layer->config;
     unsigned axis;
@@ -62,12 +63,9 @@ static clq_id join(clq_expansion *e, const clq_id *x, size_t count, size_t rows)
 }
 
 /* More inputs than a node takes are joined in turns. */
-static clq_id expand(clq_expansion *e, const clq_id *x) {
+clq_id clq_expand_joined(clq_expansion *e, const clq_id *x, size_t rows) {
     clq_id terms[CLQ_NODE_INPUTS];
-    unsigned axis = 0;
-    size_t rows = 1, count = 0;
-    (void)find_axis(&e->y->shape, ((const concatenate_config *)e->layer->config)->axis, &axis);
-    for (unsigned d = 0; d < axis; d++) rows *= e->y->shape.dims[d];
+    size_t count = 0;
     for (uint32_t i = 0; i < e->y->input_count; i++) {
         if (e->graph->error.status != CLQ_OK) return 0;
         terms[count++] = x[i];
@@ -78,12 +76,20 @@ static clq_id expand(clq_expansion *e, const clq_id *x) {
     return join(e, terms, count, rows);
 }
 
+clq_id clq_layer_expand_concatenated(clq_expansion *e, const clq_id *x) {
+    unsigned axis = 0;
+    size_t rows = 1;
+    (void)find_axis(&e->y->shape, ((const concatenate_config *)e->layer->config)->axis, &axis);
+    for (unsigned d = 0; d < axis; d++) rows *= e->y->shape.dims[d];
+    return clq_expand_joined(e, x, rows);
+}
+
 const clq_layer_kind clq_layer_concatenate = {.type = "Concatenate",
                                               .stem = "concatenate",
                                               .inputs = {2, SIZE_MAX},
                                               CLQ_LAYER_CONFIG(concatenate_config, attributes),
-                                              .infer = infer,
-                                              .expand = expand};
+                                              .infer = clq_layer_infer_concatenated,
+                                              .expand = clq_layer_expand_concatenated};
 
 clq_tensor clq_concatenate(clq_model *model, const clq_tensor *inputs, size_t count, int axis, const char *name) {
     return clq_model_add_layer(model, &clq_layer_concatenate, name, &(concatenate_config){axis}, inputs, count);

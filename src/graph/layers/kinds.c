@@ -64,13 +64,56 @@ static const clq_layer_kind *const kinds[] = {
     &clq_layer_alpha_dropout,
     &clq_layer_gaussian_dropout,
     &clq_layer_gaussian_noise,
+    &clq_layer_op_add,
+    &clq_layer_op_subtract,
+    &clq_layer_op_multiply,
+    &clq_layer_op_divide,
+    &clq_layer_op_true_divide,
+    &clq_layer_op_maximum,
+    &clq_layer_op_minimum,
+    &clq_layer_op_negative,
+    &clq_layer_op_absolute,
+    &clq_layer_op_square,
+    &clq_layer_op_sqrt,
+    &clq_layer_op_exp,
+    &clq_layer_op_log,
+    &clq_layer_op_sin,
+    &clq_layer_op_cos,
+    &clq_layer_op_tanh,
+    &clq_layer_op_relu,
+    &clq_layer_op_relu6,
+    &clq_layer_op_sigmoid,
+    &clq_layer_op_silu,
+    &clq_layer_op_softplus,
+    &clq_layer_op_softsign,
+    &clq_layer_op_log_sigmoid,
+    &clq_layer_op_sum,
+    &clq_layer_op_mean,
+    &clq_layer_custom_scale,
+    &clq_layer_op_reshape,
+    &clq_layer_op_squeeze,
+    &clq_layer_op_expand_dims,
+    &clq_layer_op_transpose,
+    &clq_layer_op_concatenate,
+    &clq_layer_op_stack,
+    &clq_layer_op_get_item,
+    &clq_layer_op_softmax,
 };
 
 const clq_layer_kind *clq_layer_kind_at(size_t index) { return index < CLQ_COUNT_OF(kinds) ? kinds[index] : NULL; }
 
-const clq_layer_kind *clq_layer_kind_named(const char *type) {
+/* Another library's class of the same name is another layer. Keras 2 leaves the module out. */
+static bool is_of_module(const clq_layer_kind *kind, const char *module) {
+    static const char *const keras[] = {"keras.layers", "keras.src.layers", "keras.src.engine"};
+    if (kind->module) return module && strcmp(module, kind->module) == 0;
+    for (size_t i = 0; module && i < CLQ_COUNT_OF(keras); i++)
+        if (strncmp(module, keras[i], strlen(keras[i])) == 0) return true;
+    return !module;
+}
+
+const clq_layer_kind *clq_layer_kind_named(const char *type, const char *module) {
     for (size_t i = 0; i < CLQ_COUNT_OF(kinds); i++)
-        if (strcmp(kinds[i]->type, type) == 0) return kinds[i];
+        if (strcmp(kinds[i]->type, type) == 0 && is_of_module(kinds[i], module)) return kinds[i];
     return NULL;
 }
 

@@ -41,7 +41,14 @@ extern const clq_layer_kind clq_layer_input, clq_layer_conv1d, clq_layer_conv2d,
     clq_layer_layer_norm, clq_layer_rms_norm, clq_layer_group_norm, clq_layer_unit_norm, clq_layer_rescaling,
     clq_layer_normalization, clq_layer_layer_scale, clq_layer_leaky_relu, clq_layer_elu, clq_layer_prelu,
     clq_layer_minimum, clq_layer_spatial_dropout1d, clq_layer_spatial_dropout2d, clq_layer_spatial_dropout3d,
-    clq_layer_alpha_dropout, clq_layer_gaussian_dropout, clq_layer_gaussian_noise;
+    clq_layer_alpha_dropout, clq_layer_gaussian_dropout, clq_layer_gaussian_noise, clq_layer_op_add,
+    clq_layer_op_subtract, clq_layer_op_multiply, clq_layer_op_divide, clq_layer_op_true_divide, clq_layer_op_maximum,
+    clq_layer_op_minimum, clq_layer_op_negative, clq_layer_op_absolute, clq_layer_op_square, clq_layer_op_sqrt,
+    clq_layer_op_exp, clq_layer_op_log, clq_layer_op_sin, clq_layer_op_cos, clq_layer_op_tanh, clq_layer_op_relu,
+    clq_layer_op_relu6, clq_layer_op_sigmoid, clq_layer_op_silu, clq_layer_op_softplus, clq_layer_op_softsign,
+    clq_layer_op_log_sigmoid, clq_layer_op_sum, clq_layer_op_mean, clq_layer_custom_scale, clq_layer_op_reshape,
+    clq_layer_op_squeeze, clq_layer_op_expand_dims, clq_layer_op_transpose, clq_layer_op_concatenate,
+    clq_layer_op_stack, clq_layer_op_get_item, clq_layer_op_softmax;
 
 /* CLQ_ARGUMENT unless it is one of clq_activation. */
 clq_status clq_layer_check_activation(clq_activation activation);
@@ -89,6 +96,13 @@ clq_id clq_expand_unary(clq_expansion *e, clq_node node, clq_id x);
 clq_id clq_expand_elements(clq_expansion *e, clq_instruction instruction, const clq_id *x);
 /* Linear: x itself. */
 clq_id clq_expand_activation(clq_expansion *e, clq_activation activation, clq_id x);
+/* As of Permute and Concatenate. (permute.c, concatenate.c) */
+clq_status clq_layer_infer_permuted(const clq_model *model, const clq_layer *layer, clq_model_tensor *y);
+clq_id clq_layer_expand_permuted(clq_expansion *e, const clq_id *x);
+clq_status clq_layer_infer_concatenated(const clq_model *model, const clq_layer *layer, clq_model_tensor *y);
+clq_id clq_layer_expand_concatenated(clq_expansion *e, const clq_id *x);
+/* All inputs side by side, in each of so many rows. */
+clq_id clq_expand_joined(clq_expansion *e, const clq_id *x, size_t rows);
 /* x of shape `from` repeated along the axes on which it has size 1 and `to` more. */
 clq_id clq_expand_repeated(clq_expansion *e, const clq_shape *from, const clq_shape *to, clq_id x);
 /* z plus variable `index`, by channel; z itself if the layer has no such variable. */

@@ -8,7 +8,8 @@ static const clq_attribute attributes[] = {
     {CLQ_LAYER_ATTRIBUTE("dims", CLQ_ATTRIBUTE_SHAPE, permute_config, axes), .needed = true},
 };
 
-static clq_status infer(const clq_model *model, const clq_layer *layer, clq_model_tensor *y) {
+/* Of any kind whose config begins with the axes. */
+clq_status clq_layer_infer_permuted(const clq_model *model, const clq_layer *layer, clq_model_tensor *y) {
     const clq_shape *axes = &((const permute_config *)layer->config)->axes;
     const clq_shape *x = &clq_model_input_of(model, y, 0)->shape;
     char order[CLQ_SHAPE_TEXT_MAX], text[CLQ_SHAPE_TEXT_MAX];
@@ -16,14 +17,14 @@ static clq_status infer(const clq_model *model, const clq_layer *layer, clq_mode
     for (unsigned d = 0; d < axes->rank; d++)
         if (axes->dims[d] >= 1 && axes->dims[d] <= x->rank) seen |= 1u << (axes->dims[d] - 1);
     if (axes->rank != x->rank || seen != (1u << x->rank) - 1)
-        return clq_fail(CLQ_ARGUMENT, "dims %s should name each axis of its input %s once, from 1 to %u",
+        return clq_fail(CLQ_ARGUMENT, "%s should name each axis of its input %s once, from 1 to %u",
                         clq_shape_describe(axes, order), clq_shape_describe(x, text), x->rank);
     y->shape.rank = x->rank;
     for (unsigned d = 0; d < x->rank; d++) y->shape.dims[d] = x->dims[axes->dims[d] - 1];
     return CLQ_OK;
 }
 
-static clq_id expand(clq_expansion *e, const clq_id *x) {
+clq_id clq_layer_expand_permuted(clq_expansion *e, const clq_id *x) {
     const clq_shape *in = &clq_model_input_of(e->model, e->y, 0)->shape;
     const clq_shape *axes = &((const permute_config *)e->layer->config)->axes;
     const clq_arrangement whole = clq_arrangement_of(in->rank, in->dims);
@@ -37,8 +38,8 @@ const clq_layer_kind clq_layer_permute = {.type = "Permute",
                                           .inputs = {1, 1},
                                           CLQ_LAYER_CONFIG(permute_config, attributes),
                                           .moves = true,
-                                          .infer = infer,
-                                          .expand = expand};
+                                          .infer = clq_layer_infer_permuted,
+                                          .expand = clq_layer_expand_permuted};
 
 clq_tensor clq_permute(clq_model *model, clq_tensor x, clq_shape axes, const char *name) {
     return clq_model_add_layer(model, &clq_layer_permute, name, &(permute_config){axes}, &x, 1);
