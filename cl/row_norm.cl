@@ -1,7 +1,8 @@
 /* Normalisation of each row by itself: layer, group and root-mean-square normalisation. A sample is (outer, positions,
- * groups, width); a row is what one `outer` and one group have, `positions` runs of `width` numbers. Channel g * width +
- * k has a factor gamma and a summand beta. statistics: of each row its mean and 1 / sqrt(variance + epsilon); not CENTRED:
- * 0, and by the mean of squares. GAMMA, BETA: there are such. X_STORAGE and so on: how numbers are stored (prelude.cl). */
+ * groups, width); a row is what one `outer` and one group have, `positions` runs of `width` numbers. Channel g * width
+ * + k has a factor gamma and a summand beta. statistics: of each row its mean and 1 / sqrt(variance + epsilon); not
+ * CENTRED: 0, and by the mean of squares. GAMMA, BETA: there are such. X_STORAGE and so on: how numbers are stored
+ * (prelude.cl). */
 typedef STORED(X_STORAGE) x_number;
 typedef STORED(Y_STORAGE) y_number;
 typedef STORED(DY_STORAGE) dy_number;

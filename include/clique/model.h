@@ -153,6 +153,18 @@ typedef struct clq_row_norm_config {
     const char *name;
     clq_initialiser gamma_initialiser, beta_initialiser; /* defaults: ones; zeros */
 } clq_row_norm_config;
+typedef struct clq_attention_config {
+    size_t heads, key; /* key: channels of each head's queries and keys */
+    size_t value;      /* of its values; 0: key */
+    size_t output;     /* channels of the result; 0: those of the query */
+    double dropout;    /* of the attention's weights, in training: at least 0 and below 1 */
+    bool causal;       /* no token looks at those behind it */
+    bool no_bias;
+    clq_axes axes; /* that it goes along: the last ones in front of the channels. count 0: all */
+    uint64_t seed; /* of dropout; 0: the trainer's */
+    const char *name;
+    clq_initialiser kernel_initialiser, bias_initialiser; /* defaults: Glorot's uniform one; zeros */
+} clq_attention_config;
 typedef struct clq_dropout_config {
     double rate;   /* of the elements that become 0: at least 0 and below 1 */
     uint64_t seed; /* 0: the trainer's */
@@ -281,6 +293,15 @@ CLQ_API clq_tensor clq_minimum(clq_model *model, const clq_tensor *inputs, size_
  * -1 the last, … */
 CLQ_API clq_tensor clq_concatenate(clq_model *model, const clq_tensor *inputs, size_t count, int axis,
                                    const char *name);
+/* Multi-head attention (Vaswani et al., 2017): inputs are the query (…, tokens, c), the value (…, others, c'), unless it is
+ * the query, and the key, unless that is the value. -> (…, tokens, output). Variables, with h heads: query/kernel (c, h,
+ * key), query/bias (h, key), the same of `key` and `value`, attention_output/kernel (h, value, output) and its bias. heads
+ * and key are needed. */
+CLQ_API clq_tensor clq_attention(clq_model *model, const clq_tensor *inputs, size_t count,
+                                 const clq_attention_config *config);
+/* Rows of a table by number: (…) -> (…, width). x: whole numbers from 0 to rows - 1, as the samples of a model's input are.
+ * rows is below 2^24. Variable: embeddings (rows, width), from -0.05 to 0.05 at first. */
+CLQ_API clq_tensor clq_embedding(clq_model *model, clq_tensor x, size_t rows, size_t width, const char *name);
 /* Applies the layer that gave `of` to x as well, with the same weights (tied weights). Errors: ARGUMENT (x's shape
  * would need weights of another shape, or the layer takes other than one input). */
 CLQ_API clq_tensor clq_share(clq_model *model, clq_tensor of, clq_tensor x);

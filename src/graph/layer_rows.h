@@ -28,8 +28,9 @@ typedef enum clq_attribute_type {
     CLQ_ATTRIBUTE_ORDER,       /* clq_shape: axes from 1 on; in files with the batch, 0, in front */
     CLQ_ATTRIBUTE_INITIALISER, /* clq_initialiser */
     /* Of what a call is given beside tensors; in files behind the first of them. */
-    CLQ_ATTRIBUTE_OPERAND, /* clq_operand: a number in place of one of two tensors */
-    CLQ_ATTRIBUTE_PLACES,  /* clq_places: what is taken of each axis */
+    CLQ_ATTRIBUTE_OPERAND,      /* clq_operand: a number in place of one of two tensors */
+    CLQ_ATTRIBUTE_KEYWORD_FLAG, /* bool, by keyword */
+    CLQ_ATTRIBUTE_PLACES,       /* clq_places: what is taken of each axis */
     /* Without a member: files may have only one value. */
     CLQ_ATTRIBUTE_ONLY_WORD,      /* `word` */
     CLQ_ATTRIBUTE_ONLY_NUMBER,    /* `fallback` */

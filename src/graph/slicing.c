@@ -34,6 +34,11 @@ typedef struct finder {
 
 static const clq_graph_value *value_of(const finder *f, clq_id id) { return clq_graph_value_at(f->graph, id); }
 static uint32_t kernel_of(const finder *f, const clq_node *node) { return value_of(f, node->inputs[1])->index; }
+/* A Dense layer whose kernel is a matrix that may be cut. */
+static bool is_dense(const finder *f, const clq_node *node) {
+    return node->op == &clq_op_dense && value_of(f, node->inputs[1])->home == CLQ_HOME_WEIGHT &&
+           value_of(f, node->inputs[1])->shape.rank == 2;
+}
 
 /* ---- growing from one layer to all that have to be split with it ---- */
 
@@ -83,7 +88,7 @@ static void grow_inside(finder *f, uint32_t n) {
 
 static void grow_node(finder *f, uint32_t n) {
     const clq_node *node = &f->graph->nodes[n];
-    if (node->op == &clq_op_dense) {
+    if (is_dense(f, node)) {
         grow_dense(f, n);
     } else if (touches_slices(f, node)) {
         f->attempt.bad = f->attempt.bad || !node->op->keeps_columns || !node->op->keeps_columns(f->graph, node);
@@ -117,7 +122,7 @@ static void try_columns(finder *f, uint32_t n) {
 static void join_all(const finder *f, clq_slicing *slicing) {
     for (uint32_t n = 0; n < f->graph->node_count; n++) {
         const clq_node *node = &f->graph->nodes[n];
-        if (node->op != &clq_op_dense || node->attributes.dense.out < f->ranks) continue;
+        if (!is_dense(f, node) || node->attributes.dense.out < f->ranks) continue;
         f->found.kernels[kernel_of(f, node)] = ROLE_COLUMNS;
         slicing->slices[kernel_of(f, node)].joined = true;
     }
@@ -131,7 +136,7 @@ static bool note_slices(const finder *f, clq_slicing *slicing) {
     bool any = false;
     for (uint32_t n = 0; n < f->graph->node_count; n++) {
         const clq_node *node = &f->graph->nodes[n];
-        if (node->op != &clq_op_dense || f->found.kernels[kernel_of(f, node)] == ROLE_OPEN) continue;
+        if (!is_dense(f, node) || f->found.kernels[kernel_of(f, node)] == ROLE_OPEN) continue;
         clq_weight_slice *kernel = &slicing->slices[kernel_of(f, node)];
         kernel->axis = f->found.kernels[kernel_of(f, node)] == ROLE_COLUMNS ? 1 : 0;
         kernel->count = value_of(f, node->inputs[1])->shape.dims[kernel->axis];
@@ -159,7 +164,7 @@ static clq_status find(finder *f, clq_slicing *slicing) {
     CLQ_TRY(allocate_roles(f, &f->found));
     CLQ_TRY(allocate_roles(f, &f->attempt));
     for (uint32_t n = 0; n < f->graph->node_count; n++)
-        if (f->graph->nodes[n].op == &clq_op_dense && f->found.nodes[n] == ROLE_OPEN) try_columns(f, n);
+        if (is_dense(f, &f->graph->nodes[n]) && f->found.nodes[n] == ROLE_OPEN) try_columns(f, n);
     if (note_slices(f, slicing)) return CLQ_OK;
     join_all(f, slicing);
     if (note_slices(f, slicing)) return CLQ_OK;

@@ -39,7 +39,7 @@ typedef enum clq_role {
     CLQ_ROLE_STATE      /* what computes the model's output, as moving statistics; or nobody. It has no gradient */
 } clq_role;
 typedef struct clq_variable {
-    char name[CLQ_LAYER_NAME_MAX + 16]; /* "conv2d/kernel" */
+    char name[CLQ_LAYER_NAME_MAX + 32]; /* "conv2d/kernel" */
     clq_dtype dtype;                    /* as it is stored. f32: the only one that operations take */
     clq_shape shape;
     size_t elements, fan_in, fan_out;
@@ -82,6 +82,8 @@ static inline bool clq_variable_is_shared(const clq_variable *variable) {
 /* Input `i` of a tensor. */
 const clq_model_tensor *clq_model_input_of(const clq_model *model, const clq_model_tensor *tensor, size_t i);
 /* Of a finished model. */
+/* Of a layer that takes numbers of rows: how many rows there are; 0 of others. */
+size_t clq_layer_rows(const clq_layer *layer);
 const clq_model_tensor *clq_model_input(const clq_model *model);
 const clq_model_tensor *clq_model_output(const clq_model *model, size_t index);
 const char *clq_model_tensor_name(const clq_model *model, const clq_model_tensor *tensor); /* its layer's */

@@ -21,6 +21,7 @@ typedef struct clq_keras_attributes {
     json_t *object;    /* borrowed */
     json_t *left;      /* what nobody has taken yet */
     json_t *arguments; /* of the call, if some are no tensors and nobody has taken them yet; borrowed */
+    json_t *keywords;  /* of the call; borrowed */
     char path[256];    /* "config.layers[3] (conv2d).config" */
     clq_status status; /* the first failure, whose detail is this thread's; what is taken behind it is not looked at */
 } clq_keras_attributes;
@@ -50,8 +51,11 @@ typedef struct clq_keras_call {
     const clq_tensor *inputs; /* (count) */
     size_t count;
     json_t *arguments; /* "args" of the call, if some of these are no tensors; else NULL */
+    json_t *keywords;  /* "kwargs" of the call; NULL: none */
     const char *scope; /* the model within the model that the layer is of; NULL: it is of the whole */
 } clq_keras_call;
+/* Whether the layer's kind takes a keyword of a call. */
+bool clq_keras_takes_keyword(json_t *layer, const char *key);
 /* Adds the layer to the model, and applies it. */
 clq_status clq_keras_add_layer(clq_model *model, json_t *layer, size_t index, const clq_keras_call *call,
                                clq_tensor *out);

@@ -330,6 +330,12 @@ static void read_operand(const reading *r, void *member) {
         clq_keras_refuse(r->a, CLQ_UNSUPPORTED, "args", "should be two tensors, or a tensor and a number");
 }
 
+static void read_keyword_flag(const reading *r, void *member) {
+    json_t *value = json_object_get(r->a->keywords, r->row->key);
+    *(bool *)member = json_is_true(value);
+    if (value && !json_is_null(value) && !json_is_boolean(value)) refuse(r, value, "true or false");
+}
+
 static bool read_index(json_t *value, bool *left_out, long *out) {
     *left_out = json_is_null(value);
     if (json_is_integer(value)) *out = (long)json_integer_value(value);
@@ -459,31 +465,19 @@ static void pass_over(const reading *r, void *member) {
 /* ---- all ---- */
 
 static void (*const readers[CLQ_ATTRIBUTE_TYPES])(const reading *r, void *member) = {
-    [CLQ_ATTRIBUTE_SIZES] = read_sizes,
-    [CLQ_ATTRIBUTE_SIDES] = read_sides,
-    [CLQ_ATTRIBUTE_FLAG] = read_flag,
-    [CLQ_ATTRIBUTE_OPPOSITE] = read_opposite,
-    [CLQ_ATTRIBUTE_NUMBER] = read_number,
-    [CLQ_ATTRIBUTE_NUMBERS] = read_numbers,
-    [CLQ_ATTRIBUTE_SEED] = read_seed,
-    [CLQ_ATTRIBUTE_ACTIVATION] = read_activation,
-    [CLQ_ATTRIBUTE_PADDING] = read_padding,
-    [CLQ_ATTRIBUTE_AXIS] = read_axis,
-    [CLQ_ATTRIBUTE_AXES] = read_axes,
-    [CLQ_ATTRIBUTE_SHARED] = read_shared,
-    [CLQ_ATTRIBUTE_SHAPE] = read_shape,
-    [CLQ_ATTRIBUTE_INITIALISER] = read_initialiser,
-    [CLQ_ATTRIBUTE_ONLY_WORD] = check_word,
-    [CLQ_ATTRIBUTE_ONLY_NUMBER] = check_number,
-    [CLQ_ATTRIBUTE_ONLY_FALSE] = check_false,
-    [CLQ_ATTRIBUTE_ONLY_LAST_AXIS] = check_last_axis,
-    [CLQ_ATTRIBUTE_UNUSED] = pass_over,
-    [CLQ_ATTRIBUTE_NEW_AXIS] = read_new_axis,
-    [CLQ_ATTRIBUTE_OPERAND] = read_operand,
-    [CLQ_ATTRIBUTE_PLACES] = read_places,
-    [CLQ_ATTRIBUTE_BATCH_SHAPE] = read_batch_shape,
-    [CLQ_ATTRIBUTE_ORDER] = read_order,
-    [CLQ_ATTRIBUTE_ONLY_NULL] = check_null,
+    [CLQ_ATTRIBUTE_SIZES] = read_sizes,       [CLQ_ATTRIBUTE_SIDES] = read_sides,
+    [CLQ_ATTRIBUTE_FLAG] = read_flag,         [CLQ_ATTRIBUTE_OPPOSITE] = read_opposite,
+    [CLQ_ATTRIBUTE_NUMBER] = read_number,     [CLQ_ATTRIBUTE_NUMBERS] = read_numbers,
+    [CLQ_ATTRIBUTE_SEED] = read_seed,         [CLQ_ATTRIBUTE_ACTIVATION] = read_activation,
+    [CLQ_ATTRIBUTE_PADDING] = read_padding,   [CLQ_ATTRIBUTE_AXIS] = read_axis,
+    [CLQ_ATTRIBUTE_AXES] = read_axes,         [CLQ_ATTRIBUTE_SHARED] = read_shared,
+    [CLQ_ATTRIBUTE_SHAPE] = read_shape,       [CLQ_ATTRIBUTE_INITIALISER] = read_initialiser,
+    [CLQ_ATTRIBUTE_ONLY_WORD] = check_word,   [CLQ_ATTRIBUTE_ONLY_NUMBER] = check_number,
+    [CLQ_ATTRIBUTE_ONLY_FALSE] = check_false, [CLQ_ATTRIBUTE_ONLY_LAST_AXIS] = check_last_axis,
+    [CLQ_ATTRIBUTE_UNUSED] = pass_over,       [CLQ_ATTRIBUTE_NEW_AXIS] = read_new_axis,
+    [CLQ_ATTRIBUTE_OPERAND] = read_operand,   [CLQ_ATTRIBUTE_KEYWORD_FLAG] = read_keyword_flag,
+    [CLQ_ATTRIBUTE_PLACES] = read_places,     [CLQ_ATTRIBUTE_BATCH_SHAPE] = read_batch_shape,
+    [CLQ_ATTRIBUTE_ORDER] = read_order,       [CLQ_ATTRIBUTE_ONLY_NULL] = check_null,
 };
 
 void clq_keras_read_rows(clq_keras_attributes *a, const clq_layer_kind *kind, const clq_model_tensor *x, void *config) {

@@ -14,6 +14,7 @@ typedef struct node {
     uint32_t layer; /* index in config.layers */
     uint32_t first_source, source_count;
     json_t *arguments; /* of the call, if some are no tensors; borrowed */
+    json_t *keywords;  /* of the call; borrowed */
     enum { WAITING, OPEN, DONE } state;
     clq_tensor tensor; /* once DONE */
 } node;
@@ -123,14 +124,15 @@ static clq_status find_node(const functional *f, json_t *history, const char *wh
 
 /* What a call passes besides tensors. Keras notes `training` as it was when the model was built, and sets it by what
  * the model is used for. */
-static clq_status check_keywords(json_t *keywords, const char *where) {
+static clq_status check_keywords(json_t *layer, json_t *keywords, const char *where) {
     const char *key;
     json_t *value;
     if (keywords && !json_is_null(keywords) && !json_is_object(keywords))
         return clq_fail(CLQ_FORMAT, "%s.kwargs should be an object", where);
     json_object_foreach(keywords, key, value) {
         const bool harmless = json_is_null(value) || (strcmp(key, "training") == 0 && json_is_boolean(value));
-        if (!harmless) return clq_fail(CLQ_UNSUPPORTED, "%s.kwargs.%.40s is not supported", where, key);
+        if (!harmless && !clq_keras_takes_keyword(layer, key))
+            return clq_fail(CLQ_UNSUPPORTED, "%s.kwargs.%.40s is not supported", where, key);
     }
     return CLQ_OK;
 }
@@ -167,7 +169,8 @@ static clq_status read_old_node(functional *f, json_t *list, node *n, const char
         snprintf(place, sizeof place, "%s[%zu]", where, i);
         if (size != 3 && size != 4)
             return clq_fail(CLQ_FORMAT, "%s should be [layer, node, tensor, keywords], as Keras 2 writes it", place);
-        CLQ_TRY(check_keywords(json_array_get(tensor, 3), place));
+        CLQ_TRY(check_keywords(layer_at(f, n->layer), json_array_get(tensor, 3), place));
+        if (i == 0) n->keywords = json_array_get(tensor, 3);
         CLQ_TRY(add_source(f, tensor, place));
     }
     n->source_count = (uint32_t)count;
@@ -187,7 +190,8 @@ static clq_status read_node(functional *f, json_t *object, node *n, const char *
     if (json_is_array(object)) return read_old_node(f, object, n, where);
     json_t *arguments = json_object_get(object, "args"), *argument;
     size_t i, k;
-    CLQ_TRY(check_keywords(json_object_get(object, "kwargs"), where));
+    n->keywords = json_object_get(object, "kwargs");
+    CLQ_TRY(check_keywords(layer_at(f, n->layer), n->keywords, where));
     n->first_source = f->source_count;
     json_array_foreach(arguments, i, argument) {
         const bool list = is_list_of_tensors(argument);
@@ -244,8 +248,11 @@ static clq_status add_node(functional *f, node *n, clq_tensor *inputs) {
     for (uint32_t i = 0; i < n->source_count; i++) inputs[i] = source_of(f, n, i);
     const uint32_t before = f->added[n->layer];
     if (!before) {
-        const clq_keras_call call = {
-            .inputs = inputs, .count = n->source_count, .arguments = n->arguments, .scope = f->scope};
+        const clq_keras_call call = {.inputs = inputs,
+                                     .count = n->source_count,
+                                     .arguments = n->arguments,
+                                     .keywords = n->keywords,
+                                     .scope = f->scope};
         CLQ_TRY(clq_keras_add_layer(f->model, layer, n->layer, &call, &n->tensor));
         f->added[n->layer] = n->tensor.id;
         return CLQ_OK;

@@ -36,6 +36,14 @@ static const clq_layer_kind *find_kind(json_t *layer) {
     return kind && kind->inputs[1] > 0 ? kind : NULL;
 }
 
+bool clq_keras_takes_keyword(json_t *layer, const char *key) {
+    const clq_layer_kind *kind = find_kind(layer);
+    for (size_t i = 0; kind && i < kind->attribute_count; i++)
+        if (kind->attributes[i].type == CLQ_ATTRIBUTE_KEYWORD_FLAG && strcmp(kind->attributes[i].key, key) == 0)
+            return true;
+    return false;
+}
+
 clq_status clq_keras_check_class(json_t *layer, size_t index) {
     const char *class_name = json_string_value(json_object_get(layer, "class_name"));
     if (!class_name) return clq_fail(CLQ_FORMAT, "config.layers[%zu].class_name is missing", index);
@@ -60,6 +68,7 @@ static clq_status add_layer(clq_model *model, json_t *layer, size_t index, const
     clq_keras_attributes a;
     clq_keras_open(layer, index, &a);
     a.arguments = call->arguments;
+    a.keywords = call->keywords;
     const char *name = clq_keras_text(&a, "name", NULL);
     take_common(&a);
     const bool frozen = !clq_keras_flag(&a, "trainable", true);

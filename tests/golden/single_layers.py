@@ -2,14 +2,15 @@
 
 A model has some layers side by side, each an output; the Dense layer in front of them gathers the gradients of their
 inputs. Keras computes in float64, from weights and samples that are float32. `python single_layers.py` writes
-single_layers.json: of each model its JSON, the samples (batch 2), targets, variables, outputs, the sum of the outputs' mean
-squared errors, and its gradients. Needs Keras with the JAX backend.
+single_layers.json: of each model its JSON, the samples (batch 2), targets, variables, outputs, the sum of the outputs'
+mean squared errors, and its gradients. Needs Keras with the JAX backend.
 """
 
 from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 os.environ["KERAS_BACKEND"] = "jax"
@@ -19,6 +20,7 @@ import jax
 import keras
 import numpy as np
 from keras import layers as kl
+from keras import ops
 
 COUNT = 2
 VECTOR, ROW, IMAGE, WIDE = (5,), (8, 4), (6, 5, 4), (3, 2, 8)
@@ -30,7 +32,16 @@ def activations() -> list[kl.Layer]:
     return [kl.Activation(n, name=f"of_{n}") for n in names]
 
 
-GROUPS: list[tuple[str, tuple[int, ...], list[kl.Layer]]] = [
+def nested() -> keras.Model:
+    x = keras.Input((8, 4))
+    return keras.Sequential([keras.Model(x, kl.Add()([x, kl.Dense(4, activation="tanh")(x)])), kl.Dense(3)])
+
+
+def twice(model: keras.Model) -> Callable[[keras.KerasTensor], keras.KerasTensor]:
+    return lambda x: model(x) - model(2.0 * x)
+
+
+GROUPS: list[tuple[str, tuple[int, ...], list[Callable[[keras.KerasTensor], keras.KerasTensor]]]] = [
     ("activations", VECTOR, activations()),
     ("activation_layers", VECTOR, [
         kl.ReLU(name="relu"), kl.ReLU(max_value=0.7, name="relu_most"), kl.ReLU(6.0, 0.1, 0.2, name="relu_all"),
@@ -84,14 +95,48 @@ GROUPS: list[tuple[str, tuple[int, ...], list[kl.Layer]]] = [
     ("frozen", IMAGE, [
         kl.Conv2D(3, 3, trainable=False, name="conv"), kl.BatchNormalization(trainable=False, name="norm"),
         kl.Dense(3, activation="gelu", trainable=False, name="dense")]),
+    ("attention", ROW, [
+        lambda x: kl.MultiHeadAttention(2, 3, name="self")(x, x),
+        lambda x: kl.MultiHeadAttention(1, 4, output_shape=5, use_bias=False, name="sized")(x, x),
+        lambda x: kl.MultiHeadAttention(2, 2, name="causal")(x, x, use_causal_mask=True),
+        lambda x: kl.MultiHeadAttention(2, 3, name="crossed")(x, x[:, 2:7, 1:], x[:, 3:8])]),
+    ("attention_of_images", IMAGE, [
+        lambda x: kl.MultiHeadAttention(2, 3, attention_axes=[2], name="rows")(x, x),
+        lambda x: kl.MultiHeadAttention(2, 3, value_dim=2, attention_axes=[1, 2], name="places")(x, x)]),
+    ("operators", IMAGE, [
+        lambda x: (1.5 - x) * x / 3.0, lambda x: ops.maximum(x, 0.1) + ops.minimum(x, 2.0 * x),
+        lambda x: ops.square(x) + ops.exp(x) * ops.sin(x) - ops.cos(x), lambda x: ops.sqrt(ops.maximum(x * x, 0.01)),
+        lambda x: ops.silu(x) + ops.relu(x), lambda x: ops.log(1.5 + ops.absolute(ops.tanh(x))),
+        lambda x: ops.sum(x, axis=-1), lambda x: ops.mean(x, axis=[1, 2], keepdims=True) * x]),
+    ("shapes", IMAGE, [
+        lambda x: x[:, 1:-1, ::2], lambda x: x[:, ::-1, 3, 1:3], lambda x: x[:, None, ..., -1],
+        lambda x: ops.transpose(x, (0, 3, 1, 2)), lambda x: ops.reshape(x, (-1, 10, 12)),
+        lambda x: ops.stack([x, 2.0 * x], axis=2), lambda x: ops.softmax(x, axis=2),
+        lambda x: ops.concatenate([ops.expand_dims(x, 1), ops.expand_dims(x * x, 1)], axis=2)]),
+    ("counted", ROW, [
+        lambda x: x * ops.cumsum(ops.ones_like(x), axis=1), lambda x: ops.cumsum(x, axis=-1) + ops.zeros_like(x),
+        lambda x: nested()(x), lambda x: twice(nested())(x)]),
+    ("tokens", (4, 3), [kl.Embedding(7, 5, name="table"), kl.Embedding(9, 2, name="other")]),
     ("vectors", VECTOR, [kl.RepeatVector(4, name="repeated"), kl.Reshape((5, 1), name="reshaped")]),
 ]  # fmt: skip
 
 
-def build(shape: tuple[int, ...], layers: list[kl.Layer]) -> keras.Model:
-    x = keras.Input(shape, name="input")
-    front = kl.Dense(shape[-1], name="front")(x)
+def build(name: str, shape: tuple[int, ...], layers: list[Callable]) -> keras.Model:
+    tokens = name == "tokens"
+    x = keras.Input(shape, dtype="int32" if tokens else None, name="input")
+    front = x if tokens else kl.Dense(shape[-1], name="front")(x)
     return keras.Model(x, [layer(front) for layer in layers], name="model")
+
+
+def names_of(model: keras.Model, models: str = "") -> dict[str, str]:
+    """By Keras's paths, which leave models within models out, those of Clique, which has them in front, with dots."""
+    names = {}
+    for layer in model.layers:
+        if isinstance(layer, keras.Model):
+            names |= names_of(layer, f"{models}{layer.name}.")
+        for v in layer.variables if not isinstance(layer, keras.Model) else []:
+            names[v.path] = f"{models}{layer.name}/" + v.path.rpartition(f"{layer.name}/")[2]
+    return names
 
 
 def values_of(rng: np.random.Generator, variable: keras.Variable) -> np.ndarray:
@@ -99,20 +144,22 @@ def values_of(rng: np.random.Generator, variable: keras.Variable) -> np.ndarray:
     return rng.uniform(low, high, variable.shape).astype(np.float32)
 
 
-def run(name: str, shape: tuple[int, ...], layers: list[kl.Layer], seed: int) -> dict:
+def run(name: str, shape: tuple[int, ...], layers: list[Callable], seed: int) -> dict:
     rng = np.random.default_rng(seed)
-    text = build(shape, layers).to_json()
+    text = build(name, shape, layers).to_json()
     keras.config.set_floatx("float64")
     wide = keras.models.model_from_json(text.replace('"float32"', '"float64"'))
     keras.config.set_floatx("float32")
-    kept = {}
+    kept, name_of = {}, names_of(wide)
     for v in wide.variables:
         if v.dtype != "float64":
             continue
-        kept["/".join(v.path.split("/")[-2:])] = value = values_of(rng, v)
+        kept[name_of[v.path]] = value = values_of(rng, v)
         v.assign(value.astype(np.float64))
     samples = rng.uniform(-1, 1, (COUNT, *shape)).astype(np.float32)
-    x = samples.astype(np.float64)
+    if name == "tokens":
+        samples = rng.integers(0, 7, (COUNT, *shape)).astype(np.float32)
+    x = samples.astype(np.int32 if name == "tokens" else np.float64)
     outputs = wide(x, training=False)
     outputs = outputs if isinstance(outputs, list) else [outputs]
     targets = [rng.uniform(-1, 1, o.shape).astype(np.float32) for o in outputs]
@@ -123,7 +170,7 @@ def run(name: str, shape: tuple[int, ...], layers: list[kl.Layer], seed: int) ->
         return sum(((m - t.astype(np.float64)) ** 2).mean() for m, t in zip(made, targets))
 
     value, gradients = jax.value_and_grad(loss)([v.value for v in wide.trainable_variables])
-    names = ["/".join(v.path.split("/")[-2:]) for v in wide.trainable_variables]
+    names = [name_of[v.path] for v in wide.trainable_variables]
     def flat(a: jax.Array) -> list[float]:
         digits = 9 if np.asarray(a).dtype == np.float32 else 11
         return [float(f"{n:.{digits}g}") for n in np.asarray(a).ravel()]

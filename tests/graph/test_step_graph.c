@@ -622,6 +622,22 @@ static clq_tensor noisy(subject *s, clq_tensor x) {
                        NULL);
 }
 
+static clq_tensor attentive(subject *s, clq_tensor x) {
+    clq_tensor y = clq_reshape(s->model, x, CLQ_SHAPE(2, 6, 6), NULL),
+               z = clq_reshape(s->model, x, CLQ_SHAPE(2, 9, 4), NULL);
+    z = clq_dense(s->model, z, &(clq_dense_config){.units = 5, .activation = CLQ_TANH});
+    y = clq_attention(s->model, &y, 1, &(clq_attention_config){.heads = 2, .key = 3, .causal = true, .axes = {1, {1}}});
+    y = clq_attention(
+        s->model, CLQ_TENSORS(y, z),
+        &(clq_attention_config){.heads = 2, .key = 4, .value = 3, .output = 4, .dropout = 0.2, .axes = {1, {-2}}});
+    return clq_flatten(s->model, clq_layer_norm(s->model, y, &(clq_row_norm_config){.epsilon = 0.1}), NULL);
+}
+
+static clq_tensor of_tokens(subject *s, clq_tensor x) {
+    x = clq_embedding(s->model, clq_reshape(s->model, x, CLQ_SHAPE(8, 9), NULL), 200, 3, NULL);
+    return clq_flatten(s->model, clq_average_pool2d(s->model, x, NULL), NULL);
+}
+
 static build_layers *const special[] = {framed,
                                         dropouts_in_a_row,
                                         dropouts_and_activations,
@@ -637,7 +653,9 @@ static build_layers *const special[] = {framed,
                                         in_a_row,
                                         by_rows,
                                         scaled,
-                                        noisy};
+                                        noisy,
+                                        attentive,
+                                        of_tokens};
 
 enum { SEEDS_EACH = 6 };
 
@@ -748,9 +766,9 @@ static clq_status differentiate_instruction(clq_element_op op, bool has_gradient
 static void instructions_without_a_derivative_are_refused(void **state) {
     static const clq_element_op unknown[] = {CLQ_ELEMENT_RELU_SLOPE, CLQ_ELEMENT_SIGMOID_SLOPE, CLQ_ELEMENT_TANH_SLOPE,
                                              CLQ_ELEMENT_MISH_SLOPE, CLQ_ELEMENT_SOFTPLUS_SLOPE};
-    static const clq_element_op flat[] = {CLQ_ELEMENT_GREATER, CLQ_ELEMENT_AT_LEAST, CLQ_ELEMENT_EQUAL,
-                                          CLQ_ELEMENT_SELECT /* by what decides */, CLQ_ELEMENT_SIGN,
-                                          CLQ_ELEMENT_NORMAL};
+    static const clq_element_op flat[] = {CLQ_ELEMENT_GREATER, CLQ_ELEMENT_AT_LEAST,
+                                          CLQ_ELEMENT_EQUAL,   CLQ_ELEMENT_SELECT /* by what decides */,
+                                          CLQ_ELEMENT_SIGN,    CLQ_ELEMENT_NORMAL};
     (void)state;
     for (unsigned op = CLQ_ELEMENT_CONSTANT + 1; op < CLQ_ELEMENT_OPS; op++) {
         bool is_known = true, is_flat = false;

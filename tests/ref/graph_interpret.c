@@ -400,6 +400,13 @@ static void run_node(const interpreter *r, const clq_node *node) {
                      out(r, node, 0), out(r, node, 1));
     } else if (op == &clq_op_row_norm_gradient) {
         row_norm_gradient(r, node);
+    } else if (op == &clq_op_batched) {
+        ref_batched(&node->attributes.batched, r->inputs->count, in(r, node, 0), in(r, node, 1), out(r, node, 0));
+    } else if (op == &clq_op_gather) {
+        ref_gather(&node->attributes.gather, r->inputs->count, in(r, node, 0), in(r, node, 1), out(r, node, 0));
+    } else if (op == &clq_op_gather_gradient) {
+        ref_gather_gradient(&node->attributes.gather, r->inputs->count, in(r, node, 0), in(r, node, 1),
+                            out(r, node, 0));
     } else if (op == &clq_op_grouped) {
         grouped(r, node);
     } else if (op == &clq_op_grouped_gradient) {

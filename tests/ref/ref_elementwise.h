@@ -25,6 +25,9 @@ void ref_pool2d_gradient(const clq_pool2d_problem *p, size_t count, const double
 /* As clq_repeat and clq_reduce_axis. */
 void ref_repeat(const clq_repeat_problem *p, size_t count, const double *x, double *y);
 void ref_reduce_axis(const clq_repeat_problem *p, size_t count, const double *y, double *x);
+void ref_batched(const clq_batched_problem *p, size_t count, const double *a, const double *b, double *c);
+void ref_gather(const clq_gather_problem *p, size_t count, const double *x, const double *table, double *y);
+void ref_gather_gradient(const clq_gather_problem *p, size_t count, const double *x, const double *dy, double *dtable);
 void ref_arrange(const clq_arrangement *a, size_t count, size_t x_elements, const double *x, double *y);
 /* Of each channel (biased); rows 0: zeros. */
 void ref_moments(size_t rows, size_t channels, const double *x, double *mean, double *variance);

@@ -113,6 +113,7 @@ static clq_status check_initialiser(const clq_attribute *row, void *member) {
 static const attribute_type types[CLQ_ATTRIBUTE_TYPES] = {
     [CLQ_ATTRIBUTE_SIZES] = {.check = check_sizes, .add_key = add_sizes},
     [CLQ_ATTRIBUTE_FLAG] = {.add_key = add_flag},
+    [CLQ_ATTRIBUTE_KEYWORD_FLAG] = {.add_key = add_flag},
     [CLQ_ATTRIBUTE_OPPOSITE] = {.add_key = add_flag},
     [CLQ_ATTRIBUTE_NUMBER] = {.check = check_number, .add_key = add_number},
     [CLQ_ATTRIBUTE_NUMBERS] = {.check = check_numbers,

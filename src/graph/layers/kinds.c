@@ -98,6 +98,11 @@ static const clq_layer_kind *const kinds[] = {
     &clq_layer_op_stack,
     &clq_layer_op_get_item,
     &clq_layer_op_softmax,
+    &clq_layer_attention,
+    &clq_layer_embedding,
+    &clq_layer_op_ones,
+    &clq_layer_op_zeros,
+    &clq_layer_op_cumsum,
 };
 
 const clq_layer_kind *clq_layer_kind_at(size_t index) { return index < CLQ_COUNT_OF(kinds) ? kinds[index] : NULL; }

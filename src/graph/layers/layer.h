@@ -48,7 +48,8 @@ extern const clq_layer_kind clq_layer_input, clq_layer_conv1d, clq_layer_conv2d,
     clq_layer_op_relu6, clq_layer_op_sigmoid, clq_layer_op_silu, clq_layer_op_softplus, clq_layer_op_softsign,
     clq_layer_op_log_sigmoid, clq_layer_op_sum, clq_layer_op_mean, clq_layer_custom_scale, clq_layer_op_reshape,
     clq_layer_op_squeeze, clq_layer_op_expand_dims, clq_layer_op_transpose, clq_layer_op_concatenate,
-    clq_layer_op_stack, clq_layer_op_get_item, clq_layer_op_softmax;
+    clq_layer_op_stack, clq_layer_op_get_item, clq_layer_op_softmax, clq_layer_attention, clq_layer_embedding,
+    clq_layer_op_ones, clq_layer_op_zeros, clq_layer_op_cumsum;
 
 /* CLQ_ARGUMENT unless it is one of clq_activation. */
 clq_status clq_layer_check_activation(clq_activation activation);

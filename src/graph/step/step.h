@@ -92,6 +92,8 @@ typedef union clq_attributes {
     clq_arrangement arrangement;
     clq_normalisation normalise;
     clq_row_norm_problem row_norm;
+    clq_batched_problem batched;
+    clq_gather_problem gather;
     clq_step_sum exchange;
     clq_dense_problem dense;   /* .activation is the operation's */
     clq_conv2d_problem conv2d; /* of transposed ones: of the convolution whose gradient they are */
@@ -241,10 +243,10 @@ extern const clq_operation clq_op_scale_bytes, clq_op_reshape, clq_op_dense, clq
     clq_op_pool2d_gradient, clq_op_conv_pool_gradient, clq_op_softmax_gradient, clq_op_squares, clq_op_take_scale_off,
     clq_op_clip, clq_op_directions, clq_op_step_squares, clq_op_ratios, clq_op_update, clq_op_elementwise,
     clq_op_repeat, clq_op_reduce, clq_op_arrange, clq_op_grouped, clq_op_grouped_gradient, clq_op_conv2d_transpose,
-    clq_op_conv2d_transpose_gradient, clq_op_row_norm, clq_op_row_norm_gradient, clq_op_concatenate, clq_op_slice,
-    clq_op_moments, clq_op_statistics, clq_op_moving_statistics, clq_op_normalise, clq_op_normalise_sums,
-    clq_op_normalise_corrections, clq_op_normalise_gradient, clq_op_all_reduce, clq_op_fan_out, clq_op_place,
-    clq_op_accumulate, clq_op_frames;
+    clq_op_conv2d_transpose_gradient, clq_op_row_norm, clq_op_row_norm_gradient, clq_op_batched, clq_op_gather,
+    clq_op_gather_gradient, clq_op_concatenate, clq_op_slice, clq_op_moments, clq_op_statistics,
+    clq_op_moving_statistics, clq_op_normalise, clq_op_normalise_sums, clq_op_normalise_corrections,
+    clq_op_normalise_gradient, clq_op_all_reduce, clq_op_fan_out, clq_op_place, clq_op_accumulate, clq_op_frames;
 
 /* ---- exchanges (exchange.c) ---- */
 

@@ -1,0 +1,148 @@
+/* Embedding: rows of a table by number; and keras.ops that make numbers of their own: OnesLike, ZerosLike, Cumsum. */
+#include "graph/layers/layer.h"
+
+#define NUMPY "keras.src.ops.numpy"
+
+typedef struct embedding_config {
+    size_t rows, width;
+    clq_initialiser initialiser;
+} embedding_config;
+static const clq_attribute attributes[] = {
+    {CLQ_LAYER_ATTRIBUTE("input_dim", CLQ_ATTRIBUTE_SIZES, embedding_config, rows), .needed = true},
+    {CLQ_LAYER_ATTRIBUTE("output_dim", CLQ_ATTRIBUTE_SIZES, embedding_config, width), .needed = true},
+    {CLQ_LAYER_ATTRIBUTE("embeddings_initializer", CLQ_ATTRIBUTE_INITIALISER, embedding_config, initialiser)},
+    {.key = "mask_zero", .type = CLQ_ATTRIBUTE_ONLY_FALSE},
+    {.key = "input_length", .type = CLQ_ATTRIBUTE_UNUSED},
+};
+static const clq_variable_kind table_kind = {
+    .what = "embeddings", .initialiser = {.kind = CLQ_INITIALISER_UNIFORM, .low = -0.05, .high = 0.05}};
+
+static clq_status infer(const clq_model *model, const clq_layer *layer, clq_model_tensor *y) {
+    const embedding_config *config = layer->config;
+    const clq_shape *x = &clq_model_input_of(model, y, 0)->shape;
+    if (x->rank == CLQ_SHAPE_MAX) return clq_fail(CLQ_UNSUPPORTED, "its output would have too many axes");
+    if (config->rows >= 1u << 24) /* numbers of tokens arrive as floats */
+        return clq_fail(CLQ_UNSUPPORTED, "input_dim %zu is not supported; below %u is", config->rows, 1u << 24);
+    y->shape = *x;
+    y->shape.dims[y->shape.rank++] = config->width;
+    return CLQ_OK;
+}
+
+static clq_status declare(clq_model *model, clq_layer *layer, const clq_model_tensor *y) {
+    const embedding_config *config = layer->config;
+    const clq_variable_kind table = clq_variable_kind_by(&table_kind, &config->initialiser);
+    (void)y;
+    return clq_model_declare_variable(model, layer, CLQ_KERNEL, CLQ_SHAPE(config->rows, config->width), &table);
+}
+
+static clq_id expand(clq_expansion *e, const clq_id *x) {
+    const embedding_config *config = e->layer->config;
+    clq_node node = clq_expand_node(e, &clq_op_gather);
+    node.attributes.gather = (clq_gather_problem){
+        .tokens = clq_model_input_of(e->model, e->y, 0)->elements, .rows = config->rows, .width = config->width};
+    node.inputs[1] = clq_expand_weight(e, CLQ_KERNEL);
+    return clq_expand_unary(e, node, x[0]);
+}
+
+const clq_layer_kind clq_layer_embedding = {.type = "Embedding",
+                                            .stem = "embedding",
+                                            .inputs = {1, 1},
+                                            CLQ_LAYER_CONFIG(embedding_config, attributes),
+                                            .scales_bytes = true,
+                                            .infer = infer,
+                                            .declare = declare,
+                                            .expand = expand};
+
+clq_tensor clq_embedding(clq_model *model, clq_tensor x, size_t rows, size_t width, const char *name) {
+    return clq_model_add_layer(model, &clq_layer_embedding, name, &(embedding_config){.rows = rows, .width = width}, &x,
+                               1);
+}
+
+size_t clq_layer_rows(const clq_layer *layer) {
+    return layer->kind == &clq_layer_embedding ? ((const embedding_config *)layer->config)->rows : 0;
+}
+
+/* ---- numbers that do not hang on the input's ---- */
+
+static clq_id add_constant(clq_expansion *e, double number) {
+    clq_node node = clq_expand_node(e, &clq_op_elementwise);
+    clq_element_program *p = &node.attributes.program;
+    p->outputs[p->output_count++].from =
+        clq_element_do(p, (clq_instruction){.op = CLQ_ELEMENT_CONSTANT, .number = number});
+    node.outputs[0] = clq_expand_value(e, &e->y->shape, e->y->elements);
+    return clq_graph_add_node(e->graph, &node);
+}
+static clq_id expand_ones(clq_expansion *e, const clq_id *x) {
+    (void)x;
+    return add_constant(e, 1);
+}
+static clq_id expand_zeros(clq_expansion *e, const clq_id *x) {
+    (void)x;
+    return add_constant(e, 0);
+}
+#define NUMBERS(name, class_name, name_stem)                                                                           \
+    const clq_layer_kind clq_layer_op_##name = {.type = (class_name),                                                  \
+                                                .stem = (name_stem),                                                   \
+                                                .module = NUMPY,                                                       \
+                                                .inputs = {1, 1},                                                      \
+                                                .infer = clq_layer_keep_shape,                                         \
+                                                .expand = expand_##name}
+NUMBERS(ones, "OnesLike", "ones_like");
+NUMBERS(zeros, "ZerosLike", "zeros_like");
+
+/* ---- sums up to each place: a product with a triangle of ones ---- */
+
+typedef struct cumsum_config {
+    int axis;
+} cumsum_config;
+static const clq_attribute cumsum_attributes[] = {
+    {CLQ_LAYER_ATTRIBUTE("axis", CLQ_ATTRIBUTE_AXIS, cumsum_config, axis), .needed = true},
+};
+
+static clq_status infer_cumsum(const clq_model *model, const clq_layer *layer, clq_model_tensor *y) {
+    enum { PLACES_MOST = 4096 }; /* the triangle has the square of them */
+    const int given = ((const cumsum_config *)layer->config)->axis;
+    y->shape = clq_model_input_of(model, y, 0)->shape;
+    const int axis = given < 0 ? given + (int)y->shape.rank : given;
+    if (axis < 0 || axis >= (int)y->shape.rank) return clq_fail(CLQ_ARGUMENT, "its input has no axis %d", given);
+    if (y->shape.dims[axis] <= PLACES_MOST) return CLQ_OK;
+    return clq_fail(CLQ_UNSUPPORTED, "%zu places along axis %d are more than the %d that are supported",
+                    y->shape.dims[axis], given, PLACES_MOST);
+}
+
+static clq_id expand_cumsum(clq_expansion *e, const clq_id *x) {
+    const clq_shape *shape = &e->y->shape;
+    const int given = ((const cumsum_config *)e->layer->config)->axis;
+    const unsigned axis = (unsigned)(given < 0 ? given + (int)shape->rank : given);
+    const size_t n = shape->dims[axis];
+    size_t outer = 1, inner = 1;
+    for (unsigned d = 0; d < shape->rank; d++) *(d < axis ? &outer : &inner) *= d == axis ? 1 : shape->dims[d];
+    float *triangle = clq_alloc(n * n, sizeof *triangle);
+    if (!triangle) {
+        clq_graph_fail(e->graph, CLQ_MEMORY);
+        return 0;
+    }
+    for (size_t i = 0; i < n * n; i++) triangle[i] = i % n <= i / n;
+    clq_node node = clq_expand_node(e, &clq_op_batched);
+    const clq_batched_matrix rows = {.sample = outer * n * inner, .pitch = {n * inner, 0}, .row = inner, .column = 1};
+    node.attributes.batched = (clq_batched_problem){.counts = {outer, 1},
+                                                    .m = n,
+                                                    .n = inner,
+                                                    .k = n,
+                                                    .a = {.row = n, .column = 1},
+                                                    .b = rows,
+                                                    .c = rows,
+                                                    .scale = 1};
+    node.inputs[0] = clq_graph_add_constant(e->graph, "triangle", &CLQ_SHAPE(n, n), n * n, triangle);
+    node.inputs[1] = x[0];
+    node.outputs[0] = clq_expand_value(e, shape, e->y->elements);
+    clq_free(triangle);
+    return clq_graph_add_node(e->graph, &node);
+}
+const clq_layer_kind clq_layer_op_cumsum = {.type = "Cumsum",
+                                            .stem = "cumsum",
+                                            .module = NUMPY,
+                                            .inputs = {1, 1},
+                                            CLQ_LAYER_CONFIG(cumsum_config, cumsum_attributes),
+                                            .infer = infer_cumsum,
+                                            .expand = expand_cumsum};
