@@ -67,6 +67,12 @@ CLQ_API clq_status clq_dataset_cifar10(const char *folder, const char *part, clq
 CLQ_API clq_status clq_dataset_arrays(const void *samples, clq_dtype sample_dtype, size_t n, unsigned rank,
                                       const size_t *shape, const void *labels, clq_dtype label_dtype,
                                       size_t label_elements, clq_dataset **out);
+/* Samples for the next input of a model: their values come behind those of the samples that are there. For all samples of
+ * the whole set, of the same type as those of clq_dataset_arrays, `elements` values each; copied. A sample's shape is
+ * then the number of all its values. The dataset then starts over at the first batch of epoch 0. Errors: ARGUMENT (a
+ * wrong value, another type, too many values), MEMORY; they leave the dataset as it was. */
+CLQ_API clq_status clq_dataset_add_samples(clq_dataset *dataset, const void *samples, clq_dtype sample_dtype,
+                                           size_t elements);
 /* Labels for the next output of a model, for all samples of the whole set, as those of clq_dataset_arrays; copied. The
  * dataset then starts over at the first batch of epoch 0. Errors: ARGUMENT (a wrong value; labels for more than
  * CLQ_MODEL_OUTPUTS_MAX outputs), MEMORY; they leave the dataset as it was. */

@@ -179,6 +179,11 @@ CLQ_API void clq_model_destroy(clq_model *model); /* takes NULL; after the train
 /* Builders: the input's shape -> the output's. (…) stands for any leading axes. */
 
 CLQ_API clq_tensor clq_input(clq_model *model, clq_shape shape);
+/* In place of clq_input, several inputs: tensors[i] is shapes[i]. A sample has the values of all inputs, one behind the
+ * other in this order: clq_dataset_add_samples puts arrays together like that. count: 1 to CLQ_MODEL_INPUTS_MAX. names:
+ * (count) of the layers, each NULL: made; or NULL. */
+CLQ_API void clq_inputs(clq_model *model, const clq_shape *shapes, const char *const *names, size_t count,
+                        clq_tensor *tensors);
 /* (h, w, c) -> (positions along h, along w, filters); filters and kernel are needed. Variables: kernel (kh, kw, c,
  * filters), bias (filters). */
 CLQ_API clq_tensor clq_conv2d(clq_model *model, clq_tensor x, const clq_conv2d_config *config);
@@ -334,7 +339,7 @@ CLQ_API clq_status clq_model_finish_outputs(clq_model *model, const clq_tensor *
 
 /* mlp cnn cnn1, as the command line's --model. Errors: ARGUMENT (unknown name), MEMORY. */
 CLQ_API clq_status clq_model_builtin(const char *name, clq_model **out);
-/* A model.to_json() file of Keras 3 or 2: Sequential, or Functional with one input. An attribute that training here
+/* A model.to_json() file of Keras 3 or 2: Sequential or Functional. An attribute that training here
  * would not honour is refused by its path in the file. Errors: NOT_FOUND, READ, FORMAT (malformed), UNSUPPORTED (what
  * Keras may read and this does not, yet), MEMORY. */
 CLQ_API clq_status clq_model_read_keras_json(const char *path, clq_model **out);

@@ -46,6 +46,7 @@ CLQ_API const char *clq_dtype_name(clq_dtype dtype);
 
 enum { CLQ_SHAPE_MAX = 6 };         /* dimensions of a shape */
 enum { CLQ_MODEL_OUTPUTS_MAX = 8 }; /* outputs of a model, and so targets of a sample */
+enum { CLQ_MODEL_INPUTS_MAX = 64 }; /* inputs of a model */
 
 /* Keras's activations of these names. mish: x tanh(log(1 + exp(x))) (Misra, "Mish: a self regularized non-monotonic
  * activation function", 2019). The order is part of the binary interface: add at the end. */

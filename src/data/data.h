@@ -28,10 +28,16 @@ typedef struct clq_data_origin {
     const char *labels;  /* the labels' file */
 } clq_data_origin;
 
-/* A dataset of two arrays, which it takes over: they are {0} afterwards, also on failure. Samples: u8,
- * f32 or f64 (n, …), finite, n >= 1. Labels (n, …): any integers that fit an int32_t, or f32 or f64, finite. Errors:
+/* A dataset of two arrays, which it takes over: they are {0} afterwards, also on failure. Samples (n, …): u8;
+ * f32 or f64, finite; or other integers and bools, which become f32 and are at most 2^24 in size; n >= 1. Labels (n, …): any integers that fit an int32_t, or f32 or f64, finite. Errors:
  * FORMAT, MISMATCH (counts differ), UNSUPPORTED (dtype, rank), MEMORY. */
 clq_status clq_dataset_adopt(const clq_data_origin *origin, clq_array *samples, clq_array *labels, clq_dataset **out);
+
+/* Samples for the next input, which it takes over likewise: their values come behind those that are there. where: what
+ * messages call them. Errors: as of clq_dataset_adopt, and MISMATCH (another type than the first input's). */
+clq_status clq_dataset_adopt_samples(clq_dataset *dataset, const char *where, clq_array *samples);
+/* All samples, as they lie: those of the whole set. */
+const void *clq_dataset_samples(const clq_dataset *dataset);
 
 /* Labels for the next output, which it takes over likewise. where: what messages call them. Errors: the same, and
  * UNSUPPORTED (labels for more than CLQ_MODEL_OUTPUTS_MAX outputs). */

@@ -19,36 +19,7 @@ static clq_status narrow(clq_array *array) {
     return CLQ_OK;
 }
 
-/* ---- samples ---- */
-
-/* Leaves `samples` u8 or finite f32 with at least one sample of at least one value; f64 becomes f32. */
-static clq_status check_samples(const char *where, clq_array *samples) {
-    char text[DESCRIPTION];
-    clq_array_describe(samples, text, sizeof text);
-    if (samples->rank == 0 || samples->rank > CLQ_SHAPE_MAX + 1)
-        return clq_fail(CLQ_UNSUPPORTED, "%s: %s: samples are (n, ...) with 1 to %d dimensions in all", where, text,
-                        CLQ_SHAPE_MAX + 1);
-    if (samples->dims[0] == 0) return clq_fail(CLQ_FORMAT, "%s: %s: there are no samples", where, text);
-    if (samples->count == 0) return clq_fail(CLQ_FORMAT, "%s: %s: a sample has no values", where, text);
-    if (samples->dtype == CLQ_U8) return CLQ_OK;
-    if (samples->dtype == CLQ_F64) CLQ_TRY(narrow(samples));
-    if (samples->dtype != CLQ_F32)
-        return clq_fail(CLQ_UNSUPPORTED, "%s: samples are %s: convert them to u8 (scaled by 1/255 later), f32 or f64",
-                        where, text);
-    const float *values = samples->data;
-    const size_t elements = samples->count / samples->dims[0];
-    for (size_t i = 0; i < samples->count; i++)
-        if (!isfinite(values[i]))
-            return clq_fail(CLQ_FORMAT,
-                            "%s: value %zu of sample %zu is %g as float32: samples must be finite; remove or "
-                            "replace it",
-                            where, i % elements, i / elements, (double)values[i]);
-    return CLQ_OK;
-}
-
-/* ---- labels ---- */
-
-/* The element as int64; false where it does not fit there. */
+/* The element of an array of integers or bools as int64; false if it does not fit there. */
 static bool integer_at(const clq_array *array, size_t i, int64_t *out) {
     switch (array->dtype) {
     case CLQ_I8: *out = ((const int8_t *)array->data)[i]; return true;
@@ -65,6 +36,66 @@ static bool integer_at(const clq_array *array, size_t i, int64_t *out) {
     default: *out = ((const uint8_t *)array->data)[i]; return true; /* u8, bool */
     }
 }
+
+/* ---- samples ---- */
+
+static bool are_integers(const clq_array *array) {
+    const clq_dtype dtypes[] = {CLQ_I8, CLQ_I16, CLQ_I32, CLQ_I64, CLQ_U16, CLQ_U32, CLQ_U64, CLQ_BOOL};
+    for (size_t i = 0; i < CLQ_COUNT_OF(dtypes); i++)
+        if (array->dtype == dtypes[i]) return true;
+    return false;
+}
+
+/* Integers become the floats that they are. */
+static clq_status integers_to_floats(const char *where, clq_array *samples) {
+    enum { MOST = 1 << 24 }; /* float32 has all whole numbers up to here */
+    const size_t elements = samples->count / samples->dims[0];
+    clq_array f32 = {0};
+    CLQ_TRY(clq_array_create(CLQ_F32, samples->rank, samples->dims, &f32));
+    for (size_t i = 0; i < samples->count; i++) {
+        int64_t value;
+        if (!integer_at(samples, i, &value) || value < -MOST || value > MOST) {
+            clq_array_release(&f32);
+            return clq_fail(CLQ_FORMAT,
+                            "%s: value %zu of sample %zu is beyond %d, up to which float32 has all integers: give "
+                            "floats",
+                            where, i % elements, i / elements, MOST);
+        }
+        ((float *)f32.data)[i] = (float)value;
+    }
+    clq_array_release(samples);
+    *samples = f32;
+    return CLQ_OK;
+}
+
+/* Leaves `samples` u8 or finite f32 with at least one sample of at least one value; f64 and integers become f32. */
+static clq_status check_samples(const char *where, clq_array *samples) {
+    char text[DESCRIPTION];
+    clq_array_describe(samples, text, sizeof text);
+    if (samples->rank == 0 || samples->rank > CLQ_SHAPE_MAX + 1)
+        return clq_fail(CLQ_UNSUPPORTED, "%s: %s: samples are (n, ...) with 1 to %d dimensions in all", where, text,
+                        CLQ_SHAPE_MAX + 1);
+    if (samples->dims[0] == 0) return clq_fail(CLQ_FORMAT, "%s: %s: there are no samples", where, text);
+    if (samples->count == 0) return clq_fail(CLQ_FORMAT, "%s: %s: a sample has no values", where, text);
+    if (samples->dtype == CLQ_U8) return CLQ_OK;
+    if (are_integers(samples)) return integers_to_floats(where, samples);
+    if (samples->dtype == CLQ_F64) CLQ_TRY(narrow(samples));
+    if (samples->dtype != CLQ_F32)
+        return clq_fail(CLQ_UNSUPPORTED,
+                        "%s: samples are %s: convert them to u8 (scaled by 1/255 later), f32, f64 or integers", where,
+                        text);
+    const float *values = samples->data;
+    const size_t elements = samples->count / samples->dims[0];
+    for (size_t i = 0; i < samples->count; i++)
+        if (!isfinite(values[i]))
+            return clq_fail(CLQ_FORMAT,
+                            "%s: value %zu of sample %zu is %g as float32: samples must be finite; remove or "
+                            "replace it",
+                            where, i % elements, i / elements, (double)values[i]);
+    return CLQ_OK;
+}
+
+/* ---- labels ---- */
 
 static void note_label(clq_labels_info *info, size_t sample, double value) {
     if (value >= info->least) return;
@@ -221,6 +252,53 @@ clq_status clq_dataset_adopt_labels(clq_dataset *dataset, const char *where, clq
     return status;
 }
 
+/* ---- samples of further inputs ---- */
+
+static clq_status check_more_samples(const clq_dataset *d, const char *where, clq_array *samples) {
+    const clq_dataset_info *info = &d->info;
+    CLQ_TRY(check_samples(where, samples));
+    if (samples->dims[0] != d->whole)
+        return clq_fail(CLQ_MISMATCH, "%s has %zu samples, and the first input of %s has %zu", where, samples->dims[0],
+                        info->name, d->whole);
+    if (samples->dtype != info->sample_dtype)
+        return clq_fail(CLQ_MISMATCH, "%s: samples are %s, and those of the first input of %s are %s: convert one",
+                        where, clq_dtype_name(samples->dtype), info->name, clq_dtype_name(info->sample_dtype));
+    if (samples->count / d->whole + info->sample_elements <= INT32_MAX) return CLQ_OK;
+    return clq_fail(CLQ_UNSUPPORTED, "%s: a sample of %s then has more than %d values", where, info->name, INT32_MAX);
+}
+
+/* Each row becomes longer by one of `more`. */
+static clq_status lengthen_rows(clq_dataset *d, const clq_array *more) {
+    clq_dataset_info *info = &d->info;
+    const size_t size = clq_dtype_bytes(info->sample_dtype), first = info->sample_elements * size,
+                 second = more->count / d->whole * size;
+    clq_array joined = {0};
+    CLQ_TRY(clq_array_create(info->sample_dtype, 2, (const size_t[]){d->whole, (first + second) / size}, &joined));
+    for (size_t i = 0; i < d->whole; i++) {
+        char *row = (char *)joined.data + i * (first + second);
+        memcpy(row, d->values[0] + i * first, first);
+        memcpy(row + first, (const char *)more->data + i * second, second);
+    }
+    clq_pipeline_stop(d); /* it reads them */
+    clq_array_release(&d->arrays[0]);
+    d->arrays[0] = joined;
+    d->values[0] = joined.data;
+    d->feed.arrays[0].bytes = first + second;
+    info->rank = 1;
+    info->shape[0] = info->sample_elements = (first + second) / size;
+    d->next = (clq_place){0};
+    return CLQ_OK;
+}
+
+clq_status clq_dataset_adopt_samples(clq_dataset *dataset, const char *where, clq_array *samples) {
+    clq_status status = check_more_samples(dataset, where, samples);
+    if (status == CLQ_OK) status = lengthen_rows(dataset, samples);
+    clq_array_release(samples);
+    return status;
+}
+
+const void *clq_dataset_samples(const clq_dataset *dataset) { return dataset->values[0]; }
+
 /* ---- weights of samples ---- */
 
 static clq_status check_weights(const clq_dataset *d, const char *where, clq_array *weights) {
@@ -307,6 +385,15 @@ clq_status clq_dataset_add_labels(clq_dataset *dataset, const void *labels, clq_
     clq_array copy = {0};
     CLQ_TRY(copy_labels_in(dataset->whole, labels, label_dtype, label_elements, &copy));
     return as_argument(clq_dataset_adopt_labels(dataset, "labels in memory", &copy));
+}
+
+clq_status clq_dataset_add_samples(clq_dataset *dataset, const void *samples, clq_dtype sample_dtype, size_t elements) {
+    clq_array copy = {0};
+    if (sample_dtype != CLQ_U8 && sample_dtype != CLQ_F32)
+        return clq_fail(CLQ_ARGUMENT, "samples in memory must be u8 or f32");
+    CLQ_TRY(copy_in(sample_dtype, 2, (const size_t[]){dataset->whole, elements}, samples, &copy));
+    const clq_status status = as_argument(clq_dataset_adopt_samples(dataset, "samples in memory", &copy));
+    return status == CLQ_MISMATCH ? CLQ_ARGUMENT : status;
 }
 
 clq_status clq_dataset_set_weights(clq_dataset *dataset, const float *weights) {

@@ -85,8 +85,9 @@ bool clq_dataset_reads(const char *name) {
             for (size_t i = 0; i < FILES_MAX && files_of[k][test][i]; i++)
                 if (k == IDX ? is_idx_name(name, files_of[k][test][i]) : strcmp(name, files_of[k][test][i]) == 0)
                     return true;
-    /* labels for further outputs */
-    const size_t stem = strncmp(name, "y_train_", 8) == 0 ? 8 : strncmp(name, "y_test_", 7) == 0 ? 7 : 0;
+    /* samples for further inputs and labels for further outputs */
+    if (*name != 'x' && *name != 'y') return false;
+    const size_t stem = strncmp(name + 1, "_train_", 7) == 0 ? 8 : strncmp(name + 1, "_test_", 6) == 0 ? 7 : 0;
     const size_t digits = stem ? strspn(name + stem, "0123456789") : 0;
     return digits > 0 && strcmp(name + stem + digits, ".npy") == 0;
 }
@@ -121,22 +122,31 @@ static clq_status read_files(kind k, const clq_data_origin *origin, const char *
     return status;
 }
 
-/* y_train_1.npy and so on, for the outputs behind the first. */
-static clq_status add_npy_labels(const char *folder, bool test, clq_dataset *data) {
-    for (unsigned i = 1; i <= CLQ_MODEL_OUTPUTS_MAX; i++) { /* one more than there may be, to refuse it */
+static clq_status add_npy(const char *folder, const char *file, bool labels, clq_dataset *data) {
+    char *path = clq_strprintf("%s/%s", folder, file);
+    clq_array array = {0};
+    clq_status status = path ? clq_npy_read(path, &array) : CLQ_MEMORY;
+    if (status == CLQ_OK)
+        status = labels ? clq_dataset_adopt_labels(data, path, &array) : clq_dataset_adopt_samples(data, path, &array);
+    clq_free(path);
+    return status;
+}
+
+/* x_train_1.npy and so on, for the inputs behind the first, and y_train_1.npy and so on for the outputs. */
+static clq_status add_more_npy(const char *folder, bool test, bool labels, clq_dataset *data) {
+    const unsigned most = labels ? CLQ_MODEL_OUTPUTS_MAX : CLQ_MODEL_INPUTS_MAX;
+    for (unsigned i = 1, next = 1; i <= most; i++) { /* one more than there may be, to refuse it */
         char file[FILE_NAME];
-        snprintf(file, sizeof file, "y_%s_%u.npy", part_name(test), i);
+        snprintf(file, sizeof file, "%c_%s_%u.npy", labels ? 'y' : 'x', part_name(test), i);
         if (!holds(folder, file)) continue;
-        size_t next = data->info.labels_count;
         if (i > next)
-            return clq_fail(CLQ_NOT_FOUND, "%s has %s and no y_%s_%zu.npy: outputs are numbered without gaps", folder,
-                            file, part_name(test), next);
-        char *path = clq_strprintf("%s/%s", folder, file);
-        clq_array labels = {0};
-        clq_status status = path ? clq_npy_read(path, &labels) : CLQ_MEMORY;
-        if (status == CLQ_OK) status = clq_dataset_adopt_labels(data, path, &labels);
-        clq_free(path);
-        CLQ_TRY(status);
+            return clq_fail(CLQ_NOT_FOUND, "%s has %s and no %c_%s_%u.npy: %s are numbered without gaps", folder, file,
+                            labels ? 'y' : 'x', part_name(test), next, labels ? "outputs" : "inputs");
+        if (!labels && i == most)
+            return clq_fail(CLQ_UNSUPPORTED, "%s: a model has at most %u inputs, so %s is too much", folder, most,
+                            file);
+        CLQ_TRY(add_npy(folder, file, labels, data));
+        next++;
     }
     return CLQ_OK;
 }
@@ -156,7 +166,8 @@ static clq_status open_kind(kind k, const char *folder, bool test, clq_dataset *
     const clq_data_origin origin = {
         .name = name, .samples = k == CIFAR10 ? folder : paths[0], .labels = k == CIFAR10 ? folder : paths[1]};
     if (status == CLQ_OK) status = read_files(k, &origin, (const char *const *)paths, count, &data);
-    if (status == CLQ_OK && k == NPY) status = add_npy_labels(folder, test, data);
+    if (status == CLQ_OK && k == NPY) status = add_more_npy(folder, test, false, data);
+    if (status == CLQ_OK && k == NPY) status = add_more_npy(folder, test, true, data);
     for (size_t i = 0; i < count; i++) clq_free(paths[i]);
     clq_free(name);
     if (status == CLQ_OK)

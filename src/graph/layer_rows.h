@@ -95,7 +95,8 @@ typedef struct clq_layer_kind {
     size_t config_bytes; /* of what the builder is given; 0: nothing */
     const clq_attribute *attributes;
     size_t attribute_count;
-    const char *module; /* where its class is, if that is not Keras's layers */
+    const char *module;             /* where its class is, if that is not Keras's layers */
+    const char *const *input_names; /* (inputs[1]) by which calls may pass tensors; NULL: by none */
     bool scales_bytes; /* it brings raw values to a range: what samples of bytes are divided by otherwise is left out */
     bool moves;        /* its output has its input's values, in other places, and zeros */
     bool draws;        /* random numbers in training: each use takes a stream of its own (clq_expansion) */

@@ -84,6 +84,14 @@ const clq_model_tensor *clq_model_input_of(const clq_model *model, const clq_mod
 /* Of a finished model. */
 /* Of a layer that takes numbers of rows: how many rows there are; 0 of others. */
 size_t clq_layer_rows(const clq_layer *layer);
+/* Values of a sample that a layer takes for numbers of rows. */
+typedef struct clq_tokens {
+    size_t first, count;
+    size_t rows;
+    uint32_t layer; /* its index */
+} clq_tokens;
+/* false: what makes tensor `index` takes no numbers of rows, or they are not the sample's own values. */
+bool clq_model_tokens(const clq_model *model, uint32_t index, clq_tokens *out);
 const clq_model_tensor *clq_model_input(const clq_model *model);
 const clq_model_tensor *clq_model_output(const clq_model *model, size_t index);
 const char *clq_model_tensor_name(const clq_model *model, const clq_model_tensor *tensor); /* its layer's */

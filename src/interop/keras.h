@@ -56,10 +56,13 @@ typedef struct clq_keras_call {
 } clq_keras_call;
 /* Whether the layer's kind takes a keyword of a call. */
 bool clq_keras_takes_keyword(json_t *layer, const char *key);
+/* The keyword by which a call of the layer may pass input i; NULL: none. */
+const char *clq_keras_input_name(json_t *layer, size_t i);
 /* Adds the layer to the model, and applies it. */
 clq_status clq_keras_add_layer(clq_model *model, json_t *layer, size_t index, const clq_keras_call *call,
                                clq_tensor *out);
-clq_status clq_keras_add_input(clq_model *model, json_t *layer, size_t index, clq_tensor *out); /* an InputLayer */
+/* Of an InputLayer, config.layers[index]. name: borrowed; NULL: it has none. */
+clq_status clq_keras_read_input(json_t *layer, size_t index, clq_shape *out, const char **name);
 /* Adds an input of the shape that an InputLayer or a "build_input_shape" has: the batch in front must be null. */
 clq_status clq_keras_add_shape(clq_model *model, json_t *shape, const char *name, const char *path, clq_tensor *out);
 

@@ -5,6 +5,7 @@
 #include "interop/keras.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { NODE_INPUTS_MAX = 1024 };
@@ -63,9 +64,7 @@ static clq_status index_layers(functional *f) {
         json_t *layer = layer_at(f, i);
         if (!name_of(layer)) return clq_fail(CLQ_FORMAT, "config.layers[%zu].name is missing", i);
         if (!is_input(layer) && !is_model(layer)) CLQ_TRY(clq_keras_check_class(layer, i));
-        if (is_input(layer) && ++inputs > 1 && !f->scope)
-            return clq_fail(CLQ_UNSUPPORTED,
-                            "config.layers[%zu] and config.input_layers: a second InputLayer is not supported", i);
+        inputs += is_input(layer);
         if (json_object_get(f->index, name_of(layer)))
             return clq_fail(CLQ_FORMAT, "config.layers[%zu].config.name: two layers are named '%.60s'", i,
                             name_of(layer));
@@ -130,7 +129,9 @@ static clq_status check_keywords(json_t *layer, json_t *keywords, const char *wh
     if (keywords && !json_is_null(keywords) && !json_is_object(keywords))
         return clq_fail(CLQ_FORMAT, "%s.kwargs should be an object", where);
     json_object_foreach(keywords, key, value) {
-        const bool harmless = json_is_null(value) || (strcmp(key, "training") == 0 && json_is_boolean(value));
+        bool harmless = json_is_null(value) || (strcmp(key, "training") == 0 && json_is_boolean(value));
+        for (size_t i = 0; clq_keras_is_tensor(value) && clq_keras_input_name(layer, i); i++)
+            harmless = harmless || strcmp(key, clq_keras_input_name(layer, i)) == 0;
         if (!harmless && !clq_keras_takes_keyword(layer, key))
             return clq_fail(CLQ_UNSUPPORTED, "%s.kwargs.%.40s is not supported", where, key);
     }
@@ -202,6 +203,12 @@ static clq_status read_node(functional *f, json_t *object, node *n, const char *
         }
         for (k = 0; k < count; k++) CLQ_TRY(read_source(f, list ? json_array_get(argument, k) : argument, where));
     }
+    const char *name;
+    for (i = f->source_count - n->first_source; (name = clq_keras_input_name(layer_at(f, n->layer), i)); i++) {
+        json_t *tensor = json_object_get(n->keywords, name);
+        if (!clq_keras_is_tensor(tensor)) break;
+        CLQ_TRY(read_source(f, tensor, where));
+    }
     n->source_count = f->source_count - n->first_source;
     if (n->source_count == 0 || n->source_count > NODE_INPUTS_MAX)
         return clq_fail(CLQ_FORMAT, "%s.args: a layer reads 1 to %d tensors, not %u", where, NODE_INPUTS_MAX,
@@ -237,7 +244,7 @@ static clq_status add_node(functional *f, node *n, clq_tensor *inputs) {
     char where[160];
     json_t *layer = layer_at(f, n->layer);
     clq_keras_describe_place(layer, n->layer, where);
-    if (is_input(layer)) return clq_keras_add_input(f->model, layer, n->layer, &n->tensor);
+    if (is_input(layer)) return clq_fail(CLQ_FORMAT, "%s: no input_layers name it", where);
     if (is_model(layer)) { /* its layers need room for their own inputs */
         clq_tensor own[CLQ_MODEL_OUTPUTS_MAX];
         if (n->source_count > CLQ_COUNT_OF(own))
@@ -307,19 +314,73 @@ static clq_status add_nodes(functional *f) {
     return status;
 }
 
-/* The nodes that input_layers or output_layers names: ["name", 0, 0], or a list of such. */
-static clq_status find_ends(const functional *f, json_t *config, const char *key, size_t most, uint32_t *out,
-                            size_t *count) {
-    json_t *ends = json_object_get(config, key);
+static int compare_names(const void *a, const void *b) {
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Of ends by name: a list of them, in the order of the names, which is Keras's. NULL: out of memory. */
+static json_t *list_by_name(json_t *ends) {
+    const size_t count = json_object_size(ends);
+    const char **names = clq_alloc(CLQ_MAX(count, (size_t)1), sizeof *names), *name;
+    json_t *list = json_array(), *end;
+    size_t i = 0;
+    bool ok = names && list;
+    if (ok) {
+        json_object_foreach(ends, name, end) names[i++] = name;
+        qsort(names, count, sizeof *names, compare_names);
+    }
+    for (i = 0; i < count && ok; i++) ok = json_array_append(list, json_object_get(ends, names[i])) == 0;
+    clq_free(names);
+    if (ok) return list;
+    json_decref(list);
+    return NULL;
+}
+
+static clq_status find_listed(const functional *f, json_t *ends, const char *where, size_t most, uint32_t *out,
+                              size_t *count) {
     const bool list = json_is_array(json_array_get(ends, 0));
-    char where[64];
-    snprintf(where, sizeof where, "config.%s", key);
     if (!json_is_array(ends) || json_array_size(ends) == 0)
-        return clq_fail(json_is_object(ends) ? CLQ_UNSUPPORTED : CLQ_FORMAT,
-                        "%s should be a list of [layer, node, tensor]", where);
+        return clq_fail(CLQ_FORMAT, "%s should be a list of [layer, node, tensor]", where);
     *count = list ? json_array_size(ends) : 1;
     if (*count > most) return clq_fail(CLQ_UNSUPPORTED, "%s: %zu are not supported, at most %zu", where, *count, most);
     for (size_t i = 0; i < *count; i++) CLQ_TRY(find_node(f, list ? json_array_get(ends, i) : ends, where, &out[i]));
+    return CLQ_OK;
+}
+
+/* The nodes that input_layers or output_layers names: ["name", 0, 0], a list of such, or one for each name. */
+static clq_status find_ends(const functional *f, json_t *config, const char *key, size_t most, uint32_t *out,
+                            size_t *count) {
+    json_t *ends = json_object_get(config, key);
+    char where[64];
+    snprintf(where, sizeof where, "config.%s", key);
+    json_t *list = json_is_object(ends) ? list_by_name(ends) : json_incref(ends);
+    if (ends && !list) return clq_fail(CLQ_MEMORY, "%s: out of memory", where);
+    const clq_status status = find_listed(f, list, where, most, out, count);
+    json_decref(list);
+    return status;
+}
+
+/* What config.input_layers names, in that order. */
+static clq_status add_inputs(functional *f, json_t *config) {
+    uint32_t found[CLQ_MODEL_INPUTS_MAX];
+    clq_shape shapes[CLQ_MODEL_INPUTS_MAX];
+    const char *names[CLQ_MODEL_INPUTS_MAX];
+    clq_tensor inputs[CLQ_MODEL_INPUTS_MAX];
+    size_t count;
+    CLQ_TRY(find_ends(f, config, "input_layers", CLQ_COUNT_OF(found), found, &count));
+    for (size_t i = 0; i < count; i++) {
+        const uint32_t index = f->nodes[found[i]].layer;
+        if (!is_input(layer_at(f, index)))
+            return clq_fail(CLQ_UNSUPPORTED, "config.input_layers: '%.60s' is no InputLayer",
+                            name_of(layer_at(f, index)));
+        CLQ_TRY(clq_keras_read_input(layer_at(f, index), index, &shapes[i], &names[i]));
+    }
+    clq_inputs(f->model, shapes, names, count, inputs);
+    for (size_t i = 0; i < count; i++) {
+        if (!inputs[i].id) return clq_fail_within(clq_error_raise(&f->model->error), "config.input_layers");
+        f->nodes[found[i]].tensor = inputs[i];
+        f->nodes[found[i]].state = DONE;
+    }
     return CLQ_OK;
 }
 
@@ -327,10 +388,6 @@ static clq_status finish(functional *f, json_t *config) {
     clq_tensor outputs[CLQ_MODEL_OUTPUTS_MAX];
     uint32_t found[CLQ_MODEL_OUTPUTS_MAX];
     size_t count;
-    CLQ_TRY(find_ends(f, config, "input_layers", 1, found, &count));
-    json_t *input = layer_at(f, f->nodes[found[0]].layer);
-    if (!is_input(input))
-        return clq_fail(CLQ_UNSUPPORTED, "config.input_layers: '%.60s' is no InputLayer", name_of(input));
     CLQ_TRY(find_ends(f, config, "output_layers", CLQ_MODEL_OUTPUTS_MAX, found, &count));
     for (size_t i = 0; i < count; i++) outputs[i] = f->nodes[found[i]].tensor;
     const clq_status status = clq_model_finish_outputs(f->model, outputs, count);
@@ -444,15 +501,29 @@ static clq_status call_model(functional *f, const node *n, const clq_tensor *inp
 clq_status clq_keras_read_functional(clq_model *model, json_t *config) {
     functional f = {.model = model, .layers = json_object_get(config, "layers")};
     clq_status status = open_functional(&f);
+    if (status == CLQ_OK) status = add_inputs(&f, config);
     if (status == CLQ_OK) status = add_nodes(&f);
     if (status == CLQ_OK) status = finish(&f, config);
     close_graph(&f);
     return status;
 }
 
+/* The InputLayer of a Sequential model. */
+static clq_status add_first(functional *f) {
+    clq_shape shape;
+    const char *name;
+    char where[160];
+    clq_keras_describe_place(layer_at(f, 0), 0, where);
+    CLQ_TRY(clq_keras_read_input(layer_at(f, 0), 0, &shape, &name));
+    f->nodes[0].tensor = clq_model_add_input(f->model, shape, name);
+    f->nodes[0].state = DONE;
+    return f->nodes[0].tensor.id ? CLQ_OK : clq_fail_within(clq_error_raise(&f->model->error), "%s", where);
+}
+
 clq_status clq_keras_read_sequential(clq_model *model, json_t *layers, clq_tensor given) {
     functional f = {.model = model, .layers = layers, .given = given};
     clq_status status = open_sequential(&f);
+    if (status == CLQ_OK && f.nodes[0].source_count == 0) status = add_first(&f);
     if (status == CLQ_OK) status = add_nodes(&f);
     if (status == CLQ_OK) status = clq_model_finish(model, f.nodes[f.node_count - 1].tensor);
     close_graph(&f);

@@ -36,6 +36,11 @@ static const clq_layer_kind *find_kind(json_t *layer) {
     return kind && kind->inputs[1] > 0 ? kind : NULL;
 }
 
+const char *clq_keras_input_name(json_t *layer, size_t i) {
+    const clq_layer_kind *kind = find_kind(layer);
+    return kind && kind->input_names && i < kind->inputs[1] ? kind->input_names[i] : NULL;
+}
+
 bool clq_keras_takes_keyword(json_t *layer, const char *key) {
     const clq_layer_kind *kind = find_kind(layer);
     for (size_t i = 0; kind && i < kind->attribute_count; i++)
@@ -97,19 +102,25 @@ clq_status clq_keras_add_layer(clq_model *model, json_t *layer, size_t index, co
 
 /* ---- inputs ---- */
 
-clq_status clq_keras_add_shape(clq_model *model, json_t *shape, const char *name, const char *path, clq_tensor *out) {
+static clq_status read_shape(json_t *shape, const char *path, clq_shape *out) {
     size_t rank = json_array_size(shape);
     if (!json_is_array(shape) || rank < 2 || rank > CLQ_SHAPE_MAX + 1 || !json_is_null(json_array_get(shape, 0)))
         return clq_fail(CLQ_FORMAT, "%s should be null (the batch) and 1 to %d sizes", path, CLQ_SHAPE_MAX);
-    clq_shape input = {.rank = (unsigned)rank - 1};
+    *out = (clq_shape){.rank = (unsigned)rank - 1};
     for (size_t d = 1; d < rank; d++)
-        if (!clq_keras_is_size(json_array_get(shape, d), &input.dims[d - 1]))
+        if (!clq_keras_is_size(json_array_get(shape, d), &out->dims[d - 1]))
             return clq_fail(CLQ_UNSUPPORTED, "%s[%zu] should be a known size of at least 1", path, d);
+    return CLQ_OK;
+}
+
+clq_status clq_keras_add_shape(clq_model *model, json_t *shape, const char *name, const char *path, clq_tensor *out) {
+    clq_shape input;
+    CLQ_TRY(read_shape(shape, path, &input));
     *out = clq_model_add_input(model, input, name);
     return out->id ? CLQ_OK : clq_fail_within(clq_error_raise(&model->error), "%s", path);
 }
 
-clq_status clq_keras_add_input(clq_model *model, json_t *layer, size_t index, clq_tensor *out) {
+clq_status clq_keras_read_input(json_t *layer, size_t index, clq_shape *out, const char **given_name) {
     char path[256];
     clq_keras_attributes a;
     clq_keras_open(layer, index, &a);
@@ -124,5 +135,6 @@ clq_status clq_keras_add_input(clq_model *model, json_t *layer, size_t index, cl
             clq_keras_refuse(&a, CLQ_UNSUPPORTED, refused[i], "is not supported");
     CLQ_TRY(clq_keras_close(&a));
     snprintf(path, sizeof path, "%.220s.%s", a.path, key);
-    return clq_keras_add_shape(model, shape, json_string_value(name), path, out);
+    *given_name = json_string_value(name);
+    return read_shape(shape, path, out);
 }

@@ -13,6 +13,26 @@ clq_status clq_trainer_check_size(const clq_trainer *trainer, size_t samples) {
                     samples, clq_plural(samples), most);
 }
 
+/* Whether all numbers of rows are there, of so many samples. whose: as of choose_conversion. */
+static clq_status check_tokens(const clq_trainer *trainer, const char *whose, const void *samples, size_t count) {
+    const clq_model *model = trainer->model;
+    const bool bytes = trainer->config.sample_dtype == CLQ_U8;
+    const size_t elements = clq_model_input(model)->elements;
+    clq_tokens tokens;
+    for (uint32_t t = 0; t < model->tensor_count; t++) {
+        if (!clq_model_tokens(model, t, &tokens)) continue;
+        for (size_t i = 0; i < count * tokens.count; i++) {
+            const size_t sample = i / tokens.count, at = tokens.first + i % tokens.count;
+            const size_t place = sample * elements + at;
+            const double token = bytes ? ((const uint8_t *)samples)[place] : (double)((const float *)samples)[place];
+            if (!(token >= 0 && token < (double)tokens.rows))
+                return clq_fail(CLQ_MISMATCH, "%s: value %zu of sample %zu is %g, and layer '%s' has rows 0 to %zu",
+                                whose, at, sample, token, model->layers[tokens.layer].name, tokens.rows - 1);
+        }
+    }
+    return CLQ_OK;
+}
+
 static clq_status check_samples(const clq_trainer *trainer, const clq_batch *batch) {
     size_t elements = clq_model_input(trainer->model)->elements;
     CLQ_TRY(clq_trainer_check_size(trainer, batch->count));
@@ -24,7 +44,7 @@ static clq_status check_samples(const clq_trainer *trainer, const clq_batch *bat
     if (batch->sample_dtype != trainer->config.sample_dtype)
         return clq_fail(CLQ_MISMATCH, "the samples of the batch are %s and the trainer was made for %s",
                         clq_dtype_name(batch->sample_dtype), clq_dtype_name(trainer->config.sample_dtype));
-    return CLQ_OK;
+    return check_tokens(trainer, "the batch", batch->samples, batch->count);
 }
 
 /* ---- labels ---- */
@@ -122,6 +142,7 @@ clq_status clq_trainer_check_dataset(const clq_trainer *trainer, const clq_datas
     if (info->sample_dtype != trainer->config.sample_dtype)
         return clq_fail(CLQ_MISMATCH, "%s: samples are %s and the trainer was made for %s", info->name,
                         clq_dtype_name(info->sample_dtype), clq_dtype_name(trainer->config.sample_dtype));
+    CLQ_TRY(check_tokens(trainer, info->name, clq_dataset_samples(dataset), info->samples));
     if (labels) CLQ_TRY(check_labels(trainer, info));
     if (labels && info->weighted && !trainer->config.sample_weights)
         return clq_fail(CLQ_MISMATCH, "%s: samples have weights and the trainer was made without: set sample_weights",

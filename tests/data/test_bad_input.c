@@ -123,7 +123,7 @@ static void bad_samples(void **state) {
         {CLQ_U8, 3, {2, 0, 2}, bytes, CLQ_FORMAT, "has no values"},
         {CLQ_U8, 0, {0}, bytes, CLQ_UNSUPPORTED, "()"},
         {CLQ_U8, 8, {2, 1, 1, 1, 1, 1, 1, 2}, bytes, CLQ_UNSUPPORTED, "1 to 7 dimensions"},
-        {CLQ_I16, 2, {2, 2}, bytes, CLQ_UNSUPPORTED, "(2, 2) i16"},
+        {CLQ_I32, 2, {2, 2}, (const int32_t[]){0, 1, 2, 1 << 30}, CLQ_FORMAT, "value 1 of sample 1 is beyond 16777216"},
         {CLQ_F32, 2, {2, 2}, (const float[]){0, 1, 2, NAN}, CLQ_FORMAT, "value 1 of sample 1 is nan"},
         {CLQ_F32, 2, {2, 2}, (const float[]){0, 1, -INFINITY, 0}, CLQ_FORMAT, "value 0 of sample 1 is -inf"},
         {CLQ_F64, 2, {2, 2}, (const double[]){0, 1e39, 0, 0}, CLQ_FORMAT, "value 1 of sample 0 is inf"},

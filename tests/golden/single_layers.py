@@ -41,6 +41,8 @@ def twice(model: keras.Model) -> Callable[[keras.KerasTensor], keras.KerasTensor
     return lambda x: model(x) - model(2.0 * x)
 
 
+# Of several inputs: the shapes of all.
+INPUTS = {"inputs": [(5,), (2, 3, 4), (6,)], "inputs_by_name": [(3,), (2,)]}
 GROUPS: list[tuple[str, tuple[int, ...], list[Callable[[keras.KerasTensor], keras.KerasTensor]]]] = [
     ("activations", VECTOR, activations()),
     ("activation_layers", VECTOR, [
@@ -99,7 +101,8 @@ GROUPS: list[tuple[str, tuple[int, ...], list[Callable[[keras.KerasTensor], kera
         lambda x: kl.MultiHeadAttention(2, 3, name="self")(x, x),
         lambda x: kl.MultiHeadAttention(1, 4, output_shape=5, use_bias=False, name="sized")(x, x),
         lambda x: kl.MultiHeadAttention(2, 2, name="causal")(x, x, use_causal_mask=True),
-        lambda x: kl.MultiHeadAttention(2, 3, name="crossed")(x, x[:, 2:7, 1:], x[:, 3:8])]),
+        lambda x: kl.MultiHeadAttention(2, 3, name="crossed")(x, x[:, 2:7, 1:], x[:, 3:8]),
+        lambda x: kl.MultiHeadAttention(2, 2, name="named")(value=x[:, 2:7], query=x, key=x[:, 3:8, 1:])]),
     ("attention_of_images", IMAGE, [
         lambda x: kl.MultiHeadAttention(2, 3, attention_axes=[2], name="rows")(x, x),
         lambda x: kl.MultiHeadAttention(2, 3, value_dim=2, attention_axes=[1, 2], name="places")(x, x)]),
@@ -117,11 +120,21 @@ GROUPS: list[tuple[str, tuple[int, ...], list[Callable[[keras.KerasTensor], kera
         lambda x: x * ops.cumsum(ops.ones_like(x), axis=1), lambda x: ops.cumsum(x, axis=-1) + ops.zeros_like(x),
         lambda x: nested()(x), lambda x: twice(nested())(x)]),
     ("tokens", (4, 3), [kl.Embedding(7, 5, name="table"), kl.Embedding(9, 2, name="other")]),
+    ("inputs", (35,), [
+        lambda x: kl.Concatenate()([
+            kl.Dense(3, name="first")(x[0]), kl.Flatten()(kl.Embedding(7, 2, name="third")(x[2]))]),
+        lambda x: kl.Conv2D(2, 2, name="second")(x[1]),
+        lambda x: kl.Dense(2, name="both")(x[0]) * kl.Flatten()(x[1])[:, 3:5]]),
+    ("inputs_by_name", (5,), [lambda x: kl.Dense(3, name="three")(x[0]), lambda x: kl.Dense(2, name="two")(x[1])]),
     ("vectors", VECTOR, [kl.RepeatVector(4, name="repeated"), kl.Reshape((5, 1), name="reshaped")]),
 ]  # fmt: skip
 
 
 def build(name: str, shape: tuple[int, ...], layers: list[Callable]) -> keras.Model:
+    if name in INPUTS:
+        inputs = [keras.Input(s, name=f"input_{2 - i}") for i, s in enumerate(INPUTS[name])]
+        given = {i.name: i for i in inputs} if name == "inputs_by_name" else inputs
+        return keras.Model(given, [layer(inputs) for layer in layers], name="model")
     tokens = name == "tokens"
     x = keras.Input(shape, dtype="int32" if tokens else None, name="input")
     front = x if tokens else kl.Dense(shape[-1], name="front")(x)
@@ -160,6 +173,14 @@ def run(name: str, shape: tuple[int, ...], layers: list[Callable], seed: int) ->
     if name == "tokens":
         samples = rng.integers(0, 7, (COUNT, *shape)).astype(np.float32)
     x = samples.astype(np.int32 if name == "tokens" else np.float64)
+    if name in INPUTS:
+        ends = np.cumsum([np.prod(i.shape[1:]) for i in wide.inputs])
+        if name == "inputs":
+            samples[:, ends[1] :] = rng.integers(0, 7, (COUNT, ends[2] - ends[1]))
+        parts = np.split(samples.astype(np.float64), ends[:-1], axis=1)
+        x = [part.reshape(COUNT, *i.shape[1:]) for part, i in zip(parts, wide.inputs)]
+        if name == "inputs_by_name":
+            x = {i.name: part for i, part in zip(wide.inputs, x)}
     outputs = wide(x, training=False)
     outputs = outputs if isinstance(outputs, list) else [outputs]
     targets = [rng.uniform(-1, 1, o.shape).astype(np.float32) for o in outputs]

@@ -427,7 +427,7 @@ static const refusal refusals[] = {
     {name_long, "0123456789", "1 to 63 bytes", CLQ_OK},
     {name_twice, "twin", "two layers have this name", CLQ_OK},
     {name_as_made, "activation", "two layers have this name", CLQ_OK},
-    {second_input, "input_layer_1", "only one is supported", CLQ_UNSUPPORTED},
+    {second_input, "input_layer_1", "clq_inputs adds several", CLQ_UNSUPPORTED},
 };
 
 /* Each fails in its own words; a second mistake after it changes nothing. */

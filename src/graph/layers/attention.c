@@ -240,7 +240,9 @@ static clq_id expand(clq_expansion *e, const clq_id *x) {
     return clq_expand_unary(e, node, z);
 }
 
+static const char *const input_names[] = {"query", "value", "key"};
 const clq_layer_kind clq_layer_attention = {.type = "MultiHeadAttention",
+                                            .input_names = input_names,
                                             .stem = "multi_head_attention",
                                             .inputs = {1, 3},
                                             CLQ_LAYER_CONFIG(clq_attention_config, attributes),

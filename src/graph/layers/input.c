@@ -1,10 +1,10 @@
-/* InputLayer. */
+/* InputLayer, and several of them, which share a sample. */
 #include "graph/layers/layer.h"
 
 static clq_status infer(const clq_model *model, const clq_layer *layer, clq_model_tensor *y) {
     y->shape = *(const clq_shape *)layer->config;
     if (!model->input) return CLQ_OK;
-    return clq_fail(CLQ_UNSUPPORTED, "model %s has an input already, and only one is supported", model->name);
+    return clq_fail(CLQ_UNSUPPORTED, "model %s has an input already: clq_inputs adds several", model->name);
 }
 
 /* Whether samples of bytes come as they are, 0 to 255, since a layer brings them to a range itself. */
@@ -45,3 +45,87 @@ clq_tensor clq_model_add_input(clq_model *model, clq_shape shape, const char *na
 }
 
 clq_tensor clq_input(clq_model *model, clq_shape shape) { return clq_model_add_input(model, shape, NULL); }
+
+/* ---- several inputs: each is a run of the sample's values ---- */
+
+typedef struct part_config {
+    size_t first;
+    clq_shape shape;
+} part_config;
+
+static clq_status infer_part(const clq_model *model, const clq_layer *layer, clq_model_tensor *y) {
+    (void)model;
+    y->shape = ((const part_config *)layer->config)->shape;
+    return CLQ_OK;
+}
+
+static clq_id expand_part(clq_expansion *e, const clq_id *x) {
+    const clq_model_tensor *whole = clq_model_input_of(e->model, e->y, 0);
+    clq_arrangement a = clq_arrangement_of(1, &whole->elements);
+    a.axes[0].first = (long)((const part_config *)e->layer->config)->first;
+    a.axes[0].out = e->y->elements;
+    return clq_expand_arrange(e, &a, x[0]);
+}
+
+/* It is not among the kinds by name, because files have no other InputLayer than the one that reads nothing. */
+static const clq_layer_kind part_kind = {.type = "InputLayer",
+                                         .stem = "input_layer",
+                                         .inputs = {1, 1},
+                                         .config_bytes = sizeof(part_config),
+                                         .moves = true,
+                                         .infer = infer_part,
+                                         .expand = expand_part};
+
+/* The values of a sample; 0: the shapes are refused, and the model's error says why. */
+static size_t add_up(clq_model *model, const clq_shape *shapes, size_t count) {
+    size_t sum = 0, elements = 0;
+    clq_status status = CLQ_OK;
+    if (count < 1 || count > CLQ_MODEL_INPUTS_MAX)
+        status = clq_fail(CLQ_ARGUMENT, "model %s: 1 to %d inputs are supported, not %zu", model->name,
+                          CLQ_MODEL_INPUTS_MAX, count);
+    for (size_t i = 0; i < count && status == CLQ_OK; i++) {
+        status = clq_shape_elements(&shapes[i], &elements);
+        if (status != CLQ_OK) clq_fail_within(status, "input %zu", i);
+        sum += elements;
+    }
+    if (status == CLQ_OK && sum > INT32_MAX)
+        status = clq_fail(CLQ_ARGUMENT, "model %s: its inputs have %zu values, more than the %d that are supported",
+                          model->name, sum, INT32_MAX);
+    if (status == CLQ_OK) return sum;
+    if (model->error.status == CLQ_OK) clq_error_take(status, &model->error);
+    return 0;
+}
+
+void clq_inputs(clq_model *model, const clq_shape *shapes, const char *const *names, size_t count,
+                clq_tensor *tensors) {
+    if (count == 1) {
+        tensors[0] = clq_model_add_input(model, shapes[0], names ? names[0] : NULL);
+        return;
+    }
+    part_config part = {0};
+    clq_tensor whole = {0};
+    const size_t sum = add_up(model, shapes, count);
+    if (sum > 0) whole = clq_model_add_input(model, CLQ_SHAPE(sum), "all inputs");
+    for (size_t i = 0; i < count; i++) {
+        part.shape = shapes[i];
+        tensors[i] = whole.id ? clq_model_add_layer(model, &part_kind, names ? names[i] : NULL, &part, &whole, 1)
+                              : (clq_tensor){0};
+        if (tensors[i].id) part.first += model->tensors[tensors[i].id - 1].elements;
+    }
+}
+
+/* ---- tokens ---- */
+
+bool clq_model_tokens(const clq_model *model, uint32_t index, clq_tokens *out) {
+    const clq_model_tensor *y = &model->tensors[index], *x;
+    *out = (clq_tokens){.rows = clq_layer_rows(&model->layers[y->layer - 1]), .layer = y->layer - 1};
+    if (out->rows == 0) return false;
+    for (x = clq_model_input_of(model, y, 0);; x = clq_model_input_of(model, x, 0)) {
+        const clq_layer *layer = &model->layers[x->layer - 1];
+        out->count = x->elements;
+        if (layer->kind == &part_kind) out->first = ((const part_config *)layer->config)->first;
+        if (layer->kind == &part_kind || layer->kind == &clq_layer_input) return true;
+        if (!layer->kind->moves || x->input_count != 1 || clq_model_input_of(model, x, 0)->elements != x->elements)
+            return false;
+    }
+}
