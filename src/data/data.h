@@ -2,7 +2,8 @@
  * call; this page tells how it works.
  *
  * A dataset owns arrays, just as a reader gave them: samples (n, …) u8 or f32; labels (n, …), int32 or f32, for each
- * output of a model; and weights (n). Its feed lists them. The values never change again, so any thread may read them.
+ * output of a model; and weights (n). Its feed lists them. The values never change again, so any thread may read them; samples of
+ * a further input come to lie in a new array with those that were there.
  * A source (open.c, synthetic.c) is a name or a folder that becomes such arrays; clq_dataset_adopt, _adopt_labels and
  * _adopt_weights (dataset.c) check them, convert labels to int32 and f64 to f32, and keep the arrays themselves: there
  * is no second copy of the samples.
@@ -96,7 +97,7 @@ typedef struct clq_rows {
 /* How it is cut and shuffled, as it was told; buffer 0: not at all. */
 void clq_dataset_stages(const clq_dataset *dataset, size_t *batch, size_t *buffer);
 /* As clq_dataset_next, for callers that copy the rows themselves, in any thread. The rows stay: what they point to is
- * valid until the epoch after the next begins, a stage, labels or weights are set, clq_dataset_seek or clq_dataset_next
+ * valid until the epoch after the next begins, a stage, samples, labels or weights are set, clq_dataset_seek or clq_dataset_next
  * is called, or the dataset is destroyed. No thread runs ahead, because nothing is assembled. Errors: MEMORY. */
 clq_status clq_dataset_next_rows(clq_dataset *dataset, clq_rows *rows, bool *more);
 clq_rows clq_rows_part(const clq_rows *rows, size_t begin, size_t count);

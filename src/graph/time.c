@@ -39,7 +39,7 @@ void clq_model_add_key(const clq_model *model, clq_text *to) {
     for (uint32_t id = 1; id <= model->tensor_count; id++) {
         const clq_model_tensor *y = &model->tensors[id - 1];
         const clq_layer *layer = &model->layers[y->layer - 1];
-        clq_text_add(to, "%s %u of", layer->kind->type, y->layer);
+        clq_text_add(to, "%s%s %u of", layer->kind->module ? "function " : "", layer->kind->type, y->layer);
         for (uint32_t i = 0; i < y->input_count; i++) clq_text_add(to, " %u", model->inputs[y->first_input + i]);
         clq_text_add(to, " shape");
         for (uint32_t d = 0; d < y->shape.rank; d++) clq_text_add(to, " %zu", y->shape.dims[d]);

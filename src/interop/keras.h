@@ -53,7 +53,10 @@ typedef struct clq_keras_call {
     json_t *arguments; /* "args" of the call, if some of these are no tensors; else NULL */
     json_t *keywords;  /* "kwargs" of the call; NULL: none */
     const char *scope; /* the model within the model that the layer is of; NULL: it is of the whole */
+    bool frozen;       /* a model that it is within is not trained */
 } clq_keras_call;
+/* Whether keywords of two calls of the layer ask for the same. */
+bool clq_keras_same_keywords(json_t *layer, json_t *a, json_t *b);
 /* Whether the layer's kind takes a keyword of a call. */
 bool clq_keras_takes_keyword(json_t *layer, const char *key);
 /* The keyword by which a call of the layer may pass input i; NULL: none. */
@@ -68,7 +71,8 @@ clq_status clq_keras_add_shape(clq_model *model, json_t *shape, const char *name
 
 /* Adds all layers of a Functional model's config and finishes the model. */
 clq_status clq_keras_read_functional(clq_model *model, json_t *config);
-/* The same of a Sequential model's layers. given: what the first one reads, unless that is an InputLayer. */
-clq_status clq_keras_read_sequential(clq_model *model, json_t *layers, clq_tensor given);
+/* The same of a Sequential model's layers. config: an object, or as early versions had it NULL. given: what the first one
+ * reads, unless that is an InputLayer. */
+clq_status clq_keras_read_sequential(clq_model *model, json_t *config, json_t *layers, clq_tensor given);
 
 #endif

@@ -338,8 +338,10 @@ static void read_keyword_flag(const reading *r, void *member) {
 
 static bool read_index(json_t *value, bool *left_out, long *out) {
     *left_out = json_is_null(value);
-    if (json_is_integer(value)) *out = (long)json_integer_value(value);
-    return *left_out || (json_is_integer(value) && labs(*out) <= INT32_MAX);
+    const json_int_t given = json_integer_value(value);
+    const bool fits = json_is_integer(value) && given >= -INT32_MAX && given <= INT32_MAX;
+    if (fits) *out = (long)given;
+    return *left_out || fits;
 }
 
 static bool read_place(json_t *item, struct clq_index *out) {

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NODE_INPUTS_MAX = 1024 };
+enum { NODE_INPUTS_MAX = 1024, CALLS_MAX = 1 << 16 };
 static const uint32_t given_source = UINT32_MAX; /* what a Sequential model without an InputLayer is applied to */
 
 typedef struct node {
@@ -23,14 +23,17 @@ typedef struct node {
 typedef struct functional functional;
 struct functional {
     clq_model *model;
+    uint32_t *calls;   /* of layers so far, in the whole: models within models may be applied again and again */
     const char *scope; /* names of models that it is within, with dots between; NULL: it is the whole */
     char *own_scope;   /* the same, its own */
+    bool frozen;       /* it, or a model that it is within, is not trained */
     clq_tensor given;
     functional **inner;     /* by layer: a model within it, once that was applied; else NULL */
     json_t *layers, *index; /* index: by name, of layers */
     node *nodes;            /* of all layers, one behind the other */
     uint32_t *first_node;   /* by layer; one more at the end */
     uint32_t *added;        /* by layer: its first tensor in the model; 0: it is not there yet */
+    json_t **keywords;      /* by layer: those of its first call; borrowed */
     uint32_t *sources;      /* indices of nodes */
     uint32_t node_count, source_count;
     size_t source_capacity;
@@ -78,8 +81,9 @@ static clq_status make_room(functional *f) {
     const size_t layers = json_array_size(f->layers);
     f->first_node = clq_alloc(layers + 1, sizeof *f->first_node);
     f->added = clq_alloc(layers, sizeof *f->added);
+    f->keywords = clq_alloc(layers, sizeof(json_t *));
     f->inner = clq_alloc(layers, sizeof *f->inner);
-    return f->first_node && f->added && f->inner ? CLQ_OK : CLQ_MEMORY;
+    return f->first_node && f->added && f->keywords && f->inner ? CLQ_OK : CLQ_MEMORY;
 }
 
 /* An InputLayer has one node, which reads nothing and may stand in the file or not. */
@@ -244,9 +248,11 @@ static clq_status add_node(functional *f, node *n, clq_tensor *inputs) {
     char where[160];
     json_t *layer = layer_at(f, n->layer);
     clq_keras_describe_place(layer, n->layer, where);
+    if (++*f->calls > CALLS_MAX)
+        return clq_fail(CLQ_UNSUPPORTED, "%s: more than %d calls of layers are not supported", where, CALLS_MAX);
     if (is_input(layer)) return clq_fail(CLQ_FORMAT, "%s: no input_layers name it", where);
     if (is_model(layer)) { /* its layers need room for their own inputs */
-        clq_tensor own[CLQ_MODEL_OUTPUTS_MAX];
+        clq_tensor own[CLQ_MODEL_INPUTS_MAX];
         if (n->source_count > CLQ_COUNT_OF(own))
             return clq_fail(CLQ_UNSUPPORTED, "%s: a model of %u inputs is not supported", where, n->source_count);
         for (uint32_t i = 0; i < n->source_count; i++) own[i] = source_of(f, n, i);
@@ -259,11 +265,15 @@ static clq_status add_node(functional *f, node *n, clq_tensor *inputs) {
                                      .count = n->source_count,
                                      .arguments = n->arguments,
                                      .keywords = n->keywords,
-                                     .scope = f->scope};
+                                     .scope = f->scope,
+                                     .frozen = f->frozen};
         CLQ_TRY(clq_keras_add_layer(f->model, layer, n->layer, &call, &n->tensor));
         f->added[n->layer] = n->tensor.id;
+        f->keywords[n->layer] = n->keywords;
         return CLQ_OK;
     }
+    if (!clq_keras_same_keywords(layer, f->keywords[n->layer], n->keywords))
+        return clq_fail(CLQ_UNSUPPORTED, "%s: calls with other keywords than the first are not supported", where);
     if (n->arguments) return clq_fail(CLQ_UNSUPPORTED, "%s: only tensors can be arguments of a second call", where);
     n->tensor = clq_model_apply_again(f->model, f->model->tensors[before - 1].layer, inputs, n->source_count);
     return n->tensor.id ? CLQ_OK : clq_fail_within(clq_error_raise(&f->model->error), "%s", where);
@@ -407,6 +417,7 @@ static void close_graph(functional *f) {
     clq_free(f->nodes);
     clq_free(f->first_node);
     clq_free(f->added);
+    clq_free(f->keywords);
     clq_free(f->sources);
 }
 
@@ -440,12 +451,16 @@ static clq_status open_sequential(functional *f) {
 
 /* ---- a model within a model ---- */
 
+static bool is_frozen(json_t *config) { return json_is_false(json_object_get(config, "trainable")); }
+
 static clq_status open_inner(functional *outer, uint32_t index) {
     json_t *layer = layer_at(outer, index), *config = json_object_get(layer, "config");
     functional *in = outer->inner[index] = clq_alloc(1, sizeof *in);
     const char *name = name_of(layer) ? name_of(layer) : "model";
     if (!in) return CLQ_MEMORY;
     in->model = outer->model;
+    in->calls = outer->calls;
+    in->frozen = outer->frozen || is_frozen(config);
     in->own_scope = outer->scope ? clq_strprintf("%s.%s", outer->scope, name) : clq_strdup(name);
     in->scope = in->own_scope;
     in->layers = json_is_array(config) ? config : json_object_get(config, "layers");
@@ -455,7 +470,7 @@ static clq_status open_inner(functional *outer, uint32_t index) {
 
 /* Its inputs are the tensors that it is applied to. */
 static clq_status bind_inputs(functional *in, json_t *layer, const node *n, const clq_tensor *inputs) {
-    uint32_t found[CLQ_MODEL_OUTPUTS_MAX] = {0};
+    uint32_t found[CLQ_MODEL_INPUTS_MAX] = {0};
     size_t count = 1;
     for (uint32_t k = 0; k < in->node_count; k++) in->nodes[k].state = WAITING;
     in->given = inputs[0];
@@ -499,7 +514,9 @@ static clq_status call_model(functional *f, const node *n, const clq_tensor *inp
 /* ---- the whole ---- */
 
 clq_status clq_keras_read_functional(clq_model *model, json_t *config) {
-    functional f = {.model = model, .layers = json_object_get(config, "layers")};
+    uint32_t calls = 0;
+    functional f = {
+        .model = model, .calls = &calls, .frozen = is_frozen(config), .layers = json_object_get(config, "layers")};
     clq_status status = open_functional(&f);
     if (status == CLQ_OK) status = add_inputs(&f, config);
     if (status == CLQ_OK) status = add_nodes(&f);
@@ -520,8 +537,9 @@ static clq_status add_first(functional *f) {
     return f->nodes[0].tensor.id ? CLQ_OK : clq_fail_within(clq_error_raise(&f->model->error), "%s", where);
 }
 
-clq_status clq_keras_read_sequential(clq_model *model, json_t *layers, clq_tensor given) {
-    functional f = {.model = model, .layers = layers, .given = given};
+clq_status clq_keras_read_sequential(clq_model *model, json_t *config, json_t *layers, clq_tensor given) {
+    uint32_t calls = 0;
+    functional f = {.model = model, .calls = &calls, .frozen = is_frozen(config), .layers = layers, .given = given};
     clq_status status = open_sequential(&f);
     if (status == CLQ_OK && f.nodes[0].source_count == 0) status = add_first(&f);
     if (status == CLQ_OK) status = add_nodes(&f);

@@ -43,7 +43,7 @@ static clq_status read_sequential(clq_model *model, json_t *config) {
     CLQ_TRY(clq_keras_check_layers(layers));
     if (strcmp(clq_keras_class(json_array_get(layers, 0)), "InputLayer") != 0)
         CLQ_TRY(add_first_shape(model, config, json_array_get(layers, 0), &given));
-    return clq_keras_read_sequential(model, layers, given);
+    return clq_keras_read_sequential(model, config, layers, given);
 }
 
 /* ---- the file ---- */

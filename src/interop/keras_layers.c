@@ -41,6 +41,17 @@ const char *clq_keras_input_name(json_t *layer, size_t i) {
     return kind && kind->input_names && i < kind->inputs[1] ? kind->input_names[i] : NULL;
 }
 
+bool clq_keras_same_keywords(json_t *layer, json_t *a, json_t *b) {
+    const clq_layer_kind *kind = find_kind(layer);
+    for (size_t i = 0; kind && i < kind->attribute_count; i++) {
+        const clq_attribute *row = &kind->attributes[i];
+        if (row->type == CLQ_ATTRIBUTE_KEYWORD_FLAG &&
+            json_is_true(json_object_get(a, row->key)) != json_is_true(json_object_get(b, row->key)))
+            return false;
+    }
+    return true;
+}
+
 bool clq_keras_takes_keyword(json_t *layer, const char *key) {
     const clq_layer_kind *kind = find_kind(layer);
     for (size_t i = 0; kind && i < kind->attribute_count; i++)
@@ -76,7 +87,7 @@ static clq_status add_layer(clq_model *model, json_t *layer, size_t index, const
     a.keywords = call->keywords;
     const char *name = clq_keras_text(&a, "name", NULL);
     take_common(&a);
-    const bool frozen = !clq_keras_flag(&a, "trainable", true);
+    const bool frozen = !clq_keras_flag(&a, "trainable", true) || call->frozen;
     clq_keras_read_rows(&a, kind, &model->tensors[inputs[0].id - 1], config);
     if (a.arguments) clq_keras_refuse(&a, CLQ_UNSUPPORTED, "args", "only tensors can be arguments of a call");
     CLQ_TRY(clq_keras_close(&a));

@@ -623,10 +623,11 @@ static clq_tensor noisy(subject *s, clq_tensor x) {
 }
 
 static clq_tensor attentive(subject *s, clq_tensor x) {
-    clq_tensor y = clq_reshape(s->model, x, CLQ_SHAPE(2, 6, 6), NULL),
+    clq_tensor y = clq_reshape(s->model, x, CLQ_SHAPE(12, 6), NULL),
                z = clq_reshape(s->model, x, CLQ_SHAPE(2, 9, 4), NULL);
     z = clq_dense(s->model, z, &(clq_dense_config){.units = 5, .activation = CLQ_TANH});
-    y = clq_attention(s->model, &y, 1, &(clq_attention_config){.heads = 2, .key = 3, .causal = true, .axes = {1, {1}}});
+    y = clq_attention(s->model, &y, 1, &(clq_attention_config){.heads = 2, .key = 3, .causal = true});
+    y = clq_reshape(s->model, y, CLQ_SHAPE(2, 6, 6), NULL);
     y = clq_attention(
         s->model, CLQ_TENSORS(y, z),
         &(clq_attention_config){.heads = 2, .key = 4, .value = 3, .output = 4, .dropout = 0.2, .axes = {1, {-2}}});

@@ -413,6 +413,113 @@ static void models_of_keras_2(void **state) {
     }
 }
 
+/* A model that applies one within it a hundred times, in a chain, which does the same: few bytes, and many layers. */
+static json_t *model_within(unsigned levels) {
+    enum { CALLS = 100 };
+    json_t *nodes = json_array(), *layers = json_array(), *arguments;
+    const char *inner = levels > 0 ? "inner" : "act";
+    for (int i = 0; i < CALLS; i++) {
+        arguments = json_pack("[{s:s, s:{s:[s, i, i]}}]", "class_name", "__keras_tensor__", "config", "keras_history",
+                              i == 0 ? "x" : inner, i == 0 ? 0 : i - 1, 0);
+        json_array_append_new(nodes, json_pack("{s:o, s:{}}", "args", arguments, "kwargs"));
+    }
+    json_t *layer = levels > 0 ? model_within(levels - 1)
+                               : json_pack("{s:s, s:{s:s, s:s}}", "class_name", "Activation", "config", "name", "act",
+                                           "activation", "relu");
+    json_object_set_new(layer, "name", json_string(inner));
+    json_object_set_new(layer, "inbound_nodes", nodes);
+    json_array_append_new(layers, json_pack("{s:s, s:s, s:{s:s, s:[n, i]}, s:[]}", "class_name", "InputLayer", "name",
+                                            "x", "config", "name", "x", "batch_shape", 2, "inbound_nodes"));
+    json_array_append_new(layers, layer);
+    return json_pack("{s:s, s:{s:s, s:o, s:[[s, i, i]], s:[[s, i, i]]}}", "class_name", "Functional", "config", "name",
+                     "model", "layers", layers, "input_layers", "x", 0, 0, "output_layers", inner, CALLS - 1, 0);
+}
+
+static void models_that_multiply(void **state) {
+    (void)state;
+    clq_model *model;
+    json_t *few = model_within(1), *many = model_within(4);
+    if (read_json(few, &model) != CLQ_OK) fail_msg("%s", clq_error_detail());
+    clq_model_destroy(model);
+    assert_int_equal(read_json(many, &model), CLQ_UNSUPPORTED);
+    expect_text(clq_error_detail(), "calls of layers are not supported");
+    json_decref(few);
+    json_decref(many);
+}
+
+/* A Functional model of one input, `x`, whose shape is given, and these layers, of which the last is the output. */
+static clq_status read_layers(const char *shape, const char *layers, const char *last, clq_model **model) {
+    char *text = clq_strprintf("{\"class_name\": \"Functional\", \"config\": {\"name\": \"m\", \"layers\": ["
+                               "{\"class_name\": \"InputLayer\", \"name\": \"x\", \"config\": {\"name\": \"x\", "
+                               "\"batch_shape\": %s}, \"inbound_nodes\": []}, %s], \"input_layers\": [[\"x\", 0, 0]], "
+                               "\"output_layers\": [[\"%s\", 0, 0]]}}",
+                               shape, layers, last);
+    put(text, strlen(text));
+    clq_free(text);
+    return clq_model_read_keras_json(file, model);
+}
+
+#define TENSOR(layer, node)                                                                                            \
+    "{\"class_name\": \"__keras_tensor__\", \"config\": {\"keras_history\": [\"" layer "\", " #node ", 0]}}"
+
+/* What calls say beside tensors: the same in each, and within the ranges of what follows. */
+static void calls_of_layers(void **state) {
+    (void)state;
+    clq_model *model;
+    const char *item =
+        "{\"class_name\": \"GetItem\", \"module\": \"keras.src.ops.numpy\", \"name\": \"y\", "
+        "\"config\": {\"name\": \"y\"}, \"inbound_nodes\": [{\"args\": [" TENSOR(
+            "x", 0) ", [{\"class_name\": \"__slice__\", \"config\": {\"start\": null, \"stop\": null, \"step\": "
+                    "null}}, %s]], \"kwargs\": {}}]}";
+    const char *attention =
+        "{\"class_name\": \"MultiHeadAttention\", \"name\": \"y\", \"config\": {\"name\": \"y\", \"num_heads\": 1, "
+        "\"key_dim\": 2}, \"inbound_nodes\": [{\"args\": [" TENSOR("x", 0) ", " TENSOR(
+            "x", 0) "], \"kwargs\": {%s}}, "
+                    "{\"args\": [" TENSOR("y", 0) ", " TENSOR("y", 0) "], \"kwargs\": {%s}}]}";
+    const struct {
+        const char *shape, *layer, *parts[2], *says; /* NULL: it is read */
+    } cases[] = {
+        {"[null, 2, 2, 2, 2, 2, 2]", item, {"null", ""}, "too many axes"},
+        {"[null, 2, 2, 2, 2, 2]", item, {"null, null", ""}, "too many axes"},
+        {"[null, 2, 2, 2, 2, 2]", item, {"null", ""}, NULL},
+        {"[null, 1, 3]", item, {"-9223372036854775808", ""}, "args"},
+        {"[null, 3, 4]", attention, {"\"use_causal_mask\": true", "\"use_causal_mask\": true"}, NULL},
+        {"[null, 3, 4]", attention, {"\"use_causal_mask\": false", ""}, NULL},
+        {"[null, 3, 4]", attention, {"\"use_causal_mask\": true", ""}, "other keywords than the first"},
+        {"[null, 3, 4]", attention, {"", "\"use_causal_mask\": true"}, "other keywords than the first"},
+        {"[null, 2, 3, 4]",
+         attention,
+         {"\"use_causal_mask\": true", "\"use_causal_mask\": true"},
+         "(tokens, channels)"},
+        {"[null, 70000, 4]", attention, {"", ""}, "its pairs of tokens"},
+    };
+    for (size_t i = 0; i < CLQ_COUNT_OF(cases); i++) {
+        char *layer = clq_strprintf(cases[i].layer, cases[i].parts[0], cases[i].parts[1]);
+        const clq_status status = read_layers(cases[i].shape, layer, "y", &model);
+        clq_free(layer);
+        if (cases[i].says && status == CLQ_OK) fail_msg("case %zu was read", i);
+        if (cases[i].says) expect_text(clq_error_detail(), cases[i].says);
+        if (!cases[i].says && status != CLQ_OK) fail_msg("case %zu: %s", i, clq_error_detail());
+        if (status == CLQ_OK) clq_model_destroy(model);
+    }
+}
+
+/* A layer within a frozen model is not trained, whatever it says itself. */
+static void frozen_models_within(void **state) {
+    (void)state;
+    clq_model *model;
+    clq_variable_info info;
+    const char *inner =
+        "{\"class_name\": \"Sequential\", \"name\": \"y\", \"config\": {\"name\": \"y\", \"trainable\": false, "
+        "\"layers\": [{\"class_name\": \"Dense\", \"config\": {\"name\": \"d\", \"units\": 2, \"trainable\": true}}]}, "
+        "\"inbound_nodes\": [{\"args\": [" TENSOR("x", 0) "], \"kwargs\": {}}]}";
+    if (read_layers("[null, 3]", inner, "y", &model) != CLQ_OK) fail_msg("%s", clq_error_detail());
+    assert_int_equal(clq_model_variable(model, 0, &info), CLQ_OK);
+    assert_string_equal(info.name, "y.d/kernel");
+    assert_false(info.trainable);
+    clq_model_destroy(model);
+}
+
 static int start(void **state) {
     (void)state;
     static const char *const names[] = {"layers", "branched", "normalised"};
@@ -442,6 +549,9 @@ int main(void) {
                                        cmocka_unit_test(cut_short_and_out_of_memory),
                                        cmocka_unit_test(long_chains),
                                        cmocka_unit_test(initialisers_of_keras),
-                                       cmocka_unit_test(models_of_keras_2)};
+                                       cmocka_unit_test(models_of_keras_2),
+                                       cmocka_unit_test(models_that_multiply),
+                                       cmocka_unit_test(calls_of_layers),
+                                       cmocka_unit_test(frozen_models_within)};
     return cmocka_run_group_tests(tests, start, end);
 }

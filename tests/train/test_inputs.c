@@ -191,6 +191,51 @@ static void numbers_of_rows_that_are_computed(void **state) {
     clq_model_destroy(model);
 }
 
+/* Numbers of rows have 32 bits whatever the activations have: 16 bits would make others of these. */
+static void tokens_in_mixed_precision(void **state) {
+    (void)state;
+    enum { MANY = 3000 };
+    static const float odd[4] = {257, 2049, 2051, 2999};
+    static const float answers[4] = {1, -1, 2, -2};
+    static const clq_precision precisions[] = {CLQ_PRECISION_MIXED, CLQ_PRECISION_MIXED_BF16};
+    for (size_t p = 0; p < CLQ_COUNT_OF(precisions); p++) {
+        clq_model *model;
+        clq_dataset *data;
+        clq_devices devices;
+        clq_trainer *trainer;
+        clq_tensor x[2];
+        static float before[MANY], after[MANY];
+        assert_ok(clq_model_create("mixed", &model));
+        clq_inputs(model, (const clq_shape[]){CLQ_SHAPE(1), CLQ_SHAPE(1, 1)}, NULL, 2, x);
+        clq_tensor token = clq_flatten(model, clq_permute(model, x[1], CLQ_SHAPE(2, 1), NULL), NULL);
+        clq_tensor row = clq_flatten(model, clq_embedding(model, token, MANY, 1, "table"), NULL);
+        assert_ok(clq_model_finish(model, clq_add(model, CLQ_TENSORS(row, x[0]), NULL)));
+        clq_trainer_config config = apart_config();
+        config.global_batch = 4;
+        config.sample_dtype = CLQ_F32;
+        config.precision = precisions[p];
+        config.loss = clq_loss_default(CLQ_LOSS_MEAN_SQUARED_ERROR);
+        config.optimizer = clq_optimizer_default(CLQ_OPTIMIZER_SGD);
+        assert_ok(clq_devices_select(sys, "pocl:0", &devices));
+        assert_ok(clq_trainer_create(model, &devices, &config, &trainer));
+        assert_ok(clq_dataset_arrays(answers, CLQ_F32, 4, 1, (const size_t[]){1}, answers, CLQ_F32, 1, &data));
+        assert_ok(clq_dataset_add_samples(data, odd, CLQ_F32, 1));
+        assert_ok(clq_dataset_batch(data, 4, false));
+        for (int i = 0; i < MANY; i++) before[i] = (float)(i % 7 + 1);
+        assert_ok(clq_trainer_set_variable(trainer, 0, before));
+        assert_ok(clq_fit(trainer, data, &(clq_fit_config){.epochs = 1}));
+        assert_ok(clq_trainer_get_variable(trainer, 0, after));
+        for (int i = 0; i < MANY; i++) {
+            bool used = false;
+            for (size_t k = 0; k < 4; k++) used = used || odd[k] == (float)i;
+            if ((after[i] != before[i]) != used) fail_msg("precision %zu: row %d", p, i);
+        }
+        clq_trainer_destroy(trainer);
+        clq_dataset_destroy(data);
+        clq_model_destroy(model);
+    }
+}
+
 static void inputs_that_are_refused(void **state) {
     (void)state;
     const struct {
@@ -217,9 +262,8 @@ static void inputs_that_are_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(strategies_follow_the_closed_form),
-        cmocka_unit_test(tokens_without_a_row),
-        cmocka_unit_test(numbers_of_rows_that_are_computed),
+        cmocka_unit_test(strategies_follow_the_closed_form), cmocka_unit_test(tokens_without_a_row),
+        cmocka_unit_test(numbers_of_rows_that_are_computed), cmocka_unit_test(tokens_in_mixed_precision),
         cmocka_unit_test(inputs_that_are_refused),
     };
     return cmocka_run_group_tests(tests, open_system, close_system);

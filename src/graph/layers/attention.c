@@ -70,12 +70,26 @@ static const clq_model_tensor *input_of(const clq_model *model, const clq_model_
     return clq_model_input_of(model, y, CLQ_MIN(i, y->input_count - 1));
 }
 
+/* What it computes on its way has as many values as a tensor may have. */
+static clq_status check_size(const char *what, clq_shape shape) {
+    size_t elements;
+    const clq_status status = clq_shape_elements(&shape, &elements);
+    return status == CLQ_OK ? CLQ_OK : clq_fail_within(status, "its %s", what);
+}
+
 static clq_status infer(const clq_model *model, const clq_layer *layer, clq_model_tensor *y) {
     const clq_shape *query = &input_of(model, y, 0)->shape, *value = &input_of(model, y, 1)->shape,
                     *key = &input_of(model, y, 2)->shape;
+    const clq_attention_config *config = layer->config;
     sizes s, of_key;
-    CLQ_TRY(find_sizes(layer->config, query, value, &s));
-    CLQ_TRY(find_sizes(layer->config, query, key, &of_key));
+    if (config->causal && query->rank != 2)
+        return clq_fail(CLQ_UNSUPPORTED, "use_causal_mask is supported for (tokens, channels) alone");
+    CLQ_TRY(find_sizes(config, query, value, &s));
+    CLQ_TRY(find_sizes(config, query, key, &of_key));
+    CLQ_TRY(check_size("queries", CLQ_SHAPE(s.outer, s.tokens, s.heads, s.key)));
+    CLQ_TRY(check_size("keys", CLQ_SHAPE(s.outer, s.others, s.heads, s.key)));
+    CLQ_TRY(check_size("values", CLQ_SHAPE(s.outer, CLQ_MAX(s.tokens, s.others), s.heads, s.value)));
+    CLQ_TRY(check_size("pairs of tokens", CLQ_SHAPE(s.outer, s.heads, s.tokens, s.others)));
     if (s.others != of_key.others)
         return clq_fail(CLQ_ARGUMENT, "there are %zu keys and %zu values", of_key.others, s.others);
     y->shape = *query;
@@ -149,8 +163,8 @@ static clq_id multiply(clq_expansion *e, const clq_batched_problem *p, clq_id a,
     return clq_graph_add_node(e->graph, &node);
 }
 
-/* No query looks at what is behind it: as in Keras, a large number is taken from such pairs. shape: a head's pairs, as
- * channels, so that the mask is one number for each. */
+/* No query looks at what is behind it: a large number is taken from such pairs, as in Keras; one that 16 bits have too.
+ * shape: a head's pairs, as channels, so that the mask is one number for each. */
 static clq_id mask(clq_expansion *e, const clq_shape *shape, clq_id scores, size_t others) {
     const struct clq_element_input by_channel = {.kind = CLQ_EACH_CHANNEL, .dtype = CLQ_F32};
     const size_t pairs = shape->dims[1];
@@ -159,7 +173,7 @@ static clq_id mask(clq_expansion *e, const clq_shape *shape, clq_id scores, size
         clq_graph_fail(e->graph, CLQ_MEMORY);
         return 0;
     }
-    for (size_t i = 0; i < pairs; i++) numbers[i] = i % others > i / others ? -1e9f : 0.0f;
+    for (size_t i = 0; i < pairs; i++) numbers[i] = i % others > i / others ? -3e4f : 0.0f;
     clq_node node = clq_expand_node(e, &clq_op_elementwise);
     clq_element_program *p = &node.attributes.program;
     const unsigned score = clq_element_take(p, clq_each_element), more = clq_element_take(p, by_channel);

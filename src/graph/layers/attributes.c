@@ -104,6 +104,26 @@ static clq_status check_operand(const clq_attribute *row, void *member) {
                     operand->number, operand->place);
 }
 
+static void add_operand(const clq_attribute *row, const void *member, clq_text *to) {
+    const clq_operand *operand = member;
+    clq_text_add(to, " %s %u %.17g", row->key, operand->place, operand->number);
+}
+
+static void add_shape(const clq_attribute *row, const void *member, clq_text *to) {
+    const clq_shape *shape = member;
+    clq_text_add(to, " %s", row->key);
+    for (unsigned d = 0; d < shape->rank; d++) clq_text_add(to, " %zu", shape->dims[d]);
+}
+
+static void add_places(const clq_attribute *row, const void *member, clq_text *to) {
+    const clq_places *places = member;
+    clq_text_add(to, " %s %u", row->key, places->rest);
+    for (unsigned i = 0; i < places->count; i++) {
+        const struct clq_index *p = &places->axes[i];
+        clq_text_add(to, " %d:%d:%ld:%d:%ld:%ld", (int)p->kind, p->from_begin, p->first, p->to_end, p->end, p->step);
+    }
+}
+
 static clq_status check_initialiser(const clq_attribute *row, void *member) {
     const clq_status status = clq_initialiser_check(member);
     return status == CLQ_OK ? CLQ_OK : clq_fail_within(status, "%s", row->key);
@@ -126,7 +146,9 @@ static const attribute_type types[CLQ_ATTRIBUTE_TYPES] = {
     [CLQ_ATTRIBUTE_NEW_AXIS] = {.add_key = add_choice},
     [CLQ_ATTRIBUTE_SHARED] = {.add_key = add_choice},
     [CLQ_ATTRIBUTE_AXES] = {.check = check_axes, .add_key = add_axes},
-    [CLQ_ATTRIBUTE_OPERAND] = {.check = check_operand},
+    [CLQ_ATTRIBUTE_ORDER] = {.add_key = add_shape},
+    [CLQ_ATTRIBUTE_PLACES] = {.add_key = add_places},
+    [CLQ_ATTRIBUTE_OPERAND] = {.check = check_operand, .add_key = add_operand},
     [CLQ_ATTRIBUTE_INITIALISER] = {.check = check_initialiser},
 };
 

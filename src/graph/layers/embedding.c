@@ -48,7 +48,6 @@ const clq_layer_kind clq_layer_embedding = {.type = "Embedding",
                                             .stem = "embedding",
                                             .inputs = {1, 1},
                                             CLQ_LAYER_CONFIG(embedding_config, attributes),
-                                            .scales_bytes = true,
                                             .infer = infer,
                                             .declare = declare,
                                             .expand = expand};

@@ -7,6 +7,16 @@ static clq_status infer(const clq_model *model, const clq_layer *layer, clq_mode
     return clq_fail(CLQ_UNSUPPORTED, "model %s has an input already: clq_inputs adds several", model->name);
 }
 
+/* Whether the model computes numbers of rows from its samples. needed: (tensors), zeros. */
+static bool has_tokens(const clq_model *model, bool *needed) {
+    for (uint32_t id = model->tensor_count; id > 0; id--) {
+        const clq_model_tensor *y = &model->tensors[id - 1];
+        const bool reads = needed[id - 1] || clq_layer_rows(&model->layers[y->layer - 1]) > 0;
+        for (uint32_t i = 0; i < y->input_count && reads; i++) needed[model->inputs[y->first_input + i] - 1] = true;
+    }
+    return needed[model->input - 1];
+}
+
 /* Whether samples of bytes come as they are, 0 to 255, since a layer brings them to a range itself. */
 static bool takes_raw_bytes(const clq_model *model) {
     for (uint32_t i = 0; i < model->tensor_count; i++) {
@@ -30,8 +40,15 @@ static clq_id expand(clq_expansion *e, const clq_id *x) {
                                                                             .elements = e->y->elements,
                                                                             .home = CLQ_HOME_SAMPLES});
     if (e->config->sample_dtype != CLQ_U8) return samples;
+    bool *needed = clq_alloc(e->model->tensor_count, sizeof *needed);
+    if (!needed) {
+        clq_graph_fail(e->graph, CLQ_MEMORY);
+        return 0;
+    }
     clq_node node = clq_expand_node(e, &clq_op_scale_bytes);
-    node.attributes.factor = takes_raw_bytes(e->model) ? 1.0f : 1.0f / 255.0f;
+    const bool raw = has_tokens(e->model, needed) || takes_raw_bytes(e->model);
+    clq_free(needed);
+    node.attributes.factor = raw ? 1.0f : 1.0f / 255.0f;
     return clq_expand_unary(e, node, samples);
 }
 
@@ -49,9 +66,12 @@ clq_tensor clq_input(clq_model *model, clq_shape shape) { return clq_model_add_i
 /* ---- several inputs: each is a run of the sample's values ---- */
 
 typedef struct part_config {
-    size_t first;
+    double first; /* a whole number */
     clq_shape shape;
 } part_config;
+static const clq_attribute part_attributes[] = {
+    {CLQ_LAYER_ATTRIBUTE("first", CLQ_ATTRIBUTE_NUMBER, part_config, first), .most = INT32_MAX},
+};
 
 static clq_status infer_part(const clq_model *model, const clq_layer *layer, clq_model_tensor *y) {
     (void)model;
@@ -71,7 +91,7 @@ static clq_id expand_part(clq_expansion *e, const clq_id *x) {
 static const clq_layer_kind part_kind = {.type = "InputLayer",
                                          .stem = "input_layer",
                                          .inputs = {1, 1},
-                                         .config_bytes = sizeof(part_config),
+                                         CLQ_LAYER_CONFIG(part_config, part_attributes),
                                          .moves = true,
                                          .infer = infer_part,
                                          .expand = expand_part};
@@ -110,7 +130,7 @@ void clq_inputs(clq_model *model, const clq_shape *shapes, const char *const *na
         part.shape = shapes[i];
         tensors[i] = whole.id ? clq_model_add_layer(model, &part_kind, names ? names[i] : NULL, &part, &whole, 1)
                               : (clq_tensor){0};
-        if (tensors[i].id) part.first += model->tensors[tensors[i].id - 1].elements;
+        if (tensors[i].id) part.first += (double)model->tensors[tensors[i].id - 1].elements;
     }
 }
 
@@ -123,7 +143,7 @@ bool clq_model_tokens(const clq_model *model, uint32_t index, clq_tokens *out) {
     for (x = clq_model_input_of(model, y, 0);; x = clq_model_input_of(model, x, 0)) {
         const clq_layer *layer = &model->layers[x->layer - 1];
         out->count = x->elements;
-        if (layer->kind == &part_kind) out->first = ((const part_config *)layer->config)->first;
+        if (layer->kind == &part_kind) out->first = (size_t)((const part_config *)layer->config)->first;
         if (layer->kind == &part_kind || layer->kind == &clq_layer_input) return true;
         if (!layer->kind->moves || x->input_count != 1 || clq_model_input_of(model, x, 0)->elements != x->elements)
             return false;

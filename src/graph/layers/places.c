@@ -157,7 +157,8 @@ static clq_status find_places(const clq_places *p, const clq_shape *x, clq_arran
     const unsigned whole = x->rank - named;
     for (unsigned i = 0; i <= p->count; i++) {
         const bool rest = p->rest ? i + 1 == p->rest : i == p->count;
-        for (unsigned k = 0; k < whole && rest && y->rank < CLQ_SHAPE_MAX; k++) y->dims[y->rank++] = x->dims[d++];
+        if (rest && whole > CLQ_SHAPE_MAX - y->rank) return clq_fail(CLQ_UNSUPPORTED, "there are too many axes");
+        for (unsigned k = 0; k < whole && rest; k++) y->dims[y->rank++] = x->dims[d++];
         if (i == p->count) break;
         const struct clq_index *place = &p->axes[i];
         if (y->rank == CLQ_SHAPE_MAX) return clq_fail(CLQ_UNSUPPORTED, "there are too many axes");

@@ -83,6 +83,7 @@ static bool gather_stores(const clq_list *list, const clq_node *node, unsigned v
 }
 const clq_operation clq_op_gather = {.name = "gather",
                                      .traits = CLQ_OP_AGAIN,
+                                     .exact = 1,
                                      .stores = gather_stores,
                                      .differentiate = gather_gradient,
                                      .emit = emit_gather};
@@ -95,4 +96,4 @@ static bool gather_gradient_stores(const clq_list *list, const clq_node *node, u
     return value == 1;
 }
 const clq_operation clq_op_gather_gradient = {
-    .name = "gather_gradient", .stores = gather_gradient_stores, .emit = emit_gather_gradient};
+    .name = "gather_gradient", .exact = 1, .stores = gather_gradient_stores, .emit = emit_gather_gradient};

@@ -13,6 +13,7 @@
 typedef struct known {
     clq_id root;  /* the first, by value */
     bool stays;   /* f32 */
+    bool exact;   /* f32, and so is what it is computed from */
     bool taken;   /* all kernels take 16 bits */
     bool kept;    /* made in forward, and read in backward */
     bool forward; /* made there */
@@ -59,6 +60,21 @@ static void note_use(narrowing *t, const clq_node *node, unsigned i) {
     if (i < CLQ_NODE_INPUTS && node->segment == CLQ_SEGMENT_BACKWARD) of->kept = of->forward;
 }
 
+/* Last to first, so that readers come before what makes their inputs. */
+static void note_exact(narrowing *t) {
+    for (uint32_t n = t->graph->node_count; n-- > 0;) {
+        const clq_node *node = &t->graph->nodes[n];
+        bool all = false;
+        for (unsigned i = 0; i < CLQ_NODE_OUTPUTS; i++)
+            all = all || (node->outputs[i] && t->values[t->values[node->outputs[i]].root].exact);
+        for (unsigned i = 0; i < CLQ_NODE_INPUTS; i++) {
+            if (!node->inputs[i] || !(all || node->op->exact >> i & 1)) continue;
+            known *of = &t->values[t->values[node->inputs[i]].root];
+            of->exact = of->stays = true;
+        }
+    }
+}
+
 static void note_uses(narrowing *t) {
     for (clq_id id = 1; id <= t->graph->value_count; id++) t->values[id] = (known){.root = id, .taken = true};
     for (uint32_t n = 0; n < t->graph->node_count; n++) {
@@ -72,6 +88,7 @@ static void note_uses(narrowing *t) {
         const bool own = value->home == CLQ_HOME_STEP && value->per_sample && value->dtype == CLQ_F32;
         if (!own) t->values[t->values[id].root].stays = true;
     }
+    note_exact(t);
 }
 
 static void set_types(const narrowing *t) {

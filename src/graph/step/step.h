@@ -210,6 +210,7 @@ struct clq_operation {
     /* Output 0 may lie where this input was, if nothing reads the input afterwards: its index + 1; 0: none. */
     unsigned overwrites;
     unsigned makes; /* bits of outputs whose memory `emit` makes, or finds */
+    unsigned exact; /* bits of inputs whose numbers are whole, and as large as float32 has them: never of 16 bits */
     unsigned types; /* bits (CLQ_OP_TYPE) of the types that its values may have besides f32 */
     /* Whether the kernels of the list's device read input `value` of a node, or write output `value - CLQ_NODE_INPUTS`,
      * where it is stored as `dtype`, F16 or BF16: each value by itself, whatever types the others have. NULL: none. */
