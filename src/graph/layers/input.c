@@ -127,9 +127,10 @@ void clq_inputs(clq_model *model, const clq_shape *shapes, const char *const *na
     const size_t sum = add_up(model, shapes, count);
     if (sum > 0) whole = clq_model_add_input(model, CLQ_SHAPE(sum), "all inputs");
     for (size_t i = 0; i < count; i++) {
+        tensors[i] = (clq_tensor){0};
+        if (!whole.id) continue;
         part.shape = shapes[i];
-        tensors[i] = whole.id ? clq_model_add_layer(model, &part_kind, names ? names[i] : NULL, &part, &whole, 1)
-                              : (clq_tensor){0};
+        tensors[i] = clq_model_add_layer(model, &part_kind, names ? names[i] : NULL, &part, &whole, 1);
         if (tensors[i].id) part.first += (double)model->tensors[tensors[i].id - 1].elements;
     }
 }
