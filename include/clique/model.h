@@ -304,7 +304,8 @@ CLQ_API clq_tensor clq_concatenate(clq_model *model, const clq_tensor *inputs, s
  * and key are needed. */
 CLQ_API clq_tensor clq_attention(clq_model *model, const clq_tensor *inputs, size_t count,
                                  const clq_attention_config *config);
-/* Rows of a table by number: (…) -> (…, width). x: whole numbers from 0 to rows - 1, as the samples of a model's input are.
+/* Rows of a table by number: (…) -> (…, width). x: whole numbers from 0 to rows - 1. If x is an
+ * input, others are refused before a step; others that the model computes are taken for the nearest row.
  * rows is below 2^24. Variable: embeddings (rows, width), from -0.05 to 0.05 at first. */
 CLQ_API clq_tensor clq_embedding(clq_model *model, clq_tensor x, size_t rows, size_t width, const char *name);
 /* Applies the layer that gave `of` to x as well, with the same weights (tied weights). Errors: ARGUMENT (x's shape

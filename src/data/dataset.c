@@ -37,14 +37,12 @@ static bool integer_at(const clq_array *array, size_t i, int64_t *out) {
     }
 }
 
-/* ---- samples ---- */
-
+/* Integers or bools. */
 static bool are_integers(const clq_array *array) {
-    const clq_dtype dtypes[] = {CLQ_I8, CLQ_I16, CLQ_I32, CLQ_I64, CLQ_U16, CLQ_U32, CLQ_U64, CLQ_BOOL};
-    for (size_t i = 0; i < CLQ_COUNT_OF(dtypes); i++)
-        if (array->dtype == dtypes[i]) return true;
-    return false;
+    return array->dtype != CLQ_F16 && array->dtype != CLQ_BF16 && array->dtype != CLQ_F32 && array->dtype != CLQ_F64;
 }
+
+/* ---- samples ---- */
 
 /* Integers become the floats that they are. */
 static clq_status integers_to_floats(const char *where, clq_array *samples) {
@@ -156,7 +154,7 @@ static clq_status check_labels(const clq_dataset *d, const char *samples, const 
     info->least = (double)INFINITY;
     info->is_float = labels->dtype == CLQ_F32 || labels->dtype == CLQ_F64;
     if (info->is_float) return check_floats(where, labels, info);
-    if (labels->dtype != CLQ_F16 && labels->dtype != CLQ_BF16) return check_integers(where, labels, info);
+    if (are_integers(labels)) return check_integers(where, labels, info);
     return clq_fail(CLQ_UNSUPPORTED, "%s: labels are %s: they must be integers, f32 or f64", where, text);
 }
 

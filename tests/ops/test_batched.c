@@ -33,34 +33,7 @@ static clq_batched_matrix matrix_of(const batched_case *c, size_t rows, size_t c
     return turned ? clq_batched_transposed(m) : m;
 }
 
-typedef struct numbers {
-    float *floats;
-    double *exact;
-    void *stored;
-} numbers;
-
-static numbers make(clq_random *random, clq_dtype dtype, size_t n) {
-    numbers result;
-    rig_numbers(random, n, -1, 1, &result.floats, &result.exact);
-    result.stored = rig_stored(dtype, result.floats, result.exact, n);
-    return result;
-}
-static void release(numbers *n) {
-    clq_free(n->floats);
-    clq_free(n->exact);
-    clq_free(n->stored);
-}
-
-static void check_value(rig *r, const char *what, clq_value value, clq_dtype dtype, const double *want, size_t n,
-                        double absolute) {
-    void *bytes = rig_alloc(n + 1, sizeof(float));
-    rig_read(r, value, bytes, clq_values_bytes(dtype, n));
-    float *got = rig_floats(dtype, bytes, n);
-    rig_check_close(r, what, got, want, n, 2e-6 + rig_half_bit(dtype, 1.001), absolute);
-    rig_check_untouched(r, value, clq_values_bytes(dtype, n));
-    clq_free(bytes);
-    clq_free(got);
-}
+static const double relative = 2e-6;
 
 static void check(rig *r, const batched_case *c, uint32_t count) {
     const size_t matrices = c->outer * c->heads, left = matrices * c->m * c->k, right = matrices * c->k * c->n,
@@ -75,7 +48,8 @@ static void check(rig *r, const batched_case *c, uint32_t count) {
                              .scale = 0.25f};
     if (c->b_shared) p.b.sample = 0;
     clq_random random = clq_random_start(75, c->k);
-    numbers a = make(&random, c->a, left * count), b = make(&random, c->b, c->b_shared ? right : right * count);
+    rig_data a = rig_make(&random, c->a, left * count, -1, 1),
+             b = rig_make(&random, c->b, c->b_shared ? right : right * count, -1, 1);
     double *want = rig_alloc(result * count + 1, sizeof *want);
     rig_begin(r, c->capacity);
     clq_value va = rig_value_of(r, "a", c->a, 0, left),
@@ -87,10 +61,10 @@ static void check(rig *r, const batched_case *c, uint32_t count) {
     rig_fill(r, vb, b.stored, clq_values_bytes(c->b, c->b_shared ? right : right * count));
     rig_run(r, count);
     ref_batched(&p, count, a.exact, b.exact, want);
-    check_value(r, "c", vc, c->c, want, result * count, 5e-8 * (double)c->k);
+    rig_check_value(r, "c", vc, c->c, want, result * count, relative, 5e-8 * (double)c->k);
     rig_end(r);
-    release(&a);
-    release(&b);
+    rig_release(&a);
+    rig_release(&b);
     clq_free(want);
 }
 
@@ -109,7 +83,8 @@ static void check_gather(rig *r, size_t tokens, size_t rows, size_t width, clq_d
                          uint32_t count) {
     const clq_gather_problem p = {tokens, rows, width};
     clq_random random = clq_random_start(76, rows);
-    numbers table = make(&random, CLQ_F32, rows * width), dy = make(&random, dtype, tokens * width * count);
+    rig_data table = rig_make(&random, CLQ_F32, rows * width, -1, 1),
+             dy = rig_make(&random, dtype, tokens * width * count, -1, 1);
     float *x = rig_alloc(tokens * count + 1, sizeof *x);
     double *exact = rig_alloc(tokens * count + 1, sizeof *exact), *y = rig_alloc(tokens * width * count + 1, sizeof *y),
            *dtable = rig_alloc(rows * width, sizeof *dtable);
@@ -128,11 +103,11 @@ static void check_gather(rig *r, size_t tokens, size_t rows, size_t width, clq_d
     rig_run(r, count);
     ref_gather(&p, count, exact, table.exact, y);
     ref_gather_gradient(&p, count, exact, dy.exact, dtable);
-    check_value(r, "y", vy, dtype, y, tokens * width * count, 0);
-    check_value(r, "dtable", vdt, CLQ_F32, dtable, rows * width, 1e-7 * (double)(tokens * count + 1));
+    rig_check_value(r, "y", vy, dtype, y, tokens * width * count, relative, 0);
+    rig_check_value(r, "dtable", vdt, CLQ_F32, dtable, rows * width, relative, 1e-7 * (double)(tokens * count + 1));
     rig_end(r);
-    release(&table);
-    release(&dy);
+    rig_release(&table);
+    rig_release(&dy);
     void *const all[] = {x, exact, y, dtable};
     for (size_t i = 0; i < CLQ_COUNT_OF(all); i++) clq_free(all[i]);
 }

@@ -35,42 +35,15 @@ static const grouped_case cases[] = {
     {{{5, 6, 8, 3, 4, 16, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_LINEAR, false}, 2}, 2, false, CLQ_BF16, CLQ_F32},
 };
 
-typedef struct numbers {
-    float *floats;
-    double *exact;
-    void *stored;
-} numbers;
-
-static numbers make(clq_random *random, clq_dtype dtype, size_t n) {
-    numbers result;
-    rig_numbers(random, n, -1, 1, &result.floats, &result.exact);
-    result.stored = rig_stored(dtype, result.floats, result.exact, n);
-    return result;
-}
-static void release(numbers *n) {
-    clq_free(n->floats);
-    clq_free(n->exact);
-    clq_free(n->stored);
-}
-
-static void check_value(rig *r, const char *what, clq_value value, clq_dtype dtype, const double *want, size_t n,
-                        double absolute) {
-    void *bytes = rig_alloc(n + 1, sizeof(float));
-    rig_read(r, value, bytes, clq_values_bytes(dtype, n));
-    float *got = rig_floats(dtype, bytes, n);
-    rig_check_close(r, what, got, want, n, 2e-6 + rig_half_bit(dtype, 1.001), absolute);
-    rig_check_untouched(r, value, clq_values_bytes(dtype, n));
-    clq_free(bytes);
-    clq_free(got);
-}
+static const double relative = 2e-6;
 
 static void check(rig *r, const grouped_case *c, uint32_t count) {
     const clq_conv2d_problem *p = &c->p.conv;
     const size_t in = p->in_h * p->in_w * p->in_c, out = p->out_h * p->out_w * p->out_c,
                  taps = p->kernel_h * p->kernel_w, weights = taps * (p->in_c / c->p.groups) * p->out_c;
     clq_random random = clq_random_start(73, p->in_c);
-    numbers x = make(&random, c->x, in * count), w = make(&random, CLQ_F32, weights),
-            b = make(&random, CLQ_F32, p->out_c), dz = make(&random, c->y, out * count);
+    rig_data x = rig_make(&random, c->x, in * count, -1, 1), w = rig_make(&random, CLQ_F32, weights, -1, 1),
+             b = rig_make(&random, CLQ_F32, p->out_c, -1, 1), dz = rig_make(&random, c->y, out * count, -1, 1);
     double *z = rig_alloc(out * count + 1, sizeof *z), *y = rig_alloc(out * count + 1, sizeof *y),
            *dx = rig_alloc(in * count + 1, sizeof *dx), *dw = rig_alloc(weights, sizeof *dw);
     rig_begin(r, c->capacity);
@@ -89,12 +62,13 @@ static void check(rig *r, const grouped_case *c, uint32_t count) {
     ref_grouped(&c->p, count, x.exact, w.exact, c->bias ? b.exact : NULL, z);
     ref_activation(p->activation, out * count, 1, z, y);
     ref_grouped_gradients(&c->p, count, x.exact, w.exact, dz.exact, dx, dw);
-    check_value(r, "y", vy, c->y, y, out * count, 2e-7 * (double)taps * (double)(p->in_c / c->p.groups));
-    check_value(r, "dx", vdx, c->x, dx, in * count, 2e-7 * (double)taps * (double)(p->out_c / c->p.groups));
-    check_value(r, "dw", vdw, CLQ_F32, dw, weights, 1e-8 * (double)(count * p->out_h * p->out_w + 50));
+    rig_check_value(r, "y", vy, c->y, y, out * count, relative, 2e-7 * (double)taps * (double)(p->in_c / c->p.groups));
+    rig_check_value(r, "dx", vdx, c->x, dx, in * count, relative,
+                    2e-7 * (double)taps * (double)(p->out_c / c->p.groups));
+    rig_check_value(r, "dw", vdw, CLQ_F32, dw, weights, relative, 1e-8 * (double)(count * p->out_h * p->out_w + 50));
     rig_end(r);
-    numbers *const all[] = {&x, &w, &b, &dz};
-    for (size_t i = 0; i < CLQ_COUNT_OF(all); i++) release(all[i]);
+    rig_data *const all[] = {&x, &w, &b, &dz};
+    for (size_t i = 0; i < CLQ_COUNT_OF(all); i++) rig_release(all[i]);
     double *const more[] = {z, y, dx, dw};
     for (size_t i = 0; i < CLQ_COUNT_OF(more); i++) clq_free(more[i]);
 }

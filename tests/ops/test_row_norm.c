@@ -22,42 +22,15 @@ static const row_norm_case cases[] = {
     {{1, 6, 3, 17, false, 1e-6}, 3, true, true, CLQ_BF16, CLQ_F32},
 };
 
-typedef struct numbers {
-    float *floats;
-    double *exact;
-    void *stored;
-} numbers;
-
-static numbers make(clq_random *random, clq_dtype dtype, size_t n, double low, double high) {
-    numbers result;
-    rig_numbers(random, n, low, high, &result.floats, &result.exact);
-    result.stored = rig_stored(dtype, result.floats, result.exact, n);
-    return result;
-}
-static void release(numbers *n) {
-    clq_free(n->floats);
-    clq_free(n->exact);
-    clq_free(n->stored);
-}
-
-static void check_value(rig *r, const char *what, clq_value value, clq_dtype dtype, const double *want, size_t n,
-                        double absolute) {
-    void *bytes = rig_alloc(n + 1, sizeof(float));
-    rig_read(r, value, bytes, clq_values_bytes(dtype, n));
-    float *got = rig_floats(dtype, bytes, n);
-    rig_check_close(r, what, got, want, n, 4e-6 + rig_half_bit(dtype, 1.001), absolute);
-    rig_check_untouched(r, value, clq_values_bytes(dtype, n));
-    clq_free(bytes);
-    clq_free(got);
-}
+static const double relative = 4e-6;
 
 static void check(rig *r, const row_norm_case *c, uint32_t count) {
     const clq_row_norm_problem *p = &c->p;
     const size_t channels = p->groups * p->width, elements = p->outer * p->positions * channels, n = elements * count,
                  rows = clq_row_norm_rows(p);
     clq_random random = clq_random_start(74, p->width);
-    numbers x = make(&random, c->x, n, 1, 4), dy = make(&random, c->y, n, -1, 1),
-            gamma = make(&random, CLQ_F32, channels, -1, 2), beta = make(&random, CLQ_F32, channels, -1, 1);
+    rig_data x = rig_make(&random, c->x, n, 1, 4), dy = rig_make(&random, c->y, n, -1, 1),
+             gamma = rig_make(&random, CLQ_F32, channels, -1, 2), beta = rig_make(&random, CLQ_F32, channels, -1, 1);
     double *y = rig_alloc(n + 1, sizeof *y), *dx = rig_alloc(n + 1, sizeof *dx),
            *dgamma = rig_alloc(channels, sizeof *dgamma), *dbeta = rig_alloc(channels, sizeof *dbeta);
     rig_begin(r, c->capacity);
@@ -80,14 +53,14 @@ static void check(rig *r, const row_norm_case *c, uint32_t count) {
     rig_run(r, count);
     ref_row_norm(p, count, x.exact, c->gamma ? gamma.exact : NULL, c->beta ? beta.exact : NULL, y, NULL);
     ref_row_norm_gradient(p, count, x.exact, c->gamma ? gamma.exact : NULL, dy.exact, dx, dgamma, dbeta);
-    check_value(r, "y", vy, c->y, y, n, 4e-6);
-    check_value(r, "dx", vdx, c->x, dx, n, 6e-6);
+    rig_check_value(r, "y", vy, c->y, y, n, relative, 4e-6);
+    rig_check_value(r, "dx", vdx, c->x, dx, n, relative, 6e-6);
     const double sums = 4e-7 * (double)(count * p->outer * p->positions + 10);
-    if (c->gamma) check_value(r, "dgamma", vdgamma, CLQ_F32, dgamma, channels, sums);
-    if (c->beta) check_value(r, "dbeta", vdbeta, CLQ_F32, dbeta, channels, sums);
+    if (c->gamma) rig_check_value(r, "dgamma", vdgamma, CLQ_F32, dgamma, channels, relative, sums);
+    if (c->beta) rig_check_value(r, "dbeta", vdbeta, CLQ_F32, dbeta, channels, relative, sums);
     rig_end(r);
-    numbers *const all[] = {&x, &dy, &gamma, &beta};
-    for (size_t i = 0; i < CLQ_COUNT_OF(all); i++) release(all[i]);
+    rig_data *const all[] = {&x, &dy, &gamma, &beta};
+    for (size_t i = 0; i < CLQ_COUNT_OF(all); i++) rig_release(all[i]);
     double *const more[] = {y, dx, dgamma, dbeta};
     for (size_t i = 0; i < CLQ_COUNT_OF(more); i++) clq_free(more[i]);
 }

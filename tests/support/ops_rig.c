@@ -304,3 +304,27 @@ clq_value rig_value_of(rig *r, const char *name, clq_dtype dtype, size_t fixed, 
 void rig_sizes(double *numbers, size_t n) {
     for (size_t i = 0; i < n; i++) numbers[i] = fabs(numbers[i]);
 }
+
+rig_data rig_make(clq_random *random, clq_dtype dtype, size_t n, double low, double high) {
+    rig_data data;
+    rig_numbers(random, n, low, high, &data.floats, &data.exact);
+    data.stored = rig_stored(dtype, data.floats, data.exact, n);
+    return data;
+}
+
+void rig_release(rig_data *data) {
+    clq_free(data->floats);
+    clq_free(data->exact);
+    clq_free(data->stored);
+}
+
+void rig_check_value(rig *r, const char *what, clq_value value, clq_dtype dtype, const double *want, size_t n,
+                     double relative, double absolute) {
+    void *bytes = rig_alloc(n + 1, sizeof(float));
+    rig_read(r, value, bytes, clq_values_bytes(dtype, n));
+    float *got = rig_floats(dtype, bytes, n);
+    rig_check_close(r, what, got, want, n, relative + rig_half_bit(dtype, 1.001), absolute);
+    rig_check_untouched(r, value, clq_values_bytes(dtype, n));
+    clq_free(bytes);
+    clq_free(got);
+}

@@ -68,6 +68,10 @@ typedef struct rig_result {
 void rig_read_both(rig *r, const rig_result *results, size_t n, uint32_t count, void **got);
 /* Nothing was written from byte `from` on, nor behind the value. */
 void rig_check_untouched(rig *r, clq_value value, size_t from);
+/* The value's n numbers, as of rig_check_close with half a bit of a type of 16 bits on top of `relative`; and nothing
+ * was written behind them. */
+void rig_check_value(rig *r, const char *what, clq_value value, clq_dtype dtype, const double *want, size_t n,
+                     double relative, double absolute);
 void rig_end(rig *r);
 
 /* |got - want| <= relative * |want| + absolute for all; equal infinities and NaN for NaN are fine. */
@@ -83,6 +87,14 @@ void rig_numbers(clq_random *random, size_t n, double low, double high, float **
 void *rig_stored(clq_dtype dtype, float *floats, double *doubles, size_t n);
 /* What memory of such a type has, as floats. clq_free. */
 float *rig_floats(clq_dtype dtype, const void *stored, size_t n);
+/* The same numbers as floats, as doubles, and as memory has them. */
+typedef struct rig_data {
+    float *floats;
+    double *exact;
+    void *stored;
+} rig_data;
+rig_data rig_make(clq_random *random, clq_dtype dtype, size_t n, double low, double high); /* rig_release */
+void rig_release(rig_data *data);
 /* How far a number that is stored may be from one that is not: half of the last bit. */
 double rig_half_bit(clq_dtype dtype, double number);
 /* A value of the list with such numbers. */

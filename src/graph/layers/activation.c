@@ -132,8 +132,8 @@ static clq_status infer_prelu(const clq_model *model, const clq_layer *layer, cl
     unsigned bits = 0;
     y->shape = clq_model_input_of(model, y, 0)->shape;
     for (unsigned i = 0; i < shared->count; i++) {
-        const int axis = shared->axes[i] < 0 ? shared->axes[i] + (int)y->shape.rank : shared->axes[i];
-        if (axis < 0 || axis >= (int)y->shape.rank)
+        unsigned axis;
+        if (!clq_find_axis(&y->shape, shared->axes[i], &axis))
             return clq_fail(CLQ_ARGUMENT, "shared_axes: its input has no axis %d", shared->axes[i]);
         bits |= 1u << axis;
     }
@@ -208,16 +208,17 @@ static clq_id move_axis(clq_expansion *e, clq_id x, const clq_shape *from, unsig
 }
 
 static clq_status infer_softmax(const clq_model *model, const clq_layer *layer, clq_model_tensor *y) {
-    const int axis = ((const softmax_config *)layer->config)->axis;
+    const int given = ((const softmax_config *)layer->config)->axis;
+    unsigned axis;
     y->shape = clq_model_input_of(model, y, 0)->shape;
-    if (axis >= -(int)y->shape.rank && axis < (int)y->shape.rank) return CLQ_OK;
-    return clq_fail(CLQ_ARGUMENT, "its input has no axis %d", axis);
+    if (clq_find_axis(&y->shape, given, &axis)) return CLQ_OK;
+    return clq_fail(CLQ_ARGUMENT, "its input has no axis %d", given);
 }
 
 static clq_id expand_softmax(clq_expansion *e, const clq_id *x) {
-    const int given = ((const softmax_config *)e->layer->config)->axis, rank = (int)e->y->shape.rank;
-    const unsigned axis = (unsigned)(given < 0 ? given + rank : given);
-    if ((int)axis == rank - 1) return clq_expand_activation(e, CLQ_SOFTMAX, x[0]);
+    unsigned axis = 0;
+    (void)clq_find_axis(&e->y->shape, ((const softmax_config *)e->layer->config)->axis, &axis); /* as it was inferred */
+    if (axis == e->y->shape.rank - 1) return clq_expand_activation(e, CLQ_SOFTMAX, x[0]);
     clq_shape moved, home;
     clq_node node = clq_expand_node(e, &clq_op_softmax);
     node.inputs[0] = move_axis(e, x[0], &e->y->shape, axis, false, &moved);

@@ -80,12 +80,7 @@ static clq_id expand_function(clq_expansion *e, const clq_id *x, clq_element_op 
 
 #define FUNCTION(name, class_name, name_stem, op)                                                                      \
     static clq_id expand_##name(clq_expansion *e, const clq_id *x) { return expand_function(e, x, op); }               \
-    const clq_layer_kind clq_layer_op_##name = {.type = (class_name),                                                  \
-                                                .stem = (name_stem),                                                   \
-                                                .module = NUMPY,                                                       \
-                                                .inputs = {1, 1},                                                      \
-                                                .infer = clq_layer_keep_shape,                                         \
-                                                .expand = expand_##name}
+    CLQ_FUNCTION_KIND(clq_layer_op_##name, class_name, name_stem, NUMPY, expand_##name)
 FUNCTION(negative, "Negative", "negative", CLQ_ELEMENT_NEGATE);
 FUNCTION(absolute, "Absolute", "absolute", CLQ_ELEMENT_ABS);
 FUNCTION(square, "Square", "square", CLQ_ELEMENT_SQUARE);
@@ -98,12 +93,7 @@ FUNCTION(tanh, "Tanh", "tanh", CLQ_ELEMENT_TANH);
 
 #define ACTIVATION(name, class_name, name_stem, which)                                                                 \
     static clq_id expand_##name(clq_expansion *e, const clq_id *x) { return clq_expand_activation(e, which, x[0]); }   \
-    const clq_layer_kind clq_layer_op_##name = {.type = (class_name),                                                  \
-                                                .stem = (name_stem),                                                   \
-                                                .module = NN,                                                          \
-                                                .inputs = {1, 1},                                                      \
-                                                .infer = clq_layer_keep_shape,                                         \
-                                                .expand = expand_##name}
+    CLQ_FUNCTION_KIND(clq_layer_op_##name, class_name, name_stem, NN, expand_##name)
 ACTIVATION(relu, "Relu", "relu", CLQ_RELU);
 ACTIVATION(relu6, "Relu6", "relu6", CLQ_RELU6);
 ACTIVATION(sigmoid, "Sigmoid", "sigmoid", CLQ_SIGMOID);
@@ -127,8 +117,8 @@ static const clq_attribute reduce_attributes[] = {
 static clq_status find_axes(const clq_axes *axes, const clq_shape *x, unsigned *out) {
     *out = 0;
     for (unsigned i = 0; i < axes->count; i++) {
-        const int axis = axes->axes[i] < 0 ? axes->axes[i] + (int)x->rank : axes->axes[i];
-        if (axis < 0 || axis >= (int)x->rank)
+        unsigned axis;
+        if (!clq_find_axis(x, axes->axes[i], &axis))
             return clq_fail(CLQ_ARGUMENT, "axis: its input has no axis %d", axes->axes[i]);
         *out |= 1u << axis;
     }

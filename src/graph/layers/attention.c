@@ -43,8 +43,8 @@ static clq_status find_sizes(const clq_attention_config *config, const clq_shape
         return clq_fail(CLQ_ARGUMENT, "it takes tensors of tokens and channels, of as many axes, not %s and %s",
                         clq_shape_describe(query, a), clq_shape_describe(others, b));
     for (unsigned i = 0; i < config->axes.count; i++) {
-        const int axis = config->axes.axes[i] < 0 ? config->axes.axes[i] + (int)query->rank : config->axes.axes[i];
-        if (axis < 0 || axis >= (int)last)
+        unsigned axis;
+        if (!clq_find_axis(query, config->axes.axes[i], &axis) || axis == last)
             return clq_fail(CLQ_ARGUMENT, "attention_axes: %d is none of tokens", config->axes.axes[i]);
         seen |= 1u << axis;
     }

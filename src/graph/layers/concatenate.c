@@ -8,14 +8,6 @@ static const clq_attribute attributes[] = {
     {CLQ_LAYER_ATTRIBUTE("axis", CLQ_ATTRIBUTE_AXIS, concatenate_config, axis), .fallback = -1},
 };
 
-/* The axis counted from 0; false: there is none. */
-static bool find_axis(const clq_shape *shape, int axis, unsigned *out) {
-    const int rank = (int)shape->rank, from_start = axis < 0 ? axis + rank : axis;
-    if (from_start < 0 || from_start >= rank) return false;
-    *out = (unsigned)from_start;
-    return true;
-}
-
 static bool joins(const clq_shape *a, const clq_shape *b, unsigned axis) {
     if (a->rank != b->rank) return false;
     for (unsigned d = 0; d < a->rank; d++)
@@ -29,7 +21,7 @@ clq_status clq_layer_infer_concatenated(const clq_model *model, const clq_layer 
     const concatenate_config *config = layer->config;
     unsigned axis;
     y->shape = clq_model_input_of(model, y, 0)->shape;
-    if (!find_axis(&y->shape, config->axis, &axis))
+    if (!clq_find_axis(&y->shape, config->axis, &axis))
         return clq_fail(CLQ_ARGUMENT, "its input %s has no axis %d: there are %u, counted from 0 behind the batch",
                         clq_shape_describe(&y->shape, first), config->axis, y->shape.rank);
     for (size_t i = 1; i < y->input_count; i++) {
@@ -79,7 +71,7 @@ clq_id clq_expand_joined(clq_expansion *e, const clq_id *x, size_t rows) {
 clq_id clq_layer_expand_concatenated(clq_expansion *e, const clq_id *x) {
     unsigned axis = 0;
     size_t rows = 1;
-    (void)find_axis(&e->y->shape, ((const concatenate_config *)e->layer->config)->axis, &axis);
+    (void)clq_find_axis(&e->y->shape, ((const concatenate_config *)e->layer->config)->axis, &axis);
     for (unsigned d = 0; d < axis; d++) rows *= e->y->shape.dims[d];
     return clq_expand_joined(e, x, rows);
 }

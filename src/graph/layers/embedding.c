@@ -61,7 +61,7 @@ size_t clq_layer_rows(const clq_layer *layer) {
     return layer->kind == &clq_layer_embedding ? ((const embedding_config *)layer->config)->rows : 0;
 }
 
-/* ---- numbers that do not hang on the input's ---- */
+/* ---- numbers that do not depend on the input ---- */
 
 static clq_id add_constant(clq_expansion *e, double number) {
     clq_node node = clq_expand_node(e, &clq_op_elementwise);
@@ -80,12 +80,7 @@ static clq_id expand_zeros(clq_expansion *e, const clq_id *x) {
     return add_constant(e, 0);
 }
 #define NUMBERS(name, class_name, name_stem)                                                                           \
-    const clq_layer_kind clq_layer_op_##name = {.type = (class_name),                                                  \
-                                                .stem = (name_stem),                                                   \
-                                                .module = NUMPY,                                                       \
-                                                .inputs = {1, 1},                                                      \
-                                                .infer = clq_layer_keep_shape,                                         \
-                                                .expand = expand_##name}
+    CLQ_FUNCTION_KIND(clq_layer_op_##name, class_name, name_stem, NUMPY, expand_##name)
 NUMBERS(ones, "OnesLike", "ones_like");
 NUMBERS(zeros, "ZerosLike", "zeros_like");
 
@@ -102,8 +97,8 @@ static clq_status infer_cumsum(const clq_model *model, const clq_layer *layer, c
     enum { PLACES_MOST = 4096 }; /* the triangle has the square of them */
     const int given = ((const cumsum_config *)layer->config)->axis;
     y->shape = clq_model_input_of(model, y, 0)->shape;
-    const int axis = given < 0 ? given + (int)y->shape.rank : given;
-    if (axis < 0 || axis >= (int)y->shape.rank) return clq_fail(CLQ_ARGUMENT, "its input has no axis %d", given);
+    unsigned axis;
+    if (!clq_find_axis(&y->shape, given, &axis)) return clq_fail(CLQ_ARGUMENT, "its input has no axis %d", given);
     if (y->shape.dims[axis] <= PLACES_MOST) return CLQ_OK;
     return clq_fail(CLQ_UNSUPPORTED, "%zu places along axis %d are more than the %d that are supported",
                     y->shape.dims[axis], given, PLACES_MOST);
@@ -111,8 +106,8 @@ static clq_status infer_cumsum(const clq_model *model, const clq_layer *layer, c
 
 static clq_id expand_cumsum(clq_expansion *e, const clq_id *x) {
     const clq_shape *shape = &e->y->shape;
-    const int given = ((const cumsum_config *)e->layer->config)->axis;
-    const unsigned axis = (unsigned)(given < 0 ? given + (int)shape->rank : given);
+    unsigned axis = 0;
+    (void)clq_find_axis(shape, ((const cumsum_config *)e->layer->config)->axis, &axis); /* as it was inferred */
     const size_t n = shape->dims[axis];
     size_t outer = 1, inner = 1;
     for (unsigned d = 0; d < shape->rank; d++) *(d < axis ? &outer : &inner) *= d == axis ? 1 : shape->dims[d];

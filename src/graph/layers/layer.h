@@ -130,6 +130,23 @@ clq_conv2d_problem clq_expand_windows(const clq_expansion *e, const clq_window_p
 /* A convolution's node, without values: in groups of channels if there is more than one. */
 clq_node clq_expand_convolution(const clq_expansion *e, const clq_conv2d_problem *problem, size_t groups);
 
+/* An axis of a shape, counted from 0: `given` below 0 counts from behind the last. false: there is none. */
+static inline bool clq_find_axis(const clq_shape *shape, int given, unsigned *axis) {
+    const int from_start = given < 0 ? given + (int)shape->rank : given;
+    if (from_start < 0 || from_start >= (int)shape->rank) return false;
+    *axis = (unsigned)from_start;
+    return true;
+}
+
+/* A function of keras.ops that has one tensor, keeps its shape, and has no attributes. */
+#define CLQ_FUNCTION_KIND(kind, class_name, name_stem, in_module, expansion)                                           \
+    const clq_layer_kind kind = {.type = (class_name),                                                                 \
+                                 .stem = (name_stem),                                                                  \
+                                 .module = (in_module),                                                                \
+                                 .inputs = {1, 1},                                                                     \
+                                 .infer = clq_layer_keep_shape,                                                        \
+                                 .expand = (expansion)}
+
 static inline size_t clq_or_default(size_t value, size_t otherwise) { return value ? value : otherwise; }
 
 #endif

@@ -35,12 +35,13 @@ static const clq_attribute squeeze_attributes[] = {
 };
 static clq_status infer_squeeze(const clq_model *model, const clq_layer *layer, clq_model_tensor *y) {
     const clq_shape *x = &clq_model_input_of(model, y, 0)->shape;
-    const int given = ((const axis_config *)layer->config)->axis, axis = given < 0 ? given + (int)x->rank : given;
-    if (axis < 0 || axis >= (int)x->rank || x->dims[axis] != 1 || x->rank == 1)
+    const int given = ((const axis_config *)layer->config)->axis;
+    unsigned axis;
+    if (!clq_find_axis(x, given, &axis) || x->dims[axis] != 1 || x->rank == 1)
         return clq_fail(CLQ_ARGUMENT, "axis %d should be one of several, with one place", given);
     y->shape.rank = 0;
     for (unsigned d = 0; d < x->rank; d++)
-        if ((int)d != axis) y->shape.dims[y->shape.rank++] = x->dims[d];
+        if (d != axis) y->shape.dims[y->shape.rank++] = x->dims[d];
     return CLQ_OK;
 }
 

@@ -48,12 +48,12 @@ static clq_status find_first(const clq_axes *axes, const clq_shape *x, unsigned 
     *first = x->rank - 1;
     if (axes->count == 0) return CLQ_OK;
     for (unsigned i = 0; i < axes->count; i++) {
-        const int axis = axes->axes[i] < 0 ? axes->axes[i] + (int)x->rank : axes->axes[i];
-        if (axis < 0 || axis >= (int)x->rank)
+        unsigned axis;
+        if (!clq_find_axis(x, axes->axes[i], &axis))
             return clq_fail(CLQ_ARGUMENT, "its input %s has no axis %d: there are %u, counted from 0 behind the batch",
                             clq_shape_describe(x, text), axes->axes[i], x->rank);
         seen |= 1u << axis;
-        *first = CLQ_MIN(*first, (unsigned)axis);
+        *first = CLQ_MIN(*first, axis);
     }
     if (seen == ((1u << x->rank) - 1) >> *first << *first) return CLQ_OK;
     return clq_fail(CLQ_UNSUPPORTED, "axes that are not the last ones are not supported: permute the input first");
