@@ -134,6 +134,12 @@ set_target_properties(soak_collectives PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMA
 add_test(NAME soak/collectives COMMAND ${PROJECT_SOURCE_DIR}/tests/soak/collectives ${CMAKE_BINARY_DIR} --short)
 set_tests_properties(soak/collectives PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 2400)
 
+# One step of a model from a file, for tests/soak/models, which goes through a folder of them.
+add_executable(soak_one_step ${PROJECT_SOURCE_DIR}/tests/soak/one_step.c)
+clq_compile_options(soak_one_step)
+clq_link_layer(soak_one_step interop)
+set_target_properties(soak_one_step PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+
 # The long test of caches and drivers that are taken away; ctest runs its short form. Not with sanitizers, under which it
 # takes too long; device/lost_cache and device/claim, which recover from the same, have them.
 if(NOT CLIQUE_SANITIZE)
@@ -294,7 +300,7 @@ elseif(CLIQUE_TEST_OCLGRIND AND NOT CLIQUE_SANITIZE)
     --finds CL_INVALID_VALUE $<TARGET_FILE:flawed_kernels>)
   set(simulated_tests oclgrind/finds)
   foreach(name ops/activation ops/arrange ops/batched ops/conv2d ops/conv_pool ops/compress ops/copy ops/dense ops/dropout ops/element_programs ops/folds ops/gemm ops/grouped ops/input ops/loss
-      ops/normalise ops/pool2d ops/repeat ops/row_norm ops/update ops/winograd comm/combine)
+      ops/normalise ops/penalty ops/pool2d ops/recurrent ops/repeat ops/row_norm ops/update ops/warp ops/winograd comm/combine)
     string(REPLACE / _ target ${name})
     add_test(NAME oclgrind/${target} COMMAND ${run_simulated} $<TARGET_FILE:test_${target}>)
     list(APPEND simulated_tests oclgrind/${target})
@@ -366,9 +372,9 @@ set(host_tests "base/.*" "bench/.*" "comm/.*" "data/.*" "device/.*" "formats/.*"
 set(plain_tests "comma/.*" "install/.*" "law/.*" "strict/.*" "soak/.*" "cli/(bench|build|choice|why)"
   "comm/(all_reduce|collectives|gpus)" "device/(cache|program_load|twins)"
   "graph/(chains|fusion|keep|plan|stages|tune)" "interop/golden"
-  "ops/(activation|arrange|batched|compress|conv2d|conv_pool|copy|dense|dropout|element_programs|folds|grouped|input|joined|loss|normalise|norms|pool2d)"
-  "ops/(repeat|row_norm|update|winograd)"
-  "train/(callback_strategies|checkpoint|compress|counts|fit|local_steps|loop_strategies|loss_values|mirrored|modes)"
+  "ops/(activation|arrange|batched|compress|conv2d|conv_pool|copy|dense|dropout|element_programs|folds|grouped|input|joined|loss|normalise|norms|penalty|pool2d)"
+  "ops/(recurrent|repeat|row_norm|update|warp|winograd)"
+  "train/(callback_strategies|checkpoint|compress|counts|fit|local_steps|loop_strategies|loss_values|mirrored|modes|penalty)"
   "train/(outputs_discrete|paths|plans|ps|recompute|shard_optimizer|sharded_update|step_memory|strategies|strict|tensor)"
   "train/(trace|upload|weighted)" "world/(openmpi|mpich|.*_threads)")
 # One by one: together they are too long for a regular expression of CMake's.

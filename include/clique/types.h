@@ -76,6 +76,11 @@ typedef enum clq_activation {
     CLQ_HARD_SHRINK,
     CLQ_SQUAREPLUS /* (x + sqrt(x^2 + 4)) / 2 */
 } clq_activation;
+
+/* Recurrent cells: of Elman (1990); long short-term memory (Hochreiter and Schmidhuber, 1997); gated (Cho et al.,
+ * 2014).
+ */
+typedef enum clq_cell { CLQ_CELL_SIMPLE, CLQ_CELL_LSTM, CLQ_CELL_GRU } clq_cell;
 /* Keras's categorical_crossentropy, sparse_categorical_crossentropy, binary_crossentropy, mean_squared_error,
  * mean_absolute_error, huber, hinge, squared_hinge, categorical_hinge, log_cosh, kl_divergence, poisson,
  * cosine_similarity, mean_absolute_percentage_error, mean_squared_logarithmic_error, binary_focal_crossentropy,

@@ -12,6 +12,7 @@
 
 #include "launch/launch.h"
 #include "ops/losses.h"
+#include "ops/recurrent.h"
 #include "ops/updates.h"
 
 /* ---- products: Dense and Conv2D (product.c picks tile, local or CLBlast; dense.c, conv2d.c) ---- */
@@ -309,6 +310,29 @@ clq_arrangement clq_arrangement_of(unsigned rank, const size_t *sizes);
 clq_arrangement clq_arrangement_back(const clq_arrangement *a);
 size_t clq_arrangement_elements(const clq_arrangement *a); /* of y */
 void clq_arrange(clq_list *list, const clq_arrangement *a, size_t x_elements, clq_value x, clq_value y);
+
+/* ---- images with their places moved by a rule that each sample draws (warp.c): bilinear, or `nearest` ---- */
+
+/* By draws (4) of a sample, from 0 to 1, d in [ranges[0]] by the first, e in [ranges[1]] by the second:
+ *   FLIP    if the first draw is at most 0.5: along the width (flags & 1), along the height (flags & 2)
+ *   TURN    about the middle, d whole turns
+ *   ZOOM    about the middle, a place is 1 + d as far away, along the width 1 + e (flags & 1) or 1 + d
+ *   SHIFT   d heights down, e widths to the right
+ *   CROP    from row floor(d), column floor(e) on */
+typedef enum clq_warp_kind { CLQ_WARP_FLIP, CLQ_WARP_TURN, CLQ_WARP_ZOOM, CLQ_WARP_SHIFT, CLQ_WARP_CROP } clq_warp_kind;
+/* What is beyond an edge: `value`; what is at the edge; what is as far within; what is at the other side. */
+typedef enum clq_warp_fill { CLQ_FILL_VALUE, CLQ_FILL_EDGE, CLQ_FILL_REFLECTED, CLQ_FILL_WRAPPED } clq_warp_fill;
+typedef struct clq_warp_problem {
+    clq_warp_kind kind;
+    clq_warp_fill fill;
+    bool nearest;
+    size_t height, width, channels, out_height, out_width;
+    double ranges[2][2];
+    unsigned flags;
+    double value;
+} clq_warp_problem;
+/* x (height, width, channels), draws (4), y (out_height, out_width, channels). */
+void clq_warp(clq_list *list, const clq_warp_problem *p, clq_value x, clq_value draws, clq_value y);
 
 /* ---- batch normalisation (normalise.c)
  * Over the last axis, as in Keras (Ioffe and Szegedy, 2015): y = gamma (x - mean) / sqrt(variance + epsilon) + beta,

@@ -5,6 +5,20 @@
 
 #include "launch/launch.h"
 
+/* ---- penalties on weights (penalty.c): a part of the loss that each sample has ---- */
+
+/* l1 * sum |w| + l2 * sum w^2. */
+typedef struct clq_penalty_problem {
+    size_t elements;
+    double l1, l2;
+    size_t metrics_width; /* floats of a row of the metrics */
+} clq_penalty_problem;
+/* Adds it, once for each sample, to the first float of the row, which the loss has written. */
+void clq_penalty_loss(clq_list *list, const clq_penalty_problem *p, clq_value w, clq_value metrics);
+/* dw, of as many samples, each times the step's `scale`, and times initial * 2^state[0] unless there is no state. */
+void clq_penalty_gradient(clq_list *list, const clq_penalty_problem *p, float initial, clq_value state, clq_value w,
+                          clq_value dw);
+
 /* ---- optimizers (optimizers.c, one row each), and their updates over flat arenas (update.c), launched once; sums
  * of gradients (accumulate.c) ---- */
 

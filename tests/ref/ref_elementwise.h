@@ -29,6 +29,12 @@ void ref_batched(const clq_batched_problem *p, size_t count, const double *a, co
 void ref_gather(const clq_gather_problem *p, size_t count, const double *x, const double *table, double *y);
 void ref_gather_gradient(const clq_gather_problem *p, size_t count, const double *x, const double *dy, double *dtable);
 void ref_arrange(const clq_arrangement *a, size_t count, size_t x_elements, const double *x, double *y);
+/* y, and of each place of it how far what it is taken from is from the middle between two places, along the nearer
+ * axis: there `nearest` goes by rounding errors. ties (count, out_height, out_width): NULL without. */
+void ref_warp(const clq_warp_problem *p, size_t count, const double *x, const double *draws, double *y, double *ties);
+/* Of so many samples together. scale: what each one's loss is taken times. */
+double ref_penalty(const clq_penalty_problem *p, size_t count, const double *w);
+void ref_penalty_gradient(const clq_penalty_problem *p, size_t count, double scale, const double *w, double *dw);
 /* Of each channel (biased); rows 0: zeros. */
 void ref_moments(size_t rows, size_t channels, const double *x, double *mean, double *variance);
 /* gamma, beta: NULL without. */

@@ -1,0 +1,442 @@
+/* Recurrent cells over the steps of a sequence, and what goes back through them. CELL: 0 simple, 1 LSTM (Hochreiter and
+ * Schmidhuber, 1997), 2 GRU (Cho et al., 2014) with the reset behind the product. The state h has `units` numbers, and
+ * the cell GATES times as many: LSTM's are input, forget, cell, output; GRU's update, reset, candidate. ACT, GATE_ACT:
+ * activations of the cell and of its gates, which know their slope from their result.
+ *
+ * A sample has z (steps, GATES, units), what the steps' inputs give, and with
+ * BIAS: bias (2, GATES, units), of the inputs and of the state's product;
+ * BACKWARDS: the last step is the first that is gone through; y has the steps in the order in which they were;
+ * MASK: mask (steps), 0 where the state stays as it is; with ZEROES y is 0 there, else what it was;
+ * DROPS: factors of the state in the product of each gate, (GATES, units). There are as many COPIES of the state.
+ * Steps depend on each other, so an item, or a work-group, takes rows of the batch through all of them. */
+#if CELL == 0
+#define GATES 1
+#define KEPT 1 /* h */
+#elif CELL == 1
+#define GATES 4
+#define KEPT 6 /* the gates, c before, the activation of c */
+#else
+#define GATES 3
+#define KEPT 5 /* the gates, the candidate's product, h before */
+#endif
+#ifdef DROPS
+#define COPIES GATES
+#else
+#define COPIES 1
+#endif
+/* Whether the product of the state has a gradient that z does not have. */
+#if defined(DROPS) || CELL == 2
+#define APART
+#endif
+
+#ifdef TILE
+#define LANES VEC
+typedef floatv numbers;
+#define LOAD(p, n) READ_V_UNTIL(0, p, (p) + (n))
+ALWAYS_INLINE void store(floatv value, global float *p, int n) {
+    if (n >= VEC) {
+        WRITE_V(0, value, p);
+    } else {
+        float lanes[VEC];
+        CLQ_JOIN(vstore, VEC)(value, 0, lanes);
+        for (int l = 0; l < n; l++) p[l] = lanes[l];
+    }
+}
+#define ROWS (VEC == 16 ? 4 : 2)
+#define MOST_ROWS 4
+#define FIRST_BLOCK 0
+#define NEXT_BLOCK 1
+#define SYNC
+#define FOR_MY_ROWS(block, blocks) FOR_MY (block, blocks)
+#else
+#define LANES 1
+typedef float numbers;
+#define LOAD(p, n) (*(p))
+#define store(value, p, n) (*(p) = (value))
+#define ROWS 1
+#define MOST_ROWS 1
+#define FIRST_BLOCK ((int)get_local_id(0))
+#define NEXT_BLOCK ((int)get_local_size(0))
+#define SYNC barrier(CLK_GLOBAL_MEM_FENCE);
+#define FOR_MY_ROWS(block, blocks)                                                                                     \
+    for (int block = (int)get_group_id(0); block < (blocks); block += (int)get_num_groups(0))
+#endif
+#define FOR_MY_UNITS(j, units) for (int j = FIRST_BLOCK * LANES; j < (units); j += NEXT_BLOCK * LANES)
+
+#define ACTIVATED(x) ACTIVATE(numbers, x)
+#define GATED(x) CLQ_JOIN(ACTIVATE_, GATE_ACT)(numbers, x)
+#define SLOPE_OF(y, dy) SLOPE(numbers, y, dy)
+#define GATE_SLOPE(y, dy) CLQ_JOIN(SLOPE_, GATE_ACT)(numbers, y, dy)
+
+#ifdef MASK
+#define COUNTS(mask, at) ((mask)[at] != 0.0f)
+#else
+#define COUNTS(mask, at) 1
+#endif
+
+/* carry, of a row: the state as products take it, of this step and the next (2, COPIES, units); the state itself; c. */
+#define CARRY (2 * COPIES + 2)
+
+#ifdef TILE
+#define LOAD_WHOLE(p, n) READ_V(0, p)
+#else
+#define LOAD_WHOLE(p, n) LOAD(p, n)
+#endif
+
+/* What an item goes through: rows of the batch, of which those behind the batch's end repeat its last one. */
+typedef struct run {
+    global const float *z, *u, *bias, *mask, *drops;
+    global float *y, *last_h, *last_c, *before, *kept, *carry;
+    int steps, units, rows;
+    size_t row[MOST_ROWS];
+} run;
+
+ALWAYS_INLINE void take_rows(run *x, int block, int count) {
+    x->rows = min(ROWS, count - block * ROWS);
+    UNROLL for (int r = 0; r < ROWS; r++) x->row[r] = min(block * ROWS + r, count - 1);
+}
+
+/* The state of row r, units j …, for the products of the step whose half of the carry begins at `half_`. */
+ALWAYS_INLINE void store_state(const run *x, int r, int j, int half_, numbers h, numbers c) {
+    global float *own = x->carry + x->row[r] * CARRY * x->units + j;
+    const int left = x->units - j;
+    for (int g = 0; g < COPIES; g++) {
+#ifdef DROPS
+        const numbers factor = LOAD(x->drops + (x->row[r] * COPIES + g) * x->units + j, left);
+        store(h * factor, own + half_ + g * x->units, left);
+#else
+        store(h, own + half_, left);
+#endif
+    }
+    store(h, own + 2 * COPIES * x->units, left);
+    store(c, own + (2 * COPIES + 1) * x->units, left);
+}
+
+/* What the state gives: a[r][g] += sums over k of state[k] * u[k, g, j …]. */
+#define ADD_PRODUCT(LOAD_U)                                                                                            \
+    for (int k = 0; k < x->units; k++) {                                                                               \
+        numbers weights[GATES];                                                                                        \
+        UNROLL for (int g = 0; g < GATES; g++) weights[g] =                                                            \
+            LOAD_U(x->u + ((size_t)k * GATES + g) * x->units + j, left);                                               \
+        UNROLL for (int r = 0; r < ROWS; r++) UNROLL for (int g = 0; g < GATES; g++) a[r][g] =                         \
+            fma((numbers)(state[r][(g % COPIES) * x->units + k]), weights[g], a[r][g]);                                \
+    }
+ALWAYS_INLINE void add_products(const run *x, int j, int now, numbers a[MOST_ROWS][GATES]) {
+    const int left = x->units - j;
+    global const float *state[MOST_ROWS];
+    UNROLL for (int r = 0; r < ROWS; r++) state[r] = x->carry + x->row[r] * CARRY * x->units + now;
+    UNROLL for (int r = 0; r < ROWS; r++) UNROLL for (int g = 0; g < GATES; g++) {
+#ifdef BIAS
+        a[r][g] = LOAD(x->bias + (GATES + g) * x->units + j, left);
+#else
+        a[r][g] = 0;
+#endif
+    }
+    if (left >= LANES) {
+        ADD_PRODUCT(LOAD_WHOLE)
+    } else {
+        ADD_PRODUCT(LOAD)
+    }
+}
+
+/* The next state, and what backward needs: kept (KEPT). a: what the state's products gave. */
+ALWAYS_INLINE numbers next_state(const numbers *given, const numbers *a, numbers h_before, numbers *c, numbers *kept) {
+#if CELL == 0
+    return kept[0] = ACTIVATED(given[0] + a[0]);
+#elif CELL == 1
+    const numbers in = GATED(given[0] + a[0]), forget = GATED(given[1] + a[1]), cell = ACTIVATED(given[2] + a[2]),
+                  out = GATED(given[3] + a[3]), c_before = *c;
+    *c = fma(forget, c_before, in * cell);
+    const numbers shown = ACTIVATED(*c);
+    kept[0] = in;
+    kept[1] = forget;
+    kept[2] = cell;
+    kept[3] = out;
+    kept[4] = c_before;
+    kept[5] = shown;
+    return out * shown;
+#else
+    const numbers update = GATED(given[0] + a[0]), reset = GATED(given[1] + a[1]),
+                  candidate = ACTIVATED(fma(reset, a[2], given[2]));
+    kept[0] = update;
+    kept[1] = reset;
+    kept[2] = candidate;
+    kept[3] = a[2];
+    kept[4] = h_before;
+    return fma(update, h_before - candidate, candidate);
+#endif
+}
+
+/* What step t has given of row r: for backward, for who reads it, and for the next step. */
+ALWAYS_INLINE void end_step(const run *x, int r, int j, int s, int t, int now, numbers h, numbers c, numbers seen,
+                            const numbers *kept) {
+    const int left = x->units - j, next = COPIES * x->units - now;
+#ifdef KEEP
+    global const float *state = x->carry + x->row[r] * CARRY * x->units + now + j;
+    for (int g = 0; g < COPIES; g++)
+        store(LOAD(state + g * x->units, left), x->before + ((x->row[r] * COPIES + g) * x->steps + t) * x->units + j,
+              left);
+    for (int i = 0; i < KEPT; i++)
+        store(kept[i], x->kept + ((x->row[r] * x->steps + t) * KEPT + i) * x->units + j, left);
+#endif
+#ifdef SEQUENCE
+    store(seen, x->y + (x->row[r] * x->steps + s) * x->units + j, left);
+#endif
+    store_state(x, r, j, next, h, c);
+    if (s == x->steps - 1) {
+        store(h, x->last_h + x->row[r] * x->units + j, left);
+#if CELL == 1
+        store(c, x->last_c + x->row[r] * x->units + j, left);
+#endif
+    }
+}
+
+ALWAYS_INLINE void forward_step(const run *x, int j, int s, int t) {
+    const int left = x->units - j, now = (s & 1) * COPIES * x->units;
+    numbers a[MOST_ROWS][GATES];
+    add_products(x, j, now, a);
+    for (int r = 0; r < x->rows; r++) {
+        global const float *own = x->carry + x->row[r] * CARRY * x->units + j;
+        const size_t at = x->row[r] * x->steps + t;
+        const numbers h_before = LOAD(own + 2 * COPIES * x->units, left),
+                      c_before = LOAD(own + (2 * COPIES + 1) * x->units, left);
+        numbers given[GATES], kept[KEPT], c = c_before;
+        UNROLL for (int g = 0; g < GATES; g++) {
+            given[g] = LOAD(x->z + (at * GATES + g) * x->units + j, left);
+#ifdef BIAS
+            given[g] += LOAD(x->bias + g * x->units + j, left);
+#endif
+        }
+        numbers h = next_state(given, a[r], h_before, &c, kept), seen = h;
+        if (!COUNTS(x->mask, at)) {
+            h = h_before;
+            c = c_before;
+#ifdef ZEROES
+            seen = 0;
+#else
+            seen = h;
+#endif
+        }
+        end_step(x, r, j, s, t, now, h, c, seen, kept);
+    }
+}
+
+#ifdef BACKWARDS
+#define STEP(s) (steps - 1 - (s))
+#else
+#define STEP(s) (s)
+#endif
+
+KERNEL void recurrent_forward(global const float *z, global const float *u, global const float *bias,
+                              global const float *h0, global const float *c0, global const float *mask,
+                              global const float *drops, global float *y, global float *last_h, global float *last_c,
+                              global float *before, global float *kept, global float *carry, int count, int steps,
+                              int units) {
+    run x = {z, u, bias, mask, drops, y, last_h, last_c, before, kept, carry, steps, units, 0, {0}};
+    FOR_MY_ROWS(block, (count + ROWS - 1) / ROWS) {
+        take_rows(&x, (int)block, count);
+        FOR_MY_UNITS(j, units) {
+            for (int r = 0; r < x.rows; r++) {
+                numbers h = 0, c = 0;
+#ifdef STATE
+                h = LOAD(h0 + x.row[r] * units + j, units - j);
+#if CELL == 1
+                c = LOAD(c0 + x.row[r] * units + j, units - j);
+#endif
+#endif
+                store_state(&x, r, j, 0, h, c);
+            }
+        }
+        SYNC for (int s = 0; s < steps; s++) {
+            FOR_MY_UNITS(j, units)
+            forward_step(&x, j, s, STEP(s));
+            SYNC
+        }
+    }
+}
+
+/* ---- backward ---- */
+
+/* Gradients of rows: carry (2, units) has those of h and c. */
+typedef struct back {
+    global const float *dy, *u, *kept, *mask, *drops;
+    global float *dz, *dr, *dboth, *carry;
+    int steps, units, rows;
+    size_t row[MOST_ROWS];
+} back;
+
+/* Gradients before the gates, d, and of what the state's products gave, behind; what goes to h before on other ways. */
+ALWAYS_INLINE numbers slopes_of(const numbers *kept, numbers dh, numbers *dc, numbers *d, numbers *behind) {
+#if CELL == 0
+    d[0] = behind[0] = SLOPE_OF(kept[0], dh);
+    return 0;
+#elif CELL == 1
+    const numbers all = *dc + SLOPE_OF(kept[5], dh * kept[3]);
+    d[0] = behind[0] = GATE_SLOPE(kept[0], all * kept[2]);
+    d[1] = behind[1] = GATE_SLOPE(kept[1], all * kept[4]);
+    d[2] = behind[2] = SLOPE_OF(kept[2], all * kept[0]);
+    d[3] = behind[3] = GATE_SLOPE(kept[3], dh * kept[5]);
+    *dc = all * kept[1];
+    return 0;
+#else
+    const numbers one = 1;
+    d[0] = behind[0] = GATE_SLOPE(kept[0], dh * (kept[4] - kept[2]));
+    d[2] = SLOPE_OF(kept[2], dh * (one - kept[0]));
+    d[1] = behind[1] = GATE_SLOPE(kept[1], d[2] * kept[3]);
+    behind[2] = d[2] * kept[1];
+    return dh * kept[0];
+#endif
+}
+
+ALWAYS_INLINE void store_slopes(const back *x, int r, int j, int t, const numbers *d, const numbers *behind) {
+    const int left = x->units - j;
+    const size_t at = x->row[r] * x->steps + t;
+    for (int g = 0; g < GATES; g++) {
+        store(d[g], x->dz + (at * GATES + g) * x->units + j, left);
+#ifdef APART
+        for (int copy = 0; copy < COPIES; copy++)
+            store(copy == g % COPIES ? behind[g] : (numbers)(0),
+                  x->dr + (((x->row[r] * COPIES + copy) * x->steps + t) * GATES + g) * x->units + j, left);
+#endif
+#ifdef BIAS
+        store(d[g], x->dboth + (at * 2 * GATES + g) * x->units + j, left);
+        store(behind[g], x->dboth + ((at * 2 + 1) * GATES + g) * x->units + j, left);
+#endif
+    }
+}
+
+ALWAYS_INLINE void backward_step(const back *x, int j, int s, int t) {
+    const int left = x->units - j;
+    for (int r = 0; r < x->rows; r++) {
+        global float *own = x->carry + x->row[r] * 2 * x->units + j;
+        const size_t at = x->row[r] * x->steps + t;
+        const int counts = COUNTS(x->mask, at);
+        numbers dh = LOAD(own, left), dc = LOAD(own + x->units, left), rest, d[GATES], behind[GATES], kept[KEPT];
+#ifdef SEQUENCE
+#ifdef ZEROES
+        if (counts)
+#endif
+            dh += LOAD(x->dy + (x->row[r] * x->steps + s) * x->units + j, left);
+#endif
+        if (counts) {
+            UNROLL for (int i = 0; i < KEPT; i++) kept[i] = LOAD(x->kept + (at * KEPT + i) * x->units + j, left);
+            rest = slopes_of(kept, dh, &dc, d, behind);
+        } else {
+            UNROLL for (int g = 0; g < GATES; g++) d[g] = behind[g] = 0;
+            rest = dh;
+        }
+        store(rest, own, left);
+        store(dc, own + x->units, left);
+        store_slopes(x, r, j, t, d, behind);
+    }
+}
+
+/* What is before the gates of step t, as the state's product gets it: of gate g, `units` numbers. */
+#ifdef APART
+#define SLOPES_OF(r, g) (x->dr + (((x->row[r] * COPIES + (g) % COPIES) * x->steps + t) * GATES + (g)) * x->units)
+#else
+#define SLOPES_OF(r, g) (x->dz + ((x->row[r] * x->steps + t) * GATES + (g)) * x->units)
+#endif
+#ifdef DROPS
+#define DROP_OF(r, g, k) (x->drops[(x->row[r] * COPIES + (g)) * x->units + (k)])
+#endif
+
+/* Adds what comes back to the state's units from `first` on, LANES of them. */
+#ifdef TILE
+#define COLUMNS 4
+ALWAYS_INLINE void add_gate(const back *x, int k, int t, int g, floatv sums[MOST_ROWS][COLUMNS]) {
+    for (int n = 0; n < x->units; n += VEC) {
+        floatv slopes[MOST_ROWS];
+        UNROLL for (int r = 0; r < ROWS; r++) slopes[r] = LOAD(SLOPES_OF(r, g) + n, x->units - n);
+        UNROLL for (int c = 0; c < COLUMNS; c++) {
+            global const float *row = x->u + ((size_t)min(k + c, x->units - 1) * GATES + g) * x->units;
+            const floatv weights = LOAD(row + n, x->units - n);
+            UNROLL for (int r = 0; r < ROWS; r++) sums[r][c] = fma(slopes[r], weights, sums[r][c]);
+        }
+    }
+}
+ALWAYS_INLINE void add_to_state(const back *x, int first, int t) {
+    const int end = min(first + LANES, x->units);
+    for (int k = first; k < end; k += COLUMNS) {
+        float totals[MOST_ROWS][COLUMNS];
+        floatv sums[MOST_ROWS][COLUMNS];
+        UNROLL for (int r = 0; r < ROWS; r++) UNROLL for (int c = 0; c < COLUMNS; c++) {
+            totals[r][c] = 0;
+            sums[r][c] = 0;
+        }
+        for (int g = 0; g < GATES; g++) {
+            add_gate(x, k, t, g, sums);
+#ifdef DROPS
+            for (int r = 0; r < ROWS; r++)
+                for (int c = 0; c < COLUMNS; c++) {
+                    totals[r][c] = fma(floatv_sum(sums[r][c]), DROP_OF(r, g, min(k + c, x->units - 1)), totals[r][c]);
+                    sums[r][c] = 0;
+                }
+#endif
+        }
+        for (int r = 0; r < x->rows; r++)
+            for (int c = 0; c < COLUMNS && k + c < end; c++)
+                x->carry[x->row[r] * 2 * x->units + k + c] += totals[r][c] + floatv_sum(sums[r][c]);
+    }
+}
+#else
+ALWAYS_INLINE void add_to_state(const back *x, int k, int t) {
+    float total = 0;
+    for (int g = 0; g < GATES; g++) {
+        global const float *slopes = SLOPES_OF(0, g), *weights = x->u + ((size_t)k * GATES + g) * x->units;
+        float sum = 0;
+        for (int n = 0; n < x->units; n++) sum = fma(slopes[n], weights[n], sum);
+#ifdef DROPS
+        sum *= DROP_OF(0, g, k);
+#endif
+        total += sum;
+    }
+    x->carry[x->row[0] * 2 * x->units + k] += total;
+}
+#endif
+
+/* The gradients of the state behind the last step, as far as there are any. */
+ALWAYS_INLINE void begin_back(const back *x, int j, global const float *dlast_h, global const float *dlast_c) {
+    const int left = x->units - j;
+    for (int r = 0; r < x->rows; r++) {
+        numbers dh = 0, dc = 0;
+#ifdef LAST
+        dh = LOAD(dlast_h + x->row[r] * x->units + j, left);
+#endif
+#ifdef LAST_CELL
+        dc = LOAD(dlast_c + x->row[r] * x->units + j, left);
+#endif
+        store(dh, x->carry + x->row[r] * 2 * x->units + j, left);
+        store(dc, x->carry + x->row[r] * 2 * x->units + x->units + j, left);
+    }
+}
+
+KERNEL void recurrent_backward(global const float *dy, global const float *dlast_h, global const float *dlast_c,
+                               global const float *u, global const float *kept, global const float *mask,
+                               global const float *drops, global float *dz, global float *dr, global float *dboth,
+                               global float *dh0, global float *dc0, global float *carry, int count, int steps,
+                               int units) {
+    back x = {dy, u, kept, mask, drops, dz, dr, dboth, carry, steps, units, 0, {0}};
+    FOR_MY_ROWS(block, (count + ROWS - 1) / ROWS) {
+        x.rows = min(ROWS, count - (int)block * ROWS);
+        UNROLL for (int r = 0; r < ROWS; r++) x.row[r] = min((int)block * ROWS + r, count - 1);
+        FOR_MY_UNITS(j, units)
+        begin_back(&x, j, dlast_h, dlast_c);
+        for (int s = steps - 1; s >= 0; s--) {
+            FOR_MY_UNITS(j, units)
+            backward_step(&x, j, s, STEP(s));
+            SYNC FOR_MY_UNITS(k, units) add_to_state(&x, k, STEP(s));
+        }
+#ifdef STATE
+        FOR_MY_UNITS(j, units) {
+            for (int r = 0; r < x.rows; r++) {
+                global const float *own = carry + x.row[r] * 2 * units + j;
+                store(LOAD(own, units - j), dh0 + x.row[r] * units + j, units - j);
+#if CELL == 1
+                store(LOAD(own + units, units - j), dc0 + x.row[r] * units + j, units - j);
+#endif
+            }
+        }
+#endif
+    }
+}
