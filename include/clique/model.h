@@ -165,6 +165,23 @@ typedef struct clq_attention_config {
     const char *name;
     clq_initialiser kernel_initialiser, bias_initialiser; /* defaults: Glorot's uniform one; zeros */
 } clq_attention_config;
+/* clq_recurrent_config_default gives Keras's defaults. */
+typedef struct clq_recurrent_config {
+    size_t units;
+    clq_activation activation, gate_activation; /* LINEAR, RELU, SIGMOID or TANH. Defaults: TANH, SIGMOID */
+    bool no_bias;
+    bool return_sequences;     /* the state behind each step, not that behind the last one alone */
+    bool go_backwards;         /* from the last step to the first; steps are returned in that order */
+    bool zero_output_for_mask; /* steps that a mask leaves out return zeros, not what the step before returned */
+    /* Of each step's input and of the state, in training: at least 0 and below 1. One choice holds for all steps of a
+     * sample. */
+    double dropout, recurrent_dropout;
+    uint64_t seed;       /* of dropout; 0: the trainer's */
+    bool no_forget_ones; /* of LSTM: the forget gate's bias begins as the others', not with ones */
+    const char *name;
+    clq_initialiser kernel_initialiser, recurrent_initialiser, bias_initialiser; /* defaults: Glorot's uniform one,
+                                                                                    orthogonal, zeros */
+} clq_recurrent_config;
 typedef struct clq_dropout_config {
     double rate;   /* of the elements that become 0: at least 0 and below 1 */
     uint64_t seed; /* 0: the trainer's */
@@ -232,16 +249,16 @@ CLQ_API clq_tensor clq_reshape(clq_model *model, clq_tensor x, clq_shape shape, 
 CLQ_API clq_tensor clq_activate(clq_model *model, clq_tensor x, clq_activation activation, const char *name);
 /* x above 0, else slope * x; slope is at least 0. */
 CLQ_API clq_tensor clq_leaky_relu(clq_model *model, clq_tensor x, double slope, const char *name);
-/* The same with slopes that are trained, 0 at first: one for each element, or by_channel. Variable: alpha (any), or (1, …,
- * c). */
+/* The same with slopes that are trained, 0 at first: one for each element, or by_channel. Variable: alpha (any), or
+ * (1, …, c). */
 CLQ_API clq_tensor clq_prelu(clq_model *model, clq_tensor x, bool by_channel, const char *name);
 
-/* x * scale + offset. If it reads the model's input, itself or behind layers that only move values, samples of bytes come
- * as 0 to 255, and else as 0 to 1. */
+/* x * scale + offset. If it reads the model's input, itself or behind layers that only move values, samples of bytes
+ * come as 0 to 255, and else as 0 to 1. */
 CLQ_API clq_tensor clq_rescaling(clq_model *model, clq_tensor x, double scale, double offset, const char *name);
 /* (x - mean) / max(sqrt(variance), 1e-7): of one number or of one for each channel, which are copied. Bytes: as of
- * clq_rescaling. NULL: variables `mean` and `variance` (c), zeros and ones unless a file has others, which training leaves
- * as they are. */
+ * clq_rescaling. NULL: variables `mean` and `variance` (c), zeros and ones unless a file has others, which training
+ * leaves as they are. */
 CLQ_API clq_tensor clq_normalization(clq_model *model, clq_tensor x, size_t count, const float *mean,
                                      const float *variance, const char *name);
 /* Over the last axis (Ioffe and Szegedy, 2015), as in Keras: in training by mean and (biased) variance of the replica's
@@ -257,13 +274,14 @@ CLQ_API clq_tensor clq_normalization(clq_model *model, clq_tensor x, size_t coun
  * replica nothing is exchanged, and bits are those without `synchronized`. config NULL: the default. */
 CLQ_API clq_batch_norm_config clq_batch_norm_config_default(void);
 CLQ_API clq_tensor clq_batch_norm(clq_model *model, clq_tensor x, const clq_batch_norm_config *config);
-/* Each row by its own mean and (biased) variance, as in Keras: (x - mean) / sqrt(variance + epsilon) * gamma + beta. A row
- * is what one place of the other axes has (Ba, Kiros and Hinton, 2016). Variables: gamma and beta, of a row's shape. config
- * NULL: its defaults. */
+/* Each row by its own mean and (biased) variance, as in Keras: (x - mean) / sqrt(variance + epsilon) * gamma + beta. A
+ * row is what one place of the other axes has (Ba, Kiros and Hinton, 2016). Variables: gamma and beta, of a row's
+ * shape. config NULL: its defaults. */
 CLQ_API clq_tensor clq_layer_norm(clq_model *model, clq_tensor x, const clq_row_norm_config *config);
 /* x / sqrt(mean of squares + epsilon) * scale (Zhang and Sennrich, 2019). Variable: scale. */
 CLQ_API clq_tensor clq_rms_norm(clq_model *model, clq_tensor x, const clq_row_norm_config *config);
-/* A row is a group of neighboring channels at all places of a sample (Wu and He, 2018). Variables: gamma (c), beta (c). */
+/* A row is a group of neighboring channels at all places of a sample (Wu and He, 2018). Variables: gamma (c), beta
+ * (c). */
 CLQ_API clq_tensor clq_group_norm(clq_model *model, clq_tensor x, const clq_row_norm_config *config);
 /* x over the root of the sum of squares along the last axis. */
 CLQ_API clq_tensor clq_unit_norm(clq_model *model, clq_tensor x, const char *name);
@@ -272,8 +290,8 @@ CLQ_API clq_tensor clq_unit_norm(clq_model *model, clq_tensor x, const char *nam
  * batch: the same on any number of replicas. config NULL: a rate of 0.5. */
 CLQ_API clq_tensor clq_dropout(clq_model *model, clq_tensor x, const clq_dropout_config *config);
 
-/* In training what is dropped becomes SELU's lowest value, and a line through all keeps mean and variance; for layers with
- * SELU (Klambauer et al., 2017). rate: as of clq_dropout_config. */
+/* In training what is dropped becomes SELU's lowest value, and a line through all keeps mean and variance; for layers
+ * with SELU (Klambauer et al., 2017). rate: as of clq_dropout_config. */
 CLQ_API clq_tensor clq_alpha_dropout(clq_model *model, clq_tensor x, double rate, const char *name);
 /* In training normally distributed noise with this standard deviation is added. */
 CLQ_API clq_tensor clq_gaussian_noise(clq_model *model, clq_tensor x, double deviation, const char *name);
@@ -298,16 +316,28 @@ CLQ_API clq_tensor clq_minimum(clq_model *model, const clq_tensor *inputs, size_
  * -1 the last, … */
 CLQ_API clq_tensor clq_concatenate(clq_model *model, const clq_tensor *inputs, size_t count, int axis,
                                    const char *name);
-/* Multi-head attention (Vaswani et al., 2017): inputs are the query (…, tokens, c), the value (…, others, c'), unless it is
- * the query, and the key, unless that is the value. -> (…, tokens, output). Variables, with h heads: query/kernel (c, h,
- * key), query/bias (h, key), the same of `key` and `value`, attention_output/kernel (h, value, output) and its bias. heads
- * and key are needed. */
+/* Multi-head attention (Vaswani et al., 2017): inputs are the query (…, tokens, c), the value (…, others, c'), unless
+ * it is the query, and the key, unless that is the value. -> (…, tokens, output). Variables, with h heads:
+ * query/kernel (c, h, key), query/bias (h, key), the same of `key` and `value`, attention_output/kernel (h, value,
+ * output) and its bias. heads and key are needed. */
 CLQ_API clq_tensor clq_attention(clq_model *model, const clq_tensor *inputs, size_t count,
                                  const clq_attention_config *config);
 /* Rows of a table by number: (…) -> (…, width). x: whole numbers from 0 to rows - 1. If x is an
  * input, others are refused before a step; others that the model computes are taken for the nearest row.
  * rows is below 2^24. Variable: embeddings (rows, width), from -0.05 to 0.05 at first. */
 CLQ_API clq_tensor clq_embedding(clq_model *model, clq_tensor x, size_t rows, size_t width, const char *name);
+/* The first rows of a learned table, as many as x (tokens, c) has tokens: to be added to x. Variable: embeddings
+ * (rows, c). initialiser NULL: Glorot's uniform one. */
+CLQ_API clq_tensor clq_position_embedding(clq_model *model, clq_tensor x, size_t rows,
+                                          const clq_initialiser *initialiser, const char *name);
+/* A recurrent layer over the steps of x (steps, c) -> (units), or (steps, units) with return_sequences, as in Keras.
+ * Variables: kernel (c, gates * units), recurrent_kernel (units, gates * units), bias (gates * units), of GRU (2,
+ * gates * units); gates: 1 of simple cells, 4 of LSTM in the order input, forget, cell, output, 3 of GRU in the order
+ * update, reset, candidate. config: its units are needed. */
+CLQ_API clq_recurrent_config clq_recurrent_config_default(size_t units);
+CLQ_API clq_tensor clq_recurrent(clq_model *model, clq_tensor x, clq_cell cell, const clq_recurrent_config *config);
+/* Two such layers, of which one goes backwards, side by side: (2 units), or (steps, 2 units). */
+CLQ_API clq_tensor clq_bidirectional(clq_model *model, clq_tensor x, clq_cell cell, const clq_recurrent_config *config);
 /* Applies the layer that gave `of` to x as well, with the same weights (tied weights). Errors: ARGUMENT (x's shape
  * would need weights of another shape, or the layer takes other than one input). */
 CLQ_API clq_tensor clq_share(clq_model *model, clq_tensor of, clq_tensor x);
@@ -316,6 +346,12 @@ CLQ_API clq_tensor clq_share(clq_model *model, clq_tensor of, clq_tensor x);
  * normalisation uses its moving statistics then, as in evaluation. Returns x. Errors: ARGUMENT (x is no tensor of the
  * model). */
 CLQ_API clq_tensor clq_freeze(clq_model *model, clq_tensor x);
+
+/* Adds l1 * sum |w| + l2 * sum w^2 to the loss, w being the variable of the layer that gave x: "kernel", "embeddings",
+ * … Losses that are reported have it, and variables of frozen layers have none, as in Keras. For models of one output,
+ * whose loss has a weight other than 0; not under tensor and pipeline. Returns x. Errors: ARGUMENT (there is no such
+ * variable, a penalty is below 0). */
+CLQ_API clq_tensor clq_regularise(clq_model *model, clq_tensor x, const char *variable, double l1, double l2);
 
 /* Marks a cut for strategy pipeline, behind x: layers added up to x belong to the stages before the cut, layers added
  * later to those behind it. A model with marks is cut at its marks, into one stage more than it has marks; one without
@@ -344,6 +380,14 @@ CLQ_API clq_status clq_model_builtin(const char *name, clq_model **out);
  * would not honour is refused by its path in the file. Errors: NOT_FOUND, READ, FORMAT (malformed), UNSUPPORTED (what
  * Keras may read and this does not, yet), MEMORY. */
 CLQ_API clq_status clq_model_read_keras_json(const char *path, clq_model **out);
+/* Sizes of axes that a file leaves open (null). */
+typedef struct clq_keras_sizes {
+    size_t open;             /* of every axis of an input that neither the file nor `shapes` has a size for; 0: none */
+    const clq_shape *shapes; /* (count) of the first inputs in order, without the batch: 0 for sizes of the file */
+    size_t count;
+} clq_keras_sizes;
+/* The same. sizes NULL: none. Errors: also MISMATCH (a shape does not fit the file's, or there are too many). */
+CLQ_API clq_status clq_model_read_keras_json_sized(const char *path, const clq_keras_sizes *sizes, clq_model **out);
 
 /* Getters. Texts live as long as the model; names of variables until the next builder call or clq_model_finish, then as
  * long as the model. Before clq_model_finish, the input's shape is of rank 0 until clq_input, the output's is of rank

@@ -333,7 +333,7 @@ clq_status clq_plan_levels(const clq_plan *plan, clq_recompute_level levels[CLQ_
 clq_status clq_plan_time_level(const clq_plan *plan, const clq_recompute_level *level, clq_plan_seconds *out);
 
 /* An operation of the plan's step graph, as it was after a pass. */
-enum { CLQ_NODE_INPUTS = 9, CLQ_NODE_OUTPUTS = 3 };
+enum { CLQ_NODE_INPUTS = 9, CLQ_NODE_OUTPUTS = 5 };
 typedef struct clq_node_info {
     const char *pass, *operation, *layer; /* "fuse", "conv_pool", "conv2d + max_pooling2d" */
     clq_segment segment;

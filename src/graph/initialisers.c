@@ -150,9 +150,10 @@ clq_status clq_initialiser_check_shape(const clq_initialiser *initialiser, const
 clq_status clq_variable_initialise(const clq_variable *variable, uint64_t seed, uint32_t index, float *out) {
     const clq_initialiser *initialiser = &variable->initialiser;
     clq_random random = clq_random_start(seed, clq_random_stream(CLQ_RANDOM_WEIGHTS, index));
-    if (rows[initialiser->kind].all) return rows[initialiser->kind].all(variable, &random, out);
-    for (size_t i = 0; i < variable->elements; i++)
+    if (rows[initialiser->kind].all) CLQ_TRY(rows[initialiser->kind].all(variable, &random, out));
+    for (size_t i = 0; i < variable->elements && !rows[initialiser->kind].all; i++)
         out[i] = (float)rows[initialiser->kind].value(initialiser, variable, &random);
+    for (size_t i = variable->ones[0]; i < variable->ones[1]; i++) out[i] = 1;
     return CLQ_OK;
 }
 

@@ -25,18 +25,30 @@ typedef enum clq_attribute_type {
     CLQ_ATTRIBUTE_SHARED,      /* unsigned: bit d: all places along axis d share one; in files a shape with 1 there */
     CLQ_ATTRIBUTE_SHAPE,       /* clq_shape; in files one size may be -1: what the others leave */
     CLQ_ATTRIBUTE_BATCH_SHAPE, /* the same; in files with the batch in front */
+    CLQ_ATTRIBUTE_OPEN_SHAPE,  /* clq_shape, with 0 for sizes that are left open; in files null, and one size alone, too
+                                */
     CLQ_ATTRIBUTE_ORDER,       /* clq_shape: axes from 1 on; in files with the batch, 0, in front */
     CLQ_ATTRIBUTE_INITIALISER, /* clq_initialiser */
+    CLQ_ATTRIBUTE_RANGE,       /* clq_draw_range; in files one number f is from -f to f */
+    CLQ_ATTRIBUTE_TEXT,        /* clq_short_text */
+    CLQ_ATTRIBUTE_CHOICE,      /* int: the place of the file's word among `words` */
+    CLQ_ATTRIBUTE_PADS,        /* clq_pads; in files with the batch in front */
+    CLQ_ATTRIBUTE_SECTIONS,    /* clq_sections */
+    CLQ_ATTRIBUTE_AXIS_PAIR,   /* int[2]: as AXIS, of the first input and of the second; in files one may stand for both
+                                */
     /* Of what a call is given beside tensors; in files behind the first of them. */
-    CLQ_ATTRIBUTE_OPERAND,      /* clq_operand: a number in place of one of two tensors */
-    CLQ_ATTRIBUTE_KEYWORD_FLAG, /* bool, by keyword */
-    CLQ_ATTRIBUTE_PLACES,       /* clq_places: what is taken of each axis */
+    CLQ_ATTRIBUTE_OPERAND,        /* clq_operand: numbers in place of one of two tensors */
+    CLQ_ATTRIBUTE_TENSOR,         /* size_t: which input is the keyword's tensor, from 1 on; 0: none was given */
+    CLQ_ATTRIBUTE_KEYWORD_FLAG,   /* bool, by keyword */
+    CLQ_ATTRIBUTE_KEYWORD_NUMBER, /* double, by keyword */
+    CLQ_ATTRIBUTE_PLACES,         /* clq_places: what is taken of each axis */
     /* Without a member: files may have only one value. */
     CLQ_ATTRIBUTE_ONLY_WORD,      /* `word` */
     CLQ_ATTRIBUTE_ONLY_NUMBER,    /* `fallback` */
     CLQ_ATTRIBUTE_ONLY_FALSE,     /* false */
     CLQ_ATTRIBUTE_ONLY_NULL,      /* null */
     CLQ_ATTRIBUTE_ONLY_LAST_AXIS, /* the last axis, by whatever number */
+    CLQ_ATTRIBUTE_ONLY_FLOAT,     /* a type of floating point; null, too */
     CLQ_ATTRIBUTE_UNUSED,         /* anything: it means nothing without another one that is refused */
     CLQ_ATTRIBUTE_TYPES
 } clq_attribute_type;
@@ -47,11 +59,37 @@ typedef struct clq_numbers {
     const float *values;
 } clq_numbers;
 
-/* A number as an operand of two. */
+/* A number, or an array, as an operand of two. */
 typedef struct clq_operand {
     unsigned place; /* 1 or 2; 0: there is none, and both operands are tensors */
     double number;
+    clq_numbers array; /* if it has any, they are the operand in place of `number` */
+    clq_shape shape;   /* of the array, without axes of one place in front */
 } clq_operand;
+
+/* Numbers between which others are drawn. */
+typedef struct clq_draw_range {
+    double low, high;
+    bool given;
+} clq_draw_range;
+
+/* A short text, as of an equation. */
+enum { CLQ_SHORT_TEXT_MAX = 64 };
+typedef struct clq_short_text {
+    char text[CLQ_SHORT_TEXT_MAX];
+} clq_short_text;
+
+/* Of each axis behind the batch: places in front of it and behind it. */
+typedef struct clq_pads {
+    unsigned rank;
+    size_t sides[CLQ_SHAPE_MAX][2];
+} clq_pads;
+
+/* How an axis is cut: into `parts` of equal size; parts 0: in front of each of these places. */
+enum { CLQ_SECTIONS_MAX = 32 };
+typedef struct clq_sections {
+    size_t parts, count, places[CLQ_SECTIONS_MAX];
+} clq_sections;
 
 /* What is taken of the axes behind the batch, in order: as Python's indices. Axes that are not named are taken whole.
  */
@@ -83,7 +121,13 @@ typedef struct clq_attribute {
     bool causal;        /* of a PADDING: CLQ_CAUSAL, too */
     unsigned count;     /* of SIZES and SIDES; 0: one */
     const char *word;
+    const char *const *words; /* of a CHOICE, in order; NULL behind the last */
+    unsigned implicit; /* of a TENSOR: the mask of so many-th input, from 1 on, unless the call has one; 0: none */
+    bool several;      /* of a TENSOR: a list of them is taken, too; the layer says how long it is */
 } clq_attribute;
+
+/* As of clq_layer_kind.output_member. */
+#define CLQ_OUTPUT_MEMBER(config, member) (offsetof(config, member) + 1)
 
 typedef struct clq_layer clq_layer;
 typedef struct clq_model_tensor clq_model_tensor;
@@ -100,6 +144,19 @@ typedef struct clq_layer_kind {
     bool scales_bytes; /* it brings raw values to a range: what samples of bytes are divided by otherwise is left out */
     bool moves;        /* its output has its input's values, in other places, and zeros */
     bool draws;        /* random numbers in training: each use takes a stream of its own (clq_expansion) */
+    bool takes_scalars; /* its inputs may be without axes: one value for each sample */
+    /* Of layers that give several tensors: how many. NULL: one. Each is a layer of its own, whose config has the
+     * tensor's number in a member, a size_t (CLQ_OUTPUT_MEMBER; 0: none); or else the layer gives the values of all in
+     * one tensor, and `output` finds where number `index` is in that. */
+    unsigned (*output_count)(const clq_layer *layer);
+    size_t output_member;
+    clq_status (*output)(const clq_model *model, const clq_model_tensor *y, unsigned index, clq_arrangement *places,
+                         clq_shape *shape);
+    /* Of a layer that takes numbers of rows: how many rows there are. NULL: it takes none. */
+    size_t (*rows)(const clq_layer *layer);
+    /* The mask of what the layer gave: a tensor that is not 0 where a step counts; of id 0: all steps do. It may add
+     * layers. NULL: the inputs' masks end here. */
+    clq_tensor (*mask)(clq_model *model, uint32_t layer, clq_tensor y);
     /* Checks the layer's settings against the shapes of y's inputs; sets y's shape. */
     clq_status (*infer)(const clq_model *model, const clq_layer *layer, clq_model_tensor *y);
     /* Declares the layer's variables (clq_model_declare_variable), each time it is applied. NULL: it has none. */
@@ -121,5 +178,9 @@ void clq_layer_release_config(const clq_layer_kind *kind, void *config);
  * copied, with what its attributes point to. Gives its output's tensor, or none with a failure noted. */
 clq_tensor clq_model_add_layer(clq_model *model, const clq_layer_kind *kind, const char *name, const void *config,
                                const clq_tensor *inputs, size_t count);
+/* How many tensors the layer gives that gave x; and number `index` of them, of which x is number 0, or has all. name
+ * NULL: made. (layers/outputs.c) */
+unsigned clq_model_outputs_of(const clq_model *model, clq_tensor x);
+clq_tensor clq_model_output_of(clq_model *model, clq_tensor x, unsigned index, const char *name);
 
 #endif

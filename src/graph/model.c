@@ -1,6 +1,7 @@
 /* A model: its layers and tensors, their names, and the first failure of building. */
 #include "graph/layers/layer.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -71,6 +72,12 @@ clq_status clq_shape_elements(const clq_shape *shape, size_t *out) {
             return clq_fail(CLQ_ARGUMENT, "%s has more than the %d values that are supported: make it smaller",
                             clq_shape_describe(shape, text), INT32_MAX);
     *out = elements;
+    return CLQ_OK;
+}
+
+clq_status clq_tensor_elements(const clq_shape *shape, size_t *out) {
+    if (shape->rank > 0) return clq_shape_elements(shape, out);
+    *out = 1;
     return CLQ_OK;
 }
 
@@ -151,6 +158,8 @@ static clq_status check_inputs(const clq_model *model, const clq_layer_kind *kin
             return clq_fail(CLQ_ARGUMENT, "its input is no tensor: give it what another layer or clq_input returned");
         if (inputs[i].model != model || inputs[i].id > model->tensor_count)
             return clq_fail(CLQ_ARGUMENT, "its input is a tensor of another model than %s", model->name);
+        if (model->tensors[inputs[i].id - 1].shape.rank == 0 && !kind->takes_scalars)
+            return clq_fail(CLQ_ARGUMENT, "its input has one value for each sample, without an axis: add one first");
     }
     return CLQ_OK;
 }
@@ -165,7 +174,7 @@ static clq_status apply(clq_model *model, clq_layer *layer, uint32_t id, const c
     CLQ_TRY(CLQ_RESERVE(model, inputs, input_total, count, input_capacity));
     for (size_t i = 0; i < count; i++) model->inputs[model->input_total + i] = inputs[i].id;
     CLQ_TRY(layer->kind->infer(model, layer, &y));
-    CLQ_TRY(clq_shape_elements(&y.shape, &y.elements));
+    CLQ_TRY(clq_tensor_elements(&y.shape, &y.elements));
     if (count > 0) layer->applied_to = clq_model_input_of(model, &y, 0)->shape;
     if (layer->made_for.rank == 0) layer->made_for = layer->applied_to;
     if (layer->kind->declare) CLQ_TRY(layer->kind->declare(model, layer, &y));
@@ -183,18 +192,95 @@ static clq_status copy_config(clq_layer *layer, const void *config) {
     return clq_layer_check(layer->kind, layer->config);
 }
 
+/* ---- masks ---- */
+
+static size_t *place_of(const clq_layer *layer, const clq_attribute *row) {
+    return (size_t *)(void *)((char *)layer->config + row->at);
+}
+
+/* How many inputs stand in front of those that keywords gave. */
+static size_t count_positional(const clq_layer *layer, size_t count) {
+    size_t first = count;
+    for (size_t i = 0; i < layer->kind->attribute_count; i++) {
+        const clq_attribute *row = &layer->kind->attributes[i];
+        if (row->type != CLQ_ATTRIBUTE_TENSOR) continue;
+        const size_t place = *place_of(layer, row);
+        if (place > 0 && place <= first) first = place - 1;
+    }
+    return first;
+}
+
+/* The mask that a row takes of the inputs; 0: none. */
+static uint32_t find_mask(const clq_model *model, const clq_attribute *row, const clq_tensor *inputs, size_t count) {
+    if (row->type != CLQ_ATTRIBUTE_TENSOR || row->implicit == 0 || count == 0) return 0;
+    const clq_tensor x = inputs[CLQ_MIN(row->implicit, count) - 1];
+    const bool known = x.model == model && x.id > 0 && x.id <= model->tensor_count;
+    return known ? model->tensors[x.id - 1].mask : 0;
+}
+
+/* The inputs of a use of the layer, with masks of theirs behind them that the layer takes. A layer takes a mask in all
+ * its uses or in none. The caller frees *all. */
+static clq_status add_masks(clq_model *model, clq_layer *layer, const clq_tensor *inputs, size_t *count,
+                            clq_tensor **all) {
+    const bool first = layer->made_for.rank == 0; /* the layer's first use */
+    const size_t rows = layer->kind->attribute_count, positional = count_positional(layer, *count);
+    *all = clq_alloc(*count + rows, sizeof **all);
+    if (!*all) return CLQ_MEMORY;
+    if (*count > 0) memcpy(*all, inputs, *count * sizeof **all);
+    for (size_t i = 0; i < rows; i++) {
+        const clq_attribute *row = &layer->kind->attributes[i];
+        const uint32_t mask = find_mask(model, row, inputs, positional);
+        if (row->type != CLQ_ATTRIBUTE_TENSOR || row->implicit == 0) continue;
+        size_t *place = place_of(layer, row);
+        if ((*place > 0 && *place <= *count) || (!mask && *place == 0)) continue;
+        if (!first && !(mask && *place == *count + 1))
+            return clq_fail(CLQ_UNSUPPORTED, "it is shared, and some of its inputs have a mask and others have none");
+        (*all)[(*count)++] = (clq_tensor){.model = model, .id = mask};
+        *place = *count;
+    }
+    return CLQ_OK;
+}
+
+/* What apply gave, with the mask that its kind makes of the inputs'. */
+static clq_tensor finish_use(clq_model *model, uint32_t id) {
+    const clq_tensor y = {.model = model, .id = model->tensor_count};
+    const clq_layer_kind *kind = model->layers[id - 1].kind;
+    if (!kind->mask) return y;
+    const clq_tensor mask = kind->mask(model, id, y);
+    if (model->error.status != CLQ_OK) return (clq_tensor){0};
+    model->tensors[y.id - 1].mask = mask.id;
+    return y;
+}
+
+clq_tensor clq_layer_keep_mask(clq_model *model, uint32_t layer, clq_tensor y) {
+    (void)layer;
+    const uint32_t first = model->inputs[model->tensors[y.id - 1].first_input];
+    return (clq_tensor){.model = model, .id = model->tensors[first - 1].mask};
+}
+
+/* ---- adding ---- */
+
+/* A use of the layer, whose id is or will be `id`. */
+static clq_status use(clq_model *model, clq_layer *layer, uint32_t id, const clq_tensor *inputs, size_t count) {
+    clq_tensor *all;
+    clq_status status = add_masks(model, layer, inputs, &count, &all);
+    if (status == CLQ_OK) status = apply(model, layer, id, all, count);
+    clq_free(all);
+    return status;
+}
+
 clq_tensor clq_model_add_layer(clq_model *model, const clq_layer_kind *kind, const char *name, const void *config,
                                const clq_tensor *inputs, size_t count) {
     clq_layer layer = {.kind = kind};
     if (!begin(model, name, &layer)) return (clq_tensor){0};
     clq_status status = copy_config(&layer, config);
-    if (status == CLQ_OK) status = apply(model, &layer, model->layer_count + 1, inputs, count);
+    if (status == CLQ_OK) status = use(model, &layer, model->layer_count + 1, inputs, count);
     if (status != CLQ_OK) {
         release(&layer);
         return latch(model, status, layer.name);
     }
     model->layers[model->layer_count++] = layer;
-    return (clq_tensor){.model = model, .id = model->tensor_count};
+    return finish_use(model, model->layer_count);
 }
 
 clq_tensor clq_model_apply_again(clq_model *model, uint32_t id, const clq_tensor *inputs, size_t count) {
@@ -204,10 +290,10 @@ clq_tensor clq_model_apply_again(clq_model *model, uint32_t id, const clq_tensor
         clq_fail(CLQ_STATE, "model %s is finished: '%s' cannot be applied again", model->name, layer.name);
         return (clq_tensor){0};
     }
-    clq_status status = apply(model, &layer, id, inputs, count);
+    clq_status status = use(model, &layer, id, inputs, count);
     model->layers[id - 1] = layer;
     if (status != CLQ_OK) return latch(model, status, layer.name);
-    return (clq_tensor){.model = model, .id = model->tensor_count};
+    return finish_use(model, id);
 }
 
 clq_tensor clq_share(clq_model *model, clq_tensor of, clq_tensor x) {
@@ -252,6 +338,24 @@ clq_tensor clq_freeze(clq_model *model, clq_tensor x) {
     return x;
 }
 
+clq_tensor clq_regularise(clq_model *model, clq_tensor x, const char *variable, double l1, double l2) {
+    if (!may_mark(model, x, "clq_regularise")) return (clq_tensor){0};
+    const clq_layer *layer = &model->layers[model->tensors[x.id - 1].layer - 1];
+    clq_status status = CLQ_OK;
+    if (!(l1 >= 0 && l2 >= 0 && isfinite(l1) && isfinite(l2)))
+        status = clq_fail(CLQ_ARGUMENT, "penalties %g and %g should be finite and at least 0", l1, l2);
+    for (size_t k = 0; k < layer->variable_places && status == CLQ_OK; k++) {
+        clq_variable *v = layer->variables[k] ? &model->variables[layer->variables[k] - 1] : NULL;
+        const char *what = v ? v->name + strlen(layer->name) + 1 : NULL;
+        if (!v || strcmp(what, variable) != 0) continue;
+        v->l1 = l1;
+        v->l2 = l2;
+        return x;
+    }
+    if (status == CLQ_OK) status = clq_fail(CLQ_ARGUMENT, "it has no variable '%.60s'", variable);
+    return latch(model, status, layer->name);
+}
+
 clq_tensor clq_pipeline_cut(clq_model *model, clq_tensor x) {
     if (!may_mark(model, x, "clq_pipeline_cut")) return (clq_tensor){0};
     uint32_t place = model->mark_count;
@@ -281,6 +385,7 @@ static void keep_tensors(clq_model *model, const uint32_t *tensors, const uint32
         if (!tensors[id]) continue;
         clq_model_tensor tensor = model->tensors[id - 1];
         tensor.layer = layers[tensor.layer];
+        tensor.mask = tensors[tensor.mask];
         for (uint32_t i = 0; i < tensor.input_count; i++) {
             uint32_t *input = &model->inputs[tensor.first_input + i];
             *input = tensors[*input];
@@ -341,6 +446,11 @@ static clq_status check_outputs(const clq_model *model, const clq_tensor *output
             if (outputs[k].id == outputs[i].id)
                 return clq_fail(CLQ_ARGUMENT, "model %s: outputs %zu and %zu are the same tensor, of layer '%s'",
                                 model->name, k, i, clq_model_tensor_name(model, &model->tensors[outputs[i].id - 1]));
+        if (model->tensors[outputs[i].id - 1].mask)
+            return clq_fail(
+                CLQ_UNSUPPORTED,
+                "model %s: output '%s' has a mask, and losses that leave masked steps out are not supported",
+                model->name, clq_model_tensor_name(model, &model->tensors[outputs[i].id - 1]));
     }
     return CLQ_OK;
 }
@@ -349,7 +459,11 @@ clq_status clq_model_finish_outputs(clq_model *model, const clq_tensor *outputs,
     if (model->error.status != CLQ_OK) return clq_error_raise(&model->error);
     if (model->finished) return clq_fail(CLQ_STATE, "model %s is finished already", model->name);
     CLQ_TRY(check_outputs(model, outputs, count));
-    for (size_t i = 0; i < count; i++) model->outputs[i] = outputs[i].id;
+    for (size_t i = 0; i < count; i++) {
+        clq_shape *shape = &model->tensors[outputs[i].id - 1].shape;
+        model->outputs[i] = outputs[i].id;
+        if (shape->rank == 0) *shape = CLQ_SHAPE(1); /* a number for each sample */
+    }
     model->output_count = (uint32_t)count;
     clq_status status = drop_unused(model);
     model->finished = status == CLQ_OK;

@@ -10,6 +10,7 @@ typedef struct clq_variable_kind {
     clq_dtype dtype;  /* f32 unless it is set */
     clq_role role;
     clq_initialiser initialiser;
+    size_t ones[2]; /* as of clq_variable */
     bool is_bias, decay, synchronized, fixed;
 } clq_variable_kind;
 extern const clq_variable_kind clq_variable_kernel, clq_variable_bias;
@@ -49,6 +50,8 @@ clq_status clq_reserve(void **array, size_t count, size_t more, size_t *capacity
 
 /* The product of the dimensions, each at least 1: at most INT32_MAX, as kernels index with 32-bit integers. */
 clq_status clq_shape_elements(const clq_shape *shape, size_t *out);
+/* The same of a tensor of the model, which may be without axes: one value. */
+clq_status clq_tensor_elements(const clq_shape *shape, size_t *out);
 bool clq_shape_equal(const clq_shape *a, const clq_shape *b);
 /* "(28, 28, 1)" */
 enum { CLQ_SHAPE_TEXT_MAX = 144 };

@@ -53,6 +53,7 @@ clq_status clq_model_declare_variable(clq_model *model, clq_layer *layer, unsign
                              .is_bias = kind->is_bias,
                              .role = kind->role,
                              .initialiser = kind->initialiser,
+                             .ones = {kind->ones[0], kind->ones[1]},
                              .decay = kind->decay,
                              .synchronized = kind->synchronized,
                              .fixed = kind->fixed,

@@ -30,7 +30,8 @@ struct clq_model_tensor {
     clq_dtype dtype;                   /* f32: the only one that there is */
     bool recompute;                    /* clq_recompute: its value is not kept for backward */
     clq_shape shape;                   /* without the batch */
-    size_t elements;                   /* product of shape */
+    size_t elements;                   /* product of shape; of rank 0: 1 */
+    uint32_t mask;                     /* id of the tensor that says which steps count; 0: all do */
 };
 
 /* Who changes a variable. */
@@ -46,6 +47,8 @@ typedef struct clq_variable {
     bool is_bias;
     clq_role role;
     clq_initialiser initialiser;
+    double l1, l2;     /* its penalty: l1 * sum |w| + l2 * sum w^2 is added to the loss */
+    size_t ones[2];    /* values from .. to that are 1 at first, whatever the initialiser */
     bool decay;        /* weight decay is about it */
     bool synchronized; /* of state: replicas that train together give it the same values, to the same bits */
     bool fixed;        /* of state: nobody changes it */

@@ -8,6 +8,8 @@
 const char *clq_keras_class(json_t *object); /* its class_name; "" where it has none */
 /* Whether an argument of a call is a tensor: what a layer gave. */
 bool clq_keras_is_tensor(json_t *argument);
+/* How many tensors an argument is: one, or a list of them if there may be several; 0: it is none. */
+size_t clq_keras_tensors(json_t *argument, bool several);
 /* FORMAT unless it is an array of layers; UNSUPPORTED where it has too many. */
 clq_status clq_keras_check_layers(json_t *layers);
 /* "config.layers[3] (conv2d)" */
@@ -18,12 +20,13 @@ void clq_keras_describe_place(json_t *layer, size_t index, char where[160]);
 /* Every key is either taken or known to be harmless; what is left at the end is refused by its path, so that nothing a
  * file asks for is silently ignored. */
 typedef struct clq_keras_attributes {
-    json_t *object;    /* borrowed */
-    json_t *left;      /* what nobody has taken yet */
-    json_t *arguments; /* of the call, if some are no tensors and nobody has taken them yet; borrowed */
-    json_t *keywords;  /* of the call; borrowed */
-    char path[256];    /* "config.layers[3] (conv2d).config" */
-    clq_status status; /* the first failure, whose detail is this thread's; what is taken behind it is not looked at */
+    json_t *object;     /* borrowed */
+    json_t *left;       /* what nobody has taken yet */
+    json_t *arguments;  /* of the call, if some are no tensors and nobody has taken them yet; borrowed */
+    json_t *keywords;   /* of the call; borrowed */
+    size_t next_tensor; /* number of the next input that a keyword gives, from 1 on */
+    char path[256];     /* "config.layers[3] (conv2d).config" */
+    clq_status status;  /* the first failure, whose detail is this thread's; what is taken behind it is not looked at */
 } clq_keras_attributes;
 /* The configuration of config.layers[index]. Close it in any case. */
 void clq_keras_open(json_t *layer, size_t index, clq_keras_attributes *out);
@@ -49,30 +52,55 @@ clq_status clq_keras_check_class(json_t *layer, size_t index);
 /* What a layer is applied to. */
 typedef struct clq_keras_call {
     const clq_tensor *inputs; /* (count) */
-    size_t count;
-    json_t *arguments; /* "args" of the call, if some of these are no tensors; else NULL */
-    json_t *keywords;  /* "kwargs" of the call; NULL: none */
-    const char *scope; /* the model within the model that the layer is of; NULL: it is of the whole */
-    bool frozen;       /* a model that it is within is not trained */
+    size_t count, positional; /* the first so many are no keywords' */
+    json_t *arguments;        /* "args" of the call, if some of these are no tensors; else NULL */
+    json_t *keywords;         /* "kwargs" of the call; NULL: none */
+    const char *scope;        /* the model within the model that the layer is of; NULL: it is of the whole */
+    bool frozen;              /* a model that it is within is not trained */
 } clq_keras_call;
 /* Whether keywords of two calls of the layer ask for the same. */
 bool clq_keras_same_keywords(json_t *layer, json_t *a, json_t *b);
 /* Whether the layer's kind takes a keyword of a call. */
 bool clq_keras_takes_keyword(json_t *layer, const char *key);
+/* The rows of the layer's kind whose keywords may be tensors, in order: number i; NULL: there are no more. */
+const clq_attribute *clq_keras_tensor_row(json_t *layer, size_t i);
 /* The keyword by which a call of the layer may pass input i; NULL: none. */
 const char *clq_keras_input_name(json_t *layer, size_t i);
 /* Adds the layer to the model, and applies it. */
 clq_status clq_keras_add_layer(clq_model *model, json_t *layer, size_t index, const clq_keras_call *call,
                                clq_tensor *out);
-/* Of an InputLayer, config.layers[index]. name: borrowed; NULL: it has none. */
-clq_status clq_keras_read_input(json_t *layer, size_t index, clq_shape *out, const char **name);
+/* Of an InputLayer, config.layers[index], which is the model's input number `input`. name: borrowed; NULL: it has none.
+ */
+clq_status clq_keras_read_input(json_t *layer, size_t index, const clq_keras_sizes *sizes, size_t input, clq_shape *out,
+                                const char **name);
+/* Whether the model has as many inputs as shapes are asked for. */
+clq_status clq_keras_check_sizes(const clq_keras_sizes *sizes, size_t inputs);
 /* Adds an input of the shape that an InputLayer or a "build_input_shape" has: the batch in front must be null. */
-clq_status clq_keras_add_shape(clq_model *model, json_t *shape, const char *name, const char *path, clq_tensor *out);
+clq_status clq_keras_add_shape(clq_model *model, const clq_keras_sizes *sizes, json_t *shape, const char *name,
+                               const char *path, clq_tensor *out);
+
+/* ---- layers that are made of others (keras_blocks.c) ---- */
+
+bool clq_keras_is_block(json_t *layer);
+/* The name of what a block is applied to, by place and by keyword; NULL: there are no more. */
+const char *clq_keras_block_input(json_t *layer, size_t i);
+const char *clq_keras_block_class(size_t i); /* of all blocks; NULL: there are no more */
+/* A use of a block. */
+typedef struct clq_keras_block_use {
+    const clq_model *model;
+    const clq_tensor *inputs; /* those that are given, in the order of their names */
+    unsigned given;           /* bit i: the one of name i */
+    bool *keeps_mask;         /* is set if what it gives has the mask of its first input */
+} clq_keras_block_use;
+/* The config of a Functional model that does the same: its inputs are those that are given. The caller's. path: the
+ * block, for messages. */
+clq_status clq_keras_write_block(json_t *layer, const char *path, const clq_keras_block_use *use, json_t **out);
 
 /* Adds all layers of a Functional model's config and finishes the model. */
-clq_status clq_keras_read_functional(clq_model *model, json_t *config);
-/* The same of a Sequential model's layers. config: an object, or as early versions had it NULL. given: what the first one
- * reads, unless that is an InputLayer. */
-clq_status clq_keras_read_sequential(clq_model *model, json_t *config, json_t *layers, clq_tensor given);
+clq_status clq_keras_read_functional(clq_model *model, const clq_keras_sizes *sizes, json_t *config);
+/* The same of a Sequential model's layers. config: an object, or as early versions had it NULL. given: what the first
+ * one reads, unless that is an InputLayer. */
+clq_status clq_keras_read_sequential(clq_model *model, const clq_keras_sizes *sizes, json_t *config, json_t *layers,
+                                     clq_tensor given);
 
 #endif

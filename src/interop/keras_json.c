@@ -15,6 +15,15 @@ bool clq_keras_is_tensor(json_t *argument) {
            json_object_get(json_object_get(argument, "config"), "keras_history");
 }
 
+size_t clq_keras_tensors(json_t *argument, bool several) {
+    size_t i;
+    json_t *item;
+    if (clq_keras_is_tensor(argument)) return 1;
+    if (!several || !json_is_array(argument)) return 0;
+    json_array_foreach(argument, i, item) if (!clq_keras_is_tensor(item)) return 0;
+    return json_array_size(argument);
+}
+
 clq_status clq_keras_check_layers(json_t *layers) {
     if (!json_is_array(layers) || json_array_size(layers) == 0)
         return clq_fail(CLQ_FORMAT, "config.layers is missing or empty");
@@ -27,41 +36,52 @@ clq_status clq_keras_check_layers(json_t *layers) {
 /* ---- Sequential ---- */
 
 /* The input's shape where no layer is the input: Keras 2's first layer may have it. */
-static clq_status add_first_shape(clq_model *model, json_t *config, json_t *first, clq_tensor *x) {
+static clq_status add_first_shape(clq_model *model, const clq_keras_sizes *sizes, json_t *config, json_t *first,
+                                  clq_tensor *x) {
     json_t *shape = json_object_get(config, "build_input_shape"),
            *old = json_object_get(json_object_get(first, "config"), "batch_input_shape");
-    if (shape) return clq_keras_add_shape(model, shape, NULL, "config.build_input_shape", x);
-    if (old) return clq_keras_add_shape(model, old, NULL, "config.layers[0].batch_input_shape", x);
-    return clq_fail(CLQ_FORMAT, "config has no InputLayer with a batch_shape and no build_input_shape: the input's "
-                                "shape is not known");
+    if (shape) return clq_keras_add_shape(model, sizes, shape, NULL, "config.build_input_shape", x);
+    if (old) return clq_keras_add_shape(model, sizes, old, NULL, "config.layers[0].batch_input_shape", x);
+    if (sizes->count > 0) {
+        clq_inputs(model, sizes->shapes, NULL, 1, x);
+        return x->id ? CLQ_OK : clq_error_raise(&model->error);
+    }
+    return clq_fail(CLQ_FORMAT, "config has no InputLayer with a batch_shape and no build_input_shape: say the input's "
+                                "shape, as --input-shape, or clq_keras_sizes does");
 }
 
 /* config: with the layers as a member, or, in the first versions of Keras 2, the list of them. */
-static clq_status read_sequential(clq_model *model, json_t *config) {
+static clq_status read_sequential(clq_model *model, const clq_keras_sizes *sizes, json_t *config) {
     clq_tensor given = {0};
     json_t *layers = json_is_array(config) ? config : json_object_get(config, "layers");
     CLQ_TRY(clq_keras_check_layers(layers));
+    CLQ_TRY(clq_keras_check_sizes(sizes, 1));
     if (strcmp(clq_keras_class(json_array_get(layers, 0)), "InputLayer") != 0)
-        CLQ_TRY(add_first_shape(model, config, json_array_get(layers, 0), &given));
-    return clq_keras_read_sequential(model, config, layers, given);
+        CLQ_TRY(add_first_shape(model, sizes, config, json_array_get(layers, 0), &given));
+    return clq_keras_read_sequential(model, sizes, config, layers, given);
 }
 
 /* ---- the file ---- */
 
-static clq_status build(json_t *root, clq_model *model) {
+static clq_status build(json_t *root, const clq_keras_sizes *sizes, clq_model *model) {
     json_t *config = json_object_get(root, "config");
     const char *class_name = clq_keras_class(root);
     const bool sequential = strcmp(class_name, "Sequential") == 0;
     if (!json_is_object(config) && !(sequential && json_is_array(config)))
         return clq_fail(CLQ_FORMAT, "config is missing: is this the text of model.to_json()?");
-    if (sequential) return read_sequential(model, config);
+    if (sequential) return read_sequential(model, sizes, config);
     if (strcmp(class_name, "Functional") == 0 || strcmp(class_name, "Model") == 0) /* the second: early Keras 2 */
-        return clq_keras_read_functional(model, config);
+        return clq_keras_read_functional(model, sizes, config);
     return clq_fail(CLQ_UNSUPPORTED, "class_name: '%.60s' is not supported; there are Sequential and Functional",
                     class_name);
 }
 
 clq_status clq_model_read_keras_json(const char *path, clq_model **out) {
+    return clq_model_read_keras_json_sized(path, NULL, out);
+}
+
+clq_status clq_model_read_keras_json_sized(const char *path, const clq_keras_sizes *given, clq_model **out) {
+    const clq_keras_sizes sizes = given ? *given : (clq_keras_sizes){0};
     json_t *root;
     CLQ_TRY(clq_json_read(path, FILE_MAX, DEPTH_MAX, &root));
     const char *name = json_string_value(json_object_get(json_object_get(root, "config"), "name"));
@@ -70,7 +90,7 @@ clq_status clq_model_read_keras_json(const char *path, clq_model **out) {
     clq_text_add_clean(&clean, name && *name ? name : "model");
     clq_status status = clean.failed ? CLQ_MEMORY : clq_model_create(clean.data, &model);
     clq_free(clean.data);
-    if (status == CLQ_OK) status = build(root, model);
+    if (status == CLQ_OK) status = build(root, &sizes, model);
     if (status != CLQ_OK) {
         /* To the caller a bad layer is a bad file, whatever the builder calls it. */
         if (status == CLQ_ARGUMENT || status == CLQ_STATE) status = CLQ_FORMAT;

@@ -17,8 +17,15 @@ static void take_dtype(clq_keras_attributes *a) {
         clq_keras_refuse(a, CLQ_UNSUPPORTED, "dtype", "'%.40s' is not supported, only float32", name);
 }
 
-static void take_common(clq_keras_attributes *a) {
-    take_dtype(a);
+/* Of some functions the type is an attribute of their own. */
+static bool has_row(const clq_layer_kind *kind, const char *key) {
+    for (size_t i = 0; i < kind->attribute_count; i++)
+        if (strcmp(kind->attributes[i].key, key) == 0) return true;
+    return false;
+}
+
+static void take_common(clq_keras_attributes *a, const clq_layer_kind *kind) {
+    if (!has_row(kind, "dtype")) take_dtype(a);
     (void)clq_keras_attribute(a, "batch_input_shape"); /* Keras 2's first layer repeats the input's */
 }
 
@@ -41,12 +48,23 @@ const char *clq_keras_input_name(json_t *layer, size_t i) {
     return kind && kind->input_names && i < kind->inputs[1] ? kind->input_names[i] : NULL;
 }
 
+const clq_attribute *clq_keras_tensor_row(json_t *layer, size_t i) {
+    const clq_layer_kind *kind = find_kind(layer);
+    for (size_t k = 0; kind && k < kind->attribute_count; k++)
+        if (kind->attributes[k].type == CLQ_ATTRIBUTE_TENSOR && i-- == 0) return &kind->attributes[k];
+    return NULL;
+}
+
 bool clq_keras_same_keywords(json_t *layer, json_t *a, json_t *b) {
     const clq_layer_kind *kind = find_kind(layer);
     for (size_t i = 0; kind && i < kind->attribute_count; i++) {
         const clq_attribute *row = &kind->attributes[i];
-        if (row->type == CLQ_ATTRIBUTE_KEYWORD_FLAG &&
-            json_is_true(json_object_get(a, row->key)) != json_is_true(json_object_get(b, row->key)))
+        json_t *of_a = json_object_get(a, row->key), *of_b = json_object_get(b, row->key);
+        if (row->type == CLQ_ATTRIBUTE_KEYWORD_FLAG && json_is_true(of_a) != json_is_true(of_b)) return false;
+        if (row->type == CLQ_ATTRIBUTE_KEYWORD_NUMBER && json_number_value(of_a) != json_number_value(of_b))
+            return false;
+        if (row->type == CLQ_ATTRIBUTE_TENSOR &&
+            clq_keras_tensors(of_a, row->several) != clq_keras_tensors(of_b, row->several))
             return false;
     }
     return true;
@@ -55,7 +73,10 @@ bool clq_keras_same_keywords(json_t *layer, json_t *a, json_t *b) {
 bool clq_keras_takes_keyword(json_t *layer, const char *key) {
     const clq_layer_kind *kind = find_kind(layer);
     for (size_t i = 0; kind && i < kind->attribute_count; i++)
-        if (kind->attributes[i].type == CLQ_ATTRIBUTE_KEYWORD_FLAG && strcmp(kind->attributes[i].key, key) == 0)
+        if ((kind->attributes[i].type == CLQ_ATTRIBUTE_KEYWORD_FLAG ||
+             kind->attributes[i].type == CLQ_ATTRIBUTE_KEYWORD_NUMBER ||
+             kind->attributes[i].type == CLQ_ATTRIBUTE_TENSOR) &&
+            strcmp(kind->attributes[i].key, key) == 0)
             return true;
     return false;
 }
@@ -70,10 +91,78 @@ clq_status clq_keras_check_class(json_t *layer, size_t index) {
     for (size_t i = 0; clq_layer_kind_at(i); i++)
         if (clq_layer_kind_at(i)->inputs[1] > 0)
             clq_text_add(&known, "%s%s", known.length ? " " : "", clq_layer_kind_at(i)->type);
+    for (size_t i = 0; clq_keras_block_class(i); i++) clq_text_add(&known, " %s", clq_keras_block_class(i));
     clq_status status = clq_fail(CLQ_UNSUPPORTED, "%s: a %.60s is not supported; expected %s", where, class_name,
                                  known.data ? known.data : "");
     clq_free(known.data);
     return status;
+}
+
+/* ---- regularizers ---- */
+
+typedef struct penalty {
+    double l1, l2;
+} penalty;
+
+static double number_or(json_t *config, const char *key, double otherwise) {
+    json_t *value = json_object_get(config, key);
+    return json_is_number(value) ? json_number_value(value) : otherwise;
+}
+
+/* L1, L2 and L1L2, as objects or by name; their factors are 0.01 by default, of L1L2 as an object 0. */
+static bool read_penalty(json_t *value, penalty *out) {
+    json_t *config = json_object_get(value, "config");
+    const char *name = json_is_string(value) ? json_string_value(value) : clq_keras_class(value);
+    const bool l1 = strcmp(name, "L1") == 0 || strcmp(name, "l1") == 0,
+               l2 = strcmp(name, "L2") == 0 || strcmp(name, "l2") == 0,
+               both = strcmp(name, "L1L2") == 0 || strcmp(name, "l1_l2") == 0;
+    const double otherwise = both && config ? 0 : 0.01;
+    *out = (penalty){l1 || both ? number_or(config, "l1", otherwise) : 0,
+                     l2 || both ? number_or(config, "l2", otherwise) : 0};
+    return l1 || l2 || both;
+}
+
+/* What a key with such an end is about; false: the key has another end. */
+static bool find_subject(const char *key, const char *end, char subject[40]) {
+    const size_t length = strlen(key), tail = strlen(end);
+    if (length <= tail || length - tail >= 40 || strcmp(key + length - tail, end) != 0) return false;
+    memcpy(subject, key, length - tail);
+    subject[length - tail] = '\0';
+    return true;
+}
+
+/* The layer's variable that a key's "kernel" or "recurrent" means. */
+static const char *variable_of(const char *subject) {
+    static const char *const others[][2] = {
+        {"recurrent", "recurrent_kernel"}, {"depthwise", "depthwise_kernel"}, {"pointwise", "pointwise_kernel"}};
+    for (size_t i = 0; i < CLQ_COUNT_OF(others); i++)
+        if (strcmp(others[i][0], subject) == 0) return others[i][1];
+    return subject;
+}
+
+/* Takes all keys of regularizers but that of the output, which is refused as any key is. */
+static void take_penalties(clq_keras_attributes *a) {
+    const char *key;
+    json_t *value;
+    char subject[40];
+    penalty ignored;
+    json_object_foreach(a->object, key, value) {
+        if (!find_subject(key, "_regularizer", subject) || strcmp(subject, "activity") == 0) continue;
+        if (!json_is_null(value) && !read_penalty(value, &ignored)) continue; /* refused at the end */
+        (void)clq_keras_attribute(a, key);
+    }
+}
+
+static void add_penalties(clq_model *model, clq_tensor x, json_t *config) {
+    const char *key;
+    json_t *value;
+    char subject[40];
+    penalty found;
+    json_object_foreach(config, key, value) {
+        if (json_is_null(value) || !find_subject(key, "_regularizer", subject) || !read_penalty(value, &found))
+            continue;
+        (void)clq_regularise(model, x, variable_of(subject), found.l1, found.l2);
+    }
 }
 
 /* config: room for one of the kind. */
@@ -85,8 +174,10 @@ static clq_status add_layer(clq_model *model, json_t *layer, size_t index, const
     clq_keras_open(layer, index, &a);
     a.arguments = call->arguments;
     a.keywords = call->keywords;
+    a.next_tensor = call->positional + 1;
     const char *name = clq_keras_text(&a, "name", NULL);
-    take_common(&a);
+    take_common(&a, kind);
+    take_penalties(&a);
     const bool frozen = !clq_keras_flag(&a, "trainable", true) || call->frozen;
     clq_keras_read_rows(&a, kind, &model->tensors[inputs[0].id - 1], config);
     if (a.arguments) clq_keras_refuse(&a, CLQ_UNSUPPORTED, "args", "only tensors can be arguments of a call");
@@ -95,7 +186,9 @@ static clq_status add_layer(clq_model *model, json_t *layer, size_t index, const
     if (call->scope && *name && snprintf(inner, sizeof inner, "%s.%s", call->scope, name) < (int)sizeof inner)
         name = inner;
     *out = clq_model_add_layer(model, kind, name, config, inputs, count);
+    if (out->id) add_penalties(model, *out, json_object_get(layer, "config"));
     if (frozen && out->id) (void)clq_freeze(model, *out);
+    if (model->error.status != CLQ_OK) *out = (clq_tensor){0};
     return out->id ? CLQ_OK : clq_fail_within(clq_error_raise(&model->error), "%s", a.path);
 }
 
@@ -113,25 +206,59 @@ clq_status clq_keras_add_layer(clq_model *model, json_t *layer, size_t index, co
 
 /* ---- inputs ---- */
 
-static clq_status read_shape(json_t *shape, const char *path, clq_shape *out) {
-    size_t rank = json_array_size(shape);
-    if (!json_is_array(shape) || rank < 2 || rank > CLQ_SHAPE_MAX + 1 || !json_is_null(json_array_get(shape, 0)))
-        return clq_fail(CLQ_FORMAT, "%s should be null (the batch) and 1 to %d sizes", path, CLQ_SHAPE_MAX);
-    *out = (clq_shape){.rank = (unsigned)rank - 1};
-    for (size_t d = 1; d < rank; d++)
-        if (!clq_keras_is_size(json_array_get(shape, d), &out->dims[d - 1]))
-            return clq_fail(CLQ_UNSUPPORTED, "%s[%zu] should be a known size of at least 1", path, d);
+static clq_status refuse_size(const char *path, size_t axis, size_t known, size_t given) {
+    return clq_fail(CLQ_MISMATCH, "%s[%zu] is %zu, and the shape that is asked for has %zu there", path, axis, known,
+                    given);
+}
+
+/* What is asked for has a size for each axis, 0 for those that it leaves to the file. */
+static clq_status take_asked(const clq_shape *asked, const char *path, clq_shape *shape) {
+    if (asked->rank != shape->rank)
+        return clq_fail(CLQ_MISMATCH, "%s has %u axes behind the batch, and the shape that is asked for has %u", path,
+                        shape->rank, asked->rank);
+    for (unsigned d = 0; d < shape->rank; d++) {
+        if (asked->dims[d] && shape->dims[d] && asked->dims[d] != shape->dims[d])
+            return refuse_size(path, d + 1, shape->dims[d], asked->dims[d]);
+        if (asked->dims[d]) shape->dims[d] = asked->dims[d];
+    }
     return CLQ_OK;
 }
 
-clq_status clq_keras_add_shape(clq_model *model, json_t *shape, const char *name, const char *path, clq_tensor *out) {
+static clq_status read_shape(const clq_keras_sizes *sizes, size_t input, json_t *shape, const char *path,
+                             clq_shape *out) {
+    size_t rank = json_array_size(shape);
+    if (!json_is_array(shape) || rank < 1 || rank > CLQ_SHAPE_MAX + 1 || !json_is_null(json_array_get(shape, 0)))
+        return clq_fail(CLQ_FORMAT, "%s should be null (the batch) and at most %d sizes", path, CLQ_SHAPE_MAX);
+    *out = (clq_shape){.rank = (unsigned)rank - 1};
+    for (size_t d = 1; d < rank; d++)
+        if (!json_is_null(json_array_get(shape, d)) && !clq_keras_is_size(json_array_get(shape, d), &out->dims[d - 1]))
+            return clq_fail(CLQ_FORMAT, "%s[%zu] should be a size of at least 1, or null", path, d);
+    if (input < sizes->count) CLQ_TRY(take_asked(&sizes->shapes[input], path, out));
+    for (size_t d = 1; d < rank; d++) {
+        if (out->dims[d - 1] == 0) out->dims[d - 1] = sizes->open;
+        if (out->dims[d - 1] == 0)
+            return clq_fail(CLQ_UNSUPPORTED,
+                            "%s[%zu] is open (null): say the input's shape, as --input-shape, or clq_keras_sizes does",
+                            path, d);
+    }
+    return CLQ_OK;
+}
+
+clq_status clq_keras_check_sizes(const clq_keras_sizes *sizes, size_t inputs) {
+    if (sizes->count <= inputs) return CLQ_OK;
+    return clq_fail(CLQ_MISMATCH, "shapes of %zu inputs are asked for, and the model has %zu", sizes->count, inputs);
+}
+
+clq_status clq_keras_add_shape(clq_model *model, const clq_keras_sizes *sizes, json_t *shape, const char *name,
+                               const char *path, clq_tensor *out) {
     clq_shape input;
-    CLQ_TRY(read_shape(shape, path, &input));
-    *out = clq_model_add_input(model, input, name);
+    CLQ_TRY(read_shape(sizes, 0, shape, path, &input));
+    clq_inputs(model, &input, name ? &name : NULL, 1, out);
     return out->id ? CLQ_OK : clq_fail_within(clq_error_raise(&model->error), "%s", path);
 }
 
-clq_status clq_keras_read_input(json_t *layer, size_t index, clq_shape *out, const char **given_name) {
+clq_status clq_keras_read_input(json_t *layer, size_t index, const clq_keras_sizes *sizes, size_t input, clq_shape *out,
+                                const char **given_name) {
     char path[256];
     clq_keras_attributes a;
     clq_keras_open(layer, index, &a);
@@ -147,5 +274,5 @@ clq_status clq_keras_read_input(json_t *layer, size_t index, clq_shape *out, con
     CLQ_TRY(clq_keras_close(&a));
     snprintf(path, sizeof path, "%.220s.%s", a.path, key);
     *given_name = json_string_value(name);
-    return read_shape(shape, path, out);
+    return read_shape(sizes, input, shape, path, out);
 }

@@ -6,6 +6,8 @@
 #include "graph/kinds.h"
 #include "graph/layers/layer.h"
 #include "graph/random_numbers.h"
+#include "graph/recurrent_models.h"
+#include "graph/special_models.h"
 #include "ref/graph_interpret.h"
 
 #include <math.h>
@@ -130,7 +132,7 @@ static struct {
         two_gradients, repeats, slices, normalised, dropped, exchanged, second_losses, accumulated, adding_products,
         narrow, narrow_gradients, casts, again, products_again, normalised_again, dropped_again;
 } made;
-static unsigned frames_again; /* likewise, of the special models */
+static unsigned frames_again, penalties, warps; /* likewise, of the special models */
 
 static void count_elements(const clq_node *node) {
     const clq_element_program *p = &node->attributes.program;
@@ -168,6 +170,8 @@ static void count_made(const clq_graph *graph) {
         made.products_again += node->again && (node->op == &clq_op_dense || node->op == &clq_op_conv2d);
         made.normalised_again += node->again && node->op == &clq_op_normalise;
         frames_again += node->op == &clq_op_frames;
+        penalties += node->op == &clq_op_penalty_gradient;
+        warps += node->op == &clq_op_warp;
         made.conv_pools += node->op == &clq_op_conv_pool;
         made.products += node->op == &clq_op_dense && node->attributes.dense.activation != CLQ_LINEAR;
         made.pools += node->op == &clq_op_pool2d && node->attributes.pool2d.activation != CLQ_LINEAR;
@@ -656,9 +660,22 @@ static build_layers *const special[] = {framed,
                                         scaled,
                                         noisy,
                                         attentive,
-                                        of_tokens};
+                                        of_tokens,
+                                        masked_both_ways,
+                                        dropped_sequences,
+                                        from_state_to_state,
+                                        regularised,
+                                        moved};
 
 enum { SEEDS_EACH = 6 };
+
+/* Penalties are added to the model's loss, whatever the weight is of the output's. Models of several outputs have none.
+ */
+static void weigh_penalties(subject *s) {
+    s->losses[0].weight = 0.5f;
+    for (uint32_t v = 0; v < s->model->variable_count && s->model->output_count > 1; v++)
+        s->model->variables[v].l1 = s->model->variables[v].l2 = 0;
+}
 
 /* Seeds turn by turn on the drivers. Passes are cheap, and each kernel of a plan is compiled: a model has one plan of
  * each driver, the one with all recomputed that may be, the other with some. */
@@ -672,6 +689,7 @@ static void special_on(clq_device *device, clq_queue *queue) {
         if (!all && turn % 2 == clq_device_runs_in_caller(device)) continue;
         build_of(&s, i, special[i / SEEDS_EACH]);
         (void)snprintf(s.path, sizeof s.path, " special %zu", i / SEEDS_EACH);
+        if (special[i / SEEDS_EACH] == regularised) weigh_penalties(&s);
         make_numbers(&s, &n);
         recompute(&s, i % 2);
         CHECK_OK(clq_list_create(device, COUNT, &list));
@@ -687,7 +705,7 @@ static void special_on(clq_device *device, clq_queue *queue) {
 static void special_models_compute_what_their_graphs_do(void **state) {
     (void)state;
     on_each_driver(special_on);
-    assert_true(frames_again > 0);
+    assert_true(frames_again > 0 && penalties > 0 && warps > 0);
 }
 
 /* ---- without memory ---- */

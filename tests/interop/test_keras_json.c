@@ -97,6 +97,10 @@ static bool is_read_now(const char *name) {
                                        "batch_normalization_frozen",
                                        "minimum",
                                        "dense_frozen",
+                                       "lstm",
+                                       "dense_regularizer",
+                                       "dot",
+                                       "batch_normalization_regularizer",
                                        "input_is_an_output"};
     for (size_t i = 0; i < CLQ_COUNT_OF(read); i++)
         if (strcmp(read[i], name) == 0) return true;
@@ -138,9 +142,9 @@ static char *place_of(json_t *parent, const char *place, const char *key, size_t
     return clq_strprintf("%s/%s", place, key ? key : i == 0 ? "first" : "other");
 }
 
-/* Every value of a good file replaced by other ones, one at a time: read or refused with a message, never worse. Under
- * sanitizers, three times as slow, the first value of each place alone (seen). */
-static void damage(json_t *root, json_t *parent, const char *place, json_t *seen, size_t *made) {
+/* Every value of a good file replaced by other ones, one at a time: read or refused with a message, never worse. once:
+ * the first value of each place alone (seen). */
+static void damage(json_t *root, json_t *parent, const char *place, bool once, json_t *seen, size_t *made) {
     json_t *const wrong[] = {json_null(),    json_integer(-1), json_integer(0), json_integer(INT64_MAX),
                              json_real(2.5), json_string("x"), json_array(),    json_object(),
                              json_true()};
@@ -151,7 +155,7 @@ static void damage(json_t *root, json_t *parent, const char *place, json_t *seen
         json_t *good = json_incref(key ? json_object_get(parent, key) : json_array_get(parent, i));
         char *below = place_of(parent, place, key, i);
         assert_non_null(below);
-        const bool is_new = !IS_WATCHED || !json_object_get(seen, below);
+        const bool is_new = !once || !json_object_get(seen, below);
         assert_int_equal(json_object_set_new(seen, below, json_true()), 0);
         for (size_t w = 0; is_new && w < CLQ_COUNT_OF(wrong); w++) {
             clq_model *model;
@@ -170,7 +174,7 @@ static void damage(json_t *root, json_t *parent, const char *place, json_t *seen
             json_object_set(parent, key, good);
         else
             json_array_set(parent, i, good);
-        if (json_is_object(good) || json_is_array(good)) damage(root, good, below, seen, made);
+        if (json_is_object(good) || json_is_array(good)) damage(root, good, below, once, seen, made);
         clq_free(below);
         json_decref(good);
         if (iterator) iterator = json_object_iter_next(parent, json_object_key_to_iter(key));
@@ -183,16 +187,23 @@ static void damaged_values(void **state) {
     const char *const files[] = {"cnn_sgd_nesterov_ragged", "functional_chain",       "conv_variants",
                                  "outputs/two_outputs",     "branched/branch_concat", "branched/shared_layer",
                                  "normalised/dropout_eval"};
-    json_t *seen = json_object();
-    size_t made = 0;
+    json_t *seen = json_object(), *root, *entry;
+    size_t made = 0, index;
     for (size_t i = 0; i < CLQ_COUNT_OF(files); i++) {
         char *path = clq_strprintf("%s/tests/golden/%s/model.json", getenv("CLQ_TEST_SOURCE"), files[i]);
-        json_t *root;
         assert_int_equal(clq_json_read(path, 1 << 24, 64, &root), CLQ_OK);
-        damage(root, root, "file", seen, &made);
+        damage(root, root, "file", IS_WATCHED, seen, &made); /* under sanitizers three times as slow */
         json_decref(root);
         clq_free(path);
     }
+    char *path = clq_strprintf("%s/tests/golden/single_layers.json", getenv("CLQ_TEST_SOURCE"));
+    assert_int_equal(clq_json_read(path, 1 << 24, 64, &root), CLQ_OK);
+    clq_free(path);
+    json_array_foreach(json_object_get(root, "models"), index, entry) {
+        json_t *model = json_object_get(entry, "model");
+        damage(model, model, "file", true, seen, &made);
+    }
+    json_decref(root);
     json_decref(seen);
     assert_true(made > (IS_WATCHED ? 3000 : 30000));
 }
@@ -393,8 +404,7 @@ static void models_of_keras_2(void **state) {
         {OLD_FUNCTIONAL("Functional", OLD_DENSE("last", "}, \"inbound_nodes\": [[[\"i\", 0, 0, {\"mask\": 1}]]]}")),
          "kwargs.mask is not supported"},
         {OLD_FUNCTIONAL("Functional", OLD_DENSE("last", "}, \"inbound_nodes\": [[7]]}")), "as Keras 2 writes it"},
-        {"{\"class_name\": \"Sequential\", \"config\": [" OLD_DENSE("last", "}}") "]}",
-         "the input's shape is not known"},
+        {"{\"class_name\": \"Sequential\", \"config\": [" OLD_DENSE("last", "}}") "]}", "say the input's shape"},
     };
     for (size_t i = 0; i < CLQ_COUNT_OF(read); i++) {
         clq_model *model;
@@ -504,6 +514,62 @@ static void calls_of_layers(void **state) {
     }
 }
 
+/* Sizes that a file leaves open, and what says them. */
+static void open_sizes(void **state) {
+    (void)state;
+    const clq_shape images = {3, {20, 30, 3}}, partly = {3, {0, 30, 0}}, wide = {3, {20, 30, 4}}, flat = {1, {7}};
+    const clq_shape two[] = {images, flat};
+    const struct {
+        const char *shape;
+        clq_keras_sizes sizes;
+        clq_status status;
+        const char *says;
+        size_t dims[2];
+    } cases[] = {
+        {"[null, null, null, 3]", {.open = 9}, CLQ_OK, NULL, {9, 9}},
+        {"[null, 5, null, 3]", {.open = 9}, CLQ_OK, NULL, {5, 9}},
+        {"[null, null, null, 3]", {.shapes = &images, .count = 1}, CLQ_OK, NULL, {20, 30}},
+        {"[null, 20, 30, 3]", {.shapes = &images, .count = 1}, CLQ_OK, NULL, {20, 30}},
+        {"[null, null, null, 3]", {.open = 9, .shapes = &partly, .count = 1}, CLQ_OK, NULL, {9, 30}},
+        {"[null, null, null, 3]", {.open = 0}, CLQ_UNSUPPORTED, "batch_shape[1] is open", {0}},
+        {"[null, null, null, 3]", {.shapes = &partly, .count = 1}, CLQ_UNSUPPORTED, "batch_shape[1] is open", {0}},
+        {"[null, null, null, 3]", {.shapes = &wide, .count = 1}, CLQ_MISMATCH, "batch_shape[3] is 3", {0}},
+        {"[null, null, null, 3]", {.shapes = &flat, .count = 1}, CLQ_MISMATCH, "3 axes behind the batch", {0}},
+        {"[null, null, null, 3]", {.shapes = two, .count = 2}, CLQ_MISMATCH, "shapes of 2 inputs", {0}},
+    };
+    const char *layer =
+        "{\"class_name\": \"Activation\", \"name\": \"y\", \"config\": {\"name\": \"y\", "
+        "\"activation\": \"relu\"}, \"inbound_nodes\": [{\"args\": [" TENSOR("x", 0) "], \"kwargs\": {}}]}";
+    for (size_t i = 0; i < CLQ_COUNT_OF(cases); i++) {
+        clq_model *model;
+        /* This puts the file there, whatever becomes of it. */
+        if (read_layers(cases[i].shape, layer, "y", &model) == CLQ_OK) clq_model_destroy(model);
+        const clq_status status = clq_model_read_keras_json_sized(file, &cases[i].sizes, &model);
+        if (status != cases[i].status) fail_msg("case %zu: %s", i, clq_error_detail());
+        if (status != CLQ_OK) {
+            expect_text(clq_error_detail(), cases[i].says);
+            continue;
+        }
+        assert_int_equal(clq_model_output_shape(model, 0).dims[0], cases[i].dims[0]);
+        assert_int_equal(clq_model_output_shape(model, 0).dims[1], cases[i].dims[1]);
+        clq_model_destroy(model);
+    }
+}
+
+/* Of a Sequential file without any shape. */
+static void shapes_of_none(void **state) {
+    (void)state;
+    clq_model *model;
+    const clq_shape shape = {1, {4}};
+    const clq_keras_sizes sizes = {.shapes = &shape, .count = 1};
+    const char *text = "{\"class_name\": \"Sequential\", \"config\": [" OLD_DENSE("last", "}}") "]}";
+    put(text, strlen(text));
+    assert_int_equal(clq_model_read_keras_json_sized(file, NULL, &model), CLQ_FORMAT);
+    assert_int_equal(clq_model_read_keras_json_sized(file, &sizes, &model), CLQ_OK);
+    assert_int_equal(clq_model_input_shape(model).dims[0], 4);
+    clq_model_destroy(model);
+}
+
 /* A layer within a frozen model is not trained, whatever it says itself. */
 static void frozen_models_within(void **state) {
     (void)state;
@@ -552,6 +618,8 @@ int main(void) {
                                        cmocka_unit_test(models_of_keras_2),
                                        cmocka_unit_test(models_that_multiply),
                                        cmocka_unit_test(calls_of_layers),
+                                       cmocka_unit_test(open_sizes),
+                                       cmocka_unit_test(shapes_of_none),
                                        cmocka_unit_test(frozen_models_within)};
     return cmocka_run_group_tests(tests, start, end);
 }

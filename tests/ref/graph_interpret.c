@@ -2,6 +2,7 @@
 
 #include "ref/ref_elementwise.h"
 #include "ref/ref_product.h"
+#include "ref/ref_recurrent.h"
 #include "support/check.h"
 
 #include <math.h>
@@ -220,6 +221,16 @@ static void loss(const interpreter *r, const clq_node *node) {
     free(target);
 }
 
+/* What it adds to the loss's totals, which are given together. */
+static void penalty(const interpreter *r, const clq_node *node, bool gradient) {
+    const struct clq_penalty_attributes *a = &node->attributes.penalty;
+    assert_true(!node->inputs[1]);
+    if (gradient)
+        ref_penalty_gradient(&a->problem, r->inputs->count, r->inputs->scale, in(r, node, 0), out(r, node, 0));
+    else
+        out(r, node, 0)[0] = ref_penalty(&a->problem, r->inputs->count, in(r, node, 0)) / (double)a->weight;
+}
+
 /* ---- elementwise programs ---- */
 
 static void elementwise(const interpreter *r, const clq_node *node) {
@@ -322,6 +333,39 @@ static void row_norm_gradient(const interpreter *r, const clq_node *node) {
     }
 }
 
+/* ---- recurrent cells ---- */
+
+static void recurrent(const interpreter *r, const clq_node *node) {
+    const ref_recurrent_values values = {.z = in(r, node, 0),
+                                         .u = in(r, node, 1),
+                                         .bias = in(r, node, 2),
+                                         .h0 = in(r, node, 3),
+                                         .c0 = in(r, node, 4),
+                                         .mask = in(r, node, 5),
+                                         .drops = in(r, node, 6),
+                                         .y = out(r, node, 0),
+                                         .h = out(r, node, 1),
+                                         .c = out(r, node, 2),
+                                         .before = out(r, node, 3),
+                                         .kept = out(r, node, 4)};
+    ref_recurrent(&node->attributes.recurrent, r->inputs->count, &values);
+}
+static void recurrent_gradient(const interpreter *r, const clq_node *node) {
+    const ref_recurrent_slopes slopes = {.dy = in(r, node, 0),
+                                         .dh = in(r, node, 1),
+                                         .dc = in(r, node, 2),
+                                         .u = in(r, node, 3),
+                                         .kept = in(r, node, 4),
+                                         .mask = in(r, node, 5),
+                                         .drops = in(r, node, 6),
+                                         .dz = out(r, node, 0),
+                                         .dr = out(r, node, 1),
+                                         .dboth = out(r, node, 2),
+                                         .dh0 = out(r, node, 3),
+                                         .dc0 = out(r, node, 4)};
+    ref_recurrent_gradient(&node->attributes.recurrent, r->inputs->count, &slopes);
+}
+
 /* ---- repeats and concatenations ---- */
 
 static void concatenate(const interpreter *r, const clq_node *node) {
@@ -407,6 +451,10 @@ static void run_node(const interpreter *r, const clq_node *node) {
     } else if (op == &clq_op_gather_gradient) {
         ref_gather_gradient(&node->attributes.gather, r->inputs->count, in(r, node, 0), in(r, node, 1),
                             out(r, node, 0));
+    } else if (op == &clq_op_recurrent) {
+        recurrent(r, node);
+    } else if (op == &clq_op_recurrent_gradient) {
+        recurrent_gradient(r, node);
     } else if (op == &clq_op_grouped) {
         grouped(r, node);
     } else if (op == &clq_op_grouped_gradient) {
@@ -437,6 +485,10 @@ static void run_node(const interpreter *r, const clq_node *node) {
         activate(r, node, 0, CLQ_SOFTMAX);
     } else if (op == &clq_op_loss) {
         loss(r, node);
+    } else if (op == &clq_op_penalty || op == &clq_op_penalty_gradient) {
+        penalty(r, node, op == &clq_op_penalty_gradient);
+    } else if (op == &clq_op_warp) {
+        ref_warp(&node->attributes.warp, r->inputs->count, in(r, node, 0), in(r, node, 1), out(r, node, 0), NULL);
     } else if (op == &clq_op_softmax_gradient) {
         softmax_gradient(r, node);
     } else if (op == &clq_op_dense_gradient) {
@@ -492,13 +544,22 @@ static void give(const interpreter *r, clq_id id, const ref_outputs *outputs) {
     if (value->home == CLQ_HOME_OUTPUT) to = outputs->outputs[value->index];
     for (uint32_t i = 0; i < r->graph->output_count; i++)
         if (id == r->graph->outputs[i]) to = outputs->outputs[i];
-    if (value->home == CLQ_HOME_METRICS) to = outputs->metrics + value->index;
     if (value->home == CLQ_HOME_STATE && outputs->states) to = outputs->states[value->index]; /* the last one stays */
     if (value->home == CLQ_HOME_GRADIENT && outputs->gradients) to = outputs->gradients[value->index];
     if (value->home == CLQ_HOME_NORMS && outputs->norms) to = outputs->norms;
     if (value->home == CLQ_HOME_SENT) to = outputs->sent[value->index];
     if (value->home == CLQ_HOME_SENT_GRADIENT) to = outputs->sent_gradients[value->index];
     if (to) memcpy(to, r->memory[id], numbers_of(r, id) * sizeof *to);
+}
+
+/* Totals of a loss, and what is added to them. */
+static void give_metrics(const interpreter *r, double *metrics) {
+    for (unsigned add = 0; add < 2; add++)
+        for (clq_id id = 1; id <= r->graph->value_count; id++) {
+            const clq_graph_value *value = clq_graph_value_at(r->graph, id);
+            for (size_t i = 0; value->home == CLQ_HOME_METRICS && i < value->elements; i++)
+                metrics[value->index + i] = add ? metrics[value->index + i] + r->memory[id][i] : 0;
+        }
 }
 
 void ref_interpret(const clq_graph *graph, const ref_inputs *inputs, const ref_outputs *outputs) {
@@ -510,6 +571,7 @@ void ref_interpret(const clq_graph *graph, const ref_inputs *inputs, const ref_o
         if (inputs->rounds) store_outputs(&r, &graph->nodes[n]);
     }
     for (clq_id id = 1; id <= graph->value_count; id++) give(&r, id, outputs);
+    if (outputs->metrics) give_metrics(&r, outputs->metrics);
     for (clq_id id = 1; id <= graph->value_count; id++) free(r.memory[id]);
     free(r.memory);
 }

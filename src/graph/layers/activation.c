@@ -23,6 +23,7 @@ const clq_layer_kind clq_layer_activation = {.type = "Activation",
                                              .stem = "activation",
                                              .inputs = {1, 1},
                                              CLQ_LAYER_CONFIG(activation_config, attributes),
+                                             .mask = clq_layer_keep_mask,
                                              .infer = clq_layer_keep_shape,
                                              .expand = expand};
 
@@ -75,6 +76,7 @@ const clq_layer_kind clq_layer_relu = {.type = "ReLU",
                                        .stem = "re_lu",
                                        .inputs = {1, 1},
                                        CLQ_LAYER_CONFIG(relu_config, relu_attributes),
+                                       .mask = clq_layer_keep_mask,
                                        .infer = clq_layer_keep_shape,
                                        .expand = expand_relu};
 
@@ -95,6 +97,7 @@ const clq_layer_kind clq_layer_leaky_relu = {.type = "LeakyReLU",
                                              .stem = "leaky_re_lu",
                                              .inputs = {1, 1},
                                              CLQ_LAYER_CONFIG(slope_config, leaky_attributes),
+                                             .mask = clq_layer_keep_mask,
                                              .infer = clq_layer_keep_shape,
                                              .expand = expand_leaky};
 
@@ -111,6 +114,7 @@ const clq_layer_kind clq_layer_elu = {.type = "ELU",
                                       .stem = "elu",
                                       .inputs = {1, 1},
                                       CLQ_LAYER_CONFIG(slope_config, elu_attributes),
+                                      .mask = clq_layer_keep_mask,
                                       .infer = clq_layer_keep_shape,
                                       .expand = expand_elu};
 
@@ -178,6 +182,7 @@ const clq_layer_kind clq_layer_prelu = {.type = "PReLU",
                                         .stem = "p_re_lu",
                                         .inputs = {1, 1},
                                         CLQ_LAYER_CONFIG(prelu_config, prelu_attributes),
+                                        .mask = clq_layer_keep_mask,
                                         .infer = infer_prelu,
                                         .declare = declare_prelu,
                                         .expand = expand_prelu};
@@ -230,6 +235,7 @@ const clq_layer_kind clq_layer_softmax = {.type = "Softmax",
                                           .stem = "softmax",
                                           .inputs = {1, 1},
                                           CLQ_LAYER_CONFIG(softmax_config, softmax_attributes),
+                                          .mask = clq_layer_keep_mask,
                                           .infer = infer_softmax,
                                           .expand = expand_softmax};
 

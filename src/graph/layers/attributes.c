@@ -99,6 +99,7 @@ static void add_axes(const clq_attribute *row, const void *member, clq_text *to)
 
 static clq_status check_operand(const clq_attribute *row, void *member) {
     const clq_operand *operand = member;
+    CLQ_TRY(check_numbers(row, (void *)(uintptr_t)&operand->array));
     if (operand->place <= 2 && isfinite(operand->number)) return CLQ_OK;
     return clq_fail(CLQ_ARGUMENT, "%s %g, of place %u, should be finite, and of place 1 or 2", row->key,
                     operand->number, operand->place);
@@ -106,7 +107,52 @@ static clq_status check_operand(const clq_attribute *row, void *member) {
 
 static void add_operand(const clq_attribute *row, const void *member, clq_text *to) {
     const clq_operand *operand = member;
-    clq_text_add(to, " %s %u %.17g", row->key, operand->place, operand->number);
+    clq_text_add(to, " %s %u %.17g of %zu", row->key, operand->place, operand->number, operand->array.count);
+}
+static clq_status own_operand(void *member) { return own_numbers(&((clq_operand *)member)->array); }
+static void release_operand(void *member) { release_numbers(&((clq_operand *)member)->array); }
+
+static void add_word(const clq_attribute *row, const void *member, clq_text *to) {
+    clq_text_add(to, " %s %s", row->key, ((const clq_short_text *)member)->text);
+}
+
+static clq_status check_choice(const clq_attribute *row, void *member) {
+    const int choice = *(const int *)member;
+    int count = 0;
+    while (row->words[count]) count++;
+    if (choice >= 0 && choice < count) return CLQ_OK;
+    return clq_fail(CLQ_ARGUMENT, "%s %d is none of the %d that there are", row->key, choice, count);
+}
+
+static clq_status check_range(const clq_attribute *row, void *member) {
+    const clq_draw_range *range = member;
+    if (isfinite(range->low) && isfinite(range->high) && range->low <= range->high) return CLQ_OK;
+    return clq_fail(CLQ_ARGUMENT, "%s should be two finite numbers, the lower one first, not %g and %g", row->key,
+                    range->low, range->high);
+}
+static void add_range(const clq_attribute *row, const void *member, clq_text *to) {
+    const clq_draw_range *range = member;
+    clq_text_add(to, " %s %.17g:%.17g", row->key, range->low, range->high);
+}
+
+static void add_pads(const clq_attribute *row, const void *member, clq_text *to) {
+    const clq_pads *pads = member;
+    clq_text_add(to, " %s", row->key);
+    for (unsigned d = 0; d < pads->rank; d++) clq_text_add(to, " %zu:%zu", pads->sides[d][0], pads->sides[d][1]);
+}
+
+static void add_sections(const clq_attribute *row, const void *member, clq_text *to) {
+    const clq_sections *sections = member;
+    clq_text_add(to, " %s %zu", row->key, sections->parts);
+    for (size_t i = 0; i < sections->count; i++) clq_text_add(to, ":%zu", sections->places[i]);
+}
+
+static void add_pair(const clq_attribute *row, const void *member, clq_text *to) {
+    clq_text_add(to, " %s %d %d", row->key, ((const int *)member)[0], ((const int *)member)[1]);
+}
+
+static void add_place(const clq_attribute *row, const void *member, clq_text *to) {
+    clq_text_add(to, " %s %zu", row->key, *(const size_t *)member);
 }
 
 static void add_shape(const clq_attribute *row, const void *member, clq_text *to) {
@@ -134,6 +180,7 @@ static const attribute_type types[CLQ_ATTRIBUTE_TYPES] = {
     [CLQ_ATTRIBUTE_SIZES] = {.check = check_sizes, .add_key = add_sizes},
     [CLQ_ATTRIBUTE_FLAG] = {.add_key = add_flag},
     [CLQ_ATTRIBUTE_KEYWORD_FLAG] = {.add_key = add_flag},
+    [CLQ_ATTRIBUTE_KEYWORD_NUMBER] = {.add_key = add_number},
     [CLQ_ATTRIBUTE_OPPOSITE] = {.add_key = add_flag},
     [CLQ_ATTRIBUTE_NUMBER] = {.check = check_number, .add_key = add_number},
     [CLQ_ATTRIBUTE_NUMBERS] = {.check = check_numbers,
@@ -147,8 +194,19 @@ static const attribute_type types[CLQ_ATTRIBUTE_TYPES] = {
     [CLQ_ATTRIBUTE_SHARED] = {.add_key = add_choice},
     [CLQ_ATTRIBUTE_AXES] = {.check = check_axes, .add_key = add_axes},
     [CLQ_ATTRIBUTE_ORDER] = {.add_key = add_shape},
+    [CLQ_ATTRIBUTE_OPEN_SHAPE] = {.add_key = add_shape},
     [CLQ_ATTRIBUTE_PLACES] = {.add_key = add_places},
-    [CLQ_ATTRIBUTE_OPERAND] = {.check = check_operand, .add_key = add_operand},
+    [CLQ_ATTRIBUTE_OPERAND] = {.check = check_operand,
+                               .add_key = add_operand,
+                               .own = own_operand,
+                               .release = release_operand},
+    [CLQ_ATTRIBUTE_TENSOR] = {.add_key = add_place},
+    [CLQ_ATTRIBUTE_TEXT] = {.add_key = add_word},
+    [CLQ_ATTRIBUTE_CHOICE] = {.check = check_choice, .add_key = add_choice},
+    [CLQ_ATTRIBUTE_RANGE] = {.check = check_range, .add_key = add_range},
+    [CLQ_ATTRIBUTE_PADS] = {.add_key = add_pads},
+    [CLQ_ATTRIBUTE_SECTIONS] = {.add_key = add_sections},
+    [CLQ_ATTRIBUTE_AXIS_PAIR] = {.add_key = add_pair},
     [CLQ_ATTRIBUTE_INITIALISER] = {.check = check_initialiser},
 };
 

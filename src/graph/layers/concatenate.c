@@ -76,10 +76,37 @@ clq_id clq_layer_expand_concatenated(clq_expansion *e, const clq_id *x) {
     return clq_expand_joined(e, x, rows);
 }
 
+/* Along the channels a step counts where it does in any input; one without a mask counts everywhere. */
+static clq_tensor join_masks(clq_model *model, uint32_t layer, clq_tensor y) {
+    const clq_model_tensor made = model->tensors[y.id - 1];
+    const int axis = ((const concatenate_config *)model->layers[layer - 1].config)->axis;
+    clq_tensor mask = {0};
+    uint32_t masks = 0;
+    unsigned along = 0;
+    for (uint32_t i = 0; i < made.input_count; i++)
+        masks += model->tensors[model->inputs[made.first_input + i] - 1].mask > 0;
+    if (masks == 0) return mask;
+    (void)clq_find_axis(&made.shape, axis, &along); /* as it was inferred */
+    if (along == 0)
+        clq_error_take(clq_fail(CLQ_UNSUPPORTED, "layer '%s': joining steps that have masks is not supported",
+                                model->layers[layer - 1].name),
+                       &model->error);
+    if (masks < made.input_count || along == 0) return mask;
+    for (uint32_t i = 0; i < made.input_count; i++) {
+        const clq_tensor other = {.model = model, .id = model->tensors[model->inputs[made.first_input + i] - 1].mask};
+        if (other.id == mask.id) continue;
+        mask = mask.id
+                   ? clq_model_add_layer(model, &clq_layer_op_either, NULL, &(clq_operand){0}, CLQ_TENSORS(mask, other))
+                   : other;
+    }
+    return mask;
+}
+
 const clq_layer_kind clq_layer_concatenate = {.type = "Concatenate",
                                               .stem = "concatenate",
                                               .inputs = {2, SIZE_MAX},
                                               CLQ_LAYER_CONFIG(concatenate_config, attributes),
+                                              .mask = join_masks,
                                               .infer = clq_layer_infer_concatenated,
                                               .expand = clq_layer_expand_concatenated};
 

@@ -43,6 +43,7 @@ const clq_layer_kind clq_layer_dense = {.type = "Dense",
                                         .stem = "dense",
                                         .inputs = {1, 1},
                                         CLQ_LAYER_CONFIG(clq_dense_config, attributes),
+                                        .mask = clq_layer_keep_mask,
                                         .infer = infer,
                                         .declare = declare,
                                         .expand = expand};

@@ -40,14 +40,15 @@ static clq_id finish(clq_expansion *e, clq_node *node, unsigned from, clq_id x) 
     return clq_expand_unary(e, *node, x);
 }
 
-/* One for each place of a mask, kept or 0. */
-static clq_id add_mask(clq_expansion *e, const clq_shape *shape, size_t elements, uint32_t stream) {
+clq_id clq_expand_drops(clq_expansion *e, const clq_shape *shape, double rate, uint64_t seed, uint32_t stream) {
     clq_node node = clq_expand_node(e, &clq_op_elementwise);
     clq_element_program *p = &node.attributes.program;
+    size_t elements = 1;
+    for (unsigned d = 0; d < shape->rank; d++) elements *= shape->dims[d];
     const unsigned one = clq_element_do(p, (clq_instruction){.op = CLQ_ELEMENT_CONSTANT, .number = 1});
-    const clq_instruction drop = {.op = CLQ_ELEMENT_DROPOUT, .a = one, .number = config_of(e)->rate, .stream = stream};
+    const clq_instruction drop = {.op = CLQ_ELEMENT_DROPOUT, .a = one, .number = rate, .stream = stream};
     p->outputs[p->output_count++].from = clq_element_do(p, drop);
-    p->seed = seed_of(e);
+    p->seed = seed ? seed : e->config->seed;
     node.outputs[0] = clq_expand_value(e, shape, elements);
     return clq_graph_add_node(e->graph, &node);
 }
@@ -62,7 +63,7 @@ static clq_id expand_shared(clq_expansion *e, clq_id x, unsigned shared, uint32_
         elements *= shape.dims[d];
     }
     const bool by_channel = (shared | last) == all;
-    clq_id mask = add_mask(e, &shape, elements, stream);
+    clq_id mask = clq_expand_drops(e, &shape, config_of(e)->rate, config_of(e)->seed, stream);
     if (!mask) return 0;
     if (by_channel && elements < channels.dims[0]) mask = clq_expand_repeated(e, &CLQ_SHAPE(1), &channels, mask);
     if (!by_channel) mask = clq_expand_repeated(e, &shape, &e->y->shape, mask);
@@ -148,6 +149,7 @@ static clq_status infer_spatial(const clq_model *model, const clq_layer *layer, 
                                  .inputs = {1, 1},                                                                     \
                                  CLQ_LAYER_CONFIG(clq_dropout_config, rows),                                           \
                                  .draws = true,                                                                        \
+                                 .mask = clq_layer_keep_mask,                                                          \
                                  .infer = (shape),                                                                     \
                                  .expand = (expansion)}
 KIND(clq_layer_dropout, "Dropout", "dropout", attributes, clq_layer_keep_shape, expand);

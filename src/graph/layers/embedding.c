@@ -5,13 +5,14 @@
 
 typedef struct embedding_config {
     size_t rows, width;
+    bool mask_zero;
     clq_initialiser initialiser;
 } embedding_config;
 static const clq_attribute attributes[] = {
     {CLQ_LAYER_ATTRIBUTE("input_dim", CLQ_ATTRIBUTE_SIZES, embedding_config, rows), .needed = true},
     {CLQ_LAYER_ATTRIBUTE("output_dim", CLQ_ATTRIBUTE_SIZES, embedding_config, width), .needed = true},
     {CLQ_LAYER_ATTRIBUTE("embeddings_initializer", CLQ_ATTRIBUTE_INITIALISER, embedding_config, initialiser)},
-    {.key = "mask_zero", .type = CLQ_ATTRIBUTE_ONLY_FALSE},
+    {CLQ_LAYER_ATTRIBUTE("mask_zero", CLQ_ATTRIBUTE_FLAG, embedding_config, mask_zero)},
     {.key = "input_length", .type = CLQ_ATTRIBUTE_UNUSED},
 };
 static const clq_variable_kind table_kind = {
@@ -44,22 +45,54 @@ static clq_id expand(clq_expansion *e, const clq_id *x) {
     return clq_expand_unary(e, node, x[0]);
 }
 
+static size_t rows_of(const clq_layer *layer) { return ((const embedding_config *)layer->config)->rows; }
+
+/* Token 0 is none. */
+static clq_tensor make_mask(clq_model *model, uint32_t id, clq_tensor y) {
+    const clq_layer *layer = &model->layers[id - 1];
+    const clq_tensor x = {.model = model, .id = model->inputs[model->tensors[y.id - 1].first_input]};
+    if (!((const embedding_config *)layer->config)->mask_zero) return (clq_tensor){0};
+    return clq_model_add_mask(model, layer->name, x);
+}
+
 const clq_layer_kind clq_layer_embedding = {.type = "Embedding",
                                             .stem = "embedding",
                                             .inputs = {1, 1},
                                             CLQ_LAYER_CONFIG(embedding_config, attributes),
+                                            .takes_scalars = true,
+                                            .rows = rows_of,
+                                            .mask = make_mask,
                                             .infer = infer,
                                             .declare = declare,
                                             .expand = expand};
+
+/* A table whose rows can be used the other way round, too: only the usual way is read. */
+static const clq_attribute reversible_attributes[] = {
+    {CLQ_LAYER_ATTRIBUTE("input_dim", CLQ_ATTRIBUTE_SIZES, embedding_config, rows), .needed = true},
+    {CLQ_LAYER_ATTRIBUTE("output_dim", CLQ_ATTRIBUTE_SIZES, embedding_config, width), .needed = true},
+    {CLQ_LAYER_ATTRIBUTE("embeddings_initializer", CLQ_ATTRIBUTE_INITIALISER, embedding_config, initialiser)},
+    {CLQ_LAYER_ATTRIBUTE("mask_zero", CLQ_ATTRIBUTE_FLAG, embedding_config, mask_zero)},
+    {.key = "tie_weights", .type = CLQ_ATTRIBUTE_UNUSED},
+    {.key = "reverse_dtype", .type = CLQ_ATTRIBUTE_UNUSED},
+    {.key = "logit_soft_cap", .type = CLQ_ATTRIBUTE_UNUSED},
+};
+const clq_layer_kind clq_layer_reversible_embedding = {.type = "ReversibleEmbedding",
+                                                       .stem = "reversible_embedding",
+                                                       .inputs = {1, 1},
+                                                       CLQ_LAYER_CONFIG(embedding_config, reversible_attributes),
+                                                       .takes_scalars = true,
+                                                       .rows = rows_of,
+                                                       .mask = make_mask,
+                                                       .infer = infer,
+                                                       .declare = declare,
+                                                       .expand = expand};
 
 clq_tensor clq_embedding(clq_model *model, clq_tensor x, size_t rows, size_t width, const char *name) {
     return clq_model_add_layer(model, &clq_layer_embedding, name, &(embedding_config){.rows = rows, .width = width}, &x,
                                1);
 }
 
-size_t clq_layer_rows(const clq_layer *layer) {
-    return layer->kind == &clq_layer_embedding ? ((const embedding_config *)layer->config)->rows : 0;
-}
+size_t clq_layer_rows(const clq_layer *layer) { return layer->kind->rows ? layer->kind->rows(layer) : 0; }
 
 /* ---- numbers that do not depend on the input ---- */
 
@@ -79,8 +112,17 @@ static clq_id expand_zeros(clq_expansion *e, const clq_id *x) {
     (void)x;
     return add_constant(e, 0);
 }
+/* Of whatever type: whole numbers, too. */
+static const clq_attribute numbers_attributes[] = {{.key = "dtype", .type = CLQ_ATTRIBUTE_UNUSED}};
 #define NUMBERS(name, class_name, name_stem)                                                                           \
-    CLQ_FUNCTION_KIND(clq_layer_op_##name, class_name, name_stem, NUMPY, expand_##name)
+    const clq_layer_kind clq_layer_op_##name = {.type = (class_name),                                                  \
+                                                .stem = (name_stem),                                                   \
+                                                .module = NUMPY,                                                       \
+                                                .inputs = {1, 1},                                                      \
+                                                CLQ_LAYER_ATTRIBUTES(numbers_attributes),                              \
+                                                .takes_scalars = true,                                                 \
+                                                .infer = clq_layer_keep_shape,                                         \
+                                                .expand = expand_##name}
 NUMBERS(ones, "OnesLike", "ones_like");
 NUMBERS(zeros, "ZerosLike", "zeros_like");
 

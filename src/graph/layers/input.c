@@ -2,7 +2,9 @@
 #include "graph/layers/layer.h"
 
 static clq_status infer(const clq_model *model, const clq_layer *layer, clq_model_tensor *y) {
+    size_t elements;
     y->shape = *(const clq_shape *)layer->config;
+    CLQ_TRY(clq_shape_elements(&y->shape, &elements)); /* samples have an axis */
     if (!model->input) return CLQ_OK;
     return clq_fail(CLQ_UNSUPPORTED, "model %s has an input already: clq_inputs adds several", model->name);
 }
@@ -104,7 +106,7 @@ static size_t add_up(clq_model *model, const clq_shape *shapes, size_t count) {
         status = clq_fail(CLQ_ARGUMENT, "model %s: 1 to %d inputs are supported, not %zu", model->name,
                           CLQ_MODEL_INPUTS_MAX, count);
     for (size_t i = 0; i < count && status == CLQ_OK; i++) {
-        status = clq_shape_elements(&shapes[i], &elements);
+        status = clq_tensor_elements(&shapes[i], &elements);
         if (status != CLQ_OK) clq_fail_within(status, "input %zu", i);
         sum += elements;
     }
@@ -118,13 +120,13 @@ static size_t add_up(clq_model *model, const clq_shape *shapes, size_t count) {
 
 void clq_inputs(clq_model *model, const clq_shape *shapes, const char *const *names, size_t count,
                 clq_tensor *tensors) {
-    if (count == 1) {
+    if (count == 1 && shapes[0].rank > 0) {
         tensors[0] = clq_model_add_input(model, shapes[0], names ? names[0] : NULL);
         return;
     }
     part_config part = {0};
     clq_tensor whole = {0};
-    const size_t sum = add_up(model, shapes, count);
+    const size_t sum = add_up(model, shapes, count); /* a sample has an axis, also if its only input has none */
     if (sum > 0) whole = clq_model_add_input(model, CLQ_SHAPE(sum), "all inputs");
     for (size_t i = 0; i < count; i++) {
         tensors[i] = (clq_tensor){0};

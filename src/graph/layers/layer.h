@@ -18,6 +18,12 @@
 /* An `infer`: y has the shape of its first input. (kinds.c) */
 clq_status clq_layer_keep_shape(const clq_model *model, const clq_layer *layer, clq_model_tensor *y);
 
+/* A `mask`: y's is that of the layer's first input. (model.c) */
+clq_tensor clq_layer_keep_mask(clq_model *model, uint32_t layer, clq_tensor y);
+
+/* A tensor that is 1 where x is not 0, else 0, of a layer that is named after another. (logic.c) */
+clq_tensor clq_model_add_mask(clq_model *model, const char *of, clq_tensor x);
+
 /* Sets what the config leaves open to its default, and checks it by the kind's rows. (attributes.c) */
 clq_status clq_layer_check(const clq_layer_kind *kind, void *config);
 /* Makes what the attributes of a copied config point to copies; to be released in any case. */
@@ -49,7 +55,18 @@ extern const clq_layer_kind clq_layer_input, clq_layer_conv1d, clq_layer_conv2d,
     clq_layer_op_log_sigmoid, clq_layer_op_sum, clq_layer_op_mean, clq_layer_custom_scale, clq_layer_op_reshape,
     clq_layer_op_squeeze, clq_layer_op_expand_dims, clq_layer_op_transpose, clq_layer_op_concatenate,
     clq_layer_op_stack, clq_layer_op_get_item, clq_layer_op_softmax, clq_layer_attention, clq_layer_embedding,
-    clq_layer_op_ones, clq_layer_op_zeros, clq_layer_op_cumsum;
+    clq_layer_op_ones, clq_layer_op_zeros, clq_layer_op_cumsum, clq_layer_op_equal, clq_layer_op_not_equal,
+    clq_layer_op_greater, clq_layer_op_greater_equal, clq_layer_op_less, clq_layer_op_less_equal, clq_layer_op_both,
+    clq_layer_op_either, clq_layer_op_not, clq_layer_op_any, clq_layer_op_all, clq_layer_op_where, clq_layer_op_power,
+    clq_layer_op_sign, clq_layer_op_expm1, clq_layer_op_log1p, clq_layer_op_reciprocal, clq_layer_op_cast,
+    clq_layer_op_convert, clq_layer_op_clip, clq_layer_op_max, clq_layer_op_min, clq_layer_op_matmul,
+    clq_layer_op_einsum, clq_layer_dot, clq_layer_einsum_dense, clq_layer_resizing, clq_layer_category_encoding,
+    clq_layer_op_one_hot, clq_layer_op_fft2, clq_layer_op_split, clq_layer_op_swapaxes, clq_layer_op_flip,
+    clq_layer_op_pad, clq_layer_position_embedding, clq_layer_learned_rows, clq_layer_rotary_embedding,
+    clq_layer_llama_norm, clq_layer_mistral_norm, clq_layer_qwen_norm, clq_layer_phi3_norm,
+    clq_layer_reversible_embedding, clq_layer_random_flip, clq_layer_random_rotation, clq_layer_random_zoom,
+    clq_layer_random_translation, clq_layer_random_crop, clq_layer_op_attention, clq_layer_score_attention,
+    clq_layer_additive_attention, clq_layer_top_k, clq_layer_simple_rnn, clq_layer_lstm, clq_layer_gru;
 
 /* CLQ_ARGUMENT unless it is one of clq_activation. */
 clq_status clq_layer_check_activation(clq_activation activation);
@@ -102,6 +119,14 @@ clq_status clq_layer_infer_permuted(const clq_model *model, const clq_layer *lay
 clq_id clq_layer_expand_permuted(clq_expansion *e, const clq_id *x);
 clq_status clq_layer_infer_concatenated(const clq_model *model, const clq_layer *layer, clq_model_tensor *y);
 clq_id clq_layer_expand_concatenated(clq_expansion *e, const clq_id *x);
+/* Factors of dropout for each sample, of this shape: 0, or 1 / (1 - rate). seed 0: the trainer's. (dropout.c) */
+clq_id clq_expand_drops(clq_expansion *e, const clq_shape *shape, double rate, uint64_t seed, uint32_t stream);
+/* An image of x's channels, of the height and width that y has. interpolation: of clq_layer_interpolations, which end
+ * with NULL: nearest, bilinear, bicubic. (resample.c) */
+extern const char *const clq_layer_interpolations[];
+clq_id clq_layer_expand_resampled(clq_expansion *e, clq_id x, int interpolation, bool antialias);
+clq_id clq_layer_expand_resampled_from(clq_expansion *e, clq_id x, const clq_shape *from, int interpolation,
+                                       bool antialias); /* of x's shape `from` */
 /* All inputs side by side, in each of so many rows. */
 clq_id clq_expand_joined(clq_expansion *e, const clq_id *x, size_t rows);
 /* x of shape `from` repeated along the axes on which it has size 1 and `to` more. */
@@ -127,6 +152,8 @@ typedef struct clq_window_pair {
 clq_status clq_infer_windows(const clq_model *model, const clq_window_pair *pair, unsigned axes, clq_model_tensor *y);
 /* The same as a problem, without filters and activation. */
 clq_conv2d_problem clq_expand_windows(const clq_expansion *e, const clq_window_pair *pair);
+/* `count` numbers from `first` on, of a tensor of `all`. (outputs.c) */
+clq_arrangement clq_arrangement_run(size_t all, size_t first, size_t count);
 /* A convolution's node, without values: in groups of channels if there is more than one. */
 clq_node clq_expand_convolution(const clq_expansion *e, const clq_conv2d_problem *problem, size_t groups);
 
@@ -138,12 +165,49 @@ static inline bool clq_find_axis(const clq_shape *shape, int given, unsigned *ax
     return true;
 }
 
+/* ---- what kinds of keras.ops share (arithmetic.c) ---- */
+
+/* Of two operands, tensors or one of them numbers, whose shapes broadcast. */
+enum { CLQ_OPERAND_ROWS = 1, CLQ_REDUCTION_ROWS = 3 };
+extern const clq_attribute clq_layer_operand_rows[CLQ_OPERAND_ROWS];
+typedef unsigned (*clq_layer_combine)(clq_element_program *p, unsigned a, unsigned b); /* of registers; its register */
+clq_status clq_layer_infer_binary(const clq_model *model, const clq_layer *layer, clq_model_tensor *y);
+clq_id clq_layer_expand_binary(clq_expansion *e, const clq_id *x, clq_layer_combine combine);
+#define CLQ_BINARY_KIND(kind, class_name, name_stem, in_module, expansion)                                             \
+    const clq_layer_kind kind = {.type = (class_name),                                                                 \
+                                 .stem = (name_stem),                                                                  \
+                                 .module = (in_module),                                                                \
+                                 .inputs = {1, 2},                                                                     \
+                                 .config_bytes = sizeof(clq_operand),                                                  \
+                                 CLQ_LAYER_ATTRIBUTES(clq_layer_operand_rows),                                         \
+                                 .takes_scalars = true,                                                                \
+                                 .infer = clq_layer_infer_binary,                                                      \
+                                 .expand = (expansion)}
+
+/* Of one tensor, over axes that lie side by side. */
+extern const clq_attribute clq_layer_reduction_rows[CLQ_REDUCTION_ROWS];
+typedef struct clq_reduction_config {
+    clq_axes axes;
+    bool keep_dims;
+} clq_reduction_config;
+clq_status clq_layer_infer_reduction(const clq_model *model, const clq_layer *layer, clq_model_tensor *y);
+clq_id clq_layer_expand_sum(clq_expansion *e, clq_id x, double scale); /* times `scale` */
+#define CLQ_REDUCTION_KIND(kind, class_name, name_stem, in_module, expansion)                                          \
+    const clq_layer_kind kind = {.type = (class_name),                                                                 \
+                                 .stem = (name_stem),                                                                  \
+                                 .module = (in_module),                                                                \
+                                 .inputs = {1, 1},                                                                     \
+                                 CLQ_LAYER_CONFIG(clq_reduction_config, clq_layer_reduction_rows),                     \
+                                 .infer = clq_layer_infer_reduction,                                                   \
+                                 .expand = (expansion)}
+
 /* A function of keras.ops that has one tensor, keeps its shape, and has no attributes. */
 #define CLQ_FUNCTION_KIND(kind, class_name, name_stem, in_module, expansion)                                           \
     const clq_layer_kind kind = {.type = (class_name),                                                                 \
                                  .stem = (name_stem),                                                                  \
                                  .module = (in_module),                                                                \
                                  .inputs = {1, 1},                                                                     \
+                                 .takes_scalars = true,                                                                \
                                  .infer = clq_layer_keep_shape,                                                        \
                                  .expand = (expansion)}
 

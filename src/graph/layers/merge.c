@@ -89,9 +89,28 @@ static clq_id expand_average(clq_expansion *e, const clq_id *x) {
     return clq_expand_elements(e, scale, &sum);
 }
 
+/* A step counts where it does in all inputs that have a mask. */
+static clq_tensor join_masks(clq_model *model, uint32_t layer, clq_tensor y) {
+    const uint32_t first = model->tensors[y.id - 1].first_input, count = model->tensors[y.id - 1].input_count;
+    clq_tensor mask = {0};
+    (void)layer;
+    for (uint32_t i = 0; i < count; i++) {
+        const clq_tensor other = {.model = model, .id = model->tensors[model->inputs[first + i] - 1].mask};
+        if (!other.id || other.id == mask.id) continue;
+        mask = mask.id
+                   ? clq_model_add_layer(model, &clq_layer_op_both, NULL, &(clq_operand){0}, CLQ_TENSORS(mask, other))
+                   : other;
+    }
+    return mask;
+}
+
 #define MERGE(kind, class_name, name_stem, most, expansion)                                                            \
-    const clq_layer_kind kind = {                                                                                      \
-        .type = (class_name), .stem = (name_stem), .inputs = {2, (most)}, .infer = infer, .expand = (expansion)}
+    const clq_layer_kind kind = {.type = (class_name),                                                                 \
+                                 .stem = (name_stem),                                                                  \
+                                 .inputs = {2, (most)},                                                                \
+                                 .mask = join_masks,                                                                   \
+                                 .infer = infer,                                                                       \
+                                 .expand = (expansion)}
 MERGE(clq_layer_add, "Add", "add", SIZE_MAX, expand_add);
 MERGE(clq_layer_subtract, "Subtract", "subtract", 2, expand_subtract);
 MERGE(clq_layer_multiply, "Multiply", "multiply", SIZE_MAX, expand_multiply);

@@ -31,6 +31,13 @@ static const clq_attribute attributes[] = {
                          moving_variance_initialiser)},
 };
 
+/* Keras's statistics leave masked steps out. */
+static clq_status infer(const clq_model *model, const clq_layer *layer, clq_model_tensor *y) {
+    if (clq_model_input_of(model, y, 0)->mask)
+        return clq_fail(CLQ_UNSUPPORTED, "its input has a mask, which is not supported");
+    return clq_layer_keep_shape(model, layer, y);
+}
+
 static clq_status declare(clq_model *model, clq_layer *layer, const clq_model_tensor *y) {
     const clq_shape shape = CLQ_SHAPE(y->shape.dims[y->shape.rank - 1]);
     const clq_batch_norm_config *config = layer->config;
@@ -96,7 +103,7 @@ const clq_layer_kind clq_layer_batch_norm = {.type = "BatchNormalization",
                                              .stem = "batch_normalization",
                                              .inputs = {1, 1},
                                              CLQ_LAYER_CONFIG(clq_batch_norm_config, attributes),
-                                             .infer = clq_layer_keep_shape,
+                                             .infer = infer,
                                              .declare = declare,
                                              .expand = expand};
 

@@ -37,8 +37,8 @@ static clq_status infer_squeeze(const clq_model *model, const clq_layer *layer, 
     const clq_shape *x = &clq_model_input_of(model, y, 0)->shape;
     const int given = ((const axis_config *)layer->config)->axis;
     unsigned axis;
-    if (!clq_find_axis(x, given, &axis) || x->dims[axis] != 1 || x->rank == 1)
-        return clq_fail(CLQ_ARGUMENT, "axis %d should be one of several, with one place", given);
+    if (!clq_find_axis(x, given, &axis) || x->dims[axis] != 1)
+        return clq_fail(CLQ_ARGUMENT, "axis %d should be one with one place", given);
     y->shape.rank = 0;
     for (unsigned d = 0; d < x->rank; d++)
         if (d != axis) y->shape.dims[y->shape.rank++] = x->dims[d];
@@ -75,6 +75,7 @@ static clq_status infer_expand_dims(const clq_model *model, const clq_layer *lay
                                                 .inputs = {1, (most)},                                                 \
                                                 CLQ_LAYER_CONFIG(config, rows),                                        \
                                                 .moves = true,                                                         \
+                                                .takes_scalars = true,                                                 \
                                                 .infer = (shape),                                                      \
                                                 .expand = (expansion)}
 KIND(reshape, "Reshape", "reshape", shape_config, reshape_attributes, 1, infer_reshape, expand_reshape);
@@ -179,7 +180,6 @@ static clq_status find_places(const clq_places *p, const clq_shape *x, clq_arran
         if (!range_of(place, (size_t)n, axis)) return clq_fail(CLQ_ARGUMENT, "a slice of %ld places is empty", n);
         y->dims[y->rank++] = axis->out;
     }
-    if (y->rank == 0) *y = CLQ_SHAPE(1);
     return CLQ_OK;
 }
 
@@ -197,3 +197,136 @@ static clq_id expand_places(clq_expansion *e, const clq_id *x) {
     return clq_expand_arrange(e, &a, x[0]);
 }
 KIND(get_item, "GetItem", "get_item", places_config, places_attributes, 1, infer_places, expand_places);
+
+/* ---- an axis in parts: each is a layer of its own ---- */
+
+typedef struct split_config {
+    clq_sections sections;
+    int axis;
+    size_t part;
+} split_config;
+static const clq_attribute split_attributes[] = {
+    {CLQ_LAYER_ATTRIBUTE("indices_or_sections", CLQ_ATTRIBUTE_SECTIONS, split_config, sections), .needed = true},
+    {CLQ_LAYER_ATTRIBUTE("axis", CLQ_ATTRIBUTE_AXIS, split_config, axis), .needed = true},
+    {CLQ_LAYER_ATTRIBUTE("part", CLQ_ATTRIBUTE_SIZES, split_config, part)},
+};
+
+static unsigned count_parts(const clq_layer *layer) {
+    const clq_sections *sections = &((const split_config *)layer->config)->sections;
+    return (unsigned)(sections->parts ? sections->parts : sections->count + 1);
+}
+
+/* Where the part is along the axis. */
+static clq_status find_split(const clq_layer *layer, const clq_shape *x, clq_arrangement *a, unsigned *axis) {
+    const split_config *config = layer->config;
+    const clq_sections *sections = &config->sections;
+    *a = clq_arrangement_of(x->rank, x->dims);
+    if (!clq_find_axis(x, config->axis, axis))
+        return clq_fail(CLQ_ARGUMENT, "axis: its input has no axis %d", config->axis);
+    const size_t size = x->dims[*axis], part = config->part;
+    size_t first = part == 0 ? 0 : sections->places[part - 1],
+           end = part == sections->count ? size : sections->places[part];
+    if (sections->parts) {
+        if (size % sections->parts)
+            return clq_fail(CLQ_ARGUMENT, "axis %d has %zu places, which are not %zu times as many", config->axis, size,
+                            sections->parts);
+        first = size / sections->parts * part;
+        end = first + size / sections->parts;
+    }
+    if (first >= end || end > size)
+        return clq_fail(CLQ_ARGUMENT, "its parts should be cut at ascending places of axis %d, which has %zu",
+                        config->axis, size);
+    a->axes[*axis].first = (long)first;
+    a->axes[*axis].out = end - first;
+    return CLQ_OK;
+}
+static clq_status infer_split(const clq_model *model, const clq_layer *layer, clq_model_tensor *y) {
+    clq_arrangement a;
+    unsigned axis;
+    y->shape = clq_model_input_of(model, y, 0)->shape;
+    CLQ_TRY(find_split(layer, &y->shape, &a, &axis));
+    y->shape.dims[axis] = a.axes[axis].out;
+    return CLQ_OK;
+}
+static clq_id expand_split(clq_expansion *e, const clq_id *x) {
+    clq_arrangement a;
+    unsigned axis;
+    (void)find_split(e->layer, &clq_model_input_of(e->model, e->y, 0)->shape, &a, &axis); /* as it was inferred */
+    return clq_expand_arrange(e, &a, x[0]);
+}
+const clq_layer_kind clq_layer_op_split = {.type = "Split",
+                                           .stem = "split",
+                                           .module = NUMPY,
+                                           .inputs = {1, 1},
+                                           CLQ_LAYER_CONFIG(split_config, split_attributes),
+                                           .moves = true,
+                                           .output_count = count_parts,
+                                           .output_member = CLQ_OUTPUT_MEMBER(split_config, part),
+                                           .infer = infer_split,
+                                           .expand = expand_split};
+
+/* ---- two axes swapped, an axis turned round ---- */
+
+typedef struct swap_config {
+    int first, second;
+} swap_config;
+static const clq_attribute swap_attributes[] = {
+    {CLQ_LAYER_ATTRIBUTE("axis1", CLQ_ATTRIBUTE_AXIS, swap_config, first), .needed = true},
+    {CLQ_LAYER_ATTRIBUTE("axis2", CLQ_ATTRIBUTE_AXIS, swap_config, second), .needed = true},
+};
+static clq_status find_swap(const clq_layer *layer, const clq_shape *x, unsigned *first, unsigned *second) {
+    const swap_config *config = layer->config;
+    if (clq_find_axis(x, config->first, first) && clq_find_axis(x, config->second, second)) return CLQ_OK;
+    return clq_fail(CLQ_ARGUMENT, "axes %d and %d should be axes of its input, which has %u", config->first,
+                    config->second, x->rank);
+}
+static clq_status infer_swap(const clq_model *model, const clq_layer *layer, clq_model_tensor *y) {
+    unsigned first, second;
+    const clq_shape *x = &clq_model_input_of(model, y, 0)->shape;
+    CLQ_TRY(find_swap(layer, x, &first, &second));
+    y->shape = *x;
+    y->shape.dims[first] = x->dims[second];
+    y->shape.dims[second] = x->dims[first];
+    return CLQ_OK;
+}
+static clq_id expand_swap(clq_expansion *e, const clq_id *x) {
+    const clq_shape *in = &clq_model_input_of(e->model, e->y, 0)->shape;
+    const clq_arrangement whole = clq_arrangement_of(in->rank, in->dims);
+    clq_arrangement a = whole;
+    unsigned first = 0, second = 0;
+    (void)find_swap(e->layer, in, &first, &second); /* as it was inferred */
+    a.axes[first] = whole.axes[second];
+    a.axes[second] = whole.axes[first];
+    return clq_expand_arrange(e, &a, x[0]);
+}
+KIND(swapaxes, "Swapaxes", "swapaxes", swap_config, swap_attributes, 1, infer_swap, expand_swap);
+
+typedef struct flip_config {
+    clq_axes axes;
+} flip_config;
+static const clq_attribute flip_attributes[] = {
+    {CLQ_LAYER_ATTRIBUTE("axis", CLQ_ATTRIBUTE_AXES, flip_config, axes), .needed = true},
+};
+static clq_status find_flip(const clq_layer *layer, const clq_shape *x, clq_arrangement *a) {
+    const clq_axes *axes = &((const flip_config *)layer->config)->axes;
+    *a = clq_arrangement_of(x->rank, x->dims);
+    for (unsigned i = 0; i < axes->count; i++) {
+        unsigned axis;
+        if (!clq_find_axis(x, axes->axes[i], &axis))
+            return clq_fail(CLQ_ARGUMENT, "axis: its input has no axis %d", axes->axes[i]);
+        a->axes[axis].first = (long)x->dims[axis] - 1;
+        a->axes[axis].step = -1;
+    }
+    return CLQ_OK;
+}
+static clq_status infer_flip(const clq_model *model, const clq_layer *layer, clq_model_tensor *y) {
+    clq_arrangement a;
+    y->shape = clq_model_input_of(model, y, 0)->shape;
+    return find_flip(layer, &y->shape, &a);
+}
+static clq_id expand_flip(clq_expansion *e, const clq_id *x) {
+    clq_arrangement a;
+    (void)find_flip(e->layer, &e->y->shape, &a); /* as it was inferred */
+    return clq_expand_arrange(e, &a, x[0]);
+}
+KIND(flip, "Flip", "flip", flip_config, flip_attributes, 1, infer_flip, expand_flip);

@@ -1,8 +1,9 @@
-/* RepeatVector, and UpSampling1D and 2D by the nearest place: values repeated along axes. */
+/* RepeatVector, UpSampling1D and 2D: values repeated along axes; between places: resample.c. */
 #include "graph/layers/layer.h"
 
 typedef struct repeat_config {
-    size_t times[2]; /* along the height and the width; of one axis [0] */
+    size_t times[2];   /* along the height and the width; of one axis [0] */
+    int interpolation; /* clq_layer_interpolations; 0: the nearest place */
 } repeat_config;
 static const clq_attribute vector_attributes[] = {
     {CLQ_LAYER_ATTRIBUTE("n", CLQ_ATTRIBUTE_SIZES, repeat_config, times), .needed = true},
@@ -13,7 +14,8 @@ static const clq_attribute attributes_1d[] = {
 static const clq_attribute attributes_2d[] = {
     {CLQ_LAYER_ATTRIBUTE("size", CLQ_ATTRIBUTE_SIZES, repeat_config, times), .count = 2, .fallback = 2},
     {.key = "data_format", .type = CLQ_ATTRIBUTE_ONLY_WORD, .word = "channels_last"},
-    {.key = "interpolation", .type = CLQ_ATTRIBUTE_ONLY_WORD, .word = "nearest"},
+    {CLQ_LAYER_ATTRIBUTE("interpolation", CLQ_ATTRIBUTE_CHOICE, repeat_config, interpolation),
+     .words = clq_layer_interpolations},
 };
 
 static clq_status times_of(size_t *size, size_t times) {
@@ -58,6 +60,7 @@ static clq_id expand(clq_expansion *e, const clq_id *x) {
     const clq_shape *in = &clq_model_input_of(e->model, e->y, 0)->shape;
     const size_t channels = in->dims[in->rank - 1];
     clq_id y = x[0];
+    if (config->interpolation) return clq_layer_expand_resampled(e, y, config->interpolation, false);
     if (e->layer->kind == &clq_layer_up_sampling2d) { /* the width first: it has less to repeat */
         y = repeat(e, y, channels, config->times[1]);
         if (y) y = repeat(e, y, channels * e->y->shape.dims[1], config->times[0]);
@@ -79,10 +82,10 @@ KIND(clq_layer_up_sampling1d, "UpSampling1D", "up_sampling1d", attributes_1d, in
 KIND(clq_layer_up_sampling2d, "UpSampling2D", "up_sampling2d", attributes_2d, infer);
 
 clq_tensor clq_repeat_vector(clq_model *model, clq_tensor x, size_t times, const char *name) {
-    return clq_model_add_layer(model, &clq_layer_repeat_vector, name, &(repeat_config){{times}}, &x, 1);
+    return clq_model_add_layer(model, &clq_layer_repeat_vector, name, &(repeat_config){.times = {times}}, &x, 1);
 }
 
 clq_tensor clq_up_sampling2d(clq_model *model, clq_tensor x, const size_t size[2], const char *name) {
-    const repeat_config config = {{size ? size[0] : 0, size ? size[1] : 0}};
+    const repeat_config config = {.times = {size ? size[0] : 0, size ? size[1] : 0}};
     return clq_model_add_layer(model, &clq_layer_up_sampling2d, name, &config, &x, 1);
 }

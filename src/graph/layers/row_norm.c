@@ -40,6 +40,11 @@ static const clq_attribute unit_attributes[] = {
 };
 
 static bool is_group(const clq_layer *layer) { return layer->kind == &clq_layer_group_norm; }
+static bool is_layer(const clq_layer *layer) { return layer->kind == &clq_layer_layer_norm; }
+/* By the root mean square: a scale, and no centre. */
+static bool is_rms(const clq_layer *layer) {
+    return !is_group(layer) && !is_layer(layer) && layer->kind != &clq_layer_unit_norm;
+}
 
 /* The first of the axes of a row: all behind it are, too. */
 static clq_status find_first(const clq_axes *axes, const clq_shape *x, unsigned *first) {
@@ -68,7 +73,7 @@ static clq_status find_problem(const clq_layer *layer, const clq_model_tensor *x
                                   .positions = 1,
                                   .groups = 1,
                                   .width = 1,
-                                  .centred = layer->kind == &clq_layer_layer_norm || is_group(layer),
+                                  .centred = is_layer(layer) || is_group(layer),
                                   .epsilon = config->epsilon};
     if (is_group(layer)) {
         const size_t channels = clq_model_channels(x);
@@ -106,11 +111,11 @@ static clq_status declare(clq_model *model, clq_layer *layer, const clq_model_te
     clq_row_norm_problem problem;
     clq_shape shape;
     CLQ_TRY(find_problem(layer, clq_model_input_of(model, y, 0), &problem, &shape));
-    const clq_variable_kind gamma = clq_variable_kind_by(layer->kind == &clq_layer_rms_norm ? &scale_kind : &gamma_kind,
+    const clq_variable_kind gamma = clq_variable_kind_by(is_rms(layer) ? &scale_kind : &gamma_kind,
                                                          &config->gamma_initialiser),
                             beta = clq_variable_kind_by(&beta_kind, &config->beta_initialiser);
     if (!config->no_scale) CLQ_TRY(clq_model_declare_variable(model, layer, GAMMA, shape, &gamma));
-    if (config->no_center || layer->kind == &clq_layer_rms_norm) return CLQ_OK;
+    if (config->no_center || is_rms(layer)) return CLQ_OK;
     return clq_model_declare_variable(model, layer, BETA, shape, &beta);
 }
 
@@ -133,18 +138,41 @@ static clq_id expand_unit(clq_expansion *e, const clq_id *x) {
     return normal ? clq_expand_elements(e, scale, &normal) : 0;
 }
 
-#define KIND(kind, class_name, name_stem, rows, variables, expansion)                                                  \
+#define KIND(kind, class_name, name_stem, rows, of_mask, variables, expansion)                                         \
     const clq_layer_kind kind = {.type = (class_name),                                                                 \
                                  .stem = (name_stem),                                                                  \
                                  .inputs = {1, 1},                                                                     \
                                  CLQ_LAYER_CONFIG(clq_row_norm_config, rows),                                          \
+                                 .mask = (of_mask),                                                                    \
                                  .infer = infer,                                                                       \
                                  .declare = (variables),                                                               \
                                  .expand = (expansion)}
-KIND(clq_layer_layer_norm, "LayerNormalization", "layer_normalization", layer_attributes, declare, expand);
-KIND(clq_layer_rms_norm, "RMSNormalization", "rms_normalization", rms_attributes, declare, expand);
-KIND(clq_layer_group_norm, "GroupNormalization", "group_normalization", group_attributes, declare, expand);
-KIND(clq_layer_unit_norm, "UnitNormalization", "unit_normalization", unit_attributes, NULL, expand_unit);
+KIND(clq_layer_layer_norm, "LayerNormalization", "layer_normalization", layer_attributes, clq_layer_keep_mask, declare,
+     expand);
+KIND(clq_layer_rms_norm, "RMSNormalization", "rms_normalization", rms_attributes, NULL, declare, expand);
+KIND(clq_layer_group_norm, "GroupNormalization", "group_normalization", group_attributes, clq_layer_keep_mask, declare,
+     expand);
+KIND(clq_layer_unit_norm, "UnitNormalization", "unit_normalization", unit_attributes, clq_layer_keep_mask, NULL,
+     expand_unit);
+
+/* keras_hub's names for the root mean square. */
+static const clq_attribute hub_attributes[] = {
+    {CLQ_LAYER_ATTRIBUTE("epsilon", CLQ_ATTRIBUTE_NUMBER, clq_row_norm_config, epsilon), .fallback = 1e-6, .most = 1},
+};
+#define HUB_KIND(kind, class_name, name_stem, in_module)                                                               \
+    const clq_layer_kind kind = {.type = (class_name),                                                                 \
+                                 .stem = (name_stem),                                                                  \
+                                 .module = "keras_hub.src.models." in_module,                                          \
+                                 .inputs = {1, 1},                                                                     \
+                                 CLQ_LAYER_CONFIG(clq_row_norm_config, hub_attributes),                                \
+                                 .infer = infer,                                                                       \
+                                 .declare = declare,                                                                   \
+                                 .expand = expand}
+HUB_KIND(clq_layer_llama_norm, "LlamaLayerNorm", "llama_layer_norm", "llama.llama_layernorm");
+HUB_KIND(clq_layer_mistral_norm, "MistralLayerNormalization", "mistral_layer_normalization",
+         "mistral.mistral_layer_norm");
+HUB_KIND(clq_layer_qwen_norm, "QwenLayerNorm", "qwen_layer_norm", "qwen.qwen_layernorm");
+HUB_KIND(clq_layer_phi3_norm, "Phi3LayerNorm", "phi3_layer_norm", "phi3.phi3_layernorm");
 
 static clq_tensor add(clq_model *model, clq_tensor x, const clq_row_norm_config *config, const clq_layer_kind *kind,
                       double epsilon) {

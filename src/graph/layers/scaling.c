@@ -82,6 +82,7 @@ const clq_layer_kind clq_layer_rescaling = {.type = "Rescaling",
                                             .inputs = {1, 1},
                                             CLQ_LAYER_CONFIG(rescaling_config, rescaling_attributes),
                                             .scales_bytes = true,
+                                            .mask = clq_layer_keep_mask,
                                             .infer = infer_rescaling,
                                             .expand = expand_rescaling};
 
@@ -182,6 +183,7 @@ const clq_layer_kind clq_layer_normalization = {.type = "Normalization",
                                                 .inputs = {1, 1},
                                                 CLQ_LAYER_CONFIG(normalization_config, normalization_attributes),
                                                 .scales_bytes = true,
+                                                .mask = clq_layer_keep_mask,
                                                 .infer = infer_normalization,
                                                 .declare = declare,
                                                 .expand = expand_normalization};

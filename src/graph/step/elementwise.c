@@ -279,7 +279,7 @@ static void store_elements(clq_derivation *d, adjoints *a, clq_node *node, unsig
 static void store_sums(clq_derivation *d, adjoints *a, clq_node *node, unsigned r, unsigned input) {
     clq_element_program *p = &node->attributes.program;
     const size_t place = p->output_count + p->sum_count;
-    if (p->sum_count == CLQ_ELEMENT_SUMS || place == CLQ_NODE_OUTPUTS) {
+    if (p->sum_count == CLQ_ELEMENT_SUMS || place == CLQ_ELEMENT_RESULTS) {
         a->full = true;
         return;
     }

@@ -115,7 +115,7 @@ static void join_sums(clq_graph *graph, clq_node *node) {
     } else if (before->op == &clq_op_elementwise && before->attributes.program.output_count > 0) {
         clq_element_program *p = &before->attributes.program;
         size_t place = 0;
-        if (p->sum_count == CLQ_ELEMENT_SUMS || p->output_count + p->sum_count == CLQ_NODE_OUTPUTS) return;
+        if (p->sum_count == CLQ_ELEMENT_SUMS || p->output_count + p->sum_count == CLQ_ELEMENT_RESULTS) return;
         while (before->outputs[place] != node->inputs[0]) place++;
         if (place >= p->output_count) return; /* a sum of sums */
         before->outputs[p->output_count + p->sum_count] = node->outputs[0];

@@ -61,7 +61,7 @@ static bool add_results(pair *t, const unsigned first_at[], const unsigned secon
     clq_element_program *p = &t->both.attributes.program;
     size_t outputs = 0;
     if (a->sum_count + b->sum_count > CLQ_ELEMENT_SUMS ||
-        b->output_count + a->sum_count + b->sum_count > CLQ_NODE_OUTPUTS)
+        b->output_count + a->sum_count + b->sum_count > CLQ_ELEMENT_RESULTS)
         return false;
     for (unsigned i = 0; i < b->output_count; i++) {
         p->outputs[p->output_count] = b->outputs[i];

@@ -21,6 +21,7 @@ clq_id clq_graph_add_value(clq_graph *graph, const clq_graph_value *value) {
     clq_graph_fail(graph, CLQ_RESERVE(graph, values, value_count, 1, value_capacity));
     if (graph->error.status != CLQ_OK) return 0;
     graph->values[graph->value_count] = *value;
+    if (value->shape.rank == 0) graph->values[graph->value_count].shape = CLQ_SHAPE(1); /* a tensor without axes */
     return ++graph->value_count;
 }
 

@@ -198,6 +198,13 @@ static double ending(const clq_recomputation *r, const clq_ordered_node *node, u
     return bytes;
 }
 
+/* Each output has the work of its node. Those that nobody reads may not be there. */
+static double work_again(const clq_recomputation *r, const clq_ordered_node *node) {
+    unsigned i = 0;
+    while (!node->outputs[i]) i++;
+    return r->stored[node->outputs[i] - r->values].work;
+}
+
 clq_recompute_cost clq_recomputation_cost(clq_recomputation *r, double limit) {
     clq_recompute_cost cost = {0};
     double live = 0;
@@ -218,7 +225,7 @@ clq_recompute_cost clq_recomputation_cost(clq_recomputation *r, double limit) {
         if (r->entries[t].kind == CLQ_ORDER_ALONE)
             cost.work += CLQ_OPERATIONS_PER_BYTE * (bytes_of(r, node.inputs[0]) + bytes_of(r, node.outputs[0]));
         else if (r->entries[t].kind == CLQ_ORDER_AGAIN)
-            cost.work += r->stored[node.outputs[0] - r->values].work;
+            cost.work += work_again(r, &node);
     }
     return cost;
 }

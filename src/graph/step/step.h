@@ -94,6 +94,8 @@ typedef union clq_attributes {
     clq_row_norm_problem row_norm;
     clq_batched_problem batched;
     clq_gather_problem gather;
+    clq_recurrent_problem recurrent;
+    clq_warp_problem warp;
     clq_step_sum exchange;
     clq_dense_problem dense;   /* .activation is the operation's */
     clq_conv2d_problem conv2d; /* of transposed ones: of the convolution whose gradient they are */
@@ -104,6 +106,11 @@ typedef union clq_attributes {
         clq_loss_problem problem;
         float scale; /* the initial one, where there is a state */
     } loss;
+    struct clq_penalty_attributes {
+        clq_penalty_problem problem;
+        float scale;  /* as of the loss */
+        float weight; /* of the loss whose totals it is added to: their part in the model's loss */
+    } penalty;
     clq_loss_scaling scaling;
     clq_clip clip;
     clq_updates updates;
@@ -245,7 +252,8 @@ extern const clq_operation clq_op_scale_bytes, clq_op_reshape, clq_op_dense, clq
     clq_op_clip, clq_op_directions, clq_op_step_squares, clq_op_ratios, clq_op_update, clq_op_elementwise,
     clq_op_repeat, clq_op_reduce, clq_op_arrange, clq_op_grouped, clq_op_grouped_gradient, clq_op_conv2d_transpose,
     clq_op_conv2d_transpose_gradient, clq_op_row_norm, clq_op_row_norm_gradient, clq_op_batched, clq_op_gather,
-    clq_op_gather_gradient, clq_op_concatenate, clq_op_slice, clq_op_moments, clq_op_statistics,
+    clq_op_gather_gradient, clq_op_penalty, clq_op_penalty_gradient, clq_op_warp, clq_op_recurrent,
+    clq_op_recurrent_gradient, clq_op_concatenate, clq_op_slice, clq_op_moments, clq_op_statistics,
     clq_op_moving_statistics, clq_op_normalise, clq_op_normalise_sums, clq_op_normalise_corrections,
     clq_op_normalise_gradient, clq_op_all_reduce, clq_op_fan_out, clq_op_place, clq_op_accumulate, clq_op_frames;
 
@@ -266,7 +274,8 @@ clq_id clq_add_channel_rows(clq_graph *graph, const clq_node *node, size_t rows,
 
 /* ---- elementwise operations (elementwise.c, fuse_elements.c) ----
  * The values of a node are the program's inputs; its outputs, and behind them its sums. Input 0 is of kind
- * CLQ_EACH_ELEMENT. */
+ * CLQ_EACH_ELEMENT. More outputs and sums than these are not put together. */
+enum { CLQ_ELEMENT_RESULTS = 3 };
 
 extern const struct clq_element_input clq_each_element; /* f32 */
 /* A value of the shape that the program goes over: its first input, or its output. */

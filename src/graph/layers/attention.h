@@ -1,0 +1,36 @@
+/* What kinds of attention share (attention_core.c): softmax(scale Q K^T) V by heads, with masks. */
+#ifndef CLQ_GRAPH_ATTENTION_H
+#define CLQ_GRAPH_ATTENTION_H
+
+#include "graph/layers/layer.h"
+
+/* Sizes: `outer` times a sample has `tokens` queries, which look at `others`. */
+typedef struct clq_attention_sizes {
+    size_t outer, tokens, others, heads, key, value, output;
+} clq_attention_sizes;
+
+/* What is computed of queries, keys and values. */
+typedef struct clq_attention_core {
+    clq_attention_sizes s;
+    bool causal;
+    size_t window; /* only tokens less far away; 0: all */
+    double scale, dropout;
+    uint64_t seed;
+    struct {
+        clq_id value;
+        bool rows, columns; /* it has a number for each query; for each of the others */
+    } masks[4];
+    unsigned mask_count;
+} clq_attention_core;
+
+/* ARGUMENT unless what is computed on the way has no more values than a tensor may have. */
+clq_status clq_attention_check_size(const char *what, clq_shape shape);
+/* The mask that is input `place` of x, from 1 on; place 0: there is none. */
+void clq_attention_take_mask(clq_attention_core *c, const clq_id *x, size_t place, bool rows, bool columns);
+/* q (outer, tokens, heads, key), k (outer, others, heads, key), v (outer, others, heads, value) -> (outer, tokens,
+ * heads, value). */
+clq_id clq_expand_attended(clq_expansion *e, const clq_attention_core *c, clq_id q, clq_id k, clq_id v);
+/* The same of scores (outer, heads, tokens, others). */
+clq_id clq_expand_mixed(clq_expansion *e, const clq_attention_core *c, clq_id scores, clq_id v);
+
+#endif

@@ -1,0 +1,180 @@
+/* Attention by heads, and its masks. */
+#include "graph/layers/attention.h"
+
+clq_status clq_attention_check_size(const char *what, clq_shape shape) {
+    size_t elements;
+    const clq_status status = clq_shape_elements(&shape, &elements);
+    return status == CLQ_OK ? CLQ_OK : clq_fail_within(status, "its %s", what);
+}
+
+/* Rows of `heads` matrices side by side, of `width` columns each. */
+static clq_batched_matrix side_by_side(const clq_attention_sizes *s, size_t rows, size_t width) {
+    const size_t row = s->heads * width;
+    return (clq_batched_matrix){.sample = s->outer * rows * row, .pitch = {rows * row, width}, .row = row, .column = 1};
+}
+/* Of each head what queries have of others. */
+static clq_batched_matrix of_pairs(const clq_attention_sizes *s) {
+    const size_t pairs = s->tokens * s->others;
+    return (clq_batched_matrix){
+        .sample = s->outer * s->heads * pairs, .pitch = {s->heads * pairs, pairs}, .row = s->others, .column = 1};
+}
+
+static clq_id multiply(clq_expansion *e, const clq_batched_problem *p, clq_id a, clq_id b, const clq_shape *shape) {
+    clq_node node = clq_expand_node(e, &clq_op_batched);
+    node.attributes.batched = *p;
+    node.inputs[0] = a;
+    node.inputs[1] = b;
+    node.outputs[0] = clq_expand_value(e, shape, shape->dims[0] * shape->dims[1]);
+    return clq_graph_add_node(e->graph, &node);
+}
+
+/* 1 where a query may look: not behind itself, and not `window` or more away; 0: as far as it likes. */
+static bool may_look(size_t query, size_t other, bool causal, size_t window) {
+    const size_t apart = query > other ? query - other : other - query;
+    return !(causal && other > query) && !(window && apart >= window);
+}
+
+/* What pairs of tokens allow by their places: a large number is taken from the others, one that 16 bits have too. */
+static clq_id add_places(clq_expansion *e, const clq_attention_core *c) {
+    const size_t pairs = c->s.tokens * c->s.others;
+    float *numbers = clq_alloc(pairs, sizeof *numbers);
+    if (!numbers) {
+        clq_graph_fail(e->graph, CLQ_MEMORY);
+        return 0;
+    }
+    for (size_t i = 0; i < pairs; i++)
+        numbers[i] = may_look(i / c->s.others, i % c->s.others, c->causal, c->window) ? 0.0f : -3e4f;
+    const clq_id id = clq_graph_add_constant(e->graph, "mask", &CLQ_SHAPE(pairs), pairs, numbers);
+    clq_free(numbers);
+    return id;
+}
+
+/* shape: a head's pairs, as channels, so that the mask is one number for each. */
+static clq_id mask_places(clq_expansion *e, const clq_attention_core *c, const clq_shape *shape, clq_id scores) {
+    const struct clq_element_input by_channel = {.kind = CLQ_EACH_CHANNEL, .dtype = CLQ_F32};
+    clq_node node = clq_expand_node(e, &clq_op_elementwise);
+    clq_element_program *p = &node.attributes.program;
+    const unsigned score = clq_element_take(p, clq_each_element), more = clq_element_take(p, by_channel);
+    p->outputs[p->output_count++].from =
+        clq_element_do(p, (clq_instruction){.op = CLQ_ELEMENT_ADD, .a = score, .b = more});
+    node.inputs[0] = scores;
+    node.inputs[1] = add_places(e, c);
+    node.outputs[0] = clq_expand_value(e, shape, shape->dims[0] * shape->dims[1]);
+    return node.inputs[1] ? clq_graph_add_node(e->graph, &node) : 0;
+}
+
+/* A mask of a sample as one of pairs: (queries, others), of which `rows` or `columns` may be 1. */
+static clq_id spread(clq_expansion *e, const clq_attention_core *c, clq_id mask, bool rows, bool columns) {
+    clq_node node = clq_expand_node(e, &clq_op_repeat);
+    const clq_shape pairs = CLQ_SHAPE(c->s.tokens * c->s.others);
+    if (rows && columns) return mask;
+    node.attributes.repeat = (clq_repeat_problem){.outer = rows ? c->s.tokens : 1,
+                                                  .repeats = rows ? c->s.others : c->s.tokens,
+                                                  .inner = columns ? c->s.others : 1,
+                                                  .scale = 1};
+    node.inputs[0] = mask;
+    node.outputs[0] = clq_expand_value(e, &pairs, pairs.dims[0]);
+    return clq_graph_add_node(e->graph, &node);
+}
+
+/* All masks of a sample as one; 0: there are none. */
+static clq_id join_masks(clq_expansion *e, const clq_attention_core *c) {
+    const clq_shape pairs = CLQ_SHAPE(c->s.tokens * c->s.others);
+    clq_id all = 0;
+    for (unsigned i = 0; i < c->mask_count; i++) {
+        const clq_id mask = spread(e, c, c->masks[i].value, c->masks[i].rows, c->masks[i].columns);
+        if (!mask) return 0;
+        clq_node node = clq_expand_node(e, &clq_op_elementwise);
+        clq_element_program *p = &node.attributes.program;
+        const unsigned a = clq_element_take(p, clq_each_element), b = clq_element_take(p, clq_each_element);
+        p->outputs[p->output_count++].from =
+            clq_element_do(p, (clq_instruction){.op = CLQ_ELEMENT_MULTIPLY, .a = a, .b = b});
+        node.inputs[0] = all;
+        node.inputs[1] = mask;
+        node.outputs[0] = clq_expand_value(e, &pairs, pairs.dims[0]);
+        all = all ? clq_graph_add_node(e->graph, &node) : mask;
+    }
+    return all;
+}
+
+/* Scores of pairs that a sample's masks leave out become a large negative number, as in Keras. */
+static clq_id mask_pairs(clq_expansion *e, const clq_attention_core *c, const clq_shape *shape, clq_id scores) {
+    const struct clq_element_input each = {.kind = CLQ_EACH_SAMPLE_AND_CHANNEL, .dtype = CLQ_F32};
+    const clq_id mask = join_masks(e, c);
+    clq_node node = clq_expand_node(e, &clq_op_elementwise);
+    clq_element_program *p = &node.attributes.program;
+    const unsigned score = clq_element_take(p, clq_each_element), allowed = clq_element_take(p, each);
+    const unsigned low = clq_element_do(p, (clq_instruction){.op = CLQ_ELEMENT_CONSTANT, .number = -3e4});
+    p->outputs[p->output_count++].from =
+        clq_element_do(p, (clq_instruction){.op = CLQ_ELEMENT_SELECT, .a = allowed, .b = score, .c = low});
+    node.inputs[0] = scores;
+    node.inputs[1] = mask;
+    node.outputs[0] = clq_expand_value(e, shape, shape->dims[0] * shape->dims[1]);
+    return mask && scores ? clq_graph_add_node(e->graph, &node) : 0;
+}
+
+static clq_id add_softmax(clq_expansion *e, const clq_shape *rows, clq_id scores) {
+    clq_node node = clq_expand_node(e, &clq_op_softmax), flat = clq_expand_node(e, &clq_op_reshape);
+    flat.inputs[0] = scores;
+    flat.outputs[0] = clq_expand_value(e, rows, rows->dims[0] * rows->dims[1]);
+    node.inputs[0] = clq_graph_add_node(e->graph, &flat);
+    node.outputs[0] = clq_expand_value(e, rows, rows->dims[0] * rows->dims[1]);
+    return clq_graph_add_node(e->graph, &node);
+}
+
+static clq_id drop(clq_expansion *e, const clq_attention_core *c, const clq_shape *rows, clq_id shares) {
+    const uint32_t stream = e->dropouts++;
+    if (e->config->mode != CLQ_MODE_TRAIN || c->dropout == 0) return shares;
+    clq_node node = clq_expand_node(e, &clq_op_elementwise);
+    clq_element_program *p = &node.attributes.program;
+    const clq_instruction drops = {
+        .op = CLQ_ELEMENT_DROPOUT, .a = clq_element_take(p, clq_each_element), .number = c->dropout, .stream = stream};
+    p->outputs[p->output_count++].from = clq_element_do(p, drops);
+    p->seed = c->seed ? c->seed : e->config->seed;
+    node.inputs[0] = shares;
+    node.outputs[0] = clq_expand_value(e, rows, rows->dims[0] * rows->dims[1]);
+    return clq_graph_add_node(e->graph, &node);
+}
+
+static clq_shape heads_of(const clq_attention_sizes *s) {
+    return CLQ_SHAPE(s->outer * s->heads, s->tokens * s->others);
+}
+
+clq_id clq_expand_mixed(clq_expansion *e, const clq_attention_core *c, clq_id scores, clq_id v) {
+    const clq_attention_sizes s = c->s;
+    const clq_shape pairs = CLQ_SHAPE(s.outer * s.heads * s.tokens, s.others), by_head = heads_of(&s),
+                    heads = CLQ_SHAPE(s.outer * s.tokens, s.heads * s.value);
+    const clq_batched_problem mixed = {.counts = {s.outer, s.heads},
+                                       .m = s.tokens,
+                                       .n = s.value,
+                                       .k = s.others,
+                                       .a = of_pairs(&s),
+                                       .b = side_by_side(&s, s.others, s.value),
+                                       .c = side_by_side(&s, s.tokens, s.value),
+                                       .scale = 1};
+    if ((c->causal || c->window) && scores) scores = mask_places(e, c, &by_head, scores);
+    if (c->mask_count && scores) scores = mask_pairs(e, c, &by_head, scores);
+    if (!scores) return 0;
+    return multiply(e, &mixed, drop(e, c, &pairs, add_softmax(e, &pairs, scores)), v, &heads);
+}
+
+clq_id clq_expand_attended(clq_expansion *e, const clq_attention_core *c, clq_id q, clq_id k, clq_id v) {
+    const clq_attention_sizes s = c->s;
+    const clq_shape by_head = heads_of(&s);
+    const clq_batched_problem scores = {.counts = {s.outer, s.heads},
+                                        .m = s.tokens,
+                                        .n = s.others,
+                                        .k = s.key,
+                                        .a = side_by_side(&s, s.tokens, s.key),
+                                        .b = clq_batched_transposed(side_by_side(&s, s.others, s.key)),
+                                        .c = of_pairs(&s),
+                                        .scale = (float)c->scale};
+    return clq_expand_mixed(e, c, multiply(e, &scores, q, k, &by_head), v);
+}
+
+void clq_attention_take_mask(clq_attention_core *c, const clq_id *x, size_t place, bool rows, bool columns) {
+    if (!place) return;
+    c->masks[c->mask_count].value = x[place - 1];
+    c->masks[c->mask_count].rows = rows;
+    c->masks[c->mask_count++].columns = columns;
+}

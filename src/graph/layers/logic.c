@@ -1,0 +1,121 @@
+/* keras.ops that compare and combine what is true: 1, or false: 0. What is not 0 counts as true. */
+#include "graph/layers/layer.h"
+
+#include <stdio.h>
+
+#define NUMPY "keras.src.ops.numpy"
+
+/* ---- two operands ---- */
+
+/* 1 where a register is 0, else 0. */
+static unsigned is_zero(clq_element_program *p, unsigned x) {
+    const unsigned zero = clq_element_do(p, (clq_instruction){.op = CLQ_ELEMENT_CONSTANT});
+    return clq_element_do(p, (clq_instruction){.op = CLQ_ELEMENT_EQUAL, .a = x, .b = zero});
+}
+static unsigned is_true(clq_element_program *p, unsigned x) { return is_zero(p, is_zero(p, x)); }
+
+static unsigned equal(clq_element_program *p, unsigned a, unsigned b) {
+    return clq_element_do(p, (clq_instruction){.op = CLQ_ELEMENT_EQUAL, .a = a, .b = b});
+}
+static unsigned not_equal(clq_element_program *p, unsigned a, unsigned b) { return is_zero(p, equal(p, a, b)); }
+static unsigned greater(clq_element_program *p, unsigned a, unsigned b) {
+    return clq_element_do(p, (clq_instruction){.op = CLQ_ELEMENT_GREATER, .a = a, .b = b});
+}
+static unsigned greater_equal(clq_element_program *p, unsigned a, unsigned b) {
+    return clq_element_do(p, (clq_instruction){.op = CLQ_ELEMENT_AT_LEAST, .a = a, .b = b});
+}
+static unsigned less(clq_element_program *p, unsigned a, unsigned b) { return greater(p, b, a); }
+static unsigned less_equal(clq_element_program *p, unsigned a, unsigned b) { return greater_equal(p, b, a); }
+static unsigned both(clq_element_program *p, unsigned a, unsigned b) {
+    const unsigned left = is_true(p, a), right = is_true(p, b);
+    return clq_element_do(p, (clq_instruction){.op = CLQ_ELEMENT_MULTIPLY, .a = left, .b = right});
+}
+static unsigned either(clq_element_program *p, unsigned a, unsigned b) {
+    const unsigned left = is_true(p, a), right = is_true(p, b);
+    return clq_element_do(p, (clq_instruction){.op = CLQ_ELEMENT_MAXIMUM, .a = left, .b = right});
+}
+
+#define BINARY(name, class_name, name_stem)                                                                            \
+    static clq_id expand_##name(clq_expansion *e, const clq_id *x) { return clq_layer_expand_binary(e, x, name); }     \
+    CLQ_BINARY_KIND(clq_layer_op_##name, class_name, name_stem, NUMPY, expand_##name)
+BINARY(equal, "Equal", "equal");
+BINARY(not_equal, "NotEqual", "not_equal");
+BINARY(greater, "Greater", "greater");
+BINARY(greater_equal, "GreaterEqual", "greater_equal");
+BINARY(less, "Less", "less");
+BINARY(less_equal, "LessEqual", "less_equal");
+BINARY(both, "LogicalAnd", "logical_and");
+BINARY(either, "LogicalOr", "logical_or");
+
+/* What steps count: where x is not 0. */
+clq_tensor clq_model_add_mask(clq_model *model, const char *of, clq_tensor x) {
+    const clq_operand zero = {.place = 2};
+    char name[CLQ_LAYER_NAME_MAX];
+    const bool fits = snprintf(name, sizeof name, "%s.mask", of) < (int)sizeof name;
+    return clq_model_add_layer(model, &clq_layer_op_not_equal, fits ? name : NULL, &zero, &x, 1);
+}
+
+/* ---- one operand ---- */
+
+static clq_id expand_not(clq_expansion *e, const clq_id *x) {
+    clq_node node = clq_expand_node(e, &clq_op_elementwise);
+    clq_element_program *p = &node.attributes.program;
+    p->outputs[p->output_count++].from = is_zero(p, clq_element_take(p, clq_each_element));
+    return clq_expand_unary(e, node, x[0]);
+}
+CLQ_FUNCTION_KIND(clq_layer_op_not, "LogicalNot", "logical_not", NUMPY, expand_not);
+
+/* ---- over axes: of how many numbers that are true there are ---- */
+
+/* `all`: it is as many as there are numbers; else at least one. */
+static clq_id expand_count(clq_expansion *e, clq_id x, bool all) {
+    const clq_model_tensor *in = clq_model_input_of(e->model, e->y, 0);
+    clq_node truth = clq_expand_node(e, &clq_op_elementwise), compared = clq_expand_node(e, &clq_op_elementwise);
+    clq_element_program *p = &truth.attributes.program;
+    p->outputs[p->output_count++].from = is_true(p, clq_element_take(p, clq_each_element));
+    truth.inputs[0] = x;
+    truth.outputs[0] = clq_expand_value(e, &in->shape, in->elements);
+    const clq_id counted = clq_graph_add_node(e->graph, &truth);
+    const clq_id sum = counted ? clq_layer_expand_sum(e, counted, 1) : 0;
+    p = &compared.attributes.program;
+    const unsigned number = clq_element_take(p, clq_each_element);
+    const double least = all ? (double)(in->elements / e->y->elements) : 1;
+    const unsigned wanted = clq_element_do(p, (clq_instruction){.op = CLQ_ELEMENT_CONSTANT, .number = least});
+    p->outputs[p->output_count++].from =
+        clq_element_do(p, (clq_instruction){.op = CLQ_ELEMENT_AT_LEAST, .a = number, .b = wanted});
+    return sum ? clq_expand_unary(e, compared, sum) : 0;
+}
+static clq_id expand_any(clq_expansion *e, const clq_id *x) { return expand_count(e, x[0], false); }
+static clq_id expand_all(clq_expansion *e, const clq_id *x) { return expand_count(e, x[0], true); }
+CLQ_REDUCTION_KIND(clq_layer_op_any, "Any", "any", NUMPY, expand_any);
+CLQ_REDUCTION_KIND(clq_layer_op_all, "All", "all", NUMPY, expand_all);
+
+/* ---- keras.ops.where: of three tensors of one shape, the second where the first is true, else the third ---- */
+
+static clq_status infer_where(const clq_model *model, const clq_layer *layer, clq_model_tensor *y) {
+    (void)layer;
+    y->shape = clq_model_input_of(model, y, 0)->shape;
+    for (unsigned i = 1; i < 3; i++)
+        if (!clq_shape_equal(&y->shape, &clq_model_input_of(model, y, i)->shape))
+            return clq_fail(CLQ_UNSUPPORTED, "its inputs should all have the same shape");
+    return CLQ_OK;
+}
+static clq_id expand_where(clq_expansion *e, const clq_id *x) {
+    clq_node node = clq_expand_node(e, &clq_op_elementwise);
+    clq_element_program *p = &node.attributes.program;
+    unsigned taken[3];
+    for (unsigned i = 0; i < 3; i++) {
+        taken[i] = clq_element_take(p, clq_each_element);
+        node.inputs[i] = x[i];
+    }
+    p->outputs[p->output_count++].from =
+        clq_element_do(p, (clq_instruction){.op = CLQ_ELEMENT_SELECT, .a = taken[0], .b = taken[1], .c = taken[2]});
+    return clq_expand_unary(e, node, x[0]);
+}
+const clq_layer_kind clq_layer_op_where = {.type = "Where",
+                                           .stem = "where",
+                                           .module = NUMPY,
+                                           .inputs = {3, 3},
+                                           .takes_scalars = true,
+                                           .infer = infer_where,
+                                           .expand = expand_where};

@@ -1,0 +1,256 @@
+/* Attributes that are several numbers or words, and what calls are given beside tensors. */
+#include "interop/keras_reading.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- what calls are given beside tensors ---- */
+
+/* The sizes of lists within lists, which are those of the first. False: they are too deep. */
+static bool find_list_shape(json_t *value, clq_shape *out) {
+    *out = (clq_shape){.rank = 0};
+    for (; json_is_array(value); value = json_array_get(value, 0)) {
+        if (out->rank == CLQ_SHAPE_MAX + 1 || json_array_size(value) == 0) return false;
+        if (out->rank < CLQ_SHAPE_MAX) out->dims[out->rank] = json_array_size(value);
+        out->rank++;
+    }
+    return true;
+}
+
+/* A number; or an array, as Keras writes those of NumPy and of its backends, of which axes of one place in front, as of
+ * the batch, are left out. */
+static bool read_numbers_of(json_t *argument, clq_operand *out) {
+    json_t *value = json_object_get(json_object_get(argument, "config"), "value");
+    const bool array =
+        strcmp(clq_keras_class(argument), "__numpy__") == 0 || strcmp(clq_keras_class(argument), "__tensor__") == 0;
+    size_t elements = 1, at = 0;
+    if (!array) value = argument;
+    if (json_is_number(value) || json_is_boolean(value)) {
+        out->number = json_is_boolean(value) ? json_is_true(value) : json_number_value(value);
+        return true;
+    }
+    while (array && json_array_size(value) == 1 && json_is_array(json_array_get(value, 0)))
+        value = json_array_get(value, 0);
+    if (!array || !find_list_shape(value, &out->shape) || out->shape.rank > CLQ_SHAPE_MAX) return false;
+    for (unsigned d = 0; d < out->shape.rank; d++)
+        if (!clq_mul_size(elements, out->shape.dims[d], &elements)) return false;
+    if (elements != clq_keras_count_numbers(value)) return false;
+    float *values = clq_alloc(elements, sizeof *values);
+    out->array = (clq_numbers){.count = elements, .values = values};
+    return values && clq_keras_take_numbers(value, values, &at);
+}
+
+/* [tensor, numbers] or [numbers, tensor]. */
+void clq_keras_read_operand(const clq_keras_reading *r, void *member) {
+    clq_operand *out = member;
+    json_t *all = r->a->arguments;
+    bool fits = true;
+    if (!all) return;
+    r->a->arguments = NULL;
+    for (unsigned i = 0; i < 2; i++) {
+        json_t *argument = json_array_get(all, i);
+        if (clq_keras_is_tensor(argument)) continue;
+        out->place = i + 1;
+        fits = read_numbers_of(argument, out);
+    }
+    if (json_array_size(all) != 2 || !out->place || !fits || !clq_keras_is_tensor(json_array_get(all, 2 - out->place)))
+        clq_keras_refuse(r->a, CLQ_UNSUPPORTED, "args", "should be two tensors, or a tensor and numbers");
+}
+
+/* The tensors of keywords stand behind the others, in the order of the rows. */
+void clq_keras_read_tensor(const clq_keras_reading *r, void *member) {
+    const size_t count = clq_keras_tensors(json_object_get(r->a->keywords, r->row->key), r->row->several);
+    if (count == 0) return;
+    *(size_t *)member = r->a->next_tensor;
+    r->a->next_tensor += count;
+}
+
+void clq_keras_read_keyword_flag(const clq_keras_reading *r, void *member) {
+    json_t *value = json_object_get(r->a->keywords, r->row->key);
+    *(bool *)member = json_is_true(value);
+    if (value && !json_is_null(value) && !json_is_boolean(value)) clq_keras_unfit(r, value, "true or false");
+}
+
+void clq_keras_read_keyword_number(const clq_keras_reading *r, void *member) {
+    json_t *value = json_object_get(r->a->keywords, r->row->key);
+    *(double *)member = json_is_number(value) ? json_number_value(value) : r->row->fallback;
+    if (value && !json_is_null(value) && !json_is_number(value)) clq_keras_unfit(r, value, "a number");
+}
+
+static bool read_index(json_t *value, bool *left_out, long *out) {
+    *left_out = json_is_null(value);
+    const json_int_t given = json_integer_value(value);
+    const bool fits = json_is_integer(value) && given >= -INT32_MAX && given <= INT32_MAX;
+    if (fits) *out = (long)given;
+    return *left_out || fits;
+}
+
+static bool read_place(json_t *item, struct clq_index *out) {
+    *out = (struct clq_index){.kind = CLQ_PLACES_RANGE, .step = 1};
+    bool plain;
+    if (json_is_null(item)) {
+        out->kind = CLQ_PLACES_NEW;
+        return true;
+    }
+    if (json_is_integer(item)) {
+        out->kind = CLQ_PLACES_ONE;
+        return read_index(item, &plain, &out->first);
+    }
+    json_t *config = json_object_get(item, "config");
+    return strcmp(clq_keras_class(item), "__slice__") == 0 &&
+           read_index(json_object_get(config, "start"), &out->from_begin, &out->first) &&
+           read_index(json_object_get(config, "stop"), &out->to_end, &out->end) &&
+           read_index(json_object_get(config, "step"), &plain, &out->step) && out->step != 0;
+}
+
+static bool is_whole(const struct clq_index *place) {
+    return place->kind == CLQ_PLACES_RANGE && place->from_begin && place->to_end && place->step == 1;
+}
+
+/* [tensor, index], or a list of indices, of which the first is the batch's and takes all of it. */
+void clq_keras_read_places(const clq_keras_reading *r, void *member) {
+    clq_places *out = member;
+    json_t *all = r->a->arguments, *indices = json_array_get(all, 1);
+    const size_t count = json_is_array(indices) ? json_array_size(indices) : 1;
+    r->a->arguments = NULL;
+    bool fits = json_array_size(all) == 2 && clq_keras_is_tensor(json_array_get(all, 0));
+    struct clq_index place;
+    for (size_t i = 0; i < count && fits; i++) {
+        json_t *item = json_is_array(indices) ? json_array_get(indices, i) : indices;
+        if (strcmp(clq_keras_class(item), "__ellipsis__") == 0) {
+            fits = !out->rest;
+            out->rest = out->count + 1;
+            continue;
+        }
+        fits = read_place(item, &place) && out->count < CLQ_PLACES_MOST;
+        if (i == 0)
+            fits = fits && is_whole(&place);
+        else if (fits)
+            out->axes[out->count++] = place;
+    }
+    if (!fits)
+        clq_keras_refuse(
+            r->a, CLQ_UNSUPPORTED, "args",
+            "should be a tensor, and whole numbers, slices, None or ... as indices, the whole batch first");
+}
+
+/* Sizes with the batch in front, which is -1 or null. */
+void clq_keras_read_batch_shape(const clq_keras_reading *r, void *member) {
+    json_t *value = clq_keras_value(r), *first = json_array_get(value, 0);
+    const bool open = json_is_null(first) || json_integer_value(first) == -1;
+    json_t *rest = json_is_array(value) && open ? json_copy(value) : NULL;
+    if (rest) (void)json_array_remove(rest, 0);
+    if (!rest || !clq_keras_resolve_shape(rest, r->x->elements, member))
+        clq_keras_unfit(r, value, "-1 for the batch, and whole numbers, one of them perhaps -1");
+    json_decref(rest);
+}
+
+/* Axes of a transpose: the batch stays in front. From 1 on, as of a SHAPE. */
+void clq_keras_read_order(const clq_keras_reading *r, void *member) {
+    json_t *value = clq_keras_value(r);
+    clq_shape *out = member;
+    const unsigned rank = r->x->shape.rank;
+    bool fits = json_array_size(value) == rank + 1 && json_integer_value(json_array_get(value, 0)) == 0;
+    *out = (clq_shape){.rank = rank};
+    for (unsigned d = 0; d < rank && fits; d++) {
+        const json_int_t axis = json_integer_value(json_array_get(value, d + 1));
+        fits = axis >= -(json_int_t)rank && axis <= (json_int_t)rank && axis != 0;
+        if (fits) out->dims[d] = (size_t)(axis < 0 ? axis + (json_int_t)rank + 1 : axis);
+    }
+    if (!fits) clq_keras_unfit(r, value, "each axis once, 0, the batch, first");
+}
+
+/* One size, or a list of sizes and nulls. */
+void clq_keras_read_open_shape(const clq_keras_reading *r, void *member) {
+    clq_shape *out = member;
+    json_t *value = clq_keras_value(r);
+    const size_t count = json_is_array(value) ? json_array_size(value) : 1;
+    bool fits = count >= 1 && count <= CLQ_SHAPE_MAX;
+    for (size_t d = 0; d < count && fits; d++) {
+        const json_t *size = json_is_array(value) ? json_array_get(value, d) : value;
+        fits = json_is_null(size) || clq_keras_is_size(size, &out->dims[d]);
+        out->rank++;
+    }
+    if (!fits) clq_keras_unfit(r, value, "a whole number of at least 1, or a list of such and of nulls");
+}
+
+void clq_keras_read_word(const clq_keras_reading *r, void *member) {
+    clq_short_text *word = member;
+    const char *text = clq_keras_text(r->a, r->row->key, r->row->needed ? NULL : "");
+    if (snprintf(word->text, sizeof word->text, "%s", text) >= (int)sizeof word->text)
+        clq_keras_refuse(r->a, CLQ_UNSUPPORTED, r->row->key, "more than %zu characters are not supported",
+                         sizeof word->text - 1);
+}
+
+void clq_keras_read_choice(const clq_keras_reading *r, void *member) {
+    const char *text = clq_keras_text(r->a, r->row->key, r->row->words[(size_t)r->row->fallback]);
+    clq_text known = {0};
+    for (int i = 0; r->row->words[i]; i++) {
+        *(int *)member = i;
+        if (strcmp(r->row->words[i], text) == 0) break;
+        clq_text_add(&known, "%s%s", i ? ", " : "", r->row->words[i]);
+        if (!r->row->words[i + 1])
+            clq_keras_refuse(r->a, CLQ_UNSUPPORTED, r->row->key, "'%.40s' is not supported; there are %s", text,
+                             known.data ? known.data : "others");
+    }
+    clq_free(known.data);
+}
+
+/* Of every axis [in front, behind]; the batch's, the first, has none. One pair, or one number, stands for all. */
+void clq_keras_read_pads(const clq_keras_reading *r, void *member) {
+    clq_pads *out = member;
+    json_t *value = clq_keras_value(r), *first = json_array_get(value, 0);
+    size_t none[2] = {0, 0};
+    bool fits = json_is_array(value) && json_array_size(value) == (size_t)r->x->shape.rank + 1 &&
+                clq_keras_is_count(json_array_get(first, 0), &none[0]) &&
+                clq_keras_is_count(json_array_get(first, 1), &none[1]) && none[0] + none[1] == 0;
+    out->rank = r->x->shape.rank;
+    for (unsigned d = 0; d < out->rank && fits; d++) {
+        json_t *axis = json_array_get(value, d + 1);
+        fits = json_array_size(axis) == 2 && clq_keras_is_count(json_array_get(axis, 0), &out->sides[d][0]) &&
+               clq_keras_is_count(json_array_get(axis, 1), &out->sides[d][1]);
+    }
+    if (!fits)
+        clq_keras_unfit(r, value, "[0, 0] for the batch, and for each axis two whole numbers: in front and behind");
+}
+
+void clq_keras_read_range(const clq_keras_reading *r, void *member) {
+    clq_draw_range *out = member;
+    json_t *value = clq_keras_value(r), *low = json_array_get(value, 0), *high = json_array_get(value, 1);
+    if (!value) return;
+    out->given = true;
+    if (json_is_number(value)) {
+        out->high = fabs(json_number_value(value));
+        out->low = -out->high;
+    } else if (json_array_size(value) == 2 && json_is_number(low) && json_is_number(high)) {
+        out->low = json_number_value(low);
+        out->high = json_number_value(high);
+    } else {
+        clq_keras_unfit(r, value, "a number, or two: the lower one and the higher one");
+    }
+}
+
+void clq_keras_read_sections(const clq_keras_reading *r, void *member) {
+    clq_sections *out = member;
+    json_t *value = clq_keras_value(r);
+    bool fits = json_is_array(value) ? json_array_size(value) >= 1 && json_array_size(value) <= CLQ_SECTIONS_MAX
+                                     : clq_keras_is_size(value, &out->parts) && out->parts <= CLQ_SECTIONS_MAX;
+    for (size_t i = 0; i < json_array_size(value) && fits; i++)
+        fits = clq_keras_is_size(json_array_get(value, i), &out->places[out->count++]);
+    if (!fits) clq_keras_unfit(r, value, "a number of parts, or the places in front of which they are cut, at most 32");
+}
+
+/* An axis of the first input, and one of the second, as many axes as they have. */
+void clq_keras_read_axis_pair(const clq_keras_reading *r, void *member) {
+    int *out = member;
+    json_t *value = clq_keras_value(r);
+    bool fits = json_is_integer(value) || json_array_size(value) == 2;
+    for (unsigned i = 0; i < 2 && fits; i++) {
+        const json_t *axis = json_is_array(value) ? json_array_get(value, i) : value;
+        const json_int_t given = json_integer_value(axis);
+        fits = json_is_integer(axis) && given != 0 && given >= -CLQ_SHAPE_MAX && given <= CLQ_SHAPE_MAX;
+        out[i] = (int)(given > 0 ? given - 1 : given);
+    }
+    if (!fits) clq_keras_unfit(r, value, "an axis behind the batch, or one of each input");
+}

@@ -1,0 +1,210 @@
+/* Layers that are made of others, as models within the model: Keras's wrappers, and keras_hub's blocks. Each is a row:
+ * the names of what it is applied to, the keys of its configuration, and a function that writes the layers down. From
+ * there on it is read as any model within the model is. */
+#include "interop/keras_blocks.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- Keras's wrappers ---- */
+
+/* A layer's JSON with changes to its configuration, as a layer of its own. */
+static void add_wrapped(clq_block_writer *w, json_t *layer, const char *name, json_t *changes, const char *from) {
+    json_t *config = json_copy(json_object_get(layer, "config"));
+    (void)json_object_update(config, changes);
+    json_decref(changes);
+    const char *module = json_string_value(json_object_get(layer, "module"));
+    clq_block_add(w, module ? module : CLQ_LAYERS, clq_keras_class(layer), name, config, NULL, CLQ_FROM(from));
+}
+
+static const char *name_of(json_t *layer, const char *otherwise) {
+    const char *name = json_string_value(json_object_get(json_object_get(layer, "config"), "name"));
+    return name ? name : otherwise;
+}
+
+static const char *const sequence_names[] = {"sequences", "mask", NULL};
+static const char *const bidirectional_keys[] = {"layer", "backward_layer", "merge_mode", NULL};
+static const char *const *write_bidirectional(clq_block_writer *w) {
+    json_t *ahead = clq_block_value_of(w, "layer"), *back = clq_block_value_of(w, "backward_layer");
+    json_t *config = json_object_get(ahead, "config");
+    const char *merge = json_string_value(clq_block_value_of(w, "merge_mode"));
+    const char *class_name = clq_keras_class(ahead);
+    static const char *const modes[][2] = {
+        {"concat", "Concatenate"}, {"sum", "Add"}, {"mul", "Multiply"}, {"ave", "Average"}};
+    const char *joined = NULL;
+    for (size_t i = 0; merge && i < CLQ_COUNT_OF(modes); i++)
+        if (strcmp(modes[i][0], merge) == 0) joined = modes[i][1];
+    if (!joined)
+        clq_block_refuse(w, "merge_mode", "'%.20s' is not supported; there are concat, sum, mul, ave",
+                         merge ? merge : "null");
+    if (strcmp(class_name, "LSTM") != 0 && strcmp(class_name, "GRU") != 0 && strcmp(class_name, "SimpleRNN") != 0)
+        clq_block_refuse(w, "layer", "a %.40s is not supported; there are LSTM, GRU and SimpleRNN", class_name);
+    if (json_is_true(json_object_get(config, "return_state")))
+        clq_block_refuse(w, "layer", "return_state is not supported");
+    if (w->status != CLQ_OK) return NULL;
+    const bool sequences = json_is_true(json_object_get(config, "return_sequences"));
+    char names[2][CLQ_LAYER_NAME_MAX];
+    (void)snprintf(names[0], sizeof names[0], "%.50s", name_of(ahead, "forward"));
+    const char *behind = strncmp(names[0], "forward_", 8) == 0 ? names[0] + 8 : names[0];
+    const bool own = json_is_object(back);
+    (void)snprintf(names[1], sizeof names[1], own ? "%.0s%.50s" : "backward_%.50s%.0s", own ? "" : behind,
+                   own ? name_of(back, "backward") : "");
+    json_t *zeros = json_pack("{s:b}", "zero_output_for_mask", sequences);
+    json_t *turned = json_pack("{s:b}", "zero_output_for_mask", sequences);
+    if (!own)
+        (void)json_object_set_new(turned, "go_backwards",
+                                  json_boolean(!json_is_true(json_object_get(config, "go_backwards"))));
+    add_wrapped(w, ahead, names[0], zeros, "sequences");
+    add_wrapped(w, own ? back : ahead, names[1], turned, "sequences");
+    if (clq_block_is_given(w, 1)) /* both have it */
+        for (size_t i = json_array_size(w->layers) - 2; i < json_array_size(w->layers); i++) {
+            json_t *node = json_array_get(json_object_get(json_array_get(w->layers, i), "inbound_nodes"), 0);
+            (void)json_object_set_new(json_object_get(node, "kwargs"), "mask", clq_block_refer("mask", 0));
+        }
+    const char *last = names[1];
+    if (sequences) {
+        clq_block_add(w, CLQ_NUMPY, "Flip", "turned", json_pack("{s:i}", "axis", 1), NULL, CLQ_FROM(names[1]));
+        last = "turned";
+    }
+    clq_block_add_of_list(w, joined, "output", NULL, CLQ_FROM(names[0], last));
+    w->use->keeps_mask[0] = sequences;
+    return clq_block_give(w, "output");
+}
+
+static const char *const distributed_names[] = {"inputs", "mask", NULL};
+static const char *const distributed_keys[] = {"layer", NULL};
+
+/* Layers that do with the last axis, or with each number, what they do with it in each step. */
+static bool goes_along(json_t *layer) {
+    static const char *const classes[] = {"Dense",     "Dropout", "Activation", "ReLU",         "LeakyReLU",
+                                          "Rescaling", "ELU",     "Identity",   "GaussianNoise"};
+    for (size_t i = 0; i < CLQ_COUNT_OF(classes); i++)
+        if (strcmp(clq_keras_class(layer), classes[i]) == 0) return true;
+    return false;
+}
+
+/* The layer is applied to each step, as Keras does, or to all at once if that is the same. */
+static const char *const *write_distributed(clq_block_writer *w) {
+    json_t *layer = clq_block_value_of(w, "layer");
+    const clq_shape *x = clq_block_shape_of(w, 0);
+    const char *module = json_string_value(json_object_get(layer, "module")), *name = name_of(layer, "layer");
+    const size_t steps = x->dims[0];
+    if (!json_is_object(layer)) clq_block_refuse(w, "layer", "should be a layer");
+    if (x->rank < 2) clq_block_refuse(w, "layer", "its input has no axis behind the steps");
+    if (w->status != CLQ_OK) return NULL;
+    w->use->keeps_mask[0] = true;
+    if (goes_along(layer)) {
+        clq_block_add(w, module ? module : CLQ_LAYERS, clq_keras_class(layer), name,
+                      json_copy(json_object_get(layer, "config")), NULL, CLQ_FROM("inputs"));
+        clq_block_add(w, CLQ_LAYERS, "Activation", "output", json_pack("{s:s}", "activation", "linear"), NULL,
+                      CLQ_FROM(name));
+        return clq_block_give(w, "output");
+    }
+    if (strcmp(clq_keras_class(layer), "Flatten") == 0) {
+        clq_block_add(w, CLQ_LAYERS, "Reshape", "output",
+                      json_pack("{s:[I, i]}", "target_shape", (json_int_t)steps, -1), NULL, CLQ_FROM("inputs"));
+        return clq_block_give(w, "output");
+    }
+    json_t *nodes = json_array(), *made = json_array();
+    for (size_t i = 0; i < steps; i++) {
+        char step[40];
+        (void)snprintf(step, sizeof step, "step_%zu", i);
+        clq_block_add(w, CLQ_NUMPY, "GetItem", step, NULL, NULL, CLQ_FROM("inputs"));
+        json_t *node = json_array_get(
+            json_object_get(json_array_get(w->layers, json_array_size(w->layers) - 1), "inbound_nodes"), 0);
+        (void)json_array_append_new(json_object_get(node, "args"),
+                                    json_pack("[{s:s, s:{s:n, s:n, s:n}}, I]", "class_name", "__slice__", "config",
+                                              "start", "stop", "step", (json_int_t)i));
+        (void)json_array_append_new(nodes, json_pack("{s:[o], s:{}}", "args", clq_block_refer(step, 0), "kwargs"));
+        (void)json_array_append_new(made, json_pack("{s:s, s:{s:[s, I, i]}}", "class_name", "__keras_tensor__",
+                                                    "config", "keras_history", name, (json_int_t)i, 0));
+    }
+    json_t *inner = json_pack("{s:s, s:s, s:s, s:O, s:o}", "module", module ? module : CLQ_LAYERS, "class_name",
+                              clq_keras_class(layer), "name", name, "config", json_object_get(layer, "config"),
+                              "inbound_nodes", nodes);
+    (void)json_array_append_new(w->layers, inner);
+    json_t *stack =
+        json_pack("{s:s, s:s, s:s, s:{s:s, s:i}, s:[{s:[o], s:{}}]}", "module", CLQ_NUMPY, "class_name", "Stack",
+                  "name", "output", "config", "name", "output", "axis", 1, "inbound_nodes", "args", made, "kwargs");
+    if (!inner || !stack || json_array_append_new(w->layers, stack) != 0)
+        w->status = clq_fail(CLQ_MEMORY, "%s: out of memory", w->path);
+    return clq_block_give(w, "output");
+}
+
+/* ---- the rows ---- */
+
+static const clq_block_row rows[] = {
+    {NULL, "Bidirectional", sequence_names, bidirectional_keys, write_bidirectional},
+    {NULL, "TimeDistributed", distributed_names, distributed_keys, write_distributed},
+};
+
+static const clq_block_row *row_at(size_t i) {
+    if (i < CLQ_COUNT_OF(rows)) return &rows[i];
+    return i - CLQ_COUNT_OF(rows) < clq_hub_block_count ? &clq_hub_blocks[i - CLQ_COUNT_OF(rows)] : NULL;
+}
+
+static const clq_block_row *find_row(json_t *layer) {
+    const char *module = json_string_value(json_object_get(layer, "module"));
+    for (size_t i = 0; row_at(i); i++) {
+        const clq_block_row *row = row_at(i);
+        if (strcmp(row->class_name, clq_keras_class(layer)) != 0) continue;
+        const bool keras = !module || strncmp(module, "keras.", 6) == 0;
+        if (row->module ? module && strcmp(module, row->module) == 0 : keras) return row;
+    }
+    return NULL;
+}
+
+bool clq_keras_is_block(json_t *layer) { return find_row(layer) != NULL; }
+
+const char *clq_keras_block_input(json_t *layer, size_t i) {
+    const clq_block_row *row = find_row(layer);
+    for (size_t k = 0; row && row->names[k]; k++)
+        if (k == i) return row->names[k];
+    return NULL;
+}
+
+const char *clq_keras_block_class(size_t i) { return row_at(i) ? row_at(i)->class_name : NULL; }
+
+/* Keys that no block has are refused. */
+static clq_status check_keys(const clq_block_row *row, json_t *config, const char *path) {
+    static const char *const common[] = {"name", "trainable", "dtype", "batch_input_shape", "autocast"};
+    const char *key;
+    json_t *value;
+    json_object_foreach(config, key, value) {
+        bool known = json_is_null(value);
+        for (size_t i = 0; i < CLQ_COUNT_OF(common); i++) known = known || strcmp(common[i], key) == 0;
+        for (size_t i = 0; row->keys[i]; i++) known = known || strcmp(row->keys[i], key) == 0;
+        if (!known) return clq_fail(CLQ_UNSUPPORTED, "%s.config.%.60s is not supported", path, key);
+    }
+    return CLQ_OK;
+}
+
+/* The inputs' layers, and what the block gives, as of a Functional model. */
+static json_t *finish(clq_block_writer *w, const clq_block_row *row, const char *const *outputs) {
+    json_t *ends = json_array(), *starts = json_array();
+    for (size_t i = 0; row->names[i]; i++) {
+        if (!clq_block_is_given(w, (unsigned)i)) continue;
+        (void)json_array_append_new(w->layers,
+                                    json_pack("{s:s, s:s, s:s, s:{s:s, s:[n, i]}, s:[]}", "module", CLQ_LAYERS,
+                                              "class_name", "InputLayer", "name", row->names[i], "config", "name",
+                                              row->names[i], "batch_shape", 1, "inbound_nodes"));
+        (void)json_array_append_new(starts, json_pack("[s, i, i]", row->names[i], 0, 0));
+    }
+    for (size_t i = 0; outputs[i]; i++) (void)json_array_append_new(ends, json_pack("[s, i, i]", outputs[i], 0, 0));
+    return json_pack("{s:O, s:o, s:o}", "layers", w->layers, "input_layers", starts, "output_layers", ends);
+}
+
+clq_status clq_keras_write_block(json_t *layer, const char *path, const clq_keras_block_use *use, json_t **out) {
+    const clq_block_row *row = find_row(layer);
+    clq_block_writer w = {.use = use, .config = json_object_get(layer, "config"), .layers = json_array(), .path = path};
+    *out = NULL;
+    if (!w.layers) return clq_fail(CLQ_MEMORY, "%s: out of memory", path);
+    w.status = check_keys(row, w.config, path);
+    const char *const *outputs = w.status == CLQ_OK ? row->write(&w) : NULL;
+    if (w.status == CLQ_OK && outputs) {
+        *out = finish(&w, row, outputs);
+        if (!*out) w.status = clq_fail(CLQ_MEMORY, "%s: out of memory", path);
+    }
+    json_decref(w.layers);
+    return w.status;
+}

@@ -1,0 +1,200 @@
+/* The nodes of a Functional model, from its file: what each layer is applied to. */
+#include "interop/keras_graph.h"
+
+#include <stdio.h>
+
+/* ---- the layers and their nodes ---- */
+
+/* An unknown layer is named as such before its nodes are looked at. */
+clq_status clq_keras_index_layers(clq_keras_graph *f) {
+    size_t inputs = 0;
+    f->index = json_object();
+    if (!f->index) return clq_fail(CLQ_MEMORY, "config.layers: out of memory");
+    for (size_t i = 0; i < json_array_size(f->layers); i++) {
+        json_t *layer = clq_keras_layer_at(f, i);
+        if (!clq_keras_name(layer)) return clq_fail(CLQ_FORMAT, "config.layers[%zu].name is missing", i);
+        if (!clq_keras_is_input(layer) && !clq_keras_is_model(layer)) CLQ_TRY(clq_keras_check_class(layer, i));
+        inputs += clq_keras_is_input(layer);
+        if (json_object_get(f->index, clq_keras_name(layer)))
+            return clq_fail(CLQ_FORMAT, "config.layers[%zu].config.name: two layers are named '%.60s'", i,
+                            clq_keras_name(layer));
+        if (json_object_set_new(f->index, clq_keras_name(layer), json_integer((json_int_t)i)) != 0)
+            return clq_fail(CLQ_MEMORY, "config.layers: out of memory");
+    }
+    return inputs >= 1 ? CLQ_OK : clq_fail(CLQ_FORMAT, "config.layers has no InputLayer");
+}
+
+clq_status clq_keras_make_room(clq_keras_graph *f) {
+    const size_t layers = json_array_size(f->layers);
+    f->first_node = clq_alloc(layers + 1, sizeof *f->first_node);
+    f->added = clq_alloc(layers, sizeof *f->added);
+    f->keywords = clq_alloc(layers, sizeof(json_t *));
+    f->inner = clq_alloc(layers, sizeof *f->inner);
+    return f->first_node && f->added && f->keywords && f->inner ? CLQ_OK : CLQ_MEMORY;
+}
+
+/* An InputLayer has one node, which reads nothing and may stand in the file or not. */
+clq_status clq_keras_count_nodes(clq_keras_graph *f) {
+    const size_t layers = json_array_size(f->layers);
+    size_t total = 0;
+    CLQ_TRY(clq_keras_make_room(f));
+    for (size_t i = 0; i < layers; i++) {
+        char where[160];
+        const size_t count = clq_keras_is_input(clq_keras_layer_at(f, i))
+                                 ? 1
+                                 : json_array_size(json_object_get(clq_keras_layer_at(f, i), "inbound_nodes"));
+        clq_keras_describe_place(clq_keras_layer_at(f, i), i, where);
+        if (count == 0)
+            return clq_fail(CLQ_FORMAT, "%s.inbound_nodes is missing or empty: no input reaches the layer", where);
+        f->first_node[i] = (uint32_t)total;
+        total += count;
+        if (total > INT32_MAX) return clq_fail(CLQ_UNSUPPORTED, "%s: so many nodes are not supported", where);
+    }
+    f->first_node[layers] = f->node_count = (uint32_t)total;
+    f->nodes = clq_alloc(total, sizeof *f->nodes);
+    return f->nodes ? CLQ_OK : CLQ_MEMORY;
+}
+
+/* The node that gives the tensor [layer, node, tensor]. How many it gives is known once it is added. */
+clq_status clq_keras_find_node(const clq_keras_graph *f, json_t *history, const char *where, clq_keras_source *out) {
+    const char *name = json_string_value(json_array_get(history, 0));
+    json_t *node_index = json_array_get(history, 1), *tensor_index = json_array_get(history, 2);
+    if (!name || !json_is_integer(node_index) || !json_is_integer(tensor_index))
+        return clq_fail(CLQ_FORMAT, "%s should be [layer, node, tensor]", where);
+    json_t *found = json_object_get(f->index, name);
+    if (!found) return clq_fail(CLQ_FORMAT, "%s: no layer of the file is named '%.60s'", where, name);
+    const size_t layer = (size_t)json_integer_value(found);
+    const uint32_t count = f->first_node[layer + 1] - f->first_node[layer];
+    const json_int_t index = json_integer_value(node_index), output = json_integer_value(tensor_index);
+    if (index < 0 || index >= (json_int_t)count || output < 0 || output >= CLQ_KERAS_OUTPUTS_MAX)
+        return clq_fail(CLQ_FORMAT, "%s: layer '%.60s' has %u nodes, and [%lld, %lld] is none of their tensors", where,
+                        name, count, (long long)index, (long long)output);
+    *out = (clq_keras_source){.node = f->first_node[layer] + (uint32_t)index, .output = (uint32_t)output};
+    return CLQ_OK;
+}
+
+/* What a call passes besides tensors. Keras notes `training` as it was when the model was built, and sets it by what
+ * the model is used for. */
+static clq_status check_keywords(json_t *layer, json_t *keywords, const char *where) {
+    const char *key;
+    json_t *value;
+    if (keywords && !json_is_null(keywords) && !json_is_object(keywords))
+        return clq_fail(CLQ_FORMAT, "%s.kwargs should be an object", where);
+    json_object_foreach(keywords, key, value) {
+        bool harmless = json_is_null(value) || (strcmp(key, "training") == 0 && json_is_boolean(value));
+        for (size_t i = 0; clq_keras_is_tensor(value) && clq_keras_input_name(layer, i); i++)
+            harmless = harmless || strcmp(key, clq_keras_input_name(layer, i)) == 0;
+        for (size_t i = 0; clq_keras_is_tensor(value) && clq_keras_block_input(layer, i); i++)
+            harmless = harmless || strcmp(key, clq_keras_block_input(layer, i)) == 0;
+        if (!harmless && !clq_keras_takes_keyword(layer, key))
+            return clq_fail(CLQ_UNSUPPORTED, "%s.kwargs.%.40s is not supported", where, key);
+    }
+    return CLQ_OK;
+}
+
+static clq_status add_source(clq_keras_graph *f, json_t *history, const char *where) {
+    clq_keras_source found;
+    CLQ_TRY(clq_keras_find_node(f, history, where, &found));
+    clq_keras_source *sources = clq_grow(f->sources, f->source_count, &f->source_capacity, 64, sizeof *sources);
+    if (!sources) return CLQ_MEMORY;
+    f->sources = sources;
+    f->sources[f->source_count++] = found;
+    return CLQ_OK;
+}
+
+static clq_status read_source(clq_keras_graph *f, json_t *tensor, const char *where) {
+    json_t *history = json_object_get(json_object_get(tensor, "config"), "keras_history");
+    char place[256];
+    snprintf(place, sizeof place, "%s.keras_history", where);
+    if (!history) return clq_fail(CLQ_UNSUPPORTED, "%s is missing: only tensors can be arguments", place);
+    return add_source(f, history, place);
+}
+
+/* As Keras 2 wrote it: [[layer, node, tensor, keywords], …], or one such without the list around it. */
+static clq_status read_old_node(clq_keras_graph *f, json_t *list, clq_keras_node *n, const char *where) {
+    const bool one = json_is_string(json_array_get(list, 0));
+    const size_t count = one ? 1 : json_array_size(list);
+    n->first_source = f->source_count;
+    if (count == 0 || count > CLQ_KERAS_INPUTS_MAX)
+        return clq_fail(CLQ_FORMAT, "%s: a layer reads 1 to %d tensors, not %zu", where, CLQ_KERAS_INPUTS_MAX, count);
+    for (size_t i = 0; i < count; i++) {
+        json_t *tensor = one ? list : json_array_get(list, i);
+        const size_t size = json_array_size(tensor);
+        char place[256];
+        snprintf(place, sizeof place, "%s[%zu]", where, i);
+        if (size != 3 && size != 4)
+            return clq_fail(CLQ_FORMAT, "%s should be [layer, node, tensor, keywords], as Keras 2 writes it", place);
+        CLQ_TRY(check_keywords(clq_keras_layer_at(f, n->layer), json_array_get(tensor, 3), place));
+        if (i == 0) n->keywords = json_array_get(tensor, 3);
+        CLQ_TRY(add_source(f, tensor, place));
+    }
+    n->source_count = n->positional = (uint32_t)count;
+    return CLQ_OK;
+}
+
+/* Lists of lists of tensors are none of ours. */
+static bool is_list_of_tensors(json_t *argument) {
+    size_t i;
+    json_t *item;
+    json_array_foreach(argument, i, item) if (!clq_keras_is_tensor(item)) return false;
+    return json_array_size(argument) > 0;
+}
+
+/* args: tensors and lists of them, in order; what else there is, the layer's kind takes, or nobody. */
+static clq_status read_node(clq_keras_graph *f, json_t *object, clq_keras_node *n, const char *where) {
+    if (json_is_array(object)) return read_old_node(f, object, n, where);
+    json_t *arguments = json_object_get(object, "args"), *argument;
+    size_t i, k;
+    n->keywords = json_object_get(object, "kwargs");
+    CLQ_TRY(check_keywords(clq_keras_layer_at(f, n->layer), n->keywords, where));
+    n->first_source = f->source_count;
+    json_array_foreach(arguments, i, argument) {
+        const bool list = is_list_of_tensors(argument);
+        const size_t count = list ? json_array_size(argument) : 1;
+        if (!list && !clq_keras_is_tensor(argument)) {
+            n->arguments = arguments;
+            continue;
+        }
+        for (k = 0; k < count; k++) CLQ_TRY(read_source(f, list ? json_array_get(argument, k) : argument, where));
+    }
+    const char *name;
+    for (i = f->source_count - n->first_source; (name = clq_keras_input_name(clq_keras_layer_at(f, n->layer), i));
+         i++) {
+        json_t *tensor = json_object_get(n->keywords, name);
+        if (!clq_keras_is_tensor(tensor)) break;
+        CLQ_TRY(read_source(f, tensor, where));
+    }
+    n->positional = f->source_count - n->first_source;
+    for (i = 0; (name = clq_keras_block_input(clq_keras_layer_at(f, n->layer), i)); i++) {
+        json_t *tensor = json_object_get(n->keywords, name);
+        if (i < n->positional || clq_keras_is_tensor(tensor)) n->given |= 1u << i;
+        if (i >= n->positional && clq_keras_is_tensor(tensor)) CLQ_TRY(read_source(f, tensor, where));
+    }
+    const clq_attribute *row;
+    for (i = 0; (row = clq_keras_tensor_row(clq_keras_layer_at(f, n->layer), i)); i++) {
+        json_t *given = json_object_get(n->keywords, row->key);
+        const size_t count = clq_keras_tensors(given, row->several);
+        for (k = 0; k < count; k++)
+            CLQ_TRY(read_source(f, json_is_array(given) ? json_array_get(given, k) : given, where));
+    }
+    n->source_count = f->source_count - n->first_source;
+    if (n->source_count == 0 || n->source_count > CLQ_KERAS_INPUTS_MAX)
+        return clq_fail(CLQ_FORMAT, "%s.args: a layer reads 1 to %d tensors, not %u", where, CLQ_KERAS_INPUTS_MAX,
+                        n->source_count);
+    return CLQ_OK;
+}
+
+clq_status clq_keras_read_nodes(clq_keras_graph *f) {
+    for (size_t i = 0; i < json_array_size(f->layers); i++) {
+        json_t *nodes = json_object_get(clq_keras_layer_at(f, i), "inbound_nodes");
+        char place[160], where[224];
+        clq_keras_describe_place(clq_keras_layer_at(f, i), i, place);
+        for (uint32_t k = f->first_node[i]; k < f->first_node[i + 1]; k++) {
+            f->nodes[k].layer = (uint32_t)i;
+            if (clq_keras_is_input(clq_keras_layer_at(f, i))) continue;
+            snprintf(where, sizeof where, "%s.inbound_nodes[%u]", place, k - f->first_node[i]);
+            CLQ_TRY(read_node(f, json_array_get(nodes, k - f->first_node[i]), &f->nodes[k], where));
+        }
+    }
+    return CLQ_OK;
+}

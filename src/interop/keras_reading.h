@@ -1,0 +1,43 @@
+/* How rows of attributes are read: by type, a function each (keras_attributes.c, keras_arguments.c). */
+#ifndef CLQ_INTEROP_KERAS_READING_H
+#define CLQ_INTEROP_KERAS_READING_H
+
+#include "interop/keras.h"
+
+/* What a row is read with: the file's attributes, and the layer's first input. */
+typedef struct clq_keras_reading {
+    clq_keras_attributes *a;
+    const clq_attribute *row;
+    const clq_model_tensor *x;
+} clq_keras_reading;
+
+/* The value of a row; NULL if the file has none, and then what the row says of that is done. */
+json_t *clq_keras_value(const clq_keras_reading *r);
+/* Refuses a value: "path.key: VALUE should be WANTED". */
+void clq_keras_unfit(const clq_keras_reading *r, const json_t *value, const char *wanted);
+/* A value as the file has it, cut short, for messages. */
+const char *clq_keras_quote(const json_t *value, char text[80]);
+/* Of a number, or lists of them: how many; and whether they are all numbers, which go to to[*at …]. */
+size_t clq_keras_count_numbers(const json_t *value);
+bool clq_keras_take_numbers(const json_t *value, float *to, size_t *at);
+bool clq_keras_is_count(const json_t *value, size_t *out); /* a whole number from 0 on */
+/* Sizes, of which one may be -1: what the others leave of so many elements. */
+bool clq_keras_resolve_shape(const json_t *target, size_t elements, clq_shape *out);
+
+/* Of types of attributes. */
+void clq_keras_read_operand(const clq_keras_reading *r, void *member);
+void clq_keras_read_tensor(const clq_keras_reading *r, void *member);
+void clq_keras_read_keyword_flag(const clq_keras_reading *r, void *member);
+void clq_keras_read_keyword_number(const clq_keras_reading *r, void *member);
+void clq_keras_read_places(const clq_keras_reading *r, void *member);
+void clq_keras_read_batch_shape(const clq_keras_reading *r, void *member);
+void clq_keras_read_order(const clq_keras_reading *r, void *member);
+void clq_keras_read_open_shape(const clq_keras_reading *r, void *member);
+void clq_keras_read_word(const clq_keras_reading *r, void *member);
+void clq_keras_read_choice(const clq_keras_reading *r, void *member);
+void clq_keras_read_pads(const clq_keras_reading *r, void *member);
+void clq_keras_read_range(const clq_keras_reading *r, void *member);
+void clq_keras_read_sections(const clq_keras_reading *r, void *member);
+void clq_keras_read_axis_pair(const clq_keras_reading *r, void *member);
+
+#endif

@@ -1,0 +1,93 @@
+/* Models with recurrent layers, for tests of step graphs. */
+#ifndef CLQ_TEST_GRAPH_RECURRENT_MODELS_H
+#define CLQ_TEST_GRAPH_RECURRENT_MODELS_H
+
+#include "graph/layers/layer.h"
+#include "graph/random_model.h"
+
+/* A layer's settings, by the keys that its kind has in files: some have no builder. */
+typedef struct keyed_config {
+    const clq_layer_kind *kind;
+    size_t bytes[64];
+} keyed_config;
+
+static void *setting(keyed_config *config, const char *key) {
+    assert_true(config->kind->config_bytes <= sizeof config->bytes);
+    for (size_t i = 0; i < config->kind->attribute_count; i++)
+        if (strcmp(config->kind->attributes[i].key, key) == 0)
+            return (char *)config->bytes + config->kind->attributes[i].at;
+    fail_msg("%s has no %s", config->kind->type, key);
+    return NULL;
+}
+
+static keyed_config cell_settings(const clq_layer_kind *kind, size_t units) {
+    keyed_config config = {.kind = kind};
+    *(size_t *)setting(&config, "units") = units;
+    *(clq_activation *)setting(&config, "activation") = CLQ_TANH;
+    if (kind != &clq_layer_simple_rnn) *(clq_activation *)setting(&config, "recurrent_activation") = CLQ_SIGMOID;
+    *(bool *)setting(&config, "return_state") = true;
+    *(size_t *)setting(&config, "initial_state") = 2;
+    return config;
+}
+
+/* Sequences (steps, 72 / steps), of which some steps do not count: a quarter of samples of bytes, the most of others.
+ */
+static clq_tensor masked_sequence(subject *s, clq_tensor x, size_t steps) {
+    const clq_operand quarter = {.place = 2, .number = 0.25};
+    clq_tensor mask = clq_max_pool1d(s->model, clq_reshape(s->model, x, CLQ_SHAPE(72, 1), NULL),
+                                     &(clq_pool1d_config){.size = 1, .strides = 72 / steps});
+    mask = clq_reshape(s->model, mask, CLQ_SHAPE(steps), NULL);
+    mask = clq_model_add_layer(s->model, &clq_layer_op_greater, NULL, &quarter, &mask, 1);
+    x = clq_reshape(s->model, x, CLQ_SHAPE(steps, 72 / steps), NULL);
+    s->model->tensors[x.id - 1].mask = mask.id;
+    return x;
+}
+
+static clq_tensor masked_both_ways(subject *s, clq_tensor x) {
+    clq_recurrent_config config = clq_recurrent_config_default(5);
+    config.return_sequences = true;
+    clq_tensor y = clq_bidirectional(s->model, masked_sequence(s, x, 12), CLQ_CELL_LSTM, &config);
+    config = clq_recurrent_config_default(3);
+    config.return_sequences = config.zero_output_for_mask = config.no_bias = true;
+    const clq_tensor z = clq_recurrent(s->model, masked_sequence(s, x, 8), CLQ_CELL_LSTM, &config);
+    config = clq_recurrent_config_default(4);
+    y = clq_bidirectional(s->model, y, CLQ_CELL_LSTM, &config);
+    return clq_concatenate(s->model, CLQ_TENSORS(y, clq_flatten(s->model, z, NULL)), 0, NULL);
+}
+
+/* Inputs and states of each gate by themselves; and inputs alone. */
+static clq_tensor dropped_sequences(subject *s, clq_tensor x) {
+    clq_recurrent_config config = clq_recurrent_config_default(5);
+    config.return_sequences = true;
+    config.dropout = 0.3;
+    config.recurrent_dropout = 0.25;
+    x = clq_recurrent(s->model, clq_reshape(s->model, x, CLQ_SHAPE(9, 8), NULL), CLQ_CELL_GRU, &config);
+    config.recurrent_dropout = 0;
+    config.go_backwards = true;
+    return clq_flatten(s->model, clq_recurrent(s->model, x, CLQ_CELL_GRU, &config), NULL);
+}
+
+/* States go from an encoder, which has them from elsewhere, to a decoder; and through a layer that is not trained. */
+static clq_tensor from_state_to_state(subject *s, clq_tensor x) {
+    const clq_tensor sequence = clq_reshape(s->model, x, CLQ_SHAPE(6, 12), NULL), flat = clq_flatten(s->model, x, NULL);
+    const clq_dense_config dense = {.units = 5, .activation = CLQ_TANH};
+    keyed_config simple = cell_settings(&clq_layer_simple_rnn, 5), lstm = cell_settings(&clq_layer_lstm, 5),
+                 gru = cell_settings(&clq_layer_gru, 5);
+    const clq_tensor first = clq_dense(s->model, flat, &dense), second = clq_dense(s->model, flat, &dense);
+    *(bool *)setting(&simple, "return_sequences") = true;
+    const clq_tensor encoded =
+        clq_model_add_layer(s->model, simple.kind, NULL, simple.bytes, CLQ_TENSORS(sequence, first));
+    const clq_tensor decoded =
+        clq_model_add_layer(s->model, lstm.kind, NULL, lstm.bytes,
+                            CLQ_TENSORS(clq_model_output_of(s->model, encoded, 0, NULL),
+                                        clq_model_output_of(s->model, encoded, 1, NULL), second));
+    *(bool *)setting(&gru, "return_state") = false;
+    const clq_tensor fixed =
+        clq_freeze(s->model, clq_model_add_layer(s->model, gru.kind, NULL, gru.bytes, CLQ_TENSORS(sequence, second)));
+    return clq_concatenate(s->model,
+                           CLQ_TENSORS(clq_model_output_of(s->model, decoded, 0, NULL),
+                                       clq_model_output_of(s->model, decoded, 2, NULL), fixed),
+                           0, NULL);
+}
+
+#endif
