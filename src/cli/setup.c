@@ -27,10 +27,53 @@ void clq_setup_release(clq_setup *setup) {
     *setup = (clq_setup){0};
 }
 
+/* ---- the model ---- */
+
+static bool parse_shape(char *text, clq_shape *out) {
+    *out = (clq_shape){0};
+    for (char *word; (word = strsep(&text, "x"));) {
+        uint64_t size;
+        if (out->rank == CLQ_SHAPE_MAX || !clq_parse_u64(word, 1, INT32_MAX, &size)) return false;
+        out->dims[out->rank++] = (size_t)size;
+    }
+    return true;
+}
+
+/* "N", every open size, or "SHAPE,SHAPE". */
+static bool parse_sizes(char *text, clq_shape shapes[CLQ_MODEL_INPUTS_MAX], clq_keras_sizes *out) {
+    uint64_t open;
+    *out = (clq_keras_sizes){.shapes = shapes};
+    if (clq_parse_u64(text, 1, INT32_MAX, &open)) return out->open = (size_t)open, true;
+    for (char *word; (word = strsep(&text, ","));)
+        if (out->count == CLQ_MODEL_INPUTS_MAX || !parse_shape(word, &shapes[out->count++])) return false;
+    return true;
+}
+
+static clq_status read_file(const clq_options *options, clq_model **out) {
+    clq_shape shapes[CLQ_MODEL_INPUTS_MAX];
+    clq_keras_sizes sizes = {0};
+    if (options->input_shape) {
+        char *text = clq_strprintf("%s", options->input_shape);
+        if (!text) return CLQ_MEMORY;
+        const bool good = parse_sizes(text, shapes, &sizes);
+        clq_free(text);
+        if (!good)
+            return clq_fail(CLQ_ARGUMENT,
+                            "--input-shape '%s': expected a size, or each input's shape, e.g. 224x224x3 or 20x8,20x4",
+                            options->input_shape);
+    }
+    return clq_model_read_keras_json_sized(options->model, &sizes, out);
+}
+
 clq_status clq_setup_model(clq_setup *setup, const clq_options *options) {
-    if (clq_model_is_file(options->model)) return clq_model_read_keras_json(options->model, &setup->model);
+    if (clq_model_is_file(options->model)) return read_file(options, &setup->model);
+    if (options->input_shape)
+        return clq_fail(CLQ_ARGUMENT, "--input-shape: '%s' has its shape; only a Keras file may leave sizes open",
+                        options->model);
     return clq_model_builtin(options->model, &setup->model);
 }
+
+/* ---- devices and data ---- */
 
 clq_status clq_setup_system(clq_setup *setup, const clq_options *options) {
     clq_system *recalled = setup->recalled;

@@ -388,6 +388,26 @@ class CommandLine(support.InFolder):
         self.assertRegex(plan.stdout, r'loss +line_loss +.* = loss\(.*, labels of line\)')
         self.assertRegex(plan.stdout, r'loss +si"de_loss +.* = loss\(.*, labels of si"de\)')
 
+    def test_open_sizes(self):
+        """What a model's file leaves open is said on the command line, in one number or as shapes."""
+        model = support.sequential("wide", [("GlobalAveragePooling2D", {}), ("Dense", {"units": 2, "activation": "softmax"})])
+        model["config"]["layers"][0]["config"]["batch_shape"] = [None, None, None, 1]
+        common = ["--model", self.put("wide.json", model), "--devices", "pocl:0"]
+        plans = [json.loads(run("plan", *common, "--input-shape", shape, "--json").stdout) for shape in ("6", "6x6x1", "6x12x1")]
+        self.assertEqual(plans[0], plans[1])
+        work = [sum(launch["flops"] for launch in plan["launches"]) for plan in plans]
+        self.assertLess(work[0], work[2])
+        weights = self.folder / "w.safetensors"
+        common += ["--data", "synthetic:6x6x1/2/64", "--batch", 32, "--input-shape", "6x6x1"]
+        self.train(*common, "--no-test", "--steps", 1, "--save", weights)
+        self.assertEqual(run("eval", *common, "--weights", weights).returncode, 0)
+        self.fails(3, "plan", *common[:4], says=["wide.json", "batch_shape[1] is open", "--input-shape"])
+        self.fails(3, "plan", *common[:4], "--input-shape", "6x6x3", says=["batch_shape[3] is 1", "has 3"])
+        self.fails(3, "plan", *common[:4], "--input-shape", "6x6x1,6x6x1", says=["2 inputs", "has 1"])
+        for bad in ("", "x", "6x", "0", "-1", "6x0x1", "1x1x1x1x1x1x1x1x1", "6,"):
+            self.fails(2, "plan", *common[:4], "--input-shape", bad, says=[f"--input-shape '{bad}'", "224x224x3"])
+        self.fails(2, "plan", "--model", "mlp", "--input-shape", "28", says=["--input-shape", "'mlp'"])
+
     def test_several_outputs_wrong(self):
         common = self.two_outputs()
         weights = self.folder / "none"
