@@ -83,7 +83,7 @@ clq_status clq_tensor_elements(const clq_shape *shape, size_t *out) {
 
 /* ---- names, as Keras makes them: dense, dense_1, … ---- */
 
-static bool name_taken(const clq_model *model, const char *name) {
+bool clq_model_has_layer(const clq_model *model, const char *name) {
     for (uint32_t i = 0; i < model->layer_count; i++)
         if (strcmp(model->layers[i].name, name) == 0) return true;
     return false;
@@ -97,7 +97,8 @@ static clq_status take_name(const clq_model *model, const char *name, clq_layer 
     if (length == 0 || length >= CLQ_LAYER_NAME_MAX || strchr(name, '/') || strcmp(clean, name) != 0)
         return clq_fail(CLQ_ARGUMENT, "its name must have 1 to %d bytes of UTF-8, no '/' and no control characters",
                         CLQ_LAYER_NAME_MAX - 1);
-    if (name_taken(model, name)) return clq_fail(CLQ_ARGUMENT, "two layers have this name: give one of them another");
+    if (clq_model_has_layer(model, name))
+        return clq_fail(CLQ_ARGUMENT, "two layers have this name: give one of them another");
     memcpy(layer->name, name, length + 1);
     layer->named = true;
     return CLQ_OK;
@@ -115,7 +116,7 @@ static void make_name(const clq_model *model, clq_layer *layer) {
         else
             snprintf(layer->name, sizeof(layer->name), "%s_%u", stem, number);
         number++;
-    } while (name_taken(model, layer->name));
+    } while (clq_model_has_layer(model, layer->name));
 }
 
 /* ---- layers and tensors ---- */

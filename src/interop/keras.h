@@ -84,6 +84,8 @@ clq_status clq_keras_add_shape(clq_model *model, const clq_keras_sizes *sizes, j
 bool clq_keras_is_block(json_t *layer);
 /* The name of what a block is applied to, by place and by keyword; NULL: there are no more. */
 const char *clq_keras_block_input(json_t *layer, size_t i);
+/* How many of its tensors a block, or any layer, may be given by their places. */
+size_t clq_keras_block_places(json_t *layer);
 const char *clq_keras_block_class(size_t i); /* of all blocks; NULL: there are no more */
 /* A use of a block. */
 typedef struct clq_keras_block_use {

@@ -84,6 +84,8 @@ static bool goes_along(json_t *layer) {
 }
 
 /* The layer is applied to each step, as Keras does, or to all at once if that is the same. */
+enum { STEPS_MAX = 1024 }; /* that a layer is applied to one by one */
+
 static const char *const *write_distributed(clq_block_writer *w) {
     json_t *layer = clq_block_value_of(w, "layer");
     const clq_shape *x = clq_block_shape_of(w, 0);
@@ -91,6 +93,8 @@ static const char *const *write_distributed(clq_block_writer *w) {
     const size_t steps = x->dims[0];
     if (!json_is_object(layer)) clq_block_refuse(w, "layer", "should be a layer");
     if (x->rank < 2) clq_block_refuse(w, "layer", "its input has no axis behind the steps");
+    if (json_is_object(layer) && !json_is_object(json_object_get(layer, "config")))
+        clq_block_refuse(w, "layer", "its config should be an object");
     if (w->status != CLQ_OK) return NULL;
     w->use->keeps_mask[0] = true;
     if (goes_along(layer)) {
@@ -104,6 +108,10 @@ static const char *const *write_distributed(clq_block_writer *w) {
         clq_block_add(w, CLQ_LAYERS, "Reshape", "output",
                       json_pack("{s:[I, i]}", "target_shape", (json_int_t)steps, -1), NULL, CLQ_FROM("inputs"));
         return clq_block_give(w, "output");
+    }
+    if (steps > STEPS_MAX) {
+        clq_block_refuse(w, "layer", "more than %d steps are not supported", STEPS_MAX);
+        return NULL;
     }
     json_t *nodes = json_array(), *made = json_array();
     for (size_t i = 0; i < steps; i++) {
@@ -163,7 +171,30 @@ const char *clq_keras_block_input(json_t *layer, size_t i) {
     return NULL;
 }
 
+size_t clq_keras_block_places(json_t *layer) {
+    const clq_block_row *row = find_row(layer);
+    if (!row) return SIZE_MAX;
+    if (strcmp(row->class_name, "Bidirectional") == 0) return 1;      /* the second would be a state */
+    if (strcmp(row->class_name, "TransformerDecoder") == 0) return 3; /* the fourth would be a mask of pairs */
+    size_t count = 0;
+    while (row->names[count]) count++;
+    return count;
+}
+
 const char *clq_keras_block_class(size_t i) { return row_at(i) ? row_at(i)->class_name : NULL; }
+
+/* Its layers compute in float32, as all others do. */
+static clq_status check_common(json_t *config, const char *path) {
+    json_t *dtype = json_object_get(config, "dtype"), *trainable = json_object_get(config, "trainable");
+    if (json_is_object(dtype)) dtype = json_object_get(json_object_get(dtype, "config"), "name");
+    const char *name = json_string_value(dtype);
+    if (dtype && !json_is_null(dtype) && (!name || strcmp(name, "float32") != 0))
+        return clq_fail(CLQ_UNSUPPORTED, "%s.config.dtype: '%.40s' is not supported, only float32", path,
+                        name ? name : "");
+    if (trainable && !json_is_boolean(trainable))
+        return clq_fail(CLQ_FORMAT, "%s.config.trainable should be true or false", path);
+    return CLQ_OK;
+}
 
 /* Keys that no block has are refused. */
 static clq_status check_keys(const clq_block_row *row, json_t *config, const char *path) {
@@ -200,6 +231,7 @@ clq_status clq_keras_write_block(json_t *layer, const char *path, const clq_kera
     *out = NULL;
     if (!w.layers) return clq_fail(CLQ_MEMORY, "%s: out of memory", path);
     w.status = check_keys(row, w.config, path);
+    if (w.status == CLQ_OK) w.status = check_common(w.config, path);
     const char *const *outputs = w.status == CLQ_OK ? row->write(&w) : NULL;
     if (w.status == CLQ_OK && outputs) {
         *out = finish(&w, row, outputs);

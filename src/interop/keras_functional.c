@@ -50,6 +50,23 @@ static clq_status note_outputs(clq_keras_graph *f, clq_keras_node *n, const char
     return CLQ_OK;
 }
 
+/* Of a model's call: tensors, and behind them nothing but nulls. */
+static clq_status check_arguments(const clq_keras_node *n, const char *where) {
+    json_t *argument;
+    size_t i;
+    bool ended = false;
+    json_array_foreach(n->arguments, i, argument) {
+        if (!ended && (clq_keras_is_tensor(argument) || json_is_array(argument))) continue;
+        ended = true;
+        if (!json_is_null(argument))
+            return clq_fail(CLQ_UNSUPPORTED,
+                            "%s: argument %zu of its call: only tensors, and no gaps between them, are "
+                            "supported: name what follows",
+                            where, i + 1);
+    }
+    return CLQ_OK;
+}
+
 static clq_status add_node(clq_keras_graph *f, clq_keras_node *n, clq_tensor *inputs) {
     char where[160];
     json_t *layer = clq_keras_layer_at(f, n->layer);
@@ -59,6 +76,7 @@ static clq_status add_node(clq_keras_graph *f, clq_keras_node *n, clq_tensor *in
     if (clq_keras_is_input(layer)) return clq_fail(CLQ_FORMAT, "%s: no input_layers name it", where);
     if (clq_keras_is_model(layer)) { /* its layers need room for their own inputs */
         clq_tensor own[CLQ_MODEL_INPUTS_MAX];
+        CLQ_TRY(check_arguments(n, where));
         if (n->source_count > CLQ_COUNT_OF(own))
             return clq_fail(CLQ_UNSUPPORTED, "%s: a model of %u inputs is not supported", where, n->source_count);
         for (uint32_t i = 0; i < n->source_count; i++) CLQ_TRY(find_source(f, n, i, where, &own[i]));
@@ -77,10 +95,13 @@ static clq_status add_node(clq_keras_graph *f, clq_keras_node *n, clq_tensor *in
         CLQ_TRY(clq_keras_add_layer(f->model, layer, n->layer, &call, &n->tensor));
         f->added[n->layer] = n->tensor.id;
         f->keywords[n->layer] = n->keywords;
+        f->positional[n->layer] = n->positional;
         return note_outputs(f, n, where);
     }
-    if (!clq_keras_same_keywords(layer, f->keywords[n->layer], n->keywords))
-        return clq_fail(CLQ_UNSUPPORTED, "%s: calls with other keywords than the first are not supported", where);
+    if (n->positional != f->positional[n->layer] || !clq_keras_same_keywords(layer, f->keywords[n->layer], n->keywords))
+        return clq_fail(CLQ_UNSUPPORTED,
+                        "%s: calls with other keywords than the first, or more or fewer tensors, are not supported",
+                        where);
     if (n->arguments) return clq_fail(CLQ_UNSUPPORTED, "%s: only tensors can be arguments of a second call", where);
     n->tensor = clq_model_apply_again(f->model, f->model->tensors[before - 1].layer, inputs, n->source_count);
     if (!n->tensor.id) return clq_fail_within(clq_error_raise(&f->model->error), "%s", where);
@@ -230,6 +251,7 @@ static void close_graph(clq_keras_graph *f) {
     clq_free(f->first_node);
     clq_free(f->added);
     clq_free(f->keywords);
+    clq_free(f->positional);
     clq_free(f->sources);
 }
 

@@ -46,6 +46,7 @@ struct clq_keras_graph {
     uint32_t *first_node;    /* by layer; one more at the end */
     uint32_t *added;         /* by layer: its first tensor in the model; 0: it is not there yet */
     json_t **keywords;       /* by layer: those of its first call; borrowed */
+    uint32_t *positional;    /* by layer: how many tensors of its first call are no keywords' */
     clq_keras_source *sources;
     uint32_t node_count, source_count;
     size_t source_capacity;

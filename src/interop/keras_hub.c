@@ -162,6 +162,8 @@ static const char *const *write_rotary(clq_block_writer *w, const rotary_decoder
     char names[8][CLQ_LAYER_NAME_MAX];
     static const char *const parts[] = {"query", "key", "value", "attention_output"};
     for (unsigned i = 0; i < 4; i++) (void)snprintf(names[i], sizeof names[i], "%s.%s", kind->attention, parts[i]);
+    const char *turns = json_string_value(clq_block_value_of(w, "rope_type"));
+    if (turns && strcmp(turns, "linear") != 0) clq_block_refuse(w, "rope_type", "only linear is supported");
     if (clq_block_number(w, "rope_scaling_factor", 1) != 1)
         clq_block_refuse(w, "rope_scaling_factor", "only 1 is supported");
     if (clq_block_number(w, "rope_position_scaling_factor", 1) != 1)
@@ -242,6 +244,10 @@ static const char *const mistral_keys[] = {"intermediate_dim",
                                            "dropout",
                                            "sliding_window",
                                            "head_dim",
+                                           "rope_type",
+                                           "beta_fast",
+                                           "beta_slow",
+                                           "original_max_position_embeddings",
                                            NULL};
 static const char *const phi_keys[] = {"hidden_dim",
                                        "intermediate_dim",

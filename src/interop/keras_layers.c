@@ -104,9 +104,21 @@ typedef struct penalty {
     double l1, l2;
 } penalty;
 
+/* A class of Keras's own, whose settings are numbers: its factors. */
+static bool is_keras_regularizer(json_t *value) {
+    const char *module = json_string_value(json_object_get(value, "module")), *key;
+    json_t *config = json_object_get(value, "config"), *number;
+    if (json_is_string(value)) return true;
+    if (module && strncmp(module, "keras.", 6) != 0) return false;
+    if (!json_is_object(config)) return false;
+    json_object_foreach(config, key, number) if ((strcmp(key, "l1") != 0 && strcmp(key, "l2") != 0) ||
+                                                 !json_is_number(number)) return false;
+    return true;
+}
+
 static double number_or(json_t *config, const char *key, double otherwise) {
     json_t *value = json_object_get(config, key);
-    return json_is_number(value) ? json_number_value(value) : otherwise;
+    return value ? json_number_value(value) : otherwise;
 }
 
 /* L1, L2 and L1L2, as objects or by name; their factors are 0.01 by default, of L1L2 as an object 0. */
@@ -119,7 +131,7 @@ static bool read_penalty(json_t *value, penalty *out) {
     const double otherwise = both && config ? 0 : 0.01;
     *out = (penalty){l1 || both ? number_or(config, "l1", otherwise) : 0,
                      l2 || both ? number_or(config, "l2", otherwise) : 0};
-    return l1 || l2 || both;
+    return (l1 || l2 || both) && is_keras_regularizer(value);
 }
 
 /* What a key with such an end is about; false: the key has another end. */
@@ -131,12 +143,26 @@ static bool find_subject(const char *key, const char *end, char subject[40]) {
     return true;
 }
 
-/* The layer's variable that a key's "kernel" or "recurrent" means. */
-static const char *variable_of(const char *subject) {
-    static const char *const others[][2] = {
-        {"recurrent", "recurrent_kernel"}, {"depthwise", "depthwise_kernel"}, {"pointwise", "pointwise_kernel"}};
+static bool has_variable(const clq_model *model, clq_tensor x, const char *name) {
+    const clq_layer *layer = &model->layers[model->tensors[x.id - 1].layer - 1];
+    for (size_t k = 0; k < layer->variable_places; k++)
+        if (layer->variables[k] &&
+            strcmp(model->variables[layer->variables[k] - 1].name + strlen(layer->name) + 1, name) == 0)
+            return true;
+    return false;
+}
+
+/* The layer's variable that a key's "kernel" or "recurrent" means. NULL: the layer does without, as without a bias. */
+static const char *variable_of(const clq_model *model, clq_tensor x, const char *subject) {
+    static const char *const others[][2] = {{"recurrent", "recurrent_kernel"},
+                                            {"depthwise", "depthwise_kernel"},
+                                            {"depthwise", "kernel"}, /* of a layer that has no other kernel */
+                                            {"pointwise", "pointwise_kernel"}};
+    static const char *const optional[] = {"bias", "beta", "gamma"};
     for (size_t i = 0; i < CLQ_COUNT_OF(others); i++)
-        if (strcmp(others[i][0], subject) == 0) return others[i][1];
+        if (strcmp(others[i][0], subject) == 0 && has_variable(model, x, others[i][1])) return others[i][1];
+    for (size_t i = 0; i < CLQ_COUNT_OF(optional); i++)
+        if (strcmp(optional[i], subject) == 0 && !has_variable(model, x, subject)) return NULL;
     return subject;
 }
 
@@ -161,7 +187,8 @@ static void add_penalties(clq_model *model, clq_tensor x, json_t *config) {
     json_object_foreach(config, key, value) {
         if (json_is_null(value) || !find_subject(key, "_regularizer", subject) || !read_penalty(value, &found))
             continue;
-        (void)clq_regularise(model, x, variable_of(subject), found.l1, found.l2);
+        const char *variable = variable_of(model, x, subject);
+        if (variable) (void)clq_regularise(model, x, variable, found.l1, found.l2);
     }
 }
 

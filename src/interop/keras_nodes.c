@@ -29,8 +29,9 @@ clq_status clq_keras_make_room(clq_keras_graph *f) {
     f->first_node = clq_alloc(layers + 1, sizeof *f->first_node);
     f->added = clq_alloc(layers, sizeof *f->added);
     f->keywords = clq_alloc(layers, sizeof(json_t *));
+    f->positional = clq_alloc(layers, sizeof(uint32_t));
     f->inner = clq_alloc(layers, sizeof *f->inner);
-    return f->first_node && f->added && f->keywords && f->inner ? CLQ_OK : CLQ_MEMORY;
+    return f->first_node && f->added && f->keywords && f->positional && f->inner ? CLQ_OK : CLQ_MEMORY;
 }
 
 /* An InputLayer has one node, which reads nothing and may stand in the file or not. */
@@ -111,6 +112,17 @@ static clq_status read_source(clq_keras_graph *f, json_t *tensor, const char *wh
 }
 
 /* As Keras 2 wrote it: [[layer, node, tensor, keywords], …], or one such without the list around it. */
+/* The tensors that a block is applied to by their places. */
+static clq_status note_given(const clq_keras_graph *f, clq_keras_node *n, const char *where) {
+    const size_t most = clq_keras_block_places(clq_keras_layer_at(f, n->layer));
+    if (n->positional > most)
+        return clq_fail(CLQ_UNSUPPORTED, "%s: tensors behind the first %zu are supported by their names alone", where,
+                        most);
+    for (size_t i = 0; clq_keras_block_input(clq_keras_layer_at(f, n->layer), i) && i < n->positional; i++)
+        n->given |= 1u << i;
+    return CLQ_OK;
+}
+
 static clq_status read_old_node(clq_keras_graph *f, json_t *list, clq_keras_node *n, const char *where) {
     const bool one = json_is_string(json_array_get(list, 0));
     const size_t count = one ? 1 : json_array_size(list);
@@ -129,7 +141,7 @@ static clq_status read_old_node(clq_keras_graph *f, json_t *list, clq_keras_node
         CLQ_TRY(add_source(f, tensor, place));
     }
     n->source_count = n->positional = (uint32_t)count;
-    return CLQ_OK;
+    return note_given(f, n, where);
 }
 
 /* Lists of lists of tensors are none of ours. */
@@ -165,10 +177,12 @@ static clq_status read_node(clq_keras_graph *f, json_t *object, clq_keras_node *
         CLQ_TRY(read_source(f, tensor, where));
     }
     n->positional = f->source_count - n->first_source;
-    for (i = 0; (name = clq_keras_block_input(clq_keras_layer_at(f, n->layer), i)); i++) {
+    CLQ_TRY(note_given(f, n, where));
+    for (i = n->positional; (name = clq_keras_block_input(clq_keras_layer_at(f, n->layer), i)); i++) {
         json_t *tensor = json_object_get(n->keywords, name);
-        if (i < n->positional || clq_keras_is_tensor(tensor)) n->given |= 1u << i;
-        if (i >= n->positional && clq_keras_is_tensor(tensor)) CLQ_TRY(read_source(f, tensor, where));
+        if (!clq_keras_is_tensor(tensor)) continue;
+        n->given |= 1u << i;
+        CLQ_TRY(read_source(f, tensor, where));
     }
     const clq_attribute *row;
     for (i = 0; (row = clq_keras_tensor_row(clq_keras_layer_at(f, n->layer), i)); i++) {

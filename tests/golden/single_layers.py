@@ -217,9 +217,30 @@ GROUPS: list[tuple[str, tuple[int, ...], list[Callable[[keras.KerasTensor], kera
     ("tokens_scored", (6,), [
         lambda x: kl.Flatten()(kl.Attention(name="dot")([kl.Embedding(7, 4, mask_zero=True, name="of_dot")(x)] * 2)),
         lambda x: kl.GlobalAveragePooling1D(name="mean")(kl.AdditiveAttention(name="additive")([kl.Embedding(7, 4, mask_zero=True, name="query")(x), kl.Embedding(7, 4, mask_zero=True, name="value")(ops.flip(x, 1))]))]),
+    ("chosen", ROW, [
+        lambda x: kl.Dense(2, name="of_square")(ops.square(chosen(x, "squared"))), lambda x: kl.Dense(2, name="of_times")(chosen(x, "times") * chosen(x, "times_other")),
+        lambda x: kl.Dense(2, name="bell")(ops.exp(-ops.square(chosen(x, "bell_of")))),
+        lambda x: kl.LSTM(3, name="behind_masking")(kl.Masking(name="masking")(x * ops.cast(ops.greater(x[..., :1], 0.0), "float32")))]),
+    ("tokens_joined", (6,), [
+        lambda x: kl.GlobalAveragePooling1D(name="some")(kl.Add(name="sum")([kl.Embedding(7, 4, mask_zero=True, name="counted")(x), kl.Embedding(7, 4, name="all")(x)])),
+        lambda x: kl.GlobalAveragePooling1D(name="either")(kl.Average(name="mean")([kl.Embedding(7, 4, mask_zero=True, name="one")(x), kl.Embedding(7, 4, mask_zero=True, name="two")(ops.flip(x, 1))])),
+        lambda x: kl.GlobalAveragePooling1D(name="ended")(kl.EinsumDense("abc,cd->abd", (None, 5), name="equation")(kl.Embedding(7, 4, mask_zero=True, name="of_equation")(x))),
+        lambda x: twice_embedded(kl.Embedding(7, 4, mask_zero=True, name="twice"), x),
+        lambda x: kl.Flatten()(kl.MultiHeadAttention(2, 3, name="left")(*[kl.Embedding(7, 4, mask_zero=True, name="padded")(x)] * 2, use_causal_mask=True)),
+        lambda x: kl.Flatten()(kl.Attention(name="seen")([kl.Embedding(7, 3, name="asks")(x), kl.GRU(3, return_sequences=True, return_state=True, name="encoder")(kl.Embedding(7, 4, mask_zero=True, name="encoded")(x))[0]]))]),
     ("tokens_of_hub", (6,), [
         lambda x: hub().TokenAndPositionEmbedding(7, 9, 4, name="both")(x), lambda x: kl.ReversibleEmbedding(7, 4, name="table")(x)]),
 ]  # fmt: skip
+
+
+def chosen(x, name):
+    first, second = kl.Dense(3, name=name + "_first")(x), kl.Dense(3, name=name + "_second")(x)
+    return ops.where(ops.greater(first, 0.0), first, second)
+
+
+def twice_embedded(table, x):
+    mean = kl.GlobalAveragePooling1D(name="of_each")
+    return mean(table(x)) - mean(table(ops.flip(x, 1))) * 0.5
 
 
 def hub():

@@ -70,13 +70,18 @@ static clq_status find_sizes(const clq_attention_config *config, const clq_shape
 
 static const attention_config *config_of(const clq_layer *layer) { return layer->config; }
 
-/* The query, the value, and the key, which is the value unless there is a third: masks stand behind them. */
-static uint32_t place_of(const clq_layer *layer, const clq_model_tensor *y, uint32_t i) {
+/* How many tensors are no masks, which stand behind them. */
+static uint32_t count_tokens(const clq_layer *layer, const clq_model_tensor *y) {
     const attention_config *config = config_of(layer);
     const size_t masks[] = {config->query_mask, config->value_mask, config->key_mask, config->mask};
     uint32_t count = y->input_count;
     for (size_t k = 0; k < CLQ_COUNT_OF(masks); k++) count -= masks[k] > 0;
-    return CLQ_MIN(i, count - 1);
+    return count;
+}
+
+/* The query, the value, and the key, which is the value unless there is a third. */
+static uint32_t place_of(const clq_layer *layer, const clq_model_tensor *y, uint32_t i) {
+    return CLQ_MIN(i, count_tokens(layer, y) - 1);
 }
 static const clq_model_tensor *input_of(const clq_model *model, const clq_layer *layer, const clq_model_tensor *y,
                                         unsigned i) {
@@ -111,6 +116,9 @@ static clq_status infer(const clq_model *model, const clq_layer *layer, clq_mode
                     *key = &input_of(model, layer, y, 2)->shape;
     const clq_attention_config *config = &config_of(layer)->all;
     clq_attention_sizes s, of_key;
+    if (count_tokens(layer, y) > 3)
+        return clq_fail(CLQ_UNSUPPORTED,
+                        "it takes a query, a value and a key; masks are supported by their names alone");
     if (config->causal && query->rank != 2)
         return clq_fail(CLQ_UNSUPPORTED, "use_causal_mask is supported for (tokens, channels) alone");
     CLQ_TRY(find_sizes(config, query, value, &s));
@@ -214,6 +222,5 @@ const clq_layer_kind clq_layer_attention = {.type = "MultiHeadAttention",
 
 clq_tensor clq_attention(clq_model *model, const clq_tensor *inputs, size_t count, const clq_attention_config *config) {
     const attention_config all = {.all = config ? *config : (clq_attention_config){0}};
-    if (count > 3) count = 8; /* refused */
     return clq_model_add_layer(model, &clq_layer_attention, all.all.name, &all, inputs, count);
 }

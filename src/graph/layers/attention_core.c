@@ -28,14 +28,16 @@ static clq_id multiply(clq_expansion *e, const clq_batched_problem *p, clq_id a,
     return clq_graph_add_node(e->graph, &node);
 }
 
+#define LOW (-3e4f) /* beside scores; 16 bits have it, too */
+
 /* 1 where a query may look: not behind itself, and not `window` or more away; 0: as far as it likes. */
 static bool may_look(size_t query, size_t other, bool causal, size_t window) {
     const size_t apart = query > other ? query - other : other - query;
     return !(causal && other > query) && !(window && apart >= window);
 }
 
-/* What pairs of tokens allow by their places: a large number is taken from the others, one that 16 bits have too. */
-static clq_id add_places(clq_expansion *e, const clq_attention_core *c) {
+/* A number for each pair of tokens: `allowed`, or `other` if their places do not allow it. */
+static clq_id add_places(clq_expansion *e, const clq_attention_core *c, float allowed, float other) {
     const size_t pairs = c->s.tokens * c->s.others;
     float *numbers = clq_alloc(pairs, sizeof *numbers);
     if (!numbers) {
@@ -43,13 +45,14 @@ static clq_id add_places(clq_expansion *e, const clq_attention_core *c) {
         return 0;
     }
     for (size_t i = 0; i < pairs; i++)
-        numbers[i] = may_look(i / c->s.others, i % c->s.others, c->causal, c->window) ? 0.0f : -3e4f;
+        numbers[i] = may_look(i / c->s.others, i % c->s.others, c->causal, c->window) ? allowed : other;
     const clq_id id = clq_graph_add_constant(e->graph, "mask", &CLQ_SHAPE(pairs), pairs, numbers);
     clq_free(numbers);
     return id;
 }
 
-/* shape: a head's pairs, as channels, so that the mask is one number for each. */
+/* A large number is taken from pairs that their places leave out. shape: a head's pairs, as
+ * channels, so that the mask is one number for each. */
 static clq_id mask_places(clq_expansion *e, const clq_attention_core *c, const clq_shape *shape, clq_id scores) {
     const struct clq_element_input by_channel = {.kind = CLQ_EACH_CHANNEL, .dtype = CLQ_F32};
     clq_node node = clq_expand_node(e, &clq_op_elementwise);
@@ -58,7 +61,7 @@ static clq_id mask_places(clq_expansion *e, const clq_attention_core *c, const c
     p->outputs[p->output_count++].from =
         clq_element_do(p, (clq_instruction){.op = CLQ_ELEMENT_ADD, .a = score, .b = more});
     node.inputs[0] = scores;
-    node.inputs[1] = add_places(e, c);
+    node.inputs[1] = add_places(e, c, 0, LOW);
     node.outputs[0] = clq_expand_value(e, shape, shape->dims[0] * shape->dims[1]);
     return node.inputs[1] ? clq_graph_add_node(e->graph, &node) : 0;
 }
@@ -97,20 +100,29 @@ static clq_id join_masks(clq_expansion *e, const clq_attention_core *c) {
     return all;
 }
 
-/* Scores of pairs that a sample's masks leave out become a large negative number, as in Keras. */
+/* Scores of pairs that a sample's masks, or their places, leave out become one large negative number: a query that may
+ * look nowhere looks at all alike, as in Keras. */
 static clq_id mask_pairs(clq_expansion *e, const clq_attention_core *c, const clq_shape *shape, clq_id scores) {
     const struct clq_element_input each = {.kind = CLQ_EACH_SAMPLE_AND_CHANNEL, .dtype = CLQ_F32};
     const clq_id mask = join_masks(e, c);
     clq_node node = clq_expand_node(e, &clq_op_elementwise);
     clq_element_program *p = &node.attributes.program;
-    const unsigned score = clq_element_take(p, clq_each_element), allowed = clq_element_take(p, each);
-    const unsigned low = clq_element_do(p, (clq_instruction){.op = CLQ_ELEMENT_CONSTANT, .number = -3e4});
+    const struct clq_element_input by_channel = {.kind = CLQ_EACH_CHANNEL, .dtype = CLQ_F32};
+    const unsigned score = clq_element_take(p, clq_each_element);
+    unsigned allowed = clq_element_take(p, each);
+    if (c->causal || c->window) {
+        const unsigned place = clq_element_take(p, by_channel);
+        allowed = clq_element_do(p, (clq_instruction){.op = CLQ_ELEMENT_MULTIPLY, .a = allowed, .b = place});
+        node.inputs[2] = add_places(e, c, 1, 0);
+    }
+    const unsigned low = clq_element_do(p, (clq_instruction){.op = CLQ_ELEMENT_CONSTANT, .number = LOW});
     p->outputs[p->output_count++].from =
         clq_element_do(p, (clq_instruction){.op = CLQ_ELEMENT_SELECT, .a = allowed, .b = score, .c = low});
     node.inputs[0] = scores;
     node.inputs[1] = mask;
     node.outputs[0] = clq_expand_value(e, shape, shape->dims[0] * shape->dims[1]);
-    return mask && scores ? clq_graph_add_node(e->graph, &node) : 0;
+    const bool placed = !(c->causal || c->window) || node.inputs[2];
+    return mask && scores && placed ? clq_graph_add_node(e->graph, &node) : 0;
 }
 
 static clq_id add_softmax(clq_expansion *e, const clq_shape *rows, clq_id scores) {
@@ -152,8 +164,10 @@ clq_id clq_expand_mixed(clq_expansion *e, const clq_attention_core *c, clq_id sc
                                        .b = side_by_side(&s, s.others, s.value),
                                        .c = side_by_side(&s, s.tokens, s.value),
                                        .scale = 1};
-    if ((c->causal || c->window) && scores) scores = mask_places(e, c, &by_head, scores);
-    if (c->mask_count && scores) scores = mask_pairs(e, c, &by_head, scores);
+    if (c->mask_count && scores)
+        scores = mask_pairs(e, c, &by_head, scores);
+    else if ((c->causal || c->window) && scores)
+        scores = mask_places(e, c, &by_head, scores);
     if (!scores) return 0;
     return multiply(e, &mixed, drop(e, c, &pairs, add_softmax(e, &pairs, scores)), v, &heads);
 }

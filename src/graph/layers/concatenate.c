@@ -95,9 +95,7 @@ static clq_tensor join_masks(clq_model *model, uint32_t layer, clq_tensor y) {
     for (uint32_t i = 0; i < made.input_count; i++) {
         const clq_tensor other = {.model = model, .id = model->tensors[model->inputs[made.first_input + i] - 1].mask};
         if (other.id == mask.id) continue;
-        mask = mask.id
-                   ? clq_model_add_layer(model, &clq_layer_op_either, NULL, &(clq_operand){0}, CLQ_TENSORS(mask, other))
-                   : other;
+        mask = mask.id ? clq_model_join_masks(model, model->layers[layer - 1].name, mask, other) : other;
     }
     return mask;
 }

@@ -36,6 +36,7 @@ static const clq_layer_kind *const kinds[] = {
     &clq_layer_permute,
     &clq_layer_batch_norm,
     &clq_layer_dropout,
+    &clq_layer_masking,
     &clq_layer_flatten,
     &clq_layer_reshape,
     &clq_layer_activation,

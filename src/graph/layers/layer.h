@@ -18,11 +18,17 @@
 /* An `infer`: y has the shape of its first input. (kinds.c) */
 clq_status clq_layer_keep_shape(const clq_model *model, const clq_layer *layer, clq_model_tensor *y);
 
+bool clq_model_has_layer(const clq_model *model, const char *name);
 /* A `mask`: y's is that of the layer's first input. (model.c) */
 clq_tensor clq_layer_keep_mask(clq_model *model, uint32_t layer, clq_tensor y);
 
 /* A tensor that is 1 where x is not 0, else 0, of a layer that is named after another. (logic.c) */
 clq_tensor clq_model_add_mask(clq_model *model, const char *of, clq_tensor x);
+/* The same, 1 where either mask is. */
+clq_tensor clq_model_join_masks(clq_model *model, const char *of, clq_tensor a, clq_tensor b);
+/* The same, what a layer of that kind gives. */
+clq_tensor clq_model_add_mask_of(clq_model *model, const char *of, const clq_layer_kind *kind, const void *config,
+                                 const clq_tensor *inputs, size_t count);
 
 /* Sets what the config leaves open to its default, and checks it by the kind's rows. (attributes.c) */
 clq_status clq_layer_check(const clq_layer_kind *kind, void *config);
@@ -43,7 +49,7 @@ extern const clq_layer_kind clq_layer_input, clq_layer_conv1d, clq_layer_conv2d,
     clq_layer_cropping1d, clq_layer_cropping2d, clq_layer_cropping3d, clq_layer_up_sampling1d, clq_layer_up_sampling2d,
     clq_layer_repeat_vector, clq_layer_permute, clq_layer_dense, clq_layer_flatten, clq_layer_reshape,
     clq_layer_activation, clq_layer_relu, clq_layer_softmax, clq_layer_add, clq_layer_subtract, clq_layer_multiply,
-    clq_layer_average, clq_layer_maximum, clq_layer_concatenate, clq_layer_batch_norm, clq_layer_dropout,
+    clq_layer_average, clq_layer_maximum, clq_layer_concatenate, clq_layer_batch_norm, clq_layer_dropout, clq_layer_masking,
     clq_layer_layer_norm, clq_layer_rms_norm, clq_layer_group_norm, clq_layer_unit_norm, clq_layer_rescaling,
     clq_layer_normalization, clq_layer_layer_scale, clq_layer_leaky_relu, clq_layer_elu, clq_layer_prelu,
     clq_layer_minimum, clq_layer_spatial_dropout1d, clq_layer_spatial_dropout2d, clq_layer_spatial_dropout3d,

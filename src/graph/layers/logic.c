@@ -47,12 +47,26 @@ BINARY(less_equal, "LessEqual", "less_equal");
 BINARY(both, "LogicalAnd", "logical_and");
 BINARY(either, "LogicalOr", "logical_or");
 
-/* What steps count: where x is not 0. */
-clq_tensor clq_model_add_mask(clq_model *model, const char *of, clq_tensor x) {
-    const clq_operand zero = {.place = 2};
+/* A name for a mask that layer `of` makes, which may make several. NULL: none fits. */
+static const char *name_mask(const clq_model *model, const char *of, char name[CLQ_LAYER_NAME_MAX]) {
+    for (unsigned number = 0;; number++) {
+        const int length = number ? snprintf(name, CLQ_LAYER_NAME_MAX, "%s.mask_%u", of, number)
+                                  : snprintf(name, CLQ_LAYER_NAME_MAX, "%s.mask", of);
+        if (length >= CLQ_LAYER_NAME_MAX) return NULL;
+        if (!clq_model_has_layer(model, name)) return name;
+    }
+}
+
+clq_tensor clq_model_add_mask_of(clq_model *model, const char *of, const clq_layer_kind *kind, const void *config,
+                                 const clq_tensor *inputs, size_t count) {
     char name[CLQ_LAYER_NAME_MAX];
-    const bool fits = snprintf(name, sizeof name, "%s.mask", of) < (int)sizeof name;
-    return clq_model_add_layer(model, &clq_layer_op_not_equal, fits ? name : NULL, &zero, &x, 1);
+    return clq_model_add_layer(model, kind, name_mask(model, of, name), config, inputs, count);
+}
+clq_tensor clq_model_add_mask(clq_model *model, const char *of, clq_tensor x) {
+    return clq_model_add_mask_of(model, of, &clq_layer_op_not_equal, &(clq_operand){.place = 2}, &x, 1);
+}
+clq_tensor clq_model_join_masks(clq_model *model, const char *of, clq_tensor a, clq_tensor b) {
+    return clq_model_add_mask_of(model, of, &clq_layer_op_either, &(clq_operand){0}, CLQ_TENSORS(a, b));
 }
 
 /* ---- one operand ---- */

@@ -89,17 +89,18 @@ static clq_id expand_average(clq_expansion *e, const clq_id *x) {
     return clq_expand_elements(e, scale, &sum);
 }
 
-/* A step counts where it does in all inputs that have a mask. */
+/* A step counts if it does in any of the inputs; if one of them has no mask, all steps do. */
 static clq_tensor join_masks(clq_model *model, uint32_t layer, clq_tensor y) {
     const uint32_t first = model->tensors[y.id - 1].first_input, count = model->tensors[y.id - 1].input_count;
     clq_tensor mask = {0};
-    (void)layer;
     for (uint32_t i = 0; i < count; i++) {
         const clq_tensor other = {.model = model, .id = model->tensors[model->inputs[first + i] - 1].mask};
-        if (!other.id || other.id == mask.id) continue;
-        mask = mask.id
-                   ? clq_model_add_layer(model, &clq_layer_op_both, NULL, &(clq_operand){0}, CLQ_TENSORS(mask, other))
-                   : other;
+        if (!other.id) return other;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        const clq_tensor other = {.model = model, .id = model->tensors[model->inputs[first + i] - 1].mask};
+        if (other.id == mask.id) continue;
+        mask = mask.id ? clq_model_join_masks(model, model->layers[layer - 1].name, mask, other) : other;
     }
     return mask;
 }

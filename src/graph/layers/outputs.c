@@ -29,12 +29,19 @@ static clq_id expand(clq_expansion *e, const clq_id *x) {
     return clq_expand_arrange(e, &a, x[0]);
 }
 
+/* The first tensor, as a sequence beside its last states, has the mask of all; the others have none. */
+static clq_tensor mask_of(clq_model *model, uint32_t id, clq_tensor y) {
+    const size_t index = ((const output_config *)model->layers[id - 1].config)->index;
+    return index == 0 ? clq_layer_keep_mask(model, id, y) : (clq_tensor){0};
+}
+
 /* It is not among the kinds by name: no file has it. */
 static const clq_layer_kind output_kind = {.type = "Output",
                                            .stem = "output",
                                            .inputs = {1, 1},
                                            CLQ_LAYER_CONFIG(output_config, attributes),
                                            .moves = true,
+                                           .mask = mask_of,
                                            .infer = infer,
                                            .expand = expand};
 

@@ -511,7 +511,6 @@ const clq_layer_kind clq_layer_einsum_dense = {.type = "EinsumDense",
                                                .stem = "einsum_dense",
                                                .inputs = {1, 1},
                                                CLQ_LAYER_CONFIG(einsum_dense_config, einsum_dense_attributes),
-                                               .mask = clq_layer_keep_mask,
                                                .infer = infer_dense,
                                                .declare = declare_dense,
                                                .expand = expand_dense};

@@ -93,6 +93,7 @@ static unsigned value_of(adjoints *a, unsigned r) {
     const unsigned operands = clq_element_operands(instruction.op);
     if (operands > 0) instruction.a = value_of(a, instruction.a);
     if (operands > 1) instruction.b = value_of(a, instruction.b);
+    if (operands > 2) instruction.c = value_of(a, instruction.c);
     a->again[r] = append(a, instruction);
     return a->again[r];
 }

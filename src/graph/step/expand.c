@@ -19,6 +19,11 @@ clq_node clq_expand_node(const clq_expansion *e, const clq_operation *op) {
 }
 
 clq_id clq_expand_value(clq_expansion *e, const clq_shape *shape, size_t elements) {
+    if (elements > INT32_MAX) {
+        clq_graph_fail(e->graph, clq_fail(CLQ_UNSUPPORTED, "layer '%s': %zu values of a sample are too many",
+                                          e->layer->name, elements));
+        return 0;
+    }
     return clq_graph_add_value(
         e->graph,
         &(clq_graph_value){
