@@ -382,11 +382,15 @@ CLQ_API clq_status clq_model_builtin(const char *name, clq_model **out);
 CLQ_API clq_status clq_model_read_keras_json(const char *path, clq_model **out);
 /* Sizes of axes that a file leaves open (null). */
 typedef struct clq_keras_sizes {
-    size_t open;             /* of every axis of an input that neither the file nor `shapes` has a size for; 0: none */
-    const clq_shape *shapes; /* (count) of the first inputs in order, without the batch: 0 for sizes of the file */
+    size_t open; /* of every axis that neither the file nor `shapes` has a size for; 0: such a file is refused */
+    /* (count) of the first inputs in the file's order, without the batch. A size of 0 leaves that axis to the file. Of a
+     * Sequential file that has no shape at all the first is its input's. */
+    const clq_shape *shapes;
     size_t count;
 } clq_keras_sizes;
-/* The same. sizes NULL: none. Errors: also MISMATCH (a shape does not fit the file's, or there are too many). */
+/* Reads a file as clq_model_read_keras_json does, and takes from `sizes` what the file leaves open. If `sizes` is NULL, a
+ * file with open sizes is refused (UNSUPPORTED). Errors: also MISMATCH (a shape has other sizes or another number of axes
+ * than the file's, or there are more shapes than inputs). */
 CLQ_API clq_status clq_model_read_keras_json_sized(const char *path, const clq_keras_sizes *sizes, clq_model **out);
 
 /* Getters. Texts live as long as the model; names of variables until the next builder call or clq_model_finish, then as
