@@ -514,6 +514,53 @@ static void calls_of_layers(void **state) {
     }
 }
 
+/* What a layer may be given beside tensors, and layers within layers. */
+static void layers_within_and_beside(void **state) {
+    (void)state;
+    static const struct {
+        const char *shape, *layer, *says; /* NULL: it is read */
+    } cases[] = {
+        {"[null, 3, 4]",
+         "{\"class_name\": \"MultiHeadAttention\", \"name\": \"y\", \"config\": {\"name\": \"y\", \"num_heads\": 1, "
+         "\"key_dim\": 2}, \"inbound_nodes\": [{\"args\": [" TENSOR("x", 0) ", " TENSOR(
+             "x", 0) "]}, {\"args\": [" TENSOR("y", 0) ", " TENSOR("y", 0) ", " TENSOR("y", 0) "]}]}",
+         "more or fewer tensors"},
+        {"[null, 100000000, 2, 2]",
+         "{\"class_name\": \"TimeDistributed\", \"name\": \"y\", \"config\": {\"name\": \"y\", \"layer\": "
+         "{\"class_name\": \"GlobalAveragePooling1D\", \"config\": {\"name\": \"g\"}}}, \"inbound_nodes\": "
+         "[{\"args\": [" TENSOR("x", 0) "]}]}",
+         "more than 1024 steps"},
+        {"[null, 3, 4]",
+         "{\"class_name\": \"Bidirectional\", \"name\": \"y\", \"config\": {\"name\": \"y\", \"merge_mode\": \"sum\", "
+         "\"layer\": {\"class_name\": \"LSTM\", \"config\": {\"name\": \"l\", \"units\": 2}}}, \"inbound_nodes\": "
+         "[{\"args\": [" TENSOR("x", 0) ", " TENSOR("x", 0) "]}]}",
+         "by their names alone"},
+        {"[null, 3, 4]",
+         "{\"class_name\": \"Bidirectional\", \"name\": \"y\", \"config\": {\"name\": \"y\", \"merge_mode\": \"sum\", "
+         "\"layer\": {\"class_name\": \"LSTM\", \"config\": {\"name\": \"l\", \"units\": 2}}}, \"inbound_nodes\": "
+         "[[[\"x\", 0, 0, {}]]]}",
+         NULL},
+        {"[null, 4]",
+         "{\"class_name\": \"Dense\", \"name\": \"y\", \"config\": {\"name\": \"y\", \"units\": 2, "
+         "\"kernel_regularizer\": {\"module\": \"my.package\", \"class_name\": \"L2\", \"config\": {\"l2\": 1}}}, "
+         "\"inbound_nodes\": [{\"args\": [" TENSOR("x", 0) "]}]}",
+         "kernel_regularizer: L2 is not supported"},
+        {"[null, 4]",
+         "{\"class_name\": \"Dense\", \"name\": \"y\", \"config\": {\"name\": \"y\", \"units\": 2, \"use_bias\": "
+         "false, "
+         "\"bias_regularizer\": \"l2\"}, \"inbound_nodes\": [{\"args\": [" TENSOR("x", 0) "]}]}",
+         NULL},
+    };
+    for (size_t i = 0; i < CLQ_COUNT_OF(cases); i++) {
+        clq_model *model;
+        const clq_status status = read_layers(cases[i].shape, cases[i].layer, "y", &model);
+        if (cases[i].says && status == CLQ_OK) fail_msg("case %zu was read", i);
+        if (cases[i].says) expect_text(clq_error_detail(), cases[i].says);
+        if (!cases[i].says && status != CLQ_OK) fail_msg("case %zu: %s", i, clq_error_detail());
+        if (status == CLQ_OK) clq_model_destroy(model);
+    }
+}
+
 /* Sizes that a file leaves open, and what says them. */
 static void open_sizes(void **state) {
     (void)state;
@@ -618,6 +665,7 @@ int main(void) {
                                        cmocka_unit_test(models_of_keras_2),
                                        cmocka_unit_test(models_that_multiply),
                                        cmocka_unit_test(calls_of_layers),
+                                       cmocka_unit_test(layers_within_and_beside),
                                        cmocka_unit_test(open_sizes),
                                        cmocka_unit_test(shapes_of_none),
                                        cmocka_unit_test(frozen_models_within)};
