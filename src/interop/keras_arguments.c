@@ -45,16 +45,12 @@ static bool read_numbers_of(json_t *argument, clq_operand *out) {
 void clq_keras_read_operand(const clq_keras_reading *r, void *member) {
     clq_operand *out = member;
     json_t *all = r->a->arguments;
-    bool fits = true;
     if (!all) return;
     r->a->arguments = NULL;
-    for (unsigned i = 0; i < 2; i++) {
-        json_t *argument = json_array_get(all, i);
-        if (clq_keras_is_tensor(argument)) continue;
-        out->place = i + 1;
-        fits = read_numbers_of(argument, out);
-    }
-    if (json_array_size(all) != 2 || !out->place || !fits || !clq_keras_is_tensor(json_array_get(all, 2 - out->place)))
+    const bool first = clq_keras_is_tensor(json_array_get(all, 0)),
+               second = clq_keras_is_tensor(json_array_get(all, 1));
+    if (first != second) out->place = first ? 2 : 1;
+    if (json_array_size(all) != 2 || !out->place || !read_numbers_of(json_array_get(all, out->place - 1), out))
         clq_keras_refuse(r->a, CLQ_UNSUPPORTED, "args", "should be two tensors, or a tensor and numbers");
 }
 
