@@ -66,7 +66,8 @@ const clq_layer_kind clq_layer_embedding = {.type = "Embedding",
                                             .declare = declare,
                                             .expand = expand};
 
-/* A table whose rows can be used the other way round, too: only the usual way is read. */
+/* A table whose rows can be used the other way round, too: only the usual way is read. In Keras 3.15 it gives no mask,
+ * with mask_zero either. */
 static const clq_attribute reversible_attributes[] = {
     {CLQ_LAYER_ATTRIBUTE("input_dim", CLQ_ATTRIBUTE_SIZES, embedding_config, rows), .needed = true},
     {CLQ_LAYER_ATTRIBUTE("output_dim", CLQ_ATTRIBUTE_SIZES, embedding_config, width), .needed = true},
@@ -82,7 +83,6 @@ const clq_layer_kind clq_layer_reversible_embedding = {.type = "ReversibleEmbedd
                                                        CLQ_LAYER_CONFIG(embedding_config, reversible_attributes),
                                                        .takes_scalars = true,
                                                        .rows = rows_of,
-                                                       .mask = make_mask,
                                                        .infer = infer,
                                                        .declare = declare,
                                                        .expand = expand};
