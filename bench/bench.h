@@ -206,16 +206,19 @@ bool clq_bench_is_busy(double others, double seconds);
 
 /* ---- models (models.c) ---- */
 
-/* A model: a built-in name, or the path of a Keras model.to_json() file, which ends in ".json". */
+/* A model: a name, which may have options, or the path of a Keras model.to_json() file, which ends in ".json". In a list
+ * a comma in front of KEY=VALUE belongs to the name in front of it: "gpt:layers=2,width=64,mlp" are two models. */
 enum { CLQ_BENCH_MODEL_BYTES = 4096, CLQ_BENCH_DATA_BYTES = 256 };
 /* The model at *at of a list, which is moved behind it and its comma; false where there is none, or it is too long. */
 bool clq_bench_next_model(const char **at, char model[CLQ_BENCH_MODEL_BYTES]);
-/* Of --models: that all can be opened and end in one row of classes. */
+/* Of --models: that all can be opened. */
 clq_status clq_bench_models_check(const char *list);
 size_t clq_bench_models_count(const char *list);
 clq_status clq_bench_model_open(const char *model, clq_model **out); /* UNSUPPORTED: it has several outputs */
 /* What rows call it: a file by its base name. */
 const char *clq_bench_model_name(const char *model);
+/* Rows of classes that it gives for a sample: a label for each. */
+size_t clq_bench_model_places(const clq_model *model);
 /* Made-up data of the model's shape and classes, as clq_dataset_open takes it. */
 clq_status clq_bench_model_data(const clq_model *model, uint64_t samples, char out[CLQ_BENCH_DATA_BYTES]);
 

@@ -1,10 +1,19 @@
-/* Models as benchmarks name them: one of the built-in ones, or a Keras model.to_json() file. */
+/* Models as benchmarks name them: by names with options, or a Keras model.to_json() file. */
 #include "bench.h"
 
 #include <string.h>
 
+/* A name's options have commas, too: what is in front of the next one is KEY=VALUE. */
+static size_t length_of(const char *text) {
+    const size_t name = strcspn(text, ",:");
+    size_t length = strcspn(text, ",");
+    while (text[name] == ':' && text[length] == ',' && text[length + 1 + strcspn(text + length + 1, ",:=")] == '=')
+        length += 1 + strcspn(text + length + 1, ",");
+    return length;
+}
+
 bool clq_bench_next_model(const char **at, char model[CLQ_BENCH_MODEL_BYTES]) {
-    size_t length = strcspn(*at, ",");
+    const size_t length = length_of(*at);
     if (length == 0 || length >= CLQ_BENCH_MODEL_BYTES) return false;
     memcpy(model, *at, length);
     model[length] = '\0';
@@ -38,11 +47,7 @@ clq_status clq_bench_models_check(const char *list) {
             return clq_fail(CLQ_ARGUMENT, "--models '%s': expected names with commas between", list);
         clq_model *model = NULL;
         clq_status status = clq_bench_model_open(name, &model);
-        size_t rank = status == CLQ_OK ? clq_model_output_shape(model, 0).rank : 1;
         clq_model_destroy(model);
-        if (status == CLQ_OK && rank != 1)
-            status = clq_fail(CLQ_MISMATCH, "%s gives a tensor of rank %zu per sample, and the loss wants one of 1",
-                              name, rank);
         if (status != CLQ_OK) return clq_fail_within(status, "--models");
     }
     return CLQ_OK;
@@ -55,12 +60,22 @@ size_t clq_bench_models_count(const char *list) {
     return count;
 }
 
+size_t clq_bench_model_places(const clq_model *model) {
+    const clq_shape gives = clq_model_output_shape(model, 0);
+    size_t places = 1;
+    for (unsigned d = 0; d + 1 < gives.rank; d++) places *= gives.dims[d];
+    return places;
+}
+
 clq_status clq_bench_model_data(const clq_model *model, uint64_t samples, char out[CLQ_BENCH_DATA_BYTES]) {
     clq_shape in = clq_model_input_shape(model);
     clq_text text = {0};
     clq_text_add(&text, "synthetic:");
     for (unsigned d = 0; d < in.rank; d++) clq_text_add(&text, "%s%zu", d ? "x" : "", in.dims[d]);
-    clq_text_add(&text, "/%zu/%llu", clq_model_output_shape(model, 0).dims[0], (unsigned long long)samples);
+    const clq_shape gives = clq_model_output_shape(model, 0);
+    const size_t places = clq_bench_model_places(model);
+    clq_text_add(&text, "/%zu/%llu", gives.dims[gives.rank - 1], (unsigned long long)samples);
+    if (places > 1) clq_text_add(&text, "/%zu", places);
     clq_status status = text.failed ? clq_fail_memory("naming the data") : CLQ_OK;
     if (status == CLQ_OK) (void)snprintf(out, CLQ_BENCH_DATA_BYTES, "%s", text.data);
     clq_free(text.data);

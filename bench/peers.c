@@ -355,7 +355,7 @@ clq_status clq_bench_peers(int argc, char **argv) {
     static const struct argp_option table[] = {
         CLQ_BENCH_SIZES_OPTIONS,
         {"collectives", KEY_COLLECTIVES, "all_reduce|none", 0, "default all_reduce", 0},
-        {"models", KEY_MODELS, "A,B|none", 0, "mlp, cnn, cnn1, or Keras's .json files (default mlp,cnn)", 0},
+        {"models", KEY_MODELS, "A,B|none", 0, "by name, or Keras's .json files (default mlp,cnn)", 0},
         {"gemm", KEY_GEMM, "MxNxK,…", 0,
          "matrix products, as of clique bench gemm --sizes, on the first device (default none)", 0},
         {"batch", KEY_BATCH, "N", 0, "global batch (default 64)", 0},

@@ -269,7 +269,7 @@ static clq_status set_option(void *context, const struct argp_option *option, co
 
 clq_status clq_bench_step(int argc, char **argv) {
     static const struct argp_option table[] = {
-        {"models", KEY_MODELS, "A,B", 0, "built in, or Keras's .json files (default mlp,cnn)", 0},
+        {"models", KEY_MODELS, "A,B", 0, "by name, with options, or Keras's .json files (default mlp,cnn)", 0},
         {"batch", KEY_BATCH, "N", 0, "samples of a step (default 64)", 0},
         {"timing", KEY_TIMING, "auto|profile|alone", 0,
          "of launches: as the driver records them, or each waited for by itself (default auto: the record, where it "

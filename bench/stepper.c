@@ -22,8 +22,10 @@ static clq_status write_weights(const clq_bench_stepper *s, clq_queue *queue) {
 
 static clq_status make_plan(clq_bench_stepper *s, const clq_model *model, clq_tuning tuning) {
     const clq_optimizer adam = clq_optimizer_default(CLQ_OPTIMIZER_ADAM);
+    const clq_shape out = clq_model_output_shape(model, 0);
     const clq_loss_problem loss = {.kind = CLQ_LOSS_SPARSE_CATEGORICAL,
-                                   .classes = clq_model_output_shape(model, 0).dims[0],
+                                   .classes = out.dims[out.rank - 1],
+                                   .rows = s->places,
                                    .weight = 1,
                                    .metric_count = 1,
                                    .metrics = {CLQ_METRIC_CATEGORICAL_ACCURACY}};
@@ -40,7 +42,7 @@ static clq_status make_plan(clq_bench_stepper *s, const clq_model *model, clq_tu
 }
 
 static size_t image_bytes(const clq_bench_stepper *s) { return clq_buffer_bytes(clq_plan_samples(s->plan)); }
-static size_t label_bytes(const clq_bench_stepper *s) { return s->batch * sizeof(int32_t); }
+static size_t label_bytes(const clq_bench_stepper *s) { return s->batch * s->places * sizeof(int32_t); }
 
 static clq_status make_pinned(const clq_bench_stepper *s, size_t bytes, const char *what, clq_buffer **out) {
     return clq_buffer_create(s->device, CLQ_MEMORY_PINNED, bytes, what, out);
@@ -73,7 +75,7 @@ static clq_status make_batches(clq_bench_stepper *s, const clq_model *model) {
 
 clq_status clq_bench_stepper_open(clq_device *device, const clq_model *model, size_t batch, clq_tuning tuning,
                                   clq_bench_stepper *stepper) {
-    *stepper = (clq_bench_stepper){.device = device, .batch = batch};
+    *stepper = (clq_bench_stepper){.device = device, .batch = batch, .places = clq_bench_model_places(model)};
     clq_queue *queue;
     CLQ_TRY(make_plan(stepper, model, tuning));
     CLQ_TRY(make_batches(stepper, model));

@@ -11,6 +11,7 @@ typedef struct clq_bench_stepper {
     /* All its batches, one behind the other, as they are uploaded: in pinned memory, as in training. */
     clq_buffer *images, *labels; /* u8, i32 */
     size_t batch, batches, next;
+    size_t places; /* labels of a sample */
 } clq_bench_stepper;
 
 /* Trains with Adam from initial weights; samples of one byte per element, as they come from files. Release also after a

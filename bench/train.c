@@ -161,7 +161,7 @@ static clq_status set_option(void *context, const struct argp_option *option, co
 
 clq_status clq_bench_train(int argc, char **argv) {
     static const struct argp_option table[] = {
-        {"models", KEY_MODELS, "A,B", 0, "built in, or Keras's .json files (default mlp,cnn)", 0},
+        {"models", KEY_MODELS, "A,B", 0, "by name, with options, or Keras's .json files (default mlp,cnn)", 0},
         {"batch", KEY_BATCH, "N", 0, "global batch (default 64)", 0},
         {"data", KEY_DATA, "NAME|DIR", 0, "default fashion-mnist", 0},
         {"shares", KEY_SHARES, "equal|auto", 0, "as clique train's (default equal)", 0},

@@ -50,8 +50,12 @@ typedef struct clq_dataset_info {
 
 /* part: "train" or "test". name_or_folder:
  * "fashion-mnist", from Debian's package dataset-fashion-mnist;
- * "synthetic" or "synthetic:SHAPExSHAPE…/CLASSES/COUNT", which may end early and is 28x28/10/60000
- * where it does: made up, learnable, always the same; the test part has a sixth of COUNT;
+ * "synthetic" or "synthetic:SHAPExSHAPE…/CLASSES/COUNT/PLACES", which may end early and is 28x28/10/60000/1
+ * where it does: made up, learnable, always the same; the test part has a sixth of COUNT; a sample has PLACES labels, which
+ * are alike;
+ * "text:FILE", the bytes of a file, also of a .gz, as tokens: a sample is a window of them, its labels are the bytes
+ * behind each. "test" is the last tenth of the file, "train" what is in front of it. Windows lie side by side; if the set
+ * is shuffled they begin elsewhere in each epoch;
  * a folder of IDX pairs, .npy pairs or CIFAR-10 binary: the first of these that it has for the part. Beside
  * y_train.npy, y_train_1.npy is the labels for the model's second output, and so on.
  * f64 becomes f32.
@@ -89,6 +93,9 @@ CLQ_API void clq_dataset_destroy(clq_dataset *dataset); /* takes NULL */
 CLQ_API const clq_dataset_info *clq_dataset_get_info(const clq_dataset *dataset);
 
 /* Stages. Errors of each: ARGUMENT, which leaves the dataset as it was. */
+
+/* Of a text: the length of a window, in tokens. 128 unless set. */
+CLQ_API clq_status clq_dataset_window(clq_dataset *dataset, size_t tokens);
 
 /* The first `samples` of the whole set, at least 1; more than there are: all. `classes` of the info stays that of the
  * whole set. */

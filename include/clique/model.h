@@ -153,6 +153,13 @@ typedef struct clq_row_norm_config {
     const char *name;
     clq_initialiser gamma_initialiser, beta_initialiser; /* defaults: ones; zeros */
 } clq_row_norm_config;
+typedef struct clq_embedding_config {
+    size_t rows, width; /* needed; rows is below 2^24 */
+    /* Token 0 is padding: recurrent layers and attention behind it leave such steps out, as Keras's masks do. */
+    bool mask_zero;
+    const char *name;
+    clq_initialiser initialiser; /* default: from -0.05 to 0.05 */
+} clq_embedding_config;
 typedef struct clq_attention_config {
     size_t heads, key; /* key: channels of each head's queries and keys */
     size_t value;      /* of its values; 0: key */
@@ -324,8 +331,8 @@ CLQ_API clq_tensor clq_attention(clq_model *model, const clq_tensor *inputs, siz
                                  const clq_attention_config *config);
 /* Rows of a table by number: (…) -> (…, width). x: whole numbers from 0 to rows - 1. If x is an
  * input, others are refused before a step; others that the model computes are taken for the nearest row.
- * rows is below 2^24. Variable: embeddings (rows, width), from -0.05 to 0.05 at first. */
-CLQ_API clq_tensor clq_embedding(clq_model *model, clq_tensor x, size_t rows, size_t width, const char *name);
+ * Variable: embeddings (rows, width). */
+CLQ_API clq_tensor clq_embedding(clq_model *model, clq_tensor x, const clq_embedding_config *config);
 /* The first rows of a learned table, as many as x (tokens, c) has tokens: to be added to x. Variable: embeddings
  * (rows, c). initialiser NULL: Glorot's uniform one. */
 CLQ_API clq_tensor clq_position_embedding(clq_model *model, clq_tensor x, size_t rows,
@@ -374,8 +381,14 @@ CLQ_API clq_status clq_model_finish(clq_model *model, clq_tensor output);
  * layer of its own. */
 CLQ_API clq_status clq_model_finish_outputs(clq_model *model, const clq_tensor *outputs, size_t count);
 
-/* mlp cnn cnn1, as the command line's --model. Errors: ARGUMENT (unknown name), MEMORY. */
+/* A model by its name, as the command line's --model: "mlp", or with options "gpt:layers=2,width=64". docs/models.md has
+ * all names and options. What the options leave open are an image of 28 x 28 x 1 and 10 classes, and of sequences what the
+ * model's name stands for. Errors: ARGUMENT (an unknown name or option, a value that the model cannot have), MEMORY. */
 CLQ_API clq_status clq_model_builtin(const char *name, clq_model **out);
+/* The same for data: `input`, the shape of a sample, and `classes` take the place of what the options leave open. A
+ * sample of rank 2 is an image of one channel. If the model takes images and a sample is neither, it stays as
+ * clq_model_builtin has it. input of rank 0, classes 0: not known. */
+CLQ_API clq_status clq_model_builtin_for(const char *name, clq_shape input, size_t classes, clq_model **out);
 /* A model.to_json() file of Keras 3 or 2: Sequential or Functional. An attribute that training here
  * would not honour is refused by its path in the file. Errors: NOT_FOUND, READ, FORMAT (malformed), UNSUPPORTED (what
  * Keras may read and this does not, yet), MEMORY. */

@@ -223,7 +223,7 @@ clq_status clq_setup_choose(clq_setup *s, const clq_options *o, clq_choice_made 
     if (!s->choice.to_make) return CLQ_OK;
     clq_choice_made *made = clq_alloc(1, sizeof *made);
     if (!made) return CLQ_MEMORY;
-    clq_status status = clq_setup_data(o, "train", &data); /* of its own: probes change its batches */
+    clq_status status = clq_setup_data(s, o, "train", &data); /* of its own: probes change its batches */
     if (status == CLQ_NOT_FOUND && s->choice.may_lack_data) {
         clq_log(CLQ_LOG_WARNING, "devices are not compared, a rule chooses them: %s", clq_error_detail());
         clq_free(made);

@@ -206,7 +206,7 @@ clq_status clq_setup_devices(clq_setup *setup, const clq_options *options);
 /* What is asked for together and excludes each other. (setup.c) */
 clq_status clq_setup_check_batch(const clq_options *options);
 /* One part of the data; fails where it is missing. */
-clq_status clq_setup_data(const clq_options *options, const char *part, clq_dataset **out);
+clq_status clq_setup_data(const clq_setup *setup, const clq_options *options, const char *part, clq_dataset **out);
 /* The config's optimizers beside the main one, which lie in the setup. (optimizers.c) */
 clq_status clq_setup_optimizers(clq_setup *setup, const clq_options *options, clq_trainer_config *config);
 /* The config's loss, weight and metrics of each output; outputs: room for CLQ_MODEL_OUTPUTS_MAX of them, needed as long

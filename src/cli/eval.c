@@ -19,7 +19,7 @@ static clq_status open_model(clq_setup *s, const clq_options *o) {
 static clq_status prepare(clq_setup *s, const clq_options *o) {
     CLQ_TRY(clq_setup_recall(s, o));
     CLQ_TRY(clq_setup_devices(s, o));
-    CLQ_TRY(clq_setup_data(o, "test", &s->test));
+    CLQ_TRY(clq_setup_data(s, o, "test", &s->test));
     CLQ_TRY(clq_dataset_batch(s->test, s->global_batch, false));
     CLQ_TRY(clq_dataset_prefetch(s->test, CLQ_AUTO));
     return clq_setup_trainer(s, o, clq_dataset_get_info(s->test)->sample_dtype, true);

@@ -14,11 +14,13 @@ clq_status clq_options_check_files(const char *command, const clq_options *optio
     if (number > CLQ_MODEL_OUTPUTS_MAX) return clq_fail(CLQ_INTERNAL, "%zu files of outputs", number);
     for (size_t i = 0; (row = clq_setting_at(i)) != NULL; i++) {
         if (row->file.use == CLQ_FILE_NONE || !(row->commands & bit)) continue;
-        const char *path = *(const char *const *)(const void *)((const char *)options + row->field);
-        if (!path || (row->file.is_path && !row->file.is_path(path))) continue;
+        const char *value = *(const char *const *)(const void *)((const char *)options + row->field);
+        const char *path = value && row->file.path ? row->file.path(value) : value;
+        if (!path) continue;
         if (count == FILES_MAX) return clq_fail(CLQ_INTERNAL, "a command has more than %d files", FILES_MAX);
         (void)snprintf(names[count], sizeof names[count], "--%s", row->name);
-        files[count] = (clq_named_file){names[count], path, -1, row->file.use == CLQ_FILE_WRITTEN, row->file.holds};
+        files[count] = (clq_named_file){names[count], path, -1, row->file.use == CLQ_FILE_WRITTEN,
+                                        path == value ? row->file.holds : NULL};
         count++;
     }
     for (size_t i = 0; i < number; i++)

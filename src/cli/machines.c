@@ -71,7 +71,7 @@ static clq_status prepare(answer *a) {
     CLQ_TRY(check_options(o, &a->config));
     clq_setup_set_patience(s, o);
     CLQ_TRY(clq_setup_devices(s, o)); /* what is kept of choices is about one process */
-    CLQ_TRY(clq_setup_data(o, "train", &s->train));
+    CLQ_TRY(clq_setup_data(s, o, "train", &s->train));
     CLQ_TRY(clq_setup_shuffle(o, s->train));
     a->config.sample_dtype = clq_dataset_get_info(s->train)->sample_dtype;
     a->pieces = clq_alloc(CLQ_PIECES_MAX, sizeof *a->pieces);

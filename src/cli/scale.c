@@ -146,7 +146,7 @@ static clq_status take_model(const clq_model *model, answer *a) {
 static clq_status probe(clq_setup *s, const clq_options *o, answer *a, clq_probes *probes) {
     clq_trainer_config config;
     s->devices.count = 1;
-    CLQ_TRY(clq_setup_data(o, "train", &s->train));
+    CLQ_TRY(clq_setup_data(s, o, "train", &s->train));
     CLQ_TRY(clq_setup_shuffle(o, s->train));
     CLQ_TRY(clq_setup_config(s, o, clq_dataset_get_info(s->train)->sample_dtype, false, &config));
     config.strategy = CLQ_STRATEGY_SINGLE;

@@ -65,12 +65,22 @@ static clq_status read_file(const clq_options *options, clq_model **out) {
     return clq_model_read_keras_json_sized(options->model, &sizes, out);
 }
 
+/* Fits a model to the data. Data that cannot be looked at are told of when they are opened. */
+static clq_status open_named(const clq_options *options, clq_model **out) {
+    clq_dataset_sight sight = {0};
+    if (clq_dataset_look(options->data, "train", &sight) != CLQ_OK)
+        (void)clq_dataset_look(options->data, "test", &sight);
+    clq_shape input = {.rank = sight.rank};
+    for (unsigned d = 0; d < sight.rank; d++) input.dims[d] = sight.shape[d];
+    return clq_model_builtin_for(options->model, input, sight.classes, out);
+}
+
 clq_status clq_setup_model(clq_setup *setup, const clq_options *options) {
     if (clq_model_is_file(options->model)) return read_file(options, &setup->model);
     if (options->input_shape)
         return clq_fail(CLQ_ARGUMENT, "--input-shape: '%s' has its shape; only a Keras file may leave sizes open",
                         options->model);
-    return clq_model_builtin(options->model, &setup->model);
+    return open_named(options, &setup->model);
 }
 
 /* ---- devices and data ---- */
@@ -106,10 +116,13 @@ clq_status clq_setup_check_batch(const clq_options *options) {
     return clq_fail(CLQ_ARGUMENT, "--batch and --batch-per-replica exclude each other");
 }
 
-clq_status clq_setup_data(const clq_options *options, const char *part, clq_dataset **out) {
+clq_status clq_setup_data(const clq_setup *setup, const clq_options *options, const char *part, clq_dataset **out) {
     clq_dataset *data;
     CLQ_TRY(clq_dataset_open(options->data, part, &data));
-    clq_status status = options->take ? clq_dataset_take(data, options->take) : CLQ_OK;
+    clq_status status = CLQ_OK;
+    if (setup->model && clq_dataset_is_text(options->data))
+        status = clq_dataset_window(data, clq_model_input(setup->model)->elements);
+    if (status == CLQ_OK && options->take) status = clq_dataset_take(data, options->take);
     if (status == CLQ_OK && options->sample_weights && strcmp(part, "train") == 0)
         status = clq_dataset_read_weights(data, options->sample_weights);
     if (status != CLQ_OK)

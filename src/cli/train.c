@@ -16,6 +16,7 @@ enum { STEPS_TIMED = 4096 };
 
 /* A part of the data, which a thread reads while devices are opened. */
 typedef struct reading {
+    const clq_setup *setup;
     const clq_options *options;
     const char *part;
     clq_thread *thread;
@@ -136,8 +137,7 @@ static void tell_shares(training *t) {
         if (t->shares_told == 0 || clq_trainer_share_change(trainer, t->shares_told, &step, shares) != CLQ_OK) continue;
         clear_line(t);
         fprintf(t->talk, "step %llu: shares are now", (unsigned long long)step);
-        for (unsigned r = 0; r < clq_setup_replicas(t->setup); r++)
-            fprintf(t->talk, "%s %zu", r ? "," : "", shares[r]);
+        for (unsigned r = 0; r < clq_setup_replicas(t->setup); r++) fprintf(t->talk, "%s %zu", r ? "," : "", shares[r]);
         for (unsigned r = 0; r < clq_setup_replicas(t->setup); r++)
             if (shares[r] == 0) fprintf(t->talk, "; replica %u is left out", r);
         fprintf(t->talk, "\n");
@@ -249,11 +249,12 @@ static clq_status show_epoch(void *context, const clq_epoch_info *info) {
 
 static void read_data(void *context) {
     reading *r = context;
-    clq_status status = clq_setup_data(r->options, r->part, &r->data);
+    clq_status status = clq_setup_data(r->setup, r->options, r->part, &r->data);
     if (status != CLQ_OK) clq_error_take(status, &r->error);
 }
 
-static clq_status start_reading(const clq_options *options, const char *part, reading *out) {
+static clq_status start_reading(const clq_setup *setup, const clq_options *options, const char *part, reading *out) {
+    out->setup = setup;
     out->options = options;
     out->part = part;
     return clq_thread_start("data", read_data, out, &out->thread);
@@ -337,11 +338,11 @@ static clq_status prepare_devices(training *t) {
     CLQ_TRY(clq_setup_model(t->setup, o));
     t->setup->choice.may_renew = true;
     if (!t->setup->world) CLQ_TRY(clq_setup_recall(t->setup, o)); /* what is measured is of one process */
-    CLQ_TRY(start_reading(o, "train", &t->train));
+    CLQ_TRY(start_reading(t->setup, o, "train", &t->train));
     CLQ_TRY(clq_setup_devices(t->setup, o));
     CLQ_TRY(clq_setup_choose(t->setup, o, NULL));
     /* Not sooner: while drivers are loaded the process is at its largest. */
-    return o->no_test ? CLQ_OK : start_reading(o, "test", &t->test);
+    return o->no_test ? CLQ_OK : start_reading(t->setup, o, "test", &t->test);
 }
 
 static clq_status prepare(training *t) {
@@ -413,8 +414,8 @@ static json_t *describe_shares(const training *t) {
         json_t *row = json_array();
         if (i < changes) (void)clq_trainer_share_change(trainer, i, &step, shares);
         for (unsigned r = 0; r < clq_setup_replicas(t->setup); r++)
-            row = clq_json_append(
-                row, json_integer((json_int_t)(i < changes ? shares[r] : clq_setup_share(t->setup, r))));
+            row = clq_json_append(row,
+                                  json_integer((json_int_t)(i < changes ? shares[r] : clq_setup_share(t->setup, r))));
         list = clq_json_append(list, json_pack("{s:I, s:o}", "step", (json_int_t)step, "shares", row));
     }
     return list;
@@ -451,13 +452,11 @@ static clq_status print_result(training *t, const char *verdict) {
     getrusage(RUSAGE_SELF, &usage);
     json_t *document =
         json_pack("{s:o, s:i, s:I, s:I, s:o, s:o, s:f, s:o, s:o, s:{s:o, s:o}, s:I, s:I, s:I, s:o}", "model",
-                  clq_json_text(clq_model_name(t->setup->model)), "replicas",
-                  (int)clq_setup_replicas(s), "global_batch",
-                  (json_int_t)t->setup->global_batch, "accumulate", (json_int_t)t->options->accumulate, "devices",
-                  s->world ? clq_describe_peers(s) : describe_devices(t), "shares",
-                  describe_shares(t), "first_step_s", t->first_step_s,
-                  "images_per_s", clq_json_number(best_rate(t)), "epochs", epochs, "step_ms", "p50",
-                  clq_json_number(p50), "p95", clq_json_number(p95), "launches_per_step",
+                  clq_json_text(clq_model_name(t->setup->model)), "replicas", (int)clq_setup_replicas(s),
+                  "global_batch", (json_int_t)t->setup->global_batch, "accumulate", (json_int_t)t->options->accumulate,
+                  "devices", s->world ? clq_describe_peers(s) : describe_devices(t), "shares", describe_shares(t),
+                  "first_step_s", t->first_step_s, "images_per_s", clq_json_number(best_rate(t)), "epochs", epochs,
+                  "step_ms", "p50", clq_json_number(p50), "p95", clq_json_number(p95), "launches_per_step",
                   (json_int_t)clq_strategy_calls(clq_trainer_strategy(t->setup->trainer), 0), "peak_rss_bytes",
                   (json_int_t)usage.ru_maxrss * 1024, "device_bytes",
                   (json_int_t)clq_trainer_device_bytes(t->setup->trainer), "verdict", clq_json_text(verdict));

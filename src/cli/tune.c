@@ -57,9 +57,9 @@ static json_t *describe_row(const clq_tune_row *row, double peak) {
 }
 
 /* The type of the samples that are to be trained on; uint8 if there are no data. */
-static clq_status type_of_samples(const clq_options *o, clq_dtype *out) {
+static clq_status type_of_samples(const clq_setup *s, const clq_options *o, clq_dtype *out) {
     clq_dataset *data;
-    const clq_status status = clq_setup_data(o, "train", &data);
+    const clq_status status = clq_setup_data(s, o, "train", &data);
     *out = CLQ_U8;
     if (status == CLQ_NOT_FOUND && clq_dataset_is_folder(o->data))
         clq_log(CLQ_LOG_WARNING, "kernels are measured for uint8 samples: %s", clq_error_detail());
@@ -75,7 +75,7 @@ clq_status clq_command_tune(clq_setup *s, const clq_options *o) {
     tuning.tune = "full";
     s->choice.measure = s->choice.may_lack_data = true;
     clq_dtype samples;
-    CLQ_TRY(type_of_samples(o, &samples));
+    CLQ_TRY(type_of_samples(s, o, &samples));
     CLQ_TRY(clq_setup_step(s, &tuning, samples));
     clq_tell_choice(s, o, clq_talk(o));
     const clq_tune_log *log = clq_strategy_tune_log(clq_trainer_strategy(s->trainer));

@@ -127,7 +127,7 @@ static clq_status print_document(const clq_setup *s, const clq_options *o, const
 
 static clq_status ask(clq_setup *s, const clq_options *o, answer *a) {
     clq_trainer_config config;
-    CLQ_TRY(clq_setup_data(o, "train", &s->train));
+    CLQ_TRY(clq_setup_data(s, o, "train", &s->train));
     CLQ_TRY(clq_setup_shuffle(o, s->train));
     CLQ_TRY(clq_setup_config(s, o, clq_dataset_get_info(s->train)->sample_dtype, false, &config));
     const clq_why_task task = {.model = s->model,

@@ -2,11 +2,11 @@
  * call; this page tells how it works.
  *
  * A dataset owns arrays, just as a reader gave them: samples (n, …) u8 or f32; labels (n, …), int32 or f32, for each
- * output of a model; and weights (n). Its feed lists them. The values never change again, so any thread may read them; samples of
- * a further input come to lie in a new array with those that were there.
- * A source (open.c, synthetic.c) is a name or a folder that becomes such arrays; clq_dataset_adopt, _adopt_labels and
- * _adopt_weights (dataset.c) check them, convert labels to int32 and f64 to f32, and keep the arrays themselves: there
- * is no second copy of the samples.
+ * output of a model; and weights (n). Its feed lists them. The values never change again, so any thread may read them;
+ * samples of a further input come to lie in a new array with those that were there. A source (open.c, synthetic.c,
+ * text.c) is a name or a folder that becomes such arrays; clq_dataset_adopt, _adopt_labels and _adopt_weights
+ * (dataset.c) check them, convert labels to int32 and f64 to f32, and keep the arrays themselves: there is no second
+ * copy of the samples.
  *
  * The pipeline (pipeline.c) is a walk over places. A place is (epoch, batch within the epoch), and what
  * lies there follows from the stages and the place alone: the order of an epoch is drawn from (seed,
@@ -30,15 +30,16 @@ typedef struct clq_data_origin {
 } clq_data_origin;
 
 /* A dataset of two arrays, which it takes over: they are {0} afterwards, also on failure. Samples (n, …): u8;
- * f32 or f64, finite; or other integers and bools, which become f32 and are at most 2^24 in size; n >= 1. Labels (n, …): any integers that fit an int32_t, or f32 or f64, finite. Errors:
- * FORMAT, MISMATCH (counts differ), UNSUPPORTED (dtype, rank), MEMORY. */
+ * f32 or f64, finite; or other integers and bools, which become f32 and are at most 2^24 in size; n >= 1. Labels (n,
+ * …): any integers that fit an int32_t, or f32 or f64, finite. Errors: FORMAT, MISMATCH (counts differ), UNSUPPORTED
+ * (dtype, rank), MEMORY. */
 clq_status clq_dataset_adopt(const clq_data_origin *origin, clq_array *samples, clq_array *labels, clq_dataset **out);
 
 /* Samples for the next input, which it takes over likewise: their values come behind those that are there. where: what
  * messages call them. Errors: as of clq_dataset_adopt, and MISMATCH (another type than the first input's). */
 clq_status clq_dataset_adopt_samples(clq_dataset *dataset, const char *where, clq_array *samples);
-/* All samples, as they lie: those of the whole set. */
-const void *clq_dataset_samples(const clq_dataset *dataset);
+/* The samples that epochs take, as they lie: *count of them. A shuffled text has one more window: they begin elsewhere. */
+const void *clq_dataset_samples(const clq_dataset *dataset, size_t *count);
 
 /* Labels for the next output, which it takes over likewise. where: what messages call them. Errors: the same, and
  * UNSUPPORTED (labels for more than CLQ_MODEL_OUTPUTS_MAX outputs). */
@@ -70,8 +71,20 @@ typedef struct clq_data_part {
  * the epoch has it, else it is the epoch's end. No rows may be under way unless the part is the same as before. */
 void clq_dataset_set_part(clq_dataset *dataset, const clq_data_part *part);
 clq_data_part clq_dataset_part(const clq_dataset *dataset);
-/* Whether clq_dataset_open takes the name for a folder: others are built in. */
+/* Whether clq_dataset_open takes the name for a folder: others are built in, or texts. */
 bool clq_dataset_is_folder(const char *name);
+bool clq_dataset_is_text(const char *name);
+/* The folder, or the text's file, that a name is of; NULL: it is built in. */
+const char *clq_dataset_path(const char *name);
+
+/* What samples and labels of a set are like, without reading the samples. */
+typedef struct clq_dataset_sight {
+    unsigned rank; /* of a sample; 0: of a text, whose windows may have any length */
+    size_t shape[CLQ_SHAPE_MAX];
+    size_t classes; /* one more than the largest label; of labels that are no integers: the values of one */
+} clq_dataset_sight;
+/* As clq_dataset_open: the same errors, but for those of samples. */
+clq_status clq_dataset_look(const char *name_or_folder, const char *part, clq_dataset_sight *out);
 /* Whether a file of this name in a folder of data may be read as a part of it. */
 bool clq_dataset_reads(const char *name);
 /* The position of the next batch, as clq_dataset_seek takes it. */
@@ -97,8 +110,9 @@ typedef struct clq_rows {
 /* How it is cut and shuffled, as it was told; buffer 0: not at all. */
 void clq_dataset_stages(const clq_dataset *dataset, size_t *batch, size_t *buffer);
 /* As clq_dataset_next, for callers that copy the rows themselves, in any thread. The rows stay: what they point to is
- * valid until the epoch after the next begins, a stage, samples, labels or weights are set, clq_dataset_seek or clq_dataset_next
- * is called, or the dataset is destroyed. No thread runs ahead, because nothing is assembled. Errors: MEMORY. */
+ * valid until the epoch after the next begins, a stage, samples, labels or weights are set, clq_dataset_seek or
+ * clq_dataset_next is called, or the dataset is destroyed. No thread runs ahead, because nothing is assembled. Errors:
+ * MEMORY. */
 clq_status clq_dataset_next_rows(clq_dataset *dataset, clq_rows *rows, bool *more);
 clq_rows clq_rows_part(const clq_rows *rows, size_t begin, size_t count);
 /* Copies the rows of an array of the feed, which the rows have, one behind the other; rows that lie far apart are

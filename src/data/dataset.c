@@ -127,6 +127,16 @@ static clq_status check_integers(const char *where, clq_array *labels, clq_label
     return CLQ_OK;
 }
 
+clq_status clq_labels_look(const clq_array *labels, size_t *classes) {
+    int64_t largest = -1, value;
+    if (labels->rank == 0 || labels->count == 0) return clq_fail(CLQ_FORMAT, "there are no labels");
+    for (size_t i = 0; i < labels->count && are_integers(labels); i++)
+        if (integer_at(labels, i, &value)) largest = CLQ_MAX(largest, value);
+    *classes =
+        are_integers(labels) ? (size_t)CLQ_MIN(largest, (int64_t)INT32_MAX) + 1 : labels->count / labels->dims[0];
+    return CLQ_OK;
+}
+
 static clq_status check_floats(const char *where, clq_array *labels, clq_labels_info *info) {
     if (labels->dtype == CLQ_F64) CLQ_TRY(narrow(labels));
     const float *values = labels->data;
@@ -236,10 +246,16 @@ fail:
     return status;
 }
 
+/* What a text has for each sample follows from its bytes. */
+static clq_status check_arrays(const clq_dataset *d, const char *what) {
+    if (!d->window) return CLQ_OK;
+    return clq_fail(CLQ_UNSUPPORTED, "%s is a text: it takes no further %s", d->info.name, what);
+}
+
 clq_status clq_dataset_adopt_labels(clq_dataset *dataset, const char *where, clq_array *labels) {
     clq_dataset_info *info = &dataset->info;
-    clq_status status = CLQ_OK;
-    if (info->labels_count == CLQ_MODEL_OUTPUTS_MAX)
+    clq_status status = check_arrays(dataset, "labels");
+    if (status == CLQ_OK && info->labels_count == CLQ_MODEL_OUTPUTS_MAX)
         status = clq_fail(CLQ_UNSUPPORTED, "%s: it has labels for %d outputs, which is the most", info->name,
                           CLQ_MODEL_OUTPUTS_MAX);
     if (status == CLQ_OK) status = add_labels(dataset, info->name, where, labels);
@@ -289,13 +305,17 @@ static clq_status lengthen_rows(clq_dataset *d, const clq_array *more) {
 }
 
 clq_status clq_dataset_adopt_samples(clq_dataset *dataset, const char *where, clq_array *samples) {
-    clq_status status = check_more_samples(dataset, where, samples);
+    clq_status status = check_arrays(dataset, "samples");
+    if (status == CLQ_OK) status = check_more_samples(dataset, where, samples);
     if (status == CLQ_OK) status = lengthen_rows(dataset, samples);
     clq_array_release(samples);
     return status;
 }
 
-const void *clq_dataset_samples(const clq_dataset *dataset) { return dataset->values[0]; }
+const void *clq_dataset_samples(const clq_dataset *dataset, size_t *count) {
+    *count = dataset->info.samples + (dataset->window && dataset->buffer > 0);
+    return dataset->values[0];
+}
 
 /* ---- weights of samples ---- */
 
@@ -327,7 +347,8 @@ static void forget_weights(clq_dataset *d) {
 }
 
 clq_status clq_dataset_adopt_weights(clq_dataset *dataset, const char *where, clq_array *weights) {
-    clq_status status = check_weights(dataset, where, weights);
+    clq_status status = check_arrays(dataset, "weights");
+    if (status == CLQ_OK) status = check_weights(dataset, where, weights);
     if (status == CLQ_OK) {
         forget_weights(dataset);
         add_array(dataset, CLQ_FEED_WEIGHTS, 0, weights);

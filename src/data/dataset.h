@@ -1,5 +1,5 @@
-/* The dataset as its files see it: open.c and synthetic.c find its arrays, dataset.c makes it, stages.c sets it, rows.c
- * and pipeline.c walk it. */
+/* The dataset as its files see it: open.c, synthetic.c and text.c find its arrays, dataset.c makes it, stages.c sets
+ * it, rows.c and pipeline.c walk it. */
 #ifndef CLQ_DATASET_H
 #define CLQ_DATASET_H
 
@@ -13,7 +13,8 @@ typedef struct clq_data_ring clq_data_ring; /* pipeline.c */
 
 /* The order of an epoch, drawn as far as it was asked for (rows.c). */
 typedef struct clq_order {
-    size_t *places; /* (samples); NULL where there is no shuffle */
+    size_t *places;                   /* (samples); NULL where there is no shuffle */
+    const char *values[CLQ_FEED_MAX]; /* of each array the first row of the epoch */
     uint64_t epoch;
     size_t drawn;
     clq_random random;
@@ -27,7 +28,9 @@ struct clq_dataset {
     clq_array arrays[CLQ_FEED_MAX];   /* checked and converted; never written again */
     const char *values[CLQ_FEED_MAX]; /* where their values lie */
     size_t whole;                     /* samples of the whole set */
+    size_t window;                    /* of a text: tokens of a sample; 0: it is none */
 
+    size_t most;   /* samples that are taken of the whole; 0: all */
     size_t buffer; /* of the shuffle; 0: off */
     uint64_t seed;
     size_t batch;
@@ -46,6 +49,21 @@ clq_status clq_part_parse(const char *part, bool *test);
 clq_status clq_source_fashion_mnist(const char *const *folders, size_t count, const char *part, clq_dataset **out);
 /* description: "" or "28x28/10/60000", as far as wanted: shape, classes, training samples. */
 clq_status clq_source_synthetic(const char *description, const char *part, clq_dataset **out);
+clq_status clq_source_synthetic_look(const char *description, clq_dataset_sight *out);
+
+/* The file of a name of which clq_dataset_is_text holds. */
+const char *clq_dataset_text_file(const char *name);
+clq_status clq_source_of_text_look(clq_dataset_sight *out);
+/* As clq_dataset_sight.classes. */
+clq_status clq_labels_look(const clq_array *labels, size_t *classes);
+/* From a file of text. */
+clq_status clq_source_of_text(const char *path, const char *part, clq_dataset **out);
+/* How many windows of a text an epoch has. */
+size_t clq_windows(const clq_dataset *dataset);
+
+/* Behind a stage: starts over at the first batch of epoch 0, and counts the samples. */
+void clq_dataset_start_over(clq_dataset *dataset);
+void clq_dataset_count(clq_dataset *dataset);
 
 clq_status clq_order_allocate(clq_order *order, const clq_dataset *dataset); /* once */
 void clq_orders_free(clq_dataset *dataset);

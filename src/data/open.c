@@ -1,4 +1,4 @@
-/* Data sets by name: folders of data files, Fashion-MNIST, and made-up ones (synthetic.c). */
+/* Data sets by name: folders of data files, Fashion-MNIST, made-up ones (synthetic.c), and texts (text.c). */
 #include "data/dataset.h"
 
 #include <dirent.h>
@@ -151,24 +151,33 @@ static clq_status add_more_npy(const char *folder, bool test, bool labels, clq_d
     return CLQ_OK;
 }
 
+/* paths (FILES_MAX): those of the part's files; the others are NULL. On failure some are there, too. */
+static clq_status find_paths(kind k, const char *folder, bool test, char **paths, size_t *count) {
+    const char *const *files = files_of[k][test];
+    for (*count = 0; *count < FILES_MAX && files[*count]; ++*count) {
+        char file[FILE_NAME];
+        find_file(k, folder, files[*count], file);
+        if (file[0]) paths[*count] = clq_strprintf("%s/%s", folder, file);
+        if (!paths[*count]) return file[0] ? CLQ_MEMORY : fail_missing(k, folder, test, files[*count]);
+    }
+    return CLQ_OK;
+}
+
+static void free_paths(char **paths) {
+    for (size_t i = 0; i < FILES_MAX; i++) clq_free(paths[i]);
+}
+
 static clq_status open_kind(kind k, const char *folder, bool test, clq_dataset **out) {
     char *name = clq_strprintf("%s (%s)", folder, part_name(test)), *paths[FILES_MAX] = {NULL};
-    const char *const *files = files_of[k][test];
     size_t count = 0;
     clq_dataset *data = NULL;
-    clq_status status = name ? CLQ_OK : CLQ_MEMORY;
-    for (; status == CLQ_OK && count < FILES_MAX && files[count]; count++) {
-        char file[FILE_NAME];
-        find_file(k, folder, files[count], file);
-        if (file[0]) paths[count] = clq_strprintf("%s/%s", folder, file);
-        if (!paths[count]) status = file[0] ? CLQ_MEMORY : fail_missing(k, folder, test, files[count]);
-    }
+    clq_status status = name ? find_paths(k, folder, test, paths, &count) : CLQ_MEMORY;
     const clq_data_origin origin = {
         .name = name, .samples = k == CIFAR10 ? folder : paths[0], .labels = k == CIFAR10 ? folder : paths[1]};
     if (status == CLQ_OK) status = read_files(k, &origin, (const char *const *)paths, count, &data);
     if (status == CLQ_OK && k == NPY) status = add_more_npy(folder, test, false, data);
     if (status == CLQ_OK && k == NPY) status = add_more_npy(folder, test, true, data);
-    for (size_t i = 0; i < count; i++) clq_free(paths[i]);
+    free_paths(paths);
     clq_free(name);
     if (status == CLQ_OK)
         *out = data;
@@ -204,30 +213,80 @@ static const char *const fashion_mnist_folders[] = {
     "/usr/local/share/datasets/fashion-mnist",
 };
 
-clq_status clq_source_fashion_mnist(const char *const *folders, size_t count, const char *part, clq_dataset **out) {
+/* The first of the folders that is there. */
+static clq_status find_fashion_mnist(const char *const *folders, size_t count, const char **out) {
     for (size_t i = 0; i < count; i++)
-        if (check_folder(folders[i]) == CLQ_OK) {
-            CLQ_TRY(clq_dataset_idx(folders[i], part, out));
-            snprintf((*out)->info.name, sizeof(*out)->info.name, "fashion-mnist (%s)", part);
-            return CLQ_OK;
-        }
+        if (check_folder(folders[i]) == CLQ_OK) return *out = folders[i], CLQ_OK;
     return clq_fail(CLQ_NOT_FOUND, "fashion-mnist is not installed: apt install dataset-fashion-mnist, "
                                    "or give the folder of its four IDX files");
 }
 
-/* One file of a kind is enough to choose it, so that a missing partner is reported. */
-static clq_status open_folder(const char *folder, const char *part, clq_dataset **out) {
+clq_status clq_source_fashion_mnist(const char *const *folders, size_t count, const char *part, clq_dataset **out) {
+    const char *folder;
+    CLQ_TRY(find_fashion_mnist(folders, count, &folder));
+    CLQ_TRY(clq_dataset_idx(folder, part, out));
+    snprintf((*out)->info.name, sizeof(*out)->info.name, "fashion-mnist (%s)", part);
+    return CLQ_OK;
+}
+
+/* What the folder has for the part. One file of a kind is enough to choose it, so that a missing partner is reported.
+ */
+static clq_status find_kind(const char *folder, const char *part, kind *out, bool *is_test) {
     bool test = false;
     CLQ_TRY(clq_part_parse(part, &test));
     CLQ_TRY(check_folder(folder));
+    *is_test = test;
     for (kind k = 0; k < KINDS; k++)
         for (size_t i = 0; i < FILES_MAX && files_of[k][test][i]; i++) {
             char file[FILE_NAME];
             find_file(k, folder, files_of[k][test][i], file);
-            if (file[0]) return open_kind(k, folder, test, out);
+            if (file[0]) return *out = k, CLQ_OK;
         }
     return clq_fail(CLQ_NOT_FOUND, "%s has no %s set: expected %s-idx*-ubyte[.gz], %s or %s", folder, part,
                     files_of[IDX][test][0], files_of[NPY][test][0], files_of[CIFAR10][test][0]);
+}
+
+static clq_status open_folder(const char *folder, const char *part, clq_dataset **out) {
+    kind k;
+    bool test;
+    CLQ_TRY(find_kind(folder, part, &k, &test));
+    return open_kind(k, folder, test, out);
+}
+
+/* ---- looking at them ---- */
+
+static clq_status look_at_labels(kind k, const char *path, clq_dataset_sight *out) {
+    clq_array labels = {0};
+    clq_dataset_sight sight = *out;
+    CLQ_TRY(k == IDX ? clq_idx_read(path, &labels) : clq_npy_read(path, &labels));
+    const clq_status status = clq_labels_look(&labels, &sight.classes);
+    clq_array_release(&labels);
+    if (status != CLQ_OK) return clq_fail_within(status, "%s", path);
+    *out = sight;
+    return CLQ_OK;
+}
+
+static clq_status look_into_folder(const char *folder, const char *part, clq_dataset_sight *out) {
+    kind k;
+    bool test;
+    size_t count;
+    char *paths[FILES_MAX] = {NULL};
+    clq_array samples = {0};
+    CLQ_TRY(find_kind(folder, part, &k, &test));
+    if (k == CIFAR10) return *out = (clq_dataset_sight){.rank = 3, .shape = {32, 32, 3}, .classes = 10}, CLQ_OK;
+    clq_status status = find_paths(k, folder, test, paths, &count);
+    if (status == CLQ_OK) status = k == IDX ? clq_idx_look(paths[0], &samples) : clq_npy_look(paths[0], &samples);
+    if (status == CLQ_OK && (samples.rank == 0 || samples.rank > CLQ_SHAPE_MAX + 1))
+        status = clq_fail(CLQ_UNSUPPORTED, "%s: samples are (n, ...) with 1 to %d dimensions in all", paths[0],
+                          CLQ_SHAPE_MAX + 1);
+    if (status == CLQ_OK) {
+        clq_dataset_sight sight = {.rank = samples.rank - 1};
+        for (unsigned i = 1; i < samples.rank; i++) sight.shape[i - 1] = samples.dims[i];
+        status = look_at_labels(k, paths[1], &sight);
+        if (status == CLQ_OK) *out = sight;
+    }
+    free_paths(paths);
+    return status;
 }
 
 static const char fashion_mnist[] = "fashion-mnist", synthetic[] = "synthetic";
@@ -239,12 +298,35 @@ static bool is_synthetic(const char *name) {
     return end == '\0' || end == ':';
 }
 
-bool clq_dataset_is_folder(const char *name) { return strcmp(name, fashion_mnist) != 0 && !is_synthetic(name); }
+static bool is_fashion_mnist(const char *name) { return strcmp(name, fashion_mnist) == 0; }
+
+bool clq_dataset_is_folder(const char *name) {
+    return !is_fashion_mnist(name) && !is_synthetic(name) && !clq_dataset_is_text(name);
+}
+
+const char *clq_dataset_path(const char *name) {
+    return clq_dataset_is_folder(name) ? name : clq_dataset_is_text(name) ? clq_dataset_text_file(name) : NULL;
+}
+
+/* What "synthetic" is to be like. */
+static const char *description_of(const char *name) {
+    return name[SYNTHETIC_LENGTH] ? name + SYNTHETIC_LENGTH + 1 : "";
+}
 
 clq_status clq_dataset_open(const char *name_or_folder, const char *part, clq_dataset **out) {
     const char *name = name_or_folder;
-    if (clq_dataset_is_folder(name)) return open_folder(name, part, out);
-    if (!is_synthetic(name))
+    if (is_fashion_mnist(name))
         return clq_source_fashion_mnist(fashion_mnist_folders, CLQ_COUNT_OF(fashion_mnist_folders), part, out);
-    return clq_source_synthetic(name[SYNTHETIC_LENGTH] ? name + SYNTHETIC_LENGTH + 1 : "", part, out);
+    if (is_synthetic(name)) return clq_source_synthetic(description_of(name), part, out);
+    if (clq_dataset_is_text(name)) return clq_source_of_text(clq_dataset_text_file(name), part, out);
+    return open_folder(name, part, out);
+}
+
+clq_status clq_dataset_look(const char *name, const char *part, clq_dataset_sight *out) {
+    if (is_synthetic(name)) return clq_source_synthetic_look(description_of(name), out);
+    if (clq_dataset_is_text(name)) return clq_source_of_text_look(out);
+    if (!is_fashion_mnist(name)) return look_into_folder(name, part, out);
+    const char *folder;
+    CLQ_TRY(find_fashion_mnist(fashion_mnist_folders, CLQ_COUNT_OF(fashion_mnist_folders), &folder));
+    return look_into_folder(folder, part, out);
 }

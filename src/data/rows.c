@@ -22,20 +22,26 @@ void clq_orders_free(clq_dataset *dataset) {
     }
 }
 
+/* A text's windows begin somewhere in the first of those that lie side by side. */
+static void begin(clq_order *order, const clq_dataset *d, uint64_t epoch) {
+    *order =
+        (clq_order){.places = order->places,
+                    .epoch = epoch,
+                    .random = clq_random_start(d->seed + d->part.seed, clq_random_stream(CLQ_RANDOM_SHUFFLE, epoch)),
+                    .begun = true};
+    for (size_t i = 0; i < d->info.samples; i++) order->places[i] = i;
+    const size_t first = d->window ? (size_t)clq_random_below(&order->random, d->window) : 0;
+    for (unsigned i = 0; i < d->feed.count; i++)
+        order->values[i] = d->values[i] + (d->window ? first * (d->feed.arrays[i].bytes / d->window) : 0);
+}
+
 /* A shuffle buffer in place: before step i it is the range [i, i + buffer). The drawn sample leaves it
  * to i, the one that was at i takes the hole, and the next sample of the source comes in at the range's
  * end. With a buffer of all samples this is Fisher and Yates's shuffle. What has been drawn stays: only places behind
  * it change. */
 static void draw(clq_order *order, const clq_dataset *d, uint64_t epoch, size_t end) {
     size_t *places = order->places, samples = d->info.samples;
-    if (!order->begun || order->epoch != epoch) {
-        *order = (clq_order){.places = places,
-                             .epoch = epoch,
-                             .random =
-                                 clq_random_start(d->seed + d->part.seed, clq_random_stream(CLQ_RANDOM_SHUFFLE, epoch)),
-                             .begun = true};
-        for (size_t i = 0; i < samples; i++) places[i] = i;
-    }
+    if (!order->begun || order->epoch != epoch) begin(order, d, epoch);
     while (order->drawn < end) {
         size_t drawn[FETCH_PLACES], count = CLQ_MIN((size_t)FETCH_PLACES, end - order->drawn);
         for (size_t k = 0; k < count; k++) {
@@ -60,6 +66,7 @@ clq_rows clq_rows_at(const clq_dataset *d, clq_order *order, clq_place place) {
     if (d->buffer == 0) return rows;
     draw(order, d, place.epoch, rows.first + rows.count);
     rows.places = order->places + rows.first;
+    rows.arrays = order->values;
     return rows;
 }
 

@@ -2,16 +2,22 @@
  * epoch 0. */
 #include "data/dataset.h"
 
-static void start_over(clq_dataset *dataset) {
+void clq_dataset_start_over(clq_dataset *dataset) {
     clq_pipeline_stop(dataset);
     dataset->part = (clq_data_part){0};
     dataset->next = (clq_place){0};
 }
 
+void clq_dataset_count(clq_dataset *dataset) {
+    if (dataset->window) dataset->whole = clq_windows(dataset);
+    dataset->info.samples = dataset->most ? CLQ_MIN(dataset->most, dataset->whole) : dataset->whole;
+}
+
 clq_status clq_dataset_take(clq_dataset *dataset, size_t samples) {
     if (samples == 0) return clq_fail(CLQ_ARGUMENT, "%s: take at least 1 sample", dataset->info.name);
-    start_over(dataset);
-    dataset->info.samples = CLQ_MIN(samples, dataset->whole);
+    clq_dataset_start_over(dataset);
+    dataset->most = samples;
+    clq_dataset_count(dataset);
     return CLQ_OK;
 }
 
@@ -41,15 +47,16 @@ clq_hash128 clq_dataset_fingerprint(const clq_dataset *d, bool values) {
 }
 
 clq_status clq_dataset_shuffle(clq_dataset *dataset, size_t buffer, uint64_t seed) {
-    start_over(dataset);
+    clq_dataset_start_over(dataset);
     dataset->buffer = buffer;
     dataset->seed = seed;
+    clq_dataset_count(dataset);
     return CLQ_OK;
 }
 
 clq_status clq_dataset_batch(clq_dataset *dataset, size_t batch, bool drop_remainder) {
     if (batch == 0) return clq_fail(CLQ_ARGUMENT, "%s: a batch has at least 1 sample", dataset->info.name);
-    start_over(dataset);
+    clq_dataset_start_over(dataset);
     dataset->batch = batch;
     dataset->drop_remainder = drop_remainder;
     return CLQ_OK;
@@ -58,7 +65,7 @@ clq_status clq_dataset_batch(clq_dataset *dataset, size_t batch, bool drop_remai
 clq_status clq_dataset_prefetch(clq_dataset *dataset, int batches) {
     if (batches < 0 && batches != CLQ_AUTO)
         return clq_fail(CLQ_ARGUMENT, "%s: %d batches ahead: 0 is none, CLQ_AUTO chooses", dataset->info.name, batches);
-    start_over(dataset);
+    clq_dataset_start_over(dataset);
     dataset->ahead = batches;
     return CLQ_OK;
 }

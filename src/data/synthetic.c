@@ -19,11 +19,11 @@ typedef struct recipe {
     unsigned rank;
     size_t dims[CLQ_ARRAY_DIMS_MAX]; /* (samples, shape…) */
     size_t elements;                 /* of one sample */
-    size_t classes;
-    uint64_t streams; /* the part's first */
+    size_t classes, places;          /* places: labels of a sample, which are all alike */
+    uint64_t streams;                /* the part's first */
 } recipe;
 
-/* ---- "28x28/10/60000" ---- */
+/* ---- "28x28/10/60000", or "28x28/10/60000/4" ---- */
 
 static bool parse_shape(char *text, recipe *out) {
     out->rank = 1;
@@ -39,19 +39,21 @@ static bool parse_shape(char *text, recipe *out) {
 
 static clq_status parse(const char *description, bool test, recipe *out) {
     char text[128], shape[] = "28x28";
-    uint64_t class_count = 10, samples = 60000;
+    uint64_t class_count = 10, samples = 60000, place_count = 1;
     *out = (recipe){.streams = test ? STREAMS : 0};
     bool good = snprintf(text, sizeof text, "%s", description) < (int)sizeof text;
-    char *count = text, *dims = strsep(&count, "/"), *classes = strsep(&count, "/");
+    char *places = text, *dims = strsep(&places, "/"), *classes = strsep(&places, "/"), *count = strsep(&places, "/");
     good = good && parse_shape(*description ? dims : shape, out);
     if (classes) good = good && clq_parse_u64(classes, 1, CLASSES_MAX, &class_count);
     if (count) good = good && clq_parse_u64(count, 1, INT32_MAX, &samples);
+    if (places) good = good && clq_parse_u64(places, 1, INT32_MAX, &place_count);
     if (!good)
         return clq_fail(CLQ_ARGUMENT,
-                        "synthetic:%s: expected synthetic, or synthetic:SHAPE/CLASSES/COUNT such as "
+                        "synthetic:%s: expected synthetic, or synthetic:SHAPE/CLASSES/COUNT/PLACES such as "
                         "synthetic:32x32x3/10/60000",
                         description);
     out->classes = (size_t)class_count;
+    out->places = (size_t)place_count;
     out->dims[0] = clq_ceil_div((size_t)samples, test ? TEST_SHARE : 1);
     return CLQ_OK;
 }
@@ -103,7 +105,7 @@ static clq_status make(const recipe *r, clq_array *samples, clq_array *labels) {
     if (!clq_mul_size(r->classes, r->elements, &bytes))
         return clq_fail(CLQ_MEMORY, "the patterns do not fit in memory");
     CLQ_TRY(clq_array_create(CLQ_U8, r->rank, r->dims, samples));
-    CLQ_TRY(clq_array_create(CLQ_I32, 1, r->dims, labels));
+    CLQ_TRY(clq_array_create(CLQ_I32, 2, (const size_t[]){r->dims[0], r->places}, labels));
     uint8_t *patterns = clq_alloc(bytes, 1);
     if (!patterns) return CLQ_MEMORY;
     make_patterns(r, patterns);
@@ -111,10 +113,18 @@ static clq_status make(const recipe *r, clq_array *samples, clq_array *labels) {
     uint8_t *to = samples->data;
     for (size_t n = 0; n < r->dims[0]; n++) {
         size_t label = clq_philox4x32(SEED, n, r->streams + STREAM_LABEL).word[0] % r->classes;
-        values[n] = (int32_t)label;
+        for (size_t place = 0; place < r->places; place++) values[n * r->places + place] = (int32_t)label;
         make_sample(r, n, patterns + label * r->elements, to + n * r->elements);
     }
     clq_free(patterns);
+    return CLQ_OK;
+}
+
+clq_status clq_source_synthetic_look(const char *description, clq_dataset_sight *out) {
+    recipe r;
+    CLQ_TRY(parse(description, false, &r));
+    *out = (clq_dataset_sight){.rank = r.rank - 1, .classes = r.classes};
+    for (unsigned i = 1; i < r.rank; i++) out->shape[i - 1] = r.dims[i];
     return CLQ_OK;
 }
 

@@ -26,13 +26,17 @@ void clq_array_describe(const clq_array *array, char *text, size_t bytes);
 /* A file's content, inflated where it starts with the gzip magic, else as it is. Refuses more than max_bytes
  * inflated, truncated streams, bad checksums and trailing garbage. The data are 64-byte aligned; clq_free. */
 clq_status clq_gz_read(const char *path, size_t max_bytes, void **out, size_t *bytes);
+/* The first bytes of that content, at most max_bytes: what is behind them is not looked at. */
+clq_status clq_gz_peek(const char *path, size_t max_bytes, void **out, size_t *bytes);
 
 /* ---- IDX (idx.c): MNIST's format, http://yann.lecun.com/exdb/mnist ---- */
 /* Plain or gz; big-endian values are swapped. A dimension may be 0. At most 16 GiB, as for NPY and safetensors. */
 clq_status clq_idx_read(const char *path, clq_array *out);
+clq_status clq_idx_look(const char *path, clq_array *out); /* the header alone: there are no data */
 
 /* ---- NPY (npy.c): numpy's format, versions 1.0 to 3.0, C or Fortran order, either byte order ---- */
 clq_status clq_npy_read(const char *path, clq_array *out);
+clq_status clq_npy_look(const char *path, clq_array *out);                  /* the header alone: there are no data */
 clq_status clq_npy_write(const char *path, const clq_array *array); /* version 1.0, by rename */
 
 /* ---- CIFAR-10 binary (cifar.c): records of 1 label byte and 3 x 32 x 32 planes ---- */

@@ -22,7 +22,10 @@ typedef struct output {
     const char *path;
     char *data;
     size_t bytes, capacity, max_bytes;
+    bool peeks; /* no more than max_bytes are wanted; else more are refused */
 } output;
+
+static bool is_enough(const output *to) { return to->peeks && to->bytes >= to->max_bytes; }
 
 static voidpf inflate_alloc(voidpf context, uInt count, uInt size) {
     (void)context;
@@ -86,7 +89,7 @@ static clq_status grow(output *to) {
 
 /* Inflates one member, which starts at the input's offset, and goes behind it. */
 static clq_status inflate_member(z_stream *stream, input *in, output *to) {
-    for (;;) {
+    while (!is_enough(to)) {
         CLQ_TRY(grow(to));
         CLQ_TRY(look_ahead(in, 1));
         uInt room = (uInt)CLQ_MIN(to->capacity - to->bytes, (size_t)ZLIB_CHUNK);
@@ -101,12 +104,13 @@ static clq_status inflate_member(z_stream *stream, input *in, output *to) {
         if (result == Z_STREAM_END) return CLQ_OK;
         if (result != Z_OK) return fail_stream(to, stream, in->offset, result);
     }
+    return CLQ_OK;
 }
 
 static bool is_gzip(const unsigned char *in, size_t size) { return size >= 2 && in[0] == 0x1f && in[1] == 0x8b; }
 
 static clq_status inflate_all(z_stream *stream, input *in, output *to) {
-    while (in->offset < in->file.bytes) {
+    while (in->offset < in->file.bytes && !is_enough(to)) {
         CLQ_TRY(look_ahead(in, 2));
         if (!is_gzip(next_byte(in), in->end - in->offset))
             return clq_fail(CLQ_FORMAT, "%s: trailing bytes after the gzip stream, at offset %zu", to->path,
@@ -114,7 +118,7 @@ static clq_status inflate_all(z_stream *stream, input *in, output *to) {
         if (inflateReset(stream) != Z_OK) return clq_fail(CLQ_SYSTEM, "%s: zlib cannot start", to->path);
         CLQ_TRY(inflate_member(stream, in, to));
     }
-    return to->bytes <= to->max_bytes ? CLQ_OK : grow(to);
+    return to->bytes <= to->max_bytes || to->peeks ? CLQ_OK : grow(to);
 }
 
 static clq_status inflate_into(input *in, output *to) {
@@ -129,13 +133,13 @@ static clq_status inflate_into(input *in, output *to) {
     return status;
 }
 
-static clq_status inflate_file(const clq_file *file, size_t max_bytes, void **out, size_t *bytes) {
+static clq_status inflate_file(const clq_file *file, size_t max_bytes, bool peeks, void **out, size_t *bytes) {
     if (file->bytes < SHORTEST)
         return clq_fail(CLQ_FORMAT, "%s: truncated gzip: only %zu byte%s", file->path, file->bytes,
                         clq_plural(file->bytes));
     input in = {.file = *file, .window = clq_alloc(WINDOW_BYTES, 1)};
     if (!in.window) return clq_fail_within(CLQ_MEMORY, "%s", file->path);
-    output to = {.path = file->path, .max_bytes = max_bytes};
+    output to = {.path = file->path, .max_bytes = max_bytes, .peeks = peeks};
     clq_status status = inflate_into(&in, &to);
     clq_free(in.window);
     if (status != CLQ_OK) {
@@ -143,15 +147,25 @@ static clq_status inflate_file(const clq_file *file, size_t max_bytes, void **ou
         return status;
     }
     *out = to.data;
-    *bytes = to.bytes;
+    *bytes = peeks ? CLQ_MIN(to.bytes, max_bytes) : to.bytes;
     return CLQ_OK;
 }
 
-static clq_status read_either(const clq_file *file, size_t max_bytes, void **out, size_t *bytes) {
+static clq_status get_first(const clq_file *file, size_t max_bytes, void **out, size_t *bytes) {
+    *bytes = CLQ_MIN(file->bytes, max_bytes);
+    *out = clq_alloc_aligned(64, CLQ_MAX(*bytes, (size_t)1));
+    if (!*out) return CLQ_MEMORY;
+    const clq_status status = clq_file_get(file, 0, *out, *bytes);
+    if (status != CLQ_OK) clq_free(*out);
+    return status;
+}
+
+static clq_status read_either(const clq_file *file, size_t max_bytes, bool peeks, void **out, size_t *bytes) {
     unsigned char magic[2] = {0};
     size_t looked = CLQ_MIN(file->bytes, sizeof magic);
     CLQ_TRY(clq_file_get(file, 0, magic, looked));
-    if (is_gzip(magic, looked)) return inflate_file(file, max_bytes, out, bytes);
+    if (is_gzip(magic, looked)) return inflate_file(file, max_bytes, peeks, out, bytes);
+    if (peeks) return get_first(file, max_bytes, out, bytes);
     if (file->bytes > max_bytes)
         return clq_fail(CLQ_FORMAT, "%s: %zu bytes; the most that is read here is %zu", file->path, file->bytes,
                         max_bytes);
@@ -163,7 +177,15 @@ clq_status clq_gz_read(const char *path, size_t max_bytes, void **out, size_t *b
     size_t slack = max_bytes / 64 + 4096; /* gzip adds a little to what it cannot compress */
     clq_file file;
     CLQ_TRY(clq_file_open(path, max_bytes + slack, &file));
-    clq_status status = read_either(&file, max_bytes, out, bytes);
+    clq_status status = read_either(&file, max_bytes, false, out, bytes);
+    clq_file_close(&file);
+    return status;
+}
+
+clq_status clq_gz_peek(const char *path, size_t max_bytes, void **out, size_t *bytes) {
+    clq_file file;
+    CLQ_TRY(clq_file_open(path, PTRDIFF_MAX / 2, &file));
+    clq_status status = read_either(&file, max_bytes, true, out, bytes);
     clq_file_close(&file);
     return status;
 }

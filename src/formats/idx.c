@@ -35,7 +35,18 @@ static clq_status parse_header(const char *path, const unsigned char *in, size_t
         const unsigned char *dim = in + MAGIC_BYTES + (size_t)i * DIM_BYTES;
         array->dims[i] = (size_t)dim[0] << 24 | (size_t)dim[1] << 16 | (size_t)dim[2] << 8 | dim[3];
     }
-    return clq_array_expect(array, size - *header, path, "IDX");
+    return CLQ_OK;
+}
+
+clq_status clq_idx_look(const char *path, clq_array *out) {
+    void *data;
+    size_t size, header;
+    CLQ_TRY(clq_gz_peek(path, MAGIC_BYTES + CLQ_ARRAY_DIMS_MAX * DIM_BYTES, &data, &size));
+    clq_array array = {0};
+    const clq_status status = parse_header(path, data, size, &array, &header);
+    clq_free(data);
+    if (status == CLQ_OK) *out = array;
+    return status;
 }
 
 clq_status clq_idx_read(const char *path, clq_array *out) {
@@ -44,6 +55,7 @@ clq_status clq_idx_read(const char *path, clq_array *out) {
     CLQ_TRY(clq_gz_read(path, CLQ_FORMATS_FILE_MAX, &data, &size));
     clq_array array = {.data = data};
     clq_status status = parse_header(path, data, size, &array, &header);
+    if (status == CLQ_OK) status = clq_array_expect(&array, size - header, path, "IDX");
     if (status != CLQ_OK) {
         clq_free(data);
         return status;

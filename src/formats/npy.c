@@ -175,8 +175,7 @@ static clq_status find_header(const char *path, const unsigned char *in, size_t 
 static clq_status parse(const char *path, const unsigned char *in, size_t size, file_header *header, size_t *data_at) {
     size_t begin = 0;
     CLQ_TRY(find_header(path, in, size, &begin, data_at));
-    CLQ_TRY(parse_dictionary((const char *)in + begin, *data_at - begin, path, header));
-    return clq_array_expect(&header->array, size - *data_at, path, "NPY");
+    return parse_dictionary((const char *)in + begin, *data_at - begin, path, header);
 }
 
 /* Writes the elements in C order, the last index fastest; `from` has the first index fastest. */
@@ -228,11 +227,23 @@ clq_status clq_npy_read(const char *path, clq_array *out) {
     size_t size, data_at = 0;
     CLQ_TRY(clq_file_read(path, CLQ_FORMATS_FILE_MAX, &header.array.data, &size));
     clq_status status = parse(path, header.array.data, size, &header, &data_at);
+    if (status == CLQ_OK) status = clq_array_expect(&header.array, size - data_at, path, "NPY");
     if (status == CLQ_OK) status = arrange(&header, data_at);
     if (status == CLQ_OK)
         *out = header.array;
     else
         clq_array_release(&header.array);
+    return status;
+}
+
+clq_status clq_npy_look(const char *path, clq_array *out) {
+    file_header header = {0};
+    void *data;
+    size_t size, data_at;
+    CLQ_TRY(clq_gz_peek(path, PREFIX_V2 + HEADER_MAX, &data, &size));
+    const clq_status status = parse(path, data, size, &header, &data_at);
+    clq_free(data);
+    if (status == CLQ_OK) *out = header.array;
     return status;
 }
 

@@ -4,10 +4,12 @@
 
 #include "graph/layer_rows.h"
 
-/* ---- the model (model.c, variables.c, layers/, builtin.c) ---- */
+/* ---- the model (model.c, variables.c, layers/, named/) ---- */
 
-/* Whether a user's word for a model is a file's path, and not the name of one that is built in. */
+/* Whether a user's word for a model is a file's path, and not the name of one that is built in; and that path, or
+ * NULL. */
 bool clq_model_is_file(const char *word);
+const char *clq_model_path(const char *word);
 
 enum { CLQ_LAYER_NAME_MAX = 64, CLQ_MARKS_MAX = 63 };
 

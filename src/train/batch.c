@@ -142,7 +142,9 @@ clq_status clq_trainer_check_dataset(const clq_trainer *trainer, const clq_datas
     if (info->sample_dtype != trainer->config.sample_dtype)
         return clq_fail(CLQ_MISMATCH, "%s: samples are %s and the trainer was made for %s", info->name,
                         clq_dtype_name(info->sample_dtype), clq_dtype_name(trainer->config.sample_dtype));
-    CLQ_TRY(check_tokens(trainer, info->name, clq_dataset_samples(dataset), info->samples));
+    size_t samples;
+    const void *values = clq_dataset_samples(dataset, &samples);
+    CLQ_TRY(check_tokens(trainer, info->name, values, samples));
     if (labels) CLQ_TRY(check_labels(trainer, info));
     if (labels && info->weighted && !trainer->config.sample_weights)
         return clq_fail(CLQ_MISMATCH, "%s: samples have weights and the trainer was made without: set sample_weights",

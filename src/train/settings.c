@@ -28,9 +28,9 @@ enum {
 enum { PREDICTION = CLQ_KEY_PREDICTION, STAGES = CLQ_KEY_STAGES, CHOICE = CLQ_KEY_CHOICE };
 
 static const clq_setting settings[] = {
-    {"model", "NAME|FILE", "mlp, cnn, cnn1, or a Keras model's to_json() file (default cnn)", .type = CLQ_SETTING_TEXT,
+    {"model", "NAME[:OPTIONS]|FILE", "a name, such as cnn, resnet18 or gpt:layers=2,width=64, or a Keras model's to_json() file (default cnn)", .type = CLQ_SETTING_TEXT,
      .initial = "cnn", FIELD(model), .commands = TRAIN | WHY | EVAL | PREDICT | PLAN | TUNE, .results = true,
-     .resumed = CLQ_RESUMED_REFUSED, READS(.is_path = clq_model_is_file)},
+     .resumed = CLQ_RESUMED_REFUSED, READS(.path = clq_model_path)},
     {"input-shape", "SHAPE,…|N",
      "of a Keras model whose file leaves sizes open: each input's shape, e.g. 224x224x3; N: every open size",
      .type = CLQ_SETTING_TEXT, FIELD(input_shape), .commands = TRAIN | WHY | EVAL | PREDICT | PLAN | TUNE,
@@ -42,10 +42,10 @@ static const clq_setting settings[] = {
      .type = CLQ_SETTING_TEXT, FIELD(checkpoint), .commands = EVAL | PREDICT, READS(.holds = clq_checkpoint_is_name)},
     {"follow", NULL, "with --checkpoint: evaluate each new checkpoint until the training has ended",
      .type = CLQ_SETTING_FLAG, FIELD(follow), .commands = EVAL},
-    {"data", "NAME|DIR", "fashion-mnist, synthetic, or a folder of IDX, .npy or CIFAR-10 files (default fashion-mnist)",
+    {"data", "NAME|DIR", "fashion-mnist, synthetic, text:FILE, or a folder of IDX, .npy or CIFAR-10 files (default fashion-mnist)",
      .type = CLQ_SETTING_TEXT, .initial = "fashion-mnist", FIELD(data),
      .commands = TRAIN | WHY | EVAL | PREDICT | TUNE | PLAN, .results = true, .resumed = CLQ_RESUMED_ANEW,
-     READS(.is_path = clq_dataset_is_folder, .holds = clq_dataset_reads)},
+     READS(.path = clq_dataset_path, .holds = clq_dataset_reads)},
     {"devices", "SPEC",
      "indices, types or driver tags, e.g. 0,2 gpu pocl:1 gpu*2 cpu/2; auto: what why, tune or --tune chose, "
      "else GPUs or the fastest CPU device (default auto)",

@@ -105,7 +105,7 @@ typedef struct clq_setting {
     clq_resumption resumed;
     struct {
         clq_file_use use;
-        bool (*is_path)(const char *value); /* NULL: each value is one */
+        const char *(*path)(const char *value); /* in a value; NULL: in none. Without it each value is one */
         bool (*holds)(const char *name);    /* of a folder: its files; NULL: it is a file */
     } file;
     struct {

@@ -408,6 +408,32 @@ class CommandLine(support.InFolder):
             self.fails(2, "plan", *common[:4], "--input-shape", bad, says=[f"--input-shape '{bad}'", "224x224x3"])
         self.fails(2, "plan", "--model", "mlp", "--input-shape", "28", says=["--input-shape", "'mlp'"])
 
+    def test_text(self):
+        """The text repeats itself, so that a model that looks at the tokens behind it comes below what guessing costs."""
+        book = self.folder / "book.txt"
+        book.write_bytes(b"abcdefgh" * 400)
+        common = ["--model", "gpt:layers=1,width=16,heads=2,context=8", "--data", f"text:{book}", "--batch", 32,
+                  "--devices", "pocl:0", "--metrics", "perplexity"]
+        weights = self.folder / "w.safetensors"
+        report = self.train(*common, "--epochs", 8, "--optimizer", "adam:lr=0.01", "--save", weights)
+        self.assertEqual(report["model"], "gpt:layers=1,width=16,heads=2,context=8")
+        last = report["epochs"][-1]
+        self.assertLess(last["val_perplexity"], 4)
+        tested = json.loads(run("eval", *common, "--weights", weights, "--json").stdout)
+        self.assertEqual(tested["samples"], 39)  # of 320 bytes that are held back, 319 have one behind them
+        self.assertAlmostEqual(tested["perplexity"], last["val_perplexity"], 5)
+        self.fails(3, "train", *common[:2], "--data", "text:/no/such/book", says=["/no/such/book"])
+        self.fails(2, "train", *common, "--save", book, says=["--save", "--data"])
+        book.write_bytes(b"abc" * 7)
+        self.fails(3, "train", *common, says=["book.txt", "21 bytes"])
+
+    def test_named_models_fit_the_data(self):
+        for name, data, parameters in (("cnn1", "synthetic:8x8x3/5/64", 32 * (27 + 1) + (3 * 3 * 32 + 1) * 5), ("mlp:units=3", "synthetic:7/2/64", 3 * 8 + 2 * 4),
+                                       ("mlp:units=3,classes=4,input=7", "synthetic:7/2/64", 3 * 8 + 4 * 4)):
+            plan = json.loads(run("plan", "--model", name, "--data", data, "--devices", "pocl:0", "--batch", 32, "--json").stdout)
+            self.assertEqual(sum(v["elements"] for v in plan["variables"]), parameters)
+        self.fails(2, "plan", "--model", "mlp:units=0", says=["mlp", "units '0'"])
+
     def test_several_outputs_wrong(self):
         common = self.two_outputs()
         weights = self.folder / "none"

@@ -42,6 +42,11 @@ static void sources(void **state) {
     folder f = folder_make();
     check(open_arrays, NULL, 3);
     check(open_train, (char[]){"synthetic:4x4/3/20"}, 4);
+    put_file(&f, "book.txt", bytes, 200);
+    char text[1100];
+    snprintf(text, sizeof text, "text:%s", in_folder(&f, "book.txt"));
+    check(open_train, text, 5);
+    folder_clear(&f);
 
     put_idx(&f, "train-images-idx3-ubyte.gz", 3, DIMS(3, 2, 2), bytes);
     put_idx(&f, "train-labels-idx1-ubyte", 1, DIMS(3), bytes);

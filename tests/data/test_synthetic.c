@@ -50,13 +50,21 @@ static void default_shape(void **state) {
 static void bad_names(void **state) {
     (void)state;
     static const char *const bad[] = {
-        "synthetic:0",           "synthetic:28x",
-        "synthetic:x28",         "synthetic:28x-1",
-        "synthetic:a",           "synthetic:28/0",
-        "synthetic:28/10/0",     "synthetic:28//5",
-        "synthetic:28/10/5/1",   "synthetic:1x1x1x1x1x1x1",
-        "synthetic:99999999999", "synthetic:65536x65536x65536",
-        "synthetic:28/10/",      "synthetic:28/10/9999999999999999999999",
+        "synthetic:0",
+        "synthetic:28x",
+        "synthetic:x28",
+        "synthetic:28x-1",
+        "synthetic:a",
+        "synthetic:28/0",
+        "synthetic:28/10/0",
+        "synthetic:28//5",
+        "synthetic:28/10/5/0",
+        "synthetic:1x1x1x1x1x1x1",
+        "synthetic:99999999999",
+        "synthetic:65536x65536x65536",
+        "synthetic:28/10/",
+        "synthetic:28/10/5/1/1",
+        "synthetic:28/10/9999999999999999999999",
     };
     clq_dataset *data = NULL;
     for (size_t i = 0; i < CLQ_COUNT_OF(bad); i++)

@@ -639,7 +639,8 @@ static clq_tensor attentive(subject *s, clq_tensor x) {
 }
 
 static clq_tensor of_tokens(subject *s, clq_tensor x) {
-    x = clq_embedding(s->model, clq_reshape(s->model, x, CLQ_SHAPE(8, 9), NULL), 200, 3, NULL);
+    x = clq_embedding(s->model, clq_reshape(s->model, x, CLQ_SHAPE(8, 9), NULL),
+                      &(clq_embedding_config){.rows = 200, .width = 3});
     return clq_flatten(s->model, clq_average_pool2d(s->model, x, NULL), NULL);
 }
 

@@ -56,7 +56,9 @@ static clq_model *two_inputs(void) {
     assert_ok(clq_model_create("two", &model));
     clq_inputs(model, (const clq_shape[]){CLQ_SHAPE(NUMBERS), CLQ_SHAPE(TOKENS)},
                (const char *const[]){"numbers", "tokens"}, 2, x);
-    clq_tensor rows = clq_flatten(model, clq_embedding(model, x[1], ROWS, WIDTH, "table"), NULL);
+    clq_tensor rows = clq_flatten(
+        model, clq_embedding(model, x[1], &(clq_embedding_config){.rows = ROWS, .width = WIDTH, .name = "table"}),
+        NULL);
     clq_tensor of_tokens = clq_dense(model, rows, &(clq_dense_config){.units = 1, .name = "of_tokens"});
     clq_tensor of_numbers = clq_dense(model, x[0], &(clq_dense_config){.units = 1, .name = "of_numbers"});
     assert_ok(clq_model_finish(model, clq_add(model, CLQ_TENSORS(of_tokens, of_numbers), NULL)));
@@ -180,7 +182,7 @@ static void numbers_of_rows_that_are_computed(void **state) {
     float y[2 * 2], table[5 * 2];
     assert_ok(clq_model_create("computed", &model));
     clq_tensor x = clq_rescaling(model, clq_input(model, CLQ_SHAPE(1)), 0.1, 0, NULL);
-    assert_ok(clq_model_finish(model, clq_embedding(model, x, 5, 2, NULL)));
+    assert_ok(clq_model_finish(model, clq_embedding(model, x, &(clq_embedding_config){.rows = 5, .width = 2})));
     clq_trainer *trainer = trainer_of(model, "pocl:0", "single");
     assert_ok(clq_dataset_arrays(large, CLQ_F32, 2, 1, (const size_t[]){1}, labels, CLQ_I32, 1, &data));
     assert_ok(clq_trainer_get_variable(trainer, 0, table));
@@ -208,7 +210,9 @@ static void tokens_in_mixed_precision(void **state) {
         assert_ok(clq_model_create("mixed", &model));
         clq_inputs(model, (const clq_shape[]){CLQ_SHAPE(1), CLQ_SHAPE(1, 1)}, NULL, 2, x);
         clq_tensor token = clq_flatten(model, clq_permute(model, x[1], CLQ_SHAPE(2, 1), NULL), NULL);
-        clq_tensor row = clq_flatten(model, clq_embedding(model, token, MANY, 1, "table"), NULL);
+        clq_tensor row = clq_flatten(
+            model, clq_embedding(model, token, &(clq_embedding_config){.rows = MANY, .width = 1, .name = "table"}),
+            NULL);
         assert_ok(clq_model_finish(model, clq_add(model, CLQ_TENSORS(row, x[0]), NULL)));
         clq_trainer_config config = apart_config();
         config.global_batch = 4;

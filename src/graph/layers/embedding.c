@@ -3,23 +3,18 @@
 
 #define NUMPY "keras.src.ops.numpy"
 
-typedef struct embedding_config {
-    size_t rows, width;
-    bool mask_zero;
-    clq_initialiser initialiser;
-} embedding_config;
 static const clq_attribute attributes[] = {
-    {CLQ_LAYER_ATTRIBUTE("input_dim", CLQ_ATTRIBUTE_SIZES, embedding_config, rows), .needed = true},
-    {CLQ_LAYER_ATTRIBUTE("output_dim", CLQ_ATTRIBUTE_SIZES, embedding_config, width), .needed = true},
-    {CLQ_LAYER_ATTRIBUTE("embeddings_initializer", CLQ_ATTRIBUTE_INITIALISER, embedding_config, initialiser)},
-    {CLQ_LAYER_ATTRIBUTE("mask_zero", CLQ_ATTRIBUTE_FLAG, embedding_config, mask_zero)},
+    {CLQ_LAYER_ATTRIBUTE("input_dim", CLQ_ATTRIBUTE_SIZES, clq_embedding_config, rows), .needed = true},
+    {CLQ_LAYER_ATTRIBUTE("output_dim", CLQ_ATTRIBUTE_SIZES, clq_embedding_config, width), .needed = true},
+    {CLQ_LAYER_ATTRIBUTE("embeddings_initializer", CLQ_ATTRIBUTE_INITIALISER, clq_embedding_config, initialiser)},
+    {CLQ_LAYER_ATTRIBUTE("mask_zero", CLQ_ATTRIBUTE_FLAG, clq_embedding_config, mask_zero)},
     {.key = "input_length", .type = CLQ_ATTRIBUTE_UNUSED},
 };
 static const clq_variable_kind table_kind = {
     .what = "embeddings", .initialiser = {.kind = CLQ_INITIALISER_UNIFORM, .low = -0.05, .high = 0.05}};
 
 static clq_status infer(const clq_model *model, const clq_layer *layer, clq_model_tensor *y) {
-    const embedding_config *config = layer->config;
+    const clq_embedding_config *config = layer->config;
     const clq_shape *x = &clq_model_input_of(model, y, 0)->shape;
     if (x->rank == CLQ_SHAPE_MAX) return clq_fail(CLQ_UNSUPPORTED, "its output would have too many axes");
     if (config->rows >= 1u << 24) /* numbers of tokens arrive as floats */
@@ -30,14 +25,14 @@ static clq_status infer(const clq_model *model, const clq_layer *layer, clq_mode
 }
 
 static clq_status declare(clq_model *model, clq_layer *layer, const clq_model_tensor *y) {
-    const embedding_config *config = layer->config;
+    const clq_embedding_config *config = layer->config;
     const clq_variable_kind table = clq_variable_kind_by(&table_kind, &config->initialiser);
     (void)y;
     return clq_model_declare_variable(model, layer, CLQ_KERNEL, CLQ_SHAPE(config->rows, config->width), &table);
 }
 
 static clq_id expand(clq_expansion *e, const clq_id *x) {
-    const embedding_config *config = e->layer->config;
+    const clq_embedding_config *config = e->layer->config;
     clq_node node = clq_expand_node(e, &clq_op_gather);
     node.attributes.gather = (clq_gather_problem){
         .tokens = clq_model_input_of(e->model, e->y, 0)->elements, .rows = config->rows, .width = config->width};
@@ -45,20 +40,20 @@ static clq_id expand(clq_expansion *e, const clq_id *x) {
     return clq_expand_unary(e, node, x[0]);
 }
 
-static size_t rows_of(const clq_layer *layer) { return ((const embedding_config *)layer->config)->rows; }
+static size_t rows_of(const clq_layer *layer) { return ((const clq_embedding_config *)layer->config)->rows; }
 
 /* Token 0 is none. */
 static clq_tensor make_mask(clq_model *model, uint32_t id, clq_tensor y) {
     const clq_layer *layer = &model->layers[id - 1];
     const clq_tensor x = {.model = model, .id = model->inputs[model->tensors[y.id - 1].first_input]};
-    if (!((const embedding_config *)layer->config)->mask_zero) return (clq_tensor){0};
+    if (!((const clq_embedding_config *)layer->config)->mask_zero) return (clq_tensor){0};
     return clq_model_add_mask(model, layer->name, x);
 }
 
 const clq_layer_kind clq_layer_embedding = {.type = "Embedding",
                                             .stem = "embedding",
                                             .inputs = {1, 1},
-                                            CLQ_LAYER_CONFIG(embedding_config, attributes),
+                                            CLQ_LAYER_CONFIG(clq_embedding_config, attributes),
                                             .takes_scalars = true,
                                             .rows = rows_of,
                                             .mask = make_mask,
@@ -69,10 +64,10 @@ const clq_layer_kind clq_layer_embedding = {.type = "Embedding",
 /* A table whose rows can be used the other way round, too: only the usual way is read. In Keras 3.15 it gives no mask,
  * with mask_zero either. */
 static const clq_attribute reversible_attributes[] = {
-    {CLQ_LAYER_ATTRIBUTE("input_dim", CLQ_ATTRIBUTE_SIZES, embedding_config, rows), .needed = true},
-    {CLQ_LAYER_ATTRIBUTE("output_dim", CLQ_ATTRIBUTE_SIZES, embedding_config, width), .needed = true},
-    {CLQ_LAYER_ATTRIBUTE("embeddings_initializer", CLQ_ATTRIBUTE_INITIALISER, embedding_config, initialiser)},
-    {CLQ_LAYER_ATTRIBUTE("mask_zero", CLQ_ATTRIBUTE_FLAG, embedding_config, mask_zero)},
+    {CLQ_LAYER_ATTRIBUTE("input_dim", CLQ_ATTRIBUTE_SIZES, clq_embedding_config, rows), .needed = true},
+    {CLQ_LAYER_ATTRIBUTE("output_dim", CLQ_ATTRIBUTE_SIZES, clq_embedding_config, width), .needed = true},
+    {CLQ_LAYER_ATTRIBUTE("embeddings_initializer", CLQ_ATTRIBUTE_INITIALISER, clq_embedding_config, initialiser)},
+    {CLQ_LAYER_ATTRIBUTE("mask_zero", CLQ_ATTRIBUTE_FLAG, clq_embedding_config, mask_zero)},
     {.key = "tie_weights", .type = CLQ_ATTRIBUTE_UNUSED},
     {.key = "reverse_dtype", .type = CLQ_ATTRIBUTE_UNUSED},
     {.key = "logit_soft_cap", .type = CLQ_ATTRIBUTE_UNUSED},
@@ -80,16 +75,15 @@ static const clq_attribute reversible_attributes[] = {
 const clq_layer_kind clq_layer_reversible_embedding = {.type = "ReversibleEmbedding",
                                                        .stem = "reversible_embedding",
                                                        .inputs = {1, 1},
-                                                       CLQ_LAYER_CONFIG(embedding_config, reversible_attributes),
+                                                       CLQ_LAYER_CONFIG(clq_embedding_config, reversible_attributes),
                                                        .takes_scalars = true,
                                                        .rows = rows_of,
                                                        .infer = infer,
                                                        .declare = declare,
                                                        .expand = expand};
 
-clq_tensor clq_embedding(clq_model *model, clq_tensor x, size_t rows, size_t width, const char *name) {
-    return clq_model_add_layer(model, &clq_layer_embedding, name, &(embedding_config){.rows = rows, .width = width}, &x,
-                               1);
+clq_tensor clq_embedding(clq_model *model, clq_tensor x, const clq_embedding_config *config) {
+    return clq_model_add_layer(model, &clq_layer_embedding, config ? config->name : NULL, config, &x, 1);
 }
 
 size_t clq_layer_rows(const clq_layer *layer) { return layer->kind->rows ? layer->kind->rows(layer) : 0; }
