@@ -3,7 +3,7 @@
  * makes no OpenCL call of its own: layers count calls. Without CLQ_TEST_RECORD=FILE it hands calls on.
  *
  * It appends lines to FILE, with tabs between, each launch's once per process:
- *     build   DRIVER KIND FILE.cl MILLISECONDS
+ *     build   DRIVER KIND FILE.cl MILLISECONDS PROGRAM
  *     launch  DRIVER KIND PATH
  * A path is a kernel and how it was built: "FILE.cl KERNEL -DMACRO…", without macros that are numbers, which are sizes;
  * "fused FUNCTION" is a launch that is part of a fused one. What a binary was built from is in
@@ -320,8 +320,9 @@ EXPORT cl_int CL_API_CALL clBuildProgram(cl_program program, cl_uint count, cons
     if (o) class_of(options, o->second);
     if (count > 0) kind_of(devices[0], driver, kind);
     if (o && o->owner == program)
-        write_line("build\t%s\t%s\t%s\t%.0f\n", driver, kind, o->first,
-                   (double)(to.tv_sec - from.tv_sec) * 1e3 + (double)(to.tv_nsec - from.tv_nsec) * 1e-6);
+        write_line("build\t%s\t%s\t%s\t%.0f\t%s\n", driver, kind, o->first,
+                   (double)(to.tv_sec - from.tv_sec) * 1e3 + (double)(to.tv_nsec - from.tv_nsec) * 1e-6,
+                   program_invocation_short_name);
     (void)pthread_mutex_unlock(&lock);
     return error;
 }
