@@ -71,17 +71,20 @@ def all_reduce(rank, ranks, size, samples, warm_ups):
 
 
 def build(name):
-    """The model, from the input to logits, with the shape of a sample and the number of classes."""
+    """The model, from the input to logits, with the shape of a sample and the numbers of classes, labels and tokens."""
     from torch import nn
+    import torch_models
     if name.endswith(".json"):
-        return build_json(name)
+        return *build_json(name), 1, 0
+    if torch_models.knows(name):
+        return torch_models.build(name)
     torso = {"mlp": [nn.Flatten(), nn.Linear(784, 128), nn.ReLU(), nn.Linear(128, 10)],
              "cnn": [nn.Conv2d(1, 32, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(32, 64, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
                      nn.Linear(1600, 10)],
              "cnn1": [nn.Conv2d(1, 32, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(5408, 10)]}
     if name not in torso:
         sys.exit(f"there is no model {name} here")
-    return nn.Sequential(*torso[name]), (1, 28, 28), 10
+    return nn.Sequential(*torso[name]), (1, 28, 28), 10, 1, 0
 
 
 def refuse(path, what):
@@ -152,11 +155,16 @@ def train(rank, ranks, name, batch, samples, epochs, threads):
     from torch import nn
     torch.manual_seed(0)
     torch.set_num_threads(threads)
-    model, shape, classes = build(name)
+    model, shape, classes, places, tokens = build(name)
+    if len(shape) == 3:
+        model = model.to(memory_format=torch.channels_last)
     if ranks > 1:
         model = nn.parallel.DistributedDataParallel(model)
-    update, loss_of = torch.optim.Adam(model.parameters()), nn.CrossEntropyLoss()
-    x, y = torch.rand(samples, *shape), torch.randint(0, classes, (samples,))
+    update, loss_of = torch.optim.Adam(model.parameters(), fused=True), nn.CrossEntropyLoss()
+    x = torch.randint(0, min(tokens, 256), (samples, *shape)) if tokens else torch.rand(samples, *shape)
+    if len(shape) == 3:
+        x = x.to(memory_format=torch.channels_last)
+    y = torch.randint(0, classes, (samples, places))
     low, high = batch * rank // ranks, batch * (rank + 1) // ranks
     seconds = []
     for _ in range(1 + epochs):
@@ -167,7 +175,9 @@ def train(rank, ranks, name, batch, samples, epochs, threads):
         for at in range(0, samples, batch):
             chosen = order[at + low:at + high]
             update.zero_grad()
-            loss_of(model(x[chosen]), y[chosen]).backward()
+            logits = model(x[chosen])
+            rows = logits.movedim(1, -1) if logits.dim() == 4 else logits
+            loss_of(rows.reshape(-1, classes), y[chosen].reshape(-1)).backward()
             update.step()
         if ranks > 1:
             torch.distributed.barrier()

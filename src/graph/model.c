@@ -339,6 +339,23 @@ clq_tensor clq_freeze(clq_model *model, clq_tensor x) {
     return x;
 }
 
+clq_tensor clq_keep_mask(clq_model *model, clq_tensor x, clq_tensor of) {
+    if (!may_mark(model, x, "clq_keep_mask") || !may_mark(model, of, "clq_keep_mask")) return (clq_tensor){0};
+    const uint32_t mask = model->tensors[of.id - 1].mask;
+    clq_model_tensor *y = &model->tensors[x.id - 1];
+    bool fits = true;
+    if (mask) {
+        const clq_shape *steps = &model->tensors[mask - 1].shape;
+        fits = steps->rank <= y->shape.rank;
+        for (unsigned d = 0; fits && d < steps->rank; d++) fits = steps->dims[d] == y->shape.dims[d];
+    }
+    if (!fits)
+        return latch(model, clq_fail(CLQ_ARGUMENT, "clq_keep_mask: it has other steps than the tensor with the mask"),
+                     model->layers[y->layer - 1].name);
+    y->mask = mask;
+    return x;
+}
+
 clq_tensor clq_regularise(clq_model *model, clq_tensor x, const char *variable, double l1, double l2) {
     if (!may_mark(model, x, "clq_regularise")) return (clq_tensor){0};
     const clq_layer *layer = &model->layers[model->tensors[x.id - 1].layer - 1];

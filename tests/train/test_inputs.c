@@ -193,6 +193,36 @@ static void numbers_of_rows_that_are_computed(void **state) {
     clq_model_destroy(model);
 }
 
+/* Of bert-tiny: what stands at places of padding counts for nothing, and what stands elsewhere counts. */
+static void padding_is_left_out(void **state) {
+    enum { CONTEXT = 6, CLASSES = 2, CHANNELS = 8, PLACES = 1 /* the second variable: of positions */ };
+    static const float words[CONTEXT] = {5, 3, 0, 4, 0, 0};
+    static const bool padding[CONTEXT] = {false, false, true, false, true, true};
+    const int32_t label = 0;
+    clq_model *model;
+    clq_dataset *data;
+    clq_variable_info info;
+    float first[CLASSES], again[CLASSES], rows[CONTEXT * CHANNELS];
+    (void)state;
+    assert_ok(clq_model_builtin("bert-tiny:layers=2,width=8,heads=2,context=6,vocabulary=9,classes=2", &model));
+    clq_trainer *trainer = trainer_of(model, "pocl:0", "single");
+    assert_ok(clq_dataset_arrays(words, CLQ_F32, 1, 1, (const size_t[]){CONTEXT}, &label, CLQ_I32, 1, &data));
+    assert_ok(clq_model_variable(model, PLACES, &info));
+    assert_string_equal(info.name, "position_embedding/embeddings");
+    assert_ok(clq_predict(trainer, data, first));
+    for (size_t place = 0; place < CONTEXT; place++) {
+        assert_ok(clq_trainer_get_variable(trainer, PLACES, rows));
+        for (size_t c = 0; c < CHANNELS; c++) rows[place * CHANNELS + c] += (float)c;
+        assert_ok(clq_trainer_set_variable(trainer, PLACES, rows));
+        assert_ok(clq_predict(trainer, data, again));
+        if ((memcmp(first, again, sizeof first) == 0) != padding[place]) fail_msg("place %zu", place);
+        memcpy(first, again, sizeof first);
+    }
+    clq_dataset_destroy(data);
+    clq_trainer_destroy(trainer);
+    clq_model_destroy(model);
+}
+
 /* Numbers of rows have 32 bits whatever the activations have: 16 bits would make others of these. */
 static void tokens_in_mixed_precision(void **state) {
     (void)state;
@@ -267,8 +297,8 @@ static void inputs_that_are_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(strategies_follow_the_closed_form), cmocka_unit_test(tokens_without_a_row),
-        cmocka_unit_test(numbers_of_rows_that_are_computed), cmocka_unit_test(tokens_in_mixed_precision),
-        cmocka_unit_test(inputs_that_are_refused),
+        cmocka_unit_test(numbers_of_rows_that_are_computed), cmocka_unit_test(padding_is_left_out),
+        cmocka_unit_test(tokens_in_mixed_precision),         cmocka_unit_test(inputs_that_are_refused),
     };
     return cmocka_run_group_tests(tests, open_system, close_system);
 }

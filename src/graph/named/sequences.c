@@ -91,10 +91,12 @@ static clq_tensor build_bert(clq_model *m, clq_tensor x, const clq_named_setting
                       .norm_behind = true,
                       .initialiser = init,
                       .output_initialiser = init};
-    x = clq_embedding(m, x,
+    const clq_tensor tokens =
+        clq_embedding(m, x,
                       &(clq_embedding_config){
                           .rows = s->options[VOCABULARY], .width = b.width, .mask_zero = true, .initialiser = init});
-    x = clq_add(m, CLQ_TENSORS(x, clq_position_embedding(m, x, s->options[CONTEXT], &init, NULL)), NULL);
+    const clq_tensor places = clq_position_embedding(m, tokens, s->options[CONTEXT], &init, NULL);
+    x = clq_keep_mask(m, clq_add(m, CLQ_TENSORS(tokens, places), NULL), tokens);
     x = add_blocks(m, clq_layer_norm(m, x, &(clq_row_norm_config){.epsilon = 1e-5}), &b);
     const size_t behind[1][2] = {{0, s->options[CONTEXT] - 1}};
     x = clq_flatten(m, s->options[CONTEXT] > 1 ? clq_cropping(m, x, behind, NULL) : x, NULL);
