@@ -345,6 +345,11 @@ CLQ_API clq_recurrent_config clq_recurrent_config_default(size_t units);
 CLQ_API clq_tensor clq_recurrent(clq_model *model, clq_tensor x, clq_cell cell, const clq_recurrent_config *config);
 /* Two such layers, of which one goes backwards, side by side: (2 units), or (steps, 2 units). */
 CLQ_API clq_tensor clq_bidirectional(clq_model *model, clq_tensor x, clq_cell cell, const clq_recurrent_config *config);
+/* x itself; in backward no gradient goes through (TensorFlow: stop_gradient, PyTorch: detach), or `factor` times the
+ * gradient, which is finite. A factor of -1 turns it around (gradient reversal; Ganin and Lempitsky, 2015). Variables
+ * that no gradient comes to have a gradient of 0: weight decay and momentum work on them all the same. */
+CLQ_API clq_tensor clq_stop_gradient(clq_model *model, clq_tensor x, const char *name);
+CLQ_API clq_tensor clq_gradient_scale(clq_model *model, clq_tensor x, double factor, const char *name);
 /* Applies the layer that gave `of` to x as well, with the same weights (tied weights). Errors: ARGUMENT (x's shape
  * would need weights of another shape, or the layer takes other than one input). */
 CLQ_API clq_tensor clq_share(clq_model *model, clq_tensor of, clq_tensor x);

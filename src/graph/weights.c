@@ -225,8 +225,7 @@ clq_buffer *clq_weights_scaling(const clq_weights *weights) { return weights->sc
 unsigned clq_weights_optimizer_slots(const clq_weights *weights) { return weights->optimizer_slots; }
 clq_buffer *clq_weights_optimizer_slot(const clq_weights *weights, unsigned slot) { return weights->optimizer[slot]; }
 
-/* Backward makes the gradients of all trainable variables, so no old weights are left among them: a model has none off
- * the way from its input to its output. */
+/* Backward makes the gradients of all trainable variables, zeros if need be, so no old weights are left among them. */
 void clq_weights_turn(clq_weights *weights) {
     clq_buffer *parameters = weights->gradient;
     weights->gradient = weights->parameters;

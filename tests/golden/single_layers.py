@@ -120,7 +120,7 @@ GROUPS: list[tuple[str, tuple[int, ...], list[Callable[[keras.KerasTensor], kera
         lambda x: ops.concatenate([ops.expand_dims(x, 1), ops.expand_dims(x * x, 1)], axis=2)]),
     ("counted", ROW, [
         lambda x: x * ops.cumsum(ops.ones_like(x), axis=1), lambda x: ops.cumsum(x, axis=-1) + ops.zeros_like(x),
-        lambda x: nested()(x), lambda x: twice(nested())(x)]),
+        lambda x: nested()(x), lambda x: twice(nested())(x), lambda x: ops.stop_gradient(x) * ops.tanh(x)]),
     ("tokens", (4, 3), [kl.Embedding(7, 5, name="table"), kl.Embedding(9, 2, name="other")]),
     ("inputs", (35,), [
         lambda x: kl.Concatenate()([

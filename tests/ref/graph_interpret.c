@@ -414,7 +414,8 @@ static void run_node(const interpreter *r, const clq_node *node) {
     const clq_operation *op = node->op;
     if (op == &clq_op_scale_bytes) {
         copy(r, node, (double)node->attributes.factor);
-    } else if (op == &clq_op_reshape || op == &clq_op_all_reduce || op == &clq_op_fan_out) {
+    } else if (op == &clq_op_reshape || op == &clq_op_all_reduce || op == &clq_op_fan_out ||
+               op == &clq_op_stop_gradient || op == &clq_op_scale_gradient) {
         copy(r, node, 1);
     } else if (op == &clq_op_elementwise) {
         elementwise(r, node);

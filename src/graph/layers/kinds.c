@@ -123,6 +123,7 @@ static const clq_layer_kind *const kinds[] = {
     &clq_layer_op_reciprocal,
     &clq_layer_op_cast,
     &clq_layer_op_convert,
+    &clq_layer_op_stop_gradient,
     &clq_layer_op_clip,
     &clq_layer_op_max,
     &clq_layer_op_min,

@@ -73,7 +73,8 @@ extern const clq_layer_kind clq_layer_input, clq_layer_conv1d, clq_layer_conv2d,
     clq_layer_rotary_embedding, clq_layer_llama_norm, clq_layer_mistral_norm, clq_layer_qwen_norm, clq_layer_phi3_norm,
     clq_layer_reversible_embedding, clq_layer_random_flip, clq_layer_random_rotation, clq_layer_random_zoom,
     clq_layer_random_translation, clq_layer_random_crop, clq_layer_op_attention, clq_layer_score_attention,
-    clq_layer_additive_attention, clq_layer_top_k, clq_layer_simple_rnn, clq_layer_lstm, clq_layer_gru;
+    clq_layer_additive_attention, clq_layer_top_k, clq_layer_simple_rnn, clq_layer_lstm, clq_layer_gru,
+    clq_layer_op_stop_gradient;
 
 /* CLQ_ARGUMENT unless it is one of clq_activation. */
 clq_status clq_layer_check_activation(clq_activation activation);

@@ -33,7 +33,7 @@ static void find_wanted(tape *t) {
         bool any = false;
         for (unsigned i = 0; i < CLQ_NODE_INPUTS; i++) {
             known *x = &t->values[node->inputs[i]];
-            any = any || x->wanted;
+            any = any || (x->wanted && !(node->op->traits & CLQ_OP_STOPS));
             if (!x->first_reader) x->first_reader = n + 1;
             x->last_reader = n + 1;
         }
@@ -124,6 +124,16 @@ static void place_sent_gradients(tape *t, uint32_t values) {
     }
 }
 
+/* Of what no gradient came to, as behind a stopped one, it is 0: updates and other stages read it all the same. */
+static void add_missing(tape *t, uint32_t values) {
+    for (clq_id id = 1; id <= values && t->graph->error.status == CLQ_OK; id++) {
+        const clq_home home = clq_graph_value_at(t->graph, id)->home;
+        if (!t->values[id].wanted || t->values[id].gradient) continue;
+        if (home == CLQ_HOME_WEIGHT) (void)clq_add_zeros(t->graph, id, CLQ_HOME_GRADIENT);
+        if (home == CLQ_HOME_RECEIVED) (void)clq_add_zeros(t->graph, id, CLQ_HOME_SENT_GRADIENT);
+    }
+}
+
 void clq_graph_differentiate(clq_graph *graph, const clq_pass_context *context) {
     const uint32_t values = graph->value_count;
     (void)context;
@@ -135,6 +145,7 @@ void clq_graph_differentiate(clq_graph *graph, const clq_pass_context *context) 
         add_received_gradients(&t);
         walk_back(&t);
         place_sent_gradients(&t, values);
+        add_missing(&t, values);
     } else {
         clq_graph_fail(graph, CLQ_MEMORY);
     }

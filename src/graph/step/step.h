@@ -189,6 +189,7 @@ enum {
     CLQ_OP_WIDE = 4,       /* its values stay f32 in mixed precision */
     CLQ_OP_AGAIN = 8,      /* of the same inputs it makes the same bits at any time, and writes its outputs alone */
     CLQ_OP_EXCHANGES = 16, /* its launch waits for other ranks */
+    CLQ_OP_STOPS = 32,     /* no gradient goes through it */
 };
 #define CLQ_OP_TYPE(dtype) (1u << (dtype))
 
@@ -255,7 +256,11 @@ extern const clq_operation clq_op_scale_bytes, clq_op_reshape, clq_op_dense, clq
     clq_op_gather_gradient, clq_op_penalty, clq_op_penalty_gradient, clq_op_warp, clq_op_recurrent,
     clq_op_recurrent_gradient, clq_op_concatenate, clq_op_slice, clq_op_moments, clq_op_statistics,
     clq_op_moving_statistics, clq_op_normalise, clq_op_normalise_sums, clq_op_normalise_corrections,
-    clq_op_normalise_gradient, clq_op_all_reduce, clq_op_fan_out, clq_op_place, clq_op_accumulate, clq_op_frames;
+    clq_op_normalise_gradient, clq_op_all_reduce, clq_op_fan_out, clq_op_place, clq_op_accumulate, clq_op_frames,
+    clq_op_stop_gradient, clq_op_scale_gradient;
+
+/* Zeros in backward, of another value's shape and index, in a home of their own. (gradient.c) */
+clq_id clq_add_zeros(clq_graph *graph, clq_id like, clq_home home);
 
 /* ---- exchanges (exchange.c) ---- */
 
