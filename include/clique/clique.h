@@ -1,11 +1,12 @@
-/* clique/clique.h: everything. Read in this order: status, types, device, model, data, train, callbacks, checkpoint,
- * distribute; comm and world stand alone. */
+/* clique/clique.h: everything. Read in this order: status, types, device, model, custom, data, train, callbacks,
+ * checkpoint, distribute; comm and world stand alone. */
 #ifndef CLIQUE_CLIQUE_H
 #define CLIQUE_CLIQUE_H
 
 #include <clique/callbacks.h>
 #include <clique/checkpoint.h>
 #include <clique/comm.h>
+#include <clique/custom.h>
 #include <clique/data.h>
 #include <clique/device.h>
 #include <clique/distribute.h>

@@ -31,6 +31,7 @@ typedef enum clq_attribute_type {
     CLQ_ATTRIBUTE_INITIALISER, /* clq_initialiser */
     CLQ_ATTRIBUTE_RANGE,       /* clq_draw_range; in files one number f is from -f to f */
     CLQ_ATTRIBUTE_TEXT,        /* clq_short_text */
+    CLQ_ATTRIBUTE_COPY,        /* const char *: a text of any length, or NULL, of which the layer has a copy; not of files */
     CLQ_ATTRIBUTE_CHOICE,      /* int: the place of the file's word among `words` */
     CLQ_ATTRIBUTE_PADS,        /* clq_pads; in files with the batch in front */
     CLQ_ATTRIBUTE_SECTIONS,    /* clq_sections */
@@ -165,7 +166,7 @@ typedef struct clq_layer_kind {
     uint32_t (*expand)(clq_expansion *e, const uint32_t *x);
 } clq_layer_kind;
 
-/* All kinds, one by one from 0 on; NULL: there are no more. */
+/* All kinds that files may have, one by one from 0 on; NULL: there are no more. */
 const clq_layer_kind *clq_layer_kind_at(size_t index);
 /* The kind of a class and module, as of clq_layer_kind.module; NULL: there is none. module NULL: that of Keras's
  * layers. */

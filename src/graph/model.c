@@ -39,6 +39,17 @@ static clq_tensor latch(clq_model *model, clq_status status, const char *layer) 
     return (clq_tensor){0};
 }
 
+/* Of a finished model, which is not touched, since others may be reading it, this thread's detail says so. */
+static bool may_add(const clq_model *model, const char *what) {
+    if (model->error.status != CLQ_OK) return false;
+    if (model->finished) clq_fail(CLQ_STATE, "model %s is finished: no %s can be added", model->name, what);
+    return !model->finished;
+}
+
+clq_tensor clq_model_fail(clq_model *model, clq_status status, const char *layer) {
+    return may_add(model, layer) ? latch(model, status, layer) : (clq_tensor){0};
+}
+
 /* ---- shapes ---- */
 
 const char *clq_shape_describe(const clq_shape *shape, char text[CLQ_SHAPE_TEXT_MAX]) {
@@ -123,11 +134,7 @@ static void make_name(const clq_model *model, clq_layer *layer) {
 
 /* Whether a layer can be added; gives it its name. */
 static bool begin(clq_model *model, const char *name, clq_layer *layer) {
-    if (model->error.status != CLQ_OK) return false;
-    if (model->finished) { /* others may be reading it: it is not touched */
-        clq_fail(CLQ_STATE, "model %s is finished: no %s can be added", model->name, layer->kind->stem);
-        return false;
-    }
+    if (!may_add(model, layer->kind->stem)) return false;
     clq_status status = CLQ_OK;
     if (name)
         status = take_name(model, name, layer);

@@ -43,6 +43,10 @@ static inline unsigned clq_model_rank(const clq_model *model, clq_tensor x) {
     return x.model == model && x.id > 0 && x.id <= model->tensor_count ? model->tensors[x.id - 1].shape.rank : 0;
 }
 
+/* What a builder gives back that fails before it can add a layer: latches this thread's detail, unless the model is
+ * finished. (model.c) */
+clq_tensor clq_model_fail(clq_model *model, clq_status status, const char *layer);
+
 /* Room for `more` elements of an owner's array behind those that it has; on failure the array stays as it is. */
 #define CLQ_RESERVE(owner, array, count, more, capacity)                                                               \
     clq_reserve((void **)&(owner)->array, (owner)->count, (more), &(owner)->capacity, sizeof *(owner)->array)

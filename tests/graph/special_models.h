@@ -4,6 +4,7 @@
 
 #include "graph/layers/layer.h"
 #include "graph/random_model.h"
+#include <clique/custom.h>
 
 /* A penalty on what is read twice, on what has no other gradient than it, and on what is not trained, which has none.
  */
@@ -42,6 +43,32 @@ static clq_tensor moved(subject *s, clq_tensor x) {
     x = moved_by(s, moved_by(s, x, &clq_layer_random_flip, 0, 0), &clq_layer_random_crop, 0, 0);
     x = clq_conv2d(s->model, x, &(clq_conv2d_config){.filters = 3, .kernel = {3, 3}, .activation = CLQ_TANH});
     return clq_flatten(s->model, x, NULL);
+}
+
+/* Expressions: variables that are one number, and those by channel, alone and together; inputs that broadcast, and one
+ * that is read often. */
+static clq_tensor expressed(subject *s, clq_tensor x) {
+    x = clq_conv2d(s->model, x, &(clq_conv2d_config){.filters = 4, .kernel = {3, 3}, .activation = CLQ_TANH});
+    x = clq_expression(s->model, "x * sigmoid(b * x)", CLQ_TENSORS(x),
+                       &(clq_expression_config){.variables = {{.name = "b", .value = 1}}});
+    const clq_tensor row = clq_global_average_pool2d(s->model, x, false, NULL);
+    x = clq_expression(
+        s->model, "where(x > y, a * x^2 - c, exp(-abs(y)) / (1.5 + d * z)) + max(x1, 0.25 * x0 ** 3) - gelu(z) * 2^x",
+        CLQ_TENSORS(x, row, clq_activate(s->model, x, CLQ_TANH, NULL)),
+        &(clq_expression_config){.variables = {{.name = "a", .value = 1},
+                                               {.name = "c", .by_channel = true},
+                                               {.name = "d", .value = 0.5, .by_channel = true}}});
+    return clq_flatten(s->model, clq_freeze(s->model, x), NULL);
+}
+/* The same with trained variables, each of which meets numbers first. */
+static clq_tensor expressed_by_variables(subject *s, clq_tensor x) {
+    x = clq_dense(s->model, clq_flatten(s->model, x, NULL), &(clq_dense_config){.units = 5, .activation = CLQ_TANH});
+    return clq_expression(s->model, "(exp(a) * x + b ^ 2 / 3) * log1p(square(c)) + sin(d - x) - min(x, d)",
+                          CLQ_TENSORS(x),
+                          &(clq_expression_config){.variables = {{.name = "a"},
+                                                                 {.name = "b", .value = 1, .by_channel = true},
+                                                                 {.name = "c", .value = 2, .by_channel = true},
+                                                                 {.name = "d", .value = 0.5}}});
 }
 
 #endif

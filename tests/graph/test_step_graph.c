@@ -666,7 +666,9 @@ static build_layers *const special[] = {framed,
                                         dropped_sequences,
                                         from_state_to_state,
                                         regularised,
-                                        moved};
+                                        moved,
+                                        expressed,
+                                        expressed_by_variables};
 
 enum { SEEDS_EACH = 6 };
 

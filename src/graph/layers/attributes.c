@@ -116,6 +116,19 @@ static void add_word(const clq_attribute *row, const void *member, clq_text *to)
     clq_text_add(to, " %s %s", row->key, ((const clq_short_text *)member)->text);
 }
 
+static void add_copy(const clq_attribute *row, const void *member, clq_text *to) {
+    const char *given = *(const char *const *)member, *text = given ? given : "";
+    const clq_hash128 hash = clq_hash128_of(text, strlen(text), 0);
+    clq_text_add(to, " %s %016llx%016llx", row->key, (unsigned long long)hash.high, (unsigned long long)hash.low);
+}
+static clq_status own_copy(void *member) {
+    const char **text = member;
+    if (!*text) return CLQ_OK;
+    *text = clq_strdup(*text);
+    return *text ? CLQ_OK : CLQ_MEMORY;
+}
+static void release_copy(void *member) { clq_free((void *)(uintptr_t) * (const char **)member); }
+
 static clq_status check_choice(const clq_attribute *row, void *member) {
     const int choice = *(const int *)member;
     int count = 0;
@@ -202,6 +215,7 @@ static const attribute_type types[CLQ_ATTRIBUTE_TYPES] = {
                                .release = release_operand},
     [CLQ_ATTRIBUTE_TENSOR] = {.add_key = add_place},
     [CLQ_ATTRIBUTE_TEXT] = {.add_key = add_word},
+    [CLQ_ATTRIBUTE_COPY] = {.add_key = add_copy, .own = own_copy, .release = release_copy},
     [CLQ_ATTRIBUTE_CHOICE] = {.check = check_choice, .add_key = add_choice},
     [CLQ_ATTRIBUTE_RANGE] = {.check = check_range, .add_key = add_range},
     [CLQ_ATTRIBUTE_PADS] = {.add_key = add_pads},

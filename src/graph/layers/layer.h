@@ -23,6 +23,11 @@ bool clq_model_has_layer(const clq_model *model, const char *name);
 /* A `mask`: y's is that of the layer's first input. (model.c) */
 clq_tensor clq_layer_keep_mask(clq_model *model, uint32_t layer, clq_tensor y);
 
+/* Of kinds of several inputs, whose shapes broadcast: an `infer`; and a `mask`: a step counts if it does in any of the
+ * inputs; if one of them has no mask, all steps do. (merge.c) */
+clq_status clq_layer_infer_broadcast(const clq_model *model, const clq_layer *layer, clq_model_tensor *y);
+clq_tensor clq_layer_join_masks(clq_model *model, uint32_t layer, clq_tensor y);
+
 /* A tensor that is 1 where x is not 0, else 0, of a layer that is named after another. (logic.c) */
 clq_tensor clq_model_add_mask(clq_model *model, const char *of, clq_tensor x);
 /* A mask of the steps that count in a, in b, or in both; named likewise. (logic.c) */

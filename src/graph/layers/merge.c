@@ -21,7 +21,7 @@ static bool broadcast(const clq_shape *a, const clq_shape *b, clq_shape *out) {
     return true;
 }
 
-static clq_status infer(const clq_model *model, const clq_layer *layer, clq_model_tensor *y) {
+clq_status clq_layer_infer_broadcast(const clq_model *model, const clq_layer *layer, clq_model_tensor *y) {
     (void)layer;
     y->shape = clq_model_input_of(model, y, 0)->shape;
     for (size_t i = 1; i < y->input_count; i++) {
@@ -89,8 +89,7 @@ static clq_id expand_average(clq_expansion *e, const clq_id *x) {
     return clq_expand_elements(e, scale, &sum);
 }
 
-/* A step counts if it does in any of the inputs; if one of them has no mask, all steps do. */
-static clq_tensor join_masks(clq_model *model, uint32_t layer, clq_tensor y) {
+clq_tensor clq_layer_join_masks(clq_model *model, uint32_t layer, clq_tensor y) {
     const uint32_t first = model->tensors[y.id - 1].first_input, count = model->tensors[y.id - 1].input_count;
     clq_tensor mask = {0};
     for (uint32_t i = 0; i < count; i++) {
@@ -109,8 +108,8 @@ static clq_tensor join_masks(clq_model *model, uint32_t layer, clq_tensor y) {
     const clq_layer_kind kind = {.type = (class_name),                                                                 \
                                  .stem = (name_stem),                                                                  \
                                  .inputs = {2, (most)},                                                                \
-                                 .mask = join_masks,                                                                   \
-                                 .infer = infer,                                                                       \
+                                 .mask = clq_layer_join_masks,                                                         \
+                                 .infer = clq_layer_infer_broadcast,                                                   \
                                  .expand = (expansion)}
 MERGE(clq_layer_add, "Add", "add", SIZE_MAX, expand_add);
 MERGE(clq_layer_subtract, "Subtract", "subtract", 2, expand_subtract);

@@ -276,7 +276,13 @@ static void store_elements(clq_derivation *d, adjoints *a, clq_node *node, unsig
     p->outputs[p->output_count++].from = a->adjoint[r];
 }
 
-/* Of a vector by channel, once all of those are stored: sums over rows. */
+static bool is_each(const adjoints *a, unsigned input) {
+    const clq_element_kind kind = a->forward->inputs[input].kind;
+    return kind != CLQ_EACH_CHANNEL && kind != CLQ_ONE_FOR_ALL;
+}
+
+/* Of a vector by channel, once all of those are stored: sums over rows. Of what is one for all the sums are by channel,
+ * too, and are added up then (add_up). */
 static void store_sums(clq_derivation *d, adjoints *a, clq_node *node, unsigned r, unsigned input) {
     clq_element_program *p = &node->attributes.program;
     const size_t place = p->output_count + p->sum_count;
@@ -284,15 +290,30 @@ static void store_sums(clq_derivation *d, adjoints *a, clq_node *node, unsigned 
         a->full = true;
         return;
     }
-    d->dx[input] = node->outputs[place] = clq_graph_add_gradient(d->graph, d->node.inputs[input]);
+    clq_id sums = clq_graph_add_gradient(d->graph, d->node.inputs[input]);
+    if (sums && a->forward->inputs[input].kind == CLQ_ONE_FOR_ALL) {
+        clq_graph_value *value = clq_graph_value_at(d->graph, sums);
+        value->elements = clq_graph_value_channels(clq_graph_value_at(d->graph, clq_element_place(a->node)));
+        value->shape = CLQ_SHAPE(value->elements, 1); /* rows of one channel, of which there is a sum then */
+    }
+    d->dx[input] = node->outputs[place] = sums;
     p->sums[p->sum_count++] = a->adjoint[r];
+}
+
+/* Sums by channel become one. */
+static void add_up(clq_derivation *d, unsigned input) {
+    clq_node node = clq_graph_node_like(&d->node, &clq_op_elementwise, CLQ_SEGMENT_BACKWARD, CLQ_IDS(d->dx[input]));
+    clq_element_program *p = &node.attributes.program;
+    p->sums[p->sum_count++] = clq_element_take(p, clq_each_element);
+    d->dx[input] = node.outputs[0] = clq_graph_add_gradient(d->graph, d->node.inputs[input]);
+    clq_graph_add_node(d->graph, &node);
 }
 
 static void store_each(clq_derivation *d, adjoints *a, clq_node *node, bool by_channel) {
     for (unsigned r = 0; r < a->forward->instruction_count && !a->full; r++) {
         const clq_instruction *i = &a->forward->instructions[r];
         if (i->op != CLQ_ELEMENT_INPUT || !d->wants[i->a] || a->adjoint[r] == NONE) continue;
-        if ((a->forward->inputs[i->a].kind == CLQ_EACH_CHANNEL) != by_channel) continue;
+        if (is_each(a, i->a) == by_channel) continue;
         if (by_channel)
             store_sums(d, a, node, r, i->a);
         else
@@ -315,6 +336,8 @@ static void store(clq_derivation *d, adjoints *a) {
                                 a->node->scope));
     else if (p->output_count + p->sum_count > 0)
         clq_graph_add_node(d->graph, &node);
+    for (unsigned i = 0; i < a->forward->input_count && d->graph->error.status == CLQ_OK; i++)
+        if (d->dx[i] && a->forward->inputs[i].kind == CLQ_ONE_FOR_ALL) add_up(d, i);
 }
 
 static void find_live(adjoints *a, const bool *wants) {
