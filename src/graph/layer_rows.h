@@ -146,6 +146,8 @@ typedef struct clq_layer_kind {
     bool moves;        /* its output has its input's values, in other places, and zeros */
     bool draws;        /* random numbers in training: each use takes a stream of its own (clq_expansion) */
     bool takes_scalars; /* its inputs may be without axes: one value for each sample */
+    /* Ends what a config has beside its attributes. NULL: that is nothing. */
+    void (*release)(void *config);
     /* Of layers that give several tensors: how many. NULL: one. Each is a layer of its own, whose config has the
      * tensor's number in a member, a size_t (CLQ_OUTPUT_MEMBER; 0: none); or else the layer gives the values of all in
      * one tensor, and `output` finds where number `index` is in that. */

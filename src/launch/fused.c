@@ -26,7 +26,7 @@ typedef struct making {
 } making;
 
 static bool is_fusible(const clq_launch *launch) {
-    if (!launch->file) return false;
+    if (!launch->file || launch->text) return false;
     for (uint32_t d = 0; d < launch->dims; d++)
         if (launch->has_local ? launch->local[d] != 1 : true) return false;
     return true;

@@ -115,6 +115,9 @@ void clq_options_storage(clq_kernel_options *options, const clq_list *list, cons
  * copied; the label, the file and the function are literals, or live as long as the list, also those of a call. */
 void clq_launch_begin(clq_list *list, const char *label /* "forward" */, const char *file, const char *options,
                       const char *function);
+/* The launch's file is not embedded: `file` only names it (copied), and this is its source, which outlives the list.
+ * Directly behind clq_launch_begin. */
+void clq_launch_source(clq_list *list, const char *file, const char *text);
 void clq_launch_value(clq_list *list, clq_value value,
                       clq_access access); /* NO_VALUE: a placeholder that the kernel leaves alone */
 /* A part of a value, at a byte offset that is a multiple of clq_device_view_align. */

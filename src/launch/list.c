@@ -180,6 +180,14 @@ void clq_launch_begin(clq_list *list, const char *label, const char *file, const
     list->open = true;
 }
 
+void clq_launch_source(clq_list *list, const char *file, const char *text) {
+    if (!can_add(list)) return;
+    const char *copy = copy_text(list, file);
+    if (!copy) return;
+    last_launch(list)->file = copy;
+    last_launch(list)->text = text;
+}
+
 static void add_argument(clq_list *list, clq_argument argument) {
     if (!CLQ_LIST_GROW(list, arguments, argument_count, argument_capacity)) return;
     list->arguments[list->argument_count++] = argument;

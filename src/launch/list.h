@@ -39,6 +39,7 @@ typedef struct clq_argument {
 
 typedef struct clq_launch {
     const char *scope, *label, *file, *function, *options; /* file and options NULL for a call */
+    const char *text;                                      /* the source, where `file` only names it; borrowed */
     size_t first_argument, argument_count;
     uint32_t dims;
     size_t global[3], local[3]; /* global for a full batch */

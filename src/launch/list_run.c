@@ -156,9 +156,12 @@ static clq_status programs_of(const clq_list *list, programs *out) {
         const clq_launch *launch = &list->launches[i];
         if (!has_kernel(launch)) continue;
         size_t k = 0;
-        while (k < p.count && (strcmp(p.wishes[k].file, launch->file) || strcmp(p.wishes[k].options, launch->options)))
+        while (k < p.count && (strcmp(p.wishes[k].file, launch->file) || p.wishes[k].text != launch->text ||
+                               strcmp(p.wishes[k].options, launch->options)))
             k++;
-        if (k == p.count) p.wishes[p.count++] = (clq_program_wish){.file = launch->file, .options = launch->options};
+        if (k == p.count)
+            p.wishes[p.count++] =
+                (clq_program_wish){.file = launch->file, .options = launch->options, .text = launch->text};
         p.of[i] = k;
         if (launches_before(list, &p, i)) continue;
         clq_text_add(&p.kernels[k], p.kernels[k].length ? " %s" : "%s", launch->function);
@@ -168,7 +171,8 @@ static clq_status programs_of(const clq_list *list, programs *out) {
         programs_free(&p);
         return CLQ_MEMORY;
     }
-    for (size_t k = 0; k < p.count; k++) p.wishes[k].kernels = p.kernels[k].data;
+    /* Who wrote a source of their own did not write it for kernels to be left out of it. */
+    for (size_t k = 0; k < p.count; k++) p.wishes[k].kernels = p.wishes[k].text ? "" : p.kernels[k].data;
     *out = p;
     return CLQ_OK;
 }

@@ -245,6 +245,7 @@ clq_status clq_layer_own(const clq_layer_kind *kind, void *config) {
 }
 
 void clq_layer_release_config(const clq_layer_kind *kind, void *config) {
+    if (config && kind->release) kind->release(config);
     for (size_t i = 0; config && i < kind->attribute_count; i++) {
         const clq_attribute *row = &kind->attributes[i];
         if (types[row->type].release) types[row->type].release((char *)config + row->at);

@@ -6,6 +6,7 @@
 #ifndef CLQ_GRAPH_STEP_H
 #define CLQ_GRAPH_STEP_H
 
+#include "graph/custom.h"
 #include "graph/graph.h"
 
 /* A value of a graph. 0: none. */
@@ -111,6 +112,13 @@ typedef union clq_attributes {
         float scale;  /* as of the loss */
         float weight; /* of the loss whose totals it is added to: their part in the model's loss */
     } penalty;
+    /* Of its values in order: inputs, variables; output, what is kept. */
+    struct clq_custom_attributes {
+        const clq_custom_operation *operation; /* the model's */
+        unsigned inputs, variables, kept;      /* how many */
+        size_t forward_items, backward_items, group;
+        double operations;
+    } custom;
     clq_loss_scaling scaling;
     clq_clip clip;
     clq_updates updates;
@@ -257,7 +265,7 @@ extern const clq_operation clq_op_scale_bytes, clq_op_reshape, clq_op_dense, clq
     clq_op_recurrent_gradient, clq_op_concatenate, clq_op_slice, clq_op_moments, clq_op_statistics,
     clq_op_moving_statistics, clq_op_normalise, clq_op_normalise_sums, clq_op_normalise_corrections,
     clq_op_normalise_gradient, clq_op_all_reduce, clq_op_fan_out, clq_op_place, clq_op_accumulate, clq_op_frames,
-    clq_op_stop_gradient, clq_op_scale_gradient;
+    clq_op_stop_gradient, clq_op_scale_gradient, clq_op_custom, clq_op_custom_constant, clq_op_custom_gradient;
 
 /* Zeros in backward, of another value's shape and index, in a home of their own. (gradient.c) */
 clq_id clq_add_zeros(clq_graph *graph, clq_id like, clq_home home);
