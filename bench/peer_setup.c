@@ -17,6 +17,17 @@ static clq_status join(const clq_peers *peers, const char *name, char **out) {
     return *out ? CLQ_OK : CLQ_MEMORY;
 }
 
+/* A file that travels in this program, into the folder. *path: the caller's. */
+static clq_status write_source(const clq_peers *peers, const char *part, const char *name, char **path) {
+    const clq_peer_file *file = clq_peer_files;
+    while (strcmp(file->name, part) != 0) file++;
+    CLQ_TRY(join(peers, name, path));
+    FILE *out = fopen(*path, "w");
+    bool written = out && fputs(file->text, out) >= 0;
+    if (out && fclose(out) != 0) written = false;
+    return written ? CLQ_OK : clq_fail(CLQ_WRITE, "%s: %s", *path, strerror(errno));
+}
+
 static clq_status write_sources(clq_peers *peers) {
     static const struct {
         const char *part, *name;
@@ -24,16 +35,12 @@ static clq_status write_sources(clq_peers *peers) {
                                [CLQ_PEER_TORCH] = {"peer_torch", "peer_torch.py"},
                                [CLQ_PEER_TENSORFLOW] = {"peer_tensorflow", "peer_tensorflow.py"},
                                [CLQ_PEER_BLAS] = {"peer_blas", "peer_blas.c"}};
-    for (unsigned i = 0; i < CLQ_PEER_COUNT; i++) {
-        const clq_peer_file *file = clq_peer_files;
-        while (strcmp(file->name, files[i].part) != 0) file++;
-        CLQ_TRY(join(peers, files[i].name, &peers->sources[i]));
-        FILE *out = fopen(peers->sources[i], "w");
-        bool written = out && fputs(file->text, out) >= 0;
-        if (out && fclose(out) != 0) written = false;
-        if (!written) return clq_fail(CLQ_WRITE, "%s: %s", peers->sources[i], strerror(errno));
-    }
-    return CLQ_OK;
+    for (unsigned i = 0; i < CLQ_PEER_COUNT; i++)
+        CLQ_TRY(write_source(peers, files[i].part, files[i].name, &peers->sources[i]));
+    char *models = NULL; /* which peer_torch.py imports */
+    const clq_status status = write_source(peers, "torch_models", "torch_models.py", &models);
+    clq_free(models);
+    return status;
 }
 
 static clq_status find_self(clq_peers *peers) {
