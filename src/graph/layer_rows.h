@@ -160,6 +160,10 @@ typedef struct clq_layer_kind {
     /* The mask of what the layer gave: a tensor that is not 0 where a step counts; of id 0: all steps do. It may add
      * layers. NULL: the inputs' masks end here. */
     clq_tensor (*mask)(clq_model *model, uint32_t layer, clq_tensor y);
+    /* Of a tensor y of tokens, which lie along its first axis: whether each is made of the inputs' tokens of the same
+     * place alone, or of those in front of it, too. Then the layer is one of models that decode (decode.c): `infer`
+     * sees one token, and `expand` adds what computes it. NULL: no. */
+    bool (*by_token)(const clq_model *model, const clq_layer *layer, const clq_model_tensor *y);
     /* Checks the layer's settings against the shapes of y's inputs; sets y's shape. */
     clq_status (*infer)(const clq_model *model, const clq_layer *layer, clq_model_tensor *y);
     /* Declares the layer's variables (clq_model_declare_variable), each time it is applied. NULL: it has none. */

@@ -70,7 +70,8 @@ struct clq_model {
     size_t layer_capacity, tensor_capacity, input_capacity, variable_capacity;
     uint32_t input; /* id of a tensor */
     uint32_t outputs[CLQ_MODEL_OUTPUTS_MAX], output_count;
-    bool recomputes;                           /* some tensor is marked for it */
+    size_t decodes;  /* places of a text, of whose tokens a sample is one (decode.c); 0: a sample is what it is */
+    bool recomputes; /* some tensor is marked for it */
     uint32_t marks[CLQ_MARKS_MAX], mark_count; /* ids of tensors behind which pipelines cut, ascending */
     bool finished;
     clq_error error; /* the builder's first failure */
@@ -107,6 +108,16 @@ void clq_model_add_key(const clq_model *model, clq_text *to);
 clq_tensor clq_model_add_input(clq_model *model, clq_shape shape, const char *name);
 /* Applies a layer that was added before, by its id: the same variables. */
 clq_tensor clq_model_apply_again(clq_model *model, uint32_t layer, const clq_tensor *inputs, size_t count);
+
+/* ---- one token after another (decode.c) ---- */
+
+/* A finished model that takes (context) tokens and gives (context, n), as one that takes a token: a sample is the
+ * token's number and its place, and the output is (1, n). Variables have the names and shapes of the first one's. What
+ * attention keeps of tokens are further variables, of state: so plans over the same weights go on with the same text.
+ * The caller destroys *out. Errors: UNSUPPORTED names the layer that is in the way; MEMORY. */
+clq_status clq_model_decoding(const clq_model *model, clq_model **out);
+/* Whether what the model gives are probabilities: its output is a softmax over the last axis. */
+bool clq_model_gives_probabilities(const clq_model *model);
 
 /* ---- stages (stage.c) ----
  * A model in parts, one behind the other, each with plans and weights of its own. Identities stay those of the whole

@@ -11,6 +11,7 @@
 #define CLQ_OPS_H
 
 #include "launch/launch.h"
+#include "ops/cached.h"
 #include "ops/losses.h"
 #include "ops/recurrent.h"
 #include "ops/updates.h"

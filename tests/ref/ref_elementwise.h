@@ -28,6 +28,11 @@ void ref_reduce_axis(const clq_repeat_problem *p, size_t count, const double *y,
 void ref_batched(const clq_batched_problem *p, size_t count, const double *a, const double *b, double *c);
 void ref_gather(const clq_gather_problem *p, size_t count, const double *x, const double *table, double *y);
 void ref_gather_gradient(const clq_gather_problem *p, size_t count, const double *x, const double *dy, double *dtable);
+/* Rows of the caches beside those of the places stay. */
+void ref_cached_append(const clq_cached_problem *p, size_t count, const double *k, const double *v,
+                       const double *places, double *keys, double *values);
+void ref_cached_attend(const clq_cached_problem *p, size_t count, const double *q, const double *keys,
+                       const double *values, const double *places, double *y);
 void ref_arrange(const clq_arrangement *a, size_t count, size_t x_elements, const double *x, double *y);
 /* y, and of each place of it how far what it is taken from is from the middle between two places, along the nearer
  * axis: there `nearest` goes by rounding errors. ties (count, out_height, out_width): NULL without. */

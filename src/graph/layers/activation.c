@@ -24,6 +24,7 @@ const clq_layer_kind clq_layer_activation = {.type = "Activation",
                                              .inputs = {1, 1},
                                              CLQ_LAYER_CONFIG(activation_config, attributes),
                                              .mask = clq_layer_keep_mask,
+                                             .by_token = clq_layer_is_by_row,
                                              .infer = clq_layer_keep_shape,
                                              .expand = expand};
 
@@ -77,6 +78,7 @@ const clq_layer_kind clq_layer_relu = {.type = "ReLU",
                                        .inputs = {1, 1},
                                        CLQ_LAYER_CONFIG(relu_config, relu_attributes),
                                        .mask = clq_layer_keep_mask,
+                                       .by_token = clq_layer_is_by_token,
                                        .infer = clq_layer_keep_shape,
                                        .expand = expand_relu};
 
@@ -98,6 +100,7 @@ const clq_layer_kind clq_layer_leaky_relu = {.type = "LeakyReLU",
                                              .inputs = {1, 1},
                                              CLQ_LAYER_CONFIG(slope_config, leaky_attributes),
                                              .mask = clq_layer_keep_mask,
+                                             .by_token = clq_layer_is_by_token,
                                              .infer = clq_layer_keep_shape,
                                              .expand = expand_leaky};
 
@@ -115,6 +118,7 @@ const clq_layer_kind clq_layer_elu = {.type = "ELU",
                                       .inputs = {1, 1},
                                       CLQ_LAYER_CONFIG(slope_config, elu_attributes),
                                       .mask = clq_layer_keep_mask,
+                                      .by_token = clq_layer_is_by_token,
                                       .infer = clq_layer_keep_shape,
                                       .expand = expand_elu};
 
@@ -231,11 +235,18 @@ static clq_id expand_softmax(clq_expansion *e, const clq_id *x) {
     const clq_id y = clq_graph_add_node(e->graph, &node);
     return move_axis(e, y, &moved, axis, true, &home);
 }
+static bool softmax_is_by_token(const clq_model *model, const clq_layer *layer, const clq_model_tensor *y) {
+    unsigned axis = 0;
+    (void)model;
+    (void)clq_find_axis(&y->shape, ((const softmax_config *)layer->config)->axis, &axis); /* as it was inferred */
+    return axis > 0;
+}
 const clq_layer_kind clq_layer_softmax = {.type = "Softmax",
                                           .stem = "softmax",
                                           .inputs = {1, 1},
                                           CLQ_LAYER_CONFIG(softmax_config, softmax_attributes),
                                           .mask = clq_layer_keep_mask,
+                                          .by_token = softmax_is_by_token,
                                           .infer = infer_softmax,
                                           .expand = expand_softmax};
 
@@ -244,6 +255,7 @@ const clq_layer_kind clq_layer_op_softmax = {.type = "Softmax",
                                              .module = "keras.src.ops.nn",
                                              .inputs = {1, 1},
                                              CLQ_LAYER_CONFIG(softmax_config, softmax_attributes),
+                                             .by_token = softmax_is_by_token,
                                              .infer = infer_softmax,
                                              .expand = expand_softmax};
 

@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-enum { QUERY_KERNEL, QUERY_BIAS, KEY_KERNEL, KEY_BIAS, VALUE_KERNEL, VALUE_BIAS, OUTPUT_KERNEL, OUTPUT_BIAS };
+enum { QUERY_KERNEL, QUERY_BIAS, KEY_KERNEL, KEY_BIAS, VALUE_KERNEL, VALUE_BIAS, OUTPUT_KERNEL, OUTPUT_BIAS, CACHES };
 
 typedef struct attention_config {
     clq_attention_config all;
@@ -164,8 +164,9 @@ static clq_status declare(clq_model *model, clq_layer *layer, const clq_model_te
         declare_part(model, layer, names[1], KEY_KERNEL, CLQ_SHAPE(of_key, s.heads, s.key), CLQ_SHAPE(s.heads, s.key)));
     CLQ_TRY(declare_part(model, layer, names[2], VALUE_KERNEL, CLQ_SHAPE(of_value, s.heads, s.value),
                          CLQ_SHAPE(s.heads, s.value)));
-    return declare_part(model, layer, names[3], OUTPUT_KERNEL, CLQ_SHAPE(s.heads, s.value, s.output),
-                        CLQ_SHAPE(s.output));
+    CLQ_TRY(declare_part(model, layer, names[3], OUTPUT_KERNEL, CLQ_SHAPE(s.heads, s.value, s.output),
+                         CLQ_SHAPE(s.output)));
+    return clq_attention_declare_caches(model, layer, CACHES, s.heads * s.key, s.heads * s.value);
 }
 
 /* Rows of `in` numbers times the kernel. */
@@ -199,13 +200,19 @@ static clq_id expand(clq_expansion *e, const clq_id *x) {
         project(e, x[place_of(e->layer, e->y, 2)], others, clq_model_channels(key), c.s.heads * c.s.key, KEY_KERNEL);
     const clq_id v = project(e, x[place_of(e->layer, e->y, 1)], others, clq_model_channels(value),
                              c.s.heads * c.s.value, VALUE_KERNEL);
-    const clq_id z = clq_expand_attended(e, &c, q, k, v);
+    const clq_id z =
+        e->model->decodes ? clq_expand_cached(e, &c, c.s.heads, CACHES, q, k, v) : clq_expand_attended(e, &c, q, k, v);
     clq_node node = clq_expand_node(e, &clq_op_dense);
     node.attributes.dense =
         (clq_dense_problem){.in = c.s.heads * c.s.value, .out = c.s.output, .rows_per_example = rows};
     node.inputs[1] = clq_expand_weight(e, OUTPUT_KERNEL);
     node.inputs[2] = clq_expand_weight(e, OUTPUT_BIAS);
     return z ? clq_expand_unary(e, node, z) : 0;
+}
+
+static bool is_by_token(const clq_model *model, const clq_layer *layer, const clq_model_tensor *y) {
+    return config_of(layer)->all.causal && count_tokens(layer, y) == y->input_count &&
+           clq_attention_is_used_once(model, y);
 }
 
 static const char *const input_names[] = {"query", "value", "key", NULL, NULL, NULL, NULL};
@@ -216,6 +223,7 @@ const clq_layer_kind clq_layer_attention = {.type = "MultiHeadAttention",
                                             CLQ_LAYER_CONFIG(attention_config, attributes),
                                             .draws = true,
                                             .mask = clq_layer_keep_mask,
+                                            .by_token = is_by_token,
                                             .infer = infer,
                                             .declare = declare,
                                             .expand = expand};

@@ -30,6 +30,15 @@ void clq_attention_take_mask(clq_attention_core *c, const clq_id *x, size_t plac
 /* q (outer, tokens, heads, key), k (outer, others, heads, key), v (outer, others, heads, value) -> (outer, tokens,
  * heads, value). */
 clq_id clq_expand_attended(clq_expansion *e, const clq_attention_core *c, clq_id q, clq_id k, clq_id v);
+/* A `by_token` of causal layers: keys and values are kept for one use. */
+bool clq_attention_is_used_once(const clq_model *model, const clq_model_tensor *y);
+/* The layer's variables `number` and the next, in a model that decodes: the keys and values of its places, a row of so
+ * many numbers for each. */
+clq_status clq_attention_declare_caches(clq_model *model, clq_layer *layer, unsigned number, size_t key_row,
+                                        size_t value_row);
+/* As clq_expand_attended of one token, whose k and v are kept there; of these there may be fewer heads, `shared`. */
+clq_id clq_expand_cached(clq_expansion *e, const clq_attention_core *c, size_t shared, unsigned number, clq_id q,
+                         clq_id k, clq_id v);
 /* The same of scores (outer, heads, tokens, others). */
 clq_id clq_expand_mixed(clq_expansion *e, const clq_attention_core *c, clq_id scores, clq_id v);
 

@@ -1,6 +1,8 @@
 /* Attention by heads, and its masks. */
 #include "graph/layers/attention.h"
 
+#include <string.h>
+
 clq_status clq_attention_check_size(const char *what, clq_shape shape) {
     size_t elements;
     const clq_status status = clq_shape_elements(&shape, &elements);
@@ -191,4 +193,45 @@ void clq_attention_take_mask(clq_attention_core *c, const clq_id *x, size_t plac
     c->masks[c->mask_count].value = x[place - 1];
     c->masks[c->mask_count].rows = rows;
     c->masks[c->mask_count++].columns = columns;
+}
+
+/* ---- of one token after another ---- */
+
+bool clq_attention_is_used_once(const clq_model *model, const clq_model_tensor *y) {
+    unsigned uses = 0;
+    for (uint32_t i = 0; i < model->tensor_count; i++) uses += model->tensors[i].layer == y->layer;
+    return uses == 1;
+}
+
+clq_status clq_attention_declare_caches(clq_model *model, clq_layer *layer, unsigned number, size_t key_row,
+                                        size_t value_row) {
+    static const clq_variable_kind kinds[] = {
+        {.what = "keys", .role = CLQ_ROLE_STATE, .initialiser = {.kind = CLQ_INITIALISER_CONSTANT}},
+        {.what = "values", .role = CLQ_ROLE_STATE, .initialiser = {.kind = CLQ_INITIALISER_CONSTANT}}};
+    const size_t rows[] = {key_row, value_row};
+    for (unsigned i = 0; i < 2 && model->decodes; i++)
+        CLQ_TRY(clq_model_declare_variable(model, layer, number + i, CLQ_SHAPE(model->decodes, rows[i]), &kinds[i]));
+    return CLQ_OK;
+}
+
+clq_id clq_expand_cached(clq_expansion *e, const clq_attention_core *c, size_t shared, unsigned number, clq_id q,
+                         clq_id k, clq_id v) {
+    const clq_shape heads = CLQ_SHAPE(1, c->s.heads * c->s.value);
+    clq_node append = clq_expand_node(e, &clq_op_cached_append), attend = clq_expand_node(e, &clq_op_cached_attend);
+    append.attributes.cached = attend.attributes.cached = (clq_cached_problem){.context = e->model->decodes,
+                                                                               .heads = c->s.heads,
+                                                                               .shared = shared,
+                                                                               .key = c->s.key,
+                                                                               .value = c->s.value,
+                                                                               .window = c->window,
+                                                                               .scale = c->scale};
+    const clq_id places = clq_expand_places(e);
+    memcpy(append.inputs, CLQ_IDS(k, v, places, clq_expand_weight(e, number), clq_expand_weight(e, number + 1)),
+           sizeof append.inputs);
+    append.outputs[0] = clq_expand_new_state(e, number);
+    append.outputs[1] = clq_expand_new_state(e, number + 1);
+    memcpy(attend.inputs, CLQ_IDS(q, append.outputs[0], append.outputs[1], places), sizeof attend.inputs);
+    attend.outputs[0] = clq_expand_value(e, &heads, heads.dims[1]);
+    clq_graph_add_node(e->graph, &append);
+    return clq_graph_add_node(e->graph, &attend);
 }

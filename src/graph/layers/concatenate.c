@@ -100,11 +100,19 @@ static clq_tensor join_masks(clq_model *model, uint32_t layer, clq_tensor y) {
     return mask;
 }
 
+static bool is_by_token(const clq_model *model, const clq_layer *layer, const clq_model_tensor *y) {
+    unsigned axis = 0;
+    (void)model;
+    (void)clq_find_axis(&y->shape, ((const concatenate_config *)layer->config)->axis, &axis); /* as it was inferred */
+    return axis > 0;
+}
+
 const clq_layer_kind clq_layer_concatenate = {.type = "Concatenate",
                                               .stem = "concatenate",
                                               .inputs = {2, SIZE_MAX},
                                               CLQ_LAYER_CONFIG(concatenate_config, attributes),
                                               .mask = join_masks,
+                                              .by_token = is_by_token,
                                               .infer = clq_layer_infer_concatenated,
                                               .expand = clq_layer_expand_concatenated};
 

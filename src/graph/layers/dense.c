@@ -44,6 +44,7 @@ const clq_layer_kind clq_layer_dense = {.type = "Dense",
                                         .inputs = {1, 1},
                                         CLQ_LAYER_CONFIG(clq_dense_config, attributes),
                                         .mask = clq_layer_keep_mask,
+                                        .by_token = clq_layer_is_by_row,
                                         .infer = infer,
                                         .declare = declare,
                                         .expand = expand};

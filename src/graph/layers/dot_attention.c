@@ -74,9 +74,24 @@ static clq_id expand_product(clq_expansion *e, const clq_id *x) {
     if (config->mask)
         clq_attention_take_mask(&c, x, config->mask,
                                 clq_model_input_of(e->model, e->y, config->mask - 1)->shape.dims[1] > 1, true);
-    const clq_id keys = repeat_heads(e, k, q->dims[1], x[1]), values = repeat_heads(e, v, q->dims[1], x[2]);
-    const clq_id z = keys && values ? clq_expand_attended(e, &c, x[0], keys, values) : 0;
+    clq_id z = 0;
+    if (e->model->decodes) {
+        z = clq_expand_cached(e, &c, k->dims[1], 0, x[0], x[1], x[2]);
+    } else {
+        const clq_id keys = repeat_heads(e, k, q->dims[1], x[1]), values = repeat_heads(e, v, q->dims[1], x[2]);
+        z = keys && values ? clq_expand_attended(e, &c, x[0], keys, values) : 0;
+    }
     return z ? clq_expand_unary(e, clq_expand_node(e, &clq_op_reshape), z) : 0;
+}
+
+static clq_status declare_product(clq_model *model, clq_layer *layer, const clq_model_tensor *y) {
+    const clq_shape *k = &clq_model_input_of(model, y, 1)->shape, *v = &clq_model_input_of(model, y, 2)->shape;
+    return clq_attention_declare_caches(model, layer, 0, k->dims[1] * k->dims[2], v->dims[1] * v->dims[2]);
+}
+
+static bool product_is_by_token(const clq_model *model, const clq_layer *layer, const clq_model_tensor *y) {
+    const product_config *config = layer->config;
+    return config->causal && !config->mask && clq_attention_is_used_once(model, y);
 }
 
 static const char *const product_names[] = {"query", "key", "value", NULL};
@@ -87,7 +102,9 @@ const clq_layer_kind clq_layer_op_attention = {.type = "DotProductAttention",
                                                .inputs = {3, 4},
                                                CLQ_LAYER_CONFIG(product_config, product_attributes),
                                                .draws = true,
+                                               .by_token = product_is_by_token,
                                                .infer = infer_product,
+                                               .declare = declare_product,
                                                .expand = expand_product};
 
 /* ---- Attention (Luong et al., 2015) and AdditiveAttention (Bahdanau et al., 2014): of a query (tokens, width), a

@@ -150,6 +150,7 @@ static clq_status infer_spatial(const clq_model *model, const clq_layer *layer, 
                                  CLQ_LAYER_CONFIG(clq_dropout_config, rows),                                           \
                                  .draws = true,                                                                        \
                                  .mask = clq_layer_keep_mask,                                                          \
+                                 .by_token = clq_layer_is_by_token,                                                    \
                                  .infer = (shape),                                                                     \
                                  .expand = (expansion)}
 KIND(clq_layer_dropout, "Dropout", "dropout", attributes, clq_layer_keep_shape, expand);

@@ -57,6 +57,7 @@ const clq_layer_kind clq_layer_embedding = {.type = "Embedding",
                                             .takes_scalars = true,
                                             .rows = rows_of,
                                             .mask = make_mask,
+                                            .by_token = clq_layer_is_of_tokens,
                                             .infer = infer,
                                             .declare = declare,
                                             .expand = expand};
@@ -78,6 +79,7 @@ const clq_layer_kind clq_layer_reversible_embedding = {.type = "ReversibleEmbedd
                                                        CLQ_LAYER_CONFIG(clq_embedding_config, reversible_attributes),
                                                        .takes_scalars = true,
                                                        .rows = rows_of,
+                                                       .by_token = clq_layer_is_of_tokens,
                                                        .infer = infer,
                                                        .declare = declare,
                                                        .expand = expand};
@@ -115,6 +117,7 @@ static const clq_attribute numbers_attributes[] = {{.key = "dtype", .type = CLQ_
                                                 .inputs = {1, 1},                                                      \
                                                 CLQ_LAYER_ATTRIBUTES(numbers_attributes),                              \
                                                 .takes_scalars = true,                                                 \
+                                                .by_token = clq_layer_is_by_token,                                     \
                                                 .infer = clq_layer_keep_shape,                                         \
                                                 .expand = expand_##name}
 NUMBERS(ones, "OnesLike", "ones_like");
@@ -140,7 +143,24 @@ static clq_status infer_cumsum(const clq_model *model, const clq_layer *layer, c
                     y->shape.dims[axis], given, PLACES_MOST);
 }
 
+/* Ones up to each token are its place, counted from 1. */
+static bool cumsum_is_by_token(const clq_model *model, const clq_layer *layer, const clq_model_tensor *y) {
+    const clq_model_tensor *x = clq_model_input_of(model, y, 0);
+    (void)layer;
+    return y->shape.rank == 1 && model->layers[x->layer - 1].kind == &clq_layer_op_ones;
+}
+static clq_id expand_place(clq_expansion *e) {
+    clq_node node = clq_expand_node(e, &clq_op_elementwise);
+    clq_element_program *p = &node.attributes.program;
+    const unsigned place = clq_element_take(p, clq_each_element),
+                   one = clq_element_do(p, (clq_instruction){.op = CLQ_ELEMENT_CONSTANT, .number = 1});
+    p->outputs[p->output_count++].from =
+        clq_element_do(p, (clq_instruction){.op = CLQ_ELEMENT_ADD, .a = place, .b = one});
+    return clq_expand_unary(e, node, clq_expand_places(e));
+}
+
 static clq_id expand_cumsum(clq_expansion *e, const clq_id *x) {
+    if (e->model->decodes) return expand_place(e);
     const clq_shape *shape = &e->y->shape;
     unsigned axis = 0;
     (void)clq_find_axis(shape, ((const cumsum_config *)e->layer->config)->axis, &axis); /* as it was inferred */
@@ -174,5 +194,6 @@ const clq_layer_kind clq_layer_op_cumsum = {.type = "Cumsum",
                                             .module = NUMPY,
                                             .inputs = {1, 1},
                                             CLQ_LAYER_CONFIG(cumsum_config, cumsum_attributes),
+                                            .by_token = cumsum_is_by_token,
                                             .infer = infer_cumsum,
                                             .expand = expand_cumsum};

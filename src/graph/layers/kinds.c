@@ -183,3 +183,19 @@ clq_status clq_layer_keep_shape(const clq_model *model, const clq_layer *layer, 
     y->shape = clq_model_input_of(model, y, 0)->shape;
     return CLQ_OK;
 }
+
+bool clq_layer_is_by_token(const clq_model *model, const clq_layer *layer, const clq_model_tensor *y) {
+    (void)layer;
+    for (uint32_t i = 0; i < y->input_count; i++)
+        if (clq_model_input_of(model, y, i)->shape.rank != y->shape.rank) return false;
+    return true;
+}
+
+bool clq_layer_is_by_row(const clq_model *model, const clq_layer *layer, const clq_model_tensor *y) {
+    return clq_layer_is_by_token(model, layer, y) && y->shape.rank > 1;
+}
+
+bool clq_layer_is_of_tokens(const clq_model *model, const clq_layer *layer, const clq_model_tensor *y) {
+    (void)model, (void)layer, (void)y;
+    return true;
+}

@@ -18,6 +18,13 @@
 /* An `infer`: y has the shape of its first input. (kinds.c) */
 clq_status clq_layer_keep_shape(const clq_model *model, const clq_layer *layer, clq_model_tensor *y);
 
+/* A `by_token` of layers that are elementwise: true if all inputs have as many axes as y. (kinds.c) */
+bool clq_layer_is_by_token(const clq_model *model, const clq_layer *layer, const clq_model_tensor *y);
+/* The same of layers that compute along the last axis: true if that is not the tokens'. (kinds.c) */
+bool clq_layer_is_by_row(const clq_model *model, const clq_layer *layer, const clq_model_tensor *y);
+/* The same of layers that always are: true. (kinds.c) */
+bool clq_layer_is_of_tokens(const clq_model *model, const clq_layer *layer, const clq_model_tensor *y);
+
 /* Whether a layer has this name. (model.c) */
 bool clq_model_has_layer(const clq_model *model, const char *name);
 /* A `mask`: y's is that of the layer's first input. (model.c) */
@@ -106,6 +113,7 @@ struct clq_expansion {
     clq_expanded *tensors; /* by id of the model's tensor */
     clq_id *weights;       /* by variable */
     uint32_t dropouts;     /* expanded so far */
+    clq_id places;         /* clq_expand_places; 0: not yet */
     /* The tensor whose turn it is, and its layer. */
     uint32_t id;
     const clq_model_tensor *y;
@@ -120,6 +128,9 @@ clq_id clq_expand_value(clq_expansion *e, const clq_shape *shape, size_t element
 clq_id clq_expand_weight(clq_expansion *e, unsigned index);
 /* What a state variable of the layer is after the step: another value in the same memory. */
 clq_id clq_expand_new_state(clq_expansion *e, unsigned index);
+
+/* Of a model that decodes: the place of each sample's token, as a number. */
+clq_id clq_expand_places(clq_expansion *e);
 
 /* Each adds a node, and gives its output, of y's shape. */
 clq_id clq_expand_unary(clq_expansion *e, clq_node node, clq_id x);
@@ -194,6 +205,7 @@ clq_id clq_layer_expand_binary(clq_expansion *e, const clq_id *x, clq_layer_comb
                                  .config_bytes = sizeof(clq_operand),                                                  \
                                  CLQ_LAYER_ATTRIBUTES(clq_layer_operand_rows),                                         \
                                  .takes_scalars = true,                                                                \
+                                 .by_token = clq_layer_is_by_token,                                                    \
                                  .infer = clq_layer_infer_binary,                                                      \
                                  .expand = (expansion)}
 
@@ -221,6 +233,7 @@ clq_id clq_layer_expand_sum(clq_expansion *e, clq_id x, double scale); /* times 
                                  .module = (in_module),                                                                \
                                  .inputs = {1, 1},                                                                     \
                                  .takes_scalars = true,                                                                \
+                                 .by_token = clq_layer_is_by_token,                                                    \
                                  .infer = clq_layer_keep_shape,                                                        \
                                  .expand = (expansion)}
 

@@ -88,7 +88,8 @@ static clq_id expand(clq_expansion *e, const clq_id *x) {
     node.attributes.gather =
         (clq_gather_problem){.tokens = tokens, .rows = config_of(e->layer)->rows, .width = channels};
     node.inputs[1] = clq_expand_weight(e, CLQ_KERNEL);
-    const clq_id numbers = add_numbers(e, tokens);
+    /* Of a token that comes by itself: the row of its place. */
+    const clq_id numbers = e->model->decodes ? clq_expand_places(e) : add_numbers(e, tokens);
     return numbers ? clq_expand_unary(e, node, numbers) : 0;
 }
 
@@ -97,6 +98,7 @@ const clq_layer_kind clq_layer_position_embedding = {.type = "PositionEmbedding"
                                                      .module = HUB "layers.modeling.position_embedding",
                                                      .inputs = {1, 1},
                                                      CLQ_LAYER_CONFIG(learned_config, position_attributes),
+                                                     .by_token = clq_layer_is_of_tokens,
                                                      .infer = infer_position,
                                                      .declare = declare,
                                                      .expand = expand};
@@ -146,32 +148,45 @@ static clq_status infer_rotary(const clq_model *model, const clq_layer *layer, c
                     clq_shape_describe(&y->shape, text));
 }
 
-/* Of all numbers of a sample the cosine of their angle, or the sine, with the sign that the other half has. */
-static clq_id add_turns(clq_expansion *e, bool sine) {
+/* Of `tokens` tokens, of `row` numbers each, the cosine of each number's angle, or the sine, with the sign that the
+ * other half has. */
+static clq_id add_turns(clq_expansion *e, size_t tokens, size_t row, bool sine) {
     const rotary_config *config = e->layer->config;
-    const clq_shape *shape = &e->y->shape;
-    const size_t width = shape->dims[shape->rank - 1], half = width / 2, row = e->y->elements / shape->dims[0];
-    float *turns = clq_alloc(e->y->elements, sizeof *turns);
+    const size_t width = clq_model_channels(e->y), half = width / 2, count = tokens * row;
+    float *turns = clq_alloc(count, sizeof *turns);
     if (!turns) {
         clq_graph_fail(e->graph, CLQ_MEMORY);
         return 0;
     }
-    for (size_t i = 0; i < e->y->elements; i++) {
+    for (size_t i = 0; i < count; i++) {
         const size_t place = i % width, pair = place % half;
         const double frequency = pow(config->wavelength, -2.0 * (double)pair / (double)width) / config->factor;
         const double angle = (double)(i / row) * frequency;
         turns[i] = (float)(!sine ? cos(angle) : place < half ? -sin(angle) : sin(angle));
     }
-    const clq_id id =
-        clq_graph_add_constant(e->graph, sine ? "sines" : "cosines", &CLQ_SHAPE(e->y->elements), e->y->elements, turns);
+    const clq_id id = clq_graph_add_constant(e->graph, sine ? "sines" : "cosines", &CLQ_SHAPE(count), count, turns);
     clq_free(turns);
     return id;
 }
 
+/* Of a token that comes by itself: those of its place, the same for all heads. */
+static clq_id add_turns_of_place(clq_expansion *e, bool sine) {
+    const size_t width = clq_model_channels(e->y), places = e->model->decodes;
+    const clq_shape shape = CLQ_SHAPE(width);
+    clq_node node = clq_expand_node(e, &clq_op_gather);
+    node.attributes.gather = (clq_gather_problem){.tokens = 1, .rows = places, .width = width};
+    node.inputs[0] = clq_expand_places(e);
+    node.inputs[1] = add_turns(e, places, width, sine);
+    node.outputs[0] = clq_expand_value(e, &shape, width);
+    return node.inputs[1] ? clq_graph_add_node(e->graph, &node) : 0;
+}
+
 static clq_id expand_rotary(clq_expansion *e, const clq_id *x) {
-    const struct clq_element_input by_channel = {.kind = CLQ_EACH_CHANNEL, .dtype = CLQ_F32};
-    const clq_shape *shape = &e->y->shape, flat = CLQ_SHAPE(1, e->y->elements);
-    const size_t half = shape->dims[shape->rank - 1] / 2, sizes[] = {e->y->elements / half / 2, 2, half};
+    const size_t width = clq_model_channels(e->y), tokens = e->y->shape.dims[0], decodes = e->model->decodes;
+    const struct clq_element_input turn = {.kind = decodes ? CLQ_EACH_SAMPLE_AND_CHANNEL : CLQ_EACH_CHANNEL,
+                                           .dtype = CLQ_F32};
+    const clq_shape flat = decodes ? CLQ_SHAPE(e->y->elements / width, width) : CLQ_SHAPE(1, e->y->elements);
+    const size_t half = width / 2, sizes[] = {e->y->elements / half / 2, 2, half};
     clq_node swap = clq_expand_node(e, &clq_op_arrange), whole = clq_expand_node(e, &clq_op_reshape),
              node = clq_expand_node(e, &clq_op_elementwise);
     swap.attributes.arrangement = clq_arrangement_of(3, sizes);
@@ -182,15 +197,16 @@ static clq_id expand_rotary(clq_expansion *e, const clq_id *x) {
     whole.outputs[0] = clq_expand_value(e, &flat, e->y->elements);
     clq_element_program *p = &node.attributes.program;
     const unsigned own = clq_element_take(p, clq_each_element), other = clq_element_take(p, clq_each_element);
-    const unsigned cosine = clq_element_take(p, by_channel), sine = clq_element_take(p, by_channel);
+    const unsigned cosine = clq_element_take(p, turn), sine = clq_element_take(p, turn);
     const unsigned stays = clq_element_do(p, (clq_instruction){.op = CLQ_ELEMENT_MULTIPLY, .a = own, .b = cosine});
     const unsigned comes = clq_element_do(p, (clq_instruction){.op = CLQ_ELEMENT_MULTIPLY, .a = other, .b = sine});
     p->outputs[p->output_count++].from =
         clq_element_do(p, (clq_instruction){.op = CLQ_ELEMENT_ADD, .a = stays, .b = comes});
     node.inputs[0] = clq_graph_add_node(e->graph, &whole);
     node.inputs[1] = clq_graph_add_node(e->graph, &swap);
-    node.inputs[2] = add_turns(e, false);
-    node.inputs[3] = add_turns(e, true);
+    for (unsigned i = 0; i < 2; i++)
+        node.inputs[2 + i] =
+            decodes ? add_turns_of_place(e, i > 0) : add_turns(e, tokens, e->y->elements / tokens, i > 0);
     node.outputs[0] = clq_expand_value(e, &flat, e->y->elements);
     const clq_id turned = node.inputs[2] && node.inputs[3] ? clq_graph_add_node(e->graph, &node) : 0;
     return turned ? clq_expand_unary(e, clq_expand_node(e, &clq_op_reshape), turned) : 0;
@@ -201,5 +217,6 @@ const clq_layer_kind clq_layer_rotary_embedding = {.type = "RotaryEmbedding",
                                                    .module = HUB "layers.modeling.rotary_embedding",
                                                    .inputs = {1, 1},
                                                    CLQ_LAYER_CONFIG(rotary_config, rotary_attributes),
+                                                   .by_token = clq_layer_is_by_token,
                                                    .infer = infer_rotary,
                                                    .expand = expand_rotary};

@@ -109,6 +109,7 @@ clq_tensor clq_layer_join_masks(clq_model *model, uint32_t layer, clq_tensor y) 
                                  .stem = (name_stem),                                                                  \
                                  .inputs = {2, (most)},                                                                \
                                  .mask = clq_layer_join_masks,                                                         \
+                                 .by_token = clq_layer_is_by_token,                                                    \
                                  .infer = clq_layer_infer_broadcast,                                                   \
                                  .expand = (expansion)}
 MERGE(clq_layer_add, "Add", "add", SIZE_MAX, expand_add);

@@ -507,10 +507,16 @@ static clq_id expand_dense(clq_expansion *e, const clq_id *x) {
     if (!z) return 0;
     return clq_expand_activation(e, config->activation, clq_expand_unary(e, clq_expand_node(e, &clq_op_reshape), z));
 }
+/* The input's first axis is the output's. */
+static bool dense_is_by_token(const clq_model *model, const clq_layer *layer, const clq_model_tensor *y) {
+    einsum_dense d;
+    return find_dense(model, layer, y, &d) == CLQ_OK && d.c.rank[C] > 1 && d.c.labels[A][0] == d.c.labels[C][0];
+}
 const clq_layer_kind clq_layer_einsum_dense = {.type = "EinsumDense",
                                                .stem = "einsum_dense",
                                                .inputs = {1, 1},
                                                CLQ_LAYER_CONFIG(einsum_dense_config, einsum_dense_attributes),
+                                               .by_token = dense_is_by_token,
                                                .infer = infer_dense,
                                                .declare = declare_dense,
                                                .expand = expand_dense};

@@ -138,12 +138,21 @@ static clq_id expand_unit(clq_expansion *e, const clq_id *x) {
     return normal ? clq_expand_elements(e, scale, &normal) : 0;
 }
 
+/* Rows that lie behind the tokens' axis. */
+static bool is_by_token(const clq_model *model, const clq_layer *layer, const clq_model_tensor *y) {
+    unsigned first = 0;
+    (void)model;
+    (void)find_first(&((const clq_row_norm_config *)layer->config)->axes, &y->shape, &first); /* as it was inferred */
+    return first > 0 && !is_group(layer);
+}
+
 #define KIND(kind, class_name, name_stem, rows, of_mask, variables, expansion)                                         \
     const clq_layer_kind kind = {.type = (class_name),                                                                 \
                                  .stem = (name_stem),                                                                  \
                                  .inputs = {1, 1},                                                                     \
                                  CLQ_LAYER_CONFIG(clq_row_norm_config, rows),                                          \
                                  .mask = (of_mask),                                                                    \
+                                 .by_token = is_by_token,                                                              \
                                  .infer = infer,                                                                       \
                                  .declare = (variables),                                                               \
                                  .expand = (expansion)}
@@ -165,6 +174,7 @@ static const clq_attribute hub_attributes[] = {
                                  .module = "keras_hub.src.models." in_module,                                          \
                                  .inputs = {1, 1},                                                                     \
                                  CLQ_LAYER_CONFIG(clq_row_norm_config, hub_attributes),                                \
+                                 .by_token = is_by_token,                                                              \
                                  .infer = infer,                                                                       \
                                  .declare = declare,                                                                   \
                                  .expand = expand}

@@ -70,6 +70,20 @@ clq_id clq_expand_new_state(clq_expansion *e, unsigned index) {
     return e->weights[variable];
 }
 
+/* A sample is the token's number and its place. */
+clq_id clq_expand_places(clq_expansion *e) {
+    const size_t both = 2;
+    const clq_shape shape = CLQ_SHAPE(1);
+    clq_node node = clq_expand_node(e, &clq_op_arrange);
+    if (e->places) return e->places;
+    node.attributes.arrangement = clq_arrangement_of(1, &both);
+    node.attributes.arrangement.axes[0].first = 1;
+    node.attributes.arrangement.axes[0].out = 1;
+    node.inputs[0] = e->tensors[e->model->input].value;
+    node.outputs[0] = clq_expand_value(e, &shape, 1);
+    return e->places = clq_graph_add_node(e->graph, &node);
+}
+
 /* As Keras does, a loss takes what goes into the activation at the model's end: softmax or sigmoid. */
 static bool loss_goes_before(const clq_expansion *e, clq_activation activation) {
     for (uint32_t i = 0; i < e->model->output_count && e->config->loss && activation != CLQ_LINEAR; i++)

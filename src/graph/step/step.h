@@ -96,6 +96,7 @@ typedef union clq_attributes {
     clq_batched_problem batched;
     clq_gather_problem gather;
     clq_recurrent_problem recurrent;
+    clq_cached_problem cached;
     clq_warp_problem warp;
     clq_step_sum exchange;
     clq_dense_problem dense;   /* .activation is the operation's */
@@ -265,6 +266,7 @@ extern const clq_operation clq_op_scale_bytes, clq_op_reshape, clq_op_dense, clq
     clq_op_recurrent_gradient, clq_op_concatenate, clq_op_slice, clq_op_moments, clq_op_statistics,
     clq_op_moving_statistics, clq_op_normalise, clq_op_normalise_sums, clq_op_normalise_corrections,
     clq_op_normalise_gradient, clq_op_all_reduce, clq_op_fan_out, clq_op_place, clq_op_accumulate, clq_op_frames,
+    clq_op_cached_append, clq_op_cached_attend,
     clq_op_stop_gradient, clq_op_scale_gradient, clq_op_custom, clq_op_custom_constant, clq_op_custom_gradient;
 
 /* Zeros in backward, of another value's shape and index, in a home of their own. (gradient.c) */
