@@ -1,5 +1,5 @@
 /* clique/clique.h: everything. Read in this order: status, types, device, model, custom, data, train, callbacks,
- * checkpoint, distribute; comm and world stand alone. */
+ * checkpoint, distribute, generate; comm and world stand alone. */
 #ifndef CLIQUE_CLIQUE_H
 #define CLIQUE_CLIQUE_H
 
@@ -10,6 +10,7 @@
 #include <clique/data.h>
 #include <clique/device.h>
 #include <clique/distribute.h>
+#include <clique/generate.h>
 #include <clique/model.h>
 #include <clique/status.h>
 #include <clique/train.h>

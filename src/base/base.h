@@ -310,7 +310,12 @@ typedef struct clq_random {
 clq_random clq_random_start(uint64_t seed, uint64_t stream);
 /* Each use of a run's seed has a stream of its own; else the first weights and the first shuffle would be drawn from
  * the same numbers. part (below 2^56): variable, epoch, layer and step, … */
-typedef enum clq_random_use { CLQ_RANDOM_WEIGHTS = 1, CLQ_RANDOM_SHUFFLE = 2, CLQ_RANDOM_DROPOUT = 3 } clq_random_use;
+typedef enum clq_random_use {
+    CLQ_RANDOM_WEIGHTS = 1,
+    CLQ_RANDOM_SHUFFLE = 2,
+    CLQ_RANDOM_DROPOUT = 3,
+    CLQ_RANDOM_TEXT = 4
+} clq_random_use;
 static inline uint64_t clq_random_stream(clq_random_use use, uint64_t part) { return (uint64_t)use << 56 | part; }
 uint32_t clq_random_u32(clq_random *random);
 uint64_t clq_random_below(clq_random *random, uint64_t bound); /* unbiased, 0 <= x < bound, bound >= 1 */

@@ -6,12 +6,15 @@
 #include "formats/formats.h"
 #include "strategy/strategy.h"
 #include "train/settings.h"
-#include <clique/train.h>
+#include <clique/generate.h>
 
 /* As clq_trainer_create, with its plans' own selections, which it borrows for its life: tests force each. */
 clq_status clq_trainer_create_with_selections(const clq_model *model, const clq_devices *devices,
                                               const clq_trainer_config *config, const clq_selections *selections,
                                               clq_trainer **out);
+/* Bytes in a second that the device of a generator reads and writes, of as many as it reads for a token when the window
+ * is full: what limits it. Measured, for some 50 ms. Errors: BUILD, DEVICE_MEMORY, MEMORY, … (generator.c) */
+clq_status clq_generator_measure_limit(clq_generator *generator, double *out);
 clq_strategy *clq_trainer_strategy(const clq_trainer *trainer);
 uint64_t clq_trainer_step(const clq_trainer *trainer); /* updates so far */
 /* Whether a training of this machine writes its checkpoints into the folder. (checkpoints.c) */

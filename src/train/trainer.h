@@ -64,7 +64,7 @@ struct clq_trainer {
     double *class_weights;       /* (config.class_weight_count); NULL: none */
     /* By output, of a global batch: where labels become what the loss takes; NULL until needed. */
     float *targets[CLQ_MODEL_OUTPUTS_MAX];
-    struct clq_parts *parts; /* taken last; NULL until needed */
+    struct clq_parts *parts;       /* taken last; NULL until needed */
     struct clq_sharding *sharding; /* NULL: every process has the whole batch (sharding.h) */
 };
 
@@ -126,7 +126,12 @@ clq_status clq_trainer_check_replicas(clq_trainer *trainer);
 clq_status clq_trainer_keep_last_step(clq_trainer *trainer);
 /* All variables in one block, for clq_free; *values is NULL or the block of an earlier call, whose place it takes. */
 clq_status clq_trainer_copy_weights(clq_trainer *trainer, float **values);
-clq_status clq_trainer_put_weights(clq_trainer *trainer, const float *values);
+clq_status clq_trainer_put_weights(clq_trainer *trainer, const float *values); /* to all replicas */
+/* The same block of what a safetensors file has; of: of the variables that a strategy has alone, NULL: of all. The
+ * caller frees *values with clq_free. Errors: as of clq_trainer_load. */
+clq_status clq_read_weights_file(const clq_model *model, const clq_strategy *of, const char *path, float **values);
+/* "128, 256"; what does not fit is cut off. */
+void clq_describe_dims(char *text, size_t bytes, unsigned rank, const size_t *dims);
 /* Of a variable in the file `path`. Errors: MISMATCH, with both shapes. */
 clq_status clq_check_tensor_shape(const clq_safetensors_entry *entry, const clq_variable *variable, const char *path);
 /* The variable's values, as float32. Errors: MISMATCH (type, shape), FORMAT (a value that is not finite). */

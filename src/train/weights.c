@@ -28,23 +28,13 @@ static void release_image(image *all) {
 
 static float *values_in(const image *all, uint32_t index) { return all->values + all->first[index]; }
 
-/* To all replicas. */
-static clq_status write_image(const image *all, clq_trainer *trainer) {
-    clq_status status = CLQ_OK;
-    for (uint32_t i = 0; i < trainer->model->variable_count && status == CLQ_OK; i++)
-        status = clq_strategy_write(trainer->strategy, i, values_in(all, i));
-    const clq_status waited =
-        clq_strategy_wait(trainer->strategy); /* in any case: replicas read the image until then */
-    return status == CLQ_OK ? waited : status;
-}
-
 clq_status clq_trainer_set_initial_weights(clq_trainer *trainer) {
     const clq_model *model = trainer->model;
     image all = {0};
     clq_status status = open_image(model, &all);
     for (uint32_t i = 0; i < model->variable_count && status == CLQ_OK; i++)
         clq_variable_initialise(&model->variables[i], trainer->config.seed, i, values_in(&all, i));
-    if (status == CLQ_OK) status = write_image(&all, trainer);
+    if (status == CLQ_OK) status = clq_trainer_put_weights(trainer, all.values);
     release_image(&all);
     return status;
 }
@@ -136,7 +126,7 @@ static bool is_float(clq_dtype dtype) {
     return dtype == CLQ_F32 || dtype == CLQ_F64 || dtype == CLQ_F16 || dtype == CLQ_BF16;
 }
 
-static void describe_dims(char *text, size_t bytes, unsigned rank, const size_t *dims) {
+void clq_describe_dims(char *text, size_t bytes, unsigned rank, const size_t *dims) {
     clq_text built = {0};
     for (unsigned d = 0; d < rank; d++) clq_text_add(&built, "%s%zu", d ? ", " : "", dims[d]);
     size_t length = built.failed ? 0 : CLQ_MIN(built.length, bytes - 1);
@@ -150,8 +140,8 @@ clq_status clq_check_tensor_shape(const clq_safetensors_entry *entry, const clq_
     char got[96], wanted[96];
     if (entry->rank == shape->rank && memcmp(entry->dims, shape->dims, shape->rank * sizeof *shape->dims) == 0)
         return CLQ_OK;
-    describe_dims(got, sizeof got, entry->rank, entry->dims);
-    describe_dims(wanted, sizeof wanted, shape->rank, shape->dims);
+    clq_describe_dims(got, sizeof got, entry->rank, entry->dims);
+    clq_describe_dims(wanted, sizeof wanted, shape->rank, shape->dims);
     return clq_fail(CLQ_MISMATCH, "%s: tensor '%s' has shape (%s) and the model's is (%s)", path, entry->name, got,
                     wanted);
 }
@@ -193,19 +183,30 @@ clq_status clq_refuse_strangers(const clq_model *model, const clq_safetensors *f
     return CLQ_OK;
 }
 
-/* All tensors are read before the first weight changes: a bad file leaves the trainer as it was. */
-clq_status clq_trainer_load(clq_trainer *trainer, const char *path) {
+clq_status clq_read_weights_file(const clq_model *model, const clq_strategy *of, const char *path, float **values) {
     clq_safetensors *file;
     CLQ_TRY(clq_safetensors_open(path, &file));
     image all = {0};
-    clq_status status = open_image(trainer->model, &all);
-    if (status == CLQ_OK) status = clq_refuse_strangers(trainer->model, file, path, "");
-    for (uint32_t i = 0; i < trainer->model->variable_count && status == CLQ_OK; i++)
-        if (clq_strategy_has_variable(trainer->strategy, i))
-            status = load_variable(&trainer->model->variables[i], file, path, values_in(&all, i));
-    if (status == CLQ_OK) status = write_image(&all, trainer);
+    clq_status status = open_image(model, &all);
+    if (status == CLQ_OK) status = clq_refuse_strangers(model, file, path, "");
+    for (uint32_t i = 0; i < model->variable_count && status == CLQ_OK; i++)
+        if (!of || clq_strategy_has_variable(of, i))
+            status = load_variable(&model->variables[i], file, path, values_in(&all, i));
+    if (status == CLQ_OK) {
+        *values = all.values;
+        all.values = NULL;
+    }
     release_image(&all);
     clq_safetensors_close(file);
+    return status;
+}
+
+/* All tensors are read before the first weight changes: a bad file leaves the trainer as it was. */
+clq_status clq_trainer_load(clq_trainer *trainer, const char *path) {
+    float *values = NULL;
+    CLQ_TRY(clq_read_weights_file(trainer->model, trainer->strategy, path, &values));
+    const clq_status status = clq_trainer_put_weights(trainer, values);
+    clq_free(values);
     return status;
 }
 
