@@ -105,10 +105,11 @@ add_test(NAME cli/report COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tes
 set_tests_properties(cli/report PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 600)
 add_test(NAME cli/text COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/cli/check_text.py ${CMAKE_BINARY_DIR}/bin)
 set_tests_properties(cli/text PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 600)
+add_test(NAME cli/generate COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/cli/check_generate.py ${CMAKE_BINARY_DIR}/bin)
 add_test(NAME cli/launch COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/cli/check_launch.py ${CMAKE_BINARY_DIR}/bin)
 add_test(NAME cli/follow COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/cli/check_follow.py ${CMAKE_BINARY_DIR}/bin)
 add_test(NAME cli/bench COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/cli/check_bench.py ${CMAKE_BINARY_DIR}/bin)
-set_tests_properties(cli/contract cli/files cli/follow cli/launch cli/process cli/bench cli/why cli/choice cli/tuning PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 2400)
+set_tests_properties(cli/contract cli/files cli/follow cli/generate cli/launch cli/process cli/bench cli/why cli/choice cli/tuning PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 2400)
 # Not with sanitizers, under which they take too long: most of what they test is scripts. So the code of bench/peers*.c
 # runs without them.
 if(NOT CLIQUE_SANITIZE)

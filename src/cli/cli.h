@@ -118,6 +118,7 @@ clq_status clq_command_doctor(clq_setup *setup, const clq_options *options);
 clq_status clq_command_train(clq_setup *setup, const clq_options *options);
 clq_status clq_command_eval(clq_setup *setup, const clq_options *options);
 clq_status clq_command_predict(clq_setup *setup, const clq_options *options);
+clq_status clq_command_generate(clq_setup *setup, const clq_options *options);
 clq_status clq_command_plan(clq_setup *setup, const clq_options *options);
 clq_status clq_command_tune(clq_setup *setup, const clq_options *options);
 clq_status clq_command_why(clq_setup *setup, const clq_options *options);

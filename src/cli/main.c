@@ -22,6 +22,8 @@ static const struct {
      clq_command_eval, NULL},
     {"predict", "a model's outputs for every sample, as .npy",
      "Writes the model's output for every sample of the test set.", clq_command_predict, NULL},
+    {"generate", "text by a model of tokens, one after another",
+     "Writes the text that a model goes on with behind a prompt, token by token.", clq_command_generate, NULL},
     {"tune", "measure which kernels are the fastest for a model",
      "Without --devices, first chooses the devices and the strategy that are the fastest for a model. Then measures on "
      "each kind of device which kernels are the fastest for its training step. What won is kept, and used by all later "

@@ -13,7 +13,7 @@ static const struct {
     unsigned bit;
 } commands[] = {{"devices", CLQ_COMMAND_DEVICES}, {"doctor", CLQ_COMMAND_DOCTOR}, {"train", CLQ_COMMAND_TRAIN},
                 {"why", CLQ_COMMAND_WHY},         {"eval", CLQ_COMMAND_EVAL},     {"predict", CLQ_COMMAND_PREDICT},
-                {"plan", CLQ_COMMAND_PLAN},       {"tune", CLQ_COMMAND_TUNE}};
+                {"plan", CLQ_COMMAND_PLAN},       {"tune", CLQ_COMMAND_TUNE},     {"generate", CLQ_COMMAND_GENERATE}};
 /* Those that processes carry out together, if a launcher started several. */
 static const unsigned of_several = CLQ_COMMAND_TRAIN | CLQ_COMMAND_WHY;
 

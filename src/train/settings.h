@@ -32,6 +32,9 @@ typedef struct clq_settings {
     const char *precision, *loss_scale, *recompute, *disable_paths, *shard;
     uint64_t batch, batch_per_replica, accumulate, epochs, steps, seed, take, bucket_bytes, backup, local_steps;
     uint64_t ps_ranks, memory_limit, micro_batches, machines, devices_per_machine;
+    const char *prompt, *prompt_file, *temperature, *top_p;
+    uint64_t tokens, top_k;
+    bool whole_window;
     const char *link, *latency, *device_link, *device_latency, *compute_ms, *gradient, *spread;
     double budget, deadline, build_deadline; /* seconds; 0: not given */
     bool drop_remainder, no_test, json, graph, measure, shard_optimizer, share_devices, follow;
@@ -59,7 +62,8 @@ enum {
     CLQ_COMMAND_PREDICT = 1 << 5,
     CLQ_COMMAND_PLAN = 1 << 6,
     CLQ_COMMAND_TUNE = 1 << 7,
-    CLQ_COMMANDS_ALL = (1 << 8) - 1
+    CLQ_COMMAND_GENERATE = 1 << 8,
+    CLQ_COMMANDS_ALL = (1 << 9) - 1
 };
 
 /* Keys of what is kept between runs that a setting is part of: predictions of `clique why`, measured times of a

@@ -66,7 +66,7 @@ class CommandLine(support.InFolder):
 
     def test_version_and_help(self):
         self.assertRegex(run("--version").stdout, r"^clique \d+\.\d+\.\d+")
-        for command in ("devices", "doctor", "train", "eval", "predict", "plan", "tune"):
+        for command in ("devices", "doctor", "train", "eval", "predict", "generate", "plan", "tune"):
             result = run(command, "--help")
             self.assertEqual(result.returncode, 0, command)
             self.assertIn("--", result.stdout)
