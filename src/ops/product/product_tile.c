@@ -10,6 +10,7 @@ enum {
     MATRIX_ROWS = 8,   /* of a tile: divides usual batches */
     TILE_ROWS_MOST = 14,
     VECTORS_MOST = 4,         /* across, with any use */
+    ROW_VECTORS = 8,          /* across, of a single row: it reads each number of B once, so long runs of it */
     TILES_PER_UNIT = 8,       /* of a matrix, before tiles are made smaller: those cost more per float */
     TERMS_LEAST = 64,         /* of a slice, for more work-groups */
     CACHED_TERMS_LEAST = 512, /* of a slice, for the cache's sake */
@@ -52,9 +53,11 @@ static tile choose_tile(const clq_list *list, size_t columns, size_t pixels, dou
     size_t vector = clq_list_vector(list), all = clq_ceil_div(columns, vector),
            units = clq_device_get_info(device)->compute_units,
            groups = CLQ_MIN((size_t)clq_device_min_groups(device), units * TILES_PER_UNIT);
+    const bool single = matrix && pixels == 1 && all % ROW_VECTORS == 0;
     tile t = {0};
-    set_vectors(&t, vector, CLQ_MIN(vectors_across(all, pixels), registers(vector) / 4), columns);
-    size_t most = rows_most(vector, t.vectors);
+    set_vectors(&t, vector, single ? ROW_VECTORS : CLQ_MIN(vectors_across(all, pixels), registers(vector) / 4),
+                columns);
+    size_t most = single ? 1 : rows_most(vector, t.vectors);
     t.rows = matrix ? CLQ_MIN(CLQ_MIN((size_t)MATRIX_ROWS, most), pixels) : even_part(pixels, most);
     while (matrix && (double)(t.panels * clq_ceil_div(pixels, t.rows)) * others < (double)groups) {
         if (t.vectors > 1)
