@@ -415,6 +415,14 @@ typedef struct clq_keras_sizes {
  * file with open sizes is refused (UNSUPPORTED). Errors: also MISMATCH (a shape has other sizes or another number of axes
  * than the file's, or there are more shapes than inputs). */
 CLQ_API clq_status clq_model_read_keras_json_sized(const char *path, const clq_keras_sizes *sizes, clq_model **out);
+/* Writes a finished model as a Functional model's JSON of Keras 3, which keras.models.model_from_json loads, and
+ * clq_model_read_keras_json reads: the same layers under the same names, variables, initialisers, penalties, frozen
+ * layers, shared layers and masks; layers of blocks and of models within the model are layers of the model. Types of
+ * numbers are left to Keras. Weights are not in it. Left out: what clq_pipeline_cut and clq_recompute marked, and the
+ * order of variables. The file appears whole or not at all, and replaces one of that name. Errors: STATE (the model is
+ * not finished), UNSUPPORTED (a layer that Keras has no form for, by its name: a penalty on some of the variables
+ * that one regularizer is for, a block whose rule for masks is none of its layers'), WRITE, MEMORY. */
+CLQ_API clq_status clq_model_write_keras_json(const clq_model *model, const char *path);
 
 /* Getters. Texts live as long as the model; names of variables until the next builder call or clq_model_finish, then as
  * long as the model. Before clq_model_finish, the input's shape is of rank 0 until clq_input, the output's is of rank

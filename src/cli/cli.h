@@ -285,12 +285,6 @@ json_t *clq_cli_checkpoints_describe(clq_checkpoints *checkpoints, uint64_t resu
 clq_status clq_describe_server(clq_trainer *trainer, FILE *talk);
 clq_status clq_json_put_server(clq_trainer *trainer, json_t **document); /* the member "server" */
 FILE *clq_talk(const clq_options *options);
-/* The list with the entry at its end. Both are taken: where either is NULL or memory is out, NULL and nothing is kept,
- * so that a document is whole or none. */
-json_t *clq_json_append(json_t *list, json_t *entry);
-/* The object with the value behind its last key, or in place of the value that the key has; the same of failures. */
-json_t *clq_json_put(json_t *object, const char *key, json_t *value);
-
 /* (verdict.c) One sentence: what limited a training whose replicas had paid `begun` when it was under way and `ended`
  * at its end, and which rate clique why had predicted for it, where it had. Text: CLQ_VERDICT_TEXT. Errors: MEMORY. */
 enum { CLQ_VERDICT_TEXT = 512 };

@@ -139,8 +139,24 @@ static void describe_node(void *context, const clq_node_info *node) {
                                       texts(node->inputs, node->input_count)));
 }
 
+/* ---- the model's file ---- */
+
+static clq_status write_model(clq_setup *s, const clq_options *o) {
+    if (o->machines) return clq_fail(CLQ_ARGUMENT, "--write-model and --machines exclude each other");
+    CLQ_TRY(clq_setup_model(s, o));
+    CLQ_TRY(clq_model_write_keras_json(s->model, o->write_model));
+    const json_int_t parameters = (json_int_t)clq_model_parameter_count(s->model);
+    if (o->json)
+        return clq_print_json(json_pack("{s:o, s:o, s:I}", "model", clq_json_text(clq_model_name(s->model)), "file",
+                                        clq_json_text(o->write_model), "parameters", parameters));
+    printf("wrote %s, a model of %lld parameter%s, to %s\n", clq_model_name(s->model), (long long)parameters,
+           clq_plural((size_t)parameters), o->write_model);
+    return CLQ_OK;
+}
+
 clq_status clq_command_plan(clq_setup *s, const clq_options *o) {
     CLQ_TRY(clq_scale_check(o));
+    if (o->write_model) return write_model(s, o);
     if (o->machines) return clq_plan_machines(s, o);
     CLQ_TRY(clq_setup_step(s, o, CLQ_U8));
     const clq_strategy *strategy = clq_trainer_strategy(s->trainer);

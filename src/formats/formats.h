@@ -87,6 +87,11 @@ bool clq_is_utf8(const char *text);
  * number that is not finite. NULL only where memory is out. */
 json_t *clq_json_text(const char *text);
 json_t *clq_json_number(double value);
+/* The list with the entry at its end. Both are taken: where either is NULL or memory is out, NULL and nothing is kept,
+ * so that a document is whole or none. */
+json_t *clq_json_append(json_t *list, json_t *entry);
+/* The object with the value behind its last key, or in place of the value that the key has; the same of failures. */
+json_t *clq_json_put(json_t *object, const char *key, json_t *value);
 /* Adds the document to the text; text->failed where memory is out. flags: Jansson's. */
 void clq_json_dump(const json_t *document, size_t flags, clq_text *text);
 char *clq_json_dumps(const json_t *value, size_t flags); /* as json_dumps: NULL on failure, and free() */

@@ -24,6 +24,18 @@ json_t *clq_json_text(const char *text) {
 
 json_t *clq_json_number(double value) { return isfinite(value) ? json_real(value) : json_null(); }
 
+json_t *clq_json_append(json_t *list, json_t *entry) {
+    if (json_array_append_new(list, entry) == 0) return list;
+    json_decref(list);
+    return NULL;
+}
+
+json_t *clq_json_put(json_t *object, const char *key, json_t *value) {
+    if (json_object_set_new(object, key, value) == 0) return object;
+    json_decref(object);
+    return NULL;
+}
+
 /* Jansson recurses once per nested container; the stack that this may take is the caller's to
  * bound. */
 static clq_status check_depth(const char *text, size_t bytes, size_t max_depth, const char *where) {

@@ -125,6 +125,9 @@ typedef struct clq_attribute {
     const char *const *words; /* of a CHOICE, in order; NULL behind the last */
     unsigned implicit; /* of a TENSOR: the mask of so many-th input, from 1 on, unless the call has one; 0: none */
     bool several;      /* of a TENSOR: a list of them is taken, too; the layer says how long it is */
+    bool unnamed;      /* of an `implicit` one: no keyword of a call is it */
+    bool whole;        /* of a NUMBER: files have a whole one */
+    bool own;          /* Keras has no such key: parts of blocks alone have a value */
 } clq_attribute;
 
 /* As of clq_layer_kind.output_member. */
@@ -148,6 +151,7 @@ typedef struct clq_layer_kind {
     bool takes_scalars; /* its inputs may be without axes: one value for each sample */
     /* Ends what a config has beside its attributes. NULL: that is nothing. */
     void (*release)(void *config);
+    bool takes_list;    /* its inputs are one argument of a call in files: a list */
     /* Of layers that give several tensors: how many. NULL: one. Each is a layer of its own, whose config has the
      * tensor's number in a member, a size_t (CLQ_OUTPUT_MEMBER; 0: none); or else the layer gives the values of all in
      * one tensor, and `output` finds where number `index` is in that. */

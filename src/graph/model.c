@@ -256,7 +256,7 @@ static clq_tensor finish_use(clq_model *model, uint32_t id) {
     if (!kind->mask) return y;
     const clq_tensor mask = kind->mask(model, id, y);
     if (model->error.status != CLQ_OK) return (clq_tensor){0};
-    model->tensors[y.id - 1].mask = mask.id;
+    model->tensors[y.id - 1].mask = model->tensors[y.id - 1].made_mask = mask.id;
     return y;
 }
 
@@ -410,7 +410,9 @@ static void keep_tensors(clq_model *model, const uint32_t *tensors, const uint32
         if (!tensors[id]) continue;
         clq_model_tensor tensor = model->tensors[id - 1];
         tensor.layer = layers[tensor.layer];
-        tensor.mask = tensors[tensor.mask];
+        if (tensor.mask) tensor.mask = tensors[tensor.mask] ? tensors[tensor.mask] : CLQ_MASK_DROPPED;
+        if (tensor.made_mask)
+            tensor.made_mask = tensors[tensor.made_mask] ? tensors[tensor.made_mask] : CLQ_MASK_DROPPED;
         for (uint32_t i = 0; i < tensor.input_count; i++) {
             uint32_t *input = &model->inputs[tensor.first_input + i];
             *input = tensors[*input];

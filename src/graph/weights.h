@@ -23,8 +23,10 @@ struct clq_layer {
     size_t variable_places;
     clq_shape made_for, applied_to; /* shape of its first input when it was first, and last, applied */
     bool frozen;                    /* clq_freeze: its variables are fixed, and it works as in evaluation */
+    bool of_mask;                   /* it computes a mask that another layer makes */
 };
 
+#define CLQ_MASK_DROPPED UINT32_MAX
 /* A tensor of the model: what a layer gives for certain inputs. */
 struct clq_model_tensor {
     uint32_t layer;                    /* id */
@@ -33,7 +35,9 @@ struct clq_model_tensor {
     bool recompute;                    /* clq_recompute: its value is not kept for backward */
     clq_shape shape;                   /* without the batch */
     size_t elements;                   /* product of shape; of rank 0: 1 */
-    uint32_t mask;                     /* id of the tensor that says which steps count; 0: all do */
+    uint32_t mask; /* id of the tensor that says which steps count; 0: all do. Finished: CLQ_MASK_DROPPED if no layer
+                      reads that tensor */
+    uint32_t made_mask; /* what the layer's kind makes of its inputs' masks: the same, unless a block has another one */
 };
 
 /* Who changes a variable. */

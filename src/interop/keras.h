@@ -10,6 +10,11 @@ const char *clq_keras_class(json_t *object); /* its class_name; "" where it has 
 bool clq_keras_is_tensor(json_t *argument);
 /* How many tensors an argument is: one, or a list of them if there may be several; 0: it is none. */
 size_t clq_keras_tensors(json_t *argument, bool several);
+/* Both are taken; NULL if memory is out. A layer of a Functional model's file, which is applied as its nodes say; and
+ * what names a tensor there: output number `output` of a layer's node. shape NULL: of a file that is never Keras's. */
+json_t *clq_keras_write_layer(const char *module, const char *class_name, const char *name, json_t *config,
+                              json_t *nodes);
+json_t *clq_keras_refer(const char *layer, uint32_t node, uint32_t output, const clq_shape *shape);
 /* FORMAT unless it is an array of layers; UNSUPPORTED where it has too many. */
 clq_status clq_keras_check_layers(json_t *layers);
 /* "config.layers[3] (conv2d)" */
@@ -44,6 +49,15 @@ bool clq_keras_is_size(const json_t *value, size_t *out); /* a whole number from
 void clq_keras_read_initialiser(clq_keras_attributes *a, const char *key, clq_initialiser *out);
 /* What the kind's rows take, of a layer whose first input is x. config: of the kind, zero. */
 void clq_keras_read_rows(clq_keras_attributes *a, const clq_layer_kind *kind, const clq_model_tensor *x, void *config);
+
+/* ---- penalties (keras_penalties.c) ---- */
+
+/* Takes the keys of regularizers that are supported. */
+void clq_keras_take_penalties(clq_keras_attributes *a);
+/* Gives the variables of the layer that gave x the penalties of its configuration. */
+void clq_keras_add_penalties(clq_model *model, clq_tensor x, json_t *config);
+/* Adds them to what is written of the layer. *config: NULL once memory is out. Errors: UNSUPPORTED. */
+clq_status clq_keras_write_penalties(const clq_model *model, const clq_layer *layer, json_t **config);
 
 /* ---- layers ---- */
 

@@ -54,6 +54,28 @@ void clq_keras_read_operand(const clq_keras_reading *r, void *member) {
         clq_keras_refuse(r->a, CLQ_UNSUPPORTED, "args", "should be two tensors, or a tensor and numbers");
 }
 
+/* Numbers as lists within lists; they are taken from `values` on. */
+static json_t *write_array(const clq_shape *shape, unsigned axis, const float **values) {
+    json_t *list = json_array();
+    if (axis == shape->rank) {
+        json_decref(list);
+        return json_real((double)*(*values)++);
+    }
+    for (size_t i = 0; i < shape->dims[axis]; i++) list = clq_json_append(list, write_array(shape, axis + 1, values));
+    return list;
+}
+
+/* A number is written with a fraction: of a whole one and a truth Keras would make whole numbers. */
+json_t *clq_keras_write_operand(const clq_keras_writing *w, const void *member) {
+    const clq_operand *operand = member;
+    const float *values = operand->array.values;
+    (void)w;
+    if (!operand->place) return json_null();
+    if (operand->array.count == 0) return json_real(operand->number);
+    return json_pack("{s:s, s:{s:o, s:s}}", "class_name", "__numpy__", "config", "value",
+                     write_array(&operand->shape, 0, &values), "dtype", "float32");
+}
+
 /* The tensors of keywords stand behind the others, in the order of the rows. */
 void clq_keras_read_tensor(const clq_keras_reading *r, void *member) {
     const size_t count = clq_keras_tensors(json_object_get(r->a->keywords, r->row->key), r->row->several);
@@ -72,6 +94,15 @@ void clq_keras_read_keyword_number(const clq_keras_reading *r, void *member) {
     json_t *value = json_object_get(r->a->keywords, r->row->key);
     *(double *)member = json_is_number(value) ? json_number_value(value) : r->row->fallback;
     if (value && !json_is_null(value) && !json_is_number(value)) clq_keras_unfit(r, value, "a number");
+}
+
+json_t *clq_keras_write_keyword_flag(const clq_keras_writing *w, const void *member) {
+    (void)w;
+    return *(const bool *)member ? json_true() : json_null();
+}
+json_t *clq_keras_write_keyword_number(const clq_keras_writing *w, const void *member) {
+    const double number = *(const double *)member;
+    return number == w->row->fallback ? json_null() : clq_json_number(number);
 }
 
 static bool read_index(json_t *value, bool *left_out, long *out) {
@@ -131,6 +162,31 @@ void clq_keras_read_places(const clq_keras_reading *r, void *member) {
             "should be a tensor, and whole numbers, slices, None or ... as indices, the whole batch first");
 }
 
+static json_t *write_slice(const struct clq_index *place) {
+    json_t *first = place->from_begin ? json_null() : json_integer(place->first);
+    json_t *end = place->to_end ? json_null() : json_integer(place->end);
+    json_t *step = place->step == 1 ? json_null() : json_integer(place->step);
+    return json_pack("{s:s, s:{s:o, s:o, s:o}}", "class_name", "__slice__", "config", "start", first, "stop", end,
+                     "step", step);
+}
+
+json_t *clq_keras_write_places(const clq_keras_writing *w, const void *member) {
+    const clq_places *places = member;
+    json_t *list =
+        clq_json_append(json_array(), write_slice(&(struct clq_index){.from_begin = true, .to_end = true, .step = 1}));
+    (void)w;
+    for (unsigned i = 0; i <= places->count; i++) {
+        const struct clq_index *place = &places->axes[CLQ_MIN(i, CLQ_PLACES_MOST - 1u)];
+        if (places->rest == i + 1)
+            list = clq_json_append(list, json_pack("{s:s, s:{}}", "class_name", "__ellipsis__", "config"));
+        if (i == places->count) break;
+        list = clq_json_append(list, place->kind == CLQ_PLACES_NEW   ? json_null()
+                                     : place->kind == CLQ_PLACES_ONE ? json_integer(place->first)
+                                                                     : write_slice(place));
+    }
+    return list;
+}
+
 /* Sizes with the batch in front, which is -1 or null. */
 void clq_keras_read_batch_shape(const clq_keras_reading *r, void *member) {
     json_t *value = clq_keras_value(r), *first = json_array_get(value, 0);
@@ -140,6 +196,11 @@ void clq_keras_read_batch_shape(const clq_keras_reading *r, void *member) {
     if (!rest || !clq_keras_resolve_shape(rest, r->x->elements, member))
         clq_keras_unfit(r, value, "-1 for the batch, and whole numbers, one of them perhaps -1");
     json_decref(rest);
+}
+
+json_t *clq_keras_write_batch_shape(const clq_keras_writing *w, const void *member) {
+    (void)w;
+    return clq_keras_write_dims(clq_json_append(json_array(), json_integer(-1)), member);
 }
 
 /* Axes of a transpose: the batch stays in front. From 1 on, as of a SHAPE. */
@@ -157,6 +218,11 @@ void clq_keras_read_order(const clq_keras_reading *r, void *member) {
     if (!fits) clq_keras_unfit(r, value, "each axis once, 0, the batch, first");
 }
 
+json_t *clq_keras_write_order(const clq_keras_writing *w, const void *member) {
+    (void)w;
+    return clq_keras_write_dims(clq_json_append(json_array(), json_integer(0)), member);
+}
+
 /* One size, or a list of sizes and nulls. */
 void clq_keras_read_open_shape(const clq_keras_reading *r, void *member) {
     clq_shape *out = member;
@@ -171,12 +237,27 @@ void clq_keras_read_open_shape(const clq_keras_reading *r, void *member) {
     if (!fits) clq_keras_unfit(r, value, "a whole number of at least 1, or a list of such and of nulls");
 }
 
+json_t *clq_keras_write_open_shape(const clq_keras_writing *w, const void *member) {
+    const clq_shape *shape = member;
+    json_t *list = json_array();
+    (void)w;
+    for (unsigned d = 0; d < shape->rank; d++)
+        list = clq_json_append(list, shape->dims[d] ? json_integer((json_int_t)shape->dims[d]) : json_null());
+    return list;
+}
+
 void clq_keras_read_word(const clq_keras_reading *r, void *member) {
     clq_short_text *word = member;
     const char *text = clq_keras_text(r->a, r->row->key, r->row->needed ? NULL : "");
     if (snprintf(word->text, sizeof word->text, "%s", text) >= (int)sizeof word->text)
         clq_keras_refuse(r->a, CLQ_UNSUPPORTED, r->row->key, "more than %zu characters are not supported",
                          sizeof word->text - 1);
+}
+
+json_t *clq_keras_write_word(const clq_keras_writing *w, const void *member) {
+    const clq_short_text *word = member;
+    (void)w;
+    return word->text[0] ? json_string(word->text) : json_null();
 }
 
 void clq_keras_read_choice(const clq_keras_reading *r, void *member) {
@@ -191,6 +272,10 @@ void clq_keras_read_choice(const clq_keras_reading *r, void *member) {
                              known.data ? known.data : "others");
     }
     clq_free(known.data);
+}
+
+json_t *clq_keras_write_choice(const clq_keras_writing *w, const void *member) {
+    return json_string(w->row->words[*(const int *)member]);
 }
 
 /* Of every axis [in front, behind]; the batch's, the first, has none. One pair, or one number, stands for all. */
@@ -211,6 +296,15 @@ void clq_keras_read_pads(const clq_keras_reading *r, void *member) {
         clq_keras_unfit(r, value, "[0, 0] for the batch, and for each axis two whole numbers: in front and behind");
 }
 
+json_t *clq_keras_write_pads(const clq_keras_writing *w, const void *member) {
+    const clq_pads *pads = member;
+    json_t *list = clq_json_append(json_array(), json_pack("[i, i]", 0, 0));
+    (void)w;
+    for (unsigned d = 0; d < pads->rank; d++)
+        list = clq_json_append(list, json_pack("[I, I]", (json_int_t)pads->sides[d][0], (json_int_t)pads->sides[d][1]));
+    return list;
+}
+
 void clq_keras_read_range(const clq_keras_reading *r, void *member) {
     clq_draw_range *out = member;
     json_t *value = clq_keras_value(r), *low = json_array_get(value, 0), *high = json_array_get(value, 1);
@@ -227,6 +321,12 @@ void clq_keras_read_range(const clq_keras_reading *r, void *member) {
     }
 }
 
+json_t *clq_keras_write_range(const clq_keras_writing *w, const void *member) {
+    const clq_draw_range *range = member;
+    (void)w;
+    return range->given ? json_pack("[f, f]", range->low, range->high) : json_null();
+}
+
 void clq_keras_read_sections(const clq_keras_reading *r, void *member) {
     clq_sections *out = member;
     json_t *value = clq_keras_value(r);
@@ -235,6 +335,17 @@ void clq_keras_read_sections(const clq_keras_reading *r, void *member) {
     for (size_t i = 0; i < json_array_size(value) && fits; i++)
         fits = clq_keras_is_size(json_array_get(value, i), &out->places[out->count++]);
     if (!fits) clq_keras_unfit(r, value, "a number of parts, or the places in front of which they are cut, at most 32");
+}
+
+json_t *clq_keras_write_sections(const clq_keras_writing *w, const void *member) {
+    const clq_sections *sections = member;
+    json_t *list = json_array();
+    (void)w;
+    for (size_t i = 0; i < sections->count; i++)
+        list = clq_json_append(list, json_integer((json_int_t)sections->places[i]));
+    if (sections->parts == 0) return list;
+    json_decref(list);
+    return json_integer((json_int_t)sections->parts);
 }
 
 /* An axis of the first input, and one of the second, as many axes as they have. */
@@ -249,4 +360,10 @@ void clq_keras_read_axis_pair(const clq_keras_reading *r, void *member) {
         out[i] = (int)(given > 0 ? given - 1 : given);
     }
     if (!fits) clq_keras_unfit(r, value, "an axis behind the batch, or one of each input");
+}
+
+json_t *clq_keras_write_axis_pair(const clq_keras_writing *w, const void *member) {
+    const int *axes = member;
+    (void)w;
+    return json_pack("[o, o]", clq_keras_write_axis(axes[0]), clq_keras_write_axis(axes[1]));
 }

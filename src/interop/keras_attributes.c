@@ -1,4 +1,4 @@
-/* Attributes of a layer in a Keras file, by the rows of its kind. */
+/* Attributes of a layer in a Keras file, by the rows of its kind: how each type is read, and written. */
 #include "interop/keras_reading.h"
 
 #include <math.h>
@@ -127,6 +127,16 @@ static void read_sizes(const clq_keras_reading *r, void *member) {
     if (!fits) clq_keras_unfit(r, value, wanted);
 }
 
+/* Sizes of 0 are left to the layer. */
+static json_t *write_sizes(const clq_keras_writing *w, const void *member) {
+    const size_t *sizes = member;
+    json_t *list = json_array();
+    for (unsigned i = 0; i < w->row->count; i++) list = clq_json_append(list, json_integer((json_int_t)sizes[i]));
+    if (sizes[0] > 0 && w->row->count > 1) return list;
+    json_decref(list);
+    return sizes[0] > 0 ? json_integer((json_int_t)sizes[0]) : json_null();
+}
+
 bool clq_keras_is_count(const json_t *value, size_t *out) {
     if (!json_is_integer(value) || json_integer_value(value) < 0 || json_integer_value(value) > INT32_MAX) return false;
     *out = (size_t)json_integer_value(value);
@@ -156,17 +166,41 @@ static void read_sides(const clq_keras_reading *r, void *member) {
         clq_keras_unfit(r, value, "a whole number of at least 0, or for each axis one, or two: in front and behind");
 }
 
+static json_t *write_sides(const clq_keras_writing *w, const void *member) {
+    const size_t(*sides)[2] = member;
+    json_t *list = json_array();
+    for (unsigned i = 0; i < w->row->count; i++)
+        list = clq_json_append(list, json_pack("[I, I]", (json_int_t)sides[i][0], (json_int_t)sides[i][1]));
+    if (w->row->count > 1) return list;
+    json_decref(list);
+    return json_pack("[I, I]", (json_int_t)sides[0][0], (json_int_t)sides[0][1]);
+}
+
 static void read_flag(const clq_keras_reading *r, void *member) {
     *(bool *)member = clq_keras_flag(r->a, r->row->key, r->row->fallback != 0);
 }
 static void read_opposite(const clq_keras_reading *r, void *member) {
     *(bool *)member = !clq_keras_flag(r->a, r->row->key, true);
 }
+static json_t *write_flag(const clq_keras_writing *w, const void *member) {
+    (void)w;
+    return json_boolean(*(const bool *)member);
+}
+static json_t *write_opposite(const clq_keras_writing *w, const void *member) {
+    (void)w;
+    return json_boolean(!*(const bool *)member);
+}
 
 static void read_number(const clq_keras_reading *r, void *member) {
     json_t *value = clq_keras_value(r);
     *(double *)member = value ? json_number_value(value) : r->row->fallback;
     if (value && !json_is_number(value)) clq_keras_refuse(r->a, CLQ_FORMAT, r->row->key, "should be a number");
+}
+
+/* Without an end: null. */
+static json_t *write_number(const clq_keras_writing *w, const void *member) {
+    const double number = *(const double *)member;
+    return w->row->whole ? json_integer((json_int_t)number) : clq_json_number(number);
 }
 
 size_t clq_keras_count_numbers(const json_t *value) {
@@ -201,18 +235,36 @@ static void read_numbers(const clq_keras_reading *r, void *member) {
         clq_keras_unfit(r, given, "a number, or a list of numbers");
 }
 
+static json_t *write_numbers(const clq_keras_writing *w, const void *member) {
+    const clq_numbers *numbers = member;
+    (void)w;
+    if (numbers->count == 0) return json_null();
+    if (numbers->count == 1) return json_real((double)numbers->values[0]);
+    json_t *list = json_array();
+    for (size_t i = 0; i < numbers->count; i++) list = clq_json_append(list, json_real((double)numbers->values[i]));
+    return list;
+}
+
 static void read_seed(const clq_keras_reading *r, void *member) {
     json_t *value = clq_keras_value(r);
     if (value && !json_is_integer(value)) clq_keras_refuse(r->a, CLQ_FORMAT, r->row->key, "should be a whole number");
     *(uint64_t *)member = (uint64_t)json_integer_value(value);
 }
+static json_t *write_seed(const clq_keras_writing *w, const void *member) {
+    const uint64_t seed = *(const uint64_t *)member;
+    (void)w;
+    return seed ? json_integer((json_int_t)seed) : json_null();
+}
+
+/* keras_hub has a function of its own for an activation that Keras has no name for. */
+static const char approximate_gelu[] = "keras_hub>gelu_approximate";
 
 static void read_activation(const clq_keras_reading *r, void *member) {
     const clq_activation otherwise = (clq_activation)r->row->fallback;
     json_t *function = json_object_get(r->a->object, r->row->key);
     if (json_is_object(function) && strcmp(clq_keras_class(function), "function") == 0 &&
         json_is_string(json_object_get(function, "config")) &&
-        strcmp(json_string_value(json_object_get(function, "config")), "keras_hub>gelu_approximate") == 0) {
+        strcmp(json_string_value(json_object_get(function, "config")), approximate_gelu) == 0) {
         (void)clq_keras_attribute(r->a, r->row->key);
         *(clq_activation *)member = CLQ_GELU_APPROXIMATE;
         return;
@@ -229,15 +281,29 @@ static void read_activation(const clq_keras_reading *r, void *member) {
     clq_free(known.data);
 }
 
+static json_t *write_activation(const clq_keras_writing *w, const void *member) {
+    const clq_activation activation = *(const clq_activation *)member;
+    (void)w;
+    if (activation != CLQ_GELU_APPROXIMATE) return json_string(clq_activation_row_of(activation)->name);
+    return json_pack("{s:s, s:s, s:s, s:s}", "module", "builtins", "class_name", "function", "config", approximate_gelu,
+                     "registered_name", "function");
+}
+
+static const char *const paddings[] = {[CLQ_VALID] = "valid", [CLQ_SAME] = "same", [CLQ_CAUSAL] = "causal"};
+
 static void read_padding(const clq_keras_reading *r, void *member) {
-    static const char *const names[] = {[CLQ_VALID] = "valid", [CLQ_SAME] = "same", [CLQ_CAUSAL] = "causal"};
     const char *name = clq_keras_text(r->a, r->row->key, "valid");
     for (unsigned i = 0; i < (r->row->causal ? 3u : 2u); i++) {
         *(clq_padding *)member = (clq_padding)i;
-        if (strcmp(name, names[i]) == 0) return;
+        if (strcmp(name, paddings[i]) == 0) return;
     }
     clq_keras_refuse(r->a, CLQ_UNSUPPORTED, r->row->key, "'%.60s' is not supported; there are valid and same%s", name,
                      r->row->causal ? ", and causal" : "");
+}
+
+static json_t *write_padding(const clq_keras_writing *w, const void *member) {
+    (void)w;
+    return json_string(paddings[*(const clq_padding *)member]);
 }
 
 /* Keras counts the batch as axis 0: an axis behind it, as the builder counts. Keras 2's normalisations have a list. */
@@ -255,6 +321,12 @@ static int take_axis(const clq_keras_reading *r, unsigned ranks) {
 static void read_axis(const clq_keras_reading *r, void *member) { *(int *)member = take_axis(r, r->x->shape.rank); }
 static void read_new_axis(const clq_keras_reading *r, void *member) {
     *(int *)member = take_axis(r, r->x->shape.rank + 1);
+}
+
+json_t *clq_keras_write_axis(int axis) { return json_integer(axis < 0 ? axis : axis + 1); }
+static json_t *write_axis(const clq_keras_writing *w, const void *member) {
+    (void)w;
+    return clq_keras_write_axis(*(const int *)member);
 }
 
 /* One, or a list, each counted as Keras does. */
@@ -276,6 +348,16 @@ static void read_axes(const clq_keras_reading *r, void *member) {
     if (!fits) clq_keras_unfit(r, value, wanted);
 }
 
+/* None where one is needed: the last, as the builders have it. */
+static json_t *write_axes(const clq_keras_writing *w, const void *member) {
+    const clq_axes *axes = member;
+    if (axes->count == 0) return w->row->needed ? json_integer(-1) : json_null();
+    if (axes->count == 1) return clq_keras_write_axis(axes->axes[0]);
+    json_t *list = json_array();
+    for (unsigned i = 0; i < axes->count; i++) list = clq_json_append(list, clq_keras_write_axis(axes->axes[i]));
+    return list;
+}
+
 /* As of a mask's shape, with the batch in front: null, or a size; 1 where an axis has more. */
 static void read_shared(const clq_keras_reading *r, void *member) {
     json_t *value = clq_keras_value(r);
@@ -290,6 +372,15 @@ static void read_shared(const clq_keras_reading *r, void *member) {
     }
     *(unsigned *)member = shared;
     if (!fits) clq_keras_unfit(r, value, "null for the batch, and for each axis null, its size, or 1");
+}
+
+static json_t *write_shared(const clq_keras_writing *w, const void *member) {
+    const unsigned shared = *(const unsigned *)member;
+    if (shared == 0) return json_null();
+    json_t *list = clq_json_append(json_array(), json_null());
+    for (unsigned d = 0; d < w->x->rank; d++)
+        list = clq_json_append(list, shared & 1u << d ? json_integer(1) : json_null());
+    return list;
 }
 
 /* One dimension may be -1: what the others leave. */
@@ -317,6 +408,15 @@ static void read_shape(const clq_keras_reading *r, void *member) {
                          CLQ_SHAPE_MAX);
 }
 
+json_t *clq_keras_write_dims(json_t *list, const clq_shape *shape) {
+    for (unsigned d = 0; d < shape->rank; d++) list = clq_json_append(list, json_integer((json_int_t)shape->dims[d]));
+    return list;
+}
+static json_t *write_shape(const clq_keras_writing *w, const void *member) {
+    (void)w;
+    return clq_keras_write_dims(json_array(), member);
+}
+
 static void read_initialiser(const clq_keras_reading *r, void *member) {
     clq_keras_read_initialiser(r->a, r->row->key, member);
 }
@@ -328,6 +428,11 @@ static void check_word(const clq_keras_reading *r, void *member) {
     const char *text = clq_keras_text(r->a, r->row->key, r->row->word);
     if (strcmp(text, r->row->word) != 0)
         clq_keras_refuse(r->a, CLQ_UNSUPPORTED, r->row->key, "'%.60s' is not supported, only '%s'", text, r->row->word);
+}
+
+static json_t *write_only_word(const clq_keras_writing *w, const void *member) {
+    (void)member;
+    return json_string(w->row->word);
 }
 
 static void check_number(const clq_keras_reading *r, void *member) {
@@ -368,6 +473,12 @@ static void check_float(const clq_keras_reading *r, void *member) {
                      clq_keras_quote(value, text));
 }
 
+static json_t *write_float(const clq_keras_writing *w, const void *member) {
+    (void)w;
+    (void)member;
+    return json_string("float32");
+}
+
 static void check_last_axis(const clq_keras_reading *r, void *member) {
     (void)member;
     const int axis = take_axis(r, r->x->shape.rank);
@@ -383,48 +494,49 @@ static void pass_over(const clq_keras_reading *r, void *member) {
 
 /* ---- all ---- */
 
-static void (*const readers[CLQ_ATTRIBUTE_TYPES])(const clq_keras_reading *r, void *member) = {
-    [CLQ_ATTRIBUTE_SIZES] = read_sizes,
-    [CLQ_ATTRIBUTE_SIDES] = read_sides,
-    [CLQ_ATTRIBUTE_FLAG] = read_flag,
-    [CLQ_ATTRIBUTE_OPPOSITE] = read_opposite,
-    [CLQ_ATTRIBUTE_NUMBER] = read_number,
-    [CLQ_ATTRIBUTE_NUMBERS] = read_numbers,
-    [CLQ_ATTRIBUTE_SEED] = read_seed,
-    [CLQ_ATTRIBUTE_ACTIVATION] = read_activation,
-    [CLQ_ATTRIBUTE_PADDING] = read_padding,
-    [CLQ_ATTRIBUTE_AXIS] = read_axis,
-    [CLQ_ATTRIBUTE_AXES] = read_axes,
-    [CLQ_ATTRIBUTE_SHARED] = read_shared,
-    [CLQ_ATTRIBUTE_SHAPE] = read_shape,
-    [CLQ_ATTRIBUTE_INITIALISER] = read_initialiser,
-    [CLQ_ATTRIBUTE_ONLY_WORD] = check_word,
-    [CLQ_ATTRIBUTE_ONLY_NUMBER] = check_number,
-    [CLQ_ATTRIBUTE_ONLY_FALSE] = check_false,
-    [CLQ_ATTRIBUTE_ONLY_LAST_AXIS] = check_last_axis,
-    [CLQ_ATTRIBUTE_UNUSED] = pass_over,
-    [CLQ_ATTRIBUTE_NEW_AXIS] = read_new_axis,
-    [CLQ_ATTRIBUTE_OPERAND] = clq_keras_read_operand,
-    [CLQ_ATTRIBUTE_KEYWORD_FLAG] = clq_keras_read_keyword_flag,
-    [CLQ_ATTRIBUTE_PLACES] = clq_keras_read_places,
-    [CLQ_ATTRIBUTE_BATCH_SHAPE] = clq_keras_read_batch_shape,
-    [CLQ_ATTRIBUTE_ORDER] = clq_keras_read_order,
-    [CLQ_ATTRIBUTE_ONLY_NULL] = check_null,
-    [CLQ_ATTRIBUTE_TENSOR] = clq_keras_read_tensor,
-    [CLQ_ATTRIBUTE_OPEN_SHAPE] = clq_keras_read_open_shape,
-    [CLQ_ATTRIBUTE_TEXT] = clq_keras_read_word,
-    [CLQ_ATTRIBUTE_CHOICE] = clq_keras_read_choice,
-    [CLQ_ATTRIBUTE_PADS] = clq_keras_read_pads,
-    [CLQ_ATTRIBUTE_SECTIONS] = clq_keras_read_sections,
-    [CLQ_ATTRIBUTE_RANGE] = clq_keras_read_range,
-    [CLQ_ATTRIBUTE_KEYWORD_NUMBER] = clq_keras_read_keyword_number,
-    [CLQ_ATTRIBUTE_AXIS_PAIR] = clq_keras_read_axis_pair,
-    [CLQ_ATTRIBUTE_ONLY_FLOAT] = check_float,
+const clq_keras_type clq_keras_types[CLQ_ATTRIBUTE_TYPES] = {
+    [CLQ_ATTRIBUTE_SIZES] = {read_sizes, write_sizes},
+    [CLQ_ATTRIBUTE_SIDES] = {read_sides, write_sides},
+    [CLQ_ATTRIBUTE_FLAG] = {read_flag, write_flag},
+    [CLQ_ATTRIBUTE_OPPOSITE] = {read_opposite, write_opposite},
+    [CLQ_ATTRIBUTE_NUMBER] = {read_number, write_number},
+    [CLQ_ATTRIBUTE_NUMBERS] = {read_numbers, write_numbers},
+    [CLQ_ATTRIBUTE_SEED] = {read_seed, write_seed},
+    [CLQ_ATTRIBUTE_ACTIVATION] = {read_activation, write_activation},
+    [CLQ_ATTRIBUTE_PADDING] = {read_padding, write_padding},
+    [CLQ_ATTRIBUTE_AXIS] = {read_axis, write_axis},
+    [CLQ_ATTRIBUTE_NEW_AXIS] = {read_new_axis, write_axis},
+    [CLQ_ATTRIBUTE_AXES] = {read_axes, write_axes},
+    [CLQ_ATTRIBUTE_SHARED] = {read_shared, write_shared},
+    [CLQ_ATTRIBUTE_SHAPE] = {read_shape, write_shape},
+    [CLQ_ATTRIBUTE_BATCH_SHAPE] = {clq_keras_read_batch_shape, clq_keras_write_batch_shape},
+    [CLQ_ATTRIBUTE_OPEN_SHAPE] = {clq_keras_read_open_shape, clq_keras_write_open_shape},
+    [CLQ_ATTRIBUTE_ORDER] = {clq_keras_read_order, clq_keras_write_order},
+    [CLQ_ATTRIBUTE_INITIALISER] = {read_initialiser, clq_keras_write_initialiser},
+    [CLQ_ATTRIBUTE_RANGE] = {clq_keras_read_range, clq_keras_write_range},
+    [CLQ_ATTRIBUTE_TEXT] = {clq_keras_read_word, clq_keras_write_word},
+    [CLQ_ATTRIBUTE_CHOICE] = {clq_keras_read_choice, clq_keras_write_choice},
+    [CLQ_ATTRIBUTE_PADS] = {clq_keras_read_pads, clq_keras_write_pads},
+    [CLQ_ATTRIBUTE_SECTIONS] = {clq_keras_read_sections, clq_keras_write_sections},
+    [CLQ_ATTRIBUTE_AXIS_PAIR] = {clq_keras_read_axis_pair, clq_keras_write_axis_pair},
+    [CLQ_ATTRIBUTE_OPERAND] = {clq_keras_read_operand, clq_keras_write_operand, CLQ_KERAS_IN_ARGUMENTS},
+    [CLQ_ATTRIBUTE_TENSOR] = {clq_keras_read_tensor}, /* written by the node that reads it */
+    [CLQ_ATTRIBUTE_KEYWORD_FLAG] = {clq_keras_read_keyword_flag, clq_keras_write_keyword_flag, CLQ_KERAS_IN_KEYWORDS},
+    [CLQ_ATTRIBUTE_KEYWORD_NUMBER] = {clq_keras_read_keyword_number, clq_keras_write_keyword_number,
+                                      CLQ_KERAS_IN_KEYWORDS},
+    [CLQ_ATTRIBUTE_PLACES] = {clq_keras_read_places, clq_keras_write_places, CLQ_KERAS_IN_ARGUMENTS},
+    [CLQ_ATTRIBUTE_ONLY_WORD] = {check_word, write_only_word},
+    [CLQ_ATTRIBUTE_ONLY_NUMBER] = {check_number},
+    [CLQ_ATTRIBUTE_ONLY_FALSE] = {check_false},
+    [CLQ_ATTRIBUTE_ONLY_NULL] = {check_null},
+    [CLQ_ATTRIBUTE_ONLY_LAST_AXIS] = {check_last_axis},
+    [CLQ_ATTRIBUTE_ONLY_FLOAT] = {check_float, write_float},
+    [CLQ_ATTRIBUTE_UNUSED] = {pass_over},
 };
 
 void clq_keras_read_rows(clq_keras_attributes *a, const clq_layer_kind *kind, const clq_model_tensor *x, void *config) {
     for (size_t i = 0; i < kind->attribute_count && a->status == CLQ_OK; i++) {
         const clq_attribute *row = &kind->attributes[i];
-        readers[row->type](&(clq_keras_reading){a, row, x}, (char *)config + row->at);
+        clq_keras_types[row->type].read(&(clq_keras_reading){a, row, x}, (char *)config + row->at);
     }
 }

@@ -17,10 +17,7 @@ void clq_block_refuse(clq_block_writer *w, const char *key, const char *format, 
     w->status = clq_fail(CLQ_UNSUPPORTED, "%s.config.%s: %s", w->path, key, text);
 }
 
-json_t *clq_block_refer(const char *layer, int output) {
-    return json_pack("{s:s, s:{s:[s, i, i]}}", "class_name", "__keras_tensor__", "config", "keras_history", layer, 0,
-                     output);
-}
+json_t *clq_block_refer(const char *layer, int output) { return clq_keras_refer(layer, 0, (uint32_t)output, NULL); }
 
 /* A layer with one use; config and keywords are taken, NULL: none. inputs: names of layers, NULL behind the last. */
 void clq_block_add(clq_block_writer *w, const char *module, const char *class_name, const char *name, json_t *config,
@@ -30,8 +27,8 @@ void clq_block_add(clq_block_writer *w, const char *module, const char *class_na
     if (!keywords) keywords = json_object();
     for (size_t i = 0; inputs[i]; i++) (void)json_array_append_new(arguments, clq_block_refer(inputs[i], 0));
     (void)json_object_set_new(config, "name", json_string(name));
-    json_t *layer = json_pack("{s:s, s:s, s:s, s:o, s:[{s:o, s:o}]}", "module", module, "class_name", class_name,
-                              "name", name, "config", config, "inbound_nodes", "args", arguments, "kwargs", keywords);
+    json_t *layer = clq_keras_write_layer(module, class_name, name, config,
+                                          json_pack("[{s:o, s:o}]", "args", arguments, "kwargs", keywords));
     if (!layer || json_array_append_new(w->layers, layer) != 0)
         w->status = clq_fail(CLQ_MEMORY, "%s: out of memory", w->path);
 }

@@ -124,16 +124,14 @@ static const char *const *write_distributed(clq_block_writer *w) {
                                     json_pack("[{s:s, s:{s:n, s:n, s:n}}, I]", "class_name", "__slice__", "config",
                                               "start", "stop", "step", (json_int_t)i));
         (void)json_array_append_new(nodes, json_pack("{s:[o], s:{}}", "args", clq_block_refer(step, 0), "kwargs"));
-        (void)json_array_append_new(made, json_pack("{s:s, s:{s:[s, I, i]}}", "class_name", "__keras_tensor__",
-                                                    "config", "keras_history", name, (json_int_t)i, 0));
+        (void)json_array_append_new(made, clq_keras_refer(name, (uint32_t)i, 0, NULL));
     }
-    json_t *inner = json_pack("{s:s, s:s, s:s, s:O, s:o}", "module", module ? module : CLQ_LAYERS, "class_name",
-                              clq_keras_class(layer), "name", name, "config", json_object_get(layer, "config"),
-                              "inbound_nodes", nodes);
+    json_t *inner = clq_keras_write_layer(module ? module : CLQ_LAYERS, clq_keras_class(layer), name,
+                                          json_incref(json_object_get(layer, "config")), nodes);
     (void)json_array_append_new(w->layers, inner);
     json_t *stack =
-        json_pack("{s:s, s:s, s:s, s:{s:s, s:i}, s:[{s:[o], s:{}}]}", "module", CLQ_NUMPY, "class_name", "Stack",
-                  "name", "output", "config", "name", "output", "axis", 1, "inbound_nodes", "args", made, "kwargs");
+        clq_keras_write_layer(CLQ_NUMPY, "Stack", "output", json_pack("{s:s, s:i}", "name", "output", "axis", 1),
+                              json_pack("[{s:[o], s:{}}]", "args", made, "kwargs"));
     if (!inner || !stack || json_array_append_new(w->layers, stack) != 0)
         w->status = clq_fail(CLQ_MEMORY, "%s: out of memory", w->path);
     return clq_block_give(w, "output");

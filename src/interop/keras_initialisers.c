@@ -1,5 +1,5 @@
-/* Keras's initializers, by class or by name: a row each. */
-#include "interop/keras.h"
+/* Keras's initializers, by class or by name: a row each, by which they are read and written. */
+#include "interop/keras_reading.h"
 
 #include <string.h>
 
@@ -142,4 +142,47 @@ void clq_keras_read_initialiser(clq_keras_attributes *a, const char *key, clq_in
             clq_keras_refuse(a, CLQ_FORMAT, key, "%s: its config should be an object", class->class_name);
         read_config(a, key, class, config, out);
     }
+}
+
+/* ---- writing ---- */
+
+/* Whether the class alone says what the initialiser is, without a configuration. */
+static bool says_all(const initialiser_class *class, const clq_initialiser *i) {
+    const clq_initialiser *value = &class->value;
+    if (class->numbers[0].key) return false;
+    if (i->kind == CLQ_INITIALISER_CONSTANT) return value->value == i->value;
+    return value->scale == i->scale && value->fan == i->fan && value->distribution == i->distribution;
+}
+
+/* The class that says all of it, or one whose configuration does. */
+static const initialiser_class *choose_class(const clq_initialiser *i) {
+    const initialiser_class *chosen = NULL;
+    for (size_t k = 0; k < CLQ_COUNT_OF(classes); k++) {
+        if (classes[k].value.kind != i->kind) continue;
+        if (says_all(&classes[k], i)) return &classes[k];
+        if (classes[k].numbers[0].key) chosen = &classes[k];
+    }
+    return chosen;
+}
+
+json_t *clq_keras_write_initialiser(const clq_keras_writing *w, const void *member) {
+    const clq_initialiser *i = member;
+    const initialiser_class *class = choose_class(i);
+    json_t *config = json_object();
+    (void)w;
+    if (!class) { /* the layer's own */
+        json_decref(config);
+        return json_null();
+    }
+    for (size_t k = 0; k < CLQ_COUNT_OF(class->numbers) && class->numbers[k].key; k++) {
+        double value;
+        memcpy(&value, (const char *)i + class->numbers[k].at, sizeof value);
+        config = clq_json_put(config, class->numbers[k].key, json_real(value));
+    }
+    if (class->has_fan) {
+        config = clq_json_put(config, "mode", json_string(fans[i->fan]));
+        config = clq_json_put(config, "distribution", json_string(distributions[i->distribution]));
+    }
+    return json_pack("{s:s, s:s, s:o, s:n}", "module", "keras.initializers", "class_name", class->class_name, "config",
+                     config, "registered_name");
 }

@@ -1,5 +1,5 @@
 /* model.to_json() of Keras 3, and of Keras 2: the file, and Sequential models. Functional ones: keras_functional.c. */
-#include "interop/keras.h"
+#include "interop/keras_reading.h"
 
 #include <string.h>
 
@@ -22,6 +22,21 @@ size_t clq_keras_tensors(json_t *argument, bool several) {
     if (!several || !json_is_array(argument)) return 0;
     json_array_foreach(argument, i, item) if (!clq_keras_is_tensor(item)) return 0;
     return json_array_size(argument);
+}
+
+json_t *clq_keras_write_layer(const char *module, const char *class_name, const char *name, json_t *config,
+                              json_t *nodes) {
+    return json_pack("{s:s, s:s, s:s, s:o, s:o}", "module", module, "class_name", class_name, "name", name, "config",
+                     config, "inbound_nodes", nodes);
+}
+
+json_t *clq_keras_refer(const char *layer, uint32_t node, uint32_t output, const clq_shape *shape) {
+    json_t *config = json_pack("{s:[s, I, I]}", "keras_history", layer, (json_int_t)node, (json_int_t)output);
+    if (shape) {
+        config = clq_json_put(config, "shape", clq_keras_write_dims(clq_json_append(json_array(), json_null()), shape));
+        config = clq_json_put(config, "dtype", json_string("float32"));
+    }
+    return json_pack("{s:s, s:o}", "class_name", "__keras_tensor__", "config", config);
 }
 
 clq_status clq_keras_check_layers(json_t *layers) {

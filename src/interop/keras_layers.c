@@ -98,100 +98,6 @@ clq_status clq_keras_check_class(json_t *layer, size_t index) {
     return status;
 }
 
-/* ---- regularizers ---- */
-
-typedef struct penalty {
-    double l1, l2;
-} penalty;
-
-/* A class of Keras's own, whose settings are numbers: its factors. */
-static bool is_keras_regularizer(json_t *value) {
-    const char *module = json_string_value(json_object_get(value, "module")), *key;
-    json_t *config = json_object_get(value, "config"), *number;
-    if (json_is_string(value)) return true;
-    if (module && strncmp(module, "keras.", 6) != 0) return false;
-    if (!json_is_object(config)) return false;
-    json_object_foreach(config, key, number) if ((strcmp(key, "l1") != 0 && strcmp(key, "l2") != 0) ||
-                                                 !json_is_number(number)) return false;
-    return true;
-}
-
-static double number_or(json_t *config, const char *key, double otherwise) {
-    json_t *value = json_object_get(config, key);
-    return value ? json_number_value(value) : otherwise;
-}
-
-/* L1, L2 and L1L2, as objects or by name; their factors are 0.01 by default, of L1L2 as an object 0. */
-static bool read_penalty(json_t *value, penalty *out) {
-    json_t *config = json_object_get(value, "config");
-    const char *name = json_is_string(value) ? json_string_value(value) : clq_keras_class(value);
-    const bool l1 = strcmp(name, "L1") == 0 || strcmp(name, "l1") == 0,
-               l2 = strcmp(name, "L2") == 0 || strcmp(name, "l2") == 0,
-               both = strcmp(name, "L1L2") == 0 || strcmp(name, "l1_l2") == 0;
-    const double otherwise = both && config ? 0 : 0.01;
-    *out = (penalty){l1 || both ? number_or(config, "l1", otherwise) : 0,
-                     l2 || both ? number_or(config, "l2", otherwise) : 0};
-    return (l1 || l2 || both) && is_keras_regularizer(value);
-}
-
-/* What a key with such an end is about; false: the key has another end. */
-static bool find_subject(const char *key, const char *end, char subject[40]) {
-    const size_t length = strlen(key), tail = strlen(end);
-    if (length <= tail || length - tail >= 40 || strcmp(key + length - tail, end) != 0) return false;
-    memcpy(subject, key, length - tail);
-    subject[length - tail] = '\0';
-    return true;
-}
-
-static bool has_variable(const clq_model *model, clq_tensor x, const char *name) {
-    const clq_layer *layer = &model->layers[model->tensors[x.id - 1].layer - 1];
-    for (size_t k = 0; k < layer->variable_places; k++)
-        if (layer->variables[k] &&
-            strcmp(model->variables[layer->variables[k] - 1].name + strlen(layer->name) + 1, name) == 0)
-            return true;
-    return false;
-}
-
-/* The layer's variable that a key's "kernel" or "recurrent" means. NULL: the layer does without, as without a bias. */
-static const char *variable_of(const clq_model *model, clq_tensor x, const char *subject) {
-    static const char *const others[][2] = {{"recurrent", "recurrent_kernel"},
-                                            {"depthwise", "depthwise_kernel"},
-                                            {"depthwise", "kernel"}, /* of a layer that has no other kernel */
-                                            {"pointwise", "pointwise_kernel"}};
-    static const char *const optional[] = {"bias", "beta", "gamma"};
-    for (size_t i = 0; i < CLQ_COUNT_OF(others); i++)
-        if (strcmp(others[i][0], subject) == 0 && has_variable(model, x, others[i][1])) return others[i][1];
-    for (size_t i = 0; i < CLQ_COUNT_OF(optional); i++)
-        if (strcmp(optional[i], subject) == 0 && !has_variable(model, x, subject)) return NULL;
-    return subject;
-}
-
-/* Takes all keys of regularizers but that of the output, which is refused as any key is. */
-static void take_penalties(clq_keras_attributes *a) {
-    const char *key;
-    json_t *value;
-    char subject[40];
-    penalty ignored;
-    json_object_foreach(a->object, key, value) {
-        if (!find_subject(key, "_regularizer", subject) || strcmp(subject, "activity") == 0) continue;
-        if (!json_is_null(value) && !read_penalty(value, &ignored)) continue; /* refused at the end */
-        (void)clq_keras_attribute(a, key);
-    }
-}
-
-static void add_penalties(clq_model *model, clq_tensor x, json_t *config) {
-    const char *key;
-    json_t *value;
-    char subject[40];
-    penalty found;
-    json_object_foreach(config, key, value) {
-        if (json_is_null(value) || !find_subject(key, "_regularizer", subject) || !read_penalty(value, &found))
-            continue;
-        const char *variable = variable_of(model, x, subject);
-        if (variable) (void)clq_regularise(model, x, variable, found.l1, found.l2);
-    }
-}
-
 /* config: room for one of the kind. */
 static clq_status add_layer(clq_model *model, json_t *layer, size_t index, const clq_keras_call *call,
                             const clq_layer_kind *kind, void *config, clq_tensor *out) {
@@ -204,7 +110,7 @@ static clq_status add_layer(clq_model *model, json_t *layer, size_t index, const
     a.next_tensor = call->positional + 1;
     const char *name = clq_keras_text(&a, "name", NULL);
     take_common(&a, kind);
-    take_penalties(&a);
+    clq_keras_take_penalties(&a);
     const bool frozen = !clq_keras_flag(&a, "trainable", true) || call->frozen;
     clq_keras_read_rows(&a, kind, &model->tensors[inputs[0].id - 1], config);
     if (a.arguments) clq_keras_refuse(&a, CLQ_UNSUPPORTED, "args", "only tensors can be arguments of a call");
@@ -213,7 +119,7 @@ static clq_status add_layer(clq_model *model, json_t *layer, size_t index, const
     if (call->scope && *name && snprintf(inner, sizeof inner, "%s.%s", call->scope, name) < (int)sizeof inner)
         name = inner;
     *out = clq_model_add_layer(model, kind, name, config, inputs, count);
-    if (out->id) add_penalties(model, *out, json_object_get(layer, "config"));
+    if (out->id) clq_keras_add_penalties(model, *out, json_object_get(layer, "config"));
     if (frozen && out->id) (void)clq_freeze(model, *out);
     if (model->error.status != CLQ_OK) *out = (clq_tensor){0};
     return out->id ? CLQ_OK : clq_fail_within(clq_error_raise(&model->error), "%s", a.path);

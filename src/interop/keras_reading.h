@@ -1,4 +1,4 @@
-/* How rows of attributes are read: by type, a function each (keras_attributes.c, keras_arguments.c). */
+/* How rows of attributes are read and written: by type, a function each (keras_attributes.c, keras_arguments.c). */
 #ifndef CLQ_INTEROP_KERAS_READING_H
 #define CLQ_INTEROP_KERAS_READING_H
 
@@ -10,6 +10,22 @@ typedef struct clq_keras_reading {
     const clq_attribute *row;
     const clq_model_tensor *x;
 } clq_keras_reading;
+
+/* What a row is written with: the shape of the layer's first input. */
+typedef struct clq_keras_writing {
+    const clq_attribute *row;
+    const clq_shape *x;
+} clq_keras_writing;
+
+/* A type of attributes. */
+typedef struct clq_keras_type {
+    void (*read)(const clq_keras_reading *r, void *member);
+    /* The value that a file has; null: the file goes without it. Gives NULL if memory is out. No function: files go
+     * without such values. */
+    json_t *(*write)(const clq_keras_writing *w, const void *member);
+    enum { CLQ_KERAS_IN_CONFIG, CLQ_KERAS_IN_KEYWORDS, CLQ_KERAS_IN_ARGUMENTS } home;
+} clq_keras_type;
+extern const clq_keras_type clq_keras_types[CLQ_ATTRIBUTE_TYPES];
 
 /* The value of a row; NULL if the file has none, and then what the row says of that is done. */
 json_t *clq_keras_value(const clq_keras_reading *r);
@@ -39,5 +55,23 @@ void clq_keras_read_pads(const clq_keras_reading *r, void *member);
 void clq_keras_read_range(const clq_keras_reading *r, void *member);
 void clq_keras_read_sections(const clq_keras_reading *r, void *member);
 void clq_keras_read_axis_pair(const clq_keras_reading *r, void *member);
+
+/* The list, which is taken, with the shape's sizes behind what it has. */
+json_t *clq_keras_write_dims(json_t *list, const clq_shape *shape);
+json_t *clq_keras_write_axis(int axis); /* as files count it */
+json_t *clq_keras_write_initialiser(const clq_keras_writing *w, const void *member);
+json_t *clq_keras_write_operand(const clq_keras_writing *w, const void *member);
+json_t *clq_keras_write_keyword_flag(const clq_keras_writing *w, const void *member);
+json_t *clq_keras_write_keyword_number(const clq_keras_writing *w, const void *member);
+json_t *clq_keras_write_places(const clq_keras_writing *w, const void *member);
+json_t *clq_keras_write_batch_shape(const clq_keras_writing *w, const void *member);
+json_t *clq_keras_write_order(const clq_keras_writing *w, const void *member);
+json_t *clq_keras_write_open_shape(const clq_keras_writing *w, const void *member);
+json_t *clq_keras_write_word(const clq_keras_writing *w, const void *member);
+json_t *clq_keras_write_choice(const clq_keras_writing *w, const void *member);
+json_t *clq_keras_write_pads(const clq_keras_writing *w, const void *member);
+json_t *clq_keras_write_range(const clq_keras_writing *w, const void *member);
+json_t *clq_keras_write_sections(const clq_keras_writing *w, const void *member);
+json_t *clq_keras_write_axis_pair(const clq_keras_writing *w, const void *member);
 
 #endif

@@ -291,6 +291,8 @@ static const clq_setting settings[] = {
      .type = CLQ_SETTING_FLAG, FIELD(whole_window), .commands = GENERATE},
     {"graph", NULL, "also the operations of the step, after each pass over them", .type = CLQ_SETTING_FLAG,
      FIELD(graph), .commands = PLAN},
+    {"write-model", "FILE.json", "write the model as Keras's JSON, in place of the plan", .type = CLQ_SETTING_TEXT,
+     FIELD(write_model), .commands = PLAN, WRITES},
     {"machines", "N", "simulate the step of mirrored training on 1 to N machines, in place of the plan",
      .type = CLQ_SETTING_COUNT, .min = 1, .max = 100000, FIELD(machines), .commands = PLAN},
     {"devices-per-machine", "D", "with --machines (default 1)", .type = CLQ_SETTING_COUNT, .min = 1,

@@ -28,7 +28,7 @@ typedef struct clq_settings {
     bool resume;
     uint64_t check_replicas;
     bool check_numerics;
-    const char *init, *weights, *save, *log, *trace, *out, *progress, *shuffle, *tune, *matmul_precision;
+    const char *init, *weights, *save, *log, *trace, *out, *write_model, *progress, *shuffle, *tune, *matmul_precision;
     const char *precision, *loss_scale, *recompute, *disable_paths, *shard;
     uint64_t batch, batch_per_replica, accumulate, epochs, steps, seed, take, bucket_bytes, backup, local_steps;
     uint64_t ps_ranks, memory_limit, micro_batches, machines, devices_per_machine;

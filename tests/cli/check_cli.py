@@ -576,6 +576,19 @@ class CommandLine(support.InFolder):
         self.assertNotIn("smaller --batch", counted)  # whether one would fit was said
         self.fails(2, *train, "--recompute", "auot", says=["auto"])
 
+    def test_plan_writes_the_model(self):
+        """A file of Keras, which is read as the model that it was made of. Nothing is left of one that cannot be written."""
+        path = self.folder / "cnn.json"
+        told = json.loads(run("plan", "--model", "cnn", "--write-model", path, "--json").stdout)
+        self.assertEqual(told["parameters"], 32 * 10 + 64 * (9 * 32 + 1) + 10 * (1600 + 1))
+        layers = [layer["class_name"] for layer in json.loads(path.read_text())["config"]["layers"]]
+        self.assertEqual(layers, ["InputLayer", "Conv2D", "MaxPooling2D", "Conv2D", "MaxPooling2D", "Flatten", "Dense"])
+        again = self.folder / "again.json"
+        self.assertIn(f"to {again}", run("plan", "--model", path, "--write-model", again).stdout)
+        self.assertEqual(again.read_text(), path.read_text())
+        self.fails(1, "plan", "--write-model", self.folder / "none" / "cnn.json", says=["none/cnn.json"])
+        self.fails(2, "plan", "--write-model", path, "--machines", 2, says=["exclude each other"])
+
     def test_plan_of_a_pipeline(self):
         command = ("plan", "--model", "cnn", "--batch", 256, "--devices", "pocl:0,pocl:1", "--strategy", "pipeline",
                    "--micro-batches", 4)

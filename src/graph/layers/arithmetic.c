@@ -367,6 +367,7 @@ const clq_layer_kind clq_layer_custom_scale = {.type = "CustomScaleLayer",
                                                .stem = "custom_scale_layer",
                                                .module = "keras.src.applications.inception_resnet_v2",
                                                .inputs = {2, 2},
+                                               .takes_list = true,
                                                CLQ_LAYER_CONFIG(scale_config, scale_attributes),
                                                .infer = infer_scale,
                                                .expand = expand_scale};

@@ -230,5 +230,9 @@ const clq_layer_kind clq_layer_attention = {.type = "MultiHeadAttention",
 
 clq_tensor clq_attention(clq_model *model, const clq_tensor *inputs, size_t count, const clq_attention_config *config) {
     const attention_config all = {.all = config ? *config : (clq_attention_config){0}};
+    if (count == 1) { /* the query is the value, as files have it */
+        const clq_tensor twice[] = {inputs[0], inputs[0]};
+        return clq_model_add_layer(model, &clq_layer_attention, all.all.name, &all, twice, CLQ_COUNT_OF(twice));
+    }
     return clq_model_add_layer(model, &clq_layer_attention, all.all.name, &all, inputs, count);
 }

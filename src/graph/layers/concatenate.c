@@ -110,6 +110,7 @@ static bool is_by_token(const clq_model *model, const clq_layer *layer, const cl
 const clq_layer_kind clq_layer_concatenate = {.type = "Concatenate",
                                               .stem = "concatenate",
                                               .inputs = {2, SIZE_MAX},
+                                              .takes_list = true,
                                               CLQ_LAYER_CONFIG(concatenate_config, attributes),
                                               .mask = join_masks,
                                               .by_token = is_by_token,

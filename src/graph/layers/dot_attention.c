@@ -13,7 +13,7 @@ typedef struct product_config {
 } product_config;
 static const clq_attribute product_attributes[] = {
     {CLQ_LAYER_ATTRIBUTE("is_causal", CLQ_ATTRIBUTE_FLAG, product_config, causal)},
-    {CLQ_LAYER_ATTRIBUTE("sliding_window", CLQ_ATTRIBUTE_SIZES, product_config, window)},
+    {CLQ_LAYER_ATTRIBUTE("sliding_window", CLQ_ATTRIBUTE_SIZES, product_config, window), .own = true},
     {CLQ_LAYER_ATTRIBUTE("scale", CLQ_ATTRIBUTE_KEYWORD_NUMBER, product_config, scale)},
     {CLQ_LAYER_ATTRIBUTE("mask", CLQ_ATTRIBUTE_TENSOR, product_config, mask)},
     {.key = "flash_attention", .type = CLQ_ATTRIBUTE_UNUSED},
@@ -120,8 +120,11 @@ typedef struct score_config {
     {CLQ_LAYER_ATTRIBUTE("dropout", CLQ_ATTRIBUTE_NUMBER, score_config, dropout), .most = 1, .below = true},           \
         {CLQ_LAYER_ATTRIBUTE("seed", CLQ_ATTRIBUTE_SEED, score_config, seed)},                                         \
         {CLQ_LAYER_ATTRIBUTE("use_causal_mask", CLQ_ATTRIBUTE_KEYWORD_FLAG, score_config, causal)},                    \
-        {CLQ_LAYER_ATTRIBUTE("query_mask", CLQ_ATTRIBUTE_TENSOR, score_config, query_mask), .implicit = 1}, {          \
-        CLQ_LAYER_ATTRIBUTE("value_mask", CLQ_ATTRIBUTE_TENSOR, score_config, value_mask), .implicit = 2               \
+        {CLQ_LAYER_ATTRIBUTE("query_mask", CLQ_ATTRIBUTE_TENSOR, score_config, query_mask), .implicit = 1,             \
+         .unnamed = true},                                                                                             \
+    {                                                                                                                  \
+        CLQ_LAYER_ATTRIBUTE("value_mask", CLQ_ATTRIBUTE_TENSOR, score_config, value_mask), .implicit = 2,              \
+                                                                                           .unnamed = true             \
     }
 static const clq_attribute score_attributes[] = {SCORED,
                                                  {.key = "use_scale", .type = CLQ_ATTRIBUTE_ONLY_FALSE},
@@ -252,6 +255,7 @@ static clq_id expand_additive(clq_expansion *e, const clq_id *x) {
     const clq_layer_kind kind = {.type = (class_name),                                                                 \
                                  .stem = (name_stem),                                                                  \
                                  .inputs = {2, 5},                                                                     \
+                                 .takes_list = true,                                                                   \
                                  CLQ_LAYER_CONFIG(score_config, rows),                                                 \
                                  .draws = true,                                                                        \
                                  .mask = clq_layer_keep_mask,                                                          \

@@ -60,7 +60,9 @@ static const char *name_mask(const clq_model *model, const char *of, char name[C
 clq_tensor clq_model_add_mask_of(clq_model *model, const char *of, const clq_layer_kind *kind, const void *config,
                                  const clq_tensor *inputs, size_t count) {
     char name[CLQ_LAYER_NAME_MAX];
-    return clq_model_add_layer(model, kind, name_mask(model, of, name), config, inputs, count);
+    const clq_tensor mask = clq_model_add_layer(model, kind, name_mask(model, of, name), config, inputs, count);
+    if (mask.id) model->layers[model->layer_count - 1].of_mask = true;
+    return mask;
 }
 clq_tensor clq_model_add_mask(clq_model *model, const char *of, clq_tensor x) {
     return clq_model_add_mask_of(model, of, &clq_layer_op_not_equal, &(clq_operand){.place = 2}, &x, 1);

@@ -108,6 +108,7 @@ clq_tensor clq_layer_join_masks(clq_model *model, uint32_t layer, clq_tensor y) 
     const clq_layer_kind kind = {.type = (class_name),                                                                 \
                                  .stem = (name_stem),                                                                  \
                                  .inputs = {2, (most)},                                                                \
+                                 .takes_list = true,                                                                   \
                                  .mask = clq_layer_join_masks,                                                         \
                                  .by_token = clq_layer_is_by_token,                                                    \
                                  .infer = clq_layer_infer_broadcast,                                                   \

@@ -16,7 +16,9 @@ typedef struct sides_config {
 ATTRIBUTES(padding_1d, "padding", 1);
 ATTRIBUTES(padding_2d, "padding", 2);
 ATTRIBUTES(padding_3d, "padding", 3);
-ATTRIBUTES(cropping_1d, "cropping", 1);
+static const clq_attribute cropping_1d[] = {
+    {CLQ_LAYER_ATTRIBUTE("cropping", CLQ_ATTRIBUTE_SIDES, sides_config, sides), .fallback = 1}, /* and no order */
+};
 ATTRIBUTES(cropping_2d, "cropping", 2);
 ATTRIBUTES(cropping_3d, "cropping", 3);
 
@@ -27,7 +29,7 @@ static bool crops(const clq_layer *layer) {
 
 static clq_status infer(const clq_model *model, const clq_layer *layer, clq_model_tensor *y) {
     const size_t(*sides)[2] = ((const sides_config *)layer->config)->sides;
-    const unsigned axes = layer->kind->attributes[0].count;
+    const unsigned axes = CLQ_MAX(layer->kind->attributes[0].count, 1u);
     y->shape = clq_model_input_of(model, y, 0)->shape;
     CLQ_TRY(clq_layer_check_rank(&y->shape, axes));
     for (unsigned d = 0; d < axes; d++) {

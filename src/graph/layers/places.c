@@ -73,6 +73,7 @@ static clq_status infer_expand_dims(const clq_model *model, const clq_layer *lay
                                                 .stem = (name_stem),                                                   \
                                                 .module = NUMPY,                                                       \
                                                 .inputs = {1, (most)},                                                 \
+                                                .takes_list = (most) > 1,                                              \
                                                 CLQ_LAYER_CONFIG(config, rows),                                        \
                                                 .moves = true,                                                         \
                                                 .takes_scalars = true,                                                 \

@@ -397,6 +397,7 @@ static clq_id expand_dot(clq_expansion *e, const clq_id *x) {
 const clq_layer_kind clq_layer_dot = {.type = "Dot",
                                       .stem = "dot",
                                       .inputs = {2, 2},
+                                      .takes_list = true,
                                       CLQ_LAYER_CONFIG(dot_config, dot_attributes),
                                       .infer = infer_dot,
                                       .expand = expand_dot};

@@ -27,7 +27,7 @@ static const clq_attribute rms_attributes[] = {
 };
 static const clq_attribute group_attributes[] = {
     {CLQ_LAYER_ATTRIBUTE("groups", CLQ_ATTRIBUTE_NUMBER, clq_row_norm_config, groups), .fallback = 32, .least = -1,
-     .most = INT32_MAX},
+     .whole = true, .most = INT32_MAX},
     {.key = "axis", .type = CLQ_ATTRIBUTE_ONLY_LAST_AXIS},
     {CLQ_LAYER_ATTRIBUTE("epsilon", CLQ_ATTRIBUTE_NUMBER, clq_row_norm_config, epsilon), .fallback = 1e-3, .most = 1},
     {CLQ_LAYER_ATTRIBUTE("center", CLQ_ATTRIBUTE_OPPOSITE, clq_row_norm_config, no_center)},

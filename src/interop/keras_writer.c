@@ -1,0 +1,435 @@
+/* A model as Keras's JSON: a Functional model, each of whose layers is written by the rows of its kind, as it is read.
+ *
+ * Blocks and models within the model are layers of the model by then, and are written as such. Masks are left to Keras,
+ * which passes them on by the rules that the kinds' masks have; if what Keras would pass is not what the model has, as
+ * behind a block that has a rule of its own, the layers that read it are given theirs by keyword. */
+#include "interop/keras_reading.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define OTHER_MASK (UINT32_MAX - 1) /* one that the model has no tensor for */
+
+typedef struct writing {
+    const clq_model *model;
+    /* Of tensors, by index. */
+    uint32_t *place, *node, *output; /* which layer of the file gives them, counted from 0, and as which tensor of it */
+    uint32_t *mask;                  /* id of the mask that Keras gives them; 0: none */
+    bool *needed;                    /* they are in the file */
+    uint32_t *last, *previous;       /* id of the last tensor of a layer that gives several which reads them; of such a
+                                        tensor the one before it that reads the same. 0: none */
+    /* Of layers, by index. */
+    bool *names_masks;   /* their calls name their masks */
+    uint32_t *in_layers; /* place in the file + 1; 0: they are not in it */
+    json_t *layers;      /* NULL: memory is out */
+    clq_status status;
+} writing;
+
+static const clq_model_tensor *tensor_of(const writing *w, uint32_t id) { return &w->model->tensors[id - 1]; }
+static const clq_layer *layer_of(const writing *w, uint32_t id) {
+    return &w->model->layers[tensor_of(w, id)->layer - 1];
+}
+static uint32_t input_of(const writing *w, uint32_t id, size_t i) {
+    return w->model->inputs[tensor_of(w, id)->first_input + i];
+}
+static const void *member_of(const clq_layer *layer, const clq_attribute *row) {
+    return (const char *)layer->config + row->at;
+}
+static size_t place_of(const clq_layer *layer, const clq_attribute *row) {
+    return row->type == CLQ_ATTRIBUTE_TENSOR ? *(const size_t *)member_of(layer, row) : 0;
+}
+static bool is_input(const clq_layer *layer) { return strcmp(layer->kind->type, "InputLayer") == 0; }
+/* One of the tensors of a layer that has the values of all in one. */
+static bool is_output(const clq_layer *layer) { return strcmp(layer->kind->type, "Output") == 0; }
+static bool is_function(const clq_layer_kind *kind) {
+    return kind->module && strncmp(kind->module, "keras.src.ops.", 14) == 0;
+}
+
+/* How many inputs stand in front of those that keywords give. */
+static size_t count_positional(const clq_layer *layer, size_t count) {
+    for (size_t i = 0; i < layer->kind->attribute_count; i++) {
+        const size_t place = place_of(layer, &layer->kind->attributes[i]);
+        if (place > 0) count = CLQ_MIN(count, place - 1);
+    }
+    return count;
+}
+
+/* ---- masks ---- */
+
+/* The mask that Keras gives the tensor, if it gives the inputs those that are known. */
+static uint32_t find_mask(const writing *w, uint32_t id) {
+    const clq_model_tensor *y = tensor_of(w, id);
+    if (!layer_of(w, id)->kind->mask) return 0;
+    for (uint32_t i = 0; i < y->input_count; i++)
+        if (w->mask[input_of(w, id, i) - 1] != tensor_of(w, input_of(w, id, i))->mask) return OTHER_MASK;
+    return y->made_mask;
+}
+
+/* What Keras gives a call for a row's mask that is not named. */
+static uint32_t implied(const writing *w, uint32_t id, const clq_attribute *row) {
+    const size_t positional = count_positional(layer_of(w, id), tensor_of(w, id)->input_count);
+    return w->mask[input_of(w, id, CLQ_MIN(row->implicit, positional) - 1) - 1];
+}
+
+static void note_masks(writing *w, uint32_t id) {
+    const clq_layer *layer = layer_of(w, id);
+    w->mask[id - 1] = find_mask(w, id);
+    for (size_t i = 0; i < layer->kind->attribute_count; i++) {
+        const clq_attribute *row = &layer->kind->attributes[i];
+        if (row->type != CLQ_ATTRIBUTE_TENSOR || !row->implicit) continue;
+        const size_t place = place_of(layer, row);
+        const uint32_t given = implied(w, id, row), wanted = place ? input_of(w, id, place - 1) : 0;
+        if (given == wanted) continue;
+        if ((!wanted || row->unnamed) && w->status == CLQ_OK)
+            w->status = clq_fail(CLQ_UNSUPPORTED, "layer '%s': Keras would give its call another mask", layer->name);
+        w->names_masks[tensor_of(w, id)->layer - 1] = true;
+    }
+}
+
+/* Whether input `i` of the layer's calls is a mask that Keras gives it itself. */
+static bool is_left_out(const writing *w, const clq_layer *layer, size_t i) {
+    for (size_t k = 0; k < layer->kind->attribute_count; k++)
+        if (layer->kind->attributes[k].implicit && place_of(layer, &layer->kind->attributes[k]) == i + 1)
+            return !w->names_masks[layer - w->model->layers];
+    return false;
+}
+
+static void note_needed(writing *w) {
+    const clq_model *model = w->model;
+    for (uint32_t i = 0; i < model->output_count; i++) w->needed[model->outputs[i] - 1] = true;
+    for (uint32_t id = model->tensor_count; id >= 1; id--)
+        for (uint32_t i = 0; i < tensor_of(w, id)->input_count && w->needed[id - 1]; i++)
+            if (!is_left_out(w, layer_of(w, id), i)) w->needed[input_of(w, id, i) - 1] = true;
+}
+
+/* ---- calls ---- */
+
+static const char *name_of(const writing *w, uint32_t id) {
+    const char *name = json_string_value(json_object_get(json_array_get(w->layers, w->place[id - 1]), "name"));
+    return name ? name : ""; /* memory is out */
+}
+static json_t *refer(const writing *w, uint32_t id) {
+    return clq_keras_refer(name_of(w, id), w->node[id - 1], w->output[id - 1], &tensor_of(w, id)->shape);
+}
+
+/* Tensors from..to of a call, as a list. */
+static json_t *refer_all(const writing *w, uint32_t id, size_t from, size_t to) {
+    json_t *list = json_array();
+    for (size_t i = from; i < to; i++) list = clq_json_append(list, refer(w, input_of(w, id, i)));
+    return list;
+}
+
+/* What the call is given by place: tensors, and numbers that stand in place of one or behind them. */
+static json_t *write_arguments(const writing *w, uint32_t id) {
+    const clq_layer *layer = layer_of(w, id);
+    json_t *list = refer_all(w, id, 0, count_positional(layer, tensor_of(w, id)->input_count));
+    if (layer->kind->takes_list) list = clq_json_append(json_array(), list);
+    for (size_t i = 0; i < layer->kind->attribute_count; i++) {
+        const clq_attribute *row = &layer->kind->attributes[i];
+        if (clq_keras_types[row->type].home != CLQ_KERAS_IN_ARGUMENTS) continue;
+        json_t *value = clq_keras_types[row->type].write(&(clq_keras_writing){row, NULL}, member_of(layer, row));
+        const bool first =
+            row->type == CLQ_ATTRIBUTE_OPERAND && ((const clq_operand *)member_of(layer, row))->place == 1;
+        if (json_is_null(value)) continue;
+        if (!first) {
+            list = clq_json_append(list, value);
+        } else if (json_array_insert_new(list, 0, value) != 0) {
+            json_decref(list);
+            list = NULL;
+        }
+    }
+    return list;
+}
+
+/* The tensors of a keyword end where those of the next one begin. */
+static json_t *write_tensors(const writing *w, uint32_t id, const clq_attribute *row) {
+    const clq_layer *layer = layer_of(w, id);
+    const size_t first = place_of(layer, row) - 1;
+    size_t end = tensor_of(w, id)->input_count;
+    for (size_t i = 0; i < layer->kind->attribute_count; i++) {
+        const size_t other = place_of(layer, &layer->kind->attributes[i]);
+        if (other > first + 1) end = CLQ_MIN(end, other - 1);
+    }
+    return end == first + 1 ? refer(w, input_of(w, id, first)) : refer_all(w, id, first, end);
+}
+
+static json_t *write_keywords(const writing *w, uint32_t id) {
+    const clq_layer *layer = layer_of(w, id);
+    json_t *keywords = json_object();
+    for (size_t i = 0; i < layer->kind->attribute_count; i++) {
+        const clq_attribute *row = &layer->kind->attributes[i];
+        const size_t place = place_of(layer, row);
+        json_t *value = json_null();
+        if (place > 0 && !is_left_out(w, layer, place - 1)) value = write_tensors(w, id, row);
+        if (clq_keras_types[row->type].home == CLQ_KERAS_IN_KEYWORDS)
+            value = clq_keras_types[row->type].write(&(clq_keras_writing){row, NULL}, member_of(layer, row));
+        if (!json_is_null(value)) keywords = clq_json_put(keywords, row->key, value);
+    }
+    return keywords;
+}
+
+/* ---- layers ---- */
+
+static bool is_named(const clq_model *model, const char *name) {
+    for (uint32_t i = 0; i < model->layer_count; i++)
+        if (strcmp(model->layers[i].name, name) == 0) return true;
+    return false;
+}
+
+/* Which of its layer's tensors one is, of kinds each of whose tensors is a layer of its own. */
+static size_t number_of(const clq_layer *layer) {
+    return *(const size_t *)(const void *)((const char *)layer->config + layer->kind->output_member - 1);
+}
+
+static json_t *write_config(const writing *w, const clq_layer *layer, const char *name, clq_status *status) {
+    *status = CLQ_OK;
+    json_t *config = json_pack("{s:s}", "name", name);
+    if (!is_function(layer->kind)) config = clq_json_put(config, "trainable", json_boolean(!layer->frozen));
+    for (size_t i = 0; i < layer->kind->attribute_count; i++) {
+        const clq_attribute *row = &layer->kind->attributes[i];
+        const clq_keras_type *type = &clq_keras_types[row->type];
+        if (!type->write || type->home != CLQ_KERAS_IN_CONFIG) continue;
+        if (layer->kind->output_member == row->at + 1) continue; /* the number of its tensor */
+        json_t *value = type->write(&(clq_keras_writing){row, &layer->made_for}, member_of(layer, row));
+        if (json_is_null(value)) continue;
+        if (row->own)
+            *status =
+                clq_fail(CLQ_UNSUPPORTED, "layer '%s': Keras's %s has no %s", layer->name, layer->kind->type, row->key);
+        config = clq_json_put(config, row->key, value);
+    }
+    if (*status == CLQ_OK) *status = clq_keras_write_penalties(w->model, layer, &config);
+    return config;
+}
+
+/* Adds a layer without nodes yet. */
+static void add_layer(writing *w, uint32_t id, const char *name) {
+    const clq_layer *layer = layer_of(w, id);
+    const clq_layer_kind *kind = layer->kind;
+    clq_status status;
+    if (kind->module && strcmp(kind->module, "clique") == 0) {
+        w->status = clq_fail(CLQ_UNSUPPORTED, "layer '%s': Keras has no layer that does what it does, a %s",
+                             layer->name, kind->type);
+        return;
+    }
+    json_t *all = clq_keras_write_layer(kind->module ? kind->module : "keras.layers", kind->type, name,
+                                        write_config(w, layer, name, &status), json_array());
+    all = clq_json_put(all, "registered_name", kind->module ? json_string(kind->type) : json_null());
+    if (layer->variable_places > 0 && count_positional(layer, tensor_of(w, id)->input_count) == 1)
+        all =
+            clq_json_put(all, "build_config",
+                         json_pack("{s:o}", "input_shape",
+                                   clq_keras_write_dims(clq_json_append(json_array(), json_null()), &layer->made_for)));
+    w->layers = clq_json_append(w->layers, all);
+    w->in_layers[tensor_of(w, id)->layer - 1] = (uint32_t)json_array_size(w->layers);
+    if (status != CLQ_OK) w->status = status;
+}
+
+/* ---- tensors ---- */
+
+/* Whether two tensors are of one call of a layer that gives several. */
+static bool is_same_call(const writing *w, uint32_t a, uint32_t b) {
+    const clq_layer *first = layer_of(w, a), *second = layer_of(w, b);
+    const size_t at = first->kind->output_member - 1, behind = at + sizeof(size_t);
+    if (first->kind != second->kind || tensor_of(w, a)->input_count != tensor_of(w, b)->input_count) return false;
+    for (uint32_t i = 0; i < tensor_of(w, a)->input_count; i++)
+        if (input_of(w, a, i) != input_of(w, b, i)) return false;
+    return memcmp(first->config, second->config, at) == 0 &&
+           memcmp((const char *)first->config + behind, (const char *)second->config + behind,
+                  first->kind->config_bytes - behind) == 0;
+}
+
+/* Finds another tensor of the call, of which the file has the layer already. */
+static bool joins_call(writing *w, uint32_t id) {
+    uint32_t *last = &w->last[input_of(w, id, 0) - 1], other = *last;
+    w->output[id - 1] = (uint32_t)number_of(layer_of(w, id));
+    while (other && !is_same_call(w, id, other)) other = w->previous[other - 1];
+    w->previous[id - 1] = *last;
+    *last = id;
+    if (!other) return false;
+    w->place[id - 1] = w->place[other - 1];
+    w->node[id - 1] = w->node[other - 1];
+    return true;
+}
+
+/* The name that a layer of several tensors had where the reader named this one of them: "split", of "split.0.1". */
+static void name_call(const writing *w, uint32_t id, char name[CLQ_LAYER_NAME_MAX]) {
+    const clq_layer *layer = layer_of(w, id);
+    char end[32];
+    (void)snprintf(name, CLQ_LAYER_NAME_MAX, "%s", layer->name);
+    if (!layer->kind->output_member || number_of(layer) == 0) return;
+    (void)snprintf(end, sizeof end, ".0.%zu", number_of(layer));
+    const size_t length = strlen(name), tail = strlen(end);
+    if (length <= tail || strcmp(name + length - tail, end) != 0) return;
+    name[length - tail] = '\0';
+    if (is_named(w->model, name)) memcpy(name, layer->name, length + 1);
+}
+
+static void add_call(writing *w, uint32_t id) {
+    const uint32_t *in_layers = &w->in_layers[tensor_of(w, id)->layer - 1];
+    char name[CLQ_LAYER_NAME_MAX];
+    name_call(w, id, name);
+    if (*in_layers == 0) add_layer(w, id, name);
+    if (w->status != CLQ_OK || !w->layers) return;
+    json_t *nodes = json_object_get(json_array_get(w->layers, *in_layers - 1), "inbound_nodes");
+    w->place[id - 1] = *in_layers - 1;
+    w->node[id - 1] = (uint32_t)json_array_size(nodes);
+    if (json_array_append_new(
+            nodes, json_pack("{s:o, s:o}", "args", write_arguments(w, id), "kwargs", write_keywords(w, id))) != 0)
+        w->status = clq_fail_memory("writing a model as JSON");
+}
+
+/* ---- inputs and outputs ---- */
+
+/* Whether all that reads the input takes it for numbers of rows. */
+static bool is_of_tokens(const writing *w, uint32_t input) {
+    bool read = false;
+    for (uint32_t id = 1; id <= w->model->tensor_count; id++)
+        for (uint32_t i = 0; i < tensor_of(w, id)->input_count && w->needed[id - 1]; i++) {
+            if (input_of(w, id, i) != input) continue;
+            if (clq_layer_rows(layer_of(w, id)) == 0) return false;
+            read = true;
+        }
+    return read;
+}
+
+static json_t *add_input(writing *w, const char *name, const clq_shape *shape, bool of_tokens) {
+    json_t *sizes = clq_keras_write_dims(clq_json_append(json_array(), json_null()), shape);
+    json_t *config = json_pack("{s:s, s:o, s:s, s:b, s:b}", "name", name, "batch_shape", sizes, "dtype",
+                               of_tokens ? "int32" : "float32", "sparse", 0, "ragged", 0);
+    json_t *layer = clq_keras_write_layer("keras.layers", "InputLayer", name, config, json_array());
+    w->layers = clq_json_append(w->layers, clq_json_put(layer, "registered_name", json_null()));
+    return json_pack("[s, i, i]", name, 0, 0);
+}
+
+/* Numbers of a sample that no layer reads are an input, too. */
+static json_t *add_gap(writing *w, json_t *inputs, size_t count) {
+    char name[CLQ_LAYER_NAME_MAX] = "unused";
+    if (count == 0) return inputs;
+    for (unsigned i = 1; is_named(w->model, name) || i <= json_array_size(inputs); i++)
+        (void)snprintf(name, sizeof name, "unused_%u", i);
+    return clq_json_append(inputs, add_input(w, name, &CLQ_SHAPE(count), false));
+}
+
+static json_t *add_inputs(writing *w) {
+    const clq_model *model = w->model;
+    json_t *inputs = json_array();
+    size_t covered = 0;
+    bool parts = false;
+    for (uint32_t id = 1; id <= model->tensor_count; id++) {
+        const clq_layer *layer = layer_of(w, id);
+        if (!is_input(layer) || tensor_of(w, id)->input_count == 0) continue;
+        const size_t first = (size_t) * (const double *)member_of(layer, &layer->kind->attributes[0]);
+        inputs = add_gap(w, inputs, first - covered);
+        covered = first + tensor_of(w, id)->elements;
+        w->place[id - 1] = (uint32_t)json_array_size(w->layers);
+        inputs = clq_json_append(inputs, add_input(w, layer->name, &tensor_of(w, id)->shape, is_of_tokens(w, id)));
+        parts = true;
+    }
+    if (parts) return add_gap(w, inputs, tensor_of(w, model->input)->elements - covered);
+    w->place[model->input - 1] = 0;
+    return clq_json_append(inputs, add_input(w, layer_of(w, model->input)->name, &tensor_of(w, model->input)->shape,
+                                             is_of_tokens(w, model->input)));
+}
+
+/* One alone stands without a list around it. */
+static json_t *unwrap(json_t *list) {
+    if (json_array_size(list) != 1) return list;
+    json_t *only = json_incref(json_array_get(list, 0));
+    json_decref(list);
+    return only;
+}
+
+/* ---- the model ---- */
+
+static json_t *write_model(writing *w) {
+    const clq_model *model = w->model;
+    json_t *inputs = add_inputs(w), *outputs = json_array();
+    for (uint32_t id = 1; id <= model->tensor_count && w->status == CLQ_OK; id++) {
+        const clq_layer *layer = layer_of(w, id);
+        if (!w->needed[id - 1] || is_input(layer)) continue;
+        if (is_output(layer)) {
+            const uint32_t all = input_of(w, id, 0);
+            w->place[id - 1] = w->place[all - 1];
+            w->node[id - 1] = w->node[all - 1];
+            w->output[id - 1] = (uint32_t) * (const size_t *)member_of(layer, &layer->kind->attributes[0]);
+        } else if (!layer->kind->output_member || !joins_call(w, id)) {
+            add_call(w, id);
+        }
+    }
+    for (uint32_t i = 0; i < model->output_count; i++) {
+        const uint32_t id = model->outputs[i];
+        outputs = clq_json_append(outputs, json_pack("[s, I, I]", name_of(w, id), (json_int_t)w->node[id - 1],
+                                                     (json_int_t)w->output[id - 1]));
+    }
+    json_t *layers = w->layers;
+    w->layers = NULL;
+    return json_pack("{s:s, s:s, s:{s:s, s:b, s:o, s:o, s:o}, s:s, s:{s:n}}", "module", "keras.src.models.functional",
+                     "class_name", "Functional", "config", "name", model->name, "trainable", 1, "layers", layers,
+                     "input_layers", unwrap(inputs), "output_layers", unwrap(outputs), "registered_name", "Functional",
+                     "build_config", "input_shape");
+}
+
+static clq_status open_writing(writing *w) {
+    const size_t tensors = w->model->tensor_count, layers = w->model->layer_count;
+    w->place = clq_alloc(tensors, sizeof *w->place);
+    w->node = clq_alloc(tensors, sizeof *w->node);
+    w->output = clq_alloc(tensors, sizeof *w->output);
+    w->mask = clq_alloc(tensors, sizeof *w->mask);
+    w->needed = clq_alloc(tensors, sizeof *w->needed);
+    w->last = clq_alloc(tensors, sizeof *w->last);
+    w->previous = clq_alloc(tensors, sizeof *w->previous);
+    w->names_masks = clq_alloc(layers, sizeof *w->names_masks);
+    w->in_layers = clq_alloc(layers, sizeof *w->in_layers);
+    w->layers = json_array();
+    const bool all = w->place && w->node && w->output && w->mask && w->needed && w->last && w->previous &&
+                     w->names_masks && w->in_layers && w->layers;
+    return all ? CLQ_OK : CLQ_MEMORY;
+}
+
+static void close_writing(writing *w) {
+    clq_free(w->place);
+    clq_free(w->node);
+    clq_free(w->output);
+    clq_free(w->mask);
+    clq_free(w->needed);
+    clq_free(w->last);
+    clq_free(w->previous);
+    clq_free(w->names_masks);
+    clq_free(w->in_layers);
+    json_decref(w->layers);
+}
+
+/* The text of the file. */
+static clq_status write_text(const clq_model *model, clq_text *text) {
+    writing w = {.model = model};
+    json_t *document = NULL;
+    w.status = open_writing(&w);
+    for (uint32_t id = 1; id <= model->tensor_count && w.status == CLQ_OK; id++) note_masks(&w, id);
+    if (w.status == CLQ_OK) {
+        note_needed(&w);
+        document = write_model(&w);
+    }
+    if (w.status == CLQ_OK && document) clq_json_dump(document, JSON_INDENT(1), text);
+    if (w.status == CLQ_OK && (!document || text->failed)) w.status = clq_fail_memory("writing a model as JSON");
+    json_decref(document);
+    close_writing(&w);
+    return w.status;
+}
+
+static clq_status write_file(const char *path, const clq_text *text) {
+    clq_file_writer *writer;
+    CLQ_TRY(clq_file_writer_open(path, &writer));
+    (void)clq_file_writer_put(writer, text->data, text->length); /* commit says if it failed */
+    (void)clq_file_writer_put(writer, "\n", 1);
+    return clq_file_writer_commit(writer);
+}
+
+clq_status clq_model_write_keras_json(const clq_model *model, const char *path) {
+    clq_text text = {0};
+    if (!model->finished)
+        return clq_fail(CLQ_STATE, "model %s is not finished: call clq_model_finish before it is written", model->name);
+    clq_status status = write_text(model, &text);
+    if (status == CLQ_OK) status = write_file(path, &text);
+    clq_free(text.data);
+    return status;
+}
