@@ -340,10 +340,16 @@ CLQ_API clq_tensor clq_position_embedding(clq_model *model, clq_tensor x, size_t
 /* A recurrent layer over the steps of x (steps, c) -> (units), or (steps, units) with return_sequences, as in Keras.
  * Variables: kernel (c, gates * units), recurrent_kernel (units, gates * units), bias (gates * units), of GRU (2,
  * gates * units); gates: 1 of simple cells, 4 of LSTM in the order input, forget, cell, output, 3 of GRU in the order
- * update, reset, candidate. config: its units are needed. */
+ * update, reset, candidate. config: its units, at least 1, are needed. Errors, at clq_model_finish: ARGUMENT (x has
+ * other axes than (steps, c), units are 0, a dropout is out of its range, steps * 8 * units are more than INT32_MAX),
+ * UNSUPPORTED (another activation than those of clq_recurrent_config). */
 CLQ_API clq_recurrent_config clq_recurrent_config_default(size_t units);
 CLQ_API clq_tensor clq_recurrent(clq_model *model, clq_tensor x, clq_cell cell, const clq_recurrent_config *config);
-/* Two such layers, of which one goes backwards, side by side: (2 units), or (steps, 2 units). */
+/* Two such layers with weights of their own, of which one goes backwards, side by side: (2 units), or (steps, 2 units),
+ * each step's two states in one row. Layers: forward_NAME and backward_NAME, which have the variables of clq_recurrent,
+ * and NAME, which joins them; without a name each has a made one, as lstm and lstm_1. NAME has at most 54 bytes, so
+ * that the word in front of it fits. If config goes backwards, the first one does, and the second one forwards. Errors:
+ * those of clq_recurrent. */
 CLQ_API clq_tensor clq_bidirectional(clq_model *model, clq_tensor x, clq_cell cell, const clq_recurrent_config *config);
 /* x itself; in backward no gradient goes through (TensorFlow: stop_gradient, PyTorch: detach), or `factor` times the
  * gradient, which is finite. A factor of -1 turns it around (gradient reversal; Ganin and Lempitsky, 2015). Variables
@@ -366,8 +372,10 @@ CLQ_API clq_tensor clq_keep_mask(clq_model *model, clq_tensor x, clq_tensor of);
 
 /* Adds l1 * sum |w| + l2 * sum w^2 to the loss, w being the variable of the layer that gave x: "kernel", "embeddings",
  * … Losses that are reported have it, and variables of frozen layers have none, as in Keras. For models of one output,
- * whose loss has a weight other than 0; not under tensor and pipeline. Returns x. Errors: ARGUMENT (there is no such
- * variable, a penalty is below 0). */
+ * whose loss has a weight other than 0; not under tensor and pipeline. variable: what stands behind the layer's name in
+ * the variable's: "kernel", "bias", "gamma", "recurrent_kernel", "query/kernel", …; a second call for it takes the
+ * place of the first. l1, l2: finite, at least 0. Returns x. Errors: ARGUMENT (x is no tensor of the model, there is no
+ * such variable, l1 or l2 is out of its range). */
 CLQ_API clq_tensor clq_regularise(clq_model *model, clq_tensor x, const char *variable, double l1, double l2);
 
 /* Marks a cut for strategy pipeline, behind x: layers added up to x belong to the stages before the cut, layers added
