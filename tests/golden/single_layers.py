@@ -24,6 +24,8 @@ import numpy as np
 from keras import layers as kl
 from keras import ops
 
+from variable_names import names_of
+
 COUNT = 2
 VECTOR, ROW, IMAGE, WIDE = (5,), (8, 4), (6, 5, 4), (3, 2, 8)
 
@@ -288,30 +290,6 @@ def build(name: str, shape: tuple[int, ...], layers: list[Callable]) -> keras.Mo
     x = keras.Input(shape, dtype="int32" if tokens else None, name="input")
     front = x if tokens else kl.Dense(shape[-1], name="front")(x)
     return keras.Model(x, [layer(front) for layer in layers], name="model")
-
-
-def names_of(model: keras.Model, models: str = "") -> dict[int, str]:
-    """By id of a variable, Clique's name: what is within another layer or model has that in front, with a dot."""
-    names = {}
-    for layer in model.layers:
-        names |= names_within(layer, models + layer.name)
-    return names
-
-
-def names_within(layer: kl.Layer, name: str) -> dict[int, str]:
-    if isinstance(layer, keras.Model):
-        return names_of(layer, name + ".")
-    rows = ("class_token", "distillation_token", "position_embedding")
-    names = {id(v): f"{name}.{v.name}/embeddings" if v.name in rows else f"{name}/{v.name}"
-             for v in layer._trainable_variables + layer._non_trainable_variables}
-    for inner in layer._layers:
-        if inner is getattr(layer, "cell", None):
-            names |= {id(v): f"{name}/{v.name}" for v in inner.variables}
-        elif isinstance(layer, kl.MultiHeadAttention):
-            names |= {id(v): f"{name}/{inner.name}/{v.name}" for v in inner.variables}
-        else:
-            names |= names_within(inner, f"{name}.{inner.name}")
-    return names
 
 
 def values_of(rng: np.random.Generator, variable: keras.Variable) -> np.ndarray:
