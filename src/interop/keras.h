@@ -106,10 +106,9 @@ typedef struct clq_keras_block_use {
     const clq_model *model;
     const clq_tensor *inputs; /* those that are given, in the order of their names */
     unsigned given;           /* bit i: the one of name i */
-    bool *keeps_mask;         /* is set if what it gives has the mask of its first input */
 } clq_keras_block_use;
-/* The config of a Functional model that does the same: its inputs are those that are given. The caller's. path: the
- * block, for messages. */
+/* The config of a Functional model that does the same: its inputs are those that are given, and "mask_of" is the tensor
+ * whose mask its output has, if it has one. The caller's. path: the block, for messages. */
 clq_status clq_keras_write_block(json_t *layer, const char *path, const clq_keras_block_use *use, json_t **out);
 
 /* Adds all layers of a Functional model's config and finishes the model. */

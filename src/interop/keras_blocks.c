@@ -67,7 +67,7 @@ static const char *const *write_bidirectional(clq_block_writer *w) {
         last = "turned";
     }
     clq_block_add_of_list(w, joined, "output", NULL, CLQ_FROM(names[0], last));
-    w->use->keeps_mask[0] = sequences;
+    if (sequences) w->masked = "sequences";
     return clq_block_give(w, "output");
 }
 
@@ -96,7 +96,7 @@ static const char *const *write_distributed(clq_block_writer *w) {
     if (json_is_object(layer) && !json_is_object(json_object_get(layer, "config")))
         clq_block_refuse(w, "layer", "its config should be an object");
     if (w->status != CLQ_OK) return NULL;
-    w->use->keeps_mask[0] = true;
+    w->masked = "inputs";
     if (goes_along(layer)) {
         clq_block_add(w, module ? module : CLQ_LAYERS, clq_keras_class(layer), name,
                       json_copy(json_object_get(layer, "config")), NULL, CLQ_FROM("inputs"));
@@ -220,7 +220,11 @@ static json_t *finish(clq_block_writer *w, const clq_block_row *row, const char 
         (void)json_array_append_new(starts, json_pack("[s, i, i]", row->names[i], 0, 0));
     }
     for (size_t i = 0; outputs[i]; i++) (void)json_array_append_new(ends, json_pack("[s, i, i]", outputs[i], 0, 0));
-    return json_pack("{s:O, s:o, s:o}", "layers", w->layers, "input_layers", starts, "output_layers", ends);
+    json_t *config = json_pack("{s:O, s:o, s:o}", "layers", w->layers, "input_layers", starts, "output_layers", ends);
+    if (!w->masked || json_object_set_new(config, "mask_of", json_pack("[s, i, i]", w->masked, 0, 0)) == 0)
+        return config;
+    json_decref(config);
+    return NULL;
 }
 
 clq_status clq_keras_write_block(json_t *layer, const char *path, const clq_keras_block_use *use, json_t **out) {

@@ -17,6 +17,7 @@ typedef struct clq_block_writer {
     const char *path; /* of the block, for messages */
     clq_status status;
     const char *output[2];
+    const char *masked; /* the input or layer whose mask the output has; NULL: it has none */
 } clq_block_writer;
 
 #define CLQ_FROM(...) ((const char *const[]){__VA_ARGS__, NULL})

@@ -305,8 +305,7 @@ static clq_status open_inner(clq_keras_graph *outer, const clq_keras_node *n, co
     in->bits = n->given;
     if (!in->scope) return CLQ_MEMORY;
     if (clq_keras_is_block(layer)) {
-        const clq_keras_block_use use = {
-            .model = outer->model, .inputs = inputs, .given = n->given, .keeps_mask = &in->keeps_mask};
+        const clq_keras_block_use use = {.model = outer->model, .inputs = inputs, .given = n->given};
         CLQ_TRY(clq_keras_write_block(layer, where, &use, &in->own_config));
         in->config = config = in->own_config;
     }
@@ -357,6 +356,17 @@ static clq_status find_outputs(const clq_keras_graph *in, clq_keras_node *n) {
     return CLQ_OK;
 }
 
+/* What a block gives has the mask that the block says, whatever layers in it do to masks. */
+static clq_status set_mask(const clq_keras_graph *in, clq_tensor y) {
+    json_t *whose = json_object_get(in->own_config, "mask_of");
+    clq_keras_source found = {0};
+    clq_tensor masked = {0};
+    if (whose) CLQ_TRY(clq_keras_find_node(in, whose, "mask_of", &found));
+    if (whose) CLQ_TRY(find_tensor(in, &found, "mask_of", &masked));
+    in->model->tensors[y.id - 1].mask = whose ? in->model->tensors[masked.id - 1].mask : 0;
+    return CLQ_OK;
+}
+
 static clq_status call_model(clq_keras_graph *f, clq_keras_node *n, const clq_tensor *inputs) {
     json_t *layer = clq_keras_layer_at(f, n->layer);
     char where[160];
@@ -366,10 +376,7 @@ static clq_status call_model(clq_keras_graph *f, clq_keras_node *n, const clq_te
     if (status == CLQ_OK) status = bind_inputs(in, n, inputs);
     if (status == CLQ_OK) status = add_nodes(in);
     if (status == CLQ_OK) status = find_outputs(in, n);
-    if (status == CLQ_OK && in->own_config) { /* the mask is the wrapped layers' own matter */
-        clq_model_tensor *y = &f->model->tensors[n->tensor.id - 1];
-        y->mask = in->keeps_mask ? f->model->tensors[inputs[0].id - 1].mask : 0;
-    }
+    if (status == CLQ_OK && in->own_config) status = set_mask(in, n->tensor);
     return status == CLQ_OK ? CLQ_OK : clq_fail_within(status, "%s", where);
 }
 

@@ -38,7 +38,6 @@ struct clq_keras_graph {
     bool sequential;
     json_t *config, *own_config; /* of a Functional model; that of a block is its own */
     unsigned bits;               /* of a block: bits of its inputs */
-    bool keeps_mask;             /* likewise: what it gives has its first input's mask */
     clq_tensor given;
     clq_keras_graph **inner; /* by layer: a model within it, once that was applied; else NULL */
     json_t *layers, *index;  /* index: by name, of layers */

@@ -44,7 +44,7 @@ static const char *const *write_encoder(clq_block_writer *w) {
                             clq_block_mask_keyword(w, 1, "attention_mask", "pairs"), x, x);
     clq_block_add_dropout(w, "self_attention_dropout", dropout, "self_attention_layer");
     x = end_part(w, first, "self_attention_layer_norm", "self_attention_sum", "self_attention_dropout", "inputs");
-    w->use->keeps_mask[0] = true;
+    w->masked = "inputs";
     return clq_block_give(w, add_feedforward(w, first, channels, dropout, x));
 }
 
@@ -83,7 +83,7 @@ static const char *const *write_decoder(clq_block_writer *w) {
         clq_block_add_dropout(w, "cross_attention_dropout", dropout, "cross_attention");
         x = end_part(w, first, "cross_attention_layer_norm", "cross_attention_sum", "cross_attention_dropout", from);
     }
-    w->use->keeps_mask[0] = true;
+    w->masked = "decoder_sequence";
     return clq_block_give(w, add_feedforward(w, first, channels, dropout, x));
 }
 
@@ -122,6 +122,7 @@ static const char *const *write_tokens(clq_block_writer *w) {
     clq_block_add(w, CLQ_HUB "layers.modeling.position_embedding", "PositionEmbedding", "position_embedding", positions,
                   NULL, CLQ_FROM("token_embedding"));
     clq_block_add_sum(w, "sum", "token_embedding", "position_embedding");
+    w->masked = "token_embedding";
     return clq_block_give(w, "sum");
 }
 
