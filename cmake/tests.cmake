@@ -315,7 +315,7 @@ include(cmake/world.cmake)
 # The longest ones first: on a fresh tree ctest knows no times, and one that builds many kernels would be left alone.
 # comm/combine before all: it builds what every other test of the collectives needs.
 set(cost 100)
-foreach(name comm/combine interop/golden world/train_openmpi ops/loss train/strategies ops/gemm world/bench_openmpi
+foreach(name comm/combine interop/golden interop/golden_families world/train_openmpi ops/loss train/strategies ops/gemm world/bench_openmpi
     world/why_openmpi graph/step_graph graph/exchange world/launch_openmpi ops/conv2d world/failure_threads
     compilers/kernels cli/contract ops/dense train/paths train/strict train/recompute cli/choice ops/update why/probe cli/build
     train/failure cli/peers graph/tune train/checkpoint ops/winograd train/features graph/fused_step ops/activation train/mixed
@@ -372,7 +372,7 @@ set(host_tests "base/.*" "bench/.*" "comm/.*" "data/.*" "device/.*" "formats/.*"
   "train/(checkpoint_faults|failure|features|log|loops|parts|ps_discrete|shares|upload_ahead)" "why/probe")
 set(plain_tests "comma/.*" "install/.*" "law/.*" "strict/.*" "soak/.*" "cli/(bench|build|choice|why)"
   "comm/(all_reduce|collectives|gpus)" "device/(cache|program_load|twins)"
-  "graph/(chains|fusion|keep|plan|stages|tune)" "interop/golden"
+  "graph/(chains|fusion|keep|plan|stages|tune)" "interop/golden(_families)?"
   "ops/(activation|arrange|batched|compress|conv2d|conv_pool|copy|dense|dropout|element_programs|folds|grouped|input|joined|loss|normalise|norms|penalty|pool2d)"
   "ops/(recurrent|repeat|row_norm|update|warp|winograd)"
   "train/(callback_strategies|checkpoint|compress|counts|fit|local_steps|loop_strategies|loss_values|mirrored|modes|penalty)"

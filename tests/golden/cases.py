@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 Weights = dict[str, np.ndarray]  # "layer/variable" -> values, Keras's layouts
-Data = tuple[np.ndarray, ...]  # samples, then the targets of each output
+# Samples, those of several inputs as a tuple; then the targets of each output.
+Data = tuple[np.ndarray | tuple[np.ndarray, ...], ...]
 
 STEPS = 50
 FASHION_MNIST = Path("/usr/share/datasets/fashion-mnist")  # where the package dataset-fashion-mnist puts it
@@ -170,6 +171,8 @@ class Case:
     sample_weights: bool = False  # drawn behind the data
     metrics: tuple[str, ...] = ()  # as of --metrics, of the initial model
     dropout_seed: int | None = None  # of the masks, where the model has Dropout
+    rescales: bool = False  # the model gets bytes as 0 to 255, and rescales them itself
+    brief: bool = False  # one jittered run, none of Keras's optimizer, and final weights and predictions of nine digits
 
     @property
     def losses(self) -> tuple[Loss, ...]:

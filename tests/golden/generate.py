@@ -17,7 +17,7 @@ import json
 import math
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
@@ -36,11 +36,13 @@ import masks
 import normalised_models
 from branched_cases import BRANCHED
 from cases import CHAINS, STEPS, Case, CrossEntropy, Data, Weights
+from family_cases import FAMILIES
 from loss_cases import LOSSES
 from losses import metric_of
 from optimizer_cases import OPTIMIZERS
+from variables import initial_value, names_of
 
-CASES = CHAINS + BRANCHED + OPTIMIZERS + LOSSES
+CASES = CHAINS + BRANCHED + OPTIMIZERS + LOSSES + FAMILIES
 LISTS = {"layers": layer_models, "branched": branched_models, "normalised": normalised_models}
 JITTER = 1e-6
 STATE_AFTER = (1, 10, STEPS)  # steps
@@ -55,38 +57,43 @@ def as_input(x: np.ndarray) -> np.ndarray:
     return x if x.dtype == np.float32 else x.astype(np.float32) * (np.float32(1) / np.float32(255))
 
 
+Inputs = tuple[np.ndarray, ...]  # of a model, as it is fed
+
+
+def arrays_of(x: np.ndarray | Inputs) -> Inputs:
+    """The samples of each input."""
+    return x if isinstance(x, tuple) else (x,)
+
+
+def fed(model: keras.Model, x: np.ndarray | Inputs, dtype: str, rescales: bool) -> Inputs:
+    """Tokens as they are, other numbers in `dtype`."""
+    return tuple(
+        a.astype("int32") if "int" in i.dtype else (a if rescales else as_input(a)).astype(dtype)
+        for a, i in zip(arrays_of(x), model.inputs, strict=True)
+    )
+
+
+def built(case: Case) -> keras.Model:
+    """The names of layers that have none of their own are those of a first model."""
+    keras.utils.clear_session()
+    return case.build()
+
+
 def use_float(dtype: str) -> None:
     """Layers follow the policy, losses and optimizers floatx; floatx alone leaves the layers as they were."""
     keras.config.set_floatx(dtype)
     keras.config.set_dtype_policy(dtype)
 
 
-def tensor_name(variable: keras.Variable) -> str:
-    """`layer/variable`; Keras puts the model's name in front, which is left out."""
-    return "/".join(variable.path.split("/")[-2:])
-
-
 def state_of(model: keras.Model) -> Weights:
-    """Moving statistics, by name. A Dropout's generator, of whole numbers, is none of a run's state."""
-    return {tensor_name(v): v.numpy() for v in model.non_trainable_variables if "float" in v.dtype}
+    """Moving statistics and what is frozen, by name. A Dropout's generator, of whole numbers, is none of a run's state."""
+    names = names_of(model)
+    return {names[id(v)]: v.numpy() for v in model.non_trainable_variables if "float" in v.dtype}
 
 
 def initial_weights(model: keras.Model, rng: np.random.Generator) -> Weights:
-    """Glorot uniform kernels; biases off zero, factors and variances off one, so that ignoring them is found out."""
-    weights = {}
-    for v in model.variables:
-        if "float" not in v.dtype:
-            continue
-        if v.name in ("gamma", "moving_variance"):
-            w = rng.uniform(0.5, 1.5, v.shape)
-        elif len(v.shape) == 1:
-            w = rng.uniform(-0.2, 0.2, v.shape)
-        else:
-            receptive = math.prod(v.shape[:-2])
-            limit = math.sqrt(6 / (receptive * (v.shape[-2] + v.shape[-1])))
-            w = rng.uniform(-limit, limit, v.shape)
-        weights[tensor_name(v)] = w.astype(np.float32)
-    return weights
+    names = names_of(model)
+    return {names[id(v)]: initial_value(rng, v).astype(np.float32) for v in model.variables if "float" in v.dtype}
 
 
 def batches(case: Case, count: int) -> Iterator[slice]:
@@ -106,7 +113,7 @@ def weights_of(case: Case, data: Data) -> np.ndarray | None:
         return class_weight_to_sample_weights(data[1], dict(enumerate(case.class_weights)))
     if not case.sample_weights:
         return None
-    return (np.random.default_rng(case.seed + 1000).integers(0, 9, len(data[0])) / 4).astype(np.float32)
+    return (np.random.default_rng(case.seed + 1000).integers(0, 9, len(arrays_of(data[0])[0])) / 4).astype(np.float32)
 
 
 class MaskedDropout(keras.layers.Dropout):
@@ -143,19 +150,21 @@ class Evaluation:
     predictions_first4: list[list[float]]
 
 
-def evaluate(case: Case, model: keras.Model, data: Data) -> list[Evaluation]:
+def evaluate(case: Case, model: keras.Model, x: Inputs, targets: Inputs) -> list[Evaluation]:
     results = []
-    for loss, y, found in zip(case.losses, data[1:], outputs_of(model, data[0], training=False), strict=True):
-        accuracy, labels = None, y if y.ndim == 1 else y.argmax(axis=1)
+    for loss, y, found in zip(case.losses, targets, outputs_of(model, x, training=False), strict=True):
+        accuracy = None
         if isinstance(loss, CrossEntropy):
-            accuracy = float(np.mean(found.numpy().argmax(axis=1) == labels))
+            labels = y if loss.sparse else y.argmax(axis=-1)
+            accuracy = float(np.mean(found.numpy().argmax(axis=-1) == labels))
         value = float(loss.keras()(tf.constant(y), found))
         results.append(Evaluation(value, accuracy, found.numpy()[:4].tolist()))
     return results
 
 
-def outputs_of(model: keras.Model, x: np.ndarray, *, training: bool) -> list[tf.Tensor]:
-    outputs = model(tf.constant(x), training=training)
+def outputs_of(model: keras.Model, x: Inputs, *, training: bool) -> list[tf.Tensor]:
+    inputs = [tf.convert_to_tensor(a) for a in x]
+    outputs = model(inputs if len(x) > 1 else inputs[0], training=training)
     return outputs if isinstance(outputs, list) else [outputs]
 
 
@@ -182,6 +191,24 @@ class Trace:
         return found
 
 
+def differentiation(case: Case, model: keras.Model, dtype: str) -> Callable[..., tuple]:
+    """A function of a batch's inputs, targets and weights of samples: the loss, that of each output, and the gradients."""
+    variables, losses_of = model.trainable_variables, [one.keras() for one in case.losses]
+
+    def differentiate(x: Inputs, targets: Inputs, by_sample: Inputs) -> tuple:
+        with tf.GradientTape() as tape:
+            outputs = outputs_of(model, x, training=True)
+            losses = [f(tf.convert_to_tensor(y), z, *by_sample) for f, y, z in zip(losses_of, targets, outputs, strict=True)]
+            weighted = zip(case.loss_weights, losses, strict=True)
+            loss = tf.add_n([one if w == 1.0 else w * one for w, one in weighted] + model.losses)
+        assert all(t.dtype == dtype for t in (*losses, *outputs, *variables))
+        for one, output in zip(case.losses, outputs, strict=True):  # the loss starts from the logits once
+            assert not isinstance(one, CrossEntropy) or not (one.from_logits and hasattr(output, "_keras_logits"))
+        return loss, losses, [tf.convert_to_tensor(g) for g in tape.gradient(loss, [v.value for v in variables])]
+
+    return differentiate
+
+
 def run(case: Case, data: Data, initial: Weights, dtype: str, *, keras_update: bool = False,
         jitter: np.random.Generator | None = None) -> Trace:  # fmt: skip
     """Train from `initial`, everything in `dtype`; the update is ours, or Keras's optimizer.
@@ -190,34 +217,28 @@ def run(case: Case, data: Data, initial: Weights, dtype: str, *, keras_update: b
     float32 rounds, to see whether the trace comes near a kink of ReLU or a tie of max pooling.
     """
     use_float(dtype)
-    model, optimizer = case.build(), case.optimizer.keras()
-    losses_of = [one.keras() for one in case.losses]
+    model, optimizer = built(case), case.optimizer.keras()
     dropouts = masked_dropouts(case, model)
     variables = model.trainable_variables
-    names = [tensor_name(v) for v in variables]
+    name_of = names_of(model)
+    names = [name_of[id(v)] for v in variables]
     weights = {k: initial[k].astype(dtype) for k in names}
     for v in model.variables:
         if "float" in v.dtype:
-            v.assign(initial[tensor_name(v)].astype(dtype))
+            v.assign(initial[name_of[id(v)]].astype(dtype))
     update = case.optimizer.updater(weights)
 
     average, averages = getattr(case.optimizer, "average", 0.0), {}
-    data, by_sample = (as_input(data[0]).astype(dtype), *data[1:]), weights_of(case, data)
-    trace = Trace(initial=evaluate(case, model, data))
-    for step, part in enumerate(batches(case, len(data[0])), start=1):
+    x, targets = fed(model, data[0], dtype, case.rescales), data[1:]
+    by_sample = () if (factors := weights_of(case, data)) is None else (factors,)
+    differentiate = differentiation(case, model, dtype)
+    if not dropouts:  # their masks are of numpy, and anew for each step
+        differentiate = tf.function(differentiate)
+    trace = Trace(initial=evaluate(case, model, x, targets))
+    for step, part in enumerate(batches(case, len(x[0])), start=1):
         for one in dropouts:
             one.step = step
-        with tf.GradientTape() as tape:
-            outputs = outputs_of(model, data[0][part], training=True)
-            losses = [
-                f(tf.constant(y[part]), z, None if by_sample is None else by_sample[part]) for f, y, z in zip(losses_of, data[1:], outputs, strict=True)
-            ]
-            weighted = zip(case.loss_weights, losses, strict=True)
-            loss = tf.add_n([one if w == 1.0 else w * one for w, one in weighted])
-        assert all(t.dtype == dtype for t in (*losses, *outputs, *variables))
-        for one, output in zip(case.losses, outputs, strict=True):  # the loss starts from the logits once
-            assert not isinstance(one, CrossEntropy) or not (one.from_logits and hasattr(output, "_keras_logits"))
-        gradients = tape.gradient(loss, [v.value for v in variables])
+        loss, losses, gradients = differentiate(*(tuple(a[part] for a in arrays) for arrays in (x, targets, by_sample)))
         norms = {
             k: float(np.linalg.norm(g.numpy().astype(np.float64)))
             for k, g in zip(names, gradients, strict=True)
@@ -239,17 +260,17 @@ def run(case: Case, data: Data, initial: Weights, dtype: str, *, keras_update: b
         if step in STATE_AFTER:
             trace.state[step] = state_of(model)
     if case.tolerance_final:
-        trace.state[STEPS].update({tensor_name(v): v.numpy() for v in variables})
+        trace.state[STEPS].update({k: v.numpy() for v, k in zip(variables, names, strict=True)})
     if average:
         if keras_update:
             averages = dict(zip(names, (a.numpy() for a in optimizer._model_variables_moving_average), strict=True))
         trace.state[STEPS].update({f"average/{k}": a for k, a in averages.items()})
-    trace.final = evaluate(case, model, data)
+    trace.final = evaluate(case, model, x, targets)
     return trace
 
 
 def worst_jittered(case: Case, data: Data, initial: Weights, exact: Trace) -> dict[str, float]:
-    runs = (run(case, data, initial, "float64", jitter=np.random.default_rng(i)) for i in range(5))
+    runs = (run(case, data, initial, "float64", jitter=np.random.default_rng(i)) for i in range(1 if case.brief else 5))
     found = [r.deviation(exact) for r in runs]
     return {k: max(d[k] for d in found) for k in found[0]}
 
@@ -257,7 +278,7 @@ def worst_jittered(case: Case, data: Data, initial: Weights, exact: Trace) -> di
 def prepare(case: Case) -> tuple[str, Data, Weights]:
     """The model as JSON, its data and its initial weights: all that depends on the seed."""
     use_float("float32")
-    model = case.build()
+    model = built(case)
     rng = np.random.default_rng(case.seed)
     data = case.data(rng)
     return model.to_json(), data, initial_weights(model, rng)
@@ -278,8 +299,18 @@ def write_safetensors(path: Path, tensors: Weights) -> None:
     path.write_bytes(struct.pack("<Q", len(text)) + text + values)
 
 
-def targets_file(output: int) -> str:
-    return f"y_train_{output}.npy" if output else "y_train.npy"
+def train_file(stem: str, number: int) -> str:
+    """`stem`: x of an input, y of an output."""
+    return f"{stem}_train_{number}.npy" if number else f"{stem}_train.npy"
+
+
+def rounded(value: object) -> object:
+    """All numbers with a fraction, to nine digits."""
+    if isinstance(value, dict):
+        return {k: rounded(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [rounded(v) for v in value]
+    return float(f"{value:.9g}") if isinstance(value, float) else value
 
 
 def of_outputs(case: Case, model_json: str, exact: Trace) -> dict:
@@ -292,7 +323,7 @@ def of_outputs(case: Case, model_json: str, exact: Trace) -> dict:
     entries = []
     for i, (name, loss) in enumerate(zip(names, case.losses, strict=True)):
         entry = {"layer": name, "loss_spec": loss.spec(), "loss_weight": case.loss_weights[i],
-                 "targets": targets_file(i), "loss": [losses[i] for losses in exact.output_loss],
+                 "targets": train_file("y", i), "loss": [losses[i] for losses in exact.output_loss],
                  "predictions_first4": exact.initial[i].predictions_first4}  # fmt: skip
         accuracy = exact.initial[i].accuracy
         entries.append(entry if accuracy is None else {**entry, "accuracy_initial": accuracy})
@@ -304,10 +335,11 @@ def of_metrics(case: Case, initial: Weights, data: Data) -> dict:
     if not case.metrics:
         return {}
     use_float("float64")
-    model = case.build()
+    model = built(case)
+    names = names_of(model)
     for v in model.variables:
-        v.assign(initial[tensor_name(v)].astype("float64"))
-    (found,) = outputs_of(model, as_input(data[0]).astype("float64"), training=False)
+        v.assign(initial[names[id(v)]].astype("float64"))
+    (found,) = outputs_of(model, fed(model, data[0], "float64", case.rescales), training=False)
     values = {}
     for text in case.metrics:
         metric = metric_of(text, case.loss.from_logits)
@@ -342,29 +374,26 @@ def write_case(case: Case, out: Path) -> None:
     model_json, data, initial = prepare(case)
     exact = run(case, data, initial, "float64")
     single = run(case, data, initial, "float32")
-    keras64 = run(case, data, initial, "float64", keras_update=True)
-    keras32 = run(case, data, initial, "float32", keras_update=True)
     ends = zip([*exact.initial, *exact.final], [*single.initial, *single.final], strict=True)
     assert all(a.accuracy == b.accuracy for a, b in ends)
 
-    deviation = {
-        "f32": single.deviation(exact),
-        "jitter_f64": worst_jittered(case, data, initial, exact),
-        "keras_optimizer_f64": keras64.deviation(exact),
-        "keras_optimizer_f32": keras32.deviation(exact),
-    }
+    deviation = {"f32": single.deviation(exact), "jitter_f64": worst_jittered(case, data, initial, exact)}
+    for name in () if case.brief else ("float64", "float32"):
+        own = run(case, data, initial, name, keras_update=True)
+        deviation[f"keras_optimizer_f{name[5:]}"] = own.deviation(exact)
+    said = rounded if case.brief else dict
     record = {
         "name": case.name,
         "args": case.args(),
         "tolerance": {"loss": case.tolerance_loss, "grad_norm": case.tolerance_grad_norm, **of_state(case, exact)},
         "steps": STEPS,
-        "samples": len(data[0]),
+        "samples": len(arrays_of(data[0])[0]),
         "loss": exact.loss,
         "loss_f32": single.loss,
         "grad_norm": exact.grad_norm,
         "first_grad_norms": exact.first_grad_norms,
-        **of_outputs(case, model_json, exact),
-        **of_modes(case, model_json, exact),
+        **said(of_outputs(case, model_json, exact)),
+        **said(of_modes(case, model_json, exact)),
         **of_metrics(case, initial, data),
         "deviation": deviation,
         "seed": case.seed,
@@ -376,11 +405,12 @@ def write_case(case: Case, out: Path) -> None:
     (folder / "model.json").write_text(model_json + "\n")
     (folder / "case.json").write_text(json.dumps(record, indent=1) + "\n")
     write_safetensors(folder / "init.safetensors", initial)
-    np.save(folder / "x_train.npy", data[0])
+    for i, samples in enumerate(arrays_of(data[0])):
+        np.save(folder / train_file("x", i), samples)
     if case.sample_weights:
         np.save(folder / "w_train.npy", weights_of(case, data))
     for i, targets in enumerate(data[1:]):
-        np.save(folder / targets_file(i), targets)
+        np.save(folder / train_file("y", i), targets)
     found = (f"{k} {d['loss']:.1e} {d['grad_norm']:.1e}" for k, d in deviation.items())
     print(case.name, f"loss {exact.loss[0]:.4f} -> {exact.loss[-1]:.4f}", *found, sep="  ")
 

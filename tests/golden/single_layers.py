@@ -24,7 +24,7 @@ import numpy as np
 from keras import layers as kl
 from keras import ops
 
-from variable_names import names_of
+from variables import names_of
 
 COUNT = 2
 VECTOR, ROW, IMAGE, WIDE = (5,), (8, 4), (6, 5, 4), (3, 2, 8)

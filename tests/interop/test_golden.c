@@ -404,18 +404,11 @@ typedef struct counts {
     size_t follows, refused, differs;
 } counts;
 
-static bool is_normalised(const golden *g) { return strstr(g->folder, "/normalised/") != NULL; }
-
 /* That a way means something else than the trace does, by its documents, though it trains. */
 static const char *other_meaning(const golden *g, const struct way_row *way) {
-    if (way->pieces && is_normalised(g)) return "statistics are of each batch that is accumulated";
+    if (way->pieces && golden_has_statistics(g)) return "statistics are of each batch that is accumulated";
     if (way->pieces && g->drop_remainder) return "what is dropped is less than a batch that is accumulated";
     return NULL;
-}
-
-/* The limits of strategies that decision 050 tells, and docs/command-line.md. */
-static bool is_documented(const char *refusal) {
-    return strstr(refusal, "statistics of the global batch") || strstr(refusal, "can be cut into at most");
 }
 
 static void run_row(golden *g, void *context) {
@@ -428,13 +421,13 @@ static void run_row(golden *g, void *context) {
         return;
     }
     golden_by = c->way->by;
-    golden_by.synchronized = is_normalised(g) && c->way->by.micro_batches != 1;
+    golden_by.synchronized = golden_has_statistics(g) && c->way->by.micro_batches != 1;
     g->pieces = c->way->pieces;
     if (golden_try(g, c->spec, NULL, &more) == CLQ_OK) {
         c->follows++;
         return;
     }
-    if (strchr(clq_error_detail(), '\n') || !is_documented(clq_error_detail()))
+    if (!golden_refusal_is_documented())
         fail_msg("%s, %s on %s: %s", g->name, c->way->name, c->spec, clq_error_detail());
     c->refused++;
     print_message("%-30s %-36s %-24s refused: %s\n", c->way->name, c->spec, g->name, clq_error_detail());
@@ -442,7 +435,8 @@ static void run_row(golden *g, void *context) {
 
 static const char *only; /* a way's name; NULL: all */
 
-static const char *const groups[] = {".", "branched", "outputs", "normalised", "regression", "optimizers", "losses"};
+static const char *const groups[] = {".",          "branched",   "outputs", "normalised",
+                                     "regression", "optimizers", "losses",  "families"};
 
 /* fours: with the ways that need four devices. */
 static void every_way_on(const char *spec, bool fours) {

@@ -1,4 +1,5 @@
 #include "support/interop_golden.h"
+#include "graph/model.h"
 #include "interop/interop.h"
 #include "support/check.h"
 #include "support/system.h"
@@ -7,6 +8,8 @@
 #include <math.h>
 #include <stdlib.h>
 #include <unistd.h>
+
+#define SMALL_PART 1e-2 /* of the whole gradient's norm */
 
 golden_way golden_by;
 
@@ -100,19 +103,22 @@ static void check_near(const golden *g, const char *spec, const char *what, size
                  what, step, got, want, error, tolerance);
 }
 
-/* The norm of each variable's reduced gradient, on every replica. */
+/* The norm of each variable's reduced gradient, on every replica. A norm far below that of the whole gradient, such as
+ * that of an attention's key biases, whose gradient is 0, is of rounding errors: these are parts of the whole. */
 static void check_gradient_norms(const golden *g, const char *spec, clq_trainer *trainer, const clq_model *model) {
+    const double whole = json_number_value(json_array_get(json_object_get(g->json, "grad_norm"), 0));
     for (size_t i = 0; i < clq_model_variable_count(model); i++) {
         clq_variable_info variable;
         assert_ok(clq_model_variable(model, i, &variable));
         if (!variable.trainable) continue;
+        const double want = number(g, "first_grad_norms", variable.name);
         float *gradient = clq_alloc(variable.elements, sizeof *gradient);
         for (unsigned r = 0; r < clq_trainer_replicas(trainer); r++) {
             double squares = 0.0;
             assert_ok(clq_trainer_get_gradient(trainer, r, i, gradient));
             for (size_t k = 0; k < variable.elements; k++) squares += (double)gradient[k] * (double)gradient[k];
-            check_near(g, spec, variable.name, 1, sqrt(squares), number(g, "first_grad_norms", variable.name),
-                       number(g, "tolerance", "grad_norm"));
+            check_near(g, spec, variable.name, 1, sqrt(squares), want,
+                       number(g, "tolerance", "grad_norm") * fmax(1, SMALL_PART * whole / fmax(want, 1e-12)));
         }
         clq_free(gradient);
     }
@@ -124,11 +130,28 @@ static json_t *said_of(const golden *g, size_t output) {
     return outputs ? json_array_get(outputs, output) : g->json;
 }
 
+/* Numbers in lists of lists, row by row. */
+static size_t count_numbers(const json_t *value) {
+    size_t count = 0;
+    if (!json_is_array(value)) return json_is_number(value);
+    for (size_t i = 0; i < json_array_size(value); i++) count += count_numbers(json_array_get(value, i));
+    return count;
+}
+static double number_at(json_t *value, size_t index) {
+    while (json_is_array(value)) {
+        const size_t each = count_numbers(json_array_get(value, 0));
+        value = json_array_get(value, index / each);
+        index %= each;
+    }
+    return json_number_value(value);
+}
+
 static void check_rows(const golden *g, const char *spec, json_t *rows, size_t values, const float *out) {
     assert_int_equal(json_array_size(rows), 4);
+    assert_int_equal(count_numbers(rows), 4 * values);
     for (size_t i = 0; i < 4; i++)
         for (size_t k = 0; k < values; k++) {
-            double want = json_number_value(json_array_get(json_array_get(rows, i), k));
+            const double want = number_at(json_array_get(rows, i), k);
             if (!(fabs((double)out[i * values + k] - want) <= 2e-6 * fmax(1.0, fabs(want))))
                 fail_msg("%s on %s: output %zu of sample %zu is %.9g and Keras's is %.9g", g->name, spec, k, i,
                          (double)out[i * values + k], want);
@@ -139,14 +162,16 @@ static void check_predictions(const golden *g, const char *spec, clq_trainer *tr
                               const clq_model *model) {
     const size_t samples = clq_dataset_get_info(data)->samples, count = clq_model_output_count(model);
     float *out[CLQ_MODEL_OUTPUTS_MAX] = {NULL};
+    size_t values[CLQ_MODEL_OUTPUTS_MAX];
     for (size_t i = 0; i < count; i++) {
-        out[i] = clq_alloc(samples * clq_model_output_shape(model, i).dims[0], sizeof **out);
+        const clq_shape shape = clq_model_output_shape(model, i);
+        assert_ok(clq_shape_elements(&shape, &values[i]));
+        out[i] = clq_alloc(samples * values[i], sizeof **out);
         assert_non_null(out[i]);
     }
     assert_ok(count > 1 ? clq_predict_outputs(trainer, data, out) : clq_predict(trainer, data, out[0]));
     for (size_t i = 0; i < count; i++) {
-        check_rows(g, spec, json_object_get(said_of(g, i), "predictions_first4"),
-                   clq_model_output_shape(model, i).dims[0], out[i]);
+        check_rows(g, spec, json_object_get(said_of(g, i), "predictions_first4"), values[i], out[i]);
         clq_free(out[i]);
     }
 }
@@ -167,7 +192,7 @@ static void check_accuracy(const golden *g, const char *spec, clq_trainer *train
         json_t *want = json_object_get(said_of(g, i), "accuracy_initial");
         const double got = value_of(model, i, &totals.metrics, "accuracy");
         if (!want || (g->config.metrics && !strstr(g->config.metrics, "accuracy"))) continue; /* it is not measured */
-        if (!(fabs(got - json_number_value(want)) < 1e-9 || g->drop_remainder))
+        if (!(fabs(got - json_number_value(want)) < 1e-7 || g->drop_remainder)) /* of a label: over 1e-4 */
             fail_msg("%s on %s: the initial accuracy of output %zu is %.9g", g->name, spec, i, got);
     }
 }
@@ -210,22 +235,6 @@ static void check_losses(const golden *g, const char *spec, const clq_model *mod
         check_near(g, spec, clq_model_output_name(model, i), info->step, value_of(model, i, &info->metrics, "loss"),
                    json_number_value(json_array_get(json_object_get(said_of(g, i), "loss"), info->step - 1)),
                    number(g, "tolerance", "loss"));
-}
-
-/* Numbers in lists of lists, row by row. */
-static size_t count_numbers(const json_t *value) {
-    size_t count = 0;
-    if (!json_is_array(value)) return json_is_number(value);
-    for (size_t i = 0; i < json_array_size(value); i++) count += count_numbers(json_array_get(value, i));
-    return count;
-}
-static double number_at(json_t *value, size_t index) {
-    while (json_is_array(value)) {
-        const size_t each = count_numbers(json_array_get(value, 0));
-        value = json_array_get(value, index / each);
-        index %= each;
-    }
-    return json_number_value(value);
 }
 
 /* The variables that the trace has after a step, under their names behind `prefix`; all moving statistics. */
@@ -405,15 +414,16 @@ bool golden_run(golden *g, const char *spec, const clq_selections *selections) {
 
 size_t golden_each(const char *group, void (*run)(golden *g, void *context), void *context) {
     char *root = clq_strprintf("%s/tests/golden/%s", getenv("CLQ_TEST_SOURCE"), group);
-    DIR *folder = opendir(root);
+    struct dirent **entries;
+    const int count = scandir(root, &entries, NULL, alphasort);
     size_t cases = 0;
-    assert_non_null(folder);
-    for (struct dirent *entry; (entry = readdir(folder));) {
+    assert_true(count > 0);
+    for (int i = 0; i < count; i++) {
         golden g = {0};
-        snprintf(g.name, sizeof g.name, "%.100s", entry->d_name);
+        snprintf(g.name, sizeof g.name, "%.100s", entries[i]->d_name);
         snprintf(g.folder, sizeof g.folder, "%s/%s", root, g.name);
         char *path = path_in(&g, "case.json");
-        if (entry->d_name[0] != '.' && clq_file_exists(path)) {
+        if (g.name[0] != '.' && clq_file_exists(path)) {
             assert_ok(clq_json_read(path, 1 << 24, 32, &g.json));
             read_options(&g);
             run(&g, context);
@@ -421,8 +431,23 @@ size_t golden_each(const char *group, void (*run)(golden *g, void *context), voi
             cases++;
         }
         clq_free(path);
+        free(entries[i]);
     }
-    closedir(folder);
+    free(entries);
     clq_free(root);
     return cases;
+}
+
+bool golden_has_statistics(const golden *g) {
+    return strstr(g->folder, "/normalised/") != NULL || strcmp(g->name, "mobilenet_v2") == 0;
+}
+
+bool golden_refusal_is_documented(void) {
+    const char *refusal = clq_error_detail();
+    static const char *const limits[] = {"statistics of the global batch", "can be cut into at most",
+                                         "has a regulariser, which this strategy does not support",
+                                         "devices could split"};
+    bool found = false;
+    for (size_t i = 0; i < CLQ_COUNT_OF(limits); i++) found = found || strstr(refusal, limits[i]);
+    return found && !strchr(refusal, '\n');
 }

@@ -40,7 +40,12 @@ bool golden_run(golden *g, const char *spec, const clq_selections *selections);
 /* The same, of a trainer that may be refused: then its status is returned. */
 clq_status golden_try(golden *g, const char *spec, const clq_selections *selections, bool *out_more);
 
-/* Every case of a folder of tests/golden; returns how many there are. */
+/* Every case of a folder of tests/golden, in the order of their names; returns how many there are. */
 size_t golden_each(const char *group, void (*run)(golden *g, void *context), void *context);
+
+/* Whether the model has moving statistics that train. */
+bool golden_has_statistics(const golden *g);
+/* Whether the last error is a limit of strategies that decisions 050 and 081 or docs/command-line.md tell. */
+bool golden_refusal_is_documented(void);
 
 #endif
