@@ -145,6 +145,9 @@ void clq_text_add_clean(clq_text *text, const char *from);
  * nothing above U+10FFFF. 0 where it begins with none; 1 for the NUL at its end. */
 size_t clq_utf8_length(const char *text);
 
+/* Whether a name is of that pattern, of `length` bytes: '*' stands for any characters, '?' for one. */
+bool clq_name_matches(const char *pattern, size_t length, const char *name);
+
 /* The whole of `text` must be the number and lie within the limits; else false and *out is unchanged.
  * Doubles: no inf, nan or hexadecimal. */
 bool clq_parse_u64(const char *text, uint64_t min, uint64_t max, uint64_t *out);
@@ -345,6 +348,10 @@ clq_status clq_file_get_all(const clq_file *file, void **out, size_t *bytes);   
 void clq_file_close(clq_file *file);
 bool clq_file_exists(const char *path);
 clq_status clq_make_folder(const char *path); /* with its parents; fine if it exists */
+/* A file that was built or installed with this code: beside it, or in the folder of libraries. False: there is none.
+ * (beside.c) */
+enum { CLQ_BESIDE_BYTES = 4096 + 256 };
+bool clq_find_beside(const char *name, char path[CLQ_BESIDE_BYTES]);
 
 /* A file that a command reads or writes. (apart.c) */
 typedef struct clq_named_file {

@@ -154,3 +154,15 @@ void clq_bytes_apart(uint64_t a, uint64_t b, clq_bytes_text *of_a, clq_bytes_tex
     clq_format(of_a->text, sizeof of_a->text, "%llu bytes", (unsigned long long)a);
     clq_format(of_b->text, sizeof of_b->text, "%llu bytes", (unsigned long long)b);
 }
+
+bool clq_name_matches(const char *pattern, size_t length, const char *name) {
+    if (length == 0) return *name == '\0';
+    if (*pattern == '*') {
+        for (;; name++) {
+            if (clq_name_matches(pattern + 1, length - 1, name)) return true;
+            if (*name == '\0') return false;
+        }
+    }
+    return *name != '\0' && (*pattern == '?' || *pattern == *name) &&
+           clq_name_matches(pattern + 1, length - 1, name + 1);
+}

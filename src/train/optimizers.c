@@ -3,21 +3,10 @@
 
 #include <string.h>
 
-/* Whether a name is of that pattern, of `length` bytes: '*' stands for any characters, '?' for one. */
-static bool matches(const char *pattern, size_t length, const char *name) {
-    if (length == 0) return *name == '\0';
-    if (*pattern == '*') {
-        for (;; name++) {
-            if (matches(pattern + 1, length - 1, name)) return true;
-            if (*name == '\0') return false;
-        }
-    }
-    return *name != '\0' && (*pattern == '?' || *pattern == *name) && matches(pattern + 1, length - 1, name + 1);
-}
-
 static bool is_named(const clq_model *model, const clq_variable *variable, const char *word, size_t length) {
     return variable->role == CLQ_ROLE_TRAINABLE &&
-           (matches(word, length, variable->name) || matches(word, length, model->layers[variable->layer - 1].name));
+           (clq_name_matches(word, length, variable->name) ||
+            clq_name_matches(word, length, model->layers[variable->layer - 1].name));
 }
 
 /* What a word of optimizer `number` names and nobody has yet. Some variable it has to name. */

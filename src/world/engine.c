@@ -1,14 +1,9 @@
 /* Which engine a run has, and where its library is. */
-#define _GNU_SOURCE /* dladdr, RTLD_DEFAULT; NOLINT(bugprone-reserved-identifier) */
+#define _GNU_SOURCE /* RTLD_DEFAULT; NOLINT(bugprone-reserved-identifier) */
 #include "world/inside.h"
 
 #include <dlfcn.h>
 #include <string.h>
-#include <unistd.h>
-
-#ifndef CLQ_LIBDIR
-#define CLQ_LIBDIR "lib"
-#endif
 
 /* The MPI that the program itself is linked with: it has a communicator of it. NULL: none, or one without an engine. */
 static const char *engine_of_program(void) {
@@ -23,40 +18,21 @@ static const char *engine_of_program(void) {
     return strstr(text, "MPICH") ? "mpich" : NULL;
 }
 
-/* The folder of the library or program that this code is in, with its slash; "" if it is not known. */
-static void find_folder(char *out, size_t bytes) {
-    Dl_info here;
-    const bool known = dladdr((const void *)(uintptr_t)&find_folder, &here) != 0 && here.dli_fname;
-    ssize_t length = known ? (ssize_t)snprintf(out, bytes, "%s", here.dli_fname) : 0;
-    /* Of a program its name as it was called: another folder by now, or none. */
-    if (!known || here.dli_fname[0] != '/') length = readlink("/proc/self/exe", out, bytes - 1);
-    out[length > 0 && (size_t)length < bytes ? length : 0] = '\0';
-    char *slash = strrchr(out, '/');
-    if (slash) slash[1] = '\0';
-}
-
-enum { PATH_BYTES = 4096 + 256 };
-
-/* Beside this code, where it was built or installed. False: there is none. */
-static bool find_library(const char *name, char path[PATH_BYTES]) {
-    static const char *const folders[] = {"", "../lib/", "../" CLQ_LIBDIR "/"};
-    char folder[4096];
-    find_folder(folder, sizeof folder);
-    for (size_t i = 0; folder[0] == '/' && i < CLQ_COUNT_OF(folders); i++) {
-        snprintf(path, PATH_BYTES, "%s%slibclique-%s.so", folder, folders[i], name);
-        if (clq_file_exists(path)) return true;
-    }
-    return false;
+/* Where it was built or installed with this code. False: there is none. */
+static bool find_library(const char *name, char path[CLQ_BESIDE_BYTES]) {
+    char file[256];
+    snprintf(file, sizeof file, "libclique-%s.so", name);
+    return clq_find_beside(file, path);
 }
 
 bool clq_engine_exists(const char *name) {
-    char path[PATH_BYTES];
+    char path[CLQ_BESIDE_BYTES];
     return find_library(name, path);
 }
 
 /* Beside this code; else where the system looks for libraries. */
 static void *open_library(const char *name) {
-    char path[PATH_BYTES];
+    char path[CLQ_BESIDE_BYTES];
     if (strchr(name, '/')) return dlopen(name, RTLD_NOW | RTLD_LOCAL);
     if (!find_library(name, path)) snprintf(path, sizeof path, "libclique-%s.so", name);
     return dlopen(path, RTLD_NOW | RTLD_LOCAL);

@@ -1,0 +1,37 @@
+/* Files that are built and installed with this code, such as libraries and programs that it uses if they are there. */
+#define _GNU_SOURCE /* dladdr; NOLINT(bugprone-reserved-identifier) */
+#include "base/base.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#ifndef CLQ_LIBDIR
+#define CLQ_LIBDIR "lib"
+#endif
+
+enum { FOLDER_BYTES = 4096 };
+
+/* The folder of the library or program that this code is in, with its slash; "" if it is not known. */
+static void find_folder(char *out, size_t bytes) {
+    Dl_info here;
+    const bool known = dladdr((const void *)(uintptr_t)&find_folder, &here) != 0 && here.dli_fname;
+    ssize_t length = known ? (ssize_t)snprintf(out, bytes, "%s", here.dli_fname) : 0;
+    /* Of a program its name as it was called: another folder by now, or none. */
+    if (!known || here.dli_fname[0] != '/') length = readlink("/proc/self/exe", out, bytes - 1);
+    out[length > 0 && (size_t)length < bytes ? length : 0] = '\0';
+    char *slash = strrchr(out, '/');
+    if (slash) slash[1] = '\0';
+}
+
+bool clq_find_beside(const char *name, char path[CLQ_BESIDE_BYTES]) {
+    static const char *const folders[] = {"", "../lib/", "../" CLQ_LIBDIR "/"};
+    char folder[FOLDER_BYTES];
+    find_folder(folder, sizeof folder);
+    for (size_t i = 0; folder[0] == '/' && i < CLQ_COUNT_OF(folders); i++) {
+        const int length = snprintf(path, CLQ_BESIDE_BYTES, "%s%s%s", folder, folders[i], name);
+        if (length < CLQ_BESIDE_BYTES && clq_file_exists(path)) return true;
+    }
+    return false;
+}
