@@ -279,6 +279,9 @@ target_include_directories(test_bench_stepper PRIVATE ${PROJECT_SOURCE_DIR}/test
 set_target_properties(test_bench_stepper PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
 add_test(NAME bench/stepper COMMAND test_bench_stepper)
 add_dependencies(test_bench_stepper clq_discrete_layer)
+if(TARGET clique-keras-files)
+  add_dependencies(test_interop_keras_files clique-keras-files)
+endif()
 set_tests_properties(bench/stepper PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 300)
 
 # Programs that meet oclgrind's simulated device use it alone, in small cases (tests/oclgrind/run), and from one thread:
@@ -368,7 +371,7 @@ set_tests_properties(comma/test_ops_loss PROPERTIES ENVIRONMENT "${CLQ_COMMA_ENV
 # All others run in both, first without.
 set(host_tests "base/.*" "bench/.*" "comm/.*" "data/.*" "device/.*" "formats/.*" "launch/.*" "strategy/.*"
   "world/(world|failure)"
-  "cli/(compare|contract|faults|files|launch|process|report|text)" "interop/keras_json"
+  "cli/(compare|contract|faults|files|launch|process|report|text)" "interop/keras_(files|json)"
   "train/(checkpoint_faults|failure|features|log|loops|parts|ps_discrete|shares|upload_ahead)" "why/probe")
 set(plain_tests "comma/.*" "install/.*" "law/.*" "strict/.*" "soak/.*" "cli/(bench|build|choice|why)"
   "comm/(all_reduce|collectives|gpus)" "device/(cache|program_load|twins)"

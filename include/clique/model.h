@@ -432,6 +432,18 @@ CLQ_API clq_status clq_model_read_keras_json_sized(const char *path, const clq_k
  * that one regularizer is for, a block whose rule for masks is none of its layers'), WRITE, MEMORY. */
 CLQ_API clq_status clq_model_write_keras_json(const clq_model *model, const char *path);
 
+/* The model of a .keras file of Keras 3, likewise; `sizes` may be NULL. Its weights: clq_trainer_load with the same path.
+ * Needs a build with HDF5 and libzip. The file is read by a process of its own, which is waited for. Errors: also SYSTEM
+ * (that process cannot be started), WRITE (no room for a file between, where TMPDIR says), UNSUPPORTED (a build without
+ * these libraries). */
+CLQ_API clq_status clq_model_read_keras(const char *path, const clq_keras_sizes *sizes, clq_model **out);
+
+/* Freezes layers by their names, as clq_freeze does: their variables have no gradient, take no part in exchanges and
+ * keep their values. names: with commas between, '*' for any characters, '?' for one; the name of a model within the
+ * model means all its layers. Also of a finished model, as long as no trainer was made of it. Errors: ARGUMENT (a name
+ * that no layer has; no variable would be left to train). */
+CLQ_API clq_status clq_model_freeze(clq_model *model, const char *names);
+
 /* Getters. Texts live as long as the model; names of variables until the next builder call or clq_model_finish, then as
  * long as the model. Before clq_model_finish, the input's shape is of rank 0 until clq_input, the output's is of rank
  * 0, and variables are those of the layers so far, of which finishing may leave some out. */

@@ -550,14 +550,38 @@ CLQ_API clq_status clq_trainer_set_variable(clq_trainer *trainer, size_t index, 
  * variables: of the others this is the gradient of the next replica that has the variable. Errors: ARGUMENT (no such
  * variable or replica), STATE (an inference-only trainer), … */
 CLQ_API clq_status clq_trainer_get_gradient(clq_trainer *trainer, unsigned replica, size_t index, float *out);
-/* safetensors; tensor names `layer/variable`. Loading needs every variable, in its shape, f32, f64, f16 or bf16, and
- * refuses tensors that the model does not have; nothing changes where it fails. A trainer of a part of the model saves
- * the part's variables, and loads these from a file that may have all. Optimizer state is neither saved nor loaded. A
- * saved file appears by rename. Errors: load: NOT_FOUND, READ, FORMAT (values that are not
- * finite as float32, too), UNSUPPORTED, MISMATCH (names, shapes, types), …;
- * save: WRITE, … */
+/* By the path's ending: `.keras` and `.weights.h5` are Keras's files, whose variables go by classes and order of
+ * layers, as in Keras; all others are safetensors with tensor names `layer/variable`. Loading needs every variable, in
+ * its shape, f32, f64, f16 or bf16, and refuses tensors that the model does not have; nothing changes where it fails. A
+ * trainer of a part of the model saves the part's variables, and loads these from a file that may have all. Optimizer
+ * state is neither saved nor loaded. A saved file appears by rename. As `.keras` a model is saved that was read from a
+ * file of Keras 3: with that file's text. Errors: load: NOT_FOUND, READ, FORMAT (values that are not finite as float32,
+ * too), UNSUPPORTED, MISMATCH (names, shapes, types), …; save: WRITE, …; of Keras's files also as clq_model_read_keras;
+ * saving: UNSUPPORTED (a model of which Keras's file cannot be written). */
 CLQ_API clq_status clq_trainer_load(clq_trainer *trainer, const char *path);
 CLQ_API clq_status clq_trainer_save(clq_trainer *trainer, const char *path);
+/* Whether clq_trainer_save can save the model's variables there as far as that is known beforehand. Errors:
+ * UNSUPPORTED, MEMORY. */
+CLQ_API clq_status clq_model_check_save(const clq_model *model, const char *path);
+
+/* Loading for fine-tuning: variables that the file has get its values, the others keep theirs. A tensor of another
+ * shape than its variable is left out, unless a map names it. map: path of a name map (docs/command-line.md), or NULL:
+ * names are as clq_trainer_load takes them. Nothing changes where it fails. *out: what was loaded and what was left,
+ * the caller's; out NULL: nobody asks. Errors: as clq_trainer_load; MISMATCH (nothing fits; two tensors for one
+ * variable), FORMAT (a line of the map), ARGUMENT (a line that names no tensor of the file, or no variable). */
+typedef struct clq_loaded clq_loaded;
+CLQ_API clq_status clq_trainer_load_part(clq_trainer *trainer, const char *path, const char *map, clq_loaded **out);
+/* The order is part of the binary interface: add at the end. */
+typedef enum clq_loaded_kind {
+    CLQ_LOADED_VARIABLES, /* names of the model's variables that have the file's values, */
+    CLQ_LEFT_VARIABLES,   /* and of those that keep theirs */
+    CLQ_LEFT_TENSORS,     /* names of the file's tensors that were not taken, without those that a map leaves out */
+    CLQ_LOADED_KINDS
+} clq_loaded_kind;
+CLQ_API size_t clq_loaded_count(const clq_loaded *loaded, clq_loaded_kind kind);
+/* In the order of the model, or of the file; index from 0. Borrowed; NULL: there are no more. */
+CLQ_API const char *clq_loaded_name(const clq_loaded *loaded, clq_loaded_kind kind, size_t index);
+CLQ_API void clq_loaded_destroy(clq_loaded *loaded); /* takes NULL */
 /* The trainable variables and their moving averages change places, on all replicas: for evaluation, prediction and
  * saving by the averages. A second call puts both back, bit for bit; steps in between would go on from the averages.
  * Errors: STATE (the trainer keeps no average; no update was made yet; in the middle of an update), … */

@@ -93,10 +93,11 @@ typedef struct clq_setup {
     clq_trainer *trainer;
     clq_trainer_config config; /* the trainer's */
     size_t global_batch;
-    clq_output_config outputs[CLQ_MODEL_OUTPUTS_MAX];        /* of the config */
-    double shares[CLQ_REPLICAS_MAX];                         /* --shares W,W */
-    double *class_weights;                                   /* --class-weights; NULL: none */
-    char *data, *sample_weights; /* options with the rank in place of {rank}; NULL: without */
+    clq_output_config outputs[CLQ_MODEL_OUTPUTS_MAX]; /* of the config */
+    double shares[CLQ_REPLICAS_MAX];                  /* --shares W,W */
+    double *class_weights;                            /* --class-weights; NULL: none */
+    clq_loaded *loaded;                               /* of --init in part; NULL: nothing was asked for */
+    char *data, *sample_weights;                      /* options with the rank in place of {rank}; NULL: without */
     clq_optimizer_config optimizers[CLQ_OPTIMIZERS_MAX - 1]; /* --optimizer-of, and their names */
     char optimizer_names[CLQ_OPTIMIZERS_MAX - 1][512];
 } clq_setup;
@@ -220,6 +221,13 @@ clq_status clq_setup_shuffle(const clq_options *options, clq_dataset *data);
 clq_status clq_setup_config(clq_setup *setup, const clq_options *options, clq_dtype sample_dtype, bool inference_only,
                             clq_trainer_config *out);
 clq_status clq_setup_trainer(clq_setup *setup, const clq_options *options, clq_dtype sample_dtype, bool inference_only);
+/* Loads the weights that the options name, or those of the model's file (weights.c). */
+clq_status clq_setup_weights(clq_setup *setup, const clq_options *options);
+bool clq_model_has_weights(const clq_options *options); /* --model names a file that has them, too */
+clq_status clq_check_init(const clq_options *options);  /* whether options of --init stand beside it */
+/* What was loaded in part: one line, and all names. */
+clq_status clq_tell_loaded(const clq_loaded *loaded, const char *path, FILE *talk);
+json_t *clq_describe_loaded(const clq_loaded *loaded);
 
 /* Begins the command anew, in this process, with the arguments and the environment that it was started with, where the
  * one driver that was opened does not have the devices (any more): says why, which is the thread's error, in a warning,
@@ -259,8 +267,8 @@ json_t *clq_describe_advice(const clq_advice *all, size_t count);
 /* why, of several processes (machines.c). */
 clq_status clq_why_of_world(clq_setup *setup, const clq_options *options);
 
-/* plan --machines (scale.c): the step on many machines, simulated. check: refuses what is about it where it is not asked
- * for, and numbers that are none. */
+/* plan --machines (scale.c): the step on many machines, simulated. check: refuses what is about it where it is not
+ * asked for, and numbers that are none. */
 clq_status clq_scale_check(const clq_options *options);
 clq_status clq_plan_machines(clq_setup *setup, const clq_options *options);
 

@@ -9,9 +9,9 @@
 static clq_status open_model(clq_setup *s, const clq_options *o) {
     if (o->follow && !o->checkpoint)
         return clq_fail(CLQ_ARGUMENT, "--follow needs the folder of the checkpoints: --checkpoint DIR");
-    if (!o->weights && !o->checkpoint)
+    if (!o->weights && !o->checkpoint && !clq_model_has_weights(o))
         return clq_fail(CLQ_ARGUMENT, "--weights FILE is needed: the weights that clique train --save wrote; or "
-                                      "--checkpoint DIR: those of its checkpoints");
+                                      "--checkpoint DIR: those of its checkpoints; or --model FILE.keras");
     if (o->weights && o->checkpoint) return clq_fail(CLQ_ARGUMENT, "--weights and --checkpoint exclude each other");
     return clq_setup_model(s, o);
 }

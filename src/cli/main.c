@@ -61,8 +61,8 @@ static clq_status run(int argc, char **argv) {
         return CLQ_OK;
     }
     if (strcmp(argv[1], "--version") == 0) {
-        printf("clique %s (OpenCL, CLBlast, zlib, Jansson, xxHash%s)\n", clq_version(),
-               clq_page_part("chart") ? ", Chart.js" : "");
+        printf("clique %s (OpenCL, CLBlast, zlib, Jansson, xxHash%s%s)\n", clq_version(),
+               clq_page_part("chart") ? ", Chart.js" : "", clq_keras_files_built() ? ", HDF5, libzip" : "");
         return CLQ_OK;
     }
     for (size_t i = 0; i < CLQ_COUNT_OF(commands); i++) {

@@ -21,6 +21,7 @@ void clq_setup_release(clq_setup *setup) {
     clq_free(setup->class_weights);
     clq_free(setup->data);
     clq_free(setup->sample_weights);
+    clq_loaded_destroy(setup->loaded);
     clq_model_destroy(setup->model);
     clq_system_close(setup->system);
     clq_system_close(setup->recalled);
@@ -62,7 +63,8 @@ static clq_status read_file(const clq_options *options, clq_model **out) {
                             "--input-shape '%s': expected a size, or each input's shape, e.g. 224x224x3 or 20x8,20x4",
                             options->input_shape);
     }
-    return clq_model_read_keras_json_sized(options->model, &sizes, out);
+    return clq_keras_file_is_archive(options->model) ? clq_model_read_keras(options->model, &sizes, out)
+                                                     : clq_model_read_keras_json_sized(options->model, &sizes, out);
 }
 
 /* Fits a model to the data. Data that cannot be looked at are told of when they are opened. */
@@ -75,12 +77,17 @@ static clq_status open_named(const clq_options *options, clq_model **out) {
     return clq_model_builtin_for(options->model, input, sight.classes, out);
 }
 
-clq_status clq_setup_model(clq_setup *setup, const clq_options *options) {
-    if (clq_model_is_file(options->model)) return read_file(options, &setup->model);
+static clq_status open_model(const clq_options *options, clq_model **out) {
+    if (clq_model_is_file(options->model)) return read_file(options, out);
     if (options->input_shape)
         return clq_fail(CLQ_ARGUMENT, "--input-shape: '%s' has its shape; only a Keras file may leave sizes open",
                         options->model);
-    return open_named(options, &setup->model);
+    return open_named(options, out);
+}
+
+clq_status clq_setup_model(clq_setup *setup, const clq_options *options) {
+    CLQ_TRY(open_model(options, &setup->model));
+    return options->freeze ? clq_model_freeze(setup->model, options->freeze) : CLQ_OK;
 }
 
 /* ---- devices and data ---- */
@@ -206,8 +213,7 @@ clq_status clq_setup_trainer(clq_setup *setup, const clq_options *options, clq_d
     if (status == CLQ_DEVICE_MEMORY) status = advise_memory(options, inference_only, status);
     CLQ_TRY(status);
     clq_trim_code();
-    const char *weights = options->weights ? options->weights : options->init;
-    return weights ? clq_trainer_load(setup->trainer, weights) : CLQ_OK;
+    return clq_setup_weights(setup, options);
 }
 
 clq_status clq_setup_step(clq_setup *setup, const clq_options *options, clq_dtype sample_dtype) {

@@ -328,6 +328,7 @@ static clq_status prepare_devices(training *t) {
     if (strcmp(o->progress, "auto") != 0 && strcmp(o->progress, "off") != 0)
         return clq_fail(CLQ_ARGUMENT, "--progress '%s': expected auto or off", o->progress);
     /* Better known before the training than behind it. */
+    CLQ_TRY(clq_check_init(o));
     CLQ_TRY(clq_file_writer_try("--save", o->save));
     CLQ_TRY(clq_file_writer_try("--trace", o->trace));
     if (is_stream(o->log) || is_stream(o->csv)) clq_interrupts_block_pipe();
@@ -336,6 +337,7 @@ static clq_status prepare_devices(training *t) {
     t->step_s = clq_alloc(STEPS_TIMED, sizeof *t->step_s);
     if (!t->step_s) return CLQ_MEMORY;
     CLQ_TRY(clq_setup_model(t->setup, o));
+    if (o->save) CLQ_TRY(clq_model_check_save(t->setup->model, o->save));
     t->setup->choice.may_renew = true;
     if (!t->setup->world) CLQ_TRY(clq_setup_recall(t->setup, o)); /* what is measured is of one process */
     CLQ_TRY(start_reading(t->setup, o, "train", &t->train));
@@ -469,6 +471,7 @@ static clq_status print_result(training *t, const char *verdict) {
     document = clq_json_put(document, "ps_ranks", json_integer((json_int_t)clq_world_apart(s->world)));
     document = put_precision(t, document);
     document = clq_json_put(document, "early_stopping", clq_train_callbacks_describe(&t->callbacks));
+    if (t->setup->loaded) document = clq_json_put(document, "init", clq_describe_loaded(t->setup->loaded));
     document = clq_json_put(document, "checkpoints", clq_cli_checkpoints_describe(t->checkpoints, t->resumed));
     clq_status status = clq_json_put_server(t->setup->trainer, &document);
     if (status == CLQ_OK) return clq_print_json(document);
@@ -537,6 +540,7 @@ static clq_status take_average(const training *t) {
 static clq_status train(training *t) {
     CLQ_TRY(prepare(t));
     introduce(t);
+    if (t->setup->loaded) CLQ_TRY(clq_tell_loaded(t->setup->loaded, t->options->init, t->talk));
     /* Until the first step was made, from which on Ctrl-C ends the run in order. */
     clq_interrupts_end_at_once(t->setup->is_silent ? "" : "clique: error: interrupted before the first step\n");
     const clq_options *o = t->options;

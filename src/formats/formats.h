@@ -63,6 +63,8 @@ typedef struct clq_safetensors_entry {
 const clq_safetensors_entry *clq_safetensors_at(const clq_safetensors *file, size_t index);
 const clq_safetensors_entry *clq_safetensors_find(const clq_safetensors *file, const char *name); /* or NULL */
 const char *clq_safetensors_metadata(const clq_safetensors *file, const char *key);               /* or NULL */
+/* All of them: pair number `index`, from 0; false behind the last. Borrowed. */
+bool clq_safetensors_metadata_at(const clq_safetensors *file, size_t index, const char **key, const char **value);
 
 typedef struct clq_safetensors_source {
     const char *name;
@@ -74,6 +76,21 @@ typedef struct clq_safetensors_source {
 /* Writes by rename, the tensors in the order given. metadata: `metadata_count` pairs key, value; may be NULL with 0. */
 clq_status clq_safetensors_write(const char *path, const clq_safetensors_source *tensors, size_t count,
                                  const char *const *metadata, size_t metadata_count);
+
+/* ---- Keras's files (keras_file.c): .keras archives and .weights.h5 ----
+ * Read and written as safetensors whose names are the paths of the file's datasets, as "layers/dense/vars/0"; values
+ * are f32, f64, or, of whole numbers, i64. Metadata: "keras_config", the text of an archive's config.json, and for each
+ * layer with a name "name:layers/dense". By a program, which a build without HDF5 or libzip does not have. */
+
+bool clq_keras_file_is(const char *path); /* by its ending, as the next */
+bool clq_keras_file_is_archive(const char *path);
+bool clq_keras_files_built(void);
+clq_status clq_keras_files_check(const char *path); /* UNSUPPORTED, with what is to be done, if it was not built */
+/* Errors: NOT_FOUND, READ, FORMAT, UNSUPPORTED, WRITE (no room for a file between), SYSTEM, MEMORY. */
+clq_status clq_keras_file_open(const char *path, clq_safetensors **out);
+/* tensors: of f32 or i32; with "keras_config" among the metadata an archive is written, else HDF5. By rename. */
+clq_status clq_keras_file_write(const char *path, const clq_safetensors_source *tensors, size_t count,
+                                const char *const *metadata, size_t metadata_count);
 
 /* ---- JSON (json.c): Jansson with limits ---- */
 #include <jansson.h>

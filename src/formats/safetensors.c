@@ -201,6 +201,19 @@ const char *clq_safetensors_metadata(const clq_safetensors *file, const char *ke
     return json_string_value(json_object_get(json_object_get(file->header, METADATA), key));
 }
 
+bool clq_safetensors_metadata_at(const clq_safetensors *file, size_t index, const char **key, const char **value) {
+    const char *name;
+    json_t *text;
+    size_t i = 0;
+    json_object_foreach(json_object_get(file->header, METADATA), name, text) {
+        if (i++ < index) continue;
+        *key = name;
+        *value = json_string_value(text);
+        return *value != NULL;
+    }
+    return false;
+}
+
 /* ---- writing ---- */
 
 static clq_status fail_memory(const char *path) {

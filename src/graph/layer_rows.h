@@ -172,6 +172,11 @@ typedef struct clq_layer_kind {
     clq_status (*infer)(const clq_model *model, const clq_layer *layer, clq_model_tensor *y);
     /* Declares the layer's variables (clq_model_declare_variable), each time it is applied. NULL: it has none. */
     clq_status (*declare)(clq_model *model, clq_layer *layer, const clq_model_tensor *y);
+    /* Where Keras's files of weights have each variable, by its number, behind the layer's place. NULL: "vars/0" and so
+     * on, in the order in which they are declared. zero_store: of a whole number that Keras has beside them; NULL:
+     * none. */
+    const char *const *stores;
+    const char *zero_store;
     /* Adds the operations that compute e->y to a step graph; x: the values of its inputs. Gives its value. (clq_id) */
     uint32_t (*expand)(clq_expansion *e, const uint32_t *x);
 } clq_layer_kind;

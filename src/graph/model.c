@@ -19,6 +19,7 @@ static void release(clq_layer *layer) {
     clq_layer_release_config(layer->kind, layer->config);
     clq_free(layer->config);
     clq_free(layer->variables);
+    clq_free(layer->path);
 }
 
 void clq_model_destroy(clq_model *model) {
@@ -28,6 +29,7 @@ void clq_model_destroy(clq_model *model) {
     clq_free(model->tensors);
     clq_free(model->inputs);
     clq_free(model->variables);
+    clq_free(model->keras_config);
     clq_free(model);
 }
 

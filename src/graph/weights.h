@@ -24,6 +24,7 @@ struct clq_layer {
     clq_shape made_for, applied_to; /* shape of its first input when it was first, and last, applied */
     bool frozen;                    /* clq_freeze: its variables are fixed, and it works as in evaluation */
     bool of_mask;                   /* it computes a mask that another layer makes */
+    char *path;                     /* of a Keras file's layer, in its files of weights; NULL: not known. The model's */
 };
 
 #define CLQ_MASK_DROPPED UINT32_MAX
@@ -78,7 +79,8 @@ struct clq_model {
     bool recomputes; /* some tensor is marked for it */
     uint32_t marks[CLQ_MARKS_MAX], mark_count; /* ids of tensors behind which pipelines cut, ascending */
     bool finished;
-    clq_error error; /* the builder's first failure */
+    clq_error error;    /* the builder's first failure */
+    char *keras_config; /* text of the Keras file that it was read from; NULL: it was made here. The model's */
 };
 
 /* The first values of variable `index` of a model, by its initialiser, which was checked: out (elements). Each variable
@@ -122,6 +124,23 @@ clq_tensor clq_model_apply_again(clq_model *model, uint32_t layer, const clq_ten
 clq_status clq_model_decoding(const clq_model *model, clq_model **out);
 /* Whether what the model gives are probabilities: its output is a softmax over the last axis. */
 bool clq_model_gives_probabilities(const clq_model *model);
+/* ---- where Keras's files have variables (stores.c) ---- */
+
+/* What Keras makes of a class's name: "batch_normalization" of BatchNormalization. */
+void clq_store_name(const char *class_name, clq_text *to);
+/* Where a Keras file's layer, which gives x, is in its files of weights: "layers/dense_1"; copied. Errors: MEMORY. */
+clq_status clq_model_note_path(clq_model *model, clq_tensor x, const char *path);
+typedef struct clq_stores {
+    char **paths; /* (count) of variables: "layers/dense_1/vars/0"; NULL: not known */
+    uint32_t count;
+    char **zeros; /* (zero_count) of whole numbers that Keras has beside them, and that mean nothing: 0 */
+    size_t zero_count;
+} clq_stores;
+/* Of a finished model. Errors: MEMORY. */
+clq_status clq_model_stores(const clq_model *model, clq_stores *out);
+void clq_stores_release(clq_stores *stores);
+/* Of a variable of a layer whose place is `path`; the caller's. NULL: out of memory. */
+char *clq_variable_store(const clq_layer *layer, uint32_t variable, const char *path);
 
 /* ---- stages (stage.c) ----
  * A model in parts, one behind the other, each with plans and weights of its own. Identities stay those of the whole

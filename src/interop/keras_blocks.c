@@ -8,6 +8,11 @@
 
 /* ---- Keras's wrappers ---- */
 
+/* What the block calls the last layer in files of weights. */
+static void note_store(clq_block_writer *w, const char *store) {
+    (void)json_object_set_new(json_array_get(w->layers, json_array_size(w->layers) - 1), "store", json_string(store));
+}
+
 /* A layer's JSON with changes to its configuration, as a layer of its own. */
 static void add_wrapped(clq_block_writer *w, json_t *layer, const char *name, json_t *changes, const char *from) {
     json_t *config = json_copy(json_object_get(layer, "config"));
@@ -55,7 +60,9 @@ static const char *const *write_bidirectional(clq_block_writer *w) {
         (void)json_object_set_new(turned, "go_backwards",
                                   json_boolean(!json_is_true(json_object_get(config, "go_backwards"))));
     add_wrapped(w, ahead, names[0], zeros, "sequences");
+    note_store(w, "forward_layer");
     add_wrapped(w, own ? back : ahead, names[1], turned, "sequences");
+    note_store(w, "backward_layer");
     if (clq_block_is_given(w, 1)) /* both have it */
         for (size_t i = json_array_size(w->layers) - 2; i < json_array_size(w->layers); i++) {
             json_t *node = json_array_get(json_object_get(json_array_get(w->layers, i), "inbound_nodes"), 0);
@@ -100,6 +107,7 @@ static const char *const *write_distributed(clq_block_writer *w) {
     if (goes_along(layer)) {
         clq_block_add(w, module ? module : CLQ_LAYERS, clq_keras_class(layer), name,
                       json_copy(json_object_get(layer, "config")), NULL, CLQ_FROM("inputs"));
+        note_store(w, "layer");
         clq_block_add(w, CLQ_LAYERS, "Activation", "output", json_pack("{s:s}", "activation", "linear"), NULL,
                       CLQ_FROM(name));
         return clq_block_give(w, "output");
@@ -128,6 +136,7 @@ static const char *const *write_distributed(clq_block_writer *w) {
     }
     json_t *inner = clq_keras_write_layer(module ? module : CLQ_LAYERS, clq_keras_class(layer), name,
                                           json_incref(json_object_get(layer, "config")), nodes);
+    if (inner && json_object_set_new(inner, "store", json_string("layer")) != 0) w->status = CLQ_MEMORY;
     (void)json_array_append_new(w->layers, inner);
     json_t *stack =
         clq_keras_write_layer(CLQ_NUMPY, "Stack", "output", json_pack("{s:s, s:i}", "name", "output", "axis", 1),

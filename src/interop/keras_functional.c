@@ -93,6 +93,7 @@ static clq_status add_node(clq_keras_graph *f, clq_keras_node *n, clq_tensor *in
                                      .scope = f->scope,
                                      .frozen = f->frozen};
         CLQ_TRY(clq_keras_add_layer(f->model, layer, n->layer, &call, &n->tensor));
+        if (f->stores[n->layer]) CLQ_TRY(clq_model_note_path(f->model, n->tensor, f->stores[n->layer]));
         f->added[n->layer] = n->tensor.id;
         f->keywords[n->layer] = n->keywords;
         f->positional[n->layer] = n->positional;
@@ -243,8 +244,11 @@ static void close_graph(clq_keras_graph *f) {
         clq_free(f->inner[i]);
     }
     for (uint32_t k = 0; f->nodes && k < f->node_count; k++) clq_free(f->nodes[k].outputs);
+    for (size_t i = 0; f->stores && i < json_array_size(f->layers); i++) clq_free(f->stores[i]);
     json_decref(f->index);
     json_decref(f->own_config);
+    clq_free(f->stores);
+    clq_free(f->path);
     clq_free(f->own_scope);
     clq_free(f->inner);
     clq_free(f->nodes);
@@ -257,6 +261,7 @@ static void close_graph(clq_keras_graph *f) {
 
 static clq_status open_functional(clq_keras_graph *f) {
     CLQ_TRY(clq_keras_check_layers(f->layers));
+    CLQ_TRY(clq_keras_note_stores(f));
     CLQ_TRY(clq_keras_index_layers(f));
     CLQ_TRY(clq_keras_count_nodes(f));
     return clq_keras_read_nodes(f);
@@ -265,6 +270,7 @@ static clq_status open_functional(clq_keras_graph *f) {
 /* One node for each layer, which reads the one before. */
 static clq_status open_sequential(clq_keras_graph *f) {
     CLQ_TRY(clq_keras_check_layers(f->layers));
+    CLQ_TRY(clq_keras_note_stores(f));
     const uint32_t count = (uint32_t)json_array_size(f->layers);
     CLQ_TRY(clq_keras_make_room(f));
     f->nodes = clq_alloc(count, sizeof *f->nodes);
@@ -303,7 +309,8 @@ static clq_status open_inner(clq_keras_graph *outer, const clq_keras_node *n, co
     in->sequential = clq_keras_is_sequential(layer);
     in->config = config;
     in->bits = n->given;
-    if (!in->scope) return CLQ_MEMORY;
+    if (outer->stores[index]) in->path = clq_strdup(outer->stores[index]);
+    if (!in->scope || (outer->stores[index] && !in->path)) return CLQ_MEMORY;
     if (clq_keras_is_block(layer)) {
         const clq_keras_block_use use = {.model = outer->model, .inputs = inputs, .given = n->given};
         CLQ_TRY(clq_keras_write_block(layer, where, &use, &in->own_config));

@@ -36,6 +36,9 @@ struct clq_keras_graph {
     char *own_scope;   /* the same, its own */
     bool frozen;       /* it, or a model that it is within, is not trained */
     bool sequential;
+    char *
+        path; /* in files of weights, of a model within the model; NULL: it is the whole, or it is not known; its own */
+    char **stores;               /* by layer: its path there; NULL: it is not known */
     json_t *config, *own_config; /* of a Functional model; that of a block is its own */
     unsigned bits;               /* of a block: bits of its inputs */
     clq_tensor given;
@@ -72,6 +75,8 @@ static inline const char *clq_keras_name(json_t *layer) {
 
 /* Room for what is noted of each layer. */
 clq_status clq_keras_make_room(clq_keras_graph *f);
+/* Notes the paths of the layers in files of weights (keras_paths.c). */
+clq_status clq_keras_note_stores(clq_keras_graph *f);
 /* Notes the layers by name, then their nodes, then what each node reads. */
 clq_status clq_keras_index_layers(clq_keras_graph *f);
 clq_status clq_keras_count_nodes(clq_keras_graph *f);

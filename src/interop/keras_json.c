@@ -1,4 +1,5 @@
-/* model.to_json() of Keras 3, and of Keras 2: the file, and Sequential models. Functional ones: keras_functional.c. */
+/* model.to_json() of Keras 3, and of Keras 2, also as the config.json of a .keras file: the file, and Sequential
+ * models. Functional ones: keras_functional.c. */
 #include "interop/keras_reading.h"
 
 #include <string.h>
@@ -91,21 +92,22 @@ static clq_status build(json_t *root, const clq_keras_sizes *sizes, clq_model *m
                     class_name);
 }
 
-clq_status clq_model_read_keras_json(const char *path, clq_model **out) {
-    return clq_model_read_keras_json_sized(path, NULL, out);
-}
-
-clq_status clq_model_read_keras_json_sized(const char *path, const clq_keras_sizes *given, clq_model **out) {
+/* The text stays with the model, so that it can be written back. */
+static clq_status read_text(const char *text, size_t bytes, const clq_keras_sizes *given, const char *path,
+                            clq_model **out) {
     const clq_keras_sizes sizes = given ? *given : (clq_keras_sizes){0};
     json_t *root;
-    CLQ_TRY(clq_json_read(path, FILE_MAX, DEPTH_MAX, &root));
+    CLQ_TRY(clq_json_parse(text, bytes, DEPTH_MAX, path, &root));
     const char *name = json_string_value(json_object_get(json_object_get(root, "config"), "name"));
     clq_model *model = NULL;
     clq_text clean = {0};
     clq_text_add_clean(&clean, name && *name ? name : "model");
     clq_status status = clean.failed ? CLQ_MEMORY : clq_model_create(clean.data, &model);
     clq_free(clean.data);
-    if (status == CLQ_OK) status = build(root, &sizes, model);
+    if (status == CLQ_OK) {
+        model->keras_config = clq_strdup(text);
+        status = model->keras_config ? build(root, &sizes, model) : CLQ_MEMORY;
+    }
     if (status != CLQ_OK) {
         /* To the caller a bad layer is a bad file, whatever the builder calls it. */
         if (status == CLQ_ARGUMENT || status == CLQ_STATE) status = CLQ_FORMAT;
@@ -115,5 +117,34 @@ clq_status clq_model_read_keras_json_sized(const char *path, const clq_keras_siz
     }
     json_decref(root);
     if (status == CLQ_OK) *out = model;
+    return status;
+}
+
+clq_status clq_model_read_keras_json(const char *path, clq_model **out) {
+    return clq_model_read_keras_json_sized(path, NULL, out);
+}
+
+clq_status clq_model_read_keras_json_sized(const char *path, const clq_keras_sizes *given, clq_model **out) {
+    void *text;
+    size_t bytes;
+    CLQ_TRY(clq_file_read(path, FILE_MAX, &text, &bytes));
+    const clq_status status = read_text(text, bytes, given, path, out);
+    clq_free(text);
+    return status;
+}
+
+clq_status clq_model_read_keras(const char *path, const clq_keras_sizes *given, clq_model **out) {
+    clq_safetensors *file;
+    CLQ_TRY(clq_keras_file_open(path, &file));
+    const char *text = clq_safetensors_metadata(file, "keras_config");
+    clq_status status;
+    if (!text)
+        status = clq_fail(CLQ_FORMAT, "%s: it has weights alone: a .keras file has a model, too", path);
+    else if (strlen(text) > FILE_MAX)
+        status =
+            clq_fail(CLQ_FORMAT, "%s: config.json has %zu bytes; at most %d are read", path, strlen(text), FILE_MAX);
+    else
+        status = read_text(text, strlen(text), given, path, out);
+    clq_safetensors_close(file);
     return status;
 }

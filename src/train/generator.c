@@ -178,7 +178,7 @@ static clq_status write_weights(clq_generator *g, const float *values) {
 
 clq_status clq_generator_load(clq_generator *g, const char *path) {
     float *values = NULL;
-    CLQ_TRY(clq_read_weights_file(g->model, NULL, path, &values));
+    CLQ_TRY(clq_read_weights_file(g->model, path, &values));
     const clq_status status = write_weights(g, values);
     clq_free(values);
     return status;

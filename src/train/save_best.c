@@ -17,6 +17,7 @@ typedef struct saving {
 /* The best stays from fit to fit, as the file does, and as in Keras. */
 static clq_status on_begin(void *context, clq_trainer *trainer, const clq_fit_config *config) {
     saving *s = context;
+    CLQ_TRY(clq_model_check_save(trainer->model, s->path));
     s->watch.anew = false;
     return clq_watch_begin(&s->watch, trainer, config, save_best);
 }

@@ -28,7 +28,8 @@ typedef struct clq_settings {
     bool resume;
     uint64_t check_replicas;
     bool check_numerics;
-    const char *init, *weights, *save, *log, *trace, *out, *write_model, *progress, *shuffle, *tune, *matmul_precision;
+    const char *init, *init_map, *freeze, *weights, *save, *log, *trace, *out, *write_model, *progress, *shuffle;
+    const char *tune, *matmul_precision;
     const char *precision, *loss_scale, *recompute, *disable_paths, *shard;
     uint64_t batch, batch_per_replica, accumulate, epochs, steps, seed, take, bucket_bytes, backup, local_steps;
     uint64_t ps_ranks, memory_limit, micro_batches, machines, devices_per_machine;
@@ -37,7 +38,7 @@ typedef struct clq_settings {
     bool whole_window;
     const char *link, *latency, *device_link, *device_latency, *compute_ms, *gradient, *spread;
     double budget, deadline, build_deadline; /* seconds; 0: not given */
-    bool drop_remainder, no_test, json, graph, measure, shard_optimizer, share_devices, follow;
+    bool drop_remainder, no_test, json, graph, measure, shard_optimizer, share_devices, follow, init_partial;
 } clq_settings;
 
 /* ---- the table ---- */

@@ -6,6 +6,7 @@ usage: check_files.py BIN_FOLDER     (the environment chooses the OpenCL drivers
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import threading
@@ -190,6 +191,35 @@ class Files(support.InFolder):
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertEqual([json.loads(line)["step"] for line in (self.folder / "log").read_text().splitlines()], [1])
         self.assertEqual(len((self.folder / "csv").read_text().splitlines()), 2)
+
+    def test_keras_files(self):
+        """A .keras file is trained in part and saved as one, whose weights another training and eval take."""
+        golden = pathlib.Path(os.environ["CLQ_TEST_SOURCE"]) / "tests/golden/keras_files/images.keras"
+        data = ["--data", "synthetic:6x6x2/3/64", "--devices", "pocl:0"]
+        train = ["train", *data, "--no-test", "--steps", 1, *support.APART]
+        done = self.run_in(*train, "--model", golden, "--freeze", "yak,b*,ant,newt", "--save", "tuned.keras", "--json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        done = self.run_in("eval", *data, "--model", "tuned.keras")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.put("map", "layers/dense/vars/* ->\nlayers/dense_1/vars/0 -> dense_1/kernel reshaped\nlayers/*/vars/0 -> *\n")
+        done = self.run_in(*train, "--model", golden, "--init", "tuned.keras", "--init-map", "map")
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn("map: line 3: model images has no variable 'batch_normalization'", done.stderr)
+        self.refused(*train, "--model", golden, "--init-partial", says=["--init-partial needs --init FILE"])
+        self.refused(*train, "--model", golden, "--freeze", "yack", says=["'yack'", "did you mean 'yak'?"])
+        self.put("m.json", support.sequential("other", [("Flatten", {}), ("Dense", {"units": 3, "activation": "softmax"})]))
+        done = self.run_in("train", "--data", "synthetic:28x28/3/64", "--devices", "pocl:0", "--no-test", "--steps", 1, *support.APART,
+                           "--model", "m.json", "--init", "tuned.keras", "--init-map", self.put("map", "layers/dense_1/vars/1 -> dense_2/bias\n"), "--json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("init tuned.keras: 1 of 2 variables; 1 with their initial values: dense_2/kernel; ", done.stderr)
+        self.assertEqual(json.loads(done.stdout)["init"]["loaded"], ["dense_2/bias"])
+        # The program alone, as a build without HDF5 has it.
+        alone = self.folder / "alone"
+        alone.mkdir()
+        shutil.copy(BIN / "clique", alone)
+        done = subprocess.run([alone / "clique", "plan", "--model", golden], capture_output=True, text=True, timeout=240)
+        self.assertEqual((done.returncode, len(done.stderr.splitlines())), (3, 1), done.stderr)
+        self.assertIn("install libhdf5-dev and libzip-dev, and build Clique again", done.stderr)
 
 
 if __name__ == "__main__":

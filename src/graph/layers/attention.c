@@ -216,6 +216,10 @@ static bool is_by_token(const clq_model *model, const clq_layer *layer, const cl
 }
 
 static const char *const input_names[] = {"query", "value", "key", NULL, NULL, NULL, NULL};
+static const char *const stores[] = {
+    [QUERY_KERNEL] = "query_dense/vars/0",   [QUERY_BIAS] = "query_dense/vars/1",   [KEY_KERNEL] = "key_dense/vars/0",
+    [KEY_BIAS] = "key_dense/vars/1",         [VALUE_KERNEL] = "value_dense/vars/0", [VALUE_BIAS] = "value_dense/vars/1",
+    [OUTPUT_KERNEL] = "output_dense/vars/0", [OUTPUT_BIAS] = "output_dense/vars/1"};
 const clq_layer_kind clq_layer_attention = {.type = "MultiHeadAttention",
                                             .input_names = input_names,
                                             .stem = "multi_head_attention",
@@ -226,6 +230,7 @@ const clq_layer_kind clq_layer_attention = {.type = "MultiHeadAttention",
                                             .by_token = is_by_token,
                                             .infer = infer,
                                             .declare = declare,
+                                            .stores = stores,
                                             .expand = expand};
 
 clq_tensor clq_attention(clq_model *model, const clq_tensor *inputs, size_t count, const clq_attention_config *config) {

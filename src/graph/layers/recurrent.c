@@ -277,6 +277,8 @@ static clq_id expand(clq_expansion *e, const clq_id *x) {
     return join(e, terms, widths, lstm ? 3 : 2, 1);
 }
 
+static const char *const stores[] = {[KERNEL] = "cell/vars/0", [RECURRENT] = "cell/vars/1", [BIAS] = "cell/vars/2"};
+
 #define KIND(kind, class_name, name_stem, rows, most)                                                                  \
     const clq_layer_kind kind = {.type = (class_name),                                                                 \
                                  .stem = (name_stem),                                                                  \
@@ -288,6 +290,7 @@ static clq_id expand(clq_expansion *e, const clq_id *x) {
                                  .mask = pass_mask,                                                                    \
                                  .infer = infer,                                                                       \
                                  .declare = declare,                                                                   \
+                                 .stores = stores,                                                                     \
                                  .expand = expand}
 KIND(clq_layer_simple_rnn, "SimpleRNN", "simple_rnn", simple_attributes, 3);
 KIND(clq_layer_lstm, "LSTM", "lstm", lstm_attributes, 4);

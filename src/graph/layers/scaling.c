@@ -186,6 +186,7 @@ const clq_layer_kind clq_layer_normalization = {.type = "Normalization",
                                                 .mask = clq_layer_keep_mask,
                                                 .infer = infer_normalization,
                                                 .declare = declare,
+                                                .zero_store = "vars/2", /* count */
                                                 .expand = expand_normalization};
 
 /* ---- LayerScale (Touvron et al., "Going deeper with image transformers", 2021) ---- */

@@ -15,7 +15,7 @@ enum { CLASSES_MOST = 1 << 20, CLASSES_USUAL = 10 };
 
 bool clq_model_is_file(const char *word) {
     const char *ending = strrchr(word, '.');
-    return ending && strcmp(ending, ".json") == 0;
+    return ending && (strcmp(ending, ".json") == 0 || strcmp(ending, ".keras") == 0);
 }
 
 const char *clq_model_path(const char *word) { return clq_model_is_file(word) ? word : NULL; }
@@ -25,8 +25,8 @@ static clq_status refuse_name(const char *name) {
     for (size_t i = 0; i < CLQ_COUNT_OF(models); i++) clq_text_add(&known, "%s, ", models[i]->name);
     clq_status status = clq_fail_memory("naming the models");
     if (!known.failed)
-        status = clq_fail(CLQ_ARGUMENT, "model '%.80s' is unknown: expected %sor a Keras model's .json file", name,
-                          known.data);
+        status = clq_fail(CLQ_ARGUMENT, "model '%.80s' is unknown: expected %sor a Keras model's .json or .keras file",
+                          name, known.data);
     clq_free(known.data);
     return status;
 }

@@ -1,0 +1,161 @@
+/* Keras's .keras and .weights.h5 files: a program of their own turns them into safetensors, and back (helpers/keras).
+ * A damaged file can end that program, and not the caller's. */
+#define _GNU_SOURCE /* pipe2; NOLINT(bugprone-reserved-identifier) */
+#include "formats/formats.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static const char program_name[] = "clique-keras-files";
+
+static bool ends_with(const char *text, const char *end) {
+    const size_t length = strlen(text), tail = strlen(end);
+    return length > tail && strcmp(text + length - tail, end) == 0;
+}
+
+bool clq_keras_file_is_archive(const char *path) { return ends_with(path, ".keras"); }
+
+bool clq_keras_file_is(const char *path) { return clq_keras_file_is_archive(path) || ends_with(path, ".weights.h5"); }
+
+bool clq_keras_files_built(void) {
+    char program[CLQ_BESIDE_BYTES];
+    return clq_find_beside(program_name, program);
+}
+
+clq_status clq_keras_files_check(const char *path) {
+    if (clq_keras_files_built()) return CLQ_OK;
+    return clq_fail(
+        CLQ_UNSUPPORTED,
+        "%s: this build reads and writes no .keras and .weights.h5 files: install libhdf5-dev and libzip-dev, "
+        "and build Clique again",
+        path);
+}
+
+/* ---- the program ---- */
+
+/* What it says: "ok", or a status and one line. */
+static clq_status judge(const char *path, char *said, bool known, int ended) {
+    char *detail;
+    if (strcmp(said, "ok\n") == 0 && (!known || ended == 0)) return CLQ_OK;
+    const long status = strtol(said, &detail, 10);
+    if (detail > said && *detail == ' ' && status > CLQ_OK && status < CLQ_STATUS_COUNT) {
+        detail[strcspn(detail, "\n")] = '\0';
+        clq_clean(detail);
+        return clq_fail((clq_status)status, "%s", detail + 1);
+    }
+    if (known && WIFSIGNALED(ended))
+        return clq_fail(CLQ_FORMAT, "%s: the file is damaged: reading it ended by signal %d", path, WTERMSIG(ended));
+    if (known && WIFEXITED(ended) && WEXITSTATUS(ended) == 127)
+        return clq_fail(CLQ_SYSTEM, "%s: the program %s cannot be started: are HDF5 and libzip installed?", path,
+                        program_name);
+    return clq_fail(CLQ_SYSTEM, "%s: the program %s ended without an answer", path, program_name);
+}
+
+/* Up to the program's end. */
+static void read_answer(int from, char *said, size_t bytes) {
+    size_t length = 0;
+    char rest[256];
+    for (;;) {
+        const size_t room = bytes - 1 - length;
+        const ssize_t got = read(from, room ? said + length : rest, room ? room : sizeof rest);
+        if (got < 0 && errno == EINTR) continue;
+        if (got <= 0) break;
+        if (room) length += (size_t)got;
+    }
+    said[length] = '\0';
+}
+
+/* Messages of the C library about a damaged heap are nobody's; and the program needs nothing of the environment. */
+static int start(const char *const *words, int answer, pid_t *out) {
+    static char *const nothing[] = {NULL};
+    posix_spawn_file_actions_t actions;
+    int error = posix_spawn_file_actions_init(&actions);
+    if (error) return error;
+    error = posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+    if (!error) error = posix_spawn_file_actions_adddup2(&actions, answer, STDOUT_FILENO);
+    if (!error) error = posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+    if (!error) error = posix_spawn(out, words[0], &actions, NULL, (char *const *)(uintptr_t)words, nothing);
+    (void)posix_spawn_file_actions_destroy(&actions);
+    return error;
+}
+
+/* verb: "read" or "write"; path: Keras's file, which messages name. */
+static clq_status run(const char *verb, const char *from, const char *to, const char *path) {
+    char program[CLQ_BESIDE_BYTES], said[CLQ_DETAIL_MAX + 16];
+    int ends[2], ended = 0;
+    pid_t pid;
+    CLQ_TRY(clq_keras_files_check(path));
+    (void)clq_find_beside(program_name, program);
+    const char *const words[] = {program, verb, from, to, NULL};
+    if (pipe2(ends, O_CLOEXEC) != 0) return clq_fail(CLQ_SYSTEM, "%s: no pipe: %s", path, strerror(errno));
+    const int error = start(words, ends[1], &pid);
+    close(ends[1]);
+    if (error) {
+        close(ends[0]);
+        return clq_fail(CLQ_SYSTEM, "%s: the program %s cannot be started: %s", path, program_name, strerror(error));
+    }
+    read_answer(ends[0], said, sizeof said);
+    close(ends[0]);
+    pid_t waited;
+    while ((waited = waitpid(pid, &ended, 0)) < 0 && errno == EINTR) continue;
+    return judge(path, said, waited == pid, ended); /* a caller that ignores SIGCHLD leaves nobody to wait for */
+}
+
+/* ---- files between ---- */
+
+/* A folder of its own, with room for one file: removed in any case. */
+typedef struct between {
+    char *folder, *file;
+} between;
+
+static clq_status open_between(between *out) {
+    const char *place = clq_environment("TMPDIR");
+    out->folder = clq_strprintf("%s/clique-XXXXXX", place ? place : "/tmp");
+    if (!out->folder) return CLQ_MEMORY;
+    if (!mkdtemp(out->folder)) {
+        const clq_status status = clq_fail(CLQ_WRITE, "%s: no folder for a file between (TMPDIR chooses another): %s",
+                                           out->folder, strerror(errno));
+        clq_free(out->folder);
+        out->folder = NULL;
+        return status;
+    }
+    out->file = clq_strprintf("%s/weights", out->folder);
+    return out->file ? CLQ_OK : CLQ_MEMORY;
+}
+
+static void close_between(between *b) {
+    if (b->file) (void)unlink(b->file);
+    if (b->folder) (void)rmdir(b->folder);
+    clq_free(b->file);
+    clq_free(b->folder);
+}
+
+clq_status clq_keras_file_open(const char *path, clq_safetensors **out) {
+    between b = {0};
+    clq_file file;
+    CLQ_TRY(clq_file_open(path, SIZE_MAX - 64, &file)); /* whether it is there; the program says the rest */
+    clq_file_close(&file);
+    CLQ_TRY(clq_keras_files_check(path));
+    clq_status status = open_between(&b);
+    if (status == CLQ_OK) status = run("read", path, b.file, path);
+    if (status == CLQ_OK) status = clq_safetensors_open(b.file, out);
+    close_between(&b);
+    return status;
+}
+
+clq_status clq_keras_file_write(const char *path, const clq_safetensors_source *tensors, size_t count,
+                                const char *const *metadata, size_t metadata_count) {
+    between b = {0};
+    CLQ_TRY(clq_keras_files_check(path));
+    clq_status status = open_between(&b);
+    if (status == CLQ_OK) status = clq_safetensors_write(b.file, tensors, count, metadata, metadata_count);
+    if (status == CLQ_OK) status = run("write", b.file, path, path);
+    close_between(&b);
+    return status;
+}

@@ -1,0 +1,106 @@
+/* Where Keras's files of weights have a model's variables. Keras goes by the classes of layers and their order in the
+ * model, not by their names (keras.src.saving.saving_lib): the second Dense is "layers/dense_1", whatever it is called,
+ * and its kernel "layers/dense_1/vars/0". */
+#include "graph/layers/layer.h"
+
+#include <string.h>
+
+static bool is_upper(char c) { return c >= 'A' && c <= 'Z'; }
+static bool is_lower(char c) { return c >= 'a' && c <= 'z'; }
+
+/* Keras's two passes: in front of a capital with small letters behind it, unless the one before ends such a run; and
+ * between a small letter and a capital. */
+void clq_store_name(const char *class_name, clq_text *to) {
+    const char *run = class_name; /* where the next run of the first pass may have its first letter */
+    for (const char *c = class_name; *c; c++) {
+        if (!clq_is_letter(*c) && !clq_is_digit(*c) && *c != '_') continue;
+        const char before = c > class_name ? c[-1] : '\0';
+        const bool first = c > run && is_upper(*c) && is_lower(c[1]);
+        if (first)
+            for (run = c + 1; is_lower(*run); run++) continue;
+        const char small = clq_lower(*c);
+        if (first || (is_lower(before) && is_upper(*c))) clq_text_add_bytes(to, "_", 1);
+        clq_text_add_bytes(to, &small, 1);
+    }
+}
+
+clq_status clq_model_note_path(clq_model *model, clq_tensor x, const char *path) {
+    clq_layer *layer = &model->layers[model->tensors[x.id - 1].layer - 1];
+    char *copy = clq_strdup(path);
+    if (!copy) return CLQ_MEMORY;
+    clq_free(layer->path);
+    layer->path = copy;
+    return CLQ_OK;
+}
+
+/* Functions of keras.ops are no layers to Keras. */
+static bool is_counted(const clq_layer_kind *kind) { return !kind->module; }
+
+/* "layers/dense_1": of a model that was made here, as Keras would number its layers. */
+static char *count_path(const clq_model *model, const clq_layer *layer) {
+    clq_text text = {0};
+    unsigned before = 0;
+    if (!is_counted(layer->kind)) return NULL;
+    for (const clq_layer *other = model->layers; other < layer; other++)
+        before += is_counted(other->kind) && strcmp(other->kind->type, layer->kind->type) == 0;
+    clq_text_add(&text, "layers/");
+    clq_store_name(layer->kind->type, &text);
+    if (before) clq_text_add(&text, "_%u", before);
+    if (!text.failed) return text.data;
+    clq_free(text.data);
+    return NULL;
+}
+
+char *clq_variable_store(const clq_layer *layer, uint32_t variable, const char *path) {
+    unsigned before = 0;
+    for (size_t k = 0; k < layer->variable_places; k++) {
+        if (layer->variables[k] == variable + 1 && layer->kind->stores)
+            return clq_strprintf("%s/%s", path, layer->kind->stores[k]);
+        before += layer->variables[k] && layer->variables[k] < variable + 1;
+    }
+    return clq_strprintf("%s/vars/%u", path, before);
+}
+
+static clq_status add_layer(const clq_model *model, const clq_layer *layer, clq_stores *to) {
+    char *counted = NULL;
+    const char *path = layer->path;
+    clq_status status = CLQ_OK;
+    if (!model->keras_config) path = counted = count_path(model, layer);
+    if (!path && model->keras_config) return CLQ_OK; /* the file does not say */
+    if (!path) return is_counted(layer->kind) ? CLQ_MEMORY : CLQ_OK;
+    for (size_t k = 0; k < layer->variable_places && status == CLQ_OK; k++) {
+        if (!layer->variables[k]) continue;
+        const uint32_t variable = layer->variables[k] - 1;
+        to->paths[variable] = clq_variable_store(layer, variable, path);
+        if (!to->paths[variable]) status = CLQ_MEMORY;
+    }
+    if (status == CLQ_OK && layer->kind->zero_store && layer->variable_places) {
+        to->zeros[to->zero_count] = clq_strprintf("%s/%s", path, layer->kind->zero_store);
+        if (!to->zeros[to->zero_count]) status = CLQ_MEMORY;
+        to->zero_count += status == CLQ_OK;
+    }
+    clq_free(counted);
+    return status;
+}
+
+clq_status clq_model_stores(const clq_model *model, clq_stores *out) {
+    clq_stores all = {.count = model->variable_count};
+    all.paths = clq_alloc(CLQ_MAX(model->variable_count, 1u), sizeof *all.paths);
+    all.zeros = clq_alloc(CLQ_MAX(model->layer_count, 1u), sizeof *all.zeros);
+    clq_status status = all.paths && all.zeros ? CLQ_OK : CLQ_MEMORY;
+    for (uint32_t i = 0; i < model->layer_count && status == CLQ_OK; i++)
+        if (model->layers[i].variable_places) status = add_layer(model, &model->layers[i], &all);
+    if (status == CLQ_OK)
+        *out = all;
+    else
+        clq_stores_release(&all);
+    return status;
+}
+
+void clq_stores_release(clq_stores *stores) {
+    for (uint32_t i = 0; stores->paths && i < stores->count; i++) clq_free(stores->paths[i]);
+    for (size_t i = 0; stores->zeros && i < stores->zero_count; i++) clq_free(stores->zeros[i]);
+    clq_free(stores->paths);
+    clq_free(stores->zeros);
+    *stores = (clq_stores){0};
+}

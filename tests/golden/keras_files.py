@@ -1,0 +1,155 @@
+"""Small .keras files as Keras 3 saves them, with what their models make of some samples.
+
+    python keras_files.py                    writes keras_files/
+    python keras_files.py --check FOLDER     loads the .keras files that another program saved into the folder, and compares
+                                             predictions; of NAME.weights.h5 it loads the weights into the model of NAME
+
+The JAX backend. NAME.safetensors has `x`, and `y`, the predictions for it, in float32.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import struct
+import sys
+from pathlib import Path
+
+os.environ["KERAS_BACKEND"] = "jax"
+os.environ["JAX_PLATFORMS"] = "cpu"
+
+import keras
+import numpy as np
+from keras import layers
+
+HERE = Path(__file__).parent / "keras_files"
+SAMPLES = 2
+
+
+def images() -> keras.Model:
+    """Several layers of one class, names in another order than the layers, a frozen one, an optimizer."""
+    x = inputs = keras.Input((6, 6, 2), name="zebra")
+    x = layers.Conv2D(3, 3, name="yak")(x)
+    x = layers.BatchNormalization(name="ape")(x)
+    x = layers.Conv2D(4, 3, activation="relu", name="bear", trainable=False)(x)
+    x = layers.SeparableConv2D(3, 2, name="ant")(x)
+    x = layers.Flatten()(x)
+    x = layers.Dropout(0.5)(x)
+    x = layers.Dense(5, activation="tanh", name="newt")(x)
+    x = layers.Dense(3, activation="softmax", name="cat")(x)
+    model = keras.Model(inputs, x, name="images")
+    model.compile("adam", "sparse_categorical_crossentropy")
+    return model
+
+
+def nested() -> keras.Model:
+    """Models within the model, one of them twice; a layer that is applied twice; a function of keras.ops between."""
+    tower = keras.Sequential([keras.Input((4,)), layers.Dense(5, activation="relu"), layers.Dense(3)], name="tower")
+    a, b = keras.Input((4,), name="a"), keras.Input((4,), name="b")
+    inner_in = keras.Input((3,))
+    inner = keras.Model(inner_in, layers.Dense(2, name="last")(layers.Dense(3, name="first")(inner_in)), name="inner")
+    shared = layers.Dense(4, name="shared")
+    joined = keras.ops.add(tower(shared(a)), tower(shared(b)))
+    return keras.Model([a, b], layers.Dense(2, name="top")(inner(joined)), name="nested")
+
+
+def sequences() -> keras.Model:
+    """Layers that have layers of their own."""
+    x = inputs = keras.Input((5, 4))
+    normal = layers.Normalization(name="scaled")
+    normal.build((None, 5, 4))
+    x = normal(x)
+    x = layers.MultiHeadAttention(2, 3, name="look")(x, x)
+    x = layers.Bidirectional(layers.LSTM(3, return_sequences=True, name="memory"), name="both")(x)
+    x = layers.TimeDistributed(layers.Dense(4), name="each")(x)
+    x = layers.LayerNormalization()(x)
+    x = layers.GRU(3, name="late")(x)
+    return keras.Model(inputs, layers.Dense(2)(x), name="sequences")
+
+
+def block() -> keras.Model:
+    """A layer of keras_hub, whose layers are attributes."""
+    import keras_hub
+
+    x = inputs = keras.Input((5, 4))
+    x = keras_hub.layers.TransformerEncoder(6, 2, name="encoder")(x)
+    return keras.Model(inputs, layers.Dense(2)(x), name="block")
+
+
+MODELS = {"images": images, "nested": nested, "sequences": sequences, "block": block}
+
+
+def write_safetensors(path: Path, arrays: dict[str, np.ndarray]) -> None:
+    header, data = {}, b""
+    for name, values in arrays.items():
+        raw = np.ascontiguousarray(values, np.float32).tobytes()
+        header[name] = {"dtype": "F32", "shape": list(values.shape), "data_offsets": [len(data), len(data) + len(raw)]}
+        data += raw
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+
+
+def read_safetensors(path: Path) -> dict[str, np.ndarray]:
+    raw = path.read_bytes()
+    length = struct.unpack("<Q", raw[:8])[0]
+    header = json.loads(raw[8 : 8 + length])
+    header.pop("__metadata__", None)
+    return {
+        name: np.frombuffer(raw[8 + length :][slice(*info["data_offsets"])], np.float32).reshape(info["shape"])
+        for name, info in header.items()
+    }
+
+
+def predict(model: keras.Model, x: np.ndarray) -> np.ndarray:
+    """x: all inputs of a sample behind one another."""
+    parts, at = [], 0
+    for shape in [i.shape[1:] for i in model.inputs]:
+        size = int(np.prod(shape))
+        parts.append(x[:, at : at + size].reshape(len(x), *shape))
+        at += size
+    return np.asarray(model(parts if len(parts) > 1 else parts[0], training=False))
+
+
+def write() -> None:
+    HERE.mkdir(exist_ok=True)
+    for number, (name, make) in enumerate(MODELS.items()):
+        keras.utils.set_random_seed(number)
+        keras.utils.clear_session()
+        model = make()
+        rng = np.random.default_rng(number)
+        for v in model.variables:
+            if "float" in v.dtype:  # off their defaults, so that ignoring one shows
+                low, high = (0.5, 1.5) if v.name in ("moving_variance", "variance", "gamma") else (-0.7, 0.7)
+                v.assign(rng.uniform(low, high, v.shape).astype(np.float32))
+        x = rng.uniform(-1, 1, (SAMPLES, sum(int(np.prod(i.shape[1:])) for i in model.inputs))).astype(np.float32)
+        if hasattr(model, "get_layer") and name == "sequences":
+            model.get_layer("scaled").finalize_state()
+        model.save(HERE / f"{name}.keras")
+        write_safetensors(HERE / f"{name}.safetensors", {"x": x, "y": predict(model, x)})
+
+
+def check(folder: Path) -> int:
+    worst = {}
+    for path in sorted(folder.glob("*.keras")) + sorted(folder.glob("*.weights.h5")):
+        name = path.name.split(".")[0]
+        if name not in MODELS:
+            continue
+        model = keras.models.load_model(path if path.suffix == ".keras" else HERE / f"{name}.keras")
+        if path.suffix != ".keras":
+            for v in model.variables:
+                v.assign(np.zeros(v.shape, v.dtype))
+            model.load_weights(path)
+        wanted = read_safetensors(HERE / f"{name}.safetensors")
+        worst[path.name] = float(np.abs(predict(model, wanted["x"]) - wanted["y"]).max())
+    for name, difference in worst.items():
+        print(f"{name}: predictions differ by {difference:.1e}")
+    return 0 if worst and max(worst.values()) < 1e-6 else 1
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", type=Path, metavar="FOLDER")
+    options = parser.parse_args()
+    sys.exit(check(options.check) if options.check else write())
