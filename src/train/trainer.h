@@ -127,9 +127,9 @@ clq_status clq_trainer_keep_last_step(clq_trainer *trainer);
 /* All variables in one block, for clq_free; *values is NULL or the block of an earlier call, whose place it takes. */
 clq_status clq_trainer_copy_weights(clq_trainer *trainer, float **values);
 clq_status clq_trainer_put_weights(clq_trainer *trainer, const float *values); /* to all replicas */
-/* The same block of what a safetensors file has; of: of the variables that a strategy has alone, NULL: of all. The
- * caller frees *values with clq_free. Errors: as of clq_trainer_load. */
-clq_status clq_read_weights_file(const clq_model *model, const clq_strategy *of, const char *path, float **values);
+/* The same block of what a file of weights has, which has all variables. The caller frees *values with clq_free.
+ * Errors: as of clq_trainer_load. (weight_files.c) */
+clq_status clq_read_weights_file(const clq_model *model, const char *path, float **values);
 /* "128, 256"; what does not fit is cut off. */
 void clq_describe_dims(char *text, size_t bytes, unsigned rank, const size_t *dims);
 /* Of a variable in the file `path`. Errors: MISMATCH, with both shapes. */

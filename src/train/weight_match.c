@@ -186,7 +186,7 @@ static bool is_float(clq_dtype dtype) {
     return dtype == CLQ_F32 || dtype == CLQ_F64 || dtype == CLQ_F16 || dtype == CLQ_BF16;
 }
 
-static void describe_dims(char *text, size_t bytes, unsigned rank, const size_t *dims) {
+void clq_describe_dims(char *text, size_t bytes, unsigned rank, const size_t *dims) {
     clq_text built = {0};
     for (unsigned d = 0; d < rank; d++) clq_text_add(&built, "%s%zu", d ? ", " : "", dims[d]);
     size_t length = built.failed ? 0 : CLQ_MIN(built.length, bytes - 1);
@@ -199,8 +199,8 @@ clq_status clq_check_tensor_shape(const clq_safetensors_entry *entry, const clq_
     const clq_shape *shape = &variable->shape;
     char got[96], wanted[96];
     if (fits(entry, variable)) return CLQ_OK;
-    describe_dims(got, sizeof got, entry->rank, entry->dims);
-    describe_dims(wanted, sizeof wanted, shape->rank, shape->dims);
+    clq_describe_dims(got, sizeof got, entry->rank, entry->dims);
+    clq_describe_dims(wanted, sizeof wanted, shape->rank, shape->dims);
     return clq_fail(CLQ_MISMATCH, "%s: tensor '%s' has shape (%s) and the model's is (%s)", path, entry->name, got,
                     wanted);
 }
