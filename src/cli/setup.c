@@ -87,6 +87,10 @@ static clq_status open_model(const clq_options *options, clq_model **out) {
 
 clq_status clq_setup_model(clq_setup *setup, const clq_options *options) {
     CLQ_TRY(open_model(options, &setup->model));
+    if (options->save && clq_keras_file_is_archive(options->save)) {
+        const clq_status status = clq_model_prepare_keras(setup->model);
+        if (status != CLQ_OK) return clq_fail_within(status, "--save %s", options->save);
+    }
     return options->freeze ? clq_model_freeze(setup->model, options->freeze) : CLQ_OK;
 }
 

@@ -80,7 +80,8 @@ struct clq_model {
     uint32_t marks[CLQ_MARKS_MAX], mark_count; /* ids of tensors behind which pipelines cut, ascending */
     bool finished;
     clq_error error;    /* the builder's first failure */
-    char *keras_config; /* text of the Keras file that it was read from; NULL: it was made here. The model's */
+    char *keras_config; /* text of the Keras file that it was read from, or that it was prepared to be; NULL: it was
+                           made here. The model's */
 };
 
 /* The first values of variable `index` of a model, by its initialiser, which was checked: out (elements). Each variable

@@ -92,9 +92,8 @@ static clq_status build(json_t *root, const clq_keras_sizes *sizes, clq_model *m
                     class_name);
 }
 
-/* The text stays with the model, so that it can be written back. */
-static clq_status read_text(const char *text, size_t bytes, const clq_keras_sizes *given, const char *path,
-                            clq_model **out) {
+clq_status clq_keras_read_text(const char *text, size_t bytes, const clq_keras_sizes *given, const char *path,
+                               clq_model **out) {
     const clq_keras_sizes sizes = given ? *given : (clq_keras_sizes){0};
     json_t *root;
     CLQ_TRY(clq_json_parse(text, bytes, DEPTH_MAX, path, &root));
@@ -128,7 +127,7 @@ clq_status clq_model_read_keras_json_sized(const char *path, const clq_keras_siz
     void *text;
     size_t bytes;
     CLQ_TRY(clq_file_read(path, FILE_MAX, &text, &bytes));
-    const clq_status status = read_text(text, bytes, given, path, out);
+    const clq_status status = clq_keras_read_text(text, bytes, given, path, out);
     clq_free(text);
     return status;
 }
@@ -144,7 +143,7 @@ clq_status clq_model_read_keras(const char *path, const clq_keras_sizes *given, 
         status =
             clq_fail(CLQ_FORMAT, "%s: config.json has %zu bytes; at most %d are read", path, strlen(text), FILE_MAX);
     else
-        status = read_text(text, strlen(text), given, path, out);
+        status = clq_keras_read_text(text, strlen(text), given, path, out);
     clq_safetensors_close(file);
     return status;
 }

@@ -74,4 +74,10 @@ json_t *clq_keras_write_range(const clq_keras_writing *w, const void *member);
 json_t *clq_keras_write_sections(const clq_keras_writing *w, const void *member);
 json_t *clq_keras_write_axis_pair(const clq_keras_writing *w, const void *member);
 
+/* The text of the file that clq_model_write_keras_json writes; and a model of such a text, which stays with it so that
+ * it can be written back. where: what messages call it. (keras_writer.c, keras_json.c) */
+clq_status clq_keras_write_text(const clq_model *model, clq_text *text);
+clq_status clq_keras_read_text(const char *text, size_t bytes, const clq_keras_sizes *given, const char *where,
+                               clq_model **out);
+
 #endif

@@ -399,8 +399,7 @@ static void close_writing(writing *w) {
     json_decref(w->layers);
 }
 
-/* The text of the file. */
-static clq_status write_text(const clq_model *model, clq_text *text) {
+clq_status clq_keras_write_text(const clq_model *model, clq_text *text) {
     writing w = {.model = model};
     json_t *document = NULL;
     w.status = open_writing(&w);
@@ -428,7 +427,7 @@ clq_status clq_model_write_keras_json(const clq_model *model, const char *path) 
     clq_text text = {0};
     if (!model->finished)
         return clq_fail(CLQ_STATE, "model %s is not finished: call clq_model_finish before it is written", model->name);
-    clq_status status = write_text(model, &text);
+    clq_status status = clq_keras_write_text(model, &text);
     if (status == CLQ_OK) status = write_file(path, &text);
     clq_free(text.data);
     return status;

@@ -159,13 +159,14 @@ clq_status clq_trainer_load_part(clq_trainer *trainer, const char *path, const c
 
 /* ---- saving ---- */
 
-/* The one place that gives an archive its config.json: the text of the file that the model was read from. */
+/* The one place that gives an archive its config.json: the text of the file that the model was read from, or that
+ * clq_model_prepare_keras has made. */
 static clq_status find_config(const clq_model *model, const char *path, const char **out) {
     json_t *root = NULL;
     if (!model->keras_config)
         return clq_fail(CLQ_UNSUPPORTED,
-                        "%s: model %s was made here, and only a model that was read from a Keras file is saved as "
-                        ".keras: save .weights.h5 or .safetensors",
+                        "%s: model %s was made here and is not prepared to be saved as .keras: call "
+                        "clq_model_prepare_keras, or save .weights.h5 or .safetensors",
                         path, clq_model_name(model));
     CLQ_TRY(clq_json_parse(model->keras_config, strlen(model->keras_config), SIZE_MAX, path, &root));
     const bool is_new = json_is_string(json_object_get(root, "module"));
