@@ -347,8 +347,8 @@ CLQ_API clq_recurrent_config clq_recurrent_config_default(size_t units);
 CLQ_API clq_tensor clq_recurrent(clq_model *model, clq_tensor x, clq_cell cell, const clq_recurrent_config *config);
 /* Two such layers with weights of their own, of which one goes backwards, side by side: (2 units), or (steps, 2 units),
  * each step's two states in one row. Layers: forward_NAME and backward_NAME, which have the variables of clq_recurrent,
- * and NAME, which joins them; without a name each has a made one, as lstm and lstm_1. NAME has at most 54 bytes, so
- * that the word in front of it fits. If config goes backwards, the first one does, and the second one forwards. Errors:
+ * and NAME, which joins them; without a name it is bidirectional, bidirectional_1, … NAME has at most 54 bytes, so that
+ * the word in front of it fits. If config goes backwards, the first one does, and the second one forwards. Errors:
  * those of clq_recurrent. */
 CLQ_API clq_tensor clq_bidirectional(clq_model *model, clq_tensor x, clq_cell cell, const clq_recurrent_config *config);
 /* x itself; in backward no gradient goes through (TensorFlow: stop_gradient, PyTorch: detach), or `factor` times the

@@ -85,15 +85,17 @@ static clq_status read_prompt(generation *g, const clq_options *o) {
 
 static clq_status open_generator(clq_setup *s, const clq_options *o, generation *g) {
     const clq_generator_config config = {.whole_window = o->whole_window, .disabled_paths = o->disable_paths};
-    if (!o->weights)
-        return clq_fail(CLQ_ARGUMENT, "--weights FILE is needed: the weights that clique train --save wrote");
+    if (!o->weights && !clq_model_has_weights(o))
+        return clq_fail(CLQ_ARGUMENT,
+                        "--weights FILE is needed: the weights that clique train --save wrote; or --model "
+                        "FILE.keras");
     CLQ_TRY(check_prompt(o));
     CLQ_TRY(parse_sampling(o, &g->sampling));
     CLQ_TRY(clq_setup_model(s, o));
     CLQ_TRY(clq_system_recall(o->devices, &s->recalled));
     CLQ_TRY(clq_setup_devices(s, o));
     CLQ_TRY(clq_generator_create(s->model, &s->devices, &config, &g->generator));
-    CLQ_TRY(clq_generator_load(g->generator, o->weights));
+    CLQ_TRY(clq_generator_load(g->generator, o->weights ? o->weights : o->model));
     clq_generator_get_info(g->generator, &g->info);
     if (!g->info.cached && !o->whole_window)
         clq_log(CLQ_LOG_WARNING, "each token takes the whole window's work: %s", g->info.reason);

@@ -205,6 +205,49 @@ static void models_made_here_have_keras_s_places(void **state) {
     clq_model_destroy(model);
 }
 
+/* What is read back has the layers, the weights and the places that the model had. */
+static void models_made_here_are_saved_whole(void **state) {
+    clq_model *model, *again;
+    size_t count, others;
+    (void)state;
+    assert_ok(clq_model_builtin("cnn", &model));
+    assert_ok(clq_model_prepare_keras(model));
+    assert_ok(clq_model_prepare_keras(model)); /* which changes nothing */
+    clq_trainer *trainer = open_trainer(model);
+    const char *path = files_path("cnn.keras");
+    assert_ok(clq_trainer_save(trainer, path));
+    assert_ok(clq_model_read_keras(path, NULL, &again));
+    clq_trainer *other = open_trainer(again);
+    assert_ok(clq_trainer_load(other, path));
+    float *had = values_of(model, trainer, &count), *has = values_of(again, other, &others);
+    assert_int_equal(count, others);
+    assert_memory_equal(had, has, count * sizeof *had);
+    for (size_t i = 0; i < clq_model_variable_count(model); i++) {
+        clq_variable_info mine, theirs_of;
+        assert_ok(clq_model_variable(model, i, &mine));
+        assert_ok(clq_model_variable(again, i, &theirs_of));
+        assert_string_equal(mine.name, theirs_of.name);
+    }
+    clq_free(had);
+    clq_free(has);
+    clq_trainer_destroy(other);
+    clq_trainer_destroy(trainer);
+    clq_model_destroy(again);
+    clq_model_destroy(model);
+    assert_ok(clq_model_create("open", &model));
+    assert_fails(CLQ_STATE, "not finished", clq_model_prepare_keras(model));
+    clq_model_destroy(model);
+}
+
+static clq_status prepare(void *context) {
+    clq_model *model;
+    (void)context;
+    CLQ_TRY(clq_model_builtin("cnn", &model));
+    const clq_status status = clq_model_prepare_keras(model);
+    clq_model_destroy(model);
+    return status;
+}
+
 /* ---- in part, by a map ---- */
 
 /* The names that PyTorch gives, and its layouts: by plain loops over what the model is to have. */
@@ -485,6 +528,7 @@ static void memory_may_run_out(void **state) {
     assert_true(walk_allocations(save_weights, &call) > 20);
     assert_true(walk_allocations(load_weights, &call) > 20);
     assert_true(walk_allocations(freeze_layers, nested) >= 1);
+    assert_true(walk_allocations(prepare, NULL) > 20);
     clq_trainer_destroy(trainer);
     clq_model_destroy(model);
     clq_model_destroy(nested);
@@ -495,17 +539,12 @@ static int end(void **state) { return close_system(state) == 0 ? files_end(state
 
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(predictions_are_keras_s),
-        cmocka_unit_test(saved_files_have_what_keras_s_have),
-        cmocka_unit_test(classes_have_keras_s_names),
-        cmocka_unit_test(models_made_here_have_keras_s_places),
-        cmocka_unit_test(maps_say_which_tensor_is_which),
-        cmocka_unit_test(maps_that_say_nothing_are_refused),
-        cmocka_unit_test(partly_loaded_files_leave_the_rest),
-        cmocka_unit_test(layers_are_frozen_by_name),
-        cmocka_unit_test(damaged_files_are_refused),
-        cmocka_unit_test(what_is_no_such_file_is_refused),
-        cmocka_unit_test(memory_may_run_out),
+        cmocka_unit_test(predictions_are_keras_s),           cmocka_unit_test(saved_files_have_what_keras_s_have),
+        cmocka_unit_test(classes_have_keras_s_names),        cmocka_unit_test(models_made_here_have_keras_s_places),
+        cmocka_unit_test(models_made_here_are_saved_whole),  cmocka_unit_test(maps_say_which_tensor_is_which),
+        cmocka_unit_test(maps_that_say_nothing_are_refused), cmocka_unit_test(partly_loaded_files_leave_the_rest),
+        cmocka_unit_test(layers_are_frozen_by_name),         cmocka_unit_test(damaged_files_are_refused),
+        cmocka_unit_test(what_is_no_such_file_is_refused),   cmocka_unit_test(memory_may_run_out),
     };
     is_long = argc > 1 && strcmp(argv[1], "long") == 0;
     return cmocka_run_group_tests_name("interop/keras_files", tests, begin, end);

@@ -310,19 +310,29 @@ clq_tensor clq_recurrent(clq_model *model, clq_tensor x, clq_cell cell, const cl
     return clq_model_add_layer(model, kind, all.cell.name, &all, &x, 1);
 }
 
+/* "bidirectional", "bidirectional_1", … */
+static void name_pair(const clq_model *model, char *name, size_t bytes) {
+    (void)snprintf(name, bytes, "bidirectional");
+    for (unsigned n = 1; clq_model_has_layer(model, name); n++) (void)snprintf(name, bytes, "bidirectional_%u", n);
+}
+
 clq_tensor clq_bidirectional(clq_model *model, clq_tensor x, clq_cell cell, const clq_recurrent_config *config) {
+    enum { NAME_BYTES = 2 * CLQ_LAYER_NAME_MAX }; /* a name that becomes too long is refused */
     clq_recurrent_config forward = config ? *config : (clq_recurrent_config){0}, backward = forward;
-    char names[2][CLQ_LAYER_NAME_MAX];
+    char made[CLQ_LAYER_NAME_MAX], names[2][NAME_BYTES];
+    const char *name = forward.name;
     backward.go_backwards = !forward.go_backwards;
-    if (forward.name) {
-        (void)snprintf(names[0], sizeof names[0], "forward_%s", forward.name);
-        (void)snprintf(names[1], sizeof names[1], "backward_%s", forward.name);
-        forward.name = names[0];
-        backward.name = names[1];
+    if (!name) {
+        name_pair(model, made, sizeof made);
+        name = made;
     }
+    (void)snprintf(names[0], sizeof names[0], "forward_%s", name);
+    (void)snprintf(names[1], sizeof names[1], "backward_%s", name);
+    forward.name = names[0];
+    backward.name = names[1];
     const clq_tensor ahead = clq_recurrent(model, x, cell, &forward);
     clq_tensor back = clq_recurrent(model, x, cell, &backward);
     const clq_axes steps = {.count = 1, .axes = {0}};
     if (forward.return_sequences) back = clq_model_add_layer(model, &clq_layer_op_flip, NULL, &steps, &back, 1);
-    return clq_concatenate(model, CLQ_TENSORS(ahead, back), -1, config ? config->name : NULL);
+    return clq_concatenate(model, CLQ_TENSORS(ahead, back), -1, name);
 }
