@@ -33,8 +33,10 @@ clq_status clq_model_note_path(clq_model *model, clq_tensor x, const char *path)
     return CLQ_OK;
 }
 
-/* Functions of keras.ops are no layers to Keras. */
-static bool is_counted(const clq_layer_kind *kind) { return !kind->module; }
+/* Functions of keras.ops are no layers to Keras, and some kinds are of no class of Keras's. */
+static bool is_counted(const clq_layer_kind *kind) {
+    return !kind->module || strncmp(kind->module, "keras_hub.", 10) == 0;
+}
 
 /* "layers/dense_1": of a model that was made here, as Keras would number its layers. */
 static char *count_path(const clq_model *model, const clq_layer *layer) {

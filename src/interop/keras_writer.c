@@ -251,11 +251,20 @@ static bool joins_call(writing *w, uint32_t id) {
     return true;
 }
 
+/* A mask of another layer's is read back beside the one that this layer makes anew, so it is "embedding_mask", of
+ * "embedding.mask". */
+static void name_mask(const writing *w, const clq_layer *layer, char name[CLQ_LAYER_NAME_MAX]) {
+    char *point = strrchr(name, '.');
+    if (point) *point = '_';
+    if (is_named(w->model, name)) memcpy(name, layer->name, strlen(name) + 1);
+}
+
 /* The name that a layer of several tensors had where the reader named this one of them: "split", of "split.0.1". */
 static void name_call(const writing *w, uint32_t id, char name[CLQ_LAYER_NAME_MAX]) {
     const clq_layer *layer = layer_of(w, id);
     char end[32];
     (void)snprintf(name, CLQ_LAYER_NAME_MAX, "%s", layer->name);
+    if (layer->of_mask) name_mask(w, layer, name);
     if (!layer->kind->output_member || number_of(layer) == 0) return;
     (void)snprintf(end, sizeof end, ".0.%zu", number_of(layer));
     const size_t length = strlen(name), tail = strlen(end);

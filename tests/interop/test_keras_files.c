@@ -205,6 +205,30 @@ static void models_made_here_have_keras_s_places(void **state) {
     clq_model_destroy(model);
 }
 
+/* Where a model that was made here has its variables is where the file that it is written as has them. */
+static void places_are_those_of_the_file(void **state) {
+    static const char *const names[] = {"resnet20", "mobilenetv2", "gpt:layers=2,width=8,heads=2", "bilstm",
+                                        "bert-tiny"};
+    (void)state;
+    for (size_t i = 0; i < CLQ_COUNT_OF(names); i++) {
+        clq_model *model;
+        clq_stores before, after;
+        assert_ok(clq_model_builtin(names[i], &model));
+        assert_ok(clq_model_stores(model, &before));
+        assert_ok(clq_model_prepare_keras(model));
+        assert_ok(clq_model_stores(model, &after));
+        assert_int_equal(before.count, after.count);
+        for (uint32_t v = 0; v < before.count; v++) {
+            assert_non_null(before.paths[v]);
+            assert_non_null(after.paths[v]);
+            assert_string_equal(before.paths[v], after.paths[v]);
+        }
+        clq_stores_release(&before);
+        clq_stores_release(&after);
+        clq_model_destroy(model);
+    }
+}
+
 /* What is read back has the layers, the weights and the places that the model had. */
 static void models_made_here_are_saved_whole(void **state) {
     clq_model *model, *again;
@@ -539,12 +563,19 @@ static int end(void **state) { return close_system(state) == 0 ? files_end(state
 
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(predictions_are_keras_s),           cmocka_unit_test(saved_files_have_what_keras_s_have),
-        cmocka_unit_test(classes_have_keras_s_names),        cmocka_unit_test(models_made_here_have_keras_s_places),
-        cmocka_unit_test(models_made_here_are_saved_whole),  cmocka_unit_test(maps_say_which_tensor_is_which),
-        cmocka_unit_test(maps_that_say_nothing_are_refused), cmocka_unit_test(partly_loaded_files_leave_the_rest),
-        cmocka_unit_test(layers_are_frozen_by_name),         cmocka_unit_test(damaged_files_are_refused),
-        cmocka_unit_test(what_is_no_such_file_is_refused),   cmocka_unit_test(memory_may_run_out),
+        cmocka_unit_test(predictions_are_keras_s),
+        cmocka_unit_test(saved_files_have_what_keras_s_have),
+        cmocka_unit_test(classes_have_keras_s_names),
+        cmocka_unit_test(models_made_here_have_keras_s_places),
+        cmocka_unit_test(places_are_those_of_the_file),
+        cmocka_unit_test(models_made_here_are_saved_whole),
+        cmocka_unit_test(maps_say_which_tensor_is_which),
+        cmocka_unit_test(maps_that_say_nothing_are_refused),
+        cmocka_unit_test(partly_loaded_files_leave_the_rest),
+        cmocka_unit_test(layers_are_frozen_by_name),
+        cmocka_unit_test(damaged_files_are_refused),
+        cmocka_unit_test(what_is_no_such_file_is_refused),
+        cmocka_unit_test(memory_may_run_out),
     };
     is_long = argc > 1 && strcmp(argv[1], "long") == 0;
     return cmocka_run_group_tests_name("interop/keras_files", tests, begin, end);
