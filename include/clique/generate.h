@@ -40,7 +40,7 @@ CLQ_API clq_status clq_generator_create(const clq_model *model, const clq_device
                                         const clq_generator_config *config, clq_generator **out);
 CLQ_API void clq_generator_destroy(clq_generator *generator); /* takes NULL */
 
-/* The weights of a safetensors file that clq_trainer_save wrote, or of a trainer of the same model, which are copied.
+/* The weights of a file that clq_trainer_save wrote, or of a trainer of the same model, which are copied.
  * The text begins anew. Errors: as of clq_trainer_load; ARGUMENT (a trainer of another model), as of
  * clq_trainer_get_variable, … */
 CLQ_API clq_status clq_generator_load(clq_generator *generator, const char *path);

@@ -431,8 +431,9 @@ CLQ_API clq_status clq_model_read_keras_json_sized(const char *path, const clq_k
  * not finished), UNSUPPORTED (a layer that Keras has no form for, by its name: a penalty on some of the variables
  * that one regularizer is for, a block whose rule for masks is none of its layers'), WRITE, MEMORY. */
 CLQ_API clq_status clq_model_write_keras_json(const clq_model *model, const char *path);
-/* Prepares a finished model that was made here to be saved as a .keras file (clq_trainer_save), before it has a trainer.
- * A model that was read from a Keras file needs that not. Errors: as of clq_model_write_keras_json, but for WRITE. */
+/* Prepares a finished model that was made here to be saved as a .keras file (clq_trainer_save), before it has a trainer
+ * and behind clq_model_freeze. It also finds where Keras's files of weights have the variables, as layers are numbered in
+ * Keras's own order. A model that was read from a Keras file needs that not. Errors: as of clq_model_write_keras_json, but for WRITE. */
 CLQ_API clq_status clq_model_prepare_keras(clq_model *model);
 
 /* The model of a .keras file of Keras 3, likewise; `sizes` may be NULL. Its weights: clq_trainer_load with the same path.

@@ -555,7 +555,7 @@ CLQ_API clq_status clq_trainer_get_gradient(clq_trainer *trainer, unsigned repli
  * its shape, f32, f64, f16 or bf16, and refuses tensors that the model does not have; nothing changes where it fails. A
  * trainer of a part of the model saves the part's variables, and loads these from a file that may have all. Optimizer
  * state is neither saved nor loaded. A saved file appears by rename. As `.keras` a model is saved that was read from a
- * file of Keras 3: with that file's text. Errors: load: NOT_FOUND, READ, FORMAT (values that are not finite as float32,
+ * file of Keras 3, with that file's text, or that was prepared for it (clq_model_prepare_keras). Errors: load: NOT_FOUND, READ, FORMAT (values that are not finite as float32,
  * too), UNSUPPORTED, MISMATCH (names, shapes, types), …; save: WRITE, …; of Keras's files also as clq_model_read_keras;
  * saving: UNSUPPORTED (a model of which Keras's file cannot be written). */
 CLQ_API clq_status clq_trainer_load(clq_trainer *trainer, const char *path);

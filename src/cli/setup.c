@@ -70,8 +70,10 @@ static clq_status read_file(const clq_options *options, clq_model **out) {
 /* Fits a model to the data. Data that cannot be looked at are told of when they are opened. */
 static clq_status open_named(const clq_options *options, clq_model **out) {
     clq_dataset_sight sight = {0};
-    if (clq_dataset_look(options->data, "train", &sight) != CLQ_OK)
+    if (clq_dataset_look(options->data, "train", &sight) != CLQ_OK) {
         (void)clq_dataset_look(options->data, "test", &sight);
+        sight.classes = 0; /* a test set need not have the last ones */
+    }
     clq_shape input = {.rank = sight.rank};
     for (unsigned d = 0; d < sight.rank; d++) input.dims[d] = sight.shape[d];
     return clq_model_builtin_for(options->model, input, sight.classes, out);
@@ -85,13 +87,15 @@ static clq_status open_model(const clq_options *options, clq_model **out) {
     return open_named(options, out);
 }
 
+static bool is_keras_file(const char *path) { return path && clq_keras_file_is(path); }
+
 clq_status clq_setup_model(clq_setup *setup, const clq_options *options) {
     CLQ_TRY(open_model(options, &setup->model));
-    if (options->save && clq_keras_file_is_archive(options->save)) {
-        const clq_status status = clq_model_prepare_keras(setup->model);
-        if (status != CLQ_OK) return clq_fail_within(status, "--save %s", options->save);
-    }
-    return options->freeze ? clq_model_freeze(setup->model, options->freeze) : CLQ_OK;
+    if (options->freeze) CLQ_TRY(clq_model_freeze(setup->model, options->freeze));
+    if (!is_keras_file(options->save) && !is_keras_file(options->weights) && !is_keras_file(options->init))
+        return CLQ_OK;
+    const clq_status status = clq_model_prepare_keras(setup->model);
+    return status == CLQ_OK ? CLQ_OK : clq_fail_within(status, "as a file of Keras's");
 }
 
 /* ---- devices and data ---- */

@@ -40,9 +40,10 @@ static clq_status check_folder(const char *folder) {
         return CLQ_OK;
     }
     if (errno == ENOTDIR && clq_file_exists(folder))
-        return clq_fail(CLQ_READ, "data set '%s' is a file: give the folder that it lies in", folder);
+        return clq_fail(CLQ_READ, "data set '%s' is a file: give the folder that it lies in, or text:%s", folder,
+                        folder);
     return clq_fail(errno == ENOENT || errno == ENOTDIR ? CLQ_NOT_FOUND : CLQ_READ,
-                    "no data set '%s': %s; give fashion-mnist, synthetic, or a folder of data files", folder,
+                    "no data set '%s': %s; give fashion-mnist, synthetic, text:FILE, or a folder of data files", folder,
                     strerror(errno));
 }
 
@@ -280,7 +281,7 @@ static clq_status look_into_folder(const char *folder, const char *part, clq_dat
         status = clq_fail(CLQ_UNSUPPORTED, "%s: samples are (n, ...) with 1 to %d dimensions in all", paths[0],
                           CLQ_SHAPE_MAX + 1);
     if (status == CLQ_OK) {
-        clq_dataset_sight sight = {.rank = samples.rank - 1};
+        clq_dataset_sight sight = {.rank = CLQ_MAX(samples.rank - 1, 1u), .shape = {1}}; /* (n) is (n, 1) */
         for (unsigned i = 1; i < samples.rank; i++) sight.shape[i - 1] = samples.dims[i];
         status = look_at_labels(k, paths[1], &sight);
         if (status == CLQ_OK) *out = sight;

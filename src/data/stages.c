@@ -33,6 +33,8 @@ static void add_hash(clq_hash128 *hash, const void *data, size_t bytes) {
 }
 
 clq_hash128 clq_dataset_fingerprint(const clq_dataset *d, bool values) {
+    size_t rows;
+    (void)clq_dataset_samples(d, &rows); /* a shuffled text has one more */
     const size_t samples = values ? d->info.samples : 0;
     const uint64_t stages[] = {samples, d->batch, d->buffer, d->buffer ? d->seed : 0, d->drop_remainder};
     clq_hash128 hash = {0};
@@ -41,7 +43,7 @@ clq_hash128 clq_dataset_fingerprint(const clq_dataset *d, bool values) {
         const clq_feed_array *array = &d->feed.arrays[i];
         const uint64_t kind[] = {array->role, array->index, array->dtype, array->bytes};
         add_hash(&hash, kind, sizeof kind);
-        if (values) add_hash(&hash, d->values[i], d->info.samples * array->bytes);
+        if (values) add_hash(&hash, d->values[i], rows * array->bytes);
     }
     return hash;
 }

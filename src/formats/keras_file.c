@@ -3,6 +3,7 @@
 #define _GNU_SOURCE /* pipe2; NOLINT(bugprone-reserved-identifier) */
 #include "formats/formats.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -39,8 +40,14 @@ clq_status clq_keras_files_check(const char *path) {
 
 /* ---- the program ---- */
 
+/* Signals that a damaged file may end the program by: those of faults, and that of the limit of time. */
+static bool is_of_file(int signal) {
+    return signal == SIGSEGV || signal == SIGBUS || signal == SIGABRT || signal == SIGFPE || signal == SIGILL ||
+           signal == SIGTRAP || signal == SIGXCPU || signal == SIGKILL;
+}
+
 /* What it says: "ok", or a status and one line. */
-static clq_status judge(const char *path, char *said, bool known, int ended) {
+static clq_status judge(const char *verb, const char *path, char *said, bool known, int ended) {
     char *detail;
     if (strcmp(said, "ok\n") == 0 && (!known || ended == 0)) return CLQ_OK;
     const long status = strtol(said, &detail, 10);
@@ -49,8 +56,12 @@ static clq_status judge(const char *path, char *said, bool known, int ended) {
         clq_clean(detail);
         return clq_fail((clq_status)status, "%s", detail + 1);
     }
-    if (known && WIFSIGNALED(ended))
-        return clq_fail(CLQ_FORMAT, "%s: the file is damaged: reading it ended by signal %d", path, WTERMSIG(ended));
+    if (known && WIFSIGNALED(ended)) {
+        const int signal = WTERMSIG(ended);
+        if (strcmp(verb, "read") == 0 && is_of_file(signal))
+            return clq_fail(CLQ_FORMAT, "%s: the file is damaged: reading it ended by signal %d", path, signal);
+        return clq_fail(CLQ_SYSTEM, "%s: the program %s was ended by signal %d", path, program_name, signal);
+    }
     if (known && WIFEXITED(ended) && WEXITSTATUS(ended) == 127)
         return clq_fail(CLQ_SYSTEM, "%s: the program %s cannot be started: are HDF5 and libzip installed?", path,
                         program_name);
@@ -71,16 +82,24 @@ static void read_answer(int from, char *said, size_t bytes) {
     said[length] = '\0';
 }
 
-/* Messages of the C library about a damaged heap are nobody's; and the program needs nothing of the environment. */
+/* Messages of the C library about a damaged heap are nobody's; and the program needs nothing of the environment. It is
+ * in a group of its own: Ctrl-C is for the command, which may go on to save. */
 static int start(const char *const *words, int answer, pid_t *out) {
     static char *const nothing[] = {NULL};
     posix_spawn_file_actions_t actions;
+    posix_spawnattr_t how;
     int error = posix_spawn_file_actions_init(&actions);
     if (error) return error;
-    error = posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+    if ((error = posix_spawnattr_init(&how)) != 0) {
+        (void)posix_spawn_file_actions_destroy(&actions);
+        return error;
+    }
+    error = posix_spawnattr_setflags(&how, POSIX_SPAWN_SETPGROUP); /* group 0: of the program's own number */
+    if (!error) error = posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
     if (!error) error = posix_spawn_file_actions_adddup2(&actions, answer, STDOUT_FILENO);
     if (!error) error = posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
-    if (!error) error = posix_spawn(out, words[0], &actions, NULL, (char *const *)(uintptr_t)words, nothing);
+    if (!error) error = posix_spawn(out, words[0], &actions, &how, (char *const *)(uintptr_t)words, nothing);
+    (void)posix_spawnattr_destroy(&how);
     (void)posix_spawn_file_actions_destroy(&actions);
     return error;
 }
@@ -104,12 +123,12 @@ static clq_status run(const char *verb, const char *from, const char *to, const 
     close(ends[0]);
     pid_t waited;
     while ((waited = waitpid(pid, &ended, 0)) < 0 && errno == EINTR) continue;
-    return judge(path, said, waited == pid, ended); /* a caller that ignores SIGCHLD leaves nobody to wait for */
+    return judge(verb, path, said, waited == pid, ended); /* a caller that ignores SIGCHLD leaves nobody to wait for */
 }
 
 /* ---- files between ---- */
 
-/* A folder of its own, with room for one file: removed in any case. */
+/* A folder of its own for one file, removed behind it. If this process is killed meanwhile, both stay. */
 typedef struct between {
     char *folder, *file;
 } between;
@@ -130,7 +149,10 @@ static clq_status open_between(between *out) {
 }
 
 static void close_between(between *b) {
-    if (b->file) (void)unlink(b->file);
+    DIR *entries = b->folder ? opendir(b->folder) : NULL; /* a program that was ended leaves a part of a file there */
+    for (const struct dirent *entry; entries && (entry = readdir(entries));)
+        (void)unlinkat(dirfd(entries), entry->d_name, 0); /* but for "." and ".." */
+    if (entries) closedir(entries);
     if (b->folder) (void)rmdir(b->folder);
     clq_free(b->file);
     clq_free(b->folder);

@@ -33,26 +33,6 @@ clq_status clq_model_note_path(clq_model *model, clq_tensor x, const char *path)
     return CLQ_OK;
 }
 
-/* Functions of keras.ops are no layers to Keras, and some kinds are of no class of Keras's. */
-static bool is_counted(const clq_layer_kind *kind) {
-    return !kind->module || strncmp(kind->module, "keras_hub.", 10) == 0;
-}
-
-/* "layers/dense_1": of a model that was made here, as Keras would number its layers. */
-static char *count_path(const clq_model *model, const clq_layer *layer) {
-    clq_text text = {0};
-    unsigned before = 0;
-    if (!is_counted(layer->kind)) return NULL;
-    for (const clq_layer *other = model->layers; other < layer; other++)
-        before += is_counted(other->kind) && strcmp(other->kind->type, layer->kind->type) == 0;
-    clq_text_add(&text, "layers/");
-    clq_store_name(layer->kind->type, &text);
-    if (before) clq_text_add(&text, "_%u", before);
-    if (!text.failed) return text.data;
-    clq_free(text.data);
-    return NULL;
-}
-
 char *clq_variable_store(const clq_layer *layer, uint32_t variable, const char *path) {
     unsigned before = 0;
     for (size_t k = 0; k < layer->variable_places; k++) {
@@ -63,26 +43,19 @@ char *clq_variable_store(const clq_layer *layer, uint32_t variable, const char *
     return clq_strprintf("%s/vars/%u", path, before);
 }
 
-static clq_status add_layer(const clq_model *model, const clq_layer *layer, clq_stores *to) {
-    char *counted = NULL;
-    const char *path = layer->path;
-    clq_status status = CLQ_OK;
-    if (!model->keras_config) path = counted = count_path(model, layer);
-    if (!path && model->keras_config) return CLQ_OK; /* the file does not say */
-    if (!path) return is_counted(layer->kind) ? CLQ_MEMORY : CLQ_OK;
-    for (size_t k = 0; k < layer->variable_places && status == CLQ_OK; k++) {
+/* The paths of layers are those of the model's file; of a layer without one they are not known. */
+static clq_status add_layer(const clq_layer *layer, clq_stores *to) {
+    for (size_t k = 0; k < layer->variable_places && layer->path; k++) {
         if (!layer->variables[k]) continue;
         const uint32_t variable = layer->variables[k] - 1;
-        to->paths[variable] = clq_variable_store(layer, variable, path);
-        if (!to->paths[variable]) status = CLQ_MEMORY;
+        to->paths[variable] = clq_variable_store(layer, variable, layer->path);
+        if (!to->paths[variable]) return CLQ_MEMORY;
     }
-    if (status == CLQ_OK && layer->kind->zero_store && layer->variable_places) {
-        to->zeros[to->zero_count] = clq_strprintf("%s/%s", path, layer->kind->zero_store);
-        if (!to->zeros[to->zero_count]) status = CLQ_MEMORY;
-        to->zero_count += status == CLQ_OK;
-    }
-    clq_free(counted);
-    return status;
+    if (!layer->path || !layer->kind->zero_store || !layer->variable_places) return CLQ_OK;
+    to->zeros[to->zero_count] = clq_strprintf("%s/%s", layer->path, layer->kind->zero_store);
+    if (!to->zeros[to->zero_count]) return CLQ_MEMORY;
+    to->zero_count++;
+    return CLQ_OK;
 }
 
 clq_status clq_model_stores(const clq_model *model, clq_stores *out) {
@@ -91,7 +64,7 @@ clq_status clq_model_stores(const clq_model *model, clq_stores *out) {
     all.zeros = clq_alloc(CLQ_MAX(model->layer_count, 1u), sizeof *all.zeros);
     clq_status status = all.paths && all.zeros ? CLQ_OK : CLQ_MEMORY;
     for (uint32_t i = 0; i < model->layer_count && status == CLQ_OK; i++)
-        if (model->layers[i].variable_places) status = add_layer(model, &model->layers[i], &all);
+        if (model->layers[i].variable_places) status = add_layer(&model->layers[i], &all);
     if (status == CLQ_OK)
         *out = all;
     else

@@ -74,6 +74,9 @@ json_t *clq_keras_write_range(const clq_keras_writing *w, const void *member);
 json_t *clq_keras_write_sections(const clq_keras_writing *w, const void *member);
 json_t *clq_keras_write_axis_pair(const clq_keras_writing *w, const void *member);
 
+/* The layers of a Functional model in the order that Keras gives them; outputs: its output_layers. The caller's list.
+ * Errors: MEMORY. (keras_order.c) */
+clq_status clq_keras_arrange(json_t *layers, json_t *outputs, json_t **out);
 /* The text of the file that clq_model_write_keras_json writes; and a model of such a text, which stays with it so that
  * it can be written back. where: what messages call it. (keras_writer.c, keras_json.c) */
 clq_status clq_keras_write_text(const clq_model *model, clq_text *text);

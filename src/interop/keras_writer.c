@@ -370,8 +370,8 @@ static json_t *write_model(writing *w) {
         outputs = clq_json_append(outputs, json_pack("[s, I, I]", name_of(w, id), (json_int_t)w->node[id - 1],
                                                      (json_int_t)w->output[id - 1]));
     }
-    json_t *layers = w->layers;
-    w->layers = NULL;
+    json_t *layers = NULL;
+    if (w->status == CLQ_OK && w->layers && outputs) w->status = clq_keras_arrange(w->layers, outputs, &layers);
     return json_pack("{s:s, s:s, s:{s:s, s:b, s:o, s:o, s:o}, s:s, s:{s:n}}", "module", "keras.src.models.functional",
                      "class_name", "Functional", "config", "name", model->name, "trainable", 1, "layers", layers,
                      "input_layers", unwrap(inputs), "output_layers", unwrap(outputs), "registered_name", "Functional",

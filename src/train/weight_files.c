@@ -48,6 +48,15 @@ static clq_status note_all(const clq_trainer *trainer, const clq_safetensors *fi
     return CLQ_OK;
 }
 
+/* Where Keras keeps variables follows from the text of the model's file. */
+static clq_status check_prepared(const clq_model *model, const char *path) {
+    if (model->keras_config) return CLQ_OK;
+    return clq_fail(CLQ_UNSUPPORTED,
+                    "%s: model %s was made here and is not prepared for files of Keras's: call "
+                    "clq_model_prepare_keras, or take .safetensors",
+                    path, clq_model_name(model));
+}
+
 /* ---- loading ---- */
 
 static clq_status open_any(const char *path, clq_safetensors **out) {
@@ -90,7 +99,8 @@ static clq_status read_matching(clq_trainer *trainer, clq_matching *m, clq_loade
     clq_weight_matches matches = {0};
     clq_status status = CLQ_OK;
     if (clq_keras_file_is(m->path)) {
-        status = clq_model_stores(m->model, &stores);
+        status = check_prepared(m->model, m->path);
+        if (status == CLQ_OK) status = clq_model_stores(m->model, &stores);
         if (status == CLQ_OK) status = clq_stores_find_by_names(m->model, m->file, &stores);
         m->stores = &stores;
     }
@@ -163,11 +173,6 @@ clq_status clq_trainer_load_part(clq_trainer *trainer, const char *path, const c
  * clq_model_prepare_keras has made. */
 static clq_status find_config(const clq_model *model, const char *path, const char **out) {
     json_t *root = NULL;
-    if (!model->keras_config)
-        return clq_fail(CLQ_UNSUPPORTED,
-                        "%s: model %s was made here and is not prepared to be saved as .keras: call "
-                        "clq_model_prepare_keras, or save .weights.h5 or .safetensors",
-                        path, clq_model_name(model));
     CLQ_TRY(clq_json_parse(model->keras_config, strlen(model->keras_config), SIZE_MAX, path, &root));
     const bool is_new = json_is_string(json_object_get(root, "module"));
     json_decref(root);
@@ -195,6 +200,7 @@ clq_status clq_model_check_save(const clq_model *model, const char *path) {
     clq_stores stores;
     if (!clq_keras_file_is(path)) return CLQ_OK;
     CLQ_TRY(clq_keras_files_check(path));
+    CLQ_TRY(check_prepared(model, path));
     if (clq_keras_file_is_archive(path)) CLQ_TRY(find_config(model, path, &config));
     CLQ_TRY(clq_model_stores(model, &stores));
     const clq_status status = check_stores(model, &stores, path);

@@ -17,7 +17,6 @@ void clq_image_release(clq_image *all) {
     clq_free(all->first);
 }
 
-
 clq_status clq_trainer_set_initial_weights(clq_trainer *trainer) {
     const clq_model *model = trainer->model;
     clq_image all = {0};
@@ -29,11 +28,24 @@ clq_status clq_trainer_set_initial_weights(clq_trainer *trainer) {
     return status;
 }
 
+static clq_status check_variable(const clq_trainer *trainer, size_t index) {
+    const clq_model *model = trainer->model;
+    if (index >= model->variable_count)
+        return clq_fail(CLQ_ARGUMENT, "variable %zu is out of range: model %s has %u", index, clq_model_name(model),
+                        model->variable_count);
+    if (clq_strategy_has_variable(trainer->strategy, index)) return CLQ_OK;
+    return clq_fail(CLQ_ARGUMENT, "variable %s is none of part %u of %u of model %s: ask the trainer that has it",
+                    model->variables[index].name, trainer->config.part, trainer->config.parts, clq_model_name(model));
+}
+
 clq_status clq_trainer_copy_weights(clq_trainer *trainer, float **values) {
     clq_image all = {0};
     clq_status status = clq_image_open(trainer->model, &all);
-    for (uint32_t i = 0; i < trainer->model->variable_count && status == CLQ_OK; i++)
-        status = clq_strategy_read_variable(trainer->strategy, 0, i, false, clq_image_of(&all, i));
+    for (uint32_t i = 0; i < trainer->model->variable_count && status == CLQ_OK; i++) {
+        status = check_variable(trainer, i);
+        if (status == CLQ_OK)
+            status = clq_strategy_read_variable(trainer->strategy, 0, i, false, clq_image_of(&all, i));
+    }
     if (status == CLQ_OK) {
         float *before = *values;
         *values = all.values;
@@ -53,16 +65,6 @@ clq_status clq_trainer_put_weights(clq_trainer *trainer, const float *values) {
     const clq_status waited =
         clq_strategy_wait(trainer->strategy); /* in any case: replicas read the values until then */
     return status == CLQ_OK ? waited : status;
-}
-
-static clq_status check_variable(const clq_trainer *trainer, size_t index) {
-    const clq_model *model = trainer->model;
-    if (index >= model->variable_count)
-        return clq_fail(CLQ_ARGUMENT, "variable %zu is out of range: model %s has %u", index, clq_model_name(model),
-                        model->variable_count);
-    if (clq_strategy_has_variable(trainer->strategy, index)) return CLQ_OK;
-    return clq_fail(CLQ_ARGUMENT, "variable %s is none of part %u of %u of model %s: ask the trainer that has it",
-                    model->variables[index].name, trainer->config.part, trainer->config.parts, clq_model_name(model));
 }
 
 clq_status clq_trainer_get_variable(clq_trainer *trainer, size_t index, float *out) {

@@ -311,7 +311,7 @@ class Peers(support.InFolder):
             self.assertIn(word, errors[0])
 
     def test_wrong_usage(self):
-        for wrong in (["-b", 3], ["-e", "8G"], ["--collectives", "reduce"], ["--models", "mlp,"], ["--models", ""], ["--models", "resnet18"],
+        for wrong in (["-b", 3], ["-e", "8G"], ["--collectives", "reduce"], ["--models", "mlp,"], ["--models", ""], ["--models", "resnet9000"],
                       ["--rounds", 0], ["--batch", 0], ["--samples", "x"], ["--epochs", 65], ["--limit", 0], ["-n", 0], ["--gemm", "3x4"], ["--gemm", "none"]):
             self.fails(2, *wrong, says=wrong[:1])
         self.fails(2, "--models", "mlp,none", says=["none"])

@@ -74,7 +74,7 @@ static clq_status check_variables(const clq_custom_operation *operation, const c
     return CLQ_OK;
 }
 
-static clq_status set_items(clq_custom_shapes *s) {
+static clq_status set_items(const clq_custom_operation *operation, clq_custom_shapes *s) {
     size_t output, input, kept;
     CLQ_TRY(clq_shape_elements(&s->output, &output));
     CLQ_TRY(clq_shape_elements(&s->inputs[0], &input));
@@ -85,7 +85,7 @@ static clq_status set_items(clq_custom_shapes *s) {
         return clq_fail(CLQ_ARGUMENT, "%zu and %zu work-items for a sample are too many", s->forward_items,
                         s->backward_items);
     if (s->group > CLQ_CUSTOM_GROUP_MOST ||
-        (s->group > 0 && (s->forward_items % s->group || s->backward_items % s->group)))
+        (s->group > 0 && (s->forward_items % s->group || (operation->backward && s->backward_items % s->group))))
         return clq_fail(CLQ_ARGUMENT,
                         "a work-group of %zu should have at most %d work-items, and divide the %zu and %zu of a sample",
                         s->group, CLQ_CUSTOM_GROUP_MOST, s->forward_items, s->backward_items);
@@ -108,7 +108,7 @@ clq_status clq_custom_infer(const clq_custom_operation *operation, const clq_sha
     s.input_count = count; /* given, whatever it has become */
     for (size_t i = 0; i < count; i++) s.inputs[i] = inputs[i];
     clq_status status = check_variables(operation, &s);
-    if (status == CLQ_OK) status = set_items(&s);
+    if (status == CLQ_OK) status = set_items(operation, &s);
     if (status != CLQ_OK) return clq_fail_within(status, "operation '%s'", operation->name);
     *out = s;
     return CLQ_OK;

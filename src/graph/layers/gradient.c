@@ -1,6 +1,8 @@
 /* Layers that change the gradient alone: what they give is their input. */
 #include "graph/layers/layer.h"
 
+#include <float.h>
+
 static clq_id expand_stop(clq_expansion *e, const clq_id *x) {
     return clq_expand_unary(e, clq_expand_node(e, &clq_op_stop_gradient), x[0]);
 }
@@ -28,7 +30,8 @@ typedef struct scale_config {
     double factor;
 } scale_config;
 static const clq_attribute scale_attributes[] = {
-    {CLQ_LAYER_ATTRIBUTE("factor", CLQ_ATTRIBUTE_NUMBER, scale_config, factor), .needed = true},
+    {CLQ_LAYER_ATTRIBUTE("factor", CLQ_ATTRIBUTE_NUMBER, scale_config, factor), .needed = true,
+     .least = -(double)FLT_MAX, .most = (double)FLT_MAX},
 };
 
 static clq_id expand_scale(clq_expansion *e, const clq_id *x) {

@@ -334,5 +334,6 @@ clq_tensor clq_bidirectional(clq_model *model, clq_tensor x, clq_cell cell, cons
     clq_tensor back = clq_recurrent(model, x, cell, &backward);
     const clq_axes steps = {.count = 1, .axes = {0}};
     if (forward.return_sequences) back = clq_model_add_layer(model, &clq_layer_op_flip, NULL, &steps, &back, 1);
-    return clq_concatenate(model, CLQ_TENSORS(ahead, back), -1, name);
+    const clq_tensor both = clq_concatenate(model, CLQ_TENSORS(ahead, back), -1, name);
+    return forward.return_sequences ? clq_keep_mask(model, both, x) : both;
 }

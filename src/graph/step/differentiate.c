@@ -79,7 +79,7 @@ static void differentiate_node(tape *t, uint32_t n) {
         d.wants[i] = t->values[d.node.inputs[i]].wanted;
         any = any || d.wants[i];
     }
-    if (!came || !any) return;
+    if (!came || !any || (op->traits & CLQ_OP_STOPS)) return;
     if (!op->differentiate) {
         clq_graph_fail(
             t->graph, clq_fail(CLQ_INTERNAL, "layer '%s': the operation %s has no derivative", d.node.scope, op->name));
