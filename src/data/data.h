@@ -81,7 +81,9 @@ const char *clq_dataset_path(const char *name);
 typedef struct clq_dataset_sight {
     unsigned rank; /* of a sample; 0: of a text, whose windows may have any length */
     size_t shape[CLQ_SHAPE_MAX];
-    size_t classes; /* one more than the largest label; of labels that are no integers: the values of one */
+    /* One more than the largest label; 0: not known, as all are 0, or one is too large. Of labels that are no integers:
+     * the values of one. */
+    size_t classes;
 } clq_dataset_sight;
 /* As clq_dataset_open: the same errors, but for those of samples. */
 clq_status clq_dataset_look(const char *name_or_folder, const char *part, clq_dataset_sight *out);

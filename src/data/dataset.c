@@ -132,8 +132,8 @@ clq_status clq_labels_look(const clq_array *labels, size_t *classes) {
     if (labels->rank == 0 || labels->count == 0) return clq_fail(CLQ_FORMAT, "there are no labels");
     for (size_t i = 0; i < labels->count && are_integers(labels); i++)
         if (integer_at(labels, i, &value)) largest = CLQ_MAX(largest, value);
-    *classes =
-        are_integers(labels) ? (size_t)CLQ_MIN(largest, (int64_t)INT32_MAX) + 1 : labels->count / labels->dims[0];
+    *classes = labels->count / labels->dims[0];
+    if (are_integers(labels)) *classes = largest > 0 && largest < INT32_MAX ? (size_t)largest + 1 : 0;
     return CLQ_OK;
 }
 

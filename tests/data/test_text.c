@@ -199,6 +199,9 @@ static void looks_tell_shapes_and_classes(void **state) {
     expect_sight(f.path, "test", 1, DIMS(4), 2);
     put_npy(&f, "y_test.npy", CLQ_U8, 1, DIMS(3), bytes);
     expect_sight(f.path, "test", 1, DIMS(4), 5);
+    put_npy(&f, "x_test.npy", CLQ_F64, 1, DIMS(3), floats);
+    put_npy(&f, "y_test.npy", CLQ_U8, 1, DIMS(3), floats); /* all zeros say nothing */
+    expect_sight(f.path, "test", 1, DIMS(1), 0);
     folder_clear(&f);
     put_file(&f, "test_batch.bin", bytes, sizeof bytes);
     expect_sight(f.path, "test", 3, DIMS(32, 32, 3), 10);
