@@ -36,7 +36,9 @@ class Tuning(support.InFolder):
         self.assertEqual([s["forward_ms"] for s in before["stages"]], [None, None])
         # Times are of a type of samples: those of `plan` are uint8, as images are.
         self.run_it("tune", *options, "--data", self.put_floats(16))
-        self.assertEqual(json.loads(self.run_it("plan", *options, "--json").stdout)["pipeline"], before)
+        again = json.loads(self.run_it("plan", *options, "--json").stdout)["pipeline"] # whose estimates are of the kernels that were chosen
+        self.assertEqual((again["cut_by"], [s["forward_ms"] for s in again["stages"]]), ("estimates", [None, None]))
+        self.assertEqual([s["layers"] for s in again["stages"]], [s["layers"] for s in before["stages"]])
         tuned = json.loads(self.run_it("tune", *options, "--json").stdout)["pipeline"]
         after = json.loads(self.run_it("plan", *options, "--json").stdout)["pipeline"]
         self.assertEqual(after["cut_by"], "measured time")
