@@ -118,7 +118,8 @@ typedef struct clq_custom_operation {
                                                behind its arguments for them is nothing */
     double numbers[CLQ_CUSTOM_NUMBERS_MAX]; /* finite; floats in kernels */
     void *user;
-    void (*destroy)(void *user); /* NULL: none. Called once, when the model is destroyed or the layer is not added */
+    void (*destroy)(void *user); /* NULL: none. Called once: when the layer is not added, or is left
+                                     out when the model is finished, or the model is destroyed */
 } clq_custom_operation;
 
 /* A layer of 1 to CLQ_CUSTOM_INPUTS_MAX inputs. Texts are copied. name: of the layer; NULL: made. Masks end here.

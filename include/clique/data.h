@@ -31,7 +31,7 @@ typedef struct clq_labels_info {
 } clq_labels_info;
 
 typedef struct clq_dataset_info {
-    size_t samples;              /* after take */
+    size_t samples;              /* after take; of a text windows, of which a shuffled one has one less */
     unsigned rank;               /* of one sample */
     size_t shape[CLQ_SHAPE_MAX]; /* of one sample: (28, 28) */
     size_t sample_elements;      /* product of shape */

@@ -95,7 +95,7 @@ clq_status clq_setup_model(clq_setup *setup, const clq_options *options) {
     if (!is_keras_file(options->save) && !is_keras_file(options->weights) && !is_keras_file(options->init))
         return CLQ_OK;
     const clq_status status = clq_model_prepare_keras(setup->model);
-    return status == CLQ_OK ? CLQ_OK : clq_fail_within(status, "as a file of Keras's");
+    return status == CLQ_OK ? CLQ_OK : clq_fail_within(status, "model %s as a Keras file", options->model);
 }
 
 /* ---- devices and data ---- */
