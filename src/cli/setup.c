@@ -249,7 +249,7 @@ static clq_status print_document(json_t *document, size_t flags) {
     }
     free(text);
     if (putchar('\n') == EOF || ferror(stdout))
-        return clq_fail(CLQ_WRITE, "cannot write the JSON output: %s", strerror(errno));
+        return clq_fail(CLQ_WRITE, "standard output cannot be written: %s", strerror(errno));
     return CLQ_OK;
 }
 
@@ -257,5 +257,5 @@ clq_status clq_print_json(json_t *document) { return print_document(document, JS
 
 clq_status clq_print_json_line(json_t *document) {
     CLQ_TRY(print_document(document, 0));
-    return fflush(stdout) == 0 ? CLQ_OK : clq_fail(CLQ_WRITE, "cannot write the JSON output: %s", strerror(errno));
+    return fflush(stdout) == 0 ? CLQ_OK : clq_fail(CLQ_WRITE, "standard output cannot be written: %s", strerror(errno));
 }
