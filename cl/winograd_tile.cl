@@ -1,27 +1,30 @@
+#include "winograd_input.cl"
+
 /* Convolutions of 3x3 taps one pixel apart by Winograd's F(2x2, 3x3) (Lavin and Gray, CVPR 2016), for devices whose
  * work-items are whole cores with vectors: 2x2 outputs from 4x4 inputs by 16 products a channel instead of 36.
  *
  *   y = A^T ((G g G^T) (B^T d B)) A,  summed over the input's channels between the inner brackets
  *
- *        1  0 -1  0            1    0    0
- *   B^T = 0  1  1  0      G = 1/2  1/2  1/2     A^T = 1  1  1  0
- *        0 -1  1  0           1/2 -1/2  1/2          0  1 -1  1
- *        0 -1  0  1            0    0    1
+ *        1    0    0
+ *   G = 1/2  1/2  1/2      A^T = 1  1  1  0        B^T: winograd_input.cl
+ *       1/2 -1/2  1/2            0  1 -1  1
+ *        0    0    1
  *
- * which has the last row of B^T, and so the last column of A^T, with the other sign than usual: then what they make is
- * added. A work-item makes BLOCK tiles from transform to output in memory of its own, which stays in its core's cache:
- * through the memory of all, transforms cost more than they save.
+ * B^T has its last row, and so A^T its last column, with the other sign than usual: then what they make is added. A
+ * work-item makes BLOCK tiles from transform to output in memory of its own, which stays in its core's cache: through
+ * the memory of all, transforms cost more than they save.
  *
- * The rows of a column of the 16 products come in the order 1, 2, 0, 3: rows 1 and 2 give a sum and a difference, to
- * which rows 0 and 3 are added while they are summed over the channels. So only 8 of the 16 sums leave the registers.
+ * A column of the 16 products at a time, for GROUP channels of the output: a block has as many tiles again for the same
+ * cache, and so reads the weights as much less often. Rows 1 and 2 of a column give a sum and a difference, to which
+ * rows 0 and 3 are added while they are summed over the channels; the columns are added up as they come.
  *
  * Input (IN_H, IN_W, IN_C), output (OUT_H, OUT_W, COLUMNS); channels of both are whole vectors, COLUMNS is a multiple
- * of NR of them. POOLED: a tile is a window whose maximum is kept, in (TILES_H, TILES_W, COLUMNS); else the last tiles
- * may reach beyond the output. Tiles are STEP_H and STEP_W apart. Input, weights and output have numbers of A_STORAGE,
- * B_STORAGE and C_STORAGE (prelude.cl); what is transformed are floats. */
+ * of NR of them; GROUP divides COLUMNS and is a multiple of NR vectors. POOLED: a tile is a window whose maximum is
+ * kept, in (TILES_H, TILES_W, COLUMNS); else the last tiles may reach beyond the output. Tiles are STEP_H and STEP_W
+ * apart. Input, weights and output have numbers of A_STORAGE, B_STORAGE and C_STORAGE (prelude.cl); what is transformed
+ * are floats. */
 #define WIDTH (NR * VEC)
 #define TILES (TILES_H * TILES_W)
-#define ROW_OF(slot) ((slot) < 2 ? (slot) + 1 : ((slot)-2) * 3)
 
 #ifdef WEIGHTS
 
@@ -63,45 +66,9 @@ TILE_KERNEL void winograd_tile_weights(global const STORED(B_STORAGE) * w, globa
 
 #else
 
-/* d = B^T d, of 4 vectors `step` apart. */
-ALWAYS_INLINE void transform(floatv *d, int step) {
-    floatv a = d[0], b = d[step], c = d[2 * step];
-    d[0] = a - c;
-    d[step] = b + c;
-    d[2 * step] = c - b;
-    d[3 * step] -= b;
-}
-
-/* The 4x4 inputs of a tile whose first is at (top, left), which may lie outside, as may others: zeros there. To v, by 4
- * columns of 4 rows, each BLOCK tiles apart. */
-ALWAYS_INLINE void transform_input(global const STORED(A_STORAGE) * image, int top, int left, float *v) {
-    global const STORED(A_STORAGE) *from = image + (top * IN_W + left) * IN_C;
-    bool inside = top >= 0 && top + 4 <= IN_H && left >= 0 && left + 4 <= IN_W;
-    for (int k = 0; k < IN_C; k += VEC) {
-        floatv d[16];
-        if (inside) {
-            UNROLL for (int i = 0; i < 16; i++) d[i] =
-                READ_V_ALIGNED(A_STORAGE, from + (i / 4 * IN_W + i % 4) * IN_C + k);
-        } else {
-            UNROLL for (int i = 0; i < 16; i++) {
-                int y = top + i / 4, x = left + i % 4;
-                d[i] = 0;
-                if (y >= 0 && y < IN_H && x >= 0 && x < IN_W)
-                    d[i] = READ_V_ALIGNED(A_STORAGE, image + (y * IN_W + x) * IN_C + k);
-            }
-        }
-        UNROLL for (int x = 0; x < 4; x++) transform(d + x, 4);
-        UNROLL for (int y = 0; y < 4; y++) transform(d + 4 * y, 1);
-        UNROLL for (int j = 0; j < 4; j++) {
-            UNROLL for (int slot = 0; slot < 4; slot++) * (floatv *)(v + (j * 4 + slot) * (BLOCK * IN_C) + k) =
-                d[ROW_OF(slot) * 4 + j];
-        }
-    }
-}
-
-/* MR tiles' sums in column j, added up downwards: from their inputs v, transformed, and a column of weights, to m, by
- * tiles of (4 columns, 2 rows, NR). */
-ALWAYS_INLINE void multiply(const float *v, global const float *u, floatv *m) {
+/* MR tiles' sums in column j of the products, added up downwards, from their inputs v, transformed, and a column of
+ * weights; then added across to y, by tiles of (2, 2, NR). */
+ALWAYS_INLINE void multiply(const float *v, global const float *u, int j, floatv *y) {
     floatv acc[2][MR][NR];
     UNROLL for (int h = 0; h < 2; h++) UNROLL for (int i = 0; i < MR; i++) UNROLL for (int n = 0; n < NR; n++)
         acc[h][i][n] = 0;
@@ -123,64 +90,72 @@ ALWAYS_INLINE void multiply(const float *v, global const float *u, floatv *m) {
             acc[0][i][n] = sum;
         }
     }
-    UNROLL for (int i = 0; i < MR; i++) UNROLL for (int h = 0; h < 2; h++) UNROLL for (int n = 0; n < NR; n++)
-        m[(i * 8 + h) * NR + n] = acc[h][i][n];
+    UNROLL for (int i = 0; i < MR; i++) UNROLL for (int h = 0; h < 2; h++) UNROLL for (int n = 0; n < NR; n++) {
+        floatv sum = acc[h][i][n], *left = y + (i * 4 + h * 2) * NR + n, *right = left + NR;
+        if (j == 0) *left = sum;
+        if (j == 1) *left += sum, *right = sum;
+        if (j == 2) *left += sum, *right -= sum;
+        if (j == 3) *right += sum;
+    }
 }
 
-/* The outputs of a tile in a vector of channels, added up across: (2, 2). */
-ALWAYS_INLINE void add_across(const floatv *m, floatv offset, floatv y[4]) {
-    UNROLL for (int h = 0; h < 2; h++) {
-        floatv t[4];
-        UNROLL for (int j = 0; j < 4; j++) t[j] = m[(j * 2 + h) * NR];
-        y[h * 2] = (t[0] + offset) + (t[1] + t[2]);
-        y[h * 2 + 1] = (t[3] + offset) + (t[1] - t[2]);
-    }
+/* A tile's outputs in a vector of channels, y by (2, 2, NR), to where they belong. */
+ALWAYS_INLINE void finish(const floatv *y, int tile, int channel, int tiles, global const float *bias,
+#ifdef POOLED
+                          global uchar *winner,
+#endif
+                          global STORED(C_STORAGE) * to) {
+    floatv out[4], offset = 0;
+#ifdef BIAS
+    offset = LOADV_ALIGNED(bias + channel);
+#endif
+    UNROLL for (int s = 0; s < 4; s++) out[s] = y[s * NR] + offset;
+#ifdef POOLED
+    size_t at = (size_t)tile * COLUMNS + channel;
+    intv which = 0;
+    floatv best = best_of(out, 4, tiles >> 31, &which);
+    WRITE_V_ALIGNED(C_STORAGE, best, to + at);
+#ifdef KEEP
+    *(global ucharv *)(winner + at) = CLQ_JOIN(convert_uchar, VEC)(which);
+#endif
+#else
+    int image = tile / TILES, top = tile % TILES / TILES_W * STEP_H, left = tile % TILES_W * STEP_W;
+    to += (((size_t)image * OUT_H + top) * OUT_W + left) * COLUMNS + channel;
+    UNROLL for (int s = 0; s < 4; s++) if (top + s / 2 < OUT_H && left + s % 2 < OUT_W)
+        WRITE_V_ALIGNED(C_STORAGE, ACTIVATE(floatv, out[s]), to + (s / 2 * OUT_W + s % 2) * COLUMNS);
+#endif
 }
 
 /* (blocks of BLOCK tiles) */
 TILE_KERNEL void winograd_tile(global const STORED(A_STORAGE) * x, global const float *u, global const float *bias,
-                               global STORED(C_STORAGE) * y,
+                               global STORED(C_STORAGE) * to,
 #ifdef POOLED
                                global uchar *winner,
 #endif
                                int count) {
     int tiles = count * TILES, first = (int)get_global_id(0) * BLOCK, there = min(tiles - first, BLOCK);
-    floatv v[16 * BLOCK * IN_C / VEC], m[BLOCK * 8 * NR];
-    for (int i = 0; i < (there + MR - 1) / MR * MR; i++) {
-        int tile = min(first + i, tiles - 1), image = tile / TILES, place = tile % TILES;
-        transform_input(x + (size_t)image * (IN_H * IN_W * IN_C), place / TILES_W * STEP_H - PAD_TOP,
-                        place % TILES_W * STEP_W - PAD_LEFT, (float *)v + i * IN_C);
-    }
-    for (int column = 0; column < COLUMNS; column += WIDTH, u += 16 * IN_C * WIDTH) {
+    floatv v[4 * BLOCK * IN_C / VEC], y[BLOCK * 4 * GROUP / VEC];
+    for (int group = 0; group < COLUMNS; group += GROUP) {
         for (int j = 0; j < 4; j++) {
-            for (int i = 0; i < there; i += MR)
-                multiply((const float *)v + (j * 4 * BLOCK + i) * IN_C, u + j * (4 * IN_C * WIDTH),
-                         m + (i * 8 + j * 2) * NR);
+            for (int i = 0; i < (there + MR - 1) / MR * MR; i++) {
+                int tile = min(first + i, tiles - 1), image = tile / TILES, place = tile % TILES;
+                winograd_input(x + (size_t)image * (IN_H * IN_W * IN_C), place / TILES_W * STEP_H - PAD_TOP,
+                               place % TILES_W * STEP_W - PAD_LEFT, j, (float *)v + i * IN_C);
+            }
+            for (int part = 0; part < GROUP / WIDTH; part++) {
+                global const float *panel = u + ((size_t)(group / WIDTH + part) * 4 + j) * (4 * IN_C * WIDTH);
+                for (int i = 0; i < there; i += MR)
+                    multiply((const float *)v + i * IN_C, panel, j, y + (part * BLOCK + i) * 4 * NR);
+            }
         }
         for (int i = 0; i < there; i++) {
-            int tile = first + i;
-            UNROLL for (int n = 0; n < NR; n++) {
-                int channel = column + n * VEC;
-                floatv offset = 0, out[4];
-#ifdef BIAS
-                offset = LOADV_ALIGNED(bias + channel);
-#endif
-                add_across(m + i * 8 * NR + n, offset, out);
+            for (int part = 0; part < GROUP / WIDTH; part++)
+                UNROLL for (int n = 0; n < NR; n++)
+                    finish(y + (part * BLOCK + i) * 4 * NR + n, first + i, group + part * WIDTH + n * VEC, tiles, bias,
 #ifdef POOLED
-                size_t at = (size_t)tile * COLUMNS + channel;
-                intv which = 0;
-                floatv best = best_of(out, 4, tiles >> 31, &which);
-                WRITE_V_ALIGNED(C_STORAGE, best, y + at);
-#ifdef KEEP
-                *(global ucharv *)(winner + at) = CLQ_JOIN(convert_uchar, VEC)(which);
+                           winner,
 #endif
-#else
-                int image = tile / TILES, top = tile % TILES / TILES_W * STEP_H, left = tile % TILES_W * STEP_W;
-                global STORED(C_STORAGE) *to = y + (((size_t)image * OUT_H + top) * OUT_W + left) * COLUMNS + channel;
-                UNROLL for (int s = 0; s < 4; s++) if (top + s / 2 < OUT_H && left + s % 2 < OUT_W)
-                    WRITE_V_ALIGNED(C_STORAGE, ACTIVATE(floatv, out[s]), to + (s / 2 * OUT_W + s % 2) * COLUMNS);
-#endif
-            }
+                           to);
         }
     }
 }

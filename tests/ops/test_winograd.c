@@ -12,8 +12,12 @@ static const conv_case tiles[] = {
     {{7, 10, 48, 7, 10, 16, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_TANH, false}, 5, false},
     /* all places that a tap reaches; five vectors */
     {{5, 6, 16, 7, 8, 80, 3, 3, 1, 1, 1, 1, 2, 2, CLQ_RELU, false}, 4, true},
-    /* padding behind only, rows and columns left out; long sums */
-    {{5, 4, 256, 4, 3, 16, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_LINEAR, false}, 2, true},
+    /* padding behind only, rows and columns left out; long sums; weights' gradients added up */
+    {{5, 4, 256, 4, 3, 16, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_LINEAR, true}, 2, true},
+    /* several blocks and slices of the weights' gradient, some of them empty for few samples; added up */
+    {{16, 15, 16, 16, 15, 32, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_LINEAR, true}, 17, true},
+    /* several parts of the input's channels, and groups of the output's */
+    {{6, 6, 144, 6, 6, 160, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_RELU, false}, 2, true},
 };
 
 /* Of the local family: any channels. */
@@ -106,7 +110,35 @@ static bool is_winograd(rig *r, const clq_conv2d_problem *p, uint32_t capacity, 
     return there;
 }
 
+/* The same of the weights' gradient. */
+static bool outer_is_winograd(rig *r, const clq_conv2d_problem *p, uint32_t capacity, const char *conv) {
+    rig_begin(r, capacity);
+    rig_force(r, &(rig_variant){.conv = conv});
+    clq_value x = rig_value(r, "x", 4, 0), w = rig_value(r, "w", 4, 0), dz = rig_value(r, "dz", 4, 0);
+    clq_conv2d_backward(r->list, p, x, w, dz, CLQ_NO_VALUE, w);
+    bool there = conv_is_winograd(r->list);
+    assert_int_equal(clq_list_status(r->list), CLQ_OK);
+    clq_list_destroy(r->list);
+    r->list = NULL;
+    return there;
+}
+
+/* In the tile family alone. */
+static void check_choice_of_outer(rig *r) {
+    const clq_conv2d_problem good = {13, 13, 32, 11, 11, 64, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_LINEAR, false};
+    bool tile = r->family == CLQ_FAMILY_TILE;
+    assert_int_equal(outer_is_winograd(r, &good, 64, NULL), tile);
+    assert_int_equal(outer_is_winograd(r, &good, 1, "winograd"), tile);
+    assert_false(outer_is_winograd(r, &good, 1, NULL)); /* few tiles */
+    assert_false(outer_is_winograd(r, &good, 64, "direct"));
+    clq_conv2d_problem p = {13, 13, 32, 6, 6, 64, 3, 3, 2, 2, 1, 1, 0, 0, CLQ_LINEAR, false};
+    assert_false(outer_is_winograd(r, &p, 64, "winograd")); /* strides */
+    p = (clq_conv2d_problem){13, 13, 33, 11, 11, 64, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_LINEAR, false};
+    assert_false(outer_is_winograd(r, &p, 64, "winograd")); /* parts of vectors */
+}
+
 static void check_choice(rig *r) {
+    check_choice_of_outer(r);
     const clq_conv2d_problem good = tiles[0].p, narrow = tiles[2].p;
     const clq_conv2d_problem small = {5, 5, 32, 3, 3, 64, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_RELU, false};
     bool tile = r->family == CLQ_FAMILY_TILE;
@@ -125,7 +157,7 @@ static void check_choice(rig *r) {
     assert_false(is_winograd(r, &p, 64, "winograd")); /* taps */
     p = (clq_conv2d_problem){13, 13, 33, 11, 11, 35, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_LINEAR, false};
     assert_int_equal(is_winograd(r, &p, 64, "winograd"), !tile); /* parts of vectors */
-    p = (clq_conv2d_problem){13, 13, 1024, 11, 11, 1024, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_LINEAR, false};
+    p = (clq_conv2d_problem){13, 13, 1040, 11, 11, 1040, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_LINEAR, false};
     assert_int_equal(is_winograd(r, &p, 64, "winograd"), !tile); /* beyond a cache */
 }
 

@@ -39,9 +39,10 @@ static clq_patches patches_of_gradient(const clq_conv2d_problem *p) {
     };
 }
 
-static void add_rows(clq_list *list, const clq_product *p) {
+static void add(clq_list *list, const clq_product *p) {
     clq_choice choice = {.index = SIZE_MAX};
-    if (!clq_winograd_rows(list, p, &choice)) clq_product_add(list, p);
+    bool (*by_fewer)(clq_list *, const clq_product *, clq_choice *) = p->outer ? clq_winograd_outer : clq_winograd_rows;
+    if (!by_fewer(list, p, &choice)) clq_product_add(list, p);
     clq_list_end_choice(list, &choice);
 }
 
@@ -53,7 +54,7 @@ void clq_conv2d_forward(clq_list *list, const clq_conv2d_problem *p, clq_value x
         return;
     }
     const clq_product product = clq_product_forward(clq_patches_of_conv(p), p->out_c, p->activation, x, w, b, y);
-    add_rows(list, &product);
+    add(list, &product);
 }
 
 void clq_conv2d_backward(clq_list *list, const clq_conv2d_problem *p, clq_value x, clq_value w, clq_value dz,
@@ -65,6 +66,6 @@ void clq_conv2d_backward(clq_list *list, const clq_conv2d_problem *p, clq_value 
     }
     const clq_product weights = clq_product_weight_gradient(clq_patches_of_conv(p), p->out_c, x, dz, dw, p->adds);
     const clq_product input = clq_product_input_gradient(patches_of_gradient(p), p->in_c, dz, w, dx);
-    if (dw) clq_product_add(list, &weights);
-    if (dx) add_rows(list, &input);
+    if (dw) add(list, &weights);
+    if (dx) add(list, &input);
 }

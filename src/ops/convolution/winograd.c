@@ -5,9 +5,12 @@ static bool axis_fits(const clq_axis *a, bool turned) {
     return a->taps == CLQ_WINOGRAD_TAPS && a->step == 1 && a->divide == 1 && a->tap == (turned ? -1 : 1);
 }
 
+bool clq_winograd_taps_fit(const clq_product *p) {
+    return axis_fits(&p->patches.h, p->transposed) && axis_fits(&p->patches.w, p->transposed);
+}
+
 static bool fits(const clq_list *list, const clq_product *p) {
-    const clq_patches *q = &p->patches;
-    if (!axis_fits(&q->h, p->transposed) || !axis_fits(&q->w, p->transposed)) return false;
+    if (!clq_winograd_taps_fit(p)) return false;
     return clq_list_family(list) == CLQ_FAMILY_TILE ? clq_winograd_tile_fits(list, p)
                                                     : clq_winograd_local_fits(list, p);
 }

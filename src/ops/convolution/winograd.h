@@ -1,5 +1,6 @@
 /* 3x3 convolutions by fewer products than taps, where the list chooses that ("conv …", "pooled conv …"): by conv2d.c
- * and conv_pool.c (winograd.c), and as each family makes them (winograd_tile.c, winograd_local.c, winograd_trial.c). */
+ * and conv_pool.c (winograd.c, winograd_outer.c), and as each family makes them
+ * (winograd_tile.c, winograd_local.c, winograd_trial.c). */
 #ifndef CLQ_OPS_WINOGRAD_H
 #define CLQ_OPS_WINOGRAD_H
 
@@ -13,9 +14,26 @@ bool clq_winograd_rows(clq_list *list, const clq_product *p, clq_choice *choice)
 bool clq_winograd_pool(clq_list *list, const clq_product *p, const clq_pool2d_problem *pool, clq_value winner,
                        clq_choice *choice);
 
+/* The same for the weights' gradient, in the tile family: an outer product. (winograd_outer.c) */
+bool clq_winograd_outer(clq_list *list, const clq_product *p, clq_choice *choice);
+
 /* ---- shared by the families (winograd.c) ---- */
 
-enum { CLQ_WINOGRAD_TAPS = 3, CLQ_WINOGRAD_PRODUCTS = 16 /* of a tile and channel, in place of 36 */ };
+/* The largest divisor of `all` that is at most `most`, which is at least 1. */
+static inline size_t clq_winograd_part(size_t all, size_t most) {
+    size_t part = CLQ_MIN(all, most);
+    while (all % part != 0) part--;
+    return part;
+}
+
+/* Whether the taps are 3x3, one place apart. */
+bool clq_winograd_taps_fit(const clq_product *p);
+
+enum {
+    CLQ_WINOGRAD_TAPS = 3,
+    CLQ_WINOGRAD_ROWS = 4,      /* of a tile, and columns */
+    CLQ_WINOGRAD_PRODUCTS = 16, /* of a tile and channel, in place of 36 */
+};
 
 /* Tiles of 2x2 outputs of an example. pixels: how many of their outputs are wanted. */
 typedef struct clq_winograd_tiles {

@@ -2,17 +2,20 @@
 #include "ops/convolution/winograd.h"
 
 enum {
-    TRANSFORM_COST = 100,      /* of a tile in one channel of input or output, measured, in multiplications */
-    SCRATCH_BYTES = 192 << 10, /* for the transformed inputs of a block of tiles: of a core's second-level cache */
-    BLOCK_TILES = 24,
+    TRANSFORM_COST = 100, /* of a tile in one channel of input or output, measured, in multiplications */
+    SCRATCH_BYTES =
+        192 << 10, /* for a block's transformed inputs, a column at a time: of a core's second-level cache */
+    BLOCK_TILES = 96,
+    GROUP_CHANNELS = 128, /* of the output, whose sums of a block stay in that cache, too */
     ROW_VECTORS = 12,     /* that are summed side by side, in each of two sums */
     BLOCKS_PER_GROUP = 2, /* that even out the cores' loads */
     PIXELS_LEAST = 256    /* that the transformed weights serve */
 };
 
-/* vectors: of channels at a time; rows: tiles at a time; block: tiles from transform to output. */
+/* vectors: of channels at a time; rows: tiles at a time; block: tiles from transform to output; group: of channels of
+ * the output. */
 typedef struct cut {
-    size_t vectors, rows, block;
+    size_t vectors, rows, block, group;
 } cut;
 
 /* Two vectors of channels are enough for as many multiplications per load as a core can do. As many rows as have room
@@ -24,16 +27,18 @@ static cut cut_of(const clq_list *list, const clq_product *p, size_t tiles) {
     c.rows = CLQ_MIN((size_t)ROW_VECTORS, (registers - 1 - c.vectors) / 2) / c.vectors;
     size_t groups = clq_device_min_groups(device) * BLOCKS_PER_GROUP;
     size_t most =
-        CLQ_MIN((size_t)BLOCK_TILES, SCRATCH_BYTES / (CLQ_WINOGRAD_PRODUCTS * p->patches.channels * sizeof(float)));
+        CLQ_MIN((size_t)BLOCK_TILES, SCRATCH_BYTES / (CLQ_WINOGRAD_ROWS * p->patches.channels * sizeof(float)));
     size_t wanted = CLQ_MIN(most, tiles * clq_list_capacity(list) / groups);
     c.block = CLQ_MAX(wanted / c.rows, (size_t)1) * c.rows;
+    const size_t width = c.vectors * vector, panels = p->columns / width;
+    c.group = width * clq_winograd_part(panels, CLQ_MAX(GROUP_CHANNELS / width, (size_t)1));
     return c;
 }
 
 bool clq_winograd_tile_fits(const clq_list *list, const clq_product *p) {
     const clq_patches *q = &p->patches;
     size_t vector = clq_list_vector(list),
-           channels_most = SCRATCH_BYTES / (CLQ_WINOGRAD_PRODUCTS * ROW_VECTORS * sizeof(float));
+           channels_most = SCRATCH_BYTES / (CLQ_WINOGRAD_ROWS * ROW_VECTORS * sizeof(float));
     return q->channels % vector == 0 && p->columns % vector == 0 && q->channels <= channels_most;
 }
 
@@ -64,9 +69,9 @@ void clq_winograd_tile_add(clq_list *list, const clq_product *p, const clq_winog
     cut c = cut_of(list, p, all);
     clq_value weights = transform_weights(list, p, &c);
     clq_kernel_options options = clq_winograd_options(p, tiles);
-    clq_options_add(&options, "-DSTEP_H=%zu -DSTEP_W=%zu -DNR=%zu -DMR=%zu -DBLOCK=%zu%s%s", pool ? pool->stride_h : 2,
-                    pool ? pool->stride_w : 2, c.vectors, c.rows, c.block, pool ? " -DPOOLED" : "",
-                    winner ? " -DKEEP" : "");
+    clq_options_add(&options, "-DSTEP_H=%zu -DSTEP_W=%zu -DNR=%zu -DMR=%zu -DBLOCK=%zu -DCHANNELS=%zu -DGROUP=%zu%s%s",
+                    pool ? pool->stride_h : 2, pool ? pool->stride_w : 2, c.vectors, c.rows, c.block, q->channels,
+                    c.group, pool ? " -DPOOLED" : "", winner ? " -DKEEP" : "");
     clq_product_add_storage(&options, list, p->a, weights, p->c);
     clq_launch_begin(list, p->label, "winograd_tile", options.text, "winograd_tile");
     CLQ_LAUNCH_READS(list, p->a, weights, p->bias);
