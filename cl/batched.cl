@@ -1,16 +1,17 @@
 /* Products of small matrices, many for each sample: C = scale * A B, by pitches. A is (m, k), B (k, n), C (m, n);
  * number (i, j) of a matrix lies at i * row + j * column. A sample has counts0 * counts1 of each, at p * pitch0 + q *
  * pitch1; a value that all samples share has a pitch of 0 between samples. The columns of C lie side by side. With
- * -DDOT so do those of A and the rows of B; with -DB_APART the columns of B do not. A_STORAGE and so on: how numbers
- * are stored (prelude.cl). */
+ * -DDOT so do those of A and the rows of B; with -DB_APART the columns of B do not. -DPACKED: the rows of B lie side by
+ * side, k is at most that, and a panel of B is turned round once for many rows. A_STORAGE and so on: how numbers are
+ * stored (prelude.cl). */
 typedef STORED(A_STORAGE) a_number;
 typedef STORED(B_STORAGE) b_number;
 typedef STORED(C_STORAGE) c_number;
 
 #ifdef TILE
 
-#define ROWS 4
 #ifdef DOT
+#define ROWS 4
 #define COLUMNS 4
 
 /* Rows from i on and columns from j on: sums over vectors of k. */
@@ -40,6 +41,9 @@ ALWAYS_INLINE void tile(global const a_number *a, global const b_number *b, glob
 
 #else
 
+#define ROWS (VEC >= 16 ? 8 : 4) /* with their vectors, as many sums as there are registers for */
+#define ROW_GROUP 64             /* rows that a panel of B serves once it is in place */
+
 /* VEC columns of B from `b` on, of which `left` there are. */
 ALWAYS_INLINE floatv columns_of(global const b_number *b, int left, int b_column) {
 #ifdef B_APART
@@ -51,19 +55,44 @@ ALWAYS_INLINE floatv columns_of(global const b_number *b, int left, int b_column
 #endif
 }
 
+#ifdef PACKED
+/* VEC columns of B, of which `left` there are, k numbers one behind the other in each, to every `apart`th vector of
+ * `to`: by squares, and zeros behind the last column. */
+ALWAYS_INLINE void pack(floatv *to, int apart, global const b_number *b, int left, int k, int b_column) {
+    for (int at = 0; at < k; at += VEC) {
+        floatv square[VEC];
+        for (int l = 0; l < VEC; l++) {
+            global const b_number *column = b + (size_t)min(l, max(left - 1, 0)) * b_column;
+            square[l] = 0;
+            if (l >= left) continue;
+            square[l] =
+                at + VEC <= k ? READ_V(B_STORAGE, column + at) : READ_V_UNTIL(B_STORAGE, column + at, column + k);
+        }
+        floatv_transpose(square);
+        for (int l = 0; l < VEC && at + l < k; l++) to[(at + l) * apart] = square[l];
+    }
+}
+#define RIGHT(at, v) panel[(at)*2 + (v)]
+#else
+#define RIGHT(at, v) columns_of(b + (size_t)(at)*b_row + (size_t)(j + (v)*VEC) * b_column, n - j - (v)*VEC, b_column)
+#endif
+
 /* Rows from i on, and VECTORS vectors of columns from j on, or fewer: numbers of A times vectors of B. */
 #define DEFINE_TILE(name, VECTORS)                                                                                     \
-    ALWAYS_INLINE void name(global const a_number *a, global const b_number *b, global c_number *c, int i, int j,      \
-                            int m, int n, int k, float scale, int a_row, int a_column, int b_row, int b_column,        \
-                            int c_row) {                                                                               \
+    ALWAYS_INLINE void name(global const a_number *a, global const b_number *b, const floatv *panel,                   \
+                            global c_number *c, int i, int j, int m, int n, int k, float scale, int a_row,             \
+                            int a_column, int b_row, int b_column, int c_row) {                                        \
         floatv sums[ROWS][VECTORS];                                                                                    \
-        UNROLL for (int r = 0; r < ROWS; r++) UNROLL for (int v = 0; v < VECTORS; v++) sums[r][v] = 0;                 \
+        global const a_number *rows[ROWS];                                                                             \
+        UNROLL for (int r = 0; r < ROWS; r++) {                                                                        \
+            rows[r] = a + (size_t)min(i + r, m - 1) * a_row;                                                           \
+            UNROLL for (int v = 0; v < VECTORS; v++) sums[r][v] = 0;                                                   \
+        }                                                                                                              \
         for (int at = 0; at < k; at++) {                                                                               \
             floatv right[VECTORS];                                                                                     \
-            UNROLL for (int v = 0; v < VECTORS; v++) right[v] =                                                        \
-                columns_of(b + (size_t)at * b_row + (size_t)(j + v * VEC) * b_column, n - j - v * VEC, b_column);      \
+            UNROLL for (int v = 0; v < VECTORS; v++) right[v] = RIGHT(at, v);                                          \
             UNROLL for (int r = 0; r < ROWS; r++) {                                                                    \
-                const float left = READ(A_STORAGE, a + (size_t)min(i + r, m - 1) * a_row + (size_t)at * a_column);     \
+                const float left = READ(A_STORAGE, rows[r] + (size_t)at * a_column);                                   \
                 UNROLL for (int v = 0; v < VECTORS; v++) sums[r][v] = fma((floatv)(left), right[v], sums[r][v]);       \
             }                                                                                                          \
         }                                                                                                              \
@@ -88,21 +117,37 @@ KERNEL void batched(global const a_number *a, global const b_number *b, global c
                     int counts1, int m, int n, int k, float scale, int a_sample, int a_pitch0, int a_pitch1, int a_row,
                     int a_column, int b_sample, int b_pitch0, int b_pitch1, int b_row, int b_column, int c_sample,
                     int c_pitch0, int c_pitch1, int c_row) {
-    const int blocks = (m + ROWS - 1) / ROWS;
+#ifdef DOT
+    const int row_group = ROWS, panels = 1;
+#else
+    const int row_group = ROW_GROUP, panels = (n + 2 * VEC - 1) / (2 * VEC);
+#endif
+    const int groups = (m + row_group - 1) / row_group, blocks = groups * panels;
     FOR_MY (piece, (size_t)count * counts0 * counts1 * blocks) {
         const size_t matrix = piece / blocks, first = matrix / counts1, sample = first / counts0;
-        const int i = (int)(piece - matrix * blocks) * ROWS, q = (int)(matrix - first * counts1),
+        const int block = (int)(piece - matrix * blocks), from = block / panels * row_group,
+                  end = min(from + row_group, m), q = (int)(matrix - first * counts1),
                   p = (int)(first - sample * counts0);
         global const a_number *left = a + sample * a_sample + (size_t)p * a_pitch0 + (size_t)q * a_pitch1;
         global const b_number *right = b + sample * b_sample + (size_t)p * b_pitch0 + (size_t)q * b_pitch1;
         global c_number *to = c + sample * c_sample + (size_t)p * c_pitch0 + (size_t)q * c_pitch1;
 #ifdef DOT
-        for (int j = 0; j < n; j += COLUMNS) tile(left, right, to, i, j, m, n, k, scale, a_row, b_column, c_row);
+        for (int j = 0; j < n; j += COLUMNS) tile(left, right, to, from, j, m, n, k, scale, a_row, b_column, c_row);
 #else
-        int j = 0;
-        for (; j + VEC < n; j += 2 * VEC)
-            tile_of_two(left, right, to, i, j, m, n, k, scale, a_row, a_column, b_row, b_column, c_row);
-        if (j < n) tile_of_one(left, right, to, i, j, m, n, k, scale, a_row, a_column, b_row, b_column, c_row);
+        const int j = block % panels * (2 * VEC);
+#ifdef PACKED
+        floatv panel[PACKED * 2];
+        for (int v = 0; v < 2; v++)
+            pack(panel + v, 2, right + (size_t)(j + v * VEC) * b_column, n - j - v * VEC, k, b_column);
+#else
+        const floatv *panel = 0;
+#endif
+        for (int i = from; i < end; i += ROWS) {
+            if (j + VEC < n)
+                tile_of_two(left, right, panel, to, i, j, m, n, k, scale, a_row, a_column, b_row, b_column, c_row);
+            else
+                tile_of_one(left, right, panel, to, i, j, m, n, k, scale, a_row, a_column, b_row, b_column, c_row);
+        }
 #endif
     }
 }

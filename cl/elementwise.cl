@@ -219,8 +219,8 @@ ALWAYS_INLINE floatv dropout(const memory *m, size_t at, bool single, floatv x, 
     return stays ? x * as_float(scale) : (floatv)0;
 }
 
-/* What a normal distribution exceeds with probability v, 0 < v <= 1/2: sqrt(2) times the inverse of erf at 1 - 2 v, by the
- * polynomials of Giles, "Approximating the erfinv function" (GPU Computing Gems, 2011). */
+/* What a normal distribution exceeds with probability v, 0 < v <= 1/2: sqrt(2) times the inverse of erf at 1 - 2 v, by
+ * the polynomials of Giles, "Approximating the erfinv function" (GPU Computing Gems, 2011). */
 ALWAYS_INLINE floatv normal(const memory *m, size_t at, bool single, uint layer) {
     const uintv word = random_words(m, at, single, m->w0, m->w1, layer);
     const floatv v = (CLQ_JOIN(convert_float, VEC)(word & 0x7fffffffu) + 0.5f) * 0x1p-32f;
@@ -272,6 +272,29 @@ ALWAYS_INLINE floatv mish_slope(floatv x) {
 
 ALWAYS_INLINE floatv softplus(floatv x) { return fmax(x, (floatv)0) + log1p(exp(-fabs(x))); }
 
+/* ---- erf ---- */
+
+#ifdef TILE
+/* x P(x^2) / Q(x^2), fitted to the least relative error up to 3.92, from where on erf rounds to 1: within 3.4e-7 of it.
+ * A whole vector at a time: drivers of CPUs compute erf number by number, which takes several times as long. */
+ALWAYS_INLINE floatv error_function(floatv x) {
+    const floatv near = x > 3.92f ? (floatv)3.92f : x < -3.92f ? (floatv)-3.92f : x, t = near * near; /* NaNs stay */
+    floatv p = fma(t, 2.05009282e-06f, 2.84879490e-04f), q = fma(t, 3.80916051e-05f, 1.16250853e-03f);
+    p = fma(p, t, 3.76551197e-03f);
+    p = fma(p, t, 5.27483912e-02f);
+    p = fma(p, t, 1.90404148e-01f);
+    p = fma(p, t, 1.12837915f);
+    q = fma(q, t, 1.49690051e-02f);
+    q = fma(q, t, 1.14108131e-01f);
+    q = fma(q, t, 5.02074024e-01f);
+    q = fma(q, t, 1.0f);
+    const floatv y = near * p / q;
+    return y > 1.0f ? (floatv)1 : y < -1.0f ? (floatv)-1 : y;
+}
+#else
+#define error_function(x) erf(x)
+#endif
+
 /* ---- instructions, by their clq_element_op ---- */
 
 #define A(i) REGISTER(A##i)
@@ -311,7 +334,7 @@ ALWAYS_INLINE floatv softplus(floatv x) { return fmax(x, (floatv)0) + log1p(exp(
 #define DO_30(i) sqrt(A(i))
 #define DO_31(i) fabs(A(i))
 #define DO_32(i) sign(A(i))
-#define DO_33(i) erf(A(i))
+#define DO_33(i) error_function(A(i))
 #define DO_34(i) sin(A(i))
 #define DO_35(i) cos(A(i))
 #define DO_36(i) pow(A(i), (floatv)(NUMBER(i)))

@@ -3,6 +3,11 @@
 
 #include <assert.h>
 
+enum {
+    PACKED_ROWS_LEAST = 16,  /* of C, that a panel of B has to serve before it pays to turn it round */
+    PACKED_DEPTH_MOST = 256, /* of a panel, which stays in a core's first-level cache */
+};
+
 /* How much arithmetic is worth as much as a byte, when cores are counted. */
 static const double flops_per_byte = 4;
 
@@ -32,10 +37,13 @@ void clq_batched(clq_list *list, const clq_batched_problem *p, clq_value a, clq_
                          numbers_of(p->m, p->n, p) * (double)clq_dtype_bytes(clq_list_storage(list, c));
     const clq_cut cut = clq_cut_make(list, (bytes + clq_batched_flops(p) / flops_per_byte) * capacity,
                                      numbers_of(p->m, p->n, p) * capacity, 256);
-    const bool dot = p->a.column == 1 && p->b.row == 1 && p->b.column != 1;
+    const bool apart = cut.tile && p->b.column != 1;
+    const bool packed = apart && p->b.row == 1 && p->m >= PACKED_ROWS_LEAST && p->k <= PACKED_DEPTH_MOST;
+    const bool dot = apart && !packed && p->a.column == 1 && p->b.row == 1;
     assert(p->c.column == 1);
-    clq_kernel_options options = clq_cut_options(&cut, "%s%s", cut.tile && dot ? " -DDOT" : "",
-                                                 cut.tile && !dot && p->b.column != 1 ? " -DB_APART" : "");
+    clq_kernel_options options =
+        clq_cut_options(&cut, "%s%s", dot ? " -DDOT" : "", apart && !dot && !packed ? " -DB_APART" : "");
+    if (packed) clq_options_add(&options, " -DPACKED=%d", PACKED_DEPTH_MOST);
     clq_options_storage(&options, list, "A", a);
     clq_options_storage(&options, list, "B", b);
     clq_options_storage(&options, list, "C", c);
