@@ -1,5 +1,4 @@
-/* The weights' gradient by Winograd's F(3x3, 2x2) on devices whose work-items are whole cores (cl/winograd_outer.cl).
- */
+/* Weights' gradients by Winograd's F(3x3, 2x2) on devices whose work-items are whole cores (cl/winograd_outer.cl). */
 #include "ops/convolution/winograd.h"
 
 enum {
@@ -15,6 +14,10 @@ typedef struct cut {
     size_t vectors, rows, channels, slices;
 } cut;
 
+static size_t sums_bytes(const clq_product *p) { /* of a slice */
+    return CLQ_WINOGRAD_PRODUCTS * p->patches.channels * p->columns * sizeof(float);
+}
+
 /* Two vectors of columns are enough for as many multiplications per load as a core can do. Accumulators leave room for
  * a row of gradients and one input. */
 static cut cut_of(const clq_list *list, const clq_product *p, const clq_winograd_tiles *tiles) {
@@ -24,8 +27,7 @@ static cut cut_of(const clq_list *list, const clq_product *p, const clq_winograd
     c.rows = clq_winograd_part(c.channels, (registers - 1 - c.vectors) / c.vectors);
     size_t groups = clq_device_min_groups(clq_list_device(list)) * GROUPS_PER_UNIT,
            parts = p->patches.channels / c.channels;
-    size_t sums_bytes = CLQ_WINOGRAD_PRODUCTS * p->patches.channels * p->columns * sizeof(float);
-    size_t most = CLQ_MIN(tiles->h * tiles->w * clq_list_capacity(list) / TILES_LEAST, SUMS_BYTES_MOST / sums_bytes);
+    size_t most = CLQ_MIN(tiles->h * tiles->w * clq_list_capacity(list) / TILES_LEAST, SUMS_BYTES_MOST / sums_bytes(p));
     c.slices = CLQ_MAX(CLQ_MIN(clq_ceil_div(groups, parts), most), (size_t)1);
     return c;
 }
@@ -42,7 +44,7 @@ static bool pays(const clq_list *list, const clq_product *p, const clq_winograd_
     cut c = cut_of(list, p, tiles);
     double transforms = TRANSFORM_COST / (double)c.channels + TRANSFORM_COST / (double)p->columns;
     size_t all = tiles->h * tiles->w, reached = CLQ_MIN(tiles->pixels, q->h.in * q->w.in);
-    return all * clq_list_capacity(list) >= TILES_LEAST &&
+    return all * clq_list_capacity(list) >= TILES_LEAST && sums_bytes(p) <= SUMS_BYTES_MOST &&
            (double)all * (CLQ_WINOGRAD_PRODUCTS + transforms) <= (double)(q->h.taps * q->w.taps * reached);
 }
 
