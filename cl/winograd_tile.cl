@@ -134,10 +134,10 @@ TILE_KERNEL void winograd_tile(global const STORED(A_STORAGE) * x, global const 
 #endif
                                int count) {
     int tiles = count * TILES, first = (int)get_global_id(0) * BLOCK, there = min(tiles - first, BLOCK);
-    floatv v[4 * BLOCK * IN_C / VEC], y[BLOCK * 4 * GROUP / VEC];
+    floatv v[AT_ONCE * 4 * BLOCK * IN_C / VEC], y[BLOCK * 4 * GROUP / VEC];
     for (int group = 0; group < COLUMNS; group += GROUP) {
         for (int j = 0; j < 4; j++) {
-            for (int i = 0; i < (there + MR - 1) / MR * MR; i++) {
+            for (int i = 0; i < (there + MR - 1) / MR * MR && j % AT_ONCE == 0; i++) {
                 int tile = min(first + i, tiles - 1), image = tile / TILES, place = tile % TILES;
                 winograd_input(x + (size_t)image * (IN_H * IN_W * IN_C), place / TILES_W * STEP_H - PAD_TOP,
                                place % TILES_W * STEP_W - PAD_LEFT, j, (float *)v + i * IN_C);
@@ -145,7 +145,8 @@ TILE_KERNEL void winograd_tile(global const STORED(A_STORAGE) * x, global const 
             for (int part = 0; part < GROUP / WIDTH; part++) {
                 global const float *panel = u + ((size_t)(group / WIDTH + part) * 4 + j) * (4 * IN_C * WIDTH);
                 for (int i = 0; i < there; i += MR)
-                    multiply((const float *)v + i * IN_C, panel, j, y + (part * BLOCK + i) * 4 * NR);
+                    multiply((const float *)v + (j % AT_ONCE * 4 * BLOCK + i) * IN_C, panel, j,
+                             y + (part * BLOCK + i) * 4 * NR);
             }
         }
         for (int i = 0; i < there; i++) {

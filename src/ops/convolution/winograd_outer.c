@@ -78,7 +78,7 @@ bool clq_winograd_outer(clq_list *list, const clq_product *p, clq_choice *choice
     clq_value sums = clq_list_scratch(list, "sums of products", CLQ_F32,
                                       c.slices * CLQ_WINOGRAD_PRODUCTS * q->channels * p->columns, 0);
     clq_kernel_options options = clq_winograd_options(p, &tiles);
-    clq_options_add(&options, "-DNR=%zu -DMR=%zu -DCHANNELS=%zu -DBLOCK=%d -DSLICES=%zu ", c.vectors, c.rows,
+    clq_options_add(&options, "-DNR=%zu -DMR=%zu -DCHANNELS=%zu -DAT_ONCE=1 -DBLOCK=%d -DSLICES=%zu ", c.vectors, c.rows,
                     c.channels, BLOCK_TILES, c.slices);
     clq_product_add_storage(&options, list, p->a, p->b, sums);
     clq_launch_begin(list, p->label, "winograd_outer", options.text, "winograd_outer");

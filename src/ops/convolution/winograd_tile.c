@@ -13,9 +13,9 @@ enum {
 };
 
 /* vectors: of channels at a time; rows: tiles at a time; block: tiles from transform to output; group: of channels of
- * the output. */
+ * the output; at_once: columns of transformed inputs. */
 typedef struct cut {
-    size_t vectors, rows, block, group;
+    size_t vectors, rows, block, group, at_once;
 } cut;
 
 /* Two vectors of channels are enough for as many multiplications per load as a core can do. As many rows as have room
@@ -26,8 +26,9 @@ static cut cut_of(const clq_list *list, const clq_product *p, size_t tiles) {
     cut c = {.vectors = all % 2 == 0 ? 2 : all % 3 == 0 ? 3 : 1};
     c.rows = CLQ_MIN((size_t)ROW_VECTORS, (registers - 1 - c.vectors) / 2) / c.vectors;
     size_t groups = clq_device_min_groups(device) * BLOCKS_PER_GROUP;
-    size_t most =
-        CLQ_MIN((size_t)BLOCK_TILES, SCRATCH_BYTES / (CLQ_WINOGRAD_ROWS * p->patches.channels * sizeof(float)));
+    const size_t tile_bytes = CLQ_WINOGRAD_ROWS * p->patches.channels * sizeof(float); /* of a column */
+    size_t most = CLQ_MIN((size_t)BLOCK_TILES, SCRATCH_BYTES / tile_bytes);
+    c.at_once = BLOCK_TILES * CLQ_WINOGRAD_ROWS * tile_bytes <= SCRATCH_BYTES ? CLQ_WINOGRAD_ROWS : 1;
     size_t wanted = CLQ_MIN(most, tiles * clq_list_capacity(list) / groups);
     c.block = CLQ_MAX(wanted / c.rows, (size_t)1) * c.rows;
     const size_t width = c.vectors * vector, panels = p->columns / width;
@@ -69,9 +70,11 @@ void clq_winograd_tile_add(clq_list *list, const clq_product *p, const clq_winog
     cut c = cut_of(list, p, all);
     clq_value weights = transform_weights(list, p, &c);
     clq_kernel_options options = clq_winograd_options(p, tiles);
-    clq_options_add(&options, "-DSTEP_H=%zu -DSTEP_W=%zu -DNR=%zu -DMR=%zu -DBLOCK=%zu -DCHANNELS=%zu -DGROUP=%zu%s%s",
-                    pool ? pool->stride_h : 2, pool ? pool->stride_w : 2, c.vectors, c.rows, c.block, q->channels,
-                    c.group, pool ? " -DPOOLED" : "", winner ? " -DKEEP" : "");
+    clq_options_add(
+        &options,
+        "-DSTEP_H=%zu -DSTEP_W=%zu -DNR=%zu -DMR=%zu -DBLOCK=%zu -DCHANNELS=%zu -DGROUP=%zu -DAT_ONCE=%zu%s%s",
+        pool ? pool->stride_h : 2, pool ? pool->stride_w : 2, c.vectors, c.rows, c.block, q->channels, c.group,
+        c.at_once, pool ? " -DPOOLED" : "", winner ? " -DKEEP" : "");
     clq_product_add_storage(&options, list, p->a, weights, p->c);
     clq_launch_begin(list, p->label, "winograd_tile", options.text, "winograd_tile");
     CLQ_LAUNCH_READS(list, p->a, weights, p->bias);
