@@ -22,6 +22,10 @@ static const batched_case cases[] = {
     {1, 4, 64, 32, 64, false, false, false, 9, CLQ_F32, CLQ_F32, CLQ_F32},
     {1, 2, 5, 18, 17, false, true, false, 3, CLQ_F16, CLQ_F16, CLQ_F32},
     {1, 2, 5, 18, 6, false, false, false, 3, CLQ_F32, CLQ_BF16, CLQ_F16},
+    {1, 2, 19, 21, 17, false, true, false, 3, CLQ_F32, CLQ_F32, CLQ_F32}, /* panels that are turned round once: edges */
+    {1, 2, 67, 18, 33, false, true, false, 2, CLQ_F16, CLQ_BF16, CLQ_F16},
+    {2, 1, 20, 37, 16, true, true, false, 2, CLQ_F32, CLQ_F32, CLQ_F32},
+    {1, 1, 17, 6, 260, false, true, false, 2, CLQ_F32, CLQ_F32, CLQ_F32}, /* and too long for it */
 };
 
 /* (outer, rows, heads, columns), as attention has its heads side by side. */
