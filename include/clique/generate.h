@@ -47,7 +47,8 @@ CLQ_API clq_status clq_generator_load(clq_generator *generator, const char *path
 CLQ_API clq_status clq_generator_take_weights(clq_generator *generator, clq_trainer *trainer);
 
 /* The text goes on with tokens[count], each a number below the vocabulary. What they make is computed when it is first
- * asked for, several tokens at once. count may be 0. Errors: ARGUMENT (a token that is none; nothing is added then). */
+ * asked for, several tokens at once. count may be 0. Errors: ARGUMENT (a token that is none, or that a layer has no row
+ * for; nothing is added then). */
 CLQ_API clq_status clq_generator_feed(clq_generator *generator, const uint32_t *tokens, size_t count);
 /* The text is empty again; weights stay. */
 CLQ_API void clq_generator_reset(clq_generator *generator);
@@ -66,7 +67,8 @@ typedef struct clq_sampling {
     uint64_t reserved[4]; /* 0 */
 } clq_sampling;
 /* Draws the next token and adds it to the text. Errors: as of clq_generator_logits; ARGUMENT (a number out of range),
- * NOT_FINITE (what the model gives is not). */
+ * NOT_FINITE (what the model gives is not), MISMATCH (a layer of the model has no row for the token that was drawn; it
+ * is not added). */
 CLQ_API clq_status clq_generator_next(clq_generator *generator, const clq_sampling *how, uint32_t *token);
 
 typedef struct clq_generator_info {

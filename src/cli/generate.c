@@ -51,7 +51,10 @@ static clq_status take_tokens(generation *g, const char *text, size_t bytes) {
         uint64_t number;
         at += strspn(text + at, space);
         length = strcspn(text + at, space);
-        if (length == 0) break;
+        if (at == bytes) break;
+        if (length == 0)
+            return clq_fail(CLQ_ARGUMENT,
+                            "byte %zu of the prompt is NUL: expected are numbers with white space between", at);
         (void)snprintf(word, sizeof word, "%.*s", (int)CLQ_MIN(length, sizeof word - 1), text + at);
         if (!clq_parse_u64(word, 0, g->info.vocabulary - 1, &number))
             return clq_fail(CLQ_ARGUMENT,

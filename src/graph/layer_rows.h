@@ -149,6 +149,7 @@ typedef struct clq_layer_kind {
     bool moves;        /* its output has its input's values, in other places, and zeros */
     bool draws;        /* random numbers in training: each use takes a stream of its own (clq_expansion) */
     bool takes_scalars; /* its inputs may be without axes: one value for each sample */
+    bool is_table;      /* its variable has a row for each number or place: a token reads one of them */
     /* Ends what a config has beside its attributes. NULL: that is nothing. */
     void (*release)(void *config);
     bool takes_list;    /* its inputs are one argument of a call in files: a list */

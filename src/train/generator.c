@@ -20,10 +20,13 @@ struct clq_generator {
     clq_plan *one, *together; /* of one token, and of several, NULL where there are never as many; else of one window */
     bool one_launch, probabilities, has_weights;
     size_t context, vocabulary;
+    size_t rows; /* a token is below; `rows_layer` has no more, or the vocabulary is no larger */
+    const clq_layer *rows_layer;
     uint32_t *window;               /* (context) the last tokens of the text, */
     size_t length, done;            /* how many there are, and are computed: of a whole window all or none */
     uint64_t tokens;                /* of the text */
     size_t weight_bytes, row_bytes; /* of what is read for a token; of what is kept of one */
+    size_t table_bytes;             /* of a token's rows of tables */
     uint64_t computed, read_bytes;
     float *samples, *output; /* as a plan takes one run's; logits behind the last token that was computed */
     clq_sampled *room;       /* (vocabulary) */
@@ -100,15 +103,29 @@ static clq_status open_plans(clq_generator *g, const clq_devices *devices, const
     return g->decoding && g->context >= TOGETHER_LEAST ? make_plan(g, TOGETHER_MOST, &g->together) : CLQ_OK;
 }
 
+/* Which tokens the model takes: there may be fewer than it gives. */
+static void find_rows(clq_generator *g) {
+    clq_tokens tokens;
+    g->rows = g->vocabulary;
+    for (uint32_t t = 0; t < g->model->tensor_count; t++) {
+        if (!clq_model_tokens(g->model, t, &tokens) || tokens.rows >= g->rows) continue;
+        g->rows = tokens.rows;
+        g->rows_layer = &g->model->layers[tokens.layer];
+    }
+}
+
 static clq_status open_memory(clq_generator *g) {
     g->context = clq_model_output(g->model, 0)->shape.dims[0];
     g->vocabulary = clq_model_output(g->model, 0)->shape.dims[1];
     g->probabilities = clq_model_gives_probabilities(g->model);
     for (uint32_t i = 0; i < g->model->variable_count; i++) {
         const clq_variable *variable = &g->model->variables[i];
-        const bool is_table = clq_layer_rows(&g->model->layers[variable->layer - 1]) > 0;
-        if (!is_table) g->weight_bytes += clq_variable_bytes(variable);
+        if (g->model->layers[variable->layer - 1].kind->is_table)
+            g->table_bytes += clq_variable_bytes(variable) / variable->shape.dims[0];
+        else
+            g->weight_bytes += clq_variable_bytes(variable);
     }
+    find_rows(g);
     g->window = clq_alloc(g->context, sizeof *g->window);
     g->samples = clq_alloc(CLQ_MAX(g->context, (size_t)WIDTH * TOGETHER_MOST), sizeof *g->samples);
     g->output = clq_alloc(g->vocabulary, sizeof *g->output);
@@ -213,11 +230,18 @@ static void add_token(clq_generator *g, uint32_t token) {
     g->tokens++;
 }
 
+/* at: of the token in the text. */
+static clq_status check_token(const clq_generator *g, clq_status status, uint64_t at, uint32_t token) {
+    if (token >= g->vocabulary)
+        return clq_fail(status, "token %llu is %u, and model %s has %zu: numbers from 0", (unsigned long long)at, token,
+                        clq_model_name(g->model), g->vocabulary);
+    if (token < g->rows) return CLQ_OK;
+    return clq_fail(status, "token %llu is %u, and layer '%s' has rows 0 to %zu", (unsigned long long)at, token,
+                    g->rows_layer->name, g->rows - 1);
+}
+
 clq_status clq_generator_feed(clq_generator *g, const uint32_t *tokens, size_t count) {
-    for (size_t i = 0; i < count; i++)
-        if (tokens[i] >= g->vocabulary)
-            return clq_fail(CLQ_ARGUMENT, "token %zu is %u, and model %s has %zu: numbers from 0", i, tokens[i],
-                            clq_model_name(g->model), g->vocabulary);
+    for (size_t i = 0; i < count; i++) CLQ_TRY(check_token(g, CLQ_ARGUMENT, g->tokens + i, tokens[i]));
     for (size_t i = 0; i < count; i++) add_token(g, tokens[i]);
     return CLQ_OK;
 }
@@ -244,7 +268,7 @@ static clq_status compute_some(clq_generator *g) {
     }
     CLQ_TRY(run(g, count > 1 ? g->together : g->one, count, WIDTH, count - 1));
     g->read_bytes += g->weight_bytes;
-    for (size_t i = 0; i < count; i++) g->read_bytes += g->row_bytes * (g->done + i + 1);
+    for (size_t i = 0; i < count; i++) g->read_bytes += g->table_bytes + g->row_bytes * (g->done + i + 1);
     g->done += count;
     g->computed += count;
     return CLQ_OK;
@@ -255,7 +279,7 @@ static clq_status compute_window(clq_generator *g) {
     CLQ_TRY(run(g, g->one, 1, g->context, g->length - 1));
     g->done = g->length;
     g->computed += g->context;
-    g->read_bytes += g->weight_bytes;
+    g->read_bytes += g->weight_bytes + g->table_bytes * g->context;
     return CLQ_OK;
 }
 
@@ -279,8 +303,11 @@ clq_status clq_generator_logits(clq_generator *g, float *out) {
 clq_status clq_generator_next(clq_generator *g, const clq_sampling *how, uint32_t *token) {
     CLQ_TRY(clq_sampling_check(how));
     CLQ_TRY(compute(g));
-    CLQ_TRY(clq_sample(how, g->output, g->vocabulary, g->tokens, g->room, token));
-    add_token(g, *token);
+    uint32_t drawn;
+    CLQ_TRY(clq_sample(how, g->output, g->vocabulary, g->tokens, g->room, &drawn));
+    CLQ_TRY(check_token(g, CLQ_MISMATCH, g->tokens, drawn));
+    add_token(g, drawn);
+    *token = drawn;
     return CLQ_OK;
 }
 

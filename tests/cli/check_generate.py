@@ -66,6 +66,11 @@ class Generate(support.InFolder):
         self.assertEqual((found["tokens"], found["prompt_tokens"], found["cached"]), (tokens[1:], 2, True))
         self.assertGreater(found["tokens_per_s"], 0)
 
+    def test_nul_in_a_file_of_numbers(self):
+        prompt = self.folder / "prompt"
+        prompt.write_bytes(b"3 4\0 5\n")
+        self.fails(2, *self.model_of(10, lambda t: [t]), "--prompt-file", prompt, says="byte 3 of the prompt is NUL")
+
     def test_wrong_usage(self):
         common = self.model_of(10, lambda t: [t])
         self.fails(2, *common, says="--prompt TEXT or --prompt-file FILE is needed")

@@ -176,7 +176,81 @@ static void both_forms_draw_one_text(void **state) {
     clq_model_destroy(model);
 }
 
+/* ---- figures ---- */
+
+/* Of a token in each form: all weights but the tables, a row of either table for each token that is computed, and keys
+ * and values of one. */
+static void bytes_that_are_read(void **state) {
+    (void)state;
+    enum { WIDTH = 16, ROWS = VOCABULARY + CONTEXT + 3 };
+    clq_model *model = model_named("gpt2");
+    char path[] = "/tmp/clq_weights_XXXXXX";
+    size_t weights = 0;
+    make_file(path);
+    save_weights(model, path);
+    for (size_t v = 0; v < clq_model_variable_count(model); v++) {
+        clq_variable_info info;
+        assert_ok(clq_model_variable(model, v, &info));
+        weights += info.elements * sizeof(float);
+    }
+    weights -= ROWS * WIDTH * sizeof(float);
+    for (unsigned whole = 0; whole < 2; whole++) {
+        clq_generator *g = generator_of(model, "pocl:0", whole);
+        float logits[VOCABULARY];
+        clq_generator_info info;
+        assert_ok(clq_generator_load(g, path));
+        assert_ok(clq_generator_feed(g, (const uint32_t[]){2}, 1));
+        assert_ok(clq_generator_logits(g, logits));
+        clq_generator_get_info(g, &info);
+        assert_int_equal(info.weight_bytes, weights);
+        assert_int_equal(info.read_bytes,
+                         weights + 2 * WIDTH * sizeof(float) * (whole ? CONTEXT : 1) + info.cache_bytes / CONTEXT);
+        clq_generator_destroy(g);
+    }
+    assert_int_equal(remove(path), 0);
+    clq_model_destroy(model);
+}
+
 /* ---- what is refused ---- */
+
+/* A table of fewer rows than the model gives tokens: no token is taken that has none, given or drawn. */
+static void tokens_without_a_row(void **state) {
+    (void)state;
+    enum { ROWS = 5 };
+    clq_model *model;
+    clq_devices devices;
+    clq_trainer *trainer;
+    clq_trainer_config config = apart_config();
+    clq_generator_info info;
+    float bias[VOCABULARY] = {0};
+    uint32_t token = 1;
+    assert_ok(clq_model_create("short", &model));
+    clq_tensor x = clq_embedding(model, clq_input(model, CLQ_SHAPE(CONTEXT)),
+                                 &(clq_embedding_config){.rows = ROWS, .width = 4, .name = "table"});
+    assert_ok(clq_model_finish(model, clq_dense(model, x, &(clq_dense_config){.units = VOCABULARY, .name = "logits"})));
+    config.inference_only = true;
+    config.sample_dtype = CLQ_F32;
+    config.loss.from_logits = true;
+    config.global_batch = 1;
+    assert_ok(clq_devices_select(sys, "pocl:0", &devices));
+    assert_ok(clq_trainer_create(model, &devices, &config, &trainer));
+    bias[7] = 1e3f; /* is drawn */
+    assert_ok(clq_trainer_set_variable(trainer, 2, bias));
+    for (unsigned whole = 0; whole < 2; whole++) {
+        clq_generator *g = generator_of(model, "pocl:0", whole);
+        assert_ok(clq_generator_take_weights(g, trainer));
+        assert_fails(CLQ_ARGUMENT, "token 1 is 5, and layer 'table' has rows 0 to 4",
+                     clq_generator_feed(g, (const uint32_t[]){4, 5}, 2));
+        assert_ok(clq_generator_feed(g, (const uint32_t[]){4, 0}, 2));
+        assert_fails(CLQ_MISMATCH, "token 2 is 7, and layer 'table' has rows 0 to 4",
+                     clq_generator_next(g, &(clq_sampling){.temperature = 0}, &token));
+        clq_generator_get_info(g, &info);
+        assert_true(token == 1 && info.tokens == 2);
+        clq_generator_destroy(g);
+    }
+    clq_trainer_destroy(trainer);
+    clq_model_destroy(model);
+}
 
 static void what_is_refused(void **state) {
     (void)state;
@@ -251,7 +325,10 @@ int main(void) {
     char *path = clq_strprintf("%s/tests/golden/texts.json", getenv("CLQ_TEST_SOURCE"));
     json_t *all = path ? json_load_file(path, 0, &error) : NULL;
     const struct CMUnitTest tests[] = {cmocka_unit_test(kept_keys_and_values_are_those_of_the_window),
-                                       cmocka_unit_test(both_forms_draw_one_text), cmocka_unit_test(what_is_refused),
+                                       cmocka_unit_test(both_forms_draw_one_text),
+                                       cmocka_unit_test(bytes_that_are_read),
+                                       cmocka_unit_test(tokens_without_a_row),
+                                       cmocka_unit_test(what_is_refused),
                                        cmocka_unit_test(allocations_that_fail)};
     clq_free(path);
     if (!all) return 1;

@@ -98,6 +98,7 @@ const clq_layer_kind clq_layer_position_embedding = {.type = "PositionEmbedding"
                                                      .module = HUB "layers.modeling.position_embedding",
                                                      .inputs = {1, 1},
                                                      CLQ_LAYER_CONFIG(learned_config, position_attributes),
+                                                     .is_table = true,
                                                      .by_token = clq_layer_is_of_tokens,
                                                      .infer = infer_position,
                                                      .declare = declare,
