@@ -20,6 +20,7 @@ static void release(clq_layer *layer) {
     clq_free(layer->config);
     clq_free(layer->variables);
     clq_free(layer->path);
+    clq_free(layer->place);
 }
 
 void clq_model_destroy(clq_model *model) {

@@ -24,13 +24,20 @@ void clq_store_name(const char *class_name, clq_text *to) {
     }
 }
 
-clq_status clq_model_note_path(clq_model *model, clq_tensor x, const char *path) {
-    clq_layer *layer = &model->layers[model->tensors[x.id - 1].layer - 1];
-    char *copy = clq_strdup(path);
+/* NULL: what was noted stays. */
+static clq_status note(char **member, const char *text) {
+    char *copy = text ? clq_strdup(text) : NULL;
+    if (!text) return CLQ_OK;
     if (!copy) return CLQ_MEMORY;
-    clq_free(layer->path);
-    layer->path = copy;
+    clq_free(*member);
+    *member = copy;
     return CLQ_OK;
+}
+
+clq_status clq_model_note_path(clq_model *model, clq_tensor x, const char *path, const char *place) {
+    clq_layer *layer = &model->layers[model->tensors[x.id - 1].layer - 1];
+    CLQ_TRY(note(&layer->path, path));
+    return note(&layer->place, place);
 }
 
 char *clq_variable_store(const clq_layer *layer, uint32_t variable, const char *path) {

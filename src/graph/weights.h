@@ -25,6 +25,8 @@ struct clq_layer {
     bool frozen;                    /* clq_freeze: its variables are fixed, and it works as in evaluation */
     bool of_mask;                   /* it computes a mask that another layer makes */
     char *path;                     /* of a Keras file's layer, in its files of weights; NULL: not known. The model's */
+    char *place; /* in that file's text: its number in config.layers, of models within it with '/' between. What is in
+                    a block has the block's. NULL: it has none. The model's */
 };
 
 #define CLQ_MASK_DROPPED UINT32_MAX
@@ -129,8 +131,9 @@ bool clq_model_gives_probabilities(const clq_model *model);
 
 /* What Keras makes of a class's name: "batch_normalization" of BatchNormalization. */
 void clq_store_name(const char *class_name, clq_text *to);
-/* Where a Keras file's layer, which gives x, is in its files of weights: "layers/dense_1"; copied. Errors: MEMORY. */
-clq_status clq_model_note_path(clq_model *model, clq_tensor x, const char *path);
+/* Where a Keras file's layer, which gives x, is in its files of weights ("layers/dense_1"; NULL: not known), and in its
+ * text (as of clq_layer); copied. Errors: MEMORY. */
+clq_status clq_model_note_path(clq_model *model, clq_tensor x, const char *path, const char *place);
 typedef struct clq_stores {
     char **paths; /* (count) of variables: "layers/dense_1/vars/0"; NULL: not known */
     uint32_t count;

@@ -67,6 +67,21 @@ static clq_status check_arguments(const clq_keras_node *n, const char *where) {
     return CLQ_OK;
 }
 
+/* Of a block all layers are where it is. */
+static char *find_place(const clq_keras_graph *f, uint32_t layer) {
+    if (f->own_config) return clq_strdup(f->place);
+    return f->place ? clq_strprintf("%s/%u", f->place, layer) : clq_strprintf("%u", layer);
+}
+
+/* Where the layer is in files of weights, and in the text. */
+static clq_status note_places(const clq_keras_graph *f, const clq_keras_node *n) {
+    char *place = find_place(f, n->layer);
+    if (!place) return CLQ_MEMORY;
+    const clq_status status = clq_model_note_path(f->model, n->tensor, f->stores[n->layer], place);
+    clq_free(place);
+    return status;
+}
+
 static clq_status add_node(clq_keras_graph *f, clq_keras_node *n, clq_tensor *inputs) {
     char where[160];
     json_t *layer = clq_keras_layer_at(f, n->layer);
@@ -93,7 +108,7 @@ static clq_status add_node(clq_keras_graph *f, clq_keras_node *n, clq_tensor *in
                                      .scope = f->scope,
                                      .frozen = f->frozen};
         CLQ_TRY(clq_keras_add_layer(f->model, layer, n->layer, &call, &n->tensor));
-        if (f->stores[n->layer]) CLQ_TRY(clq_model_note_path(f->model, n->tensor, f->stores[n->layer]));
+        CLQ_TRY(note_places(f, n));
         f->added[n->layer] = n->tensor.id;
         f->keywords[n->layer] = n->keywords;
         f->positional[n->layer] = n->positional;
@@ -249,6 +264,7 @@ static void close_graph(clq_keras_graph *f) {
     json_decref(f->own_config);
     clq_free(f->stores);
     clq_free(f->path);
+    clq_free(f->place);
     clq_free(f->own_scope);
     clq_free(f->inner);
     clq_free(f->nodes);
@@ -310,7 +326,8 @@ static clq_status open_inner(clq_keras_graph *outer, const clq_keras_node *n, co
     in->config = config;
     in->bits = n->given;
     if (outer->stores[index]) in->path = clq_strdup(outer->stores[index]);
-    if (!in->scope || (outer->stores[index] && !in->path)) return CLQ_MEMORY;
+    in->place = find_place(outer, index);
+    if (!in->scope || !in->place || (outer->stores[index] && !in->path)) return CLQ_MEMORY;
     if (clq_keras_is_block(layer)) {
         const clq_keras_block_use use = {.model = outer->model, .inputs = inputs, .given = n->given};
         CLQ_TRY(clq_keras_write_block(layer, where, &use, &in->own_config));

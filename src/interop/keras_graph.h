@@ -38,6 +38,7 @@ struct clq_keras_graph {
     bool sequential;
     char *
         path; /* in files of weights, of a model within the model; NULL: it is the whole, or it is not known; its own */
+    char *place;                 /* in the text, as of clq_layer; NULL: it is the whole; its own */
     char **stores;               /* by layer: its path there; NULL: it is not known */
     json_t *config, *own_config; /* of a Functional model; that of a block is its own */
     unsigned bits;               /* of a block: bits of its inputs */

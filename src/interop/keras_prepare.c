@@ -4,15 +4,20 @@
 
 #include <string.h>
 
+static void swap(char **a, char **b) {
+    char *kept = *a;
+    *a = *b;
+    *b = kept;
+}
+
 /* Layers come in the same order, but for those that a file has no layer for. */
 static void take_paths(clq_model *model, clq_model *from) {
     for (uint32_t i = 0, next = 0; i < model->layer_count && from->layer_count > 0; i++)
         for (uint32_t tried = 0; tried < from->layer_count; tried++) {
             clq_layer *layer = &from->layers[(next + tried) % from->layer_count];
             if (strcmp(layer->name, model->layers[i].name) != 0) continue;
-            char *path = model->layers[i].path;
-            model->layers[i].path = layer->path;
-            layer->path = path;
+            swap(&model->layers[i].path, &layer->path);
+            swap(&model->layers[i].place, &layer->place);
             next = (next + tried + 1) % from->layer_count;
             break;
         }

@@ -169,21 +169,6 @@ clq_status clq_trainer_load_part(clq_trainer *trainer, const char *path, const c
 
 /* ---- saving ---- */
 
-/* The one place that gives an archive its config.json: the text of the file that the model was read from, or that
- * clq_model_prepare_keras has made. */
-static clq_status find_config(const clq_model *model, const char *path, const char **out) {
-    json_t *root = NULL;
-    CLQ_TRY(clq_json_parse(model->keras_config, strlen(model->keras_config), SIZE_MAX, path, &root));
-    const bool is_new = json_is_string(json_object_get(root, "module"));
-    json_decref(root);
-    *out = model->keras_config;
-    if (is_new) return CLQ_OK;
-    return clq_fail(CLQ_UNSUPPORTED,
-                    "%s: model %s is of a file of Keras 2, and Keras 3 alone reads .keras files: save .weights.h5 or "
-                    ".safetensors",
-                    path, clq_model_name(model));
-}
-
 /* Whether the model's variables have places in a Keras file. */
 static clq_status check_stores(const clq_model *model, const clq_stores *stores, const char *path) {
     for (uint32_t v = 0; v < stores->count; v++)
@@ -196,15 +181,16 @@ static clq_status check_stores(const clq_model *model, const clq_stores *stores,
 }
 
 clq_status clq_model_check_save(const clq_model *model, const char *path) {
-    const char *config;
-    clq_stores stores;
+    clq_text config = {0};
+    clq_stores stores = {0};
     if (!clq_keras_file_is(path)) return CLQ_OK;
     CLQ_TRY(clq_keras_files_check(path));
     CLQ_TRY(check_prepared(model, path));
-    if (clq_keras_file_is_archive(path)) CLQ_TRY(find_config(model, path, &config));
-    CLQ_TRY(clq_model_stores(model, &stores));
-    const clq_status status = check_stores(model, &stores, path);
+    clq_status status = clq_keras_file_is_archive(path) ? clq_model_config_text(model, path, &config) : CLQ_OK;
+    if (status == CLQ_OK) status = clq_model_stores(model, &stores);
+    if (status == CLQ_OK) status = check_stores(model, &stores, path);
     clq_stores_release(&stores);
+    clq_free(config.data);
     return status;
 }
 
@@ -228,12 +214,15 @@ static clq_status read_sources(clq_trainer *trainer, const clq_stores *stores, c
 static clq_status write_keras(const clq_model *model, const char *path, const clq_stores *stores,
                               clq_safetensors_source *sources, size_t count) {
     static const int32_t zero = 0;
-    const char *metadata[] = {"keras_config", NULL};
     const bool archive = clq_keras_file_is_archive(path);
-    if (archive) CLQ_TRY(find_config(model, path, &metadata[1]));
+    clq_text config = {0};
+    clq_status status = archive ? clq_model_config_text(model, path, &config) : CLQ_OK;
+    const char *const metadata[] = {"keras_config", config.data};
     for (size_t i = 0; i < stores->zero_count; i++)
         sources[count++] = (clq_safetensors_source){.name = stores->zeros[i], .dtype = CLQ_I32, .data = &zero};
-    return clq_keras_file_write(path, sources, count, metadata, archive);
+    if (status == CLQ_OK) status = clq_keras_file_write(path, sources, count, metadata, archive);
+    clq_free(config.data);
+    return status;
 }
 
 clq_status clq_trainer_save(clq_trainer *trainer, const char *path) {

@@ -67,6 +67,10 @@ void clq_weight_matches_release(clq_weight_matches *matches);
 /* Paths of variables that the model's file does not tell, by the names of layers in the file of weights. */
 clq_status clq_stores_find_by_names(const clq_model *model, const clq_safetensors *file, clq_stores *stores);
 
+/* What an archive has as its config.json (config_text.c). path: of the archive, for messages. The caller frees out's
+ * text in any case. Errors: UNSUPPORTED (a file of Keras 2; a part of what is one layer there is frozen), MEMORY. */
+clq_status clq_model_config_text(const clq_model *model, const char *path, clq_text *out);
+
 /* A matched tensor's values, as float32 in the variable's order. Errors: MISMATCH (type, shape), FORMAT (a value that
  * is not finite). */
 clq_status clq_read_matched(const clq_weight_match *match, const clq_variable *variable, const char *path, float *out);

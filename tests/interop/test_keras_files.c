@@ -458,6 +458,73 @@ static void layers_are_frozen_by_name(void **state) {
     clq_model_destroy(model);
 }
 
+/* The configuration of a layer of a saved file, by numbers of config.layers; and of the layer that it wraps. */
+static bool is_trainable(json_t *root, int outer, int inner, const char *wrapped) {
+    json_t *config = json_object_get(
+        json_array_get(json_object_get(json_object_get(root, "config"), "layers"), (size_t)outer), "config");
+    if (inner >= 0)
+        config = json_object_get(json_array_get(json_object_get(config, "layers"), (size_t)inner), "config");
+    if (wrapped) config = json_object_get(json_object_get(config, wrapped), "config");
+    assert_non_null(json_object_get(config, "trainable"));
+    return !json_is_false(json_object_get(config, "trainable"));
+}
+
+/* Freezes layers, saves, and reads back: the same variables are trained. The text of what was saved; json_decref. */
+static json_t *save_frozen(const char *name, const char *layers, const char *as) {
+    clq_model *model = read_model(name), *again;
+    clq_safetensors *file;
+    assert_ok(clq_model_freeze(model, layers));
+    clq_trainer *trainer = open_trainer(model);
+    const char *saved = files_path(as);
+    load_golden(trainer, name);
+    assert_ok(clq_trainer_save(trainer, saved));
+    assert_ok(clq_model_read_keras(saved, NULL, &again));
+    assert_int_equal(clq_model_variable_count(again), clq_model_variable_count(model));
+    for (size_t i = 0; i < clq_model_variable_count(model); i++) {
+        clq_variable_info mine, theirs_of;
+        assert_ok(clq_model_variable(model, i, &mine));
+        assert_ok(clq_model_variable(again, index_of(again, mine.name), &theirs_of));
+        if (mine.trainable != theirs_of.trainable) fail_msg("%s: %s: trainable", name, mine.name);
+    }
+    assert_ok(clq_keras_file_open(saved, &file));
+    json_t *root = json_loads(clq_safetensors_metadata(file, "keras_config"), 0, NULL);
+    assert_non_null(root);
+    clq_safetensors_close(file);
+    clq_trainer_destroy(trainer);
+    clq_model_destroy(again);
+    clq_model_destroy(model);
+    return root;
+}
+
+/* As Keras writes it: by layer, within a model within the model, too, and for what a wrapper has inside. */
+static void saved_files_say_what_is_frozen(void **state) {
+    (void)state;
+    json_t *root = save_frozen("nested", "tower.dense,sh*,inner.last", "frozen.keras");
+    assert_false(is_trainable(root, 2, -1, NULL));
+    assert_false(is_trainable(root, 3, 1, NULL));
+    assert_true(is_trainable(root, 3, 2, NULL));
+    assert_true(is_trainable(root, 3, -1, NULL));
+    assert_true(is_trainable(root, 5, 1, NULL));
+    assert_false(is_trainable(root, 5, 2, NULL));
+    assert_true(is_trainable(root, 6, -1, NULL));
+    json_decref(root);
+    root = save_frozen("sequences", "both,each,look", "frozen.keras");
+    assert_false(is_trainable(root, 2, -1, NULL));
+    assert_false(is_trainable(root, 3, -1, NULL));
+    assert_false(is_trainable(root, 3, -1, "layer"));
+    assert_false(is_trainable(root, 4, -1, "layer"));
+    assert_true(is_trainable(root, 5, -1, NULL));
+    json_decref(root);
+    clq_model *model = read_model("sequences");
+    assert_ok(clq_model_freeze(model, "both.forward*"));
+    clq_trainer *trainer = open_trainer(model);
+    assert_fails(CLQ_UNSUPPORTED, "'both.forward_memory' is frozen and 'both.backward_memory' is not",
+                 clq_trainer_save(trainer, files_path("half.keras")));
+    assert_ok(clq_trainer_save(trainer, files_path("half.weights.h5")));
+    clq_trainer_destroy(trainer);
+    clq_model_destroy(model);
+}
+
 /* ---- damaged files ---- */
 
 static void check_one_line(clq_status status, const char *path) {
@@ -545,12 +612,17 @@ static clq_status freeze_layers(void *context) { return clq_model_freeze(context
 static void memory_may_run_out(void **state) {
     clq_model *model = read_model("images"), *nested = read_model("nested");
     clq_trainer *trainer = open_trainer(model);
+    assert_ok(clq_model_freeze(nested, "tower,sh*"));
+    clq_trainer *frozen = open_trainer(nested);
     part_call call = {.trainer = trainer, .file = put_others(), .map = put_map(good_map)};
     (void)state;
     assert_true(walk_allocations(load_part, &call) > 20);
     call.file = files_path("few.weights.h5");
     assert_true(walk_allocations(save_weights, &call) > 20);
     assert_true(walk_allocations(load_weights, &call) > 20);
+    call = (part_call){.trainer = frozen, .file = files_path("frozen.keras")};
+    assert_true(walk_allocations(save_weights, &call) > 20);
+    clq_trainer_destroy(frozen);
     assert_true(walk_allocations(freeze_layers, nested) >= 1);
     assert_true(walk_allocations(prepare, NULL) > 20);
     clq_trainer_destroy(trainer);
@@ -573,6 +645,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(maps_that_say_nothing_are_refused),
         cmocka_unit_test(partly_loaded_files_leave_the_rest),
         cmocka_unit_test(layers_are_frozen_by_name),
+        cmocka_unit_test(saved_files_say_what_is_frozen),
         cmocka_unit_test(damaged_files_are_refused),
         cmocka_unit_test(what_is_no_such_file_is_refused),
         cmocka_unit_test(memory_may_run_out),
