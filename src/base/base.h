@@ -152,6 +152,8 @@ bool clq_name_matches(const char *pattern, size_t length, const char *name);
  * Doubles: no inf, nan or hexadecimal. */
 bool clq_parse_u64(const char *text, uint64_t min, uint64_t max, uint64_t *out);
 bool clq_parse_double(const char *text, double min, double max, double *out);
+/* "28x28x1": 1 to `most` whole numbers from 1 on, as far as int32 goes; else false. */
+bool clq_parse_sizes(const char *text, unsigned most, size_t *sizes, unsigned *count);
 
 /* A number of bytes for people: "1 byte", "412 bytes", "1.50 KiB", "23.4 GiB". */
 typedef struct clq_bytes_text {

@@ -124,6 +124,21 @@ bool clq_parse_u64(const char *text, uint64_t min, uint64_t max, uint64_t *out) 
     return true;
 }
 
+bool clq_parse_sizes(const char *text, unsigned most, size_t *sizes, unsigned *count) {
+    char word[24];
+    uint64_t size;
+    for (*count = 0;; text++) {
+        const size_t length = strcspn(text, "x");
+        if (*count == most || length >= sizeof word) return false;
+        memcpy(word, text, length);
+        word[length] = '\0';
+        if (!clq_parse_u64(word, 1, INT32_MAX, &size)) return false;
+        sizes[(*count)++] = (size_t)size;
+        text += length;
+        if (!*text) return true;
+    }
+}
+
 bool clq_parse_double(const char *text, double min, double max, double *out) {
     if (!*text || text[strspn(text, "0123456789+-.eE")]) return false;
     double value;

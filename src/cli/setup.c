@@ -30,23 +30,17 @@ void clq_setup_release(clq_setup *setup) {
 
 /* ---- the model ---- */
 
-static bool parse_shape(char *text, clq_shape *out) {
-    *out = (clq_shape){0};
-    for (char *word; (word = strsep(&text, "x"));) {
-        uint64_t size;
-        if (out->rank == CLQ_SHAPE_MAX || !clq_parse_u64(word, 1, INT32_MAX, &size)) return false;
-        out->dims[out->rank++] = (size_t)size;
-    }
-    return true;
-}
-
 /* "N", every open size, or "SHAPE,SHAPE". */
 static bool parse_sizes(char *text, clq_shape shapes[CLQ_MODEL_INPUTS_MAX], clq_keras_sizes *out) {
     uint64_t open;
     *out = (clq_keras_sizes){.shapes = shapes};
     if (clq_parse_u64(text, 1, INT32_MAX, &open)) return out->open = (size_t)open, true;
-    for (char *word; (word = strsep(&text, ","));)
-        if (out->count == CLQ_MODEL_INPUTS_MAX || !parse_shape(word, &shapes[out->count++])) return false;
+    for (char *word; (word = strsep(&text, ","));) {
+        clq_shape *shape = &shapes[out->count];
+        *shape = (clq_shape){0};
+        if (!clq_parse_sizes(word, CLQ_SHAPE_MAX, shape->dims, &shape->rank)) return false;
+        if (++out->count == CLQ_MODEL_INPUTS_MAX && text) return false;
+    }
     return true;
 }
 

@@ -25,25 +25,23 @@ typedef struct recipe {
 
 /* ---- "28x28/10/60000", or "28x28/10/60000/4" ---- */
 
-static bool parse_shape(char *text, recipe *out) {
-    out->rank = 1;
+static bool parse_shape(const char *text, recipe *out) {
+    unsigned count;
     out->elements = 1;
-    for (char *word; (word = strsep(&text, "x"));) {
-        uint64_t dim;
-        if (out->rank > CLQ_SHAPE_MAX || !clq_parse_u64(word, 1, INT32_MAX, &dim)) return false;
-        out->dims[out->rank++] = (size_t)dim;
-        if (!clq_mul_size(out->elements, (size_t)dim, &out->elements) || out->elements > INT32_MAX) return false;
-    }
+    if (!clq_parse_sizes(text, CLQ_SHAPE_MAX, out->dims + 1, &count)) return false;
+    out->rank = 1 + count;
+    for (unsigned d = 1; d < out->rank; d++)
+        if (!clq_mul_size(out->elements, out->dims[d], &out->elements) || out->elements > INT32_MAX) return false;
     return true;
 }
 
 static clq_status parse(const char *description, bool test, recipe *out) {
-    char text[128], shape[] = "28x28";
+    char text[128];
     uint64_t class_count = 10, samples = 60000, place_count = 1;
     *out = (recipe){.streams = test ? STREAMS : 0};
     bool good = snprintf(text, sizeof text, "%s", description) < (int)sizeof text;
     char *places = text, *dims = strsep(&places, "/"), *classes = strsep(&places, "/"), *count = strsep(&places, "/");
-    good = good && parse_shape(*description ? dims : shape, out);
+    good = good && parse_shape(*description ? dims : "28x28", out);
     if (classes) good = good && clq_parse_u64(classes, 1, CLASSES_MAX, &class_count);
     if (count) good = good && clq_parse_u64(count, 1, INT32_MAX, &samples);
     if (places) good = good && clq_parse_u64(places, 1, INT32_MAX, &place_count);

@@ -209,16 +209,13 @@ static size_t *place_of(const clq_layer *layer, const clq_attribute *row) {
     return (size_t *)(void *)((char *)layer->config + row->at);
 }
 
-/* How many inputs stand in front of those that keywords gave. */
-static size_t count_positional(const clq_layer *layer, size_t count) {
-    size_t first = count;
+size_t clq_layer_positional(const clq_layer *layer, size_t count) {
     for (size_t i = 0; i < layer->kind->attribute_count; i++) {
         const clq_attribute *row = &layer->kind->attributes[i];
-        if (row->type != CLQ_ATTRIBUTE_TENSOR) continue;
-        const size_t place = *place_of(layer, row);
-        if (place > 0 && place <= first) first = place - 1;
+        const size_t place = row->type == CLQ_ATTRIBUTE_TENSOR ? *place_of(layer, row) : 0;
+        if (place > 0) count = CLQ_MIN(count, place - 1);
     }
-    return first;
+    return count;
 }
 
 /* The mask that a row takes of the inputs; 0: none. */
@@ -234,7 +231,7 @@ static uint32_t find_mask(const clq_model *model, const clq_attribute *row, cons
 static clq_status add_masks(clq_model *model, clq_layer *layer, const clq_tensor *inputs, size_t *count,
                             clq_tensor **all) {
     const bool first = layer->made_for.rank == 0; /* the layer's first use */
-    const size_t rows = layer->kind->attribute_count, positional = count_positional(layer, *count);
+    const size_t rows = layer->kind->attribute_count, positional = clq_layer_positional(layer, *count);
     *all = clq_alloc(*count + rows, sizeof **all);
     if (!*all) return CLQ_MEMORY;
     if (*count > 0) memcpy(*all, inputs, *count * sizeof **all);

@@ -99,6 +99,8 @@ const clq_model_tensor *clq_model_input_of(const clq_model *model, const clq_mod
 /* Of a finished model. */
 /* Of a layer that takes numbers of rows: how many rows there are; 0 of others. */
 size_t clq_layer_rows(const clq_layer *layer);
+/* How many of so many inputs of a use of the layer stand in front of those that keywords give. (model.c) */
+size_t clq_layer_positional(const clq_layer *layer, size_t count);
 /* Values of a sample that a layer takes for numbers of rows. */
 typedef struct clq_tokens {
     size_t first, count;

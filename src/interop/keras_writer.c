@@ -45,15 +45,6 @@ static bool is_function(const clq_layer_kind *kind) {
     return kind->module && strncmp(kind->module, "keras.src.ops.", 14) == 0;
 }
 
-/* How many inputs stand in front of those that keywords give. */
-static size_t count_positional(const clq_layer *layer, size_t count) {
-    for (size_t i = 0; i < layer->kind->attribute_count; i++) {
-        const size_t place = place_of(layer, &layer->kind->attributes[i]);
-        if (place > 0) count = CLQ_MIN(count, place - 1);
-    }
-    return count;
-}
-
 /* ---- masks ---- */
 
 /* The mask that Keras gives the tensor, if it gives the inputs those that are known. */
@@ -67,7 +58,7 @@ static uint32_t find_mask(const writing *w, uint32_t id) {
 
 /* What Keras gives a call for a row's mask that is not named. */
 static uint32_t implied(const writing *w, uint32_t id, const clq_attribute *row) {
-    const size_t positional = count_positional(layer_of(w, id), tensor_of(w, id)->input_count);
+    const size_t positional = clq_layer_positional(layer_of(w, id), tensor_of(w, id)->input_count);
     return w->mask[input_of(w, id, CLQ_MIN(row->implicit, positional) - 1) - 1];
 }
 
@@ -122,7 +113,7 @@ static json_t *refer_all(const writing *w, uint32_t id, size_t from, size_t to) 
 /* What the call is given by place: tensors, and numbers that stand in place of one or behind them. */
 static json_t *write_arguments(const writing *w, uint32_t id) {
     const clq_layer *layer = layer_of(w, id);
-    json_t *list = refer_all(w, id, 0, count_positional(layer, tensor_of(w, id)->input_count));
+    json_t *list = refer_all(w, id, 0, clq_layer_positional(layer, tensor_of(w, id)->input_count));
     if (layer->kind->takes_list) list = clq_json_append(json_array(), list);
     for (size_t i = 0; i < layer->kind->attribute_count; i++) {
         const clq_attribute *row = &layer->kind->attributes[i];
@@ -214,7 +205,7 @@ static void add_layer(writing *w, uint32_t id, const char *name) {
     json_t *all = clq_keras_write_layer(kind->module ? kind->module : "keras.layers", kind->type, name,
                                         write_config(w, layer, name, &status), json_array());
     all = clq_json_put(all, "registered_name", kind->module ? json_string(kind->type) : json_null());
-    if (layer->variable_places > 0 && count_positional(layer, tensor_of(w, id)->input_count) == 1)
+    if (layer->variable_places > 0 && clq_layer_positional(layer, tensor_of(w, id)->input_count) == 1)
         all =
             clq_json_put(all, "build_config",
                          json_pack("{s:o}", "input_shape",

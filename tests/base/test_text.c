@@ -70,6 +70,20 @@ static void whole_numbers(void **state) {
     assert_true(value == UINT64_MAX);
 }
 
+static void sizes(void **state) {
+    (void)state;
+    static const char *const bad[] = {"",    "x",    "3x", "x3",         "0",       "3x0",
+                                      "3X4", "3 x4", "-3", "2147483648", "1x2x3x4", "a"};
+    size_t got[3];
+    unsigned count;
+    for (size_t i = 0; i < CLQ_COUNT_OF(bad); i++)
+        if (clq_parse_sizes(bad[i], 3, got, &count)) fail_msg("'%s' is taken", bad[i]);
+    assert_true(clq_parse_sizes("28x3x2147483647", 3, got, &count));
+    assert_true(count == 3 && got[0] == 28 && got[1] == 3 && got[2] == INT32_MAX);
+    assert_true(clq_parse_sizes("7", 1, got, &count));
+    assert_true(count == 1 && got[0] == 7);
+}
+
 static void decimal_numbers(void **state) {
     (void)state;
     double value = 99;
@@ -209,6 +223,7 @@ int main(void) {
         cmocka_unit_test(grows),
         cmocka_unit_test(without_memory),
         cmocka_unit_test(whole_numbers),
+        cmocka_unit_test(sizes),
         cmocka_unit_test(decimal_numbers),
         cmocka_unit_test(numbers_have_points),
         cmocka_unit_test(threads_keep_their_locale),

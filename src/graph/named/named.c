@@ -71,12 +71,11 @@ static clq_status set_number(const char *model, const char *key, const char *tex
     return CLQ_OK;
 }
 
-static clq_status set_input(spec *s, char *text) {
+static clq_status set_input(spec *s, const char *text) {
     clq_shape shape = {0};
-    for (char *word; (word = strsep(&text, "x"));) {
-        if (shape.rank == CLQ_SHAPE_MAX) return clq_fail(CLQ_ARGUMENT, "%s: input has too many axes", s->model->name);
-        CLQ_TRY(set_number(s->model->name, "input", word, 1, INT32_MAX, &shape.dims[shape.rank++]));
-    }
+    if (!clq_parse_sizes(text, CLQ_SHAPE_MAX, shape.dims, &shape.rank))
+        return clq_fail(CLQ_ARGUMENT, "%s: input '%.40s': expected 1 to %d sizes, such as 32x32x3", s->model->name,
+                        text, CLQ_SHAPE_MAX);
     if (s->model->input == CLQ_NAMED_IMAGE && shape.rank != 3)
         return clq_fail(CLQ_ARGUMENT, "%s: input: expected an image as HEIGHTxWIDTHxCHANNELS, such as 32x32x3",
                         s->model->name);
