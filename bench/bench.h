@@ -206,15 +206,16 @@ bool clq_bench_is_busy(double others, double seconds);
 
 /* ---- models (models.c) ---- */
 
-/* A model: a name, which may have options, or the path of a Keras model.to_json() file, which ends in ".json". In a list
- * a comma in front of KEY=VALUE belongs to the name in front of it: "gpt:layers=2,width=64,mlp" are two models. */
+/* A model: a name, which may have options, or the path of a Keras model.to_json() file, which ends in ".json". In a
+ * list a comma in front of KEY=VALUE belongs to the name in front of it: "gpt:layers=2,width=64,mlp" are two models. */
 enum { CLQ_BENCH_MODEL_BYTES = 4096, CLQ_BENCH_DATA_BYTES = 256 };
 /* The model at *at of a list, which is moved behind it and its comma; false where there is none, or it is too long. */
 bool clq_bench_next_model(const char **at, char model[CLQ_BENCH_MODEL_BYTES]);
-/* Of --models: that all can be opened. */
-clq_status clq_bench_models_check(const char *list);
+/* Of --models: that all can be opened, for data or (NULL) without. */
+clq_status clq_bench_models_check(const char *list, const char *data);
 size_t clq_bench_models_count(const char *list);
-clq_status clq_bench_model_open(const char *model, clq_model **out); /* UNSUPPORTED: it has several outputs */
+/* Named ones for the shape and the classes of `data`; NULL: for none. UNSUPPORTED: it has several outputs. */
+clq_status clq_bench_model_open(const char *model, const char *data, clq_model **out);
 /* What rows call it: a file by its base name. */
 const char *clq_bench_model_name(const char *model);
 /* Rows of classes that it gives for a sample: a label for each. */

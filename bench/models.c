@@ -22,9 +22,9 @@ bool clq_bench_next_model(const char **at, char model[CLQ_BENCH_MODEL_BYTES]) {
     return true;
 }
 
-clq_status clq_bench_model_open(const char *model, clq_model **out) {
+clq_status clq_bench_model_open(const char *model, const char *data, clq_model **out) {
     clq_model *opened;
-    if (!clq_model_is_file(model)) return clq_model_builtin(model, out);
+    if (!clq_model_is_file(model)) return data ? clq_model_for_data(model, data, out) : clq_model_builtin(model, out);
     CLQ_TRY(clq_model_read_keras_json(model, &opened));
     const size_t outputs = clq_model_output_count(opened);
     if (outputs > 1) {
@@ -40,13 +40,13 @@ const char *clq_bench_model_name(const char *model) {
     return clq_model_is_file(model) && slash ? slash + 1 : model;
 }
 
-clq_status clq_bench_models_check(const char *list) {
+clq_status clq_bench_models_check(const char *list, const char *data) {
     char name[CLQ_BENCH_MODEL_BYTES];
     for (const char *at = list; *at || at == list;) {
         if (!clq_bench_next_model(&at, name))
             return clq_fail(CLQ_ARGUMENT, "--models '%s': expected names with commas between", list);
         clq_model *model = NULL;
-        clq_status status = clq_bench_model_open(name, &model);
+        clq_status status = clq_bench_model_open(name, data, &model);
         clq_model_destroy(model);
         if (status != CLQ_OK) return clq_fail_within(status, "--models");
     }

@@ -97,7 +97,7 @@ static clq_status check(const void *context) {
         return clq_fail(CLQ_ARGUMENT, "-e: MPI counts elements in an int; the largest size here is 4G");
     if (strcmp(b->collectives, "all_reduce") != 0 && !is_none(b->collectives))
         return clq_fail(CLQ_ARGUMENT, "--collectives '%s': expected all_reduce or none", b->collectives);
-    return is_none(b->models) ? CLQ_OK : clq_bench_models_check(b->models);
+    return is_none(b->models) ? CLQ_OK : clq_bench_models_check(b->models, NULL);
 }
 
 /* ---- one run ---- */
@@ -307,7 +307,7 @@ static clq_status each_subject(bench *b, clq_status (*body)(bench *, const subje
     for (const char *at = is_none(b->models) ? "" : b->models; *at && clq_bench_next_model(&at, name);) {
         char data[CLQ_BENCH_DATA_BYTES];
         clq_model *model;
-        CLQ_TRY(clq_bench_model_open(name, &model));
+        CLQ_TRY(clq_bench_model_open(name, NULL, &model));
         clq_status status = clq_bench_model_data(model, samples_of(b), data);
         clq_model_destroy(model);
         if (status == CLQ_OK) status = body(b, &(subject){.kind = TRAIN, .model = name, .data = data});

@@ -208,7 +208,7 @@ static clq_status measure_model(clq_bench_run *run, uint32_t device, clq_queue *
     subject s = {.run = run, .device = device, .model = clq_bench_model_name(name)};
     clq_bench_stepper stepper = {0};
     clq_model *model;
-    CLQ_TRY(clq_bench_model_open(name, &model));
+    CLQ_TRY(clq_bench_model_open(name, NULL, &model));
     clq_status status = measure(&s, &stepper, queue, model, l);
     clq_bench_stepper_release(&stepper);
     clq_model_destroy(model);
@@ -243,7 +243,9 @@ static clq_status run_step(clq_bench_run *run, void *context) {
 
 /* ---- options ---- */
 
-static clq_status check(const void *context) { return clq_bench_models_check(((const options *)context)->models); }
+static clq_status check(const void *context) {
+    return clq_bench_models_check(((const options *)context)->models, NULL);
+}
 
 static clq_status set_timing(options *o, const char *text) {
     o->timing_given = strcmp(text, "auto") != 0;

@@ -89,8 +89,8 @@ static clq_status measure(const clq_bench_run *run, const options *o, const clq_
 
 static clq_status measure_model(clq_bench_run *run, const options *o, const char *name, clq_dataset *data) {
     clq_model *model;
-    CLQ_TRY(clq_bench_model_open(name, &model));
-    clq_status status = CLQ_OK;
+    CLQ_TRY(clq_bench_model_open(name, o->data, &model));
+    clq_status status = clq_dataset_cut_for(data, o->data, model);
     double alone = 0.0;
     for (uint32_t n = 1; n <= run->devices.count && status == CLQ_OK; n++) {
         clq_devices some = run->devices;
@@ -126,7 +126,10 @@ static clq_status measure_model(clq_bench_run *run, const options *o, const char
     return status;
 }
 
-static clq_status check(const void *context) { return clq_bench_models_check(((const options *)context)->models); }
+static clq_status check(const void *context) {
+    const options *o = context;
+    return clq_bench_models_check(o->models, o->data);
+}
 
 static clq_status run_train(clq_bench_run *run, void *context) {
     const options *o = context;
@@ -135,7 +138,7 @@ static clq_status run_train(clq_bench_run *run, void *context) {
     char name[CLQ_BENCH_MODEL_BYTES];
     run->expected = clq_bench_models_count(o->models) * run->devices.count;
     CLQ_TRY(clq_dataset_open(o->data, "train", &data));
-    CLQ_TRY_OR(end, status, clq_dataset_shuffle(data, clq_dataset_get_info(data)->samples, 0));
+    CLQ_TRY_OR(end, status, clq_dataset_shuffle(data, SIZE_MAX, 0));
     CLQ_TRY_OR(end, status, clq_dataset_batch(data, o->batch, false));
     CLQ_TRY_OR(end, status, clq_dataset_prefetch(data, CLQ_AUTO));
     for (const char *at = o->models; *at && clq_bench_next_model(&at, name);)

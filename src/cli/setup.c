@@ -61,24 +61,12 @@ static clq_status read_file(const clq_options *options, clq_model **out) {
                                                      : clq_model_read_keras_json_sized(options->model, &sizes, out);
 }
 
-/* Fits a model to the data. Data that cannot be looked at are told of when they are opened. */
-static clq_status open_named(const clq_options *options, clq_model **out) {
-    clq_dataset_sight sight = {0};
-    if (clq_dataset_look(options->data, "train", &sight) != CLQ_OK) {
-        (void)clq_dataset_look(options->data, "test", &sight);
-        sight.classes = 0; /* a test set need not have the last ones */
-    }
-    clq_shape input = {.rank = sight.rank};
-    for (unsigned d = 0; d < sight.rank; d++) input.dims[d] = sight.shape[d];
-    return clq_model_builtin_for(options->model, input, sight.classes, out);
-}
-
 static clq_status open_model(const clq_options *options, clq_model **out) {
     if (clq_model_is_file(options->model)) return read_file(options, out);
     if (options->input_shape)
         return clq_fail(CLQ_ARGUMENT, "--input-shape: '%s' has its shape; only a Keras file may leave sizes open",
                         options->model);
-    return open_named(options, out);
+    return clq_model_for_data(options->model, options->data, out);
 }
 
 static bool is_keras_file(const char *path) { return path && clq_keras_file_is(path); }
@@ -129,8 +117,7 @@ clq_status clq_setup_data(const clq_setup *setup, const clq_options *options, co
     clq_dataset *data;
     CLQ_TRY(clq_dataset_open(options->data, part, &data));
     clq_status status = CLQ_OK;
-    if (setup->model && clq_dataset_is_text(options->data))
-        status = clq_dataset_window(data, clq_model_input(setup->model)->elements);
+    if (setup->model) status = clq_dataset_cut_for(data, options->data, setup->model);
     if (status == CLQ_OK && options->take) status = clq_dataset_take(data, options->take);
     if (status == CLQ_OK && options->sample_weights && strcmp(part, "train") == 0)
         status = clq_dataset_read_weights(data, options->sample_weights);

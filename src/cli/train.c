@@ -285,6 +285,8 @@ static clq_status open_data(training *t) {
     if (o->no_test) return CLQ_OK;
     clq_status status = end_reading(&t->test, &s->test);
     if (status == CLQ_NOT_FOUND) return clq_fail_within(status, "no test set (--no-test trains without one)");
+    if (status == CLQ_MISMATCH && clq_dataset_is_text(o->data))
+        return clq_fail_within(status, "the test set is the text's last tenth (--no-test trains without one)");
     CLQ_TRY(status);
     CLQ_TRY(clq_dataset_batch(s->test, s->global_batch, false));
     return clq_dataset_prefetch(s->test, CLQ_AUTO);

@@ -12,6 +12,13 @@
 clq_status clq_trainer_create_with_selections(const clq_model *model, const clq_devices *devices,
                                               const clq_trainer_config *config, const clq_selections *selections,
                                               clq_trainer **out);
+/* The model of a name, with options, for the shape and the classes of the data's training part, or of its test part if
+ * that alone is there. Data that cannot be looked at are no failure: these are told of when they are opened. Errors: as
+ * of clq_model_builtin_for. (fitted.c) */
+clq_status clq_model_for_data(const char *name, const char *data, clq_model **out);
+/* Of a text, by the name of the data: windows as long as the model's input. Errors: MISMATCH (it has no two of them),
+ * MEMORY. */
+clq_status clq_dataset_cut_for(clq_dataset *data, const char *name, const clq_model *model);
 /* Bytes in a second that the device of a generator reads and writes, of as many as it reads for a token when the window
  * is full: what limits it. Measured, for some 50 ms. Errors: BUILD, DEVICE_MEMORY, MEMORY, … (generator.c) */
 clq_status clq_generator_measure_limit(clq_generator *generator, double *out);

@@ -518,6 +518,14 @@ class Bench(support.InFolder):
         self.fails(2, "train", "--devices", "pocl:0*x", says=["pocl:0*x"])
         self.fails(4, "train", "--devices", "nvidia", says=["nvidia"])
 
+    def test_named_models_fit_the_data(self):
+        text = self.folder / "text"
+        text.write_bytes(b"abcdefgh" * 200)
+        for model, data in (("cnn1", "synthetic:8x8x3/5/128"), ("gpt:layers=1,width=16,heads=2,context=8", f"text:{text}")):
+            result = self.run_bench("train", "--models", model, "--data", data, "--devices", "pocl:0", "-n", 1, "-w", 0)
+            self.assertIn(model[:4], result.stdout)
+        self.fails(2, "train", "--models", "vit-tiny:patch=5", "--data", "synthetic:8x8x3/5/128", says=["images of 8 x 8"])
+
     def test_table(self):
         result = self.run_bench("train", "--models", "mlp", "--data", "synthetic:28x28/10/256", *TWO, "-n", 1, "-w", 0)
         lines = [line for line in result.stdout.splitlines() if not line.startswith("note: ")]

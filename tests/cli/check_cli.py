@@ -426,6 +426,10 @@ class CommandLine(support.InFolder):
         self.fails(2, "train", *common, "--save", book, says=["--save", "--data"])
         book.write_bytes(b"abc" * 7)
         self.fails(3, "train", *common, says=["book.txt", "21 bytes"])
+        book.write_bytes(b"abcdefgh" * 10)
+        self.fails(3, "train", *common, says=["--no-test", "book.txt (test) has 7 bytes", "takes windows of 8"])
+        long = ["--model", "gpt:layers=1,width=16,heads=2,context=64"]
+        self.fails(3, "train", *common, *long, says=["book.txt (train) has 71 bytes", "takes windows of 64", "a shorter context"])
 
     def test_named_models_fit_the_data(self):
         for name, data, parameters in (("cnn1", "synthetic:8x8x3/5/64", 32 * (27 + 1) + (3 * 3 * 32 + 1) * 5), ("mlp:units=3", "synthetic:7/2/64", 3 * 8 + 2 * 4),
@@ -433,6 +437,7 @@ class CommandLine(support.InFolder):
             plan = json.loads(run("plan", "--model", name, "--data", data, "--devices", "pocl:0", "--batch", 32, "--json").stdout)
             self.assertEqual(sum(v["elements"] for v in plan["variables"]), parameters)
         self.fails(2, "plan", "--model", "mlp:units=0", says=["mlp", "units '0'"])
+        self.fails(2, "plan", "--model", "vit-tiny:patch=5", "--data", "/no/such", says=["no whole patches", "shape and classes are assumed", "/no/such"])
 
     def test_several_outputs_wrong(self):
         common = self.two_outputs()
