@@ -27,6 +27,7 @@ void clq_model_destroy(clq_model *model) {
     if (!model) return;
     for (uint32_t i = 0; i < model->layer_count; i++) release(&model->layers[i]);
     clq_free(model->layers);
+    clq_free(model->names);
     clq_free(model->tensors);
     clq_free(model->inputs);
     clq_free(model->variables);
@@ -95,54 +96,13 @@ clq_status clq_tensor_elements(const clq_shape *shape, size_t *out) {
     return CLQ_OK;
 }
 
-/* ---- names, as Keras makes them: dense, dense_1, … ---- */
-
-bool clq_model_has_layer(const clq_model *model, const char *name) {
-    for (uint32_t i = 0; i < model->layer_count; i++)
-        if (strcmp(model->layers[i].name, name) == 0) return true;
-    return false;
-}
-
-static clq_status take_name(const clq_model *model, const char *name, clq_layer *layer) {
-    size_t length = strlen(name);
-    char clean[CLQ_LAYER_NAME_MAX];
-    (void)snprintf(clean, sizeof clean, "%s", name);
-    clq_clean(clean);
-    if (length == 0 || length >= CLQ_LAYER_NAME_MAX || strchr(name, '/') || strcmp(clean, name) != 0)
-        return clq_fail(CLQ_ARGUMENT, "its name must have 1 to %d bytes of UTF-8, no '/' and no control characters",
-                        CLQ_LAYER_NAME_MAX - 1);
-    if (clq_model_has_layer(model, name))
-        return clq_fail(CLQ_ARGUMENT, "two layers have this name: give one of them another");
-    memcpy(layer->name, name, length + 1);
-    layer->named = true;
-    return CLQ_OK;
-}
-
-/* Keras counts the layers of a class that it named; one that the caller has used meanwhile is passed over. */
-static void make_name(const clq_model *model, clq_layer *layer) {
-    const char *stem = layer->kind->stem;
-    uint32_t number = 0;
-    for (uint32_t i = 0; i < model->layer_count; i++)
-        if (!model->layers[i].named && model->layers[i].kind == layer->kind) number++;
-    do {
-        if (number == 0)
-            snprintf(layer->name, sizeof(layer->name), "%s", stem);
-        else
-            snprintf(layer->name, sizeof(layer->name), "%s_%u", stem, number);
-        number++;
-    } while (clq_model_has_layer(model, layer->name));
-}
-
 /* ---- layers and tensors ---- */
 
 /* Whether a layer can be added; gives it its name. */
 static bool begin(clq_model *model, const char *name, clq_layer *layer) {
     if (!may_add(model, layer->kind->stem)) return false;
-    clq_status status = CLQ_OK;
-    if (name)
-        status = take_name(model, name, layer);
-    else
-        make_name(model, layer);
+    clq_status status = clq_names_reserve(model);
+    if (status == CLQ_OK) status = clq_name_layer(model, name, layer);
     if (status != CLQ_OK) latch(model, status, name);
     return status == CLQ_OK;
 }
@@ -288,6 +248,7 @@ clq_tensor clq_model_add_layer(clq_model *model, const clq_layer_kind *kind, con
         return latch(model, status, layer.name);
     }
     model->layers[model->layer_count++] = layer;
+    clq_names_note(model, model->layer_count);
     return finish_use(model, model->layer_count);
 }
 
@@ -452,6 +413,7 @@ static clq_status drop_unused(clq_model *model) {
                 release(&model->layers[id - 1]);
         model->tensor_count = tensor_count;
         model->layer_count = layer_count;
+        clq_names_note_all(model);
         clq_model_keep_variables(model, layers);
     }
     clq_free(tensors);

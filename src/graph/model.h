@@ -34,6 +34,16 @@ void clq_model_freeze_variables(clq_model *model, const clq_layer *layer);
 /* After layers were dropped: leaves the variables of those that are there. kept[id]: the new id of a layer, 0: none. */
 void clq_model_keep_variables(clq_model *model, const uint32_t *kept);
 
+/* ---- names of layers (names.c) ---- */
+
+/* Room for the name of one more layer. Errors: MEMORY. */
+clq_status clq_names_reserve(clq_model *model);
+/* Gives a layer that is about to be added its name: `name`, or if that is NULL one that is made. Errors: ARGUMENT. */
+clq_status clq_name_layer(const clq_model *model, const char *name, clq_layer *layer);
+/* Layer `id` is there now, for whose name there is room; layers were dropped. */
+void clq_names_note(clq_model *model, uint32_t id);
+void clq_names_note_all(clq_model *model);
+
 /* The last dimension of a tensor. */
 static inline size_t clq_model_channels(const clq_model_tensor *tensor) {
     return tensor->shape.dims[tensor->shape.rank - 1];

@@ -17,9 +17,10 @@ enum { CLQ_LAYER_NAME_MAX = 64, CLQ_MARKS_MAX = 63 };
 struct clq_layer {
     const clq_layer_kind *kind;
     char name[CLQ_LAYER_NAME_MAX];
-    bool named;          /* by the model's maker; else the name was made from the kind */
-    void *config;        /* of the kind's type, checked; the model's. Texts in it are not kept */
-    uint32_t *variables; /* (variable_places) index + 1, by the kind's number of it; 0: none. The model's */
+    bool named;           /* by the model's maker; else the name was made from the kind, */
+    uint32_t made_before; /* when so many layers of the kind had names that were made */
+    void *config;         /* of the kind's type, checked; the model's. Texts in it are not kept */
+    uint32_t *variables;  /* (variable_places) index + 1, by the kind's number of it; 0: none. The model's */
     size_t variable_places;
     clq_shape made_for, applied_to; /* shape of its first input when it was first, and last, applied */
     bool frozen;                    /* clq_freeze: its variables are fixed, and it works as in evaluation */
@@ -68,6 +69,8 @@ struct clq_model {
     char name[CLQ_LAYER_NAME_MAX];
     clq_layer *layers; /* id - 1 is the index */
     uint32_t layer_count;
+    uint32_t *names; /* (name_slots, a power of two) ids of layers by the hashes of their names; 0: free (names.c) */
+    size_t name_slots;
     clq_model_tensor *tensors; /* id - 1 is the index, which clq_tensor.id is; inputs come before what reads them */
     uint32_t tensor_count;
     uint32_t *inputs; /* ids of tensors: what each tensor is computed from */
@@ -96,6 +99,8 @@ static inline bool clq_variable_is_shared(const clq_variable *variable) {
 }
 /* Input `i` of a tensor. */
 const clq_model_tensor *clq_model_input_of(const clq_model *model, const clq_model_tensor *tensor, size_t i);
+/* Whether a layer of the model has the name. (names.c) */
+bool clq_model_has_layer(const clq_model *model, const char *name);
 /* Of a finished model. */
 /* Of a layer that takes numbers of rows: how many rows there are; 0 of others. */
 size_t clq_layer_rows(const clq_layer *layer);

@@ -161,12 +161,6 @@ static json_t *write_keywords(const writing *w, uint32_t id) {
 
 /* ---- layers ---- */
 
-static bool is_named(const clq_model *model, const char *name) {
-    for (uint32_t i = 0; i < model->layer_count; i++)
-        if (strcmp(model->layers[i].name, name) == 0) return true;
-    return false;
-}
-
 /* Which of its layer's tensors one is, of kinds each of whose tensors is a layer of its own. */
 static size_t number_of(const clq_layer *layer) {
     return *(const size_t *)(const void *)((const char *)layer->config + layer->kind->output_member - 1);
@@ -247,7 +241,7 @@ static bool joins_call(writing *w, uint32_t id) {
 static void name_mask(const writing *w, const clq_layer *layer, char name[CLQ_LAYER_NAME_MAX]) {
     char *point = strrchr(name, '.');
     if (point) *point = '_';
-    if (is_named(w->model, name)) memcpy(name, layer->name, strlen(name) + 1);
+    if (clq_model_has_layer(w->model, name)) memcpy(name, layer->name, strlen(name) + 1);
 }
 
 /* The name that a layer of several tensors had where the reader named this one of them: "split", of "split.0.1". */
@@ -261,7 +255,7 @@ static void name_call(const writing *w, uint32_t id, char name[CLQ_LAYER_NAME_MA
     const size_t length = strlen(name), tail = strlen(end);
     if (length <= tail || strcmp(name + length - tail, end) != 0) return;
     name[length - tail] = '\0';
-    if (is_named(w->model, name)) memcpy(name, layer->name, length + 1);
+    if (clq_model_has_layer(w->model, name)) memcpy(name, layer->name, length + 1);
 }
 
 static void add_call(writing *w, uint32_t id) {
@@ -305,7 +299,7 @@ static json_t *add_input(writing *w, const char *name, const clq_shape *shape, b
 static json_t *add_gap(writing *w, json_t *inputs, size_t count) {
     char name[CLQ_LAYER_NAME_MAX] = "unused";
     if (count == 0) return inputs;
-    for (unsigned i = 1; is_named(w->model, name) || i <= json_array_size(inputs); i++)
+    for (unsigned i = 1; clq_model_has_layer(w->model, name) || i <= json_array_size(inputs); i++)
         (void)snprintf(name, sizeof name, "unused_%u", i);
     return clq_json_append(inputs, add_input(w, name, &CLQ_SHAPE(count), false));
 }

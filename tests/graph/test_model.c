@@ -261,6 +261,33 @@ static void names_are_made_as_in_keras(void **state) {
 }
 
 /* Two branches and a tail that lead nowhere: their variables are nobody's. */
+/* Of thousands of layers each name is found, as are those that stay when others are left out. */
+static void names_of_many_layers(void **state) {
+    enum { MANY = 3000 };
+    (void)state;
+    clq_model *m = new_model();
+    const clq_tensor x = clq_input(m, CLQ_SHAPE(2));
+    clq_tensor y = x, last = x;
+    char name[32];
+    for (unsigned i = 0; i < MANY; i++) {
+        (void)snprintf(name, sizeof name, "layer %u", i * 7919 % MANY);
+        assert_false(clq_model_has_layer(m, name));
+        last = clq_activate(m, i % 2 ? x : y, CLQ_TANH, i % 3 ? name : NULL); /* each second one leads nowhere */
+        if (i % 2 == 0) y = last;
+        assert_int_equal(clq_model_has_layer(m, name), i % 3 != 0);
+    }
+    (void)snprintf(name, sizeof name, "activation_%u", MANY / 3 - 1);
+    assert_true(clq_model_has_layer(m, name) && clq_model_has_layer(m, "layer 1"));
+    (void)snprintf(name, sizeof name, "activation_%u", MANY / 3);
+    assert_false(clq_model_has_layer(m, name) || clq_model_has_layer(m, "layer"));
+    assert_ok(clq_model_finish(m, y));
+    for (uint32_t i = 0; i < m->layer_count; i++) assert_true(clq_model_has_layer(m, m->layers[i].name));
+    assert_int_equal(m->layer_count, 1 + MANY / 2);
+    assert_true(clq_model_has_layer(m, "activation"));    /* of layer 0, */
+    assert_false(clq_model_has_layer(m, "activation_1")); /* and 3 */
+    clq_model_destroy(m);
+}
+
 static void layers_off_the_path_are_left_out(void **state) {
     (void)state;
     clq_model *m = new_model();
@@ -576,6 +603,7 @@ int main(void) {
         cmocka_unit_test(shapes_of_the_rest),
         cmocka_unit_test(builtin_models),
         cmocka_unit_test(names_are_made_as_in_keras),
+        cmocka_unit_test(names_of_many_layers),
         cmocka_unit_test(layers_off_the_path_are_left_out),
         cmocka_unit_test(first_error_wins),
         cmocka_unit_test(impossible_inputs),

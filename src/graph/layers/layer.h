@@ -25,8 +25,6 @@ bool clq_layer_is_by_row(const clq_model *model, const clq_layer *layer, const c
 /* The same of layers that always are: true. (kinds.c) */
 bool clq_layer_is_of_tokens(const clq_model *model, const clq_layer *layer, const clq_model_tensor *y);
 
-/* Whether a layer has this name. (model.c) */
-bool clq_model_has_layer(const clq_model *model, const char *name);
 /* A `mask`: y's is that of the layer's first input. (model.c) */
 clq_tensor clq_layer_keep_mask(clq_model *model, uint32_t layer, clq_tensor y);
 
