@@ -22,8 +22,31 @@ static clq_status fail_at(const walk *w, clq_status status, const char *what) {
 
 /* ---- datasets ---- */
 
-/* As the file's type is; false: it is none that a tensor has. */
-static bool find_type(hid_t file_type, clq_dtype *out, hid_t *memory_type) {
+/* A text that an object has as an attribute; NULL: it has none. H5free_memory. */
+static char *read_attribute(hid_t object, const char *name) {
+    char *text = NULL;
+    const hid_t attribute = H5Aexists(object, name) > 0 ? H5Aopen(object, name, H5P_DEFAULT) : -1;
+    const hid_t type = attribute < 0 ? -1 : H5Aget_type(attribute);
+    const hid_t space = attribute < 0 ? -1 : H5Aget_space(attribute);
+    if (type >= 0 && space >= 0 && H5Tis_variable_str(type) > 0 && H5Sget_simple_extent_npoints(space) == 1 &&
+        H5Aread(attribute, type, &text) < 0)
+        text = NULL;
+    if (space >= 0) (void)H5Sclose(space);
+    if (type >= 0) (void)H5Tclose(type);
+    if (attribute >= 0) (void)H5Aclose(attribute);
+    return text;
+}
+
+/* Keras stores such numbers as opaque ones of two bytes. */
+static bool is_bfloat(hid_t dataset) {
+    char *text = read_attribute(dataset, "dtype");
+    const bool is = text && strcmp(text, "bfloat16") == 0;
+    if (text) (void)H5free_memory(text);
+    return is;
+}
+
+/* As the file's type is; false: it is none that a tensor has. *memory_type: that of the file, or one of HDF5's own. */
+static bool find_type(hid_t dataset, hid_t file_type, clq_dtype *out, hid_t *memory_type) {
     const H5T_class_t class = H5Tget_class(file_type);
     const size_t bytes = H5Tget_size(file_type);
     if (class == H5T_FLOAT && (bytes == 4 || bytes == 8)) {
@@ -34,6 +57,11 @@ static bool find_type(hid_t file_type, clq_dtype *out, hid_t *memory_type) {
     if (class == H5T_FLOAT && bytes == 2) { /* read as float32, which has all its values */
         *out = CLQ_F32;
         *memory_type = H5T_NATIVE_FLOAT;
+        return true;
+    }
+    if (class == H5T_OPAQUE && bytes == 2 && is_bfloat(dataset)) {
+        *out = CLQ_BF16;
+        *memory_type = file_type;
         return true;
     }
     *out = CLQ_I64;
@@ -100,11 +128,13 @@ static clq_status take_dataset(walk *w, hid_t dataset) {
     hid_t memory_type;
     const hid_t type = H5Dget_type(dataset);
     if (type < 0) return fail_at(w, CLQ_FORMAT, "its type is damaged");
-    const bool is_number = find_type(type, &tensor.dtype, &memory_type);
+    clq_status status = CLQ_OK;
+    if (find_type(dataset, type, &tensor.dtype, &memory_type)) {
+        status = find_shape(w, dataset, &tensor);
+        if (status == CLQ_OK) status = take_values(w, dataset, memory_type, &tensor);
+    }
     (void)H5Tclose(type);
-    if (!is_number) return CLQ_OK;
-    CLQ_TRY(find_shape(w, dataset, &tensor));
-    return take_values(w, dataset, memory_type, &tensor);
+    return status;
 }
 
 /* ---- groups ---- */
@@ -112,21 +142,14 @@ static clq_status take_dataset(walk *w, hid_t dataset) {
 /* "name" of the group "…/vars": what the layer is called. Without it nothing is lost. */
 static clq_status take_name(walk *w, hid_t group) {
     const size_t length = strlen(w->name);
-    if (length < 5 || strcmp(w->name + length - 5, "/vars") != 0 || H5Aexists(group, "name") <= 0) return CLQ_OK;
-    const hid_t attribute = H5Aopen(group, "name", H5P_DEFAULT);
-    const hid_t type = attribute < 0 ? -1 : H5Aget_type(attribute);
-    const hid_t space = attribute < 0 ? -1 : H5Aget_space(attribute);
-    char *text = NULL, key[sizeof w->name + 8];
+    if (length < 5 || strcmp(w->name + length - 5, "/vars") != 0) return CLQ_OK;
+    char *text = read_attribute(group, "name"), key[sizeof w->name + 8];
     clq_status status = CLQ_OK;
-    if (type >= 0 && space >= 0 && H5Tis_variable_str(type) > 0 && H5Sget_simple_extent_npoints(space) == 1 &&
-        H5Aread(attribute, type, &text) >= 0 && text && clq_is_utf8(text)) {
+    if (text && clq_is_utf8(text)) {
         (void)snprintf(key, sizeof key, "name:%.*s", (int)(length - 5), w->name);
         status = keras_note(w->to, key, text, strlen(text));
     }
     if (text) (void)H5free_memory(text);
-    if (space >= 0) (void)H5Sclose(space);
-    if (type >= 0) (void)H5Tclose(type);
-    if (attribute >= 0) (void)H5Aclose(attribute);
     return status;
 }
 

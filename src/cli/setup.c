@@ -44,6 +44,11 @@ static bool parse_sizes(char *text, clq_shape shapes[CLQ_MODEL_INPUTS_MAX], clq_
     return true;
 }
 
+static clq_status read_sized(const char *path, const clq_keras_sizes *sizes, clq_model **out) {
+    return clq_keras_file_is_archive(path) ? clq_model_read_keras(path, sizes, out)
+                                           : clq_model_read_keras_json_sized(path, sizes, out);
+}
+
 static clq_status read_file(const clq_options *options, clq_model **out) {
     clq_shape shapes[CLQ_MODEL_INPUTS_MAX];
     clq_keras_sizes sizes = {0};
@@ -57,8 +62,13 @@ static clq_status read_file(const clq_options *options, clq_model **out) {
                             "--input-shape '%s': expected a size, or each input's shape, e.g. 224x224x3 or 20x8,20x4",
                             options->input_shape);
     }
-    return clq_keras_file_is_archive(options->model) ? clq_model_read_keras(options->model, &sizes, out)
-                                                     : clq_model_read_keras_json_sized(options->model, &sizes, out);
+    if (sizes.open && read_sized(options->model, NULL, out) == CLQ_OK) {
+        clq_model_destroy(*out);
+        *out = NULL;
+        return clq_fail(CLQ_ARGUMENT, "--input-shape '%s': %s leaves no size of its inputs open: leave it out",
+                        options->input_shape, options->model);
+    }
+    return read_sized(options->model, &sizes, out);
 }
 
 static clq_status open_model(const clq_options *options, clq_model **out) {

@@ -27,6 +27,24 @@ static const char *name_of(json_t *layer, const char *otherwise) {
     return name ? name : otherwise;
 }
 
+/* Whether layers of blocks that the block itself names have this name. */
+static bool is_own(const char *name) {
+    static const char *const own[] = {"sequences", "inputs", "mask", "turned", "output"};
+    for (size_t i = 0; i < CLQ_COUNT_OF(own); i++)
+        if (strcmp(name, own[i]) == 0) return true;
+    return strncmp(name, "step_", 5) == 0 && name[5 + strspn(name + 5, "0123456789")] == '\0';
+}
+
+/* The name of a layer that the file names, within a block: as many whole characters as there are bytes for, and another
+ * name than layers of the block have. other: a name that is taken; NULL: none is. */
+static void name_within(const char *prefix, const char *name, size_t bytes, const char *other,
+                        char out[CLQ_LAYER_NAME_MAX]) {
+    size_t length = 0, next;
+    while (name[length] && (next = clq_utf8_length(name + length)) > 0 && length + next <= bytes) length += next;
+    (void)snprintf(out, CLQ_LAYER_NAME_MAX, "%s%.*s", prefix, (int)length, name);
+    if (is_own(out) || (other && strcmp(out, other) == 0)) memcpy(out + strlen(out), "_", 2);
+}
+
 static const char *const sequence_names[] = {"sequences", "mask", NULL};
 static const char *const bidirectional_keys[] = {"layer", "backward_layer", "merge_mode", NULL};
 static const char *const *write_bidirectional(clq_block_writer *w) {
@@ -48,12 +66,12 @@ static const char *const *write_bidirectional(clq_block_writer *w) {
         clq_block_refuse(w, "layer", "return_state is not supported");
     if (w->status != CLQ_OK) return NULL;
     const bool sequences = json_is_true(json_object_get(config, "return_sequences"));
+    enum { BYTES = 50 }; /* of a name, with room for what stands in front of it and behind it */
     char names[2][CLQ_LAYER_NAME_MAX];
-    (void)snprintf(names[0], sizeof names[0], "%.50s", name_of(ahead, "forward"));
-    const char *behind = strncmp(names[0], "forward_", 8) == 0 ? names[0] + 8 : names[0];
+    const char *given = name_of(ahead, "forward"), *behind = strncmp(given, "forward_", 8) == 0 ? given + 8 : given;
     const bool own = json_is_object(back);
-    (void)snprintf(names[1], sizeof names[1], own ? "%.0s%.50s" : "backward_%.50s%.0s", own ? "" : behind,
-                   own ? name_of(back, "backward") : "");
+    name_within("", given, BYTES, NULL, names[0]);
+    name_within(own ? "" : "backward_", own ? name_of(back, "backward") : behind, BYTES, names[0], names[1]);
     json_t *zeros = json_pack("{s:b}", "zero_output_for_mask", sequences);
     json_t *turned = json_pack("{s:b}", "zero_output_for_mask", sequences);
     if (!own)
@@ -96,8 +114,10 @@ enum { STEPS_MAX = 1024 }; /* that a layer is applied to one by one */
 static const char *const *write_distributed(clq_block_writer *w) {
     json_t *layer = clq_block_value_of(w, "layer");
     const clq_shape *x = clq_block_shape_of(w, 0);
-    const char *module = json_string_value(json_object_get(layer, "module")), *name = name_of(layer, "layer");
+    const char *module = json_string_value(json_object_get(layer, "module"));
     const size_t steps = x->dims[0];
+    char name[CLQ_LAYER_NAME_MAX];
+    name_within("", name_of(layer, "layer"), sizeof name - 2, NULL, name);
     if (!json_is_object(layer)) clq_block_refuse(w, "layer", "should be a layer");
     if (x->rank < 2) clq_block_refuse(w, "layer", "its input has no axis behind the steps");
     if (json_is_object(layer) && !json_is_object(json_object_get(layer, "config")))
@@ -134,8 +154,9 @@ static const char *const *write_distributed(clq_block_writer *w) {
         (void)json_array_append_new(nodes, json_pack("{s:[o], s:{}}", "args", clq_block_refer(step, 0), "kwargs"));
         (void)json_array_append_new(made, clq_keras_refer(name, (uint32_t)i, 0, NULL));
     }
-    json_t *inner = clq_keras_write_layer(module ? module : CLQ_LAYERS, clq_keras_class(layer), name,
-                                          json_incref(json_object_get(layer, "config")), nodes);
+    json_t *inner = clq_keras_write_layer(
+        module ? module : CLQ_LAYERS, clq_keras_class(layer), name,
+        clq_json_put(json_copy(json_object_get(layer, "config")), "name", json_string(name)), nodes);
     if (inner && json_object_set_new(inner, "store", json_string("layer")) != 0) w->status = CLQ_MEMORY;
     (void)json_array_append_new(w->layers, inner);
     json_t *stack =

@@ -38,6 +38,8 @@ typedef struct clq_weight_map {
 /* Start with {0}, release in any case. Errors: NOT_FOUND, READ, FORMAT (names the line), MEMORY. */
 clq_status clq_weight_map_read(const char *path, clq_weight_map *out);
 void clq_weight_map_release(clq_weight_map *map);
+/* Whether the line is about tensors of this name, unless one in front of it is. */
+bool clq_map_line_names(const clq_map_line *line, const char *theirs);
 /* The first line that is about a tensor, and what it calls the variable: the caller's, NULL if the tensor is left out.
  * *line NULL: there is none. Errors: MEMORY. */
 clq_status clq_weight_map_find(const clq_weight_map *map, const char *theirs, const clq_map_line **line, char **ours);

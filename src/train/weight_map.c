@@ -109,6 +109,11 @@ static const char *find_star(const char *pattern, const char *name, size_t *leng
     return name + before;
 }
 
+bool clq_map_line_names(const clq_map_line *line, const char *theirs) {
+    size_t length;
+    return find_star(line->theirs, theirs, &length) != NULL;
+}
+
 clq_status clq_weight_map_find(const clq_weight_map *map, const char *theirs, const clq_map_line **line, char **ours) {
     *line = NULL;
     *ours = NULL;

@@ -21,10 +21,13 @@ static uint32_t find_natural(const clq_matching *m, const char *name) {
     return v;
 }
 
+static bool is_float(clq_dtype dtype) {
+    return dtype == CLQ_F32 || dtype == CLQ_F64 || dtype == CLQ_F16 || dtype == CLQ_BF16;
+}
+
 /* What Keras's files have beside weights: the optimizer's state, and whole numbers, such as seeds. */
 static bool is_no_weight(const clq_matching *m, const clq_safetensors_entry *tensor) {
-    return m->stores &&
-           (strncmp(tensor->name, "optimizer/", 10) == 0 || (tensor->dtype != CLQ_F32 && tensor->dtype != CLQ_F64));
+    return m->stores && (strncmp(tensor->name, "optimizer/", 10) == 0 || !is_float(tensor->dtype));
 }
 
 static bool fits(const clq_safetensors_entry *tensor, const clq_variable *variable) {
@@ -85,11 +88,23 @@ static clq_status match_one(const clq_matching *m, size_t index, bool *used, clq
                     clq_model_name(m->model));
 }
 
+/* A line that no tensor came to: there is none of its name, or lines in front of it are about them. */
+static clq_status refuse_unused(const clq_matching *m, const clq_map_line *line) {
+    for (size_t i = 0; i < clq_safetensors_count(m->file); i++) {
+        const char *theirs = clq_safetensors_at(m->file, i)->name;
+        if (!clq_map_line_names(line, theirs)) continue;
+        const clq_map_line *other = m->map->lines;
+        while (!clq_map_line_names(other, theirs)) other++;
+        return clq_fail(CLQ_ARGUMENT, "%s: line %zu: line %zu is about tensor '%s' already", m->map->path, line->number,
+                        other->number, theirs);
+    }
+    return clq_fail(CLQ_ARGUMENT, "%s: line %zu: %s has no tensor '%s'", m->map->path, line->number, m->path,
+                    line->theirs);
+}
+
 static clq_status check_used(const clq_matching *m, const bool *used) {
     for (size_t i = 0; m->map && i < m->map->count; i++)
-        if (!used[i])
-            return clq_fail(CLQ_ARGUMENT, "%s: line %zu: %s has no tensor '%s'", m->map->path, m->map->lines[i].number,
-                            m->path, m->map->lines[i].theirs);
+        if (!used[i]) return refuse_unused(m, &m->map->lines[i]);
     return CLQ_OK;
 }
 
@@ -180,10 +195,6 @@ static double element(const clq_safetensors_entry *entry, size_t i) {
     case CLQ_BF16: return (double)clq_bfloat_to_float(value.u16);
     default: return (double)value.f32;
     }
-}
-
-static bool is_float(clq_dtype dtype) {
-    return dtype == CLQ_F32 || dtype == CLQ_F64 || dtype == CLQ_F16 || dtype == CLQ_BF16;
 }
 
 void clq_describe_dims(char *text, size_t bytes, unsigned rank, const size_t *dims) {

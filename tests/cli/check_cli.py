@@ -406,6 +406,7 @@ class CommandLine(support.InFolder):
         self.fails(3, "plan", *common[:4], "--input-shape", "6x6x1,6x6x1", says=["2 inputs", "has 1"])
         for bad in ("", "x", "6x", "0", "-1", "6x0x1", "1x1x1x1x1x1x1x1x1", "6,"):
             self.fails(2, "plan", *common[:4], "--input-shape", bad, says=[f"--input-shape '{bad}'", "224x224x3"])
+        self.fails(2, "plan", "--model", LEAST, "--input-shape", "28", says=["--input-shape '28'", "leaves no size of its inputs open"])
         self.fails(2, "plan", "--model", "mlp", "--input-shape", "28", says=["--input-shape", "'mlp'"])
 
     def test_text(self):

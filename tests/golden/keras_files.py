@@ -128,6 +128,15 @@ def write() -> None:
             model.get_layer("scaled").finalize_state()
         model.save(HERE / f"{name}.keras")
         write_safetensors(HERE / f"{name}.safetensors", {"x": x, "y": predict(model, x)})
+    write_bfloat()
+
+
+def write_bfloat() -> None:
+    """Weights of 16 bits: (0, 1, …) / 4 - 1/2, and a bias of 1 and -2.5, which bfloat16 has."""
+    keras.utils.clear_session()
+    model = keras.Sequential([keras.Input((3,)), layers.Dense(2, dtype="bfloat16", name="yak")], name="bfloat")
+    model.set_weights([np.arange(6, dtype=np.float32).reshape(3, 2) / 4 - 0.5, np.array([1, -2.5], np.float32)])
+    model.save_weights(HERE / "bfloat.weights.h5")
 
 
 def check(folder: Path) -> int:

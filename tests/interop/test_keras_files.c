@@ -374,6 +374,7 @@ static void maps_that_say_nothing_are_refused(void **state) {
         {"features.0.weight -> yak/kernel transposed\n", "a layout of 2", CLQ_MISMATCH},
         {"features.0.bias -> yak/bias\nfc.weight -> yak/bias\n", "would both be variable yak/bias", CLQ_MISMATCH},
         {"extra ->\n", "none of its tensors", CLQ_MISMATCH},
+        {"fc.w* ->\nfc.weight -> cat/kernel\n", "line 2: line 1 is about tensor 'fc.weight' already", CLQ_ARGUMENT},
     };
     clq_model *model = read_model("images");
     clq_trainer *trainer = open_trainer(model);
@@ -391,6 +392,30 @@ static void maps_that_say_nothing_are_refused(void **state) {
     clq_free(after);
     clq_trainer_destroy(trainer);
     clq_model_destroy(model);
+}
+
+/* Keras keeps them as opaque numbers, with a word beside them. */
+static void weights_of_16_bits_are_read(void **state) {
+    static const float kernel[] = {-0.5f, -0.25f, 0, 0.25f, 0.5f, 0.75f}, bias[] = {1, -2.5f};
+    static const char text[] =
+        "{\"module\": \"keras\", \"class_name\": \"Sequential\", \"config\": {\"name\": \"bfloat\", \"layers\": ["
+        "{\"module\": \"keras.layers\", \"class_name\": \"InputLayer\", \"config\": {\"batch_shape\": [null, 3], "
+        "\"name\": \"x\"}}, {\"module\": \"keras.layers\", \"class_name\": \"Dense\", \"config\": {\"name\": "
+        "\"yak\", \"units\": 2}}]}}";
+    char *path = golden_path("bfloat", ".weights.h5");
+    float got[6];
+    clq_model *model;
+    (void)state;
+    assert_ok(clq_model_read_keras_json(files_put("bfloat.json", text, sizeof text - 1), &model));
+    clq_trainer *trainer = open_trainer(model);
+    assert_ok(clq_trainer_load(trainer, path));
+    assert_ok(clq_trainer_get_variable(trainer, index_of(model, "yak/kernel"), got));
+    assert_memory_equal(got, kernel, sizeof kernel);
+    assert_ok(clq_trainer_get_variable(trainer, index_of(model, "yak/bias"), got));
+    assert_memory_equal(got, bias, sizeof bias);
+    clq_trainer_destroy(trainer);
+    clq_model_destroy(model);
+    clq_free(path);
 }
 
 /* What has its name, or its place, and its shape is taken. */
@@ -643,6 +668,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(models_made_here_are_saved_whole),
         cmocka_unit_test(maps_say_which_tensor_is_which),
         cmocka_unit_test(maps_that_say_nothing_are_refused),
+        cmocka_unit_test(weights_of_16_bits_are_read),
         cmocka_unit_test(partly_loaded_files_leave_the_rest),
         cmocka_unit_test(layers_are_frozen_by_name),
         cmocka_unit_test(saved_files_say_what_is_frozen),

@@ -540,6 +540,66 @@ static void layers_within_and_beside(void **state) {
          "\"layer\": {\"class_name\": \"LSTM\", \"config\": {\"name\": \"l\", \"units\": 2}}}, \"inbound_nodes\": "
          "[[[\"x\", 0, 0, {}]]]}",
          NULL},
+        {"[null, 3, 4]",
+         "{\"class_name\": \"Bidirectional\", \"name\": \"y\", \"config\": {\"name\": \"y\", \"merge_mode\": \"sum\", "
+         "\"layer\": {\"class_name\": \"LSTM\", \"config\": {\"name\": \"output\", \"units\": 2, \"return_sequences\": "
+         "true}}}, "
+         "\"inbound_nodes\": [[[\"x\", 0, 0, {}]]]}",
+         NULL},
+        {"[null, 3, 4]",
+         "{\"class_name\": \"Bidirectional\", \"name\": \"y\", \"config\": {\"name\": \"y\", \"merge_mode\": \"sum\", "
+         "\"layer\": {\"class_name\": \"LSTM\", \"config\": {\"name\": \"turned\", \"units\": 2, \"return_sequences\": "
+         "true}}}, "
+         "\"inbound_nodes\": [[[\"x\", 0, 0, {}]]]}",
+         NULL},
+        {"[null, 3, 4]",
+         "{\"class_name\": \"Bidirectional\", \"name\": \"y\", \"config\": {\"name\": \"y\", \"merge_mode\": \"sum\", "
+         "\"layer\": {\"class_name\": \"LSTM\", \"config\": {\"name\": \"sequences\", \"units\": 2, "
+         "\"return_sequences\": true}}, \"backward_layer\": {\"class_name\": \"LSTM\", \"config\": {\"name\": "
+         "\"same\", \"units\": 2, \"return_sequences\": true, \"go_backwards\": true}}}, "
+         "\"inbound_nodes\": [[[\"x\", 0, 0, {}]]]}",
+         NULL},
+        {"[null, 3, 4]",
+         "{\"class_name\": \"Bidirectional\", \"name\": \"y\", \"config\": {\"name\": \"y\", \"merge_mode\": \"sum\", "
+         "\"layer\": {\"class_name\": \"LSTM\", \"config\": {\"name\": \"same\", \"units\": 2, \"return_sequences\": "
+         "true}}, \"backward_layer\": {\"class_name\": \"LSTM\", \"config\": {\"name\": \"same\", \"units\": 2, "
+         "\"return_sequences\": true, \"go_backwards\": true}}}, "
+         "\"inbound_nodes\": [[[\"x\", 0, 0, {}]]]}",
+         NULL},
+        {"[null, 3, 4]",
+         "{\"class_name\": \"Bidirectional\", \"name\": \"y\", \"config\": {\"name\": \"y\", \"merge_mode\": \"sum\", "
+         "\"layer\": {\"class_name\": \"LSTM\", \"config\": {\"name\": \"aéééééééééééééééééééééééééééééé\", \"units\": "
+         "2, \"return_sequences\": true}}}, "
+         "\"inbound_nodes\": [[[\"x\", 0, 0, {}]]]}",
+         NULL},
+        {"[null, 3, 4, 4]",
+         "{\"class_name\": \"TimeDistributed\", \"name\": \"y\", \"config\": {\"name\": \"y\", \"layer\": "
+         "{\"class_name\": \"Dense\", \"config\": {\"name\": \"output\", \"units\": 2}}}, \"inbound_nodes\": "
+         "[{\"args\": [" TENSOR("x", 0) "]}]}",
+         NULL},
+        {"[null, 3, 4, 4]",
+         "{\"class_name\": \"TimeDistributed\", \"name\": \"y\", \"config\": {\"name\": \"y\", \"layer\": "
+         "{\"class_name\": \"Dense\", \"config\": {\"name\": \"inputs\", \"units\": 2}}}, \"inbound_nodes\": "
+         "[{\"args\": [" TENSOR("x", 0) "]}]}",
+         NULL},
+        {"[null, 3, 4, 4]",
+         "{\"class_name\": \"TimeDistributed\", \"name\": \"y\", \"config\": {\"name\": \"y\", \"layer\": "
+         "{\"class_name\": \"Conv1D\", \"config\": {\"name\": \"output\", \"filters\": 2, \"kernel_size\": [2]}}}, "
+         "\"inbound_nodes\": "
+         "[{\"args\": [" TENSOR("x", 0) "]}]}",
+         NULL},
+        {"[null, 3, 4, 4]",
+         "{\"class_name\": \"TimeDistributed\", \"name\": \"y\", \"config\": {\"name\": \"y\", \"layer\": "
+         "{\"class_name\": \"Conv1D\", \"config\": {\"name\": \"step_0\", \"filters\": 2, \"kernel_size\": [2]}}}, "
+         "\"inbound_nodes\": "
+         "[{\"args\": [" TENSOR("x", 0) "]}]}",
+         NULL},
+        {"[null, 3, 4, 4]",
+         "{\"class_name\": \"TimeDistributed\", \"name\": \"y\", \"config\": {\"name\": \"y\", \"layer\": "
+         "{\"class_name\": \"Conv1D\", \"config\": {\"name\": \"inputs\", \"filters\": 2, \"kernel_size\": [2]}}}, "
+         "\"inbound_nodes\": "
+         "[{\"args\": [" TENSOR("x", 0) "]}]}",
+         NULL},
         {"[null, 4]",
          "{\"class_name\": \"Dense\", \"name\": \"y\", \"config\": {\"name\": \"y\", \"units\": 2, "
          "\"kernel_regularizer\": {\"module\": \"my.package\", \"class_name\": \"L2\", \"config\": {\"l2\": 1}}}, "

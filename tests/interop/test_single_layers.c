@@ -157,6 +157,48 @@ static void layers_compute_what_keras_does(void **state) {
     assert_true(index > 10);
 }
 
+/* As they are: no byte is divided by 255 on its way to a layer that takes numbers of rows. */
+static void bytes_are_numbers_of_one_hot(void **state) {
+    enum { WIDTH = 3, CLASSES = 4 };
+    static const char text[] =
+        "{\"module\": \"keras.src.models.functional\", \"class_name\": \"Functional\", \"config\": {\"name\": \"m\", "
+        "\"layers\": [{\"module\": \"keras.layers\", \"class_name\": \"InputLayer\", \"name\": \"x\", \"config\": {"
+        "\"name\": \"x\", \"batch_shape\": [null, 3]}, \"inbound_nodes\": []}, {\"module\": \"keras.src.ops.nn\", "
+        "\"class_name\": \"OneHot\", \"name\": \"y\", \"config\": {\"name\": \"y\", \"num_classes\": 4, \"axis\": -1}, "
+        "\"inbound_nodes\": [{\"args\": [{\"class_name\": \"__keras_tensor__\", \"config\": {\"keras_history\": "
+        "[\"x\", "
+        "0, 0]}}], \"kwargs\": {}}]}], \"input_layers\": [[\"x\", 0, 0]], \"output_layers\": [[\"y\", 0, 0]]}}";
+    static const uint8_t samples[COUNT * WIDTH] = {0, 3, 1, 2, 2, 0}, beyond[COUNT * WIDTH] = {0, 3, 1, 2, 4, 0};
+    const int32_t labels[COUNT] = {0};
+    float got[COUNT * WIDTH * CLASSES];
+    clq_trainer_config config = apart_config();
+    clq_model *model;
+    clq_trainer *trainer;
+    clq_devices devices;
+    clq_dataset *data;
+    (void)state;
+    assert_ok(clq_model_read_keras_json(files_put("m.json", text, sizeof text - 1), &model));
+    config.loss = clq_loss_default(CLQ_LOSS_MEAN_SQUARED_ERROR);
+    config.metrics = "none";
+    config.global_batch = COUNT;
+    config.inference_only = true;
+    assert_ok(clq_devices_select(sys, "pocl:0", &devices));
+    assert_ok(clq_trainer_create(model, &devices, &config, &trainer));
+    assert_ok(clq_dataset_arrays(samples, CLQ_U8, COUNT, 1, (const size_t[]){WIDTH}, labels, CLQ_I32, 1, &data));
+    assert_ok(clq_dataset_batch(data, COUNT, false));
+    assert_ok(clq_predict(trainer, data, got));
+    for (size_t i = 0; i < COUNT * WIDTH; i++)
+        for (size_t c = 0; c < CLASSES; c++) assert_true(got[i * CLASSES + c] == (samples[i] == c ? 1.0f : 0.0f));
+    clq_dataset_destroy(data);
+    assert_ok(clq_dataset_arrays(beyond, CLQ_U8, COUNT, 1, (const size_t[]){WIDTH}, labels, CLQ_I32, 1, &data));
+    assert_ok(clq_dataset_batch(data, COUNT, false));
+    assert_fails(CLQ_MISMATCH, "value 1 of sample 1 is 4, and layer 'y' has rows 0 to 3",
+                 clq_predict(trainer, data, got));
+    clq_dataset_destroy(data);
+    clq_trainer_destroy(trainer);
+    clq_model_destroy(model);
+}
+
 static int begin(void **state) {
     char *path = clq_strprintf("%s/tests/golden/single_layers.json", getenv("CLQ_TEST_SOURCE"));
     json_t *file = path ? json_load_file(path, 0, NULL) : NULL;
@@ -172,6 +214,7 @@ static int end(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(layers_compute_what_keras_does)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(layers_compute_what_keras_does),
+                                       cmocka_unit_test(bytes_are_numbers_of_one_hot)};
     return cmocka_run_group_tests_name("interop/single_layers", tests, begin, end);
 }

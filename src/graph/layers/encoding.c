@@ -102,5 +102,6 @@ const clq_layer_kind clq_layer_op_one_hot = {.type = "OneHot",
                                              .inputs = {1, 1},
                                              CLQ_LAYER_CONFIG(encoding_config, one_hot_attributes),
                                              .takes_scalars = true,
+                                             .rows = rows_of,
                                              .infer = infer_one_hot,
                                              .expand = expand_one_hot};
