@@ -421,6 +421,16 @@ static clq_status drop_unused(clq_model *model) {
     return status;
 }
 
+/* Keras divides the loss of an output with a mask by the number of its steps that count, in the whole batch. */
+static clq_status refuse_mask(const clq_model *model, const clq_model_tensor *y) {
+    char shape[CLQ_SHAPE_TEXT_MAX];
+    if (!y->mask) return CLQ_OK;
+    return clq_fail(CLQ_UNSUPPORTED,
+                    "model %s: output '%s' has a mask, and losses that leave masked steps out are not supported: a "
+                    "Reshape to %s behind it ends the mask, in Keras, too, and then all steps count",
+                    model->name, clq_model_tensor_name(model, y), clq_shape_describe(&y->shape, shape));
+}
+
 static clq_status check_outputs(const clq_model *model, const clq_tensor *outputs, size_t count) {
     if (count < 1 || count > CLQ_MODEL_OUTPUTS_MAX)
         return clq_fail(CLQ_ARGUMENT, "model %s: 1 to %d outputs are supported, not %zu", model->name,
@@ -435,11 +445,7 @@ static clq_status check_outputs(const clq_model *model, const clq_tensor *output
             if (outputs[k].id == outputs[i].id)
                 return clq_fail(CLQ_ARGUMENT, "model %s: outputs %zu and %zu are the same tensor, of layer '%s'",
                                 model->name, k, i, clq_model_tensor_name(model, &model->tensors[outputs[i].id - 1]));
-        if (model->tensors[outputs[i].id - 1].mask)
-            return clq_fail(
-                CLQ_UNSUPPORTED,
-                "model %s: output '%s' has a mask, and losses that leave masked steps out are not supported",
-                model->name, clq_model_tensor_name(model, &model->tensors[outputs[i].id - 1]));
+        CLQ_TRY(refuse_mask(model, &model->tensors[outputs[i].id - 1]));
     }
     return CLQ_OK;
 }

@@ -519,6 +519,20 @@ static void tensors_of_other_models(void **state) {
     clq_model_destroy(other);
 }
 
+/* Of a mask at the end the line says what ends it; attention and LSTMs in front of that leave steps out all the same.
+ */
+static void masked_outputs(void **state) {
+    (void)state;
+    clq_model *m = new_model();
+    clq_tensor x = clq_input(m, CLQ_SHAPE(5));
+    x = clq_embedding(m, x, &(clq_embedding_config){.rows = 7, .width = 3, .mask_zero = true});
+    x = clq_dense(m, x, &(clq_dense_config){.units = 4, .activation = CLQ_SOFTMAX, .name = "tags"});
+    assert_fails(CLQ_UNSUPPORTED, "output 'tags' has a mask", clq_model_finish(m, x));
+    assert_fails(CLQ_UNSUPPORTED, "a Reshape to (5, 4) behind it ends the mask", clq_model_finish(m, x));
+    assert_ok(clq_model_finish(m, clq_reshape(m, x, CLQ_SHAPE(5, 4), NULL)));
+    clq_model_destroy(m);
+}
+
 static void finished_is_finished(void **state) {
     (void)state;
     clq_model *m = new_model();
@@ -597,19 +611,13 @@ static void runs_out_of_memory(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shapes_of_convolutions),
-        cmocka_unit_test(shapes_of_pools),
-        cmocka_unit_test(shapes_of_dense),
-        cmocka_unit_test(shapes_of_the_rest),
-        cmocka_unit_test(builtin_models),
-        cmocka_unit_test(names_are_made_as_in_keras),
-        cmocka_unit_test(names_of_many_layers),
-        cmocka_unit_test(layers_off_the_path_are_left_out),
-        cmocka_unit_test(first_error_wins),
-        cmocka_unit_test(impossible_inputs),
-        cmocka_unit_test(tensors_of_other_models),
-        cmocka_unit_test(finished_is_finished),
-        cmocka_unit_test(model_names),
+        cmocka_unit_test(shapes_of_convolutions),  cmocka_unit_test(shapes_of_pools),
+        cmocka_unit_test(shapes_of_dense),         cmocka_unit_test(shapes_of_the_rest),
+        cmocka_unit_test(builtin_models),          cmocka_unit_test(names_are_made_as_in_keras),
+        cmocka_unit_test(names_of_many_layers),    cmocka_unit_test(layers_off_the_path_are_left_out),
+        cmocka_unit_test(first_error_wins),        cmocka_unit_test(impossible_inputs),
+        cmocka_unit_test(tensors_of_other_models), cmocka_unit_test(masked_outputs),
+        cmocka_unit_test(finished_is_finished),    cmocka_unit_test(model_names),
         cmocka_unit_test(runs_out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
