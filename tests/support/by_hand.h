@@ -10,7 +10,6 @@
 
 #include <math.h>
 
-/* As of train/penalty, so that tests share kernels. */
 enum { SAMPLES = 32, BATCH = 5, BATCHES = 7, ACCUMULATE = 3, INPUTS = 6, UNITS = 4, STEPS = 10 };
 
 static const double lr = 0.1;
@@ -56,13 +55,17 @@ static inline clq_status hand_on_log(void *context, const clq_step_info *info) {
     return CLQ_OK;
 }
 
-static inline clq_trainer *hand_open(const hand_way *how, const clq_model *model, const float *first,
-                                     const size_t *places) {
+/* outputs (count): of the model, with their losses; count 0: the mean squared error. */
+static inline clq_trainer *hand_open_outputs(const hand_way *how, const clq_model *model,
+                                             const clq_output_config *outputs, size_t count, const float *first,
+                                             const size_t *places) {
     clq_trainer_config config = apart_config();
     clq_trainer *trainer;
     clq_devices devices;
     if (how->one_launch) config.disabled_paths = NULL;
     config.loss = clq_loss_default(CLQ_LOSS_MEAN_SQUARED_ERROR);
+    config.outputs = outputs;
+    config.output_count = count;
     config.global_batch = BATCH;
     config.sample_dtype = CLQ_F32;
     config.recompute = how->recompute;
@@ -78,14 +81,24 @@ static inline clq_trainer *hand_open(const hand_way *how, const clq_model *model
     return trainer;
 }
 
+static inline clq_trainer *hand_open(const hand_way *how, const clq_model *model, const float *first,
+                                     const size_t *places) {
+    return hand_open_outputs(how, model, NULL, 0, first, places);
+}
+
+static inline clq_dataset *hand_data(void) {
+    const size_t shape[] = {INPUTS};
+    clq_dataset *data;
+    assert_ok(clq_dataset_arrays(samples, CLQ_F32, SAMPLES, 1, shape, targets, CLQ_F32, UNITS, &data));
+    assert_ok(clq_dataset_batch(data, BATCH, false));
+    return data;
+}
+
 /* Trains STEPS updates; weights: those at the end. Gives the data. */
 static inline clq_dataset *hand_fit(clq_trainer *trainer, size_t variables, const size_t *places, hand_log *log,
                                     double *weights) {
-    const size_t shape[] = {INPUTS};
-    clq_dataset *data;
+    clq_dataset *data = hand_data();
     *log = (hand_log){.made = 0};
-    assert_ok(clq_dataset_arrays(samples, CLQ_F32, SAMPLES, 1, shape, targets, CLQ_F32, UNITS, &data));
-    assert_ok(clq_dataset_batch(data, BATCH, false));
     assert_ok(clq_fit(trainer, data, &(clq_fit_config){.steps = STEPS, .context = log, .on_log = hand_on_log}));
     assert_int_equal(log->made, STEPS);
     for (size_t v = 0; v < variables; v++) {

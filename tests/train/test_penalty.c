@@ -1,26 +1,21 @@
 /* Penalties on weights, over whole trainings: losses and weights are those of a training by hand in double, on however
  * many devices, in however many batches, and whatever the loss is weighed or scaled by. */
-#include "support/apart.h"
-#include "support/check.h"
-#include "support/system.h"
-#include "train/train.h"
-
-#include <math.h>
+#include "support/by_hand.h"
 
 /* Seven batches make an epoch, the last one of two samples: over three replicas one has none. Or updates of three
  * batches, of which the last has one. */
-enum { SAMPLES = 32, BATCH = 5, BATCHES = 7, ACCUMULATE = 3, INPUTS = 6, UNITS = 4, STEPS = 10 };
 enum { KERNEL = INPUTS * UNITS, WEIGHTS = KERNEL + UNITS };
 
-static const double lr = 0.1, kernel_l1 = 0.03, kernel_l2 = 0.2, bias_l1 = 0.04;
+static const double kernel_l1 = 0.03, kernel_l2 = 0.2, bias_l1 = 0.04;
+static const size_t places[] = {0, KERNEL, WEIGHTS};
 
-static float samples[SAMPLES][INPUTS], targets[SAMPLES][UNITS], first[WEIGHTS];
+static float first[WEIGHTS];
 
 /* ---- by hand ---- */
 
 typedef struct training {
-    double losses[STEPS], weights[WEIGHTS], evaluated; /* evaluated: the loss of all samples, at the end */
-    size_t made;
+    hand_log log;
+    double weights[WEIGHTS], evaluated; /* evaluated: the loss of all samples, at the end */
 } training;
 
 static double penalty_of(const double *w, double *dw) {
@@ -53,8 +48,8 @@ static void train_by_hand(training *t, double weight, size_t batch) {
     double dw[WEIGHTS];
     size_t begin = 0;
     for (size_t i = 0; i < WEIGHTS; i++) t->weights[i] = (double)first[i];
-    for (size_t step = 0; step < STEPS; step++, begin = begin + batch < SAMPLES ? begin + batch : 0) {
-        t->losses[step] = loss_of(t->weights, weight, begin, CLQ_MIN(begin + batch, (size_t)SAMPLES), dw);
+    for (size_t step = 0; step < STEPS; step++, begin = hand_next(begin, batch)) {
+        t->log.losses[step] = loss_of(t->weights, weight, begin, CLQ_MIN(begin + batch, (size_t)SAMPLES), dw);
         for (size_t i = 0; i < WEIGHTS; i++) t->weights[i] -= lr * dw[i];
     }
     t->evaluated = loss_of(t->weights, weight, 0, SAMPLES, dw);
@@ -71,66 +66,19 @@ static clq_model *make_model(bool frozen) {
     return m;
 }
 
-static clq_dataset *open_data(void) {
-    const size_t shape[] = {INPUTS};
-    clq_dataset *data;
-    assert_ok(clq_dataset_arrays(samples, CLQ_F32, SAMPLES, 1, shape, targets, CLQ_F32, UNITS, &data));
-    assert_ok(clq_dataset_batch(data, BATCH, false));
-    return data;
+/* weight: of the loss. */
+static clq_trainer *open_trainer(const hand_way *how, double weight, const clq_model *model) {
+    clq_output_config output = clq_output_config_default(clq_model_output_name(model, 0));
+    output.loss = clq_loss_default(CLQ_LOSS_MEAN_SQUARED_ERROR);
+    output.weight = weight;
+    return hand_open_outputs(how, model, &output, 1, first, places);
 }
 
-static clq_status on_log(void *context, const clq_step_info *info) {
-    training *t = context;
-    assert_true(t->made < STEPS);
-    t->losses[t->made++] = info->loss;
-    return CLQ_OK;
-}
-
-typedef struct way {
-    const char *devices, *strategy;
-    uint64_t accumulate;
-    double weight; /* of the loss */
-    clq_precision precision;
-    bool one_launch; /* steps are one, where they can be (support/apart.h) */
-} way;
-
-static clq_trainer *open_trainer(const way *how, clq_model *model, clq_output_config *output) {
-    clq_trainer_config config = apart_config();
-    clq_trainer *trainer;
-    clq_devices devices;
-    *output = clq_output_config_default(clq_model_output_name(model, 0));
-    output->loss = clq_loss_default(CLQ_LOSS_MEAN_SQUARED_ERROR);
-    output->weight = how->weight;
-    if (how->one_launch) config.disabled_paths = NULL;
-    config.outputs = output;
-    config.output_count = 1;
-    config.global_batch = BATCH;
-    config.sample_dtype = CLQ_F32;
-    config.precision = how->precision;
-    config.strategy_options.accumulate = how->accumulate;
-    config.strategy_options.staleness = 0; /* synchronous */
-    assert_ok(clq_strategy_parse(how->strategy, &config.strategy, &config.strategy_options));
-    assert_ok(clq_optimizer_parse("sgd:lr=0.1", &config.optimizer));
-    assert_ok(clq_devices_select(sys, how->devices, &devices));
-    assert_ok(clq_trainer_create(model, &devices, &config, &trainer));
-    assert_ok(clq_trainer_set_variable(trainer, 0, first));
-    assert_ok(clq_trainer_set_variable(trainer, 1, first + KERNEL));
-    return trainer;
-}
-
-static void train(const way *how, training *t) {
+static void train(const hand_way *how, double weight, training *t) {
     clq_model *model = make_model(false);
-    clq_dataset *data = open_data();
-    clq_output_config output;
-    clq_trainer *trainer = open_trainer(how, model, &output);
+    clq_trainer *trainer = open_trainer(how, weight, model);
     clq_totals totals;
-    float weights[WEIGHTS];
-    *t = (training){.made = 0};
-    assert_ok(clq_fit(trainer, data, &(clq_fit_config){.steps = STEPS, .context = t, .on_log = on_log}));
-    assert_int_equal(t->made, STEPS);
-    assert_ok(clq_trainer_get_variable(trainer, 0, weights));
-    assert_ok(clq_trainer_get_variable(trainer, 1, weights + KERNEL));
-    for (size_t i = 0; i < WEIGHTS; i++) t->weights[i] = (double)weights[i];
+    clq_dataset *data = hand_fit(trainer, 2, places, &t->log, t->weights);
     assert_ok(clq_evaluate(trainer, data, &totals));
     t->evaluated = totals.loss;
     clq_trainer_destroy(trainer);
@@ -138,66 +86,61 @@ static void train(const way *how, training *t) {
     clq_model_destroy(model);
 }
 
-static void check_near(const way *how, const char *what, size_t i, double got, double want, double tolerance) {
-    if (!(fabs(got - want) <= tolerance))
-        fail_msg("%s, %s, %u batches: %s %zu is %.9g and not %.9g", how->devices, how->strategy,
-                 (unsigned)how->accumulate, what, i, got, want);
-}
-
 /* Where a weight is about 0, the side on which it is decides on its gradient: none of these comes near. */
-static void check_way(const way *how, double tolerance) {
+static void check_way(const hand_way *how, double weight, double tolerance) {
+    const char *of = how->accumulate ? "in several batches" : "in one batch";
     training got, want;
-    train(how, &got);
-    train_by_hand(&want, how->weight, BATCH * (how->accumulate ? how->accumulate : 1));
+    train(how, weight, &got);
+    train_by_hand(&want, weight, hand_batch(how));
     for (size_t s = 0; s < STEPS; s++)
-        check_near(how, "the loss of step", s + 1, got.losses[s], want.losses[s], tolerance * want.losses[s]);
-    for (size_t i = 0; i < WEIGHTS; i++) check_near(how, "weight", i, got.weights[i], want.weights[i], tolerance);
-    check_near(how, "the loss of all, times", 1, got.evaluated, want.evaluated, tolerance * want.evaluated);
+        hand_check(how, of, "the loss of step", s + 1, got.log.losses[s], want.log.losses[s],
+                   tolerance * want.log.losses[s]);
+    for (size_t i = 0; i < WEIGHTS; i++) hand_check(how, of, "weight", i, got.weights[i], want.weights[i], tolerance);
+    hand_check(how, of, "the loss of all, times", 1, got.evaluated, want.evaluated, tolerance * want.evaluated);
 }
 
-static const char *const places[] = {"pocl:0", "pocl:0,pocl:1", "pocl:0,pocl:1,pocl:2"};
+static const char *const devices_of[] = {"pocl:0", "pocl:0,pocl:1", "pocl:0,pocl:1,pocl:2"};
 
 static void replicas_have_it_once(void **state) {
     (void)state;
-    for (size_t i = 0; i < CLQ_COUNT_OF(places); i++) {
-        check_way(&(way){.devices = places[i], .strategy = "auto", .weight = 1}, 1e-5);
-        check_way(&(way){.devices = places[i], .strategy = "auto", .weight = 1, .accumulate = ACCUMULATE}, 1e-5);
+    for (size_t i = 0; i < CLQ_COUNT_OF(devices_of); i++) {
+        check_way(&(hand_way){.devices = devices_of[i], .strategy = "auto"}, 1, 1e-5);
+        check_way(&(hand_way){.devices = devices_of[i], .strategy = "auto", .accumulate = ACCUMULATE}, 1, 1e-5);
     }
-    check_way(&(way){.devices = places[0], .strategy = "auto", .weight = 1, .one_launch = true}, 1e-5);
-    check_way(&(way){.devices = places[1], .strategy = "central", .weight = 1}, 1e-5);
-    check_way(&(way){.devices = places[2], .strategy = "ps", .weight = 1}, 1e-5);
+    check_way(&(hand_way){.devices = devices_of[0], .strategy = "auto", .one_launch = true}, 1, 1e-5);
+    check_way(&(hand_way){.devices = devices_of[1], .strategy = "central"}, 1, 1e-5);
+    check_way(&(hand_way){.devices = devices_of[2], .strategy = "ps"}, 1, 1e-5);
 }
 
 /* The penalty is of the model's loss, and so beside an output's weight. */
 static void weights_of_losses_are_not_its(void **state) {
     (void)state;
-    check_way(&(way){.devices = places[0], .strategy = "auto", .weight = 0.25}, 1e-5);
-    check_way(&(way){.devices = places[1], .strategy = "auto", .weight = 3}, 1e-5);
+    check_way(&(hand_way){.devices = devices_of[0], .strategy = "auto"}, 0.25, 1e-5);
+    check_way(&(hand_way){.devices = devices_of[1], .strategy = "auto"}, 3, 1e-5);
 }
 
 /* In 16 bits, with a loss scale, which is taken off all gradients. bfloat16 has 8 bits. */
 static void loss_scales_are_its_too(void **state) {
     (void)state;
-    check_way(&(way){.devices = places[0], .strategy = "auto", .weight = 1, .precision = CLQ_PRECISION_MIXED}, 4e-3);
-    check_way(&(way){.devices = places[1], .strategy = "auto", .weight = 0.5, .precision = CLQ_PRECISION_MIXED}, 4e-3);
-    check_way(&(way){.devices = places[0], .strategy = "auto", .weight = 1, .precision = CLQ_PRECISION_MIXED_BF16},
+    check_way(&(hand_way){.devices = devices_of[0], .strategy = "auto", .precision = CLQ_PRECISION_MIXED}, 1, 4e-3);
+    check_way(&(hand_way){.devices = devices_of[1], .strategy = "auto", .precision = CLQ_PRECISION_MIXED}, 0.5, 4e-3);
+    check_way(&(hand_way){.devices = devices_of[0], .strategy = "auto", .precision = CLQ_PRECISION_MIXED_BF16}, 1,
               2e-2);
 }
 
 /* As in Keras, only what is trained has one. */
 static void frozen_weights_have_none(void **state) {
     (void)state;
-    const way how = {.devices = places[0], .strategy = "auto", .weight = 1};
+    const hand_way how = {.devices = devices_of[0], .strategy = "auto"};
     clq_model *model = make_model(true);
-    clq_dataset *data = open_data();
-    clq_output_config output;
-    clq_trainer *trainer = open_trainer(&how, model, &output);
+    clq_dataset *data = hand_data();
+    clq_trainer *trainer = open_trainer(&how, 1, model);
     clq_totals totals;
     double w[WEIGHTS], dw[WEIGHTS];
     for (size_t i = 0; i < WEIGHTS; i++) w[i] = (double)first[i];
     const double want = loss_of(w, 1, 0, SAMPLES, dw) - penalty_of(w, dw);
     assert_ok(clq_evaluate(trainer, data, &totals));
-    check_near(&how, "the loss of all, times", 1, totals.loss, want, 1e-5 * want);
+    hand_check(&how, "frozen", "the loss of all, times", 1, totals.loss, want, 1e-5 * want);
     clq_trainer_destroy(trainer);
     clq_dataset_destroy(data);
     clq_model_destroy(model);
@@ -227,12 +170,12 @@ static void nonsense_is_refused(void **state) {
     config.outputs = &output;
     config.output_count = 1;
     config.global_batch = BATCH;
-    assert_ok(clq_devices_select(sys, places[0], &devices));
+    assert_ok(clq_devices_select(sys, devices_of[0], &devices));
     assert_fails(CLQ_UNSUPPORTED, "has a regulariser, which a loss of weight 0 does not support: leave it out",
                  clq_trainer_create(model, &devices, &config, &trainer));
     output.weight = 1;
     config.strategy = CLQ_STRATEGY_TENSOR;
-    assert_ok(clq_devices_select(sys, places[1], &devices));
+    assert_ok(clq_devices_select(sys, devices_of[1], &devices));
     assert_fails(CLQ_UNSUPPORTED, "has a regulariser, which this strategy does not support: leave it out",
                  clq_trainer_create(model, &devices, &config, &trainer));
     assert_null(trainer);
@@ -240,13 +183,8 @@ static void nonsense_is_refused(void **state) {
 }
 
 static int start(void **state) {
-    clq_random random = clq_random_start(5, 0);
-    for (size_t n = 0; n < SAMPLES; n++) {
-        for (size_t i = 0; i < INPUTS; i++) samples[n][i] = (float)(clq_random_unit(&random) * 2 - 1);
-        for (size_t u = 0; u < UNITS; u++) targets[n][u] = (float)(clq_random_unit(&random) * 4 - 1);
-    }
-    for (size_t i = 0; i < WEIGHTS; i++)
-        first[i] = (float)((clq_random_unit(&random) + 0.5) * (i % 3 ? 1 : -1)); /* 0.5 to 1.5, of both signs */
+    hand_draw(first, WEIGHTS);
+    for (size_t i = 0; i < WEIGHTS; i++) first[i] = (1 + first[i]) * (i % 3 ? 1 : -1); /* 0.5 to 1.5, of both signs */
     return open_system(state);
 }
 
