@@ -1,9 +1,8 @@
 /* Keras's .keras and .weights.h5 files: a program of their own turns them into safetensors, and back (helpers/keras).
  * A damaged file can end that program, and not the caller's. */
 #define _GNU_SOURCE /* pipe2; NOLINT(bugprone-reserved-identifier) */
-#include "formats/formats.h"
+#include "formats/private.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -126,58 +125,28 @@ static clq_status run(const char *verb, const char *from, const char *to, const 
     return judge(verb, path, said, waited == pid, ended); /* a caller that ignores SIGCHLD leaves nobody to wait for */
 }
 
-/* ---- files between ---- */
-
-/* A folder of its own for one file, removed behind it. If this process is killed meanwhile, both stay. */
-typedef struct between {
-    char *folder, *file;
-} between;
-
-static clq_status open_between(between *out) {
-    const char *place = clq_environment("TMPDIR");
-    out->folder = clq_strprintf("%s/clique-XXXXXX", place ? place : "/tmp");
-    if (!out->folder) return CLQ_MEMORY;
-    if (!mkdtemp(out->folder)) {
-        const clq_status status = clq_fail(CLQ_WRITE, "%s: no folder for a file between (TMPDIR chooses another): %s",
-                                           out->folder, strerror(errno));
-        clq_free(out->folder);
-        out->folder = NULL;
-        return status;
-    }
-    out->file = clq_strprintf("%s/weights", out->folder);
-    return out->file ? CLQ_OK : CLQ_MEMORY;
-}
-
-static void close_between(between *b) {
-    DIR *entries = b->folder ? opendir(b->folder) : NULL; /* a program that was ended leaves a part of a file there */
-    for (const struct dirent *entry; entries && (entry = readdir(entries));)
-        (void)unlinkat(dirfd(entries), entry->d_name, 0); /* but for "." and ".." */
-    if (entries) closedir(entries);
-    if (b->folder) (void)rmdir(b->folder);
-    clq_free(b->file);
-    clq_free(b->folder);
-}
+/* ---- reading and writing ---- */
 
 clq_status clq_keras_file_open(const char *path, clq_safetensors **out) {
-    between b = {0};
+    clq_between b = {.lock = -1};
     clq_file file;
     CLQ_TRY(clq_file_open(path, SIZE_MAX - 64, &file)); /* whether it is there; the program says the rest */
     clq_file_close(&file);
     CLQ_TRY(clq_keras_files_check(path));
-    clq_status status = open_between(&b);
+    clq_status status = clq_between_open(&b);
     if (status == CLQ_OK) status = run("read", path, b.file, path);
     if (status == CLQ_OK) status = clq_safetensors_open(b.file, out);
-    close_between(&b);
+    clq_between_close(&b);
     return status;
 }
 
 clq_status clq_keras_file_write(const char *path, const clq_safetensors_source *tensors, size_t count,
                                 const char *const *metadata, size_t metadata_count) {
-    between b = {0};
+    clq_between b = {.lock = -1};
     CLQ_TRY(clq_keras_files_check(path));
-    clq_status status = open_between(&b);
+    clq_status status = clq_between_open(&b);
     if (status == CLQ_OK) status = clq_safetensors_write(b.file, tensors, count, metadata, metadata_count);
     if (status == CLQ_OK) status = run("write", b.file, path, path);
-    close_between(&b);
+    clq_between_close(&b);
     return status;
 }

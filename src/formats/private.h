@@ -15,4 +15,15 @@ clq_status clq_array_expect(clq_array *array, size_t given, const char *path, co
 /* Turns `count` elements of `size` bytes (1, 2, 4 or 8) around. */
 void clq_swap_bytes(void *data, size_t count, size_t size);
 
+/* ---- files between processes (between.c) ---- */
+
+/* A folder of its own for one file, removed behind it. Start with {.lock = -1}, close in any case. */
+typedef struct clq_between {
+    char *folder, *file;
+    int lock; /* the folder, locked while it is in use */
+} clq_between;
+/* Errors: WRITE, MEMORY. */
+clq_status clq_between_open(clq_between *out);
+void clq_between_close(clq_between *between);
+
 #endif

@@ -9,7 +9,13 @@
 #include "support/system.h"
 #include <clique/clique.h>
 
+#include <fcntl.h>
 #include <math.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
 
 enum { SAMPLES = 2 };
 /* The last one has a layer of keras_hub. */
@@ -550,6 +556,58 @@ static void saved_files_say_what_is_frozen(void **state) {
     clq_model_destroy(model);
 }
 
+/* ---- folders that were left ---- */
+
+/* A folder with a file in it, which is as old as that. */
+static void make_folder(const char *place, const char *name, time_t seconds) {
+    const struct timespec old[] = {{.tv_sec = time(NULL) - seconds}, {.tv_sec = time(NULL) - seconds}};
+    char *path = clq_strprintf("%s/%s", place, name), *file = clq_strprintf("%s/%s/weights", place, name);
+    assert_int_equal(mkdir(path, 0700), 0);
+    FILE *to = fopen(file, "w");
+    assert_non_null(to);
+    assert_int_equal(fclose(to), 0);
+    assert_int_equal(utimensat(AT_FDCWD, path, old, 0), 0);
+    clq_free(path);
+    clq_free(file);
+}
+
+static bool is_there(const char *place, const char *name) {
+    char *path = clq_strprintf("%s/%s/weights", place, name);
+    const bool there = clq_file_exists(path);
+    clq_free(path);
+    return there;
+}
+
+/* Of a process that was killed; not of one that is at it, or about to be, nor what only begins alike. */
+static void folders_that_were_left_are_removed(void **state) {
+    (void)state;
+    const char *place = files_path("between");
+    char *before = getenv("TMPDIR") ? clq_strdup(getenv("TMPDIR")) : NULL, *golden = golden_path("images", ".keras");
+    clq_safetensors *file;
+    assert_int_equal(mkdir(place, 0700), 0);
+    make_folder(place, "clique-keras-killed", 3600);
+    make_folder(place, "clique-keras-inuse0", 3600);
+    make_folder(place, "clique-keras-young0", 0);
+    make_folder(place, "clique-keras-somebody", 3600);
+    char *used = clq_strprintf("%s/clique-keras-inuse0", place);
+    const int lock = open(used, O_RDONLY | O_DIRECTORY);
+    assert_true(lock >= 0 && flock(lock, LOCK_EX) == 0);
+    assert_int_equal(setenv("TMPDIR", place, 1), 0);
+    assert_ok(clq_keras_file_open(golden, &file));
+    clq_safetensors_close(file);
+    assert_false(is_there(place, "clique-keras-killed"));
+    assert_true(is_there(place, "clique-keras-inuse0") && is_there(place, "clique-keras-young0"));
+    assert_true(is_there(place, "clique-keras-somebody"));
+    close(lock);
+    assert_ok(clq_keras_file_open(golden, &file)); /* the lock ended with its process, so to speak */
+    clq_safetensors_close(file);
+    assert_false(is_there(place, "clique-keras-inuse0"));
+    assert_int_equal(before ? setenv("TMPDIR", before, 1) : unsetenv("TMPDIR"), 0);
+    clq_free(before);
+    clq_free(golden);
+    clq_free(used);
+}
+
 /* ---- damaged files ---- */
 
 static void check_one_line(clq_status status, const char *path) {
@@ -672,6 +730,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(partly_loaded_files_leave_the_rest),
         cmocka_unit_test(layers_are_frozen_by_name),
         cmocka_unit_test(saved_files_say_what_is_frozen),
+        cmocka_unit_test(folders_that_were_left_are_removed),
         cmocka_unit_test(damaged_files_are_refused),
         cmocka_unit_test(what_is_no_such_file_is_refused),
         cmocka_unit_test(memory_may_run_out),
