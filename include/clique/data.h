@@ -82,6 +82,12 @@ CLQ_API clq_status clq_dataset_add_samples(clq_dataset *dataset, const void *sam
  * CLQ_MODEL_OUTPUTS_MAX outputs), MEMORY; they leave the dataset as it was. */
 CLQ_API clq_status clq_dataset_add_labels(clq_dataset *dataset, const void *labels, clq_dtype label_dtype,
                                           size_t label_elements);
+/* Labels are the samples, for models that give back what they are given, as Keras's fit(x, x) has it: each sample's values
+ * times `factor`, f32, in place of all labels that there are, for one output. `factor` is 1, or 1.0 / 255 of bytes that
+ * the device divides by 255 (docs/data.md). Samples of further inputs are added first. The dataset then starts over at
+ * the first batch of epoch 0. Errors: ARGUMENT (a label would not be finite), UNSUPPORTED (a text), MEMORY; they leave
+ * the dataset as it was. */
+CLQ_API clq_status clq_dataset_label_by_samples(clq_dataset *dataset, double factor);
 /* How often each sample's loss counts, for all samples of the whole set: f32 (n), finite and at least 0; copied. The
  * trainer is made for it (clq_trainer_config.sample_weights). NULL: once again. The dataset then starts over at the
  * first batch of epoch 0. Errors: ARGUMENT (a wrong value), MEMORY; they leave the dataset as it was. */

@@ -123,11 +123,24 @@ clq_status clq_setup_check_batch(const clq_options *options) {
     return clq_fail(CLQ_ARGUMENT, "--batch and --batch-per-replica exclude each other");
 }
 
+/* As the model gets the samples, so is it to give them. */
+static clq_status label(const clq_setup *setup, const clq_options *options, clq_dataset *data) {
+    float factor = 1;
+    if (!options->labels || strcmp(options->labels, "data") == 0) return CLQ_OK;
+    if (strcmp(options->labels, "samples") != 0)
+        return clq_fail(CLQ_ARGUMENT, "--labels '%s': expected data or samples", options->labels);
+    if (setup->model && clq_dataset_get_info(data)->sample_dtype == CLQ_U8)
+        CLQ_TRY(clq_model_byte_factor(setup->model, &factor));
+    const clq_status status = clq_dataset_label_by_samples(data, (double)factor);
+    return status == CLQ_OK ? CLQ_OK : clq_fail_within(status, "--labels samples");
+}
+
 clq_status clq_setup_data(const clq_setup *setup, const clq_options *options, const char *part, clq_dataset **out) {
     clq_dataset *data;
     CLQ_TRY(clq_dataset_open(options->data, part, &data));
     clq_status status = CLQ_OK;
     if (setup->model) status = clq_dataset_cut_for(data, options->data, setup->model);
+    if (status == CLQ_OK) status = label(setup, options, data);
     if (status == CLQ_OK && options->take) status = clq_dataset_take(data, options->take);
     if (status == CLQ_OK && options->sample_weights && strcmp(part, "train") == 0)
         status = clq_dataset_read_weights(data, options->sample_weights);

@@ -1,6 +1,7 @@
 /* A dataset: checked arrays and their description. Each check names the file in its message. */
 #include "data/dataset.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -210,6 +211,15 @@ static clq_status add_labels(clq_dataset *d, const char *samples, const char *wh
     return CLQ_OK;
 }
 
+/* What the info says of the first output's labels by themselves. */
+static void note_first_labels(clq_dataset_info *info) {
+    info->float_labels = info->labels[0].is_float;
+    info->label_elements = info->labels[0].elements;
+    info->classes = info->labels[0].classes;
+    info->label_least = info->labels[0].least;
+    info->label_least_at = info->labels[0].least_at;
+}
+
 static clq_status describe(const clq_data_origin *origin, clq_dataset *d, clq_array *samples, clq_array *labels) {
     clq_dataset_info *info = &d->info;
     CLQ_TRY(check_samples(origin->samples, samples));
@@ -223,11 +233,7 @@ static clq_status describe(const clq_data_origin *origin, clq_dataset *d, clq_ar
     CLQ_TRY(add_labels(d, origin->samples, origin->labels, labels));
 
     set_name(info, origin->name);
-    info->float_labels = info->labels[0].is_float;
-    info->label_elements = info->labels[0].elements;
-    info->classes = info->labels[0].classes;
-    info->label_least = info->labels[0].least;
-    info->label_least_at = info->labels[0].least_at;
+    note_first_labels(info);
     d->batch = 1;
     return CLQ_OK;
 }
@@ -404,6 +410,35 @@ clq_status clq_dataset_add_labels(clq_dataset *dataset, const void *labels, clq_
     clq_array copy = {0};
     CLQ_TRY(copy_labels_in(dataset->whole, labels, label_dtype, label_elements, &copy));
     return as_argument(clq_dataset_adopt_labels(dataset, "labels in memory", &copy));
+}
+
+clq_status clq_dataset_label_by_samples(clq_dataset *dataset, double factor) {
+    clq_dataset_info *info = &dataset->info;
+    clq_labels_info described = {.elements = info->sample_elements, .least = (double)INFINITY, .is_float = true};
+    clq_array labels = {0};
+    if (!(fabs(factor) <= FLT_MAX)) return clq_fail(CLQ_ARGUMENT, "samples times %g are no labels", factor);
+    CLQ_TRY(check_arrays(dataset, "labels"));
+    CLQ_TRY(clq_array_create(CLQ_F32, 2, (const size_t[]){dataset->whole, info->sample_elements}, &labels));
+    float *to = labels.data;
+    for (size_t i = 0; i < labels.count; i++) {
+        const float value = info->sample_dtype == CLQ_U8 ? (float)((const uint8_t *)(const void *)dataset->values[0])[i]
+                                                         : ((const float *)(const void *)dataset->values[0])[i];
+        to[i] = value * (float)factor;
+    }
+    const clq_status status = check_floats(info->name, &labels, &described);
+    if (status != CLQ_OK) {
+        clq_array_release(&labels);
+        return as_argument(status);
+    }
+    clq_pipeline_stop(dataset); /* it reads those that go */
+    for (unsigned i = 0; i < info->labels_count; i++)
+        remove_array(dataset, clq_feed_find(&dataset->feed, CLQ_FEED_LABELS, i));
+    add_array(dataset, CLQ_FEED_LABELS, 0, &labels);
+    info->labels[0] = described;
+    info->labels_count = 1;
+    note_first_labels(info);
+    dataset->next = (clq_place){0};
+    return CLQ_OK;
 }
 
 clq_status clq_dataset_add_samples(clq_dataset *dataset, const void *samples, clq_dtype sample_dtype, size_t elements) {

@@ -106,6 +106,8 @@ bool clq_model_has_layer(const clq_model *model, const char *name);
 size_t clq_layer_rows(const clq_layer *layer);
 /* How many of so many inputs of a use of the layer stand in front of those that keywords give. (model.c) */
 size_t clq_layer_positional(const clq_layer *layer, size_t count);
+/* What samples of bytes are multiplied by on their way into the model: 1 or 1 / 255. Errors: MEMORY. (layers/input.c) */
+clq_status clq_model_byte_factor(const clq_model *model, float *out);
 /* Values of a sample that a layer takes for numbers of rows. */
 typedef struct clq_tokens {
     size_t first, count;

@@ -22,7 +22,7 @@ typedef struct clq_named_texts {
 typedef struct clq_settings {
     const char *model, *input_shape, *data, *devices, *optimizer, *strategy, *cross_device_ops, *compress;
     clq_named_texts losses, loss_weights, metrics, optimizers; /* of these each has names in front */
-    const char *schedule, *shares, *staleness, *clip, *no_decay, *ema, *class_weights, *sample_weights;
+    const char *schedule, *shares, *staleness, *clip, *no_decay, *ema, *class_weights, *sample_weights, *labels;
     const char *checkpoint, *early_stopping, *reduce_lr, *save_best, *monitor, *csv;
     uint64_t checkpoint_every, keep;
     bool resume;

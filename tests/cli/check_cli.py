@@ -432,6 +432,23 @@ class CommandLine(support.InFolder):
         long = ["--model", "gpt:layers=1,width=16,heads=2,context=64"]
         self.fails(3, "train", *common, *long, says=["book.txt (train) has 71 bytes", "takes windows of 64", "a shorter context"])
 
+    def test_samples_as_labels(self):
+        """As fit(x, x): the loss is the distance of what comes out from what went in, as the model gets it."""
+        bytes_of = [(7 * i * i + 11 * i) % 256 for i in range(16 * 5)]
+        for part in ("train", "test"):
+            npy(self.folder / f"x_{part}.npy", (16, 5), "|u1", bytes(bytes_of))
+            npy(self.folder / f"y_{part}.npy", (16,), "|u1", bytes(16))
+        common = ["--model", "autoencoder:code=2", "--data", self.folder, "--loss", "mse", "--devices", "pocl:0", "--batch", 16]
+        weights, out = self.folder / "w.safetensors", self.folder / "p.npy"
+        report = self.train(*common, "--labels", "samples", "--epochs", 3, "--no-test", "--save", weights)
+        self.assertLess(report["epochs"][-1]["loss"], report["epochs"][0]["loss"])
+        tested = json.loads(run("eval", *common, "--labels", "samples", "--weights", weights, "--json").stdout)
+        run("predict", *common[:4], *common[6:], "--weights", weights, "--out", out)
+        given = struct.unpack("<80f", out.read_bytes()[-320:])
+        self.assertAlmostEqual(tested["loss"], sum((y - x / 255) ** 2 for x, y in zip(bytes_of, given)) / 80, 6)
+        self.fails(2, "train", *common, "--labels", "sample", says=["--labels 'sample': expected data or samples"])
+        self.fails(3, "train", *common, "--no-test", says=["a label has 1 value", "takes 5"])
+
     def test_named_models_fit_the_data(self):
         for name, data, parameters in (("cnn1", "synthetic:8x8x3/5/64", 32 * (27 + 1) + (3 * 3 * 32 + 1) * 5), ("mlp:units=3", "synthetic:7/2/64", 3 * 8 + 2 * 4),
                                        ("mlp:units=3,classes=4,input=7", "synthetic:7/2/64", 3 * 8 + 4 * 4)):

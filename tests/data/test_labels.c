@@ -154,6 +154,38 @@ static void of_folders(void **state) {
 }
 
 /* It reads ahead while labels are added, and then starts over. */
+/* As of fit(x, x): in place of labels for two outputs, beside weights, and again by another factor. */
+static void samples_are_labels(void **state) {
+    (void)state;
+    enum { COUNT = 4, WIDTH = 3 };
+    static const uint8_t bytes[COUNT * WIDTH] = {0, 255, 51, 1, 2, 3, 4, 5, 6, 102, 8, 9};
+    static const int32_t classes[COUNT] = {0, 1, 2, 1};
+    static const float weights[COUNT] = {1, 2, 3, 4};
+    clq_dataset *data;
+    clq_batch batch;
+    bool more;
+    assert_ok(clq_dataset_arrays(bytes, CLQ_U8, COUNT, 1, (const size_t[]){WIDTH}, classes, CLQ_I32, 1, &data));
+    assert_ok(clq_dataset_add_labels(data, classes, CLQ_I32, 1));
+    assert_ok(clq_dataset_set_weights(data, weights));
+    assert_ok(clq_dataset_batch(data, COUNT, false));
+    assert_fails(CLQ_ARGUMENT, "samples times nan are no labels", clq_dataset_label_by_samples(data, (double)NAN));
+    assert_fails(CLQ_ARGUMENT, "must be finite", clq_dataset_label_by_samples(data, 2e36));
+    assert_int_equal(clq_dataset_get_info(data)->labels_count, 2);
+    for (unsigned k = 0; k < 2; k++) {
+        const double factor = k ? 1.0 / 255 : 1;
+        assert_ok(clq_dataset_label_by_samples(data, factor));
+        const clq_dataset_info *info = clq_dataset_get_info(data);
+        assert_true(info->labels_count == 1 && info->float_labels && info->label_elements == WIDTH && info->weighted);
+        assert_true(info->label_least == 0 && info->label_least_at == 0 && info->classes == 0);
+        assert_ok(clq_dataset_next(data, &batch, &more));
+        assert_true(batch.float_labels && batch.label_elements == WIDTH && batch.more_count == 0);
+        for (size_t i = 0; i < COUNT * WIDTH; i++)
+            assert_true(((const float *)batch.labels)[i] == (float)bytes[i] * (float)factor);
+        assert_memory_equal(batch.weights, weights, sizeof weights);
+    }
+    clq_dataset_destroy(data);
+}
+
 static void added_on_the_way(void **state) {
     (void)state;
     clq_dataset *data = of_one();
@@ -257,8 +289,9 @@ static void out_of_memory(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(of_memory),   cmocka_unit_test(of_folders), cmocka_unit_test(added_on_the_way),
-        cmocka_unit_test(bad_folders), cmocka_unit_test(bad_arrays), cmocka_unit_test(out_of_memory),
+        cmocka_unit_test(samples_are_labels), cmocka_unit_test(of_memory),   cmocka_unit_test(of_folders),
+        cmocka_unit_test(added_on_the_way),   cmocka_unit_test(bad_folders), cmocka_unit_test(bad_arrays),
+        cmocka_unit_test(out_of_memory),
     };
     return cmocka_run_group_tests(tests, make_numbers, NULL);
 }

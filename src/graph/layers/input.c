@@ -32,6 +32,14 @@ static bool takes_raw_bytes(const clq_model *model) {
     return false;
 }
 
+clq_status clq_model_byte_factor(const clq_model *model, float *out) {
+    bool *needed = clq_alloc(model->tensor_count, sizeof *needed);
+    if (!needed) return CLQ_MEMORY;
+    *out = has_tokens(model, needed) || takes_raw_bytes(model) ? 1.0f : 1.0f / 255.0f;
+    clq_free(needed);
+    return CLQ_OK;
+}
+
 /* The samples, as the plan gets them, in float32. */
 static clq_id expand(clq_expansion *e, const clq_id *x) {
     (void)x;
@@ -42,16 +50,11 @@ static clq_id expand(clq_expansion *e, const clq_id *x) {
                                                                             .elements = e->y->elements,
                                                                             .home = CLQ_HOME_SAMPLES});
     if (e->config->sample_dtype != CLQ_U8) return samples;
-    bool *needed = clq_alloc(e->model->tensor_count, sizeof *needed);
-    if (!needed) {
-        clq_graph_fail(e->graph, CLQ_MEMORY);
-        return 0;
-    }
     clq_node node = clq_expand_node(e, &clq_op_scale_bytes);
-    const bool raw = has_tokens(e->model, needed) || takes_raw_bytes(e->model);
-    clq_free(needed);
-    node.attributes.factor = raw ? 1.0f : 1.0f / 255.0f;
-    return clq_expand_unary(e, node, samples);
+    const clq_status status = clq_model_byte_factor(e->model, &node.attributes.factor);
+    if (status == CLQ_OK) return clq_expand_unary(e, node, samples);
+    clq_graph_fail(e->graph, status);
+    return 0;
 }
 
 const clq_layer_kind clq_layer_input = {
