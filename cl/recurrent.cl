@@ -1,13 +1,15 @@
 /* Recurrent cells over the steps of a sequence, and what goes back through them. CELL: 0 simple, 1 LSTM (Hochreiter and
- * Schmidhuber, 1997), 2 GRU (Cho et al., 2014) with the reset behind the product. The state h has `units` numbers, and
- * the cell GATES times as many: LSTM's are input, forget, cell, output; GRU's update, reset, candidate. ACT, GATE_ACT:
- * activations of the cell and of its gates, which know their slope from their result.
+ * Schmidhuber, 1997), 2 GRU (Cho et al., 2014) with the reset behind the product, 3 GRU with the reset in front of it,
+ * and without a bias of the product. The state h has `units` numbers, and the cell GATES times as many: LSTM's are
+ * input, forget, cell, output; GRU's update, reset, candidate. ACT, GATE_ACT: activations of the cell and of its gates,
+ * which know their slope from their result.
  *
  * A sample has z (steps, GATES, units), what the steps' inputs give, and with
  * BIAS: bias (2, GATES, units), of the inputs and of the state's product;
  * BACKWARDS: the last step is the first that is gone through; y has the steps in the order in which they were;
  * MASK: mask (steps), 0 where the state stays as it is; with ZEROES y is 0 there, else what it was;
- * DROPS: factors of the state in the product of each gate, (GATES, units). There are as many COPIES of the state.
+ * DROPS: factors of the state in the product of each gate, (GATES, units). There are as many COPIES of the state then,
+ *   and if the reset comes first, since one gate's product takes another state.
  * Steps depend on each other, so an item, or a work-group, takes rows of the batch through all of them. */
 #if CELL == 0
 #define GATES 1
@@ -15,17 +17,21 @@
 #elif CELL == 1
 #define GATES 4
 #define KEPT 6 /* the gates, c before, the activation of c */
-#else
+#elif CELL == 2
 #define GATES 3
 #define KEPT 5 /* the gates, the candidate's product, h before */
+#else
+#define GATES 3
+#define KEPT 4 /* the gates, h before */
+#define RESET_FIRST
 #endif
-#ifdef DROPS
+#if defined(DROPS) || defined(RESET_FIRST)
 #define COPIES GATES
 #else
 #define COPIES 1
 #endif
 /* Whether the product of the state has a gradient that z does not have. */
-#if defined(DROPS) || CELL == 2
+#if defined(DROPS) || CELL >= 2
 #define APART
 #endif
 
@@ -74,8 +80,13 @@ typedef float numbers;
 #define COUNTS(mask, at) 1
 #endif
 
-/* carry, of a row: the state as products take it, of this step and the next (2, COPIES, units); the state itself; c. */
+/* carry, of a row: the state as products take it, of this step and the next (2, COPIES, units); the state itself; c. If
+ * the reset comes first, update and reset are in place of c. */
+#ifdef RESET_FIRST
+#define CARRY (2 * COPIES + 3)
+#else
 #define CARRY (2 * COPIES + 2)
+#endif
 
 #ifdef TILE
 #define LOAD_WHOLE(p, n) READ_V(0, p)
@@ -105,23 +116,24 @@ ALWAYS_INLINE void store_state(const run *x, int r, int j, int half_, numbers h,
         const numbers factor = LOAD(x->drops + (x->row[r] * COPIES + g) * x->units + j, left);
         store(h * factor, own + half_ + g * x->units, left);
 #else
-        store(h, own + half_, left);
+        store(h, own + half_ + g * x->units, left);
 #endif
     }
     store(h, own + 2 * COPIES * x->units, left);
     store(c, own + (2 * COPIES + 1) * x->units, left);
 }
 
-/* What the state gives: a[r][g] += sums over k of state[k] * u[k, g, j …]. */
+/* What the state gives: a[r][g] += sums over k of state[k] * u[k, g, j …], of gates from `from` to `to` - 1. */
+#define IS_MEANT(g) ((g) >= from && (g) < to) /* known once inlined: bounds of loops would have to be known earlier */
 #define ADD_PRODUCT(LOAD_U)                                                                                            \
     for (int k = 0; k < x->units; k++) {                                                                               \
         numbers weights[GATES];                                                                                        \
-        UNROLL for (int g = 0; g < GATES; g++) weights[g] =                                                            \
+        UNROLL for (int g = 0; g < GATES; g++) if (IS_MEANT(g)) weights[g] =                                           \
             LOAD_U(x->u + ((size_t)k * GATES + g) * x->units + j, left);                                               \
-        UNROLL for (int r = 0; r < ROWS; r++) UNROLL for (int g = 0; g < GATES; g++) a[r][g] =                         \
+        UNROLL for (int r = 0; r < ROWS; r++) UNROLL for (int g = 0; g < GATES; g++) if (IS_MEANT(g)) a[r][g] =        \
             fma((numbers)(state[r][(g % COPIES) * x->units + k]), weights[g], a[r][g]);                                \
     }
-ALWAYS_INLINE void add_products(const run *x, int j, int now, numbers a[MOST_ROWS][GATES]) {
+ALWAYS_INLINE void add_products(const run *x, int j, int now, int from, int to, numbers a[MOST_ROWS][GATES]) {
     const int left = x->units - j;
     global const float *state[MOST_ROWS];
     UNROLL for (int r = 0; r < ROWS; r++) state[r] = x->carry + x->row[r] * CARRY * x->units + now;
@@ -139,7 +151,8 @@ ALWAYS_INLINE void add_products(const run *x, int j, int now, numbers a[MOST_ROW
     }
 }
 
-/* The next state, and what backward needs: kept (KEPT). a: what the state's products gave. */
+/* The next state, and what backward needs: kept (KEPT). a: what the state's products gave. If the reset comes first,
+ * kept has the update and the reset already. */
 ALWAYS_INLINE numbers next_state(const numbers *given, const numbers *a, numbers h_before, numbers *c, numbers *kept) {
 #if CELL == 0
     return kept[0] = ACTIVATED(given[0] + a[0]);
@@ -155,6 +168,11 @@ ALWAYS_INLINE numbers next_state(const numbers *given, const numbers *a, numbers
     kept[4] = c_before;
     kept[5] = shown;
     return out * shown;
+#elif CELL == 3
+    const numbers candidate = ACTIVATED(given[2] + a[2]);
+    kept[2] = candidate;
+    kept[3] = h_before;
+    return fma(kept[0], h_before - candidate, candidate);
 #else
     const numbers update = GATED(given[0] + a[0]), reset = GATED(given[1] + a[1]),
                   candidate = ACTIVATED(fma(reset, a[2], given[2]));
@@ -191,16 +209,40 @@ ALWAYS_INLINE void end_step(const run *x, int r, int j, int s, int t, int now, n
     }
 }
 
+#ifdef RESET_FIRST
+/* The update, the reset, and the state that the candidate's product takes. */
+ALWAYS_INLINE void reset_step(const run *x, int j, int s, int t) {
+    const int left = x->units - j, now = (s & 1) * COPIES * x->units;
+    numbers a[MOST_ROWS][GATES];
+    add_products(x, j, now, 0, 2, a);
+    for (int r = 0; r < x->rows; r++) {
+        global float *own = x->carry + x->row[r] * CARRY * x->units + j, *taken = own + now + 2 * x->units;
+        global const float *z = x->z + (x->row[r] * x->steps + t) * GATES * x->units + j;
+        const numbers reset = GATED(LOAD(z + x->units, left) + a[r][1]);
+        store(GATED(LOAD(z, left) + a[r][0]), own + (2 * COPIES + 1) * x->units, left);
+        store(reset, own + (2 * COPIES + 2) * x->units, left);
+        store(reset * LOAD(taken, left), taken, left);
+    }
+}
+#define FIRST_PRODUCT 2
+#else
+#define FIRST_PRODUCT 0
+#endif
+
 ALWAYS_INLINE void forward_step(const run *x, int j, int s, int t) {
     const int left = x->units - j, now = (s & 1) * COPIES * x->units;
     numbers a[MOST_ROWS][GATES];
-    add_products(x, j, now, a);
+    add_products(x, j, now, FIRST_PRODUCT, GATES, a);
     for (int r = 0; r < x->rows; r++) {
         global const float *own = x->carry + x->row[r] * CARRY * x->units + j;
         const size_t at = x->row[r] * x->steps + t;
         const numbers h_before = LOAD(own + 2 * COPIES * x->units, left),
                       c_before = LOAD(own + (2 * COPIES + 1) * x->units, left);
         numbers given[GATES], kept[KEPT], c = c_before;
+#ifdef RESET_FIRST
+        kept[0] = c_before;
+        kept[1] = LOAD(own + (2 * COPIES + 2) * x->units, left);
+#endif
         UNROLL for (int g = 0; g < GATES; g++) {
             given[g] = LOAD(x->z + (at * GATES + g) * x->units + j, left);
 #ifdef BIAS
@@ -248,8 +290,12 @@ KERNEL void recurrent_forward(global const float *z, global const float *u, glob
             }
         }
         SYNC for (int s = 0; s < steps; s++) {
+#ifdef RESET_FIRST
             FOR_MY_UNITS(j, units)
-            forward_step(&x, j, s, STEP(s));
+            reset_step(&x, j, s, STEP(s));
+            SYNC
+#endif
+                FOR_MY_UNITS(j, units) forward_step(&x, j, s, STEP(s));
             SYNC
         }
     }
@@ -265,7 +311,8 @@ typedef struct back {
     size_t row[MOST_ROWS];
 } back;
 
-/* Gradients before the gates, d, and of what the state's products gave, behind; what goes to h before on other ways. */
+/* Gradients before the gates, d, and of what the state's products gave, behind; what goes to h before on other ways. If
+ * the reset comes first, its gradient is that of a product, and comes later. */
 ALWAYS_INLINE numbers slopes_of(const numbers *kept, numbers dh, numbers *dc, numbers *d, numbers *behind) {
 #if CELL == 0
     d[0] = behind[0] = SLOPE_OF(kept[0], dh);
@@ -278,6 +325,12 @@ ALWAYS_INLINE numbers slopes_of(const numbers *kept, numbers dh, numbers *dc, nu
     d[3] = behind[3] = GATE_SLOPE(kept[3], dh * kept[5]);
     *dc = all * kept[1];
     return 0;
+#elif CELL == 3
+    const numbers one = 1;
+    d[0] = behind[0] = GATE_SLOPE(kept[0], dh * (kept[3] - kept[2]));
+    d[1] = behind[1] = 0;
+    d[2] = behind[2] = SLOPE_OF(kept[2], dh * (one - kept[0]));
+    return dh * kept[0];
 #else
     const numbers one = 1;
     d[0] = behind[0] = GATE_SLOPE(kept[0], dh * (kept[4] - kept[2]));
@@ -341,7 +394,23 @@ ALWAYS_INLINE void backward_step(const back *x, int j, int s, int t) {
 #define DROP_OF(r, g, k) (x->drops[(x->row[r] * COPIES + (g)) * x->units + (k)])
 #endif
 
-/* Adds what comes back to the state's units from `first` on, LANES of them. */
+/* Adds to unit k of row r's state what came back to it. If that was the state behind the reset (resets), the reset has
+ * its gradient of it, too. */
+ALWAYS_INLINE void give_back(const back *x, int r, int k, int t, int resets, float value) {
+#ifdef RESET_FIRST
+    if (resets) {
+        const size_t at = x->row[r] * x->steps + t;
+        global const float *kept = x->kept + at * KEPT * x->units + k;
+        const float reset = kept[x->units], slope = CLQ_JOIN(SLOPE_, GATE_ACT)(float, reset, value *kept[3 * x->units]);
+        x->dz[(at * GATES + 1) * x->units + k] = slope;
+        x->dr[(((x->row[r] * COPIES + 1) * x->steps + t) * GATES + 1) * x->units + k] = slope;
+        value *= reset;
+    }
+#endif
+    x->carry[x->row[r] * 2 * x->units + k] += value;
+}
+
+/* Adds what comes back to the state's units from `first` on, LANES of them, by gates from `from` to `to` - 1. */
 #ifdef TILE
 #define COLUMNS 4
 ALWAYS_INLINE void add_gate(const back *x, int k, int t, int g, floatv sums[MOST_ROWS][COLUMNS]) {
@@ -355,7 +424,7 @@ ALWAYS_INLINE void add_gate(const back *x, int k, int t, int g, floatv sums[MOST
         }
     }
 }
-ALWAYS_INLINE void add_to_state(const back *x, int first, int t) {
+ALWAYS_INLINE void add_to_state(const back *x, int first, int t, int from, int to) {
     const int end = min(first + LANES, x->units);
     for (int k = first; k < end; k += COLUMNS) {
         float totals[MOST_ROWS][COLUMNS];
@@ -364,7 +433,7 @@ ALWAYS_INLINE void add_to_state(const back *x, int first, int t) {
             totals[r][c] = 0;
             sums[r][c] = 0;
         }
-        for (int g = 0; g < GATES; g++) {
+        for (int g = from; g < to; g++) {
             add_gate(x, k, t, g, sums);
 #ifdef DROPS
             for (int r = 0; r < ROWS; r++)
@@ -376,13 +445,13 @@ ALWAYS_INLINE void add_to_state(const back *x, int first, int t) {
         }
         for (int r = 0; r < x->rows; r++)
             for (int c = 0; c < COLUMNS && k + c < end; c++)
-                x->carry[x->row[r] * 2 * x->units + k + c] += totals[r][c] + floatv_sum(sums[r][c]);
+                give_back(x, r, k + c, t, from == 2, totals[r][c] + floatv_sum(sums[r][c]));
     }
 }
 #else
-ALWAYS_INLINE void add_to_state(const back *x, int k, int t) {
+ALWAYS_INLINE void add_to_state(const back *x, int k, int t, int from, int to) {
     float total = 0;
-    for (int g = 0; g < GATES; g++) {
+    for (int g = from; g < to; g++) {
         global const float *slopes = SLOPES_OF(0, g), *weights = x->u + ((size_t)k * GATES + g) * x->units;
         float sum = 0;
         for (int n = 0; n < x->units; n++) sum = fma(slopes[n], weights[n], sum);
@@ -391,7 +460,7 @@ ALWAYS_INLINE void add_to_state(const back *x, int k, int t) {
 #endif
         total += sum;
     }
-    x->carry[x->row[0] * 2 * x->units + k] += total;
+    give_back(x, 0, k, t, from == 2, total);
 }
 #endif
 
@@ -425,7 +494,13 @@ KERNEL void recurrent_backward(global const float *dy, global const float *dlast
         for (int s = steps - 1; s >= 0; s--) {
             FOR_MY_UNITS(j, units)
             backward_step(&x, j, s, STEP(s));
-            SYNC FOR_MY_UNITS(k, units) add_to_state(&x, k, STEP(s));
+            SYNC
+#ifdef RESET_FIRST
+                FOR_MY_UNITS(k, units) add_to_state(&x, k, STEP(s), 2, GATES);
+            SYNC FOR_MY_UNITS(k, units) add_to_state(&x, k, STEP(s), 0, 2);
+#else
+                FOR_MY_UNITS(k, units) add_to_state(&x, k, STEP(s), 0, GATES);
+#endif
         }
 #ifdef STATE
         FOR_MY_UNITS(j, units) {

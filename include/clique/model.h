@@ -188,6 +188,7 @@ typedef struct clq_recurrent_config {
     const char *name;
     clq_initialiser kernel_initialiser, recurrent_initialiser, bias_initialiser; /* defaults: Glorot's uniform one,
                                                                                     orthogonal, zeros */
+    bool reset_before; /* of GRU: the reset gate before the state's product (Keras: reset_after=False), not behind it */
 } clq_recurrent_config;
 typedef struct clq_dropout_config {
     double rate;   /* of the elements that become 0: at least 0 and below 1 */
@@ -338,8 +339,8 @@ CLQ_API clq_tensor clq_embedding(clq_model *model, clq_tensor x, const clq_embed
 CLQ_API clq_tensor clq_position_embedding(clq_model *model, clq_tensor x, size_t rows,
                                           const clq_initialiser *initialiser, const char *name);
 /* A recurrent layer over the steps of x (steps, c) -> (units), or (steps, units) with return_sequences, as in Keras.
- * Variables: kernel (c, gates * units), recurrent_kernel (units, gates * units), bias (gates * units), of GRU (2,
- * gates * units); gates: 1 of simple cells, 4 of LSTM in the order input, forget, cell, output, 3 of GRU in the order
+ * Variables: kernel (c, gates * units), recurrent_kernel (units, gates * units), bias (gates * units), of GRU without
+ * reset_before (2, gates * units); gates: 1 of simple cells, 4 of LSTM in the order input, forget, cell, output, 3 of GRU in the order
  * update, reset, candidate. config: its units, at least 1, are needed. Errors, at clq_model_finish: ARGUMENT (x has
  * other axes than (steps, c), units are 0, a dropout is out of its range, steps * 8 * units are more than INT32_MAX),
  * UNSUPPORTED (another activation than those of clq_recurrent_config). */

@@ -8,19 +8,20 @@
  * gives, and r = h U + b, what the state gives, in the order of Keras:
  *   simple  h = act(z + r)
  *   LSTM    i, f, o = gate(z + r), g = act(z + r) in the order i f g o; c = f c + i g; h = o act(c)
- *   GRU     u, s = gate(z + r), g = act(z + s r); h = u h + (1 - u) g
+ *   GRU     u, s = gate(z + r), g = act(z + s r); h = u h + (1 - u) g; with resets_first g = act(z + (s h) U), no b
  * (Elman, 1990; Hochreiter and Schmidhuber, 1997, and Gers et al., 2000; Cho et al., 2014). Activations are linear
  * or such that join (clq_activation_joins). */
 typedef struct clq_recurrent_problem {
     clq_cell cell;
     size_t steps, units;
     clq_activation activation, gate_activation;
-    bool backwards; /* the last step first: y has the steps in the order in which they were gone through */
-    bool zeroes;    /* y is 0 at steps that do not count, else what it was before */
+    bool backwards;    /* the last step first: y has the steps in the order in which they were gone through */
+    bool resets_first; /* of GRU */
+    bool zeroes;       /* y is 0 at steps that do not count, else what it was before */
 } clq_recurrent_problem;
 size_t clq_cell_gates(clq_cell cell); /* 1, 4, 3 */
-/* Numbers of a step that backward needs; and how many copies of the state products take: one for each gate where it has
- * factors of its own. */
+/* Numbers of a step that backward needs; and how many copies of the state products take: one for each gate if each
+ * has factors of its own, or the candidate's takes what the reset left. */
 size_t clq_recurrent_kept(const clq_recurrent_problem *p);
 size_t clq_recurrent_copies(const clq_recurrent_problem *p, bool drops);
 /* Whether what the state's product gets is another gradient than what z gets. */

@@ -232,6 +232,12 @@ GROUPS: list[tuple[str, tuple[int, ...], list[Callable[[keras.KerasTensor], kera
         lambda x: kl.Flatten()(kl.Attention(name="seen")([kl.Embedding(7, 3, name="asks")(x), kl.GRU(3, return_sequences=True, return_state=True, name="encoder")(kl.Embedding(7, 4, mask_zero=True, name="encoded")(x))[0]]))]),
     ("tokens_of_hub", (6,), [
         lambda x: hub().TokenAndPositionEmbedding(7, 9, 4, name="both")(x), lambda x: kl.ReversibleEmbedding(7, 4, name="table")(x)]),
+    ("reset_before", ROW, [
+        kl.GRU(5, reset_after=False, name="gru"), kl.GRU(18, reset_after=False, use_bias=False, return_sequences=True, name="gru_wide"),
+        kl.GRU(4, reset_after=False, activation="linear", recurrent_activation="tanh", go_backwards=True, return_sequences=True, name="gru_linear"),
+        kl.Bidirectional(kl.GRU(2, reset_after=False, unroll=True), name="both"),
+        lambda x: kl.GRU(3, reset_after=False, name="masked")(kl.Masking(name="masking")(x * ops.cast(ops.greater(x[..., :1], 0.0), "float32"))),
+        lambda x: kl.GRU(3, reset_after=False, name="with_state")(x, initial_state=kl.GRU(3, reset_after=False, return_state=True, name="state")(x)[1])]),
 ]  # fmt: skip
 
 

@@ -55,7 +55,7 @@ static clq_tensor masked_both_ways(subject *s, clq_tensor x) {
     return clq_concatenate(s->model, CLQ_TENSORS(y, clq_flatten(s->model, z, NULL)), 0, NULL);
 }
 
-/* Inputs and states of each gate by themselves; and inputs alone. */
+/* Inputs and states of each gate by themselves; and inputs alone, of a cell that resets before the product. */
 static clq_tensor dropped_sequences(subject *s, clq_tensor x) {
     clq_recurrent_config config = clq_recurrent_config_default(5);
     config.return_sequences = true;
@@ -63,7 +63,7 @@ static clq_tensor dropped_sequences(subject *s, clq_tensor x) {
     config.recurrent_dropout = 0.25;
     x = clq_recurrent(s->model, clq_reshape(s->model, x, CLQ_SHAPE(9, 8), NULL), CLQ_CELL_GRU, &config);
     config.recurrent_dropout = 0;
-    config.go_backwards = true;
+    config.go_backwards = config.reset_before = true;
     return clq_flatten(s->model, clq_recurrent(s->model, x, CLQ_CELL_GRU, &config), NULL);
 }
 

@@ -294,7 +294,9 @@ static void sequences(void **state) {
     y[0] = clq_recurrent(m, x, CLQ_CELL_LSTM, &cell);
     y[0] = clq_regularise(m, y[0], "recurrent_kernel", 0, 0.5);
     y[1] = clq_bidirectional(m, x, CLQ_CELL_GRU, &cell);
-    cell.return_sequences = false;
+    cell.reset_before = true;
+    y[1] = clq_recurrent(m, y[1], CLQ_CELL_GRU, &cell);
+    cell.return_sequences = cell.reset_before = false;
     cell.activation = CLQ_RELU;
     cell.name = "ends";
     y[2] = clq_bidirectional(m, x, CLQ_CELL_SIMPLE, &cell);

@@ -66,10 +66,10 @@ static unit_slopes slopes_of(const clq_recurrent_problem *p, const unit *of, dou
         s.h = dh * u;
         s.z[0] = dh * (of->h - g) * slope_at(p->gate_activation, a[0]);
         s.z[2] = dh * (1 - u) * slope_at(p->activation, a[2]);
-        s.z[1] = s.z[2] * of->r * slope_at(p->gate_activation, a[1]);
+        s.z[1] = p->resets_first ? 0 : s.z[2] * of->r * slope_at(p->gate_activation, a[1]);
     }
     memcpy(s.r, s.z, sizeof s.r);
-    if (p->cell == CLQ_CELL_GRU) s.r[2] = s.z[2] * activated(p->gate_activation, a[1]);
+    if (p->cell == CLQ_CELL_GRU && !p->resets_first) s.r[2] = s.z[2] * activated(p->gate_activation, a[1]);
     return s;
 }
 
@@ -90,14 +90,14 @@ static double bias_of(const clq_recurrent_problem *p, const double *bias, size_t
     return bias ? bias[(part * clq_cell_gates(p->cell) + g) * p->units + j] : 0;
 }
 
-/* kept (steps, n, units): all sums, GRU's r and h before, LSTM's c before. */
+/* kept (steps, n, units): all sums, GRU's h before and r, unless the reset comes first, LSTM's c before. */
 static void keep(const clq_recurrent_problem *p, const unit *of, double *kept, size_t j) {
     const size_t gates = clq_cell_gates(p->cell);
     for (size_t g = 0; g < gates; g++) kept[g * p->units + j] = of->sums[g];
     if (p->cell == CLQ_CELL_LSTM) kept[gates * p->units + j] = of->c;
     if (p->cell != CLQ_CELL_GRU) return;
-    kept[gates * p->units + j] = of->r;
-    kept[(gates + 1) * p->units + j] = of->h;
+    kept[gates * p->units + j] = of->h;
+    if (!p->resets_first) kept[(gates + 1) * p->units + j] = of->r;
 }
 static unit kept_of(const clq_recurrent_problem *p, const double *kept, size_t j) {
     const size_t gates = clq_cell_gates(p->cell);
@@ -105,36 +105,55 @@ static unit kept_of(const clq_recurrent_problem *p, const double *kept, size_t j
     for (size_t g = 0; g < gates; g++) of.sums[g] = kept[g * p->units + j];
     if (p->cell == CLQ_CELL_LSTM) of.c = kept[gates * p->units + j];
     if (p->cell != CLQ_CELL_GRU) return of;
-    of.r = kept[gates * p->units + j];
-    of.h = kept[(gates + 1) * p->units + j];
+    of.h = kept[gates * p->units + j];
+    if (!p->resets_first) of.r = kept[(gates + 1) * p->units + j];
     return of;
+}
+
+/* What product g gives unit j. taken (copies, units): the state, as products take it. */
+static double product_of(const clq_recurrent_problem *p, const ref_recurrent_values *v, const double *taken, size_t g,
+                         size_t j) {
+    const size_t gates = clq_cell_gates(p->cell), units = p->units;
+    double sum = bias_of(p, v->bias, 1, g, j);
+    for (size_t k = 0; k < units; k++)
+        sum += taken[g % clq_recurrent_copies(p, v->drops) * units + k] * v->u[(k * gates + g) * units + j];
+    return sum;
+}
+
+static double *take_state(const clq_recurrent_problem *p, const ref_recurrent_values *v, size_t t, const double *h) {
+    const size_t copies = clq_recurrent_copies(p, v->drops), units = p->units;
+    double *taken = numbers(copies * units, NULL);
+    for (size_t i = 0; i < copies * units; i++) taken[i] = h[i % units] * (v->drops ? v->drops[i] : 1);
+    for (size_t k = 0; k < units && p->resets_first; k++)
+        taken[2 * units + k] *=
+            activated(p->gate_activation, v->z[(t * 3 + 1) * units + k] + product_of(p, v, taken, 1, k));
+    for (size_t i = 0; i < copies * units && v->before; i++)
+        v->before[(i / units * p->steps + t) * units + i % units] = taken[i];
+    return taken;
 }
 
 static void forward_step(const clq_recurrent_problem *p, const ref_recurrent_values *v, size_t t, double *h,
                          double *c) {
     const size_t gates = clq_cell_gates(p->cell), units = p->units;
-    const size_t copies = clq_recurrent_copies(p, v->drops);
-    double *h_next = numbers(units, NULL);
-    for (size_t copy = 0; copy < copies && v->before; copy++)
-        for (size_t k = 0; k < units; k++)
-            v->before[(copy * p->steps + t) * units + k] = h[k] * (v->drops ? v->drops[copy * units + k] : 1);
+    double *h_next = numbers(units, NULL), *taken = take_state(p, v, t, h);
     for (size_t j = 0; j < units; j++) {
         unit of = {.h = h[j], .c = c[j]};
         double r[4] = {0};
         for (size_t g = 0; g < gates; g++) {
-            r[g] = bias_of(p, v->bias, 1, g, j);
-            for (size_t k = 0; k < units; k++)
-                r[g] += h[k] * (v->drops ? v->drops[g * units + k] : 1) * v->u[(k * gates + g) * units + j];
+            r[g] = product_of(p, v, taken, g, j);
             of.sums[g] = v->z[(t * gates + g) * units + j] + bias_of(p, v->bias, 0, g, j);
         }
         of.r = r[2];
         for (size_t g = 0; g < gates; g++)
-            of.sums[g] += p->cell == CLQ_CELL_GRU && g == 2 ? activated(p->gate_activation, of.sums[1]) * r[g] : r[g];
+            of.sums[g] += p->cell == CLQ_CELL_GRU && g == 2 && !p->resets_first
+                              ? activated(p->gate_activation, of.sums[1]) * r[g]
+                              : r[g];
         if (v->kept) keep(p, &of, v->kept + t * clq_recurrent_kept(p), j);
         h_next[j] = step_of(p, &of, &c[j]);
     }
     memcpy(h, h_next, units * sizeof *h);
     free(h_next);
+    free(taken);
 }
 
 static void forward_sample(const clq_recurrent_problem *p, const ref_recurrent_values *v) {
@@ -159,6 +178,26 @@ static void forward_sample(const clq_recurrent_problem *p, const ref_recurrent_v
     free(c);
 }
 
+/* If the reset comes first: what comes back to the state behind it, to the reset and to the state. */
+static void reset_step(const clq_recurrent_problem *p, const ref_recurrent_slopes *b, size_t t, double *dh_before) {
+    const size_t units = p->units;
+    double *slopes = numbers(units, NULL);
+    for (size_t k = 0; k < units; k++) {
+        const unit of = kept_of(p, b->kept + t * clq_recurrent_kept(p), k);
+        double value = 0;
+        for (size_t j = 0; j < units; j++) value += b->dz[(t * 3 + 2) * units + j] * b->u[(k * 3 + 2) * units + j];
+        if (b->drops) value *= b->drops[2 * units + k];
+        dh_before[k] += value * activated(p->gate_activation, of.sums[1]);
+        slopes[k] = value * of.h * slope_at(p->gate_activation, of.sums[1]);
+    }
+    for (size_t j = 0; j < units; j++) {
+        b->dz[(t * 3 + 1) * units + j] = b->dr[((p->steps + t) * 3 + 1) * units + j] = slopes[j];
+        for (size_t k = 0; k < units; k++)
+            dh_before[k] += slopes[j] * b->u[(k * 3 + 1) * units + j] * (b->drops ? b->drops[units + k] : 1);
+    }
+    free(slopes);
+}
+
 /* dh, dc: of the state behind step t; on return of that before it. */
 static void backward_step(const clq_recurrent_problem *p, const ref_recurrent_slopes *b, size_t t, double *dh,
                           double *dc) {
@@ -174,10 +213,11 @@ static void backward_step(const clq_recurrent_problem *p, const ref_recurrent_sl
             if (b->dr) b->dr[((g % copies * p->steps + t) * gates + g) * units + j] = s.r[g];
             if (b->dboth) b->dboth[(t * 2 * gates + g) * units + j] = s.z[g];
             if (b->dboth) b->dboth[((t * 2 + 1) * gates + g) * units + j] = s.r[g];
-            for (size_t k = 0; k < units; k++)
+            for (size_t k = 0; k < units && !(p->resets_first && g > 0); k++)
                 dh_before[k] += s.r[g] * b->u[(k * gates + g) * units + j] * (b->drops ? b->drops[g * units + k] : 1);
         }
     }
+    if (p->resets_first) reset_step(p, b, t, dh_before);
     memcpy(dh, dh_before, units * sizeof *dh);
     free(dh_before);
 }

@@ -7,7 +7,7 @@ enum { KERNEL, RECURRENT, BIAS };
 
 typedef struct recurrent_config {
     clq_recurrent_config cell;
-    bool return_state, reset_before;
+    bool return_state;
     size_t mask, state; /* numbers of inputs, from 1 on; 0: none */
 } recurrent_config;
 
@@ -39,7 +39,7 @@ static const clq_attribute simple_attributes[] = {COMMON};
 static const clq_attribute lstm_attributes[] = {
     COMMON, GATES, {MEMBER("unit_forget_bias", CLQ_ATTRIBUTE_OPPOSITE, cell.no_forget_ones)}};
 static const clq_attribute gru_attributes[] = {
-    COMMON, GATES, {MEMBER("reset_after", CLQ_ATTRIBUTE_OPPOSITE, reset_before)}};
+    COMMON, GATES, {MEMBER("reset_after", CLQ_ATTRIBUTE_OPPOSITE, cell.reset_before)}};
 
 static const recurrent_config *config_of(const clq_layer *layer) { return layer->config; }
 static clq_cell cell_of(const clq_layer *layer) {
@@ -48,6 +48,10 @@ static clq_cell cell_of(const clq_layer *layer) {
                                            : CLQ_CELL_SIMPLE;
 }
 static size_t width_of(const clq_layer *layer) { return clq_cell_gates(cell_of(layer)) * config_of(layer)->cell.units; }
+/* A GRU whose reset comes behind the product has a bias of the product, which the cell adds. */
+static bool has_two_biases(const clq_layer *layer) {
+    return cell_of(layer) == CLQ_CELL_GRU && !config_of(layer)->cell.reset_before;
+}
 static unsigned states_of(const clq_layer *layer) { return cell_of(layer) == CLQ_CELL_LSTM ? 2 : 1; }
 
 /* ---- shapes ---- */
@@ -90,7 +94,6 @@ static clq_status infer(const clq_model *model, const clq_layer *layer, clq_mode
     size_t elements;
     if (x->rank != 2)
         return clq_fail(CLQ_ARGUMENT, "it takes (steps, features), and its input is %s", clq_shape_describe(x, text));
-    if (config->reset_before) return clq_fail(CLQ_UNSUPPORTED, "reset_after false is not supported");
     CLQ_TRY(check_activation("activation", config->cell.activation));
     if (cell_of(layer) != CLQ_CELL_SIMPLE)
         CLQ_TRY(check_activation("recurrent_activation", config->cell.gate_activation));
@@ -143,13 +146,13 @@ static clq_status declare(clq_model *model, clq_layer *layer, const clq_model_te
     CLQ_TRY(clq_model_declare_variable(model, layer, KERNEL, CLQ_SHAPE(channels, width), &kernel));
     CLQ_TRY(clq_model_declare_variable(model, layer, RECURRENT, CLQ_SHAPE(config->units, width), &state));
     if (config->no_bias) return CLQ_OK;
-    const clq_shape shape = cell_of(layer) == CLQ_CELL_GRU ? CLQ_SHAPE(2, width) : CLQ_SHAPE(width);
+    const clq_shape shape = has_two_biases(layer) ? CLQ_SHAPE(2, width) : CLQ_SHAPE(width);
     return clq_model_declare_variable(model, layer, BIAS, shape, &bias);
 }
 
 /* ---- operations ---- */
 
-/* Rows of inputs times the kernel; a GRU's bias has two parts, which the cell adds. */
+/* Rows of inputs times the kernel; of two biases the cell adds both. */
 static clq_id project(clq_expansion *e, clq_id x, size_t rows, size_t in) {
     const size_t out = width_of(e->layer);
     const clq_shape shape = CLQ_SHAPE(rows, out);
@@ -157,7 +160,7 @@ static clq_id project(clq_expansion *e, clq_id x, size_t rows, size_t in) {
     node.attributes.dense = (clq_dense_problem){.in = in, .out = out, .rows_per_example = rows};
     node.inputs[0] = x;
     node.inputs[1] = clq_expand_weight(e, KERNEL);
-    if (cell_of(e->layer) != CLQ_CELL_GRU) node.inputs[2] = clq_expand_weight(e, BIAS);
+    if (!has_two_biases(e->layer)) node.inputs[2] = clq_expand_weight(e, BIAS);
     node.outputs[0] = clq_expand_value(e, &shape, rows * out);
     return x ? clq_graph_add_node(e->graph, &node) : 0;
 }
@@ -247,17 +250,19 @@ static clq_id expand(clq_expansion *e, const clq_id *x) {
     const uint32_t stream = e->dropouts++;
     const bool trains = e->config->mode == CLQ_MODE_TRAIN, lstm = cell_of(e->layer) == CLQ_CELL_LSTM;
     clq_node node = clq_expand_node(e, &clq_op_recurrent);
-    node.attributes.recurrent = (clq_recurrent_problem){.cell = cell_of(e->layer),
-                                                        .steps = steps,
-                                                        .units = units,
-                                                        .activation = cell->activation,
-                                                        .gate_activation = cell->gate_activation,
-                                                        .backwards = cell->go_backwards,
-                                                        .zeroes = cell->zero_output_for_mask};
+    node.attributes.recurrent =
+        (clq_recurrent_problem){.cell = cell_of(e->layer),
+                                .steps = steps,
+                                .units = units,
+                                .activation = cell->activation,
+                                .gate_activation = cell->gate_activation,
+                                .backwards = cell->go_backwards,
+                                .resets_first = cell_of(e->layer) == CLQ_CELL_GRU && cell->reset_before,
+                                .zeroes = cell->zero_output_for_mask};
     node.inputs[0] = trains && cell->dropout > 0 ? project_dropped(e, x[0], steps, in->dims[1], stream)
                                                  : project(e, x[0], steps, in->dims[1]);
     node.inputs[1] = clq_expand_weight(e, RECURRENT);
-    if (cell_of(e->layer) == CLQ_CELL_GRU) node.inputs[2] = clq_expand_weight(e, BIAS);
+    if (has_two_biases(e->layer)) node.inputs[2] = clq_expand_weight(e, BIAS);
     if (config->state) node.inputs[3] = x[config->state - 1];
     if (config->state && lstm) node.inputs[4] = x[config->state];
     if (config->mask) node.inputs[5] = x[config->mask - 1];

@@ -12,10 +12,12 @@ size_t clq_cell_gates(clq_cell cell) {
 
 size_t clq_recurrent_kept(const clq_recurrent_problem *p) {
     static const size_t kept[] = {[CLQ_CELL_SIMPLE] = 1, [CLQ_CELL_LSTM] = 6, [CLQ_CELL_GRU] = 5};
-    return kept[p->cell] * p->units;
+    return (p->resets_first ? 4 : kept[p->cell]) * p->units;
 }
 
-size_t clq_recurrent_copies(const clq_recurrent_problem *p, bool drops) { return drops ? clq_cell_gates(p->cell) : 1; }
+size_t clq_recurrent_copies(const clq_recurrent_problem *p, bool drops) {
+    return drops || p->resets_first ? clq_cell_gates(p->cell) : 1;
+}
 bool clq_recurrent_apart(const clq_recurrent_problem *p, bool drops) { return drops || p->cell == CLQ_CELL_GRU; }
 
 double clq_recurrent_flops(const clq_recurrent_problem *p) {
@@ -23,7 +25,9 @@ double clq_recurrent_flops(const clq_recurrent_problem *p) {
 }
 
 /* As cl/recurrent.cl numbers them. */
-static unsigned number_of(clq_cell cell) { return cell == CLQ_CELL_SIMPLE ? 0 : cell == CLQ_CELL_LSTM ? 1 : 2; }
+static unsigned number_of(const clq_recurrent_problem *p) {
+    return p->cell == CLQ_CELL_SIMPLE ? 0 : p->cell == CLQ_CELL_LSTM ? 1 : p->resets_first ? 3 : 2;
+}
 
 /* An item takes rows of the batch; or a work-group, whose items share the units. */
 static clq_cut cut_rows(const clq_list *list, const clq_recurrent_problem *p) {
@@ -37,7 +41,8 @@ static clq_kernel_options options_of(const clq_recurrent_problem *p, const clq_c
                                      bool bias, bool state, bool sequence) {
     assert((p->activation == CLQ_LINEAR || clq_activation_joins(p->activation)) &&
            (p->gate_activation == CLQ_LINEAR || clq_activation_joins(p->gate_activation)));
-    clq_kernel_options options = clq_cut_options(cut, " -DCELL=%u -DACT=%d -DGATE_ACT=%d", number_of(p->cell),
+    assert(!p->resets_first || (p->cell == CLQ_CELL_GRU && !bias));
+    clq_kernel_options options = clq_cut_options(cut, " -DCELL=%u -DACT=%d -DGATE_ACT=%d", number_of(p),
                                                  (int)p->activation, (int)p->gate_activation);
     clq_options_add(&options, "%s%s%s%s%s%s%s", p->backwards ? " -DBACKWARDS" : "", mask ? " -DMASK" : "",
                     mask && p->zeroes ? " -DZEROES" : "", drops ? " -DDROPS" : "", bias ? " -DBIAS" : "",
@@ -52,7 +57,8 @@ void clq_recurrent_forward(clq_list *list, const clq_recurrent_problem *p, const
     const size_t copies = clq_recurrent_copies(p, drops);
     clq_kernel_options options = options_of(p, &cut, v->mask != CLQ_NO_VALUE, drops, v->bias != CLQ_NO_VALUE,
                                             v->h0 != CLQ_NO_VALUE, v->y != CLQ_NO_VALUE);
-    const clq_value carry = clq_list_scratch(list, "carry", CLQ_F32, 0, (2 * copies + 2) * p->units);
+    const clq_value carry =
+        clq_list_scratch(list, "carry", CLQ_F32, 0, (2 * copies + (p->resets_first ? 3 : 2)) * p->units);
     clq_options_add(&options, "%s", keeps ? " -DKEEP" : "");
     clq_launch_begin(list, "forward", "recurrent", options.text, "recurrent_forward");
     CLQ_LAUNCH_READS(list, v->z, v->u, v->bias, v->h0, v->c0, v->mask, v->drops);
