@@ -304,7 +304,7 @@ elseif(CLIQUE_TEST_OCLGRIND AND NOT CLIQUE_SANITIZE)
     --finds CL_INVALID_VALUE $<TARGET_FILE:flawed_kernels>)
   set(simulated_tests oclgrind/finds)
   foreach(name ops/activation ops/arrange ops/batched ops/conv2d ops/conv_pool ops/compress ops/copy ops/dense ops/dropout ops/element_programs ops/folds ops/gemm ops/grouped ops/input ops/loss
-      ops/normalise ops/penalty ops/pool2d ops/recurrent ops/repeat ops/row_norm ops/update ops/warp ops/winograd comm/combine)
+      ops/constrain ops/normalise ops/penalty ops/pool2d ops/recurrent ops/repeat ops/row_norm ops/update ops/warp ops/winograd comm/combine)
     string(REPLACE / _ target ${name})
     add_test(NAME oclgrind/${target} COMMAND ${run_simulated} $<TARGET_FILE:test_${target}>)
     list(APPEND simulated_tests oclgrind/${target})
@@ -376,7 +376,7 @@ set(host_tests "base/.*" "bench/.*" "comm/.*" "data/.*" "device/.*" "formats/.*"
 set(plain_tests "comma/.*" "install/.*" "law/.*" "strict/.*" "soak/.*" "cli/(bench|build|choice|why)"
   "comm/(all_reduce|collectives|gpus)" "device/(cache|program_load|twins)"
   "graph/(chains|fusion|keep|plan|stages|tune)" "interop/golden(_families)?"
-  "ops/(activation|arrange|batched|compress|conv2d|conv_pool|copy|dense|dropout|element_programs|folds|grouped|input|joined|loss|normalise|norms|penalty|pool2d)"
+  "ops/(activation|arrange|batched|compress|constrain|conv2d|conv_pool|copy|dense|dropout|element_programs|folds|grouped|input|joined|loss|normalise|norms|penalty|pool2d)"
   "ops/(recurrent|repeat|row_norm|update|warp|winograd)"
   "train/(callback_strategies|checkpoint|compress|counts|fit|local_steps|loop_strategies|loss_values|mirrored|modes|penalty)"
   "train/(outputs_discrete|paths|plans|ps|recompute|shard_optimizer|sharded_update|step_memory|strategies|strict|tensor)"

@@ -145,6 +145,22 @@ typedef struct clq_axes {
     unsigned count;
     int axes[CLQ_SHAPE_MAX];
 } clq_axes;
+/* What a variable w may be behind an update (keras.constraints). NON_NEGATIVE: numbers below 0 become 0. The others are
+ * about the norm n of all numbers along some axes, for each place along the other ones, which becomes w * d / (1e-7 + n):
+ * MAX_NORM d = min(n, most); UNIT_NORM d = 1; MIN_MAX_NORM d = rate * clip(n, least, most) + (1 - rate) * n. */
+typedef enum clq_constraint_kind {
+    CLQ_CONSTRAINT_NONE,
+    CLQ_CONSTRAINT_NON_NEGATIVE,
+    CLQ_CONSTRAINT_MAX_NORM,
+    CLQ_CONSTRAINT_UNIT_NORM,
+    CLQ_CONSTRAINT_MIN_MAX_NORM
+} clq_constraint_kind;
+typedef struct clq_constraint {
+    clq_constraint_kind kind;
+    double least, most; /* finite, 0 <= least <= most. least: of MIN_MAX_NORM */
+    double rate;        /* of MIN_MAX_NORM: 0 to 1 */
+    clq_axes axes;      /* of the variable, along which a norm is: 0 is the first. count 0: the first one */
+} clq_constraint;
 typedef struct clq_row_norm_config {
     clq_axes axes;  /* of a row: the last one, or several of the last ones. Not of group normalisation */
     double epsilon; /* 0 to 1: is added to the variance. 0: the default, 1e-3; of clq_rms_norm 1e-6 */
@@ -378,6 +394,15 @@ CLQ_API clq_tensor clq_keep_mask(clq_model *model, clq_tensor x, clq_tensor of);
  * place of the first. l1, l2: finite, at least 0. Returns x. Errors: ARGUMENT (x is no tensor of the model, there is no
  * such variable, l1 or l2 is out of its range). */
 CLQ_API clq_tensor clq_regularise(clq_model *model, clq_tensor x, const char *variable, double l1, double l2);
+
+/* Constrains the variable of the layer that gave x: "kernel", "embeddings", …, as of clq_regularise; a second call for it
+ * takes the place of the first. Each update of a training is followed by it, as in Keras; what a variable is before the
+ * first update, it is left. Not for variables of frozen layers, which have no updates; not with a sharded optimizer, local
+ * steps, or ranks of their own for a parameter server. Returns x. Errors: ARGUMENT (x is no tensor of the model, there
+ * is no such variable, a number is out of its range, the variable has no such axis), UNSUPPORTED (of a variable of five
+ * axes every other one). */
+CLQ_API clq_tensor clq_constrain(clq_model *model, clq_tensor x, const char *variable,
+                                 const clq_constraint *constraint);
 
 /* Marks a cut for strategy pipeline, behind x: layers added up to x belong to the stages before the cut, layers added
  * later to those behind it. A model with marks is cut at its marks, into one stage more than it has marks; one without

@@ -324,22 +324,30 @@ clq_tensor clq_keep_mask(clq_model *model, clq_tensor x, clq_tensor of) {
     return x;
 }
 
+clq_layer *clq_model_marked_layer(clq_model *model, clq_tensor x, const char *call) {
+    return may_mark(model, x, call) ? &model->layers[model->tensors[x.id - 1].layer - 1] : NULL;
+}
+
+clq_variable *clq_model_variable_named(clq_model *model, const clq_layer *layer, const char *what) {
+    for (size_t k = 0; k < layer->variable_places && what; k++) {
+        clq_variable *v = layer->variables[k] ? &model->variables[layer->variables[k] - 1] : NULL;
+        if (v && strcmp(v->name + strlen(layer->name) + 1, what) == 0) return v;
+    }
+    return NULL;
+}
+
 clq_tensor clq_regularise(clq_model *model, clq_tensor x, const char *variable, double l1, double l2) {
-    if (!may_mark(model, x, "clq_regularise")) return (clq_tensor){0};
-    const clq_layer *layer = &model->layers[model->tensors[x.id - 1].layer - 1];
+    const clq_layer *layer = clq_model_marked_layer(model, x, "clq_regularise");
     clq_status status = CLQ_OK;
+    if (!layer) return (clq_tensor){0};
     if (!(l1 >= 0 && l2 >= 0 && isfinite(l1) && isfinite(l2)))
         status = clq_fail(CLQ_ARGUMENT, "penalties %g and %g should be finite and at least 0", l1, l2);
-    for (size_t k = 0; k < layer->variable_places && status == CLQ_OK; k++) {
-        clq_variable *v = layer->variables[k] ? &model->variables[layer->variables[k] - 1] : NULL;
-        const char *what = v ? v->name + strlen(layer->name) + 1 : NULL;
-        if (!v || strcmp(what, variable) != 0) continue;
-        v->l1 = l1;
-        v->l2 = l2;
-        return x;
-    }
-    if (status == CLQ_OK) status = clq_fail(CLQ_ARGUMENT, "it has no variable '%.60s'", variable);
-    return latch(model, status, layer->name);
+    clq_variable *v = clq_model_variable_named(model, layer, variable);
+    if (status == CLQ_OK && !v) status = clq_fail(CLQ_ARGUMENT, "it has no variable '%.60s'", variable);
+    if (status != CLQ_OK) return latch(model, status, layer->name);
+    v->l1 = l1;
+    v->l2 = l2;
+    return x;
 }
 
 clq_tensor clq_pipeline_cut(clq_model *model, clq_tensor x) {

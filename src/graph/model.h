@@ -57,6 +57,11 @@ static inline unsigned clq_model_rank(const clq_model *model, clq_tensor x) {
  * finished. (model.c) */
 clq_tensor clq_model_fail(clq_model *model, clq_status status, const char *layer);
 
+/* The layer that gave x, for a call that changes it; NULL: it may not, and the failure is latched. And the layer's variable
+ * of a name, "kernel"; NULL: it has none. (model.c) */
+clq_layer *clq_model_marked_layer(clq_model *model, clq_tensor x, const char *call);
+clq_variable *clq_model_variable_named(clq_model *model, const clq_layer *layer, const char *what);
+
 /* Room for `more` elements of an owner's array behind those that it has; on failure the array stays as it is. */
 #define CLQ_RESERVE(owner, array, count, more, capacity)                                                               \
     clq_reserve((void **)&(owner)->array, (owner)->count, (more), &(owner)->capacity, sizeof *(owner)->array)

@@ -55,7 +55,7 @@ clq_status clq_weights_take_optimizers(clq_weights *weights, const clq_optimizer
         memcpy(weights->optimizer_of, options->optimizer_of, weights->model->variable_count);
     }
     find_runs(weights);
-    return CLQ_OK;
+    return clq_weights_take_constraints(weights);
 }
 
 bool clq_weights_have_trust_ratio(const clq_weights *weights, uint32_t variable) {
@@ -71,6 +71,8 @@ clq_updates clq_plan_updates(const clq_plan *plan, size_t begin, size_t end) {
                          .others = weights->others,
                          .runs = weights->runs,
                          .run_count = weights->run_count,
+                         .constraints = weights->constraints,
+                         .constraint_count = weights->constraint_count,
                          .clip = plan->config.update_options.clip,
                          .skips = plan->config.update_options.scaling.initial > 0,
                          .trust_ratios = weights->trust_ratios,
@@ -104,6 +106,8 @@ void clq_add_updates(clq_list *list, const clq_updates *updates, const clq_updat
     clq_update_problem problem;
     for (size_t i = 0; i < updates->run_count; i++)
         if (take_run(updates, i, all, &arenas, &problem)) clq_update(list, &problem, &arenas);
+    for (size_t i = 0; i < updates->constraint_count; i++)
+        clq_constrain_weights(list, &updates->constraints[i].problem, updates->constraints[i].block, all->w);
 }
 
 clq_value clq_add_directions(clq_list *list, const clq_updates *updates, const clq_update_arenas *all,

@@ -34,10 +34,16 @@ typedef struct finder {
 
 static const clq_graph_value *value_of(const finder *f, clq_id id) { return clq_graph_value_at(f->graph, id); }
 static uint32_t kernel_of(const finder *f, const clq_node *node) { return value_of(f, node->inputs[1])->index; }
+/* Constraints are about whole variables. */
+static bool is_constrained(const finder *f, clq_id id) {
+    const clq_graph_value *weight = value_of(f, id);
+    return id && weight->home == CLQ_HOME_WEIGHT && f->graph->model->variables[weight->index].constraint.kind;
+}
 /* A Dense layer whose kernel is a matrix that may be cut. */
 static bool is_dense(const finder *f, const clq_node *node) {
     return node->op == &clq_op_dense && value_of(f, node->inputs[1])->home == CLQ_HOME_WEIGHT &&
-           value_of(f, node->inputs[1])->shape.rank == 2;
+           value_of(f, node->inputs[1])->shape.rank == 2 && !is_constrained(f, node->inputs[1]) &&
+           !is_constrained(f, node->inputs[2]);
 }
 
 /* ---- growing from one layer to all that have to be split with it ---- */
@@ -168,11 +174,12 @@ static clq_status find(finder *f, clq_slicing *slicing) {
     if (note_slices(f, slicing)) return CLQ_OK;
     join_all(f, slicing);
     if (note_slices(f, slicing)) return CLQ_OK;
-    return clq_fail(CLQ_ARGUMENT,
-                    "model %s has no Dense layer of at least %u units, which %u devices could split: use the strategy "
-                    "mirrored%s",
-                    slicing->model->name, slicing->ranks, slicing->ranks,
-                    slicing->ranks > 2 ? ", or fewer devices" : "");
+    return clq_fail(
+        CLQ_ARGUMENT,
+        "model %s has no Dense layer of at least %u units%s, which %u devices could split: use the strategy "
+        "mirrored%s",
+        slicing->model->name, slicing->ranks, clq_model_constrains(slicing->model) ? " without a constraint" : "",
+        slicing->ranks, slicing->ranks > 2 ? ", or fewer devices" : "");
 }
 
 static clq_status find_slices(clq_slicing *slicing) {

@@ -181,6 +181,7 @@ void clq_weights_destroy(clq_weights *weights) {
     clq_block_table_release(&weights->blocks);
     clq_free(weights->spared);
     clq_free(weights->runs);
+    clq_free(weights->constraints);
     clq_free(weights->optimizer_of);
     clq_free(weights->slices);
     clq_free(weights->offsets);

@@ -58,6 +58,7 @@ typedef struct clq_variable {
     clq_role role;
     clq_initialiser initialiser;
     double l1, l2;     /* its penalty: l1 * sum |w| + l2 * sum w^2 is added to the loss */
+    clq_constraint constraint; /* behind each update */
     size_t ones[2];    /* values from .. to that are 1 at first, whatever the initialiser */
     bool decay;        /* weight decay is about it */
     bool synchronized; /* of state: replicas that train together give it the same values, to the same bits */
@@ -231,6 +232,9 @@ typedef struct clq_update_options {
     unsigned other_count;
     const uint8_t *optimizer_of;
 } clq_update_options;
+/* Constraints of variables (constraints.c). Of a variable without one: none (clq_constrains). */
+clq_constraint_problem clq_constraint_problem_of(const clq_variable *variable);
+bool clq_model_constrains(const clq_model *model); /* a variable that is trained */
 /* Arenas beside parameters and gradients that updates need, and whether an optimizer has a trust ratio. (runs.c) */
 unsigned clq_update_slots(const clq_optimizer *main, const clq_update_options *options);
 bool clq_updates_have_trust_ratios(const clq_optimizer *main, const clq_update_options *options);

@@ -59,6 +59,22 @@ void clq_keras_add_penalties(clq_model *model, clq_tensor x, json_t *config);
 /* Adds them to what is written of the layer. *config: NULL once memory is out. Errors: UNSUPPORTED. */
 clq_status clq_keras_write_penalties(const clq_model *model, const clq_layer *layer, json_t **config);
 
+/* What keys about variables mean. "kernel_regularizer" has the subject "kernel" by the end "_regularizer"; false: the key
+ * has another end. "kernel": what a variable is to its layer. A layer's variable number k; NULL: none. Whether a subject
+ * means a variable; and whether a layer may do without any. */
+enum { CLQ_KERAS_SUBJECT_MAX = 40 };
+bool clq_keras_find_subject(const char *key, const char *end, char subject[CLQ_KERAS_SUBJECT_MAX]);
+const char *clq_keras_what_of(const clq_layer *layer, const clq_variable *variable);
+const clq_variable *clq_keras_variable_at(const clq_model *model, const clq_layer *layer, size_t k);
+bool clq_keras_means(const clq_layer *layer, const char *subject, const char *what);
+bool clq_keras_is_optional(const char *subject);
+
+/* ---- constraints (keras_constraints.c): the same of keys of constraints ---- */
+
+void clq_keras_take_constraints(clq_keras_attributes *a);
+void clq_keras_add_constraints(clq_model *model, clq_tensor x, json_t *config);
+clq_status clq_keras_write_constraints(const clq_model *model, const clq_layer *layer, json_t **config);
+
 /* ---- layers ---- */
 
 /* Of config.layers[index]. Whether the layer's class is one that clq_keras_add_layer adds. */

@@ -41,20 +41,18 @@ static bool read_penalty(json_t *value, penalty *out) {
     return (l1 || l2 || both) && is_keras_regularizer(value);
 }
 
-/* What a key with such an end is about; false: the key has another end. */
-static bool find_subject(const char *key, const char *end, char subject[40]) {
+bool clq_keras_find_subject(const char *key, const char *end, char subject[CLQ_KERAS_SUBJECT_MAX]) {
     const size_t length = strlen(key), tail = strlen(end);
-    if (length <= tail || length - tail >= 40 || strcmp(key + length - tail, end) != 0) return false;
+    if (length <= tail || length - tail >= CLQ_KERAS_SUBJECT_MAX || strcmp(key + length - tail, end) != 0) return false;
     memcpy(subject, key, length - tail);
     subject[length - tail] = '\0';
     return true;
 }
 
-/* What a variable is to its layer: "kernel". */
-static const char *what_of(const clq_layer *layer, const clq_variable *variable) {
+const char *clq_keras_what_of(const clq_layer *layer, const clq_variable *variable) {
     return variable->name + strlen(layer->name) + 1;
 }
-static const clq_variable *variable_at(const clq_model *model, const clq_layer *layer, size_t k) {
+const clq_variable *clq_keras_variable_at(const clq_model *model, const clq_layer *layer, size_t k) {
     return layer->variables[k] ? &model->variables[layer->variables[k] - 1] : NULL;
 }
 
@@ -68,7 +66,7 @@ static bool is_meant(const char *subject, const char *what) {
 }
 
 /* Of a layer without another kernel "depthwise" is that. */
-static bool means(const clq_layer *layer, const char *subject, const char *what) {
+bool clq_keras_means(const clq_layer *layer, const char *subject, const char *what) {
     return is_meant(subject, what) || (strcmp(subject, "depthwise") == 0 && strcmp(what, "kernel") == 0 &&
                                        strncmp(layer->kind->type, "Depthwise", 9) == 0);
 }
@@ -77,25 +75,28 @@ static bool means(const clq_layer *layer, const char *subject, const char *what)
 void clq_keras_take_penalties(clq_keras_attributes *a) {
     const char *key;
     json_t *value;
-    char subject[40];
+    char subject[CLQ_KERAS_SUBJECT_MAX];
     penalty ignored;
     json_object_foreach(a->object, key, value) {
-        if (!find_subject(key, "_regularizer", subject) || strcmp(subject, "activity") == 0) continue;
+        if (!clq_keras_find_subject(key, "_regularizer", subject) || strcmp(subject, "activity") == 0) continue;
         if (!json_is_null(value) && !read_penalty(value, &ignored)) continue; /* refused at the end */
         (void)clq_keras_attribute(a, key);
     }
 }
 
-/* Of all variables that the key means. A layer may do without those of `optional`, as without a bias. */
+/* A layer may do without these, as without a bias. */
+bool clq_keras_is_optional(const char *subject) {
+    return strcmp(subject, "bias") == 0 || strcmp(subject, "beta") == 0 || strcmp(subject, "gamma") == 0;
+}
+
+/* Of all variables that the key means. */
 static void add_penalty(clq_model *model, clq_tensor x, const char *subject, const penalty *found) {
-    static const char *const optional[] = {"bias", "beta", "gamma"};
     const clq_layer *layer = &model->layers[model->tensors[x.id - 1].layer - 1];
-    bool known = false;
-    for (size_t i = 0; i < CLQ_COUNT_OF(optional); i++) known = known || strcmp(optional[i], subject) == 0;
+    bool known = clq_keras_is_optional(subject);
     for (size_t k = 0; k < layer->variable_places; k++) {
-        const clq_variable *v = variable_at(model, layer, k);
-        if (!v || !means(layer, subject, what_of(layer, v))) continue;
-        (void)clq_regularise(model, x, what_of(layer, v), found->l1, found->l2);
+        const clq_variable *v = clq_keras_variable_at(model, layer, k);
+        if (!v || !clq_keras_means(layer, subject, clq_keras_what_of(layer, v))) continue;
+        (void)clq_regularise(model, x, clq_keras_what_of(layer, v), found->l1, found->l2);
         known = true;
     }
     if (!known) (void)clq_regularise(model, x, subject, found->l1, found->l2); /* fails: there is none */
@@ -104,10 +105,10 @@ static void add_penalty(clq_model *model, clq_tensor x, const char *subject, con
 void clq_keras_add_penalties(clq_model *model, clq_tensor x, json_t *config) {
     const char *key;
     json_t *value;
-    char subject[40];
+    char subject[CLQ_KERAS_SUBJECT_MAX];
     penalty found;
     json_object_foreach(config, key, value) {
-        if (!json_is_null(value) && find_subject(key, "_regularizer", subject) && read_penalty(value, &found))
+        if (!json_is_null(value) && clq_keras_find_subject(key, "_regularizer", subject) && read_penalty(value, &found))
             add_penalty(model, x, subject, &found);
     }
 }
@@ -120,8 +121,8 @@ static bool find_penalty(const clq_model *model, const clq_layer *layer, const c
     bool first = true, same = true;
     *out = (penalty){0};
     for (size_t k = 0; k < layer->variable_places; k++) {
-        const clq_variable *v = variable_at(model, layer, k);
-        if (!v || !means(layer, subject, what_of(layer, v))) continue;
+        const clq_variable *v = clq_keras_variable_at(model, layer, k);
+        if (!v || !clq_keras_means(layer, subject, clq_keras_what_of(layer, v))) continue;
         same = same && (first || (v->l1 == out->l1 && v->l2 == out->l2));
         *out = (penalty){v->l1, v->l2};
         *count += v->l1 > 0 || v->l2 > 0;
@@ -134,10 +135,10 @@ clq_status clq_keras_write_penalties(const clq_model *model, const clq_layer *la
     size_t written = 0, all = 0;
     bool fits = true;
     for (size_t i = 0; i < layer->kind->attribute_count; i++) {
-        char subject[40], key[64];
+        char subject[CLQ_KERAS_SUBJECT_MAX], key[64];
         penalty found;
         if (layer->kind->attributes[i].type != CLQ_ATTRIBUTE_INITIALISER ||
-            !find_subject(layer->kind->attributes[i].key, "_initializer", subject))
+            !clq_keras_find_subject(layer->kind->attributes[i].key, "_initializer", subject))
             continue;
         fits = find_penalty(model, layer, subject, &found, &written) && fits;
         if (!(found.l1 > 0 || found.l2 > 0)) continue;
@@ -147,7 +148,7 @@ clq_status clq_keras_write_penalties(const clq_model *model, const clq_layer *la
                                          "L1L2", "config", "l1", found.l1, "l2", found.l2, "registered_name"));
     }
     for (size_t k = 0; k < layer->variable_places; k++) {
-        const clq_variable *v = variable_at(model, layer, k);
+        const clq_variable *v = clq_keras_variable_at(model, layer, k);
         all += v && (v->l1 > 0 || v->l2 > 0);
     }
     if (fits && written == all) return CLQ_OK;

@@ -60,3 +60,14 @@ clq_status clq_settings_check(const clq_strategy_config *config, const clq_strat
     CLQ_TRY(clq_scaling_check(config, module));
     return clq_local_check(config, module);
 }
+
+/* Constraints are about whole variables, and each update of all replicas. */
+clq_status clq_constraints_check(const clq_model *model, const clq_strategy_config *config) {
+    const char *with = config->options.local_steps > 0                        ? "local steps"
+                       : config->options.shard_optimizer && config->total > 1 ? "the sharded optimizer"
+                       : clq_world_apart(config->world) > 0                   ? "store ranks of their own"
+                                                                              : NULL;
+    if (!with || !config->plan.update || !clq_model_constrains(model)) return CLQ_OK;
+    return clq_fail(CLQ_UNSUPPORTED, "model %s has constraints on its weights: leave out these, or %s",
+                    clq_model_name(model), with);
+}

@@ -332,6 +332,20 @@ def penalties() -> keras.Model:
     return keras.Model(vector, kl.Dense(3, name="values")(x), name="penalties")
 
 
+def constraints() -> keras.Model:
+    """What variables may be behind each update, along one axis and several."""
+    norms = keras.constraints
+    rows = keras.Input((6, 4), name="rows")
+    x = kl.Conv1D(6, 3, padding="same", activation="tanh", kernel_constraint=norms.MaxNorm(0.8, axis=[0, 1]),
+                  bias_constraint="non_neg", name="conv")(rows)  # fmt: skip
+    x = kl.SeparableConv1D(6, 3, depthwise_constraint=norms.MaxNorm(0.9), pointwise_constraint=norms.UnitNorm(axis=-1),
+                           name="separable")(x)  # fmt: skip
+    x = kl.GRU(5, kernel_constraint=norms.UnitNorm(), recurrent_constraint=norms.MinMaxNorm(0.5, 0.9, 0.7, axis=1),
+               bias_constraint=norms.MaxNorm(0.1, axis=[0, 1]), name="gru")(x)  # fmt: skip
+    x = kl.Dense(8, activation="tanh", kernel_constraint=norms.NonNeg(), name="dense")(x)
+    return keras.Model(rows, head(kl.Dense(6, activation="tanh", name="free")(x), 3), name="constraints")
+
+
 def expressions() -> keras.Model:
     """Functions of keras.ops: attention by equations, parts, padding, powers."""
     rows = keras.Input((6, 5), name="rows")
@@ -576,6 +590,7 @@ FAMILIES = (
     case(two_towers, pairs(60), Sgd(0.05, 0.9), MSE),
     case(siamese, image_pairs(48), Sgd(0.05, 0.9), BINARY),
     case(penalties, numbers(48, 12, 3, 0.3), Sgd(0.05, 0.9), MSE),
+    case(constraints, patterns(48, (6, 4), 3, 1.0, as_float=True), Sgd(0.05, 0.9)),
     case(expressions, patterns(48, (6, 5), 4, 1.0, as_float=True), Sgd(0.05, 0.9)),
     case(mixer, patterns(48, (6, 5), 4, 1.0, as_float=True), Sgd(0.02, 0.9)),
     case(arithmetic, patterns(48, (4, 6), 4, 1.0, as_float=True), Sgd(0.002, 0.9)),

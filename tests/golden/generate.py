@@ -255,6 +255,9 @@ def run(case: Case, data: Data, initial: Weights, dtype: str, *, keras_update: b
                 if jitter:
                     weights[k] *= 1 + jitter.uniform(-JITTER, JITTER, weights[k].shape)
                 v.assign(weights[k])
+                if v.constraint is not None:
+                    v.assign(v.constraint(v))
+                    np.copyto(weights[k], v.numpy())
         for v, k in zip(variables, names, strict=True):
             averages[k] = average * averages[k] + (1 - average) * v.numpy() if step > 1 else v.numpy()
         if step in STATE_AFTER:

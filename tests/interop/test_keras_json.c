@@ -99,6 +99,8 @@ static bool is_read_now(const char *name) {
                                        "dense_frozen",
                                        "lstm",
                                        "dense_regularizer",
+                                       "dense_constraint",
+                                       "batch_normalization_constraint",
                                        "dot",
                                        "batch_normalization_regularizer",
                                        "input_is_an_output"};
@@ -609,6 +611,31 @@ static void layers_within_and_beside(void **state) {
          "{\"class_name\": \"Dense\", \"name\": \"y\", \"config\": {\"name\": \"y\", \"units\": 2, \"use_bias\": "
          "false, "
          "\"bias_regularizer\": \"l2\"}, \"inbound_nodes\": [{\"args\": [" TENSOR("x", 0) "]}]}",
+         NULL},
+        {"[null, 4]",
+         "{\"class_name\": \"Dense\", \"name\": \"y\", \"config\": {\"name\": \"y\", \"units\": 2, "
+         "\"kernel_constraint\": {\"module\": \"my.package\", \"class_name\": \"NonNeg\", \"config\": {}}}, "
+         "\"inbound_nodes\": [{\"args\": [" TENSOR("x", 0) "]}]}",
+         "kernel_constraint: NonNeg is not supported"},
+        {"[null, 4]",
+         "{\"class_name\": \"Dense\", \"name\": \"y\", \"config\": {\"name\": \"y\", \"units\": 2, "
+         "\"kernel_constraint\": {\"class_name\": \"MaxNorm\", \"config\": {\"max_value\": 1, \"min_value\": 0}}}, "
+         "\"inbound_nodes\": [{\"args\": [" TENSOR("x", 0) "]}]}",
+         "kernel_constraint: MaxNorm is not supported"},
+        {"[null, 4]",
+         "{\"class_name\": \"Dense\", \"name\": \"y\", \"config\": {\"name\": \"y\", \"units\": 2, "
+         "\"kernel_constraint\": {\"class_name\": \"UnitNorm\", \"config\": {\"axis\": []}}}, "
+         "\"inbound_nodes\": [{\"args\": [" TENSOR("x", 0) "]}]}",
+         "kernel_constraint: UnitNorm is not supported"},
+        {"[null, 4]",
+         "{\"class_name\": \"Dense\", \"name\": \"y\", \"config\": {\"name\": \"y\", \"units\": 2, "
+         "\"kernel_constraint\": {\"class_name\": \"UnitNorm\", \"config\": {\"axis\": [1, 2]}}}, "
+         "\"inbound_nodes\": [{\"args\": [" TENSOR("x", 0) "]}]}",
+         "axis 2 is none of the variable's 2"},
+        {"[null, 4]",
+         "{\"class_name\": \"Dense\", \"name\": \"y\", \"config\": {\"name\": \"y\", \"units\": 2, "
+         "\"use_bias\": false, \"bias_constraint\": \"non_neg\", \"kernel_constraint\": \"MaxNorm\"}, "
+         "\"inbound_nodes\": [{\"args\": [" TENSOR("x", 0) "]}]}",
          NULL},
     };
     for (size_t i = 0; i < CLQ_COUNT_OF(cases); i++) {

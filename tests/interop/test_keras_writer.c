@@ -36,6 +36,9 @@ static void check_same_variables(const clq_model *a, const clq_model *b) {
         assert_true(p->mean == q->mean && p->deviation == q->deviation && p->scale == q->scale && p->fan == q->fan);
         assert_true(p->distribution == q->distribution && p->gain == q->gain);
         assert_memory_equal(v->ones, w->ones, sizeof v->ones);
+        const clq_constraint *c = &v->constraint, *d = &w->constraint;
+        assert_true(c->kind == d->kind && c->least == d->least && c->most == d->most && c->rate == d->rate);
+        for (unsigned k = 0; k < CLQ_MAX(c->axes.count, 1u); k++) assert_int_equal(c->axes.axes[k], d->axes.axes[k]);
     }
 }
 
@@ -253,6 +256,10 @@ static void images(void **state) {
     x = clq_pipeline_cut(m, x);
     x = clq_depthwise_conv2d(m, x, &(clq_depthwise_conv2d_config){.kernel = {3, 3}, .padding = CLQ_SAME});
     x = clq_regularise(m, x, "kernel", 0, 0.125);
+    x = clq_constrain(
+        m, x, "kernel",
+        &(clq_constraint){.kind = CLQ_CONSTRAINT_MAX_NORM, .most = 0.75, .axes = {.count = 2, .axes = {0, -1}}});
+    x = clq_constrain(m, x, "bias", &(clq_constraint){.kind = CLQ_CONSTRAINT_NON_NEGATIVE});
     x = clq_separable_conv2d(
         m, x, &(clq_separable_conv2d_config){.depthwise = {.kernel = {3, 3}, .no_bias = true}, .filters = 6});
     x = clq_conv2d_transpose(m, x, &(clq_conv2d_config){.filters = 4, .kernel = {2, 2}, .strides = {2, 2}});
@@ -293,6 +300,13 @@ static void sequences(void **state) {
     x = clq_average_pool1d(m, x, &(clq_pool1d_config){.size = 2, .strides = 1, .padding = CLQ_SAME});
     y[0] = clq_recurrent(m, x, CLQ_CELL_LSTM, &cell);
     y[0] = clq_regularise(m, y[0], "recurrent_kernel", 0, 0.5);
+    y[0] = clq_constrain(m, y[0], "kernel", &(clq_constraint){.kind = CLQ_CONSTRAINT_UNIT_NORM});
+    y[0] = clq_constrain(m, y[0], "recurrent_kernel",
+                         &(clq_constraint){.kind = CLQ_CONSTRAINT_MIN_MAX_NORM,
+                                           .least = 0.25,
+                                           .most = 0.5,
+                                           .rate = 0.125,
+                                           .axes = {.count = 1, .axes = {1}}});
     y[1] = clq_bidirectional(m, x, CLQ_CELL_GRU, &cell);
     cell.reset_before = true;
     y[1] = clq_recurrent(m, y[1], CLQ_CELL_GRU, &cell);
@@ -334,6 +348,13 @@ static void refused(void **state) {
     model = small("scale");
     assert_int_equal(write_again(model), CLQ_UNSUPPORTED);
     expect_text(clq_error_detail(), "'rows'");
+    clq_model_destroy(model);
+    assert_ok(clq_model_create("small", &model));
+    const clq_tensor x = clq_rms_norm(model, clq_input(model, CLQ_SHAPE(4)), &(clq_row_norm_config){.name = "rows"});
+    assert_ok(clq_model_finish(
+        model, clq_constrain(model, x, "scale", &(clq_constraint){.kind = CLQ_CONSTRAINT_NON_NEGATIVE})));
+    assert_int_equal(write_again(model), CLQ_UNSUPPORTED);
+    expect_text(clq_error_detail(), "'rows': Keras's RMSNormalization has no constraint");
     clq_model_destroy(model);
     model = small(NULL);
     assert_int_equal(clq_model_write_keras_json(model, files_path("none/written.json")), CLQ_WRITE);

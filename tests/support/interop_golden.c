@@ -446,6 +446,7 @@ bool golden_refusal_is_documented(void) {
     const char *refusal = clq_error_detail();
     static const char *const limits[] = {"statistics of the global batch", "can be cut into at most",
                                          "has a regulariser, which this strategy does not support",
+                                         "has constraints on its weights",
                                          "devices could split"};
     bool found = false;
     for (size_t i = 0; i < CLQ_COUNT_OF(limits); i++) found = found || strstr(refusal, limits[i]);

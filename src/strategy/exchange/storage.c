@@ -388,7 +388,8 @@ static clq_status open_store(clq_strategy *strategy) {
                 (clq_store_variable){.first = clq_values_count(CLQ_F32, clq_weights_offset(weights, i)),
                                      .floats = model->variables[i].elements,
                                      .spared = options->spared && options->spared[i],
-                                     .optimizer = options->optimizer_of ? options->optimizer_of[i] : 0};
+                                     .optimizer = options->optimizer_of ? options->optimizer_of[i] : 0,
+                                     .constraint = clq_constraint_problem_of(&model->variables[i])};
     config.variables = variables;
     clq_storage *storage = strategy->own;
     const clq_remote_config remote = {.store = config,

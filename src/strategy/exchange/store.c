@@ -26,8 +26,9 @@ struct clq_store {
     float *parameters, *gradient, *states[CLQ_UPDATE_STATES_MAX], *average;
     clq_store_variable *variables; /* of which each is updated by itself; else none */
     size_t variable_count;
-    float *factors; /* (variables) that clip the gradient; NULL: it is not clipped by a norm */
-    float *ratios;  /* (variables) norm(weights) / norm(direction); NULL: no optimizer has a trust ratio */
+    bool constrains; /* a variable has a constraint */
+    float *factors;  /* (variables) that clip the gradient; NULL: it is not clipped by a norm */
+    float *ratios;   /* (variables) norm(weights) / norm(direction); NULL: no optimizer has a trust ratio */
     server servers[CLQ_STORE_PARTS_MAX];
     unsigned parts;
     /* Readers and updates under way; under the lock. */
@@ -41,7 +42,7 @@ struct clq_store {
 
 /* ---- the servers ---- */
 
-typedef enum task { SUM, MEASURE, DIRECT, UPDATE } task;
+typedef enum task { SUM, MEASURE, DIRECT, UPDATE, CONSTRAIN } task;
 typedef struct order {
     const clq_store_change *change; /* lives until the task is done */
     task kind;
@@ -84,11 +85,28 @@ static void update_variables(const server *s, const order *o, clq_host_update up
     }
 }
 
+/* Whole variables, of which each server has some, in the parameters and their copies. */
+static void constrain(const server *s, const clq_store_change *change) {
+    const clq_store *store = s->store;
+    for (size_t v = (size_t)(s - store->servers); v < store->variable_count; v += store->parts) {
+        const clq_store_variable *variable = &store->variables[v];
+        if (!clq_constrains(&variable->constraint)) continue;
+        float *w = store->parameters + variable->first;
+        clq_constrain_on_host(&variable->constraint, w);
+        for (unsigned i = 0; i < change->copy_count; i++)
+            memcpy(change->copies[i] + variable->first, w, variable->floats * sizeof *w);
+    }
+}
+
 /* Whether the update begins with the gradient's sum. */
 static bool sums_first(const clq_store *store) { return store->factors || store->ratios; }
 
 static void serve(server *s, const order *o) {
     const clq_store *store = s->store;
+    if (o->kind == CONSTRAIN) {
+        constrain(s, o->change);
+        return;
+    }
     const float *const summed[] = {store->gradient};
     clq_host_update update = {.w = store->parameters,
                               .gradients = o->change->gradients,
@@ -213,6 +231,7 @@ uint64_t clq_store_update(clq_store *store, const clq_store_change *change) {
         find_ratios(store);
     }
     serve_all(store, change, UPDATE);
+    if (store->constrains) serve_all(store, change, CONSTRAIN);
     return end_write(store, 1);
 }
 
@@ -231,6 +250,8 @@ static clq_status make_array(const clq_store *store, float **out) {
 
 static clq_status make_arrays(clq_store *store, const clq_store_config *config) {
     bool spares = false;
+    for (size_t v = 0; v < config->variable_count; v++)
+        store->constrains = store->constrains || clq_constrains(&config->variables[v].constraint);
     CLQ_TRY(make_array(store, &store->parameters));
     CLQ_TRY(make_array(store, &store->gradient));
     for (unsigned i = 0; i < store->states_count; i++) CLQ_TRY(make_array(store, &store->states[i]));
@@ -240,7 +261,7 @@ static clq_status make_arrays(clq_store *store, const clq_store_config *config) 
         ratios = ratios || clq_optimizer_has_trust_ratio(&store->optimizers[i]);
     const size_t variables = CLQ_MAX(config->variable_count, (size_t)1);
     for (size_t v = 0; v < config->variable_count; v++) spares = spares || config->variables[v].spared;
-    if (!clips && !ratios && !spares && config->other_count == 0) return CLQ_OK;
+    if (!clips && !ratios && !spares && !store->constrains && config->other_count == 0) return CLQ_OK;
     store->variable_count = config->variable_count;
     if (!(store->variables = clq_alloc(variables, sizeof *store->variables))) return CLQ_MEMORY;
     memcpy(store->variables, config->variables, store->variable_count * sizeof *store->variables);

@@ -15,8 +15,9 @@ typedef struct clq_store clq_store;
 /* A variable's floats in the arrays. */
 typedef struct clq_store_variable {
     size_t first, floats;
-    bool spared;        /* does not decay */
-    unsigned optimizer; /* 0: the main one, or 1 + its place among the others */
+    bool spared;                       /* does not decay */
+    unsigned optimizer;                /* 0: the main one, or 1 + its place among the others */
+    clq_constraint_problem constraint; /* behind each update */
 } clq_store_variable;
 typedef struct clq_store_config {
     clq_optimizer optimizer;     /* the main one */
@@ -27,7 +28,7 @@ typedef struct clq_store_config {
     clq_clip clip;
     bool averages; /* keeps a moving average of the parameters */
     /* (variable_count) in rising order, copied; needed where gradients are clipped by a norm, an optimizer has a trust
-     * ratio, there are others, or a variable is spared. */
+     * ratio, there are others, or a variable is spared or has a constraint. */
     const clq_store_variable *variables;
     size_t variable_count;
 } clq_store_config;
