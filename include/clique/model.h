@@ -117,6 +117,24 @@ typedef struct clq_dense_config {
     const char *name;
     clq_initialiser kernel_initialiser, bias_initialiser; /* defaults: Glorot's uniform one; zeros */
 } clq_dense_config;
+typedef struct clq_conv3d_config {
+    size_t filters;
+    size_t kernel[3];   /* d, h, w */
+    size_t strides[3];  /* 0: 1 */
+    size_t dilation[3]; /* 0: 1. Above 1 only without strides */
+    clq_padding padding;
+    clq_activation activation;
+    bool no_bias;
+    const char *name;
+    clq_initialiser kernel_initialiser, bias_initialiser; /* defaults: Glorot's uniform one; zeros */
+    size_t groups;                                        /* as of clq_conv2d_config */
+} clq_conv3d_config;
+typedef struct clq_pool3d_config {
+    size_t size[3];    /* 0: 2 */
+    size_t strides[3]; /* 0: size */
+    clq_padding padding;
+    const char *name;
+} clq_pool3d_config;
 typedef struct clq_pool_config {
     size_t size[2];    /* 0: 2 */
     size_t strides[2]; /* 0: size */
@@ -228,6 +246,9 @@ CLQ_API void clq_inputs(clq_model *model, const clq_shape *shapes, const char *c
 /* (h, w, c) -> (positions along h, along w, filters); filters and kernel are needed. Variables: kernel (kh, kw, c,
  * filters), bias (filters). */
 CLQ_API clq_tensor clq_conv2d(clq_model *model, clq_tensor x, const clq_conv2d_config *config);
+/* The same of volumes: (d, h, w, c) -> (positions along d, along h, along w, filters). Variables: kernel (kd, kh, kw, c,
+ * filters), bias (filters). It is made of a convolution of images, which holds kw times the input. */
+CLQ_API clq_tensor clq_conv3d(clq_model *model, clq_tensor x, const clq_conv3d_config *config);
 /* (steps, c) -> (positions, filters); filters and kernel are needed. Variables: kernel (kernel, c, filters), bias. */
 CLQ_API clq_tensor clq_conv1d(clq_model *model, clq_tensor x, const clq_conv1d_config *config);
 /* Each channel by itself: (h, w, c) -> (positions along h, along w, c * multiplier); kernel is needed. Variables:
@@ -244,6 +265,9 @@ CLQ_API clq_tensor clq_conv2d_transpose(clq_model *model, clq_tensor x, const cl
  * maximum or average. */
 CLQ_API clq_tensor clq_max_pool2d(clq_model *model, clq_tensor x, const clq_pool_config *config);
 CLQ_API clq_tensor clq_average_pool2d(clq_model *model, clq_tensor x, const clq_pool_config *config);
+/* The same of volumes: (d, h, w, c) -> (positions along d, along h, along w, c). config may be NULL. */
+CLQ_API clq_tensor clq_max_pool3d(clq_model *model, clq_tensor x, const clq_pool3d_config *config);
+CLQ_API clq_tensor clq_average_pool3d(clq_model *model, clq_tensor x, const clq_pool3d_config *config);
 /* (steps, c) -> (positions, c); config may be NULL: 2 side by side. */
 CLQ_API clq_tensor clq_max_pool1d(clq_model *model, clq_tensor x, const clq_pool1d_config *config);
 CLQ_API clq_tensor clq_average_pool1d(clq_model *model, clq_tensor x, const clq_pool1d_config *config);
@@ -261,6 +285,8 @@ CLQ_API clq_tensor clq_zero_padding(clq_model *model, clq_tensor x, const size_t
 CLQ_API clq_tensor clq_cropping(clq_model *model, clq_tensor x, const size_t (*sides)[2], const char *name);
 /* (h, w, c) -> (h * size[0], w * size[1], c), each place repeated. NULL: 2 and 2. */
 CLQ_API clq_tensor clq_up_sampling2d(clq_model *model, clq_tensor x, const size_t size[2], const char *name);
+/* The same of volumes, (d, h, w, c). */
+CLQ_API clq_tensor clq_up_sampling3d(clq_model *model, clq_tensor x, const size_t size[3], const char *name);
 /* (features) -> (times, features). */
 CLQ_API clq_tensor clq_repeat_vector(clq_model *model, clq_tensor x, size_t times, const char *name);
 /* Axis d of the output is axis axes.dims[d], from 1 on, of x: CLQ_SHAPE(2, 1) swaps two. */

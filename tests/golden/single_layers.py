@@ -238,6 +238,16 @@ GROUPS: list[tuple[str, tuple[int, ...], list[Callable[[keras.KerasTensor], kera
         kl.Bidirectional(kl.GRU(2, reset_after=False, unroll=True), name="both"),
         lambda x: kl.GRU(3, reset_after=False, name="masked")(kl.Masking(name="masking")(x * ops.cast(ops.greater(x[..., :1], 0.0), "float32"))),
         lambda x: kl.GRU(3, reset_after=False, name="with_state")(x, initial_state=kl.GRU(3, reset_after=False, return_state=True, name="state")(x)[1])]),
+    ("volumes", (3, 5, 4, 4), [
+        kl.Conv3D(3, 3, padding="same", activation="tanh", name="same"), kl.Conv3D(5, (2, 3, 2), name="valid"),
+        kl.Conv3D(4, (3, 2, 3), strides=(2, 1, 2), padding="same", groups=2, name="strides"), kl.Conv3D(2, (1, 2, 3), strides=2, use_bias=False, name="strides_valid"),
+        kl.Conv3D(4, 2, dilation_rate=(2, 1, 2), groups=4, activation="gelu", name="dilated"), kl.Conv3D(2, (3, 3, 1), dilation_rate=(1, 2, 1), padding="same", name="dilated_same"),
+        kl.Conv3D(3, (1, 1, 5), strides=(2, 2, 1), padding="same", activation="softmax", name="along_width"), kl.UpSampling3D((2, 1, 3), name="up")]),
+    ("volumes_pooled", (5, 4, 7, 3), [
+        kl.MaxPooling3D(name="largest"), kl.MaxPooling3D((2, 3, 3), strides=(1, 2, 2), padding="same", name="largest_same"),
+        kl.AveragePooling3D((1, 2, 3), name="mean"), kl.AveragePooling3D(3, strides=2, padding="same", name="mean_same"),
+        kl.GlobalMaxPooling3D(name="largest_of_all"), kl.GlobalAveragePooling3D(keepdims=True, name="mean_of_all"),
+        kl.ZeroPadding3D(((1, 0), (0, 2), (1, 1)), name="padded"), kl.Cropping3D(((1, 1), (0, 2), (3, 0)), name="cropped")]),
 ]  # fmt: skip
 
 

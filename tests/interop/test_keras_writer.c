@@ -277,6 +277,29 @@ static void images(void **state) {
     finish_and_check(m, y, 4);
 }
 
+static void volumes(void **state) {
+    clq_model *m;
+    clq_tensor y[3];
+    (void)state;
+    assert_ok(clq_model_create("volumes", &m));
+    clq_tensor x = clq_input(m, CLQ_SHAPE(6, 5, 7, 4));
+    x = clq_conv3d(m, x,
+                   &(clq_conv3d_config){.filters = 6,
+                                        .kernel = {2, 3, 1},
+                                        .strides = {2, 1, 3},
+                                        .padding = CLQ_SAME,
+                                        .activation = CLQ_RELU,
+                                        .kernel_initialiser = {.kind = CLQ_INITIALISER_NORMAL, .deviation = 0.1},
+                                        .groups = 2});
+    x = clq_constrain(m, x, "kernel", &(clq_constraint){.kind = CLQ_CONSTRAINT_UNIT_NORM});
+    x = clq_conv3d(m, x,
+                   &(clq_conv3d_config){.filters = 2, .kernel = {1, 2, 2}, .dilation = {1, 2, 1}, .no_bias = true});
+    y[0] = clq_max_pool3d(m, x, &(clq_pool3d_config){.size = {3, 1, 2}, .strides = {1, 2, 1}, .padding = CLQ_SAME});
+    y[1] = clq_average_pool3d(m, x, NULL);
+    y[2] = clq_up_sampling3d(m, x, (const size_t[]){2, 1, 3}, NULL);
+    finish_and_check(m, y, 3);
+}
+
 static void sequences(void **state) {
     clq_model *m;
     const clq_shape shapes[] = {CLQ_SHAPE(7), CLQ_SHAPE(6, 4), {.rank = 0}};
@@ -377,7 +400,7 @@ static void out_of_memory(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(keras_files), cmocka_unit_test(images),
-                                       cmocka_unit_test(sequences), cmocka_unit_test(refused),
-                                       cmocka_unit_test(out_of_memory)};
+                                       cmocka_unit_test(volumes),     cmocka_unit_test(sequences),
+                                       cmocka_unit_test(refused),     cmocka_unit_test(out_of_memory)};
     return cmocka_run_group_tests_name("interop/keras_writer", tests, files_begin, files_end);
 }

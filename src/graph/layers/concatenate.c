@@ -68,6 +68,22 @@ clq_id clq_expand_joined(clq_expansion *e, const clq_id *x, size_t rows) {
     return join(e, terms, count, rows);
 }
 
+clq_id clq_expand_side_by_side(clq_expansion *e, const clq_id *terms, const size_t *widths, unsigned count,
+                               size_t rows) {
+    clq_node node = clq_expand_node(e, &clq_op_concatenate);
+    size_t width = 0;
+    node.attributes.concatenation = (clq_concatenation){.rows = rows};
+    for (unsigned i = 0; i < count; i++) {
+        if (!terms[i]) return 0;
+        node.inputs[i] = terms[i];
+        node.attributes.concatenation.widths[i] = widths[i];
+        width += widths[i];
+    }
+    const clq_shape shape = CLQ_SHAPE(rows, width);
+    node.outputs[0] = clq_expand_value(e, &shape, rows * width);
+    return clq_graph_add_node(e->graph, &node);
+}
+
 clq_id clq_layer_expand_concatenated(clq_expansion *e, const clq_id *x) {
     unsigned axis = 0;
     size_t rows = 1;

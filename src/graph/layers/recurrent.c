@@ -190,22 +190,6 @@ static clq_id take_run(clq_expansion *e, clq_id x, size_t first, size_t count) {
     return clq_graph_add_node(e->graph, &node);
 }
 
-/* Terms of `widths` numbers side by side in each of `rows` rows. */
-static clq_id join(clq_expansion *e, const clq_id *terms, const size_t *widths, unsigned count, size_t rows) {
-    clq_node node = clq_expand_node(e, &clq_op_concatenate);
-    size_t width = 0;
-    node.attributes.concatenation = (clq_concatenation){.rows = rows};
-    for (unsigned i = 0; i < count; i++) {
-        if (!terms[i]) return 0;
-        node.inputs[i] = terms[i];
-        node.attributes.concatenation.widths[i] = widths[i];
-        width += widths[i];
-    }
-    const clq_shape shape = CLQ_SHAPE(rows, width);
-    node.outputs[0] = clq_expand_value(e, &shape, rows * width);
-    return clq_graph_add_node(e->graph, &node);
-}
-
 /* With a dropout of the state, too, Keras drops the inputs of each gate by themselves: all gates of as many copies of
  * the inputs, of which each gives its own gate. */
 static clq_id project_dropped(clq_expansion *e, clq_id x, size_t steps, size_t in, uint32_t stream) {
@@ -221,7 +205,7 @@ static clq_id project_dropped(clq_expansion *e, clq_id x, size_t steps, size_t i
         terms[g] = drop(e, x, &rows, take_run(e, factors, g * in, in));
         widths[g] = steps * in;
     }
-    const clq_id z = project(e, join(e, terms, widths, (unsigned)copies, 1), copies * steps, in);
+    const clq_id z = project(e, clq_expand_side_by_side(e, terms, widths, (unsigned)copies, 1), copies * steps, in);
     for (unsigned g = 0; g < copies; g++) { /* (copies, steps, gates, units): of copy g gate g */
         const size_t sizes[] = {copies, steps, gates, units};
         const clq_shape shape = CLQ_SHAPE(steps, units);
@@ -235,7 +219,7 @@ static clq_id project_dropped(clq_expansion *e, clq_id x, size_t steps, size_t i
         terms[g] = z ? clq_graph_add_node(e->graph, &node) : 0;
         widths[g] = units;
     }
-    return join(e, terms, widths, (unsigned)copies, steps);
+    return clq_expand_side_by_side(e, terms, widths, (unsigned)copies, steps);
 }
 
 /* Streams of one use's two dropouts are far apart. */
@@ -279,7 +263,7 @@ static clq_id expand(clq_expansion *e, const clq_id *x) {
     if (!config->return_state) return y;
     const clq_id terms[] = {y, node.outputs[1], node.outputs[2]};
     const size_t widths[] = {cell->return_sequences ? steps * units : units, units, units};
-    return join(e, terms, widths, lstm ? 3 : 2, 1);
+    return clq_expand_side_by_side(e, terms, widths, lstm ? 3 : 2, 1);
 }
 
 static const char *const stores[] = {[KERNEL] = "cell/vars/0", [RECURRENT] = "cell/vars/1", [BIAS] = "cell/vars/2"};

@@ -1,8 +1,8 @@
-/* RepeatVector, UpSampling1D and 2D: values repeated along axes; between places: resample.c. */
+/* RepeatVector, UpSampling1D to 3D: values repeated along axes; between places: resample.c. */
 #include "graph/layers/layer.h"
 
 typedef struct repeat_config {
-    size_t times[2];   /* along the height and the width; of one axis [0] */
+    size_t times[3];   /* along each axis but the channels' */
     int interpolation; /* clq_layer_interpolations; 0: the nearest place */
 } repeat_config;
 static const clq_attribute vector_attributes[] = {
@@ -17,6 +17,15 @@ static const clq_attribute attributes_2d[] = {
     {CLQ_LAYER_ATTRIBUTE("interpolation", CLQ_ATTRIBUTE_CHOICE, repeat_config, interpolation),
      .words = clq_layer_interpolations},
 };
+
+static const clq_attribute attributes_3d[] = {
+    {CLQ_LAYER_ATTRIBUTE("size", CLQ_ATTRIBUTE_SIZES, repeat_config, times), .count = 3, .fallback = 2},
+    {.key = "data_format", .type = CLQ_ATTRIBUTE_ONLY_WORD, .word = "channels_last"},
+};
+
+static unsigned axes_of(const clq_layer *layer) {
+    return layer->kind == &clq_layer_up_sampling1d ? 1 : layer->kind == &clq_layer_up_sampling2d ? 2 : 3;
+}
 
 static clq_status times_of(size_t *size, size_t times) {
     if (clq_mul_size(*size, times, size) && *size <= INT32_MAX) return CLQ_OK;
@@ -34,7 +43,7 @@ static clq_status infer_vector(const clq_model *model, const clq_layer *layer, c
 }
 
 static clq_status infer(const clq_model *model, const clq_layer *layer, clq_model_tensor *y) {
-    const unsigned axes = layer->kind == &clq_layer_up_sampling1d ? 1 : 2;
+    const unsigned axes = axes_of(layer);
     y->shape = clq_model_input_of(model, y, 0)->shape;
     CLQ_TRY(clq_layer_check_rank(&y->shape, axes));
     for (unsigned d = 0; d < axes; d++)
@@ -58,14 +67,12 @@ static clq_id repeat(clq_expansion *e, clq_id x, size_t inner, size_t times) {
 static clq_id expand(clq_expansion *e, const clq_id *x) {
     const repeat_config *config = e->layer->config;
     const clq_shape *in = &clq_model_input_of(e->model, e->y, 0)->shape;
-    const size_t channels = in->dims[in->rank - 1];
+    size_t inner = in->dims[in->rank - 1];
     clq_id y = x[0];
     if (config->interpolation) return clq_layer_expand_resampled(e, y, config->interpolation, false);
-    if (e->layer->kind == &clq_layer_up_sampling2d) { /* the width first: it has less to repeat */
-        y = repeat(e, y, channels, config->times[1]);
-        if (y) y = repeat(e, y, channels * e->y->shape.dims[1], config->times[0]);
-    } else {
-        y = repeat(e, y, channels, config->times[0]);
+    for (unsigned d = CLQ_MAX(in->rank - 1, 1u); d-- > 0 && y;) { /* the last first: it has less; a vector has one */
+        y = repeat(e, y, inner, config->times[d]);
+        inner *= e->y->shape.dims[d];
     }
     return y ? clq_expand_unary(e, clq_expand_node(e, &clq_op_reshape), y) : 0;
 }
@@ -80,6 +87,7 @@ static clq_id expand(clq_expansion *e, const clq_id *x) {
 KIND(clq_layer_repeat_vector, "RepeatVector", "repeat_vector", vector_attributes, infer_vector);
 KIND(clq_layer_up_sampling1d, "UpSampling1D", "up_sampling1d", attributes_1d, infer);
 KIND(clq_layer_up_sampling2d, "UpSampling2D", "up_sampling2d", attributes_2d, infer);
+KIND(clq_layer_up_sampling3d, "UpSampling3D", "up_sampling3d", attributes_3d, infer);
 
 clq_tensor clq_repeat_vector(clq_model *model, clq_tensor x, size_t times, const char *name) {
     return clq_model_add_layer(model, &clq_layer_repeat_vector, name, &(repeat_config){.times = {times}}, &x, 1);
@@ -88,4 +96,9 @@ clq_tensor clq_repeat_vector(clq_model *model, clq_tensor x, size_t times, const
 clq_tensor clq_up_sampling2d(clq_model *model, clq_tensor x, const size_t size[2], const char *name) {
     const repeat_config config = {.times = {size ? size[0] : 0, size ? size[1] : 0}};
     return clq_model_add_layer(model, &clq_layer_up_sampling2d, name, &config, &x, 1);
+}
+
+clq_tensor clq_up_sampling3d(clq_model *model, clq_tensor x, const size_t size[3], const char *name) {
+    const repeat_config config = {.times = {size ? size[0] : 0, size ? size[1] : 0, size ? size[2] : 0}};
+    return clq_model_add_layer(model, &clq_layer_up_sampling3d, name, &config, &x, 1);
 }

@@ -1,14 +1,10 @@
 /* Windows that slide over images and rows: how many positions they have, and how many zeros are put in front. */
 #include "graph/layers/layer.h"
 
-typedef struct window {
-    const char *axis; /* "height" */
-    size_t in, size, stride, dilation;
-    size_t out, pad; /* found: positions of the window; zeros in front */
-} window;
+typedef clq_window window;
 
 /* TensorFlow's rule: 'same' gives ceil(in / stride) positions and puts the odd zero behind. */
-static clq_status place(window *w, clq_padding padding) {
+clq_status clq_window_place(clq_window *w, clq_padding padding) {
     size_t extent;
     /* Kernels compute positions up to the input's size plus the window's in 32-bit integers. */
     if (w->stride > INT32_MAX || !clq_mul_size(w->size - 1, w->dilation, &extent) || extent > INT32_MAX ||
@@ -56,8 +52,8 @@ static clq_status place_pair(const clq_window_pair *pair, const clq_shape *x, wi
                   .size = clq_or_default(pair->size[1], 1),
                   .stride = clq_or_default(pair->strides[1], 1),
                   .dilation = clq_or_default(pair->dilation[1], 1)};
-    CLQ_TRY(place(h, line ? CLQ_VALID : pair->padding));
-    return place(w, pair->padding);
+    CLQ_TRY(clq_window_place(h, line ? CLQ_VALID : pair->padding));
+    return clq_window_place(w, pair->padding);
 }
 
 clq_status clq_infer_windows(const clq_model *model, const clq_window_pair *pair, unsigned axes, clq_model_tensor *y) {
