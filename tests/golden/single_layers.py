@@ -248,6 +248,10 @@ GROUPS: list[tuple[str, tuple[int, ...], list[Callable[[keras.KerasTensor], kera
         kl.AveragePooling3D((1, 2, 3), name="mean"), kl.AveragePooling3D(3, strides=2, padding="same", name="mean_same"),
         kl.GlobalMaxPooling3D(name="largest_of_all"), kl.GlobalAveragePooling3D(keepdims=True, name="mean_of_all"),
         kl.ZeroPadding3D(((1, 0), (0, 2), (1, 1)), name="padded"), kl.Cropping3D(((1, 1), (0, 2), (3, 0)), name="cropped")]),
+    ("images_in_steps", (4, 5, 4, 2), [
+        kl.ConvLSTM2D(3, 3, padding="same", return_sequences=True, name="sequence"), kl.ConvLSTM2D(2, (2, 3), strides=(1, 2), name="last"),
+        kl.ConvLSTM2D(2, (3, 2), dilation_rate=(1, 2), use_bias=False, go_backwards=True, return_sequences=True, name="backwards"),
+        kl.ConvLSTM2D(2, 2, padding="same", activation="relu", recurrent_activation="tanh", name="relu")]),
 ]  # fmt: skip
 
 

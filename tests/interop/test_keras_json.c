@@ -632,6 +632,26 @@ static void layers_within_and_beside(void **state) {
          "\"kernel_constraint\": {\"class_name\": \"UnitNorm\", \"config\": {\"axis\": [1, 2]}}}, "
          "\"inbound_nodes\": [{\"args\": [" TENSOR("x", 0) "]}]}",
          "axis 2 is none of the variable's 2"},
+        {"[null, 3, 4, 4, 2]",
+         "{\"class_name\": \"ConvLSTM2D\", \"name\": \"y\", \"config\": {\"name\": \"y\", \"filters\": 2, "
+         "\"kernel_size\": [2, 2], \"dropout\": 0.5}, "
+         "\"inbound_nodes\": [{\"args\": [" TENSOR("x", 0) "]}]}",
+         "dropout"},
+        {"[null, 3, 4, 4, 2]",
+         "{\"class_name\": \"ConvLSTM2D\", \"name\": \"y\", \"config\": {\"name\": \"y\", \"filters\": 2, "
+         "\"kernel_size\": [2, 2], \"return_state\": true}, "
+         "\"inbound_nodes\": [{\"args\": [" TENSOR("x", 0) "]}]}",
+         "return_state"},
+        {"[null, 3, 4, 4, 2]",
+         "{\"class_name\": \"ConvLSTM2D\", \"name\": \"y\", \"config\": {\"name\": \"y\", \"filters\": 2, "
+         "\"kernel_size\": [2, 2], \"activation\": \"softmax\"}, "
+         "\"inbound_nodes\": [{\"args\": [" TENSOR("x", 0) "]}]}",
+         "activation 'softmax' is not supported"},
+        {"[null, 3, 4, 4, 2]",
+         "{\"class_name\": \"ConvLSTM2D\", \"name\": \"y\", \"config\": {\"name\": \"y\", \"filters\": 2, "
+         "\"kernel_size\": [2, 2]}, "
+         "\"inbound_nodes\": [{\"args\": [" TENSOR("x", 0) "]}]}",
+         NULL},
         {"[null, 4]",
          "{\"class_name\": \"Dense\", \"name\": \"y\", \"config\": {\"name\": \"y\", \"units\": 2, "
          "\"use_bias\": false, \"bias_constraint\": \"non_neg\", \"kernel_constraint\": \"MaxNorm\"}, "

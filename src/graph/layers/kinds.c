@@ -142,6 +142,7 @@ static const clq_layer_kind *const kinds[] = {
     &clq_layer_simple_rnn,
     &clq_layer_lstm,
     &clq_layer_gru,
+    &clq_layer_conv_lstm2d,
     &clq_layer_op_attention,
     &clq_layer_position_embedding,
     &clq_layer_learned_rows,

@@ -58,33 +58,34 @@ extern const clq_layer_kind clq_layer_input, clq_layer_conv1d, clq_layer_conv2d,
     clq_layer_global_average_pool3d, clq_layer_global_max_pool1d, clq_layer_global_max_pool2d,
     clq_layer_global_max_pool3d, clq_layer_zero_padding1d, clq_layer_zero_padding2d, clq_layer_zero_padding3d,
     clq_layer_cropping1d, clq_layer_cropping2d, clq_layer_cropping3d, clq_layer_up_sampling1d, clq_layer_up_sampling2d,
-    clq_layer_up_sampling3d, clq_layer_conv3d, clq_layer_max_pool3d, clq_layer_average_pool3d, clq_layer_repeat_vector,
-    clq_layer_permute, clq_layer_dense, clq_layer_flatten, clq_layer_reshape, clq_layer_activation, clq_layer_relu,
-    clq_layer_softmax, clq_layer_add, clq_layer_subtract, clq_layer_multiply, clq_layer_average, clq_layer_maximum,
-    clq_layer_concatenate, clq_layer_batch_norm, clq_layer_dropout, clq_layer_masking, clq_layer_layer_norm,
-    clq_layer_rms_norm, clq_layer_group_norm, clq_layer_unit_norm, clq_layer_rescaling, clq_layer_normalization,
-    clq_layer_layer_scale, clq_layer_leaky_relu, clq_layer_elu, clq_layer_prelu, clq_layer_minimum,
-    clq_layer_spatial_dropout1d, clq_layer_spatial_dropout2d, clq_layer_spatial_dropout3d, clq_layer_alpha_dropout,
-    clq_layer_gaussian_dropout, clq_layer_gaussian_noise, clq_layer_op_add, clq_layer_op_subtract,
-    clq_layer_op_multiply, clq_layer_op_divide, clq_layer_op_true_divide, clq_layer_op_maximum, clq_layer_op_minimum,
-    clq_layer_op_negative, clq_layer_op_absolute, clq_layer_op_square, clq_layer_op_sqrt, clq_layer_op_exp,
-    clq_layer_op_log, clq_layer_op_sin, clq_layer_op_cos, clq_layer_op_tanh, clq_layer_op_relu, clq_layer_op_relu6,
-    clq_layer_op_sigmoid, clq_layer_op_silu, clq_layer_op_softplus, clq_layer_op_softsign, clq_layer_op_log_sigmoid,
-    clq_layer_op_sum, clq_layer_op_mean, clq_layer_custom_scale, clq_layer_op_reshape, clq_layer_op_squeeze,
-    clq_layer_op_expand_dims, clq_layer_op_transpose, clq_layer_op_concatenate, clq_layer_op_stack,
-    clq_layer_op_get_item, clq_layer_op_softmax, clq_layer_attention, clq_layer_embedding, clq_layer_op_ones,
-    clq_layer_op_zeros, clq_layer_op_cumsum, clq_layer_op_equal, clq_layer_op_not_equal, clq_layer_op_greater,
-    clq_layer_op_greater_equal, clq_layer_op_less, clq_layer_op_less_equal, clq_layer_op_both, clq_layer_op_either,
-    clq_layer_op_not, clq_layer_op_any, clq_layer_op_all, clq_layer_op_where, clq_layer_op_power, clq_layer_op_sign,
-    clq_layer_op_expm1, clq_layer_op_log1p, clq_layer_op_reciprocal, clq_layer_op_cast, clq_layer_op_convert,
-    clq_layer_op_clip, clq_layer_op_max, clq_layer_op_min, clq_layer_op_matmul, clq_layer_op_einsum, clq_layer_dot,
-    clq_layer_einsum_dense, clq_layer_resizing, clq_layer_category_encoding, clq_layer_op_one_hot, clq_layer_op_fft2,
-    clq_layer_op_split, clq_layer_op_swapaxes, clq_layer_op_flip, clq_layer_op_pad, clq_layer_position_embedding,
-    clq_layer_learned_rows, clq_layer_rotary_embedding, clq_layer_llama_norm, clq_layer_mistral_norm,
-    clq_layer_qwen_norm, clq_layer_phi3_norm, clq_layer_reversible_embedding, clq_layer_random_flip,
-    clq_layer_random_rotation, clq_layer_random_zoom, clq_layer_random_translation, clq_layer_random_crop,
-    clq_layer_op_attention, clq_layer_score_attention, clq_layer_additive_attention, clq_layer_top_k,
-    clq_layer_simple_rnn, clq_layer_lstm, clq_layer_gru, clq_layer_op_stop_gradient;
+    clq_layer_up_sampling3d, clq_layer_conv3d, clq_layer_max_pool3d, clq_layer_average_pool3d, clq_layer_conv_lstm2d,
+    clq_layer_repeat_vector, clq_layer_permute, clq_layer_dense, clq_layer_flatten, clq_layer_reshape,
+    clq_layer_activation, clq_layer_relu, clq_layer_softmax, clq_layer_add, clq_layer_subtract, clq_layer_multiply,
+    clq_layer_average, clq_layer_maximum, clq_layer_concatenate, clq_layer_batch_norm, clq_layer_dropout,
+    clq_layer_masking, clq_layer_layer_norm, clq_layer_rms_norm, clq_layer_group_norm, clq_layer_unit_norm,
+    clq_layer_rescaling, clq_layer_normalization, clq_layer_layer_scale, clq_layer_leaky_relu, clq_layer_elu,
+    clq_layer_prelu, clq_layer_minimum, clq_layer_spatial_dropout1d, clq_layer_spatial_dropout2d,
+    clq_layer_spatial_dropout3d, clq_layer_alpha_dropout, clq_layer_gaussian_dropout, clq_layer_gaussian_noise,
+    clq_layer_op_add, clq_layer_op_subtract, clq_layer_op_multiply, clq_layer_op_divide, clq_layer_op_true_divide,
+    clq_layer_op_maximum, clq_layer_op_minimum, clq_layer_op_negative, clq_layer_op_absolute, clq_layer_op_square,
+    clq_layer_op_sqrt, clq_layer_op_exp, clq_layer_op_log, clq_layer_op_sin, clq_layer_op_cos, clq_layer_op_tanh,
+    clq_layer_op_relu, clq_layer_op_relu6, clq_layer_op_sigmoid, clq_layer_op_silu, clq_layer_op_softplus,
+    clq_layer_op_softsign, clq_layer_op_log_sigmoid, clq_layer_op_sum, clq_layer_op_mean, clq_layer_custom_scale,
+    clq_layer_op_reshape, clq_layer_op_squeeze, clq_layer_op_expand_dims, clq_layer_op_transpose,
+    clq_layer_op_concatenate, clq_layer_op_stack, clq_layer_op_get_item, clq_layer_op_softmax, clq_layer_attention,
+    clq_layer_embedding, clq_layer_op_ones, clq_layer_op_zeros, clq_layer_op_cumsum, clq_layer_op_equal,
+    clq_layer_op_not_equal, clq_layer_op_greater, clq_layer_op_greater_equal, clq_layer_op_less,
+    clq_layer_op_less_equal, clq_layer_op_both, clq_layer_op_either, clq_layer_op_not, clq_layer_op_any,
+    clq_layer_op_all, clq_layer_op_where, clq_layer_op_power, clq_layer_op_sign, clq_layer_op_expm1, clq_layer_op_log1p,
+    clq_layer_op_reciprocal, clq_layer_op_cast, clq_layer_op_convert, clq_layer_op_clip, clq_layer_op_max,
+    clq_layer_op_min, clq_layer_op_matmul, clq_layer_op_einsum, clq_layer_dot, clq_layer_einsum_dense,
+    clq_layer_resizing, clq_layer_category_encoding, clq_layer_op_one_hot, clq_layer_op_fft2, clq_layer_op_split,
+    clq_layer_op_swapaxes, clq_layer_op_flip, clq_layer_op_pad, clq_layer_position_embedding, clq_layer_learned_rows,
+    clq_layer_rotary_embedding, clq_layer_llama_norm, clq_layer_mistral_norm, clq_layer_qwen_norm, clq_layer_phi3_norm,
+    clq_layer_reversible_embedding, clq_layer_random_flip, clq_layer_random_rotation, clq_layer_random_zoom,
+    clq_layer_random_translation, clq_layer_random_crop, clq_layer_op_attention, clq_layer_score_attention,
+    clq_layer_additive_attention, clq_layer_top_k, clq_layer_simple_rnn, clq_layer_lstm, clq_layer_gru,
+    clq_layer_op_stop_gradient;
 
 /* CLQ_ARGUMENT unless it is one of clq_activation. */
 clq_status clq_layer_check_activation(clq_activation activation);
@@ -144,6 +145,15 @@ clq_id clq_layer_expand_concatenated(clq_expansion *e, const clq_id *x);
 /* Terms of `widths` numbers side by side in each of `rows` rows; at most CLQ_NODE_INPUTS. (concatenate.c) */
 clq_id clq_expand_side_by_side(clq_expansion *e, const clq_id *terms, const size_t *widths, unsigned count,
                                size_t rows);
+/* The same of any number of terms, one after the other; it begins with `rows` alone. */
+typedef struct clq_joining {
+    size_t rows;
+    clq_id terms[CLQ_NODE_INPUTS];
+    size_t widths[CLQ_NODE_INPUTS];
+    unsigned count;
+} clq_joining;
+void clq_joining_add(clq_expansion *e, clq_joining *j, clq_id term, size_t width);
+clq_id clq_joining_end(clq_expansion *e, const clq_joining *j); /* of at least one */
 /* Factors of dropout for each sample, of this shape: 0, or 1 / (1 - rate). seed 0: the trainer's. (dropout.c) */
 clq_id clq_expand_drops(clq_expansion *e, const clq_shape *shape, double rate, uint64_t seed, uint32_t stream);
 /* An image of x's channels, of the height and width that y has. interpolation: of clq_layer_interpolations, which end

@@ -133,20 +133,10 @@ static clq_id take_place(clq_expansion *e, clq_id x, const windows *w, size_t k,
 
 /* What all places of the window have, side by side within each group of channels. */
 static clq_id take_windows(clq_expansion *e, clq_id x, const windows *w, size_t channels, size_t groups) {
-    const size_t rows = w->of[WIDTH].out * depth_of(&w->of[DEPTH]) * w->of[HEIGHT].in * groups;
-    clq_id terms[CLQ_NODE_INPUTS];
-    size_t widths[CLQ_NODE_INPUTS];
-    unsigned count = 0;
-    for (size_t k = 0; k < w->of[WIDTH].size; k++) {
-        if (count == CLQ_NODE_INPUTS) {
-            terms[0] = clq_expand_side_by_side(e, terms, widths, count, rows);
-            for (unsigned i = 1; i < count; i++) widths[0] += widths[i];
-            count = 1;
-        }
-        widths[count] = channels / groups;
-        terms[count++] = take_place(e, x, w, k, channels);
-    }
-    return count == 1 ? terms[0] : clq_expand_side_by_side(e, terms, widths, count, rows);
+    clq_joining joined = {.rows = w->of[WIDTH].out * depth_of(&w->of[DEPTH]) * w->of[HEIGHT].in * groups};
+    for (size_t k = 0; k < w->of[WIDTH].size; k++)
+        clq_joining_add(e, &joined, take_place(e, x, w, k, channels), channels / groups);
+    return clq_joining_end(e, &joined);
 }
 
 /* (images, depth / stride, height, filters) -> (depth, height, width, filters), without what lies between images. */
