@@ -319,7 +319,7 @@ include(cmake/world.cmake)
 # comm/combine before all: it builds what every other test of the collectives needs.
 set(cost 100)
 foreach(name comm/combine interop/golden interop/golden_families world/train_openmpi ops/loss train/strategies ops/gemm world/bench_openmpi
-    world/why_openmpi graph/step_graph graph/exchange world/launch_openmpi ops/conv2d world/failure_threads
+    world/why_openmpi graph/step_graph graph/drawn_graphs graph/exchange world/launch_openmpi ops/conv2d world/failure_threads
     compilers/kernels cli/contract ops/dense train/paths train/strict train/recompute cli/choice ops/update why/probe cli/build
     train/failure cli/peers graph/tune train/checkpoint ops/winograd train/features graph/fused_step ops/activation train/mixed
     graph/chains interop/golden_gpu oclgrind/ops_conv2d cli/faults soak/caches interop/keras_json)

@@ -207,6 +207,6 @@ static void build_of(subject *s, uint64_t seed, build_layers *layers) {
                                   .selections = &fused};
 }
 
-static void build(subject *s, uint64_t seed) { build_of(s, seed, add_layers); }
+static inline void build(subject *s, uint64_t seed) { build_of(s, seed, add_layers); }
 
 #endif
