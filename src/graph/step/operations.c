@@ -1,5 +1,5 @@
 /* The operations: how each is differentiated, and how it becomes launches. */
-#include "graph/step/step.h"
+#include "graph/step/products.h"
 
 bool clq_node_is_alias(const clq_node *node, const clq_operation *op, unsigned output) {
     if (op->traits & CLQ_OP_ALIAS) return output == 0;
@@ -39,9 +39,7 @@ const clq_operation clq_op_reshape = {.name = "reshape",
 
 /* ---- products ---- */
 
-/* Adds what computes dz from dy, the gradient behind an activation, and the sums of dz over rows, which are the bias's
- * gradient. Gives dz; dy itself where the activation is linear. */
-static clq_id add_slope(clq_derivation *d, clq_activation activation) {
+clq_id clq_add_slope(clq_derivation *d, clq_activation activation) {
     const clq_id dy = d->dy[0], bias = d->wants[2] ? d->node.inputs[2] : 0;
     if (activation == CLQ_LINEAR && !bias) return dy;
     clq_node node = clq_graph_node_like(&d->node, &clq_op_elementwise, CLQ_SEGMENT_BACKWARD, CLQ_IDS(dy));
@@ -64,8 +62,7 @@ static clq_id add_slope(clq_derivation *d, clq_activation activation) {
     return dz;
 }
 
-/* dx and dw, from the gradient before the activation, which is among the inputs. */
-static void add_product_gradients(clq_derivation *d, const clq_operation *op, const clq_id inputs[CLQ_NODE_INPUTS]) {
+void clq_add_product_gradients(clq_derivation *d, const clq_operation *op, const clq_id inputs[CLQ_NODE_INPUTS]) {
     clq_node back = clq_graph_backward_node(&d->node, op, inputs);
     if (d->wants[0]) back.outputs[0] = d->dx[0] = clq_graph_add_gradient(d->graph, d->node.inputs[0]);
     if (d->wants[1]) back.outputs[1] = d->dx[1] = clq_graph_add_gradient(d->graph, d->node.inputs[1]);
@@ -74,12 +71,11 @@ static void add_product_gradients(clq_derivation *d, const clq_operation *op, co
 
 /* inputs: x, w, dz */
 static void product_gradient(clq_derivation *d, const clq_operation *op, clq_activation activation) {
-    const clq_id dz = add_slope(d, activation);
-    add_product_gradients(d, op, CLQ_IDS(d->node.inputs[0], d->node.inputs[1], dz));
+    const clq_id dz = clq_add_slope(d, activation);
+    clq_add_product_gradients(d, op, CLQ_IDS(d->node.inputs[0], d->node.inputs[1], dz));
 }
 
-/* Values of 16 bits: biases and weights' gradients are f32. */
-static bool product_stores(const clq_list *list, const clq_node *node, unsigned value, clq_dtype dtype) {
+bool clq_product_stores(const clq_list *list, const clq_node *node, unsigned value, clq_dtype dtype) {
     (void)list, (void)node, (void)dtype;
     return value != 2;
 }
@@ -87,7 +83,7 @@ bool clq_stores_all(const clq_list *list, const clq_node *node, unsigned value, 
     (void)list, (void)node, (void)value, (void)dtype;
     return true;
 }
-static bool product_gradient_stores(const clq_list *list, const clq_node *node, unsigned value, clq_dtype dtype) {
+bool clq_product_gradient_stores(const clq_list *list, const clq_node *node, unsigned value, clq_dtype dtype) {
     (void)list, (void)node, (void)dtype;
     return value != CLQ_NODE_INPUTS + 1;
 }
@@ -105,7 +101,7 @@ static double dense_work(const clq_node *node) {
 static clq_activation *dense_activation(clq_node *node) { return &node->attributes.dense.activation; }
 const clq_operation clq_op_dense = {.name = "dense",
                                     .traits = CLQ_OP_AGAIN,
-                                    .stores = product_stores,
+                                    .stores = clq_product_stores,
                                     .differentiate = dense_gradient,
                                     .emit = emit_dense,
                                     .work = dense_work,
@@ -116,7 +112,7 @@ static void emit_dense_gradient(clq_emission *e) {
 }
 static bool *dense_adds(clq_node *node) { return &node->attributes.dense.adds; }
 const clq_operation clq_op_dense_gradient = {
-    .name = "dense_gradient", .stores = product_gradient_stores, .emit = emit_dense_gradient, .adds = dense_adds};
+    .name = "dense_gradient", .stores = clq_product_gradient_stores, .emit = emit_dense_gradient, .adds = dense_adds};
 
 static void conv2d_gradient(clq_derivation *d) {
     product_gradient(d, &clq_op_conv2d_gradient, d->node.attributes.conv2d.activation);
@@ -124,14 +120,14 @@ static void conv2d_gradient(clq_derivation *d) {
 static void emit_conv2d(clq_emission *e) {
     clq_conv2d_forward(e->list, &e->node->attributes.conv2d, e->in[0], e->in[1], e->in[2], e->out[0]);
 }
-static double work_of_conv2d(const clq_conv2d_problem *p) {
+double clq_conv2d_work_of(const clq_conv2d_problem *p) {
     return 2.0 * (double)(p->kernel_h * p->kernel_w * p->in_c) * (double)(p->out_h * p->out_w * p->out_c);
 }
-static double conv2d_work(const clq_node *node) { return work_of_conv2d(&node->attributes.conv2d); }
+static double conv2d_work(const clq_node *node) { return clq_conv2d_work_of(&node->attributes.conv2d); }
 static clq_activation *conv2d_activation(clq_node *node) { return &node->attributes.conv2d.activation; }
 const clq_operation clq_op_conv2d = {.name = "conv2d",
                                      .traits = CLQ_OP_AGAIN,
-                                     .stores = product_stores,
+                                     .stores = clq_product_stores,
                                      .differentiate = conv2d_gradient,
                                      .emit = emit_conv2d,
                                      .work = conv2d_work,
@@ -141,8 +137,10 @@ static void emit_conv2d_gradient(clq_emission *e) {
     clq_conv2d_backward(e->list, &e->node->attributes.conv2d, e->in[0], e->in[1], e->in[2], e->out[0], e->out[1]);
 }
 static bool *conv2d_adds(clq_node *node) { return &node->attributes.conv2d.adds; }
-const clq_operation clq_op_conv2d_gradient = {
-    .name = "conv2d_gradient", .stores = product_gradient_stores, .emit = emit_conv2d_gradient, .adds = conv2d_adds};
+const clq_operation clq_op_conv2d_gradient = {.name = "conv2d_gradient",
+                                              .stores = clq_product_gradient_stores,
+                                              .emit = emit_conv2d_gradient,
+                                              .adds = conv2d_adds};
 
 /* ---- convolutions in groups ---- */
 
@@ -153,12 +151,12 @@ static void emit_grouped(clq_emission *e) {
     clq_grouped_forward(e->list, &e->node->attributes.grouped, e->in[0], e->in[1], e->in[2], e->out[0]);
 }
 static double grouped_work(const clq_node *node) {
-    return work_of_conv2d(&node->attributes.grouped.conv) / (double)node->attributes.grouped.groups;
+    return clq_conv2d_work_of(&node->attributes.grouped.conv) / (double)node->attributes.grouped.groups;
 }
 static clq_activation *grouped_activation(clq_node *node) { return &node->attributes.grouped.conv.activation; }
 const clq_operation clq_op_grouped = {.name = "grouped",
                                       .traits = CLQ_OP_AGAIN,
-                                      .stores = product_stores,
+                                      .stores = clq_product_stores,
                                       .differentiate = grouped_gradient,
                                       .emit = emit_grouped,
                                       .work = grouped_work,
@@ -168,14 +166,14 @@ static void emit_grouped_gradient(clq_emission *e) {
     clq_grouped_backward(e->list, &e->node->attributes.grouped, e->in[0], e->in[1], e->in[2], e->out[0], e->out[1]);
 }
 const clq_operation clq_op_grouped_gradient = {
-    .name = "grouped_gradient", .stores = product_gradient_stores, .emit = emit_grouped_gradient};
+    .name = "grouped_gradient", .stores = clq_product_gradient_stores, .emit = emit_grouped_gradient};
 
 /* ---- transposed convolutions: each is the gradient of a convolution by its input ---- */
 
 /* inputs: x, w, dy: the convolution of dy, and the gradient of its weights where dy came in and x comes out */
 static void conv2d_transpose_gradient(clq_derivation *d) {
-    add_product_gradients(d, &clq_op_conv2d_transpose_gradient,
-                          CLQ_IDS(d->node.inputs[0], d->node.inputs[1], d->dy[0]));
+    clq_add_product_gradients(d, &clq_op_conv2d_transpose_gradient,
+                              CLQ_IDS(d->node.inputs[0], d->node.inputs[1], d->dy[0]));
 }
 static void emit_conv2d_transpose(clq_emission *e) {
     clq_conv2d_backward(e->list, &e->node->attributes.conv2d, CLQ_NO_VALUE, e->in[1], e->in[0], e->out[0],
@@ -183,7 +181,7 @@ static void emit_conv2d_transpose(clq_emission *e) {
 }
 const clq_operation clq_op_conv2d_transpose = {.name = "conv2d_transpose",
                                                .traits = CLQ_OP_AGAIN,
-                                               .stores = product_stores,
+                                               .stores = clq_product_stores,
                                                .differentiate = conv2d_transpose_gradient,
                                                .emit = emit_conv2d_transpose,
                                                .work = conv2d_work};
@@ -194,12 +192,11 @@ static void emit_conv2d_transpose_gradient(clq_emission *e) {
     if (e->out[1]) clq_conv2d_backward(e->list, p, e->in[2], CLQ_NO_VALUE, e->in[0], CLQ_NO_VALUE, e->out[1]);
 }
 const clq_operation clq_op_conv2d_transpose_gradient = {
-    .name = "conv2d_transpose_gradient", .stores = product_gradient_stores, .emit = emit_conv2d_transpose_gradient};
+    .name = "conv2d_transpose_gradient", .stores = clq_product_gradient_stores, .emit = emit_conv2d_transpose_gradient};
 
 /* ---- pooling ---- */
 
-/* Which element of its window each maximum was: noted by the forward pass for the backward pass alone. */
-static clq_id add_winners(clq_derivation *d, const clq_pool2d_problem *p) {
+clq_id clq_add_winners(clq_derivation *d, const clq_pool2d_problem *p) {
     clq_graph_value winners = *clq_graph_value_at(d->graph, d->node.outputs[0]);
     winners.name = "winners";
     winners.dtype = p->size_h * p->size_w <= 256 ? CLQ_U8 : CLQ_I32;
@@ -211,17 +208,17 @@ static clq_id add_winners(clq_derivation *d, const clq_pool2d_problem *p) {
 /* inputs: y, dy, winners */
 static void pool2d_gradient(clq_derivation *d) {
     const clq_pool2d_problem *p = &d->node.attributes.pool2d;
-    const clq_id y = p->activation == CLQ_LINEAR ? 0 : d->node.outputs[0], winners = p->average ? 0 : add_winners(d, p);
+    const clq_id y = p->activation == CLQ_LINEAR ? 0 : d->node.outputs[0],
+                 winners = p->average ? 0 : clq_add_winners(d, p);
     clq_add_gradient(d, &clq_op_pool2d_gradient, CLQ_IDS(y, d->dy[0], winners));
 }
 static void emit_pool2d(clq_emission *e) {
     clq_pool2d_forward(e->list, &e->node->attributes.pool2d, e->in[0], e->out[0], e->out[1]);
 }
-enum { WINNER_TYPES = CLQ_OP_TYPE(CLQ_U8) | CLQ_OP_TYPE(CLQ_I32) };
 static clq_activation *pool2d_activation(clq_node *node) { return &node->attributes.pool2d.activation; }
 const clq_operation clq_op_pool2d = {.name = "pool2d",
-                                     .traits = CLQ_OP_AGAIN,
-                                     .types = WINNER_TYPES,
+                                     .traits = CLQ_OP_AGAIN | CLQ_OP_JOINS_LAST,
+                                     .types = CLQ_WINNER_TYPES,
                                      .stores = clq_stores_all,
                                      .differentiate = pool2d_gradient,
                                      .emit = emit_pool2d,
@@ -231,57 +228,7 @@ static void emit_pool2d_gradient(clq_emission *e) {
     clq_pool2d_backward(e->list, &e->node->attributes.pool2d, e->in[0], e->in[1], e->in[2], e->out[0]);
 }
 const clq_operation clq_op_pool2d_gradient = {
-    .name = "pool2d_gradient", .types = WINNER_TYPES, .stores = clq_stores_all, .emit = emit_pool2d_gradient};
-
-/* ---- a convolution with its pooling ---- */
-
-enum { FRAMES = 2 }; /* the output that has them */
-
-/* inputs: frames, x, w, dz, winners. The forward pass keeps the frames, too. */
-static void conv_pool_gradient(clq_derivation *d) {
-    const clq_conv_pool_problem *p = &d->node.attributes.conv_pool;
-    const clq_id *in = d->node.inputs;
-    const clq_id winners = add_winners(d, &p->pool), frames = clq_graph_add_like(d->graph, in[0], "frames");
-    d->node.outputs[FRAMES] = frames;
-    const clq_id dz = add_slope(d, p->conv.activation);
-    add_product_gradients(d, &clq_op_conv_pool_gradient, CLQ_IDS(frames, in[0], in[1], dz, winners));
-}
-static void emit_conv_pool(clq_emission *e) {
-    const clq_conv_pool_problem *p = &e->node->attributes.conv_pool;
-    e->out[FRAMES] = clq_conv_pool_frames(e->list, p, e->in[0]);
-    clq_conv_pool_forward(e->list, p, e->out[FRAMES], e->in[1], e->in[2], e->out[0], e->out[1]);
-}
-static double conv_pool_work(const clq_node *node) { return work_of_conv2d(&node->attributes.conv_pool.conv); }
-/* Frames without padding are the images themselves. */
-static bool frames_are_x(const clq_node *node) { return !clq_conv_pool_is_padded(&node->attributes.conv_pool); }
-static bool conv_pool_is_alias(const clq_node *node, unsigned output) { return output == FRAMES && frames_are_x(node); }
-const clq_operation clq_op_conv_pool = {.name = "conv_pool",
-                                        .traits = CLQ_OP_AGAIN,
-                                        .makes = 1 << FRAMES,
-                                        .types = WINNER_TYPES,
-                                        .stores = product_stores,
-                                        .differentiate = conv_pool_gradient,
-                                        .emit = emit_conv_pool,
-                                        .work = conv_pool_work,
-                                        .is_alias = conv_pool_is_alias,
-                                        .alone = {[FRAMES] = &clq_op_frames}};
-
-/* The frames alone, as of a convolution with its pooling. inputs: x */
-static void emit_frames(clq_emission *e) {
-    e->out[0] = clq_conv_pool_frames(e->list, &e->node->attributes.conv_pool, e->in[0]);
-}
-static bool frames_is_alias(const clq_node *node, unsigned output) { return output == 0 && frames_are_x(node); }
-const clq_operation clq_op_frames = {
-    .name = "frames", .makes = 1 << 0, .stores = clq_stores_all, .emit = emit_frames, .is_alias = frames_is_alias};
-
-static void emit_conv_pool_gradient(clq_emission *e) {
-    clq_conv_pool_backward(e->list, &e->node->attributes.conv_pool, e->in[0], e->in[1], e->in[2], e->in[3], e->in[4],
-                           e->out[0], e->out[1]);
-}
-const clq_operation clq_op_conv_pool_gradient = {.name = "conv_pool_gradient",
-                                                 .types = WINNER_TYPES,
-                                                 .stores = product_gradient_stores,
-                                                 .emit = emit_conv_pool_gradient};
+    .name = "pool2d_gradient", .types = CLQ_WINNER_TYPES, .stores = clq_stores_all, .emit = emit_pool2d_gradient};
 
 /* ---- softmax ---- */
 
@@ -304,7 +251,7 @@ static void emit_softmax_gradient(clq_emission *e) {
     clq_softmax_backward(e->list, dy->elements, clq_graph_value_channels(dy), e->in[0], e->in[1], e->out[0], e->out[1]);
 }
 const clq_operation clq_op_softmax_gradient = {
-    .name = "softmax_gradient", .traits = CLQ_OP_WIDE, .overwrites = 2, .emit = emit_softmax_gradient};
+    .name = "softmax_gradient", .traits = CLQ_OP_WIDE, .overwrites = 2, .sums = 1, .emit = emit_softmax_gradient};
 
 /* ---- loss, norms and update ---- */
 

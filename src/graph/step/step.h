@@ -133,6 +133,7 @@ typedef union clq_attributes {
 } clq_attributes;
 
 typedef struct clq_operation clq_operation;
+typedef struct clq_pass_context clq_pass_context;
 
 enum { CLQ_NODE_SCOPE = 2 * CLQ_LAYER_NAME_MAX + 4 };
 typedef struct clq_node {
@@ -206,6 +207,7 @@ enum {
     CLQ_OP_AGAIN = 8,      /* of the same inputs it makes the same bits at any time, and writes its outputs alone */
     CLQ_OP_EXCHANGES = 16, /* its launch waits for other ranks */
     CLQ_OP_STOPS = 32,     /* no gradient goes through it */
+    CLQ_OP_JOINS_LAST = 64 /* an activation behind it joins it only when no pattern takes it any more */
 };
 #define CLQ_OP_TYPE(dtype) (1u << (dtype))
 
@@ -233,6 +235,7 @@ struct clq_operation {
     unsigned traits; /* CLQ_OP_… */
     /* Output 0 may lie where this input was, if nothing reads the input afterwards: its index + 1; 0: none. */
     unsigned overwrites;
+    unsigned sums;  /* the output, if it is wanted, that is the sums over rows of output 0; 0: there is none */
     unsigned makes; /* bits of outputs whose memory `emit` makes, or finds */
     unsigned exact; /* bits of inputs whose numbers are whole, and as large as float32 has them: never of 16 bits */
     unsigned types; /* bits (CLQ_OP_TYPE) of the types that its values may have besides f32 */
@@ -317,7 +320,7 @@ clq_id clq_add_sum(clq_graph *graph, const clq_node *like, clq_segment segment, 
 /* ---- passes ---- */
 
 /* What passes go by. */
-typedef struct clq_pass_context {
+struct clq_pass_context {
     const clq_plan_config *config;
     clq_list *list;                 /* asked for tuned choices */
     const clq_weight_slice *slices; /* what weights hold, by variable; NULL: all of each */
@@ -325,7 +328,7 @@ typedef struct clq_pass_context {
     clq_dtype arena_dtype;          /* of parameters, of gradients and of each optimizer slot */
     size_t arena_bytes;             /* of each of these, as far as it is updated */
     clq_updates updates;
-} clq_pass_context;
+};
 
 /* Passes leave a failure in the graph, and nodes that are no longer needed without an operation. */
 
@@ -333,6 +336,16 @@ typedef struct clq_pass_context {
 void clq_graph_expand(clq_graph *graph, const clq_pass_context *context);
 /* Leaves of Dense layers what is done with slices of their kernels, and adds what ranks add up: cut.c */
 void clq_graph_cut(clq_graph *graph, const clq_pass_context *context);
+/* A pattern of nodes that become one. */
+typedef struct clq_fusion {
+    const clq_operation *last; /* of the pattern's last node */
+    /* Is given each such node. It makes one node of it and what is in front of it if they are the pattern, and leaves
+     * those that are no longer needed without an operation. */
+    void (*join)(clq_graph *graph, clq_node *node, const clq_pass_context *context);
+} clq_fusion;
+extern const clq_fusion clq_fusion_activation, clq_fusion_last_activation, clq_fusion_conv_pool, clq_fusion_sums;
+/* The node that writes a value which nothing but one node reads; NULL: it comes from outside, or others read it. */
+clq_node *clq_graph_sole_maker(const clq_graph *graph, clq_id id);
 /* Of the graph that clq_graph_expand made: fuse.c */
 void clq_graph_fuse(clq_graph *graph, const clq_pass_context *context);
 /* Has a value written to a home of its own: by a copy, a node of that scope, where it lies in another home already, as
