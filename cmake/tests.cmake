@@ -303,7 +303,7 @@ elseif(CLIQUE_TEST_OCLGRIND AND NOT CLIQUE_SANITIZE)
   add_test(NAME oclgrind/finds COMMAND ${run_simulated} --finds "Write-write data race" --finds "Invalid read of size 4"
     --finds CL_INVALID_VALUE $<TARGET_FILE:flawed_kernels>)
   set(simulated_tests oclgrind/finds)
-  foreach(name ops/activation ops/arrange ops/batched ops/conv2d ops/conv_pool ops/compress ops/copy ops/dense ops/dropout ops/element_programs ops/folds ops/gemm ops/grouped ops/input ops/loss
+  foreach(name ops/activation ops/arrange ops/attention ops/batched ops/conv2d ops/conv_pool ops/compress ops/copy ops/dense ops/dropout ops/element_programs ops/folds ops/gemm ops/grouped ops/input ops/loss
       ops/constrain ops/normalise ops/penalty ops/pool2d ops/recurrent ops/repeat ops/row_norm ops/update ops/warp ops/winograd comm/combine)
     string(REPLACE / _ target ${name})
     add_test(NAME oclgrind/${target} COMMAND ${run_simulated} $<TARGET_FILE:test_${target}>)

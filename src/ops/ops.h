@@ -11,7 +11,7 @@
 #define CLQ_OPS_H
 
 #include "launch/launch.h"
-#include "ops/cached.h"
+#include "ops/attention.h"
 #include "ops/losses.h"
 #include "ops/recurrent.h"
 #include "ops/updates.h"
@@ -266,11 +266,6 @@ void clq_row_norm_backward(clq_list *list, const clq_row_norm_problem *p, clq_va
 
 /* ---- products of small matrices, many for each sample (batched.c) ---- */
 
-/* Number (i, j) of matrix (p, q) of a sample lies at sample * its number + p * pitch[0] + q * pitch[1] + i * row + j *
- * column. Row or column is 1. sample 0: all samples have the same. */
-typedef struct clq_batched_matrix {
-    size_t sample, pitch[2], row, column;
-} clq_batched_matrix;
 /* C (m, n) = scale * A (m, k) B (k, n), for counts[0] * counts[1] matrices of each sample. c.column is 1. */
 typedef struct clq_batched_problem {
     size_t counts[2], m, n, k;

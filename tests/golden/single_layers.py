@@ -45,6 +45,22 @@ def twice(model: keras.Model) -> Callable[[keras.KerasTensor], keras.KerasTensor
     return lambda x: model(x) - model(2.0 * x)
 
 
+def written_attention(change: Callable[[keras.KerasTensor, keras.KerasTensor], keras.KerasTensor]) -> Callable[[keras.KerasTensor], keras.KerasTensor]:
+    """Attention as models write it by keras.ops; change: of the scores, and of what they are made of."""
+    def call(x: keras.KerasTensor) -> keras.KerasTensor:
+        scores = ops.matmul(ops.sin(x), ops.transpose(x, (0, 2, 1)))
+        return ops.matmul(ops.softmax(change(scores, x), axis=-1), x)
+    return call
+
+
+def left_out(x: keras.KerasTensor) -> keras.KerasTensor:
+    """Of each text some places, as a number that is added."""
+    return (1.0 - ops.cast(ops.expand_dims(x[:, :, 0] > -0.3, 1), "float32")) * -1e4
+
+
+PLACES = np.where(np.tril(np.ones((8, 8))) > 0, 0.0, -1e9).astype("float32")  # earlier ones alone
+
+
 # Of several inputs: the shapes of all.
 INPUTS = {"inputs": [(5,), (2, 3, 4), (6,)], "inputs_by_name": [(3,), (2,)], "inputs_without_axes": [(), (4,), ()]}
 GROUPS: list[tuple[str, tuple[int, ...], list[Callable[[keras.KerasTensor], keras.KerasTensor]]]] = [
@@ -252,6 +268,9 @@ GROUPS: list[tuple[str, tuple[int, ...], list[Callable[[keras.KerasTensor], kera
         kl.ConvLSTM2D(3, 3, padding="same", return_sequences=True, name="sequence"), kl.ConvLSTM2D(2, (2, 3), strides=(1, 2), name="last"),
         kl.ConvLSTM2D(2, (3, 2), dilation_rate=(1, 2), use_bias=False, go_backwards=True, return_sequences=True, name="backwards"),
         kl.ConvLSTM2D(2, 2, padding="same", activation="relu", recurrent_activation="tanh", name="relu")]),
+    ("written_attention", ROW, [
+        written_attention(lambda s, x: s), written_attention(lambda s, x: s / 2.0),
+        written_attention(lambda s, x: 0.5 * s + PLACES), written_attention(lambda s, x: s * 0.7 + left_out(x))]),
 ]  # fmt: skip
 
 

@@ -19,9 +19,9 @@ typedef struct subject {
     char path[512]; /* what was built, for messages */
 } subject;
 
-/* Convolutions with their poolings, wherever they can be. */
-static const clq_selection one = {"conv + pool *", "one"};
-static const clq_selections fused = {.entries = &one, .count = 1};
+/* Convolutions with their poolings, and attention, in one launch wherever they can be. */
+static const clq_selection one[] = {{"conv + pool *", "one"}, {"attention *", "one"}};
+static const clq_selections fused = {.entries = one, .count = CLQ_COUNT_OF(one)};
 
 static unsigned below(subject *s, unsigned bound) { return (unsigned)clq_random_below(&s->random, bound); }
 

@@ -447,6 +447,9 @@ static void run_node(const interpreter *r, const clq_node *node) {
         row_norm_gradient(r, node);
     } else if (op == &clq_op_batched) {
         ref_batched(&node->attributes.batched, r->inputs->count, in(r, node, 0), in(r, node, 1), out(r, node, 0));
+    } else if (op == &clq_op_attention) {
+        ref_attention(&node->attributes.attention, r->inputs->count, in(r, node, 0), in(r, node, 1), in(r, node, 2),
+                      in(r, node, 3), out(r, node, 0));
     } else if (op == &clq_op_gather) {
         ref_gather(&node->attributes.gather, r->inputs->count, in(r, node, 0), in(r, node, 1), out(r, node, 0));
     } else if (op == &clq_op_gather_gradient) {

@@ -1,6 +1,7 @@
 /* The references of single operations, for the programs that test whole models: each links its own
  * layer's files only. */
 #include "ref/ops_activation.c"
+#include "ref/ops_attention.c"
 #include "ref/ops_conv2d.c"
 #include "ref/ops_dense.c"
 #include "ref/ops_element_program.c"

@@ -29,6 +29,9 @@ void ref_batched(const clq_batched_problem *p, size_t count, const double *a, co
 void ref_gather(const clq_gather_problem *p, size_t count, const double *x, const double *table, double *y);
 void ref_gather_gradient(const clq_gather_problem *p, size_t count, const double *x, const double *dy, double *dtable);
 /* Rows of the caches beside those of the places stay. */
+/* As of clq_attention_forward; mask is not read if there is none. */
+void ref_attention(const clq_attention_problem *p, size_t count, const double *q, const double *k, const double *v,
+                   const double *mask, double *y);
 void ref_cached_append(const clq_cached_problem *p, size_t count, const double *k, const double *v,
                        const double *places, double *keys, double *values);
 void ref_cached_attend(const clq_cached_problem *p, size_t count, const double *q, const double *keys,

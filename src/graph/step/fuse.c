@@ -17,7 +17,7 @@ static void join_all(clq_graph *graph, const clq_pass_context *context, const cl
 
 /* In this order: what a row makes, later ones see. */
 void clq_graph_fuse(clq_graph *graph, const clq_pass_context *context) {
-    static const clq_fusion *const rows[] = {&clq_fusion_activation, &clq_fusion_conv_pool,
+    static const clq_fusion *const rows[] = {&clq_fusion_activation, &clq_fusion_conv_pool, &clq_fusion_attention,
                                              &clq_fusion_last_activation};
     join_all(graph, context, rows, CLQ_COUNT_OF(rows));
 }

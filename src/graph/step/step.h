@@ -103,6 +103,7 @@ typedef union clq_attributes {
     clq_batched_problem batched;
     clq_gather_problem gather;
     clq_recurrent_problem recurrent;
+    clq_attention_problem attention;
     clq_cached_problem cached;
     clq_warp_problem warp;
     clq_step_sum exchange;
@@ -276,7 +277,7 @@ extern const clq_operation clq_op_scale_bytes, clq_op_reshape, clq_op_dense, clq
     clq_op_recurrent_gradient, clq_op_concatenate, clq_op_slice, clq_op_moments, clq_op_statistics,
     clq_op_moving_statistics, clq_op_normalise, clq_op_normalise_sums, clq_op_normalise_corrections,
     clq_op_normalise_gradient, clq_op_all_reduce, clq_op_fan_out, clq_op_place, clq_op_accumulate, clq_op_frames,
-    clq_op_cached_append, clq_op_cached_attend,
+    clq_op_attention, clq_op_cached_append, clq_op_cached_attend,
     clq_op_stop_gradient, clq_op_scale_gradient, clq_op_custom, clq_op_custom_constant, clq_op_custom_gradient;
 
 /* Zeros in backward, of another value's shape and index, in a home of their own. (gradient.c) */
@@ -343,7 +344,8 @@ typedef struct clq_fusion {
      * those that are no longer needed without an operation. */
     void (*join)(clq_graph *graph, clq_node *node, const clq_pass_context *context);
 } clq_fusion;
-extern const clq_fusion clq_fusion_activation, clq_fusion_last_activation, clq_fusion_conv_pool, clq_fusion_sums;
+extern const clq_fusion clq_fusion_activation, clq_fusion_last_activation, clq_fusion_conv_pool, clq_fusion_attention,
+    clq_fusion_sums;
 /* The node that writes a value which nothing but one node reads; NULL: it comes from outside, or others read it. */
 clq_node *clq_graph_sole_maker(const clq_graph *graph, clq_id id);
 /* Of the graph that clq_graph_expand made: fuse.c */

@@ -1,6 +1,42 @@
-/* Attention of tokens that come one after another. A sample is a token: `places` has the place of each. Caches have a
- * row for each place: keys (context, shared, key), values (context, shared, value). Queries are (heads, key); heads /
- * shared of them look at one head of the caches. */
+/* Attention of whole texts (attend), and of tokens that come one after another.
+ *
+ * Of these, a sample is a token: `places` has the place of each. Caches have a row for each place: keys (context,
+ * shared, key), values (context, shared, value). Queries are (heads, key); heads / shared of them look at one head of
+ * the caches.
+ *
+ * attend: matrices by pitches, as in batched.cl. Number (i, j) of the mask lies at i * mask_row + j * mask_column.
+ * -DDOT: k's columns lie side by side, else its rows do. -DADDS: a number of the mask is added to each score.
+ * -DSELECTS: scores of which it is 0 become `low`. */
+
+#if defined(ADDS) || defined(SELECTS)
+#define MASK_PARAMETER global const float *mask,
+#define MASK_AT(j) mask[place_of_mask + (size_t)(j)*mask_column]
+#else
+#define MASK_PARAMETER
+#endif
+#ifdef ADDS
+#define MASKED(score, j) ((score) + MASK_AT(j))
+#elif defined(SELECTS)
+#define MASKED(score, j) (MASK_AT(j) != 0 ? (score) : low)
+#else
+#define MASKED(score, j) (score)
+#endif
+#define ATTEND_PARAMETERS                                                                                              \
+    global const float *q, global const float *k, global const float *v, MASK_PARAMETER global float *y,               \
+        global float *scores, int count, int counts0, int counts1, int m, int n, int key, int value, float scale,      \
+        float low, int q_sample, int q_pitch0, int q_pitch1, int q_row, int k_sample, int k_pitch0, int k_pitch1,      \
+        int k_row, int k_column, int v_sample, int v_pitch0, int v_pitch1, int v_row, int y_sample, int y_pitch0,      \
+        int y_pitch1, int y_row, int mask_sample, int mask_pitch0, int mask_pitch1, int mask_row, int mask_column
+/* Where number (0, 0) of a matrix lies. */
+#define MATRIX(x) (sample * x##_sample + (size_t)p0 * x##_pitch0 + (size_t)p1 * x##_pitch1)
+/* Of row `number` of all samples' queries: where its values are. */
+#define FIND_ROW                                                                                                       \
+    const size_t matrix = number / m, first = matrix / counts1, sample = first / counts0;                              \
+    const int row = (int)(number - matrix * m), p1 = (int)(matrix - first * counts1),                                  \
+              p0 = (int)(first - sample * counts0);                                                                    \
+    const size_t place_of_mask = MATRIX(mask) + (size_t)row * mask_row;                                                \
+    global const float *query = q + MATRIX(q) + (size_t)row * q_row, *keys = k + MATRIX(k), *values = v + MATRIX(v);   \
+    global float *to = y + MATRIX(y) + (size_t)row * y_row;
 
 ALWAYS_INLINE int place_of(global const float *places, size_t sample, int context) {
     return clamp((int)places[sample], 0, context - 1);
@@ -58,6 +94,19 @@ ALWAYS_INLINE float exponentials_of(global float *scores, int n, float most) {
 DEFINE_MIXED(mixed_four, 4)
 DEFINE_MIXED(mixed_one, 1)
 
+/* The same of all columns. */
+ALWAYS_INLINE void mix(global const float *shares, global const float *rows, global float *y, int n, int value,
+                       int pitch, float scale) {
+    int c = 0;
+    for (; c + 4 * VEC <= value; c += 4 * VEC) mixed_four(shares, rows + c, y + c, n, pitch, scale);
+    for (; c + VEC <= value; c += VEC) mixed_one(shares, rows + c, y + c, n, pitch, scale);
+    for (; c < value; c++) {
+        float sum = 0;
+        for (int i = 0; i < n; i++) sum = fma(shares[i], rows[(size_t)i * pitch + c], sum);
+        y[c] = sum * scale;
+    }
+}
+
 /* scores (count, heads, context): memory of this launch alone. window: so many last rows are looked at. */
 KERNEL void cached_attend(global const float *q, global const float *keys, global const float *values,
                           global const float *places, global float *y, global float *scores, int count, int context,
@@ -76,15 +125,43 @@ KERNEL void cached_attend(global const float *q, global const float *keys, globa
             own[i] = score;
             most = fmax(most, score);
         }
-        const float part = exponentials_of(own, n, most);
-        int c = 0;
-        for (; c + 4 * VEC <= value; c += 4 * VEC) mixed_four(own, v + c, to + c, n, value_row, part);
-        for (; c + VEC <= value; c += VEC) mixed_one(own, v + c, to + c, n, value_row, part);
-        for (; c < value; c++) {
-            float sum = 0;
-            for (int i = 0; i < n; i++) sum = fma(own[i], v[(size_t)i * value_row + c], sum);
-            to[c] = sum * part;
+        mix(own, v, to, n, value, value_row, exponentials_of(own, n, most));
+    }
+}
+
+/* Scores of one query and VEC others from j on, or those that there are. */
+ALWAYS_INLINE floatv scores_from(global const float *query, global const float *keys, int j, int n, int key, int k_row,
+                                 int k_column) {
+    floatv sum = 0;
+#ifdef DOT
+    (void)k_column;
+    UNROLL for (int l = 0; l < VEC; l++) if (j + l < n)((float *)&sum)[l] =
+        product_of(query, keys + (size_t)(j + l) * k_row, key);
+#else
+    (void)k_row;
+    for (int c = 0; c < key; c++) {
+        global const float *others = keys + (size_t)c * k_column;
+        sum = fma((floatv)(query[c]), READ_V_UNTIL(0, others + j, others + n), sum);
+    }
+#endif
+    return sum;
+}
+
+/* scores: n numbers for each work-item, memory of this launch alone. */
+KERNEL void attend(ATTEND_PARAMETERS) {
+    global float *own = scores + get_global_id(0) * n;
+    FOR_MY (number, (size_t)count * counts0 * counts1 * m) {
+        FIND_ROW
+        float most = -INFINITY;
+        for (int j = 0; j < n; j += VEC) {
+            const floatv some = scale * scores_from(query, keys, j, n, key, k_row, k_column);
+            for (int l = 0; l < VEC && j + l < n; l++) {
+                const float score = MASKED(((const float *)&some)[l], j + l);
+                own[j + l] = score;
+                most = fmax(most, score);
+            }
         }
+        mix(own, values, to, n, value, v_row, exponentials_of(own, n, most));
     }
 }
 
@@ -107,12 +184,36 @@ KERNEL void cached_attend(global const float *q, global const float *keys, globa
 DEFINE_TOGETHER(most_together, fmax)
 DEFINE_TOGETHER(sum_together, SUM_OF)
 
-/* A work-group to each sample and head. Its items take rows for scores, and columns of some of the rows for values. */
+/* y[0 … value) = the sum of n rows, each times its share: exponentials of the scores, less the largest, over their sum.
+ * most: the largest of the item's scores. Items take columns of some of the rows. */
+ALWAYS_INLINE void mix_together(local float *numbers, global float *own, global const float *rows, global float *y,
+                                int n, int value, int pitch, float most) {
+    const int item = (int)get_local_id(0), columns = min(value, GROUP), parts = GROUP / columns, part = item / columns;
+    float sum = 0;
+    most = most_together(numbers, most);
+    for (int i = item; i < n; i += GROUP) sum += own[i] = exp(own[i] - most);
+    sum = sum_together(numbers, sum);
+    barrier(CLK_GLOBAL_MEM_FENCE);
+    for (int from = 0; from < value; from += columns) {
+        const int c = from + item - part * columns;
+        float mixed = 0;
+        if (part < parts && c < value)
+            for (int i = part; i < n; i += parts) mixed = fma(own[i], rows[(size_t)i * pitch + c], mixed);
+        barrier(CLK_LOCAL_MEM_FENCE);
+        numbers[item] = mixed;
+        barrier(CLK_LOCAL_MEM_FENCE);
+        if (item < columns && c < value) {
+            for (int p = 1; p < parts; p++) mixed += numbers[p * columns + item];
+            y[c] = mixed / sum;
+        }
+    }
+}
+
+/* A work-group to each sample and head. Its items take rows for scores. */
 KERNEL void cached_attend(global const float *q, global const float *keys, global const float *values,
                           global const float *places, global float *y, global float *scores, int count, int context,
                           int heads, int shared, int key, int value, int window, float scale, local float *numbers) {
     const int key_row = shared * key, value_row = shared * value, each = heads / shared, item = (int)get_local_id(0);
-    const int columns = min(value, GROUP), parts = GROUP / columns, part = item / columns;
     for (size_t pair = get_group_id(0); pair < (size_t)count * heads; pair += get_num_groups(0)) {
         const size_t sample = pair / heads;
         const int head = (int)(pair - sample * heads) / each, last = place_of(places, sample, context);
@@ -120,30 +221,32 @@ KERNEL void cached_attend(global const float *q, global const float *keys, globa
         global const float *k = keys + (size_t)first * key_row + (size_t)head * key;
         global const float *v = values + (size_t)first * value_row + (size_t)head * value;
         global float *own = scores + pair * context;
-        float most = -INFINITY, sum = 0;
+        float most = -INFINITY;
         for (int i = item; i < n; i += GROUP) {
             float score = 0;
             for (int c = 0; c < key; c++) score = fma(q[pair * key + c], k[(size_t)i * key_row + c], score);
             own[i] = score *= scale;
             most = fmax(most, score);
         }
-        most = most_together(numbers, most);
-        for (int i = item; i < n; i += GROUP) sum += own[i] = exp(own[i] - most);
-        sum = sum_together(numbers, sum);
-        barrier(CLK_GLOBAL_MEM_FENCE);
-        for (int from = 0; from < value; from += columns) {
-            const int c = from + item - part * columns;
-            float mixed = 0;
-            if (part < parts && c < value)
-                for (int i = part; i < n; i += parts) mixed = fma(own[i], v[(size_t)i * value_row + c], mixed);
-            barrier(CLK_LOCAL_MEM_FENCE);
-            numbers[item] = mixed;
-            barrier(CLK_LOCAL_MEM_FENCE);
-            if (item < columns && c < value) {
-                for (int p = 1; p < parts; p++) mixed += numbers[p * columns + item];
-                y[pair * value + c] = mixed / sum;
-            }
+        mix_together(numbers, own, v, y + pair * value, n, value, value_row, most);
+    }
+}
+
+/* The same to each query. scores: n numbers for each work-group. */
+KERNEL void attend(ATTEND_PARAMETERS, local float *numbers) {
+    global float *own = scores + get_group_id(0) * n;
+    for (size_t number = get_group_id(0); number < (size_t)count * counts0 * counts1 * m; number += get_num_groups(0)) {
+        FIND_ROW
+        float most = -INFINITY;
+        barrier(CLK_GLOBAL_MEM_FENCE); /* all have read the scores of the query before */
+        for (int j = (int)get_local_id(0); j < n; j += GROUP) {
+            float score = 0;
+            for (int c = 0; c < key; c++) score = fma(query[c], keys[(size_t)j * k_row + (size_t)c * k_column], score);
+            score *= scale;
+            own[j] = score = MASKED(score, j);
+            most = fmax(most, score);
         }
+        mix_together(numbers, own, values, to, n, value, v_row, most);
     }
 }
 

@@ -1,0 +1,223 @@
+/* Attention as one operation: product, softmax, product, and what scales or masks the scores between them, whoever
+ * wrote them. It has no derivative: where something is trained, the operations stay apart. */
+#include "graph/step/step.h"
+
+#include <string.h>
+
+/* inputs: q, k, v, and the mask, or none */
+static void emit(clq_emission *e) {
+    clq_attention_forward(e->list, &e->node->attributes.attention, e->in[0], e->in[1], e->in[2], e->in[3], e->out[0]);
+}
+static double work(const clq_node *node) { return clq_attention_flops(&node->attributes.attention); }
+const clq_operation clq_op_attention = {.name = "attention", .traits = CLQ_OP_WIDE, .emit = emit, .work = work};
+
+/* ---- the pattern ----
+ * It is read from its end. Scores are (matrices, tokens, others), one behind the other, whatever their shape is. */
+
+enum { PARTS_MOST = 8 };
+
+typedef struct draft {
+    clq_attention_problem problem;
+    clq_id inputs[4];
+    clq_node *parts[PARTS_MOST]; /* those that are no longer needed */
+    unsigned part_count;
+    bool scaled; /* behind a mask that would come: what is added would be scaled, too */
+} draft;
+
+static size_t pairs_of(const draft *d) { return d->problem.tokens * d->problem.others; }
+static size_t scores_of(const draft *d) { return d->problem.counts[0] * d->problem.counts[1] * pairs_of(d); }
+
+/* The node that makes what nothing but the pattern reads; it is one of its parts. */
+static clq_node *take_maker(const clq_graph *graph, draft *d, clq_id id) {
+    clq_node *maker = clq_graph_sole_maker(graph, id);
+    if (!maker || d->part_count == PARTS_MOST) return NULL;
+    d->parts[d->part_count++] = maker;
+    return maker;
+}
+
+/* Whether matrices of scores lie one behind the other, as they are counted. */
+static bool lies_whole(const draft *d, const clq_batched_matrix *matrix) {
+    const size_t pairs = pairs_of(d), *counts = d->problem.counts;
+    return matrix->column == 1 && matrix->row == d->problem.others && matrix->sample == scores_of(d) &&
+           (counts[1] == 1 || matrix->pitch[1] == pairs) && (counts[0] == 1 || matrix->pitch[0] == counts[1] * pairs);
+}
+
+/* ---- programs between the products ---- */
+
+/* What a register is of the program's only input: a multiple of it, or a number by itself. */
+typedef struct multiple {
+    bool known, of_input;
+    double factor;
+} multiple;
+
+static multiple combine(const clq_instruction *instruction, const multiple *registers) {
+    const multiple a = registers[instruction->a], b = registers[instruction->b];
+    multiple result = {.known = a.known, .of_input = a.of_input};
+    switch (instruction->op) {
+    case CLQ_ELEMENT_INPUT: return (multiple){.known = true, .of_input = true, .factor = 1};
+    case CLQ_ELEMENT_CONSTANT: return (multiple){.known = true, .factor = (double)(float)instruction->number};
+    case CLQ_ELEMENT_SCALE: result.factor = a.factor * (double)(float)instruction->number; return result;
+    case CLQ_ELEMENT_MULTIPLY:
+        result.known = a.known && b.known && !(a.of_input && b.of_input);
+        result.of_input = a.of_input || b.of_input;
+        result.factor = a.factor * b.factor;
+        return result;
+    case CLQ_ELEMENT_DIVIDE:
+        result.known = a.known && b.known && !b.of_input && b.factor != 0;
+        result.factor = a.factor / b.factor;
+        return result;
+    default: return (multiple){.known = false};
+    }
+}
+
+static bool is_plain(const clq_element_program *p, size_t inputs) {
+    return p->input_count == inputs && p->output_count == 1 && p->sum_count == 0 && p->outputs[0].dtype == CLQ_F32;
+}
+
+/* A program that multiplies its input by a number. */
+static bool take_factor(const clq_node *node, draft *d) {
+    const clq_element_program *p = &node->attributes.program;
+    multiple registers[CLQ_ELEMENT_INSTRUCTIONS] = {{.known = false}};
+    if (!is_plain(p, 1)) return false;
+    for (size_t i = 0; i < p->instruction_count; i++) registers[i] = combine(&p->instructions[i], registers);
+    const multiple *y = &registers[p->outputs[0].from];
+    if (!y->known || !y->of_input) return false;
+    d->problem.scale = (float)((double)d->problem.scale * y->factor);
+    d->scaled = true;
+    return true;
+}
+
+/* Where an input's numbers lie of each pair of tokens. */
+static bool place_mask(const clq_graph *graph, const clq_node *node, unsigned input, draft *d) {
+    const struct clq_element_input *kind = &node->attributes.program.inputs[input];
+    const clq_graph_value *value = clq_graph_value_at(graph, node->inputs[input]);
+    const size_t pairs = pairs_of(d), all = scores_of(d),
+                 row = clq_graph_value_channels(clq_graph_value_at(graph, clq_element_place(node)));
+    const size_t period = kind->kind == CLQ_EACH_ELEMENT ? all : row;
+    clq_batched_matrix *mask = &d->problem.mask;
+    if (kind->dtype != CLQ_F32 || value->dtype != CLQ_F32 || kind->row != 0) return false;
+    if (kind->kind == CLQ_EACH_ELEMENT && !value->per_sample) return false;
+    if (kind->kind != CLQ_EACH_ELEMENT && kind->kind != CLQ_EACH_CHANNEL && kind->kind != CLQ_EACH_SAMPLE_AND_CHANNEL)
+        return false;
+    if (period != all && period != d->problem.counts[1] * pairs && period != pairs && period != d->problem.others)
+        return false;
+    *mask = (clq_batched_matrix){.sample = kind->kind == CLQ_EACH_CHANNEL ? 0 : period, .column = 1};
+    if (period >= pairs) mask->row = d->problem.others;
+    if (period >= d->problem.counts[1] * pairs) mask->pitch[1] = pairs;
+    if (period == all) mask->pitch[0] = d->problem.counts[1] * pairs;
+    d->inputs[3] = node->inputs[input];
+    return true;
+}
+
+/* A program that adds a mask to the scores, or chooses by it between them and a number. score: the input that is to be
+ * the scores. */
+static bool take_mask(const clq_graph *graph, const clq_node *node, unsigned score, draft *d) {
+    const clq_element_program *p = &node->attributes.program;
+    const clq_instruction *last = &p->instructions[p->outputs[0].from];
+    if (!is_plain(p, 2) || d->problem.masked || d->scaled || p->inputs[score].kind != CLQ_EACH_ELEMENT) return false;
+    const clq_instruction *a = &p->instructions[last->a], *b = &p->instructions[last->b],
+                          *c = &p->instructions[last->c];
+    if (a->op != CLQ_ELEMENT_INPUT || b->op != CLQ_ELEMENT_INPUT || a->a == b->a) return false;
+    if (last->op == CLQ_ELEMENT_ADD) {
+        d->problem.masked = CLQ_ATTENTION_ADDS;
+    } else if (last->op == CLQ_ELEMENT_SELECT && b->a == score && c->op == CLQ_ELEMENT_CONSTANT) {
+        d->problem.masked = CLQ_ATTENTION_SELECTS;
+        d->problem.low = (float)c->number;
+    } else {
+        return false;
+    }
+    return place_mask(graph, node, 1 - score, d);
+}
+
+/* ---- from the end to the begin ---- */
+
+static bool take_scores(const clq_graph *graph, clq_id id, draft *d);
+
+/* Either input may be the scores. */
+static bool take_elements(const clq_graph *graph, const clq_node *node, draft *d) {
+    const draft before = *d;
+    if (take_factor(node, d)) return take_scores(graph, node->inputs[0], d);
+    for (unsigned score = 0; score < 2; score++) {
+        *d = before;
+        if (take_mask(graph, node, score, d) && take_scores(graph, node->inputs[score], d)) return true;
+    }
+    return false;
+}
+
+static bool take_product(const clq_node *node, draft *d) {
+    const clq_batched_problem *p = &node->attributes.batched;
+    clq_attention_problem *to = &d->problem;
+    if (p->counts[0] != to->counts[0] || p->counts[1] != to->counts[1] || p->m != to->tokens || p->n != to->others ||
+        !lies_whole(d, &p->c) || p->a.column != 1)
+        return false;
+    to->key = p->k;
+    to->q = p->a;
+    to->k = clq_batched_transposed(p->b);
+    to->scale *= p->scale;
+    d->inputs[0] = node->inputs[0];
+    d->inputs[1] = node->inputs[1];
+    return true;
+}
+
+/* id: the scores as they are there. */
+static bool take_scores(const clq_graph *graph, clq_id id, draft *d) {
+    const clq_node *maker = take_maker(graph, d, id);
+    if (!maker) return false;
+    if (maker->op == &clq_op_reshape) return take_scores(graph, maker->inputs[0], d);
+    if (maker->op == &clq_op_elementwise) return take_elements(graph, maker, d);
+    return maker->op == &clq_op_batched && take_product(maker, d);
+}
+
+static bool take_shares(const clq_graph *graph, clq_id id, draft *d) {
+    const clq_node *maker = take_maker(graph, d, id);
+    if (!maker) return false;
+    if (maker->op == &clq_op_reshape) return take_shares(graph, maker->inputs[0], d);
+    return maker->op == &clq_op_softmax &&
+           clq_graph_value_channels(clq_graph_value_at(graph, maker->inputs[0])) == d->problem.others &&
+           take_scores(graph, maker->inputs[0], d);
+}
+
+/* Of the second product. */
+static bool find(const clq_graph *graph, const clq_node *node, draft *d) {
+    const clq_batched_problem *p = &node->attributes.batched;
+    *d = (draft){.problem = {.counts = {p->counts[0], p->counts[1]},
+                             .tokens = p->m,
+                             .others = p->k,
+                             .value = p->n,
+                             .v = p->b,
+                             .y = p->c,
+                             .scale = 1}};
+    d->inputs[2] = node->inputs[1];
+    return p->scale == 1 && lies_whole(d, &p->a) && p->b.column == 1 && p->c.column == 1 &&
+           take_shares(graph, node->inputs[0], d);
+}
+
+/* Apart, scores of a full batch have memory of their own, through which they go several times; one launch keeps those
+ * of few rows, but multiplies row by row. */
+#define SCORES_MOST ((double)(256 << 20)) /* bytes */
+static bool ask(const clq_pass_context *context, const draft *d) {
+    static const char *const masks[] = {"", ", adds", ", selects"};
+    const clq_attention_problem *p = &d->problem;
+    const double bytes = (double)clq_values_bytes(CLQ_F32, scores_of(d)) * clq_list_capacity(context->list);
+    clq_choice choice;
+    clq_choice_start(&choice, "attention %ux%zux%zu of %zu to %zu by %zu and %zu%s%s", clq_list_capacity(context->list),
+                     p->counts[0], p->counts[1], p->tokens, p->others, p->key, p->value, masks[p->masked],
+                     p->k.column == 1 ? "" : ", keys apart");
+    if (bytes > SCORES_MOST) clq_choice_add(&choice, true, 0, "one");
+    clq_choice_add(&choice, false, 0, "apart");
+    clq_choice_add(&choice, true, 0, "one");
+    return clq_list_select(context->list, &choice)->values[0];
+}
+
+static void join(clq_graph *graph, clq_node *node, const clq_pass_context *context) {
+    const clq_plan_config *config = context->config;
+    draft d;
+    if (config->update || config->activations != CLQ_F32) return;
+    if (!find(graph, node, &d) || !ask(context, &d)) return;
+    for (unsigned i = 0; i < d.part_count; i++) d.parts[i]->op = NULL;
+    node->op = &clq_op_attention;
+    node->attributes.attention = d.problem;
+    memset(node->inputs, 0, sizeof node->inputs);
+    memcpy(node->inputs, d.inputs, sizeof d.inputs);
+}
+const clq_fusion clq_fusion_attention = {.last = &clq_op_batched, .join = join};
