@@ -495,7 +495,7 @@ class CommandLine(support.InFolder):
         command = ("plan", "--model", "cnn", "--batch", 64, "--devices", "pocl:0")
         nodes = json.loads(run(*command, "--graph", "--json").stdout)["graph"]
         passes = list(dict.fromkeys(node["pass"] for node in nodes))
-        self.assertEqual(passes, ["expand", "fuse", "place output", "differentiate", "fuse gradients", "update"])
+        self.assertEqual(passes, ["expand", "lower", "fuse", "place output", "differentiate", "fuse gradients", "update"])
         of = {name: [node for node in nodes if node["pass"] == name] for name in passes}
         count = lambda name, operation: sum(node["operation"] == operation for node in of[name])
         self.assertEqual(count("expand", "conv2d"), 2)

@@ -179,7 +179,7 @@ static void check_passes(subject *s, const numbers *n, clq_list *list) {
 }
 
 /* The seeds of a test: 0 to `usual` - 1, or those that CLQ_TEST_SEEDS has: then true. */
-static bool seeds(unsigned usual, uint64_t *first, uint64_t *end) {
+static inline bool seeds(unsigned usual, uint64_t *first, uint64_t *end) {
     unsigned long long a = 0, b = usual;
     const char *given = getenv("CLQ_TEST_SEEDS");
     if (given) assert_int_equal(sscanf(given, "%llu %llu", &a, &b), 2);
@@ -228,14 +228,14 @@ static void narrow(subject *s, uint64_t seed) {
 }
 
 /* The way in which a seed's model is planned. */
-static void settle(subject *s, uint64_t seed) {
+static inline void settle(subject *s, uint64_t seed) {
     synchronize(s, seed);
     accumulate(s, seed);
     narrow(s, seed);
     recompute(s, seed / 4);
 }
 
-static void check_passes_on(subject *s, clq_device *device) {
+static inline void check_passes_on(subject *s, clq_device *device) {
     numbers n;
     clq_list *list;
     make_numbers(s, &n);

@@ -20,6 +20,7 @@ clq_status clq_graph_build(clq_graph *graph, const clq_model *model, const clq_p
     } passes[] = {
         {"expand", clq_graph_expand, true},
         {"cut", clq_graph_cut, context->slices != NULL},
+        {"lower", clq_graph_lower, true},
         {"fuse", clq_graph_fuse, fuses},
         {"place output", clq_graph_place_output, true},
         {"differentiate", clq_graph_differentiate, trains},

@@ -256,6 +256,9 @@ struct clq_operation {
      */
     bool (*keeps_columns)(const clq_graph *graph, const clq_node *node);
     void (*take_columns)(clq_node *node, size_t first, size_t whole);
+    /* Of a composite: adds the operations that it is short for, which compute the same of the node's values. They run
+     * where it has no kernels (no `emit`), and are what these are compared with. NULL: it is no composite. (lower.c) */
+    void (*lower)(clq_graph *graph, const clq_node *node);
     /* Whether input 0 is the memory of an output, as of CLQ_OP_ALIAS of output 0. NULL: of no other output. */
     bool (*is_alias)(const clq_node *node, unsigned output);
     /* By output: what makes it alone, of input 0, with the same attributes. NULL: only the operation itself. */
@@ -337,6 +340,8 @@ struct clq_pass_context {
 void clq_graph_expand(clq_graph *graph, const clq_pass_context *context);
 /* Leaves of Dense layers what is done with slices of their kernels, and adds what ranks add up: cut.c */
 void clq_graph_cut(clq_graph *graph, const clq_pass_context *context);
+/* Of the graph that clq_graph_expand made, before patterns are looked for: lower.c */
+void clq_graph_lower(clq_graph *graph, const clq_pass_context *context);
 /* A pattern of nodes that become one. */
 typedef struct clq_fusion {
     const clq_operation *last; /* of the pattern's last node */
