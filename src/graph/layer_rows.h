@@ -160,6 +160,9 @@ typedef struct clq_layer_kind {
     size_t output_member;
     clq_status (*output)(const clq_model *model, const clq_model_tensor *y, unsigned index, clq_arrangement *places,
                          clq_shape *shape);
+    /* The keyword of a call, true, by which the layer does the opposite. Such a use has its tensor a second time. NULL:
+     * there is none. */
+    const char *opposite;
     /* Of a layer that takes numbers of rows: how many rows there are. NULL: it takes none. */
     size_t (*rows)(const clq_layer *layer);
     /* The mask of what the layer gave: a tensor that is not 0 where a step counts; of id 0: all steps do. It may add

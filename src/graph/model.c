@@ -170,6 +170,7 @@ static size_t *place_of(const clq_layer *layer, const clq_attribute *row) {
 }
 
 size_t clq_layer_positional(const clq_layer *layer, size_t count) {
+    if (layer->kind->opposite) return CLQ_MIN(count, (size_t)1);
     for (size_t i = 0; i < layer->kind->attribute_count; i++) {
         const clq_attribute *row = &layer->kind->attributes[i];
         const size_t place = row->type == CLQ_ATTRIBUTE_TENSOR ? *place_of(layer, row) : 0;

@@ -111,13 +111,16 @@ void clq_block_add_dropout(clq_block_writer *w, const char *name, double rate, c
 void clq_block_add_sum(clq_block_writer *w, const char *name, const char *a, const char *b) {
     clq_block_add_of_list(w, "Add", name, NULL, CLQ_FROM(a, b));
 }
+/* Those of the block's kernels and biases. */
+void clq_block_take_initializers(const clq_block_writer *w, json_t *config, bool bias) {
+    static const char *const keys[] = {"kernel_initializer", "bias_initializer"};
+    for (unsigned i = 0; i < (bias ? 2u : 1u); i++)
+        if (clq_block_value_of(w, keys[i])) (void)json_object_set(config, keys[i], clq_block_value_of(w, keys[i]));
+}
 json_t *clq_block_dense_config(const clq_block_writer *w, size_t units, json_t *activation, bool bias) {
     json_t *config = json_pack("{s:I, s:b, s:o}", "units", (json_int_t)units, "use_bias", bias, "activation",
                                activation ? activation : json_string("linear"));
-    if (clq_block_value_of(w, "kernel_initializer"))
-        (void)json_object_set(config, "kernel_initializer", clq_block_value_of(w, "kernel_initializer"));
-    if (bias && clq_block_value_of(w, "bias_initializer"))
-        (void)json_object_set(config, "bias_initializer", clq_block_value_of(w, "bias_initializer"));
+    clq_block_take_initializers(w, config, bias);
     return config;
 }
 void clq_block_add_dense(clq_block_writer *w, const char *name, size_t units, json_t *activation, bool bias,
@@ -129,10 +132,7 @@ void clq_block_add_attention(clq_block_writer *w, const char *name, size_t heads
                              json_t *keywords, const char *query, const char *value) {
     json_t *config =
         json_pack("{s:I, s:I, s:f}", "num_heads", (json_int_t)heads, "key_dim", (json_int_t)key, "dropout", dropout);
-    if (clq_block_value_of(w, "kernel_initializer"))
-        (void)json_object_set(config, "kernel_initializer", clq_block_value_of(w, "kernel_initializer"));
-    if (clq_block_value_of(w, "bias_initializer"))
-        (void)json_object_set(config, "bias_initializer", clq_block_value_of(w, "bias_initializer"));
+    clq_block_take_initializers(w, config, true);
     clq_block_add(w, CLQ_LAYERS, "MultiHeadAttention", name, config, keywords, CLQ_FROM(query, value));
 }
 /* A padding mask (tokens) as one of pairs (1, tokens); of heads (1, 1, tokens). */

@@ -64,6 +64,9 @@ static const char *const *write_bidirectional(clq_block_writer *w) {
         clq_block_refuse(w, "layer", "a %.40s is not supported; there are LSTM, GRU and SimpleRNN", class_name);
     if (json_is_true(json_object_get(config, "return_state")))
         clq_block_refuse(w, "layer", "return_state is not supported");
+    if (json_is_object(back) && json_is_true(json_object_get(json_object_get(back, "config"), "go_backwards")) ==
+                                    json_is_true(json_object_get(config, "go_backwards")))
+        clq_block_refuse(w, "backward_layer", "it goes the same way as the other layer: one has to go backwards");
     if (w->status != CLQ_OK) return NULL;
     const bool sequences = json_is_true(json_object_get(config, "return_sequences"));
     enum { BYTES = 50 }; /* of a name, with room for what stands in front of it and behind it */
@@ -172,11 +175,15 @@ static const char *const *write_distributed(clq_block_writer *w) {
 static const clq_block_row rows[] = {
     {NULL, "Bidirectional", sequence_names, bidirectional_keys, write_bidirectional},
     {NULL, "TimeDistributed", distributed_names, distributed_keys, write_distributed},
+    {NULL, NULL, NULL, NULL, NULL},
 };
 
 static const clq_block_row *row_at(size_t i) {
-    if (i < CLQ_COUNT_OF(rows)) return &rows[i];
-    return i - CLQ_COUNT_OF(rows) < clq_hub_block_count ? &clq_hub_blocks[i - CLQ_COUNT_OF(rows)] : NULL;
+    static const clq_block_row *const tables[] = {rows, clq_hub_blocks, clq_hub_decoders, clq_hub_vision};
+    for (size_t k = 0; k < CLQ_COUNT_OF(tables); k++)
+        for (const clq_block_row *row = tables[k]; row->class_name; row++)
+            if (i-- == 0) return row;
+    return NULL;
 }
 
 static const clq_block_row *find_row(json_t *layer) {

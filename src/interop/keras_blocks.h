@@ -1,5 +1,5 @@
 /* Layers that are made of others, written down as models within the model: what writes them (keras_block_writer.c), and
- * the blocks of keras_hub (keras_hub.c). */
+ * the blocks of keras_hub (keras_hub.c, keras_hub_decoders.c, keras_hub_vision.c). */
 #ifndef CLQ_INTEROP_KERAS_BLOCKS_H
 #define CLQ_INTEROP_KERAS_BLOCKS_H
 
@@ -40,6 +40,7 @@ void clq_block_add_norm(clq_block_writer *w, const char *name, const char *from)
 void clq_block_add_rms(clq_block_writer *w, const char *name, const char *from);
 void clq_block_add_dropout(clq_block_writer *w, const char *name, double rate, const char *from);
 void clq_block_add_sum(clq_block_writer *w, const char *name, const char *a, const char *b);
+void clq_block_take_initializers(const clq_block_writer *w, json_t *config, bool bias);
 json_t *clq_block_dense_config(const clq_block_writer *w, size_t units, json_t *activation, bool bias);
 void clq_block_add_dense(clq_block_writer *w, const char *name, size_t units, json_t *activation, bool bias,
                          const char *from);
@@ -58,8 +59,7 @@ typedef struct clq_block_row {
     const char *const *(*write)(
         clq_block_writer *w); /* names of the layers that give its outputs; NULL: it was refused */
 } clq_block_row;
-/* Those of keras_hub. */
-extern const clq_block_row clq_hub_blocks[];
-extern const size_t clq_hub_block_count;
+/* Those of keras_hub; behind the last, one without names. */
+extern const clq_block_row clq_hub_blocks[], clq_hub_decoders[], clq_hub_vision[];
 
 #endif

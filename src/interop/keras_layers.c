@@ -55,6 +55,11 @@ const clq_attribute *clq_keras_tensor_row(json_t *layer, size_t i) {
     return NULL;
 }
 
+bool clq_keras_is_opposite(json_t *layer, json_t *keywords) {
+    const clq_layer_kind *kind = find_kind(layer);
+    return kind && kind->opposite && json_is_true(json_object_get(keywords, kind->opposite));
+}
+
 bool clq_keras_same_keywords(json_t *layer, json_t *a, json_t *b) {
     const clq_layer_kind *kind = find_kind(layer);
     for (size_t i = 0; kind && i < kind->attribute_count; i++) {
@@ -72,6 +77,7 @@ bool clq_keras_same_keywords(json_t *layer, json_t *a, json_t *b) {
 
 bool clq_keras_takes_keyword(json_t *layer, const char *key) {
     const clq_layer_kind *kind = find_kind(layer);
+    if (kind && kind->opposite && strcmp(kind->opposite, key) == 0) return true;
     for (size_t i = 0; kind && i < kind->attribute_count; i++)
         if ((kind->attributes[i].type == CLQ_ATTRIBUTE_KEYWORD_FLAG ||
              kind->attributes[i].type == CLQ_ATTRIBUTE_KEYWORD_NUMBER ||

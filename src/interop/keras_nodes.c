@@ -93,14 +93,21 @@ static clq_status check_keywords(json_t *layer, json_t *keywords, const char *wh
     return CLQ_OK;
 }
 
-static clq_status add_source(clq_keras_graph *f, json_t *history, const char *where) {
-    clq_keras_source found;
-    CLQ_TRY(clq_keras_find_node(f, history, where, &found));
+static clq_status append_source(clq_keras_graph *f, clq_keras_source source) {
     clq_keras_source *sources = clq_grow(f->sources, f->source_count, &f->source_capacity, 64, sizeof *sources);
     if (!sources) return CLQ_MEMORY;
     f->sources = sources;
-    f->sources[f->source_count++] = found;
+    f->sources[f->source_count++] = source;
     return CLQ_OK;
+}
+static clq_status add_source(clq_keras_graph *f, json_t *history, const char *where) {
+    clq_keras_source found;
+    CLQ_TRY(clq_keras_find_node(f, history, where, &found));
+    return append_source(f, found);
+}
+/* A call that does the opposite has its tensor twice. */
+static clq_status repeat_source(clq_keras_graph *f, const clq_keras_node *n) {
+    return append_source(f, f->sources[n->first_source]);
 }
 
 static clq_status read_source(clq_keras_graph *f, json_t *tensor, const char *where) {
@@ -191,6 +198,8 @@ static clq_status read_node(clq_keras_graph *f, json_t *object, clq_keras_node *
         for (k = 0; k < count; k++)
             CLQ_TRY(read_source(f, json_is_array(given) ? json_array_get(given, k) : given, where));
     }
+    if (n->positional == 1 && clq_keras_is_opposite(clq_keras_layer_at(f, n->layer), n->keywords))
+        CLQ_TRY(repeat_source(f, n));
     n->source_count = f->source_count - n->first_source;
     if (n->source_count == 0 || n->source_count > CLQ_KERAS_INPUTS_MAX)
         return clq_fail(CLQ_FORMAT, "%s.args: a layer reads 1 to %d tensors, not %u", where, CLQ_KERAS_INPUTS_MAX,

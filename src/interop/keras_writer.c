@@ -147,6 +147,8 @@ static json_t *write_tensors(const writing *w, uint32_t id, const clq_attribute 
 static json_t *write_keywords(const writing *w, uint32_t id) {
     const clq_layer *layer = layer_of(w, id);
     json_t *keywords = json_object();
+    if (layer->kind->opposite && tensor_of(w, id)->input_count == 2)
+        keywords = clq_json_put(keywords, layer->kind->opposite, json_true());
     for (size_t i = 0; i < layer->kind->attribute_count; i++) {
         const clq_attribute *row = &layer->kind->attributes[i];
         const size_t place = place_of(layer, row);
@@ -176,7 +178,11 @@ static json_t *write_config(const writing *w, const clq_layer *layer, const char
         if (!type->write || type->home != CLQ_KERAS_IN_CONFIG) continue;
         if (layer->kind->output_member == row->at + 1) continue; /* the number of its tensor */
         json_t *value = type->write(&(clq_keras_writing){row, &layer->made_for}, member_of(layer, row));
-        if (json_is_null(value)) continue;
+        const bool none = json_is_false(value) || (json_is_number(value) && json_number_value(value) == row->fallback);
+        if (json_is_null(value) || (row->own && none)) {
+            json_decref(value);
+            continue;
+        }
         if (row->own)
             *status =
                 clq_fail(CLQ_UNSUPPORTED, "layer '%s': Keras's %s has no %s", layer->name, layer->kind->type, row->key);
@@ -281,7 +287,8 @@ static bool is_of_tokens(const writing *w, uint32_t input) {
     for (uint32_t id = 1; id <= w->model->tensor_count; id++)
         for (uint32_t i = 0; i < tensor_of(w, id)->input_count && w->needed[id - 1]; i++) {
             if (input_of(w, id, i) != input) continue;
-            if (clq_layer_rows(layer_of(w, id)) == 0) return false;
+            const bool opposite = layer_of(w, id)->kind->opposite && tensor_of(w, id)->input_count == 2;
+            if (clq_layer_rows(layer_of(w, id)) == 0 || opposite) return false;
             read = true;
         }
     return read;

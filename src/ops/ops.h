@@ -305,7 +305,8 @@ clq_arrangement clq_arrangement_of(unsigned rank, const size_t *sizes);
 /* Of the gradient: what x's places were taken for. */
 clq_arrangement clq_arrangement_back(const clq_arrangement *a);
 size_t clq_arrangement_elements(const clq_arrangement *a); /* of y */
-void clq_arrange(clq_list *list, const clq_arrangement *a, size_t x_elements, clq_value x, clq_value y);
+/* once: x and y are not of samples, as weights are not. */
+void clq_arrange(clq_list *list, const clq_arrangement *a, size_t x_elements, bool once, clq_value x, clq_value y);
 
 /* ---- images with their places moved by a rule that each sample draws (warp.c): bilinear, or `nearest` ---- */
 

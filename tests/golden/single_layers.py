@@ -271,6 +271,20 @@ GROUPS: list[tuple[str, tuple[int, ...], list[Callable[[keras.KerasTensor], kera
     ("written_attention", ROW, [
         written_attention(lambda s, x: s), written_attention(lambda s, x: s / 2.0),
         written_attention(lambda s, x: 0.5 * s + PLACES), written_attention(lambda s, x: s * 0.7 + left_out(x))]),
+    ("tokens_reversed", (6,), [
+        lambda x: there_and_back(kl.ReversibleEmbedding(7, 4, name="tied"), x), lambda x: there_and_back(kl.ReversibleEmbedding(7, 4, tie_weights=False, logit_soft_cap=0.7, name="untied"), x),
+        lambda x: kl.ReversibleEmbedding(7, 4, tie_weights=False, name="there_alone")(x), lambda x: kl.ReversibleEmbedding(7, 5, logit_soft_cap=1.5, name="back_alone")(kl.Embedding(7, 5, name="rows")(x), reverse=True)]),
+    ("kernels_turned", ROW, [
+        lambda x: kl.EinsumDense("btd,ndh->btnh", (None, 3, 2), bias_axes="nh", name="heads")(x), lambda x: kl.EinsumDense("btd,hnd->btnh", (None, 3, 2), name="mixed")(x),
+        lambda x: kl.EinsumDense("btnh,dhn->btd", (None, 5), name="joined")(ops.reshape(x, (-1, 8, 2, 2)))]),
+    ("hub_gemma", WIDE[1:], [
+        lambda x: gemma("gemma.gemma_decoder_block.GemmaDecoderBlock", name="gemma")(wide_of(x)),
+        lambda x: gemma("gemma.gemma_decoder_block.GemmaDecoderBlock", use_post_ffw_norm=True, use_post_attention_norm=True, logit_soft_cap=0.4, use_sliding_window_attention=True, sliding_window_size=3, name="second")(wide_of(x), padding_mask=late_mask_of(wide_of(x))),
+        lambda x: gemma("gemma3.gemma3_decoder_block.Gemma3DecoderBlock", use_query_key_norm=True, gate_dim_reduction=1, rope_wavelength=1e3, rope_scaling_factor=4.0, use_post_ffw_norm=True, use_sliding_window_attention=True, sliding_window_size=2, name="third")(wide_of(x), padding_mask=late_mask_of(wide_of(x))),
+        lambda x: models("gemma.rms_normalization.RMSNormalization")(name="norm")(x), lambda x: models("gemma3.gemma3_layers.RMSNormalization")(name="norm_3")(x)]),
+    ("hub_slopes", WIDE[1:], [
+        lambda x: models("falcon.falcon_transformer_decoder.FalconTransformerDecoder")(4, 6, name="falcon")(wide_of(x)), lambda x: models("falcon.falcon_transformer_decoder.FalconTransformerDecoder")(2, 5, name="masked")(wide_of(x), decoder_padding_mask=late_mask_of(wide_of(x))),
+        lambda x: models("bloom.bloom_decoder.BloomDecoder")(4, 6, name="bloom")(wide_of(x)), lambda x: models("bloom.bloom_decoder.BloomDecoder")(3, 5, name="odd")(kl.Dense(6, name="six")(wide_of(x)), decoder_padding_mask=late_mask_of(wide_of(x)))]),
 ]  # fmt: skip
 
 
@@ -308,12 +322,26 @@ def deit_encoder() -> keras.layers.Layer:
     return made
 
 
+def gemma(path: str, **options) -> keras.layers.Layer:
+    return models(path)(hidden_dim=8, intermediate_dim=6, head_dim=4, num_query_heads=4, num_key_value_heads=2, **options)
+
+
+def there_and_back(table: kl.Layer, x: keras.KerasTensor) -> keras.KerasTensor:
+    return table(table(x) * 0.5, reverse=True)
+
+
 def wide_of(x: keras.KerasTensor) -> keras.KerasTensor:
     return ops.concatenate([x, x * x, ops.sin(3.0 * x)], axis=1)
 
 
 def mask_of(x: keras.KerasTensor) -> keras.KerasTensor:
     return ops.cast(ops.not_equal(ops.cumsum(ops.ones_like(x[:, :, 0]), axis=1), 3), "float32")
+
+
+def late_mask_of(x: keras.KerasTensor) -> keras.KerasTensor:
+    """The first two tokens are padding, and the fifth."""
+    places = ops.cumsum(ops.ones_like(x[:, :, 0]), axis=1)
+    return ops.cast(ops.logical_and(ops.greater(places, 2), ops.not_equal(places, 5)), "float32")
 
 
 def twice_applied(layer: kl.Layer, x: keras.KerasTensor) -> keras.KerasTensor:

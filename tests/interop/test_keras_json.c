@@ -602,6 +602,21 @@ static void layers_within_and_beside(void **state) {
          "\"inbound_nodes\": "
          "[{\"args\": [" TENSOR("x", 0) "]}]}",
          NULL},
+        {"[null, 3, 4]",
+         "{\"class_name\": \"Bidirectional\", \"name\": \"y\", \"config\": {\"name\": \"y\", \"merge_mode\": \"sum\", "
+         "\"layer\": {\"class_name\": \"LSTM\", \"config\": {\"name\": \"l\", \"units\": 2}}, \"backward_layer\": "
+         "{\"class_name\": \"LSTM\", \"config\": {\"name\": \"m\", \"units\": 2}}}, \"inbound_nodes\": "
+         "[{\"args\": [" TENSOR("x", 0) "]}]}",
+         "backward_layer: it goes the same way"},
+        {"[null, 3, 4]",
+         "{\"module\": \"keras_hub.src.models.gpt_neo_x.gpt_neo_x_decoder\", \"class_name\": \"GPTNeoXDecoder\", "
+         "\"name\": \"y\", \"config\": {\"name\": \"y\", \"intermediate_dim\": 4, \"num_heads\": 1, "
+         "\"rotary_percentage\": -0.5}, \"inbound_nodes\": [{\"args\": [" TENSOR("x", 0) "]}]}",
+         "rotary_percentage: should be above 0"},
+        {"[null, 3, 4]",
+         "{\"class_name\": \"ReversibleEmbedding\", \"name\": \"y\", \"config\": {\"name\": \"y\", \"input_dim\": 7, "
+         "\"output_dim\": 5}, \"inbound_nodes\": [{\"args\": [" TENSOR("x", 0) "], \"kwargs\": {\"reverse\": true}}]}",
+         "rows of 5 channels, not (3, 4)"},
         {"[null, 4]",
          "{\"class_name\": \"Dense\", \"name\": \"y\", \"config\": {\"name\": \"y\", \"units\": 2, "
          "\"kernel_regularizer\": {\"module\": \"my.package\", \"class_name\": \"L2\", \"config\": {\"l2\": 1}}}, "

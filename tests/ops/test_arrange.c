@@ -55,7 +55,7 @@ static void check(rig *r, clq_random *random, const clq_arrangement *a, size_t x
     void *stored = rig_stored(from, x, exact, x_elements * count);
     rig_begin(r, capacity);
     clq_value in = rig_value_of(r, "from", from, 0, x_elements), out = rig_value_of(r, "to", to, 0, elements);
-    clq_arrange(r->list, a, x_elements, in, out);
+    clq_arrange(r->list, a, x_elements, false, in, out);
     rig_bind(r);
     rig_fill(r, in, stored, clq_values_bytes(from, x_elements * count));
     rig_run(r, count);

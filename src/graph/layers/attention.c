@@ -188,6 +188,7 @@ static clq_id expand(clq_expansion *e, const clq_id *x) {
     clq_attention_core c = {.causal = config->all.causal, .dropout = config->all.dropout, .seed = config->all.seed};
     (void)find_sizes(&config->all, &query->shape, &value->shape, &c.s); /* as it was inferred */
     c.scale = 1 / sqrt((double)c.s.key);
+    c.zeros = c.dropout > 0 || query->shape.rank != 2; /* Keras takes its Softmax then */
     clq_attention_take_mask(&c, x, config->query_mask, true, false);
     clq_attention_take_mask(&c, x, config->value_mask, false, true);
     clq_attention_take_mask(&c, x, config->key_mask, false, true);

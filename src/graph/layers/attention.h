@@ -15,7 +15,10 @@ typedef struct clq_attention_core {
     bool causal;
     size_t window; /* only tokens less far away; 0: all */
     double scale, dropout;
+    double cap; /* of scores: cap tanh(score / cap); 0: none */
     uint64_t seed;
+    bool zeros; /* a query that its masks let look nowhere gets zeros, as of Keras's Softmax; else it looks at all alike
+                 */
     struct {
         clq_id value;
         bool rows, columns; /* it has a number for each query; for each of the others */

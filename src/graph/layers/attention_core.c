@@ -102,9 +102,10 @@ static clq_id join_masks(clq_expansion *e, const clq_attention_core *c) {
     return all;
 }
 
-/* Scores of pairs that a sample's masks, or their places, leave out become one large negative number: a query that may
- * look nowhere looks at all alike, as in Keras. */
-static clq_id mask_pairs(clq_expansion *e, const clq_attention_core *c, const clq_shape *shape, clq_id scores) {
+/* Numbers of pairs that a sample's masks, or their places, leave out become another. Of scores that is one large
+ * negative number: a query that may look nowhere looks at all alike, as in Keras. */
+static clq_id mask_pairs(clq_expansion *e, const clq_attention_core *c, const clq_shape *shape, double other,
+                         clq_id scores) {
     const struct clq_element_input each = {.kind = CLQ_EACH_SAMPLE_AND_CHANNEL, .dtype = CLQ_F32};
     const clq_id mask = join_masks(e, c);
     clq_node node = clq_expand_node(e, &clq_op_elementwise);
@@ -117,7 +118,7 @@ static clq_id mask_pairs(clq_expansion *e, const clq_attention_core *c, const cl
         allowed = clq_element_do(p, (clq_instruction){.op = CLQ_ELEMENT_MULTIPLY, .a = allowed, .b = place});
         node.inputs[2] = add_places(e, c, 1, 0);
     }
-    const unsigned low = clq_element_do(p, (clq_instruction){.op = CLQ_ELEMENT_CONSTANT, .number = LOW});
+    const unsigned low = clq_element_do(p, (clq_instruction){.op = CLQ_ELEMENT_CONSTANT, .number = other});
     p->outputs[p->output_count++].from =
         clq_element_do(p, (clq_instruction){.op = CLQ_ELEMENT_SELECT, .a = allowed, .b = score, .c = low});
     node.inputs[0] = scores;
@@ -127,13 +128,25 @@ static clq_id mask_pairs(clq_expansion *e, const clq_attention_core *c, const cl
     return mask && scores && placed ? clq_graph_add_node(e->graph, &node) : 0;
 }
 
+static clq_id flatten(clq_expansion *e, const clq_shape *shape, clq_id x) {
+    clq_node node = clq_expand_node(e, &clq_op_reshape);
+    node.inputs[0] = x;
+    node.outputs[0] = clq_expand_value(e, shape, shape->dims[0] * shape->dims[1]);
+    return x ? clq_graph_add_node(e->graph, &node) : 0;
+}
+
 static clq_id add_softmax(clq_expansion *e, const clq_shape *rows, clq_id scores) {
-    clq_node node = clq_expand_node(e, &clq_op_softmax), flat = clq_expand_node(e, &clq_op_reshape);
-    flat.inputs[0] = scores;
-    flat.outputs[0] = clq_expand_value(e, rows, rows->dims[0] * rows->dims[1]);
-    node.inputs[0] = clq_graph_add_node(e->graph, &flat);
+    clq_node node = clq_expand_node(e, &clq_op_softmax);
+    node.inputs[0] = flatten(e, rows, scores);
     node.outputs[0] = clq_expand_value(e, rows, rows->dims[0] * rows->dims[1]);
     return clq_graph_add_node(e->graph, &node);
+}
+
+/* Shares of queries that may look nowhere. */
+static clq_id leave_zeros(clq_expansion *e, const clq_attention_core *c, const clq_shape *by_head,
+                          const clq_shape *pairs, clq_id shares) {
+    if (!c->zeros || c->mask_count == 0 || !shares) return shares;
+    return flatten(e, pairs, mask_pairs(e, c, by_head, 0, flatten(e, by_head, shares)));
 }
 
 static clq_id drop(clq_expansion *e, const clq_attention_core *c, const clq_shape *rows, clq_id shares) {
@@ -166,12 +179,14 @@ clq_id clq_expand_mixed(clq_expansion *e, const clq_attention_core *c, clq_id sc
                                        .b = side_by_side(&s, s.others, s.value),
                                        .c = side_by_side(&s, s.tokens, s.value),
                                        .scale = 1};
+    scores = clq_expand_capped(e, &by_head, c->cap, scores);
     if (c->mask_count && scores)
-        scores = mask_pairs(e, c, &by_head, scores);
+        scores = mask_pairs(e, c, &by_head, LOW, scores);
     else if ((c->causal || c->window) && scores)
         scores = mask_places(e, c, &by_head, scores);
     if (!scores) return 0;
-    return multiply(e, &mixed, drop(e, c, &pairs, add_softmax(e, &pairs, scores)), v, &heads);
+    const clq_id shares = leave_zeros(e, c, &by_head, &pairs, add_softmax(e, &pairs, scores));
+    return shares ? multiply(e, &mixed, drop(e, c, &pairs, shares), v, &heads) : 0;
 }
 
 clq_id clq_expand_attended(clq_expansion *e, const clq_attention_core *c, clq_id q, clq_id k, clq_id v) {

@@ -10,10 +10,16 @@ typedef struct product_config {
     bool causal;
     double scale; /* 0: 1 / sqrt(width) */
     size_t window, mask;
+    double dropout, cap; /* as of clq_attention_core */
+    bool zeros;
 } product_config;
 static const clq_attribute product_attributes[] = {
     {CLQ_LAYER_ATTRIBUTE("is_causal", CLQ_ATTRIBUTE_FLAG, product_config, causal)},
     {CLQ_LAYER_ATTRIBUTE("sliding_window", CLQ_ATTRIBUTE_SIZES, product_config, window), .own = true},
+    {CLQ_LAYER_ATTRIBUTE("dropout", CLQ_ATTRIBUTE_NUMBER, product_config, dropout), .most = 1, .below = true,
+     .own = true},
+    {CLQ_LAYER_ATTRIBUTE("zeros", CLQ_ATTRIBUTE_FLAG, product_config, zeros), .own = true},
+    {CLQ_LAYER_ATTRIBUTE("soft_cap", CLQ_ATTRIBUTE_NUMBER, product_config, cap), .most = 1e6, .own = true},
     {CLQ_LAYER_ATTRIBUTE("scale", CLQ_ATTRIBUTE_KEYWORD_NUMBER, product_config, scale)},
     {CLQ_LAYER_ATTRIBUTE("mask", CLQ_ATTRIBUTE_TENSOR, product_config, mask)},
     {.key = "flash_attention", .type = CLQ_ATTRIBUTE_UNUSED},
@@ -70,6 +76,9 @@ static clq_id expand_product(clq_expansion *e, const clq_id *x) {
                                   .value = v->dims[2]},
                             .causal = config->causal,
                             .window = config->window,
+                            .dropout = config->dropout,
+                            .cap = config->cap,
+                            .zeros = config->zeros,
                             .scale = config->scale != 0 ? config->scale : 1 / sqrt((double)q->dims[2])};
     if (config->mask)
         clq_attention_take_mask(&c, x, config->mask,
@@ -91,7 +100,7 @@ static clq_status declare_product(clq_model *model, clq_layer *layer, const clq_
 
 static bool product_is_by_token(const clq_model *model, const clq_layer *layer, const clq_model_tensor *y) {
     const product_config *config = layer->config;
-    return config->causal && !config->mask && clq_attention_is_used_once(model, y);
+    return config->causal && !config->mask && config->cap == 0 && clq_attention_is_used_once(model, y);
 }
 
 static const char *const product_names[] = {"query", "key", "value", NULL};

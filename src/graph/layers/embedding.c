@@ -63,29 +63,6 @@ const clq_layer_kind clq_layer_embedding = {.type = "Embedding",
                                             .declare = declare,
                                             .expand = expand};
 
-/* A table whose rows can be used the other way round, too: only the usual way is read. In Keras 3.15 it gives no mask,
- * with mask_zero either. */
-static const clq_attribute reversible_attributes[] = {
-    {CLQ_LAYER_ATTRIBUTE("input_dim", CLQ_ATTRIBUTE_SIZES, clq_embedding_config, rows), .needed = true},
-    {CLQ_LAYER_ATTRIBUTE("output_dim", CLQ_ATTRIBUTE_SIZES, clq_embedding_config, width), .needed = true},
-    {CLQ_LAYER_ATTRIBUTE("embeddings_initializer", CLQ_ATTRIBUTE_INITIALISER, clq_embedding_config, initialiser)},
-    {CLQ_LAYER_ATTRIBUTE("mask_zero", CLQ_ATTRIBUTE_FLAG, clq_embedding_config, mask_zero)},
-    {.key = "tie_weights", .type = CLQ_ATTRIBUTE_UNUSED},
-    {.key = "reverse_dtype", .type = CLQ_ATTRIBUTE_UNUSED},
-    {.key = "logit_soft_cap", .type = CLQ_ATTRIBUTE_UNUSED},
-};
-const clq_layer_kind clq_layer_reversible_embedding = {.type = "ReversibleEmbedding",
-                                                       .stem = "reversible_embedding",
-                                                       .inputs = {1, 1},
-                                                       CLQ_LAYER_CONFIG(clq_embedding_config, reversible_attributes),
-                                                       .takes_scalars = true,
-                                                       .is_table = true,
-                                                       .rows = rows_of,
-                                                       .by_token = clq_layer_is_of_tokens,
-                                                       .infer = infer,
-                                                       .declare = declare,
-                                                       .expand = expand};
-
 clq_tensor clq_embedding(clq_model *model, clq_tensor x, const clq_embedding_config *config) {
     return clq_model_add_layer(model, &clq_layer_embedding, config ? config->name : NULL, config, &x, 1);
 }

@@ -145,7 +145,7 @@ void clq_inputs(clq_model *model, const clq_shape *shapes, const char *const *na
 bool clq_model_tokens(const clq_model *model, uint32_t index, clq_tokens *out) {
     const clq_model_tensor *y = &model->tensors[index], *x;
     *out = (clq_tokens){.rows = clq_layer_rows(&model->layers[y->layer - 1]), .layer = y->layer - 1};
-    if (out->rows == 0) return false;
+    if (out->rows == 0 || (model->layers[y->layer - 1].kind->opposite && y->input_count == 2)) return false;
     for (x = clq_model_input_of(model, y, 0);; x = clq_model_input_of(model, x, 0)) {
         const clq_layer *layer = &model->layers[x->layer - 1];
         out->count = x->elements;

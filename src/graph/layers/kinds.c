@@ -151,6 +151,8 @@ static const clq_layer_kind *const kinds[] = {
     &clq_layer_mistral_norm,
     &clq_layer_qwen_norm,
     &clq_layer_phi3_norm,
+    &clq_layer_gemma_norm,
+    &clq_layer_gemma3_norm,
     &clq_layer_reversible_embedding,
     &clq_layer_random_flip,
     &clq_layer_random_rotation,

@@ -82,10 +82,10 @@ extern const clq_layer_kind clq_layer_input, clq_layer_conv1d, clq_layer_conv2d,
     clq_layer_resizing, clq_layer_category_encoding, clq_layer_op_one_hot, clq_layer_op_fft2, clq_layer_op_split,
     clq_layer_op_swapaxes, clq_layer_op_flip, clq_layer_op_pad, clq_layer_position_embedding, clq_layer_learned_rows,
     clq_layer_rotary_embedding, clq_layer_llama_norm, clq_layer_mistral_norm, clq_layer_qwen_norm, clq_layer_phi3_norm,
-    clq_layer_reversible_embedding, clq_layer_random_flip, clq_layer_random_rotation, clq_layer_random_zoom,
-    clq_layer_random_translation, clq_layer_random_crop, clq_layer_op_attention, clq_layer_score_attention,
-    clq_layer_additive_attention, clq_layer_top_k, clq_layer_simple_rnn, clq_layer_lstm, clq_layer_gru,
-    clq_layer_op_stop_gradient;
+    clq_layer_gemma_norm, clq_layer_gemma3_norm, clq_layer_reversible_embedding, clq_layer_random_flip,
+    clq_layer_random_rotation, clq_layer_random_zoom, clq_layer_random_translation, clq_layer_random_crop,
+    clq_layer_op_attention, clq_layer_score_attention, clq_layer_additive_attention, clq_layer_top_k,
+    clq_layer_simple_rnn, clq_layer_lstm, clq_layer_gru, clq_layer_op_stop_gradient;
 
 /* CLQ_ARGUMENT unless it is one of clq_activation. */
 clq_status clq_layer_check_activation(clq_activation activation);
@@ -137,6 +137,8 @@ clq_id clq_expand_unary(clq_expansion *e, clq_node node, clq_id x);
 clq_id clq_expand_elements(clq_expansion *e, clq_instruction instruction, const clq_id *x);
 /* Linear: x itself. */
 clq_id clq_expand_activation(clq_expansion *e, clq_activation activation, clq_id x);
+/* cap tanh(z / cap), of z's shape; z itself if the cap is 0. */
+clq_id clq_expand_capped(clq_expansion *e, const clq_shape *shape, double cap, clq_id z);
 /* As of Permute and Concatenate. (permute.c, concatenate.c) */
 clq_status clq_layer_infer_permuted(const clq_model *model, const clq_layer *layer, clq_model_tensor *y);
 clq_id clq_layer_expand_permuted(clq_expansion *e, const clq_id *x);
@@ -170,6 +172,9 @@ clq_id clq_expand_repeated(clq_expansion *e, const clq_shape *from, const clq_sh
 clq_id clq_expand_bias(clq_expansion *e, unsigned index, clq_id z);
 /* y's numbers, taken from x's. */
 clq_id clq_expand_arrange(clq_expansion *e, const clq_arrangement *arrangement, clq_id x);
+/* A weight with its places arranged otherwise, of this shape: for all samples, as it is. */
+clq_id clq_expand_arranged_weight(clq_expansion *e, const clq_arrangement *arrangement, const clq_shape *shape,
+                                  clq_id weight);
 /* A product with the layer's kernel and bias, and behind it the softmax, which its kernel cannot apply. */
 clq_id clq_expand_product(clq_expansion *e, clq_node node, clq_id x, clq_activation activation);
 

@@ -11,6 +11,7 @@
 
 typedef struct learned_config {
     size_t rows, channels; /* channels 0: those of the input */
+    bool behind_one;       /* the variable has an axis of one in front */
     clq_initialiser initialiser;
 } learned_config;
 static const clq_attribute position_attributes[] = {
@@ -20,6 +21,7 @@ static const clq_attribute position_attributes[] = {
 static const clq_attribute learned_attributes[] = {
     {CLQ_LAYER_ATTRIBUTE("rows", CLQ_ATTRIBUTE_SIZES, learned_config, rows), .needed = true},
     {CLQ_LAYER_ATTRIBUTE("channels", CLQ_ATTRIBUTE_SIZES, learned_config, channels), .needed = true},
+    {CLQ_LAYER_ATTRIBUTE("behind_one", CLQ_ATTRIBUTE_FLAG, learned_config, behind_one)},
     {CLQ_LAYER_ATTRIBUTE("initializer", CLQ_ATTRIBUTE_INITIALISER, learned_config, initialiser)},
 };
 
@@ -47,9 +49,9 @@ static clq_status declare(clq_model *model, clq_layer *layer, const clq_model_te
     clq_variable_kind table = clq_variable_kind_by(&clq_variable_kernel, &config_of(layer)->initialiser);
     table.what = "embeddings";
     table.decay = false;
-    return clq_model_declare_variable(
-        model, layer, CLQ_KERNEL,
-        CLQ_SHAPE(config_of(layer)->rows, channels_of(layer, clq_model_input_of(model, y, 0))), &table);
+    const size_t rows = config_of(layer)->rows, channels = channels_of(layer, clq_model_input_of(model, y, 0));
+    const clq_shape shape = config_of(layer)->behind_one ? CLQ_SHAPE(1, rows, channels) : CLQ_SHAPE(rows, channels);
+    return clq_model_declare_variable(model, layer, CLQ_KERNEL, shape, &table);
 }
 
 /* 0, 1, 2, … for each sample: a one times a row that is known. */

@@ -419,9 +419,10 @@ static const clq_attribute einsum_dense_attributes[] = {
     {CLQ_LAYER_ATTRIBUTE("bias_initializer", CLQ_ATTRIBUTE_INITIALISER, einsum_dense_config, bias_initialiser)},
 };
 
-/* The kernel's axes: those that are summed over, in the input's order and its last ones, then the output's last. */
+/* Summed over are the input's last axes; the units are the output's last. The kernel has both, in any order. */
 typedef struct einsum_dense {
     contraction c; /* b: the kernel, without a batch */
+    axes wanted;   /* the kernel's, as a matrix: those that are summed over, and then the units */
     size_t in, out;
     clq_shape kernel, bias; /* bias: of rank 0: none */
 } einsum_dense;
@@ -454,13 +455,12 @@ static clq_status find_dense(const clq_model *model, const clq_layer *layer, con
                kept = select_axes(c, A, true, false, true);
     bool fits = summed.count + units.count == kernel && summed.count + kept.count == c->rank[A] &&
                 kept.count + units.count == c->rank[C] && summed.count > 0;
-    for (unsigned i = 0; i < summed.count && fits; i++)
-        fits = c->labels[A][kept.count + i] == summed.labels[i] && c->labels[B][i] == summed.labels[i];
-    for (unsigned i = 0; i < units.count && fits; i++)
-        fits = c->labels[C][kept.count + i] == units.labels[i] && c->labels[B][summed.count + i] == units.labels[i];
+    for (unsigned i = 0; i < summed.count && fits; i++) fits = c->labels[A][kept.count + i] == summed.labels[i];
+    for (unsigned i = 0; i < units.count && fits; i++) fits = c->labels[C][kept.count + i] == units.labels[i];
     for (unsigned i = 0; i < kept.count && fits; i++) fits = c->labels[C][i] == kept.labels[i];
     if (!fits)
         return refuse_equation(&config->equation, "only the input's last axes can be summed over, as 'abc,cde->abde'");
+    out->wanted = append(summed, units);
     out->in = size_of(c, &summed);
     out->out = size_of(c, &units);
     if (out->out == 0) return clq_fail(CLQ_ARGUMENT, "output_shape should have the sizes of the kernel's axes");
@@ -492,6 +492,15 @@ static clq_status declare_dense(clq_model *model, clq_layer *layer, const clq_mo
     if (d.bias.rank == 0) return CLQ_OK;
     return clq_model_declare_variable(model, layer, CLQ_BIAS, d.bias, &bias);
 }
+/* The kernel as a matrix (in, out). */
+static clq_id expand_kernel(clq_expansion *e, const einsum_dense *d) {
+    const clq_id kernel = clq_expand_weight(e, CLQ_KERNEL);
+    const clq_arrangement whole = clq_arrangement_of(d->kernel.rank, d->kernel.dims);
+    clq_arrangement turned = whole;
+    if (memcmp(d->wanted.labels, d->c.labels[B], d->wanted.count) == 0) return kernel;
+    for (unsigned i = 0; i < d->wanted.count; i++) turned.axes[i] = whole.axes[place_of(&d->c, B, d->wanted.labels[i])];
+    return clq_expand_arranged_weight(e, &turned, &CLQ_SHAPE(d->in, d->out), kernel);
+}
 static clq_id expand_dense(clq_expansion *e, const clq_id *x) {
     const einsum_dense_config *config = e->layer->config;
     einsum_dense d;
@@ -501,10 +510,10 @@ static clq_id expand_dense(clq_expansion *e, const clq_id *x) {
     const clq_shape shape = CLQ_SHAPE(rows, d.out); /* a row has all units, as the bias does */
     node.attributes.dense = (clq_dense_problem){.in = d.in, .out = d.out, .rows_per_example = rows};
     node.inputs[0] = x[0];
-    node.inputs[1] = clq_expand_weight(e, CLQ_KERNEL);
+    node.inputs[1] = expand_kernel(e, &d);
     node.inputs[2] = clq_expand_weight(e, CLQ_BIAS);
     node.outputs[0] = clq_expand_value(e, &shape, rows * d.out);
-    const clq_id z = clq_graph_add_node(e->graph, &node);
+    const clq_id z = node.inputs[1] ? clq_graph_add_node(e->graph, &node) : 0;
     if (!z) return 0;
     return clq_expand_activation(e, config->activation, clq_expand_unary(e, clq_expand_node(e, &clq_op_reshape), z));
 }

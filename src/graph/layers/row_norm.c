@@ -9,6 +9,7 @@ static const clq_variable_kind gamma_kind = {.what = "gamma",
                                              .initialiser = {.kind = CLQ_INITIALISER_CONSTANT, .value = 1}},
                                scale_kind = {.what = "scale",
                                              .initialiser = {.kind = CLQ_INITIALISER_CONSTANT, .value = 1}},
+                               more_kind = {.what = "scale", .initialiser = {.kind = CLQ_INITIALISER_CONSTANT}},
                                beta_kind = {
                                    .what = "beta", .initialiser = {.kind = CLQ_INITIALISER_CONSTANT}, .is_bias = true};
 
@@ -44,6 +45,11 @@ static bool is_layer(const clq_layer *layer) { return layer->kind == &clq_layer_
 /* By the root mean square: a scale, and no centre. */
 static bool is_rms(const clq_layer *layer) {
     return !is_group(layer) && !is_layer(layer) && layer->kind != &clq_layer_unit_norm;
+}
+
+/* Whose scale is what its variable has above 1. */
+static bool is_from_one(const clq_layer *layer) {
+    return layer->kind == &clq_layer_gemma_norm || layer->kind == &clq_layer_gemma3_norm;
 }
 
 /* The first of the axes of a row: all behind it are, too. */
@@ -111,12 +117,25 @@ static clq_status declare(clq_model *model, clq_layer *layer, const clq_model_te
     clq_row_norm_problem problem;
     clq_shape shape;
     CLQ_TRY(find_problem(layer, clq_model_input_of(model, y, 0), &problem, &shape));
-    const clq_variable_kind gamma = clq_variable_kind_by(is_rms(layer) ? &scale_kind : &gamma_kind,
-                                                         &config->gamma_initialiser),
+    const clq_variable_kind *scale = is_from_one(layer) ? &more_kind : is_rms(layer) ? &scale_kind : &gamma_kind;
+    const clq_variable_kind gamma = clq_variable_kind_by(scale, &config->gamma_initialiser),
                             beta = clq_variable_kind_by(&beta_kind, &config->beta_initialiser);
     if (!config->no_scale) CLQ_TRY(clq_model_declare_variable(model, layer, GAMMA, shape, &gamma));
     if (config->no_center || is_rms(layer)) return CLQ_OK;
     return clq_model_declare_variable(model, layer, BETA, shape, &beta);
+}
+
+/* 1 more than a weight, for all samples, as it is. */
+static clq_id add_one(clq_expansion *e, clq_id weight) {
+    clq_node node = clq_expand_node(e, &clq_op_elementwise);
+    clq_element_program *p = &node.attributes.program;
+    const unsigned number = clq_element_take(p, clq_each_element),
+                   one = clq_element_do(p, (clq_instruction){.op = CLQ_ELEMENT_CONSTANT, .number = 1});
+    p->outputs[p->output_count++].from =
+        clq_element_do(p, (clq_instruction){.op = CLQ_ELEMENT_ADD, .a = number, .b = one});
+    node.inputs[0] = weight;
+    node.outputs[0] = clq_graph_add_like(e->graph, weight, e->layer->name);
+    return clq_graph_add_node(e->graph, &node);
 }
 
 static clq_id expand(clq_expansion *e, const clq_id *x) {
@@ -125,6 +144,7 @@ static clq_id expand(clq_expansion *e, const clq_id *x) {
     (void)find_problem(e->layer, clq_model_input_of(e->model, e->y, 0), &node.attributes.row_norm, &weights);
     node.inputs[1] = clq_expand_weight(e, GAMMA);
     node.inputs[2] = clq_expand_weight(e, BETA);
+    if (is_from_one(e->layer)) node.inputs[1] = add_one(e, node.inputs[1]);
     return clq_expand_unary(e, node, x[0]);
 }
 
@@ -183,6 +203,8 @@ HUB_KIND(clq_layer_mistral_norm, "MistralLayerNormalization", "mistral_layer_nor
          "mistral.mistral_layer_norm");
 HUB_KIND(clq_layer_qwen_norm, "QwenLayerNorm", "qwen_layer_norm", "qwen.qwen_layernorm");
 HUB_KIND(clq_layer_phi3_norm, "Phi3LayerNorm", "phi3_layer_norm", "phi3.phi3_layernorm");
+HUB_KIND(clq_layer_gemma_norm, "RMSNormalization", "gemma_rms_normalization", "gemma.rms_normalization");
+HUB_KIND(clq_layer_gemma3_norm, "RMSNormalization", "gemma3_rms_normalization", "gemma3.gemma3_layers");
 
 static clq_tensor add(clq_model *model, clq_tensor x, const clq_row_norm_config *config, const clq_layer_kind *kind,
                       double epsilon) {

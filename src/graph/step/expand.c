@@ -105,6 +105,22 @@ clq_id clq_expand_activation(clq_expansion *e, clq_activation activation, clq_id
     return clq_expand_unary(e, node, x);
 }
 
+clq_id clq_expand_capped(clq_expansion *e, const clq_shape *shape, double cap, clq_id z) {
+    if (cap == 0 || !z) return z;
+    clq_node node = clq_expand_node(e, &clq_op_elementwise);
+    clq_element_program *p = &node.attributes.program;
+    const unsigned x = clq_element_take(p, clq_each_element);
+    const unsigned part = clq_element_do(p, (clq_instruction){.op = CLQ_ELEMENT_CONSTANT, .number = 1 / cap});
+    const unsigned most = clq_element_do(p, (clq_instruction){.op = CLQ_ELEMENT_CONSTANT, .number = cap});
+    const unsigned shrunk = clq_element_do(p, (clq_instruction){.op = CLQ_ELEMENT_MULTIPLY, .a = x, .b = part});
+    const unsigned bent = clq_element_do(p, (clq_instruction){.op = CLQ_ELEMENT_TANH, .a = shrunk});
+    p->outputs[p->output_count++].from =
+        clq_element_do(p, (clq_instruction){.op = CLQ_ELEMENT_MULTIPLY, .a = bent, .b = most});
+    node.inputs[0] = z;
+    node.outputs[0] = clq_expand_value(e, shape, clq_graph_value_at(e->graph, z)->elements);
+    return clq_graph_add_node(e->graph, &node);
+}
+
 clq_id clq_expand_bias(clq_expansion *e, unsigned index, clq_id z) {
     const struct clq_element_input by_channel = {.kind = CLQ_EACH_CHANNEL, .dtype = CLQ_F32};
     clq_node node = clq_expand_node(e, &clq_op_elementwise);
@@ -121,6 +137,19 @@ clq_id clq_expand_arrange(clq_expansion *e, const clq_arrangement *arrangement, 
     clq_node node = clq_expand_node(e, &clq_op_arrange);
     node.attributes.arrangement = *arrangement;
     return clq_expand_unary(e, node, x);
+}
+
+clq_id clq_expand_arranged_weight(clq_expansion *e, const clq_arrangement *arrangement, const clq_shape *shape,
+                                  clq_id weight) {
+    clq_node node = clq_expand_node(e, &clq_op_arrange);
+    node.attributes.arrangement = *arrangement;
+    node.inputs[0] = weight;
+    node.outputs[0] =
+        clq_graph_add_value(e->graph, &(clq_graph_value){.name = e->layer->name,
+                                                         .dtype = CLQ_F32,
+                                                         .shape = *shape,
+                                                         .elements = clq_arrangement_elements(arrangement)});
+    return weight ? clq_graph_add_node(e->graph, &node) : 0;
 }
 
 clq_id clq_expand_product(clq_expansion *e, clq_node node, clq_id x, clq_activation activation) {

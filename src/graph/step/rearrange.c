@@ -29,7 +29,7 @@ static void arrange_gradient(clq_derivation *d) {
 }
 static void emit_arrange(clq_emission *e) {
     const clq_graph_value *x = clq_graph_value_at(e->graph, e->node->inputs[0]);
-    clq_arrange(e->list, &e->node->attributes.arrangement, x->elements, e->in[0], e->out[0]);
+    clq_arrange(e->list, &e->node->attributes.arrangement, x->elements, !x->per_sample, e->in[0], e->out[0]);
 }
 const clq_operation clq_op_arrange = {.name = "arrange",
                                       .traits = CLQ_OP_AGAIN,

@@ -81,12 +81,13 @@ static void add_axis(clq_list *list, const clq_arranged_axis *axis) {
     clq_launch_int(list, (int)axis->spread);
 }
 
-void clq_arrange(clq_list *list, const clq_arrangement *arrangement, size_t x_elements, clq_value x, clq_value y) {
+void clq_arrange(clq_list *list, const clq_arrangement *arrangement, size_t x_elements, bool once, clq_value x,
+                 clq_value y) {
     const clq_arrangement a = join_axes(arrangement);
     const clq_arranged_axis *last = &a.axes[a.rank - 1];
     const size_t elements = clq_arrangement_elements(&a);
     const size_t number = clq_dtype_bytes(clq_list_storage(list, x)) + clq_dtype_bytes(clq_list_storage(list, y));
-    const double capacity = clq_list_capacity(list), bytes = (double)elements * (double)number;
+    const double capacity = once ? 1 : clq_list_capacity(list), bytes = (double)elements * (double)number;
     const bool run = last->pitch == 1 && last->step == 1 && last->spread == 1;
     const clq_cut cut = clq_cut_make(list, bytes * capacity, (double)elements * capacity, 256);
     clq_kernel_options options = clq_cut_options(&cut, " -DAXES=%u%s", a.rank - 1, run && cut.tile ? " -DRUN" : "");
@@ -95,10 +96,16 @@ void clq_arrange(clq_list *list, const clq_arrangement *arrangement, size_t x_el
     clq_launch_begin(list, "arrange", "arrange", options.text, "arrange");
     clq_launch_value(list, x, CLQ_READS);
     clq_launch_value(list, y, CLQ_WRITES);
-    clq_launch_param(list, CLQ_PARAM_COUNT);
+    if (once)
+        clq_launch_int(list, 1);
+    else
+        clq_launch_param(list, CLQ_PARAM_COUNT);
     CLQ_LAUNCH_SIZES(list, elements / last->out, x_elements);
     add_axis(list, last);
     for (unsigned d = 0; d + 1 < a.rank; d++) add_axis(list, &a.axes[d]);
     clq_cut_work(list, &cut);
-    clq_launch_cost(list, 0, (double)elements, 0, bytes);
+    if (once)
+        clq_launch_cost(list, (double)elements, 0, bytes, 0);
+    else
+        clq_launch_cost(list, 0, (double)elements, 0, bytes);
 }
