@@ -352,6 +352,7 @@ static const char *const *write_gemma3(clq_block_writer *w) { return write_gemma
 /* A slope in each query: 2^(-8 (i + 1) / heads) of head i, times a factor. Heads behind a power of two have every other
  * slope of twice as many heads. */
 static void add_slopes(clq_block_writer *w, const char *query, size_t heads, double factor) {
+    if (w->status != CLQ_OK) return; /* any number of heads, then */
     json_t *slopes = json_array();
     size_t power = 1;
     while (power * 2 <= heads) power *= 2;
