@@ -22,7 +22,7 @@ KERNEL void constrain(global float *w, int block, int k0, int r1, int k2, int r3
                 sum = both;
             }
         const float norm = sqrt(sum + low), held = fmin(fmax(norm, least), most);
-        const float factor = fma(rate, held - norm, norm) / (epsilon + norm);
+        const float factor = (rate * held + (1.0f - rate) * norm) / (epsilon + norm);
         for (int a = 0; a < r1; a++)
             for (int b = 0; b < r3; b++) own[(size_t)a * k2 * r3 * k4 + (size_t)b * k4] *= factor;
     }

@@ -46,6 +46,7 @@ typedef struct clq_dataset_info {
     size_t labels_count;   /* arrays of labels: one, and those that clq_dataset_add_labels added */
     clq_labels_info labels[CLQ_MODEL_OUTPUTS_MAX]; /* the first says what the members above do */
     bool weighted;                                 /* samples have weights: clq_dataset_set_weights */
+    bool labels_are_samples;                       /* clq_dataset_label_by_samples */
 } clq_dataset_info;
 
 /* part: "train" or "test". name_or_folder:

@@ -436,6 +436,7 @@ clq_status clq_dataset_label_by_samples(clq_dataset *dataset, double factor) {
     add_array(dataset, CLQ_FEED_LABELS, 0, &labels);
     info->labels[0] = described;
     info->labels_count = 1;
+    info->labels_are_samples = true;
     note_first_labels(info);
     dataset->next = (clq_place){0};
     return CLQ_OK;

@@ -52,9 +52,10 @@ long clq_block_whole(clq_block_writer *w, const char *key, long otherwise) {
         if (otherwise < 0) clq_block_refuse(w, key, "is missing");
         return otherwise < 0 ? 1 : otherwise;
     }
-    if (!json_is_integer(value) || json_integer_value(value) < 0 || json_integer_value(value) > INT32_MAX)
-        clq_block_refuse(w, key, "should be a whole number");
-    return (long)json_integer_value(value);
+    if (json_is_integer(value) && json_integer_value(value) >= 0 && json_integer_value(value) <= INT32_MAX)
+        return (long)json_integer_value(value);
+    clq_block_refuse(w, key, "should be a whole number");
+    return 1; /* so that no loop or block of memory depends on what was refused */
 }
 double clq_block_number(clq_block_writer *w, const char *key, double otherwise) {
     json_t *value = clq_block_value_of(w, key);

@@ -75,7 +75,8 @@ static bool read_constraint(json_t *value, clq_constraint *out) {
         for (size_t k = 0; k < CLQ_COUNT_OF(class->names); k++) meant = meant || strcmp(name, class->names[k]) == 0;
         if (!meant) continue;
         *out = class->value;
-        return json_is_string(value) || read_config(class, json_object_get(value, "config"), out);
+        json_t *config = json_object_get(value, "config");
+        return json_is_string(value) || ((!config || json_is_object(config)) && read_config(class, config, out));
     }
     return false;
 }

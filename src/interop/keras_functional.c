@@ -67,9 +67,9 @@ static clq_status check_arguments(const clq_keras_node *n, const char *where) {
     return CLQ_OK;
 }
 
-/* Of a block all layers are where it is. */
+/* Of a block all layers are where it is, also those of models within it. */
 static char *find_place(const clq_keras_graph *f, uint32_t layer) {
-    if (f->own_config) return clq_strdup(f->place);
+    if (f->in_block) return clq_strdup(f->place);
     return f->place ? clq_strprintf("%s/%u", f->place, layer) : clq_strprintf("%u", layer);
 }
 
@@ -333,6 +333,7 @@ static clq_status open_inner(clq_keras_graph *outer, const clq_keras_node *n, co
         CLQ_TRY(clq_keras_write_block(layer, where, &use, &in->own_config));
         in->config = config = in->own_config;
     }
+    in->in_block = outer->in_block || in->own_config;
     in->layers = json_is_array(config) ? config : json_object_get(config, "layers");
     return in->sequential ? open_sequential(in) : open_functional(in);
 }

@@ -35,7 +35,7 @@ struct clq_keras_graph {
     const char *scope; /* names of models that it is within, with dots between; NULL: it is the whole */
     char *own_scope;   /* the same, its own */
     bool frozen;       /* it, or a model that it is within, is not trained */
-    bool sequential;
+    bool sequential, in_block;
     char *
         path; /* in files of weights, of a model within the model; NULL: it is the whole, or it is not known; its own */
     char *place;                 /* in the text, as of clq_layer; NULL: it is the whole; its own */

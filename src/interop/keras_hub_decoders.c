@@ -23,7 +23,19 @@ static void add_rotary(clq_block_writer *w, const char *name, double wavelength,
                   CLQ_FROM(from));
 }
 /* A padding mask as attention takes it: (1, 1, tokens). */
+/* 0, if it is left out or null: none. */
+static size_t take_window(clq_block_writer *w, const char *key, long otherwise) {
+    const json_t *value = clq_block_value_of(w, key);
+    if (json_is_integer(value) && json_integer_value(value) == 0) clq_block_refuse(w, key, "should be above 0");
+    return (size_t)clq_block_whole(w, key, otherwise);
+}
+
+/* Keras takes a mask that the input carries in place of one that is not given, and most blocks pass it on. */
 static const char *add_mask(clq_block_writer *w, const char *mask) {
+    if (w->status == CLQ_OK && w->use->model->tensors[w->use->inputs[0].id - 1].mask)
+        w->status =
+            clq_fail(CLQ_UNSUPPORTED, "%s: a mask that its input carries is not supported: drop mask_zero and give %s",
+                     w->path, mask);
     if (!clq_block_is_given(w, 1)) return NULL;
     clq_block_add_pairs(w, "pairs", mask);
     clq_block_add_pairs(w, "pairs_of_heads", "pairs");
@@ -70,7 +82,7 @@ static const char *const *write_rotary(clq_block_writer *w, const rotary_decoder
                  width = clq_block_value_of(w, "head_dim") && !json_is_null(clq_block_value_of(w, "head_dim"))
                              ? (size_t)clq_block_whole(w, "head_dim", -1)
                              : clq_block_divide(w, channels, heads, "num_query_heads");
-    size_t window = kind->window ? (size_t)clq_block_whole(w, kind->window, 0) : 0;
+    size_t window = kind->window ? take_window(w, kind->window, 0) : 0;
     const double wavelength = clq_block_number(w, "rope_max_wavelength", 1e4),
                  dropout = clq_block_number(w, "dropout", 0);
     enum { QUERY, KEY, VALUE, OUT, NAMES };
@@ -307,8 +319,9 @@ static void add_gemma_attention(clq_block_writer *w, const gemma_decoder *kind, 
     json_t *config = json_pack("{s:b, s:f, s:f}", "zeros", 1, "dropout", clq_block_number(w, "dropout", 0), "soft_cap",
                                clq_block_number(w, "logit_soft_cap", 0));
     if (window)
-        (void)json_object_set_new(config, "sliding_window",
-                                  json_integer(clq_block_whole(w, "sliding_window_size", kind->third ? 1024 : 4096)));
+        (void)json_object_set_new(
+            config, "sliding_window",
+            json_integer((json_int_t)take_window(w, "sliding_window_size", kind->third ? 1024 : 4096)));
     add_attended(w, config, mask, "query_turned", "key_turned", "attention.value");
     add_gemma_dense(w, "attention.attention_output", "btnh,nhd->btd", channels, "linear", "attended");
 }
@@ -398,6 +411,8 @@ static const char *const *write_sloped(clq_block_writer *w, const sloped_decoder
     const size_t channels = clq_block_channels_of(w), heads = (size_t)clq_block_whole(w, kind->heads, -1),
                  width = clq_block_divide(w, channels, heads, kind->heads);
     const double rate = clq_block_number(w, kind->attention_rate, 0), scale = 1 / sqrt((double)width);
+    enum { HEADS_MOST = 4096 };
+    if (heads > HEADS_MOST) clq_block_refuse(w, kind->heads, "more than %d heads are not supported", HEADS_MOST);
     enum { QUERY, KEY, VALUE, OUT, NAMES };
     static const char *const parts[NAMES] = {"query_dense", "key_dense", "value_dense", "output_dense"};
     char names[NAMES][CLQ_LAYER_NAME_MAX];

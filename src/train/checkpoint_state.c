@@ -254,6 +254,8 @@ void clq_trainer_describe_losses(const clq_trainer *trainer, const clq_dataset *
         if (p->weight != 1.0f) clq_text_add(text, " times %.9g", (double)p->weight);
     }
     if (!validation && weights && *weights) clq_text_add(text, ", class weights %s", weights);
+    if (validation ? clq_dataset_get_info(validation)->labels_are_samples : trainer->labels_are_samples)
+        clq_text_add(text, ", of the samples");
 }
 
 /* "out: sparse_categorical_crossentropy 0 0 1 0.25 2 0 0, categorical_accuracy 0": what an epoch's totals are of; all

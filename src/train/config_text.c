@@ -2,6 +2,7 @@
  * clq_model_prepare_keras has made, with `trainable` false for layers that were frozen since. */
 #include "train/weight_files.h"
 
+#include <assert.h>
 #include <string.h>
 
 static bool has_variables(const clq_layer *layer) {
@@ -47,7 +48,8 @@ static json_t *config_at(json_t *root, const char *place) {
     return config;
 }
 
-/* A wrapper's layer says it by itself, as in files of Keras's, which goes by variables. */
+/* A wrapper's layer, and the layers of a model, say it by themselves, as in files of Keras's, which goes by variables.
+ */
 static void freeze(json_t *config, bool *changed, bool *failed) {
     static const char *const wrapped[] = {"layer", "backward_layer"};
     if (!json_is_false(json_object_get(config, "trainable"))) {
@@ -58,6 +60,12 @@ static void freeze(json_t *config, bool *changed, bool *failed) {
         json_t *inner = json_object_get(json_object_get(config, wrapped[i]), "config");
         if (json_is_object(inner)) freeze(inner, changed, failed);
     }
+    size_t index;
+    json_t *layer;
+    json_array_foreach(json_object_get(config, "layers"), index, layer) {
+        json_t *inner = json_object_get(layer, "config");
+        if (json_is_object(inner)) freeze(inner, changed, failed);
+    }
 }
 
 static clq_status write_frozen(const clq_model *model, const char *path, json_t *root, clq_text *out) {
@@ -65,7 +73,11 @@ static clq_status write_frozen(const clq_model *model, const char *path, json_t 
     const char *place;
     bool changed = false, failed = !frozen;
     const clq_status status = failed ? CLQ_OK : find_frozen(model, path, frozen);
-    json_object_foreach(frozen, place, index) freeze(config_at(root, place), &changed, &failed);
+    json_object_foreach(frozen, place, index) {
+        json_t *config = config_at(root, place);
+        assert(config); /* the model was read by this text */
+        freeze(config, &changed, &failed);
+    }
     json_decref(frozen);
     if (status != CLQ_OK) return status;
     if (changed && !failed)

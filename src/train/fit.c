@@ -507,6 +507,7 @@ clq_status clq_fit_sized(clq_trainer *trainer, clq_dataset *train, const clq_fit
     if (!whole.callbacks) whole.callback_count = 0;
     clq_status status = check_fit(trainer, train, config);
     CLQ_TRY(clq_strategy_spans(trainer->strategy) ? clq_world_check(trainer->config.world, status) : status);
+    trainer->labels_are_samples = clq_dataset_get_info(train)->labels_are_samples;
     const clq_data_part part = clq_dataset_part(train);
     run r = {.trainer = trainer, .data = train, .config = config, .last_step = UINT64_MAX};
     r.epochs = config->epochs ? config->epochs : UINT64_MAX;

@@ -33,6 +33,7 @@ struct clq_trainer {
     char *optimizer_text;                  /* what checkpoints tell trainings apart by */
     json_t *settings;                      /* likewise: texts by name, as settings.h records them */
     uint64_t step;                         /* updates so far */
+    bool labels_are_samples;               /* of the training set that clq_fit has, or had last */
     bool rate_set;                         /* by hand: the optimizer's is no longer the config's */
     double last_rate;                      /* learning rate of the last; before the first, nothing */
     double asked_rate;                     /* what learning_rate gave for update asked_step - 1 */

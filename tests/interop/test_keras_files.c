@@ -527,6 +527,47 @@ static json_t *save_frozen(const char *name, const char *layers, const char *as)
     return root;
 }
 
+/* The configuration of number `index` of the layers that a configuration has. */
+static json_t *config_of(json_t *config, size_t index) {
+    return json_object_get(json_array_get(json_object_get(config, "layers"), index), "config");
+}
+
+/* Of a wrapper around a model: the wrapper, and the model's layers. */
+static void frozen_models_in_wrappers(void **state) {
+    (void)state;
+    static const char text[] =
+        "{\"module\": \"keras\", \"class_name\": \"Sequential\", \"config\": {\"name\": \"s\", \"layers\": ["
+        "{\"module\": \"keras.layers\", \"class_name\": \"InputLayer\", \"config\": {\"name\": \"i\", "
+        "\"batch_shape\": [null, 5, 4]}}, "
+        "{\"module\": \"keras.layers\", \"class_name\": \"TimeDistributed\", \"config\": {\"name\": \"each\", "
+        "\"layer\": {\"module\": \"keras\", \"class_name\": \"Sequential\", \"config\": {\"name\": \"in\", \"layers\": "
+        "["
+        "{\"module\": \"keras.layers\", \"class_name\": \"InputLayer\", \"config\": {\"name\": \"j\", "
+        "\"batch_shape\": [null, 4]}}, "
+        "{\"module\": \"keras.layers\", \"class_name\": \"Dense\", \"config\": {\"name\": \"a\", \"units\": 3}}, "
+        "{\"module\": \"keras.layers\", \"class_name\": \"Dense\", \"config\": {\"name\": \"b\", \"units\": 2}}]}}}}, "
+        "{\"module\": \"keras.layers\", \"class_name\": \"Flatten\", \"config\": {\"name\": \"f\"}}, "
+        "{\"module\": \"keras.layers\", \"class_name\": \"Dense\", \"config\": {\"name\": \"out\", \"units\": 3}}]}}";
+    clq_model *model;
+    clq_safetensors *file;
+    assert_ok(clq_model_read_keras_json(files_put("wrapped.json", text, strlen(text)), &model));
+    assert_ok(clq_model_freeze(model, "each"));
+    clq_trainer *trainer = open_trainer(model);
+    const char *saved = files_path("wrapped.keras");
+    assert_ok(clq_trainer_save(trainer, saved));
+    assert_ok(clq_keras_file_open(saved, &file));
+    json_t *root = json_loads(clq_safetensors_metadata(file, "keras_config"), 0, NULL);
+    clq_safetensors_close(file);
+    json_t *wrapper = config_of(json_object_get(root, "config"), 1);
+    json_t *within = json_object_get(json_object_get(wrapper, "layer"), "config");
+    assert_true(json_is_false(json_object_get(wrapper, "trainable")));
+    for (size_t i = 1; i <= 2; i++) assert_true(json_is_false(json_object_get(config_of(within, i), "trainable")));
+    assert_null(json_object_get(config_of(json_object_get(root, "config"), 3), "trainable"));
+    json_decref(root);
+    clq_trainer_destroy(trainer);
+    clq_model_destroy(model);
+}
+
 /* As Keras writes it: by layer, within a model within the model, too, and for what a wrapper has inside. */
 static void saved_files_say_what_is_frozen(void **state) {
     (void)state;
@@ -730,6 +771,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(partly_loaded_files_leave_the_rest),
         cmocka_unit_test(layers_are_frozen_by_name),
         cmocka_unit_test(saved_files_say_what_is_frozen),
+        cmocka_unit_test(frozen_models_in_wrappers),
         cmocka_unit_test(folders_that_were_left_are_removed),
         cmocka_unit_test(damaged_files_are_refused),
         cmocka_unit_test(what_is_no_such_file_is_refused),

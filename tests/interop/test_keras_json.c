@@ -614,6 +614,40 @@ static void layers_within_and_beside(void **state) {
          "\"rotary_percentage\": -0.5}, \"inbound_nodes\": [{\"args\": [" TENSOR("x", 0) "]}]}",
          "rotary_percentage: should be above 0"},
         {"[null, 3, 4]",
+         "{\"class_name\": \"Masking\", \"name\": \"m\", \"config\": {\"name\": \"m\"}, \"inbound_nodes\": "
+         "[{\"args\": [" TENSOR("x",
+                                0) "]}]}, "
+                                   "{\"module\": \"keras_hub.src.models.gpt_neo_x.gpt_neo_x_decoder\", \"class_name\": "
+                                   "\"GPTNeoXDecoder\", "
+                                   "\"name\": \"y\", \"config\": {\"name\": \"y\", \"intermediate_dim\": 4, "
+                                   "\"num_heads\": 1, \"rotary_percentage\": 0.5}, "
+                                   "\"inbound_nodes\": [{\"args\": [" TENSOR("m", 0) "]}]}",
+         "drop mask_zero and give decoder_padding_mask"},
+        {"[null, 1, 8192]",
+         "{\"module\": \"keras_hub.src.models.bloom.bloom_decoder\", \"class_name\": \"BloomDecoder\", \"name\": "
+         "\"y\", \"config\": {\"name\": \"y\", \"intermediate_dim\": 4, \"num_heads\": 8192}, \"inbound_nodes\": "
+         "[{\"args\": [" TENSOR("x", 0) "]}]}",
+         "num_heads: more than 4096"},
+        {"[null, 3, 4]",
+         "{\"module\": \"keras_hub.src.models.mistral.mistral_transformer_decoder\", \"class_name\": "
+         "\"MistralTransformerDecoder\", \"name\": \"y\", \"config\": {\"name\": \"y\", \"intermediate_dim\": 4, "
+         "\"num_query_heads\": 2, \"num_key_value_heads\": 1, \"sliding_window\": 0}, \"inbound_nodes\": "
+         "[{\"args\": [" TENSOR("x", 0) "]}]}",
+         "sliding_window: should be above 0"},
+        {"[null, 65, 4, 4, 1]",
+         "{\"class_name\": \"ConvLSTM2D\", \"name\": \"y\", \"config\": {\"name\": \"y\", \"filters\": 1, "
+         "\"kernel_size\": [1, 1]}, \"inbound_nodes\": [{\"args\": [" TENSOR("x", 0) "]}]}",
+         "more than 64 steps"},
+        {"[null, 1, 1, 2, 1]",
+         "{\"class_name\": \"Conv3D\", \"name\": \"y\", \"config\": {\"name\": \"y\", \"filters\": 1, \"padding\": "
+         "\"same\", \"kernel_size\": [1, 1, 257]}, \"inbound_nodes\": [{\"args\": [" TENSOR("x", 0) "]}]}",
+         "more than 256 places"},
+        {"[null, 4]",
+         "{\"class_name\": \"Dense\", \"name\": \"y\", \"config\": {\"name\": \"y\", \"units\": 2, "
+         "\"kernel_constraint\": {\"module\": \"keras.constraints\", \"class_name\": \"MaxNorm\", \"config\": 7}}, "
+         "\"inbound_nodes\": [{\"args\": [" TENSOR("x", 0) "]}]}",
+         "kernel_constraint"},
+        {"[null, 3, 4]",
          "{\"class_name\": \"ReversibleEmbedding\", \"name\": \"y\", \"config\": {\"name\": \"y\", \"input_dim\": 7, "
          "\"output_dim\": 5}, \"inbound_nodes\": [{\"args\": [" TENSOR("x", 0) "], \"kwargs\": {\"reverse\": true}}]}",
          "rows of 5 channels, not (3, 4)"},

@@ -134,7 +134,7 @@ static void check_choice_of_outer(rig *r) {
     clq_conv2d_problem p = {13, 13, 32, 6, 6, 64, 3, 3, 2, 2, 1, 1, 0, 0, CLQ_LINEAR, false};
     assert_false(outer_is_winograd(r, &p, 64, "winograd")); /* strides */
     p = (clq_conv2d_problem){13, 13, 1040, 11, 11, 1040, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_LINEAR, false};
-    assert_false(outer_is_winograd(r, &p, 64, NULL)); /* sums that take too much memory */
+    assert_false(outer_is_winograd(r, &p, 64, "winograd")); /* sums that take too much memory */
     p = (clq_conv2d_problem){13, 13, 33, 11, 11, 64, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_LINEAR, false};
     assert_false(outer_is_winograd(r, &p, 64, "winograd")); /* parts of vectors */
 }

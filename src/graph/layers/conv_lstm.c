@@ -4,7 +4,7 @@
 
 enum { KERNEL, RECURRENT, BIAS };
 enum { IN, FORGET, CELL, OUT, GATES }; /* as Keras orders them */
-enum { STEPS_MOST = 1024 };
+enum { STEPS_MOST = 64 };              /* a step is some twenty operations, each with its gradient */
 
 typedef struct conv_lstm_config {
     size_t filters, kernel[2], strides[2], dilation[2];
@@ -210,6 +210,7 @@ static clq_id expand(clq_expansion *e, const clq_id *x) {
     const size_t all = clq_model_input_of(e->model, e->y, 0)->shape.dims[0];
     clq_joining sequence = {.rows = 1};
     clq_id h = 0, c = 0;
+    (void)clq_expand_weight(e, RECURRENT); /* a single step has no use for it, and then its gradient is 0 */
     for (size_t t = 0; t < all && e->graph->error.status == CLQ_OK; t++) {
         const size_t step = s.config->go_backwards ? all - 1 - t : t;
         clq_id z = convolve(&s, &s.input, take_step(&s, x[0], all, step), KERNEL);

@@ -98,7 +98,7 @@ static clq_status infer(const clq_model *model, const clq_layer *layer, clq_mode
     if (cell_of(layer) != CLQ_CELL_SIMPLE)
         CLQ_TRY(check_activation("recurrent_activation", config->cell.gate_activation));
     CLQ_TRY(check_inputs(model, layer, y));
-    CLQ_TRY(clq_shape_elements(&CLQ_SHAPE(x->dims[0], 8, units), &elements)); /* what backward keeps, at most */
+    CLQ_TRY(clq_shape_elements(&CLQ_SHAPE(x->dims[0], 16, units), &elements)); /* what backward keeps, at most */
     y->shape = config->cell.return_sequences ? CLQ_SHAPE(x->dims[0], units) : CLQ_SHAPE(units);
     if (!config->return_state) return CLQ_OK;
     y->shape = CLQ_SHAPE((config->cell.return_sequences ? x->dims[0] : 1) * units + states_of(layer) * units);

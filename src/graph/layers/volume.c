@@ -2,6 +2,7 @@
 #include "graph/layers/layer.h"
 
 enum { DEPTH, HEIGHT, WIDTH, AXES };
+enum { WIDTH_MOST = 256 }; /* places of a kernel along the last axis: each is an operation */
 
 static const clq_attribute attributes[] = {
     {CLQ_LAYER_ATTRIBUTE("filters", CLQ_ATTRIBUTE_SIZES, clq_conv3d_config, filters), .needed = true},
@@ -80,6 +81,10 @@ static clq_status infer(const clq_model *model, const clq_layer *layer, clq_mode
     }
     if (strides && dilation)
         return clq_fail(CLQ_ARGUMENT, "strides and dilation_rate cannot both be above 1: drop one");
+    if (w.of[WIDTH].size > WIDTH_MOST)
+        return clq_fail(CLQ_UNSUPPORTED,
+                        "a kernel of more than %d places along the last axis is not supported: it has %zu", WIDTH_MOST,
+                        w.of[WIDTH].size);
     const size_t channels = x->dims[AXES];
     if (channels % config->groups || config->filters % config->groups)
         return clq_fail(CLQ_ARGUMENT, "groups %zu should divide both its %zu filters and the input's %zu channels",

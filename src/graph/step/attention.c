@@ -21,7 +21,7 @@ typedef struct draft {
     clq_id inputs[4];
     clq_node *parts[PARTS_MOST]; /* those that are no longer needed */
     unsigned part_count;
-    bool scaled; /* behind a mask that would come: what is added would be scaled, too */
+    bool scaled; /* a factor was found: a mask in front of it would be multiplied, too, and ends the pattern */
 } draft;
 
 static size_t pairs_of(const draft *d) { return d->problem.tokens * d->problem.others; }
@@ -129,7 +129,7 @@ static bool take_mask(const clq_graph *graph, const clq_node *node, unsigned sco
     return place_mask(graph, node, 1 - score, d);
 }
 
-/* ---- from the end to the begin ---- */
+/* ---- from the end to the beginning ---- */
 
 static bool take_scores(const clq_graph *graph, clq_id id, draft *d);
 

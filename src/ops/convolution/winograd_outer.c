@@ -35,7 +35,7 @@ static cut cut_of(const clq_list *list, const clq_product *p, const clq_winograd
 static bool fits(const clq_list *list, const clq_product *p) {
     size_t vector = clq_list_vector(list);
     return clq_list_family(list) == CLQ_FAMILY_TILE && p->patches.rows == 1 && p->patches.channels % vector == 0 &&
-           p->columns % vector == 0 && clq_winograd_taps_fit(p);
+           p->columns % vector == 0 && sums_bytes(p) <= SUMS_BYTES_MOST && clq_winograd_taps_fit(p);
 }
 
 /* Against a plain sum that leaves out what taps meet in the padding. */
@@ -44,7 +44,7 @@ static bool pays(const clq_list *list, const clq_product *p, const clq_winograd_
     cut c = cut_of(list, p, tiles);
     double transforms = TRANSFORM_COST / (double)c.channels + TRANSFORM_COST / (double)p->columns;
     size_t all = tiles->h * tiles->w, reached = CLQ_MIN(tiles->pixels, q->h.in * q->w.in);
-    return all * clq_list_capacity(list) >= TILES_LEAST && sums_bytes(p) <= SUMS_BYTES_MOST &&
+    return all * clq_list_capacity(list) >= TILES_LEAST &&
            (double)all * (CLQ_WINOGRAD_PRODUCTS + transforms) <= (double)(q->h.taps * q->w.taps * reached);
 }
 
@@ -78,8 +78,8 @@ bool clq_winograd_outer(clq_list *list, const clq_product *p, clq_choice *choice
     clq_value sums = clq_list_scratch(list, "sums of products", CLQ_F32,
                                       c.slices * CLQ_WINOGRAD_PRODUCTS * q->channels * p->columns, 0);
     clq_kernel_options options = clq_winograd_options(p, &tiles);
-    clq_options_add(&options, "-DNR=%zu -DMR=%zu -DCHANNELS=%zu -DAT_ONCE=1 -DBLOCK=%d -DSLICES=%zu ", c.vectors, c.rows,
-                    c.channels, BLOCK_TILES, c.slices);
+    clq_options_add(&options, "-DNR=%zu -DMR=%zu -DCHANNELS=%zu -DAT_ONCE=1 -DBLOCK=%d -DSLICES=%zu ", c.vectors,
+                    c.rows, c.channels, BLOCK_TILES, c.slices);
     clq_product_add_storage(&options, list, p->a, p->b, sums);
     clq_launch_begin(list, p->label, "winograd_outer", options.text, "winograd_outer");
     CLQ_LAUNCH_READS(list, p->a, p->b);

@@ -2,11 +2,11 @@
 #include "ops/convolution/winograd.h"
 
 enum {
-    TRANSFORM_COST = 100, /* of a tile in one channel of input or output, measured, in multiplications */
-    SCRATCH_BYTES =
-        192 << 10, /* for a block's transformed inputs, a column at a time: of a core's second-level cache */
+    TRANSFORM_COST = 100,       /* of a tile in one channel of input or output, measured, in multiplications */
+    OWN_BYTES_MOST = 256 << 10, /* of a block's transformed inputs and outputs, in a core's second-level cache */
     BLOCK_TILES = 96,
-    GROUP_CHANNELS = 128, /* of the output, whose sums of a block stay in that cache, too */
+    CHANNELS_MOST = 1024, /* of the input, of which a few tiles fit */
+    GROUP_CHANNELS = 128, /* of the output, that are made of the inputs at a time */
     ROW_VECTORS = 12,     /* that are summed side by side, in each of two sums */
     BLOCKS_PER_GROUP = 2, /* that even out the cores' loads */
     PIXELS_LEAST = 256    /* that the transformed weights serve */
@@ -26,21 +26,21 @@ static cut cut_of(const clq_list *list, const clq_product *p, size_t tiles) {
     cut c = {.vectors = all % 2 == 0 ? 2 : all % 3 == 0 ? 3 : 1};
     c.rows = CLQ_MIN((size_t)ROW_VECTORS, (registers - 1 - c.vectors) / 2) / c.vectors;
     size_t groups = clq_device_min_groups(device) * BLOCKS_PER_GROUP;
-    const size_t tile_bytes = CLQ_WINOGRAD_ROWS * p->patches.channels * sizeof(float); /* of a column */
-    size_t most = CLQ_MIN((size_t)BLOCK_TILES, SCRATCH_BYTES / tile_bytes);
-    c.at_once = BLOCK_TILES * CLQ_WINOGRAD_ROWS * tile_bytes <= SCRATCH_BYTES ? CLQ_WINOGRAD_ROWS : 1;
-    size_t wanted = CLQ_MIN(most, tiles * clq_list_capacity(list) / groups);
-    c.block = CLQ_MAX(wanted / c.rows, (size_t)1) * c.rows;
     const size_t width = c.vectors * vector, panels = p->columns / width;
     c.group = width * clq_winograd_part(panels, CLQ_MAX(GROUP_CHANNELS / width, (size_t)1));
+    /* Of a tile: a column of its inputs, and its outputs. */
+    const size_t in = CLQ_WINOGRAD_ROWS * p->patches.channels * sizeof(float), out = 4 * c.group * sizeof(float);
+    c.at_once = BLOCK_TILES * (CLQ_WINOGRAD_ROWS * in + out) <= OWN_BYTES_MOST ? CLQ_WINOGRAD_ROWS : 1;
+    size_t most = CLQ_MIN((size_t)BLOCK_TILES, OWN_BYTES_MOST / (c.at_once * in + out));
+    size_t wanted = CLQ_MIN(most, tiles * clq_list_capacity(list) / groups);
+    c.block = CLQ_MAX(wanted / c.rows, (size_t)1) * c.rows;
     return c;
 }
 
 bool clq_winograd_tile_fits(const clq_list *list, const clq_product *p) {
     const clq_patches *q = &p->patches;
-    size_t vector = clq_list_vector(list),
-           channels_most = SCRATCH_BYTES / (CLQ_WINOGRAD_ROWS * ROW_VECTORS * sizeof(float));
-    return q->channels % vector == 0 && p->columns % vector == 0 && q->channels <= channels_most;
+    size_t vector = clq_list_vector(list);
+    return q->channels % vector == 0 && p->columns % vector == 0 && q->channels <= CHANNELS_MOST;
 }
 
 /* Against a plain sum that leaves out what taps meet in the padding. */

@@ -57,7 +57,7 @@ clq_product clq_product_input_gradient(clq_patches patches, size_t columns, clq_
 /* What clq_gemm makes. Where A and B both lie transposed, b is B after a launch that has transposed it back. */
 clq_product clq_product_of_gemm(const clq_gemm_problem *p, clq_value a, clq_value b, clq_value c);
 
-enum { CLQ_OWN_FLOATS = 48 << 10 }; /* that a work-item of the tile family may have in memory of its own */
+enum { CLQ_OWN_FLOATS = 48 << 10 }; /* that a work-item of these, in the tile family, may have in memory of its own */
 
 /* By the variant that the list chooses: "rows …" and "outer …" are the keys of its choices. */
 void clq_product_add(clq_list *list, const clq_product *p);

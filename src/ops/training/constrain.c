@@ -39,7 +39,7 @@ static void hold(const clq_constraint_problem *p, float *w, const size_t steps[2
             sum += x * x;
         }
     const double norm = sqrt(sum), held = fmin(fmax(norm, p->least), p->most);
-    const float factor = (float)((p->rate * (held - norm) + norm) / (epsilon + norm));
+    const float factor = (float)((p->rate * held + (1 - p->rate) * norm) / (epsilon + norm));
     for (size_t a = 0; a < p->sizes[1]; a++)
         for (size_t b = 0; b < p->sizes[3]; b++) w[a * steps[0] + b * steps[1]] *= factor;
 }
