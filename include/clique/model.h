@@ -422,12 +422,12 @@ CLQ_API clq_tensor clq_keep_mask(clq_model *model, clq_tensor x, clq_tensor of);
 CLQ_API clq_tensor clq_regularise(clq_model *model, clq_tensor x, const char *variable, double l1, double l2);
 
 /* Constrains the variable of the layer that gave x: "kernel", "embeddings", …, as of clq_regularise; a second call for it
- * takes the place of the first. Each update of a training is followed by it, as in Keras; what a variable is before the
- * first update, it is left. An update of several batches is followed by it once, and one that mixed precision skips is
- * followed by it, too: Keras differs there if a norm comes to its bounds by a rate below 1. Not for variables of frozen layers, which have no updates; not with a sharded optimizer, local
- * steps, or ranks of their own for a parameter server. Returns x. Errors: ARGUMENT (x is no tensor of the model, there
- * is no such variable, a number is out of its range, the variable has no such axis), UNSUPPORTED (of a variable of five
- * axes every other one). */
+ * takes the place of the first. Each update of a training is followed by it, as in Keras. What a variable is before the
+ * first update is left as it is. An update of several batches is followed by it once, and so is one that mixed precision
+ * skips; Keras differs there if a norm comes to its bounds by a rate below 1. Not for variables of frozen layers, which
+ * have no updates; not with a sharded optimizer, local steps, or ranks of their own for a parameter server. Returns x.
+ * Errors: ARGUMENT (x is no tensor of the model, there is no such variable, a number is out of its range, the variable has
+ * no such axis), UNSUPPORTED (of a variable of five axes every other one). */
 CLQ_API clq_tensor clq_constrain(clq_model *model, clq_tensor x, const char *variable,
                                  const clq_constraint *constraint);
 
