@@ -73,6 +73,7 @@ struct clq_bench_run {
     clq_world *world; /* NULL: this process is alone. Else all have the same rows, and rank 0 prints and writes them */
     clq_text given;   /* options, as they were given, that are to be the same in all processes */
     uint64_t iterations, warm_ups;
+    bool iterations_given, warm_ups_given; /* by -n and -w */
     clq_system *system;
     clq_devices devices;
     char (*labels)[CLQ_BENCH_LABEL_MAX]; /* of the devices: "pocl:0", "intel:0 1/2" */

@@ -22,9 +22,11 @@ static clq_status set_common(clq_bench_run *run, const struct argp_option *optio
     case KEY_JSON: run->json_path = text; return CLQ_OK;
     case KEY_CSV: run->csv_path = text; return CLQ_OK;
     case 'w':
+        run->warm_ups_given = true;
         if (clq_parse_u64(text, 0, 1000, &run->warm_ups)) return CLQ_OK;
         return clq_fail(CLQ_ARGUMENT, "-w '%s': expected a whole number from 0 to 1000", text);
     default:
+        run->iterations_given = true;
         if (clq_parse_u64(text, 1, spec->iterations_most, &run->iterations)) return CLQ_OK;
         return clq_fail(CLQ_ARGUMENT, "-n '%s': expected a whole number from 1 to %llu", text,
                         (unsigned long long)spec->iterations_most);

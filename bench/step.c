@@ -189,13 +189,33 @@ static void expect(clq_bench_run *run, size_t launches) {
     run->expected = json_array_size(run->rows) + left * (launches + 1);
 }
 
+/* Steps of big models take seconds: without -n and -w they are as many as take SECONDS, and enough for a median. */
+enum { SECONDS = 10, STEPS_LEAST = 8 };
+
+typedef struct counts {
+    uint64_t warm_ups, steps;
+} counts;
+
+static clq_status count_steps(const clq_bench_run *run, clq_bench_stepper *stepper, clq_queue *queue, counts *out) {
+    *out = (counts){run->warm_ups, run->iterations};
+    if (run->iterations_given && run->warm_ups_given) return CLQ_OK;
+    CLQ_TRY(clq_bench_stepper_run(stepper, queue, 1)); /* the first step takes longer */
+    const double start = clq_now();
+    CLQ_TRY(clq_bench_stepper_run(stepper, queue, 1));
+    const double fit = fmax(SECONDS / fmax(clq_now() - start, 1e-6), STEPS_LEAST);
+    if (!run->iterations_given) out->steps = (uint64_t)fmin((double)run->iterations, fit);
+    if (!run->warm_ups_given) out->warm_ups = (uint64_t)fmin((double)run->warm_ups, fit);
+    return CLQ_OK;
+}
+
 static clq_status measure(subject *s, clq_bench_stepper *stepper, clq_queue *queue, const clq_model *model, limits *l) {
     const options *o = s->run->context;
     clq_bench_step_times times;
+    counts n;
     CLQ_TRY(clq_bench_stepper_open(clq_queue_device(queue), model, o->batch, o->tuning, stepper));
     CLQ_TRY(measure_limits(s->run, queue, clq_plan_list(stepper->plan), l));
-    CLQ_TRY(clq_bench_stepper_time(stepper, queue, s->run->warm_ups, s->run->iterations,
-                                   o->timing_given ? &o->timing : NULL, &times));
+    CLQ_TRY(count_steps(s->run, stepper, queue, &n));
+    CLQ_TRY(clq_bench_stepper_time(stepper, queue, n.warm_ups, n.steps, o->timing_given ? &o->timing : NULL, &times));
     s->timing = timing_names[times.timing];
     expect(s->run, stepper->launches);
     clq_status status = add_rows(s, stepper, l, &times);
@@ -306,7 +326,8 @@ clq_status clq_bench_step(int argc, char **argv) {
                                         .run = run_step,
                                         .iterations = 200,
                                         .iterations_most = 10000,
-                                        .iterations_help = "steps, recorded, and as many that are not",
+                                        .iterations_help =
+                                            "steps, recorded, and as many that are not; fewer of big models",
                                         .warm_ups = 20,
                                         .warm_ups_help = "steps before them that count for nothing",
                                         .columns = columns};
