@@ -1,23 +1,15 @@
-#include "winograd_input.cl"
+#include "winograd_2x2.cl"
+#include "winograd_4x4.cl"
 
-/* The weights' gradient of 3x3 convolutions by Winograd's F(3x3, 2x2), for devices whose work-items are whole cores
- * with vectors: 3x3 weights from tiles of 4x4 inputs and 2x2 gradients of outputs, by 16 products instead of 36.
- *
- *   dw = A^T (sum over tiles of (B^T d B) (G z G^T)) A
- *
- * B is winograd_input.cl's. The halves of G are left to A, which meets each weight once:
- *
- *       1  0             1  1/2  1/2  0
- *   G = 1  1       A^T = 0  1/2 -1/2  0
- *       1 -1             0  1/2  1/2  1
- *       0  1
+/* The weights' gradient of 3x3 convolutions by Winograd's products, for devices whose work-items are whole cores with
+ * vectors: dw = G^T (sum over tiles of (B^T d B) (A z A^T)) G, from tiles of inputs d and gradients z of the outputs.
  *
  * Input (IN_H, IN_W, IN_C) and gradient (OUT_H, OUT_W, COLUMNS); IN_C is a multiple of CHANNELS and CHANNELS of MR and
  * VEC, COLUMNS is a multiple of NR vectors. Numbers of both have A_STORAGE and B_STORAGE (prelude.cl). */
-#define WIDTH (NR * VEC)
 #define TILES (TILES_H * TILES_W)
 #define PANELS (COLUMNS / WIDTH)
-#define SUMS ((size_t)16 * IN_C * COLUMNS) /* (4 columns, 4 rows as winograd_input has them, panels, IN_C, WIDTH) */
+/* (columns, rows by slots, panels, IN_C, WIDTH) */
+#define SUMS ((size_t)(POINTS * POINTS) * IN_C * COLUMNS)
 
 #ifdef GRADIENT
 
@@ -27,22 +19,21 @@ TILE_KERNEL void winograd_gradient(global const float *sums, global STORED(TO_ST
     for (int i = 0; i < VEC * NR; i++) {
         int channel = first + i / NR, part = i % NR * VEC;
         size_t at = ((size_t)panel * IN_C + channel) * WIDTH + part;
-        floatv across[4][3]; /* columns of products, rows of taps */
-        for (int j = 0; j < 4; j++) {
-            floatv m[4];
-            for (int row = 0; row < 4; row++) {
-                global const float *from = sums + (size_t)(j * 4 + row) * (IN_C * COLUMNS) + at;
-                m[row] = LOADV_ALIGNED(from);
-                for (int s = 1; s < SLICES; s++) m[row] += LOADV_ALIGNED(from + s * SUMS);
+        floatv rows[3][POINTS]; /* of taps, columns of products */
+        for (int j = 0; j < POINTS; j++) {
+            floatv m[POINTS], taps[3];
+            UNROLL for (int slot = 0; slot < POINTS; slot++) {
+                global const float *from = sums + (size_t)(j * POINTS + slot) * (IN_C * COLUMNS) + at;
+                floatv sum = LOADV_ALIGNED(from);
+                for (int s = 1; s < SLICES; s++) sum += LOADV_ALIGNED(from + s * SUMS);
+                m[ROW_OF(slot)] = sum;
             }
-            floatv both = 0.5f * (m[0] + m[1]);
-            across[j][0] = m[2] + both;
-            across[j][1] = 0.5f * (m[0] - m[1]);
-            across[j][2] = both + m[3];
+            to_taps(m, taps);
+            UNROLL for (int y = 0; y < 3; y++) rows[y][j] = taps[y];
         }
         UNROLL for (int y = 0; y < 3; y++) {
-            floatv both = 0.5f * (across[1][y] + across[2][y]);
-            floatv taps[3] = {across[0][y] + both, 0.5f * (across[1][y] - across[2][y]), both + across[3][y]};
+            floatv taps[3];
+            to_taps(rows[y], taps);
             UNROLL for (int x = 0; x < 3; x++) {
                 global STORED(TO_STORAGE) *place =
                     to + ((size_t)(y * 3 + x) * IN_C + channel) * COLUMNS + panel * WIDTH + part;
@@ -57,23 +48,16 @@ TILE_KERNEL void winograd_gradient(global const float *sums, global STORED(TO_ST
 
 #else
 
-/* A row of a tile's gradients in column j of G z G^T; `two`: whether its second place is inside. */
-ALWAYS_INLINE floatv across(global const STORED(B_STORAGE) * z, bool two, int j) {
-    floatv first = 0, second = 0;
-    if (j < 3) first = READ_V_ALIGNED(B_STORAGE, z);
-    if (j > 0 && two) second = READ_V_ALIGNED(B_STORAGE, z + COLUMNS);
-    return j == 2 ? first - second : first + second;
-}
-
-/* Column j of G z G^T in a panel, to u by 4 rows that are BLOCK tiles apart. (rows, columns): of the tile, inside. */
+/* Column j of A z A^T in a panel, to u by rows that are BLOCK tiles apart. (rows, columns): of the tile, inside. */
 ALWAYS_INLINE void transform_gradient(global const STORED(B_STORAGE) * z, int rows, int columns, int j, floatv *u) {
     UNROLL for (int n = 0; n < NR; n++) {
-        floatv upper = across(z + n * VEC, columns > 1, j), lower = 0;
-        if (rows > 1) lower = across(z + OUT_W * COLUMNS + n * VEC, columns > 1, j);
-        u[n] = upper + lower;
-        u[BLOCK * NR + n] = upper - lower;
-        u[2 * BLOCK * NR + n] = upper;
-        u[3 * BLOCK * NR + n] = lower;
+        floatv across[SIDE], slots[POINTS];
+        UNROLL for (int r = 0; r < SIDE; r++) {
+            across[r] = 0;
+            if (r < rows) across[r] = winograd_gradient_at(z + r * (OUT_W * COLUMNS) + n * VEC, columns, j);
+        }
+        from_outputs(across, slots);
+        UNROLL for (int slot = 0; slot < POINTS; slot++) u[slot * (BLOCK * NR) + n] = slots[slot];
     }
 }
 
@@ -101,7 +85,7 @@ TILE_KERNEL void winograd_outer(global const STORED(A_STORAGE) * x, global const
     int share = (count * TILES + SLICES - 1) / SLICES, first = min(slice * share, count * TILES),
         end = min(first + share, count * TILES);
     bool fresh = true;
-    floatv v[4 * BLOCK * CHANNELS / VEC], u[4 * BLOCK * NR];
+    floatv v[POINTS * BLOCK * CHANNELS / VEC], u[POINTS * BLOCK * NR];
     int image[BLOCK], top[BLOCK], left[BLOCK];
     to += slice * SUMS + (size_t)channel * WIDTH;
     x += channel;
@@ -109,9 +93,9 @@ TILE_KERNEL void winograd_outer(global const STORED(A_STORAGE) * x, global const
         int tiles = min(end - first, BLOCK);
         for (int i = 0; i < tiles; i++) {
             int place = (first + i) % TILES;
-            image[i] = (first + i) / TILES, top[i] = place / TILES_W * 2, left[i] = place % TILES_W * 2;
+            image[i] = (first + i) / TILES, top[i] = place / TILES_W * SIDE, left[i] = place % TILES_W * SIDE;
         }
-        for (int j = 0; j < 4; j++) {
+        for (int j = 0; j < POINTS; j++) {
             for (int i = 0; i < tiles; i++)
                 winograd_input(x + (size_t)image[i] * (IN_H * IN_W * IN_C), top[i] - PAD_TOP, left[i] - PAD_LEFT, j,
                                (float *)v + i * CHANNELS);
@@ -120,10 +104,10 @@ TILE_KERNEL void winograd_outer(global const STORED(A_STORAGE) * x, global const
                     transform_gradient(dz + (((size_t)image[i] * OUT_H + top[i]) * OUT_W + left[i]) * COLUMNS +
                                            panel * WIDTH,
                                        OUT_H - top[i], OUT_W - left[i], j, u + i * NR);
-                for (int row = 0; row < 4; row++) {
-                    global float *sums = to + ((size_t)(j * 4 + row) * PANELS + panel) * (IN_C * WIDTH);
+                for (int slot = 0; slot < POINTS; slot++) {
+                    global float *sums = to + ((size_t)(j * POINTS + slot) * PANELS + panel) * (IN_C * WIDTH);
                     for (int c = 0; c < CHANNELS; c += MR)
-                        add_products((const float *)v + row * BLOCK * CHANNELS + c, u + row * BLOCK * NR, tiles,
+                        add_products((const float *)v + slot * BLOCK * CHANNELS + c, u + slot * BLOCK * NR, tiles,
                                      sums + c * WIDTH, fresh);
                 }
             }

@@ -1,18 +1,9 @@
-#include "winograd_input.cl"
+#include "winograd_2x2.cl"
+#include "winograd_weights.cl"
 
-/* Convolutions of 3x3 taps one pixel apart by Winograd's F(2x2, 3x3) (Lavin and Gray, CVPR 2016), for devices whose
- * work-items are whole cores with vectors: 2x2 outputs from 4x4 inputs by 16 products a channel instead of 36.
- *
- *   y = A^T ((G g G^T) (B^T d B)) A,  summed over the input's channels between the inner brackets
- *
- *        1    0    0
- *   G = 1/2  1/2  1/2      A^T = 1  1  1  0        B^T: winograd_input.cl
- *       1/2 -1/2  1/2            0  1 -1  1
- *        0    0    1
- *
- * B^T has its last row, and so A^T its last column, with the other sign than usual: then what they make is added. A
- * work-item makes BLOCK tiles from transform to output in memory of its own, which stays in its core's cache: through
- * the memory of all, transforms cost more than they save.
+/* Convolutions of 3x3 taps one pixel apart by Winograd's F(2x2, 3x3), for devices whose work-items are whole cores with
+ * vectors. A work-item makes BLOCK tiles from transform to output in memory of its own, which stays in its core's
+ * cache: through the memory of all, transforms cost more than they save.
  *
  * A column of the 16 products at a time, for GROUP channels of the output: a block has as many tiles again for the same
  * cache, and so reads the weights as much less often. Rows 1 and 2 of a column give a sum and a difference, to which
@@ -23,45 +14,13 @@
  * kept, in (TILES_H, TILES_W, COLUMNS); else the last tiles may reach beyond the output. Tiles are STEP_H and STEP_W
  * apart. Input, weights and output have numbers of A_STORAGE, B_STORAGE and C_STORAGE (prelude.cl); what is transformed
  * are floats. */
-#define WIDTH (NR * VEC)
 #define TILES (TILES_H * TILES_W)
 
 #ifdef WEIGHTS
 
-/* Weights (3, 3, IN_C, COLUMNS), or TRANSPOSED (3, 3, COLUMNS, IN_C) with the taps turned round, transformed to
- * (panels of NR vectors, 4 columns, 2 pairs of rows, IN_C, 2 rows, WIDTH). (vectors of IN_C, vectors of COLUMNS) */
+/* (vectors of IN_C, vectors of COLUMNS) */
 TILE_KERNEL void winograd_tile_weights(global const STORED(B_STORAGE) * w, global float *to) {
-    int first = (int)get_global_id(0) * VEC, column = (int)get_global_id(1) * VEC;
-    to += (size_t)(column / WIDTH) * (16 * IN_C * WIDTH) + column % WIDTH;
-    floatv g[9][VEC];
-    for (int tap = 0; tap < 9; tap++) {
-#ifdef TRANSPOSED
-        global const STORED(B_STORAGE) *from = w + (size_t)((8 - tap) * COLUMNS + column) * IN_C + first;
-        UNROLL for (int l = 0; l < VEC; l++) g[tap][l] = READ_V_ALIGNED(B_STORAGE, from + l * IN_C);
-        floatv_transpose(g[tap]);
-#else
-        global const STORED(B_STORAGE) *from = w + (size_t)(tap * IN_C + first) * COLUMNS + column;
-        UNROLL for (int l = 0; l < VEC; l++) g[tap][l] = READ_V_ALIGNED(B_STORAGE, from + l * COLUMNS);
-#endif
-    }
-    for (int l = 0; l < VEC; l++) {
-        floatv u[4][3];
-        UNROLL for (int x = 0; x < 3; x++) {
-            floatv sum = g[x][l] + g[6 + x][l];
-            u[0][x] = g[x][l];
-            u[1][x] = 0.5f * (sum + g[3 + x][l]);
-            u[2][x] = 0.5f * (sum - g[3 + x][l]);
-            u[3][x] = g[6 + x][l];
-        }
-        UNROLL for (int slot = 0; slot < 4; slot++) {
-            floatv *row = u[ROW_OF(slot)], sum = row[0] + row[2];
-            floatv out[4] = {row[0], 0.5f * (sum + row[1]), 0.5f * (sum - row[1]), row[2]};
-            UNROLL for (int j = 0; j < 4; j++) {
-                size_t at = ((size_t)(j * 2 + slot / 2) * IN_C + first + l) * 2 + slot % 2;
-                STOREV_ALIGNED(out[j], to + at * WIDTH);
-            }
-        }
-    }
+    transform_weights(w, to, (int)get_global_id(0) * VEC, (int)get_global_id(1) * VEC);
 }
 
 #else

@@ -391,8 +391,9 @@ class Bench(support.InFolder):
         for row in rows:
             self.check_flops(row, 2 * layers[row["layer"]])
         self.assertEqual({r["variant"] for r in rows}, {"direct"})
-        wide = self.measure("conv", "--devices", "pocl:0", "--layers", "4x9x9x16:3x3x16", "--variant", "winograd", "-n", 1, "-w", 0, devices=1)
-        self.assertEqual([r["variant"] for r in wide], ["winograd"] * 3)
+        for variant in ("winograd", "wide"):
+            forced = self.measure("conv", "--devices", "pocl:0", "--layers", "4x9x9x16:3x3x16", "--variant", variant, "-n", 1, "-w", 0, devices=1)
+            self.assertEqual([(r["variant"], r["wrong"]) for r in forced], [(variant, 0)] * 3)
         self.fails(2, "conv", "--variant", "best", says=["--variant"])
         for wrong in ("", "1x1x1x1", "1x2x2x1:3x3x1", "1x8x8x1:3x3x1/0", "1x8x8x1:3x3x1/1+valid", "0x8x8x1:3x3x1", "1x8x8x1:3x3x1,"):
             self.fails(2, "conv", "--layers", wrong, says=["--layers"])

@@ -20,6 +20,24 @@ static const conv_case tiles[] = {
     {{6, 6, 144, 6, 6, 160, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_RELU, false}, 2, true},
 };
 
+/* Of the tile family by tiles of 4x4 outputs. */
+static const conv_case wide[] = {
+    /* valid, odd sizes that leave out parts of tiles both ways */
+    {{13, 16, 32, 11, 14, 64, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_RELU, false}, 3, true},
+    /* small enough for a simulator; a single tile, rows left out */
+    {{3, 4, 16, 3, 4, 16, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_LINEAR, false}, 1, true},
+    /* same; panels of one vector forward, of three back */
+    {{7, 10, 48, 7, 10, 16, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_TANH, false}, 5, false},
+    /* all places that a tap reaches; five vectors */
+    {{5, 6, 16, 7, 8, 80, 3, 3, 1, 1, 1, 1, 2, 2, CLQ_RELU, false}, 4, true},
+    /* padding behind only; long sums; weights' gradients added up */
+    {{5, 4, 256, 4, 3, 16, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_LINEAR, true}, 2, true},
+    /* several blocks and slices of the weights' gradient, some of them empty for few samples; added up */
+    {{32, 31, 16, 32, 31, 32, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_LINEAR, true}, 17, true},
+    /* several parts of the input's channels, and groups of the output's */
+    {{6, 6, 144, 6, 6, 160, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_RELU, false}, 2, true},
+};
+
 /* Of the local family: any channels. */
 static const conv_case local[] = {
     /* valid, odd sizes; more tiles and columns than a block; edges of both */
@@ -40,6 +58,8 @@ static const conv_case local[] = {
 
 static void check_tile(rig *r, size_t index) { conv_check(r, &tiles[index], &(rig_variant){.conv = "winograd"}); }
 
+static void check_wide(rig *r, size_t index) { conv_check(r, &wide[index], &(rig_variant){.conv = "wide winograd"}); }
+
 static void check_local(rig *r, size_t index) { conv_check(r, &local[index], &(rig_variant){.conv = "winograd"}); }
 
 static void check_both(rig *r) {
@@ -48,6 +68,7 @@ static void check_both(rig *r) {
         product_check_cases(r, CLQ_COUNT_OF(tiles), EVERYWHERE, check_tile);
     else
         product_check_cases(r, CLQ_COUNT_OF(local), EVERYWHERE, check_local);
+    if (r->family == CLQ_FAMILY_TILE) product_check_cases(r, CLQ_COUNT_OF(wide), EVERYWHERE, check_wide);
 }
 
 static void matches_reference(void **state) {
@@ -82,11 +103,12 @@ static void blocks_match_reference(void **state) {
 /* 16 bits in memory, and floats behind the transforms. */
 static void check_stored(rig *r, size_t index) {
     static const rig_variant how[] = {{.conv = "winograd", .x = CLQ_F16, .w = CLQ_F16, .y = CLQ_F16},
-                                      {.conv = "winograd", .x = CLQ_BF16, .w = CLQ_BF16}};
-    conv_check(r, &tiles[1 + index], &how[index]);
+                                      {.conv = "winograd", .x = CLQ_BF16, .w = CLQ_BF16},
+                                      {.conv = "wide winograd", .x = CLQ_F16, .w = CLQ_BF16, .y = CLQ_F16}};
+    conv_check(r, index < 2 ? &tiles[1 + index] : &wide[1], &how[index]);
 }
 static void check_tiles_stored(rig *r) {
-    if (r->family == CLQ_FAMILY_TILE) product_check_cases(r, 2, 1, check_stored);
+    if (r->family == CLQ_FAMILY_TILE) product_check_cases(r, 3, 1, check_stored);
 }
 
 static void stored_in_16_bits(void **state) {
@@ -139,7 +161,38 @@ static void check_choice_of_outer(rig *r) {
     assert_false(outer_is_winograd(r, &p, 64, "winograd")); /* parts of vectors */
 }
 
+/* Unless named otherwise, by tiles of 4x4 outputs if there are enough channels, and never with a pool. */
+static void check_width(rig *r) {
+    if (r->family != CLQ_FAMILY_TILE) return;
+    static const struct {
+        clq_conv2d_problem p;
+        const char *conv, *forward, *outer;
+    } cases[] = {
+        {{16, 16, 64, 16, 16, 64, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_RELU, false}, NULL, "winograd_wide", "-DSIDE=4"},
+        {{16, 16, 64, 16, 16, 64, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_RELU, false}, "winograd", "winograd_tile", "-DSIDE=2"},
+        /* two rows and columns of tiles, of whose places six in ten are outside */
+        {{5, 5, 64, 5, 5, 64, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_RELU, false}, NULL, "winograd_tile", "-DSIDE=2"},
+        /* more channels than have room */
+        {{8, 8, 1024, 8, 8, 64, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_RELU, false}, NULL, "winograd_tile", "-DSIDE=4"},
+    };
+    for (size_t i = 0; i < CLQ_COUNT_OF(cases); i++) {
+        rig_begin(r, 64);
+        rig_force(r, &(rig_variant){.conv = cases[i].conv});
+        clq_value x = rig_value(r, "x", 4, 0), w = rig_value(r, "w", 4, 0), y = rig_value(r, "y", 4, 0);
+        clq_launch_info info;
+        clq_conv2d_forward(r->list, &cases[i].p, x, w, CLQ_NO_VALUE, y);
+        clq_list_launch_info(r->list, clq_list_launch_count(r->list) - 1, &info);
+        assert_string_equal(info.file, cases[i].forward);
+        clq_conv2d_backward(r->list, &cases[i].p, x, w, y, CLQ_NO_VALUE, w);
+        clq_list_launch_info(r->list, clq_list_launch_count(r->list) - 1, &info);
+        assert_non_null(strstr(info.options, cases[i].outer));
+        clq_list_destroy(r->list);
+        r->list = NULL;
+    }
+}
+
 static void check_choice(rig *r) {
+    check_width(r);
     check_choice_of_outer(r);
     const clq_conv2d_problem good = tiles[0].p, narrow = tiles[2].p;
     const clq_conv2d_problem small = {5, 5, 32, 3, 3, 64, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_RELU, false};

@@ -9,8 +9,8 @@ static void must(const rig *r, clq_status status) {
     if (status != CLQ_OK) fail_msg("%s: %s: %s", r->name, clq_status_text(status), clq_error_detail());
 }
 
-void product_check_numbers(const rig *r, const char *what, clq_dtype dtype, const void *stored, const double *want,
-                           const double *sizes, size_t n, size_t terms) {
+void product_check_numbers_to(const rig *r, const char *what, clq_dtype dtype, const void *stored, const double *want,
+                              const double *sizes, size_t n, size_t terms, double relative) {
     const double unit = ldexp(1, -24);
     double error_square = 0, square = 0, steps = (double)terms + 8; /* a sum in any order, and what follows it */
     float *got = rig_floats(dtype, stored, n);
@@ -23,10 +23,15 @@ void product_check_numbers(const rig *r, const char *what, clq_dtype dtype, cons
             fail_msg("%s: %s[%zu of %zu] is %.9g, should be %.9g: off by %.3g", r->name, what, i, n, (double)got[i],
                      want[i], error);
     }
-    if (!(sqrt(error_square) <= (1e-6 + rig_half_bit(dtype, 1)) * sqrt(square)))
+    if (!(sqrt(error_square) <= (relative + rig_half_bit(dtype, 1)) * sqrt(square)))
         fail_msg("%s: %s is off by %.3g (relative, L2) over %zu sums of %zu", r->name, what,
                  sqrt(error_square / square), n, terms);
     clq_free(got);
+}
+
+void product_check_numbers(const rig *r, const char *what, clq_dtype dtype, const void *stored, const double *want,
+                           const double *sizes, size_t n, size_t terms) {
+    product_check_numbers_to(r, what, dtype, stored, want, sizes, n, terms, PRODUCT_RELATIVE);
 }
 
 /* One random input, its sizes, and what the reference makes of both. */
@@ -91,6 +96,12 @@ typedef struct values {
     clq_value x, w, b, y, dz, dx, dw;
 } values;
 
+static double relative_of(const product_layer *l) { return l->relative > 0 ? l->relative : PRODUCT_RELATIVE; }
+
+static size_t gradient_terms(const product_layer *l, size_t count) {
+    return l->gradient_terms ? l->gradient_terms(l->problem, count) : count * l->rows;
+}
+
 /* The weights' gradient was made by one run; two runs more, the last of which scales the sum. */
 static void check_sum(rig *r, const product_layer *l, clq_value dw, uint32_t count, arrays *a) {
     const float factors[] = {1, 0.25f};
@@ -106,7 +117,8 @@ static void check_sum(rig *r, const product_layer *l, clq_value dw, uint32_t cou
         a->dw[i] *= 0.75;
         a->dw_size[i] *= 0.75;
     }
-    product_check_numbers(r, "the sum of dw", CLQ_F32, got, a->dw, a->dw_size, l->weights, 3 * (count * l->rows + 1));
+    product_check_numbers_to(r, "the sum of dw", CLQ_F32, got, a->dw, a->dw_size, l->weights,
+                             3 * (gradient_terms(l, count) + 1), relative_of(l));
     rig_check_untouched(r, dw, l->weights * sizeof *got);
     clq_free(got);
 }
@@ -128,9 +140,10 @@ static void check_count(rig *r, const product_layer *l, const rig_variant *how, 
                                   {"dw", v->dw, l->weights * sizeof(float)}};
     void *got[CLQ_COUNT_OF(results)];
     rig_read_both(r, results, CLQ_COUNT_OF(results), count, got);
-    product_check_numbers(r, "y", how->y, got[0], a.y, a.y_size, n_y, growth * (l->weights / columns + 1));
-    product_check_numbers(r, "dx", how->x, got[1], a.dx, a.dx_size, n_dx, growth * l->weights);
-    product_check_numbers(r, "dw", CLQ_F32, got[2], a.dw, a.dw_size, l->weights, count * l->rows);
+    const double relative = relative_of(l);
+    product_check_numbers_to(r, "y", how->y, got[0], a.y, a.y_size, n_y, growth * (l->weights / columns + 1), relative);
+    product_check_numbers_to(r, "dx", how->x, got[1], a.dx, a.dx_size, n_dx, growth * l->weights, relative);
+    product_check_numbers_to(r, "dw", CLQ_F32, got[2], a.dw, a.dw_size, l->weights, gradient_terms(l, count), relative);
     if (l->adds) check_sum(r, l, v->dw, count, &a);
     for (size_t i = 0; i < CLQ_COUNT_OF(results); i++) clq_free(got[i]);
     free_arrays(&a);

@@ -1,4 +1,4 @@
-/* Winograd's F(2x2, 3x3) for convolutions: whether one is made by it, and what both families tell their kernels. */
+/* Winograd's products for convolutions: whether one is made by them, by which, and what all tell their kernels. */
 #include "ops/convolution/winograd.h"
 
 static bool axis_fits(const clq_axis *a, bool turned) {
@@ -15,45 +15,63 @@ static bool fits(const clq_list *list, const clq_product *p) {
                                                     : clq_winograd_local_fits(list, p);
 }
 
-static bool pays(const clq_list *list, const clq_product *p, const clq_winograd_tiles *tiles) {
-    return clq_list_family(list) == CLQ_FAMILY_TILE ? clq_winograd_tile_pays(list, p, tiles)
-                                                    : clq_winograd_local_pays(list, p, tiles);
+/* The kernels that are known to be the fastest, as the choice has them; NULL: those of the plain sum. */
+static const char *best_of(const clq_list *list, const clq_product *p, const clq_winograd_tiles *tiles, bool wide,
+                           size_t *which) {
+    *which = CLQ_WINOGRAD_BLOCK_BY_RULE;
+    if (clq_list_family(list) != CLQ_FAMILY_TILE) return clq_winograd_local_pays(list, p, tiles) ? "winograd" : NULL;
+    const clq_patches *q = &p->patches;
+    const double plain = (double)(q->h.taps * q->w.taps * CLQ_MIN(tiles->pixels, q->h.in * q->w.in)),
+                 narrow = clq_winograd_tile_cost(p, tiles);
+    enum { PIXELS_LEAST = 256 }; /* that the transformed weights serve */
+    if (tiles->pixels * clq_list_capacity(list) < PIXELS_LEAST) return NULL;
+    if (wide && clq_winograd_wide_cost(p) < CLQ_MIN(narrow, plain)) {
+        *which = CLQ_WINOGRAD_WIDE;
+        return "wide winograd";
+    }
+    return narrow <= plain ? "winograd" : NULL;
 }
 
-/* *block: of the local family. */
-static bool chosen(clq_list *list, const clq_product *p, const char *what, const clq_winograd_tiles *tiles,
-                   clq_choice *choice, size_t *block) {
+/* *which: by which kernels. pooled: with the windows' maxima. */
+static bool chosen(clq_list *list, const clq_product *p, bool pooled, const clq_winograd_tiles *tiles,
+                   clq_choice *choice, size_t *which) {
     if (!fits(list, p)) return false;
-    clq_product_start_choice(choice, list, what, p);
-    if (pays(list, p, tiles)) clq_choice_add(choice, true, CLQ_WINOGRAD_BLOCK_BY_RULE, "winograd");
+    const bool wide = !pooled && clq_winograd_wide_fits(list, p);
+    clq_product_start_choice(choice, list, pooled ? "pooled conv" : "conv", p);
+    const char *best = best_of(list, p, tiles, wide, which);
+    if (best) clq_choice_add(choice, true, (uint32_t)*which, best);
     clq_choice_add(choice, false, 0, "direct");
     clq_choice_add(choice, true, CLQ_WINOGRAD_BLOCK_BY_RULE, "winograd");
+    if (wide) clq_choice_add(choice, true, CLQ_WINOGRAD_WIDE, "wide winograd");
     for (size_t i = 0; i < CLQ_WINOGRAD_BLOCKS && clq_list_family(list) == CLQ_FAMILY_LOCAL; i++) {
         char name[CLQ_CANDIDATE_BYTES];
         clq_winograd_block_name(i, name);
         clq_choice_add_named(choice, list, true, (uint32_t)i, name);
     }
     const struct clq_candidate *candidate = clq_list_select(list, choice);
-    *block = candidate->values[1];
+    *which = candidate->values[1];
     return candidate->values[0];
 }
 
 bool clq_winograd_rows(clq_list *list, const clq_product *p, clq_choice *choice) {
     size_t out_h = p->patches.h.out, out_w = p->patches.w.out;
     const clq_winograd_tiles tiles = {clq_ceil_div(out_h, 2), clq_ceil_div(out_w, 2), out_h * out_w};
-    size_t block;
-    if (!chosen(list, p, "conv", &tiles, choice, &block)) return false;
-    if (clq_list_family(list) == CLQ_FAMILY_LOCAL) return clq_winograd_local_add(list, p, &tiles, block);
-    clq_winograd_tile_add(list, p, &tiles, NULL, CLQ_NO_VALUE);
+    size_t which;
+    if (!chosen(list, p, false, &tiles, choice, &which)) return false;
+    if (clq_list_family(list) == CLQ_FAMILY_LOCAL) return clq_winograd_local_add(list, p, &tiles, which);
+    if (which == CLQ_WINOGRAD_WIDE)
+        clq_winograd_wide_add(list, p);
+    else
+        clq_winograd_tile_add(list, p, &tiles, NULL, CLQ_NO_VALUE);
     return true;
 }
 
 bool clq_winograd_pool(clq_list *list, const clq_product *p, const clq_pool2d_problem *pool, clq_value winner,
                        clq_choice *choice) {
     const clq_winograd_tiles tiles = {pool->out_h, pool->out_w, 4 * pool->out_h * pool->out_w};
-    size_t block;
+    size_t which;
     if (clq_list_family(list) != CLQ_FAMILY_TILE || pool->size_h != 2 || pool->size_w != 2 ||
-        !chosen(list, p, "pooled conv", &tiles, choice, &block))
+        !chosen(list, p, true, &tiles, choice, &which))
         return false;
     clq_winograd_tile_add(list, p, &tiles, pool, winner);
     return true;

@@ -1,6 +1,6 @@
 /* 3x3 convolutions by fewer products than taps, where the list chooses that ("conv …", "pooled conv …"): by conv2d.c
  * and conv_pool.c (winograd.c, winograd_outer.c), and as each family makes them
- * (winograd_tile.c, winograd_local.c, winograd_trial.c). */
+ * (winograd_tile.c, winograd_wide.c, winograd_local.c, winograd_trial.c). */
 #ifndef CLQ_OPS_WINOGRAD_H
 #define CLQ_OPS_WINOGRAD_H
 
@@ -31,8 +31,9 @@ bool clq_winograd_taps_fit(const clq_product *p);
 
 enum {
     CLQ_WINOGRAD_TAPS = 3,
-    CLQ_WINOGRAD_ROWS = 4,      /* of a tile, and columns */
-    CLQ_WINOGRAD_PRODUCTS = 16, /* of a tile and channel, in place of 36 */
+    CLQ_WINOGRAD_ROWS = 4,           /* of a tile, and columns */
+    CLQ_WINOGRAD_PRODUCTS = 16,      /* of a tile and channel, in place of 36 */
+    CLQ_WINOGRAD_WIDE_PRODUCTS = 36, /* of a tile of 4x4 outputs, in place of 144 */
 };
 
 /* Tiles of 2x2 outputs of an example. pixels: how many of their outputs are wanted. */
@@ -52,11 +53,18 @@ void clq_winograd_cost(clq_list *list, const clq_product *p, double sums, double
 
 /* Whether it can be: channels of input and output in whole vectors, few enough for a core's cache. */
 bool clq_winograd_tile_fits(const clq_list *list, const clq_product *p);
-/* Whether it is known to be faster than the plain sum. */
-bool clq_winograd_tile_pays(const clq_list *list, const clq_product *p, const clq_winograd_tiles *tiles);
+/* Of an example: multiplications for a channel of the input in one of the output, and what transforms take in place of
+ * as many. */
+double clq_winograd_tile_cost(const clq_product *p, const clq_winograd_tiles *tiles);
 /* pool NULL: all outputs. */
 void clq_winograd_tile_add(clq_list *list, const clq_product *p, const clq_winograd_tiles *tiles,
                            const clq_pool2d_problem *pool, clq_value winner);
+
+/* The same by tiles of 4x4 outputs: fewer products again, and more rounding. */
+enum { CLQ_WINOGRAD_WIDE = 0xFE }; /* in place of a block's number */
+bool clq_winograd_wide_fits(const clq_list *list, const clq_product *p);
+double clq_winograd_wide_cost(const clq_product *p);
+void clq_winograd_wide_add(clq_list *list, const clq_product *p);
 
 /* Any shape of floats, where a work-group and its local memory can be large enough for some block. */
 bool clq_winograd_local_fits(const clq_list *list, const clq_product *p);

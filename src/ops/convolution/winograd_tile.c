@@ -8,8 +8,7 @@ enum {
     CHANNELS_MOST = 1024, /* of the input, of which a few tiles fit */
     GROUP_CHANNELS = 128, /* of the output, that are made of the inputs at a time */
     ROW_VECTORS = 12,     /* that are summed side by side, in each of two sums */
-    BLOCKS_PER_GROUP = 2, /* that even out the cores' loads */
-    PIXELS_LEAST = 256    /* that the transformed weights serve */
+    BLOCKS_PER_GROUP = 2  /* that even out the cores' loads */
 };
 
 /* vectors: of channels at a time; rows: tiles at a time; block: tiles from transform to output; group: of channels of
@@ -43,20 +42,16 @@ bool clq_winograd_tile_fits(const clq_list *list, const clq_product *p) {
     return q->channels % vector == 0 && p->columns % vector == 0 && q->channels <= CHANNELS_MOST;
 }
 
-/* Against a plain sum that leaves out what taps meet in the padding. */
-bool clq_winograd_tile_pays(const clq_list *list, const clq_product *p, const clq_winograd_tiles *tiles) {
-    const clq_patches *q = &p->patches;
-    double transforms = TRANSFORM_COST / (double)q->channels + TRANSFORM_COST / (double)p->columns;
-    size_t reached = CLQ_MIN(tiles->pixels, q->h.in * q->w.in), taps = q->h.taps * q->w.taps;
-    return tiles->pixels * clq_list_capacity(list) >= PIXELS_LEAST &&
-           (double)(tiles->h * tiles->w) * (CLQ_WINOGRAD_PRODUCTS + transforms) <= (double)(taps * reached);
+double clq_winograd_tile_cost(const clq_product *p, const clq_winograd_tiles *tiles) {
+    double transforms = TRANSFORM_COST / (double)p->patches.channels + TRANSFORM_COST / (double)p->columns;
+    return (double)(tiles->h * tiles->w) * (CLQ_WINOGRAD_PRODUCTS + transforms);
 }
 
 static clq_value transform_weights(clq_list *list, const clq_product *p, const cut *c) {
     size_t channels = p->patches.channels, vector = clq_list_vector(list), floats = channels * p->columns;
     size_t transformed = CLQ_WINOGRAD_PRODUCTS * floats;
     clq_kernel_options options = {.length = 0};
-    clq_options_add(&options, "-DNR=%zu", c->vectors);
+    clq_options_add(&options, "-DSIDE=2 -DNR=%zu", c->vectors);
     clq_value to = clq_winograd_weights(list, p, "winograd_tile", "winograd_tile_weights", options.text, transformed);
     clq_launch_work(list, 2, (size_t[]){channels / vector, p->columns / vector}, (size_t[]){1, 1}, -1, 0, 0);
     clq_launch_cost(list, 0, 0, (double)(clq_patches_depth(&p->patches) * p->columns + transformed) * sizeof(float), 0);
@@ -72,7 +67,7 @@ void clq_winograd_tile_add(clq_list *list, const clq_product *p, const clq_winog
     clq_kernel_options options = clq_winograd_options(p, tiles);
     clq_options_add(
         &options,
-        "-DSTEP_H=%zu -DSTEP_W=%zu -DNR=%zu -DMR=%zu -DBLOCK=%zu -DCHANNELS=%zu -DGROUP=%zu -DAT_ONCE=%zu%s%s",
+        "-DSIDE=2 -DSTEP_H=%zu -DSTEP_W=%zu -DNR=%zu -DMR=%zu -DBLOCK=%zu -DCHANNELS=%zu -DGROUP=%zu -DAT_ONCE=%zu%s%s",
         pool ? pool->stride_h : 2, pool ? pool->stride_w : 2, c.vectors, c.rows, c.block, q->channels, c.group,
         c.at_once, pool ? " -DPOOLED" : "", winner ? " -DKEEP" : "");
     clq_product_add_storage(&options, list, p->a, weights, p->c);

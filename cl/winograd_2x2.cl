@@ -1,16 +1,51 @@
-/* The transform B^T d B of a tile of 4x4 inputs d, which winograd_tile.cl and winograd_outer.cl multiply:
+/* The transforms of Winograd's F(2x2, 3x3) (Lavin and Gray, CVPR 2016): 2x2 outputs y from 4x4 inputs d and 3x3 taps g
+ * by 16 products a channel instead of 36:
  *
- *        1  0 -1  0
- *   B^T = 0  1  1  0
- *        0 -1  1  0
- *        0 -1  0  1
+ *   y = A^T ((G g G^T) (B^T d B)) A,  summed over the input's channels between the inner brackets
+ *
+ *        1    0    0
+ *   G = 1/2  1/2  1/2      A^T = 1  1  1  0              1  0 -1  0
+ *       1/2 -1/2  1/2            0  1 -1  1        B^T = 0  1  1  0
+ *        0    0    1                                     0 -1  1  0
+ *                                                        0 -1  0  1
+ *
+ * B^T has its last row, and so A^T its last column, with the other sign than usual: then what they make is added.
+ * The taps' gradient is G^T (sum over tiles of (A z A^T) (B^T d B)) G, if z is that of the outputs.
  *
  * By AT_ONCE columns, 1 or all 4 of them: what is in use at a time of all tiles of a block. A column's rows come in the
  * order 1, 2, 0, 3: users make sums and differences of rows 1 and 2 first. CHANNELS of an image (IN_H, IN_W, IN_C) are
  * transformed. */
+#if SIDE == 2
+#define POINTS 4
+#define WIDTH (NR * VEC)
 #define ROW_OF(slot) ((slot) < 2 ? (slot) + 1 : ((slot)-2) * 3)
 
+/* G g for three taps in a row. */
+ALWAYS_INLINE void from_taps(floatv a, floatv b, floatv c, floatv *to) {
+    floatv sum = a + c;
+    to[0] = a, to[1] = 0.5f * (sum + b), to[2] = 0.5f * (sum - b), to[3] = c;
+}
+
+/* G^T m. */
+ALWAYS_INLINE void to_taps(const floatv *m, floatv *to) {
+    floatv both = 0.5f * (m[1] + m[2]);
+    to[0] = m[0] + both, to[1] = 0.5f * (m[1] - m[2]), to[2] = both + m[3];
+}
+
+/* A z, in the order of slots. */
+ALWAYS_INLINE void from_outputs(const floatv *z, floatv *slots) {
+    slots[0] = z[0] + z[1], slots[1] = z[0] - z[1], slots[2] = z[0], slots[3] = z[1];
+}
+
 #ifdef BLOCK
+/* Element j of A z for a row of two gradients of outputs, of which so many are inside. */
+ALWAYS_INLINE floatv winograd_gradient_at(global const STORED(B_STORAGE) * z, int inside, int j) {
+    floatv first = 0, second = 0;
+    if (j < 3) first = READ_V_ALIGNED(B_STORAGE, z);
+    if (j > 0 && inside > 1) second = READ_V_ALIGNED(B_STORAGE, z + COLUMNS);
+    return j == 2 ? first - second : first + second;
+}
+
 /* Columns j to j + AT_ONCE - 1, each to v by 4 rows that are BLOCK tiles apart. (top, left): the tile's first place,
  * which may lie outside of the image, as may others: zeros there. */
 ALWAYS_INLINE void winograd_input(global const STORED(A_STORAGE) * image, int top, int left, int j, float *v) {
@@ -40,4 +75,5 @@ ALWAYS_INLINE void winograd_input(global const STORED(A_STORAGE) * image, int to
         }
     }
 }
+#endif
 #endif

@@ -1,0 +1,103 @@
+/* The transforms of Winograd's F(4x4, 3x3): 4x4 outputs y from 6x6 inputs d and 3x3 taps g by 36 products a channel
+ * instead of 144, as in winograd_2x2.cl. The six points are 0, NEAR, -NEAR, FAR, -FAR and infinity. Of point p, A has
+ * the row (1, p, p^2, p^3), G the row (1, p, p^2) / N for N = product of p - q over the other finite points q, and B^T
+ * the coefficients of the product of x - q over them; of infinity, A and G have the last unit vector, and B^T the
+ * coefficients of the product over all finite points (Toom, Cook; Lavin and Gray, CVPR 2016).
+ *
+ * 3/4 and 3/2 are exact numbers, as are their products in A and B, and half as much is lost by rounding as with the
+ * usual 1 and 2 (docs/decisions/030).
+ *
+ * By one column at a time. A column's rows come in the order of NEAR, -NEAR, FAR, -FAR, 0 and infinity: users make sums
+ * and differences of two opposite points first. CHANNELS of an image (IN_H, IN_W, IN_C) are transformed. */
+#if SIDE == 4
+#define POINTS 6
+#define WIDTH (NR * VEC)
+#define ROW_OF(slot) ((slot) < 4 ? (slot) + 1 : ((slot)-4) * 5)
+#define NEAR 0.75f
+#define FAR 1.5f
+#define NEAR_2 (NEAR * NEAR)
+#define FAR_2 (FAR * FAR)
+/* 1 / N of 0, NEAR and FAR */
+#define AT_ZERO (1 / (NEAR_2 * FAR_2))
+#define AT_NEAR (1 / (2 * NEAR_2 * (NEAR_2 - FAR_2)))
+#define AT_FAR (1 / (2 * FAR_2 * (FAR_2 - NEAR_2)))
+
+/* G g for three taps in a row. */
+ALWAYS_INLINE void from_taps(floatv a, floatv b, floatv c, floatv *to) {
+    floatv near = AT_NEAR * (a + NEAR_2 * c), near_odd = AT_NEAR * NEAR * b, far = AT_FAR * (a + FAR_2 * c),
+           far_odd = AT_FAR * FAR * b;
+    to[0] = AT_ZERO * a, to[1] = near + near_odd, to[2] = near - near_odd;
+    to[3] = far + far_odd, to[4] = far - far_odd, to[5] = c;
+}
+
+/* G^T m. */
+ALWAYS_INLINE void to_taps(const floatv *m, floatv *to) {
+    floatv near = AT_NEAR * (m[1] + m[2]), far = AT_FAR * (m[3] + m[4]);
+    to[0] = AT_ZERO * m[0] + near + far;
+    to[1] = AT_NEAR * NEAR * (m[1] - m[2]) + AT_FAR * FAR * (m[3] - m[4]);
+    to[2] = NEAR_2 * near + FAR_2 * far + m[5];
+}
+
+/* A z, in the order of slots. */
+ALWAYS_INLINE void from_outputs(const floatv *z, floatv *slots) {
+    floatv near = z[0] + NEAR_2 * z[2], near_odd = NEAR * (z[1] + NEAR_2 * z[3]), far = z[0] + FAR_2 * z[2],
+           far_odd = FAR * (z[1] + FAR_2 * z[3]);
+    slots[0] = near + near_odd, slots[1] = near - near_odd, slots[2] = far + far_odd, slots[3] = far - far_odd;
+    slots[4] = z[0], slots[5] = z[3];
+}
+
+/* The finite point of column j, which is not that of 0. */
+ALWAYS_INLINE float point_of(int j) { return (j % 2 ? 1 : -1) * (j < 3 ? NEAR : FAR); }
+
+#ifdef BLOCK
+/* Element j of A z for a row of four gradients of outputs, of which so many are inside. */
+ALWAYS_INLINE floatv winograd_gradient_at(global const STORED(B_STORAGE) * z, int inside, int j) {
+    const float point = point_of(j);
+    floatv sum = 0;
+    if (j == 0) return READ_V_ALIGNED(B_STORAGE, z);
+    if (j == 5) return inside > 3 ? READ_V_ALIGNED(B_STORAGE, z + 3 * COLUMNS) : sum;
+    for (int c = min(inside, 4) - 1; c >= 0; c--) sum = point * sum + READ_V_ALIGNED(B_STORAGE, z + c * COLUMNS);
+    return sum;
+}
+
+/* Column j of B^T d B is made of these columns of d, with these factors. */
+constant int columns_of[6][4] = {{0, 2, 4, 4}, {1, 2, 3, 4}, {1, 2, 3, 4}, {1, 2, 3, 4}, {1, 2, 3, 4}, {1, 3, 5, 5}};
+constant float factors_of[6][4] = {{NEAR_2 * FAR_2, -NEAR_2 - FAR_2, 1, 0}, {-NEAR * FAR_2, -FAR_2, NEAR, 1},
+                                   {NEAR * FAR_2, -FAR_2, -NEAR, 1},        {-FAR * NEAR_2, -NEAR_2, FAR, 1},
+                                   {FAR * NEAR_2, -NEAR_2, -FAR, 1},        {NEAR_2 * FAR_2, -NEAR_2 - FAR_2, 1, 0}};
+
+/* Column j to v by 6 rows that are BLOCK tiles apart. (top, left): the tile's first place, which may lie outside of the
+ * image, as may others: zeros there. */
+ALWAYS_INLINE void winograd_input(global const STORED(A_STORAGE) * image, int top, int left, int j, float *v) {
+    floatv d[6][CHANNELS / VEC];
+    float factor[4];
+    int at[4];
+    UNROLL for (int s = 0; s < 4; s++) {
+        int place = left + columns_of[j][s];
+        factor[s] = place >= 0 && place < IN_W ? factors_of[j][s] : 0;
+        at[s] = clamp(place, 0, IN_W - 1) * IN_C;
+    }
+    for (int i = 0; i < 6; i++) {
+        bool there = top + i >= 0 && top + i < IN_H;
+        global const STORED(A_STORAGE) *row = image + clamp(top + i, 0, IN_H - 1) * (IN_W * IN_C);
+        for (int k = 0; k < CHANNELS / VEC; k++) {
+            floatv sum = 0;
+            if (there)
+                UNROLL for (int s = 0; s < 4; s++) sum += factor[s] * READ_V_ALIGNED(A_STORAGE, row + at[s] + k * VEC);
+            d[i][k] = sum;
+        }
+    }
+    for (int k = 0; k < CHANNELS / VEC; k++) {
+        floatv near = d[4][k] - FAR_2 * d[2][k], near_odd = NEAR * (d[3][k] - FAR_2 * d[1][k]),
+               far = d[4][k] - NEAR_2 * d[2][k], far_odd = FAR * (d[3][k] - NEAR_2 * d[1][k]);
+        floatv rows[6] = {near + near_odd,
+                          near - near_odd,
+                          far + far_odd,
+                          far - far_odd,
+                          NEAR_2 * FAR_2 * d[0][k] - (NEAR_2 + FAR_2) * d[2][k] + d[4][k],
+                          NEAR_2 * FAR_2 * d[1][k] - (NEAR_2 + FAR_2) * d[3][k] + d[5][k]};
+        UNROLL for (int slot = 0; slot < 6; slot++) * (floatv *)(v + slot * (BLOCK * CHANNELS) + k * VEC) = rows[slot];
+    }
+}
+#endif
+#endif

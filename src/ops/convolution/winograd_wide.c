@@ -1,0 +1,88 @@
+/* Winograd's F(4x4, 3x3) for convolutions on devices whose work-items are whole cores (cl/winograd_wide.cl). */
+#include "ops/convolution/winograd.h"
+
+enum {
+    SIDE = 4,                   /* of a tile of outputs */
+    ROWS = 6,                   /* of a tile of inputs, and columns */
+    TRANSFORM_COST = 650,       /* of a tile in one channel of input or output, measured, in multiplications */
+    OWN_BYTES_MOST = 256 << 10, /* of a block's transformed inputs and outputs, in a core's second-level cache */
+    BLOCK_TILES = 96,
+    CHANNELS_MOST = 512,  /* of the input, of which a few tiles fit */
+    GROUP_CHANNELS = 128, /* of the output, that are made of the inputs at a time */
+    ROW_VECTORS = 12,     /* that are summed side by side, in each of two sums */
+    BLOCKS_PER_GROUP = 2, /* that even out the cores' loads */
+};
+
+/* vectors: of channels at a time; rows: tiles at a time; block: tiles from transform to output; group: of channels of
+ * the output. */
+typedef struct cut {
+    size_t vectors, rows, block, group;
+} cut;
+
+/* As winograd_tile.c cuts. */
+static cut cut_of(const clq_list *list, const clq_product *p, size_t tiles) {
+    clq_device *device = clq_list_device(list);
+    size_t vector = clq_list_vector(list), all = p->columns / vector, registers = vector >= 16 ? 32 : 16;
+    cut c = {.vectors = all % 2 == 0 ? 2 : all % 3 == 0 ? 3 : 1};
+    c.rows = CLQ_MIN((size_t)ROW_VECTORS, (registers - 1 - c.vectors) / 2) / c.vectors;
+    size_t groups = clq_device_min_groups(device) * BLOCKS_PER_GROUP;
+    const size_t width = c.vectors * vector, panels = p->columns / width;
+    c.group = width * clq_winograd_part(panels, CLQ_MAX(GROUP_CHANNELS / width, (size_t)1));
+    /* Of a tile: a column of its inputs, and its outputs. */
+    const size_t in = ROWS * p->patches.channels * sizeof(float), out = SIDE * SIDE * c.group * sizeof(float);
+    size_t most = CLQ_MIN((size_t)BLOCK_TILES, OWN_BYTES_MOST / (in + out));
+    size_t wanted = CLQ_MIN(most, tiles * clq_list_capacity(list) / groups);
+    c.block = CLQ_MAX(wanted / c.rows, (size_t)1) * c.rows;
+    return c;
+}
+
+bool clq_winograd_wide_fits(const clq_list *list, const clq_product *p) {
+    const clq_patches *q = &p->patches;
+    size_t vector = clq_list_vector(list);
+    return clq_list_family(list) == CLQ_FAMILY_TILE && q->channels % vector == 0 && p->columns % vector == 0 &&
+           q->channels <= CHANNELS_MOST;
+}
+
+static clq_winograd_tiles tiles_of(const clq_product *p) {
+    const clq_patches *q = &p->patches;
+    return (clq_winograd_tiles){clq_ceil_div(q->h.out, SIDE), clq_ceil_div(q->w.out, SIDE), q->h.out * q->w.out};
+}
+
+double clq_winograd_wide_cost(const clq_product *p) {
+    const clq_winograd_tiles tiles = tiles_of(p);
+    double transforms = TRANSFORM_COST / (double)p->patches.channels + TRANSFORM_COST / (double)p->columns;
+    return (double)(tiles.h * tiles.w) * (CLQ_WINOGRAD_WIDE_PRODUCTS + transforms);
+}
+
+static clq_value transform_weights(clq_list *list, const clq_product *p, const cut *c) {
+    size_t channels = p->patches.channels, vector = clq_list_vector(list), floats = channels * p->columns;
+    clq_kernel_options options = {.length = 0};
+    clq_options_add(&options, "-DSIDE=%d -DNR=%zu", SIDE, c->vectors);
+    clq_value to = clq_winograd_weights(list, p, "winograd_wide", "winograd_wide_weights", options.text,
+                                        CLQ_WINOGRAD_WIDE_PRODUCTS * floats);
+    clq_launch_work(list, 2, (size_t[]){channels / vector, p->columns / vector}, (size_t[]){1, 1}, -1, 0, 0);
+    clq_launch_cost(
+        list, 0, 0,
+        (double)(clq_patches_depth(&p->patches) * p->columns + CLQ_WINOGRAD_WIDE_PRODUCTS * floats) * sizeof(float), 0);
+    return to;
+}
+
+void clq_winograd_wide_add(clq_list *list, const clq_product *p) {
+    const clq_patches *q = &p->patches;
+    const clq_winograd_tiles tiles = tiles_of(p);
+    size_t all = tiles.h * tiles.w;
+    cut c = cut_of(list, p, all);
+    clq_value weights = transform_weights(list, p, &c);
+    clq_kernel_options options = clq_winograd_options(p, &tiles);
+    clq_options_add(&options, "-DSIDE=%d -DNR=%zu -DMR=%zu -DBLOCK=%zu -DCHANNELS=%zu -DGROUP=%zu", SIDE, c.vectors,
+                    c.rows, c.block, q->channels, c.group);
+    clq_product_add_storage(&options, list, p->a, weights, p->c);
+    clq_launch_begin(list, p->label, "winograd_wide", options.text, "winograd_wide");
+    CLQ_LAUNCH_READS(list, p->a, weights, p->bias);
+    clq_launch_value(list, p->c, CLQ_WRITES);
+    clq_launch_param(list, CLQ_PARAM_COUNT);
+    clq_launch_work(list, 1, (size_t[]){0}, (size_t[]){1}, 0, all, c.block);
+    double sums = (double)tiles.pixels * (double)p->columns;
+    clq_winograd_cost(list, p, sums, sums * (double)clq_dtype_bytes(clq_list_storage(list, p->c)),
+                      CLQ_WINOGRAD_WIDE_PRODUCTS * q->channels * p->columns);
+}
