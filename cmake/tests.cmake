@@ -108,8 +108,9 @@ set_tests_properties(cli/text PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" T
 add_test(NAME cli/generate COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/cli/check_generate.py ${CMAKE_BINARY_DIR}/bin)
 add_test(NAME cli/launch COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/cli/check_launch.py ${CMAKE_BINARY_DIR}/bin)
 add_test(NAME cli/follow COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/cli/check_follow.py ${CMAKE_BINARY_DIR}/bin)
+add_test(NAME cli/shade COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/cli/check_shade.py ${CMAKE_BINARY_DIR}/bin)
 add_test(NAME cli/bench COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/cli/check_bench.py ${CMAKE_BINARY_DIR}/bin)
-set_tests_properties(cli/contract cli/files cli/follow cli/generate cli/launch cli/process cli/bench cli/why cli/choice cli/tuning PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 2400)
+set_tests_properties(cli/contract cli/files cli/follow cli/shade cli/generate cli/launch cli/process cli/bench cli/why cli/choice cli/tuning PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 2400)
 # Not with sanitizers, under which they take too long: most of what they test is scripts. So the code of bench/peers*.c
 # runs without them.
 if(NOT CLIQUE_SANITIZE)

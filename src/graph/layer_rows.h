@@ -145,11 +145,12 @@ typedef struct clq_layer_kind {
     size_t attribute_count;
     const char *module;             /* where its class is, if that is not Keras's layers */
     const char *const *input_names; /* (inputs[1]) by which calls may pass tensors; NULL: by none */
-    bool scales_bytes; /* it brings raw values to a range: what samples of bytes are divided by otherwise is left out */
     bool moves;        /* its output has its input's values, in other places, and zeros */
     bool draws;        /* random numbers in training: each use takes a stream of its own (clq_expansion) */
     bool takes_scalars; /* its inputs may be without axes: one value for each sample */
     bool is_table;      /* its variable has a row for each number or place: a token reads one of them */
+    /* Whether it is for samples of bytes as they are, 0 to 255, which are divided by 255 otherwise. NULL: no. */
+    bool (*takes_bytes)(const clq_layer *layer);
     /* Ends what a config has beside its attributes. NULL: that is nothing. */
     void (*release)(void *config);
     bool takes_list;    /* its inputs are one argument of a call in files: a list */

@@ -18,9 +18,9 @@ static clq_tensor regularised(subject *s, clq_tensor x) {
     return clq_regularise(s->model, clq_freeze(s->model, x), "kernel", 7, 7);
 }
 
-/* Images that each sample moves at random, in front of all weights. */
+/* Images that each sample moves at random, in front of all weights, and shades at random behind some. */
 static clq_tensor moved_by(subject *s, clq_tensor x, const clq_layer_kind *kind, double low, double high) {
-    const clq_draw_range range = {.low = low, .high = high, .given = true};
+    const clq_draw_range range = {.low = low, .high = high, .given = true}, wide = {-50, 50, true};
     const size_t size = 4;
     const int bilinear = 1, reflected = CLQ_FILL_REFLECTED;
     unsigned char *config = clq_alloc(1, kind->config_bytes);
@@ -30,6 +30,7 @@ static clq_tensor moved_by(subject *s, clq_tensor x, const clq_layer_kind *kind,
         const clq_attribute *row = &kind->attributes[i];
         if (row->type == CLQ_ATTRIBUTE_RANGE) memcpy(config + row->at, &range, sizeof range);
         if (row->type == CLQ_ATTRIBUTE_SIZES) memcpy(config + row->at, &size, sizeof size);
+        if (strcmp(row->key, "value_range") == 0) memcpy(config + row->at, &wide, sizeof wide); /* nothing is clipped */
         if (strcmp(row->key, "interpolation") == 0) memcpy(config + row->at, &bilinear, sizeof bilinear);
         if (strcmp(row->key, "fill_mode") == 0) memcpy(config + row->at, &reflected, sizeof reflected);
     }
@@ -42,6 +43,7 @@ static clq_tensor moved(subject *s, clq_tensor x) {
     x = moved_by(s, moved_by(s, x, &clq_layer_random_rotation, -0.1, 0.3), &clq_layer_random_zoom, -0.3, 0.5);
     x = moved_by(s, moved_by(s, x, &clq_layer_random_flip, 0, 0), &clq_layer_random_crop, 0, 0);
     x = clq_conv2d(s->model, x, &(clq_conv2d_config){.filters = 3, .kernel = {3, 3}, .activation = CLQ_TANH});
+    x = moved_by(s, moved_by(s, x, &clq_layer_random_contrast, 0.2, 0.6), &clq_layer_random_brightness, -0.01, 0.02);
     return clq_flatten(s->model, x, NULL);
 }
 

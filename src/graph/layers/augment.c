@@ -52,9 +52,9 @@ static clq_status infer(const clq_model *model, const clq_layer *layer, clq_mode
     return CLQ_OK;
 }
 
-/* Four numbers for each sample, from 0 to 1: what of a normal distribution is below a number that is drawn from it. */
-static clq_id add_draws(clq_expansion *e, uint32_t stream) {
-    const clq_shape shape = CLQ_SHAPE(4);
+/* What of a normal distribution is below a number that is drawn from it. */
+clq_id clq_layer_expand_draws(clq_expansion *e, uint32_t stream, uint64_t seed, size_t count) {
+    const clq_shape shape = CLQ_SHAPE(count);
     clq_node node = clq_expand_node(e, &clq_op_elementwise);
     clq_element_program *p = &node.attributes.program;
     const unsigned normal = clq_element_do(p, (clq_instruction){.op = CLQ_ELEMENT_NORMAL, .stream = stream});
@@ -65,8 +65,8 @@ static clq_id add_draws(clq_expansion *e, uint32_t stream) {
     const unsigned middle = clq_element_do(p, (clq_instruction){.op = CLQ_ELEMENT_CONSTANT, .number = 0.5});
     p->outputs[p->output_count++].from =
         clq_element_do(p, (clq_instruction){.op = CLQ_ELEMENT_ADD, .a = half, .b = middle});
-    p->seed = config_of(e->layer)->seed ? config_of(e->layer)->seed : e->config->seed;
-    node.outputs[0] = clq_expand_value(e, &shape, 4);
+    p->seed = seed ? seed : e->config->seed;
+    node.outputs[0] = clq_expand_value(e, &shape, count);
     return clq_graph_add_node(e->graph, &node);
 }
 
@@ -80,7 +80,7 @@ static clq_id add_warp(clq_expansion *e, clq_id x, uint32_t stream, const clq_wa
     p->channels = in->dims[2];
     p->out_height = e->y->shape.dims[0];
     p->out_width = e->y->shape.dims[1];
-    node.inputs[1] = add_draws(e, stream);
+    node.inputs[1] = clq_layer_expand_draws(e, stream, config_of(e->layer)->seed, 4);
     return node.inputs[1] ? clq_expand_unary(e, node, x) : 0;
 }
 

@@ -23,7 +23,8 @@ static bool has_tokens(const clq_model *model, bool *needed) {
 static bool takes_raw_bytes(const clq_model *model) {
     for (uint32_t i = 0; i < model->tensor_count; i++) {
         const clq_model_tensor *y = &model->tensors[i];
-        if (!model->layers[y->layer - 1].kind->scales_bytes) continue;
+        const clq_layer *layer = &model->layers[y->layer - 1];
+        if (!layer->kind->takes_bytes || !layer->kind->takes_bytes(layer)) continue;
         uint32_t id = model->inputs[y->first_input];
         while (id != model->input && model->layers[model->tensors[id - 1].layer - 1].kind->moves)
             id = model->inputs[model->tensors[id - 1].first_input];

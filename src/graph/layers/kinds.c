@@ -159,6 +159,8 @@ static const clq_layer_kind *const kinds[] = {
     &clq_layer_random_zoom,
     &clq_layer_random_translation,
     &clq_layer_random_crop,
+    &clq_layer_random_brightness,
+    &clq_layer_random_contrast,
     &clq_layer_score_attention,
     &clq_layer_additive_attention,
     &clq_layer_top_k,

@@ -84,6 +84,7 @@ extern const clq_layer_kind clq_layer_input, clq_layer_conv1d, clq_layer_conv2d,
     clq_layer_rotary_embedding, clq_layer_llama_norm, clq_layer_mistral_norm, clq_layer_qwen_norm, clq_layer_phi3_norm,
     clq_layer_gemma_norm, clq_layer_gemma3_norm, clq_layer_reversible_embedding, clq_layer_random_flip,
     clq_layer_random_rotation, clq_layer_random_zoom, clq_layer_random_translation, clq_layer_random_crop,
+    clq_layer_random_brightness, clq_layer_random_contrast,
     clq_layer_op_attention, clq_layer_score_attention, clq_layer_additive_attention, clq_layer_top_k,
     clq_layer_simple_rnn, clq_layer_lstm, clq_layer_gru, clq_layer_op_stop_gradient;
 
@@ -158,6 +159,9 @@ void clq_joining_add(clq_expansion *e, clq_joining *j, clq_id term, size_t width
 clq_id clq_joining_end(clq_expansion *e, const clq_joining *j); /* of at least one */
 /* Factors of dropout for each sample, of this shape: 0, or 1 / (1 - rate). seed 0: the trainer's. (dropout.c) */
 clq_id clq_expand_drops(clq_expansion *e, const clq_shape *shape, double rate, uint64_t seed, uint32_t stream);
+/* So many numbers for each sample, from 0 to 1: a function of the seed (0: the training's), the stream, the step and the
+ * sample's place in the global batch. (augment.c) */
+clq_id clq_layer_expand_draws(clq_expansion *e, uint32_t stream, uint64_t seed, size_t count);
 /* An image of x's channels, of the height and width that y has. interpolation: of clq_layer_interpolations, which end
  * with NULL: nearest, bilinear, bicubic. (resample.c) */
 extern const char *const clq_layer_interpolations[];

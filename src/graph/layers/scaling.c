@@ -77,11 +77,16 @@ static clq_id expand_rescaling(clq_expansion *e, const clq_id *x) {
     return end(&l, x[0]);
 }
 
+static bool takes_bytes(const clq_layer *layer) {
+    (void)layer;
+    return true;
+}
+
 const clq_layer_kind clq_layer_rescaling = {.type = "Rescaling",
                                             .stem = "rescaling",
                                             .inputs = {1, 1},
                                             CLQ_LAYER_CONFIG(rescaling_config, rescaling_attributes),
-                                            .scales_bytes = true,
+                                            .takes_bytes = takes_bytes,
                                             .mask = clq_layer_keep_mask,
                                             .infer = infer_rescaling,
                                             .expand = expand_rescaling};
@@ -182,7 +187,7 @@ const clq_layer_kind clq_layer_normalization = {.type = "Normalization",
                                                 .stem = "normalization",
                                                 .inputs = {1, 1},
                                                 CLQ_LAYER_CONFIG(normalization_config, normalization_attributes),
-                                                .scales_bytes = true,
+                                                .takes_bytes = takes_bytes,
                                                 .mask = clq_layer_keep_mask,
                                                 .infer = infer_normalization,
                                                 .declare = declare,

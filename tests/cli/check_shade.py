@@ -1,0 +1,59 @@
+#!/usr/bin/env python3
+"""RandomBrightness and RandomContrast draw for each sample of a training, and do nothing in evaluation: the mean of what they leave is
+what the distribution that Keras draws from says. Each image is its channel's mean and a number more or less.
+
+usage: check_shade.py BIN_FOLDER     (the environment chooses the OpenCL drivers)
+"""
+import array
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import unittest
+
+import support
+
+BIN = pathlib.Path(sys.argv.pop(1) if len(sys.argv) > 1 else "build/bin").resolve()
+SAMPLES, SIDE, MEANS, PARTS = 2048, 4, (3.0, -2.0), (1.0, 0.5)
+IMAGE = [mean + (part if (row + column) % 2 else -part) for row in range(SIDE) for column in range(SIDE) for mean, part in zip(MEANS, PARTS)]
+MEAN_SQUARE = sum(m * m + p * p for m, p in zip(MEANS, PARTS)) / 2
+
+
+class Shade(support.InFolder):
+    def losses(self, kind, **config):
+        """The mean square of what the layer makes of all images, in training and in evaluation."""
+        layers = [("InputLayer", {"batch_shape": [None, SIDE, SIDE, 2]}), (kind, config), ("Flatten", {})]
+        tree = {"class_name": "Sequential", "config": {"name": "shaded", "layers": [
+            {"class_name": name, "config": {"name": name.lower()} | own} for name, own in layers]}}
+        data = self.folder / "data"
+        data.mkdir(exist_ok=True)
+        for part in ("train", "test"):
+            support.npy(data / f"x_{part}.npy", (SAMPLES, SIDE, SIDE, 2), "<f4", array.array("f", IMAGE * SAMPLES).tobytes())
+            support.npy(data / f"y_{part}.npy", (SAMPLES, len(IMAGE)), "<f4", bytes(4 * len(IMAGE) * SAMPLES))
+        done = subprocess.run([BIN / "clique", "train", "--model", self.put("model.json", tree), "--data", data, "--loss", "mse", "--batch", "64", "--epochs", "1",
+                               "--devices", "pocl:0", *support.APART, "--json"], capture_output=True, text=True, env=os.environ, timeout=240)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        epoch = json.loads(done.stdout)["epochs"][0]
+        return epoch["loss"], epoch["val_loss"]
+
+    def test_contrast(self):
+        """(x - mean) f + mean, f from 1 - 0.5 to 1 + 1: of f * f the mean is 1.75, and 0.04 a fifth of its deviation."""
+        trained, evaluated = self.losses("RandomContrast", factor=[0.5, 1.0], value_range=[-100, 100])
+        means, parts = sum(m * m for m in MEANS) / 2, sum(p * p for p in PARTS) / 2
+        self.assertAlmostEqual(evaluated, MEAN_SQUARE, places=5)
+        self.assertAlmostEqual(trained, means + 1.75 * parts, delta=0.15 * parts)
+
+    def test_brightness(self):
+        """x + d, d from -1 to 2: of d the mean is 0.5 and of d * d 1, so that the square of x + d is x * x + 0.5 * 2 * x + 1."""
+        trained, evaluated = self.losses("RandomBrightness", factor=[-0.005, 0.01], value_range=[-100, 100])
+        self.assertAlmostEqual(evaluated, MEAN_SQUARE, places=5)
+        self.assertAlmostEqual(trained, MEAN_SQUARE + sum(MEANS) / 2 + 1, delta=0.15)
+
+    def test_clipped(self):
+        """What is beyond the range becomes its end."""
+        trained, _ = self.losses("RandomBrightness", factor=[0, 0], value_range=[-1.5, 3])
+        self.assertAlmostEqual(trained, (2 * 2 + 3 * 3 + 2 * 1.5 * 1.5) / 4, places=5)
+
+
+unittest.main()
