@@ -45,7 +45,7 @@ static void add_variable(making *m, uint32_t index) {
     if (variable->role != CLQ_ROLE_TRAINABLE) return;
     add_entry(m, (int32_t)index, first, CLQ_MAX(first, behind),
               weights->measures_whole || clq_weight_slice_is_part(&weights->slices[index], variable));
-    for (size_t i = first; m->decays && i < behind; i++) m->decays[i] = weights->spared[index] ? 0.0f : 1.0f;
+    for (size_t i = first; m->decays && i < behind; i++) m->decays[i] = weights->treatments[index].spared ? 0.0f : 1.0f;
 }
 
 /* Behind the last variable, where the arena was padded. */
@@ -66,10 +66,10 @@ clq_status clq_block_table_create(const clq_weights *weights, size_t begin, size
     const size_t count = (end - begin) / CLQ_VARIABLE_ALIGN;
     making m = {.weights = weights, .begin = begin, .end = end};
     m.table = clq_alloc(ENTRY * ((size_t)variables + 1), sizeof *m.table);
-    if (weights->spared) m.decays = clq_alloc(CLQ_MAX(count, (size_t)1), sizeof *m.decays);
+    if (weights->spares) m.decays = clq_alloc(CLQ_MAX(count, (size_t)1), sizeof *m.decays);
     if (weights->trust_ratios)
         m.of_trust_ratios = clq_alloc(ENTRY * ((size_t)variables + 1), sizeof *m.of_trust_ratios);
-    const bool all = m.table && (m.decays || !weights->spared) && (m.of_trust_ratios || !weights->trust_ratios);
+    const bool all = m.table && (m.decays || !weights->spares) && (m.of_trust_ratios || !weights->trust_ratios);
     clq_status status = all ? CLQ_OK : CLQ_MEMORY;
     for (uint32_t i = 0; i < variables && status == CLQ_OK; i++) add_variable(&m, i);
     if (status == CLQ_OK) add_gap(&m);

@@ -1,7 +1,6 @@
 /* A model: its layers and tensors, their names, and the first failure of building. */
 #include "graph/layers/layer.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -335,20 +334,6 @@ clq_variable *clq_model_variable_named(clq_model *model, const clq_layer *layer,
         if (v && strcmp(v->name + strlen(layer->name) + 1, what) == 0) return v;
     }
     return NULL;
-}
-
-clq_tensor clq_regularise(clq_model *model, clq_tensor x, const char *variable, double l1, double l2) {
-    const clq_layer *layer = clq_model_marked_layer(model, x, "clq_regularise");
-    clq_status status = CLQ_OK;
-    if (!layer) return (clq_tensor){0};
-    if (!(l1 >= 0 && l2 >= 0 && isfinite(l1) && isfinite(l2)))
-        status = clq_fail(CLQ_ARGUMENT, "penalties %g and %g should be finite and at least 0", l1, l2);
-    clq_variable *v = clq_model_variable_named(model, layer, variable);
-    if (status == CLQ_OK && !v) status = clq_fail(CLQ_ARGUMENT, "it has no variable '%.60s'", variable);
-    if (status != CLQ_OK) return latch(model, status, layer->name);
-    v->l1 = l1;
-    v->l2 = l2;
-    return x;
 }
 
 clq_tensor clq_pipeline_cut(clq_model *model, clq_tensor x) {

@@ -35,16 +35,16 @@ struct clq_weights {
     clq_buffer *parameters, *gradient, *state; /* NULL: none */
     clq_buffer *optimizer[CLQ_UPDATE_STATES_MAX];
     unsigned optimizer_slots;
-    clq_buffer *scaling; /* clq_weights_scaling */
-    float first_scale;   /* of the loss, where there is a state */
-    bool averages;       /* the last of the slots is the parameters' average */
-    bool *spared;        /* (variables) as of clq_update_options; NULL: none is */
-    clq_run *runs;       /* (run_count) of the arenas, by optimizer; NULL: nothing is updated */
+    clq_buffer *scaling;       /* clq_weights_scaling */
+    float first_scale;         /* of the loss, where there is a state */
+    bool averages;             /* the last of the slots is the parameters' average */
+    clq_treatment *treatments; /* (variables) */
+    bool spares;               /* one of them is spared */
+    clq_run *runs;             /* (run_count) of the arenas, by optimizer; NULL: nothing is updated */
     size_t run_count;
-    clq_held_constraint *constraints; /* (constraint_count); NULL: none */
-    size_t constraint_count;
+    clq_held *held; /* (held_count) variables; NULL: none */
+    size_t held_count;
     clq_optimizer others[CLQ_OPTIMIZERS_MAX - 1]; /* as of clq_update_options, as is */
-    uint8_t *optimizer_of;                        /* (variables); NULL: all are the main one's */
     bool trust_ratios, main_has_trust_ratio;      /* an optimizer has one; the main one has */
     bool measures_whole;    /* squares of variables that are whole count, as they do of the first rank */
     clq_block_table blocks; /* of the part; all zero where nothing is updated */
@@ -126,7 +126,6 @@ clq_status clq_plan_create_buffer(clq_plan *plan, clq_buffer *beside, size_t byt
 clq_status clq_block_table_create(const clq_weights *weights, size_t begin, size_t end, clq_block_table *out);
 void clq_hasher_release(clq_hasher *hasher);          /* takes {0} */
 void clq_block_table_release(clq_block_table *table); /* takes {0} */
-clq_status clq_weights_take_constraints(clq_weights *weights); /* constraints.c */
 /* runs.c: copies what updates need of the options, and finds the runs of arenas that are laid out. */
 clq_status clq_weights_take_optimizers(clq_weights *weights, const clq_optimizer *main,
                                        const clq_update_options *options);

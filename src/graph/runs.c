@@ -1,8 +1,6 @@
 /* Several optimizers: runs of the arenas, each of one of them. A run is updated by launches of its own. */
 #include "graph/plan.h"
 
-#include <string.h>
-
 unsigned clq_update_slots(const clq_optimizer *main, const clq_update_options *options) {
     unsigned states = clq_optimizer_states(main);
     for (unsigned i = 0; i < options->other_count; i++)
@@ -24,7 +22,7 @@ const clq_optimizer *clq_updates_optimizer(const clq_updates *updates, unsigned 
 
 /* A variable of the arenas, in their order. */
 static void add_variable(clq_weights *weights, uint32_t index) {
-    const unsigned optimizer = weights->optimizer_of ? weights->optimizer_of[index] : 0;
+    const unsigned optimizer = weights->treatments[index].optimizer;
     clq_run *last = weights->run_count ? &weights->runs[weights->run_count - 1] : NULL;
     if (last && last->optimizer == optimizer) return;
     if (last) last->end = weights->offsets[index];
@@ -49,17 +47,13 @@ clq_status clq_weights_take_optimizers(clq_weights *weights, const clq_optimizer
     weights->trust_ratios = clq_updates_have_trust_ratios(main, options);
     weights->main_has_trust_ratio = clq_optimizer_has_trust_ratio(main);
     if (!(weights->runs = clq_alloc(variables, sizeof *weights->runs))) return CLQ_MEMORY;
-    if (options->other_count > 0) {
-        memcpy(weights->others, options->others, options->other_count * sizeof *options->others);
-        if (!(weights->optimizer_of = clq_alloc(variables, sizeof *weights->optimizer_of))) return CLQ_MEMORY;
-        memcpy(weights->optimizer_of, options->optimizer_of, weights->model->variable_count);
-    }
+    for (unsigned i = 0; i < options->other_count; i++) weights->others[i] = options->others[i];
     find_runs(weights);
-    return clq_weights_take_constraints(weights);
+    return clq_find_held(weights, &weights->held, &weights->held_count);
 }
 
 bool clq_weights_have_trust_ratio(const clq_weights *weights, uint32_t variable) {
-    const unsigned number = weights->optimizer_of ? weights->optimizer_of[variable] : 0;
+    const unsigned number = weights->treatments[variable].optimizer;
     return number ? clq_optimizer_has_trust_ratio(&weights->others[number - 1]) : weights->main_has_trust_ratio;
 }
 
@@ -71,8 +65,8 @@ clq_updates clq_plan_updates(const clq_plan *plan, size_t begin, size_t end) {
                          .others = weights->others,
                          .runs = weights->runs,
                          .run_count = weights->run_count,
-                         .constraints = weights->constraints,
-                         .constraint_count = weights->constraint_count,
+                         .held = weights->held,
+                         .held_count = weights->held_count,
                          .clip = plan->config.update_options.clip,
                          .skips = plan->config.update_options.scaling.initial > 0,
                          .trust_ratios = weights->trust_ratios,
@@ -106,8 +100,7 @@ void clq_add_updates(clq_list *list, const clq_updates *updates, const clq_updat
     clq_update_problem problem;
     for (size_t i = 0; i < updates->run_count; i++)
         if (take_run(updates, i, all, &arenas, &problem)) clq_update(list, &problem, &arenas);
-    for (size_t i = 0; i < updates->constraint_count; i++)
-        clq_constrain_weights(list, &updates->constraints[i].problem, updates->constraints[i].block, all->w);
+    for (size_t i = 0; i < updates->held_count; i++) clq_follow_update(list, &updates->held[i], all->w);
 }
 
 clq_value clq_add_directions(clq_list *list, const clq_updates *updates, const clq_update_arenas *all,

@@ -37,7 +37,7 @@ static uint32_t kernel_of(const finder *f, const clq_node *node) { return value_
 /* Constraints are about whole variables. */
 static bool is_constrained(const finder *f, clq_id id) {
     const clq_graph_value *weight = value_of(f, id);
-    return id && weight->home == CLQ_HOME_WEIGHT && f->graph->model->variables[weight->index].constraint.kind;
+    return id && weight->home == CLQ_HOME_WEIGHT && clq_variable_follows(&f->graph->model->variables[weight->index]);
 }
 /* A Dense layer whose kernel is a matrix that may be cut. */
 static bool is_dense(const finder *f, const clq_node *node) {
@@ -178,7 +178,7 @@ static clq_status find(finder *f, clq_slicing *slicing) {
         CLQ_ARGUMENT,
         "model %s has no Dense layer of at least %u units%s, which %u devices could split: use the strategy "
         "mirrored%s",
-        slicing->model->name, slicing->ranks, clq_model_constrains(slicing->model) ? " without a constraint" : "",
+        slicing->model->name, slicing->ranks, clq_model_follows(slicing->model) ? " without a constraint" : "",
         slicing->ranks, slicing->ranks > 2 ? ", or fewer devices" : "");
 }
 

@@ -13,7 +13,7 @@ static size_t part_begin(const clq_plan *plan, unsigned rank, unsigned ranks) {
 bool clq_plan_can_shard_update(const clq_plan *plan, unsigned ranks) {
     const clq_weights *weights = plan->weights;
     if (!plan->config.update || plan->config.updated_elsewhere || ranks < 2 || ranks > CLQ_UPDATE_RANKS_MAX ||
-        weights->arena_bytes / CLQ_VARIABLE_ALIGN < ranks || weights->constraint_count > 0) /* parts cut variables */
+        weights->arena_bytes / CLQ_VARIABLE_ALIGN < ranks || weights->held_count > 0) /* parts cut variables */
         return false;
     return clq_device_get_info(plan->device)->type == CLQ_DEVICE_CPU && clq_buffer_host(weights->parameters) &&
            clq_buffer_host(weights->gradient);

@@ -101,14 +101,12 @@ static clq_status create_arena(const clq_weights *weights, const char *what, clq
     return clq_buffer_create(weights->device, CLQ_MEMORY_DEVICE, weights->arena_bytes, what, out);
 }
 
-static clq_status take_spared(clq_weights *weights, const bool *spared) {
+static clq_status take_treatments(clq_weights *weights, const clq_treatment *treatments) {
     const uint32_t count = weights->model->variable_count;
-    bool any = false;
-    for (uint32_t i = 0; i < count && spared; i++) any = any || spared[i];
-    if (!any) return CLQ_OK;
-    weights->spared = clq_alloc(count, sizeof *weights->spared);
-    if (!weights->spared) return CLQ_MEMORY;
-    memcpy(weights->spared, spared, count * sizeof *spared);
+    weights->treatments = clq_alloc(CLQ_MAX(count, 1u), sizeof *weights->treatments);
+    if (!weights->treatments) return CLQ_MEMORY;
+    if (treatments) memcpy(weights->treatments, treatments, count * sizeof *treatments);
+    for (uint32_t i = 0; i < count; i++) weights->spares = weights->spares || weights->treatments[i].spared;
     return CLQ_OK;
 }
 
@@ -129,7 +127,7 @@ static clq_status create_arenas(clq_weights *weights, const clq_optimizer *updat
     if (options->scaling.initial > 0)
         CLQ_TRY(clq_buffer_create(weights->device, CLQ_MEMORY_DEVICE, clq_values_bytes(CLQ_I32, CLQ_SCALING_INTS),
                                   "loss scale", &weights->scaling));
-    CLQ_TRY(take_spared(weights, options->spared));
+    CLQ_TRY(take_treatments(weights, options->treatments));
     CLQ_TRY(clq_weights_take_optimizers(weights, update, options));
     weights->measures_whole = !holding->slicing || holding->rank == 0;
     return clq_block_table_create(weights, weights->part_begin, weights->part_end, &weights->blocks);
@@ -179,10 +177,9 @@ void clq_weights_destroy(clq_weights *weights) {
     for (unsigned i = 0; i < CLQ_UPDATE_STATES_MAX; i++) clq_buffer_destroy(weights->optimizer[i]);
     clq_buffer_destroy(weights->scaling);
     clq_block_table_release(&weights->blocks);
-    clq_free(weights->spared);
+    clq_free(weights->treatments);
     clq_free(weights->runs);
-    clq_free(weights->constraints);
-    clq_free(weights->optimizer_of);
+    clq_free(weights->held);
     clq_free(weights->slices);
     clq_free(weights->offsets);
     clq_free(weights);
@@ -216,6 +213,10 @@ void clq_weights_part(const clq_weights *weights, size_t *begin, size_t *end) {
 }
 
 size_t clq_weights_offset(const clq_weights *weights, size_t variable) { return weights->offsets[variable]; }
+const clq_held *clq_weights_held(const clq_weights *weights, size_t *count) {
+    *count = weights->held_count;
+    return weights->held;
+}
 clq_weight_slice clq_weights_slice(const clq_weights *weights, size_t variable) { return weights->slices[variable]; }
 size_t clq_weights_variable_bytes(const clq_weights *weights, size_t variable) {
     const clq_variable *of = variable_at(weights, variable);

@@ -3,6 +3,7 @@
 #define CLQ_GRAPH_WEIGHTS_H
 
 #include "graph/layer_rows.h"
+#include "graph/properties/properties.h"
 
 /* ---- the model (model.c, variables.c, layers/, named/) ---- */
 
@@ -49,7 +50,7 @@ typedef enum clq_role {
     CLQ_ROLE_TRAINABLE, /* the optimizer, by its gradient */
     CLQ_ROLE_STATE      /* what computes the model's output, as moving statistics; or nobody. It has no gradient */
 } clq_role;
-typedef struct clq_variable {
+struct clq_variable {
     char name[CLQ_LAYER_NAME_MAX + 32]; /* "conv2d/kernel" */
     clq_dtype dtype;                    /* as it is stored. f32: the only one that operations take */
     clq_shape shape;
@@ -57,14 +58,13 @@ typedef struct clq_variable {
     bool is_bias;
     clq_role role;
     clq_initialiser initialiser;
-    double l1, l2;     /* its penalty: l1 * sum |w| + l2 * sum w^2 is added to the loss */
-    clq_constraint constraint; /* behind each update */
+    clq_properties properties;
     size_t ones[2];    /* values from .. to that are 1 at first, whatever the initialiser */
     bool decay;        /* weight decay is about it */
     bool synchronized; /* of state: replicas that train together give it the same values, to the same bits */
     bool fixed;        /* of state: nobody changes it */
     uint32_t layer;    /* id */
-} clq_variable;
+};
 
 struct clq_model {
     char name[CLQ_LAYER_NAME_MAX];
@@ -107,7 +107,8 @@ bool clq_model_has_layer(const clq_model *model, const char *name);
 size_t clq_layer_rows(const clq_layer *layer);
 /* How many of so many inputs of a use of the layer stand in front of those that keywords give. (model.c) */
 size_t clq_layer_positional(const clq_layer *layer, size_t count);
-/* What samples of bytes are multiplied by on their way into the model: 1 or 1 / 255. Errors: MEMORY. (layers/input.c) */
+/* What samples of bytes are multiplied by on their way into the model: 1 or 1 / 255. Errors: MEMORY. (layers/input.c)
+ */
 clq_status clq_model_byte_factor(const clq_model *model, float *out);
 /* Values of a sample that a layer takes for numbers of rows. */
 typedef struct clq_tokens {
@@ -219,22 +220,20 @@ void clq_weight_slice_paste(const clq_weight_slice *slice, const clq_variable *v
  * to CLQ_VARIABLE_ALIGN bytes, the gaps are zero, and the layout is the same on every device. Slices of variables lie
  * behind the trainable variables that are whole, which so are laid out alike on all ranks. */
 enum { CLQ_VARIABLE_ALIGN = 512 };
-typedef struct clq_weights clq_weights;
+/* How updates treat a variable, by the settings of a training. All zero: as the main optimizer says. */
+typedef struct clq_treatment {
+    uint8_t optimizer; /* the number of its own: 0, the main one, or 1 + its place among the others */
+    bool spared;       /* it does not decay */
+} clq_treatment;
 /* What is done with gradients and parameters around the optimizer's rule. All zero: nothing. */
 typedef struct clq_update_options {
     clq_clip clip;
     clq_loss_scaling scaling;
-    bool averages;      /* a moving average of the parameters is kept, in one more optimizer slot, the last */
-    const bool *spared; /* (variables): whose parameters do not decay; NULL: all do */
-    /* (other_count, less than CLQ_OPTIMIZERS_MAX) optimizers beside the main one; and (variables) the number of each
-     * variable's: 0, the main one, or 1 + its place among the others. NULL: all are the main one's. */
-    const clq_optimizer *others;
+    bool averages;               /* a moving average of the parameters is kept, in one more optimizer slot, the last */
+    const clq_optimizer *others; /* (other_count, less than CLQ_OPTIMIZERS_MAX) beside the main one */
     unsigned other_count;
-    const uint8_t *optimizer_of;
+    const clq_treatment *treatments; /* (variables); NULL: all zero */
 } clq_update_options;
-/* Constraints of variables (constraints.c). Of a variable without one: none (clq_constrains). */
-clq_constraint_problem clq_constraint_problem_of(const clq_variable *variable);
-bool clq_model_constrains(const clq_model *model); /* a variable that is trained */
 /* Arenas beside parameters and gradients that updates need, and whether an optimizer has a trust ratio. (runs.c) */
 unsigned clq_update_slots(const clq_optimizer *main, const clq_update_options *options);
 bool clq_updates_have_trust_ratios(const clq_optimizer *main, const clq_update_options *options);
@@ -268,6 +267,8 @@ clq_buffer *clq_weights_arena(const clq_weights *weights, clq_arena arena);
 size_t clq_weights_arena_bytes(const clq_weights *weights, clq_arena arena); /* of STATE 0 where there is none */
 /* Bytes into the arena of its role; CLQ_NO_OFFSET: another stage has it. */
 size_t clq_weights_offset(const clq_weights *weights, size_t variable);
+/* (count) what follows updates of their variables, of weights that are updated; they outlive it. */
+const clq_held *clq_weights_held(const clq_weights *weights, size_t *count);
 clq_arena clq_variable_arena(const clq_variable *variable); /* PARAMETERS or STATE */
 /* The slice of a variable that the weights hold; its bytes lie at the variable's offset, in the variable's order. */
 clq_weight_slice clq_weights_slice(const clq_weights *weights, size_t variable);

@@ -157,9 +157,9 @@ static bool find_constraint(const clq_model *model, const clq_layer *layer, cons
     for (size_t k = 0; k < layer->variable_places; k++) {
         const clq_variable *v = clq_keras_variable_at(model, layer, k);
         if (!v || !clq_keras_means(layer, subject, clq_keras_what_of(layer, v))) continue;
-        same = same && (first || is_same(*out, &v->constraint));
-        *out = &v->constraint;
-        *count += v->constraint.kind != CLQ_CONSTRAINT_NONE;
+        same = same && (first || is_same(*out, &v->properties.constraint));
+        *out = &v->properties.constraint;
+        *count += v->properties.constraint.kind != CLQ_CONSTRAINT_NONE;
         first = false;
     }
     return same;
@@ -181,7 +181,7 @@ clq_status clq_keras_write_constraints(const clq_model *model, const clq_layer *
     }
     for (size_t k = 0; k < layer->variable_places; k++) {
         const clq_variable *v = clq_keras_variable_at(model, layer, k);
-        all += v && v->constraint.kind;
+        all += v && v->properties.constraint.kind;
     }
     if (fits && written == all) return CLQ_OK;
     return clq_fail(CLQ_UNSUPPORTED,

@@ -123,9 +123,9 @@ static bool find_penalty(const clq_model *model, const clq_layer *layer, const c
     for (size_t k = 0; k < layer->variable_places; k++) {
         const clq_variable *v = clq_keras_variable_at(model, layer, k);
         if (!v || !clq_keras_means(layer, subject, clq_keras_what_of(layer, v))) continue;
-        same = same && (first || (v->l1 == out->l1 && v->l2 == out->l2));
-        *out = (penalty){v->l1, v->l2};
-        *count += v->l1 > 0 || v->l2 > 0;
+        same = same && (first || (v->properties.l1 == out->l1 && v->properties.l2 == out->l2));
+        *out = (penalty){v->properties.l1, v->properties.l2};
+        *count += v->properties.l1 > 0 || v->properties.l2 > 0;
         first = false;
     }
     return same;
@@ -149,7 +149,7 @@ clq_status clq_keras_write_penalties(const clq_model *model, const clq_layer *la
     }
     for (size_t k = 0; k < layer->variable_places; k++) {
         const clq_variable *v = clq_keras_variable_at(model, layer, k);
-        all += v && (v->l1 > 0 || v->l2 > 0);
+        all += v && (v->properties.l1 > 0 || v->properties.l2 > 0);
     }
     if (fits && written == all) return CLQ_OK;
     return clq_fail(CLQ_UNSUPPORTED,

@@ -147,13 +147,12 @@ double clq_square_sum_on_host(const float *x, size_t floats); /* in double */
 /* ---- constraints on weights, behind their update (constrain.c) ---- */
 
 /* A variable with axes in turns: along the second and the fourth its numbers have a norm, for each place along the
- * others. All zero: no constraint. */
+ * others. */
 typedef struct clq_constraint_problem {
     size_t sizes[5];
     bool non_negative;        /* numbers below 0 become 0; no norm */
     double least, most, rate; /* the norm n becomes rate * clip(n, least, most) + (1 - rate) * n */
 } clq_constraint_problem;
-bool clq_constrains(const clq_constraint_problem *p);
 /* Of the variable at a block of the arena w. */
 void clq_constrain_weights(clq_list *list, const clq_constraint_problem *p, size_t block, clq_value w);
 void clq_constrain_on_host(const clq_constraint_problem *p, float *w);

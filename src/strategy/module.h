@@ -84,7 +84,7 @@ clq_status clq_part_choose(const clq_strategy_config *config, unsigned devices, 
 /* ARGUMENT where what the config says is out of range, or does not go together or with the module and the replicas of
  * all processes (settings.c); of compression (compress.c); of local steps (local.c); of the loss scale (scaling.c). */
 clq_status clq_settings_check(const clq_strategy_config *config, const clq_strategy_module *module);
-clq_status clq_constraints_check(const clq_model *model, const clq_strategy_config *config);
+clq_status clq_properties_check(const clq_model *model, const clq_strategy_config *config);
 clq_status clq_compression_check(const clq_strategy_config *config, const clq_strategy_module *module);
 clq_status clq_local_check(const clq_strategy_config *config, const clq_strategy_module *module);
 clq_status clq_scaling_check(const clq_strategy_config *config, const clq_strategy_module *module);

@@ -61,13 +61,14 @@ clq_status clq_settings_check(const clq_strategy_config *config, const clq_strat
     return clq_local_check(config, module);
 }
 
-/* Constraints are about whole variables, and each update of all replicas. */
-clq_status clq_constraints_check(const clq_model *model, const clq_strategy_config *config) {
+/* What follows updates is about whole variables, and about each update of all replicas. */
+clq_status clq_properties_check(const clq_model *model, const clq_strategy_config *config) {
     const char *with = config->options.local_steps > 0                        ? "local steps"
                        : config->options.shard_optimizer && config->total > 1 ? "the sharded optimizer"
                        : clq_world_apart(config->world) > 0                   ? "store ranks of their own"
                                                                               : NULL;
-    if (!with || !config->plan.update || !clq_model_constrains(model)) return CLQ_OK;
-    return clq_fail(CLQ_UNSUPPORTED, "model %s has constraints on its weights: leave out these, or %s",
-                    clq_model_name(model), with);
+    const clq_property *follows = clq_model_follows(model);
+    if (!with || !config->plan.update || !follows) return CLQ_OK;
+    return clq_fail(CLQ_UNSUPPORTED, "model %s has %s: leave out these, or %s", clq_model_name(model), follows->names,
+                    with);
 }

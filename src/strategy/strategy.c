@@ -523,7 +523,7 @@ clq_status clq_strategy_make(const clq_model *model, const clq_devices *devices,
                              const size_t *activations_most, clq_strategy **out) {
     const clq_strategy_module *module;
     CLQ_TRY(check_config(config, devices->count, &module));
-    CLQ_TRY(clq_constraints_check(model, config));
+    CLQ_TRY(clq_properties_check(model, config));
     clq_strategy *strategy = clq_alloc(1, sizeof *strategy);
     if (!strategy) return CLQ_MEMORY;
     strategy->shards_optimizer = config->options.shard_optimizer && config->total > 1 && config->plan.update;

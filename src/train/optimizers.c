@@ -10,14 +10,15 @@ static bool is_named(const clq_model *model, const clq_variable *variable, const
 }
 
 /* What a word of optimizer `number` names and nobody has yet. Some variable it has to name. */
-static clq_status give(const clq_model *model, const char *word, size_t length, uint8_t number, uint8_t *optimizer_of) {
+static clq_status give(const clq_model *model, const char *word, size_t length, uint8_t number,
+                       clq_treatment *treatments) {
     bool any = false;
     if (length == 0)
         return clq_fail(CLQ_ARGUMENT, "optimizers: expected names of layers or variables with commas between");
     for (uint32_t i = 0; i < model->variable_count; i++) {
         if (!is_named(model, &model->variables[i], word, length)) continue;
         any = true;
-        if (optimizer_of[i] == 0) optimizer_of[i] = number;
+        if (treatments[i].optimizer == 0) treatments[i].optimizer = number;
     }
     if (any) return CLQ_OK;
     return clq_fail(CLQ_ARGUMENT,
@@ -27,15 +28,15 @@ static clq_status give(const clq_model *model, const char *word, size_t length, 
 }
 
 static clq_status give_all(const clq_model *model, const clq_optimizer_config *config, uint8_t number,
-                           uint8_t *optimizer_of) {
+                           clq_treatment *treatments) {
     for (const char *at = config->variables ? config->variables : "";; at++) {
         const size_t length = strcspn(at, ",");
-        CLQ_TRY(give(model, at, length, number, optimizer_of));
+        CLQ_TRY(give(model, at, length, number, treatments));
         at += length;
         if (!*at) break;
     }
     for (uint32_t i = 0; i < model->variable_count; i++)
-        if (optimizer_of[i] == number) return CLQ_OK;
+        if (treatments[i].optimizer == number) return CLQ_OK;
     return clq_fail(
         CLQ_ARGUMENT,
         "optimizers: all variables of '%.40s' already have an earlier optimizer: move this entry in front of "
@@ -65,25 +66,16 @@ static clq_status check(const clq_trainer_config *config) {
                     "what is not to be trained for an optimizer with lr 0");
 }
 
-clq_status clq_trainer_take_optimizers(clq_trainer *trainer, const clq_trainer_config *config, uint8_t **out) {
-    const clq_model *model = trainer->model;
-    *out = NULL;
+clq_status clq_trainer_take_optimizers(clq_trainer *trainer, const clq_trainer_config *config,
+                                       clq_treatment *treatments) {
     CLQ_TRY(check(config));
     trainer->main_rate = config->optimizer.values[0];
     trainer->other_count = (unsigned)config->optimizer_count;
     for (unsigned i = 0; i < trainer->other_count; i++) trainer->others[i] = config->optimizers[i].optimizer;
     CLQ_TRY(describe(trainer, config));
-    if (trainer->other_count == 0) return CLQ_OK;
-    uint8_t *optimizer_of = clq_alloc(CLQ_MAX(model->variable_count, 1u), sizeof *optimizer_of);
-    if (!optimizer_of) return CLQ_MEMORY;
-    clq_status status = CLQ_OK;
-    for (unsigned i = 0; i < trainer->other_count && status == CLQ_OK; i++)
-        status = give_all(model, &config->optimizers[i], (uint8_t)(1 + i), optimizer_of);
-    if (status == CLQ_OK)
-        *out = optimizer_of;
-    else
-        clq_free(optimizer_of);
-    return status;
+    for (unsigned i = 0; i < trainer->other_count; i++)
+        CLQ_TRY(give_all(trainer->model, &config->optimizers[i], (uint8_t)(1 + i), treatments));
+    return CLQ_OK;
 }
 
 void clq_trainer_set_rates(const clq_trainer *trainer, double rate, uint64_t step, clq_step_params *params) {

@@ -57,14 +57,13 @@ static clq_status check_config(const clq_trainer_config *config) {
 }
 
 static clq_update_options update_options(const clq_trainer *trainer, const clq_trainer_config *config,
-                                         const bool *spared, const uint8_t *optimizer_of) {
+                                         const clq_treatment *treatments) {
     return (clq_update_options){.clip = config->clip,
                                 .scaling = clq_mixed_scaling(config),
                                 .averages = config->average > 0.0,
-                                .spared = spared,
                                 .others = trainer->others,
                                 .other_count = trainer->other_count,
-                                .optimizer_of = optimizer_of};
+                                .treatments = treatments};
 }
 
 static clq_strategy_config strategy_config(const clq_trainer *trainer, const clq_trainer_config *config,
@@ -148,12 +147,10 @@ static clq_status create_trainer(const clq_model *model, const clq_devices *devi
     trainer->created = clq_now();
     clq_status status;
     clq_text stage_settings = {0};
-    bool *spared = NULL;
-    uint8_t *optimizer_of = NULL;
+    clq_treatment *treatments = NULL;
     CLQ_TRY_OR(fail, status, clq_trainer_set_measures(trainer, config));
-    CLQ_TRY_OR(fail, status, clq_trainer_spare(model, config->no_decay, &spared));
-    CLQ_TRY_OR(fail, status, clq_trainer_take_optimizers(trainer, config, &optimizer_of));
-    const clq_update_options updates = update_options(trainer, config, spared, optimizer_of);
+    CLQ_TRY_OR(fail, status, clq_trainer_treat(trainer, config, &treatments));
+    const clq_update_options updates = update_options(trainer, config, treatments);
     CLQ_TRY_OR(fail, status, clq_settings_record(config, &trainer->settings));
     clq_settings_add_key(config, CLQ_KEY_STAGES, CLQ_STRATEGY_PIPELINE, &stage_settings);
     if (stage_settings.failed) CLQ_TRY_OR(fail, status, CLQ_MEMORY);
@@ -167,14 +164,12 @@ static clq_status create_trainer(const clq_model *model, const clq_devices *devi
     CLQ_TRY_OR(fail, status, clq_sharding_create(trainer));
     CLQ_TRY_OR(fail, status, clq_trainer_set_initial_weights(trainer));
     clq_free(stage_settings.data);
-    clq_free(spared);
-    clq_free(optimizer_of);
+    clq_free(treatments);
     *out = trainer;
     return CLQ_OK;
 fail:
     clq_free(stage_settings.data);
-    clq_free(spared);
-    clq_free(optimizer_of);
+    clq_free(treatments);
     clq_trainer_destroy(trainer);
     return status;
 }

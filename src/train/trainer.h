@@ -180,14 +180,15 @@ clq_status clq_clip_check(const clq_clip *clip);
 clq_status clq_average_check(double momentum); /* average.c */
 /* Which part of its way to the weights the average goes in update `step`, from 1. */
 float clq_average_part(const clq_trainer_config *config, uint64_t step);
-/* optimizers.c: takes the config's optimizers; *out: by variable the number of its own (clq_update_options), the
- * caller's, NULL where there is one alone. Errors: ARGUMENT (names of no variable, …), MEMORY. */
-clq_status clq_trainer_take_optimizers(clq_trainer *trainer, const clq_trainer_config *config, uint8_t **out);
+/* optimizers.c: takes the config's optimizers, and tells each variable (variables) its own. Errors: ARGUMENT (names of
+ * no variable, …), MEMORY. */
+clq_status clq_trainer_take_optimizers(clq_trainer *trainer, const clq_trainer_config *config,
+                                       clq_treatment *treatments);
 /* The rates of all optimizers in update `step`, from 1, where the main one's learning rate is `rate`. */
 void clq_trainer_set_rates(const clq_trainer *trainer, double rate, uint64_t step, clq_step_params *params);
-/* By variable, whether it has one of clq_trainer_config.no_decay's parts in its name; the caller's, NULL for NULL.
- * Errors: ARGUMENT (a part that no variable has), MEMORY. */
-clq_status clq_trainer_spare(const clq_model *model, const char *parts, bool **out);
+/* updates.c: how the config has each variable treated (variables); the caller's. Takes its optimizers. Errors: ARGUMENT
+ * (names of no variable, …), MEMORY. */
+clq_status clq_trainer_treat(clq_trainer *trainer, const clq_trainer_config *config, clq_treatment **out);
 /* Fills trainer->losses and metric_names from the config and the model's outputs. */
 clq_status clq_trainer_set_measures(clq_trainer *trainer, const clq_trainer_config *config);
 /* Floats of a row of what is measured. */

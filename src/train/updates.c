@@ -1,4 +1,4 @@
-/* What a trainer's updates do around the optimizer's rule: clipping, and whose weights decay. */
+/* What a trainer's updates do around the optimizer's rule: clipping, and how each variable is treated. */
 #include "train/trainer.h"
 
 #include <float.h>
@@ -45,13 +45,13 @@ static bool has_part(const char *name, const char *part, size_t length) {
 }
 
 /* Every variable whose name has the part: at least one. */
-static clq_status spare(const clq_model *model, const char *part, size_t length, bool *spared) {
+static clq_status spare(const clq_model *model, const char *part, size_t length, clq_treatment *treatments) {
     bool any = false;
     if (length == 0) return clq_fail(CLQ_ARGUMENT, "no_decay: expected parts of variables' names with commas between");
     for (uint32_t i = 0; i < model->variable_count; i++) {
         const clq_variable *variable = &model->variables[i];
         if (variable->role != CLQ_ROLE_TRAINABLE || !has_part(variable->name, part, length)) continue;
-        any = spared[i] = true;
+        any = treatments[i].spared = true;
     }
     if (any) return CLQ_OK;
     return clq_fail(CLQ_ARGUMENT, "no_decay: no trainable variable of model %s has '%.*s' in its name, as %s has",
@@ -59,21 +59,26 @@ static clq_status spare(const clq_model *model, const char *part, size_t length,
                     model->variable_count ? model->variables[0].name : "none");
 }
 
-clq_status clq_trainer_spare(const clq_model *model, const char *parts, bool **out) {
-    *out = NULL;
-    if (!parts) return CLQ_OK;
-    bool *spared = clq_alloc(CLQ_MAX(model->variable_count, 1u), sizeof *spared);
-    if (!spared) return CLQ_MEMORY;
-    clq_status status = CLQ_OK;
-    for (const char *at = parts;; at++) {
+static clq_status spare_all(const clq_model *model, const char *parts, clq_treatment *treatments) {
+    for (const char *at = parts; at; at++) {
         const size_t length = strcspn(at, ",");
-        status = spare(model, at, length, spared);
+        CLQ_TRY(spare(model, at, length, treatments));
         at += length;
-        if (!*at || status != CLQ_OK) break;
+        if (!*at) break;
     }
+    return CLQ_OK;
+}
+
+clq_status clq_trainer_treat(clq_trainer *trainer, const clq_trainer_config *config, clq_treatment **out) {
+    const clq_model *model = trainer->model;
+    clq_treatment *treatments = clq_alloc(CLQ_MAX(model->variable_count, 1u), sizeof *treatments);
+    *out = NULL;
+    if (!treatments) return CLQ_MEMORY;
+    clq_status status = spare_all(model, config->no_decay, treatments);
+    if (status == CLQ_OK) status = clq_trainer_take_optimizers(trainer, config, treatments);
     if (status == CLQ_OK)
-        *out = spared;
+        *out = treatments;
     else
-        clq_free(spared);
+        clq_free(treatments);
     return status;
 }

@@ -232,9 +232,9 @@ static void plans(clq_device *device, const char *models) {
                                      clq_optimizer_default(CLQ_OPTIMIZER_ADADELTA),
                                      clq_optimizer_default(CLQ_OPTIMIZER_LION),
                                      clq_optimizer_default(CLQ_OPTIMIZER_LAMB)};
-    const bool spared[16] = {true};
+    const clq_treatment treatments[16] = {{.spared = true}};
     const clq_update_options options[CLQ_COUNT_OF(updates)] = {
-        [3] = {.clip = {CLQ_CLIP_NORM, 1}, .averages = true, .spared = spared},
+        [3] = {.clip = {CLQ_CLIP_NORM, 1}, .averages = true, .treatments = treatments},
         [4] = {.clip = {CLQ_CLIP_GLOBAL_NORM, 1}},
         [5] = {.clip = {CLQ_CLIP_VALUE, 1}},
     };

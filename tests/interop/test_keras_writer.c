@@ -31,12 +31,13 @@ static void check_same_variables(const clq_model *a, const clq_model *b) {
         const clq_initialiser *p = &v->initialiser, *q = &w->initialiser;
         assert_int_equal(v->shape.rank, w->shape.rank);
         assert_memory_equal(v->shape.dims, w->shape.dims, v->shape.rank * sizeof(size_t));
-        assert_true(v->role == w->role && v->fixed == w->fixed && v->l1 == w->l1 && v->l2 == w->l2);
+        assert_true(v->role == w->role && v->fixed == w->fixed && v->properties.l1 == w->properties.l1 &&
+                    v->properties.l2 == w->properties.l2);
         assert_true(p->kind == q->kind && p->value == q->value && p->low == q->low && p->high == q->high);
         assert_true(p->mean == q->mean && p->deviation == q->deviation && p->scale == q->scale && p->fan == q->fan);
         assert_true(p->distribution == q->distribution && p->gain == q->gain);
         assert_memory_equal(v->ones, w->ones, sizeof v->ones);
-        const clq_constraint *c = &v->constraint, *d = &w->constraint;
+        const clq_constraint *c = &v->properties.constraint, *d = &w->properties.constraint;
         assert_true(c->kind == d->kind && c->least == d->least && c->most == d->most && c->rate == d->rate);
         for (unsigned k = 0; k < CLQ_MAX(c->axes.count, 1u); k++) assert_int_equal(c->axes.axes[k], d->axes.axes[k]);
     }

@@ -237,41 +237,6 @@ static void add_loss(clq_expansion *e, uint32_t index) {
     clq_graph_add_node(e->graph, &node);
 }
 
-/* What there are no penalties with; NULL: they can be. Totals of a loss that counts nothing have no room for them. */
-static const char *refuses_penalties(const clq_expansion *e) {
-    if (e->model->output_count > 1) return "a model of several outputs does";
-    if (e->config->stage || e->config->slicing) return "this strategy does";
-    return e->config->loss->weight == 0 ? "a loss of weight 0 does" : NULL;
-}
-
-/* Of the weights that the graph reads and trains. The totals of the only output's loss have the penalties, too. */
-static void add_penalties(clq_expansion *e) {
-    const clq_loss_problem *loss = e->config->loss;
-    const size_t width = clq_losses_width(loss, e->model->output_count);
-    for (uint32_t i = 0; i < e->model->variable_count && e->graph->error.status == CLQ_OK; i++) {
-        const clq_variable *v = &e->model->variables[i];
-        const char *refused = refuses_penalties(e);
-        if ((v->l1 == 0 && v->l2 == 0) || !e->weights[i] || v->role != CLQ_ROLE_TRAINABLE) continue;
-        if (refused) {
-            clq_graph_fail(e->graph,
-                           clq_fail(CLQ_UNSUPPORTED, "%s has a regulariser, which %s not support: leave it out",
-                                    v->name, refused));
-            return;
-        }
-        clq_graph_value metrics = {.name = "metrics", .dtype = CLQ_F32, .shape = CLQ_SHAPE(width), .elements = width};
-        clq_node node = {.op = &clq_op_penalty, .segment = CLQ_SEGMENT_LOSS};
-        (void)snprintf(node.scope, sizeof node.scope, "%s", e->model->layers[v->layer - 1].name);
-        node.attributes.penalty.problem =
-            (clq_penalty_problem){.elements = v->elements, .l1 = v->l1, .l2 = v->l2, .metrics_width = width};
-        node.attributes.penalty.weight = loss->weight;
-        node.attributes.penalty.scale = (float)e->config->update_options.scaling.initial;
-        node.inputs[0] = e->weights[i];
-        if (e->config->update && node.attributes.penalty.scale > 0) node.inputs[1] = clq_graph_add_scaling(e->graph);
-        node.outputs[0] = external(e->graph, &metrics, CLQ_HOME_METRICS, 0);
-        clq_graph_add_node(e->graph, &node);
-    }
-}
-
 static void note_readers(clq_expansion *e) {
     for (uint32_t id = 1; id <= e->model->tensor_count; id++) {
         const clq_model_tensor *y = &e->model->tensors[id - 1];
@@ -299,7 +264,7 @@ void clq_graph_expand(clq_graph *graph, const clq_pass_context *context) {
                 clq_stage_has_tensor(e.config->stage, model->outputs[i]) ? e.tensors[model->outputs[i]].value : 0;
         else if (clq_stage_has_tensor(e.config->stage, model->outputs[i]))
             add_loss(&e, i);
-    if (context->config->loss && graph->error.status == CLQ_OK) add_penalties(&e);
+    if (context->config->loss && graph->error.status == CLQ_OK) clq_properties_join_loss(&e);
     clq_free(e.tensors);
     clq_free(e.weights);
     clq_free(x);

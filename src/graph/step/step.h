@@ -67,18 +67,13 @@ typedef struct clq_run {
     size_t begin, end;
     unsigned optimizer;
 } clq_run;
-/* What follows the update of a variable that lies at a block of the arenas. */
-typedef struct clq_held_constraint {
-    size_t block;
-    clq_constraint_problem problem;
-} clq_held_constraint;
 /* How bytes [begin, end) of the arenas are updated. (runs.c) */
 typedef struct clq_updates {
     const clq_optimizer *main, *others; /* numbers 0, and 1 and more */
     const clq_run *runs;                /* of the whole arenas, one behind the other */
     size_t run_count;
-    const clq_held_constraint *constraints; /* of whole arenas alone */
-    size_t constraint_count;
+    const clq_held *held; /* of whole arenas alone */
+    size_t held_count;
     clq_clip clip;
     bool skips, trust_ratios, summed; /* as of clq_update_problem; an optimizer has a trust ratio */
     size_t begin, end;

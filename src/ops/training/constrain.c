@@ -8,8 +8,6 @@ static const double epsilon = 1e-7; /* Keras's */
 static size_t groups_of(const clq_constraint_problem *p) { return p->sizes[0] * p->sizes[2] * p->sizes[4]; }
 static size_t elements_of(const clq_constraint_problem *p) { return groups_of(p) * p->sizes[1] * p->sizes[3]; }
 
-bool clq_constrains(const clq_constraint_problem *p) { return p->sizes[0] > 0; }
-
 void clq_constrain_weights(clq_list *list, const clq_constraint_problem *p, size_t block, clq_value w) {
     const size_t items = p->non_negative ? elements_of(p) : groups_of(p);
     const double floats = (double)elements_of(p), bytes = 3 * floats * sizeof(float);

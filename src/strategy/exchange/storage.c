@@ -380,6 +380,7 @@ static clq_status open_store(clq_strategy *strategy) {
                                .bytes = clq_weights_arena_bytes(weights, CLQ_ARENA_PARAMETERS),
                                .clip = options->clip,
                                .averages = options->averages};
+    config.held = clq_weights_held(weights, &config.held_count);
     clq_store_variable *variables = clq_alloc(CLQ_MAX(model->variable_count, 1u), sizeof *variables);
     if (!variables) return CLQ_MEMORY;
     for (uint32_t i = model->variable_count; i-- > 0;) /* as they lie in the arenas */
@@ -387,9 +388,7 @@ static clq_status open_store(clq_strategy *strategy) {
             variables[config.variable_count++] =
                 (clq_store_variable){.first = clq_values_count(CLQ_F32, clq_weights_offset(weights, i)),
                                      .floats = model->variables[i].elements,
-                                     .spared = options->spared && options->spared[i],
-                                     .optimizer = options->optimizer_of ? options->optimizer_of[i] : 0,
-                                     .constraint = clq_constraint_problem_of(&model->variables[i])};
+                                     .treatment = options->treatments ? options->treatments[i] : (clq_treatment){0}};
     config.variables = variables;
     clq_storage *storage = strategy->own;
     const clq_remote_config remote = {.store = config,

@@ -26,9 +26,10 @@ struct clq_store {
     float *parameters, *gradient, *states[CLQ_UPDATE_STATES_MAX], *average;
     clq_store_variable *variables; /* of which each is updated by itself; else none */
     size_t variable_count;
-    bool constrains; /* a variable has a constraint */
-    float *factors;  /* (variables) that clip the gradient; NULL: it is not clipped by a norm */
-    float *ratios;   /* (variables) norm(weights) / norm(direction); NULL: no optimizer has a trust ratio */
+    const clq_held *held; /* (held_count) */
+    size_t held_count;
+    float *factors; /* (variables) that clip the gradient; NULL: it is not clipped by a norm */
+    float *ratios;  /* (variables) norm(weights) / norm(direction); NULL: no optimizer has a trust ratio */
     server servers[CLQ_STORE_PARTS_MAX];
     unsigned parts;
     /* Readers and updates under way; under the lock. */
@@ -42,7 +43,7 @@ struct clq_store {
 
 /* ---- the servers ---- */
 
-typedef enum task { SUM, MEASURE, DIRECT, UPDATE, CONSTRAIN } task;
+typedef enum task { SUM, MEASURE, DIRECT, UPDATE, FOLLOW } task;
 typedef struct order {
     const clq_store_change *change; /* lives until the task is done */
     task kind;
@@ -69,15 +70,15 @@ static void update_variables(const server *s, const order *o, clq_host_update up
     const clq_store *store = s->store;
     for (size_t v = 0; v < store->variable_count; v++) {
         const clq_store_variable *variable = &store->variables[v];
-        const clq_optimizer *optimizer = &store->optimizers[variable->optimizer];
-        clq_update_rates rates = o->change->rates.of[variable->optimizer];
+        const clq_optimizer *optimizer = &store->optimizers[variable->treatment.optimizer];
+        clq_update_rates rates = o->change->rates.of[variable->treatment.optimizer];
         size_t end;
         if (o->kind == DIRECT) s->steps[v][0] = s->steps[v][1] = 0;
         if (!own_range(s, variable, &update.first, &end)) continue;
         update.floats = end - update.first;
         if (store->factors) update.factor = store->factors[v];
         if (store->ratios) update.ratio = store->ratios[v];
-        if (variable->spared) rates.decay = 0;
+        if (variable->treatment.spared) rates.decay = 0;
         if (o->kind == UPDATE)
             clq_update_on_host(optimizer, &update, &rates, o->change->average);
         else if (clq_optimizer_has_trust_ratio(optimizer))
@@ -85,16 +86,16 @@ static void update_variables(const server *s, const order *o, clq_host_update up
     }
 }
 
-/* Whole variables, of which each server has some, in the parameters and their copies. */
-static void constrain(const server *s, const clq_store_change *change) {
+/* Of whole variables, of which each server has some, in the parameters and their copies. */
+static void follow(const server *s, const clq_store_change *change) {
     const clq_store *store = s->store;
-    for (size_t v = (size_t)(s - store->servers); v < store->variable_count; v += store->parts) {
-        const clq_store_variable *variable = &store->variables[v];
-        if (!clq_constrains(&variable->constraint)) continue;
-        float *w = store->parameters + variable->first;
-        clq_constrain_on_host(&variable->constraint, w);
-        for (unsigned i = 0; i < change->copy_count; i++)
-            memcpy(change->copies[i] + variable->first, w, variable->floats * sizeof *w);
+    for (size_t i = (size_t)(s - store->servers); i < store->held_count; i += store->parts) {
+        const clq_held *held = &store->held[i];
+        const size_t first = held->block * CLQ_UPDATE_BLOCK;
+        clq_follow_on_host(held, store->parameters);
+        for (unsigned k = 0; k < change->copy_count; k++)
+            memcpy(change->copies[k] + first, store->parameters + first,
+                   held->variable->elements * sizeof *store->parameters);
     }
 }
 
@@ -103,8 +104,8 @@ static bool sums_first(const clq_store *store) { return store->factors || store-
 
 static void serve(server *s, const order *o) {
     const clq_store *store = s->store;
-    if (o->kind == CONSTRAIN) {
-        constrain(s, o->change);
+    if (o->kind == FOLLOW) {
+        follow(s, o->change);
         return;
     }
     const float *const summed[] = {store->gradient};
@@ -231,7 +232,7 @@ uint64_t clq_store_update(clq_store *store, const clq_store_change *change) {
         find_ratios(store);
     }
     serve_all(store, change, UPDATE);
-    if (store->constrains) serve_all(store, change, CONSTRAIN);
+    if (store->held_count > 0) serve_all(store, change, FOLLOW);
     return end_write(store, 1);
 }
 
@@ -250,8 +251,6 @@ static clq_status make_array(const clq_store *store, float **out) {
 
 static clq_status make_arrays(clq_store *store, const clq_store_config *config) {
     bool spares = false;
-    for (size_t v = 0; v < config->variable_count; v++)
-        store->constrains = store->constrains || clq_constrains(&config->variables[v].constraint);
     CLQ_TRY(make_array(store, &store->parameters));
     CLQ_TRY(make_array(store, &store->gradient));
     for (unsigned i = 0; i < store->states_count; i++) CLQ_TRY(make_array(store, &store->states[i]));
@@ -260,8 +259,8 @@ static clq_status make_arrays(clq_store *store, const clq_store_config *config) 
     for (unsigned i = 0; i < store->optimizer_count; i++)
         ratios = ratios || clq_optimizer_has_trust_ratio(&store->optimizers[i]);
     const size_t variables = CLQ_MAX(config->variable_count, (size_t)1);
-    for (size_t v = 0; v < config->variable_count; v++) spares = spares || config->variables[v].spared;
-    if (!clips && !ratios && !spares && !store->constrains && config->other_count == 0) return CLQ_OK;
+    for (size_t v = 0; v < config->variable_count; v++) spares = spares || config->variables[v].treatment.spared;
+    if (!clips && !ratios && !spares && config->other_count == 0) return CLQ_OK;
     store->variable_count = config->variable_count;
     if (!(store->variables = clq_alloc(variables, sizeof *store->variables))) return CLQ_MEMORY;
     memcpy(store->variables, config->variables, store->variable_count * sizeof *store->variables);
@@ -316,6 +315,8 @@ clq_status clq_store_create(const clq_store_config *config, clq_store **out) {
     if (!store) return CLQ_MEMORY;
     take_optimizers(store, config);
     store->clip = config->clip;
+    store->held = config->held;
+    store->held_count = config->held_count;
     store->bytes = config->bytes;
     store->parts = parts_of(config->bytes, config->parts);
     clq_status status;

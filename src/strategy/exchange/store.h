@@ -15,9 +15,7 @@ typedef struct clq_store clq_store;
 /* A variable's floats in the arrays. */
 typedef struct clq_store_variable {
     size_t first, floats;
-    bool spared;                       /* does not decay */
-    unsigned optimizer;                /* 0: the main one, or 1 + its place among the others */
-    clq_constraint_problem constraint; /* behind each update */
+    clq_treatment treatment;
 } clq_store_variable;
 typedef struct clq_store_config {
     clq_optimizer optimizer;     /* the main one */
@@ -28,9 +26,11 @@ typedef struct clq_store_config {
     clq_clip clip;
     bool averages; /* keeps a moving average of the parameters */
     /* (variable_count) in rising order, copied; needed where gradients are clipped by a norm, an optimizer has a trust
-     * ratio, there are others, or a variable is spared or has a constraint. */
+     * ratio, there are others, or a variable is spared. */
     const clq_store_variable *variables;
     size_t variable_count;
+    const clq_held *held; /* (held_count) what follows updates; outlives the store */
+    size_t held_count;
 } clq_store_config;
 /* Errors: MEMORY, SYSTEM. */
 clq_status clq_store_create(const clq_store_config *config, clq_store **out);

@@ -1,11 +1,7 @@
-/* Constraints on variables: what a program asks for, and those of the variables that weights hold. */
+/* Constraints on variables: numbers that are not below 0, or norms between two bounds, behind each update. */
 #include "graph/model.h"
-#include "graph/plan.h"
 
 #include <math.h>
-#include <string.h>
-
-/* ---- of a model ---- */
 
 /* Axes of the variable's own, which are summed over, as sizes that are kept and summed over in turns. */
 static clq_status find_sizes(const clq_variable *v, const clq_axes *axes, size_t sizes[5]) {
@@ -29,11 +25,10 @@ static clq_status find_sizes(const clq_variable *v, const clq_axes *axes, size_t
     return CLQ_OK;
 }
 
-/* All are norms between two bounds. */
-clq_constraint_problem clq_constraint_problem_of(const clq_variable *v) {
-    const clq_constraint *c = &v->constraint;
+/* Of a variable with a constraint. All but one are norms between two bounds. */
+static clq_constraint_problem problem_of(const clq_variable *v) {
+    const clq_constraint *c = &v->properties.constraint;
     clq_constraint_problem p = {.least = 0, .most = c->most, .rate = 1};
-    if (c->kind == CLQ_CONSTRAINT_NONE) return (clq_constraint_problem){.rate = 1};
     if (c->kind == CLQ_CONSTRAINT_NON_NEGATIVE)
         return (clq_constraint_problem){.non_negative = true, .sizes = {v->elements, 1, 1, 1, 1}};
     if (c->kind == CLQ_CONSTRAINT_UNIT_NORM) p.least = p.most = 1;
@@ -64,32 +59,23 @@ clq_tensor clq_constrain(clq_model *model, clq_tensor x, const char *variable, c
     const clq_status status =
         v ? check(v, constraint) : clq_fail(CLQ_ARGUMENT, "it has no variable '%.60s'", variable ? variable : "");
     if (status != CLQ_OK) return clq_model_fail(model, status, layer->name);
-    v->constraint = *constraint;
+    v->properties.constraint = *constraint;
     return x;
 }
 
-bool clq_model_constrains(const clq_model *model) {
-    for (uint32_t i = 0; i < model->variable_count; i++)
-        if (model->variables[i].constraint.kind && model->variables[i].role == CLQ_ROLE_TRAINABLE) return true;
-    return false;
+static bool is_on(const clq_properties *properties) { return properties->constraint.kind != CLQ_CONSTRAINT_NONE; }
+
+static void follow(clq_list *list, const clq_variable *variable, size_t block, clq_value w) {
+    const clq_constraint_problem problem = problem_of(variable);
+    clq_constrain_weights(list, &problem, block, w);
 }
 
-/* ---- of weights, behind their update ---- */
-
-static bool is_held(const clq_weights *weights, uint32_t i) {
-    const clq_variable *v = &weights->model->variables[i];
-    return v->constraint.kind && v->role == CLQ_ROLE_TRAINABLE && weights->offsets[i] != CLQ_NO_OFFSET;
+static void follow_on_host(const clq_variable *variable, float *w) {
+    const clq_constraint_problem problem = problem_of(variable);
+    clq_constrain_on_host(&problem, w);
 }
 
-clq_status clq_weights_take_constraints(clq_weights *weights) {
-    size_t count = 0;
-    for (uint32_t i = 0; i < weights->model->variable_count; i++) count += is_held(weights, i);
-    if (count == 0) return CLQ_OK;
-    if (!(weights->constraints = clq_alloc(count, sizeof *weights->constraints))) return CLQ_MEMORY;
-    for (uint32_t i = 0; i < weights->model->variable_count; i++)
-        if (is_held(weights, i))
-            weights->constraints[weights->constraint_count++] =
-                (clq_held_constraint){.block = weights->offsets[i] / CLQ_VARIABLE_ALIGN,
-                                      .problem = clq_constraint_problem_of(&weights->model->variables[i])};
-    return CLQ_OK;
-}
+const clq_property clq_property_constraint = {.names = "constraints on its weights",
+                                              .is_on = is_on,
+                                              .follow = follow,
+                                              .follow_on_host = follow_on_host};
