@@ -50,30 +50,28 @@ void clq_keras_read_initialiser(clq_keras_attributes *a, const char *key, clq_in
 /* What the kind's rows take, of a layer whose first input is x. config: of the kind, zero. */
 void clq_keras_read_rows(clq_keras_attributes *a, const clq_layer_kind *kind, const clq_model_tensor *x, void *config);
 
-/* ---- penalties (keras_penalties.c) ---- */
+/* ---- properties of variables (keras_properties.c) ---- */
 
-/* Takes the keys of regularizers that are supported. */
-void clq_keras_take_penalties(clq_keras_attributes *a);
-/* Gives the variables of the layer that gave x the penalties of its configuration. */
-void clq_keras_add_penalties(clq_model *model, clq_tensor x, json_t *config);
+/* What keys with one end give to variables. In clq_properties each reads and writes its own alone. */
+typedef struct clq_keras_property {
+    const char *end;     /* "_regularizer" */
+    const char *one;     /* what variables have: "a penalty" */
+    const char *besides; /* "activity": "activity_regularizer" is about no variable. NULL: all are */
+    bool (*read)(json_t *value, clq_properties *out); /* false: it is none of Keras's own */
+    void (*give)(clq_model *model, clq_tensor x, const char *variable, const clq_properties *found);
+    bool (*is_on)(const clq_properties *found);
+    bool (*is_same)(const clq_properties *a, const clq_properties *b);
+    json_t *(*write)(const clq_properties *found); /* NULL if memory is out */
+} clq_keras_property;
+extern const clq_keras_property clq_keras_penalty, clq_keras_constraint;
+bool clq_keras_is_own(json_t *object); /* no module of others is named */
+
+/* Takes the keys that are supported. */
+void clq_keras_take_properties(clq_keras_attributes *a);
+/* Gives the variables of the layer that gave x the properties of its configuration. */
+void clq_keras_give_properties(clq_model *model, clq_tensor x, json_t *config);
 /* Adds them to what is written of the layer. *config: NULL once memory is out. Errors: UNSUPPORTED. */
-clq_status clq_keras_write_penalties(const clq_model *model, const clq_layer *layer, json_t **config);
-
-/* What keys about variables mean. "kernel_regularizer" has the subject "kernel" by the end "_regularizer"; false: the key
- * has another end. "kernel": what a variable is to its layer. A layer's variable number k; NULL: none. Whether a subject
- * means a variable; and whether a layer may do without any. */
-enum { CLQ_KERAS_SUBJECT_MAX = 40 };
-bool clq_keras_find_subject(const char *key, const char *end, char subject[CLQ_KERAS_SUBJECT_MAX]);
-const char *clq_keras_what_of(const clq_layer *layer, const clq_variable *variable);
-const clq_variable *clq_keras_variable_at(const clq_model *model, const clq_layer *layer, size_t k);
-bool clq_keras_means(const clq_layer *layer, const char *subject, const char *what);
-bool clq_keras_is_optional(const char *subject);
-
-/* ---- constraints (keras_constraints.c): the same of keys of constraints ---- */
-
-void clq_keras_take_constraints(clq_keras_attributes *a);
-void clq_keras_add_constraints(clq_model *model, clq_tensor x, json_t *config);
-clq_status clq_keras_write_constraints(const clq_model *model, const clq_layer *layer, json_t **config);
+clq_status clq_keras_write_properties(const clq_model *model, const clq_layer *layer, json_t **config);
 
 /* ---- layers ---- */
 

@@ -1,8 +1,6 @@
-/* Constraints on variables: `kernel_constraint` is of the variable that `kernel_initializer` is of. A class of Keras's
- * is a row, by which it is read and written. */
+/* Constraints on variables. A class of Keras's is a row, by which it is read and written. */
 #include "interop/keras.h"
 
-#include <stdio.h>
 #include <string.h>
 
 typedef struct constraint_class {
@@ -65,10 +63,10 @@ static bool read_config(const constraint_class *class, json_t *config, clq_const
 }
 
 /* As an object or by name; false: it is none of Keras's own. */
-static bool read_constraint(json_t *value, clq_constraint *out) {
-    const char *module = json_string_value(json_object_get(value, "module"));
+static bool read_constraint(json_t *value, clq_properties *found) {
+    clq_constraint *out = &found->constraint;
     const char *name = json_is_string(value) ? json_string_value(value) : clq_keras_class(value);
-    if (module && strncmp(module, "keras.", 6) != 0) return false;
+    if (!clq_keras_is_own(value)) return false;
     for (size_t i = 0; i < CLQ_COUNT_OF(classes); i++) {
         const constraint_class *class = &classes[i];
         bool meant = strcmp(name, class->class_name) == 0;
@@ -81,40 +79,8 @@ static bool read_constraint(json_t *value, clq_constraint *out) {
     return false;
 }
 
-void clq_keras_take_constraints(clq_keras_attributes *a) {
-    const char *key;
-    json_t *value;
-    char subject[CLQ_KERAS_SUBJECT_MAX];
-    clq_constraint ignored;
-    json_object_foreach(a->object, key, value) {
-        if (!clq_keras_find_subject(key, "_constraint", subject)) continue;
-        if (!json_is_null(value) && !read_constraint(value, &ignored)) continue; /* refused at the end */
-        (void)clq_keras_attribute(a, key);
-    }
-}
-
-static void add_constraint(clq_model *model, clq_tensor x, const char *subject, const clq_constraint *found) {
-    const clq_layer *layer = &model->layers[model->tensors[x.id - 1].layer - 1];
-    bool known = clq_keras_is_optional(subject);
-    for (size_t k = 0; k < layer->variable_places; k++) {
-        const clq_variable *v = clq_keras_variable_at(model, layer, k);
-        if (!v || !clq_keras_means(layer, subject, clq_keras_what_of(layer, v))) continue;
-        (void)clq_constrain(model, x, clq_keras_what_of(layer, v), found);
-        known = true;
-    }
-    if (!known) (void)clq_constrain(model, x, subject, found); /* fails: there is none */
-}
-
-void clq_keras_add_constraints(clq_model *model, clq_tensor x, json_t *config) {
-    const char *key;
-    json_t *value;
-    char subject[CLQ_KERAS_SUBJECT_MAX];
-    clq_constraint found;
-    json_object_foreach(config, key, value) {
-        if (!json_is_null(value) && clq_keras_find_subject(key, "_constraint", subject) &&
-            read_constraint(value, &found))
-            add_constraint(model, x, subject, &found);
-    }
+static void give(clq_model *model, clq_tensor x, const char *variable, const clq_properties *found) {
+    (void)clq_constrain(model, x, variable, &found->constraint);
 }
 
 /* ---- writing ---- */
@@ -129,7 +95,8 @@ static json_t *write_axes(const clq_axes *axes) {
     return list;
 }
 
-static json_t *write_constraint(const clq_constraint *c) {
+static json_t *write_constraint(const clq_properties *found) {
+    const clq_constraint *c = &found->constraint;
     const constraint_class *class = &classes[0];
     json_t *config = json_object();
     for (size_t i = 0; i < CLQ_COUNT_OF(classes); i++)
@@ -142,50 +109,20 @@ static json_t *write_constraint(const clq_constraint *c) {
                      config, "registered_name");
 }
 
-static bool is_same(const clq_constraint *a, const clq_constraint *b) {
+static bool is_on(const clq_properties *found) { return found->constraint.kind != CLQ_CONSTRAINT_NONE; }
+
+static bool is_same(const clq_properties *first, const clq_properties *second) {
+    const clq_constraint *a = &first->constraint, *b = &second->constraint;
     bool same = a->kind == b->kind && a->least == b->least && a->most == b->most && a->rate == b->rate &&
                 a->axes.count == b->axes.count;
     for (unsigned i = 0; i < a->axes.count && same; i++) same = a->axes.axes[i] == b->axes.axes[i];
     return same;
 }
 
-/* What all variables that the subject means have, NULL: none; false: they differ. count: how many are constrained. */
-static bool find_constraint(const clq_model *model, const clq_layer *layer, const char *subject,
-                            const clq_constraint **out, size_t *count) {
-    bool first = true, same = true;
-    *out = NULL;
-    for (size_t k = 0; k < layer->variable_places; k++) {
-        const clq_variable *v = clq_keras_variable_at(model, layer, k);
-        if (!v || !clq_keras_means(layer, subject, clq_keras_what_of(layer, v))) continue;
-        same = same && (first || is_same(*out, &v->properties.constraint));
-        *out = &v->properties.constraint;
-        *count += v->properties.constraint.kind != CLQ_CONSTRAINT_NONE;
-        first = false;
-    }
-    return same;
-}
-
-clq_status clq_keras_write_constraints(const clq_model *model, const clq_layer *layer, json_t **config) {
-    size_t written = 0, all = 0;
-    bool fits = true;
-    for (size_t i = 0; i < layer->kind->attribute_count; i++) {
-        char subject[CLQ_KERAS_SUBJECT_MAX], key[64];
-        const clq_constraint *found;
-        if (layer->kind->attributes[i].type != CLQ_ATTRIBUTE_INITIALISER ||
-            !clq_keras_find_subject(layer->kind->attributes[i].key, "_initializer", subject))
-            continue;
-        fits = find_constraint(model, layer, subject, &found, &written) && fits;
-        if (!found || found->kind == CLQ_CONSTRAINT_NONE) continue;
-        (void)snprintf(key, sizeof key, "%s_constraint", subject);
-        *config = clq_json_put(*config, key, write_constraint(found));
-    }
-    for (size_t k = 0; k < layer->variable_places; k++) {
-        const clq_variable *v = clq_keras_variable_at(model, layer, k);
-        all += v && v->properties.constraint.kind;
-    }
-    if (fits && written == all) return CLQ_OK;
-    return clq_fail(CLQ_UNSUPPORTED,
-                    "layer '%s': Keras's %s has no constraint for the variables that have one, or has one for several "
-                    "that have different ones",
-                    layer->name, layer->kind->type);
-}
+const clq_keras_property clq_keras_constraint = {.end = "_constraint",
+                                                 .one = "one",
+                                                 .read = read_constraint,
+                                                 .give = give,
+                                                 .is_same = is_same,
+                                                 .is_on = is_on,
+                                                 .write = write_constraint};

@@ -116,8 +116,7 @@ static clq_status add_layer(clq_model *model, json_t *layer, size_t index, const
     a.next_tensor = call->positional + 1;
     const char *name = clq_keras_text(&a, "name", NULL);
     take_common(&a, kind);
-    clq_keras_take_penalties(&a);
-    clq_keras_take_constraints(&a);
+    clq_keras_take_properties(&a);
     const bool frozen = !clq_keras_flag(&a, "trainable", true) || call->frozen;
     clq_keras_read_rows(&a, kind, &model->tensors[inputs[0].id - 1], config);
     if (a.arguments) clq_keras_refuse(&a, CLQ_UNSUPPORTED, "args", "only tensors can be arguments of a call");
@@ -126,8 +125,7 @@ static clq_status add_layer(clq_model *model, json_t *layer, size_t index, const
     if (call->scope && *name && snprintf(inner, sizeof inner, "%s.%s", call->scope, name) < (int)sizeof inner)
         name = inner;
     *out = clq_model_add_layer(model, kind, name, config, inputs, count);
-    if (out->id) clq_keras_add_penalties(model, *out, json_object_get(layer, "config"));
-    if (out->id) clq_keras_add_constraints(model, *out, json_object_get(layer, "config"));
+    if (out->id) clq_keras_give_properties(model, *out, json_object_get(layer, "config"));
     if (frozen && out->id) (void)clq_freeze(model, *out);
     if (model->error.status != CLQ_OK) *out = (clq_tensor){0};
     return out->id ? CLQ_OK : clq_fail_within(clq_error_raise(&model->error), "%s", a.path);

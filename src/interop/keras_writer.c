@@ -188,8 +188,7 @@ static json_t *write_config(const writing *w, const clq_layer *layer, const char
                 clq_fail(CLQ_UNSUPPORTED, "layer '%s': Keras's %s has no %s", layer->name, layer->kind->type, row->key);
         config = clq_json_put(config, row->key, value);
     }
-    if (*status == CLQ_OK) *status = clq_keras_write_penalties(w->model, layer, &config);
-    if (*status == CLQ_OK) *status = clq_keras_write_constraints(w->model, layer, &config);
+    if (*status == CLQ_OK) *status = clq_keras_write_properties(w->model, layer, &config);
     return config;
 }
 
