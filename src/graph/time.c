@@ -50,6 +50,7 @@ void clq_model_add_key(const clq_model *model, clq_text *to) {
         const clq_variable *variable = &model->variables[v];
         clq_text_add(to, "variable of %u role %d", variable->layer, (int)variable->role);
         for (uint32_t d = 0; d < variable->shape.rank; d++) clq_text_add(to, " %zu", variable->shape.dims[d]);
+        clq_properties_add_key(&variable->properties, to);
         clq_text_add(to, "\n");
     }
     for (uint32_t o = 0; o < model->output_count; o++) clq_text_add(to, "output %u\n", model->outputs[o]);

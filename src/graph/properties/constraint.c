@@ -65,6 +65,12 @@ clq_tensor clq_constrain(clq_model *model, clq_tensor x, const char *variable, c
 
 static bool is_on(const clq_properties *properties) { return properties->constraint.kind != CLQ_CONSTRAINT_NONE; }
 
+static void add_key(const clq_properties *properties, clq_text *to) {
+    const clq_constraint *c = &properties->constraint;
+    clq_text_add(to, " constraint %d %.17g %.17g %.17g of", (int)c->kind, c->least, c->most, c->rate);
+    for (unsigned i = 0; i < c->axes.count; i++) clq_text_add(to, " %d", c->axes.axes[i]);
+}
+
 static void follow(clq_list *list, const clq_variable *variable, size_t block, clq_value w) {
     const clq_constraint_problem problem = problem_of(variable);
     clq_constrain_weights(list, &problem, block, w);
@@ -77,5 +83,6 @@ static void follow_on_host(const clq_variable *variable, float *w) {
 
 const clq_property clq_property_constraint = {.names = "constraints on its weights",
                                               .is_on = is_on,
+                                              .add_key = add_key,
                                               .follow = follow,
                                               .follow_on_host = follow_on_host};

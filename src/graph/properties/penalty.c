@@ -22,6 +22,10 @@ clq_tensor clq_regularise(clq_model *model, clq_tensor x, const char *variable, 
 
 static bool is_on(const clq_properties *properties) { return properties->l1 != 0 || properties->l2 != 0; }
 
+static void add_key(const clq_properties *properties, clq_text *to) {
+    clq_text_add(to, " penalty %.17g %.17g", properties->l1, properties->l2);
+}
+
 /* ---- in the loss ---- */
 
 /* What there are no penalties with; NULL: they can be. Totals of a loss that counts nothing have no room for them. */
@@ -60,7 +64,7 @@ static void join_loss(clq_expansion *e, uint32_t index) {
     clq_graph_add_node(e->graph, &node);
 }
 const clq_property clq_property_penalty = {
-    .names = "penalties on its weights", .is_on = is_on, .join_loss = join_loss};
+    .names = "penalties on its weights", .is_on = is_on, .add_key = add_key, .join_loss = join_loss};
 
 /* ---- as operations ---- */
 

@@ -16,6 +16,11 @@ const clq_property *clq_model_follows(const clq_model *model) {
     return found;
 }
 
+void clq_properties_add_key(const clq_properties *properties, clq_text *to) {
+    for (size_t i = 0; i < CLQ_COUNT_OF(rows); i++)
+        if (rows[i]->is_on(properties)) rows[i]->add_key(properties, to);
+}
+
 void clq_properties_join_loss(clq_expansion *e) {
     for (uint32_t i = 0; i < e->model->variable_count; i++) {
         const clq_variable *v = &e->model->variables[i];

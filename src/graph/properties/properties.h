@@ -23,6 +23,7 @@ typedef struct clq_properties {
 typedef struct clq_property {
     const char *names; /* of a model: "constraints on its weights" */
     bool (*is_on)(const clq_properties *properties);
+    void (*add_key)(const clq_properties *properties, clq_text *to); /* all that tells it from others */
     /* Adds its part of the loss to the graph, of variable `index`, which the graph reads. NULL: it has none. */
     void (*join_loss)(clq_expansion *e, uint32_t index);
     /* What follows an update of all replicas, of a variable that is whole: so it is in the way of a sharded update, of
@@ -36,6 +37,8 @@ extern const clq_property clq_property_penalty, clq_property_constraint;
 /* The first property that follows the variable's updates, if it is trained; of a model's variables. NULL: none. */
 const clq_property *clq_variable_follows(const clq_variable *variable);
 const clq_property *clq_model_follows(const clq_model *model);
+/* What tells variables with these from others: nothing if there are none. */
+void clq_properties_add_key(const clq_properties *properties, clq_text *to);
 /* Of the weights that the graph reads and trains. */
 void clq_properties_join_loss(clq_expansion *e);
 
