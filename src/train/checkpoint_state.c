@@ -242,6 +242,10 @@ clq_status clq_checkpoint_seek(const clq_checkpoint *from, const char *folder, c
     return status == CLQ_OK ? CLQ_OK : clq_fail_within(status, "%s: the data were cut into other batches", folder);
 }
 
+bool clq_trainer_labels_are_samples(const clq_trainer *trainer, const clq_dataset *validation) {
+    return validation ? clq_dataset_get_info(validation)->labels_are_samples : trainer->labels_are_samples;
+}
+
 /* Weights of classes do not count in a validation, and those of samples where its set has them. */
 void clq_trainer_describe_losses(const clq_trainer *trainer, const clq_dataset *validation, clq_text *text) {
     const char *weights = json_string_value(json_object_get(trainer->settings, "settings/class-weights"));
@@ -254,8 +258,7 @@ void clq_trainer_describe_losses(const clq_trainer *trainer, const clq_dataset *
         if (p->weight != 1.0f) clq_text_add(text, " times %.9g", (double)p->weight);
     }
     if (!validation && weights && *weights) clq_text_add(text, ", class weights %s", weights);
-    if (validation ? clq_dataset_get_info(validation)->labels_are_samples : trainer->labels_are_samples)
-        clq_text_add(text, ", of the samples");
+    if (clq_trainer_labels_are_samples(trainer, validation)) clq_text_add(text, ", of the samples");
 }
 
 /* "out: sparse_categorical_crossentropy 0 0 1 0.25 2 0 0, categorical_accuracy 0": what an epoch's totals are of; all

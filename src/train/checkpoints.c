@@ -407,6 +407,7 @@ static clq_status apply(clq_checkpoints *c, clq_checkpoint *from, const char *fo
                         clq_dataset *data) {
     clq_fit_place place;
     bool has_place;
+    if (data) trainer->labels_are_samples = clq_dataset_get_info(data)->labels_are_samples;
     CLQ_TRY(clq_checkpoint_get_place(from, folder, trainer, data, &place, &has_place));
     if (data) CLQ_TRY(clq_checkpoint_seek(from, folder, trainer, data));
     CLQ_TRY(clq_checkpoint_apply(from, folder, trainer));

@@ -95,12 +95,16 @@ static clq_status check_name(const clq_watch *watch, const clq_trainer *trainer,
     return status;
 }
 
-/* By names: "loss", "val_loss", "OUTPUT_loss". What a metric is its name tells. */
+/* By names: "loss", "val_loss", "OUTPUT_loss". What a metric is its name tells, but for whose labels it compares. */
 static bool is_loss(const char *name) { return find_end(name, strlen(name), "loss") != SIZE_MAX; }
 
-static clq_status hash_losses(const clq_trainer *trainer, const clq_dataset *tested, clq_hash128 *out) {
+static clq_status hash_figure(const clq_watch *watch, const clq_trainer *trainer, const clq_dataset *tested,
+                              clq_hash128 *out) {
     clq_text text = {0};
-    clq_trainer_describe_losses(trainer, tested, &text);
+    if (is_loss(watch->monitor.name))
+        clq_trainer_describe_losses(trainer, tested, &text);
+    else
+        clq_text_add(&text, "of %s", clq_trainer_labels_are_samples(trainer, tested) ? "the samples" : "labels");
     if (!text.failed) *out = clq_hash128_of(text.data, text.length, 0);
     clq_free(text.data);
     return text.failed ? CLQ_MEMORY : CLQ_OK;
@@ -108,15 +112,14 @@ static clq_status hash_losses(const clq_trainer *trainer, const clq_dataset *tes
 
 clq_status clq_watch_begin(clq_watch *watch, const clq_trainer *trainer, const clq_fit_config *config,
                            const char *who) {
-    clq_hash128 losses = {0};
+    clq_hash128 losses;
     CLQ_TRY(check_name(watch, trainer, config, who));
     const clq_dataset *tested = is_validation(watch->monitor.name) ? config->validation : NULL;
-    if (is_loss(watch->monitor.name)) CLQ_TRY(hash_losses(trainer, tested, &losses));
+    CLQ_TRY(hash_figure(watch, trainer, tested, &losses));
     const bool known = watch->losses.low != 0 || watch->losses.high != 0;
     if (watch->any && known && (watch->losses.low != losses.low || watch->losses.high != losses.high)) {
-        clq_log(CLQ_LOG_WARNING,
-                "%s: its best %s is of another loss than the training's: the best is looked for from here on", who,
-                watch->monitor.name);
+        clq_log(CLQ_LOG_WARNING, "%s: its best %s is of %s than the training's: the best is looked for from here on",
+                who, watch->monitor.name, is_loss(watch->monitor.name) ? "another loss" : "other labels");
         clq_watch_forget(watch);
         watch->anew = true;
     }

@@ -76,6 +76,8 @@ typedef enum clq_resumption {
     CLQ_RESUMED_TAKEN,  /* it holds from there on */
     CLQ_RESUMED_WARNED, /* the same, and a warning names both values */
     CLQ_RESUMED_ANEW,   /* the same, and what was counted or compared by the former value begins anew, with a warning */
+    CLQ_RESUMED_PLACED, /* the same, and if an epoch's batches are others the training goes on at the same part of it,
+                           with a warning */
     CLQ_RESUMED_KEPT,   /* that of the checkpoint stays */
     CLQ_RESUMED_REFUSED /* the checkpoint is left out: it has no state for this */
 } clq_resumption;
@@ -111,7 +113,7 @@ typedef struct clq_setting {
     struct {
         clq_file_use use;
         const char *(*path)(const char *value); /* in a value; NULL: in none. Without it each value is one */
-        bool (*holds)(const char *name);    /* of a folder: its files; NULL: it is a file */
+        bool (*holds)(const char *name);        /* of a folder: its files; NULL: it is a file */
     } file;
     struct {
         clq_member_type type;

@@ -33,7 +33,7 @@ struct clq_trainer {
     char *optimizer_text;                  /* what checkpoints tell trainings apart by */
     json_t *settings;                      /* likewise: texts by name, as settings.h records them */
     uint64_t step;                         /* updates so far */
-    bool labels_are_samples;               /* of the training set that clq_fit has, or had last */
+    bool labels_are_samples;               /* of the training set that it has, or had last */
     bool rate_set;                         /* by hand: the optimizer's is no longer the config's */
     double last_rate;                      /* learning rate of the last; before the first, nothing */
     double asked_rate;                     /* what learning_rate gave for update asked_step - 1 */
@@ -72,6 +72,7 @@ struct clq_trainer {
 /* What the losses of the model's outputs are, with all numbers that they take: of a validation on this set, or, NULL,
  * of training (checkpoint_state.c). */
 void clq_trainer_describe_losses(const clq_trainer *trainer, const clq_dataset *validation, clq_text *text);
+bool clq_trainer_labels_are_samples(const clq_trainer *trainer, const clq_dataset *validation); /* likewise */
 
 /* mixed.c: the config's precision, and what plans are made of it. */
 clq_status clq_mixed_check(const clq_trainer_config *config);

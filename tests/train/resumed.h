@@ -9,6 +9,9 @@
 #include "train/trainer.h"
 #include <clique/checkpoint.h>
 
+#include <stdio.h>
+#include <string.h>
+
 /* Epochs of five batches, the last of which is ragged. Shares of three replicas and micro-batches are no less than the
  * 8 rows of a tile, so that all have the same kernels. */
 enum { BATCH = 32, SAMPLES = 4 * BATCH + 5, INPUTS = 6, CLASSES = 3, WEIGHTS_MOST = 4096 };
@@ -127,6 +130,26 @@ static inline void make_steps(clq_trainer *trainer, clq_dataset *data, unsigned 
 static inline clq_checkpoints *open_checkpoints(const char *folder) {
     clq_checkpoints *checkpoints;
     assert_ok(clq_checkpoints_open(&(clq_checkpoints_config){.folder = folder, .resume = true}, &checkpoints));
+    return checkpoints;
+}
+
+/* Warnings, a line each, of programs that have it as the sink of their log. */
+static char warned[4000];
+
+static inline void keep_warning(void *context, clq_log_level level, const char *line) {
+    (void)context;
+    if (level == CLQ_LOG_WARNING) snprintf(warned + strlen(warned), sizeof warned - strlen(warned), "%s\n", line);
+}
+
+/* A checkpoint of two steps. */
+static inline clq_checkpoints *save_two(const clq_model *model, clq_dataset *data, const setting *s,
+                                        const char *optimizer, const char *name) {
+    clq_checkpoints *checkpoints = open_checkpoints(files_path(name));
+    clq_trainer *trainer = make_trainer(model, s, optimizer);
+    make_steps(trainer, data, 2);
+    assert_ok(clq_checkpoints_save(checkpoints, trainer, data));
+    clq_checkpoints_wait(checkpoints);
+    clq_trainer_destroy(trainer);
     return checkpoints;
 }
 

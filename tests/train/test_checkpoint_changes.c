@@ -4,26 +4,6 @@
 #include "train/resumed.h"
 
 #include <math.h>
-#include <string.h>
-
-static char warned[4000];
-
-static void keep_warning(void *context, clq_log_level level, const char *line) {
-    (void)context;
-    if (level == CLQ_LOG_WARNING) snprintf(warned + strlen(warned), sizeof warned - strlen(warned), "%s\n", line);
-}
-
-/* A checkpoint of two steps. */
-static clq_checkpoints *save_two(const clq_model *model, clq_dataset *data, const setting *s, const char *optimizer,
-                                 const char *name) {
-    clq_checkpoints *checkpoints = open_checkpoints(files_path(name));
-    clq_trainer *trainer = make_trainer(model, s, optimizer);
-    make_steps(trainer, data, 2);
-    assert_ok(clq_checkpoints_save(checkpoints, trainer, data));
-    clq_checkpoints_wait(checkpoints);
-    clq_trainer_destroy(trainer);
-    return checkpoints;
-}
 
 /* Two slots each, that mean something else. */
 static void slots_of_another_rule_are_refused(void **state) {
@@ -36,26 +16,6 @@ static void slots_of_another_rule_are_refused(void **state) {
     assert_int_equal(clq_checkpoints_restore(checkpoints, trainer, data, &step), CLQ_MISMATCH);
     assert_non_null(strstr(clq_error_detail(), "rmsprop_centered"));
     assert_int_equal(step, 77);
-    clq_trainer_destroy(trainer);
-    clq_checkpoints_close(checkpoints);
-    clq_dataset_destroy(data);
-    clq_model_destroy(model);
-}
-
-/* Two of five batches are over: 3.6 of nine. */
-static void other_batches_go_on_at_the_same_part(void **state) {
-    (void)state;
-    clq_model *model = make_model(false, 8);
-    clq_dataset *data = make_data();
-    uint64_t step, epoch, index;
-    clq_checkpoints *checkpoints = save_two(model, data, &settings[0], "adam", "batches");
-    clq_trainer *trainer = make_trainer(model, &settings[0], "adam");
-    assert_ok(clq_dataset_batch(data, BATCH / 2, false));
-    assert_ok(clq_checkpoints_restore(checkpoints, trainer, data, &step));
-    clq_dataset_tell(data, &epoch, &index);
-    assert_int_equal(step, 2);
-    assert_int_equal(epoch, 0);
-    assert_int_equal(index, 4);
     clq_trainer_destroy(trainer);
     clq_checkpoints_close(checkpoints);
     clq_dataset_destroy(data);
@@ -444,7 +404,6 @@ static void setting_aside_comes_first(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(slots_of_another_rule_are_refused),
-        cmocka_unit_test(other_batches_go_on_at_the_same_part),
         cmocka_unit_test(fewer_local_steps),
         cmocka_unit_test(scales_go_on_from_other_initial_ones),
         cmocka_unit_test(totals_of_other_metrics_begin_anew),
