@@ -281,7 +281,9 @@ set_target_properties(test_bench_stepper PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${C
 add_test(NAME bench/stepper COMMAND test_bench_stepper)
 add_dependencies(test_bench_stepper clq_discrete_layer)
 if(TARGET clique-keras-files)
-  add_dependencies(test_interop_keras_files clique-keras-files)
+  foreach(name keras_files keras_file_damage keras_frozen)
+    add_dependencies(test_interop_${name} clique-keras-files)
+  endforeach()
 endif()
 set_tests_properties(bench/stepper PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 300)
 
@@ -323,7 +325,7 @@ foreach(name comm/combine interop/golden interop/golden_families world/train_ope
     world/why_openmpi graph/step_graph graph/drawn_graphs graph/exchange world/launch_openmpi ops/conv2d world/failure_threads
     compilers/kernels cli/contract ops/dense train/paths train/strict train/recompute cli/choice ops/update why/probe cli/build
     train/failure cli/peers graph/tune train/checkpoint ops/winograd train/features graph/fused_step ops/activation train/mixed
-    graph/chains interop/golden_gpu oclgrind/ops_conv2d cli/faults soak/caches interop/keras_json)
+    graph/chains interop/golden_gpu oclgrind/ops_conv2d cli/faults soak/caches interop/keras_damage)
   if(TEST ${name})
     set_tests_properties(${name} PROPERTIES COST ${cost})
   endif()

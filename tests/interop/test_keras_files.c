@@ -1,59 +1,11 @@
 /* Keras's .keras and .weights.h5 files against those that Keras saved (tests/golden/keras_files.py): predictions are
- * Keras's, what is saved has the same members with the same bytes, and damaged files are refused. Loading in part, by
- * name maps, and freezing by names, too. */
-#include "formats/formats.h"
-#include "interop/interop.h"
-#include "support/apart.h"
-#include "support/check.h"
-#include "support/files.h"
-#include "support/system.h"
-#include <clique/clique.h>
+ * Keras's, and what is saved has the same members with the same bytes. Loading in part, and by name maps, too. */
+#include "interop/keras_files.h"
 
-#include <fcntl.h>
 #include <math.h>
-#include <stdlib.h>
-#include <sys/file.h>
-#include <sys/stat.h>
-#include <time.h>
-#include <unistd.h>
 
-enum { SAMPLES = 2 };
 /* The last one has a layer of keras_hub. */
 static const char *const goldens[] = {"images", "nested", "sequences", "block"};
-
-static char *golden_path(const char *name, const char *ending) {
-    char *path = clq_strprintf("%s/tests/golden/keras_files/%s%s", getenv("CLQ_TEST_SOURCE"), name, ending);
-    assert_non_null(path);
-    return path;
-}
-
-static clq_model *read_model(const char *name) {
-    char *path = golden_path(name, ".keras");
-    clq_model *model;
-    assert_ok(clq_model_read_keras(path, NULL, &model));
-    clq_free(path);
-    return model;
-}
-
-static clq_trainer *open_trainer(const clq_model *model) {
-    clq_trainer_config config = apart_config();
-    clq_devices devices;
-    clq_trainer *trainer;
-    config.loss = clq_loss_default(CLQ_LOSS_MEAN_SQUARED_ERROR);
-    config.metrics = "none";
-    config.global_batch = SAMPLES;
-    config.sample_dtype = CLQ_F32;
-    config.inference_only = true;
-    assert_ok(clq_devices_select(sys, "pocl:0", &devices));
-    assert_ok(clq_trainer_create(model, &devices, &config, &trainer));
-    return trainer;
-}
-
-static void load_golden(clq_trainer *trainer, const char *name) {
-    char *path = golden_path(name, ".keras");
-    assert_ok(clq_trainer_load(trainer, path));
-    clq_free(path);
-}
 
 /* All variables, one behind the other; clq_free. */
 static float *values_of(const clq_model *model, clq_trainer *trainer, size_t *count) {
@@ -212,13 +164,6 @@ static void models_made_here_have_keras_s_places(void **state) {
     assert_fails(CLQ_FORMAT, "weights alone", clq_model_read_keras(path, NULL, &model));
     clq_trainer_destroy(trainer);
     clq_model_destroy(model);
-}
-
-static size_t index_of(const clq_model *model, const char *name) {
-    clq_variable_info info;
-    size_t i = 0;
-    for (; clq_model_variable(model, i, &info) == CLQ_OK && strcmp(info.name, name) != 0; i++) continue;
-    return i;
 }
 
 /* Of Keras 3.15: of the two LSTMs of a pair the one that goes backwards comes first, as it is farther from the output.
@@ -458,254 +403,6 @@ static void partly_loaded_files_leave_the_rest(void **state) {
     clq_model_destroy(model);
 }
 
-/* ---- freezing ---- */
-
-static size_t trained(const clq_model *model) {
-    size_t count = 0;
-    for (size_t i = 0; i < clq_model_variable_count(model); i++) {
-        clq_variable_info info;
-        assert_ok(clq_model_variable(model, i, &info));
-        count += info.trainable;
-    }
-    return count;
-}
-
-static void layers_are_frozen_by_name(void **state) {
-    clq_model *model = read_model("nested");
-    clq_variable_info info;
-    (void)state;
-    assert_int_equal(trained(model), clq_model_variable_count(model));
-    const size_t all = trained(model);
-    assert_fails(CLQ_ARGUMENT, "did you mean 'shared'", clq_model_freeze(model, "top,shard"));
-    assert_fails(CLQ_ARGUMENT, "expected names", clq_model_freeze(model, "top,"));
-    assert_fails(CLQ_ARGUMENT, "would be left", clq_model_freeze(model, "*"));
-    assert_int_equal(trained(model), all); /* nothing was frozen by these */
-    assert_ok(clq_model_freeze(model, "tower,sh*"));
-    assert_int_equal(trained(model), all - 6); /* two layers of the tower, and `shared` */
-    assert_ok(clq_model_variable(model, index_of(model, "inner.first/kernel"), &info));
-    assert_true(info.trainable);
-    assert_ok(clq_model_variable(model, index_of(model, "shared/bias"), &info));
-    assert_false(info.trainable);
-    clq_model_destroy(model);
-}
-
-/* The configuration of a layer of a saved file, by numbers of config.layers; and of the layer that it wraps. */
-static bool is_trainable(json_t *root, int outer, int inner, const char *wrapped) {
-    json_t *config = json_object_get(
-        json_array_get(json_object_get(json_object_get(root, "config"), "layers"), (size_t)outer), "config");
-    if (inner >= 0)
-        config = json_object_get(json_array_get(json_object_get(config, "layers"), (size_t)inner), "config");
-    if (wrapped) config = json_object_get(json_object_get(config, wrapped), "config");
-    assert_non_null(json_object_get(config, "trainable"));
-    return !json_is_false(json_object_get(config, "trainable"));
-}
-
-/* Freezes layers, saves, and reads back: the same variables are trained. The text of what was saved; json_decref. */
-static json_t *save_frozen(const char *name, const char *layers, const char *as) {
-    clq_model *model = read_model(name), *again;
-    clq_safetensors *file;
-    assert_ok(clq_model_freeze(model, layers));
-    clq_trainer *trainer = open_trainer(model);
-    const char *saved = files_path(as);
-    load_golden(trainer, name);
-    assert_ok(clq_trainer_save(trainer, saved));
-    assert_ok(clq_model_read_keras(saved, NULL, &again));
-    assert_int_equal(clq_model_variable_count(again), clq_model_variable_count(model));
-    for (size_t i = 0; i < clq_model_variable_count(model); i++) {
-        clq_variable_info mine, theirs_of;
-        assert_ok(clq_model_variable(model, i, &mine));
-        assert_ok(clq_model_variable(again, index_of(again, mine.name), &theirs_of));
-        if (mine.trainable != theirs_of.trainable) fail_msg("%s: %s: trainable", name, mine.name);
-    }
-    assert_ok(clq_keras_file_open(saved, &file));
-    json_t *root = json_loads(clq_safetensors_metadata(file, "keras_config"), 0, NULL);
-    assert_non_null(root);
-    clq_safetensors_close(file);
-    clq_trainer_destroy(trainer);
-    clq_model_destroy(again);
-    clq_model_destroy(model);
-    return root;
-}
-
-/* The configuration of number `index` of the layers that a configuration has. */
-static json_t *config_of(json_t *config, size_t index) {
-    return json_object_get(json_array_get(json_object_get(config, "layers"), index), "config");
-}
-
-/* Of a wrapper around a model: the wrapper, and the model's layers. */
-static void frozen_models_in_wrappers(void **state) {
-    (void)state;
-    static const char text[] =
-        "{\"module\": \"keras\", \"class_name\": \"Sequential\", \"config\": {\"name\": \"s\", \"layers\": ["
-        "{\"module\": \"keras.layers\", \"class_name\": \"InputLayer\", \"config\": {\"name\": \"i\", "
-        "\"batch_shape\": [null, 5, 4]}}, "
-        "{\"module\": \"keras.layers\", \"class_name\": \"TimeDistributed\", \"config\": {\"name\": \"each\", "
-        "\"layer\": {\"module\": \"keras\", \"class_name\": \"Sequential\", \"config\": {\"name\": \"in\", \"layers\": "
-        "["
-        "{\"module\": \"keras.layers\", \"class_name\": \"InputLayer\", \"config\": {\"name\": \"j\", "
-        "\"batch_shape\": [null, 4]}}, "
-        "{\"module\": \"keras.layers\", \"class_name\": \"Dense\", \"config\": {\"name\": \"a\", \"units\": 3}}, "
-        "{\"module\": \"keras.layers\", \"class_name\": \"Dense\", \"config\": {\"name\": \"b\", \"units\": 2}}]}}}}, "
-        "{\"module\": \"keras.layers\", \"class_name\": \"Flatten\", \"config\": {\"name\": \"f\"}}, "
-        "{\"module\": \"keras.layers\", \"class_name\": \"Dense\", \"config\": {\"name\": \"out\", \"units\": 3}}]}}";
-    clq_model *model;
-    clq_safetensors *file;
-    assert_ok(clq_model_read_keras_json(files_put("wrapped.json", text, strlen(text)), &model));
-    assert_ok(clq_model_freeze(model, "each"));
-    clq_trainer *trainer = open_trainer(model);
-    const char *saved = files_path("wrapped.keras");
-    assert_ok(clq_trainer_save(trainer, saved));
-    assert_ok(clq_keras_file_open(saved, &file));
-    json_t *root = json_loads(clq_safetensors_metadata(file, "keras_config"), 0, NULL);
-    clq_safetensors_close(file);
-    json_t *wrapper = config_of(json_object_get(root, "config"), 1);
-    json_t *within = json_object_get(json_object_get(wrapper, "layer"), "config");
-    assert_true(json_is_false(json_object_get(wrapper, "trainable")));
-    for (size_t i = 1; i <= 2; i++) assert_true(json_is_false(json_object_get(config_of(within, i), "trainable")));
-    assert_null(json_object_get(config_of(json_object_get(root, "config"), 3), "trainable"));
-    json_decref(root);
-    clq_trainer_destroy(trainer);
-    clq_model_destroy(model);
-}
-
-/* As Keras writes it: by layer, within a model within the model, too, and for what a wrapper has inside. */
-static void saved_files_say_what_is_frozen(void **state) {
-    (void)state;
-    json_t *root = save_frozen("nested", "tower.dense,sh*,inner.last", "frozen.keras");
-    assert_false(is_trainable(root, 2, -1, NULL));
-    assert_false(is_trainable(root, 3, 1, NULL));
-    assert_true(is_trainable(root, 3, 2, NULL));
-    assert_true(is_trainable(root, 3, -1, NULL));
-    assert_true(is_trainable(root, 5, 1, NULL));
-    assert_false(is_trainable(root, 5, 2, NULL));
-    assert_true(is_trainable(root, 6, -1, NULL));
-    json_decref(root);
-    root = save_frozen("sequences", "both,each,look", "frozen.keras");
-    assert_false(is_trainable(root, 2, -1, NULL));
-    assert_false(is_trainable(root, 3, -1, NULL));
-    assert_false(is_trainable(root, 3, -1, "layer"));
-    assert_false(is_trainable(root, 4, -1, "layer"));
-    assert_true(is_trainable(root, 5, -1, NULL));
-    json_decref(root);
-    clq_model *model = read_model("sequences");
-    assert_ok(clq_model_freeze(model, "both.forward*"));
-    clq_trainer *trainer = open_trainer(model);
-    assert_fails(CLQ_UNSUPPORTED, "'both.forward_memory' is frozen and 'both.backward_memory' is not",
-                 clq_trainer_save(trainer, files_path("half.keras")));
-    assert_ok(clq_trainer_save(trainer, files_path("half.weights.h5")));
-    clq_trainer_destroy(trainer);
-    clq_model_destroy(model);
-}
-
-/* ---- folders that were left ---- */
-
-/* A folder with a file in it, which is as old as that. */
-static void make_folder(const char *place, const char *name, time_t seconds) {
-    const struct timespec old[] = {{.tv_sec = time(NULL) - seconds}, {.tv_sec = time(NULL) - seconds}};
-    char *path = clq_strprintf("%s/%s", place, name), *file = clq_strprintf("%s/%s/weights", place, name);
-    assert_int_equal(mkdir(path, 0700), 0);
-    FILE *to = fopen(file, "w");
-    assert_non_null(to);
-    assert_int_equal(fclose(to), 0);
-    assert_int_equal(utimensat(AT_FDCWD, path, old, 0), 0);
-    clq_free(path);
-    clq_free(file);
-}
-
-static bool is_there(const char *place, const char *name) {
-    char *path = clq_strprintf("%s/%s/weights", place, name);
-    const bool there = clq_file_exists(path);
-    clq_free(path);
-    return there;
-}
-
-/* Of a process that was killed; not of one that is at it, or about to be, nor what only begins alike. */
-static void folders_that_were_left_are_removed(void **state) {
-    (void)state;
-    const char *place = files_path("between");
-    char *before = getenv("TMPDIR") ? clq_strdup(getenv("TMPDIR")) : NULL, *golden = golden_path("images", ".keras");
-    clq_safetensors *file;
-    assert_int_equal(mkdir(place, 0700), 0);
-    make_folder(place, "clique-keras-killed", 3600);
-    make_folder(place, "clique-keras-inuse0", 3600);
-    make_folder(place, "clique-keras-young0", 0);
-    make_folder(place, "clique-keras-somebody", 3600);
-    char *used = clq_strprintf("%s/clique-keras-inuse0", place);
-    const int lock = open(used, O_RDONLY | O_DIRECTORY);
-    assert_true(lock >= 0 && flock(lock, LOCK_EX) == 0);
-    assert_int_equal(setenv("TMPDIR", place, 1), 0);
-    assert_ok(clq_keras_file_open(golden, &file));
-    clq_safetensors_close(file);
-    assert_false(is_there(place, "clique-keras-killed"));
-    assert_true(is_there(place, "clique-keras-inuse0") && is_there(place, "clique-keras-young0"));
-    assert_true(is_there(place, "clique-keras-somebody"));
-    close(lock);
-    assert_ok(clq_keras_file_open(golden, &file)); /* the lock ended with its process, so to speak */
-    clq_safetensors_close(file);
-    assert_false(is_there(place, "clique-keras-inuse0"));
-    assert_int_equal(before ? setenv("TMPDIR", before, 1) : unsetenv("TMPDIR"), 0);
-    clq_free(before);
-    clq_free(golden);
-    clq_free(used);
-}
-
-/* ---- damaged files ---- */
-
-static void check_one_line(clq_status status, const char *path) {
-    const char *detail = clq_error_detail();
-    if (status == CLQ_OK) return;
-    if (!*detail || strchr(detail, '\n')) fail_msg("\"%s\" is no line", detail);
-    if (!strstr(detail, path)) fail_msg("\"%s\" does not name the file", detail);
-}
-
-/* Bytes anywhere, and ends too early. Most of a file of weights is values, of which each is a weight. */
-static void damage(const char *name, const char *as, size_t trials) {
-    char *path = golden_path(name, ".keras");
-    clq_model *model = read_model(name);
-    clq_trainer *trainer = open_trainer(model);
-    clq_random random = clq_random_start(11, 0);
-    size_t bytes, refused = 0;
-    load_golden(trainer, name);
-    const char *whole = files_path(as);
-    assert_ok(clq_trainer_save(trainer, whole));
-    char *good = files_get(whole, &bytes), *bad = malloc(bytes);
-    assert_non_null(bad);
-    for (size_t i = 0; i < trials; i++) {
-        memcpy(bad, good, bytes);
-        const size_t length = i % 4 ? bytes : (size_t)clq_random_below(&random, bytes);
-        for (size_t k = 0; i % 4 && k < i % 4; k++)
-            bad[clq_random_below(&random, i % 8 < 4 ? bytes : 2048)] = (char)clq_random_u32(&random);
-        const char *damaged = files_put(as, bad, length);
-        const clq_status status = clq_trainer_load(trainer, damaged);
-        check_one_line(status, damaged);
-        refused += status != CLQ_OK;
-        if (i % 4 == 0 && status == CLQ_OK) fail_msg("%zu of %zu bytes were read", length, bytes);
-    }
-    assert_true(refused >= trials / 4);
-    free(good);
-    free(bad);
-    clq_trainer_destroy(trainer);
-    clq_model_destroy(model);
-    clq_free(path);
-}
-
-static bool is_long; /* the argument `long` */
-
-static void damaged_files_are_refused(void **state) {
-    (void)state;
-    damage("sequences", "damaged.weights.h5", is_long ? 20000 : 60);
-    damage("images", "damaged.keras", is_long ? 2000 : 20);
-}
-
-static void what_is_no_such_file_is_refused(void **state) {
-    clq_model *model;
-    (void)state;
-    assert_fails(CLQ_NOT_FOUND, "none.keras", clq_model_read_keras(files_path("none.keras"), NULL, &model));
-    assert_fails(CLQ_FORMAT, "no HDF5 file", clq_model_read_keras(files_put("text.keras", "text", 4), NULL, &model));
-    assert_fails(CLQ_FORMAT, "no HDF5 file", clq_model_read_keras(files_put("empty.keras", "", 0), NULL, &model));
-    assert_fails(CLQ_FORMAT, "zip", clq_model_read_keras(files_put("cut.keras", "PK\3\4", 4), NULL, &model));
-}
-
 /* ---- out of memory ---- */
 
 typedef struct part_call {
@@ -731,33 +428,20 @@ static clq_status load_weights(void *context) {
     return clq_trainer_load(c->trainer, c->file);
 }
 
-static clq_status freeze_layers(void *context) { return clq_model_freeze(context, "tower,sh*"); }
-
 static void memory_may_run_out(void **state) {
-    clq_model *model = read_model("images"), *nested = read_model("nested");
+    clq_model *model = read_model("images");
     clq_trainer *trainer = open_trainer(model);
-    assert_ok(clq_model_freeze(nested, "tower,sh*"));
-    clq_trainer *frozen = open_trainer(nested);
     part_call call = {.trainer = trainer, .file = put_others(), .map = put_map(good_map)};
     (void)state;
     assert_true(walk_allocations(load_part, &call) > 20);
     call.file = files_path("few.weights.h5");
     assert_true(walk_allocations(save_weights, &call) > 20);
     assert_true(walk_allocations(load_weights, &call) > 20);
-    call = (part_call){.trainer = frozen, .file = files_path("frozen.keras")};
-    assert_true(walk_allocations(save_weights, &call) > 20);
-    clq_trainer_destroy(frozen);
-    assert_true(walk_allocations(freeze_layers, nested) >= 1);
     assert_true(walk_allocations(prepare, NULL) > 20);
     clq_trainer_destroy(trainer);
     clq_model_destroy(model);
-    clq_model_destroy(nested);
 }
-
-static int begin(void **state) { return files_begin(state) == 0 ? open_system(state) : -1; }
-static int end(void **state) { return close_system(state) == 0 ? files_end(state) : -1; }
-
-int main(int argc, char **argv) {
+int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(predictions_are_keras_s),
         cmocka_unit_test(saved_files_have_what_keras_s_have),
@@ -769,14 +453,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(maps_that_say_nothing_are_refused),
         cmocka_unit_test(weights_of_16_bits_are_read),
         cmocka_unit_test(partly_loaded_files_leave_the_rest),
-        cmocka_unit_test(layers_are_frozen_by_name),
-        cmocka_unit_test(saved_files_say_what_is_frozen),
-        cmocka_unit_test(frozen_models_in_wrappers),
-        cmocka_unit_test(folders_that_were_left_are_removed),
-        cmocka_unit_test(damaged_files_are_refused),
-        cmocka_unit_test(what_is_no_such_file_is_refused),
         cmocka_unit_test(memory_may_run_out),
     };
-    is_long = argc > 1 && strcmp(argv[1], "long") == 0;
     return cmocka_run_group_tests_name("interop/keras_files", tests, begin, end);
 }

@@ -1,36 +1,9 @@
 /* The importer against tests/golden/layers.json, branched.json and normalised.json, made by Keras: what must be read,
- * with the shapes and variables that Keras has, and what must be refused, with the words the message must hold; and
- * against thousands of damaged files. */
-#include "interop/interop.h"
-#include "support/check.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <sys/time.h>
-#include <unistd.h>
+ * with the shapes and variables that Keras has, and what must be refused, with the words the message must hold. What
+ * calls of layers say, and layers within layers. */
+#include "interop/keras_text.h"
 
 static json_t *entries;
-static char file[64];
-static int handle;
-
-/* In place. Some file systems write a file that was emptied to the disk as soon as it is closed, in case the machine
- * fails, and there are tens of thousands of these. */
-static void put(const char *text, size_t length) {
-    for (size_t done = 0; done < length;) {
-        const ssize_t part = pwrite(handle, text + done, length - done, (off_t)done);
-        assert_true(part > 0);
-        done += (size_t)part;
-    }
-    assert_int_equal(ftruncate(handle, (off_t)length), 0);
-}
-
-static clq_status read_json(json_t *json, clq_model **model) {
-    char *text = json_dumps(json, 0);
-    assert_non_null(text);
-    put(text, strlen(text));
-    free(text);
-    return clq_model_read_keras_json(file, model);
-}
 
 static bool same_shape(clq_shape shape, json_t *want) {
     if (shape.rank != json_array_size(want)) return false;
@@ -136,343 +109,6 @@ static void layers_of_keras(void **state) {
     }
     assert_true(read >= 110 && refused >= 80);
 }
-
-/* What a value is called below the nearest object of a class; of a list, its first element, and all others alike. */
-static char *place_of(json_t *parent, const char *place, const char *key, size_t i) {
-    const char *class_name = json_string_value(json_object_get(parent, "class_name"));
-    if (class_name) return clq_strprintf("%s/%s", class_name, key);
-    return clq_strprintf("%s/%s", place, key ? key : i == 0 ? "first" : "other");
-}
-
-/* Every value of a good file replaced by other ones, one at a time: read or refused with a message, never worse. once:
- * the first value of each place alone (seen). */
-static void damage(json_t *root, json_t *parent, const char *place, bool once, json_t *seen, size_t *made) {
-    json_t *const wrong[] = {json_null(),    json_integer(-1), json_integer(0), json_integer(INT64_MAX),
-                             json_real(2.5), json_string("x"), json_array(),    json_object(),
-                             json_true()};
-    void *iterator = json_is_object(parent) ? json_object_iter(parent) : NULL;
-    size_t count = json_is_array(parent) ? json_array_size(parent) : json_object_size(parent);
-    for (size_t i = 0; i < count; i++) {
-        const char *key = iterator ? json_object_iter_key(iterator) : NULL;
-        json_t *good = json_incref(key ? json_object_get(parent, key) : json_array_get(parent, i));
-        char *below = place_of(parent, place, key, i);
-        assert_non_null(below);
-        const bool is_new = !once || !json_object_get(seen, below);
-        assert_int_equal(json_object_set_new(seen, below, json_true()), 0);
-        for (size_t w = 0; is_new && w < CLQ_COUNT_OF(wrong); w++) {
-            clq_model *model;
-            if (key)
-                json_object_set(parent, key, wrong[w]);
-            else
-                json_array_set(parent, i, wrong[w]);
-            clq_status status = read_json(root, &model);
-            if (status == CLQ_OK)
-                clq_model_destroy(model);
-            else
-                assert_true(*clq_error_detail() && strstr(clq_error_detail(), file));
-            ++*made;
-        }
-        if (key)
-            json_object_set(parent, key, good);
-        else
-            json_array_set(parent, i, good);
-        if (json_is_object(good) || json_is_array(good)) damage(root, good, below, once, seen, made);
-        clq_free(below);
-        json_decref(good);
-        if (iterator) iterator = json_object_iter_next(parent, json_object_key_to_iter(key));
-    }
-    for (size_t w = 0; w < CLQ_COUNT_OF(wrong); w++) json_decref(wrong[w]);
-}
-
-static void damaged_values(void **state) {
-    (void)state;
-    const char *const files[] = {"cnn_sgd_nesterov_ragged", "functional_chain",       "conv_variants",
-                                 "outputs/two_outputs",     "branched/branch_concat", "branched/shared_layer",
-                                 "normalised/dropout_eval"};
-    json_t *seen = json_object(), *root, *entry;
-    size_t made = 0, index;
-    for (size_t i = 0; i < CLQ_COUNT_OF(files); i++) {
-        char *path = clq_strprintf("%s/tests/golden/%s/model.json", getenv("CLQ_TEST_SOURCE"), files[i]);
-        assert_int_equal(clq_json_read(path, 1 << 24, 64, &root), CLQ_OK);
-        damage(root, root, "file", IS_WATCHED, seen, &made); /* under sanitizers three times as slow */
-        json_decref(root);
-        clq_free(path);
-    }
-    char *path = clq_strprintf("%s/tests/golden/single_layers.json", getenv("CLQ_TEST_SOURCE"));
-    assert_int_equal(clq_json_read(path, 1 << 24, 64, &root), CLQ_OK);
-    clq_free(path);
-    json_array_foreach(json_object_get(root, "models"), index, entry) {
-        json_t *model = json_object_get(entry, "model");
-        damage(model, model, "file", true, seen, &made);
-    }
-    json_decref(root);
-    json_decref(seen);
-    assert_true(made > (IS_WATCHED ? 3000 : 30000));
-}
-
-/* Every prefix of a good file, and no allocation that may fail quietly. */
-static void cut_short_and_out_of_memory(void **state) {
-    (void)state;
-    char *path = clq_strprintf("%s/tests/golden/mlp_adam_probs/model.json", getenv("CLQ_TEST_SOURCE"));
-    void *text;
-    size_t bytes;
-    clq_model *model;
-    assert_int_equal(clq_file_read(path, 1 << 20, &text, &bytes), CLQ_OK);
-    while (bytes > 0 && ((char *)text)[bytes - 1] != '}') bytes--; /* a missing newline at the end is no damage */
-    for (size_t length = 0; length < bytes; length += 7) {
-        put(text, length);
-        assert_int_not_equal(clq_model_read_keras_json(file, &model), CLQ_OK);
-    }
-    put(text, bytes);
-    for (uint64_t nth = 1;; nth++) {
-        clq_memory_fail_at(nth, false);
-        clq_status status = clq_model_read_keras_json(file, &model);
-        uint64_t allocations = clq_memory_fail_at(0, false);
-        if (status == CLQ_OK) {
-            clq_model_destroy(model);
-            assert_true(nth > 3 && allocations < nth); /* the failing one was never reached */
-            break;
-        }
-        assert_int_equal(status, CLQ_MEMORY);
-    }
-    clq_free(text);
-    clq_free(path);
-}
-
-/* The most layers that are read, the last one first. Well below a second of the processor's time; where each layer is
- * looked for among all, a minute, and SIGVTALRM ends the program. */
-static void long_chains(void **state) {
-    (void)state;
-    enum { LAYERS = 10000 };
-    clq_text text = {0};
-    clq_text_add(&text, "{\"class_name\": \"Functional\", \"config\": {\"name\": \"long\", \"layers\": [");
-    for (int i = LAYERS - 1; i > 0; i--)
-        clq_text_add(
-            &text,
-            "{\"class_name\": \"Activation\", \"name\": \"a%d\", \"config\": {\"name\": \"a%d\", \"activation\": "
-            "\"relu\"}, \"inbound_nodes\": [{\"args\": [{\"config\": {\"keras_history\": [\"a%d\", 0, 0]}}]}]}, ",
-            i, i, i - 1);
-    clq_text_add(&text,
-                 "{\"class_name\": \"InputLayer\", \"name\": \"a0\", \"config\": {\"name\": \"a0\", \"batch_shape\": "
-                 "[null, 3]}}], \"input_layers\": [\"a0\", 0, 0], \"output_layers\": [\"a9999\", 0, 0]}}");
-    assert_false(text.failed);
-    put(text.data, text.length);
-    clq_free(text.data);
-    clq_model *model;
-    const struct itimerval limit = {.it_value = {.tv_sec = 20}}, none = {0};
-    assert_int_equal(setitimer(ITIMER_VIRTUAL, &limit, NULL), 0);
-    clq_status status = clq_model_read_keras_json(file, &model);
-    assert_int_equal(setitimer(ITIMER_VIRTUAL, &none, NULL), 0);
-    if (status != CLQ_OK) fail_msg("%s", clq_error_detail());
-    assert_int_equal(model->layer_count, LAYERS);
-    clq_model_destroy(model);
-}
-
-/* ---- initialisers ---- */
-
-#define DENSE_WITH(initializer)                                                                                        \
-    "{\"class_name\": \"Sequential\", \"config\": {\"name\": \"s\", \"layers\": [{\"class_name\": \"Dense\", "         \
-    "\"config\": {\"name\": \"d\", \"units\": 3, \"kernel_initializer\": " initializer "}}], "                         \
-    "\"build_input_shape\": [null, 4]}}"
-#define OF_CLASS(name, config) "{\"class_name\": \"" name "\", \"config\": {" config "}}"
-
-static bool same_initialiser(const clq_initialiser *a, const clq_initialiser *b) {
-    return a->kind == b->kind && a->value == b->value && a->low == b->low && a->high == b->high && a->mean == b->mean &&
-           a->deviation == b->deviation && a->scale == b->scale && a->fan == b->fan &&
-           a->distribution == b->distribution && a->gain == b->gain;
-}
-
-/* By name and as objects, with the defaults and formulas of Keras's documentation. */
-static void initialisers_of_keras(void **state) {
-    (void)state;
-    const clq_initialiser he = {.kind = CLQ_INITIALISER_VARIANCE_SCALING, .scale = 2, .fan = CLQ_FAN_IN};
-    const struct {
-        const char *text;
-        clq_initialiser is;
-    } read[] = {
-        {DENSE_WITH("\"zeros\""), {.kind = CLQ_INITIALISER_CONSTANT}},
-        {DENSE_WITH(OF_CLASS("Constant", "\"value\": 0.25")), {.kind = CLQ_INITIALISER_CONSTANT, .value = 0.25}},
-        {DENSE_WITH("\"uniform\""), {.kind = CLQ_INITIALISER_UNIFORM, .low = -0.05, .high = 0.05}},
-        {DENSE_WITH(OF_CLASS("RandomUniform", "\"minval\": -1, \"maxval\": 0.5, \"seed\": 3")),
-         {.kind = CLQ_INITIALISER_UNIFORM, .low = -1, .high = 0.5}},
-        {DENSE_WITH(OF_CLASS("RandomNormal", "\"mean\": 1.5, \"stddev\": 0.02, \"seed\": null")),
-         {.kind = CLQ_INITIALISER_NORMAL, .mean = 1.5, .deviation = 0.02}},
-        {DENSE_WITH("\"truncated_normal\""), {.kind = CLQ_INITIALISER_TRUNCATED_NORMAL, .deviation = 0.05}},
-        {DENSE_WITH("\"he_normal\""), he},
-        {DENSE_WITH(OF_CLASS("HeNormal", "\"seed\": null, \"input_axes\": null, \"output_axes\": null")), he},
-        {DENSE_WITH(OF_CLASS("VarianceScaling", "\"scale\": 2.0")), he},
-        {DENSE_WITH(
-             OF_CLASS("VarianceScaling", "\"scale\": 0.5, \"mode\": \"fan_out\", \"distribution\": \"uniform\"")),
-         {.kind = CLQ_INITIALISER_VARIANCE_SCALING,
-          .scale = 0.5,
-          .fan = CLQ_FAN_OUT,
-          .distribution = CLQ_DISTRIBUTION_UNIFORM}},
-        {DENSE_WITH(OF_CLASS("VarianceScaling", "\"scale\": 2.0, \"distribution\": \"normal\"")), he}, /* Keras 2 */
-        {DENSE_WITH(OF_CLASS("VarianceScaling", "\"mode\": \"fan_avg\", \"distribution\": \"untruncated_normal\"")),
-         {.kind = CLQ_INITIALISER_VARIANCE_SCALING,
-          .scale = 1,
-          .fan = CLQ_FAN_MEAN,
-          .distribution = CLQ_DISTRIBUTION_NORMAL}},
-        {DENSE_WITH("\"lecun_uniform\""),
-         {.kind = CLQ_INITIALISER_VARIANCE_SCALING, .scale = 1, .distribution = CLQ_DISTRIBUTION_UNIFORM}},
-        {DENSE_WITH("\"glorot_normal\""), {.kind = CLQ_INITIALISER_VARIANCE_SCALING, .scale = 1, .fan = CLQ_FAN_MEAN}},
-        {DENSE_WITH(OF_CLASS("Orthogonal", "\"gain\": 0.5, \"seed\": null")),
-         {.kind = CLQ_INITIALISER_ORTHOGONAL, .gain = 0.5}},
-        {DENSE_WITH("\"identity\""), {.kind = CLQ_INITIALISER_IDENTITY, .gain = 1}},
-        {DENSE_WITH("null"),
-         {.kind = CLQ_INITIALISER_VARIANCE_SCALING,
-          .scale = 1,
-          .fan = CLQ_FAN_MEAN,
-          .distribution = CLQ_DISTRIBUTION_UNIFORM}},
-    };
-    static const char *const refused[][2] = {
-        {DENSE_WITH("\"magic\""), "kernel_initializer: 'magic' is not supported; expected zeros, ones, constant"},
-        {DENSE_WITH("3"), "kernel_initializer: should name an initializer"},
-        {DENSE_WITH("{\"class_name\": \"Zeros\", \"config\": 3}"), "Zeros: its config should be an object"},
-        {DENSE_WITH(OF_CLASS("HeNormal", "\"input_axes\": [0]")), "HeNormal: input_axes is not supported"},
-        {DENSE_WITH(OF_CLASS("Constant", "\"value\": [1, 2]")),
-         "Constant: value has a value that is not one of its own"},
-        {DENSE_WITH(OF_CLASS("VarianceScaling", "\"mode\": \"fan\"")), "mode has a value that is not one of its own"},
-        {DENSE_WITH(OF_CLASS("VarianceScaling", "\"scale\": -1")), "kernel_initializer: scale -1 should be above 0"},
-    };
-    for (size_t i = 0; i < CLQ_COUNT_OF(read); i++) {
-        clq_model *model;
-        put(read[i].text, strlen(read[i].text));
-        if (clq_model_read_keras_json(file, &model) != CLQ_OK) fail_msg("model %zu: %s", i, clq_error_detail());
-        if (!same_initialiser(&model->variables[0].initialiser, &read[i].is)) fail_msg("model %zu", i);
-        clq_model_destroy(model);
-    }
-    for (size_t i = 0; i < CLQ_COUNT_OF(refused); i++) {
-        clq_model *model;
-        put(refused[i][0], strlen(refused[i][0]));
-        assert_true(clq_model_read_keras_json(file, &model) != CLQ_OK);
-        expect_text(clq_error_detail(), refused[i][1]);
-    }
-}
-
-/* ---- Keras 2 ---- */
-
-#define OLD_DENSE(name, more)                                                                                          \
-    "{\"class_name\": \"Dense\", \"name\": \"" name "\", \"config\": {\"name\": \"" name                               \
-    "\", \"trainable\": true, \"dtype\": \"float32\", \"units\": 3, \"activation\": \"linear\", \"use_bias\": true, "  \
-    "\"kernel_initializer\": {\"class_name\": \"VarianceScaling\", \"config\": {\"scale\": 1.0, \"mode\": "            \
-    "\"fan_avg\", "                                                                                                    \
-    "\"distribution\": \"uniform\", \"seed\": null}}, \"bias_initializer\": {\"class_name\": \"Zeros\", \"config\": "  \
-    "{}}" more
-#define OLD_INPUT                                                                                                      \
-    "{\"class_name\": \"InputLayer\", \"name\": \"i\", \"config\": {\"batch_input_shape\": [null, 4], \"dtype\": "     \
-    "\"float32\", \"sparse\": false, \"ragged\": false, \"name\": \"i\"}, \"inbound_nodes\": []}, "
-#define OLD_FUNCTIONAL(class, layers)                                                                                  \
-    "{\"class_name\": \"" class "\", \"config\": {\"name\": \"m\", \"trainable\": true, \"layers\": [" OLD_INPUT       \
-        layers "], \"input_layers\": [[\"i\", 0, 0]], \"output_layers\": [[\"last\", 0, 0]]}, \"keras_version\": "     \
-                                "\"2.11.0\", "                                                                         \
-                                "\"backend\": \"tensorflow\"}"
-
-/* What it wrote, by hand after its get_config: nodes as [[layer, node, tensor, keywords]], an input's shape in any
- * first layer, axes as lists. */
-static void models_of_keras_2(void **state) {
-    (void)state;
-    static const struct {
-        const char *text;
-        size_t variables;
-    } read[] = {
-        {OLD_FUNCTIONAL("Functional", OLD_DENSE("last", "}, \"inbound_nodes\": [[[\"i\", 0, 0, {}]]]}")), 2},
-        {OLD_FUNCTIONAL("Model", OLD_DENSE("last", "}, \"inbound_nodes\": [[\"i\", 0, 0, {\"training\": false}]]}")),
-         2},
-        {OLD_FUNCTIONAL(
-             "Functional",
-             OLD_DENSE("a", "}, \"inbound_nodes\": [[[\"i\", 0, 0, {}]]]}, ") OLD_DENSE(
-                 "b", "}, \"inbound_nodes\": [[[\"i\", 0, 0]]]}, ") "{\"class_name\": \"Add\", \"name\": \"last\", "
-                                                                    "\"config\": {\"name\": \"last\", "
-                                                                    "\"trainable\": true, \"dtype\": \"float32\"}, "
-                                                                    "\"inbound_nodes\": [[[\"a\", 0, 0, {}], "
-                                                                    "[\"b\", 0, 0, {}]]]}"),
-         4},
-        {"{\"class_name\": \"Sequential\", \"config\": {\"name\": \"s\", \"layers\": [" OLD_DENSE(
-             "last", ", \"batch_input_shape\": [null, 4]}}") "]}, \"keras_version\": \"2.4.0\"}",
-         2},
-        {"{\"class_name\": \"Sequential\", \"config\": [" OLD_DENSE(
-             "last", ", \"batch_input_shape\": [null, 4]}}") ", "
-                                                             "{\"class_name\": \"BatchNormalization\", \"config\": "
-                                                             "{\"name\": \"n\", \"axis\": [1]}}]}",
-         6},
-    };
-    static const char *const refused[][2] = {
-        {OLD_FUNCTIONAL("Functional", OLD_DENSE("last", "}, \"inbound_nodes\": [[]]}")), "reads 1 to"},
-        {OLD_FUNCTIONAL("Functional", OLD_DENSE("last", "}, \"inbound_nodes\": [[[\"i\", 0]]]}")),
-         "as Keras 2 writes it"},
-        {OLD_FUNCTIONAL("Functional", OLD_DENSE("last", "}, \"inbound_nodes\": [[[\"x\", 0, 0, {}]]]}")),
-         "no layer of the file is named 'x'"},
-        {OLD_FUNCTIONAL("Functional", OLD_DENSE("last", "}, \"inbound_nodes\": [[[\"i\", 0, 0, {\"mask\": 1}]]]}")),
-         "kwargs.mask is not supported"},
-        {OLD_FUNCTIONAL("Functional", OLD_DENSE("last", "}, \"inbound_nodes\": [[7]]}")), "as Keras 2 writes it"},
-        {"{\"class_name\": \"Sequential\", \"config\": [" OLD_DENSE("last", "}}") "]}", "say the input's shape"},
-    };
-    for (size_t i = 0; i < CLQ_COUNT_OF(read); i++) {
-        clq_model *model;
-        put(read[i].text, strlen(read[i].text));
-        if (clq_model_read_keras_json(file, &model) != CLQ_OK) fail_msg("model %zu: %s", i, clq_error_detail());
-        assert_int_equal(clq_model_variable_count(model), read[i].variables);
-        assert_int_equal(clq_model_input_shape(model).dims[0], 4);
-        assert_int_equal(clq_model_output_shape(model, 0).dims[0], 3);
-        clq_model_destroy(model);
-    }
-    for (size_t i = 0; i < CLQ_COUNT_OF(refused); i++) {
-        clq_model *model;
-        put(refused[i][0], strlen(refused[i][0]));
-        assert_true(clq_model_read_keras_json(file, &model) != CLQ_OK);
-        expect_text(clq_error_detail(), refused[i][1]);
-    }
-}
-
-/* A model that applies one within it a hundred times, in a chain, which does the same: few bytes, and many layers. */
-static json_t *model_within(unsigned levels) {
-    enum { CALLS = 100 };
-    json_t *nodes = json_array(), *layers = json_array(), *arguments;
-    const char *inner = levels > 0 ? "inner" : "act";
-    for (int i = 0; i < CALLS; i++) {
-        arguments = json_pack("[{s:s, s:{s:[s, i, i]}}]", "class_name", "__keras_tensor__", "config", "keras_history",
-                              i == 0 ? "x" : inner, i == 0 ? 0 : i - 1, 0);
-        json_array_append_new(nodes, json_pack("{s:o, s:{}}", "args", arguments, "kwargs"));
-    }
-    json_t *layer = levels > 0 ? model_within(levels - 1)
-                               : json_pack("{s:s, s:{s:s, s:s}}", "class_name", "Activation", "config", "name", "act",
-                                           "activation", "relu");
-    json_object_set_new(layer, "name", json_string(inner));
-    json_object_set_new(layer, "inbound_nodes", nodes);
-    json_array_append_new(layers, json_pack("{s:s, s:s, s:{s:s, s:[n, i]}, s:[]}", "class_name", "InputLayer", "name",
-                                            "x", "config", "name", "x", "batch_shape", 2, "inbound_nodes"));
-    json_array_append_new(layers, layer);
-    return json_pack("{s:s, s:{s:s, s:o, s:[[s, i, i]], s:[[s, i, i]]}}", "class_name", "Functional", "config", "name",
-                     "model", "layers", layers, "input_layers", "x", 0, 0, "output_layers", inner, CALLS - 1, 0);
-}
-
-static void models_that_multiply(void **state) {
-    (void)state;
-    clq_model *model;
-    json_t *few = model_within(1), *many = model_within(4);
-    if (read_json(few, &model) != CLQ_OK) fail_msg("%s", clq_error_detail());
-    clq_model_destroy(model);
-    assert_int_equal(read_json(many, &model), CLQ_UNSUPPORTED);
-    expect_text(clq_error_detail(), "calls of layers are not supported");
-    json_decref(few);
-    json_decref(many);
-}
-
-/* A Functional model of one input, `x`, whose shape is given, and these layers, of which the last is the output. */
-static clq_status read_layers(const char *shape, const char *layers, const char *last, clq_model **model) {
-    char *text = clq_strprintf("{\"class_name\": \"Functional\", \"config\": {\"name\": \"m\", \"layers\": ["
-                               "{\"class_name\": \"InputLayer\", \"name\": \"x\", \"config\": {\"name\": \"x\", "
-                               "\"batch_shape\": %s}, \"inbound_nodes\": []}, %s], \"input_layers\": [[\"x\", 0, 0]], "
-                               "\"output_layers\": [[\"%s\", 0, 0]]}}",
-                               shape, layers, last);
-    put(text, strlen(text));
-    clq_free(text);
-    return clq_model_read_keras_json(file, model);
-}
-
-#define TENSOR(layer, node)                                                                                            \
-    "{\"class_name\": \"__keras_tensor__\", \"config\": {\"keras_history\": [\"" layer "\", " #node ", 0]}}"
 
 /* What calls say beside tensors: the same in each, and within the ranges of what follows. */
 static void calls_of_layers(void **state) {
@@ -759,20 +395,6 @@ static void open_sizes(void **state) {
     }
 }
 
-/* Of a Sequential file without any shape. */
-static void shapes_of_none(void **state) {
-    (void)state;
-    clq_model *model;
-    const clq_shape shape = {1, {4}};
-    const clq_keras_sizes sizes = {.shapes = &shape, .count = 1};
-    const char *text = "{\"class_name\": \"Sequential\", \"config\": [" OLD_DENSE("last", "}}") "]}";
-    put(text, strlen(text));
-    assert_int_equal(clq_model_read_keras_json_sized(file, NULL, &model), CLQ_FORMAT);
-    assert_int_equal(clq_model_read_keras_json_sized(file, &sizes, &model), CLQ_OK);
-    assert_int_equal(clq_model_input_shape(model).dims[0], 4);
-    clq_model_destroy(model);
-}
-
 /* A layer within a frozen model is not trained, whatever it says itself. */
 static void frozen_models_within(void **state) {
     (void)state;
@@ -790,7 +412,6 @@ static void frozen_models_within(void **state) {
 }
 
 static int start(void **state) {
-    (void)state;
     static const char *const names[] = {"layers", "branched", "normalised"};
     entries = json_array();
     for (size_t i = 0; i < CLQ_COUNT_OF(names); i++) {
@@ -801,29 +422,17 @@ static int start(void **state) {
         if (json_array_extend(entries, json_object_get(root, "models")) != 0) return -1;
         json_decref(root);
     }
-    strcpy(file, "/tmp/clique-keras-json-XXXXXX");
-    handle = mkstemp(file);
-    return handle < 0 ? -1 : 0;
+    return open_file(state);
 }
 
 static int end(void **state) {
-    (void)state;
     json_decref(entries);
-    return close(handle) + unlink(file);
+    return close_file(state);
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(layers_of_keras),
-                                       cmocka_unit_test(damaged_values),
-                                       cmocka_unit_test(cut_short_and_out_of_memory),
-                                       cmocka_unit_test(long_chains),
-                                       cmocka_unit_test(initialisers_of_keras),
-                                       cmocka_unit_test(models_of_keras_2),
-                                       cmocka_unit_test(models_that_multiply),
-                                       cmocka_unit_test(calls_of_layers),
-                                       cmocka_unit_test(layers_within_and_beside),
-                                       cmocka_unit_test(open_sizes),
-                                       cmocka_unit_test(shapes_of_none),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(layers_of_keras), cmocka_unit_test(calls_of_layers),
+                                       cmocka_unit_test(layers_within_and_beside), cmocka_unit_test(open_sizes),
                                        cmocka_unit_test(frozen_models_within)};
-    return cmocka_run_group_tests(tests, start, end);
+    return cmocka_run_group_tests_name("interop/keras_json", tests, start, end);
 }
