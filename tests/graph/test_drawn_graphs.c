@@ -2,9 +2,8 @@
  * of finite differences, the launches of a plan give what the interpreter gives, and so do two devices of different
  * drivers that each have some of the samples. Seeds are numbers: 0 to GRAPHS - 1; or those between the two in
  * CLQ_TEST_SEEDS ("100 2000"), each with a plan. */
-#include "graph/check_graph.h"
 #include "graph/drawn_layers.h"
-#include "graph/kinds.h"
+#include "graph/seed_plans.h"
 
 enum { GRAPHS = 100 };
 
@@ -105,7 +104,8 @@ static void check_halves(subject *s, const numbers *n, const pair *devices) {
     halves++;
 }
 
-static void plan_of_seed(uint64_t seed, const pair *devices) {
+static void plan_of_seed(uint64_t seed, void *context) {
+    const pair *devices = context;
     subject s;
     numbers n;
     build_seed(&s, seed);
@@ -118,24 +118,15 @@ static void plan_of_seed(uint64_t seed, const pair *devices) {
 }
 
 /* Of the models of the usual seeds those that have most kinds of nodes between them: each kernel is compiled. */
-static void run_plans(const pair *devices) {
+static void run_plans(pair *devices) {
     enum { PLANS = 12 };
+    static const seed_plans plans = {.graphs = GRAPHS, .start = build_seed, .check = plan_of_seed};
     static kind_set of[GRAPHS];
     kind_set known = {.nodes = 0};
-    uint64_t first, end;
     size_t chosen;
-    const bool given = seeds(GRAPHS, &first, &end);
-    for (uint64_t seed = first; seed < end; seed++) {
-        subject s;
-        if (given) plan_of_seed(seed, devices);
-        if (given) continue;
-        build_seed(&s, seed);
-        find_kinds(&s, devices->devices[0], &of[seed]);
-        clq_model_destroy(s.model);
-    }
-    for (unsigned i = 0; i < PLANS && !given && choose_model(of, GRAPHS, &known, &chosen); i++)
-        plan_of_seed(chosen, devices);
-    assert_true(given || halves > 3);
+    if (check_given_seeds(&plans, devices, devices->devices[0], of)) return;
+    for (unsigned i = 0; i < PLANS && choose_model(of, GRAPHS, &known, &chosen); i++) plan_of_seed(chosen, devices);
+    assert_true(halves > 3);
 }
 
 static void plans_compute_what_their_graphs_do(void **state) {

@@ -2,8 +2,7 @@
  * gradients are those of finite differences of the graph's own loss; and the launches of a plan give what the
  * interpreter gives. Seeds are numbers: 0 to GRAPHS - 1, each on one of the drivers; or, on all of them, those between
  * the two in CLQ_TEST_SEEDS ("100 2000"). */
-#include "graph/check_graph.h"
-#include "graph/kinds.h"
+#include "graph/seed_plans.h"
 #include "graph/seldom_models.h"
 
 enum { GRAPHS = 150 };
@@ -113,12 +112,18 @@ static void start_plan(subject *s, uint64_t seed) {
     s->config.unfused_graph = seed % 2; /* what is not fused writes over more */
 }
 
-static void plan_of_seed(uint64_t seed, clq_device *device, clq_queue *queue) {
+typedef struct driver {
+    clq_device *device;
+    clq_queue *queue;
+} driver;
+
+static void plan_of_seed(uint64_t seed, void *context) {
+    const driver *d = context;
     subject s;
     numbers n;
     start_plan(&s, seed);
     make_numbers(&s, &n);
-    check_plan(&s, &n, device, queue);
+    check_plan(&s, &n, d->device, d->queue);
     free_numbers(n.weights, n.variables);
     clq_model_destroy(s.model);
 }
@@ -126,25 +131,18 @@ static void plan_of_seed(uint64_t seed, clq_device *device, clq_queue *queue) {
 /* Of so many models those that have every kind between them; drivers take turns. */
 static void plans_on(clq_device *device, clq_queue *queue) {
     static const uint64_t on_each[] = {POOLED, BINARY};
+    static const seed_plans plans = {.graphs = GRAPHS, .start = start_plan, .check = plan_of_seed};
     static kind_set of[GRAPHS];
+    driver d = {device, queue};
     kind_set known = {.nodes = 0};
-    uint64_t first, end;
     size_t chosen;
-    const bool given = seeds(GRAPHS, &first, &end);
-    for (uint64_t seed = first; seed < end; seed++) {
-        subject s;
-        if (given) plan_of_seed(seed, device, queue);
-        if (given) continue;
-        start_plan(&s, seed);
-        find_kinds(&s, device, &of[seed]);
-        clq_model_destroy(s.model);
-    }
-    for (size_t i = 0; i < CLQ_COUNT_OF(on_each) && !given; i++) {
+    if (check_given_seeds(&plans, &d, device, of)) return;
+    for (size_t i = 0; i < CLQ_COUNT_OF(on_each); i++) {
         learn_kinds(&known, &of[on_each[i]]);
-        plan_of_seed(on_each[i], device, queue);
+        plan_of_seed(on_each[i], &d);
     }
-    for (unsigned turn = 0; !given && choose_model(of, GRAPHS, &known, &chosen); turn++)
-        if (turn % 2 == clq_device_runs_in_caller(device)) plan_of_seed(chosen, device, queue);
+    for (unsigned turn = 0; choose_model(of, GRAPHS, &known, &chosen); turn++)
+        if (turn % 2 == clq_device_runs_in_caller(device)) plan_of_seed(chosen, &d);
 }
 
 static void plans_compute_what_their_graphs_do(void **state) {
