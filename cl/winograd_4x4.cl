@@ -60,21 +60,20 @@ ALWAYS_INLINE floatv winograd_gradient_at(global const STORED(B_STORAGE) * z, in
     return sum;
 }
 
-/* Column j of B^T d B is made of these columns of d, with these factors. */
-constant int columns_of[6][4] = {{0, 2, 4, 4}, {1, 2, 3, 4}, {1, 2, 3, 4}, {1, 2, 3, 4}, {1, 2, 3, 4}, {1, 3, 5, 5}};
-constant float factors_of[6][4] = {{NEAR_2 * FAR_2, -NEAR_2 - FAR_2, 1, 0}, {-NEAR * FAR_2, -FAR_2, NEAR, 1},
-                                   {NEAR * FAR_2, -FAR_2, -NEAR, 1},        {-FAR * NEAR_2, -NEAR_2, FAR, 1},
-                                   {FAR * NEAR_2, -NEAR_2, -FAR, 1},        {NEAR_2 * FAR_2, -NEAR_2 - FAR_2, 1, 0}};
-
 /* Column j to v by 6 rows that are BLOCK tiles apart. (top, left): the tile's first place, which may lie outside of the
  * image, as may others: zeros there. */
 ALWAYS_INLINE void winograd_input(global const STORED(A_STORAGE) * image, int top, int left, int j, float *v) {
     floatv d[6][CHANNELS / VEC];
+    /* The columns of d that this one is made of, and their factors: a row of B^T. */
+    const bool ends = j == 0 || j == 5;
+    const float point = point_of(j), others = j < 3 ? FAR_2 : NEAR_2;
+    const float wanted[4] = {ends ? NEAR_2 * FAR_2 : -point * others, ends ? -NEAR_2 - FAR_2 : -others,
+                             ends ? 1 : point, ends ? 0 : 1};
     float factor[4];
     int at[4];
     UNROLL for (int s = 0; s < 4; s++) {
-        int place = left + columns_of[j][s];
-        factor[s] = place >= 0 && place < IN_W ? factors_of[j][s] : 0;
+        int place = left + (ends ? min(s, 2) * 2 + j / 5 : s + 1);
+        factor[s] = place >= 0 && place < IN_W ? wanted[s] : 0;
         at[s] = clamp(place, 0, IN_W - 1) * IN_C;
     }
     for (int i = 0; i < 6; i++) {
