@@ -37,6 +37,24 @@ ALWAYS_INLINE void from_outputs(const floatv *z, floatv *slots) {
     slots[0] = z[0] + z[1], slots[1] = z[0] - z[1], slots[2] = z[0], slots[3] = z[1];
 }
 
+/* Sums over the channels of the two rows of pair `pair`, but for the last, whose rows are added to what this leaves.
+ * kept: two numbers from one pair to the next. */
+ALWAYS_INLINE void join_pair(int pair, floatv *acc, floatv *other, floatv *kept) {
+    floatv sum = *acc + *other;
+    *other = *acc - *other, *acc = sum;
+}
+
+/* Row r of the outputs, of a column of the products. */
+ALWAYS_INLINE floatv row_of(int r, floatv acc, floatv other, const floatv *kept) { return r ? other : acc; }
+
+/* Column j's row of the outputs added to that of all columns, y by NR. */
+ALWAYS_INLINE void add_across(int j, floatv row, floatv *y) {
+    if (j == 0) y[0] = row;
+    if (j == 1) y[0] += row, y[NR] = row;
+    if (j == 2) y[0] += row, y[NR] -= row;
+    if (j == 3) y[NR] += row;
+}
+
 #ifdef BLOCK
 /* Element j of A z for a row of two gradients of outputs, of which so many are inside. */
 ALWAYS_INLINE floatv winograd_gradient_at(global const STORED(B_STORAGE) * z, int inside, int j) {

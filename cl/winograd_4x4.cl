@@ -49,6 +49,35 @@ ALWAYS_INLINE void from_outputs(const floatv *z, floatv *slots) {
 /* The finite point of column j, which is not that of 0. */
 ALWAYS_INLINE float point_of(int j) { return (j % 2 ? 1 : -1) * (j < 3 ? NEAR : FAR); }
 
+/* As in winograd_2x2.cl; kept: the second and the third row. */
+ALWAYS_INLINE void join_pair(int pair, floatv *acc, floatv *other, floatv *kept) {
+    floatv sum = *acc + *other, difference = *acc - *other;
+    if (pair == 0) {
+        kept[0] = NEAR * difference, kept[1] = sum;
+        *acc = *other = 0;
+    } else {
+        *acc = kept[1] + sum, *other = NEAR_2 * kept[0] + FAR * FAR_2 * difference;
+        kept[0] += FAR * difference, kept[1] = NEAR_2 * kept[1] + FAR_2 * sum;
+    }
+}
+
+ALWAYS_INLINE floatv row_of(int r, floatv acc, floatv other, const floatv *kept) {
+    return r == 0 ? acc : r == 3 ? other : kept[r - 1];
+}
+
+ALWAYS_INLINE void add_across(int j, floatv row, floatv *y) {
+    const float point = point_of(j), square = point * point;
+    floatv odd = point * row;
+    if (j == 0)
+        y[0] = row;
+    else if (j == 1)
+        y[0] += row, y[NR] = odd, y[2 * NR] = square * row, y[3 * NR] = square * odd;
+    else if (j < 5)
+        y[0] += row, y[NR] += odd, y[2 * NR] += square * row, y[3 * NR] += square * odd;
+    else
+        y[3 * NR] += row;
+}
+
 #ifdef BLOCK
 /* Element j of A z for a row of four gradients of outputs, of which so many are inside. */
 ALWAYS_INLINE floatv winograd_gradient_at(global const STORED(B_STORAGE) * z, int inside, int j) {

@@ -1,5 +1,5 @@
 /* Convolutions of 3x3 taps one pixel apart by Winograd's F(2x2, 3x3), for devices with work-groups and local memory
- * (Lavin and Gray, CVPR 2016): the mathematics, and the signs of the transforms, are winograd_tile.cl's.
+ * (Lavin and Gray, CVPR 2016): the mathematics, and the signs of the transforms, are winograd_2x2.cl's.
  *
  * A work-group of 16 x GM x GN items makes BM tiles of 2x2 outputs in BN channels from transform to output: GM x GN
  * items to each of the 16 products, an item's share of one in squares of 4 x 4, as in product_local.cl. BK channels of

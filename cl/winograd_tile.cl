@@ -1,13 +1,15 @@
 #include "winograd_2x2.cl"
+#include "winograd_4x4.cl"
 #include "winograd_weights.cl"
 
-/* Convolutions of 3x3 taps one pixel apart by Winograd's F(2x2, 3x3), for devices whose work-items are whole cores with
- * vectors. A work-item makes BLOCK tiles from transform to output in memory of its own, which stays in its core's
- * cache: through the memory of all, transforms cost more than they save.
+/* Convolutions of 3x3 taps one pixel apart by Winograd's products, by tiles of SIDE x SIDE outputs, for devices whose
+ * work-items are whole cores with vectors. A work-item makes BLOCK tiles from transform to output in memory of its own,
+ * which stays in its core's cache: through the memory of all, transforms cost more than they save.
  *
- * A column of the 16 products at a time, for GROUP channels of the output: a block has as many tiles again for the same
- * cache, and so reads the weights as much less often. Rows 1 and 2 of a column give a sum and a difference, to which
- * rows 0 and 3 are added while they are summed over the channels; the columns are added up as they come.
+ * A column of the products at a time, for GROUP channels of the output: a block has the more tiles for the same cache,
+ * and so reads the weights the less often. A column's rows come by pairs of opposite points, whose sums and differences
+ * make the outputs; the last pair, of 0 and infinity, is added to the first and the last output while it is summed over
+ * the channels. The columns are added up as they come.
  *
  * Input (IN_H, IN_W, IN_C), output (OUT_H, OUT_W, COLUMNS); channels of both are whole vectors, COLUMNS is a multiple
  * of NR of them; GROUP divides COLUMNS and is a multiple of NR vectors. POOLED: a tile is a window whose maximum is
@@ -26,12 +28,12 @@ TILE_KERNEL void winograd_tile_weights(global const STORED(B_STORAGE) * w, globa
 #else
 
 /* MR tiles' sums in column j of the products, added up downwards, from their inputs v, transformed, and a column of
- * weights; then added across to y, by tiles of (2, 2, NR). */
+ * weights; then added across to y, by tiles of (SIDE, SIDE, NR). */
 ALWAYS_INLINE void multiply(const float *v, global const float *u, int j, floatv *y) {
-    floatv acc[2][MR][NR];
+    floatv acc[2][MR][NR], kept[MR][NR][2];
     UNROLL for (int h = 0; h < 2; h++) UNROLL for (int i = 0; i < MR; i++) UNROLL for (int n = 0; n < NR; n++)
         acc[h][i][n] = 0;
-    for (int pair = 0; pair < 2; pair++, v += 2 * BLOCK * IN_C) {
+    for (int pair = 0; pair < POINTS / 2; pair++, v += 2 * BLOCK * IN_C) {
         for (int k = 0; k < IN_C; k++, u += 2 * WIDTH) {
             UNROLL for (int h = 0; h < 2; h++) {
                 floatv b[NR];
@@ -42,37 +44,29 @@ ALWAYS_INLINE void multiply(const float *v, global const float *u, int j, floatv
                 }
             }
         }
-        if (pair > 0) continue;
-        UNROLL for (int i = 0; i < MR; i++) UNROLL for (int n = 0; n < NR; n++) {
-            floatv sum = acc[0][i][n] + acc[1][i][n];
-            acc[1][i][n] = acc[0][i][n] - acc[1][i][n];
-            acc[0][i][n] = sum;
-        }
+        if (pair == POINTS / 2 - 1) continue;
+        UNROLL for (int i = 0; i < MR; i++) UNROLL for (int n = 0; n < NR; n++)
+            join_pair(pair, &acc[0][i][n], &acc[1][i][n], kept[i][n]);
     }
-    UNROLL for (int i = 0; i < MR; i++) UNROLL for (int h = 0; h < 2; h++) UNROLL for (int n = 0; n < NR; n++) {
-        floatv sum = acc[h][i][n], *left = y + (i * 4 + h * 2) * NR + n, *right = left + NR;
-        if (j == 0) *left = sum;
-        if (j == 1) *left += sum, *right = sum;
-        if (j == 2) *left += sum, *right -= sum;
-        if (j == 3) *right += sum;
-    }
+    UNROLL for (int i = 0; i < MR; i++) UNROLL for (int n = 0; n < NR; n++) UNROLL for (int r = 0; r < SIDE; r++)
+        add_across(j, row_of(r, acc[0][i][n], acc[1][i][n], kept[i][n]), y + (i * SIDE + r) * SIDE * NR + n);
 }
 
-/* A tile's outputs in a vector of channels, y by (2, 2, NR), to where they belong. */
+/* A tile's outputs in a vector of channels, y by (SIDE, SIDE, NR), to where they belong. */
 ALWAYS_INLINE void finish(const floatv *y, int tile, int channel, int tiles, global const float *bias,
 #ifdef POOLED
                           global uchar *winner,
 #endif
                           global STORED(C_STORAGE) * to) {
-    floatv out[4], offset = 0;
+    floatv out[SIDE * SIDE], offset = 0;
 #ifdef BIAS
     offset = LOADV_ALIGNED(bias + channel);
 #endif
-    UNROLL for (int s = 0; s < 4; s++) out[s] = y[s * NR] + offset;
+    UNROLL for (int s = 0; s < SIDE * SIDE; s++) out[s] = y[s * NR] + offset;
 #ifdef POOLED
     size_t at = (size_t)tile * COLUMNS + channel;
     intv which = 0;
-    floatv best = best_of(out, 4, tiles >> 31, &which);
+    floatv best = best_of(out, SIDE * SIDE, tiles >> 31, &which);
     WRITE_V_ALIGNED(C_STORAGE, best, to + at);
 #ifdef KEEP
     *(global ucharv *)(winner + at) = CLQ_JOIN(convert_uchar, VEC)(which);
@@ -80,8 +74,8 @@ ALWAYS_INLINE void finish(const floatv *y, int tile, int channel, int tiles, glo
 #else
     int image = tile / TILES, top = tile % TILES / TILES_W * STEP_H, left = tile % TILES_W * STEP_W;
     to += (((size_t)image * OUT_H + top) * OUT_W + left) * COLUMNS + channel;
-    UNROLL for (int s = 0; s < 4; s++) if (top + s / 2 < OUT_H && left + s % 2 < OUT_W)
-        WRITE_V_ALIGNED(C_STORAGE, ACTIVATE(floatv, out[s]), to + (s / 2 * OUT_W + s % 2) * COLUMNS);
+    UNROLL for (int s = 0; s < SIDE * SIDE; s++) if (top + s / SIDE < OUT_H && left + s % SIDE < OUT_W)
+        WRITE_V_ALIGNED(C_STORAGE, ACTIVATE(floatv, out[s]), to + (s / SIDE * OUT_W + s % SIDE) * COLUMNS);
 #endif
 }
 
@@ -93,29 +87,29 @@ TILE_KERNEL void winograd_tile(global const STORED(A_STORAGE) * x, global const 
 #endif
                                int count) {
     int tiles = count * TILES, first = (int)get_global_id(0) * BLOCK, there = min(tiles - first, BLOCK);
-    floatv v[AT_ONCE * 4 * BLOCK * IN_C / VEC], y[BLOCK * 4 * GROUP / VEC];
+    floatv v[AT_ONCE * POINTS * BLOCK * IN_C / VEC], y[BLOCK * SIDE * SIDE * GROUP / VEC];
     for (int group = 0; group < COLUMNS; group += GROUP) {
-        for (int j = 0; j < 4; j++) {
+        for (int j = 0; j < POINTS; j++) {
             for (int i = 0; i < (there + MR - 1) / MR * MR && j % AT_ONCE == 0; i++) {
                 int tile = min(first + i, tiles - 1), image = tile / TILES, place = tile % TILES;
                 winograd_input(x + (size_t)image * (IN_H * IN_W * IN_C), place / TILES_W * STEP_H - PAD_TOP,
                                place % TILES_W * STEP_W - PAD_LEFT, j, (float *)v + i * IN_C);
             }
             for (int part = 0; part < GROUP / WIDTH; part++) {
-                global const float *panel = u + ((size_t)(group / WIDTH + part) * 4 + j) * (4 * IN_C * WIDTH);
+                global const float *panel = u + ((size_t)(group / WIDTH + part) * POINTS + j) * (POINTS * IN_C * WIDTH);
                 for (int i = 0; i < there; i += MR)
-                    multiply((const float *)v + (j % AT_ONCE * 4 * BLOCK + i) * IN_C, panel, j,
-                             y + (part * BLOCK + i) * 4 * NR);
+                    multiply((const float *)v + (j % AT_ONCE * POINTS * BLOCK + i) * IN_C, panel, j,
+                             y + (part * BLOCK + i) * SIDE * SIDE * NR);
             }
         }
         for (int i = 0; i < there; i++) {
             for (int part = 0; part < GROUP / WIDTH; part++)
-                UNROLL for (int n = 0; n < NR; n++)
-                    finish(y + (part * BLOCK + i) * 4 * NR + n, first + i, group + part * WIDTH + n * VEC, tiles, bias,
+                UNROLL for (int n = 0; n < NR; n++) finish(y + (part * BLOCK + i) * SIDE * SIDE * NR + n, first + i,
+                                                           group + part * WIDTH + n * VEC, tiles, bias,
 #ifdef POOLED
-                           winner,
+                                                           winner,
 #endif
-                           to);
+                                                           to);
         }
     }
 }

@@ -303,8 +303,8 @@ CLQ_API clq_tensor clq_leaky_relu(clq_model *model, clq_tensor x, double slope, 
  * (1, …, c). */
 CLQ_API clq_tensor clq_prelu(clq_model *model, clq_tensor x, bool by_channel, const char *name);
 
-/* x * scale + offset. If it reads the model's input, itself or behind layers that only move values, samples of bytes
- * come as 0 to 255, and else as 0 to 1. */
+/* x * scale + offset. If it reads the model's input, itself or behind layers that only move or shade values, samples of
+ * bytes come as 0 to 255, and else as 0 to 1. */
 CLQ_API clq_tensor clq_rescaling(clq_model *model, clq_tensor x, double scale, double offset, const char *name);
 /* (x - mean) / max(sqrt(variance), 1e-7): of one number or of one for each channel, which are copied. Bytes: as of
  * clq_rescaling. NULL: variables `mean` and `variance` (c), zeros and ones unless a file has others, which training

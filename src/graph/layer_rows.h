@@ -29,7 +29,7 @@ typedef enum clq_attribute_type {
                                 */
     CLQ_ATTRIBUTE_ORDER,       /* clq_shape: axes from 1 on; in files with the batch, 0, in front */
     CLQ_ATTRIBUTE_INITIALISER, /* clq_initialiser */
-    CLQ_ATTRIBUTE_RANGE,       /* clq_draw_range; in files one number f is from -f to f */
+    CLQ_ATTRIBUTE_RANGE,       /* clq_draw_range; in files one number f is from -f, but at least `least`, to f */
     CLQ_ATTRIBUTE_TEXT,        /* clq_short_text */
     CLQ_ATTRIBUTE_COPY,        /* const char *: a text of any length, or NULL, of which the layer has a copy; not of files */
     CLQ_ATTRIBUTE_CHOICE,      /* int: the place of the file's word among `words` */
@@ -115,9 +115,9 @@ typedef struct clq_attribute {
     size_t at;   /* of the member in the config */
     bool needed; /* there is no default */
     /* The default, if it is not zero: of files without the key, and of the builder for sizes that are 0. Sizes without
-     * a default may be left 0, and mean what `infer` makes of them. */
+     * a default may be left 0, and mean what `infer` makes of them. Of a RANGE: from 0 to this. */
     double fallback;
-    double least, most; /* of a NUMBER: the range; both 0: any finite one; */
+    double least, most; /* of a NUMBER: the range; of a RANGE: what it has a part of; both 0: any finite one; */
     bool below;         /* it ends below `most` */
     bool causal;        /* of a PADDING: CLQ_CAUSAL, too */
     unsigned count;     /* of SIZES and SIDES; 0: one */

@@ -308,11 +308,13 @@ json_t *clq_keras_write_pads(const clq_keras_writing *w, const void *member) {
 void clq_keras_read_range(const clq_keras_reading *r, void *member) {
     clq_draw_range *out = member;
     json_t *value = clq_keras_value(r), *low = json_array_get(value, 0), *high = json_array_get(value, 1);
-    if (!value) return;
-    out->given = true;
-    if (json_is_number(value)) {
+    const clq_attribute *row = r->row;
+    out->given = value || row->fallback != 0;
+    if (!value) {
+        out->high = row->fallback;
+    } else if (json_is_number(value)) {
         out->high = fabs(json_number_value(value));
-        out->low = -out->high;
+        out->low = row->least == row->most ? -out->high : fmax(-out->high, row->least);
     } else if (json_array_size(value) == 2 && json_is_number(low) && json_is_number(high)) {
         out->low = json_number_value(low);
         out->high = json_number_value(high);

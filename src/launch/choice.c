@@ -58,7 +58,7 @@ void clq_choice_add_named(clq_choice *choice, const clq_list *list, uint32_t val
 /* What a measured selection depends on. The text names the entries on disk. */
 static clq_status make_key(const clq_device *device, const char *tuning_key, clq_hash128 *out) {
     const clq_device_info *info = clq_device_get_info(device);
-    char *text = clq_strprintf("answer 1 of clique %s\n%s %s %s %u units\n%s", clq_version(), info->driver, info->name,
+    char *text = clq_strprintf("answer 2 of clique %s\n%s %s %s %u units\n%s", clq_version(), info->driver, info->name,
                                info->driver_version, info->compute_units, tuning_key);
     if (!text) return CLQ_MEMORY;
     *out = clq_hash128_of(text, strlen(text), 0);

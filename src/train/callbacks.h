@@ -24,7 +24,7 @@ typedef struct clq_watch {
     clq_monitor monitor;
     bool any;
     double best;
-    clq_hash128 losses; /* what the loss, or a metric's labels, were when it was watched last; 0: nothing was */
+    clq_hash128 figure; /* what the loss, or a metric's labels, were when it was watched last; 0: nothing was */
     bool anew;          /* what was restored is of another figure, and was forgotten: so has the callback to do */
 } clq_watch;
 /* Errors: ARGUMENT (mode, min_delta). who: for messages. */

@@ -112,18 +112,18 @@ static clq_status hash_figure(const clq_watch *watch, const clq_trainer *trainer
 
 clq_status clq_watch_begin(clq_watch *watch, const clq_trainer *trainer, const clq_fit_config *config,
                            const char *who) {
-    clq_hash128 losses;
+    clq_hash128 figure;
     CLQ_TRY(check_name(watch, trainer, config, who));
     const clq_dataset *tested = is_validation(watch->monitor.name) ? config->validation : NULL;
-    CLQ_TRY(hash_figure(watch, trainer, tested, &losses));
-    const bool known = watch->losses.low != 0 || watch->losses.high != 0;
-    if (watch->any && known && (watch->losses.low != losses.low || watch->losses.high != losses.high)) {
+    CLQ_TRY(hash_figure(watch, trainer, tested, &figure));
+    const bool known = watch->figure.low != 0 || watch->figure.high != 0;
+    if (watch->any && known && (watch->figure.low != figure.low || watch->figure.high != figure.high)) {
         clq_log(CLQ_LOG_WARNING, "%s: its best %s is of %s than the training's: the best is looked for from here on",
                 who, watch->monitor.name, is_loss(watch->monitor.name) ? "another loss" : "other labels");
         clq_watch_forget(watch);
         watch->anew = true;
     }
-    watch->losses = losses;
+    watch->figure = figure;
     return CLQ_OK;
 }
 
@@ -160,15 +160,15 @@ static const char *mode_name(size_t i) {
 }
 
 json_t *clq_watch_save(const clq_watch *watch, json_t *document) {
-    char text[32] = "", losses[40];
+    char text[32] = "", figure[40];
     if (watch->any) clq_format(text, sizeof text, "%.17g", watch->best);
-    snprintf(losses, sizeof losses, "%016" PRIx64 "%016" PRIx64, watch->losses.high, watch->losses.low);
+    snprintf(figure, sizeof figure, "%016" PRIx64 "%016" PRIx64, watch->figure.high, watch->figure.low);
     const bool put =
         json_object_set_new(document, "best", clq_json_number(watch->any ? watch->best : (double)NAN)) == 0 &&
         json_object_set_new(document, "best_value", json_string(text)) == 0 &&
         json_object_set_new(document, "monitor", clq_json_text(watch->monitor.name)) == 0 &&
         json_object_set_new(document, "mode", json_string(mode_name(watch->monitor.mode))) == 0 &&
-        json_object_set_new(document, "losses", json_string(losses)) == 0;
+        json_object_set_new(document, "losses", json_string(figure)) == 0;
     if (put) return document;
     json_decref(document);
     return NULL;
@@ -184,7 +184,7 @@ static bool watches_another(const json_t *document, const clq_watch *watch) {
 
 clq_status clq_watch_restore(const char *what, const json_t *document, clq_watch *watch) {
     const char *text = json_string_value(json_object_get(document, "best_value"));
-    const char *losses = json_string_value(json_object_get(document, "losses"));
+    const char *figure = json_string_value(json_object_get(document, "losses"));
     double best = 0;
     clq_watch result = *watch;
     clq_watch_forget(&result);
@@ -200,9 +200,9 @@ clq_status clq_watch_restore(const char *what, const json_t *document, clq_watch
             json_string_value(json_object_get(document, "mode")), watch->monitor.name, mode_name(watch->monitor.mode));
     result.any = *text != '\0' && !result.anew;
     if (result.any) result.best = best;
-    result.losses = (clq_hash128){0};
-    if (losses && !result.anew)
-        (void)sscanf(losses, "%16" SCNx64 "%16" SCNx64, &result.losses.high, &result.losses.low);
+    result.figure = (clq_hash128){0};
+    if (figure && !result.anew)
+        (void)sscanf(figure, "%16" SCNx64 "%16" SCNx64, &result.figure.high, &result.figure.low);
     *watch = result;
     return CLQ_OK;
 }

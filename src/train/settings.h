@@ -76,8 +76,8 @@ typedef enum clq_resumption {
     CLQ_RESUMED_TAKEN,  /* it holds from there on */
     CLQ_RESUMED_WARNED, /* the same, and a warning names both values */
     CLQ_RESUMED_ANEW,   /* the same, and what was counted or compared by the former value begins anew, with a warning */
-    CLQ_RESUMED_PLACED, /* the same, and if an epoch's batches are others the training goes on at the same part of it,
-                           with a warning */
+    CLQ_RESUMED_PLACED, /* the same; an epoch may then have other batches: the training goes on at the same part of the
+                           epoch, with a warning */
     CLQ_RESUMED_KEPT,   /* that of the checkpoint stays */
     CLQ_RESUMED_REFUSED /* the checkpoint is left out: it has no state for this */
 } clq_resumption;

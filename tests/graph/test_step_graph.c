@@ -159,7 +159,7 @@ enum { SEEDS_EACH = 6 };
 static void weigh_penalties(subject *s) {
     s->losses[0].weight = 0.5f;
     for (uint32_t v = 0; v < s->model->variable_count && s->model->output_count > 1; v++)
-        s->model->variables[v].properties = (clq_properties){0};
+        s->model->variables[v].properties.l1 = s->model->variables[v].properties.l2 = 0;
 }
 
 /* Seeds turn by turn on the drivers. Passes are cheap, and each kernel of a plan is compiled: a model has one plan of

@@ -168,12 +168,12 @@ static void check_width(rig *r) {
         clq_conv2d_problem p;
         const char *conv, *forward, *outer;
     } cases[] = {
-        {{16, 16, 64, 16, 16, 64, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_RELU, false}, NULL, "winograd_wide", "-DSIDE=4"},
-        {{16, 16, 64, 16, 16, 64, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_RELU, false}, "winograd", "winograd_tile", "-DSIDE=2"},
+        {{16, 16, 64, 16, 16, 64, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_RELU, false}, NULL, "-DSIDE=4", "-DSIDE=4"},
+        {{16, 16, 64, 16, 16, 64, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_RELU, false}, "winograd", "-DSIDE=2", "-DSIDE=2"},
         /* two rows and columns of tiles, of whose places six in ten are outside */
-        {{5, 5, 64, 5, 5, 64, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_RELU, false}, NULL, "winograd_tile", "-DSIDE=2"},
+        {{5, 5, 64, 5, 5, 64, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_RELU, false}, NULL, "-DSIDE=2", "-DSIDE=2"},
         /* more channels than have room */
-        {{8, 8, 1024, 8, 8, 64, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_RELU, false}, NULL, "winograd_tile", "-DSIDE=4"},
+        {{8, 8, 1024, 8, 8, 64, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_RELU, false}, NULL, "-DSIDE=2", "-DSIDE=4"},
     };
     for (size_t i = 0; i < CLQ_COUNT_OF(cases); i++) {
         rig_begin(r, 64);
@@ -182,7 +182,7 @@ static void check_width(rig *r) {
         clq_launch_info info;
         clq_conv2d_forward(r->list, &cases[i].p, x, w, CLQ_NO_VALUE, y);
         clq_list_launch_info(r->list, clq_list_launch_count(r->list) - 1, &info);
-        assert_string_equal(info.file, cases[i].forward);
+        assert_non_null(strstr(info.options, cases[i].forward));
         clq_conv2d_backward(r->list, &cases[i].p, x, w, y, CLQ_NO_VALUE, w);
         clq_list_launch_info(r->list, clq_list_launch_count(r->list) - 1, &info);
         assert_non_null(strstr(info.options, cases[i].outer));

@@ -31,8 +31,14 @@ static bool names_winograd(const rig_variant *variant) {
            (strncmp(variant->conv, "winograd", strlen("winograd")) == 0 || strcmp(variant->conv, WIDE) == 0);
 }
 
+static bool names_wide(const rig_variant *variant) { return variant->conv && strcmp(variant->conv, WIDE) == 0; }
+
 static void check_variant(const clq_list *list, const rig_variant *variant) {
     if (variant->conv) assert_int_equal(conv_is_winograd(list), names_winograd(variant));
+    if (!names_wide(variant)) return;
+    clq_launch_info info;
+    clq_list_launch_info(list, clq_list_launch_count(list) - 1, &info);
+    assert_non_null(strstr(info.options, "-DSIDE=4"));
 }
 
 static void forward(clq_list *list, const void *problem, clq_value x, clq_value w, clq_value b, clq_value y) {
@@ -56,8 +62,6 @@ static void ref_gradients(const void *problem, size_t count, const double *x, co
                           double *dx, double *dw) {
     ref_conv2d_gradients(((const made *)problem)->p, count, x, w, dz, dx, dw);
 }
-
-static bool names_wide(const rig_variant *variant) { return variant->conv && strcmp(variant->conv, WIDE) == 0; }
 
 /* Of a product of transforms for each tile. */
 static size_t gradient_terms(const void *problem, size_t count) {

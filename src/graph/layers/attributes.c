@@ -139,9 +139,12 @@ static clq_status check_choice(const clq_attribute *row, void *member) {
 
 static clq_status check_range(const clq_attribute *row, void *member) {
     const clq_draw_range *range = member;
-    if (isfinite(range->low) && isfinite(range->high) && range->low <= range->high) return CLQ_OK;
-    return clq_fail(CLQ_ARGUMENT, "%s should be two finite numbers, the lower one first, not %g and %g", row->key,
-                    range->low, range->high);
+    if (!(isfinite(range->low) && isfinite(range->high) && range->low <= range->high))
+        return clq_fail(CLQ_ARGUMENT, "%s should be two finite numbers, the lower one first, not %g and %g", row->key,
+                        range->low, range->high);
+    if (row->least == row->most || (range->low <= row->most && range->high >= row->least)) return CLQ_OK;
+    return clq_fail(CLQ_ARGUMENT, "%s should be two numbers from %g to %g, not %g and %g", row->key, row->least,
+                    row->most, range->low, range->high);
 }
 static void add_range(const clq_attribute *row, const void *member, clq_text *to) {
     const clq_draw_range *range = member;

@@ -84,8 +84,7 @@ static clq_id add_warp(clq_expansion *e, clq_id x, uint32_t stream, const clq_wa
     return node.inputs[1] ? clq_expand_unary(e, node, x) : 0;
 }
 
-/* Whether there is anything to do: the use's stream is taken in any case. */
-static bool begins(clq_expansion *e, uint32_t *stream) {
+bool clq_layer_begins_draw(clq_expansion *e, uint32_t *stream) {
     *stream = e->dropouts++;
     return e->config->mode == CLQ_MODE_TRAIN;
 }
@@ -93,7 +92,7 @@ static bool begins(clq_expansion *e, uint32_t *stream) {
 static clq_id expand_flip(clq_expansion *e, const clq_id *x) {
     const int mode = config_of(e->layer)->mode;
     uint32_t stream;
-    if (!begins(e, &stream)) return x[0];
+    if (!clq_layer_begins_draw(e, &stream)) return x[0];
     return add_warp(e, x[0], stream,
                     &(clq_warp_problem){.kind = CLQ_WARP_FLIP,
                                         .nearest = true,
@@ -105,7 +104,7 @@ static clq_id expand_flip(clq_expansion *e, const clq_id *x) {
 static clq_id expand_moved(clq_expansion *e, clq_id x, clq_warp_kind kind) {
     const augment_config *config = config_of(e->layer);
     uint32_t stream;
-    if (!begins(e, &stream)) return x;
+    if (!clq_layer_begins_draw(e, &stream)) return x;
     return add_warp(e, x, stream,
                     &(clq_warp_problem){
                         .kind = kind,
@@ -143,7 +142,7 @@ static clq_id expand_crop(clq_expansion *e, const clq_id *x) {
     const clq_shape *in = &clq_model_input_of(e->model, e->y, 0)->shape;
     const size_t high = e->y->shape.dims[0], wide = e->y->shape.dims[1];
     uint32_t stream;
-    if (!begins(e, &stream) || in->dims[0] <= high || in->dims[1] <= wide) return expand_middle(e, x[0]);
+    if (!clq_layer_begins_draw(e, &stream) || in->dims[0] <= high || in->dims[1] <= wide) return expand_middle(e, x[0]);
     return add_warp(e, x[0], stream,
                     &(clq_warp_problem){.kind = CLQ_WARP_CROP,
                                         .nearest = true,

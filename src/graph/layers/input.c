@@ -19,15 +19,18 @@ static bool has_tokens(const clq_model *model, bool *needed) {
     return needed[model->input - 1];
 }
 
-/* Whether samples of bytes come as they are, 0 to 255, since a layer brings them to a range itself. */
+/* Whether samples of bytes come as they are, 0 to 255: a layer is for such numbers, and reads them directly or behind
+ * layers that move or shade them. */
 static bool takes_raw_bytes(const clq_model *model) {
     for (uint32_t i = 0; i < model->tensor_count; i++) {
         const clq_model_tensor *y = &model->tensors[i];
         const clq_layer *layer = &model->layers[y->layer - 1];
         if (!layer->kind->takes_bytes || !layer->kind->takes_bytes(layer)) continue;
         uint32_t id = model->inputs[y->first_input];
-        while (id != model->input && model->layers[model->tensors[id - 1].layer - 1].kind->moves)
-            id = model->inputs[model->tensors[id - 1].first_input];
+        for (; id != model->input; id = model->inputs[model->tensors[id - 1].first_input]) {
+            const clq_layer_kind *kind = model->layers[model->tensors[id - 1].layer - 1].kind;
+            if (!kind->moves && !kind->takes_bytes) break;
+        }
         if (id == model->input) return true;
     }
     return false;

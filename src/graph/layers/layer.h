@@ -159,6 +159,8 @@ void clq_joining_add(clq_expansion *e, clq_joining *j, clq_id term, size_t width
 clq_id clq_joining_end(clq_expansion *e, const clq_joining *j); /* of at least one */
 /* Factors of dropout for each sample, of this shape: 0, or 1 / (1 - rate). seed 0: the trainer's. (dropout.c) */
 clq_id clq_expand_drops(clq_expansion *e, const clq_shape *shape, double rate, uint64_t seed, uint32_t stream);
+/* The stream of a use of a layer that draws, which is taken in any case. False: nothing is drawn, as in evaluation. */
+bool clq_layer_begins_draw(clq_expansion *e, uint32_t *stream);
 /* So many numbers for each sample, from 0 to 1: a function of the seed (0: the training's), the stream, the step and the
  * sample's place in the global batch. (augment.c) */
 clq_id clq_layer_expand_draws(clq_expansion *e, uint32_t stream, uint64_t seed, size_t count);

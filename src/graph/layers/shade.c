@@ -9,11 +9,13 @@ typedef struct shade_config {
 } shade_config;
 
 #define MEMBER(key, type, member) CLQ_LAYER_ATTRIBUTE(key, type, shade_config, member)
-static const clq_attribute attributes[] = {
-    {MEMBER("factor", CLQ_ATTRIBUTE_RANGE, factor), .needed = true},
-    {MEMBER("value_range", CLQ_ATTRIBUTE_RANGE, values), .needed = true},
-    {MEMBER("seed", CLQ_ATTRIBUTE_SEED, seed)},
-    {.key = "data_format", .type = CLQ_ATTRIBUTE_ONLY_WORD, .word = "channels_last"}};
+#define ROWS(lowest_factor)                                                                                            \
+    {MEMBER("factor", CLQ_ATTRIBUTE_RANGE, factor), .needed = true, .least = (lowest_factor), .most = 1},              \
+        {MEMBER("value_range", CLQ_ATTRIBUTE_RANGE, values), .fallback = 255},                                         \
+        {MEMBER("seed", CLQ_ATTRIBUTE_SEED, seed)}, {                                                                  \
+        .key = "data_format", .type = CLQ_ATTRIBUTE_ONLY_WORD, .word = "channels_last"                                 \
+    }
+static const clq_attribute brightness_attributes[] = {ROWS(-1)}, contrast_attributes[] = {ROWS(0)};
 
 static const shade_config *config_of(const clq_layer *layer) { return layer->config; }
 
@@ -60,17 +62,11 @@ static clq_id end(clq_expansion *e, shading *s, unsigned shaded) {
     return clq_graph_add_node(e->graph, &s->node);
 }
 
-/* The use's stream is taken in any case. */
-static bool begins(clq_expansion *e, uint32_t *stream) {
-    *stream = e->dropouts++;
-    return e->config->mode == CLQ_MODE_TRAIN;
-}
-
 static clq_id expand_brightness(clq_expansion *e, const clq_id *x) {
     const shade_config *c = config_of(e->layer);
     const double size = c->values.high - c->values.low;
     uint32_t stream;
-    if (!begins(e, &stream)) return x[0];
+    if (!clq_layer_begins_draw(e, &stream)) return x[0];
     shading s = begin(e, x[0], stream, c->factor.low * size, c->factor.high * size);
     return end(e, &s,
                clq_element_do(&s.node.attributes.program,
@@ -91,12 +87,12 @@ static clq_id add_means(clq_expansion *e, clq_id x) {
     return means ? clq_expand_repeated(e, &row, image, means) : 0;
 }
 
-/* Keras draws from 1 - factor[0] to 1 + factor[1], and takes no factor below 0. */
+/* Keras draws from 1 - factor[0] to 1 + factor[1]. */
 static clq_id expand_contrast(clq_expansion *e, const clq_id *x) {
     const shade_config *c = config_of(e->layer);
     uint32_t stream;
-    if (!begins(e, &stream)) return x[0];
-    shading s = begin(e, x[0], stream, 1 - CLQ_MAX(c->factor.low, 0), 1 + c->factor.high);
+    if (!clq_layer_begins_draw(e, &stream)) return x[0];
+    shading s = begin(e, x[0], stream, 1 - c->factor.low, 1 + c->factor.high);
     clq_element_program *p = &s.node.attributes.program;
     s.node.inputs[s.inputs++] = add_means(e, x[0]);
     const unsigned mean = clq_element_take(p, clq_each_element);
@@ -105,18 +101,17 @@ static clq_id expand_contrast(clq_expansion *e, const clq_id *x) {
     return end(e, &s, clq_element_do(p, (clq_instruction){.op = CLQ_ELEMENT_ADD, .a = scaled, .b = mean}));
 }
 
-/* Whose range ends above 1 take bytes as they are. */
+/* The one whose range ends above 1. */
 static bool takes_bytes(const clq_layer *layer) { return config_of(layer)->values.high > 1; }
 
-#define KIND(kind, class_name, name_stem, expansion)                                                                   \
+#define KIND(kind, class_name, name_stem, rows, expansion)                                                             \
     const clq_layer_kind kind = {.type = (class_name),                                                                 \
                                  .stem = (name_stem),                                                                  \
                                  .inputs = {1, 1},                                                                     \
-                                 CLQ_LAYER_CONFIG(shade_config, attributes),                                           \
+                                 CLQ_LAYER_CONFIG(shade_config, rows),                                                 \
                                  .takes_bytes = takes_bytes,                                                           \
-                                 .moves = true,                                                                        \
                                  .draws = true,                                                                        \
                                  .infer = infer,                                                                       \
                                  .expand = (expansion)}
-KIND(clq_layer_random_brightness, "RandomBrightness", "random_brightness", expand_brightness);
-KIND(clq_layer_random_contrast, "RandomContrast", "random_contrast", expand_contrast);
+KIND(clq_layer_random_brightness, "RandomBrightness", "random_brightness", brightness_attributes, expand_brightness);
+KIND(clq_layer_random_contrast, "RandomContrast", "random_contrast", contrast_attributes, expand_contrast);

@@ -63,6 +63,7 @@ static void join_loss(clq_expansion *e, uint32_t index) {
                                                                        .home = CLQ_HOME_METRICS});
     clq_graph_add_node(e->graph, &node);
 }
+
 const clq_property clq_property_penalty = {
     .names = "penalties on its weights", .is_on = is_on, .add_key = add_key, .join_loss = join_loss};
 

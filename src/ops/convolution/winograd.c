@@ -9,72 +9,95 @@ bool clq_winograd_taps_fit(const clq_product *p) {
     return axis_fits(&p->patches.h, p->transposed) && axis_fits(&p->patches.w, p->transposed);
 }
 
-static bool fits(const clq_list *list, const clq_product *p) {
-    if (!clq_winograd_taps_fit(p)) return false;
-    return clq_list_family(list) == CLQ_FAMILY_TILE ? clq_winograd_tile_fits(list, p)
-                                                    : clq_winograd_local_fits(list, p);
-}
+const clq_winograd_size clq_winograd_sizes[CLQ_WINOGRAD_SIZES] = {{.name = "winograd",
+                                                                   .side = 2,
+                                                                   .products = CLQ_WINOGRAD_PRODUCTS,
+                                                                   .channels_most = 1024,
+                                                                   .pixels_least = 256,
+                                                                   .transform = 100,
+                                                                   .outer_transform = 220},
+                                                                  {.name = "wide winograd",
+                                                                   .side = 4,
+                                                                   .products = 36,
+                                                                   .channels_most = 512,
+                                                                   .pixels_least = 576,
+                                                                   .transform = 650,
+                                                                   .outer_transform = 700}};
 
-/* The kernels that are known to be the fastest, as the choice has them; NULL: those of the plain sum. */
-static const char *best_of(const clq_list *list, const clq_product *p, const clq_winograd_tiles *tiles, bool wide,
-                           size_t *which) {
-    *which = CLQ_WINOGRAD_BLOCK_BY_RULE;
-    if (clq_list_family(list) != CLQ_FAMILY_TILE) return clq_winograd_local_pays(list, p, tiles) ? "winograd" : NULL;
+clq_winograd_tiles clq_winograd_tiles_of(const clq_winograd_size *size, const clq_product *p) {
     const clq_patches *q = &p->patches;
-    const double plain = (double)(q->h.taps * q->w.taps * CLQ_MIN(tiles->pixels, q->h.in * q->w.in)),
-                 narrow = clq_winograd_tile_cost(p, tiles);
-    enum { PIXELS_LEAST = 256 }; /* that the transformed weights serve */
-    if (tiles->pixels * clq_list_capacity(list) < PIXELS_LEAST) return NULL;
-    if (wide && clq_winograd_wide_cost(p) < CLQ_MIN(narrow, plain)) {
-        *which = CLQ_WINOGRAD_WIDE;
-        return "wide winograd";
-    }
-    return narrow <= plain ? "winograd" : NULL;
+    return (clq_winograd_tiles){clq_ceil_div(q->h.out, size->side), clq_ceil_div(q->w.out, size->side),
+                                q->h.out * q->w.out};
 }
 
-/* *which: by which kernels. pooled: with the windows' maxima. */
-static bool chosen(clq_list *list, const clq_product *p, bool pooled, const clq_winograd_tiles *tiles,
-                   clq_choice *choice, size_t *which) {
-    if (!fits(list, p)) return false;
-    const bool wide = !pooled && clq_winograd_wide_fits(list, p);
-    clq_product_start_choice(choice, list, pooled ? "pooled conv" : "conv", p);
-    const char *best = best_of(list, p, tiles, wide, which);
-    if (best) clq_choice_add(choice, true, (uint32_t)*which, best);
+/* ---- the tile family ---- */
+
+/* NULL: the plain sum, which leaves out what taps meet in the padding, is known to be as fast. */
+static const clq_winograd_size *best_of(const clq_list *list, const clq_product *p, size_t sizes) {
+    const clq_patches *q = &p->patches;
+    const size_t pixels = q->h.out * q->w.out, reached = CLQ_MIN(pixels, q->h.in * q->w.in);
+    const clq_winograd_size *best = NULL;
+    double least = (double)(q->h.taps * q->w.taps * reached);
+    for (size_t i = 0; i < sizes; i++) {
+        const clq_winograd_size *size = &clq_winograd_sizes[i];
+        if (!clq_winograd_tile_fits(list, size, p) || pixels * clq_list_capacity(list) < size->pixels_least) continue;
+        const double cost = clq_winograd_tile_cost(size, p);
+        if (cost > least) continue;
+        least = cost;
+        best = size;
+    }
+    return best;
+}
+
+/* NULL: the plain sum. sizes: how many of the first may be taken. */
+static const clq_winograd_size *choose_size(clq_list *list, const clq_product *p, const char *what, size_t sizes,
+                                            clq_choice *choice) {
+    if (!clq_winograd_taps_fit(p) || !clq_winograd_tile_fits(list, &clq_winograd_sizes[0], p)) return NULL;
+    clq_product_start_choice(choice, list, what, p);
+    const clq_winograd_size *best = best_of(list, p, sizes);
+    if (best) clq_choice_add(choice, true, (uint32_t)(best - clq_winograd_sizes), best->name);
     clq_choice_add(choice, false, 0, "direct");
-    clq_choice_add(choice, true, CLQ_WINOGRAD_BLOCK_BY_RULE, "winograd");
-    if (wide) clq_choice_add(choice, true, CLQ_WINOGRAD_WIDE, "wide winograd");
-    for (size_t i = 0; i < CLQ_WINOGRAD_BLOCKS && clq_list_family(list) == CLQ_FAMILY_LOCAL; i++) {
-        char name[CLQ_CANDIDATE_BYTES];
-        clq_winograd_block_name(i, name);
-        clq_choice_add_named(choice, list, true, (uint32_t)i, name);
-    }
-    const struct clq_candidate *candidate = clq_list_select(list, choice);
-    *which = candidate->values[1];
-    return candidate->values[0];
+    for (size_t i = 0; i < sizes; i++)
+        if (clq_winograd_tile_fits(list, &clq_winograd_sizes[i], p))
+            clq_choice_add(choice, true, (uint32_t)i, clq_winograd_sizes[i].name);
+    const struct clq_candidate *chosen = clq_list_select(list, choice);
+    return chosen->values[0] ? &clq_winograd_sizes[chosen->values[1]] : NULL;
 }
 
-bool clq_winograd_rows(clq_list *list, const clq_product *p, clq_choice *choice) {
-    size_t out_h = p->patches.h.out, out_w = p->patches.w.out;
-    const clq_winograd_tiles tiles = {clq_ceil_div(out_h, 2), clq_ceil_div(out_w, 2), out_h * out_w};
-    size_t which;
-    if (!chosen(list, p, false, &tiles, choice, &which)) return false;
-    if (clq_list_family(list) == CLQ_FAMILY_LOCAL) return clq_winograd_local_add(list, p, &tiles, which);
-    if (which == CLQ_WINOGRAD_WIDE)
-        clq_winograd_wide_add(list, p);
-    else
-        clq_winograd_tile_add(list, p, &tiles, NULL, CLQ_NO_VALUE);
-    return true;
+static bool add_tiles(clq_list *list, const clq_product *p, clq_choice *choice) {
+    const clq_winograd_size *size = choose_size(list, p, "conv", CLQ_WINOGRAD_SIZES, choice);
+    if (size) clq_winograd_tile_add(list, size, p, NULL, CLQ_NO_VALUE);
+    return size;
 }
 
 bool clq_winograd_pool(clq_list *list, const clq_product *p, const clq_pool2d_problem *pool, clq_value winner,
                        clq_choice *choice) {
-    const clq_winograd_tiles tiles = {pool->out_h, pool->out_w, 4 * pool->out_h * pool->out_w};
-    size_t which;
-    if (clq_list_family(list) != CLQ_FAMILY_TILE || pool->size_h != 2 || pool->size_w != 2 ||
-        !chosen(list, p, true, &tiles, choice, &which))
-        return false;
-    clq_winograd_tile_add(list, p, &tiles, pool, winner);
-    return true;
+    if (clq_list_family(list) != CLQ_FAMILY_TILE || pool->size_h != 2 || pool->size_w != 2) return false;
+    const clq_winograd_size *size = choose_size(list, p, "pooled conv", 1, choice); /* a tile is a window */
+    if (size) clq_winograd_tile_add(list, size, p, pool, winner);
+    return size;
+}
+
+/* ---- the local family ---- */
+
+static bool add_blocks(clq_list *list, const clq_product *p, clq_choice *choice) {
+    if (!clq_winograd_taps_fit(p) || !clq_winograd_local_fits(list, p)) return false;
+    const clq_winograd_tiles tiles = clq_winograd_tiles_of(&clq_winograd_sizes[0], p);
+    clq_product_start_choice(choice, list, "conv", p);
+    if (clq_winograd_local_pays(list, p, &tiles)) clq_choice_add(choice, true, CLQ_WINOGRAD_BLOCK_BY_RULE, "winograd");
+    clq_choice_add(choice, false, 0, "direct");
+    clq_choice_add(choice, true, CLQ_WINOGRAD_BLOCK_BY_RULE, "winograd");
+    for (size_t i = 0; i < CLQ_WINOGRAD_BLOCKS; i++) {
+        char name[CLQ_CANDIDATE_BYTES];
+        clq_winograd_block_name(i, name);
+        clq_choice_add_named(choice, list, true, (uint32_t)i, name);
+    }
+    const struct clq_candidate *chosen = clq_list_select(list, choice);
+    return chosen->values[0] && clq_winograd_local_add(list, p, &tiles, chosen->values[1]);
+}
+
+bool clq_winograd_rows(clq_list *list, const clq_product *p, clq_choice *choice) {
+    return clq_list_family(list) == CLQ_FAMILY_LOCAL ? add_blocks(list, p, choice) : add_tiles(list, p, choice);
 }
 
 /* ---- shared by the families ---- */

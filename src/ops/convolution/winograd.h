@@ -1,6 +1,6 @@
 /* 3x3 convolutions by fewer products than taps, where the list chooses that ("conv …", "pooled conv …"): by conv2d.c
  * and conv_pool.c (winograd.c, winograd_outer.c), and as each family makes them
- * (winograd_tile.c, winograd_wide.c, winograd_local.c, winograd_trial.c). */
+ * (winograd_tile.c, winograd_local.c, winograd_trial.c). */
 #ifndef CLQ_OPS_WINOGRAD_H
 #define CLQ_OPS_WINOGRAD_H
 
@@ -31,15 +31,27 @@ bool clq_winograd_taps_fit(const clq_product *p);
 
 enum {
     CLQ_WINOGRAD_TAPS = 3,
-    CLQ_WINOGRAD_ROWS = 4,           /* of a tile, and columns */
-    CLQ_WINOGRAD_PRODUCTS = 16,      /* of a tile and channel, in place of 36 */
-    CLQ_WINOGRAD_WIDE_PRODUCTS = 36, /* of a tile of 4x4 outputs, in place of 144 */
+    CLQ_WINOGRAD_ROWS = 4,      /* of a tile of 2x2 outputs: of its inputs, and columns */
+    CLQ_WINOGRAD_PRODUCTS = 16, /* of such a tile and channel, in place of 36 */
 };
 
-/* Tiles of 2x2 outputs of an example. pixels: how many of their outputs are wanted. */
+/* Tiles of outputs of an example. pixels: how many of their outputs are wanted. */
 typedef struct clq_winograd_tiles {
     size_t h, w, pixels;
 } clq_winograd_tiles;
+
+/* The sizes of tiles of the tile family: F(2x2, 3x3) and F(4x4, 3x3), which has fewer products and more rounding. Costs
+ * are those of a tile's transforms in one channel of input or output, measured, in multiplications. (winograd.c) */
+typedef struct clq_winograd_size {
+    const char *name;      /* of choices */
+    size_t side, products; /* of a tile, and of one and a channel, in place of 9 * side * side */
+    size_t channels_most;  /* of the input, of which a few tiles fit a core's cache */
+    size_t pixels_least;   /* that the transformed weights serve */
+    double transform, outer_transform;
+} clq_winograd_size;
+enum { CLQ_WINOGRAD_SIZES = 2 };
+extern const clq_winograd_size clq_winograd_sizes[CLQ_WINOGRAD_SIZES];
+clq_winograd_tiles clq_winograd_tiles_of(const clq_winograd_size *size, const clq_product *p);
 
 /* Shapes, padding, bias and activation as -D options with a blank behind. */
 clq_kernel_options clq_winograd_options(const clq_product *p, const clq_winograd_tiles *tiles);
@@ -52,19 +64,13 @@ void clq_winograd_cost(clq_list *list, const clq_product *p, double sums, double
 /* ---- the families: of convolutions whose taps are right for it ---- */
 
 /* Whether it can be: channels of input and output in whole vectors, few enough for a core's cache. */
-bool clq_winograd_tile_fits(const clq_list *list, const clq_product *p);
+bool clq_winograd_tile_fits(const clq_list *list, const clq_winograd_size *size, const clq_product *p);
 /* Of an example: multiplications for a channel of the input in one of the output, and what transforms take in place of
  * as many. */
-double clq_winograd_tile_cost(const clq_product *p, const clq_winograd_tiles *tiles);
-/* pool NULL: all outputs. */
-void clq_winograd_tile_add(clq_list *list, const clq_product *p, const clq_winograd_tiles *tiles,
+double clq_winograd_tile_cost(const clq_winograd_size *size, const clq_product *p);
+/* pool NULL: all outputs; else tiles of 2x2. */
+void clq_winograd_tile_add(clq_list *list, const clq_winograd_size *size, const clq_product *p,
                            const clq_pool2d_problem *pool, clq_value winner);
-
-/* The same by tiles of 4x4 outputs: fewer products again, and more rounding. */
-enum { CLQ_WINOGRAD_WIDE = 0xFE }; /* in place of a block's number */
-bool clq_winograd_wide_fits(const clq_list *list, const clq_product *p);
-double clq_winograd_wide_cost(const clq_product *p);
-void clq_winograd_wide_add(clq_list *list, const clq_product *p);
 
 /* Any shape of floats, where a work-group and its local memory can be large enough for some block. */
 bool clq_winograd_local_fits(const clq_list *list, const clq_product *p);

@@ -1,11 +1,9 @@
-/* Winograd's F(2x2, 3x3) for convolutions on devices whose work-items are whole cores (cl/winograd_tile.cl). */
+/* Winograd's products for convolutions on devices whose work-items are whole cores (cl/winograd_tile.cl). */
 #include "ops/convolution/winograd.h"
 
 enum {
-    TRANSFORM_COST = 100,       /* of a tile in one channel of input or output, measured, in multiplications */
     OWN_BYTES_MOST = 256 << 10, /* of a block's transformed inputs and outputs, in a core's second-level cache */
     BLOCK_TILES = 96,
-    CHANNELS_MOST = 1024, /* of the input, of which a few tiles fit */
     GROUP_CHANNELS = 128, /* of the output, that are made of the inputs at a time */
     ROW_VECTORS = 12,     /* that are summed side by side, in each of two sums */
     BLOCKS_PER_GROUP = 2  /* that even out the cores' loads */
@@ -19,7 +17,7 @@ typedef struct cut {
 
 /* Two vectors of channels are enough for as many multiplications per load as a core can do. As many rows as have room
  * for two accumulators a vector, a row of weights and one input. */
-static cut cut_of(const clq_list *list, const clq_product *p, size_t tiles) {
+static cut cut_of(const clq_list *list, const clq_winograd_size *size, const clq_product *p, size_t tiles) {
     clq_device *device = clq_list_device(list);
     size_t vector = clq_list_vector(list), all = p->columns / vector, registers = vector >= 16 ? 32 : 16;
     cut c = {.vectors = all % 2 == 0 ? 2 : all % 3 == 0 ? 3 : 1};
@@ -28,48 +26,55 @@ static cut cut_of(const clq_list *list, const clq_product *p, size_t tiles) {
     const size_t width = c.vectors * vector, panels = p->columns / width;
     c.group = width * clq_winograd_part(panels, CLQ_MAX(GROUP_CHANNELS / width, (size_t)1));
     /* Of a tile: a column of its inputs, and its outputs. */
-    const size_t in = CLQ_WINOGRAD_ROWS * p->patches.channels * sizeof(float), out = 4 * c.group * sizeof(float);
-    c.at_once = BLOCK_TILES * (CLQ_WINOGRAD_ROWS * in + out) <= OWN_BYTES_MOST ? CLQ_WINOGRAD_ROWS : 1;
+    const size_t points = size->side + CLQ_WINOGRAD_TAPS - 1, in = points * p->patches.channels * sizeof(float),
+                 out = size->side * size->side * c.group * sizeof(float);
+    const bool all_fit = size->side == 2 && BLOCK_TILES * (points * in + out) <= OWN_BYTES_MOST;
+    c.at_once = all_fit ? points : 1;
     size_t most = CLQ_MIN((size_t)BLOCK_TILES, OWN_BYTES_MOST / (c.at_once * in + out));
     size_t wanted = CLQ_MIN(most, tiles * clq_list_capacity(list) / groups);
     c.block = CLQ_MAX(wanted / c.rows, (size_t)1) * c.rows;
     return c;
 }
 
-bool clq_winograd_tile_fits(const clq_list *list, const clq_product *p) {
+bool clq_winograd_tile_fits(const clq_list *list, const clq_winograd_size *size, const clq_product *p) {
     const clq_patches *q = &p->patches;
     size_t vector = clq_list_vector(list);
-    return q->channels % vector == 0 && p->columns % vector == 0 && q->channels <= CHANNELS_MOST;
+    return q->channels % vector == 0 && p->columns % vector == 0 && q->channels <= size->channels_most;
 }
 
-double clq_winograd_tile_cost(const clq_product *p, const clq_winograd_tiles *tiles) {
-    double transforms = TRANSFORM_COST / (double)p->patches.channels + TRANSFORM_COST / (double)p->columns;
-    return (double)(tiles->h * tiles->w) * (CLQ_WINOGRAD_PRODUCTS + transforms);
+double clq_winograd_tile_cost(const clq_winograd_size *size, const clq_product *p) {
+    const clq_winograd_tiles tiles = clq_winograd_tiles_of(size, p);
+    const double transforms = size->transform / (double)p->patches.channels + size->transform / (double)p->columns;
+    return (double)(tiles.h * tiles.w) * ((double)size->products + transforms);
 }
 
-static clq_value transform_weights(clq_list *list, const clq_product *p, const cut *c) {
+static clq_value transform_weights(clq_list *list, const clq_winograd_size *size, const clq_product *p, const cut *c) {
     size_t channels = p->patches.channels, vector = clq_list_vector(list), floats = channels * p->columns;
-    size_t transformed = CLQ_WINOGRAD_PRODUCTS * floats;
+    size_t transformed = size->products * floats;
     clq_kernel_options options = {.length = 0};
-    clq_options_add(&options, "-DSIDE=2 -DNR=%zu", c->vectors);
+    clq_options_add(&options, "-DSIDE=%zu -DNR=%zu", size->side, c->vectors);
     clq_value to = clq_winograd_weights(list, p, "winograd_tile", "winograd_tile_weights", options.text, transformed);
     clq_launch_work(list, 2, (size_t[]){channels / vector, p->columns / vector}, (size_t[]){1, 1}, -1, 0, 0);
     clq_launch_cost(list, 0, 0, (double)(clq_patches_depth(&p->patches) * p->columns + transformed) * sizeof(float), 0);
     return to;
 }
 
-void clq_winograd_tile_add(clq_list *list, const clq_product *p, const clq_winograd_tiles *tiles,
+void clq_winograd_tile_add(clq_list *list, const clq_winograd_size *size, const clq_product *p,
                            const clq_pool2d_problem *pool, clq_value winner) {
     const clq_patches *q = &p->patches;
-    size_t all = tiles->h * tiles->w;
-    cut c = cut_of(list, p, all);
-    clq_value weights = transform_weights(list, p, &c);
-    clq_kernel_options options = clq_winograd_options(p, tiles);
-    clq_options_add(
-        &options,
-        "-DSIDE=2 -DSTEP_H=%zu -DSTEP_W=%zu -DNR=%zu -DMR=%zu -DBLOCK=%zu -DCHANNELS=%zu -DGROUP=%zu -DAT_ONCE=%zu%s%s",
-        pool ? pool->stride_h : 2, pool ? pool->stride_w : 2, c.vectors, c.rows, c.block, q->channels, c.group,
-        c.at_once, pool ? " -DPOOLED" : "", winner ? " -DKEEP" : "");
+    /* A pool may leave out the last row or column of what it is given. */
+    const clq_winograd_tiles tiles = pool
+                                         ? (clq_winograd_tiles){pool->out_h, pool->out_w, 4 * pool->out_h * pool->out_w}
+                                         : clq_winograd_tiles_of(size, p);
+    size_t all = tiles.h * tiles.w;
+    cut c = cut_of(list, size, p, all);
+    clq_value weights = transform_weights(list, size, p, &c);
+    clq_kernel_options options = clq_winograd_options(p, &tiles);
+    clq_options_add(&options,
+                    "-DSIDE=%zu -DSTEP_H=%zu -DSTEP_W=%zu -DNR=%zu -DMR=%zu -DBLOCK=%zu -DCHANNELS=%zu -DGROUP=%zu "
+                    "-DAT_ONCE=%zu%s%s",
+                    size->side, pool ? pool->stride_h : size->side, pool ? pool->stride_w : size->side, c.vectors,
+                    c.rows, c.block, q->channels, c.group, c.at_once, pool ? " -DPOOLED" : "", winner ? " -DKEEP" : "");
     clq_product_add_storage(&options, list, p->a, weights, p->c);
     clq_launch_begin(list, p->label, "winograd_tile", options.text, "winograd_tile");
     CLQ_LAUNCH_READS(list, p->a, weights, p->bias);
@@ -77,8 +82,8 @@ void clq_winograd_tile_add(clq_list *list, const clq_product *p, const clq_winog
     if (pool) clq_launch_value(list, winner, CLQ_WRITES);
     clq_launch_param(list, CLQ_PARAM_COUNT);
     clq_launch_work(list, 1, (size_t[]){0}, (size_t[]){1}, 0, all, c.block);
-    double channels = (double)p->columns, sums = (double)tiles->pixels * channels;
+    double channels = (double)p->columns, sums = (double)tiles.pixels * channels;
     const double number = (double)clq_dtype_bytes(clq_list_storage(list, p->c));
     double out = pool ? (double)all * channels * (number + (winner ? 1 : 0)) : sums * number;
-    clq_winograd_cost(list, p, sums, out, CLQ_WINOGRAD_PRODUCTS * q->channels * p->columns);
+    clq_winograd_cost(list, p, sums, out, size->products * q->channels * p->columns);
 }
