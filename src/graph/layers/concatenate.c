@@ -68,36 +68,6 @@ clq_id clq_expand_joined(clq_expansion *e, const clq_id *x, size_t rows) {
     return join(e, terms, count, rows);
 }
 
-clq_id clq_expand_side_by_side(clq_expansion *e, const clq_id *terms, const size_t *widths, unsigned count,
-                               size_t rows) {
-    clq_node node = clq_expand_node(e, &clq_op_concatenate);
-    size_t width = 0;
-    node.attributes.concatenation = (clq_concatenation){.rows = rows};
-    for (unsigned i = 0; i < count; i++) {
-        if (!terms[i]) return 0;
-        node.inputs[i] = terms[i];
-        node.attributes.concatenation.widths[i] = widths[i];
-        width += widths[i];
-    }
-    const clq_shape shape = CLQ_SHAPE(rows, width);
-    node.outputs[0] = clq_expand_value(e, &shape, rows * width);
-    return clq_graph_add_node(e->graph, &node);
-}
-
-void clq_joining_add(clq_expansion *e, clq_joining *j, clq_id term, size_t width) {
-    if (j->count == CLQ_NODE_INPUTS) {
-        j->terms[0] = clq_joining_end(e, j);
-        for (unsigned i = 1; i < j->count; i++) j->widths[0] += j->widths[i];
-        j->count = 1;
-    }
-    j->terms[j->count] = term;
-    j->widths[j->count++] = width;
-}
-
-clq_id clq_joining_end(clq_expansion *e, const clq_joining *j) {
-    return j->count == 1 ? j->terms[0] : clq_expand_side_by_side(e, j->terms, j->widths, j->count, j->rows);
-}
-
 clq_id clq_layer_expand_concatenated(clq_expansion *e, const clq_id *x) {
     unsigned axis = 0;
     size_t rows = 1;

@@ -4,7 +4,6 @@
 
 enum { KERNEL, RECURRENT, BIAS };
 enum { IN, FORGET, CELL, OUT, GATES }; /* as Keras orders them */
-enum { STEPS_MOST = 64 };              /* a step is some twenty operations, each with its gradient */
 
 typedef struct conv_lstm_config {
     size_t filters, kernel[2], strides[2], dilation[2];
@@ -71,8 +70,9 @@ static clq_status infer(const clq_model *model, const clq_layer *layer, clq_mode
     if (x->rank != 4)
         return clq_fail(CLQ_ARGUMENT, "it takes (steps, height, width, channels), and its input is %s",
                         clq_shape_describe(x, text));
-    if (x->dims[0] > STEPS_MOST)
-        return clq_fail(CLQ_UNSUPPORTED, "more than %d steps are not supported: there are %zu", STEPS_MOST, x->dims[0]);
+    if (x->dims[0] > CLQ_PARTS_STEPS)
+        return clq_fail(CLQ_UNSUPPORTED, "more than %d steps are not supported: there are %zu", CLQ_PARTS_STEPS,
+                        x->dims[0]);
     if (in->mask) return clq_fail(CLQ_UNSUPPORTED, "a mask of its steps is not supported");
     CLQ_TRY(check_activation("activation", config->activation));
     CLQ_TRY(check_activation("recurrent_activation", config->gate_activation));
@@ -109,17 +109,18 @@ static clq_status declare(clq_model *model, clq_layer *layer, const clq_model_te
 
 typedef struct steps {
     clq_expansion *e;
+    const clq_parts *parts;
     const conv_lstm_config *config;
     clq_conv2d_problem input, state; /* the convolutions of a step's image, and of the state */
     clq_shape image;                 /* of the state */
     size_t elements;                 /* of it */
 } steps;
 
-static steps steps_of(clq_expansion *e) {
+static steps steps_of(clq_expansion *e, const clq_parts *parts) {
     const conv_lstm_config *config = config_of(e->layer);
     const clq_shape *x = &clq_model_input_of(e->model, e->y, 0)->shape;
     clq_window of[2];
-    steps s = {.e = e, .config = config};
+    steps s = {.e = e, .parts = parts, .config = config};
     (void)place(config, x, of); /* as it was inferred */
     s.image = CLQ_SHAPE(of[0].out, of[1].out, config->filters);
     s.elements = of[0].out * of[1].out * config->filters;
@@ -146,81 +147,52 @@ static steps steps_of(clq_expansion *e) {
     return s;
 }
 
-static clq_id add(const steps *s, clq_node *node, clq_id x, const clq_shape *shape, size_t elements) {
-    if (!x) return 0;
-    node->inputs[0] = x;
-    node->outputs[0] = clq_expand_value(s->e, shape, elements);
-    return clq_graph_add_node(s->e->graph, node);
-}
-
 static clq_id convolve(const steps *s, const clq_conv2d_problem *problem, clq_id x, unsigned kernel) {
     clq_node node = clq_expand_convolution(s->e, problem, 1);
+    node.inputs[0] = x;
     node.inputs[1] = clq_expand_weight(s->e, kernel);
     if (kernel == KERNEL) node.inputs[2] = clq_expand_weight(s->e, BIAS);
-    return add(s, &node, x, &CLQ_SHAPE(problem->out_h, problem->out_w, problem->out_c), GATES * s->elements);
+    return clq_part_add(s->parts, node, CLQ_SHAPE(problem->out_h, problem->out_w, problem->out_c));
 }
 
 /* Step t of the inputs. */
-static clq_id take_step(const steps *s, clq_id x, size_t all, size_t t) {
-    const size_t own = s->input.in_h * s->input.in_w * s->input.in_c;
-    clq_node node = clq_expand_node(s->e, &clq_op_arrange);
-    node.attributes.arrangement = clq_arrangement_run(all * own, t * own, own);
-    return add(s, &node, x, &CLQ_SHAPE(s->input.in_h, s->input.in_w, s->input.in_c), own);
-}
-
-static clq_id activate(const steps *s, clq_activation activation, clq_id x) {
-    clq_node node = clq_expand_node(s->e, &clq_op_elementwise);
-    clq_element_program *p = &node.attributes.program;
-    if (activation == CLQ_LINEAR) return x;
-    p->outputs[p->output_count++].from = clq_activation_do(p, activation, clq_element_take(p, clq_each_element));
-    return add(s, &node, x, &s->image, s->elements);
+static clq_id take_step(const steps *s, clq_id x, size_t t) {
+    const clq_shape image = CLQ_SHAPE(s->input.in_h, s->input.in_w, s->input.in_c);
+    return clq_part_run(s->parts, x, t * s->input.in_h * s->input.in_w * s->input.in_c, image);
 }
 
 static clq_id take_gate(const steps *s, clq_id z, unsigned gate) {
     const size_t sizes[] = {s->elements / s->config->filters, GATES, s->config->filters};
-    clq_node node = clq_expand_node(s->e, &clq_op_arrange);
-    clq_arrangement *a = &node.attributes.arrangement;
-    *a = clq_arrangement_of(3, sizes);
-    a->axes[1].first = (long)gate;
-    a->axes[1].out = 1;
-    return activate(s, gate == CELL ? s->config->activation : s->config->gate_activation,
-                    add(s, &node, z, &s->image, s->elements));
-}
-
-/* Two values, element by element. */
-static clq_id combine(const steps *s, clq_element_op op, clq_id a, clq_id b, size_t times) {
-    clq_node node = clq_expand_node(s->e, &clq_op_elementwise);
-    clq_element_program *p = &node.attributes.program;
-    const unsigned first = clq_element_take(p, clq_each_element), second = clq_element_take(p, clq_each_element);
-    const clq_shape shape = CLQ_SHAPE(s->image.dims[0], s->image.dims[1], times * s->config->filters);
-    p->outputs[p->output_count++].from = clq_element_do(p, (clq_instruction){.op = op, .a = first, .b = second});
-    node.inputs[1] = b;
-    return b ? add(s, &node, a, &shape, times * s->elements) : 0;
+    return clq_part_activate(s->parts, gate == CELL ? s->config->activation : s->config->gate_activation,
+                             clq_part_slice(s->parts, z, sizes, gate, s->image), 0);
 }
 
 /* in cell + forget c before, which is none at first: 0. */
 static clq_id next_cell(const steps *s, clq_id z, clq_id before) {
-    const clq_id c = combine(s, CLQ_ELEMENT_MULTIPLY, take_gate(s, z, IN), take_gate(s, z, CELL), 1);
+    const clq_id in = take_gate(s, z, IN),
+                 c = clq_part_combine(s->parts, CLQ_ELEMENT_MULTIPLY, in, take_gate(s, z, CELL));
     if (!before) return c;
-    return combine(s, CLQ_ELEMENT_ADD, c, combine(s, CLQ_ELEMENT_MULTIPLY, take_gate(s, z, FORGET), before, 1), 1);
+    const clq_id kept = clq_part_combine(s->parts, CLQ_ELEMENT_MULTIPLY, take_gate(s, z, FORGET), before);
+    return clq_part_combine(s->parts, CLQ_ELEMENT_ADD, c, kept);
 }
 
 static clq_id expand(clq_expansion *e, const clq_id *x) {
-    const steps s = steps_of(e);
+    clq_node of;
+    const clq_parts parts = clq_expand_parts(e, &of);
+    const steps s = steps_of(e, &parts);
     const size_t all = clq_model_input_of(e->model, e->y, 0)->shape.dims[0];
     clq_joining sequence = {.rows = 1};
     clq_id h = 0, c = 0;
     (void)clq_expand_weight(e, RECURRENT); /* a single step has no use for it, and then its gradient is 0 */
-    for (size_t t = 0; t < all && e->graph->error.status == CLQ_OK; t++) {
-        const size_t step = s.config->go_backwards ? all - 1 - t : t;
-        clq_id z = convolve(&s, &s.input, take_step(&s, x[0], all, step), KERNEL);
-        if (t > 0) z = combine(&s, CLQ_ELEMENT_ADD, z, convolve(&s, &s.state, h, RECURRENT), GATES);
+    for (size_t t = 0; t < all; t++) {
+        clq_id z = convolve(&s, &s.input, take_step(&s, x[0], s.config->go_backwards ? all - 1 - t : t), KERNEL);
+        if (t > 0) z = clq_part_combine(&parts, CLQ_ELEMENT_ADD, z, convolve(&s, &s.state, h, RECURRENT));
         c = next_cell(&s, z, c);
-        h = combine(&s, CLQ_ELEMENT_MULTIPLY, take_gate(&s, z, OUT), activate(&s, s.config->activation, c), 1);
-        if (s.config->return_sequences) clq_joining_add(e, &sequence, h, s.elements);
+        h = clq_part_activate(&parts, s.config->activation, c, 0);
+        h = clq_part_combine(&parts, CLQ_ELEMENT_MULTIPLY, take_gate(&s, z, OUT), h);
+        if (s.config->return_sequences) clq_joining_add(&parts, &sequence, h, s.elements);
     }
-    if (s.config->return_sequences) h = clq_joining_end(e, &sequence);
-    return h ? clq_expand_unary(e, clq_expand_node(e, &clq_op_reshape), h) : 0;
+    return clq_part_reshape(&parts, s.config->return_sequences ? clq_joining_end(&parts, &sequence) : h, e->y->shape);
 }
 
 static const char *const stores[] = {[KERNEL] = "cell/vars/0", [RECURRENT] = "cell/vars/1", [BIAS] = "cell/vars/2"};

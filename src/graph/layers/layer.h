@@ -4,7 +4,7 @@
 #define CLQ_GRAPH_LAYER_H
 
 #include "graph/model.h"
-#include "graph/step/step.h"
+#include "graph/step/parts.h"
 
 /* ---- rows ---- */
 
@@ -122,6 +122,8 @@ struct clq_expansion {
 
 /* A node of the layer, in the forward segment, without values. */
 clq_node clq_expand_node(const clq_expansion *e, const clq_operation *op);
+/* What a layer of many operations is made of (parts.h). `of` is set, and has to live as long. */
+clq_parts clq_expand_parts(const clq_expansion *e, clq_node *of);
 /* A new value of the step's, of this shape, for the layer. */
 clq_id clq_expand_value(clq_expansion *e, const clq_shape *shape, size_t elements);
 /* Variable `index` of the layer, the same value wherever it is read; 0 where the layer has none. */
@@ -145,18 +147,6 @@ clq_status clq_layer_infer_permuted(const clq_model *model, const clq_layer *lay
 clq_id clq_layer_expand_permuted(clq_expansion *e, const clq_id *x);
 clq_status clq_layer_infer_concatenated(const clq_model *model, const clq_layer *layer, clq_model_tensor *y);
 clq_id clq_layer_expand_concatenated(clq_expansion *e, const clq_id *x);
-/* Terms of `widths` numbers side by side in each of `rows` rows; at most CLQ_NODE_INPUTS. (concatenate.c) */
-clq_id clq_expand_side_by_side(clq_expansion *e, const clq_id *terms, const size_t *widths, unsigned count,
-                               size_t rows);
-/* The same of any number of terms, one after the other; it begins with `rows` alone. */
-typedef struct clq_joining {
-    size_t rows;
-    clq_id terms[CLQ_NODE_INPUTS];
-    size_t widths[CLQ_NODE_INPUTS];
-    unsigned count;
-} clq_joining;
-void clq_joining_add(clq_expansion *e, clq_joining *j, clq_id term, size_t width);
-clq_id clq_joining_end(clq_expansion *e, const clq_joining *j); /* of at least one */
 /* Factors of dropout for each sample, of this shape: 0, or 1 / (1 - rate). seed 0: the trainer's. (dropout.c) */
 clq_id clq_expand_drops(clq_expansion *e, const clq_shape *shape, double rate, uint64_t seed, uint32_t stream);
 /* The stream of a use of a layer that draws, which is taken in any case. False: nothing is drawn, as in evaluation. */
@@ -205,8 +195,6 @@ typedef struct clq_window_pair {
 clq_status clq_infer_windows(const clq_model *model, const clq_window_pair *pair, unsigned axes, clq_model_tensor *y);
 /* The same as a problem, without filters and activation. */
 clq_conv2d_problem clq_expand_windows(const clq_expansion *e, const clq_window_pair *pair);
-/* `count` numbers from `first` on, of a tensor of `all`. (outputs.c) */
-clq_arrangement clq_arrangement_run(size_t all, size_t first, size_t count);
 /* A convolution's node, without values: in groups of channels if there is more than one. */
 clq_node clq_expand_convolution(const clq_expansion *e, const clq_conv2d_problem *problem, size_t groups);
 

@@ -79,9 +79,3 @@ clq_tensor clq_model_output_of(clq_model *model, clq_tensor x, unsigned index, c
 }
 
 /* `count` numbers from `first` on, of a tensor of so many. */
-clq_arrangement clq_arrangement_run(size_t all, size_t first, size_t count) {
-    clq_arrangement a = clq_arrangement_of(1, &all);
-    a.axes[0].first = (long)first;
-    a.axes[0].out = count;
-    return a;
-}

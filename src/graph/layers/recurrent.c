@@ -179,17 +179,6 @@ static clq_id drop(clq_expansion *e, clq_id x, const clq_shape *shape, clq_id fa
     return factors ? clq_graph_add_node(e->graph, &node) : 0;
 }
 
-/* `count` numbers of a value from `first` on. */
-static clq_id take_run(clq_expansion *e, clq_id x, size_t first, size_t count) {
-    const clq_shape shape = CLQ_SHAPE(count);
-    clq_node node = clq_expand_node(e, &clq_op_arrange);
-    if (!x) return 0;
-    node.attributes.arrangement = clq_arrangement_run(clq_graph_value_at(e->graph, x)->elements, first, count);
-    node.inputs[0] = x;
-    node.outputs[0] = clq_expand_value(e, &shape, count);
-    return clq_graph_add_node(e->graph, &node);
-}
-
 /* With a dropout of the state, too, Keras drops the inputs of each gate by themselves: all gates of as many copies of
  * the inputs, of which each gives its own gate. */
 static clq_id project_dropped(clq_expansion *e, clq_id x, size_t steps, size_t in, uint32_t stream) {
@@ -200,12 +189,14 @@ static clq_id project_dropped(clq_expansion *e, clq_id x, size_t steps, size_t i
     const clq_id factors = clq_expand_drops(e, &all, config->dropout, config->seed, stream);
     clq_id terms[4];
     size_t widths[4];
+    clq_node of;
+    const clq_parts parts = clq_expand_parts(e, &of);
     if (copies == 1) return project(e, drop(e, x, &rows, factors), steps, in);
     for (unsigned g = 0; g < copies; g++) {
-        terms[g] = drop(e, x, &rows, take_run(e, factors, g * in, in));
+        terms[g] = drop(e, x, &rows, clq_part_run(&parts, factors, g * in, CLQ_SHAPE(in)));
         widths[g] = steps * in;
     }
-    const clq_id z = project(e, clq_expand_side_by_side(e, terms, widths, (unsigned)copies, 1), copies * steps, in);
+    const clq_id z = project(e, clq_part_side_by_side(&parts, terms, widths, (unsigned)copies, 1), copies * steps, in);
     for (unsigned g = 0; g < copies; g++) { /* (copies, steps, gates, units): of copy g gate g */
         const size_t sizes[] = {copies, steps, gates, units};
         const clq_shape shape = CLQ_SHAPE(steps, units);
@@ -219,7 +210,7 @@ static clq_id project_dropped(clq_expansion *e, clq_id x, size_t steps, size_t i
         terms[g] = z ? clq_graph_add_node(e->graph, &node) : 0;
         widths[g] = units;
     }
-    return clq_expand_side_by_side(e, terms, widths, (unsigned)copies, steps);
+    return clq_part_side_by_side(&parts, terms, widths, (unsigned)copies, steps);
 }
 
 /* Streams of one use's two dropouts are far apart. */
@@ -261,9 +252,11 @@ static clq_id expand(clq_expansion *e, const clq_id *x) {
     (void)clq_graph_add_node(e->graph, &node);
     const clq_id y = cell->return_sequences ? node.outputs[0] : node.outputs[1];
     if (!config->return_state) return y;
+    clq_node of;
+    const clq_parts parts = clq_expand_parts(e, &of);
     const clq_id terms[] = {y, node.outputs[1], node.outputs[2]};
     const size_t widths[] = {cell->return_sequences ? steps * units : units, units, units};
-    return clq_expand_side_by_side(e, terms, widths, lstm ? 3 : 2, 1);
+    return clq_part_side_by_side(&parts, terms, widths, lstm ? 3 : 2, 1);
 }
 
 static const char *const stores[] = {[KERNEL] = "cell/vars/0", [RECURRENT] = "cell/vars/1", [BIAS] = "cell/vars/2"};

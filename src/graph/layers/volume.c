@@ -139,9 +139,11 @@ static clq_id take_place(clq_expansion *e, clq_id x, const windows *w, size_t k,
 /* What all places of the window have, side by side within each group of channels. */
 static clq_id take_windows(clq_expansion *e, clq_id x, const windows *w, size_t channels, size_t groups) {
     clq_joining joined = {.rows = w->of[WIDTH].out * depth_of(&w->of[DEPTH]) * w->of[HEIGHT].in * groups};
+    clq_node of;
+    const clq_parts parts = clq_expand_parts(e, &of);
     for (size_t k = 0; k < w->of[WIDTH].size; k++)
-        clq_joining_add(e, &joined, take_place(e, x, w, k, channels), channels / groups);
-    return clq_joining_end(e, &joined);
+        clq_joining_add(&parts, &joined, take_place(e, x, w, k, channels), channels / groups);
+    return clq_joining_end(&parts, &joined);
 }
 
 /* (images, depth / stride, height, filters) -> (depth, height, width, filters), without what lies between images. */

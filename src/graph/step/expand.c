@@ -18,6 +18,11 @@ clq_node clq_expand_node(const clq_expansion *e, const clq_operation *op) {
     return node;
 }
 
+clq_parts clq_expand_parts(const clq_expansion *e, clq_node *of) {
+    *of = clq_expand_node(e, NULL);
+    return (clq_parts){.graph = e->graph, .of = of, .name = e->layer->name};
+}
+
 clq_id clq_expand_value(clq_expansion *e, const clq_shape *shape, size_t elements) {
     if (elements > INT32_MAX) {
         clq_graph_fail(e->graph, clq_fail(CLQ_UNSUPPORTED, "layer '%s': %zu values of a sample are too many",

@@ -1,5 +1,5 @@
 /* Normalisation of rows by themselves. */
-#include "graph/step/step.h"
+#include "graph/step/parts.h"
 
 /* Samples' values may have 16 bits; statistics and what is by channel may not. */
 static bool stores(const clq_list *list, const clq_node *node, unsigned value, clq_dtype dtype) {
@@ -37,55 +37,28 @@ static clq_shape shape_of(const clq_row_norm_problem *p) {
     return CLQ_SHAPE(p->outer * p->positions, p->groups * p->width);
 }
 
-/* A node's output, of a shape of the sample; the node comes behind all others. */
-static clq_id add(clq_graph *graph, clq_node node, clq_shape shape) {
-    node.outputs[0] = clq_graph_add_value(graph, &(clq_graph_value){.name = "normalised",
-                                                                    .dtype = CLQ_F32,
-                                                                    .per_sample = true,
-                                                                    .shape = shape,
-                                                                    .elements = shape.dims[0] * shape.dims[1]});
-    return node.outputs[0] ? clq_graph_add_node(graph, &node) : 0;
-}
-
 /* Means over rows, (outer, groups); or back: one for each element of its row. The two ways take a row's axes, positions
  * and width, in turn. */
-static clq_id over_rows(clq_graph *graph, const clq_node *like, clq_id x, bool back) {
-    const clq_row_norm_problem *p = &like->attributes.row_norm;
+static clq_id over_rows(const clq_parts *parts, const clq_row_norm_problem *p, clq_id x, bool back) {
     const clq_repeat_problem axes[] = {{.outer = p->outer * p->positions * p->groups, .repeats = p->width, .inner = 1},
                                        {.outer = p->outer, .repeats = p->positions, .inner = p->groups}};
     const clq_shape narrow[] = {CLQ_SHAPE(p->outer * p->positions, p->groups), CLQ_SHAPE(p->outer, p->groups)},
                     wide[] = {shape_of(p), narrow[0]};
-    for (unsigned i = 0; i < 2 && x; i++) {
+    for (unsigned i = 0; i < 2; i++) {
         const unsigned axis = back ? 1 - i : i;
-        clq_node node = clq_graph_node_like(like, back ? &clq_op_repeat : &clq_op_reduce, like->segment, CLQ_IDS(x));
-        node.attributes.repeat = axes[axis];
-        node.attributes.repeat.scale = back ? 1 : (float)(1 / (double)axes[axis].repeats);
-        x = add(graph, node, back ? wide[axis] : narrow[axis]);
+        clq_repeat_problem problem = axes[axis];
+        problem.scale = back ? 1 : (float)(1 / (double)problem.repeats);
+        x = back ? clq_part_repeat(parts, x, &problem, wide[axis]) : clq_part_reduce(parts, x, &problem, narrow[axis]);
     }
     return x;
 }
 
-static clq_id reshape(clq_graph *graph, const clq_node *like, clq_id x) {
-    return add(graph, clq_graph_node_like(like, &clq_op_reshape, like->segment, CLQ_IDS(x)),
-               shape_of(&like->attributes.row_norm));
-}
-
-/* A program of one instruction, of one or two values for each element. */
-static clq_id combine(clq_graph *graph, const clq_node *like, clq_element_op op, clq_id a, clq_id b) {
-    clq_node node = clq_graph_node_like(like, &clq_op_elementwise, like->segment, CLQ_IDS(a, b));
-    clq_element_program *p = &node.attributes.program;
-    clq_instruction instruction = {.op = op, .a = clq_element_take(p, clq_each_element)};
-    if (b) instruction.b = clq_element_take(p, clq_each_element);
-    p->outputs[p->output_count++].from = clq_element_do(p, instruction);
-    return a ? add(graph, node, clq_graph_value_at(graph, a)->shape) : 0;
-}
-
 /* 1 / sqrt(variance + epsilon) */
-static clq_id add_rate(clq_graph *graph, const clq_node *like, clq_id variance) {
-    clq_node node = clq_graph_node_like(like, &clq_op_elementwise, like->segment, CLQ_IDS(variance));
+static clq_id add_rate(const clq_parts *parts, const clq_row_norm_problem *row, clq_id variance) {
+    clq_node node = clq_part_node(parts, &clq_op_elementwise, CLQ_IDS(variance));
     clq_element_program *p = &node.attributes.program;
     const unsigned number = clq_element_take(p, clq_each_element);
-    const clq_instruction epsilon = {.op = CLQ_ELEMENT_CONSTANT, .number = like->attributes.row_norm.epsilon},
+    const clq_instruction epsilon = {.op = CLQ_ELEMENT_CONSTANT, .number = row->epsilon},
                           one = {.op = CLQ_ELEMENT_CONSTANT, .number = 1};
     clq_instruction sum = {.op = CLQ_ELEMENT_ADD, .a = number}, root = {.op = CLQ_ELEMENT_SQRT},
                     rate = {.op = CLQ_ELEMENT_DIVIDE};
@@ -94,37 +67,37 @@ static clq_id add_rate(clq_graph *graph, const clq_node *like, clq_id variance) 
     rate.a = clq_element_do(p, one);
     rate.b = clq_element_do(p, root);
     p->outputs[p->output_count++].from = clq_element_do(p, rate);
-    return add(graph, node, clq_graph_value_at(graph, variance)->shape);
+    return clq_part_add(parts, node, CLQ_SHAPE(row->outer, row->groups));
 }
 
 /* y = x times gamma, plus beta, by channel. */
-static void add_scaled(clq_graph *graph, const clq_node *like, clq_id x) {
+static clq_id add_scaled(const clq_parts *parts, const clq_row_norm_problem *row, clq_id x) {
     const struct clq_element_input by_channel = {.kind = CLQ_EACH_CHANNEL, .dtype = CLQ_F32};
-    clq_node node = clq_graph_node_like(like, &clq_op_elementwise, like->segment, CLQ_IDS(x)),
-             shaped = clq_graph_node_like(like, &clq_op_reshape, like->segment, CLQ_IDS(x));
+    clq_node node = clq_part_node(parts, &clq_op_elementwise, CLQ_IDS(x));
     clq_element_program *p = &node.attributes.program;
     unsigned y = clq_element_take(p, clq_each_element);
     for (unsigned i = 1; i < 3; i++) {
-        if (!like->inputs[i]) continue;
-        node.inputs[p->input_count] = like->inputs[i];
+        if (!parts->of->inputs[i]) continue;
+        node.inputs[p->input_count] = parts->of->inputs[i];
         const unsigned weight = clq_element_take(p, by_channel);
         y = clq_element_do(
             p, (clq_instruction){.op = i == 1 ? CLQ_ELEMENT_MULTIPLY : CLQ_ELEMENT_ADD, .a = y, .b = weight});
     }
     p->outputs[p->output_count++].from = y;
-    if (p->input_count > 1) shaped.inputs[0] = add(graph, node, shape_of(&like->attributes.row_norm));
-    shaped.outputs[0] = like->outputs[0];
-    if (shaped.inputs[0]) clq_graph_add_node(graph, &shaped);
+    return p->input_count > 1 ? clq_part_add(parts, node, shape_of(row)) : x;
 }
 
 static void lower(clq_graph *graph, const clq_node *node) {
-    clq_id x = reshape(graph, node, node->inputs[0]);
-    if (x && node->attributes.row_norm.centred)
-        x = combine(graph, node, CLQ_ELEMENT_SUBTRACT, x,
-                    over_rows(graph, node, over_rows(graph, node, x, false), true));
-    const clq_id variance = x ? over_rows(graph, node, combine(graph, node, CLQ_ELEMENT_SQUARE, x, 0), false) : 0;
-    const clq_id rate = variance ? over_rows(graph, node, add_rate(graph, node, variance), true) : 0;
-    if (rate) add_scaled(graph, node, combine(graph, node, CLQ_ELEMENT_MULTIPLY, x, rate));
+    const clq_row_norm_problem *p = &node->attributes.row_norm;
+    const clq_parts parts = {.graph = graph, .of = node, .name = "normalised"};
+    clq_id x = clq_part_reshape(&parts, node->inputs[0], shape_of(p));
+    if (p->centred)
+        x = clq_part_combine(&parts, CLQ_ELEMENT_SUBTRACT, x,
+                             over_rows(&parts, p, over_rows(&parts, p, x, false), true));
+    const clq_id variance = over_rows(&parts, p, clq_part_combine(&parts, CLQ_ELEMENT_SQUARE, x, 0), false);
+    const clq_id rate = over_rows(&parts, p, add_rate(&parts, p, variance), true);
+    clq_part_give(&parts, add_scaled(&parts, p, clq_part_combine(&parts, CLQ_ELEMENT_MULTIPLY, x, rate)),
+                  node->outputs[0]);
 }
 
 const clq_operation clq_op_row_norm = {.name = "row_norm",
