@@ -209,7 +209,9 @@ typedef struct clq_attention_config {
 /* clq_recurrent_config_default gives Keras's defaults. */
 typedef struct clq_recurrent_config {
     size_t units;
-    clq_activation activation, gate_activation; /* LINEAR, RELU, SIGMOID or TANH. Defaults: TANH, SIGMOID */
+    /* Defaults: TANH, SIGMOID. SOFTMAX is not supported. If one is not LINEAR, RELU, SIGMOID or TANH, each step is some
+     * twenty operations in place of one launch for all, and there may be at most 64 steps. */
+    clq_activation activation, gate_activation;
     bool no_bias;
     bool return_sequences;     /* the state behind each step, not that behind the last one alone */
     bool go_backwards;         /* from the last step to the first; steps are returned in that order */
@@ -385,7 +387,7 @@ CLQ_API clq_tensor clq_position_embedding(clq_model *model, clq_tensor x, size_t
  * reset_before (2, gates * units); gates: 1 of simple cells, 4 of LSTM in the order input, forget, cell, output, 3 of GRU in the order
  * update, reset, candidate. config: its units, at least 1, are needed. Errors, at clq_model_finish: ARGUMENT (x has
  * other axes than (steps, c), units are 0, a dropout is out of its range, steps * 8 * units are more than INT32_MAX),
- * UNSUPPORTED (another activation than those of clq_recurrent_config). */
+ * UNSUPPORTED (an activation that clq_recurrent_config does not have, or not with so many steps). */
 CLQ_API clq_recurrent_config clq_recurrent_config_default(size_t units);
 CLQ_API clq_tensor clq_recurrent(clq_model *model, clq_tensor x, clq_cell cell, const clq_recurrent_config *config);
 /* Two such layers with weights of their own, of which one goes backwards, side by side: (2 units), or (steps, 2 units),

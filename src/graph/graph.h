@@ -92,6 +92,7 @@ typedef struct clq_plan_config {
     /* Behind each run of launches: CLQ_NOT_FINITE where one of them made a number that is not finite; the run waits. */
     bool check_numerics;
     bool unfused_graph;  /* operations stay apart, for comparison: without the passes that fuse them */
+    bool lowered_graph;  /* with these passes, but what composites are short for in place of each, for comparison */
     bool fused_launches; /* as of clq_list_set_fused */
     /* A plan over the same weights that never runs at the same time, or NULL: its memory for samples, labels, metrics
      * and activations is used in place of memory of the plan's own where it has the size. It must outlive the plan. */

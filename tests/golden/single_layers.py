@@ -285,6 +285,14 @@ GROUPS: list[tuple[str, tuple[int, ...], list[Callable[[keras.KerasTensor], kera
     ("hub_slopes", WIDE[1:], [
         lambda x: models("falcon.falcon_transformer_decoder.FalconTransformerDecoder")(4, 6, name="falcon")(wide_of(x)), lambda x: models("falcon.falcon_transformer_decoder.FalconTransformerDecoder")(2, 5, name="masked")(wide_of(x), decoder_padding_mask=late_mask_of(wide_of(x))),
         lambda x: models("bloom.bloom_decoder.BloomDecoder")(4, 6, name="bloom")(wide_of(x)), lambda x: models("bloom.bloom_decoder.BloomDecoder")(3, 5, name="odd")(kl.Dense(6, name="six")(wide_of(x)), decoder_padding_mask=late_mask_of(wide_of(x)))]),
+    ("recurrent_in_steps", ROW, [
+        kl.LSTM(3, activation="elu", recurrent_activation="hard_sigmoid", return_sequences=True, name="lstm"),
+        kl.LSTM(2, activation="softsign", recurrent_activation="gelu", go_backwards=True, use_bias=False, name="lstm_back"),
+        kl.GRU(3, recurrent_activation="hard_sigmoid", name="gru"),
+        kl.GRU(2, activation="silu", recurrent_activation="hard_sigmoid", reset_after=False, return_sequences=True, name="gru_before"),
+        kl.SimpleRNN(3, activation="softplus", return_sequences=True, go_backwards=True, name="simple"),
+        lambda x: kl.GRU(3, activation="selu", name="masked")(kl.Masking(name="masking")(x * ops.cast(ops.greater(x[..., :1], 0.0), "float32"))),
+        lambda x: kl.LSTM(2, recurrent_activation="hard_sigmoid", name="second")(x, initial_state=kl.LSTM(2, activation="mish", return_state=True, name="first")(x)[1:])]),
 ]  # fmt: skip
 
 

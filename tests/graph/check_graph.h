@@ -84,6 +84,10 @@ static void assert_same(const subject *s, const char *what, const double *got, c
 
 /* ---- passes ---- */
 
+/* Of what is computed behind a pass, and in front of it. Numbers of a graph are float32, as the factors of means over
+ * rows: if a pass brings new ones, there is more between the two. */
+static double pass_tolerance = 1e-12;
+
 typedef struct watch {
     subject *s;
     const numbers *n;
@@ -150,8 +154,8 @@ static void check_pass(void *context, const char *pass, const clq_graph *graph) 
         return;
     }
     for (size_t i = 0; i < OUTPUTS; i++)
-        assert_same(w->s, pass, r.output[i], w->first.output[i], COUNT * CLASSES, 1e-12, 0);
-    assert_same(w->s, pass, r.metrics, w->first.metrics, METRICS, 1e-12, 0);
+        assert_same(w->s, pass, r.output[i], w->first.output[i], COUNT * CLASSES, pass_tolerance, 0);
+    assert_same(w->s, pass, r.metrics, w->first.metrics, METRICS, pass_tolerance, 0);
     if (strcmp(pass, "differentiate") == 0) {
         w->gradient = r;
         w->differentiated = true;
@@ -159,7 +163,8 @@ static void check_pass(void *context, const char *pass, const clq_graph *graph) 
         return;
     }
     for (uint32_t v = 0; v < w->n->variables; v++)
-        assert_same(w->s, pass, r.states[v], w->first.states[v], graph->model->variables[v].elements, 1e-12, 0);
+        assert_same(w->s, pass, r.states[v], w->first.states[v], graph->model->variables[v].elements, pass_tolerance,
+                    0);
     for (uint32_t v = 0; v < w->n->variables && w->differentiated; v++)
         assert_same(w->s, pass, r.gradients[v], w->gradient.gradients[v], graph->model->variables[v].elements, 1e-12,
                     0.1 * largest_gradient(&w->gradient, graph->model));

@@ -438,8 +438,9 @@ static void run_node(const interpreter *r, const clq_node *node) {
     } else if (op == &clq_op_reduce) {
         ref_reduce_axis(&node->attributes.repeat, r->inputs->count, in(r, node, 0), out(r, node, 0));
     } else if (op == &clq_op_arrange) {
-        ref_arrange(&node->attributes.arrangement, r->inputs->count,
-                    clq_graph_value_at(r->graph, node->inputs[0])->elements, in(r, node, 0), out(r, node, 0));
+        const clq_graph_value *x = clq_graph_value_at(r->graph, node->inputs[0]);
+        ref_arrange(&node->attributes.arrangement, x->per_sample ? r->inputs->count : 1, x->elements, in(r, node, 0),
+                    out(r, node, 0));
     } else if (op == &clq_op_row_norm) {
         ref_row_norm(&node->attributes.row_norm, r->inputs->count, in(r, node, 0), in(r, node, 1), in(r, node, 2),
                      out(r, node, 0), out(r, node, 1));

@@ -56,10 +56,16 @@ static unsigned states_of(const clq_layer *layer) { return cell_of(layer) == CLQ
 
 /* ---- shapes ---- */
 
-static clq_status check_activation(const char *key, clq_activation activation) {
+/* Kernels have linear, relu, sigmoid and tanh. With others the steps are operations, one behind the other. */
+static clq_status check_activation(const char *key, clq_activation activation, size_t steps) {
+    const char *name = clq_activation_row_of(activation)->name;
     if (activation == CLQ_LINEAR || clq_activation_joins(activation)) return CLQ_OK;
-    return clq_fail(CLQ_UNSUPPORTED, "%s '%s' is not supported; there are linear, relu, sigmoid and tanh", key,
-                    clq_activation_row_of(activation)->name);
+    if (activation == CLQ_SOFTMAX) return clq_fail(CLQ_UNSUPPORTED, "%s '%s' is not supported", key, name);
+    if (steps <= CLQ_PARTS_STEPS) return CLQ_OK;
+    return clq_fail(CLQ_UNSUPPORTED,
+                    "with %s '%s' more than %d steps are not supported: there are %zu; linear, relu, sigmoid and tanh "
+                    "take any number",
+                    key, name, CLQ_PARTS_STEPS, steps);
 }
 
 /* The mask has a number for each step, each state one for each unit. */
@@ -94,9 +100,9 @@ static clq_status infer(const clq_model *model, const clq_layer *layer, clq_mode
     size_t elements;
     if (x->rank != 2)
         return clq_fail(CLQ_ARGUMENT, "it takes (steps, features), and its input is %s", clq_shape_describe(x, text));
-    CLQ_TRY(check_activation("activation", config->cell.activation));
+    CLQ_TRY(check_activation("activation", config->cell.activation, x->dims[0]));
     if (cell_of(layer) != CLQ_CELL_SIMPLE)
-        CLQ_TRY(check_activation("recurrent_activation", config->cell.gate_activation));
+        CLQ_TRY(check_activation("recurrent_activation", config->cell.gate_activation, x->dims[0]));
     CLQ_TRY(check_inputs(model, layer, y));
     CLQ_TRY(clq_shape_elements(&CLQ_SHAPE(x->dims[0], 16, units), &elements)); /* what backward keeps, at most */
     y->shape = config->cell.return_sequences ? CLQ_SHAPE(x->dims[0], units) : CLQ_SHAPE(units);

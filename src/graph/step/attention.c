@@ -1,6 +1,7 @@
 /* Attention as one operation: product, softmax, product, and what scales or masks the scores between them, whoever
- * wrote them. It has no derivative: where something is trained, the operations stay apart. */
-#include "graph/step/step.h"
+ * wrote them. It has no derivative: where something is trained, the operations stay apart. Caches of tokens that come
+ * one after another are no such composite (cached.c): their rows are memory, which earlier runs wrote. */
+#include "graph/step/parts.h"
 
 #include <string.h>
 
@@ -9,10 +10,88 @@ static void emit(clq_emission *e) {
     clq_attention_forward(e->list, &e->node->attributes.attention, e->in[0], e->in[1], e->in[2], e->in[3], e->out[0]);
 }
 static double work(const clq_node *node) { return clq_attention_flops(&node->attributes.attention); }
-const clq_operation clq_op_attention = {.name = "attention", .traits = CLQ_OP_WIDE, .emit = emit, .work = work};
+
+/* ---- what it is short for ----
+ * Scores are (matrices, tokens, others), one behind the other. */
+
+static size_t pairs_of(const clq_attention_problem *p) { return p->tokens * p->others; }
+static size_t scores_of(const clq_attention_problem *p) { return p->counts[0] * p->counts[1] * pairs_of(p); }
+
+static clq_batched_matrix whole_scores(const clq_attention_problem *p) {
+    return (clq_batched_matrix){
+        .sample = scores_of(p), .pitch = {p->counts[1] * pairs_of(p), pairs_of(p)}, .row = p->others, .column = 1};
+}
+
+/* As many numbers of the mask, one behind the other, as it has before it begins again. */
+static size_t period_of(const clq_attention_problem *p) {
+    return p->mask.pitch[0]   ? scores_of(p)
+           : p->mask.pitch[1] ? p->counts[1] * pairs_of(p)
+           : p->mask.row      ? pairs_of(p)
+                              : p->others;
+}
+
+/* What the mask is of scores whose rows are its period. */
+static struct clq_element_input mask_input(const clq_attention_problem *p) {
+    return (struct clq_element_input){.kind = p->mask.sample == 0            ? CLQ_EACH_CHANNEL
+                                              : period_of(p) == scores_of(p) ? CLQ_EACH_ELEMENT
+                                                                             : CLQ_EACH_SAMPLE_AND_CHANNEL,
+                                      .dtype = CLQ_F32};
+}
+
+static clq_id mask_scores(const clq_parts *parts, const clq_attention_problem *p, clq_id scores) {
+    const size_t period = period_of(p);
+    clq_node node = clq_part_node(parts, &clq_op_elementwise, CLQ_IDS(scores, parts->of->inputs[3]));
+    clq_element_program *program = &node.attributes.program;
+    const unsigned score = clq_element_take(program, clq_each_element), mask = clq_element_take(program, mask_input(p));
+    clq_instruction masked = {.op = CLQ_ELEMENT_ADD, .a = score, .b = mask};
+    if (p->masked == CLQ_ATTENTION_SELECTS) {
+        masked = (clq_instruction){.op = CLQ_ELEMENT_SELECT, .a = mask, .b = score};
+        masked.c = clq_element_do(program, (clq_instruction){.op = CLQ_ELEMENT_CONSTANT, .number = (double)p->low});
+    }
+    program->outputs[program->output_count++].from = clq_element_do(program, masked);
+    return clq_part_add(parts, node, CLQ_SHAPE(scores_of(p) / period, period));
+}
+
+static clq_id add_scores(const clq_parts *parts, const clq_attention_problem *p) {
+    clq_node node = clq_part_node(parts, &clq_op_batched, CLQ_IDS(parts->of->inputs[0], parts->of->inputs[1]));
+    const size_t period = p->masked ? period_of(p) : p->others;
+    node.attributes.batched = (clq_batched_problem){.counts = {p->counts[0], p->counts[1]},
+                                                    .m = p->tokens,
+                                                    .n = p->others,
+                                                    .k = p->key,
+                                                    .a = p->q,
+                                                    .b = clq_batched_transposed(p->k),
+                                                    .c = whole_scores(p),
+                                                    .scale = p->scale};
+    const clq_id scores = clq_part_add(parts, node, CLQ_SHAPE(scores_of(p) / period, period));
+    return p->masked ? mask_scores(parts, p, scores) : scores;
+}
+
+static bool lower(clq_graph *graph, const clq_node *node) {
+    const clq_attention_problem *p = &node->attributes.attention;
+    const clq_parts parts = {.graph = graph, .of = node, .name = "scores"};
+    const clq_shape rows = CLQ_SHAPE(scores_of(p) / p->others, p->others);
+    const clq_id scores = clq_part_reshape(&parts, add_scores(&parts, p), rows),
+                 shares = clq_part_add(&parts, clq_part_node(&parts, &clq_op_softmax, CLQ_IDS(scores)), rows);
+    clq_node mixed = clq_part_node(&parts, &clq_op_batched, CLQ_IDS(shares, node->inputs[2]));
+    mixed.attributes.batched = (clq_batched_problem){.counts = {p->counts[0], p->counts[1]},
+                                                     .m = p->tokens,
+                                                     .n = p->value,
+                                                     .k = p->others,
+                                                     .a = whole_scores(p),
+                                                     .b = p->v,
+                                                     .c = p->y,
+                                                     .scale = 1};
+    mixed.outputs[0] = node->outputs[0];
+    clq_graph_add_node(graph, &mixed);
+    return true;
+}
+
+const clq_operation clq_op_attention = {
+    .name = "attention", .traits = CLQ_OP_WIDE, .emit = emit, .work = work, .lower = lower};
 
 /* ---- the pattern ----
- * It is read from its end. Scores are (matrices, tokens, others), one behind the other, whatever their shape is. */
+ * It is read from its end. Scores lie one behind the other, whatever their shape is. */
 
 enum { PARTS_MOST = 8 };
 
@@ -24,9 +103,6 @@ typedef struct draft {
     bool scaled; /* a factor was found: a mask in front of it would be multiplied, too, and ends the pattern */
 } draft;
 
-static size_t pairs_of(const draft *d) { return d->problem.tokens * d->problem.others; }
-static size_t scores_of(const draft *d) { return d->problem.counts[0] * d->problem.counts[1] * pairs_of(d); }
-
 /* The node that makes what nothing but the pattern reads; it is one of its parts. */
 static clq_node *take_maker(const clq_graph *graph, draft *d, clq_id id) {
     clq_node *maker = clq_graph_sole_maker(graph, id);
@@ -37,8 +113,8 @@ static clq_node *take_maker(const clq_graph *graph, draft *d, clq_id id) {
 
 /* Whether matrices of scores lie one behind the other, as they are counted. */
 static bool lies_whole(const draft *d, const clq_batched_matrix *matrix) {
-    const size_t pairs = pairs_of(d), *counts = d->problem.counts;
-    return matrix->column == 1 && matrix->row == d->problem.others && matrix->sample == scores_of(d) &&
+    const size_t pairs = pairs_of(&d->problem), *counts = d->problem.counts;
+    return matrix->column == 1 && matrix->row == d->problem.others && matrix->sample == scores_of(&d->problem) &&
            (counts[1] == 1 || matrix->pitch[1] == pairs) && (counts[0] == 1 || matrix->pitch[0] == counts[1] * pairs);
 }
 
@@ -91,7 +167,7 @@ static bool take_factor(const clq_node *node, draft *d) {
 static bool place_mask(const clq_graph *graph, const clq_node *node, unsigned input, draft *d) {
     const struct clq_element_input *kind = &node->attributes.program.inputs[input];
     const clq_graph_value *value = clq_graph_value_at(graph, node->inputs[input]);
-    const size_t pairs = pairs_of(d), all = scores_of(d),
+    const size_t pairs = pairs_of(&d->problem), all = scores_of(&d->problem),
                  row = clq_graph_value_channels(clq_graph_value_at(graph, clq_element_place(node)));
     const size_t period = kind->kind == CLQ_EACH_ELEMENT ? all : row;
     clq_batched_matrix *mask = &d->problem.mask;
@@ -198,7 +274,7 @@ static bool find(const clq_graph *graph, const clq_node *node, draft *d) {
 static bool ask(const clq_pass_context *context, const draft *d) {
     static const char *const masks[] = {"", ", adds", ", selects"};
     const clq_attention_problem *p = &d->problem;
-    const double bytes = (double)clq_values_bytes(CLQ_F32, scores_of(d)) * clq_list_capacity(context->list);
+    const double bytes = (double)clq_values_bytes(CLQ_F32, scores_of(&d->problem)) * clq_list_capacity(context->list);
     clq_choice choice;
     clq_choice_start(&choice, "attention %ux%zux%zu of %zu to %zu by %zu and %zu%s%s", clq_list_capacity(context->list),
                      p->counts[0], p->counts[1], p->tokens, p->others, p->key, p->value, masks[p->masked],

@@ -1,4 +1,5 @@
 /* A convolution with the max pooling that alone reads it: an operation of two. */
+#include "graph/step/parts.h"
 #include "graph/step/products.h"
 
 #include <stdio.h>
@@ -19,6 +20,19 @@ static void emit_conv_pool(clq_emission *e) {
     e->out[FRAMES] = clq_conv_pool_frames(e->list, p, e->in[0]);
     clq_conv_pool_forward(e->list, p, e->out[FRAMES], e->in[1], e->in[2], e->out[0], e->out[1]);
 }
+/* The two operations. */
+static bool lower(clq_graph *graph, const clq_node *node) {
+    const clq_conv_pool_problem *p = &node->attributes.conv_pool;
+    const clq_parts parts = {.graph = graph, .of = node, .name = "convolution"};
+    clq_node conv = clq_part_node(&parts, &clq_op_conv2d, node->inputs), pool;
+    conv.attributes.conv2d = p->conv;
+    pool = clq_part_node(&parts, &clq_op_pool2d,
+                         CLQ_IDS(clq_part_add(&parts, conv, CLQ_SHAPE(p->conv.out_h, p->conv.out_w, p->conv.out_c))));
+    pool.attributes.pool2d = p->pool;
+    pool.outputs[0] = node->outputs[0];
+    clq_graph_add_node(graph, &pool);
+    return true;
+}
 static double conv_pool_work(const clq_node *node) { return clq_conv2d_work_of(&node->attributes.conv_pool.conv); }
 /* Frames without padding are the images themselves. */
 static bool frames_are_x(const clq_node *node) { return !clq_conv_pool_is_padded(&node->attributes.conv_pool); }
@@ -31,6 +45,7 @@ const clq_operation clq_op_conv_pool = {.name = "conv_pool",
                                         .differentiate = conv_pool_gradient,
                                         .emit = emit_conv_pool,
                                         .work = conv_pool_work,
+                                        .lower = lower,
                                         .is_alias = conv_pool_is_alias,
                                         .alone = {[FRAMES] = &clq_op_frames}};
 

@@ -1,22 +1,45 @@
-/* Composites become the operations that they are short for: where they have no kernels, and for comparison. */
+/* Composites become the operations that they are short for: if they have no kernels, and for comparison. */
 #include "graph/step/step.h"
 
-/* For comparison, a graph that is not fused has no composites. Values of 16 bits would be rounded at other places. */
-static bool is_lowered(const clq_node *node, const clq_plan_config *config) {
-    return node->op->lower && (!node->op->emit || (config->unfused_graph && config->activations == CLQ_F32));
+static bool has_kernels(const clq_node *node) { return node->op->emit && (!node->op->fits || node->op->fits(node)); }
+
+/* For comparison, a graph has no composites. Values of 16 bits would be rounded at other places. */
+static bool is_compared(const clq_plan_config *config) {
+    return (config->unfused_graph || config->lowered_graph) && config->activations == CLQ_F32;
+}
+
+/* What the kernels of an operation keep in float32, the operations that it is short for keep, too. */
+static void keep_wide(clq_graph *graph, const clq_node *node) {
+    if (!(node->op->traits & CLQ_OP_WIDE)) return;
+    for (unsigned i = 0; i < CLQ_NODE_INPUTS; i++)
+        if (node->inputs[i]) clq_graph_value_at(graph, node->inputs[i])->wide = true;
+    for (unsigned i = 0; i < CLQ_NODE_OUTPUTS; i++)
+        if (node->outputs[i]) clq_graph_value_at(graph, node->outputs[i])->wide = true;
+}
+
+/* Whether the node was replaced. */
+static bool lower_node(clq_graph *graph, const clq_node *node, bool compares) {
+    const bool runs = has_kernels(node);
+    if (!node->op->lower || (runs && !compares)) return false;
+    if (node->op->lower(graph, node)) {
+        keep_wide(graph, node);
+        return true;
+    }
+    if (!runs)
+        clq_graph_fail(graph, clq_fail(CLQ_INTERNAL, "layer '%s': the operation %s has no kernels, and is too long",
+                                       node->scope, node->op->name));
+    return false;
 }
 
 void clq_graph_lower(clq_graph *graph, const clq_pass_context *context) {
+    const bool compares = is_compared(context->config);
     clq_node *nodes = graph->nodes;
     const uint32_t count = graph->node_count;
     graph->nodes = NULL;
     graph->node_count = 0;
     graph->node_capacity = 0;
     for (uint32_t n = 0; n < count; n++) {
-        if (is_lowered(&nodes[n], context->config))
-            nodes[n].op->lower(graph, &nodes[n]);
-        else
-            clq_graph_add_node(graph, &nodes[n]);
+        if (!lower_node(graph, &nodes[n], compares)) clq_graph_add_node(graph, &nodes[n]);
     }
     clq_free(nodes);
 }

@@ -9,6 +9,7 @@ static clq_graph_value value_of(const clq_parts *p, const clq_node *node, const 
                              .dtype = CLQ_F32,
                              .per_sample =
                                  !node->inputs[0] || clq_graph_value_at(p->graph, node->inputs[0])->per_sample,
+                             .wide = p->of->op && p->of->op->traits & CLQ_OP_WIDE,
                              .shape = *shape};
 }
 

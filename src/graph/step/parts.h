@@ -4,7 +4,8 @@
 
 #include "graph/step/step.h"
 
-/* Nodes are added behind all others, in the scope and the segment of another. */
+/* Nodes are added behind all others, in the scope and the segment of another. The expansion of an operation whose
+ * values stay float32 (CLQ_OP_WIDE) has values that do. */
 typedef struct clq_parts {
     clq_graph *graph;
     const clq_node *of;

@@ -22,6 +22,7 @@ clq_status clq_graph_build(clq_graph *graph, const clq_model *model, const clq_p
         {"cut", clq_graph_cut, context->slices != NULL},
         {"lower", clq_graph_lower, true},
         {"fuse", clq_graph_fuse, fuses},
+        {"lower patterns", clq_graph_lower, fuses && context->config->lowered_graph},
         {"place output", clq_graph_place_output, true},
         {"differentiate", clq_graph_differentiate, trains},
         {"fuse gradients", clq_graph_fuse_gradients, fuses && trains},

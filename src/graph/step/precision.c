@@ -85,7 +85,7 @@ static void note_uses(narrowing *t) {
     }
     for (clq_id id = 1; id <= t->graph->value_count; id++) {
         const clq_graph_value *value = clq_graph_value_at(t->graph, id);
-        const bool own = value->home == CLQ_HOME_STEP && value->per_sample && value->dtype == CLQ_F32;
+        const bool own = value->home == CLQ_HOME_STEP && value->per_sample && value->dtype == CLQ_F32 && !value->wide;
         if (!own) t->values[t->values[id].root].stays = true;
     }
     note_exact(t);

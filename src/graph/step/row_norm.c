@@ -87,7 +87,7 @@ static clq_id add_scaled(const clq_parts *parts, const clq_row_norm_problem *row
     return p->input_count > 1 ? clq_part_add(parts, node, shape_of(row)) : x;
 }
 
-static void lower(clq_graph *graph, const clq_node *node) {
+static bool lower(clq_graph *graph, const clq_node *node) {
     const clq_row_norm_problem *p = &node->attributes.row_norm;
     const clq_parts parts = {.graph = graph, .of = node, .name = "normalised"};
     clq_id x = clq_part_reshape(&parts, node->inputs[0], shape_of(p));
@@ -98,6 +98,7 @@ static void lower(clq_graph *graph, const clq_node *node) {
     const clq_id rate = over_rows(&parts, p, add_rate(&parts, p, variance), true);
     clq_part_give(&parts, add_scaled(&parts, p, clq_part_combine(&parts, CLQ_ELEMENT_MULTIPLY, x, rate)),
                   node->outputs[0]);
+    return true;
 }
 
 const clq_operation clq_op_row_norm = {.name = "row_norm",

@@ -42,6 +42,7 @@ typedef struct clq_graph_value {
     clq_dtype dtype;
     bool per_sample; /* the batch is in front of the shape; else there is one for all samples, as of weights */
     bool recompute;  /* the model asks for it to be computed again in backward (clq_recompute) */
+    bool wide;       /* it stays f32 in mixed precision, as the values of an operation do that was lowered to others */
     clq_shape shape;
     size_t elements; /* product of shape */
     clq_home home;
@@ -251,9 +252,11 @@ struct clq_operation {
      */
     bool (*keeps_columns)(const clq_graph *graph, const clq_node *node);
     void (*take_columns)(clq_node *node, size_t first, size_t whole);
-    /* Of a composite: adds the operations that it is short for, which compute the same of the node's values. They run
-     * where it has no kernels (no `emit`), and are what these are compared with. NULL: it is no composite. (lower.c) */
-    void (*lower)(clq_graph *graph, const clq_node *node);
+    /* Of a composite: adds the operations that it is short for (parts.h), which compute the same of the node's values.
+     * They run if it has no kernels (no `emit`, or the node does not fit them), and are what these are compared with.
+     * false: nothing was added, since there are too many. NULL: it is no composite. (lower.c) */
+    bool (*lower)(clq_graph *graph, const clq_node *node);
+    bool (*fits)(const clq_node *node); /* whether its kernels compute this one. NULL: they compute all */
     /* Whether input 0 is the memory of an output, as of CLQ_OP_ALIAS of output 0. NULL: of no other output. */
     bool (*is_alias)(const clq_node *node, unsigned output);
     /* By output: what makes it alone, of input 0, with the same attributes. NULL: only the operation itself. */
@@ -275,8 +278,8 @@ extern const clq_operation clq_op_scale_bytes, clq_op_reshape, clq_op_dense, clq
     clq_op_recurrent_gradient, clq_op_concatenate, clq_op_slice, clq_op_moments, clq_op_statistics,
     clq_op_moving_statistics, clq_op_normalise, clq_op_normalise_sums, clq_op_normalise_corrections,
     clq_op_normalise_gradient, clq_op_all_reduce, clq_op_fan_out, clq_op_place, clq_op_accumulate, clq_op_frames,
-    clq_op_attention, clq_op_cached_append, clq_op_cached_attend,
-    clq_op_stop_gradient, clq_op_scale_gradient, clq_op_custom, clq_op_custom_constant, clq_op_custom_gradient;
+    clq_op_attention, clq_op_cached_append, clq_op_cached_attend, clq_op_stop_gradient, clq_op_scale_gradient,
+    clq_op_custom, clq_op_custom_constant, clq_op_custom_gradient;
 
 /* Zeros in backward, of another value's shape and index, in a home of their own. (gradient.c) */
 clq_id clq_add_zeros(clq_graph *graph, clq_id like, clq_home home);
@@ -335,7 +338,7 @@ struct clq_pass_context {
 void clq_graph_expand(clq_graph *graph, const clq_pass_context *context);
 /* Leaves of Dense layers what is done with slices of their kernels, and adds what ranks add up: cut.c */
 void clq_graph_cut(clq_graph *graph, const clq_pass_context *context);
-/* Of the graph that clq_graph_expand made, before patterns are looked for: lower.c */
+/* Of the graph that clq_graph_expand made, before patterns are looked for; for comparison, behind that, too: lower.c */
 void clq_graph_lower(clq_graph *graph, const clq_pass_context *context);
 /* A pattern of nodes that become one. */
 typedef struct clq_fusion {
