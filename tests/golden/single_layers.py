@@ -59,6 +59,7 @@ def left_out(x: keras.KerasTensor) -> keras.KerasTensor:
 
 
 PLACES = np.where(np.tril(np.ones((8, 8))) > 0, 0.0, -1e9).astype("float32")  # earlier ones alone
+BEHIND_FIRST = (np.arange(8) > 0).astype("float32").reshape(1, 1, 8)  # places: each query has the first one to look at
 
 
 # Of several inputs: the shapes of all.
@@ -270,7 +271,8 @@ GROUPS: list[tuple[str, tuple[int, ...], list[Callable[[keras.KerasTensor], kera
         kl.ConvLSTM2D(2, 2, padding="same", activation="relu", recurrent_activation="tanh", name="relu")]),
     ("written_attention", ROW, [
         written_attention(lambda s, x: s), written_attention(lambda s, x: s / 2.0),
-        written_attention(lambda s, x: 0.5 * s + PLACES), written_attention(lambda s, x: s * 0.7 + left_out(x))]),
+        written_attention(lambda s, x: 0.5 * s + PLACES), written_attention(lambda s, x: s * 0.7 + left_out(x)),
+        written_attention(lambda s, x: (s * 0.7 + PLACES) + left_out(x) * BEHIND_FIRST)]),
     ("tokens_reversed", (6,), [
         lambda x: there_and_back(kl.ReversibleEmbedding(7, 4, name="tied"), x), lambda x: there_and_back(kl.ReversibleEmbedding(7, 4, tie_weights=False, logit_soft_cap=0.7, name="untied"), x),
         lambda x: kl.ReversibleEmbedding(7, 4, tie_weights=False, name="there_alone")(x), lambda x: kl.ReversibleEmbedding(7, 5, logit_soft_cap=1.5, name="back_alone")(kl.Embedding(7, 5, name="rows")(x), reverse=True)]),

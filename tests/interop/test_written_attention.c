@@ -9,7 +9,7 @@
 #include <jansson.h>
 #include <math.h>
 
-enum { COUNT = 2, WRITTEN = 4, NUMBERS_MOST = 512 };
+enum { COUNT = 2, WRITTEN = 5, NUMBERS_MOST = 512 };
 
 static json_t *entry;
 
@@ -21,10 +21,9 @@ static size_t numbers_of(const json_t *array, float numbers[NUMBERS_MOST]) {
 }
 
 static clq_plan *make_plan(const clq_model *model, clq_device *device, const char *how, bool trains) {
-    static const clq_loss_problem losses[WRITTEN] = {{.kind = CLQ_LOSS_MEAN_SQUARED_ERROR, .classes = 32, .weight = 1},
-                                                     {.kind = CLQ_LOSS_MEAN_SQUARED_ERROR, .classes = 32, .weight = 1},
-                                                     {.kind = CLQ_LOSS_MEAN_SQUARED_ERROR, .classes = 32, .weight = 1},
-                                                     {.kind = CLQ_LOSS_MEAN_SQUARED_ERROR, .classes = 32, .weight = 1}};
+    static clq_loss_problem losses[WRITTEN];
+    for (unsigned o = 0; o < WRITTEN; o++)
+        losses[o] = (clq_loss_problem){.kind = CLQ_LOSS_MEAN_SQUARED_ERROR, .classes = 32, .weight = 1};
     static const clq_optimizer update = {.kind = CLQ_OPTIMIZER_SGD};
     clq_selection selection = {.key = "attention *"};
     (void)snprintf(selection.candidate, sizeof selection.candidate, "%s", how);

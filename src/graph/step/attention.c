@@ -1,6 +1,7 @@
 /* Attention as one operation: product, softmax, product, and what scales or masks the scores between them, whoever
  * wrote them. It has no derivative: where something is trained, the operations stay apart. Caches of tokens that come
  * one after another are no such composite (cached.c): their rows are memory, which earlier runs wrote. */
+#include "graph/step/attention_mask.h"
 #include "graph/step/parts.h"
 
 #include <string.h>
@@ -93,13 +94,17 @@ const clq_operation clq_op_attention = {
 /* ---- the pattern ----
  * It is read from its end. Scores lie one behind the other, whatever their shape is. */
 
-enum { PARTS_MOST = 8 };
+enum { PARTS_MOST = 12 };
 
 typedef struct draft {
     clq_attention_problem problem;
     clq_id inputs[4];
     clq_node *parts[PARTS_MOST]; /* those that are no longer needed */
     unsigned part_count;
+    clq_mask_draft mask;
+    /* The last part that puts a mask on the scores, and what makes shares of these: in their places a mask may be
+     * computed. */
+    clq_node *masking, *sharing;
     bool scaled; /* a factor was found: a mask in front of it would be multiplied, too, and ends the pattern */
 } draft;
 
@@ -146,15 +151,15 @@ static multiple combine(const clq_instruction *instruction, const multiple *regi
     }
 }
 
-static bool is_plain(const clq_element_program *p, size_t inputs) {
-    return p->input_count == inputs && p->output_count == 1 && p->sum_count == 0 && p->outputs[0].dtype == CLQ_F32;
+static bool is_plain(const clq_element_program *p) {
+    return p->output_count == 1 && p->sum_count == 0 && p->outputs[0].dtype == CLQ_F32;
 }
 
 /* A program that multiplies its input by a number. */
 static bool take_factor(const clq_node *node, draft *d) {
     const clq_element_program *p = &node->attributes.program;
     multiple registers[CLQ_ELEMENT_INSTRUCTIONS] = {{.known = false}};
-    if (!is_plain(p, 1)) return false;
+    if (!is_plain(p) || p->input_count != 1) return false;
     for (size_t i = 0; i < p->instruction_count; i++) registers[i] = combine(&p->instructions[i], registers);
     const multiple *y = &registers[p->outputs[0].from];
     if (!y->known || !y->of_input) return false;
@@ -163,58 +168,56 @@ static bool take_factor(const clq_node *node, draft *d) {
     return true;
 }
 
-/* Where an input's numbers lie of each pair of tokens. */
-static bool place_mask(const clq_graph *graph, const clq_node *node, unsigned input, draft *d) {
-    const struct clq_element_input *kind = &node->attributes.program.inputs[input];
-    const clq_graph_value *value = clq_graph_value_at(graph, node->inputs[input]);
-    const size_t pairs = pairs_of(&d->problem), all = scores_of(&d->problem),
-                 row = clq_graph_value_channels(clq_graph_value_at(graph, clq_element_place(node)));
-    const size_t period = kind->kind == CLQ_EACH_ELEMENT ? all : row;
-    clq_batched_matrix *mask = &d->problem.mask;
-    if (kind->dtype != CLQ_F32 || value->dtype != CLQ_F32 || kind->row != 0) return false;
-    if (kind->kind == CLQ_EACH_ELEMENT && !value->per_sample) return false;
-    if (kind->kind != CLQ_EACH_ELEMENT && kind->kind != CLQ_EACH_CHANNEL && kind->kind != CLQ_EACH_SAMPLE_AND_CHANNEL)
-        return false;
-    if (period != all && period != d->problem.counts[1] * pairs && period != pairs && period != d->problem.others)
-        return false;
-    *mask = (clq_batched_matrix){.sample = kind->kind == CLQ_EACH_CHANNEL ? 0 : period, .column = 1};
-    if (period >= pairs) mask->row = d->problem.others;
-    if (period >= d->problem.counts[1] * pairs) mask->pitch[1] = pairs;
-    if (period == all) mask->pitch[0] = d->problem.counts[1] * pairs;
-    d->inputs[3] = node->inputs[input];
-    return true;
+static bool is_score(const clq_element_program *p, unsigned from, unsigned score) {
+    return p->instructions[from].op == CLQ_ELEMENT_INPUT && p->instructions[from].a == score;
 }
 
-/* A program that adds a mask to the scores, or chooses by it between them and a number. score: the input that is to be
- * the scores. */
+/* A program that adds a mask to the scores, or chooses by it between them and a number; several are added, or one
+ * chooses. score: the input that is to be the scores. */
 static bool take_mask(const clq_graph *graph, const clq_node *node, unsigned score, draft *d) {
     const clq_element_program *p = &node->attributes.program;
     const clq_instruction *last = &p->instructions[p->outputs[0].from];
-    if (!is_plain(p, 2) || d->problem.masked || d->scaled || p->inputs[score].kind != CLQ_EACH_ELEMENT) return false;
-    const clq_instruction *a = &p->instructions[last->a], *b = &p->instructions[last->b],
-                          *c = &p->instructions[last->c];
-    if (a->op != CLQ_ELEMENT_INPUT || b->op != CLQ_ELEMENT_INPUT || a->a == b->a) return false;
-    if (last->op == CLQ_ELEMENT_ADD) {
-        d->problem.masked = CLQ_ATTENTION_ADDS;
-    } else if (last->op == CLQ_ELEMENT_SELECT && b->a == score && c->op == CLQ_ELEMENT_CONSTANT) {
-        d->problem.masked = CLQ_ATTENTION_SELECTS;
-        d->problem.low = (float)c->number;
+    clq_attention_problem *to = &d->problem;
+    const bool adds = last->op == CLQ_ELEMENT_ADD, first = adds && is_score(p, last->a, score);
+    if (!is_plain(p) || d->scaled || p->inputs[score].kind != CLQ_EACH_ELEMENT) return false;
+    if (!first && !is_score(p, last->b, score)) return false;
+    if (adds && to->masked != CLQ_ATTENTION_SELECTS) {
+        to->masked = CLQ_ATTENTION_ADDS;
+    } else if (last->op == CLQ_ELEMENT_SELECT && p->instructions[last->c].op == CLQ_ELEMENT_CONSTANT && !to->masked) {
+        to->masked = CLQ_ATTENTION_SELECTS;
+        to->low = (float)p->instructions[last->c].number;
     } else {
         return false;
     }
-    return place_mask(graph, node, 1 - score, d);
+    return clq_mask_take(&d->mask, graph, node, score, first ? last->b : last->a, scores_of(to));
+}
+
+/* Where the mask's numbers lie of each pair of tokens. */
+static bool place_mask(draft *d) {
+    const size_t pairs = pairs_of(&d->problem), all = scores_of(&d->problem), heads = d->problem.counts[1] * pairs,
+                 period = clq_mask_period(&d->mask);
+    clq_batched_matrix *mask = &d->problem.mask;
+    if (!d->problem.masked) return true;
+    if (period != all && period != heads && period != pairs && period != d->problem.others) return false;
+    *mask = (clq_batched_matrix){.sample = clq_mask_is_per_sample(&d->mask) ? period : 0, .column = 1};
+    if (period >= pairs) mask->row = d->problem.others;
+    if (period >= heads) mask->pitch[1] = pairs;
+    if (period == all) mask->pitch[0] = heads;
+    d->inputs[3] = d->mask.inputs[0];
+    return clq_mask_is_plain(&d->mask) || clq_mask_settle(&d->mask);
 }
 
 /* ---- from the end to the beginning ---- */
 
 static bool take_scores(const clq_graph *graph, clq_id id, draft *d);
 
-/* Either input may be the scores. */
-static bool take_elements(const clq_graph *graph, const clq_node *node, draft *d) {
+/* Any input may be the scores. */
+static bool take_elements(const clq_graph *graph, clq_node *node, draft *d) {
     const draft before = *d;
     if (take_factor(node, d)) return take_scores(graph, node->inputs[0], d);
-    for (unsigned score = 0; score < 2; score++) {
+    for (unsigned score = 0; score < node->attributes.program.input_count; score++) {
         *d = before;
+        if (!d->masking) d->masking = node;
         if (take_mask(graph, node, score, d) && take_scores(graph, node->inputs[score], d)) return true;
     }
     return false;
@@ -237,7 +240,7 @@ static bool take_product(const clq_node *node, draft *d) {
 
 /* id: the scores as they are there. */
 static bool take_scores(const clq_graph *graph, clq_id id, draft *d) {
-    const clq_node *maker = take_maker(graph, d, id);
+    clq_node *maker = take_maker(graph, d, id);
     if (!maker) return false;
     if (maker->op == &clq_op_reshape) return take_scores(graph, maker->inputs[0], d);
     if (maker->op == &clq_op_elementwise) return take_elements(graph, maker, d);
@@ -245,9 +248,10 @@ static bool take_scores(const clq_graph *graph, clq_id id, draft *d) {
 }
 
 static bool take_shares(const clq_graph *graph, clq_id id, draft *d) {
-    const clq_node *maker = take_maker(graph, d, id);
+    clq_node *maker = take_maker(graph, d, id);
     if (!maker) return false;
     if (maker->op == &clq_op_reshape) return take_shares(graph, maker->inputs[0], d);
+    d->sharing = maker;
     return maker->op == &clq_op_softmax &&
            clq_graph_value_channels(clq_graph_value_at(graph, maker->inputs[0])) == d->problem.others &&
            take_scores(graph, maker->inputs[0], d);
@@ -265,7 +269,7 @@ static bool find(const clq_graph *graph, const clq_node *node, draft *d) {
                              .scale = 1}};
     d->inputs[2] = node->inputs[1];
     return p->scale == 1 && lies_whole(d, &p->a) && p->b.column == 1 && p->c.column == 1 &&
-           take_shares(graph, node->inputs[0], d);
+           take_shares(graph, node->inputs[0], d) && place_mask(d);
 }
 
 /* Apart, scores of a full batch have memory of their own, through which they go several times; one launch keeps those
@@ -291,6 +295,8 @@ static void join(clq_graph *graph, clq_node *node, const clq_pass_context *conte
     if (config->update || config->activations != CLQ_F32) return;
     if (!find(graph, node, &d) || !ask(context, &d)) return;
     for (unsigned i = 0; i < d.part_count; i++) d.parts[i]->op = NULL;
+    if (d.problem.masked && !clq_mask_is_plain(&d.mask))
+        d.inputs[3] = clq_mask_compute(&d.mask, graph, d.masking, d.sharing);
     node->op = &clq_op_attention;
     node->attributes.attention = d.problem;
     memset(node->inputs, 0, sizeof node->inputs);
