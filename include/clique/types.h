@@ -177,8 +177,8 @@ typedef struct clq_lr_schedule {
  * PS: a parameter server in the host's memory; asynchronous, with whole batches, unless its staleness is 0.
  * PIPELINE: each device has a stage, which is a run of the model's layers, and micro-batches go through the stages
  * (Huang et al., "GPipe", 2019; 1F1B: Narayanan et al., "PipeDream", 2019).
- * TENSOR: replicas split the kernels of Dense layers, and each runs the whole batch (Shoeybi et al., "Megatron-LM",
- * 2019). The order is part of the binary interface: add at the end. */
+ * TENSOR: replicas split the kernels of Dense layers, attention by heads, and tables of embeddings, and each runs the
+ * whole batch (Shoeybi et al., "Megatron-LM", 2019). The order is part of the binary interface: add at the end. */
 typedef enum clq_strategy_kind {
     CLQ_STRATEGY_AUTO,
     CLQ_STRATEGY_SINGLE,

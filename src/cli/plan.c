@@ -49,33 +49,53 @@ static clq_weight_slice slice_of(const clq_strategy *strategy, unsigned replica,
     return clq_weights_slice(clq_plan_weights(clq_strategy_plan(strategy, replica)), variable);
 }
 
-/* Along which axis replicas split it; NULL: they do not. */
-static const char *split_by(const clq_strategy *strategy, const clq_shape *shape, size_t variable) {
+/* What replicas split of the matrix that the variable is, of inputs and units; NULL: nothing. A bias is of units. */
+static const char *split_by(const clq_strategy *strategy, const clq_variable_info *info, size_t variable) {
     const clq_weight_slice slice = slice_of(strategy, 0, variable);
-    if (slice.count == shape->dims[slice.axis]) return NULL;
-    return slice.axis + 1 == shape->rank ? "columns" : "rows";
+    if (slice.count == info->shape.dims[slice.axis]) return NULL;
+    return slice.axis > 0 || info->shape.rank == 1 || info->is_bias ? "columns" : "rows";
+}
+
+static int longest_name(const clq_setup *s) {
+    size_t longest = strlen("split variable");
+    for (size_t i = 0; i < clq_model_variable_count(s->model); i++) {
+        clq_variable_info info;
+        if (clq_model_variable(s->model, i, &info) == CLQ_OK) longest = CLQ_MAX(longest, strlen(info.name));
+    }
+    return (int)longest;
 }
 
 static void print_split(const clq_setup *s, const clq_strategy *strategy) {
-    bool first = true;
+    const int width = longest_name(s);
+    bool any = false;
     for (size_t i = 0; i < clq_model_variable_count(s->model); i++) {
         clq_variable_info info;
-        const char *by = clq_model_variable(s->model, i, &info) == CLQ_OK ? split_by(strategy, &info.shape, i) : NULL;
+        const char *by = clq_model_variable(s->model, i, &info) == CLQ_OK ? split_by(strategy, &info, i) : NULL;
         if (!by) continue;
-        if (first) printf("\n%-28s %-8s %s\n", "split variable", "by", "of each replica");
-        printf("%-28s %-8s", info.name, by);
+        if (!any) printf("\n%-*s %-8s %-5s %s\n", width, "split variable", "by", "axis", "of each replica");
+        printf("%-*s %-8s %-5u", width, info.name, by, slice_of(strategy, 0, i).axis);
         for (unsigned r = 0; r < clq_strategy_replicas(strategy); r++) printf(" %zu", slice_of(strategy, r, i).count);
         printf("\n");
-        first = false;
+        any = true;
     }
+    if (!any) return;
+    printf("parameters of each replica:");
+    for (unsigned r = 0; r < clq_strategy_replicas(strategy); r++) {
+        clq_plan_memory m;
+        clq_plan_get_memory(clq_strategy_plan(strategy, r), &m);
+        printf("%s %s", r ? "," : "", clq_bytes(m.parameter_bytes).text);
+    }
+    printf("\n");
 }
 
-static json_t *describe_split(const clq_strategy *strategy, const clq_shape *shape, size_t variable) {
-    const char *by = split_by(strategy, shape, variable);
+static json_t *describe_split(const clq_strategy *strategy, const clq_variable_info *info, size_t variable) {
+    const char *by = split_by(strategy, info, variable);
     json_t *counts = by ? json_array() : NULL;
     for (unsigned r = 0; by && r < clq_strategy_replicas(strategy); r++)
         counts = clq_json_append(counts, json_integer((json_int_t)slice_of(strategy, r, variable).count));
-    return by ? json_pack("{s:s, s:o}", "by", by, "counts", counts) : NULL;
+    return by ? json_pack("{s:s, s:I, s:o}", "by", by, "axis", (json_int_t)slice_of(strategy, 0, variable).axis,
+                          "counts", counts)
+              : NULL;
 }
 
 static json_t *describe_variables(const clq_setup *s, const clq_strategy *strategy) {
@@ -88,7 +108,7 @@ static json_t *describe_variables(const clq_setup *s, const clq_strategy *strate
         rows = clq_json_append(rows, json_pack("{s:o, s:I, s:I, s:o*}", "name", clq_json_text(info.name), "elements",
                                                (json_int_t)info.elements, "offset",
                                                (json_int_t)clq_plan_variable_offset(plan, i), "split",
-                                               describe_split(strategy, &info.shape, i)));
+                                               describe_split(strategy, &info, i)));
     }
     return rows;
 }

@@ -1,200 +1,282 @@
-/* How ranks split a model's variables: which Dense layers are split by columns, which by rows. Decided on the graph of
- * a training step without loss, so that all plans of a model agree. */
+/* How ranks split a model's variables. Decided on the graph of a training step without loss, so that all plans of a
+ * model agree. From each node that can begin, the runs of its output are followed through all that reads or makes what
+ * is split, by the rules of the operations, to nodes whose ranks' summands are added up. Where a rule says no, all of
+ * these stay whole. */
 #include "graph/step/step.h"
 
+#include <stdlib.h>
 #include <string.h>
+
+typedef struct way {
+    unsigned axis;
+    size_t groups; /* 0: the variable is whole */
+    bool joined;   /* as of clq_weight_slice */
+} way;
 
 struct clq_slicing {
     const clq_model *model; /* outlives it */
     unsigned ranks;
-    clq_weight_slice *slices; /* by variable: the axis, and whether it is joined; count 0: it is whole */
+    way *slices; /* by variable */
 };
 
-/* How a node is split. */
-typedef enum role {
-    ROLE_OPEN,
-    ROLE_COLUMNS, /* a Dense layer, whose kernel has slices of columns */
-    ROLE_ROWS,    /* a Dense layer, whose kernel has slices of rows */
-    ROLE_INSIDE   /* between the two */
-} role;
+/* Some nodes of the graph. */
+typedef struct span {
+    uint32_t begin, end;
+} span;
 
-/* What was decided (found), or would be if the attempt succeeds. */
-typedef struct roles {
-    role *nodes;
-    role *kernels;  /* by variable: the role of all nodes that read it */
-    bool *sliced;   /* by value: of each row, a rank has some of the columns */
+/* What is split together: by value, the length of its runs, 0: it is whole. */
+typedef struct attempt {
+    size_t *runs;
+    size_t groups;  /* as of clq_split */
+    span nodes;     /* those that make or read what is split are among them */
     bool grew, bad; /* something was added, or cannot be */
-} roles;
+} attempt;
 
 typedef struct finder {
     const clq_graph *graph;
     unsigned ranks;
-    roles found, attempt;
+    attempt now;
+    span *uses;  /* by value: the nodes that make and read it are among them */
+    bool *found; /* by value: an attempt that succeeded split it */
+    way *slices;
+    bool any;
 } finder;
 
 static const clq_graph_value *value_of(const finder *f, clq_id id) { return clq_graph_value_at(f->graph, id); }
-static uint32_t kernel_of(const finder *f, const clq_node *node) { return value_of(f, node->inputs[1])->index; }
+
+static void widen(span *s, uint32_t begin, uint32_t end) {
+    const bool none = s->begin == s->end;
+    s->begin = none ? begin : CLQ_MIN(s->begin, begin);
+    s->end = none ? end : CLQ_MAX(s->end, end);
+}
+
+static void find_uses(finder *f) {
+    for (uint32_t n = 0; n < f->graph->node_count; n++)
+        for (unsigned i = 0; i < CLQ_NODE_VALUES; i++)
+            widen(&f->uses[clq_node_value(&f->graph->nodes[n], i)], n, n + 1);
+}
+
+/* ---- what may be split ---- */
+
 /* Constraints are about whole variables. */
-static bool is_constrained(const finder *f, clq_id id) {
-    const clq_graph_value *weight = value_of(f, id);
-    return id && weight->home == CLQ_HOME_WEIGHT && clq_variable_follows(&f->graph->model->variables[weight->index]);
-}
-/* A Dense layer whose kernel is a matrix that may be cut. */
-static bool is_dense(const finder *f, const clq_node *node) {
-    return node->op == &clq_op_dense && value_of(f, node->inputs[1])->home == CLQ_HOME_WEIGHT &&
-           value_of(f, node->inputs[1])->shape.rank == 2 && !is_constrained(f, node->inputs[1]) &&
-           !is_constrained(f, node->inputs[2]);
+static bool is_constrained(const finder *f, const clq_graph_value *weight) {
+    return clq_variable_follows(&f->graph->model->variables[weight->index]);
 }
 
-/* ---- growing from one layer to all that have to be split with it ---- */
-
-static void take_role(finder *f, uint32_t n, role as) {
-    roles *a = &f->attempt;
-    if (a->nodes[n] == as) return;
-    a->bad = a->bad || a->nodes[n] != ROLE_OPEN;
-    a->nodes[n] = as;
-    a->grew = true;
+/* Samples and states are whole. Of a variable, a run is all that lies behind the axes in front of its own. */
+static bool may_split(const finder *f, clq_id id, size_t run, clq_split *s) {
+    const clq_graph_value *value = value_of(f, id);
+    unsigned axis;
+    size_t inner;
+    if (!clq_split_axis(value, run, &axis, &inner)) return false;
+    clq_split_group(s, run / inner);
+    if (value->home == CLQ_HOME_WEIGHT) return inner * value->shape.dims[axis] == run && !is_constrained(f, value);
+    return value->maker || value->home == CLQ_HOME_CONSTANT;
 }
 
-/* Values from outside the graph, which are samples and weights, are whole. */
-static void take_slices(finder *f, clq_id id) {
-    roles *a = &f->attempt;
-    if (!id || a->sliced[id]) return;
-    a->bad = a->bad || !value_of(f, id)->maker;
-    a->sliced[id] = a->grew = true;
+/* ---- growing from one node to all that have to be split with it ---- */
+
+static bool touches(const clq_node *node, const size_t *runs, const bool *found) {
+    for (unsigned i = 0; i < CLQ_NODE_VALUES; i++)
+        if (runs ? runs[clq_node_value(node, i)] > 0 : found[clq_node_value(node, i)]) return true;
+    return false;
 }
 
-/* A shared layer has one kernel, and is split in one way. */
-static void grow_dense(finder *f, uint32_t n) {
-    const clq_node *node = &f->graph->nodes[n];
-    roles *a = &f->attempt;
-    role *kernel = &a->kernels[kernel_of(f, node)];
-    if (a->sliced[node->outputs[0]]) take_role(f, n, ROLE_COLUMNS);
-    if (a->sliced[node->inputs[0]]) take_role(f, n, ROLE_ROWS);
-    if (*kernel != ROLE_OPEN) take_role(f, n, *kernel);
-    *kernel = a->nodes[n];
-    if (a->nodes[n] == ROLE_COLUMNS) take_slices(f, node->outputs[0]);
-    if (a->nodes[n] == ROLE_ROWS) take_slices(f, node->inputs[0]);
-    a->bad = a->bad || (a->nodes[n] == ROLE_COLUMNS && node->attributes.dense.out < f->ranks);
-}
-
-static bool touches_slices(const finder *f, const clq_node *node) {
-    bool any = false;
-    for (unsigned i = 0; i < CLQ_NODE_INPUTS; i++) any = any || f->attempt.sliced[node->inputs[i]];
-    for (unsigned i = 0; i < CLQ_NODE_OUTPUTS; i++) any = any || f->attempt.sliced[node->outputs[i]];
-    return any;
-}
-
-static void grow_inside(finder *f, uint32_t n) {
-    const clq_node *node = &f->graph->nodes[n];
-    take_role(f, n, ROLE_INSIDE);
-    for (unsigned i = 0; i < CLQ_NODE_INPUTS; i++) take_slices(f, node->inputs[i]);
-    for (unsigned i = 0; i < CLQ_NODE_OUTPUTS; i++) take_slices(f, node->outputs[i]);
-}
-
-static void grow_node(finder *f, uint32_t n) {
-    const clq_node *node = &f->graph->nodes[n];
-    if (is_dense(f, node)) {
-        grow_dense(f, n);
-    } else if (touches_slices(f, node)) {
-        f->attempt.bad = f->attempt.bad || !node->op->keeps_columns || !node->op->keeps_columns(f->graph, node);
-        grow_inside(f, n);
+static void take_runs(finder *f, const clq_node *node, clq_split *s) {
+    attempt *a = &f->now;
+    for (unsigned i = 0; i < CLQ_NODE_VALUES; i++) {
+        const clq_id id = clq_node_value(node, i);
+        const size_t run = *clq_split_run(s, i);
+        if (run == 0 || a->runs[id] == run) continue;
+        a->bad = a->bad || !id || a->runs[id] || !may_split(f, id, run, s);
+        a->runs[id] = run;
+        a->grew = true;
+        widen(&a->nodes, f->uses[id].begin, f->uses[id].end);
     }
+    a->groups = s->groups;
+    a->bad = a->bad || a->groups < f->ranks; /* there will not be more */
 }
 
-static void copy_roles(const finder *f, const roles *from, roles *to) {
-    memcpy(to->nodes, from->nodes, f->graph->node_count * sizeof *to->nodes);
-    memcpy(to->kernels, from->kernels, f->graph->model->variable_count * sizeof *to->kernels);
-    memcpy(to->sliced, from->sliced, ((size_t)f->graph->value_count + 1) * sizeof *to->sliced);
+static clq_split split_of(const finder *f, const clq_node *node) {
+    clq_split s = {.graph = f->graph, .node = node, .groups = f->now.groups};
+    for (unsigned i = 0; i < CLQ_NODE_VALUES; i++) *clq_split_run(&s, i) = f->now.runs[clq_node_value(node, i)];
+    return s;
 }
 
-/* Splits layer n by columns and all that has to be split with it; or changes nothing, where something cannot be. */
-static void try_columns(finder *f, uint32_t n) {
-    roles *a = &f->attempt;
-    copy_roles(f, &f->found, a);
-    a->bad = false;
-    take_role(f, n, ROLE_COLUMNS);
+static void grow_node(finder *f, const clq_node *node) {
+    attempt *a = &f->now;
+    if (!touches(node, a->runs, NULL)) return;
+    clq_split s = split_of(f, node);
+    a->bad = a->bad || touches(node, NULL, f->found) || !node->op->split || !node->op->split(&s);
+    if (!a->bad) take_runs(f, node, &s);
+}
+
+static void grow(finder *f) {
+    attempt *a = &f->now;
     do {
         a->grew = false;
-        for (uint32_t k = 0; k < f->graph->node_count && !a->bad; k++) grow_node(f, k);
-        for (uint32_t i = 0; i < f->graph->output_count; i++) a->bad = a->bad || a->sliced[f->graph->outputs[i]];
+        for (uint32_t n = a->nodes.begin; n < a->nodes.end && !a->bad; n++) grow_node(f, &f->graph->nodes[n]);
+        for (uint32_t i = 0; i < f->graph->output_count; i++) a->bad = a->bad || a->runs[f->graph->outputs[i]] > 0;
     } while (a->grew && !a->bad);
-    if (!a->bad) copy_roles(f, a, &f->found);
 }
 
-/* ---- layers that are split alone ---- */
+/* ---- what was found ---- */
 
-/* Every Dense layer with enough units is split by columns, and its units are gathered right behind it. */
-static void join_all(const finder *f, clq_slicing *slicing) {
-    for (uint32_t n = 0; n < f->graph->node_count; n++) {
+static void note_weight(finder *f, const clq_graph_value *weight, size_t run, bool joined) {
+    way *to = &f->slices[weight->index];
+    size_t inner;
+    *to = (way){.groups = f->now.groups, .joined = joined};
+    (void)clq_split_axis(weight, run, &to->axis, &inner);
+    f->any = true;
+}
+
+static void begin(finder *f) {
+    memset(f->now.runs, 0, ((size_t)f->graph->value_count + 1) * sizeof *f->now.runs);
+    f->now.groups = 0;
+    f->now.nodes = (span){0, 0};
+    f->now.grew = f->now.bad = false;
+}
+
+/* How many nodes are split with the first; 0: it is not worth it. What exchanges nothing in backward, because its
+ * inputs have no gradient, may also be split alone, and then exchanges its output. */
+static uint32_t weigh(const finder *f, const clq_node *first) {
+    const span *among = &f->now.nodes;
+    uint32_t nodes = 0;
+    size_t sums = 0;
+    bool fans = false;
+    for (uint32_t n = among->begin; n < among->end; n++) {
         const clq_node *node = &f->graph->nodes[n];
-        if (!is_dense(f, node) || node->attributes.dense.out < f->ranks) continue;
-        f->found.kernels[kernel_of(f, node)] = ROLE_COLUMNS;
-        slicing->slices[kernel_of(f, node)].joined = true;
+        if (!touches(node, f->now.runs, NULL)) continue;
+        clq_split s = split_of(f, node);
+        (void)node->op->split(&s); /* as it was asked before */
+        if (s.summed) sums += value_of(f, node->outputs[0])->elements;
+        if (node == first) fans = s.fans;
+        nodes++;
+    }
+    return fans || sums <= value_of(f, first->outputs[0])->elements ? nodes : 0;
+}
+
+/* Follows what is split if the output of a node is. How many nodes that are; 0: it cannot be, or is not worth it. */
+static uint32_t grow_from(finder *f, const clq_node *node) {
+    if (!node->op->begins || touches(node, NULL, f->found)) return 0;
+    begin(f);
+    clq_split s = {.graph = f->graph, .node = node};
+    s.out[0] = node->op->begins(node);
+    take_runs(f, node, &s);
+    grow(f);
+    return f->now.bad ? 0 : weigh(f, node);
+}
+
+static void take_chain(finder *f, const clq_node *node) {
+    if (grow_from(f, node) == 0) return;
+    for (clq_id id = 1; id <= f->graph->value_count; id++) {
+        const size_t run = f->now.runs[id];
+        if (run == 0) continue;
+        f->found[id] = true;
+        if (value_of(f, id)->home == CLQ_HOME_WEIGHT) note_weight(f, value_of(f, id), run, false);
     }
 }
 
-/* ---- all ---- */
+typedef struct chain {
+    uint32_t first, nodes; /* the node that it begins with; how many there are */
+} chain;
 
-/* Notes how the variables of split layers are sliced. The bias of a layer split by rows stays whole: it is added behind
- * the sum. False: no layer is split. */
-static bool note_slices(const finder *f, clq_slicing *slicing) {
-    bool any = false;
-    for (uint32_t n = 0; n < f->graph->node_count; n++) {
-        const clq_node *node = &f->graph->nodes[n];
-        if (!is_dense(f, node) || f->found.kernels[kernel_of(f, node)] == ROLE_OPEN) continue;
-        clq_weight_slice *kernel = &slicing->slices[kernel_of(f, node)];
-        kernel->axis = f->found.kernels[kernel_of(f, node)] == ROLE_COLUMNS ? 1 : 0;
-        kernel->count = value_of(f, node->inputs[1])->shape.dims[kernel->axis];
-        if (kernel->axis == 1 && node->inputs[2])
-            slicing->slices[value_of(f, node->inputs[2])->index] = (clq_weight_slice){.count = kernel->count};
-        any = true;
+static int by_length(const void *a, const void *b) {
+    const chain *x = a, *y = b;
+    if (x->nodes != y->nodes) return x->nodes < y->nodes ? 1 : -1;
+    return x->first < y->first ? -1 : x->first > y->first;
+}
+
+/* Chains that have a node in common exclude each other: the longest ones are taken, so that attention is rather split
+ * by heads than with what is in front of it. */
+static clq_status take_chains(finder *f) {
+    const clq_graph *graph = f->graph;
+    chain *chains = clq_alloc(CLQ_MAX(graph->node_count, 1u), sizeof *chains);
+    uint32_t count = 0;
+    if (!chains) return CLQ_MEMORY;
+    for (uint32_t n = 0; n < graph->node_count; n++) {
+        const uint32_t nodes = grow_from(f, &graph->nodes[n]);
+        if (nodes > 0) chains[count++] = (chain){.first = n, .nodes = nodes};
     }
-    return any;
+    qsort(chains, count, sizeof *chains, by_length);
+    for (uint32_t i = 0; i < count; i++) take_chain(f, &graph->nodes[chains[i].first]);
+    clq_free(chains);
+    return CLQ_OK;
 }
 
-static clq_status allocate_roles(const finder *f, roles *r) {
-    r->nodes = clq_alloc(f->graph->node_count, sizeof *r->nodes);
-    r->kernels = clq_alloc(CLQ_MAX(f->graph->model->variable_count, 1u), sizeof *r->kernels);
-    r->sliced = clq_alloc((size_t)f->graph->value_count + 1, sizeof *r->sliced);
-    return r->nodes && r->kernels && r->sliced ? CLQ_OK : CLQ_MEMORY;
+/* ---- nodes that are split alone ---- */
+
+/* Whether all that reads a value is such a node. */
+static bool is_read_alike(const finder *f, clq_id id, const clq_operation *op) {
+    for (uint32_t n = f->uses[id].begin; n < f->uses[id].end; n++)
+        for (unsigned i = 0; i < CLQ_NODE_INPUTS; i++)
+            if (f->graph->nodes[n].inputs[i] == id && f->graph->nodes[n].op != op) return false;
+    return true;
 }
 
-static void free_roles(roles *r) {
-    clq_free(r->nodes);
-    clq_free(r->kernels);
-    clq_free(r->sliced);
+/* What is split of a node is weights, which nodes of other operations do not read, and the rows of its output. */
+static bool is_lone(finder *f, const clq_node *node, clq_split *s) {
+    begin(f);
+    *s = (clq_split){.graph = f->graph, .node = node};
+    s->out[0] = node->op->begins(node);
+    if (!node->op->split(s)) return false;
+    for (unsigned i = 0; i < CLQ_NODE_INPUTS; i++)
+        if (s->in[i] &&
+            (value_of(f, node->inputs[i])->home != CLQ_HOME_WEIGHT || !is_read_alike(f, node->inputs[i], node->op)))
+            return false;
+    take_runs(f, node, s);
+    return !f->now.bad && s->out[0] == clq_graph_value_channels(value_of(f, node->outputs[0]));
 }
 
-static clq_status find(finder *f, clq_slicing *slicing) {
-    CLQ_TRY(allocate_roles(f, &f->found));
-    CLQ_TRY(allocate_roles(f, &f->attempt));
-    for (uint32_t n = 0; n < f->graph->node_count; n++)
-        if (is_dense(f, &f->graph->nodes[n]) && f->found.nodes[n] == ROLE_OPEN) try_columns(f, n);
-    if (note_slices(f, slicing)) return CLQ_OK;
-    join_all(f, slicing);
-    if (note_slices(f, slicing)) return CLQ_OK;
+/* The parts of its output are joined right behind the node. A node whose inputs have no gradient exchanges nothing
+ * else: that is worth it if its weights are more than its output is of a sample. */
+static void join(finder *f, const clq_node *node, bool fans) {
+    clq_split s;
+    size_t weights = 0;
+    if (!node->op->begins || touches(node, NULL, f->found) || !is_lone(f, node, &s)) return;
+    for (unsigned i = 0; i < CLQ_NODE_INPUTS; i++)
+        if (s.in[i]) weights += value_of(f, node->inputs[i])->elements;
+    if (fans ? !s.fans : s.fans || weights <= value_of(f, node->outputs[0])->elements) return;
+    for (unsigned i = 0; i < CLQ_NODE_INPUTS; i++)
+        if (s.in[i]) note_weight(f, value_of(f, node->inputs[i]), s.in[i], true);
+}
+
+static clq_status find(finder *f) {
+    const clq_graph *graph = f->graph;
+    const size_t values = (size_t)graph->value_count + 1;
+    f->now.runs = clq_alloc(values, sizeof *f->now.runs);
+    f->uses = clq_alloc(values, sizeof *f->uses);
+    f->found = clq_alloc(values, sizeof *f->found);
+    if (!f->now.runs || !f->uses || !f->found) return CLQ_MEMORY;
+    find_uses(f);
+    CLQ_TRY(take_chains(f));
+    const bool chains = f->any;
+    for (uint32_t n = 0; n < graph->node_count; n++) join(f, &graph->nodes[n], false);
+    for (uint32_t n = 0; n < graph->node_count && !chains; n++) join(f, &graph->nodes[n], true);
+    if (f->any) return CLQ_OK;
     return clq_fail(
         CLQ_ARGUMENT,
-        "model %s has no Dense layer of at least %u units%s, which %u devices could split: use the strategy "
-        "mirrored%s",
-        slicing->model->name, slicing->ranks, clq_model_follows(slicing->model) ? " without a constraint" : "",
-        slicing->ranks, slicing->ranks > 2 ? ", or fewer devices" : "");
+        "model %s has nothing%s that %u devices could split: no Dense layer of at least %u units, no "
+        "attention of as many heads, no Embedding as wide with more rows than a sample has numbers; use the "
+        "strategy mirrored%s",
+        graph->model->name, clq_model_follows(graph->model) ? " without a constraint" : "", f->ranks, f->ranks,
+        f->ranks > 2 ? ", or fewer devices" : "");
 }
 
 static clq_status find_slices(clq_slicing *slicing) {
     const clq_plan_config config = {.mode = CLQ_MODE_TRAIN, .capacity = 1};
     const clq_pass_context context = {.config = &config};
     clq_graph graph = {.model = slicing->model};
-    finder f = {.graph = &graph, .ranks = slicing->ranks};
+    finder f = {.graph = &graph, .ranks = slicing->ranks, .slices = slicing->slices};
     clq_graph_expand(&graph, &context);
     clq_status status = clq_error_raise(&graph.error);
     if (status == CLQ_OK) {
         clq_graph_find_uses(&graph);
-        status = find(&f, slicing);
+        status = find(&f);
     }
-    free_roles(&f.found);
-    free_roles(&f.attempt);
+    clq_free(f.now.runs);
+    clq_free(f.uses);
+    clq_free(f.found);
     clq_graph_release(&graph);
     return status;
 }
@@ -221,12 +303,13 @@ void clq_slicing_destroy(clq_slicing *slicing) {
 /* ---- slices ---- */
 
 clq_weight_slice clq_slicing_of(const clq_slicing *slicing, unsigned rank, size_t variable) {
-    clq_weight_slice slice = slicing->slices[variable];
-    if (slice.count == 0) return (clq_weight_slice){.count = slicing->model->variables[variable].shape.dims[0]};
-    const size_t units = slice.count;
-    slice.first = units * rank / slicing->ranks;
-    slice.count = units * (rank + 1) / slicing->ranks - slice.first;
-    return slice;
+    const way *s = &slicing->slices[variable];
+    const size_t *dims = slicing->model->variables[variable].shape.dims;
+    if (s->groups == 0) return (clq_weight_slice){.count = dims[0]};
+    const size_t group = dims[s->axis] / s->groups, first = s->groups * rank / slicing->ranks,
+                 end = s->groups * (rank + 1) / slicing->ranks;
+    return (clq_weight_slice){
+        .axis = s->axis, .first = group * first, .count = group * (end - first), .joined = s->joined};
 }
 
 bool clq_weight_slice_is_part(const clq_weight_slice *slice, const clq_variable *variable) {

@@ -185,11 +185,13 @@ bool clq_stage_has_variable(const clq_stage *stage, const clq_model *model, uint
 
 /* ---- slices of variables (slicing.c) ----
  * Ranks may split a model's weights in place of the batch (tensor parallelism; Shoeybi et al., "Megatron-LM", 2019).
- * Where only elementwise operations lie between a Dense layer and other Dense layers, each rank has a slice of the
- * columns (units) of the first kernel with its bias, and a slice of the rows (inputs) of the others. It computes its
- * units from whole rows, and then a summand of the other layers' outputs. In forward ranks sum these summands, and in
- * backward the gradients of the first layer's input. A model without such layers has its Dense layers split by columns,
- * and ranks gather the units behind each. Every rank has all other variables whole, and computes all other layers. */
+ * Each rank has a slice of the columns (units) of a kernel, of a Dense layer or of attention's queries, keys and values,
+ * with its bias. It computes its units from whole rows, and from them what follows, as far as this can be computed of
+ * some units, or heads, alone: up to other Dense layers, and attention's output, of whose kernels it has a slice of the
+ * rows (inputs). Of these it computes a summand. In forward ranks sum the summands, and in backward the gradients of what
+ * was whole. What no such layer follows is joined: of an Embedding with many rows ranks have columns, and gather whole
+ * rows behind it; in a model in which no other layers are split so are Dense layers. Every rank has all other variables
+ * whole, and computes all other layers. */
 
 /* A rank's part of a variable: indices [first, first + count) of one axis, and all of the other axes. */
 typedef struct clq_weight_slice {
@@ -199,8 +201,8 @@ typedef struct clq_weight_slice {
 } clq_weight_slice;
 /* How the ranks split the variables of a model. */
 typedef struct clq_slicing clq_slicing;
-/* Units are split as evenly as possible; layers with fewer units than ranks stay whole. The model must outlive the
- * slicing. Errors: ARGUMENT (the model has no layers that can be split), MEMORY. */
+/* Units, and heads, are split as evenly as possible; layers with fewer than ranks stay whole. The model must outlive the
+ * slicing. Errors: ARGUMENT (the model has nothing that can be split), MEMORY. */
 clq_status clq_slicing_create(const clq_model *model, unsigned ranks, clq_slicing **out);
 void clq_slicing_destroy(clq_slicing *slicing); /* takes NULL */
 clq_weight_slice clq_slicing_of(const clq_slicing *slicing, unsigned rank, size_t variable);

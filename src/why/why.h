@@ -60,7 +60,7 @@ typedef struct clq_pipe_probe {
     double copy_gbps; /* between the memories of device and host, one way */
 } clq_pipe_probe;
 
-/* Dense layers split over the first devices. */
+/* Weights split over the first devices. */
 typedef struct clq_slice_probe {
     unsigned exchanges;      /* all-reduces in a step; 0: the model has nothing to split over so many */
     double work, parameters; /* a device's part of a step on one, and of the parameters */

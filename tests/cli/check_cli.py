@@ -677,19 +677,37 @@ class CommandLine(support.InFolder):
         command = ("plan", "--model", "mlp", "--batch", 16, "--strategy", "tensor", "--devices", "pocl:0,pocl:1,pocl:2")
         plan = json.loads(run(*command, "--graph", "--json").stdout)
         self.assertEqual({v["name"]: v.get("split") for v in plan["variables"]},
-                         {"dense/kernel": {"by": "columns", "counts": [42, 43, 43]},
-                          "dense/bias": {"by": "columns", "counts": [42, 43, 43]},
-                          "dense_1/kernel": {"by": "rows", "counts": [42, 43, 43]}, "dense_1/bias": None})
+                         {"dense/kernel": {"by": "columns", "axis": 1, "counts": [42, 43, 43]},
+                          "dense/bias": {"by": "columns", "axis": 0, "counts": [42, 43, 43]},
+                          "dense_1/kernel": {"by": "rows", "axis": 0, "counts": [42, 43, 43]}, "dense_1/bias": None})
         cut = [(node["operation"], node["layer"]) for node in plan["graph"] if node["pass"] == "cut"]
         self.assertIn(("all_reduce", "dense_1"), cut)
         sums = [(l["segment"], l["layer"], l["bytes"]) for l in plan["launches"] if l["kernel"] == "all_reduce"]
         self.assertEqual(sums, [("forward", "dense_1", 2 * 4 * 10 * 16)])  # the samples have no gradient
-        self.assertRegex(run(*command).stdout, r"\ndense_1/kernel +rows +42 43 43\n")
+        self.assertRegex(run(*command).stdout, r"\ndense_1/kernel +rows +0 +42 43 43\nparameters of each replica: ")
         reasons = {p["name"]: p["reason"] for p in plan["paths"]}
         self.assertEqual({reasons["overlap"], reasons["sharded update"]}, {"replicas split the weights, not the batch"})
         self.assertEqual(plan["batch"], 16)
         self.fails(2, "plan", "--model", "cnn", "--strategy", "tensor", "--devices", "pocl:0*11",
                    says=["no Dense layer of at least 11 units", "mirrored"])
+
+    def test_plan_of_split_attention(self):
+        """Whole heads, and columns of the table; each replica has fewer parameters."""
+        command = ("plan", "--model", "gpt:layers=1,width=48,heads=3,context=8,vocabulary=64", "--batch", 2, "--json")
+        two, one = (json.loads(run(*command, *how).stdout)
+                    for how in (("--devices", "pocl:0,pocl:1", "--strategy", "tensor"), ("--devices", "pocl:0")))
+        split = {v["name"]: v.get("split") for v in two["variables"]}
+        for part in ("query", "key", "value"):
+            self.assertEqual(split[f"multi_head_attention/{part}/kernel"], {"by": "columns", "axis": 1, "counts": [1, 2]})
+            self.assertEqual(split[f"multi_head_attention/{part}/bias"], {"by": "columns", "axis": 0, "counts": [1, 2]})
+        self.assertEqual(split["multi_head_attention/attention_output/kernel"], {"by": "rows", "axis": 0, "counts": [1, 2]})
+        self.assertEqual(split["embedding/embeddings"], {"by": "columns", "axis": 1, "counts": [24, 24]})
+        for name in ("multi_head_attention/attention_output/bias", "position_embedding/embeddings", "layer_normalization/gamma"):
+            self.assertIsNone(split[name])
+        self.assertLess(two["param_bytes"], 0.7 * one["param_bytes"])
+        sums = [(l["segment"], l["layer"]) for l in two["launches"] if l["kernel"] == "all_reduce"]
+        self.assertEqual(sums, [("forward", "embedding"), ("forward", "multi_head_attention"), ("forward", "dense_1"),
+                                ("backward", "dense"), ("backward", "multi_head_attention")])
 
     def test_trace(self):
         trace = self.folder / "trace.json"

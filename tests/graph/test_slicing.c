@@ -56,15 +56,73 @@ static clq_status joined_rows(clq_model *m, clq_tensor x) {
     x = units(m, clq_reshape(m, x, CLQ_SHAPE(3, 2), NULL), 5, CLQ_RELU);
     return clq_model_finish(m, units(m, clq_flatten(m, x, NULL), 2, CLQ_LINEAR));
 }
+static clq_tensor tokens(clq_model *m, clq_tensor x) { return clq_reshape(m, x, CLQ_SHAPE(3, 2), NULL); }
+static clq_tensor heads(clq_model *m, clq_tensor x, size_t count) {
+    return clq_attention(m, &x, 1, &(clq_attention_config){.heads = count, .key = 2, .dropout = 0.1, .causal = true});
+}
+static clq_status whole_heads(clq_model *m, clq_tensor x) {
+    x = clq_layer_norm(m, heads(m, tokens(m, x), 4), NULL);
+    return clq_model_finish(m, units(m, clq_flatten(m, x, NULL), 8, CLQ_LINEAR));
+}
+/* Of its layers that are split alone, only the last one has enough units. */
+static clq_status few_heads(clq_model *m, clq_tensor x) {
+    return clq_model_finish(m, units(m, clq_flatten(m, heads(m, tokens(m, x), 2), NULL), 3, CLQ_LINEAR));
+}
+/* Keys and values are of the samples. */
+static clq_status of_others(clq_model *m, clq_tensor x) {
+    const clq_tensor others = tokens(m, x), queries = clq_layer_norm(m, others, NULL);
+    x = clq_attention(m, CLQ_TENSORS(queries, others), &(clq_attention_config){.heads = 3, .key = 2, .value = 3});
+    return clq_model_finish(m, x);
+}
+static clq_tensor rows(clq_model *m, clq_tensor x, size_t count) {
+    return clq_embedding(m, x, &(clq_embedding_config){.rows = count, .width = 4});
+}
+/* Joined, but not if a sample has as many numbers as the table rows. */
+static clq_status tables(clq_model *m, clq_tensor x) {
+    const clq_tensor many = rows(m, x, 7), few = rows(m, x, 6);
+    x = clq_layer_norm(m, clq_add(m, CLQ_TENSORS(many, few), NULL), NULL);
+    return clq_model_finish(m, clq_global_average_pool(m, x, false, NULL));
+}
+/* Means of columns are columns: the Dense layer behind them is split by rows. */
+static clq_status table_of_a_chain(clq_model *m, clq_tensor x) {
+    return clq_model_finish(m, units(m, clq_global_average_pool(m, rows(m, x, 3), false, NULL), 2, CLQ_LINEAR));
+}
+/* The sum of the gates' inputs would be larger than the rows that are looked up. */
+static clq_status table_of_a_recurrence(clq_model *m, clq_tensor x) {
+    clq_recurrent_config config = clq_recurrent_config_default(6);
+    config.no_bias = true;
+    x = clq_recurrent(m, rows(m, x, 9), CLQ_CELL_LSTM, &config);
+    return clq_model_finish(m, units(m, x, 6, CLQ_LINEAR));
+}
 
-/* For 3 ranks, of each Dense layer in turn: c columns, r rows, j columns that are joined, . whole; NULL: refused. */
+/* A scale that all pairs of units share is whole, and so is a shift. */
+static clq_status normed_pairs(clq_model *m, clq_tensor x) {
+    x = clq_layer_norm(m, clq_reshape(m, units(m, x, 8, CLQ_LINEAR), CLQ_SHAPE(4, 2), NULL), NULL);
+    return clq_model_finish(m, units(m, clq_flatten(m, x, NULL), 2, CLQ_LINEAR));
+}
+
+/* For 3 ranks, of each kernel in turn: c columns, r rows, j columns that are joined, . whole; NULL: refused. */
 static const struct {
     clq_status (*build)(clq_model *m, clq_tensor x);
     const char *split;
-} cases[] = {{chain, "crcr."},     {softmax_between, "jj"}, {read_by_an_output, ".cr"},
-             {two_readers, "crr"}, {gated, "ccr"},          {shared_on_both_sides, "jjj"},
-             {shared_alike, "cr"}, {few_units, ".cr"},      {too_few_units, NULL},
-             {of_rows, "cr"},      {joined_rows, "j."}};
+} cases[] = {{chain, "crcr."},
+             {softmax_between, "jj"},
+             {read_by_an_output, ".cr"},
+             {two_readers, "crr"},
+             {gated, "ccr"},
+             {shared_on_both_sides, "jjj"},
+             {shared_alike, "cr"},
+             {few_units, ".cr"},
+             {too_few_units, NULL},
+             {of_rows, "cr"},
+             {joined_rows, "j."},
+             {whole_heads, "cccr.."},
+             {few_heads, "....j"},
+             {of_others, ".cccr"},
+             {tables, "j.."},
+             {table_of_a_chain, "cr"},
+             {table_of_a_recurrence, "jj.j"},
+             {normed_pairs, "c.r"}};
 
 static clq_model *build(size_t i) {
     clq_model *model;
@@ -88,7 +146,8 @@ static void layers_are_split_in_pairs(void **state) {
         size_t layers = 0;
         if (!cases[i].split) {
             assert_fails(CLQ_ARGUMENT,
-                         "no Dense layer of at least 3 units, which 3 devices could split: use the "
+                         "nothing that 3 devices could split: no Dense layer of at least 3 units, no attention of as "
+                         "many heads, no Embedding as wide with more rows than a sample has numbers; use the "
                          "strategy mirrored, or fewer devices",
                          clq_slicing_create(model, 3, &slicing));
             assert_null(slicing);
@@ -143,6 +202,31 @@ static void slices_are_the_variable(void **state) {
     clq_model_destroy(model);
 }
 
+/* Of 4 heads of 2 channels, 3 ranks have 1, 1 and 2. */
+static void parts_are_whole_heads(void **state) {
+    (void)state;
+    clq_model *model;
+    clq_slicing *slicing;
+    assert_ok(clq_model_create("heads", &model));
+    assert_ok(whole_heads(model, clq_input(model, CLQ_SHAPE(6))));
+    assert_ok(clq_slicing_create(model, 3, &slicing));
+    static const size_t first[] = {0, 1, 2}, counts[] = {1, 1, 2};
+    for (uint32_t v = 0; v < 8; v++) {
+        const clq_variable *variable = &model->variables[v];
+        for (unsigned r = 0; r < 3; r++) {
+            const clq_weight_slice slice = clq_slicing_of(slicing, r, v);
+            const bool whole = v == 7; /* the output's bias */
+            assert_int_equal(clq_weight_slice_is_part(&slice, variable), !whole);
+            if (whole) continue;
+            assert_int_equal(variable->shape.dims[slice.axis], 4);
+            assert_int_equal(slice.first, first[r]);
+            assert_int_equal(slice.count, counts[r]);
+        }
+    }
+    clq_slicing_destroy(slicing);
+    clq_model_destroy(model);
+}
+
 /* Row by row: of a (2, 6) kernel the columns 2 and 3, and the second row. */
 static void slices_are_cut_along_their_axis(void **state) {
     (void)state;
@@ -174,6 +258,7 @@ static void any_allocation_fails(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(layers_are_split_in_pairs), cmocka_unit_test(slices_are_the_variable),
-        cmocka_unit_test(slices_are_cut_along_their_axis), cmocka_unit_test(any_allocation_fails)};
+        cmocka_unit_test(parts_are_whole_heads), cmocka_unit_test(slices_are_cut_along_their_axis),
+        cmocka_unit_test(any_allocation_fails)};
     return cmocka_run_group_tests_name("graph/slicing", tests, NULL, NULL);
 }

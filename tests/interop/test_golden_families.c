@@ -66,8 +66,30 @@ static void families_by_turns(void **state) {
     for (size_t i = 0; i < CLQ_COUNT_OF(turns); i++) assert_true(r.followed[i] >= 2);
 }
 
+/* Attention by heads, of layers and of keras_hub's blocks, and tables. */
+static const char *const split[] = {"bert_masked", "decoders", "gpt", "llama", "translation", "vit"};
+
+static void run_split(golden *g, void *context) {
+    size_t *followed = context;
+    const char *name = strrchr(g->name, '/');
+    for (size_t i = 0; i < CLQ_COUNT_OF(split); i++) {
+        if (strcmp(name ? name + 1 : g->name, split[i]) != 0) continue;
+        golden_by = (golden_way){.strategy = "tensor", .disabled_paths = APART};
+        (void)golden_run(g, "pocl:0,pocl:1", NULL);
+        (*followed)++;
+    }
+}
+
+static void families_of_slices(void **state) {
+    (void)state;
+    size_t followed = 0;
+    assert_true(golden_each("families", run_split, &followed) >= FAMILIES);
+    assert_int_equal(followed, CLQ_COUNT_OF(split));
+}
+
 int main(int argc, char **argv) {
     if (argc > 1) cmocka_set_test_filter(argv[1]); /* a test's name: that one alone */
-    const struct CMUnitTest tests[] = {cmocka_unit_test(families_on_one), cmocka_unit_test(families_by_turns)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(families_on_one), cmocka_unit_test(families_by_turns),
+                                       cmocka_unit_test(families_of_slices)};
     return cmocka_run_group_tests(tests, golden_open, golden_close);
 }

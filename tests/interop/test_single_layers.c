@@ -1,5 +1,7 @@
 /* Kinds of layers and their attributes alone, against Keras in float64 (tests/golden/single_layers.json): outputs,
- * loss, and gradients, those of a layer's input by the Dense layer in front of it. */
+ * loss, and gradients, those of a layer's input by the Dense layer in front of it. Attention and embeddings also with
+ * weights that replicas split. */
+#include "graph/graph.h"
 #include "interop/interop.h"
 #include "support/apart.h"
 #include "support/check.h"
@@ -128,7 +130,7 @@ static void check_gradients(clq_trainer *trainer, const clq_model *model, json_t
     for (size_t i = 0; i < outputs; i++) clq_free(labels[i]);
 }
 
-static void check(json_t *entry) {
+static void check(json_t *entry, clq_strategy_kind strategy, const char *spec) {
     clq_model *model = read_model(entry);
     clq_trainer_config config = apart_config();
     clq_devices devices;
@@ -137,9 +139,10 @@ static void check(json_t *entry) {
     float *samples = floats_of(json_object_get(entry, "samples"), &count);
     config.loss = clq_loss_default(CLQ_LOSS_MEAN_SQUARED_ERROR);
     config.metrics = "none";
-    config.global_batch = COUNT;
     config.sample_dtype = CLQ_F32;
-    assert_ok(clq_devices_select(sys, "pocl:0", &devices));
+    config.strategy = strategy;
+    assert_ok(clq_devices_select(sys, spec, &devices));
+    config.global_batch = CLQ_MAX((size_t)COUNT, devices.count); /* a larger one than any that comes */
     assert_ok(clq_trainer_create(model, &devices, &config, &trainer));
     set_variables(trainer, model, json_object_get(entry, "variables"));
     check_outputs(trainer, model, entry, samples);
@@ -153,8 +156,76 @@ static void layers_compute_what_keras_does(void **state) {
     size_t index;
     json_t *entry;
     (void)state;
-    json_array_foreach(entries, index, entry) check(entry);
+    json_array_foreach(entries, index, entry) check(entry, CLQ_STRATEGY_SINGLE, "pocl:0");
     assert_true(index > 10);
+}
+
+/* ---- weights that replicas split ---- */
+
+/* Of a model for so many replicas, variables that are split along their axis of this number, one behind the other; '-':
+ * whole ones. */
+static const struct split_row {
+    const char *model;
+    unsigned replicas;
+    const char *variables;
+} splits[] = {
+    {"attention", 2,
+     "1 self/query/kernel 0 self/query/bias 0 self/attention_output/kernel - self/attention_output/bias"},
+    {"attention_of_images", 2, "1 rows/value/kernel 1 places/key/kernel"},
+    {"tokens_masked", 2, "1 attention/query/kernel 1 for_attention/embeddings 1 for_gru/embeddings - gru/kernel"},
+    {"hub_blocks", 2, "1 decoder_crossed.cross_attention/key/kernel 0 encoder.feedforward_output_dense/kernel"},
+    {"hub_decoders", 2,
+     "1 llama.self_attention.key/kernel 1 qwen.self_attention.query/kernel 0 qwen.self_attention.key/bias "
+     "1 neox.self_attention.query_key_value/kernel 0 phi.attention.attention_output/kernel"},
+    {"hub_gemma", 2, "0 third.attention.query/kernel - third.attention.query_norm/scale"},
+    {"hub_gemma", 3, "- third.attention.query/kernel 1 third.ffw_gating/kernel"},
+    {"hub_slopes", 2, "1 bloom.self_attention.query_dense/kernel 1 falcon.attention.key_dense/kernel"},
+    {"hub_slopes", 3, "1 bloom.self_attention.query_dense/kernel - masked.attention.key_dense/kernel"},
+    {"kernels_turned", 2, "1 front/kernel 1 heads/kernel 2 mixed/kernel"},
+    {"tokens_reversed", 2, "- tied/embeddings 1 rows/embeddings 1 there_alone/embeddings"},
+    {"tokens_reversed", 3, "- tied/embeddings 1 rows/embeddings - back_alone/embeddings"},
+    {"tokens_of_hub", 3, "1 both.token_embedding/embeddings"},
+};
+
+static void check_split_of(const clq_model *model, const clq_slicing *slicing, const char *name, char axis) {
+    size_t v = 0;
+    while (v < model->variable_count && strcmp(model->variables[v].name, name) != 0) v++;
+    if (v == model->variable_count) fail_msg("%s: no variable %s", clq_model_name(model), name);
+    const clq_weight_slice slice = clq_slicing_of(slicing, 0, v);
+    const bool split = clq_weight_slice_is_part(&slice, &model->variables[v]);
+    if (axis != (split ? (char)('0' + (int)slice.axis) : '-'))
+        fail_msg("%s is %s, along axis %u", name, split ? "split" : "whole", slice.axis);
+}
+
+static void check_splits(json_t *entry, const struct split_row *row) {
+    clq_model *model = read_model(entry);
+    clq_slicing *slicing;
+    assert_ok(clq_slicing_create(model, row->replicas, &slicing));
+    for (const char *at = row->variables; *at;) {
+        char axis, name[128];
+        int used = 0;
+        assert_int_equal(sscanf(at, " %c %127s%n", &axis, name, &used), 2);
+        check_split_of(model, slicing, name, axis);
+        at += used;
+    }
+    clq_slicing_destroy(slicing);
+    clq_model_destroy(model);
+}
+
+static void split_layers_compute_what_keras_does(void **state) {
+    (void)state;
+    for (size_t i = 0; i < CLQ_COUNT_OF(splits); i++) {
+        size_t index;
+        json_t *entry;
+        bool found = false;
+        json_array_foreach(entries, index, entry) {
+            if (strcmp(json_string_value(json_object_get(entry, "name")), splits[i].model) != 0) continue;
+            found = true;
+            check_splits(entry, &splits[i]);
+            check(entry, CLQ_STRATEGY_TENSOR, splits[i].replicas == 2 ? "pocl:0,pocl:1" : "pocl:0,pocl:1,pocl:2");
+        }
+        assert_true(found);
+    }
 }
 
 /* As they are: no byte is divided by 255 on its way to a layer that takes numbers of rows. */
@@ -213,8 +284,10 @@ static int end(void **state) {
     return close_system(state) == 0 ? files_end(state) : -1;
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    if (argc > 1) cmocka_set_test_filter(argv[1]); /* a test's name: that one alone */
     const struct CMUnitTest tests[] = {cmocka_unit_test(layers_compute_what_keras_does),
+                                       cmocka_unit_test(split_layers_compute_what_keras_does),
                                        cmocka_unit_test(bytes_are_numbers_of_one_hot)};
     return cmocka_run_group_tests_name("interop/single_layers", tests, begin, end);
 }

@@ -168,7 +168,7 @@ static void what_cuts_variables_is_refused(void **state) {
     refuse(&(way){.devices = places[1], .strategy = "mirrored", .shard_optimizer = 1}, CLQ_UNSUPPORTED,
            "model held has constraints on its weights: leave out these, or the sharded optimizer");
     refuse(&(way){.devices = places[1], .strategy = "tensor"}, CLQ_ARGUMENT,
-           "no Dense layer of at least 2 units without a constraint, which 2 devices could split");
+           "nothing without a constraint that 2 devices could split: no Dense layer of at least 2 units");
 }
 
 static void nonsense_is_refused(void **state) {

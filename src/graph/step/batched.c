@@ -57,12 +57,80 @@ static bool batched_stores(const clq_list *list, const clq_node *node, unsigned 
     const clq_batched_problem *p = &node->attributes.batched;
     return value >= CLQ_NODE_INPUTS || (value == 0 ? p->a.sample : p->b.sample) > 0;
 }
+
+/* ---- products of which ranks have some each: those of an axis of counts, as of attention's heads ---- */
+
+typedef struct counted {
+    size_t *run;
+    const clq_batched_matrix *matrix;
+    clq_id value;
+    size_t rows, columns;
+} counted;
+
+static void list_matrices(clq_split *s, counted out[3]) {
+    const clq_batched_problem *p = &s->node->attributes.batched;
+    out[0] = (counted){&s->in[0], &p->a, s->node->inputs[0], p->m, p->k};
+    out[1] = (counted){&s->in[1], &p->b, s->node->inputs[1], p->k, p->n};
+    out[2] = (counted){&s->out[0], &p->c, s->node->outputs[0], p->m, p->n};
+}
+
+/* Whether places along an axis lie in a unit, or are whole runs. */
+static bool keeps_to(size_t count, size_t pitch, size_t unit, size_t run) {
+    return count == 1 || pitch % run == 0 || count * pitch <= unit;
+}
+
+/* Whether of the matrices of `axis` a run of the value has all, one behind the other. */
+static bool has_runs(const clq_batched_problem *p, const counted *m, unsigned axis) {
+    const size_t unit = m->matrix->pitch[axis], run = p->counts[axis] * unit;
+    return keeps_to(p->counts[1 - axis], m->matrix->pitch[1 - axis], unit, run) &&
+           keeps_to(m->rows, m->matrix->row, unit, run) && keeps_to(m->columns, m->matrix->column, unit, run) &&
+           m->matrix->sample % run == 0;
+}
+
+/* Whether all runs that are known are those of `axis`; they become the others'. A matrix that all have is a constant.
+ */
+static bool split_along(clq_split *s, unsigned axis) {
+    const clq_batched_problem *p = &s->node->attributes.batched;
+    counted all[3];
+    list_matrices(s, all);
+    for (unsigned i = 0; i < 3; i++) {
+        const size_t run = p->counts[axis] * all[i].matrix->pitch[axis];
+        if (*all[i].run ? *all[i].run != run
+                        : run == 0 && clq_graph_value_at(s->graph, all[i].value)->home != CLQ_HOME_CONSTANT)
+            return false;
+        if (run > 0 && !has_runs(p, &all[i], axis)) return false;
+    }
+    for (unsigned i = 0; i < 3; i++) *all[i].run = p->counts[axis] * all[i].matrix->pitch[axis];
+    clq_split_group(s, p->counts[axis]);
+    return true;
+}
+static bool batched_split(clq_split *s) {
+    const size_t *counts = s->node->attributes.batched.counts;
+    return (counts[0] > 1 && split_along(s, 0)) || (counts[1] > 1 && split_along(s, 1));
+}
+
+static void narrow_matrix(clq_batched_matrix *matrix, size_t run, const clq_part *part) {
+    size_t *const pitches[] = {&matrix->sample, &matrix->pitch[0], &matrix->pitch[1], &matrix->row, &matrix->column};
+    for (unsigned i = 0; i < CLQ_COUNT_OF(pitches) && run > 0; i++)
+        if (*pitches[i] >= run) *pitches[i] = clq_part_of(part, *pitches[i]);
+}
+static void batched_narrow(const clq_split *s, const clq_part *part, clq_narrowing *n) {
+    clq_batched_problem *p = &n->node.attributes.batched;
+    const unsigned axis = p->counts[0] > 1 && s->out[0] == p->counts[0] * p->c.pitch[0] ? 0 : 1;
+    p->counts[axis] = clq_part_of(part, p->counts[axis]);
+    narrow_matrix(&p->a, s->in[0], part);
+    narrow_matrix(&p->b, s->in[1], part);
+    narrow_matrix(&p->c, s->out[0], part);
+}
+
 const clq_operation clq_op_batched = {.name = "batched",
                                       .traits = CLQ_OP_AGAIN,
                                       .stores = batched_stores,
                                       .differentiate = batched_gradient,
                                       .emit = emit_batched,
-                                      .work = batched_work};
+                                      .work = batched_work,
+                                      .split = batched_split,
+                                      .narrow = batched_narrow};
 
 /* ---- rows of a table ---- */
 
@@ -81,12 +149,26 @@ static bool gather_stores(const clq_list *list, const clq_node *node, unsigned v
     (void)list, (void)node, (void)dtype;
     return value == CLQ_NODE_INPUTS;
 }
+/* Parts of the table's columns make the same columns of each row. */
+static bool gather_split(clq_split *s) {
+    const size_t width = s->node->attributes.gather.width;
+    clq_split_group(s, width);
+    return !s->in[0] && clq_split_set(&s->in[1], width) && clq_split_set(&s->out[0], width);
+}
+static size_t gather_begins(const clq_node *node) { return node->attributes.gather.width; }
+static void gather_narrow(const clq_split *s, const clq_part *part, clq_narrowing *n) {
+    (void)s;
+    n->node.attributes.gather.width = clq_part_of(part, n->node.attributes.gather.width);
+}
 const clq_operation clq_op_gather = {.name = "gather",
                                      .traits = CLQ_OP_AGAIN,
                                      .exact = 1,
                                      .stores = gather_stores,
                                      .differentiate = gather_gradient,
-                                     .emit = emit_gather};
+                                     .emit = emit_gather,
+                                     .split = gather_split,
+                                     .begins = gather_begins,
+                                     .narrow = gather_narrow};
 
 static void emit_gather_gradient(clq_emission *e) {
     clq_gather_gradient(e->list, &e->node->attributes.gather, e->in[0], e->in[1], e->out[0]);

@@ -1,181 +1,268 @@
-/* Dense layers whose kernels are split over ranks (graph.h, clq_slicing). From a slice of a kernel's columns a rank
- * computes the same columns of each output row; elementwise operations keep these columns. With a slice of a kernel's
- * rows a rank then computes a summand of whole output rows: ranks sum these, and bias and activation follow. Where
- * units are joined right behind a layer, each rank puts its columns into rows of zeros, and ranks sum these. */
+/* A step as a rank computes it that has slices of weights (graph.h, clq_slicing). From these, the operations' rules
+ * tell which part of each value the rank has. Nodes become narrower; a whole value that they read is fanned out;
+ * summands of whole values are added up. Where parts are joined right behind a node, each rank puts its own among
+ * zeros, and ranks sum these. */
 #include "graph/step/step.h"
 
 #include <string.h>
 
+/* What becomes of a node of the graph as it was. */
+typedef struct cut_node {
+    bool cut;    /* some of its values are parts */
+    bool joined; /* its output is whole: it is joined */
+    clq_split split;
+    clq_part part; /* of its output, or of its first value that is one */
+    clq_narrowing narrowing;
+} cut_node;
+
 typedef struct cutter {
     clq_graph *graph;
     const clq_pass_context *context;
-    uint32_t values;           /* of the graph as it was */
-    clq_weight_slice *columns; /* by value: the columns of each row that the rank has; count 0: all */
-    size_t *whole;             /* by value: how many columns a whole row has, where the rank has not all */
-    clq_id *fanned_out;        /* by value: the output of its fan-out node; 0: it has none */
+    clq_node *nodes; /* of the graph as it was, as are `values` */
+    uint32_t count, values;
+    cut_node *cuts;     /* by node */
+    clq_part *parts;    /* by value: what the rank has */
+    clq_id *fanned_out; /* by value: the output of its fan-out node; 0: it has none */
 } cutter;
 
-static const clq_weight_slice *slice_of(const cutter *c, clq_id weight) {
-    return &c->context->slices[clq_graph_value_at(c->graph, weight)->index];
-}
-static const clq_variable *variable_of(const cutter *c, clq_id weight) {
-    return &c->graph->model->variables[clq_graph_value_at(c->graph, weight)->index];
+static clq_graph_value *value_of(const cutter *c, clq_id id) { return clq_graph_value_at(c->graph, id); }
+
+/* ---- which parts a rank has ---- */
+
+static clq_part part_of(const clq_part *of, size_t run) {
+    return (clq_part){.run = run, .first = run * of->first / of->run, .count = clq_part_of(of, run)};
 }
 
-static void narrow(clq_graph_value *value, unsigned axis, size_t count) {
-    value->elements = value->elements / value->shape.dims[axis] * count;
-    value->shape.dims[axis] = count;
-}
-
-static void narrow_columns(cutter *c, clq_id id, const clq_weight_slice *slice) {
-    clq_graph_value *value = clq_graph_value_at(c->graph, id);
-    c->columns[id] = *slice;
-    c->whole[id] = clq_graph_value_channels(value);
-    narrow(value, value->shape.rank - 1, slice->count);
-}
-
-static void narrow_weights(cutter *c) {
+static void note_weights(const cutter *c) {
     for (clq_id id = 1; id <= c->values; id++) {
-        clq_graph_value *value = clq_graph_value_at(c->graph, id);
-        if (value->home == CLQ_HOME_WEIGHT) narrow(value, slice_of(c, id)->axis, slice_of(c, id)->count);
+        const clq_graph_value *value = value_of(c, id);
+        if (value->home != CLQ_HOME_WEIGHT) continue;
+        const clq_weight_slice *slice = &c->context->slices[value->index];
+        if (!clq_weight_slice_is_part(slice, &c->graph->model->variables[value->index])) continue;
+        size_t inner = 1;
+        for (unsigned d = slice->axis + 1; d < value->shape.rank; d++) inner *= value->shape.dims[d];
+        c->parts[id] = (clq_part){.run = inner * value->shape.dims[slice->axis],
+                                  .first = inner * slice->first,
+                                  .count = inner * slice->count};
     }
 }
 
-/* ---- columns ---- */
-
-/* Where a rank's columns lie within whole rows. */
-static clq_concatenation place_of(const clq_weight_slice *slice, size_t whole, size_t rows) {
-    return (clq_concatenation){
-        .rows = rows, .widths = {slice->first, slice->count, whole - slice->first - slice->count}, .part = 1};
+static bool is_joined(const cutter *c, const clq_node *node) {
+    for (unsigned i = 0; i < CLQ_NODE_INPUTS; i++) {
+        const clq_id id = node->inputs[i];
+        if (c->parts[id].run && value_of(c, id)->home == CLQ_HOME_WEIGHT &&
+            c->context->slices[value_of(c, id)->index].joined)
+            return true;
+    }
+    return false;
 }
 
-/* Adds the node, and nodes that make whole rows of its columns, as the value that was its output. */
-static void join_columns(cutter *c, clq_node *node, const clq_weight_slice *slice) {
+/* What is known of a node. False: none of its values is a part. */
+static bool look_at(const cutter *c, const clq_node *node, cut_node *to) {
+    *to = (cut_node){.joined = is_joined(c, node), .split = {.graph = c->graph, .node = node}};
+    for (unsigned i = 0; i < CLQ_NODE_VALUES; i++) {
+        const clq_part *part = &c->parts[clq_node_value(node, i)];
+        *clq_split_run(&to->split, i) = part->run;
+        if (part->run && !to->cut) to->part = *part;
+        to->cut = to->cut || part->run;
+    }
+    return to->cut;
+}
+
+/* The rule has told slicing.c the same; but that has begun with other values. */
+static bool follow_rule(const cutter *c, cut_node *to) {
+    const clq_node *node = to->split.node;
+    if (node->op->split && node->op->split(&to->split)) return true;
+    clq_graph_fail(c->graph, clq_fail(CLQ_INTERNAL, "layer '%s': the operation %s takes no slices of these values",
+                                      node->scope, node->op->name));
+    return false;
+}
+
+/* From a node's parts that are known to the others. *grew: there were any. */
+static void note_values(const cutter *c, const clq_node *node, bool *grew) {
+    cut_node known;
+    if (!look_at(c, node, &known) || !follow_rule(c, &known)) return;
+    for (unsigned i = 0; i < (known.joined ? CLQ_NODE_INPUTS : CLQ_NODE_VALUES); i++) {
+        const size_t run = *clq_split_run(&known.split, i);
+        clq_part *part = &c->parts[clq_node_value(node, i)];
+        if (run == 0 || part->run) continue;
+        *part = part_of(&known.part, run);
+        *grew = true;
+    }
+}
+
+static void note_node(const cutter *c, uint32_t n) {
+    cut_node *to = &c->cuts[n];
+    if (!look_at(c, &c->nodes[n], to) || !follow_rule(c, to)) return;
+    if (to->split.out[0]) to->part = part_of(&to->part, to->split.out[0]);
+    to->narrowing.node = c->nodes[n];
+    if (c->nodes[n].op->narrow) c->nodes[n].op->narrow(&to->split, &to->part, &to->narrowing);
+}
+
+static void note_all(const cutter *c) {
+    bool grew;
+    note_weights(c);
+    do {
+        grew = false;
+        for (uint32_t n = 0; n < c->count && c->graph->error.status == CLQ_OK; n++) note_values(c, &c->nodes[n], &grew);
+    } while (grew && c->graph->error.status == CLQ_OK);
+    for (uint32_t n = 0; n < c->count && c->graph->error.status == CLQ_OK; n++) note_node(c, n);
+}
+
+/* ---- narrower values ---- */
+
+static void narrow_value(clq_graph_value *value, const clq_part *part) {
+    unsigned axis;
+    size_t inner;
+    (void)clq_split_axis(value, part->run, &axis, &inner); /* as it was decided */
+    value->shape.dims[axis] = clq_part_of(part, value->shape.dims[axis]);
+    value->elements = clq_part_of(part, value->elements);
+}
+
+static void narrow_constant(clq_constant *constant, const clq_part *part) {
+    const size_t runs = constant->count / part->run;
+    for (size_t i = 0; i < runs; i++)
+        memmove(constant->numbers + i * part->count, constant->numbers + i * part->run + part->first,
+                part->count * sizeof *constant->numbers);
+    constant->count = runs * part->count;
+}
+
+static void narrow_values(const cutter *c) {
+    for (clq_id id = 1; id <= c->values; id++) {
+        clq_graph_value *value = value_of(c, id);
+        if (c->parts[id].run == 0) continue;
+        if (value->home == CLQ_HOME_CONSTANT) narrow_constant(&c->graph->constants[value->index], &c->parts[id]);
+        narrow_value(value, &c->parts[id]);
+    }
+}
+
+/* ---- nodes ---- */
+
+static void fan_out(const cutter *c, const cut_node *from, clq_node *node) {
+    for (unsigned i = 0; i < CLQ_NODE_INPUTS; i++) {
+        const clq_id x = node->inputs[i];
+        if (!(from->split.fans >> i & 1) || x == 0 || x > c->values) continue;
+        if (!c->fanned_out[x]) c->fanned_out[x] = clq_add_fan_out(c->graph, node, x, &c->context->config->joins);
+        node->inputs[i] = c->fanned_out[x];
+    }
+}
+
+/* Has the node write another value, like its output 0 of the graph as it is. Gives what it wrote before. */
+static clq_id write_apart(const cutter *c, clq_node *node) {
     const clq_id y = node->outputs[0];
-    const clq_graph_value *rows = clq_graph_value_at(c->graph, y);
-    const size_t whole = clq_graph_value_channels(rows), count = rows->elements / whole;
-    clq_node place = clq_graph_node_like(node, &clq_op_place, node->segment, CLQ_IDS(0));
-    clq_node sum = clq_graph_node_like(node, &clq_op_all_reduce, node->segment, CLQ_IDS(0));
-    place.inputs[0] = node->outputs[0] = clq_graph_add_like(c->graph, y, NULL);
-    sum.inputs[0] = place.outputs[0] = clq_graph_add_like(c->graph, y, NULL);
-    sum.outputs[0] = y;
-    if (c->graph->error.status != CLQ_OK) return;
-    clq_graph_value *own = clq_graph_value_at(c->graph, node->outputs[0]);
-    narrow(own, own->shape.rank - 1, slice->count);
-    place.attributes.concatenation = place_of(slice, whole, count);
+    node->outputs[0] = clq_graph_add_like(c->graph, y, NULL);
+    return y;
+}
+
+static void add_sum_of(const cutter *c, const clq_node *like, clq_id x, clq_id y) {
+    clq_node sum = clq_graph_node_like(like, &clq_op_all_reduce, like->segment, CLQ_IDS(x));
     sum.attributes.exchange = c->context->config->joins;
-    clq_graph_add_node(c->graph, node);
-    clq_graph_add_node(c->graph, &place);
+    sum.outputs[0] = y;
     clq_graph_add_node(c->graph, &sum);
 }
 
-static void cut_columns(cutter *c, clq_node node) {
-    const clq_weight_slice *slice = slice_of(c, node.inputs[1]);
-    clq_id *x = &c->fanned_out[node.inputs[0]];
-    if (!*x) *x = clq_add_fan_out(c->graph, &node, node.inputs[0], &c->context->config->joins);
-    node.inputs[0] = *x;
-    node.attributes.dense.out = slice->count;
-    if (slice->joined) {
-        join_columns(c, &node, slice);
+/* Behind the node nodes that make whole rows of its parts of them. */
+static void add_joined(const cutter *c, clq_node *node, const clq_part *part) {
+    const clq_id y = write_apart(c, node);
+    clq_node place = clq_graph_node_like(node, &clq_op_place, node->segment, CLQ_IDS(node->outputs[0]));
+    place.outputs[0] = clq_graph_add_like(c->graph, y, NULL);
+    if (c->graph->error.status != CLQ_OK) return;
+    narrow_value(value_of(c, node->outputs[0]), part);
+    place.attributes.concatenation =
+        (clq_concatenation){.rows = value_of(c, y)->elements / part->run,
+                            .widths = {part->first, part->count, part->run - part->first - part->count},
+                            .part = 1};
+    clq_graph_add_node(c->graph, node);
+    clq_graph_add_node(c->graph, &place);
+    add_sum_of(c, node, place.outputs[0], y);
+}
+
+static void add_summed(const cutter *c, const cut_node *from, clq_node *node) {
+    clq_node finish = from->narrowing.finish;
+    const clq_id y = write_apart(c, node), sum = finish.op ? clq_graph_add_like(c->graph, y, NULL) : y;
+    clq_graph_add_node(c->graph, node);
+    add_sum_of(c, node, node->outputs[0], sum);
+    if (!finish.op) return;
+    finish.inputs[0] = sum;
+    finish.outputs[0] = y;
+    clq_graph_add_node(c->graph, &finish);
+}
+
+static clq_id add_rows(const cutter *c, clq_id like, size_t row) {
+    const clq_id id = clq_graph_add_like(c->graph, like, NULL);
+    if (!id) return 0;
+    value_of(c, id)->shape = CLQ_SHAPE(value_of(c, id)->elements / row, row);
+    return id;
+}
+
+static void add_reshape(const cutter *c, const clq_node *like, clq_id from, clq_id to) {
+    clq_node node = clq_graph_node_like(like, &clq_op_reshape, like->segment, CLQ_IDS(from));
+    node.outputs[0] = to;
+    clq_graph_add_node(c->graph, &node);
+}
+
+/* Between reshapes, which make rows of parts. */
+static void add_flat(const cutter *c, const cut_node *from, clq_node *node) {
+    const size_t row = from->part.count;
+    clq_node flat = *node;
+    for (unsigned i = 0; i < CLQ_NODE_INPUTS; i++) {
+        if (!from->split.in[i]) continue;
+        flat.inputs[i] = add_rows(c, node->inputs[i], row);
+        add_reshape(c, node, node->inputs[i], flat.inputs[i]);
+    }
+    for (unsigned i = 0; i < CLQ_NODE_OUTPUTS; i++)
+        if (from->split.out[i]) flat.outputs[i] = add_rows(c, node->outputs[i], row);
+    clq_graph_add_node(c->graph, &flat);
+    for (unsigned i = 0; i < CLQ_NODE_OUTPUTS; i++)
+        if (from->split.out[i]) add_reshape(c, node, flat.outputs[i], node->outputs[i]);
+}
+
+static void add_node(const cutter *c, uint32_t n) {
+    const cut_node *from = &c->cuts[n];
+    if (!from->cut) {
+        clq_graph_add_node(c->graph, &c->nodes[n]);
         return;
     }
-    narrow_columns(c, node.outputs[0], slice);
-    clq_graph_add_node(c->graph, &node);
-}
-
-/* ---- rows ---- */
-
-/* A product's bias and activation as an elementwise node. */
-static clq_node finish_of(const clq_node *product, clq_id z) {
-    clq_node node = clq_graph_node_like(product, &clq_op_elementwise, product->segment, CLQ_IDS(z));
-    clq_element_program *p = &node.attributes.program;
-    unsigned y = clq_element_take(p, clq_each_element);
-    if (product->inputs[2]) {
-        const struct clq_element_input by_channel = {.kind = CLQ_EACH_CHANNEL, .dtype = CLQ_F32};
-        const unsigned bias = clq_element_take(p, by_channel);
-        node.inputs[1] = product->inputs[2];
-        y = clq_element_do(p, (clq_instruction){.op = CLQ_ELEMENT_ADD, .a = y, .b = bias});
-    }
-    p->outputs[p->output_count++].from = clq_activation_do(p, product->attributes.dense.activation, y);
-    node.outputs[0] = product->outputs[0];
-    return node;
-}
-
-static void cut_rows(cutter *c, clq_node node) {
-    const clq_id y = node.outputs[0];
-    const bool finishes = node.inputs[2] || node.attributes.dense.activation != CLQ_LINEAR;
-    const clq_id sum = finishes ? clq_graph_add_like(c->graph, y, NULL) : y;
-    const clq_node finish = finish_of(&node, sum);
-    node.attributes.dense.in = slice_of(c, node.inputs[1])->count;
-    node.attributes.dense.activation = CLQ_LINEAR;
-    node.inputs[2] = 0;
-    node.outputs[0] = clq_graph_add_like(c->graph, y, NULL);
-    clq_node all = clq_graph_node_like(&node, &clq_op_all_reduce, node.segment, CLQ_IDS(node.outputs[0]));
-    all.attributes.exchange = c->context->config->joins;
-    all.outputs[0] = sum;
-    clq_graph_add_node(c->graph, &node);
-    clq_graph_add_node(c->graph, &all);
-    if (finishes) clq_graph_add_node(c->graph, &finish);
+    clq_node node = from->narrowing.node;
+    fan_out(c, from, &node);
+    if (from->joined)
+        add_joined(c, &node, &from->part);
+    else if (from->split.summed)
+        add_summed(c, from, &node);
+    else if (from->narrowing.flat)
+        add_flat(c, from, &node);
+    else
+        clq_graph_add_node(c->graph, &node);
 }
 
 /* ---- all ---- */
 
-static bool is_sliced(const cutter *c, clq_id weight) {
-    return clq_weight_slice_is_part(slice_of(c, weight), variable_of(c, weight));
-}
-
-static bool takes_slices(const cutter *c, const clq_node *node) {
-    for (unsigned i = 0; i < CLQ_NODE_INPUTS; i++)
-        if (c->columns[node->inputs[i]].count) return true;
-    return false;
-}
-
-static void cut_inside(cutter *c, clq_node node) {
-    const clq_id x = node.inputs[0];
-    if (node.op->take_columns) node.op->take_columns(&node, c->columns[x].first, c->whole[x]);
-    for (unsigned i = 0; i < CLQ_NODE_OUTPUTS; i++)
-        if (node.outputs[i]) narrow_columns(c, node.outputs[i], &c->columns[x]);
-    clq_graph_add_node(c->graph, &node);
-}
-
-static void cut_node(cutter *c, const clq_node *node) {
-    const bool dense = node->op == &clq_op_dense && is_sliced(c, node->inputs[1]);
-    if (dense && slice_of(c, node->inputs[1])->axis == 1)
-        cut_columns(c, *node);
-    else if (dense)
-        cut_rows(c, *node);
-    else if (!takes_slices(c, node))
-        clq_graph_add_node(c->graph, node);
-    else if (node->op->keeps_columns) /* of these values: slicing.c has asked */
-        cut_inside(c, *node);
-    else
-        clq_graph_fail(c->graph, clq_fail(CLQ_INTERNAL, "layer '%s': the operation %s takes no slices of rows",
-                                          node->scope, node->op->name));
-}
-
-/* Builds the list of nodes anew, with the split nodes and what they need in place of Dense layers. */
-static void cut_nodes(cutter *c) {
-    clq_node *nodes = c->graph->nodes;
-    const uint32_t count = c->graph->node_count;
+/* Rules go by values as they are whole; so all nodes are looked at before any value is narrowed. */
+static void cut(cutter *c) {
+    note_all(c);
+    if (c->graph->error.status != CLQ_OK) return;
+    narrow_values(c);
     c->graph->nodes = NULL;
     c->graph->node_count = 0;
     c->graph->node_capacity = 0;
-    for (uint32_t n = 0; n < count && c->graph->error.status == CLQ_OK; n++) cut_node(c, &nodes[n]);
-    clq_free(nodes);
+    for (uint32_t n = 0; n < c->count && c->graph->error.status == CLQ_OK; n++) add_node(c, n);
+    clq_free(c->nodes);
 }
 
 void clq_graph_cut(clq_graph *graph, const clq_pass_context *context) {
-    cutter c = {.graph = graph, .context = context, .values = graph->value_count};
-    c.columns = clq_alloc((size_t)c.values + 1, sizeof *c.columns);
-    c.whole = clq_alloc((size_t)c.values + 1, sizeof *c.whole);
+    cutter c = {.graph = graph,
+                .context = context,
+                .nodes = graph->nodes,
+                .count = graph->node_count,
+                .values = graph->value_count};
+    c.cuts = clq_alloc(CLQ_MAX(c.count, 1u), sizeof *c.cuts);
+    c.parts = clq_alloc((size_t)c.values + 1, sizeof *c.parts);
     c.fanned_out = clq_alloc((size_t)c.values + 1, sizeof *c.fanned_out);
-    if (c.columns && c.whole && c.fanned_out) {
-        narrow_weights(&c);
-        cut_nodes(&c);
-    } else {
+    if (c.cuts && c.parts && c.fanned_out)
+        cut(&c);
+    else
         clq_graph_fail(graph, CLQ_MEMORY);
-    }
-    clq_free(c.columns);
-    clq_free(c.whole);
+    clq_free(c.cuts);
+    clq_free(c.parts);
     clq_free(c.fanned_out);
 }

@@ -408,15 +408,46 @@ static bool stores(const clq_list *list, const clq_node *node, unsigned value, c
     return p->inputs[value].kind == CLQ_EACH_ELEMENT;
 }
 
-static bool keeps_columns(const clq_graph *graph, const clq_node *node) {
-    const clq_element_program *p = &node->attributes.program;
-    (void)graph;
-    for (unsigned i = 0; i < p->input_count; i++)
-        if (p->inputs[i].kind != CLQ_EACH_ELEMENT) return false;
-    return true;
+/* What there is one of for each channel is split as rows are, or whole if rows are. */
+static bool is_by_channel(clq_element_kind kind) {
+    return kind == CLQ_EACH_CHANNEL || kind == CLQ_EACH_SAMPLE_AND_CHANNEL;
 }
-static void take_columns(clq_node *node, size_t first, size_t whole) {
-    node->attributes.program.slice = (struct clq_element_slice){whole, first};
+static bool takes_channels(const clq_element_program *p) {
+    for (unsigned i = 0; i < p->input_count; i++)
+        if (is_by_channel(p->inputs[i].kind)) return true;
+    return false;
+}
+static size_t known_run(const clq_split *s, const clq_element_program *p) {
+    size_t run = 0;
+    for (unsigned i = 0; i < p->input_count && run == 0; i++)
+        if (!is_by_channel(p->inputs[i].kind)) run = s->in[i];
+    for (unsigned i = 0; i < p->output_count && run == 0; i++) run = s->out[i];
+    for (unsigned i = 0; i < p->input_count && run == 0; i++) run = s->in[i];
+    return run;
+}
+static bool split(clq_split *s) {
+    const clq_element_program *p = &s->node->attributes.program;
+    const size_t run = known_run(s, p),
+                 channels = clq_graph_value_channels(clq_graph_value_at(s->graph, clq_element_place(s->node)));
+    const bool by_channel = takes_channels(p), rows = by_channel && run > channels;
+    size_t units[CLQ_NODE_VALUES] = {0};
+    if (p->sum_count > 0 || (by_channel && !rows && channels % run)) return false;
+    if (by_channel && run != channels && clq_element_program_is_random(p)) return false;
+    for (unsigned i = 0; i < p->input_count; i++) {
+        const clq_element_kind kind = p->inputs[i].kind;
+        if (kind == CLQ_EACH_ELEMENT || (is_by_channel(kind) && !rows)) units[i] = rows ? channels : 1;
+        if (kind == CLQ_ONE_FOR_ALL || (kind == CLQ_EACH_CHANNEL && rows)) clq_split_fan(s, i);
+    }
+    for (unsigned i = 0; i < p->output_count; i++) units[CLQ_NODE_INPUTS + i] = rows ? channels : 1;
+    return clq_split_in_units(s, units);
+}
+/* Random numbers are those of whole runs, by rows that are parts of these. */
+static void narrow(const clq_split *s, const clq_part *part, clq_narrowing *n) {
+    clq_element_program *p = &n->node.attributes.program;
+    const size_t run = s->out[0];
+    if (!clq_element_program_is_random(p)) return;
+    p->slice = (struct clq_element_slice){.whole = run, .first = run * part->first / part->run};
+    n->flat = run != clq_graph_value_channels(clq_graph_value_at(s->graph, clq_element_place(s->node)));
 }
 
 const clq_operation clq_op_elementwise = {.name = "elementwise",
@@ -425,5 +456,5 @@ const clq_operation clq_op_elementwise = {.name = "elementwise",
                                           .stores = stores,
                                           .differentiate = differentiate,
                                           .emit = emit,
-                                          .keeps_columns = keeps_columns,
-                                          .take_columns = take_columns};
+                                          .split = split,
+                                          .narrow = narrow};

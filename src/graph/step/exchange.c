@@ -47,11 +47,14 @@ clq_id clq_add_all_reduce(clq_graph *graph, const clq_node *like, clq_id x, cons
 
 /* ---- fan out: the derivative of a sum, and the other way round ---- */
 
-/* Products alone read x here: the gradient that came is one of theirs or a sum of these, and nobody else reads it. */
+/* The gradient that came is one that a reader of x made for it, or a sum of these, and nobody else reads it. What may
+ * become a weight's gradient has memory of its own. */
 static void fan_out_gradient(clq_derivation *d) {
     clq_node back = clq_graph_backward_node(&d->node, &clq_op_all_reduce, CLQ_IDS(d->dy[0]));
     back.outputs[0] = d->dx[0] = clq_graph_add_gradient(d->graph, d->node.inputs[0]);
     clq_graph_add_node(d->graph, &back);
+    if (!clq_graph_value_at(d->graph, d->node.inputs[0])->per_sample)
+        d->dx[0] = clq_add_sum(d->graph, &back, CLQ_SEGMENT_BACKWARD, &back.outputs[0], 1);
 }
 const clq_operation clq_op_fan_out = {
     .name = "fan_out", .traits = CLQ_OP_ALIAS | CLQ_OP_AGAIN, .differentiate = fan_out_gradient};

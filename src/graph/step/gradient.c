@@ -3,8 +3,8 @@
 
 #include <stdio.h>
 
-const clq_operation clq_op_stop_gradient = {.name = "stop_gradient",
-                                            .traits = CLQ_OP_ALIAS | CLQ_OP_AGAIN | CLQ_OP_STOPS};
+const clq_operation clq_op_stop_gradient = {
+    .name = "stop_gradient", .traits = CLQ_OP_ALIAS | CLQ_OP_AGAIN | CLQ_OP_STOPS, .split = clq_split_alike};
 
 /* factor * dy */
 static void scale_gradient(clq_derivation *d) {
@@ -16,8 +16,10 @@ static void scale_gradient(clq_derivation *d) {
     node.outputs[0] = d->dx[0] = clq_graph_add_gradient(d->graph, d->node.inputs[0]);
     clq_graph_add_node(d->graph, &node);
 }
-const clq_operation clq_op_scale_gradient = {
-    .name = "scale_gradient", .traits = CLQ_OP_ALIAS | CLQ_OP_AGAIN, .differentiate = scale_gradient};
+const clq_operation clq_op_scale_gradient = {.name = "scale_gradient",
+                                             .traits = CLQ_OP_ALIAS | CLQ_OP_AGAIN,
+                                             .differentiate = scale_gradient,
+                                             .split = clq_split_alike};
 
 clq_id clq_add_zeros(clq_graph *graph, clq_id like, clq_home home) {
     clq_graph_value zeros = *clq_graph_value_at(graph, like);

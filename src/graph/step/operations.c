@@ -28,14 +28,10 @@ const clq_operation clq_op_scale_bytes = {.name = "scale_bytes",
                                           .emit = emit_scale_bytes};
 
 static void reshape_gradient(clq_derivation *d) { clq_add_gradient(d, &clq_op_reshape, CLQ_IDS(d->dy[0])); }
-static bool reshape_keeps_columns(const clq_graph *graph, const clq_node *node) {
-    return clq_graph_value_channels(clq_graph_value_at(graph, node->inputs[0])) ==
-           clq_graph_value_channels(clq_graph_value_at(graph, node->outputs[0]));
-}
 const clq_operation clq_op_reshape = {.name = "reshape",
                                       .traits = CLQ_OP_ALIAS | CLQ_OP_AGAIN,
                                       .differentiate = reshape_gradient,
-                                      .keeps_columns = reshape_keeps_columns};
+                                      .split = clq_split_alike};
 
 /* ---- products ---- */
 
@@ -99,13 +95,55 @@ static double dense_work(const clq_node *node) {
     return 2.0 * (double)(CLQ_MAX(p->rows_per_example, (size_t)1) * p->in * p->out);
 }
 static clq_activation *dense_activation(clq_node *node) { return &node->attributes.dense.activation; }
+
+/* Parts of the kernel's columns, and of the bias, make the same columns of whole rows. Parts of its rows make, of the
+ * same columns of x, a summand of whole rows. */
+static bool dense_split(clq_split *s) {
+    const clq_dense_problem *p = &s->node->attributes.dense;
+    clq_split_group(s, s->in[0] ? p->in : p->out);
+    if (s->in[0] || (s->in[1] && s->in[1] != p->out)) {
+        s->summed = true;
+        return !s->in[2] && !s->out[0] && clq_split_set(&s->in[0], p->in) && clq_split_set(&s->in[1], p->in * p->out);
+    }
+    clq_split_fan(s, 0);
+    return clq_split_set(&s->in[1], p->out) && clq_split_set(&s->out[0], p->out) &&
+           (!s->node->inputs[2] || clq_split_set(&s->in[2], p->out));
+}
+static size_t dense_begins(const clq_node *node) { return node->attributes.dense.out; }
+/* Its bias and activation, behind the sum. */
+static clq_node finish_of(const clq_node *dense) {
+    clq_node node = clq_graph_node_like(dense, &clq_op_elementwise, dense->segment, CLQ_IDS(0, dense->inputs[2]));
+    clq_element_program *p = &node.attributes.program;
+    unsigned y = clq_element_take(p, clq_each_element);
+    if (dense->inputs[2]) {
+        const struct clq_element_input by_channel = {.kind = CLQ_EACH_CHANNEL, .dtype = CLQ_F32};
+        const unsigned bias = clq_element_take(p, by_channel);
+        y = clq_element_do(p, (clq_instruction){.op = CLQ_ELEMENT_ADD, .a = y, .b = bias});
+    }
+    p->outputs[p->output_count++].from = clq_activation_do(p, dense->attributes.dense.activation, y);
+    return node;
+}
+static void dense_narrow(const clq_split *s, const clq_part *part, clq_narrowing *n) {
+    clq_dense_problem *p = &n->node.attributes.dense;
+    if (!s->summed) {
+        p->out = clq_part_of(part, p->out);
+        return;
+    }
+    if (n->node.inputs[2] || p->activation != CLQ_LINEAR) n->finish = finish_of(&n->node);
+    p->in = clq_part_of(part, p->in);
+    p->activation = CLQ_LINEAR;
+    n->node.inputs[2] = 0;
+}
 const clq_operation clq_op_dense = {.name = "dense",
                                     .traits = CLQ_OP_AGAIN,
                                     .stores = clq_product_stores,
                                     .differentiate = dense_gradient,
                                     .emit = emit_dense,
                                     .work = dense_work,
-                                    .activation = dense_activation};
+                                    .activation = dense_activation,
+                                    .split = dense_split,
+                                    .begins = dense_begins,
+                                    .narrow = dense_narrow};
 
 static void emit_dense_gradient(clq_emission *e) {
     clq_dense_backward(e->list, &e->node->attributes.dense, e->in[0], e->in[1], e->in[2], e->out[0], e->out[1]);
@@ -240,11 +278,17 @@ static void emit_softmax(clq_emission *e) {
     const clq_graph_value *x = input_of(e, 0);
     clq_softmax_forward(e->list, x->elements, clq_graph_value_channels(x), e->in[0], e->out[0]);
 }
+/* Rows stay whole. */
+static bool softmax_split(clq_split *s) {
+    const size_t row = clq_graph_value_channels(clq_graph_value_at(s->graph, s->node->inputs[0]));
+    return clq_split_in_units(s, (const size_t[CLQ_NODE_VALUES]){[0] = row, [CLQ_NODE_INPUTS] = row});
+}
 const clq_operation clq_op_softmax = {.name = "softmax",
                                       .traits = CLQ_OP_WIDE | CLQ_OP_AGAIN,
                                       .overwrites = 1,
                                       .differentiate = softmax_gradient,
-                                      .emit = emit_softmax};
+                                      .emit = emit_softmax,
+                                      .split = softmax_split};
 
 static void emit_softmax_gradient(clq_emission *e) {
     const clq_graph_value *dy = input_of(e, 1);

@@ -26,11 +26,6 @@ typedef struct narrowing {
     known *values; /* by id */
 } narrowing;
 
-static clq_id value_of(const clq_node *node, unsigned i) {
-    return i < CLQ_NODE_INPUTS ? node->inputs[i] : node->outputs[i - CLQ_NODE_INPUTS];
-}
-enum { VALUES = CLQ_NODE_INPUTS + CLQ_NODE_OUTPUTS };
-
 /* Whether the emission makes the value's memory, of a size that the graph does not know, from input 0. */
 static bool is_made(const clq_node *node, unsigned i) {
     return i >= CLQ_NODE_INPUTS && node->op->makes >> (i - CLQ_NODE_INPUTS) & 1;
@@ -53,7 +48,7 @@ static bool takes(const narrowing *t, const clq_node *node, unsigned i) {
 }
 
 static void note_use(narrowing *t, const clq_node *node, unsigned i) {
-    known *of = &t->values[t->values[value_of(node, i)].root];
+    known *of = &t->values[t->values[clq_node_value(node, i)].root];
     of->stays = of->stays || node->op->traits & (CLQ_OP_LOSS | CLQ_OP_WIDE) || is_made(node, i);
     of->taken = of->taken && takes(t, node, i);
     if (i >= CLQ_NODE_INPUTS) of->forward = node->segment == CLQ_SEGMENT_FORWARD;
@@ -80,8 +75,8 @@ static void note_uses(narrowing *t) {
     for (uint32_t n = 0; n < t->graph->node_count; n++) {
         const clq_node *node = &t->graph->nodes[n];
         if (node->op->traits & CLQ_OP_ALIAS) t->values[node->outputs[0]].root = t->values[node->inputs[0]].root;
-        for (unsigned i = 0; i < VALUES; i++)
-            if (value_of(node, i)) note_use(t, node, i);
+        for (unsigned i = 0; i < CLQ_NODE_VALUES; i++)
+            if (clq_node_value(node, i)) note_use(t, node, i);
     }
     for (clq_id id = 1; id <= t->graph->value_count; id++) {
         const clq_graph_value *value = clq_graph_value_at(t->graph, id);
@@ -98,9 +93,9 @@ static void set_types(const narrowing *t) {
     }
     for (uint32_t n = 0; n < t->graph->node_count; n++) {
         const clq_node *node = &t->graph->nodes[n];
-        for (unsigned i = CLQ_NODE_INPUTS; i < VALUES; i++)
-            if (value_of(node, i) && is_made(node, i) && takes(t, node, 0))
-                clq_graph_value_at(t->graph, value_of(node, i))->dtype =
+        for (unsigned i = CLQ_NODE_INPUTS; i < CLQ_NODE_VALUES; i++)
+            if (clq_node_value(node, i) && is_made(node, i) && takes(t, node, 0))
+                clq_graph_value_at(t->graph, clq_node_value(node, i))->dtype =
                     clq_graph_value_at(t->graph, node->inputs[0])->dtype;
     }
 }
@@ -108,7 +103,7 @@ static void set_types(const narrowing *t) {
 /* ---- casts ---- */
 
 static bool needs_cast(const narrowing *t, const clq_node *node, unsigned i) {
-    const clq_id id = value_of(node, i);
+    const clq_id id = clq_node_value(node, i);
     return id && clq_graph_value_at(t->graph, id)->dtype == t->dtype && !takes(t, node, i);
 }
 

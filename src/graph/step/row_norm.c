@@ -101,11 +101,25 @@ static bool lower(clq_graph *graph, const clq_node *node) {
     return true;
 }
 
+/* What is normed together stays whole. */
+static bool split(clq_split *s) {
+    const clq_row_norm_problem *p = &s->node->attributes.row_norm;
+    const size_t unit = p->positions * p->groups * p->width;
+    clq_split_fan(s, 1);
+    clq_split_fan(s, 2);
+    return clq_split_in_units(s, (const size_t[CLQ_NODE_VALUES]){[0] = unit, [CLQ_NODE_INPUTS] = unit});
+}
+static void narrow(const clq_split *s, const clq_part *part, clq_narrowing *n) {
+    (void)s;
+    n->node.attributes.row_norm.outer = clq_part_of(part, n->node.attributes.row_norm.outer);
+}
 const clq_operation clq_op_row_norm = {.name = "row_norm",
                                        .traits = CLQ_OP_AGAIN,
                                        .stores = stores,
                                        .differentiate = gradient,
                                        .emit = emit,
+                                       .split = split,
+                                       .narrow = narrow,
                                        .lower = lower};
 
 /* outputs: gradients of x, gamma, beta */

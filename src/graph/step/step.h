@@ -141,6 +141,11 @@ typedef struct clq_node {
     clq_id inputs[CLQ_NODE_INPUTS], outputs[CLQ_NODE_OUTPUTS]; /* 0: none */
     clq_attributes attributes;
 } clq_node;
+/* The values of a node by one number: inputs, and outputs behind them. */
+enum { CLQ_NODE_VALUES = CLQ_NODE_INPUTS + CLQ_NODE_OUTPUTS };
+static inline clq_id clq_node_value(const clq_node *node, unsigned i) {
+    return i < CLQ_NODE_INPUTS ? node->inputs[i] : node->outputs[i - CLQ_NODE_INPUTS];
+}
 
 /* Numbers that are known when the graph is made. */
 typedef struct clq_constant {
@@ -219,6 +224,33 @@ typedef struct clq_derivation {
 /* Adds the gradient of input 0: output 0 of one node, which has the attributes of the other. */
 void clq_add_gradient(clq_derivation *d, const clq_operation *op, const clq_id inputs[CLQ_NODE_INPUTS]);
 
+/* How the values of a node are split over ranks, before the graph is cut (slicing.c, cut.c). A value is runs of as many
+ * numbers, one behind the other, and of each run a rank has the same part. A run is so many groups, of one size, that
+ * stay whole. All values that are split together have as many groups in a run, and ranks have the same ones of each. */
+typedef struct clq_split {
+    const clq_graph *graph;
+    const clq_node *node;
+    size_t in[CLQ_NODE_INPUTS], out[CLQ_NODE_OUTPUTS]; /* the lengths of runs; 0: the value is whole */
+    size_t groups;                                     /* 0: any number */
+    unsigned fans; /* bits of whole inputs, to whose gradient each rank has a summand */
+    bool summed;   /* of output 0, which is whole, each rank has a summand */
+} clq_split;
+/* Numbers [first, first + count) of a run; run 0: all of a value. */
+typedef struct clq_part {
+    size_t run, first, count;
+} clq_part;
+/* How many of `numbers`, which are some of a rank's groups in each run, or of what is as many for each, the rank has.
+ */
+static inline size_t clq_part_of(const clq_part *part, size_t numbers) { return numbers * part->count / part->run; }
+/* A node as a rank has it. */
+typedef struct clq_narrowing {
+    clq_node node;
+    /* What makes the node's output of the ranks' sum, if the node adds no more than a summand; its input 0 and its
+     * output are the caller's. No operation: the sum is the output. */
+    clq_node finish;
+    bool flat; /* its inputs and outputs have to be rows of one part each */
+} clq_narrowing;
+
 /* A node whose launches are added to a list, and the memory of its values. */
 typedef struct clq_emission {
     clq_list *list;
@@ -247,11 +279,14 @@ struct clq_operation {
     clq_activation *(*activation)(clq_node *node);
     /* Whether outputs are added to what their memory has, for others to set. NULL: it overwrites. */
     bool *(*adds)(clq_node *node);
-    /* Whether of a slice of each input's columns it makes the same slice of its outputs' columns, and no more than that
-     * (cut.c); and what its attributes have to be told then: columns from `first` on, of `whole`. NULL: never; nothing.
-     */
-    bool (*keeps_columns)(const clq_graph *graph, const clq_node *node);
-    void (*take_columns)(clq_node *node, size_t first, size_t whole);
+    /* From the runs of some of a node's values those of the others; it may lower the number of groups. False: not all
+     * of them can be split so. NULL: the values of a node stay whole. (split.c) */
+    bool (*split)(clq_split *split);
+    /* The run of output 0 of which ranks compute a part each from whole inputs, by parts of its weights; 0: there is
+     * none. NULL: there never is. */
+    size_t (*begins)(const clq_node *node);
+    /* Gives the node the attributes that it has with a rank's parts. NULL: it has the same. */
+    void (*narrow)(const clq_split *split, const clq_part *part, clq_narrowing *narrowing);
     /* Of a composite: adds the operations that it is short for (parts.h), which compute the same of the node's values.
      * They run if it has no kernels (no `emit`, or the node does not fit them), and are what these are compared with.
      * false: nothing was added, since there are too many. NULL: it is no composite. (lower.c) */
@@ -281,6 +316,26 @@ extern const clq_operation clq_op_scale_bytes, clq_op_reshape, clq_op_dense, clq
     clq_op_attention, clq_op_cached_append, clq_op_cached_attend, clq_op_stop_gradient, clq_op_scale_gradient,
     clq_op_custom, clq_op_custom_constant, clq_op_custom_gradient;
 
+/* ---- splits over ranks (split.c): what rows' `split` is made of ---- */
+
+static inline size_t *clq_split_run(clq_split *split, unsigned value) {
+    return value < CLQ_NODE_INPUTS ? &split->in[value] : &split->out[value - CLQ_NODE_INPUTS];
+}
+/* A value's run is `wanted`. False: it is another one already. */
+bool clq_split_set(size_t *run, size_t wanted);
+/* Groups are no smaller than one of so many equal parts of a run. */
+void clq_split_group(clq_split *split, size_t parts);
+/* Inputs, and outputs behind them, are as many units, of so many numbers each, in the same order; a unit stays whole.
+ * 0: the value is whole, or none. False: some runs are not of units, or not of as many. */
+bool clq_split_in_units(clq_split *split, const size_t units[CLQ_NODE_VALUES]);
+/* A `split`: of inputs and outputs the same numbers in the same order. */
+bool clq_split_alike(clq_split *split);
+/* Input i is whole; its gradient, if it can have one, is a sum over ranks. */
+void clq_split_fan(clq_split *split, unsigned i);
+/* The axis of a value along which its runs are split: the last one in front of which there are only whole runs. *inner:
+ * how many numbers one place along it has. False: it is no multiple of runs. */
+bool clq_split_axis(const clq_graph_value *value, size_t run, unsigned *axis, size_t *inner);
+
 /* Zeros in backward, of another value's shape and index, in a home of their own. (gradient.c) */
 clq_id clq_add_zeros(clq_graph *graph, clq_id like, clq_home home);
 
@@ -290,8 +345,8 @@ static inline unsigned clq_step_sum_ranks(const clq_step_sum *exchange) { return
 /* The sum of x over all ranks, where x was: nothing else may read x. By a node like another, in its segment. x itself
  * where there is one rank. */
 clq_id clq_add_all_reduce(clq_graph *graph, const clq_node *like, clq_id x, const clq_step_sum *exchange);
-/* x, for products of which each rank has another part: its gradient is the sum over all ranks. By a node like another,
- * in its segment. Nothing but products may read it. */
+/* x, for nodes of which each rank has another part: its gradient is the sum over all ranks. By a node like another, in
+ * its segment. Nothing but what makes a gradient of its own for it may read it. */
 clq_id clq_add_fan_out(clq_graph *graph, const clq_node *like, clq_id x, const clq_step_sum *exchange);
 
 /* ---- batch normalisation (normalise.c) ---- */
@@ -336,7 +391,7 @@ struct clq_pass_context {
 
 /* The layers as operations, and the loss if there is one: expand.c */
 void clq_graph_expand(clq_graph *graph, const clq_pass_context *context);
-/* Leaves of Dense layers what is done with slices of their kernels, and adds what ranks add up: cut.c */
+/* Leaves of nodes what is done with slices of weights, and adds what ranks add up: cut.c */
 void clq_graph_cut(clq_graph *graph, const clq_pass_context *context);
 /* Of the graph that clq_graph_expand made, before patterns are looked for; for comparison, behind that, too: lower.c */
 void clq_graph_lower(clq_graph *graph, const clq_pass_context *context);

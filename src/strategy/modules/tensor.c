@@ -1,5 +1,5 @@
-/* Tensor parallelism (Shoeybi et al., "Megatron-LM", 2019): replicas split the kernels of Dense layers (clq_slicing),
- * and each runs the whole batch. Their plans sum over the replicas within a step, so gradients are complete at its end,
+/* Tensor parallelism (Shoeybi et al., "Megatron-LM", 2019): replicas split weights (clq_slicing), and each runs the
+ * whole batch. Their plans sum over the replicas within a step, so gradients are complete at its end,
  * and each replica updates its slices and its copy of the rest. Replicas meet as mirrored ones do. */
 #include "strategy/module.h"
 
