@@ -3,7 +3,7 @@
  * Each builder call adds a layer and returns its output; the first failure is latched with its layer's name and
  * reported by clq_model_finish, so a model reads as straight lines and is checked once. Shapes leave the batch out and
  * have 1 to CLQ_SHAPE_MAX dimensions of at least 1.
- * Layer names are Keras's: conv2d, conv2d_1, …, dense, … unless given; a given one is unique, has 1 to 63 bytes of
+ * Layer names are Keras's: conv2d, conv2d_1, …, dense, … unless given; a given one is unique, has 1 to 127 bytes of
  * UTF-8, no '/' and no control characters, and is copied. A variable is `layer/kernel`, `layer/bias`;
  * of clq_batch_norm `gamma`, `beta`, `moving_mean`, `moving_variance`, each (c).
  *
@@ -233,7 +233,7 @@ typedef struct clq_dropout_config {
     unsigned shared; /* bit d: all places along axis d of a sample are dropped or kept together (Keras's noise_shape) */
 } clq_dropout_config;
 
-/* name: 1 to 63 bytes, copied. Errors: ARGUMENT, MEMORY. */
+/* name: 1 to 127 bytes, copied. Errors: ARGUMENT, MEMORY. */
 CLQ_API clq_status clq_model_create(const char *name, clq_model **out);
 CLQ_API void clq_model_destroy(clq_model *model); /* takes NULL; after the trainers made from it */
 

@@ -12,7 +12,7 @@
 bool clq_model_is_file(const char *word);
 const char *clq_model_path(const char *word);
 
-enum { CLQ_LAYER_NAME_MAX = 64, CLQ_MARKS_MAX = 63 };
+enum { CLQ_LAYER_NAME_MAX = 128, CLQ_MARKS_MAX = 63 };
 
 /* A layer: its settings and its variables. Applied to several tensors it is shared. */
 struct clq_layer {

@@ -76,10 +76,10 @@ typedef struct vision_block {
 } vision_block;
 
 static void add_vision_block(clq_block_writer *w, const vision_block *kind, size_t number_of, const char *from,
-                             char out[64]) {
+                             char out[CLQ_LAYER_NAME_MAX]) {
     enum { LN_1, MHA, SUM_1, LN_2, DENSE_1, DENSE_2, DROP_1, DROP_2, DROP_3, NAMES };
     static const char *const parts[NAMES] = {"ln_1", "mha", "sum_1", "ln_2", "", "", "drop_1", "drop_2", "drop_3"};
-    char n[NAMES][64];
+    char n[NAMES][CLQ_LAYER_NAME_MAX];
     const size_t channels = clq_block_channels_of(w), heads = (size_t)clq_block_whole(w, "num_heads", -1),
                  inner =
                      (size_t)clq_block_whole(w, clq_block_value_of(w, "mlp_dim") ? "mlp_dim" : "intermediate_dim", -1);
@@ -103,13 +103,13 @@ static void add_vision_block(clq_block_writer *w, const vision_block *kind, size
     if (kind->twice) clq_block_add_dropout(w, n[DROP_2], rate, n[DENSE_1]);
     clq_block_add_dense(w, n[DENSE_2], channels, NULL, bias, kind->twice ? n[DROP_2] : n[DENSE_1]);
     clq_block_add_dropout(w, n[DROP_3], rate, n[DENSE_2]);
-    (void)snprintf(out, 64, "transformer_block_%zu", number_of);
+    (void)snprintf(out, CLQ_LAYER_NAME_MAX, "transformer_block_%zu", number_of);
     clq_block_add_sum(w, out, n[DROP_3], n[SUM_1]);
 }
 
 static const char *const *write_vision(clq_block_writer *w, const vision_block *kind, bool dropout) {
     const size_t blocks = (size_t)clq_block_whole(w, "num_layers", -1);
-    char from[64] = "inputs", out[64];
+    char from[CLQ_LAYER_NAME_MAX] = "inputs", out[CLQ_LAYER_NAME_MAX];
     if (blocks > 1000) clq_block_refuse(w, "num_layers", "more than 1000 are not supported");
     if (dropout) {
         clq_block_add_dropout(w, "dropout", clq_block_number(w, "dropout_rate", 0), "inputs");

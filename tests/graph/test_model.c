@@ -248,15 +248,15 @@ static void names_are_made_as_in_keras(void **state) {
     assert_string_equal(name_of(m, x = clq_dense(m, x, &dense)), "dense");
     assert_string_equal(name_of(m, x = clq_dense(m, x, &named)), "dense_1");
     assert_string_equal(name_of(m, x = clq_dense(m, x, &dense)), "dense_2");
-    char longest[64];
-    memset(longest, 'n', 63);
-    longest[63] = '\0';
+    char longest[128];
+    memset(longest, 'n', 127);
+    longest[127] = '\0';
     assert_string_equal(
         name_of(m, x = clq_dense(m, x, &(clq_dense_config){.units = 1, .no_bias = true, .name = longest})), longest);
     assert_ok(clq_model_finish(m, x));
     clq_variable_info last;
     assert_ok(clq_model_variable(m, clq_model_variable_count(m) - 1, &last));
-    assert_int_equal(strlen(last.name), 63 + strlen("/kernel")); /* and it has no bias */
+    assert_int_equal(strlen(last.name), 127 + strlen("/kernel")); /* and it has no bias */
     clq_model_destroy(m);
 }
 
@@ -407,7 +407,9 @@ static clq_tensor name_empty(clq_model *m, clq_tensor x) { return clq_flatten(m,
 static clq_tensor name_slash(clq_model *m, clq_tensor x) { return clq_flatten(m, x, "a/b"); }
 static clq_tensor name_control(clq_model *m, clq_tensor x) { return clq_flatten(m, x, "two\nlines"); }
 static clq_tensor name_long(clq_model *m, clq_tensor x) {
-    return clq_flatten(m, x, "0123456789012345678901234567890123456789012345678901234567890123");
+    return clq_flatten(m, x,
+                       "01234567890123456789012345678901234567890123456789012345678901234567890123456789012345678901234"
+                       "567890123456789012345678901234567");
 }
 static clq_tensor name_twice(clq_model *m, clq_tensor x) {
     return clq_flatten(m, clq_activate(m, x, CLQ_RELU, "twin"), "twin");
@@ -448,10 +450,10 @@ static const refusal refusals[] = {
     {activation_unknown, "what", "activation 77", CLQ_OK},
     {nothing, "flatten", "its input is no tensor", CLQ_OK},
     {later_tensor, "flatten", "tensor of another model", CLQ_OK},
-    {name_empty, "", "1 to 63 bytes", CLQ_OK},
+    {name_empty, "", "1 to 127 bytes", CLQ_OK},
     {name_slash, "a/b", "no '/'", CLQ_OK},
     {name_control, "two lines", "no control characters", CLQ_OK},
-    {name_long, "0123456789", "1 to 63 bytes", CLQ_OK},
+    {name_long, "0123456789", "1 to 127 bytes", CLQ_OK},
     {name_twice, "twin", "two layers have this name", CLQ_OK},
     {name_as_made, "activation", "two layers have this name", CLQ_OK},
     {second_input, "input_layer_1", "clq_inputs adds several", CLQ_UNSUPPORTED},
@@ -556,13 +558,13 @@ static void finished_is_finished(void **state) {
 
 static void model_names(void **state) {
     (void)state;
-    char name[65];
-    memset(name, 'm', 64);
-    name[64] = '\0';
+    char name[129];
+    memset(name, 'm', 128);
+    name[128] = '\0';
     clq_model *model = NULL;
-    assert_fails(CLQ_ARGUMENT, "1 to 63 bytes", clq_model_create(name, &model));
-    assert_fails(CLQ_ARGUMENT, "1 to 63 bytes", clq_model_create("", &model));
-    assert_fails(CLQ_ARGUMENT, "1 to 63 bytes", clq_model_create(NULL, &model));
+    assert_fails(CLQ_ARGUMENT, "1 to 127 bytes", clq_model_create(name, &model));
+    assert_fails(CLQ_ARGUMENT, "1 to 127 bytes", clq_model_create("", &model));
+    assert_fails(CLQ_ARGUMENT, "1 to 127 bytes", clq_model_create(NULL, &model));
     assert_null(model);
     assert_ok(clq_model_create(name + 1, &model));
     assert_string_equal(clq_model_name(model), name + 1);
