@@ -40,8 +40,15 @@ clq_status clq_model_note_path(clq_model *model, clq_tensor x, const char *path,
     return note(&layer->place, place);
 }
 
+/* Whether a path is that of a variable: of layers that a file has as a variable of another layer. */
+static bool is_variable(const char *path) {
+    const char *number = strrchr(path, '/');
+    return number && number - path >= 5 && strncmp(number - 5, "/vars", 5) == 0;
+}
+
 char *clq_variable_store(const clq_layer *layer, uint32_t variable, const char *path) {
     unsigned before = 0;
+    if (is_variable(path)) return clq_strdup(path);
     for (size_t k = 0; k < layer->variable_places; k++) {
         if (layer->variables[k] == variable + 1 && layer->kind->stores)
             return clq_strprintf("%s/%s", path, layer->kind->stores[k]);

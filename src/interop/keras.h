@@ -116,12 +116,16 @@ bool clq_keras_is_block(json_t *layer);
 const char *clq_keras_block_input(json_t *layer, size_t i);
 /* How many of its tensors a block, or any layer, may be given by their places. */
 size_t clq_keras_block_places(json_t *layer);
+/* Whether calls of a block take the keyword, which is true or false; and whether two calls have the same of these. */
+bool clq_keras_block_takes_flag(json_t *layer, const char *key);
+bool clq_keras_block_same_flags(json_t *layer, json_t *a, json_t *b);
 const char *clq_keras_block_class(size_t i); /* of all blocks; NULL: there are no more */
 /* A use of a block. */
 typedef struct clq_keras_block_use {
     const clq_model *model;
     const clq_tensor *inputs; /* those that are given, in the order of their names */
     unsigned given;           /* bit i: the one of name i */
+    json_t *keywords;         /* of the call; NULL: none */
 } clq_keras_block_use;
 /* The config of a Functional model that does the same: its inputs are those that are given, and "mask_of" is the tensor
  * whose mask its output has, if it has one. The caller's. path: the block, for messages. */

@@ -39,6 +39,48 @@ void clq_block_add_of_list(clq_block_writer *w, const char *class_name, const ch
     clq_block_add(w, CLQ_LAYERS, class_name, name, config, NULL, inputs);
 }
 
+/* The layer's uses, or the last layer's; borrowed. */
+static json_t *find_layer(const clq_block_writer *w, const char *name) {
+    size_t i;
+    json_t *layer, *found = json_array_get(w->layers, json_array_size(w->layers) - 1);
+    json_array_foreach(w->layers, i, layer) {
+        const char *other = json_string_value(json_object_get(layer, "name"));
+        if (name && other && strcmp(other, name) == 0) found = layer;
+    }
+    return found;
+}
+static json_t *last_call(const clq_block_writer *w) {
+    return json_array_get(json_object_get(find_layer(w, NULL), "inbound_nodes"), 0);
+}
+
+void clq_block_use_again(clq_block_writer *w, const char *name, const char *input) {
+    json_t *node = json_pack("{s:[o], s:{}}", "args", clq_block_refer(input, 0), "kwargs");
+    if (json_array_append_new(json_object_get(find_layer(w, name), "inbound_nodes"), node) != 0)
+        w->status = clq_fail(CLQ_MEMORY, "%s: out of memory", w->path);
+}
+void clq_block_read_again(clq_block_writer *w) {
+    json_t *tensor = json_array_get(json_object_get(last_call(w), "args"), 0);
+    json_t *history = json_object_get(json_object_get(tensor, "config"), "keras_history");
+    if (json_array_set_new(history, 1, json_integer(1)) != 0)
+        w->status = clq_fail(CLQ_MEMORY, "%s: out of memory", w->path);
+}
+void clq_block_append_argument(clq_block_writer *w, json_t *argument) {
+    if (json_array_append_new(json_object_get(last_call(w), "args"), argument) != 0)
+        w->status = clq_fail(CLQ_MEMORY, "%s: out of memory", w->path);
+}
+void clq_block_set_keyword(clq_block_writer *w, const char *key, json_t *value) {
+    if (json_object_set_new(json_object_get(last_call(w), "kwargs"), key, value) != 0)
+        w->status = clq_fail(CLQ_MEMORY, "%s: out of memory", w->path);
+}
+void clq_block_set(clq_block_writer *w, const char *key, json_t *value) {
+    if (json_object_set_new(json_object_get(find_layer(w, NULL), "config"), key, value) != 0)
+        w->status = clq_fail(CLQ_MEMORY, "%s: out of memory", w->path);
+}
+void clq_block_note_store(clq_block_writer *w, const char *store) {
+    if (json_object_set_new(find_layer(w, NULL), "store", json_string(store)) != 0)
+        w->status = clq_fail(CLQ_MEMORY, "%s: out of memory", w->path);
+}
+
 json_t *clq_block_value_of(const clq_block_writer *w, const char *key) { return json_object_get(w->config, key); }
 json_t *clq_block_value_or(const clq_block_writer *w, const char *key, json_t *otherwise) {
     json_t *value = clq_block_value_of(w, key);
@@ -81,6 +123,11 @@ size_t clq_block_channels_of(clq_block_writer *w) {
         w->status = clq_fail(CLQ_ARGUMENT, "%s: it takes (tokens, channels), not %u axes", w->path, x->rank);
     return 1;
 }
+size_t clq_block_same_channels(clq_block_writer *w, const char *key) {
+    const size_t channels = clq_block_channels_of(w), repeated = (size_t)clq_block_whole(w, key, (long)channels);
+    if (repeated != channels) clq_block_refuse(w, key, "%zu should be its input's channels, %zu", repeated, channels);
+    return channels;
+}
 /* What divides what; 1 after a refusal. */
 size_t clq_block_divide(clq_block_writer *w, size_t all, size_t parts, const char *key) {
     if (parts > 0 && all % parts == 0) return all / parts;
@@ -92,18 +139,26 @@ size_t clq_block_divide(clq_block_writer *w, size_t all, size_t parts, const cha
 
 /* The block gives one tensor. */
 const char *const *clq_block_give(clq_block_writer *w, const char *name) {
-    w->output[0] = name;
+    (void)snprintf(w->given, sizeof w->given, "%s", name);
+    w->output[0] = w->given;
     return w->output;
 }
 
-void clq_block_add_norm(clq_block_writer *w, const char *name, const char *from) {
+/* epsilon: without the key. */
+void clq_block_add_norm_of(clq_block_writer *w, const char *name, double epsilon, const char *from) {
     clq_block_add(w, CLQ_LAYERS, "LayerNormalization", name,
-                  json_pack("{s:o}", "epsilon", clq_block_value_or(w, "layer_norm_epsilon", json_real(1e-5))), NULL,
+                  json_pack("{s:o}", "epsilon", clq_block_value_or(w, "layer_norm_epsilon", json_real(epsilon))), NULL,
                   CLQ_FROM(from));
 }
+void clq_block_add_norm(clq_block_writer *w, const char *name, const char *from) {
+    clq_block_add_norm_of(w, name, 1e-5, from);
+}
 void clq_block_add_rms(clq_block_writer *w, const char *name, const char *from) {
-    clq_block_add(w, CLQ_LAYERS, "RMSNormalization", name,
-                  json_pack("{s:o}", "epsilon", clq_block_value_or(w, "layer_norm_epsilon", json_real(1e-5))), NULL,
+    const double epsilon = clq_block_number(w, "layer_norm_epsilon", 1e-5);
+    clq_block_add_rms_of(w, name, epsilon, from);
+}
+void clq_block_add_rms_of(clq_block_writer *w, const char *name, double epsilon, const char *from) {
+    clq_block_add(w, CLQ_LAYERS, "RMSNormalization", name, json_pack("{s:f}", "epsilon", epsilon), NULL,
                   CLQ_FROM(from));
 }
 void clq_block_add_dropout(clq_block_writer *w, const char *name, double rate, const char *from) {
@@ -136,6 +191,16 @@ void clq_block_add_attention(clq_block_writer *w, const char *name, size_t heads
     clq_block_take_initializers(w, config, true);
     clq_block_add(w, CLQ_LAYERS, "MultiHeadAttention", name, config, keywords, CLQ_FROM(query, value));
 }
+void clq_block_add_learned(clq_block_writer *w, const char *name, size_t rows, size_t channels, bool behind_one,
+                           json_t *initializer, const char *from) {
+    clq_block_add(w, "clique", "LearnedRows", name,
+                  json_pack("{s:I, s:I, s:b, s:o}", "rows", (json_int_t)rows, "channels", (json_int_t)channels,
+                            "behind_one", behind_one, "initializer", initializer),
+                  NULL, CLQ_FROM(from));
+}
+json_t *clq_block_normal(double deviation) {
+    return json_pack("{s:s, s:{s:f, s:f}}", "class_name", "RandomNormal", "config", "mean", 0.0, "stddev", deviation);
+}
 /* A padding mask (tokens) as one of pairs (1, tokens); of heads (1, 1, tokens). */
 void clq_block_add_pairs(clq_block_writer *w, const char *name, const char *mask) {
     clq_block_add(w, CLQ_NUMPY, "ExpandDims", name, json_pack("{s:i}", "axis", 1), NULL, CLQ_FROM(mask));
@@ -143,4 +208,69 @@ void clq_block_add_pairs(clq_block_writer *w, const char *name, const char *mask
 bool clq_block_is_given(const clq_block_writer *w, unsigned input) { return w->use->given & 1u << input; }
 json_t *clq_block_mask_keyword(const clq_block_writer *w, unsigned input, const char *key, const char *mask) {
     return clq_block_is_given(w, input) ? json_pack("{s:o}", key, clq_block_refer(mask, 0)) : json_object();
+}
+bool clq_block_keyword_flag(const clq_block_writer *w, const char *key, bool otherwise) {
+    json_t *value = json_object_get(w->use->keywords, key);
+    return json_is_boolean(value) ? json_is_true(value) : otherwise;
+}
+
+/* ---- parts of attention by heads ---- */
+
+void clq_block_add_heads(clq_block_writer *w, const char *name, const char *equation, size_t heads, size_t width,
+                         const char *bias, const char *from) {
+    json_t *config =
+        json_pack("{s:s, s:[n, I, I]}", "equation", equation, "output_shape", (json_int_t)heads, (json_int_t)width);
+    if (bias) (void)json_object_set_new(config, "bias_axes", json_string(bias));
+    clq_block_take_initializers(w, config, bias != NULL);
+    clq_block_add(w, CLQ_LAYERS, "EinsumDense", name, config, NULL, CLQ_FROM(from));
+}
+
+void clq_block_add_rotary(clq_block_writer *w, const char *name, double wavelength, double factor, const char *from) {
+    clq_block_add(w, CLQ_HUB "layers.modeling.rotary_embedding", "RotaryEmbedding", name,
+                  json_pack("{s:f, s:f}", "max_wavelength", wavelength, "scaling_factor", factor), NULL,
+                  CLQ_FROM(from));
+}
+
+size_t clq_block_take_window(clq_block_writer *w, const char *key, long otherwise) {
+    const json_t *value = clq_block_value_of(w, key);
+    if (json_is_integer(value) && json_integer_value(value) == 0) clq_block_refuse(w, key, "should be above 0");
+    return (size_t)clq_block_whole(w, key, otherwise);
+}
+
+/* Keras takes a mask that the input carries in place of one that is not given, and most blocks pass it on. */
+const char *clq_block_add_mask(clq_block_writer *w, const char *mask) {
+    if (w->status == CLQ_OK && w->use->model->tensors[w->use->inputs[0].id - 1].mask)
+        w->status =
+            clq_fail(CLQ_UNSUPPORTED, "%s: a mask that its input carries is not supported: drop mask_zero and give %s",
+                     w->path, mask);
+    if (!clq_block_is_given(w, 1)) return NULL;
+    clq_block_add_pairs(w, "pairs", mask);
+    clq_block_add_pairs(w, "pairs_of_heads", "pairs");
+    return "pairs_of_heads";
+}
+
+void clq_block_add_attended(clq_block_writer *w, json_t *config, const char *mask, const char *query, const char *key,
+                            const char *value) {
+    (void)json_object_set_new(config, "is_causal", json_true());
+    clq_block_add(w, CLQ_NN, "DotProductAttention", "attended", config,
+                  mask ? json_pack("{s:o}", "mask", clq_block_refer(mask, 0)) : NULL, CLQ_FROM(query, key, value));
+}
+
+void clq_block_take_channels(clq_block_writer *w, const char *name, size_t first, size_t end, const char *from) {
+    json_t *all = json_pack("{s:s, s:{s:n, s:n, s:n}}", "class_name", "__slice__", "config", "start", "stop", "step");
+    clq_block_add(w, CLQ_NUMPY, "GetItem", name, NULL, NULL, CLQ_FROM(from));
+    clq_block_append_argument(w,
+                              json_pack("[O, O, o, {s:s, s:{s:I, s:I, s:n}}]", all, all, all, "class_name", "__slice__",
+                                        "config", "start", (json_int_t)first, "stop", (json_int_t)end, "step"));
+}
+
+void clq_block_add_by_head(clq_block_writer *w, const char *name, const char *between, const char *from) {
+    clq_block_add(w, CLQ_NUMPY, "ExpandDims", between, json_pack("{s:i}", "axis", -1), NULL, CLQ_FROM(from));
+    clq_block_add(w, CLQ_NUMPY, "ExpandDims", name, json_pack("{s:i}", "axis", -1), NULL, CLQ_FROM(between));
+}
+
+void clq_block_count_tokens(clq_block_writer *w, const char *x) {
+    clq_block_add(w, CLQ_NUMPY, "Max", "largest", json_pack("{s:i}", "axis", -1), NULL, CLQ_FROM(x));
+    clq_block_add(w, CLQ_NUMPY, "OnesLike", "tokens", NULL, NULL, CLQ_FROM("largest"));
+    clq_block_add(w, CLQ_NUMPY, "Cumsum", "counts", json_pack("{s:i}", "axis", 1), NULL, CLQ_FROM("tokens"));
 }

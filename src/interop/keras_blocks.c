@@ -8,11 +8,6 @@
 
 /* ---- Keras's wrappers ---- */
 
-/* What the block calls the last layer in files of weights. */
-static void note_store(clq_block_writer *w, const char *store) {
-    (void)json_object_set_new(json_array_get(w->layers, json_array_size(w->layers) - 1), "store", json_string(store));
-}
-
 /* A layer's JSON with changes to its configuration, as a layer of its own. */
 static void add_wrapped(clq_block_writer *w, json_t *layer, const char *name, json_t *changes, const char *from) {
     json_t *config = json_copy(json_object_get(layer, "config"));
@@ -46,7 +41,6 @@ static void name_within(const char *prefix, const char *name, size_t bytes, cons
 }
 
 static const char *const sequence_names[] = {"sequences", "mask", NULL};
-static const char *const bidirectional_keys[] = {"layer", "backward_layer", "merge_mode", NULL};
 static const char *const *write_bidirectional(clq_block_writer *w) {
     json_t *ahead = clq_block_value_of(w, "layer"), *back = clq_block_value_of(w, "backward_layer");
     json_t *config = json_object_get(ahead, "config");
@@ -81,9 +75,9 @@ static const char *const *write_bidirectional(clq_block_writer *w) {
         (void)json_object_set_new(turned, "go_backwards",
                                   json_boolean(!json_is_true(json_object_get(config, "go_backwards"))));
     add_wrapped(w, ahead, names[0], zeros, "sequences");
-    note_store(w, "forward_layer");
+    clq_block_note_store(w, "forward_layer");
     add_wrapped(w, own ? back : ahead, names[1], turned, "sequences");
-    note_store(w, "backward_layer");
+    clq_block_note_store(w, "backward_layer");
     if (clq_block_is_given(w, 1)) /* both have it */
         for (size_t i = json_array_size(w->layers) - 2; i < json_array_size(w->layers); i++) {
             json_t *node = json_array_get(json_object_get(json_array_get(w->layers, i), "inbound_nodes"), 0);
@@ -100,7 +94,6 @@ static const char *const *write_bidirectional(clq_block_writer *w) {
 }
 
 static const char *const distributed_names[] = {"inputs", "mask", NULL};
-static const char *const distributed_keys[] = {"layer", NULL};
 
 /* Layers that do with the last axis, or with each number, what they do with it in each step. */
 static bool goes_along(json_t *layer) {
@@ -130,7 +123,7 @@ static const char *const *write_distributed(clq_block_writer *w) {
     if (goes_along(layer)) {
         clq_block_add(w, module ? module : CLQ_LAYERS, clq_keras_class(layer), name,
                       json_copy(json_object_get(layer, "config")), NULL, CLQ_FROM("inputs"));
-        note_store(w, "layer");
+        clq_block_note_store(w, "layer");
         clq_block_add(w, CLQ_LAYERS, "Activation", "output", json_pack("{s:s}", "activation", "linear"), NULL,
                       CLQ_FROM(name));
         return clq_block_give(w, "output");
@@ -149,11 +142,8 @@ static const char *const *write_distributed(clq_block_writer *w) {
         char step[40];
         (void)snprintf(step, sizeof step, "step_%zu", i);
         clq_block_add(w, CLQ_NUMPY, "GetItem", step, NULL, NULL, CLQ_FROM("inputs"));
-        json_t *node = json_array_get(
-            json_object_get(json_array_get(w->layers, json_array_size(w->layers) - 1), "inbound_nodes"), 0);
-        (void)json_array_append_new(json_object_get(node, "args"),
-                                    json_pack("[{s:s, s:{s:n, s:n, s:n}}, I]", "class_name", "__slice__", "config",
-                                              "start", "stop", "step", (json_int_t)i));
+        clq_block_append_argument(w, json_pack("[{s:s, s:{s:n, s:n, s:n}}, I]", "class_name", "__slice__", "config",
+                                               "start", "stop", "step", (json_int_t)i));
         (void)json_array_append_new(nodes, json_pack("{s:[o], s:{}}", "args", clq_block_refer(step, 0), "kwargs"));
         (void)json_array_append_new(made, clq_keras_refer(name, (uint32_t)i, 0, NULL));
     }
@@ -173,13 +163,14 @@ static const char *const *write_distributed(clq_block_writer *w) {
 /* ---- the rows ---- */
 
 static const clq_block_row rows[] = {
-    {NULL, "Bidirectional", sequence_names, bidirectional_keys, write_bidirectional},
-    {NULL, "TimeDistributed", distributed_names, distributed_keys, write_distributed},
-    {NULL, NULL, NULL, NULL, NULL},
+    CLQ_BLOCK_ROW(NULL, "Bidirectional", sequence_names, "layer backward_layer merge_mode", write_bidirectional),
+    CLQ_BLOCK_ROW(NULL, "TimeDistributed", distributed_names, "layer", write_distributed),
+    CLQ_BLOCK_END,
 };
 
 static const clq_block_row *row_at(size_t i) {
-    static const clq_block_row *const tables[] = {rows, clq_hub_blocks, clq_hub_decoders, clq_hub_vision};
+    static const clq_block_row *const tables[] = {rows, clq_hub_blocks, clq_hub_decoders, clq_hub_rotary,
+                                                  clq_hub_vision};
     for (size_t k = 0; k < CLQ_COUNT_OF(tables); k++)
         for (const clq_block_row *row = tables[k]; row->class_name; row++)
             if (i-- == 0) return row;
@@ -209,11 +200,40 @@ const char *clq_keras_block_input(json_t *layer, size_t i) {
 size_t clq_keras_block_places(json_t *layer) {
     const clq_block_row *row = find_row(layer);
     if (!row) return SIZE_MAX;
-    if (strcmp(row->class_name, "Bidirectional") == 0) return 1;      /* the second would be a state */
-    if (strcmp(row->class_name, "TransformerDecoder") == 0) return 3; /* the fourth would be a mask of pairs */
+    if (strcmp(row->class_name, "Bidirectional") == 0) return 1; /* the second would be a state */
+    if (row->names[0] && strcmp(row->names[0], "decoder_sequence") == 0 && row->names[2])
+        return 3; /* the fourth would be a mask of pairs */
     size_t count = 0;
     while (row->names[count]) count++;
     return count;
+}
+
+/* Whether a word is among those of a text. */
+static bool has_word(const char *words, const char *word) {
+    const size_t length = strlen(word);
+    for (const char *at = words; at && *at; at += strspn(at, " ")) {
+        const size_t next = strcspn(at, " ");
+        if (next == length && strncmp(at, word, length) == 0) return true;
+        at += next;
+    }
+    return false;
+}
+
+bool clq_keras_block_takes_flag(json_t *layer, const char *key) {
+    const clq_block_row *row = find_row(layer);
+    return row && has_word(row->flags, key);
+}
+
+bool clq_keras_block_same_flags(json_t *layer, json_t *a, json_t *b) {
+    const clq_block_row *row = find_row(layer);
+    const char *key;
+    json_t *value;
+    json_t *const calls[] = {a, b};
+    for (unsigned i = 0; row && row->flags && i < 2; i++)
+        json_object_foreach(calls[i], key,
+                            value) if (has_word(row->flags, key) &&
+                                       !json_equal(value, json_object_get(calls[1 - i], key))) return false;
+    return true;
 }
 
 const char *clq_keras_block_class(size_t i) { return row_at(i) ? row_at(i)->class_name : NULL; }
@@ -239,8 +259,8 @@ static clq_status check_keys(const clq_block_row *row, json_t *config, const cha
     json_object_foreach(config, key, value) {
         bool known = json_is_null(value);
         for (size_t i = 0; i < CLQ_COUNT_OF(common); i++) known = known || strcmp(common[i], key) == 0;
-        for (size_t i = 0; row->keys[i]; i++) known = known || strcmp(row->keys[i], key) == 0;
-        if (!known) return clq_fail(CLQ_UNSUPPORTED, "%s.config.%.60s is not supported", path, key);
+        if (!known && !has_word(row->keys, key))
+            return clq_fail(CLQ_UNSUPPORTED, "%s.config.%.60s is not supported", path, key);
     }
     return CLQ_OK;
 }

@@ -1,5 +1,5 @@
 /* Layers that are made of others, written down as models within the model: what writes them (keras_block_writer.c), and
- * the blocks of keras_hub (keras_hub.c, keras_hub_decoders.c, keras_hub_vision.c). */
+ * the blocks of keras_hub (keras_hub.c and keras_hub_*.c, a file for each kind of model). */
 #ifndef CLQ_INTEROP_KERAS_BLOCKS_H
 #define CLQ_INTEROP_KERAS_BLOCKS_H
 
@@ -16,8 +16,9 @@ typedef struct clq_block_writer {
     json_t *layers;
     const char *path; /* of the block, for messages */
     clq_status status;
-    const char *output[2];
-    const char *masked; /* the input or layer whose mask the output has; NULL: it has none */
+    const char *output[3];          /* names of the layers that give its outputs; NULL behind the last */
+    char given[CLQ_LAYER_NAME_MAX]; /* that of the first */
+    const char *masked;             /* the input or layer whose mask the output has; NULL: it has none */
 } clq_block_writer;
 
 #define CLQ_FROM(...) ((const char *const[]){__VA_ARGS__, NULL})
@@ -27,6 +28,17 @@ void clq_block_add(clq_block_writer *w, const char *module, const char *class_na
                    json_t *keywords, const char *const *inputs);
 void clq_block_add_of_list(clq_block_writer *w, const char *class_name, const char *name, json_t *config,
                            const char *const *inputs);
+/* One more use of a layer, with the same weights; and the last layer reads what that gives, in place of the first use.
+ */
+void clq_block_use_again(clq_block_writer *w, const char *name, const char *input);
+void clq_block_read_again(clq_block_writer *w);
+/* Of the last layer: an attribute. value is taken. */
+void clq_block_set(clq_block_writer *w, const char *key, json_t *value);
+/* Of the last layer's call: one more argument, or keyword; it is taken. */
+void clq_block_append_argument(clq_block_writer *w, json_t *argument);
+void clq_block_set_keyword(clq_block_writer *w, const char *key, json_t *value);
+/* What Keras's files of weights call the last layer within the block, if that is not its name. */
+void clq_block_note_store(clq_block_writer *w, const char *store);
 json_t *clq_block_value_of(const clq_block_writer *w, const char *key);
 json_t *clq_block_value_or(const clq_block_writer *w, const char *key, json_t *otherwise);
 long clq_block_whole(clq_block_writer *w, const char *key, long otherwise);
@@ -34,8 +46,13 @@ double clq_block_number(clq_block_writer *w, const char *key, double otherwise);
 bool clq_block_flag(clq_block_writer *w, const char *key, bool otherwise);
 const clq_shape *clq_block_shape_of(const clq_block_writer *w, unsigned input);
 size_t clq_block_channels_of(clq_block_writer *w);
+/* The channels of the first input, which the key repeats. */
+size_t clq_block_same_channels(clq_block_writer *w, const char *key);
 size_t clq_block_divide(clq_block_writer *w, size_t all, size_t parts, const char *key);
 const char *const *clq_block_give(clq_block_writer *w, const char *name);
+/* epsilon: without the key; of the root mean square, whatever keys there are. */
+void clq_block_add_norm_of(clq_block_writer *w, const char *name, double epsilon, const char *from);
+void clq_block_add_rms_of(clq_block_writer *w, const char *name, double epsilon, const char *from);
 void clq_block_add_norm(clq_block_writer *w, const char *name, const char *from);
 void clq_block_add_rms(clq_block_writer *w, const char *name, const char *from);
 void clq_block_add_dropout(clq_block_writer *w, const char *name, double rate, const char *from);
@@ -46,20 +63,51 @@ void clq_block_add_dense(clq_block_writer *w, const char *name, size_t units, js
                          const char *from);
 void clq_block_add_attention(clq_block_writer *w, const char *name, size_t heads, size_t key, double dropout,
                              json_t *keywords, const char *query, const char *value);
+/* Rows that are learned, as many for each sample; the initializer is taken. behind_one: the variable has an axis of one
+ * in front. */
+void clq_block_add_learned(clq_block_writer *w, const char *name, size_t rows, size_t channels, bool behind_one,
+                           json_t *initializer, const char *from);
+json_t *clq_block_normal(double deviation); /* an initializer */
 void clq_block_add_pairs(clq_block_writer *w, const char *name, const char *mask);
 bool clq_block_is_given(const clq_block_writer *w, unsigned input);
 json_t *clq_block_mask_keyword(const clq_block_writer *w, unsigned input, const char *key, const char *mask);
+bool clq_block_keyword_flag(const clq_block_writer *w, const char *key, bool otherwise); /* of the call */
+
+/* ---- parts of attention by heads ---- */
+
+/* (tokens, channels) to (tokens, heads, width), by a kernel as the equation has it. bias: its axes; NULL: it has none.
+ */
+void clq_block_add_heads(clq_block_writer *w, const char *name, const char *equation, size_t heads, size_t width,
+                         const char *bias, const char *from);
+void clq_block_add_rotary(clq_block_writer *w, const char *name, double wavelength, double factor, const char *from);
+/* The second input, a padding mask, as attention takes it: (1, 1, tokens). NULL: it is not given. */
+const char *clq_block_add_mask(clq_block_writer *w, const char *mask);
+/* config, of a causal attention, is taken. */
+void clq_block_add_attended(clq_block_writer *w, json_t *config, const char *mask, const char *query, const char *key,
+                            const char *value);
+/* Channels [first, end) of each head. */
+void clq_block_take_channels(clq_block_writer *w, const char *name, size_t first, size_t end, const char *from);
+/* (tokens) to (tokens, 1, 1), by way of the layer `between`. */
+void clq_block_add_by_head(clq_block_writer *w, const char *name, const char *between, const char *from);
+/* A one for each token of x, and their sums: 1, 2, 3, … */
+void clq_block_count_tokens(clq_block_writer *w, const char *x);
+/* 0, if it is left out or null: no window. */
+size_t clq_block_take_window(clq_block_writer *w, const char *key, long otherwise);
 
 /* A kind of block. */
 typedef struct clq_block_row {
     const char *module; /* NULL: Keras's layers */
     const char *class_name;
     const char *const *names; /* of what it is applied to, in order */
-    const char *const *keys;  /* of its configuration, beside name, dtype and trainable */
-    const char *const *(*write)(
-        clq_block_writer *w); /* names of the layers that give its outputs; NULL: it was refused */
+    const char *keys;         /* of its configuration, beside name, dtype and trainable: with spaces between them */
+    const char *const *(*write)(clq_block_writer *w); /* clq_block_writer.output; NULL: it was refused */
+    const char *flags; /* keywords of its calls that are true or false, with spaces between them; NULL: it has none */
 } clq_block_row;
+#define CLQ_BLOCK_ROW(in_module, of_class, its_names, its_keys, function)                                              \
+    { .module = (in_module), .class_name = (of_class), .names = (its_names), .keys = its_keys, .write = (function) }
+#define CLQ_BLOCK_END                                                                                                  \
+    { .class_name = NULL }
 /* Those of keras_hub; behind the last, one without names. */
-extern const clq_block_row clq_hub_blocks[], clq_hub_decoders[], clq_hub_vision[];
+extern const clq_block_row clq_hub_blocks[], clq_hub_decoders[], clq_hub_rotary[], clq_hub_vision[];
 
 #endif

@@ -325,11 +325,13 @@ static clq_status open_inner(clq_keras_graph *outer, const clq_keras_node *n, co
     in->sequential = clq_keras_is_sequential(layer);
     in->config = config;
     in->bits = n->given;
+    in->flags = n->keywords;
     if (outer->stores[index]) in->path = clq_strdup(outer->stores[index]);
     in->place = find_place(outer, index);
     if (!in->scope || !in->place || (outer->stores[index] && !in->path)) return CLQ_MEMORY;
     if (clq_keras_is_block(layer)) {
-        const clq_keras_block_use use = {.model = outer->model, .inputs = inputs, .given = n->given};
+        const clq_keras_block_use use = {
+            .model = outer->model, .inputs = inputs, .given = n->given, .keywords = n->keywords};
         CLQ_TRY(clq_keras_write_block(layer, where, &use, &in->own_config));
         in->config = config = in->own_config;
     }
@@ -339,7 +341,7 @@ static clq_status open_inner(clq_keras_graph *outer, const clq_keras_node *n, co
 }
 
 /* Its inputs are the tensors that it is applied to. */
-static clq_status bind_inputs(clq_keras_graph *in, const clq_keras_node *n, const clq_tensor *inputs) {
+static clq_status bind_inputs(clq_keras_graph *in, json_t *layer, const clq_keras_node *n, const clq_tensor *inputs) {
     clq_keras_source found[CLQ_MODEL_INPUTS_MAX] = {{0}};
     size_t count = 1;
     for (uint32_t k = 0; k < in->node_count; k++) {
@@ -358,6 +360,8 @@ static clq_status bind_inputs(clq_keras_graph *in, const clq_keras_node *n, cons
     }
     if (in->bits != n->given)
         return clq_fail(CLQ_UNSUPPORTED, "calls with other inputs than the first are not supported");
+    if (!clq_keras_block_same_flags(layer, in->flags, n->keywords))
+        return clq_fail(CLQ_UNSUPPORTED, "calls with other keywords than the first are not supported");
     if (count != n->source_count)
         return clq_fail(CLQ_FORMAT, "a model of %zu inputs is applied to %u tensors", count, n->source_count);
     for (size_t i = 0; i < count; i++) {
@@ -398,7 +402,7 @@ static clq_status call_model(clq_keras_graph *f, clq_keras_node *n, const clq_te
     clq_keras_describe_place(layer, n->layer, where);
     clq_status status = f->inner[n->layer] ? CLQ_OK : open_inner(f, n, inputs, where);
     clq_keras_graph *in = f->inner[n->layer];
-    if (status == CLQ_OK) status = bind_inputs(in, n, inputs);
+    if (status == CLQ_OK) status = bind_inputs(in, layer, n, inputs);
     if (status == CLQ_OK) status = add_nodes(in);
     if (status == CLQ_OK) status = find_outputs(in, n);
     if (status == CLQ_OK && in->own_config) status = set_mask(in, n->tensor);

@@ -41,7 +41,8 @@ struct clq_keras_graph {
     char *place;                 /* in the text, as of clq_layer; NULL: it is the whole; its own */
     char **stores;               /* by layer: its path there; NULL: it is not known */
     json_t *config, *own_config; /* of a Functional model; that of a block is its own */
-    unsigned bits;               /* of a block: bits of its inputs */
+    unsigned bits;               /* of a block: bits of its inputs, */
+    json_t *flags;               /* and the keywords of its first call; borrowed */
     clq_tensor given;
     clq_keras_graph **inner; /* by layer: a model within it, once that was applied; else NULL */
     json_t *layers, *index;  /* index: by name, of layers */

@@ -29,9 +29,9 @@ static const char *add_feedforward(clq_block_writer *w, bool first, size_t chann
 }
 
 static const char *const encoder_names[] = {"inputs", "padding_mask", NULL};
-static const char *const encoder_keys[] = {"intermediate_dim", "num_heads",          "dropout",
-                                           "activation",       "layer_norm_epsilon", "kernel_initializer",
-                                           "bias_initializer", "normalize_first",    NULL};
+#define ENCODER_KEYS                                                                                                   \
+    "intermediate_dim num_heads dropout activation layer_norm_epsilon kernel_initializer bias_initializer "            \
+    "normalize_first"
 static const char *const *write_encoder(clq_block_writer *w) {
     const size_t channels = clq_block_channels_of(w), heads = (size_t)clq_block_whole(w, "num_heads", -1);
     const double dropout = clq_block_number(w, "dropout", 0);
@@ -49,17 +49,8 @@ static const char *const *write_encoder(clq_block_writer *w) {
 
 static const char *const decoder_names[] = {"decoder_sequence", "encoder_sequence", "decoder_padding_mask",
                                             "encoder_padding_mask", NULL};
-static const char *const decoder_keys[] = {"intermediate_dim",
-                                           "num_heads",
-                                           "dropout",
-                                           "activation",
-                                           "layer_norm_epsilon",
-                                           "kernel_initializer",
-                                           "bias_initializer",
-                                           "normalize_first",
-                                           "decoder_sequence_shape",
-                                           "encoder_sequence_shape",
-                                           NULL};
+#define DECODER_KEYS ENCODER_KEYS " decoder_sequence_shape encoder_sequence_shape"
+#define DECODER_FLAGS "use_causal_mask"
 static const char *const *write_decoder(clq_block_writer *w) {
     const size_t channels = clq_block_channels_of(w), heads = (size_t)clq_block_whole(w, "num_heads", -1);
     const double dropout = clq_block_number(w, "dropout", 0);
@@ -68,7 +59,8 @@ static const char *const *write_decoder(clq_block_writer *w) {
     if (clq_block_is_given(w, 2)) clq_block_add_pairs(w, "pairs", "decoder_padding_mask");
     const char *x = begin_part(w, first, "self_attention_layer_norm", "decoder_sequence");
     json_t *keywords = clq_block_mask_keyword(w, 2, "attention_mask", "pairs");
-    (void)json_object_set_new(keywords, "use_causal_mask", json_true());
+    (void)json_object_set_new(keywords, "use_causal_mask",
+                              json_boolean(clq_block_keyword_flag(w, "use_causal_mask", true)));
     clq_block_add_attention(w, "self_attention", heads, key, dropout, keywords, x, x);
     clq_block_add_dropout(w, "self_attention_dropout", dropout, "self_attention");
     x = end_part(w, first, "self_attention_layer_norm", "self_attention_sum", "self_attention_dropout",
@@ -87,8 +79,7 @@ static const char *const *write_decoder(clq_block_writer *w) {
 }
 
 static const char *const fnet_names[] = {"inputs", NULL};
-static const char *const fnet_keys[] = {"intermediate_dim",   "dropout",          "activation", "layer_norm_epsilon",
-                                        "kernel_initializer", "bias_initializer", NULL};
+#define FNET_KEYS "intermediate_dim dropout activation layer_norm_epsilon kernel_initializer bias_initializer"
 static const char *const *write_fnet(clq_block_writer *w) { /* Lee-Thorp et al., 2021 */
     const size_t channels = clq_block_channels_of(w);
     clq_block_add(w, CLQ_NUMPY, "ZerosLike", "zeros", NULL, NULL, CLQ_FROM("inputs"));
@@ -105,8 +96,7 @@ static const char *const *write_fnet(clq_block_writer *w) { /* Lee-Thorp et al.,
 }
 
 static const char *const tokens_names[] = {"inputs", NULL};
-static const char *const tokens_keys[] = {
-    "vocabulary_size", "sequence_length", "embedding_dim", "tie_weights", "embeddings_initializer", "mask_zero", NULL};
+#define TOKENS_KEYS "vocabulary_size sequence_length embedding_dim tie_weights embeddings_initializer mask_zero"
 static const char *const *write_tokens(clq_block_writer *w) {
     json_t *config = json_pack("{s:I, s:I, s:b}", "input_dim", (json_int_t)clq_block_whole(w, "vocabulary_size", -1),
                                "output_dim", (json_int_t)clq_block_whole(w, "embedding_dim", -1), "mask_zero",
@@ -117,7 +107,10 @@ static const char *const *write_tokens(clq_block_writer *w) {
         (void)json_object_set(config, "embeddings_initializer", initializer);
         (void)json_object_set(positions, "initializer", initializer);
     }
-    clq_block_add(w, CLQ_LAYERS, "Embedding", "token_embedding", config, NULL, CLQ_FROM("inputs"));
+    const bool untied = !clq_block_flag(w, "tie_weights", true); /* there is a matrix for the way back */
+    if (untied) (void)json_object_set_new(config, "tie_weights", json_false());
+    clq_block_add(w, CLQ_LAYERS, untied ? "ReversibleEmbedding" : "Embedding", "token_embedding", config, NULL,
+                  CLQ_FROM("inputs"));
     clq_block_add(w, CLQ_HUB "layers.modeling.position_embedding", "PositionEmbedding", "position_embedding", positions,
                   NULL, CLQ_FROM("token_embedding"));
     clq_block_add_sum(w, "sum", "token_embedding", "position_embedding");
@@ -128,10 +121,16 @@ static const char *const *write_tokens(clq_block_writer *w) {
 /* ---- the rows ---- */
 
 #define MODELING CLQ_HUB "layers.modeling."
+#define DECODER_ROW(in_module, of_class, function)                                                                     \
+    {                                                                                                                  \
+        .module = (in_module), .class_name = (of_class), .names = decoder_names, .keys = DECODER_KEYS,                 \
+        .write = (function), .flags = DECODER_FLAGS                                                                    \
+    }
 const clq_block_row clq_hub_blocks[] = {
-    {MODELING "transformer_encoder", "TransformerEncoder", encoder_names, encoder_keys, write_encoder},
-    {MODELING "transformer_decoder", "TransformerDecoder", decoder_names, decoder_keys, write_decoder},
-    {MODELING "f_net_encoder", "FNetEncoder", fnet_names, fnet_keys, write_fnet},
-    {MODELING "token_and_position_embedding", "TokenAndPositionEmbedding", tokens_names, tokens_keys, write_tokens},
-    {NULL, NULL, NULL, NULL, NULL},
+    CLQ_BLOCK_ROW(MODELING "transformer_encoder", "TransformerEncoder", encoder_names, ENCODER_KEYS, write_encoder),
+    DECODER_ROW(MODELING "transformer_decoder", "TransformerDecoder", write_decoder),
+    CLQ_BLOCK_ROW(MODELING "f_net_encoder", "FNetEncoder", fnet_names, FNET_KEYS, write_fnet),
+    CLQ_BLOCK_ROW(MODELING "token_and_position_embedding", "TokenAndPositionEmbedding", tokens_names, TOKENS_KEYS,
+                  write_tokens),
+    CLQ_BLOCK_END,
 };

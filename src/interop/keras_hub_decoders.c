@@ -1,204 +1,16 @@
-/* Blocks of keras_hub: decoders of texts. */
+/* Blocks of keras_hub: decoders of texts, each in a way of its own. */
 #include "interop/keras_blocks.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-/* ---- decoders with rotary positions (Su et al., 2021) and gated units (Shazeer, 2020): Llama, Mistral, Qwen, Phi-3
- * ---- */
-
-/* (tokens, channels) to (tokens, heads, width). */
-static void add_heads(clq_block_writer *w, const char *name, const char *equation, size_t heads, size_t width,
-                      const char *bias, const char *from) {
-    json_t *config =
-        json_pack("{s:s, s:[n, I, I]}", "equation", equation, "output_shape", (json_int_t)heads, (json_int_t)width);
-    if (bias) (void)json_object_set_new(config, "bias_axes", json_string(bias));
-    clq_block_take_initializers(w, config, bias != NULL);
-    clq_block_add(w, CLQ_LAYERS, "EinsumDense", name, config, NULL, CLQ_FROM(from));
-}
-static void add_rotary(clq_block_writer *w, const char *name, double wavelength, double factor, const char *from) {
-    clq_block_add(w, CLQ_HUB "layers.modeling.rotary_embedding", "RotaryEmbedding", name,
-                  json_pack("{s:f, s:f}", "max_wavelength", wavelength, "scaling_factor", factor), NULL,
-                  CLQ_FROM(from));
-}
-/* A padding mask as attention takes it: (1, 1, tokens). */
-/* 0, if it is left out or null: none. */
-static size_t take_window(clq_block_writer *w, const char *key, long otherwise) {
-    const json_t *value = clq_block_value_of(w, key);
-    if (json_is_integer(value) && json_integer_value(value) == 0) clq_block_refuse(w, key, "should be above 0");
-    return (size_t)clq_block_whole(w, key, otherwise);
-}
-
-/* Keras takes a mask that the input carries in place of one that is not given, and most blocks pass it on. */
-static const char *add_mask(clq_block_writer *w, const char *mask) {
-    if (w->status == CLQ_OK && w->use->model->tensors[w->use->inputs[0].id - 1].mask)
-        w->status =
-            clq_fail(CLQ_UNSUPPORTED, "%s: a mask that its input carries is not supported: drop mask_zero and give %s",
-                     w->path, mask);
-    if (!clq_block_is_given(w, 1)) return NULL;
-    clq_block_add_pairs(w, "pairs", mask);
-    clq_block_add_pairs(w, "pairs_of_heads", "pairs");
-    return "pairs_of_heads";
-}
-static void add_attended(clq_block_writer *w, json_t *config, const char *mask, const char *query, const char *key,
-                         const char *value) {
-    (void)json_object_set_new(config, "is_causal", json_true());
-    clq_block_add(w, CLQ_NN, "DotProductAttention", "attended", config,
-                  mask ? json_pack("{s:o}", "mask", clq_block_refer(mask, 0)) : NULL, CLQ_FROM(query, key, value));
-}
-/* One more argument of the last layer's call, which is taken. */
-static void append_argument(clq_block_writer *w, json_t *argument) {
-    json_t *layer = json_array_get(w->layers, json_array_size(w->layers) - 1);
-    json_t *node = json_array_get(json_object_get(layer, "inbound_nodes"), 0);
-    (void)json_array_append_new(json_object_get(node, "args"), argument);
-}
-/* Channels [first, end) of each head. */
-static void take_channels(clq_block_writer *w, const char *name, size_t first, size_t end, const char *from) {
-    json_t *all = json_pack("{s:s, s:{s:n, s:n, s:n}}", "class_name", "__slice__", "config", "start", "stop", "step");
-    clq_block_add(w, CLQ_NUMPY, "GetItem", name, NULL, NULL, CLQ_FROM(from));
-    append_argument(w, json_pack("[O, O, o, {s:s, s:{s:I, s:I, s:n}}]", all, all, all, "class_name", "__slice__",
-                                 "config", "start", (json_int_t)first, "stop", (json_int_t)end, "step"));
-}
-/* (tokens) to (tokens, 1, 1). */
-static void add_by_head(clq_block_writer *w, const char *name, const char *between, const char *from) {
-    clq_block_add(w, CLQ_NUMPY, "ExpandDims", between, json_pack("{s:i}", "axis", -1), NULL, CLQ_FROM(from));
-    clq_block_add(w, CLQ_NUMPY, "ExpandDims", name, json_pack("{s:i}", "axis", -1), NULL, CLQ_FROM(between));
-}
-
-typedef struct rotary_decoder {
-    const char *attention; /* what stands in front of the attention's variables: "self_attention" */
-    const char *norm, *feedforward_norm, *attention_dropout, *feedforward_dropout;
-    bool biased;            /* queries, keys and values have biases */
-    bool normed;            /* queries and keys are normed, head by head */
-    const char *window;     /* key of the sliding window; NULL: it has none */
-    long window_by_default; /* without the key; 0: none */
-} rotary_decoder;
-
-static const char *const rotary_names[] = {"decoder_sequence", "decoder_padding_mask", NULL};
-static const char *const *write_rotary(clq_block_writer *w, const rotary_decoder *kind) {
-    const size_t channels = clq_block_channels_of(w), heads = (size_t)clq_block_whole(w, "num_query_heads", -1),
-                 shared = (size_t)clq_block_whole(w, "num_key_value_heads", -1),
-                 width = clq_block_value_of(w, "head_dim") && !json_is_null(clq_block_value_of(w, "head_dim"))
-                             ? (size_t)clq_block_whole(w, "head_dim", -1)
-                             : clq_block_divide(w, channels, heads, "num_query_heads");
-    size_t window = kind->window ? take_window(w, kind->window, 0) : 0;
-    const double wavelength = clq_block_number(w, "rope_max_wavelength", 1e4),
-                 dropout = clq_block_number(w, "dropout", 0);
-    enum { QUERY, KEY, VALUE, OUT, NAMES };
-    static const char *const parts[NAMES] = {"query", "key", "value", "attention_output"};
-    char names[NAMES][CLQ_LAYER_NAME_MAX];
-    for (unsigned i = 0; i < NAMES; i++) (void)snprintf(names[i], sizeof names[i], "%s.%s", kind->attention, parts[i]);
-    const char *turns = json_string_value(clq_block_value_of(w, "rope_type"));
-    if (turns && strcmp(turns, "linear") != 0) clq_block_refuse(w, "rope_type", "only linear is supported");
-    if (clq_block_number(w, "rope_scaling_factor", 1) != 1)
-        clq_block_refuse(w, "rope_scaling_factor", "only 1 is supported");
-    if (clq_block_number(w, "rope_position_scaling_factor", 1) != 1)
-        clq_block_refuse(w, "rope_position_scaling_factor", "only 1 is supported");
-    (void)clq_block_divide(w, heads, shared, "num_key_value_heads");
-    clq_block_add_rms(w, kind->norm, "decoder_sequence");
-    add_heads(w, names[QUERY], "bqm,muh->bquh", heads, width, kind->biased ? "uh" : NULL, kind->norm);
-    add_heads(w, names[KEY], "bkm,mvh->bkvh", shared, width, kind->biased ? "vh" : NULL, kind->norm);
-    add_heads(w, names[VALUE], "bkm,mvh->bkvh", shared, width, kind->biased ? "vh" : NULL, kind->norm);
-    add_rotary(w, "query_turned", wavelength, 1, names[QUERY]);
-    add_rotary(w, "key_turned", wavelength, 1, names[KEY]);
-    const char *mask = add_mask(w, "decoder_padding_mask");
-    json_t *config = json_object();
-    if (kind->window && !clq_block_value_of(w, kind->window)) window = (size_t)kind->window_by_default;
-    if (window) (void)json_object_set_new(config, "sliding_window", json_integer((json_int_t)window));
-    add_attended(w, config, mask, "query_turned", "key_turned", names[VALUE]);
-    clq_block_add_dropout(w, "attended_dropout", dropout, "attended");
-    json_t *out = json_pack("{s:s, s:[n, I]}", "equation", "bquh,uhm->bqm", "output_shape", (json_int_t)channels);
-    clq_block_take_initializers(w, out, false);
-    clq_block_add(w, CLQ_LAYERS, "EinsumDense", names[OUT], out, NULL, CLQ_FROM("attended_dropout"));
-    clq_block_add_dropout(w, kind->attention_dropout, dropout, names[OUT]);
-    clq_block_add_sum(w, "attention_sum", kind->attention_dropout, "decoder_sequence");
-    clq_block_add_rms(w, kind->feedforward_norm, "attention_sum");
-    const size_t inner = (size_t)clq_block_whole(w, "intermediate_dim", -1);
-    clq_block_add_dense(w, "feedforward_gate_dense", inner, clq_block_value_or(w, "activation", json_string("silu")),
-                        false, kind->feedforward_norm);
-    clq_block_add_dense(w, "feedforward_intermediate_dense", inner, NULL, false, kind->feedforward_norm);
-    clq_block_add_of_list(w, "Multiply", "gated", NULL,
-                          CLQ_FROM("feedforward_intermediate_dense", "feedforward_gate_dense"));
-    clq_block_add_dense(w, "feedforward_output_dense", channels, NULL, false, "gated");
-    const char *last = "feedforward_output_dense";
-    if (kind->feedforward_dropout) {
-        clq_block_add_dropout(w, kind->feedforward_dropout, dropout, last);
-        last = kind->feedforward_dropout;
-    }
-    clq_block_add_sum(w, "feedforward_sum", last, "attention_sum");
-    return clq_block_give(w, "feedforward_sum");
-}
-
-#define LLAMA_NAMES                                                                                                    \
-    .attention = "self_attention", .norm = "self_attention_layernorm", .feedforward_norm = "feedforward_layernorm",    \
-    .attention_dropout = "self_attention_dropout"
-static const rotary_decoder llama = {LLAMA_NAMES},
-                            mistral = {LLAMA_NAMES, .window = "sliding_window", .window_by_default = 512},
-                            qwen = {LLAMA_NAMES, .biased = true},
-                            phi = {.attention = "attention",
-                                   .norm = "pre_attention_layernorm",
-                                   .feedforward_norm = "post_attention_layernorm",
-                                   .attention_dropout = "attention_dropout",
-                                   .feedforward_dropout = "feedforward_dropout"};
-static const char *const rotary_keys[] = {"intermediate_dim",
-                                          "num_query_heads",
-                                          "num_key_value_heads",
-                                          "rope_max_wavelength",
-                                          "rope_scaling_factor",
-                                          "rope_position_scaling_factor",
-                                          "activation",
-                                          "layer_norm_epsilon",
-                                          "kernel_initializer",
-                                          "dropout",
-                                          NULL};
-static const char *const mistral_keys[] = {"intermediate_dim",
-                                           "num_query_heads",
-                                           "num_key_value_heads",
-                                           "rope_max_wavelength",
-                                           "rope_scaling_factor",
-                                           "activation",
-                                           "layer_norm_epsilon",
-                                           "kernel_initializer",
-                                           "dropout",
-                                           "sliding_window",
-                                           "head_dim",
-                                           "rope_type",
-                                           "beta_fast",
-                                           "beta_slow",
-                                           "original_max_position_embeddings",
-                                           NULL};
-static const char *const phi_keys[] = {"hidden_dim",
-                                       "intermediate_dim",
-                                       "num_query_heads",
-                                       "num_key_value_heads",
-                                       "rope_max_wavelength",
-                                       "activation",
-                                       "layer_norm_epsilon",
-                                       "kernel_initializer",
-                                       "dropout",
-                                       "max_sequence_length",
-                                       "pretraining_sequence_length",
-                                       NULL};
-static const char *const *write_llama(clq_block_writer *w) { return write_rotary(w, &llama); }
-static const char *const *write_mistral(clq_block_writer *w) { return write_rotary(w, &mistral); }
-static const char *const *write_qwen(clq_block_writer *w) { return write_rotary(w, &qwen); }
-static const char *const *write_phi(clq_block_writer *w) { return write_rotary(w, &phi); }
-
 /* ---- GPT-NeoX: attention and feed-forward layer side by side, positions in a part of each head ---- */
 
-static const char *const neox_keys[] = {"intermediate_dim",
-                                        "num_heads",
-                                        "dropout",
-                                        "rotary_percentage",
-                                        "rotary_max_wavelength",
-                                        "max_sequence_length",
-                                        "activation",
-                                        "layer_norm_epsilon",
-                                        "kernel_initializer",
-                                        "bias_initializer",
-                                        "decoder_sequence_shape",
-                                        NULL};
+static const char *const decoder_names[] = {"decoder_sequence", "decoder_padding_mask", NULL};
+#define NEOX_KEYS                                                                                                      \
+    "intermediate_dim num_heads dropout rotary_percentage rotary_max_wavelength max_sequence_length activation "       \
+    "layer_norm_epsilon kernel_initializer bias_initializer decoder_sequence_shape"
 static const char *const *write_neox(clq_block_writer *w) {
     const size_t channels = clq_block_channels_of(w), heads = (size_t)clq_block_whole(w, "num_heads", -1),
                  width = clq_block_divide(w, channels, heads, "num_heads");
@@ -209,23 +21,23 @@ static const char *const *write_neox(clq_block_writer *w) {
         clq_block_refuse(w, "rotary_percentage", "%zu of %zu places are turned, which are not pairs", turned, width);
     if (dropout > 0) clq_block_refuse(w, "dropout", "only 0 is supported");
     clq_block_add_norm(w, "self_attention_layer_norm", "decoder_sequence");
-    add_heads(w, "self_attention.query_key_value", "abc,cde->abde", heads, 3 * width, "de",
-              "self_attention_layer_norm");
-    take_channels(w, "query_turns", 0, turned, "self_attention.query_key_value");
-    take_channels(w, "key_turns", width, width + turned, "self_attention.query_key_value");
-    take_channels(w, "value", 2 * width, 3 * width, "self_attention.query_key_value");
-    add_rotary(w, "query_turned", clq_block_number(w, "rotary_max_wavelength", 1e4), 1, "query_turns");
-    add_rotary(w, "key_turned", clq_block_number(w, "rotary_max_wavelength", 1e4), 1, "key_turns");
+    clq_block_add_heads(w, "self_attention.query_key_value", "abc,cde->abde", heads, 3 * width, "de",
+                        "self_attention_layer_norm");
+    clq_block_take_channels(w, "query_turns", 0, turned, "self_attention.query_key_value");
+    clq_block_take_channels(w, "key_turns", width, width + turned, "self_attention.query_key_value");
+    clq_block_take_channels(w, "value", 2 * width, 3 * width, "self_attention.query_key_value");
+    clq_block_add_rotary(w, "query_turned", clq_block_number(w, "rotary_max_wavelength", 1e4), 1, "query_turns");
+    clq_block_add_rotary(w, "key_turned", clq_block_number(w, "rotary_max_wavelength", 1e4), 1, "key_turns");
     const char *query = "query_turned", *key = "key_turned";
     if (turned < width) {
-        take_channels(w, "query_stays", turned, width, "self_attention.query_key_value");
-        take_channels(w, "key_stays", width + turned, 2 * width, "self_attention.query_key_value");
+        clq_block_take_channels(w, "query_stays", turned, width, "self_attention.query_key_value");
+        clq_block_take_channels(w, "key_stays", width + turned, 2 * width, "self_attention.query_key_value");
         clq_block_add_of_list(w, "Concatenate", "query", NULL, CLQ_FROM("query_turned", "query_stays"));
         clq_block_add_of_list(w, "Concatenate", "key", NULL, CLQ_FROM("key_turned", "key_stays"));
         query = "query";
         key = "key";
     }
-    add_attended(w, json_object(), add_mask(w, "decoder_padding_mask"), query, key, "value");
+    clq_block_add_attended(w, json_object(), clq_block_add_mask(w, "decoder_padding_mask"), query, key, "value");
     clq_block_add(w, CLQ_LAYERS, "Reshape", "joined", json_pack("{s:[i, I]}", "target_shape", -1, (json_int_t)channels),
                   NULL, CLQ_FROM("attended"));
     clq_block_add_dense(w, "self_attention.attention_output", channels, NULL, true, "joined");
@@ -246,39 +58,14 @@ typedef struct gemma_decoder {
 } gemma_decoder;
 
 static const char *const gemma_names[] = {"x", "padding_mask", NULL};
-static const char *const gemma_keys[] = {"hidden_dim",
-                                         "intermediate_dim",
-                                         "head_dim",
-                                         "num_query_heads",
-                                         "num_key_value_heads",
-                                         "layer_norm_epsilon",
-                                         "dropout",
-                                         "use_post_ffw_norm",
-                                         "use_post_attention_norm",
-                                         "logit_soft_cap",
-                                         "use_sliding_window_attention",
-                                         "sliding_window_size",
-                                         "query_head_dim_normalize", /* Keras's layer does so in any case */
-                                         NULL};
-static const char *const gemma3_keys[] = {"hidden_dim",
-                                          "intermediate_dim",
-                                          "head_dim",
-                                          "num_query_heads",
-                                          "num_key_value_heads",
-                                          "layer_norm_epsilon",
-                                          "dropout",
-                                          "use_post_ffw_norm",
-                                          "use_post_attention_norm",
-                                          "logit_soft_cap",
-                                          "use_sliding_window_attention",
-                                          "sliding_window_size",
-                                          "query_head_dim_normalize",
-                                          "use_query_key_norm",
-                                          "gate_dim_reduction",
-                                          "rope_wavelength",
-                                          "rope_scaling_factor",
-                                          "use_bidirectional_attention",
-                                          NULL};
+/* query_head_dim_normalize: Keras's layer does so in any case. */
+#define GEMMA_KEYS                                                                                                     \
+    "hidden_dim intermediate_dim head_dim num_query_heads num_key_value_heads layer_norm_epsilon dropout "             \
+    "use_post_ffw_norm use_post_attention_norm logit_soft_cap use_sliding_window_attention sliding_window_size "       \
+    "query_head_dim_normalize"
+#define GEMMA3_KEYS                                                                                                    \
+    GEMMA_KEYS " use_query_key_norm gate_dim_reduction rope_wavelength rope_scaling_factor "                           \
+               "use_bidirectional_attention"
 
 static void add_gemma_norm(clq_block_writer *w, const gemma_decoder *kind, const char *name, const char *from) {
     clq_block_add(w, kind->norm, "RMSNormalization", name,
@@ -302,9 +89,9 @@ static void add_gemma_attention(clq_block_writer *w, const gemma_decoder *kind, 
     (void)clq_block_divide(w, heads, shared, "num_key_value_heads");
     if (kind->third && clq_block_flag(w, "use_bidirectional_attention", false))
         clq_block_refuse(w, "use_bidirectional_attention", "true is not supported");
-    add_heads(w, "attention.query", "btd,ndh->btnh", heads, width, NULL, from);
-    add_heads(w, "attention.key", "bsd,kdh->bskh", shared, width, NULL, from);
-    add_heads(w, "attention.value", "bsd,kdh->bskh", shared, width, NULL, from);
+    clq_block_add_heads(w, "attention.query", "btd,ndh->btnh", heads, width, NULL, from);
+    clq_block_add_heads(w, "attention.key", "bsd,kdh->bskh", shared, width, NULL, from);
+    clq_block_add_heads(w, "attention.value", "bsd,kdh->bskh", shared, width, NULL, from);
     if (kind->third && clq_block_flag(w, "use_query_key_norm", false)) {
         add_gemma_norm(w, kind, "attention.query_norm", query);
         add_gemma_norm(w, kind, "attention.key_norm", key);
@@ -313,16 +100,15 @@ static void add_gemma_attention(clq_block_writer *w, const gemma_decoder *kind, 
     }
     const double wavelength = kind->third ? clq_block_number(w, "rope_wavelength", 1e4) : 1e4,
                  factor = kind->third ? clq_block_number(w, "rope_scaling_factor", 1) : 1;
-    add_rotary(w, "query_turned", wavelength, factor, query);
-    add_rotary(w, "key_turned", wavelength, factor, key);
-    const char *mask = add_mask(w, "padding_mask");
+    clq_block_add_rotary(w, "query_turned", wavelength, factor, query);
+    clq_block_add_rotary(w, "key_turned", wavelength, factor, key);
+    const char *mask = clq_block_add_mask(w, "padding_mask");
     json_t *config = json_pack("{s:b, s:f, s:f}", "zeros", 1, "dropout", clq_block_number(w, "dropout", 0), "soft_cap",
                                clq_block_number(w, "logit_soft_cap", 0));
     if (window)
-        (void)json_object_set_new(
-            config, "sliding_window",
-            json_integer((json_int_t)take_window(w, "sliding_window_size", kind->third ? 1024 : 4096)));
-    add_attended(w, config, mask, "query_turned", "key_turned", "attention.value");
+        (void)json_object_set_new(config, "sliding_window",
+                                  json_integer((json_int_t)clq_block_take_window(w, "sliding_window_size", 4096)));
+    clq_block_add_attended(w, config, mask, "query_turned", "key_turned", "attention.value");
     add_gemma_dense(w, "attention.attention_output", "btnh,nhd->btd", channels, "linear", "attended");
 }
 
@@ -373,30 +159,27 @@ static void add_slopes(clq_block_writer *w, const char *query, size_t heads, dou
         const double step = i < power ? 2.0 * (double)(i + 1) : (double)(2 * (i - power) + 1);
         (void)json_array_append_new(slopes, json_pack("[f]", factor * exp2(-4 * step / (double)power)));
     }
-    take_channels(w, "query_first", 0, 1, query);
+    clq_block_take_channels(w, "query_first", 0, 1, query);
     clq_block_add(w, CLQ_NUMPY, "OnesLike", "query_ones", NULL, NULL, CLQ_FROM("query_first"));
     clq_block_add(w, CLQ_NUMPY, "Multiply", "slopes", NULL, NULL, CLQ_FROM("query_ones"));
-    append_argument(
+    clq_block_append_argument(
         w, json_pack("{s:s, s:{s:o, s:s}}", "class_name", "__numpy__", "config", "value", slopes, "dtype", "float32"));
     clq_block_add_of_list(w, "Concatenate", "query", NULL, CLQ_FROM(query, "slopes"));
 }
 /* The place in each key: as Keras counts it, by which of the tokens that are no padding it is, or, without a mask, but
  * for a number that all keys have. */
 static void add_places(clq_block_writer *w, const char *key, const char *x, const char *mask) {
-    take_channels(w, "key_first", 0, 1, key);
+    clq_block_take_channels(w, "key_first", 0, 1, key);
     clq_block_add(w, CLQ_NUMPY, "OnesLike", "key_ones", NULL, NULL, CLQ_FROM("key_first"));
     if (!mask) {
-        clq_block_add(w, CLQ_NUMPY, "Max", "largest", json_pack("{s:i}", "axis", -1), NULL, CLQ_FROM(x));
-        clq_block_add(w, CLQ_NUMPY, "OnesLike", "tokens", NULL, NULL, CLQ_FROM("largest"));
-    }
-    clq_block_add(w, CLQ_NUMPY, "Cumsum", "counts", json_pack("{s:i}", "axis", 1), NULL,
-                  CLQ_FROM(mask ? mask : "tokens"));
-    if (mask) {
+        clq_block_count_tokens(w, x);
+    } else {
+        clq_block_add(w, CLQ_NUMPY, "Cumsum", "counts", json_pack("{s:i}", "axis", 1), NULL, CLQ_FROM(mask));
         clq_block_add(w, CLQ_NUMPY, "Subtract", "counts_from_0", NULL, NULL, CLQ_FROM("counts"));
-        append_argument(w, json_integer(1));
+        clq_block_append_argument(w, json_integer(1));
         clq_block_add(w, CLQ_NUMPY, "Multiply", "places", NULL, NULL, CLQ_FROM("counts_from_0", mask));
     }
-    add_by_head(w, "places_each", "places_by_head", mask ? "places" : "counts");
+    clq_block_add_by_head(w, "places_each", "places_by_head", mask ? "places" : "counts");
     clq_block_add(w, CLQ_NUMPY, "Multiply", "places_of_heads", NULL, NULL, CLQ_FROM("key_ones", "places_each"));
     clq_block_add_of_list(w, "Concatenate", "key", NULL, CLQ_FROM(key, "places_of_heads"));
 }
@@ -419,14 +202,12 @@ static const char *const *write_sloped(clq_block_writer *w, const sloped_decoder
     for (unsigned i = 0; i < NAMES; i++) (void)snprintf(names[i], sizeof names[i], "%s.%s", kind->attention, parts[i]);
     clq_block_add_norm(w, kind->norm, kind->input);
     for (unsigned i = QUERY; i <= VALUE; i++)
-        add_heads(w, names[i], kind->equations[i > QUERY], heads, width, "nh", kind->norm);
+        clq_block_add_heads(w, names[i], kind->equations[i > QUERY], heads, width, "nh", kind->norm);
     add_slopes(w, names[QUERY], heads, kind->bloom ? 1 / scale : 1);
     add_places(w, names[KEY], kind->input, !kind->bloom && clq_block_is_given(w, 1) ? "decoder_padding_mask" : NULL);
-    const char *mask = add_mask(w, "decoder_padding_mask");
-    add_attended(w, json_pack("{s:b, s:f}", "zeros", 1, "dropout", rate), mask, "query", "key", names[VALUE]);
-    json_t *layer = json_array_get(w->layers, json_array_size(w->layers) - 1);
-    json_t *node = json_array_get(json_object_get(layer, "inbound_nodes"), 0);
-    (void)json_object_set_new(json_object_get(node, "kwargs"), "scale", json_real(scale));
+    const char *mask = clq_block_add_mask(w, "decoder_padding_mask");
+    clq_block_add_attended(w, json_pack("{s:b, s:f}", "zeros", 1, "dropout", rate), mask, "query", "key", names[VALUE]);
+    clq_block_set_keyword(w, "scale", json_real(scale));
     clq_block_add(w, CLQ_LAYERS, "Reshape", "joined", json_pack("{s:[i, I]}", "target_shape", -1, (json_int_t)channels),
                   NULL, CLQ_FROM("attended"));
     clq_block_add_dense(w, names[OUT], channels, NULL, true, "joined");
@@ -442,10 +223,9 @@ static const char *const *write_sloped(clq_block_writer *w, const sloped_decoder
 }
 
 static const char *const falcon_names[] = {"inputs", "decoder_padding_mask", NULL};
-static const char *const falcon_keys[] = {"num_attention_heads",    "intermediate_dim",         "layer_norm_epsilon",
-                                          "attention_dropout_rate", "feedforward_dropout_rate", NULL};
-static const char *const bloom_keys[] = {"num_heads",          "intermediate_dim", "dropout", "layer_norm_epsilon",
-                                         "kernel_initializer", "bias_initializer", NULL};
+#define FALCON_KEYS                                                                                                    \
+    "num_attention_heads intermediate_dim layer_norm_epsilon attention_dropout_rate feedforward_dropout_rate"
+#define BLOOM_KEYS "num_heads intermediate_dim dropout layer_norm_epsilon kernel_initializer bias_initializer"
 static const sloped_decoder falcon = {.input = "inputs",
                                       .attention = "attention",
                                       .norm = "input_layernorm",
@@ -474,15 +254,11 @@ static const char *const *write_bloom(clq_block_writer *w) { return write_sloped
 
 #define MODELS CLQ_HUB "models."
 const clq_block_row clq_hub_decoders[] = {
-    {MODELS "llama.llama_decoder", "LlamaTransformerDecoder", rotary_names, rotary_keys, write_llama},
-    {MODELS "mistral.mistral_transformer_decoder", "MistralTransformerDecoder", rotary_names, mistral_keys,
-     write_mistral},
-    {MODELS "qwen.qwen_decoder", "QwenTransformerDecoder", rotary_names, rotary_keys, write_qwen},
-    {MODELS "phi3.phi3_decoder", "Phi3Decoder", rotary_names, phi_keys, write_phi},
-    {MODELS "gpt_neo_x.gpt_neo_x_decoder", "GPTNeoXDecoder", rotary_names, neox_keys, write_neox},
-    {MODELS "gemma.gemma_decoder_block", "GemmaDecoderBlock", gemma_names, gemma_keys, write_gemma},
-    {MODELS "gemma3.gemma3_decoder_block", "Gemma3DecoderBlock", gemma_names, gemma3_keys, write_gemma3},
-    {MODELS "falcon.falcon_transformer_decoder", "FalconTransformerDecoder", falcon_names, falcon_keys, write_falcon},
-    {MODELS "bloom.bloom_decoder", "BloomDecoder", rotary_names, bloom_keys, write_bloom},
-    {NULL, NULL, NULL, NULL, NULL},
+    CLQ_BLOCK_ROW(MODELS "gpt_neo_x.gpt_neo_x_decoder", "GPTNeoXDecoder", decoder_names, NEOX_KEYS, write_neox),
+    CLQ_BLOCK_ROW(MODELS "gemma.gemma_decoder_block", "GemmaDecoderBlock", gemma_names, GEMMA_KEYS, write_gemma),
+    CLQ_BLOCK_ROW(MODELS "gemma3.gemma3_decoder_block", "Gemma3DecoderBlock", gemma_names, GEMMA3_KEYS, write_gemma3),
+    CLQ_BLOCK_ROW(MODELS "falcon.falcon_transformer_decoder", "FalconTransformerDecoder", falcon_names, FALCON_KEYS,
+                  write_falcon),
+    CLQ_BLOCK_ROW(MODELS "bloom.bloom_decoder", "BloomDecoder", decoder_names, BLOOM_KEYS, write_bloom),
+    CLQ_BLOCK_END,
 };

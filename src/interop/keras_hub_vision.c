@@ -6,17 +6,6 @@
 
 /* ---- vision transformers (Dosovitskiy et al., 2020; Touvron et al., 2020) ---- */
 
-/* Rows that are learned, as many for each sample: of `name`, with what that has of `rows` of `channels`. */
-static void add_learned(clq_block_writer *w, const char *name, size_t rows, size_t channels, bool behind_one,
-                        json_t *initializer, const char *from) {
-    clq_block_add(w, "clique", "LearnedRows", name,
-                  json_pack("{s:I, s:I, s:b, s:o}", "rows", (json_int_t)rows, "channels", (json_int_t)channels,
-                            "behind_one", behind_one, "initializer", initializer),
-                  NULL, CLQ_FROM(from));
-}
-static json_t *normal(double deviation) {
-    return json_pack("{s:s, s:{s:f, s:f}}", "class_name", "RandomNormal", "config", "mean", 0.0, "stddev", deviation);
-}
 static void add_patches(clq_block_writer *w, size_t channels, bool bias) {
     clq_block_add(w, CLQ_LAYERS, "Conv2D", "patch_embedding",
                   json_pack("{s:I, s:o, s:o, s:b}", "filters", (json_int_t)channels, "kernel_size",
@@ -28,46 +17,44 @@ static void add_patches(clq_block_writer *w, size_t channels, bool bias) {
 }
 
 static const char *const image_names[] = {"inputs", NULL};
-static const char *const patching_keys[] = {"image_size",      "patch_size",     "hidden_dim",
-                                            "num_channels",    "num_patches",    "num_positions",
-                                            "use_class_token", "use_patch_bias", NULL};
+#define PATCHING_KEYS "image_size patch_size hidden_dim num_channels num_patches num_positions"
 static const char *const *write_patching(clq_block_writer *w) {
     const size_t channels = (size_t)clq_block_whole(w, "hidden_dim", -1),
                  positions = (size_t)clq_block_whole(w, "num_positions", -1);
     const char *x = "patches";
     add_patches(w, channels, clq_block_flag(w, "use_patch_bias", true));
     if (clq_block_flag(w, "use_class_token", true)) {
-        add_learned(w, "class_token", 1, channels, true, normal(0.05), "patches");
+        clq_block_add_learned(w, "class_token", 1, channels, true, clq_block_normal(0.05), "patches");
+        clq_block_note_store(w, "vars/0");
         clq_block_add_of_list(w, "Concatenate", "tokens", json_pack("{s:i}", "axis", 1),
                               CLQ_FROM("class_token", "patches"));
         x = "tokens";
     }
-    add_learned(w, "position_embedding", positions, channels, false, normal(0.02), x);
+    clq_block_add_learned(w, "position_embedding", positions, channels, false, clq_block_normal(0.02), x);
     clq_block_add_sum(w, "sum", x, "position_embedding");
     return clq_block_give(w, "sum");
 }
 
-static const char *const deit_patching_keys[] = {"image_size",     "patch_size",   "hidden_dim",
-                                                 "num_channels",   "num_patches",  "num_positions",
-                                                 "use_mask_token", "dropout_rate", NULL};
 static const char *const *write_deit_patching(clq_block_writer *w) {
     const size_t channels = (size_t)clq_block_whole(w, "hidden_dim", -1),
                  positions = (size_t)clq_block_whole(w, "num_positions", -1);
     if (clq_block_flag(w, "use_mask_token", false)) clq_block_refuse(w, "use_mask_token", "true is not supported");
     add_patches(w, channels, true);
-    add_learned(w, "class_token", 1, channels, true, json_string("zeros"), "patches");
-    add_learned(w, "distillation_token", 1, channels, true, json_string("zeros"), "patches");
+    clq_block_add_learned(w, "class_token", 1, channels, true, json_string("zeros"), "patches");
+    clq_block_note_store(w, "vars/0");
+    clq_block_add_learned(w, "distillation_token", 1, channels, true, json_string("zeros"), "patches");
+    clq_block_note_store(w, "vars/1");
     clq_block_add_of_list(w, "Concatenate", "tokens", json_pack("{s:i}", "axis", 1),
                           CLQ_FROM("class_token", "distillation_token", "patches"));
-    add_learned(w, "position_embedding", positions, channels, true, normal(0.02), "tokens");
+    clq_block_add_learned(w, "position_embedding", positions, channels, true, clq_block_normal(0.02), "tokens");
+    clq_block_note_store(w, "vars/2");
     clq_block_add_sum(w, "sum", "tokens", "position_embedding");
     clq_block_add_dropout(w, "dropout", clq_block_number(w, "dropout_rate", 0), "sum");
     return clq_block_give(w, "dropout");
 }
 
-static const char *const vit_keys[] = {"num_layers",         "num_heads",    "hidden_dim",       "mlp_dim",
-                                       "use_mha_bias",       "use_mlp_bias", "dropout_rate",     "attention_dropout",
-                                       "layer_norm_epsilon", "key_dim",      "intermediate_dim", NULL};
+#define VISION_KEYS "num_layers num_heads hidden_dim use_mha_bias dropout_rate attention_dropout layer_norm_epsilon"
+#define VISION_EPSILON 1e-6 /* without the key */
 
 /* A block of an encoder, with names of its own: `name`.ln_1 and so on. */
 typedef struct vision_block {
@@ -90,7 +77,7 @@ static void add_vision_block(clq_block_writer *w, const vision_block *kind, size
                        i == DENSE_1   ? kind->first
                        : i == DENSE_2 ? kind->second
                                       : parts[i]);
-    clq_block_add_norm(w, n[LN_1], from);
+    clq_block_add_norm_of(w, n[LN_1], VISION_EPSILON, from);
     clq_block_add(w, CLQ_LAYERS, "MultiHeadAttention", n[MHA],
                   json_pack("{s:I, s:I, s:f, s:b}", "num_heads", (json_int_t)heads, "key_dim",
                             (json_int_t)clq_block_divide(w, channels, heads, "num_heads"), "dropout",
@@ -98,7 +85,7 @@ static void add_vision_block(clq_block_writer *w, const vision_block *kind, size
                   NULL, CLQ_FROM(n[LN_1], n[LN_1]));
     if (kind->twice) clq_block_add_dropout(w, n[DROP_1], rate, n[MHA]);
     clq_block_add_sum(w, n[SUM_1], kind->twice ? n[DROP_1] : n[MHA], from);
-    clq_block_add_norm(w, n[LN_2], n[SUM_1]);
+    clq_block_add_norm_of(w, n[LN_2], VISION_EPSILON, n[SUM_1]);
     clq_block_add_dense(w, n[DENSE_1], inner, json_string("gelu"), bias, n[LN_2]);
     if (kind->twice) clq_block_add_dropout(w, n[DROP_2], rate, n[DENSE_1]);
     clq_block_add_dense(w, n[DENSE_2], channels, NULL, bias, kind->twice ? n[DROP_2] : n[DENSE_1]);
@@ -119,7 +106,7 @@ static const char *const *write_vision(clq_block_writer *w, const vision_block *
         add_vision_block(w, kind, i, from, out);
         memcpy(from, out, sizeof from);
     }
-    clq_block_add_norm(w, "ln", from);
+    clq_block_add_norm_of(w, "ln", VISION_EPSILON, from);
     return clq_block_give(w, "ln");
 }
 static const vision_block of_vit = {"mlp", "mlp.dense_1", "mlp.dense_2", true},
@@ -129,10 +116,14 @@ static const char *const *write_deit(clq_block_writer *w) { return write_vision(
 
 /* ---- the rows ---- */
 
+#define VIT CLQ_HUB "models.vit.vit_layers"
+#define DEIT CLQ_HUB "models.deit.deit_layers"
 const clq_block_row clq_hub_vision[] = {
-    {CLQ_HUB "models.vit.vit_layers", "ViTPatchingAndEmbedding", image_names, patching_keys, write_patching},
-    {CLQ_HUB "models.vit.vit_layers", "ViTEncoder", image_names, vit_keys, write_vit},
-    {CLQ_HUB "models.deit.deit_layers", "DeiTEmbeddings", image_names, deit_patching_keys, write_deit_patching},
-    {CLQ_HUB "models.deit.deit_layers", "DeiTEncoder", image_names, vit_keys, write_deit},
-    {NULL, NULL, NULL, NULL, NULL},
+    CLQ_BLOCK_ROW(VIT, "ViTPatchingAndEmbedding", image_names, PATCHING_KEYS " use_class_token use_patch_bias",
+                  write_patching),
+    CLQ_BLOCK_ROW(VIT, "ViTEncoder", image_names, VISION_KEYS " mlp_dim use_mlp_bias", write_vit),
+    CLQ_BLOCK_ROW(DEIT, "DeiTEmbeddings", image_names, PATCHING_KEYS " use_mask_token dropout_rate",
+                  write_deit_patching),
+    CLQ_BLOCK_ROW(DEIT, "DeiTEncoder", image_names, VISION_KEYS " intermediate_dim key_dim", write_deit),
+    CLQ_BLOCK_END,
 };

@@ -83,6 +83,7 @@ static clq_status check_keywords(json_t *layer, json_t *keywords, const char *wh
         return clq_fail(CLQ_FORMAT, "%s.kwargs should be an object", where);
     json_object_foreach(keywords, key, value) {
         bool harmless = json_is_null(value) || (strcmp(key, "training") == 0 && json_is_boolean(value));
+        harmless = harmless || (json_is_boolean(value) && clq_keras_block_takes_flag(layer, key));
         for (size_t i = 0; clq_keras_is_tensor(value) && clq_keras_input_name(layer, i); i++)
             harmless = harmless || strcmp(key, clq_keras_input_name(layer, i)) == 0;
         for (size_t i = 0; clq_keras_is_tensor(value) && clq_keras_block_input(layer, i); i++)
