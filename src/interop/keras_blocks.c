@@ -169,8 +169,9 @@ static const clq_block_row rows[] = {
 };
 
 static const clq_block_row *row_at(size_t i) {
-    static const clq_block_row *const tables[] = {rows, clq_hub_blocks, clq_hub_decoders, clq_hub_rotary,
-                                                  clq_hub_vision};
+    static const clq_block_row *const tables[] = {rows,           clq_hub_blocks,   clq_hub_decoders,
+                                                  clq_hub_rotary, clq_hub_relative, clq_hub_vision,
+                                                  clq_hub_pairs,  clq_hub_images};
     for (size_t k = 0; k < CLQ_COUNT_OF(tables); k++)
         for (const clq_block_row *row = tables[k]; row->class_name; row++)
             if (i-- == 0) return row;

@@ -108,6 +108,7 @@ typedef struct clq_block_row {
 #define CLQ_BLOCK_END                                                                                                  \
     { .class_name = NULL }
 /* Those of keras_hub; behind the last, one without names. */
-extern const clq_block_row clq_hub_blocks[], clq_hub_decoders[], clq_hub_rotary[], clq_hub_vision[];
+extern const clq_block_row clq_hub_blocks[], clq_hub_decoders[], clq_hub_rotary[], clq_hub_relative[], clq_hub_vision[],
+    clq_hub_pairs[], clq_hub_images[];
 
 #endif

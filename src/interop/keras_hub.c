@@ -32,7 +32,8 @@ static const char *const encoder_names[] = {"inputs", "padding_mask", NULL};
 #define ENCODER_KEYS                                                                                                   \
     "intermediate_dim num_heads dropout activation layer_norm_epsilon kernel_initializer bias_initializer "            \
     "normalize_first"
-static const char *const *write_encoder(clq_block_writer *w) {
+/* Whisper's keys have no biases (Radford et al., 2022). */
+static const char *const *write_encoder_of(clq_block_writer *w, bool key_bias) {
     const size_t channels = clq_block_channels_of(w), heads = (size_t)clq_block_whole(w, "num_heads", -1);
     const double dropout = clq_block_number(w, "dropout", 0);
     const bool first = clq_block_flag(w, "normalize_first", false);
@@ -41,6 +42,7 @@ static const char *const *write_encoder(clq_block_writer *w) {
     const char *x = begin_part(w, first, "self_attention_layer_norm", "inputs");
     clq_block_add_attention(w, "self_attention_layer", heads, key, dropout,
                             clq_block_mask_keyword(w, 1, "attention_mask", "pairs"), x, x);
+    clq_block_set(w, "no_key_bias", json_boolean(!key_bias));
     clq_block_add_dropout(w, "self_attention_dropout", dropout, "self_attention_layer");
     x = end_part(w, first, "self_attention_layer_norm", "self_attention_sum", "self_attention_dropout", "inputs");
     w->masked = "inputs";
@@ -51,7 +53,7 @@ static const char *const decoder_names[] = {"decoder_sequence", "encoder_sequenc
                                             "encoder_padding_mask", NULL};
 #define DECODER_KEYS ENCODER_KEYS " decoder_sequence_shape encoder_sequence_shape"
 #define DECODER_FLAGS "use_causal_mask"
-static const char *const *write_decoder(clq_block_writer *w) {
+static const char *const *write_decoder_of(clq_block_writer *w, bool key_bias) {
     const size_t channels = clq_block_channels_of(w), heads = (size_t)clq_block_whole(w, "num_heads", -1);
     const double dropout = clq_block_number(w, "dropout", 0);
     const bool first = clq_block_flag(w, "normalize_first", false), crosses = clq_block_is_given(w, 1);
@@ -62,6 +64,7 @@ static const char *const *write_decoder(clq_block_writer *w) {
     (void)json_object_set_new(keywords, "use_causal_mask",
                               json_boolean(clq_block_keyword_flag(w, "use_causal_mask", true)));
     clq_block_add_attention(w, "self_attention", heads, key, dropout, keywords, x, x);
+    clq_block_set(w, "no_key_bias", json_boolean(!key_bias));
     clq_block_add_dropout(w, "self_attention_dropout", dropout, "self_attention");
     x = end_part(w, first, "self_attention_layer_norm", "self_attention_sum", "self_attention_dropout",
                  "decoder_sequence");
@@ -71,11 +74,24 @@ static const char *const *write_decoder(clq_block_writer *w) {
         x = begin_part(w, first, "cross_attention_layer_norm", from);
         clq_block_add_attention(w, "cross_attention", heads, key, dropout,
                                 clq_block_mask_keyword(w, 3, "attention_mask", "encoder_pairs"), x, "encoder_sequence");
+        clq_block_set(w, "no_key_bias", json_boolean(!key_bias));
         clq_block_add_dropout(w, "cross_attention_dropout", dropout, "cross_attention");
         x = end_part(w, first, "cross_attention_layer_norm", "cross_attention_sum", "cross_attention_dropout", from);
     }
     w->masked = "decoder_sequence";
     return clq_block_give(w, add_feedforward(w, first, channels, dropout, x));
+}
+
+static const char *const *write_encoder(clq_block_writer *w) { return write_encoder_of(w, true); }
+static const char *const *write_decoder(clq_block_writer *w) { return write_decoder_of(w, true); }
+static const char *const *write_whisper_encoder(clq_block_writer *w) { return write_encoder_of(w, false); }
+static const char *const *write_whisper_decoder(clq_block_writer *w) { return write_decoder_of(w, false); }
+
+/* A step of zeros in front of a sequence, and one behind it. */
+static const char *const padder_names[] = {"x", NULL};
+static const char *const *write_padder(clq_block_writer *w) {
+    clq_block_add(w, CLQ_LAYERS, "ZeroPadding1D", "padded", json_pack("{s:i}", "padding", 1), NULL, CLQ_FROM("x"));
+    return clq_block_give(w, "padded");
 }
 
 static const char *const fnet_names[] = {"inputs", NULL};
@@ -121,6 +137,7 @@ static const char *const *write_tokens(clq_block_writer *w) {
 /* ---- the rows ---- */
 
 #define MODELING CLQ_HUB "layers.modeling."
+#define WHISPER CLQ_HUB "models.whisper."
 #define DECODER_ROW(in_module, of_class, function)                                                                     \
     {                                                                                                                  \
         .module = (in_module), .class_name = (of_class), .names = decoder_names, .keys = DECODER_KEYS,                 \
@@ -129,6 +146,9 @@ static const char *const *write_tokens(clq_block_writer *w) {
 const clq_block_row clq_hub_blocks[] = {
     CLQ_BLOCK_ROW(MODELING "transformer_encoder", "TransformerEncoder", encoder_names, ENCODER_KEYS, write_encoder),
     DECODER_ROW(MODELING "transformer_decoder", "TransformerDecoder", write_decoder),
+    CLQ_BLOCK_ROW(WHISPER "whisper_encoder", "WhisperEncoder", encoder_names, ENCODER_KEYS, write_whisper_encoder),
+    DECODER_ROW(WHISPER "whisper_decoder", "WhisperDecoder", write_whisper_decoder),
+    CLQ_BLOCK_ROW(WHISPER "whisper_backbone", "Padder", padder_names, "", write_padder),
     CLQ_BLOCK_ROW(MODELING "f_net_encoder", "FNetEncoder", fnet_names, FNET_KEYS, write_fnet),
     CLQ_BLOCK_ROW(MODELING "token_and_position_embedding", "TokenAndPositionEmbedding", tokens_names, TOKENS_KEYS,
                   write_tokens),

@@ -9,14 +9,18 @@ typedef struct rotary_decoder {
     const char *attention; /* what stands in front of the attention's variables: "self_attention" */
     const char *norm, *feedforward_norm, *attention_dropout, *feedforward_dropout;
     bool biased;            /* queries, keys and values have biases */
+    bool normed;            /* queries and keys are normed, head by head, with an epsilon that no file has */
+    bool wide;              /* its files should have head_dim, and Keras writes them without */
     bool scaled;            /* rope_scaling_factor stretches the positions */
     const char *window;     /* key of the sliding window; NULL: it has none */
     long window_by_default; /* without the key; 0: none */
 } rotary_decoder;
 
-static size_t take_width(clq_block_writer *w, size_t channels, size_t heads) {
+static size_t take_width(clq_block_writer *w, const rotary_decoder *kind, size_t channels, size_t heads) {
     const json_t *given = clq_block_value_of(w, "head_dim");
     if (given && !json_is_null(given)) return (size_t)clq_block_whole(w, "head_dim", -1);
+    if (kind->wide && !given)
+        clq_block_refuse(w, "head_dim", "keras_hub leaves it out of its files, and has no default: add it");
     return clq_block_divide(w, channels, heads, "num_query_heads");
 }
 
@@ -35,7 +39,8 @@ static double take_scaling(clq_block_writer *w, const rotary_decoder *kind) {
 static const char *const rotary_names[] = {"decoder_sequence", "decoder_padding_mask", NULL};
 static const char *const *write_rotary(clq_block_writer *w, const rotary_decoder *kind) {
     const size_t channels = clq_block_channels_of(w), heads = (size_t)clq_block_whole(w, "num_query_heads", -1),
-                 shared = (size_t)clq_block_whole(w, "num_key_value_heads", -1), width = take_width(w, channels, heads);
+                 shared = (size_t)clq_block_whole(w, "num_key_value_heads", -1),
+                 width = take_width(w, kind, channels, heads);
     size_t window = kind->window ? clq_block_take_window(w, kind->window, 0) : 0;
     const double wavelength = clq_block_number(w, "rope_max_wavelength", 1e4),
                  dropout = clq_block_number(w, "dropout", 0);
@@ -50,6 +55,12 @@ static const char *const *write_rotary(clq_block_writer *w, const rotary_decoder
     clq_block_add_heads(w, names[KEY], "bkm,mvh->bkvh", shared, width, kind->biased ? "vh" : NULL, kind->norm);
     clq_block_add_heads(w, names[VALUE], "bkm,mvh->bkvh", shared, width, kind->biased ? "vh" : NULL, kind->norm);
     const char *query = names[QUERY], *key = names[KEY];
+    if (kind->normed) {
+        clq_block_add_rms_of(w, "self_attention.query_dense_layernorm", 1e-5, query);
+        clq_block_add_rms_of(w, "self_attention.key_dense_layernorm", 1e-5, key);
+        query = "self_attention.query_dense_layernorm";
+        key = "self_attention.key_dense_layernorm";
+    }
     clq_block_add_rotary(w, "query_turned", wavelength, factor, query);
     clq_block_add_rotary(w, "key_turned", wavelength, factor, key);
     const char *mask = clq_block_add_mask(w, "decoder_padding_mask");
@@ -87,6 +98,7 @@ static const rotary_decoder llama = {LLAMA_NAMES},
                             mistral = {LLAMA_NAMES, .window = "sliding_window", .window_by_default = 512,
                                        .scaled = true},
                             qwen = {LLAMA_NAMES, .biased = true, .scaled = true},
+                            qwen3 = {LLAMA_NAMES, .normed = true, .wide = true, .scaled = true},
                             phi = {.attention = "attention",
                                    .norm = "pre_attention_layernorm",
                                    .feedforward_norm = "post_attention_layernorm",
@@ -98,10 +110,12 @@ static const rotary_decoder llama = {LLAMA_NAMES},
 #define LLAMA_KEYS ROTARY_KEYS " rope_position_scaling_factor"
 #define MISTRAL_KEYS                                                                                                   \
     ROTARY_KEYS " sliding_window head_dim rope_type beta_fast beta_slow original_max_position_embeddings"
+#define QWEN3_KEYS ROTARY_KEYS " head_dim"
 #define PHI_KEYS ROTARY_KEYS " hidden_dim max_sequence_length pretraining_sequence_length"
 static const char *const *write_llama(clq_block_writer *w) { return write_rotary(w, &llama); }
 static const char *const *write_mistral(clq_block_writer *w) { return write_rotary(w, &mistral); }
 static const char *const *write_qwen(clq_block_writer *w) { return write_rotary(w, &qwen); }
+static const char *const *write_qwen3(clq_block_writer *w) { return write_rotary(w, &qwen3); }
 static const char *const *write_phi(clq_block_writer *w) { return write_rotary(w, &phi); }
 
 /* ---- the rows ---- */
@@ -112,6 +126,7 @@ const clq_block_row clq_hub_rotary[] = {
     CLQ_BLOCK_ROW(MODELS "mistral.mistral_transformer_decoder", "MistralTransformerDecoder", rotary_names, MISTRAL_KEYS,
                   write_mistral),
     CLQ_BLOCK_ROW(MODELS "qwen.qwen_decoder", "QwenTransformerDecoder", rotary_names, ROTARY_KEYS, write_qwen),
+    CLQ_BLOCK_ROW(MODELS "qwen3.qwen3_decoder", "Qwen3TransformerDecoder", rotary_names, QWEN3_KEYS, write_qwen3),
     CLQ_BLOCK_ROW(MODELS "phi3.phi3_decoder", "Phi3Decoder", rotary_names, PHI_KEYS, write_phi),
     CLQ_BLOCK_END,
 };

@@ -1,6 +1,6 @@
 """Small .keras files as Keras 3 saves them, with what their models make of some samples.
 
-    python keras_files.py                    writes keras_files/
+    python keras_files.py [NAME …]           writes keras_files/, or those alone
     python keras_files.py --check FOLDER     loads the .keras files that another program saved into the folder, and compares
                                              predictions; of NAME.weights.h5 it loads the weights into the model of NAME
 
@@ -77,7 +77,25 @@ def block() -> keras.Model:
     return keras.Model(inputs, layers.Dense(2)(x), name="block")
 
 
-MODELS = {"images": images, "nested": nested, "sequences": sequences, "block": block}
+def blocks() -> keras.Model:
+    """Layers of keras_hub that have variables of their own, and layers without names."""
+    from keras_hub.src.models.deberta_v3.disentangled_attention_encoder import DisentangledAttentionEncoder
+    from keras_hub.src.models.deberta_v3.relative_embedding import RelativeEmbedding
+    from keras_hub.src.models.siglip.siglip_layers import SigLIPMultiHeadAttentionPooling
+    from keras_hub.src.models.t5.t5_transformer_layer import T5TransformerLayer
+    from keras_hub.src.models.vit.vit_layers import ViTPatchingAndEmbedding
+
+    inputs = keras.Input((8, 8, 3))
+    x = ViTPatchingAndEmbedding((8, 8), (4, 4), 4, name="patches")(inputs)
+    mask = x[:, :, 0] > -9.0
+    x = DisentangledAttentionEncoder(5, 2, max_position_embeddings=9, bucket_size=4, name="disentangled")(
+        x, rel_embeddings=RelativeEmbedding(4, 4, name="rows")(x), padding_mask=mask)  # fmt: skip
+    x, _ = T5TransformerLayer(False, 4, 5, 3, 0.0, "relu", 1e-6, 2, use_relative_attention_bias=True, name="t5")(x)
+    x = SigLIPMultiHeadAttentionPooling(4, 5, 2, "gelu", name="pooled")(x)
+    return keras.Model(inputs, layers.Dense(2)(x), name="blocks")
+
+
+MODELS = {"images": images, "nested": nested, "sequences": sequences, "block": block, "blocks": blocks}
 
 
 def write_safetensors(path: Path, arrays: dict[str, np.ndarray]) -> None:
@@ -112,9 +130,11 @@ def predict(model: keras.Model, x: np.ndarray) -> np.ndarray:
     return np.asarray(model(parts if len(parts) > 1 else parts[0], training=False))
 
 
-def write() -> None:
+def write(names: list[str]) -> None:
     HERE.mkdir(exist_ok=True)
     for number, (name, make) in enumerate(MODELS.items()):
+        if names and name not in names:
+            continue
         keras.utils.set_random_seed(number)
         keras.utils.clear_session()
         model = make()
@@ -128,7 +148,8 @@ def write() -> None:
             model.get_layer("scaled").finalize_state()
         model.save(HERE / f"{name}.keras")
         write_safetensors(HERE / f"{name}.safetensors", {"x": x, "y": predict(model, x)})
-    write_bfloat()
+    if not names:
+        write_bfloat()
 
 
 def write_bfloat() -> None:
@@ -159,6 +180,7 @@ def check(folder: Path) -> int:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*")
     parser.add_argument("--check", type=Path, metavar="FOLDER")
     options = parser.parse_args()
-    sys.exit(check(options.check) if options.check else write())
+    sys.exit(check(options.check) if options.check else write(options.names))

@@ -295,7 +295,62 @@ GROUPS: list[tuple[str, tuple[int, ...], list[Callable[[keras.KerasTensor], kera
         kl.SimpleRNN(3, activation="softplus", return_sequences=True, go_backwards=True, name="simple"),
         lambda x: kl.GRU(3, activation="selu", name="masked")(kl.Masking(name="masking")(x * ops.cast(ops.greater(x[..., :1], 0.0), "float32"))),
         lambda x: kl.LSTM(2, recurrent_activation="hard_sigmoid", name="second")(x, initial_state=kl.LSTM(2, activation="mish", return_state=True, name="first")(x)[1:])]),
+    ("bent", VECTOR, [
+        lambda x: ops.gelu(2.0 * x), lambda x: ops.gelu(3.0 * x, approximate=False), lambda x: ops.selu(x), lambda x: ops.hard_sigmoid(4.0 * x),
+        lambda x: ops.hard_silu(4.0 * x), lambda x: ops.hard_tanh(2.0 * x), lambda x: ops.tanh_shrink(2.0 * x)]),
+    ("hub_relative", ROW, [
+        lambda x: disentangled("disentangled")(x, rel_embeddings=relative(x, "rows"), padding_mask=mask_of(x)),
+        lambda x: disentangled("masked", activation="gelu")(x, rel_embeddings=relative(x, "other_rows"), padding_mask=late_mask_of(x)),
+        lambda x: t5_stacks(x)]),
+    ("hub_encoders", ROW, [
+        lambda x: models("whisper.whisper_encoder.WhisperEncoder")(6, 2, activation="gelu", normalize_first=True, name="whisper")(models("whisper.whisper_backbone.Padder")(name="padder")(x)),
+        lambda x: models("whisper.whisper_decoder.WhisperDecoder")(5, 2, normalize_first=True, name="whisper_decoder")(x, x[:, 1:5] * 0.5, decoder_padding_mask=mask_of(x)),
+        lambda x: hub().TransformerDecoder(5, 2, name="open")(x, use_causal_mask=False),
+        lambda x: models("clip.clip_layers.CLIPEncoderLayer")(4, 2, 6, name="clip")(x),
+        lambda x: models("siglip.siglip_layers.SigLIPEncoderLayer")(4, 2, 5, use_causal_mask=True, name="siglip")(x),
+        lambda x: models("siglip.siglip_layers.SigLIPMultiHeadAttentionPooling")(4, 6, 2, "gelu_approximate", name="pooled")(x),
+        lambda x: qwen3(x), lambda x: models("qwen3.qwen3_layernorm.Qwen3LayerNorm")(name="qwen3_norm")(x)]),
+    ("hub_convolutions", (6, 6, 4), [
+        lambda x: models("siglip.siglip_layers.SigLIPVisionEmbedding")(5, 3, 6, name="siglip_patches")(x),
+        lambda x: models("mobilenet.mobilenet_backbone.DepthwiseConvBlock")(4, 3, stride=2, squeeze_excite_ratio=0.5, name="by_channel")(x),
+        lambda x: models("mobilenet.mobilenet_backbone.InvertedResidualBlock")(8, 4, 4, 3, 1, None, "relu", 1, name="inverted")(x),
+        lambda x: models("mobilenet.mobilenet_backbone.ConvBnActBlock")(5, "relu6", name="pointwise")(x),
+        lambda x: models("efficientnet.fusedmbconv.FusedMBConvBlock")(4, 4, 2, se_ratio=0.25, dropout=0.0, name="fused_")(x),
+        lambda x: models("efficientnet.mbconv.MBConvBlock")(4, 3, 2, strides=2, se_ratio=0.5, name="mbconv_")(x),
+        lambda x: models("efficientnet.mbconv.MBConvBlock")(4, 4, name="narrow_", dropout=0.0)(x),
+        lambda x: models("efficientnet.cba.CBABlock")(4, 4, dropout=0.0, name="cba_")(x)]),
 ]  # fmt: skip
+
+
+def disentangled(name: str, **options) -> kl.Layer:
+    return models("deberta_v3.disentangled_attention_encoder.DisentangledAttentionEncoder")(6, 2, max_position_embeddings=9, bucket_size=4, name=name, **options)
+
+
+def relative(x: keras.KerasTensor, name: str) -> keras.KerasTensor:
+    return models("deberta_v3.relative_embedding.RelativeEmbedding")(4, 4, name=name)(x)
+
+
+def t5(name: str, first: bool, decoder: bool = False, gated: bool = False) -> kl.Layer:
+    return models("t5.t5_transformer_layer.T5TransformerLayer")(
+        is_decoder=decoder, hidden_dim=4, intermediate_dim=6, key_value_dim=3, dropout=0.0, activation="gelu" if gated else "relu", layer_norm_epsilon=1e-6,
+        num_heads=2, use_gated_activation=gated, use_relative_attention_bias=first, name=name)  # fmt: skip
+
+
+def t5_stacks(x: keras.KerasTensor) -> keras.KerasTensor:
+    """Two layers that encode and two that decode, of which the second have the first's biases."""
+    mask = ops.expand_dims(late_mask_of(x), 1)
+    y, bias = t5("encoder_0", True)(x, attention_mask=mask, use_causal_mask=False)
+    y, _ = t5("encoder_1", False, gated=True)(y, attention_mask=mask, position_bias=bias, use_causal_mask=False)
+    z, bias = t5("decoder_0", True, True, True)(x * x, encoder_hidden_states=y, encoder_attention_mask=mask, attention_mask=ops.expand_dims(mask_of(x), 1), use_causal_mask=True)
+    z, _ = t5("decoder_1", False, True)(z, position_bias=bias, encoder_hidden_states=y, encoder_attention_mask=mask, use_causal_mask=True)
+    return models("t5.t5_layer_norm.T5LayerNorm")(name="t5_norm")(z)
+
+
+def qwen3(x: keras.KerasTensor) -> keras.KerasTensor:
+    made = models("qwen3.qwen3_decoder.Qwen3TransformerDecoder")(6, 2, 1, 4, rope_scaling_factor=2.0, name="qwen3")
+    told = made.get_config
+    made.get_config = lambda: {**told(), "head_dim": 4}  # its configuration leaves it out
+    return made(x, decoder_padding_mask=late_mask_of(x))
 
 
 def chosen(x, name):

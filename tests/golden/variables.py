@@ -9,6 +9,9 @@ import numpy as np
 from keras import layers as kl
 
 
+ROWS = ("class_token", "distillation_token", "position_embedding", "rel_embedding", "probe")  # layers of Clique
+
+
 def names_of(model: keras.Model, models: str = "") -> dict[int, str]:
     """By id of a variable, Clique's name: what is within another layer or model has that in front, with a dot."""
     names = {}
@@ -20,17 +23,26 @@ def names_of(model: keras.Model, models: str = "") -> dict[int, str]:
 def names_within(layer: kl.Layer, name: str) -> dict[int, str]:
     if isinstance(layer, keras.Model):
         return names_of(layer, name + ".")
-    rows = ("class_token", "distillation_token", "position_embedding")
-    names = {id(v): f"{name}.{v.name}/embeddings" if v.name in rows else f"{name}/{own_name(layer, v)}"
-             for v in layer._trainable_variables + layer._non_trainable_variables}
+    names = {}
+    for v in layer._trainable_variables + layer._non_trainable_variables:
+        own = own_name(layer, v)
+        names[id(v)] = f"{name}.{own}/embeddings" if own in ROWS else f"{name}/{own}"
     for inner in layer._layers:
         if inner is getattr(layer, "cell", None):
             names |= {id(v): f"{name}/{v.name}" for v in inner.variables}
         elif isinstance(layer, kl.MultiHeadAttention):
             names |= {id(v): f"{name}/{inner.name}/{v.name}" for v in inner.variables}
         else:
-            names |= names_within(inner, f"{name}.{inner.name}")
+            names |= names_within(inner, f"{name}.{inner_name(layer, inner)}")
     return names
+
+
+def inner_name(layer: kl.Layer, inner: kl.Layer) -> str:
+    """Of a layer that its layer of keras_hub left without a name, as T5's norms, the member's name."""
+    made = keras.src.utils.naming.to_snake_case(type(inner).__name__)
+    if not type(layer).__module__.startswith("keras_hub") or inner.name.rstrip("_0123456789") != made.rstrip("_0123456789"):
+        return inner.name
+    return next((k for k, v in vars(layer).items() if v is inner), inner.name)
 
 
 def own_name(layer: kl.Layer, variable: keras.Variable) -> str:

@@ -238,6 +238,31 @@ ACTIVATION(silu, "Silu", "silu", CLQ_SILU);
 ACTIVATION(softplus, "Softplus", "softplus", CLQ_SOFTPLUS);
 ACTIVATION(softsign, "Softsign", "softsign", CLQ_SOFTSIGN);
 ACTIVATION(log_sigmoid, "LogSigmoid", "log_sigmoid", CLQ_LOG_SIGMOID);
+ACTIVATION(selu, "Selu", "selu", CLQ_SELU);
+ACTIVATION(hard_sigmoid, "HardSigmoid", "hard_sigmoid", CLQ_HARD_SIGMOID);
+ACTIVATION(hard_silu, "HardSilu", "hard_silu", CLQ_HARD_SILU);
+ACTIVATION(hard_tanh, "HardTanh", "hard_tanh", CLQ_HARD_TANH);
+ACTIVATION(tanh_shrink, "TanhShrink", "tanh_shrink", CLQ_TANH_SHRINK);
+
+typedef struct gelu_config {
+    bool exact;
+} gelu_config;
+static const clq_attribute gelu_attributes[] = {
+    {CLQ_LAYER_ATTRIBUTE("approximate", CLQ_ATTRIBUTE_OPPOSITE, gelu_config, exact)},
+};
+static clq_id expand_gelu(clq_expansion *e, const clq_id *x) {
+    const gelu_config *config = e->layer->config;
+    return clq_expand_activation(e, config->exact ? CLQ_GELU : CLQ_GELU_APPROXIMATE, x[0]);
+}
+const clq_layer_kind clq_layer_op_gelu = {.type = "Gelu",
+                                          .stem = "gelu",
+                                          .module = NN,
+                                          .inputs = {1, 1},
+                                          CLQ_LAYER_CONFIG(gelu_config, gelu_attributes),
+                                          .takes_scalars = true,
+                                          .by_token = clq_layer_is_by_token,
+                                          .infer = clq_layer_keep_shape,
+                                          .expand = expand_gelu};
 
 /* ---- over axes that lie side by side: sums, means, largest and smallest ---- */
 

@@ -7,6 +7,7 @@ enum { QUERY_KERNEL, QUERY_BIAS, KEY_KERNEL, KEY_BIAS, VALUE_KERNEL, VALUE_BIAS,
 
 typedef struct attention_config {
     clq_attention_config all;
+    bool no_key_bias;
     size_t query_mask, value_mask, key_mask, mask; /* numbers of inputs, from 1 on; 0: none */
 } attention_config;
 static const clq_attribute attributes[] = {
@@ -16,6 +17,7 @@ static const clq_attribute attributes[] = {
     {CLQ_LAYER_ATTRIBUTE("output_shape", CLQ_ATTRIBUTE_SIZES, attention_config, all.output)},
     {CLQ_LAYER_ATTRIBUTE("dropout", CLQ_ATTRIBUTE_NUMBER, attention_config, all.dropout), .most = 1, .below = true},
     {CLQ_LAYER_ATTRIBUTE("use_bias", CLQ_ATTRIBUTE_OPPOSITE, attention_config, all.no_bias)},
+    {CLQ_LAYER_ATTRIBUTE("no_key_bias", CLQ_ATTRIBUTE_FLAG, attention_config, no_key_bias), .own = true},
     {CLQ_LAYER_ATTRIBUTE("attention_axes", CLQ_ATTRIBUTE_AXES, attention_config, all.axes)},
     {CLQ_LAYER_ATTRIBUTE("seed", CLQ_ATTRIBUTE_SEED, attention_config, all.seed)},
     {CLQ_LAYER_ATTRIBUTE("use_causal_mask", CLQ_ATTRIBUTE_KEYWORD_FLAG, attention_config, all.causal)},
@@ -143,7 +145,7 @@ static clq_status declare_part(clq_model *model, clq_layer *layer, const char *c
     of_kernel.what = names[0];
     of_bias.what = names[1];
     CLQ_TRY(clq_model_declare_variable(model, layer, number, kernel, &of_kernel));
-    if (config->no_bias) return CLQ_OK;
+    if (config->no_bias || (number == KEY_KERNEL && config_of(layer)->no_key_bias)) return CLQ_OK;
     return clq_model_declare_variable(model, layer, number + 1, bias, &of_bias);
 }
 

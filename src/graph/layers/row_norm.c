@@ -5,13 +5,12 @@
 
 enum { GAMMA, BETA };
 
-static const clq_variable_kind gamma_kind = {.what = "gamma",
-                                             .initialiser = {.kind = CLQ_INITIALISER_CONSTANT, .value = 1}},
-                               scale_kind = {.what = "scale",
-                                             .initialiser = {.kind = CLQ_INITIALISER_CONSTANT, .value = 1}},
-                               more_kind = {.what = "scale", .initialiser = {.kind = CLQ_INITIALISER_CONSTANT}},
-                               beta_kind = {
-                                   .what = "beta", .initialiser = {.kind = CLQ_INITIALISER_CONSTANT}, .is_bias = true};
+static const clq_variable_kind
+    gamma_kind = {.what = "gamma", .initialiser = {.kind = CLQ_INITIALISER_CONSTANT, .value = 1}},
+    scale_kind = {.what = "scale", .initialiser = {.kind = CLQ_INITIALISER_CONSTANT, .value = 1}},
+    weight_kind = {.what = "weight", .initialiser = {.kind = CLQ_INITIALISER_CONSTANT, .value = 1}},
+    more_kind = {.what = "scale", .initialiser = {.kind = CLQ_INITIALISER_CONSTANT}},
+    beta_kind = {.what = "beta", .initialiser = {.kind = CLQ_INITIALISER_CONSTANT}, .is_bias = true};
 
 static const clq_attribute layer_attributes[] = {
     {CLQ_LAYER_ATTRIBUTE("axis", CLQ_ATTRIBUTE_AXES, clq_row_norm_config, axes)},
@@ -117,7 +116,10 @@ static clq_status declare(clq_model *model, clq_layer *layer, const clq_model_te
     clq_row_norm_problem problem;
     clq_shape shape;
     CLQ_TRY(find_problem(layer, clq_model_input_of(model, y, 0), &problem, &shape));
-    const clq_variable_kind *scale = is_from_one(layer) ? &more_kind : is_rms(layer) ? &scale_kind : &gamma_kind;
+    const clq_variable_kind *scale = is_from_one(layer)                  ? &more_kind
+                                     : layer->kind == &clq_layer_t5_norm ? &weight_kind
+                                     : is_rms(layer)                     ? &scale_kind
+                                                                         : &gamma_kind;
     const clq_variable_kind gamma = clq_variable_kind_by(scale, &config->gamma_initialiser),
                             beta = clq_variable_kind_by(&beta_kind, &config->beta_initialiser);
     if (!config->no_scale) CLQ_TRY(clq_model_declare_variable(model, layer, GAMMA, shape, &gamma));
@@ -202,6 +204,8 @@ HUB_KIND(clq_layer_llama_norm, "LlamaLayerNorm", "llama_layer_norm", "llama.llam
 HUB_KIND(clq_layer_mistral_norm, "MistralLayerNormalization", "mistral_layer_normalization",
          "mistral.mistral_layer_norm");
 HUB_KIND(clq_layer_qwen_norm, "QwenLayerNorm", "qwen_layer_norm", "qwen.qwen_layernorm");
+HUB_KIND(clq_layer_qwen3_norm, "Qwen3LayerNorm", "qwen3_layer_norm", "qwen3.qwen3_layernorm");
+HUB_KIND(clq_layer_t5_norm, "T5LayerNorm", "t5_layer_norm", "t5.t5_layer_norm");
 HUB_KIND(clq_layer_phi3_norm, "Phi3LayerNorm", "phi3_layer_norm", "phi3.phi3_layernorm");
 HUB_KIND(clq_layer_gemma_norm, "RMSNormalization", "gemma_rms_normalization", "gemma.rms_normalization");
 HUB_KIND(clq_layer_gemma3_norm, "RMSNormalization", "gemma3_rms_normalization", "gemma3.gemma3_layers");

@@ -1,0 +1,139 @@
+/* Blocks of keras_hub in model files: what each is refused for, in words that say what to do, and what its calls may
+ * say. What blocks compute is held against Keras in test_single_layers.c. */
+#include "interop/interop.h"
+#include "support/check.h"
+#include "support/files.h"
+
+#define MODELS "keras_hub.src.models."
+#define X "{\"class_name\": \"__keras_tensor__\", \"config\": {\"keras_history\": [\"x\", 0, 0]}}"
+#define Z "{\"class_name\": \"__keras_tensor__\", \"config\": {\"keras_history\": [\"z\", 0, 0]}}"
+#define T5_KEYS                                                                                                        \
+    "\"num_heads\": 2, \"key_value_dim\": 3, \"intermediate_dim\": 5, \"hidden_dim\": 4, \"layer_norm_epsilon\": "     \
+    "1e-6, "
+#define MBCONV_KEYS "\"input_filters\": 4, \"output_filters\": 4, \"activation\": \"swish\""
+
+typedef struct hub_case {
+    const char *shape, *module, *class_name, *config, *arguments, *keywords;
+    const char *says; /* NULL: it is read */
+} hub_case;
+
+/* A model of inputs x and z, of the same shape, and the block. */
+static clq_status read_case(const hub_case *c, clq_model **model) {
+    char *text = clq_strprintf(
+        "{\"module\": \"keras.src.models.functional\", \"class_name\": \"Functional\", \"config\": {\"name\": \"m\", "
+        "\"layers\": [{\"module\": \"keras.layers\", \"class_name\": \"InputLayer\", \"name\": \"x\", \"config\": "
+        "{\"name\": \"x\", \"batch_shape\": %s}, \"inbound_nodes\": []}, {\"module\": \"keras.layers\", "
+        "\"class_name\": \"InputLayer\", \"name\": \"z\", \"config\": {\"name\": \"z\", \"batch_shape\": %s}, "
+        "\"inbound_nodes\": []}, {\"module\": \"" MODELS "%s\", \"class_name\": \"%s\", \"name\": \"y\", \"config\": "
+        "{\"name\": \"y\", %s}, \"inbound_nodes\": [{\"args\": [%s], \"kwargs\": {%s}}]}, {\"module\": "
+        "\"keras.layers\", \"class_name\": \"Flatten\", \"name\": \"f\", \"config\": {\"name\": \"f\"}, "
+        "\"inbound_nodes\": [{\"args\": [" Z "], \"kwargs\": {}}]}], \"input_layers\": [[\"x\", 0, 0], [\"z\", 0, 0]], "
+        "\"output_layers\": [[\"y\", 0, 0], [\"f\", 0, 0]]}}",
+        c->shape, c->shape, c->module, c->class_name, c->config, c->arguments, c->keywords);
+    assert_non_null(text);
+    const clq_status status = clq_model_read_keras_json(files_put("hub.json", text, strlen(text)), model);
+    clq_free(text);
+    return status;
+}
+
+static void blocks_say_what_is_wrong(void **state) {
+    static const char t5[] = "t5.t5_transformer_layer", qwen3[] = "qwen3.qwen3_decoder",
+                      siglip[] = "siglip.siglip_layers", deberta[] = "deberta_v3.disentangled_attention_encoder",
+                      mobile[] = "mobilenet.mobilenet_backbone", mbconv[] = "efficientnet.mbconv";
+    static const hub_case cases[] = {
+        {"[null, 3, 4]", qwen3, "Qwen3TransformerDecoder",
+         "\"intermediate_dim\": 4, \"num_query_heads\": 2, \"num_key_value_heads\": 1", X, "",
+         "config.head_dim: keras_hub leaves it out of its files, and has no default: add it"},
+        {"[null, 3, 4]", qwen3, "Qwen3TransformerDecoder",
+         "\"intermediate_dim\": 4, \"num_query_heads\": 2, \"num_key_value_heads\": 1, \"head_dim\": 6", X, "", NULL},
+        {"[null, 3, 4]", qwen3, "Qwen3TransformerDecoder",
+         "\"intermediate_dim\": 4, \"num_query_heads\": 2, \"num_key_value_heads\": 1, \"head_dim\": 6, "
+         "\"rope_scaling_factor\": 0",
+         X, "", "rope_scaling_factor: should be"},
+        {"[null, 3, 4]", t5, "T5TransformerLayer", T5_KEYS "\"use_relative_attention_bias\": true", X,
+         "\"use_causal_mask\": true, \"position_bias\": null", NULL},
+        {"[null, 3, 4]", t5, "T5TransformerLayer", T5_KEYS "\"use_relative_attention_bias\": true", X,
+         "\"use_causal_mask\": 1", "kwargs.use_causal_mask is not supported"},
+        {"[null, 3, 4]", t5, "T5TransformerLayer", T5_KEYS "\"use_relative_attention_bias\": true", X,
+         "\"self_attention_cache\": true", "kwargs.self_attention_cache is not supported"},
+        {"[null, 3, 4]", t5, "T5TransformerLayer", T5_KEYS "\"use_relative_attention_bias\": false", X, "",
+         "false is supported for calls with a position_bias alone"},
+        {"[null, 3, 4]", t5, "T5TransformerLayer", T5_KEYS "\"is_decoder\": true", X, "",
+         "is_decoder: true needs encoder_hidden_states"},
+        {"[null, 3, 4]", t5, "T5TransformerLayer", T5_KEYS "\"use_relative_attention_bias\": true", X,
+         "\"encoder_hidden_states\": " Z, "is_decoder: false takes none of these"},
+        {"[null, 3, 5]", t5, "T5TransformerLayer", T5_KEYS "\"use_relative_attention_bias\": true", X, "",
+         "hidden_dim: 4 should be its input's channels, 5"},
+        {"[null, 3, 4]", t5, "T5TransformerLayer", T5_KEYS "\"num_buckets\": 3", X, "",
+         "config.num_buckets is not supported"},
+        {"[null, 4, 4]", deberta, "DisentangledAttentionEncoder",
+         "\"intermediate_dim\": 4, \"num_heads\": 2, \"bucket_size\": 2, \"max_position_embeddings\": 9", X,
+         "\"rel_embeddings\": " Z, NULL},
+        {"[null, 4, 4]", deberta, "DisentangledAttentionEncoder",
+         "\"intermediate_dim\": 4, \"num_heads\": 2, \"bucket_size\": 3, \"max_position_embeddings\": 9", X,
+         "\"rel_embeddings\": " Z, "bucket_size: rel_embeddings should be (6, 4)"},
+        {"[null, 4, 4]", deberta, "DisentangledAttentionEncoder",
+         "\"intermediate_dim\": 4, \"num_heads\": 2, \"bucket_size\": 2, \"max_position_embeddings\": 2", X,
+         "\"rel_embeddings\": " Z, "2 places for 4 rows are not supported: they should be more than 2"},
+        {"[null, 4, 4]", deberta, "DisentangledAttentionEncoder",
+         "\"intermediate_dim\": 4, \"num_heads\": 2, \"bucket_size\": 2", X, "", "rel_embeddings should be (4, 4)"},
+        {"[null, 3, 4]", siglip, "SigLIPEncoderLayer", "\"hidden_dim\": 8, \"num_heads\": 2, \"intermediate_dim\": 4",
+         X, "", "hidden_dim: 8 should be its input's channels, 4"},
+        {"[null, 3, 4]", siglip, "SigLIPEncoderLayer",
+         "\"hidden_dim\": 4, \"num_heads\": 2, \"intermediate_dim\": 4, \"intermediate_activation\": \"glu\"", X, "",
+         "activation: 'glu' is not supported"},
+        {"[null, 8, 8, 3]", siglip, "SigLIPVisionEmbedding", "\"hidden_dim\": 4, \"patch_size\": 9, \"image_size\": 8",
+         X, "", "patch_size: should be 1 to image_size"},
+        {"[null, 8, 8, 3]", siglip, "SigLIPVisionEmbedding", "\"hidden_dim\": 4, \"patch_size\": 4, \"image_size\": 12",
+         X, "", "(4, 4) and (9, 4) do not broadcast"},
+        {"[null, 3]", siglip, "SigLIPTextEmbedding",
+         "\"vocabulary_size\": 4, \"sequence_length\": 3, \"embedding_dim\": 4, \"mask_zero\": true", X, "",
+         "mask_zero: true is not supported"},
+        {"[null, 4, 4, 4]", mobile, "ConvBnActBlock", "\"filter\": 4", X, "", "config.activation: is missing"},
+        {"[null, 4, 4, 4]", mobile, "DepthwiseConvBlock",
+         "\"infilters\": 4, \"filters\": 4, \"squeeze_excite_ratio\": -1", X, "",
+         "squeeze_excite_ratio: should be above 0"},
+        {"[null, 4, 4]", mobile, "ConvBnActBlock", "\"filter\": 4, \"activation\": \"relu\"", X, "",
+         "it takes images (height, width, channels), not 2 axes"},
+        {"[null, 4, 4, 4]", mbconv, "MBConvBlock", MBCONV_KEYS, X, "", NULL},
+        {"[null, 4, 4, 4]", mbconv, "MBConvBlock", MBCONV_KEYS ", \"data_format\": \"channels_first\"", X, "",
+         "data_format: only channels_last is supported"},
+        {"[null, 4, 4, 5]", mbconv, "MBConvBlock", MBCONV_KEYS, X, "", "input_filters: should be its input's channels"},
+    };
+    (void)state;
+    for (size_t i = 0; i < CLQ_COUNT_OF(cases); i++) {
+        clq_model *model;
+        const clq_status status = read_case(&cases[i], &model);
+        if (status == CLQ_OK) clq_model_destroy(model);
+        if (cases[i].says && status == CLQ_OK) fail_msg("case %zu was read", i);
+        if (cases[i].says) expect_text(clq_error_detail(), cases[i].says);
+        if (!cases[i].says && status != CLQ_OK) fail_msg("case %zu: %s", i, clq_error_detail());
+    }
+}
+
+/* Calls of a block may say true or false; a second call has to say the same. */
+static void calls_say_the_same(void **state) {
+    static const char twice[] = X "], \"kwargs\": {\"use_causal_mask\": false}}, {\"args\": [" Z;
+    static const char block[] = "\"intermediate_dim\": 4, \"num_heads\": 2";
+    const struct {
+        const char *second, *says;
+    } cases[] = {{"\"use_causal_mask\": false", NULL},
+                 {"", "calls with other keywords than the first"},
+                 {"\"use_causal_mask\": true", "calls with other keywords than the first"}};
+    (void)state;
+    for (size_t i = 0; i < CLQ_COUNT_OF(cases); i++) {
+        const hub_case c = {"[null, 3, 4]", "whisper.whisper_decoder", "WhisperDecoder", block,
+                            twice,          cases[i].second,           cases[i].says};
+        clq_model *model;
+        const clq_status status = read_case(&c, &model);
+        if (status == CLQ_OK) clq_model_destroy(model);
+        if (cases[i].says) expect_text(clq_error_detail(), cases[i].says);
+        if ((status == CLQ_OK) != (cases[i].says == NULL)) fail_msg("case %zu: %s", i, clq_error_detail());
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(blocks_say_what_is_wrong),
+                                       cmocka_unit_test(calls_say_the_same)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
