@@ -462,7 +462,8 @@ CLQ_API clq_status clq_model_builtin(const char *name, clq_model **out);
  * sample of rank 2 is an image of one channel. If the model takes images and a sample is neither, it stays as
  * clq_model_builtin has it. input of rank 0, classes 0: not known. */
 CLQ_API clq_status clq_model_builtin_for(const char *name, clq_shape input, size_t classes, clq_model **out);
-/* A model.to_json() file of Keras 3 or 2: Sequential or Functional. An attribute that training here
+/* A model.to_json() file of Keras 3 or 2: Sequential or Functional, or a backbone of keras_hub by its class name and
+ * hyper-parameters, whose inputs have open sizes. An attribute that training here
  * would not honour is refused by its path in the file. Errors: NOT_FOUND, READ, FORMAT (malformed), UNSUPPORTED (what
  * Keras may read and this does not, yet), MEMORY. */
 CLQ_API clq_status clq_model_read_keras_json(const char *path, clq_model **out);

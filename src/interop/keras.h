@@ -131,8 +131,19 @@ typedef struct clq_keras_block_use {
  * whose mask its output has, if it has one. The caller's. path: the block, for messages. */
 clq_status clq_keras_write_block(json_t *layer, const char *path, const clq_keras_block_use *use, json_t **out);
 
-/* Adds all layers of a Functional model's config and finishes the model. */
-clq_status clq_keras_read_functional(clq_model *model, const clq_keras_sizes *sizes, json_t *config);
+/* FORMAT or UNSUPPORTED unless type and `trainable` of a layer that is written as others are as they may be. */
+clq_status clq_keras_check_common(json_t *config, const char *path);
+
+/* ---- keras_hub's backbones by class name and hyper-parameters (keras_backbones.c) ---- */
+
+bool clq_keras_is_backbone(json_t *root);
+const char *clq_keras_backbone_class(size_t i); /* of all backbones; NULL: there are no more */
+/* The config of a Functional model that does the same; the caller's. Errors: FORMAT, UNSUPPORTED, MEMORY. */
+clq_status clq_keras_write_backbone(json_t *root, json_t **out);
+
+/* Adds all layers of a Functional model's config and finishes the model. written: no file has the config as it is, so
+ * that files of weights have its layers by their names. */
+clq_status clq_keras_read_functional(clq_model *model, const clq_keras_sizes *sizes, json_t *config, bool written);
 /* The same of a Sequential model's layers. config: an object, or as early versions had it NULL. given: what the first
  * one reads, unless that is an InputLayer. */
 clq_status clq_keras_read_sequential(clq_model *model, const clq_keras_sizes *sizes, json_t *config, json_t *layers,

@@ -240,7 +240,7 @@ bool clq_keras_block_same_flags(json_t *layer, json_t *a, json_t *b) {
 const char *clq_keras_block_class(size_t i) { return row_at(i) ? row_at(i)->class_name : NULL; }
 
 /* Its layers compute in float32, as all others do. */
-static clq_status check_common(json_t *config, const char *path) {
+clq_status clq_keras_check_common(json_t *config, const char *path) {
     json_t *dtype = json_object_get(config, "dtype"), *trainable = json_object_get(config, "trainable");
     if (json_is_object(dtype)) dtype = json_object_get(json_object_get(dtype, "config"), "name");
     const char *name = json_string_value(dtype);
@@ -291,7 +291,7 @@ clq_status clq_keras_write_block(json_t *layer, const char *path, const clq_kera
     *out = NULL;
     if (!w.layers) return clq_fail(CLQ_MEMORY, "%s: out of memory", path);
     w.status = check_keys(row, w.config, path);
-    if (w.status == CLQ_OK) w.status = check_common(w.config, path);
+    if (w.status == CLQ_OK) w.status = clq_keras_check_common(w.config, path);
     const char *const *outputs = w.status == CLQ_OK ? row->write(&w) : NULL;
     if (w.status == CLQ_OK && outputs) {
         *out = finish(&w, row, outputs);

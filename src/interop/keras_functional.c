@@ -411,10 +411,11 @@ static clq_status call_model(clq_keras_graph *f, clq_keras_node *n, const clq_te
 
 /* ---- the whole ---- */
 
-clq_status clq_keras_read_functional(clq_model *model, const clq_keras_sizes *sizes, json_t *config) {
+clq_status clq_keras_read_functional(clq_model *model, const clq_keras_sizes *sizes, json_t *config, bool written) {
     uint32_t calls = 0;
     clq_keras_graph f = {
         .model = model, .calls = &calls, .frozen = is_frozen(config), .layers = json_object_get(config, "layers")};
+    if (written) f.own_config = json_incref(config);
     clq_status status = open_functional(&f);
     if (status == CLQ_OK) status = add_inputs(&f, sizes, config);
     if (status == CLQ_OK) status = add_nodes(&f);

@@ -13,6 +13,7 @@ typedef struct rotary_decoder {
     bool wide;              /* its files should have head_dim, and Keras writes them without */
     bool scaled;            /* rope_scaling_factor stretches the positions */
     const char *window;     /* key of the sliding window; NULL: it has none */
+    const char *windowed;   /* key that says whether it has that; NULL: it has */
     long window_by_default; /* without the key; 0: none */
 } rotary_decoder;
 
@@ -66,6 +67,8 @@ static const char *const *write_rotary(clq_block_writer *w, const rotary_decoder
     const char *mask = clq_block_add_mask(w, "decoder_padding_mask");
     json_t *config = json_object();
     if (kind->window && !clq_block_value_of(w, kind->window)) window = (size_t)kind->window_by_default;
+    if (kind->windowed && !clq_block_flag(w, kind->windowed, false)) window = 0;
+    if (window >= clq_block_shape_of(w, 0)->dims[0]) window = 0; /* it is as far as any token is */
     if (window) (void)json_object_set_new(config, "sliding_window", json_integer((json_int_t)window));
     clq_block_add_attended(w, config, mask, "query_turned", "key_turned", names[VALUE]);
     clq_block_add_dropout(w, "attended_dropout", dropout, "attended");
@@ -97,8 +100,14 @@ static const char *const *write_rotary(clq_block_writer *w, const rotary_decoder
 static const rotary_decoder llama = {LLAMA_NAMES},
                             mistral = {LLAMA_NAMES, .window = "sliding_window", .window_by_default = 512,
                                        .scaled = true},
-                            qwen = {LLAMA_NAMES, .biased = true, .scaled = true},
-                            qwen3 = {LLAMA_NAMES, .normed = true, .wide = true, .scaled = true},
+                            qwen = {LLAMA_NAMES,
+                                    .biased = true,
+                                    .scaled = true,
+                                    .window = "sliding_window_size",
+                                    .window_by_default = 4096,
+                                    .windowed = "use_sliding_window_attention"},
+                            qwen3 = {LLAMA_NAMES, .normed = true, .wide = true, .scaled = true,
+                                     .window = "sliding_window_size"},
                             phi = {.attention = "attention",
                                    .norm = "pre_attention_layernorm",
                                    .feedforward_norm = "post_attention_layernorm",
@@ -110,7 +119,8 @@ static const rotary_decoder llama = {LLAMA_NAMES},
 #define LLAMA_KEYS ROTARY_KEYS " rope_position_scaling_factor"
 #define MISTRAL_KEYS                                                                                                   \
     ROTARY_KEYS " sliding_window head_dim rope_type beta_fast beta_slow original_max_position_embeddings"
-#define QWEN3_KEYS ROTARY_KEYS " head_dim"
+#define QWEN_KEYS ROTARY_KEYS " use_sliding_window_attention sliding_window_size"
+#define QWEN3_KEYS ROTARY_KEYS " head_dim sliding_window_size"
 #define PHI_KEYS ROTARY_KEYS " hidden_dim max_sequence_length pretraining_sequence_length"
 static const char *const *write_llama(clq_block_writer *w) { return write_rotary(w, &llama); }
 static const char *const *write_mistral(clq_block_writer *w) { return write_rotary(w, &mistral); }
@@ -125,7 +135,7 @@ const clq_block_row clq_hub_rotary[] = {
     CLQ_BLOCK_ROW(MODELS "llama.llama_decoder", "LlamaTransformerDecoder", rotary_names, LLAMA_KEYS, write_llama),
     CLQ_BLOCK_ROW(MODELS "mistral.mistral_transformer_decoder", "MistralTransformerDecoder", rotary_names, MISTRAL_KEYS,
                   write_mistral),
-    CLQ_BLOCK_ROW(MODELS "qwen.qwen_decoder", "QwenTransformerDecoder", rotary_names, ROTARY_KEYS, write_qwen),
+    CLQ_BLOCK_ROW(MODELS "qwen.qwen_decoder", "QwenTransformerDecoder", rotary_names, QWEN_KEYS, write_qwen),
     CLQ_BLOCK_ROW(MODELS "qwen3.qwen3_decoder", "Qwen3TransformerDecoder", rotary_names, QWEN3_KEYS, write_qwen3),
     CLQ_BLOCK_ROW(MODELS "phi3.phi3_decoder", "Phi3Decoder", rotary_names, PHI_KEYS, write_phi),
     CLQ_BLOCK_END,

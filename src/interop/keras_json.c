@@ -79,6 +79,24 @@ static clq_status read_sequential(clq_model *model, const clq_keras_sizes *sizes
 
 /* ---- the file ---- */
 
+static clq_status read_backbone(clq_model *model, const clq_keras_sizes *sizes, json_t *root) {
+    json_t *config;
+    CLQ_TRY(clq_keras_write_backbone(root, &config));
+    const clq_status status = clq_keras_read_functional(model, sizes, config, true);
+    json_decref(config);
+    return status;
+}
+
+static clq_status refuse_class(const char *class_name) {
+    clq_text known = {0};
+    for (size_t i = 0; clq_keras_backbone_class(i); i++) clq_text_add(&known, ", %s", clq_keras_backbone_class(i));
+    const clq_status status =
+        clq_fail(CLQ_UNSUPPORTED, "class_name: '%.60s' is not supported; there are Sequential, Functional%s",
+                 class_name, known.data ? known.data : "");
+    clq_free(known.data);
+    return status;
+}
+
 static clq_status build(json_t *root, const clq_keras_sizes *sizes, clq_model *model) {
     json_t *config = json_object_get(root, "config");
     const char *class_name = clq_keras_class(root);
@@ -87,9 +105,9 @@ static clq_status build(json_t *root, const clq_keras_sizes *sizes, clq_model *m
         return clq_fail(CLQ_FORMAT, "config is missing: is this the text of model.to_json()?");
     if (sequential) return read_sequential(model, sizes, config);
     if (strcmp(class_name, "Functional") == 0 || strcmp(class_name, "Model") == 0) /* the second: early Keras 2 */
-        return clq_keras_read_functional(model, sizes, config);
-    return clq_fail(CLQ_UNSUPPORTED, "class_name: '%.60s' is not supported; there are Sequential and Functional",
-                    class_name);
+        return clq_keras_read_functional(model, sizes, config, false);
+    if (clq_keras_is_backbone(root)) return read_backbone(model, sizes, root);
+    return refuse_class(class_name);
 }
 
 clq_status clq_keras_read_text(const char *text, size_t bytes, const clq_keras_sizes *given, const char *path,

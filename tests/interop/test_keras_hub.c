@@ -74,7 +74,7 @@ static void blocks_say_what_is_wrong(void **state) {
          "\"rel_embeddings\": " Z, "bucket_size: rel_embeddings should be (6, 4)"},
         {"[null, 4, 4]", deberta, "DisentangledAttentionEncoder",
          "\"intermediate_dim\": 4, \"num_heads\": 2, \"bucket_size\": 2, \"max_position_embeddings\": 2", X,
-         "\"rel_embeddings\": " Z, "2 places for 4 rows are not supported: they should be more than 2"},
+         "\"rel_embeddings\": " Z, "2 places for 4 rows are supported for at most 2 tokens, not 4"},
         {"[null, 4, 4]", deberta, "DisentangledAttentionEncoder",
          "\"intermediate_dim\": 4, \"num_heads\": 2, \"bucket_size\": 2", X, "", "rel_embeddings should be (4, 4)"},
         {"[null, 3, 4]", siglip, "SigLIPEncoderLayer", "\"hidden_dim\": 8, \"num_heads\": 2, \"intermediate_dim\": 4",
@@ -132,8 +132,73 @@ static void calls_say_the_same(void **state) {
     }
 }
 
+/* Backbones by class name and hyper-parameters. */
+#define GPT2 "\"vocabulary_size\": 7, \"num_layers\": 2, \"num_heads\": 2, \"hidden_dim\": 4, \"intermediate_dim\": 5"
+#define MISTRAL                                                                                                        \
+    "\"vocabulary_size\": 7, \"num_layers\": 1, \"num_query_heads\": 2, \"num_key_value_heads\": 1, "                  \
+    "\"hidden_dim\": 4, \"intermediate_dim\": 5"
+static void backbones_by_numbers(void **state) {
+    const struct {
+        const char *module, *class_name, *config, *says; /* NULL: it is read */
+    } cases[] = {
+        {"gpt2.gpt2_backbone", "GPT2Backbone", GPT2, NULL},
+        {"gpt2.gpt2_backbone", "GPT2Backbone", GPT2 ", \"trainable\": false, \"max_sequence_length\": null",
+         "is missing"},
+        {"gpt2.gpt2_backbone", "GPT2Backbone", GPT2 ", \"num_experts\": 2", "config.num_experts is not supported"},
+        {"gpt2.gpt2_backbone", "GPT2Backbone", GPT2 ", \"dropout\": [1]",
+         "config.dropout should be a number or a word"},
+        {"gpt2.gpt2_backbone", "GPT2Backbone", GPT2 ", \"max_sequence_length\": 2", "3 tokens are more than the 2"},
+        {"gpt2.gpt2_backbone", "GPT2Backbone", "\"num_layers\": 2", "config.vocabulary_size is missing"},
+        {"gpt2.gpt2_backbone", "GPT2Backbone", "\"num_layers\": 0", "config.num_layers should be 1 to 1000"},
+        {"gpt2.gpt2_backbone", "GPT2Backbone", GPT2 ", \"dtype\": \"bfloat16\"",
+         "'bfloat16' is not supported, only float32"},
+        {"gpt.gpt_backbone", "GPT2Backbone", GPT2, "'GPT2Backbone' is not supported; there are Sequential, Functional"},
+        {"mistral.mistral_backbone", "MistralBackbone", MISTRAL ", \"sliding_window\": null", NULL},
+        {"mistral.mistral_backbone", "MistralBackbone", MISTRAL ", \"sliding_window\": 0", "should be above 0"},
+        {"llama.llama_backbone", "LlamaBackbone", MISTRAL ", \"rope_low_freq_factor\": 1.0",
+         "config.rope_low_freq_factor is not supported"},
+        {"qwen3.qwen3_backbone", "Qwen3Backbone", MISTRAL, "config.head_dim is missing"},
+        {"gemma.gemma_backbone", "GemmaBackbone", MISTRAL ", \"head_dim\": 2, \"use_sliding_window_attention\": true",
+         NULL},
+        {"f_net.f_net_backbone", "FNetBackbone",
+         "\"vocabulary_size\": 7, \"num_layers\": 1, \"hidden_dim\": 4, \"intermediate_dim\": 5", NULL},
+    };
+    const clq_keras_sizes sizes = {.open = 3};
+    (void)state;
+    for (size_t i = 0; i < CLQ_COUNT_OF(cases); i++) {
+        char *text = clq_strprintf("{\"module\": \"" MODELS "%s\", \"class_name\": \"%s\", \"config\": {%s}}",
+                                   cases[i].module, cases[i].class_name, cases[i].config);
+        clq_model *model;
+        const clq_status status =
+            clq_model_read_keras_json_sized(files_put("hub.json", text, strlen(text)), &sizes, &model);
+        clq_free(text);
+        if (cases[i].says && status == CLQ_OK) fail_msg("case %zu was read", i);
+        if (cases[i].says) expect_text(clq_error_detail(), cases[i].says);
+        if (!cases[i].says && status != CLQ_OK) fail_msg("case %zu: %s", i, clq_error_detail());
+        if (status == CLQ_OK) clq_model_destroy(model);
+    }
+}
+
+/* Wherever memory runs out, it is said, and nothing is left. */
+static void memory_may_run_out(void **state) {
+    static const char text[] = "{\"module\": \"" MODELS "gpt2.gpt2_backbone\", \"class_name\": \"GPT2Backbone\", "
+                               "\"config\": {" GPT2 "}}";
+    const clq_keras_sizes sizes = {.open = 3};
+    const char *path = files_put("hub.json", text, sizeof text - 1);
+    clq_model *model;
+    uint64_t allocations = 1;
+    (void)state;
+    for (uint64_t nth = 1; allocations >= nth; nth += 1 + nth / 32) {
+        (void)clq_memory_fail_at(nth, false);
+        const clq_status status = clq_model_read_keras_json_sized(path, &sizes, &model);
+        allocations = clq_memory_fail_at(0, false);
+        if (status == CLQ_OK) clq_model_destroy(model);
+        assert_int_equal(status, allocations < nth ? CLQ_OK : CLQ_MEMORY);
+    }
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(blocks_say_what_is_wrong),
-                                       cmocka_unit_test(calls_say_the_same)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(blocks_say_what_is_wrong), cmocka_unit_test(calls_say_the_same),
+                                       cmocka_unit_test(backbones_by_numbers), cmocka_unit_test(memory_may_run_out)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

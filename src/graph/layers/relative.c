@@ -58,9 +58,10 @@ static clq_status infer_rows(const clq_model *model, const clq_layer *layer, clq
         return clq_fail(CLQ_UNSUPPORTED,
                         "a table %s is not supported: it should have an even number of rows, at least 4",
                         clq_shape_describe(table, text));
-    if (config->places <= table->dims[0] / 4 + 1)
-        return clq_fail(CLQ_UNSUPPORTED, "%zu places for %zu rows are not supported: they should be more than %zu",
-                        config->places, table->dims[0], table->dims[0] / 4 + 1);
+    const size_t own = table->dims[0] / 4; /* distances that have rows of their own, at least */
+    if (x->dims[0] > own + 1 && config->places <= own + 1)
+        return clq_fail(CLQ_UNSUPPORTED, "%zu places for %zu rows are supported for at most %zu tokens, not %zu",
+                        config->places, table->dims[0], own + 1, x->dims[0]);
     if (x->dims[0] > INT32_MAX / 2) return clq_fail(CLQ_UNSUPPORTED, "so many tokens are not supported");
     y->shape = CLQ_SHAPE(2 * x->dims[0] - 1, table->dims[1]);
     return CLQ_OK;
