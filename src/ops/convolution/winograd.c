@@ -56,10 +56,11 @@ static const clq_winograd_size *choose_size(clq_list *list, const clq_product *p
     clq_product_start_choice(choice, list, what, p);
     const clq_winograd_size *best = best_of(list, p, sizes);
     if (best) clq_choice_add(choice, true, (uint32_t)(best - clq_winograd_sizes), best->name);
-    clq_choice_add(choice, false, 0, "direct");
+    if (!best) clq_choice_add(choice, false, 0, "direct");
     for (size_t i = 0; i < sizes; i++)
         if (clq_winograd_tile_fits(list, &clq_winograd_sizes[i], p))
             clq_choice_add(choice, true, (uint32_t)i, clq_winograd_sizes[i].name);
+    clq_choice_add(choice, false, 0, "direct"); /* behind which other choices follow */
     const struct clq_candidate *chosen = clq_list_select(list, choice);
     return chosen->values[0] ? &clq_winograd_sizes[chosen->values[1]] : NULL;
 }

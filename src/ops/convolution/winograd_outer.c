@@ -91,10 +91,11 @@ bool clq_winograd_outer(clq_list *list, const clq_product *p, clq_choice *choice
     clq_product_start_choice(choice, list, "conv weights", p);
     const clq_winograd_size *best = best_of(list, p);
     if (best) clq_choice_add(choice, true, (uint32_t)(best - clq_winograd_sizes), best->name);
-    clq_choice_add(choice, false, 0, "direct");
+    if (!best) clq_choice_add(choice, false, 0, "direct");
     for (size_t i = 0; i < CLQ_WINOGRAD_SIZES; i++)
         if (fits(list, &clq_winograd_sizes[i], p))
             clq_choice_add(choice, true, (uint32_t)i, clq_winograd_sizes[i].name);
+    clq_choice_add(choice, false, 0, "direct"); /* behind which other choices follow */
     const struct clq_candidate *chosen = clq_list_select(list, choice);
     if (!chosen->values[0]) return false;
 
