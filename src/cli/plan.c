@@ -49,11 +49,11 @@ static clq_weight_slice slice_of(const clq_strategy *strategy, unsigned replica,
     return clq_weights_slice(clq_plan_weights(clq_strategy_plan(strategy, replica)), variable);
 }
 
-/* What replicas split of the matrix that the variable is, of inputs and units; NULL: nothing. A bias is of units. */
+/* What replicas split of the matrix that the variable is, of inputs and units; NULL: nothing. */
 static const char *split_by(const clq_strategy *strategy, const clq_variable_info *info, size_t variable) {
     const clq_weight_slice slice = slice_of(strategy, 0, variable);
     if (slice.count == info->shape.dims[slice.axis]) return NULL;
-    return slice.axis > 0 || info->shape.rank == 1 || info->is_bias ? "columns" : "rows";
+    return slice.rows ? "rows" : "columns";
 }
 
 static int longest_name(const clq_setup *s) {

@@ -1,7 +1,7 @@
 /* How ranks split a model's variables. Decided on the graph of a training step without loss, so that all plans of a
  * model agree. From each node that can begin, the runs of its output are followed through all that reads or makes what
  * is split, by the rules of the operations, to nodes whose ranks' summands are added up. Where a rule says no, all of
- * these stay whole. */
+ * these stay whole. Of what is left, some nodes are split alone, and the parts of their outputs joined. */
 #include "graph/step/step.h"
 
 #include <stdlib.h>
@@ -9,8 +9,8 @@
 
 typedef struct way {
     unsigned axis;
-    size_t groups; /* 0: the variable is whole */
-    bool joined;   /* as of clq_weight_slice */
+    size_t groups;     /* 0: the variable is whole */
+    bool joined, rows; /* as of clq_weight_slice */
 } way;
 
 struct clq_slicing {
@@ -38,6 +38,7 @@ typedef struct finder {
     attempt now;
     span *uses;  /* by value: the nodes that make and read it are among them */
     bool *found; /* by value: an attempt that succeeded split it */
+    bool *units; /* by value that is no sample's: what is computed with its parts are not summands alone */
     way *slices;
     bool any;
 } finder;
@@ -76,9 +77,16 @@ static bool may_split(const finder *f, clq_id id, size_t run, clq_split *s) {
 
 /* ---- growing from one node to all that have to be split with it ---- */
 
-static bool touches(const clq_node *node, const size_t *runs, const bool *found) {
+/* Whether the attempt splits some value of the node. */
+static bool has_run(const finder *f, const clq_node *node) {
     for (unsigned i = 0; i < CLQ_NODE_VALUES; i++)
-        if (runs ? runs[clq_node_value(node, i)] > 0 : found[clq_node_value(node, i)]) return true;
+        if (f->now.runs[clq_node_value(node, i)] > 0) return true;
+    return false;
+}
+/* Whether an attempt before did. */
+static bool was_found(const finder *f, const clq_node *node) {
+    for (unsigned i = 0; i < CLQ_NODE_VALUES; i++)
+        if (f->found[clq_node_value(node, i)]) return true;
     return false;
 }
 
@@ -105,9 +113,9 @@ static clq_split split_of(const finder *f, const clq_node *node) {
 
 static void grow_node(finder *f, const clq_node *node) {
     attempt *a = &f->now;
-    if (!touches(node, a->runs, NULL)) return;
+    if (!has_run(f, node)) return;
     clq_split s = split_of(f, node);
-    a->bad = a->bad || touches(node, NULL, f->found) || !node->op->split || !node->op->split(&s);
+    a->bad = a->bad || was_found(f, node) || !node->op->split || !node->op->split(&s);
     if (!a->bad) take_runs(f, node, &s);
 }
 
@@ -122,10 +130,11 @@ static void grow(finder *f) {
 
 /* ---- what was found ---- */
 
-static void note_weight(finder *f, const clq_graph_value *weight, size_t run, bool joined) {
+static void note_weight(finder *f, const clq_graph_value *weight, size_t run, way how) {
     way *to = &f->slices[weight->index];
     size_t inner;
-    *to = (way){.groups = f->now.groups, .joined = joined};
+    *to = how;
+    to->groups = f->now.groups;
     (void)clq_split_axis(weight, run, &to->axis, &inner);
     f->any = true;
 }
@@ -137,6 +146,20 @@ static void begin(finder *f) {
     f->now.grew = f->now.bad = false;
 }
 
+/* From the last node on: what is made of weights alone, as a kernel that is turned, is read behind where it is made. */
+static void find_units(finder *f) {
+    memset(f->units, 0, ((size_t)f->graph->value_count + 1) * sizeof *f->units);
+    for (uint32_t n = f->now.nodes.end; n-- > f->now.nodes.begin;) {
+        const clq_node *node = &f->graph->nodes[n];
+        if (!has_run(f, node)) continue;
+        clq_split s = split_of(f, node);
+        (void)node->op->split(&s); /* as it was asked before */
+        const clq_id y = node->outputs[0];
+        const bool units = value_of(f, y)->per_sample ? !s.summed : f->units[y];
+        for (unsigned i = 0; i < CLQ_NODE_INPUTS && units; i++) f->units[node->inputs[i]] = true;
+    }
+}
+
 /* How many nodes are split with the first; 0: it is not worth it. What exchanges nothing in backward, because its
  * inputs have no gradient, may also be split alone, and then exchanges its output. */
 static uint32_t weigh(const finder *f, const clq_node *first) {
@@ -146,7 +169,7 @@ static uint32_t weigh(const finder *f, const clq_node *first) {
     bool fans = false;
     for (uint32_t n = among->begin; n < among->end; n++) {
         const clq_node *node = &f->graph->nodes[n];
-        if (!touches(node, f->now.runs, NULL)) continue;
+        if (!has_run(f, node)) continue;
         clq_split s = split_of(f, node);
         (void)node->op->split(&s); /* as it was asked before */
         if (s.summed) sums += value_of(f, node->outputs[0])->elements;
@@ -158,7 +181,7 @@ static uint32_t weigh(const finder *f, const clq_node *first) {
 
 /* Follows what is split if the output of a node is. How many nodes that are; 0: it cannot be, or is not worth it. */
 static uint32_t grow_from(finder *f, const clq_node *node) {
-    if (!node->op->begins || touches(node, NULL, f->found)) return 0;
+    if (!node->op->begins || was_found(f, node)) return 0;
     begin(f);
     clq_split s = {.graph = f->graph, .node = node};
     s.out[0] = node->op->begins(node);
@@ -169,11 +192,13 @@ static uint32_t grow_from(finder *f, const clq_node *node) {
 
 static void take_chain(finder *f, const clq_node *node) {
     if (grow_from(f, node) == 0) return;
+    find_units(f);
     for (clq_id id = 1; id <= f->graph->value_count; id++) {
         const size_t run = f->now.runs[id];
         if (run == 0) continue;
         f->found[id] = true;
-        if (value_of(f, id)->home == CLQ_HOME_WEIGHT) note_weight(f, value_of(f, id), run, false);
+        if (value_of(f, id)->home == CLQ_HOME_WEIGHT)
+            note_weight(f, value_of(f, id), run, (way){.rows = !f->units[id]});
     }
 }
 
@@ -233,12 +258,12 @@ static bool is_lone(finder *f, const clq_node *node, clq_split *s) {
 static void join(finder *f, const clq_node *node, bool fans) {
     clq_split s;
     size_t weights = 0;
-    if (!node->op->begins || touches(node, NULL, f->found) || !is_lone(f, node, &s)) return;
+    if (!node->op->begins || was_found(f, node) || !is_lone(f, node, &s)) return;
     for (unsigned i = 0; i < CLQ_NODE_INPUTS; i++)
         if (s.in[i]) weights += value_of(f, node->inputs[i])->elements;
     if (fans ? !s.fans : s.fans || weights <= value_of(f, node->outputs[0])->elements) return;
     for (unsigned i = 0; i < CLQ_NODE_INPUTS; i++)
-        if (s.in[i]) note_weight(f, value_of(f, node->inputs[i]), s.in[i], true);
+        if (s.in[i]) note_weight(f, value_of(f, node->inputs[i]), s.in[i], (way){.joined = true});
 }
 
 static clq_status find(finder *f) {
@@ -247,7 +272,8 @@ static clq_status find(finder *f) {
     f->now.runs = clq_alloc(values, sizeof *f->now.runs);
     f->uses = clq_alloc(values, sizeof *f->uses);
     f->found = clq_alloc(values, sizeof *f->found);
-    if (!f->now.runs || !f->uses || !f->found) return CLQ_MEMORY;
+    f->units = clq_alloc(values, sizeof *f->units);
+    if (!f->now.runs || !f->uses || !f->found || !f->units) return CLQ_MEMORY;
     find_uses(f);
     CLQ_TRY(take_chains(f));
     const bool chains = f->any;
@@ -256,9 +282,9 @@ static clq_status find(finder *f) {
     if (f->any) return CLQ_OK;
     return clq_fail(
         CLQ_ARGUMENT,
-        "model %s has nothing%s that %u devices could split: no Dense layer of at least %u units, no "
-        "attention of as many heads, no Embedding as wide with more rows than a sample has numbers; use the "
-        "strategy mirrored%s",
+        "model %s has nothing%s that %u devices could split: no Dense layer of at least %u units that can be "
+        "split, no attention of as many heads, no Embedding as wide that a Dense layer follows, or that has more rows "
+        "than a sample has numbers; use the strategy mirrored%s",
         graph->model->name, clq_model_follows(graph->model) ? " without a constraint" : "", f->ranks, f->ranks,
         f->ranks > 2 ? ", or fewer devices" : "");
 }
@@ -277,6 +303,7 @@ static clq_status find_slices(clq_slicing *slicing) {
     clq_free(f.now.runs);
     clq_free(f.uses);
     clq_free(f.found);
+    clq_free(f.units);
     clq_graph_release(&graph);
     return status;
 }
@@ -309,7 +336,7 @@ clq_weight_slice clq_slicing_of(const clq_slicing *slicing, unsigned rank, size_
     const size_t group = dims[s->axis] / s->groups, first = s->groups * rank / slicing->ranks,
                  end = s->groups * (rank + 1) / slicing->ranks;
     return (clq_weight_slice){
-        .axis = s->axis, .first = group * first, .count = group * (end - first), .joined = s->joined};
+        .axis = s->axis, .first = group * first, .count = group * (end - first), .joined = s->joined, .rows = s->rows};
 }
 
 bool clq_weight_slice_is_part(const clq_weight_slice *slice, const clq_variable *variable) {

@@ -185,24 +185,25 @@ bool clq_stage_has_variable(const clq_stage *stage, const clq_model *model, uint
 
 /* ---- slices of variables (slicing.c) ----
  * Ranks may split a model's weights in place of the batch (tensor parallelism; Shoeybi et al., "Megatron-LM", 2019).
- * Each rank has a slice of the columns (units) of a kernel, of a Dense layer or of attention's queries, keys and values,
- * with its bias. It computes its units from whole rows, and from them what follows, as far as this can be computed of
- * some units, or heads, alone: up to other Dense layers, and attention's output, of whose kernels it has a slice of the
- * rows (inputs). Of these it computes a summand. In forward ranks sum the summands, and in backward the gradients of what
- * was whole. What no such layer follows is joined: of an Embedding with many rows ranks have columns, and gather whole
- * rows behind it; in a model in which no other layers are split so are Dense layers. Every rank has all other variables
- * whole, and computes all other layers. */
+ * Each rank has a slice of the columns (units) of a kernel, of a Dense layer or of attention's queries, keys and
+ * values, with its bias. It computes its units from whole rows, and from them what follows, as far as this can be
+ * computed of some units, or heads, alone: up to other Dense layers, and attention's output, of whose kernels it has a
+ * slice of the rows (inputs). Of these it computes a summand. In forward ranks sum the summands, and in backward the
+ * gradients of what was whole. What no such layer follows is joined: of an Embedding with many rows ranks have columns,
+ * and gather whole rows behind it; in a model in which no other layers are split so are Dense layers. Every rank has
+ * all other variables whole, and computes all other layers. */
 
 /* A rank's part of a variable: indices [first, first + count) of one axis, and all of the other axes. */
 typedef struct clq_weight_slice {
     unsigned axis;
     size_t first, count;
     bool joined; /* the units that a layer computes with the slice are gathered to whole rows right behind it */
+    bool rows;   /* of inputs, whatever its axis: what is computed with the slice are summands. Else of units */
 } clq_weight_slice;
 /* How the ranks split the variables of a model. */
 typedef struct clq_slicing clq_slicing;
-/* Units, and heads, are split as evenly as possible; layers with fewer than ranks stay whole. The model must outlive the
- * slicing. Errors: ARGUMENT (the model has nothing that can be split), MEMORY. */
+/* Units, and heads, are split as evenly as possible; layers with fewer than ranks stay whole. The model must outlive
+ * the slicing. Errors: ARGUMENT (the model has nothing that can be split), MEMORY. */
 clq_status clq_slicing_create(const clq_model *model, unsigned ranks, clq_slicing **out);
 void clq_slicing_destroy(clq_slicing *slicing); /* takes NULL */
 clq_weight_slice clq_slicing_of(const clq_slicing *slicing, unsigned rank, size_t variable);

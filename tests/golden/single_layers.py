@@ -274,7 +274,7 @@ GROUPS: list[tuple[str, tuple[int, ...], list[Callable[[keras.KerasTensor], kera
         written_attention(lambda s, x: 0.5 * s + PLACES), written_attention(lambda s, x: s * 0.7 + left_out(x)),
         written_attention(lambda s, x: (s * 0.7 + PLACES) + left_out(x) * BEHIND_FIRST)]),
     ("tokens_reversed", (6,), [
-        lambda x: there_and_back(kl.ReversibleEmbedding(7, 4, name="tied"), x), lambda x: there_and_back(kl.ReversibleEmbedding(7, 4, tie_weights=False, logit_soft_cap=0.7, name="untied"), x),
+        lambda x: there_and_back(kl.ReversibleEmbedding(7, 4, name="tied"), x), lambda x: there_and_back(kl.ReversibleEmbedding(7, 8, name="wide"), x), lambda x: there_and_back(kl.ReversibleEmbedding(7, 4, tie_weights=False, logit_soft_cap=0.7, name="untied"), x),
         lambda x: kl.ReversibleEmbedding(7, 4, tie_weights=False, name="there_alone")(x), lambda x: kl.ReversibleEmbedding(7, 5, logit_soft_cap=1.5, name="back_alone")(kl.Embedding(7, 5, name="rows")(x), reverse=True)]),
     ("kernels_turned", ROW, [
         lambda x: kl.EinsumDense("btd,ndh->btnh", (None, 3, 2), bias_axes="nh", name="heads")(x), lambda x: kl.EinsumDense("btd,hnd->btnh", (None, 3, 2), name="mixed")(x),

@@ -134,7 +134,7 @@ static clq_model *build(size_t i) {
 static char split_of(const clq_slicing *slicing, const clq_variable *variable, size_t index) {
     const clq_weight_slice slice = clq_slicing_of(slicing, 1, index);
     if (!clq_weight_slice_is_part(&slice, variable)) return '.';
-    return slice.axis == 0 ? 'r' : slice.joined ? 'j' : 'c';
+    return slice.rows ? 'r' : slice.joined ? 'j' : 'c';
 }
 
 static void layers_are_split_in_pairs(void **state) {
@@ -146,9 +146,9 @@ static void layers_are_split_in_pairs(void **state) {
         size_t layers = 0;
         if (!cases[i].split) {
             assert_fails(CLQ_ARGUMENT,
-                         "nothing that 3 devices could split: no Dense layer of at least 3 units, no attention of as "
-                         "many heads, no Embedding as wide with more rows than a sample has numbers; use the "
-                         "strategy mirrored, or fewer devices",
+                         "nothing that 3 devices could split: no Dense layer of at least 3 units that can be split, no "
+                         "attention of as many heads, no Embedding as wide that a Dense layer follows, or that has "
+                         "more rows than a sample has numbers; use the strategy mirrored, or fewer devices",
                          clq_slicing_create(model, 3, &slicing));
             assert_null(slicing);
             clq_model_destroy(model);

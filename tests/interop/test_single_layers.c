@@ -162,39 +162,41 @@ static void layers_compute_what_keras_does(void **state) {
 
 /* ---- weights that replicas split ---- */
 
-/* Of a model for so many replicas, variables that are split along their axis of this number, one behind the other; '-':
- * whole ones. */
+/* Of a model for so many replicas, variables that are split along their axis of this number, one behind the other: c by
+ * units, r by inputs; '-': whole ones. */
 static const struct split_row {
     const char *model;
     unsigned replicas;
     const char *variables;
 } splits[] = {
     {"attention", 2,
-     "1 self/query/kernel 0 self/query/bias 0 self/attention_output/kernel - self/attention_output/bias"},
-    {"attention_of_images", 2, "1 rows/value/kernel 1 places/key/kernel"},
-    {"tokens_masked", 2, "1 attention/query/kernel 1 for_attention/embeddings 1 for_gru/embeddings - gru/kernel"},
-    {"hub_blocks", 2, "1 decoder_crossed.cross_attention/key/kernel 0 encoder.feedforward_output_dense/kernel"},
+     "c1 self/query/kernel c0 self/query/bias r0 self/attention_output/kernel - self/attention_output/bias"},
+    {"attention_of_images", 2, "c1 rows/value/kernel c1 places/key/kernel"},
+    {"tokens_masked", 2, "c1 attention/query/kernel c1 for_attention/embeddings c1 for_gru/embeddings - gru/kernel"},
+    {"hub_blocks", 2, "c1 decoder_crossed.cross_attention/key/kernel r0 encoder.feedforward_output_dense/kernel"},
     {"hub_decoders", 2,
-     "1 llama.self_attention.key/kernel 1 qwen.self_attention.query/kernel 0 qwen.self_attention.key/bias "
-     "1 neox.self_attention.query_key_value/kernel 0 phi.attention.attention_output/kernel"},
-    {"hub_gemma", 2, "0 third.attention.query/kernel - third.attention.query_norm/scale"},
-    {"hub_gemma", 3, "- third.attention.query/kernel 1 third.ffw_gating/kernel"},
-    {"hub_slopes", 2, "1 bloom.self_attention.query_dense/kernel 1 falcon.attention.key_dense/kernel"},
-    {"hub_slopes", 3, "1 bloom.self_attention.query_dense/kernel - masked.attention.key_dense/kernel"},
-    {"kernels_turned", 2, "1 front/kernel 1 heads/kernel 2 mixed/kernel"},
-    {"tokens_reversed", 2, "- tied/embeddings 1 rows/embeddings 1 there_alone/embeddings"},
-    {"tokens_reversed", 3, "- tied/embeddings 1 rows/embeddings - back_alone/embeddings"},
-    {"tokens_of_hub", 3, "1 both.token_embedding/embeddings"},
+     "c1 llama.self_attention.key/kernel c1 qwen.self_attention.query/kernel c0 qwen.self_attention.key/bias "
+     "c1 neox.self_attention.query_key_value/kernel r0 phi.attention.attention_output/kernel"},
+    {"hub_gemma", 2,
+     "c0 third.attention.query/kernel r0 third.attention.attention_output/kernel - third.attention.query_norm/scale"},
+    {"hub_gemma", 3, "- third.attention.query/kernel c1 third.ffw_gating/kernel"},
+    {"hub_slopes", 2, "c1 bloom.self_attention.query_dense/kernel c1 falcon.attention.key_dense/kernel"},
+    {"hub_slopes", 3, "c1 bloom.self_attention.query_dense/kernel - masked.attention.key_dense/kernel"},
+    {"kernels_turned", 2, "c1 front/kernel r1 heads/kernel r2 mixed/kernel"},
+    {"tokens_reversed", 2, "- tied/embeddings c1 wide/embeddings c1 rows/embeddings c1 there_alone/embeddings"},
+    {"tokens_reversed", 3, "- tied/embeddings c1 wide/embeddings c1 rows/embeddings - back_alone/embeddings"},
+    {"tokens_of_hub", 3, "c1 both.token_embedding/embeddings"},
 };
 
-static void check_split_of(const clq_model *model, const clq_slicing *slicing, const char *name, char axis) {
+static void check_split_of(const clq_model *model, const clq_slicing *slicing, const char *name, const char *how) {
     size_t v = 0;
     while (v < model->variable_count && strcmp(model->variables[v].name, name) != 0) v++;
     if (v == model->variable_count) fail_msg("%s: no variable %s", clq_model_name(model), name);
     const clq_weight_slice slice = clq_slicing_of(slicing, 0, v);
     const bool split = clq_weight_slice_is_part(&slice, &model->variables[v]);
-    if (axis != (split ? (char)('0' + (int)slice.axis) : '-'))
-        fail_msg("%s is %s, along axis %u", name, split ? "split" : "whole", slice.axis);
+    char got[8] = "-";
+    if (split) (void)snprintf(got, sizeof got, "%c%u", slice.rows ? 'r' : 'c', slice.axis);
+    if (strcmp(got, how) != 0) fail_msg("%s of %s is %s, not %s", name, clq_model_name(model), got, how);
 }
 
 static void check_splits(json_t *entry, const struct split_row *row) {
@@ -202,10 +204,10 @@ static void check_splits(json_t *entry, const struct split_row *row) {
     clq_slicing *slicing;
     assert_ok(clq_slicing_create(model, row->replicas, &slicing));
     for (const char *at = row->variables; *at;) {
-        char axis, name[128];
+        char how[4], name[128];
         int used = 0;
-        assert_int_equal(sscanf(at, " %c %127s%n", &axis, name, &used), 2);
-        check_split_of(model, slicing, name, axis);
+        assert_int_equal(sscanf(at, " %3s %127s%n", how, name, &used), 2);
+        check_split_of(model, slicing, name, how);
         at += used;
     }
     clq_slicing_destroy(slicing);
