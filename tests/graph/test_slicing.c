@@ -1,5 +1,5 @@
 /* Which variables of a model ranks split, and what slices of them are. */
-#include "graph/graph.h"
+#include "graph/step/step.h"
 #include "support/check.h"
 
 #include <string.h>
@@ -74,6 +74,11 @@ static clq_status of_others(clq_model *m, clq_tensor x) {
     x = clq_attention(m, CLQ_TENSORS(queries, others), &(clq_attention_config){.heads = 3, .key = 2, .value = 3});
     return clq_model_finish(m, x);
 }
+/* The projections could be split by rows, with the Dense layer in front of them; heads are the longer chain. */
+static clq_status behind_units(clq_model *m, clq_tensor x) {
+    x = clq_activate(m, units(m, tokens(m, x), 4, CLQ_LINEAR), CLQ_TANH, NULL);
+    return clq_model_finish(m, heads(m, x, 4));
+}
 static clq_tensor rows(clq_model *m, clq_tensor x, size_t count) {
     return clq_embedding(m, x, &(clq_embedding_config){.rows = count, .width = 4});
 }
@@ -105,23 +110,12 @@ static clq_status normed_pairs(clq_model *m, clq_tensor x) {
 static const struct {
     clq_status (*build)(clq_model *m, clq_tensor x);
     const char *split;
-} cases[] = {{chain, "crcr."},
-             {softmax_between, "jj"},
-             {read_by_an_output, ".cr"},
-             {two_readers, "crr"},
-             {gated, "ccr"},
-             {shared_on_both_sides, "jjj"},
-             {shared_alike, "cr"},
-             {few_units, ".cr"},
-             {too_few_units, NULL},
-             {of_rows, "cr"},
-             {joined_rows, "j."},
-             {whole_heads, "cccr.."},
-             {few_heads, "....j"},
-             {of_others, ".cccr"},
-             {tables, "j.."},
-             {table_of_a_chain, "cr"},
-             {table_of_a_recurrence, "jj.j"},
+} cases[] = {{chain, "crcr."},     {softmax_between, "jj"},  {read_by_an_output, ".cr"},
+             {two_readers, "crr"}, {gated, "ccr"},           {shared_on_both_sides, "jjj"},
+             {shared_alike, "cr"}, {few_units, ".cr"},       {too_few_units, NULL},
+             {of_rows, "cr"},      {joined_rows, "j."},      {whole_heads, "cccr.."},
+             {few_heads, "....j"}, {of_others, ".cccr"},     {behind_units, ".cccr"},
+             {tables, "j.."},      {table_of_a_chain, "cr"}, {table_of_a_recurrence, "jj.j"},
              {normed_pairs, "c.r"}};
 
 static clq_model *build(size_t i) {
@@ -227,6 +221,29 @@ static void parts_are_whole_heads(void **state) {
     clq_model_destroy(model);
 }
 
+/* A rank that has all of a bias, and the kernel's columns. */
+static void a_slice_is_missing(void **state) {
+    (void)state;
+    const clq_plan_config config = {.mode = CLQ_MODE_TRAIN, .capacity = 1};
+    clq_weight_slice slices[16];
+    clq_model *model = build(0);
+    clq_slicing *slicing;
+    clq_graph graph = {.model = model};
+    assert_ok(clq_slicing_create(model, 2, &slicing));
+    assert_true(model->variable_count <= CLQ_COUNT_OF(slices) && model->variables[1].is_bias);
+    for (uint32_t v = 0; v < model->variable_count; v++) slices[v] = clq_slicing_of(slicing, 0, v);
+    slices[1] = (clq_weight_slice){.count = model->variables[1].elements};
+    const clq_pass_context context = {.config = &config, .slices = slices};
+    clq_graph_expand(&graph, &context);
+    assert_ok(clq_error_raise(&graph.error));
+    clq_graph_cut(&graph, &context);
+    assert_fails(CLQ_INTERNAL, "layer 'dense': of dense/bias a part is needed, and the rank has all of it",
+                 clq_error_raise(&graph.error));
+    clq_graph_release(&graph);
+    clq_slicing_destroy(slicing);
+    clq_model_destroy(model);
+}
+
 /* Row by row: of a (2, 6) kernel the columns 2 and 3, and the second row. */
 static void slices_are_cut_along_their_axis(void **state) {
     (void)state;
@@ -258,7 +275,7 @@ static void any_allocation_fails(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(layers_are_split_in_pairs), cmocka_unit_test(slices_are_the_variable),
-        cmocka_unit_test(parts_are_whole_heads), cmocka_unit_test(slices_are_cut_along_their_axis),
-        cmocka_unit_test(any_allocation_fails)};
+        cmocka_unit_test(parts_are_whole_heads),     cmocka_unit_test(slices_are_cut_along_their_axis),
+        cmocka_unit_test(a_slice_is_missing),        cmocka_unit_test(any_allocation_fails)};
     return cmocka_run_group_tests_name("graph/slicing", tests, NULL, NULL);
 }

@@ -78,14 +78,25 @@ static bool follow_rule(const cutter *c, cut_node *to) {
     return false;
 }
 
+/* slicing.c has told of all variables whether they are parts. */
+static void refuse_whole(const cutter *c, const clq_node *node, clq_id id) {
+    clq_graph_fail(c->graph, clq_fail(CLQ_INTERNAL, "layer '%s': of %s a part is needed, and the rank has all of it",
+                                      node->scope, value_of(c, id)->name));
+}
+
 /* From a node's parts that are known to the others. *grew: there were any. */
 static void note_values(const cutter *c, const clq_node *node, bool *grew) {
     cut_node known;
     if (!look_at(c, node, &known) || !follow_rule(c, &known)) return;
     for (unsigned i = 0; i < (known.joined ? CLQ_NODE_INPUTS : CLQ_NODE_VALUES); i++) {
         const size_t run = *clq_split_run(&known.split, i);
-        clq_part *part = &c->parts[clq_node_value(node, i)];
+        const clq_id id = clq_node_value(node, i);
+        clq_part *part = &c->parts[id];
         if (run == 0 || part->run) continue;
+        if (value_of(c, id)->home == CLQ_HOME_WEIGHT) {
+            refuse_whole(c, node, id);
+            return;
+        }
         *part = part_of(&known.part, run);
         *grew = true;
     }
