@@ -9,8 +9,8 @@
  *   simple  h = act(z + r)
  *   LSTM    i, f, o = gate(z + r), g = act(z + r) in the order i f g o; c = f c + i g; h = o act(c)
  *   GRU     u, s = gate(z + r), g = act(z + s r); h = u h + (1 - u) g; with resets_first g = act(z + (s h) U), no b
- * (Elman, 1990; Hochreiter and Schmidhuber, 1997, and Gers et al., 2000; Cho et al., 2014). Activations are linear
- * or such that join (clq_activation_joins). */
+ * (Elman, 1990; Hochreiter and Schmidhuber, 1997, and Gers et al., 2000; Cho et al., 2014). Activations are those
+ * that clq_recurrent_knows. */
 typedef struct clq_recurrent_problem {
     clq_cell cell;
     size_t steps, units;
@@ -20,6 +20,8 @@ typedef struct clq_recurrent_problem {
     bool zeroes;       /* y is 0 at steps that do not count, else what it was before */
 } clq_recurrent_problem;
 size_t clq_cell_gates(clq_cell cell); /* 1, 4, 3 */
+/* Whether kernels have the activation: linear, or one whose slope is known from its result. */
+bool clq_recurrent_knows(clq_activation activation);
 /* Numbers of a step that backward needs; and how many copies of the state products take: one for each gate if each
  * has factors of its own, or the candidate's takes what the reset left. */
 size_t clq_recurrent_kept(const clq_recurrent_problem *p);

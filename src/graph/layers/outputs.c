@@ -77,5 +77,3 @@ clq_tensor clq_model_output_of(clq_model *model, clq_tensor x, unsigned index, c
     if (kind->output_member) return add_other(model, x, index, name);
     return clq_model_add_layer(model, &output_kind, name, &(output_config){index}, &x, 1);
 }
-
-/* `count` numbers from `first` on, of a tensor of so many. */

@@ -59,7 +59,7 @@ static unsigned states_of(const clq_layer *layer) { return cell_of(layer) == CLQ
 /* Kernels have linear, relu, sigmoid and tanh. With others the steps are operations, one behind the other. */
 static clq_status check_activation(const char *key, clq_activation activation, size_t steps) {
     const char *name = clq_activation_row_of(activation)->name;
-    if (activation == CLQ_LINEAR || clq_activation_joins(activation)) return CLQ_OK;
+    if (clq_recurrent_knows(activation)) return CLQ_OK;
     if (activation == CLQ_SOFTMAX) return clq_fail(CLQ_UNSUPPORTED, "%s '%s' is not supported", key, name);
     if (steps <= CLQ_PARTS_STEPS) return CLQ_OK;
     return clq_fail(CLQ_UNSUPPORTED,

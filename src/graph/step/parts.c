@@ -59,6 +59,18 @@ clq_id clq_part_combine(const clq_parts *p, clq_element_op op, clq_id x, clq_id 
                         clq_element_do(&node.attributes.program, (clq_instruction){.op = op, .b = y ? 1 : 0}));
 }
 
+clq_id clq_part_by_channel(const clq_parts *p, clq_element_op op, clq_id x, clq_id vector, clq_shape shape) {
+    const struct clq_element_input by_channel = {.kind = CLQ_EACH_CHANNEL, .dtype = CLQ_F32};
+    clq_node node = elements_of(p, x, 0);
+    clq_element_program *program = &node.attributes.program;
+    clq_instruction instruction = {.op = op};
+    if (!vector) return x;
+    node.inputs[1] = vector;
+    instruction.b = clq_element_take(program, by_channel);
+    program->outputs[program->output_count++].from = clq_element_do(program, instruction);
+    return clq_part_add(p, node, shape);
+}
+
 clq_id clq_part_activate(const clq_parts *p, clq_activation activation, clq_id x, clq_id y) {
     clq_node node = elements_of(p, x, y);
     clq_element_program *program = &node.attributes.program;

@@ -27,6 +27,8 @@ clq_id clq_part_reshape(const clq_parts *p, clq_id x, clq_shape shape);
 clq_id clq_part_zeros(const clq_parts *p, clq_shape shape);
 /* One instruction, of x's shape: of x alone if `op` takes one register (y 0), else of two. */
 clq_id clq_part_combine(const clq_parts *p, clq_element_op op, clq_id x, clq_id y);
+/* One instruction of two registers, of each number of x and that of its channel, the shape's last axis; vector 0: x. */
+clq_id clq_part_by_channel(const clq_parts *p, clq_element_op op, clq_id x, clq_id vector, clq_shape shape);
 /* activation(x + y); y 0: of x. x itself if there is nothing to compute. Not softmax. */
 clq_id clq_part_activate(const clq_parts *p, clq_activation activation, clq_id x, clq_id y);
 /* `count` numbers of `all`, from `first` on. */

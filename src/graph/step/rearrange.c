@@ -5,11 +5,15 @@
 
 static void repeat_gradient(clq_derivation *d) { clq_add_gradient(d, &clq_op_reduce, CLQ_IDS(d->dy[0])); }
 static void emit_repeat(clq_emission *e) { clq_repeat(e->list, &e->node->attributes.repeat, e->in[0], e->out[0]); }
-/* Within what is repeated as it is, or between several of these. narrow, wide: the runs of what is repeated, and of
- * what there is then; at_narrow, at_wide: where the two are among the node's values. */
+/* Whether runs end within what is repeated as it is; else they are several of these. narrow, wide: the runs of what is
+ * repeated, and of what there is then; 0: not known. */
+static bool is_inside(const clq_repeat_problem *p, size_t narrow, size_t wide) {
+    return (narrow && p->inner % narrow == 0) || (wide && p->inner % wide == 0);
+}
+/* at_narrow, at_wide: where the two are among the node's values. */
 static bool split_repeated(clq_split *s, size_t narrow, size_t wide, unsigned at_narrow, unsigned at_wide) {
     const clq_repeat_problem *p = &s->node->attributes.repeat;
-    const bool inside = (narrow && p->inner % narrow == 0) || (wide && p->inner % wide == 0);
+    const bool inside = is_inside(p, narrow, wide);
     size_t units[CLQ_NODE_VALUES] = {0};
     units[at_narrow] = inside ? 1 : p->inner;
     units[at_wide] = inside ? 1 : p->repeats * p->inner;
@@ -27,13 +31,14 @@ static bool repeat_split(clq_split *s) {
     return true;
 }
 static bool reduce_split(clq_split *s) { return split_repeated(s, s->out[0], s->in[0], CLQ_NODE_INPUTS, 0); }
+static void reduce_narrow(const clq_split *s, const clq_part *part, clq_narrowing *n) {
+    clq_repeat_problem *p = &n->node.attributes.repeat;
+    size_t *size = is_inside(p, s->out[0], s->in[0]) ? &p->inner : &p->outer;
+    *size = clq_part_of(part, *size);
+}
 static void repeat_narrow(const clq_split *s, const clq_part *part, clq_narrowing *n) {
     clq_repeat_problem *p = &n->node.attributes.repeat;
-    size_t *size = &p->outer;
-    if (is_shared(s))
-        size = &p->repeats;
-    else if (p->inner % CLQ_MIN(s->in[0], s->out[0]) == 0)
-        size = &p->inner;
+    size_t *size = is_shared(s) ? &p->repeats : is_inside(p, s->in[0], s->out[0]) ? &p->inner : &p->outer;
     *size = clq_part_of(part, *size);
 }
 const clq_operation clq_op_repeat = {.name = "repeat",
@@ -52,7 +57,7 @@ const clq_operation clq_op_reduce = {.name = "reduce",
                                      .differentiate = reduce_gradient,
                                      .emit = emit_reduce,
                                      .split = reduce_split,
-                                     .narrow = repeat_narrow};
+                                     .narrow = reduce_narrow};
 
 /* ---- arrange: the derivative puts numbers back to where they were taken ---- */
 

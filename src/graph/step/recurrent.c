@@ -72,11 +72,9 @@ static void emit(clq_emission *e) {
 }
 static double work(const clq_node *node) { return clq_recurrent_flops(&node->attributes.recurrent); }
 
-/* Kernels know an activation's slope from its result. */
-static bool is_known(clq_activation activation) { return activation == CLQ_LINEAR || clq_activation_joins(activation); }
 static bool fits(const clq_node *node) {
     const clq_recurrent_problem *p = &node->attributes.recurrent;
-    return is_known(p->activation) && is_known(p->gate_activation);
+    return clq_recurrent_knows(p->activation) && clq_recurrent_knows(p->gate_activation);
 }
 
 /* ---- what it is short for: its steps, one behind the other ---- */
@@ -120,18 +118,11 @@ static clq_id two(const steps *s, clq_element_op op, clq_id a, clq_id b) {
 
 /* What step t's input gives each gate. */
 static void take_step(steps *s, size_t t) {
-    const struct clq_element_input by_channel = {.kind = CLQ_EACH_CHANNEL, .dtype = CLQ_F32};
     const size_t units = s->p->units, width = s->gates * units;
     const clq_id all = clq_part_run(&s->parts, s->parts.of->inputs[Z], t * width, CLQ_SHAPE(s->gates, units));
     for (unsigned g = 0; g < s->gates; g++) {
-        s->z[g] = clq_part_run(&s->parts, all, g * units, units_of(s));
-        if (!s->bias[0][g]) continue;
-        clq_node node = clq_part_node(&s->parts, &clq_op_elementwise, CLQ_IDS(s->z[g], s->bias[0][g]));
-        clq_element_program *p = &node.attributes.program;
-        const unsigned z = clq_element_take(p, clq_each_element), bias = clq_element_take(p, by_channel);
-        p->outputs[p->output_count++].from =
-            clq_element_do(p, (clq_instruction){.op = CLQ_ELEMENT_ADD, .a = z, .b = bias});
-        s->z[g] = clq_part_add(&s->parts, node, units_of(s));
+        const clq_id z = clq_part_run(&s->parts, all, g * units, units_of(s));
+        s->z[g] = clq_part_by_channel(&s->parts, CLQ_ELEMENT_ADD, z, s->bias[0][g], units_of(s));
     }
 }
 

@@ -72,19 +72,8 @@ static clq_id add_rate(const clq_parts *parts, const clq_row_norm_problem *row, 
 
 /* y = x times gamma, plus beta, by channel. */
 static clq_id add_scaled(const clq_parts *parts, const clq_row_norm_problem *row, clq_id x) {
-    const struct clq_element_input by_channel = {.kind = CLQ_EACH_CHANNEL, .dtype = CLQ_F32};
-    clq_node node = clq_part_node(parts, &clq_op_elementwise, CLQ_IDS(x));
-    clq_element_program *p = &node.attributes.program;
-    unsigned y = clq_element_take(p, clq_each_element);
-    for (unsigned i = 1; i < 3; i++) {
-        if (!parts->of->inputs[i]) continue;
-        node.inputs[p->input_count] = parts->of->inputs[i];
-        const unsigned weight = clq_element_take(p, by_channel);
-        y = clq_element_do(
-            p, (clq_instruction){.op = i == 1 ? CLQ_ELEMENT_MULTIPLY : CLQ_ELEMENT_ADD, .a = y, .b = weight});
-    }
-    p->outputs[p->output_count++].from = y;
-    return p->input_count > 1 ? clq_part_add(parts, node, shape_of(row)) : x;
+    const clq_id *in = parts->of->inputs, y = clq_part_by_channel(parts, CLQ_ELEMENT_MULTIPLY, x, in[1], shape_of(row));
+    return clq_part_by_channel(parts, CLQ_ELEMENT_ADD, y, in[2], shape_of(row));
 }
 
 static bool lower(clq_graph *graph, const clq_node *node) {

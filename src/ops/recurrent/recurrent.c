@@ -10,6 +10,10 @@ size_t clq_cell_gates(clq_cell cell) {
     return gates[cell];
 }
 
+bool clq_recurrent_knows(clq_activation activation) {
+    return activation == CLQ_LINEAR || clq_activation_joins(activation);
+}
+
 size_t clq_recurrent_kept(const clq_recurrent_problem *p) {
     static const size_t kept[] = {[CLQ_CELL_SIMPLE] = 1, [CLQ_CELL_LSTM] = 6, [CLQ_CELL_GRU] = 5};
     return (p->resets_first ? 4 : kept[p->cell]) * p->units;
@@ -39,8 +43,7 @@ static clq_cut cut_rows(const clq_list *list, const clq_recurrent_problem *p) {
 
 static clq_kernel_options options_of(const clq_recurrent_problem *p, const clq_cut *cut, bool mask, bool drops,
                                      bool bias, bool state, bool sequence) {
-    assert((p->activation == CLQ_LINEAR || clq_activation_joins(p->activation)) &&
-           (p->gate_activation == CLQ_LINEAR || clq_activation_joins(p->gate_activation)));
+    assert(clq_recurrent_knows(p->activation) && clq_recurrent_knows(p->gate_activation));
     assert(!p->resets_first || (p->cell == CLQ_CELL_GRU && !bias));
     clq_kernel_options options = clq_cut_options(cut, " -DCELL=%u -DACT=%d -DGATE_ACT=%d", number_of(p),
                                                  (int)p->activation, (int)p->gate_activation);
