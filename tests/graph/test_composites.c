@@ -4,6 +4,7 @@
  * of the graph without composites. */
 #include "graph/check_graph.h"
 #include "graph/recurrent_models.h"
+#include "graph/step/parts.h"
 
 static clq_tensor finish_layers(subject *s, clq_tensor x) {
     return clq_flatten(s->model, clq_activate(s->model, x, CLQ_TANH, NULL), NULL);
@@ -205,6 +206,23 @@ static void a_composite_that_is_too_long_stays(void **state) {
     clq_graph_release(&graph);
 }
 
+/* The line names the layer, which a value's shape alone would not. */
+static void a_part_that_is_too_large_is_refused(void **state) {
+    const clq_graph_value value = {
+        .name = "x", .dtype = CLQ_F32, .per_sample = true, .shape = CLQ_SHAPE(1), .elements = 1};
+    const clq_repeat_problem twice = {.outer = 1, .repeats = (size_t)1 << 31, .inner = 1, .scale = 1};
+    clq_graph graph = {0};
+    (void)state;
+    const clq_node of = {.scope = "layer", .segment = CLQ_SEGMENT_FORWARD};
+    const clq_parts parts = {.graph = &graph, .of = &of, .name = "part"};
+    const clq_id x = clq_graph_add_value(&graph, &value);
+    assert_int_equal(clq_part_repeat(&parts, x, &twice, CLQ_SHAPE((size_t)1 << 16, (size_t)1 << 15)), 0);
+    CHECK_FAILS(CLQ_UNSUPPORTED, clq_error_raise(&graph.error));
+    assert_string_equal(clq_error_detail(), "layer 'layer': (65536, 32768) values of a sample are too many");
+    assert_int_equal(clq_part_zeros(&parts, CLQ_SHAPE(1)), 0);
+    clq_graph_release(&graph);
+}
+
 /* ---- sequences of many steps ---- */
 
 static clq_status finish_steps(size_t steps, clq_activation activation, clq_model **out) {
@@ -341,6 +359,7 @@ int main(void) {
         cmocka_unit_test(composites_are_what_they_are_short_for),
         cmocka_unit_test(a_composite_without_kernels_is_lowered),
         cmocka_unit_test(a_composite_that_is_too_long_stays),
+        cmocka_unit_test(a_part_that_is_too_large_is_refused),
         cmocka_unit_test(many_steps_need_kernels),
         cmocka_unit_test(sequences_that_are_too_long_keep_their_kernels),
         cmocka_unit_test(steps_stay_wide_in_mixed_precision),

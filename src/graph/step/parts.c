@@ -14,9 +14,12 @@ static clq_graph_value value_of(const clq_parts *p, const clq_node *node, const 
 }
 
 clq_id clq_part_add(const clq_parts *p, clq_node node, clq_shape shape) {
+    char text[CLQ_SHAPE_TEXT_MAX];
     if (p->graph->error.status != CLQ_OK) return 0;
     clq_graph_value value = value_of(p, &node, &shape);
-    clq_graph_fail(p->graph, clq_shape_elements(&shape, &value.elements));
+    if (clq_shape_elements(&shape, &value.elements) != CLQ_OK)
+        clq_graph_fail(p->graph, clq_fail(CLQ_UNSUPPORTED, "layer '%s': %s values of a sample are too many",
+                                          p->of->scope, clq_shape_describe(&shape, text)));
     node.outputs[0] = clq_graph_add_value(p->graph, &value);
     return clq_graph_add_node(p->graph, &node);
 }
