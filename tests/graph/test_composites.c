@@ -281,6 +281,42 @@ static void sequences_that_are_too_long_keep_their_kernels(void **state) {
     on_each_driver(long_sequences_on);
 }
 
+/* ---- recomputation of what is lowered ---- */
+
+/* Of products with the kernels of gates; each step's is one for each gate. */
+static unsigned products_again(const subject *s, clq_device *device) {
+    clq_pass_context context = {.config = &s->config, .arena_bytes = CLQ_VARIABLE_ALIGN};
+    clq_graph graph = {0};
+    unsigned again = 0;
+    CHECK_OK(clq_list_create(device, COUNT, &context.list));
+    CHECK_OK(clq_graph_build(&graph, s->model, &context, NULL, NULL));
+    for (uint32_t n = 0; n < graph.node_count; n++) again += graph.nodes[n].again && graph.nodes[n].op == &clq_op_dense;
+    clq_graph_release(&graph);
+    clq_list_destroy(context.list);
+    return again;
+}
+
+/* A cell that is marked keeps nothing of its steps for backward, as one with kernels does not. */
+static void marked_on(clq_device *device, clq_queue *queue) {
+    subject s;
+    (void)queue;
+    build_of(&s, 1, in_steps);
+    s.config.recompute = CLQ_RECOMPUTE_OFF;
+    s.model->recomputes = true;
+    for (uint32_t i = 0; i < s.model->tensor_count; i++) s.model->tensors[i].recompute = false;
+    assert_int_equal(products_again(&s, device), 0);
+    for (uint32_t i = 0; i < s.model->tensor_count; i++)
+        s.model->tensors[i].recompute = s.model->layers[s.model->tensors[i].layer - 1].kind == &clq_layer_lstm;
+    assert_true(products_again(&s, device) > 2 * 4);
+    check_passes_on(&s, device);
+    clq_model_destroy(s.model);
+}
+
+static void a_marked_cell_runs_its_steps_again(void **state) {
+    (void)state;
+    on_each_driver(marked_on);
+}
+
 /* ---- in mixed precision ---- */
 
 static unsigned steps_seen;
@@ -362,6 +398,7 @@ int main(void) {
         cmocka_unit_test(a_part_that_is_too_large_is_refused),
         cmocka_unit_test(many_steps_need_kernels),
         cmocka_unit_test(sequences_that_are_too_long_keep_their_kernels),
+        cmocka_unit_test(a_marked_cell_runs_its_steps_again),
         cmocka_unit_test(steps_stay_wide_in_mixed_precision),
         cmocka_unit_test(expansions_run_out_of_memory),
     };

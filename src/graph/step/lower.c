@@ -17,12 +17,24 @@ static void keep_wide(clq_graph *graph, const clq_node *node) {
         if (node->outputs[i]) clq_graph_value_at(graph, node->outputs[i])->wide = true;
 }
 
+/* If a composite's output is not kept for backward, neither is what it was made from within: as of one with kernels,
+ * whose second run makes all its outputs. */
+static void keep_marks(clq_graph *graph, const clq_node *node, uint32_t values) {
+    bool marked = false;
+    for (unsigned i = 0; i < CLQ_NODE_OUTPUTS; i++)
+        marked = marked || (node->outputs[i] && clq_graph_value_at(graph, node->outputs[i])->recompute);
+    for (clq_id id = values + 1; id <= graph->value_count && marked; id++)
+        clq_graph_value_at(graph, id)->recompute = true;
+}
+
 /* Whether the node was replaced. */
 static bool lower_node(clq_graph *graph, const clq_node *node, bool compares) {
     const bool runs = has_kernels(node);
+    const uint32_t values = graph->value_count;
     if (!node->op->lower || (runs && !compares)) return false;
     if (node->op->lower(graph, node)) {
         keep_wide(graph, node);
+        keep_marks(graph, node, values);
         return true;
     }
     if (!runs)
