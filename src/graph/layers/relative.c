@@ -21,6 +21,9 @@ static const clq_attribute row_attributes[] = {
     {CLQ_LAYER_ATTRIBUTE("turned", CLQ_ATTRIBUTE_FLAG, relative_config, turned)},
 };
 
+/* The whole part of x; `most` of what is no number from 0 to that, which has no whole part or is beyond any bucket. */
+static long whole_of(float x, long most) { return x >= 0 && x <= (float)most ? (long)x : most; }
+
 /* Distances up to a quarter of the rows have rows of their own; larger ones go by their logarithm. In float32, as Keras
  * computes them. Tokens that are exactly places - 1 apart lie on a bucket's edge by some tables' sizes: there Keras's
  * own results differ with whether JAX compiles the function. Tables of 512 rows for 512 places have no such edge. */
@@ -28,18 +31,23 @@ static long find_logarithmic(size_t rows, size_t places, long key_less_query) {
     const long span = (long)rows / 2, middle = span / 2, apart = labs(key_less_query);
     long bucket = apart;
     if (apart > middle)
-        bucket = middle + (long)ceilf(logf((float)apart / (float)middle) * (float)(middle - 1) /
-                                      logf((float)(places - 1) / (float)middle));
+        bucket = middle + whole_of(ceilf(logf((float)apart / (float)middle) * (float)(middle - 1) /
+                                         logf((float)(places - 1) / (float)middle)),
+                                   span);
     return CLQ_MIN(CLQ_MAX(span + (key_less_query > 0 ? -bucket : bucket), 0), 2 * span - 1);
 }
 
+/* Of T5 distances that have rows of their own are those below so many. */
+static size_t count_exact(size_t rows, bool both) { return rows / (both ? 4 : 2); }
+
 static long find_t5(size_t rows, size_t places, bool both, long key_less_query) {
-    const long half = (long)rows / (both ? 2 : 1), exact = half / 2,
+    const long half = (long)rows / (both ? 2 : 1), exact = (long)count_exact(rows, both),
                apart = both ? labs(key_less_query) : -CLQ_MIN(key_less_query, 0);
     long bucket = apart;
     if (apart >= exact)
-        bucket = exact + (long)(logf((float)apart / (float)exact) / (float)log((double)places / (double)exact) *
-                                (float)(half - exact));
+        bucket = exact + whole_of(logf((float)apart / (float)exact) / (float)log((double)places / (double)exact) *
+                                      (float)(half - exact),
+                                  half);
     return CLQ_MIN(bucket, half - 1) + (both && key_less_query > 0 ? half : 0);
 }
 
@@ -58,10 +66,12 @@ static clq_status infer_rows(const clq_model *model, const clq_layer *layer, clq
         return clq_fail(CLQ_UNSUPPORTED,
                         "a table %s is not supported: it should have an even number of rows, at least 4",
                         clq_shape_describe(table, text));
-    const size_t own = table->dims[0] / 4; /* distances that have rows of their own, at least */
-    if (x->dims[0] > own + 1 && config->places <= own + 1)
+    /* Farther tokens go by a logarithm of places, which has to be above 0. */
+    const size_t near = config->buckets == LOGARITHMIC ? table->dims[0] / 4 + 1
+                                                       : count_exact(table->dims[0], config->buckets == BOTH_WAYS);
+    if (x->dims[0] > near && config->places <= near)
         return clq_fail(CLQ_UNSUPPORTED, "%zu places for %zu rows are supported for at most %zu tokens, not %zu",
-                        config->places, table->dims[0], own + 1, x->dims[0]);
+                        config->places, table->dims[0], near, x->dims[0]);
     if (x->dims[0] > INT32_MAX / 2) return clq_fail(CLQ_UNSUPPORTED, "so many tokens are not supported");
     y->shape = CLQ_SHAPE(2 * x->dims[0] - 1, table->dims[1]);
     return CLQ_OK;
