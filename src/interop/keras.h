@@ -30,6 +30,7 @@ typedef struct clq_keras_attributes {
     json_t *arguments;  /* of the call, if some are no tensors and nobody has taken them yet; borrowed */
     json_t *keywords;   /* of the call; borrowed */
     size_t next_tensor; /* number of the next input that a keyword gives, from 1 on */
+    bool is_part;       /* as of clq_keras_call */
     char path[256];     /* "config.layers[3] (conv2d).config" */
     clq_status status;  /* the first failure, whose detail is this thread's; what is taken behind it is not looked at */
 } clq_keras_attributes;
@@ -85,6 +86,7 @@ typedef struct clq_keras_call {
     json_t *keywords;         /* "kwargs" of the call; NULL: none */
     const char *scope;        /* the model within the model that the layer is of; NULL: it is of the whole */
     bool frozen;              /* a model that it is within is not trained */
+    bool is_part;             /* no file has the layer: a block was written as such */
 } clq_keras_call;
 /* Whether keywords of two calls of the layer ask for the same. */
 bool clq_keras_same_keywords(json_t *layer, json_t *a, json_t *b);
@@ -119,6 +121,8 @@ size_t clq_keras_block_places(json_t *layer);
 /* Whether calls of a block take the keyword, which is true or false; and whether two calls have the same of these. */
 bool clq_keras_block_takes_flag(json_t *layer, const char *key);
 bool clq_keras_block_same_flags(json_t *layer, json_t *a, json_t *b);
+/* Whether all its layers are parts, which no file has; a wrapper of Keras has layers of the file. */
+bool clq_keras_block_has_parts(json_t *layer);
 const char *clq_keras_block_class(size_t i); /* of all blocks; NULL: there are no more */
 /* A use of a block. */
 typedef struct clq_keras_block_use {

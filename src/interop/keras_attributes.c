@@ -537,6 +537,7 @@ const clq_keras_type clq_keras_types[CLQ_ATTRIBUTE_TYPES] = {
 void clq_keras_read_rows(clq_keras_attributes *a, const clq_layer_kind *kind, const clq_model_tensor *x, void *config) {
     for (size_t i = 0; i < kind->attribute_count && a->status == CLQ_OK; i++) {
         const clq_attribute *row = &kind->attributes[i];
+        if (row->own && !a->is_part) continue; /* left, and refused as any key is that there is none of */
         clq_keras_types[row->type].read(&(clq_keras_reading){a, row, x}, (char *)config + row->at);
     }
 }

@@ -237,12 +237,14 @@ size_t clq_block_take_window(clq_block_writer *w, const char *key, long otherwis
     return (size_t)clq_block_whole(w, key, otherwise);
 }
 
-/* Keras takes a mask that the input carries in place of one that is not given, and most blocks pass it on. */
-const char *clq_block_add_mask(clq_block_writer *w, const char *mask) {
+void clq_block_refuse_carried(clq_block_writer *w, const char *mask) {
     if (w->status == CLQ_OK && w->use->model->tensors[w->use->inputs[0].id - 1].mask)
         w->status =
             clq_fail(CLQ_UNSUPPORTED, "%s: a mask that its input carries is not supported: drop mask_zero and give %s",
                      w->path, mask);
+}
+const char *clq_block_add_mask(clq_block_writer *w, const char *mask) {
+    clq_block_refuse_carried(w, mask); /* most blocks pass it on */
     if (!clq_block_is_given(w, 1)) return NULL;
     clq_block_add_pairs(w, "pairs", mask);
     clq_block_add_pairs(w, "pairs_of_heads", "pairs");

@@ -190,6 +190,10 @@ static const clq_block_row *find_row(json_t *layer) {
 }
 
 bool clq_keras_is_block(json_t *layer) { return find_row(layer) != NULL; }
+bool clq_keras_block_has_parts(json_t *layer) {
+    const clq_block_row *row = find_row(layer);
+    return row && row->module;
+}
 
 const char *clq_keras_block_input(json_t *layer, size_t i) {
     const clq_block_row *row = find_row(layer);

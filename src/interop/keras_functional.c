@@ -106,7 +106,8 @@ static clq_status add_node(clq_keras_graph *f, clq_keras_node *n, clq_tensor *in
                                      .arguments = n->arguments,
                                      .keywords = n->keywords,
                                      .scope = f->scope,
-                                     .frozen = f->frozen};
+                                     .frozen = f->frozen,
+                                     .is_part = f->of_parts};
         CLQ_TRY(clq_keras_add_layer(f->model, layer, n->layer, &call, &n->tensor));
         CLQ_TRY(note_places(f, n));
         f->added[n->layer] = n->tensor.id;
@@ -336,6 +337,7 @@ static clq_status open_inner(clq_keras_graph *outer, const clq_keras_node *n, co
         in->config = config = in->own_config;
     }
     in->in_block = outer->in_block || in->own_config;
+    in->of_parts = clq_keras_block_has_parts(layer);
     in->layers = json_is_array(config) ? config : json_object_get(config, "layers");
     return in->sequential ? open_sequential(in) : open_functional(in);
 }

@@ -36,6 +36,7 @@ struct clq_keras_graph {
     char *own_scope;   /* the same, its own */
     bool frozen;       /* it, or a model that it is within, is not trained */
     bool sequential, in_block;
+    bool of_parts; /* no file has its layers: a block was written as them */
     char *
         path; /* in files of weights, of a model within the model; NULL: it is the whole, or it is not known; its own */
     char *place;                 /* in the text, as of clq_layer; NULL: it is the whole; its own */

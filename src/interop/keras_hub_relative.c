@@ -226,7 +226,10 @@ static const char *const *write_disentangled(clq_block_writer *w) {
     clq_block_add_of_list(w, "Add", "scores", NULL, CLQ_FROM("of_content", "of_keys", "of_queries_turned"));
     clq_block_add(w, CLQ_NUMPY, "Multiply", "scaled", NULL, NULL, CLQ_FROM("scores"));
     clq_block_append_argument(w, json_real(1 / sqrt(3 * (double)width)));
-    if (clq_block_is_given(w, 2)) clq_block_add_pairs(w, "pairs", "padding_mask");
+    if (clq_block_is_given(w, 2))
+        clq_block_add_pairs(w, "pairs", "padding_mask");
+    else
+        clq_block_refuse_carried(w, "padding_mask");
     add_scored(w, "attended", dropout, clq_block_mask_keyword(w, 2, "mask", "pairs"), "scaled", names[VALUE]);
     clq_block_add(w, CLQ_LAYERS, "Reshape", "joined", json_pack("{s:[i, I]}", "target_shape", -1, (json_int_t)channels),
                   NULL, CLQ_FROM("attended"));

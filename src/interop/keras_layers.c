@@ -114,6 +114,7 @@ static clq_status add_layer(clq_model *model, json_t *layer, size_t index, const
     a.arguments = call->arguments;
     a.keywords = call->keywords;
     a.next_tensor = call->positional + 1;
+    a.is_part = call->is_part;
     const char *name = clq_keras_text(&a, "name", NULL);
     take_common(&a, kind);
     clq_keras_take_properties(&a);
@@ -121,9 +122,13 @@ static clq_status add_layer(clq_model *model, json_t *layer, size_t index, const
     clq_keras_read_rows(&a, kind, &model->tensors[inputs[0].id - 1], config);
     if (a.arguments) clq_keras_refuse(&a, CLQ_UNSUPPORTED, "args", "only tensors can be arguments of a call");
     CLQ_TRY(clq_keras_close(&a));
-    char inner[CLQ_LAYER_NAME_MAX]; /* of a model within the model with its name in front, if there is room */
-    if (call->scope && *name && snprintf(inner, sizeof inner, "%s.%s", call->scope, name) < (int)sizeof inner)
+    char inner[CLQ_LAYER_NAME_MAX]; /* of a model within the model, with its name in front */
+    if (call->scope && *name) {
+        if (snprintf(inner, sizeof inner, "%s.%s", call->scope, name) >= (int)sizeof inner)
+            return clq_fail(CLQ_UNSUPPORTED, "%s.name: behind '%.60s' and so on, it is longer than %zu bytes", a.path,
+                            call->scope, sizeof inner - 1);
         name = inner;
+    }
     *out = clq_model_add_layer(model, kind, name, config, inputs, count);
     if (out->id) clq_keras_give_properties(model, *out, json_object_get(layer, "config"));
     if (frozen && out->id) (void)clq_freeze(model, *out);
@@ -135,6 +140,8 @@ clq_status clq_keras_add_layer(clq_model *model, json_t *layer, size_t index, co
                                clq_tensor *out) {
     CLQ_TRY(clq_keras_check_class(layer, index));
     const clq_layer_kind *kind = find_kind(layer);
+    if (kind->module && strcmp(kind->module, "clique") == 0 && !call->is_part)
+        return clq_fail(CLQ_UNSUPPORTED, "a %s is a part of blocks, which no file has by itself", kind->type);
     void *config = clq_alloc(1, CLQ_MAX(kind->config_bytes, (size_t)1));
     if (!config) return CLQ_MEMORY;
     const clq_status status = add_layer(model, layer, index, call, kind, config, out);

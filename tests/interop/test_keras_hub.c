@@ -1,45 +1,66 @@
-/* Blocks of keras_hub in model files: what each is refused for, in words that say what to do, and what its calls may
- * say. What blocks compute is held against Keras in test_single_layers.c. */
+/* Blocks and backbones of keras_hub in model files: what each is refused for, in words that say what to do, and what
+ * calls of blocks may say. What blocks compute is held against Keras in test_single_layers.c. */
 #include "interop/interop.h"
 #include "support/check.h"
 #include "support/files.h"
 
 #define MODELS "keras_hub.src.models."
-#define X "{\"class_name\": \"__keras_tensor__\", \"config\": {\"keras_history\": [\"x\", 0, 0]}}"
-#define Z "{\"class_name\": \"__keras_tensor__\", \"config\": {\"keras_history\": [\"z\", 0, 0]}}"
 #define T5_KEYS                                                                                                        \
     "\"num_heads\": 2, \"key_value_dim\": 3, \"intermediate_dim\": 5, \"hidden_dim\": 4, \"layer_norm_epsilon\": "     \
     "1e-6, "
 #define MBCONV_KEYS "\"input_filters\": 4, \"output_filters\": 4, \"activation\": \"swish\""
+
+/* Tokens, in place of x and z: E has a mask of the places that are not 0. */
+#define EMBEDDED(name, of, mask)                                                                                       \
+    "{\"module\": \"keras.layers\", \"class_name\": \"Embedding\", \"name\": \"" name "\", \"config\": {\"name\": "    \
+    "\"" name "\", \"input_dim\": 5, \"output_dim\": 4, \"mask_zero\": " mask "}, \"inbound_nodes\": [{\"args\": [" of \
+    "], \"kwargs\": {}}]}, "
+#define TENSOR(name) "{\"class_name\": \"__keras_tensor__\", \"config\": {\"keras_history\": [\"" name "\", 0, 0]}}"
+#define X TENSOR("x")
+#define Z TENSOR("z")
+#define E TENSOR("e")
+#define G TENSOR("g")
 
 typedef struct hub_case {
     const char *shape, *module, *class_name, *config, *arguments, *keywords;
     const char *says; /* NULL: it is read */
 } hub_case;
 
-/* A model of inputs x and z, of the same shape, and the block. */
-static clq_status read_case(const hub_case *c, clq_model **model) {
+/* A model of inputs x and z, of the same shape, layers in front of the block, and the block under a name. */
+static clq_status read_case(const hub_case *c, const char *front, const char *name, clq_model **model) {
     char *text = clq_strprintf(
         "{\"module\": \"keras.src.models.functional\", \"class_name\": \"Functional\", \"config\": {\"name\": \"m\", "
         "\"layers\": [{\"module\": \"keras.layers\", \"class_name\": \"InputLayer\", \"name\": \"x\", \"config\": "
         "{\"name\": \"x\", \"batch_shape\": %s}, \"inbound_nodes\": []}, {\"module\": \"keras.layers\", "
         "\"class_name\": \"InputLayer\", \"name\": \"z\", \"config\": {\"name\": \"z\", \"batch_shape\": %s}, "
-        "\"inbound_nodes\": []}, {\"module\": \"" MODELS "%s\", \"class_name\": \"%s\", \"name\": \"y\", \"config\": "
-        "{\"name\": \"y\", %s}, \"inbound_nodes\": [{\"args\": [%s], \"kwargs\": {%s}}]}, {\"module\": "
+        "\"inbound_nodes\": []}, %s{\"module\": \"%s\", \"class_name\": \"%s\", \"name\": \"%s\", \"config\": "
+        "{\"name\": \"%s\", %s}, \"inbound_nodes\": [{\"args\": [%s], \"kwargs\": {%s}}]}, {\"module\": "
         "\"keras.layers\", \"class_name\": \"Flatten\", \"name\": \"f\", \"config\": {\"name\": \"f\"}, "
         "\"inbound_nodes\": [{\"args\": [" Z "], \"kwargs\": {}}]}], \"input_layers\": [[\"x\", 0, 0], [\"z\", 0, 0]], "
-        "\"output_layers\": [[\"y\", 0, 0], [\"f\", 0, 0]]}}",
-        c->shape, c->shape, c->module, c->class_name, c->config, c->arguments, c->keywords);
+        "\"output_layers\": [[\"%s\", 0, 0], [\"f\", 0, 0]]}}",
+        c->shape, c->shape, front, c->module, c->class_name, name, name, c->config, c->arguments, c->keywords, name);
     assert_non_null(text);
     const clq_status status = clq_model_read_keras_json(files_put("hub.json", text, strlen(text)), model);
     clq_free(text);
     return status;
 }
 
+static void check_cases(const hub_case *cases, size_t count, const char *front, const char *name) {
+    for (size_t i = 0; i < count; i++) {
+        clq_model *model;
+        const clq_status status = read_case(&cases[i], front, name, &model);
+        if (status == CLQ_OK) clq_model_destroy(model);
+        if (cases[i].says && status == CLQ_OK) fail_msg("case %zu was read", i);
+        if (cases[i].says) expect_text(clq_error_detail(), cases[i].says);
+        if (!cases[i].says && status != CLQ_OK) fail_msg("case %zu: %s", i, clq_error_detail());
+    }
+}
+
 static void blocks_say_what_is_wrong(void **state) {
-    static const char t5[] = "t5.t5_transformer_layer", qwen3[] = "qwen3.qwen3_decoder",
-                      siglip[] = "siglip.siglip_layers", deberta[] = "deberta_v3.disentangled_attention_encoder",
-                      mobile[] = "mobilenet.mobilenet_backbone", mbconv[] = "efficientnet.mbconv";
+    static const char t5[] = MODELS "t5.t5_transformer_layer", qwen3[] = MODELS "qwen3.qwen3_decoder",
+                      siglip[] = MODELS "siglip.siglip_layers",
+                      deberta[] = MODELS "deberta_v3.disentangled_attention_encoder",
+                      mobile[] = MODELS "mobilenet.mobilenet_backbone", mbconv[] = MODELS "efficientnet.mbconv";
     static const hub_case cases[] = {
         {"[null, 3, 4]", qwen3, "Qwen3TransformerDecoder",
          "\"intermediate_dim\": 4, \"num_query_heads\": 2, \"num_key_value_heads\": 1", X, "",
@@ -101,14 +122,55 @@ static void blocks_say_what_is_wrong(void **state) {
         {"[null, 4, 4, 5]", mbconv, "MBConvBlock", MBCONV_KEYS, X, "", "input_filters: should be its input's channels"},
     };
     (void)state;
-    for (size_t i = 0; i < CLQ_COUNT_OF(cases); i++) {
-        clq_model *model;
-        const clq_status status = read_case(&cases[i], &model);
-        if (status == CLQ_OK) clq_model_destroy(model);
-        if (cases[i].says && status == CLQ_OK) fail_msg("case %zu was read", i);
-        if (cases[i].says) expect_text(clq_error_detail(), cases[i].says);
-        if (!cases[i].says && status != CLQ_OK) fail_msg("case %zu: %s", i, clq_error_detail());
-    }
+    check_cases(cases, CLQ_COUNT_OF(cases), "", "y");
+}
+
+/* A mask that a block's input carries would be taken by Keras if none is given. */
+static void carried_masks_are_refused(void **state) {
+    static const char carried[] = "a mask that its input carries is not supported: drop mask_zero and give ";
+#define FRONT EMBEDDED("e", X, "true") EMBEDDED("g", Z, "false")
+#define DEBERTA                                                                                                        \
+    "[null, 4]", MODELS "deberta_v3.disentangled_attention_encoder", "DisentangledAttentionEncoder",                   \
+        "\"intermediate_dim\": 4, \"num_heads\": 2, \"bucket_size\": 2, \"max_position_embeddings\": 9"
+#define BLOOM "[null, 4]", MODELS "bloom.bloom_decoder", "BloomDecoder", "\"intermediate_dim\": 4, \"num_heads\": 2"
+    static const hub_case cases[] = {
+        {DEBERTA, E, "\"rel_embeddings\": " G, carried},
+        {DEBERTA, E, "\"rel_embeddings\": " G ", \"padding_mask\": " Z, "output 'y.feedforward_layer_norm' has a mask"},
+        {DEBERTA, G, "\"rel_embeddings\": " E, NULL},
+        {BLOOM, E, "", carried},
+        {BLOOM, E, "\"decoder_padding_mask\": " Z, carried},
+        {BLOOM, G, "", NULL},
+    };
+    (void)state;
+    check_cases(cases, CLQ_COUNT_OF(cases), FRONT, "y");
+}
+
+/* Parts that Keras has no layer or key for are of blocks alone, not of files. */
+static void parts_are_not_of_files(void **state) {
+#define ROWS "\"places\": 10, \"buckets\": \"behind\""
+    static const hub_case cases[] = {
+        {"[null, 32, 4]", "clique", "RelativeRows", ROWS, X ", " Z, "", "a RelativeRows is a part of blocks"},
+        {"[null, 32, 4]", "keras.layers", "TimeDistributed",
+         "\"layer\": {\"module\": \"clique\", \"class_name\": \"LearnedRows\", \"config\": {\"rows\": 2, \"channels\": "
+         "4, \"name\": \"inner\"}}",
+         X, "", "a LearnedRows is a part of blocks"},
+        {"[null, 3, 4]", "keras.layers", "MultiHeadAttention", "\"num_heads\": 2, \"key_dim\": 2", X ", " Z, "", NULL},
+        {"[null, 3, 4]", "keras.layers", "MultiHeadAttention",
+         "\"num_heads\": 2, \"key_dim\": 2, \"no_key_bias\": true", X ", " Z, "", "no_key_bias: true is not supported"},
+    };
+    (void)state;
+    check_cases(cases, CLQ_COUNT_OF(cases), "", "y");
+}
+
+/* Names within a block are told apart by all they have. */
+static void long_names_are_refused(void **state) {
+#define TEN "abcdefghij"
+#define FORTY TEN TEN TEN TEN
+#define BLOCK "[null, 4, 4]", MODELS "bloom.bloom_decoder", "BloomDecoder", "\"intermediate_dim\": 4, \"num_heads\": 2"
+    static const hub_case read = {BLOCK, X, "", NULL}, refused = {BLOCK, X, "", "is longer than 127 bytes"};
+    (void)state;
+    check_cases(&read, 1, "", FORTY FORTY);
+    check_cases(&refused, 1, "", FORTY FORTY FORTY);
 }
 
 /* Calls of a block may say true or false; a second call has to say the same. */
@@ -122,10 +184,11 @@ static void calls_say_the_same(void **state) {
                  {"\"use_causal_mask\": true", "calls with other keywords than the first"}};
     (void)state;
     for (size_t i = 0; i < CLQ_COUNT_OF(cases); i++) {
-        const hub_case c = {"[null, 3, 4]", "whisper.whisper_decoder", "WhisperDecoder", block,
-                            twice,          cases[i].second,           cases[i].says};
+        const hub_case c = {
+            "[null, 3, 4]", MODELS "whisper.whisper_decoder", "WhisperDecoder", block, twice, cases[i].second,
+            cases[i].says};
         clq_model *model;
-        const clq_status status = read_case(&c, &model);
+        const clq_status status = read_case(&c, "", "y", &model);
         if (status == CLQ_OK) clq_model_destroy(model);
         if (cases[i].says) expect_text(clq_error_detail(), cases[i].says);
         if ((status == CLQ_OK) != (cases[i].says == NULL)) fail_msg("case %zu: %s", i, clq_error_detail());
@@ -198,7 +261,10 @@ static void memory_may_run_out(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(blocks_say_what_is_wrong), cmocka_unit_test(calls_say_the_same),
-                                       cmocka_unit_test(backbones_by_numbers), cmocka_unit_test(memory_may_run_out)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(blocks_say_what_is_wrong), cmocka_unit_test(carried_masks_are_refused),
+        cmocka_unit_test(parts_are_not_of_files),   cmocka_unit_test(long_names_are_refused),
+        cmocka_unit_test(calls_say_the_same),       cmocka_unit_test(backbones_by_numbers),
+        cmocka_unit_test(memory_may_run_out)};
+    return cmocka_run_group_tests_name("interop/keras_hub", tests, files_begin, files_end);
 }
