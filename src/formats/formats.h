@@ -36,7 +36,7 @@ clq_status clq_idx_look(const char *path, clq_array *out); /* the header alone: 
 
 /* ---- NPY (npy.c): numpy's format, versions 1.0 to 3.0, C or Fortran order, either byte order ---- */
 clq_status clq_npy_read(const char *path, clq_array *out);
-clq_status clq_npy_look(const char *path, clq_array *out);                  /* the header alone: there are no data */
+clq_status clq_npy_look(const char *path, clq_array *out);          /* the header alone: there are no data */
 clq_status clq_npy_write(const char *path, const clq_array *array); /* version 1.0, by rename */
 
 /* ---- CIFAR-10 binary (cifar.c): records of 1 label byte and 3 x 32 x 32 planes ---- */
@@ -109,6 +109,8 @@ json_t *clq_json_number(double value);
 json_t *clq_json_append(json_t *list, json_t *entry);
 /* The object with the value behind its last key, or in place of the value that the key has; the same of failures. */
 json_t *clq_json_put(json_t *object, const char *key, json_t *value);
+/* As json_copy, whose copies lack what there was no memory for. NULL: out of memory. */
+json_t *clq_json_copy(json_t *value);
 /* Adds the document to the text; text->failed where memory is out. flags: Jansson's. */
 void clq_json_dump(const json_t *document, size_t flags, clq_text *text);
 char *clq_json_dumps(const json_t *value, size_t flags); /* as json_dumps: NULL on failure, and free() */

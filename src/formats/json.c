@@ -30,6 +30,14 @@ json_t *clq_json_append(json_t *list, json_t *entry) {
     return NULL;
 }
 
+json_t *clq_json_copy(json_t *value) {
+    json_t *copy = json_copy(value);
+    if (json_object_size(copy) == json_object_size(value) && json_array_size(copy) == json_array_size(value))
+        return copy;
+    json_decref(copy);
+    return NULL;
+}
+
 json_t *clq_json_put(json_t *object, const char *key, json_t *value) {
     if (json_object_set_new(object, key, value) == 0) return object;
     json_decref(object);

@@ -135,8 +135,9 @@ typedef struct clq_keras_block_use {
  * whose mask its output has, if it has one. The caller's. path: the block, for messages. */
 clq_status clq_keras_write_block(json_t *layer, const char *path, const clq_keras_block_use *use, json_t **out);
 
-/* FORMAT or UNSUPPORTED unless type and `trainable` of a layer that is written as others are as they may be. */
-clq_status clq_keras_check_common(json_t *config, const char *path);
+/* FORMAT or UNSUPPORTED unless type and `trainable` of a layer that is written as others are as they may be. layer: its
+ * place; NULL: it is the whole. */
+clq_status clq_keras_check_common(json_t *config, const char *layer);
 
 /* ---- keras_hub's backbones by class name and hyper-parameters (keras_backbones.c) ---- */
 

@@ -191,7 +191,7 @@ json_t *clq_keras_write_places(const clq_keras_writing *w, const void *member) {
 void clq_keras_read_batch_shape(const clq_keras_reading *r, void *member) {
     json_t *value = clq_keras_value(r), *first = json_array_get(value, 0);
     const bool open = json_is_null(first) || json_integer_value(first) == -1;
-    json_t *rest = json_is_array(value) && open ? json_copy(value) : NULL;
+    json_t *rest = json_is_array(value) && open ? clq_json_copy(value) : NULL;
     if (rest) (void)json_array_remove(rest, 0);
     if (!rest || !clq_keras_resolve_shape(rest, r->x->elements, member))
         clq_keras_unfit(r, value, "-1 for the batch, and whole numbers, one of them perhaps -1");

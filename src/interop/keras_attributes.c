@@ -17,7 +17,7 @@ void clq_keras_open(json_t *layer, size_t index, clq_keras_attributes *out) {
         out->status = clq_fail(CLQ_FORMAT, "%s is not an object", out->path);
         return;
     }
-    out->left = json_copy(out->object);
+    out->left = clq_json_copy(out->object);
     if (!out->left) out->status = clq_fail(CLQ_MEMORY, "out of memory at %s", out->path);
 }
 

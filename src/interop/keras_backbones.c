@@ -21,19 +21,20 @@ typedef struct backbone {
 /* ---- parts that several have ---- */
 
 #define KERAS "'keras.layers'"
-#define MODELING "'" CLQ_HUB "layers.modeling."
-#define MODELS "'" CLQ_HUB "models."
+#define OF_MODELING "'" CLQ_HUB "layers.modeling."
+/* A quotation mark begins it. */
+#define OF_MODEL "'" CLQ_HUB "models."
 #define NORMAL(deviation) "{'class_name':'RandomNormal','config':{'mean':0.0,'stddev':" deviation "}}"
 #define CUT_NORMAL "{'class_name':'TruncatedNormal','config':{'mean':0.0,'stddev':0.02}}"
 #define TOKENS(initializer, tied)                                                                                      \
     "['token_embedding'," KERAS ",'ReversibleEmbedding',{'input_dim':'$vocabulary_size','output_dim':'$hidden_dim',"   \
     "'embeddings_initializer':" initializer ",'tie_weights':" tied "},['token_ids']]"
 #define TOKENS_AND_PLACES(name, length)                                                                                \
-    "['" name "'," MODELING "token_and_position_embedding','TokenAndPositionEmbedding',{'vocabulary_size':"            \
+    "['" name "'," OF_MODELING "token_and_position_embedding','TokenAndPositionEmbedding',{'vocabulary_size':"         \
     "'$vocabulary_size','sequence_length':'$max_sequence_length:" length "','embedding_dim':'$hidden_dim',"            \
     "'embeddings_initializer':" CUT_NORMAL "},['token_ids']]"
 #define PLACES(initializer, length)                                                                                    \
-    "['position_embedding'," MODELING "position_embedding','PositionEmbedding',{'sequence_length':"                    \
+    "['position_embedding'," OF_MODELING "position_embedding','PositionEmbedding',{'sequence_length':"                 \
     "'$max_sequence_length:" length "','initializer':" initializer "},['token_embedding']]"
 #define SEGMENTS(initializer, count)                                                                                   \
     "['segment_embedding'," KERAS ",'Embedding',{'input_dim':'$num_segments:" count "','output_dim':'$hidden_dim',"    \
@@ -50,12 +51,12 @@ typedef struct backbone {
 #define BLOCK(name, place, keys, mask)                                                                                 \
     "['" name "_#'," place ",{'intermediate_dim':'$intermediate_dim'," keys "},['<'" mask "]]"
 #define ENCODERS(activation, epsilon, rate)                                                                            \
-    BLOCK("transformer_layer", MODELING "transformer_encoder','TransformerEncoder'",                                   \
+    BLOCK("transformer_layer", OF_MODELING "transformer_encoder','TransformerEncoder'",                                \
           "'num_heads':'$num_heads','dropout':'$dropout:" rate "','activation':" activation                            \
           ",'layer_norm_epsilon':" epsilon ",'kernel_initializer':" CUT_NORMAL,                                        \
           ",'padding_mask=padding_mask'")
 #define DECODERS(activation, initializer)                                                                              \
-    BLOCK("transformer_layer", MODELING "transformer_decoder','TransformerDecoder'",                                   \
+    BLOCK("transformer_layer", OF_MODELING "transformer_decoder','TransformerDecoder'",                                \
           "'num_heads':'$num_heads','dropout':'$dropout:0.1','activation':" activation                                 \
           ",'layer_norm_epsilon':1e-5,'normalize_first':true,'kernel_initializer':" initializer,                       \
           ",'decoder_padding_mask=padding_mask'")
@@ -76,9 +77,9 @@ typedef struct backbone {
     }
 #define LLAMA(in_module, of_class)                                                                                     \
     ROTARY_BACKBONE(in_module, of_class, "'$tie_word_embeddings:false'",                                               \
-                    MODELS "llama.llama_decoder','LlamaTransformerDecoder'",                                           \
+                    OF_MODEL "llama.llama_decoder','LlamaTransformerDecoder'",                                         \
                     ",'rope_position_scaling_factor':'$rope_position_scaling_factor:1.0'",                             \
-                    MODELS "llama.llama_layernorm','LlamaLayerNorm'")
+                    OF_MODEL "llama.llama_layernorm','LlamaLayerNorm'")
 #define ROBERTA(in_module, of_class)                                                                                   \
     {                                                                                                                  \
         CLQ_HUB "models." in_module, of_class, "token_ids padding_mask", "<", {                                        \
@@ -93,22 +94,22 @@ static const backbone backbones[] = {
     LLAMA("llama.llama_backbone", "LlamaBackbone"),
     LLAMA("llama3.llama3_backbone", "Llama3Backbone"),
     ROTARY_BACKBONE("mistral.mistral_backbone", "MistralBackbone", "false",
-                    MODELS "mistral.mistral_transformer_decoder','MistralTransformerDecoder'",
+                    OF_MODEL "mistral.mistral_transformer_decoder','MistralTransformerDecoder'",
                     ROTARY_SCALE ",'sliding_window':'$sliding_window:512','head_dim':'$head_dim:null'",
-                    MODELS "mistral.mistral_layer_norm','MistralLayerNormalization'"),
+                    OF_MODEL "mistral.mistral_layer_norm','MistralLayerNormalization'"),
     ROTARY_BACKBONE("qwen.qwen_backbone", "QwenBackbone", "'$tie_word_embeddings:true'",
-                    MODELS "qwen.qwen_decoder','QwenTransformerDecoder'",
+                    OF_MODEL "qwen.qwen_decoder','QwenTransformerDecoder'",
                     ROTARY_SCALE ",'use_sliding_window_attention':'$use_sliding_window_attention:false',"
                                  "'sliding_window_size':'$sliding_window_size:32768'",
-                    MODELS "qwen.qwen_layernorm','QwenLayerNorm'"),
+                    OF_MODEL "qwen.qwen_layernorm','QwenLayerNorm'"),
     ROTARY_BACKBONE("qwen3.qwen3_backbone", "Qwen3Backbone", "'$tie_word_embeddings:true'",
-                    MODELS "qwen3.qwen3_decoder','Qwen3TransformerDecoder'",
+                    OF_MODEL "qwen3.qwen3_decoder','Qwen3TransformerDecoder'",
                     ROTARY_SCALE ",'head_dim':'$head_dim','sliding_window_size':'$sliding_window_size:32768'",
-                    MODELS "qwen3.qwen3_layernorm','Qwen3LayerNorm'"),
-    ROTARY_BACKBONE("phi3.phi3_backbone", "Phi3Backbone", "false", MODELS "phi3.phi3_decoder','Phi3Decoder'",
+                    OF_MODEL "qwen3.qwen3_layernorm','Qwen3LayerNorm'"),
+    ROTARY_BACKBONE("phi3.phi3_backbone", "Phi3Backbone", "false", OF_MODEL "phi3.phi3_decoder','Phi3Decoder'",
                     ",'hidden_dim':'$hidden_dim','max_sequence_length':'$max_sequence_length:4096',"
                     "'pretraining_sequence_length':'$pretraining_sequence_length:4096'",
-                    MODELS "phi3.phi3_layernorm','Phi3LayerNorm'"),
+                    OF_MODEL "phi3.phi3_layernorm','Phi3LayerNorm'"),
     {CLQ_HUB "models.gpt2.gpt2_backbone",
      "GPT2Backbone",
      "token_ids padding_mask",
@@ -125,7 +126,7 @@ static const backbone backbones[] = {
      "token_ids padding_mask",
      "layer_norm",
      {TOKENS(NORMAL("0.01"), "true"), DROPOUT("embeddings_dropout", "0.0"),
-      BLOCK("transformer_layer", MODELS "gpt_neo_x.gpt_neo_x_decoder','GPTNeoXDecoder'",
+      BLOCK("transformer_layer", OF_MODEL "gpt_neo_x.gpt_neo_x_decoder','GPTNeoXDecoder'",
             "'num_heads':'$num_heads','dropout':'$dropout:0.0','rotary_percentage':'$rotary_percentage:0.25',"
             "'rotary_max_wavelength':'$rotary_max_wavelength:10000','max_sequence_length':'$max_sequence_length:512',"
             "'layer_norm_epsilon':'$layer_norm_epsilon:1e-5','activation':" APPROXIMATE
@@ -137,7 +138,7 @@ static const backbone backbones[] = {
      "token_ids padding_mask",
      "final_layernorm",
      {TOKENS(NORMAL("0.02"), "true"), NORM("embedding_layernorm", "'$layer_norm_epsilon:1e-5'"),
-      BLOCK("transformer_layer", MODELS "bloom.bloom_decoder','BloomDecoder'",
+      BLOCK("transformer_layer", OF_MODEL "bloom.bloom_decoder','BloomDecoder'",
             "'num_heads':'$num_heads','dropout':'$dropout:0.0','layer_norm_epsilon':'$layer_norm_epsilon:1e-5'",
             ",'decoder_padding_mask=padding_mask'"),
       NORM("final_layernorm", "'$layer_norm_epsilon:1e-5'")}},
@@ -146,7 +147,7 @@ static const backbone backbones[] = {
      "token_ids padding_mask",
      "final_layernorm",
      {TOKENS("'uniform'", "true"),
-      BLOCK("transformer_layer", MODELS "falcon.falcon_transformer_decoder','FalconTransformerDecoder'",
+      BLOCK("transformer_layer", OF_MODEL "falcon.falcon_transformer_decoder','FalconTransformerDecoder'",
             "'num_attention_heads':'$num_attention_heads','attention_dropout_rate':'$attention_dropout_rate:0',"
             "'feedforward_dropout_rate':'$feedforward_dropout_rate:0'",
             ",'decoder_padding_mask=padding_mask'"),
@@ -160,7 +161,7 @@ static const backbone backbones[] = {
       "'untruncated_normal'}},'logit_soft_cap':'$final_logit_soft_cap:null'},['token_ids']]",
       "['scaled','keras.src.ops.numpy','Multiply',{},['<','$sqrt hidden_dim']]",
       BLOCK(
-          "decoder_block", MODELS "gemma.gemma_decoder_block','GemmaDecoderBlock'",
+          "decoder_block", OF_MODEL "gemma.gemma_decoder_block','GemmaDecoderBlock'",
           "'hidden_dim':'$hidden_dim','head_dim':'$head_dim','num_query_heads':'$num_query_heads',"
           "'num_key_value_heads':'$num_key_value_heads','dropout':'$dropout:0','use_post_ffw_norm':"
           "'$use_post_ffw_norm:false','use_post_attention_norm':'$use_post_attention_norm:false',"
@@ -168,7 +169,7 @@ static const backbone backbones[] = {
           "'$query_head_dim_normalize:true','use_sliding_window_attention':'$even use_sliding_window_attention:false',"
           "'sliding_window_size':'$sliding_window_size:4096'",
           ",'padding_mask=padding_mask'"),
-      "['final_normalization'," MODELS "gemma.rms_normalization','RMSNormalization',{'epsilon':"
+      "['final_normalization'," OF_MODEL "gemma.rms_normalization','RMSNormalization',{'epsilon':"
       "'$layer_norm_epsilon:1e-6'},['<']]"}},
     {CLQ_HUB "models.f_net.f_net_backbone",
      "FNetBackbone",
@@ -178,7 +179,7 @@ static const backbone backbones[] = {
       ADD("'token_embedding','position_embedding','segment_embedding'"), NORM("embeddings_layer_norm", "1e-12"),
       "['embedding_projection'," KERAS ",'Dense',{'units':'$hidden_dim'," FNET_INITIALIZERS "},['<']]",
       DROPOUT("embeddings_dropout", "0.1"),
-      BLOCK("f_net_layer", MODELING "f_net_encoder','FNetEncoder'",
+      BLOCK("f_net_layer", OF_MODELING "f_net_encoder','FNetEncoder'",
             "'dropout':'$dropout:0.1','activation':" APPROXIMATE ",'layer_norm_epsilon':1e-12," FNET_INITIALIZERS, ""),
       POOLED(FNET_INITIALIZERS)}},
     {CLQ_HUB "models.bert.bert_backbone",
@@ -202,11 +203,11 @@ static const backbone backbones[] = {
      "token_ids padding_mask",
      "<",
      {TOKENS(CUT_NORMAL, "true"), NORM("embeddings_layer_norm", "1e-7"),
-      "['rel_embedding'," MODELS "deberta_v3.relative_embedding','RelativeEmbedding',{'hidden_dim':'$hidden_dim',"
+      "['rel_embedding'," OF_MODEL "deberta_v3.relative_embedding','RelativeEmbedding',{'hidden_dim':'$hidden_dim',"
       "'bucket_size':'$bucket_size:256','layer_norm_epsilon':1e-7,'kernel_initializer':" CUT_NORMAL "},['<']]",
       "['embeddings_dropout'," KERAS ",'Dropout',{'rate':'$dropout:0.1'},['embeddings_layer_norm']]",
       BLOCK("disentangled_attention_encoder_layer",
-            MODELS "deberta_v3.disentangled_attention_encoder','DisentangledAttentionEncoder'",
+            OF_MODEL "deberta_v3.disentangled_attention_encoder','DisentangledAttentionEncoder'",
             "'num_heads':'$num_heads','max_position_embeddings':'$max_sequence_length:512','bucket_size':"
             "'$bucket_size:256','dropout':'$dropout:0.1','activation':'gelu','layer_norm_epsilon':1e-7,"
             "'kernel_initializer':" CUT_NORMAL,
@@ -260,16 +261,42 @@ static json_t *take(building *b, const char *text) {
     return otherwise;
 }
 
-/* The same, and what is made of the value. */
-static json_t *take_made(building *b, const char *text) {
-    static const char root[] = "sqrt ", even[] = "even ";
-    const bool is_root = strncmp(text, root, sizeof root - 1) == 0, is_even = strncmp(text, even, sizeof even - 1) == 0;
-    json_t *value = take(b, text + (is_root || is_even ? sizeof root - 1 : 0));
-    if (!is_root && !is_even) return value;
-    json_t *made =
-        is_root ? json_real(sqrt(json_number_value(value))) : json_boolean(json_is_true(value) && b->index % 2 == 0);
+/* Behind a word and the space that follows it; NULL: the text has another beginning. */
+static const char *behind(const char *text, const char *word) {
+    const size_t length = strlen(word);
+    return strncmp(text, word, length) == 0 && text[length] == ' ' ? text + length + 1 : NULL;
+}
+
+/* Of "key" or "key:default". */
+static void refuse_value(building *b, const char *text, const char *what) {
+    char key[64];
+    (void)snprintf(key, sizeof key, "%.*s", (int)strcspn(text, ":"), text);
+    refuse(b, CLQ_FORMAT, key, what);
+}
+
+static json_t *make_root(building *b, const char *text) {
+    json_t *value = take(b, text), *made = NULL;
+    const double number = json_number_value(value); /* 0 of what is no number */
+    if (number > 0)
+        made = json_real(sqrt(number));
+    else
+        refuse_value(b, text, "should be a number above 0");
     json_decref(value);
     return made;
+}
+
+static json_t *make_even(building *b, const char *text) {
+    json_t *value = take(b, text);
+    if (value && !json_is_boolean(value) && !json_is_null(value)) refuse_value(b, text, "should be true or false");
+    json_t *made = json_boolean(json_is_true(value) && b->index % 2 == 0);
+    json_decref(value);
+    return made;
+}
+
+/* The same, and what is made of the value. */
+static json_t *take_made(building *b, const char *text) {
+    const char *root = behind(text, "sqrt"), *even = behind(text, "even");
+    return root ? make_root(b, root) : even ? make_even(b, even) : take(b, text);
 }
 
 static json_t *fill(building *b, json_t *from) {
@@ -383,10 +410,11 @@ const char *clq_keras_backbone_class(size_t i) { return i < CLQ_COUNT_OF(backbon
 clq_status clq_keras_write_backbone(json_t *root, json_t **out) {
     const backbone *row = find_backbone(root);
     json_t *config = json_object_get(root, "config"), *layers = json_object_get(config, "num_layers");
-    building b = {.config = config, .left = json_copy(config), .layers = json_array(), .last = "token_ids"};
+    building b = {.config = config, .left = clq_json_copy(config), .layers = json_array(), .last = "token_ids"};
     json_t *starts = json_object();
     *out = NULL;
-    b.status = clq_keras_check_common(config, "config: backbone");
+    check_memory(&b, b.left && b.layers && starts ? 0 : -1);
+    if (b.status == CLQ_OK) b.status = clq_keras_check_common(config, NULL);
     b.number = json_is_integer(layers) ? (long)json_integer_value(layers) : 0;
     if (b.number < 1 || b.number > BLOCKS_MOST) refuse(&b, CLQ_FORMAT, "num_layers", "should be 1 to 1000");
     (void)json_object_del(b.left, "num_layers");
@@ -399,7 +427,10 @@ clq_status clq_keras_write_backbone(json_t *root, json_t **out) {
                          !json_is_false(json_object_get(config, "trainable")));
         check_memory(&b, *out ? 0 : -1);
     }
-    if (b.status != CLQ_OK) json_decref(*out);
+    if (b.status != CLQ_OK) {
+        json_decref(*out);
+        *out = NULL;
+    }
     json_decref(starts);
     json_decref(b.left);
     json_decref(b.layers);

@@ -88,6 +88,10 @@ json_t *clq_block_value_or(const clq_block_writer *w, const char *key, json_t *o
     json_decref(otherwise);
     return json_incref(value);
 }
+json_t *clq_block_take_activation(const clq_block_writer *w, const char *key, const char *otherwise) {
+    const json_t *value = clq_block_value_of(w, key);
+    return clq_block_value_or(w, key, json_string(value ? "linear" : otherwise));
+}
 long clq_block_whole(clq_block_writer *w, const char *key, long otherwise) {
     json_t *value = clq_block_value_of(w, key);
     if (!value || json_is_null(value)) {
@@ -163,6 +167,10 @@ void clq_block_add_rms_of(clq_block_writer *w, const char *name, double epsilon,
 }
 void clq_block_add_dropout(clq_block_writer *w, const char *name, double rate, const char *from) {
     clq_block_add(w, CLQ_LAYERS, "Dropout", name, json_pack("{s:f}", "rate", rate), NULL, CLQ_FROM(from));
+}
+void clq_block_add_activation(clq_block_writer *w, const char *name, json_t *activation, const char *from) {
+    clq_block_add(w, CLQ_LAYERS, "Activation", name, json_pack("{s:o}", "activation", activation), NULL,
+                  CLQ_FROM(from));
 }
 void clq_block_add_sum(clq_block_writer *w, const char *name, const char *a, const char *b) {
     clq_block_add_of_list(w, "Add", name, NULL, CLQ_FROM(a, b));

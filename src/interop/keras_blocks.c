@@ -10,7 +10,7 @@
 
 /* A layer's JSON with changes to its configuration, as a layer of its own. */
 static void add_wrapped(clq_block_writer *w, json_t *layer, const char *name, json_t *changes, const char *from) {
-    json_t *config = json_copy(json_object_get(layer, "config"));
+    json_t *config = clq_json_copy(json_object_get(layer, "config"));
     (void)json_object_update(config, changes);
     json_decref(changes);
     const char *module = json_string_value(json_object_get(layer, "module"));
@@ -122,7 +122,7 @@ static const char *const *write_distributed(clq_block_writer *w) {
     w->masked = "inputs";
     if (goes_along(layer)) {
         clq_block_add(w, module ? module : CLQ_LAYERS, clq_keras_class(layer), name,
-                      json_copy(json_object_get(layer, "config")), NULL, CLQ_FROM("inputs"));
+                      clq_json_copy(json_object_get(layer, "config")), NULL, CLQ_FROM("inputs"));
         clq_block_note_store(w, "layer");
         clq_block_add(w, CLQ_LAYERS, "Activation", "output", json_pack("{s:s}", "activation", "linear"), NULL,
                       CLQ_FROM(name));
@@ -149,7 +149,7 @@ static const char *const *write_distributed(clq_block_writer *w) {
     }
     json_t *inner = clq_keras_write_layer(
         module ? module : CLQ_LAYERS, clq_keras_class(layer), name,
-        clq_json_put(json_copy(json_object_get(layer, "config")), "name", json_string(name)), nodes);
+        clq_json_put(clq_json_copy(json_object_get(layer, "config")), "name", json_string(name)), nodes);
     if (inner && json_object_set_new(inner, "store", json_string("layer")) != 0) w->status = CLQ_MEMORY;
     (void)json_array_append_new(w->layers, inner);
     json_t *stack =
@@ -244,15 +244,16 @@ bool clq_keras_block_same_flags(json_t *layer, json_t *a, json_t *b) {
 const char *clq_keras_block_class(size_t i) { return row_at(i) ? row_at(i)->class_name : NULL; }
 
 /* Its layers compute in float32, as all others do. */
-clq_status clq_keras_check_common(json_t *config, const char *path) {
+clq_status clq_keras_check_common(json_t *config, const char *layer) {
+    const char *path = layer ? layer : "", *dot = layer ? "." : "";
     json_t *dtype = json_object_get(config, "dtype"), *trainable = json_object_get(config, "trainable");
     if (json_is_object(dtype)) dtype = json_object_get(json_object_get(dtype, "config"), "name");
     const char *name = json_string_value(dtype);
     if (dtype && !json_is_null(dtype) && (!name || strcmp(name, "float32") != 0))
-        return clq_fail(CLQ_UNSUPPORTED, "%s.config.dtype: '%.40s' is not supported, only float32", path,
+        return clq_fail(CLQ_UNSUPPORTED, "%s%sconfig.dtype: '%.40s' is not supported, only float32", path, dot,
                         name ? name : "");
     if (trainable && !json_is_boolean(trainable))
-        return clq_fail(CLQ_FORMAT, "%s.config.trainable should be true or false", path);
+        return clq_fail(CLQ_FORMAT, "%s%sconfig.trainable should be true or false", path, dot);
     return CLQ_OK;
 }
 

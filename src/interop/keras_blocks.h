@@ -41,6 +41,8 @@ void clq_block_set_keyword(clq_block_writer *w, const char *key, json_t *value);
 void clq_block_note_store(clq_block_writer *w, const char *store);
 json_t *clq_block_value_of(const clq_block_writer *w, const char *key);
 json_t *clq_block_value_or(const clq_block_writer *w, const char *key, json_t *otherwise);
+/* The activation of a key; `otherwise` without the key. Keras takes null as linear. */
+json_t *clq_block_take_activation(const clq_block_writer *w, const char *key, const char *otherwise);
 long clq_block_whole(clq_block_writer *w, const char *key, long otherwise);
 double clq_block_number(clq_block_writer *w, const char *key, double otherwise);
 bool clq_block_flag(clq_block_writer *w, const char *key, bool otherwise);
@@ -56,6 +58,8 @@ void clq_block_add_rms_of(clq_block_writer *w, const char *name, double epsilon,
 void clq_block_add_norm(clq_block_writer *w, const char *name, const char *from);
 void clq_block_add_rms(clq_block_writer *w, const char *name, const char *from);
 void clq_block_add_dropout(clq_block_writer *w, const char *name, double rate, const char *from);
+/* activation: taken. */
+void clq_block_add_activation(clq_block_writer *w, const char *name, json_t *activation, const char *from);
 void clq_block_add_sum(clq_block_writer *w, const char *name, const char *a, const char *b);
 void clq_block_take_initializers(const clq_block_writer *w, json_t *config, bool bias);
 json_t *clq_block_dense_config(const clq_block_writer *w, size_t units, json_t *activation, bool bias);

@@ -22,7 +22,7 @@ static const char *end_part(clq_block_writer *w, bool first, const char *norm, c
 static const char *add_feedforward(clq_block_writer *w, bool first, size_t channels, double dropout, const char *from) {
     const char *x = begin_part(w, first, "feedforward_layer_norm", from);
     clq_block_add_dense(w, "feedforward_intermediate_dense", (size_t)clq_block_whole(w, "intermediate_dim", -1),
-                        clq_block_value_or(w, "activation", json_string("relu")), true, x);
+                        clq_block_take_activation(w, "activation", "relu"), true, x);
     clq_block_add_dense(w, "feedforward_output_dense", channels, NULL, true, "feedforward_intermediate_dense");
     clq_block_add_dropout(w, "feedforward_dropout", dropout, "feedforward_output_dense");
     return end_part(w, first, "feedforward_layer_norm", "feedforward_sum", "feedforward_dropout", from);
@@ -103,7 +103,7 @@ static const char *const *write_fnet(clq_block_writer *w) { /* Lee-Thorp et al.,
     clq_block_add_sum(w, "mixing_sum", "inputs", "mixed");
     clq_block_add_norm(w, "mixing_layer_norm", "mixing_sum");
     clq_block_add_dense(w, "intermediate_dense", (size_t)clq_block_whole(w, "intermediate_dim", -1),
-                        clq_block_value_or(w, "activation", json_string("relu")), true, "mixing_layer_norm");
+                        clq_block_take_activation(w, "activation", "relu"), true, "mixing_layer_norm");
     clq_block_add_dense(w, "output_dense", channels, NULL, true, "intermediate_dense");
     clq_block_add_dropout(w, "output_dropout", clq_block_number(w, "dropout", 0), "output_dense");
     clq_block_add_sum(w, "output_sum", "mixing_layer_norm", "output_dropout");

@@ -43,7 +43,7 @@ static const char *const *write_neox(clq_block_writer *w) {
     clq_block_add_dense(w, "self_attention.attention_output", channels, NULL, true, "joined");
     clq_block_add_norm(w, "feedforward_layer_norm", "decoder_sequence");
     clq_block_add_dense(w, "feedforward_intermediate_dense", (size_t)clq_block_whole(w, "intermediate_dim", -1),
-                        clq_block_value_or(w, "activation", json_string("relu")), true, "feedforward_layer_norm");
+                        clq_block_take_activation(w, "activation", "relu"), true, "feedforward_layer_norm");
     clq_block_add_dense(w, "feedforward_output_dense", channels, NULL, true, "feedforward_intermediate_dense");
     clq_block_add_of_list(w, "Add", "sum", NULL,
                           CLQ_FROM("feedforward_output_dense", "self_attention.attention_output", "decoder_sequence"));

@@ -41,11 +41,6 @@ static void add_statistics(clq_block_writer *w, const char *name, double momentu
     clq_block_add(w, CLQ_LAYERS, "BatchNormalization", name,
                   json_pack("{s:f, s:f}", "momentum", momentum, "epsilon", epsilon), NULL, CLQ_FROM(from));
 }
-/* activation: taken. */
-static void add_activation(clq_block_writer *w, const char *name, json_t *activation, const char *from) {
-    clq_block_add(w, CLQ_LAYERS, "Activation", name, json_pack("{s:o}", "activation", activation), NULL,
-                  CLQ_FROM(from));
-}
 static void add_zeros(clq_block_writer *w, const char *name, size_t padding, const char *from) {
     clq_block_add(w, CLQ_LAYERS, "ZeroPadding2D", name, json_pack("{s:I}", "padding", (json_int_t)padding), NULL,
                   CLQ_FROM(from));
@@ -148,7 +143,7 @@ static const char *const *write_by_channel(clq_block_writer *w) {
                    second[] = {name_own(w, "_conv2"), name_own(w, "_bn2")};
     (void)channels_of(w);
     add_by_channel(w, channels, 1, first, "inputs");
-    add_activation(w, "activation1", json_string("relu"), first[1].text);
+    clq_block_add_activation(w, "activation1", json_string("relu"), first[1].text);
     const bool squeezed = is_squeezed(w);
     if (squeezed) add_mobile_squeezing(w, "_squeeze_excite", channels, "activation1");
     add_pointwise(w, filters, second, squeezed ? "excited" : "activation1");
@@ -166,9 +161,9 @@ static const char *const *write_inverted(clq_block_writer *w) {
                    third[] = {name_own(w, "_conv3"), name_own(w, "_bn3")};
     (void)channels_of(w);
     add_pointwise(w, wide, first, "inputs");
-    add_activation(w, "activation1", take_activation(w), first[1].text);
+    clq_block_add_activation(w, "activation1", take_activation(w), first[1].text);
     add_by_channel(w, wide, (size_t)clq_block_whole(w, "padding", -1), second, "activation1");
-    add_activation(w, "activation2", take_activation(w), second[1].text);
+    clq_block_add_activation(w, "activation2", take_activation(w), second[1].text);
     const bool squeezed = is_squeezed(w);
     if (squeezed) add_mobile_squeezing(w, "_se", wide, "activation2");
     add_pointwise(w, filters, third, squeezed ? "excited" : "activation2");
@@ -181,7 +176,7 @@ static const char *const *write_pointwise(clq_block_writer *w) {
     const own_name names[] = {name_own(w, "_conv"), name_own(w, "_bn")};
     (void)channels_of(w);
     add_pointwise(w, (size_t)clq_block_whole(w, "filter", -1), names, "inputs");
-    add_activation(w, "activation", take_activation(w), names[1].text);
+    clq_block_add_activation(w, "activation", take_activation(w), names[1].text);
     return clq_block_give(w, "activation");
 }
 
@@ -265,12 +260,12 @@ static const char *const *write_fused(clq_block_writer *w) {
     if (w->status != CLQ_OK) return NULL;
     add_padded(w, "expand_pad", expand.text, b.in * b.ratio, b.kernel, b.strides, "inputs");
     add_efficient_statistics(w, expand_bn.text, expand.text);
-    add_activation(w, "activation", json_incref(b.activation), expand_bn.text);
+    clq_block_add_activation(w, "activation", json_incref(b.activation), expand_bn.text);
     add_padded(w, "project_pad", project.text, b.out, (size_t)clq_block_whole(w, "projection_kernel_size", 1), 1,
                add_excitation(w, &b, "activation"));
     add_efficient_statistics(w, project_bn.text, project.text);
     if (b.ratio == 1 && last && !json_is_null(last)) {
-        add_activation(w, "projection_activation", json_incref(last), x);
+        clq_block_add_activation(w, "projection_activation", json_incref(last), x);
         x = "projection_activation";
     }
     return give_efficient(w, &b, x);
@@ -286,7 +281,7 @@ static const char *const *write_mbconv(clq_block_writer *w) {
     if (b.ratio != 1) {
         add_padded(w, "expand_pad", expand.text, b.in * b.ratio, 1, 1, x);
         add_efficient_statistics(w, expand_bn.text, expand.text);
-        add_activation(w, "expand_activation", json_incref(b.activation), expand_bn.text);
+        clq_block_add_activation(w, "expand_activation", json_incref(b.activation), expand_bn.text);
         x = "expand_activation";
     }
     clq_block_add(w, CLQ_LAYERS, "DepthwiseConv2D", each.text,
@@ -295,7 +290,7 @@ static const char *const *write_mbconv(clq_block_writer *w) {
                             fan_out()),
                   NULL, CLQ_FROM(x));
     add_efficient_statistics(w, each_bn.text, each.text);
-    add_activation(w, "activation", json_incref(b.activation), each_bn.text);
+    clq_block_add_activation(w, "activation", json_incref(b.activation), each_bn.text);
     add_padded(w, "project_pad", project.text, b.out, b.ratio != 1 ? 1 : b.kernel, 1,
                add_excitation(w, &b, "activation"));
     add_efficient_statistics(w, project_bn.text, project.text);
@@ -308,7 +303,7 @@ static const char *const *write_cba(clq_block_writer *w) {
     if (w->status != CLQ_OK) return NULL;
     add_padded(w, "pad", names[0].text, b.out, b.kernel, b.strides, "inputs");
     add_efficient_statistics(w, names[1].text, names[0].text);
-    add_activation(w, "activation", json_incref(b.activation), names[1].text);
+    clq_block_add_activation(w, "activation", json_incref(b.activation), names[1].text);
     return give_efficient(w, &b, "activation");
 }
 

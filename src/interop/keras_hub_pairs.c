@@ -6,24 +6,13 @@
 #include <math.h>
 #include <string.h>
 
+static const char quick_gelu[] = "quick_gelu";
 /* x sigmoid(1.702 x), in the layer "activation". */
 static void add_quick_gelu(clq_block_writer *w, const char *from) {
     clq_block_add(w, CLQ_NUMPY, "Multiply", "gate_scaled", NULL, NULL, CLQ_FROM(from));
     clq_block_append_argument(w, json_real(1.702));
     clq_block_add(w, CLQ_NN, "Sigmoid", "gate", NULL, NULL, CLQ_FROM("gate_scaled"));
     clq_block_add_of_list(w, "Multiply", "activation", NULL, CLQ_FROM(from, "gate"));
-}
-
-/* What is done with `from`, in the layer "activation". */
-static void add_activation(clq_block_writer *w, const char *key, const char *otherwise, const char *from) {
-    json_t *value = clq_block_value_or(w, key, json_string(otherwise));
-    if (json_is_string(value) && strcmp(json_string_value(value), "quick_gelu") == 0) {
-        json_decref(value);
-        add_quick_gelu(w, from);
-        return;
-    }
-    clq_block_add(w, CLQ_LAYERS, "Activation", "activation", json_pack("{s:o}", "activation", value), NULL,
-                  CLQ_FROM(from));
 }
 
 typedef struct paired_encoder {
@@ -33,15 +22,26 @@ typedef struct paired_encoder {
     bool causal;           /* without a key */
 } paired_encoder;
 
+/* What is done with `from`, in the layer "activation". CLIP alone has a function of its own for quick_gelu. */
+static void add_keyed(clq_block_writer *w, const paired_encoder *kind, const char *key, const char *from) {
+    json_t *value = clq_block_take_activation(w, key, kind->activation);
+    const bool quick = json_is_string(value) && strcmp(json_string_value(value), quick_gelu) == 0;
+    if (!quick || strcmp(kind->activation, quick_gelu) != 0) {
+        clq_block_add_activation(w, "activation", value, from);
+        return;
+    }
+    json_decref(value);
+    add_quick_gelu(w, from);
+}
 static void add_wide(clq_block_writer *w, const paired_encoder *kind, const char *name, size_t units,
                      const char *from) {
     clq_block_add_dense(w, name, units, NULL, true, from);
     if (kind->bias_deviation > 0) clq_block_set(w, "bias_initializer", clq_block_normal(kind->bias_deviation));
 }
-static void add_feedforward(clq_block_writer *w, const paired_encoder *kind, const char *activation, size_t channels,
+static void add_feedforward(clq_block_writer *w, const paired_encoder *kind, const char *key, size_t channels,
                             const char *from) {
     add_wide(w, kind, kind->dense[0], (size_t)clq_block_whole(w, "intermediate_dim", -1), from);
-    add_activation(w, activation, kind->activation, kind->dense[0]);
+    add_keyed(w, kind, key, kind->dense[0]);
     add_wide(w, kind, kind->dense[1], channels, "activation");
 }
 
@@ -64,7 +64,7 @@ static const char *const *write_paired(clq_block_writer *w, const paired_encoder
 static const paired_encoder clip = {.attention = "attention",
                                     .norms = {"layer_norm_1", "layer_norm_2"},
                                     .dense = {"dense_1", "dense_2"},
-                                    .activation = "quick_gelu",
+                                    .activation = quick_gelu,
                                     .epsilon = 1e-5,
                                     .causal = true},
                             siglip = {.attention = "self_attn",

@@ -157,7 +157,7 @@ static const char *const *write_t5(clq_block_writer *w) {
         x = "cross_attention_sum";
     }
     add_t5_norm(w, "layer_norm", x);
-    add_t5_dense(w, "input_projector", inner, deviation, clq_block_value_or(w, "activation", json_string("linear")),
+    add_t5_dense(w, "input_projector", inner, deviation, clq_block_take_activation(w, "activation", "linear"),
                  "layer_norm");
     const char *wide = "input_projector";
     if (clq_block_flag(w, "use_gated_activation", false)) {
@@ -238,7 +238,7 @@ static const char *const *write_disentangled(clq_block_writer *w) {
     clq_block_add_sum(w, "self_attention_sum", "self_attention_dropout", "inputs");
     clq_block_add_norm(w, "self_attention_layer_norm", "self_attention_sum");
     clq_block_add_dense(w, "feedforward_intermediate_dense", (size_t)clq_block_whole(w, "intermediate_dim", -1),
-                        clq_block_value_or(w, "activation", json_string("relu")), true, "self_attention_layer_norm");
+                        clq_block_take_activation(w, "activation", "relu"), true, "self_attention_layer_norm");
     clq_block_add_dense(w, "feedforward_output_dense", channels, NULL, true, "feedforward_intermediate_dense");
     clq_block_add_dropout(w, "feedforward_dropout", dropout, "feedforward_output_dense");
     clq_block_add_sum(w, "feedforward_sum", "feedforward_dropout", "self_attention_layer_norm");

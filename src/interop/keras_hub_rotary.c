@@ -15,6 +15,7 @@ typedef struct rotary_decoder {
     const char *window;     /* key of the sliding window; NULL: it has none */
     const char *windowed;   /* key that says whether it has that; NULL: it has */
     long window_by_default; /* without the key; 0: none */
+    bool zero_is_none;      /* a window of 0 is none */
 } rotary_decoder;
 
 static size_t take_width(clq_block_writer *w, const rotary_decoder *kind, size_t channels, size_t heads) {
@@ -37,12 +38,18 @@ static double take_scaling(clq_block_writer *w, const rotary_decoder *kind) {
     return factor;
 }
 
+/* 0: none. */
+static size_t take_window(clq_block_writer *w, const rotary_decoder *kind) {
+    if (!kind->window || (kind->windowed && !clq_block_flag(w, kind->windowed, false))) return 0;
+    if (!clq_block_value_of(w, kind->window)) return (size_t)kind->window_by_default;
+    return kind->zero_is_none ? (size_t)clq_block_whole(w, kind->window, 0) : clq_block_take_window(w, kind->window, 0);
+}
+
 static const char *const rotary_names[] = {"decoder_sequence", "decoder_padding_mask", NULL};
 static const char *const *write_rotary(clq_block_writer *w, const rotary_decoder *kind) {
     const size_t channels = clq_block_channels_of(w), heads = (size_t)clq_block_whole(w, "num_query_heads", -1),
                  shared = (size_t)clq_block_whole(w, "num_key_value_heads", -1),
                  width = take_width(w, kind, channels, heads);
-    size_t window = kind->window ? clq_block_take_window(w, kind->window, 0) : 0;
     const double wavelength = clq_block_number(w, "rope_max_wavelength", 1e4),
                  dropout = clq_block_number(w, "dropout", 0);
     enum { QUERY, KEY, VALUE, OUT, NAMES };
@@ -66,8 +73,7 @@ static const char *const *write_rotary(clq_block_writer *w, const rotary_decoder
     clq_block_add_rotary(w, "key_turned", wavelength, factor, key);
     const char *mask = clq_block_add_mask(w, "decoder_padding_mask");
     json_t *config = json_object();
-    if (kind->window && !clq_block_value_of(w, kind->window)) window = (size_t)kind->window_by_default;
-    if (kind->windowed && !clq_block_flag(w, kind->windowed, false)) window = 0;
+    size_t window = take_window(w, kind);
     if (window >= clq_block_shape_of(w, 0)->dims[0]) window = 0; /* it is as far as any token is */
     if (window) (void)json_object_set_new(config, "sliding_window", json_integer((json_int_t)window));
     clq_block_add_attended(w, config, mask, "query_turned", "key_turned", names[VALUE]);
@@ -79,8 +85,8 @@ static const char *const *write_rotary(clq_block_writer *w, const rotary_decoder
     clq_block_add_sum(w, "attention_sum", kind->attention_dropout, "decoder_sequence");
     clq_block_add_rms(w, kind->feedforward_norm, "attention_sum");
     const size_t inner = (size_t)clq_block_whole(w, "intermediate_dim", -1);
-    clq_block_add_dense(w, "feedforward_gate_dense", inner, clq_block_value_or(w, "activation", json_string("silu")),
-                        false, kind->feedforward_norm);
+    clq_block_add_dense(w, "feedforward_gate_dense", inner, clq_block_take_activation(w, "activation", "silu"), false,
+                        kind->feedforward_norm);
     clq_block_add_dense(w, "feedforward_intermediate_dense", inner, NULL, false, kind->feedforward_norm);
     clq_block_add_of_list(w, "Multiply", "gated", NULL,
                           CLQ_FROM("feedforward_intermediate_dense", "feedforward_gate_dense"));
@@ -106,8 +112,12 @@ static const rotary_decoder llama = {LLAMA_NAMES},
                                     .window = "sliding_window_size",
                                     .window_by_default = 4096,
                                     .windowed = "use_sliding_window_attention"},
-                            qwen3 = {LLAMA_NAMES, .normed = true, .wide = true, .scaled = true,
-                                     .window = "sliding_window_size"},
+                            qwen3 = {LLAMA_NAMES,
+                                     .normed = true,
+                                     .wide = true,
+                                     .scaled = true,
+                                     .window = "sliding_window_size",
+                                     .zero_is_none = true},
                             phi = {.attention = "attention",
                                    .norm = "pre_attention_layernorm",
                                    .feedforward_norm = "post_attention_layernorm",
