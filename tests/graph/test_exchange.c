@@ -405,6 +405,39 @@ static clq_tensor add_dense_layers(subject *s, clq_tensor x) {
     return flat ? x : clq_flatten(s->model, x, NULL);
 }
 
+/* ---- models of attention, and of tables, in front of Dense layers ---- */
+
+/* Numbers of rows are the samples' own. */
+static clq_tensor add_rows(subject *s, clq_tensor x) {
+    const bool summed = below(s, 2);
+    note(s, summed ? "table, summed" : "table");
+    x = clq_embedding(s->model, clq_reshape(s->model, x, CLQ_SHAPE(12, 6), NULL),
+                      &(clq_embedding_config){.rows = 256, .width = 3 + below(s, 3)});
+    if (summed) return clq_global_average_pool(s->model, x, false, NULL);
+    return clq_reshape(s->model, x, CLQ_SHAPE(12, 6 * shape_of(s, x)->dims[2]), NULL);
+}
+
+/* Of so many heads that ranks have one more than others, or all have none; of one value, or of keys of another one. */
+static clq_tensor add_heads(subject *s, clq_tensor x) {
+    clq_attention_config config = {
+        .heads = 2 + below(s, 4), .key = 1 + below(s, 3), .value = 1 + below(s, 3), .causal = below(s, 2)};
+    const bool crossed = below(s, 3) == 0;
+    config.dropout = below(s, 2) ? 0.3 : 0;
+    note(s, crossed ? "crossed heads" : "heads");
+    const clq_tensor others = crossed ? add_units(s, x, 4) : x;
+    const clq_tensor y = clq_attention(s->model, CLQ_TENSORS(x, others), &config);
+    if (below(s, 2)) return clq_layer_norm(s->model, y, NULL);
+    return clq_add(s->model, CLQ_TENSORS(y, x), NULL);
+}
+
+static clq_tensor add_split_layers(subject *s, clq_tensor x) {
+    const bool table = below(s, 2);
+    x = table ? add_rows(s, x) : clq_reshape(s->model, x, CLQ_SHAPE(12, 6), NULL);
+    if (shape_of(s, x)->rank == 2)
+        for (unsigned i = table ? below(s, 2) : 1 + below(s, 2); i > 0; i--) x = add_heads(s, x);
+    return add_dense_layers(s, x);
+}
+
 typedef enum cut { REFUSED, PAIRS, JOINED } cut;
 static unsigned cut_models[3];
 
@@ -422,7 +455,10 @@ static clq_slicing *slicing_of(const clq_model *model, unsigned ranks, cut *foun
 static const split whole_batches[] = {{2, {COUNT, COUNT}}, {3, {COUNT, COUNT, COUNT}}, {2, {2, 2}}};
 
 static void start_slices(subject *s, uint64_t seed) {
-    build_of(s, seed + 7000, seed % 5 ? add_dense_layers : add_layers);
+    static build_layers *const kinds[] = {add_layers, add_dense_layers, add_split_layers, add_dense_layers,
+                                          add_split_layers};
+    build_of(s, seed + 7000, kinds[seed % CLQ_COUNT_OF(kinds)]);
+    assert_true(s->model->variable_count <= VARIABLES_MOST);
     s->config.mode = CLQ_MODE_TRAIN;
     s->config.loss = s->losses;
     s->config.update = &s->update;
