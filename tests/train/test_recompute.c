@@ -11,6 +11,7 @@ enum { STEPS = 3 };
 
 typedef struct net {
     bool vectors; /* of Dense layers alone, over the last axis: few kernels are to be compiled */
+    bool cells;   /* of recurrent layers whose steps are operations by themselves */
     bool synchronized, marked;
 } net;
 
@@ -26,10 +27,22 @@ static clq_tensor normalised(clq_model *m, clq_tensor x, const net *how, bool re
 
 static clq_tensor marked(clq_model *m, clq_tensor x, const net *how) { return how->marked ? clq_recompute(m, x) : x; }
 
+static clq_model *make_cells(clq_model *m, clq_tensor x, const net *how) {
+    clq_recurrent_config config = clq_recurrent_config_default(8);
+    config.activation = CLQ_SOFTSIGN; /* no kernel of cells has it */
+    config.return_sequences = true;
+    x = marked(m, clq_recurrent(m, clq_reshape(m, x, CLQ_SHAPE(4, 196), NULL), CLQ_CELL_LSTM, &config), how);
+    config.return_sequences = false;
+    x = clq_recurrent(m, x, CLQ_CELL_GRU, &config);
+    assert_ok(clq_model_finish(m, clq_dense(m, x, &(clq_dense_config){.units = 10, .activation = CLQ_SOFTMAX})));
+    return m;
+}
+
 static clq_model *make_net(const net *how) {
     clq_model *m;
     assert_ok(clq_model_create("residual", &m));
     clq_tensor x = clq_input(m, CLQ_SHAPE(28, 28, 1));
+    if (how->cells) return make_cells(m, x, how);
     if (!how->vectors) x = clq_average_pool2d(m, x, NULL);
     x = normalised(m, x, how, true);
     for (unsigned block = 0; block < 2; block++) {
@@ -181,9 +194,11 @@ static void set_average(clq_trainer_config *config) {
 }
 
 static void every_setting_gives_the_same_bits(void **state) {
-    static const net vectors = {.vectors = true}, synchronized = {.vectors = true, .synchronized = true};
+    static const net vectors = {.vectors = true}, synchronized = {.vectors = true, .synchronized = true},
+                     cells = {.cells = true};
     (void)state;
     check_way(&ways[1], &synchronized, NULL, false);
+    check_way(&ways[1], &cells, set_accumulation, false);
     check_way(&ways[1], &vectors, set_accumulation, false);
     check_way(&ways[1], &vectors, set_compression, false);
     check_way(&ways[1], &vectors, set_local_steps, false);
@@ -194,16 +209,21 @@ static void every_setting_gives_the_same_bits(void **state) {
 
 /* ---- marks ---- */
 
-static void marked_tensors_are_not_kept(void **state) {
-    static const net marks = {.marked = true};
-    training off = {.way = &way_single, .whole = true}, on = {.way = &way_single, .net = &marks, .whole = true};
-    (void)state;
+static void check_marks(const net *n, const net *with_marks) {
+    training off = {.way = &way_single, .net = n, .whole = true}, on = off;
+    on.net = with_marks;
     train(&off);
     train(&on);
     check_identical(&on, &off);
     assert_true(on.activations < off.activations);
     run_release(&off.run);
     run_release(&on.run);
+}
+
+static void marked_tensors_are_not_kept(void **state) {
+    (void)state;
+    check_marks(&(net){.marked = false}, &(net){.marked = true});
+    check_marks(&(net){.cells = true}, &(net){.cells = true, .marked = true});
 }
 
 static void marks_are_checked(void **state) {
