@@ -61,6 +61,24 @@ static clq_status build_branched(clq_model **out) {
     return clq_model_finish_outputs(m, CLQ_TENSORS(kind, place));
 }
 
+/* Cells whose activations no kernel has, so that their steps are operations by themselves; in front of what is mlp's
+ * end. A pipeline may be cut between them, and behind them. */
+static clq_status build_cells(clq_model **out) {
+    clq_recurrent_config config = clq_recurrent_config_default(8);
+    clq_model *m;
+    CLQ_TRY(clq_model_create("cells", &m));
+    clq_tensor x = clq_reshape(m, clq_input(m, CLQ_SHAPE(28, 28, 1)), CLQ_SHAPE(4, 196), NULL);
+    config.activation = CLQ_SOFTSIGN;
+    config.gate_activation = CLQ_HARD_SIGMOID;
+    config.return_sequences = true;
+    x = clq_recurrent(m, x, CLQ_CELL_LSTM, &config);
+    config.return_sequences = false;
+    x = clq_recurrent(m, x, CLQ_CELL_GRU, &config);
+    x = clq_dense(m, x, &(clq_dense_config){.units = 128, .activation = CLQ_TANH});
+    *out = m;
+    return clq_model_finish(m, clq_dense(m, x, &(clq_dense_config){.units = CLASSES, .activation = CLQ_SOFTMAX}));
+}
+
 static const struct model_row {
     const char *name;
     clq_status (*build)(clq_model **out);
@@ -70,7 +88,8 @@ static const struct model_row {
 } models[] = {{"mlp", build_mlp, "adam", 1e-5, true},
               {"cnn", build_cnn, "sgd:lr=0.01", 1e-4, false},
               {"lenet", build_lenet, "sgd:lr=0.01,momentum=0.9", 1e-4, false},
-              {"branched", build_branched, "adam", 1e-5, false}};
+              {"branched", build_branched, "adam", 1e-5, false},
+              {"cells", build_cells, "adam", 1e-5, false}};
 
 /* ---- devices ---- */
 
@@ -448,10 +467,12 @@ static void mlp(void **state) { (void)state, check_model(&models[0]); }
 static void cnn(void **state) { (void)state, check_model(&models[1]); }
 static void lenet(void **state) { (void)state, check_model(&models[2]); }
 static void branched(void **state) { (void)state, check_model(&models[3]); }
+static void cells(void **state) { (void)state, check_model(&models[4]); }
 
 int main(int argc, char **argv) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(mlp_in_double), cmocka_unit_test(mlp), cmocka_unit_test(cnn),
-                                       cmocka_unit_test(lenet), cmocka_unit_test(branched)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(mlp_in_double), cmocka_unit_test(mlp),
+                                       cmocka_unit_test(cnn),           cmocka_unit_test(lenet),
+                                       cmocka_unit_test(branched),      cmocka_unit_test(cells)};
     all = argc > 1 && strcmp(argv[1], "long") == 0;
     if (all) steps = LONG_STEPS;
     if (argc > 2) cmocka_set_test_filter(argv[2]);
