@@ -709,6 +709,18 @@ class CommandLine(support.InFolder):
         self.assertEqual(sums, [("forward", "embedding"), ("forward", "multi_head_attention"), ("forward", "dense_1"),
                                 ("backward", "dense"), ("backward", "multi_head_attention")])
 
+    def test_plan_of_turned_kernels(self):
+        """Split by inputs, whichever axis of the kernel these are."""
+        golden = json.loads((pathlib.Path(__file__).parent.parent / "golden" / "single_layers.json").read_text())
+        model = self.folder / "turned.json"
+        model.write_text(json.dumps(next(m["model"] for m in golden["models"] if m["name"] == "kernels_turned")))
+        plan = json.loads(run("plan", "--model", model, "--batch", 2, "--devices", "pocl:0,pocl:1", "--strategy", "tensor", "--json").stdout)
+        self.assertEqual({v["name"]: v["split"] for v in plan["variables"] if "kernel" in v["name"]},
+                         {"front/kernel": {"by": "columns", "axis": 1, "counts": [2, 2]},
+                          "heads/kernel": {"by": "rows", "axis": 1, "counts": [2, 2]},
+                          "mixed/kernel": {"by": "rows", "axis": 2, "counts": [2, 2]},
+                          "joined/kernel": {"by": "rows", "axis": 2, "counts": [1, 1]}})
+
     def test_trace(self):
         trace = self.folder / "trace.json"
         devices = ["--devices", "pocl:0,pocl:1", "--model", "cnn", "--data", SYNTHETIC, "--take", "768", "--batch", 128, "--no-test"]
