@@ -499,8 +499,8 @@ static void every_way_on_given(void **state) {
     for (char **spec = specs; *spec; spec++) every_way_on(*spec, false);
 }
 
-/* on few|all|CASE SPEC…: those cases on each choice of devices, mirrored on several. on ways|WAY SPEC…: all cases by each
- * way that two devices have, or by that one. */
+/* on few|all|CASE SPEC…: those cases on each choice of devices, mirrored on several. on ways|WAY SPEC…: all cases by
+ * each way that two devices have, or by that one. */
 static int run_on(const char *cases, char **on_specs) {
     const bool all = strcmp(cases, "all") == 0;
     bool by_ways = strcmp(cases, "ways") == 0;
@@ -509,8 +509,11 @@ static int run_on(const char *cases, char **on_specs) {
             by_ways = true;
             only = cases;
         }
-    const struct CMUnitTest tests[] = {
-        {"on_given", by_ways ? every_way_on_given : all ? all_on_given : on_given, NULL, NULL, NULL}};
+    const struct CMUnitTest tests[] = {{"on_given",
+                                        by_ways ? every_way_on_given
+                                        : all   ? all_on_given
+                                                : on_given,
+                                        NULL, NULL, NULL}};
     one_case = all || strcmp(cases, "few") == 0 ? NULL : cases;
     specs = on_specs;
     return cmocka_run_group_tests(tests, golden_open, golden_close);
