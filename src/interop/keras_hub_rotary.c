@@ -16,6 +16,7 @@ typedef struct rotary_decoder {
     const char *windowed;   /* key that says whether it has that; NULL: it has */
     long window_by_default; /* without the key; 0: none */
     bool zero_is_none;      /* a window of 0 is none */
+    bool disputed;          /* keras_hub has the window with TensorFlow alone */
 } rotary_decoder;
 
 static size_t take_width(clq_block_writer *w, const rotary_decoder *kind, size_t channels, size_t heads) {
@@ -75,6 +76,11 @@ static const char *const *write_rotary(clq_block_writer *w, const rotary_decoder
     json_t *config = json_object();
     size_t window = take_window(w, kind);
     if (window >= clq_block_shape_of(w, 0)->dims[0]) window = 0; /* it is as far as any token is */
+    if (window && kind->disputed)
+        clq_block_refuse(w, kind->window,
+                         "with JAX and PyTorch, keras_hub looks farther than %zu tokens, and with TensorFlow it does "
+                         "not: at most so many tokens are supported",
+                         window);
     if (window) (void)json_object_set_new(config, "sliding_window", json_integer((json_int_t)window));
     clq_block_add_attended(w, config, mask, "query_turned", "key_turned", names[VALUE]);
     clq_block_add_dropout(w, "attended_dropout", dropout, "attended");
@@ -103,26 +109,23 @@ static const char *const *write_rotary(clq_block_writer *w, const rotary_decoder
 #define LLAMA_NAMES                                                                                                    \
     .attention = "self_attention", .norm = "self_attention_layernorm", .feedforward_norm = "feedforward_layernorm",    \
     .attention_dropout = "self_attention_dropout"
-static const rotary_decoder llama = {LLAMA_NAMES},
-                            mistral = {LLAMA_NAMES, .window = "sliding_window", .window_by_default = 512,
-                                       .scaled = true},
-                            qwen = {LLAMA_NAMES,
-                                    .biased = true,
-                                    .scaled = true,
-                                    .window = "sliding_window_size",
-                                    .window_by_default = 4096,
-                                    .windowed = "use_sliding_window_attention"},
-                            qwen3 = {LLAMA_NAMES,
-                                     .normed = true,
-                                     .wide = true,
-                                     .scaled = true,
-                                     .window = "sliding_window_size",
-                                     .zero_is_none = true},
-                            phi = {.attention = "attention",
-                                   .norm = "pre_attention_layernorm",
-                                   .feedforward_norm = "post_attention_layernorm",
-                                   .attention_dropout = "attention_dropout",
-                                   .feedforward_dropout = "feedforward_dropout"};
+static const rotary_decoder
+    llama = {LLAMA_NAMES},
+    mistral = {LLAMA_NAMES, .window = "sliding_window", .window_by_default = 512, .scaled = true},
+    qwen = {LLAMA_NAMES,
+            .biased = true,
+            .scaled = true,
+            .window = "sliding_window_size",
+            .window_by_default = 4096,
+            .windowed = "use_sliding_window_attention",
+            .disputed = true},
+    qwen3 = {LLAMA_NAMES,          .normed = true,  .wide = true, .scaled = true, .window = "sliding_window_size",
+             .zero_is_none = true, .disputed = true},
+    phi = {.attention = "attention",
+           .norm = "pre_attention_layernorm",
+           .feedforward_norm = "post_attention_layernorm",
+           .attention_dropout = "attention_dropout",
+           .feedforward_dropout = "feedforward_dropout"};
 #define ROTARY_KEYS                                                                                                    \
     "intermediate_dim num_query_heads num_key_value_heads rope_max_wavelength rope_scaling_factor activation "         \
     "layer_norm_epsilon kernel_initializer dropout"

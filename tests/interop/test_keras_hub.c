@@ -1,5 +1,6 @@
 /* Blocks and backbones of keras_hub in model files: what each is refused for, in words that say what to do, and what
- * calls of blocks may say. What blocks compute is held against Keras in test_single_layers.c. */
+ * calls of blocks may say. What blocks compute is held against Keras in test_single_layers.c, and what backbones do in
+ * test_backbones.c. */
 #include "interop/keras.h"
 #include "support/check.h"
 #include "support/files.h"
@@ -237,6 +238,14 @@ static void backbones_by_numbers(void **state) {
         {"qwen.qwen_backbone", "QwenBackbone", MISTRAL ", \"sliding_window_size\": 0", NULL},
         {"qwen.qwen_backbone", "QwenBackbone",
          MISTRAL ", \"sliding_window_size\": 0, \"use_sliding_window_attention\": true", "should be above 0"},
+        {"qwen.qwen_backbone", "QwenBackbone",
+         MISTRAL ", \"sliding_window_size\": 2, \"use_sliding_window_attention\": true",
+         "sliding_window_size: with JAX and PyTorch, keras_hub looks farther than 2 tokens"},
+        {"qwen.qwen_backbone", "QwenBackbone",
+         MISTRAL ", \"sliding_window_size\": 3, \"use_sliding_window_attention\": true", NULL},
+        {"qwen.qwen_backbone", "QwenBackbone", MISTRAL ", \"sliding_window_size\": 2", NULL},
+        {"qwen3.qwen3_backbone", "Qwen3Backbone", MISTRAL ", \"head_dim\": 2, \"sliding_window_size\": 2",
+         "looks farther than 2 tokens"},
         {"qwen3.qwen3_backbone", "Qwen3Backbone", MISTRAL ", \"head_dim\": 2, \"sliding_window_size\": 0", NULL},
         {"f_net.f_net_backbone", "FNetBackbone",
          "\"vocabulary_size\": 7, \"num_layers\": 1, \"hidden_dim\": 4, \"intermediate_dim\": 5", NULL},
