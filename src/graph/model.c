@@ -19,6 +19,7 @@ static void release(clq_layer *layer) {
     clq_free(layer->config);
     clq_free(layer->variables);
     clq_free(layer->path);
+    clq_free(layer->block_store);
     clq_free(layer->place);
 }
 

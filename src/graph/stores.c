@@ -40,6 +40,12 @@ clq_status clq_model_note_path(clq_model *model, clq_tensor x, const char *path,
     return note(&layer->place, place);
 }
 
+clq_status clq_model_note_block_store(clq_model *model, clq_tensor x, const char *block, const char *store) {
+    clq_layer *layer = &model->layers[model->tensors[x.id - 1].layer - 1];
+    layer->block_bytes = strlen(block);
+    return note(&layer->block_store, store);
+}
+
 /* Whether a path is that of a variable: of layers that a file has as a variable of another layer. */
 static bool is_variable(const char *path) {
     const char *number = strrchr(path, '/');

@@ -27,6 +27,10 @@ struct clq_layer {
     bool frozen;                    /* clq_freeze: its variables are fixed, and it works as in evaluation */
     bool of_mask;                   /* it computes a mask that another layer makes */
     char *path;                     /* of a Keras file's layer, in its files of weights; NULL: not known. The model's */
+    /* Of a layer that a block, whose name is the first block_bytes bytes of the layer's, has in files of weights under
+     * another name than here: that one, behind the block's place, if this is not known. NULL: none. The model's */
+    char *block_store;
+    size_t block_bytes;
     char *place; /* in that file's text: its number in config.layers, of models within it with '/' between. What is in
                     a block has the block's. NULL: it has none. The model's */
 };
@@ -145,6 +149,8 @@ void clq_store_name(const char *class_name, clq_text *to);
 /* Where a Keras file's layer, which gives x, is in its files of weights ("layers/dense_1"; NULL: not known), and in its
  * text (as of clq_layer); copied. Errors: MEMORY. */
 clq_status clq_model_note_path(clq_model *model, clq_tensor x, const char *path, const char *place);
+/* The same of clq_layer.block_store, by the block's name. */
+clq_status clq_model_note_block_store(clq_model *model, clq_tensor x, const char *block, const char *store);
 typedef struct clq_stores {
     char **paths; /* (count) of variables: "layers/dense_1/vars/0"; NULL: not known */
     uint32_t count;

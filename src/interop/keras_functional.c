@@ -79,7 +79,9 @@ static clq_status note_places(const clq_keras_graph *f, const clq_keras_node *n)
     if (!place) return CLQ_MEMORY;
     const clq_status status = clq_model_note_path(f->model, n->tensor, f->stores[n->layer], place);
     clq_free(place);
-    return status;
+    if (status != CLQ_OK || f->stores[n->layer] || !f->of_parts) return status;
+    const char *store = json_string_value(json_object_get(clq_keras_layer_at(f, n->layer), "store"));
+    return clq_model_note_block_store(f->model, n->tensor, f->scope, store);
 }
 
 static clq_status add_node(clq_keras_graph *f, clq_keras_node *n, clq_tensor *inputs) {

@@ -153,15 +153,28 @@ static clq_status note_layer(const clq_layer *layer, const char *group, clq_stor
     return CLQ_OK;
 }
 
+/* Where the layer is, if the group of this name is its own, or that of the block that it is in; the caller's. NULL: it
+ * is of another one, or memory is out, as *status says. */
+static char *place_within(const clq_layer *layer, const char *name, const char *group, clq_status *status) {
+    const bool own = strcmp(layer->name, name) == 0, block = layer->block_store && strlen(name) == layer->block_bytes &&
+                                                             strncmp(layer->name, name, layer->block_bytes) == 0;
+    if (!own && !block) return NULL;
+    char *path = own ? clq_strdup(group) : clq_strprintf("%s/%s", group, layer->block_store);
+    if (!path) *status = CLQ_MEMORY;
+    return path;
+}
+
 static clq_status note_group(const clq_model *model, const clq_safetensors *file, const char *group,
                              clq_stores *stores) {
     clq_text chain = {0};
     clq_status status = CLQ_OK;
     if (chain_names(file, group, &chain))
         for (uint32_t i = 0; i < model->layer_count && status == CLQ_OK; i++)
-            if (!model->layers[i].path && model->layers[i].variable_places &&
-                strcmp(model->layers[i].name, chain.data) == 0)
-                status = note_layer(&model->layers[i], group, stores);
+            if (!model->layers[i].path && model->layers[i].variable_places) {
+                char *path = place_within(&model->layers[i], chain.data, group, &status);
+                if (path) status = note_layer(&model->layers[i], path, stores);
+                clq_free(path);
+            }
     if (chain.failed) status = CLQ_MEMORY;
     clq_free(chain.data);
     return status;

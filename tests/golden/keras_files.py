@@ -102,7 +102,15 @@ def backbone() -> keras.Model:
     return GPT2Backbone(vocabulary_size=7, num_layers=2, num_heads=2, hidden_dim=4, intermediate_dim=5, max_sequence_length=6, name="backbone")
 
 
-MODELS = {"images": images, "nested": nested, "sequences": sequences, "block": block, "blocks": blocks, "backbone": backbone}
+def table() -> keras.Model:
+    """The same, with a block that has a variable of its own."""
+    from keras_hub.src.models.deberta_v3.deberta_v3_backbone import DebertaV3Backbone
+
+    return DebertaV3Backbone(vocabulary_size=7, num_layers=1, num_heads=2, hidden_dim=4, intermediate_dim=5, max_sequence_length=9, bucket_size=4, name="table")
+
+
+MODELS = {"images": images, "nested": nested, "sequences": sequences, "block": block, "blocks": blocks, "backbone": backbone, "table": table}
+BACKBONES = ("backbone", "table")
 TOKENS = 4  # of each text
 
 
@@ -130,7 +138,7 @@ def read_safetensors(path: Path) -> dict[str, np.ndarray]:
 
 def predict(model: keras.Model, x: np.ndarray) -> np.ndarray:
     """x: all inputs of a sample behind one another, in the order of their names."""
-    if model.name == "backbone":
+    if model.name in BACKBONES:
         return np.asarray(model({"padding_mask": x[:, :TOKENS].astype(int), "token_ids": x[:, TOKENS:].astype(int)}, training=False))
     parts, at = [], 0
     for shape in [i.shape[1:] for i in model.inputs]:
@@ -153,7 +161,7 @@ def write(names: list[str]) -> None:
             if "float" in v.dtype:  # off their defaults, so that ignoring one shows
                 low, high = (0.5, 1.5) if v.name in ("moving_variance", "variance", "gamma") else (-0.7, 0.7)
                 v.assign(rng.uniform(low, high, v.shape).astype(np.float32))
-        if name == "backbone":
+        if name in BACKBONES:
             x = np.array([[1, 1, 1, 1, 3, 0, 6, 2], [1, 1, 1, 0, 5, 1, 1, 4]], np.float32)
         else:
             x = rng.uniform(-1, 1, (SAMPLES, sum(int(np.prod(i.shape[1:])) for i in model.inputs))).astype(np.float32)

@@ -21,7 +21,7 @@ static inline char *golden_path(const char *name, const char *ending) {
 }
 
 static inline clq_model *read_model(const char *name) {
-    const clq_keras_sizes tokens = {.open = 4}; /* of "backbone" */
+    const clq_keras_sizes tokens = {.open = 4}; /* of backbones */
     char *path = golden_path(name, ".keras");
     clq_model *model;
     assert_ok(clq_model_read_keras(path, &tokens, &model));

@@ -5,8 +5,8 @@
 #include <math.h>
 
 /* The last ones have layers of keras_hub. */
-static const char *const goldens[] = {"images", "nested", "sequences", "block", "blocks", "backbone"};
-enum { OF_HUB = 3 };
+static const char *const goldens[] = {"images", "nested", "sequences", "block", "blocks", "backbone", "table"};
+enum { OF_HUB = 4 };
 
 /* All variables, one behind the other; clq_free. */
 static float *values_of(const clq_model *model, clq_trainer *trainer, size_t *count) {
