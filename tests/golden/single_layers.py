@@ -319,6 +319,9 @@ GROUPS: list[tuple[str, tuple[int, ...], list[Callable[[keras.KerasTensor], kera
         lambda x: models("efficientnet.mbconv.MBConvBlock")(4, 3, 2, strides=2, se_ratio=0.5, name="mbconv_")(x),
         lambda x: models("efficientnet.mbconv.MBConvBlock")(4, 4, name="narrow_", dropout=0.0)(x),
         lambda x: models("efficientnet.cba.CBABlock")(4, 4, dropout=0.0, name="cba_")(x)]),
+    ("hub_convolutions_more", (6, 6, 4), [
+        lambda x: models("mobilenet.mobilenet_backbone.InvertedResidualBlock")(8, 4, 5, 3, 2, 0.5, "hard_swish", 1, name="excited")(x),
+        lambda x: models("efficientnet.fusedmbconv.FusedMBConvBlock")(4, 4, 1, projection_activation="swish", dropout=0.0, name="projected_")(x)]),
 ]  # fmt: skip
 
 
