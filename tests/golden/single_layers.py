@@ -322,6 +322,8 @@ GROUPS: list[tuple[str, tuple[int, ...], list[Callable[[keras.KerasTensor], kera
     ("hub_convolutions_more", (6, 6, 4), [
         lambda x: models("mobilenet.mobilenet_backbone.InvertedResidualBlock")(8, 4, 5, 3, 2, 0.5, "hard_swish", 1, name="excited")(x),
         lambda x: models("efficientnet.fusedmbconv.FusedMBConvBlock")(4, 4, 1, projection_activation="swish", dropout=0.0, name="projected_")(x)]),
+    ("tokens_of_siglip", (6,), [
+        lambda x: models("siglip.siglip_layers.SigLIPTextEmbedding")(7, 6, 4, name="texts")(x)]),
 ]  # fmt: skip
 
 
