@@ -178,6 +178,36 @@ static void long_names_are_refused(void **state) {
     check_cases(&refused, 1, "", FORTY FORTY FORTY);
 }
 
+/* null is no activation, as "linear" is, and not the block's default. */
+static void no_activation_is_linear(void **state) {
+#define SIGLIP "\"hidden_dim\": 4, \"num_heads\": 2, \"intermediate_dim\": 4"
+#define ENCODER "\"num_heads\": 2, \"intermediate_dim\": 4"
+    static const char siglip[] = MODELS "siglip.siglip_layers",
+                      encoder[] = "keras_hub.src.layers.modeling.transformer_encoder";
+    static const hub_case cases[][3] = {
+        {{"[null, 3, 4]", siglip, "SigLIPEncoderLayer", SIGLIP ", \"intermediate_activation\": null", X, "", NULL},
+         {"[null, 3, 4]", siglip, "SigLIPEncoderLayer", SIGLIP ", \"intermediate_activation\": \"linear\"", X, "",
+          NULL},
+         {"[null, 3, 4]", siglip, "SigLIPEncoderLayer", SIGLIP, X, "", NULL}},
+        {{"[null, 3, 4]", encoder, "TransformerEncoder", ENCODER ", \"activation\": null", X, "", NULL},
+         {"[null, 3, 4]", encoder, "TransformerEncoder", ENCODER ", \"activation\": \"linear\"", X, "", NULL},
+         {"[null, 3, 4]", encoder, "TransformerEncoder", ENCODER, X, "", NULL}},
+    };
+    (void)state;
+    for (size_t i = 0; i < CLQ_COUNT_OF(cases); i++) {
+        clq_text keys[3] = {{0}};
+        for (size_t k = 0; k < 3; k++) {
+            clq_model *model;
+            assert_ok(read_case(&cases[i][k], "", "y", &model));
+            clq_model_add_key(model, &keys[k]);
+            clq_model_destroy(model);
+        }
+        assert_string_equal(keys[0].data, keys[1].data);
+        assert_string_not_equal(keys[0].data, keys[2].data);
+        for (size_t k = 0; k < 3; k++) clq_free(keys[k].data);
+    }
+}
+
 /* Calls of a block may say true or false; a second call has to say the same. */
 static void calls_say_the_same(void **state) {
     static const char twice[] = X "], \"kwargs\": {\"use_causal_mask\": false}}, {\"args\": [" Z;
@@ -301,7 +331,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(blocks_say_what_is_wrong), cmocka_unit_test(carried_masks_are_refused),
         cmocka_unit_test(parts_are_not_of_files),   cmocka_unit_test(long_names_are_refused),
-        cmocka_unit_test(calls_say_the_same),       cmocka_unit_test(backbones_by_numbers),
-        cmocka_unit_test(memory_may_run_out)};
+        cmocka_unit_test(no_activation_is_linear),  cmocka_unit_test(calls_say_the_same),
+        cmocka_unit_test(backbones_by_numbers),     cmocka_unit_test(memory_may_run_out)};
     return cmocka_run_group_tests_name("interop/keras_hub", tests, files_begin, files_end);
 }
