@@ -258,6 +258,7 @@ static void updates_go_on_from_a_checkpoint(void **state) {
         for (unsigned part = 0; part < 2; part++) {
             bench b = open_bench("ps", FOUR, (clq_strategy_options){.staleness = 4});
             held = 1 + part;
+            atomic_store(&held_has_begun, false);
             posted_most = part ? (unsigned)(BATCHES - stops[i]) : (unsigned)stops[i];
             assert_ok(clq_checkpoints_open(&config, &fit.checkpoints));
             assert_ok(clq_checkpoints_restore(fit.checkpoints, b.trainer, b.data, &step));
