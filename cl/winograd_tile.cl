@@ -6,8 +6,8 @@
  * work-items are whole cores with vectors. A work-item makes BLOCK tiles from transform to output in memory of its own,
  * which stays in its core's cache: through the memory of all, transforms cost more than they save.
  *
- * A column of the products at a time, for GROUP channels of the output: a block has the more tiles for the same cache,
- * and so reads the weights the less often. A column's rows come by pairs of opposite points, whose sums and differences
+ * A column of the products at a time, for GROUP channels of the output: more tiles of a block have room in the cache,
+ * and so the weights are read less often. A column's rows come by pairs of opposite points, whose sums and differences
  * make the outputs; the last pair, of 0 and infinity, is added to the first and the last output while it is summed over
  * the channels. The columns are added up as they come.
  *
