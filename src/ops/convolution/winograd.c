@@ -30,6 +30,17 @@ clq_winograd_tiles clq_winograd_tiles_of(const clq_winograd_size *size, const cl
                                 q->h.out * q->w.out};
 }
 
+const clq_winograd_size *clq_winograd_select(clq_list *list, clq_choice *choice, const clq_winograd_size *best,
+                                             const bool fits[CLQ_WINOGRAD_SIZES]) {
+    if (best) clq_choice_add(choice, true, (uint32_t)(best - clq_winograd_sizes), best->name);
+    if (!best) clq_choice_add(choice, false, 0, "direct");
+    for (size_t i = 0; i < CLQ_WINOGRAD_SIZES; i++)
+        if (fits[i]) clq_choice_add(choice, true, (uint32_t)i, clq_winograd_sizes[i].name);
+    clq_choice_add(choice, false, 0, "direct"); /* behind which other choices follow */
+    const struct clq_candidate *chosen = clq_list_select(list, choice);
+    return chosen->values[0] ? &clq_winograd_sizes[chosen->values[1]] : NULL;
+}
+
 /* ---- the tile family ---- */
 
 /* NULL: the plain sum, which leaves out what taps meet in the padding, is known to be as fast. */
@@ -54,15 +65,9 @@ static const clq_winograd_size *choose_size(clq_list *list, const clq_product *p
                                             clq_choice *choice) {
     if (!clq_winograd_taps_fit(p) || !clq_winograd_tile_fits(list, &clq_winograd_sizes[0], p)) return NULL;
     clq_product_start_choice(choice, list, what, p);
-    const clq_winograd_size *best = best_of(list, p, sizes);
-    if (best) clq_choice_add(choice, true, (uint32_t)(best - clq_winograd_sizes), best->name);
-    if (!best) clq_choice_add(choice, false, 0, "direct");
-    for (size_t i = 0; i < sizes; i++)
-        if (clq_winograd_tile_fits(list, &clq_winograd_sizes[i], p))
-            clq_choice_add(choice, true, (uint32_t)i, clq_winograd_sizes[i].name);
-    clq_choice_add(choice, false, 0, "direct"); /* behind which other choices follow */
-    const struct clq_candidate *chosen = clq_list_select(list, choice);
-    return chosen->values[0] ? &clq_winograd_sizes[chosen->values[1]] : NULL;
+    bool fits[CLQ_WINOGRAD_SIZES] = {false};
+    for (size_t i = 0; i < sizes; i++) fits[i] = clq_winograd_tile_fits(list, &clq_winograd_sizes[i], p);
+    return clq_winograd_select(list, choice, best_of(list, p, sizes), fits);
 }
 
 static bool add_tiles(clq_list *list, const clq_product *p, clq_choice *choice) {

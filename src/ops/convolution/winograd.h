@@ -52,6 +52,9 @@ typedef struct clq_winograd_size {
 enum { CLQ_WINOGRAD_SIZES = 2 };
 extern const clq_winograd_size clq_winograd_sizes[CLQ_WINOGRAD_SIZES];
 clq_winograd_tiles clq_winograd_tiles_of(const clq_winograd_size *size, const clq_product *p);
+/* The size that is selected among those that fit and the plain sum (NULL). best: the rule's. */
+const clq_winograd_size *clq_winograd_select(clq_list *list, clq_choice *choice, const clq_winograd_size *best,
+                                             const bool fits[CLQ_WINOGRAD_SIZES]);
 
 /* Shapes, padding, bias and activation as -D options with a blank behind. */
 clq_kernel_options clq_winograd_options(const clq_product *p, const clq_winograd_tiles *tiles);

@@ -87,19 +87,13 @@ static void add_gradient(clq_list *list, const clq_winograd_size *size, const cl
 
 bool clq_winograd_outer(clq_list *list, const clq_product *p, clq_choice *choice) {
     const clq_patches *q = &p->patches;
-    if (!fits(list, &clq_winograd_sizes[0], p)) return false;
+    bool which[CLQ_WINOGRAD_SIZES];
+    for (size_t i = 0; i < CLQ_WINOGRAD_SIZES; i++) which[i] = fits(list, &clq_winograd_sizes[i], p);
+    if (!which[0]) return false;
     clq_product_start_choice(choice, list, "conv weights", p);
-    const clq_winograd_size *best = best_of(list, p);
-    if (best) clq_choice_add(choice, true, (uint32_t)(best - clq_winograd_sizes), best->name);
-    if (!best) clq_choice_add(choice, false, 0, "direct");
-    for (size_t i = 0; i < CLQ_WINOGRAD_SIZES; i++)
-        if (fits(list, &clq_winograd_sizes[i], p))
-            clq_choice_add(choice, true, (uint32_t)i, clq_winograd_sizes[i].name);
-    clq_choice_add(choice, false, 0, "direct"); /* behind which other choices follow */
-    const struct clq_candidate *chosen = clq_list_select(list, choice);
-    if (!chosen->values[0]) return false;
+    const clq_winograd_size *size = clq_winograd_select(list, choice, best_of(list, p), which);
+    if (!size) return false;
 
-    const clq_winograd_size *size = &clq_winograd_sizes[chosen->values[1]];
     const clq_winograd_tiles tiles = clq_winograd_tiles_of(size, p);
     cut c = cut_of(list, size, p);
     clq_value sums =
