@@ -6,6 +6,7 @@
  * for the others' silence. */
 #include "world/inside.h"
 
+#include <string.h>
 #include <time.h>
 
 enum { NOTICE_TEXT_MAX = 480 };
@@ -22,7 +23,7 @@ struct clq_neighbor {
     unsigned rank;
     notice out, in;
     void *sending, *receiving;
-    double silent_s; /* since it last said anything, as this thread looked */
+    double silent_s; /* since it last said anything, as this thread looked: a gap between two looks counts as short */
     unsigned waits_for;
     bool told_last, has_left;
 };
@@ -120,13 +121,25 @@ static clq_status hear(clq_world *world, clq_neighbor *neighbor) {
     return neighbor->has_left ? CLQ_OK : listen_to(world, neighbor);
 }
 
-/* A thread that got no core for a while has not heard what came meanwhile: a gap between two looks counts as short. */
-static void check_silence(clq_world *world, clq_neighbor *neighbor, double gap) {
-    neighbor->silent_s += CLQ_MIN(gap, CLQ_RUNNING_MOST_S);
-    if (neighbor->has_left || neighbor->silent_s <= world->silence_s) return;
+/* The neighbor that said nothing for the longest time, beyond what is allowed. The others that missed a beat are named,
+ * too: a process that is stopped while it puts a message into a queue keeps this rank from hearing those behind it, and
+ * this rank cannot tell which one it was. */
+static void blame_silent(clq_world *world) {
+    const clq_neighbor *silent = NULL;
+    for (unsigned i = 0; i < world->neighbor_count; i++) {
+        const clq_neighbor *neighbor = &world->neighbors[i];
+        if (!neighbor->has_left && (!silent || neighbor->silent_s > silent->silent_s)) silent = neighbor;
+    }
+    if (!silent || silent->silent_s <= world->silence_s) return;
     clq_error why = {.status = CLQ_ABORTED};
     clq_format(why.detail, sizeof why.detail, "nothing heard for %g s", world->silence_s);
-    clq_world_fail_of(world, neighbor->rank, clq_world_name(world, neighbor->rank), &why);
+    for (unsigned i = 0; i < world->neighbor_count; i++) {
+        const clq_neighbor *other = &world->neighbors[i];
+        const size_t used = strlen(why.detail);
+        if (other != silent && !other->has_left && other->silent_s > 2 * beat_s)
+            clq_format(why.detail + used, sizeof why.detail - used, ", nor from %s", clq_world_name(world, other->rank));
+    }
+    clq_world_fail_of(world, silent->rank, clq_world_name(world, silent->rank), &why);
 }
 
 clq_status clq_notices_advance(clq_world *world) {
@@ -140,9 +153,10 @@ clq_status clq_notices_advance(clq_world *world) {
         bool moved = false, done;
         CLQ_TRY(clq_world_test(world, &neighbor->sending, &moved, &done));
         if (beats) CLQ_TRY(send_notice(world, neighbor, LIVES));
-        check_silence(world, neighbor, gap);
+        neighbor->silent_s += CLQ_MIN(gap, CLQ_RUNNING_MOST_S);
         CLQ_TRY(hear(world, neighbor));
     }
+    blame_silent(world);
     return CLQ_OK;
 }
 

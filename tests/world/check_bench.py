@@ -175,7 +175,7 @@ class Bench(unittest.TestCase):
 
     # Also while the others wait in a call of MPI's, which does not return.
     def test_stopped_rank(self):
-        silent = rf"rank 1 on {HOST}: nothing heard for 5 s \(as rank 0 on {HOST} knows it\)"
+        silent = rf"rank 1 on {HOST}: nothing heard for 5 s \(as rank 0 on {HOST} knows it\)"  # of two ranks: nobody else
         late = rf"{ENGINE}'s own all-reduce is not done within 10 s: a rank is late, or gone"
         for options, words in ((["-d", "f64"], silent), ([], f"({silent}|{late})")):
             run, processes = self.begin(*options)

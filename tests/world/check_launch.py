@@ -12,7 +12,7 @@ import tempfile
 import time
 import unittest
 
-from launch import ENVIRONMENT, Started, check_code, errors_in, free_port, processes
+from launch import ENVIRONMENT, SILENT, Started, check_code, errors_in, free_port, processes
 
 CLIQUE, MPI = pathlib.Path(sys.argv.pop(1)).resolve() / "clique", sys.argv.pop(1)
 for name in ("TF_CONFIG", "OMPI_MCA_plm_rsh_agent", "HYDRA_LAUNCHER", "HYDRA_LAUNCHER_EXEC"):
@@ -104,7 +104,7 @@ class Launch(Started, unittest.TestCase):
 
     def test_stopped(self):
         said = self.restarted(signal.SIGSTOP)
-        self.assertIn("nothing heard for 5 s (as rank", said)
+        self.assertRegex(said, rf"{SILENT} \(as rank")
 
     def test_no_restart_for_nothing(self):
         self.refused(3, "none.json", *TWO, "--restarts", 3, "--", *TRAIN, "--model", "none.json", "--checkpoint", "c")

@@ -2,6 +2,7 @@
 import os
 import pathlib
 import random
+import re
 import signal
 import socket
 import subprocess
@@ -92,6 +93,25 @@ def free_port():
                 return port
             except OSError:
                 continue
+
+
+SILENT = r"(rank (\d+) on \S+): nothing heard for 5 s((?:, nor from rank \d+ on \S+)*)"
+
+
+def missed(said):
+    """Of each line "nothing heard": the rank that it is about, the others that it names, and what follows the words."""
+    for found in re.finditer(rf"{SILENT}(.*)$", said, re.M):
+        yield int(found[2]), {int(rank) for rank in re.findall(r"nor from rank (\d+)", found[3])}, found[4]
+
+
+def check_missed(test, said, lost):
+    """All others named a rank that was struck. One that hears nobody, since the struck one holds its queue, names all.
+    Gives the ranks that did."""
+    by = set()
+    for rank, others, end in missed(said):
+        test.assertIn(lost, others | {rank}, said)
+        by |= {int(knows) for knows in re.findall(r"\(as rank (\d+) on", end)}
+    return by
 
 
 def check_code(test, mpi, code, right, said):

@@ -152,6 +152,8 @@ static bool anyone(unsigned rank) {
     return true;
 }
 
+static bool three_alone(unsigned rank) { return rank == 3; }
+
 static void is_stopped(fabric *network, fabric_rank *self) {
     fabric_hold(network, self->rank, clq_now() + SILENCE_S + 3);
 }
@@ -165,6 +167,7 @@ static void the_silent_are_missed(void **state) {
         {.size = 7, .strike = two_die, .of = 2, .turn = 1, .is_reached = others_than_two_and_three, .word = silent},
         {.size = FIVE, .strike = is_cut_off, .of = 3, .turn = 1, .word = of_three},
         {.size = FIVE, .strike = is_cut_off, .of = 3, .turn = 1, .is_reached = anyone, .word = silent},
+        {.size = FIVE, .strike = is_cut_off, .of = 3, .turn = 1, .is_reached = three_alone, .word = ", nor from rank "},
         {.size = 2, .strike = a_link_breaks, .of = 0, .turn = 1, .is_reached = anyone, .word = silent},
         {.size = 3, .strike = is_stopped, .of = 1, .turn = 1, .word = of_one},
     };
