@@ -36,6 +36,8 @@ static const conv_case wide[] = {
     {{32, 31, 16, 32, 31, 32, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_LINEAR, true}, 17, true},
     /* several parts of the input's channels, and groups of the output's */
     {{6, 6, 144, 6, 6, 160, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_RELU, false}, 2, true},
+    /* weights beyond caches, whose blocks are larger */
+    {{4, 4, 512, 4, 4, 256, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_RELU, false}, 7, true},
 };
 
 /* Of the local family: any channels. */
@@ -172,6 +174,8 @@ static void check_width(rig *r) {
         {{16, 16, 64, 16, 16, 64, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_RELU, false}, "winograd", "-DSIDE=2", "-DSIDE=2"},
         /* two rows and columns of tiles, of whose places six in ten are outside */
         {{5, 5, 64, 5, 5, 64, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_RELU, false}, NULL, "-DSIDE=2", "-DSIDE=2"},
+        /* one tile of an image */
+        {{4, 4, 512, 4, 4, 512, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_RELU, false}, NULL, "-DSIDE=4", "-DSIDE=4"},
         /* more channels than have room */
         {{8, 8, 1024, 8, 8, 64, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_RELU, false}, NULL, "-DSIDE=2", "-DSIDE=4"},
     };

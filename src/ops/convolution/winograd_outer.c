@@ -6,8 +6,9 @@ enum {
     BLOCK_TILES = 64,    /* whose transforms stay in a core's caches, and which make a long sum in registers */
     CHANNELS_MOST = 128, /* of the input, that a work-item takes */
     GROUPS_PER_UNIT = 2, /* work-items that even out the cores' loads */
+    PIXELS_LEAST = 1024, /* of a batch: fewer do not pay for writing and reading the sums */
     TILES_LEAST = 256,   /* of a slice: fewer do not pay for reading its sums again */
-    SUMS_BYTES_MOST = 32 << 20,
+    SUMS_BYTES_MOST = 48 << 20,
 };
 
 typedef struct cut {
@@ -53,7 +54,7 @@ static bool pays(const clq_list *list, const clq_winograd_size *size, const clq_
     const clq_patches *q = &p->patches;
     const clq_winograd_tiles tiles = clq_winograd_tiles_of(size, p);
     const size_t reached = CLQ_MIN(tiles.pixels, q->h.in * q->w.in);
-    return tiles.h * tiles.w * clq_list_capacity(list) >= TILES_LEAST &&
+    return tiles.pixels * clq_list_capacity(list) >= PIXELS_LEAST &&
            cost_of(list, size, p) <= (double)(q->h.taps * q->w.taps * reached);
 }
 

@@ -2,12 +2,26 @@
 #include "ops/convolution/winograd.h"
 
 enum {
-    OWN_BYTES_MOST = 256 << 10, /* of a block's transformed inputs and outputs, in a core's second-level cache */
     BLOCK_TILES = 96,
-    GROUP_CHANNELS = 128, /* of the output, that are made of the inputs at a time */
-    ROW_VECTORS = 12,     /* that are summed side by side, in each of two sums */
-    BLOCKS_PER_GROUP = 2  /* that even out the cores' loads */
+    ROW_VECTORS = 12,              /* that are summed side by side, in each of two sums */
+    WEIGHTS_BYTES_KEPT = 16 << 20, /* transformed, that the caches of a processor keep from one block to the next */
 };
+
+/* own_bytes: of a block's transformed inputs and outputs, in a core's second-level cache. channels: of the output, that
+ * are made of the inputs at a time. blocks: of a launch, at least. */
+typedef struct plan {
+    size_t own_bytes, channels, blocks;
+} plan;
+
+/* Many blocks even out the cores' loads. Weights that no cache keeps come from memory for each block: these are few,
+ * and as large as the cache allows. */
+static plan plan_of(const clq_list *list, const clq_winograd_size *size, const clq_product *p) {
+    clq_device *device = clq_list_device(list);
+    const size_t weights = size->products * p->patches.channels * p->columns * sizeof(float);
+    if (weights <= WEIGHTS_BYTES_KEPT) return (plan){256 << 10, 128, 2 * clq_device_min_groups(device)};
+    const size_t cores = clq_device_runs_in_caller(device) ? 1 : clq_device_get_info(device)->compute_units;
+    return (plan){512 << 10, 256, 2 * cores};
+}
 
 /* vectors: of channels at a time; rows: tiles at a time; block: tiles from transform to output; group: of channels of
  * the output; at_once: columns of transformed inputs. */
@@ -18,21 +32,20 @@ typedef struct cut {
 /* Two vectors of channels are enough for as many multiplications per load as a core can do. As many rows as have room
  * for two accumulators a vector, a row of weights and one input. */
 static cut cut_of(const clq_list *list, const clq_winograd_size *size, const clq_product *p, size_t tiles) {
-    clq_device *device = clq_list_device(list);
+    const plan to = plan_of(list, size, p);
     size_t vector = clq_list_vector(list), all = p->columns / vector, registers = vector >= 16 ? 32 : 16;
     cut c = {.vectors = all % 2 == 0 ? 2 : all % 3 == 0 ? 3 : 1};
     c.rows = CLQ_MIN((size_t)ROW_VECTORS, (registers - 1 - c.vectors) / 2) / c.vectors;
-    size_t groups = clq_device_min_groups(device) * BLOCKS_PER_GROUP;
     const size_t width = c.vectors * vector, panels = p->columns / width;
-    c.group = width * clq_winograd_part(panels, CLQ_MAX(GROUP_CHANNELS / width, (size_t)1));
+    c.group = width * clq_winograd_part(panels, CLQ_MAX(to.channels / width, (size_t)1));
     /* Of a tile: a column of its inputs, and its outputs. */
     const size_t points = size->side + CLQ_WINOGRAD_TAPS - 1, in = points * p->patches.channels * sizeof(float),
                  out = size->side * size->side * c.group * sizeof(float);
-    const bool all_fit = size->side == 2 && BLOCK_TILES * (points * in + out) <= OWN_BYTES_MOST;
+    const bool all_fit = size->side == 2 && BLOCK_TILES * (points * in + out) <= to.own_bytes;
     c.at_once = all_fit ? points : 1;
-    size_t most = CLQ_MIN((size_t)BLOCK_TILES, OWN_BYTES_MOST / (c.at_once * in + out));
-    size_t wanted = CLQ_MIN(most, tiles * clq_list_capacity(list) / groups);
-    c.block = CLQ_MAX(wanted / c.rows, (size_t)1) * c.rows;
+    const size_t share = clq_ceil_div(tiles * clq_list_capacity(list), to.blocks);
+    const size_t most = CLQ_MIN((size_t)BLOCK_TILES, to.own_bytes / (c.at_once * in + out)) / c.rows * c.rows;
+    c.block = CLQ_MAX(CLQ_MIN(most, clq_ceil_div(share, c.rows) * c.rows), c.rows);
     return c;
 }
 
