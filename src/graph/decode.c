@@ -98,18 +98,29 @@ clq_status clq_model_decoding(const clq_model *model, clq_model **out) {
     return status;
 }
 
-/* The activation that a layer of products has, by its attribute. */
-static clq_activation activation_of(const clq_layer *layer) {
-    for (size_t i = 0; i < layer->kind->attribute_count; i++) {
-        const clq_attribute *row = &layer->kind->attributes[i];
-        if (row->type == CLQ_ATTRIBUTE_ACTIVATION && strcmp(row->key, "activation") == 0)
-            return *(const clq_activation *)(const void *)((const char *)layer->config + row->at);
+/* Through what gives on what it gets, as far as drawing goes: another shape leaves the tokens of a place together. */
+static bool is_softmax(const clq_graph *graph, clq_id id) {
+    for (uint32_t maker; (maker = clq_graph_value_at(graph, id)->maker) > 0;) {
+        const clq_node *node = &graph->nodes[maker - 1];
+        if (node->op == &clq_op_softmax) return true;
+        if (node->op != &clq_op_reshape && node->op != &clq_op_stop_gradient && node->op != &clq_op_scale_gradient)
+            return false;
+        id = node->inputs[0];
     }
-    return CLQ_LINEAR;
+    return false;
 }
 
-bool clq_model_gives_probabilities(const clq_model *model) {
-    const clq_layer *last = &model->layers[clq_model_output(model, 0)->layer - 1];
-    return last->kind == &clq_layer_softmax || last->kind == &clq_layer_op_softmax ||
-           activation_of(last) == CLQ_SOFTMAX;
+/* By the operations: many layers end in a softmax, and layers behind it may give it on. */
+clq_status clq_model_gives_probabilities(const clq_model *model, bool *out) {
+    const clq_plan_config config = {.mode = CLQ_MODE_PREDICT, .capacity = 1, .sample_dtype = CLQ_F32};
+    const clq_pass_context context = {.config = &config};
+    clq_graph graph = {.model = model};
+    clq_graph_expand(&graph, &context);
+    const clq_status status = clq_error_raise(&graph.error);
+    if (status == CLQ_OK) {
+        clq_graph_find_uses(&graph);
+        *out = is_softmax(&graph, graph.outputs[0]);
+    }
+    clq_graph_release(&graph);
+    return status;
 }

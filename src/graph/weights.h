@@ -140,8 +140,9 @@ clq_tensor clq_model_apply_again(clq_model *model, uint32_t layer, const clq_ten
  * attention keeps of tokens are further variables, of state: so plans over the same weights go on with the same text.
  * The caller destroys *out. Errors: UNSUPPORTED names the layer that is in the way; MEMORY. */
 clq_status clq_model_decoding(const clq_model *model, clq_model **out);
-/* Whether what the model gives are probabilities: its output is a softmax over the last axis. */
-bool clq_model_gives_probabilities(const clq_model *model);
+/* Whether what the model gives are probabilities: its first output is a softmax over its last axis, or that in another
+ * shape. Errors: MEMORY. */
+clq_status clq_model_gives_probabilities(const clq_model *model, bool *out);
 /* ---- where Keras's files have variables (stores.c) ---- */
 
 /* What Keras makes of a class's name: "batch_normalization" of BatchNormalization. */

@@ -117,7 +117,7 @@ static void find_rows(clq_generator *g) {
 static clq_status open_memory(clq_generator *g) {
     g->context = clq_model_output(g->model, 0)->shape.dims[0];
     g->vocabulary = clq_model_output(g->model, 0)->shape.dims[1];
-    g->probabilities = clq_model_gives_probabilities(g->model);
+    CLQ_TRY(clq_model_gives_probabilities(g->model, &g->probabilities));
     for (uint32_t i = 0; i < g->model->variable_count; i++) {
         const clq_variable *variable = &g->model->variables[i];
         if (g->model->layers[variable->layer - 1].kind->is_table)

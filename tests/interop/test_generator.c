@@ -4,6 +4,7 @@
 #include "support/apart.h"
 #include "support/check.h"
 #include "support/system.h"
+#include <clique/custom.h>
 #include <clique/generate.h>
 
 #include <math.h>
@@ -176,6 +177,77 @@ static void both_forms_draw_one_text(void **state) {
     clq_model_destroy(model);
 }
 
+/* A table of logits, and what may stand behind it. The softmax of a model is taken back, whatever gives it on. */
+typedef enum ending { PLAIN, SOFTMAX, DENSE, RESHAPED, OF_ALL, LINEAR, DROPPED, STOPPED, LOGARITHM, ENDINGS } ending;
+
+static clq_tensor add_ending(clq_model *m, clq_tensor x, ending how) {
+    const clq_shape rows = CLQ_SHAPE(CONTEXT, VOCABULARY);
+    if (how == PLAIN) return x;
+    if (how == DENSE) return clq_dense(m, x, &(clq_dense_config){.units = VOCABULARY, .activation = CLQ_SOFTMAX});
+    if (how == OF_ALL) x = clq_reshape(m, x, CLQ_SHAPE(CONTEXT * VOCABULARY), NULL);
+    x = clq_activate(m, x, CLQ_SOFTMAX, NULL);
+    switch (how) {
+    case RESHAPED:
+    case OF_ALL: return clq_reshape(m, x, rows, NULL);
+    case LINEAR: return clq_activate(m, x, CLQ_LINEAR, NULL);
+    case DROPPED: return clq_dropout(m, x, &(clq_dropout_config){.rate = 0.5});
+    case STOPPED: return clq_stop_gradient(m, clq_gradient_scale(m, x, 2, NULL), NULL);
+    case LOGARITHM: return clq_expression(m, "log(x)", &x, 1, NULL);
+    default: return x;
+    }
+}
+
+static clq_trainer *trainer_of(const clq_model *model) {
+    clq_trainer_config config = apart_config();
+    clq_devices devices;
+    clq_trainer *trainer;
+    config.inference_only = true;
+    config.sample_dtype = CLQ_F32;
+    config.global_batch = 1;
+    assert_ok(clq_devices_select(sys, "pocl:0", &devices));
+    assert_ok(clq_trainer_create(model, &devices, &config, &trainer));
+    return trainer;
+}
+
+/* Behind the tokens 2 and 5: the logits of the latter's row, but for a summand. */
+static void check_ending(ending how, bool whole) {
+    static float table[VOCABULARY][VOCABULARY], unit[VOCABULARY][VOCABULARY];
+    clq_model *model;
+    float got[VOCABULARY];
+    clq_random random = clq_random_start(93, 0);
+    assert_ok(clq_model_create("table", &model));
+    clq_tensor x = clq_embedding(model, clq_input(model, CLQ_SHAPE(CONTEXT)),
+                                 &(clq_embedding_config){.rows = VOCABULARY, .width = VOCABULARY});
+    assert_ok(clq_model_finish(model, add_ending(model, x, how)));
+    for (size_t i = 0; i < VOCABULARY; i++)
+        for (size_t k = 0; k < VOCABULARY; k++) {
+            table[i][k] = (float)(4 * clq_random_unit(&random) - 2);
+            unit[i][k] = i == k;
+        }
+    clq_trainer *trainer = trainer_of(model);
+    clq_generator *g = generator_of(model, "pocl:0", whole);
+    assert_ok(clq_trainer_set_variable(trainer, 0, table[0]));
+    if (how == DENSE) assert_ok(clq_trainer_set_variable(trainer, 1, unit[0]));
+    assert_ok(clq_generator_take_weights(g, trainer));
+    assert_ok(clq_generator_feed(g, (const uint32_t[]){2, 5}, 2));
+    assert_ok(clq_generator_logits(g, got));
+    for (size_t k = 0; k < VOCABULARY; k++)
+        if (!(fabsf((got[k] - got[0]) - (table[5][k] - table[5][0])) < 1e-5f))
+            fail_msg("ending %u: logit %zu is %g above the first, not %g", how, k, (double)(got[k] - got[0]),
+                     (double)(table[5][k] - table[5][0]));
+    clq_generator_destroy(g);
+    clq_trainer_destroy(trainer);
+    clq_model_destroy(model);
+}
+
+static void probabilities_are_taken_back(void **state) {
+    (void)state;
+    for (unsigned how = 0; how < ENDINGS; how++) {
+        check_ending(how, false);
+        check_ending(how, true);
+    }
+}
+
 /* ---- figures ---- */
 
 /* Of a token in each form: all weights but the tables, a row of either table for each token that is computed, and keys
@@ -326,6 +398,7 @@ int main(void) {
     json_t *all = path ? json_load_file(path, 0, &error) : NULL;
     const struct CMUnitTest tests[] = {cmocka_unit_test(kept_keys_and_values_are_those_of_the_window),
                                        cmocka_unit_test(both_forms_draw_one_text),
+                                       cmocka_unit_test(probabilities_are_taken_back),
                                        cmocka_unit_test(bytes_that_are_read),
                                        cmocka_unit_test(tokens_without_a_row),
                                        cmocka_unit_test(what_is_refused),
