@@ -128,6 +128,7 @@ typedef struct clq_custom_operation {
 CLQ_API clq_tensor clq_custom(clq_model *model, const clq_custom_operation *operation, const clq_tensor *inputs,
                               size_t count, const char *name);
 
+enum { CLQ_CUSTOM_COMPARED = 64 }; /* derivatives by an input or a variable that a check compares at most */
 /* What a check measured. */
 typedef struct clq_custom_report {
     size_t gradients;      /* derivatives that were compared */
@@ -139,8 +140,10 @@ typedef struct clq_custom_report {
  * of these shapes (count), and tells of the first thing that is wrong: an output that is not written, not finite, or
  * depends on other samples or on memory that is not the kernel's; a write beyond the outputs, into the inputs, or of
  * samples behind `count`; other bits in a second run; derivatives that differ from central differences (of 1 / 256) by
- * more than 0.2 % of the largest one. Near a kink differences are no derivatives: take another seed. A work-item that
- * writes far beyond its memory may end the program. report: may be NULL. operation->destroy is not called. No trainer
+ * more than 0.2 % of the largest one. Compared are all derivatives by an input of three samples or by a variable, or,
+ * if these are more than CLQ_CUSTOM_COMPARED, so many of them: the first and the last of each sample, and others that
+ * `seed` chooses. Near a kink differences are no derivatives: take another seed. A work-item that writes far beyond its
+ * memory may end the program. report: may be NULL. operation->destroy is not called. No trainer
  * uses the devices meanwhile. Errors: MISMATCH (one line with what is wrong), ARGUMENT, BUILD, MEMORY, those of the
  * device. */
 CLQ_API clq_status clq_custom_check(const clq_devices *devices, const clq_custom_operation *operation,

@@ -18,7 +18,7 @@ static void a_right_operation_passes(void **state) {
     clq_custom_report report = {.gradients = 0};
     (void)state;
     CHECK_OK(clq_custom_check(&devices, &operation, &row, 1, 1, &report));
-    assert_int_equal(report.gradients, devices.count * (12 + 6 + 1));
+    assert_int_equal(report.gradients, devices.count * (18 + 6 + 1));
     assert_true(report.gradient_error < 1e-3 && report.gradient[0] == 'd');
     CHECK_OK(clq_custom_check(&devices, &operation, &image, 1, 2, NULL));
 }
@@ -44,6 +44,27 @@ static void each_mistake_is_found(void **state) {
         CHECK_FAILS(CLQ_MISMATCH, clq_custom_check(&first, &operation, &row, 1, 1, &report));
         CHECK_DETAIL(says[flaw - 1]);
         assert_int_equal(report.gradients, 7); /* as it was */
+    }
+}
+
+/* Of many derivatives those at the ends of samples and variables are compared, whichever the seed chooses beside them.
+ */
+static void mistakes_at_ends_are_found(void **state) {
+    static const clq_shape images[] = {{3, {28, 28, 3}}, {2, {40, 90}}};
+    clq_devices first = devices;
+    first.count = 1;
+    (void)state;
+    for (unsigned flaw = OWN_FLAWS + 1; flaw <= OWN_FLAWS_AT_ENDS; flaw++) {
+        clq_custom_operation operation = own_operation();
+        clq_custom_report report = {.gradients = 0};
+        const clq_shape *image = &images[flaw - OWN_FLAWS - 1];
+        CHECK_OK(clq_custom_check(&first, &operation, image, 1, flaw, &report));
+        assert_int_equal(report.gradients,
+                         CLQ_CUSTOM_COMPARED + CLQ_MIN(image->dims[image->rank - 1], (size_t)CLQ_CUSTOM_COMPARED) + 1);
+        operation.numbers[0] = flaw;
+        CHECK_FAILS(CLQ_MISMATCH, clq_custom_check(&first, &operation, image, 1, flaw, NULL));
+        CHECK_DETAIL(flaw == OWN_FLAWS + 1 ? "kernel parabola_gradient: dx0[2351] is "
+                                           : "kernel parabola_gradient: dw0[0] is ");
     }
 }
 
@@ -268,6 +289,7 @@ static int finish(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(a_right_operation_passes),
                                        cmocka_unit_test(each_mistake_is_found),
+                                       cmocka_unit_test(mistakes_at_ends_are_found),
                                        cmocka_unit_test(samples_that_depend_on_others_are_found),
                                        cmocka_unit_test(what_does_not_compile_is_one_line),
                                        cmocka_unit_test(nonsense_is_refused),
