@@ -102,6 +102,29 @@ static void each_strategy_trains_as_by_hand(void **state) {
     }
 }
 
+/* 1 everywhere, with a derivative of 0 at 0, too: all weights are 0 at first, and so is x. */
+static void to_the_power_of_zero(void **state) {
+    static const char *const texts[] = {"x + x^0", "x + 1"};
+    static const float zeros[WEIGHTS];
+    training got[CLQ_COUNT_OF(texts)];
+    (void)state;
+    for (size_t i = 0; i < CLQ_COUNT_OF(texts); i++) {
+        clq_model *m;
+        assert_ok(clq_model_create("power", &m));
+        clq_tensor x = clq_dense(m, clq_input(m, CLQ_SHAPE(INPUTS)), &(clq_dense_config){.units = UNITS});
+        assert_ok(clq_model_finish(m, clq_expression(m, texts[i], &x, 1, NULL)));
+        clq_trainer *trainer = hand_open(&hand_ways[0], m, zeros, places_of);
+        clq_dataset_destroy(hand_fit(trainer, clq_model_variable_count(m), places_of, &got[i].log, got[i].weights));
+        clq_trainer_destroy(trainer);
+        clq_model_destroy(m);
+    }
+    for (size_t s = 0; s < STEPS; s++)
+        hand_check(&hand_ways[0], texts[0], "the loss of step", s + 1, got[0].log.losses[s], got[1].log.losses[s],
+                   1e-6 * got[1].log.losses[s]);
+    for (size_t i = 0; i < W; i++)
+        hand_check(&hand_ways[0], texts[0], "weight", i, got[0].weights[i], got[1].weights[i], 1e-6);
+}
+
 /* A kernel that does not compile is told of when the trainer is made. */
 static void what_does_not_compile_is_told_at_once(void **state) {
     clq_custom_operation operation = own_operation();
@@ -133,6 +156,7 @@ static int start(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(each_strategy_trains_as_by_hand),
+                                       cmocka_unit_test(to_the_power_of_zero),
                                        cmocka_unit_test(what_does_not_compile_is_told_at_once)};
     return cmocka_run_group_tests_name("train/own_layers", tests, start, close_system);
 }

@@ -219,6 +219,7 @@ static void of_cos(adjoints *a, const clq_instruction *i, unsigned r, unsigned d
 }
 static void of_power(adjoints *a, const clq_instruction *i, unsigned r, unsigned dy) {
     (void)r;
+    if (i->number == 0) return; /* 1 everywhere: 0 times 0^-1 is no number */
     const unsigned power = numbered(a, CLQ_ELEMENT_POWER, value_of(a, i->a), i->number - 1);
     const unsigned slope = numbered(a, CLQ_ELEMENT_SCALE, power, i->number);
     contribute(a, i->a, binary(a, CLQ_ELEMENT_MULTIPLY, dy, slope));
