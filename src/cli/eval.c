@@ -120,7 +120,6 @@ static clq_status follow(clq_setup *s, const clq_options *o) {
 }
 
 clq_status clq_command_eval(clq_setup *s, const clq_options *o) {
-    if (o->follow) clq_interrupts_end_at_once("clique: error: interrupted\n"); /* there is nothing to put in order */
     uint64_t step;
     CLQ_TRY(open_model(s, o));
     CLQ_TRY(prepare(s, o));

@@ -95,6 +95,9 @@ static clq_status carry_out(clq_setup *setup, const clq_options *options, clq_st
     return status;
 }
 
+/* There is nothing to put in order. */
+static void end_at_once(void) { clq_interrupts_end_at_once("clique: error: interrupted\n"); }
+
 clq_status clq_command_run(const char *about, int argc, char **argv,
                            clq_status (*body)(clq_setup *, const clq_options *)) {
     clq_options options = {0};
@@ -103,8 +106,9 @@ clq_status clq_command_run(const char *about, int argc, char **argv,
     clq_status status = parse(about, argc, argv, &options);
     if (command & of_several)
         status = clq_setup_world(&setup, &options, command == CLQ_COMMAND_TRAIN, status);
-    else if (status == CLQ_OK)
-        status = clq_setup_name_files(&setup, argv[0], &options);
+    else
+        end_at_once();
+    if (status == CLQ_OK && !(command & of_several)) status = clq_setup_name_files(&setup, argv[0], &options);
     return carry_out(&setup, &options, status, body);
 }
 
@@ -143,6 +147,7 @@ static uint64_t batch_of_process(const clq_options *train, unsigned processes) {
 clq_status clq_command_follow(int argc, char **argv, unsigned processes, const clq_followed *followed) {
     clq_options train = {0}, options = {0};
     clq_setup setup = {.followed = *followed};
+    end_at_once();
     clq_status status = parse("", argc, argv, &train);
     if (status == CLQ_OK) status = take_for_eval(&train, &options);
     if (status == CLQ_OK) status = clq_setup_evaluator(&setup, &options, processes);

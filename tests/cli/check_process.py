@@ -121,6 +121,25 @@ class Signals(unittest.TestCase):
         os.close(screen)
         self.assertEqual(errors, ["clique: error: interrupted after step 1"])
 
+    def test_interrupted_while_it_generates(self):
+        """Commands that have nothing to put in order say why they end, too."""
+        with tempfile.TemporaryDirectory() as folder:
+            book, weights = pathlib.Path(folder, "book.txt"), str(pathlib.Path(folder, "w.safetensors"))
+            book.write_bytes(b"abcdefgh" * 400)
+            model = ["--model", "gpt:layers=1,width=16,heads=2,context=8", "--devices", "pocl:0", *support.APART]
+            trained = subprocess.run([CLIQUE, "train", *model, "--data", f"text:{book}", "--batch", "32", "--steps", "1", "--no-test",
+                                      "--save", weights], capture_output=True, text=True, timeout=LIMIT_S)
+            self.assertEqual(trained.returncode, 0, trained.stderr)
+            for number in (signal.SIGINT, signal.SIGTERM):
+                command = [CLIQUE, "generate", *model, "--weights", weights, "--prompt", "a", "--tokens", "1000000000000"]
+                with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+                    self.assertEqual(len(process.stdout.read(1)), 1)
+                    process.send_signal(number)
+                    process.stdout.read()
+                    errors = errors_in(process.stderr.read().decode())
+                    self.assertEqual(process.wait(LIMIT_S), 128 + number, errors)
+                    self.assertEqual(errors, ["clique: error: interrupted"])
+
     def test_stopped(self):
         """A training that is stopped for longer than its deadline (Ctrl-Z) goes on."""
         with tempfile.TemporaryDirectory() as folder:
