@@ -288,6 +288,24 @@ static clq_status check_tensor(const clq_safetensors_entry *from, const clq_vari
     return clq_check_tensor_shape(from, v, path);
 }
 
+/* Of the same optimizer, a checkpoint has its state of other variables only if others were frozen. */
+static clq_status refuse_freezing(const char *path, const clq_variable *v, const char *was, const char *is) {
+    return clq_fail(CLQ_MISMATCH, "%s: variable %s %s, and %s: freeze the same layers to go on from it", path, v->name,
+                    was, is);
+}
+
+/* Whether the file has the optimizer's state of a variable that is frozen; NULL: it has not. */
+static const clq_variable *find_frozen_since(const clq_checkpoint *c, const clq_safetensors *file) {
+    for (uint32_t v = 0; v < c->model->variable_count && c->snapshot.slots > 0; v++) {
+        const clq_snapshot_entry e = {.variable = v, .kind = CLQ_SNAPSHOT_SLOT, .replica = -1};
+        char *name = c->model->variables[v].fixed ? name_of(c->model, &e) : NULL;
+        const bool has = name && clq_safetensors_find(file, name);
+        clq_free(name);
+        if (has) return &c->model->variables[v];
+    }
+    return NULL;
+}
+
 /* One tensor into the snapshot, where the file has it. needed: else MISMATCH. */
 static clq_status take_tensor(clq_checkpoint *c, const clq_safetensors *file, const char *path, clq_snapshot_entry e,
                               bool needed, size_t *taken) {
@@ -296,7 +314,9 @@ static clq_status take_tensor(clq_checkpoint *c, const clq_safetensors *file, co
     if (!name) return CLQ_MEMORY;
     const clq_safetensors_entry *from = clq_safetensors_find(file, name);
     clq_status status = CLQ_OK;
-    if (!from && needed)
+    if (!from && needed && e.kind == CLQ_SNAPSHOT_SLOT)
+        status = refuse_freezing(path, v, "was frozen", "is trained now");
+    else if (!from && needed)
         status = clq_fail(CLQ_MISMATCH, "%s: it has no tensor '%s', which the training has", path, name);
     else if (from)
         status = check_tensor(from, v, path);
@@ -371,6 +391,8 @@ static clq_status take_tensors(clq_checkpoint *c, const clq_safetensors *file, c
         CLQ_TRY(take_of(c, file, path, r, &taken));
     CLQ_TRY(clq_refuse_strangers(c->model, file, path, VARIABLES));
     if (taken == clq_safetensors_count(file)) return CLQ_OK;
+    const clq_variable *frozen = find_frozen_since(c, file);
+    if (frozen) return refuse_freezing(path, frozen, "was trained", "is frozen now");
     return clq_fail(CLQ_MISMATCH, "%s: it has %zu tensors that the training does not have", path,
                     clq_safetensors_count(file) - taken);
 }

@@ -824,6 +824,20 @@ class CommandLine(support.InFolder):
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertIn("was set by hand and is left out: the training has a schedule", result.stderr)
 
+    def test_resume_with_other_layers_frozen(self):
+        """The optimizer has a state of what is trained alone: what is frozen stays what it was, or there is no state."""
+        for first, then, says in ((["--freeze", "dense"], [], "variable dense/kernel was frozen, and is trained now"),
+                                  ([], ["--freeze", "dense"], "variable dense/kernel was trained, and is frozen now")):
+            kept = ["--checkpoint", self.folder / f"kept{len(first)}"]
+            self.train(*MLP, "--steps", 1, *kept, *first)
+            self.fails(3, "train", *MLP, "--steps", 2, *kept, "--resume", *then, says=[says, "freeze the same layers"])
+            again = self.train(*MLP, "--steps", 2, *kept, "--resume", *first)
+            self.assertEqual(again["checkpoints"]["resumed_from"], 1)
+        kept = ["--optimizer", "sgd", "--checkpoint", self.folder / "stateless"]
+        self.train(*MLP, "--steps", 1, *kept)
+        again = self.train(*MLP, "--steps", 2, *kept, "--resume", "--freeze", "dense")
+        self.assertEqual(again["checkpoints"]["resumed_from"], 1)
+
     def test_resume_with_edited_files(self):
         """Another program has saved the table and the log: other ends of lines, a comment, other spaces, no last end."""
         kept, table, log = self.folder / "kept", self.folder / "epochs.csv", self.folder / "log.jsonl"
