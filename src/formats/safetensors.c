@@ -142,12 +142,37 @@ static clq_status check_places(clq_safetensors *file, const char *values, size_t
     return CLQ_OK;
 }
 
+/* What other programs keep weights in, by how it begins, and what is to be done. */
+static const struct stranger {
+    const char *begin;
+    size_t bytes;
+    const char *what;
+} strangers[] = {
+    {"\x89HDF\r\n\x1a\n", 8,
+     "HDF5: of Keras's files, those are read that Keras 3 wrote and whose names end in .weights.h5"},
+    {"PK\3\4", 4,
+     "a zip archive: a .keras file needs a name that ends so, and what PyTorch saved is to be saved anew as "
+     "safetensors"},
+    {"\x93NUMPY", 6, "an array of NumPy: tensors with names are to be saved as safetensors"},
+    {"\x80\2", 2, "a Python pickle, as PyTorch's files: it is to be saved anew as safetensors"},
+    {"\x80\4", 2, "a Python pickle: it is to be saved anew as safetensors"},
+    {"GGUF", 4, "GGUF: it is to be saved anew as safetensors"},
+};
+
+static clq_status check_begin(const clq_safetensors *file, size_t size) {
+    for (size_t i = 0; i < CLQ_COUNT_OF(strangers); i++)
+        if (size >= strangers[i].bytes && memcmp(file->content, strangers[i].begin, strangers[i].bytes) == 0)
+            return clq_fail(CLQ_FORMAT, "%s: no safetensors file, but %s", file->path, strangers[i].what);
+    return CLQ_OK;
+}
+
 static clq_status parse_file(clq_safetensors *file, size_t size) {
     if (size < LENGTH_BYTES)
         return clq_fail(CLQ_FORMAT, "%s: no safetensors file: only %zu byte%s", file->path, size, clq_plural(size));
     uint64_t length;
     memcpy(&length, file->content, sizeof(length));
     size_t rest = size - LENGTH_BYTES;
+    if (length > HEADER_MAX) CLQ_TRY(check_begin(file, size)); /* else it may be a header that is cut off */
     if (length > HEADER_MAX || length > rest)
         return clq_fail(CLQ_FORMAT, "%s: no safetensors file or truncated: a header of %ju bytes in %zu", file->path,
                         (uintmax_t)length, size);

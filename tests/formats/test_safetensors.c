@@ -138,6 +138,26 @@ static void bad_lengths(void **state) {
     assert_null(file);
 }
 
+/* Other programs' files of weights are called what they are. */
+static void other_formats_are_named(void **state) {
+    static const struct {
+        const char *begin, *says;
+    } others[] = {{"\x89HDF\r\n\x1a\nxxxxxxxx", "no safetensors file, but HDF5"},
+                  {"PK\3\4\x14xxxxxxxxxxx", "no safetensors file, but a zip archive"},
+                  {"\x93NUMPY\1xxxxxxxxx", "no safetensors file, but an array of NumPy"},
+                  {"\x80\2}qxxxxxxxxxxxx", "no safetensors file, but a Python pickle"},
+                  {"\x80\4}qxxxxxxxxxxxx", "no safetensors file, but a Python pickle"},
+                  {"GGUF\3xxxxxxxxxxx", "no safetensors file, but GGUF"}};
+    (void)state;
+    clq_safetensors *file = NULL;
+    for (size_t i = 0; i < CLQ_COUNT_OF(others); i++)
+        assert_fails(CLQ_FORMAT, others[i].says, clq_safetensors_open(files_put("f", others[i].begin, 16), &file));
+    /* a header of 640 bytes that is cut off begins as a pickle does */
+    assert_fails(CLQ_FORMAT, "a header of 640 bytes",
+                 clq_safetensors_open(files_put("f", "\x80\2\0\0\0\0\0\0{}", 10), &file));
+    assert_null(file);
+}
+
 /* A header of a byte more than allowed, in a file that has it. */
 static void too_long_a_header(void **state) {
     (void)state;
@@ -236,9 +256,15 @@ static void will_not_write(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_the_library_writes), cmocka_unit_test(good_headers),   cmocka_unit_test(bad_headers),
-        cmocka_unit_test(too_long_a_header),       cmocka_unit_test(bad_lengths),    cmocka_unit_test(exact_bytes),
-        cmocka_unit_test(there_and_back),          cmocka_unit_test(will_not_write),
+        cmocka_unit_test(what_the_library_writes),
+        cmocka_unit_test(good_headers),
+        cmocka_unit_test(bad_headers),
+        cmocka_unit_test(other_formats_are_named),
+        cmocka_unit_test(too_long_a_header),
+        cmocka_unit_test(bad_lengths),
+        cmocka_unit_test(exact_bytes),
+        cmocka_unit_test(there_and_back),
+        cmocka_unit_test(will_not_write),
     };
     return cmocka_run_group_tests(tests, files_begin, files_end);
 }
