@@ -29,6 +29,7 @@ struct clq_dataset {
     const char *values[CLQ_FEED_MAX]; /* where their values lie */
     size_t whole;                     /* samples of the whole set */
     size_t window;                    /* of a text: tokens of a sample; 0: it is none */
+    size_t least_byte;                /* of a text: where its smallest label lies first */
 
     size_t most;   /* samples that are taken of the whole; 0: all */
     size_t buffer; /* of the shuffle; 0: off */

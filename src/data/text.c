@@ -28,7 +28,7 @@ clq_status clq_dataset_window(clq_dataset *d, size_t tokens) {
         return clq_fail(CLQ_ARGUMENT, "%s has %zu bytes: a window has 1 to %zu, half of them, and %zu were asked for",
                         info->name, d->arrays[0].count, d->arrays[0].count / 2, tokens);
     clq_dataset_start_over(d);
-    info->labels[0].least_at = info->labels[0].least_at * d->window / tokens;
+    info->labels[0].least_at = d->least_byte / tokens;
     d->window = tokens;
     for (unsigned i = 0; i < d->feed.count; i++)
         d->feed.arrays[i].bytes = clq_values_bytes(d->feed.arrays[i].dtype, tokens);
@@ -54,6 +54,7 @@ static clq_status cut(const char *text, size_t first, size_t count, const clq_da
     clq_array_release(&behind);
     if (status != CLQ_OK) return status;
     data->window = 1;
+    data->least_byte = data->info.labels[0].least_at;
     status = clq_dataset_window(data, CLQ_MIN((size_t)WINDOW_USUAL, count / 2));
     if (status == CLQ_OK)
         *out = data;

@@ -143,6 +143,29 @@ static void windows_are_taken_and_set_anew(void **state) {
     folder_remove(&f);
 }
 
+/* Of any length of a window, however often it was set. */
+static void the_smallest_label_has_its_window(void **state) {
+    enum { AT = 300, LENGTHS = 4 };
+    static const size_t lengths[LENGTHS] = {16, 400, 1, 7};
+    (void)state;
+    folder f = folder_make();
+    unsigned char text[BYTES];
+    memset(text, 'b', sizeof text);
+    text[AT + 1] = 'a'; /* the label of byte AT */
+    put_file(&f, "book.txt", text, sizeof text);
+    clq_dataset *data = opened(&f, "train");
+    const clq_dataset_info *info = clq_dataset_get_info(data);
+    assert_int_equal(info->label_least_at, AT / 128);
+    for (size_t i = 0; i < LENGTHS; i++) {
+        OK(clq_dataset_window(data, lengths[i]));
+        assert_true(info->label_least == 'a');
+        assert_int_equal(info->label_least_at, AT / lengths[i]);
+        assert_int_equal(info->labels[0].least_at, AT / lengths[i]);
+    }
+    clq_dataset_destroy(data);
+    folder_remove(&f);
+}
+
 static void bad_texts(void **state) {
     (void)state;
     folder f = folder_make();
@@ -233,9 +256,13 @@ static void bad_sights(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(windows_lie_side_by_side),       cmocka_unit_test(shuffled_windows_begin_elsewhere),
-        cmocka_unit_test(windows_are_taken_and_set_anew), cmocka_unit_test(bad_texts),
-        cmocka_unit_test(looks_tell_shapes_and_classes),  cmocka_unit_test(bad_sights),
+        cmocka_unit_test(windows_lie_side_by_side),
+        cmocka_unit_test(shuffled_windows_begin_elsewhere),
+        cmocka_unit_test(windows_are_taken_and_set_anew),
+        cmocka_unit_test(the_smallest_label_has_its_window),
+        cmocka_unit_test(bad_texts),
+        cmocka_unit_test(looks_tell_shapes_and_classes),
+        cmocka_unit_test(bad_sights),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
