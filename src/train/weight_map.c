@@ -33,9 +33,12 @@ static clq_status refuse_word(const clq_weight_map *map, const char *word, size_
 
 static clq_status take_word(const clq_weight_map *map, const char *word, clq_map_line *line) {
     if (strcmp(word, "reshaped") == 0) return line->reshaped = true, CLQ_OK;
-    for (size_t i = 0; i < CLQ_COUNT_OF(orders); i++)
-        if (strcmp(orders[i].word, word) == 0) return line->order = &orders[i], CLQ_OK;
-    return refuse_word(map, word, line->number);
+    size_t i = 0;
+    while (i < CLQ_COUNT_OF(orders) && strcmp(orders[i].word, word) != 0) i++;
+    if (i == CLQ_COUNT_OF(orders)) return refuse_word(map, word, line->number);
+    if (line->order) return refuse_line(map, line->number, "axes are turned once: two layouts say how");
+    line->order = &orders[i];
+    return CLQ_OK;
 }
 
 static size_t stars(const char *text) {
@@ -81,7 +84,9 @@ clq_status clq_weight_map_read(const char *path, clq_weight_map *out) {
     CLQ_TRY(clq_file_read(path, MAP_BYTES_MAX, &text, &bytes));
     clq_status status = CLQ_OK;
     if (memchr(text, '\0', bytes)) status = clq_fail(CLQ_FORMAT, "%s: no text file", path);
-    for (char *at = text, *line; status == CLQ_OK && (line = strsep(&at, "\n"));)
+    char *begin =
+        bytes >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? (char *)text + 3 : text; /* behind a mark of UTF-8 */
+    for (char *at = begin, *line; status == CLQ_OK && (line = strsep(&at, "\n"));)
         status = take_line(out, line, ++number);
     clq_free(text);
     if (status == CLQ_OK && out->count == 0) return clq_fail(CLQ_FORMAT, "%s: no line names a tensor", path);

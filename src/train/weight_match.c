@@ -248,6 +248,20 @@ static clq_status turn(const clq_weight_match *match, const char *path, clq_safe
     return CLQ_OK;
 }
 
+/* Of turned axes a message has both shapes: the file's, and what the map makes of it. */
+static clq_status check_turned(const clq_weight_match *match, const clq_safetensors_entry *turned,
+                               const clq_variable *variable, const char *path) {
+    const clq_safetensors_entry *entry = match->tensor;
+    char has[96], is[96], wanted[96];
+    if (!match->line || !match->line->order) return clq_check_tensor_shape(turned, variable, path);
+    if (fits(turned, variable)) return CLQ_OK;
+    clq_describe_dims(has, sizeof has, entry->rank, entry->dims);
+    clq_describe_dims(is, sizeof is, turned->rank, turned->dims);
+    clq_describe_dims(wanted, sizeof wanted, variable->shape.rank, variable->shape.dims);
+    return clq_fail(CLQ_MISMATCH, "%s: tensor '%s' has shape (%s), which '%s' makes (%s), and the model's is (%s)",
+                    path, entry->name, has, match->line->order->word, is, wanted);
+}
+
 clq_status clq_read_matched(const clq_weight_match *match, const clq_variable *variable, const char *path, float *out) {
     const clq_safetensors_entry *entry = match->tensor;
     clq_safetensors_entry turned;
@@ -257,7 +271,7 @@ clq_status clq_read_matched(const clq_weight_match *match, const clq_variable *v
                         clq_dtype_name(entry->dtype));
     CLQ_TRY(turn(match, path, &turned, steps));
     if (!match->line || !match->line->reshaped || turned.count != variable->elements)
-        CLQ_TRY(clq_check_tensor_shape(&turned, variable, path));
+        CLQ_TRY(check_turned(match, &turned, variable, path));
     for (size_t i = 0; i < entry->count; i++) {
         const double value = element(entry, from);
         out[i] = (float)value;

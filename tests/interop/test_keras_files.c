@@ -320,6 +320,11 @@ static void maps_that_say_nothing_are_refused(void **state) {
         {"fc.* -> *.*\n", "one '*'", CLQ_FORMAT},
         {"fc.weight -> c*\n", "on the right", CLQ_FORMAT},
         {"fc.weight -> cat/kernel turned\n", "'turned' is no layout", CLQ_FORMAT},
+        {"fc.weight -> cat/kernel transposed oihw\n", "line 1: axes are turned once", CLQ_FORMAT},
+        {"fc.weight -> yak/bias transposed\n", "has shape (3, 5), which 'transposed' makes (5, 3)", CLQ_MISMATCH},
+        {"\xef\xbb\xbf"
+         "fc.weight -> cat/kernal\n",
+         "did you mean 'cat/kernel'", CLQ_ARGUMENT}, /* a mark of UTF-8 */
         {"fc.wait -> cat/kernel\n", "has no tensor 'fc.wait'", CLQ_ARGUMENT},
         {"fc.weight -> cat/kernal\n", "did you mean 'cat/kernel'", CLQ_ARGUMENT},
         {"fc.weight -> cat/kernel\n", "has shape (3, 5)", CLQ_MISMATCH},
