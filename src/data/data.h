@@ -38,8 +38,12 @@ clq_status clq_dataset_adopt(const clq_data_origin *origin, clq_array *samples, 
 /* Samples for the next input, which it takes over likewise: their values come behind those that are there. where: what
  * messages call them. Errors: as of clq_dataset_adopt, and MISMATCH (another type than the first input's). */
 clq_status clq_dataset_adopt_samples(clq_dataset *dataset, const char *where, clq_array *samples);
-/* The samples that epochs take, as they lie: *count of them. A shuffled text has one more window: they begin elsewhere. */
+/* The samples that epochs take, as they lie: *count of them. A shuffled text has one more window: they begin elsewhere.
+ */
 const void *clq_dataset_samples(const clq_dataset *dataset, size_t *count);
+
+/* The labels for an output, of the whole set, as they lie: int32 or f32. *count: of all their numbers. */
+const void *clq_dataset_labels(const clq_dataset *dataset, size_t output, size_t *count);
 
 /* Labels for the next output, which it takes over likewise. where: what messages call them. Errors: the same, and
  * UNSUPPORTED (labels for more than CLQ_MODEL_OUTPUTS_MAX outputs). */

@@ -323,6 +323,12 @@ const void *clq_dataset_samples(const clq_dataset *dataset, size_t *count) {
     return dataset->values[0];
 }
 
+const void *clq_dataset_labels(const clq_dataset *dataset, size_t output, size_t *count) {
+    const unsigned at = clq_feed_find(&dataset->feed, CLQ_FEED_LABELS, (unsigned)output);
+    *count = dataset->arrays[at].count;
+    return dataset->values[at];
+}
+
 /* ---- weights of samples ---- */
 
 static clq_status check_weights(const clq_dataset *d, const char *where, clq_array *weights) {

@@ -80,11 +80,22 @@ static bool are_classes(const clq_loss_problem *loss, conversion how) {
     return how == AS_ONE_HOT || clq_loss_has_index(loss);
 }
 
-static clq_status refuse_class(const clq_trainer *trainer, size_t output, const char *whose, size_t sample,
-                               long long label) {
-    size_t classes = trainer->losses[output].classes;
-    return clq_fail(CLQ_MISMATCH, "%s: label %zu is %lld and model %s has %zu class%s: labels are 0 to %zu", whose,
-                    sample, label, clq_model_name(trainer->model), classes, classes == 1 ? "" : "es", classes - 1);
+/* The first number that is no class among labels of so many numbers each; false: all are. */
+static bool find_no_class(const clq_loss_problem *loss, const int32_t *labels, size_t numbers, size_t *at) {
+    for (*at = 0; *at < numbers; ++*at)
+        if (labels[*at] < 0 || (size_t)labels[*at] >= loss->classes) return true;
+    return false;
+}
+
+/* at: of the number among labels of `elements` each. */
+static clq_status refuse_class(const clq_trainer *trainer, size_t output, const char *whose, const int32_t *labels,
+                               size_t elements, size_t at) {
+    const size_t classes = trainer->losses[output].classes;
+    char place[48] = "";
+    if (elements > 1) (void)snprintf(place, sizeof place, "value %zu of ", at % elements);
+    return clq_fail(CLQ_MISMATCH, "%s: %slabel %zu is %d and model %s has %zu class%s: labels are 0 to %zu", whose,
+                    place, at / elements, (int)labels[at], clq_model_name(trainer->model), classes,
+                    classes == 1 ? "" : "es", classes - 1);
 }
 
 /* With several outputs, the failure of one names it. */
@@ -106,27 +117,29 @@ static clq_status check_count(const clq_trainer *trainer, const char *whose, siz
                     whose, count, clq_model_name(model), outputs, clq_model_output_name(model, outputs - 1));
 }
 
-static clq_status check_labels_of(const clq_trainer *trainer, size_t output, const char *name,
-                                  const clq_labels_info *info) {
+static clq_status check_labels_of(const clq_trainer *trainer, size_t output, const clq_dataset *dataset) {
+    const char *name = clq_dataset_get_info(dataset)->name;
+    const clq_labels_info *info = &clq_dataset_get_info(dataset)->labels[output];
     const clq_loss_problem *loss = &trainer->losses[output];
     conversion how;
     CLQ_TRY(choose_conversion(trainer, output, name, info->is_float, info->elements, &how));
-    if (are_classes(loss, how) && info->least < 0)
-        return refuse_class(trainer, output, name, info->least_at, (long long)info->least);
-    if (are_classes(loss, how) && info->classes > loss->classes)
-        return clq_fail(CLQ_MISMATCH, "%s: a label is %zu and model %s has %zu class%s: labels are 0 to %zu", name,
-                        info->classes - 1, clq_model_name(trainer->model), loss->classes,
-                        loss->classes == 1 ? "" : "es", loss->classes - 1);
+    if (are_classes(loss, how) && (info->least < 0 || info->classes > loss->classes)) {
+        size_t numbers, at;
+        const int32_t *labels = clq_dataset_labels(dataset, output, &numbers);
+        if (find_no_class(loss, labels, numbers, &at))
+            return refuse_class(trainer, output, name, labels, info->elements, at);
+    }
     if (clq_loss_row_of(loss->kind)->target == CLQ_TARGET_DISTRIBUTION && info->least < 0)
         return clq_fail(CLQ_MISMATCH, "%s: label %zu has %g: probabilities are not negative", name, info->least_at,
                         info->least);
     return CLQ_OK;
 }
 
-static clq_status check_labels(const clq_trainer *trainer, const clq_dataset_info *info) {
+static clq_status check_labels(const clq_trainer *trainer, const clq_dataset *dataset) {
+    const clq_dataset_info *info = clq_dataset_get_info(dataset);
     CLQ_TRY(check_count(trainer, info->name, info->labels_count));
     for (size_t i = 0; i < info->labels_count; i++)
-        CLQ_TRY(within_output(trainer, i, check_labels_of(trainer, i, info->name, &info->labels[i])));
+        CLQ_TRY(within_output(trainer, i, check_labels_of(trainer, i, dataset)));
     return CLQ_OK;
 }
 
@@ -145,7 +158,7 @@ clq_status clq_trainer_check_dataset(const clq_trainer *trainer, const clq_datas
     size_t samples;
     const void *values = clq_dataset_samples(dataset, &samples);
     CLQ_TRY(check_tokens(trainer, info->name, values, samples));
-    if (labels) CLQ_TRY(check_labels(trainer, info));
+    if (labels) CLQ_TRY(check_labels(trainer, dataset));
     if (labels && info->weighted && !trainer->config.sample_weights)
         return clq_fail(CLQ_MISMATCH, "%s: samples have weights and the trainer was made without: set sample_weights",
                         info->name);
@@ -167,10 +180,9 @@ bool clq_trainer_takes_rows(const clq_trainer *trainer, const clq_dataset *datas
 
 static clq_status check_classes(const clq_trainer *trainer, size_t output, size_t count, size_t elements,
                                 const int32_t *labels) {
-    for (size_t i = 0; i < count * elements; i++)
-        if (labels[i] < 0 || (size_t)labels[i] >= trainer->losses[output].classes)
-            return refuse_class(trainer, output, "the batch", i / elements, labels[i]);
-    return CLQ_OK;
+    size_t at;
+    if (!find_no_class(&trainer->losses[output], labels, count * elements, &at)) return CLQ_OK;
+    return refuse_class(trainer, output, "the batch", labels, elements, at);
 }
 
 /* ---- weights ---- */

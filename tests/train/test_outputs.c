@@ -465,7 +465,7 @@ static void wrong_targets(void **state) {
     trainer = trainer_of(model, "pocl:0", &config);
     refuse_set(trainer, sizes, CLQ_F32, 1, "output 'size': arrays: labels are f32");
     refuse_set(trainer, kinds, CLQ_I32, 1,
-               "output 'size': arrays: a label is 2 and model lines has 1 class: labels are 0 to 0");
+               "output 'size': arrays: label 1 is 2 and model lines has 1 class: labels are 0 to 0");
     refuse_batch(trainer, &(clq_labels){.values = kinds}, 1, "output 'size': the batch: label 1 is 2");
     clq_trainer_destroy(trainer);
     clq_model_destroy(model);

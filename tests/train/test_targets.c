@@ -363,11 +363,23 @@ static void wrong_choices(void **state) {
     refuse_config((clq_loss){.kind = (clq_loss_kind)99}, NULL, CLQ_ARGUMENT, "loss 99");
 }
 
-static void refuse_labels(clq_loss_kind kind, const void *labels, clq_dtype dtype, size_t elements, const char *words) {
+/* rows of OUT values. */
+static clq_model *model_of_rows(size_t rows) {
+    clq_model *model;
+    assert_ok(clq_model_create("rows", &model));
+    clq_tensor x =
+        clq_dense(model, clq_input(model, CLQ_SHAPE(IN)), &(clq_dense_config){.units = (unsigned)rows * OUT});
+    assert_ok(clq_model_finish(model, clq_reshape(model, x, CLQ_SHAPE(rows, OUT), NULL)));
+    return model;
+}
+
+/* rows 0: a model of one. */
+static void refuse_labels_of(size_t rows, clq_loss_kind kind, const void *labels, clq_dtype dtype, size_t elements,
+                             const char *words) {
     clq_devices devices;
     clq_trainer *trainer;
     clq_dataset *data;
-    clq_model *model = linear_model();
+    clq_model *model = rows ? model_of_rows(rows) : linear_model();
     clq_trainer_config config = apart_config();
     clq_totals totals;
     config.loss = clq_loss_default(kind);
@@ -382,12 +394,26 @@ static void refuse_labels(clq_loss_kind kind, const void *labels, clq_dtype dtyp
     clq_model_destroy(model);
 }
 
+static void refuse_labels(clq_loss_kind kind, const void *labels, clq_dtype dtype, size_t elements, const char *words) {
+    refuse_labels_of(0, kind, labels, dtype, elements, words);
+}
+
+/* Of several numbers the place of the first that is no class. */
+static void wrong_labels_of_rows(void **state) {
+    enum { EACH = 2 };
+    static const int32_t negative[N * EACH] = {0, 1, 1, 0, 0, -4, -5}, large[N * EACH] = {0, 1, 0, 1, OUT, 9};
+    (void)state;
+    refuse_labels_of(EACH, CLQ_LOSS_SPARSE_CATEGORICAL, negative, CLQ_I32, EACH, "value 1 of label 2 is -4");
+    refuse_labels_of(EACH, CLQ_LOSS_SPARSE_CATEGORICAL, large, CLQ_I32, EACH,
+                     "value 0 of label 2 is 2 and model rows has 2 classes");
+}
+
 static void wrong_labels(void **state) {
     (void)state;
     static const int32_t negative[N * OUT] = {0, 1, 1, -4}, large[N * OUT] = {0, 2};
     refuse_labels(CLQ_LOSS_SPARSE_CATEGORICAL, negative, CLQ_I32, 1, "label 3 is -4");
     refuse_labels(CLQ_LOSS_CATEGORICAL, negative, CLQ_I32, 1, "label 3 is -4");
-    refuse_labels(CLQ_LOSS_SPARSE_CATEGORICAL, large, CLQ_I32, 1, "a label is 2");
+    refuse_labels(CLQ_LOSS_SPARSE_CATEGORICAL, large, CLQ_I32, 1, "label 1 is 2");
     refuse_labels(CLQ_LOSS_SPARSE_CATEGORICAL, outputs, CLQ_F32, 1, "categorical_crossentropy");
     refuse_labels(CLQ_LOSS_CATEGORICAL, outputs, CLQ_F32, OUT, "probabilities are not negative");
     refuse_labels(CLQ_LOSS_MEAN_SQUARED_ERROR, outputs, CLQ_F32, 1, "a label has 1 value");
@@ -552,6 +578,7 @@ int main(void) {
         cmocka_unit_test(areas_are_those_of_pairs),
         cmocka_unit_test(wrong_choices),
         cmocka_unit_test(wrong_labels),
+        cmocka_unit_test(wrong_labels_of_rows),
         cmocka_unit_test(evaluations_are_weighted),
         cmocka_unit_test(wrong_weights),
         cmocka_unit_test(class_weights_as_text),
