@@ -263,6 +263,9 @@ CLQ_API clq_tensor clq_separable_conv2d(clq_model *model, clq_tensor x, const cl
  * its stride; with VALID at least (size - 1) * stride + extent. Variables: kernel (kh, kw, filters, c), bias. groups is
  * not looked at. */
 CLQ_API clq_tensor clq_conv2d_transpose(clq_model *model, clq_tensor x, const clq_conv2d_config *config);
+/* The same of volumes: (d, h, w, c) -> (d', h', w', filters). Variables: kernel (kd, kh, kw, filters, c), bias. It holds
+ * kw times the output. groups: 0 or 1. */
+CLQ_API clq_tensor clq_conv3d_transpose(clq_model *model, clq_tensor x, const clq_conv3d_config *config);
 /* (h, w, c) -> (positions along h, along w, c); config may be NULL: 2 x 2 side by side. Padding takes no part in
  * maximum or average. */
 CLQ_API clq_tensor clq_max_pool2d(clq_model *model, clq_tensor x, const clq_pool_config *config);

@@ -324,6 +324,11 @@ GROUPS: list[tuple[str, tuple[int, ...], list[Callable[[keras.KerasTensor], kera
         lambda x: models("efficientnet.fusedmbconv.FusedMBConvBlock")(4, 4, 1, projection_activation="swish", dropout=0.0, name="projected_")(x)]),
     ("tokens_of_siglip", (6,), [
         lambda x: models("siglip.siglip_layers.SigLIPTextEmbedding")(7, 6, 4, name="texts")(x)]),
+    ("volumes_transposed", (2, 3, 4, 3), [
+        kl.Conv3DTranspose(3, 3, strides=2, padding="same", activation="relu", name="same"), kl.Conv3DTranspose(2, (2, 3, 4), strides=(1, 2, 3), name="valid"),
+        kl.Conv3DTranspose(4, (1, 2, 2), strides=3, padding="same", use_bias=False, name="gaps"), kl.Conv3DTranspose(1, 2, strides=2, activation="sigmoid", name="one"),
+        kl.Conv3DTranspose(1, (3, 2, 3), padding="same", name="one_wide"), kl.Conv3DTranspose(2, 2, dilation_rate=(2, 1, 2), name="dilated"),
+        kl.Conv3DTranspose(3, (2, 1, 2), strides=(1, 3, 3), activation="softmax", name="valid_gaps")]),
 ]  # fmt: skip
 
 

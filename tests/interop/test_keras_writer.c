@@ -294,7 +294,7 @@ static void images(void **state) {
 
 static void volumes(void **state) {
     clq_model *m;
-    clq_tensor y[3];
+    clq_tensor y[4];
     (void)state;
     assert_ok(clq_model_create("volumes", &m));
     clq_tensor x = clq_input(m, CLQ_SHAPE(6, 5, 7, 4));
@@ -312,7 +312,9 @@ static void volumes(void **state) {
     y[0] = clq_max_pool3d(m, x, &(clq_pool3d_config){.size = {3, 1, 2}, .strides = {1, 2, 1}, .padding = CLQ_SAME});
     y[1] = clq_average_pool3d(m, x, NULL);
     y[2] = clq_up_sampling3d(m, x, (const size_t[]){2, 1, 3}, NULL);
-    finish_and_check(m, y, 3);
+    y[3] = clq_conv3d_transpose(
+        m, x, &(clq_conv3d_config){.filters = 3, .kernel = {1, 2, 3}, .strides = {1, 2, 2}, .padding = CLQ_SAME});
+    finish_and_check(m, y, 4);
 }
 
 static void sequences(void **state) {

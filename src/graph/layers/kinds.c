@@ -179,6 +179,7 @@ static const clq_layer_kind *const kinds[] = {
     &clq_layer_einsum_dense,
     &clq_layer_resizing,
     &clq_layer_category_encoding,
+    &clq_layer_conv3d_transpose,
 };
 
 const clq_layer_kind *clq_layer_kind_at(size_t index) { return index < CLQ_COUNT_OF(kinds) ? kinds[index] : NULL; }

@@ -88,7 +88,8 @@ extern const clq_layer_kind clq_layer_input, clq_layer_conv1d, clq_layer_conv2d,
     clq_layer_random_rotation, clq_layer_random_zoom, clq_layer_random_translation, clq_layer_random_crop,
     clq_layer_random_brightness, clq_layer_random_contrast,
     clq_layer_op_attention, clq_layer_score_attention, clq_layer_additive_attention, clq_layer_top_k,
-    clq_layer_simple_rnn, clq_layer_lstm, clq_layer_gru, clq_layer_op_stop_gradient;
+    clq_layer_simple_rnn, clq_layer_lstm, clq_layer_gru, clq_layer_op_stop_gradient,
+    clq_layer_conv3d_transpose;
 
 /* CLQ_ARGUMENT unless it is one of clq_activation. */
 clq_status clq_layer_check_activation(clq_activation activation);
@@ -188,6 +189,8 @@ typedef struct clq_window {
     size_t out, pad; /* found: positions of the window; zeros in front */
 } clq_window;
 clq_status clq_window_place(clq_window *w, clq_padding padding);
+/* The same of a convolution whose gradient is wanted: of so many windows `out`, how many places there are, `in`. */
+clq_status clq_window_place_transposed(clq_window *w, clq_padding padding);
 /* The windows of a convolution or pooling along height and width; 0: 1. */
 typedef struct clq_window_pair {
     size_t size[2], strides[2], dilation[2];

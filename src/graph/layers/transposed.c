@@ -28,48 +28,32 @@ static const clq_attribute attributes_1d[] = {
 
 static bool is_1d(const clq_layer *layer) { return layer->kind == &clq_layer_conv1d_transpose; }
 
-/* The convolution that the layer is the gradient of goes from `out` places along an axis to `in`. VALID: each of these
- * lies in the image with its whole window; SAME: out is in times stride. What is padded in front is TensorFlow's. */
-typedef struct axis {
-    size_t in, size, stride, dilation, out, pad;
-} axis;
-
-static clq_status place(axis *a, const char *name, clq_padding padding) {
-    size_t extent, reach;
-    if (a->stride > INT32_MAX || !clq_mul_size(a->size - 1, a->dilation, &extent) || extent >= INT32_MAX ||
-        !clq_mul_size(a->in, a->stride, &reach) || reach + extent >= INT32_MAX)
-        return clq_fail(CLQ_ARGUMENT, "a window of %zu with stride %zu and dilation %zu along its %s is too large",
-                        a->size, a->stride, a->dilation, name);
-    extent += 1;
-    const size_t covered = (a->in - 1) * a->stride + extent;
-    a->out = padding == CLQ_SAME ? reach : CLQ_MAX(covered, reach);
-    a->pad = padding == CLQ_SAME && covered > reach ? (covered - reach) / 2 : 0;
-    return CLQ_OK;
-}
-
-/* x: the layer's input. */
-static clq_status place_both(const clq_layer *layer, const clq_shape *x, axis *h, axis *w) {
+/* The windows of the convolution that the layer is the gradient of, which goes from y to x. x: the layer's input. */
+static clq_status place_both(const clq_layer *layer, const clq_shape *x, clq_window *h, clq_window *w) {
     const clq_conv2d_config *config = layer->config;
-    *h = (axis){is_1d(layer) ? 1 : x->dims[0],
-                clq_or_default(config->kernel[0], 1),
-                clq_or_default(config->strides[0], 1),
-                clq_or_default(config->dilation[0], 1),
-                0,
-                0};
-    *w = (axis){x->dims[x->rank - 2], config->kernel[1], config->strides[1], config->dilation[1], 0, 0};
-    CLQ_TRY(place(h, "height", config->padding));
-    return place(w, "width", config->padding);
+    *h = (clq_window){.axis = "height",
+                      .size = clq_or_default(config->kernel[0], 1),
+                      .stride = clq_or_default(config->strides[0], 1),
+                      .dilation = clq_or_default(config->dilation[0], 1),
+                      .out = is_1d(layer) ? 1 : x->dims[0]};
+    *w = (clq_window){.axis = "width",
+                      .size = config->kernel[1],
+                      .stride = config->strides[1],
+                      .dilation = config->dilation[1],
+                      .out = x->dims[x->rank - 2]};
+    CLQ_TRY(clq_window_place_transposed(h, config->padding));
+    return clq_window_place_transposed(w, config->padding);
 }
 
 static clq_status infer(const clq_model *model, const clq_layer *layer, clq_model_tensor *y) {
     const clq_conv2d_config *config = layer->config;
     const clq_shape *x = &clq_model_input_of(model, y, 0)->shape;
-    axis h, w;
+    clq_window h, w;
     CLQ_TRY(clq_layer_check_rank(x, is_1d(layer) ? 1 : 2));
     CLQ_TRY(place_both(layer, x, &h, &w));
     if ((h.stride > 1 || w.stride > 1) && (h.dilation > 1 || w.dilation > 1))
         return clq_fail(CLQ_ARGUMENT, "strides and dilation_rate cannot both be above 1: drop one");
-    y->shape = is_1d(layer) ? CLQ_SHAPE(w.out, config->filters) : CLQ_SHAPE(h.out, w.out, config->filters);
+    y->shape = is_1d(layer) ? CLQ_SHAPE(w.in, config->filters) : CLQ_SHAPE(h.in, w.in, config->filters);
     return CLQ_OK;
 }
 
@@ -89,13 +73,13 @@ static clq_id expand(clq_expansion *e, const clq_id *x) {
     const clq_conv2d_config *config = e->layer->config;
     const clq_shape *in = &clq_model_input_of(e->model, e->y, 0)->shape;
     clq_node node = clq_expand_node(e, &clq_op_conv2d_transpose);
-    axis h, w;
+    clq_window h, w;
     (void)place_both(e->layer, in, &h, &w); /* as it was inferred */
-    node.attributes.conv2d = (clq_conv2d_problem){.in_h = h.out,
-                                                  .in_w = w.out,
+    node.attributes.conv2d = (clq_conv2d_problem){.in_h = h.in,
+                                                  .in_w = w.in,
                                                   .in_c = config->filters,
-                                                  .out_h = h.in,
-                                                  .out_w = w.in,
+                                                  .out_h = h.out,
+                                                  .out_w = w.out,
                                                   .out_c = in->dims[in->rank - 1],
                                                   .kernel_h = h.size,
                                                   .kernel_w = w.size,

@@ -1,21 +1,12 @@
 /* Conv3D, MaxPooling3D and AveragePooling3D, of convolutions and poolings of images. */
-#include "graph/layers/layer.h"
+#include "graph/layers/volume.h"
 
-enum { DEPTH, HEIGHT, WIDTH, AXES };
+enum { DEPTH = CLQ_DEPTH, HEIGHT = CLQ_HEIGHT, WIDTH = CLQ_WIDTH, AXES = CLQ_VOLUME_AXES };
 enum { WIDTH_MOST = 256 }; /* places of a kernel along the last axis: each is an operation */
 
 static const clq_attribute attributes[] = {
-    {CLQ_LAYER_ATTRIBUTE("filters", CLQ_ATTRIBUTE_SIZES, clq_conv3d_config, filters), .needed = true},
-    {CLQ_LAYER_ATTRIBUTE("kernel_size", CLQ_ATTRIBUTE_SIZES, clq_conv3d_config, kernel), .count = 3, .needed = true},
-    {CLQ_LAYER_ATTRIBUTE("strides", CLQ_ATTRIBUTE_SIZES, clq_conv3d_config, strides), .count = 3, .fallback = 1},
-    {CLQ_LAYER_ATTRIBUTE("dilation_rate", CLQ_ATTRIBUTE_SIZES, clq_conv3d_config, dilation), .count = 3, .fallback = 1},
-    {CLQ_LAYER_ATTRIBUTE("padding", CLQ_ATTRIBUTE_PADDING, clq_conv3d_config, padding)},
-    {CLQ_LAYER_ATTRIBUTE("activation", CLQ_ATTRIBUTE_ACTIVATION, clq_conv3d_config, activation)},
-    {CLQ_LAYER_ATTRIBUTE("use_bias", CLQ_ATTRIBUTE_OPPOSITE, clq_conv3d_config, no_bias)},
+    CLQ_VOLUME_ATTRIBUTES,
     {CLQ_LAYER_ATTRIBUTE("groups", CLQ_ATTRIBUTE_SIZES, clq_conv3d_config, groups), .fallback = 1},
-    {.key = "data_format", .type = CLQ_ATTRIBUTE_ONLY_WORD, .word = "channels_last"},
-    {CLQ_LAYER_ATTRIBUTE("kernel_initializer", CLQ_ATTRIBUTE_INITIALISER, clq_conv3d_config, kernel_initialiser)},
-    {CLQ_LAYER_ATTRIBUTE("bias_initializer", CLQ_ATTRIBUTE_INITIALISER, clq_conv3d_config, bias_initialiser)},
 };
 static const clq_attribute pool_attributes[] = {
     {CLQ_LAYER_ATTRIBUTE("pool_size", CLQ_ATTRIBUTE_SIZES, clq_pool3d_config, size), .count = 3, .fallback = 2},
@@ -26,87 +17,136 @@ static const clq_attribute pool_attributes[] = {
 
 /* ---- windows ---- */
 
-typedef struct windows {
-    clq_window of[AXES];
-} windows;
+typedef clq_volume_windows windows;
 
-/* dilation NULL: 1 */
-static clq_status place(const clq_shape *x, const size_t *size, const size_t *strides, const size_t *dilation,
-                        clq_padding padding, windows *out) {
+clq_status clq_volume_windows_of(const clq_shape *x, const size_t *size, const size_t *strides, const size_t *dilation,
+                                 clq_volume_windows *out) {
     static const char *const names[AXES] = {"depth", "height", "width"};
     CLQ_TRY(clq_layer_check_rank(x, AXES));
-    for (unsigned d = 0; d < AXES; d++) {
+    for (unsigned d = 0; d < AXES; d++)
         out->of[d] = (clq_window){.axis = names[d],
                                   .in = x->dims[d],
                                   .size = size[d],
                                   .stride = strides[d],
                                   .dilation = dilation ? dilation[d] : 1};
-        CLQ_TRY(clq_window_place(&out->of[d], padding));
-    }
     return CLQ_OK;
 }
 
+static clq_status place(clq_padding padding, windows *w) {
+    for (unsigned d = 0; d < AXES; d++) CLQ_TRY(clq_window_place(&w->of[d], padding));
+    return CLQ_OK;
+}
 static clq_status place_convolution(const clq_layer *layer, const clq_shape *x, windows *out) {
     const clq_conv3d_config *config = layer->config;
-    return place(x, config->kernel, config->strides, config->dilation, config->padding, out);
+    CLQ_TRY(clq_volume_windows_of(x, config->kernel, config->strides, config->dilation, out));
+    return place(config->padding, out);
 }
 static clq_status place_pooling(const clq_layer *layer, const clq_shape *x, windows *out) {
     const clq_pool3d_config *config = layer->config;
     size_t strides[AXES];
     for (unsigned d = 0; d < AXES; d++) strides[d] = clq_or_default(config->strides[d], config->size[d]);
-    return place(x, config->size, strides, NULL, config->padding, out);
+    CLQ_TRY(clq_volume_windows_of(x, config->size, strides, NULL, out));
+    return place(config->padding, out);
 }
 
-/* ---- the convolution ----
- * The kernel (kd, kh, kw, c, filters) is, as it lies in memory, that of an image with kw * c channels. Such images are
- * (depth, height), one for each position along the width; channel (k, c) is what channel c has at place k of the
- * window. All images of a sample make one, the depths of one behind those of another, each with so many zeros that no
- * window that counts reaches into the next, and that windows begin where images do. */
+/* ---- a convolution as one of images ---- */
 
 /* Depths of an image. */
 static size_t depth_of(const clq_window *d) {
     return (d->out - 1) * d->stride + clq_ceil_div((d->size - 1) * d->dilation + 1, d->stride) * d->stride;
 }
 
+clq_status clq_volume_check(const clq_volume_windows *w, size_t channels, size_t filters) {
+    size_t elements;
+    bool strides = false, dilation = false;
+    for (unsigned d = 0; d < AXES; d++) {
+        strides = strides || w->of[d].stride > 1;
+        dilation = dilation || w->of[d].dilation > 1;
+    }
+    if (strides && dilation)
+        return clq_fail(CLQ_ARGUMENT, "strides and dilation_rate cannot both be above 1: drop one");
+    if (w->of[WIDTH].size > WIDTH_MOST)
+        return clq_fail(CLQ_UNSUPPORTED,
+                        "a kernel of more than %d places along the last axis is not supported: it has %zu", WIDTH_MOST,
+                        w->of[WIDTH].size);
+    const size_t images = w->of[WIDTH].out, depth = depth_of(&w->of[DEPTH]);
+    const clq_shape joined = {.rank = 5, .dims = {images, depth, w->of[HEIGHT].in, w->of[WIDTH].size, channels}},
+                    made = {.rank = 4, .dims = {images, depth / w->of[DEPTH].stride, w->of[HEIGHT].out, filters}};
+    CLQ_TRY(clq_shape_elements(&joined, &elements));
+    return clq_shape_elements(&made, &elements);
+}
+
+clq_status clq_volume_declare(clq_model *model, clq_layer *layer, size_t in, size_t out) {
+    const clq_conv3d_config *config = layer->config;
+    const size_t *k = config->kernel;
+    const clq_variable_kind kernel = clq_variable_kind_by(&clq_variable_kernel, &config->kernel_initialiser),
+                            bias = clq_variable_kind_by(&clq_variable_bias, &config->bias_initialiser);
+    CLQ_TRY(clq_model_declare_variable(model, layer, CLQ_KERNEL, CLQ_SHAPE(k[DEPTH], k[HEIGHT], k[WIDTH], in, out),
+                                       &kernel));
+    if (config->no_bias) return CLQ_OK;
+    return clq_model_declare_variable(model, layer, CLQ_BIAS, CLQ_SHAPE(config->filters), &bias);
+}
+
+clq_conv2d_problem clq_volume_problem(const clq_volume_windows *w, size_t channels, size_t filters) {
+    const clq_window *depth = &w->of[DEPTH], *height = &w->of[HEIGHT], *width = &w->of[WIDTH];
+    const size_t all = width->out * depth_of(depth);
+    return (clq_conv2d_problem){.in_h = all,
+                                .in_w = height->in,
+                                .in_c = width->size * channels,
+                                .out_h = all / depth->stride,
+                                .out_w = height->out,
+                                .out_c = filters,
+                                .kernel_h = depth->size,
+                                .kernel_w = height->size,
+                                .stride_h = depth->stride,
+                                .stride_w = height->stride,
+                                .dilation_h = depth->dilation,
+                                .dilation_w = height->dilation,
+                                .pad_left = height->pad};
+}
+
+clq_arrangement clq_volume_place(const clq_volume_windows *w, size_t k, size_t channels) {
+    const clq_window *depth = &w->of[DEPTH], *width = &w->of[WIDTH];
+    const size_t sizes[] = {depth->in, w->of[HEIGHT].in, width->in, channels};
+    const clq_arrangement whole = clq_arrangement_of(4, sizes);
+    clq_arrangement a = {.rank = 4, .axes = {whole.axes[WIDTH], whole.axes[DEPTH], whole.axes[HEIGHT], whole.axes[3]}};
+    a.axes[0].out = width->out;
+    a.axes[0].first = (long)(k * width->dilation) - (long)width->pad;
+    a.axes[0].step = (long)width->stride;
+    a.axes[1].out = depth_of(depth);
+    a.axes[1].first = -(long)depth->pad;
+    return a;
+}
+
+clq_arrangement clq_volume_positions(const clq_volume_windows *w, size_t filters) {
+    const size_t sizes[] = {w->of[WIDTH].out, depth_of(&w->of[DEPTH]) / w->of[DEPTH].stride, w->of[HEIGHT].out,
+                            filters};
+    const clq_arrangement whole = clq_arrangement_of(4, sizes);
+    clq_arrangement a = {.rank = 4, .axes = {whole.axes[1], whole.axes[2], whole.axes[0], whole.axes[3]}};
+    a.axes[0].out = w->of[DEPTH].out;
+    return a;
+}
+
+/* ---- Conv3D ---- */
+
 static clq_status infer(const clq_model *model, const clq_layer *layer, clq_model_tensor *y) {
     const clq_conv3d_config *config = layer->config;
     const clq_shape *x = &clq_model_input_of(model, y, 0)->shape;
     windows w;
-    size_t elements;
-    bool strides = false, dilation = false;
     CLQ_TRY(place_convolution(layer, x, &w));
-    for (unsigned d = 0; d < AXES; d++) {
-        strides = strides || w.of[d].stride > 1;
-        dilation = dilation || w.of[d].dilation > 1;
-    }
-    if (strides && dilation)
-        return clq_fail(CLQ_ARGUMENT, "strides and dilation_rate cannot both be above 1: drop one");
-    if (w.of[WIDTH].size > WIDTH_MOST)
-        return clq_fail(CLQ_UNSUPPORTED,
-                        "a kernel of more than %d places along the last axis is not supported: it has %zu", WIDTH_MOST,
-                        w.of[WIDTH].size);
     const size_t channels = x->dims[AXES];
     if (channels % config->groups || config->filters % config->groups)
         return clq_fail(CLQ_ARGUMENT, "groups %zu should divide both its %zu filters and the input's %zu channels",
                         config->groups, config->filters, channels);
-    const size_t images = w.of[WIDTH].out, depth = depth_of(&w.of[DEPTH]), out = w.of[HEIGHT].out;
-    const clq_shape joined = {.rank = 5, .dims = {images, depth, x->dims[HEIGHT], w.of[WIDTH].size, channels}},
-                    made = {.rank = 4, .dims = {images, depth / w.of[DEPTH].stride, out, config->filters}};
-    CLQ_TRY(clq_shape_elements(&joined, &elements));
-    CLQ_TRY(clq_shape_elements(&made, &elements));
-    y->shape = CLQ_SHAPE(w.of[DEPTH].out, out, images, config->filters);
+    CLQ_TRY(clq_volume_check(&w, channels, config->filters));
+    y->shape = CLQ_SHAPE(w.of[DEPTH].out, w.of[HEIGHT].out, w.of[WIDTH].out, config->filters);
     return CLQ_OK;
 }
 
 static clq_status declare(clq_model *model, clq_layer *layer, const clq_model_tensor *y) {
     const clq_conv3d_config *config = layer->config;
-    const size_t channels = clq_model_channels(clq_model_input_of(model, y, 0)) / config->groups, *k = config->kernel;
-    const clq_variable_kind kernel = clq_variable_kind_by(&clq_variable_kernel, &config->kernel_initialiser),
-                            bias = clq_variable_kind_by(&clq_variable_bias, &config->bias_initialiser);
-    CLQ_TRY(clq_model_declare_variable(model, layer, CLQ_KERNEL,
-                                       CLQ_SHAPE(k[DEPTH], k[HEIGHT], k[WIDTH], channels, config->filters), &kernel));
-    if (config->no_bias) return CLQ_OK;
-    return clq_model_declare_variable(model, layer, CLQ_BIAS, CLQ_SHAPE(config->filters), &bias);
+    const size_t channels = clq_model_channels(clq_model_input_of(model, y, 0)) / config->groups;
+    return clq_volume_declare(model, layer, channels, config->filters);
 }
 
 static clq_id add_node(clq_expansion *e, clq_node *node, clq_id x, const clq_shape *shape) {
@@ -118,21 +158,12 @@ static clq_id add_node(clq_expansion *e, clq_node *node, clq_id x, const clq_sha
     return clq_graph_add_node(e->graph, node);
 }
 
-/* What place k of the window has: (images, depth, height, channels). */
+/* What place k of the window has. */
 static clq_id take_place(clq_expansion *e, clq_id x, const windows *w, size_t k, size_t channels) {
-    const clq_window *depth = &w->of[DEPTH], *width = &w->of[WIDTH];
-    const size_t sizes[] = {depth->in, w->of[HEIGHT].in, width->in, channels};
-    const clq_arrangement whole = clq_arrangement_of(4, sizes);
     clq_node node = clq_expand_node(e, &clq_op_arrange);
     clq_arrangement *a = &node.attributes.arrangement;
-    *a =
-        (clq_arrangement){.rank = 4, .axes = {whole.axes[WIDTH], whole.axes[DEPTH], whole.axes[HEIGHT], whole.axes[3]}};
-    a->axes[0].out = width->out;
-    a->axes[0].first = (long)(k * width->dilation) - (long)width->pad;
-    a->axes[0].step = (long)width->stride;
-    a->axes[1].out = depth_of(depth);
-    a->axes[1].first = -(long)depth->pad;
-    const clq_shape shape = CLQ_SHAPE(a->axes[0].out, a->axes[1].out, sizes[HEIGHT], channels);
+    *a = clq_volume_place(w, k, channels);
+    const clq_shape shape = CLQ_SHAPE(a->axes[0].out, a->axes[1].out, a->axes[2].out, channels);
     return add_node(e, &node, x, &shape);
 }
 
@@ -146,43 +177,21 @@ static clq_id take_windows(clq_expansion *e, clq_id x, const windows *w, size_t 
     return clq_joining_end(&parts, &joined);
 }
 
-/* (images, depth / stride, height, filters) -> (depth, height, width, filters), without what lies between images. */
-static clq_id take_volume(clq_expansion *e, clq_id z, const windows *w, size_t filters) {
-    const size_t sizes[] = {w->of[WIDTH].out, depth_of(&w->of[DEPTH]) / w->of[DEPTH].stride, w->of[HEIGHT].out,
-                            filters};
-    const clq_arrangement whole = clq_arrangement_of(4, sizes);
-    clq_arrangement a = {.rank = 4, .axes = {whole.axes[1], whole.axes[2], whole.axes[0], whole.axes[3]}};
-    a.axes[0].out = w->of[DEPTH].out;
-    return z ? clq_expand_arrange(e, &a, z) : 0;
-}
-
 static clq_id expand(clq_expansion *e, const clq_id *x) {
     const clq_conv3d_config *config = e->layer->config;
     const clq_shape *in = &clq_model_input_of(e->model, e->y, 0)->shape;
     const size_t channels = in->dims[AXES];
     windows w;
     (void)place_convolution(e->layer, in, &w); /* as it was inferred */
-    const clq_window *depth = &w.of[DEPTH], *height = &w.of[HEIGHT], *width = &w.of[WIDTH];
-    const size_t all = width->out * depth_of(depth);
     const clq_id joined = take_windows(e, x[0], &w, channels, config->groups);
-    const clq_conv2d_problem problem = {.in_h = all,
-                                        .in_w = height->in,
-                                        .in_c = width->size * channels,
-                                        .out_h = all / depth->stride,
-                                        .out_w = height->out,
-                                        .out_c = config->filters,
-                                        .kernel_h = depth->size,
-                                        .kernel_w = height->size,
-                                        .stride_h = depth->stride,
-                                        .stride_w = height->stride,
-                                        .dilation_h = depth->dilation,
-                                        .dilation_w = height->dilation,
-                                        .pad_left = height->pad};
+    const clq_conv2d_problem problem = clq_volume_problem(&w, channels, config->filters);
+    const clq_arrangement positions = clq_volume_positions(&w, config->filters);
     clq_node node = clq_expand_convolution(e, &problem, config->groups);
     const clq_shape made = CLQ_SHAPE(problem.out_h, problem.out_w, config->filters);
     node.inputs[1] = clq_expand_weight(e, CLQ_KERNEL);
     node.inputs[2] = clq_expand_weight(e, CLQ_BIAS);
-    const clq_id z = take_volume(e, add_node(e, &node, joined, &made), &w, config->filters);
+    clq_id z = add_node(e, &node, joined, &made);
+    if (z) z = clq_expand_arrange(e, &positions, z);
     return z ? clq_expand_activation(e, config->activation, z) : 0;
 }
 

@@ -30,6 +30,21 @@ clq_status clq_window_place(clq_window *w, clq_padding padding) {
     return CLQ_OK;
 }
 
+/* TensorFlow's rule: VALID: each window lies within, and there may be places behind the last one; SAME: there are `out`
+ * times the stride, and half of what windows cover beyond is padded in front. */
+clq_status clq_window_place_transposed(clq_window *w, clq_padding padding) {
+    size_t extent, reach;
+    if (w->stride > INT32_MAX || !clq_mul_size(w->size - 1, w->dilation, &extent) || extent >= INT32_MAX ||
+        !clq_mul_size(w->out, w->stride, &reach) || reach + extent >= INT32_MAX)
+        return clq_fail(CLQ_ARGUMENT, "a window of %zu with stride %zu and dilation %zu along its %s is too large",
+                        w->size, w->stride, w->dilation, w->axis);
+    extent += 1;
+    const size_t covered = (w->out - 1) * w->stride + extent;
+    w->in = padding == CLQ_SAME ? reach : CLQ_MAX(covered, reach);
+    w->pad = padding == CLQ_SAME && covered > reach ? (covered - reach) / 2 : 0;
+    return CLQ_OK;
+}
+
 clq_status clq_layer_check_rank(const clq_shape *shape, unsigned axes) {
     static const char *const wanted[] = {"", "(steps, channels)", "(height, width, channels)",
                                          "(depth, height, width, channels)"};

@@ -1,0 +1,50 @@
+/* A convolution of volumes, as one of images. Private to graph/layers. (volume.c)
+ *
+ * The kernel (kd, kh, kw, c, filters) is, as it lies in memory, that of an image with kw * c channels. Such images are
+ * (depth, height), one for each position along the width; channel (k, c) is what channel c has at place k of the
+ * window. All images of a sample make one, the depths of one behind those of another, each with so many zeros that no
+ * window that counts reaches into the next, and that windows begin where images do. */
+#ifndef CLQ_GRAPH_LAYERS_VOLUME_H
+#define CLQ_GRAPH_LAYERS_VOLUME_H
+
+#include "graph/layers/layer.h"
+
+enum { CLQ_DEPTH, CLQ_HEIGHT, CLQ_WIDTH, CLQ_VOLUME_AXES };
+
+/* Attributes of convolutions of volumes: strides and dilation are 1 unless they are given. */
+#define CLQ_VOLUME_ATTRIBUTES                                                                                          \
+    {CLQ_LAYER_ATTRIBUTE("filters", CLQ_ATTRIBUTE_SIZES, clq_conv3d_config, filters), .needed = true},                 \
+        {CLQ_LAYER_ATTRIBUTE("kernel_size", CLQ_ATTRIBUTE_SIZES, clq_conv3d_config, kernel), .count = 3,               \
+         .needed = true},                                                                                              \
+        {CLQ_LAYER_ATTRIBUTE("strides", CLQ_ATTRIBUTE_SIZES, clq_conv3d_config, strides), .count = 3, .fallback = 1},  \
+        {CLQ_LAYER_ATTRIBUTE("dilation_rate", CLQ_ATTRIBUTE_SIZES, clq_conv3d_config, dilation), .count = 3,           \
+         .fallback = 1},                                                                                               \
+        {CLQ_LAYER_ATTRIBUTE("padding", CLQ_ATTRIBUTE_PADDING, clq_conv3d_config, padding)},                           \
+        {CLQ_LAYER_ATTRIBUTE("activation", CLQ_ATTRIBUTE_ACTIVATION, clq_conv3d_config, activation)},                  \
+        {CLQ_LAYER_ATTRIBUTE("use_bias", CLQ_ATTRIBUTE_OPPOSITE, clq_conv3d_config, no_bias)},                         \
+        {.key = "data_format", .type = CLQ_ATTRIBUTE_ONLY_WORD, .word = "channels_last"},                              \
+        {CLQ_LAYER_ATTRIBUTE("kernel_initializer", CLQ_ATTRIBUTE_INITIALISER, clq_conv3d_config, kernel_initialiser)}, \
+    {                                                                                                                  \
+        CLQ_LAYER_ATTRIBUTE("bias_initializer", CLQ_ATTRIBUTE_INITIALISER, clq_conv3d_config, bias_initialiser)        \
+    }
+
+/* The windows of a volume's convolution, or pooling, along its axes. */
+typedef struct clq_volume_windows {
+    clq_window of[CLQ_VOLUME_AXES];
+} clq_volume_windows;
+
+/* The windows over a volume x, of which each axis still has to be placed; dilation NULL: 1. */
+clq_status clq_volume_windows_of(const clq_shape *x, const size_t *size, const size_t *strides, const size_t *dilation,
+                                 clq_volume_windows *out);
+/* ARGUMENT or UNSUPPORTED unless a convolution of so many channels can be one of images. */
+clq_status clq_volume_check(const clq_volume_windows *w, size_t channels, size_t filters);
+/* Declares the kernel (kd, kh, kw, in, out), and the bias. */
+clq_status clq_volume_declare(clq_model *model, clq_layer *layer, size_t in, size_t out);
+
+clq_conv2d_problem clq_volume_problem(const clq_volume_windows *w, size_t channels, size_t filters);
+/* (depth, height, width, channels) -> what place k of the windows has: (images, depth, height, channels). */
+clq_arrangement clq_volume_place(const clq_volume_windows *w, size_t k, size_t channels);
+/* (images, depth / stride, height, filters) -> (depth, height, width, filters), without what lies between images. */
+clq_arrangement clq_volume_positions(const clq_volume_windows *w, size_t filters);
+
+#endif
