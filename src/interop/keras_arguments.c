@@ -239,8 +239,9 @@ void clq_keras_read_open_shape(const clq_keras_reading *r, void *member) {
 
 json_t *clq_keras_write_open_shape(const clq_keras_writing *w, const void *member) {
     const clq_shape *shape = member;
-    json_t *list = json_array();
     (void)w;
+    if (shape->rank == 1 && shape->dims[0]) return json_integer((json_int_t)shape->dims[0]);
+    json_t *list = json_array();
     for (unsigned d = 0; d < shape->rank; d++)
         list = clq_json_append(list, shape->dims[d] ? json_integer((json_int_t)shape->dims[d]) : json_null());
     return list;

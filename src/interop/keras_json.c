@@ -40,13 +40,25 @@ json_t *clq_keras_refer(const char *layer, uint32_t node, uint32_t output, const
     return json_pack("{s:s, s:o}", "class_name", "__keras_tensor__", "config", config);
 }
 
+/* Keras goes by the name that stands beside a layer's configuration; some functions of keras.ops have none within. */
+static clq_status take_names(json_t *layers) {
+    size_t i;
+    json_t *layer;
+    json_array_foreach(layers, i, layer) {
+        json_t *config = json_object_get(layer, "config"), *name = json_object_get(layer, "name");
+        if (!json_is_object(config) || !json_is_string(name) || json_object_get(config, "name")) continue;
+        if (json_object_set(config, "name", name) != 0) return clq_fail(CLQ_MEMORY, "config.layers: out of memory");
+    }
+    return CLQ_OK;
+}
+
 clq_status clq_keras_check_layers(json_t *layers) {
     if (!json_is_array(layers) || json_array_size(layers) == 0)
         return clq_fail(CLQ_FORMAT, "config.layers is missing or empty");
     if (json_array_size(layers) > LAYERS_MAX)
         return clq_fail(CLQ_UNSUPPORTED, "config.layers has %zu layers; at most %d are read", json_array_size(layers),
                         LAYERS_MAX);
-    return CLQ_OK;
+    return take_names(layers);
 }
 
 /* ---- Sequential ---- */

@@ -324,6 +324,14 @@ GROUPS: list[tuple[str, tuple[int, ...], list[Callable[[keras.KerasTensor], kera
         lambda x: models("efficientnet.fusedmbconv.FusedMBConvBlock")(4, 4, 1, projection_activation="swish", dropout=0.0, name="projected_")(x)]),
     ("tokens_of_siglip", (6,), [
         lambda x: models("siglip.siglip_layers.SigLIPTextEmbedding")(7, 6, 4, name="texts")(x)]),
+    ("patches", IMAGE, [
+        lambda x: ops.image.extract_patches(x, 2), lambda x: ops.image.extract_patches(x, (4, 3), padding="same"),
+        lambda x: ops.image.extract_patches(x, (3, 5), strides=(3, 5)), lambda x: ops.image.extract_patches(x, (3, 2), strides=(1, 2), padding="same"),
+        lambda x: ops.image.extract_patches(x, 2, strides=1, dilation_rate=2), lambda x: ops.image.extract_patches(x, (1, 3), strides=2),
+        lambda x: ops.image.extract_patches(x, (2, 1), strides=3, padding="same")]),
+    ("patches_of_volumes", (3, 5, 4, 2), [
+        lambda x: ops.image.extract_patches(x, (1, 2, 2)), lambda x: ops.image.extract_patches(x, (2, 3, 4), padding="same"),
+        lambda x: ops.image.extract_patches(x, (2, 3, 1), strides=(1, 2, 1), padding="same"), lambda x: ops.image.extract_patches_3d(x, 2, strides=1)]),
     ("volumes_transposed", (2, 3, 4, 3), [
         kl.Conv3DTranspose(3, 3, strides=2, padding="same", activation="relu", name="same"), kl.Conv3DTranspose(2, (2, 3, 4), strides=(1, 2, 3), name="valid"),
         kl.Conv3DTranspose(4, (1, 2, 2), strides=3, padding="same", use_bias=False, name="gaps"), kl.Conv3DTranspose(1, 2, strides=2, activation="sigmoid", name="one"),

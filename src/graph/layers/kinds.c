@@ -180,6 +180,7 @@ static const clq_layer_kind *const kinds[] = {
     &clq_layer_resizing,
     &clq_layer_category_encoding,
     &clq_layer_conv3d_transpose,
+    &clq_layer_op_extract_patches,
 };
 
 const clq_layer_kind *clq_layer_kind_at(size_t index) { return index < CLQ_COUNT_OF(kinds) ? kinds[index] : NULL; }

@@ -89,7 +89,7 @@ extern const clq_layer_kind clq_layer_input, clq_layer_conv1d, clq_layer_conv2d,
     clq_layer_random_brightness, clq_layer_random_contrast,
     clq_layer_op_attention, clq_layer_score_attention, clq_layer_additive_attention, clq_layer_top_k,
     clq_layer_simple_rnn, clq_layer_lstm, clq_layer_gru, clq_layer_op_stop_gradient,
-    clq_layer_conv3d_transpose;
+    clq_layer_conv3d_transpose, clq_layer_op_extract_patches;
 
 /* CLQ_ARGUMENT unless it is one of clq_activation. */
 clq_status clq_layer_check_activation(clq_activation activation);
