@@ -126,7 +126,7 @@ typedef struct clq_attribute {
     unsigned implicit; /* of a TENSOR: the mask of so many-th input, from 1 on, unless the call has one; 0: none */
     bool several;      /* of a TENSOR: a list of them is taken, too; the layer says how long it is */
     bool unnamed;      /* of an `implicit` one: no keyword of a call is it */
-    bool whole;        /* of a NUMBER: files have a whole one */
+    bool whole;        /* of a NUMBER or NUMBERS: files have whole ones */
     bool own;          /* Keras has no such key: parts of blocks alone have a value */
 } clq_attribute;
 

@@ -235,13 +235,15 @@ static void read_numbers(const clq_keras_reading *r, void *member) {
         clq_keras_unfit(r, given, "a number, or a list of numbers");
 }
 
+static json_t *write_one(const clq_keras_writing *w, float number) {
+    return w->row->whole ? json_integer((json_int_t)number) : json_real((double)number);
+}
 static json_t *write_numbers(const clq_keras_writing *w, const void *member) {
     const clq_numbers *numbers = member;
-    (void)w;
     if (numbers->count == 0) return json_null();
-    if (numbers->count == 1) return json_real((double)numbers->values[0]);
+    if (numbers->count == 1) return write_one(w, numbers->values[0]);
     json_t *list = json_array();
-    for (size_t i = 0; i < numbers->count; i++) list = clq_json_append(list, json_real((double)numbers->values[i]));
+    for (size_t i = 0; i < numbers->count; i++) list = clq_json_append(list, write_one(w, numbers->values[i]));
     return list;
 }
 

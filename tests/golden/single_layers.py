@@ -337,6 +337,18 @@ GROUPS: list[tuple[str, tuple[int, ...], list[Callable[[keras.KerasTensor], kera
         kl.Conv3DTranspose(4, (1, 2, 2), strides=3, padding="same", use_bias=False, name="gaps"), kl.Conv3DTranspose(1, 2, strides=2, activation="sigmoid", name="one"),
         kl.Conv3DTranspose(1, (3, 2, 3), padding="same", name="one_wide"), kl.Conv3DTranspose(2, 2, dilation_rate=(2, 1, 2), name="dilated"),
         kl.Conv3DTranspose(3, (2, 1, 2), strides=(1, 3, 3), activation="softmax", name="valid_gaps")]),
+    ("in_common", IMAGE, [
+        lambda x: ops.var(x, axis=[1, 2]), lambda x: (x - ops.mean(x, axis=-1, keepdims=True)) / (ops.std(x, axis=-1, keepdims=True) + 1e-3),
+        lambda x: ops.logsumexp(3.0 * x, axis=2, keepdims=True), 
+        lambda x: ops.log_softmax(2.0 * x, axis=1), lambda x: ops.normalize(x, axis=-1) + ops.normalize(x, axis=2, order=1), lambda x: ops.rsqrt(x * x + 0.1)]),
+    ("in_blocks", IMAGE, [
+        lambda x: ops.depth_to_space(x, 2), lambda x: ops.space_to_depth(x[:, :, :4], 2), lambda x: ops.roll(x, shift=[-2, 4], axis=[1, 2]), lambda x: ops.roll(x, 7, axis=-1),
+        lambda x: ops.repeat(x, 3, axis=2), lambda x: ops.tile(x, (1, 2, 1, 3)), lambda x: ops.tile(x, 2), lambda x: ops.moveaxis(x, [3, 1], [1, 2])]),
+    ("bent_by_numbers", VECTOR, [lambda x: ops.leaky_relu(x), lambda x: ops.leaky_relu(x, 0.05), lambda x: ops.elu(x, alpha=0.7)]),
+    ("resized_in_part", IMAGE, [
+        lambda x: ops.image.resize(x, (9, 3)), lambda x: ops.image.resize(x, (4, 8), interpolation="nearest"), lambda x: ops.image.resize(x, (3, 2), interpolation="bicubic", antialias=True),
+        lambda x: ops.image.resize(x, (4, 2), crop_to_aspect_ratio=True), kl.Resizing(5, 9, crop_to_aspect_ratio=True, name="wide"),
+        kl.CenterCrop(3, 4, name="middle"), kl.CenterCrop(8, 3, name="larger")]),
 ]  # fmt: skip
 
 

@@ -342,6 +342,72 @@ static void layers_within_and_beside(void **state) {
          "\"use_bias\": false, \"bias_constraint\": \"non_neg\", \"kernel_constraint\": \"MaxNorm\"}, "
          "\"inbound_nodes\": [{\"args\": [" TENSOR("x", 0) "]}]}",
          NULL},
+        {"[null, 6, 5, 4]",
+         "{\"module\": \"keras.src.ops.image\", \"class_name\": \"ExtractPatches\", \"name\": \"y\", \"config\": "
+         "{\"name\": \"y\", \"size\": [2, 2], \"strides\": [1, 1, 1], \"dilation_rate\": 1}, \"inbound_nodes\": "
+         "[{\"args\": [" TENSOR("x", 0) "]}]}",
+         "strides should be one whole number or 2, not 3"},
+        {"[null, 6, 5, 4]",
+         "{\"module\": \"keras.src.ops.image\", \"class_name\": \"ExtractPatches\", \"name\": \"y\", \"config\": "
+         "{\"name\": \"y\", \"size\": [2, 2, 2], \"strides\": 1, \"dilation_rate\": 1}, \"inbound_nodes\": [{\"args\": "
+         "[" TENSOR("x", 0) "]}]}",
+         "it takes (depth, height, width, channels)"},
+        {"[null, 6, 5, 4]",
+         "{\"module\": \"keras.src.ops.image\", \"class_name\": \"ExtractPatches\", \"name\": \"y\", \"config\": "
+         "{\"name\": \"y\", \"size\": [7, 2], \"strides\": 1, \"dilation_rate\": 1}, \"inbound_nodes\": [{\"args\": "
+         "[" TENSOR("x", 0) "]}]}",
+         "its window covers 7 values"},
+        {"[null, 1, 900, 1]",
+         "{\"module\": \"keras.src.ops.image\", \"class_name\": \"ExtractPatches\", \"name\": \"y\", \"config\": "
+         "{\"name\": \"y\", \"size\": [1, 257], \"strides\": 1, \"dilation_rate\": 1}, \"inbound_nodes\": [{\"args\": "
+         "[" TENSOR("x", 0) "]}]}",
+         "more than 256 places"},
+        {"[null, 6, 5, 4]",
+         "{\"module\": \"keras.src.ops.numpy\", \"class_name\": \"Roll\", \"name\": \"y\", \"config\": {\"name\": "
+         "\"y\", \"shift\": [1, 2], \"axis\": [1]}, \"inbound_nodes\": [{\"args\": [" TENSOR("x", 0) "]}]}",
+         "shift has 2 numbers, and axis 1"},
+        {"[null, 6, 5, 4]",
+         "{\"module\": \"keras.src.ops.numpy\", \"class_name\": \"Roll\", \"name\": \"y\", \"config\": {\"name\": "
+         "\"y\", \"shift\": 1.5, \"axis\": 1}, \"inbound_nodes\": [{\"args\": [" TENSOR("x", 0) "]}]}",
+         "1.5 is no whole number"},
+        {"[null, 6, 5, 4]",
+         "{\"module\": \"keras.src.ops.numpy\", \"class_name\": \"Roll\", \"name\": \"y\", \"config\": {\"name\": "
+         "\"y\", \"shift\": 1, \"axis\": null}, \"inbound_nodes\": [{\"args\": [" TENSOR("x", 0) "]}]}",
+         "axis: is missing"},
+        {"[null, 6, 5, 4]",
+         "{\"module\": \"keras.src.ops.numpy\", \"class_name\": \"Tile\", \"name\": \"y\", \"config\": {\"name\": "
+         "\"y\", \"repeats\": [2, 1, 1, 1]}, \"inbound_nodes\": [{\"args\": [" TENSOR("x", 0) "]}]}",
+         "the batch is there once"},
+        {"[null, 6, 5, 4]",
+         "{\"module\": \"keras.src.ops.numpy\", \"class_name\": \"Tile\", \"name\": \"y\", \"config\": {\"name\": "
+         "\"y\", \"repeats\": [1, 1, 1, 1, 1]}, \"inbound_nodes\": [{\"args\": [" TENSOR("x", 0) "]}]}",
+         "repeats has 5 numbers"},
+        {"[null, 6, 5, 4]",
+         "{\"module\": \"keras.src.ops.numpy\", \"class_name\": \"Moveaxis\", \"name\": \"y\", \"config\": {\"name\": "
+         "\"y\", \"source\": [1, 1], \"destination\": [2, 3]}, \"inbound_nodes\": [{\"args\": [" TENSOR("x", 0) "]}]}",
+         "each once"},
+        {"[null, 6, 5, 4]",
+         "{\"module\": \"keras.src.ops.nn\", \"class_name\": \"DepthToSpace\", \"name\": \"y\", \"config\": {\"name\": "
+         "\"y\", \"block_size\": 3}, \"inbound_nodes\": [{\"args\": [" TENSOR("x", 0) "]}]}",
+         "its input's channels should be"},
+        {"[null, 6, 5, 4]",
+         "{\"module\": \"keras.src.ops.nn\", \"class_name\": \"SpaceToDepth\", \"name\": \"y\", \"config\": {\"name\": "
+         "\"y\", \"block_size\": 2}, \"inbound_nodes\": [{\"args\": [" TENSOR("x", 0) "]}]}",
+         "its input's sides should be"},
+        {"[null, 6, 5, 4]",
+         "{\"module\": \"keras.src.ops.nn\", \"class_name\": \"Normalize\", \"name\": \"y\", \"config\": {\"name\": "
+         "\"y\", \"axis\": 1, \"order\": 3}, \"inbound_nodes\": [{\"args\": [" TENSOR("x", 0) "]}]}",
+         "order 3 is not supported"},
+        {"[null, 2, 3, 4, 1]",
+         "{\"module\": \"keras.layers\", \"class_name\": \"Conv3DTranspose\", \"name\": \"y\", \"config\": {\"name\": "
+         "\"y\", \"filters\": 2, \"kernel_size\": 2, \"strides\": 2, \"dilation_rate\": 2}, \"inbound_nodes\": "
+         "[{\"args\": [" TENSOR("x", 0) "]}]}",
+         "cannot both be above 1"},
+        {"[null, 2, 3, 4, 1]",
+         "{\"module\": \"keras.layers\", \"class_name\": \"Conv3DTranspose\", \"name\": \"y\", \"config\": {\"name\": "
+         "\"y\", \"filters\": 2, \"kernel_size\": 2, \"output_padding\": [1, 1, 1]}, \"inbound_nodes\": [{\"args\": "
+         "[" TENSOR("x", 0) "]}]}",
+         "output_padding"},
     };
     for (size_t i = 0; i < CLQ_COUNT_OF(cases); i++) {
         clq_model *model;

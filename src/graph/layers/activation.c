@@ -104,6 +104,19 @@ const clq_layer_kind clq_layer_leaky_relu = {.type = "LeakyReLU",
                                              .infer = clq_layer_keep_shape,
                                              .expand = expand_leaky};
 
+static const clq_attribute op_leaky_attributes[] = {
+    {CLQ_LAYER_ATTRIBUTE("negative_slope", CLQ_ATTRIBUTE_NUMBER, slope_config, slope), .fallback = 0.2},
+};
+const clq_layer_kind clq_layer_op_leaky_relu = {.type = "LeakyRelu",
+                                                .stem = "leaky_relu",
+                                                .module = "keras.src.ops.nn",
+                                                .inputs = {1, 1},
+                                                CLQ_LAYER_CONFIG(slope_config, op_leaky_attributes),
+                                                .takes_scalars = true,
+                                                .by_token = clq_layer_is_by_token,
+                                                .infer = clq_layer_keep_shape,
+                                                .expand = expand_leaky};
+
 static const clq_attribute elu_attributes[] = {
     {CLQ_LAYER_ATTRIBUTE("alpha", CLQ_ATTRIBUTE_NUMBER, slope_config, slope), .fallback = 1, .most = INFINITY},
 };
@@ -121,6 +134,16 @@ const clq_layer_kind clq_layer_elu = {.type = "ELU",
                                       .by_token = clq_layer_is_by_token,
                                       .infer = clq_layer_keep_shape,
                                       .expand = expand_elu};
+
+const clq_layer_kind clq_layer_op_elu = {.type = "Elu",
+                                         .stem = "elu",
+                                         .module = "keras.src.ops.nn",
+                                         .inputs = {1, 1},
+                                         CLQ_LAYER_CONFIG(slope_config, elu_attributes),
+                                         .takes_scalars = true,
+                                         .by_token = clq_layer_is_by_token,
+                                         .infer = clq_layer_keep_shape,
+                                         .expand = expand_elu};
 
 /* ---- with slopes that are trained (He et al., "Delving deep into rectifiers", 2015) ---- */
 
@@ -199,8 +222,7 @@ typedef struct softmax_config {
 static const clq_attribute softmax_attributes[] = {
     {CLQ_LAYER_ATTRIBUTE("axis", CLQ_ATTRIBUTE_AXIS, softmax_config, axis), .fallback = -1}};
 
-/* x with one axis behind the others, and back. */
-static clq_id move_axis(clq_expansion *e, clq_id x, const clq_shape *from, unsigned axis, bool back, clq_shape *to) {
+clq_id clq_layer_move_axis(clq_expansion *e, clq_id x, const clq_shape *from, unsigned axis, bool back, clq_shape *to) {
     const clq_arrangement whole = clq_arrangement_of(from->rank, from->dims);
     const unsigned last = from->rank - 1;
     clq_node node = clq_expand_node(e, &clq_op_arrange);
@@ -230,10 +252,10 @@ static clq_id expand_softmax(clq_expansion *e, const clq_id *x) {
     if (axis == e->y->shape.rank - 1) return clq_expand_activation(e, CLQ_SOFTMAX, x[0]);
     clq_shape moved, home;
     clq_node node = clq_expand_node(e, &clq_op_softmax);
-    node.inputs[0] = move_axis(e, x[0], &e->y->shape, axis, false, &moved);
+    node.inputs[0] = clq_layer_move_axis(e, x[0], &e->y->shape, axis, false, &moved);
     node.outputs[0] = clq_expand_value(e, &moved, e->y->elements);
     const clq_id y = clq_graph_add_node(e->graph, &node);
-    return move_axis(e, y, &moved, axis, true, &home);
+    return clq_layer_move_axis(e, y, &moved, axis, true, &home);
 }
 static bool softmax_is_by_token(const clq_model *model, const clq_layer *layer, const clq_model_tensor *y) {
     unsigned axis = 0;

@@ -305,7 +305,7 @@ clq_status clq_layer_infer_reduction(const clq_model *model, const clq_layer *la
     return CLQ_OK;
 }
 
-static clq_repeat_problem find_runs(const clq_expansion *e) {
+clq_repeat_problem clq_layer_runs(const clq_expansion *e) {
     const clq_shape *in = &clq_model_input_of(e->model, e->y, 0)->shape;
     clq_repeat_problem p = {.outer = 1, .repeats = 1, .inner = 1, .scale = 1};
     unsigned axes;
@@ -317,18 +317,18 @@ static clq_repeat_problem find_runs(const clq_expansion *e) {
 
 clq_id clq_layer_expand_sum(clq_expansion *e, clq_id x, double scale) {
     clq_node node = clq_expand_node(e, &clq_op_reduce);
-    node.attributes.repeat = find_runs(e);
+    node.attributes.repeat = clq_layer_runs(e);
     node.attributes.repeat.scale = (float)scale;
     return clq_expand_unary(e, node, x);
 }
 static clq_id expand_sum(clq_expansion *e, const clq_id *x) { return clq_layer_expand_sum(e, x[0], 1); }
 static clq_id expand_mean(clq_expansion *e, const clq_id *x) {
-    return clq_layer_expand_sum(e, x[0], 1.0 / (double)find_runs(e).repeats);
+    return clq_layer_expand_sum(e, x[0], 1.0 / (double)clq_layer_runs(e).repeats);
 }
 
 /* Each run is one window of a pooling. */
 static clq_id add_largest(clq_expansion *e, clq_id x) {
-    const clq_repeat_problem p = find_runs(e);
+    const clq_repeat_problem p = clq_layer_runs(e);
     clq_node node = clq_expand_node(e, &clq_op_pool2d);
     node.attributes.pool2d = (clq_pool2d_problem){.in_h = p.outer,
                                                   .in_w = p.repeats,

@@ -181,6 +181,22 @@ static const clq_layer_kind *const kinds[] = {
     &clq_layer_category_encoding,
     &clq_layer_conv3d_transpose,
     &clq_layer_op_extract_patches,
+    &clq_layer_op_var,
+    &clq_layer_op_std,
+    &clq_layer_op_logsumexp,
+    &clq_layer_op_log_softmax,
+    &clq_layer_op_normalize,
+    &clq_layer_op_rsqrt,
+    &clq_layer_op_depth_to_space,
+    &clq_layer_op_space_to_depth,
+    &clq_layer_op_roll,
+    &clq_layer_op_repeat,
+    &clq_layer_op_tile,
+    &clq_layer_op_moveaxis,
+    &clq_layer_op_leaky_relu,
+    &clq_layer_op_elu,
+    &clq_layer_op_resize,
+    &clq_layer_center_crop,
 };
 
 const clq_layer_kind *clq_layer_kind_at(size_t index) { return index < CLQ_COUNT_OF(kinds) ? kinds[index] : NULL; }

@@ -89,7 +89,11 @@ extern const clq_layer_kind clq_layer_input, clq_layer_conv1d, clq_layer_conv2d,
     clq_layer_random_brightness, clq_layer_random_contrast,
     clq_layer_op_attention, clq_layer_score_attention, clq_layer_additive_attention, clq_layer_top_k,
     clq_layer_simple_rnn, clq_layer_lstm, clq_layer_gru, clq_layer_op_stop_gradient,
-    clq_layer_conv3d_transpose, clq_layer_op_extract_patches;
+    clq_layer_conv3d_transpose, clq_layer_op_extract_patches, clq_layer_op_var, clq_layer_op_std,
+    clq_layer_op_logsumexp, clq_layer_op_log_softmax, clq_layer_op_normalize, clq_layer_op_rsqrt,
+    clq_layer_op_depth_to_space, clq_layer_op_space_to_depth, clq_layer_op_roll, clq_layer_op_repeat,
+    clq_layer_op_tile, clq_layer_op_moveaxis, clq_layer_op_leaky_relu, clq_layer_op_elu, clq_layer_op_resize,
+    clq_layer_center_crop;
 
 /* CLQ_ARGUMENT unless it is one of clq_activation. */
 clq_status clq_layer_check_activation(clq_activation activation);
@@ -163,6 +167,9 @@ extern const char *const clq_layer_interpolations[];
 clq_id clq_layer_expand_resampled(clq_expansion *e, clq_id x, int interpolation, bool antialias);
 clq_id clq_layer_expand_resampled_from(clq_expansion *e, clq_id x, const clq_shape *from, int interpolation,
                                        bool antialias); /* of x's shape `from` */
+/* x, of as many elements as y, with one axis behind the others, and back; to: the shape that it has then. (activation.c)
+ */
+clq_id clq_layer_move_axis(clq_expansion *e, clq_id x, const clq_shape *from, unsigned axis, bool back, clq_shape *to);
 /* All inputs side by side, in each of so many rows. */
 clq_id clq_expand_joined(clq_expansion *e, const clq_id *x, size_t rows);
 /* x of shape `from` repeated along the axes on which it has size 1 and `to` more. */
@@ -239,6 +246,8 @@ typedef struct clq_reduction_config {
 } clq_reduction_config;
 clq_status clq_layer_infer_reduction(const clq_model *model, const clq_layer *layer, clq_model_tensor *y);
 clq_id clq_layer_expand_sum(clq_expansion *e, clq_id x, double scale); /* times `scale` */
+/* The runs of the layer's input that each number of y is of; the config begins with a clq_reduction_config. */
+clq_repeat_problem clq_layer_runs(const clq_expansion *e);
 #define CLQ_REDUCTION_KIND(kind, class_name, name_stem, in_module, expansion)                                          \
     const clq_layer_kind kind = {.type = (class_name),                                                                 \
                                  .stem = (name_stem),                                                                  \

@@ -1,5 +1,5 @@
-/* Resizing, and UpSampling2D between places: each axis is a product with a matrix of weights, as of the kernels that
- * Keras's backends have (half-pixel centres; Keys, "Cubic convolution interpolation", 1981). */
+/* Resizing, CenterCrop, and UpSampling2D between places: each axis is a product with a matrix of weights, as of the
+ * kernels that Keras's backends have (half-pixel centres; Keys, "Cubic convolution interpolation", 1981). */
 #include "graph/layers/layer.h"
 
 #include <math.h>
@@ -8,20 +8,30 @@ const char *const clq_layer_interpolations[] = {"nearest", "bilinear", "bicubic"
 enum { NEAREST, BILINEAR };
 
 typedef struct resize_config {
-    size_t height, width;
+    size_t size[2]; /* height, width */
     int interpolation;
-    bool antialias;
+    bool antialias, crop; /* crop: the largest part in the middle that has the new shape's sides' relation */
 } resize_config;
-static const clq_attribute attributes[] = {
-    {CLQ_LAYER_ATTRIBUTE("height", CLQ_ATTRIBUTE_SIZES, resize_config, height), .needed = true},
-    {CLQ_LAYER_ATTRIBUTE("width", CLQ_ATTRIBUTE_SIZES, resize_config, width), .needed = true},
-    {CLQ_LAYER_ATTRIBUTE("interpolation", CLQ_ATTRIBUTE_CHOICE, resize_config, interpolation),
-     .words = clq_layer_interpolations, .fallback = BILINEAR},
-    {CLQ_LAYER_ATTRIBUTE("antialias", CLQ_ATTRIBUTE_FLAG, resize_config, antialias)},
-    {.key = "crop_to_aspect_ratio", .type = CLQ_ATTRIBUTE_ONLY_FALSE},
-    {.key = "pad_to_aspect_ratio", .type = CLQ_ATTRIBUTE_ONLY_FALSE},
-    {.key = "fill_mode", .type = CLQ_ATTRIBUTE_UNUSED},
-    {.key = "fill_value", .type = CLQ_ATTRIBUTE_UNUSED},
+#define SHARED_ATTRIBUTES                                                                                              \
+    {CLQ_LAYER_ATTRIBUTE("interpolation", CLQ_ATTRIBUTE_CHOICE, resize_config, interpolation),                         \
+     .words = clq_layer_interpolations, .fallback = BILINEAR},                                                         \
+        {CLQ_LAYER_ATTRIBUTE("antialias", CLQ_ATTRIBUTE_FLAG, resize_config, antialias)},                              \
+        {CLQ_LAYER_ATTRIBUTE("crop_to_aspect_ratio", CLQ_ATTRIBUTE_FLAG, resize_config, crop)},                        \
+        {.key = "pad_to_aspect_ratio", .type = CLQ_ATTRIBUTE_ONLY_FALSE},                                              \
+        {.key = "fill_mode", .type = CLQ_ATTRIBUTE_UNUSED}, {.key = "fill_value", .type = CLQ_ATTRIBUTE_UNUSED}, {     \
+        .key = "data_format", .type = CLQ_ATTRIBUTE_ONLY_WORD, .word = "channels_last"                                 \
+    }
+#define SIDES                                                                                                          \
+    {CLQ_LAYER_ATTRIBUTE("height", CLQ_ATTRIBUTE_SIZES, resize_config, size[0]), .needed = true}, {                    \
+        CLQ_LAYER_ATTRIBUTE("width", CLQ_ATTRIBUTE_SIZES, resize_config, size[1]), .needed = true                      \
+    }
+static const clq_attribute attributes[] = {SIDES, SHARED_ATTRIBUTES};
+static const clq_attribute op_attributes[] = {
+    {CLQ_LAYER_ATTRIBUTE("size", CLQ_ATTRIBUTE_SIZES, resize_config, size), .count = 2, .needed = true},
+    SHARED_ATTRIBUTES,
+};
+static const clq_attribute crop_attributes[] = {
+    SIDES,
     {.key = "data_format", .type = CLQ_ATTRIBUTE_ONLY_WORD, .word = "channels_last"},
 };
 
@@ -104,23 +114,68 @@ clq_id clq_layer_expand_resampled(clq_expansion *e, clq_id x, int interpolation,
                                            antialias);
 }
 
+/* ---- Resizing, keras.ops.image.resize and CenterCrop ---- */
+
 static clq_status infer(const clq_model *model, const clq_layer *layer, clq_model_tensor *y) {
     enum { PLACES_MOST = 16384 };
     const resize_config *config = layer->config;
     const clq_shape *x = &clq_model_input_of(model, y, 0)->shape;
     CLQ_TRY(clq_layer_check_rank(x, 2));
-    if (config->height > PLACES_MOST || config->width > PLACES_MOST)
+    if (config->size[0] > PLACES_MOST || config->size[1] > PLACES_MOST)
         return clq_fail(CLQ_UNSUPPORTED, "a size of more than %d is not supported", PLACES_MOST);
-    y->shape = CLQ_SHAPE(config->height, config->width, x->dims[2]);
+    y->shape = CLQ_SHAPE(config->size[0], config->size[1], x->dims[2]);
     return CLQ_OK;
 }
+
+/* The middle of an image, of such a shape. */
+static clq_id take_middle(clq_expansion *e, clq_id x, const clq_shape *from, const clq_shape *taken) {
+    clq_node of;
+    const clq_parts parts = clq_expand_parts(e, &of);
+    clq_node node = clq_part_node(&parts, &clq_op_arrange, CLQ_IDS(x));
+    clq_arrangement *a = &node.attributes.arrangement;
+    *a = clq_arrangement_of(3, from->dims);
+    for (unsigned d = 0; d < 2; d++) {
+        a->axes[d].first = (long)((from->dims[d] - taken->dims[d]) / 2);
+        a->axes[d].out = taken->dims[d];
+    }
+    return clq_part_add(&parts, node, *taken);
+}
+
+/* A side of the largest part that has the relation of y's sides. */
+static size_t crop_side(size_t side, size_t other, size_t to, size_t other_to) {
+    const size_t fits = (size_t)((double)(other * to) / (double)other_to);
+    return CLQ_MAX(CLQ_MIN(side, fits), (size_t)1);
+}
+static clq_id crop_and_resample(clq_expansion *e, clq_id x, int interpolation, bool antialias) {
+    const clq_shape *in = &clq_model_input_of(e->model, e->y, 0)->shape, *to = &e->y->shape;
+    const size_t h = in->dims[0], w = in->dims[1], high = to->dims[0], wide = to->dims[1];
+    const clq_shape taken = CLQ_SHAPE(crop_side(h, w, high, wide), crop_side(w, h, wide, high), in->dims[2]);
+    x = take_middle(e, x, in, &taken);
+    return x ? clq_layer_expand_resampled_from(e, x, &taken, interpolation, antialias) : 0;
+}
+
 static clq_id expand(clq_expansion *e, const clq_id *x) {
     const resize_config *config = e->layer->config;
+    if (config->crop) return crop_and_resample(e, x[0], config->interpolation, config->antialias);
     return clq_layer_expand_resampled(e, x[0], config->interpolation, config->antialias);
 }
-const clq_layer_kind clq_layer_resizing = {.type = "Resizing",
-                                           .stem = "resizing",
-                                           .inputs = {1, 1},
-                                           CLQ_LAYER_CONFIG(resize_config, attributes),
-                                           .infer = infer,
-                                           .expand = expand};
+
+/* An image with a side that is too small is resized in its place, as by Keras. */
+static clq_id expand_crop(clq_expansion *e, const clq_id *x) {
+    const clq_shape *in = &clq_model_input_of(e->model, e->y, 0)->shape, *to = &e->y->shape;
+    if (in->dims[0] < to->dims[0] || in->dims[1] < to->dims[1]) return crop_and_resample(e, x[0], BILINEAR, false);
+    const clq_id y = take_middle(e, x[0], in, to);
+    return y ? clq_expand_unary(e, clq_expand_node(e, &clq_op_reshape), y) : 0;
+}
+
+#define KIND(name, class_name, name_stem, in_module, rows, expansion)                                                  \
+    const clq_layer_kind clq_layer_##name = {.type = (class_name),                                                     \
+                                             .stem = (name_stem),                                                      \
+                                             .module = (in_module),                                                    \
+                                             .inputs = {1, 1},                                                         \
+                                             CLQ_LAYER_CONFIG(resize_config, rows),                                    \
+                                             .infer = infer,                                                           \
+                                             .expand = (expansion)}
+KIND(resizing, "Resizing", "resizing", NULL, attributes, expand);
+KIND(op_resize, "Resize", "resize", "keras.src.ops.image", op_attributes, expand);
+KIND(center_crop, "CenterCrop", "center_crop", NULL, crop_attributes, expand_crop);
