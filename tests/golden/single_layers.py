@@ -349,6 +349,12 @@ GROUPS: list[tuple[str, tuple[int, ...], list[Callable[[keras.KerasTensor], kera
         lambda x: ops.image.resize(x, (9, 3)), lambda x: ops.image.resize(x, (4, 8), interpolation="nearest"), lambda x: ops.image.resize(x, (3, 2), interpolation="bicubic", antialias=True),
         lambda x: ops.image.resize(x, (4, 2), crop_to_aspect_ratio=True), kl.Resizing(5, 9, crop_to_aspect_ratio=True, name="wide"),
         kl.CenterCrop(3, 4, name="middle"), kl.CenterCrop(8, 3, name="larger")]),
+    ("of_other_axes", IMAGE, [
+        kl.BatchNormalization(axis=1, name="rows"), kl.BatchNormalization(axis=-2, epsilon=1e-2, scale=False, name="columns"),
+        lambda x: ops.einsum("bhwc->bwch", x), lambda x: ops.einsum("nhwc->nch", x), lambda x: ops.einsum("abcd->adcb", x)]),
+    ("rows_in_steps", IMAGE, [
+        kl.ConvLSTM1D(3, 3, padding="same", return_sequences=True, name="sequence"), kl.ConvLSTM1D(2, 2, strides=2, activation="relu", name="last"),
+        kl.ConvLSTM1D(2, 2, dilation_rate=2, use_bias=False, go_backwards=True, return_sequences=True, name="backwards")]),
 ]  # fmt: skip
 
 

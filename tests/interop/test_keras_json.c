@@ -68,6 +68,7 @@ static bool is_read_now(const char *name) {
                                        "gaussian_dropout",
                                        "layer_normalization",
                                        "batch_normalization_frozen",
+                                       "batch_normalization_axis_1_of_images",
                                        "minimum",
                                        "dense_frozen",
                                        "lstm",
@@ -398,6 +399,14 @@ static void layers_within_and_beside(void **state) {
          "{\"module\": \"keras.src.ops.nn\", \"class_name\": \"Normalize\", \"name\": \"y\", \"config\": {\"name\": "
          "\"y\", \"axis\": 1, \"order\": 3}, \"inbound_nodes\": [{\"args\": [" TENSOR("x", 0) "]}]}",
          "order 3 is not supported"},
+        {"[null, 6, 5, 4]",
+         "{\"module\": \"keras.src.ops.numpy\", \"class_name\": \"Einsum\", \"name\": \"y\", \"config\": {\"name\": "
+         "\"y\", \"subscripts\": \"bhhc->bhc\"}, \"inbound_nodes\": [{\"args\": [" TENSOR("x", 0) "]}]}",
+         "each letter should be of one axis"},
+        {"[null, 6, 5, 4]",
+         "{\"module\": \"keras.src.ops.numpy\", \"class_name\": \"Einsum\", \"name\": \"y\", \"config\": {\"name\": "
+         "\"y\", \"subscripts\": \"bhwc->hbwc\"}, \"inbound_nodes\": [{\"args\": [" TENSOR("x", 0) "]}]}",
+         "the batch first"},
         {"[null, 2, 3, 4, 1]",
          "{\"module\": \"keras.layers\", \"class_name\": \"Conv3DTranspose\", \"name\": \"y\", \"config\": {\"name\": "
          "\"y\", \"filters\": 2, \"kernel_size\": 2, \"strides\": 2, \"dilation_rate\": 2}, \"inbound_nodes\": "
@@ -408,6 +417,10 @@ static void layers_within_and_beside(void **state) {
          "\"y\", \"filters\": 2, \"kernel_size\": 2, \"output_padding\": [1, 1, 1]}, \"inbound_nodes\": [{\"args\": "
          "[" TENSOR("x", 0) "]}]}",
          "output_padding"},
+        {"[null, 6, 5, 4, 2]",
+         "{\"module\": \"keras.layers\", \"class_name\": \"ConvLSTM1D\", \"name\": \"y\", \"config\": {\"name\": "
+         "\"y\", \"filters\": 2, \"kernel_size\": 2}, \"inbound_nodes\": [{\"args\": [" TENSOR("x", 0) "]}]}",
+         "it takes (steps, places, channels)"},
     };
     for (size_t i = 0; i < CLQ_COUNT_OF(cases); i++) {
         clq_model *model;

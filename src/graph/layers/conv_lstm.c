@@ -1,5 +1,5 @@
-/* ConvLSTM2D (Shi et al., "Convolutional LSTM network", 2015): an LSTM whose products are convolutions, of images, step
- * by step. It is made of the steps' operations, one behind the other. */
+/* ConvLSTM1D and 2D (Shi et al., "Convolutional LSTM network", 2015): an LSTM whose products are convolutions, of rows
+ * or images, step by step. It is made of the steps' operations, one behind the other. A row is an image of height 1. */
 #include "graph/layers/layer.h"
 
 enum { KERNEL, RECURRENT, BIAS };
@@ -14,42 +14,58 @@ typedef struct conv_lstm_config {
 } conv_lstm_config;
 
 #define MEMBER(key, type, member) CLQ_LAYER_ATTRIBUTE(key, type, conv_lstm_config, member)
+/* Seeds are of dropouts, and zeros of steps that a mask leaves out. */
+#define SHARED_ATTRIBUTES                                                                                              \
+    {MEMBER("padding", CLQ_ATTRIBUTE_PADDING, padding)},                                                               \
+        {MEMBER("activation", CLQ_ATTRIBUTE_ACTIVATION, activation), .fallback = CLQ_TANH},                            \
+        {MEMBER("recurrent_activation", CLQ_ATTRIBUTE_ACTIVATION, gate_activation), .fallback = CLQ_SIGMOID},          \
+        {MEMBER("use_bias", CLQ_ATTRIBUTE_OPPOSITE, no_bias)},                                                         \
+        {MEMBER("unit_forget_bias", CLQ_ATTRIBUTE_OPPOSITE, no_forget_ones)},                                          \
+        {MEMBER("return_sequences", CLQ_ATTRIBUTE_FLAG, return_sequences)},                                            \
+        {MEMBER("go_backwards", CLQ_ATTRIBUTE_FLAG, go_backwards)},                                                    \
+        {MEMBER("kernel_initializer", CLQ_ATTRIBUTE_INITIALISER, kernel_initialiser)},                                 \
+        {MEMBER("recurrent_initializer", CLQ_ATTRIBUTE_INITIALISER, recurrent_initialiser)},                           \
+        {MEMBER("bias_initializer", CLQ_ATTRIBUTE_INITIALISER, bias_initialiser)},                                     \
+        {.key = "data_format", .type = CLQ_ATTRIBUTE_ONLY_WORD, .word = "channels_last"},                              \
+        {.key = "dropout", .type = CLQ_ATTRIBUTE_ONLY_NUMBER},                                                         \
+        {.key = "recurrent_dropout", .type = CLQ_ATTRIBUTE_ONLY_NUMBER},                                               \
+        {.key = "return_state", .type = CLQ_ATTRIBUTE_ONLY_FALSE},                                                     \
+        {.key = "stateful", .type = CLQ_ATTRIBUTE_ONLY_FALSE}, {.key = "seed", .type = CLQ_ATTRIBUTE_UNUSED},          \
+        {.key = "unroll", .type = CLQ_ATTRIBUTE_UNUSED}, {                                                             \
+        .key = "zero_output_for_mask", .type = CLQ_ATTRIBUTE_UNUSED                                                    \
+    }
+
 static const clq_attribute attributes[] = {
-    {MEMBER("filters", CLQ_ATTRIBUTE_SIZES, filters), .needed = true},
     {MEMBER("kernel_size", CLQ_ATTRIBUTE_SIZES, kernel), .count = 2, .needed = true},
     {MEMBER("strides", CLQ_ATTRIBUTE_SIZES, strides), .count = 2, .fallback = 1},
     {MEMBER("dilation_rate", CLQ_ATTRIBUTE_SIZES, dilation), .count = 2, .fallback = 1},
-    {MEMBER("padding", CLQ_ATTRIBUTE_PADDING, padding)},
-    {MEMBER("activation", CLQ_ATTRIBUTE_ACTIVATION, activation), .fallback = CLQ_TANH},
-    {MEMBER("recurrent_activation", CLQ_ATTRIBUTE_ACTIVATION, gate_activation), .fallback = CLQ_SIGMOID},
-    {MEMBER("use_bias", CLQ_ATTRIBUTE_OPPOSITE, no_bias)},
-    {MEMBER("unit_forget_bias", CLQ_ATTRIBUTE_OPPOSITE, no_forget_ones)},
-    {MEMBER("return_sequences", CLQ_ATTRIBUTE_FLAG, return_sequences)},
-    {MEMBER("go_backwards", CLQ_ATTRIBUTE_FLAG, go_backwards)},
-    {MEMBER("kernel_initializer", CLQ_ATTRIBUTE_INITIALISER, kernel_initialiser)},
-    {MEMBER("recurrent_initializer", CLQ_ATTRIBUTE_INITIALISER, recurrent_initialiser)},
-    {MEMBER("bias_initializer", CLQ_ATTRIBUTE_INITIALISER, bias_initialiser)},
-    {.key = "data_format", .type = CLQ_ATTRIBUTE_ONLY_WORD, .word = "channels_last"},
-    {.key = "dropout", .type = CLQ_ATTRIBUTE_ONLY_NUMBER},
-    {.key = "recurrent_dropout", .type = CLQ_ATTRIBUTE_ONLY_NUMBER},
-    {.key = "return_state", .type = CLQ_ATTRIBUTE_ONLY_FALSE},
-    {.key = "stateful", .type = CLQ_ATTRIBUTE_ONLY_FALSE},
-    {.key = "seed", .type = CLQ_ATTRIBUTE_UNUSED}, /* of dropouts */
-    {.key = "unroll", .type = CLQ_ATTRIBUTE_UNUSED},
-    {.key = "zero_output_for_mask", .type = CLQ_ATTRIBUTE_UNUSED}, /* without a mask */
+    {MEMBER("filters", CLQ_ATTRIBUTE_SIZES, filters), .needed = true},
+    SHARED_ATTRIBUTES,
+};
+/* Along the width; heights stay 0, which means 1. */
+static const clq_attribute attributes_1d[] = {
+    {MEMBER("kernel_size", CLQ_ATTRIBUTE_SIZES, kernel[1]), .needed = true},
+    {MEMBER("strides", CLQ_ATTRIBUTE_SIZES, strides[1]), .fallback = 1},
+    {MEMBER("dilation_rate", CLQ_ATTRIBUTE_SIZES, dilation[1]), .fallback = 1},
+    {MEMBER("filters", CLQ_ATTRIBUTE_SIZES, filters), .needed = true},
+    SHARED_ATTRIBUTES,
 };
 
 static const conv_lstm_config *config_of(const clq_layer *layer) { return layer->config; }
+static bool is_1d(const clq_layer *layer) { return layer->kind == &clq_layer_conv_lstm1d; }
 
 /* The windows of the inputs' convolution over a step's image. */
 static clq_status place(const conv_lstm_config *config, const clq_shape *x, clq_window of[2]) {
     static const char *const names[] = {"height", "width"};
     for (unsigned d = 0; d < 2; d++) {
+        const bool is_row = x->rank == 3;
         of[d] = (clq_window){.axis = names[d],
-                             .in = x->dims[1 + d],
-                             .size = config->kernel[d],
-                             .stride = config->strides[d],
-                             .dilation = config->dilation[d]};
+                             .in = d == 1   ? x->dims[x->rank - 2]
+                                   : is_row ? 1
+                                            : x->dims[1],
+                             .size = clq_or_default(config->kernel[d], 1),
+                             .stride = clq_or_default(config->strides[d], 1),
+                             .dilation = clq_or_default(config->dilation[d], 1)};
         CLQ_TRY(clq_window_place(&of[d], config->padding));
     }
     return CLQ_OK;
@@ -67,9 +83,9 @@ static clq_status infer(const clq_model *model, const clq_layer *layer, clq_mode
     clq_window of[2];
     size_t elements;
     char text[CLQ_SHAPE_TEXT_MAX];
-    if (x->rank != 4)
-        return clq_fail(CLQ_ARGUMENT, "it takes (steps, height, width, channels), and its input is %s",
-                        clq_shape_describe(x, text));
+    if (x->rank != (is_1d(layer) ? 3 : 4))
+        return clq_fail(CLQ_ARGUMENT, "it takes (steps, %s, channels), and its input is %s",
+                        is_1d(layer) ? "places" : "height, width", clq_shape_describe(x, text));
     if (x->dims[0] > CLQ_PARTS_STEPS)
         return clq_fail(CLQ_UNSUPPORTED, "more than %d steps are not supported: there are %zu", CLQ_PARTS_STEPS,
                         x->dims[0]);
@@ -81,8 +97,10 @@ static clq_status infer(const clq_model *model, const clq_layer *layer, clq_mode
         return clq_fail(CLQ_ARGUMENT, "strides and dilation_rate cannot both be above 1: drop one");
     const clq_shape gates = {.rank = 4, .dims = {GATES, of[0].out, of[1].out, config->filters}};
     CLQ_TRY(clq_shape_elements(&gates, &elements));
-    y->shape = config->return_sequences ? CLQ_SHAPE(x->dims[0], of[0].out, of[1].out, config->filters)
-                                        : CLQ_SHAPE(of[0].out, of[1].out, config->filters);
+    y->shape.rank = 0;
+    if (config->return_sequences) y->shape.dims[y->shape.rank++] = x->dims[0];
+    for (unsigned d = is_1d(layer); d < 2; d++) y->shape.dims[y->shape.rank++] = of[d].out;
+    y->shape.dims[y->shape.rank++] = config->filters;
     return CLQ_OK;
 }
 
@@ -90,7 +108,7 @@ static clq_status declare(clq_model *model, clq_layer *layer, const clq_model_te
     static const clq_initialiser orthogonal = {.kind = CLQ_INITIALISER_ORTHOGONAL, .gain = 1};
     const conv_lstm_config *config = config_of(layer);
     const size_t channels = clq_model_channels(clq_model_input_of(model, y, 0)), width = GATES * config->filters;
-    const size_t h = config->kernel[0], w = config->kernel[1];
+    const size_t h = config->kernel[0], w = config->kernel[1], state_channels = config->filters;
     clq_variable_kind kernel = clq_variable_kind_by(&clq_variable_kernel, &config->kernel_initialiser),
                       state = clq_variable_kind_by(&clq_variable_kernel, &orthogonal),
                       bias = clq_variable_kind_by(&clq_variable_bias, &config->bias_initialiser);
@@ -100,8 +118,11 @@ static clq_status declare(clq_model *model, clq_layer *layer, const clq_model_te
         bias.ones[0] = config->filters;
         bias.ones[1] = 2 * config->filters;
     }
-    CLQ_TRY(clq_model_declare_variable(model, layer, KERNEL, CLQ_SHAPE(h, w, channels, width), &kernel));
-    CLQ_TRY(clq_model_declare_variable(model, layer, RECURRENT, CLQ_SHAPE(h, w, config->filters, width), &state));
+    const clq_shape of_input = is_1d(layer) ? CLQ_SHAPE(w, channels, width) : CLQ_SHAPE(h, w, channels, width),
+                    of_state =
+                        is_1d(layer) ? CLQ_SHAPE(w, state_channels, width) : CLQ_SHAPE(h, w, state_channels, width);
+    CLQ_TRY(clq_model_declare_variable(model, layer, KERNEL, of_input, &kernel));
+    CLQ_TRY(clq_model_declare_variable(model, layer, RECURRENT, of_state, &state));
     return config->no_bias ? CLQ_OK : clq_model_declare_variable(model, layer, BIAS, CLQ_SHAPE(width), &bias);
 }
 
@@ -126,7 +147,7 @@ static steps steps_of(clq_expansion *e, const clq_parts *parts) {
     s.elements = of[0].out * of[1].out * config->filters;
     s.input = s.state = (clq_conv2d_problem){.in_h = of[0].in,
                                              .in_w = of[1].in,
-                                             .in_c = x->dims[3],
+                                             .in_c = x->dims[x->rank - 1],
                                              .out_h = of[0].out,
                                              .out_w = of[1].out,
                                              .out_c = GATES * config->filters,
@@ -197,11 +218,14 @@ static clq_id expand(clq_expansion *e, const clq_id *x) {
 
 static const char *const stores[] = {[KERNEL] = "cell/vars/0", [RECURRENT] = "cell/vars/1", [BIAS] = "cell/vars/2"};
 
-const clq_layer_kind clq_layer_conv_lstm2d = {.type = "ConvLSTM2D",
-                                              .stem = "conv_lstm2d",
-                                              .inputs = {1, 1},
-                                              CLQ_LAYER_CONFIG(conv_lstm_config, attributes),
-                                              .infer = infer,
-                                              .declare = declare,
-                                              .stores = stores,
-                                              .expand = expand};
+#define KIND(kind, class_name, name_stem, rows)                                                                        \
+    const clq_layer_kind kind = {.type = (class_name),                                                                 \
+                                 .stem = (name_stem),                                                                  \
+                                 .inputs = {1, 1},                                                                     \
+                                 CLQ_LAYER_CONFIG(conv_lstm_config, rows),                                             \
+                                 .infer = infer,                                                                       \
+                                 .declare = declare,                                                                   \
+                                 .stores = stores,                                                                     \
+                                 .expand = expand}
+KIND(clq_layer_conv_lstm1d, "ConvLSTM1D", "conv_lstm1d", attributes_1d);
+KIND(clq_layer_conv_lstm2d, "ConvLSTM2D", "conv_lstm2d", attributes);

@@ -180,6 +180,7 @@ static const clq_layer_kind *const kinds[] = {
     &clq_layer_resizing,
     &clq_layer_category_encoding,
     &clq_layer_conv3d_transpose,
+    &clq_layer_conv_lstm1d,
     &clq_layer_op_extract_patches,
     &clq_layer_op_var,
     &clq_layer_op_std,

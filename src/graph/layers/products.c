@@ -296,10 +296,48 @@ static const clq_attribute einsum_attributes[] = {
     {CLQ_LAYER_ATTRIBUTE("subscripts", CLQ_ATTRIBUTE_TEXT, einsum_config, equation), .needed = true},
 };
 
+/* Of one tensor alone, "bhwc->bwch": as a contraction with nothing. Labels that the result lacks are summed over. */
+static clq_status parse_alone(const clq_short_text *equation, const clq_shape *x, contraction *c) {
+    unsigned char labels[2][CLQ_SHAPE_MAX + 1] = {{0}};
+    const char *arrow = strstr(equation->text, "->"), *text = equation->text;
+    bool fits = arrow != NULL && !strchr(text, '.');
+    *c = (contraction){.rank = {x->rank}};
+    if (fits) fits = read_term(text, x->rank + 1, labels[0], &fits) == arrow && fits;
+    const unsigned rank = fits ? rank_of_term(arrow + 2, 0) : 0;
+    fits = fits && rank >= 1 && rank <= x->rank + 1;
+    if (fits) fits = *read_term(arrow + 2, rank, labels[1], &fits) == '\0' && fits;
+    if (!fits || labels[0][0] != labels[1][0])
+        return refuse_equation(equation, "it should be of one tensor, with a letter for each axis, the batch first");
+    c->rank[C] = rank - 1;
+    memcpy(c->labels[A], labels[0] + 1, CLQ_SHAPE_MAX);
+    memcpy(c->labels[C], labels[1] + 1, CLQ_SHAPE_MAX);
+    for (unsigned i = A; i <= C; i += C)
+        for (unsigned d = 0; d < c->rank[i]; d++)
+            if (place_of(c, (int)i, c->labels[i][d]) != (int)d || !has(c, A, c->labels[i][d]))
+                return refuse_equation(equation,
+                                       "each letter should be of one axis, and those of the result of its input");
+    for (unsigned d = 0; d < x->rank; d++) CLQ_TRY(note_size(c, c->labels[A][d], x->dims[d], x));
+    return CLQ_OK;
+}
+/* The axes of the result, then those that are summed over. */
+static clq_id rearrange(clq_expansion *e, const contraction *wanted, clq_id x) {
+    contraction c = *wanted;
+    const axes summed = select_axes(&c, A, true, false, false), kept = select_axes(&c, C, true, false, true);
+    const axes order = append(kept, summed);
+    clq_node node = clq_expand_node(e, &clq_op_reduce);
+    const clq_id turned = reorder(e, &c, A, &order, x);
+    node.attributes.repeat =
+        (clq_repeat_problem){.outer = size_of(&c, &kept), .repeats = size_of(&c, &summed), .inner = 1, .scale = 1};
+    if (summed.count == 0) node = clq_expand_node(e, &clq_op_reshape);
+    return turned ? clq_expand_unary(e, node, turned) : 0;
+}
+
 static clq_status find_einsum(const clq_model *model, const clq_layer *layer, const clq_model_tensor *y,
                               contraction *c) {
+    const einsum_config *config = layer->config;
+    if (y->input_count == 1) return parse_alone(&config->equation, &clq_model_input_of(model, y, 0)->shape, c);
     const clq_shape *x[2] = {&clq_model_input_of(model, y, 0)->shape, &clq_model_input_of(model, y, 1)->shape};
-    CLQ_TRY(parse_equation(&((const einsum_config *)layer->config)->equation, (unsigned[]){x[0]->rank, x[1]->rank}, c));
+    CLQ_TRY(parse_equation(&config->equation, (unsigned[]){x[0]->rank, x[1]->rank}, c));
     for (unsigned i = 0; i < 2; i++)
         for (unsigned d = 0; d < x[i]->rank; d++) CLQ_TRY(note_size(c, c->labels[i][d], x[i]->dims[d], x[i]));
     return CLQ_OK;
@@ -313,12 +351,12 @@ static clq_status infer_einsum(const clq_model *model, const clq_layer *layer, c
 static clq_id expand_einsum(clq_expansion *e, const clq_id *x) {
     contraction c;
     (void)find_einsum(e->model, e->layer, e->y, &c); /* as it was inferred */
-    return contract(e, &c, 1, x[0], x[1]);
+    return e->y->input_count == 1 ? rearrange(e, &c, x[0]) : contract(e, &c, 1, x[0], x[1]);
 }
 const clq_layer_kind clq_layer_op_einsum = {.type = "Einsum",
                                             .stem = "einsum",
                                             .module = NUMPY,
-                                            .inputs = {2, 2},
+                                            .inputs = {1, 2},
                                             CLQ_LAYER_CONFIG(einsum_config, einsum_attributes),
                                             .infer = infer_einsum,
                                             .expand = expand_einsum};
