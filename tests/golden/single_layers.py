@@ -352,6 +352,9 @@ GROUPS: list[tuple[str, tuple[int, ...], list[Callable[[keras.KerasTensor], kera
     ("of_other_axes", IMAGE, [
         kl.BatchNormalization(axis=1, name="rows"), kl.BatchNormalization(axis=-2, epsilon=1e-2, scale=False, name="columns"),
         lambda x: ops.einsum("bhwc->bwch", x), lambda x: ops.einsum("nhwc->nch", x), lambda x: ops.einsum("abcd->adcb", x)]),
+    ("counted_whole", ROW, [
+        lambda x: x + kl.Embedding(8, 4, name="places")(ops.cast(ops.cumsum(ops.ones_like(x[:, :, 0]), axis=1) - 1, "int32")),
+        lambda x: x * ops.cast(2 * ops.cast(x > 0.1, "int32") + 1, "float32"), lambda x: x[:, 0] / ops.cast(ops.sum(ops.cast(x[:, :, :1] > -5.0, "int64"), axis=1), "float32")]),
     ("rows_in_steps", IMAGE, [
         kl.ConvLSTM1D(3, 3, padding="same", return_sequences=True, name="sequence"), kl.ConvLSTM1D(2, 2, strides=2, activation="relu", name="last"),
         kl.ConvLSTM1D(2, 2, dilation_rate=2, use_bias=False, go_backwards=True, return_sequences=True, name="backwards")]),

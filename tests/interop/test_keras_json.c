@@ -421,6 +421,14 @@ static void layers_within_and_beside(void **state) {
          "{\"module\": \"keras.layers\", \"class_name\": \"ConvLSTM1D\", \"name\": \"y\", \"config\": {\"name\": "
          "\"y\", \"filters\": 2, \"kernel_size\": 2}, \"inbound_nodes\": [{\"args\": [" TENSOR("x", 0) "]}]}",
          "it takes (steps, places, channels)"},
+        {"[null, 4]",
+         "{\"module\": \"keras.src.ops.core\", \"class_name\": \"Cast\", \"name\": \"y\", \"config\": {\"name\": "
+         "\"y\", \"dtype\": \"int32\"}, \"inbound_nodes\": [{\"args\": [" TENSOR("x", 0) "]}]}",
+         "only whole ones are supported"},
+        {"[null, 4]",
+         "{\"module\": \"keras.src.ops.core\", \"class_name\": \"Cast\", \"name\": \"y\", \"config\": {\"name\": "
+         "\"y\", \"dtype\": \"uint8\"}, \"inbound_nodes\": [{\"args\": [" TENSOR("x", 0) "]}]}",
+         "dtype 'uint8' is not supported"},
     };
     for (size_t i = 0; i < CLQ_COUNT_OF(cases); i++) {
         clq_model *model;

@@ -183,22 +183,18 @@ CLQ_FUNCTION_KIND(clq_layer_op_reciprocal, "Reciprocal", "reciprocal", NUMPY, ex
 static clq_id expand_identity(clq_expansion *e, const clq_id *x) {
     return clq_expand_unary(e, clq_expand_node(e, &clq_op_reshape), x[0]);
 }
-static const clq_attribute cast_attributes[] = {{.key = "dtype", .type = CLQ_ATTRIBUTE_ONLY_FLOAT}};
 static const clq_attribute convert_attributes[] = {{.key = "dtype", .type = CLQ_ATTRIBUTE_ONLY_FLOAT},
                                                    {.key = "sparse", .type = CLQ_ATTRIBUTE_ONLY_FALSE},
                                                    {.key = "ragged", .type = CLQ_ATTRIBUTE_ONLY_FALSE}};
-#define CORE_KIND(name, class_name, name_stem, rows)                                                                   \
-    const clq_layer_kind clq_layer_op_##name = {.type = (class_name),                                                  \
-                                                .stem = (name_stem),                                                   \
-                                                .module = "keras.src.ops.core",                                        \
-                                                .inputs = {1, 1},                                                      \
-                                                CLQ_LAYER_ATTRIBUTES(rows),                                            \
-                                                .moves = true,                                                         \
-                                                .takes_scalars = true,                                                 \
-                                                .infer = clq_layer_keep_shape,                                         \
-                                                .expand = expand_identity}
-CORE_KIND(cast, "Cast", "cast", cast_attributes);
-CORE_KIND(convert, "ConvertToTensor", "convert_to_tensor", convert_attributes);
+const clq_layer_kind clq_layer_op_convert = {.type = "ConvertToTensor",
+                                             .stem = "convert_to_tensor",
+                                             .module = "keras.src.ops.core",
+                                             .inputs = {1, 1},
+                                             CLQ_LAYER_ATTRIBUTES(convert_attributes),
+                                             .moves = true,
+                                             .takes_scalars = true,
+                                             .infer = clq_layer_keep_shape,
+                                             .expand = expand_identity};
 
 typedef struct clip_config {
     double least, most;

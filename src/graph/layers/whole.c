@@ -1,0 +1,93 @@
+/* keras.ops.cast, also to whole numbers: of what is whole anyway. Others would have to be cut off. */
+#include "graph/layers/layer.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Kinds that give truths and counts, and those that keep numbers whole. */
+static const clq_layer_kind *const always[] = {
+    &clq_layer_op_equal, &clq_layer_op_not_equal,  &clq_layer_op_greater, &clq_layer_op_greater_equal,
+    &clq_layer_op_less,  &clq_layer_op_less_equal, &clq_layer_op_both,    &clq_layer_op_either,
+    &clq_layer_op_not,   &clq_layer_op_any,        &clq_layer_op_all,     &clq_layer_op_ones,
+    &clq_layer_op_zeros, &clq_layer_op_one_hot,    &clq_layer_op_sign,
+};
+static const clq_layer_kind *const keeping[] = {
+    &clq_layer_op_add,         &clq_layer_op_subtract,      &clq_layer_op_multiply,    &clq_layer_op_maximum,
+    &clq_layer_op_minimum,     &clq_layer_op_negative,      &clq_layer_op_absolute,    &clq_layer_op_square,
+    &clq_layer_op_sum,         &clq_layer_op_max,           &clq_layer_op_min,         &clq_layer_op_cumsum,
+    &clq_layer_op_reshape,     &clq_layer_op_squeeze,       &clq_layer_op_expand_dims, &clq_layer_op_transpose,
+    &clq_layer_op_concatenate, &clq_layer_op_stack,         &clq_layer_op_get_item,    &clq_layer_op_flip,
+    &clq_layer_op_repeat,      &clq_layer_op_tile,          &clq_layer_op_roll,        &clq_layer_op_cast,
+    &clq_layer_op_convert,     &clq_layer_op_stop_gradient,
+};
+
+static bool is_among(const clq_layer_kind *kind, const clq_layer_kind *const *kinds, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        if (kinds[i] == kind) return true;
+    return false;
+}
+
+/* Of kinds of two operands: the number, or the array, if there is one. */
+static bool has_whole_operand(const clq_layer *layer) {
+    if (layer->kind->attributes != clq_layer_operand_rows) return true;
+    const clq_operand *operand = layer->config;
+    for (size_t i = 0; i < operand->array.count; i++)
+        if (operand->array.values[i] != truncf(operand->array.values[i])) return false;
+    return operand->number == trunc(operand->number);
+}
+
+/* Whether all numbers of a tensor are known to be whole, as far as `depth` layers back tell. */
+static bool is_whole(const clq_model *model, const clq_model_tensor *x, unsigned depth) {
+    const clq_layer *layer = &model->layers[x->layer - 1];
+    if (is_among(layer->kind, always, CLQ_COUNT_OF(always))) return true;
+    if (depth == 0 || !is_among(layer->kind, keeping, CLQ_COUNT_OF(keeping)) || !has_whole_operand(layer)) return false;
+    for (size_t i = 0; i < x->input_count; i++)
+        if (!is_whole(model, clq_model_input_of(model, x, i), depth - 1)) return false;
+    return true;
+}
+
+typedef struct cast_config {
+    clq_short_text type;
+} cast_config;
+static const clq_attribute attributes[] = {
+    {CLQ_LAYER_ATTRIBUTE("dtype", CLQ_ATTRIBUTE_TEXT, cast_config, type)},
+};
+
+static bool is_one_of(const char *type, const char *const *types) {
+    while (*types && strcmp(type, *types) != 0) types++;
+    return *types != NULL;
+}
+
+static clq_status infer(const clq_model *model, const clq_layer *layer, clq_model_tensor *y) {
+    enum { DEPTH = 16 };
+    static const char *const floats[] = {"", "float32", "float16", "bfloat16", "float64", NULL}, *const wholes[] = {
+                                                                                                     "int32", "int64",
+                                                                                                     NULL};
+    const char *type = ((const cast_config *)layer->config)->type.text;
+    CLQ_TRY(clq_layer_keep_shape(model, layer, y));
+    if (is_one_of(type, floats)) return CLQ_OK;
+    if (!is_one_of(type, wholes))
+        return clq_fail(CLQ_UNSUPPORTED,
+                        "dtype '%.40s' is not supported; there are types of floating point, int32 and "
+                        "int64",
+                        type);
+    if (is_whole(model, clq_model_input_of(model, y, 0), DEPTH)) return CLQ_OK;
+    return clq_fail(CLQ_UNSUPPORTED,
+                    "dtype: numbers that may have fractions are cast to '%s': only whole ones are supported, as counts",
+                    type);
+}
+
+/* Whatever type the numbers have in Keras, they are floats here. */
+static clq_id expand(clq_expansion *e, const clq_id *x) {
+    return clq_expand_unary(e, clq_expand_node(e, &clq_op_reshape), x[0]);
+}
+
+const clq_layer_kind clq_layer_op_cast = {.type = "Cast",
+                                          .stem = "cast",
+                                          .module = "keras.src.ops.core",
+                                          .inputs = {1, 1},
+                                          CLQ_LAYER_CONFIG(cast_config, attributes),
+                                          .moves = true,
+                                          .takes_scalars = true,
+                                          .infer = infer,
+                                          .expand = expand};
