@@ -258,39 +258,6 @@ static json_t *write_seed(const clq_keras_writing *w, const void *member) {
     return seed ? json_integer((json_int_t)seed) : json_null();
 }
 
-/* keras_hub has a function of its own for an activation that Keras has no name for. */
-static const char approximate_gelu[] = "keras_hub>gelu_approximate";
-
-static void read_activation(const clq_keras_reading *r, void *member) {
-    const clq_activation otherwise = (clq_activation)r->row->fallback;
-    json_t *function = json_object_get(r->a->object, r->row->key);
-    if (json_is_object(function) && strcmp(clq_keras_class(function), "function") == 0 &&
-        json_is_string(json_object_get(function, "config")) &&
-        strcmp(json_string_value(json_object_get(function, "config")), approximate_gelu) == 0) {
-        (void)clq_keras_attribute(r->a, r->row->key);
-        *(clq_activation *)member = CLQ_GELU_APPROXIMATE;
-        return;
-    }
-    const char *name = clq_keras_text(r->a, r->row->key, clq_activation_row_of(otherwise)->name);
-    clq_activation *out = member;
-    *out = CLQ_LINEAR;
-    if (clq_activation_named(name, out)) return;
-    clq_text known = {0};
-    for (unsigned i = 0; clq_activation_row_of((clq_activation)i); i++)
-        clq_text_add(&known, "%s%s", i ? ", " : "", clq_activation_row_of((clq_activation)i)->name);
-    clq_keras_refuse(r->a, CLQ_UNSUPPORTED, r->row->key, "'%.60s' is not supported; expected %s", name,
-                     known.data ? known.data : "others");
-    clq_free(known.data);
-}
-
-static json_t *write_activation(const clq_keras_writing *w, const void *member) {
-    const clq_activation activation = *(const clq_activation *)member;
-    (void)w;
-    if (activation != CLQ_GELU_APPROXIMATE) return json_string(clq_activation_row_of(activation)->name);
-    return json_pack("{s:s, s:s, s:s, s:s}", "module", "builtins", "class_name", "function", "config", approximate_gelu,
-                     "registered_name", "function");
-}
-
 static const char *const paddings[] = {[CLQ_VALID] = "valid", [CLQ_SAME] = "same", [CLQ_CAUSAL] = "causal"};
 
 static void read_padding(const clq_keras_reading *r, void *member) {
@@ -504,7 +471,7 @@ const clq_keras_type clq_keras_types[CLQ_ATTRIBUTE_TYPES] = {
     [CLQ_ATTRIBUTE_NUMBER] = {read_number, write_number},
     [CLQ_ATTRIBUTE_NUMBERS] = {read_numbers, write_numbers},
     [CLQ_ATTRIBUTE_SEED] = {read_seed, write_seed},
-    [CLQ_ATTRIBUTE_ACTIVATION] = {read_activation, write_activation},
+    [CLQ_ATTRIBUTE_ACTIVATION] = {clq_keras_read_activation, clq_keras_write_activation},
     [CLQ_ATTRIBUTE_PADDING] = {read_padding, write_padding},
     [CLQ_ATTRIBUTE_AXIS] = {read_axis, write_axis},
     [CLQ_ATTRIBUTE_NEW_AXIS] = {read_new_axis, write_axis},

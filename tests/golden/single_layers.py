@@ -355,6 +355,9 @@ GROUPS: list[tuple[str, tuple[int, ...], list[Callable[[keras.KerasTensor], kera
     ("counted_whole", ROW, [
         lambda x: x + kl.Embedding(8, 4, name="places")(ops.cast(ops.cumsum(ops.ones_like(x[:, :, 0]), axis=1) - 1, "int32")),
         lambda x: x * ops.cast(2 * ops.cast(x > 0.1, "int32") + 1, "float32"), lambda x: x[:, 0] / ops.cast(ops.sum(ops.cast(x[:, :, :1] > -5.0, "int64"), axis=1), "float32")]),
+    ("activations_as_layers", VECTOR, [
+        kl.Dense(3, activation=kl.LeakyReLU(0.2), name="leaky"), kl.Dense(3, activation=kl.ReLU(), name="relu"), kl.Dense(3, activation=kl.ReLU(max_value=6), name="relu6"),
+        kl.Dense(3, activation=kl.ELU(), name="elu"), kl.Dense(3, activation=kl.Softmax(), name="softmax"), kl.Dense(3, activation=kl.Activation("tanh"), name="tanh")]),
     ("rows_in_steps", IMAGE, [
         kl.ConvLSTM1D(3, 3, padding="same", return_sequences=True, name="sequence"), kl.ConvLSTM1D(2, 2, strides=2, activation="relu", name="last"),
         kl.ConvLSTM1D(2, 2, dilation_rate=2, use_bias=False, go_backwards=True, return_sequences=True, name="backwards")]),

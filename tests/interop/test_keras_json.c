@@ -69,6 +69,7 @@ static bool is_read_now(const char *name) {
                                        "layer_normalization",
                                        "batch_normalization_frozen",
                                        "batch_normalization_axis_1_of_images",
+                                       "activation_is_a_layer",
                                        "minimum",
                                        "dense_frozen",
                                        "lstm",
@@ -421,6 +422,31 @@ static void layers_within_and_beside(void **state) {
          "{\"module\": \"keras.layers\", \"class_name\": \"ConvLSTM1D\", \"name\": \"y\", \"config\": {\"name\": "
          "\"y\", \"filters\": 2, \"kernel_size\": 2}, \"inbound_nodes\": [{\"args\": [" TENSOR("x", 0) "]}]}",
          "it takes (steps, places, channels)"},
+        {"[null, 4]",
+         "{\"class_name\": \"Dense\", \"name\": \"y\", \"config\": {\"name\": \"y\", \"units\": 2, \"activation\": "
+         "{\"class_name\": \"LeakyReLU\", \"config\": {\"name\": \"l\", \"negative_slope\": 0.3}}}, \"inbound_nodes\": "
+         "[{\"args\": [" TENSOR("x", 0) "]}]}",
+         "this LeakyReLU as an object is not supported"},
+        {"[null, 4]",
+         "{\"class_name\": \"Dense\", \"name\": \"y\", \"config\": {\"name\": \"y\", \"units\": 2, \"activation\": "
+         "{\"class_name\": \"ReLU\", \"config\": {\"name\": \"l\", \"max_value\": 0}}}, \"inbound_nodes\": "
+         "[{\"args\": [" TENSOR("x", 0) "]}]}",
+         "this ReLU as an object is not supported"},
+        {"[null, 4]",
+         "{\"class_name\": \"Dense\", \"name\": \"y\", \"config\": {\"name\": \"y\", \"units\": 2, \"activation\": "
+         "{\"class_name\": \"ReLU\", \"config\": {\"name\": \"l\", \"negative_slope\": 0.1}}}, \"inbound_nodes\": "
+         "[{\"args\": [" TENSOR("x", 0) "]}]}",
+         "this ReLU as an object is not supported"},
+        {"[null, 4]",
+         "{\"class_name\": \"Dense\", \"name\": \"y\", \"config\": {\"name\": \"y\", \"units\": 2, \"activation\": "
+         "{\"module\": \"my.package\", \"class_name\": \"ReLU\", \"config\": {\"name\": \"l\"}}}, \"inbound_nodes\": "
+         "[{\"args\": [" TENSOR("x", 0) "]}]}",
+         "this ReLU as an object is not supported"},
+        {"[null, 4]",
+         "{\"class_name\": \"Dense\", \"name\": \"y\", \"config\": {\"name\": \"y\", \"units\": 2, \"activation\": "
+         "{\"class_name\": \"LeakyReLU\", \"config\": {\"alpha\": 0.20000000298023224}}}, \"inbound_nodes\": "
+         "[{\"args\": [" TENSOR("x", 0) "]}]}",
+         NULL},
         {"[null, 4]",
          "{\"module\": \"keras.src.ops.core\", \"class_name\": \"Cast\", \"name\": \"y\", \"config\": {\"name\": "
          "\"y\", \"dtype\": \"int32\"}, \"inbound_nodes\": [{\"args\": [" TENSOR("x", 0) "]}]}",
