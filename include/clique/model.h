@@ -415,7 +415,8 @@ CLQ_API clq_tensor clq_freeze(clq_model *model, clq_tensor x);
 
 /* Gives x the mask of another tensor, whose steps x has: layers that are added behind x from now on leave out the same
  * steps. For what a mask does not go through, as in Keras, such as the sum with a position embedding. If `of` has no
- * mask, x has none from now on. Returns x. Errors: ARGUMENT (a tensor is none of the model, x has other steps). */
+ * mask, x has none from now on. As the query of clq_attention x is then nothing that Keras's files can have: give the
+ * mask to the value alone. Returns x. Errors: ARGUMENT (a tensor is none of the model, x has other steps). */
 CLQ_API clq_tensor clq_keep_mask(clq_model *model, clq_tensor x, clq_tensor of);
 
 /* Adds l1 * sum |w| + l2 * sum w^2 to the loss, w being the variable of the layer that gave x: "kernel", "embeddings",

@@ -186,6 +186,9 @@ typedef struct clq_layer_kind {
     uint32_t (*expand)(clq_expansion *e, const uint32_t *x);
 } clq_layer_kind;
 
+/* As clq_layer_kind.mask: y's is that of the layer's first input. (model.c) */
+clq_tensor clq_layer_keep_mask(clq_model *model, uint32_t layer, clq_tensor y);
+
 /* All kinds that files may have, one by one from 0 on; NULL: there are no more. */
 const clq_layer_kind *clq_layer_kind_at(size_t index);
 /* The kind of a class and module, as of clq_layer_kind.module; NULL: there is none. module NULL: that of Keras's

@@ -83,7 +83,7 @@ bool clq_keras_takes_keyword(json_t *layer, const char *key) {
              kind->attributes[i].type == CLQ_ATTRIBUTE_KEYWORD_NUMBER ||
              kind->attributes[i].type == CLQ_ATTRIBUTE_TENSOR) &&
             strcmp(kind->attributes[i].key, key) == 0)
-            return true;
+            return !kind->attributes[i].unnamed;
     return false;
 }
 

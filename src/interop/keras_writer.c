@@ -50,8 +50,10 @@ static bool is_function(const clq_layer_kind *kind) {
 /* The mask that Keras gives the tensor, if it gives the inputs those that are known. */
 static uint32_t find_mask(const writing *w, uint32_t id) {
     const clq_model_tensor *y = tensor_of(w, id);
-    if (!layer_of(w, id)->kind->mask) return 0;
-    for (uint32_t i = 0; i < y->input_count; i++)
+    const clq_layer_kind *kind = layer_of(w, id)->kind;
+    if (!kind->mask) return 0;
+    const uint32_t count = kind->mask == clq_layer_keep_mask ? 1 : y->input_count;
+    for (uint32_t i = 0; i < count; i++)
         if (w->mask[input_of(w, id, i) - 1] != tensor_of(w, input_of(w, id, i))->mask) return OTHER_MASK;
     return y->made_mask;
 }
@@ -79,9 +81,11 @@ static void note_masks(writing *w, uint32_t id) {
 
 /* Whether input `i` of the layer's calls is a mask that Keras gives it itself. */
 static bool is_left_out(const writing *w, const clq_layer *layer, size_t i) {
-    for (size_t k = 0; k < layer->kind->attribute_count; k++)
-        if (layer->kind->attributes[k].implicit && place_of(layer, &layer->kind->attributes[k]) == i + 1)
-            return !w->names_masks[layer - w->model->layers];
+    for (size_t k = 0; k < layer->kind->attribute_count; k++) {
+        const clq_attribute *row = &layer->kind->attributes[k];
+        if (row->implicit && place_of(layer, row) == i + 1)
+            return row->unnamed || !w->names_masks[layer - w->model->layers];
+    }
     return false;
 }
 

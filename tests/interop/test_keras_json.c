@@ -135,6 +135,11 @@ static void calls_of_layers(void **state) {
         {"[null, 1, 3]", item, {"-9223372036854775808", ""}, "args"},
         {"[null, 3, 4]", attention, {"\"use_causal_mask\": true", "\"use_causal_mask\": true"}, NULL},
         {"[null, 3, 4]", attention, {"\"use_causal_mask\": false", ""}, NULL},
+        {"[null, 3, 4]", attention, {"\"query_mask\": null", ""}, NULL},
+        {"[null, 3, 4]", /* Keras does not use it */
+         attention,
+         {"\"query_mask\": " TENSOR("x", 0), ""},
+         "kwargs.query_mask is not supported"},
         {"[null, 3, 4]", attention, {"\"use_causal_mask\": true", ""}, "other keywords than the first"},
         {"[null, 3, 4]", attention, {"", "\"use_causal_mask\": true"}, "other keywords than the first"},
         {"[null, 2, 3, 4]",

@@ -377,6 +377,43 @@ static clq_model *small(const char *penalty) {
     return model;
 }
 
+/* Tokens with a mask, and a sum with their places, which has none. */
+static clq_tensor embed(clq_model *m, clq_tensor *tokens) {
+    *tokens =
+        clq_embedding(m, clq_input(m, CLQ_SHAPE(5)), &(clq_embedding_config){.rows = 9, .width = 4, .mask_zero = true});
+    return clq_add(m, CLQ_TENSORS(*tokens, clq_position_embedding(m, *tokens, 5, NULL, NULL)), NULL);
+}
+
+/* Of what is looked at, a call of Keras's MultiHeadAttention may name the mask; of the queries Keras takes their own.
+ */
+static void masks_of_attention(void **state) {
+    const clq_attention_config config = {.heads = 2, .key = 2};
+    clq_model *m;
+    clq_tensor tokens;
+    void *text;
+    size_t bytes;
+    (void)state;
+    assert_ok(clq_model_create("seen", &m));
+    clq_tensor x = embed(m, &tokens);
+    for (unsigned i = 0; i < 2; i++) {
+        const clq_tensor seen = clq_keep_mask(m, clq_activate(m, x, CLQ_LINEAR, NULL), tokens);
+        x = clq_add(m, CLQ_TENSORS(x, clq_attention(m, CLQ_TENSORS(x, seen), &config)), NULL);
+    }
+    assert_ok(clq_model_finish(m, x));
+    assert_ok(write_again(m));
+    assert_ok(clq_file_read(files_path("written.json"), 1 << 26, &text, &bytes));
+    const char *first = strstr(text, "\"value_mask\"");
+    assert_true(first && strstr(first + 1, "\"value_mask\"") && !strstr(text, "\"query_mask\""));
+    clq_free(text);
+    clq_model_destroy(m);
+    assert_ok(clq_model_create("looking", &m));
+    x = clq_keep_mask(m, embed(m, &tokens), tokens);
+    assert_ok(clq_model_finish(m, clq_flatten(m, clq_attention(m, &x, 1, &config), NULL)));
+    assert_int_equal(write_again(m), CLQ_UNSUPPORTED);
+    expect_text(clq_error_detail(), "'multi_head_attention': Keras would give its call another mask");
+    clq_model_destroy(m);
+}
+
 static void refused(void **state) {
     clq_model *model;
     (void)state;
@@ -416,8 +453,12 @@ static void out_of_memory(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(keras_files), cmocka_unit_test(images),
-                                       cmocka_unit_test(volumes),     cmocka_unit_test(sequences),
-                                       cmocka_unit_test(refused),     cmocka_unit_test(out_of_memory)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(keras_files),
+                                       cmocka_unit_test(images),
+                                       cmocka_unit_test(volumes),
+                                       cmocka_unit_test(sequences),
+                                       cmocka_unit_test(masks_of_attention),
+                                       cmocka_unit_test(refused),
+                                       cmocka_unit_test(out_of_memory)};
     return cmocka_run_group_tests_name("interop/keras_writer", tests, files_begin, files_end);
 }

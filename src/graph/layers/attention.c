@@ -23,7 +23,9 @@ static const clq_attribute attributes[] = {
     {CLQ_LAYER_ATTRIBUTE("use_causal_mask", CLQ_ATTRIBUTE_KEYWORD_FLAG, attention_config, all.causal)},
     {CLQ_LAYER_ATTRIBUTE("kernel_initializer", CLQ_ATTRIBUTE_INITIALISER, attention_config, all.kernel_initialiser)},
     {CLQ_LAYER_ATTRIBUTE("bias_initializer", CLQ_ATTRIBUTE_INITIALISER, attention_config, all.bias_initialiser)},
-    {CLQ_LAYER_ATTRIBUTE("query_mask", CLQ_ATTRIBUTE_TENSOR, attention_config, query_mask), .implicit = 1},
+    /* Keras takes the query's own mask, whatever the call is given. */
+    {CLQ_LAYER_ATTRIBUTE("query_mask", CLQ_ATTRIBUTE_TENSOR, attention_config, query_mask), .implicit = 1,
+     .unnamed = true},
     {CLQ_LAYER_ATTRIBUTE("value_mask", CLQ_ATTRIBUTE_TENSOR, attention_config, value_mask), .implicit = 2},
     {CLQ_LAYER_ATTRIBUTE("key_mask", CLQ_ATTRIBUTE_TENSOR, attention_config, key_mask), .implicit = 3},
     {CLQ_LAYER_ATTRIBUTE("attention_mask", CLQ_ATTRIBUTE_TENSOR, attention_config, mask)},

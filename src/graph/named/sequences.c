@@ -7,14 +7,18 @@
 typedef struct blocks {
     size_t layers, width, heads;
     bool causal;
-    bool norm_behind; /* each half is normalised with what it is added to; else its input is */
+    bool norm_behind;  /* each half is normalised with what it is added to; else its input is */
+    clq_tensor tokens; /* whose mask says where nobody looks; of id 0: all may be looked at */
     clq_initialiser initialiser, output_initialiser; /* of kernels; of those whose result is added */
 } blocks;
 
 static clq_tensor attend(clq_model *m, clq_tensor x, const blocks *b) {
     const clq_attention_config config = {
         .heads = b->heads, .key = b->width / b->heads, .causal = b->causal, .kernel_initialiser = b->initialiser};
-    return clq_attention(m, &x, 1, &config);
+    if (!b->tokens.id) return clq_attention(m, &x, 1, &config);
+    /* A tensor of its own, as Keras has it: what is looked at has the mask, and those that look have none. */
+    const clq_tensor seen = clq_keep_mask(m, clq_activate(m, x, CLQ_LINEAR, NULL), b->tokens);
+    return clq_attention(m, CLQ_TENSORS(x, seen), &config);
 }
 
 static clq_tensor feed_forward(clq_model *m, clq_tensor x, const blocks *b) {
@@ -85,18 +89,19 @@ const clq_named_model clq_named_gpt = {.name = "gpt",
 static clq_tensor build_bert(clq_model *m, clq_tensor x, const clq_named_settings *s) {
     clq_initialiser init = normal(0.02);
     init.kind = CLQ_INITIALISER_TRUNCATED_NORMAL;
-    const blocks b = {.layers = s->options[LAYERS],
-                      .width = s->options[WIDTH],
-                      .heads = s->options[HEADS],
-                      .norm_behind = true,
-                      .initialiser = init,
-                      .output_initialiser = init};
+    blocks b = {.layers = s->options[LAYERS],
+                .width = s->options[WIDTH],
+                .heads = s->options[HEADS],
+                .norm_behind = true,
+                .initialiser = init,
+                .output_initialiser = init};
     const clq_tensor tokens =
         clq_embedding(m, x,
                       &(clq_embedding_config){
                           .rows = s->options[VOCABULARY], .width = b.width, .mask_zero = true, .initialiser = init});
     const clq_tensor places = clq_position_embedding(m, tokens, s->options[CONTEXT], &init, NULL);
-    x = clq_keep_mask(m, clq_add(m, CLQ_TENSORS(tokens, places), NULL), tokens);
+    x = clq_add(m, CLQ_TENSORS(tokens, places), NULL);
+    b.tokens = tokens;
     x = add_blocks(m, clq_layer_norm(m, x, &(clq_row_norm_config){.epsilon = 1e-5}), &b);
     const size_t behind[1][2] = {{0, s->options[CONTEXT] - 1}};
     x = clq_flatten(m, s->options[CONTEXT] > 1 ? clq_cropping(m, x, behind, NULL) : x, NULL);
