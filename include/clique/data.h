@@ -61,8 +61,8 @@ typedef struct clq_dataset_info {
  * y_train.npy, y_train_1.npy is the labels for the model's second output, and so on.
  * f64 becomes f32.
  * Errors name the file: NOT_FOUND, READ, FORMAT (also an integer label that does not fit an int32_t, or a sample or a
- * label that is not finite), MISMATCH (counts differ), UNSUPPORTED (a dtype), ARGUMENT (part, or what follows
- * "synthetic:"), MEMORY. */
+ * label that is not finite), MISMATCH (counts differ), UNSUPPORTED (a dtype), ARGUMENT (part, what follows
+ * "synthetic:", or no FILE), MEMORY. */
 CLQ_API clq_status clq_dataset_open(const char *name_or_folder, const char *part, clq_dataset **out);
 CLQ_API clq_status clq_dataset_idx(const char *folder, const char *part, clq_dataset **out);
 CLQ_API clq_status clq_dataset_npy(const char *folder, const char *part, clq_dataset **out);

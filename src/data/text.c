@@ -74,6 +74,7 @@ clq_status clq_source_of_text(const char *path, const char *part, clq_dataset **
     void *text;
     size_t bytes;
     CLQ_TRY(clq_part_parse(part, &test));
+    if (!*path) return clq_fail(CLQ_ARGUMENT, "data '%s': the file of the text is missing: %sFILE", prefix, prefix);
     CLQ_TRY(clq_gz_read(path, INT32_MAX, &text, &bytes));
     const size_t held = bytes / HELD_BACK, first = test ? bytes - held : 0;
     char *name = clq_strprintf("%s (%s)", path, part);

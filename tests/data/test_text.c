@@ -173,6 +173,7 @@ static void bad_texts(void **state) {
     clq_dataset *data = NULL;
     snprintf(name, sizeof name, "text:%s", in_folder(&f, "book.txt"));
     expect_failure(clq_dataset_open(name, "train", &data), CLQ_NOT_FOUND, "book.txt", "No such file");
+    expect_failure(clq_dataset_open("text:", "train", &data), CLQ_ARGUMENT, "'text:'", "text:FILE");
     put_text(&f, "book.txt", 39);
     expect_failure(clq_dataset_open(name, "train", &data), CLQ_FORMAT, "book.txt", "39 bytes: at least 40 are needed");
     expect_failure(clq_dataset_open(name, "both", &data), CLQ_ARGUMENT, "'both'", "train or test");
