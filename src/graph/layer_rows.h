@@ -31,14 +31,15 @@ typedef enum clq_attribute_type {
     CLQ_ATTRIBUTE_INITIALISER, /* clq_initialiser */
     CLQ_ATTRIBUTE_RANGE,       /* clq_draw_range; in files one number f is from -f, but at least `least`, to f */
     CLQ_ATTRIBUTE_TEXT,        /* clq_short_text */
-    CLQ_ATTRIBUTE_COPY,        /* const char *: a text of any length, or NULL, of which the layer has a copy; not of files */
-    CLQ_ATTRIBUTE_CHOICE,      /* int: the place of the file's word among `words` */
-    CLQ_ATTRIBUTE_PADS,        /* clq_pads; in files with the batch in front */
-    CLQ_ATTRIBUTE_SECTIONS,    /* clq_sections */
-    CLQ_ATTRIBUTE_AXIS_PAIR,   /* int[2]: as AXIS, of the first input and of the second; in files one may stand for both
-                                */
+    CLQ_ATTRIBUTE_COPY,   /* const char *: a text of any length, or NULL, of which the layer has a copy; not of files */
+    CLQ_ATTRIBUTE_CHOICE, /* int: the place of the file's word among `words` */
+    CLQ_ATTRIBUTE_PADS,   /* clq_pads; in files with the batch in front */
+    CLQ_ATTRIBUTE_SECTIONS,  /* clq_sections */
+    CLQ_ATTRIBUTE_AXIS_PAIR, /* int[2]: as AXIS, of the first input and of the second; in files one may stand for both
+                              */
     /* Of what a call is given beside tensors; in files behind the first of them. */
     CLQ_ATTRIBUTE_OPERAND,        /* clq_operand: numbers in place of one of two tensors */
+    CLQ_ATTRIBUTE_ARGUMENT,       /* clq_operand: numbers in place of argument number `count` of several */
     CLQ_ATTRIBUTE_TENSOR,         /* size_t: which input is the keyword's tensor, from 1 on; 0: none was given */
     CLQ_ATTRIBUTE_KEYWORD_FLAG,   /* bool, by keyword */
     CLQ_ATTRIBUTE_KEYWORD_NUMBER, /* double, by keyword */
@@ -60,9 +61,9 @@ typedef struct clq_numbers {
     const float *values;
 } clq_numbers;
 
-/* A number, or an array, as an operand of two. */
+/* A number, or an array, as an operand of several. */
 typedef struct clq_operand {
-    unsigned place; /* 1 or 2; 0: there is none, and both operands are tensors */
+    unsigned place; /* from 1 on; 0: there is none, and a tensor stands there */
     double number;
     clq_numbers array; /* if it has any, they are the operand in place of `number` */
     clq_shape shape;   /* of the array, without axes of one place in front */
@@ -120,7 +121,7 @@ typedef struct clq_attribute {
     double least, most; /* of a NUMBER: the range; of a RANGE: what it has a part of; both 0: any finite one; */
     bool below;         /* it ends below `most` */
     bool causal;        /* of a PADDING: CLQ_CAUSAL, too */
-    unsigned count;     /* of SIZES and SIDES; 0: one */
+    unsigned count;     /* of SIZES and SIDES; 0: one. Of an ARGUMENT: its place, from 1 on */
     const char *word;
     const char *const *words; /* of a CHOICE, in order; NULL behind the last */
     unsigned implicit; /* of a TENSOR: the mask of so many-th input, from 1 on, unless the call has one; 0: none */
@@ -145,15 +146,15 @@ typedef struct clq_layer_kind {
     size_t attribute_count;
     const char *module;             /* where its class is, if that is not Keras's layers */
     const char *const *input_names; /* (inputs[1]) by which calls may pass tensors; NULL: by none */
-    bool moves;        /* its output has its input's values, in other places, and zeros */
-    bool draws;        /* random numbers in training: each use takes a stream of its own (clq_expansion) */
-    bool takes_scalars; /* its inputs may be without axes: one value for each sample */
-    bool is_table;      /* its variable has a row for each number or place: a token reads one of them */
+    bool moves;                     /* its output has its input's values, in other places, and zeros */
+    bool draws;                     /* random numbers in training: each use takes a stream of its own (clq_expansion) */
+    bool takes_scalars;             /* its inputs may be without axes: one value for each sample */
+    bool is_table;                  /* its variable has a row for each number or place: a token reads one of them */
     /* Whether it is for samples of bytes as they are, 0 to 255, which are divided by 255 otherwise. NULL: no. */
     bool (*takes_bytes)(const clq_layer *layer);
     /* Ends what a config has beside its attributes. NULL: that is nothing. */
     void (*release)(void *config);
-    bool takes_list;    /* its inputs are one argument of a call in files: a list */
+    bool takes_list; /* its inputs are one argument of a call in files: a list */
     /* Of layers that give several tensors: how many. NULL: one. Each is a layer of its own, whose config has the
      * tensor's number in a member, a size_t (CLQ_OUTPUT_MEMBER; 0: none); or else the layer gives the values of all in
      * one tensor, and `output` finds where number `index` is in that. */

@@ -28,6 +28,7 @@ typedef struct clq_keras_attributes {
     json_t *object;     /* borrowed */
     json_t *left;       /* what nobody has taken yet */
     json_t *arguments;  /* of the call, if some are no tensors and nobody has taken them yet; borrowed */
+    json_t *first;      /* of the call's arguments; NULL: it is not known; borrowed */
     json_t *keywords;   /* of the call; borrowed */
     size_t next_tensor; /* number of the next input that a keyword gives, from 1 on */
     bool is_part;       /* as of clq_keras_call */
@@ -83,6 +84,7 @@ typedef struct clq_keras_call {
     const clq_tensor *inputs; /* (count) */
     size_t count, positional; /* the first so many are no keywords' */
     json_t *arguments;        /* "args" of the call, if some of these are no tensors; else NULL */
+    json_t *first;            /* of "args"; NULL: it is not known */
     json_t *keywords;         /* "kwargs" of the call; NULL: none */
     const char *scope;        /* the model within the model that the layer is of; NULL: it is of the whole */
     bool frozen;              /* a model that it is within is not trained */
@@ -121,6 +123,8 @@ size_t clq_keras_block_places(json_t *layer);
 /* Whether calls of a block take the keyword, which is true or false; and whether two calls have the same of these. */
 bool clq_keras_block_takes_flag(json_t *layer, const char *key);
 bool clq_keras_block_same_flags(json_t *layer, json_t *a, json_t *b);
+/* Whether calls of a block take arguments that are no tensors. */
+bool clq_keras_block_takes_arguments(json_t *layer);
 /* Whether all its layers are parts, which no file has; a wrapper of Keras has layers of the file. */
 bool clq_keras_block_has_parts(json_t *layer);
 const char *clq_keras_block_class(size_t i); /* of all blocks; NULL: there are no more */
@@ -130,6 +134,7 @@ typedef struct clq_keras_block_use {
     const clq_tensor *inputs; /* those that are given, in the order of their names */
     unsigned given;           /* bit i: the one of name i */
     json_t *keywords;         /* of the call; NULL: none */
+    json_t *arguments;        /* "args" of the call, if some of these are no tensors; else NULL */
 } clq_keras_block_use;
 /* The config of a Functional model that does the same: its inputs are those that are given, and "mask_of" is the tensor
  * whose mask its output has, if it has one. The caller's. path: the block, for messages. */

@@ -54,6 +54,18 @@ void clq_keras_read_operand(const clq_keras_reading *r, void *member) {
         clq_keras_refuse(r->a, CLQ_UNSUPPORTED, "args", "should be two tensors, or a tensor and numbers");
 }
 
+/* Number `count` of the arguments, of which at least one is a tensor. */
+void clq_keras_read_argument(const clq_keras_reading *r, void *member) {
+    clq_operand *out = member;
+    json_t *all = r->a->arguments, *argument = json_array_get(all, r->row->count - 1);
+    if (!all) return;
+    if (r->row->count == json_array_size(all)) r->a->arguments = NULL;
+    if (clq_keras_is_tensor(argument)) return;
+    out->place = r->row->count;
+    if (!argument || !read_numbers_of(argument, out))
+        clq_keras_refuse(r->a, CLQ_UNSUPPORTED, r->row->key, "should be a tensor or numbers");
+}
+
 /* Numbers as lists within lists; they are taken from `values` on. */
 static json_t *write_array(const clq_shape *shape, unsigned axis, const float **values) {
     json_t *list = json_array();

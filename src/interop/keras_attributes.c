@@ -204,19 +204,20 @@ static json_t *write_number(const clq_keras_writing *w, const void *member) {
 }
 
 size_t clq_keras_count_numbers(const json_t *value) {
-    size_t count = json_is_number(value), i;
+    size_t count = json_is_number(value) || json_is_boolean(value), i;
     const json_t *item;
     json_array_foreach(value, i, item) count += clq_keras_count_numbers(item);
     return count;
 }
 
-/* Whether all are numbers; those from *at on. */
+/* Whether all are numbers, or truths, which are 1 and 0; those from *at on. */
 bool clq_keras_take_numbers(const json_t *value, float *to, size_t *at) {
     size_t i;
     const json_t *item;
-    if (json_is_number(value)) to[(*at)++] = (float)json_number_value(value);
+    const bool number = json_is_number(value), truth = json_is_boolean(value);
+    if (number || truth) to[(*at)++] = truth ? (float)json_is_true(value) : (float)json_number_value(value);
     json_array_foreach(value, i, item) if (!clq_keras_take_numbers(item, to, at)) return false;
-    return json_is_number(value) || json_is_array(value);
+    return number || truth || json_is_array(value);
 }
 
 /* A number or lists of them, also as Keras writes arrays: {"class_name": "__numpy__", "config": {"value": …}}. */
@@ -429,6 +430,18 @@ static void check_null(const clq_keras_reading *r, void *member) {
 }
 
 /* Whole numbers would be rounded. */
+/* Whole numbers stay what they are as other whole numbers, and truths as truths, or as 1 and 0: here all are floats. */
+static bool stays(const json_t *tensor, const char *type) {
+    static const char *const whole[] = {"int8", "int16", "int32", "int64", "uint8", "uint16", "uint32"};
+    const char *from = json_string_value(json_object_get(json_object_get(tensor, "config"), "dtype"));
+    bool is_whole = false;
+    if (!from) return false;
+    for (size_t i = 0; i < CLQ_COUNT_OF(whole); i++) is_whole = is_whole || strcmp(whole[i], from) == 0;
+    const bool is_truth = strcmp(from, "bool") == 0;
+    if (strcmp(type, "bool") == 0) return is_truth;
+    return (strcmp(type, "int32") == 0 || strcmp(type, "int64") == 0) && (is_whole || is_truth);
+}
+
 static void check_float(const clq_keras_reading *r, void *member) {
     static const char *const floats[] = {"float32", "float16", "bfloat16", "float64"};
     (void)member;
@@ -437,8 +450,10 @@ static void check_float(const clq_keras_reading *r, void *member) {
     if (json_is_object(value)) value = json_object_get(json_object_get(value, "config"), "name");
     for (size_t i = 0; i < CLQ_COUNT_OF(floats) && json_is_string(value); i++)
         if (strcmp(json_string_value(value), floats[i]) == 0) return;
+    if (json_is_string(value) && stays(r->a->first, json_string_value(value))) return;
     char text[80];
-    clq_keras_refuse(r->a, CLQ_UNSUPPORTED, r->row->key, "%s is not supported, only types of floating point",
+    clq_keras_refuse(r->a, CLQ_UNSUPPORTED, r->row->key,
+                     "%s is not supported, only types of floating point, and int32 and int64 of whole numbers",
                      clq_keras_quote(value, text));
 }
 
@@ -489,6 +504,7 @@ const clq_keras_type clq_keras_types[CLQ_ATTRIBUTE_TYPES] = {
     [CLQ_ATTRIBUTE_SECTIONS] = {clq_keras_read_sections, clq_keras_write_sections},
     [CLQ_ATTRIBUTE_AXIS_PAIR] = {clq_keras_read_axis_pair, clq_keras_write_axis_pair},
     [CLQ_ATTRIBUTE_OPERAND] = {clq_keras_read_operand, clq_keras_write_operand, CLQ_KERAS_IN_ARGUMENTS},
+    [CLQ_ATTRIBUTE_ARGUMENT] = {clq_keras_read_argument, clq_keras_write_operand, CLQ_KERAS_IN_ARGUMENTS},
     [CLQ_ATTRIBUTE_TENSOR] = {clq_keras_read_tensor}, /* written by the node that reads it */
     [CLQ_ATTRIBUTE_KEYWORD_FLAG] = {clq_keras_read_keyword_flag, clq_keras_write_keyword_flag, CLQ_KERAS_IN_KEYWORDS},
     [CLQ_ATTRIBUTE_KEYWORD_NUMBER] = {clq_keras_read_keyword_number, clq_keras_write_keyword_number,

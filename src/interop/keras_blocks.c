@@ -27,7 +27,9 @@ static bool is_own(const char *name) {
     static const char *const own[] = {"sequences", "inputs", "mask", "turned", "output"};
     for (size_t i = 0; i < CLQ_COUNT_OF(own); i++)
         if (strcmp(name, own[i]) == 0) return true;
-    return strncmp(name, "step_", 5) == 0 && name[5 + strspn(name + 5, "0123456789")] == '\0';
+    const bool numbered = strncmp(name, "step_", 5) == 0 || strncmp(name, "state_", 6) == 0;
+    const char *number = strchr(name, '_');
+    return numbered && number[1 + strspn(number + 1, "0123456789")] == '\0';
 }
 
 /* The name of a layer that the file names, within a block: as many whole characters as there are bytes for, and another
@@ -38,6 +40,17 @@ static void name_within(const char *prefix, const char *name, size_t bytes, cons
     while (name[length] && (next = clq_utf8_length(name + length)) > 0 && length + next <= bytes) length += next;
     (void)snprintf(out, CLQ_LAYER_NAME_MAX, "%s%.*s", prefix, (int)length, name);
     if (is_own(out) || (other && strcmp(out, other) == 0)) memcpy(out + strlen(out), "_", 2);
+}
+
+/* Behind the outputs: the states of the one layer, then those of the other. */
+static void give_states(clq_block_writer *w, const char *const layers[2], int states, unsigned outputs) {
+    static const char *const names[] = {"state_0", "state_1", "state_2", "state_3"};
+    for (int i = 0; i < 2 * states; i++) {
+        clq_block_add(w, CLQ_LAYERS, "Activation", names[i], json_pack("{s:s}", "activation", "linear"), NULL,
+                      CLQ_FROM(NULL));
+        clq_block_append_argument(w, clq_block_refer(layers[i / states], i % states + 1));
+        w->output[outputs++] = names[i];
+    }
 }
 
 static const char *const sequence_names[] = {"sequences", "mask", NULL};
@@ -51,13 +64,12 @@ static const char *const *write_bidirectional(clq_block_writer *w) {
     const char *joined = NULL;
     for (size_t i = 0; merge && i < CLQ_COUNT_OF(modes); i++)
         if (strcmp(modes[i][0], merge) == 0) joined = modes[i][1];
-    if (!joined)
-        clq_block_refuse(w, "merge_mode", "'%.20s' is not supported; there are concat, sum, mul, ave",
-                         merge ? merge : "null");
+    if (!joined && merge)
+        clq_block_refuse(w, "merge_mode", "'%.20s' is not supported; there are concat, sum, mul, ave", merge);
+    if (!merge && w->use->model->tensors[w->use->inputs[0].id - 1].mask)
+        clq_block_refuse(w, "merge_mode", "null is not supported if the input carries a mask");
     if (strcmp(class_name, "LSTM") != 0 && strcmp(class_name, "GRU") != 0 && strcmp(class_name, "SimpleRNN") != 0)
         clq_block_refuse(w, "layer", "a %.40s is not supported; there are LSTM, GRU and SimpleRNN", class_name);
-    if (json_is_true(json_object_get(config, "return_state")))
-        clq_block_refuse(w, "layer", "return_state is not supported");
     if (json_is_object(back) && json_is_true(json_object_get(json_object_get(back, "config"), "go_backwards")) ==
                                     json_is_true(json_object_get(config, "go_backwards")))
         clq_block_refuse(w, "backward_layer", "it goes the same way as the other layer: one has to go backwards");
@@ -88,9 +100,60 @@ static const char *const *write_bidirectional(clq_block_writer *w) {
         clq_block_add(w, CLQ_NUMPY, "Flip", "turned", json_pack("{s:i}", "axis", 1), NULL, CLQ_FROM(names[1]));
         last = "turned";
     }
-    clq_block_add_of_list(w, joined, "output", NULL, CLQ_FROM(names[0], last));
+    unsigned outputs = 1;
+    if (joined) {
+        clq_block_add_of_list(w, joined, "output", NULL, CLQ_FROM(names[0], last));
+        (void)clq_block_give(w, "output");
+    } else {
+        (void)clq_block_give(w, names[0]);
+        clq_block_add_activation(w, "output", json_string("linear"), last);
+        w->output[outputs++] = "output";
+    }
     if (sequences) w->masked = "sequences";
-    return clq_block_give(w, "output");
+    if (json_is_true(json_object_get(config, "return_state")))
+        give_states(w, (const char *[]){names[0], names[1]}, strcmp(class_name, "LSTM") == 0 ? 2 : 1, outputs);
+    return w->output;
+}
+
+/* A cell as its recurrent layer has it; several are layers, one behind the other. */
+static void add_cell(clq_block_writer *w, json_t *cell, const char *name, bool first, bool last, const char *from) {
+    static const char *const classes[][2] = {{"LSTMCell", "LSTM"}, {"GRUCell", "GRU"}, {"SimpleRNNCell", "SimpleRNN"}};
+    static const char *const keys[] = {"stateful", "unroll", "zero_output_for_mask"};
+    const char *class_name = NULL;
+    for (size_t i = 0; i < CLQ_COUNT_OF(classes); i++)
+        if (strcmp(classes[i][0], clq_keras_class(cell)) == 0) class_name = classes[i][1];
+    if (!class_name || !json_is_object(json_object_get(cell, "config"))) {
+        clq_block_refuse(w, "cell", "should be an LSTMCell, GRUCell or SimpleRNNCell, or StackedRNNCells of such");
+        return;
+    }
+    json_t *config = clq_json_copy(json_object_get(cell, "config"));
+    for (size_t i = 0; i < CLQ_COUNT_OF(keys); i++)
+        (void)json_object_set_new(config, keys[i], json_boolean(clq_block_flag(w, keys[i], false)));
+    (void)json_object_set_new(config, "go_backwards", json_boolean(first && clq_block_flag(w, "go_backwards", false)));
+    (void)json_object_set_new(config, "return_sequences",
+                              json_boolean(!last || clq_block_flag(w, "return_sequences", false)));
+    clq_block_add(w, CLQ_LAYERS, class_name, name, config, NULL, CLQ_FROM(from));
+    if (clq_block_is_given(w, 1)) clq_block_set_keyword(w, "mask", clq_block_refer("mask", 0));
+}
+
+static const char *const *write_cells(clq_block_writer *w) {
+    json_t *cell = clq_block_value_of(w, "cell");
+    const bool stacked = strcmp(clq_keras_class(cell), "StackedRNNCells") == 0;
+    json_t *cells = stacked ? json_object_get(json_object_get(cell, "config"), "cells") : NULL;
+    const size_t count = stacked ? json_array_size(cells) : 1;
+    char name[CLQ_LAYER_NAME_MAX], from[CLQ_LAYER_NAME_MAX] = "sequences";
+    if (clq_block_flag(w, "return_state", false)) clq_block_refuse(w, "return_state", "true is not supported");
+    if (count == 0) clq_block_refuse(w, "cell", "there are no cells");
+    for (size_t i = 0; i < count && w->status == CLQ_OK; i++) {
+        json_t *one = stacked ? json_array_get(cells, i) : cell;
+        name_within("", name_of(one, "cell"), sizeof name - 2, from, name);
+        add_cell(w, one, name, i == 0, i + 1 == count, from);
+        memcpy(from, name, sizeof from);
+    }
+    if (w->status != CLQ_OK) return NULL;
+    if (!stacked) clq_block_note_store(w, "");
+    if (clq_block_flag(w, "return_sequences", false)) w->masked = "sequences";
+    return clq_block_give(w, from);
 }
 
 static const char *const distributed_names[] = {"inputs", "mask", NULL};
@@ -164,14 +227,16 @@ static const char *const *write_distributed(clq_block_writer *w) {
 
 static const clq_block_row rows[] = {
     CLQ_BLOCK_ROW(NULL, "Bidirectional", sequence_names, "layer backward_layer merge_mode", write_bidirectional),
+    CLQ_BLOCK_ROW(NULL, "RNN", sequence_names,
+                  "cell return_sequences return_state go_backwards stateful unroll zero_output_for_mask", write_cells),
     CLQ_BLOCK_ROW(NULL, "TimeDistributed", distributed_names, "layer", write_distributed),
     CLQ_BLOCK_END,
 };
 
 static const clq_block_row *row_at(size_t i) {
-    static const clq_block_row *const tables[] = {rows,           clq_hub_blocks,   clq_hub_decoders,
-                                                  clq_hub_rotary, clq_hub_relative, clq_hub_vision,
-                                                  clq_hub_pairs,  clq_hub_images};
+    static const clq_block_row *const tables[] = {rows,           clq_keras_ops,    clq_hub_blocks, clq_hub_decoders,
+                                                  clq_hub_rotary, clq_hub_relative, clq_hub_vision, clq_hub_pairs,
+                                                  clq_hub_images};
     for (size_t k = 0; k < CLQ_COUNT_OF(tables); k++)
         for (const clq_block_row *row = tables[k]; row->class_name; row++)
             if (i-- == 0) return row;
@@ -190,6 +255,10 @@ static const clq_block_row *find_row(json_t *layer) {
 }
 
 bool clq_keras_is_block(json_t *layer) { return find_row(layer) != NULL; }
+bool clq_keras_block_takes_arguments(json_t *layer) {
+    const clq_block_row *row = find_row(layer);
+    return row && row->takes_arguments;
+}
 bool clq_keras_block_has_parts(json_t *layer) {
     const clq_block_row *row = find_row(layer);
     return row && row->module;
@@ -205,7 +274,7 @@ const char *clq_keras_block_input(json_t *layer, size_t i) {
 size_t clq_keras_block_places(json_t *layer) {
     const clq_block_row *row = find_row(layer);
     if (!row) return SIZE_MAX;
-    if (strcmp(row->class_name, "Bidirectional") == 0) return 1; /* the second would be a state */
+    if (row->names == sequence_names) return 1; /* the second would be a state */
     if (row->names[0] && strcmp(row->names[0], "decoder_sequence") == 0 && row->names[2])
         return 3; /* the fourth would be a mask of pairs */
     size_t count = 0;

@@ -1,5 +1,6 @@
-/* Layers that are made of others, written down as models within the model: what writes them (keras_block_writer.c), and
- * the blocks of keras_hub (keras_hub.c and keras_hub_*.c, a file for each kind of model). */
+/* Layers that are made of others, written down as models within the model: what writes them (keras_block_writer.c),
+ * functions of keras.ops (keras_ops.c), and the blocks of keras_hub (keras_hub.c and keras_hub_*.c, a file for each
+ * kind of model). */
 #ifndef CLQ_INTEROP_KERAS_BLOCKS_H
 #define CLQ_INTEROP_KERAS_BLOCKS_H
 
@@ -16,7 +17,7 @@ typedef struct clq_block_writer {
     json_t *layers;
     const char *path; /* of the block, for messages */
     clq_status status;
-    const char *output[3];          /* names of the layers that give its outputs; NULL behind the last */
+    const char *output[7];          /* names of the layers that give its outputs; NULL behind the last */
     char given[CLQ_LAYER_NAME_MAX]; /* that of the first */
     const char *masked;             /* the input or layer whose mask the output has; NULL: it has none */
 } clq_block_writer;
@@ -108,13 +109,14 @@ typedef struct clq_block_row {
     const char *keys;         /* of its configuration, beside name, dtype and trainable: with spaces between them */
     const char *const *(*write)(clq_block_writer *w); /* clq_block_writer.output; NULL: it was refused */
     const char *flags; /* keywords of its calls that are true or false, with spaces between them; NULL: it has none */
+    bool takes_arguments; /* of its calls: more than tensors (clq_keras_block_use.arguments) */
 } clq_block_row;
 #define CLQ_BLOCK_ROW(in_module, of_class, its_names, its_keys, function)                                              \
     { .module = (in_module), .class_name = (of_class), .names = (its_names), .keys = its_keys, .write = (function) }
 #define CLQ_BLOCK_END                                                                                                  \
     { .class_name = NULL }
-/* Those of keras_hub; behind the last, one without names. */
-extern const clq_block_row clq_hub_blocks[], clq_hub_decoders[], clq_hub_rotary[], clq_hub_relative[], clq_hub_vision[],
-    clq_hub_pairs[], clq_hub_images[];
+/* Those of Keras's functions (keras_ops.c) and of keras_hub; behind the last, one without names. */
+extern const clq_block_row clq_keras_ops[], clq_hub_blocks[], clq_hub_decoders[], clq_hub_rotary[], clq_hub_relative[],
+    clq_hub_vision[], clq_hub_pairs[], clq_hub_images[];
 
 #endif

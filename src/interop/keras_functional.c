@@ -84,6 +84,19 @@ static clq_status note_places(const clq_keras_graph *f, const clq_keras_node *n)
     return clq_model_note_block_store(f->model, n->tensor, f->scope, store);
 }
 
+/* Whether two calls are given the same beside tensors. */
+static bool same_arguments(json_t *a, json_t *b) {
+    size_t i;
+    json_t *argument;
+    if (json_array_size(a) != json_array_size(b)) return false;
+    json_array_foreach(a, i, argument) {
+        json_t *other = json_array_get(b, i);
+        const bool tensor = clq_keras_is_tensor(argument);
+        if (tensor != clq_keras_is_tensor(other) || (!tensor && !json_equal(argument, other))) return false;
+    }
+    return true;
+}
+
 static clq_status add_node(clq_keras_graph *f, clq_keras_node *n, clq_tensor *inputs) {
     char where[160];
     json_t *layer = clq_keras_layer_at(f, n->layer);
@@ -93,7 +106,7 @@ static clq_status add_node(clq_keras_graph *f, clq_keras_node *n, clq_tensor *in
     if (clq_keras_is_input(layer)) return clq_fail(CLQ_FORMAT, "%s: no input_layers name it", where);
     if (clq_keras_is_model(layer)) { /* its layers need room for their own inputs */
         clq_tensor own[CLQ_MODEL_INPUTS_MAX];
-        CLQ_TRY(check_arguments(n, where));
+        if (!clq_keras_block_takes_arguments(layer)) CLQ_TRY(check_arguments(n, where));
         if (n->source_count > CLQ_COUNT_OF(own))
             return clq_fail(CLQ_UNSUPPORTED, "%s: a model of %u inputs is not supported", where, n->source_count);
         for (uint32_t i = 0; i < n->source_count; i++) CLQ_TRY(find_source(f, n, i, where, &own[i]));
@@ -106,6 +119,7 @@ static clq_status add_node(clq_keras_graph *f, clq_keras_node *n, clq_tensor *in
                                      .count = n->source_count,
                                      .positional = n->positional,
                                      .arguments = n->arguments,
+                                     .first = n->first,
                                      .keywords = n->keywords,
                                      .scope = f->scope,
                                      .frozen = f->frozen,
@@ -114,6 +128,7 @@ static clq_status add_node(clq_keras_graph *f, clq_keras_node *n, clq_tensor *in
         CLQ_TRY(note_places(f, n));
         f->added[n->layer] = n->tensor.id;
         f->keywords[n->layer] = n->keywords;
+        f->arguments[n->layer] = n->arguments;
         f->positional[n->layer] = n->positional;
         return note_outputs(f, n, where);
     }
@@ -121,7 +136,8 @@ static clq_status add_node(clq_keras_graph *f, clq_keras_node *n, clq_tensor *in
         return clq_fail(CLQ_UNSUPPORTED,
                         "%s: calls with other keywords than the first, or more or fewer tensors, are not supported",
                         where);
-    if (n->arguments) return clq_fail(CLQ_UNSUPPORTED, "%s: only tensors can be arguments of a second call", where);
+    if (!same_arguments(f->arguments[n->layer], n->arguments))
+        return clq_fail(CLQ_UNSUPPORTED, "%s: calls with other arguments than the first are not supported", where);
     n->tensor = clq_model_apply_again(f->model, f->model->tensors[before - 1].layer, inputs, n->source_count);
     if (!n->tensor.id) return clq_fail_within(clq_error_raise(&f->model->error), "%s", where);
     return note_outputs(f, n, where);
@@ -274,6 +290,7 @@ static void close_graph(clq_keras_graph *f) {
     clq_free(f->first_node);
     clq_free(f->added);
     clq_free(f->keywords);
+    clq_free(f->arguments);
     clq_free(f->positional);
     clq_free(f->sources);
 }
@@ -329,12 +346,16 @@ static clq_status open_inner(clq_keras_graph *outer, const clq_keras_node *n, co
     in->config = config;
     in->bits = n->given;
     in->flags = n->keywords;
+    in->given_arguments = n->arguments;
     if (outer->stores[index]) in->path = clq_strdup(outer->stores[index]);
     in->place = find_place(outer, index);
     if (!in->scope || !in->place || (outer->stores[index] && !in->path)) return CLQ_MEMORY;
     if (clq_keras_is_block(layer)) {
-        const clq_keras_block_use use = {
-            .model = outer->model, .inputs = inputs, .given = n->given, .keywords = n->keywords};
+        const clq_keras_block_use use = {.model = outer->model,
+                                         .inputs = inputs,
+                                         .given = n->given,
+                                         .keywords = n->keywords,
+                                         .arguments = n->arguments};
         CLQ_TRY(clq_keras_write_block(layer, where, &use, &in->own_config));
         in->config = config = in->own_config;
     }
@@ -366,6 +387,8 @@ static clq_status bind_inputs(clq_keras_graph *in, json_t *layer, const clq_kera
         return clq_fail(CLQ_UNSUPPORTED, "calls with other inputs than the first are not supported");
     if (!clq_keras_block_same_flags(layer, in->flags, n->keywords))
         return clq_fail(CLQ_UNSUPPORTED, "calls with other keywords than the first are not supported");
+    if (clq_keras_block_takes_arguments(layer) && !same_arguments(in->given_arguments, n->arguments))
+        return clq_fail(CLQ_UNSUPPORTED, "calls with other arguments than the first are not supported");
     if (count != n->source_count)
         return clq_fail(CLQ_FORMAT, "a model of %zu inputs is applied to %u tensors", count, n->source_count);
     for (size_t i = 0; i < count; i++) {

@@ -21,6 +21,7 @@ typedef struct clq_keras_node {
     uint32_t positional; /* the first so many are no keywords' */
     unsigned given;      /* of a block: bits of the inputs that it is applied to */
     json_t *arguments;   /* of the call, if some are no tensors; borrowed */
+    json_t *first;       /* of its arguments; NULL: as Keras 2 wrote it; borrowed */
     json_t *keywords;    /* of the call; borrowed */
     enum { WAITING, OPEN, DONE } state;
     /* Once DONE: what it gives; if that is several, the list of them, its own. */
@@ -39,11 +40,11 @@ struct clq_keras_graph {
     bool of_parts; /* no file has its layers: a block was written as them */
     char *
         path; /* in files of weights, of a model within the model; NULL: it is the whole, or it is not known; its own */
-    char *place;                 /* in the text, as of clq_layer; NULL: it is the whole; its own */
-    char **stores;               /* by layer: its path there; NULL: it is not known */
-    json_t *config, *own_config; /* of a Functional model; that of a block is its own */
-    unsigned bits;               /* of a block: bits of its inputs, */
-    json_t *flags;               /* and the keywords of its first call; borrowed */
+    char *place;                     /* in the text, as of clq_layer; NULL: it is the whole; its own */
+    char **stores;                   /* by layer: its path there; NULL: it is not known */
+    json_t *config, *own_config;     /* of a Functional model; that of a block is its own */
+    unsigned bits;                   /* of a block: bits of its inputs, */
+    json_t *flags, *given_arguments; /* and the keywords and other arguments of its first call; borrowed */
     clq_tensor given;
     clq_keras_graph **inner; /* by layer: a model within it, once that was applied; else NULL */
     json_t *layers, *index;  /* index: by name, of layers */
@@ -51,6 +52,7 @@ struct clq_keras_graph {
     uint32_t *first_node;    /* by layer; one more at the end */
     uint32_t *added;         /* by layer: its first tensor in the model; 0: it is not there yet */
     json_t **keywords;       /* by layer: those of its first call; borrowed */
+    json_t **arguments;      /* by layer: those of its first call, if some were no tensors; borrowed */
     uint32_t *positional;    /* by layer: how many tensors of its first call are no keywords' */
     clq_keras_source *sources;
     uint32_t node_count, source_count;

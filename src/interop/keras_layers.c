@@ -112,6 +112,7 @@ static clq_status add_layer(clq_model *model, json_t *layer, size_t index, const
     clq_keras_attributes a;
     clq_keras_open(layer, index, &a);
     a.arguments = call->arguments;
+    a.first = call->first;
     a.keywords = call->keywords;
     a.next_tensor = call->positional + 1;
     a.is_part = call->is_part;

@@ -29,9 +29,10 @@ clq_status clq_keras_make_room(clq_keras_graph *f) {
     f->first_node = clq_alloc(layers + 1, sizeof *f->first_node);
     f->added = clq_alloc(layers, sizeof *f->added);
     f->keywords = clq_alloc(layers, sizeof(json_t *));
+    f->arguments = clq_alloc(layers, sizeof(json_t *));
     f->positional = clq_alloc(layers, sizeof(uint32_t));
     f->inner = clq_alloc(layers, sizeof *f->inner);
-    return f->first_node && f->added && f->keywords && f->positional && f->inner ? CLQ_OK : CLQ_MEMORY;
+    return f->first_node && f->added && f->keywords && f->arguments && f->positional && f->inner ? CLQ_OK : CLQ_MEMORY;
 }
 
 /* An InputLayer has one node, which reads nothing and may stand in the file or not. */
@@ -168,6 +169,7 @@ static clq_status read_node(clq_keras_graph *f, json_t *object, clq_keras_node *
     n->keywords = json_object_get(object, "kwargs");
     CLQ_TRY(check_keywords(clq_keras_layer_at(f, n->layer), n->keywords, where));
     n->first_source = f->source_count;
+    n->first = json_array_get(arguments, 0);
     json_array_foreach(arguments, i, argument) {
         const bool list = is_list_of_tensors(argument);
         const size_t count = list ? json_array_size(argument) : 1;

@@ -1,10 +1,11 @@
 /* Where Keras's files of weights have the layers of a model's file: by their classes, in the file's order. A block has
- * its layers under names of its own, which those who write the block down know ("store" of a layer). */
+ * its layers under names of its own, which those who write the block down know ("store" of a layer; empty: that of the
+ * block). */
 #include "interop/keras_graph.h"
 
 static bool is_function(json_t *layer) {
     const char *module = json_string_value(json_object_get(layer, "module"));
-    return module && strncmp(module, "keras.src.ops.", 14) == 0;
+    return module && (strncmp(module, "keras.src.ops.", 14) == 0 || strncmp(module, "keras.src.activations.", 22) == 0);
 }
 
 /* Numbers the layers of each class. counts: by name, how many there were. */
@@ -29,7 +30,7 @@ static clq_status count_store(const clq_keras_graph *f, json_t *layer, json_t *c
 static clq_status name_store(const clq_keras_graph *f, json_t *layer, char **out) {
     const char *store = json_string_value(json_object_get(layer, "store"));
     if (!store || !f->path) return CLQ_OK;
-    *out = clq_strprintf("%s/%s", f->path, store);
+    *out = clq_strprintf("%s%s%s", f->path, *store ? "/" : "", store);
     return *out ? CLQ_OK : CLQ_MEMORY;
 }
 

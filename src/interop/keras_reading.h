@@ -44,6 +44,7 @@ bool clq_keras_resolve_shape(const json_t *target, size_t elements, clq_shape *o
 void clq_keras_read_activation(const clq_keras_reading *r, void *member); /* (keras_activations.c) */
 json_t *clq_keras_write_activation(const clq_keras_writing *w, const void *member);
 void clq_keras_read_operand(const clq_keras_reading *r, void *member);
+void clq_keras_read_argument(const clq_keras_reading *r, void *member);
 void clq_keras_read_tensor(const clq_keras_reading *r, void *member);
 void clq_keras_read_keyword_flag(const clq_keras_reading *r, void *member);
 void clq_keras_read_keyword_number(const clq_keras_reading *r, void *member);

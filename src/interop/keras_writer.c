@@ -123,12 +123,11 @@ static json_t *write_arguments(const writing *w, uint32_t id) {
         const clq_attribute *row = &layer->kind->attributes[i];
         if (clq_keras_types[row->type].home != CLQ_KERAS_IN_ARGUMENTS) continue;
         json_t *value = clq_keras_types[row->type].write(&(clq_keras_writing){row, NULL}, member_of(layer, row));
-        const bool first =
-            row->type == CLQ_ATTRIBUTE_OPERAND && ((const clq_operand *)member_of(layer, row))->place == 1;
+        const bool placed = row->type == CLQ_ATTRIBUTE_OPERAND || row->type == CLQ_ATTRIBUTE_ARGUMENT;
         if (json_is_null(value)) continue;
-        if (!first) {
+        if (!placed) {
             list = clq_json_append(list, value);
-        } else if (json_array_insert_new(list, 0, value) != 0) {
+        } else if (json_array_insert_new(list, ((const clq_operand *)member_of(layer, row))->place - 1, value) != 0) {
             json_decref(list);
             list = NULL;
         }

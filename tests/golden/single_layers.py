@@ -361,7 +361,52 @@ GROUPS: list[tuple[str, tuple[int, ...], list[Callable[[keras.KerasTensor], kera
     ("rows_in_steps", IMAGE, [
         kl.ConvLSTM1D(3, 3, padding="same", return_sequences=True, name="sequence"), kl.ConvLSTM1D(2, 2, strides=2, activation="relu", name="last"),
         kl.ConvLSTM1D(2, 2, dilation_rate=2, use_bias=False, go_backwards=True, return_sequences=True, name="backwards")]),
+    ("spread", ROW, [
+        lambda x: ops.var(x, axis=1), lambda x: ops.var(x, axis=[1, 2], keepdims=True) * x, lambda x: ops.std(x, axis=-1), lambda x: ops.std(x, axis=1, keepdims=True) * x,
+        lambda x: ops.normalize(x, axis=-1), lambda x: ops.log_softmax(x, axis=-1) * ops.log_softmax(x, axis=1), lambda x: ops.logsumexp(x, axis=1) + ops.logsumexp(x, axis=1, keepdims=True)[:, 0],
+        lambda x: ops.elu(x, 0.7) + ops.leaky_relu(x, 0.1) * ops.erf(x) + ops.rsqrt(1.0 + x * x) * kl.Identity(name="same")(ops.concatenate([ops.glu(x), x[:, :, 1:3]], axis=-1))]),
+    ("placed", ROW, [
+        lambda x: ops.take(x, [0, 3, 5, 6, 7, 2], axis=1), lambda x: ops.take(x, np.array([3, 2, 1, 0, -1, -1]), axis=-1), lambda x: ops.take(x, 2, axis=1),
+        lambda x: ops.tile(x, [1, 2, 3]) * 0.5, lambda x: ops.repeat(x, 3, axis=1) - ops.tile(x, (1, 3, 1)) + ops.repeat(ops.repeat(x, 3, axis=1), 2, axis=-1)[:, :, 3:7],
+        lambda x: ops.where(x > 0.1, x * x, -2.5) + ops.where(x < -0.2, 0.0, ops.exp(x)), lambda x: ops.where(x[:, :, :1] > 0.1, 0.25, x) * ops.where(np.arange(4) % 2 == 0, x, 3.0),
+        lambda x: ops.where(x[:, 0:1] > 0.0, np.arange(32, dtype="float32").reshape(8, 4) / 9, x) * twice(shifted())(x)]),
+    ("largest", ROW, [
+        lambda x: ops.top_k(x, 3)[0], lambda x: ops.top_k(ops.transpose(x, (0, 2, 1)), 5)[0], lambda x: routed(x),
+        lambda x: ops.take_along_axis(x, ops.expand_dims(ops.top_k(x[:, :, 1], 3)[1], -1), axis=1),
+        lambda x: ops.matmul(x, np.cos(np.arange(12)).astype("float32").reshape(4, 3)), lambda x: ops.matmul(np.sin(np.arange(40)).astype("float32").reshape(5, 8), x),
+        lambda x: ops.matmul(ops.reshape(x, (-1, 2, 4, 4)), np.sin(np.arange(16)).astype("float32").reshape(4, 4))]),
+    ("cells", ROW, [
+        kl.RNN(kl.LSTMCell(3, name="one"), name="lstm"), kl.RNN([kl.GRUCell(3, name="first"), kl.LSTMCell(2, name="second")], return_sequences=True, name="stacked"),
+        kl.RNN([kl.GRUCell(3, reset_after=False, name="back"), kl.GRUCell(2, name="ahead")], go_backwards=True, return_sequences=True, name="turned"),
+        kl.RNN(kl.SimpleRNNCell(4, activation="relu", name="simple_cell"), unroll=True, name="simple"),
+        lambda x: kl.RNN([kl.LSTMCell(2, name="masked_first"), kl.LSTMCell(2, name="masked_second")], name="masked")(kl.Masking(name="masking")(x * ops.cast(ops.greater(x[..., :1], 0.0), "float32")))]),
+    ("written_functions", ROW, [
+        lambda x: keras.activations.relu(x) * keras.activations.relu(x, negative_slope=0.1, max_value=0.7, threshold=0.1) + ops.hard_shrink(x) * ops.soft_shrink(x), lambda x: ops.celu(x) + ops.squareplus(x),
+        lambda x: ops.log2(1.5 + x * x) * ops.log10(1.5 + ops.absolute(x)), lambda x: ops.average(x, axis=1) * ops.full_like(x[:, 0], 1.5), lambda x: ops.max_pool(x, 3, strides=2, padding="same"),
+        lambda x: ops.average_pool(ops.reshape(x, (-1, 4, 4, 2)), 3, strides=1), lambda x: ops.roll(x, 3, axis=1) * ops.roll(x, -1, axis=-1) + ops.roll(x, 8, axis=1), lambda x: ops.moveaxis(ops.reshape(x, (-1, 4, 4, 2)), -1, 1) * 0.5]),
+    ("written_places", ROW, [
+        lambda x: ops.cast(ops.one_hot(ops.argmax(x, axis=-1), 4), "float32") * x, lambda x: x * ops.cast(ops.cast(ops.cast(x > 0.1, "int32"), "int64"), "float32"),
+        lambda x: x[:, :, 0] * ops.cast(ops.cast(ops.argmax(ops.sin(x), axis=2, keepdims=True) + 1, "int64")[:, :, 0], "float32")]),
+    ("both_ways", ROW, [
+        lambda x: kl.Concatenate()(kl.Bidirectional(kl.LSTM(2, return_state=True), name="states")(x)), lambda x: (lambda r: r[0] * ops.expand_dims(kl.Concatenate()(r[1:]), 1))(kl.Bidirectional(kl.GRU(2, return_sequences=True, return_state=True), name="sequence")(x)),
+        lambda x: (lambda r: r[0] * ops.sin(r[1]))(kl.Bidirectional(kl.LSTM(2, return_sequences=True), merge_mode=None, name="apart")(x)), lambda x: ops.multiply(*kl.Bidirectional(kl.GRU(3), merge_mode=None, name="ends")(x))]),
+    ("hub_waves", ROW, [
+        lambda x: x + hub().SinePositionEncoding(name="waves")(x), lambda x: x * hub().SinePositionEncoding(max_wavelength=50, name="short")(x)]),
 ]  # fmt: skip
+
+
+def shifted() -> keras.Model:
+    """A model with numbers in it."""
+    x = keras.Input((8, 4))
+    return keras.Model(x, 0.5 - ops.maximum(x, 0.2) * np.arange(4, dtype="float32"))
+
+
+def routed(x: keras.KerasTensor) -> keras.KerasTensor:
+    """A mixture of the two of four experts that a gate likes best."""
+    values, places = ops.top_k(kl.Dense(4, name="gate")(x), 2)
+    shares = ops.sum(ops.expand_dims(ops.softmax(values, axis=-1), -1) * ops.one_hot(places, 4), axis=2)
+    experts = ops.stack([kl.Dense(3, activation="tanh", name=f"expert_{i}")(x) for i in range(4)], axis=2)
+    return ops.sum(ops.expand_dims(shares, -1) * experts, axis=2)
 
 
 def disentangled(name: str, **options) -> kl.Layer:

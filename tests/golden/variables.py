@@ -28,7 +28,9 @@ def names_within(layer: kl.Layer, name: str) -> dict[int, str]:
         own = own_name(layer, v)
         names[id(v)] = f"{name}.{own}/embeddings" if own in ROWS else f"{name}/{own}"
     for inner in layer._layers:
-        if inner is getattr(layer, "cell", None):
+        if type(layer) is kl.RNN:
+            names |= {id(v): f"{name}.{cell.name}/{v.name}" for cell in getattr(inner, "cells", [inner]) for v in cell.variables}
+        elif inner is getattr(layer, "cell", None):
             names |= {id(v): f"{name}/{v.name}" for v in inner.variables}
         elif isinstance(layer, kl.MultiHeadAttention):
             names |= {id(v): f"{name}/{inner.name}/{v.name}" for v in inner.variables}

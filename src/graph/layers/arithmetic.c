@@ -36,8 +36,7 @@ clq_status clq_layer_infer_binary(const clq_model *model, const clq_layer *layer
                     clq_shape_describe(&first, a), clq_shape_describe(&second, b));
 }
 
-/* The array's number for number `at` of y. */
-static float number_at(const clq_operand *operand, const clq_shape *y, size_t at) {
+float clq_layer_operand_number(const clq_operand *operand, const clq_shape *y, size_t at) {
     size_t from = 0, pitch = 1;
     for (unsigned i = 0; i < y->rank; i++) {
         const unsigned d = y->rank - 1 - i;
@@ -61,7 +60,7 @@ static clq_id add_array(clq_expansion *e, const clq_operand *operand, size_t *ch
         clq_graph_fail(e->graph, CLQ_MEMORY);
         return 0;
     }
-    for (size_t i = 0; i < *channels; i++) numbers[i] = number_at(operand, y, i);
+    for (size_t i = 0; i < *channels; i++) numbers[i] = clq_layer_operand_number(operand, y, i);
     const clq_id id = clq_graph_add_constant(e->graph, "array", &CLQ_SHAPE(*channels), *channels, numbers);
     clq_free(numbers);
     return id;
@@ -167,6 +166,8 @@ FUNCTION(tanh, "Tanh", "tanh", CLQ_ELEMENT_TANH);
 FUNCTION(sign, "Sign", "sign", CLQ_ELEMENT_SIGN);
 FUNCTION(expm1, "Expm1", "expm1", CLQ_ELEMENT_EXPM1);
 FUNCTION(log1p, "Log1p", "log1p", CLQ_ELEMENT_LOG1P);
+static clq_id expand_erf(clq_expansion *e, const clq_id *x) { return expand_function(e, x, CLQ_ELEMENT_ERF); }
+CLQ_FUNCTION_KIND(clq_layer_op_erf, "Erf", "erf", "keras.src.ops.math", expand_erf);
 
 static clq_id expand_reciprocal(clq_expansion *e, const clq_id *x) {
     clq_node node = clq_expand_node(e, &clq_op_elementwise);

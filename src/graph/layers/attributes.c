@@ -100,9 +100,10 @@ static void add_axes(const clq_attribute *row, const void *member, clq_text *to)
 static clq_status check_operand(const clq_attribute *row, void *member) {
     const clq_operand *operand = member;
     CLQ_TRY(check_numbers(row, (void *)(uintptr_t)&operand->array));
-    if (operand->place <= 2 && isfinite(operand->number)) return CLQ_OK;
-    return clq_fail(CLQ_ARGUMENT, "%s %g, of place %u, should be finite, and of place 1 or 2", row->key,
-                    operand->number, operand->place);
+    const unsigned most = row->type == CLQ_ATTRIBUTE_ARGUMENT ? row->count : 2;
+    if (operand->place <= most && isfinite(operand->number)) return CLQ_OK;
+    return clq_fail(CLQ_ARGUMENT, "%s %g, of place %u, should be finite, and of place 1 to %u", row->key,
+                    operand->number, operand->place, most);
 }
 
 static void add_operand(const clq_attribute *row, const void *member, clq_text *to) {
@@ -216,6 +217,10 @@ static const attribute_type types[CLQ_ATTRIBUTE_TYPES] = {
                                .add_key = add_operand,
                                .own = own_operand,
                                .release = release_operand},
+    [CLQ_ATTRIBUTE_ARGUMENT] = {.check = check_operand,
+                                .add_key = add_operand,
+                                .own = own_operand,
+                                .release = release_operand},
     [CLQ_ATTRIBUTE_TENSOR] = {.add_key = add_place},
     [CLQ_ATTRIBUTE_TEXT] = {.add_key = add_word},
     [CLQ_ATTRIBUTE_COPY] = {.add_key = add_copy, .own = own_copy, .release = release_copy},

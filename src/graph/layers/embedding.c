@@ -152,21 +152,10 @@ static clq_id expand_cumsum(clq_expansion *e, const clq_id *x) {
         return 0;
     }
     for (size_t i = 0; i < n * n; i++) triangle[i] = i % n <= i / n;
-    clq_node node = clq_expand_node(e, &clq_op_batched);
-    const clq_batched_matrix rows = {.sample = outer * n * inner, .pitch = {n * inner, 0}, .row = inner, .column = 1};
-    node.attributes.batched = (clq_batched_problem){.counts = {outer, 1},
-                                                    .m = n,
-                                                    .n = inner,
-                                                    .k = n,
-                                                    .a = {.row = n, .column = 1},
-                                                    .b = rows,
-                                                    .c = rows,
-                                                    .scale = 1};
-    node.inputs[0] = clq_graph_add_constant(e->graph, "triangle", &CLQ_SHAPE(n, n), n * n, triangle);
-    node.inputs[1] = x[0];
-    node.outputs[0] = clq_expand_value(e, shape, e->y->elements);
+    const clq_id y =
+        clq_layer_expand_mixed(e, &(clq_mixture){.to = n, .from = n, .outer = outer, .inner = inner}, triangle, x[0]);
     clq_free(triangle);
-    return clq_graph_add_node(e->graph, &node);
+    return y;
 }
 const clq_layer_kind clq_layer_op_cumsum = {.type = "Cumsum",
                                             .stem = "cumsum",

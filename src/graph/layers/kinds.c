@@ -126,6 +126,7 @@ static const clq_layer_kind *const kinds[] = {
     &clq_layer_op_any,
     &clq_layer_op_all,
     &clq_layer_op_where,
+    &clq_layer_op_erf,
     &clq_layer_op_power,
     &clq_layer_op_sign,
     &clq_layer_op_expm1,

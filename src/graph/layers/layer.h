@@ -74,23 +74,22 @@ extern const clq_layer_kind clq_layer_input, clq_layer_conv1d, clq_layer_conv2d,
     clq_layer_attention, clq_layer_embedding, clq_layer_op_ones, clq_layer_op_zeros, clq_layer_op_cumsum,
     clq_layer_op_equal, clq_layer_op_not_equal, clq_layer_op_greater, clq_layer_op_greater_equal, clq_layer_op_less,
     clq_layer_op_less_equal, clq_layer_op_both, clq_layer_op_either, clq_layer_op_not, clq_layer_op_any,
-    clq_layer_op_all, clq_layer_op_where, clq_layer_op_power, clq_layer_op_sign, clq_layer_op_expm1, clq_layer_op_log1p,
-    clq_layer_op_reciprocal, clq_layer_op_cast, clq_layer_op_convert, clq_layer_op_clip, clq_layer_op_max,
-    clq_layer_op_min, clq_layer_op_matmul, clq_layer_op_einsum, clq_layer_dot, clq_layer_einsum_dense,
+    clq_layer_op_all, clq_layer_op_where, clq_layer_op_erf, clq_layer_op_power, clq_layer_op_sign, clq_layer_op_expm1,
+    clq_layer_op_log1p, clq_layer_op_reciprocal, clq_layer_op_cast, clq_layer_op_convert, clq_layer_op_clip,
+    clq_layer_op_max, clq_layer_op_min, clq_layer_op_matmul, clq_layer_op_einsum, clq_layer_dot, clq_layer_einsum_dense,
     clq_layer_resizing, clq_layer_category_encoding, clq_layer_op_one_hot, clq_layer_op_fft2, clq_layer_op_split,
     clq_layer_op_swapaxes, clq_layer_op_flip, clq_layer_op_pad, clq_layer_position_embedding, clq_layer_learned_rows,
     clq_layer_rotary_embedding, clq_layer_llama_norm, clq_layer_mistral_norm, clq_layer_qwen_norm, clq_layer_phi3_norm,
     clq_layer_gemma_norm, clq_layer_gemma3_norm, clq_layer_qwen3_norm, clq_layer_t5_norm, clq_layer_relative_rows,
     clq_layer_relative_scores, clq_layer_scored_attention, clq_layer_reversible_embedding, clq_layer_random_flip,
     clq_layer_random_rotation, clq_layer_random_zoom, clq_layer_random_translation, clq_layer_random_crop,
-    clq_layer_random_brightness, clq_layer_random_contrast,
-    clq_layer_op_attention, clq_layer_score_attention, clq_layer_additive_attention, clq_layer_top_k,
-    clq_layer_simple_rnn, clq_layer_lstm, clq_layer_gru, clq_layer_op_stop_gradient,
-    clq_layer_conv3d_transpose, clq_layer_conv_lstm1d, clq_layer_op_extract_patches, clq_layer_op_var, clq_layer_op_std,
-    clq_layer_op_logsumexp, clq_layer_op_log_softmax, clq_layer_op_normalize, clq_layer_op_rsqrt,
-    clq_layer_op_depth_to_space, clq_layer_op_space_to_depth, clq_layer_op_roll, clq_layer_op_repeat,
-    clq_layer_op_tile, clq_layer_op_moveaxis, clq_layer_op_leaky_relu, clq_layer_op_elu, clq_layer_op_resize,
-    clq_layer_center_crop;
+    clq_layer_random_brightness, clq_layer_random_contrast, clq_layer_op_attention, clq_layer_score_attention,
+    clq_layer_additive_attention, clq_layer_top_k, clq_layer_simple_rnn, clq_layer_lstm, clq_layer_gru,
+    clq_layer_op_stop_gradient, clq_layer_conv3d_transpose, clq_layer_conv_lstm1d, clq_layer_op_extract_patches,
+    clq_layer_op_var, clq_layer_op_std, clq_layer_op_logsumexp, clq_layer_op_log_softmax, clq_layer_op_normalize,
+    clq_layer_op_rsqrt, clq_layer_op_depth_to_space, clq_layer_op_space_to_depth, clq_layer_op_roll,
+    clq_layer_op_repeat, clq_layer_op_tile, clq_layer_op_moveaxis, clq_layer_op_leaky_relu, clq_layer_op_elu,
+    clq_layer_op_resize, clq_layer_center_crop;
 
 /* CLQ_ARGUMENT unless it is one of clq_activation. */
 clq_status clq_layer_check_activation(clq_activation activation);
@@ -155,8 +154,8 @@ clq_id clq_layer_expand_concatenated(clq_expansion *e, const clq_id *x);
 clq_id clq_expand_drops(clq_expansion *e, const clq_shape *shape, double rate, uint64_t seed, uint32_t stream);
 /* The stream of a use of a layer that draws, which is taken in any case. False: nothing is drawn, as in evaluation. */
 bool clq_layer_begins_draw(clq_expansion *e, uint32_t *stream);
-/* So many numbers for each sample, from 0 to 1: a function of the seed (0: the training's), the stream, the step and the
- * sample's place in the global batch. (augment.c) */
+/* So many numbers for each sample, from 0 to 1: a function of the seed (0: the training's), the stream, the step and
+ * the sample's place in the global batch. (augment.c) */
 clq_id clq_layer_expand_draws(clq_expansion *e, uint32_t stream, uint64_t seed, size_t count);
 /* An image of x's channels, of the height and width that y has. interpolation: of clq_layer_interpolations, which end
  * with NULL: nearest, bilinear, bicubic. (resample.c) */
@@ -164,7 +163,8 @@ extern const char *const clq_layer_interpolations[];
 clq_id clq_layer_expand_resampled(clq_expansion *e, clq_id x, int interpolation, bool antialias);
 clq_id clq_layer_expand_resampled_from(clq_expansion *e, clq_id x, const clq_shape *from, int interpolation,
                                        bool antialias); /* of x's shape `from` */
-/* x, of as many elements as y, with one axis behind the others, and back; to: the shape that it has then. (activation.c)
+/* x, of as many elements as y, with one axis behind the others, and back; to: the shape that it has then.
+ * (activation.c)
  */
 clq_id clq_layer_move_axis(clq_expansion *e, clq_id x, const clq_shape *from, unsigned axis, bool back, clq_shape *to);
 /* All inputs side by side, in each of so many rows. */
@@ -222,6 +222,8 @@ enum { CLQ_OPERAND_ROWS = 1, CLQ_REDUCTION_ROWS = 3 };
 extern const clq_attribute clq_layer_operand_rows[CLQ_OPERAND_ROWS];
 typedef unsigned (*clq_layer_combine)(clq_element_program *p, unsigned a, unsigned b); /* of registers; its register */
 clq_status clq_layer_infer_binary(const clq_model *model, const clq_layer *layer, clq_model_tensor *y);
+/* An operand's array: its number for number `at` of y, whose shape it broadcasts to. */
+float clq_layer_operand_number(const clq_operand *operand, const clq_shape *y, size_t at);
 clq_id clq_layer_expand_binary(clq_expansion *e, const clq_id *x, clq_layer_combine combine);
 #define CLQ_BINARY_KIND(kind, class_name, name_stem, in_module, expansion)                                             \
     const clq_layer_kind kind = {.type = (class_name),                                                                 \
@@ -264,6 +266,20 @@ clq_repeat_problem clq_layer_runs(const clq_expansion *e);
                                  .by_token = clq_layer_is_by_token,                                                    \
                                  .infer = clq_layer_keep_shape,                                                        \
                                  .expand = (expansion)}
+
+/* Whether it is the part of a TopK that has places. (top_k.c) */
+bool clq_layer_gives_places(const clq_layer *layer);
+
+/* ---- products (products.c, mixed.c) ---- */
+
+clq_status clq_layer_infer_matmul(const clq_model *model, const clq_layer *layer, clq_model_tensor *y);
+clq_id clq_layer_expand_matmul(clq_expansion *e, const clq_id *x);
+/* Of x (outer, from, inner): y (outer, to, inner), whose place i along the middle axis is the sum of x's places j times
+ * matrix[i][j] (to, from). y has the shape of the layer's. */
+typedef struct clq_mixture {
+    size_t to, from, outer, inner;
+} clq_mixture;
+clq_id clq_layer_expand_mixed(clq_expansion *e, const clq_mixture *mix, const float *matrix, clq_id x);
 
 static inline size_t clq_or_default(size_t value, size_t otherwise) { return value ? value : otherwise; }
 

@@ -105,33 +105,3 @@ static clq_id expand_any(clq_expansion *e, const clq_id *x) { return expand_coun
 static clq_id expand_all(clq_expansion *e, const clq_id *x) { return expand_count(e, x[0], true); }
 CLQ_REDUCTION_KIND(clq_layer_op_any, "Any", "any", NUMPY, expand_any);
 CLQ_REDUCTION_KIND(clq_layer_op_all, "All", "all", NUMPY, expand_all);
-
-/* ---- keras.ops.where: of three tensors of one shape, the second where the first is true, else the third ---- */
-
-static clq_status infer_where(const clq_model *model, const clq_layer *layer, clq_model_tensor *y) {
-    (void)layer;
-    y->shape = clq_model_input_of(model, y, 0)->shape;
-    for (unsigned i = 1; i < 3; i++)
-        if (!clq_shape_equal(&y->shape, &clq_model_input_of(model, y, i)->shape))
-            return clq_fail(CLQ_UNSUPPORTED, "its inputs should all have the same shape");
-    return CLQ_OK;
-}
-static clq_id expand_where(clq_expansion *e, const clq_id *x) {
-    clq_node node = clq_expand_node(e, &clq_op_elementwise);
-    clq_element_program *p = &node.attributes.program;
-    unsigned taken[3];
-    for (unsigned i = 0; i < 3; i++) {
-        taken[i] = clq_element_take(p, clq_each_element);
-        node.inputs[i] = x[i];
-    }
-    p->outputs[p->output_count++].from =
-        clq_element_do(p, (clq_instruction){.op = CLQ_ELEMENT_SELECT, .a = taken[0], .b = taken[1], .c = taken[2]});
-    return clq_expand_unary(e, node, x[0]);
-}
-const clq_layer_kind clq_layer_op_where = {.type = "Where",
-                                           .stem = "where",
-                                           .module = NUMPY,
-                                           .inputs = {3, 3},
-                                           .takes_scalars = true,
-                                           .infer = infer_where,
-                                           .expand = expand_where};

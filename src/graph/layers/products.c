@@ -185,10 +185,11 @@ static clq_status note_size(contraction *c, unsigned char label, size_t size, co
                     clq_shape_describe(x, text), c->sizes[label]);
 }
 
-/* ---- keras.ops.matmul ---- */
+/* ---- keras.ops.matmul of two tensors (with an array: mixed.c) ---- */
 
 /* Axes in front of the last two are the same, or one has none of them: then its matrix is multiplied with all. */
 static clq_status find_matmul(const clq_model *model, const clq_model_tensor *y, contraction *c) {
+    if (y->input_count != 2) return clq_fail(CLQ_ARGUMENT, "it takes two operands, of which one may be an array");
     const clq_shape *x[2] = {&clq_model_input_of(model, y, 0)->shape, &clq_model_input_of(model, y, 1)->shape};
     char first[CLQ_SHAPE_TEXT_MAX], second[CLQ_SHAPE_TEXT_MAX];
     *c = (contraction){.rank = {x[0]->rank, x[1]->rank, x[0]->rank}};
@@ -206,24 +207,18 @@ static clq_status find_matmul(const clq_model *model, const clq_model_tensor *y,
     }
     return CLQ_OK;
 }
-static clq_status infer_matmul(const clq_model *model, const clq_layer *layer, clq_model_tensor *y) {
+clq_status clq_layer_infer_matmul(const clq_model *model, const clq_layer *layer, clq_model_tensor *y) {
     contraction c;
     (void)layer;
     CLQ_TRY(find_matmul(model, y, &c));
     y->shape = shape_of(&c, C);
     return CLQ_OK;
 }
-static clq_id expand_matmul(clq_expansion *e, const clq_id *x) {
+clq_id clq_layer_expand_matmul(clq_expansion *e, const clq_id *x) {
     contraction c;
     (void)find_matmul(e->model, e->y, &c); /* as it was inferred */
     return contract(e, &c, 1, x[0], x[1]);
 }
-const clq_layer_kind clq_layer_op_matmul = {.type = "Matmul",
-                                            .stem = "matmul",
-                                            .module = NUMPY,
-                                            .inputs = {2, 2},
-                                            .infer = infer_matmul,
-                                            .expand = expand_matmul};
 
 /* ---- equations: "bhc,bic->bhi" ---- */
 

@@ -39,7 +39,7 @@ static bool has_whole_operand(const clq_layer *layer) {
 /* Whether all numbers of a tensor are known to be whole, as far as `depth` layers back tell. */
 static bool is_whole(const clq_model *model, const clq_model_tensor *x, unsigned depth) {
     const clq_layer *layer = &model->layers[x->layer - 1];
-    if (is_among(layer->kind, always, CLQ_COUNT_OF(always))) return true;
+    if (is_among(layer->kind, always, CLQ_COUNT_OF(always)) || clq_layer_gives_places(layer)) return true;
     if (depth == 0 || !is_among(layer->kind, keeping, CLQ_COUNT_OF(keeping)) || !has_whole_operand(layer)) return false;
     for (size_t i = 0; i < x->input_count; i++)
         if (!is_whole(model, clq_model_input_of(model, x, i), depth - 1)) return false;
