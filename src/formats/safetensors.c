@@ -155,7 +155,9 @@ static const struct stranger {
      "safetensors"},
     {"\x93NUMPY", 6, "an array of NumPy: tensors with names are to be saved as safetensors"},
     {"\x80\2", 2, "a Python pickle, as PyTorch's files: it is to be saved anew as safetensors"},
+    {"\x80\3", 2, "a Python pickle: it is to be saved anew as safetensors"},
     {"\x80\4", 2, "a Python pickle: it is to be saved anew as safetensors"},
+    {"\x80\5", 2, "a Python pickle: it is to be saved anew as safetensors"},
     {"GGUF", 4, "GGUF: it is to be saved anew as safetensors"},
 };
 

@@ -122,8 +122,10 @@ static clq_status check_inputs(const clq_model *model, const clq_layer_kind *kin
                                size_t count) {
     const size_t least = kind->inputs[0], most = kind->inputs[1];
     if (count < least || count > most)
-        return clq_fail(CLQ_ARGUMENT, "%s takes %zu input%s%s, not %zu", kind->type, least, least == 1 ? "" : "s",
-                        most > least ? " or more" : "", count);
+        return most > least && most <= CLQ_SHAPE_MAX
+                   ? clq_fail(CLQ_ARGUMENT, "%s takes %zu to %zu inputs, not %zu", kind->type, least, most, count)
+                   : clq_fail(CLQ_ARGUMENT, "%s takes %zu input%s%s, not %zu", kind->type, least, clq_plural(least),
+                              most > least ? " or more" : "", count);
     for (size_t i = 0; i < count; i++) {
         if (inputs[i].id == 0)
             return clq_fail(CLQ_ARGUMENT, "its input is no tensor: give it what another layer or clq_input returned");

@@ -384,7 +384,15 @@ static void layers_within_and_beside(void **state) {
         {"[null, 6, 5, 4]",
          "{\"module\": \"keras.src.ops.numpy\", \"class_name\": \"Tile\", \"name\": \"y\", \"config\": {\"name\": "
          "\"y\", \"repeats\": [2, 1, 1, 1]}, \"inbound_nodes\": [{\"args\": [" TENSOR("x", 0) "]}]}",
-         "the batch is there once"},
+         "the batch can be there once, not 2 times"},
+        {"[null, 6, 5, 4]",
+         "{\"module\": \"keras.src.ops.numpy\", \"class_name\": \"Tile\", \"name\": \"y\", \"config\": {\"name\": "
+         "\"y\", \"repeats\": [1, 2, 0, 1]}, \"inbound_nodes\": [{\"args\": [" TENSOR("x", 0) "]}]}",
+         "number 3 is 0"},
+        {"[null, 6, 5, 4]",
+         "{\"module\": \"keras.src.ops.numpy\", \"class_name\": \"Var\", \"name\": \"y\", \"config\": {\"name\": "
+         "\"y\", \"axis\": [1, -3]}, \"inbound_nodes\": [{\"args\": [" TENSOR("x", 0) "]}]}",
+         "is named twice"},
         {"[null, 6, 5, 4]",
          "{\"module\": \"keras.src.ops.numpy\", \"class_name\": \"Tile\", \"name\": \"y\", \"config\": {\"name\": "
          "\"y\", \"repeats\": [1, 1, 1, 1, 1]}, \"inbound_nodes\": [{\"args\": [" TENSOR("x", 0) "]}]}",
@@ -396,11 +404,11 @@ static void layers_within_and_beside(void **state) {
         {"[null, 6, 5, 4]",
          "{\"module\": \"keras.src.ops.nn\", \"class_name\": \"DepthToSpace\", \"name\": \"y\", \"config\": {\"name\": "
          "\"y\", \"block_size\": 3}, \"inbound_nodes\": [{\"args\": [" TENSOR("x", 0) "]}]}",
-         "its input's channels should be"},
+         "needs channels that its square divides, not 4"},
         {"[null, 6, 5, 4]",
          "{\"module\": \"keras.src.ops.nn\", \"class_name\": \"SpaceToDepth\", \"name\": \"y\", \"config\": {\"name\": "
          "\"y\", \"block_size\": 2}, \"inbound_nodes\": [{\"args\": [" TENSOR("x", 0) "]}]}",
-         "its input's sides should be"},
+         "needs sides that it divides, not 6 x 5"},
         {"[null, 6, 5, 4]",
          "{\"module\": \"keras.src.ops.nn\", \"class_name\": \"Normalize\", \"name\": \"y\", \"config\": {\"name\": "
          "\"y\", \"axis\": 1, \"order\": 3}, \"inbound_nodes\": [{\"args\": [" TENSOR("x", 0) "]}]}",
@@ -409,6 +417,10 @@ static void layers_within_and_beside(void **state) {
          "{\"module\": \"keras.src.ops.numpy\", \"class_name\": \"Einsum\", \"name\": \"y\", \"config\": {\"name\": "
          "\"y\", \"subscripts\": \"bhhc->bhc\"}, \"inbound_nodes\": [{\"args\": [" TENSOR("x", 0) "]}]}",
          "each letter should be of one axis"},
+        {"[null, 6, 5, 4]",
+         "{\"module\": \"keras.src.ops.numpy\", \"class_name\": \"Einsum\", \"name\": \"y\", \"config\": {\"name\": "
+         "\"y\", \"subscripts\": \"bbwc->bwc\"}, \"inbound_nodes\": [{\"args\": [" TENSOR("x", 0) "]}]}",
+         "the batch's letter should be there once"},
         {"[null, 6, 5, 4]",
          "{\"module\": \"keras.src.ops.numpy\", \"class_name\": \"Einsum\", \"name\": \"y\", \"config\": {\"name\": "
          "\"y\", \"subscripts\": \"bhwc->hbwc\"}, \"inbound_nodes\": [{\"args\": [" TENSOR("x", 0) "]}]}",

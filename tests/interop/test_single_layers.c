@@ -231,43 +231,118 @@ static void split_layers_compute_what_keras_does(void **state) {
     }
 }
 
-/* As they are: no byte is divided by 255 on its way to a layer that takes numbers of rows. */
-static void bytes_are_numbers_of_one_hot(void **state) {
-    enum { WIDTH = 3, CLASSES = 4 };
-    static const char text[] =
+/* A model of one layer y behind an input x, and of what is behind y. */
+#define ARGUMENT(layer)                                                                                                \
+    "\"inbound_nodes\": [{\"args\": [{\"class_name\": \"__keras_tensor__\", \"config\": {\"keras_history\": [\"" layer \
+    "\", 0, 0]}}], \"kwargs\": {}}]}"
+static clq_model *model_of(const char *shape, const char *layer, const char *behind, const char *output) {
+    clq_model *model;
+    char *text = clq_strprintf(
         "{\"module\": \"keras.src.models.functional\", \"class_name\": \"Functional\", \"config\": {\"name\": \"m\", "
         "\"layers\": [{\"module\": \"keras.layers\", \"class_name\": \"InputLayer\", \"name\": \"x\", \"config\": {"
-        "\"name\": \"x\", \"batch_shape\": [null, 3]}, \"inbound_nodes\": []}, {\"module\": \"keras.src.ops.nn\", "
-        "\"class_name\": \"OneHot\", \"name\": \"y\", \"config\": {\"name\": \"y\", \"num_classes\": 4, \"axis\": -1}, "
-        "\"inbound_nodes\": [{\"args\": [{\"class_name\": \"__keras_tensor__\", \"config\": {\"keras_history\": "
-        "[\"x\", "
-        "0, 0]}}], \"kwargs\": {}}]}], \"input_layers\": [[\"x\", 0, 0]], \"output_layers\": [[\"y\", 0, 0]]}}";
-    static const uint8_t samples[COUNT * WIDTH] = {0, 3, 1, 2, 2, 0}, beyond[COUNT * WIDTH] = {0, 3, 1, 2, 4, 0};
-    const int32_t labels[COUNT] = {0};
-    float got[COUNT * WIDTH * CLASSES];
+        "\"name\": \"x\", \"batch_shape\": %s}, \"inbound_nodes\": []}, {%s, \"name\": \"y\", " ARGUMENT(
+            "x") "%s], "
+                 "\"input_layers\": [[\"x\", 0, 0]], \"output_layers\": [[\"%s\", 0, 0]]}}",
+        shape, layer, behind, output);
+    const clq_status status = clq_model_read_keras_json(files_put("m.json", text, strlen(text)), &model);
+    if (status != CLQ_OK) fail_msg("%s: %s", layer, clq_error_detail());
+    clq_free(text);
+    return model;
+}
+
+static clq_trainer *trainer_of(clq_model *model, clq_dtype samples) {
     clq_trainer_config config = apart_config();
-    clq_model *model;
     clq_trainer *trainer;
     clq_devices devices;
-    clq_dataset *data;
-    (void)state;
-    assert_ok(clq_model_read_keras_json(files_put("m.json", text, sizeof text - 1), &model));
     config.loss = clq_loss_default(CLQ_LOSS_MEAN_SQUARED_ERROR);
     config.metrics = "none";
     config.global_batch = COUNT;
     config.inference_only = true;
+    config.sample_dtype = samples;
     assert_ok(clq_devices_select(sys, "pocl:0", &devices));
     assert_ok(clq_trainer_create(model, &devices, &config, &trainer));
-    assert_ok(clq_dataset_arrays(samples, CLQ_U8, COUNT, 1, (const size_t[]){WIDTH}, labels, CLQ_I32, 1, &data));
+    return trainer;
+}
+
+static clq_dataset *data_of(const void *samples, clq_dtype dtype, unsigned rank, const size_t *shape) {
+    static const int32_t labels[COUNT];
+    clq_dataset *data;
+    assert_ok(clq_dataset_arrays(samples, dtype, COUNT, rank, shape, labels, CLQ_I32, 1, &data));
     assert_ok(clq_dataset_batch(data, COUNT, false));
+    return data;
+}
+
+/* As they are: no byte is divided by 255 on its way to a layer that takes numbers of rows. */
+static void bytes_are_numbers_of_one_hot(void **state) {
+    enum { WIDTH = 3, CLASSES = 4 };
+    static const uint8_t samples[COUNT * WIDTH] = {0, 3, 1, 2, 2, 0}, beyond[COUNT * WIDTH] = {0, 3, 1, 2, 4, 0};
+    static const size_t shape[] = {WIDTH};
+    float got[COUNT * WIDTH * CLASSES];
+    clq_model *model = model_of("[null, 3]",
+                                "\"module\": \"keras.src.ops.nn\", \"class_name\": \"OneHot\", \"config\": {"
+                                "\"name\": \"y\", \"num_classes\": 4, \"axis\": -1}",
+                                "", "y");
+    clq_trainer *trainer = trainer_of(model, CLQ_U8);
+    clq_dataset *data = data_of(samples, CLQ_U8, 1, shape);
+    (void)state;
     assert_ok(clq_predict(trainer, data, got));
     for (size_t i = 0; i < COUNT * WIDTH; i++)
         for (size_t c = 0; c < CLASSES; c++) assert_true(got[i * CLASSES + c] == (samples[i] == c ? 1.0f : 0.0f));
     clq_dataset_destroy(data);
-    assert_ok(clq_dataset_arrays(beyond, CLQ_U8, COUNT, 1, (const size_t[]){WIDTH}, labels, CLQ_I32, 1, &data));
-    assert_ok(clq_dataset_batch(data, COUNT, false));
+    data = data_of(beyond, CLQ_U8, 1, shape);
     assert_fails(CLQ_MISMATCH, "value 1 of sample 1 is 4, and layer 'y' has rows 0 to 3",
                  clq_predict(trainer, data, got));
+    clq_dataset_destroy(data);
+    clq_trainer_destroy(trainer);
+    clq_model_destroy(model);
+}
+
+/* Bytes that Rescaling divides by 255 are divided once, whatever moves them before. */
+static void bytes_are_scaled_once(void **state) {
+    static const char *const layers[] = {
+        "\"class_name\": \"Resizing\", \"config\": {\"name\": \"y\", \"height\": 3, \"width\": 2}",
+        "\"class_name\": \"CenterCrop\", \"config\": {\"name\": \"y\", \"height\": 2, \"width\": 2}",
+        "\"module\": \"keras.src.ops.image\", \"class_name\": \"Resize\", \"config\": {\"name\": \"y\", \"size\": [3, "
+        "2]}",
+        "\"module\": \"keras.src.ops.image\", \"class_name\": \"ExtractPatches\", \"config\": {\"name\": \"y\", "
+        "\"size\": [2, 2], \"strides\": [2, 2], \"dilation_rate\": 1, \"padding\": \"valid\", \"data_format\": "
+        "\"channels_last\"}",
+        "\"module\": \"keras.src.ops.numpy\", \"class_name\": \"Roll\", \"config\": {\"name\": \"y\", \"shift\": 1, "
+        "\"axis\": 1}",
+        "\"module\": \"keras.src.ops.numpy\", \"class_name\": \"Repeat\", \"config\": {\"name\": \"y\", \"repeats\": "
+        "2, "
+        "\"axis\": 1}",
+        "\"module\": \"keras.src.ops.nn\", \"class_name\": \"SpaceToDepth\", \"config\": {\"name\": \"y\", "
+        "\"block_size\": 2}",
+    };
+    (void)state;
+    for (size_t i = 0; i < CLQ_COUNT_OF(layers); i++) {
+        float factor;
+        clq_model *model = model_of("[null, 4, 4, 4]", layers[i],
+                                    ", {\"class_name\": \"Rescaling\", \"name\": \"z\", \"config\": {\"name\": \"z\", "
+                                    "\"scale\": 0.00392156862745098}, " ARGUMENT("y"),
+                                    "z");
+        assert_ok(clq_model_byte_factor(model, &factor));
+        if (factor != 1.0f) fail_msg("%s: bytes are divided in front of it", layers[i]);
+        clq_model_destroy(model);
+    }
+}
+
+/* Of logarithms of 0 alone, and beside others: the logarithm of what they are logarithms of. */
+static void logarithms_of_sums_of_nothing(void **state) {
+    static const float samples[COUNT * 3] = {0, 0, 0, 1, 3, 0};
+    static const size_t shape[] = {3, 1};
+    float got[COUNT];
+    clq_model *model = model_of(
+        "[null, 3, 1]", "\"module\": \"keras.src.ops.numpy\", \"class_name\": \"Log\", \"config\": {\"name\": \"y\"}",
+        ", {\"module\": \"keras.src.ops.math\", \"class_name\": \"Logsumexp\", \"name\": \"z\", \"config\": {"
+        "\"name\": \"z\", \"axis\": 1, \"keepdims\": false}, " ARGUMENT("y"),
+        "z");
+    clq_trainer *trainer = trainer_of(model, CLQ_F32);
+    clq_dataset *data = data_of(samples, CLQ_F32, 2, shape);
+    (void)state;
+    assert_ok(clq_predict(trainer, data, got));
+    assert_true(got[0] == -INFINITY && fabsf(got[1] - logf(4)) <= 1e-6f);
     clq_dataset_destroy(data);
     clq_trainer_destroy(trainer);
     clq_model_destroy(model);
@@ -289,8 +364,9 @@ static int end(void **state) {
 
 int main(int argc, char **argv) {
     if (argc > 1) cmocka_set_test_filter(argv[1]); /* a test's name: that one alone */
-    const struct CMUnitTest tests[] = {cmocka_unit_test(layers_compute_what_keras_does),
-                                       cmocka_unit_test(split_layers_compute_what_keras_does),
-                                       cmocka_unit_test(bytes_are_numbers_of_one_hot)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(layers_compute_what_keras_does), cmocka_unit_test(split_layers_compute_what_keras_does),
+        cmocka_unit_test(bytes_are_numbers_of_one_hot), cmocka_unit_test(bytes_are_scaled_once),
+        cmocka_unit_test(logarithms_of_sums_of_nothing)};
     return cmocka_run_group_tests_name("interop/single_layers", tests, begin, end);
 }

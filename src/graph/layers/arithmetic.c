@@ -277,6 +277,7 @@ static clq_status find_axes(const clq_axes *axes, const clq_shape *x, unsigned *
         unsigned axis;
         if (!clq_find_axis(x, axes->axes[i], &axis))
             return clq_fail(CLQ_ARGUMENT, "axis: its input has no axis %d", axes->axes[i]);
+        if (*out & 1u << axis) return clq_fail(CLQ_ARGUMENT, "axis: axis %u is named twice", axis);
         *out |= 1u << axis;
     }
     unsigned lowest = 0, highest = x->rank;

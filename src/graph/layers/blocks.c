@@ -8,6 +8,7 @@
                                                 .stem = (name_stem),                                                   \
                                                 .module = (in_module),                                                 \
                                                 .inputs = {1, 1},                                                      \
+                                                .moves = true,                                                         \
                                                 CLQ_LAYER_CONFIG(config, rows),                                        \
                                                 .infer = (shape),                                                      \
                                                 .expand = (expansion)}
@@ -31,8 +32,9 @@ static clq_status infer_blocks(const clq_model *model, const clq_layer *layer, c
     const size_t h = x->dims[0], w = x->dims[1], c = x->dims[2];
     if (!clq_mul_size(side, side, &area) || area > INT32_MAX || (to_places && c % area) ||
         (!to_places && (h % side || w % side)))
-        return clq_fail(CLQ_ARGUMENT, "block_size %zu: %s should be so many blocks of %zu x %zu", side,
-                        to_places ? "its input's channels" : "its input's sides", side, side);
+        return to_places
+                   ? clq_fail(CLQ_ARGUMENT, "block_size %zu needs channels that its square divides, not %zu", side, c)
+                   : clq_fail(CLQ_ARGUMENT, "block_size %zu needs sides that it divides, not %zu x %zu", side, h, w);
     y->shape = to_places ? CLQ_SHAPE(h * side, w * side, c / area) : CLQ_SHAPE(h / side, w / side, c * area);
     return clq_shape_elements(&y->shape, &elements);
 }
@@ -183,8 +185,9 @@ static clq_status find_times(const tile_config *config, const clq_shape *x, size
         long number;
         CLQ_TRY(take_whole("repeats", config->times.values[i], &number));
         if (number < 1 || (axis == 0 && number != 1))
-            return clq_fail(CLQ_UNSUPPORTED, "repeats: %ld is not supported: the batch is there once, others at least",
-                            number);
+            return axis == 0 ? clq_fail(CLQ_UNSUPPORTED, "repeats: the batch can be there once, not %ld times", number)
+                             : clq_fail(CLQ_UNSUPPORTED, "repeats: number %zu is %ld, and should be 1 or more", i + 1,
+                                        number);
         if (axis > 0) times[axis - 1] = (size_t)number;
     }
     return CLQ_OK;

@@ -35,7 +35,7 @@ static const clq_attribute attributes[] = {
     {MEMBER("moving_variance_initializer", CLQ_ATTRIBUTE_INITIALISER, all.moving_variance_initialiser)},
 };
 
-/* Of the axis as it was inferred. */
+/* The axis of y: `infer` has checked it. */
 static unsigned axis_of(const clq_layer *layer, const clq_model_tensor *y) {
     unsigned axis = 0;
     (void)clq_find_axis(&y->shape, ((const norm_config *)layer->config)->axis, &axis);

@@ -138,6 +138,7 @@ const clq_layer_kind clq_layer_op_extract_patches = {.type = "ExtractPatches",
                                                      .stem = "extract_patches",
                                                      .module = "keras.src.ops.image",
                                                      .inputs = {1, 1},
+                                                     .moves = true,
                                                      CLQ_LAYER_CONFIG(patches_config, attributes),
                                                      .infer = infer,
                                                      .expand = expand};

@@ -254,6 +254,11 @@ static clq_status refuse_equation(const clq_short_text *equation, const char *wa
     return clq_fail(CLQ_UNSUPPORTED, "the equation '%s' is not supported: %s", equation->text, wanted);
 }
 
+/* Of a term that begins with the batch. */
+static bool names_batch_again(const unsigned char *labels) {
+    return strchr((const char *)labels + 1, labels[0]) != NULL;
+}
+
 /* Every term begins with the batch, which is left out of the contraction. ranks: of a and b, without the batch. */
 static clq_status parse_equation(const clq_short_text *equation, const unsigned ranks[2], contraction *c) {
     unsigned char labels[3][CLQ_SHAPE_MAX + 1] = {{0}};
@@ -272,6 +277,8 @@ static clq_status parse_equation(const clq_short_text *equation, const unsigned 
     if (!fits) return refuse_equation(equation, "it should be of two tensors, with a letter for each axis");
     if (labels[A][0] != labels[B][0] || labels[A][0] != labels[C][0])
         return refuse_equation(equation, "each of its terms should begin with the batch");
+    if (names_batch_again(labels[A]) || names_batch_again(labels[B]) || names_batch_again(labels[C]))
+        return refuse_equation(equation, "the batch's letter should be there once in each term");
     c->rank[C] = rank - 1;
     for (unsigned i = 0; i < 3; i++) memcpy(c->labels[i], labels[i] + 1, CLQ_SHAPE_MAX);
     for (unsigned i = 0; i < 3; i++)
@@ -303,6 +310,8 @@ static clq_status parse_alone(const clq_short_text *equation, const clq_shape *x
     if (fits) fits = *read_term(arrow + 2, rank, labels[1], &fits) == '\0' && fits;
     if (!fits || labels[0][0] != labels[1][0])
         return refuse_equation(equation, "it should be of one tensor, with a letter for each axis, the batch first");
+    if (names_batch_again(labels[0]) || names_batch_again(labels[1]))
+        return refuse_equation(equation, "the batch's letter should be there once in each term");
     c->rank[C] = rank - 1;
     memcpy(c->labels[A], labels[0] + 1, CLQ_SHAPE_MAX);
     memcpy(c->labels[C], labels[1] + 1, CLQ_SHAPE_MAX);

@@ -123,6 +123,8 @@ static clq_status infer(const clq_model *model, const clq_layer *layer, clq_mode
     CLQ_TRY(clq_layer_check_rank(x, 2));
     if (config->size[0] > PLACES_MOST || config->size[1] > PLACES_MOST)
         return clq_fail(CLQ_UNSUPPORTED, "a size of more than %d is not supported", PLACES_MOST);
+    if (x->dims[0] > PLACES_MOST || x->dims[1] > PLACES_MOST)
+        return clq_fail(CLQ_UNSUPPORTED, "an image with a side of more than %d is not supported", PLACES_MOST);
     y->shape = CLQ_SHAPE(config->size[0], config->size[1], x->dims[2]);
     return CLQ_OK;
 }
@@ -173,6 +175,7 @@ static clq_id expand_crop(clq_expansion *e, const clq_id *x) {
                                              .stem = (name_stem),                                                      \
                                              .module = (in_module),                                                    \
                                              .inputs = {1, 1},                                                         \
+                                             .moves = true,                                                            \
                                              CLQ_LAYER_CONFIG(resize_config, rows),                                    \
                                              .infer = infer,                                                           \
                                              .expand = (expansion)}

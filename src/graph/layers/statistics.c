@@ -2,6 +2,9 @@
  * and numbers by these, or by norms. */
 #include "graph/layers/layer.h"
 
+#include <float.h>
+#include <math.h>
+
 #define NUMPY "keras.src.ops.numpy"
 #define MATH "keras.src.ops.math"
 #define NN "keras.src.ops.nn"
@@ -71,9 +74,22 @@ static clq_id expand_std(clq_expansion *e, const clq_id *x) {
 CLQ_REDUCTION_KIND(clq_layer_op_var, "Var", "var", NUMPY, expand_var);
 CLQ_REDUCTION_KIND(clq_layer_op_std, "Std", "std", NUMPY, expand_std);
 
+/* Between the largest finite numbers: infinity less infinity would be no number. */
+static clq_id finite_of(const runs *r, clq_id x) {
+    clq_node node = clq_part_node(&r->parts, &clq_op_elementwise, CLQ_IDS(x));
+    clq_element_program *p = &node.attributes.program;
+    const unsigned number = clq_element_take(p, clq_each_element);
+    const unsigned least = clq_element_do(p, (clq_instruction){.op = CLQ_ELEMENT_CONSTANT, .number = -FLT_MAX});
+    const unsigned most = clq_element_do(p, (clq_instruction){.op = CLQ_ELEMENT_CONSTANT, .number = FLT_MAX});
+    const unsigned raised = clq_element_do(p, (clq_instruction){.op = CLQ_ELEMENT_MAXIMUM, .a = number, .b = least});
+    p->outputs[p->output_count++].from =
+        clq_element_do(p, (clq_instruction){.op = CLQ_ELEMENT_MINIMUM, .a = raised, .b = most});
+    return clq_part_add(&r->parts, node, r->one);
+}
+
 /* max + log of the sum of exp(x - max) */
 static clq_id log_of_sum(const runs *r, clq_id x) {
-    const clq_id most = largest_of(r, x);
+    const clq_id most = finite_of(r, largest_of(r, x));
     const clq_id apart = clq_part_combine(&r->parts, CLQ_ELEMENT_SUBTRACT, x, spread(r, most));
     const clq_id log = apply(r, CLQ_ELEMENT_LOG, sum_of(r, apply(r, CLQ_ELEMENT_EXP, apart), 1));
     return clq_part_combine(&r->parts, CLQ_ELEMENT_ADD, log, most);
@@ -127,7 +143,8 @@ const clq_layer_kind clq_layer_op_log_softmax = {.type = "LogSoftmax",
 static const clq_attribute normalize_attributes[] = {
     {CLQ_LAYER_ATTRIBUTE("axis", CLQ_ATTRIBUTE_AXIS, along_config, axis), .needed = true},
     {CLQ_LAYER_ATTRIBUTE("order", CLQ_ATTRIBUTE_NUMBER, along_config, order), .fallback = 2, .whole = true},
-    {CLQ_LAYER_ATTRIBUTE("epsilon", CLQ_ATTRIBUTE_NUMBER, along_config, epsilon), .fallback = 1e-7, .most = 1},
+    {CLQ_LAYER_ATTRIBUTE("epsilon", CLQ_ATTRIBUTE_NUMBER, along_config, epsilon), .fallback = 1e-7, .least = FLT_MIN,
+     .most = INFINITY},
 };
 static clq_status infer_normalize(const clq_model *model, const clq_layer *layer, clq_model_tensor *y) {
     const double order = ((const along_config *)layer->config)->order;
