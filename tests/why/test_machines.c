@@ -426,8 +426,10 @@ static void probe_links(fabric_rank *self) {
     fabric_note(self, status);
 }
 
-/* Nothing is sooner than the network: of a rank that is in two messages at a time something would be. */
+/* Neither message is sooner than the network: of a rank that is in two at a time one would be. What others take of the
+ * cores makes either later, so that the rate by itself may come out better than the network's. */
 static void test_network(void **state) {
+    static const double sent[] = {64, 4 << 20}; /* why/between.c */
     (void)state;
     static const clq_world_config patient = {.silence_s = 60, .deadline_s = 60};
     for (unsigned size = 2; size <= RANKS_MOST; size += size == 3 ? 2 : 1) {
@@ -439,8 +441,9 @@ static void test_network(void **state) {
         for (unsigned r = 0; r < size; r++) {
             assert_int_equal(ranks[r].ended, CLQ_OK);
             assert_memory_equal(links[r], links[0], size * sizeof links[0][0]);
-            assert_true(links[0][r].alpha_s >= latency_s);
-            assert_true(links[0][r].beta_s >= 0.9 / bytes_per_s);
+            for (size_t i = 0; i < CLQ_COUNT_OF(sent); i++)
+                assert_true(links[0][r].alpha_s + sent[i] * links[0][r].beta_s >=
+                            (latency_s + sent[i] / bytes_per_s) * (1 - 1e-9));
         }
     }
 }
