@@ -360,9 +360,13 @@ clq_id clq_add_channel_rows(clq_graph *graph, const clq_node *node, size_t rows,
 enum { CLQ_ELEMENT_RESULTS = 3 };
 
 extern const struct clq_element_input clq_each_element; /* f32 */
-/* A value of the shape that the program goes over: its first input, or its output. */
+/* A value of the shape that the program goes over: the first input that has a number for each element, or its output.
+ * A fused program may have inputs by channel alone. */
 static inline clq_id clq_element_place(const clq_node *node) {
-    return node->inputs[0] ? node->inputs[0] : node->outputs[0];
+    const clq_element_program *p = &node->attributes.program;
+    for (size_t i = 0; i < p->input_count; i++)
+        if (node->inputs[i] && p->inputs[i].kind == CLQ_EACH_ELEMENT) return node->inputs[i];
+    return node->outputs[0];
 }
 /* The activation that the program is, of one input, and that other operations can apply (clq_activation_joins); else
  * LINEAR. */
