@@ -392,7 +392,16 @@ GROUPS: list[tuple[str, tuple[int, ...], list[Callable[[keras.KerasTensor], kera
         lambda x: (lambda r: r[0] * ops.sin(r[1]))(kl.Bidirectional(kl.LSTM(2, return_sequences=True), merge_mode=None, name="apart")(x)), lambda x: ops.multiply(*kl.Bidirectional(kl.GRU(3), merge_mode=None, name="ends")(x))]),
     ("hub_waves", ROW, [
         lambda x: x + hub().SinePositionEncoding(name="waves")(x), lambda x: x * hub().SinePositionEncoding(max_wavelength=50, name="short")(x)]),
+    ("largest_of_lows", ROW, [
+        lambda x: lows(x, 4)[1] * ops.sum(x, axis=-1, keepdims=True)[:, :, 0:1], lambda x: ops.exp(lows(x, 4)[0]), lambda x: lows(ops.transpose(x, (0, 2, 1)), 7)[1] + x[:, :4, :1],
+        lambda x: ops.take_along_axis(x, ops.expand_dims(ops.top_k(ops.where(x[:, :, 1] > 0.3, x[:, :, 1], -3.4028234663852886e38), 6)[1], -1), axis=1)]),
 ]  # fmt: skip
+
+
+def lows(x: keras.KerasTensor, k: int) -> tuple[keras.KerasTensor, keras.KerasTensor]:
+    """The k largest of numbers of which many are the lowest, and their places."""
+    values, places = ops.top_k(ops.where(x > 0.3, x, -3.4028234663852886e38), k)
+    return values, ops.cast(places, "float32")
 
 
 def shifted() -> keras.Model:

@@ -348,6 +348,43 @@ static void logarithms_of_sums_of_nothing(void **state) {
     clq_model_destroy(model);
 }
 
+/* A place comes once, also among numbers that are as low as numbers can be: of (0, 1, 0, 0, 2, 0) and (0, 0, 0, 0, 0,
+ * 0.5), as Keras has them. */
+static void largest_of_logarithms_of_nothing(void **state) {
+    enum { WIDTH = 6, FOUND = 4 };
+    static const float samples[COUNT * WIDTH] = {0, 1, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0.5f};
+    static const float places[COUNT * FOUND] = {4, 1, 0, 2, 5, 0, 1, 2};
+    static const size_t shape[] = {WIDTH};
+    (void)state;
+    for (unsigned part = 0; part < 2; part++) {
+        float got[COUNT * FOUND];
+        char *behind = clq_strprintf(
+            ", {\"module\": \"keras.src.ops.math\", \"class_name\": \"TopK\", \"name\": \"t\", \"config\": {"
+            "\"name\": \"t\", \"k\": 4, \"sorted\": true}, " ARGUMENT(
+                "y") ", {\"module\": \"keras.src.ops.core\", \"class_name\": \"Cast\", \"name\": \"z\", \"config\": {"
+                     "\"name\": \"z\", \"dtype\": \"float32\"}, \"inbound_nodes\": [{\"args\": [{\"class_name\": "
+                     "\"__keras_tensor__\", \"config\": {\"keras_history\": [\"t\", 0, %u]}}], \"kwargs\": {}}]}",
+            part);
+        clq_model *model = model_of("[null, 6]",
+                                    "\"module\": \"keras.src.ops.numpy\", \"class_name\": \"Log\", \"config\": {"
+                                    "\"name\": \"y\"}",
+                                    behind, "z");
+        clq_trainer *trainer = trainer_of(model, CLQ_F32);
+        clq_dataset *data = data_of(samples, CLQ_F32, 1, shape);
+        assert_ok(clq_predict(trainer, data, got));
+        for (size_t i = 0; i < COUNT * FOUND; i++) {
+            const float number = samples[i / FOUND * WIDTH + (size_t)places[i]];
+            const float want = part == 1 ? places[i] : number > 0 ? logf(number) : -INFINITY;
+            if (!(got[i] == want || fabsf(got[i] - want) <= 1e-6f))
+                fail_msg("part %u: [%zu] is %g, not %g", part, i, (double)got[i], (double)want);
+        }
+        clq_dataset_destroy(data);
+        clq_trainer_destroy(trainer);
+        clq_model_destroy(model);
+        clq_free(behind);
+    }
+}
+
 static int begin(void **state) {
     char *path = clq_strprintf("%s/tests/golden/single_layers.json", getenv("CLQ_TEST_SOURCE"));
     json_t *file = path ? json_load_file(path, 0, NULL) : NULL;
@@ -366,7 +403,8 @@ int main(int argc, char **argv) {
     if (argc > 1) cmocka_set_test_filter(argv[1]); /* a test's name: that one alone */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(layers_compute_what_keras_does), cmocka_unit_test(split_layers_compute_what_keras_does),
-        cmocka_unit_test(bytes_are_numbers_of_one_hot), cmocka_unit_test(bytes_are_scaled_once),
-        cmocka_unit_test(logarithms_of_sums_of_nothing)};
+        cmocka_unit_test(bytes_are_numbers_of_one_hot),   cmocka_unit_test(bytes_are_scaled_once),
+        cmocka_unit_test(logarithms_of_sums_of_nothing),  cmocka_unit_test(largest_of_logarithms_of_nothing),
+    };
     return cmocka_run_group_tests_name("interop/single_layers", tests, begin, end);
 }

@@ -1,8 +1,10 @@
 /* keras.ops.top_k: the largest numbers along the last axis, in order, and their places. One is found after the other:
- * the largest of each row, and the first place that has it, which counts as the lowest from there on. */
+ * the largest of those whose places are free, and the first free place that has it. A value is what stands at the
+ * place: lows of any kind, -inf among them, come once each, and a gradient goes to the place. NaN is larger than all.
+ */
 #include "graph/layers/layer.h"
 
-#include <float.h>
+#include <math.h>
 
 typedef struct top_k_config {
     size_t k, part; /* part 0: values, 1: places */
@@ -24,68 +26,97 @@ static clq_status infer(const clq_model *model, const clq_layer *layer, clq_mode
     return CLQ_OK;
 }
 
-/* The largest of each row: a window over all of it. */
-static clq_id add_largest(clq_expansion *e, clq_id x, size_t rows, size_t width) {
-    const clq_shape shape = CLQ_SHAPE(rows, 1);
-    clq_node node = clq_expand_node(e, &clq_op_pool2d);
-    node.attributes.pool2d = (clq_pool2d_problem){.in_h = rows,
-                                                  .in_w = width,
+/* Values are (rows, width), and (rows, 1) with one number for each row. `left` has width - i of each place i that is
+ * free, and 0 of one that is taken. */
+typedef struct search {
+    clq_node of;
+    clq_parts parts;
+    size_t rows, width;
+} search;
+
+/* A window over all of the row. */
+static clq_id largest_of(const search *s, clq_id x) {
+    clq_node node = clq_part_node(&s->parts, &clq_op_pool2d, CLQ_IDS(x));
+    node.attributes.pool2d = (clq_pool2d_problem){.in_h = s->rows,
+                                                  .in_w = s->width,
                                                   .channels = 1,
-                                                  .out_h = rows,
+                                                  .out_h = s->rows,
                                                   .out_w = 1,
                                                   .size_h = 1,
-                                                  .size_w = width,
+                                                  .size_w = s->width,
                                                   .stride_h = 1,
-                                                  .stride_w = width};
-    node.inputs[0] = x;
-    node.outputs[0] = clq_expand_value(e, &shape, rows);
-    return x ? clq_graph_add_node(e->graph, &node) : 0;
+                                                  .stride_w = s->width};
+    return clq_part_add(&s->parts, node, CLQ_SHAPE(s->rows, 1));
 }
 
-/* width - i for what is as large as the largest, else 0: the largest of these is of the first. */
-static clq_id add_places(clq_expansion *e, clq_id x, clq_id largest, size_t rows, size_t width) {
-    const struct clq_element_input by_channel = {.kind = CLQ_EACH_CHANNEL, .dtype = CLQ_F32};
-    const clq_shape all = CLQ_SHAPE(rows, width);
-    float *numbers = clq_alloc(width, sizeof *numbers);
+static clq_repeat_problem runs_of(const search *s) {
+    return (clq_repeat_problem){.outer = s->rows, .repeats = s->width, .inner = 1, .scale = 1};
+}
+static clq_id spread(const search *s, clq_id of_rows) {
+    const clq_repeat_problem runs = runs_of(s);
+    return clq_part_repeat(&s->parts, of_rows, &runs, CLQ_SHAPE(s->rows, s->width));
+}
+
+static clq_id all_left(const search *s) {
+    const clq_shape shape = CLQ_SHAPE(s->rows, s->width);
+    float *numbers = clq_alloc(s->width, sizeof *numbers);
     if (!numbers) {
-        clq_graph_fail(e->graph, CLQ_MEMORY);
+        clq_graph_fail(s->parts.graph, CLQ_MEMORY);
         return 0;
     }
-    for (size_t i = 0; i < width; i++) numbers[i] = (float)(width - i);
-    const clq_id known = clq_graph_add_constant(e->graph, "places", &CLQ_SHAPE(width), width, numbers);
+    for (size_t i = 0; i < s->width; i++) numbers[i] = (float)(s->width - i);
+    const clq_id known = clq_graph_add_constant(s->parts.graph, "places", &CLQ_SHAPE(s->width), s->width, numbers);
     clq_free(numbers);
-    clq_node flat = clq_expand_node(e, &clq_op_reshape), node = clq_expand_node(e, &clq_op_elementwise);
-    flat.inputs[0] = x;
-    flat.outputs[0] = clq_expand_value(e, &all, rows * width);
-    clq_element_program *p = &node.attributes.program;
-    const unsigned number = clq_element_take(p, clq_each_element), most = clq_element_take(p, clq_each_element);
-    const unsigned place = clq_element_take(p, by_channel);
-    const unsigned is_it = clq_element_do(p, (clq_instruction){.op = CLQ_ELEMENT_AT_LEAST, .a = number, .b = most});
-    p->outputs[p->output_count++].from =
-        clq_element_do(p, (clq_instruction){.op = CLQ_ELEMENT_MULTIPLY, .a = is_it, .b = place});
-    node.inputs[0] = clq_graph_add_node(e->graph, &flat);
-    node.inputs[1] = clq_expand_repeated(e, &CLQ_SHAPE(rows, 1), &all, largest);
-    node.inputs[2] = known;
-    node.outputs[0] = clq_expand_value(e, &all, rows * width);
-    return node.inputs[0] && node.inputs[1] && known ? clq_graph_add_node(e->graph, &node) : 0;
+    return clq_part_by_channel(&s->parts, CLQ_ELEMENT_ADD, clq_part_zeros(&s->parts, shape), known, shape);
 }
 
-/* x with the lowest number at the places that are `first`. */
-static clq_id add_rest(clq_expansion *e, clq_id x, clq_id places, clq_id first, size_t rows, size_t width) {
-    const clq_shape all = CLQ_SHAPE(rows, width);
-    clq_node node = clq_expand_node(e, &clq_op_elementwise);
-    clq_element_program *p = &node.attributes.program;
-    const unsigned number = clq_element_take(p, clq_each_element), place = clq_element_take(p, clq_each_element);
-    const unsigned taken = clq_element_take(p, clq_each_element);
-    const unsigned is_it = clq_element_do(p, (clq_instruction){.op = CLQ_ELEMENT_EQUAL, .a = place, .b = taken});
-    const unsigned lowest = clq_element_do(p, (clq_instruction){.op = CLQ_ELEMENT_CONSTANT, .number = -FLT_MAX});
-    p->outputs[p->output_count++].from =
-        clq_element_do(p, (clq_instruction){.op = CLQ_ELEMENT_SELECT, .a = is_it, .b = lowest, .c = number});
-    node.inputs[0] = x;
-    node.inputs[1] = places;
-    node.inputs[2] = clq_expand_repeated(e, &CLQ_SHAPE(rows, 1), &all, first);
-    node.outputs[0] = clq_expand_value(e, &all, rows * width);
-    return x && places && node.inputs[2] ? clq_graph_add_node(e->graph, &node) : 0;
+/* A program whose registers 0 and on are the inputs. */
+static clq_node begin(const search *s, clq_id a, clq_id b, clq_id c) {
+    clq_node node = clq_part_node(&s->parts, &clq_op_elementwise, CLQ_IDS(a, b, c));
+    for (unsigned i = 0; i < (c ? 3u : 2u); i++) (void)clq_element_take(&node.attributes.program, clq_each_element);
+    return node;
+}
+static unsigned constant(clq_node *node, double number) {
+    return clq_element_do(&node->attributes.program, (clq_instruction){.op = CLQ_ELEMENT_CONSTANT, .number = number});
+}
+static unsigned compute(clq_node *node, clq_element_op op, unsigned a, unsigned b, unsigned c) {
+    return clq_element_do(&node->attributes.program, (clq_instruction){.op = op, .a = a, .b = b, .c = c});
+}
+static clq_id end(const search *s, clq_node *node, unsigned from) {
+    clq_element_program *p = &node->attributes.program;
+    p->outputs[p->output_count++].from = from;
+    return clq_part_add(&s->parts, *node, CLQ_SHAPE(s->rows, s->width));
+}
+
+/* x at places that are free, else -inf. */
+static clq_id rest_of(const search *s, clq_id x, clq_id left) {
+    clq_node node = begin(s, left, x, 0);
+    return end(s, &node, compute(&node, CLQ_ELEMENT_SELECT, 0, 1, constant(&node, -INFINITY)));
+}
+
+/* What is left of places that have the largest of the rest, else 0. A taken place may have it, too: -inf. */
+static clq_id candidates_of(const search *s, clq_id rest, clq_id left) {
+    clq_node node = begin(s, rest, spread(s, largest_of(s, rest)), left);
+    const unsigned is_number = compute(&node, CLQ_ELEMENT_EQUAL, 0, 0, 0),
+                   is_largest = compute(&node, CLQ_ELEMENT_AT_LEAST, 0, 1, 0),
+                   is_it = compute(&node, CLQ_ELEMENT_SELECT, is_number, is_largest, constant(&node, 1));
+    return end(s, &node, compute(&node, CLQ_ELEMENT_MULTIPLY, is_it, 2, 0));
+}
+
+/* `left` without the place that `found` is in all of its row. */
+static clq_id left_without(const search *s, clq_id left, clq_id found) {
+    clq_node node = begin(s, left, found, 0);
+    const unsigned is_it = compute(&node, CLQ_ELEMENT_EQUAL, 0, 1, 0);
+    return end(s, &node, compute(&node, CLQ_ELEMENT_SELECT, is_it, constant(&node, 0), 0));
+}
+
+/* x's number at the place: a sum with zeros for all others. */
+static clq_id value_at(const search *s, clq_id x, clq_id left, clq_id found) {
+    const clq_repeat_problem runs = runs_of(s);
+    clq_node node = begin(s, left, found, x);
+    const unsigned is_it = compute(&node, CLQ_ELEMENT_EQUAL, 0, 1, 0);
+    const clq_id alone = end(s, &node, compute(&node, CLQ_ELEMENT_SELECT, is_it, 2, constant(&node, 0)));
+    return clq_part_reduce(&s->parts, alone, &runs, CLQ_SHAPE(s->rows, 1));
 }
 
 /* Of places that are counted down from `width`: counted up from 0. */
@@ -103,20 +134,23 @@ static clq_id expand(clq_expansion *e, const clq_id *x) {
     const top_k_config *config = e->layer->config;
     const clq_shape *in = &clq_model_input_of(e->model, e->y, 0)->shape;
     const size_t width = in->dims[in->rank - 1], rows = e->y->elements / config->k;
-    clq_node of;
-    const clq_parts parts = clq_expand_parts(e, &of);
+    search s = {.rows = rows, .width = width};
+    s.parts = clq_expand_parts(e, &s.of);
     clq_joining found = {.rows = rows};
-    clq_id rest = clq_part_reshape(&parts, x[0], CLQ_SHAPE(rows, width));
-    for (size_t i = 0; i < config->k && rest; i++) {
-        const bool last = i + 1 == config->k;
-        const clq_id largest = add_largest(e, rest, rows, width);
-        const clq_id places = last && config->part == 0 ? 0 : add_places(e, rest, largest, rows, width);
-        const clq_id first = places ? add_largest(e, places, rows, width) : 0;
-        clq_joining_add(&parts, &found, config->part == 0 ? largest : first, 1);
-        if (!last) rest = add_rest(e, rest, places, first, rows, width);
+    const clq_id all = clq_part_reshape(&s.parts, x[0], CLQ_SHAPE(rows, width));
+    /* Which places these are is no function of the numbers that has a slope. */
+    const clq_id seen =
+        clq_part_add(&s.parts, clq_part_node(&s.parts, &clq_op_stop_gradient, CLQ_IDS(all)), CLQ_SHAPE(rows, width));
+    clq_id left = all_left(&s), rest = seen;
+    for (size_t i = 0; i < config->k && rest && left; i++) {
+        const clq_id first = largest_of(&s, candidates_of(&s, rest, left)), place = spread(&s, first);
+        clq_joining_add(&s.parts, &found, config->part == 0 ? value_at(&s, all, left, place) : first, 1);
+        if (i + 1 == config->k) break;
+        left = left_without(&s, left, place);
+        rest = rest_of(&s, seen, left);
     }
-    const clq_id all = rest ? clq_joining_end(&parts, &found) : 0,
-                 y = all ? clq_expand_unary(e, clq_expand_node(e, &clq_op_reshape), all) : 0;
+    const clq_id joined = rest && left ? clq_joining_end(&s.parts, &found) : 0,
+                 y = joined ? clq_expand_unary(e, clq_expand_node(e, &clq_op_reshape), joined) : 0;
     return config->part == 0 ? y : add_counted(e, y, width);
 }
 
