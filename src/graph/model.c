@@ -148,6 +148,7 @@ static clq_status apply(clq_model *model, clq_layer *layer, uint32_t id, const c
     for (size_t i = 0; i < count; i++) model->inputs[model->input_total + i] = inputs[i].id;
     CLQ_TRY(layer->kind->infer(model, layer, &y));
     CLQ_TRY(clq_tensor_elements(&y.shape, &y.elements));
+    y.whole = clq_layer_gives_whole(model, layer, &y);
     if (count > 0) layer->applied_to = clq_model_input_of(model, &y, 0)->shape;
     if (layer->made_for.rank == 0) layer->made_for = layer->applied_to;
     if (layer->kind->declare) CLQ_TRY(layer->kind->declare(model, layer, &y));

@@ -42,6 +42,7 @@ struct clq_model_tensor {
     uint32_t first_input, input_count; /* of the model's `inputs` */
     clq_dtype dtype;                   /* f32: the only one that there is */
     bool recompute;                    /* clq_recompute: its value is not kept for backward */
+    bool whole;                        /* all its numbers are known to be whole */
     clq_shape shape;                   /* without the batch */
     size_t elements;                   /* product of shape; of rank 0: 1 */
     uint32_t mask; /* id of the tensor that says which steps count; 0: all do. Finished: CLQ_MASK_DROPPED if no layer

@@ -235,8 +235,7 @@ static void split_layers_compute_what_keras_does(void **state) {
 #define ARGUMENT(layer)                                                                                                \
     "\"inbound_nodes\": [{\"args\": [{\"class_name\": \"__keras_tensor__\", \"config\": {\"keras_history\": [\"" layer \
     "\", 0, 0]}}], \"kwargs\": {}}]}"
-static clq_model *model_of(const char *shape, const char *layer, const char *behind, const char *output) {
-    clq_model *model;
+static const char *write_model_of(const char *shape, const char *layer, const char *behind, const char *output) {
     char *text = clq_strprintf(
         "{\"module\": \"keras.src.models.functional\", \"class_name\": \"Functional\", \"config\": {\"name\": \"m\", "
         "\"layers\": [{\"module\": \"keras.layers\", \"class_name\": \"InputLayer\", \"name\": \"x\", \"config\": {"
@@ -244,9 +243,16 @@ static clq_model *model_of(const char *shape, const char *layer, const char *beh
             "x") "%s], "
                  "\"input_layers\": [[\"x\", 0, 0]], \"output_layers\": [[\"%s\", 0, 0]]}}",
         shape, layer, behind, output);
-    const clq_status status = clq_model_read_keras_json(files_put("m.json", text, strlen(text)), &model);
-    if (status != CLQ_OK) fail_msg("%s: %s", layer, clq_error_detail());
+    assert_non_null(text);
+    const char *path = files_put("m.json", text, strlen(text));
     clq_free(text);
+    return path;
+}
+
+static clq_model *model_of(const char *shape, const char *layer, const char *behind, const char *output) {
+    clq_model *model;
+    const clq_status status = clq_model_read_keras_json(write_model_of(shape, layer, behind, output), &model);
+    if (status != CLQ_OK) fail_msg("%s: %s", layer, clq_error_detail());
     return model;
 }
 
@@ -385,6 +391,47 @@ static void largest_of_logarithms_of_nothing(void **state) {
     }
 }
 
+/* The path of a model that casts 64 doublings of a number times a sign. */
+static const char *write_doublings(const char *number) {
+    enum { DEPTH = 64 };
+    char *behind = clq_strprintf(
+        ", {\"module\": \"keras.src.ops.numpy\", \"class_name\": \"Multiply\", \"name\": \"s0\", \"config\": {"
+        "\"name\": \"s0\"}, \"inbound_nodes\": [{\"args\": [{\"class_name\": \"__keras_tensor__\", \"config\": "
+        "{\"keras_history\": [\"y\", 0, 0]}}, %s], \"kwargs\": {}}]}",
+        number);
+    for (unsigned i = 1; i <= DEPTH + 1; i++) {
+        char *more =
+            i > DEPTH
+                ? clq_strprintf("%s, {\"module\": \"keras.src.ops.core\", \"class_name\": \"Cast\", \"name\": \"z\", "
+                                "\"config\": {\"name\": \"z\", \"dtype\": \"int32\"}, " ARGUMENT("s64"),
+                                behind)
+                : clq_strprintf(
+                      "%s, {\"module\": \"keras.src.ops.numpy\", \"class_name\": \"Add\", \"name\": \"s%u\", "
+                      "\"config\": {\"name\": \"s%u\"}, \"inbound_nodes\": [{\"args\": [{\"class_name\": "
+                      "\"__keras_tensor__\", \"config\": {\"keras_history\": [\"s%u\", 0, 0]}}, {\"class_name\": "
+                      "\"__keras_tensor__\", \"config\": {\"keras_history\": [\"s%u\", 0, 0]}}], \"kwargs\": {}}]}",
+                      behind, i, i, i - 1, i - 1);
+        assert_non_null(more);
+        clq_free(behind);
+        behind = more;
+    }
+    const char *path = write_model_of(
+        "[null, 2]", "\"module\": \"keras.src.ops.numpy\", \"class_name\": \"Sign\", \"config\": {\"name\": \"y\"}",
+        behind, "z");
+    clq_free(behind);
+    return path;
+}
+
+/* Each doubling adds a tensor to itself: there are 2^64 ways back from the last to what tells whether it is whole. */
+static void sums_of_whole_numbers_are_cast(void **state) {
+    clq_model *model;
+    (void)state;
+    assert_ok(clq_model_read_keras_json(write_doublings("3"), &model));
+    clq_model_destroy(model);
+    assert_fails(CLQ_UNSUPPORTED, "numbers that may have fractions are cast to 'int32'",
+                 clq_model_read_keras_json(write_doublings("0.25"), &model));
+}
+
 static int begin(void **state) {
     char *path = clq_strprintf("%s/tests/golden/single_layers.json", getenv("CLQ_TEST_SOURCE"));
     json_t *file = path ? json_load_file(path, 0, NULL) : NULL;
@@ -405,6 +452,6 @@ int main(int argc, char **argv) {
         cmocka_unit_test(layers_compute_what_keras_does), cmocka_unit_test(split_layers_compute_what_keras_does),
         cmocka_unit_test(bytes_are_numbers_of_one_hot),   cmocka_unit_test(bytes_are_scaled_once),
         cmocka_unit_test(logarithms_of_sums_of_nothing),  cmocka_unit_test(largest_of_logarithms_of_nothing),
-    };
+        cmocka_unit_test(sums_of_whole_numbers_are_cast)};
     return cmocka_run_group_tests_name("interop/single_layers", tests, begin, end);
 }

@@ -269,6 +269,8 @@ clq_repeat_problem clq_layer_runs(const clq_expansion *e);
 
 /* Whether it is the part of a TopK that has places. (top_k.c) */
 bool clq_layer_gives_places(const clq_layer *layer);
+/* Whether all numbers that the layer makes of y's inputs are known to be whole. (whole.c) */
+bool clq_layer_gives_whole(const clq_model *model, const clq_layer *layer, const clq_model_tensor *y);
 
 /* ---- products (products.c, mixed.c) ---- */
 

@@ -36,13 +36,11 @@ static bool has_whole_operand(const clq_layer *layer) {
     return operand->number == trunc(operand->number);
 }
 
-/* Whether all numbers of a tensor are known to be whole, as far as `depth` layers back tell. */
-static bool is_whole(const clq_model *model, const clq_model_tensor *x, unsigned depth) {
-    const clq_layer *layer = &model->layers[x->layer - 1];
+bool clq_layer_gives_whole(const clq_model *model, const clq_layer *layer, const clq_model_tensor *y) {
     if (is_among(layer->kind, always, CLQ_COUNT_OF(always)) || clq_layer_gives_places(layer)) return true;
-    if (depth == 0 || !is_among(layer->kind, keeping, CLQ_COUNT_OF(keeping)) || !has_whole_operand(layer)) return false;
-    for (size_t i = 0; i < x->input_count; i++)
-        if (!is_whole(model, clq_model_input_of(model, x, i), depth - 1)) return false;
+    if (!is_among(layer->kind, keeping, CLQ_COUNT_OF(keeping)) || !has_whole_operand(layer)) return false;
+    for (size_t i = 0; i < y->input_count; i++)
+        if (!clq_model_input_of(model, y, i)->whole) return false;
     return true;
 }
 
@@ -59,7 +57,6 @@ static bool is_one_of(const char *type, const char *const *types) {
 }
 
 static clq_status infer(const clq_model *model, const clq_layer *layer, clq_model_tensor *y) {
-    enum { DEPTH = 16 };
     static const char *const floats[] = {"", "float32", "float16", "bfloat16", "float64", NULL}, *const wholes[] = {
                                                                                                      "int32", "int64",
                                                                                                      NULL};
@@ -71,7 +68,7 @@ static clq_status infer(const clq_model *model, const clq_layer *layer, clq_mode
                         "dtype '%.40s' is not supported; there are types of floating point, int32 and "
                         "int64",
                         type);
-    if (is_whole(model, clq_model_input_of(model, y, 0), DEPTH)) return CLQ_OK;
+    if (clq_model_input_of(model, y, 0)->whole) return CLQ_OK;
     return clq_fail(CLQ_UNSUPPORTED,
                     "dtype: numbers that may have fractions are cast to '%s': only whole ones are supported, as counts",
                     type);
