@@ -142,8 +142,13 @@ static const char *const *write_cells(clq_block_writer *w) {
     json_t *cells = stacked ? json_object_get(json_object_get(cell, "config"), "cells") : NULL;
     const size_t count = stacked ? json_array_size(cells) : 1;
     char name[CLQ_LAYER_NAME_MAX], from[CLQ_LAYER_NAME_MAX] = "sequences";
+    const bool masked = clq_block_is_given(w, 1) || w->use->model->tensors[w->use->inputs[0].id - 1].mask;
     if (clq_block_flag(w, "return_state", false)) clq_block_refuse(w, "return_state", "true is not supported");
     if (count == 0) clq_block_refuse(w, "cell", "there are no cells");
+    /* Layers behind the first read its steps, which are turned round, and the mask is not. */
+    if (count > 1 && masked && clq_block_flag(w, "go_backwards", false))
+        clq_block_refuse(w, "go_backwards",
+                         "true is not supported of several cells with a mask; make each cell an RNN of its own");
     for (size_t i = 0; i < count && w->status == CLQ_OK; i++) {
         json_t *one = stacked ? json_array_get(cells, i) : cell;
         name_within("", name_of(one, "cell"), sizeof name - 2, from, name);

@@ -1,0 +1,67 @@
+/* Calls that would compute something else than in Keras if they were read, beside calls of the same kinds that are
+ * read.
+ */
+#include "interop/keras_text.h"
+
+#define NUMPY "keras.src.ops.numpy"
+#define MATH "keras.src.ops.math"
+#define NN "keras.src.ops.nn"
+#define LAYERS "keras.layers"
+#define CONFIG(class_name, keys) "{\"class_name\": \"" class_name "\", \"config\": {" keys "}}"
+/* keys: behind the name, with a comma in front. */
+#define LAYER(module, class_name, name, keys, arguments)                                                               \
+    "{\"module\": \"" module "\", \"class_name\": \"" class_name "\", \"name\": \"" name                               \
+    "\", \"config\": {\"name\": \"" name "\"" keys "}, \"inbound_nodes\": [{\"args\": [" arguments "]}]}"
+#define X TENSOR("x", 0)
+#define M TENSOR("m", 0)
+#define ARRAY(values) CONFIG("__numpy__", "\"value\": " values ", \"dtype\": \"float32\"")
+#define MASKING LAYER(LAYERS, "Masking", "m", "", X) ", "
+
+#define GRU_CELL(name) CONFIG("GRUCell", "\"name\": \"" name "\", \"units\": 2")
+#define STACK(keys, cells) CONFIG("StackedRNNCells", keys "\"cells\": [" cells "]")
+#define TWO_CELLS STACK("", GRU_CELL("a") ", " GRU_CELL("b"))
+#define RNN(cell, keys, from) LAYER(LAYERS, "RNN", "y", ", \"cell\": " cell keys, from)
+#define BACKWARDS ", \"go_backwards\": true"
+#define TURNED(keys)                                                                                                   \
+    LAYER(LAYERS, "Bidirectional", "y", ", \"layer\": " CONFIG("GRU", "\"name\": \"g\", \"units\": 2") keys, X)
+
+typedef struct call {
+    const char *shape, *layers;
+    const char *says; /* NULL: it is read */
+} call;
+
+static void check_calls(const call *calls, size_t count) {
+    size_t wrong = 0;
+    for (size_t i = 0; i < count; i++) {
+        clq_model *model;
+        const clq_status status = read_layers(calls[i].shape, calls[i].layers, "y", &model);
+        const char *says = status == CLQ_OK ? "" : clq_error_detail();
+        if (calls[i].says ? !strstr(says, calls[i].says) : status != CLQ_OK) {
+            print_error("call %zu, which should %s%s: %s\n", i, calls[i].says ? "say: " : "be read",
+                        calls[i].says ? calls[i].says : "", status == CLQ_OK ? "it was read" : says);
+            wrong++;
+        }
+        if (status == CLQ_OK) clq_model_destroy(model);
+    }
+    assert_int_equal(wrong, 0);
+}
+
+static void recurrent_cells(void **state) {
+    (void)state;
+    static const call calls[] = {
+        {"[null, 3, 4]", MASKING RNN(TWO_CELLS, BACKWARDS, M), "go_backwards: true is not supported of several cells"},
+        {"[null, 3, 4]", MASKING RNN(TWO_CELLS, "", M), NULL},
+        {"[null, 3, 4]", MASKING RNN(GRU_CELL("a"), BACKWARDS, M), NULL},
+        {"[null, 3, 4]", RNN(TWO_CELLS, BACKWARDS, X), NULL},
+        {"[null, 3, 4]", RNN(CONFIG("MyCell", "\"units\": 2"), "", X), "cell: should be an LSTMCell, GRUCell"},
+        {"[null, 3, 4]", RNN(STACK("", GRU_CELL("a") ", " CONFIG("Dense", "\"units\": 2")), "", X),
+         "cell: should be an LSTMCell, GRUCell"},
+        {"[null, 3, 4]", RNN(STACK("", ""), "", X), "cell: there are no cells"},
+    };
+    check_calls(calls, CLQ_COUNT_OF(calls));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(recurrent_cells)};
+    return cmocka_run_group_tests_name("interop/keras_refused", tests, open_file, close_file);
+}
