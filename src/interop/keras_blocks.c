@@ -54,11 +54,10 @@ static void give_states(clq_block_writer *w, const char *const layers[2], int st
 }
 
 static const char *const sequence_names[] = {"sequences", "mask", NULL};
-static const char *const *write_bidirectional(clq_block_writer *w) {
-    json_t *ahead = clq_block_value_of(w, "layer"), *back = clq_block_value_of(w, "backward_layer");
-    json_t *config = json_object_get(ahead, "config");
-    const char *merge = json_string_value(clq_block_value_of(w, "merge_mode"));
-    const char *class_name = clq_keras_class(ahead);
+/* The layer that joins both ways; NULL: they stay apart. */
+static const char *find_joining(clq_block_writer *w) {
+    json_t *mode = clq_block_value_of(w, "merge_mode");
+    const char *merge = mode ? json_string_value(mode) : "concat";
     static const char *const modes[][2] = {
         {"concat", "Concatenate"}, {"sum", "Add"}, {"mul", "Multiply"}, {"ave", "Average"}};
     const char *joined = NULL;
@@ -66,8 +65,18 @@ static const char *const *write_bidirectional(clq_block_writer *w) {
         if (strcmp(modes[i][0], merge) == 0) joined = modes[i][1];
     if (!joined && merge)
         clq_block_refuse(w, "merge_mode", "'%.20s' is not supported; there are concat, sum, mul, ave", merge);
+    if (mode && !merge && !json_is_null(mode))
+        clq_block_refuse(w, "merge_mode", "should be null, or one of concat, sum, mul, ave");
     if (!merge && w->use->model->tensors[w->use->inputs[0].id - 1].mask)
         clq_block_refuse(w, "merge_mode", "null is not supported if the input carries a mask");
+    return joined;
+}
+
+static const char *const *write_bidirectional(clq_block_writer *w) {
+    json_t *ahead = clq_block_value_of(w, "layer"), *back = clq_block_value_of(w, "backward_layer");
+    json_t *config = json_object_get(ahead, "config");
+    const char *class_name = clq_keras_class(ahead);
+    const char *joined = find_joining(w);
     if (strcmp(class_name, "LSTM") != 0 && strcmp(class_name, "GRU") != 0 && strcmp(class_name, "SimpleRNN") != 0)
         clq_block_refuse(w, "layer", "a %.40s is not supported; there are LSTM, GRU and SimpleRNN", class_name);
     if (json_is_object(back) && json_is_true(json_object_get(json_object_get(back, "config"), "go_backwards")) ==

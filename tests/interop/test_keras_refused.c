@@ -61,7 +61,22 @@ static void recurrent_cells(void **state) {
     check_calls(calls, CLQ_COUNT_OF(calls));
 }
 
+/* Without the key Keras joins both ways by concat; null keeps them apart. */
+static void merge_modes(void **state) {
+    (void)state;
+    clq_model *model;
+    static const call calls[] = {
+        {"[null, 3, 4]", TURNED(", \"merge_mode\": 5"), "merge_mode: should be null, or one of concat"},
+        {"[null, 3, 4]", TURNED(", \"merge_mode\": \"dot\""), "merge_mode: 'dot' is not supported"},
+        {"[null, 3, 4]", TURNED(", \"merge_mode\": null"), NULL},
+    };
+    check_calls(calls, CLQ_COUNT_OF(calls));
+    assert_int_equal(read_layers("[null, 3, 4]", TURNED(""), "y", &model), CLQ_OK);
+    assert_int_equal(clq_model_output_shape(model, 0).dims[0], 4);
+    clq_model_destroy(model);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(recurrent_cells)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(recurrent_cells), cmocka_unit_test(merge_modes)};
     return cmocka_run_group_tests_name("interop/keras_refused", tests, open_file, close_file);
 }
