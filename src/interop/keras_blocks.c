@@ -6,6 +6,47 @@
 #include <stdio.h>
 #include <string.h>
 
+/* ---- configurations ---- */
+
+/* Whether a word is among those of a text. */
+static bool has_word(const char *words, const char *word) {
+    const size_t length = strlen(word);
+    for (const char *at = words; at && *at; at += strspn(at, " ")) {
+        const size_t next = strcspn(at, " ");
+        if (next == length && strncmp(at, word, length) == 0) return true;
+        at += next;
+    }
+    return false;
+}
+
+/* A block's layers compute in float32, as all others do. */
+clq_status clq_keras_check_common(json_t *config, const char *layer) {
+    const char *path = layer ? layer : "", *dot = layer ? "." : "";
+    json_t *dtype = json_object_get(config, "dtype"), *trainable = json_object_get(config, "trainable");
+    if (json_is_object(dtype)) dtype = json_object_get(json_object_get(dtype, "config"), "name");
+    const char *name = json_string_value(dtype);
+    if (dtype && !json_is_null(dtype) && (!name || strcmp(name, "float32") != 0))
+        return clq_fail(CLQ_UNSUPPORTED, "%s%sconfig.dtype: '%.40s' is not supported, only float32", path, dot,
+                        name ? name : "");
+    if (trainable && !json_is_boolean(trainable))
+        return clq_fail(CLQ_FORMAT, "%s%sconfig.trainable should be true or false", path, dot);
+    return CLQ_OK;
+}
+
+/* Keys that are neither among these nor common to all layers are refused. */
+static clq_status check_keys(const char *keys, json_t *config, const char *path) {
+    static const char *const common[] = {"name", "trainable", "dtype", "batch_input_shape", "autocast"};
+    const char *key;
+    json_t *value;
+    json_object_foreach(config, key, value) {
+        bool known = json_is_null(value);
+        for (size_t i = 0; i < CLQ_COUNT_OF(common); i++) known = known || strcmp(common[i], key) == 0;
+        if (!known && !has_word(keys, key))
+            return clq_fail(CLQ_UNSUPPORTED, "%s.config.%.60s is not supported", path, key);
+    }
+    return CLQ_OK;
+}
+
 /* ---- Keras's wrappers ---- */
 
 /* A layer's JSON with changes to its configuration, as a layer of its own. */
@@ -145,23 +186,51 @@ static void add_cell(clq_block_writer *w, json_t *cell, const char *name, bool f
     if (clq_block_is_given(w, 1)) clq_block_set_keyword(w, "mask", clq_block_refer("mask", 0));
 }
 
+/* What the cells of a stack have in common: nothing but whether they are trained. */
+static clq_status check_stack(const clq_block_writer *w, json_t *config) {
+    char *path = clq_strprintf("%s.config.cell", w->path);
+    clq_status status = path ? check_keys("cells", config, path) : CLQ_MEMORY;
+    if (status == CLQ_OK) status = clq_keras_check_common(config, path);
+    clq_free(path);
+    return status;
+}
+
+/* The cell's own name; with its number in front if a cell before it has that name. */
+static void name_cell(const clq_block_writer *w, json_t *cell, size_t number, char out[CLQ_LAYER_NAME_MAX]) {
+    enum { BYTES = CLQ_LAYER_NAME_MAX - 30 };
+    char prefix[28] = "";
+    for (bool taken = true; taken; number++) {
+        taken = false;
+        name_within(prefix, name_of(cell, "cell"), BYTES, NULL, out);
+        for (size_t i = 0; i < json_array_size(w->layers) && !taken; i++)
+            taken = strcmp(json_string_value(json_object_get(json_array_get(w->layers, i), "name")), out) == 0;
+        (void)snprintf(prefix, sizeof prefix, "cell_%zu_", number);
+    }
+}
+
+enum { CELLS_MOST = 256 };
+
 static const char *const *write_cells(clq_block_writer *w) {
     json_t *cell = clq_block_value_of(w, "cell");
     const bool stacked = strcmp(clq_keras_class(cell), "StackedRNNCells") == 0;
-    json_t *cells = stacked ? json_object_get(json_object_get(cell, "config"), "cells") : NULL;
+    json_t *stack = stacked ? json_object_get(cell, "config") : NULL, *cells = json_object_get(stack, "cells");
     const size_t count = stacked ? json_array_size(cells) : 1;
     char name[CLQ_LAYER_NAME_MAX], from[CLQ_LAYER_NAME_MAX] = "sequences";
     const bool masked = clq_block_is_given(w, 1) || w->use->model->tensors[w->use->inputs[0].id - 1].mask;
     if (clq_block_flag(w, "return_state", false)) clq_block_refuse(w, "return_state", "true is not supported");
     if (count == 0) clq_block_refuse(w, "cell", "there are no cells");
+    if (count > CELLS_MOST) clq_block_refuse(w, "cell", "more than %d cells are not supported", CELLS_MOST);
     /* Layers behind the first read its steps, which are turned round, and the mask is not. */
     if (count > 1 && masked && clq_block_flag(w, "go_backwards", false))
         clq_block_refuse(w, "go_backwards",
                          "true is not supported of several cells with a mask; make each cell an RNN of its own");
+    if (w->status == CLQ_OK && stacked) w->status = check_stack(w, stack);
     for (size_t i = 0; i < count && w->status == CLQ_OK; i++) {
         json_t *one = stacked ? json_array_get(cells, i) : cell;
-        name_within("", name_of(one, "cell"), sizeof name - 2, from, name);
+        name_cell(w, one, i, name);
         add_cell(w, one, name, i == 0, i + 1 == count, from);
+        if (w->status == CLQ_OK && json_is_false(json_object_get(stack, "trainable")))
+            clq_block_set(w, "trainable", json_false());
         memcpy(from, name, sizeof from);
     }
     if (w->status != CLQ_OK) return NULL;
@@ -296,17 +365,6 @@ size_t clq_keras_block_places(json_t *layer) {
     return count;
 }
 
-/* Whether a word is among those of a text. */
-static bool has_word(const char *words, const char *word) {
-    const size_t length = strlen(word);
-    for (const char *at = words; at && *at; at += strspn(at, " ")) {
-        const size_t next = strcspn(at, " ");
-        if (next == length && strncmp(at, word, length) == 0) return true;
-        at += next;
-    }
-    return false;
-}
-
 bool clq_keras_block_takes_flag(json_t *layer, const char *key) {
     const clq_block_row *row = find_row(layer);
     return row && has_word(row->flags, key);
@@ -325,34 +383,6 @@ bool clq_keras_block_same_flags(json_t *layer, json_t *a, json_t *b) {
 }
 
 const char *clq_keras_block_class(size_t i) { return row_at(i) ? row_at(i)->class_name : NULL; }
-
-/* Its layers compute in float32, as all others do. */
-clq_status clq_keras_check_common(json_t *config, const char *layer) {
-    const char *path = layer ? layer : "", *dot = layer ? "." : "";
-    json_t *dtype = json_object_get(config, "dtype"), *trainable = json_object_get(config, "trainable");
-    if (json_is_object(dtype)) dtype = json_object_get(json_object_get(dtype, "config"), "name");
-    const char *name = json_string_value(dtype);
-    if (dtype && !json_is_null(dtype) && (!name || strcmp(name, "float32") != 0))
-        return clq_fail(CLQ_UNSUPPORTED, "%s%sconfig.dtype: '%.40s' is not supported, only float32", path, dot,
-                        name ? name : "");
-    if (trainable && !json_is_boolean(trainable))
-        return clq_fail(CLQ_FORMAT, "%s%sconfig.trainable should be true or false", path, dot);
-    return CLQ_OK;
-}
-
-/* Keys that no block has are refused. */
-static clq_status check_keys(const clq_block_row *row, json_t *config, const char *path) {
-    static const char *const common[] = {"name", "trainable", "dtype", "batch_input_shape", "autocast"};
-    const char *key;
-    json_t *value;
-    json_object_foreach(config, key, value) {
-        bool known = json_is_null(value);
-        for (size_t i = 0; i < CLQ_COUNT_OF(common); i++) known = known || strcmp(common[i], key) == 0;
-        if (!known && !has_word(row->keys, key))
-            return clq_fail(CLQ_UNSUPPORTED, "%s.config.%.60s is not supported", path, key);
-    }
-    return CLQ_OK;
-}
 
 /* The inputs' layers, and what the block gives, as of a Functional model. */
 static json_t *finish(clq_block_writer *w, const clq_block_row *row, const char *const *outputs) {
@@ -378,7 +408,7 @@ clq_status clq_keras_write_block(json_t *layer, const char *path, const clq_kera
     clq_block_writer w = {.use = use, .config = json_object_get(layer, "config"), .layers = json_array(), .path = path};
     *out = NULL;
     if (!w.layers) return clq_fail(CLQ_MEMORY, "%s: out of memory", path);
-    w.status = check_keys(row, w.config, path);
+    w.status = check_keys(row->keys, w.config, path);
     if (w.status == CLQ_OK) w.status = clq_keras_check_common(w.config, path);
     const char *const *outputs = w.status == CLQ_OK ? row->write(&w) : NULL;
     if (w.status == CLQ_OK && outputs) {

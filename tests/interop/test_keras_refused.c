@@ -57,8 +57,35 @@ static void recurrent_cells(void **state) {
         {"[null, 3, 4]", RNN(STACK("", GRU_CELL("a") ", " CONFIG("Dense", "\"units\": 2")), "", X),
          "cell: should be an LSTMCell, GRUCell"},
         {"[null, 3, 4]", RNN(STACK("", ""), "", X), "cell: there are no cells"},
+        {"[null, 3, 4]", RNN(STACK("", GRU_CELL("a") ", " GRU_CELL("b") ", " GRU_CELL("a")), "", X), NULL},
+        {"[null, 3, 4]",
+         RNN(STACK("", GRU_CELL("a") ", " GRU_CELL("a") ", " GRU_CELL("cell_1_a") ", " GRU_CELL("a")), "", X), NULL},
+        {"[null, 3, 4]", RNN(STACK("\"name\": \"s\", \"trainable\": true, ", GRU_CELL("a")), "", X), NULL},
+        {"[null, 3, 4]", RNN(STACK("\"residual\": true, ", GRU_CELL("a")), "", X),
+         "cell.config.residual is not supported"},
+        {"[null, 3, 4]", RNN(STACK("\"dtype\": \"float16\", ", GRU_CELL("a")), "", X), "cell.config.dtype: 'float16'"},
+        {"[null, 3, 4]", RNN(STACK("\"trainable\": 5, ", GRU_CELL("a")), "", X), "cell.config.trainable should be"},
     };
     check_calls(calls, CLQ_COUNT_OF(calls));
+}
+
+/* What freezes the stack freezes its cells. */
+static void frozen_cells(void **state) {
+    (void)state;
+    clq_model *model;
+    clq_variable_info info;
+    static const char *const stacks[] = {
+        RNN(STACK("\"trainable\": false, ", GRU_CELL("a") ", " GRU_CELL("b")), "", X),
+        RNN(STACK("\"trainable\": true, ", GRU_CELL("a") ", " GRU_CELL("b")), "", X),
+    };
+    for (size_t k = 0; k < CLQ_COUNT_OF(stacks); k++) {
+        if (read_layers("[null, 3, 4]", stacks[k], "y", &model) != CLQ_OK) fail_msg("%s", clq_error_detail());
+        for (size_t i = 0; i < 6; i++) { /* a kernel, a recurrent kernel and biases of each */
+            assert_int_equal(clq_model_variable(model, i, &info), CLQ_OK);
+            assert_int_equal(info.trainable, k == 1);
+        }
+        clq_model_destroy(model);
+    }
 }
 
 /* Without the key Keras joins both ways by concat; null keeps them apart. */
@@ -77,6 +104,7 @@ static void merge_modes(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(recurrent_cells), cmocka_unit_test(merge_modes)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(recurrent_cells), cmocka_unit_test(frozen_cells),
+                                       cmocka_unit_test(merge_modes)};
     return cmocka_run_group_tests_name("interop/keras_refused", tests, open_file, close_file);
 }
