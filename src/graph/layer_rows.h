@@ -67,6 +67,7 @@ typedef struct clq_operand {
     double number;
     clq_numbers array; /* if it has any, they are the operand in place of `number` */
     clq_shape shape;   /* of the array, without axes of one place in front */
+    unsigned in_front; /* how many of those the array was given with */
 } clq_operand;
 
 /* Numbers between which others are drawn. */

@@ -19,7 +19,7 @@ static bool find_list_shape(json_t *value, clq_shape *out) {
 }
 
 /* A number; or an array, as Keras writes those of NumPy and of its backends, of which axes of one place in front, as of
- * the batch, are left out. */
+ * the batch, are left out and counted. */
 static bool read_numbers_of(json_t *argument, clq_operand *out) {
     json_t *value = json_object_get(json_object_get(argument, "config"), "value");
     const bool array =
@@ -30,7 +30,7 @@ static bool read_numbers_of(json_t *argument, clq_operand *out) {
         out->number = json_is_boolean(value) ? json_is_true(value) : json_number_value(value);
         return true;
     }
-    while (array && json_array_size(value) == 1 && json_is_array(json_array_get(value, 0)))
+    for (; array && json_array_size(value) == 1 && json_is_array(json_array_get(value, 0)); out->in_front++)
         value = json_array_get(value, 0);
     if (!array || !find_list_shape(value, &out->shape) || out->shape.rank > CLQ_SHAPE_MAX) return false;
     for (unsigned d = 0; d < out->shape.rank; d++)

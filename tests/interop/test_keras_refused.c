@@ -103,8 +103,30 @@ static void merge_modes(void **state) {
     clq_model_destroy(model);
 }
 
+static void arrays(void **state) {
+    (void)state;
+    static const call calls[] = {
+        {"[null, 2]", LAYER(NUMPY, "Matmul", "y", "", X ", " ARRAY("[[[1, 2, 3], [4, 5, 6]]]")), "an array of 3 axes"},
+        {"[null, 2]", LAYER(NUMPY, "Matmul", "y", "", X ", " ARRAY("[[1, 2, 3], [4, 5, 6]]")), NULL},
+        {"[null, 5, 2]", LAYER(NUMPY, "Matmul", "y", "", X ", " ARRAY("[[[1, 2, 3], [4, 5, 6]]]")), NULL},
+        {"[null, 5, 2]", LAYER(NUMPY, "Matmul", "y", "", X ", " ARRAY("[[[[1, 2, 3], [4, 5, 6]]]]")),
+         "an array of 4 axes"},
+        {"[null, 5, 2]", LAYER(NUMPY, "Matmul", "y", "", ARRAY("[[[[1, 2, 3, 4, 5]], [[1, 2, 3, 4, 5]]]]") ", " X),
+         "only if these have two axes"},
+        {"[null, 2]", LAYER(NUMPY, "Matmul", "y", "", X ", " ARRAY("[[1, 2], [3, 4], [5, 6]]")), "there is no product"},
+        {"[null, 2]", LAYER(NUMPY, "Add", "y", "", X ", " ARRAY("[[[1, 2]]]")), "an array of 3 axes"},
+        {"[null, 2]", LAYER(NUMPY, "Add", "y", "", ARRAY("[[[7]]]") ", " X), "an array of 3 axes"},
+        {"[null, 2]", LAYER(NUMPY, "Add", "y", "", X ", " ARRAY("[[1, 2]]")), NULL},
+        {"[null, 2]", LAYER(NUMPY, "Where", "y", "", X ", " X ", " ARRAY("[[[1, 2]]]")), "an array of 3 axes"},
+        {"[null, 2]", LAYER(NUMPY, "Where", "y", "", X ", " ARRAY("[[1, 2]]") ", " X), NULL},
+        {"[null, 2]", LAYER(NUMPY, "Where", "y", "", X ", " X ", " ARRAY("[1, 2, 3]")), "do not broadcast"},
+        {"[null, 3, 2]", LAYER(NUMPY, "Where", "y", "", X ", " X ", " ARRAY("[[1, 2], [3, 4]]")), "do not broadcast"},
+    };
+    check_calls(calls, CLQ_COUNT_OF(calls));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(recurrent_cells), cmocka_unit_test(frozen_cells),
-                                       cmocka_unit_test(merge_modes)};
+                                       cmocka_unit_test(merge_modes), cmocka_unit_test(arrays)};
     return cmocka_run_group_tests_name("interop/keras_refused", tests, open_file, close_file);
 }

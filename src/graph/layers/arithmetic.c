@@ -13,6 +13,16 @@ _Static_assert(CLQ_COUNT_OF(clq_layer_operand_rows) == CLQ_OPERAND_ROWS, "layer.
 
 static const clq_operand *operand_of(const clq_layer *layer) { return layer->config; }
 
+clq_status clq_layer_check_operand(const clq_operand *operand, const clq_shape *x) {
+    const unsigned given = operand->in_front + operand->shape.rank;
+    if (given <= x->rank + 1) return CLQ_OK;
+    return clq_fail(
+        CLQ_UNSUPPORTED,
+        "an array of %u axes would put axes in front of the batch of a tensor of %u, the batch's among them; "
+        "leave out the array's first",
+        given, x->rank + 1);
+}
+
 /* NumPy's rule, in which the batch is an axis: of two tensors, both have as many. */
 clq_status clq_layer_infer_binary(const clq_model *model, const clq_layer *layer, clq_model_tensor *y) {
     const clq_operand *operand = operand_of(layer);
@@ -22,6 +32,7 @@ clq_status clq_layer_infer_binary(const clq_model *model, const clq_layer *layer
     if (y->input_count != (given ? 1 : 2))
         return clq_fail(CLQ_ARGUMENT, "it takes two operands, tensors or one of them a number");
     if (given && operand->array.count == 0) return CLQ_OK;
+    if (given) CLQ_TRY(clq_layer_check_operand(operand, &first));
     if (!given) second = clq_model_input_of(model, y, 1)->shape;
     char a[CLQ_SHAPE_TEXT_MAX], b[CLQ_SHAPE_TEXT_MAX];
     const unsigned apart = first.rank >= second.rank ? first.rank - second.rank : 0;

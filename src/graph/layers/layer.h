@@ -224,6 +224,9 @@ typedef unsigned (*clq_layer_combine)(clq_element_program *p, unsigned a, unsign
 clq_status clq_layer_infer_binary(const clq_model *model, const clq_layer *layer, clq_model_tensor *y);
 /* An operand's array: its number for number `at` of y, whose shape it broadcasts to. */
 float clq_layer_operand_number(const clq_operand *operand, const clq_shape *y, size_t at);
+/* Refuses an array that has more axes than a tensor of shape x has with the batch: the batch would no longer be the
+ * first axis of what they broadcast to. Errors: UNSUPPORTED. */
+clq_status clq_layer_check_operand(const clq_operand *operand, const clq_shape *x);
 clq_id clq_layer_expand_binary(clq_expansion *e, const clq_id *x, clq_layer_combine combine);
 #define CLQ_BINARY_KIND(kind, class_name, name_stem, in_module, expansion)                                             \
     const clq_layer_kind kind = {.type = (class_name),                                                                 \

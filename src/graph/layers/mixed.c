@@ -36,6 +36,7 @@ static clq_status infer(const clq_model *model, const clq_layer *layer, clq_mode
     char a[CLQ_SHAPE_TEXT_MAX], b[CLQ_SHAPE_TEXT_MAX];
     if (operand->array.count == 0 || array->rank != 2)
         return clq_fail(CLQ_UNSUPPORTED, "products with arrays are supported only if these have two axes");
+    CLQ_TRY(clq_layer_check_operand(operand, x));
     const unsigned least = operand->place == 1 ? 2 : 1, axis = x->rank - least;
     if (y->input_count != 1 || x->rank < least || x->dims[axis] != array->dims[operand->place == 1])
         return clq_fail(CLQ_ARGUMENT, "there is no product of %s and an array %s as its operand %u",

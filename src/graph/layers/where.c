@@ -38,10 +38,13 @@ static clq_status infer(const clq_model *model, const clq_layer *layer, clq_mode
         if (x->rank != y->shape.rank || !join_shape(&y->shape, x))
             return clq_fail(CLQ_ARGUMENT, "its tensors do not broadcast: sizes must be equal or 1, axis by axis");
     }
-    for (unsigned i = 0; i < TERMS; i++)
-        if (config->terms[i].array.count > 0 && !join_shape(&y->shape, &config->terms[i].shape))
+    for (unsigned i = 0; i < TERMS; i++) {
+        if (config->terms[i].array.count == 0) continue;
+        CLQ_TRY(clq_layer_check_operand(&config->terms[i], &y->shape));
+        if (!join_shape(&y->shape, &config->terms[i].shape))
             return clq_fail(CLQ_ARGUMENT,
                             "its tensors and arrays do not broadcast: sizes must be equal or 1, axis by axis");
+    }
     return CLQ_OK;
 }
 
