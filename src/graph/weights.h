@@ -123,6 +123,10 @@ typedef struct clq_tokens {
 } clq_tokens;
 /* false: what makes tensor `index` takes no numbers of rows, or they are not the sample's own values. */
 bool clq_model_tokens(const clq_model *model, uint32_t index, clq_tokens *out);
+/* The input, or the part of it, whose values x has, all of them, perhaps in other places; NULL: x has others. */
+const clq_model_tensor *clq_model_find_own(const clq_model *model, const clq_model_tensor *x);
+/* Whether a tensor has nothing but places of a TopK along an axis of at most so many, perhaps moved. (layers/top_k.c) */
+bool clq_model_has_places(const clq_model *model, clq_tensor tensor, size_t size);
 const clq_model_tensor *clq_model_input(const clq_model *model);
 const clq_model_tensor *clq_model_output(const clq_model *model, size_t index);
 const char *clq_model_tensor_name(const clq_model *model, const clq_model_tensor *tensor); /* its layer's */

@@ -224,6 +224,17 @@ static const char *const *write_take_along(clq_block_writer *w) {
         clq_block_refuse(w, "axis", "only places (k, 1) along the first axis of (places, channels) are supported");
         return NULL;
     }
+    /* Keras counts those below 0 from the end, and what it gives for those behind the end is its backend's. Those of a
+     * sample itself are checked before they are read. */
+    const clq_tensor indices = w->use->inputs[1];
+    if (!clq_model_find_own(w->use->model, &w->use->model->tensors[indices.id - 1]) &&
+        !clq_model_has_places(w->use->model, indices, x->dims[0])) {
+        clq_block_refuse(w, "indices",
+                         "should be an input, or places of top_k or argmax along an axis of at most %zu, computed no "
+                         "further",
+                         x->dims[0]);
+        return NULL;
+    }
     clq_block_add(w, CLQ_NUMPY, "Squeeze", "numbers", json_pack("{s:i}", "axis", -1), NULL, CLQ_FROM("indices"));
     clq_block_add(w, CLQ_NN, "OneHot", "rows", json_pack("{s:I}", "num_classes", (json_int_t)x->dims[0]), NULL,
                   CLQ_FROM("numbers"));

@@ -103,6 +103,13 @@ static void merge_modes(void **state) {
     clq_model_destroy(model);
 }
 
+#define TOP(from) LAYER(MATH, "TopK", "t", ", \"k\": 2", from) ", "
+#define PLACES_OF_TOP "{\"class_name\": \"__keras_tensor__\", \"config\": {\"keras_history\": [\"t\", 0, 1]}}"
+#define COLUMN(name, from) LAYER(NUMPY, "GetItem", name, "", from ", [" SLICE ", " SLICE ", 1]") ", "
+#define SLICE CONFIG("__slice__", "\"start\": null, \"stop\": null, \"step\": null")
+#define LAST(from) LAYER(NUMPY, "ExpandDims", "e", ", \"axis\": -1", from) ", "
+#define ALONG LAYER(NUMPY, "TakeAlongAxis", "y", ", \"axis\": 1", X ", " TENSOR("e", 0))
+
 static void arrays(void **state) {
     (void)state;
     static const call calls[] = {
@@ -125,8 +132,35 @@ static void arrays(void **state) {
     check_calls(calls, CLQ_COUNT_OF(calls));
 }
 
+/* Keras counts places below 0 from the end of the axis, and what it gives for places behind the end is its backend's.
+ */
+static void places(void **state) {
+    (void)state;
+    static const call calls[] = {
+        {"[null, 3, 4]", COLUMN("c", X) TOP(TENSOR("c", 0)) LAST(PLACES_OF_TOP) ALONG, NULL},
+        {"[null, 3, 4]",
+         COLUMN("c", X) TOP(TENSOR("c", 0))
+             LAYER(NUMPY, "Subtract", "s", "", PLACES_OF_TOP ", 1") ", " LAST(TENSOR("s", 0)) ALONG,
+         "indices: should be an input, or places of top_k or argmax"},
+        {"[null, 3, 4]", COLUMN("c", X) LAST(TENSOR("c", 0)) ALONG,
+         "indices: should be an input, or places of top_k or argmax"},
+        /* Places among four, of an axis of three. */
+        {"[null, 3, 4]",
+         LAYER(NUMPY, "GetItem", "c", "", X ", [" SLICE ", 1]") ", " TOP(TENSOR("c", 0)) LAST(PLACES_OF_TOP) ALONG,
+         "indices: should be an input, or places of top_k or argmax"},
+        {"[null, 3, 1]", LAYER(NUMPY, "TakeAlongAxis", "y", ", \"axis\": 1", X ", " X), NULL},
+        {"[null, 4]", LAYER(MATH, "TopK", "y", ", \"k\": 4", X), NULL},
+        {"[null, 4]", LAYER(MATH, "TopK", "y", ", \"k\": 5", X), "5"},
+        {"[null, 4]", LAYER(NUMPY, "Take", "y", ", \"axis\": 1", X ", [0, 3, -4]"), NULL},
+        {"[null, 4]", LAYER(NUMPY, "Take", "y", ", \"axis\": 1", X ", [0, 4]"), "from -4 to 3"},
+        {"[null, 4]", LAYER(NUMPY, "Take", "y", ", \"axis\": 1", X ", -5"), "from -4 to 3"},
+    };
+    check_calls(calls, CLQ_COUNT_OF(calls));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(recurrent_cells), cmocka_unit_test(frozen_cells),
-                                       cmocka_unit_test(merge_modes), cmocka_unit_test(arrays)};
+                                       cmocka_unit_test(merge_modes), cmocka_unit_test(arrays),
+                                       cmocka_unit_test(places)};
     return cmocka_run_group_tests_name("interop/keras_refused", tests, open_file, close_file);
 }

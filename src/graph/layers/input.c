@@ -146,16 +146,23 @@ void clq_inputs(clq_model *model, const clq_shape *shapes, const char *const *na
 
 /* ---- tokens ---- */
 
+const clq_model_tensor *clq_model_find_own(const clq_model *model, const clq_model_tensor *x) {
+    for (;; x = clq_model_input_of(model, x, 0)) {
+        const clq_layer *layer = &model->layers[x->layer - 1];
+        if (layer->kind == &part_kind || layer->kind == &clq_layer_input) return x;
+        if (!layer->kind->moves || x->input_count != 1 || clq_model_input_of(model, x, 0)->elements != x->elements)
+            return NULL;
+    }
+}
+
 bool clq_model_tokens(const clq_model *model, uint32_t index, clq_tokens *out) {
-    const clq_model_tensor *y = &model->tensors[index], *x;
+    const clq_model_tensor *y = &model->tensors[index];
     *out = (clq_tokens){.rows = clq_layer_rows(&model->layers[y->layer - 1]), .layer = y->layer - 1};
     if (out->rows == 0 || (model->layers[y->layer - 1].kind->opposite && y->input_count == 2)) return false;
-    for (x = clq_model_input_of(model, y, 0);; x = clq_model_input_of(model, x, 0)) {
-        const clq_layer *layer = &model->layers[x->layer - 1];
-        out->count = x->elements;
-        if (layer->kind == &part_kind) out->first = (size_t)((const part_config *)layer->config)->first;
-        if (layer->kind == &part_kind || layer->kind == &clq_layer_input) return true;
-        if (!layer->kind->moves || x->input_count != 1 || clq_model_input_of(model, x, 0)->elements != x->elements)
-            return false;
-    }
+    const clq_model_tensor *x = clq_model_find_own(model, clq_model_input_of(model, y, 0));
+    if (!x) return false;
+    const clq_layer *layer = &model->layers[x->layer - 1];
+    out->count = x->elements;
+    if (layer->kind == &part_kind) out->first = (size_t)((const part_config *)layer->config)->first;
+    return true;
 }

@@ -158,6 +158,17 @@ bool clq_layer_gives_places(const clq_layer *layer) {
     return layer->kind == &clq_layer_top_k && ((const top_k_config *)layer->config)->part == 1;
 }
 
+bool clq_model_has_places(const clq_model *model, clq_tensor tensor, size_t size) {
+    for (const clq_model_tensor *x = &model->tensors[tensor.id - 1], *from;; x = from) {
+        const clq_layer *layer = &model->layers[x->layer - 1];
+        if (x->input_count != 1) return false;
+        from = clq_model_input_of(model, x, 0);
+        if (clq_layer_gives_places(layer)) return from->shape.dims[from->shape.rank - 1] <= size;
+        const bool of_one = layer->kind == &clq_layer_op_sum && from->elements == x->elements;
+        if (!layer->kind->moves && !of_one) return false;
+    }
+}
+
 static unsigned count_parts(const clq_layer *layer) {
     (void)layer;
     return 2;
