@@ -395,6 +395,8 @@ GROUPS: list[tuple[str, tuple[int, ...], list[Callable[[keras.KerasTensor], kera
     ("largest_of_lows", ROW, [
         lambda x: lows(x, 4)[1] * ops.sum(x, axis=-1, keepdims=True)[:, :, 0:1], lambda x: ops.exp(lows(x, 4)[0]), lambda x: lows(ops.transpose(x, (0, 2, 1)), 7)[1] + x[:, :4, :1],
         lambda x: ops.take_along_axis(x, ops.expand_dims(ops.top_k(ops.where(x[:, :, 1] > 0.3, x[:, :, 1], -3.4028234663852886e38), 6)[1], -1), axis=1)]),
+    ("classes_of_places", ROW, [  # some below 0, and some above the last
+        lambda x: ops.one_hot(ops.top_k(x, 1)[1][..., 0] * 2 - 1, 4) * x, lambda x: ops.one_hot(ops.top_k(x[:, :, 1], 3)[1] - 2, 5) * ops.exp(x[:, 2:5, :1])]),
 ]  # fmt: skip
 
 

@@ -66,7 +66,40 @@ static clq_id add_rows(clq_expansion *e, clq_id x, const clq_shape *shape) {
     clq_free(table);
     return node.inputs[1] ? clq_graph_add_node(e->graph, &node) : 0;
 }
-static clq_id expand_one_hot(clq_expansion *e, const clq_id *x) { return add_rows(e, x[0], &e->y->shape); }
+
+/* 1 for each class that a number of x is, else 0: numbers that are no class have rows of zeros. */
+static clq_id add_compared(clq_expansion *e, clq_id x) {
+    const struct clq_element_input by_channel = {.kind = CLQ_EACH_CHANNEL, .dtype = CLQ_F32};
+    const size_t classes = rows_of(e->layer), numbers = e->y->elements / classes;
+    const clq_shape rows = CLQ_SHAPE(numbers, classes);
+    float *known = clq_alloc(classes, sizeof *known);
+    if (!known) {
+        clq_graph_fail(e->graph, CLQ_MEMORY);
+        return 0;
+    }
+    for (size_t i = 0; i < classes; i++) known[i] = (float)i;
+    clq_node node = clq_expand_node(e, &clq_op_elementwise);
+    clq_element_program *p = &node.attributes.program;
+    const unsigned number = clq_element_take(p, clq_each_element), class_of = clq_element_take(p, by_channel);
+    p->outputs[p->output_count++].from =
+        clq_element_do(p, (clq_instruction){.op = CLQ_ELEMENT_EQUAL, .a = number, .b = class_of});
+    clq_node flat = clq_expand_node(e, &clq_op_reshape);
+    flat.inputs[0] = clq_expand_repeated(e, &CLQ_SHAPE(numbers, 1), &rows, x);
+    flat.outputs[0] = clq_expand_value(e, &rows, e->y->elements);
+    node.inputs[1] = clq_graph_add_constant(e->graph, "classes", &CLQ_SHAPE(classes), classes, known);
+    clq_free(known);
+    if (!flat.inputs[0] || !node.inputs[1]) return 0;
+    node.inputs[0] = clq_graph_add_node(e->graph, &flat);
+    node.outputs[0] = clq_expand_value(e, &rows, e->y->elements);
+    const clq_id made = node.inputs[0] ? clq_graph_add_node(e->graph, &node) : 0;
+    return made ? clq_expand_unary(e, clq_expand_node(e, &clq_op_reshape), made) : 0;
+}
+
+/* Numbers of a sample are checked before they are read, and those of others may be no class. */
+static clq_id expand_one_hot(clq_expansion *e, const clq_id *x) {
+    const bool own = clq_model_find_own(e->model, clq_model_input_of(e->model, e->y, 0));
+    return own ? add_rows(e, x[0], &e->y->shape) : add_compared(e, x[0]);
+}
 
 /* What the rows of a sample's numbers have together: how many there are; of MULTI_HOT at most one. */
 static clq_id expand(clq_expansion *e, const clq_id *x) {
