@@ -137,7 +137,8 @@ static void blame_silent(clq_world *world) {
         const clq_neighbor *other = &world->neighbors[i];
         const size_t used = strlen(why.detail);
         if (other != silent && !other->has_left && other->silent_s > 2 * beat_s)
-            clq_format(why.detail + used, sizeof why.detail - used, ", nor from %s", clq_world_name(world, other->rank));
+            clq_format(why.detail + used, sizeof why.detail - used, ", nor from %s",
+                       clq_world_name(world, other->rank));
     }
     clq_world_fail_of(world, silent->rank, clq_world_name(world, silent->rank), &why);
 }
