@@ -23,7 +23,8 @@ struct clq_neighbor {
     unsigned rank;
     notice out, in;
     void *sending, *receiving;
-    double silent_s; /* since it last said anything, as this thread looked: a gap between two looks counts as short */
+    double silent_s; /* since it last said anything. A gap between two looks counts as short: a thread that got no core
+                        for a while has not heard what came meanwhile */
     unsigned waits_for;
     bool told_last, has_left;
 };

@@ -8,9 +8,10 @@ enum {
 };
 
 /* own_bytes: of a block's transformed inputs and outputs, in a core's second-level cache. channels: of the output, that
- * are made of the inputs at a time. blocks: of a launch, at least. */
+ * are made of the inputs at a time. blocks: of a launch, if so many tiles fit: at least, or, few, at most. */
 typedef struct plan {
     size_t own_bytes, channels, blocks;
+    bool few;
 } plan;
 
 /* Many blocks even out the cores' loads. Weights that no cache keeps come from memory for each block: these are few,
@@ -18,9 +19,9 @@ typedef struct plan {
 static plan plan_of(const clq_list *list, const clq_winograd_size *size, const clq_product *p) {
     clq_device *device = clq_list_device(list);
     const size_t weights = size->products * p->patches.channels * p->columns * sizeof(float);
-    if (weights <= WEIGHTS_BYTES_KEPT) return (plan){256 << 10, 128, 2 * clq_device_min_groups(device)};
+    if (weights <= WEIGHTS_BYTES_KEPT) return (plan){256 << 10, 128, 2 * clq_device_min_groups(device), false};
     const size_t cores = clq_device_runs_in_caller(device) ? 1 : clq_device_get_info(device)->compute_units;
-    return (plan){512 << 10, 256, 2 * cores};
+    return (plan){512 << 10, 256, 2 * cores, true};
 }
 
 /* vectors: of channels at a time; rows: tiles at a time; block: tiles from transform to output; group: of channels of
@@ -32,20 +33,21 @@ typedef struct cut {
 /* Two vectors of channels are enough for as many multiplications per load as a core can do. As many rows as have room
  * for two accumulators a vector, a row of weights and one input. */
 static cut cut_of(const clq_list *list, const clq_winograd_size *size, const clq_product *p, size_t tiles) {
-    const plan to = plan_of(list, size, p);
+    const plan how = plan_of(list, size, p);
     size_t vector = clq_list_vector(list), all = p->columns / vector, registers = vector >= 16 ? 32 : 16;
     cut c = {.vectors = all % 2 == 0 ? 2 : all % 3 == 0 ? 3 : 1};
     c.rows = CLQ_MIN((size_t)ROW_VECTORS, (registers - 1 - c.vectors) / 2) / c.vectors;
     const size_t width = c.vectors * vector, panels = p->columns / width;
-    c.group = width * clq_winograd_part(panels, CLQ_MAX(to.channels / width, (size_t)1));
+    c.group = width * clq_winograd_part(panels, CLQ_MAX(how.channels / width, (size_t)1));
     /* Of a tile: a column of its inputs, and its outputs. */
     const size_t points = size->side + CLQ_WINOGRAD_TAPS - 1, in = points * p->patches.channels * sizeof(float),
                  out = size->side * size->side * c.group * sizeof(float);
-    const bool all_fit = size->side == 2 && BLOCK_TILES * (points * in + out) <= to.own_bytes;
+    const bool all_fit = size->side == 2 && BLOCK_TILES * (points * in + out) <= how.own_bytes;
     c.at_once = all_fit ? points : 1;
-    const size_t share = clq_ceil_div(tiles * clq_list_capacity(list), to.blocks);
-    const size_t most = CLQ_MIN((size_t)BLOCK_TILES, to.own_bytes / (c.at_once * in + out)) / c.rows * c.rows;
-    c.block = CLQ_MAX(CLQ_MIN(most, clq_ceil_div(share, c.rows) * c.rows), c.rows);
+    const size_t rows_of_all = how.blocks * c.rows, all_tiles = tiles * clq_list_capacity(list);
+    const size_t most = CLQ_MIN((size_t)BLOCK_TILES, how.own_bytes / (c.at_once * in + out)) / c.rows;
+    const size_t share = how.few ? clq_ceil_div(all_tiles, rows_of_all) : all_tiles / rows_of_all;
+    c.block = CLQ_MAX(CLQ_MIN(most, share), (size_t)1) * c.rows;
     return c;
 }
 
