@@ -171,6 +171,9 @@ typedef struct clq_layer_kind {
     /* The mask of what the layer gave: a tensor that is not 0 where a step counts; of id 0: all steps do. It may add
      * layers. NULL: the inputs' masks end here. */
     clq_tensor (*mask)(clq_model *model, uint32_t layer, clq_tensor y);
+    /* In Keras a call takes the masks off what it gets by place, so that layers which run later see none. Models here
+     * keep them: what comes from files has them taken off (keras_masks.c). */
+    bool ends_masks;
     /* Of a tensor y of tokens, which lie along its first axis: whether each is made of the inputs' tokens of the same
      * place alone, or of those in front of it, too. Then the layer is one of models that decode (decode.c): `infer`
      * sees one token, and `expand` adds what computes it. NULL: no. */
@@ -190,6 +193,9 @@ typedef struct clq_layer_kind {
 
 /* As clq_layer_kind.mask: y's is that of the layer's first input. (model.c) */
 clq_tensor clq_layer_keep_mask(clq_model *model, uint32_t layer, clq_tensor y);
+/* A `mask` of kinds of several inputs: a step counts if it does in any of the inputs; if one of them has no mask, all
+ * steps do. (merge.c) */
+clq_tensor clq_layer_join_masks(clq_model *model, uint32_t layer, clq_tensor y);
 
 /* All kinds that files may have, one by one from 0 on; NULL: there are no more. */
 const clq_layer_kind *clq_layer_kind_at(size_t index);

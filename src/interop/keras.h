@@ -100,6 +100,8 @@ bool clq_keras_is_opposite(json_t *layer, json_t *keywords);
 const clq_attribute *clq_keras_tensor_row(json_t *layer, size_t i);
 /* The keyword by which a call of the layer may pass input i; NULL: none. */
 const char *clq_keras_input_name(json_t *layer, size_t i);
+/* Whether a call of the layer ends masks, as of clq_layer_kind. */
+bool clq_keras_ends_masks(json_t *layer);
 /* Adds the layer to the model, and applies it. */
 clq_status clq_keras_add_layer(clq_model *model, json_t *layer, size_t index, const clq_keras_call *call,
                                clq_tensor *out);

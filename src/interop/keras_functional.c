@@ -97,7 +97,30 @@ static bool same_arguments(json_t *a, json_t *b) {
     return true;
 }
 
-static clq_status add_node(clq_keras_graph *f, clq_keras_node *n, clq_tensor *inputs) {
+static clq_status call_layer(clq_keras_graph *f, clq_keras_node *n, clq_tensor *inputs);
+
+/* Adds it with the masks that its inputs have by then in Keras. masks: room for those of its inputs. */
+static clq_status add_node(clq_keras_graph *f, clq_keras_node *n, clq_tensor *inputs, uint32_t *masks) {
+    const uint32_t number = (uint32_t)(n - f->nodes);
+    clq_status status = CLQ_OK;
+    uint32_t hidden = 0;
+    for (; hidden < n->source_count && status == CLQ_OK && f->turns; hidden++) {
+        clq_tensor x;
+        status = find_source(f, n, hidden, clq_keras_name(clq_keras_layer_at(f, n->layer)), &x);
+        if (status != CLQ_OK) break;
+        masks[hidden] = f->model->tensors[x.id - 1].mask;
+        if (!clq_keras_has_mask(f, f->sources[n->first_source + hidden].node, number))
+            f->model->tensors[x.id - 1].mask = 0;
+    }
+    if (status == CLQ_OK) status = call_layer(f, n, inputs);
+    while (hidden-- > 0) {
+        clq_tensor x;
+        if (find_source(f, n, hidden, "", &x) == CLQ_OK) f->model->tensors[x.id - 1].mask = masks[hidden];
+    }
+    return status;
+}
+
+static clq_status call_layer(clq_keras_graph *f, clq_keras_node *n, clq_tensor *inputs) {
     char where[160];
     json_t *layer = clq_keras_layer_at(f, n->layer);
     clq_keras_describe_place(layer, n->layer, where);
@@ -153,7 +176,8 @@ static size_t next_source(const clq_keras_graph *f, const clq_keras_node *n) {
 }
 
 /* Adds a node after all that it reads, which may stand behind it in the file. stack: room for all nodes. */
-static clq_status add_with_sources(clq_keras_graph *f, uint32_t index, uint32_t *stack, clq_tensor *inputs) {
+static clq_status add_with_sources(clq_keras_graph *f, uint32_t index, uint32_t *stack, clq_tensor *inputs,
+                                   uint32_t *masks) {
     size_t depth = 0;
     stack[depth++] = index;
     while (depth > 0) {
@@ -161,7 +185,7 @@ static clq_status add_with_sources(clq_keras_graph *f, uint32_t index, uint32_t 
         const size_t next = next_source(f, n);
         char where[160];
         if (next == SIZE_MAX) {
-            CLQ_TRY(add_node(f, n, inputs));
+            CLQ_TRY(add_node(f, n, inputs, masks));
             n->state = DONE;
             depth--;
             continue;
@@ -180,11 +204,13 @@ static clq_status add_with_sources(clq_keras_graph *f, uint32_t index, uint32_t 
 static clq_status add_nodes(clq_keras_graph *f) {
     uint32_t *stack = clq_alloc(f->node_count, sizeof *stack);
     clq_tensor *inputs = clq_alloc(CLQ_KERAS_INPUTS_MAX, sizeof *inputs);
-    clq_status status = stack && inputs ? CLQ_OK : CLQ_MEMORY;
+    uint32_t *masks = clq_alloc(CLQ_KERAS_INPUTS_MAX, sizeof *masks);
+    clq_status status = stack && inputs && masks ? CLQ_OK : CLQ_MEMORY;
     for (uint32_t k = 0; k < f->node_count && status == CLQ_OK; k++)
-        if (f->nodes[k].state != DONE) status = add_with_sources(f, k, stack, inputs);
+        if (f->nodes[k].state != DONE) status = add_with_sources(f, k, stack, inputs, masks);
     clq_free(stack);
     clq_free(inputs);
+    clq_free(masks);
     return status;
 }
 
@@ -265,9 +291,19 @@ static clq_status finish(clq_keras_graph *f, json_t *config) {
     clq_keras_source found[CLQ_MODEL_OUTPUTS_MAX];
     size_t count;
     CLQ_TRY(find_ends(f, config, "output_layers", CLQ_MODEL_OUTPUTS_MAX, found, &count));
-    for (size_t i = 0; i < count; i++) CLQ_TRY(find_tensor(f, &found[i], "config.output_layers", &outputs[i]));
+    for (size_t i = 0; i < count; i++) {
+        CLQ_TRY(find_tensor(f, &found[i], "config.output_layers", &outputs[i]));
+        if (!clq_keras_has_mask(f, found[i].node, CLQ_KERAS_GIVEN)) f->model->tensors[outputs[i].id - 1].mask = 0;
+    }
     const clq_status status = clq_model_finish_outputs(f->model, outputs, count);
     return status == CLQ_ARGUMENT ? clq_fail_within(status, "config.output_layers") : status;
+}
+
+static clq_status note_masks(clq_keras_graph *f, json_t *config) {
+    clq_keras_source found[CLQ_MODEL_OUTPUTS_MAX];
+    size_t count;
+    CLQ_TRY(find_ends(f, config, "output_layers", CLQ_COUNT_OF(found), found, &count));
+    return clq_keras_note_masks(f, found, count);
 }
 
 /* ---- a model's graph ---- */
@@ -293,6 +329,8 @@ static void close_graph(clq_keras_graph *f) {
     clq_free(f->arguments);
     clq_free(f->positional);
     clq_free(f->sources);
+    clq_free(f->turns);
+    clq_free(f->mask_ends);
 }
 
 static clq_status open_functional(clq_keras_graph *f) {
@@ -362,7 +400,9 @@ static clq_status open_inner(clq_keras_graph *outer, const clq_keras_node *n, co
     in->in_block = outer->in_block || in->own_config;
     in->of_parts = clq_keras_block_has_parts(layer);
     in->layers = json_is_array(config) ? config : json_object_get(config, "layers");
-    return in->sequential ? open_sequential(in) : open_functional(in);
+    if (in->sequential) return open_sequential(in);
+    CLQ_TRY(open_functional(in));
+    return in->in_block ? CLQ_OK : note_masks(in, config);
 }
 
 /* Its inputs are the tensors that it is applied to. */
@@ -445,6 +485,7 @@ clq_status clq_keras_read_functional(clq_model *model, const clq_keras_sizes *si
     if (written) f.own_config = json_incref(config);
     clq_status status = open_functional(&f);
     if (status == CLQ_OK) status = add_inputs(&f, sizes, config);
+    if (status == CLQ_OK && !written) status = note_masks(&f, config);
     if (status == CLQ_OK) status = add_nodes(&f);
     if (status == CLQ_OK) status = finish(&f, config);
     close_graph(&f);

@@ -48,6 +48,11 @@ const char *clq_keras_input_name(json_t *layer, size_t i) {
     return kind && kind->input_names && i < kind->inputs[1] ? kind->input_names[i] : NULL;
 }
 
+bool clq_keras_ends_masks(json_t *layer) {
+    const clq_layer_kind *kind = find_kind(layer);
+    return kind && kind->ends_masks;
+}
+
 const clq_attribute *clq_keras_tensor_row(json_t *layer, size_t i) {
     const clq_layer_kind *kind = find_kind(layer);
     for (size_t k = 0; kind && k < kind->attribute_count; k++)

@@ -1,10 +1,126 @@
-/* The order of a Functional model's layers in Keras, which numbers layers of a class by it in files of weights: those
- * that are farther from the outputs come first, and of equally far ones those that are met first on the way from the
- * outputs (map_graph of keras/src/ops/function.py). */
+/* The order in which Keras goes through a Functional model: calls that are farther from the outputs come first, and of
+ * equally far ones those that are met first (map_graph of keras/src/ops/function.py). By it Keras numbers layers of a
+ * class in files of weights, and runs the calls. */
+#include "interop/keras_order.h"
+
 #include "interop/keras_reading.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+/* What is found out about calls on the way from the outputs. */
+typedef struct order {
+    const clq_keras_calls *calls;
+    size_t *met, *farness;               /* by layer; met: in which order, from 1 on, 0: not at all */
+    size_t *call_farness, *call_reached; /* by call; reached: likewise, as one that is read, or that reads */
+    size_t *behind;                      /* calls, each behind all that it reads */
+    size_t behind_count;
+    struct step {
+        size_t call, next;
+    } * way; /* of the walk: calls on the way, and the input that is next */
+    bool *done;
+} order;
+
+static clq_status open_order(const clq_keras_calls *calls, order *o) {
+    const size_t count = CLQ_MAX(calls->call_count, (size_t)1), layers = CLQ_MAX(calls->layer_count, (size_t)1);
+    *o = (order){.calls = calls,
+                 .met = clq_alloc(layers, sizeof *o->met),
+                 .farness = clq_alloc(layers, sizeof *o->farness),
+                 .call_farness = clq_alloc(count, sizeof *o->call_farness),
+                 .call_reached = clq_alloc(count, sizeof *o->call_reached),
+                 .behind = clq_alloc(count, sizeof *o->behind),
+                 .way = clq_alloc(count, sizeof *o->way),
+                 .done = clq_alloc(count, sizeof *o->done)};
+    const bool all = o->met && o->farness && o->call_farness && o->call_reached && o->behind && o->way && o->done;
+    return all ? CLQ_OK : CLQ_MEMORY;
+}
+
+static void close_order(order *o) {
+    clq_free(o->met);
+    clq_free(o->farness);
+    clq_free(o->call_farness);
+    clq_free(o->call_reached);
+    clq_free(o->behind);
+    clq_free(o->way);
+    clq_free(o->done);
+}
+
+static size_t first_input(const clq_keras_calls *calls, size_t call) {
+    return call > 0 ? calls->input_end[call - 1] : 0;
+}
+
+static void enter(order *o, size_t call, size_t *depth, size_t *met) {
+    size_t *mine = &o->met[o->calls->layer_of[call]];
+    if (*mine == 0) *mine = ++*met;
+    o->way[(*depth)++] = (struct step){call, first_input(o->calls, call)};
+}
+
+/* From a call to all that it reads, directly or not. A model has no rings, so that no call is on the way twice. */
+static void walk(order *o, size_t from, size_t *met) {
+    const clq_keras_calls *calls = o->calls;
+    size_t depth = 0;
+    if (from >= calls->call_count || o->done[from]) return;
+    enter(o, from, &depth, met);
+    while (depth > 0) {
+        struct step *here = &o->way[depth - 1];
+        while (here->next < calls->input_end[here->call] && o->done[calls->inputs[here->next]]) here->next++;
+        if (here->next < calls->input_end[here->call]) {
+            enter(o, calls->inputs[here->next++], &depth, met);
+            continue;
+        }
+        o->done[here->call] = true;
+        o->behind[o->behind_count++] = here->call;
+        depth--;
+    }
+}
+
+static void reach(order *o, size_t call, size_t *reached) {
+    if (o->call_reached[call] == 0) o->call_reached[call] = ++*reached;
+}
+
+static clq_status find_order(const clq_keras_calls *calls, order *o) {
+    size_t met = 0, reached = 0;
+    CLQ_TRY(open_order(calls, o));
+    for (size_t i = 0; i < calls->output_count; i++) walk(o, calls->outputs[i], &met);
+    for (size_t i = o->behind_count; i-- > 0;) {
+        const size_t call = o->behind[i];
+        size_t *of_layer = &o->farness[calls->layer_of[call]];
+        reach(o, call, &reached);
+        *of_layer = CLQ_MAX(*of_layer, o->call_farness[call]);
+        o->call_farness[call] = *of_layer;
+        for (size_t k = first_input(calls, call); k < calls->input_end[call]; k++) {
+            size_t *read = &o->call_farness[calls->inputs[k]];
+            reach(o, calls->inputs[k], &reached);
+            *read = CLQ_MAX(*read, *of_layer + 1);
+        }
+    }
+    return CLQ_OK;
+}
+
+typedef struct ranked {
+    size_t farness, met, place;
+} ranked;
+
+static int by_rank(const void *left, const void *right) {
+    const ranked *a = left, *b = right;
+    if (a->farness != b->farness) return a->farness > b->farness ? -1 : 1;
+    return a->met < b->met ? -1 : a->met > b->met ? 1 : (a->place > b->place) - (a->place < b->place);
+}
+
+clq_status clq_keras_find_turns(const clq_keras_calls *calls, size_t *turns) {
+    ranked *ranks = clq_alloc(CLQ_MAX(calls->call_count, (size_t)1), sizeof *ranks);
+    order o = {0};
+    clq_status status = ranks ? find_order(calls, &o) : CLQ_MEMORY;
+    for (size_t i = 0; i < calls->call_count && status == CLQ_OK; i++)
+        ranks[i] = (ranked){o.call_farness[i], o.call_reached[i], i};
+    if (status == CLQ_OK && calls->call_count > 0) qsort(ranks, calls->call_count, sizeof *ranks, by_rank);
+    for (size_t i = 0; i < calls->call_count && status == CLQ_OK; i++) turns[ranks[i].place] = i;
+    close_order(&o);
+    clq_free(ranks);
+    return status;
+}
+
+/* ---- layers of a file ---- */
 
 /* Calls of layers, one behind the other. An input has one. */
 typedef struct graph {
@@ -14,14 +130,6 @@ typedef struct graph {
     size_t *layer_of;           /* (call_count) */
     size_t *inputs, *input_end; /* calls that each reads: those of call i end at input_end[i] */
     size_t input_count, input_capacity;
-    size_t *met, *farness; /* by layer; met: in which order, from 1 on, 0: not at all */
-    size_t *call_farness;  /* by call */
-    size_t *behind;        /* calls, each behind all that it reads */
-    size_t behind_count;
-    struct step {
-        size_t call, next;
-    } * way; /* of the walk: calls on the way, and the input that is next */
-    bool *done;
     clq_status status;
 } graph;
 
@@ -98,18 +206,10 @@ static clq_status open_graph(json_t *layers, graph *g) {
         g->first[i + 1] = g->first[i] + calls_of(layer);
     }
     g->call_count = g->first[g->layer_count];
-    const size_t calls = CLQ_MAX(g->call_count, (size_t)1), count = CLQ_MAX(g->layer_count, (size_t)1);
+    const size_t calls = CLQ_MAX(g->call_count, (size_t)1);
     g->layer_of = clq_alloc(calls, sizeof *g->layer_of);
     g->input_end = clq_alloc(calls, sizeof *g->input_end);
-    g->call_farness = clq_alloc(calls, sizeof *g->call_farness);
-    g->behind = clq_alloc(calls, sizeof *g->behind);
-    g->way = clq_alloc(calls, sizeof *g->way);
-    g->done = clq_alloc(calls, sizeof *g->done);
-    g->met = clq_alloc(count, sizeof *g->met);
-    g->farness = clq_alloc(count, sizeof *g->farness);
-    if (!g->layer_of || !g->input_end || !g->call_farness || !g->behind || !g->way || !g->done || !g->met ||
-        !g->farness)
-        return CLQ_MEMORY;
+    if (!g->layer_of || !g->input_end) return CLQ_MEMORY;
     json_array_foreach(layers, i, layer) for (size_t call = g->first[i]; call < g->first[i + 1]; call++) {
         json_t *node = json_array_get(json_object_get(layer, "inbound_nodes"), call - g->first[i]);
         g->layer_of[call] = i;
@@ -126,71 +226,17 @@ static void close_graph(graph *g) {
     clq_free(g->layer_of);
     clq_free(g->inputs);
     clq_free(g->input_end);
-    clq_free(g->met);
-    clq_free(g->farness);
-    clq_free(g->call_farness);
-    clq_free(g->behind);
-    clq_free(g->way);
-    clq_free(g->done);
 }
 
-static void enter(graph *g, size_t call, size_t *depth, size_t *met) {
-    size_t *mine = &g->met[g->layer_of[call]];
-    if (*mine == 0) *mine = ++*met;
-    g->way[(*depth)++] = (struct step){call, call > 0 ? g->input_end[call - 1] : 0};
-}
-
-/* From a call to all that it reads, directly or not. A model has no rings, so that no call is on the way twice. */
-static void walk(graph *g, size_t from, size_t *met) {
-    size_t depth = 0;
-    if (from == g->call_count || g->done[from]) return;
-    enter(g, from, &depth, met);
-    while (depth > 0) {
-        struct step *here = &g->way[depth - 1];
-        while (here->next < g->input_end[here->call] && g->done[g->inputs[here->next]]) here->next++;
-        if (here->next < g->input_end[here->call]) {
-            enter(g, g->inputs[here->next++], &depth, met);
-            continue;
-        }
-        g->done[here->call] = true;
-        g->behind[g->behind_count++] = here->call;
-        depth--;
-    }
-}
-
-static void measure(graph *g) {
-    for (size_t i = g->behind_count; i-- > 0;) {
-        const size_t call = g->behind[i], begin = call > 0 ? g->input_end[call - 1] : 0;
-        size_t *of_layer = &g->farness[g->layer_of[call]];
-        *of_layer = CLQ_MAX(*of_layer, g->call_farness[call]);
-        g->call_farness[call] = *of_layer;
-        for (size_t k = begin; k < g->input_end[call]; k++) {
-            size_t *read = &g->call_farness[g->inputs[k]];
-            *read = CLQ_MAX(*read, *of_layer + 1);
-        }
-    }
-}
-
-typedef struct ranked {
-    size_t farness, met, place;
-} ranked;
-
-static int by_rank(const void *left, const void *right) {
-    const ranked *a = left, *b = right;
-    if (a->farness != b->farness) return a->farness > b->farness ? -1 : 1;
-    return a->met < b->met ? -1 : a->met > b->met ? 1 : (a->place > b->place) - (a->place < b->place);
-}
-
-static clq_status arrange(const graph *g, json_t **out) {
-    ranked *order = clq_alloc(CLQ_MAX(g->layer_count, (size_t)1), sizeof *order);
+static clq_status arrange(const graph *g, const order *o, json_t **out) {
+    ranked *ranks = clq_alloc(CLQ_MAX(g->layer_count, (size_t)1), sizeof *ranks);
     json_t *arranged = json_array();
-    clq_status status = order && arranged ? CLQ_OK : CLQ_MEMORY;
+    clq_status status = ranks && arranged ? CLQ_OK : CLQ_MEMORY;
+    for (size_t i = 0; i < g->layer_count && status == CLQ_OK; i++) ranks[i] = (ranked){o->farness[i], o->met[i], i};
+    if (status == CLQ_OK) qsort(ranks, g->layer_count, sizeof *ranks, by_rank);
     for (size_t i = 0; i < g->layer_count && status == CLQ_OK; i++)
-        order[i] = (ranked){.farness = g->farness[i], .met = g->met[i], .place = i};
-    if (status == CLQ_OK) qsort(order, g->layer_count, sizeof *order, by_rank);
-    for (size_t i = 0; i < g->layer_count && status == CLQ_OK; i++)
-        if (json_array_append(arranged, json_array_get(g->layers, order[i].place)) != 0) status = CLQ_MEMORY;
-    clq_free(order);
+        if (json_array_append(arranged, json_array_get(g->layers, ranks[i].place)) != 0) status = CLQ_MEMORY;
+    clq_free(ranks);
     if (status == CLQ_OK)
         *out = arranged;
     else
@@ -200,17 +246,25 @@ static clq_status arrange(const graph *g, json_t **out) {
 
 /* outputs: [name, call, tensor], or a list of them. */
 clq_status clq_keras_arrange(json_t *layers, json_t *outputs, json_t **out) {
+    const bool list = json_is_array(json_array_get(outputs, 0));
+    const size_t count = list ? json_array_size(outputs) : 1;
+    size_t *ends = clq_alloc(count, sizeof *ends);
     graph g = {0};
-    size_t met = 0;
-    clq_status status = open_graph(layers, &g);
-    if (status == CLQ_OK && json_is_array(json_array_get(outputs, 0)))
-        for (size_t i = 0; i < json_array_size(outputs); i++) walk(&g, find_call(&g, json_array_get(outputs, i)), &met);
-    else if (status == CLQ_OK)
-        walk(&g, find_call(&g, outputs), &met);
-    if (status == CLQ_OK) {
-        measure(&g);
-        status = arrange(&g, out);
-    }
+    order o = {0};
+    clq_status status = ends ? open_graph(layers, &g) : CLQ_MEMORY;
+    for (size_t i = 0; i < count && status == CLQ_OK; i++)
+        ends[i] = find_call(&g, list ? json_array_get(outputs, i) : outputs);
+    const clq_keras_calls calls = {.layer_count = g.layer_count,
+                                   .call_count = g.call_count,
+                                   .layer_of = g.layer_of,
+                                   .inputs = g.inputs,
+                                   .input_end = g.input_end,
+                                   .outputs = ends,
+                                   .output_count = count};
+    if (status == CLQ_OK) status = find_order(&calls, &o);
+    if (status == CLQ_OK) status = arrange(&g, &o, out);
+    close_order(&o);
     close_graph(&g);
+    clq_free(ends);
     return status == CLQ_MEMORY ? clq_fail_memory("arranging a model's layers") : status;
 }

@@ -3,6 +3,7 @@
  * Blocks and models within the model are layers of the model by then, and are written as such. Masks are left to Keras,
  * which passes them on by the rules that the kinds' masks have; if what Keras would pass is not what the model has, as
  * behind a block that has a rule of its own, the layers that read it are given theirs by keyword. */
+#include "interop/keras_order.h"
 #include "interop/keras_reading.h"
 
 #include <stdio.h>
@@ -15,6 +16,7 @@ typedef struct writing {
     /* Of tensors, by index. */
     uint32_t *place, *node, *output; /* which layer of the file gives them, counted from 0, and as which tensor of it */
     uint32_t *mask;                  /* id of the mask that Keras gives them; 0: none */
+    size_t *turns, *mask_ends;       /* when Keras computes them, and when it ends their masks (keras_masks.c) */
     bool *needed;                    /* they are in the file */
     uint32_t *last, *previous;       /* id of the last tensor of a layer that gives several which reads them; of such a
                                         tensor the one before it that reads the same. 0: none */
@@ -47,21 +49,85 @@ static bool is_function(const clq_layer_kind *kind) {
 
 /* ---- masks ---- */
 
+/* The call that gives the tensor: one of several tensors is its layer's. */
+static size_t call_of(const writing *w, uint32_t id) {
+    return (is_output(layer_of(w, id)) ? input_of(w, id, 0) : id) - 1;
+}
+
+static clq_status find_turns(writing *w) {
+    const clq_model *model = w->model;
+    size_t *layers = clq_alloc(model->tensor_count, sizeof *layers),
+           *ends = clq_alloc(model->tensor_count, sizeof *ends),
+           *inputs = clq_alloc(CLQ_MAX(model->input_total, 1u), sizeof *inputs), last[CLQ_MODEL_OUTPUTS_MAX], count = 0;
+    clq_status status = layers && ends && inputs ? CLQ_OK : CLQ_MEMORY;
+    for (uint32_t id = 1; id <= model->tensor_count && status == CLQ_OK; id++) {
+        layers[id - 1] = tensor_of(w, id)->layer - 1;
+        for (uint32_t i = 0; i < tensor_of(w, id)->input_count; i++) inputs[count++] = call_of(w, input_of(w, id, i));
+        ends[id - 1] = count;
+    }
+    for (uint32_t i = 0; i < model->output_count; i++) last[i] = call_of(w, model->outputs[i]);
+    const clq_keras_calls calls = {.layer_count = model->layer_count,
+                                   .call_count = model->tensor_count,
+                                   .layer_of = layers,
+                                   .inputs = inputs,
+                                   .input_end = ends,
+                                   .outputs = last,
+                                   .output_count = model->output_count};
+    if (status == CLQ_OK) status = clq_keras_find_turns(&calls, w->turns);
+    clq_free(layers);
+    clq_free(ends);
+    clq_free(inputs);
+    return status;
+}
+
+static clq_status note_ends(writing *w) {
+    CLQ_TRY(find_turns(w));
+    for (uint32_t id = 1; id <= w->model->tensor_count; id++) w->mask_ends[id - 1] = SIZE_MAX;
+    for (uint32_t id = 1; id <= w->model->tensor_count; id++) {
+        const clq_layer *layer = layer_of(w, id);
+        if (!layer->kind->ends_masks) continue;
+        const size_t count = clq_layer_positional(layer, tensor_of(w, id)->input_count);
+        for (size_t i = 0; i < count; i++) {
+            size_t *end = &w->mask_ends[input_of(w, id, i) - 1];
+            *end = CLQ_MIN(*end, w->turns[id - 1]);
+        }
+    }
+    return CLQ_OK;
+}
+
+/* The mask of tensor x when Keras computes tensor id of it. */
+static uint32_t mask_of(const writing *w, uint32_t x, uint32_t id) {
+    return w->mask_ends[x - 1] < w->turns[call_of(w, id)] ? 0 : w->mask[x - 1];
+}
+
+/* Whether calls of the kind can be given their masks by keyword. */
+static bool takes_masks(const clq_layer_kind *kind) {
+    for (size_t i = 0; i < kind->attribute_count; i++)
+        if (kind->attributes[i].implicit && !kind->attributes[i].unnamed) return true;
+    return false;
+}
+
 /* The mask that Keras gives the tensor, if it gives the inputs those that are known. */
 static uint32_t find_mask(const writing *w, uint32_t id) {
     const clq_model_tensor *y = tensor_of(w, id);
     const clq_layer_kind *kind = layer_of(w, id)->kind;
     if (!kind->mask) return 0;
-    const uint32_t count = kind->mask == clq_layer_keep_mask ? 1 : y->input_count;
-    for (uint32_t i = 0; i < count; i++)
-        if (w->mask[input_of(w, id, i) - 1] != tensor_of(w, input_of(w, id, i))->mask) return OTHER_MASK;
-    return y->made_mask;
+    const bool keeps = kind->mask == clq_layer_keep_mask, joins = kind->mask == clq_layer_join_masks;
+    const uint32_t count = keeps ? 1 : y->input_count;
+    bool other = false;
+    if (!keeps && takes_masks(kind)) return y->made_mask; /* of the mask that its call is given */
+    for (uint32_t i = 0; i < count; i++) {
+        const uint32_t x = input_of(w, id, i), mask = mask_of(w, x, id);
+        if (mask == 0 && (keeps || joins)) return 0;
+        other = other || mask != tensor_of(w, x)->mask;
+    }
+    return other ? OTHER_MASK : y->made_mask;
 }
 
 /* What Keras gives a call for a row's mask that is not named. */
 static uint32_t implied(const writing *w, uint32_t id, const clq_attribute *row) {
     const size_t positional = clq_layer_positional(layer_of(w, id), tensor_of(w, id)->input_count);
-    return w->mask[input_of(w, id, CLQ_MIN(row->implicit, positional) - 1) - 1];
+    return mask_of(w, input_of(w, id, CLQ_MIN(row->implicit, positional) - 1), id);
 }
 
 static void note_masks(writing *w, uint32_t id) {
@@ -76,6 +142,17 @@ static void note_masks(writing *w, uint32_t id) {
         if ((!wanted || row->unnamed) && w->status == CLQ_OK)
             w->status = clq_fail(CLQ_UNSUPPORTED, "layer '%s': Keras would give its call another mask", layer->name);
         w->names_masks[tensor_of(w, id)->layer - 1] = true;
+    }
+}
+
+/* What a loss leaves out. */
+static void check_outputs(writing *w) {
+    for (uint32_t i = 0; i < w->model->output_count && w->status == CLQ_OK; i++) {
+        const uint32_t id = w->model->outputs[i], mask = w->mask_ends[id - 1] < SIZE_MAX ? 0 : w->mask[id - 1];
+        if (mask != tensor_of(w, id)->mask)
+            w->status =
+                clq_fail(CLQ_UNSUPPORTED, "output '%s': Keras's loss would leave out other steps than this model's",
+                         clq_model_output_name(w->model, i));
     }
 }
 
@@ -379,14 +456,16 @@ static clq_status open_writing(writing *w) {
     w->node = clq_alloc(tensors, sizeof *w->node);
     w->output = clq_alloc(tensors, sizeof *w->output);
     w->mask = clq_alloc(tensors, sizeof *w->mask);
+    w->turns = clq_alloc(tensors, sizeof *w->turns);
+    w->mask_ends = clq_alloc(tensors, sizeof *w->mask_ends);
     w->needed = clq_alloc(tensors, sizeof *w->needed);
     w->last = clq_alloc(tensors, sizeof *w->last);
     w->previous = clq_alloc(tensors, sizeof *w->previous);
     w->names_masks = clq_alloc(layers, sizeof *w->names_masks);
     w->in_layers = clq_alloc(layers, sizeof *w->in_layers);
     w->layers = json_array();
-    const bool all = w->place && w->node && w->output && w->mask && w->needed && w->last && w->previous &&
-                     w->names_masks && w->in_layers && w->layers;
+    const bool all = w->place && w->node && w->output && w->mask && w->turns && w->mask_ends && w->needed && w->last &&
+                     w->previous && w->names_masks && w->in_layers && w->layers;
     return all ? CLQ_OK : CLQ_MEMORY;
 }
 
@@ -395,6 +474,8 @@ static void close_writing(writing *w) {
     clq_free(w->node);
     clq_free(w->output);
     clq_free(w->mask);
+    clq_free(w->turns);
+    clq_free(w->mask_ends);
     clq_free(w->needed);
     clq_free(w->last);
     clq_free(w->previous);
@@ -407,7 +488,9 @@ clq_status clq_keras_write_text(const clq_model *model, clq_text *text) {
     writing w = {.model = model};
     json_t *document = NULL;
     w.status = open_writing(&w);
+    if (w.status == CLQ_OK) w.status = note_ends(&w);
     for (uint32_t id = 1; id <= model->tensor_count && w.status == CLQ_OK; id++) note_masks(&w, id);
+    check_outputs(&w);
     if (w.status == CLQ_OK) {
         note_needed(&w);
         document = write_model(&w);

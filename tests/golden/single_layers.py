@@ -397,7 +397,21 @@ GROUPS: list[tuple[str, tuple[int, ...], list[Callable[[keras.KerasTensor], kera
         lambda x: ops.take_along_axis(x, ops.expand_dims(ops.top_k(ops.where(x[:, :, 1] > 0.3, x[:, :, 1], -3.4028234663852886e38), 6)[1], -1), axis=1)]),
     ("classes_of_places", ROW, [  # some below 0, and some above the last
         lambda x: ops.one_hot(ops.top_k(x, 1)[1][..., 0] * 2 - 1, 4) * x, lambda x: ops.one_hot(ops.top_k(x[:, :, 1], 3)[1] - 2, 5) * ops.exp(x[:, 2:5, :1])]),
+    ("tokens_behind_attention", (6,), [  # which takes the masks off what it reads, in the order in which Keras runs layers
+        lambda x: kl.GlobalAveragePooling1D(name="mean")(attended(attended(padded(x, "two"), "first"), "second")),
+        lambda x: kl.Flatten()(attended(kl.Dense(3, name="wide")(padded(x, "apart")), "third", kept=True)),
+        lambda x: (lambda e: kl.LSTM(2, name="behind")(ops.tanh(kl.MultiHeadAttention(1, 2, name="fourth")(e, e)) + e, mask=None))(padded(x, "late")),
+        lambda x: (lambda e: kl.Add()([kl.GRU(4, name="deep")(kl.Activation("tanh", name="bent")(kl.Dense(4, name="front")(e))), kl.Flatten()(kl.MultiHeadAttention(1, 2, name="fifth")(e, e))[:, :4]]))(padded(x, "early"))]),
 ]  # fmt: skip
+
+
+def padded(x: keras.KerasTensor, name: str) -> keras.KerasTensor:
+    return kl.Embedding(7, 4, mask_zero=True, name=name)(x)
+
+
+def attended(x: keras.KerasTensor, name: str, *, kept: bool = False) -> keras.KerasTensor:
+    y = kl.MultiHeadAttention(1, 3, name=name)(x, x)
+    return y if kept else kl.LayerNormalization(name=f"{name}_norm")(kl.Add(name=f"{name}_sum")([x, y]))
 
 
 def lows(x: keras.KerasTensor, k: int) -> tuple[keras.KerasTensor, keras.KerasTensor]:

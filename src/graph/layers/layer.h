@@ -25,10 +25,8 @@ bool clq_layer_is_by_row(const clq_model *model, const clq_layer *layer, const c
 /* The same of layers that always are: true. (kinds.c) */
 bool clq_layer_is_of_tokens(const clq_model *model, const clq_layer *layer, const clq_model_tensor *y);
 
-/* Of kinds of several inputs, whose shapes broadcast: an `infer`; and a `mask`: a step counts if it does in any of the
- * inputs; if one of them has no mask, all steps do. (merge.c) */
+/* Of kinds of several inputs, whose shapes broadcast: an `infer`. (merge.c) */
 clq_status clq_layer_infer_broadcast(const clq_model *model, const clq_layer *layer, clq_model_tensor *y);
-clq_tensor clq_layer_join_masks(clq_model *model, uint32_t layer, clq_tensor y);
 
 /* A tensor that is 1 where x is not 0, else 0, of a layer that is named after another. (logic.c) */
 clq_tensor clq_model_add_mask(clq_model *model, const char *of, clq_tensor x);

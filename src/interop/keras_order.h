@@ -1,0 +1,19 @@
+/* The order in which Keras goes through the calls of a Functional model's layers (keras_order.c), and what depends on
+ * it (keras_masks.c). */
+#ifndef CLQ_INTEROP_KERAS_ORDER_H
+#define CLQ_INTEROP_KERAS_ORDER_H
+
+#include "base/base.h"
+
+/* Calls of layers, and the calls that each reads: those of call i are inputs[input_end[i - 1]] to input_end[i]. */
+typedef struct clq_keras_calls {
+    size_t layer_count, call_count;
+    const size_t *layer_of, *inputs, *input_end;
+    const size_t *outputs; /* (output_count) calls; those that are none are passed over */
+    size_t output_count;
+} clq_keras_calls;
+
+/* turns (call_count): the place of each call in the order in which Keras runs them. Errors: MEMORY. */
+clq_status clq_keras_find_turns(const clq_keras_calls *calls, size_t *turns);
+
+#endif
