@@ -200,7 +200,9 @@ static clq_status build_cross_entropy(trial *t) {
                                              .weight = 1,
                                              .metric_count = 1,
                                              .metrics = {CLQ_METRIC_CATEGORICAL_ACCURACY}};
-    clq_loss_and_metrics(t->lab.list, &problem, t->values[0], t->values[2], t->values[1], t->values[3]);
+    clq_loss_and_metrics(
+        t->lab.list, &problem,
+        &(clq_loss_values){.x = t->values[0], .targets = t->values[2], .dx = t->values[1], .metrics = t->values[3]});
     return CLQ_OK;
 }
 

@@ -262,7 +262,16 @@ static inline float *metric_binary_confusion(local float *shared, row_args *row,
 #define METRICS_6(DO) METRICS_5(DO) DO(5)
 #define METRICS_7(DO) METRICS_6(DO) DO(6)
 #define METRICS_8(DO) METRICS_7(DO) DO(7)
+#ifdef MASKED
+#define MEASURE(k)                                                                                                     \
+    {                                                                                                                  \
+        float *own = end;                                                                                              \
+        end = CLQ_JOIN(metric_, METRIC_##k)(shared, &row, METRIC_VALUE_##k, end);                                      \
+        if (METRIC_MASKED_##k) *own *= counts;                                                                         \
+    }
+#else
 #define MEASURE(k) end = CLQ_JOIN(metric_, METRIC_##k)(shared, &row, METRIC_VALUE_##k, end);
+#endif
 
 /* What the row's largest value is; and with softmax left out, the sum of the exponentials. */
 static inline void row_prepare(local float *shared, row_args *row) {
@@ -294,16 +303,23 @@ static inline void row_prepare(local float *shared, row_args *row) {
 #define LOSS_SCALE 1.0f
 #endif
 
+/* MASKED: a row's loss, and metrics that are means, count as often as mask[step] says, 0 or 1. */
+#ifdef MASKED
+#define MASK_PARAMETERS global const float *mask, global const float *part, int rows_of_step,
+#else
+#define MASK_PARAMETERS
+#endif
+
 #ifdef BINS
 #define BINS_PARAMETER volatile global int *bins,
 #else
 #define BINS_PARAMETER
 #endif
 
-KERNEL void loss_and_metrics(SCALE_PARAMETERS BINS_PARAMETER global const float *x, global const int *targets,
-                             global float *dx, global float *out, int base, int stride, int at, int count,
-                             int rows_of_one, int classes, float scale, float gain, float share, float smoothing,
-                             float added, float delta, float gamma, float balance_1, float balance_0,
+KERNEL void loss_and_metrics(SCALE_PARAMETERS MASK_PARAMETERS BINS_PARAMETER global const float *x,
+                             global const int *targets, global float *dx, global float *out, int base, int stride,
+                             int at, int count, int rows_of_one, int classes, float scale, float gain, float share,
+                             float smoothing, float added, float delta, float gamma, float balance_1, float balance_0,
                              local float *shared) {
     float totals[TOTALS], lows[TOTALS];
     UNROLL for (int k = 0; k < TOTALS; k++) totals[k] = lows[k] = 0;
@@ -320,10 +336,15 @@ KERNEL void loss_and_metrics(SCALE_PARAMETERS BINS_PARAMETER global const float 
         size_t sample = r / rows_of_one;
         global const int *behind = targets + (sample + 1) * (TARGETS(rows_of_one, classes) + 1) - 1;
         float weight = as_float(*behind);
-        row.scale *= weight;
 #else
         size_t sample = 0;
+        float weight = 1;
 #endif
+#ifdef MASKED
+        float counts = mask[r / rows_of_step];
+        weight *= part[0] > 0 ? counts / part[0] : 0.0f;
+#endif
+        row.scale *= weight;
         row.delta = delta;
         row.gamma = gamma;
         row.balance_1 = balance_1;
@@ -344,8 +365,9 @@ KERNEL void loss_and_metrics(SCALE_PARAMETERS BINS_PARAMETER global const float 
 #ifdef SPARSE
         if (row.label < 0 || row.label >= classes) one[0] = NAN;
 #endif
-#ifdef WEIGHTED
         one[0] *= weight;
+#ifdef MASKED
+        *end = counts;
 #endif
         UNROLL for (int k = 0; k < TOTALS; k++) add(&totals[k], &lows[k], one[k] * share);
     }

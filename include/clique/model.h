@@ -189,7 +189,8 @@ typedef struct clq_row_norm_config {
 } clq_row_norm_config;
 typedef struct clq_embedding_config {
     size_t rows, width; /* needed; rows is below 2^24 */
-    /* Token 0 is padding: recurrent layers and attention behind it leave such steps out, as Keras's masks do. */
+    /* Token 0 is padding: recurrent layers and attention behind it, and the loss of an output that keeps the steps,
+     * leave such steps out, as Keras's masks do. */
     bool mask_zero;
     const char *name;
     clq_initialiser initialiser; /* default: from -0.05 to 0.05 */
@@ -451,8 +452,11 @@ CLQ_API clq_tensor clq_pipeline_cut(clq_model *model, clq_tensor x);
 CLQ_API clq_tensor clq_recompute(clq_model *model, clq_tensor x);
 
 /* The first error of any line above, with its layer. Afterwards the model is fixed: what is added is refused with
- * STATE. Layers that do not lead to the output are left out, as in Keras. Errors: ARGUMENT (also a tensor of another
- * model), UNSUPPORTED (a second input), MEMORY, STATE (finished already). */
+ * STATE. Layers that do not lead to the output are left out, as in Keras. If the output has a mask (mask_zero,
+ * clq_keep_mask), its loss is the mean over the steps of the global batch that count, and so are metrics that are means,
+ * as in Keras; root_mean_squared_error, and metrics that are made of counts (precision, auc, …), take every step.
+ * Errors: ARGUMENT (also a tensor of another model), UNSUPPORTED (a second input; a mask of other axes than all
+ * but the output's last one or two), MEMORY, STATE (finished already). */
 CLQ_API clq_status clq_model_finish(clq_model *model, clq_tensor output);
 /* The same with several outputs, at most CLQ_MODEL_OUTPUTS_MAX, each another tensor. Trainers need each to be of a
  * layer of its own. */

@@ -184,7 +184,8 @@ typedef struct clq_trainer_config {
     uint64_t check_replicas;
     /* Batches may have weights (clq_batch.weights, clq_dataset_set_weights): the loss of an update, its gradient and
      * the reported loss are the sum of weight * loss over the number of samples, as in Keras; evaluation uses the
-     * weights of its own batches. Metrics count each sample once. */
+     * weights of its own batches. Metrics count each sample once. The steps of an output with a mask that count are
+     * weighted as often as the sample is, and divided by how many of them there are, not by the sum of weights. */
     bool sample_weights;
     /* (class_weight_count) further weights of samples, by the sample's class, in training alone: class_weights[c] for
      * class c; classes behind these count once, and a weight of a class that the model does not have is refused. The
@@ -555,9 +556,10 @@ CLQ_API clq_status clq_trainer_get_gradient(clq_trainer *trainer, unsigned repli
  * its shape, f32, f64, f16 or bf16, and refuses tensors that the model does not have; nothing changes where it fails. A
  * trainer of a part of the model saves the part's variables, and loads these from a file that may have all. Optimizer
  * state is neither saved nor loaded. A saved file appears by rename. As `.keras` a model is saved that was read from a
- * file of Keras 3, with that file's text, or that was prepared for it (clq_model_prepare_keras). Errors: load: NOT_FOUND, READ, FORMAT (values that are not finite as float32,
- * too), UNSUPPORTED, MISMATCH (names, shapes, types), …; save: WRITE, …; of Keras's files also as clq_model_read_keras;
- * saving: UNSUPPORTED (a model of which Keras's file cannot be written). */
+ * file of Keras 3, with that file's text, or that was prepared for it (clq_model_prepare_keras). Errors: load:
+ * NOT_FOUND, READ, FORMAT (values that are not finite as float32, too), UNSUPPORTED, MISMATCH (names, shapes, types),
+ * …; save: WRITE, …; of Keras's files also as clq_model_read_keras; saving: UNSUPPORTED (a model of which Keras's file
+ * cannot be written). */
 CLQ_API clq_status clq_trainer_load(clq_trainer *trainer, const char *path);
 CLQ_API clq_status clq_trainer_save(clq_trainer *trainer, const char *path);
 /* Whether clq_trainer_save can save the model's variables there as far as that is known beforehand. Errors:

@@ -394,7 +394,11 @@ static clq_status drop_unused(clq_model *model) {
     uint32_t *layers = clq_alloc((size_t)model->layer_count + 1, sizeof *layers);
     clq_status status = tensors && layers ? CLQ_OK : CLQ_MEMORY;
     if (status == CLQ_OK) {
-        for (uint32_t i = 0; i < model->output_count; i++) tensors[model->outputs[i]] = 1;
+        for (uint32_t i = 0; i < model->output_count; i++) {
+            const uint32_t mask = model->tensors[model->outputs[i] - 1].mask;
+            tensors[model->outputs[i]] = 1;
+            if (mask) tensors[mask] = 1;
+        }
         for (uint32_t id = model->tensor_count; id >= 1; id--) {
             const clq_model_tensor *tensor = &model->tensors[id - 1];
             if (!tensors[id]) continue;
@@ -419,14 +423,20 @@ static clq_status drop_unused(clq_model *model) {
     return status;
 }
 
-/* Keras divides the loss of an output with a mask by the number of its steps that count, in the whole batch. */
-static clq_status refuse_mask(const clq_model *model, const clq_model_tensor *y) {
-    char shape[CLQ_SHAPE_TEXT_MAX];
-    if (!y->mask) return CLQ_OK;
-    return clq_fail(CLQ_UNSUPPORTED,
-                    "model %s: output '%s' has a mask, and losses that leave masked steps out are not supported: a "
-                    "Reshape to %s behind it ends the mask, in Keras, too, and then all steps count",
-                    model->name, clq_model_tensor_name(model, y), clq_shape_describe(&y->shape, shape));
+/* A loss leaves out the steps that do not count: a step has one row of values, or the rows of one axis. */
+static clq_status check_mask(const clq_model *model, const clq_model_tensor *y) {
+    char shape[CLQ_SHAPE_TEXT_MAX], steps[CLQ_SHAPE_TEXT_MAX];
+    const clq_shape *mask = y->mask ? &model->tensors[y->mask - 1].shape : NULL;
+    if (!mask) return CLQ_OK;
+    bool fits = mask->rank + 1 == y->shape.rank || mask->rank + 2 == y->shape.rank;
+    for (unsigned d = 0; fits && d < mask->rank; d++) fits = mask->dims[d] == y->shape.dims[d];
+    if (fits) return CLQ_OK;
+    return clq_fail(
+        CLQ_UNSUPPORTED,
+        "model %s: output '%s' %s has a mask %s, and a loss takes masks of the first axes, all but the last "
+        "one or two: a Reshape to %s behind it ends the mask, in Keras, too, and then all steps count",
+        model->name, clq_model_tensor_name(model, y), clq_shape_describe(&y->shape, shape),
+        clq_shape_describe(mask, steps), shape);
 }
 
 static clq_status check_outputs(const clq_model *model, const clq_tensor *outputs, size_t count) {
@@ -443,7 +453,7 @@ static clq_status check_outputs(const clq_model *model, const clq_tensor *output
             if (outputs[k].id == outputs[i].id)
                 return clq_fail(CLQ_ARGUMENT, "model %s: outputs %zu and %zu are the same tensor, of layer '%s'",
                                 model->name, k, i, clq_model_tensor_name(model, &model->tensors[outputs[i].id - 1]));
-        CLQ_TRY(refuse_mask(model, &model->tensors[outputs[i].id - 1]));
+        CLQ_TRY(check_mask(model, &model->tensors[outputs[i].id - 1]));
     }
     return CLQ_OK;
 }

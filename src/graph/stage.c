@@ -30,6 +30,12 @@ static void find_reach(const clq_model *model, reach *of) {
             of[id].trained |= x->trained;
         }
     }
+    for (uint32_t i = 0; i < model->output_count; i++) { /* the output's loss reads its mask */
+        const uint32_t mask = model->tensors[model->outputs[i] - 1].mask;
+        if (!mask) continue;
+        of[mask].last_reader = CLQ_MAX(of[mask].last_reader, model->outputs[i]);
+        of[model->outputs[i]].last_sharing = CLQ_MAX(of[model->outputs[i]].last_sharing, mask);
+    }
 }
 
 /* False where the model cannot be cut: a layer is applied on both sides, or too much crosses. */

@@ -45,8 +45,8 @@ struct clq_model_tensor {
     bool whole;                        /* all its numbers are known to be whole */
     clq_shape shape;                   /* without the batch */
     size_t elements;                   /* product of shape; of rank 0: 1 */
-    uint32_t mask; /* id of the tensor that says which steps count; 0: all do. Finished: CLQ_MASK_DROPPED if no layer
-                      reads that tensor */
+    uint32_t mask; /* id of the tensor that says which steps count; 0: all do. Finished: CLQ_MASK_DROPPED if neither a
+                      layer nor a loss reads that tensor */
     uint32_t made_mask; /* what the layer's kind makes of its inputs' masks: the same, unless a block has another one */
 };
 
@@ -125,7 +125,8 @@ typedef struct clq_tokens {
 bool clq_model_tokens(const clq_model *model, uint32_t index, clq_tokens *out);
 /* The input, or the part of it, whose values x has, all of them, perhaps in other places; NULL: x has others. */
 const clq_model_tensor *clq_model_find_own(const clq_model *model, const clq_model_tensor *x);
-/* Whether a tensor has nothing but places of a TopK along an axis of at most so many, perhaps moved. (layers/top_k.c) */
+/* Whether a tensor has nothing but places of a TopK along an axis of at most so many, perhaps moved. (layers/top_k.c)
+ */
 bool clq_model_has_places(const clq_model *model, clq_tensor tensor, size_t size);
 const clq_model_tensor *clq_model_input(const clq_model *model);
 const clq_model_tensor *clq_model_output(const clq_model *model, size_t index);

@@ -74,18 +74,22 @@ typedef struct clq_metric_row {
     bool by_row;               /* as of clq_loss_row */
     bool ranks;                /* looks at x itself, also where it goes into an activation that keeps its order, with
                                   the largest value known */
+    bool every_step;           /* a mean over all steps, also with a mask, as in Keras */
     bool values;               /* wants a target for each value: none of an index */
     bool classes;              /* wants a loss whose targets are classes */
     bool better_high;          /* of two values the higher is better; else the lower */
 } clq_metric_row;
 size_t clq_metric_count(void);
 const clq_metric_row *clq_metric_row_of(clq_metric_kind kind);
-/* The metric from its totals, summed over so many samples. 0 / 0 is 0, as in Keras. */
+/* Whether a mask leaves steps out of a metric. As in Keras, counts are of every step. */
+bool clq_metric_is_masked(clq_metric_kind kind);
+/* The metric from its totals, summed over so many samples; of a masked one, from the part of their steps that counts.
+ * 0 / 0 is 0, as in Keras. */
 double clq_metric_result(clq_metric_kind kind, const double *totals, double samples);
 
 enum {
     CLQ_METRICS_MAX = 8,
-    CLQ_SUMS_MAX = 1 + 2 * CLQ_METRICS_MAX,
+    CLQ_SUMS_MAX = 2 + 2 * CLQ_METRICS_MAX,
     CLQ_METRICS_ROW_MAX = 10240 /* with bins, of all outputs: a row is kept of each step */
 };
 typedef struct clq_loss_problem {
@@ -100,6 +104,7 @@ typedef struct clq_loss_problem {
     size_t rows;            /* rows in a sample; 0: one */
     float weight;           /* the gradient is of so many times the loss */
     bool weighted;          /* behind a sample's target is its weight, a float: its loss counts so many times */
+    size_t mask_steps;      /* steps of a sample, of so many rows each, of which some do not count; 0: all do */
     clq_activation skipped; /* x is what goes into this activation at the model's end, which metrics look behind; else
                                LINEAR */
     unsigned metric_count;
@@ -111,8 +116,8 @@ typedef struct clq_loss_problem {
 /* Whether the loss of a model that ends in this activation is taken from what goes into it. A focal loss that is told
  * that the model gives logits takes these as they are. */
 bool clq_loss_takes_input_of(const clq_loss_problem *p, clq_activation activation);
-/* What it writes into a row of the metrics buffer: the sums, which are the loss and then each metric's totals, and
- * behind these each metric's bins. At most CLQ_METRICS_ROW_MAX. */
+/* What it writes into a row of the metrics buffer: the sums, which are the loss, then each metric's totals, and with a
+ * mask the part of the sample's steps that counts; and behind these each metric's bins. At most CLQ_METRICS_ROW_MAX. */
 unsigned clq_loss_totals(const clq_loss_problem *p);
 unsigned clq_loss_sums(const clq_loss_problem *p); /* of these; at most CLQ_SUMS_MAX */
 unsigned clq_loss_bins(const clq_loss_problem *p);
@@ -131,15 +136,22 @@ size_t clq_loss_target_elements(const clq_loss_problem *p);
 clq_dtype clq_loss_target_dtype(const clq_loss_problem *p);
 size_t clq_loss_target_bytes(const clq_loss_problem *p);
 bool clq_loss_has_index(const clq_loss_problem *p);
-/* Loss, gradient and metrics at once; where metrics have bins, behind a launch that clears them. x (rows, classes); dx
- * = SCALE * weight * dloss/dx unless none; it may be x's own value. A sample's loss and each of its totals is the mean
- * over its rows; a weight is of the loss and its gradient alone. metrics: in row SLOT of a (slots, width) f32 buffer,
- * from `metrics_at` on, the sums over the samples, and in bins how many rows or values fell into each. A count of 0
- * writes zeros. An index outside [0, classes) makes the loss NaN (the data layer refuses them). */
-void clq_loss_and_metrics(clq_list *list, const clq_loss_problem *p, clq_value x, clq_value targets, clq_value dx,
-                          clq_value metrics);
-/* The same, with dx times the loss scale of a state (clq_take_scale_off). */
-void clq_scaled_loss_and_metrics(clq_list *list, const clq_loss_problem *p, float initial, clq_value state, clq_value x,
-                                 clq_value targets, clq_value dx, clq_value metrics);
+typedef struct clq_loss_values {
+    clq_value x, targets;  /* x (rows, classes) */
+    clq_value mask, share; /* with steps that do not count: (mask_steps) of a sample, 0 or 1, and in one float which
+                              part of all steps of the batch counts */
+    clq_value dx;          /* may be x's own value; none: without a gradient */
+    clq_value metrics;
+    clq_value scaling; /* state of a loss scale, which dx is multiplied by (clq_take_scale_off), or none */
+    float initial;     /* the scale that the state begins with */
+} clq_loss_values;
+/* Loss, gradient and metrics at once; where metrics have bins, behind a launch that clears them. dx = SCALE * weight *
+ * dloss/dx. A sample's loss and each of its totals is the mean over its rows; a weight is of the loss and its gradient
+ * alone. With a mask the loss of a step that counts is divided by the part that counts, so that the mean over the batch
+ * is one over these steps (0, if no step does); masked metrics add up what these steps have. metrics: in row SLOT of a
+ * (slots, width) f32 buffer, from `metrics_at` on, the sums over the samples, and in bins how many rows or values fell
+ * into each. A count of 0 writes zeros. An index outside [0, classes) makes the loss NaN (the data layer refuses them).
+ */
+void clq_loss_and_metrics(clq_list *list, const clq_loss_problem *p, const clq_loss_values *values);
 
 #endif

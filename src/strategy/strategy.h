@@ -53,6 +53,7 @@ typedef struct clq_strategy_config {
     const char *stage_settings; /* settings that the time of a stage depends on, as text: measured times are kept by it.
                                    Borrowed while the strategy is created */
     bool check_replicas;        /* clq_strategy_check_replicas will be called */
+    bool evaluates_apart;       /* each process evaluates samples of its own, when the others may not */
     clq_world *world;           /* the processes whose replicas train together, each with the same config. Borrowed;
                                    NULL: this one */
     /* Set by clq_strategy_create: the number of this process's first replica among those of the world, how many these

@@ -129,8 +129,14 @@ static clq_status set_output(clq_trainer *trainer, size_t output, const clq_outp
     if (trainer->model->output_count > 1) CLQ_TRY(add_value_name(trainer, output, "loss"));
     CLQ_TRY(add_metrics(trainer, output, config->metrics ? config->metrics : row->metrics, last));
     bool rows = goes_by_rows(loss);
+    const uint32_t mask = clq_model_output(trainer->model, output)->mask;
     loss->classes = rows ? last : elements;
     loss->rows = rows ? elements / last : 1;
+    if (!mask) return CLQ_OK;
+    loss->mask_steps = trainer->model->tensors[mask - 1].elements;
+    if (rows) return CLQ_OK;
+    loss->rows = loss->mask_steps; /* means of values may be taken step by step */
+    loss->classes = elements / loss->mask_steps;
     return CLQ_OK;
 }
 
@@ -258,13 +264,14 @@ void clq_trainer_tell(const clq_trainer *trainer, const double *totals, size_t s
         const double mean = *totals++ / count;
         sum += (double)p->weight * mean;
         if (outputs > 1) metrics->values[metrics->count++] = mean;
-        const double *bins = totals + clq_loss_sums(p) - 1;
+        const double *bins = totals + clq_loss_sums(p) - 1, counting = bins[-1]; /* the last sum with a mask */
         for (unsigned k = 0; k < p->metric_count; k++) {
             const clq_metric_row *row = clq_metric_row_of(p->metrics[k]);
             const size_t bin_count = clq_metric_bins(p, k);
+            const double steps = p->mask_steps > 0 && clq_metric_is_masked(p->metrics[k]) ? counting : count;
             if (!clq_metric_is_matrix(p->metrics[k]))
                 metrics->values[metrics->count++] =
-                    row->of_bins ? row->of_bins(bins, bin_count) : clq_metric_result(p->metrics[k], totals, count);
+                    row->of_bins ? row->of_bins(bins, bin_count) : clq_metric_result(p->metrics[k], totals, steps);
             totals += row->totals;
             bins += bin_count;
         }

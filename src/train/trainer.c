@@ -93,6 +93,8 @@ static clq_strategy_config strategy_config(const clq_trainer *trainer, const clq
                                  .tuning_s = config->tuning_s,
                                  .stage_settings = stage_settings,
                                  .check_replicas = config->check_replicas > 0,
+                                 .evaluates_apart =
+                                     config->shard == CLQ_SHARD_FILE && clq_world_size(config->world) > 1,
                                  .world = config->world,
                                  .parts = config->parts,
                                  .part = config->part};

@@ -337,6 +337,7 @@ static void counting(clq_list *list) {
          .metric_count = 3,
          .metrics = {CLQ_METRIC_AUC, CLQ_METRIC_PR_AUC, CLQ_METRIC_BINARY_CONFUSION},
          .metric_values = {200, 50, 0.5f}},
+        {.kind = CLQ_LOSS_SPARSE_CATEGORICAL, .from_logits = true, .weighted = true, .mask_steps = 1},
     };
     for (size_t i = 0; i < CLQ_COUNT_OF(losses); i++) {
         clq_loss_problem p = losses[i];
@@ -346,7 +347,13 @@ static void counting(clq_list *list) {
         clq_value x = clq_list_value(list, CLQ_VALUE_EXTERNAL, "x", 0, CLASSES * sizeof(float));
         clq_value targets = clq_list_value(list, CLQ_VALUE_EXTERNAL, "targets", 0, clq_loss_target_bytes(&p));
         clq_value metrics = clq_list_value(list, CLQ_VALUE_EXTERNAL, "metrics", width, 0);
-        clq_loss_and_metrics(list, &p, x, targets, x, metrics);
+        clq_loss_and_metrics(list, &p,
+                             &(clq_loss_values){.x = x,
+                                                .targets = targets,
+                                                .mask = p.mask_steps ? targets : CLQ_NO_VALUE,
+                                                .share = p.mask_steps ? targets : CLQ_NO_VALUE,
+                                                .dx = x,
+                                                .metrics = metrics});
     }
 }
 

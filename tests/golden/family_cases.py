@@ -109,6 +109,32 @@ def rnn_tagger() -> keras.Model:
     return keras.Model(tokens, head(x, 3), name="rnn_tagger")
 
 
+def padded_tagger() -> keras.Model:
+    """A label for each token; Keras's loss is a mean over those that are no padding."""
+    tokens = tokens_of(8)
+    x = kl.Embedding(9, 5, mask_zero=True, name="table")(tokens)
+    x = kl.Bidirectional(kl.LSTM(5, return_sequences=True), name="both")(x)  # (b, 8, 10)
+    return keras.Model(tokens, head(kl.Activation("tanh", name="bent")(x), 4), name="padded_tagger")
+
+
+def padded_rows() -> keras.Model:
+    """Values for each step of rows that end in zeros, with weights of samples; L2 counts as often as ever."""
+    rows = keras.Input((7, 3), name="rows")
+    x = kl.GRU(6, return_sequences=True, name="forth")(kl.Masking(name="masking")(rows))
+    x = kl.Dense(5, activation="tanh", kernel_regularizer=keras.regularizers.L2(0.01), name="wide")(x)
+    return keras.Model(rows, kl.Dense(2, name="values")(x), name="padded_rows")
+
+
+def padded_pair() -> keras.Model:
+    """Two outputs, of which each has the mask of its own input, and one attends to the other."""
+    source, target = tokens_of(6, "source"), tokens_of(5, "target")
+    memory = kl.Embedding(9, 8, mask_zero=True, name="table")(source)
+    x = kl.Embedding(8, 8, mask_zero=True, name="table_1")(target)
+    x = norm(x + kl.MultiHeadAttention(2, 4, name="crossed")(x, memory), "norm")
+    kind = kl.Dense(3, activation="softmax", name="kind")(memory)
+    return keras.Model([source, target], [head(x, 8), kind], name="padded_pair")
+
+
 def seq2seq() -> keras.Model:
     """The decoder begins in the encoder's last state."""
     source, target = tokens_of(6, "source"), tokens_of(5, "target")
@@ -459,11 +485,13 @@ def next_tokens(count: int, length: int, table: int) -> Draw:
     return draw
 
 
-def tags(count: int, length: int, table: int, classes: int) -> Draw:
-    """The label of a place is a function of its token and the one before."""
+def tags(count: int, length: int, table: int, classes: int, *, padded: bool = False) -> Draw:
+    """The label of a place is a function of its token and the one before; padded sentences end in zeros."""
 
     def draw(rng: np.random.Generator) -> Data:
         x = rng.integers(0, table, (count, length))
+        if padded:
+            x = np.maximum(x, 1) * (np.arange(length) < rng.integers(1, length + 1, count)[:, None])
         return x.astype(np.uint8), ((x + np.roll(x, 1, axis=1)) % classes).astype(np.uint8)
 
     return draw
@@ -511,11 +539,25 @@ def values(shape: tuple[int, ...], count: int, size: int) -> Draw:
     return draw
 
 
-def masked_rows(count: int) -> Draw:
-    """Rows that end in zeros, and two values of each."""
+def padded_translations(count: int) -> Draw:
+    """As translations; tokens behind the end are 0. A second label is of each token of the source."""
 
     def draw(rng: np.random.Generator) -> Data:
-        x, y = values((7, 3), count, 2)(rng)
+        (source, target), wanted = translations(count)(rng)
+        ends = rng.integers(2, 6, count)[:, None]
+        source, target = (np.maximum(x, 1) * (np.arange(x.shape[1]) < ends) for x in (source, target))
+        return (source.astype(np.uint8), target.astype(np.uint8)), wanted, (source % 3).astype(np.uint8)
+
+    return draw
+
+
+def masked_rows(count: int, steps: int = 0) -> Draw:
+    """Rows that end in zeros, and two values of each, or of each step."""
+
+    def draw(rng: np.random.Generator) -> Data:
+        x, y = values((7, 3), count, 2 * max(steps, 1))(rng)
+        if steps:
+            y = y.reshape(count, steps, 2)
         return x * (np.arange(7) < rng.integers(3, 8, count)[:, None])[..., None].astype(np.float32), y
 
     return draw
@@ -571,6 +613,9 @@ FAMILIES = (
     case(bilstm_masked, sentences(60, 8, 11, 4, padded=True), Adam(0.01)),
     case(gru_both_ways, masked_rows(48), Sgd(0.1, 0.9), MSE),
     case(rnn_tagger, tags(48, 6, 8, 3), Adam(0.005)),
+    case(padded_tagger, tags(56, 8, 9, 4, padded=True), Adam(0.01)),
+    case(padded_rows, masked_rows(48, 7), Sgd(0.1, 0.9), MSE, sample_weights=True),
+    case(padded_pair, padded_translations(48), Sgd(0.05, 0.9), (CrossEntropy(), CrossEntropy()), loss_weights=(1.0, 0.5)),
     case(seq2seq, translations(48), Sgd(0.5, 0.9)),
     case(translation, translations(48), Sgd(0.05, 0.9)),
     case(wavenet, patterns(48, (12, 2), 4, 1.0, as_float=True), Sgd(0.05, 0.9)),

@@ -155,8 +155,9 @@ def evaluate(case: Case, model: keras.Model, x: Inputs, targets: Inputs) -> list
     for loss, y, found in zip(case.losses, targets, outputs_of(model, x, training=False), strict=True):
         accuracy = None
         if isinstance(loss, CrossEntropy):
-            labels = y if loss.sparse else y.argmax(axis=-1)
-            accuracy = float(np.mean(found.numpy().argmax(axis=-1) == labels))
+            labels, chosen = y if loss.sparse else y.argmax(axis=-1), found.numpy().argmax(axis=-1)
+            mask = keras.src.backend.get_keras_mask(found)  # which Keras's means leave steps out by
+            accuracy = float(np.average(chosen == labels, weights=None if mask is None else mask.numpy()))
         value = float(loss.keras()(tf.constant(y), found))
         results.append(Evaluation(value, accuracy, found.numpy()[:4].tolist()))
     return results
@@ -191,6 +192,11 @@ class Trace:
         return found
 
 
+def weights_beside(output: object, by_sample: Inputs) -> Inputs:
+    """Beside a mask, which is of each sample's steps, Keras takes weights of samples as (samples, 1)."""
+    return tuple(w[:, None] for w in by_sample) if keras.src.backend.get_keras_mask(output) is not None else by_sample
+
+
 def differentiation(case: Case, model: keras.Model, dtype: str) -> Callable[..., tuple]:
     """A function of a batch's inputs, targets and weights of samples: the loss, that of each output, and the gradients."""
     variables, losses_of = model.trainable_variables, [one.keras() for one in case.losses]
@@ -198,7 +204,8 @@ def differentiation(case: Case, model: keras.Model, dtype: str) -> Callable[...,
     def differentiate(x: Inputs, targets: Inputs, by_sample: Inputs) -> tuple:
         with tf.GradientTape() as tape:
             outputs = outputs_of(model, x, training=True)
-            losses = [f(tf.convert_to_tensor(y), z, *by_sample) for f, y, z in zip(losses_of, targets, outputs, strict=True)]
+            losses = [f(tf.convert_to_tensor(y), z, *weights_beside(z, by_sample))
+                      for f, y, z in zip(losses_of, targets, outputs, strict=True)]  # fmt: skip
             weighted = zip(case.loss_weights, losses, strict=True)
             loss = tf.add_n([one if w == 1.0 else w * one for w, one in weighted] + model.losses)
         assert all(t.dtype == dtype for t in (*losses, *outputs, *variables))

@@ -408,6 +408,8 @@ typedef struct counts {
 /* That a way means something else than the trace does, by its documents, though it trains. */
 static const char *other_meaning(const golden *g, const struct way_row *way) {
     if (way->pieces && golden_has_statistics(g)) return "statistics are of each batch that is accumulated";
+    if (way->pieces && golden_leaves_steps_out(g))
+        return "steps that count are those of each batch that is accumulated";
     if (way->pieces && g->drop_remainder) return "what is dropped is less than a batch that is accumulated";
     return NULL;
 }

@@ -4,7 +4,7 @@
 #include "support/check.h"
 #include "support/interop_golden.h"
 
-enum { FAMILIES = 33 };
+enum { FAMILIES = 36 };
 
 static void run_alone(golden *g, void *context) {
     (void)context;
@@ -49,7 +49,8 @@ static void run_turn(golden *g, void *context) {
                                  .synchronized = golden_has_statistics(g),
                                  .disabled_paths = APART};
         g->pieces = turn->pieces;
-        if (turn->pieces && golden_has_statistics(g)) continue; /* they are of each batch that is accumulated */
+        if (turn->pieces && (golden_has_statistics(g) || golden_leaves_steps_out(g)))
+            continue; /* they are of each batch that is accumulated */
         if (golden_try(g, turn->spec, NULL, &more) == CLQ_OK) {
             r->followed[way]++;
             return;
@@ -87,9 +88,30 @@ static void families_of_slices(void **state) {
     assert_int_equal(followed, CLQ_COUNT_OF(split));
 }
 
+/* The steps that count are those of all replicas, also where one has none, or is without samples. */
+static void run_masked(golden *g, void *context) {
+    size_t *followed = context;
+    static const struct turn_row ways[] = {{"pocl:0,pocl:1,pocl:2", "mirrored", NULL, 0},
+                                           {"pocl:0,pocl:1", "central", NULL, 0},
+                                           {"pocl:0,pocl:1,pocl:2", "ps", NULL, 0},
+                                           {"pocl:0,pocl:1", "mirrored", shard, 0}};
+    for (size_t w = 0; w < CLQ_COUNT_OF(ways) && golden_leaves_steps_out(g); w++) {
+        golden_by = (golden_way){.strategy = ways[w].strategy, .set = ways[w].set, .disabled_paths = APART};
+        (void)golden_run(g, ways[w].spec, NULL);
+        (*followed)++;
+    }
+}
+
+static void families_of_masks(void **state) {
+    (void)state;
+    size_t followed = 0;
+    assert_true(golden_each("families", run_masked, &followed) >= FAMILIES);
+    assert_int_equal(followed, 3 * 4);
+}
+
 int main(int argc, char **argv) {
     if (argc > 1) cmocka_set_test_filter(argv[1]); /* a test's name: that one alone */
     const struct CMUnitTest tests[] = {cmocka_unit_test(families_on_one), cmocka_unit_test(families_by_turns),
-                                       cmocka_unit_test(families_of_slices)};
+                                       cmocka_unit_test(families_of_slices), cmocka_unit_test(families_of_masks)};
     return cmocka_run_group_tests(tests, golden_open, golden_close);
 }

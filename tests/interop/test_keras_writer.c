@@ -414,6 +414,27 @@ static void masks_of_attention(void **state) {
     clq_model_destroy(m);
 }
 
+/* In Keras the second attention sees no mask of its query, and the loss leaves no steps out: the first has ended it. A
+ * model that was read has none either. */
+static void masks_that_attention_ends(void **state) {
+    const clq_attention_config config = {.heads = 2, .key = 2};
+    clq_model *m;
+    (void)state;
+    for (int attentions = 1; attentions <= 2; attentions++) {
+        assert_ok(clq_model_create("twice", &m));
+        clq_tensor x = clq_input(m, CLQ_SHAPE(4));
+        x = clq_embedding(m, x, &(clq_embedding_config){.rows = 5, .width = 4, .mask_zero = true});
+        for (int i = 0; i < attentions; i++)
+            x = clq_add(m, CLQ_TENSORS(x, clq_attention(m, CLQ_TENSORS(x, x), &config)), i == 0 ? "sum" : NULL);
+        assert_ok(clq_model_finish(m, attentions > 1 ? clq_flatten(m, x, NULL) : x));
+        assert_int_equal(write_again(m), CLQ_UNSUPPORTED);
+        expect_text(clq_error_detail(),
+                    attentions > 1 ? "'multi_head_attention_1': Keras would give its call another mask"
+                                   : "output 'sum': Keras's loss would leave out other steps than this model's");
+        clq_model_destroy(m);
+    }
+}
+
 static void refused(void **state) {
     clq_model *model;
     (void)state;
@@ -458,6 +479,7 @@ int main(void) {
                                        cmocka_unit_test(volumes),
                                        cmocka_unit_test(sequences),
                                        cmocka_unit_test(masks_of_attention),
+                                       cmocka_unit_test(masks_that_attention_ends),
                                        cmocka_unit_test(refused),
                                        cmocka_unit_test(out_of_memory)};
     return cmocka_run_group_tests_name("interop/keras_writer", tests, files_begin, files_end);

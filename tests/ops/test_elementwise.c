@@ -35,7 +35,7 @@ static clq_status build(const rig *r, clq_list **out) {
     activation_forward(list, CLQ_TANH, IN, 32, x, x);
     clq_pool2d_forward(list, &pool, x, y, winner);
     activation_forward(list, CLQ_SOFTMAX, OUT, 32, y, y);
-    clq_loss_and_metrics(list, &loss, y, labels, y, metrics);
+    clq_loss_and_metrics(list, &loss, &(clq_loss_values){.x = y, .targets = labels, .dx = y, .metrics = metrics});
     activation_backward(list, CLQ_SOFTMAX, OUT, 32, y, y, CLQ_NO_VALUE, metrics);
     clq_pool2d_backward(list, &pool, CLQ_NO_VALUE, y, winner, dx);
     chain_forward(list, &chain, OUT, y, y);

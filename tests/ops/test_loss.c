@@ -83,7 +83,9 @@ typedef struct batch {
     float *x, *soft;
     int32_t *sparse;
     float *weights; /* (count) of samples; 1 where they have none */
-    double *d_x, *target, *dx;
+    float *mask;    /* (count, mask_steps) */
+    float part;     /* of all steps, that count */
+    double *d_mask, *d_x, *target, *dx;
     double totals[CLQ_METRICS_ROW_MAX];
     double size; /* of what the loss is a sum of: at least that of the loss, and more where signs differ */
 } batch;
@@ -133,7 +135,7 @@ static void make_targets(batch *b, clq_random *random) {
 
 /* The terms of a cosine are as large as those of the cosine of the values' sizes. */
 static double size_of_loss(const batch *b, const double *x, const double *t) {
-    if (b->p.kind != CLQ_LOSS_COSINE_SIMILARITY) return fabs(ref_loss(&b->p, x, t, NULL));
+    if (b->p.kind != CLQ_LOSS_COSINE_SIMILARITY) return fabs(ref_loss(&b->p, x, t, NULL)) / (b->part > 0 ? b->part : 1);
     double *sizes = rig_alloc(2 * b->one, sizeof *sizes), size;
     for (size_t i = 0; i < b->one; i++) {
         sizes[i] = fabs(x[i]);
@@ -151,14 +153,29 @@ static void compute(batch *b, double scale) {
     b->size = 0;
     for (size_t e = 0; e < b->count; e++) {
         const double *x = b->d_x + e * b->one, *t = b->target + e * b->one;
-        ref_totals(&b->p, x, t, totals);
+        const double *mask = b->p.mask_steps ? b->d_mask + e * b->p.mask_steps : NULL;
+        ref_totals(&b->p, x, t, mask, b->part, totals);
+        (void)ref_masked_loss(&b->p, x, t, mask, b->part, b->dx + e * b->one);
         for (unsigned k = 0; k < clq_loss_totals(&b->p); k++)
             b->totals[k] += k == 0 ? totals[k] * (double)b->weights[e] : totals[k];
         b->size += size_of_loss(b, x, t) * (double)b->weights[e];
-        (void)ref_loss(&b->p, x, t, b->dx + e * b->one);
         for (size_t i = 0; i < b->one; i++) b->dx[e * b->one + i] *= (double)b->weights[e];
     }
     for (size_t i = 0; i < b->n; i++) b->dx[i] *= scale;
+}
+
+/* Of three steps two count or none, unless none of the batch does. */
+static void make_mask(batch *b, bool some) {
+    const size_t steps = b->count * b->p.mask_steps;
+    double counting = 0;
+    b->mask = rig_alloc(steps + 1, sizeof *b->mask);
+    b->d_mask = rig_alloc(steps + 1, sizeof *b->d_mask);
+    for (size_t s = 0; s < steps; s++) {
+        b->d_mask[s] = some && s % 5 > 1;
+        b->mask[s] = (float)b->d_mask[s];
+        counting += b->d_mask[s];
+    }
+    b->part = steps > 0 ? (float)(counting / (double)steps) : 1;
 }
 
 static batch make_batch(clq_loss_problem p, size_t classes, size_t rows, uint32_t count, double scale) {
@@ -177,6 +194,7 @@ static batch make_batch(clq_loss_problem p, size_t classes, size_t rows, uint32_
     b.target = rig_alloc(b.n + 1, sizeof(double));
     b.dx = rig_alloc(b.n + 1, sizeof(double));
     make_targets(&b, &random);
+    make_mask(&b, p.kind != CLQ_LOSS_KL_DIVERGENCE);
     compute(&b, scale);
     return b;
 }
@@ -186,18 +204,17 @@ static void free_batch(batch *b) {
     clq_free(b->soft);
     clq_free(b->sparse);
     clq_free(b->weights);
+    clq_free(b->mask);
+    clq_free(b->d_mask);
     clq_free(b->d_x);
     clq_free(b->target);
     clq_free(b->dx);
 }
 
-typedef struct loss_values {
-    clq_value x, labels, dx, metrics;
-} loss_values;
 enum { SLOTS = 4, SLOT = 2, FLOATS_MOST = CLQ_METRICS_ROW_MAX + 4 };
 
 /* Targets as the device gets them: behind each sample's its weight. */
-static void fill_targets(rig *r, clq_value labels, const batch *b) {
+static void fill_targets(rig *r, clq_value targets, const batch *b) {
     const size_t each = clq_loss_target_elements(&b->p), own = clq_loss_label_elements(&b->p);
     const float *from = clq_loss_has_index(&b->p) ? (const void *)b->sparse : b->soft; /* 4 bytes each, either way */
     float *packed = rig_alloc(each * b->count + 1, sizeof *packed);
@@ -205,30 +222,39 @@ static void fill_targets(rig *r, clq_value labels, const batch *b) {
         memcpy(packed + e * each, from + e * own, own * sizeof *packed);
         if (b->p.weighted) packed[e * each + own] = b->weights[e];
     }
-    rig_fill(r, labels, packed, each * b->count * sizeof *packed);
+    rig_fill(r, targets, packed, each * b->count * sizeof *packed);
     clq_free(packed);
 }
 
 /* Adds the loss to a new list, bound and filled. */
-static loss_values begin_loss(rig *r, const batch *b, uint32_t capacity, bool gradient, bool in_place, float scale) {
+static clq_loss_values begin_loss(rig *r, const batch *b, uint32_t capacity, bool gradient, bool in_place,
+                                  float scale) {
     size_t one = b->one * sizeof(float), label = clq_loss_target_elements(&b->p) * sizeof(float);
-    loss_values v = {0};
+    clq_loss_values v = {0};
     rig_begin(r, capacity);
     v.x = rig_value(r, "x", 0, one);
-    v.labels = rig_value(r, "labels", 0, label);
+    v.targets = rig_value(r, "targets", 0, label);
+    if (b->p.mask_steps > 0) {
+        v.mask = rig_value(r, "mask", 0, b->p.mask_steps * sizeof(float));
+        v.share = rig_value(r, "share", sizeof(float), 0);
+    }
     v.metrics = rig_value(r, "metrics", SLOTS * clq_loss_metrics_width(&b->p) * sizeof(float), 0);
     if (gradient) v.dx = in_place ? v.x : rig_value(r, "dx", 0, one);
-    clq_loss_and_metrics(r->list, &b->p, v.x, v.labels, v.dx, v.metrics);
+    clq_loss_and_metrics(r->list, &b->p, &v);
     rig_bind(r);
     rig_fill(r, v.x, b->x, one * b->count);
-    fill_targets(r, v.labels, b);
+    fill_targets(r, v.targets, b);
+    if (v.mask) {
+        rig_fill(r, v.mask, b->mask, b->count * b->p.mask_steps * sizeof(float));
+        rig_fill(r, v.share, &b->part, sizeof b->part);
+    }
     r->params.scale = scale;
     r->params.slot = SLOT;
     return v;
 }
 
 /* The loss and the totals, in their place; nothing beside it is written. */
-static void check_metrics(rig *r, loss_values v, const batch *b, double relative, double absolute) {
+static void check_metrics(rig *r, clq_loss_values v, const batch *b, double relative, double absolute) {
     float metrics[SLOTS * FLOATS_MOST];
     unsigned width = clq_loss_metrics_width(&b->p), first = SLOT * width + b->p.metrics_at,
              totals = clq_loss_totals(&b->p);
@@ -246,7 +272,7 @@ static void check_loss(rig *r, clq_loss_problem p, loss_case c, bool gradient, b
     batch b = make_batch(p, c.classes, c.rows, c.count, (double)scale);
     float *got = rig_alloc(b.n + 1, sizeof(float)), first[SLOTS * FLOATS_MOST], again[SLOTS * FLOATS_MOST];
     size_t bytes = SLOTS * clq_loss_metrics_width(&b.p) * sizeof(float);
-    loss_values v = begin_loss(r, &b, c.capacity, gradient, in_place, scale);
+    clq_loss_values v = begin_loss(r, &b, c.capacity, gradient, in_place, scale);
     rig_run(r, c.count);
     /* one row's rounding is about 1e-7 of its largest term; that of the sum must not add to it */
     check_metrics(r, v, &b, 3e-7, 1e-7 * (c.count ? 1 : 0));
@@ -318,6 +344,21 @@ static void losses_with_numbers(rig *r) {
         if (kinds[k].metric_values[0] != 0 && rig_takes(r, k)) check_loss(r, kinds[k], cases[0], true, false);
 }
 
+/* Steps of one row and of two, of losses by rows and by values, with weights of samples and without; and a batch of
+ * which no step counts. */
+static void masked_losses(rig *r) {
+    static const struct {
+        size_t kind, steps;
+        loss_case c;
+    } masked[] = {{0, 3, {17, 3, 7, 6}},  {2, 3, {5, 6, 4, 3}},  {10, 4, {3, 4, 9, 9}},
+                  {14, 3, {10, 3, 5, 5}}, {15, 2, {1, 4, 6, 5}}, {19, 3, {6, 3, 4, 4}}};
+    for (size_t i = 0; i < CLQ_COUNT_OF(masked); i++) {
+        clq_loss_problem p = kinds[masked[i].kind];
+        p.mask_steps = masked[i].steps;
+        if (rig_takes(r, i)) check_loss(r, p, masked[i].c, true, i % 2 == 1);
+    }
+}
+
 /* Two losses whose metrics share the rows of one buffer: each writes its part. */
 static void parts_of_a_row(rig *r) {
     clq_loss_problem p = kinds[7];
@@ -371,7 +412,7 @@ static void sure_answers(rig *r) {
         b.dx[row * 10 + (size_t)b.sparse[row]] = -others;
     }
     float got[80];
-    loss_values v = begin_loss(r, &b, 8, true, false, 1);
+    clq_loss_values v = begin_loss(r, &b, 8, true, false, 1);
     rig_run(r, 8);
     check_metrics(r, v, &b, 1e-6, 0);
     rig_read(r, v.dx, got, sizeof got);
@@ -395,7 +436,7 @@ static void clipped(rig *r) {
         memcpy(b.sparse, labels, sizeof labels);
         compute(&b, 1);
         float got[9];
-        loss_values v = begin_loss(r, &b, 3, true, false, 1);
+        clq_loss_values v = begin_loss(r, &b, 3, true, false, 1);
         rig_run(r, 3);
         check_metrics(r, v, &b, 1e-6, 1e-7);
         rig_read(r, v.dx, got, sizeof got);
@@ -410,7 +451,7 @@ static void wrong_labels(rig *r) {
         for (int which = 0; which < 2; which++) {
             batch b = make_batch(kinds[k], 10, 1, 4, 1);
             b.sparse[2] = which ? 10 : -1;
-            loss_values v = begin_loss(r, &b, 4, true, false, 1);
+            clq_loss_values v = begin_loss(r, &b, 4, true, false, 1);
             float metrics[SLOTS][2];
             rig_run(r, 4);
             rig_read(r, v.metrics, metrics, sizeof metrics);
@@ -430,7 +471,7 @@ static void uncertain_rows(rig *r) {
     assert_int_equal(b.p.metrics[3], CLQ_METRIC_CONFUSION);
     memcpy(b.x, x, sizeof x);
     memcpy(b.sparse, labels, sizeof labels);
-    loss_values v = begin_loss(r, &b, 5, true, false, 1);
+    clq_loss_values v = begin_loss(r, &b, 5, true, false, 1);
     float metrics[SLOTS][1 + 3 + 9];
     rig_run(r, 5);
     rig_read(r, v.metrics, metrics, sizeof metrics);
@@ -449,7 +490,7 @@ static void extremes(rig *r) {
         memcpy(b.x, x[row], sizeof x[row]);
         b.sparse[0] = labels[row];
         for (size_t c = 0; c < 3; c++) b.soft[c] = labels[row] == (int32_t)c;
-        loss_values v = begin_loss(r, &b, 1, true, false, 1);
+        clq_loss_values v = begin_loss(r, &b, 1, true, false, 1);
         float metrics[SLOTS][2];
         rig_run(r, 1);
         rig_read(r, v.metrics, metrics, sizeof metrics);
@@ -473,7 +514,7 @@ static void extreme_values(rig *r) {
             memcpy(b.x, x, sizeof x);
             if (nan) b.x[1] = NAN;
             b.soft[0] = b.soft[1] = 0, b.soft[2] = 1;
-            loss_values v = begin_loss(r, &b, 2, true, false, 1);
+            clq_loss_values v = begin_loss(r, &b, 2, true, false, 1);
             rig_run(r, 1);
             rig_read(r, v.metrics, metrics, SLOTS * clq_loss_totals(&b.p) * sizeof(float));
             const float *loss = &metrics[SLOT * clq_loss_totals(&b.p)];
@@ -507,7 +548,7 @@ static void beyond_probabilities(rig *r) {
         float got[3 * ROWS];
         for (size_t i = 0; i < b.n; i++) b.d_x[i] = (double)(b.x[i] = rows[i / 3][i % 3]);
         compute(&b, 1);
-        loss_values v = begin_loss(r, &b, ROWS, true, false, 1);
+        clq_loss_values v = begin_loss(r, &b, ROWS, true, false, 1);
         rig_run(r, ROWS);
         check_metrics(r, v, &b, 1e-6, 1e-6);
         rig_read(r, v.dx, got, sizeof got);
@@ -528,7 +569,7 @@ static void large_outputs(rig *r) {
         for (size_t i = 0; i < b.n; i++) b.d_x[i] = (double)b.x[i];
         compute(&b, 1);
         const bool fits = fabs(b.totals[0]) <= (double)FLT_MAX;
-        loss_values v = begin_loss(r, &b, CLQ_COUNT_OF(rows), true, false, 1);
+        clq_loss_values v = begin_loss(r, &b, CLQ_COUNT_OF(rows), true, false, 1);
         rig_run(r, CLQ_COUNT_OF(rows));
         rig_read(r, v.metrics, metrics, SLOTS * clq_loss_totals(&b.p) * sizeof(float));
         rig_read(r, v.dx, got, sizeof got);
@@ -547,7 +588,7 @@ static void focal_beyond_probabilities(rig *r) {
     float metrics[SLOTS];
     b.x[0] = -0.5f, b.soft[0] = 0;
     b.x[1] = 1.5f, b.soft[1] = 1;
-    loss_values v = begin_loss(r, &b, 1, true, false, 1);
+    clq_loss_values v = begin_loss(r, &b, 1, true, false, 1);
     rig_run(r, 1);
     rig_read(r, v.metrics, metrics, sizeof metrics);
     assert_true(metrics[SLOT] >= 0 && metrics[SLOT] < 1e-6f);
@@ -591,6 +632,7 @@ ON_DEVICES(extreme_values)
 ON_DEVICES(beyond_probabilities)
 ON_DEVICES(large_outputs)
 ON_DEVICES(focal_beyond_probabilities)
+ON_DEVICES(masked_losses)
 ON_DEVICES(parts_of_a_row)
 
 /* "numbers": what a locale may change, alone. */
@@ -607,6 +649,7 @@ int main(int argc, char **argv) {
                                        cmocka_unit_test(test_beyond_probabilities),
                                        cmocka_unit_test(test_large_outputs),
                                        cmocka_unit_test(test_focal_beyond_probabilities),
+                                       cmocka_unit_test(test_masked_losses),
                                        cmocka_unit_test(test_parts_of_a_row),
                                        cmocka_unit_test(test_targets_have_a_type),
                                        cmocka_unit_test(test_tables_are_covered)};

@@ -65,8 +65,8 @@ static void check_fractions(rig *r, bool fused) {
     clq_accumulate(r->list, 1, vg, vs);
     clq_loss_and_metrics(
         r->list,
-        &(clq_loss_problem){.kind = CLQ_LOSS_SPARSE_CATEGORICAL, .classes = 2, .from_logits = true, .weight = 1}, vx,
-        vl, vd, vm);
+        &(clq_loss_problem){.kind = CLQ_LOSS_SPARSE_CATEGORICAL, .classes = 2, .from_logits = true, .weight = 1},
+        &(clq_loss_values){.x = vx, .targets = vl, .dx = vd, .metrics = vm});
     clq_list_set_fused(r->list, fused);
     rig_bind(r);
     rig_fill(r, vw, &one, sizeof one);

@@ -246,12 +246,26 @@ static double row_loss(const clq_loss_problem *p, const double *x, const double 
     return sum / (double)p->classes;
 }
 
-double ref_loss(const clq_loss_problem *p, const double *x, const double *target, double *dx) {
-    size_t rows = p->rows ? p->rows : 1, n = p->classes;
+/* How often row r counts. */
+static double count_row(const clq_loss_problem *p, const double *mask, size_t r) {
+    const size_t rows = p->rows ? p->rows : 1;
+    return mask ? mask[r / (rows / p->mask_steps)] : 1;
+}
+
+double ref_masked_loss(const clq_loss_problem *p, const double *x, const double *target, const double *mask,
+                       double part, double *dx) {
+    const size_t rows = p->rows ? p->rows : 1, n = p->classes;
     double sum = 0;
-    for (size_t r = 0; r < rows; r++) sum += row_loss(p, x + r * n, target + r * n, dx ? dx + r * n : NULL);
-    for (size_t i = 0; i < rows * n && dx; i++) dx[i] *= (double)p->weight / (double)rows;
+    for (size_t r = 0; r < rows; r++) {
+        const double counts = part > 0 ? count_row(p, mask, r) / part : 0;
+        sum += counts * row_loss(p, x + r * n, target + r * n, dx ? dx + r * n : NULL);
+        for (size_t i = r * n; i < (r + 1) * n && dx; i++) dx[i] *= counts * (double)p->weight / (double)rows;
+    }
     return sum / (double)rows;
+}
+
+double ref_loss(const clq_loss_problem *p, const double *x, const double *target, double *dx) {
+    return ref_masked_loss(p, x, target, NULL, 1, dx);
 }
 
 /* ---- metrics ---- */
@@ -336,17 +350,22 @@ typedef struct sight {
 } sight;
 
 static void metric_totals(const clq_loss_problem *p, unsigned metric, const double *x, const sight *seen,
-                          const double *target, double *totals) {
+                          const double *target, const double *mask, double *totals) {
     const size_t rows = p->rows ? p->rows : 1, n = p->classes;
     const clq_metric_kind kind = p->metrics[metric];
     const unsigned count = clq_metric_row_of(kind)->totals;
+    /* Of Keras's metrics these are no MeanMetricWrapper, which alone takes masks. */
+    const bool every = kind == CLQ_METRIC_ROOT_MEAN_SQUARED_ERROR || kind == CLQ_METRIC_PRECISION ||
+                       kind == CLQ_METRIC_RECALL || kind == CLQ_METRIC_F1;
     for (unsigned k = 0; k < count; k++) totals[k] = 0;
-    for (size_t r = 0; r < rows; r++)
+    for (size_t r = 0; r < rows; r++) {
+        double one[2] = {0};
         if (kind == CLQ_METRIC_CROSSENTROPY || kind == CLQ_METRIC_PERPLEXITY)
-            totals[0] += crossentropy(p, x + r * n, target + r * n);
+            one[0] = crossentropy(p, x + r * n, target + r * n);
         else
-            row_metric(kind, (double)p->metric_values[metric], n, seen->output + r * n, target + r * n, totals);
-    for (unsigned k = 0; k < count; k++) totals[k] /= (double)rows;
+            row_metric(kind, (double)p->metric_values[metric], n, seen->output + r * n, target + r * n, one);
+        for (unsigned k = 0; k < count; k++) totals[k] += one[k] * (every ? 1 : count_row(p, mask, r)) / (double)rows;
+    }
 }
 
 static void metric_bins(const clq_loss_problem *p, unsigned metric, const sight *seen, const double *target,
@@ -361,7 +380,8 @@ static void metric_bins(const clq_loss_problem *p, unsigned metric, const sight 
     }
 }
 
-void ref_totals(const clq_loss_problem *p, const double *x, const double *target, double *totals) {
+void ref_totals(const clq_loss_problem *p, const double *x, const double *target, const double *mask, double part,
+                double *totals) {
     const size_t rows = p->rows ? p->rows : 1, n = p->classes;
     const clq_activation last = p->from_logits ? clq_loss_row_of(p->kind)->activation : CLQ_LINEAR;
     double *bins = totals + clq_loss_sums(p);
@@ -369,16 +389,18 @@ void ref_totals(const clq_loss_problem *p, const double *x, const double *target
     assert_true(seen.output && seen.probabilities);
     ref_activation(p->skipped, rows, n, x, seen.output);
     ref_activation(last, rows, n, x, seen.probabilities);
-    *totals++ = ref_loss(p, x, target, NULL);
+    *totals++ = ref_masked_loss(p, x, target, mask, part, NULL);
     for (unsigned i = 0; i < p->metric_count; i++) {
         const clq_metric_row *row = clq_metric_row_of(p->metrics[i]);
         if (row->bins)
             metric_bins(p, i, &seen, target, bins);
         else
-            metric_totals(p, i, x, &seen, target, totals);
+            metric_totals(p, i, x, &seen, target, mask, totals);
         bins += clq_metric_bins(p, i);
         totals += row->totals;
     }
+    if (mask) *totals = 0;
+    for (size_t s = 0; s < p->mask_steps && mask; s++) *totals += mask[s] / (double)p->mask_steps;
     free(seen.output);
     free(seen.probabilities);
 }

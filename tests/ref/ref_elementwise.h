@@ -65,8 +65,14 @@ void ref_cross_entropy_gradient(const clq_loss_problem *p, const double *x, cons
 /* Any loss of one sample: x and target (rows, classes), the target of an index with a 1 at its place. dx unless NULL:
  * the derivative times the weight. */
 double ref_loss(const clq_loss_problem *p, const double *x, const double *target, double *dx);
-/* The sample's loss, and its metrics' totals behind it. */
-void ref_totals(const clq_loss_problem *p, const double *x, const double *target, double *totals);
+/* The same of the steps that count: mask (mask_steps) has 1 for these and 0 for others, and part of all steps in the
+ * batch count. */
+double ref_masked_loss(const clq_loss_problem *p, const double *x, const double *target, const double *mask,
+                       double part, double *dx);
+/* The sample's loss, its metrics' totals behind it, and with a mask the part of its own steps that counts. mask NULL:
+ * all do, and part is 1. */
+void ref_totals(const clq_loss_problem *p, const double *x, const double *target, const double *mask, double part,
+                double *totals);
 size_t ref_argmax(const double *x, size_t n); /* the first of equals */
 
 void ref_sgd(size_t n, double rate, double momentum, bool nesterov, double *w, const double *g, double *v);

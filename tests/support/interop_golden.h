@@ -45,6 +45,8 @@ size_t golden_each(const char *group, void (*run)(golden *g, void *context), voi
 
 /* Whether the model has moving statistics that train. */
 bool golden_has_statistics(const golden *g);
+/* Whether an output has a mask, so that its loss is a mean over the steps of a batch that count. */
+bool golden_leaves_steps_out(const golden *g);
 /* Whether the last error is a limit of strategies that decisions 050 and 081 or docs/command-line.md tell. */
 bool golden_refusal_is_documented(void);
 

@@ -103,7 +103,8 @@ typedef struct clq_expanded {
     clq_id value;
     clq_id logits;          /* what it is the softmax or sigmoid of, for a loss; 0: none */
     clq_activation skipped; /* that softmax or sigmoid */
-    bool read;              /* by a layer */
+    bool read;              /* by a layer whose output is wanted */
+    bool wanted;            /* an output is computed from it, or a loss */
 } clq_expanded;
 
 /* A model on its way to become operations. */

@@ -198,6 +198,7 @@ static void add_tensors(clq_expansion *e, clq_id *x) {
             e->dropouts += e->layer->kind->draws; /* streams are those of the whole model */
             continue;
         }
+        if (!e->tensors[e->id].wanted) continue; /* it draws nothing: masks are made of compared numbers */
         for (uint32_t i = 0; i < e->y->input_count; i++)
             x[i] = e->tensors[e->model->inputs[e->y->first_input + i]].value;
         const clq_id y = e->tensors[e->id].value = e->layer->kind->expand(e, x);
@@ -205,9 +206,29 @@ static void add_tensors(clq_expansion *e, clq_id *x) {
     }
 }
 
+/* As Keras does, the loss is the mean over the steps that count, in the batch of all ranks: the mean of the mask is the
+ * part of all steps that they are. */
+static void add_mask(clq_expansion *e, const clq_model_tensor *y, clq_node *loss) {
+    const clq_step_sum *exchange = &e->config->exchange;
+    clq_node moments = *loss, statistics = *loss;
+    moments.op = &clq_op_moments;
+    statistics.op = &clq_op_statistics;
+    moments.attributes.normalise = (clq_normalisation){
+        .problem = {.positions = loss->attributes.loss.problem.mask_steps, .channels = 1, .epsilon = 1},
+        .exchange = *exchange};
+    statistics.attributes = moments.attributes;
+    moments.inputs[0] = loss->inputs[3] = e->tensors[y->mask].value;
+    moments.outputs[0] =
+        clq_add_channel_rows(e->graph, &moments, clq_step_sum_ranks(exchange) * CLQ_MOMENTS_ROWS, "steps that count");
+    statistics.inputs[0] = clq_add_all_reduce(e->graph, &moments, clq_graph_add_node(e->graph, &moments), exchange);
+    statistics.outputs[0] = clq_add_channel_rows(e->graph, &statistics, CLQ_STATISTICS_ROWS, "part that counts");
+    loss->inputs[4] = clq_graph_add_node(e->graph, &statistics);
+}
+
 static void add_loss(clq_expansion *e, uint32_t index) {
     const clq_loss_problem *loss = &e->config->loss[index];
     const clq_expanded *output = &e->tensors[e->model->outputs[index]];
+    const clq_model_tensor *y = &e->model->tensors[e->model->outputs[index] - 1];
     const unsigned metrics_at = clq_losses_width(e->config->loss, index);
     clq_graph_value labels = {.name = "labels",
                               .dtype = clq_loss_target_dtype(loss),
@@ -227,13 +248,13 @@ static void add_loss(clq_expansion *e, uint32_t index) {
         problem->from_logits = true;
         problem->skipped = output->skipped;
         /* A softmax is over the last axis: metrics that look behind it do so by rows of it. */
-        const clq_shape *shape = &e->model->tensors[e->model->outputs[index] - 1].shape;
-        const size_t last = shape->dims[shape->rank - 1], rows = CLQ_MAX(problem->rows, (size_t)1);
+        const size_t last = clq_model_channels(y), rows = CLQ_MAX(problem->rows, (size_t)1);
         if (problem->skipped == CLQ_SOFTMAX && problem->classes > last) {
             problem->rows = rows * (problem->classes / last);
             problem->classes = last;
         }
     }
+    if (loss->mask_steps > 0) add_mask(e, y, &node);
     node.inputs[0] = output->logits ? output->logits : output->value;
     node.inputs[1] = external(e->graph, &labels, CLQ_HOME_LABELS, index);
     node.attributes.loss.scale = e->config->update_options.scaling.initial;
@@ -242,10 +263,19 @@ static void add_loss(clq_expansion *e, uint32_t index) {
     clq_graph_add_node(e->graph, &node);
 }
 
+/* Which tensors are read. Masks of outputs are for losses alone. */
 static void note_readers(clq_expansion *e) {
-    for (uint32_t id = 1; id <= e->model->tensor_count; id++) {
+    for (uint32_t i = 0; i < e->model->output_count; i++) {
+        const uint32_t output = e->model->outputs[i], mask = e->model->tensors[output - 1].mask;
+        e->tensors[output].wanted = true;
+        if (mask && e->config->loss && e->config->loss[i].mask_steps > 0) e->tensors[mask].wanted = true;
+    }
+    for (uint32_t id = e->model->tensor_count; id >= 1; id--) {
         const clq_model_tensor *y = &e->model->tensors[id - 1];
-        for (uint32_t i = 0; i < y->input_count; i++) e->tensors[e->model->inputs[y->first_input + i]].read = true;
+        for (uint32_t i = 0; i < y->input_count && e->tensors[id].wanted; i++) {
+            clq_expanded *x = &e->tensors[e->model->inputs[y->first_input + i]];
+            x->wanted = x->read = true;
+        }
     }
 }
 

@@ -303,11 +303,19 @@ const clq_operation clq_op_softmax_gradient = {
 static void loss_gradient(clq_derivation *d) {
     d->node.outputs[1] = d->dx[0] = clq_graph_add_gradient(d->graph, d->node.inputs[0]);
 }
-/* inputs: x, labels, and the state of the loss scale, or none; outputs: metrics, dx */
+/* inputs: x, labels, the state of the loss scale, or none, and with steps that do not count their mask and statistics
+ * of it, of which the mean comes first; outputs: metrics, dx */
 static void emit_loss(clq_emission *e) {
     const struct clq_loss_attributes *loss = &e->node->attributes.loss;
-    clq_scaled_loss_and_metrics(e->list, &loss->problem, loss->scale, e->in[2], e->in[0], e->in[1], e->out[1],
-                                e->out[0]);
+    clq_loss_and_metrics(e->list, &loss->problem,
+                         &(clq_loss_values){.x = e->in[0],
+                                            .targets = e->in[1],
+                                            .scaling = e->in[2],
+                                            .initial = loss->scale,
+                                            .mask = e->in[3],
+                                            .share = e->in[4],
+                                            .dx = e->out[1],
+                                            .metrics = e->out[0]});
 }
 const clq_operation clq_op_loss = {.name = "loss",
                                    .traits = CLQ_OP_LOSS,

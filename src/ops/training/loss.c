@@ -63,21 +63,24 @@ static void add_logits(clq_kernel_options *options, const clq_loss_problem *p) {
     if (probabilities) clq_options_add(options, " -DPROBABLE=%d", (int)(p->skipped ? p->skipped : own));
 }
 
-/* scaled: the gradient is. */
-static clq_kernel_options options_of(const clq_cut *cut, const clq_loss_problem *p, bool gradient, bool scaled) {
+static clq_kernel_options options_of(const clq_cut *cut, const clq_loss_problem *p, const clq_loss_values *v) {
     const clq_loss_row *row = clq_loss_row_of(p->kind);
     const clq_activation skipped = skipped_activation(p);
     clq_kernel_options options = clq_cut_options(
         cut, " -DLOSS=%s%s%s%s%s%s -DSKIPPED=%d -DTOTALS=%u -DMETRICS=%u",
         p->from_logits ? row->rule_of_logits : row->rule, row->by_row ? "" : " -DOF_VALUES",
-        clq_loss_has_index(p) ? " -DSPARSE" : "", p->weighted ? " -DWEIGHTED" : "", gradient ? " -DGRADIENT" : "",
+        clq_loss_has_index(p) ? " -DSPARSE" : "", p->weighted ? " -DWEIGHTED" : "", v->dx ? " -DGRADIENT" : "",
         wants_top(p, skipped) ? " -DTOP" : "", (int)skipped, clq_loss_sums(p), p->metric_count);
-    for (unsigned i = 0; i < p->metric_count; i++)
+    for (unsigned i = 0; i < p->metric_count; i++) {
         clq_options_add(&options, " -DMETRIC_%u=%s -DMETRIC_VALUE_%u=%.8ef", i, clq_metric_row_of(p->metrics[i])->rule,
                         i, (double)p->metric_values[i]);
+        if (p->mask_steps > 0)
+            clq_options_add(&options, " -DMETRIC_MASKED_%u=%d", i, clq_metric_is_masked(p->metrics[i]));
+    }
     add_logits(&options, p);
     if (clq_loss_bins(p) > 0) clq_options_add(&options, " -DBINS");
-    if (scaled) clq_options_add(&options, " -DSCALED");
+    if (v->scaling) clq_options_add(&options, " -DSCALED");
+    if (p->mask_steps > 0) clq_options_add(&options, " -DMASKED");
     return options;
 }
 
@@ -95,36 +98,34 @@ static void add_factors(clq_list *list, const clq_loss_problem *p) {
     clq_launch_float(list, weighs ? 1 - p->alpha : 1);
 }
 
-void clq_loss_and_metrics(clq_list *list, const clq_loss_problem *p, clq_value x, clq_value targets, clq_value dx,
-                          clq_value metrics) {
-    clq_scaled_loss_and_metrics(list, p, 0, CLQ_NO_VALUE, x, targets, dx, metrics);
-}
-
-void clq_scaled_loss_and_metrics(clq_list *list, const clq_loss_problem *p, float initial, clq_value state, clq_value x,
-                                 clq_value targets, clq_value dx, clq_value metrics) {
+void clq_loss_and_metrics(clq_list *list, const clq_loss_problem *p, const clq_loss_values *v) {
     size_t rows = CLQ_MAX(p->rows, (size_t)1);
     double values = (double)p->classes * (double)rows, capacity = clq_list_capacity(list);
-    double bytes = values * sizeof(float) * (1 + (clq_loss_has_index(p) ? 0 : 1) + (dx ? 1 : 0));
+    double bytes = values * sizeof(float) * (1 + (clq_loss_has_index(p) ? 0 : 1) + (v->dx ? 1 : 0));
     /* a group's items share a row: one row to a group, and no more items than it has use for */
     size_t group = p->classes > 64 ? 256 : 64;
     clq_cut cut = clq_cut_make(list, capacity * bytes, capacity * (double)rows * (double)group, group);
-    const clq_kernel_options options = options_of(&cut, p, dx != CLQ_NO_VALUE, state != CLQ_NO_VALUE);
+    const clq_kernel_options options = options_of(&cut, p, v);
     bool whole = cut.groups == 1; /* its share is the sum */
     const unsigned totals = clq_loss_sums(p), bin_count = clq_loss_bins(p);
-    clq_value shares = metrics, bins = CLQ_NO_VALUE;
+    clq_value shares = v->metrics, bins = CLQ_NO_VALUE;
     if (bin_count > 0) {
         bins = clq_list_scratch(list, "bins of metrics", CLQ_I32, bin_count, 0);
         clear_bins(list, &cut, options.text, bin_count, bins);
     }
     if (!whole) shares = clq_list_scratch(list, "loss shares", CLQ_F32, cut.groups * totals, 0);
     clq_launch_begin(list, "loss", "loss", options.text, "loss_and_metrics");
-    if (state) {
-        clq_launch_value(list, state, CLQ_READS);
-        clq_launch_float(list, initial);
+    if (v->scaling) {
+        clq_launch_value(list, v->scaling, CLQ_READS);
+        clq_launch_float(list, v->initial);
+    }
+    if (p->mask_steps > 0) {
+        CLQ_LAUNCH_READS(list, v->mask, v->share);
+        clq_launch_size(list, rows / p->mask_steps);
     }
     if (bins) clq_launch_value(list, bins, CLQ_READS_WRITES);
-    CLQ_LAUNCH_READS(list, x, targets);
-    CLQ_LAUNCH_WRITES(list, dx, shares);
+    CLQ_LAUNCH_READS(list, v->x, v->targets);
+    CLQ_LAUNCH_WRITES(list, v->dx, shares);
     if (whole)
         clq_launch_param(list, CLQ_PARAM_SLOT);
     else
@@ -135,7 +136,7 @@ void clq_scaled_loss_and_metrics(clq_list *list, const clq_loss_problem *p, floa
     add_factors(list, p);
     clq_launch_local(list, cut.group * sizeof(float));
     clq_cut_work(list, &cut);
-    clq_launch_cost(list, 0, values * (dx ? 20 : 12), 0, bytes);
-    if (!whole) sum_shares(list, &cut, options.text, p, shares, metrics);
-    if (bins) store_bins(list, &cut, options.text, p, bins, metrics);
+    clq_launch_cost(list, 0, values * (v->dx ? 20 : 12), 0, bytes);
+    if (!whole) sum_shares(list, &cut, options.text, p, shares, v->metrics);
+    if (bins) store_bins(list, &cut, options.text, p, bins, v->metrics);
 }

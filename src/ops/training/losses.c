@@ -125,8 +125,12 @@ static const clq_metric_row metrics[] = {
                                        .alias = "mse",
                                        .rule = "mean_squared_error",
                                        OF_VALUES},
-    [CLQ_METRIC_ROOT_MEAN_SQUARED_ERROR] =
-        {.name = "root_mean_squared_error", .alias = "rmse", .rule = "mean_squared_error", .of_mean = sqrt, OF_VALUES},
+    [CLQ_METRIC_ROOT_MEAN_SQUARED_ERROR] = {.name = "root_mean_squared_error",
+                                            .alias = "rmse",
+                                            .rule = "mean_squared_error",
+                                            .of_mean = sqrt,
+                                            .every_step = true,
+                                            OF_VALUES},
     [CLQ_METRIC_MEAN_ABSOLUTE_ERROR] = {.name = "mean_absolute_error",
                                         .alias = "mae",
                                         .rule = "mean_absolute_error",
@@ -189,6 +193,8 @@ bool clq_loss_takes_input_of(const clq_loss_problem *p, clq_activation activatio
 size_t clq_metric_count(void) { return CLQ_COUNT_OF(metrics); }
 const clq_metric_row *clq_metric_row_of(clq_metric_kind kind) { return &metrics[kind]; }
 
+bool clq_metric_is_masked(clq_metric_kind kind) { return metrics[kind].totals == 1 && !metrics[kind].every_step; }
+
 double clq_metric_result(clq_metric_kind kind, const double *totals, double samples) {
     double count = metrics[kind].totals == 2 ? totals[1] : samples;
     double mean = count == 0 ? 0 : totals[0] / count;
@@ -203,7 +209,7 @@ size_t clq_metric_bins(const clq_loss_problem *p, unsigned metric) {
 bool clq_metric_is_matrix(clq_metric_kind kind) { return metrics[kind].bins && !metrics[kind].of_bins; }
 
 unsigned clq_loss_sums(const clq_loss_problem *p) {
-    unsigned sums = 1;
+    unsigned sums = 1 + (p->mask_steps > 0);
     for (unsigned i = 0; i < p->metric_count; i++) sums += metrics[p->metrics[i]].totals;
     return sums;
 }

@@ -109,8 +109,8 @@ static void keeps(clq_strategy *strategy, clq_kept *out) {
 static clq_status open(clq_strategy *strategy) {
     if (clq_plan_exchanges(strategy->replicas[0].plan))
         return clq_fail(CLQ_ARGUMENT,
-                        "model %s has synchronized statistics, which are of one set of weights: leave out local steps, "
-                        "or let each replica normalise by statistics of its own",
+                        "model %s has synchronized statistics, or a loss that leaves masked steps out: both are of one "
+                        "set of weights. Leave out local steps, or let each replica normalise by statistics of its own",
                         strategy->model->name);
     strategy->step_outdates = 1u << CLQ_ARENA_PARAMETERS;
     local *own = strategy->exchange_own = clq_alloc(1, sizeof *own);

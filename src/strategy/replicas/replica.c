@@ -69,7 +69,7 @@ clq_plan_config clq_replica_plan_config(const clq_replica *replica, clq_mode mod
     config.mode = mode;
     config.capacity = replica->plan_capacity ? replica->plan_capacity : replica->capacity;
     config.metric_slots *= CLQ_MAX(replica->metric_rows, 1u);
-    if (strategy->module->sums_in_step)
+    if (strategy->module->sums_in_step && !(mode == CLQ_MODE_EVALUATE && strategy->config.evaluates_apart))
         *(config.slicing ? &config.joins : &config.exchange) = clq_peers_step_sum(replica);
     if (strategy->module->add_squares && config.update &&
         (clq_strategy_adds_squares(strategy) || clq_updates_have_trust_ratios(config.update, &config.update_options)))
