@@ -20,9 +20,9 @@ typedef struct options {
     size_t variant;
 } options;
 
-enum { AUTO, DIRECT, WINOGRAD, WIDE };
+enum { AUTO, DIRECT, WINOGRAD, WIDE, STRIDED };
 static const char *const variant_names[] = {
-    [AUTO] = "auto", [DIRECT] = "direct", [WINOGRAD] = "winograd", [WIDE] = "wide"};
+    [AUTO] = "auto", [DIRECT] = "direct", [WINOGRAD] = "winograd", [WIDE] = "wide", [STRIDED] = "strided"};
 
 typedef enum pass { FORWARD, DATA_GRADIENT, WEIGHT_GRADIENT, PASSES } pass;
 static const char *const pass_names[PASSES] = {"forward", "data gradient", "weight gradient"};
@@ -152,14 +152,17 @@ static const char *variant_of(const clq_list *list) {
     clq_list_launch_info(list, clq_list_launch_count(list) - 1, &info);
     const char *name = variant_names[WINOGRAD]; /* which the kernel files of all families begin with */
     if (!info.file || strncmp(info.file, name, strlen(name)) != 0) return variant_names[DIRECT];
-    return variant_names[strstr(info.options, "-DSIDE=4") ? WIDE : WINOGRAD];
+    const bool strided = strstr(info.options, "-DSTRIDE=2") || strstr(info.options, "-DSPREAD");
+    return variant_names[strided ? STRIDED : strstr(info.options, "-DSIDE=4") ? WIDE : WINOGRAD];
 }
 
 static clq_status measure_in(const clq_bench_run *run, const problem *q, pass which, clq_bench_lab *lab,
                              measured *out) {
     static const char *const names[ARRAYS] = {"input", "weights", "output"};
-    static const clq_selection selections[] = {
-        [DIRECT] = {"conv *", "direct"}, [WINOGRAD] = {"conv *", "winograd"}, [WIDE] = {"conv *", "wide winograd"}};
+    static const clq_selection selections[] = {[DIRECT] = {"conv *", "direct"},
+                                               [WINOGRAD] = {"conv *", "winograd"},
+                                               [WIDE] = {"conv *", "wide winograd"},
+                                               [STRIDED] = {"conv *", "strided winograd"}};
     clq_value values[ARRAYS];
     for (int a = 0; a < ARRAYS; a++) values[a] = clq_bench_lab_value(lab, names[a], q->counts[a] * sizeof(float));
     size_t variant = ((const options *)run->context)->variant;
@@ -299,7 +302,7 @@ static clq_status set_variant(options *o, const char *text) {
         o->variant = i;
         return CLQ_OK;
     }
-    return clq_fail(CLQ_ARGUMENT, "--variant '%s': expected auto, direct, winograd or wide", text);
+    return clq_fail(CLQ_ARGUMENT, "--variant '%s': expected auto, direct, winograd, wide or strided", text);
 }
 
 static clq_status set_layers(options *o, const char *text) {
@@ -323,7 +326,7 @@ static clq_status set(void *context, const struct argp_option *option, const cha
 clq_status clq_bench_conv(int argc, char **argv) {
     static const struct argp_option table[] = {
         {"layers", KEY_LAYERS, "LAYER,…", 0, "as 64x28x28x1:3x3x32 or 16x56x56x64:3x3x128/2+same", 0},
-        {"variant", KEY_VARIANT, "NAME", 0, "auto, direct, winograd or wide (default auto)", 0},
+        {"variant", KEY_VARIANT, "NAME", 0, "auto, direct, winograd, wide or strided (default auto)", 0},
         {0}};
     static const clq_bench_column columns[] = {{"label", "device", -12, 0},      {"layer", "layer", -28, 0},
                                                {"what", "what", -15, 0},         {"variant", "variant", -8, 0},

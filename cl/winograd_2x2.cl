@@ -17,6 +17,8 @@
  * transformed. */
 #if SIDE == 2
 #define POINTS 4
+#define LINES POINTS
+#define TAPS_OF(line) (line)
 #define WIDTH (NR * VEC)
 #define ROW_OF(slot) ((slot) < 2 ? (slot) + 1 : ((slot)-2) * 3)
 

@@ -9,14 +9,39 @@
  *
  * By one column at a time. A column's rows come in the order of NEAR, -NEAR, FAR, -FAR, 0 and infinity: users make sums
  * and differences of two opposite points first. CHANNELS of an image (IN_H, IN_W, IN_C) are transformed. */
-#if SIDE == 4
-#define POINTS 6
-#define WIDTH (NR * VEC)
-#define ROW_OF(slot) ((slot) < 4 ? (slot) + 1 : ((slot)-4) * 5)
+#if SIDE >= 4
+#if SIDE == 8 || STRIDE == 2 /* winograd_strided.cl */
+#define NEAR 0.5f
+#else
 #define NEAR 0.75f
+#endif
 #define FAR 1.5f
 #define NEAR_2 (NEAR * NEAR)
 #define FAR_2 (FAR * FAR)
+
+/* As in winograd_2x2.cl; kept: the second and the third row. */
+ALWAYS_INLINE void join_pair(int pair, floatv *acc, floatv *other, floatv *kept) {
+    floatv sum = *acc + *other, difference = *acc - *other;
+    if (pair == 0) {
+        kept[0] = NEAR * difference, kept[1] = sum;
+        *acc = *other = 0;
+    } else {
+        *acc = kept[1] + sum, *other = NEAR_2 * kept[0] + FAR * FAR_2 * difference;
+        kept[0] += FAR * difference, kept[1] = NEAR_2 * kept[1] + FAR_2 * sum;
+    }
+}
+
+ALWAYS_INLINE floatv row_of(int r, floatv acc, floatv other, const floatv *kept) {
+    return r == 0 ? acc : r == 3 ? other : kept[r - 1];
+}
+#endif
+
+#if SIDE == 4 && STRIDE == 1
+#define POINTS 6
+#define LINES POINTS
+#define TAPS_OF(line) (line)
+#define WIDTH (NR * VEC)
+#define ROW_OF(slot) ((slot) < 4 ? (slot) + 1 : ((slot)-4) * 5)
 /* 1 / N of 0, NEAR and FAR */
 #define AT_ZERO (1 / (NEAR_2 * FAR_2))
 #define AT_NEAR (1 / (2 * NEAR_2 * (NEAR_2 - FAR_2)))
@@ -48,22 +73,6 @@ ALWAYS_INLINE void from_outputs(const floatv *z, floatv *slots) {
 
 /* The finite point of column j, which is not that of 0. */
 ALWAYS_INLINE float point_of(int j) { return (j % 2 ? 1 : -1) * (j < 3 ? NEAR : FAR); }
-
-/* As in winograd_2x2.cl; kept: the second and the third row. */
-ALWAYS_INLINE void join_pair(int pair, floatv *acc, floatv *other, floatv *kept) {
-    floatv sum = *acc + *other, difference = *acc - *other;
-    if (pair == 0) {
-        kept[0] = NEAR * difference, kept[1] = sum;
-        *acc = *other = 0;
-    } else {
-        *acc = kept[1] + sum, *other = NEAR_2 * kept[0] + FAR * FAR_2 * difference;
-        kept[0] += FAR * difference, kept[1] = NEAR_2 * kept[1] + FAR_2 * sum;
-    }
-}
-
-ALWAYS_INLINE floatv row_of(int r, floatv acc, floatv other, const floatv *kept) {
-    return r == 0 ? acc : r == 3 ? other : kept[r - 1];
-}
 
 ALWAYS_INLINE void add_across(int j, floatv row, floatv *y) {
     const float point = point_of(j), square = point * point;

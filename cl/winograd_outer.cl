@@ -1,5 +1,6 @@
 #include "winograd_2x2.cl"
 #include "winograd_4x4.cl"
+#include "winograd_strided.cl"
 
 /* The weights' gradient of 3x3 convolutions by Winograd's products, for devices whose work-items are whole cores with
  * vectors: dw = G^T (sum over tiles of (B^T d B) (A z A^T)) G, from tiles of inputs d and gradients z of the outputs.
@@ -51,13 +52,13 @@ TILE_KERNEL void winograd_gradient(global const float *sums, global STORED(TO_ST
 /* Column j of A z A^T in a panel, to u by rows that are BLOCK tiles apart. (rows, columns): of the tile, inside. */
 ALWAYS_INLINE void transform_gradient(global const STORED(B_STORAGE) * z, int rows, int columns, int j, floatv *u) {
     UNROLL for (int n = 0; n < NR; n++) {
-        floatv across[SIDE], slots[POINTS];
+        floatv across[SIDE], lines[LINES];
         UNROLL for (int r = 0; r < SIDE; r++) {
             across[r] = 0;
             if (r < rows) across[r] = winograd_gradient_at(z + r * (OUT_W * COLUMNS) + n * VEC, columns, j);
         }
-        from_outputs(across, slots);
-        UNROLL for (int slot = 0; slot < POINTS; slot++) u[slot * (BLOCK * NR) + n] = slots[slot];
+        from_outputs(across, lines);
+        UNROLL for (int line = 0; line < LINES; line++) u[line * (BLOCK * NR) + n] = lines[line];
     }
 }
 
@@ -85,7 +86,7 @@ TILE_KERNEL void winograd_outer(global const STORED(A_STORAGE) * x, global const
     int share = (count * TILES + SLICES - 1) / SLICES, first = min(slice * share, count * TILES),
         end = min(first + share, count * TILES);
     bool fresh = true;
-    floatv v[POINTS * BLOCK * CHANNELS / VEC], u[POINTS * BLOCK * NR];
+    floatv v[LINES * BLOCK * CHANNELS / VEC], u[LINES * BLOCK * NR];
     int image[BLOCK], top[BLOCK], left[BLOCK];
     to += slice * SUMS + (size_t)channel * WIDTH;
     x += channel;
@@ -95,20 +96,21 @@ TILE_KERNEL void winograd_outer(global const STORED(A_STORAGE) * x, global const
             int place = (first + i) % TILES;
             image[i] = (first + i) / TILES, top[i] = place / TILES_W * SIDE, left[i] = place % TILES_W * SIDE;
         }
-        for (int j = 0; j < POINTS; j++) {
+        for (int j = 0; j < LINES; j++) {
             for (int i = 0; i < tiles; i++)
-                winograd_input(x + (size_t)image[i] * (IN_H * IN_W * IN_C), top[i] - PAD_TOP, left[i] - PAD_LEFT, j,
-                               (float *)v + i * CHANNELS);
+                winograd_input(x + (size_t)image[i] * (IN_H * IN_W * IN_C), top[i] * STRIDE - PAD_TOP,
+                               left[i] * STRIDE - PAD_LEFT, j, (float *)v + i * CHANNELS);
             for (int panel = 0; panel < PANELS; panel++) {
                 for (int i = 0; i < tiles; i++)
                     transform_gradient(dz + (((size_t)image[i] * OUT_H + top[i]) * OUT_W + left[i]) * COLUMNS +
                                            panel * WIDTH,
                                        OUT_H - top[i], OUT_W - left[i], j, u + i * NR);
-                for (int slot = 0; slot < POINTS; slot++) {
-                    global float *sums = to + ((size_t)(j * POINTS + slot) * PANELS + panel) * (IN_C * WIDTH);
+                for (int line = 0; line < LINES; line++) { /* lines of the same taps have one sum */
+                    const int sum = TAPS_OF(j) * POINTS + TAPS_OF(line);
+                    global float *sums = to + ((size_t)sum * PANELS + panel) * (IN_C * WIDTH);
                     for (int c = 0; c < CHANNELS; c += MR)
-                        add_products((const float *)v + slot * BLOCK * CHANNELS + c, u + slot * BLOCK * NR, tiles,
-                                     sums + c * WIDTH, fresh);
+                        add_products((const float *)v + line * BLOCK * CHANNELS + c, u + line * BLOCK * NR, tiles,
+                                     sums + c * WIDTH, fresh && max(j, line) < POINTS);
                 }
             }
         }

@@ -40,6 +40,26 @@ static const conv_case wide[] = {
     {{4, 4, 512, 4, 4, 256, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_RELU, false}, 7, true},
 };
 
+/* Of the tile family, of outputs that are two places apart. */
+static const conv_case strided[] = {
+    /* valid, odd and even sizes; parts of tiles one way */
+    {{17, 14, 32, 8, 6, 64, 3, 3, 2, 2, 1, 1, 0, 0, CLQ_RELU, false}, 3, true},
+    /* small enough for a simulator; a single tile, rows left out */
+    {{5, 7, 16, 3, 4, 16, 3, 3, 2, 2, 1, 1, 1, 1, CLQ_LINEAR, false}, 1, true},
+    /* padding in front; panels of one vector */
+    {{16, 12, 48, 8, 6, 16, 3, 3, 2, 2, 1, 1, 1, 1, CLQ_TANH, false}, 5, false},
+    /* padding behind; five vectors */
+    {{16, 10, 16, 8, 5, 80, 3, 3, 2, 2, 1, 1, 0, 0, CLQ_RELU, false}, 4, true},
+    /* parts of tiles both ways; long sums; weights' gradients added up */
+    {{7, 9, 256, 4, 5, 16, 3, 3, 2, 2, 1, 1, 1, 1, CLQ_LINEAR, true}, 2, true},
+    /* several blocks and slices of the weights' gradient, some of them empty for few samples; added up */
+    {{64, 63, 16, 32, 32, 32, 3, 3, 2, 2, 1, 1, 1, 1, CLQ_LINEAR, true}, 17, true},
+    /* several parts of the input's channels, and groups of the output's */
+    {{12, 12, 144, 6, 6, 160, 3, 3, 2, 2, 1, 1, 0, 0, CLQ_RELU, false}, 2, true},
+    /* weights beyond caches, whose blocks are larger */
+    {{8, 8, 512, 4, 4, 256, 3, 3, 2, 2, 1, 1, 0, 0, CLQ_RELU, false}, 7, true},
+};
+
 /* Of the local family: any channels. */
 static const conv_case local[] = {
     /* valid, odd sizes; more tiles and columns than a block; edges of both */
@@ -62,6 +82,10 @@ static void check_tile(rig *r, size_t index) { conv_check(r, &tiles[index], &(ri
 
 static void check_wide(rig *r, size_t index) { conv_check(r, &wide[index], &(rig_variant){.conv = "wide winograd"}); }
 
+static void check_strided(rig *r, size_t index) {
+    conv_check(r, &strided[index], &(rig_variant){.conv = "strided winograd"});
+}
+
 static void check_local(rig *r, size_t index) { conv_check(r, &local[index], &(rig_variant){.conv = "winograd"}); }
 
 static void check_both(rig *r) {
@@ -71,6 +95,7 @@ static void check_both(rig *r) {
     else
         product_check_cases(r, CLQ_COUNT_OF(local), EVERYWHERE, check_local);
     if (r->family == CLQ_FAMILY_TILE) product_check_cases(r, CLQ_COUNT_OF(wide), EVERYWHERE, check_wide);
+    if (r->family == CLQ_FAMILY_TILE) product_check_cases(r, CLQ_COUNT_OF(strided), EVERYWHERE, check_strided);
 }
 
 static void matches_reference(void **state) {

@@ -14,6 +14,7 @@ enum { WIDE_ROUNDINGS = 30, WIDE_SIZE = 84 };
 #define WIDE_RELATIVE 3e-6
 
 #define WIDE "wide winograd"
+#define STRIDED "strided winograd"
 
 typedef struct made {
     const clq_conv2d_problem *p;
@@ -26,19 +27,25 @@ bool conv_is_winograd(const clq_list *list) {
     return info.file && strncmp(info.file, "winograd", strlen("winograd")) == 0;
 }
 
-static bool names_winograd(const rig_variant *variant) {
-    return variant->conv &&
-           (strncmp(variant->conv, "winograd", strlen("winograd")) == 0 || strcmp(variant->conv, WIDE) == 0);
+static bool names_strided(const rig_variant *variant) { return variant->conv && strcmp(variant->conv, STRIDED) == 0; }
+
+/* By tiles of 4x4 outputs. */
+static bool names_wide(const rig_variant *variant) {
+    return variant->conv && (strcmp(variant->conv, WIDE) == 0 || names_strided(variant));
 }
 
-static bool names_wide(const rig_variant *variant) { return variant->conv && strcmp(variant->conv, WIDE) == 0; }
+static bool names_winograd(const rig_variant *variant) {
+    return variant->conv && (strncmp(variant->conv, "winograd", strlen("winograd")) == 0 || names_wide(variant));
+}
 
 static void check_variant(const clq_list *list, const rig_variant *variant) {
     if (variant->conv) assert_int_equal(conv_is_winograd(list), names_winograd(variant));
     if (!names_wide(variant)) return;
     clq_launch_info info;
     clq_list_launch_info(list, clq_list_launch_count(list) - 1, &info);
-    assert_non_null(strstr(info.options, "-DSIDE=4"));
+    const bool strided = strstr(info.options, "-DSTRIDE=2") || strstr(info.options, "-DSPREAD");
+    assert_true(strstr(info.options, "-DSIDE=") && strided == names_strided(variant));
+    assert_null(strstr(info.options, "-DSIDE=2"));
 }
 
 static void forward(clq_list *list, const void *problem, clq_value x, clq_value w, clq_value b, clq_value y) {

@@ -1,33 +1,68 @@
 /* Winograd's products for convolutions: whether one is made by them, by which, and what all tell their kernels. */
 #include "ops/convolution/winograd.h"
 
-static bool axis_fits(const clq_axis *a, bool turned) {
-    return a->taps == CLQ_WINOGRAD_TAPS && a->step == 1 && a->divide == 1 && a->tap == (turned ? -1 : 1);
+static bool axis_fits(const clq_axis *a, bool turned, size_t stride, size_t spread) {
+    const bool begins = spread == 1 || (a->first >= 0 && a->first < CLQ_WINOGRAD_TAPS);
+    return a->taps == CLQ_WINOGRAD_TAPS && a->step == (int)stride && a->divide == (int)spread &&
+           a->tap == (turned ? -1 : 1) && begins;
 }
 
-bool clq_winograd_taps_fit(const clq_product *p) {
-    return axis_fits(&p->patches.h, p->transposed) && axis_fits(&p->patches.w, p->transposed);
+bool clq_winograd_taps_fit(const clq_product *p, size_t stride, size_t spread) {
+    return axis_fits(&p->patches.h, p->transposed, stride, spread) &&
+           axis_fits(&p->patches.w, p->transposed, stride, spread);
 }
 
 const clq_winograd_size clq_winograd_sizes[CLQ_WINOGRAD_SIZES] = {{.name = "winograd",
                                                                    .side = 2,
+                                                                   .stride = 1,
+                                                                   .spread = 1,
+                                                                   .lines = 4,
                                                                    .products = CLQ_WINOGRAD_PRODUCTS,
+                                                                   .taps = CLQ_WINOGRAD_PRODUCTS,
                                                                    .channels_most = 1024,
                                                                    .pixels_least = 256,
                                                                    .transform = 100,
                                                                    .outer_transform = 220},
                                                                   {.name = "wide winograd",
                                                                    .side = 4,
+                                                                   .stride = 1,
+                                                                   .spread = 1,
+                                                                   .lines = 6,
                                                                    .products = 36,
+                                                                   .taps = 36,
                                                                    .channels_most = 512,
                                                                    .pixels_least = 576,
                                                                    .transform = 650,
-                                                                   .outer_transform = 700}};
+                                                                   .outer_transform = 700},
+                                                                  {.name = "strided winograd",
+                                                                   .side = 4,
+                                                                   .stride = 2,
+                                                                   .spread = 1,
+                                                                   .lines = 9,
+                                                                   .products = 81,
+                                                                   .taps = 36,
+                                                                   .channels_most = 512,
+                                                                   .pixels_least = 576,
+                                                                   .transform = 1800,
+                                                                   .outer_transform = 1400},
+                                                                  {.name = "strided winograd",
+                                                                   .side = 8,
+                                                                   .stride = 1,
+                                                                   .spread = 2,
+                                                                   .lines = 9,
+                                                                   .products = 81,
+                                                                   .taps = 36,
+                                                                   .channels_most = 256,
+                                                                   .pixels_least = 2304,
+                                                                   .transform = 1800}};
+
+/* Of outputs that inputs are spread over, the first tile begins in front of the first. */
+static size_t begin_of(const clq_axis *a) { return a->divide > 1 ? (size_t)a->first : 0; }
 
 clq_winograd_tiles clq_winograd_tiles_of(const clq_winograd_size *size, const clq_product *p) {
     const clq_patches *q = &p->patches;
-    return (clq_winograd_tiles){clq_ceil_div(q->h.out, size->side), clq_ceil_div(q->w.out, size->side),
-                                q->h.out * q->w.out};
+    return (clq_winograd_tiles){clq_ceil_div(q->h.out + begin_of(&q->h), size->side),
+                                clq_ceil_div(q->w.out + begin_of(&q->w), size->side), q->h.out * q->w.out};
 }
 
 const clq_winograd_size *clq_winograd_select(clq_list *list, clq_choice *choice, const clq_winograd_size *best,
@@ -63,10 +98,10 @@ static const clq_winograd_size *best_of(const clq_list *list, const clq_product 
 /* NULL: the plain sum. sizes: how many of the first may be taken. */
 static const clq_winograd_size *choose_size(clq_list *list, const clq_product *p, const char *what, size_t sizes,
                                             clq_choice *choice) {
-    if (!clq_winograd_taps_fit(p) || !clq_winograd_tile_fits(list, &clq_winograd_sizes[0], p)) return NULL;
+    bool fits[CLQ_WINOGRAD_SIZES] = {false}, any = false;
+    for (size_t i = 0; i < sizes; i++) any |= fits[i] = clq_winograd_tile_fits(list, &clq_winograd_sizes[i], p);
+    if (!any) return NULL;
     clq_product_start_choice(choice, list, what, p);
-    bool fits[CLQ_WINOGRAD_SIZES] = {false};
-    for (size_t i = 0; i < sizes; i++) fits[i] = clq_winograd_tile_fits(list, &clq_winograd_sizes[i], p);
     return clq_winograd_select(list, choice, best_of(list, p, sizes), fits);
 }
 
@@ -87,7 +122,7 @@ bool clq_winograd_pool(clq_list *list, const clq_product *p, const clq_pool2d_pr
 /* ---- the local family ---- */
 
 static bool add_blocks(clq_list *list, const clq_product *p, clq_choice *choice) {
-    if (!clq_winograd_taps_fit(p) || !clq_winograd_local_fits(list, p)) return false;
+    if (!clq_winograd_taps_fit(p, 1, 1) || !clq_winograd_local_fits(list, p)) return false;
     const clq_winograd_tiles tiles = clq_winograd_tiles_of(&clq_winograd_sizes[0], p);
     clq_product_start_choice(choice, list, "conv", p);
     if (clq_winograd_local_pays(list, p, &tiles)) clq_choice_add(choice, true, CLQ_WINOGRAD_BLOCK_BY_RULE, "winograd");
@@ -109,16 +144,19 @@ bool clq_winograd_rows(clq_list *list, const clq_product *p, clq_choice *choice)
 /* ---- shared by the families ---- */
 
 /* Zeros in front of the input's first place, as the first of the taps meets it; those of a gradient are turned. */
-static int pad_of(const clq_axis *a) { return a->tap < 0 ? CLQ_WINOGRAD_TAPS - 1 - a->first : -a->first; }
+static int pad_of(const clq_axis *a) {
+    if (a->divide > 1) return 1;
+    return a->tap < 0 ? CLQ_WINOGRAD_TAPS - 1 - a->first : -a->first;
+}
 
 clq_kernel_options clq_winograd_options(const clq_product *p, const clq_winograd_tiles *tiles) {
     clq_kernel_options options = {.length = 0};
     const clq_patches *q = &p->patches;
     clq_options_add(&options,
                     "-DIN_H=%zu -DIN_W=%zu -DIN_C=%zu -DOUT_H=%zu -DOUT_W=%zu -DCOLUMNS=%zu -DTILES_H=%zu "
-                    "-DTILES_W=%zu -DPAD_TOP=%d -DPAD_LEFT=%d -DACT=%d%s ",
+                    "-DTILES_W=%zu -DPAD_TOP=%d -DPAD_LEFT=%d -DFIRST_H=%zu -DFIRST_W=%zu -DACT=%d%s ",
                     q->h.in, q->w.in, q->channels, q->h.out, q->w.out, p->columns, tiles->h, tiles->w, pad_of(&q->h),
-                    pad_of(&q->w), (int)p->activation, p->bias ? " -DBIAS" : "");
+                    pad_of(&q->w), begin_of(&q->h), begin_of(&q->w), (int)p->activation, p->bias ? " -DBIAS" : "");
     return options;
 }
 

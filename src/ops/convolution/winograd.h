@@ -26,8 +26,8 @@ static inline size_t clq_winograd_part(size_t all, size_t most) {
     return part;
 }
 
-/* Whether the taps are 3x3, one place apart. */
-bool clq_winograd_taps_fit(const clq_product *p);
+/* Whether the taps are 3x3, of outputs that are so many places apart, or of inputs that are, in the outputs. */
+bool clq_winograd_taps_fit(const clq_product *p, size_t stride, size_t spread);
 
 enum {
     CLQ_WINOGRAD_TAPS = 3,
@@ -40,16 +40,20 @@ typedef struct clq_winograd_tiles {
     size_t h, w, pixels;
 } clq_winograd_tiles;
 
-/* The sizes of tiles of the tile family: F(2x2, 3x3) and F(4x4, 3x3), which has fewer products and more rounding. Costs
- * are those of a tile's transforms in one channel of input or output, measured, in multiplications. (winograd.c) */
+/* The sizes of tiles of the tile family: F(2x2, 3x3) and F(4x4, 3x3), which has fewer products and more rounding, and
+ * tiles of outputs that are two places apart, and of the gradient of these by the input. Costs are those of a tile's
+ * transforms in one channel of input or output, measured, in multiplications. (winograd.c) */
 typedef struct clq_winograd_size {
-    const char *name;      /* of choices */
-    size_t side, products; /* of a tile, and of one and a channel, in place of 9 * side * side */
-    size_t channels_most;  /* of the input, of which a few tiles fit a core's cache */
-    size_t pixels_least;   /* that the transformed weights serve */
+    const char *name; /* of choices */
+    size_t side, stride, spread;
+    size_t lines; /* of a tile's transformed inputs, either way */
+    size_t products,
+        taps; /* of a tile and a channel, in place of 9 * side * side, and transformed taps that these have */
+    size_t channels_most; /* of the input, of which a few tiles fit a core's cache */
+    size_t pixels_least;  /* that the transformed weights serve */
     double transform, outer_transform;
 } clq_winograd_size;
-enum { CLQ_WINOGRAD_SIZES = 2 };
+enum { CLQ_WINOGRAD_SIZES = 4 };
 extern const clq_winograd_size clq_winograd_sizes[CLQ_WINOGRAD_SIZES];
 clq_winograd_tiles clq_winograd_tiles_of(const clq_winograd_size *size, const clq_product *p);
 /* The size that is selected among those that fit and the plain sum (NULL). best: the rule's. */

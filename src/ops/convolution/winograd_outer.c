@@ -7,7 +7,7 @@ enum {
     CHANNELS_MOST = 128, /* of the input, that a work-item takes */
     GROUPS_PER_UNIT = 2, /* work-items that even out the cores' loads */
     PIXELS_LEAST = 1024, /* of a batch: fewer do not pay for writing and reading the sums */
-    TILES_LEAST = 256,   /* of a slice: fewer do not pay for reading its sums again */
+    TILES_LEAST = 256,   /* of a slice, unless a core had none: fewer do not pay for reading its sums again */
     SUMS_BYTES_MOST = 48 << 20,
 };
 
@@ -16,7 +16,7 @@ typedef struct cut {
 } cut;
 
 static size_t sums_bytes(const clq_winograd_size *size, const clq_product *p) { /* of a slice */
-    return size->products * p->patches.channels * p->columns * sizeof(float);
+    return size->taps * p->patches.channels * p->columns * sizeof(float);
 }
 
 /* Two vectors of columns are enough for as many multiplications per load as a core can do. Accumulators leave room for
@@ -29,8 +29,10 @@ static cut cut_of(const clq_list *list, const clq_winograd_size *size, const clq
     c.rows = clq_winograd_part(c.channels, (registers - 1 - c.vectors) / c.vectors);
     size_t groups = clq_device_min_groups(clq_list_device(list)) * GROUPS_PER_UNIT,
            parts = p->patches.channels / c.channels;
-    size_t most =
-        CLQ_MIN(tiles.h * tiles.w * clq_list_capacity(list) / TILES_LEAST, SUMS_BYTES_MOST / sums_bytes(size, p));
+    clq_device *device = clq_list_device(list);
+    const size_t cores = clq_device_runs_in_caller(device) ? 1 : clq_device_get_info(device)->compute_units;
+    const size_t by_tiles = tiles.h * tiles.w * clq_list_capacity(list) / TILES_LEAST;
+    const size_t most = CLQ_MIN(CLQ_MAX(by_tiles, cores / parts), SUMS_BYTES_MOST / sums_bytes(size, p));
     c.slices = CLQ_MAX(CLQ_MIN(clq_ceil_div(groups, parts), most), (size_t)1);
     return c;
 }
@@ -38,7 +40,8 @@ static cut cut_of(const clq_list *list, const clq_winograd_size *size, const clq
 static bool fits(const clq_list *list, const clq_winograd_size *size, const clq_product *p) {
     size_t vector = clq_list_vector(list);
     return clq_list_family(list) == CLQ_FAMILY_TILE && p->patches.rows == 1 && p->patches.channels % vector == 0 &&
-           p->columns % vector == 0 && sums_bytes(size, p) <= SUMS_BYTES_MOST && clq_winograd_taps_fit(p);
+           p->columns % vector == 0 && sums_bytes(size, p) <= SUMS_BYTES_MOST && size->spread == 1 &&
+           clq_winograd_taps_fit(p, size->stride, 1);
 }
 
 /* Multiplications, and what transforms take in place of as many. */
@@ -73,8 +76,9 @@ static void add_gradient(clq_list *list, const clq_winograd_size *size, const cl
                          clq_value sums) {
     const size_t floats = p->patches.channels * p->columns, vector = clq_list_vector(list);
     clq_kernel_options options = {.length = 0};
-    clq_options_add(&options, "-DGRADIENT -DSIDE=%zu -DIN_C=%zu -DCOLUMNS=%zu -DNR=%zu -DSLICES=%zu%s ", size->side,
-                    p->patches.channels, p->columns, c->vectors, c->slices, p->adds ? " -DADDS" : "");
+    clq_options_add(&options, "-DGRADIENT -DSIDE=%zu -DSTRIDE=%zu -DIN_C=%zu -DCOLUMNS=%zu -DNR=%zu -DSLICES=%zu%s ",
+                    size->side, size->stride, p->patches.channels, p->columns, c->vectors, c->slices,
+                    p->adds ? " -DADDS" : "");
     clq_options_storage(&options, list, "TO", p->c);
     clq_launch_begin(list, "reduce", "winograd_outer", options.text, "winograd_gradient");
     clq_launch_value(list, sums, CLQ_READS);
@@ -82,15 +86,15 @@ static void add_gradient(clq_list *list, const clq_winograd_size *size, const cl
     clq_launch_param(list, CLQ_PARAM_SUM_FACTOR);
     clq_launch_work(list, 2, (size_t[]){p->patches.channels / vector, p->columns / (c->vectors * vector)},
                     (size_t[]){1, 1}, -1, 0, 0);
-    const size_t terms = size->products * c->slices;
+    const size_t terms = size->taps * c->slices;
     clq_launch_cost(list, (double)(floats * terms), 0, (double)(floats * (terms + 9 + 9 * p->adds)) * sizeof(float), 0);
 }
 
 bool clq_winograd_outer(clq_list *list, const clq_product *p, clq_choice *choice) {
     const clq_patches *q = &p->patches;
-    bool which[CLQ_WINOGRAD_SIZES];
-    for (size_t i = 0; i < CLQ_WINOGRAD_SIZES; i++) which[i] = fits(list, &clq_winograd_sizes[i], p);
-    if (!which[0]) return false;
+    bool which[CLQ_WINOGRAD_SIZES], any = false;
+    for (size_t i = 0; i < CLQ_WINOGRAD_SIZES; i++) any |= which[i] = fits(list, &clq_winograd_sizes[i], p);
+    if (!any) return false;
     clq_product_start_choice(choice, list, "conv weights", p);
     const clq_winograd_size *size = clq_winograd_select(list, choice, best_of(list, p), which);
     if (!size) return false;
@@ -98,10 +102,11 @@ bool clq_winograd_outer(clq_list *list, const clq_product *p, clq_choice *choice
     const clq_winograd_tiles tiles = clq_winograd_tiles_of(size, p);
     cut c = cut_of(list, size, p);
     clq_value sums =
-        clq_list_scratch(list, "sums of products", CLQ_F32, c.slices * size->products * q->channels * p->columns, 0);
+        clq_list_scratch(list, "sums of products", CLQ_F32, c.slices * size->taps * q->channels * p->columns, 0);
     clq_kernel_options options = clq_winograd_options(p, &tiles);
-    clq_options_add(&options, "-DNR=%zu -DMR=%zu -DCHANNELS=%zu -DAT_ONCE=1 -DBLOCK=%d -DSLICES=%zu -DSIDE=%zu ",
-                    c.vectors, c.rows, c.channels, BLOCK_TILES, c.slices, size->side);
+    clq_options_add(&options,
+                    "-DNR=%zu -DMR=%zu -DCHANNELS=%zu -DAT_ONCE=1 -DBLOCK=%d -DSLICES=%zu -DSIDE=%zu -DSTRIDE=%zu ",
+                    c.vectors, c.rows, c.channels, BLOCK_TILES, c.slices, size->side, size->stride);
     clq_product_add_storage(&options, list, p->a, p->b, sums);
     clq_launch_begin(list, p->label, "winograd_outer", options.text, "winograd_outer");
     CLQ_LAUNCH_READS(list, p->a, p->b);

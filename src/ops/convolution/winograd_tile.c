@@ -14,12 +14,15 @@ typedef struct plan {
     bool few;
 } plan;
 
-/* Many blocks even out the cores' loads. Weights that no cache keeps come from memory for each block: these are few,
- * and as large as the cache allows. */
+/* Many blocks even out the cores' loads. Weights that no cache keeps come from memory for each block, and of outputs
+ * that are two places apart there are few tiles for as many weights: then blocks are few, and as large as the cache
+ * allows.
+ */
 static plan plan_of(const clq_list *list, const clq_winograd_size *size, const clq_product *p) {
     clq_device *device = clq_list_device(list);
-    const size_t weights = size->products * p->patches.channels * p->columns * sizeof(float);
-    if (weights <= WEIGHTS_BYTES_KEPT) return (plan){256 << 10, 128, 2 * clq_device_min_groups(device), false};
+    const size_t weights = size->taps * p->patches.channels * p->columns * sizeof(float);
+    if (weights <= WEIGHTS_BYTES_KEPT && size->stride == 1 && size->spread == 1)
+        return (plan){256 << 10, 128, 2 * clq_device_min_groups(device), false};
     const size_t cores = clq_device_runs_in_caller(device) ? 1 : clq_device_get_info(device)->compute_units;
     return (plan){512 << 10, 256, 2 * cores, true};
 }
@@ -40,10 +43,10 @@ static cut cut_of(const clq_list *list, const clq_winograd_size *size, const clq
     const size_t width = c.vectors * vector, panels = p->columns / width;
     c.group = width * clq_winograd_part(panels, CLQ_MAX(how.channels / width, (size_t)1));
     /* Of a tile: a column of its inputs, and its outputs. */
-    const size_t points = size->side + CLQ_WINOGRAD_TAPS - 1, in = points * p->patches.channels * sizeof(float),
+    const size_t in = size->lines * p->patches.channels * sizeof(float),
                  out = size->side * size->side * c.group * sizeof(float);
-    const bool all_fit = size->side == 2 && BLOCK_TILES * (points * in + out) <= how.own_bytes;
-    c.at_once = all_fit ? points : 1;
+    const bool all_fit = size->side == 2 && BLOCK_TILES * (size->lines * in + out) <= how.own_bytes;
+    c.at_once = all_fit ? size->lines : 1;
     const size_t rows_of_all = how.blocks * c.rows, all_tiles = tiles * clq_list_capacity(list);
     const size_t most = CLQ_MIN((size_t)BLOCK_TILES, how.own_bytes / (c.at_once * in + out)) / c.rows;
     const size_t share = how.few ? clq_ceil_div(all_tiles, rows_of_all) : all_tiles / rows_of_all;
@@ -54,7 +57,8 @@ static cut cut_of(const clq_list *list, const clq_winograd_size *size, const clq
 bool clq_winograd_tile_fits(const clq_list *list, const clq_winograd_size *size, const clq_product *p) {
     const clq_patches *q = &p->patches;
     size_t vector = clq_list_vector(list);
-    return q->channels % vector == 0 && p->columns % vector == 0 && q->channels <= size->channels_most;
+    return q->channels % vector == 0 && p->columns % vector == 0 && q->channels <= size->channels_most &&
+           clq_winograd_taps_fit(p, size->stride, size->spread);
 }
 
 double clq_winograd_tile_cost(const clq_winograd_size *size, const clq_product *p) {
@@ -65,9 +69,10 @@ double clq_winograd_tile_cost(const clq_winograd_size *size, const clq_product *
 
 static clq_value transform_weights(clq_list *list, const clq_winograd_size *size, const clq_product *p, const cut *c) {
     size_t channels = p->patches.channels, vector = clq_list_vector(list), floats = channels * p->columns;
-    size_t transformed = size->products * floats;
+    size_t transformed = size->taps * floats;
     clq_kernel_options options = {.length = 0};
-    clq_options_add(&options, "-DSIDE=%zu -DNR=%zu", size->side, c->vectors);
+    clq_options_add(&options, "-DSIDE=%zu -DSTRIDE=%zu%s -DNR=%zu", size->side, size->stride,
+                    size->spread > 1 ? " -DSPREAD" : "", c->vectors);
     clq_value to = clq_winograd_weights(list, p, "winograd_tile", "winograd_tile_weights", options.text, transformed);
     clq_launch_work(list, 2, (size_t[]){channels / vector, p->columns / vector}, (size_t[]){1, 1}, -1, 0, 0);
     clq_launch_cost(list, 0, 0, (double)(clq_patches_depth(&p->patches) * p->columns + transformed) * sizeof(float), 0);
@@ -86,10 +91,11 @@ void clq_winograd_tile_add(clq_list *list, const clq_winograd_size *size, const 
     clq_value weights = transform_weights(list, size, p, &c);
     clq_kernel_options options = clq_winograd_options(p, &tiles);
     clq_options_add(&options,
-                    "-DSIDE=%zu -DSTEP_H=%zu -DSTEP_W=%zu -DNR=%zu -DMR=%zu -DBLOCK=%zu -DCHANNELS=%zu -DGROUP=%zu "
-                    "-DAT_ONCE=%zu%s%s",
-                    size->side, pool ? pool->stride_h : size->side, pool ? pool->stride_w : size->side, c.vectors,
-                    c.rows, c.block, q->channels, c.group, c.at_once, pool ? " -DPOOLED" : "", winner ? " -DKEEP" : "");
+                    "-DSIDE=%zu -DSTRIDE=%zu%s -DSTEP_H=%zu -DSTEP_W=%zu -DNR=%zu -DMR=%zu -DBLOCK=%zu -DCHANNELS=%zu "
+                    "-DGROUP=%zu -DAT_ONCE=%zu%s%s",
+                    size->side, size->stride, size->spread > 1 ? " -DSPREAD" : "", pool ? pool->stride_h : size->side,
+                    pool ? pool->stride_w : size->side, c.vectors, c.rows, c.block, q->channels, c.group, c.at_once,
+                    pool ? " -DPOOLED" : "", winner ? " -DKEEP" : "");
     clq_product_add_storage(&options, list, p->a, weights, p->c);
     clq_launch_begin(list, p->label, "winograd_tile", options.text, "winograd_tile");
     CLQ_LAUNCH_READS(list, p->a, weights, p->bias);
@@ -100,5 +106,5 @@ void clq_winograd_tile_add(clq_list *list, const clq_winograd_size *size, const 
     double channels = (double)p->columns, sums = (double)tiles.pixels * channels;
     const double number = (double)clq_dtype_bytes(clq_list_storage(list, p->c));
     double out = pool ? (double)all * channels * (number + (winner ? 1 : 0)) : sums * number;
-    clq_winograd_cost(list, p, sums, out, size->products * q->channels * p->columns);
+    clq_winograd_cost(list, p, sums, out, size->taps * q->channels * p->columns);
 }
