@@ -402,6 +402,18 @@ GROUPS: list[tuple[str, tuple[int, ...], list[Callable[[keras.KerasTensor], kera
         lambda x: kl.Flatten()(attended(kl.Dense(3, name="wide")(padded(x, "apart")), "third", kept=True)),
         lambda x: (lambda e: kl.LSTM(2, name="behind")(ops.tanh(kl.MultiHeadAttention(1, 2, name="fourth")(e, e)) + e, mask=None))(padded(x, "late")),
         lambda x: (lambda e: kl.Add()([kl.GRU(4, name="deep")(kl.Activation("tanh", name="bent")(kl.Dense(4, name="front")(e))), kl.Flatten()(kl.MultiHeadAttention(1, 2, name="fifth")(e, e))[:, :4]]))(padded(x, "early"))]),
+    ("adaptive_rows", ROW, [
+        kl.AdaptiveAveragePooling1D(3, name="mean_3"), kl.AdaptiveAveragePooling1D(4, name="mean_4"),
+        kl.AdaptiveAveragePooling1D(11, name="mean_11"), kl.AdaptiveMaxPooling1D(3, name="largest_3"),
+        kl.AdaptiveMaxPooling1D(6, name="largest_6"), kl.AdaptiveMaxPooling1D(12, name="largest_12"),
+        kl.AdaptiveMaxPooling1D(8, name="all"), kl.AdaptiveAveragePooling1D(1, name="mean_of_all")]),
+    ("adaptive_images", IMAGE, [
+        kl.AdaptiveAveragePooling2D(3, name="mean_3"), kl.AdaptiveAveragePooling2D((4, 7), name="mean_4_7"),
+        kl.AdaptiveMaxPooling2D((4, 2), name="largest_4_2"), kl.AdaptiveMaxPooling2D((6, 3), name="largest_6_3"),
+        kl.AdaptiveMaxPooling2D((9, 1), name="largest_9_1")]),
+    ("adaptive_volumes", (3, 4, 5, 2), [
+        kl.AdaptiveAveragePooling3D(2, name="mean_2"), kl.AdaptiveAveragePooling3D((1, 3, 5), name="mean_1_3_5"),
+        kl.AdaptiveMaxPooling3D((2, 4, 3), name="largest_2_4_3")]),
 ]  # fmt: skip
 
 

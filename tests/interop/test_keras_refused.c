@@ -158,9 +158,34 @@ static void places(void **state) {
     check_calls(calls, CLQ_COUNT_OF(calls));
 }
 
+#define TRANSPOSED(behind)                                                                                             \
+    LAYER(LAYERS, "Conv2DTranspose", "y",                                                                              \
+          ", \"filters\": 2, \"kernel_size\": 2, \"strides\": 2, \"padding\": \"same\", \"output_padding\": " behind,  \
+          X)
+
+static void windows(void **state) {
+    (void)state;
+    static const call calls[] = {
+        {"[null, 1000, 2]", LAYER(LAYERS, "AdaptiveMaxPooling1D", "y", ", \"output_size\": 999", X),
+         "999 windows of unlike sizes along an axis of 1000 places are more than the 256"},
+        {"[null, 1000, 2]", LAYER(LAYERS, "AdaptiveMaxPooling1D", "y", ", \"output_size\": [500]", X), NULL},
+        {"[null, 9, 2]", LAYER(LAYERS, "AdaptiveAveragePooling1D", "y", "", X), "output_size: is missing"},
+        {"[null, 9, 2]", LAYER(LAYERS, "AdaptiveAveragePooling1D", "y", ", \"output_size\": 0", X), "output_size"},
+        {"[null, 9, 2]", LAYER(LAYERS, "AdaptiveAveragePooling2D", "y", ", \"output_size\": 2", X),
+         "it takes (height, width, channels)"},
+        {"[null, 9, 2]",
+         LAYER(LAYERS, "AdaptiveMaxPooling1D", "y", ", \"output_size\": 2, \"data_format\": \"channels_first\"", X),
+         "data_format"},
+    };
+    check_calls(calls, CLQ_COUNT_OF(calls));
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(recurrent_cells), cmocka_unit_test(frozen_cells),
-                                       cmocka_unit_test(merge_modes), cmocka_unit_test(arrays),
-                                       cmocka_unit_test(places)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(recurrent_cells),
+                                       cmocka_unit_test(frozen_cells),
+                                       cmocka_unit_test(merge_modes),
+                                       cmocka_unit_test(arrays),
+                                       cmocka_unit_test(places),
+                                       cmocka_unit_test(windows)};
     return cmocka_run_group_tests_name("interop/keras_refused", tests, open_file, close_file);
 }

@@ -199,6 +199,12 @@ static const clq_layer_kind *const kinds[] = {
     &clq_layer_op_elu,
     &clq_layer_op_resize,
     &clq_layer_center_crop,
+    &clq_layer_adaptive_average1d,
+    &clq_layer_adaptive_average2d,
+    &clq_layer_adaptive_average3d,
+    &clq_layer_adaptive_max1d,
+    &clq_layer_adaptive_max2d,
+    &clq_layer_adaptive_max3d,
 };
 
 const clq_layer_kind *clq_layer_kind_at(size_t index) { return index < CLQ_COUNT_OF(kinds) ? kinds[index] : NULL; }

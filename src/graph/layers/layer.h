@@ -87,7 +87,8 @@ extern const clq_layer_kind clq_layer_input, clq_layer_conv1d, clq_layer_conv2d,
     clq_layer_op_var, clq_layer_op_std, clq_layer_op_logsumexp, clq_layer_op_log_softmax, clq_layer_op_normalize,
     clq_layer_op_rsqrt, clq_layer_op_depth_to_space, clq_layer_op_space_to_depth, clq_layer_op_roll,
     clq_layer_op_repeat, clq_layer_op_tile, clq_layer_op_moveaxis, clq_layer_op_leaky_relu, clq_layer_op_elu,
-    clq_layer_op_resize, clq_layer_center_crop;
+    clq_layer_op_resize, clq_layer_center_crop, clq_layer_adaptive_average1d, clq_layer_adaptive_average2d,
+    clq_layer_adaptive_average3d, clq_layer_adaptive_max1d, clq_layer_adaptive_max2d, clq_layer_adaptive_max3d;
 
 /* CLQ_ARGUMENT unless it is one of clq_activation. */
 clq_status clq_layer_check_activation(clq_activation activation);
@@ -192,7 +193,7 @@ typedef struct clq_window {
     size_t out, pad; /* found: positions of the window; zeros in front */
 } clq_window;
 clq_status clq_window_place(clq_window *w, clq_padding padding);
-/* The same of a convolution whose gradient is wanted: of so many windows `out`, how many places there are, `in`. */
+/* The same of a convolution whose gradient is wanted: of so many windows `out`, how many places there are, `in`.
 clq_status clq_window_place_transposed(clq_window *w, clq_padding padding);
 /* The windows of a convolution or pooling along height and width; 0: 1. */
 typedef struct clq_window_pair {
