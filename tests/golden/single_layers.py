@@ -414,6 +414,22 @@ GROUPS: list[tuple[str, tuple[int, ...], list[Callable[[keras.KerasTensor], kera
     ("adaptive_volumes", (3, 4, 5, 2), [
         kl.AdaptiveAveragePooling3D(2, name="mean_2"), kl.AdaptiveAveragePooling3D((1, 3, 5), name="mean_1_3_5"),
         kl.AdaptiveMaxPooling3D((2, 4, 3), name="largest_2_4_3")]),
+    ("output_padding_of_images", IMAGE, [
+        kl.Conv2DTranspose(3, 3, strides=2, padding="same", output_padding=1, name="same"),
+        kl.Conv2DTranspose(3, 3, strides=2, padding="same", output_padding=0, name="same_none"),
+        kl.Conv2DTranspose(3, (4, 2), strides=(3, 2), padding="same", output_padding=(1, 0), name="same_even"),
+        kl.Conv2DTranspose(3, 3, strides=(2, 3), output_padding=(1, 2), name="valid"),
+        kl.Conv2DTranspose(2, (1, 2), strides=3, padding="same", output_padding=(2, 1), name="gaps"),
+        kl.Conv2DTranspose(2, 3, padding="same", output_padding=0, dilation_rate=2, name="apart"),
+        kl.Conv2DTranspose(2, (2, 1), strides=(2, 4), output_padding=0, name="valid_gaps")]),
+    ("output_padding_of_rows", ROW, [
+        kl.Conv1DTranspose(3, 3, strides=2, padding="same", output_padding=1, name="same"),
+        kl.Conv1DTranspose(3, 4, strides=3, padding="same", output_padding=2, name="same_even"),
+        kl.Conv1DTranspose(3, 3, strides=3, output_padding=1, name="valid")]),
+    ("output_padding_of_volumes", (2, 3, 3, 2), [
+        kl.Conv3DTranspose(2, 3, strides=2, padding="same", output_padding=1, name="same"),
+        kl.Conv3DTranspose(2, (2, 3, 2), strides=(3, 2, 2), padding="same", output_padding=(2, 0, 1), name="same_uneven"),
+        kl.Conv3DTranspose(2, 2, strides=(2, 3, 2), output_padding=(0, 2, 1), name="valid")]),
 ]  # fmt: skip
 
 

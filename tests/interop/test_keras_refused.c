@@ -176,6 +176,14 @@ static void windows(void **state) {
         {"[null, 9, 2]",
          LAYER(LAYERS, "AdaptiveMaxPooling1D", "y", ", \"output_size\": 2, \"data_format\": \"channels_first\"", X),
          "data_format"},
+        {"[null, 4, 4, 1]", TRANSPOSED("[1, 1]"), NULL},
+        {"[null, 4, 4, 1]", TRANSPOSED("null"), NULL},
+        {"[null, 4, 4, 1]", TRANSPOSED("[1, 2]"),
+         "output_padding along its width is 2, and should be below its stride"},
+        {"[null, 4, 4, 1]", TRANSPOSED("[1, 1, 1]"), "output_padding should be one whole number of at least 0, or 2"},
+        {"[null, 4, 4, 1]", TRANSPOSED("0.5"), "output_padding should be one whole number"},
+        {"[null, 4, 4, 1]", TRANSPOSED("-1"), "output_padding should be one whole number"},
+        {"[null, 1, 4, 1]", TRANSPOSED("0"), "leaves nothing of its height"},
     };
     check_calls(calls, CLQ_COUNT_OF(calls));
 }

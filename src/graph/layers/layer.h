@@ -194,7 +194,12 @@ typedef struct clq_window {
 } clq_window;
 clq_status clq_window_place(clq_window *w, clq_padding padding);
 /* The same of a convolution whose gradient is wanted: of so many windows `out`, how many places there are, `in`.
-clq_status clq_window_place_transposed(clq_window *w, clq_padding padding);
+ * behind: so many of them behind what windows cover, below the stride; NULL: as many as the padding makes. */
+clq_status clq_window_place_transposed(clq_window *w, clq_padding padding, const size_t *behind);
+/* Its `behind` of an axis, as output_padding has it: none, one number for all axes, or one for each. out: NULL, or
+ * `behind`, which is set. */
+clq_status clq_layer_find_behind(const clq_numbers *given, unsigned axes, unsigned axis, size_t *behind,
+                                 const size_t **out);
 /* The windows of a convolution or pooling along height and width; 0: 1. */
 typedef struct clq_window_pair {
     size_t size[2], strides[2], dilation[2];

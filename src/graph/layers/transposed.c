@@ -1,28 +1,37 @@
 /* Conv1DTranspose and Conv2DTranspose: the gradient of a convolution by its input, as a layer. */
 #include "graph/layers/layer.h"
 
+typedef struct transposed_config {
+    clq_conv2d_config conv;
+    clq_numbers behind;
+} transposed_config;
+
 #define SHARED_ATTRIBUTES                                                                                              \
-    {CLQ_LAYER_ATTRIBUTE("filters", CLQ_ATTRIBUTE_SIZES, clq_conv2d_config, filters), .needed = true},                 \
-        {CLQ_LAYER_ATTRIBUTE("padding", CLQ_ATTRIBUTE_PADDING, clq_conv2d_config, padding)},                           \
-        {CLQ_LAYER_ATTRIBUTE("activation", CLQ_ATTRIBUTE_ACTIVATION, clq_conv2d_config, activation)},                  \
-        {CLQ_LAYER_ATTRIBUTE("use_bias", CLQ_ATTRIBUTE_OPPOSITE, clq_conv2d_config, no_bias)},                         \
+    {CLQ_LAYER_ATTRIBUTE("filters", CLQ_ATTRIBUTE_SIZES, transposed_config, conv.filters), .needed = true},            \
+        {CLQ_LAYER_ATTRIBUTE("padding", CLQ_ATTRIBUTE_PADDING, transposed_config, conv.padding)},                      \
+        {CLQ_LAYER_ATTRIBUTE("activation", CLQ_ATTRIBUTE_ACTIVATION, transposed_config, conv.activation)},             \
+        {CLQ_LAYER_ATTRIBUTE("use_bias", CLQ_ATTRIBUTE_OPPOSITE, transposed_config, conv.no_bias)},                    \
+        {CLQ_LAYER_ATTRIBUTE("output_padding", CLQ_ATTRIBUTE_NUMBERS, transposed_config, behind), .whole = true},      \
         {.key = "data_format", .type = CLQ_ATTRIBUTE_ONLY_WORD, .word = "channels_last"},                              \
-        {CLQ_LAYER_ATTRIBUTE("kernel_initializer", CLQ_ATTRIBUTE_INITIALISER, clq_conv2d_config, kernel_initialiser)}, \
+        {CLQ_LAYER_ATTRIBUTE("kernel_initializer", CLQ_ATTRIBUTE_INITIALISER, transposed_config,                       \
+                             conv.kernel_initialiser)},                                                                \
     {                                                                                                                  \
-        CLQ_LAYER_ATTRIBUTE("bias_initializer", CLQ_ATTRIBUTE_INITIALISER, clq_conv2d_config, bias_initialiser)        \
+        CLQ_LAYER_ATTRIBUTE("bias_initializer", CLQ_ATTRIBUTE_INITIALISER, transposed_config, conv.bias_initialiser)   \
     }
 
 static const clq_attribute attributes[] = {
-    {CLQ_LAYER_ATTRIBUTE("kernel_size", CLQ_ATTRIBUTE_SIZES, clq_conv2d_config, kernel), .count = 2, .needed = true},
-    {CLQ_LAYER_ATTRIBUTE("strides", CLQ_ATTRIBUTE_SIZES, clq_conv2d_config, strides), .count = 2, .fallback = 1},
-    {CLQ_LAYER_ATTRIBUTE("dilation_rate", CLQ_ATTRIBUTE_SIZES, clq_conv2d_config, dilation), .count = 2, .fallback = 1},
+    {CLQ_LAYER_ATTRIBUTE("kernel_size", CLQ_ATTRIBUTE_SIZES, transposed_config, conv.kernel), .count = 2,
+     .needed = true},
+    {CLQ_LAYER_ATTRIBUTE("strides", CLQ_ATTRIBUTE_SIZES, transposed_config, conv.strides), .count = 2, .fallback = 1},
+    {CLQ_LAYER_ATTRIBUTE("dilation_rate", CLQ_ATTRIBUTE_SIZES, transposed_config, conv.dilation), .count = 2,
+     .fallback = 1},
     SHARED_ATTRIBUTES,
 };
 /* Along the width; heights stay 0, which means 1. */
 static const clq_attribute attributes_1d[] = {
-    {CLQ_LAYER_ATTRIBUTE("kernel_size", CLQ_ATTRIBUTE_SIZES, clq_conv2d_config, kernel[1]), .needed = true},
-    {CLQ_LAYER_ATTRIBUTE("strides", CLQ_ATTRIBUTE_SIZES, clq_conv2d_config, strides[1]), .fallback = 1},
-    {CLQ_LAYER_ATTRIBUTE("dilation_rate", CLQ_ATTRIBUTE_SIZES, clq_conv2d_config, dilation[1]), .fallback = 1},
+    {CLQ_LAYER_ATTRIBUTE("kernel_size", CLQ_ATTRIBUTE_SIZES, transposed_config, conv.kernel[1]), .needed = true},
+    {CLQ_LAYER_ATTRIBUTE("strides", CLQ_ATTRIBUTE_SIZES, transposed_config, conv.strides[1]), .fallback = 1},
+    {CLQ_LAYER_ATTRIBUTE("dilation_rate", CLQ_ATTRIBUTE_SIZES, transposed_config, conv.dilation[1]), .fallback = 1},
     SHARED_ATTRIBUTES,
 };
 
@@ -41,8 +50,14 @@ static clq_status place_both(const clq_layer *layer, const clq_shape *x, clq_win
                       .stride = config->strides[1],
                       .dilation = config->dilation[1],
                       .out = x->dims[x->rank - 2]};
-    CLQ_TRY(clq_window_place_transposed(h, config->padding));
-    return clq_window_place_transposed(w, config->padding);
+    const clq_numbers *given = &((const transposed_config *)layer->config)->behind;
+    const size_t *behind;
+    const unsigned axes = is_1d(layer) ? 1 : 2;
+    size_t places;
+    CLQ_TRY(clq_layer_find_behind(given, axes, 0, &places, &behind));
+    CLQ_TRY(clq_window_place_transposed(h, config->padding, axes == 2 ? behind : NULL));
+    CLQ_TRY(clq_layer_find_behind(given, axes, axes - 1, &places, &behind));
+    return clq_window_place_transposed(w, config->padding, behind);
 }
 
 static clq_status infer(const clq_model *model, const clq_layer *layer, clq_model_tensor *y) {
@@ -98,7 +113,7 @@ static clq_id expand(clq_expansion *e, const clq_id *x) {
     const clq_layer_kind kind = {.type = (class_name),                                                                 \
                                  .stem = (name_stem),                                                                  \
                                  .inputs = {1, 1},                                                                     \
-                                 CLQ_LAYER_CONFIG(clq_conv2d_config, rows),                                            \
+                                 CLQ_LAYER_CONFIG(transposed_config, rows),                                            \
                                  .infer = infer,                                                                       \
                                  .declare = declare,                                                                   \
                                  .expand = expand}
@@ -106,6 +121,6 @@ KIND(clq_layer_conv2d_transpose, "Conv2DTranspose", "conv2d_transpose", attribut
 KIND(clq_layer_conv1d_transpose, "Conv1DTranspose", "conv1d_transpose", attributes_1d);
 
 clq_tensor clq_conv2d_transpose(clq_model *model, clq_tensor x, const clq_conv2d_config *config) {
-    const clq_conv2d_config all = config ? *config : (clq_conv2d_config){0};
-    return clq_model_add_layer(model, &clq_layer_conv2d_transpose, all.name, &all, &x, 1);
+    const transposed_config all = {.conv = config ? *config : (clq_conv2d_config){0}};
+    return clq_model_add_layer(model, &clq_layer_conv2d_transpose, all.conv.name, &all, &x, 1);
 }

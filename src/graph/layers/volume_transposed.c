@@ -1,7 +1,15 @@
 /* Conv3DTranspose: the gradient of a convolution of volumes by its input, as a layer. */
 #include "graph/layers/volume.h"
 
-static const clq_attribute attributes[] = {CLQ_VOLUME_ATTRIBUTES};
+/* It begins as the config of a convolution of volumes, which is read where both are alike. */
+typedef struct transposed_config {
+    clq_conv3d_config conv;
+    clq_numbers behind;
+} transposed_config;
+static const clq_attribute attributes[] = {
+    CLQ_VOLUME_ATTRIBUTES,
+    {CLQ_LAYER_ATTRIBUTE("output_padding", CLQ_ATTRIBUTE_NUMBERS, transposed_config, behind), .whole = true},
+};
 
 /* The windows of the convolution that the layer is the gradient of: they lie in y, and there is one for each place of
  * x. */
@@ -10,7 +18,11 @@ static clq_status place(const clq_layer *layer, const clq_shape *x, clq_volume_w
     CLQ_TRY(clq_volume_windows_of(x, config->kernel, config->strides, config->dilation, out));
     for (unsigned d = 0; d < CLQ_VOLUME_AXES; d++) {
         out->of[d].out = out->of[d].in;
-        CLQ_TRY(clq_window_place_transposed(&out->of[d], config->padding));
+        const size_t *behind;
+        size_t places;
+        CLQ_TRY(clq_layer_find_behind(&((const transposed_config *)layer->config)->behind, CLQ_VOLUME_AXES, d, &places,
+                                      &behind));
+        CLQ_TRY(clq_window_place_transposed(&out->of[d], config->padding, behind));
     }
     return CLQ_OK;
 }
@@ -77,12 +89,12 @@ static clq_id expand(clq_expansion *e, const clq_id *x) {
 const clq_layer_kind clq_layer_conv3d_transpose = {.type = "Conv3DTranspose",
                                                    .stem = "conv3d_transpose",
                                                    .inputs = {1, 1},
-                                                   CLQ_LAYER_CONFIG(clq_conv3d_config, attributes),
+                                                   CLQ_LAYER_CONFIG(transposed_config, attributes),
                                                    .infer = infer,
                                                    .declare = declare,
                                                    .expand = expand};
 
 clq_tensor clq_conv3d_transpose(clq_model *model, clq_tensor x, const clq_conv3d_config *config) {
-    const clq_conv3d_config all = config ? *config : (clq_conv3d_config){0};
-    return clq_model_add_layer(model, &clq_layer_conv3d_transpose, all.name, &all, &x, 1);
+    const transposed_config all = {.conv = config ? *config : (clq_conv3d_config){0}};
+    return clq_model_add_layer(model, &clq_layer_conv3d_transpose, all.conv.name, &all, &x, 1);
 }

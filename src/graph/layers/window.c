@@ -31,8 +31,10 @@ clq_status clq_window_place(clq_window *w, clq_padding padding) {
 }
 
 /* TensorFlow's rule: VALID: each window lies within, and there may be places behind the last one; SAME: there are `out`
- * times the stride, and half of what windows cover beyond is padded in front. */
-clq_status clq_window_place_transposed(clq_window *w, clq_padding padding) {
+ * times the stride, and half of what windows cover beyond is padded in front. With a count of places behind, as PyTorch
+ * counts them, VALID has so many behind the last window; SAME has them behind the last window's place, or the two
+ * places in its middle, and is padded in front by half of what is left over. */
+clq_status clq_window_place_transposed(clq_window *w, clq_padding padding, const size_t *behind) {
     size_t extent, reach;
     if (w->stride > INT32_MAX || !clq_mul_size(w->size - 1, w->dilation, &extent) || extent >= INT32_MAX ||
         !clq_mul_size(w->out, w->stride, &reach) || reach + extent >= INT32_MAX)
@@ -40,8 +42,34 @@ clq_status clq_window_place_transposed(clq_window *w, clq_padding padding) {
                         w->size, w->stride, w->dilation, w->axis);
     extent += 1;
     const size_t covered = (w->out - 1) * w->stride + extent;
+    if (behind) {
+        const size_t odd = extent % 2, around = extent + odd + *behind, all = (w->out - 1) * w->stride;
+        const size_t in_front = padding == CLQ_SAME ? CLQ_MIN((around - 1) / 2, extent - 1) : extent - 1;
+        if (*behind >= w->stride)
+            return clq_fail(CLQ_ARGUMENT, "output_padding along its %s is %zu, and should be below its stride, %zu",
+                            w->axis, *behind, w->stride);
+        w->in = all + *behind + (padding == CLQ_SAME ? odd : extent);
+        w->pad = extent - 1 - in_front;
+        if (w->in == 0)
+            return clq_fail(CLQ_ARGUMENT, "an output_padding of 0 leaves nothing of its %s: make it 1, or leave it out",
+                            w->axis);
+        return CLQ_OK;
+    }
     w->in = padding == CLQ_SAME ? reach : CLQ_MAX(covered, reach);
     w->pad = padding == CLQ_SAME && covered > reach ? (covered - reach) / 2 : 0;
+    return CLQ_OK;
+}
+
+clq_status clq_layer_find_behind(const clq_numbers *given, unsigned axes, unsigned axis, size_t *behind,
+                                 const size_t **out) {
+    *out = NULL;
+    if (given->count == 0) return CLQ_OK;
+    const float number = given->values[given->count == 1 ? 0 : CLQ_MIN((size_t)axis, given->count - 1)];
+    if ((given->count != 1 && given->count != axes) || !(number >= 0 && number < (float)INT32_MAX) ||
+        number != (float)(size_t)number)
+        return clq_fail(CLQ_ARGUMENT, "output_padding should be one whole number of at least 0, or %u", axes);
+    *behind = (size_t)number;
+    *out = behind;
     return CLQ_OK;
 }
 
