@@ -8,10 +8,16 @@ static bool is_function(json_t *layer) {
     return module && (strncmp(module, "keras.src.ops.", 14) == 0 || strncmp(module, "keras.src.activations.", 22) == 0);
 }
 
+/* Its class in Keras's source, which files of weights have. One has another name for users. */
+static const char *class_of(json_t *layer) {
+    const char *name = clq_keras_class(layer);
+    return strcmp(name, "GroupQueryAttention") == 0 ? "GroupedQueryAttention" : name;
+}
+
 /* Numbers the layers of each class. counts: by name, how many there were. */
 static clq_status count_store(const clq_keras_graph *f, json_t *layer, json_t *counts, char **out) {
     clq_text text = {0};
-    clq_store_name(clq_keras_class(layer), &text);
+    clq_store_name(class_of(layer), &text);
     clq_status status = text.failed ? CLQ_MEMORY : CLQ_OK;
     if (status == CLQ_OK && text.length > 0) { /* a class of other letters has no name there */
         json_t *before = json_object_get(counts, text.data);

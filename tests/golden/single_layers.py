@@ -414,6 +414,19 @@ GROUPS: list[tuple[str, tuple[int, ...], list[Callable[[keras.KerasTensor], kera
     ("adaptive_volumes", (3, 4, 5, 2), [
         kl.AdaptiveAveragePooling3D(2, name="mean_2"), kl.AdaptiveAveragePooling3D((1, 3, 5), name="mean_1_3_5"),
         kl.AdaptiveMaxPooling3D((2, 4, 3), name="largest_2_4_3")]),
+    ("grouped_attention", ROW, [
+        lambda x: kl.GroupQueryAttention(3, 4, 2, name="self")(x, x),
+        lambda x: kl.GroupQueryAttention(3, 4, 1, use_bias=False, name="causal")(x, x, use_causal_mask=True),
+        lambda x: kl.GroupQueryAttention(2, 2, 2, use_gate=True, name="gated")(x, x[:, 1:6], x[:, 2:7] * 0.5),
+        lambda x: kl.GroupQueryAttention(3, 2, 1, sliding_window=3, name="window")(x, x),
+        lambda x: kl.GroupQueryAttention(3, 2, 1, sliding_window=2, use_gate=True, use_bias=False, name="causal_window")(x, x, use_causal_mask=True),
+        lambda x: kl.GroupQueryAttention(2, 4, 2, name="masked")(x, x, attention_mask=ops.expand_dims(mask_of(x), 1)),
+        lambda x: ops.sin(kl.GroupQueryAttention(2, 4, 2, name="of_steps")(*2 * [kl.Masking(name="masking")(x * ops.cast(x[:, :, :1] > -0.2, "float32"))]))]),
+    ("gated_attention", ROW, [
+        lambda x: kl.MultiHeadAttention(2, 3, use_gate=True, name="gated")(x, x[:, 2:]),
+        lambda x: kl.MultiHeadAttention(2, 3, output_shape=5, use_gate=True, use_bias=False, name="gated_plain")(x, x),
+        lambda x: kl.MultiHeadAttention(2, 2, sliding_window=3, name="window")(x, x),
+        lambda x: kl.MultiHeadAttention(2, 2, sliding_window=2, use_gate=True, name="causal_window")(x, x, use_causal_mask=True)]),
     ("output_padding_of_images", IMAGE, [
         kl.Conv2DTranspose(3, 3, strides=2, padding="same", output_padding=1, name="same"),
         kl.Conv2DTranspose(3, 3, strides=2, padding="same", output_padding=0, name="same_none"),

@@ -32,7 +32,7 @@ def names_within(layer: kl.Layer, name: str) -> dict[int, str]:
             names |= {id(v): f"{name}.{cell.name}/{v.name}" for cell in getattr(inner, "cells", [inner]) for v in cell.variables}
         elif inner is getattr(layer, "cell", None):
             names |= {id(v): f"{name}/{v.name}" for v in inner.variables}
-        elif isinstance(layer, kl.MultiHeadAttention):
+        elif isinstance(layer, (kl.MultiHeadAttention, kl.GroupQueryAttention)):
             names |= {id(v): f"{name}/{inner.name}/{v.name}" for v in inner.variables}
         else:
             names |= names_within(inner, f"{name}.{inner_name(layer, inner)}")

@@ -162,6 +162,8 @@ static void places(void **state) {
     LAYER(LAYERS, "Conv2DTranspose", "y",                                                                              \
           ", \"filters\": 2, \"kernel_size\": 2, \"strides\": 2, \"padding\": \"same\", \"output_padding\": " behind,  \
           X)
+#define GROUPED(keys, from)                                                                                            \
+    LAYER(LAYERS, "GroupQueryAttention", "y", ", \"head_dim\": 2, \"num_query_heads\": " keys, from)
 
 static void windows(void **state) {
     (void)state;
@@ -188,12 +190,34 @@ static void windows(void **state) {
     check_calls(calls, CLQ_COUNT_OF(calls));
 }
 
+static void heads(void **state) {
+    (void)state;
+    static const call calls[] = {
+        {"[null, 5, 4]", GROUPED("4, \"num_key_value_heads\": 2", X ", " X), NULL},
+        {"[null, 5, 4]", GROUPED("4, \"num_key_value_heads\": 3", X ", " X),
+         "num_key_value_heads 3 does not divide num_query_heads, which is 4"},
+        {"[null, 5, 4]", GROUPED("4", X ", " X), "num_key_value_heads: is missing"},
+        {"[null, 5, 3, 4]", GROUPED("4, \"num_key_value_heads\": 2", X ", " X),
+         "shared heads of keys are supported for (tokens, channels) alone"},
+        {"[null, 5, 3, 4]",
+         LAYER(LAYERS, "MultiHeadAttention", "y", ", \"num_heads\": 2, \"key_dim\": 2, \"sliding_window\": 2",
+               X ", " X),
+         "sliding_window is supported for (tokens, channels) alone"},
+        {"[null, 5, 4]",
+         LAYER(LAYERS, "MultiHeadAttention", "y", ", \"num_heads\": 2, \"key_dim\": 2, \"sliding_window\": 0",
+               X ", " X),
+         "sliding_window"},
+    };
+    check_calls(calls, CLQ_COUNT_OF(calls));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(recurrent_cells),
                                        cmocka_unit_test(frozen_cells),
                                        cmocka_unit_test(merge_modes),
                                        cmocka_unit_test(arrays),
                                        cmocka_unit_test(places),
-                                       cmocka_unit_test(windows)};
+                                       cmocka_unit_test(windows),
+                                       cmocka_unit_test(heads)};
     return cmocka_run_group_tests_name("interop/keras_refused", tests, open_file, close_file);
 }

@@ -30,6 +30,8 @@ typedef struct clq_attention_core {
 clq_status clq_attention_check_size(const char *what, clq_shape shape);
 /* The mask that is input `place` of x, from 1 on; place 0: there is none. */
 void clq_attention_take_mask(clq_attention_core *c, const clq_id *x, size_t place, bool rows, bool columns);
+/* Keys or values x (others, shared heads, width) as often as there are `heads`, which is a multiple. */
+clq_id clq_attention_repeat_heads(clq_expansion *e, const clq_shape *shape, size_t heads, clq_id x);
 /* q (outer, tokens, heads, key), k (outer, others, heads, key), v (outer, others, heads, value) -> (outer, tokens,
  * heads, value). */
 clq_id clq_expand_attended(clq_expansion *e, const clq_attention_core *c, clq_id q, clq_id k, clq_id v);

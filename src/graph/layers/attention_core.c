@@ -210,6 +210,19 @@ void clq_attention_take_mask(clq_attention_core *c, const clq_id *x, size_t plac
     c->masks[c->mask_count++].columns = columns;
 }
 
+clq_id clq_attention_repeat_heads(clq_expansion *e, const clq_shape *shape, size_t heads, clq_id x) {
+    const clq_shape to = CLQ_SHAPE(shape->dims[0], heads, shape->dims[2]);
+    clq_node node = clq_expand_node(e, &clq_op_repeat);
+    if (heads == shape->dims[1]) return x;
+    node.attributes.repeat = (clq_repeat_problem){.outer = shape->dims[0] * shape->dims[1],
+                                                  .repeats = heads / shape->dims[1],
+                                                  .inner = shape->dims[2],
+                                                  .scale = 1};
+    node.inputs[0] = x;
+    node.outputs[0] = clq_expand_value(e, &to, to.dims[0] * to.dims[1] * to.dims[2]);
+    return clq_graph_add_node(e->graph, &node);
+}
+
 /* ---- of one token after another ---- */
 
 bool clq_attention_is_used_once(const clq_model *model, const clq_model_tensor *y) {

@@ -49,20 +49,6 @@ static clq_status infer_product(const clq_model *model, const clq_layer *layer, 
     return CLQ_OK;
 }
 
-/* Keys or values as often as queries have heads for each. */
-static clq_id repeat_heads(clq_expansion *e, const clq_shape *shape, size_t heads, clq_id x) {
-    const clq_shape to = CLQ_SHAPE(shape->dims[0], heads, shape->dims[2]);
-    clq_node node = clq_expand_node(e, &clq_op_repeat);
-    if (heads == shape->dims[1]) return x;
-    node.attributes.repeat = (clq_repeat_problem){.outer = shape->dims[0] * shape->dims[1],
-                                                  .repeats = heads / shape->dims[1],
-                                                  .inner = shape->dims[2],
-                                                  .scale = 1};
-    node.inputs[0] = x;
-    node.outputs[0] = clq_expand_value(e, &to, to.dims[0] * to.dims[1] * to.dims[2]);
-    return clq_graph_add_node(e->graph, &node);
-}
-
 static clq_id expand_product(clq_expansion *e, const clq_id *x) {
     const product_config *config = e->layer->config;
     const clq_shape *q = &clq_model_input_of(e->model, e->y, 0)->shape,
@@ -87,7 +73,8 @@ static clq_id expand_product(clq_expansion *e, const clq_id *x) {
     if (e->model->decodes) {
         z = clq_expand_cached(e, &c, k->dims[1], 0, x[0], x[1], x[2]);
     } else {
-        const clq_id keys = repeat_heads(e, k, q->dims[1], x[1]), values = repeat_heads(e, v, q->dims[1], x[2]);
+        const clq_id keys = clq_attention_repeat_heads(e, k, q->dims[1], x[1]),
+                     values = clq_attention_repeat_heads(e, v, q->dims[1], x[2]);
         z = keys && values ? clq_expand_attended(e, &c, x[0], keys, values) : 0;
     }
     return z ? clq_expand_unary(e, clq_expand_node(e, &clq_op_reshape), z) : 0;
