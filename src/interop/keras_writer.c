@@ -251,7 +251,9 @@ static size_t number_of(const clq_layer *layer) {
 static json_t *write_config(const writing *w, const clq_layer *layer, const char *name, clq_status *status) {
     *status = CLQ_OK;
     json_t *config = json_pack("{s:s}", "name", name);
-    if (!is_function(layer->kind)) config = clq_json_put(config, "trainable", json_boolean(!layer->frozen));
+    /* Of what has no variables it says nothing, and Keras's Discretization does not take it. */
+    if (!is_function(layer->kind) && layer->kind->declare)
+        config = clq_json_put(config, "trainable", json_boolean(!layer->frozen));
     for (size_t i = 0; i < layer->kind->attribute_count; i++) {
         const clq_attribute *row = &layer->kind->attributes[i];
         const clq_keras_type *type = &clq_keras_types[row->type];

@@ -443,6 +443,11 @@ GROUPS: list[tuple[str, tuple[int, ...], list[Callable[[keras.KerasTensor], kera
         kl.Conv3DTranspose(2, 3, strides=2, padding="same", output_padding=1, name="same"),
         kl.Conv3DTranspose(2, (2, 3, 2), strides=(3, 2, 2), padding="same", output_padding=(2, 0, 1), name="same_uneven"),
         kl.Conv3DTranspose(2, 2, strides=(2, 3, 2), output_padding=(0, 2, 1), name="valid")]),
+    ("discretized", ROW, [
+        kl.Discretization([-0.5, 0.1, 0.1, 0.7], name="numbers"), lambda x: kl.Embedding(3, 2, name="rows")(kl.Discretization([-0.1, 0.4], name="bins")(x)),
+        kl.Discretization([-0.2, 0.3], output_mode="one_hot", name="one_hot"), lambda x: kl.Discretization([0.0], output_mode="one_hot", name="of_one")(x[:, :, :1]),
+        kl.Discretization([-0.4, 0.0, 0.2], output_mode="multi_hot", name="multi_hot"), lambda x: kl.Discretization([-0.4, 0.0, 0.2], output_mode="multi_hot", name="multi_hot_of_row")(x[:, :, 1]),
+        lambda x: kl.Discretization([-0.4, 0.2], output_mode="count", name="counts")(x[:, :, 1]), lambda x: x * ops.cast(kl.Discretization([-0.4, 0.2], name="factors")(x), "float32")]),
 ]  # fmt: skip
 
 

@@ -211,13 +211,25 @@ static void heads(void **state) {
     check_calls(calls, CLQ_COUNT_OF(calls));
 }
 
+#define BINS(keys) LAYER(LAYERS, "Discretization", "y", keys, X)
+
+static void bins(void **state) {
+    (void)state;
+    static const call calls[] = {
+        {"[null, 4]", BINS(", \"bin_boundaries\": [0, 1], \"num_bins\": 3"), NULL},
+        {"[null, 4]", BINS(", \"num_bins\": 3"), "it has no bin_boundaries: adapt it to data in Keras"},
+        {"[null, 4]", BINS(", \"bin_boundaries\": [0, 2, 1]"), "bin_boundaries[2] is below the one before"},
+        {"[null, 4]", BINS(", \"bin_boundaries\": [0, \"a\"]"), "bin_boundaries"},
+        {"[null, 4]", BINS(", \"bin_boundaries\": [0], \"sparse\": true, \"output_mode\": \"count\""), "sparse"},
+        {"[null, 4]", BINS(", \"bin_boundaries\": [0], \"output_mode\": \"tf_idf\""), "output_mode"},
+    };
+    check_calls(calls, CLQ_COUNT_OF(calls));
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(recurrent_cells),
-                                       cmocka_unit_test(frozen_cells),
-                                       cmocka_unit_test(merge_modes),
-                                       cmocka_unit_test(arrays),
-                                       cmocka_unit_test(places),
-                                       cmocka_unit_test(windows),
-                                       cmocka_unit_test(heads)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(recurrent_cells), cmocka_unit_test(frozen_cells),
+                                       cmocka_unit_test(merge_modes),     cmocka_unit_test(arrays),
+                                       cmocka_unit_test(places),          cmocka_unit_test(windows),
+                                       cmocka_unit_test(heads),           cmocka_unit_test(bins)};
     return cmocka_run_group_tests_name("interop/keras_refused", tests, open_file, close_file);
 }

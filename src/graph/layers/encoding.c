@@ -67,10 +67,8 @@ static clq_id add_rows(clq_expansion *e, clq_id x, const clq_shape *shape) {
     return node.inputs[1] ? clq_graph_add_node(e->graph, &node) : 0;
 }
 
-/* 1 for each class that a number of x is, else 0: numbers that are no class have rows of zeros. */
-static clq_id add_compared(clq_expansion *e, clq_id x) {
+clq_id clq_layer_expand_classes(clq_expansion *e, clq_id x, size_t numbers, size_t classes) {
     const struct clq_element_input by_channel = {.kind = CLQ_EACH_CHANNEL, .dtype = CLQ_F32};
-    const size_t classes = rows_of(e->layer), numbers = e->y->elements / classes;
     const clq_shape rows = CLQ_SHAPE(numbers, classes);
     float *known = clq_alloc(classes, sizeof *known);
     if (!known) {
@@ -85,20 +83,32 @@ static clq_id add_compared(clq_expansion *e, clq_id x) {
         clq_element_do(p, (clq_instruction){.op = CLQ_ELEMENT_EQUAL, .a = number, .b = class_of});
     clq_node flat = clq_expand_node(e, &clq_op_reshape);
     flat.inputs[0] = clq_expand_repeated(e, &CLQ_SHAPE(numbers, 1), &rows, x);
-    flat.outputs[0] = clq_expand_value(e, &rows, e->y->elements);
+    flat.outputs[0] = clq_expand_value(e, &rows, numbers * classes);
     node.inputs[1] = clq_graph_add_constant(e->graph, "classes", &CLQ_SHAPE(classes), classes, known);
     clq_free(known);
     if (!flat.inputs[0] || !node.inputs[1]) return 0;
     node.inputs[0] = clq_graph_add_node(e->graph, &flat);
-    node.outputs[0] = clq_expand_value(e, &rows, e->y->elements);
-    const clq_id made = node.inputs[0] ? clq_graph_add_node(e->graph, &node) : 0;
-    return made ? clq_expand_unary(e, clq_expand_node(e, &clq_op_reshape), made) : 0;
+    node.outputs[0] = clq_expand_value(e, &rows, numbers * classes);
+    return node.inputs[0] ? clq_graph_add_node(e->graph, &node) : 0;
 }
 
 /* Numbers of a sample are checked before they are read, and those of others may be no class. */
 static clq_id expand_one_hot(clq_expansion *e, const clq_id *x) {
     const bool own = clq_model_find_own(e->model, clq_model_input_of(e->model, e->y, 0));
-    return own ? add_rows(e, x[0], &e->y->shape) : add_compared(e, x[0]);
+    if (own) return add_rows(e, x[0], &e->y->shape);
+    const size_t classes = rows_of(e->layer);
+    const clq_id made = clq_layer_expand_classes(e, x[0], e->y->elements / classes, classes);
+    return made ? clq_expand_unary(e, clq_expand_node(e, &clq_op_reshape), made) : 0;
+}
+
+clq_id clq_layer_expand_at_most_one(clq_expansion *e, clq_id x) {
+    clq_node node = clq_expand_node(e, &clq_op_elementwise);
+    clq_element_program *p = &node.attributes.program;
+    const unsigned number = clq_element_take(p, clq_each_element);
+    const unsigned one = clq_element_do(p, (clq_instruction){.op = CLQ_ELEMENT_CONSTANT, .number = 1});
+    p->outputs[p->output_count++].from =
+        clq_element_do(p, (clq_instruction){.op = CLQ_ELEMENT_MINIMUM, .a = number, .b = one});
+    return clq_expand_unary(e, node, x);
 }
 
 /* What the rows of a sample's numbers have together: how many there are; of MULTI_HOT at most one. */
@@ -108,17 +118,12 @@ static clq_id expand(clq_expansion *e, const clq_id *x) {
                  together = numbers * rows / e->y->elements;
     if (together == 1) return add_rows(e, x[0], &e->y->shape);
     const clq_shape shape = CLQ_SHAPE(numbers, rows);
-    clq_node node = clq_expand_node(e, &clq_op_reduce), most = clq_expand_node(e, &clq_op_elementwise);
+    clq_node node = clq_expand_node(e, &clq_op_reduce);
     node.attributes.repeat =
         (clq_repeat_problem){.outer = numbers / together, .repeats = together, .inner = rows, .scale = 1};
     const clq_id each = add_rows(e, x[0], &shape), sum = each ? clq_expand_unary(e, node, each) : 0;
     if (config->mode == COUNT || !sum) return sum;
-    clq_element_program *p = &most.attributes.program;
-    const unsigned number = clq_element_take(p, clq_each_element);
-    const unsigned one = clq_element_do(p, (clq_instruction){.op = CLQ_ELEMENT_CONSTANT, .number = 1});
-    p->outputs[p->output_count++].from =
-        clq_element_do(p, (clq_instruction){.op = CLQ_ELEMENT_MINIMUM, .a = number, .b = one});
-    return clq_expand_unary(e, most, sum);
+    return clq_layer_expand_at_most_one(e, sum);
 }
 
 const clq_layer_kind clq_layer_category_encoding = {.type = "CategoryEncoding",

@@ -89,7 +89,7 @@ extern const clq_layer_kind clq_layer_input, clq_layer_conv1d, clq_layer_conv2d,
     clq_layer_op_repeat, clq_layer_op_tile, clq_layer_op_moveaxis, clq_layer_op_leaky_relu, clq_layer_op_elu,
     clq_layer_op_resize, clq_layer_center_crop, clq_layer_adaptive_average1d, clq_layer_adaptive_average2d,
     clq_layer_adaptive_average3d, clq_layer_adaptive_max1d, clq_layer_adaptive_max2d, clq_layer_adaptive_max3d,
-    clq_layer_grouped_attention;
+    clq_layer_grouped_attention, clq_layer_discretization;
 
 /* CLQ_ARGUMENT unless it is one of clq_activation. */
 clq_status clq_layer_check_activation(clq_activation activation);
@@ -280,6 +280,13 @@ clq_repeat_problem clq_layer_runs(const clq_expansion *e);
 bool clq_layer_gives_places(const clq_layer *layer);
 /* Whether all numbers that the layer makes of y's inputs are known to be whole. (whole.c) */
 bool clq_layer_gives_whole(const clq_model *model, const clq_layer *layer, const clq_model_tensor *y);
+
+/* ---- classes (encoding.c) ---- */
+
+/* 1 for each class that a number of x is, else 0: (numbers, classes). Numbers that are no class have rows of zeros. */
+clq_id clq_layer_expand_classes(clq_expansion *e, clq_id x, size_t numbers, size_t classes);
+/* The least of x, of y's shape, and 1. */
+clq_id clq_layer_expand_at_most_one(clq_expansion *e, clq_id x);
 
 /* ---- products (products.c, mixed.c) ---- */
 

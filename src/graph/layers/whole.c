@@ -9,7 +9,7 @@ static const clq_layer_kind *const always[] = {
     &clq_layer_op_equal, &clq_layer_op_not_equal,  &clq_layer_op_greater, &clq_layer_op_greater_equal,
     &clq_layer_op_less,  &clq_layer_op_less_equal, &clq_layer_op_both,    &clq_layer_op_either,
     &clq_layer_op_not,   &clq_layer_op_any,        &clq_layer_op_all,     &clq_layer_op_ones,
-    &clq_layer_op_zeros, &clq_layer_op_one_hot,    &clq_layer_op_sign,
+    &clq_layer_op_zeros, &clq_layer_op_one_hot,    &clq_layer_op_sign,    &clq_layer_discretization,
 };
 static const clq_layer_kind *const keeping[] = {
     &clq_layer_op_add,         &clq_layer_op_subtract,      &clq_layer_op_multiply,    &clq_layer_op_maximum,
