@@ -149,6 +149,10 @@ clq_status clq_initialiser_check_shape(const clq_initialiser *initialiser, const
 
 clq_status clq_variable_initialise(const clq_variable *variable, uint64_t seed, uint32_t index, float *out) {
     const clq_initialiser *initialiser = &variable->initialiser;
+    if (variable->fill) {
+        variable->fill(variable, out);
+        return CLQ_OK;
+    }
     clq_random random = clq_random_start(seed, clq_random_stream(CLQ_RANDOM_WEIGHTS, index));
     if (rows[initialiser->kind].all) CLQ_TRY(rows[initialiser->kind].all(variable, &random, out));
     for (size_t i = 0; i < variable->elements && !rows[initialiser->kind].all; i++)

@@ -11,6 +11,8 @@ typedef struct clq_variable_kind {
     clq_role role;
     clq_initialiser initialiser;
     size_t ones[2]; /* as of clq_variable */
+    void (*fill)(const clq_variable *variable, float *out); /* the same */
+    unsigned fill_by;
     bool is_bias, decay, synchronized, fixed;
 } clq_variable_kind;
 extern const clq_variable_kind clq_variable_kernel, clq_variable_bias;

@@ -54,6 +54,8 @@ clq_status clq_model_declare_variable(clq_model *model, clq_layer *layer, unsign
                              .role = kind->role,
                              .initialiser = kind->initialiser,
                              .ones = {kind->ones[0], kind->ones[1]},
+                             .fill = kind->fill,
+                             .fill_by = kind->fill_by,
                              .decay = kind->decay,
                              .synchronized = kind->synchronized,
                              .fixed = kind->fixed,

@@ -276,6 +276,7 @@ json_t *clq_keras_write_word(const clq_keras_writing *w, const void *member) {
 void clq_keras_read_choice(const clq_keras_reading *r, void *member) {
     const char *text = clq_keras_text(r->a, r->row->key, r->row->words[(size_t)r->row->fallback]);
     clq_text known = {0};
+    if (r->row->not_null && json_is_null(json_object_get(r->a->object, r->row->key))) text = "null";
     for (int i = 0; r->row->words[i]; i++) {
         *(int *)member = i;
         if (strcmp(r->row->words[i], text) == 0) break;

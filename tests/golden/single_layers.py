@@ -448,6 +448,16 @@ GROUPS: list[tuple[str, tuple[int, ...], list[Callable[[keras.KerasTensor], kera
         kl.Discretization([-0.2, 0.3], output_mode="one_hot", name="one_hot"), lambda x: kl.Discretization([0.0], output_mode="one_hot", name="of_one")(x[:, :, :1]),
         kl.Discretization([-0.4, 0.0, 0.2], output_mode="multi_hot", name="multi_hot"), lambda x: kl.Discretization([-0.4, 0.0, 0.2], output_mode="multi_hot", name="multi_hot_of_row")(x[:, :, 1]),
         lambda x: kl.Discretization([-0.4, 0.2], output_mode="count", name="counts")(x[:, :, 1]), lambda x: x * ops.cast(kl.Discretization([-0.4, 0.2], name="factors")(x), "float32")]),
+    ("spectrograms", ROW, [
+        kl.STFTSpectrogram(frame_length=4, name="log"), kl.STFTSpectrogram("magnitude", 5, 2, 9, padding="same", name="magnitude"),
+        kl.STFTSpectrogram("psd", 6, 1, expand_dims=True, name="psd"), kl.STFTSpectrogram("real", 3, 3, 4, name="real"),
+        lambda x: kl.STFTSpectrogram("imag", 4, 2, expand_dims=True, name="imag")(x[:, :, :1]), kl.STFTSpectrogram("stft", 4, 3, window="hamming", scaling="spectrum", name="both"),
+        lambda x: kl.STFTSpectrogram("stft", 3, 1, expand_dims=True, name="both_apart")(x[:, :, 1:3])]),
+    ("mel_spectrograms", (40,), [
+        kl.MelSpectrogram(16, 5, 12, num_mel_bins=4, power_to_db=False, name="powers"),
+        kl.MelSpectrogram(16, 4, num_mel_bins=3, window="hamming", sampling_rate=8000, min_freq=100.0, max_freq=3500, mag_exp=1.0, power_to_db=False, name="magnitudes"),
+        kl.MelSpectrogram(20, 8, 9, num_mel_bins=3, mag_exp=1.5, power_to_db=False, name="between"),
+        kl.MelSpectrogram(15, 7, 15, num_mel_bins=3, top_db=500.0, ref_power=0.5, min_power=1e-3, name="decibels")]),
 ]  # fmt: skip
 
 

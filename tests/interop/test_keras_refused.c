@@ -226,10 +226,39 @@ static void bins(void **state) {
     check_calls(calls, CLQ_COUNT_OF(calls));
 }
 
+#define STFT(keys) LAYER(LAYERS, "STFTSpectrogram", "y", ", \"frame_length\": 4" keys, X)
+#define MEL(keys) LAYER(LAYERS, "MelSpectrogram", "y", ", \"fft_length\": 8" keys, X)
+#define LINEAR ", \"power_to_db\": false"
+
+static void spectrograms(void **state) {
+    (void)state;
+    static const call calls[] = {
+        {"[null, 9, 2]", STFT(""), NULL},
+        {"[null, 9, 2]", STFT(", \"mode\": \"angle\""), "mode: 'angle' is not supported; there are log, magnitude"},
+        {"[null, 9, 2]", STFT(", \"window\": null"), "window: 'null' is not supported"},
+        {"[null, 9, 2]", STFT(", \"scaling\": null"), "scaling: 'null' is not supported"},
+        {"[null, 9, 2]", STFT(", \"window\": \"kaiser\""), "window: 'kaiser' is not supported"},
+        {"[null, 9, 2]", STFT(", \"frame_step\": 5"), "a frame_step of 5 should be from 1 to its frame_length, 4"},
+        {"[null, 9, 2]", STFT(", \"fft_length\": 3"), "an fft_length of 3 should be at least its frame_length, 4"},
+        {"[null, 3, 2]", STFT(""), "use a smaller window"},
+        {"[null, 9]", STFT(""), "it takes (steps, channels)"},
+        {"[null, 9]", MEL(LINEAR), NULL},
+        {"[null, 9]", MEL(", \"top_db\": 486"), NULL},
+        {"[null, 9]", MEL(""), "top_db 80 cuts each sample by the loudest of its batch"},
+        {"[null, 9]", MEL(", \"top_db\": 485"), "top_db of at least 486"},
+        {"[null, 9]", MEL(LINEAR ", \"window\": null"), "window: 'null' is not supported"},
+        {"[null, 9]", MEL(LINEAR ", \"sequence_length\": 9"),
+         "a sequence_length of 9 should be at most its fft_length"},
+        {"[null, 4]", MEL(LINEAR), "its input of 4 steps should have more than half of fft_length"},
+        {"[null, 9, 2]", MEL(LINEAR), "it takes (steps): its input has 2 axes"},
+    };
+    check_calls(calls, CLQ_COUNT_OF(calls));
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(recurrent_cells), cmocka_unit_test(frozen_cells),
-                                       cmocka_unit_test(merge_modes),     cmocka_unit_test(arrays),
-                                       cmocka_unit_test(places),          cmocka_unit_test(windows),
-                                       cmocka_unit_test(heads),           cmocka_unit_test(bins)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(recurrent_cells), cmocka_unit_test(frozen_cells), cmocka_unit_test(merge_modes),
+        cmocka_unit_test(arrays),          cmocka_unit_test(places),       cmocka_unit_test(windows),
+        cmocka_unit_test(heads),           cmocka_unit_test(bins),         cmocka_unit_test(spectrograms)};
     return cmocka_run_group_tests_name("interop/keras_refused", tests, open_file, close_file);
 }

@@ -281,6 +281,42 @@ static clq_dataset *data_of(const void *samples, clq_dtype dtype, unsigned rank,
     return data;
 }
 
+/* Waves times windows, as keras.initializers.STFT has them: of 4 places and 3 waves. */
+static void kernels_of_spectrograms_are_waves_at_first(void **state) {
+    enum { NUMBERS = 12 };
+    static const struct {
+        const char *keys;
+        float kernels[2][NUMBERS]; /* real_kernel, imag_kernel */
+    } rows[] = {
+        {"",
+         {{0, 0, 0, 0.70710683f, 0, -0.70710683f, 0.70710683f, -0.70710683f, 0.70710683f, 0, 0, 0},
+          {0, 0, 0, 0, -0.70710683f, 0, 0, 0, 0, 0, 0, 0}}},
+        {", \"window\": \"hamming\", \"scaling\": \"spectrum\", \"periodic\": true",
+         {{0.03703704f, 0.03703704f, 0.03703704f, 0.25f, 0, -0.25f, 0.46296296f, -0.46296296f, 0.46296296f, 0.25f, 0,
+           -0.25f},
+          {0, 0, 0, 0, -0.25f, 0, 0, 0, 0, 0, 0.25f, 0}}},
+    };
+    (void)state;
+    for (size_t k = 0; k < CLQ_COUNT_OF(rows); k++) {
+        char *layer = clq_strprintf(
+            "\"class_name\": \"STFTSpectrogram\", \"config\": {\"name\": \"y\", \"frame_length\": 4%s}", rows[k].keys);
+        clq_model *model = model_of("[null, 9, 2]", layer, "", "y");
+        clq_trainer *trainer = trainer_of(model, CLQ_F32);
+        assert_int_equal(clq_model_variable_count(model), 2);
+        for (size_t v = 0; v < 2; v++) {
+            float got[NUMBERS];
+            assert_ok(clq_trainer_get_variable(trainer, v, got));
+            for (size_t i = 0; i < NUMBERS; i++)
+                if (!(fabsf(got[i] - rows[k].kernels[v][i]) <= 2e-7f))
+                    fail_msg("%s: [%zu] of kernel %zu is %g, not %g", layer, i, v, (double)got[i],
+                             (double)rows[k].kernels[v][i]);
+        }
+        clq_trainer_destroy(trainer);
+        clq_model_destroy(model);
+        clq_free(layer);
+    }
+}
+
 /* As they are: no byte is divided by 255 on its way to a layer that takes numbers of rows. */
 static void bytes_are_numbers_of_one_hot(void **state) {
     enum { WIDTH = 3, CLASSES = 4 };
@@ -451,10 +487,13 @@ static int end(void **state) {
 
 int main(int argc, char **argv) {
     if (argc > 1) cmocka_set_test_filter(argv[1]); /* a test's name: that one alone */
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(layers_compute_what_keras_does), cmocka_unit_test(split_layers_compute_what_keras_does),
-        cmocka_unit_test(bytes_are_numbers_of_one_hot),   cmocka_unit_test(bytes_are_scaled_once),
-        cmocka_unit_test(logarithms_of_sums_of_nothing),  cmocka_unit_test(largest_of_logarithms_of_nothing),
-        cmocka_unit_test(sums_of_whole_numbers_are_cast)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(layers_compute_what_keras_does),
+                                       cmocka_unit_test(split_layers_compute_what_keras_does),
+                                       cmocka_unit_test(kernels_of_spectrograms_are_waves_at_first),
+                                       cmocka_unit_test(bytes_are_numbers_of_one_hot),
+                                       cmocka_unit_test(bytes_are_scaled_once),
+                                       cmocka_unit_test(logarithms_of_sums_of_nothing),
+                                       cmocka_unit_test(largest_of_logarithms_of_nothing),
+                                       cmocka_unit_test(sums_of_whole_numbers_are_cast)};
     return cmocka_run_group_tests_name("interop/single_layers", tests, begin, end);
 }

@@ -207,6 +207,8 @@ static const clq_layer_kind *const kinds[] = {
     &clq_layer_adaptive_max3d,
     &clq_layer_grouped_attention,
     &clq_layer_discretization,
+    &clq_layer_stft_spectrogram,
+    &clq_layer_mel_spectrogram,
 };
 
 const clq_layer_kind *clq_layer_kind_at(size_t index) { return index < CLQ_COUNT_OF(kinds) ? kinds[index] : NULL; }
