@@ -458,6 +458,8 @@ GROUPS: list[tuple[str, tuple[int, ...], list[Callable[[keras.KerasTensor], kera
         kl.MelSpectrogram(16, 4, num_mel_bins=3, window="hamming", sampling_rate=8000, min_freq=100.0, max_freq=3500, mag_exp=1.0, power_to_db=False, name="magnitudes"),
         kl.MelSpectrogram(20, 8, 9, num_mel_bins=3, mag_exp=1.5, power_to_db=False, name="between"),
         kl.MelSpectrogram(15, 7, 15, num_mel_bins=3, top_db=500.0, ref_power=0.5, min_power=1e-3, name="decibels")]),
+    ("narrow_volumes", (2, 1, 1, 2), [  # with windows beside all that there is
+        kl.Conv3D(2, 3, padding="same", name="same"), kl.Conv3D(2, (1, 2, 3), padding="same", name="uneven"), kl.Conv3DTranspose(2, 3, padding="same", name="transposed")]),
 ]  # fmt: skip
 
 

@@ -59,7 +59,7 @@ static clq_arrangement join_axes(const clq_arrangement *a) {
     for (unsigned d = 0; d < a->rank; d++) {
         clq_arranged_axis *before = joined.rank ? &joined.axes[joined.rank - 1] : NULL;
         const clq_arranged_axis *axis = &a->axes[d];
-        if (axis->out == 1 && axis->in == 1) continue;
+        if (axis->out == 1 && axis->in == 1 && axis->first == 0) continue; /* another place is a zero */
         if (before && is_whole(axis) && before->step == 1 && before->spread == 1 &&
             before->pitch == axis->in * axis->pitch) {
             before->out *= axis->out;
