@@ -460,6 +460,8 @@ GROUPS: list[tuple[str, tuple[int, ...], list[Callable[[keras.KerasTensor], kera
         kl.MelSpectrogram(15, 7, 15, num_mel_bins=3, top_db=500.0, ref_power=0.5, min_power=1e-3, name="decibels")]),
     ("narrow_volumes", (2, 1, 1, 2), [  # with windows beside all that there is
         kl.Conv3D(2, 3, padding="same", name="same"), kl.Conv3D(2, (1, 2, 3), padding="same", name="uneven"), kl.Conv3DTranspose(2, 3, padding="same", name="transposed")]),
+    ("steps_of_volumes", (2, 2, 3, 4, 2), [
+        kl.ConvLSTM3D(2, 2, padding="same", return_sequences=True, name="sequence"), kl.ConvLSTM3D(1, (1, 2, 3), strides=(1, 1, 2), use_bias=False, go_backwards=True, name="strides")]),
 ]  # fmt: skip
 
 

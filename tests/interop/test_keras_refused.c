@@ -255,10 +255,27 @@ static void spectrograms(void **state) {
     check_calls(calls, CLQ_COUNT_OF(calls));
 }
 
+#define STEPS(keys) LAYER(LAYERS, "ConvLSTM3D", "y", ", \"filters\": 2, \"kernel_size\": 2" keys, X)
+
+static void steps_of_volumes(void **state) {
+    (void)state;
+    static const call calls[] = {
+        {"[null, 2, 3, 3, 3, 1]", STEPS(""), NULL},
+        {"[null, 3, 3, 3, 1]", STEPS(""), "it takes (steps, depth, height, width, channels)"},
+        {"[null, 2, 3, 3, 3, 1]", STEPS(", \"strides\": [2, 1, 1], \"dilation_rate\": [1, 2, 1]"),
+         "cannot both be above 1"},
+        {"[null, 2, 3, 3, 3, 1]", STEPS(", \"dropout\": 0.5"), "dropout"},
+        {"[null, 2, 3, 3, 3, 1]", STEPS(", \"return_state\": true"), "return_state"},
+        {"[null, 65, 3, 3, 3, 1]", STEPS(""), "more than 64 steps are not supported"},
+    };
+    check_calls(calls, CLQ_COUNT_OF(calls));
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(recurrent_cells), cmocka_unit_test(frozen_cells), cmocka_unit_test(merge_modes),
-        cmocka_unit_test(arrays),          cmocka_unit_test(places),       cmocka_unit_test(windows),
-        cmocka_unit_test(heads),           cmocka_unit_test(bins),         cmocka_unit_test(spectrograms)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(recurrent_cells), cmocka_unit_test(frozen_cells),
+                                       cmocka_unit_test(merge_modes),     cmocka_unit_test(arrays),
+                                       cmocka_unit_test(places),          cmocka_unit_test(windows),
+                                       cmocka_unit_test(heads),           cmocka_unit_test(bins),
+                                       cmocka_unit_test(spectrograms),    cmocka_unit_test(steps_of_volumes)};
     return cmocka_run_group_tests_name("interop/keras_refused", tests, open_file, close_file);
 }

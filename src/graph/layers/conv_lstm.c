@@ -1,12 +1,14 @@
-/* ConvLSTM1D and 2D (Shi et al., "Convolutional LSTM network", 2015): an LSTM whose products are convolutions, of rows
- * or images, step by step. It is made of the steps' operations, one behind the other. A row is an image of height 1. */
-#include "graph/layers/layer.h"
+/* ConvLSTM1D to 3D (Shi et al., "Convolutional LSTM network", 2015): an LSTM whose products are convolutions, of rows,
+ * images or volumes, step by step. It is made of the steps' operations, one behind the other. A row is an image of
+ * height 1, and an image a volume of depth 1. */
+#include "graph/layers/volume.h"
 
 enum { KERNEL, RECURRENT, BIAS };
 enum { IN, FORGET, CELL, OUT, GATES }; /* as Keras orders them */
+enum { AXES = CLQ_VOLUME_AXES };
 
 typedef struct conv_lstm_config {
-    size_t filters, kernel[2], strides[2], dilation[2];
+    size_t filters, kernel[AXES], strides[AXES], dilation[AXES]; /* of axes that there are not 0, which means 1 */
     clq_padding padding;
     clq_activation activation, gate_activation;
     bool no_bias, no_forget_ones, return_sequences, go_backwards;
@@ -35,40 +37,44 @@ typedef struct conv_lstm_config {
         .key = "zero_output_for_mask", .type = CLQ_ATTRIBUTE_UNUSED                                                    \
     }
 
-static const clq_attribute attributes[] = {
-    {MEMBER("kernel_size", CLQ_ATTRIBUTE_SIZES, kernel), .count = 2, .needed = true},
-    {MEMBER("strides", CLQ_ATTRIBUTE_SIZES, strides), .count = 2, .fallback = 1},
-    {MEMBER("dilation_rate", CLQ_ATTRIBUTE_SIZES, dilation), .count = 2, .fallback = 1},
-    {MEMBER("filters", CLQ_ATTRIBUTE_SIZES, filters), .needed = true},
-    SHARED_ATTRIBUTES,
-};
-/* Along the width; heights stay 0, which means 1. */
-static const clq_attribute attributes_1d[] = {
-    {MEMBER("kernel_size", CLQ_ATTRIBUTE_SIZES, kernel[1]), .needed = true},
-    {MEMBER("strides", CLQ_ATTRIBUTE_SIZES, strides[1]), .fallback = 1},
-    {MEMBER("dilation_rate", CLQ_ATTRIBUTE_SIZES, dilation[1]), .fallback = 1},
-    {MEMBER("filters", CLQ_ATTRIBUTE_SIZES, filters), .needed = true},
-    SHARED_ATTRIBUTES,
-};
+/* The last so many axes. */
+#define ATTRIBUTES(axes)                                                                                               \
+    {                                                                                                                  \
+        {MEMBER("kernel_size", CLQ_ATTRIBUTE_SIZES, kernel[AXES - (axes)]), .count = (axes), .needed = true},          \
+            {MEMBER("strides", CLQ_ATTRIBUTE_SIZES, strides[AXES - (axes)]), .count = (axes), .fallback = 1},          \
+            {MEMBER("dilation_rate", CLQ_ATTRIBUTE_SIZES, dilation[AXES - (axes)]), .count = (axes), .fallback = 1},   \
+            {MEMBER("filters", CLQ_ATTRIBUTE_SIZES, filters), .needed = true}, SHARED_ATTRIBUTES,                      \
+    }
+static const clq_attribute attributes_1d[] = ATTRIBUTES(1), attributes_2d[] = ATTRIBUTES(2),
+                           attributes_3d[] = ATTRIBUTES(3);
 
 static const conv_lstm_config *config_of(const clq_layer *layer) { return layer->config; }
-static bool is_1d(const clq_layer *layer) { return layer->kind == &clq_layer_conv_lstm1d; }
+static unsigned axes_of(const clq_layer *layer) { return layer->kind->attributes[0].count; }
 
-/* The windows of the inputs' convolution over a step's image. */
-static clq_status place(const conv_lstm_config *config, const clq_shape *x, clq_window of[2]) {
-    static const char *const names[] = {"height", "width"};
-    for (unsigned d = 0; d < 2; d++) {
-        const bool is_row = x->rank == 3;
-        of[d] = (clq_window){.axis = names[d],
-                             .in = d == 1   ? x->dims[x->rank - 2]
-                                   : is_row ? 1
-                                            : x->dims[1],
-                             .size = clq_or_default(config->kernel[d], 1),
-                             .stride = clq_or_default(config->strides[d], 1),
-                             .dilation = clq_or_default(config->dilation[d], 1)};
-        CLQ_TRY(clq_window_place(&of[d], config->padding));
+/* The windows of the inputs' convolution over a step's volume, (steps, …, channels). */
+static clq_status place(const conv_lstm_config *config, const clq_shape *x, clq_volume_windows *out) {
+    static const char *const names[AXES] = {"depth", "height", "width"};
+    const unsigned absent = AXES + 2 - x->rank;
+    for (unsigned d = 0; d < AXES; d++) {
+        out->of[d] = (clq_window){.axis = names[d],
+                                  .in = d < absent ? 1 : x->dims[1 + d - absent],
+                                  .size = clq_or_default(config->kernel[d], 1),
+                                  .stride = clq_or_default(config->strides[d], 1),
+                                  .dilation = clq_or_default(config->dilation[d], 1)};
+        CLQ_TRY(clq_window_place(&out->of[d], config->padding));
     }
     return CLQ_OK;
+}
+/* Those of the state's: padding same, one place after the other. */
+static clq_volume_windows of_state(const clq_volume_windows *input) {
+    clq_volume_windows state = *input;
+    for (unsigned d = 0; d < AXES; d++) {
+        clq_window *w = &state.of[d];
+        w->in = w->out;
+        w->stride = w->dilation = 1;
+        w->pad = (w->size - 1) / 2;
+    }
+    return state;
 }
 
 static clq_status check_activation(const char *key, clq_activation activation) {
@@ -79,27 +85,38 @@ static clq_status check_activation(const char *key, clq_activation activation) {
 static clq_status infer(const clq_model *model, const clq_layer *layer, clq_model_tensor *y) {
     const conv_lstm_config *config = config_of(layer);
     const clq_model_tensor *in = clq_model_input_of(model, y, 0);
+    static const char *const wanted[] = {"", "places", "height, width", "depth, height, width"};
     const clq_shape *x = &in->shape;
-    clq_window of[2];
+    clq_volume_windows of;
+    bool strides = false, dilation = false;
     size_t elements;
     char text[CLQ_SHAPE_TEXT_MAX];
-    if (x->rank != (is_1d(layer) ? 3 : 4))
-        return clq_fail(CLQ_ARGUMENT, "it takes (steps, %s, channels), and its input is %s",
-                        is_1d(layer) ? "places" : "height, width", clq_shape_describe(x, text));
+    if (x->rank != axes_of(layer) + 2)
+        return clq_fail(CLQ_ARGUMENT, "it takes (steps, %s, channels), and its input is %s", wanted[axes_of(layer)],
+                        clq_shape_describe(x, text));
     if (x->dims[0] > CLQ_PARTS_STEPS)
         return clq_fail(CLQ_UNSUPPORTED, "more than %d steps are not supported: there are %zu", CLQ_PARTS_STEPS,
                         x->dims[0]);
     if (in->mask) return clq_fail(CLQ_UNSUPPORTED, "a mask of its steps is not supported");
     CLQ_TRY(check_activation("activation", config->activation));
     CLQ_TRY(check_activation("recurrent_activation", config->gate_activation));
-    CLQ_TRY(place(config, x, of));
-    if ((of[0].stride > 1 || of[1].stride > 1) && (of[0].dilation > 1 || of[1].dilation > 1))
+    CLQ_TRY(place(config, x, &of));
+    for (unsigned d = 0; d < AXES; d++) {
+        strides = strides || of.of[d].stride > 1;
+        dilation = dilation || of.of[d].dilation > 1;
+    }
+    if (strides && dilation)
         return clq_fail(CLQ_ARGUMENT, "strides and dilation_rate cannot both be above 1: drop one");
-    const clq_shape gates = {.rank = 4, .dims = {GATES, of[0].out, of[1].out, config->filters}};
+    const clq_shape gates = CLQ_SHAPE(GATES, of.of[0].out, of.of[1].out, of.of[2].out, config->filters);
     CLQ_TRY(clq_shape_elements(&gates, &elements));
+    if (axes_of(layer) == AXES) {
+        const clq_volume_windows state = of_state(&of);
+        CLQ_TRY(clq_volume_check(&of, x->dims[x->rank - 1], GATES * config->filters));
+        CLQ_TRY(clq_volume_check(&state, config->filters, GATES * config->filters));
+    }
     y->shape.rank = 0;
     if (config->return_sequences) y->shape.dims[y->shape.rank++] = x->dims[0];
-    for (unsigned d = is_1d(layer); d < 2; d++) y->shape.dims[y->shape.rank++] = of[d].out;
+    for (unsigned d = AXES - axes_of(layer); d < AXES; d++) y->shape.dims[y->shape.rank++] = of.of[d].out;
     y->shape.dims[y->shape.rank++] = config->filters;
     return CLQ_OK;
 }
@@ -108,7 +125,6 @@ static clq_status declare(clq_model *model, clq_layer *layer, const clq_model_te
     static const clq_initialiser orthogonal = {.kind = CLQ_INITIALISER_ORTHOGONAL, .gain = 1};
     const conv_lstm_config *config = config_of(layer);
     const size_t channels = clq_model_channels(clq_model_input_of(model, y, 0)), width = GATES * config->filters;
-    const size_t h = config->kernel[0], w = config->kernel[1], state_channels = config->filters;
     clq_variable_kind kernel = clq_variable_kind_by(&clq_variable_kernel, &config->kernel_initialiser),
                       state = clq_variable_kind_by(&clq_variable_kernel, &orthogonal),
                       bias = clq_variable_kind_by(&clq_variable_bias, &config->bias_initialiser);
@@ -118,11 +134,13 @@ static clq_status declare(clq_model *model, clq_layer *layer, const clq_model_te
         bias.ones[0] = config->filters;
         bias.ones[1] = 2 * config->filters;
     }
-    const clq_shape of_input = is_1d(layer) ? CLQ_SHAPE(w, channels, width) : CLQ_SHAPE(h, w, channels, width),
-                    of_state =
-                        is_1d(layer) ? CLQ_SHAPE(w, state_channels, width) : CLQ_SHAPE(h, w, state_channels, width);
-    CLQ_TRY(clq_model_declare_variable(model, layer, KERNEL, of_input, &kernel));
-    CLQ_TRY(clq_model_declare_variable(model, layer, RECURRENT, of_state, &state));
+    clq_shape shape = {.rank = axes_of(layer) + 2};
+    for (unsigned d = 0; d < axes_of(layer); d++) shape.dims[d] = config->kernel[AXES - axes_of(layer) + d];
+    shape.dims[shape.rank - 2] = channels;
+    shape.dims[shape.rank - 1] = width;
+    CLQ_TRY(clq_model_declare_variable(model, layer, KERNEL, shape, &kernel));
+    shape.dims[shape.rank - 2] = config->filters;
+    CLQ_TRY(clq_model_declare_variable(model, layer, RECURRENT, shape, &state));
     return config->no_bias ? CLQ_OK : clq_model_declare_variable(model, layer, BIAS, CLQ_SHAPE(width), &bias);
 }
 
@@ -132,60 +150,62 @@ typedef struct steps {
     clq_expansion *e;
     const clq_parts *parts;
     const conv_lstm_config *config;
-    clq_conv2d_problem input, state; /* the convolutions of a step's image, and of the state */
-    clq_shape image;                 /* of the state */
+    clq_volume_windows input, state; /* of the convolutions of a step's volume, and of the state */
+    clq_shape volume;                /* the state's */
     size_t elements;                 /* of it */
 } steps;
 
 static steps steps_of(clq_expansion *e, const clq_parts *parts) {
     const conv_lstm_config *config = config_of(e->layer);
-    const clq_shape *x = &clq_model_input_of(e->model, e->y, 0)->shape;
-    clq_window of[2];
     steps s = {.e = e, .parts = parts, .config = config};
-    (void)place(config, x, of); /* as it was inferred */
-    s.image = CLQ_SHAPE(of[0].out, of[1].out, config->filters);
-    s.elements = of[0].out * of[1].out * config->filters;
-    s.input = s.state = (clq_conv2d_problem){.in_h = of[0].in,
-                                             .in_w = of[1].in,
-                                             .in_c = x->dims[x->rank - 1],
-                                             .out_h = of[0].out,
-                                             .out_w = of[1].out,
-                                             .out_c = GATES * config->filters,
-                                             .kernel_h = of[0].size,
-                                             .kernel_w = of[1].size,
-                                             .stride_h = of[0].stride,
-                                             .stride_w = of[1].stride,
-                                             .dilation_h = of[0].dilation,
-                                             .dilation_w = of[1].dilation,
-                                             .pad_top = of[0].pad,
-                                             .pad_left = of[1].pad};
-    s.state.in_h = s.state.out_h; /* padding same, one place after the other */
-    s.state.in_w = s.state.out_w;
-    s.state.in_c = config->filters;
-    s.state.stride_h = s.state.stride_w = s.state.dilation_h = s.state.dilation_w = 1;
-    s.state.pad_top = (of[0].size - 1) / 2;
-    s.state.pad_left = (of[1].size - 1) / 2;
+    (void)place(config, &clq_model_input_of(e->model, e->y, 0)->shape, &s.input); /* as it was inferred */
+    s.state = of_state(&s.input);
+    const clq_window *of = s.input.of;
+    s.volume = axes_of(e->layer) == AXES ? CLQ_SHAPE(of[0].out, of[1].out, of[2].out, config->filters)
+                                         : CLQ_SHAPE(of[1].out, of[2].out, config->filters);
+    s.elements = of[0].out * of[1].out * of[2].out * config->filters;
     return s;
 }
 
-static clq_id convolve(const steps *s, const clq_conv2d_problem *problem, clq_id x, unsigned kernel) {
-    clq_node node = clq_expand_convolution(s->e, problem, 1);
+static clq_id convolve(const steps *s, const clq_volume_windows *w, size_t channels, clq_id x, unsigned kernel) {
+    const clq_id weights = clq_expand_weight(s->e, kernel), bias = kernel == KERNEL ? clq_expand_weight(s->e, BIAS) : 0;
+    const clq_window *height = &w->of[CLQ_HEIGHT], *width = &w->of[CLQ_WIDTH];
+    const clq_volume_sizes sizes = {.channels = channels, .filters = GATES * s->config->filters, .groups = 1};
+    if (axes_of(s->e->layer) == AXES) return clq_volume_convolve(s->e, s->parts, w, &sizes, x, weights, bias);
+    const clq_conv2d_problem problem = {.in_h = height->in,
+                                        .in_w = width->in,
+                                        .in_c = channels,
+                                        .out_h = height->out,
+                                        .out_w = width->out,
+                                        .out_c = sizes.filters,
+                                        .kernel_h = height->size,
+                                        .kernel_w = width->size,
+                                        .stride_h = height->stride,
+                                        .stride_w = width->stride,
+                                        .dilation_h = height->dilation,
+                                        .dilation_w = width->dilation,
+                                        .pad_top = height->pad,
+                                        .pad_left = width->pad};
+    clq_node node = clq_expand_convolution(s->e, &problem, 1);
     node.inputs[0] = x;
-    node.inputs[1] = clq_expand_weight(s->e, kernel);
-    if (kernel == KERNEL) node.inputs[2] = clq_expand_weight(s->e, BIAS);
-    return clq_part_add(s->parts, node, CLQ_SHAPE(problem->out_h, problem->out_w, problem->out_c));
+    node.inputs[1] = weights;
+    node.inputs[2] = bias;
+    return clq_part_add(s->parts, node, CLQ_SHAPE(height->out, width->out, sizes.filters));
 }
 
 /* Step t of the inputs. */
 static clq_id take_step(const steps *s, clq_id x, size_t t) {
-    const clq_shape image = CLQ_SHAPE(s->input.in_h, s->input.in_w, s->input.in_c);
-    return clq_part_run(s->parts, x, t * s->input.in_h * s->input.in_w * s->input.in_c, image);
+    const clq_shape *all = &clq_model_input_of(s->e->model, s->e->y, 0)->shape;
+    clq_shape step = {.rank = all->rank - 1};
+    size_t elements = 1;
+    for (unsigned d = 0; d < step.rank; d++) elements *= step.dims[d] = all->dims[d + 1];
+    return clq_part_run(s->parts, x, t * elements, step);
 }
 
 static clq_id take_gate(const steps *s, clq_id z, unsigned gate) {
     const size_t sizes[] = {s->elements / s->config->filters, GATES, s->config->filters};
     return clq_part_activate(s->parts, gate == CELL ? s->config->activation : s->config->gate_activation,
-                             clq_part_slice(s->parts, z, sizes, gate, s->image), 0);
+                             clq_part_slice(s->parts, z, sizes, gate, s->volume), 0);
 }
 
 /* in cell + forget c before, which is none at first: 0. */
@@ -201,13 +221,16 @@ static clq_id expand(clq_expansion *e, const clq_id *x) {
     clq_node of;
     const clq_parts parts = clq_expand_parts(e, &of);
     const steps s = steps_of(e, &parts);
-    const size_t all = clq_model_input_of(e->model, e->y, 0)->shape.dims[0];
+    const clq_model_tensor *in = clq_model_input_of(e->model, e->y, 0);
+    const size_t all = in->shape.dims[0], channels = clq_model_channels(in);
     clq_joining sequence = {.rows = 1};
     clq_id h = 0, c = 0;
     (void)clq_expand_weight(e, RECURRENT); /* a single step has no use for it, and then its gradient is 0 */
     for (size_t t = 0; t < all; t++) {
-        clq_id z = convolve(&s, &s.input, take_step(&s, x[0], s.config->go_backwards ? all - 1 - t : t), KERNEL);
-        if (t > 0) z = clq_part_combine(&parts, CLQ_ELEMENT_ADD, z, convolve(&s, &s.state, h, RECURRENT));
+        clq_id z =
+            convolve(&s, &s.input, channels, take_step(&s, x[0], s.config->go_backwards ? all - 1 - t : t), KERNEL);
+        if (t > 0)
+            z = clq_part_combine(&parts, CLQ_ELEMENT_ADD, z, convolve(&s, &s.state, s.config->filters, h, RECURRENT));
         c = next_cell(&s, z, c);
         h = clq_part_activate(&parts, s.config->activation, c, 0);
         h = clq_part_combine(&parts, CLQ_ELEMENT_MULTIPLY, take_gate(&s, z, OUT), h);
@@ -228,4 +251,5 @@ static const char *const stores[] = {[KERNEL] = "cell/vars/0", [RECURRENT] = "ce
                                  .stores = stores,                                                                     \
                                  .expand = expand}
 KIND(clq_layer_conv_lstm1d, "ConvLSTM1D", "conv_lstm1d", attributes_1d);
-KIND(clq_layer_conv_lstm2d, "ConvLSTM2D", "conv_lstm2d", attributes);
+KIND(clq_layer_conv_lstm2d, "ConvLSTM2D", "conv_lstm2d", attributes_2d);
+KIND(clq_layer_conv_lstm3d, "ConvLSTM3D", "conv_lstm3d", attributes_3d);

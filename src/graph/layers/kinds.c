@@ -209,6 +209,7 @@ static const clq_layer_kind *const kinds[] = {
     &clq_layer_discretization,
     &clq_layer_stft_spectrogram,
     &clq_layer_mel_spectrogram,
+    &clq_layer_conv_lstm3d,
 };
 
 const clq_layer_kind *clq_layer_kind_at(size_t index) { return index < CLQ_COUNT_OF(kinds) ? kinds[index] : NULL; }

@@ -89,7 +89,8 @@ extern const clq_layer_kind clq_layer_input, clq_layer_conv1d, clq_layer_conv2d,
     clq_layer_op_repeat, clq_layer_op_tile, clq_layer_op_moveaxis, clq_layer_op_leaky_relu, clq_layer_op_elu,
     clq_layer_op_resize, clq_layer_center_crop, clq_layer_adaptive_average1d, clq_layer_adaptive_average2d,
     clq_layer_adaptive_average3d, clq_layer_adaptive_max1d, clq_layer_adaptive_max2d, clq_layer_adaptive_max3d,
-    clq_layer_grouped_attention, clq_layer_discretization, clq_layer_stft_spectrogram, clq_layer_mel_spectrogram;
+    clq_layer_grouped_attention, clq_layer_discretization, clq_layer_stft_spectrogram, clq_layer_mel_spectrogram,
+    clq_layer_conv_lstm3d;
 
 /* CLQ_ARGUMENT unless it is one of clq_activation. */
 clq_status clq_layer_check_activation(clq_activation activation);

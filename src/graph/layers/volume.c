@@ -149,49 +149,47 @@ static clq_status declare(clq_model *model, clq_layer *layer, const clq_model_te
     return clq_volume_declare(model, layer, channels, config->filters);
 }
 
-static clq_id add_node(clq_expansion *e, clq_node *node, clq_id x, const clq_shape *shape) {
-    size_t elements = 1;
-    for (unsigned d = 0; d < shape->rank; d++) elements *= shape->dims[d];
-    if (!x) return 0;
-    node->inputs[0] = x;
-    node->outputs[0] = clq_expand_value(e, shape, elements);
-    return clq_graph_add_node(e->graph, node);
-}
-
-/* What place k of the window has. */
-static clq_id take_place(clq_expansion *e, clq_id x, const windows *w, size_t k, size_t channels) {
-    clq_node node = clq_expand_node(e, &clq_op_arrange);
-    clq_arrangement *a = &node.attributes.arrangement;
-    *a = clq_volume_place(w, k, channels);
-    const clq_shape shape = CLQ_SHAPE(a->axes[0].out, a->axes[1].out, a->axes[2].out, channels);
-    return add_node(e, &node, x, &shape);
+static clq_id arrange(const clq_parts *parts, const clq_arrangement *a, clq_id x, clq_shape shape) {
+    clq_node node = clq_part_node(parts, &clq_op_arrange, CLQ_IDS(x));
+    node.attributes.arrangement = *a;
+    return clq_part_add(parts, node, shape);
 }
 
 /* What all places of the window have, side by side within each group of channels. */
-static clq_id take_windows(clq_expansion *e, clq_id x, const windows *w, size_t channels, size_t groups) {
+static clq_id take_windows(const clq_parts *parts, clq_id x, const windows *w, size_t channels, size_t groups) {
     clq_joining joined = {.rows = w->of[WIDTH].out * depth_of(&w->of[DEPTH]) * w->of[HEIGHT].in * groups};
-    clq_node of;
-    const clq_parts parts = clq_expand_parts(e, &of);
-    for (size_t k = 0; k < w->of[WIDTH].size; k++)
-        clq_joining_add(&parts, &joined, take_place(e, x, w, k, channels), channels / groups);
-    return clq_joining_end(&parts, &joined);
+    for (size_t k = 0; k < w->of[WIDTH].size; k++) {
+        const clq_arrangement a = clq_volume_place(w, k, channels);
+        const clq_shape shape = CLQ_SHAPE(a.axes[0].out, a.axes[1].out, a.axes[2].out, channels);
+        clq_joining_add(parts, &joined, arrange(parts, &a, x, shape), channels / groups);
+    }
+    return clq_joining_end(parts, &joined);
+}
+
+clq_id clq_volume_convolve(const clq_expansion *e, const clq_parts *parts, const clq_volume_windows *w,
+                           const clq_volume_sizes *sizes, clq_id x, clq_id kernel, clq_id bias) {
+    const clq_conv2d_problem problem = clq_volume_problem(w, sizes->channels, sizes->filters);
+    const clq_arrangement positions = clq_volume_positions(w, sizes->filters);
+    clq_node node = clq_expand_convolution(e, &problem, sizes->groups);
+    node.inputs[0] = take_windows(parts, x, w, sizes->channels, sizes->groups);
+    node.inputs[1] = kernel;
+    node.inputs[2] = bias;
+    if (!node.inputs[0] || !kernel) return 0;
+    const clq_id z = clq_part_add(parts, node, CLQ_SHAPE(problem.out_h, problem.out_w, sizes->filters));
+    return arrange(parts, &positions, z,
+                   CLQ_SHAPE(w->of[DEPTH].out, w->of[HEIGHT].out, w->of[WIDTH].out, sizes->filters));
 }
 
 static clq_id expand(clq_expansion *e, const clq_id *x) {
     const clq_conv3d_config *config = e->layer->config;
     const clq_shape *in = &clq_model_input_of(e->model, e->y, 0)->shape;
-    const size_t channels = in->dims[AXES];
+    const clq_volume_sizes sizes = {.channels = in->dims[AXES], .filters = config->filters, .groups = config->groups};
     windows w;
+    clq_node of;
     (void)place_convolution(e->layer, in, &w); /* as it was inferred */
-    const clq_id joined = take_windows(e, x[0], &w, channels, config->groups);
-    const clq_conv2d_problem problem = clq_volume_problem(&w, channels, config->filters);
-    const clq_arrangement positions = clq_volume_positions(&w, config->filters);
-    clq_node node = clq_expand_convolution(e, &problem, config->groups);
-    const clq_shape made = CLQ_SHAPE(problem.out_h, problem.out_w, config->filters);
-    node.inputs[1] = clq_expand_weight(e, CLQ_KERNEL);
-    node.inputs[2] = clq_expand_weight(e, CLQ_BIAS);
-    clq_id z = add_node(e, &node, joined, &made);
-    if (z) z = clq_expand_arrange(e, &positions, z);
+    const clq_parts parts = clq_expand_parts(e, &of);
+    const clq_id z = clq_volume_convolve(e, &parts, &w, &sizes, x[0], clq_expand_weight(e, CLQ_KERNEL),
+                                         clq_expand_weight(e, CLQ_BIAS));
     return z ? clq_expand_activation(e, config->activation, z) : 0;
 }
 
@@ -216,6 +214,15 @@ static clq_status infer_pool(const clq_model *model, const clq_layer *layer, clq
     CLQ_TRY(place_pooling(layer, x, &w));
     y->shape = CLQ_SHAPE(w.of[DEPTH].out, w.of[HEIGHT].out, w.of[WIDTH].out, x->dims[AXES]);
     return CLQ_OK;
+}
+
+static clq_id add_node(clq_expansion *e, clq_node *node, clq_id x, const clq_shape *shape) {
+    size_t elements = 1;
+    for (unsigned d = 0; d < shape->rank; d++) elements *= shape->dims[d];
+    if (!x) return 0;
+    node->inputs[0] = x;
+    node->outputs[0] = clq_expand_value(e, shape, elements);
+    return clq_graph_add_node(e->graph, node);
 }
 
 /* The axis is the width of an image, which has what is in front of the axis as its height, and what is behind as

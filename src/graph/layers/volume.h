@@ -46,5 +46,12 @@ clq_conv2d_problem clq_volume_problem(const clq_volume_windows *w, size_t channe
 clq_arrangement clq_volume_place(const clq_volume_windows *w, size_t k, size_t channels);
 /* (images, depth / stride, height, filters) -> (depth, height, width, filters), without what lies between images. */
 clq_arrangement clq_volume_positions(const clq_volume_windows *w, size_t filters);
+/* x (depth, height, width, channels) convolved: (positions along each axis, filters). kernel: (kd, kh, kw, channels /
+ * groups, filters); bias 0: none. */
+typedef struct clq_volume_sizes {
+    size_t channels, filters, groups;
+} clq_volume_sizes;
+clq_id clq_volume_convolve(const clq_expansion *e, const clq_parts *parts, const clq_volume_windows *w,
+                           const clq_volume_sizes *sizes, clq_id x, clq_id kernel, clq_id bias);
 
 #endif
