@@ -92,12 +92,36 @@ bool clq_keras_takes_keyword(json_t *layer, const char *key) {
     return false;
 }
 
+/* Of classes that are not read: why, and what to do. NULL: of others. */
+static const char *why_not(const char *class_name) {
+    static const char activity[] = "penalties on what layers give are not supported: give it as an output with a loss",
+                      lookup[] = "it is looked up by TensorFlow in front of the model: keep its numbers in the data";
+    static const struct {
+        const char *class_name, *reason;
+    } reasons[] = {
+        {"ActivityRegularization", activity},
+        {"SpectralNormalization",
+         "it sets its layer's kernel in each step, and which kernel is trained then depends on Keras's backend: leave "
+         "it out, and train its layer with a constraint"},
+        {"IntegerLookup", lookup},
+        {"StringLookup", lookup},
+        {"TextVectorization", lookup},
+        {"Hashing", lookup},
+        {"HashedCrossing", lookup},
+    };
+    for (size_t i = 0; i < CLQ_COUNT_OF(reasons); i++)
+        if (strcmp(reasons[i].class_name, class_name) == 0) return reasons[i].reason;
+    return NULL;
+}
+
 clq_status clq_keras_check_class(json_t *layer, size_t index) {
     const char *class_name = json_string_value(json_object_get(layer, "class_name"));
     if (!class_name) return clq_fail(CLQ_FORMAT, "config.layers[%zu].class_name is missing", index);
     if (find_kind(layer)) return CLQ_OK;
     char where[160];
     clq_keras_describe_place(layer, index, where);
+    if (why_not(class_name))
+        return clq_fail(CLQ_UNSUPPORTED, "%s: a %.60s is not supported: %s", where, class_name, why_not(class_name));
     clq_text known = {0};
     for (size_t i = 0; clq_layer_kind_at(i); i++)
         if (clq_layer_kind_at(i)->inputs[1] > 0)
@@ -124,6 +148,8 @@ static clq_status add_layer(clq_model *model, json_t *layer, size_t index, const
     const char *name = clq_keras_text(&a, "name", NULL);
     take_common(&a, kind);
     clq_keras_take_properties(&a);
+    if (clq_keras_attribute(&a, "activity_regularizer"))
+        clq_keras_refuse(&a, CLQ_UNSUPPORTED, "activity_regularizer", "%s", why_not("ActivityRegularization"));
     const bool frozen = !clq_keras_flag(&a, "trainable", true) || call->frozen;
     clq_keras_read_rows(&a, kind, &model->tensors[inputs[0].id - 1], config);
     if (a.arguments) clq_keras_refuse(&a, CLQ_UNSUPPORTED, "args", "only tensors can be arguments of a call");

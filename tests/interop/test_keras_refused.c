@@ -271,11 +271,38 @@ static void steps_of_volumes(void **state) {
     check_calls(calls, CLQ_COUNT_OF(calls));
 }
 
+#define L1 CONFIG("L1", "\"l1\": 0.1")
+
+static void layers_that_are_not_read(void **state) {
+    (void)state;
+    static const call calls[] = {
+        {"[null, 4]", LAYER(LAYERS, "ActivityRegularization", "y", ", \"l1\": 0.1, \"l2\": 0", X),
+         "penalties on what layers give are not supported"},
+        {"[null, 4]", LAYER(LAYERS, "Dense", "y", ", \"units\": 2, \"activity_regularizer\": " L1, X),
+         "activity_regularizer: penalties on what layers give are not supported"},
+        {"[null, 4]", LAYER(LAYERS, "Dense", "y", ", \"units\": 2, \"activity_regularizer\": null", X), NULL},
+        {"[null, 4]",
+         LAYER(LAYERS, "SpectralNormalization", "y",
+               ", \"power_iterations\": 1, \"layer\": " CONFIG("Dense", "\"name\": \"d\", \"units\": 2"), X),
+         "a SpectralNormalization is not supported: it sets its layer's kernel"},
+        {"[null, 4]", LAYER(LAYERS, "IntegerLookup", "y", ", \"vocabulary\": [3, 4]", X),
+         "it is looked up by TensorFlow in front of the model"},
+        {"[null, 4]", LAYER(LAYERS, "Mystery", "y", "", X), "a Mystery is not supported; expected Dense"},
+    };
+    check_calls(calls, CLQ_COUNT_OF(calls));
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(recurrent_cells), cmocka_unit_test(frozen_cells),
-                                       cmocka_unit_test(merge_modes),     cmocka_unit_test(arrays),
-                                       cmocka_unit_test(places),          cmocka_unit_test(windows),
-                                       cmocka_unit_test(heads),           cmocka_unit_test(bins),
-                                       cmocka_unit_test(spectrograms),    cmocka_unit_test(steps_of_volumes)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(recurrent_cells),
+                                       cmocka_unit_test(frozen_cells),
+                                       cmocka_unit_test(merge_modes),
+                                       cmocka_unit_test(arrays),
+                                       cmocka_unit_test(places),
+                                       cmocka_unit_test(windows),
+                                       cmocka_unit_test(heads),
+                                       cmocka_unit_test(bins),
+                                       cmocka_unit_test(spectrograms),
+                                       cmocka_unit_test(steps_of_volumes),
+                                       cmocka_unit_test(layers_that_are_not_read)};
     return cmocka_run_group_tests_name("interop/keras_refused", tests, open_file, close_file);
 }
