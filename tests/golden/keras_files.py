@@ -109,7 +109,17 @@ def table() -> keras.Model:
     return DebertaV3Backbone(vocabulary_size=7, num_layers=1, num_heads=2, hidden_dim=4, intermediate_dim=5, max_sequence_length=9, bucket_size=4, name="table")
 
 
-MODELS = {"images": images, "nested": nested, "sequences": sequences, "block": block, "blocks": blocks, "backbone": backbone, "table": table}
+def heads() -> keras.Model:
+    """Attention whose parts have names of their own there, kernels that are waves at first, and steps of volumes."""
+    x = keras.Input((8, 4), name="x")
+    y = layers.GroupQueryAttention(2, 4, 2, use_gate=True)(x, x)
+    y = layers.MultiHeadAttention(2, 2, use_gate=True, sliding_window=3)(y, y)
+    waves = layers.Flatten()(layers.STFTSpectrogram(frame_length=4)(y))
+    steps = layers.Flatten()(layers.ConvLSTM3D(1, 2, padding="same")(layers.Reshape((2, 2, 2, 2, 2))(y)))
+    return keras.Model(x, layers.Dense(3)(layers.Concatenate()([waves, steps])), name="heads")
+
+
+MODELS = {"images": images, "nested": nested, "sequences": sequences, "block": block, "blocks": blocks, "backbone": backbone, "table": table, "heads": heads}
 BACKBONES = ("backbone", "table")
 TOKENS = 4  # of each text
 

@@ -5,7 +5,7 @@
 #include <math.h>
 
 /* The last ones have layers of keras_hub. */
-static const char *const goldens[] = {"images", "nested", "sequences", "block", "blocks", "backbone", "table"};
+static const char *const goldens[] = {"images", "nested", "sequences", "heads", "block", "blocks", "backbone", "table"};
 enum { OF_HUB = 4 };
 
 /* All variables, one behind the other; clq_free. */
