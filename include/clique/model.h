@@ -363,6 +363,9 @@ CLQ_API clq_tensor clq_gaussian_noise(clq_model *model, clq_tensor x, double dev
 CLQ_API clq_tensor clq_add(clq_model *model, const clq_tensor *inputs, size_t count, const char *name);
 CLQ_API clq_tensor clq_subtract(clq_model *model, const clq_tensor *inputs, size_t count,
                                 const char *name); /* the first minus the second */
+/* As Keras's layers do, clq_multiply, clq_maximum and clq_minimum look at masks: a step that an input's mask leaves out
+ * counts as 1 in a product, and in what is compared as the inputs in front of it. If all inputs have masks, a product is
+ * 0 for steps that all of them leave out. Errors: UNSUPPORTED (a mask of other axes than all but the input's last). */
 CLQ_API clq_tensor clq_multiply(clq_model *model, const clq_tensor *inputs, size_t count, const char *name);
 CLQ_API clq_tensor clq_average(clq_model *model, const clq_tensor *inputs, size_t count, const char *name);
 /* The gradient of a maximum goes to the largest input, of a minimum to the smallest; of equal ones to the first. */

@@ -182,12 +182,25 @@ size_t clq_layer_positional(const clq_layer *layer, size_t count) {
     return count;
 }
 
-/* The mask that a row takes of the inputs; 0: none. */
-static uint32_t find_mask(const clq_model *model, const clq_attribute *row, const clq_tensor *inputs, size_t count) {
-    if (row->type != CLQ_ATTRIBUTE_TENSOR || row->implicit == 0 || count == 0) return 0;
-    const clq_tensor x = inputs[CLQ_MIN(row->implicit, count) - 1];
+static uint32_t mask_of(const clq_model *model, clq_tensor x) {
     const bool known = x.model == model && x.id > 0 && x.id <= model->tensor_count;
     return known ? model->tensors[x.id - 1].mask : 0;
+}
+
+/* Puts the masks that a row takes of `count` inputs, of which the first are positional, to masks[0 …]; gives how many
+ * these are. */
+static size_t find_masks(const clq_model *model, const clq_attribute *row, const clq_tensor *inputs, size_t positional,
+                         size_t count, clq_tensor *masks) {
+    bool any = false;
+    if (positional == 0 || (row->alone && count > positional)) return 0;
+    const size_t first = row->each ? 0 : CLQ_MIN((size_t)row->implicit, positional) - 1;
+    const size_t found = row->each ? positional : 1;
+    for (size_t i = 0; i < found; i++) {
+        const uint32_t mask = mask_of(model, inputs[first + i]);
+        any = any || mask;
+        masks[i] = mask ? (clq_tensor){.model = model, .id = mask} : inputs[first + i];
+    }
+    return any ? found : 0;
 }
 
 /* The inputs of a use of the layer, with masks of theirs behind them that the layer takes. A layer takes a mask in all
@@ -196,19 +209,20 @@ static clq_status add_masks(clq_model *model, clq_layer *layer, const clq_tensor
                             clq_tensor **all) {
     const bool first = layer->made_for.rank == 0; /* the layer's first use */
     const size_t rows = layer->kind->attribute_count, positional = clq_layer_positional(layer, *count);
-    *all = clq_alloc(*count + rows, sizeof **all);
+    *all = clq_alloc(*count * 2 + rows, sizeof **all); /* of one row at most the masks are of each */
     if (!*all) return CLQ_MEMORY;
     if (*count > 0) memcpy(*all, inputs, *count * sizeof **all);
     for (size_t i = 0; i < rows; i++) {
         const clq_attribute *row = &layer->kind->attributes[i];
-        const uint32_t mask = find_mask(model, row, inputs, positional);
         if (row->type != CLQ_ATTRIBUTE_TENSOR || row->implicit == 0) continue;
         size_t *place = place_of(layer, row);
-        if ((*place > 0 && *place <= *count) || (!mask && *place == 0)) continue;
-        if (!first && !(mask && *place == *count + 1))
+        if (*place > 0 && *place <= *count && !row->each) continue;
+        const size_t found = find_masks(model, row, inputs, positional, *count, *all + *count);
+        if (found == 0 && *place == 0) continue;
+        if (!first && !(found > 0 && *place == *count + 1))
             return clq_fail(CLQ_UNSUPPORTED, "it is shared, and some of its inputs have a mask and others have none");
-        (*all)[(*count)++] = (clq_tensor){.model = model, .id = mask};
-        *place = *count;
+        *place = *count + 1;
+        *count += found;
     }
     return CLQ_OK;
 }

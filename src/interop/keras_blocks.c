@@ -95,15 +95,17 @@ static void give_states(clq_block_writer *w, const char *const layers[2], int st
 }
 
 static const char *const sequence_names[] = {"sequences", "mask", NULL};
-/* The layer that joins both ways; NULL: they stay apart. */
-static const char *find_joining(clq_block_writer *w) {
+/* The layer that joins both ways, and its module; NULL: they stay apart. A Multiply of layers would look at masks. */
+static const char *const *find_joining(clq_block_writer *w) {
     json_t *mode = clq_block_value_of(w, "merge_mode");
     const char *merge = mode ? json_string_value(mode) : "concat";
-    static const char *const modes[][2] = {
-        {"concat", "Concatenate"}, {"sum", "Add"}, {"mul", "Multiply"}, {"ave", "Average"}};
-    const char *joined = NULL;
+    static const char *const modes[][3] = {{"concat", "Concatenate", CLQ_LAYERS},
+                                           {"sum", "Add", CLQ_LAYERS},
+                                           {"mul", "Multiply", CLQ_NUMPY},
+                                           {"ave", "Average", CLQ_LAYERS}};
+    const char *const *joined = NULL;
     for (size_t i = 0; merge && i < CLQ_COUNT_OF(modes); i++)
-        if (strcmp(modes[i][0], merge) == 0) joined = modes[i][1];
+        if (strcmp(modes[i][0], merge) == 0) joined = modes[i] + 1;
     if (!joined && merge)
         clq_block_refuse(w, "merge_mode", "'%.20s' is not supported; there are concat, sum, mul, ave", merge);
     if (mode && !merge && !json_is_null(mode))
@@ -117,7 +119,7 @@ static const char *const *write_bidirectional(clq_block_writer *w) {
     json_t *ahead = clq_block_value_of(w, "layer"), *back = clq_block_value_of(w, "backward_layer");
     json_t *config = json_object_get(ahead, "config");
     const char *class_name = clq_keras_class(ahead);
-    const char *joined = find_joining(w);
+    const char *const *joined = find_joining(w);
     if (strcmp(class_name, "LSTM") != 0 && strcmp(class_name, "GRU") != 0 && strcmp(class_name, "SimpleRNN") != 0)
         clq_block_refuse(w, "layer", "a %.40s is not supported; there are LSTM, GRU and SimpleRNN", class_name);
     if (json_is_object(back) && json_is_true(json_object_get(json_object_get(back, "config"), "go_backwards")) ==
@@ -152,7 +154,7 @@ static const char *const *write_bidirectional(clq_block_writer *w) {
     }
     unsigned outputs = 1;
     if (joined) {
-        clq_block_add_of_list(w, joined, "output", NULL, CLQ_FROM(names[0], last));
+        clq_block_add(w, joined[1], joined[0], "output", NULL, NULL, CLQ_FROM(names[0], last));
         (void)clq_block_give(w, "output");
     } else {
         (void)clq_block_give(w, names[0]);

@@ -162,7 +162,7 @@ static const char *const *write_t5(clq_block_writer *w) {
     const char *wide = "input_projector";
     if (clq_block_flag(w, "use_gated_activation", false)) {
         add_t5_dense(w, "gate_projector", inner, deviation, NULL, "layer_norm");
-        clq_block_add_of_list(w, "Multiply", "gated", NULL, CLQ_FROM(wide, "gate_projector"));
+        clq_block_add(w, CLQ_NUMPY, "Multiply", "gated", NULL, NULL, CLQ_FROM(wide, "gate_projector"));
         wide = "gated";
     }
     clq_block_add_dropout(w, "wide_dropout", s.dropout, wide);

@@ -94,8 +94,8 @@ static const char *const *write_rotary(clq_block_writer *w, const rotary_decoder
     clq_block_add_dense(w, "feedforward_gate_dense", inner, clq_block_take_activation(w, "activation", "silu"), false,
                         kind->feedforward_norm);
     clq_block_add_dense(w, "feedforward_intermediate_dense", inner, NULL, false, kind->feedforward_norm);
-    clq_block_add_of_list(w, "Multiply", "gated", NULL,
-                          CLQ_FROM("feedforward_intermediate_dense", "feedforward_gate_dense"));
+    clq_block_add(w, CLQ_NUMPY, "Multiply", "gated", NULL, NULL,
+                  CLQ_FROM("feedforward_intermediate_dense", "feedforward_gate_dense"));
     clq_block_add_dense(w, "feedforward_output_dense", channels, NULL, false, "gated");
     const char *last = "feedforward_output_dense";
     if (kind->feedforward_dropout) {

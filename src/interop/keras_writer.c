@@ -113,7 +113,7 @@ static uint32_t find_mask(const writing *w, uint32_t id) {
     const clq_layer_kind *kind = layer_of(w, id)->kind;
     if (!kind->mask) return 0;
     const bool keeps = kind->mask == clq_layer_keep_mask, joins = kind->mask == clq_layer_join_masks;
-    const uint32_t count = keeps ? 1 : y->input_count;
+    const uint32_t count = keeps ? 1 : (uint32_t)clq_layer_positional(layer_of(w, id), y->input_count);
     bool other = false;
     if (!keeps && takes_masks(kind)) return y->made_mask; /* of the mask that its call is given */
     for (uint32_t i = 0; i < count; i++) {
@@ -124,10 +124,18 @@ static uint32_t find_mask(const writing *w, uint32_t id) {
     return other ? OTHER_MASK : y->made_mask;
 }
 
-/* What Keras gives a call for a row's mask that is not named. */
-static uint32_t implied(const writing *w, uint32_t id, const clq_attribute *row) {
-    const size_t positional = clq_layer_positional(layer_of(w, id), tensor_of(w, id)->input_count);
-    return mask_of(w, input_of(w, id, CLQ_MIN(row->implicit, positional) - 1), id);
+/* What Keras gives a call for mask i of a row that is not named. */
+static uint32_t implied(const writing *w, uint32_t id, const clq_attribute *row, size_t i) {
+    const clq_layer *layer = layer_of(w, id);
+    const size_t count = tensor_of(w, id)->input_count, positional = clq_layer_positional(layer, count);
+    if (row->alone && count > positional + (place_of(layer, row) > 0)) return 0;
+    return mask_of(w, input_of(w, id, row->each ? i : CLQ_MIN((size_t)row->implicit, positional) - 1), id);
+}
+/* Mask i that the model gives it. */
+static uint32_t wanted_mask(const writing *w, uint32_t id, const clq_attribute *row, size_t i) {
+    const size_t place = place_of(layer_of(w, id), row);
+    const uint32_t given = place ? input_of(w, id, place - 1 + i) : 0;
+    return row->each && given == input_of(w, id, i) ? 0 : given;
 }
 
 static void note_masks(writing *w, uint32_t id) {
@@ -136,12 +144,15 @@ static void note_masks(writing *w, uint32_t id) {
     for (size_t i = 0; i < layer->kind->attribute_count; i++) {
         const clq_attribute *row = &layer->kind->attributes[i];
         if (row->type != CLQ_ATTRIBUTE_TENSOR || !row->implicit) continue;
-        const size_t place = place_of(layer, row);
-        const uint32_t given = implied(w, id, row), wanted = place ? input_of(w, id, place - 1) : 0;
-        if (given == wanted) continue;
-        if ((!wanted || row->unnamed) && w->status == CLQ_OK)
-            w->status = clq_fail(CLQ_UNSUPPORTED, "layer '%s': Keras would give its call another mask", layer->name);
-        w->names_masks[tensor_of(w, id)->layer - 1] = true;
+        const size_t count = row->each ? clq_layer_positional(layer, tensor_of(w, id)->input_count) : 1;
+        for (size_t k = 0; k < count; k++) {
+            const uint32_t given = implied(w, id, row, k), wanted = wanted_mask(w, id, row, k);
+            if (given == wanted) continue;
+            if ((!wanted || row->unnamed) && w->status == CLQ_OK)
+                w->status =
+                    clq_fail(CLQ_UNSUPPORTED, "layer '%s': Keras would give its call another mask", layer->name);
+            w->names_masks[tensor_of(w, id)->layer - 1] = true;
+        }
     }
 }
 
@@ -160,7 +171,8 @@ static void check_outputs(writing *w) {
 static bool is_left_out(const writing *w, const clq_layer *layer, size_t i) {
     for (size_t k = 0; k < layer->kind->attribute_count; k++) {
         const clq_attribute *row = &layer->kind->attributes[k];
-        if (row->implicit && place_of(layer, row) == i + 1)
+        const size_t place = place_of(layer, row);
+        if (row->implicit && place > 0 && (row->each ? i + 1 >= place : i + 1 == place))
             return row->unnamed || !w->names_masks[layer - w->model->layers];
     }
     return false;

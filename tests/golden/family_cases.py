@@ -135,6 +135,32 @@ def padded_pair() -> keras.Model:
     return keras.Model([source, target], [head(x, 8), kind], name="padded_pair")
 
 
+def padded_states() -> keras.Model:
+    """Beside states that it is given, a recurrent layer takes no notice of its input's mask, and passes it on."""
+    source, target = tokens_of(6, "source"), tokens_of(5, "target")
+    x, state = kl.GRU(6, return_sequences=True, return_state=True, name="encoder")(kl.Embedding(9, 5, mask_zero=True, name="table")(source))
+    x = kl.GRU(6, name="encoder_1")(x)
+    y = kl.GRU(6, return_sequences=True, name="decoder")(kl.Embedding(8, 4, mask_zero=True, name="table_1")(target), initial_state=state)
+    y = kl.GRU(6, return_sequences=True, name="decoder_1")(y, initial_state=x)
+    return keras.Model([source, target], head(kl.SimpleRNN(5, return_sequences=True, name="last")(y), 8), name="padded_states")
+
+
+def padded_gates() -> keras.Model:
+    """Products, and the largest and smallest, of what has the one mask, the other, or none: Keras looks at them."""
+    first, second = tokens_of(6, "first"), tokens_of(6, "second")
+    x = kl.Embedding(9, 5, mask_zero=True, name="table")(first)
+    y = kl.Embedding(9, 5, mask_zero=True, name="table_1")(second)
+    x = kl.GRU(5, return_sequences=True, name="forth")(x)
+    bare = kl.Permute((2, 1), name="turned")(kl.RepeatVector(5, name="copies")(kl.Flatten(name="flat")(kl.Dense(1, name="score")(x))))
+    z = kl.Dense(5, activation="tanh", name="joined")(kl.Multiply(name="weighted")([x, bare]))
+    larger = kl.Maximum(name="larger")([x, y, z])
+    smaller = kl.Minimum(name="smaller")([z, y])
+    both = kl.Multiply(name="gated")([x, y, kl.Dense(1, activation="sigmoid", name="gate")(y)])
+    both = kl.Maximum(name="upper")([both, kl.Minimum(name="lower")([y, x])])
+    x = kl.Add(name="sum")([both, kl.Dense(5, name="narrow")(kl.Concatenate(name="others")([larger, smaller]))])
+    return keras.Model([first, second], kl.Dense(4, activation="softmax", name="tags")(kl.Average(name="mean")([both, kl.Activation("tanh", name="bent")(kl.Multiply(name="last")([both, x]))])), name="padded_gates")
+
+
 def seq2seq() -> keras.Model:
     """The decoder begins in the encoder's last state."""
     source, target = tokens_of(6, "source"), tokens_of(5, "target")
@@ -539,14 +565,25 @@ def values(shape: tuple[int, ...], count: int, size: int) -> Draw:
     return draw
 
 
-def padded_translations(count: int) -> Draw:
-    """As translations; tokens behind the end are 0. A second label is of each token of the source."""
+def padded_translations(count: int, *, once: bool = False) -> Draw:
+    """As translations; tokens behind the end are 0. A second label is of each token of the source; once: without."""
 
     def draw(rng: np.random.Generator) -> Data:
         (source, target), wanted = translations(count)(rng)
         ends = rng.integers(2, 6, count)[:, None]
         source, target = (np.maximum(x, 1) * (np.arange(x.shape[1]) < ends) for x in (source, target))
-        return (source.astype(np.uint8), target.astype(np.uint8)), wanted, (source % 3).astype(np.uint8)
+        data = (source.astype(np.uint8), target.astype(np.uint8)), wanted, (source % 3).astype(np.uint8)
+        return data[:2] if once else data
+
+    return draw
+
+
+def padded_twins(count: int, length: int, table: int, classes: int) -> Draw:
+    """Two sentences of one length, of which each ends in zeros where it will, and a label for each place."""
+
+    def draw(rng: np.random.Generator) -> Data:
+        one, other = (tags(count, length, table, classes, padded=True)(rng)[0] for _ in range(2))
+        return (one, other), ((one + other.astype(int)) % classes).astype(np.uint8)
 
     return draw
 
@@ -616,6 +653,8 @@ FAMILIES = (
     case(padded_tagger, tags(56, 8, 9, 4, padded=True), Adam(0.01)),
     case(padded_rows, masked_rows(48, 7), Sgd(0.1, 0.9), MSE, sample_weights=True),
     case(padded_pair, padded_translations(48), Sgd(0.05, 0.9), (CrossEntropy(), CrossEntropy()), loss_weights=(1.0, 0.5)),
+    case(padded_states, padded_translations(48, once=True), Sgd(0.2, 0.9)),
+    case(padded_gates, padded_twins(48, 6, 9, 4), Sgd(0.1, 0.9)),
     case(seq2seq, translations(48), Sgd(0.5, 0.9)),
     case(translation, translations(48), Sgd(0.05, 0.9)),
     case(wavenet, patterns(48, (12, 2), 4, 1.0, as_float=True), Sgd(0.05, 0.9)),

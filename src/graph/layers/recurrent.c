@@ -26,7 +26,7 @@ typedef struct recurrent_config {
         {MEMBER("kernel_initializer", CLQ_ATTRIBUTE_INITIALISER, cell.kernel_initialiser)},                            \
         {MEMBER("recurrent_initializer", CLQ_ATTRIBUTE_INITIALISER, cell.recurrent_initialiser)},                      \
         {MEMBER("bias_initializer", CLQ_ATTRIBUTE_INITIALISER, cell.bias_initialiser)},                                \
-        {MEMBER("mask", CLQ_ATTRIBUTE_TENSOR, mask), .implicit = 1},                                                   \
+        {MEMBER("mask", CLQ_ATTRIBUTE_TENSOR, mask), .implicit = 1, .alone = true},                                    \
         {MEMBER("initial_state", CLQ_ATTRIBUTE_TENSOR, state), .several = true},                                       \
         {.key = "stateful", .type = CLQ_ATTRIBUTE_ONLY_FALSE},                                                         \
         {.key = "time_major", .type = CLQ_ATTRIBUTE_ONLY_FALSE}, {.key = "unroll", .type = CLQ_ATTRIBUTE_UNUSED},      \
@@ -125,12 +125,13 @@ static clq_status find_output(const clq_model *model, const clq_model_tensor *y,
     return CLQ_OK;
 }
 
-/* Sequences have the mask that the steps had. */
+/* Sequences have the mask that the steps had, also if the cell takes no notice of it, as in Keras beside states. */
 static clq_tensor pass_mask(clq_model *model, uint32_t layer, clq_tensor y) {
     const recurrent_config *config = config_of(&model->layers[layer - 1]);
     clq_tensor mask = {.model = model};
-    if (config->mask && config->cell.return_sequences)
-        mask.id = model->inputs[model->tensors[y.id - 1].first_input + config->mask - 1];
+    if (!config->cell.return_sequences) return mask;
+    if (!config->mask) return clq_layer_keep_mask(model, layer, y);
+    mask.id = model->inputs[model->tensors[y.id - 1].first_input + config->mask - 1];
     return mask;
 }
 
