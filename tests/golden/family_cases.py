@@ -161,6 +161,16 @@ def padded_gates() -> keras.Model:
     return keras.Model([first, second], kl.Dense(4, activation="softmax", name="tags")(kl.Average(name="mean")([both, kl.Activation("tanh", name="bent")(kl.Multiply(name="last")([both, x]))])), name="padded_gates")
 
 
+def bert_given_mask() -> keras.Model:
+    """An input says which tokens count, as tokenizers of BERT give it; the model makes truths of its numbers."""
+    tokens, given = tokens_of(6), tokens_of(6, "given")
+    x = norm(kl.Embedding(9, 6, name="table")(tokens), "norm")
+    counts = ops.cast(given, "bool")
+    x = x + kl.MultiHeadAttention(2, 3, name="attention")(x, x, attention_mask=ops.expand_dims(counts, 1))
+    weights = ops.cast(ops.expand_dims(counts, -1), x.dtype)
+    return keras.Model([tokens, given], head(ops.sum(x * weights, axis=1) / ops.sum(weights, axis=1), 4), name="bert_given_mask")
+
+
 def seq2seq() -> keras.Model:
     """The decoder begins in the encoder's last state."""
     source, target = tokens_of(6, "source"), tokens_of(5, "target")
@@ -588,6 +598,17 @@ def padded_twins(count: int, length: int, table: int, classes: int) -> Draw:
     return draw
 
 
+def given_masks(count: int, length: int, table: int, classes: int) -> Draw:
+    """Sentences, which of their tokens count, and the class that the sum of these has."""
+
+    def draw(rng: np.random.Generator) -> Data:
+        x = rng.integers(0, table, (count, length))
+        counts = np.arange(length) < rng.integers(1, length + 1, count)[:, None]
+        return (x.astype(np.uint8), counts.astype(np.uint8)), ((x * counts).sum(axis=1) % classes).astype(np.uint8)
+
+    return draw
+
+
 def masked_rows(count: int, steps: int = 0) -> Draw:
     """Rows that end in zeros, and two values of each, or of each step."""
 
@@ -655,6 +676,7 @@ FAMILIES = (
     case(padded_pair, padded_translations(48), Sgd(0.05, 0.9), (CrossEntropy(), CrossEntropy()), loss_weights=(1.0, 0.5)),
     case(padded_states, padded_translations(48, once=True), Sgd(0.2, 0.9)),
     case(padded_gates, padded_twins(48, 6, 9, 4), Sgd(0.1, 0.9)),
+    case(bert_given_mask, given_masks(48, 6, 9, 4), Sgd(0.05, 0.9)),
     case(seq2seq, translations(48), Sgd(0.5, 0.9)),
     case(translation, translations(48), Sgd(0.05, 0.9)),
     case(wavenet, patterns(48, (12, 2), 4, 1.0, as_float=True), Sgd(0.05, 0.9)),

@@ -1,4 +1,4 @@
-/* keras.ops.cast, also to whole numbers: of what is whole anyway. Others would have to be cut off. */
+/* keras.ops.cast, also to whole numbers: of what is whole anyway. Others would have to be cut off. And to bool. */
 #include "graph/layers/layer.h"
 
 #include <math.h>
@@ -36,7 +36,15 @@ static bool has_whole_operand(const clq_layer *layer) {
     return operand->number == trunc(operand->number);
 }
 
+typedef struct cast_config {
+    clq_short_text type;
+} cast_config;
+static bool gives_truth(const clq_layer *layer) {
+    return layer->kind == &clq_layer_op_cast && strcmp(((const cast_config *)layer->config)->type.text, "bool") == 0;
+}
+
 bool clq_layer_gives_whole(const clq_model *model, const clq_layer *layer, const clq_model_tensor *y) {
+    if (gives_truth(layer)) return true;
     if (is_among(layer->kind, always, CLQ_COUNT_OF(always)) || clq_layer_gives_places(layer)) return true;
     if (!is_among(layer->kind, keeping, CLQ_COUNT_OF(keeping)) || !has_whole_operand(layer)) return false;
     for (size_t i = 0; i < y->input_count; i++)
@@ -44,9 +52,6 @@ bool clq_layer_gives_whole(const clq_model *model, const clq_layer *layer, const
     return true;
 }
 
-typedef struct cast_config {
-    clq_short_text type;
-} cast_config;
 static const clq_attribute attributes[] = {
     {CLQ_LAYER_ATTRIBUTE("dtype", CLQ_ATTRIBUTE_TEXT, cast_config, type)},
 };
@@ -62,11 +67,10 @@ static clq_status infer(const clq_model *model, const clq_layer *layer, clq_mode
                                                                                                      NULL};
     const char *type = ((const cast_config *)layer->config)->type.text;
     CLQ_TRY(clq_layer_keep_shape(model, layer, y));
-    if (is_one_of(type, floats)) return CLQ_OK;
+    if (is_one_of(type, floats) || gives_truth(layer)) return CLQ_OK;
     if (!is_one_of(type, wholes))
         return clq_fail(CLQ_UNSUPPORTED,
-                        "dtype '%.40s' is not supported; there are types of floating point, int32 and "
-                        "int64",
+                        "dtype '%.40s' is not supported; there are types of floating point, int32, int64 and bool",
                         type);
     if (clq_model_input_of(model, y, 0)->whole) return CLQ_OK;
     return clq_fail(CLQ_UNSUPPORTED,
@@ -74,8 +78,18 @@ static clq_status infer(const clq_model *model, const clq_layer *layer, clq_mode
                     type);
 }
 
-/* Whatever type the numbers have in Keras, they are floats here. */
+/* Whatever type the numbers have in Keras, they are floats here. What is not 0 is true. */
 static clq_id expand(clq_expansion *e, const clq_id *x) {
+    if (gives_truth(e->layer)) {
+        clq_node node = clq_expand_node(e, &clq_op_elementwise);
+        clq_element_program *p = &node.attributes.program;
+        const unsigned zero = clq_element_do(p, (clq_instruction){.op = CLQ_ELEMENT_CONSTANT});
+        unsigned number = clq_element_take(p, clq_each_element);
+        for (int i = 0; i < 2; i++)
+            number = clq_element_do(p, (clq_instruction){.op = CLQ_ELEMENT_EQUAL, .a = number, .b = zero});
+        p->outputs[p->output_count++].from = number;
+        return clq_expand_unary(e, node, x[0]);
+    }
     return clq_expand_unary(e, clq_expand_node(e, &clq_op_reshape), x[0]);
 }
 
