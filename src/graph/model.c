@@ -448,9 +448,9 @@ static clq_status check_mask(const clq_model *model, const clq_model_tensor *y) 
     return clq_fail(
         CLQ_UNSUPPORTED,
         "model %s: output '%s' %s has a mask %s, and a loss takes masks of the first axes, all but the last "
-        "one or two: a Reshape to %s behind it ends the mask, in Keras, too, and then all steps count",
+        "one or two: a keras.ops.multiply by 1 behind it ends the mask, in Keras, too, and then all steps count",
         model->name, clq_model_tensor_name(model, y), clq_shape_describe(&y->shape, shape),
-        clq_shape_describe(mask, steps), shape);
+        clq_shape_describe(mask, steps));
 }
 
 static clq_status check_outputs(const clq_model *model, const clq_tensor *outputs, size_t count) {
