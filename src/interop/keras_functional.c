@@ -236,6 +236,21 @@ static json_t *list_by_name(json_t *ends) {
     return NULL;
 }
 
+/* Here alone Keras counts the calls of a Functional model from 1 on: one of its own comes first. */
+static clq_status find_end(const clq_keras_graph *f, json_t *end, const char *where, clq_keras_source *out) {
+    json_t *index = json_object_get(f->index, json_string_value(json_array_get(end, 0)));
+    json_t *layer = index ? clq_keras_layer_at(f, (size_t)json_integer_value(index)) : NULL;
+    const json_int_t call = json_integer_value(json_array_get(end, 1));
+    const bool functional =
+        layer && clq_keras_is_model(layer) && !clq_keras_is_block(layer) && !clq_keras_is_sequential(layer);
+    if (!functional || call == 0 || json_array_size(end) != 3) return clq_keras_find_node(f, end, where, out);
+    json_t *counted = json_pack("[O, I, O]", json_array_get(end, 0), call - 1, json_array_get(end, 2));
+    const clq_status status =
+        counted ? clq_keras_find_node(f, counted, where, out) : clq_fail(CLQ_MEMORY, "%s: out of memory", where);
+    json_decref(counted);
+    return status;
+}
+
 static clq_status find_listed(const clq_keras_graph *f, json_t *ends, const char *where, size_t most,
                               clq_keras_source *out, size_t *count) {
     const bool list = json_is_array(json_array_get(ends, 0));
@@ -243,8 +258,7 @@ static clq_status find_listed(const clq_keras_graph *f, json_t *ends, const char
         return clq_fail(CLQ_FORMAT, "%s should be a list of [layer, node, tensor]", where);
     *count = list ? json_array_size(ends) : 1;
     if (*count > most) return clq_fail(CLQ_UNSUPPORTED, "%s: %zu are not supported, at most %zu", where, *count, most);
-    for (size_t i = 0; i < *count; i++)
-        CLQ_TRY(clq_keras_find_node(f, list ? json_array_get(ends, i) : ends, where, &out[i]));
+    for (size_t i = 0; i < *count; i++) CLQ_TRY(find_end(f, list ? json_array_get(ends, i) : ends, where, &out[i]));
     return CLQ_OK;
 }
 
@@ -409,6 +423,7 @@ static clq_status open_inner(clq_keras_graph *outer, const clq_keras_node *n, co
 static clq_status bind_inputs(clq_keras_graph *in, json_t *layer, const clq_keras_node *n, const clq_tensor *inputs) {
     clq_keras_source found[CLQ_MODEL_INPUTS_MAX] = {{0}};
     size_t count = 1;
+    const uint32_t applied_to = n->source_count - n->masks;
     for (uint32_t k = 0; k < in->node_count; k++) {
         in->nodes[k].state = WAITING;
         clq_free(in->nodes[k].outputs);
@@ -417,8 +432,7 @@ static clq_status bind_inputs(clq_keras_graph *in, json_t *layer, const clq_kera
     }
     in->given = inputs[0];
     if (in->sequential) {
-        if (n->source_count != 1)
-            return clq_fail(CLQ_FORMAT, "a Sequential model has one input, not %u", n->source_count);
+        if (applied_to != 1) return clq_fail(CLQ_FORMAT, "a Sequential model has one input, not %u", applied_to);
         if (!clq_keras_is_input(clq_keras_layer_at(in, 0))) return CLQ_OK;
     } else {
         CLQ_TRY(find_ends(in, in->config, "input_layers", CLQ_COUNT_OF(found), found, &count));
@@ -429,8 +443,8 @@ static clq_status bind_inputs(clq_keras_graph *in, json_t *layer, const clq_kera
         return clq_fail(CLQ_UNSUPPORTED, "calls with other keywords than the first are not supported");
     if (clq_keras_block_takes_arguments(layer) && !same_arguments(in->given_arguments, n->arguments))
         return clq_fail(CLQ_UNSUPPORTED, "calls with other arguments than the first are not supported");
-    if (count != n->source_count)
-        return clq_fail(CLQ_FORMAT, "a model of %zu inputs is applied to %u tensors", count, n->source_count);
+    if (count != applied_to)
+        return clq_fail(CLQ_FORMAT, "a model of %zu inputs is applied to %u tensors", count, applied_to);
     for (size_t i = 0; i < count; i++) {
         in->nodes[found[i].node].tensor = inputs[i];
         in->nodes[found[i].node].state = DONE;
@@ -463,16 +477,28 @@ static clq_status set_mask(const clq_keras_graph *in, clq_tensor y) {
     return CLQ_OK;
 }
 
-static clq_status call_model(clq_keras_graph *f, clq_keras_node *n, const clq_tensor *inputs) {
+static clq_status call_model_of(clq_keras_graph *f, clq_keras_node *n, const clq_tensor *inputs, const char *where) {
     json_t *layer = clq_keras_layer_at(f, n->layer);
-    char where[160];
-    clq_keras_describe_place(layer, n->layer, where);
     clq_status status = f->inner[n->layer] ? CLQ_OK : open_inner(f, n, inputs, where);
     clq_keras_graph *in = f->inner[n->layer];
     if (status == CLQ_OK) status = bind_inputs(in, layer, n, inputs);
     if (status == CLQ_OK) status = add_nodes(in);
     if (status == CLQ_OK) status = find_outputs(in, n);
     if (status == CLQ_OK && in->own_config) status = set_mask(in, n->tensor);
+    return status;
+}
+
+/* While it is called, its inputs have the masks that the call gives them. */
+static clq_status call_model(clq_keras_graph *f, clq_keras_node *n, const clq_tensor *inputs) {
+    const uint32_t count = n->source_count - n->masks;
+    char where[160];
+    uint32_t own[CLQ_MODEL_INPUTS_MAX];
+    clq_keras_describe_place(clq_keras_layer_at(f, n->layer), n->layer, where);
+    if (n->masks > count) return clq_fail(CLQ_FORMAT, "%s: its call has %u masks of %u inputs", where, n->masks, count);
+    for (uint32_t i = 0; i < n->masks; i++) own[i] = f->model->tensors[inputs[i].id - 1].mask;
+    for (uint32_t i = 0; i < n->masks; i++) f->model->tensors[inputs[i].id - 1].mask = inputs[count + i].id;
+    const clq_status status = call_model_of(f, n, inputs, where);
+    for (uint32_t i = n->masks; i-- > 0;) f->model->tensors[inputs[i].id - 1].mask = own[i];
     return status == CLQ_OK ? CLQ_OK : clq_fail_within(status, "%s", where);
 }
 

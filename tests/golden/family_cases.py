@@ -161,6 +161,20 @@ def padded_gates() -> keras.Model:
     return keras.Model([first, second], kl.Dense(4, activation="softmax", name="tags")(kl.Average(name="mean")([both, kl.Activation("tanh", name="bent")(kl.Multiply(name="last")([both, x]))])), name="padded_gates")
 
 
+def padded_parts() -> keras.Model:
+    """Models within the model get the masks of their inputs, and one that is Functional is the last."""
+    tokens, others = tokens_of(6, "first"), tokens_of(6, "second")
+    one, other = keras.Input((6, 5), name="one"), keras.Input((6, 5), name="other")
+    x = kl.GRU(5, return_sequences=True, name="forth")(one)
+    joined = keras.Model([one, other], kl.Add(name="sum")([x, kl.Attention(name="plain")([x, other])]), name="joined")
+    rows = keras.Input((6, 5), name="rows")
+    last = keras.Model(rows, head(kl.LSTM(4, return_sequences=True, name="again")(rows), 4), name="last")
+    table = kl.Embedding(9, 5, mask_zero=True, name="table")
+    steps = keras.Sequential([keras.Input((6, 5)), kl.Bidirectional(kl.LSTM(5, return_sequences=True), merge_mode="ave", name="both")], name="steps")
+    x = joined([table(tokens), table(others)])
+    return keras.Model([tokens, others], last(steps(x)), name="padded_parts")
+
+
 def bert_given_mask() -> keras.Model:
     """An input says which tokens count, as tokenizers of BERT give it; the model makes truths of its numbers."""
     tokens, given = tokens_of(6), tokens_of(6, "given")
@@ -676,6 +690,7 @@ FAMILIES = (
     case(padded_pair, padded_translations(48), Sgd(0.05, 0.9), (CrossEntropy(), CrossEntropy()), loss_weights=(1.0, 0.5)),
     case(padded_states, padded_translations(48, once=True), Sgd(0.2, 0.9)),
     case(padded_gates, padded_twins(48, 6, 9, 4), Sgd(0.1, 0.9)),
+    case(padded_parts, padded_twins(48, 6, 9, 4), Sgd(0.2, 0.9)),
     case(bert_given_mask, given_masks(48, 6, 9, 4), Sgd(0.05, 0.9)),
     case(seq2seq, translations(48), Sgd(0.5, 0.9)),
     case(translation, translations(48), Sgd(0.05, 0.9)),
