@@ -129,10 +129,10 @@ typedef struct clq_attribute {
     bool several;      /* of a TENSOR: a list of them is taken, too; the layer says how long it is */
     bool unnamed;      /* of an `implicit` one: no keyword of a call is it */
     bool alone;        /* of an `implicit` one: not if the call has other tensors, as Keras gives masks to calls */
-    bool each;         /* of an `implicit` one: those of all inputs in order, if any has one; without one it is itself */
-    bool whole;        /* of a NUMBER or NUMBERS: files have whole ones */
-    bool not_null;     /* of a CHOICE: null in a file is not the default, and is refused */
-    bool own;          /* Keras has no such key: parts of blocks alone have a value */
+    bool each;     /* of an `implicit` one: those of all inputs in order, if any has one; without one it is itself */
+    bool whole;    /* of a NUMBER or NUMBERS: files have whole ones */
+    bool not_null; /* of a CHOICE: null in a file is not the default, and is refused */
+    bool own;      /* Keras has no such key: parts of blocks alone have a value */
 } clq_attribute;
 
 /* As of clq_layer_kind.output_member. */

@@ -10,7 +10,7 @@ typedef struct clq_variable_kind {
     clq_dtype dtype;  /* f32 unless it is set */
     clq_role role;
     clq_initialiser initialiser;
-    size_t ones[2]; /* as of clq_variable */
+    size_t ones[2];                                         /* as of clq_variable */
     void (*fill)(const clq_variable *variable, float *out); /* the same */
     unsigned fill_by;
     bool is_bias, decay, synchronized, fixed;
@@ -59,8 +59,8 @@ static inline unsigned clq_model_rank(const clq_model *model, clq_tensor x) {
  * finished. (model.c) */
 clq_tensor clq_model_fail(clq_model *model, clq_status status, const char *layer);
 
-/* The layer that gave x, for a call that changes it; NULL: it may not, and the failure is latched. And the layer's variable
- * of a name, "kernel"; NULL: it has none. (model.c) */
+/* The layer that gave x, for a call that changes it; NULL: it may not, and the failure is latched. And the layer's
+ * variable of a name, "kernel"; NULL: it has none. (model.c) */
 clq_layer *clq_model_marked_layer(clq_model *model, clq_tensor x, const char *call);
 clq_variable *clq_model_variable_named(clq_model *model, const clq_layer *layer, const char *what);
 

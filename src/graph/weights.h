@@ -64,7 +64,7 @@ struct clq_variable {
     clq_role role;
     clq_initialiser initialiser;
     clq_properties properties;
-    size_t ones[2];    /* values from .. to that are 1 at first, whatever the initialiser */
+    size_t ones[2]; /* values from .. to that are 1 at first, whatever the initialiser */
     /* Sets its first values in place of the initialiser, by its shape and a number that the layer chose. NULL: none. */
     void (*fill)(const clq_variable *variable, float *out);
     unsigned fill_by;
