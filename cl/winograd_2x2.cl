@@ -12,6 +12,9 @@
  * B^T has its last row, and so A^T its last column, with the other sign than usual: then what they make is added.
  * The taps' gradient is G^T (sum over tiles of (A z A^T) (B^T d B)) G, if z is that of the outputs.
  *
+ * LINES are the rows, and the columns, of a tile's transformed inputs; POINTS are those of the taps, TAPS_OF(line) for a
+ * line of inputs. A slot is a row's place in memory.
+ *
  * By AT_ONCE columns, 1 or all 4 of them: what is in use at a time of all tiles of a block. A column's rows come in the
  * order 1, 2, 0, 3: users make sums and differences of rows 1 and 2 first. CHANNELS of an image (IN_H, IN_W, IN_C) are
  * transformed. */

@@ -49,7 +49,7 @@ TILE_KERNEL void winograd_gradient(global const float *sums, global STORED(TO_ST
 
 #else
 
-/* Column j of A z A^T in a panel, to u by rows that are BLOCK tiles apart. (rows, columns): of the tile, inside. */
+/* Column j of A z A^T in a panel, to u by lines that are BLOCK tiles apart. (rows, columns): of the tile, inside. */
 ALWAYS_INLINE void transform_gradient(global const STORED(B_STORAGE) * z, int rows, int columns, int j, floatv *u) {
     UNROLL for (int n = 0; n < NR; n++) {
         floatv across[SIDE], lines[LINES];

@@ -11,7 +11,7 @@
  * A column of the products at a time, for GROUP channels of the output: more tiles of a block have room in the cache,
  * and so the weights are read less often. A column's rows come by pairs of opposite points, whose sums and differences
  * make the outputs; the last pair, of 0 and infinity, is added to the first and the last output while it is summed over
- * the channels. The columns are added up as they come.
+ * the channels (of strides of 2 infinity alone, beside lines that are rows of the outputs). The columns are added up as they come.
  *
  * Input (IN_H, IN_W, IN_C), output (OUT_H, OUT_W, COLUMNS); channels of both are whole vectors, COLUMNS is a multiple
  * of NR of them; GROUP divides COLUMNS and is a multiple of NR vectors. POOLED: a tile is a window whose maximum is
@@ -66,10 +66,9 @@ ALWAYS_INLINE void add_single_rows(const float *v, global const float *u, int j,
 #define ROWS SIDE
 #endif
 
-#if LINES > POINTS
-/* Adds the line of infinity, v, to the last row, and if the lines behind it are added to the points' rows, these. */
-ALWAYS_INLINE void add_lines(const float *v, global const float *u, floatv (*acc)[MR][NR], floatv (*kept)[NR][2]) {
 #ifdef SPREAD
+/* Adds the line of infinity, v, to the last of the points' rows. */
+ALWAYS_INLINE void add_lines(const float *v, global const float *u, floatv (*acc)[MR][NR], floatv (*kept)[NR][2]) {
     for (int k = 0; k < IN_C; k++) {
         floatv last[NR];
         UNROLL for (int n = 0; n < NR; n++) last[n] = LOADV_ALIGNED(u + k * 2 * WIDTH + n * VEC);
@@ -78,7 +77,12 @@ ALWAYS_INLINE void add_lines(const float *v, global const float *u, floatv (*acc
             UNROLL for (int n = 0; n < NR; n++) acc[1][i][n] += a * last[n];
         }
     }
-#else
+}
+#endif
+
+#if STRIDE == 2
+/* Adds the line of infinity, v, to the last row, and each line of odd inputs behind it to a row. */
+ALWAYS_INLINE void add_lines(const float *v, global const float *u, floatv (*acc)[MR][NR], floatv (*kept)[NR][2]) {
     for (int k = 0; k < IN_C; k++) {
         floatv last[NR], middle[NR];
         UNROLL for (int n = 0; n < NR; n++) {
@@ -103,60 +107,59 @@ ALWAYS_INLINE void add_lines(const float *v, global const float *u, floatv (*acc
             UNROLL for (int n = 0; n < NR; n++) kept[i][n][h] += a * middle[n];
         }
     }
-#endif
 }
 #endif
 
-    /* MR tiles' sums in column j of the products, added up downwards, from their inputs v, transformed, and a column of
-     * weights; then added across to y, by tiles of (SIDE, SIDE, NR). */
-    ALWAYS_INLINE void multiply(const float *v, global const float *u, int j, floatv *y) {
-        floatv acc[2][MR][NR], kept[MR][NR][2];
-        UNROLL for (int h = 0; h < 2; h++) UNROLL for (int i = 0; i < MR; i++) UNROLL for (int n = 0; n < NR; n++)
-            acc[h][i][n] = 0;
-        for (int pair = 0; pair < PAIRS; pair++, v += 2 * BLOCK * IN_C) {
-            for (int k = 0; k < IN_C; k++, u += 2 * WIDTH) {
-                UNROLL for (int h = 0; h < 2; h++) {
-                    floatv b[NR];
-                    UNROLL for (int n = 0; n < NR; n++) b[n] = LOADV_ALIGNED(u + h * WIDTH + n * VEC);
-                    UNROLL for (int i = 0; i < MR; i++) {
-                        floatv a = (floatv)(v[(h * BLOCK + i) * IN_C + k]);
-                        UNROLL for (int n = 0; n < NR; n++) acc[h][i][n] += a * b[n];
-                    }
+/* MR tiles' sums in column j of the products, added up downwards, from their inputs v, transformed, and a column of
+ * weights; then added across to y, by tiles of (SIDE, SIDE, NR). */
+ALWAYS_INLINE void multiply(const float *v, global const float *u, int j, floatv *y) {
+    floatv acc[2][MR][NR], kept[MR][NR][2];
+    UNROLL for (int h = 0; h < 2; h++) UNROLL for (int i = 0; i < MR; i++) UNROLL for (int n = 0; n < NR; n++)
+        acc[h][i][n] = 0;
+    for (int pair = 0; pair < PAIRS; pair++, v += 2 * BLOCK * IN_C) {
+        for (int k = 0; k < IN_C; k++, u += 2 * WIDTH) {
+            UNROLL for (int h = 0; h < 2; h++) {
+                floatv b[NR];
+                UNROLL for (int n = 0; n < NR; n++) b[n] = LOADV_ALIGNED(u + h * WIDTH + n * VEC);
+                UNROLL for (int i = 0; i < MR; i++) {
+                    floatv a = (floatv)(v[(h * BLOCK + i) * IN_C + k]);
+                    UNROLL for (int n = 0; n < NR; n++) acc[h][i][n] += a * b[n];
                 }
             }
-            if (pair == POINTS / 2 - 1) continue; /* the last one is added as it is summed */
-            UNROLL for (int i = 0; i < MR; i++) UNROLL for (int n = 0; n < NR; n++)
-                join_pair(pair, &acc[0][i][n], &acc[1][i][n], kept[i][n]);
         }
-#if LINES > POINTS
-        add_lines(v, u, acc, kept);
-#endif
-        UNROLL for (int i = 0; i < MR; i++) UNROLL for (int n = 0; n < NR; n++) UNROLL for (int r = 0; r < ROWS; r++)
-            add_across(j, row_of(r, acc[0][i][n], acc[1][i][n], kept[i][n]),
-                       y + (i * SIDE + r * SIDE / ROWS) * SIDE * NR + n);
-#ifdef SPREAD
-        add_single_rows(v, u, j, y);
-#endif
+        if (pair == POINTS / 2 - 1) continue; /* the last one is added as it is summed */
+        UNROLL for (int i = 0; i < MR; i++) UNROLL for (int n = 0; n < NR; n++)
+            join_pair(pair, &acc[0][i][n], &acc[1][i][n], kept[i][n]);
     }
+#if LINES > POINTS
+    add_lines(v, u, acc, kept);
+#endif
+    UNROLL for (int i = 0; i < MR; i++) UNROLL for (int n = 0; n < NR; n++) UNROLL for (int r = 0; r < ROWS; r++)
+        add_across(j, row_of(r, acc[0][i][n], acc[1][i][n], kept[i][n]),
+                   y + (i * SIDE + r * SIDE / ROWS) * SIDE * NR + n);
+#ifdef SPREAD
+    add_single_rows(v, u, j, y);
+#endif
+}
 
-    /* A tile's outputs in a vector of channels, y by (SIDE, SIDE, NR), to where they belong. */
-    ALWAYS_INLINE void finish(const floatv *y, int tile, int channel, int tiles, global const float *bias,
+/* A tile's outputs in a vector of channels, y by (SIDE, SIDE, NR), to where they belong. */
+ALWAYS_INLINE void finish(const floatv *y, int tile, int channel, int tiles, global const float *bias,
 #ifdef POOLED
-                              global uchar *winner,
+                          global uchar *winner,
 #endif
-                              global STORED(C_STORAGE) * to) {
-        floatv out[SIDE * SIDE], offset = 0;
+                          global STORED(C_STORAGE) * to) {
+    floatv out[SIDE * SIDE], offset = 0;
 #ifdef BIAS
-        offset = LOADV_ALIGNED(bias + channel);
+    offset = LOADV_ALIGNED(bias + channel);
 #endif
-        UNROLL for (int s = 0; s < SIDE * SIDE; s++) out[s] = y[s * NR] + offset;
+    UNROLL for (int s = 0; s < SIDE * SIDE; s++) out[s] = y[s * NR] + offset;
 #ifdef POOLED
-        size_t at = (size_t)tile * COLUMNS + channel;
-        intv which = 0;
-        floatv best = best_of(out, SIDE * SIDE, tiles >> 31, &which);
-        WRITE_V_ALIGNED(C_STORAGE, best, to + at);
+    size_t at = (size_t)tile * COLUMNS + channel;
+    intv which = 0;
+    floatv best = best_of(out, SIDE * SIDE, tiles >> 31, &which);
+    WRITE_V_ALIGNED(C_STORAGE, best, to + at);
 #ifdef KEEP
-        *(global ucharv *)(winner + at) = CLQ_JOIN(convert_uchar, VEC)(which);
+    *(global ucharv *)(winner + at) = CLQ_JOIN(convert_uchar, VEC)(which);
 #endif
 #else
     int image = tile / TILES, top = tile % TILES / TILES_W * STEP_H - FIRST_H, left = tile % TILES_W * STEP_W - FIRST_W;
@@ -168,43 +171,42 @@ ALWAYS_INLINE void add_lines(const float *v, global const float *u, floatv (*acc
         if (there) WRITE_V_ALIGNED(C_STORAGE, ACTIVATE(floatv, out[s]), to + (s / SIDE * OUT_W + s % SIDE) * COLUMNS);
     }
 #endif
-    }
+}
 
-    /* (blocks of BLOCK tiles) */
-    TILE_KERNEL void winograd_tile(global const STORED(A_STORAGE) * x, global const float *u, global const float *bias,
-                                   global STORED(C_STORAGE) * to,
+/* (blocks of BLOCK tiles) */
+TILE_KERNEL void winograd_tile(global const STORED(A_STORAGE) * x, global const float *u, global const float *bias,
+                               global STORED(C_STORAGE) * to,
 #ifdef POOLED
-                                   global uchar * winner,
+                               global uchar *winner,
 #endif
-                                   int count) {
-        int tiles = count * TILES, first = (int)get_global_id(0) * BLOCK, there = min(tiles - first, BLOCK);
-        floatv v[AT_ONCE * LINES * BLOCK * IN_C / VEC], y[BLOCK * SIDE * SIDE * GROUP / VEC];
-        for (int group = 0; group < COLUMNS; group += GROUP) {
-            for (int j = 0; j < LINES; j++) {
-                for (int i = 0; i < (there + MR - 1) / MR * MR && j % AT_ONCE == 0; i++) {
-                    int tile = min(first + i, tiles - 1), image = tile / TILES, place = tile % TILES;
-                    winograd_input(x + (size_t)image * (IN_H * IN_W * IN_C),
-                                   place / TILES_W * IN_STEP(STEP_H) - PAD_TOP,
-                                   place % TILES_W * IN_STEP(STEP_W) - PAD_LEFT, j, (float *)v + i * IN_C);
-                }
-                for (int part = 0; part < GROUP / WIDTH; part++) {
-                    global const float *panel =
-                        u + ((size_t)(group / WIDTH + part) * POINTS + TAPS_OF(j)) * (POINTS * IN_C * WIDTH);
-                    for (int i = 0; i < there; i += MR)
-                        multiply((const float *)v + (j % AT_ONCE * LINES * BLOCK + i) * IN_C, panel, j,
-                                 y + (part * BLOCK + i) * SIDE * SIDE * NR);
-                }
+                               int count) {
+    int tiles = count * TILES, first = (int)get_global_id(0) * BLOCK, there = min(tiles - first, BLOCK);
+    floatv v[AT_ONCE * LINES * BLOCK * IN_C / VEC], y[BLOCK * SIDE * SIDE * GROUP / VEC];
+    for (int group = 0; group < COLUMNS; group += GROUP) {
+        for (int j = 0; j < LINES; j++) {
+            for (int i = 0; i < (there + MR - 1) / MR * MR && j % AT_ONCE == 0; i++) {
+                int tile = min(first + i, tiles - 1), image = tile / TILES, place = tile % TILES;
+                winograd_input(x + (size_t)image * (IN_H * IN_W * IN_C), place / TILES_W * IN_STEP(STEP_H) - PAD_TOP,
+                               place % TILES_W * IN_STEP(STEP_W) - PAD_LEFT, j, (float *)v + i * IN_C);
             }
-            for (int i = 0; i < there; i++) {
-                for (int part = 0; part < GROUP / WIDTH; part++)
-                    UNROLL for (int n = 0; n < NR; n++) finish(y + (part * BLOCK + i) * SIDE * SIDE * NR + n, first + i,
-                                                               group + part * WIDTH + n * VEC, tiles, bias,
-#ifdef POOLED
-                                                               winner,
-#endif
-                                                               to);
+            for (int part = 0; part < GROUP / WIDTH; part++) {
+                global const float *panel =
+                    u + ((size_t)(group / WIDTH + part) * POINTS + TAPS_OF(j)) * (POINTS * IN_C * WIDTH);
+                for (int i = 0; i < there; i += MR)
+                    multiply((const float *)v + (j % AT_ONCE * LINES * BLOCK + i) * IN_C, panel, j,
+                             y + (part * BLOCK + i) * SIDE * SIDE * NR);
             }
         }
+        for (int i = 0; i < there; i++) {
+            for (int part = 0; part < GROUP / WIDTH; part++)
+                UNROLL for (int n = 0; n < NR; n++) finish(y + (part * BLOCK + i) * SIDE * SIDE * NR + n, first + i,
+                                                           group + part * WIDTH + n * VEC, tiles, bias,
+#ifdef POOLED
+                                                           winner,
+#endif
+                                                           to);
+        }
     }
+}
 
 #endif

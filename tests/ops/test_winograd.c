@@ -181,7 +181,7 @@ static void check_choice_of_outer(rig *r) {
     assert_false(outer_is_winograd(r, &good, 1, NULL)); /* few tiles */
     assert_false(outer_is_winograd(r, &good, 64, "direct"));
     clq_conv2d_problem p = {13, 13, 32, 6, 6, 64, 3, 3, 2, 2, 1, 1, 0, 0, CLQ_LINEAR, false};
-    assert_false(outer_is_winograd(r, &p, 64, "winograd")); /* strides */
+    assert_false(outer_is_winograd(r, &p, 64, "winograd")); /* few outputs, and a stride of 2 */
     p = (clq_conv2d_problem){13, 13, 1040, 11, 11, 1040, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_LINEAR, false};
     assert_false(outer_is_winograd(r, &p, 64, "winograd")); /* sums that take too much memory */
     p = (clq_conv2d_problem){13, 13, 33, 11, 11, 64, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_LINEAR, false};
@@ -234,7 +234,7 @@ static void check_choice(rig *r) {
     }
     assert_false(is_winograd(r, &good, 64, "direct"));
     clq_conv2d_problem p = {13, 13, 32, 6, 6, 64, 3, 3, 2, 2, 1, 1, 0, 0, CLQ_LINEAR, false};
-    assert_false(is_winograd(r, &p, 64, "winograd")); /* strides */
+    assert_false(is_winograd(r, &p, 64, "winograd")); /* few outputs, and a stride of 2 */
     p = (clq_conv2d_problem){13, 13, 32, 9, 9, 64, 3, 3, 1, 1, 2, 2, 0, 0, CLQ_LINEAR, false};
     assert_false(is_winograd(r, &p, 64, "winograd")); /* dilation */
     p = (clq_conv2d_problem){13, 13, 32, 9, 11, 64, 5, 3, 1, 1, 1, 1, 0, 0, CLQ_LINEAR, false};

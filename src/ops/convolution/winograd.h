@@ -46,9 +46,9 @@ typedef struct clq_winograd_tiles {
 typedef struct clq_winograd_size {
     const char *name; /* of choices */
     size_t side, stride, spread;
-    size_t lines; /* of a tile's transformed inputs, either way */
-    size_t products,
-        taps; /* of a tile and a channel, in place of 9 * side * side, and transformed taps that these have */
+    size_t lines;         /* of a tile's transformed inputs, either way */
+    size_t products;      /* of a tile and a channel, in place of 9 for each output, or, spread, for each input */
+    size_t taps;          /* transformed ones of a channel, of which a product takes one */
     size_t channels_most; /* of the input, of which a few tiles fit a core's cache */
     size_t pixels_least;  /* that the transformed weights serve */
     double transform, outer_transform;

@@ -1,4 +1,4 @@
-/* Weights' gradients by Winograd's F(3x3, 2x2) and F(3x3, 4x4) on devices whose work-items are whole cores
+/* Weights' gradients by Winograd's products, of tiles of 2x2 and 4x4 outputs and of strides of 2, on devices whose work-items are whole cores
  * (cl/winograd_outer.cl). */
 #include "ops/convolution/winograd.h"
 
@@ -61,7 +61,7 @@ static bool pays(const clq_list *list, const clq_winograd_size *size, const clq_
            cost_of(list, size, p) <= (double)(q->h.taps * q->w.taps * reached);
 }
 
-/* NULL: neither pays. */
+/* NULL: none pays. */
 static const clq_winograd_size *best_of(const clq_list *list, const clq_product *p) {
     const clq_winograd_size *best = NULL;
     for (size_t i = 0; i < CLQ_WINOGRAD_SIZES; i++) {

@@ -41,10 +41,11 @@ static cut cut_of(const clq_list *list, const clq_winograd_size *size, const clq
     cut c = {.vectors = all % 2 == 0 ? 2 : all % 3 == 0 ? 3 : 1};
     c.rows = CLQ_MIN((size_t)ROW_VECTORS, (registers - 1 - c.vectors) / 2) / c.vectors;
     const size_t width = c.vectors * vector, panels = p->columns / width;
-    c.group = width * clq_winograd_part(panels, CLQ_MAX(how.channels / width, (size_t)1));
-    /* Of a tile: a column of its inputs, and its outputs. */
-    const size_t in = size->lines * p->patches.channels * sizeof(float),
-                 out = size->side * size->side * c.group * sizeof(float);
+    /* Of a tile: a column of its inputs, and its outputs, of as few channels that the rows have room. */
+    const size_t in = size->lines * p->patches.channels * sizeof(float), room = how.own_bytes / c.rows,
+                 of_channel = size->side * size->side * sizeof(float), fit = room > in ? (room - in) / of_channel : 0;
+    c.group = width * clq_winograd_part(panels, CLQ_MAX(CLQ_MIN(how.channels, fit) / width, (size_t)1));
+    const size_t out = c.group * of_channel;
     const bool all_fit = size->side == 2 && BLOCK_TILES * (size->lines * in + out) <= how.own_bytes;
     c.at_once = all_fit ? size->lines : 1;
     const size_t rows_of_all = how.blocks * c.rows, all_tiles = tiles * clq_list_capacity(list);
