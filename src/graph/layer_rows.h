@@ -132,6 +132,8 @@ typedef struct clq_attribute {
     bool each;     /* of an `implicit` one: those of all inputs in order, if any has one; without one it is itself */
     bool whole;    /* of a NUMBER or NUMBERS: files have whole ones */
     bool not_null; /* of a CHOICE: null in a file is not the default, and is refused */
+    bool newer;    /* earlier versions of Keras refuse the key: a default is not written */
+    bool listed;   /* of NUMBERS: one number is written as a list, too */
     bool own;      /* Keras has no such key: parts of blocks alone have a value */
 } clq_attribute;
 

@@ -242,7 +242,7 @@ static json_t *write_one(const clq_keras_writing *w, float number) {
 static json_t *write_numbers(const clq_keras_writing *w, const void *member) {
     const clq_numbers *numbers = member;
     if (numbers->count == 0) return json_null();
-    if (numbers->count == 1) return write_one(w, numbers->values[0]);
+    if (numbers->count == 1 && !w->row->listed) return write_one(w, numbers->values[0]);
     json_t *list = json_array();
     for (size_t i = 0; i < numbers->count; i++) list = clq_json_append(list, write_one(w, numbers->values[i]));
     return list;

@@ -94,8 +94,10 @@ bool clq_keras_takes_keyword(json_t *layer, const char *key) {
 
 /* Of classes that are not read: why, and what to do. NULL: of others. */
 static const char *why_not(const char *class_name) {
-    static const char activity[] = "penalties on what layers give are not supported: give it as an output with a loss",
-                      lookup[] = "it is looked up by TensorFlow in front of the model: keep its numbers in the data";
+    static const char activity[] = "penalties on what layers give are not supported: make what the layer gives an "
+                                   "output of the model, with a loss",
+                      lookup[] =
+                          "TensorFlow computes it in front of the model: store the numbers that it gives in the data";
     static const struct {
         const char *class_name, *reason;
     } reasons[] = {

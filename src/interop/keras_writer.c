@@ -263,7 +263,7 @@ static size_t number_of(const clq_layer *layer) {
 static json_t *write_config(const writing *w, const clq_layer *layer, const char *name, clq_status *status) {
     *status = CLQ_OK;
     json_t *config = json_pack("{s:s}", "name", name);
-    /* Of what has no variables it says nothing, and Keras's Discretization does not take it. */
+    /* `trainable` is written of layers with variables alone: Keras's Discretization refuses it. */
     if (!is_function(layer->kind) && layer->kind->declare)
         config = clq_json_put(config, "trainable", json_boolean(!layer->frozen));
     for (size_t i = 0; i < layer->kind->attribute_count; i++) {
@@ -273,7 +273,7 @@ static json_t *write_config(const writing *w, const clq_layer *layer, const char
         if (layer->kind->output_member == row->at + 1) continue; /* the number of its tensor */
         json_t *value = type->write(&(clq_keras_writing){row, &layer->made_for}, member_of(layer, row));
         const bool none = json_is_false(value) || (json_is_number(value) && json_number_value(value) == row->fallback);
-        if (json_is_null(value) || (row->own && none)) {
+        if (json_is_null(value) || ((row->own || row->newer) && none)) {
             json_decref(value);
             continue;
         }

@@ -169,7 +169,7 @@ static void windows(void **state) {
     (void)state;
     static const call calls[] = {
         {"[null, 1000, 2]", LAYER(LAYERS, "AdaptiveMaxPooling1D", "y", ", \"output_size\": 999", X),
-         "999 windows of unlike sizes along an axis of 1000 places are more than the 256"},
+         "over 1000 places needs 999 windows that do not repeat, and 256"},
         {"[null, 1000, 2]", LAYER(LAYERS, "AdaptiveMaxPooling1D", "y", ", \"output_size\": [500]", X), NULL},
         {"[null, 9, 2]", LAYER(LAYERS, "AdaptiveAveragePooling1D", "y", "", X), "output_size: is missing"},
         {"[null, 9, 2]", LAYER(LAYERS, "AdaptiveAveragePooling1D", "y", ", \"output_size\": 0", X), "output_size"},
@@ -198,7 +198,7 @@ static void heads(void **state) {
          "num_key_value_heads 3 does not divide num_query_heads, which is 4"},
         {"[null, 5, 4]", GROUPED("4", X ", " X), "num_key_value_heads: is missing"},
         {"[null, 5, 3, 4]", GROUPED("4, \"num_key_value_heads\": 2", X ", " X),
-         "shared heads of keys are supported for (tokens, channels) alone"},
+         "num_key_value_heads is supported for (tokens, channels) alone"},
         {"[null, 5, 3, 4]",
          LAYER(LAYERS, "MultiHeadAttention", "y", ", \"num_heads\": 2, \"key_dim\": 2, \"sliding_window\": 2",
                X ", " X),
@@ -249,6 +249,8 @@ static void spectrograms(void **state) {
         {"[null, 9]", MEL(LINEAR ", \"window\": null"), "window: 'null' is not supported"},
         {"[null, 9]", MEL(LINEAR ", \"sequence_length\": 9"),
          "a sequence_length of 9 should be at most its fft_length"},
+        {"[null, 9]", MEL(LINEAR ", \"min_freq\": 8000"), "min_freq 8000 should be below max_freq, which is 8000"},
+        {"[null, 9]", MEL(LINEAR ", \"min_freq\": 50, \"max_freq\": 40"), "below max_freq, which is 40"},
         {"[null, 4]", MEL(LINEAR), "its input of 4 steps should have more than half of fft_length"},
         {"[null, 9, 2]", MEL(LINEAR), "it takes (steps): its input has 2 axes"},
     };
@@ -286,7 +288,7 @@ static void layers_that_are_not_read(void **state) {
                ", \"power_iterations\": 1, \"layer\": " CONFIG("Dense", "\"name\": \"d\", \"units\": 2"), X),
          "a SpectralNormalization is not supported: it sets its layer's kernel"},
         {"[null, 4]", LAYER(LAYERS, "IntegerLookup", "y", ", \"vocabulary\": [3, 4]", X),
-         "it is looked up by TensorFlow in front of the model"},
+         "TensorFlow computes it in front of the model"},
         {"[null, 4]", LAYER(LAYERS, "Mystery", "y", "", X), "a Mystery is not supported; expected Dense"},
     };
     check_calls(calls, CLQ_COUNT_OF(calls));

@@ -6,7 +6,7 @@
  * which reaches beyond it. */
 #include "graph/layers/layer.h"
 
-enum { AXES_MOST = 3, WINDOWS_MOST = 256 }; /* unlike windows of an axis: each is an operation */
+enum { AXES_MOST = 3, WINDOWS_MOST = 256 }; /* windows of an axis that do not repeat: each is an operation */
 
 typedef struct adaptive_config {
     size_t size[AXES_MOST];
@@ -48,9 +48,9 @@ static clq_status infer(const clq_model *model, const clq_layer *layer, clq_mode
         const stretches s = stretches_of(x->dims[d], sizes[d]);
         if (s.windows > WINDOWS_MOST)
             return clq_fail(CLQ_UNSUPPORTED,
-                            "%zu windows of unlike sizes along an axis of %zu places are more than the %d that are "
-                            "supported: ask for a divisor of its places",
-                            s.windows, x->dims[d], WINDOWS_MOST);
+                            "an output_size of %zu over %zu places needs %zu windows that do not repeat, and %d are "
+                            "supported: take one that shares a larger divisor with the places",
+                            sizes[d], x->dims[d], s.windows, WINDOWS_MOST);
         y->shape.dims[d] = sizes[d];
         CLQ_TRY(clq_shape_elements(&y->shape, &elements)); /* and of what is pooled along these axes alone */
     }

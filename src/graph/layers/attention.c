@@ -29,7 +29,7 @@ typedef struct attention_config {
 #define SHARED_ATTRIBUTES                                                                                              \
     {CLQ_LAYER_ATTRIBUTE("dropout", CLQ_ATTRIBUTE_NUMBER, attention_config, all.dropout), .most = 1, .below = true},   \
         {CLQ_LAYER_ATTRIBUTE("use_bias", CLQ_ATTRIBUTE_OPPOSITE, attention_config, all.no_bias)},                      \
-        {CLQ_LAYER_ATTRIBUTE("use_gate", CLQ_ATTRIBUTE_FLAG, attention_config, gate)},                                 \
+        {CLQ_LAYER_ATTRIBUTE("use_gate", CLQ_ATTRIBUTE_FLAG, attention_config, gate), .newer = true},                  \
         {CLQ_LAYER_ATTRIBUTE("sliding_window", CLQ_ATTRIBUTE_SIZES, attention_config, window)},                        \
         {CLQ_LAYER_ATTRIBUTE("seed", CLQ_ATTRIBUTE_SEED, attention_config, all.seed)},                                 \
         {CLQ_LAYER_ATTRIBUTE("use_causal_mask", CLQ_ATTRIBUTE_KEYWORD_FLAG, attention_config, all.causal)},            \
@@ -156,8 +156,12 @@ static clq_status infer(const clq_model *model, const clq_layer *layer, clq_mode
     if (config->causal && query->rank != 2)
         return clq_fail(CLQ_UNSUPPORTED, "use_causal_mask is supported for (tokens, channels) alone");
     if ((config_of(layer)->window || config_of(layer)->key_heads) && query->rank != 2)
-        return clq_fail(CLQ_UNSUPPORTED, "%s supported for (tokens, channels) alone",
-                        config_of(layer)->window ? "sliding_window is" : "shared heads of keys are");
+        return clq_fail(CLQ_UNSUPPORTED, "%s is supported for (tokens, channels) alone",
+                        config_of(layer)->window ? "sliding_window" : "num_key_value_heads");
+    if (config_of(layer)->window && query->dims[0] >= value->dims[0] + config_of(layer)->window)
+        return clq_fail(CLQ_UNSUPPORTED,
+                        "a sliding_window of %zu leaves the last of %zu queries none of %zu keys to look at: widen it",
+                        config_of(layer)->window, query->dims[0], value->dims[0]);
     if (config->heads % key_heads_of(config_of(layer)))
         return clq_fail(CLQ_ARGUMENT, "num_key_value_heads %zu does not divide num_query_heads, which is %zu",
                         config_of(layer)->key_heads, config->heads);

@@ -10,7 +10,7 @@ typedef struct bins_config {
     int mode;
 } bins_config;
 static const clq_attribute attributes[] = {
-    {CLQ_LAYER_ATTRIBUTE("bin_boundaries", CLQ_ATTRIBUTE_NUMBERS, bins_config, boundaries)},
+    {CLQ_LAYER_ATTRIBUTE("bin_boundaries", CLQ_ATTRIBUTE_NUMBERS, bins_config, boundaries), .listed = true},
     {CLQ_LAYER_ATTRIBUTE("output_mode", CLQ_ATTRIBUTE_CHOICE, bins_config, mode), .words = modes, .fallback = INT},
     {.key = "num_bins", .type = CLQ_ATTRIBUTE_UNUSED}, /* of a layer that has still to see data */
     {.key = "epsilon", .type = CLQ_ATTRIBUTE_UNUSED},
@@ -32,18 +32,16 @@ static clq_status infer(const clq_model *model, const clq_layer *layer, clq_mode
     for (size_t i = 1; i < given->count; i++)
         if (!(given->values[i - 1] <= given->values[i]))
             return clq_fail(CLQ_UNSUPPORTED, "bin_boundaries[%zu] is below the one before: sort them", i);
+    const clq_shape pairs = CLQ_SHAPE(clq_model_input_of(model, y, 0)->elements, bins);
+    CLQ_TRY(clq_shape_elements(&pairs, &elements));
     y->shape = *x;
-    if (mode == INT)
-        return clq_mul_size(clq_model_input_of(model, y, 0)->elements, bins, &elements)
-                   ? CLQ_OK
-                   : clq_fail(CLQ_ARGUMENT, "it has too many bins");
+    if (mode == INT) return CLQ_OK;
     y->shape.rank = 0;
     for (unsigned d = mode != ONE_HOT; d < x->rank; d++)
         if (mode != ONE_HOT || d + 1 < x->rank || x->dims[d] != 1) y->shape.dims[y->shape.rank++] = x->dims[d];
     if (y->shape.rank == CLQ_SHAPE_MAX) return clq_fail(CLQ_UNSUPPORTED, "its output would have too many axes");
     y->shape.dims[y->shape.rank++] = bins;
-    const clq_shape pairs = CLQ_SHAPE(clq_model_input_of(model, y, 0)->elements, bins);
-    return clq_shape_elements(&pairs, &elements);
+    return CLQ_OK;
 }
 
 /* How many boundaries are not above the number, which are all if it is none. */

@@ -266,12 +266,18 @@ static const clq_attribute mel_attributes[] = {
 };
 
 static clq_status find_mel(const mel_config *config, const clq_shape *x, clq_window *out) {
-    enum { FFT_MOST = 8192 }; /* the waves are its square */
+    enum { FFT_MOST = 4096 }; /* the waves are its square */
     const size_t half = config->fft / 2;
     const double needed = ceil(10 * (log10(FLT_MAX) - log10(config->least_power)));
     if (x->rank != 1) return clq_fail(CLQ_ARGUMENT, "it takes (steps): its input has %u axes", x->rank);
     if (config->fft > FFT_MOST)
         return clq_fail(CLQ_UNSUPPORTED, "an fft_length of %zu is not supported; up to %d is", config->fft, FFT_MOST);
+    const double high = config->high > 0 ? config->high : floor(config->rate / 2);
+    if (!(config->low < high))
+        return clq_fail(CLQ_ARGUMENT, "min_freq %g should be below max_freq, which is %g", config->low, high);
+    const clq_shape reflected = CLQ_SHAPE(x->dims[0], 1 + 2 * half); /* more than is reflected */
+    size_t elements;
+    CLQ_TRY(clq_shape_elements(&reflected, &elements));
     if (config->length > config->fft)
         return clq_fail(CLQ_ARGUMENT, "a sequence_length of %zu should be at most its fft_length, %zu", config->length,
                         config->fft);
