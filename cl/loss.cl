@@ -305,7 +305,8 @@ static inline void row_prepare(local float *shared, row_args *row) {
 
 /* MASKED: a row's loss, and metrics that are means, count as often as mask[step] says, 0 or 1. */
 #ifdef MASKED
-#define MASK_PARAMETERS global const float *mask, global const float *part, int rows_of_step,
+#define MASK_PARAMETERS                                                                                                \
+    global const float *mask, global const float *counting, global const float *steps, int rows_of_step,
 #else
 #define MASK_PARAMETERS
 #endif
@@ -342,7 +343,7 @@ KERNEL void loss_and_metrics(SCALE_PARAMETERS MASK_PARAMETERS BINS_PARAMETER glo
 #endif
 #ifdef MASKED
         float counts = mask[r / rows_of_step];
-        weight *= part[0] > 0 ? counts / part[0] : 0.0f;
+        weight *= counting[0] > 0 ? counts * (steps[0] / counting[0]) : 0.0f;
 #endif
         row.scale *= weight;
         row.delta = delta;

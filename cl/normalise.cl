@@ -76,7 +76,6 @@ KERNEL void normalise_statistics(global const float *moments, global const float
         }
         float variance = quotient(squares, n);
         write_statistics(statistics, channels, c, mean, 1.0f / sqrt(variance + epsilon), GAMMA_OF(c), 1.0f / n);
-        if (!moving_mean) continue;
         moving_mean[c] = settled(fma(moving_mean[c], momentum, mean * fresh));
         moving_variance[c] = settled(fma(moving_variance[c], momentum, variance * fresh));
     }

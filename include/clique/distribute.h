@@ -96,10 +96,12 @@ CLQ_API clq_status clq_run_evaluation(clq_trainer *trainer, const clq_distribute
  * The gradient is that of `scale` times the sum of the samples' losses. With scale 1 / global_count on every replica
  * the reduced gradient is that of the mean loss over the global batch, with the same bits as by clq_step_gradients.
  * Returns before the device is done. Errors: STATE (a second time; a run for evaluation, or without a batch; an
- * inference-only trainer), TIMEOUT (synchronized statistics: a replica did not come to their exchange), … */
+ * inference-only trainer), TIMEOUT (synchronized statistics, or a loss that leaves masked steps out: a replica did not
+ * come to the exchange), … */
 CLQ_API clq_status clq_replica_gradients(clq_replica_context *replica, double scale);
-/* Called by the function, once in a run for evaluation: forward alone, as clq_evaluate computes it. Errors: STATE (a
- * second time; a run for training, or without a batch), … */
+/* Called by the function, once in a run for evaluation: forward alone, as clq_evaluate computes it, also where the
+ * replica's part has no samples. Errors: STATE (a second time; a run for training, or without a batch), TIMEOUT (a loss
+ * that leaves masked steps out: a replica did not come to the exchange), … */
 CLQ_API clq_status clq_replica_evaluate(clq_replica_context *replica);
 /* After one of these two: loss and metrics of the replica's part, as means over its samples; 0 without samples. Times
  * are 0. Waits for the device. Errors: STATE (before these), … */

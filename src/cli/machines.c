@@ -216,12 +216,12 @@ static clq_status train_together(answer *a) {
 /* ---- predicting ---- */
 
 /* Sums within a step: of each synchronized normalisation, which has two moving statistics, one forward and one
- * backward; and one of each loss that leaves masked steps out. */
+ * backward; and two of each loss that leaves masked steps out. */
 static unsigned count_sums(const clq_model *model) {
     unsigned sums = 0;
     for (uint32_t v = 0; v < model->variable_count; v++)
         sums += model->variables[v].role == CLQ_ROLE_STATE && model->variables[v].synchronized;
-    for (uint32_t i = 0; i < model->output_count; i++) sums += model->tensors[model->outputs[i] - 1].mask > 0;
+    for (uint32_t i = 0; i < model->output_count; i++) sums += model->tensors[model->outputs[i] - 1].mask ? 2 : 0;
     return sums;
 }
 

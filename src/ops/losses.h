@@ -137,9 +137,9 @@ clq_dtype clq_loss_target_dtype(const clq_loss_problem *p);
 size_t clq_loss_target_bytes(const clq_loss_problem *p);
 bool clq_loss_has_index(const clq_loss_problem *p);
 typedef struct clq_loss_values {
-    clq_value x, targets;  /* x (rows, classes) */
-    clq_value mask, share; /* with steps that do not count: (mask_steps) of a sample, 0 or 1, and in one float which
-                              part of all steps of the batch counts */
+    clq_value x, targets; /* x (rows, classes) */
+    /* With steps that do not count: (mask_steps) of a sample, 0 or 1; and how many steps of the batch count, and are. */
+    clq_value mask, counting, steps;
     clq_value dx;          /* may be x's own value; none: without a gradient */
     clq_value metrics;
     clq_value scaling; /* state of a loss scale, which dx is multiplied by (clq_take_scale_off), or none */

@@ -359,8 +359,7 @@ void clq_normalise_moments(clq_list *list, const clq_normalise_problem *p, clq_v
                            clq_value moments);
 /* statistics (CLQ_STATISTICS_ROWS, channels) from all ranks' moments, joined in their order (Chan, Golub and LeVeque,
  * 1983). moving_mean, moving_variance (channels): moving = moving * momentum + batch's * (1 - momentum), the same bits
- * from the same moments on every device. Where no rank has a sample, statistics are zeros and the moving ones stay.
- * There may be no moving ones. */
+ * from the same moments on every device. Where no rank has a sample, statistics are zeros and the moving ones stay. */
 void clq_normalise_statistics(clq_list *list, const clq_normalise_problem *p, clq_value moments, unsigned ranks,
                               clq_value gamma, clq_value moving_mean, clq_value moving_variance, clq_value statistics);
 /* For inference, in place of both: statistics from the moving ones (1 / count is 0). */

@@ -351,7 +351,8 @@ static void counting(clq_list *list) {
                              &(clq_loss_values){.x = x,
                                                 .targets = targets,
                                                 .mask = p.mask_steps ? targets : CLQ_NO_VALUE,
-                                                .share = p.mask_steps ? targets : CLQ_NO_VALUE,
+                                                .counting = p.mask_steps ? targets : CLQ_NO_VALUE,
+                                                .steps = p.mask_steps ? targets : CLQ_NO_VALUE,
                                                 .dx = x,
                                                 .metrics = metrics});
     }

@@ -82,9 +82,10 @@ typedef struct batch {
     uint32_t count;
     float *x, *soft;
     int32_t *sparse;
-    float *weights; /* (count) of samples; 1 where they have none */
-    float *mask;    /* (count, mask_steps) */
-    float part;     /* of all steps, that count */
+    float *weights;        /* (count) of samples; 1 where they have none */
+    float *mask;           /* (count, mask_steps) */
+    float counting, steps; /* of all steps, and how many there are */
+    double part;           /* the first over the second */
     double *d_mask, *d_x, *target, *dx;
     double totals[CLQ_METRICS_ROW_MAX];
     double size; /* of what the loss is a sum of: at least that of the loss, and more where signs differ */
@@ -175,7 +176,9 @@ static void make_mask(batch *b, bool some) {
         b->mask[s] = (float)b->d_mask[s];
         counting += b->d_mask[s];
     }
-    b->part = steps > 0 ? (float)(counting / (double)steps) : 1;
+    b->counting = (float)counting;
+    b->steps = (float)steps;
+    b->part = steps > 0 ? counting / (double)steps : 1;
 }
 
 static batch make_batch(clq_loss_problem p, size_t classes, size_t rows, uint32_t count, double scale) {
@@ -236,7 +239,8 @@ static clq_loss_values begin_loss(rig *r, const batch *b, uint32_t capacity, boo
     v.targets = rig_value(r, "targets", 0, label);
     if (b->p.mask_steps > 0) {
         v.mask = rig_value(r, "mask", 0, b->p.mask_steps * sizeof(float));
-        v.share = rig_value(r, "share", sizeof(float), 0);
+        v.counting = rig_value(r, "counting", sizeof(float), 0);
+        v.steps = rig_value(r, "steps", sizeof(float), 0);
     }
     v.metrics = rig_value(r, "metrics", SLOTS * clq_loss_metrics_width(&b->p) * sizeof(float), 0);
     if (gradient) v.dx = in_place ? v.x : rig_value(r, "dx", 0, one);
@@ -246,7 +250,8 @@ static clq_loss_values begin_loss(rig *r, const batch *b, uint32_t capacity, boo
     fill_targets(r, v.targets, b);
     if (v.mask) {
         rig_fill(r, v.mask, b->mask, b->count * b->p.mask_steps * sizeof(float));
-        rig_fill(r, v.share, &b->part, sizeof b->part);
+        rig_fill(r, v.counting, &b->counting, sizeof b->counting);
+        rig_fill(r, v.steps, &b->steps, sizeof b->steps);
     }
     r->params.scale = scale;
     r->params.slot = SLOT;

@@ -205,18 +205,19 @@ static void conv_pool_gradient(const interpreter *r, const clq_node *node) {
 
 static void loss(const interpreter *r, const clq_node *node) {
     const clq_loss_problem *p = &node->attributes.loss.problem;
-    const double *x = in(r, node, 0), *labels = in(r, node, 1), *mask = in(r, node, 3), *part = in(r, node, 4);
+    const double *x = in(r, node, 0), *labels = in(r, node, 1), *mask = in(r, node, 3);
+    const double part = mask ? *in(r, node, 4) / *in(r, node, 5) : 1;
     size_t rows = p->rows ? p->rows : 1, values = rows * p->classes;
     double *metrics = out(r, node, 0), *dx = out(r, node, 1), *target = numbers(values), totals[CLQ_METRICS_ROW_MAX];
     for (size_t n = 0; n < r->inputs->count; n++, x += values) {
         for (size_t i = 0; i < values; i++)
             target[i] = clq_loss_has_index(p) ? (double)(i % p->classes) == labels[n * rows + i / p->classes]
                                               : labels[n * values + i];
-        const double *counts = mask ? mask + n * p->mask_steps : NULL, whole = mask ? *part : 1;
-        ref_totals(p, x, target, counts, whole, totals);
+        const double *counts = mask ? mask + n * p->mask_steps : NULL;
+        ref_totals(p, x, target, counts, part, totals);
         for (unsigned k = 0; k < clq_loss_totals(p); k++) metrics[k] += totals[k];
         if (!dx) continue;
-        (void)ref_masked_loss(p, x, target, counts, whole, dx + n * values);
+        (void)ref_masked_loss(p, x, target, counts, part, dx + n * values);
         for (size_t i = 0; i < values; i++) dx[n * values + i] *= r->inputs->scale;
     }
     free(target);
@@ -278,7 +279,6 @@ static void statistics(const interpreter *r, const clq_node *node) {
     for (size_t c = 0; c < p->channels; c++) {
         const double rows = m[c], mean = m[p->channels + c], variance = m[2 * p->channels + c] / rows;
         set_statistics(r, node, in(r, node, 1), c, mean, variance, rows);
-        if (!node->inputs[2]) continue; /* there are no moving ones */
         out(r, node, 1)[c] = in(r, node, 2)[c] * p->momentum + mean * (1 - p->momentum);
         out(r, node, 2)[c] = in(r, node, 3)[c] * p->momentum + variance * (1 - p->momentum);
     }

@@ -381,6 +381,49 @@ static void allocations_fail(void **state) {
     close_chain(&c);
 }
 
+/* An output's mask, which its loss alone reads, is made in front of the cut: predictions have no use for it. */
+static void masks_cross_cuts(void **state) {
+    static int32_t steps[BATCH][INPUTS];
+    static float tokens[BATCH][INPUTS], got[BATCH * INPUTS * CLASSES], want[BATCH * INPUTS * CLASSES];
+    float *const got_in[] = {got}, *const want_in[] = {want};
+    clq_model *m;
+    clq_dataset *data;
+    clq_totals totals;
+    chain parts, whole;
+    double metrics[CLQ_METRIC_VALUES_MAX] = {0};
+    (void)state;
+    for (unsigned i = 0; i < BATCH * INPUTS; i++) {
+        steps[i / INPUTS][i % INPUTS] = (int32_t)(i % CLASSES);
+        tokens[i / INPUTS][i % INPUTS] = (float)(i * 3 % 5); /* 0 is padding */
+    }
+    assert_ok(clq_model_create("masked", &m));
+    clq_tensor x = clq_embedding(m, clq_input(m, CLQ_SHAPE(INPUTS)),
+                                 &(clq_embedding_config){.rows = 5, .width = 4, .mask_zero = true});
+    x = clq_pipeline_cut(m, clq_dense(m, x, &(clq_dense_config){.units = 5, .activation = CLQ_TANH}));
+    assert_ok(clq_model_finish(m, clq_dense(m, x, &(clq_dense_config){.units = CLASSES, .activation = CLQ_SOFTMAX})));
+    assert_ok(open_chain(m, false, &parts));
+    assert_ok(open_chain(m, true, &whole));
+    assert_ok(clq_dataset_arrays(tokens, CLQ_F32, BATCH, 1, (size_t[]){INPUTS}, steps, CLQ_I32, INPUTS, &data));
+    assert_ok(clq_dataset_batch(data, BATCH, false));
+    assert_ok(clq_evaluate(whole.trainers[0], data, &totals));
+    clq_batch batch = batch_at(0, BATCH);
+    batch.samples = tokens;
+    batch.labels = steps;
+    batch.label_elements = INPUTS;
+    const double loss = evaluate(&parts, &batch, metrics);
+    assert_true(fabs(loss / totals.loss - 1) < 1e-5);
+    assert_ok(clq_predict_outputs(whole.trainers[0], data, want_in));
+    batch.labels = NULL;
+    batch.more_labels = NULL;
+    for (unsigned p = 0; p < parts.count; p++)
+        assert_ok(clq_part_predict(parts.trainers[p], &batch, p ? parts.values[p - 1] : NULL, parts.values[p], got_in));
+    compare("output", got, want, CLQ_COUNT_OF(got), 1e-5);
+    clq_dataset_destroy(data);
+    close_chain(&parts);
+    close_chain(&whole);
+    clq_model_destroy(m);
+}
+
 static int start(void **state) {
     if (faults_load(&layer) != 0 || files_begin(state) != 0) return -1;
     return open_models(state);
@@ -397,6 +440,7 @@ int main(void) {
                                        cmocka_unit_test(gradients_are_those_of_mathematics),
                                        cmocka_unit_test(models_without_marks_are_cut_alike),
                                        cmocka_unit_test(parts_share_files_with_the_whole),
+                                       cmocka_unit_test(masks_cross_cuts),
 
                                        cmocka_unit_test(calls_of_devices_fail),
                                        cmocka_unit_test(allocations_fail)};

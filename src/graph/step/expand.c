@@ -2,6 +2,7 @@
 #include "graph/layers/layer.h"
 
 #include <stdio.h>
+#include <string.h>
 
 static clq_id external(clq_graph *graph, const clq_graph_value *like, clq_home home, uint32_t index) {
     clq_graph_value value = *like;
@@ -198,7 +199,7 @@ static void add_tensors(clq_expansion *e, clq_id *x) {
             e->dropouts += e->layer->kind->draws; /* streams are those of the whole model */
             continue;
         }
-        if (!e->tensors[e->id].wanted) continue; /* it draws nothing: masks are made of compared numbers */
+        if (!e->tensors[e->id].wanted) continue; /* a mask: no dropout, whose streams go on */
         for (uint32_t i = 0; i < e->y->input_count; i++)
             x[i] = e->tensors[e->model->inputs[e->y->first_input + i]].value;
         const clq_id y = e->tensors[e->id].value = e->layer->kind->expand(e, x);
@@ -206,23 +207,36 @@ static void add_tensors(clq_expansion *e, clq_id *x) {
     }
 }
 
-/* As Keras does, the loss is the mean over the steps that count, in the batch of all ranks: the mean of the mask is the
- * part of all steps that they are. */
+/* As Keras does, the loss is the mean over the steps that count, in the batch of all ranks: those whose number in the
+ * mask is not 0. */
 static void add_mask(clq_expansion *e, const clq_model_tensor *y, clq_node *loss) {
-    const clq_step_sum *exchange = &e->config->exchange;
-    clq_node moments = *loss, statistics = *loss;
-    moments.op = &clq_op_moments;
-    statistics.op = &clq_op_statistics;
-    moments.attributes.normalise = (clq_normalisation){
-        .problem = {.positions = loss->attributes.loss.problem.mask_steps, .channels = 1, .epsilon = 1},
-        .exchange = *exchange};
-    statistics.attributes = moments.attributes;
-    moments.inputs[0] = loss->inputs[3] = e->tensors[y->mask].value;
-    moments.outputs[0] =
-        clq_add_channel_rows(e->graph, &moments, clq_step_sum_ranks(exchange) * CLQ_MOMENTS_ROWS, "steps that count");
-    statistics.inputs[0] = clq_add_all_reduce(e->graph, &moments, clq_graph_add_node(e->graph, &moments), exchange);
-    statistics.outputs[0] = clq_add_channel_rows(e->graph, &statistics, CLQ_STATISTICS_ROWS, "part that counts");
-    loss->inputs[4] = clq_graph_add_node(e->graph, &statistics);
+    const size_t steps = loss->attributes.loss.problem.mask_steps;
+    const clq_graph_value column = {
+        .name = "mask", .dtype = CLQ_F32, .per_sample = true, .shape = CLQ_SHAPE(steps, 1), .elements = steps};
+    clq_graph_value sum = {.dtype = CLQ_F32, .shape = CLQ_SHAPE(1), .elements = 1};
+    clq_node reshape = {.op = &clq_op_reshape, .segment = loss->segment}, count = {.op = &clq_op_elementwise};
+    memcpy(reshape.scope, loss->scope, sizeof reshape.scope);
+    memcpy(count.scope, loss->scope, sizeof count.scope);
+    count.segment = loss->segment;
+    clq_element_program *p = &count.attributes.program;
+    const unsigned number = clq_element_take(p, clq_each_element),
+                   zero = clq_element_do(p, (clq_instruction){.op = CLQ_ELEMENT_CONSTANT}),
+                   one = clq_element_do(p, (clq_instruction){.op = CLQ_ELEMENT_CONSTANT, .number = 1}),
+                   none = clq_element_do(p, (clq_instruction){.op = CLQ_ELEMENT_EQUAL, .a = number, .b = zero});
+    p->outputs[p->output_count++].from = p->sums[p->sum_count++] =
+        clq_element_do(p, (clq_instruction){.op = CLQ_ELEMENT_SUBTRACT, .a = one, .b = none});
+    p->sums[p->sum_count++] = one;
+    reshape.inputs[0] = e->tensors[y->mask].value;
+    reshape.outputs[0] = clq_graph_add_value(e->graph, &column);
+    count.inputs[0] = clq_graph_add_node(e->graph, &reshape);
+    count.outputs[0] = clq_graph_add_value(e->graph, &column);
+    for (unsigned i = 0; i < 2; i++) {
+        sum.name = i == 0 ? "steps that count" : "steps";
+        count.outputs[1 + i] = clq_graph_add_value(e->graph, &sum);
+    }
+    loss->inputs[3] = clq_graph_add_node(e->graph, &count);
+    for (unsigned i = 0; i < 2; i++)
+        loss->inputs[4 + i] = clq_add_all_reduce(e->graph, &count, count.outputs[1 + i], &e->config->exchange);
 }
 
 static void add_loss(clq_expansion *e, uint32_t index) {
@@ -270,6 +284,8 @@ static void note_readers(clq_expansion *e) {
         e->tensors[output].wanted = true;
         if (mask && e->config->loss && e->config->loss[i].mask_steps > 0) e->tensors[mask].wanted = true;
     }
+    for (unsigned i = 0; e->config->stage && i < e->config->stage->after.count; i++)
+        e->tensors[e->config->stage->after.tensors[i]].wanted = true; /* they are sent */
     for (uint32_t id = e->model->tensor_count; id >= 1; id--) {
         const clq_model_tensor *y = &e->model->tensors[id - 1];
         for (uint32_t i = 0; i < y->input_count && e->tensors[id].wanted; i++) {

@@ -303,8 +303,8 @@ const clq_operation clq_op_softmax_gradient = {
 static void loss_gradient(clq_derivation *d) {
     d->node.outputs[1] = d->dx[0] = clq_graph_add_gradient(d->graph, d->node.inputs[0]);
 }
-/* inputs: x, labels, the state of the loss scale, or none, and with steps that do not count their mask and statistics
- * of it, of which the mean comes first; outputs: metrics, dx */
+/* inputs: x, labels, the state of the loss scale, or none, and with steps that do not count their mask, how many
+ * count, and how many there are; outputs: metrics, dx */
 static void emit_loss(clq_emission *e) {
     const struct clq_loss_attributes *loss = &e->node->attributes.loss;
     clq_loss_and_metrics(e->list, &loss->problem,
@@ -313,7 +313,8 @@ static void emit_loss(clq_emission *e) {
                                             .scaling = e->in[2],
                                             .initial = loss->scale,
                                             .mask = e->in[3],
-                                            .share = e->in[4],
+                                            .counting = e->in[4],
+                                            .steps = e->in[5],
                                             .dx = e->out[1],
                                             .metrics = e->out[0]});
 }

@@ -120,7 +120,7 @@ void clq_loss_and_metrics(clq_list *list, const clq_loss_problem *p, const clq_l
         clq_launch_float(list, v->initial);
     }
     if (p->mask_steps > 0) {
-        CLQ_LAUNCH_READS(list, v->mask, v->share);
+        CLQ_LAUNCH_READS(list, v->mask, v->counting, v->steps);
         clq_launch_size(list, rows / p->mask_steps);
     }
     if (bins) clq_launch_value(list, bins, CLQ_READS_WRITES);

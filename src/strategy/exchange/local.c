@@ -107,11 +107,12 @@ static void keeps(clq_strategy *strategy, clq_kept *out) {
 /* ---- life ---- */
 
 static clq_status open(clq_strategy *strategy) {
-    if (clq_plan_exchanges(strategy->replicas[0].plan))
-        return clq_fail(CLQ_ARGUMENT,
-                        "model %s has synchronized statistics, or a loss that leaves masked steps out: both are of one "
-                        "set of weights. Leave out local steps, or let each replica normalise by statistics of its own",
-                        strategy->model->name);
+    if (strategy->config.plan.update && clq_plan_exchanges(strategy->replicas[0].plan))
+        return clq_fail(
+            CLQ_ARGUMENT,
+            "model %s has synchronized statistics, or a loss that leaves masked steps out, for which replicas "
+            "add up sums in each step: leave out local steps",
+            strategy->model->name);
     strategy->step_outdates = 1u << CLQ_ARENA_PARAMETERS;
     local *own = strategy->exchange_own = clq_alloc(1, sizeof *own);
     if (!own) return CLQ_MEMORY;

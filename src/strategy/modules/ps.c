@@ -272,11 +272,11 @@ static clq_status open(clq_strategy *strategy) {
     if (!ps->asynchronous && options->backup == 0) return CLQ_OK;
     strategy->step_outdates |= 1u << CLQ_ARENA_PARAMETERS;
     clq_status status = CLQ_OK;
-    if (clq_plan_exchanges(strategy->replicas[0].plan))
-        status =
-            clq_fail(CLQ_UNSUPPORTED, "synchronized batch normalisation, and a loss that leaves masked steps out, need "
-                                      "all replicas in each step: "
-                                      "use strategy ps with staleness 0 and no backup replicas, or strategy mirrored");
+    if (strategy->config.plan.update && clq_plan_exchanges(strategy->replicas[0].plan))
+        status = clq_fail(CLQ_UNSUPPORTED,
+                          "replicas add up sums in each step, for synchronized batch normalisation or a loss that "
+                          "leaves masked steps "
+                          "out: use strategy ps with staleness 0 and no backup replicas, or strategy mirrored");
     CLQ_TRY(clq_world_check(strategy->config.world, status));
     if (!ps->asynchronous || (!storage->store && !storage->remote)) return CLQ_OK;
     storage->histogram = clq_alloc((size_t)options->staleness + 1, sizeof *storage->histogram);

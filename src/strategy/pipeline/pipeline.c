@@ -184,10 +184,11 @@ static clq_status check_model(const clq_model *model) {
                 model->layers[model->variables[v].layer - 1].name);
     for (uint32_t i = 0; i < model->output_count; i++)
         if (model->tensors[model->outputs[i] - 1].mask)
-            return clq_fail(CLQ_UNSUPPORTED,
-                            "output '%s' has a mask, and a loss that leaves masked steps out is a mean over those of "
-                            "the global batch, where a pipeline has micro-batches: use strategy mirrored",
-                            clq_model_output_name(model, i));
+            return clq_fail(
+                CLQ_UNSUPPORTED,
+                "output '%s' has a mask, and a loss that leaves masked steps out is a mean over the steps of "
+                "the global batch that count, where a pipeline has micro-batches: use strategy mirrored",
+                clq_model_output_name(model, i));
     return CLQ_OK;
 }
 
