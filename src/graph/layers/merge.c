@@ -2,6 +2,8 @@
  * in Keras, a step that a mask leaves out counts as 1 among factors, and as the others among those compared. */
 #include "graph/layers/layer.h"
 
+#include <stdio.h>
+
 typedef struct masked_config {
     size_t masks; /* number of the first input's mask among the inputs, from 1 on; 0: no input has one */
 } masked_config;
@@ -13,8 +15,6 @@ static const clq_attribute masked_attributes[] = {
 static uint32_t count_terms(const clq_layer *layer, const clq_model_tensor *y) {
     return (uint32_t)clq_layer_positional(layer, y->input_count);
 }
-
-#include <stdio.h>
 
 /* ---- shapes ---- */
 
