@@ -1,5 +1,5 @@
-/* The transforms of 3x3 taps two places apart: 4x4 outputs y from 9x9 inputs d by 81 products a channel instead of 144;
- * and, SPREAD, of their gradient by the input: 8x8 of these from 5x5 d.
+/* The transforms of 3x3 convolutions with strides of 2: 4x4 outputs y from 9x9 inputs d by 81 products a channel
+ * instead of 144; and, SPREAD, of their gradient by the input: 8x8 of these from 5x5 d.
  *
  * Along an axis y[i] = g[0] d[2i] + g[1] d[2i + 1] + g[2] d[2i + 2]. The first and the last term are a convolution of
  * two taps with the inputs at even places, which Winograd's F(4, 2) makes by five products of the points NEAR, -NEAR,
@@ -97,16 +97,9 @@ ALWAYS_INLINE void winograd_input(global const STORED(A_STORAGE) * image, int to
     /* The columns of d that this one is made of, and their factors: a row of B^T. Of an odd input that alone. */
     const bool last = j == 4, single = j > 4;
     const float point = point_of(j), others = j < 2 ? FAR_2 : NEAR_2;
-    const float wanted[4] = {single ? 1
-                             : last ? NEAR_2 * FAR_2
-                                    : -point * others,
-                             single ? 0
-                             : last ? -NEAR_2 - FAR_2
-                                    : -others,
-                             single ? 0
-                             : last ? 1
-                                    : point,
-                             single || last ? 0 : 1};
+    float wanted[4] = {-point * others, -others, point, 1};
+    if (last) wanted[0] = NEAR_2 * FAR_2, wanted[1] = -NEAR_2 - FAR_2, wanted[2] = 1, wanted[3] = 0;
+    if (single) wanted[0] = 1, wanted[1] = wanted[2] = wanted[3] = 0;
     float factor[4];
     int at[4];
     UNROLL for (int s = 0; s < 4; s++) {

@@ -3,15 +3,16 @@
 #include "winograd_strided.cl"
 #include "winograd_weights.cl"
 
-/* Convolutions of 3x3 taps, one or, with a STRIDE of 2, two places apart, by Winograd's products, by tiles of SIDE x
- * SIDE outputs, for devices whose work-items are whole cores with vectors. A work-item makes BLOCK tiles from transform
- * to output in memory of its own, which stays in its core's cache: through the memory of all, transforms cost more than
- * they save.
+/* 3x3 convolutions with a STRIDE of 1 or 2 by Winograd's products, by tiles of SIDE x SIDE outputs, for devices whose
+ * work-items are whole cores with vectors. SPREAD: the gradient by the input of one with a stride of 2. A work-item
+ * makes BLOCK tiles from transform to output in memory of its own, which stays in its core's cache: through the memory
+ * of all, transforms cost more than they save.
  *
  * A column of the products at a time, for GROUP channels of the output: more tiles of a block have room in the cache,
  * and so the weights are read less often. A column's rows come by pairs of opposite points, whose sums and differences
  * make the outputs; the last pair, of 0 and infinity, is added to the first and the last output while it is summed over
- * the channels (of strides of 2 infinity alone, beside lines that are rows of the outputs). The columns are added up as they come.
+ * the channels. With strides of 2 infinity comes alone, beside lines that are rows of the outputs. The columns are
+ * added up as they come.
  *
  * Input (IN_H, IN_W, IN_C), output (OUT_H, OUT_W, COLUMNS); channels of both are whole vectors, COLUMNS is a multiple
  * of NR of them; GROUP divides COLUMNS and is a multiple of NR vectors. POOLED: a tile is a window whose maximum is

@@ -1,6 +1,6 @@
-/* The taps of 3x3 convolutions, transformed by G of winograd_2x2.cl, winograd_4x4.cl or winograd_strided.cl: weights (3, 3, IN_C, COLUMNS),
- * or TRANSPOSED (3, 3, COLUMNS, IN_C) with the taps turned round, to (panels of NR vectors, POINTS columns, POINTS / 2
- * pairs of rows, IN_C, 2 rows, NR vectors). (vectors of IN_C, vectors of COLUMNS) */
+/* The taps of 3x3 convolutions, transformed by G of winograd_2x2.cl, winograd_4x4.cl or winograd_strided.cl: weights
+ * (3, 3, IN_C, COLUMNS), or TRANSPOSED (3, 3, COLUMNS, IN_C) with the taps turned round, to (panels of NR vectors,
+ * POINTS columns, POINTS / 2 pairs of rows, IN_C, 2 rows, NR vectors). (vectors of IN_C, vectors of COLUMNS) */
 #ifdef WEIGHTS
 ALWAYS_INLINE void transform_weights(global const STORED(B_STORAGE) * w, global float *to, int first, int column) {
     to += (size_t)(column / WIDTH) * (POINTS * POINTS * IN_C * WIDTH) + column % WIDTH;

@@ -133,7 +133,7 @@ typedef struct clq_attribute {
     bool whole;    /* of a NUMBER or NUMBERS: files have whole ones */
     bool not_null; /* of a CHOICE: null in a file is not the default, and is refused */
     bool newer;    /* earlier versions of Keras refuse the key: a default is not written */
-    bool listed;   /* of NUMBERS: one number is written as a list, too */
+    bool listed;   /* of NUMBERS: Keras takes a list alone, also of one number */
     bool own;      /* Keras has no such key: parts of blocks alone have a value */
 } clq_attribute;
 

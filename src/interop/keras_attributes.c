@@ -226,6 +226,10 @@ static void read_numbers(const clq_keras_reading *r, void *member) {
     json_t *given = clq_keras_value(r), *value = given;
     if (json_is_object(value)) value = json_object_get(json_object_get(value, "config"), "value");
     if (!given) return;
+    if (r->row->listed && !json_is_array(value)) {
+        clq_keras_unfit(r, given, "a list of numbers");
+        return;
+    }
     const size_t count = clq_keras_count_numbers(value);
     float *values = clq_alloc(CLQ_MAX(count, (size_t)1), sizeof *values);
     size_t at = 0;

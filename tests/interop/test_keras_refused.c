@@ -220,6 +220,7 @@ static void bins(void **state) {
         {"[null, 4]", BINS(", \"num_bins\": 3"), "it has no bin_boundaries: adapt it to data in Keras"},
         {"[null, 4]", BINS(", \"bin_boundaries\": [0, 2, 1]"), "bin_boundaries[2] is below the one before"},
         {"[null, 4]", BINS(", \"bin_boundaries\": [0, \"a\"]"), "bin_boundaries"},
+        {"[null, 4]", BINS(", \"bin_boundaries\": 0.5"), "bin_boundaries: 0.5 should be a list of numbers"},
         {"[null, 4]", BINS(", \"bin_boundaries\": [0], \"sparse\": true, \"output_mode\": \"count\""), "sparse"},
         {"[null, 4]", BINS(", \"bin_boundaries\": [0], \"output_mode\": \"tf_idf\""), "output_mode"},
     };

@@ -275,8 +275,8 @@ static clq_status open(clq_strategy *strategy) {
     if (strategy->config.plan.update && clq_plan_exchanges(strategy->replicas[0].plan))
         status = clq_fail(CLQ_UNSUPPORTED,
                           "replicas add up sums in each step, for synchronized batch normalisation or a loss that "
-                          "leaves masked steps "
-                          "out: use strategy ps with staleness 0 and no backup replicas, or strategy mirrored");
+                          "leaves masked steps out: use strategy ps with staleness 0 and no backup replicas, or "
+                          "strategy mirrored");
     CLQ_TRY(clq_world_check(strategy->config.world, status));
     if (!ps->asynchronous || (!storage->store && !storage->remote)) return CLQ_OK;
     storage->histogram = clq_alloc((size_t)options->staleness + 1, sizeof *storage->histogram);
