@@ -2,28 +2,28 @@
 /* Matrix products in blocks that fit a cache, either operand transposed. ADDS: sums are added to what C has, unless
  * `factor` is 0, and then C is times it. */
 
-/* One work-item makes a block of MC rows x NC columns of C, in blocks of KC terms. It packs that much of A into memory
- * of its own, which stays in its core's cache, where A_PACKED. B comes as PANELS of NR vectors over all terms, made by
- * product_panels for all work-items, or else is packed by each for itself. B lies as (COLUMNS, terms) where
- * B_TRANSPOSED, A as (terms, rows) where A_TRANSPOSED. What packs pads too: edges cost no questions where the time
- * goes. */
+/* One work-item makes a block of block_rows x block_columns of C, in blocks of block_terms, which are at most KC. It
+ * packs that much of A into memory of its own, which stays in its core's cache, where A_PACKED: MC rows, in blocks of
+ * exactly KC terms. B comes as PANELS of NR vectors over all terms, made by product_panels for all work-items, or else
+ * is packed by each for itself. B lies as (columns, terms) where B_TRANSPOSED, A as (terms, rows) where A_TRANSPOSED.
+ * What packs pads too: edges cost no questions where the time goes. */
 #ifdef A_TRANSPOSED
-#define ROWS DEPTH
-#define TERMS (count * ROWS_PER_EXAMPLE)
+#define ROWS depth
+#define TERMS (count * rows_each)
 #define A_NEXT A_STRIDE
 #define A_TERM(i) a_[i]
 /* No power of two: such lines would share few places of the cache. */
 #define A_STRIDE ((MC + VEC - 1) / VEC * VEC + VEC)
 #define A_VECTORS (KC * A_STRIDE / VEC)
 #else
-#define ROWS (count * ROWS_PER_EXAMPLE)
-#define TERMS DEPTH
+#define ROWS (count * rows_each)
+#define TERMS depth
 #define A_NEXT 1
 #ifdef A_PACKED
 #define A_TERM(i) a_[(i)*KC]
 #define A_VECTORS (KC * MC / VEC)
 #else
-#define A_TERM(i) a_[(size_t)(i)*DEPTH]
+#define A_TERM(i) a_[(size_t)(i)*depth]
 #endif
 #endif
 #ifdef PANELS
@@ -32,53 +32,54 @@
 #define PANEL_SPACE private
 #endif
 
-/* A vector of columns of B, terms [first, first + depth), every NR-th vector from `to` on; zeros behind the last
+/* A vector of columns of B, terms [first, first + part), every NR-th vector from `to` on; zeros behind the last
  * column. */
-ALWAYS_INLINE void pack_column(PANEL_SPACE floatv *to, global const b_number *b, int column, int first, int depth,
-                               int terms) {
+ALWAYS_INLINE void pack_column(PANEL_SPACE floatv *to, global const b_number *b, int column, int columns, int first,
+                               int part, int terms) {
 #ifdef B_TRANSPOSED
-    global const b_number *end = b + (size_t)COLUMNS * terms;
-    for (int k = 0; k < depth; k += VEC, to += VEC * NR) {
+    global const b_number *end = b + (size_t)columns * terms;
+    for (int k = 0; k < part; k += VEC, to += VEC * NR) {
         global const b_number *from = b + (size_t)column * terms + first + k;
         floatv square[VEC];
-        if (column + VEC <= COLUMNS && from + (size_t)(VEC - 1) * terms + VEC <= end) {
+        if (column + VEC <= columns && from + (size_t)(VEC - 1) * terms + VEC <= end) {
             UNROLL for (int l = 0; l < VEC; l++) square[l] = READ_V(B_STORAGE, from + (size_t)l * terms);
         } else {
             floatv edge[VEC];
             for (int l = 0; l < VEC; l++)
-                edge[l] = column + l < COLUMNS ? READ_V_UNTIL(B_STORAGE, from + (size_t)l * terms, end) : (floatv)0;
+                edge[l] = column + l < columns ? READ_V_UNTIL(B_STORAGE, from + (size_t)l * terms, end) : (floatv)0;
             UNROLL for (int l = 0; l < VEC; l++) square[l] = edge[l];
         }
         floatv_transpose(square);
-        UNROLL for (int l = 0; l < VEC; l++) if (k + l < depth) to[l * NR] = square[l];
+        UNROLL for (int l = 0; l < VEC; l++) if (k + l < part) to[l * NR] = square[l];
     }
 #else
-    b += (size_t)first * COLUMNS;
-    if (column + VEC <= COLUMNS) {
-        for (int k = 0; k < depth; k++) to[k * NR] = READ_V(B_STORAGE, b + (size_t)k * COLUMNS + column);
+    b += (size_t)first * columns;
+    if (column + VEC <= columns) {
+        for (int k = 0; k < part; k++) to[k * NR] = READ_V(B_STORAGE, b + (size_t)k * columns + column);
     } else {
-        for (int k = 0; k < depth; k++, b += COLUMNS) to[k * NR] = READ_V_UNTIL(B_STORAGE, b + column, b + COLUMNS);
+        for (int k = 0; k < part; k++, b += columns) to[k * NR] = READ_V_UNTIL(B_STORAGE, b + column, b + columns);
     }
 #endif
 }
 
 #ifdef PANELS
 /* (blocks of KC terms, panels) */
-TILE_KERNEL void product_panels(global const b_number *b, global float *to, int count) {
+TILE_KERNEL void product_panels(global const b_number *b, global float *to, int count, int rows_each, int depth,
+                                int columns) {
     int terms = TERMS, first = (int)get_global_id(0) * KC, panel = (int)get_global_id(1);
     global floatv *panels = (global floatv *)to + ((size_t)panel * terms + first) * NR;
     for (int j = 0; j < NR; j++)
-        pack_column(panels + j, b, panel * WIDTH + j * VEC, first, min(KC, terms - first), terms);
+        pack_column(panels + j, b, panel * WIDTH + j * VEC, columns, first, min(KC, terms - first), terms);
 }
 #endif
 
 #ifdef A_PACKED
-/* Terms [first, first + depth) of the rows from `row` on: one row behind the other, or, where A is transposed, one term
+/* Terms [first, first + part) of the rows from `row` on: one row behind the other, or, where A is transposed, one term
  * behind the other. Behind the last row comes what is of no use. */
-ALWAYS_INLINE void pack_a(float *packed, global const a_number *a, int first, int depth, int row, int rows, int terms) {
+ALWAYS_INLINE void pack_a(float *packed, global const a_number *a, int first, int part, int row, int rows, int terms) {
     global const a_number *end = a + (size_t)rows * terms;
 #ifdef A_TRANSPOSED
-    for (int k = 0; k < depth; k++, packed += A_STRIDE) {
+    for (int k = 0; k < part; k++, packed += A_STRIDE) {
         global const a_number *from = a + (size_t)(first + k) * rows + row;
         for (int i = 0; i < MC && row + i < rows; i += VEC)
             *(floatv *)(packed + i) = READ_V_UNTIL(A_STORAGE, from + i, end);
@@ -87,8 +88,8 @@ ALWAYS_INLINE void pack_a(float *packed, global const a_number *a, int first, in
     for (int i = 0; i < MC && row + i / MR * MR < rows; i++, packed += KC) {
         global const a_number *from = a + (size_t)min(row + i, rows - 1) * terms + first;
         int k = 0;
-        for (; k + VEC <= depth; k += VEC) *(floatv *)(packed + k) = READ_V(A_STORAGE, from + k);
-        if (k < depth) *(floatv *)(packed + k) = READ_V_UNTIL(A_STORAGE, from + k, end);
+        for (; k + VEC <= part; k += VEC) *(floatv *)(packed + k) = READ_V(A_STORAGE, from + k);
+        if (k < part) *(floatv *)(packed + k) = READ_V_UNTIL(A_STORAGE, from + k, end);
     }
 #endif
 }
@@ -99,7 +100,7 @@ ALWAYS_INLINE void pack_a(float *packed, global const a_number *a, int first, in
 #define PREFETCH_C(c)                                                                                                  \
     for (int l_ = 0; l_ < MR; l_++)                                                                                    \
         for (int v_ = 0; v_ < NR; v_++)                                                                                \
-    __builtin_prefetch((const void *)(size_t)((c) + (size_t)l_ * COLUMNS + v_ * VEC), 1, 3)
+    __builtin_prefetch((const void *)(size_t)((c) + (size_t)l_ * columns + v_ * VEC), 1, 3)
 #else
 #define PREFETCH_C(c)
 #endif
@@ -114,19 +115,20 @@ STORE(store_sums, 0)
 #define BEGUN (first > 0)
 #endif
 
-ALWAYS_INLINE void add_begun(floatv acc[MR][NR], int until, int column, global const float *c) {
+ALWAYS_INLINE void add_begun(floatv acc[MR][NR], int until, int column, int columns, global const float *c) {
     UNROLL for (int i = 0; i < MR; i++) {
         if (i >= until) continue;
-        global const float *row = c + (size_t)i * COLUMNS;
-        UNROLL for (int j = 0; j < NR; j++) acc[i][j] += READ_V_UNTIL(0, row + column + j * VEC, row + COLUMNS);
+        global const float *row = c + (size_t)i * columns;
+        UNROLL for (int j = 0; j < NR; j++) acc[i][j] += READ_V_UNTIL(0, row + column + j * VEC, row + columns);
     }
 }
 
 /* Rows in front of `from` are left by the tile above. */
-ALWAYS_INLINE void leave_begun(floatv acc[MR][NR], int from, int until, int column, global float *c) {
+ALWAYS_INLINE void leave_begun(floatv acc[MR][NR], int from, int until, int column, int columns, global float *c) {
     UNROLL for (int i = 0; i < MR; i++) {
         if (i < from || i >= until) continue;
-        UNROLL for (int j = 0; j < NR; j++) store_sums(c + (size_t)i * COLUMNS, column + j * VEC, acc[i][j]);
+        global float *row = c + (size_t)i * columns;
+        UNROLL for (int j = 0; j < NR; j++) store_sums(row, column + j * VEC, columns, acc[i][j]);
     }
 }
 
@@ -148,9 +150,11 @@ TILE_KERNEL void product_blocks(global const a_number *a,
 #if C_STORAGE
                                 global float *sums,
 #endif
-                                int count, float factor) {
-    int rows = ROWS, terms = TERMS, row = (int)get_global_id(0) * MC, column = (int)get_global_id(1) * NC;
-    int row_end = min(row + MC, rows), column_end = min(column + NC, COLUMNS);
+                                int count, float factor, int rows_each, int depth, int columns, int block_rows,
+                                int block_columns, int block_terms) {
+    int rows = ROWS, terms = TERMS;
+    int row = (int)get_global_id(0) * block_rows, column = (int)get_global_id(1) * block_columns;
+    int row_end = min(row + block_rows, rows), column_end = min(column + block_columns, columns);
 #ifdef A_PACKED
     floatv a_vectors[A_VECTORS];
     float *packed = (float *)a_vectors;
@@ -158,17 +162,17 @@ TILE_KERNEL void product_blocks(global const a_number *a,
 #ifndef PANELS
     floatv own[KC * NR];
 #endif
-    for (int first = 0; first == 0 || first < terms; first += KC) {
-        int depth = min(KC, terms - first);
+    for (int first = 0; first == 0 || first < terms; first += block_terms) {
+        int part = min(block_terms, terms - first);
 #ifdef A_PACKED
-        pack_a(packed, a, first, depth, row, rows, terms);
+        pack_a(packed, a, first, part, row, rows, terms);
 #endif
         for (int j = column; j < column_end; j += WIDTH) {
 #ifdef PANELS
             global const floatv *panel = (global const floatv *)b + ((size_t)(j / WIDTH) * terms + first) * NR;
 #else
             floatv *panel = own;
-            for (int v = 0; v < NR; v++) pack_column(panel + v, b, j + v * VEC, first, depth, terms);
+            for (int v = 0; v < NR; v++) pack_column(panel + v, b, j + v * VEC, columns, first, part, terms);
 #endif
             for (int i = row; i < row_end; i += MR) {
 #ifdef A_PACKED
@@ -180,29 +184,29 @@ TILE_KERNEL void product_blocks(global const a_number *a,
 #endif
 #else
                 int start = max(min(i, rows - MR), 0);
-                global const float *a_ = a + (size_t)start * DEPTH + first; /* no 16 bits: those are packed */
+                global const float *a_ = a + (size_t)start * depth + first; /* no 16 bits: those are packed */
 #endif
                 PANEL_SPACE const floatv *b_ = panel;
                 floatv acc[MR][NR];
                 CLEAR(acc);
-                global c_number *to = c + (size_t)start * COLUMNS;
-                global float *begun = BEGUN_SUMS + (size_t)start * COLUMNS;
+                global c_number *to = c + (size_t)start * columns;
+                global float *begun = BEGUN_SUMS + (size_t)start * columns;
                 if (BEGUN && i + MR <= row_end) PREFETCH_C(begun + j);
-                for (int k = 0; k < depth; k++, a_ += A_NEXT, b_ += NR) {
+                for (int k = 0; k < part; k++, a_ += A_NEXT, b_ += NR) {
                     UNROLL for (int l = 0; l < MR; l++) {
                         floatv value = (floatv)(A_TERM(l));
                         UNROLL for (int v = 0; v < NR; v++) acc[l][v] += value * b_[v];
                     }
                 }
-                if (BEGUN) add_begun(acc, rows - start, j, begun);
+                if (BEGUN) add_begun(acc, rows - start, j, columns, begun);
 #ifdef ADDS
-                if (factor != 0 && first + KC >= terms)
+                if (factor != 0 && first + block_terms >= terms)
                     UNROLL for (int l = 0; l < MR; l++) UNROLL for (int v = 0; v < NR; v++) acc[l][v] *= factor;
 #endif
-                if (first + KC >= terms)
-                    finish(acc, i - start, rows - start, j, bias, to, COLUMNS);
+                if (first + block_terms >= terms)
+                    finish(acc, i - start, rows - start, j, columns, bias, to, columns);
                 else
-                    leave_begun(acc, i - start, rows - start, j, begun);
+                    leave_begun(acc, i - start, rows - start, j, columns, begun);
             }
         }
     }

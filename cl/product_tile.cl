@@ -5,33 +5,50 @@
  *   C (m, n) = sum over k of A (m, k) B (k, n)
  *
  * The program is one of
- *   MATRIX   product_rows:  A (rows, DEPTH) row-major, B (DEPTH, COLUMNS)
- *   PATCHES  product_rows:  A (pixels of the output, DEPTH): patches of an image (IN_H, IN_W, IN_C), read where they
- *                           lie; DEPTH is TAPS_H * TAPS_W * IN_C
- *   NARROW   product_outer, of a matrix, for few columns
- *   OUTER    product_outer: C (TAPS_H * TAPS_W * IN_C, COLUMNS) = patches^T dz, summed over the pixels of all examples;
- *                           a matrix is an image of one pixel
+ *   MATRIX         product_rows:  A (rows, depth) row-major, B (depth, columns); `rows` of each example
+ *   MATRIX NARROW  product_outer: C (depth, COLUMNS) = A^T B, summed over the rows of all examples, for few columns
+ *   MATRIX OUTER   product_outer: the same for any columns
+ *   PATCHES        product_rows:  A (pixels of the output, DEPTH): patches of an image (IN_H, IN_W, IN_C), read where
+ *                                 they lie; DEPTH is TAPS_H * TAPS_W * IN_C
+ *   OUTER          product_outer: C (DEPTH, COLUMNS) = patches^T dz, summed over the pixels of all examples
  * ADDS: sums over examples (OUTER) are added to what C has, unless `factor` is 0, and then C is times it.
  * An A of 16 bits: what a tile needs of it becomes floats first, by whole vectors, in memory of the work-item's own. */
 
+#ifdef ADDS
+/* What a row of C has is added to a row of a tile. */
+ALWAYS_INLINE void add_row(floatv sums[NR], global const c_number *row, int column, int columns, float factor) {
+    if (factor == 0) return;
+    UNROLL for (int j = 0; j < NR; j++) {
+#if WHOLE_PANELS
+        floatv there = READ_V_ALIGNED(C_STORAGE, row + column + j * VEC);
+#else
+        floatv there = READ_V_UNTIL(C_STORAGE, row + column + j * VEC, row + columns);
+#endif
+        sums[j] = factor * (there + sums[j]);
+    }
+}
+#endif
+
 #ifdef MATRIX
+
+#ifndef OUTER
 
 #if A_STORAGE
 #define A_TERMS 256 /* that are floats at a time */
 #define A_ROW(i) own_[(i)*A_TERMS + k - block]
 #else
-#define A_ROW(i) a[(size_t)(i)*DEPTH + k]
+#define A_ROW(i) a[(size_t)(i)*depth + k]
 #endif
 
 /* (tiles of rows, panels). The last tile begins early enough to be whole, and stores the rows that are its own. With
  * fewer rows than a tile has, it reads on behind them, where the capacity has rows, and makes nothing of it. */
 TILE_KERNEL void product_rows(global const a_number *a, global const b_number *b, global const float *bias,
-                              global c_number *c, global const a_number *zeros, int count) {
-    int rows = count * ROWS_PER_EXAMPLE, first = (int)get_global_id(0) * MR, start = max(min(first, rows - MR), 0);
+                              global c_number *c, int count, int rows_each, int depth, int columns) {
+    int rows = count * rows_each, first = (int)get_global_id(0) * MR, start = max(min(first, rows - MR), 0);
     int panel = (int)get_global_id(1), column = panel * WIDTH;
-    global const b_number *end = b + (size_t)DEPTH * COLUMNS;
-    b += PANEL_OFFSET(panel);
-    a += (size_t)start * DEPTH;
+    global const b_number *end = b + (size_t)depth * columns;
+    b += PANEL_OFFSET(panel, depth);
+    a += (size_t)start * depth;
     floatv acc[MR][NR];
     CLEAR(acc);
 #ifdef BLOCKED
@@ -41,33 +58,35 @@ TILE_KERNEL void product_rows(global const a_number *a, global const b_number *b
 #if A_STORAGE
     floatv own[MR * A_TERMS / VEC];
     float *own_ = (float *)own;
-    for (int block = 0; block < DEPTH; block += A_TERMS) {
-        int block_end = min(block + A_TERMS, DEPTH);
+    for (int block = 0; block < depth; block += A_TERMS) {
+        int block_end = min(block + A_TERMS, depth);
         for (int i = 0; i < MR; i++)
-            READ_RUN(A_STORAGE, own_ + i * A_TERMS, a + (size_t)i * DEPTH + block, block_end - block,
-                     a + (size_t)MR * DEPTH);
-        for (int k = block; k < block_end; k++) STEP(acc, A_ROW, b + (size_t)k * B_STRIDE, end);
+            READ_RUN(A_STORAGE, own_ + i * A_TERMS, a + (size_t)i * depth + block, block_end - block,
+                     a + (size_t)MR * depth);
+        for (int k = block; k < block_end; k++) STEP(acc, A_ROW, b + (size_t)k * B_STRIDE(columns), end);
         FLUSH(total, acc)
     }
 #elif defined(BLOCKED)
-    for (int block = 0; block < DEPTH; block += BLOCKED) {
-        for (int k = block; k < min(block + BLOCKED, DEPTH); k++) STEP(acc, A_ROW, b + (size_t)k * B_STRIDE, end);
+    for (int block = 0; block < depth; block += BLOCKED) {
+        for (int k = block; k < min(block + BLOCKED, depth); k++)
+            STEP(acc, A_ROW, b + (size_t)k * B_STRIDE(columns), end);
         FLUSH(total, acc)
     }
 #else
-    for (int k = 0; k < DEPTH; k++) STEP(acc, A_ROW, b + (size_t)k * B_STRIDE, end);
+    for (int k = 0; k < depth; k++) STEP(acc, A_ROW, b + (size_t)k * B_STRIDE(columns), end);
 #endif
-    finish(RESULT(total, acc), first - start, rows - start, column, bias, c + (size_t)start * COLUMNS, COLUMNS);
+    finish(RESULT(total, acc), first - start, rows - start, column, columns, bias, c + (size_t)start * columns,
+           columns);
 }
 
 #elif defined(NARROW)
 
-/* C (DEPTH, COLUMNS) = A^T dz as OUTER, of a matrix A and no more columns than a vector has: vectors lie along the rows
- * of C, where nothing is wasted, and are turned before they are stored. (tiles of WIDTH rows) */
+/* Of one slice, and no more columns than a vector has: vectors lie along the rows of C, where nothing is wasted, and
+ * are turned before they are stored. (tiles of WIDTH rows) */
 TILE_KERNEL void product_outer(global const a_number *a, global const b_number *b, global c_number *c, int count,
-                               float factor) {
-    int terms = count * ROWS_PER_EXAMPLE, row = (int)get_global_id(0) * WIDTH;
-    global const a_number *end = a + (size_t)terms * DEPTH;
+                               float factor, int rows_each, int depth, int columns, int slices) {
+    int terms = count * rows_each, row = (int)get_global_id(0) * WIDTH;
+    global const a_number *end = a + (size_t)terms * depth;
 #if B_STORAGE
     global const b_number *b_end = b + (size_t)terms * COLUMNS;
     float b_numbers[VEC];
@@ -77,7 +96,7 @@ TILE_KERNEL void product_outer(global const a_number *a, global const b_number *
     a += row;
     floatv acc[COLUMNS][NR];
     UNROLL for (int i = 0; i < COLUMNS; i++) UNROLL for (int j = 0; j < NR; j++) acc[i][j] = 0;
-    for (int k = 0; k < terms; k++, a += DEPTH, b += COLUMNS) {
+    for (int k = 0; k < terms; k++, a += depth, b += COLUMNS) {
         floatv a_[NR];
         UNROLL for (int j = 0; j < NR; j++) a_[j] = READ_V_UNTIL(A_STORAGE, a + j * VEC, end);
 #if B_STORAGE
@@ -90,7 +109,7 @@ TILE_KERNEL void product_outer(global const a_number *a, global const b_number *
             UNROLL for (int j = 0; j < NR; j++) acc[i][j] += a_[j] * b_;
         }
     }
-    int floats = min(WIDTH, DEPTH - row) * COLUMNS; /* of this tile; what a store leaves behind its row comes next */
+    int floats = min(WIDTH, depth - row) * COLUMNS; /* of this tile; what a store leaves behind its row comes next */
     c += (size_t)row * COLUMNS;
     UNROLL for (int j = 0; j < NR; j++) {
         floatv square[VEC];
@@ -108,6 +127,58 @@ TILE_KERNEL void product_outer(global const a_number *a, global const b_number *
         }
     }
 }
+
+#else
+
+#define A_PLACE(i) numbers[i]
+
+/* (tiles of MR rows of C, panels, slices). Slice s sums its share of the rows of A: c (slices, depth, columns). */
+TILE_KERNEL void product_outer(global const a_number *a, global const b_number *b, global c_number *c, int count,
+                               float factor, int rows_each, int depth, int columns, int slices) {
+    int first = (int)get_global_id(0) * MR, column = (int)get_global_id(1) * WIDTH, slice = (int)get_global_id(2);
+    int terms = count * rows_each, share = (terms + slices - 1) / slices, term = min(slice * share, terms),
+        last = min(term + share, terms), start = min(first, depth - MR);
+    global const b_number *end = b + (size_t)terms * columns;
+    a += (size_t)term * depth + start;
+    b += (size_t)term * columns + column;
+#if A_STORAGE
+    global const a_number *a_end = a + (size_t)(terms - term) * depth - start;
+    floatv own[(MR + VEC - 1) / VEC];
+#endif
+    floatv acc[MR][NR];
+    CLEAR(acc);
+#ifdef BLOCKED
+    floatv total[MR][NR];
+    CLEAR(total);
+    int terms_left = BLOCKED;
+#endif
+    for (; term < last; term++, a += depth, b += columns) {
+#if A_STORAGE
+        READ_RUN(A_STORAGE, (float *)own, a, MR, a_end);
+        const float *numbers = (const float *)own;
+#else
+        global const float *numbers = a;
+#endif
+        STEP(acc, A_PLACE, b, end);
+#ifdef BLOCKED
+        if (--terms_left == 0) {
+            FLUSH(total, acc)
+            terms_left = BLOCKED;
+        }
+#endif
+    }
+    FLUSH(total, acc)
+    c += ((size_t)slice * depth + start) * columns;
+    UNROLL for (int i = 0; i < MR; i++, c += columns) {
+        if (start + i < first) continue;
+#ifdef ADDS
+        add_row(RESULT(total, acc)[i], c, column, columns, factor);
+#endif
+        UNROLL for (int j = 0; j < NR; j++) store_c(c, column + j * VEC, columns, RESULT(total, acc)[i][j]);
+    }
+}
+
+#endif
 
 #elif defined(PATCHES)
 
@@ -153,7 +224,7 @@ ALWAYS_INLINE void tap(floatv acc[MR][NR], ROW_SPACE *row, int left, int x, glob
 #ifdef FOLDED /* x is known here when this is compiled: what lies outside costs nothing */
     for (int k = 0; k < IN_C; k++) {
         floatv b_[NR];
-        load_b(b_, b + k * B_STRIDE, end);
+        load_b(b_, b + k * B_STRIDE(COLUMNS), end);
         UNROLL for (int i = 0; i < MR; i++) {
             if (x + i * STEP_W < 0 || x + i * STEP_W >= IN_W) continue;
             floatv a_ = (floatv)(row[(x - left + i * NEAR_STEP) * IN_C + k]);
@@ -163,21 +234,21 @@ ALWAYS_INLINE void tap(floatv acc[MR][NR], ROW_SPACE *row, int left, int x, glob
 #else
     if (A_STORAGE || (x >= 0 && x + (MR - 1) * STEP_W < IN_W)) {
         ROW_SPACE *near_ = row + (x - left) * IN_C;
-        for (int k = 0; k < IN_C; k++, near_++) STEP(acc, A_NEAR, b + k * B_STRIDE, end);
+        for (int k = 0; k < IN_C; k++, near_++) STEP(acc, A_NEAR, b + k * B_STRIDE(COLUMNS), end);
         return;
     }
 #if defined(PADDED) && !A_STORAGE
     global const float *far_[MR];
     UNROLL for (int i = 0; i < MR; i++) far_[i] =
         x + i * STEP_W >= 0 && x + i * STEP_W < IN_W ? row + (x + i * STEP_W) * IN_C : zeros;
-    for (int k = 0; k < IN_C; k++) STEP(acc, A_FAR, b + k * B_STRIDE, end);
+    for (int k = 0; k < IN_C; k++) STEP(acc, A_FAR, b + k * B_STRIDE(COLUMNS), end);
 #endif
 #endif
 }
 
 /* (tiles of a row of pixels by rows of pixels, images, panels) */
 TILE_KERNEL void product_rows(global const a_number *a, global const b_number *b, global const float *bias,
-                              global c_number *c, global const a_number *zeros, int count) {
+                              global c_number *c, global const a_number *zeros) {
     int id = (int)get_global_id(0), image = (int)get_global_id(1), panel = (int)get_global_id(2),
         column = panel * WIDTH;
     int part = id % (TILES * DIVIDE_W), y = id / (TILES * DIVIDE_W), phase = part % DIVIDE_W, tile = part / DIVIDE_W;
@@ -189,7 +260,7 @@ TILE_KERNEL void product_rows(global const a_number *a, global const b_number *b
     int start = min(first, pixels - MR), x0 = phase + start * DIVIDE_W;
 #endif
     global const b_number *end = b + (size_t)DEPTH * COLUMNS;
-    b += PANEL_OFFSET(panel);
+    b += PANEL_OFFSET(panel, DEPTH);
     a += (size_t)image * IN_H * IN_W * IN_C;
 #if A_STORAGE
     floatv own[(SPAN * IN_C + 2 * VEC - 1) / VEC];
@@ -206,7 +277,7 @@ TILE_KERNEL void product_rows(global const a_number *a, global const b_number *b
     for (int ky = 0; ky < TAPS_H; ky++) {
         int iy = y * STEP_H + FIRST_H + ky * TAP_H;
         if (iy < 0 || iy % DIVIDE_H != 0 || iy / DIVIDE_H >= IN_H) continue;
-        global const b_number *taps = b + (size_t)ky * TAPS_W * IN_C * B_STRIDE;
+        global const b_number *taps = b + (size_t)ky * TAPS_W * IN_C * B_STRIDE(COLUMNS);
 #if A_STORAGE
         take_row((float *)own, a + (size_t)(iy / DIVIDE_H) * IN_W * IN_C, left, a + (size_t)IN_H * IN_W * IN_C);
         const float *row = (const float *)own;
@@ -218,14 +289,15 @@ TILE_KERNEL void product_rows(global const a_number *a, global const b_number *b
 #if TAPS_W * IN_C <= 16
         UNROLL
 #endif
-        for (int k = 0; k < TAPS_W * IN_C; k++, near_++) STEP(acc, A_NEAR, taps + k * B_STRIDE, end);
+        for (int k = 0; k < TAPS_W * IN_C; k++, near_++) STEP(acc, A_NEAR, taps + k * B_STRIDE(COLUMNS), end);
 #else
 #ifdef FOLDED
         UNROLL
 #endif
         for (int kx = 0; kx < TAPS_W; kx++) {
             int ix = x0 * STEP_W + FIRST_W + kx * TAP_W;
-            if (ix % DIVIDE_W == 0) tap(acc, row, left, ix / DIVIDE_W, taps + kx * IN_C * B_STRIDE, end, zeros);
+            if (ix % DIVIDE_W == 0)
+                tap(acc, row, left, ix / DIVIDE_W, taps + kx * IN_C * B_STRIDE(COLUMNS), end, zeros);
 #if TAPS_W * IN_C > 1024
             FLUSH(total, acc)
 #endif
@@ -234,7 +306,7 @@ TILE_KERNEL void product_rows(global const a_number *a, global const b_number *b
         FLUSH(total, acc)
     }
     size_t pixel = ((size_t)image * OUT_H + y) * OUT_W + x0;
-    finish(RESULT(total, acc), first - start, MR, column, bias, c + pixel * COLUMNS, DIVIDE_W * COLUMNS);
+    finish(RESULT(total, acc), first - start, MR, column, COLUMNS, bias, c + pixel * COLUMNS, DIVIDE_W * COLUMNS);
 }
 
 #else
@@ -278,25 +350,10 @@ ALWAYS_INLINE int inside_until(int offset, int stride, int inputs, int outputs) 
     return inputs - offset <= 0 ? 0 : min((inputs - offset + stride - 1) / stride, outputs);
 }
 
-#ifdef ADDS
-/* What a row of C has is added to a row of a tile. */
-ALWAYS_INLINE void add_row(floatv sums[NR], global const c_number *row, int column, float factor) {
-    if (factor == 0) return;
-    UNROLL for (int j = 0; j < NR; j++) {
-#if COLUMNS % WIDTH == 0
-        floatv there = READ_V_ALIGNED(C_STORAGE, row + column + j * VEC);
-#else
-        floatv there = READ_V_UNTIL(C_STORAGE, row + column + j * VEC, row + COLUMNS);
-#endif
-        sums[j] = factor * (there + sums[j]);
-    }
-}
-#endif
-
 /* (tiles of a run by taps by runs, panels, slices). Slice s sums its share of the examples: c
  * (slices, DEPTH, COLUMNS). */
 TILE_KERNEL void product_outer(global const a_number *a, global const b_number *b, global c_number *c, int count,
-                               float factor) {
+                               float factor, int rows_each, int slices) {
     int id = (int)get_global_id(0), column = (int)get_global_id(1) * WIDTH, slice = (int)get_global_id(2);
     int first = id % RUN_TILES * TL, kx = id / RUN_TILES % RUNS_ACROSS, first_ky = id / (RUN_TILES * RUNS_ACROSS) * TR;
     int start = min(first, RUN - TL), ky = min(first_ky, TAPS_H - TR);
@@ -307,11 +364,11 @@ TILE_KERNEL void product_outer(global const a_number *a, global const b_number *
 #else
     int x_from = inside_from(left, STEP_W), x_end = inside_until(left, STEP_W, IN_W, OUT_W);
 #endif
-    int share = (count * ROWS_PER_EXAMPLE + SLICES - 1) / SLICES, image = min(slice * share, count * ROWS_PER_EXAMPLE),
-        last = min(image + share, count * ROWS_PER_EXAMPLE);
-    global const b_number *end = b + (size_t)count * ROWS_PER_EXAMPLE * OUT_H * OUT_W * COLUMNS;
+    int images = count * rows_each, share = (images + slices - 1) / slices, image = min(slice * share, images),
+        last = min(image + share, images);
+    global const b_number *end = b + (size_t)images * OUT_H * OUT_W * COLUMNS;
 #if A_STORAGE
-    global const a_number *a_end = a + (size_t)count * ROWS_PER_EXAMPLE * IN_H * IN_W * IN_C;
+    global const a_number *a_end = a + (size_t)images * IN_H * IN_W * IN_C;
     floatv own[TR * ROW_ROOM / VEC];
 #endif
     floatv acc[MR][NR];
@@ -352,9 +409,9 @@ TILE_KERNEL void product_outer(global const a_number *a, global const b_number *
         if (run < first_ky || place < first) continue;
         global c_number *row = c + ((size_t)(run * RUNS_ACROSS + kx) * RUN + place) * COLUMNS;
 #ifdef ADDS
-        add_row(RESULT(total, acc)[i], row, column, factor);
+        add_row(RESULT(total, acc)[i], row, column, COLUMNS, factor);
 #endif
-        UNROLL for (int j = 0; j < NR; j++) store_c(row, column + j * VEC, RESULT(total, acc)[i][j]);
+        UNROLL for (int j = 0; j < NR; j++) store_c(row, column + j * VEC, COLUMNS, RESULT(total, acc)[i][j]);
     }
 }
 

@@ -1,29 +1,32 @@
 /* What the programs of product_tile.cl and product_blocks.cl have in common: tiles of MR rows x NR vectors of C.
- * B is row-major; or PACKED: panels of NR vectors, [panel][DEPTH][NR * VEC], zero-padded. Long sums are made in blocks
+ * B is row-major; or PACKED: panels of NR vectors, [panel][depth][NR * VEC], zero-padded. Long sums are made in blocks
  * (BLOCKED), so that their rounding does not grow with their length.
  * A, B and C have numbers of A_STORAGE, B_STORAGE and C_STORAGE (prelude.cl); the bias and what is computed are floats.
- */
+ *
+ * The sizes of a matrix are arguments of its kernels: one program is for all that are cut alike, of a model or of
+ * several. Its options tell whether its rows are WHOLE_VECTORS, and WHOLE_PANELS. Images have their sizes as macros. */
+#ifdef COLUMNS
+#define WHOLE_VECTORS (COLUMNS % VEC == 0)
+#define WHOLE_PANELS (COLUMNS % WIDTH == 0)
+#endif
 #define WIDTH (NR * VEC)
 typedef STORED(A_STORAGE) a_number;
 typedef STORED(B_STORAGE) b_number;
 typedef STORED(C_STORAGE) c_number;
 
 #ifdef PACKED
-#define B_STRIDE WIDTH
-#define PANEL_OFFSET(panel) ((size_t)(panel)*DEPTH * WIDTH)
+#define B_STRIDE(columns) WIDTH
+#define PANEL_OFFSET(panel, depth) ((size_t)(panel) * (depth)*WIDTH)
 #else
-#define B_STRIDE COLUMNS
-#define PANEL_OFFSET(panel) ((panel)*WIDTH)
-#endif
-#if defined(PACKED) || COLUMNS % WIDTH == 0
-#define WHOLE_PANELS
+#define B_STRIDE(columns) (columns)
+#define PANEL_OFFSET(panel, depth) ((panel)*WIDTH)
 #endif
 
 /* NR vectors of a row of B. Where the row ends within a vector, the rest of it comes from the next row and is never
  * stored. */
 ALWAYS_INLINE void load_b(floatv out[NR], global const b_number *b, global const b_number *end) {
     UNROLL for (int j = 0; j < NR; j++) {
-#ifdef WHOLE_PANELS
+#if defined(PACKED) || WHOLE_PANELS
         out[j] = READ_V_ALIGNED(B_STORAGE, b + j * VEC);
 #else
         out[j] = READ_V_UNTIL(B_STORAGE, b + j * VEC, end);
@@ -33,15 +36,15 @@ ALWAYS_INLINE void load_b(floatv out[NR], global const b_number *b, global const
 
 /* One vector to column `column` of a row; columns behind the last are left out. */
 #define STORE(name, S)                                                                                                 \
-    ALWAYS_INLINE void name(global STORED(S) * row, int column, floatv value) {                                        \
-        if (COLUMNS % VEC == 0) {                                                                                      \
-            if (column < COLUMNS) WRITE_V_ALIGNED(S, value, row + column);                                             \
-        } else if (column + VEC <= COLUMNS) {                                                                          \
+    ALWAYS_INLINE void name(global STORED(S) * row, int column, int columns, floatv value) {                           \
+        if (WHOLE_VECTORS) {                                                                                           \
+            if (column < columns) WRITE_V_ALIGNED(S, value, row + column);                                             \
+        } else if (column + VEC <= columns) {                                                                          \
             WRITE_V(S, value, row + column);                                                                           \
         } else {                                                                                                       \
             float lanes[VEC];                                                                                          \
             CLQ_JOIN(vstore, VEC)(value, 0, lanes);                                                                    \
-            for (int l = 0; column + l < COLUMNS; l++) WRITE(S, lanes[l], row + column + l);                           \
+            for (int l = 0; column + l < columns; l++) WRITE(S, lanes[l], row + column + l);                           \
         }                                                                                                              \
     }
 STORE(store_c, C_STORAGE)
@@ -75,12 +78,12 @@ STORE(store_c, C_STORAGE)
 #ifndef OUTER
 
 /* Rows `from` until `until` of a tile to C, where they are `stride` floats apart, with bias and activation. */
-ALWAYS_INLINE void finish(floatv acc[MR][NR], int from, int until, int column, global const float *bias,
+ALWAYS_INLINE void finish(floatv acc[MR][NR], int from, int until, int column, int columns, global const float *bias,
                           global c_number *c, size_t stride) {
     floatv offset[NR];
     UNROLL for (int j = 0; j < NR; j++) {
 #ifdef BIAS
-        offset[j] = READ_V_UNTIL(0, bias + column + j * VEC, bias + COLUMNS);
+        offset[j] = READ_V_UNTIL(0, bias + column + j * VEC, bias + columns);
 #else
         offset[j] = 0;
 #endif
@@ -88,7 +91,7 @@ ALWAYS_INLINE void finish(floatv acc[MR][NR], int from, int until, int column, g
     UNROLL for (int i = 0; i < MR; i++) {
         if (i < from || i >= until) continue;
         UNROLL for (int j = 0; j < NR; j++)
-            store_c(c + i * stride, column + j * VEC, ACTIVATE(floatv, acc[i][j] + offset[j]));
+            store_c(c + i * stride, column + j * VEC, columns, ACTIVATE(floatv, acc[i][j] + offset[j]));
     }
 }
 #endif

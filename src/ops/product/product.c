@@ -144,6 +144,18 @@ clq_kernel_options clq_product_options(const clq_product *p) {
     return options;
 }
 
+clq_kernel_options clq_product_matrix_options(const clq_list *list, const clq_product *p, size_t vectors) {
+    const size_t vector = clq_list_vector(list);
+    clq_kernel_options options = {.length = 0};
+    clq_options_add(&options, "-DMATRIX -DWHOLE_VECTORS=%d -DWHOLE_PANELS=%d ", p->columns % vector == 0,
+                    p->columns % (vectors * vector) == 0);
+    return options;
+}
+
+void clq_product_add_matrix(clq_list *list, const clq_product *p) {
+    CLQ_LAUNCH_SIZES(list, p->patches.rows, p->patches.channels, p->columns);
+}
+
 void clq_product_add_storage(clq_kernel_options *options, const clq_list *list, clq_value a, clq_value b, clq_value c) {
     clq_options_storage(options, list, "A", a);
     clq_options_storage(options, list, "B", b);

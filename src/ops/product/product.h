@@ -85,6 +85,10 @@ void clq_product_start_choice(clq_choice *choice, const clq_list *list, const ch
 
 /* The patches and columns as -D options, with a blank behind. */
 clq_kernel_options clq_product_options(const clq_product *p);
+/* Of a matrix by tiles of `vectors` vectors across, whose sizes are arguments of its kernels: the options tell which
+ * vectors of a row are whole, and the launch is given rows of an example, depth and columns. */
+clq_kernel_options clq_product_matrix_options(const clq_list *list, const clq_product *p, size_t vectors);
+void clq_product_add_matrix(clq_list *list, const clq_product *p);
 /* How these values lie in memory, behind all other options. */
 void clq_product_add_storage(clq_kernel_options *options, const clq_list *list, clq_value a, clq_value b, clq_value c);
 /* The cost of a product: flops and traffic; weights once, images per example. */

@@ -69,6 +69,7 @@ static clq_value add_panels(clq_list *list, const blocks *b, const char *options
     clq_launch_value(list, b->p->b, CLQ_READS);
     clq_launch_value(list, panels, CLQ_WRITES);
     clq_launch_param(list, CLQ_PARAM_COUNT);
+    clq_product_add_matrix(list, b->p);
     clq_launch_work(list, 2, (size_t[]){clq_ceil_div(b->terms, b->block_terms), clq_ceil_div(b->p->columns, width)},
                     (size_t[]){1, 1}, -1, 0, 0);
     clq_launch_cost(list, 0, 0, (double)(b->terms * b->p->columns + floats) * sizeof(float), 0);
@@ -83,6 +84,21 @@ static clq_value add_sums(clq_list *list, const blocks *b) {
     return clq_list_scratch(list, "partial sums", CLQ_F32, of_all, of_one);
 }
 
+/* Only memory of a work-item's own has its size in the program. */
+static clq_kernel_options options_of(const clq_list *list, const blocks *b) {
+    const clq_product *p = b->p;
+    clq_kernel_options options = clq_product_matrix_options(list, p, b->tile_vectors);
+    clq_options_add(&options, "-DMR=%zu -DNR=%zu -DKC=%zu -DACT=%d%s%s%s%s%s", b->tile_rows, b->tile_vectors,
+                    b->a_packed ? b->block_terms : (size_t)OWN_TERMS, (int)p->activation, p->bias ? " -DBIAS" : "",
+                    p->outer ? " -DA_TRANSPOSED" : "", p->transposed ? " -DB_TRANSPOSED" : "",
+                    b->packed ? " -DPANELS" : "", p->adds ? " -DADDS" : "");
+    if (b->a_packed) clq_options_add(&options, " -DA_PACKED -DMC=%zu", b->block_rows);
+    if (clq_device_has_quirk(clq_list_device(list), CLQ_QUIRK_COMPILES_PREFETCH))
+        clq_options_add(&options, " -DPREFETCH");
+    clq_product_add_storage(&options, list, p->a, p->b, p->c);
+    return options;
+}
+
 void clq_product_by_blocks(clq_list *list, const clq_product *p, bool packed) {
     blocks b = {.p = p,
                 .packed = packed,
@@ -90,16 +106,7 @@ void clq_product_by_blocks(clq_list *list, const clq_product *p, bool packed) {
                 .rows = rows_of(list, p),
                 .terms = terms_of(list, p)};
     choose_blocks(list, &b);
-    clq_kernel_options options = clq_product_options(p);
-    clq_options_add(&options, "-DMR=%zu -DNR=%zu -DMC=%zu -DNC=%zu -DKC=%zu -DACT=%d%s%s%s%s%s%s", b.tile_rows,
-                    b.tile_vectors, b.block_rows, b.block_columns, b.block_terms, (int)p->activation,
-                    p->bias ? " -DBIAS" : "", p->outer ? " -DA_TRANSPOSED" : "", p->transposed ? " -DB_TRANSPOSED" : "",
-                    packed       ? " -DPANELS -DA_PACKED"
-                    : b.a_packed ? " -DA_PACKED"
-                                 : "",
-                    p->adds ? " -DADDS" : "",
-                    clq_device_has_quirk(clq_list_device(list), CLQ_QUIRK_COMPILES_PREFETCH) ? " -DPREFETCH" : "");
-    clq_product_add_storage(&options, list, p->a, p->b, p->c);
+    const clq_kernel_options options = options_of(list, &b);
     clq_value right = packed ? add_panels(list, &b, options.text) : p->b;
     clq_launch_begin(list, p->label, "product_blocks", options.text, "product_blocks");
     CLQ_LAUNCH_READS(list, p->a, right, p->bias);
@@ -107,6 +114,8 @@ void clq_product_by_blocks(clq_list *list, const clq_product *p, bool packed) {
     if (clq_is_short(list, p->c)) clq_launch_value(list, add_sums(list, &b), CLQ_WRITES);
     clq_launch_param(list, CLQ_PARAM_COUNT);
     clq_launch_param(list, CLQ_PARAM_SUM_FACTOR);
+    clq_product_add_matrix(list, p);
+    CLQ_LAUNCH_SIZES(list, b.block_rows, b.block_columns, b.block_terms);
     size_t down = clq_ceil_div(b.rows, b.block_rows), across = clq_ceil_div(p->columns, b.block_columns);
     clq_launch_work(list, 2, (size_t[]){down, across}, (size_t[]){1, 1}, p->outer ? -1 : 0, p->patches.rows,
                     b.block_rows);

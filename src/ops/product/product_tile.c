@@ -113,18 +113,14 @@ static bool taps_are_runs(const clq_axis *w) {
     return (w->tap == 1 || w->taps == 1) && w->divide == 1 && !clq_axis_padded(w);
 }
 
-static clq_kernel_options rows_options(const clq_product *p, const tile *t) {
-    clq_kernel_options options = clq_product_options(p);
+static clq_kernel_options rows_options(const clq_list *list, const clq_product *p, const tile *t) {
     const clq_patches *q = &p->patches;
-    size_t depth = clq_patches_depth(q);
-    bool matrix = clq_patches_are_matrix(q);
+    const bool matrix = clq_patches_are_matrix(q);
+    clq_kernel_options options = matrix ? clq_product_matrix_options(list, p, t->vectors) : clq_product_options(p);
     clq_options_add(&options, "-DMR=%zu -DNR=%zu -DACT=%d%s%s", t->rows, t->vectors, (int)p->activation,
                     p->bias ? " -DBIAS" : "", p->transposed ? " -DPACKED" : "");
-    if (depth > LONG_SUM) clq_options_add(&options, " -DBLOCKED=%d", BLOCK_TERMS);
-    if (matrix) {
-        clq_options_add(&options, " -DMATRIX");
-        return options;
-    }
+    if (clq_patches_depth(q) > LONG_SUM) clq_options_add(&options, " -DBLOCKED=%d", BLOCK_TERMS);
+    if (matrix) return options;
     size_t divide = (size_t)q->w.divide, tiles = clq_ceil_div(clq_ceil_div(q->w.out, divide), t->rows);
     clq_options_add(&options, " -DPATCHES -DTILES=%zu", tiles);
     if (taps_are_runs(&q->w))
@@ -170,17 +166,18 @@ static void add_rows(clq_list *list, const clq_product *p, clq_choice *choice) {
         b = clq_product_floats(list, b, clq_patches_depth(q), p->columns, false);
     if (p->transposed)
         b = clq_product_pack(list, "packed weights", b, q->h.taps * q->w.taps, q->channels, p->columns, t.width);
-    clq_kernel_options options = rows_options(p, &t);
+    clq_kernel_options options = rows_options(list, p, &t);
     clq_product_add_storage(&options, list, a, b, p->c);
     clq_launch_begin(list, p->label, "product_tile", options.text, "product_rows");
     CLQ_LAUNCH_READS(list, a, b, p->bias);
     clq_launch_value(list, p->c, CLQ_WRITES);
-    clq_launch_zeros(list, q->channels * sizeof(float));
-    clq_launch_param(list, CLQ_PARAM_COUNT);
     if (matrix) {
+        clq_launch_param(list, CLQ_PARAM_COUNT);
+        clq_product_add_matrix(list, p);
         clq_launch_work(list, 2, (size_t[]){0, t.panels}, (size_t[]){1, 1}, 0, q->rows, t.rows);
     } else {
         size_t tiles = clq_ceil_div(clq_ceil_div(q->w.out, divide), t.rows) * divide;
+        clq_launch_zeros(list, q->channels * sizeof(float));
         clq_launch_work(list, 3, (size_t[]){tiles * q->h.out, 0, t.panels}, (size_t[]){1, 1, 1}, 1, 1, 1);
     }
     clq_product_cost(list, p);
@@ -245,38 +242,56 @@ static bool select_cut(clq_list *list, const clq_product *p, clq_choice *choice,
     return true;
 }
 
-static void add_cut_options(const clq_list *list, const clq_product *p, const outer_cut *c,
-                            clq_kernel_options *options) {
+static clq_kernel_options cut_options(const clq_list *list, const clq_product *p, const outer_cut *c) {
     const clq_patches *q = &p->patches;
+    const bool matrix = clq_patches_are_matrix(q);
+    clq_kernel_options options = matrix ? clq_product_matrix_options(list, p, c->t.vectors) : clq_product_options(p);
     size_t terms = clq_patches_pixels(q) * clq_list_capacity(list) / c->slices;
-    clq_options_add(options, "-DOUTER -DMR=%zu -DTL=%zu -DNR=%zu -DSLICES=%zu%s", c->t.rows, c->length, c->t.vectors,
-                    c->slices, c->runs ? " -DRUNS" : "");
-    if (terms > LONG_SUM) clq_options_add(options, " -DBLOCKED=%zu", CLQ_MAX(BLOCK_TERMS / q->w.out, (size_t)1));
+    clq_options_add(&options, "-DOUTER -DMR=%zu -DNR=%zu", c->t.rows, c->t.vectors);
+    if (!matrix) clq_options_add(&options, " -DTL=%zu%s", c->length, c->runs ? " -DRUNS" : "");
+    if (terms > LONG_SUM) clq_options_add(&options, " -DBLOCKED=%zu", CLQ_MAX(BLOCK_TERMS / q->w.out, (size_t)1));
+    return options;
 }
 
-static void add_outer(clq_list *list, const clq_product *p, clq_choice *choice) {
-    clq_kernel_options options = clq_product_options(p);
-    outer_cut c;
-    bool narrow = !select_cut(list, p, choice, &c);
-    if (narrow) {
-        size_t vectors = narrow_vectors(list, p), vector = clq_list_vector(list);
-        clq_options_add(&options, "-DOUTER -DNARROW -DNR=%zu -DMR=1", vectors);
-        c = (outer_cut){.tiles = clq_ceil_div(p->patches.channels, vectors * vector), .slices = 1};
-    } else {
-        add_cut_options(list, p, &c, &options);
-    }
-    const bool adds = p->adds && !narrow && c.slices == 1; /* the kernel itself, which so goes through C once */
-    clq_value partial = adds ? p->c : clq_product_partial(list, p, c.slices);
-    if (adds) clq_options_add(&options, " -DADDS");
-    clq_product_add_storage(&options, list, p->a, p->b, partial);
-    clq_launch_begin(list, p->label, "product_tile", options.text, "product_outer");
+static void add_outer_launch(clq_list *list, const clq_product *p, const clq_kernel_options *options,
+                             const outer_cut *c, bool narrow) {
+    const bool adds = p->adds && !narrow && c->slices == 1; /* the kernel itself, which so goes through C once */
+    clq_value partial = adds ? p->c : clq_product_partial(list, p, c->slices);
+    clq_kernel_options all = *options;
+    if (adds) clq_options_add(&all, " -DADDS");
+    clq_product_add_storage(&all, list, p->a, p->b, partial);
+    clq_launch_begin(list, p->label, "product_tile", all.text, "product_outer");
     CLQ_LAUNCH_READS(list, p->a, p->b);
     clq_launch_value(list, partial, adds ? CLQ_READS_WRITES : CLQ_WRITES);
     clq_launch_param(list, CLQ_PARAM_COUNT);
     clq_launch_param(list, CLQ_PARAM_SUM_FACTOR);
-    clq_launch_work(list, narrow ? 1 : 3, (size_t[]){c.tiles, c.t.panels, c.slices}, (size_t[]){1, 1, 1}, -1, 0, 0);
+    if (clq_patches_are_matrix(&p->patches))
+        clq_product_add_matrix(list, p);
+    else
+        clq_launch_size(list, p->patches.rows);
+    clq_launch_size(list, c->slices);
+    clq_launch_work(list, narrow ? 1 : 3, (size_t[]){c->tiles, c->t.panels, c->slices}, (size_t[]){1, 1, 1}, -1, 0, 0);
     clq_product_cost(list, p);
-    clq_product_reduce(list, p, partial, c.slices);
+    clq_product_reduce(list, p, partial, c->slices);
+}
+
+/* One vector or two along the rows of C, whose few columns are known when it is compiled. */
+static void add_narrow(clq_list *list, const clq_product *p) {
+    size_t vectors = narrow_vectors(list, p), width = vectors * clq_list_vector(list);
+    clq_kernel_options options = {.length = 0};
+    clq_options_add(&options, "-DMATRIX -DOUTER -DNARROW -DCOLUMNS=%zu -DNR=%zu -DMR=1", p->columns, vectors);
+    add_outer_launch(list, p, &options, &(outer_cut){.tiles = clq_ceil_div(p->patches.channels, width), .slices = 1},
+                     true);
+}
+
+static void add_outer(clq_list *list, const clq_product *p, clq_choice *choice) {
+    outer_cut c;
+    if (!select_cut(list, p, choice, &c)) {
+        add_narrow(list, p);
+        return;
+    }
+    const clq_kernel_options options = cut_options(list, p, &c);
+    add_outer_launch(list, p, &options, &c, false);
 }
 
 void clq_product_by_tiles(clq_list *list, const clq_product *product) {
