@@ -10,7 +10,11 @@
  * their environment: those that open many trainers, and test something else than loading. Whoever releases a context
  * leaves it to the next who wants one of the device, with its programs: a binary that comes again is the program that
  * was made of it. Whoever has a context, or a program, still has it alone. A release too many ends the process, and so
- * does a retain, a build or a kernel of what was released. */
+ * does a retain, a build or a kernel of what was released.
+ *
+ * Libraries of PoCL's kernels, of the same tests. PoCL has 128 of them open, and closes the one that ran the longest ago
+ * for the next. PoCL before 4 never closes the library of a kernel whose binary it was asked for: a test that compiles
+ * has 128 such soon, and then each launch of another kernel opens its library anew. Here they stay open. */
 #define _GNU_SOURCE 1 /* RTLD_NEXT, dladdr; NOLINT(bugprone-reserved-identifier) */
 #undef CL_TARGET_OPENCL_VERSION
 #define CL_TARGET_OPENCL_VERSION 300
@@ -237,6 +241,57 @@ EXPORT cl_int CL_API_CALL clReleaseProgram(cl_program program) {
     const bool done = let_go(kept ? &kept->users : NULL, "a program is released too often");
     pthread_mutex_unlock(&lock);
     return done ? CL_SUCCESS : REAL(clReleaseProgram)(program);
+}
+
+/* ---- libraries of kernels ---- */
+
+enum { LIBRARIES = 1 << 14 };
+
+static pthread_mutex_t library_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct library {
+    char *path;
+    void *handle;
+} libraries[LIBRARIES]; /* by path; its place is the first free one from its hash on */
+static void *handles[LIBRARIES];
+static unsigned library_count;
+
+/* As PoCL names them where it compiles for work-groups of any size. */
+static bool is_of_kernel(const char *path) { return path && keeps() && strstr(path, "/0-0-0/"); }
+
+static struct library *place_of(const char *path) {
+    uint32_t hash = 2166136261u;
+    for (const char *c = path; *c; c++) hash = (hash ^ (unsigned char)*c) * 16777619u;
+    uint32_t at = hash % LIBRARIES;
+    while (libraries[at].path && strcmp(libraries[at].path, path) != 0) at = (at + 1) % LIBRARIES;
+    return &libraries[at];
+}
+
+static void **place_of_handle(void *handle) {
+    uint32_t at = (uint32_t)((uintptr_t)handle >> 4) % LIBRARIES;
+    while (handles[at] && handles[at] != handle) at = (at + 1) % LIBRARIES;
+    return &handles[at];
+}
+
+EXPORT void *dlopen(const char *path, int flags) {
+    if (!is_of_kernel(path)) return REAL(dlopen)(path, flags);
+    pthread_mutex_lock(&library_lock);
+    struct library *kept = place_of(path);
+    void *handle = kept->handle ? kept->handle : REAL(dlopen)(path, flags);
+    char *copy = handle && !kept->path && library_count < LIBRARIES / 2 ? strdup(path) : NULL;
+    if (copy) {
+        library_count++;
+        *kept = (struct library){copy, handle};
+        *place_of_handle(handle) = handle;
+    }
+    pthread_mutex_unlock(&library_lock);
+    return handle;
+}
+
+EXPORT int dlclose(void *handle) {
+    pthread_mutex_lock(&library_lock);
+    const bool is_kept = *place_of_handle(handle) == handle;
+    pthread_mutex_unlock(&library_lock);
+    return is_kept ? 0 : REAL(dlclose)(handle);
 }
 
 EXPORT cl_kernel CL_API_CALL clCreateKernel(cl_program program, const char *name, cl_int *error) {
