@@ -62,13 +62,22 @@ def counted(x: Tensor) -> Tensor:
     return kl.Dense(VOCABULARY, name="logits")(kl.ReLU(name="bent")(y))
 
 
+def grouped(x: Tensor) -> Tensor:
+    """Queries that share keys and values, of the last tokens alone, and with a gate; then each with its own."""
+    x = kl.Embedding(VOCABULARY, WIDTH, name="tokens")(x)
+    y = kl.GroupQueryAttention(4, 4, 2, sliding_window=4, use_gate=True, name="shared")(x, x, use_causal_mask=True)
+    x = kl.LayerNormalization(name="norm")(kl.Add(name="sum")([x, y]))
+    y = kl.MultiHeadAttention(2, 8, sliding_window=3, use_gate=True, name="gated")(x, x, use_causal_mask=True)
+    return kl.Dense(VOCABULARY, name="logits")(kl.Add(name="both")([x, y]))
+
+
 def convolved(x: Tensor) -> Tensor:
     x = kl.Embedding(VOCABULARY, WIDTH, name="tokens")(x)
     return kl.Dense(VOCABULARY, name="logits")(kl.Conv1D(WIDTH, 3, padding="causal", name="convolution")(x))
 
 
 MODELS: tuple[tuple[Callable[[Tensor], Tensor], bool], ...] = (
-    (llama, True), (mistral, True), (gpt2, True), (counted, True), (convolved, False))  # fmt: skip
+    (llama, True), (mistral, True), (gpt2, True), (counted, True), (convolved, False), (grouped, True))  # fmt: skip
 
 
 def main() -> None:
