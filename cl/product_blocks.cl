@@ -139,7 +139,7 @@ ALWAYS_INLINE void leave_begun(floatv acc[MR][NR], int from, int until, int colu
 #define BEGUN_SUMS c
 #endif
 
-/* (blocks of MC rows, blocks of NC columns) */
+/* (blocks of block_rows, blocks of block_columns) */
 TILE_KERNEL void product_blocks(global const a_number *a,
 #ifdef PANELS
                                 global const float *b,

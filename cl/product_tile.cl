@@ -5,12 +5,12 @@
  *   C (m, n) = sum over k of A (m, k) B (k, n)
  *
  * The program is one of
- *   MATRIX         product_rows:  A (rows, depth) row-major, B (depth, columns); `rows` of each example
- *   MATRIX NARROW  product_outer: C (depth, COLUMNS) = A^T B, summed over the rows of all examples, for few columns
- *   MATRIX OUTER   product_outer: the same for any columns
- *   PATCHES        product_rows:  A (pixels of the output, DEPTH): patches of an image (IN_H, IN_W, IN_C), read where
- *                                 they lie; DEPTH is TAPS_H * TAPS_W * IN_C
- *   OUTER          product_outer: C (DEPTH, COLUMNS) = patches^T dz, summed over the pixels of all examples
+ *   MATRIX        product_rows:  A (rows, depth) row-major, B (depth, columns); rows_each of each example
+ *   MATRIX OUTER  product_outer: C (depth, columns) = A^T B, summed over the rows of all examples; with few columns,
+ *                                NARROW
+ *   PATCHES       product_rows:  A (pixels of the output, DEPTH): patches of an image (IN_H, IN_W, IN_C), read where
+ *                                they lie; DEPTH is TAPS_H * TAPS_W * IN_C
+ *   OUTER         product_outer: C (DEPTH, COLUMNS) = patches^T dz, summed over the pixels of all examples
  * ADDS: sums over examples (OUTER) are added to what C has, unless `factor` is 0, and then C is times it.
  * An A of 16 bits: what a tile needs of it becomes floats first, by whole vectors, in memory of the work-item's own. */
 
@@ -81,8 +81,8 @@ TILE_KERNEL void product_rows(global const a_number *a, global const b_number *b
 
 #elif defined(NARROW)
 
-/* Of one slice, and no more columns than a vector has: vectors lie along the rows of C, where nothing is wasted, and
- * are turned before they are stored. (tiles of WIDTH rows) */
+/* Of one slice, with the arguments of any outer product, and no more columns than a vector has: vectors lie along the
+ * rows of C, where nothing is wasted, and are turned before they are stored. (tiles of WIDTH rows) */
 TILE_KERNEL void product_outer(global const a_number *a, global const b_number *b, global c_number *c, int count,
                                float factor, int rows_each, int depth, int columns, int slices) {
     int terms = count * rows_each, row = (int)get_global_id(0) * WIDTH;

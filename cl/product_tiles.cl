@@ -4,7 +4,8 @@
  * A, B and C have numbers of A_STORAGE, B_STORAGE and C_STORAGE (prelude.cl); the bias and what is computed are floats.
  *
  * The sizes of a matrix are arguments of its kernels: one program is for all that are cut alike, of a model or of
- * several. Its options tell whether its rows are WHOLE_VECTORS, and WHOLE_PANELS. Images have their sizes as macros. */
+ * several. Its options tell whether its rows are WHOLE_VECTORS, and WHOLE_PANELS. Images have their sizes as macros,
+ * and narrow products their columns. */
 #ifdef COLUMNS
 #define WHOLE_VECTORS (COLUMNS % VEC == 0)
 #define WHOLE_PANELS (COLUMNS % WIDTH == 0)

@@ -12,9 +12,10 @@
  * was made of it. Whoever has a context, or a program, still has it alone. A release too many ends the process, and so
  * does a retain, a build or a kernel of what was released.
  *
- * Libraries of PoCL's kernels, of the same tests. PoCL has 128 of them open, and closes the one that ran the longest ago
- * for the next. PoCL before 4 never closes the library of a kernel whose binary it was asked for: a test that compiles
- * has 128 such soon, and then each launch of another kernel opens its library anew. Here they stay open. */
+ * Libraries of PoCL's kernels, of the same tests. PoCL has 128 of them open, and closes the one that ran the longest
+ * ago for the next. PoCL before 4 never closes the library of a kernel whose binary it was asked for: a test that
+ * compiles has 128 such soon, and then each launch of another kernel opens its library anew. Here they stay open, and
+ * whoever opens one again by its path, which has the program's hash, gets the same. */
 #define _GNU_SOURCE 1 /* RTLD_NEXT, dladdr; NOLINT(bugprone-reserved-identifier) */
 #undef CL_TARGET_OPENCL_VERSION
 #define CL_TARGET_OPENCL_VERSION 300
@@ -243,6 +244,14 @@ EXPORT cl_int CL_API_CALL clReleaseProgram(cl_program program) {
     return done ? CL_SUCCESS : REAL(clReleaseProgram)(program);
 }
 
+EXPORT cl_kernel CL_API_CALL clCreateKernel(cl_program program, const char *name, cl_int *error) {
+    pthread_mutex_lock(&lock);
+    const kept_program *kept = program_of(program);
+    if (kept && kept->users == 0) end("a kernel is made of a program that was released");
+    pthread_mutex_unlock(&lock);
+    return REAL(clCreateKernel)(program, name, error);
+}
+
 /* ---- libraries of kernels ---- */
 
 enum { LIBRARIES = 1 << 14 };
@@ -275,12 +284,19 @@ static void **place_of_handle(void *handle) {
 EXPORT void *dlopen(const char *path, int flags) {
     if (!is_of_kernel(path)) return REAL(dlopen)(path, flags);
     pthread_mutex_lock(&library_lock);
-    struct library *kept = place_of(path);
-    void *handle = kept->handle ? kept->handle : REAL(dlopen)(path, flags);
-    char *copy = handle && !kept->path && library_count < LIBRARIES / 2 ? strdup(path) : NULL;
+    void *handle = place_of(path)->handle;
+    pthread_mutex_unlock(&library_lock);
+    if (handle) {
+        (void)dlerror(); /* as a call that succeeds leaves it */
+        return handle;
+    }
+    handle = REAL(dlopen)(path, flags); /* takes the loader's lock, and so none of ours */
+    pthread_mutex_lock(&library_lock);
+    struct library *place = place_of(path);
+    char *copy = handle && !place->path && library_count < LIBRARIES / 2 ? strdup(path) : NULL;
     if (copy) {
         library_count++;
-        *kept = (struct library){copy, handle};
+        *place = (struct library){copy, handle};
         *place_of_handle(handle) = handle;
     }
     pthread_mutex_unlock(&library_lock);
@@ -289,15 +305,7 @@ EXPORT void *dlopen(const char *path, int flags) {
 
 EXPORT int dlclose(void *handle) {
     pthread_mutex_lock(&library_lock);
-    const bool is_kept = *place_of_handle(handle) == handle;
+    const void *found = *place_of_handle(handle);
     pthread_mutex_unlock(&library_lock);
-    return is_kept ? 0 : REAL(dlclose)(handle);
-}
-
-EXPORT cl_kernel CL_API_CALL clCreateKernel(cl_program program, const char *name, cl_int *error) {
-    pthread_mutex_lock(&lock);
-    const kept_program *kept = program_of(program);
-    if (kept && kept->users == 0) end("a kernel is made of a program that was released");
-    pthread_mutex_unlock(&lock);
-    return REAL(clCreateKernel)(program, name, error);
+    return found && found == handle ? 0 : REAL(dlclose)(handle);
 }

@@ -6,7 +6,8 @@
 
 void clq_keep_programs(bool on) __attribute__((weak)); /* without tests/run there is none */
 
-/* Off: from here on each program is loaded, as it is for users; for failures of loading. */
+/* Off: from here on each program is loaded, as it is for users; for failures of loading. Libraries of kernels that were
+ * opened before stay open. */
 static inline void keep_programs(bool on) {
     if (clq_keep_programs) clq_keep_programs(on);
 }

@@ -134,21 +134,20 @@ clq_kernel_options clq_product_options(const clq_product *p) {
     clq_kernel_options options = {.length = 0};
     const clq_patches *q = &p->patches;
     const clq_axis *h = &q->h, *w = &q->w;
-    clq_options_add(
-        &options,
-        "-DCOLUMNS=%zu -DDEPTH=%zu -DROWS_PER_EXAMPLE=%zu -DIN_H=%zu -DIN_W=%zu -DIN_C=%zu -DOUT_H=%zu -DOUT_W=%zu "
-        "-DTAPS_H=%zu -DTAPS_W=%zu -DSTEP_H=%d -DSTEP_W=%d -DFIRST_H=%d -DFIRST_W=%d -DTAP_H=%d -DTAP_W=%d "
-        "-DDIVIDE_H=%d -DDIVIDE_W=%d ",
-        p->columns, clq_patches_depth(q), q->rows, h->in, w->in, q->channels, h->out, w->out, h->taps, w->taps, h->step,
-        w->step, h->first, w->first, h->tap, w->tap, h->divide, w->divide);
+    clq_options_add(&options,
+                    "-DCOLUMNS=%zu -DDEPTH=%zu -DIN_H=%zu -DIN_W=%zu -DIN_C=%zu -DOUT_H=%zu -DOUT_W=%zu "
+                    "-DTAPS_H=%zu -DTAPS_W=%zu -DSTEP_H=%d -DSTEP_W=%d -DFIRST_H=%d -DFIRST_W=%d -DTAP_H=%d -DTAP_W=%d "
+                    "-DDIVIDE_H=%d -DDIVIDE_W=%d ",
+                    p->columns, clq_patches_depth(q), h->in, w->in, q->channels, h->out, w->out, h->taps, w->taps,
+                    h->step, w->step, h->first, w->first, h->tap, w->tap, h->divide, w->divide);
     return options;
 }
 
 clq_kernel_options clq_product_matrix_options(const clq_list *list, const clq_product *p, size_t vectors) {
     const size_t vector = clq_list_vector(list);
     clq_kernel_options options = {.length = 0};
-    clq_options_add(&options, "-DMATRIX -DWHOLE_VECTORS=%d -DWHOLE_PANELS=%d ", p->columns % vector == 0,
-                    p->columns % (vectors * vector) == 0);
+    clq_options_add(&options, "-DMATRIX -DWHOLE_VECTORS=%d ", p->columns % vector == 0);
+    if (vectors) clq_options_add(&options, "-DWHOLE_PANELS=%d ", p->columns % (vectors * vector) == 0);
     return options;
 }
 

@@ -87,7 +87,7 @@ static clq_value add_sums(clq_list *list, const blocks *b) {
 /* Only memory of a work-item's own has its size in the program. */
 static clq_kernel_options options_of(const clq_list *list, const blocks *b) {
     const clq_product *p = b->p;
-    clq_kernel_options options = clq_product_matrix_options(list, p, b->tile_vectors);
+    clq_kernel_options options = clq_product_matrix_options(list, p, 0);
     clq_options_add(&options, "-DMR=%zu -DNR=%zu -DKC=%zu -DACT=%d%s%s%s%s%s", b->tile_rows, b->tile_vectors,
                     b->a_packed ? b->block_terms : (size_t)OWN_TERMS, (int)p->activation, p->bias ? " -DBIAS" : "",
                     p->outer ? " -DA_TRANSPOSED" : "", p->transposed ? " -DB_TRANSPOSED" : "",

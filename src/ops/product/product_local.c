@@ -277,8 +277,8 @@ static clq_kernel_options options_of(const clq_list *list, const clq_product *p,
     const clq_axis *h = &p->patches.h, *w = &p->patches.w;
     bool padded = clq_axis_padded(h) || clq_axis_padded(w) || h->divide > 1 || w->divide > 1;
     clq_kernel_options options = clq_product_options(p);
-    clq_options_add(&options, "-DBM=%zu -DBN=%zu -DBK=%zu -DGM=%zu -DGN=%zu -DSLICES=%zu%s%s", b->rows, b->columns,
-                    b->depth, b->group_rows, b->group_columns, c->slices,
+    clq_options_add(&options, "-DROWS_PER_EXAMPLE=%zu -DBM=%zu -DBN=%zu -DBK=%zu -DGM=%zu -DGN=%zu -DSLICES=%zu%s%s",
+                    p->patches.rows, b->rows, b->columns, b->depth, b->group_rows, b->group_columns, c->slices,
                     clq_patches_are_matrix(&p->patches) ? " -DMATRIX"
                     : padded                            ? " -DPADDED"
                                                         : "",

@@ -116,7 +116,8 @@ static bool taps_are_runs(const clq_axis *w) {
 static clq_kernel_options rows_options(const clq_list *list, const clq_product *p, const tile *t) {
     const clq_patches *q = &p->patches;
     const bool matrix = clq_patches_are_matrix(q);
-    clq_kernel_options options = matrix ? clq_product_matrix_options(list, p, t->vectors) : clq_product_options(p);
+    clq_kernel_options options =
+        matrix ? clq_product_matrix_options(list, p, p->transposed ? 0 : t->vectors) : clq_product_options(p);
     clq_options_add(&options, "-DMR=%zu -DNR=%zu -DACT=%d%s%s", t->rows, t->vectors, (int)p->activation,
                     p->bias ? " -DBIAS" : "", p->transposed ? " -DPACKED" : "");
     if (clq_patches_depth(q) > LONG_SUM) clq_options_add(&options, " -DBLOCKED=%d", BLOCK_TERMS);
