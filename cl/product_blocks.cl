@@ -2,11 +2,11 @@
 /* Matrix products in blocks that fit a cache, either operand transposed. ADDS: sums are added to what C has, unless
  * `factor` is 0, and then C is times it. */
 
-/* One work-item makes a block of block_rows x block_columns of C, in blocks of block_terms, which are at most KC. It
- * packs that much of A into memory of its own, which stays in its core's cache, where A_PACKED: MC rows, in blocks of
- * exactly KC terms. B comes as PANELS of NR vectors over all terms, made by product_panels for all work-items, or else
- * is packed by each for itself. B lies as (columns, terms) where B_TRANSPOSED, A as (terms, rows) where A_TRANSPOSED.
- * What packs pads too: edges cost no questions where the time goes. */
+/* One work-item makes a block of block_rows x block_columns of C, in blocks of block_terms, which are at most KC. If
+ * A_PACKED, it packs that much of A, MC rows of exactly KC terms, into memory of its own, which stays in its core's
+ * cache. If PANELS, product_panels has made panels of NR vectors of B, over all terms, for all work-items; else each
+ * packs them for itself. B lies as (columns, terms) if B_TRANSPOSED, and A as (terms, rows) if A_TRANSPOSED. Packing
+ * pads, too: the loops that take the time ask nothing about edges. */
 #ifdef A_TRANSPOSED
 #define ROWS depth
 #define TERMS (count * rows_each)

@@ -247,7 +247,7 @@ static void a_failing_device_is_not_chosen(void **state) {
     clq_choice_made *made = clq_alloc(1, sizeof *made);
     assert_non_null(made);
     open_rig(&r, "pocl:1");
-    layer.only("replica 0"); /* commands of a step; of a buffer that fails it is told that there is no memory */
+    layer.only("replica 0"); /* the commands of a step: a buffer that fails would be CLQ_MEMORY */
     (void)layer.arm(1, CL_OUT_OF_RESOURCES, true);
     assert_int_equal(clq_why_choose(&r.task, &hurried, made), CLQ_DEVICE);
     assert_true(layer.arm(0, 0, false) > 0);
@@ -346,7 +346,8 @@ static void trainings_are_noted(void **state) {
     walk_allocations(note_training, &k);
     assert_true(fell_short(k.key) > 0);
 
-    /* Comparing fails again and again, for one reason to do so and for the other: in the end the choice is left alone. */
+    /* Comparing fails again and again, for one reason to do so and for the other: in the end the choice is left alone.
+     */
     assert_ok(clq_why_recall_choice(k.key, &known, &used));
     for (unsigned failed = 0; failed < 3; failed++) {
         clq_kept_choice doubtful;

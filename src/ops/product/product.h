@@ -86,8 +86,8 @@ void clq_product_start_choice(clq_choice *choice, const clq_list *list, const ch
 /* The patches and columns as -D options, with a blank behind. */
 clq_kernel_options clq_product_options(const clq_product *p);
 /* Of a matrix by tiles, whose sizes are arguments of its kernels: the options tell whether the rows of B and C are
- * whole vectors, and whole panels of `vectors` vectors (0: nobody asks), and the launch is given rows of an example,
- * depth and columns. */
+ * whole vectors, and whole panels of `vectors` vectors (0: the kernel does not read that), and the launch is given rows
+ * of an example, depth and columns. */
 clq_kernel_options clq_product_matrix_options(const clq_list *list, const clq_product *p, size_t vectors);
 void clq_product_add_matrix(clq_list *list, const clq_product *p);
 /* How these values lie in memory, behind all other options. */

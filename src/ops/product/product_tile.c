@@ -254,14 +254,13 @@ static clq_kernel_options cut_options(const clq_list *list, const clq_product *p
     return options;
 }
 
-static void add_outer_launch(clq_list *list, const clq_product *p, const clq_kernel_options *options,
-                             const outer_cut *c, bool narrow) {
+static void add_outer_launch(clq_list *list, const clq_product *p, clq_kernel_options *options, const outer_cut *c,
+                             bool narrow) {
     const bool adds = p->adds && !narrow && c->slices == 1; /* the kernel itself, which so goes through C once */
     clq_value partial = adds ? p->c : clq_product_partial(list, p, c->slices);
-    clq_kernel_options all = *options;
-    if (adds) clq_options_add(&all, " -DADDS");
-    clq_product_add_storage(&all, list, p->a, p->b, partial);
-    clq_launch_begin(list, p->label, "product_tile", all.text, "product_outer");
+    if (adds) clq_options_add(options, " -DADDS");
+    clq_product_add_storage(options, list, p->a, p->b, partial);
+    clq_launch_begin(list, p->label, "product_tile", options->text, "product_outer");
     CLQ_LAUNCH_READS(list, p->a, p->b);
     clq_launch_value(list, partial, adds ? CLQ_READS_WRITES : CLQ_WRITES);
     clq_launch_param(list, CLQ_PARAM_COUNT);
@@ -291,7 +290,7 @@ static void add_outer(clq_list *list, const clq_product *p, clq_choice *choice) 
         add_narrow(list, p);
         return;
     }
-    const clq_kernel_options options = cut_options(list, p, &c);
+    clq_kernel_options options = cut_options(list, p, &c);
     add_outer_launch(list, p, &options, &c, false);
 }
 
