@@ -2,15 +2,15 @@
 
 #include <string.h>
 
-/* One multiplication of the definition: z[out] += x[in] * w[weight]. */
+/* Multiplications of the definition, of one input by the filters of its group: z[out + k] += x[in] * w[weight + k]. */
 typedef struct meeting {
-    size_t out, in, weight;
+    size_t out, in, weight, filters;
 } meeting;
 
-/* Calls `each` for every multiplication that a convolution of one example consists of, of channels in groups. */
-static void for_each_meeting(const clq_conv2d_problem *p, size_t groups, void (*each)(void *context, meeting m),
-                             void *context) {
-    const size_t inputs = p->in_c / groups, filters = p->out_c / groups;
+/* Calls `each` until all multiplications are named that a convolution of one example consists of. */
+static void for_each_meeting(const clq_grouped_problem *g, void (*each)(void *context, meeting m), void *context) {
+    const clq_conv2d_problem *p = &g->conv;
+    const size_t inputs = p->in_c / g->groups, filters = p->out_c / g->groups;
     for (size_t oy = 0; oy < p->out_h; oy++)
         for (size_t ox = 0; ox < p->out_w; ox++)
             for (size_t ky = 0; ky < p->kernel_h; ky++)
@@ -18,12 +18,14 @@ static void for_each_meeting(const clq_conv2d_problem *p, size_t groups, void (*
                     long y = (long)(oy * p->stride_h + ky * p->dilation_h) - (long)p->pad_top;
                     long x = (long)(ox * p->stride_w + kx * p->dilation_w) - (long)p->pad_left;
                     if (y < 0 || x < 0 || y >= (long)p->in_h || x >= (long)p->in_w) continue;
-                    for (size_t i = 0; i < inputs; i++)
-                        for (size_t o = 0; o < p->out_c; o++)
-                            each(context,
-                                 (meeting){.out = (oy * p->out_w + ox) * p->out_c + o,
-                                           .in = ((size_t)y * p->in_w + (size_t)x) * p->in_c + o / filters * inputs + i,
-                                           .weight = ((ky * p->kernel_w + kx) * inputs + i) * p->out_c + o});
+                    for (size_t in = 0; in < p->in_c; in++) {
+                        const size_t first = in / inputs * filters;
+                        each(context,
+                             (meeting){.out = (oy * p->out_w + ox) * p->out_c + first,
+                                       .in = ((size_t)y * p->in_w + (size_t)x) * p->in_c + in,
+                                       .weight = ((ky * p->kernel_w + kx) * inputs + in % inputs) * p->out_c + first,
+                                       .filters = filters});
+                    }
                 }
 }
 
@@ -33,14 +35,19 @@ typedef struct arrays {
 } arrays;
 
 static void forward(void *context, meeting m) {
-    arrays *a = context;
-    a->z[m.out] += a->x[m.in] * a->w[m.weight];
+    const arrays *a = context;
+    const double x = a->x[m.in], *w = a->w + m.weight;
+    double *restrict z = a->z + m.out;
+    for (size_t k = 0; k < m.filters; k++) z[k] += x * w[k];
 }
 
 static void backward(void *context, meeting m) {
-    arrays *a = context;
-    a->dx[m.in] += a->dz[m.out] * a->w[m.weight];
-    a->dw[m.weight] += a->dz[m.out] * a->x[m.in];
+    const arrays *a = context;
+    const double x = a->x[m.in], *w = a->w + m.weight, *dz = a->dz + m.out;
+    double *restrict dw = a->dw + m.weight, dx = a->dx[m.in];
+    for (size_t k = 0; k < m.filters; k++) dx += dz[k] * w[k];
+    for (size_t k = 0; k < m.filters; k++) dw[k] += dz[k] * x;
+    a->dx[m.in] = dx;
 }
 
 void ref_grouped(const clq_grouped_problem *g, size_t count, const double *x, const double *w, const double *b,
@@ -49,7 +56,7 @@ void ref_grouped(const clq_grouped_problem *g, size_t count, const double *x, co
     size_t in = p->in_h * p->in_w * p->in_c, out = p->out_h * p->out_w * p->out_c;
     for (size_t i = 0; i < count * out; i++) z[i] = b ? b[i % p->out_c] : 0;
     for (size_t e = 0; e < count; e++)
-        for_each_meeting(p, g->groups, forward, &(arrays){.x = x + e * in, .w = w, .z = z + e * out});
+        for_each_meeting(g, forward, &(arrays){.x = x + e * in, .w = w, .z = z + e * out});
 }
 
 void ref_grouped_gradients(const clq_grouped_problem *g, size_t count, const double *x, const double *w,
@@ -59,7 +66,7 @@ void ref_grouped_gradients(const clq_grouped_problem *g, size_t count, const dou
     memset(dx, 0, count * in * sizeof *dx);
     memset(dw, 0, p->kernel_h * p->kernel_w * (p->in_c / g->groups) * p->out_c * sizeof *dw);
     for (size_t e = 0; e < count; e++)
-        for_each_meeting(p, g->groups, backward,
+        for_each_meeting(g, backward,
                          &(arrays){.x = x + e * in, .w = w, .dz = dz + e * out, .dx = dx + e * in, .dw = dw});
 }
 

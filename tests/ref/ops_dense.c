@@ -24,13 +24,21 @@ void ref_dense_gradients(const clq_dense_problem *p, size_t count, const double 
             }
 }
 
+/* Each sum in the order of l. With rows of B in memory, the inner loop goes along one of them: tests have large ones.
+ */
 void ref_gemm(bool transpose_a, bool transpose_b, size_t m, size_t n, size_t k, const double *a, const double *b,
               double *c) {
-    for (size_t i = 0; i < m; i++)
-        for (size_t j = 0; j < n; j++) {
-            double sum = 0;
-            for (size_t l = 0; l < k; l++)
-                sum += (transpose_a ? a[l * m + i] : a[i * k + l]) * (transpose_b ? b[j * k + l] : b[l * n + j]);
-            c[i * n + j] = sum;
+    for (size_t i = 0; i < m; i++) {
+        double *restrict row = c + i * n;
+        for (size_t j = 0; j < n; j++) row[j] = 0;
+        for (size_t l = 0; l < k; l++) {
+            const double factor = transpose_a ? a[l * m + i] : a[i * k + l];
+            const double *from = transpose_b ? b + l : b + l * n;
+            const size_t step = transpose_b ? k : 1;
+            if (step == 1)
+                for (size_t j = 0; j < n; j++) row[j] += factor * from[j];
+            else
+                for (size_t j = 0; j < n; j++) row[j] += factor * from[j * step];
         }
+    }
 }

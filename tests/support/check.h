@@ -6,6 +6,7 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -59,14 +60,15 @@ enum { IS_WATCHED = 0 };
 enum { IS_WATCHED = 0 };
 #endif
 
-/* Fails each allocation of the call in turn, once and from then on: it must say MEMORY with a detail, or succeed. The
- * call undoes what it did; the leak sanitizer watches. Without it, of those behind the first 30 every third is failed.
- * Returns how many allocations the call makes. */
+/* Fails allocations of the call in turn, once and from then on: it must say MEMORY with a detail, or succeed. The call
+ * undoes what it did; the leak sanitizer watches. Each of the first is failed, and every fifth behind them; with
+ * CLQ_TEST_WHOLE in the environment, each of all. Returns how many allocations the call makes. */
 static inline uint64_t walk_allocations(clq_status (*call)(void *), void *context) {
-    enum { ALL_OF = 30, STRIDE = 3 };
+    enum { STRIDE = 5 };
+    const uint64_t all_of = getenv("CLQ_TEST_WHOLE") ? UINT64_MAX : IS_WATCHED ? 100 : 30;
     uint64_t total = 0;
     for (int sticky = 0; sticky < 2; sticky++) {
-        for (uint64_t nth = 1;; nth += IS_WATCHED || nth < ALL_OF ? 1 : STRIDE) {
+        for (uint64_t nth = 1;; nth += nth < all_of ? 1 : STRIDE) {
             clq_fail(CLQ_OK, "%s", "");
             clq_memory_fail_at(nth, sticky);
             clq_status status = call(context);
