@@ -176,6 +176,11 @@ typedef struct clq_nearest {
 void clq_nearest_try(clq_nearest *nearest, const char *known); /* known is borrowed */
 /* Adds "; did you mean 'NAME'?", or nothing. */
 void clq_nearest_add(const clq_nearest *nearest, clq_text *text);
+/* clq_fail (ARGUMENT) with that behind the message. */
+clq_status clq_nearest_fail(const clq_nearest *nearest, const char *format, ...) CLQ_PRINTF(2, 3);
+/* Which of the words (NULL: behind the last) `word` is; else ARGUMENT: "WHAT 'WORD': expected a, b or c; did you mean
+ * 'b'?" */
+clq_status clq_find_word(const char *what, const char *word, const char *const *words, size_t *out);
 
 /* ---- numbers of 16 bits (half.c) ---- */
 

@@ -39,3 +39,34 @@ void clq_nearest_try(clq_nearest *nearest, const char *known) {
 void clq_nearest_add(const clq_nearest *nearest, clq_text *text) {
     if (nearest->found) clq_text_add(text, "; did you mean '%s'?", nearest->found);
 }
+
+clq_status clq_nearest_fail(const clq_nearest *nearest, const char *format, ...) {
+    clq_text text = {0};
+    va_list arguments;
+    va_start(arguments, format);
+    clq_text_add_list(&text, format, arguments);
+    va_end(arguments);
+    clq_nearest_add(nearest, &text);
+    const clq_status status =
+        text.failed ? clq_fail_memory("naming what there is") : clq_fail(CLQ_ARGUMENT, "%s", text.data);
+    clq_free(text.data);
+    return status;
+}
+
+clq_status clq_find_word(const char *what, const char *word, const char *const *words, size_t *out) {
+    clq_text known = {0};
+    clq_nearest nearest = {.word = word};
+    for (size_t i = 0; words[i]; i++) {
+        if (strcmp(words[i], word) == 0) {
+            clq_free(known.data);
+            *out = i;
+            return CLQ_OK;
+        }
+        clq_text_add(&known, "%s%s", i == 0 ? "" : words[i + 1] ? ", " : " or ", words[i]);
+        clq_nearest_try(&nearest, words[i]);
+    }
+    const clq_status status = known.failed ? clq_fail_memory("naming what there is")
+                                           : clq_nearest_fail(&nearest, "%s '%s': expected %s", what, word, known.data);
+    clq_free(known.data);
+    return status;
+}

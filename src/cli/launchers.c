@@ -66,6 +66,12 @@ static const char *find_program(const clq_mpi *mpi) {
     return NULL;
 }
 
+static clq_status refuse(const char *name) {
+    clq_nearest nearest = {.word = name};
+    for (size_t i = 0; i < CLQ_COUNT_OF(mpis); i++) clq_nearest_try(&nearest, mpis[i].name);
+    return clq_nearest_fail(&nearest, "--mpi '%s' is unknown: openmpi or mpich", name);
+}
+
 clq_status clq_mpi_find(const char *name, const clq_mpi **out, const char **program) {
     bool is_known = false;
     for (size_t i = 0; i < CLQ_COUNT_OF(mpis); i++) {
@@ -75,7 +81,7 @@ clq_status clq_mpi_find(const char *name, const clq_mpi **out, const char **prog
         *program = find_program(*out = &mpis[i]);
         if (*program) return CLQ_OK;
     }
-    if (!is_known) return clq_fail(CLQ_ARGUMENT, "--mpi '%s' is unknown: openmpi or mpich", name);
+    if (!is_known) return refuse(name);
     if (name)
         return clq_fail(CLQ_NOT_FOUND, "--mpi %s: the launcher of %s (%s) is not installed", name, (*out)->title,
                         (*out)->programs[2]);

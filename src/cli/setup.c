@@ -125,10 +125,12 @@ clq_status clq_setup_check_batch(const clq_options *options) {
 
 /* As the model gets the samples, so is it to give them. */
 static clq_status label(const clq_setup *setup, const clq_options *options, clq_dataset *data) {
+    static const char *const words[] = {"data", "samples", NULL};
     float factor = 1;
-    if (!options->labels || strcmp(options->labels, "data") == 0) return CLQ_OK;
-    if (strcmp(options->labels, "samples") != 0)
-        return clq_fail(CLQ_ARGUMENT, "--labels '%s': expected data or samples", options->labels);
+    size_t kind;
+    if (!options->labels) return CLQ_OK;
+    CLQ_TRY(clq_find_word("--labels", options->labels, words, &kind));
+    if (kind == 0) return CLQ_OK;
     if (setup->model && clq_dataset_get_info(data)->sample_dtype == CLQ_U8)
         CLQ_TRY(clq_model_byte_factor(setup->model, &factor));
     const clq_status status = clq_dataset_label_by_samples(data, (double)factor);

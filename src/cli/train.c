@@ -325,10 +325,11 @@ static void introduce(const training *t) {
 
 /* All that a process does without the others. */
 static clq_status prepare_devices(training *t) {
+    static const char *const progress_words[] = {"auto", "off", NULL};
     const clq_options *o = t->options;
+    size_t progress;
     CLQ_TRY(clq_setup_check_batch(o));
-    if (strcmp(o->progress, "auto") != 0 && strcmp(o->progress, "off") != 0)
-        return clq_fail(CLQ_ARGUMENT, "--progress '%s': expected auto or off", o->progress);
+    CLQ_TRY(clq_find_word("--progress", o->progress, progress_words, &progress));
     /* Better known before the training than behind it. */
     CLQ_TRY(clq_check_init(o));
     CLQ_TRY(clq_file_writer_try("--save", o->save));

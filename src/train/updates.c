@@ -1,8 +1,17 @@
 /* What a trainer's updates do around the optimizer's rule: clipping, and how each variable is treated. */
-#include "train/trainer.h"
+#include "train/words.h"
 
 #include <float.h>
 #include <string.h>
+
+static clq_status refuse_clip(const char *text) {
+    static const char *const words[] = {"off", "value", "norm", "global_norm"};
+    char word[CLQ_WORD_MAX] = "";
+    clq_nearest nearest = {.word = word};
+    (void)clq_copy_word(word, text, strcspn(text, "="));
+    for (size_t i = 0; i < CLQ_COUNT_OF(words); i++) clq_nearest_try(&nearest, words[i]);
+    return clq_nearest_fail(&nearest, "clip '%s' is unknown: expected off, value=X, norm=X or global_norm=X", text);
+}
 
 clq_status clq_clip_parse(const char *text, clq_clip *out) {
     static const struct {
@@ -23,7 +32,7 @@ clq_status clq_clip_parse(const char *text, clq_clip *out) {
         *out = clip;
         return CLQ_OK;
     }
-    return clq_fail(CLQ_ARGUMENT, "clip '%s' is unknown: expected off, value=X, norm=X or global_norm=X", text);
+    return refuse_clip(text);
 }
 
 clq_status clq_clip_check(const clq_clip *clip) {

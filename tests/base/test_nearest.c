@@ -52,8 +52,32 @@ static void is_said_in_a_message(void **state) {
     clq_free(text.data);
 }
 
+static void is_said_in_a_failure(void **state) {
+    (void)state;
+    clq_nearest nearest = {.word = "momentun"};
+    assert_int_equal(clq_nearest_fail(&nearest, "key '%s'", nearest.word), CLQ_ARGUMENT);
+    assert_string_equal(clq_error_detail(), "key 'momentun'");
+    clq_nearest_try(&nearest, "momentum");
+    assert_int_equal(clq_nearest_fail(&nearest, "key '%s'", nearest.word), CLQ_ARGUMENT);
+    assert_string_equal(clq_error_detail(), "key 'momentun'; did you mean 'momentum'?");
+}
+
+static void words_are_found(void **state) {
+    (void)state;
+    static const char *const words[] = {"ring", "direct", "torus", NULL};
+    size_t found = 7;
+    assert_int_equal(clq_find_word("--algo", "direct", words, &found), CLQ_OK);
+    assert_int_equal(found, 1);
+    assert_int_equal(clq_find_word("--algo", "tours", words, &found), CLQ_ARGUMENT);
+    assert_int_equal(found, 1);
+    assert_string_equal(clq_error_detail(), "--algo 'tours': expected ring, direct or torus; did you mean 'torus'?");
+    assert_int_equal(clq_find_word("--algo", "", words, &found), CLQ_ARGUMENT);
+    assert_string_equal(clq_error_detail(), "--algo '': expected ring, direct or torus");
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(finds_slips), cmocka_unit_test(names_nothing_that_is_far),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(is_said_in_a_failure), cmocka_unit_test(words_are_found),
+                                       cmocka_unit_test(finds_slips), cmocka_unit_test(names_nothing_that_is_far),
                                        cmocka_unit_test(is_said_in_a_message)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -33,10 +33,19 @@ static void list_devices(const clq_system *system, char *out, size_t bytes) {
     }
 }
 
-static clq_status no_match(const clq_system *system, const char *what) {
+/* word: of the item, if it is one. */
+static clq_status no_match(const clq_system *system, const char *what, const char *word) {
+    static const char *const types[] = {"gpu", "cpu", "accelerator", "all", "auto"};
     char list[LIST_MAX];
+    clq_nearest nearest = {.word = word};
+    for (size_t i = 0; i < CLQ_COUNT_OF(types); i++)
+        if (strcmp(types[i], word) != 0) clq_nearest_try(&nearest, types[i]);
+    for (uint32_t i = 0; i < system->count; i++)
+        if (strcmp(system->entries[i].info.driver, word) != 0)
+            clq_nearest_try(&nearest, system->entries[i].info.driver);
     list_devices(system, list, sizeof list);
-    return clq_fail(CLQ_NO_DEVICE, "no device matches '%s': %s", what, list);
+    if (!nearest.found) return clq_fail(CLQ_NO_DEVICE, "no device matches '%s': %s", what, list);
+    return clq_fail(CLQ_NO_DEVICE, "no device matches '%s': %s; did you mean '%s'?", what, list, nearest.found);
 }
 
 static clq_status bad_syntax(const clq_system *system, const char *what, const char *why) {
@@ -169,7 +178,7 @@ static clq_status append_matching(clq_devices *devices, const spec_item *item) {
         taken++;
     }
     if (taken > 0) return CLQ_OK;
-    return failed ? not_usable(failed, item) : no_match(system, item->text);
+    return failed ? not_usable(failed, item) : no_match(system, item->text, item->word);
 }
 
 static clq_status append_auto(clq_devices *devices, const spec_item *item) {
@@ -177,7 +186,7 @@ static clq_status append_auto(clq_devices *devices, const spec_item *item) {
     CLQ_TRY(clq_select_auto(devices->system, indices, &count));
     if (count == 0) {
         const clq_system *system = devices->system; /* all were tried, and failed */
-        return system->count > 0 ? not_usable(&system->entries[0], item) : no_match(system, item->text);
+        return system->count > 0 ? not_usable(&system->entries[0], item) : no_match(system, item->text, item->word);
     }
     for (uint32_t i = 0; i < count; i++) CLQ_TRY(append(devices, indices[i], item));
     return CLQ_OK;
@@ -186,7 +195,7 @@ static clq_status append_auto(clq_devices *devices, const spec_item *item) {
 static clq_status append_item(clq_devices *devices, const spec_item *item) {
     if (strcmp(item->word, "auto") == 0) return append_auto(devices, item);
     if (item->word[0] != '\0') return append_matching(devices, item);
-    if (item->index >= devices->system->count) return no_match(devices->system, item->text);
+    if (item->index >= devices->system->count) return no_match(devices->system, item->text, item->word);
     return append_named(devices, item->index, item);
 }
 

@@ -70,6 +70,9 @@ static const char *objection(clq_path path, unsigned facts) {
 
 static clq_status disable(clq_paths *paths, const char *name, size_t length) {
     clq_text known = {0};
+    char word[64];
+    clq_nearest nearest = {.word = word};
+    (void)snprintf(word, sizeof word, "%.*s", (int)CLQ_MIN(length, sizeof word - 1), name);
     for (unsigned p = 0; p < CLQ_PATH_COUNT; p++) {
         if (strlen(table[p].name) == length && memcmp(table[p].name, name, length) == 0) {
             paths->disabled[p] = true;
@@ -77,11 +80,10 @@ static clq_status disable(clq_paths *paths, const char *name, size_t length) {
             return CLQ_OK;
         }
         clq_text_add(&known, "%s%s", p ? ", " : "", table[p].name);
+        clq_nearest_try(&nearest, table[p].name);
     }
     clq_status status = CLQ_MEMORY;
-    if (!known.failed)
-        status = clq_fail(CLQ_ARGUMENT, "fast path '%.*s' is unknown: expected %s", (int)CLQ_MIN(length, 40u), name,
-                          known.data);
+    if (!known.failed) status = clq_nearest_fail(&nearest, "fast path '%s' is unknown: expected %s", word, known.data);
     clq_free(known.data);
     return status;
 }
