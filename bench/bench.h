@@ -51,9 +51,8 @@ typedef enum clq_bench_span {
 typedef struct clq_bench_spec {
     const char *name, *about;
     clq_bench_span span;
-    const struct argp_option
-        *options;           /* its own, ended by {0}; NULL: none. Keys: letters but n and w, or from OWN on */
-    clq_option_handler set; /* takes them */
+    const clq_argument *options; /* its own, ended by {0}; NULL: none. Keys: letters but n and w, or from OWN on */
+    clq_option_handler set;      /* takes them */
     clq_status (*check)(const void *context); /* of all options together, before any device is touched; may be NULL */
     /* Of a benchmark whose devices its child processes open: sets run->described. No driver is loaded then, and
      * run->system and run->devices stay empty. Else NULL. */
@@ -248,11 +247,12 @@ typedef struct clq_bench_sizes {
     uint64_t min, max, factor, step; /* step 0: by the factor */
 } clq_bench_sizes;
 #define CLQ_BENCH_SIZES_OPTIONS                                                                                        \
-    {0, 'b', "MIN", 0, "smallest size in bytes, e.g. 4K", 0}, {0, 'e', "MAX", 0, "largest size, e.g. 64M", 0},         \
-        {0, 'f', "FACTOR", 0, "from one size to the next", 0}, {                                                       \
-        0, 'i', "STEP", 0, "instead of a factor: bytes from one size to the next", 0                                   \
+    {NULL, 'b', "MIN", .help = "smallest size in bytes, e.g. 4K"},                                                     \
+        {NULL, 'e', "MAX", .help = "largest size, e.g. 64M"},                                                          \
+        {NULL, 'f', "FACTOR", .help = "from one size to the next"}, {                                                  \
+        NULL, 'i', "STEP", .help = "instead of a factor: bytes from one size to the next"                              \
     }
-clq_status clq_bench_sizes_set(clq_bench_sizes *sizes, const struct argp_option *option, const char *text);
+clq_status clq_bench_sizes_set(clq_bench_sizes *sizes, const clq_argument *option, const char *text);
 clq_status clq_bench_sizes_check(const clq_bench_sizes *sizes, uint64_t least);
 /* Moves to the next size; false behind the last. */
 bool clq_bench_sizes_next(const clq_bench_sizes *sizes, uint64_t *bytes);

@@ -55,6 +55,7 @@ typedef struct bench {
 static clq_status set_name(const char *what, const char *text, unsigned count, const char *(*name)(unsigned),
                            unsigned *out) {
     char all[256] = "";
+    clq_nearest nearest = {.word = text};
     for (unsigned i = 0; i < count; i++) {
         if (!name(i)) continue;
         if (strcmp(text, name(i)) == 0) {
@@ -63,8 +64,9 @@ static clq_status set_name(const char *what, const char *text, unsigned count, c
         }
         size_t used = strlen(all);
         (void)snprintf(all + used, sizeof all - used, "%s%s", used ? ", " : "", name(i));
+        clq_nearest_try(&nearest, name(i));
     }
-    return clq_fail(CLQ_ARGUMENT, "%s '%s': expected one of %s", what, text, all);
+    return clq_nearest_fail(&nearest, "%s '%s': expected one of %s", what, text, all);
 }
 
 static clq_status set_whole(const char *what, const char *text, uint64_t least, uint64_t most, uint64_t *out) {
@@ -80,7 +82,7 @@ static const char *algorithm_name(unsigned i) { return clq_algorithm_name((clq_a
 static const char *transport_name(unsigned i) { return clq_transport_name((clq_transport)i); }
 static const char *memory_name(unsigned i) { return i ? "plain" : "group"; }
 
-static clq_status set_option(void *context, const struct argp_option *option, const char *text) {
+static clq_status set_option(void *context, const clq_argument *option, const char *text) {
     options *o = context;
     unsigned value = 0;
     switch (option->key) {
@@ -598,22 +600,23 @@ static clq_status run_collective(clq_bench_run *run, void *context) {
 
 static clq_status bench_collective(clq_collective collective, const char *name, const char *about, int argc,
                                    char **argv) {
-    static const struct argp_option table[] = {
+    static const clq_argument table[] = {
         CLQ_BENCH_SIZES_OPTIONS,
-        {NULL, 'c', "0|1", 0, "count wrong values (default 1)", 0},
-        {NULL, 'd', "TYPE", 0, "f32, f64, f16, bf16, i8, u8, i32, … (default f32)", 0},
-        {NULL, 'o', "OP", 0, "sum, prod, min, max or avg (default sum)", 0},
-        {"algo", KEY_ALGO, "NAME", 0, "auto, ring, direct, reduce-to-one, doubling, hierarchical or torus", 0},
-        {"transport", KEY_TRANSPORT, "NAME", 0, "auto, staged, peer or mapped", 0},
-        {"memory", KEY_MEMORY, "group|plain", 0, "the group's (needs no mapping) or plain cl_mem objects", 0},
-        {"chunk", KEY_CHUNK, "BYTES", 0, "of a link's slot (default 256 KiB)", 0},
-        {"slots", KEY_SLOTS, "N", 0, "per link (default 4)", 0},
-        {"root", KEY_ROOT, "RANK", 0, "of broadcast and reduce; the sender of send_recv (default 0)", 0},
-        {"agg-iters", 'm', "N", 0, "calls issued together, each on memory of its own; times are of one (default 1)", 0},
-        {"bucket", KEY_BUCKET, "BYTES", 0, "what of them travels as one message at most (default 512 KiB)", 0},
-        {"deadline", KEY_DEADLINE, "SECONDS", 0,
-         "of one collective: a rank that is not done within it failed (default 30)", 0},
-        {"explain", KEY_EXPLAIN, NULL, 0, "say which algorithm and transport is used, and why", 0},
+        {NULL, 'c', "0|1", .help = "count wrong values (default 1)"},
+        {NULL, 'd', "TYPE", .help = "f32, f64, f16, bf16, i8, u8, i32, … (default f32)"},
+        {NULL, 'o', "OP", .help = "sum, prod, min, max or avg (default sum)"},
+        {"algo", KEY_ALGO, "NAME", .help = "auto, ring, direct, reduce-to-one, doubling, hierarchical or torus"},
+        {"transport", KEY_TRANSPORT, "NAME", .help = "auto, staged, peer or mapped"},
+        {"memory", KEY_MEMORY, "group|plain", .help = "the group's (needs no mapping) or plain cl_mem objects"},
+        {"chunk", KEY_CHUNK, "BYTES", .help = "of a link's slot (default 256 KiB)"},
+        {"slots", KEY_SLOTS, "N", .help = "per link (default 4)"},
+        {"root", KEY_ROOT, "RANK", .help = "of broadcast and reduce; the sender of send_recv (default 0)"},
+        {"agg-iters", 'm', "N",
+         .help = "calls issued together, each on memory of its own; times are of one (default 1)"},
+        {"bucket", KEY_BUCKET, "BYTES", .help = "what of them travels as one message at most (default 512 KiB)"},
+        {"deadline", KEY_DEADLINE, "SECONDS",
+         .help = "of one collective: a rank that is not done within it failed (default 30)"},
+        {"explain", KEY_EXPLAIN, NULL, .help = "say which algorithm and transport is used, and why"},
         {0}};
     options o = {.collective = collective,
                  .sizes = {.min = 1024, .max = (uint64_t)64 << 20, .factor = 4},

@@ -22,7 +22,7 @@ typedef struct options {
 
 enum { AUTO, DIRECT, WINOGRAD, WIDE, STRIDED };
 static const char *const variant_names[] = {
-    [AUTO] = "auto", [DIRECT] = "direct", [WINOGRAD] = "winograd", [WIDE] = "wide", [STRIDED] = "strided"};
+    [AUTO] = "auto", [DIRECT] = "direct", [WINOGRAD] = "winograd", [WIDE] = "wide", [STRIDED] = "strided", NULL};
 
 typedef enum pass { FORWARD, DATA_GRADIENT, WEIGHT_GRADIENT, PASSES } pass;
 static const char *const pass_names[PASSES] = {"forward", "data gradient", "weight gradient"};
@@ -297,12 +297,7 @@ static bool parse_layer(const char *text, size_t length, layer *out) {
 }
 
 static clq_status set_variant(options *o, const char *text) {
-    for (size_t i = 0; i < CLQ_COUNT_OF(variant_names); i++) {
-        if (strcmp(text, variant_names[i]) != 0) continue;
-        o->variant = i;
-        return CLQ_OK;
-    }
-    return clq_fail(CLQ_ARGUMENT, "--variant '%s': expected auto, direct, winograd, wide or strided", text);
+    return clq_find_word("--variant", text, variant_names, &o->variant);
 }
 
 static clq_status set_layers(options *o, const char *text) {
@@ -319,14 +314,14 @@ static clq_status set_layers(options *o, const char *text) {
     }
 }
 
-static clq_status set(void *context, const struct argp_option *option, const char *text) {
+static clq_status set(void *context, const clq_argument *option, const char *text) {
     return option->key == KEY_VARIANT ? set_variant(context, text) : set_layers(context, text);
 }
 
 clq_status clq_bench_conv(int argc, char **argv) {
-    static const struct argp_option table[] = {
-        {"layers", KEY_LAYERS, "LAYER,…", 0, "as 64x28x28x1:3x3x32 or 16x56x56x64:3x3x128/2+same", 0},
-        {"variant", KEY_VARIANT, "NAME", 0, "auto, direct, winograd, wide or strided (default auto)", 0},
+    static const clq_argument table[] = {
+        {"layers", KEY_LAYERS, "LAYER,…", .help = "as 64x28x28x1:3x3x32 or 16x56x56x64:3x3x128/2+same"},
+        {"variant", KEY_VARIANT, "NAME", .help = "auto, direct, winograd, wide or strided (default auto)"},
         {0}};
     static const clq_bench_column columns[] = {{"label", "device", -12, 0},      {"layer", "layer", -28, 0},
                                                {"what", "what", -15, 0},         {"variant", "variant", -8, 0},

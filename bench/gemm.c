@@ -250,6 +250,16 @@ static clq_status run_gemm(clq_bench_run *run, void *context) {
 
 /* ---- options ---- */
 
+static clq_status refuse_variant(const char *text, const char *at, size_t length) {
+    char word[32];
+    clq_nearest nearest = {.word = word};
+    (void)snprintf(word, sizeof word, "%.*s", (int)CLQ_MIN(length, sizeof word - 1), at);
+    for (size_t v = 0; v < VARIANTS; v++) clq_nearest_try(&nearest, variants[v].name);
+    clq_nearest_try(&nearest, "chosen");
+    return clq_nearest_fail(&nearest, "--variants '%s': expected some of tile, local and clblast, or chosen alone",
+                            text);
+}
+
 static clq_status set_variants(options *o, const char *text) {
     memset(o->wanted, 0, sizeof o->wanted);
     o->only_chosen = strcmp(text, "chosen") == 0;
@@ -257,36 +267,36 @@ static clq_status set_variants(options *o, const char *text) {
     for (const char *at = text;; at++) {
         size_t length = strcspn(at, ","), v = 0;
         while (v < VARIANTS && (strlen(variants[v].name) != length || strncmp(variants[v].name, at, length) != 0)) v++;
-        if (v == VARIANTS)
-            return clq_fail(CLQ_ARGUMENT, "--variants '%s': expected some of tile, local and clblast, or chosen alone",
-                            text);
+        if (v == VARIANTS) return refuse_variant(text, at, length);
         o->wanted[v] = true;
         at += length;
         if (*at == '\0') return CLQ_OK;
     }
 }
 
-static clq_status set_option(void *context, const struct argp_option *option, const char *text) {
+static clq_status set_option(void *context, const clq_argument *option, const char *text) {
+    static const char *const types[] = {"f32", "f16", NULL};
     options *o = context;
+    size_t type;
     switch (option->key) {
     case KEY_SIZES: return clq_bench_shapes_set(&o->shapes, "--sizes", text);
     case KEY_VARIANTS: return set_variants(o, text);
     case 'd':
-        o->halves = strcmp(text, "f16") == 0;
-        if (o->halves || strcmp(text, "f32") == 0) return CLQ_OK;
-        return clq_fail(CLQ_ARGUMENT, "-d '%s': expected f32 or f16", text);
+        CLQ_TRY(clq_find_word("-d", text, types, &type));
+        o->halves = type == 1;
+        return CLQ_OK;
     default: o->precision_name = text; return clq_matmul_precision_parse(text, &o->precision);
     }
 }
 
 clq_status clq_bench_gemm(int argc, char **argv) {
-    static const struct argp_option table[] = {
-        {"sizes", KEY_SIZES, "MxNxK,…", 0,
-         "shapes: C (m, n) = A (m, k) B (k, n); with :tn, :nt or :tt behind, A, B or both lie transposed", 0},
-        {"variants", KEY_VARIANTS, "A,B|chosen", 0,
-         "of tile, local and clblast (default all); chosen: only what Clique would use", 0},
-        {NULL, 'd', "f32|f16", 0, "as the matrices lie in memory (default f32); f16 by local alone", 0},
-        {"matmul-precision", KEY_PRECISION, "highest|high|medium", 0, "as clique train's (default highest)", 0},
+    static const clq_argument table[] = {
+        {"sizes", KEY_SIZES, "MxNxK,…",
+         .help = "shapes: C (m, n) = A (m, k) B (k, n); with :tn, :nt or :tt behind, A, B or both lie transposed"},
+        {"variants", KEY_VARIANTS, "A,B|chosen",
+         .help = "of tile, local and clblast (default all); chosen: only what Clique would use"},
+        {NULL, 'd', "f32|f16", .help = "as the matrices lie in memory (default f32); f16 by local alone"},
+        {"matmul-precision", KEY_PRECISION, "highest|high|medium", .help = "as clique train's (default highest)"},
         {0}};
     static const clq_bench_column columns[] = {{"label", "device", -12, 0},
                                                {"m", "m", 6, 0},

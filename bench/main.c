@@ -1,6 +1,8 @@
 /* clique-bench: `clique bench NAME` runs it. */
 #include "bench.h"
 
+#include "cli/benches.h"
+#include "cli/help.h"
 #include "cli/program.h"
 
 #include <string.h>
@@ -10,34 +12,32 @@ static const struct {
     clq_status (*run)(int argc, char **argv);
     const char *help;
 } benches[] = {
-    {"memory", clq_bench_memory, "copies between host and device, on the device, and fills"},
-    {"launch", clq_bench_launch, "what it costs to launch a kernel"},
-    {"p2p", clq_bench_p2p, "bandwidth and latency between each two devices"},
-    {"gemm", clq_bench_gemm, "matrix products, by each variant of kernels"},
-    {"conv", clq_bench_conv, "convolution layers, forward and both gradients"},
-    {"ops", clq_bench_ops, "activations, pooling, loss, update"},
-    {"all_reduce", clq_bench_all_reduce, "sum (or product, …) of all ranks' buffers, on all"},
-    {"reduce_scatter", clq_bench_reduce_scatter, "the same, a part on each rank"},
-    {"all_gather", clq_bench_all_gather, "all ranks' buffers, on all"},
-    {"broadcast", clq_bench_broadcast, "one rank's buffer, on all"},
-    {"reduce", clq_bench_reduce, "sum (or product, …) of all ranks' buffers, on one"},
-    {"send_recv", clq_bench_send_recv, "one rank's buffer, on another"},
-    {"step", clq_bench_step, "where a training step's time goes, launch by launch"},
-    {"train", clq_bench_train, "training speed on 1 to n devices"},
-    {"peers", clq_bench_peers, "Open MPI, PyTorch and TensorFlow, beside the same on Clique"},
+#define ROW(name, help) {#name, clq_bench_##name, help},
+    CLQ_BENCHES(ROW)
+#undef ROW
 };
 
+static clq_status refuse(const char *name) {
+    clq_nearest nearest = {.word = name};
+    for (size_t i = 0; i < CLQ_COUNT_OF(benches); i++) clq_nearest_try(&nearest, benches[i].name);
+    return clq_nearest_fail(&nearest, "unknown benchmark '%s': clique bench --help lists the benchmarks", name);
+}
+
+static clq_status print_help(void) {
+    clq_text text = {0};
+    clq_text_add(&text, "Usage: clique bench NAME [OPTION…]\n\n");
+    clq_help_paragraph(0, "Runs a benchmark; clique bench NAME --help shows its options.", &text);
+    clq_text_add(&text, "\nBenchmarks:\n");
+    for (size_t i = 0; i < CLQ_COUNT_OF(benches); i++) clq_help_entry(benches[i].name, benches[i].help, &text);
+    return clq_help_write(&text);
+}
+
 static clq_status run(int argc, char **argv) {
-    if (argc >= 2 && strcmp(argv[1], "--help") == 0) {
-        for (size_t i = 0; i < CLQ_COUNT_OF(benches); i++)
-            printf("clique bench %-14s %s\n", benches[i].name, benches[i].help);
-        return CLQ_OK;
-    }
+    if (argc >= 2 && strcmp(argv[1], "--help") == 0) return print_help();
     for (size_t i = 0; argc >= 2 && i < CLQ_COUNT_OF(benches); i++)
         if (strcmp(argv[1], benches[i].name) == 0) return benches[i].run(argc - 1, argv + 1);
-    return clq_fail(CLQ_ARGUMENT, "%s%s%s: clique bench --help lists the benchmarks",
-                    argc >= 2 ? "unknown benchmark '" : "no benchmark is named", argc >= 2 ? argv[1] : "",
-                    argc >= 2 ? "'" : "");
+    if (argc >= 2) return refuse(argv[1]);
+    return clq_fail(CLQ_ARGUMENT, "no benchmark is named: clique bench --help lists the benchmarks");
 }
 
 int main(int argc, char **argv) { return clq_program_run(argc, argv, run); }

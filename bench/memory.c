@@ -242,14 +242,14 @@ static clq_status run_memory(clq_bench_run *run, void *context) {
     return clq_bench_each_device(run, measure_device);
 }
 
-static clq_status set_option(void *context, const struct argp_option *option, const char *text) {
+static clq_status set_option(void *context, const clq_argument *option, const char *text) {
     return clq_bench_sizes_set(context, option, text);
 }
 
 static clq_status check(const void *context) { return clq_bench_sizes_check(context, 1); }
 
 clq_status clq_bench_memory(int argc, char **argv) {
-    static const struct argp_option table[] = {CLQ_BENCH_SIZES_OPTIONS, {0}};
+    static const clq_argument table[] = {CLQ_BENCH_SIZES_OPTIONS, {0}};
     static const clq_bench_column columns[] = {{"label", "device", -12, 0},      {"what", "what", -14, 0},
                                                {"memory", "memory", -8, 0},      {"bytes", "bytes", 11, 0},
                                                {"time_us.min", "us min", 10, 2}, {"time_us.p50", "us p50", 10, 2},

@@ -332,7 +332,7 @@ static clq_status run_ops(clq_bench_run *run, void *context) {
     return clq_bench_each_device(run, measure_device);
 }
 
-static clq_status set_option(void *context, const struct argp_option *option, const char *text) {
+static clq_status set_option(void *context, const clq_argument *option, const char *text) {
     options *o = context;
     uint64_t *target = option->key == KEY_BATCH ? &o->batch : &o->parameters,
              most = option->key == KEY_BATCH ? 1 << 14 : 1 << 28;
@@ -342,10 +342,10 @@ static clq_status set_option(void *context, const struct argp_option *option, co
 }
 
 clq_status clq_bench_ops(int argc, char **argv) {
-    static const struct argp_option table[] = {
-        {"batch", KEY_BATCH, "N", 0, "examples: of 26x26x32 for activations and pooling, of 1000 classes (default 64)",
-         0},
-        {"parameters", KEY_PARAMETERS, "N", 0, "floats that are updated (default 1000000)", 0},
+    static const clq_argument table[] = {
+        {"batch", KEY_BATCH, "N",
+         .help = "examples: of 26x26x32 for activations and pooling, of 1000 classes (default 64)"},
+        {"parameters", KEY_PARAMETERS, "N", .help = "floats that are updated (default 1000000)"},
         {0}};
     static const clq_bench_column columns[] = {{"label", "device", -12, 0},      {"op", "op", -17, 0},
                                                {"bytes", "bytes", 10, 0},        {"time_us.min", "us min", 10, 2},

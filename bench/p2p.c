@@ -14,7 +14,7 @@
 enum { KEY_TRANSPORT = CLQ_BENCH_KEY_OWN, LATENCY_BYTES = 16 };
 
 typedef enum transport { TRANSPORT_AUTO, TRANSPORT_PEER, TRANSPORT_STAGED } transport;
-static const char *const transport_names[] = {"auto", "peer", "staged"};
+static const char *const transport_names[] = {"auto", "peer", "staged", NULL};
 
 typedef struct options {
     clq_bench_sizes size; /* min is the size; 0: the default */
@@ -319,24 +319,22 @@ static clq_status run_p2p(clq_bench_run *run, void *context) {
 
 /* ---- options ---- */
 
-static clq_status set_option(void *context, const struct argp_option *option, const char *text) {
+static clq_status set_option(void *context, const clq_argument *option, const char *text) {
     options *o = context;
     if (option->key == 'b') {
         CLQ_TRY(clq_bench_sizes_set(&o->size, option, text));
         return o->size.min > 0 ? CLQ_OK : clq_fail(CLQ_ARGUMENT, "-b: the smallest size is 1");
     }
-    for (size_t i = 0; i < CLQ_COUNT_OF(transport_names); i++)
-        if (strcmp(text, transport_names[i]) == 0) {
-            o->transport = (transport)i;
-            return CLQ_OK;
-        }
-    return clq_fail(CLQ_ARGUMENT, "--transport '%s': expected auto, peer or staged", text);
+    size_t kind;
+    CLQ_TRY(clq_find_word("--transport", text, transport_names, &kind));
+    o->transport = (transport)kind;
+    return CLQ_OK;
 }
 
 clq_status clq_bench_p2p(int argc, char **argv) {
-    static const struct argp_option table[] = {
-        {0, 'b', "BYTES", 0, "what each transfer moves (default 64M; between processes 16M)", 0},
-        {"transport", KEY_TRANSPORT, "NAME", 0, "auto (peer where it can be), peer or staged", 0},
+    static const clq_argument table[] = {
+        {NULL, 'b', "BYTES", .help = "what each transfer moves (default 64M; between processes 16M)"},
+        {"transport", KEY_TRANSPORT, "NAME", .help = "auto (peer where it can be), peer or staged"},
         {0}};
     static const clq_bench_spec spec = {.name = "p2p",
                                         .about =

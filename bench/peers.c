@@ -68,7 +68,7 @@ static clq_status set_whole(const char *what, const char *text, uint64_t least, 
                     (unsigned long long)least, (unsigned long long)most);
 }
 
-static clq_status set_option(void *context, const struct argp_option *option, const char *text) {
+static clq_status set_option(void *context, const clq_argument *option, const char *text) {
     bench *b = context;
     switch (option->key) {
     case KEY_COLLECTIVES: b->collectives = text; return CLQ_OK;
@@ -352,20 +352,20 @@ static clq_status describe(clq_bench_run *run, void *context) {
 }
 
 clq_status clq_bench_peers(int argc, char **argv) {
-    static const struct argp_option table[] = {
+    static const clq_argument table[] = {
         CLQ_BENCH_SIZES_OPTIONS,
-        {"collectives", KEY_COLLECTIVES, "all_reduce|none", 0, "default all_reduce", 0},
-        {"models", KEY_MODELS, "A,B|none", 0, "by name, or Keras's .json files (default mlp,cnn)", 0},
-        {"gemm", KEY_GEMM, "MxNxK,…", 0,
-         "matrix products, as of clique bench gemm --sizes, on the first device (default none)", 0},
-        {"batch", KEY_BATCH, "N", 0, "global batch (default 64)", 0},
-        {"samples", KEY_SAMPLES, "N", 0, "of an epoch (default 6400)", 0},
-        {"epochs", KEY_EPOCHS, "N", 0, "timed epochs of each run, behind one to warm up (default 3)", 0},
-        {"rounds", KEY_ROUNDS, "N", 0, "runs of each, interleaved (default 3)", 0},
-        {"limit", KEY_LIMIT, "SECONDS", 0, "what takes longer is stopped (default 300)", 0},
-        {"mpirun", KEY_MPIRUN, "PATH", 0, "of Open MPI; mpicc is beside it or in PATH (default mpirun)", 0},
-        {"python", KEY_PYTHON, "PATH", 0, "that has torch, tensorflow or both (default python3)", 0},
-        {"cc", KEY_CC, "PATH", 0, "a C compiler that finds OpenBLAS (default cc)", 0},
+        {"collectives", KEY_COLLECTIVES, "all_reduce|none", .help = "default all_reduce"},
+        {"models", KEY_MODELS, "A,B|none", .help = "by name, or Keras's .json files (default mlp,cnn)"},
+        {"gemm", KEY_GEMM, "MxNxK,…",
+         .help = "matrix products, as of clique bench gemm --sizes, on the first device (default none)"},
+        {"batch", KEY_BATCH, "N", .help = "global batch (default 64)"},
+        {"samples", KEY_SAMPLES, "N", .help = "of an epoch (default 6400)"},
+        {"epochs", KEY_EPOCHS, "N", .help = "timed epochs of each run, behind one to warm up (default 3)"},
+        {"rounds", KEY_ROUNDS, "N", .help = "runs of each, interleaved (default 3)"},
+        {"limit", KEY_LIMIT, "SECONDS", .help = "what takes longer is stopped (default 300)"},
+        {"mpirun", KEY_MPIRUN, "PATH", .help = "of Open MPI; mpicc is beside it or in PATH (default mpirun)"},
+        {"python", KEY_PYTHON, "PATH", .help = "that has torch, tensorflow or both (default python3)"},
+        {"cc", KEY_CC, "PATH", .help = "a C compiler that finds OpenBLAS (default cc)"},
         {0}};
     static const clq_bench_column columns[] = {{"what", "what", -10, 0},
                                                {"bytes", "bytes", 10, 0},

@@ -12,7 +12,7 @@
 
 enum { KEY_DEVICES = 256, KEY_BUILD_DEADLINE, KEY_JSON, KEY_CSV, OPTIONS_MAX = 32 };
 
-static clq_status set_common(clq_bench_run *run, const struct argp_option *option, const char *text) {
+static clq_status set_common(clq_bench_run *run, const clq_argument *option, const char *text) {
     const clq_bench_spec *spec = run->spec;
     switch (option->key) {
     case KEY_DEVICES: run->devices_spec = text; return CLQ_OK;
@@ -33,7 +33,7 @@ static clq_status set_common(clq_bench_run *run, const struct argp_option *optio
     }
 }
 
-static clq_status set_option(void *context, const struct argp_option *option, const char *text) {
+static clq_status set_option(void *context, const clq_argument *option, const char *text) {
     clq_bench_run *run = context;
     if (option->name && strcmp(option->name, "models") == 0) run->models = text;
     if (option->name && strcmp(option->name, "data") == 0) run->data = text;
@@ -54,22 +54,23 @@ static clq_status parse(clq_bench_run *run, int argc, char **argv) {
     (void)snprintf(warm_ups, sizeof warm_ups, "%s (default %llu)",
                    spec->warm_ups_help ? spec->warm_ups_help : "samples before them that count for nothing",
                    (unsigned long long)spec->warm_ups);
-    const struct argp_option common[] = {
-        {"devices", KEY_DEVICES, "SPEC", 0, "as clique train (default auto)", 0},
-        {"build-deadline", KEY_BUILD_DEADLINE, "SECONDS", 0, "as clique train (default 120)", 0},
-        {"json", KEY_JSON, "FILE", 0, "the result as JSON", 0},
-        {"csv", KEY_CSV, "FILE", 0, "the rows as CSV", 0},
-        {0, 'n', "COUNT", 0, iterations, 0},
-        {0, 'w', "COUNT", 0, warm_ups, 0},
+    const clq_argument common[] = {
+        {"devices", KEY_DEVICES, "SPEC", .help = "as clique train (default auto)"},
+        {"build-deadline", KEY_BUILD_DEADLINE, "SECONDS", .help = "as clique train (default 120)"},
+        {"json", KEY_JSON, "FILE", .help = "the result as JSON"},
+        {"csv", KEY_CSV, "FILE", .help = "the rows as CSV"},
+        {NULL, 'n', "COUNT", .help = iterations},
+        {NULL, 'w', "COUNT", .help = warm_ups},
         {0}};
-    struct argp_option all[OPTIONS_MAX + CLQ_COUNT_OF(common)];
+    clq_argument all[OPTIONS_MAX + CLQ_COUNT_OF(common)];
     size_t own = 0;
     while (spec->options && (spec->options[own].name || spec->options[own].key) && own < OPTIONS_MAX) {
         all[own] = spec->options[own];
         own++;
     }
     memcpy(all + own, common, sizeof common);
-    CLQ_TRY(clq_arguments_parse(program, spec->about, all, argc, argv, set_option, run));
+    const clq_arguments arguments = {.program = program, .about = spec->about, .rows = all};
+    CLQ_TRY(clq_arguments_parse(&arguments, argc, argv, set_option, run));
     return spec->check ? spec->check(run->context) : CLQ_OK;
 }
 

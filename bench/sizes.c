@@ -20,7 +20,7 @@ static bool parse_bytes(const char *text, uint64_t *out) {
     return true;
 }
 
-clq_status clq_bench_sizes_set(clq_bench_sizes *sizes, const struct argp_option *option, const char *text) {
+clq_status clq_bench_sizes_set(clq_bench_sizes *sizes, const clq_argument *option, const char *text) {
     if (option->key == 'f') {
         sizes->step = 0;
         if (clq_parse_u64(text, 2, 1 << 20, &sizes->factor)) return CLQ_OK;

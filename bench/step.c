@@ -268,16 +268,15 @@ static clq_status check(const void *context) {
 }
 
 static clq_status set_timing(options *o, const char *text) {
-    o->timing_given = strcmp(text, "auto") != 0;
-    for (size_t i = 0; i < CLQ_COUNT_OF(timing_names); i++)
-        if (strcmp(timing_names[i], text) == 0) {
-            o->timing = (clq_bench_timing)i;
-            return CLQ_OK;
-        }
-    return o->timing_given ? clq_fail(CLQ_ARGUMENT, "--timing '%s': expected auto, profile or alone", text) : CLQ_OK;
+    static const char *const words[] = {[CLQ_BENCH_BY_PROFILE] = "profile", [CLQ_BENCH_ALONE] = "alone", "auto", NULL};
+    size_t kind;
+    CLQ_TRY(clq_find_word("--timing", text, words, &kind));
+    o->timing_given = strcmp(words[kind], "auto") != 0;
+    if (o->timing_given) o->timing = (clq_bench_timing)kind;
+    return CLQ_OK;
 }
 
-static clq_status set_option(void *context, const struct argp_option *option, const char *text) {
+static clq_status set_option(void *context, const clq_argument *option, const char *text) {
     options *o = context;
     switch (option->key) {
     case KEY_MODELS: o->models = text; return CLQ_OK;
@@ -290,14 +289,14 @@ static clq_status set_option(void *context, const struct argp_option *option, co
 }
 
 clq_status clq_bench_step(int argc, char **argv) {
-    static const struct argp_option table[] = {
-        {"models", KEY_MODELS, "A,B", 0, "by name, with options, or Keras's .json files (default mlp,cnn)", 0},
-        {"batch", KEY_BATCH, "N", 0, "samples of a step (default 64)", 0},
-        {"timing", KEY_TIMING, "auto|profile|alone", 0,
-         "of launches: as the driver records them, or each waited for by itself (default auto: the record, where it "
-         "agrees with the clock)",
-         0},
-        {"tune", KEY_TUNE, "off|quick|full", 0, "as clique train's (default off)", 0},
+    static const clq_argument table[] = {
+        {"models", KEY_MODELS, "A,B", .help = "by name, with options, or Keras's .json files (default mlp,cnn)"},
+        {"batch", KEY_BATCH, "N", .help = "samples of a step (default 64)"},
+        {"timing", KEY_TIMING, "auto|profile|alone",
+         .help = "of launches: as the driver records them, or each waited for by itself (default auto: the record, "
+                 "where it "
+                 "agrees with the clock)"},
+        {"tune", KEY_TUNE, "off|quick|full", .help = "as clique train's (default off)"},
         {0}};
     static const clq_bench_column columns[] = {{"label", "device", -8, 0},
                                                {"model", "model", -11, 0},

@@ -148,7 +148,7 @@ end:
     return status;
 }
 
-static clq_status set_option(void *context, const struct argp_option *option, const char *text) {
+static clq_status set_option(void *context, const clq_argument *option, const char *text) {
     options *o = context;
     switch (option->key) {
     case KEY_MODELS: o->models = text; return CLQ_OK;
@@ -163,13 +163,13 @@ static clq_status set_option(void *context, const struct argp_option *option, co
 }
 
 clq_status clq_bench_train(int argc, char **argv) {
-    static const struct argp_option table[] = {
-        {"models", KEY_MODELS, "A,B", 0, "by name, with options, or Keras's .json files (default mlp,cnn)", 0},
-        {"batch", KEY_BATCH, "N", 0, "global batch (default 64)", 0},
-        {"data", KEY_DATA, "NAME|DIR", 0, "default fashion-mnist", 0},
-        {"shares", KEY_SHARES, "equal|auto", 0, "as clique train's (default equal)", 0},
-        {"tune", KEY_TUNE, "off|quick|full", 0, "as clique train's (default off)", 0},
-        {"deadline", KEY_DEADLINE, "SECONDS", 0, "as clique train's (default 600)", 0},
+    static const clq_argument table[] = {
+        {"models", KEY_MODELS, "A,B", .help = "by name, with options, or Keras's .json files (default mlp,cnn)"},
+        {"batch", KEY_BATCH, "N", .help = "global batch (default 64)"},
+        {"data", KEY_DATA, "NAME|DIR", .help = "default fashion-mnist"},
+        {"shares", KEY_SHARES, "equal|auto", .help = "as clique train's (default equal)"},
+        {"tune", KEY_TUNE, "off|quick|full", .help = "as clique train's (default off)"},
+        {"deadline", KEY_DEADLINE, "SECONDS", .help = "as clique train's (default 600)"},
         {0}};
     static const clq_bench_column columns[] = {{"model", "model", -10, 0},
                                                {"replicas", "replicas", 8, 0},

@@ -20,7 +20,7 @@ install(TARGETS clique RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 
 file(GLOB bench_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/bench/*.c)
 if(bench_sources)
-  set(shared_sources arguments.c cores.c interrupt.c print.c program.c ranks.c restart.c unlisted.c)
+  set(shared_sources arguments.c cores.c help.c interrupt.c print.c program.c ranks.c restart.c unlisted.c)
   list(TRANSFORM shared_sources PREPEND ${PROJECT_SOURCE_DIR}/src/cli/)
   # What clique bench peers runs on other systems travels inside the program.
   file(GLOB peer_files CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/bench/peers/*.c ${PROJECT_SOURCE_DIR}/bench/peers/*.py)

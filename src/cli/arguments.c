@@ -1,50 +1,89 @@
 #include "cli/arguments.h"
 
-#include "base/base.h"
+#include "cli/help.h"
 #include "cli/program.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-static bool is_end(const struct argp_option *option) { return !option->name && !option->key; }
-static bool is_plain(const struct argp_option *option) { return (option->flags & OPTION_DOC) != 0; }
-
-/* The entry for arguments that are no options, or NULL. */
-static const struct argp_option *find_plain(const struct argp_option *table) {
-    for (const struct argp_option *option = table; !is_end(option); option++)
-        if (is_plain(option)) return option;
+const clq_argument *clq_arguments_plain(const clq_argument *rows) {
+    for (; !clq_argument_is_end(rows); rows++)
+        if (rows->plain) return rows;
     return NULL;
 }
 
-/* The entry of --name (length characters): exact, or the only one that begins so. */
-static clq_status find_long(const char *program, const struct argp_option *table, const char *name, size_t length,
-                            const struct argp_option **out) {
-    const struct argp_option *found = NULL;
-    bool ambiguous = false;
-    for (const struct argp_option *option = table; !is_end(option); option++) {
-        if (!option->name || is_plain(option) || strncmp(option->name, name, length) != 0) continue;
-        if (strlen(option->name) == length) {
-            *out = option;
-            return CLQ_OK;
-        }
-        ambiguous = found != NULL;
-        found = option;
+static bool begins_so(const clq_argument *row, const char *name, size_t length) {
+    return row->name && !row->plain && strncmp(row->name, name, length) == 0;
+}
+
+/* ---- refusals ---- */
+
+static clq_status refuse(clq_text *why) {
+    const clq_status status = why->failed ? clq_fail_memory("naming options") : clq_fail(CLQ_ARGUMENT, "%s", why->data);
+    clq_free(why->data);
+    return status;
+}
+
+/* name: of `length` bytes, behind the dashes. */
+static clq_status refuse_unknown(const clq_arguments *arguments, const char *name, size_t length) {
+    clq_text why = {0}, word = {0}, others = {0};
+    clq_text_add_bytes(&word, name, length);
+    if (arguments->others) arguments->others(name, length, &others);
+    clq_nearest nearest = {.word = word.data ? word.data : ""};
+    for (const clq_argument *row = arguments->rows; !clq_argument_is_end(row); row++)
+        if (row->name && !row->plain) clq_nearest_try(&nearest, row->name);
+    clq_text_add(&why, "option '--%s' is ", nearest.word);
+    if (others.length)
+        clq_text_add(&why, "of %s: %s does not take it", others.data, arguments->program);
+    else
+        clq_text_add(&why, "unknown: %s --help lists the options", arguments->program);
+    if (nearest.found) clq_text_add(&why, "; did you mean '--%s'?", nearest.found);
+    why.failed = why.failed || word.failed || others.failed;
+    clq_free(word.data);
+    clq_free(others.data);
+    return refuse(&why);
+}
+
+static clq_status refuse_ambiguous(const clq_arguments *arguments, const char *name, size_t length) {
+    clq_text why = {0};
+    const char *between = "";
+    clq_text_add(&why, "option '--%.*s' is ambiguous: it begins ", (int)length, name);
+    for (const clq_argument *row = arguments->rows; !clq_argument_is_end(row); row++) {
+        if (!begins_so(row, name, length)) continue;
+        clq_text_add(&why, "%s--%s", between, row->name);
+        between = ", ";
     }
-    if (!found || ambiguous)
-        return clq_fail(CLQ_ARGUMENT, "option '--%.*s' is %s: %s --help lists the options", (int)length, name,
-                        found ? "ambiguous" : "unknown", program);
+    return refuse(&why);
+}
+
+/* ---- finding rows ---- */
+
+/* The row of --name (length characters): exact, or the only one that begins so. */
+static clq_status find_long(const clq_arguments *arguments, const char *name, size_t length, const clq_argument **out) {
+    const clq_argument *found = NULL;
+    size_t count = 0;
+    for (const clq_argument *row = arguments->rows; !clq_argument_is_end(row); row++) {
+        if (!begins_so(row, name, length)) continue;
+        found = row;
+        count++;
+        if (strlen(row->name) != length) continue;
+        count = 1;
+        break;
+    }
+    if (count == 0) return refuse_unknown(arguments, name, length);
+    if (count > 1) return refuse_ambiguous(arguments, name, length);
     *out = found;
     return CLQ_OK;
 }
 
-static clq_status find_option(const char *program, const struct argp_option *table, const char *argument,
-                              const struct argp_option **out) {
+static clq_status find_option(const clq_arguments *arguments, const char *argument, const clq_argument **out) {
+    const char *program = arguments->program;
     if (strncmp(argument, "--", 2) == 0 && argument[2])
-        return find_long(program, table, argument + 2, strcspn(argument + 2, "="), out);
+        return find_long(arguments, argument + 2, strcspn(argument + 2, "="), out);
     if (argument[0] == '-' && argument[1] && !argument[2])
-        for (const struct argp_option *option = table; !is_end(option); option++)
-            if (option->key == argument[1] && !is_plain(option)) {
-                *out = option;
+        for (const clq_argument *row = arguments->rows; !clq_argument_is_end(row); row++)
+            if (row->key == argument[1] && !row->plain) {
+                *out = row;
                 return CLQ_OK;
             }
     if (argument[0] == '-')
@@ -53,19 +92,19 @@ static clq_status find_option(const char *program, const struct argp_option *tab
                     program);
 }
 
-static clq_status print_help(const char *program, const char *about, const struct argp_option *table) {
-    const struct argp_option *plain = find_plain(table);
-    const struct argp argp = {.options = table, .doc = about, .args_doc = plain ? plain->name : NULL};
-    char *name = clq_strdup(program); /* argp_help wants it writable */
-    if (!name) return CLQ_MEMORY;
-    argp_help(&argp, stdout, ARGP_HELP_USAGE | ARGP_HELP_LONG | ARGP_HELP_DOC, name);
-    clq_free(name);
-    return CLQ_OK;
+/* ---- all ---- */
+
+static clq_status print_help(const clq_arguments *arguments, const char *part) {
+    clq_text text = {0};
+    clq_status status = clq_help_command(arguments, part, &text);
+    if (status == CLQ_OK) return clq_help_write(&text);
+    clq_free(text.data);
+    return status;
 }
 
-clq_status clq_arguments_parse(const char *program, const char *about, const struct argp_option *table, int argc,
-                               char **argv, clq_option_handler handle, void *context) {
-    const struct argp_option *plain = find_plain(table);
+clq_status clq_arguments_parse(const clq_arguments *arguments, int argc, char **argv, clq_option_handler handle,
+                               void *context) {
+    const clq_argument *plain = clq_arguments_plain(arguments->rows);
     bool options_ended = false;
     for (int i = 1; i < argc; i++) {
         if (plain && (options_ended || argv[i][0] != '-' || !argv[i][1])) {
@@ -76,21 +115,22 @@ clq_status clq_arguments_parse(const char *program, const char *about, const str
             options_ended = true;
             continue;
         }
-        if (strcmp(argv[i], "--help") == 0) exit(clq_program_end(print_help(program, about, table)));
-        const struct argp_option *option;
-        CLQ_TRY(find_option(program, table, argv[i], &option));
+        if (strcmp(argv[i], "--help") == 0) exit(clq_program_end(print_help(arguments, NULL)));
+        if (strncmp(argv[i], "--help=", 7) == 0) exit(clq_program_end(print_help(arguments, argv[i] + 7)));
+        const clq_argument *option;
+        CLQ_TRY(find_option(arguments, argv[i], &option));
         const char *equals = strncmp(argv[i], "--", 2) == 0 ? strchr(argv[i], '=') : NULL,
                    *value = equals ? equals + 1 : NULL;
-        if (option->arg && !value && i + 1 == argc)
-            return clq_fail(CLQ_ARGUMENT, "option '%s' misses its value, %s", argv[i], option->arg);
-        if (!option->arg && value) return clq_fail(CLQ_ARGUMENT, "option '--%s' takes no value", option->name);
-        if (option->arg && !value) value = argv[++i];
+        if (option->value && !value && i + 1 == argc)
+            return clq_fail(CLQ_ARGUMENT, "option '%s' misses its value, %s", argv[i], option->value);
+        if (!option->value && value) return clq_fail(CLQ_ARGUMENT, "option '--%s' takes no value", option->name);
+        if (option->value && !value) value = argv[++i];
         CLQ_TRY(handle(context, option, value));
     }
     return CLQ_OK;
 }
 
-clq_status clq_argument_seconds(const struct argp_option *option, const char *text, double *out) {
+clq_status clq_argument_seconds(const clq_argument *option, const char *text, double *out) {
     if (clq_parse_double(text, 1e-3, 1e6, out)) return CLQ_OK;
     return clq_fail(CLQ_ARGUMENT, "--%s '%s': expected seconds, from 0.001 to 1000000", option->name, text);
 }

@@ -23,7 +23,6 @@ clq_status clq_named_texts_add(clq_named_texts *to, const char *option, const ch
 /* All options that some command takes, by the table of settings, with their defaults unless they are given. */
 typedef clq_settings clq_options;
 
-unsigned clq_command_bit(const char *command); /* CLQ_COMMAND_…, of a command that takes settings; options.c */
 /* Refuses an output that is an input or another output. more (number): files of a model's further outputs, which follow
  * from --out once the model is known. (files.c) */
 clq_status clq_options_check_files(const char *command, const clq_options *options, char *const *more, size_t number);
@@ -102,10 +101,38 @@ typedef struct clq_setup {
     char optimizer_names[CLQ_OPTIMIZERS_MAX - 1][512];
 } clq_setup;
 
+/* A command of clique. (commands.c) */
+enum { CLQ_ARGUMENTS_MAX = 128 };
+typedef struct clq_subcommand {
+    const char *name, *help; /* what the list of commands says */
+    const char *about;       /* what its own help begins with; NULL: it is another program's */
+    const char *behind;      /* as of clq_arguments */
+    /* With options of the table of settings: its bit, CLQ_COMMAND_…, and its work. */
+    unsigned bit;
+    clq_status (*body)(clq_setup *setup, const clq_options *options);
+    /* With options of its own: these, and its work. */
+    const clq_argument *options;
+    clq_status (*run)(int argc, char **argv);
+} clq_subcommand;
+const clq_subcommand *clq_subcommand_at(size_t index);       /* NULL behind the last */
+const clq_subcommand *clq_subcommand_find(const char *name); /* NULL: there is none */
+unsigned clq_subcommand_bit(const char *name);               /* 0: it takes no settings */
+/* What it takes; its rows lie in `rows` or are the command's. program: room for its name. */
+clq_status clq_subcommand_arguments(const clq_subcommand *command, clq_argument rows[CLQ_ARGUMENTS_MAX],
+                                    char program[64], clq_arguments *out);
+/* Whether it takes --NAME, of `length` bytes. */
+bool clq_subcommand_takes(const clq_subcommand *command, const char *name, size_t length);
+/* clq_arguments_parse of a command with options of its own. */
+clq_status clq_subcommand_parse(const char *name, int argc, char **argv, clq_option_handler handle, void *context);
+
+/* The rows of the options that commands take (bits); each group's together.
+ * (options.c) */
+clq_argument clq_options_row(size_t setting); /* of the setting with this index */
+clq_status clq_options_rows(unsigned commands, clq_argument rows[CLQ_ARGUMENTS_MAX]);
+
 /* Parses the options that a command takes (argv[0] is its name), runs its body, and releases what that has set up. A
  * wrong option is an ARGUMENT failure that names it. --help prints and exits 0. (options.c) */
-clq_status clq_command_run(const char *about, int argc, char **argv,
-                           clq_status (*body)(clq_setup *setup, const clq_options *options));
+clq_status clq_command_run(const clq_subcommand *command, int argc, char **argv);
 /* The options of the command line of a command that has some (argv[0]: its name), whose files this process does not
  * use: clique launch looks at them. *out: zero before; its texts are argv's. Errors and --help: as clq_command_run. A
  * command of another name has no options. (options.c) */
@@ -124,7 +151,8 @@ clq_status clq_command_plan(clq_setup *setup, const clq_options *options);
 clq_status clq_command_tune(clq_setup *setup, const clq_options *options);
 clq_status clq_command_why(clq_setup *setup, const clq_options *options);
 clq_status clq_explain_trace(const clq_options *options); /* why --trace (queues.c) */
-/* Commands with arguments of their own. */
+/* Commands with arguments of their own, and these. */
+extern const clq_argument clq_launch_options[], clq_compare_options[], clq_report_options[];
 clq_status clq_command_launch(int argc, char **argv);
 clq_status clq_command_bench(int argc, char **argv);
 clq_status clq_command_compare(int argc, char **argv);

@@ -378,7 +378,7 @@ static clq_status compare(comparison *c, const options *o) {
     return judge(c, o);
 }
 
-static clq_status set_option(void *context, const struct argp_option *option, const char *text) {
+static clq_status set_option(void *context, const clq_argument *option, const char *text) {
     options *o = context;
     switch (option->key) {
     case KEY_FAIL_BELOW:
@@ -392,16 +392,16 @@ static clq_status set_option(void *context, const struct argp_option *option, co
     }
 }
 
+const clq_argument clq_compare_options[] = {
+    {"A.json B.json", KEY_FILE, NULL, .help = "two results of one benchmark of clique bench, the older first",
+     .plain = true},
+    {"fail-below", KEY_FAIL_BELOW, "R", .help = "exit with 1 where a row's speed in B is below R times that in A"},
+    {"json", KEY_COMPARE_JSON, NULL, .help = "one JSON document on stdout"},
+    {0}};
+
 clq_status clq_command_compare(int argc, char **argv) {
-    static const struct argp_option table[] = {
-        {"A.json B.json", KEY_FILE, 0, OPTION_DOC | OPTION_NO_USAGE,
-         "two results of one benchmark of clique bench, the older first", 0},
-        {"fail-below", KEY_FAIL_BELOW, "R", 0, "exit with 1 where a row's speed in B is below R times that in A", 0},
-        {"json", KEY_COMPARE_JSON, 0, 0, "one JSON document on stdout", 0},
-        {0}};
     options o = {0};
-    CLQ_TRY(clq_arguments_parse("clique compare", "What changed between two results of one benchmark, row by row.",
-                                table, argc, argv, set_option, &o));
+    CLQ_TRY(clq_subcommand_parse("compare", argc, argv, set_option, &o));
     if (o.count != 2) return clq_fail(CLQ_ARGUMENT, "two files are needed: clique compare A.json B.json");
     comparison c = {0};
     clq_status status = compare(&c, &o);

@@ -8,7 +8,7 @@ clq_status clq_options_check_files(const char *command, const clq_options *optio
     enum { FILES_MAX = 32 };
     clq_named_file files[FILES_MAX + CLQ_MODEL_OUTPUTS_MAX + 2] = {{.option = NULL}};
     char names[FILES_MAX][32];
-    const unsigned bit = clq_command_bit(command);
+    const unsigned bit = clq_subcommand_bit(command);
     const clq_setting *row;
     size_t count = 0;
     if (number > CLQ_MODEL_OUTPUTS_MAX) return clq_fail(CLQ_INTERNAL, "%zu files of outputs", number);

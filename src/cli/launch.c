@@ -11,16 +11,17 @@
 #include <unistd.h>
 
 enum { HOSTS = 256, MPI, AGENT, RESTARTS, WAIT, DRY_RUN, RESTARTS_MOST = 1000 };
-static const struct argp_option table[] = {
-    {"hosts", HOSTS, "A,B:2", 0, "the hosts, each with the number of its processes (1); else those of TF_CONFIG", 0},
-    {"mpi", MPI, "openmpi|mpich", 0,
-     "whose launcher is used; else the first whose mpirun and Clique library are installed on this machine", 0},
-    {"agent", AGENT, "PROGRAM", 0, "reaches other hosts in place of ssh: PROGRAM HOST COMMAND…", 0},
-    {"restarts", RESTARTS, "N", 0,
-     "go on from the newest checkpoint up to N times if a run fails, without the hosts that failed", 0},
-    {"wait", WAIT, "SECONDS", 0,
-     "how long to wait until all hosts answer (0), or on a host that waits until the launching host answers (600)", 0},
-    {"dry-run", DRY_RUN, NULL, 0, "print the command line of the launcher, and end", 0},
+const clq_argument clq_launch_options[] = {
+    {"hosts", HOSTS, "A,B:2", .help = "the hosts, each with the number of its processes (1); else those of TF_CONFIG"},
+    {"mpi", MPI, "openmpi|mpich",
+     .help = "whose launcher is used; else the first whose mpirun and Clique library are installed on this machine"},
+    {"agent", AGENT, "PROGRAM", .help = "reaches other hosts in place of ssh: PROGRAM HOST COMMAND…"},
+    {"restarts", RESTARTS, "N",
+     .help = "go on from the newest checkpoint up to N times if a run fails, without the hosts that failed"},
+    {"wait", WAIT, "SECONDS",
+     .help =
+         "how long to wait until all hosts answer (0), or on a host that waits until the launching host answers (600)"},
+    {"dry-run", DRY_RUN, NULL, .help = "print the command line of the launcher, and end"},
     {0}};
 
 static const double reach_s = 8, wait_default_s = 600;
@@ -33,7 +34,7 @@ typedef struct launch_options {
     clq_options command; /* of the command, if it is one of clique's that has any; else zero */
 } launch_options;
 
-static clq_status set_option(void *context, const struct argp_option *option, const char *value) {
+static clq_status set_option(void *context, const clq_argument *option, const char *value) {
     launch_options *o = context;
     switch (option->key) {
     case HOSTS: o->hosts = value; return CLQ_OK;
@@ -281,10 +282,7 @@ clq_status clq_command_launch(int argc, char **argv) {
     char path[4096];
     int own = 0, code = 0;
     while (own < argc && strcmp(argv[own], "--") != 0) own++;
-    CLQ_TRY(clq_arguments_parse("clique launch",
-                                "Starts a command on several hosts by the launcher of an MPI, stays its parent, and "
-                                "ends what is left of it: clique launch [OPTION…] -- clique train …",
-                                table, own, argv, set_option, &options));
+    CLQ_TRY(clq_subcommand_parse("launch", own, argv, set_option, &options));
     l.command = argv + CLQ_MIN(own + 1, argc);
     l.agent = options.agent;
     CLQ_TRY(name_program(&l, &options, path));

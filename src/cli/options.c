@@ -5,23 +5,10 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { FIRST_KEY = 256, OPTIONS_MAX = 128 };
+enum { FIRST_KEY = 256 };
 
-/* Bits of `commands` of the table. */
-static const struct {
-    const char *name;
-    unsigned bit;
-} commands[] = {{"devices", CLQ_COMMAND_DEVICES}, {"doctor", CLQ_COMMAND_DOCTOR}, {"train", CLQ_COMMAND_TRAIN},
-                {"why", CLQ_COMMAND_WHY},         {"eval", CLQ_COMMAND_EVAL},     {"predict", CLQ_COMMAND_PREDICT},
-                {"plan", CLQ_COMMAND_PLAN},       {"tune", CLQ_COMMAND_TUNE},     {"generate", CLQ_COMMAND_GENERATE}};
 /* Those that processes carry out together, if a launcher started several. */
 static const unsigned of_several = CLQ_COMMAND_TRAIN | CLQ_COMMAND_WHY;
-
-unsigned clq_command_bit(const char *command) {
-    size_t i = 0;
-    while (strcmp(commands[i].name, command) != 0) i++; /* main.c knows no others */
-    return commands[i].bit;
-}
 
 static clq_status set_number(const clq_setting *row, const char *text, uint64_t *out) {
     if (clq_parse_u64(text, row->min, row->max, out)) return CLQ_OK;
@@ -33,7 +20,7 @@ static clq_status set_number(const clq_setting *row, const char *text, uint64_t 
 }
 
 /* option: its key is the row's index behind FIRST_KEY. */
-static clq_status set_option(void *context, const struct argp_option *option, const char *text) {
+static clq_status set_option(void *context, const clq_argument *option, const char *text) {
     const clq_setting *row = clq_setting_at((size_t)(option->key - FIRST_KEY));
     char *field = (char *)context + row->field;
     switch (row->type) {
@@ -46,37 +33,58 @@ static clq_status set_option(void *context, const struct argp_option *option, co
     return CLQ_OK;
 }
 
-/* The table that a command's arguments are parsed by, and the defaults of all. */
-static clq_status list_options(unsigned command, struct argp_option table[OPTIONS_MAX], clq_options *options) {
+clq_argument clq_options_row(size_t index) {
+    const clq_setting *row = clq_setting_at(index);
+    return (clq_argument){row->name,
+                          FIRST_KEY + (int)index,
+                          row->value,
+                          row->help,
+                          clq_setting_group_key(row->group),
+                          clq_setting_group_title(row->group),
+                          row->usual,
+                          false};
+}
+
+clq_status clq_options_rows(unsigned commands, clq_argument rows[CLQ_ARGUMENTS_MAX]) {
     const clq_setting *row;
     size_t taken = 0;
+    for (unsigned group = 0; group < CLQ_HELP_COUNT; group++)
+        for (size_t i = 0; (row = clq_setting_at(i)) != NULL; i++) {
+            if (row->group != group || !(row->commands & commands)) continue;
+            if (taken + 1 == CLQ_ARGUMENTS_MAX)
+                return clq_fail(CLQ_INTERNAL, "a command has more than %d options", CLQ_ARGUMENTS_MAX);
+            rows[taken++] = clq_options_row(i);
+        }
+    rows[taken] = (clq_argument){0};
+    return CLQ_OK;
+}
+
+static clq_status set_defaults(clq_options *options) {
+    const clq_setting *row;
     for (size_t i = 0; (row = clq_setting_at(i)) != NULL; i++) {
-        const struct argp_option option = {row->name, FIRST_KEY + (int)i, row->value, 0, row->help, 0};
+        const clq_argument option = clq_options_row(i);
         if (row->initial) CLQ_TRY(set_option(options, &option, row->initial));
-        if (!(row->commands & command)) continue;
-        if (taken + 1 == OPTIONS_MAX) return clq_fail(CLQ_INTERNAL, "a command has more than %d options", OPTIONS_MAX);
-        table[taken++] = option;
     }
     return CLQ_OK;
 }
 
-static clq_status parse_words(const char *about, int argc, char **argv, clq_options *options) {
-    struct argp_option table[OPTIONS_MAX] = {{0}};
+static clq_status parse_words(const clq_subcommand *command, int argc, char **argv, clq_options *options) {
+    clq_argument rows[CLQ_ARGUMENTS_MAX];
+    clq_arguments arguments;
     char program[64];
-    CLQ_TRY(list_options(clq_command_bit(argv[0]), table, options));
-    snprintf(program, sizeof program, "clique %s", argv[0]);
-    return clq_arguments_parse(program, about, table, argc, argv, set_option, options);
+    CLQ_TRY(clq_subcommand_arguments(command, rows, program, &arguments));
+    CLQ_TRY(set_defaults(options));
+    return clq_arguments_parse(&arguments, argc, argv, set_option, options);
 }
 
-static clq_status parse(const char *about, int argc, char **argv, clq_options *options) {
-    CLQ_TRY(parse_words(about, argc, argv, options));
-    return clq_options_check_files(argv[0], options, NULL, 0);
+static clq_status parse(const clq_subcommand *command, int argc, char **argv, clq_options *options) {
+    CLQ_TRY(parse_words(command, argc, argv, options));
+    return clq_options_check_files(command->name, options, NULL, 0);
 }
 
 clq_status clq_command_options(int argc, char **argv, clq_options *out) {
-    size_t i = 0;
-    while (i < CLQ_COUNT_OF(commands) && strcmp(commands[i].name, argv[0]) != 0) i++;
-    return i < CLQ_COUNT_OF(commands) ? parse_words("", argc, argv, out) : CLQ_OK;
+    const clq_subcommand *command = clq_subcommand_find(argv[0]);
+    return command && command->body ? parse_words(command, argc, argv, out) : CLQ_OK;
 }
 
 /* status: of the options. */
@@ -98,18 +106,17 @@ static clq_status carry_out(clq_setup *setup, const clq_options *options, clq_st
 /* There is nothing to put in order. */
 static void end_at_once(void) { clq_interrupts_end_at_once("clique: error: interrupted\n"); }
 
-clq_status clq_command_run(const char *about, int argc, char **argv,
-                           clq_status (*body)(clq_setup *, const clq_options *)) {
+clq_status clq_command_run(const clq_subcommand *command, int argc, char **argv) {
     clq_options options = {0};
     clq_setup setup = {0};
-    const unsigned command = clq_command_bit(argv[0]);
-    clq_status status = parse(about, argc, argv, &options);
-    if (command & of_several)
-        status = clq_setup_world(&setup, &options, command == CLQ_COMMAND_TRAIN, status);
+    clq_status status = parse(command, argc, argv, &options);
+    if (command->bit & of_several)
+        status = clq_setup_world(&setup, &options, command->bit == CLQ_COMMAND_TRAIN, status);
     else
         end_at_once();
-    if (status == CLQ_OK && !(command & of_several)) status = clq_setup_name_files(&setup, argv[0], &options);
-    return carry_out(&setup, &options, status, body);
+    if (status == CLQ_OK && !(command->bit & of_several))
+        status = clq_setup_name_files(&setup, command->name, &options);
+    return carry_out(&setup, &options, status, command->body);
 }
 
 /* ---- the evaluator of a training ---- */
@@ -128,9 +135,8 @@ static size_t field_bytes(const clq_setting *row) {
 /* What eval takes of the options of a training; all others have their defaults, and so has the strategy: this host need
  * not have as many devices. */
 static clq_status take_for_eval(const clq_options *train, clq_options *out) {
-    struct argp_option table[OPTIONS_MAX] = {{0}};
     const clq_setting *row;
-    CLQ_TRY(list_options(CLQ_COMMAND_EVAL, table, out));
+    CLQ_TRY(set_defaults(out));
     for (size_t i = 0; (row = clq_setting_at(i)) != NULL; i++)
         if ((row->commands & CLQ_COMMAND_EVAL) && !row->strategies && row->field != offsetof(clq_options, strategy))
             memcpy((char *)out + row->field, (const char *)train + row->field, field_bytes(row));
@@ -148,7 +154,7 @@ clq_status clq_command_follow(int argc, char **argv, unsigned processes, const c
     clq_options train = {0}, options = {0};
     clq_setup setup = {.followed = *followed};
     end_at_once();
-    clq_status status = parse("", argc, argv, &train);
+    clq_status status = parse(clq_subcommand_find("train"), argc, argv, &train);
     if (status == CLQ_OK) status = take_for_eval(&train, &options);
     if (status == CLQ_OK) status = clq_setup_evaluator(&setup, &options, processes);
     options.batch = batch_of_process(&train, processes);

@@ -183,7 +183,8 @@ static const char *explain(const char *bench) {
          "traffic at the rates measured in the same run, whichever takes longer."},
         {"train", "Whole epochs of training. Efficiency is the rate over n times that of one replica in the same run."},
         {"scale",
-         "The step of mirrored training on many machines, as clique plan --machines simulates it. Efficiency is the rate "
+         "The step of mirrored training on many machines, as clique plan --machines simulates it. Efficiency is the "
+         "rate "
          "over that of as many devices that each train alone, by the best algorithm and bucket; dotted: by default."},
         {"why",
          "Predictions of clique why: parts_ms is where the time of a step goes, limit what makes it as long as it is."},
@@ -304,7 +305,7 @@ static clq_status make(report *r) {
     return status;
 }
 
-static clq_status set_option(void *context, const struct argp_option *option, const char *text) {
+static clq_status set_option(void *context, const clq_argument *option, const char *text) {
     report *r = context;
     if (option->key == 'o')
         r->out = text;
@@ -313,16 +314,15 @@ static clq_status set_option(void *context, const struct argp_option *option, co
     return CLQ_OK;
 }
 
+const clq_argument clq_report_options[] = {
+    {"FILE.json…", KEY_FILE, NULL, .help = "results of clique bench", .plain = true},
+    {NULL, 'o', "FILE", .help = "the page: HTML that needs no other file and no network"},
+    {0}};
+
 clq_status clq_command_report(int argc, char **argv) {
-    static const struct argp_option table[] = {
-        {"FILE.json…", KEY_FILE, 0, OPTION_DOC | OPTION_NO_USAGE, "results of clique bench", 0},
-        {0, 'o', "FILE", 0, "the page: HTML that needs no other file and no network", 0},
-        {0}};
     report r = {.paths = clq_alloc((size_t)argc, sizeof *r.paths)};
     if (!r.paths) return CLQ_MEMORY;
-    clq_status status =
-        clq_arguments_parse("clique report", "Results of the bench suite as one page of HTML, with plots.", table, argc,
-                            argv, set_option, &r);
+    clq_status status = clq_subcommand_parse("report", argc, argv, set_option, &r);
     if (status == CLQ_OK) status = make(&r);
     for (size_t i = 0; r.files && i < r.count; i++) clq_result_release(&r.files[i]);
     clq_free(r.files);

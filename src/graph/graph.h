@@ -348,4 +348,8 @@ typedef void (*clq_node_visitor)(void *context, const clq_node_info *node);
 clq_status clq_plan_visit_graph(const clq_plan *plan, clq_node_visitor visit, void *context);
 void clq_plan_segment_range(const clq_plan *plan, clq_segment segment, size_t *first, size_t *end);
 
+/* ---- models by name (named/named.c) ---- */
+
+extern const clq_listing clq_listed_models;
+
 #endif

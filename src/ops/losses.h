@@ -13,6 +13,17 @@ typedef struct clq_option {
     clq_option_type type;
 } clq_option;
 
+/* What can be named in an option's value, for help and completion: a name for each row of a table, and the keys that it
+ * takes. Each list is beside its table. */
+enum { CLQ_LISTED_KEYS_MAX = 32 };
+typedef struct clq_listing {
+    const char *(*name)(size_t i);  /* NULL behind the last */
+    const char *(*alias)(size_t i); /* another name, or NULL. NULL: none has one */
+    const char *(*words)(size_t i); /* what it is; NULL: its name tells */
+    /* Its keys, behind which a row has no key. A default out of the range is none. */
+    void (*keys)(size_t i, clq_option keys[CLQ_LISTED_KEYS_MAX]);
+} clq_listing;
+
 /* What a sample's target is: an index (i32) for each row of the output, 0 to classes - 1; a distribution over each row;
  * or any value for each of the output's. The latter two are f32 of the output's shape. */
 typedef enum clq_target { CLQ_TARGET_INDEX, CLQ_TARGET_DISTRIBUTION, CLQ_TARGET_VALUES } clq_target;

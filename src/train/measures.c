@@ -14,6 +14,17 @@ static const char *metric_alias(size_t i) {
     return i == 0 ? "acc" : clq_metric_row_of((clq_metric_kind)(i - 1))->alias;
 }
 
+static const char *listed_metric(size_t i) { return i <= clq_metric_count() ? metric_name(i) : NULL; }
+
+static void list_metric(size_t i, clq_option keys[CLQ_LISTED_KEYS_MAX]) {
+    keys[0] = (clq_option){0};
+    if (i > 0)
+        memcpy(keys, clq_metric_row_of((clq_metric_kind)(i - 1))->options,
+               sizeof clq_metric_row_of((clq_metric_kind)(i - 1))->options);
+}
+
+const clq_listing clq_listed_metrics = {.name = listed_metric, .alias = metric_alias, .keys = list_metric};
+
 /* Keras's "accuracy" goes by shapes: binary where the output's last axis has one value. So does a confusion matrix. */
 static clq_status find_metric(const char *text, const clq_loss_row *loss, size_t last, clq_metric_kind *out,
                               float *number) {

@@ -48,6 +48,15 @@ clq_status clq_optimizer_parse(const char *text, clq_optimizer *out) {
     return CLQ_OK;
 }
 
+static const char *listed_optimizer(size_t i) { return i < clq_optimizer_count() ? optimizer_name(i) : NULL; }
+
+static void list_optimizer(size_t i, clq_option keys[CLQ_LISTED_KEYS_MAX]) {
+    memcpy(keys, clq_optimizer_row_of((clq_optimizer_kind)i)->options,
+           sizeof clq_optimizer_row_of((clq_optimizer_kind)i)->options);
+}
+
+const clq_listing clq_listed_optimizers = {.name = listed_optimizer, .keys = list_optimizer};
+
 /* ---- losses ---- */
 
 static const char *loss_name(size_t i) { return clq_loss_row_of((clq_loss_kind)i)->name; }
@@ -121,6 +130,16 @@ clq_status clq_loss_parse(const char *text, clq_loss *out) {
     return CLQ_OK;
 }
 
+static const char *listed_loss(size_t i) { return i < clq_loss_count() ? loss_name(i) : NULL; }
+
+static void list_loss(size_t i, clq_option keys[CLQ_LISTED_KEYS_MAX]) {
+    const clq_loss loss = clq_loss_default((clq_loss_kind)i);
+    const loss_options taken = options_of(&loss);
+    memcpy(keys, taken.options, sizeof taken.options);
+}
+
+const clq_listing clq_listed_losses = {.name = listed_loss, .alias = loss_alias, .keys = list_loss};
+
 /* ---- weights of classes ---- */
 
 enum { CLASSES_MOST = 1 << 24 };
@@ -166,15 +185,36 @@ clq_status clq_class_weights_parse(const char *text, double *weights, size_t *co
 /* tf.distribute's name of mirrored over several processes; in one process it is mirrored over that one's devices. */
 static const char *strategy_alias(size_t kind) { return kind == CLQ_STRATEGY_MIRRORED ? "multiworker" : NULL; }
 
+static const clq_option no_keys[] = {{0}}, of_pipeline[] = {{"stages", 0, 1, CLQ_REPLICAS_MAX, CLQ_WHOLE}, {0}};
+
+static const char *strategy_words(size_t kind) {
+    static const char *const words[] = {
+        [CLQ_STRATEGY_AUTO] = "what was chosen for these devices, else single for one device and mirrored for several",
+        [CLQ_STRATEGY_SINGLE] = "one device",
+        [CLQ_STRATEGY_MIRRORED] = "each device has all weights, and a part of each batch",
+        [CLQ_STRATEGY_CENTRAL] = "weights lie in the host's memory, and the host's threads update them",
+        [CLQ_STRATEGY_PS] = "a parameter server: a replica's update does not wait for all others",
+        [CLQ_STRATEGY_PIPELINE] = "each device has a stage of the model",
+        [CLQ_STRATEGY_TENSOR] = "devices split the weights of layers, not the batch"};
+    return words[kind];
+}
+
+static void list_strategy(size_t i, clq_option keys[CLQ_LISTED_KEYS_MAX]) {
+    memcpy(keys, i == CLQ_STRATEGY_PIPELINE ? of_pipeline : no_keys,
+           i == CLQ_STRATEGY_PIPELINE ? sizeof of_pipeline : sizeof no_keys);
+}
+
+const clq_listing clq_listed_strategies = {
+    .name = clq_strategy_name, .alias = strategy_alias, .words = strategy_words, .keys = list_strategy};
+
 clq_status clq_strategy_parse(const char *text, clq_strategy_kind *out, clq_strategy_options *options) {
-    static const clq_option none[] = {{0}}, of_pipeline[] = {{"stages", 0, 1, CLQ_REPLICAS_MAX, CLQ_WHOLE}, {0}};
     size_t count = 0;
     clq_words words;
     double values[CLQ_COUNT_OF(of_pipeline)] = {(double)options->stages};
     while (clq_strategy_name(count)) count++;
     CLQ_TRY(clq_parse_words("strategy", text, count, clq_strategy_name, strategy_alias, &words));
     const bool pipeline = words.kind == CLQ_STRATEGY_PIPELINE;
-    CLQ_TRY(clq_set_values("strategy", text, &words, pipeline ? of_pipeline : none, values));
+    CLQ_TRY(clq_set_values("strategy", text, &words, pipeline ? of_pipeline : no_keys, values));
     *out = (clq_strategy_kind)words.kind;
     options->stages = (uint32_t)values[0];
     return CLQ_OK;
@@ -232,8 +272,10 @@ clq_status clq_compression_parse(const char *text, clq_compression *out) {
         *out = (clq_compression){.kind = CLQ_COMPRESSION_TOP_K, .fraction = fraction};
         return CLQ_OK;
     }
-    return clq_fail(
-        CLQ_ARGUMENT,
+    clq_nearest nearest = {.word = text};
+    for (size_t i = 0; i < CLQ_COUNT_OF(named); i++) clq_nearest_try(&nearest, named[i].name);
+    return clq_nearest_fail(
+        &nearest,
         "compression '%s': expected off, f16, f16:between or topk=R, where R is the part of the gradient that is "
         "sent, above 0 and at most 1",
         text);

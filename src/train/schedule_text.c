@@ -9,6 +9,19 @@ enum { WARMUPS = CLQ_COUNT_OF(warmups) - 1, PLACES_BEFORE = CLQ_LR_WARMUP };
 
 static const char *schedule_name(size_t i) { return clq_lr_schedule_row_of((clq_lr_schedule_kind)i)->name; }
 
+static const char *listed_schedule(size_t i) { return i < clq_lr_schedule_count() ? schedule_name(i) : NULL; }
+
+static void list_schedule(size_t i, clq_option keys[CLQ_LISTED_KEYS_MAX]) {
+    const clq_lr_schedule_row *row = clq_lr_schedule_row_of((clq_lr_schedule_kind)i);
+    size_t count = 0;
+    for (; row->options[count].key; count++) keys[count] = row->options[count];
+    for (const clq_lr_list *list = row->lists; list->key; list++)
+        keys[count++] = (clq_option){list->key, list->min - 1, list->min, list->max, CLQ_NUMBER};
+    memcpy(keys + count, warmups, sizeof warmups);
+}
+
+const clq_listing clq_listed_schedules = {.name = listed_schedule, .keys = list_schedule};
+
 static clq_status check_lists(const clq_lr_schedule_row *row, const double *values) {
     for (const clq_lr_list *list = row->lists; list->key; list++)
         for (unsigned i = 0; i < list->most; i++) {

@@ -67,6 +67,22 @@ enum {
     CLQ_COMMANDS_ALL = (1 << 9) - 1
 };
 
+/* What help tells settings by: titles and key words are in settings.c. NONE: of no option. */
+typedef enum clq_setting_group {
+    CLQ_HELP_NONE,
+    CLQ_HELP_MODEL,
+    CLQ_HELP_TRAINING,
+    CLQ_HELP_OPTIMIZER,
+    CLQ_HELP_DEVICES,
+    CLQ_HELP_MEMORY,
+    CLQ_HELP_OUTPUT,
+    CLQ_HELP_PROCESSES,
+    CLQ_HELP_FAULTS,
+    CLQ_HELP_MACHINES,
+    CLQ_HELP_TEXT,
+    CLQ_HELP_COUNT
+} clq_setting_group;
+
 /* Keys of what is kept between runs that a setting is part of: predictions of `clique why`, measured times of a
  * pipeline's stages, choices of devices and strategy. */
 enum { CLQ_KEY_PREDICTION = 1 << 0, CLQ_KEY_STAGES = 1 << 1, CLQ_KEY_CHOICE = 1 << 2 };
@@ -110,6 +126,8 @@ typedef struct clq_setting {
     bool results;        /* other values train other weights */
     unsigned keys;
     clq_resumption resumed;
+    clq_setting_group group;
+    bool usual; /* among the few options that the help of a command with many begins with */
     struct {
         clq_file_use use;
         const char *(*path)(const char *value); /* in a value; NULL: in none. Without it each value is one */
@@ -130,6 +148,9 @@ typedef struct clq_setting {
 
 /* The rows; NULL behind the last. Two rows may have one name, for different commands. */
 const clq_setting *clq_setting_at(size_t index);
+/* Of a group: the key word that asks for it, and its title. */
+const char *clq_setting_group_key(clq_setting_group group);
+const char *clq_setting_group_title(clq_setting_group group);
 
 /* ---- what is made of it (setting_values.c) ---- */
 

@@ -31,4 +31,10 @@ bool clq_checkpoints_are_written(const char *folder);
  * trainer is of no more use but for this: its replicas were trained apart. */
 clq_status clq_trainer_compare_apart(clq_trainer *trainer, clq_dataset *data, uint64_t steps, double *share);
 
+/* For help: what options name, beside its tables (options.c, measures.c, schedule_text.c). */
+extern const clq_listing clq_listed_optimizers, clq_listed_losses, clq_listed_metrics, clq_listed_schedules,
+    clq_listed_strategies;
+/* What values it has: "a whole number from 0 to 5", "0 or 1". (words.c) */
+void clq_option_range(const clq_option *option, char text[80]);
+
 #endif

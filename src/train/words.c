@@ -62,10 +62,10 @@ static bool allows(const clq_option *option, double value) {
 }
 
 /* "a whole number from 0 to 1", or "to below 1" where the largest number is printed as one that is larger. */
-static void describe_range(const clq_option *option, char text[80]) {
+void clq_option_range(const clq_option *option, char text[80]) {
     char most[32];
     double printed = 0;
-    clq_format(most, sizeof most, "%g", option->max);
+    clq_format(most, sizeof most, option->type == CLQ_WHOLE && option->max < 1e9 ? "%.0f" : "%g", option->max);
     (void)clq_parse_number(most, &printed);
     if (option->type == CLQ_FLAG)
         snprintf(text, 80, "0 or 1");
@@ -78,7 +78,7 @@ clq_status clq_check_values(const char *what, const char *name, const clq_option
     char range[80];
     for (size_t i = 0; options[i].key; i++) {
         if (allows(&options[i], values[i])) continue;
-        describe_range(&options[i], range);
+        clq_option_range(&options[i], range);
         return clq_fail(CLQ_ARGUMENT, "%s %s: %s=%g is not %s", what, name, options[i].key, values[i], range);
     }
     return CLQ_OK;
@@ -110,7 +110,7 @@ clq_status clq_set_values(const char *what, const char *text, const clq_words *w
         if (!option) return clq_refuse_key(what, text, words->name, options, key);
         if (!clq_parse_double(value, option->min, option->max, &parsed) || !allows(option, parsed)) {
             char range[80];
-            describe_range(option, range);
+            clq_option_range(option, range);
             return clq_fail(CLQ_ARGUMENT, "%s '%s': %s=%s is not %s", what, text, key, value, range);
         }
         values[option - options] = parsed;

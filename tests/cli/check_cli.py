@@ -745,7 +745,7 @@ class CommandLine(support.InFolder):
         events = json.loads(trace.read_text())["traceEvents"]
         self.assertEqual(sum(e["name"] == "step" for e in events), 200)
         self.assertEqual(sum(e["name"] == "update/update" for e in events), 200)
-        self.assertIn("first 200 steps", " ".join(run("train", "--help").stdout.split()))
+        self.assertIn("first 200 steps", " ".join(run("train", "--help=all").stdout.split()))
 
     def test_fewer_bytes(self):
         """The script that draws what compression and local steps cost."""

@@ -7,6 +7,28 @@
 #include <math.h>
 #include <string.h>
 
+/* Help tells each option with a group, whose key word no other group has; and begins with ten options of train. */
+static void help_has_each_option(void **state) {
+    (void)state;
+    const clq_setting *row;
+    unsigned usual = 0;
+    size_t of_group[CLQ_HELP_COUNT] = {0};
+    for (size_t i = 0; (row = clq_setting_at(i)) != NULL; i++) {
+        assert_true((row->group != CLQ_HELP_NONE) == (row->commands != 0));
+        assert_true(row->group < CLQ_HELP_COUNT);
+        of_group[row->group]++;
+        usual += row->usual && (row->commands & CLQ_COMMAND_TRAIN);
+    }
+    assert_int_equal(usual, 10);
+    for (unsigned group = CLQ_HELP_NONE + 1; group < CLQ_HELP_COUNT; group++) {
+        assert_true(of_group[group] > 0);
+        assert_true(strlen(clq_setting_group_title((clq_setting_group)group)) > 0);
+        for (unsigned other = 0; other < group; other++)
+            assert_string_not_equal(clq_setting_group_key((clq_setting_group)group),
+                                    clq_setting_group_key((clq_setting_group)other));
+    }
+}
+
 static bool is_one_of_two(const clq_setting *a, const clq_setting *b) { return !(a->commands & b->commands); }
 
 static void rows_are_whole(void **state) {
@@ -215,9 +237,9 @@ static void fits_and_callbacks_are_checked(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(rows_are_whole), cmocka_unit_test(keys_have_what_matters),
-                                       cmocka_unit_test(disabled_paths_have_one_text),
-                                       cmocka_unit_test(configs_are_checked),
-                                       cmocka_unit_test(fits_and_callbacks_are_checked)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rows_are_whole),         cmocka_unit_test(help_has_each_option),
+        cmocka_unit_test(keys_have_what_matters), cmocka_unit_test(disabled_paths_have_one_text),
+        cmocka_unit_test(configs_are_checked),    cmocka_unit_test(fits_and_callbacks_are_checked)};
     return cmocka_run_group_tests(tests, open_system, close_system);
 }

@@ -11,7 +11,7 @@ static const clq_named_model *const models[] = {&clq_named_mlp,       &clq_named
                                                 &clq_named_convmixer, &clq_named_unet,        &clq_named_vit_tiny,
                                                 &clq_named_gpt,       &clq_named_bert_tiny,   &clq_named_bilstm};
 
-enum { CLASSES_MOST = 1 << 20, CLASSES_USUAL = 10 };
+enum { CLASSES_MOST = 1 << 20, CLASSES_USUAL = 10, WORD_MAX = 64 };
 
 bool clq_model_is_file(const char *word) {
     const char *ending = strrchr(word, '.');
@@ -21,12 +21,18 @@ bool clq_model_is_file(const char *word) {
 const char *clq_model_path(const char *word) { return clq_model_is_file(word) ? word : NULL; }
 
 static clq_status refuse_name(const char *name) {
+    char word[WORD_MAX];
     clq_text known = {0};
-    for (size_t i = 0; i < CLQ_COUNT_OF(models); i++) clq_text_add(&known, "%s, ", models[i]->name);
+    clq_nearest nearest = {.word = word};
+    (void)snprintf(word, sizeof word, "%.*s", (int)CLQ_MIN(strcspn(name, ":"), (size_t)(WORD_MAX - 1)), name);
+    for (size_t i = 0; i < CLQ_COUNT_OF(models); i++) {
+        clq_text_add(&known, "%s, ", models[i]->name);
+        clq_nearest_try(&nearest, models[i]->name);
+    }
     clq_status status = clq_fail_memory("naming the models");
     if (!known.failed)
-        status = clq_fail(CLQ_ARGUMENT, "model '%.80s' is unknown: expected %sor a Keras model's .json or .keras file",
-                          name, known.data);
+        status = clq_nearest_fail(
+            &nearest, "model '%.80s' is unknown: expected %sor a Keras model's .json or .keras file", name, known.data);
     clq_free(known.data);
     return status;
 }
@@ -50,13 +56,21 @@ typedef struct spec {
 
 static clq_status refuse_key(const clq_named_model *model, const char *key) {
     clq_text known = {0};
+    const char *keys[CLQ_NAMED_OPTIONS_MAX + 2];
+    size_t count = 0;
+    clq_nearest nearest = {.word = key};
     for (const clq_named_option *o = model->options; o < model->options + CLQ_NAMED_OPTIONS_MAX && o->key; o++)
-        clq_text_add(&known, "%s%s", known.length ? ", " : "", o->key);
-    if (!model->no_classes) clq_text_add(&known, "%sclasses", known.length ? ", " : "");
-    if (model->input != CLQ_NAMED_TOKENS) clq_text_add(&known, "%sinput", known.length ? ", " : "");
+        keys[count++] = o->key;
+    if (!model->no_classes) keys[count++] = "classes";
+    if (model->input != CLQ_NAMED_TOKENS) keys[count++] = "input";
+    for (size_t i = 0; i < count; i++) {
+        clq_text_add(&known, "%s%s", i ? ", " : "", keys[i]);
+        clq_nearest_try(&nearest, keys[i]);
+    }
     clq_status status = clq_fail_memory("naming the options");
     if (!known.failed)
-        status = clq_fail(CLQ_ARGUMENT, "%s has no option '%.40s': its options are %s", model->name, key, known.data);
+        status =
+            clq_nearest_fail(&nearest, "%s has no option '%.40s': its options are %s", model->name, key, known.data);
     clq_free(known.data);
     return status;
 }
@@ -163,3 +177,24 @@ clq_status clq_model_builtin_for(const char *name, clq_shape input, size_t class
 clq_status clq_model_builtin(const char *name, clq_model **out) {
     return clq_model_builtin_for(name, (clq_shape){0}, 0, out);
 }
+
+/* ---- for help ---- */
+
+static const char *listed_name(size_t i) { return i < CLQ_COUNT_OF(models) ? models[i]->name : NULL; }
+
+static const char *listed_words(size_t i) {
+    static const char *const words[] = {[CLQ_NAMED_IMAGE] = "of images; input=HEIGHTxWIDTHxCHANNELS",
+                                        [CLQ_NAMED_TOKENS] = "of tokens",
+                                        [CLQ_NAMED_ANY] = "of values of any shape; input=SHAPE, as 28x28"};
+    return words[models[i]->input];
+}
+
+static void list_keys(size_t i, clq_option keys[CLQ_LISTED_KEYS_MAX]) {
+    size_t count = 0;
+    for (const clq_named_option *o = models[i]->options; o < models[i]->options + CLQ_NAMED_OPTIONS_MAX && o->key; o++)
+        keys[count++] = (clq_option){o->key, (double)o->value, (double)o->least, (double)o->most, CLQ_WHOLE};
+    if (!models[i]->no_classes) keys[count++] = (clq_option){"classes", 0, 1, CLASSES_MOST, CLQ_WHOLE};
+    keys[count] = (clq_option){0};
+}
+
+const clq_listing clq_listed_models = {.name = listed_name, .words = listed_words, .keys = list_keys};

@@ -1,0 +1,150 @@
+/* Topics that tables of names make: each name, and the keys that it takes; and the words that complete an option. */
+#include "cli/topics.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* "lr=0.001" and what it may be. */
+static void add_key(const clq_option *key, clq_text *to) {
+    char form[64], range[80];
+    clq_option_range(key, range);
+    if (key->value >= key->min && key->value <= key->max)
+        (void)clq_format(form, sizeof form, "  %s=%g", key->key, key->value);
+    else
+        (void)snprintf(form, sizeof form, "  %s=…", key->key);
+    clq_help_entry(form, range, to);
+}
+
+/* Options that are of some strategies alone, one of which it is. */
+static void add_own_options(size_t strategy, clq_text *to) {
+    const clq_setting *row;
+    for (size_t i = 0; (row = clq_setting_at(i)) != NULL; i++) {
+        clq_text form = {0};
+        if (!row->commands || !(row->strategies & (1u << strategy))) continue;
+        clq_text_add(&form, "  --%s%s%s", row->name, row->value ? " " : "", row->value ? row->value : "");
+        to->failed = to->failed || form.failed;
+        if (!to->failed) clq_help_entry(form.data, row->help, to);
+        clq_free(form.data);
+    }
+}
+
+static void add_listing(const clq_listing *listing, clq_text *to) {
+    const char *name;
+    for (size_t i = 0; (name = listing->name(i)) != NULL; i++) {
+        clq_option keys[CLQ_LISTED_KEYS_MAX];
+        char form[128];
+        const char *alias = listing->alias ? listing->alias(i) : NULL;
+        (void)snprintf(form, sizeof form, "%s%s%s", name, alias ? ", " : "", alias ? alias : "");
+        clq_help_entry(form, listing->words ? listing->words(i) : "", to);
+        listing->keys(i, keys);
+        for (const clq_option *key = keys; key->key; key++) add_key(key, to);
+        if (listing == &clq_listed_strategies) add_own_options(i, to);
+    }
+}
+
+static void add_use(const char *option, const char *example, clq_text *to) {
+    clq_text words = {0};
+    clq_text_add(&words, "Of --%s, as in --%s %s. A key stands with its default, and beside it what it may be.", option,
+                 option, example);
+    to->failed = to->failed || words.failed;
+    if (!to->failed) clq_help_paragraph(0, words.data, to);
+    clq_text_add(to, "\n");
+    clq_free(words.data);
+}
+
+void clq_topic_add_optimizers(clq_text *to) {
+    add_use("optimizer", "sgd:lr=0.01,momentum=0.9", to);
+    add_listing(&clq_listed_optimizers, to);
+}
+
+void clq_topic_add_losses(clq_text *to) {
+    add_use("loss", "binary_crossentropy:from_logits=1", to);
+    add_listing(&clq_listed_losses, to);
+}
+
+void clq_topic_add_metrics(clq_text *to) {
+    add_use("metrics", "accuracy,mae", to);
+    add_listing(&clq_listed_metrics, to);
+}
+
+void clq_topic_add_schedules(clq_text *to) {
+    add_use("schedule", "cosine:decay_steps=1000,warmup=100", to);
+    add_listing(&clq_listed_schedules, to);
+}
+
+void clq_topic_add_strategies(clq_text *to) {
+    add_use("strategy", "pipeline:stages=2", to);
+    add_listing(&clq_listed_strategies, to);
+}
+
+void clq_topic_add_models(clq_text *to) {
+    add_use("model", "gpt:layers=2,width=64", to);
+    add_listing(&clq_listed_models, to);
+    clq_text_add(to, "\n");
+    clq_help_paragraph(
+        0,
+        "classes and input are those of the data unless they are given, and other keys without a default "
+        "are chosen by the model. In place of a name: a Keras model's .json or .keras file.",
+        to);
+}
+
+/* ---- words of values ---- */
+
+static const struct {
+    const char *option;
+    const clq_listing *listing;
+} listed[] = {{"model", &clq_listed_models},       {"optimizer", &clq_listed_optimizers},
+              {"loss", &clq_listed_losses},        {"metrics", &clq_listed_metrics},
+              {"schedule", &clq_listed_schedules}, {"strategy", &clq_listed_strategies}};
+
+static void add_listed(const clq_listing *listing, clq_text *to) {
+    const char *name;
+    for (size_t i = 0; (name = listing->name(i)) != NULL; i++) {
+        const char *alias = listing->alias ? listing->alias(i) : NULL;
+        clq_text_add(to, " %s", name);
+        if (alias) clq_text_add(to, " %s", alias);
+    }
+}
+
+/* Those of "equal|auto|W,W,…" that are written as they stand: lower-case letters, digits and '-'. */
+static void add_alternatives(const char *value, clq_text *to) {
+    for (const char *at = value;; at++) {
+        const size_t length = strcspn(at, "|");
+        if (strchr(value, '|') && strspn(at, "abcdefghijklmnopqrstuvwxyz0123456789-:") == length) {
+            clq_text_add(to, " ");
+            clq_text_add_bytes(to, at, length);
+        }
+        at += length;
+        if (!*at) return;
+    }
+}
+
+/* The setting of an option of the table of settings. */
+static const clq_setting *setting_of(const clq_argument *option) {
+    const clq_setting *row;
+    for (size_t i = 0; (row = clq_setting_at(i)) != NULL; i++)
+        if (row->help && row->help == option->help) return row;
+    return NULL;
+}
+
+void clq_option_words(const clq_argument *option, clq_text *to) {
+    const clq_setting *row = setting_of(option);
+    if (!option->name || !option->value) return;
+    for (size_t i = 0; row && i < CLQ_COUNT_OF(listed); i++)
+        if (strcmp(listed[i].option, option->name) == 0) {
+            add_listed(listed[i].listing, to);
+            return;
+        }
+    if (row && strcmp(option->name, "devices") == 0) {
+        clq_text_add(to, " auto all gpu cpu accelerator");
+        return;
+    }
+    if (row && row->member.type == CLQ_MEMBER_KIND)
+        for (size_t i = 0; i < row->member.count; i++) clq_text_add(to, " %s", row->member.name_of(i));
+    else
+        add_alternatives(option->value, to);
+}
+
+bool clq_option_names_file(const clq_argument *option) {
+    return option->value && (strstr(option->value, "FILE") || strstr(option->value, "DIR"));
+}

@@ -1,0 +1,210 @@
+/* clique help. */
+#include "cli/topics.h"
+
+#include "cli/program.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static void add_options(clq_text *to);
+
+static const clq_topic topics[] = {
+    {"models", "models by name, and their options", clq_topic_add_models},
+    {"optimizers", "optimizers, with their keys and defaults", clq_topic_add_optimizers},
+    {"losses", "losses, with their keys and defaults", clq_topic_add_losses},
+    {"metrics", "what can be measured beside the loss", clq_topic_add_metrics},
+    {"schedules", "schedules of the learning rate", clq_topic_add_schedules},
+    {"strategies", "how devices work together", clq_topic_add_strategies},
+    {"devices", "how devices are named (SPEC)", clq_topic_add_devices},
+    {"environment", "environment variables", clq_topic_add_environment},
+    {"exit-codes", "what a command ends with", clq_topic_add_exit_codes},
+    {"options", "each option, and the commands that take it", add_options},
+};
+
+const clq_topic *clq_topic_at(size_t index) { return index < CLQ_COUNT_OF(topics) ? &topics[index] : NULL; }
+
+clq_status clq_topics_overview(clq_text *to) {
+    const clq_subcommand *command;
+    clq_text_add(to, "Usage: clique COMMAND [OPTION…]\n\n");
+    clq_help_paragraph(0, "Trains neural networks on all the OpenCL devices of a machine at once.", to);
+    clq_text_add(to, "\nCommands:\n");
+    for (size_t i = 0; (command = clq_subcommand_at(i)) != NULL; i++) clq_help_entry(command->name, command->help, to);
+    clq_text_add(to, "\nTopics, of clique help TOPIC:\n");
+    for (size_t i = 0; i < CLQ_COUNT_OF(topics); i++) clq_help_entry(topics[i].name, topics[i].help, to);
+    clq_text_add(to, "\n");
+    clq_help_paragraph(0,
+                       "clique COMMAND --help shows a command's options, and clique help OPTION one of them, as clique "
+                       "help accumulate; clique --version prints the version.",
+                       to);
+    return CLQ_OK;
+}
+
+/* ---- options ---- */
+
+/* What an option has more than its form and its help: a line each. */
+typedef struct fields {
+    clq_text commands, range, strategies, words;
+} fields;
+
+static void add_field(const char *name, clq_text *value, clq_text *to) {
+    to->failed = to->failed || value->failed;
+    if (!to->failed && value->length) clq_help_entry(name, value->data, to);
+    clq_free(value->data);
+}
+
+static void name_commands(unsigned commands, clq_text *to) {
+    const clq_subcommand *command;
+    for (size_t i = 0; (command = clq_subcommand_at(i)) != NULL; i++)
+        if (command->bit & commands) clq_text_add(to, "%s%s", to->length ? ", " : "", command->name);
+}
+
+static void describe_range(const clq_setting *row, clq_text *to) {
+    if (row->type == CLQ_SETTING_SECONDS) clq_text_add(to, "seconds, from 0.001 to 1000000");
+    if (row->type != CLQ_SETTING_COUNT) return;
+    clq_text_add(to, "a whole number from %llu", (unsigned long long)row->min);
+    if (row->max != UINT64_MAX) clq_text_add(to, " to %llu", (unsigned long long)row->max);
+}
+
+static void add_argument(const clq_argument *option, const clq_setting *row, const char *command, clq_text *to) {
+    clq_text form = {0}, group = {0}, initial = {0};
+    fields f = {0};
+    clq_help_form(option, &form);
+    clq_text_add(to, "%s%s\n", to->length ? "\n" : "", form.data ? form.data : "");
+    to->failed = to->failed || form.failed;
+    clq_free(form.data);
+    clq_help_paragraph(2, option->help, to);
+    clq_text_add(to, "\n");
+    if (row) {
+        const char *name;
+        name_commands(row->commands, &f.commands);
+        describe_range(row, &f.range);
+        for (size_t i = 0; row->strategies && (name = clq_strategy_name(i)) != NULL; i++)
+            if (row->strategies & (1u << i)) clq_text_add(&f.strategies, "%s%s", f.strategies.length ? ", " : "", name);
+        clq_text_add(&group, "%s (--help=%s)", option->title, option->group);
+        if (row->initial) clq_text_add(&initial, "%s", row->initial);
+    } else {
+        clq_text_add(&f.commands, "%s", command);
+    }
+    clq_option_words(option, &f.words);
+    add_field("Default:", &initial, to);
+    add_field("Range:", &f.range, to);
+    add_field("Words:", &f.words, to);
+    add_field("Commands:", &f.commands, to);
+    add_field("Strategies:", &f.strategies, to);
+    add_field("Group:", &group, to);
+}
+
+/* All options of a name; false: there is none. A letter is no name. */
+static bool add_named(const char *name, clq_text *to) {
+    bool any = false;
+    const clq_setting *row;
+    const clq_subcommand *command;
+    for (size_t i = 0; (row = clq_setting_at(i)) != NULL; i++) {
+        if (!row->commands || strcmp(row->name, name) != 0) continue;
+        const clq_argument option = clq_options_row(i);
+        add_argument(&option, row, NULL, to);
+        any = true;
+    }
+    for (size_t i = 0; (command = clq_subcommand_at(i)) != NULL; i++)
+        for (const clq_argument *own = command->options; own && !clq_argument_is_end(own); own++) {
+            if (!own->name || own->plain || strcmp(own->name, name) != 0) continue;
+            add_argument(own, NULL, command->name, to);
+            any = true;
+        }
+    return any;
+}
+
+const char *clq_option_next(const char *last) {
+    const char *found = NULL;
+    const clq_setting *row;
+    const clq_subcommand *command;
+    for (size_t i = 0; (row = clq_setting_at(i)) != NULL; i++)
+        if (row->commands && strcmp(row->name, last) > 0 && (!found || strcmp(row->name, found) < 0)) found = row->name;
+    for (size_t i = 0; (command = clq_subcommand_at(i)) != NULL; i++)
+        for (const clq_argument *own = command->options; own && !clq_argument_is_end(own); own++)
+            if (own->name && !own->plain && strcmp(own->name, last) > 0 && (!found || strcmp(own->name, found) < 0))
+                found = own->name;
+    return found;
+}
+
+static void add_options(clq_text *to) {
+    for (const char *name = clq_option_next(""); name; name = clq_option_next(name)) {
+        clq_text form = {0}, commands = {0};
+        const clq_subcommand *command;
+        clq_text_add(&form, "--%s", name);
+        for (size_t i = 0; (command = clq_subcommand_at(i)) != NULL; i++)
+            if (clq_subcommand_takes(command, name, strlen(name)))
+                clq_text_add(&commands, "%s%s", commands.length ? ", " : "", command->name);
+        to->failed = to->failed || form.failed || commands.failed;
+        if (!to->failed) clq_help_entry(form.data, commands.data, to);
+        clq_free(form.data);
+        clq_free(commands.data);
+    }
+}
+
+/* ---- words ---- */
+
+static void try_commands(clq_nearest *nearest) {
+    const clq_subcommand *command;
+    for (size_t i = 0; (command = clq_subcommand_at(i)) != NULL; i++) clq_nearest_try(nearest, command->name);
+    clq_nearest_try(nearest, "help");
+}
+
+clq_status clq_topics_refuse(const char *word) {
+    clq_nearest nearest = {.word = word};
+    try_commands(&nearest);
+    return clq_nearest_fail(&nearest, "unknown command '%s': clique --help lists them", word);
+}
+
+static clq_status refuse(const char *word) {
+    clq_nearest nearest = {.word = word};
+    try_commands(&nearest);
+    for (size_t i = 0; i < CLQ_COUNT_OF(topics); i++) clq_nearest_try(&nearest, topics[i].name);
+    for (const char *name = clq_option_next(""); name; name = clq_option_next(name)) clq_nearest_try(&nearest, name);
+    return clq_nearest_fail(&nearest, "no command, topic or option is '%s': clique help lists commands and topics",
+                            word);
+}
+
+static clq_status add_command(const clq_subcommand *command, clq_text *to) {
+    clq_argument rows[CLQ_ARGUMENTS_MAX];
+    clq_arguments arguments;
+    char program[64];
+    CLQ_TRY(clq_subcommand_arguments(command, rows, program, &arguments));
+    return clq_help_command(&arguments, NULL, to);
+}
+
+static void add_topic(const clq_topic *topic, clq_text *to) {
+    clq_text title = {0};
+    if (to->length) clq_text_add(to, "\n");
+    clq_text_add(&title, "%s: %s.", topic->name, topic->help);
+    to->failed = to->failed || title.failed;
+    if (!to->failed) clq_help_paragraph(0, title.data, to);
+    clq_free(title.data);
+    clq_text_add(to, "\n");
+    topic->add(to);
+}
+
+static clq_status add_word(const char *word, clq_text *to) {
+    const clq_subcommand *command = clq_subcommand_find(word);
+    const char *option = strncmp(word, "--", 2) == 0 ? word + 2 : word;
+    if (command) CLQ_TRY(add_command(command, to));
+    for (size_t i = 0; i < CLQ_COUNT_OF(topics); i++)
+        if (strcmp(topics[i].name, word) == 0) add_topic(&topics[i], to);
+    (void)add_named(option, to);
+    return to->length ? CLQ_OK : refuse(word);
+}
+
+clq_status clq_command_help(int argc, char **argv) {
+    clq_text text = {0};
+    clq_status status = CLQ_OK;
+    if (argc > 2) return clq_fail(CLQ_ARGUMENT, "unexpected argument '%s': clique help takes one word", argv[2]);
+    const clq_subcommand *command = argc == 2 ? clq_subcommand_find(argv[1]) : NULL;
+    if (command && !command->about) { /* another program's */
+        char help[] = "--help", *words[] = {argv[1], help, NULL};
+        return command->run(2, words);
+    }
+    status = argc < 2 ? clq_topics_overview(&text) : add_word(argv[1], &text);
+    if (status == CLQ_OK) return clq_help_write(&text);
+    clq_free(text.data);
+    return status;
+}
