@@ -36,3 +36,20 @@ if(bench_sources)
   clq_link_layer(clique-bench interop)
   install(TARGETS clique-bench RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
+
+# The manual pages and the completions of shells, by a program that is not installed, from the commands' own tables.
+file(GLOB manual_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/cli/manual/*.c)
+clq_add_command(clique-manual "${manual_sources}" ${CMAKE_BINARY_DIR}/generated/page_parts.c)
+set_target_properties(clique-manual PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/generated)
+set(CLQ_MANUAL ${CMAKE_BINARY_DIR}/generated/manual)
+file(MAKE_DIRECTORY ${CLQ_MANUAL})
+string(TIMESTAMP CLQ_MANUAL_DATE %Y-%m-%d UTC) # of SOURCE_DATE_EPOCH, if that is set
+add_custom_command(OUTPUT ${CLQ_MANUAL}/written
+  COMMAND clique-manual ${CLQ_MANUAL} ${CLQ_MANUAL_DATE}
+  COMMAND ${CMAKE_COMMAND} -E touch ${CLQ_MANUAL}/written
+  DEPENDS clique-manual VERBATIM)
+add_custom_target(manual ALL DEPENDS ${CLQ_MANUAL}/written)
+install(DIRECTORY ${CLQ_MANUAL}/ DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 FILES_MATCHING PATTERN "*.1")
+install(FILES ${CLQ_MANUAL}/clique.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME clique)
+install(FILES ${CLQ_MANUAL}/_clique DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
+install(FILES ${CLQ_MANUAL}/clique.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
