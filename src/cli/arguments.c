@@ -44,6 +44,17 @@ static clq_status refuse_unknown(const clq_arguments *arguments, const char *nam
     return refuse(&why);
 }
 
+/* One dash: a letter, or a name that has two. */
+static clq_status refuse_letters(const clq_arguments *arguments, const char *argument) {
+    const char *program = arguments->program;
+    const size_t length = strcspn(argument + 1, "=");
+    for (const clq_argument *row = arguments->rows; length > 1 && !clq_argument_is_end(row); row++)
+        if (row->name && !row->plain && strlen(row->name) == length && strncmp(row->name, argument + 1, length) == 0)
+            return clq_fail(CLQ_ARGUMENT, "option '%s' is unknown: %s --help lists the options; did you mean '--%s'?",
+                            argument, program, row->name);
+    return clq_fail(CLQ_ARGUMENT, "option '%s' is unknown: %s --help lists the options", argument, program);
+}
+
 static clq_status refuse_ambiguous(const clq_arguments *arguments, const char *name, size_t length) {
     clq_text why = {0};
     const char *between = "";
@@ -86,8 +97,7 @@ static clq_status find_option(const clq_arguments *arguments, const char *argume
                 *out = row;
                 return CLQ_OK;
             }
-    if (argument[0] == '-')
-        return clq_fail(CLQ_ARGUMENT, "option '%s' is unknown: %s --help lists the options", argument, program);
+    if (argument[0] == '-') return refuse_letters(arguments, argument);
     return clq_fail(CLQ_ARGUMENT, "unexpected argument '%s': every input is an option (%s --help lists them)", argument,
                     program);
 }

@@ -151,7 +151,7 @@ clq_status clq_command_plan(clq_setup *setup, const clq_options *options);
 clq_status clq_command_tune(clq_setup *setup, const clq_options *options);
 clq_status clq_command_why(clq_setup *setup, const clq_options *options);
 clq_status clq_explain_trace(const clq_options *options); /* why --trace (queues.c) */
-/* Commands with arguments of their own, and these. */
+/* Commands with options of their own, and these. */
 extern const clq_argument clq_launch_options[], clq_compare_options[], clq_report_options[];
 clq_status clq_command_launch(int argc, char **argv);
 clq_status clq_command_bench(int argc, char **argv);

@@ -119,13 +119,18 @@ static void add_alternatives(const char *value, clq_text *to) {
     }
 }
 
-/* The setting of an option of the table of settings. */
+/* The setting that an option is of: those of the table have groups. Two of one name differ in what they say. */
 static const clq_setting *setting_of(const clq_argument *option) {
     const clq_setting *row;
-    for (size_t i = 0; (row = clq_setting_at(i)) != NULL; i++)
-        if (row->help && row->help == option->help) return row;
+    for (size_t i = 0; option->group && (row = clq_setting_at(i)) != NULL; i++)
+        if (row->commands && strcmp(row->name, option->name) == 0 && strcmp(row->help, option->help) == 0) return row;
     return NULL;
 }
+
+/* Words that are in no table. */
+static const struct {
+    const char *option, *words;
+} fixed[] = {{"devices", " auto all gpu cpu accelerator"}, {"data", " fashion-mnist synthetic"}};
 
 void clq_option_words(const clq_argument *option, clq_text *to) {
     const clq_setting *row = setting_of(option);
@@ -135,10 +140,11 @@ void clq_option_words(const clq_argument *option, clq_text *to) {
             add_listed(listed[i].listing, to);
             return;
         }
-    if (row && strcmp(option->name, "devices") == 0) {
-        clq_text_add(to, " auto all gpu cpu accelerator");
-        return;
-    }
+    for (size_t i = 0; row && i < CLQ_COUNT_OF(fixed); i++)
+        if (strcmp(fixed[i].option, option->name) == 0) {
+            clq_text_add(to, "%s", fixed[i].words);
+            return;
+        }
     if (row && row->member.type == CLQ_MEMBER_KIND)
         for (size_t i = 0; i < row->member.count; i++) clq_text_add(to, " %s", row->member.name_of(i));
     else

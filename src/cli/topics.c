@@ -42,15 +42,8 @@ clq_status clq_topics_overview(clq_text *to) {
 /* ---- options ---- */
 
 /* What an option has more than its form and its help: a line each. */
-typedef struct fields {
-    clq_text commands, range, strategies, words;
-} fields;
-
-static void add_field(const char *name, clq_text *value, clq_text *to) {
-    to->failed = to->failed || value->failed;
-    if (!to->failed && value->length) clq_help_entry(name, value->data, to);
-    clq_free(value->data);
-}
+enum { INITIAL, RANGE, WORDS, COMMANDS, STRATEGIES, GROUP, FIELDS };
+static const char *const field_names[FIELDS] = {"Default:", "Range:", "Words:", "Commands:", "Strategies:", "Group:"};
 
 static void name_commands(unsigned commands, clq_text *to) {
     const clq_subcommand *command;
@@ -65,33 +58,36 @@ static void describe_range(const clq_setting *row, clq_text *to) {
     if (row->max != UINT64_MAX) clq_text_add(to, " to %llu", (unsigned long long)row->max);
 }
 
+static void name_strategies(unsigned strategies, clq_text *to) {
+    const char *name;
+    for (size_t i = 0; strategies && (name = clq_strategy_name(i)) != NULL; i++)
+        if (strategies & (1u << i)) clq_text_add(to, "%s%s", to->length ? ", " : "", name);
+}
+
+/* row NULL: it is of one command, which has options of its own. */
 static void add_argument(const clq_argument *option, const clq_setting *row, const char *command, clq_text *to) {
-    clq_text form = {0}, group = {0}, initial = {0};
-    fields f = {0};
+    clq_text form = {0}, fields[FIELDS] = {{0}};
     clq_help_form(option, &form);
     clq_text_add(to, "%s%s\n", to->length ? "\n" : "", form.data ? form.data : "");
     to->failed = to->failed || form.failed;
     clq_free(form.data);
     clq_help_paragraph(2, option->help, to);
     clq_text_add(to, "\n");
+    clq_option_words(option, &fields[WORDS]);
     if (row) {
-        const char *name;
-        name_commands(row->commands, &f.commands);
-        describe_range(row, &f.range);
-        for (size_t i = 0; row->strategies && (name = clq_strategy_name(i)) != NULL; i++)
-            if (row->strategies & (1u << i)) clq_text_add(&f.strategies, "%s%s", f.strategies.length ? ", " : "", name);
-        clq_text_add(&group, "%s (--help=%s)", option->title, option->group);
-        if (row->initial) clq_text_add(&initial, "%s", row->initial);
+        clq_text_add(&fields[INITIAL], "%s", row->initial ? row->initial : "");
+        describe_range(row, &fields[RANGE]);
+        name_commands(row->commands, &fields[COMMANDS]);
+        name_strategies(row->strategies, &fields[STRATEGIES]);
+        clq_text_add(&fields[GROUP], "%s (--help=%s)", option->title, option->group);
     } else {
-        clq_text_add(&f.commands, "%s", command);
+        clq_text_add(&fields[COMMANDS], "%s", command);
     }
-    clq_option_words(option, &f.words);
-    add_field("Default:", &initial, to);
-    add_field("Range:", &f.range, to);
-    add_field("Words:", &f.words, to);
-    add_field("Commands:", &f.commands, to);
-    add_field("Strategies:", &f.strategies, to);
-    add_field("Group:", &group, to);
+    for (size_t i = 0; i < FIELDS; i++) {
+        to->failed = to->failed || fields[i].failed;
+        if (!to->failed && fields[i].length) clq_help_entry(field_names[i], fields[i].data, to);
+        clq_free(fields[i].data);
+    }
 }
 
 /* All options of a name; false: there is none. A letter is no name. */

@@ -32,6 +32,9 @@ static const char *part_name(bool test) { return test ? "test" : "train"; }
 
 /* ---- finding files ---- */
 
+static const char fashion_mnist[] = "fashion-mnist", synthetic[] = "synthetic";
+enum { SYNTHETIC_LENGTH = sizeof synthetic - 1 };
+
 /* Whether it is there and can be read. Errors: NOT_FOUND, READ. */
 static clq_status check_folder(const char *folder) {
     DIR *entries = opendir(folder);
@@ -42,9 +45,14 @@ static clq_status check_folder(const char *folder) {
     if (errno == ENOTDIR && clq_file_exists(folder))
         return clq_fail(CLQ_READ, "data set '%s' is a file: give the folder that it lies in, or text:%s", folder,
                         folder);
-    return clq_fail(errno == ENOENT || errno == ENOTDIR ? CLQ_NOT_FOUND : CLQ_READ,
-                    "no data set '%s': %s; give fashion-mnist, synthetic, text:FILE, or a folder of data files", folder,
-                    strerror(errno));
+    const int error = errno;
+    clq_nearest nearest = {.word = folder};
+    clq_nearest_try(&nearest, fashion_mnist);
+    clq_nearest_try(&nearest, synthetic);
+    return clq_fail(error == ENOENT || error == ENOTDIR ? CLQ_NOT_FOUND : CLQ_READ,
+                    "no data set '%s': %s; give fashion-mnist, synthetic, text:FILE, or a folder of data files%s%s%s",
+                    folder, strerror(error), nearest.found ? "; did you mean '" : "",
+                    nearest.found ? nearest.found : "", nearest.found ? "'?" : "");
 }
 
 static bool holds(const char *folder, const char *file) {
@@ -289,9 +297,6 @@ static clq_status look_into_folder(const char *folder, const char *part, clq_dat
     free_paths(paths);
     return status;
 }
-
-static const char fashion_mnist[] = "fashion-mnist", synthetic[] = "synthetic";
-enum { SYNTHETIC_LENGTH = sizeof synthetic - 1 };
 
 /* "synthetic", or "synthetic:" and what the samples are to be like. */
 static bool is_synthetic(const char *name) {

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import unittest
 
-SOURCE, MANUAL, BIN = (pathlib.Path(sys.argv.pop()) for _ in range(3))
+SOURCE, MANUAL, BIN = (pathlib.Path(sys.argv.pop()).resolve() for _ in range(3))
 CLIQUE = str(BIN / "clique")
 SETTING = ["devices", "doctor", "train", "eval", "predict", "generate", "tune", "why", "plan"]
 COMMANDS = [*SETTING, "launch", "compare", "report"]
@@ -203,6 +203,12 @@ Options:
         self.fails("generate", "--batch", "3", says=["is of clique train, clique eval", " and clique plan:"])
         self.fails("train", "--stratgy", "ps", says=["'--stratgy' is unknown", "did you mean '--strategy'?"])
         self.fails("train", "--sav", "x", says=["'--sav' is ambiguous: it begins --save, --save-best"])
+        self.fails("train", "-batch", "3", says=["'-batch' is unknown", "did you mean '--batch'?"])
+        self.fails("train", "-q", says=["'-q' is unknown: clique train --help lists the options\n"])
+        for data in ("fashion-mnits", "syntetic"):
+            result = run("eval", "--devices", "pocl:0", "--weights", "none", "--data", data)
+            self.assertEqual(result.returncode, 3)
+            self.assertRegex(result.stderr, r"no data set '[a-z-]+': .*; did you mean '(fashion-mnist|synthetic)'\?\n")
         self.fails("compare", "--fail-bellow", "1", says=["did you mean '--fail-below'?"])
         self.fails("train", "--model", "resnet19", says=["did you mean 'resnet18'?"])
         self.fails("train", "--model", "gpt:layer=3", says=["did you mean 'layers'?"])
