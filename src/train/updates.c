@@ -2,6 +2,7 @@
 #include "train/words.h"
 
 #include <float.h>
+#include <stdio.h>
 #include <string.h>
 
 static clq_status refuse_clip(const char *text) {
@@ -53,6 +54,19 @@ static bool has_part(const char *name, const char *part, size_t length) {
     return false;
 }
 
+/* What is meant is most often what a variable is to its layer, behind the '/' of its name. */
+static clq_status refuse_part(const clq_model *model, const char *part, size_t length) {
+    char word[CLQ_WORD_MAX];
+    clq_nearest nearest = {.word = word};
+    (void)snprintf(word, sizeof word, "%.*s", (int)CLQ_MIN(length, sizeof word - 1), part);
+    for (uint32_t i = 0; i < model->variable_count; i++) {
+        const char *slash = strrchr(model->variables[i].name, '/');
+        if (model->variables[i].role == CLQ_ROLE_TRAINABLE && slash) clq_nearest_try(&nearest, slash + 1);
+    }
+    return clq_nearest_fail(&nearest, "no_decay: no trainable variable of model %s has '%s' in its name, as %s has",
+                            clq_model_name(model), word, model->variable_count ? model->variables[0].name : "none");
+}
+
 /* Every variable whose name has the part: at least one. */
 static clq_status spare(const clq_model *model, const char *part, size_t length, clq_treatment *treatments) {
     bool any = false;
@@ -62,10 +76,7 @@ static clq_status spare(const clq_model *model, const char *part, size_t length,
         if (variable->role != CLQ_ROLE_TRAINABLE || !has_part(variable->name, part, length)) continue;
         any = treatments[i].spared = true;
     }
-    if (any) return CLQ_OK;
-    return clq_fail(CLQ_ARGUMENT, "no_decay: no trainable variable of model %s has '%.*s' in its name, as %s has",
-                    clq_model_name(model), (int)CLQ_MIN(length, (size_t)40), part,
-                    model->variable_count ? model->variables[0].name : "none");
+    return any ? CLQ_OK : refuse_part(model, part, length);
 }
 
 static clq_status spare_all(const clq_model *model, const char *parts, clq_treatment *treatments) {

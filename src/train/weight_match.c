@@ -98,8 +98,11 @@ static clq_status refuse_unused(const clq_matching *m, const clq_map_line *line)
         return clq_fail(CLQ_ARGUMENT, "%s: line %zu: line %zu is about tensor '%s' already", m->map->path, line->number,
                         other->number, theirs);
     }
-    return clq_fail(CLQ_ARGUMENT, "%s: line %zu: %s has no tensor '%s'", m->map->path, line->number, m->path,
-                    line->theirs);
+    clq_nearest nearest = {.word = line->theirs};
+    for (size_t i = 0; i < clq_safetensors_count(m->file); i++)
+        clq_nearest_try(&nearest, clq_safetensors_at(m->file, i)->name);
+    return clq_nearest_fail(&nearest, "%s: line %zu: %s has no tensor '%s'", m->map->path, line->number, m->path,
+                            line->theirs);
 }
 
 static clq_status check_used(const clq_matching *m, const bool *used) {

@@ -231,6 +231,7 @@ Options:
         self.fails(*plan, "--strategy", "mirored", says=["did you mean 'mirrored'?"])
         self.fails(*plan, "--precision", "mixd", says=["did you mean 'mixed'?"])
         self.fails(*plan, "--clip", "nrom=1", says=["did you mean 'norm'?"])
+        self.fails(*plan, "--no-decay", "bais", says=["'bais' in its name", "did you mean 'bias'?"])
         self.fails(*plan, "--disable-paths", "overlp", says=["did you mean 'overlap'?"])
         self.fails("train", "--devices", "pocl:0", "--data", "synthetic", "--compress", "f61", says=["did you mean 'f16'?"])
         self.fails("train", "--devices", "pocl:0", "--data", "synthetic", "--schedule", "cosin", says=["did you mean 'cosine'?"])

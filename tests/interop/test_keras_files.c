@@ -326,6 +326,7 @@ static void maps_that_say_nothing_are_refused(void **state) {
          "fc.weight -> cat/kernal\n",
          "did you mean 'cat/kernel'", CLQ_ARGUMENT}, /* a mark of UTF-8 */
         {"fc.wait -> cat/kernel\n", "has no tensor 'fc.wait'", CLQ_ARGUMENT},
+        {"fc.weigt -> cat/kernel\n", "has no tensor 'fc.weigt'; did you mean 'fc.weight'?", CLQ_ARGUMENT},
         {"fc.weight -> cat/kernal\n", "did you mean 'cat/kernel'", CLQ_ARGUMENT},
         {"fc.weight -> cat/kernel\n", "has shape (3, 5)", CLQ_MISMATCH},
         {"features.0.weight -> yak/kernel transposed\n", "a layout of 2", CLQ_MISMATCH},
