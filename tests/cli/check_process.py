@@ -59,7 +59,8 @@ class Streams(support.InFolder):
         """Whatever a command is asked to print on stdout: where it cannot, one line says so."""
         self.assertTrue(os.path.exists("/dev/full"), "this test needs a device that is always full")
         train = ["train", *SMALL, "--take", "64", "--steps", "1", "--no-test"]
-        commands = [["--help"], ["help"], ["--version"], ["train", "--help"], ["compare", "--help"], ["devices"], ["devices", "--json"],
+        commands = [["--help"], ["help"], ["--version"], ["train", "--help"], ["train", "--help=all"], ["help", "models"], ["compare", "--help"],
+                    ["devices"], ["devices", "--json"],
                     ["plan", "--model", "mlp", "--devices", "pocl:0"], ["plan", "--model", "mlp", "--devices", "pocl:0", "--json"], train,
                     [*train, "--json"], ["doctor", "--devices", "pocl:0", "--json"], ["bench", "--help"], ["bench", "launch", "--help"],
                     ["bench", "launch", "-n", "3", "--devices", "pocl:0"]]

@@ -43,7 +43,18 @@ static void add_names(const clq_subcommand *command, const clq_argument *rows, c
     clq_text_add(to, "--help' ;;\n");
 }
 
+/* Rows of a group are together. */
+static void add_groups(const char *command, const clq_argument *rows, clq_text *to) {
+    const char *last = NULL;
+    if (!rows->group) return;
+    clq_text_add(to, "    %s:--help) words='all", command);
+    for (; !clq_argument_is_end(rows); rows++)
+        if (rows->group != last) clq_text_add(to, " %s", last = rows->group);
+    clq_text_add(to, "' ;;\n");
+}
+
 static void add_all_values(const clq_subcommand *command, const clq_argument *rows, clq_text *to) {
+    add_groups(command->name, rows, to);
     for (; !clq_argument_is_end(rows); rows++) add_values(command->name, rows, to);
 }
 

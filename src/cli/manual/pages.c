@@ -137,7 +137,9 @@ static void add_options(const clq_argument *rows, clq_text *to) {
         if (row->title && row->title != title) clq_text_add(to, ".SS \"%s\"\n", title = row->title);
         add_option(row, to);
     }
-    add_option(&(clq_argument){.name = "help[=all|=GROUP]", .help = "the usual options, all, or those of a group"}, to);
+    const clq_argument of_groups = {.name = "help[=all|=GROUP]", .help = "the usual options, all, or those of a group"},
+                       of_all = {.name = "help", .help = "the options, in short"};
+    add_option(rows->group ? &of_groups : &of_all, to);
 }
 
 static void add_benchmarks(clq_text *to) {
