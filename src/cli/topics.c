@@ -192,14 +192,14 @@ static clq_status add_word(const char *word, clq_text *to) {
 
 clq_status clq_command_help(int argc, char **argv) {
     clq_text text = {0};
-    clq_status status = CLQ_OK;
     if (argc > 2) return clq_fail(CLQ_ARGUMENT, "unexpected argument '%s': clique help takes one word", argv[2]);
     const clq_subcommand *command = argc == 2 ? clq_subcommand_find(argv[1]) : NULL;
     if (command && !command->about) { /* another program's */
         char help[] = "--help", *words[] = {argv[1], help, NULL};
         return command->run(2, words);
     }
-    status = argc < 2 ? clq_topics_overview(&text) : add_word(argv[1], &text);
+    const bool of_itself = argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "help") == 0;
+    const clq_status status = of_itself ? clq_topics_overview(&text) : add_word(argv[1], &text);
     if (status == CLQ_OK) return clq_help_write(&text);
     clq_free(text.data);
     return status;

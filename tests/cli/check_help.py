@@ -73,7 +73,8 @@ class Help(unittest.TestCase):
 
     def test_overview(self):
         text = shown("--help")
-        self.assertEqual(text, shown("help"))
+        for words in (("help",), ("help", "--help"), ("help", "help")):
+            self.assertEqual(text, shown(*words))
         self.assertTrue(text.startswith("Usage: clique COMMAND [OPTION…]\n\nTrains neural networks on all the OpenCL devices of a machine at once.\n"))
         parts = sections(text)
         self.assertEqual({line.split()[0] for line in parts["Commands"] if line[2] != " "}, {*COMMANDS, "bench"})
