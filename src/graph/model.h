@@ -73,7 +73,6 @@ clq_status clq_reserve(void **array, size_t count, size_t more, size_t *capacity
 clq_status clq_shape_elements(const clq_shape *shape, size_t *out);
 /* The same of a tensor of the model, which may be without axes: one value. */
 clq_status clq_tensor_elements(const clq_shape *shape, size_t *out);
-bool clq_shape_equal(const clq_shape *a, const clq_shape *b);
 /* "(28, 28, 1)" */
 enum { CLQ_SHAPE_TEXT_MAX = 144 };
 const char *clq_shape_describe(const clq_shape *shape, char text[CLQ_SHAPE_TEXT_MAX]);

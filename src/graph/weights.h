@@ -319,4 +319,6 @@ clq_status clq_weights_hash(clq_weights *weights, clq_queue *queue, clq_arena ar
 /* The arenas of parameters and gradient change places, with what is in them; plans follow when they run next. */
 void clq_weights_turn(clq_weights *weights);
 
+bool clq_shape_equal(const clq_shape *a, const clq_shape *b); /* (model.c) */
+
 #endif

@@ -100,8 +100,9 @@ bool clq_keras_is_opposite(json_t *layer, json_t *keywords);
 const clq_attribute *clq_keras_tensor_row(json_t *layer, size_t i);
 /* The keyword by which a call of the layer may pass input i; NULL: none. */
 const char *clq_keras_input_name(json_t *layer, size_t i);
-/* Whether a call of the layer ends masks, as of clq_layer_kind. */
+/* Whether a call of the layer ends masks, as of clq_layer_kind; and whether it looks at those of its inputs. */
 bool clq_keras_ends_masks(json_t *layer);
+bool clq_keras_heeds_masks(json_t *layer);
 /* Adds the layer to the model, and applies it. */
 clq_status clq_keras_add_layer(clq_model *model, json_t *layer, size_t index, const clq_keras_call *call,
                                clq_tensor *out);
@@ -127,6 +128,8 @@ bool clq_keras_block_takes_flag(json_t *layer, const char *key);
 bool clq_keras_block_same_flags(json_t *layer, json_t *a, json_t *b);
 /* Whether calls of a block take arguments that are no tensors. */
 bool clq_keras_block_takes_arguments(json_t *layer);
+/* Whether a call of the block ends the mask of its first input, as MultiHeadAttention does. */
+bool clq_keras_block_ends_mask(json_t *layer);
 /* Whether all its layers are parts, which no file has; a wrapper of Keras has layers of the file. */
 bool clq_keras_block_has_parts(json_t *layer);
 const char *clq_keras_block_class(size_t i); /* of all blocks; NULL: there are no more */

@@ -344,6 +344,10 @@ bool clq_keras_block_takes_arguments(json_t *layer) {
     const clq_block_row *row = find_row(layer);
     return row && row->takes_arguments;
 }
+bool clq_keras_block_ends_mask(json_t *layer) {
+    const clq_block_row *row = find_row(layer);
+    return row && row->ends_mask && row->ends_mask(json_object_get(layer, "config"));
+}
 bool clq_keras_block_has_parts(json_t *layer) {
     const clq_block_row *row = find_row(layer);
     return row && row->module;

@@ -110,6 +110,8 @@ typedef struct clq_block_row {
     const char *const *(*write)(clq_block_writer *w); /* clq_block_writer.output; NULL: it was refused */
     const char *flags; /* keywords of its calls that are true or false, with spaces between them; NULL: it has none */
     bool takes_arguments; /* of its calls: more than tensors (clq_keras_block_use.arguments) */
+    /* Whether Keras's MultiHeadAttention within it gets the first input itself, and so ends its mask. NULL: no. */
+    bool (*ends_mask)(json_t *config);
 } clq_block_row;
 #define CLQ_BLOCK_ROW(in_module, of_class, its_names, its_keys, function)                                              \
     { .module = (in_module), .class_name = (of_class), .names = (its_names), .keys = its_keys, .write = (function) }

@@ -2,7 +2,8 @@
  * node gives a tensor, and names the tensors that it reads as [layer, node of that layer, 0]. In a Sequential model
  * each layer has one node, which reads the one before. A model within a model is a layer that adds its own; applied
  * again, it applies these again. */
-#include "interop/keras_graph.h"
+#include "graph/graph.h"
+#include "interop/keras_masks.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -99,20 +100,59 @@ static bool same_arguments(json_t *a, json_t *b) {
 
 static clq_status call_layer(clq_keras_graph *f, clq_keras_node *n, clq_tensor *inputs);
 
+/* A mask that Keras ends in evaluation alone, as of a Dropout's input, which is its output there. */
+static clq_status refuse_unsure(const char *where, const char *whose) {
+    return clq_fail(CLQ_UNSUPPORTED,
+                    "%s: in Keras the mask of '%.60s' counts here in training and not in evaluation, as a "
+                    "MultiHeadAttention that reads the same tensor through a Dropout ends it there: let both read what "
+                    "the Dropout gives",
+                    where, whose);
+}
+
+/* Takes off the mask of a source, if Keras has done so by then. *mask: the one that it had. */
+static clq_status hide_mask(const clq_keras_graph *f, const clq_keras_node *n, uint32_t i, uint32_t *mask) {
+    const clq_keras_source *from = &f->sources[n->first_source + i];
+    json_t *layer = clq_keras_layer_at(f, n->layer);
+    const clq_keras_mask_state state = clq_keras_mask_state_of(f, from, (uint32_t)(n - f->nodes));
+    char where[160];
+    clq_tensor x;
+    clq_keras_describe_place(layer, n->layer, where);
+    CLQ_TRY(find_source(f, n, i, where, &x));
+    uint32_t *own = &f->model->tensors[x.id - 1].mask;
+    *mask = *own;
+    if (state == CLQ_KERAS_MASK_ENDED) *own = 0;
+    if (state != CLQ_KERAS_MASK_UNSURE || !*own || !(clq_keras_is_model(layer) || clq_keras_heeds_masks(layer)))
+        return CLQ_OK;
+    return refuse_unsure(where, f->model->layers[f->model->tensors[x.id - 1].layer - 1].name);
+}
+
+/* A layer that changes nothing, and passes on no mask: with Keras's JAX backend the mask is there, as the tensor is the
+ * same, and with others it is not. */
+static clq_status check_nothing_done(const clq_keras_graph *f, const clq_keras_node *n) {
+    json_t *layer = clq_keras_layer_at(f, n->layer);
+    char where[160];
+    clq_tensor x;
+    clq_keras_describe_place(layer, n->layer, where);
+    if (!clq_keras_may_do_nothing(layer, n) || n->outputs) return CLQ_OK;
+    CLQ_TRY(find_source(f, n, 0, where, &x));
+    const clq_model_tensor *from = &f->model->tensors[x.id - 1], *y = &f->model->tensors[n->tensor.id - 1];
+    if (!from->mask || y->mask || !clq_shape_equal(&from->shape, &y->shape)) return CLQ_OK;
+    if (!clq_keras_heeds_output(f, (uint32_t)(n - f->nodes))) return CLQ_OK;
+    return clq_fail(CLQ_UNSUPPORTED,
+                    "%s: it changes nothing, and Keras passes on the mask of its input with some backends alone: leave "
+                    "the layer out",
+                    where);
+}
+
 /* Adds it with the masks that its inputs have by then in Keras. masks: room for those of its inputs. */
 static clq_status add_node(clq_keras_graph *f, clq_keras_node *n, clq_tensor *inputs, uint32_t *masks) {
-    const uint32_t number = (uint32_t)(n - f->nodes);
     clq_status status = CLQ_OK;
     uint32_t hidden = 0;
-    for (; hidden < n->source_count && status == CLQ_OK && f->turns; hidden++) {
-        clq_tensor x;
-        status = find_source(f, n, hidden, clq_keras_name(clq_keras_layer_at(f, n->layer)), &x);
-        if (status != CLQ_OK) break;
-        masks[hidden] = f->model->tensors[x.id - 1].mask;
-        if (!clq_keras_has_mask(f, f->sources[n->first_source + hidden].node, number))
-            f->model->tensors[x.id - 1].mask = 0;
-    }
-    if (status == CLQ_OK) status = call_layer(f, n, inputs);
+    for (; hidden < n->source_count && status == CLQ_OK && f->masks; hidden++)
+        status = hide_mask(f, n, hidden, &masks[hidden]);
+    if (status != CLQ_OK) return status; /* the model is no more than let go */
+    status = call_layer(f, n, inputs);
+    if (status == CLQ_OK && f->masks) status = check_nothing_done(f, n);
     while (hidden-- > 0) {
         clq_tensor x;
         if (find_source(f, n, hidden, "", &x) == CLQ_OK) f->model->tensors[x.id - 1].mask = masks[hidden];
@@ -214,75 +254,14 @@ static clq_status add_nodes(clq_keras_graph *f) {
     return status;
 }
 
-static int compare_names(const void *a, const void *b) {
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
-/* Of ends by name: a list of them, in the order of the names, which is Keras's. NULL: out of memory. */
-static json_t *list_by_name(json_t *ends) {
-    const size_t count = json_object_size(ends);
-    const char **names = clq_alloc(CLQ_MAX(count, (size_t)1), sizeof *names), *name;
-    json_t *list = json_array(), *end;
-    size_t i = 0;
-    bool ok = names && list;
-    if (ok) {
-        json_object_foreach(ends, name, end) names[i++] = name;
-        qsort(names, count, sizeof *names, compare_names);
-    }
-    for (i = 0; i < count && ok; i++) ok = json_array_append(list, json_object_get(ends, names[i])) == 0;
-    clq_free(names);
-    if (ok) return list;
-    json_decref(list);
-    return NULL;
-}
-
-/* Here alone Keras counts the calls of a Functional model from 1 on: one of its own comes first. */
-static clq_status find_end(const clq_keras_graph *f, json_t *end, const char *where, clq_keras_source *out) {
-    json_t *index = json_object_get(f->index, json_string_value(json_array_get(end, 0)));
-    json_t *layer = index ? clq_keras_layer_at(f, (size_t)json_integer_value(index)) : NULL;
-    const json_int_t call = json_integer_value(json_array_get(end, 1));
-    const bool functional =
-        layer && clq_keras_is_model(layer) && !clq_keras_is_block(layer) && !clq_keras_is_sequential(layer);
-    if (!functional || call == 0 || json_array_size(end) != 3) return clq_keras_find_node(f, end, where, out);
-    json_t *counted = json_pack("[O, I, O]", json_array_get(end, 0), call - 1, json_array_get(end, 2));
-    const clq_status status =
-        counted ? clq_keras_find_node(f, counted, where, out) : clq_fail(CLQ_MEMORY, "%s: out of memory", where);
-    json_decref(counted);
-    return status;
-}
-
-static clq_status find_listed(const clq_keras_graph *f, json_t *ends, const char *where, size_t most,
-                              clq_keras_source *out, size_t *count) {
-    const bool list = json_is_array(json_array_get(ends, 0));
-    if (!json_is_array(ends) || json_array_size(ends) == 0)
-        return clq_fail(CLQ_FORMAT, "%s should be a list of [layer, node, tensor]", where);
-    *count = list ? json_array_size(ends) : 1;
-    if (*count > most) return clq_fail(CLQ_UNSUPPORTED, "%s: %zu are not supported, at most %zu", where, *count, most);
-    for (size_t i = 0; i < *count; i++) CLQ_TRY(find_end(f, list ? json_array_get(ends, i) : ends, where, &out[i]));
-    return CLQ_OK;
-}
-
-/* The nodes that input_layers or output_layers names: ["name", 0, 0], a list of such, or one for each name. */
-static clq_status find_ends(const clq_keras_graph *f, json_t *config, const char *key, size_t most,
-                            clq_keras_source *out, size_t *count) {
-    json_t *ends = json_object_get(config, key);
-    char where[64];
-    snprintf(where, sizeof where, "config.%s", key);
-    json_t *list = json_is_object(ends) ? list_by_name(ends) : json_incref(ends);
-    if (ends && !list) return clq_fail(CLQ_MEMORY, "%s: out of memory", where);
-    const clq_status status = find_listed(f, list, where, most, out, count);
-    json_decref(list);
-    return status;
-}
-
 /* What config.input_layers names, in that order. */
-static clq_status add_inputs(clq_keras_graph *f, const clq_keras_sizes *sizes, json_t *config) {
+static clq_status add_inputs(clq_keras_graph *f, const clq_keras_sizes *sizes) {
     clq_keras_source found[CLQ_MODEL_INPUTS_MAX];
     clq_shape shapes[CLQ_MODEL_INPUTS_MAX];
     const char *names[CLQ_MODEL_INPUTS_MAX];
     clq_tensor inputs[CLQ_MODEL_INPUTS_MAX];
     size_t count;
-    CLQ_TRY(find_ends(f, config, "input_layers", CLQ_COUNT_OF(found), found, &count));
+    CLQ_TRY(clq_keras_find_inputs(f, found, &count));
     CLQ_TRY(clq_keras_check_sizes(sizes, count));
     for (size_t i = 0; i < count; i++) {
         const uint32_t index = f->nodes[found[i].node].layer;
@@ -300,24 +279,21 @@ static clq_status add_inputs(clq_keras_graph *f, const clq_keras_sizes *sizes, j
     return CLQ_OK;
 }
 
-static clq_status finish(clq_keras_graph *f, json_t *config) {
+static clq_status finish(clq_keras_graph *f) {
     clq_tensor outputs[CLQ_MODEL_OUTPUTS_MAX];
     clq_keras_source found[CLQ_MODEL_OUTPUTS_MAX];
     size_t count;
-    CLQ_TRY(find_ends(f, config, "output_layers", CLQ_MODEL_OUTPUTS_MAX, found, &count));
+    CLQ_TRY(clq_keras_find_outputs(f, found, &count));
     for (size_t i = 0; i < count; i++) {
         CLQ_TRY(find_tensor(f, &found[i], "config.output_layers", &outputs[i]));
-        if (!clq_keras_has_mask(f, found[i].node, CLQ_KERAS_GIVEN)) f->model->tensors[outputs[i].id - 1].mask = 0;
+        const clq_keras_mask_state state = clq_keras_mask_state_of(f, &found[i], CLQ_KERAS_GIVEN);
+        clq_model_tensor *y = &f->model->tensors[outputs[i].id - 1];
+        if (state == CLQ_KERAS_MASK_UNSURE && y->mask)
+            return refuse_unsure("config.output_layers", f->model->layers[y->layer - 1].name);
+        if (state == CLQ_KERAS_MASK_ENDED) y->mask = 0;
     }
     const clq_status status = clq_model_finish_outputs(f->model, outputs, count);
-    return status == CLQ_ARGUMENT ? clq_fail_within(status, "config.output_layers") : status;
-}
-
-static clq_status note_masks(clq_keras_graph *f, json_t *config) {
-    clq_keras_source found[CLQ_MODEL_OUTPUTS_MAX];
-    size_t count;
-    CLQ_TRY(find_ends(f, config, "output_layers", CLQ_COUNT_OF(found), found, &count));
-    return clq_keras_note_masks(f, found, count);
+    return status == CLQ_ARGUMENT && !f->sequential ? clq_fail_within(status, "config.output_layers") : status;
 }
 
 /* ---- a model's graph ---- */
@@ -343,8 +319,7 @@ static void close_graph(clq_keras_graph *f) {
     clq_free(f->arguments);
     clq_free(f->positional);
     clq_free(f->sources);
-    clq_free(f->turns);
-    clq_free(f->mask_ends);
+    clq_keras_release_masks(f->masks);
 }
 
 static clq_status open_functional(clq_keras_graph *f) {
@@ -382,6 +357,9 @@ static clq_status open_sequential(clq_keras_graph *f) {
 
 static bool is_frozen(json_t *config) { return json_is_false(json_object_get(config, "trainable")); }
 
+static clq_status note_masks(clq_keras_graph *f);
+
+/* inputs: of a block's first call; a model takes none of them. */
 static clq_status open_inner(clq_keras_graph *outer, const clq_keras_node *n, const clq_tensor *inputs,
                              const char *where) {
     const uint32_t index = n->layer;
@@ -414,15 +392,31 @@ static clq_status open_inner(clq_keras_graph *outer, const clq_keras_node *n, co
     in->in_block = outer->in_block || in->own_config;
     in->of_parts = clq_keras_block_has_parts(layer);
     in->layers = json_is_array(config) ? config : json_object_get(config, "layers");
-    if (in->sequential) return open_sequential(in);
-    CLQ_TRY(open_functional(in));
-    return in->in_block ? CLQ_OK : note_masks(in, config);
+    CLQ_TRY(in->sequential ? open_sequential(in) : open_functional(in));
+    return in->own_config ? CLQ_OK : note_masks(in);
+}
+
+/* What Keras does to masks, of a graph that the file has, and in front of that of all models within it. */
+static clq_status note_masks(clq_keras_graph *f) {
+    clq_keras_source inputs[CLQ_MODEL_INPUTS_MAX], outputs[CLQ_MODEL_OUTPUTS_MAX];
+    size_t input_count, output_count;
+    for (uint32_t i = 0; i < json_array_size(f->layers); i++) {
+        json_t *layer = clq_keras_layer_at(f, i);
+        char where[160];
+        if (!clq_keras_is_model(layer) || clq_keras_is_block(layer)) continue;
+        clq_keras_describe_place(layer, i, where);
+        const clq_status status = open_inner(f, &f->nodes[f->first_node[i]], NULL, where);
+        if (status != CLQ_OK) return clq_fail_within(status, "%s", where);
+    }
+    CLQ_TRY(clq_keras_find_inputs(f, inputs, &input_count));
+    CLQ_TRY(clq_keras_find_outputs(f, outputs, &output_count));
+    return clq_keras_note_masks(f, inputs, input_count, outputs, output_count);
 }
 
 /* Its inputs are the tensors that it is applied to. */
 static clq_status bind_inputs(clq_keras_graph *in, json_t *layer, const clq_keras_node *n, const clq_tensor *inputs) {
-    clq_keras_source found[CLQ_MODEL_INPUTS_MAX] = {{0}};
-    size_t count = 1;
+    clq_keras_source found[CLQ_MODEL_INPUTS_MAX];
+    size_t count;
     const uint32_t applied_to = n->source_count - n->masks;
     for (uint32_t k = 0; k < in->node_count; k++) {
         in->nodes[k].state = WAITING;
@@ -431,12 +425,10 @@ static clq_status bind_inputs(clq_keras_graph *in, json_t *layer, const clq_kera
         in->nodes[k].output_count = 0;
     }
     in->given = inputs[0];
-    if (in->sequential) {
-        if (applied_to != 1) return clq_fail(CLQ_FORMAT, "a Sequential model has one input, not %u", applied_to);
-        if (!clq_keras_is_input(clq_keras_layer_at(in, 0))) return CLQ_OK;
-    } else {
-        CLQ_TRY(find_ends(in, in->config, "input_layers", CLQ_COUNT_OF(found), found, &count));
-    }
+    CLQ_TRY(clq_keras_find_inputs(in, found, &count));
+    if (in->sequential && applied_to != 1)
+        return clq_fail(CLQ_FORMAT, "a Sequential model has one input, not %u", applied_to);
+    if (found[0].node == CLQ_KERAS_GIVEN) return CLQ_OK;
     if (in->bits != n->given)
         return clq_fail(CLQ_UNSUPPORTED, "calls with other inputs than the first are not supported");
     if (!clq_keras_block_same_flags(layer, in->flags, n->keywords))
@@ -454,9 +446,9 @@ static clq_status bind_inputs(clq_keras_graph *in, json_t *layer, const clq_kera
 
 /* What it gives is what the node of the whole gives. */
 static clq_status find_outputs(const clq_keras_graph *in, clq_keras_node *n) {
-    clq_keras_source found[CLQ_MODEL_OUTPUTS_MAX] = {{.node = in->node_count - 1}};
-    size_t count = 1;
-    if (!in->sequential) CLQ_TRY(find_ends(in, in->config, "output_layers", CLQ_COUNT_OF(found), found, &count));
+    clq_keras_source found[CLQ_MODEL_OUTPUTS_MAX];
+    size_t count;
+    CLQ_TRY(clq_keras_find_outputs(in, found, &count));
     CLQ_TRY(find_tensor(in, &found[0], "output_layers", &n->tensor));
     if (count == 1) return CLQ_OK;
     n->outputs = clq_alloc(count, sizeof *n->outputs);
@@ -488,6 +480,35 @@ static clq_status call_model_of(clq_keras_graph *f, clq_keras_node *n, const clq
     return status;
 }
 
+/* Whether x has the mask anyway, perhaps by another name. */
+static bool carries(const clq_model *model, clq_tensor x, clq_tensor mask) {
+    const clq_tensor own = {.model = model, .id = model->tensors[x.id - 1].mask};
+    return own.id && clq_keras_same_numbers(model, own, mask);
+}
+
+/* In Keras a mask that the call gives an input stays on that tensor. Here it does not: so it has to be the one that is
+ * there anyway, or nothing else looks. */
+static clq_status check_masks(const clq_keras_graph *f, const clq_keras_node *n, const clq_tensor *inputs,
+                              const char *where) {
+    const uint32_t count = n->source_count - n->masks;
+    for (uint32_t i = 0; i < n->masks; i++) {
+        if (carries(f->model, inputs[i], inputs[count + i])) continue;
+        if (clq_keras_heeds_input(f, (uint32_t)(n - f->nodes), i))
+            return clq_fail(CLQ_UNSUPPORTED,
+                            "%s: in Keras the mask of its call stays on input %u, and what runs behind it sees it, "
+                            "which is not supported: give the call a copy, as keras.ops.multiply by 1",
+                            where, i + 1);
+    }
+    if (clq_keras_mixes_masks(f, n))
+        for (uint32_t i = 0; i < count; i++)
+            if (n->masks > 0 || f->model->tensors[inputs[i].id - 1].mask)
+                return clq_fail(CLQ_UNSUPPORTED,
+                                "%s: two of its inputs are one tensor, whose mask an attention within it ends for "
+                                "both, which is not supported: give one a copy, as keras.ops.multiply by 1",
+                                where);
+    return CLQ_OK;
+}
+
 /* While it is called, its inputs have the masks that the call gives them. */
 static clq_status call_model(clq_keras_graph *f, clq_keras_node *n, const clq_tensor *inputs) {
     const uint32_t count = n->source_count - n->masks;
@@ -495,8 +516,11 @@ static clq_status call_model(clq_keras_graph *f, clq_keras_node *n, const clq_te
     uint32_t own[CLQ_MODEL_INPUTS_MAX];
     clq_keras_describe_place(clq_keras_layer_at(f, n->layer), n->layer, where);
     if (n->masks > count) return clq_fail(CLQ_FORMAT, "%s: its call has %u masks of %u inputs", where, n->masks, count);
+    CLQ_TRY(check_masks(f, n, inputs, where));
     for (uint32_t i = 0; i < n->masks; i++) own[i] = f->model->tensors[inputs[i].id - 1].mask;
-    for (uint32_t i = 0; i < n->masks; i++) f->model->tensors[inputs[i].id - 1].mask = inputs[count + i].id;
+    for (uint32_t i = 0; i < n->masks; i++)
+        if (!carries(f->model, inputs[i], inputs[count + i]))
+            f->model->tensors[inputs[i].id - 1].mask = inputs[count + i].id;
     const clq_status status = call_model_of(f, n, inputs, where);
     for (uint32_t i = n->masks; i-- > 0;) f->model->tensors[inputs[i].id - 1].mask = own[i];
     return status == CLQ_OK ? CLQ_OK : clq_fail_within(status, "%s", where);
@@ -506,14 +530,17 @@ static clq_status call_model(clq_keras_graph *f, clq_keras_node *n, const clq_te
 
 clq_status clq_keras_read_functional(clq_model *model, const clq_keras_sizes *sizes, json_t *config, bool written) {
     uint32_t calls = 0;
-    clq_keras_graph f = {
-        .model = model, .calls = &calls, .frozen = is_frozen(config), .layers = json_object_get(config, "layers")};
+    clq_keras_graph f = {.model = model,
+                         .calls = &calls,
+                         .frozen = is_frozen(config),
+                         .layers = json_object_get(config, "layers"),
+                         .config = config};
     if (written) f.own_config = json_incref(config);
     clq_status status = open_functional(&f);
-    if (status == CLQ_OK) status = add_inputs(&f, sizes, config);
-    if (status == CLQ_OK && !written) status = note_masks(&f, config);
+    if (status == CLQ_OK) status = add_inputs(&f, sizes);
+    if (status == CLQ_OK && !written) status = note_masks(&f);
     if (status == CLQ_OK) status = add_nodes(&f);
-    if (status == CLQ_OK) status = finish(&f, config);
+    if (status == CLQ_OK) status = finish(&f);
     close_graph(&f);
     return status;
 }
@@ -533,12 +560,17 @@ static clq_status add_first(clq_keras_graph *f, const clq_keras_sizes *sizes) {
 clq_status clq_keras_read_sequential(clq_model *model, const clq_keras_sizes *sizes, json_t *config, json_t *layers,
                                      clq_tensor given) {
     uint32_t calls = 0;
-    clq_keras_graph f = {
-        .model = model, .calls = &calls, .frozen = is_frozen(config), .layers = layers, .given = given};
+    clq_keras_graph f = {.model = model,
+                         .calls = &calls,
+                         .frozen = is_frozen(config),
+                         .layers = layers,
+                         .given = given,
+                         .sequential = true};
     clq_status status = open_sequential(&f);
     if (status == CLQ_OK && f.nodes[0].source_count == 0) status = add_first(&f, sizes);
+    if (status == CLQ_OK) status = note_masks(&f);
     if (status == CLQ_OK) status = add_nodes(&f);
-    if (status == CLQ_OK) status = clq_model_finish(model, f.nodes[f.node_count - 1].tensor);
+    if (status == CLQ_OK) status = finish(&f);
     close_graph(&f);
     return status;
 }

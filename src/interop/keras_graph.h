@@ -30,6 +30,7 @@ typedef struct clq_keras_node {
     uint32_t output_count;
 } clq_keras_node;
 
+typedef struct clq_keras_masks clq_keras_masks;
 typedef struct clq_keras_graph clq_keras_graph;
 struct clq_keras_graph {
     clq_model *model;
@@ -56,9 +57,7 @@ struct clq_keras_graph {
     json_t **arguments;      /* by layer: those of its first call, if some were no tensors; borrowed */
     uint32_t *positional;    /* by layer: how many tensors of its first call are no keywords' */
     clq_keras_source *sources;
-    /* By node, if some call ends masks; else NULL: its turn in Keras's order, and that of the first call that ends the
-     * masks of what the node gives. SIZE_MAX: none does. */
-    size_t *turns, *mask_ends;
+    clq_keras_masks *masks; /* what Keras does to them (keras_masks.h); NULL: of a block, or not known yet; its own */
     uint32_t node_count, source_count;
     size_t source_capacity;
 };
@@ -92,9 +91,8 @@ clq_status clq_keras_count_nodes(clq_keras_graph *f);
 clq_status clq_keras_read_nodes(clq_keras_graph *f);
 /* The node that gives the tensor [layer, node, tensor]. How many it gives is known once it is added. */
 clq_status clq_keras_find_node(const clq_keras_graph *f, json_t *history, const char *where, clq_keras_source *out);
-/* Notes which calls end masks, of a graph that no block was written as. Errors: MEMORY. (keras_masks.c) */
-clq_status clq_keras_note_masks(clq_keras_graph *f, const clq_keras_source *outputs, size_t count);
-/* Whether what a node gives still has its mask when the reader runs; CLQ_KERAS_GIVEN: at the end. */
-bool clq_keras_has_mask(const clq_keras_graph *f, uint32_t node, uint32_t reader);
+/* What a model takes, and what it gives, in Keras's order. Errors: FORMAT, UNSUPPORTED, MEMORY. */
+clq_status clq_keras_find_inputs(const clq_keras_graph *f, clq_keras_source out[CLQ_MODEL_INPUTS_MAX], size_t *count);
+clq_status clq_keras_find_outputs(const clq_keras_graph *f, clq_keras_source out[CLQ_MODEL_OUTPUTS_MAX], size_t *count);
 
 #endif

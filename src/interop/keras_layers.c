@@ -53,6 +53,13 @@ bool clq_keras_ends_masks(json_t *layer) {
     return kind && kind->ends_masks;
 }
 
+bool clq_keras_heeds_masks(json_t *layer) {
+    const clq_layer_kind *kind = find_kind(layer);
+    for (size_t k = 0; kind && k < kind->attribute_count; k++)
+        if (kind->attributes[k].implicit) return true;
+    return kind && kind->mask;
+}
+
 const clq_attribute *clq_keras_tensor_row(json_t *layer, size_t i) {
     const clq_layer_kind *kind = find_kind(layer);
     for (size_t k = 0; kind && k < kind->attribute_count; k++)

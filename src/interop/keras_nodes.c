@@ -2,6 +2,7 @@
 #include "interop/keras_graph.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 /* ---- the layers and their nodes ---- */
 
@@ -233,5 +234,83 @@ clq_status clq_keras_read_nodes(clq_keras_graph *f) {
             CLQ_TRY(read_node(f, json_array_get(nodes, k - f->first_node[i]), &f->nodes[k], where));
         }
     }
+    return CLQ_OK;
+}
+
+/* ---- inputs and outputs of a model ---- */
+
+static int compare_names(const void *a, const void *b) {
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Of ends by name: a list of them, in the order of the names, which is Keras's. NULL: out of memory. */
+static json_t *list_by_name(json_t *ends) {
+    const size_t count = json_object_size(ends);
+    const char **names = clq_alloc(CLQ_MAX(count, (size_t)1), sizeof *names), *name;
+    json_t *list = json_array(), *end;
+    size_t i = 0;
+    bool ok = names && list;
+    if (ok) {
+        json_object_foreach(ends, name, end) names[i++] = name;
+        qsort(names, count, sizeof *names, compare_names);
+    }
+    for (i = 0; i < count && ok; i++) ok = json_array_append(list, json_object_get(ends, names[i])) == 0;
+    clq_free(names);
+    if (ok) return list;
+    json_decref(list);
+    return NULL;
+}
+
+/* Here alone Keras counts the calls of a Functional model from 1 on: one of its own comes first. */
+static clq_status find_end(const clq_keras_graph *f, json_t *end, const char *where, clq_keras_source *out) {
+    json_t *index = json_object_get(f->index, json_string_value(json_array_get(end, 0)));
+    json_t *layer = index ? clq_keras_layer_at(f, (size_t)json_integer_value(index)) : NULL;
+    const json_int_t call = json_integer_value(json_array_get(end, 1));
+    const bool functional =
+        layer && clq_keras_is_model(layer) && !clq_keras_is_block(layer) && !clq_keras_is_sequential(layer);
+    if (!functional || call == 0 || json_array_size(end) != 3) return clq_keras_find_node(f, end, where, out);
+    json_t *counted = json_pack("[O, I, O]", json_array_get(end, 0), call - 1, json_array_get(end, 2));
+    const clq_status status =
+        counted ? clq_keras_find_node(f, counted, where, out) : clq_fail(CLQ_MEMORY, "%s: out of memory", where);
+    json_decref(counted);
+    return status;
+}
+
+static clq_status find_listed(const clq_keras_graph *f, json_t *ends, const char *where, size_t most,
+                              clq_keras_source *out, size_t *count) {
+    const bool list = json_is_array(json_array_get(ends, 0));
+    if (!json_is_array(ends) || json_array_size(ends) == 0)
+        return clq_fail(CLQ_FORMAT, "%s should be a list of [layer, node, tensor]", where);
+    *count = list ? json_array_size(ends) : 1;
+    if (*count > most) return clq_fail(CLQ_UNSUPPORTED, "%s: %zu are not supported, at most %zu", where, *count, most);
+    for (size_t i = 0; i < *count; i++) CLQ_TRY(find_end(f, list ? json_array_get(ends, i) : ends, where, &out[i]));
+    return CLQ_OK;
+}
+
+/* The nodes that a key of the configuration names: ["name", 0, 0], a list of such, or one for each name. */
+static clq_status find_ends(const clq_keras_graph *f, const char *key, size_t most, clq_keras_source *out,
+                            size_t *count) {
+    json_t *ends = json_object_get(f->config, key);
+    char where[64];
+    snprintf(where, sizeof where, "config.%s", key);
+    json_t *list = json_is_object(ends) ? list_by_name(ends) : json_incref(ends);
+    if (ends && !list) return clq_fail(CLQ_MEMORY, "%s: out of memory", where);
+    const clq_status status = find_listed(f, list, where, most, out, count);
+    json_decref(list);
+    return status;
+}
+
+clq_status clq_keras_find_inputs(const clq_keras_graph *f, clq_keras_source out[CLQ_MODEL_INPUTS_MAX], size_t *count) {
+    if (!f->sequential) return find_ends(f, "input_layers", CLQ_MODEL_INPUTS_MAX, out, count);
+    out[0] = (clq_keras_source){.node = clq_keras_is_input(clq_keras_layer_at(f, 0)) ? 0 : CLQ_KERAS_GIVEN};
+    *count = 1;
+    return CLQ_OK;
+}
+
+clq_status clq_keras_find_outputs(const clq_keras_graph *f, clq_keras_source out[CLQ_MODEL_OUTPUTS_MAX],
+                                  size_t *count) {
+    if (!f->sequential) return find_ends(f, "output_layers", CLQ_MODEL_OUTPUTS_MAX, out, count);
+    out[0] = (clq_keras_source){.node = f->node_count - 1};
+    *count = 1;
     return CLQ_OK;
 }

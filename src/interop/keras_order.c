@@ -17,8 +17,8 @@ typedef struct order {
     size_t behind_count;
     struct step {
         size_t call, next;
-    } * way; /* of the walk: calls on the way, and the input that is next */
-    bool *done;
+    } * way;    /* of the walk: calls on the way, and the input that is next */
+    bool *done; /* they are, or were, on the way */
 } order;
 
 static clq_status open_order(const clq_keras_calls *calls, order *o) {
@@ -52,10 +52,11 @@ static size_t first_input(const clq_keras_calls *calls, size_t call) {
 static void enter(order *o, size_t call, size_t *depth, size_t *met) {
     size_t *mine = &o->met[o->calls->layer_of[call]];
     if (*mine == 0) *mine = ++*met;
+    o->done[call] = true;
     o->way[(*depth)++] = (struct step){call, first_input(o->calls, call)};
 }
 
-/* From a call to all that it reads, directly or not. A model has no rings, so that no call is on the way twice. */
+/* From a call to all that it reads, directly or not. In a ring, of a damaged file, the way ends where it began. */
 static void walk(order *o, size_t from, size_t *met) {
     const clq_keras_calls *calls = o->calls;
     size_t depth = 0;
@@ -68,7 +69,6 @@ static void walk(order *o, size_t from, size_t *met) {
             enter(o, calls->inputs[here->next++], &depth, met);
             continue;
         }
-        o->done[here->call] = true;
         o->behind[o->behind_count++] = here->call;
         depth--;
     }

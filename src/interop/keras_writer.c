@@ -3,6 +3,7 @@
  * Blocks and models within the model are layers of the model by then, and are written as such. Masks are left to Keras,
  * which passes them on by the rules that the kinds' masks have; if what Keras would pass is not what the model has, as
  * behind a block that has a rule of its own, the layers that read it are given theirs by keyword. */
+#include "interop/keras_masks.h"
 #include "interop/keras_order.h"
 #include "interop/keras_reading.h"
 
@@ -16,7 +17,8 @@ typedef struct writing {
     /* Of tensors, by index. */
     uint32_t *place, *node, *output; /* which layer of the file gives them, counted from 0, and as which tensor of it */
     uint32_t *mask;                  /* id of the mask that Keras gives them; 0: none */
-    size_t *turns, *mask_ends;       /* when Keras computes them, and when it ends their masks (keras_masks.c) */
+    size_t *turns, *mask_ends;       /* when Keras computes them, and when it ends their masks (keras_masks.c), */
+    size_t *untrained_ends;          /* and when in evaluation */
     bool *needed;                    /* they are in the file */
     uint32_t *last, *previous;       /* id of the last tensor of a layer that gives several which reads them; of such a
                                         tensor the one before it that reads the same. 0: none */
@@ -80,24 +82,67 @@ static clq_status find_turns(writing *w) {
     return status;
 }
 
-static clq_status note_ends(writing *w) {
-    CLQ_TRY(find_turns(w));
-    for (uint32_t id = 1; id <= w->model->tensor_count; id++) w->mask_ends[id - 1] = SIZE_MAX;
-    for (uint32_t id = 1; id <= w->model->tensor_count; id++) {
+/* Whether Keras's layer gives its input itself. */
+static clq_keras_sameness sameness_of(writing *w, const clq_layer *layer) {
+    json_t *config = json_object();
+    for (size_t i = 0; i < layer->kind->attribute_count; i++) {
+        const clq_attribute *row = &layer->kind->attributes[i];
+        const clq_keras_writing to = {.row = row, .x = NULL};
+        const bool plain = row->type == CLQ_ATTRIBUTE_NUMBER || row->type == CLQ_ATTRIBUTE_TEXT ||
+                           row->type == CLQ_ATTRIBUTE_ACTIVATION;
+        if (plain)
+            (void)json_object_set_new(config, row->key, clq_keras_types[row->type].write(&to, member_of(layer, row)));
+    }
+    if (!config) w->status = CLQ_MEMORY;
+    const clq_keras_sameness same = clq_keras_find_sameness(layer->kind->type, config);
+    json_decref(config);
+    return same;
+}
+
+/* Of all tensors that are one in Keras, the first call that ends the mask of one of them. */
+static clq_status note_ends_of(writing *w, clq_keras_sameness least, size_t *ends) {
+    const uint32_t count = w->model->tensor_count;
+    uint32_t *same = clq_alloc(count, sizeof *same);
+    if (!same) return CLQ_MEMORY;
+    for (uint32_t id = 1; id <= count; id++) {
         const clq_layer *layer = layer_of(w, id);
-        if (!layer->kind->ends_masks) continue;
-        const size_t count = clq_layer_positional(layer, tensor_of(w, id)->input_count);
-        for (size_t i = 0; i < count; i++) {
-            size_t *end = &w->mask_ends[input_of(w, id, i) - 1];
+        const bool passes = !is_input(layer) && sameness_of(w, layer) >= least;
+        same[id - 1] = passes ? same[input_of(w, id, 0) - 1] : id;
+        ends[id - 1] = SIZE_MAX;
+    }
+    for (uint32_t id = 1; id <= count; id++) {
+        const clq_layer *layer = layer_of(w, id);
+        const size_t positional =
+            layer->kind->ends_masks ? clq_layer_positional(layer, tensor_of(w, id)->input_count) : 0;
+        for (size_t i = 0; i < positional; i++) {
+            size_t *end = &ends[same[input_of(w, id, i) - 1] - 1];
             *end = CLQ_MIN(*end, w->turns[id - 1]);
         }
     }
-    return CLQ_OK;
+    for (uint32_t id = 1; id <= count; id++) ends[id - 1] = ends[same[id - 1] - 1];
+    clq_free(same);
+    return w->status;
 }
 
+static clq_status note_ends(writing *w) {
+    CLQ_TRY(find_turns(w));
+    CLQ_TRY(note_ends_of(w, CLQ_KERAS_SAME, w->mask_ends));
+    return note_ends_of(w, CLQ_KERAS_SAME_UNTRAINED, w->untrained_ends);
+}
+
+/* The mask of tensor x in front of a turn in Keras. where: who looks at it. */
+static uint32_t mask_at(writing *w, uint32_t x, size_t turn, const char *where) {
+    if (w->mask_ends[x - 1] < turn || !w->mask[x - 1]) return 0;
+    if (w->untrained_ends[x - 1] < turn && w->status == CLQ_OK)
+        w->status = clq_fail(CLQ_UNSUPPORTED,
+                             "'%s': in evaluation Keras would take off the mask of '%s' in front of it, as a "
+                             "MultiHeadAttention reads the same tensor through a Dropout",
+                             where, layer_of(w, x)->name);
+    return w->mask[x - 1];
+}
 /* The mask of tensor x when Keras computes tensor id of it. */
-static uint32_t mask_of(const writing *w, uint32_t x, uint32_t id) {
-    return w->mask_ends[x - 1] < w->turns[call_of(w, id)] ? 0 : w->mask[x - 1];
+static uint32_t mask_of(writing *w, uint32_t x, uint32_t id) {
+    return mask_at(w, x, w->turns[call_of(w, id)], layer_of(w, id)->name);
 }
 
 /* Whether calls of the kind can be given their masks by keyword. */
@@ -108,7 +153,7 @@ static bool takes_masks(const clq_layer_kind *kind) {
 }
 
 /* The mask that Keras gives the tensor, if it gives the inputs those that are known. */
-static uint32_t find_mask(const writing *w, uint32_t id) {
+static uint32_t find_mask(writing *w, uint32_t id) {
     const clq_model_tensor *y = tensor_of(w, id);
     const clq_layer_kind *kind = layer_of(w, id)->kind;
     if (!kind->mask) return 0;
@@ -125,7 +170,7 @@ static uint32_t find_mask(const writing *w, uint32_t id) {
 }
 
 /* What Keras gives a call for mask i of a row that is not named. */
-static uint32_t implied(const writing *w, uint32_t id, const clq_attribute *row, size_t i) {
+static uint32_t implied(writing *w, uint32_t id, const clq_attribute *row, size_t i) {
     const clq_layer *layer = layer_of(w, id);
     const size_t count = tensor_of(w, id)->input_count, positional = clq_layer_positional(layer, count);
     if (row->alone && count > positional + (place_of(layer, row) > 0)) return 0;
@@ -159,8 +204,8 @@ static void note_masks(writing *w, uint32_t id) {
 /* What a loss leaves out. */
 static void check_outputs(writing *w) {
     for (uint32_t i = 0; i < w->model->output_count && w->status == CLQ_OK; i++) {
-        const uint32_t id = w->model->outputs[i], mask = w->mask_ends[id - 1] < SIZE_MAX ? 0 : w->mask[id - 1];
-        if (mask != tensor_of(w, id)->mask)
+        const uint32_t id = w->model->outputs[i], mask = mask_at(w, id, SIZE_MAX, clq_model_output_name(w->model, i));
+        if (mask != tensor_of(w, id)->mask && w->status == CLQ_OK)
             w->status =
                 clq_fail(CLQ_UNSUPPORTED, "output '%s': Keras's loss would leave out other steps than this model's",
                          clq_model_output_name(w->model, i));
@@ -472,14 +517,15 @@ static clq_status open_writing(writing *w) {
     w->mask = clq_alloc(tensors, sizeof *w->mask);
     w->turns = clq_alloc(tensors, sizeof *w->turns);
     w->mask_ends = clq_alloc(tensors, sizeof *w->mask_ends);
+    w->untrained_ends = clq_alloc(tensors, sizeof *w->untrained_ends);
     w->needed = clq_alloc(tensors, sizeof *w->needed);
     w->last = clq_alloc(tensors, sizeof *w->last);
     w->previous = clq_alloc(tensors, sizeof *w->previous);
     w->names_masks = clq_alloc(layers, sizeof *w->names_masks);
     w->in_layers = clq_alloc(layers, sizeof *w->in_layers);
     w->layers = json_array();
-    const bool all = w->place && w->node && w->output && w->mask && w->turns && w->mask_ends && w->needed && w->last &&
-                     w->previous && w->names_masks && w->in_layers && w->layers;
+    const bool all = w->place && w->node && w->output && w->mask && w->turns && w->mask_ends && w->untrained_ends &&
+                     w->needed && w->last && w->previous && w->names_masks && w->in_layers && w->layers;
     return all ? CLQ_OK : CLQ_MEMORY;
 }
 
@@ -490,6 +536,7 @@ static void close_writing(writing *w) {
     clq_free(w->mask);
     clq_free(w->turns);
     clq_free(w->mask_ends);
+    clq_free(w->untrained_ends);
     clq_free(w->needed);
     clq_free(w->last);
     clq_free(w->previous);

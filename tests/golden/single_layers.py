@@ -462,11 +462,33 @@ GROUPS: list[tuple[str, tuple[int, ...], list[Callable[[keras.KerasTensor], kera
         kl.Conv3D(2, 3, padding="same", name="same"), kl.Conv3D(2, (1, 2, 3), padding="same", name="uneven"), kl.Conv3DTranspose(2, 3, padding="same", name="transposed")]),
     ("steps_of_volumes", (2, 2, 3, 4, 2), [
         kl.ConvLSTM3D(2, 2, padding="same", return_sequences=True, name="sequence"), kl.ConvLSTM3D(1, (1, 2, 3), strides=(1, 1, 2), use_bias=False, go_backwards=True, name="strides")]),
+    ("tokens_behind_models", (6,), [  # a model within the model works on the tensors that it is applied to, and on their masks
+        lambda x: beside(e := padded(x, "ended"), attending("ends")(e), "read_behind"),
+        lambda x: beside(e := padded(x, "deep"), keras.Sequential([keras.Input((6, 4)), attending("deeper")], name="deepest")(e), "read_behind_two"),
+        lambda x: (lambda y, a: kl.Add(name="both")([attended(y, "late"), kl.Dense(4, name="longer")(kl.Dense(4, name="long")(a))]))(*keras.Model(i := keras.Input((6, 4), name="given"), [d := kl.Dense(4, name="first")(i), kl.MultiHeadAttention(1, 2, name="within")(d, d)], name="two_outputs")(padded(x, "two"))),
+        lambda x: ops.sin(beside(e := padded(x, "kept"), keras.Model(i := keras.Input((6, 4), name="kept_as_is"), kl.GRU(4, return_sequences=True, name="steps")(i), name="keeps")(e), "read_with_mask")),
+        lambda x: beside(e := padded(x, "same"), kl.MultiHeadAttention(1, 2, name="of_same")(i := kl.Identity(name="itself")(e), i), "read_by_identity"),
+        lambda x: beside(e := padded(x, "line"), kl.MultiHeadAttention(1, 2, name="of_line")(i := kl.Activation("linear", name="straight")(e), i), "read_by_line"),
+        lambda x: beside(e := padded(x, "numbers"), kl.MultiHeadAttention(1, 2, name="of_cast")(i := ops.cast(e, "float32"), i), "read_by_cast"),
+        lambda x: beside(e := padded(x, "nothing"), kl.MultiHeadAttention(1, 2, name="of_nothing")(i := kl.Dropout(0.0, name="no_rate")(e), i), "read_by_nothing")]),
+    ("tokens_by_sentences", (3, 5), [
+        lambda x: kl.TimeDistributed(keras.Model(i := keras.Input((5,), dtype="int32", name="sentence"), kl.Flatten(name="flat")(beside(e := padded(i, "words"), kl.MultiHeadAttention(1, 2, name="attention")(e, e), "within")), name="of_one"), name="each")(x)]),
 ]  # fmt: skip
 
 
 def padded(x: keras.KerasTensor, name: str) -> keras.KerasTensor:
     return kl.Embedding(7, 4, mask_zero=True, name=name)(x)
+
+
+def attending(name: str) -> keras.Model:
+    """Attention of a tensor to itself."""
+    x = keras.Input((6, 4), name=f"{name}_given")
+    return keras.Model(x, kl.MultiHeadAttention(1, 2, name=f"{name}_attention")(x, x), name=name)
+
+
+def beside(x: keras.KerasTensor, y: keras.KerasTensor, name: str) -> keras.KerasTensor:
+    """A product, in which steps that the mask of x leaves out count as 1; it runs behind what makes y."""
+    return kl.Multiply(name=name)([x, kl.Dense(4, name=f"{name}_dense")(y)])
 
 
 def attended(x: keras.KerasTensor, name: str, *, kept: bool = False) -> keras.KerasTensor:

@@ -295,6 +295,71 @@ static void layers_that_are_not_read(void **state) {
     check_calls(calls, CLQ_COUNT_OF(calls));
 }
 
+/* ---- masks ---- */
+
+#define D TENSOR("d", 0)
+#define A TENSOR("a", 0)
+#define N TENSOR("n", 0)
+#define ATTENTION(name, query, value)                                                                                  \
+    LAYER(LAYERS, "MultiHeadAttention", name, ", \"num_heads\": 1, \"key_dim\": 2", query ", " value)
+#define PRODUCT(a, b) LAYER(LAYERS, "Multiply", "y", "", "[" a ", " b "]")
+#define DROPOUT(rate) LAYER(LAYERS, "Dropout", "d", ", \"rate\": " rate, M) ", "
+#define DENSE(from) LAYER(LAYERS, "Dense", "y", ", \"units\": 2", from)
+#define SIN(from) LAYER(NUMPY, "Sin", "y", "", from)
+#define GIVEN(name)                                                                                                    \
+    "{\"module\": \"keras.layers\", \"class_name\": \"InputLayer\", \"name\": \"" name                                 \
+    "\", \"config\": {\"name\": \"" name "\", \"batch_shape\": [null, 3, 4]}, \"inbound_nodes\": []}, "
+/* A model within the model; inputs: "[\"i\", 0, 0], …". */
+#define MODEL(inputs, layers, arguments, keywords)                                                                     \
+    "{\"module\": \"keras.src.models.functional\", \"class_name\": \"Functional\", \"name\": \"n\", \"config\": {"     \
+    "\"name\": \"n\", \"layers\": [" layers "], \"input_layers\": [" inputs "], \"output_layers\": [[\"o\", 0, 0]]}, " \
+    "\"inbound_nodes\": [{\"args\": [" arguments "], \"kwargs\": {" keywords "}}]}, "
+#define I TENSOR("i", 0)
+#define J TENSOR("j", 0)
+#define GATES(arguments, keywords)                                                                                     \
+    MODEL("[\"i\", 0, 0]", GIVEN("i") LAYER(LAYERS, "GRU", "o", ", \"units\": 4, \"return_sequences\": true", I),      \
+          arguments, keywords)
+#define LOOKS(arguments)                                                                                               \
+    MODEL("[\"i\", 0, 0], [\"j\", 0, 0]",                                                                              \
+          GIVEN("i") GIVEN("j") ATTENTION("a", I, I) ", " LAYER(LAYERS, "Add", "o", "", "[" A ", " J "]"), arguments,  \
+          "")
+#define TRUTHS LAYER(NUMPY, "Any", "t", ", \"axis\": [-1], \"keepdims\": false", X) ", "
+#define OTHER_TRUTHS LAYER(NUMPY, "All", "t", ", \"axis\": [-1], \"keepdims\": false", X) ", "
+#define OF_TRUTHS "\"mask\": " TENSOR("t", 0)
+
+/* What lies on a tensor in Keras, and on which tensors that is one: without training a Dropout gives its input itself,
+ * and so does, with some backends, what changes nothing. */
+static void masks_of_one_tensor(void **state) {
+    static const char unsure[] = "in Keras the mask of 'm' counts here in training and not in evaluation",
+                      nothing[] = "it changes nothing, and Keras passes on the mask of its input with some backends",
+                      stays[] = "in Keras the mask of its call stays on input 1",
+                      both[] = "two of its inputs are one tensor";
+    (void)state;
+    static const call calls[] = {
+        {"[null, 3, 4]", MASKING DROPOUT("0.5") ATTENTION("a", D, D) ", " PRODUCT(M, A), unsure},
+        {"[null, 3, 4]", MASKING DROPOUT("0.5") ATTENTION("a", M, M) ", " PRODUCT(D, A),
+         "in Keras the mask of 'd' counts here in training"},
+        {"[null, 3, 4]", MASKING DROPOUT("0.5") ATTENTION("a", D, D) ", " PRODUCT(D, A), NULL},
+        {"[null, 3, 4]", MASKING DROPOUT("0") ATTENTION("a", D, D) ", " PRODUCT(M, A), NULL},
+        {"[null, 3, 4]", MASKING DROPOUT("0.5") ATTENTION("a", D, D) ", " LAYER(NUMPY, "Multiply", "y", "", M ", " A),
+         NULL},
+        {"[null, 3, 4]", MASKING LAYER(LAYERS, "Reshape", "d", ", \"target_shape\": [3, 4]", M) ", " DENSE(D), nothing},
+        {"[null, 3, 4]", MASKING LAYER(LAYERS, "Reshape", "d", ", \"target_shape\": [3, 4]", M) ", " SIN(D), NULL},
+        {"[null, 3, 4]", LAYER(LAYERS, "Reshape", "d", ", \"target_shape\": [3, 4]", X) ", " DENSE(D), NULL},
+        {"[null, 3, 4]", MASKING LAYER(LAYERS, "Reshape", "d", ", \"target_shape\": [6, 2]", M) ", " DENSE(D), NULL},
+        {"[null, 4, 4]", MASKING LAYER(LAYERS, "Permute", "d", ", \"dims\": [1, 2]", M) ", " DENSE(D), nothing},
+        {"[null, 4, 4]", MASKING LAYER(LAYERS, "Permute", "d", ", \"dims\": [2, 1]", M) ", " DENSE(D), NULL},
+        {"[null, 3, 4]", MASKING LAYER(LAYERS, "Cropping1D", "d", ", \"cropping\": 0", M) ", " DENSE(D), nothing},
+        {"[null, 3, 4]", TRUTHS GATES(X, OF_TRUTHS) PRODUCT(X, N), stays},
+        {"[null, 3, 4]", TRUTHS GATES(X, OF_TRUTHS) LAYER(NUMPY, "Multiply", "y", "", X ", " N), NULL},
+        {"[null, 3, 4]", MASKING OTHER_TRUTHS GATES(M, OF_TRUTHS) PRODUCT(M, N), stays},
+        {"[null, 3, 4]", MASKING LOOKS("[" M ", " M "]") SIN(N), both},
+        {"[null, 3, 4]", MASKING LOOKS("[" M ", " X "]") SIN(N), NULL},
+        {"[null, 3, 4]", LOOKS("[" X ", " X "]") SIN(N), NULL},
+    };
+    check_calls(calls, CLQ_COUNT_OF(calls));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(recurrent_cells),
                                        cmocka_unit_test(frozen_cells),
@@ -306,6 +371,7 @@ int main(void) {
                                        cmocka_unit_test(bins),
                                        cmocka_unit_test(spectrograms),
                                        cmocka_unit_test(steps_of_volumes),
+                                       cmocka_unit_test(masks_of_one_tensor),
                                        cmocka_unit_test(layers_that_are_not_read)};
     return cmocka_run_group_tests_name("interop/keras_refused", tests, open_file, close_file);
 }

@@ -93,6 +93,12 @@ static clq_id expand(clq_expansion *e, const clq_id *x) {
     return clq_expand_unary(e, clq_expand_node(e, &clq_op_reshape), x[0]);
 }
 
+/* Keras gives what is float32 as it is, with its mask. */
+static clq_tensor pass_mask(clq_model *model, uint32_t layer, clq_tensor y) {
+    const cast_config *config = model->layers[layer - 1].config;
+    return strcmp(config->type.text, "float32") == 0 ? clq_layer_keep_mask(model, layer, y) : (clq_tensor){0};
+}
+
 const clq_layer_kind clq_layer_op_cast = {.type = "Cast",
                                           .stem = "cast",
                                           .module = "keras.src.ops.core",
@@ -100,5 +106,6 @@ const clq_layer_kind clq_layer_op_cast = {.type = "Cast",
                                           CLQ_LAYER_CONFIG(cast_config, attributes),
                                           .moves = true,
                                           .takes_scalars = true,
+                                          .mask = pass_mask,
                                           .infer = infer,
                                           .expand = expand};
