@@ -28,6 +28,23 @@ static const char *add_feedforward(clq_block_writer *w, bool first, size_t chann
     return end_part(w, first, "feedforward_layer_norm", "feedforward_sum", "feedforward_dropout", from);
 }
 
+/* keras_hub's attention that keeps keys and values takes no mask of its queries, and of what it looks at that of the
+ * block's input, unless the block is given one (keras_hub/src/layers/modeling/transformer_layer_utils.py). So a tensor
+ * without its mask is put in place of one with it. */
+static bool carries(const clq_block_writer *w, unsigned input) {
+    return w->use->model->tensors[w->use->inputs[input].id - 1].mask;
+}
+static const char *drop_mask(clq_block_writer *w, const char *name, const char *from) {
+    clq_block_add(w, CLQ_NUMPY, "Multiply", name, NULL, NULL, CLQ_FROM(from));
+    clq_block_append_argument(w, json_real(1));
+    return name;
+}
+static void add_kept_attention(clq_block_writer *w, const char *name, size_t heads, size_t key, double dropout,
+                               json_t *keywords, const char *x, bool masked, bool given) {
+    const char *query = masked ? drop_mask(w, "queries", x) : x;
+    clq_block_add_attention(w, name, heads, key, dropout, keywords, query, given ? query : x);
+}
+
 static const char *const encoder_names[] = {"inputs", "padding_mask", NULL};
 #define ENCODER_KEYS                                                                                                   \
     "intermediate_dim num_heads dropout activation layer_norm_epsilon kernel_initializer bias_initializer "            \
@@ -40,8 +57,9 @@ static const char *const *write_encoder_of(clq_block_writer *w, bool key_bias) {
     const size_t key = clq_block_divide(w, channels, heads, "num_heads");
     if (clq_block_is_given(w, 1)) clq_block_add_pairs(w, "pairs", "padding_mask");
     const char *x = begin_part(w, first, "self_attention_layer_norm", "inputs");
-    clq_block_add_attention(w, "self_attention_layer", heads, key, dropout,
-                            clq_block_mask_keyword(w, 1, "attention_mask", "pairs"), x, x);
+    json_t *keywords = clq_block_mask_keyword(w, 1, "attention_mask", "pairs");
+    add_kept_attention(w, "self_attention_layer", heads, key, dropout, keywords, x, !key_bias && carries(w, 0),
+                       clq_block_is_given(w, 1));
     clq_block_set(w, "no_key_bias", json_boolean(!key_bias));
     clq_block_add_dropout(w, "self_attention_dropout", dropout, "self_attention_layer");
     x = end_part(w, first, "self_attention_layer_norm", "self_attention_sum", "self_attention_dropout", "inputs");
@@ -63,17 +81,18 @@ static const char *const *write_decoder_of(clq_block_writer *w, bool key_bias) {
     json_t *keywords = clq_block_mask_keyword(w, 2, "attention_mask", "pairs");
     (void)json_object_set_new(keywords, "use_causal_mask",
                               json_boolean(clq_block_keyword_flag(w, "use_causal_mask", true)));
-    clq_block_add_attention(w, "self_attention", heads, key, dropout, keywords, x, x);
+    add_kept_attention(w, "self_attention", heads, key, dropout, keywords, x, carries(w, 0), clq_block_is_given(w, 2));
     clq_block_set(w, "no_key_bias", json_boolean(!key_bias));
     clq_block_add_dropout(w, "self_attention_dropout", dropout, "self_attention");
     x = end_part(w, first, "self_attention_layer_norm", "self_attention_sum", "self_attention_dropout",
                  "decoder_sequence");
     if (crosses) {
-        const char *from = x;
+        const char *from = x, *seen = "encoder_sequence";
         if (clq_block_is_given(w, 3)) clq_block_add_pairs(w, "encoder_pairs", "encoder_padding_mask");
+        if (clq_block_is_given(w, 3) && carries(w, 1)) seen = drop_mask(w, "seen", seen);
         x = begin_part(w, first, "cross_attention_layer_norm", from);
         clq_block_add_attention(w, "cross_attention", heads, key, dropout,
-                                clq_block_mask_keyword(w, 3, "attention_mask", "encoder_pairs"), x, "encoder_sequence");
+                                clq_block_mask_keyword(w, 3, "attention_mask", "encoder_pairs"), x, seen);
         clq_block_set(w, "no_key_bias", json_boolean(!key_bias));
         clq_block_add_dropout(w, "cross_attention_dropout", dropout, "cross_attention");
         x = end_part(w, first, "cross_attention_layer_norm", "cross_attention_sum", "cross_attention_dropout", from);
@@ -136,6 +155,8 @@ static const char *const *write_tokens(clq_block_writer *w) {
 
 /* ---- the rows ---- */
 
+static bool norms_last(json_t *config) { return !json_is_true(json_object_get(config, "normalize_first")); }
+
 #define MODELING CLQ_HUB "layers.modeling."
 #define WHISPER CLQ_HUB "models.whisper."
 #define DECODER_ROW(in_module, of_class, function)                                                                     \
@@ -144,7 +165,12 @@ static const char *const *write_tokens(clq_block_writer *w) {
         .write = (function), .flags = DECODER_FLAGS                                                                    \
     }
 const clq_block_row clq_hub_blocks[] = {
-    CLQ_BLOCK_ROW(MODELING "transformer_encoder", "TransformerEncoder", encoder_names, ENCODER_KEYS, write_encoder),
+    {.module = MODELING "transformer_encoder",
+     .class_name = "TransformerEncoder",
+     .names = encoder_names,
+     .keys = ENCODER_KEYS,
+     .write = write_encoder,
+     .ends_mask = norms_last},
     DECODER_ROW(MODELING "transformer_decoder", "TransformerDecoder", write_decoder),
     CLQ_BLOCK_ROW(WHISPER "whisper_encoder", "WhisperEncoder", encoder_names, ENCODER_KEYS, write_whisper_encoder),
     DECODER_ROW(WHISPER "whisper_decoder", "WhisperDecoder", write_whisper_decoder),

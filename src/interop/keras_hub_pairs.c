@@ -7,12 +7,12 @@
 #include <string.h>
 
 static const char quick_gelu[] = "quick_gelu";
-/* x sigmoid(1.702 x), in the layer "activation". */
+/* x sigmoid(1.702 x), in the layer "activation": a function, as a layer would look at masks. */
 static void add_quick_gelu(clq_block_writer *w, const char *from) {
     clq_block_add(w, CLQ_NUMPY, "Multiply", "gate_scaled", NULL, NULL, CLQ_FROM(from));
     clq_block_append_argument(w, json_real(1.702));
     clq_block_add(w, CLQ_NN, "Sigmoid", "gate", NULL, NULL, CLQ_FROM("gate_scaled"));
-    clq_block_add_of_list(w, "Multiply", "activation", NULL, CLQ_FROM(from, "gate"));
+    clq_block_add(w, CLQ_NUMPY, "Multiply", "activation", NULL, NULL, CLQ_FROM(from, "gate"));
 }
 
 typedef struct paired_encoder {
@@ -128,6 +128,11 @@ static const char *const *write_siglip_pooling(clq_block_writer *w) {
     return clq_block_give(w, "pooled");
 }
 
+static bool ends_mask(json_t *config) {
+    (void)config;
+    return true;
+}
+
 /* ---- the rows ---- */
 
 #define CLIP CLQ_HUB "models.clip.clip_layers"
@@ -139,7 +144,11 @@ const clq_block_row clq_hub_pairs[] = {
     CLQ_BLOCK_ROW(SIGLIP, "SigLIPTextEmbedding", names,
                   "vocabulary_size sequence_length embedding_dim tie_weights embeddings_initializer mask_zero",
                   write_siglip_tokens),
-    CLQ_BLOCK_ROW(SIGLIP, "SigLIPMultiHeadAttentionPooling", names,
-                  "hidden_dim intermediate_dim num_heads activation layer_norm_epsilon", write_siglip_pooling),
+    {.module = SIGLIP,
+     .class_name = "SigLIPMultiHeadAttentionPooling",
+     .names = names,
+     .keys = "hidden_dim intermediate_dim num_heads activation layer_norm_epsilon",
+     .write = write_siglip_pooling,
+     .ends_mask = ends_mask},
     CLQ_BLOCK_END,
 };

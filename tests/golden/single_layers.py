@@ -473,6 +473,15 @@ GROUPS: list[tuple[str, tuple[int, ...], list[Callable[[keras.KerasTensor], kera
         lambda x: beside(e := padded(x, "nothing"), kl.MultiHeadAttention(1, 2, name="of_nothing")(i := kl.Dropout(0.0, name="no_rate")(e), i), "read_by_nothing")]),
     ("tokens_by_sentences", (3, 5), [
         lambda x: kl.TimeDistributed(keras.Model(i := keras.Input((5,), dtype="int32", name="sentence"), kl.Flatten(name="flat")(beside(e := padded(i, "words"), kl.MultiHeadAttention(1, 2, name="attention")(e, e), "within")), name="of_one"), name="each")(x)]),
+    ("tokens_in_hub_blocks", (6,), [  # decoders look at masks of what they are given as masks of pairs, and leave them where they are
+        lambda x: beside(e := padded(x, "of_encoder"), hub().TransformerEncoder(6, 2, name="encoder")(e), "behind_encoder"),
+        lambda x: kl.Add(name="sum")([hub().TransformerEncoder(6, 2, name="one_way")(e := padded(x, "shared")), hub().TransformerEncoder(6, 2, name="other_way")(e)]),
+        lambda x: ops.sin(hub().TransformerDecoder(6, 2, name="decoder")(padded(x, "of_decoder"))),
+        lambda x: ops.sin(hub().TransformerDecoder(6, 2, normalize_first=True, name="crossed")(padded(x, "asks"), padded(ops.flip(x, 1), "answers"), use_causal_mask=False)),
+        lambda x: ops.sin(hub().TransformerDecoder(6, 2, name="told")(padded(x, "told_asks"), padded(ops.flip(x, 1), "told_answers"), decoder_padding_mask=ops.not_equal(x, 3), encoder_padding_mask=ops.not_equal(x, 4))),
+        lambda x: ops.sin(models("whisper.whisper_encoder.WhisperEncoder")(num_heads=2, intermediate_dim=6, name="whisper")(padded(x, "heard"))),
+        lambda x: ops.sin(models("clip.clip_layers.CLIPEncoderLayer")(4, 2, 6, name="clip")(padded(x, "seen"))),
+        lambda x: beside(e := padded(x, "pooled"), kl.RepeatVector(6, name="again")(models("siglip.siglip_layers.SigLIPMultiHeadAttentionPooling")(4, 6, 2, "gelu", name="pool")(e)), "behind_pool")]),
 ]  # fmt: skip
 
 

@@ -47,7 +47,8 @@ static clq_model *read_model(json_t *entry) {
     assert_ok(clq_model_read_keras_json(path, &model));
     const char *name = json_string_value(json_object_get(entry, "name"));
     const clq_status status = clq_model_write_keras_json(model, path);
-    const bool has_parts = strncmp(name, "hub_", 4) == 0 || strcmp(name, "tokens_of_siglip") == 0;
+    const bool has_parts = strncmp(name, "hub_", 4) == 0 || strcmp(name, "tokens_of_siglip") == 0 ||
+                           strcmp(name, "tokens_in_hub_blocks") == 0;
     if (status == CLQ_UNSUPPORTED && has_parts) return model; /* Keras has no layer for a part */
     if (status != CLQ_OK) fail_msg("%s: %s", name, clq_error_detail());
     clq_model_destroy(model);
