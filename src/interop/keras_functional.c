@@ -480,8 +480,9 @@ static clq_status call_model_of(clq_keras_graph *f, clq_keras_node *n, const clq
     return status;
 }
 
-/* Whether x has the mask anyway, perhaps by another name. */
+/* Whether x has the mask anyway, perhaps by another name, or is given none. */
 static bool carries(const clq_model *model, clq_tensor x, clq_tensor mask) {
+    if (mask.id == x.id) return true;
     const clq_tensor own = {.model = model, .id = model->tensors[x.id - 1].mask};
     return own.id && clq_keras_same_numbers(model, own, mask);
 }
@@ -515,7 +516,6 @@ static clq_status call_model(clq_keras_graph *f, clq_keras_node *n, const clq_te
     char where[160];
     uint32_t own[CLQ_MODEL_INPUTS_MAX];
     clq_keras_describe_place(clq_keras_layer_at(f, n->layer), n->layer, where);
-    if (n->masks > count) return clq_fail(CLQ_FORMAT, "%s: its call has %u masks of %u inputs", where, n->masks, count);
     CLQ_TRY(check_masks(f, n, inputs, where));
     for (uint32_t i = 0; i < n->masks; i++) own[i] = f->model->tensors[inputs[i].id - 1].mask;
     for (uint32_t i = 0; i < n->masks; i++)

@@ -76,10 +76,23 @@ clq_status clq_keras_find_node(const clq_keras_graph *f, json_t *history, const 
     return CLQ_OK;
 }
 
-/* How many masks a call gives the inputs of a model: Keras's files name those that tensors carry, too. */
-static size_t count_masks(json_t *layer, json_t *keywords) {
-    if (!clq_keras_is_model(layer) || clq_keras_is_block(layer)) return 0;
-    return clq_keras_tensors(json_object_get(keywords, "mask"), true);
+/* Whether they may be masks of a model's inputs: Keras's files name those that tensors carry, too, and have null for an
+ * input without one. */
+static bool are_masks(json_t *layer, json_t *masks) {
+    json_t *mask;
+    size_t i;
+    if (!clq_keras_is_model(layer) || clq_keras_is_block(layer)) return false;
+    json_array_foreach(masks, i, mask) if (!clq_keras_is_tensor(mask) && !json_is_null(mask)) return false;
+    return json_is_array(masks) || clq_keras_is_tensor(masks);
+}
+
+/* How many masks a call gives the inputs of a model; 0: none, or all are null. */
+static size_t count_masks(json_t *layer, json_t *masks) {
+    json_t *mask;
+    size_t i;
+    if (!are_masks(layer, masks)) return 0;
+    json_array_foreach(masks, i, mask) if (clq_keras_is_tensor(mask)) return json_array_size(masks);
+    return json_is_array(masks) ? 0 : 1;
 }
 
 /* What a call passes besides tensors. Keras notes `training` as it was when the model was built, and sets it by what
@@ -92,7 +105,7 @@ static clq_status check_keywords(json_t *layer, json_t *keywords, const char *wh
     json_object_foreach(keywords, key, value) {
         bool harmless = json_is_null(value) || (strcmp(key, "training") == 0 && json_is_boolean(value));
         harmless = harmless || (json_is_boolean(value) && clq_keras_block_takes_flag(layer, key));
-        harmless = harmless || (strcmp(key, "mask") == 0 && count_masks(layer, keywords) > 0);
+        harmless = harmless || (strcmp(key, "mask") == 0 && are_masks(layer, value));
         for (size_t i = 0; clq_keras_is_tensor(value) && clq_keras_input_name(layer, i); i++)
             harmless = harmless || strcmp(key, clq_keras_input_name(layer, i)) == 0;
         for (size_t i = 0; clq_keras_is_tensor(value) && clq_keras_block_input(layer, i); i++)
@@ -210,9 +223,13 @@ static clq_status read_node(clq_keras_graph *f, json_t *object, clq_keras_node *
             CLQ_TRY(read_source(f, json_is_array(given) ? json_array_get(given, k) : given, where));
     }
     json_t *masks = json_object_get(n->keywords, "mask");
-    n->masks = (uint32_t)count_masks(clq_keras_layer_at(f, n->layer), n->keywords);
-    for (k = 0; k < n->masks; k++)
-        CLQ_TRY(read_source(f, json_is_array(masks) ? json_array_get(masks, k) : masks, where));
+    n->masks = (uint32_t)count_masks(clq_keras_layer_at(f, n->layer), masks);
+    if (n->masks > n->positional)
+        return clq_fail(CLQ_FORMAT, "%s: its call has %u masks of %u inputs", where, n->masks, n->positional);
+    for (k = 0; k < n->masks; k++) {
+        json_t *mask = json_is_array(masks) ? json_array_get(masks, k) : masks;
+        CLQ_TRY(json_is_null(mask) ? append_source(f, f->sources[n->first_source + k]) : read_source(f, mask, where));
+    }
     if (n->positional == 1 && clq_keras_is_opposite(clq_keras_layer_at(f, n->layer), n->keywords))
         CLQ_TRY(repeat_source(f, n));
     n->source_count = f->source_count - n->first_source;

@@ -319,13 +319,14 @@ static void layers_that_are_not_read(void **state) {
 #define GATES(arguments, keywords)                                                                                     \
     MODEL("[\"i\", 0, 0]", GIVEN("i") LAYER(LAYERS, "GRU", "o", ", \"units\": 4, \"return_sequences\": true", I),      \
           arguments, keywords)
-#define LOOKS(arguments)                                                                                               \
+#define LOOKS(arguments, keywords)                                                                                     \
     MODEL("[\"i\", 0, 0], [\"j\", 0, 0]",                                                                              \
           GIVEN("i") GIVEN("j") ATTENTION("a", I, I) ", " LAYER(LAYERS, "Add", "o", "", "[" A ", " J "]"), arguments,  \
-          "")
+          keywords)
 #define TRUTHS LAYER(NUMPY, "Any", "t", ", \"axis\": [-1], \"keepdims\": false", X) ", "
 #define OTHER_TRUTHS LAYER(NUMPY, "All", "t", ", \"axis\": [-1], \"keepdims\": false", X) ", "
-#define OF_TRUTHS "\"mask\": " TENSOR("t", 0)
+#define T TENSOR("t", 0)
+#define OF_TRUTHS "\"mask\": " T
 
 /* What lies on a tensor in Keras, and on which tensors that is one: without training a Dropout gives its input itself,
  * and so does, with some backends, what changes nothing. */
@@ -353,9 +354,15 @@ static void masks_of_one_tensor(void **state) {
         {"[null, 3, 4]", TRUTHS GATES(X, OF_TRUTHS) PRODUCT(X, N), stays},
         {"[null, 3, 4]", TRUTHS GATES(X, OF_TRUTHS) LAYER(NUMPY, "Multiply", "y", "", X ", " N), NULL},
         {"[null, 3, 4]", MASKING OTHER_TRUTHS GATES(M, OF_TRUTHS) PRODUCT(M, N), stays},
-        {"[null, 3, 4]", MASKING LOOKS("[" M ", " M "]") SIN(N), both},
-        {"[null, 3, 4]", MASKING LOOKS("[" M ", " X "]") SIN(N), NULL},
-        {"[null, 3, 4]", LOOKS("[" X ", " X "]") SIN(N), NULL},
+        {"[null, 3, 4]", MASKING LOOKS("[" M ", " M "]", "") SIN(N), both},
+        {"[null, 3, 4]", MASKING LOOKS("[" M ", " X "]", "") SIN(N), NULL},
+        {"[null, 3, 4]", LOOKS("[" X ", " X "]", "\"mask\": [null, null]") SIN(N), NULL},
+        {"[null, 3, 4]", MASKING TRUTHS LOOKS("[" M ", " X "]", "\"mask\": [" T ", null]") PRODUCT(X, N), NULL},
+        {"[null, 3, 4]", MASKING TRUTHS LOOKS("[" M ", " X "]", "\"mask\": [" T ", " T "]") PRODUCT(X, N),
+         "in Keras the mask of its call stays on input 2"},
+        {"[null, 3, 4]", MASKING TRUTHS LOOKS("[" M ", " X "]", "\"mask\": [" T ", null, null]") SIN(N),
+         "its call has 3 masks of 2 inputs"},
+        {"[null, 3, 4]", LOOKS("[" X ", " X "]", "\"mask\": [null, 1]") SIN(N), "kwargs.mask is not supported"},
     };
     check_calls(calls, CLQ_COUNT_OF(calls));
 }
