@@ -93,7 +93,7 @@ static clq_keras_sameness sameness_of(writing *w, const clq_layer *layer) {
         if (plain)
             (void)json_object_set_new(config, row->key, clq_keras_types[row->type].write(&to, member_of(layer, row)));
     }
-    if (!config) w->status = CLQ_MEMORY;
+    if (!config && w->status == CLQ_OK) w->status = clq_fail_memory("writing a model as JSON");
     const clq_keras_sameness same = clq_keras_find_sameness(layer->kind->type, config);
     json_decref(config);
     return same;
@@ -281,6 +281,8 @@ static json_t *write_tensors(const writing *w, uint32_t id, const clq_attribute 
     return end == first + 1 ? refer(w, input_of(w, id, first)) : refer_all(w, id, first, end);
 }
 
+/* A mask is written as null if Keras is to look at the tensor's when the call runs, as Keras writes it: without the
+ * keyword, Keras takes the one that the tensor had when the file was read, which no call ends. */
 static json_t *write_keywords(const writing *w, uint32_t id) {
     const clq_layer *layer = layer_of(w, id);
     json_t *keywords = json_object();
@@ -293,7 +295,8 @@ static json_t *write_keywords(const writing *w, uint32_t id) {
         if (place > 0 && !is_left_out(w, layer, place - 1)) value = write_tensors(w, id, row);
         if (clq_keras_types[row->type].home == CLQ_KERAS_IN_KEYWORDS)
             value = clq_keras_types[row->type].write(&(clq_keras_writing){row, NULL}, member_of(layer, row));
-        if (!json_is_null(value)) keywords = clq_json_put(keywords, row->key, value);
+        const bool of_tensor = row->implicit && !row->unnamed && strcmp(row->key, "mask") == 0;
+        if (!json_is_null(value) || of_tensor) keywords = clq_json_put(keywords, row->key, value);
     }
     return keywords;
 }

@@ -435,6 +435,25 @@ static void masks_that_attention_ends(void **state) {
     }
 }
 
+/* A mask that Keras is to find when the call runs is written as null, as Keras writes it. Without the keyword Keras
+ * takes the mask that there is when the file is read, before any attention has ended it. */
+static void masks_of_the_run(void **state) {
+    const clq_recurrent_config config = clq_recurrent_config_default(2);
+    clq_model *m;
+    void *text;
+    size_t bytes;
+    (void)state;
+    assert_ok(clq_model_create("run", &m));
+    const clq_tensor x =
+        clq_embedding(m, clq_input(m, CLQ_SHAPE(4)), &(clq_embedding_config){.rows = 5, .width = 4, .mask_zero = true});
+    assert_ok(clq_model_finish(m, clq_recurrent(m, x, CLQ_CELL_GRU, &config)));
+    assert_ok(write_again(m));
+    assert_ok(clq_file_read(files_path("written.json"), 1 << 26, &text, &bytes));
+    assert_non_null(strstr(text, "\"mask\": null"));
+    clq_free(text);
+    clq_model_destroy(m);
+}
+
 static void refused(void **state) {
     clq_model *model;
     (void)state;
@@ -480,6 +499,7 @@ int main(void) {
                                        cmocka_unit_test(sequences),
                                        cmocka_unit_test(masks_of_attention),
                                        cmocka_unit_test(masks_that_attention_ends),
+                                       cmocka_unit_test(masks_of_the_run),
                                        cmocka_unit_test(refused),
                                        cmocka_unit_test(out_of_memory)};
     return cmocka_run_group_tests_name("interop/keras_writer", tests, files_begin, files_end);
