@@ -89,6 +89,7 @@ typedef struct clq_keras_call {
     const char *scope;        /* the model within the model that the layer is of; NULL: it is of the whole */
     bool frozen;              /* a model that it is within is not trained */
     bool is_part;             /* no file has the layer: a block was written as such */
+    bool is_itself;           /* the block that it is of, whose name it has */
 } clq_keras_call;
 /* Whether keywords of two calls of the layer ask for the same. */
 bool clq_keras_same_keywords(json_t *layer, json_t *a, json_t *b);
@@ -132,10 +133,12 @@ bool clq_keras_block_takes_arguments(json_t *layer);
 bool clq_keras_block_ends_mask(json_t *layer);
 /* Whether all its layers are parts, which no file has; a wrapper of Keras has layers of the file. */
 bool clq_keras_block_has_parts(json_t *layer);
-const char *clq_keras_block_class(size_t i); /* of all blocks; NULL: there are no more */
+/* Of all blocks whose class has no kind; NULL: there are no more. */
+const char *clq_keras_block_class(size_t i);
 /* A use of a block. */
 typedef struct clq_keras_block_use {
     const clq_model *model;
+    json_t *layer;            /* the block */
     const clq_tensor *inputs; /* those that are given, in the order of their names */
     unsigned given;           /* bit i: the one of name i */
     json_t *keywords;         /* of the call; NULL: none */

@@ -81,6 +81,12 @@ void clq_block_note_store(clq_block_writer *w, const char *store) {
         w->status = clq_fail(CLQ_MEMORY, "%s: out of memory", w->path);
 }
 
+void clq_block_note_itself(clq_block_writer *w) {
+    clq_block_note_store(w, "");
+    if (json_object_set_new(find_layer(w, NULL), "itself", json_true()) != 0)
+        w->status = clq_fail(CLQ_MEMORY, "%s: out of memory", w->path);
+}
+
 json_t *clq_block_value_of(const clq_block_writer *w, const char *key) { return json_object_get(w->config, key); }
 json_t *clq_block_value_or(const clq_block_writer *w, const char *key, json_t *otherwise) {
     json_t *value = clq_block_value_of(w, key);

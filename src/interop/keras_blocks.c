@@ -319,9 +319,9 @@ static const clq_block_row rows[] = {
 };
 
 static const clq_block_row *row_at(size_t i) {
-    static const clq_block_row *const tables[] = {rows,           clq_keras_ops,    clq_hub_blocks, clq_hub_decoders,
-                                                  clq_hub_rotary, clq_hub_relative, clq_hub_vision, clq_hub_pairs,
-                                                  clq_hub_images};
+    static const clq_block_row *const tables[] = {
+        rows,           clq_keras_ops,    clq_keras_axes, clq_hub_blocks, clq_hub_decoders,
+        clq_hub_rotary, clq_hub_relative, clq_hub_vision, clq_hub_pairs,  clq_hub_images};
     for (size_t k = 0; k < CLQ_COUNT_OF(tables); k++)
         for (const clq_block_row *row = tables[k]; row->class_name; row++)
             if (i-- == 0) return row;
@@ -334,6 +334,7 @@ static const clq_block_row *find_row(json_t *layer) {
         const clq_block_row *row = row_at(i);
         if (strcmp(row->class_name, clq_keras_class(layer)) != 0) continue;
         const bool keras = !module || strncmp(module, "keras.", 6) == 0;
+        if (row->of_config && !row->of_config(json_object_get(layer, "config"))) continue;
         if (row->module ? module && strcmp(module, row->module) == 0 : keras) return row;
     }
     return NULL;
@@ -388,7 +389,11 @@ bool clq_keras_block_same_flags(json_t *layer, json_t *a, json_t *b) {
     return true;
 }
 
-const char *clq_keras_block_class(size_t i) { return row_at(i) ? row_at(i)->class_name : NULL; }
+const char *clq_keras_block_class(size_t i) {
+    for (size_t k = 0; row_at(k); k++)
+        if (!row_at(k)->of_config && i-- == 0) return row_at(k)->class_name;
+    return NULL;
+}
 
 /* The inputs' layers, and what the block gives, as of a Functional model. */
 static json_t *finish(clq_block_writer *w, const clq_block_row *row, const char *const *outputs) {
@@ -414,7 +419,7 @@ clq_status clq_keras_write_block(json_t *layer, const char *path, const clq_kera
     clq_block_writer w = {.use = use, .config = json_object_get(layer, "config"), .layers = json_array(), .path = path};
     *out = NULL;
     if (!w.layers) return clq_fail(CLQ_MEMORY, "%s: out of memory", path);
-    w.status = check_keys(row->keys, w.config, path);
+    if (row->keys) w.status = check_keys(row->keys, w.config, path);
     if (w.status == CLQ_OK) w.status = clq_keras_check_common(w.config, path);
     const char *const *outputs = w.status == CLQ_OK ? row->write(&w) : NULL;
     if (w.status == CLQ_OK && outputs) {

@@ -40,6 +40,9 @@ void clq_block_append_argument(clq_block_writer *w, json_t *argument);
 void clq_block_set_keyword(clq_block_writer *w, const char *key, json_t *value);
 /* What Keras's files of weights call the last layer within the block, if that is not its name. */
 void clq_block_note_store(clq_block_writer *w, const char *store);
+/* The last layer is the block's own: it has the block's name, and files of weights have it where they have the block.
+ */
+void clq_block_note_itself(clq_block_writer *w);
 json_t *clq_block_value_of(const clq_block_writer *w, const char *key);
 json_t *clq_block_value_or(const clq_block_writer *w, const char *key, json_t *otherwise);
 /* The activation of a key; `otherwise` without the key. Keras takes null as linear. */
@@ -106,19 +109,22 @@ typedef struct clq_block_row {
     const char *module; /* NULL: Keras's layers */
     const char *class_name;
     const char *const *names; /* of what it is applied to, in order */
-    const char *keys;         /* of its configuration, beside name, dtype and trainable: with spaces between them */
+    const char *keys;         /* of its configuration, beside name, dtype and trainable: with spaces between them; NULL:
+                                 a layer in it takes them all */
     const char *const *(*write)(clq_block_writer *w); /* clq_block_writer.output; NULL: it was refused */
     const char *flags; /* keywords of its calls that are true or false, with spaces between them; NULL: it has none */
     bool takes_arguments; /* of its calls: more than tensors (clq_keras_block_use.arguments) */
     /* Whether Keras's MultiHeadAttention within it gets the first input itself, and so ends its mask. NULL: no. */
     bool (*ends_mask)(json_t *config);
+    bool (*of_config)(json_t *config); /* which layers of a class that has a kind, too, are the block; NULL: all are */
 } clq_block_row;
 #define CLQ_BLOCK_ROW(in_module, of_class, its_names, its_keys, function)                                              \
     { .module = (in_module), .class_name = (of_class), .names = (its_names), .keys = its_keys, .write = (function) }
 #define CLQ_BLOCK_END                                                                                                  \
     { .class_name = NULL }
-/* Those of Keras's functions (keras_ops.c) and of keras_hub; behind the last, one without names. */
-extern const clq_block_row clq_keras_ops[], clq_hub_blocks[], clq_hub_decoders[], clq_hub_rotary[], clq_hub_relative[],
-    clq_hub_vision[], clq_hub_pairs[], clq_hub_images[];
+/* Those of Keras's functions (keras_ops.c), of layers whose axes are not the last ones (keras_axes.c), and of
+ * keras_hub; behind the last, one without names. */
+extern const clq_block_row clq_keras_ops[], clq_keras_axes[], clq_hub_blocks[], clq_hub_decoders[], clq_hub_rotary[],
+    clq_hub_relative[], clq_hub_vision[], clq_hub_pairs[], clq_hub_images[];
 
 #endif

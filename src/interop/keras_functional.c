@@ -186,7 +186,8 @@ static clq_status call_layer(clq_keras_graph *f, clq_keras_node *n, clq_tensor *
                                      .keywords = n->keywords,
                                      .scope = f->scope,
                                      .frozen = f->frozen,
-                                     .is_part = f->of_parts};
+                                     .is_part = f->of_parts,
+                                     .is_itself = f->own_config && json_is_true(json_object_get(layer, "itself"))};
         CLQ_TRY(clq_keras_add_layer(f->model, layer, n->layer, &call, &n->tensor));
         CLQ_TRY(note_places(f, n));
         f->added[n->layer] = n->tensor.id;
@@ -382,6 +383,7 @@ static clq_status open_inner(clq_keras_graph *outer, const clq_keras_node *n, co
     if (!in->scope || !in->place || (outer->stores[index] && !in->path)) return CLQ_MEMORY;
     if (clq_keras_is_block(layer)) {
         const clq_keras_block_use use = {.model = outer->model,
+                                         .layer = layer,
                                          .inputs = inputs,
                                          .given = n->given,
                                          .keywords = n->keywords,

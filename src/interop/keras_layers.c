@@ -159,12 +159,14 @@ static clq_status add_layer(clq_model *model, json_t *layer, size_t index, const
     clq_keras_take_properties(&a);
     if (clq_keras_attribute(&a, "activity_regularizer"))
         clq_keras_refuse(&a, CLQ_UNSUPPORTED, "activity_regularizer", "%s", why_not("ActivityRegularization"));
-    const bool frozen = !clq_keras_flag(&a, "trainable", true) || call->frozen;
+    const bool frozen = (!clq_keras_flag(&a, "trainable", true) || call->frozen) && kind->declare;
     clq_keras_read_rows(&a, kind, &model->tensors[inputs[0].id - 1], config);
     if (a.arguments) clq_keras_refuse(&a, CLQ_UNSUPPORTED, "args", "only tensors can be arguments of a call");
     CLQ_TRY(clq_keras_close(&a));
     char inner[CLQ_LAYER_NAME_MAX]; /* of a model within the model, with its name in front */
-    if (call->scope && *name) {
+    if (call->is_itself) {
+        name = call->scope;
+    } else if (call->scope && *name) {
         if (snprintf(inner, sizeof inner, "%s.%s", call->scope, name) >= (int)sizeof inner)
             return clq_fail(CLQ_UNSUPPORTED, "%s.name: behind '%.60s' and so on, it is longer than %zu bytes", a.path,
                             call->scope, sizeof inner - 1);

@@ -59,6 +59,7 @@ def left_out(x: keras.KerasTensor) -> keras.KerasTensor:
 
 
 PLACES = np.where(np.tril(np.ones((8, 8))) > 0, 0.0, -1e9).astype("float32")  # earlier ones alone
+FIRST = "channels_first"
 BEHIND_FIRST = (np.arange(8) > 0).astype("float32").reshape(1, 1, 8)  # places: each query has the first one to look at
 
 
@@ -482,6 +483,25 @@ GROUPS: list[tuple[str, tuple[int, ...], list[Callable[[keras.KerasTensor], kera
         lambda x: ops.sin(models("whisper.whisper_encoder.WhisperEncoder")(num_heads=2, intermediate_dim=6, name="whisper")(padded(x, "heard"))),
         lambda x: ops.sin(models("clip.clip_layers.CLIPEncoderLayer")(4, 2, 6, name="clip")(padded(x, "seen"))),
         lambda x: beside(e := padded(x, "pooled"), kl.RepeatVector(6, name="again")(models("siglip.siglip_layers.SigLIPMultiHeadAttentionPooling")(4, 6, 2, "gelu", name="pool")(e)), "behind_pool")]),
+    ("channels_first", IMAGE, [  # six channels of five by four
+        kl.Conv2D(4, 3, groups=2, padding="same", activation="silu", data_format=FIRST, name="groups"),
+        kl.Conv2D(3, (3, 2), strides=(2, 1), use_bias=False, data_format=FIRST, name="strides"),
+        kl.DepthwiseConv2D(3, padding="same", depth_multiplier=2, data_format=FIRST, name="depthwise"),
+        kl.SeparableConv2D(3, 2, activation="tanh", data_format=FIRST, name="separable"),
+        kl.Conv2DTranspose(2, 3, strides=2, padding="same", data_format=FIRST, name="transposed"),
+        kl.MaxPooling2D((2, 3), data_format=FIRST, name="largest"), kl.AveragePooling2D(3, strides=2, padding="same", data_format=FIRST, name="mean"),
+        kl.GlobalMaxPooling2D(data_format=FIRST, name="largest_of_all"), kl.GlobalAveragePooling2D(keepdims=True, data_format=FIRST, name="mean_kept"),
+        kl.ZeroPadding2D(((0, 1), (2, 1)), data_format=FIRST, name="padded"), kl.Cropping2D(((1, 0), (2, 1)), data_format=FIRST, name="cropped"),
+        kl.UpSampling2D((3, 2), data_format=FIRST, name="up"), kl.Flatten(data_format=FIRST, name="flat"),
+        lambda x: twice(kl.Conv2D(2, 3, trainable=False, data_format=FIRST, name="frozen"))(x), kl.TimeDistributed(kl.Conv1D(2, 3, data_format=FIRST), name="each"),
+        kl.AdaptiveAveragePooling2D((2, 3), data_format=FIRST, name="windows")]),
+    ("channels_first_of_rows", ROW, [
+        kl.Conv1D(3, 3, padding="same", dilation_rate=2, data_format=FIRST, name="conv"), kl.SeparableConv1D(3, 2, data_format=FIRST, name="separable"),
+        kl.GlobalAveragePooling1D(data_format=FIRST, name="mean"), keras.Sequential([kl.Conv1D(3, 2, data_format=FIRST), kl.BatchNormalization(axis=1), kl.ReLU()], name="inner")]),
+    ("other_axes", IMAGE, [
+        kl.LayerNormalization(axis=[1, 3], name="layer"), kl.LayerNormalization(axis=1, center=False, name="layer_of_one"), kl.LayerNormalization(axis=[1, 2, 3], name="layer_of_all"),
+        kl.GroupNormalization(3, axis=1, name="group"), kl.UnitNormalization(axis=[1, 2], name="unit"), kl.Softmax(axis=[1, 3], name="softmax"),
+        lambda x: ops.softmax(x, axis=(1, 2))]),
 ]  # fmt: skip
 
 

@@ -176,7 +176,7 @@ static void windows(void **state) {
         {"[null, 9, 2]", LAYER(LAYERS, "AdaptiveAveragePooling2D", "y", ", \"output_size\": 2", X),
          "it takes (height, width, channels)"},
         {"[null, 9, 2]",
-         LAYER(LAYERS, "AdaptiveMaxPooling1D", "y", ", \"output_size\": 2, \"data_format\": \"channels_first\"", X),
+         LAYER(LAYERS, "AdaptiveMaxPooling1D", "y", ", \"output_size\": 2, \"data_format\": \"channels_middle\"", X),
          "data_format"},
         {"[null, 4, 4, 1]", TRANSPOSED("[1, 1]"), NULL},
         {"[null, 4, 4, 1]", TRANSPOSED("null"), NULL},
@@ -270,6 +270,32 @@ static void steps_of_volumes(void **state) {
         {"[null, 2, 3, 3, 3, 1]", STEPS(", \"dropout\": 0.5"), "dropout"},
         {"[null, 2, 3, 3, 3, 1]", STEPS(", \"return_state\": true"), "return_state"},
         {"[null, 65, 3, 3, 3, 1]", STEPS(""), "more than 64 steps are not supported"},
+    };
+    check_calls(calls, CLQ_COUNT_OF(calls));
+}
+
+#define AXES(class_name, axes) LAYER(LAYERS, class_name, "y", ", \"axis\": " axes, X)
+#define FIRST ", \"data_format\": \"channels_first\""
+
+static void other_axes(void **state) {
+    (void)state;
+    static const call calls[] = {
+        {"[null, 4, 3, 2]", AXES("LayerNormalization", "[1, 2]"), NULL},
+        {"[null, 4, 3, 2]", AXES("LayerNormalization", "[2, 1]"), "should be axes from 1 to 3, the lower ones first"},
+        {"[null, 4, 3, 2]", AXES("LayerNormalization", "[0, 1]"), "should be axes from 1 to 3"},
+        {"[null, 4, 3, 2]", AXES("UnitNormalization", "[1, 1]"), "should be axes from 1 to 3"},
+        {"[null, 4, 3, 2]", AXES("GroupNormalization", "4"), "should be axes from 1 to 3"},
+        {"[null, 4, 3, 2]", AXES("GroupNormalization", "1, \"groups\": 4"), NULL},
+        {"[null, 4, 3, 2]", AXES("GroupNormalization", "1, \"groups\": 4, \"mystery\": 1"), "mystery"},
+        {"[null, 4, 4, 2]", AXES("RMSNormalization", "1"),
+         "axes that are not the last ones"}, /* Keras scales the last */
+        {"[null, 4, 3, 2]", AXES("Softmax", "[1, 3]"), NULL},
+        {"[null, 4, 3, 2]", AXES("Softmax", "[3, 1]"), "the lower ones first"},
+        {"[null, 3, 4]", MASKING LAYER(LAYERS, "Softmax", "y", ", \"axis\": [1, 2]", M), "carries a mask"},
+        {"[null, 3, 4]", LAYER(LAYERS, "Conv1D", "y", ", \"filters\": 2, \"kernel_size\": 2, \"mystery\": 1" FIRST, X),
+         "mystery"},
+        {"[null, 3, 4]", MASKING LAYER(LAYERS, "Conv1D", "y", ", \"filters\": 2, \"kernel_size\": 2" FIRST, M),
+         "carries a mask"},
     };
     check_calls(calls, CLQ_COUNT_OF(calls));
 }
@@ -379,6 +405,7 @@ int main(void) {
                                        cmocka_unit_test(spectrograms),
                                        cmocka_unit_test(steps_of_volumes),
                                        cmocka_unit_test(masks_of_one_tensor),
+                                       cmocka_unit_test(other_axes),
                                        cmocka_unit_test(layers_that_are_not_read)};
     return cmocka_run_group_tests_name("interop/keras_refused", tests, open_file, close_file);
 }
