@@ -17,9 +17,9 @@ typedef struct clq_block_writer {
     json_t *layers;
     const char *path; /* of the block, for messages */
     clq_status status;
-    const char *output[7];          /* names of the layers that give its outputs; NULL behind the last */
-    char given[CLQ_LAYER_NAME_MAX]; /* that of the first */
-    const char *masked;             /* the input or layer whose mask the output has; NULL: it has none */
+    const char *output[CLQ_BLOCK_OUTPUTS_MAX + 1]; /* names of the layers that give its outputs; NULL behind the last */
+    char given[CLQ_LAYER_NAME_MAX];                /* that of the first */
+    const char *masked;                            /* the input or layer whose mask the output has; NULL: it has none */
 } clq_block_writer;
 
 #define CLQ_FROM(...) ((const char *const[]){__VA_ARGS__, NULL})

@@ -281,8 +281,8 @@ static clq_status add_inputs(clq_keras_graph *f, const clq_keras_sizes *sizes) {
 }
 
 static clq_status finish(clq_keras_graph *f) {
-    clq_tensor outputs[CLQ_MODEL_OUTPUTS_MAX];
-    clq_keras_source found[CLQ_MODEL_OUTPUTS_MAX];
+    clq_tensor outputs[CLQ_BLOCK_OUTPUTS_MAX];
+    clq_keras_source found[CLQ_BLOCK_OUTPUTS_MAX];
     size_t count;
     CLQ_TRY(clq_keras_find_outputs(f, found, &count));
     for (size_t i = 0; i < count; i++) {
@@ -400,7 +400,7 @@ static clq_status open_inner(clq_keras_graph *outer, const clq_keras_node *n, co
 
 /* What Keras does to masks, of a graph that the file has, and in front of that of all models within it. */
 static clq_status note_masks(clq_keras_graph *f) {
-    clq_keras_source inputs[CLQ_MODEL_INPUTS_MAX], outputs[CLQ_MODEL_OUTPUTS_MAX];
+    clq_keras_source inputs[CLQ_MODEL_INPUTS_MAX], outputs[CLQ_BLOCK_OUTPUTS_MAX];
     size_t input_count, output_count;
     for (uint32_t i = 0; i < json_array_size(f->layers); i++) {
         json_t *layer = clq_keras_layer_at(f, i);
@@ -448,7 +448,7 @@ static clq_status bind_inputs(clq_keras_graph *in, json_t *layer, const clq_kera
 
 /* What it gives is what the node of the whole gives. */
 static clq_status find_outputs(const clq_keras_graph *in, clq_keras_node *n) {
-    clq_keras_source found[CLQ_MODEL_OUTPUTS_MAX];
+    clq_keras_source found[CLQ_BLOCK_OUTPUTS_MAX];
     size_t count;
     CLQ_TRY(clq_keras_find_outputs(in, found, &count));
     CLQ_TRY(find_tensor(in, &found[0], "output_layers", &n->tensor));

@@ -92,8 +92,9 @@ clq_status clq_keras_count_nodes(clq_keras_graph *f);
 clq_status clq_keras_read_nodes(clq_keras_graph *f);
 /* The node that gives the tensor [layer, node, tensor]. How many it gives is known once it is added. */
 clq_status clq_keras_find_node(const clq_keras_graph *f, json_t *history, const char *where, clq_keras_source *out);
-/* What a model takes, and what it gives, in Keras's order. Errors: FORMAT, UNSUPPORTED, MEMORY. */
+/* What a model takes, and what it gives, in Keras's order. A block of several outputs is such a model, too. Errors:
+ * FORMAT, UNSUPPORTED, MEMORY. */
 clq_status clq_keras_find_inputs(const clq_keras_graph *f, clq_keras_source out[CLQ_MODEL_INPUTS_MAX], size_t *count);
-clq_status clq_keras_find_outputs(const clq_keras_graph *f, clq_keras_source out[CLQ_MODEL_OUTPUTS_MAX], size_t *count);
+clq_status clq_keras_find_outputs(const clq_keras_graph *f, clq_keras_source out[CLQ_BLOCK_OUTPUTS_MAX], size_t *count);
 
 #endif

@@ -324,9 +324,9 @@ clq_status clq_keras_find_inputs(const clq_keras_graph *f, clq_keras_source out[
     return CLQ_OK;
 }
 
-clq_status clq_keras_find_outputs(const clq_keras_graph *f, clq_keras_source out[CLQ_MODEL_OUTPUTS_MAX],
+clq_status clq_keras_find_outputs(const clq_keras_graph *f, clq_keras_source out[CLQ_BLOCK_OUTPUTS_MAX],
                                   size_t *count) {
-    if (!f->sequential) return find_ends(f, "output_layers", CLQ_MODEL_OUTPUTS_MAX, out, count);
+    if (!f->sequential) return find_ends(f, "output_layers", CLQ_BLOCK_OUTPUTS_MAX, out, count);
     out[0] = (clq_keras_source){.node = f->node_count - 1};
     *count = 1;
     return CLQ_OK;

@@ -31,6 +31,11 @@ static void add_reduction(clq_block_writer *w, const char *class_name, const cha
                   CLQ_FROM(from));
 }
 
+/* An array as an argument; the lists are taken. */
+static json_t *numbers_in(json_t *lists) {
+    return json_pack("{s:s, s:{s:o, s:s}}", "class_name", "__numpy__", "config", "value", lists, "dtype", "float32");
+}
+
 /* ---- activations with a number or an axis ---- */
 
 /* The first half, as far as the second half lets it through (Dauphin et al., 2016). */
@@ -55,20 +60,87 @@ static const char *const *write_relu(clq_block_writer *w) {
     return clq_block_give(w, "relu");
 }
 
-/* Activations that have their number by name alone. */
-static const char *const *write_named(clq_block_writer *w, const char *name, const char *key, double number) {
-    if (clq_block_number(w, key, number) != number) clq_block_refuse(w, key, "only %g is supported", number);
+/* Activations by name have a number of their own: whether the block's is that one, and then it is written. */
+static bool is_named(clq_block_writer *w, const char *name, const char *key, double number) {
+    if (clq_block_number(w, key, number) != number) return false;
     clq_block_add_activation(w, "activated", json_string(name), "x");
+    (void)clq_block_give(w, "activated");
+    return true;
+}
+/* A key's number, which has to be at least 0. */
+static double take_positive(clq_block_writer *w, const char *key, double otherwise) {
+    const double number = clq_block_number(w, key, otherwise);
+    if (!(number >= 0)) clq_block_refuse(w, key, "%g should be at least 0", number);
+    return number;
+}
+/* `from` where `what` is above the number, and another number elsewhere. */
+static const char *const *give_above(clq_block_writer *w, const char *what, double number, const char *from,
+                                     double elsewhere) {
+    add_with_number(w, "Greater", "above", what, number);
+    add_of_two(w, "Where", "activated", "above", from);
+    clq_block_append_argument(w, json_real(elsewhere));
     return clq_block_give(w, "activated");
 }
+
 static const char *const *write_hard_shrink(clq_block_writer *w) {
-    return write_named(w, "hard_shrink", "threshold", 0.5);
+    if (is_named(w, "hard_shrink", "threshold", 0.5)) return w->output;
+    add_function(w, "Absolute", "size", "x");
+    return give_above(w, "size", clq_block_number(w, "threshold", 0.5), "x", 0);
 }
+static const char *const *write_threshold(clq_block_writer *w) {
+    return give_above(w, "x", clq_block_number(w, "threshold", 0), "x", clq_block_number(w, "default_value", 0));
+}
+/* x without the part of it that a clip keeps. */
 static const char *const *write_soft_shrink(clq_block_writer *w) {
-    return write_named(w, "soft_shrink", "threshold", 0.5);
+    if (is_named(w, "soft_shrink", "threshold", 0.5)) return w->output;
+    const double most = take_positive(w, "threshold", 0.5);
+    clq_block_add(w, CLQ_NUMPY, "Clip", "kept", json_pack("{s:f, s:f}", "x_min", -most, "x_max", most), NULL,
+                  CLQ_FROM("x"));
+    add_of_two(w, "Subtract", "activated", "x", "kept");
+    return clq_block_give(w, "activated");
 }
-static const char *const *write_celu(clq_block_writer *w) { return write_named(w, "celu", "alpha", 1); }
-static const char *const *write_squareplus(clq_block_writer *w) { return write_named(w, "squareplus", "b", 4); }
+/* alpha * elu(x / alpha) (Barron, 2017). */
+static const char *const *write_celu(clq_block_writer *w) {
+    if (is_named(w, "celu", "alpha", 1)) return w->output;
+    const double alpha = clq_block_number(w, "alpha", 1);
+    if (!(alpha > 0)) clq_block_refuse(w, "alpha", "%g should be above 0", alpha);
+    add_with_number(w, "Divide", "part", "x", alpha);
+    clq_block_add_activation(w, "elu", json_string("elu"), "part");
+    add_with_number(w, "Multiply", "activated", "elu", alpha);
+    return clq_block_give(w, "activated");
+}
+/* (x + sqrt(x^2 + b)) / 2 (Barron, 2021). */
+static const char *const *write_squareplus(clq_block_writer *w) {
+    if (is_named(w, "squareplus", "b", 4)) return w->output;
+    const double b = take_positive(w, "b", 4);
+    add_function(w, "Square", "square", "x");
+    add_with_number(w, "Add", "moved", "square", b);
+    add_function(w, "Sqrt", "root", "moved");
+    add_of_two(w, "Add", "sum", "x", "root");
+    add_with_number(w, "Multiply", "activated", "sum", 0.5);
+    return clq_block_give(w, "activated");
+}
+/* 0 up to -1, (x + 1)^2 / 4 up to 1, and x behind it; and its derivative (Martins and Astudillo, 2016). */
+static void add_ramp(clq_block_writer *w, double low, double high, const char *from) {
+    clq_block_add(w, CLQ_NUMPY, "Clip", "ramp", json_pack("{s:f, s:f}", "x_min", low, "x_max", high), NULL,
+                  CLQ_FROM(from));
+}
+static const char *const *write_sparse_plus(clq_block_writer *w) {
+    add_ramp(w, -1, 1, "x");
+    add_with_number(w, "Add", "moved", "ramp", 1);
+    add_function(w, "Square", "square", "moved");
+    add_with_number(w, "Multiply", "curve", "square", 0.25);
+    add_with_number(w, "Subtract", "behind", "x", 1);
+    clq_block_add_activation(w, "line", json_string("relu"), "behind");
+    add_of_two(w, "Add", "activated", "curve", "line");
+    return clq_block_give(w, "activated");
+}
+static const char *const *write_sparse_sigmoid(clq_block_writer *w) {
+    add_with_number(w, "Multiply", "half", "x", 0.5);
+    add_with_number(w, "Add", "moved", "half", 0.5);
+    add_ramp(w, 0, 1, "moved");
+    return clq_block_give(w, "ramp");
+}
 
 /* ---- logarithms of other bases, weighted by nothing, filled, poolings ---- */
 
@@ -254,6 +326,160 @@ static const char *const *write_largest_place(clq_block_writer *w) {
     return clq_block_give(w, "place");
 }
 
+/* ---- norms and moments ---- */
+
+static const char *const *write_reduced(clq_block_writer *w, const char *class_name) {
+    add_reduction(w, class_name, "reduced", clq_block_flag(w, "keepdims", false), "x");
+    return clq_block_give(w, "reduced");
+}
+static const char *const *write_amax(clq_block_writer *w) { return write_reduced(w, "Max"); }
+static const char *const *write_amin(clq_block_writer *w) { return write_reduced(w, "Min"); }
+
+/* Of rows: the root of the sum of squares, or with ord 1 the sum of sizes. Over two axes ord 1 and 2 are norms of
+ * matrices, which are others. */
+static const char *const *write_norm(clq_block_writer *w) {
+    const json_t *ord = clq_block_value_of(w, "ord"), *axis = clq_block_value_of(w, "axis");
+    const bool keep = clq_block_flag(w, "keepdims", false), none = !ord || json_is_null(ord),
+               rows = json_is_integer(axis) || json_array_size(axis) == 1;
+    const double number = json_number_value(ord);
+    if (!axis || json_is_null(axis)) clq_block_refuse(w, "axis", "is missing: a norm over the batch is not supported");
+    if (!none && !(rows && json_is_number(ord) && (number == 1 || number == 2)))
+        clq_block_refuse(w, "ord", "only null is supported, and over one axis 1 and 2");
+    if (!none && number == 1) {
+        add_function(w, "Absolute", "sizes", "x");
+        add_reduction(w, "Sum", "norm", keep, "sizes");
+    } else {
+        add_function(w, "Square", "squares", "x");
+        add_reduction(w, "Sum", "sum", keep, "squares");
+        add_function(w, "Sqrt", "norm", "sum");
+    }
+    return clq_block_give(w, "norm");
+}
+
+/* Mean and variance over axes. */
+static const char *const *write_moments(clq_block_writer *w) {
+    static const char *const classes[] = {"Mean", "Var"}, *const names[] = {"mean", "variance"};
+    const bool keep = clq_block_flag(w, "keepdims", false);
+    if (clq_block_flag(w, "synchronized", false)) clq_block_refuse(w, "synchronized", "true is not supported");
+    for (unsigned i = 0; i < 2; i++) {
+        json_t *axes = clq_block_value_or(w, "axes", json_null());
+        clq_block_add(w, CLQ_NUMPY, classes[i], names[i], json_pack("{s:o, s:b}", "axis", axes, "keepdims", keep), NULL,
+                      CLQ_FROM("x"));
+        w->output[i] = names[i];
+    }
+    return w->output;
+}
+
+/* keras.ops.rms_normalization without factors (Zhang and Sennrich, 2019). */
+static const char *const *write_rms(clq_block_writer *w) {
+    add_function(w, "Square", "squares", "x");
+    add_reduction(w, "Mean", "mean", true, "squares");
+    add_with_number(w, "Add", "positive", "mean", clq_block_number(w, "epsilon", 1e-7));
+    clq_block_add(w, MATH, "Rsqrt", "scale", NULL, NULL, CLQ_FROM("positive"));
+    add_of_two(w, "Multiply", "normalised", "x", "scale");
+    return clq_block_give(w, "normalised");
+}
+
+/* ---- parts and joins ---- */
+
+/* The block's own name of the last layer's, for as long as the layer is. */
+static const char *last_name(const clq_block_writer *w) {
+    return json_string_value(json_object_get(json_array_get(w->layers, json_array_size(w->layers) - 1), "name"));
+}
+static const char *const *write_parts(clq_block_writer *w) {
+    const unsigned axis = take_axis(w, "axis");
+    if (!axis) return NULL;
+    const size_t count = clq_block_shape_of(w, 0)->dims[axis - 1];
+    const long given = clq_block_whole(w, "num", (long)count);
+    if (given != (long)count) clq_block_refuse(w, "num", "%ld should be the axis's size, %zu", given, count);
+    if (count > CLQ_BLOCK_OUTPUTS_MAX)
+        clq_block_refuse(w, "axis", "more than %d parts are not supported, and it has %zu", CLQ_BLOCK_OUTPUTS_MAX,
+                         count);
+    for (size_t i = 0; i < count && w->status == CLQ_OK; i++) {
+        char name[40];
+        (void)snprintf(name, sizeof name, "part_%zu", i);
+        add_run(w, name, axis, (long)i, 1, 1, true);
+        w->output[i] = last_name(w);
+    }
+    return w->output;
+}
+
+static const char *const joined_names[] = {"a", "b", "c", "d", "e", "f", "g", "h", NULL};
+static const char *const *write_joined(clq_block_writer *w, json_t *axis) {
+    json_t *all = json_array();
+    for (unsigned i = 0; joined_names[i]; i++)
+        if (clq_block_is_given(w, i)) (void)json_array_append_new(all, clq_block_refer(joined_names[i], 0));
+    clq_block_add(w, CLQ_NUMPY, "Concatenate", "joined", json_pack("{s:o}", "axis", axis), NULL, CLQ_FROM(NULL));
+    clq_block_append_argument(w, all);
+    return clq_block_give(w, "joined");
+}
+static const char *const *write_side_by_side(clq_block_writer *w) { return write_joined(w, json_integer(1)); }
+static const char *const appended_names[] = {"a", "b", NULL};
+static const char *const *write_appended(clq_block_writer *w) {
+    json_t *axis = clq_block_value_of(w, "axis");
+    if (!json_is_integer(axis)) {
+        clq_block_refuse(w, "axis", "should be a whole number: without one, Keras joins samples of the batch");
+        return NULL;
+    }
+    return write_joined(w, json_incref(axis));
+}
+
+/* Each place less the one before. */
+static const char *const *write_differences(clq_block_writer *w) {
+    const unsigned axis = take_axis(w, "axis");
+    if (!axis) return NULL;
+    const size_t size = clq_block_shape_of(w, 0)->dims[axis - 1];
+    if (clq_block_whole(w, "n", 1) != 1) clq_block_refuse(w, "n", "only 1 is supported");
+    if (size < 2) clq_block_refuse(w, "axis", "an axis of 1 has no differences");
+    if (w->status != CLQ_OK) return NULL;
+    add_run(w, "later", axis, 1, 1, size - 1, false);
+    add_run(w, "earlier", axis, 0, 1, size - 1, false);
+    add_of_two(w, "Subtract", "differences", "later", "earlier");
+    return clq_block_give(w, "differences");
+}
+
+/* The last two axes as a matrix, of which one side of a diagonal stays. */
+enum { TRIANGLE_MOST = 1 << 20 };
+static const char *const *write_triangle(clq_block_writer *w, bool lower) {
+    const clq_shape *x = clq_block_shape_of(w, 0);
+    json_t *k = clq_block_value_of(w, "k"), *rows = json_array();
+    const json_int_t diagonal = json_integer_value(k);
+    if (k && !json_is_integer(k)) clq_block_refuse(w, "k", "should be a whole number");
+    if (x->rank < 2) clq_block_refuse(w, "k", "its input should have two axes behind the batch");
+    const size_t height = x->rank < 2 ? 0 : x->dims[x->rank - 2], width = x->rank < 2 ? 0 : x->dims[x->rank - 1];
+    if (height > 0 && width > TRIANGLE_MOST / height)
+        clq_block_refuse(w, "k", "matrices of more than %d numbers are not supported", TRIANGLE_MOST);
+    for (size_t i = 0; i < height && w->status == CLQ_OK; i++) {
+        json_t *row = json_array();
+        for (size_t j = 0; j < width; j++) {
+            const json_int_t above = (json_int_t)j - (json_int_t)i;
+            (void)json_array_append_new(row, json_real((lower ? above <= diagonal : above >= diagonal) ? 1 : 0));
+        }
+        (void)json_array_append_new(rows, row);
+    }
+    clq_block_add(w, CLQ_NUMPY, "Where", "triangle", NULL, NULL, CLQ_FROM(NULL));
+    clq_block_append_argument(w, numbers_in(rows));
+    clq_block_append_argument(w, clq_block_refer("x", 0));
+    clq_block_append_argument(w, json_real(0));
+    return clq_block_give(w, "triangle");
+}
+static const char *const *write_lower(clq_block_writer *w) { return write_triangle(w, true); }
+static const char *const *write_upper(clq_block_writer *w) { return write_triangle(w, false); }
+
+/* What people see as brightness: sums of red, green and blue by their shares (ITU-R BT.601, with four digits). */
+static const char *const *write_grey(clq_block_writer *w) {
+    const clq_shape *x = clq_block_shape_of(w, 0);
+    const json_t *format = clq_block_value_of(w, "data_format");
+    if (json_is_string(format) && strcmp(json_string_value(format), "channels_last") != 0)
+        clq_block_refuse(w, "data_format", "only channels_last is supported");
+    if (x->rank != 3 || x->dims[2] != 3) clq_block_refuse(w, "data_format", "it takes (height, width, 3)");
+    add_function(w, "Multiply", "shares", "x");
+    clq_block_append_argument(w, numbers_in(json_pack("[f, f, f]", 0.2989, 0.5870, 0.1140)));
+    clq_block_add(w, CLQ_NUMPY, "Sum", "grey", json_pack("{s:i, s:b}", "axis", -1, "keepdims", 1), NULL,
+                  CLQ_FROM("shares"));
+    return clq_block_give(w, "grey");
+}
+
 /* ---- layers ---- */
 
 static const char *const inputs_names[] = {"inputs", NULL};
@@ -267,7 +493,7 @@ static const char *const *write_identity(clq_block_writer *w) {
 static json_t *numbers_of(const float *values, size_t count) {
     json_t *list = json_array();
     for (size_t i = 0; i < count; i++) (void)json_array_append_new(list, json_real((double)values[i]));
-    return json_pack("{s:s, s:{s:o, s:s}}", "class_name", "__numpy__", "config", "value", list, "dtype", "float32");
+    return numbers_in(list);
 }
 static void add_with_numbers(clq_block_writer *w, const char *name, const char *from, const float *values,
                              size_t count) {
@@ -311,6 +537,21 @@ const clq_block_row clq_keras_ops[] = {
     OP(CLQ_NN, "SoftShrink", "threshold", write_soft_shrink),
     OP(CLQ_NN, "Celu", "alpha", write_celu),
     OP(CLQ_NN, "Squareplus", "b", write_squareplus),
+    OP(CLQ_NN, "Threshold", "threshold default_value", write_threshold),
+    OP(CLQ_NN, "SparsePlus", "", write_sparse_plus),
+    OP(CLQ_NN, "SparseSigmoid", "", write_sparse_sigmoid),
+    OP(CLQ_NUMPY, "Amax", "axis keepdims", write_amax),
+    OP(CLQ_NUMPY, "Amin", "axis keepdims", write_amin),
+    OP("keras.src.ops.linalg", "Norm", "ord axis keepdims", write_norm),
+    OP(CLQ_NN, "Moments", "axes keepdims synchronized", write_moments),
+    OP(CLQ_NN, "RMSNorm", "axis epsilon", write_rms),
+    OP("keras.src.ops.core", "Unstack", "num axis", write_parts),
+    CLQ_BLOCK_ROW(CLQ_NUMPY, "Hstack", joined_names, "", write_side_by_side),
+    CLQ_BLOCK_ROW(CLQ_NUMPY, "Append", appended_names, "axis", write_appended),
+    OP(CLQ_NUMPY, "Diff", "n axis", write_differences),
+    OP(CLQ_NUMPY, "Tril", "k", write_lower),
+    OP(CLQ_NUMPY, "Triu", "k", write_upper),
+    OP("keras.src.ops.image", "RGBToGrayscale", "data_format", write_grey),
     OP(CLQ_NUMPY, "Log2", "", write_log2),
     OP(CLQ_NUMPY, "Log10", "", write_log10),
     OP(CLQ_NUMPY, "Average", "axis", write_average),

@@ -26,6 +26,9 @@ from keras import ops
 
 from variables import names_of
 
+linalg = keras.src.backend.linalg
+norm_of_tuples = linalg.norm  # JAX's does not take the list that Keras makes of an axis
+linalg.norm = lambda x, ord=None, axis=None, keepdims=False: norm_of_tuples(x, ord, tuple(axis) if isinstance(axis, list) else axis, keepdims)
 COUNT = 2
 VECTOR, ROW, IMAGE, WIDE = (5,), (8, 4), (6, 5, 4), (3, 2, 8)
 
@@ -502,6 +505,17 @@ GROUPS: list[tuple[str, tuple[int, ...], list[Callable[[keras.KerasTensor], kera
         kl.LayerNormalization(axis=[1, 3], name="layer"), kl.LayerNormalization(axis=1, center=False, name="layer_of_one"), kl.LayerNormalization(axis=[1, 2, 3], name="layer_of_all"),
         kl.GroupNormalization(3, axis=1, name="group"), kl.UnitNormalization(axis=[1, 2], name="unit"), kl.Softmax(axis=[1, 3], name="softmax"),
         lambda x: ops.softmax(x, axis=(1, 2))]),
+    ("norms_and_moments", ROW, [
+        lambda x: ops.amax(x, axis=-1, keepdims=True) * ops.amin(x, axis=1, keepdims=True), lambda x: x / ops.norm(x, axis=-1, keepdims=True), lambda x: ops.norm(x, ord=1, axis=-1),
+        lambda x: ops.norm(x, axis=(1, 2)) + ops.norm(x[:, 0], ord=2, axis=1), lambda x: ops.subtract(*ops.moments(x, axes=[1])), lambda x: ops.multiply(*ops.moments(x, axes=-1, keepdims=True)) * x,
+        lambda x: ops.rms_normalization(x), lambda x: ops.rms_normalization(x, axis=1, epsilon=1e-2)]),
+    ("thresholds", ROW, [
+        lambda x: ops.threshold(x, 0.1, 0.2), lambda x: ops.hard_shrink(x, 0.2), lambda x: ops.soft_shrink(x, 0.2), lambda x: ops.celu(x, 0.4),
+        lambda x: ops.squareplus(x, 1.5), lambda x: ops.sparse_plus(2.0 * x), lambda x: ops.sparse_sigmoid(2.0 * x), lambda x: ops.diff(x, axis=1)]),
+    ("parts_and_joins", ROW, [
+        lambda x: ops.multiply(*ops.unstack(ops.reshape(x, (-1, 8, 2, 2)), axis=2)), lambda x: ops.unstack(x, num=8, axis=1)[5], lambda x: ops.hstack([x, 2.0 * x, x[:, 2:5]]),
+        lambda x: ops.append(x, x * x, axis=-1), lambda x: ops.tril(x), lambda x: ops.triu(x, k=2), lambda x: ops.tril(ops.matmul(x, ops.transpose(x, (0, 2, 1))), k=-2)]),
+    ("grey", (3, 4, 3), [lambda x: ops.image.rgb_to_grayscale(x)]),
 ]  # fmt: skip
 
 

@@ -300,6 +300,41 @@ static void other_axes(void **state) {
     check_calls(calls, CLQ_COUNT_OF(calls));
 }
 
+#define FUNCTION(module, class_name, keys, from) LAYER(module, class_name, "y", keys, from)
+#define LINALG "keras.src.ops.linalg"
+#define CORE "keras.src.ops.core"
+
+static void functions(void **state) {
+    (void)state;
+    static const call calls[] = {
+        {"[null, 4, 3]", FUNCTION(LINALG, "Norm", ", \"axis\": 1, \"ord\": null", X), NULL},
+        {"[null, 4, 3]", FUNCTION(LINALG, "Norm", ", \"axis\": null, \"ord\": null", X), "a norm over the batch"},
+        {"[null, 4, 3]", FUNCTION(LINALG, "Norm", ", \"axis\": [1, 2], \"ord\": 2", X), "only null is supported"},
+        {"[null, 4, 3]", FUNCTION(LINALG, "Norm", ", \"axis\": 1, \"ord\": 3", X), "only null is supported"},
+        {"[null, 4, 3]", FUNCTION(LINALG, "Norm", ", \"axis\": 1, \"ord\": \"fro\"", X), "only null is supported"},
+        {"[null, 4, 3]", FUNCTION(NN, "Moments", ", \"axes\": [1], \"synchronized\": true", X), "synchronized"},
+        {"[null, 4, 3]", FUNCTION(NN, "Celu", ", \"alpha\": 0", X), "alpha: 0 should be above 0"},
+        {"[null, 4, 3]", FUNCTION(NN, "SoftShrink", ", \"threshold\": -1", X), "threshold: -1 should be at least 0"},
+        {"[null, 4, 3]", FUNCTION(NN, "Squareplus", ", \"b\": -1", X), "b: -1 should be at least 0"},
+        {"[null, 4, 3]", FUNCTION(CORE, "Unstack", ", \"num\": null, \"axis\": 1", X), NULL},
+        {"[null, 4, 3]", FUNCTION(CORE, "Unstack", ", \"num\": null, \"axis\": 0", X), "an axis behind the batch"},
+        {"[null, 4, 3]", FUNCTION(CORE, "Unstack", ", \"num\": 3, \"axis\": 1", X), "3 should be the axis's size, 4"},
+        {"[null, 65, 3]", FUNCTION(CORE, "Unstack", ", \"num\": null, \"axis\": 1", X), "more than 64 parts"},
+        {"[null, 64, 3]", FUNCTION(CORE, "Unstack", ", \"num\": null, \"axis\": 1", X), NULL},
+        {"[null, 4, 3]", FUNCTION(NUMPY, "Append", ", \"axis\": 1", X ", " X), NULL},
+        {"[null, 4, 3]", FUNCTION(NUMPY, "Append", ", \"axis\": null", X ", " X), "Keras joins samples"},
+        {"[null, 4, 3]", FUNCTION(NUMPY, "Diff", ", \"n\": 2, \"axis\": 1", X), "only 1 is supported"},
+        {"[null, 1, 3]", FUNCTION(NUMPY, "Diff", ", \"n\": 1, \"axis\": 1", X), "has no differences"},
+        {"[null, 4]", FUNCTION(NUMPY, "Tril", ", \"k\": 0", X), "two axes behind the batch"},
+        {"[null, 4, 3]", FUNCTION(NUMPY, "Tril", ", \"k\": 0.5", X), "should be a whole number"},
+        {"[null, 2048, 1024]", FUNCTION(NUMPY, "Triu", ", \"k\": 0", X), "more than 1048576 numbers"},
+        {"[null, 4, 4, 2]", FUNCTION("keras.src.ops.image", "RGBToGrayscale", "", X), "it takes (height, width, 3)"},
+        {"[null, 3, 4, 4]", FUNCTION("keras.src.ops.image", "RGBToGrayscale", FIRST, X), "only channels_last"},
+        {"[null, 4, 3]", FUNCTION(NN, "RMSNorm", ", \"axis\": -1, \"epsilon\": null, \"rows\": 1", X), "rows"},
+    };
+    check_calls(calls, CLQ_COUNT_OF(calls));
+}
+
 #define L1 CONFIG("L1", "\"l1\": 0.1")
 
 static void layers_that_are_not_read(void **state) {
@@ -406,6 +441,7 @@ int main(void) {
                                        cmocka_unit_test(steps_of_volumes),
                                        cmocka_unit_test(masks_of_one_tensor),
                                        cmocka_unit_test(other_axes),
+                                       cmocka_unit_test(functions),
                                        cmocka_unit_test(layers_that_are_not_read)};
     return cmocka_run_group_tests_name("interop/keras_refused", tests, open_file, close_file);
 }
