@@ -171,6 +171,9 @@ typedef struct clq_layer_kind {
     /* The keyword of a call, true, by which the layer does the opposite. Such a use has its tensor a second time. NULL:
      * there is none. */
     const char *opposite;
+    /* The keyword of a call, true or false, by which Keras gives one more tensor, behind the layer's own. No layer here
+     * gives it: models that read it are refused. NULL: there is none. */
+    const char *further;
     /* Of a layer that takes numbers of rows: how many rows there are. NULL: it takes none. */
     size_t (*rows)(const clq_layer *layer);
     /* The mask of what the layer gave: a tensor that is not 0 where a step counts; of id 0: all steps do. It may add

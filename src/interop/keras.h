@@ -97,6 +97,8 @@ bool clq_keras_same_keywords(json_t *layer, json_t *a, json_t *b);
 bool clq_keras_takes_keyword(json_t *layer, const char *key);
 /* Whether a call of the layer does the opposite (clq_layer_kind.opposite). */
 bool clq_keras_is_opposite(json_t *layer, json_t *keywords);
+/* Whether a keyword of calls of the layer asks for one more tensor (clq_layer_kind.further). */
+bool clq_keras_is_further(json_t *layer, const char *key);
 /* The rows of the layer's kind whose keywords may be tensors, in order: number i; NULL: there are no more. */
 const clq_attribute *clq_keras_tensor_row(json_t *layer, size_t i);
 /* The keyword by which a call of the layer may pass input i; NULL: none. */

@@ -13,14 +13,26 @@
 
 static clq_status call_model(clq_keras_graph *f, clq_keras_node *n, const clq_tensor *inputs);
 
+/* The keyword of a call that asks for one more tensor than the layer gives; NULL: there is none. */
+static const char *further_of(json_t *layer, json_t *keywords) {
+    const char *key;
+    json_t *value;
+    json_object_foreach(keywords, key, value) if (json_is_true(value) && clq_keras_is_further(layer, key)) return key;
+    return NULL;
+}
+
 /* Tensor number `output` of a node that is DONE. */
 static clq_status find_tensor(const clq_keras_graph *f, const clq_keras_source *from, const char *where,
                               clq_tensor *out) {
     const clq_keras_node *n = &f->nodes[from->node];
+    const char *further = further_of(clq_keras_layer_at(f, n->layer), n->keywords);
+    if (further && from->output == 1)
+        return clq_fail(CLQ_UNSUPPORTED, "%s: what layer '%.60s' gives by %s is not supported", where,
+                        clq_keras_name(clq_keras_layer_at(f, n->layer)), further);
     if (from->output >= CLQ_MAX(n->output_count, 1u))
         return clq_fail(CLQ_FORMAT, "%s: layer '%.60s' gives %u tensor%s, and number %u is asked for", where,
                         clq_keras_name(clq_keras_layer_at(f, n->layer)), CLQ_MAX(n->output_count, 1u),
-                        clq_plural(n->output_count), from->output);
+                        clq_plural(CLQ_MAX(n->output_count, 1u)), from->output);
     *out = n->outputs ? n->outputs[from->output] : n->tensor;
     return CLQ_OK;
 }

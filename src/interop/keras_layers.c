@@ -72,6 +72,11 @@ bool clq_keras_is_opposite(json_t *layer, json_t *keywords) {
     return kind && kind->opposite && json_is_true(json_object_get(keywords, kind->opposite));
 }
 
+bool clq_keras_is_further(json_t *layer, const char *key) {
+    const clq_layer_kind *kind = find_kind(layer);
+    return kind && kind->further && strcmp(kind->further, key) == 0;
+}
+
 bool clq_keras_same_keywords(json_t *layer, json_t *a, json_t *b) {
     const clq_layer_kind *kind = find_kind(layer);
     for (size_t i = 0; kind && i < kind->attribute_count; i++) {

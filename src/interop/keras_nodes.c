@@ -105,6 +105,7 @@ static clq_status check_keywords(json_t *layer, json_t *keywords, const char *wh
     json_object_foreach(keywords, key, value) {
         bool harmless = json_is_null(value) || (strcmp(key, "training") == 0 && json_is_boolean(value));
         harmless = harmless || (json_is_boolean(value) && clq_keras_block_takes_flag(layer, key));
+        harmless = harmless || (json_is_boolean(value) && clq_keras_is_further(layer, key));
         harmless = harmless || (strcmp(key, "mask") == 0 && are_masks(layer, value));
         for (size_t i = 0; clq_keras_is_tensor(value) && clq_keras_input_name(layer, i); i++)
             harmless = harmless || strcmp(key, clq_keras_input_name(layer, i)) == 0;

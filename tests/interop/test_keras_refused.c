@@ -335,6 +335,27 @@ static void functions(void **state) {
     check_calls(calls, CLQ_COUNT_OF(calls));
 }
 
+#define SCORED(value)                                                                                                  \
+    "{\"module\": \"keras.layers\", \"class_name\": \"Attention\", \"name\": \"a\", \"config\": {\"name\": \"a\"}, "   \
+    "\"inbound_nodes\": [{\"args\": [[" X ", " X "]], \"kwargs\": {\"return_attention_scores\": " value "}}]}, "
+#define READS(number)                                                                                                  \
+    LAYER(LAYERS, "ReLU", "y", "",                                                                                     \
+          "{\"class_name\": \"__keras_tensor__\", \"config\": {\"keras_history\": [\"a\", 0, " number "]}}")
+
+/* Attention that gives its scores, too, is read as long as nothing reads these. */
+static void scores(void **state) {
+    (void)state;
+    static const call calls[] = {
+        {"[null, 4, 3]", SCORED("true") READS("0"), NULL},
+        {"[null, 4, 3]", SCORED("false") READS("0"), NULL},
+        {"[null, 4, 3]", SCORED("true") READS("1"), "what layer 'a' gives by return_attention_scores is not supported"},
+        {"[null, 4, 3]", SCORED("false") READS("1"), "gives 1 tensor, and number 1 is asked for"},
+        {"[null, 4, 3]", SCORED("true") READS("2"), "gives 1 tensor, and number 2 is asked for"},
+        {"[null, 4, 3]", SCORED("1") READS("0"), "kwargs.return_attention_scores is not supported"},
+    };
+    check_calls(calls, CLQ_COUNT_OF(calls));
+}
+
 #define L1 CONFIG("L1", "\"l1\": 0.1")
 
 static void layers_that_are_not_read(void **state) {
@@ -442,6 +463,7 @@ int main(void) {
                                        cmocka_unit_test(masks_of_one_tensor),
                                        cmocka_unit_test(other_axes),
                                        cmocka_unit_test(functions),
+                                       cmocka_unit_test(scores),
                                        cmocka_unit_test(layers_that_are_not_read)};
     return cmocka_run_group_tests_name("interop/keras_refused", tests, open_file, close_file);
 }

@@ -299,6 +299,7 @@ static const char *const grouped_stores[] = {
                                  .input_names = input_names,                                                           \
                                  .stem = (name_stem),                                                                  \
                                  .inputs = {(least), 7},                                                               \
+                                 .further = CLQ_ATTENTION_SCORES,                                                      \
                                  CLQ_LAYER_CONFIG(attention_config, rows),                                             \
                                  .draws = true,                                                                        \
                                  .mask = clq_layer_keep_mask,                                                          \

@@ -4,6 +4,8 @@
 
 #include "graph/layers/layer.h"
 
+#define CLQ_ATTENTION_SCORES "return_attention_scores" /* clq_layer_kind.further */
+
 /* Sizes: `outer` times a sample has `tokens` queries, which look at `others`. */
 typedef struct clq_attention_sizes {
     size_t outer, tokens, others, heads, key, value, output;

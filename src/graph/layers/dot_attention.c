@@ -252,6 +252,7 @@ static clq_id expand_additive(clq_expansion *e, const clq_id *x) {
                                  .stem = (name_stem),                                                                  \
                                  .inputs = {2, 5},                                                                     \
                                  .takes_list = true,                                                                   \
+                                 .further = CLQ_ATTENTION_SCORES,                                                      \
                                  CLQ_LAYER_CONFIG(score_config, rows),                                                 \
                                  .draws = true,                                                                        \
                                  .mask = clq_layer_keep_mask,                                                          \
