@@ -77,6 +77,9 @@ clq_status clq_keras_write_properties(const clq_model *model, const clq_layer *l
 
 /* ---- layers ---- */
 
+/* Whether layers of a type or policy keep float32. Those of mixed precision do: in how many bits Clique computes is the
+ * trainer's precision. name: what the file calls it; NULL: nothing. */
+bool clq_keras_keeps_floats(json_t *dtype, const char **name);
 /* Of config.layers[index]. Whether the layer's class is one that clq_keras_add_layer adds. */
 clq_status clq_keras_check_class(json_t *layer, size_t index);
 /* What a layer is applied to. */

@@ -23,9 +23,8 @@ static bool has_word(const char *words, const char *word) {
 clq_status clq_keras_check_common(json_t *config, const char *layer) {
     const char *path = layer ? layer : "", *dot = layer ? "." : "";
     json_t *dtype = json_object_get(config, "dtype"), *trainable = json_object_get(config, "trainable");
-    if (json_is_object(dtype)) dtype = json_object_get(json_object_get(dtype, "config"), "name");
-    const char *name = json_string_value(dtype);
-    if (dtype && !json_is_null(dtype) && (!name || strcmp(name, "float32") != 0))
+    const char *name;
+    if (dtype && !json_is_null(dtype) && !clq_keras_keeps_floats(dtype, &name))
         return clq_fail(CLQ_UNSUPPORTED, "%s%sconfig.dtype: '%.40s' is not supported, only float32", path, dot,
                         name ? name : "");
     if (trainable && !json_is_boolean(trainable))

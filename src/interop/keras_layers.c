@@ -6,14 +6,22 @@
 
 /* ---- what all layers have ---- */
 
+bool clq_keras_keeps_floats(json_t *dtype, const char **name) {
+    static const char *const policies[] = {"float32", "mixed_float16", "mixed_bfloat16"};
+    if (json_is_object(dtype)) dtype = json_object_get(json_object_get(dtype, "config"), "name");
+    *name = json_string_value(dtype);
+    for (size_t i = 0; i < CLQ_COUNT_OF(policies) && *name; i++)
+        if (strcmp(policies[i], *name) == 0) return true;
+    return false;
+}
+
 static void take_dtype(clq_keras_attributes *a) {
     json_t *dtype = clq_keras_attribute(a, "dtype");
-    if (!dtype) return;
-    if (json_is_object(dtype)) dtype = json_object_get(json_object_get(dtype, "config"), "name");
-    const char *name = json_string_value(dtype);
+    const char *name;
+    if (!dtype || clq_keras_keeps_floats(dtype, &name)) return;
     if (!name)
         clq_keras_refuse(a, CLQ_FORMAT, "dtype", "should name a type");
-    else if (strcmp(name, "float32") != 0)
+    else
         clq_keras_refuse(a, CLQ_UNSUPPORTED, "dtype", "'%.40s' is not supported, only float32", name);
 }
 

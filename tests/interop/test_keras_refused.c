@@ -356,6 +356,25 @@ static void scores(void **state) {
     check_calls(calls, CLQ_COUNT_OF(calls));
 }
 
+/* Layers of mixed precision keep float32; others do not. */
+static void policies(void **state) {
+    (void)state;
+#define OF_POLICY(policy) LAYER(LAYERS, "Dense", "y", ", \"units\": 2, \"dtype\": " policy, X)
+#define POLICY(name) "{\"module\": \"keras\", \"class_name\": \"DTypePolicy\", \"config\": {\"name\": \"" name "\"}}"
+    static const call calls[] = {
+        {"[null, 4]", OF_POLICY(POLICY("mixed_float16")), NULL},
+        {"[null, 4]", OF_POLICY("\"mixed_bfloat16\""), NULL},
+        {"[null, 4]", OF_POLICY(POLICY("float16")), "dtype: 'float16' is not supported, only float32"},
+        {"[null, 4]", OF_POLICY(POLICY("float64")), "dtype: 'float64' is not supported"},
+        {"[null, 4]", OF_POLICY("7"), "dtype: should name a type"},
+        {"[null, 3, 4]",
+         LAYER(LAYERS, "TimeDistributed", "y",
+               ", \"dtype\": \"mixed_float16\", \"layer\": " CONFIG("Dense", "\"name\": \"d\", \"units\": 2"), X),
+         NULL},
+    };
+    check_calls(calls, CLQ_COUNT_OF(calls));
+}
+
 #define L1 CONFIG("L1", "\"l1\": 0.1")
 
 static void layers_that_are_not_read(void **state) {
@@ -460,10 +479,11 @@ int main(void) {
                                        cmocka_unit_test(bins),
                                        cmocka_unit_test(spectrograms),
                                        cmocka_unit_test(steps_of_volumes),
-                                       cmocka_unit_test(masks_of_one_tensor),
                                        cmocka_unit_test(other_axes),
                                        cmocka_unit_test(functions),
                                        cmocka_unit_test(scores),
+                                       cmocka_unit_test(policies),
+                                       cmocka_unit_test(masks_of_one_tensor),
                                        cmocka_unit_test(layers_that_are_not_read)};
     return cmocka_run_group_tests_name("interop/keras_refused", tests, open_file, close_file);
 }
