@@ -516,6 +516,8 @@ GROUPS: list[tuple[str, tuple[int, ...], list[Callable[[keras.KerasTensor], kera
         lambda x: ops.multiply(*ops.unstack(ops.reshape(x, (-1, 8, 2, 2)), axis=2)), lambda x: ops.unstack(x, num=8, axis=1)[5], lambda x: ops.hstack([x, 2.0 * x, x[:, 2:5]]),
         lambda x: ops.append(x, x * x, axis=-1), lambda x: ops.tril(x), lambda x: ops.triu(x, k=2), lambda x: ops.tril(ops.matmul(x, ops.transpose(x, (0, 2, 1))), k=-2)]),
     ("grey", (3, 4, 3), [lambda x: ops.image.rgb_to_grayscale(x)]),
+    ("filled", ROW, [
+        lambda x: ops.pad(x, [[0, 0], [1, 2], [0, 1]], constant_values=1.5), lambda x: ops.pad(x, [[0, 0], [2, 0], [0, 0]], mode="constant", constant_values=-1e9) * 1e-9]),
 ]  # fmt: skip
 
 

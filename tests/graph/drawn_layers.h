@@ -272,6 +272,7 @@ static clq_tensor draw_pads(subject *s, clq_tensor x, clq_shape in) {
     clq_pads *pads = setting(&config, "pad_width");
     const unsigned mode = below(s, 3);
     SET(config, int, "mode", (int)mode);
+    if (mode == 0 && in.dims[0] % 2) SET(config, double, "constant_values", 0.75);
     pads->rank = in.rank;
     for (unsigned d = 0; d < in.rank; d++)
         for (unsigned side = 0; side < 2; side++) pads->sides[d][side] = below(s, in.dims[d] > 2 || mode == 0 ? 3 : 1);

@@ -301,6 +301,10 @@ static void other_axes(void **state) {
 }
 
 #define FUNCTION(module, class_name, keys, from) LAYER(module, class_name, "y", keys, from)
+#define PAD(mode, number)                                                                                              \
+    "{\"module\": \"" NUMPY "\", \"class_name\": \"Pad\", \"name\": \"y\", \"config\": {\"name\": \"y\", "             \
+    "\"pad_width\": [[0, 0], [1, 1]], \"mode\": \"" mode "\"}, \"inbound_nodes\": [{\"args\": [" X                     \
+    "], \"kwargs\": {\"constant_values\": " number "}}]}"
 #define LINALG "keras.src.ops.linalg"
 #define CORE "keras.src.ops.core"
 
@@ -325,6 +329,10 @@ static void functions(void **state) {
         {"[null, 4, 3]", FUNCTION(NUMPY, "Append", ", \"axis\": null", X ", " X), "Keras joins samples"},
         {"[null, 4, 3]", FUNCTION(NUMPY, "Diff", ", \"n\": 2, \"axis\": 1", X), "only 1 is supported"},
         {"[null, 1, 3]", FUNCTION(NUMPY, "Diff", ", \"n\": 1, \"axis\": 1", X), "has no differences"},
+        {"[null, 4]", PAD("reflect", "1"), "constant_values are of mode constant"},
+        {"[null, 4]", PAD("reflect", "null"), NULL},
+        {"[null, 4]", PAD("constant", "0"), NULL},
+        {"[null, 4]", PAD("constant", "\"one\""), "constant_values"},
         {"[null, 4]", FUNCTION(NUMPY, "Tril", ", \"k\": 0", X), "two axes behind the batch"},
         {"[null, 4, 3]", FUNCTION(NUMPY, "Tril", ", \"k\": 0.5", X), "should be a whole number"},
         {"[null, 2048, 1024]", FUNCTION(NUMPY, "Triu", ", \"k\": 0", X), "more than 1048576 numbers"},

@@ -1,4 +1,4 @@
-/* keras.ops.pad: places in front of axes and behind them, of zeros or of what is next to the edge. */
+/* keras.ops.pad: places in front of axes and behind them, of a number or of what is next to the edge. */
 #include "graph/layers/layer.h"
 
 enum { ZEROS, REFLECTED, SYMMETRIC };
@@ -7,17 +7,20 @@ static const char *const modes[] = {"constant", "reflect", "symmetric", NULL};
 typedef struct pad_config {
     clq_pads pads;
     int mode;
+    double number; /* of ZEROS: what they become */
 } pad_config;
 static const clq_attribute attributes[] = {
     {CLQ_LAYER_ATTRIBUTE("pad_width", CLQ_ATTRIBUTE_PADS, pad_config, pads), .needed = true},
     {CLQ_LAYER_ATTRIBUTE("mode", CLQ_ATTRIBUTE_CHOICE, pad_config, mode), .words = modes},
-    {.key = "constant_values", .type = CLQ_ATTRIBUTE_ONLY_NUMBER},
+    {CLQ_LAYER_ATTRIBUTE("constant_values", CLQ_ATTRIBUTE_KEYWORD_NUMBER, pad_config, number)},
 };
 
 static clq_status infer(const clq_model *model, const clq_layer *layer, clq_model_tensor *y) {
     const pad_config *config = layer->config;
     const clq_shape *x = &clq_model_input_of(model, y, 0)->shape;
     y->shape = *x;
+    if (config->mode != ZEROS && config->number != 0)
+        return clq_fail(CLQ_ARGUMENT, "constant_values are of mode constant");
     if (config->pads.rank != x->rank)
         return clq_fail(CLQ_ARGUMENT, "pad_width has %u axes behind the batch, and its input %u", config->pads.rank,
                         x->rank);
@@ -74,6 +77,40 @@ static clq_id mirror(clq_expansion *e, clq_shape *shape, unsigned axis, const si
     return clq_graph_add_node(e->graph, &node);
 }
 
+static bool is_inside(const clq_pads *pads, const clq_shape *y, size_t at) {
+    for (unsigned d = y->rank; d-- > 0; at /= y->dims[d]) {
+        const size_t place = at % y->dims[d];
+        if (place < pads->sides[d][0] || place >= y->dims[d] - pads->sides[d][1]) return false;
+    }
+    return true;
+}
+/* The number is added to the zeros alone: what is inside keeps its bits, whatever the number is. */
+static clq_id fill(clq_expansion *e, clq_id padded) {
+    const pad_config *config = e->layer->config;
+    const struct clq_element_input by_channel = {.kind = CLQ_EACH_CHANNEL, .dtype = CLQ_F32};
+    const size_t count = e->y->elements;
+    clq_node node = clq_expand_node(e, &clq_op_elementwise), flat = clq_expand_node(e, &clq_op_reshape);
+    clq_element_program *p = &node.attributes.program;
+    float *numbers = clq_alloc(count, sizeof *numbers);
+    if (!numbers || !padded) {
+        if (!numbers) clq_graph_fail(e->graph, CLQ_MEMORY);
+        clq_free(numbers);
+        return 0;
+    }
+    for (size_t i = 0; i < count; i++)
+        numbers[i] = is_inside(&config->pads, &e->y->shape, i) ? 0 : (float)config->number;
+    const unsigned a = clq_element_take(p, clq_each_element), b = clq_element_take(p, by_channel);
+    p->outputs[p->output_count++].from = clq_element_do(p, (clq_instruction){.op = CLQ_ELEMENT_ADD, .a = a, .b = b});
+    flat.inputs[0] = padded;
+    flat.outputs[0] = clq_expand_value(e, &CLQ_SHAPE(1, count), count);
+    node.inputs[0] = clq_graph_add_node(e->graph, &flat);
+    node.inputs[1] = clq_graph_add_constant(e->graph, "numbers", &CLQ_SHAPE(count), count, numbers);
+    node.outputs[0] = clq_expand_value(e, &CLQ_SHAPE(1, count), count);
+    clq_free(numbers);
+    if (!node.inputs[0] || !node.inputs[1]) return 0;
+    return clq_expand_unary(e, clq_expand_node(e, &clq_op_reshape), clq_graph_add_node(e->graph, &node));
+}
+
 static clq_id expand(clq_expansion *e, const clq_id *x) {
     const pad_config *config = e->layer->config;
     clq_shape shape = clq_model_input_of(e->model, e->y, 0)->shape;
@@ -83,7 +120,8 @@ static clq_id expand(clq_expansion *e, const clq_id *x) {
         a.axes[d].first = -(long)config->pads.sides[d][0];
         a.axes[d].out = e->y->shape.dims[d];
     }
-    if (config->mode == ZEROS) return clq_expand_arrange(e, &a, y);
+    if (config->mode == ZEROS && config->number == 0) return clq_expand_arrange(e, &a, y);
+    if (config->mode == ZEROS) return fill(e, clq_expand_arrange(e, &a, y));
     for (unsigned d = 0; d < shape.rank && y; d++)
         if (config->pads.sides[d][0] + config->pads.sides[d][1] > 0) y = mirror(e, &shape, d, config->pads.sides[d], y);
     return y;
