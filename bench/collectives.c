@@ -55,7 +55,7 @@ typedef struct bench {
 static clq_status set_name(const char *what, const char *text, unsigned count, const char *(*name)(unsigned),
                            unsigned *out) {
     char all[256] = "";
-    clq_nearest nearest = {.word = text};
+    clq_nearest nearest = clq_nearest_of(text);
     for (unsigned i = 0; i < count; i++) {
         if (!name(i)) continue;
         if (strcmp(text, name(i)) == 0) {

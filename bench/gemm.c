@@ -251,9 +251,7 @@ static clq_status run_gemm(clq_bench_run *run, void *context) {
 /* ---- options ---- */
 
 static clq_status refuse_variant(const char *text, const char *at, size_t length) {
-    char word[32];
-    clq_nearest nearest = {.word = word};
-    (void)snprintf(word, sizeof word, "%.*s", (int)CLQ_MIN(length, sizeof word - 1), at);
+    clq_nearest nearest = {.word = at, .length = length};
     for (size_t v = 0; v < VARIANTS; v++) clq_nearest_try(&nearest, variants[v].name);
     clq_nearest_try(&nearest, "chosen");
     return clq_nearest_fail(&nearest, "--variants '%s': expected some of tile, local and clblast, or chosen alone",

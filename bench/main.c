@@ -18,7 +18,7 @@ static const struct {
 };
 
 static clq_status refuse(const char *name) {
-    clq_nearest nearest = {.word = name};
+    clq_nearest nearest = clq_nearest_of(name);
     for (size_t i = 0; i < CLQ_COUNT_OF(benches); i++) clq_nearest_try(&nearest, benches[i].name);
     return clq_nearest_fail(&nearest, "unknown benchmark '%s': clique bench --help lists the benchmarks", name);
 }

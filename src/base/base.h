@@ -167,12 +167,15 @@ static inline const char *clq_plural(uint64_t count) { return count == 1 ? "" : 
 
 /* ---- the nearest word (nearest.c) ---- */
 
-/* Which of the words that are known a word that is not was meant to be. Start with {.word = …}, try each known one. */
+/* Which of the words that are known a word that is not was meant to be. Start with clq_nearest_of(word), or with
+ * {.word = …, .length = …} if it is part of a text; then try each known word. */
 typedef struct clq_nearest {
-    const char *word;
+    const char *word;  /* borrowed */
+    size_t length;     /* of the word; behind it anything may follow */
     const char *found; /* NULL: none is near. The first of those that are equally near */
     size_t distance;
 } clq_nearest;
+clq_nearest clq_nearest_of(const char *word);
 void clq_nearest_try(clq_nearest *nearest, const char *known); /* known is borrowed */
 /* Adds "; did you mean 'NAME'?", or nothing. */
 void clq_nearest_add(const clq_nearest *nearest, clq_text *text);

@@ -24,8 +24,10 @@ static size_t distance_of(const char *a, size_t a_length, const char *b, size_t 
     return rows[a_length % 3][b_length];
 }
 
+clq_nearest clq_nearest_of(const char *word) { return (clq_nearest){.word = word, .length = strlen(word)}; }
+
 void clq_nearest_try(clq_nearest *nearest, const char *known) {
-    const size_t length = strlen(nearest->word), known_length = strlen(known);
+    const size_t length = nearest->length, known_length = strlen(known);
     if (length == 0 || length > LENGTH_MOST || known_length > LENGTH_MOST) return;
     size_t distance = distance_of(nearest->word, length, known, known_length);
     /* What was not written to its end is near, however much is missing. */
@@ -55,7 +57,7 @@ clq_status clq_nearest_fail(const clq_nearest *nearest, const char *format, ...)
 
 clq_status clq_find_word(const char *what, const char *word, const char *const *words, size_t *out) {
     clq_text known = {0};
-    clq_nearest nearest = {.word = word};
+    clq_nearest nearest = clq_nearest_of(word);
     for (size_t i = 0; words[i]; i++) {
         if (strcmp(words[i], word) == 0) {
             clq_free(known.data);

@@ -26,20 +26,18 @@ static clq_status refuse(clq_text *why) {
 
 /* name: of `length` bytes, behind the dashes. */
 static clq_status refuse_unknown(const clq_arguments *arguments, const char *name, size_t length) {
-    clq_text why = {0}, word = {0}, others = {0};
-    clq_text_add_bytes(&word, name, length);
+    clq_text why = {0}, others = {0};
     if (arguments->others) arguments->others(name, length, &others);
-    clq_nearest nearest = {.word = word.data ? word.data : ""};
+    clq_nearest nearest = {.word = name, .length = length};
     for (const clq_argument *row = arguments->rows; !clq_argument_is_end(row); row++)
         if (row->name && !row->plain) clq_nearest_try(&nearest, row->name);
-    clq_text_add(&why, "option '--%s' is ", nearest.word);
+    clq_text_add(&why, "option '--%.*s' is ", (int)length, name);
     if (others.length)
         clq_text_add(&why, "of %s: %s does not take it", others.data, arguments->program);
     else
         clq_text_add(&why, "unknown: %s --help lists the options", arguments->program);
     if (nearest.found) clq_text_add(&why, "; did you mean '--%s'?", nearest.found);
-    why.failed = why.failed || word.failed || others.failed;
-    clq_free(word.data);
+    why.failed = why.failed || others.failed;
     clq_free(others.data);
     return refuse(&why);
 }

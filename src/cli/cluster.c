@@ -123,7 +123,7 @@ static job find_job(const char *name) {
 }
 
 static clq_status fail_unknown_job(const char *field, const char *name) {
-    clq_nearest nearest = {.word = name};
+    clq_nearest nearest = clq_nearest_of(name);
     clq_text meant = {0};
     for (size_t i = 0; i < JOBS; i++) clq_nearest_try(&nearest, jobs[i]);
     clq_nearest_add(&nearest, &meant);

@@ -147,7 +147,7 @@ static bool is_long(const clq_argument *rows) {
 
 static clq_status refuse_group(const clq_arguments *arguments, const char *group) {
     clq_text why = {0};
-    clq_nearest nearest = {.word = group};
+    clq_nearest nearest = clq_nearest_of(group);
     clq_text_add(&why, "--help=%s: expected all", group);
     for (const clq_argument *row = arguments->rows; !clq_argument_is_end(row); row++) {
         if (!row->group || !is_first(arguments->rows, row)) continue;

@@ -67,7 +67,7 @@ static const char *find_program(const clq_mpi *mpi) {
 }
 
 static clq_status refuse(const char *name) {
-    clq_nearest nearest = {.word = name};
+    clq_nearest nearest = clq_nearest_of(name);
     for (size_t i = 0; i < CLQ_COUNT_OF(mpis); i++) clq_nearest_try(&nearest, mpis[i].name);
     return clq_nearest_fail(&nearest, "--mpi '%s' is unknown: openmpi or mpich", name);
 }

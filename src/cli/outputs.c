@@ -18,17 +18,16 @@ typedef struct sorted {
 } sorted;
 
 static clq_status refuse_output(const clq_model *model, const char *option, const char *text) {
-    clq_text known = {0}, word = {0};
-    clq_text_add_bytes(&word, text, strcspn(text, "="));
-    clq_nearest nearest = {.word = word.failed ? "" : word.data};
+    clq_text known = {0};
+    clq_nearest nearest = {.word = text, .length = strcspn(text, "=")};
     for (size_t i = 0; i < clq_model_output_count(model); i++) {
         clq_text_add(&known, "%s'%s'", i ? ", " : "", clq_model_output_name(model, i));
         clq_nearest_try(&nearest, clq_model_output_name(model, i));
     }
-    clq_status status = known.failed ? clq_fail_memory("naming the outputs")
-                                     : clq_nearest_fail(&nearest, "--%s '%s': model %s has no output '%s', only %s",
-                                                        option, text, clq_model_name(model), nearest.word, known.data);
-    clq_free(word.data);
+    clq_status status = known.failed
+                            ? clq_fail_memory("naming the outputs")
+                            : clq_nearest_fail(&nearest, "--%s '%s': model %s has no output '%.*s', only %s", option,
+                                               text, clq_model_name(model), (int)nearest.length, text, known.data);
     clq_free(known.data);
     return status;
 }

@@ -147,13 +147,13 @@ static void try_commands(clq_nearest *nearest) {
 }
 
 clq_status clq_topics_refuse(const char *word) {
-    clq_nearest nearest = {.word = word};
+    clq_nearest nearest = clq_nearest_of(word);
     try_commands(&nearest);
     return clq_nearest_fail(&nearest, "unknown command '%s': clique --help lists them", word);
 }
 
 static clq_status refuse(const char *word) {
-    clq_nearest nearest = {.word = word};
+    clq_nearest nearest = clq_nearest_of(word);
     try_commands(&nearest);
     for (size_t i = 0; i < CLQ_COUNT_OF(topics); i++) clq_nearest_try(&nearest, topics[i].name);
     for (const char *name = clq_option_next(""); name; name = clq_option_next(name)) clq_nearest_try(&nearest, name);

@@ -46,7 +46,7 @@ static clq_status check_folder(const char *folder) {
         return clq_fail(CLQ_READ, "data set '%s' is a file: give the folder that it lies in, or text:%s", folder,
                         folder);
     const int error = errno;
-    clq_nearest nearest = {.word = folder};
+    clq_nearest nearest = clq_nearest_of(folder);
     clq_nearest_try(&nearest, fashion_mnist);
     clq_nearest_try(&nearest, synthetic);
     return clq_fail(error == ENOENT || error == ENOTDIR ? CLQ_NOT_FOUND : CLQ_READ,

@@ -15,16 +15,9 @@ static bool names(const char *word, size_t length, const char *layer) {
 }
 
 static clq_status refuse(const clq_model *model, const char *word, size_t length) {
-    clq_text text = {0};
-    char *own = clq_strprintf("%.*s", (int)CLQ_MIN(length, (size_t)CLQ_LAYER_NAME_MAX), word);
-    clq_nearest nearest = {.word = own};
-    for (uint32_t i = 0; own && i < model->layer_count; i++) clq_nearest_try(&nearest, model->layers[i].name);
-    if (own) clq_text_add(&text, "freeze: no layer of model %s is named '%s'", model->name, own);
-    if (own) clq_nearest_add(&nearest, &text);
-    const clq_status status = own && !text.failed ? clq_fail(CLQ_ARGUMENT, "%s", text.data) : CLQ_MEMORY;
-    clq_free(own);
-    clq_free(text.data);
-    return status;
+    clq_nearest nearest = {.word = word, .length = length};
+    for (uint32_t i = 0; i < model->layer_count; i++) clq_nearest_try(&nearest, model->layers[i].name);
+    return clq_nearest_fail(&nearest, "freeze: no layer of model %s is named '%.*s'", model->name, (int)length, word);
 }
 
 static clq_status mark(const clq_model *model, const char *word, size_t length, bool *marked) {

@@ -79,7 +79,7 @@ static clq_status check_name(const clq_watch *watch, const clq_trainer *trainer,
             return clq_fail(CLQ_ARGUMENT, "%s watches '%s', which is a matrix: watch a single number, such as '%sloss'",
                             who, name, of_validation ? validation : "");
     clq_text names = {0};
-    clq_nearest nearest = {.word = figure};
+    clq_nearest nearest = clq_nearest_of(figure);
     clq_text_add(&names, "loss");
     clq_nearest_try(&nearest, "loss");
     for (unsigned i = 0; i < trainer->metric_count; i++) {

@@ -1,7 +1,6 @@
 /* Several optimizers of a trainer: whose variables are whose, and their learning rates. */
 #include "train/trainer.h"
 
-#include <stdio.h>
 #include <string.h>
 
 static bool is_named(const clq_model *model, const clq_variable *variable, const char *word, size_t length) {
@@ -11,15 +10,13 @@ static bool is_named(const clq_model *model, const clq_variable *variable, const
 }
 
 static clq_status refuse(const clq_model *model, const char *word, size_t length) {
-    char own[CLQ_WORD_MAX];
-    clq_nearest nearest = {.word = own};
-    (void)snprintf(own, sizeof own, "%.*s", (int)CLQ_MIN(length, sizeof own - 1), word);
+    clq_nearest nearest = {.word = word, .length = length};
     for (uint32_t i = 0; i < model->layer_count; i++) clq_nearest_try(&nearest, model->layers[i].name);
     for (uint32_t i = 0; i < model->variable_count; i++)
         if (model->variables[i].role == CLQ_ROLE_TRAINABLE) clq_nearest_try(&nearest, model->variables[i].name);
-    return clq_nearest_fail(&nearest,
-                            "optimizers: no layer or trainable variable of model %s is named '%s'; a variable is %s",
-                            clq_model_name(model), own, model->variable_count ? model->variables[0].name : "none");
+    return clq_nearest_fail(
+        &nearest, "optimizers: no layer or trainable variable of model %s is named '%.*s'; a variable is %s",
+        clq_model_name(model), (int)length, word, model->variable_count ? model->variables[0].name : "none");
 }
 
 /* What a word of optimizer `number` names and nobody has yet. Some variable it has to name. */

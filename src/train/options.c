@@ -272,7 +272,7 @@ clq_status clq_compression_parse(const char *text, clq_compression *out) {
         *out = (clq_compression){.kind = CLQ_COMPRESSION_TOP_K, .fraction = fraction};
         return CLQ_OK;
     }
-    clq_nearest nearest = {.word = text};
+    clq_nearest nearest = clq_nearest_of(text);
     for (size_t i = 0; i < CLQ_COUNT_OF(named); i++) clq_nearest_try(&nearest, named[i].name);
     return clq_nearest_fail(
         &nearest,

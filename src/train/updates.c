@@ -2,14 +2,11 @@
 #include "train/words.h"
 
 #include <float.h>
-#include <stdio.h>
 #include <string.h>
 
 static clq_status refuse_clip(const char *text) {
     static const char *const words[] = {"off", "value", "norm", "global_norm"};
-    char word[CLQ_WORD_MAX] = "";
-    clq_nearest nearest = {.word = word};
-    (void)clq_copy_word(word, text, strcspn(text, "="));
+    clq_nearest nearest = {.word = text, .length = strcspn(text, "=")};
     for (size_t i = 0; i < CLQ_COUNT_OF(words); i++) clq_nearest_try(&nearest, words[i]);
     return clq_nearest_fail(&nearest, "clip '%s' is unknown: expected off, value=X, norm=X or global_norm=X", text);
 }
@@ -56,15 +53,14 @@ static bool has_part(const char *name, const char *part, size_t length) {
 
 /* What is meant is most often what a variable is to its layer, behind the '/' of its name. */
 static clq_status refuse_part(const clq_model *model, const char *part, size_t length) {
-    char word[CLQ_WORD_MAX];
-    clq_nearest nearest = {.word = word};
-    (void)snprintf(word, sizeof word, "%.*s", (int)CLQ_MIN(length, sizeof word - 1), part);
+    clq_nearest nearest = {.word = part, .length = length};
     for (uint32_t i = 0; i < model->variable_count; i++) {
         const char *slash = strrchr(model->variables[i].name, '/');
         if (model->variables[i].role == CLQ_ROLE_TRAINABLE && slash) clq_nearest_try(&nearest, slash + 1);
     }
-    return clq_nearest_fail(&nearest, "no_decay: no trainable variable of model %s has '%s' in its name, as %s has",
-                            clq_model_name(model), word, model->variable_count ? model->variables[0].name : "none");
+    return clq_nearest_fail(&nearest, "no_decay: no trainable variable of model %s has '%.*s' in its name, as %s has",
+                            clq_model_name(model), (int)length, part,
+                            model->variable_count ? model->variables[0].name : "none");
 }
 
 /* Every variable whose name has the part: at least one. */

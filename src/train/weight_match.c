@@ -45,7 +45,7 @@ static clq_status note(const clq_matching *m, const clq_safetensors_entry *tenso
 }
 
 static clq_status refuse_name(const clq_matching *m, const clq_map_line *line, const char *ours) {
-    clq_nearest nearest = {.word = ours};
+    clq_nearest nearest = clq_nearest_of(ours);
     clq_text text = {0};
     for (uint32_t v = 0; v < m->model->variable_count; v++) clq_nearest_try(&nearest, m->model->variables[v].name);
     clq_text_add(&text, "%s: line %zu: model %s has no variable '%.120s'", m->map->path, line->number,
@@ -98,7 +98,7 @@ static clq_status refuse_unused(const clq_matching *m, const clq_map_line *line)
         return clq_fail(CLQ_ARGUMENT, "%s: line %zu: line %zu is about tensor '%s' already", m->map->path, line->number,
                         other->number, theirs);
     }
-    clq_nearest nearest = {.word = line->theirs};
+    clq_nearest nearest = clq_nearest_of(line->theirs);
     for (size_t i = 0; i < clq_safetensors_count(m->file); i++)
         clq_nearest_try(&nearest, clq_safetensors_at(m->file, i)->name);
     return clq_nearest_fail(&nearest, "%s: line %zu: %s has no tensor '%s'", m->map->path, line->number, m->path,

@@ -87,7 +87,7 @@ clq_status clq_check_values(const char *what, const char *name, const clq_option
 clq_status clq_refuse_key(const char *what, const char *text, const char *name, const clq_option *options,
                           const char *key) {
     clq_text known = {0};
-    clq_nearest nearest = {.word = key};
+    clq_nearest nearest = clq_nearest_of(key);
     for (size_t i = 0; options[i].key; i++) {
         clq_text_add(&known, "%s%s", i ? " " : *name ? " takes: " : "it takes: ", options[i].key);
         clq_nearest_try(&nearest, options[i].key);
@@ -123,7 +123,7 @@ clq_status clq_set_values(const char *what, const char *text, const clq_words *w
 /* "adam, sgd or lion; did you mean 'lion'?" */
 static clq_status refuse_name(const char *what, const char *name, size_t count, const char *(*name_of)(size_t)) {
     clq_text known = {0};
-    clq_nearest nearest = {.word = name};
+    clq_nearest nearest = clq_nearest_of(name);
     for (size_t i = 0; i < count; i++) {
         clq_text_add(&known, "%s%s", i == 0 ? "" : i + 1 < count ? ", " : " or ", name_of(i));
         clq_nearest_try(&nearest, name_of(i));

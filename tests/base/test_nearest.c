@@ -4,7 +4,7 @@
 static const char *const keys[] = {"decay_steps", "decay_rate", "staircase", "lr", "beta1", "beta2", "momentum"};
 
 static const char *nearest_to(const char *word) {
-    clq_nearest nearest = {.word = word};
+    clq_nearest nearest = clq_nearest_of(word);
     for (size_t i = 0; i < CLQ_COUNT_OF(keys); i++) clq_nearest_try(&nearest, keys[i]);
     return nearest.found ? nearest.found : "";
 }
@@ -32,17 +32,29 @@ static void names_nothing_that_is_far(void **state) {
     assert_string_equal(nearest_to("xy"), "");
     assert_string_equal(nearest_to(""), "");
     assert_string_equal(nearest_to(longest), "");
-    clq_nearest none = {.word = "a"}, nearest = {.word = longest + 190};
+    clq_nearest none = clq_nearest_of("a"), nearest = clq_nearest_of(longest + 190);
     clq_nearest_try(&none, "b"); /* all of it would be another word */
     assert_null(none.found);
     clq_nearest_try(&nearest, longest);
     assert_null(nearest.found);
 }
 
+static void reads_a_part_of_a_text(void **state) {
+    (void)state;
+    clq_nearest first = {.word = "mometum=1,lr", .length = 7}, all = clq_nearest_of("mometum=1,lr"),
+                none = {.word = "momentum"};
+    clq_nearest_try(&first, "momentum");
+    assert_string_equal(first.found, "momentum");
+    clq_nearest_try(&all, "momentum");
+    assert_null(all.found);
+    clq_nearest_try(&none, "momentum");
+    assert_null(none.found);
+}
+
 static void is_said_in_a_message(void **state) {
     (void)state;
     clq_text text = {0};
-    clq_nearest nearest = {.word = "momentun"};
+    clq_nearest nearest = clq_nearest_of("momentun");
     clq_text_add(&text, "unknown");
     clq_nearest_add(&nearest, &text);
     assert_string_equal(text.data, "unknown");
@@ -54,7 +66,7 @@ static void is_said_in_a_message(void **state) {
 
 static void is_said_in_a_failure(void **state) {
     (void)state;
-    clq_nearest nearest = {.word = "momentun"};
+    clq_nearest nearest = clq_nearest_of("momentun");
     assert_int_equal(clq_nearest_fail(&nearest, "key '%s'", nearest.word), CLQ_ARGUMENT);
     assert_string_equal(clq_error_detail(), "key 'momentun'");
     clq_nearest_try(&nearest, "momentum");
@@ -76,8 +88,11 @@ static void words_are_found(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(is_said_in_a_failure), cmocka_unit_test(words_are_found),
-                                       cmocka_unit_test(finds_slips), cmocka_unit_test(names_nothing_that_is_far),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(is_said_in_a_failure),
+                                       cmocka_unit_test(words_are_found),
+                                       cmocka_unit_test(finds_slips),
+                                       cmocka_unit_test(names_nothing_that_is_far),
+                                       cmocka_unit_test(reads_a_part_of_a_text),
                                        cmocka_unit_test(is_said_in_a_message)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

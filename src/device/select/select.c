@@ -37,7 +37,7 @@ static void list_devices(const clq_system *system, char *out, size_t bytes) {
 static clq_status no_match(const clq_system *system, const char *what, const char *word) {
     static const char *const types[] = {"gpu", "cpu", "accelerator", "all", "auto"};
     char list[LIST_MAX];
-    clq_nearest nearest = {.word = word};
+    clq_nearest nearest = clq_nearest_of(word);
     for (size_t i = 0; i < CLQ_COUNT_OF(types); i++)
         if (strcmp(types[i], word) != 0) clq_nearest_try(&nearest, types[i]);
     for (uint32_t i = 0; i < system->count; i++)

@@ -1,7 +1,6 @@
 /* Models by name: NAME, or NAME:KEY=VALUE,KEY=VALUE. */
 #include "graph/named/named.h"
 
-#include <stdio.h>
 #include <string.h>
 
 static const clq_named_model *const models[] = {&clq_named_mlp,       &clq_named_cnn,         &clq_named_cnn1,
@@ -11,7 +10,7 @@ static const clq_named_model *const models[] = {&clq_named_mlp,       &clq_named
                                                 &clq_named_convmixer, &clq_named_unet,        &clq_named_vit_tiny,
                                                 &clq_named_gpt,       &clq_named_bert_tiny,   &clq_named_bilstm};
 
-enum { CLASSES_MOST = 1 << 20, CLASSES_USUAL = 10, WORD_MAX = 64 };
+enum { CLASSES_MOST = 1 << 20, CLASSES_USUAL = 10 };
 
 bool clq_model_is_file(const char *word) {
     const char *ending = strrchr(word, '.');
@@ -21,10 +20,8 @@ bool clq_model_is_file(const char *word) {
 const char *clq_model_path(const char *word) { return clq_model_is_file(word) ? word : NULL; }
 
 static clq_status refuse_name(const char *name) {
-    char word[WORD_MAX];
     clq_text known = {0};
-    clq_nearest nearest = {.word = word};
-    (void)snprintf(word, sizeof word, "%.*s", (int)CLQ_MIN(strcspn(name, ":"), (size_t)(WORD_MAX - 1)), name);
+    clq_nearest nearest = {.word = name, .length = strcspn(name, ":")};
     for (size_t i = 0; i < CLQ_COUNT_OF(models); i++) {
         clq_text_add(&known, "%s, ", models[i]->name);
         clq_nearest_try(&nearest, models[i]->name);
@@ -58,7 +55,7 @@ static clq_status refuse_key(const clq_named_model *model, const char *key) {
     clq_text known = {0};
     const char *keys[CLQ_NAMED_OPTIONS_MAX + 2];
     size_t count = 0;
-    clq_nearest nearest = {.word = key};
+    clq_nearest nearest = clq_nearest_of(key);
     for (const clq_named_option *o = model->options; o < model->options + CLQ_NAMED_OPTIONS_MAX && o->key; o++)
         keys[count++] = o->key;
     if (!model->no_classes) keys[count++] = "classes";

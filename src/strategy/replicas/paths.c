@@ -70,9 +70,7 @@ static const char *objection(clq_path path, unsigned facts) {
 
 static clq_status disable(clq_paths *paths, const char *name, size_t length) {
     clq_text known = {0};
-    char word[64];
-    clq_nearest nearest = {.word = word};
-    (void)snprintf(word, sizeof word, "%.*s", (int)CLQ_MIN(length, sizeof word - 1), name);
+    clq_nearest nearest = {.word = name, .length = length};
     for (unsigned p = 0; p < CLQ_PATH_COUNT; p++) {
         if (strlen(table[p].name) == length && memcmp(table[p].name, name, length) == 0) {
             paths->disabled[p] = true;
@@ -83,7 +81,8 @@ static clq_status disable(clq_paths *paths, const char *name, size_t length) {
         clq_nearest_try(&nearest, table[p].name);
     }
     clq_status status = CLQ_MEMORY;
-    if (!known.failed) status = clq_nearest_fail(&nearest, "fast path '%s' is unknown: expected %s", word, known.data);
+    if (!known.failed)
+        status = clq_nearest_fail(&nearest, "fast path '%.*s' is unknown: expected %s", (int)length, name, known.data);
     clq_free(known.data);
     return status;
 }
