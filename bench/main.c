@@ -20,6 +20,7 @@ static const struct {
 static clq_status refuse(const char *name) {
     clq_nearest nearest = clq_nearest_of(name);
     for (size_t i = 0; i < CLQ_COUNT_OF(benches); i++) clq_nearest_try(&nearest, benches[i].name);
+    clq_nearest_try(&nearest, "--help");
     return clq_nearest_fail(&nearest, "unknown benchmark '%s': clique bench --help lists the benchmarks", name);
 }
 

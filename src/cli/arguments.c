@@ -12,8 +12,19 @@ const clq_argument *clq_arguments_plain(const clq_argument *rows) {
     return NULL;
 }
 
+/* Every command takes it; no table has it. */
+static const clq_argument help_row = {.name = "help"};
+
+/* The rows of a table that are options, behind `row` (NULL: from the first on), and then --help; NULL behind it. */
+static const clq_argument *next_option(const clq_arguments *arguments, const clq_argument *row) {
+    if (row == &help_row) return NULL;
+    row = row ? row + 1 : arguments->rows;
+    while (!clq_argument_is_end(row) && row->plain) row++;
+    return clq_argument_is_end(row) ? &help_row : row;
+}
+
 static bool begins_so(const clq_argument *row, const char *name, size_t length) {
-    return row->name && !row->plain && strncmp(row->name, name, length) == 0;
+    return row->name && strncmp(row->name, name, length) == 0;
 }
 
 /* ---- refusals ---- */
@@ -29,8 +40,8 @@ static clq_status refuse_unknown(const clq_arguments *arguments, const char *nam
     clq_text why = {0}, others = {0};
     if (arguments->others) arguments->others(name, length, &others);
     clq_nearest nearest = {.word = name, .length = length};
-    for (const clq_argument *row = arguments->rows; !clq_argument_is_end(row); row++)
-        if (row->name && !row->plain) clq_nearest_try(&nearest, row->name);
+    for (const clq_argument *row = NULL; (row = next_option(arguments, row)) != NULL;)
+        if (row->name) clq_nearest_try(&nearest, row->name);
     clq_text_add(&why, "option '--%.*s' is ", (int)length, name);
     if (others.length)
         clq_text_add(&why, "of %s: %s does not take it", others.data, arguments->program);
@@ -46,8 +57,8 @@ static clq_status refuse_unknown(const clq_arguments *arguments, const char *nam
 static clq_status refuse_letters(const clq_arguments *arguments, const char *argument) {
     const char *program = arguments->program;
     const size_t length = strcspn(argument + 1, "=");
-    for (const clq_argument *row = arguments->rows; length > 1 && !clq_argument_is_end(row); row++)
-        if (row->name && !row->plain && strlen(row->name) == length && strncmp(row->name, argument + 1, length) == 0)
+    for (const clq_argument *row = NULL; length > 1 && (row = next_option(arguments, row)) != NULL;)
+        if (begins_so(row, argument + 1, length) && strlen(row->name) == length)
             return clq_fail(CLQ_ARGUMENT, "option '%s' is unknown: %s --help lists the options; did you mean '--%s'?",
                             argument, program, row->name);
     return clq_fail(CLQ_ARGUMENT, "option '%s' is unknown: %s --help lists the options", argument, program);
@@ -57,7 +68,7 @@ static clq_status refuse_ambiguous(const clq_arguments *arguments, const char *n
     clq_text why = {0};
     const char *between = "";
     clq_text_add(&why, "option '--%.*s' is ambiguous: it begins ", (int)length, name);
-    for (const clq_argument *row = arguments->rows; !clq_argument_is_end(row); row++) {
+    for (const clq_argument *row = NULL; (row = next_option(arguments, row)) != NULL;) {
         if (!begins_so(row, name, length)) continue;
         clq_text_add(&why, "%s--%s", between, row->name);
         between = ", ";
@@ -71,7 +82,7 @@ static clq_status refuse_ambiguous(const clq_arguments *arguments, const char *n
 static clq_status find_long(const clq_arguments *arguments, const char *name, size_t length, const clq_argument **out) {
     const clq_argument *found = NULL;
     size_t count = 0;
-    for (const clq_argument *row = arguments->rows; !clq_argument_is_end(row); row++) {
+    for (const clq_argument *row = NULL; (row = next_option(arguments, row)) != NULL;) {
         if (!begins_so(row, name, length)) continue;
         found = row;
         count++;
@@ -87,11 +98,13 @@ static clq_status find_long(const clq_arguments *arguments, const char *name, si
 
 static clq_status find_option(const clq_arguments *arguments, const char *argument, const clq_argument **out) {
     const char *program = arguments->program;
+    if (strncmp(argument, "--=", 3) == 0)
+        return clq_fail(CLQ_ARGUMENT, "option '%s' has no name: %s --help lists the options", argument, program);
     if (strncmp(argument, "--", 2) == 0 && argument[2])
         return find_long(arguments, argument + 2, strcspn(argument + 2, "="), out);
     if (argument[0] == '-' && argument[1] && !argument[2])
-        for (const clq_argument *row = arguments->rows; !clq_argument_is_end(row); row++)
-            if (row->key == argument[1] && !row->plain) {
+        for (const clq_argument *row = NULL; (row = next_option(arguments, row)) != NULL;)
+            if (row->key == argument[1]) {
                 *out = row;
                 return CLQ_OK;
             }
@@ -123,12 +136,11 @@ clq_status clq_arguments_parse(const clq_arguments *arguments, int argc, char **
             options_ended = true;
             continue;
         }
-        if (strcmp(argv[i], "--help") == 0) exit(clq_program_end(print_help(arguments, NULL)));
-        if (strncmp(argv[i], "--help=", 7) == 0) exit(clq_program_end(print_help(arguments, argv[i] + 7)));
         const clq_argument *option;
         CLQ_TRY(find_option(arguments, argv[i], &option));
         const char *equals = strncmp(argv[i], "--", 2) == 0 ? strchr(argv[i], '=') : NULL,
                    *value = equals ? equals + 1 : NULL;
+        if (option == &help_row) exit(clq_program_end(print_help(arguments, value)));
         if (option->value && !value && i + 1 == argc)
             return clq_fail(CLQ_ARGUMENT, "option '%s' misses its value, %s", argv[i], option->value);
         if (!option->value && value) return clq_fail(CLQ_ARGUMENT, "option '--%s' takes no value", option->name);
@@ -138,7 +150,13 @@ clq_status clq_arguments_parse(const clq_arguments *arguments, int argc, char **
     return CLQ_OK;
 }
 
+#define SECONDS_LEAST 0.001
+#define SECONDS_MOST 1000000
+#define TEXT_OF(number) #number
+#define RANGE_TEXT(least, most) "seconds, from " TEXT_OF(least) " to " TEXT_OF(most)
+const char clq_seconds_range[] = RANGE_TEXT(SECONDS_LEAST, SECONDS_MOST);
+
 clq_status clq_argument_seconds(const clq_argument *option, const char *text, double *out) {
-    if (clq_parse_double(text, 1e-3, 1e6, out)) return CLQ_OK;
-    return clq_fail(CLQ_ARGUMENT, "--%s '%s': expected seconds, from 0.001 to 1000000", option->name, text);
+    if (clq_parse_double(text, SECONDS_LEAST, SECONDS_MOST, out)) return CLQ_OK;
+    return clq_fail(CLQ_ARGUMENT, "--%s '%s': expected %s", option->name, text, clq_seconds_range);
 }

@@ -4,7 +4,8 @@
 
 #include "base/base.h"
 
-/* An option. A row without name and key ends a table. */
+/* An option. A row with neither a name nor a key ends a table. A row with a group has a name; if one
+ * row of a table is usual, all have groups. */
 typedef struct clq_argument {
     const char *name;          /* of --name; NULL: it has a letter alone */
     int key;                   /* what handlers know it by; a letter x: -x, too */
@@ -37,12 +38,14 @@ typedef clq_status (*clq_option_handler)(void *context, const clq_argument *opti
 
 /* Accepts --name VALUE, --name=VALUE, an unambiguous beginning of a name, and -x VALUE for a row with a letter. With a
  * plain row, the arguments that are no options, and all after --, are its values. Anything else is an ARGUMENT failure
- * that names it. --help, --help=all and --help=GROUP print (help.h) and end the process by clq_program_end. */
+ * that names it. --help, --help=all and --help=GROUP, which every table has, print (help.h) and end the process by
+ * clq_program_end. */
 clq_status clq_arguments_parse(const clq_arguments *arguments, int argc, char **argv, clq_option_handler handle,
                                void *context);
 
-/* The value of an option that is a time, from 0.001 to 1,000,000 seconds; else an ARGUMENT failure that names the
- * option. */
+/* The values of an option that is a time: "seconds, from … to …". */
+extern const char clq_seconds_range[];
+/* A value in that range; else an ARGUMENT failure that names the option. */
 clq_status clq_argument_seconds(const clq_argument *option, const char *text, double *out);
 
 #endif

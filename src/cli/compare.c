@@ -395,7 +395,7 @@ static clq_status set_option(void *context, const clq_argument *option, const ch
 const clq_argument clq_compare_options[] = {
     {"A.json B.json", KEY_FILE, NULL, .help = "two results of one benchmark of clique bench, the older first",
      .plain = true},
-    {"fail-below", KEY_FAIL_BELOW, "R", .help = "exit with 1 where a row's speed in B is below R times that in A"},
+    {"fail-below", KEY_FAIL_BELOW, "R", .help = "exit with 1 if a row's speed in B is below R times that in A"},
     {"json", KEY_COMPARE_JSON, NULL, .help = "one JSON document on stdout"},
     {0}};
 

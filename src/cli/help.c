@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-size_t clq_help_columns(const char *text, size_t bytes) {
+static size_t columns_of(const char *text, size_t bytes) {
     size_t columns = 0;
     for (size_t i = 0; i < bytes; i++) columns += ((unsigned char)text[i] & 0xc0) != 0x80; /* not the rest of one */
     return columns;
@@ -16,7 +16,7 @@ static void add_spaces(size_t count, clq_text *to) { clq_text_add(to, "%*s", (in
 static void wrap(size_t used, size_t indent, const char *words, clq_text *to) {
     bool first = true;
     for (const char *at = words; *(at += strspn(at, " "));) {
-        const size_t bytes = strcspn(at, " "), columns = clq_help_columns(at, bytes);
+        const size_t bytes = strcspn(at, " "), columns = columns_of(at, bytes);
         if (!first && used + 1 + columns > CLQ_HELP_WIDTH) {
             clq_text_add(to, "\n");
             add_spaces(indent, to);
@@ -39,7 +39,7 @@ void clq_help_paragraph(size_t indent, const char *words, clq_text *to) {
 }
 
 void clq_help_entry(const char *left, const char *words, clq_text *to) {
-    const size_t columns = 2 + clq_help_columns(left, strlen(left));
+    const size_t columns = 2 + columns_of(left, strlen(left));
     clq_text_add(to, "  %s", left);
     if (!*words) {
         clq_text_add(to, "\n");
@@ -85,7 +85,8 @@ static bool is_first(const clq_argument *rows, const clq_argument *row) {
     return true;
 }
 
-void clq_help_options(const clq_argument *rows, const char *title, const char *group, clq_text *to) {
+/* "title:" and the options of a group (its key word; NULL: those of no group). */
+static void add_group(const clq_argument *rows, const char *title, const char *group, clq_text *to) {
     clq_text_add(to, "\n%s:\n", title);
     for (; !clq_argument_is_end(rows); rows++)
         if (is_of(rows, group)) add_option(rows, to);
@@ -93,7 +94,7 @@ void clq_help_options(const clq_argument *rows, const char *title, const char *g
 
 static void add_all(const clq_argument *rows, clq_text *to) {
     for (const clq_argument *row = rows; !clq_argument_is_end(row); row++)
-        if (is_first(rows, row)) clq_help_options(rows, row->title ? row->title : "Options", row->group, to);
+        if (is_first(rows, row)) add_group(rows, row->title ? row->title : "Options", row->group, to);
 }
 
 /* A group's options that are not usual: their names alone. */
@@ -119,8 +120,8 @@ static void add_usual(const clq_arguments *arguments, clq_text *to) {
         if (is_first(rows, row)) add_names(rows, row, to);
     clq_text_add(to, "\n");
     clq_text_add(&more,
-                 "%s --help=all prints all options, --help=GROUP those of a group, as --help=%s; clique help OPTION "
-                 "prints one, as clique help %s.",
+                 "%s --help=all prints all options, --help=GROUP those of a group, for example --help=%s. clique help "
+                 "OPTION explains one option, for example clique help %s.",
                  arguments->program, rows->group, rows->name);
     clq_help_paragraph(0, more.data ? more.data : "", to);
     to->failed = to->failed || more.failed;
@@ -138,6 +139,7 @@ static void add_head(const clq_arguments *arguments, clq_text *to) {
     clq_help_paragraph(0, arguments->about, to);
 }
 
+/* Whether help explains the usual options alone. */
 static bool is_long(const clq_argument *rows) {
     size_t count = 0;
     bool usual = false;
@@ -148,6 +150,7 @@ static bool is_long(const clq_argument *rows) {
 static clq_status refuse_group(const clq_arguments *arguments, const char *group) {
     clq_text why = {0};
     clq_nearest nearest = clq_nearest_of(group);
+    clq_nearest_try(&nearest, "all");
     clq_text_add(&why, "--help=%s: expected all", group);
     for (const clq_argument *row = arguments->rows; !clq_argument_is_end(row); row++) {
         if (!row->group || !is_first(arguments->rows, row)) continue;
@@ -167,7 +170,7 @@ clq_status clq_help_command(const clq_arguments *arguments, const char *part, cl
     if (!all && clq_argument_is_end(row)) return refuse_group(arguments, part);
     add_head(arguments, to);
     if (!all)
-        clq_help_options(arguments->rows, row->title, row->group, to);
+        add_group(arguments->rows, row->title, row->group, to);
     else if (part || !is_long(arguments->rows))
         add_all(arguments->rows, to);
     else

@@ -8,7 +8,6 @@
 /* HELP_COLUMN: what an entry says begins there. HELP_FEW: a command with more options shows the usual ones alone. */
 enum { CLQ_HELP_WIDTH = 80, CLQ_HELP_COLUMN = 25, CLQ_HELP_FEW = 15 };
 
-size_t clq_help_columns(const char *text, size_t bytes);
 /* "--name VALUE", "-x VALUE" or "-x, --name VALUE"; of what is plain its name. */
 void clq_help_form(const clq_argument *row, clq_text *to);
 /* Lines of words, each behind so many spaces. Nothing for no words. */
@@ -16,8 +15,6 @@ void clq_help_paragraph(size_t indent, const char *words, clq_text *to);
 /* `left` behind two spaces, and `words` from HELP_COLUMN on: beside it if it leaves two columns between, else from the
  * next line on. */
 void clq_help_entry(const char *left, const char *words, clq_text *to);
-/* "title:" and the options of a group (its key word; NULL: those of no group). */
-void clq_help_options(const clq_argument *rows, const char *title, const char *group, clq_text *to);
 
 /* What --help prints (part NULL), --help=all, and --help=GROUP. Errors: ARGUMENT (no such group), which names those
  * that there are. A lack of memory is in the text. */

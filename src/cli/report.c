@@ -184,8 +184,8 @@ static const char *explain(const char *bench) {
         {"train", "Whole epochs of training. Efficiency is the rate over n times that of one replica in the same run."},
         {"scale",
          "The step of mirrored training on many machines, as clique plan --machines simulates it. Efficiency is the "
-         "rate "
-         "over that of as many devices that each train alone, by the best algorithm and bucket; dotted: by default."},
+         "rate over that of as many devices that each train alone, by the best algorithm and bucket; dotted: by "
+         "default."},
         {"why",
          "Predictions of clique why: parts_ms is where the time of a step goes, limit what makes it as long as it is."},
         {"peers",

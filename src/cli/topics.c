@@ -6,6 +6,9 @@
 #include <stdio.h>
 #include <string.h>
 
+const char clq_purpose_sentence[] = "Trains neural networks on all the OpenCL devices of a machine at once.";
+const char clq_help_of_help[] = "what a word names: a command, an option, or a topic";
+
 static void add_options(clq_text *to);
 
 static const clq_topic topics[] = {
@@ -26,7 +29,7 @@ const clq_topic *clq_topic_at(size_t index) { return index < CLQ_COUNT_OF(topics
 clq_status clq_topics_overview(clq_text *to) {
     const clq_subcommand *command;
     clq_text_add(to, "Usage: clique COMMAND [OPTION…]\n\n");
-    clq_help_paragraph(0, "Trains neural networks on all the OpenCL devices of a machine at once.", to);
+    clq_help_paragraph(0, clq_purpose_sentence, to);
     clq_text_add(to, "\nCommands:\n");
     for (size_t i = 0; (command = clq_subcommand_at(i)) != NULL; i++) clq_help_entry(command->name, command->help, to);
     clq_text_add(to, "\nTopics, of clique help TOPIC:\n");
@@ -41,9 +44,9 @@ clq_status clq_topics_overview(clq_text *to) {
 
 /* ---- options ---- */
 
-/* What an option has more than its form and its help: a line each. */
-enum { INITIAL, RANGE, WORDS, COMMANDS, STRATEGIES, GROUP, FIELDS };
-static const char *const field_names[FIELDS] = {"Default:", "Range:", "Words:", "Commands:", "Strategies:", "Group:"};
+/* What an option has more than its form and its help, which names the default: a line each. */
+enum { RANGE, WORDS, COMMANDS, STRATEGIES, GROUP, FIELDS };
+static const char *const field_names[FIELDS] = {"Range:", "Words:", "Commands:", "Strategies:", "Group:"};
 
 static void name_commands(unsigned commands, clq_text *to) {
     const clq_subcommand *command;
@@ -52,7 +55,7 @@ static void name_commands(unsigned commands, clq_text *to) {
 }
 
 static void describe_range(const clq_setting *row, clq_text *to) {
-    if (row->type == CLQ_SETTING_SECONDS) clq_text_add(to, "seconds, from 0.001 to 1000000");
+    if (row->type == CLQ_SETTING_SECONDS) clq_text_add(to, "%s", clq_seconds_range);
     if (row->type != CLQ_SETTING_COUNT) return;
     clq_text_add(to, "a whole number from %llu", (unsigned long long)row->min);
     if (row->max != UINT64_MAX) clq_text_add(to, " to %llu", (unsigned long long)row->max);
@@ -75,7 +78,6 @@ static void add_argument(const clq_argument *option, const clq_setting *row, con
     clq_text_add(to, "\n");
     clq_option_words(option, &fields[WORDS]);
     if (row) {
-        clq_text_add(&fields[INITIAL], "%s", row->initial ? row->initial : "");
         describe_range(row, &fields[RANGE]);
         name_commands(row->commands, &fields[COMMANDS]);
         name_strategies(row->strategies, &fields[STRATEGIES]);
@@ -149,11 +151,16 @@ static void try_commands(clq_nearest *nearest) {
 clq_status clq_topics_refuse(const char *word) {
     clq_nearest nearest = clq_nearest_of(word);
     try_commands(&nearest);
+    clq_nearest_try(&nearest, "--help");
+    clq_nearest_try(&nearest, "--version");
     return clq_nearest_fail(&nearest, "unknown command '%s': clique --help lists them", word);
 }
 
+/* Of an option without its dashes. */
+static const char *bare(const char *word) { return strncmp(word, "--", 2) == 0 ? word + 2 : word; }
+
 static clq_status refuse(const char *word) {
-    clq_nearest nearest = clq_nearest_of(word);
+    clq_nearest nearest = clq_nearest_of(bare(word));
     try_commands(&nearest);
     for (size_t i = 0; i < CLQ_COUNT_OF(topics); i++) clq_nearest_try(&nearest, topics[i].name);
     for (const char *name = clq_option_next(""); name; name = clq_option_next(name)) clq_nearest_try(&nearest, name);
@@ -182,11 +189,11 @@ static void add_topic(const clq_topic *topic, clq_text *to) {
 
 static clq_status add_word(const char *word, clq_text *to) {
     const clq_subcommand *command = clq_subcommand_find(word);
-    const char *option = strncmp(word, "--", 2) == 0 ? word + 2 : word;
     if (command) CLQ_TRY(add_command(command, to));
     for (size_t i = 0; i < CLQ_COUNT_OF(topics); i++)
         if (strcmp(topics[i].name, word) == 0) add_topic(&topics[i], to);
-    (void)add_named(option, to);
+    (void)add_named(bare(word), to);
+    if (to->failed) return clq_fail_memory("writing help");
     return to->length ? CLQ_OK : refuse(word);
 }
 

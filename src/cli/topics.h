@@ -19,6 +19,9 @@ typedef struct clq_fact {
 extern const clq_fact clq_device_facts[], clq_variable_facts[], clq_exit_facts[];
 extern const char clq_devices_sentence[], clq_failure_sentence[];
 
+/* What clique does, in a sentence, and what its command help tells. (topics.c) */
+extern const char clq_purpose_sentence[], clq_help_of_help[];
+
 /* What `clique --help` and `clique help` print. */
 clq_status clq_topics_overview(clq_text *to);
 /* `clique help [WORD]`: all that the word names, one after another: a command, a topic, an option. Errors: ARGUMENT. */
@@ -44,7 +47,8 @@ const char *clq_option_next(const char *last);
 
 /* ---- words of values (topic_names.c) ---- */
 
-/* The words that the value of an option may be, or begin with, each behind a space; nothing if there are none. */
+/* The words that the value of an option may be, or begin with, each behind a space; nothing if there are none, or if
+ * the option has a letter alone. */
 void clq_option_words(const clq_argument *option, clq_text *to);
 /* Whether its value is the path of a file, or of a folder. */
 bool clq_option_names_file(const clq_argument *option);

@@ -322,7 +322,7 @@ static const clq_setting settings[] = {
     {"budget", "SECONDS", "for each kind of device, and for choosing devices (default: until all is measured)",
      .type = CLQ_SETTING_SECONDS, FIELD(budget), .commands = TUNE, MEMBER(REAL, tuning_s), .group = CLQ_HELP_FAULTS},
     {"progress", "auto|off",
-     "a progress line, redrawn on a terminal", .type = CLQ_SETTING_TEXT, .initial = "auto",
+     "a progress line, redrawn on a terminal (default auto)", .type = CLQ_SETTING_TEXT, .initial = "auto",
      FIELD(progress), .commands = TRAIN, .group = CLQ_HELP_OUTPUT},
     {"out", "FILE.npy", "where the outputs go", .type = CLQ_SETTING_TEXT, FIELD(out), .commands = PREDICT, WRITES,
      .group = CLQ_HELP_MODEL, .usual = true},

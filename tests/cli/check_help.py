@@ -3,7 +3,7 @@
 
 usage: check_help.py BIN_FOLDER MANUAL_FOLDER SOURCE_FOLDER
 """
-import os
+import json
 import pathlib
 import re
 import shutil
@@ -75,7 +75,9 @@ class Help(unittest.TestCase):
         text = shown("--help")
         for words in (("help",), ("help", "--help"), ("help", "help")):
             self.assertEqual(text, shown(*words))
-        self.assertTrue(text.startswith("Usage: clique COMMAND [OPTION…]\n\nTrains neural networks on all the OpenCL devices of a machine at once.\n"))
+        usage, purpose, _ = text.split("\n\n", 2)
+        self.assertEqual(usage, "Usage: clique COMMAND [OPTION…]")
+        self.assertTrue(purpose)
         parts = sections(text)
         self.assertEqual({line.split()[0] for line in parts["Commands"] if line[2] != " "}, {*COMMANDS, "bench"})
         self.assertEqual([line.split()[0] for line in parts["Topics, of clique help TOPIC"] if re.match("  [a-z]", line)], TOPICS)
@@ -95,33 +97,40 @@ class Help(unittest.TestCase):
                 self.assertLessEqual(len(line), 80, line)
                 self.assertEqual(line, line.rstrip())
 
+    def laid_out(self, lines):
+        """Entries: what each says begins in column 25, beside its form if two columns are left between them."""
+        beside = 0
+        for number, line in enumerate(lines):
+            if line.startswith(" " * 25):
+                self.assertNotEqual(line[25], " ", line)
+                continue
+            form = re.match(r"  (\S+( \S+)*)", line).group(0)
+            self.assertEqual(len(line) > len(form), len(form) + 2 <= 25, line)
+            if len(line) > len(form):
+                self.assertRegex(line, r"^.{23}  \S")
+                beside += 1
+            else:
+                self.assertTrue(lines[number + 1].startswith(" " * 25), line)
+        return beside
+
     def test_short_help(self):
-        self.assertEqual(shown("devices", "--help"), """Usage: clique devices [OPTION…]
-
-Lists the machine's OpenCL devices and whether each passes its start-up test.
-
-Devices and strategy:
-  --build-deadline SECONDS
-                         the longest that a driver may take to compile a
-                         program, or for a kernel's first launch (default 120)
-
-Checkpoints and output:
-  --json                 one JSON document on stdout; all else on stderr
-""")
-        self.assertEqual(shown("help", "compare"), """Usage: clique compare [OPTION…] A.json B.json
-
-What changed between two results of one benchmark, row by row.
-
-Options:
-  A.json B.json          two results of one benchmark of clique bench, the older
-                         first
-  --fail-below R         exit with 1 where a row's speed in B is below R times
-                         that in A
-  --json                 one JSON document on stdout
-""")
+        for command, behind, parts in (
+                ("devices", "", {"Devices and strategy": ["--build-deadline"], "Checkpoints and output": ["--json"]}),
+                ("compare", " A.json B.json", {"Options": ["--fail-below", "--json"]})):
+            text = shown(command, "--help")
+            usage, about, _ = text.split("\n\n", 2)
+            self.assertEqual(usage, f"Usage: clique {command} [OPTION…]{behind}")
+            self.assertRegex(about, r"^[A-Z].*\.$")
+            told = sections(text)
+            self.assertEqual({title: forms(lines) for title, lines in told.items()}, parts)
+            for lines in told.values():
+                self.laid_out(lines)
+        self.assertEqual(shown("help", "compare"), shown("compare", "--help"))
         self.assertIn("Usage: clique launch [OPTION…] -- clique train …\n", shown("launch", "--help"))
-        # An ellipsis is one column: with its three bytes counted this would be a line of its own.
-        self.assertIn("\n  --optimizer NAME[:…]   of Keras,", shown("train", "--help"))
+        # An ellipsis is one column: with its three bytes counted, what is said would be in a line of its own.
+        usual = sections(shown("train", "--help"))["Usual options"]
+        self.assertGreater(self.laid_out(usual), 0)
+        self.assertTrue([line for line in usual if re.match(r"  --optimizer NAME\[:…\] {3}\S", line)], usual)
 
     def test_usual_and_groups(self):
         parts = sections(shown("train", "--help"))
@@ -145,16 +154,16 @@ Options:
             if not is_long:
                 self.assertEqual(shown(command, "--help"), shown(command, "--help=all"))
         self.fails("train", "--help=devces", says=["--help=devces", "did you mean 'devices'?"])
+        self.fails("train", "--help=al", says=["did you mean 'all'?"])
 
     def test_words_of_help(self):
-        self.assertEqual(shown("help", "accumulate"), """--accumulate K
-  batches that make one update, by the mean over all their samples (default 1)
-
-  Default:               1
-  Range:                 a whole number from 1 to 65536
-  Commands:              train, why
-  Group:                 Course of the training (--help=training)
-""")
+        form, text, nothing, *fields = shown("help", "accumulate").splitlines()
+        self.assertEqual((form, nothing), ("--accumulate K", ""))
+        self.assertRegex(text, r"^  \S.*\(default 1\)$")  # which is told once
+        self.assertEqual(entries("\n".join(fields)), {
+            "Range:": "a whole number from 1 to 65536", "Commands:": "train, why", "Group:": "Course of the training (--help=training)"})
+        refused = self.fails("train", "--deadline", "0", says=["--deadline '0': expected seconds, from "])
+        self.assertEqual(entries(shown("help", "deadline"))["Range:"], refused.split("expected ")[1].strip())
         self.assertEqual(shown("help", "--accumulate"), shown("help", "accumulate"))
         self.assertEqual(shown("help", "trace").count("\n--trace FILE\n") + 1, 2)  # of why, and of train
         text = shown("help", "devices")  # a command, a topic, an option
@@ -171,6 +180,8 @@ Options:
                 if option.startswith("--"):
                     self.assertIn(command, listed[option].split(", "), option)
         for word, says in (("trian", "train"), ("optimisers", "optimizers"), ("acumulate", "accumulate")):
+            self.fails("help", word, says=[f"'{word}'", f"did you mean '{says}'?"])
+        for word, says in (("--bacth", "batch"), ("--hsots", "hosts"), ("bacth", "batch")):  # dashes are no slips
             self.fails("help", word, says=[f"'{word}'", f"did you mean '{says}'?"])
         self.fails("help", "train", "eval", says=["eval"])
 
@@ -210,6 +221,17 @@ Options:
             result = run("eval", "--devices", "pocl:0", "--weights", "none", "--data", data)
             self.assertEqual(result.returncode, 3)
             self.assertRegex(result.stderr, r"no data set '[a-z-]+': .*; did you mean '(fashion-mnist|synthetic)'\?\n")
+        for name in ("x", "", "x=y"):
+            self.assertNotIn("ambiguous", self.fails("train", f"--={name}", says=[f"option '--={name}' has no name: "]))
+        self.fails("train", "--hepl", says=["'--hepl' is unknown", "did you mean '--help'?"])
+        self.fails("launch", "--h", says=["ambiguous", "--hosts", "--help"])
+        self.fails("train", "-help", says=["did you mean '--help'?"])
+        for part in ("--hel", "--hel=all"):
+            self.assertEqual(shown("train", part), shown("train", part.replace("hel", "help")))
+        self.assertEqual(shown("compare", "--he"), shown("compare", "--help"))
+        for word, meant in (("--verison", "--version"), ("--vers", "--version"), ("--hlep", "--help"), ("--hel", "--help")):
+            self.fails(word, says=[f"did you mean '{meant}'?"])
+        self.fails("bench", "--hlep", says=["did you mean '--help'?"])
         self.fails("compare", "--fail-bellow", "1", says=["did you mean '--fail-below'?"])
         self.fails("train", "--model", "resnet19", says=["did you mean 'resnet18'?"])
         self.fails("train", "--model", "gpt:layer=3", says=["did you mean 'layers'?"])
@@ -244,6 +266,23 @@ Options:
             result = run("doctor", "--devices", word)
             self.assertEqual(result.returncode, 4)
             self.assertIn(f"did you mean '{meant}'?", result.stderr)
+        listed = [device["type"] for device in json.loads(shown("devices", "--json"))["devices"]]
+        for word in {"gpu", "accelerator"} - {*listed}:  # it is known; there is none
+            result = run("doctor", "--devices", word)
+            self.assertEqual(result.returncode, 4)
+            self.assertIn(f"no device matches '{word}'", result.stderr)
+            self.assertNotIn("did you mean", result.stderr)
+
+    def test_long_names_stay_whole(self):
+        """Names that are longer than any that there is, with others behind them."""
+        long = "dense" * 30
+        plan = ["plan", "--devices", "pocl:0", "--data", "synthetic"]
+        for words in (("--freeze", f"{long},dense"), ("--optimizer-of", f"{long},dense=sgd"), ("--no-decay", f"{long},bias"),
+                      ("--disable-paths", f"{long},overlap"), ("--loss", f"{long}=mse")):
+            self.fails(*plan, *words, says=[f"'{long}'"])
+        self.fails(*plan, "--model", "nothing:layers=2", says=["'nothing:layers=2' is unknown"])
+        self.fails(*plan, "--model", "resnet19:classes=2", says=["did you mean 'resnet18'?"])
+        self.fails("train", f"--{long}=1", says=[f"option '--{long}' is unknown"])
 
     # ---- manual pages ----
 
@@ -270,7 +309,8 @@ Options:
                 result = subprocess.run([*reader, page], capture_output=True, text=True)
                 self.assertEqual((result.returncode, result.stdout + result.stderr), (0, ""), page)
         text = subprocess.run(["groff", "-man", "-Tutf8", "-P-cbou", MANUAL / "clique-train.1"], capture_output=True, text=True).stdout
-        self.assertRegex(text, r"\n +--accumulate K\n +batches that make one update")
+        words = shown("help", "accumulate").splitlines()[1].split()
+        self.assertRegex(text, rf"\n +--accumulate K\n +{re.escape(' '.join(words[:4]))}")
 
     # ---- completion ----
 
