@@ -5,9 +5,9 @@
 
 static const char *type_name(clq_device_type type) {
     switch (type) {
-    case CLQ_DEVICE_CPU: return "cpu";
-    case CLQ_DEVICE_GPU: return "gpu";
-    case CLQ_DEVICE_ACCELERATOR: return "accelerator";
+    case CLQ_DEVICE_CPU: return CLQ_SPEC_CPU;
+    case CLQ_DEVICE_GPU: return CLQ_SPEC_GPU;
+    case CLQ_DEVICE_ACCELERATOR: return CLQ_SPEC_ACCELERATOR;
     default: return "other";
     }
 }

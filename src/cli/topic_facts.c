@@ -7,13 +7,13 @@ const char clq_failure_sentence[] = "A failure is one line on stderr: clique: er
 
 const clq_fact clq_device_facts[] = {
     {"3", "the device with this index in clique devices"},
-    {"gpu, cpu, accelerator", "all devices of this type"},
-    {"all", "all devices"},
+    {CLQ_SPEC_GPU ", " CLQ_SPEC_CPU ", " CLQ_SPEC_ACCELERATOR, "all devices of this type"},
+    {CLQ_SPEC_ALL, "all devices"},
     {"pocl, nvidia, amd, intel", "all devices of this driver; clique devices shows its tag"},
     {"pocl:1", "the second device of this driver"},
-    {"auto",
-     "what was chosen for this machine and model by why, tune or train --tune; else every GPU that is at least a "
-     "third as fast as the fastest; without a GPU, the fastest CPU device"},
+    {CLQ_SPEC_AUTO, "what was chosen for this machine and model by clique why, clique tune or clique train --tune; "
+                    "else every GPU that "
+                    "is at least a third as fast as the fastest; without a GPU, the fastest CPU device"},
     {"…*K", "use it as K replicas, as in gpu*2"},
     {"…/K", "split it into K sub-devices, as in cpu/2"},
     {"…/K:p", "split it into K sub-devices, and take the one with number p, from 0"},

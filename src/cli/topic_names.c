@@ -44,8 +44,9 @@ static void add_listing(const clq_listing *listing, clq_text *to) {
 
 static void add_use(const char *option, const char *example, clq_text *to) {
     clq_text words = {0};
-    clq_text_add(&words, "Of --%s, as in --%s %s. A key stands with its default, and beside it what it may be.", option,
-                 option, example);
+    clq_text_add(&words,
+                 "These are the values of --%s, for example --%s %s. Each key is shown with its default and its range.",
+                 option, option, example);
     to->failed = to->failed || words.failed;
     if (!to->failed) clq_help_paragraph(0, words.data, to);
     clq_text_add(to, "\n");
@@ -119,7 +120,8 @@ static void add_alternatives(const char *value, clq_text *to) {
     }
 }
 
-/* The setting that an option is of: those of the table have groups. Two of one name differ in what they say. */
+/* The setting that an option with a name is of: those of the table have groups. Two of one name differ in what they
+ * say. */
 static const clq_setting *setting_of(const clq_argument *option) {
     const clq_setting *row;
     for (size_t i = 0; option->group && (row = clq_setting_at(i)) != NULL; i++)
@@ -127,14 +129,15 @@ static const clq_setting *setting_of(const clq_argument *option) {
     return NULL;
 }
 
-/* Words that are in no table. */
+/* Words that are in no listing. */
 static const struct {
-    const char *option, *words;
-} fixed[] = {{"devices", " auto all gpu cpu accelerator"}, {"data", " fashion-mnist synthetic"}};
+    const char *option;
+    const char *const *words; /* NULL behind the last */
+} fixed[] = {{"devices", clq_spec_words}, {"data", clq_dataset_names}};
 
 void clq_option_words(const clq_argument *option, clq_text *to) {
-    const clq_setting *row = setting_of(option);
     if (!option->name || !option->value) return;
+    const clq_setting *row = setting_of(option);
     for (size_t i = 0; row && i < CLQ_COUNT_OF(listed); i++)
         if (strcmp(listed[i].option, option->name) == 0) {
             add_listed(listed[i].listing, to);
@@ -142,7 +145,7 @@ void clq_option_words(const clq_argument *option, clq_text *to) {
         }
     for (size_t i = 0; row && i < CLQ_COUNT_OF(fixed); i++)
         if (strcmp(fixed[i].option, option->name) == 0) {
-            clq_text_add(to, "%s", fixed[i].words);
+            for (const char *const *word = fixed[i].words; *word; word++) clq_text_add(to, " %s", *word);
             return;
         }
     if (row && row->member.type == CLQ_MEMBER_KIND)

@@ -75,6 +75,8 @@ typedef struct clq_data_part {
  * the epoch has it, else it is the epoch's end. No rows may be under way unless the part is the same as before. */
 void clq_dataset_set_part(clq_dataset *dataset, const clq_data_part *part);
 clq_data_part clq_dataset_part(const clq_dataset *dataset);
+/* The names of sets that are built in; NULL behind the last. */
+extern const char *const clq_dataset_names[];
 /* Whether clq_dataset_open takes the name for a folder: others are built in, or texts. */
 bool clq_dataset_is_folder(const char *name);
 bool clq_dataset_is_text(const char *name);

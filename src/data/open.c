@@ -32,8 +32,10 @@ static const char *part_name(bool test) { return test ? "test" : "train"; }
 
 /* ---- finding files ---- */
 
-static const char fashion_mnist[] = "fashion-mnist", synthetic[] = "synthetic";
-enum { SYNTHETIC_LENGTH = sizeof synthetic - 1 };
+#define FASHION_MNIST "fashion-mnist"
+#define SYNTHETIC "synthetic"
+enum { SYNTHETIC_LENGTH = sizeof SYNTHETIC - 1 };
+const char *const clq_dataset_names[] = {FASHION_MNIST, SYNTHETIC, NULL};
 
 /* Whether it is there and can be read. Errors: NOT_FOUND, READ. */
 static clq_status check_folder(const char *folder) {
@@ -47,10 +49,10 @@ static clq_status check_folder(const char *folder) {
                         folder);
     const int error = errno;
     clq_nearest nearest = clq_nearest_of(folder);
-    clq_nearest_try(&nearest, fashion_mnist);
-    clq_nearest_try(&nearest, synthetic);
+    for (size_t i = 0; clq_dataset_names[i]; i++) clq_nearest_try(&nearest, clq_dataset_names[i]);
     return clq_fail(error == ENOENT || error == ENOTDIR ? CLQ_NOT_FOUND : CLQ_READ,
-                    "no data set '%s': %s; give fashion-mnist, synthetic, text:FILE, or a folder of data files%s%s%s",
+                    "no data set '%s': %s; give " FASHION_MNIST ", " SYNTHETIC
+                    ", text:FILE, or a folder of data files%s%s%s",
                     folder, strerror(error), nearest.found ? "; did you mean '" : "",
                     nearest.found ? nearest.found : "", nearest.found ? "'?" : "");
 }
@@ -226,15 +228,15 @@ static const char *const fashion_mnist_folders[] = {
 static clq_status find_fashion_mnist(const char *const *folders, size_t count, const char **out) {
     for (size_t i = 0; i < count; i++)
         if (check_folder(folders[i]) == CLQ_OK) return *out = folders[i], CLQ_OK;
-    return clq_fail(CLQ_NOT_FOUND, "fashion-mnist is not installed: apt install dataset-fashion-mnist, "
-                                   "or give the folder of its four IDX files");
+    return clq_fail(CLQ_NOT_FOUND, FASHION_MNIST " is not installed: apt install dataset-fashion-mnist, "
+                                                 "or give the folder of its four IDX files");
 }
 
 clq_status clq_source_fashion_mnist(const char *const *folders, size_t count, const char *part, clq_dataset **out) {
     const char *folder;
     CLQ_TRY(find_fashion_mnist(folders, count, &folder));
     CLQ_TRY(clq_dataset_idx(folder, part, out));
-    snprintf((*out)->info.name, sizeof(*out)->info.name, "fashion-mnist (%s)", part);
+    snprintf((*out)->info.name, sizeof(*out)->info.name, FASHION_MNIST " (%s)", part);
     return CLQ_OK;
 }
 
@@ -300,11 +302,11 @@ static clq_status look_into_folder(const char *folder, const char *part, clq_dat
 
 /* "synthetic", or "synthetic:" and what the samples are to be like. */
 static bool is_synthetic(const char *name) {
-    const char end = strncmp(name, synthetic, SYNTHETIC_LENGTH) == 0 ? name[SYNTHETIC_LENGTH] : '?';
+    const char end = strncmp(name, SYNTHETIC, SYNTHETIC_LENGTH) == 0 ? name[SYNTHETIC_LENGTH] : '?';
     return end == '\0' || end == ':';
 }
 
-static bool is_fashion_mnist(const char *name) { return strcmp(name, fashion_mnist) == 0; }
+static bool is_fashion_mnist(const char *name) { return strcmp(name, FASHION_MNIST) == 0; }
 
 bool clq_dataset_is_folder(const char *name) {
     return !is_fashion_mnist(name) && !is_synthetic(name) && !clq_dataset_is_text(name);

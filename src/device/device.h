@@ -15,6 +15,17 @@
 #endif
 #include <CL/cl.h>
 
+/* ---- words of a SPEC (select/select.c) ---- */
+
+/* What WHAT may be besides an index and a driver's tag. */
+#define CLQ_SPEC_GPU "gpu"
+#define CLQ_SPEC_CPU "cpu"
+#define CLQ_SPEC_ACCELERATOR "accelerator"
+#define CLQ_SPEC_ALL "all"
+#define CLQ_SPEC_AUTO "auto"
+/* All of these; NULL behind the last. */
+extern const char *const clq_spec_words[];
+
 /* ---- opened devices (device.c, island.c) ---- */
 
 /* A device with its context, its budget and its built programs. Safe to use from several threads, each with its

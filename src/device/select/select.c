@@ -5,6 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
+const char *const clq_spec_words[] = {CLQ_SPEC_AUTO, CLQ_SPEC_ALL,         CLQ_SPEC_GPU,
+                                      CLQ_SPEC_CPU,  CLQ_SPEC_ACCELERATOR, NULL};
+
 enum { WORD_MAX = 32, LIST_MAX = 640 };
 
 typedef struct spec_item {
@@ -35,16 +38,14 @@ static void list_devices(const clq_system *system, char *out, size_t bytes) {
 
 /* word: of the item, if it is one. */
 static clq_status no_match(const clq_system *system, const char *what, const char *word) {
-    static const char *const types[] = {"gpu", "cpu", "accelerator", "all", "auto"};
     char list[LIST_MAX];
     clq_nearest nearest = clq_nearest_of(word);
-    for (size_t i = 0; i < CLQ_COUNT_OF(types); i++)
-        if (strcmp(types[i], word) != 0) clq_nearest_try(&nearest, types[i]);
-    for (uint32_t i = 0; i < system->count; i++)
-        if (strcmp(system->entries[i].info.driver, word) != 0)
-            clq_nearest_try(&nearest, system->entries[i].info.driver);
+    for (size_t i = 0; clq_spec_words[i]; i++) clq_nearest_try(&nearest, clq_spec_words[i]);
+    for (uint32_t i = 0; i < system->count; i++) clq_nearest_try(&nearest, system->entries[i].info.driver);
     list_devices(system, list, sizeof list);
-    if (!nearest.found) return clq_fail(CLQ_NO_DEVICE, "no device matches '%s': %s", what, list);
+    /* A distance of 0: the word is known, and what it names is not there. */
+    if (!nearest.found || nearest.distance == 0)
+        return clq_fail(CLQ_NO_DEVICE, "no device matches '%s': %s", what, list);
     return clq_fail(CLQ_NO_DEVICE, "no device matches '%s': %s; did you mean '%s'?", what, list, nearest.found);
 }
 
@@ -52,8 +53,9 @@ static clq_status bad_syntax(const clq_system *system, const char *what, const c
     char list[LIST_MAX];
     list_devices(system, list, sizeof list);
     return clq_fail(CLQ_ARGUMENT,
-                    "devices '%.60s': %s; give indices, gpu, cpu, accelerator, all, driver tags or auto: %s", what, why,
-                    list);
+                    "devices '%.60s': %s; give indices, " CLQ_SPEC_GPU ", " CLQ_SPEC_CPU ", " CLQ_SPEC_ACCELERATOR
+                    ", " CLQ_SPEC_ALL ", driver tags or " CLQ_SPEC_AUTO ": %s",
+                    what, why, list);
 }
 
 /* ---- parsing ---- */
@@ -88,7 +90,7 @@ static const char *parse_item(const char *text, spec_item *out) {
         if (*at == ':') {
             at++;
             out->has_ordinal = true;
-            if (strcmp(out->word, "auto") == 0) return "auto takes no :k";
+            if (strcmp(out->word, CLQ_SPEC_AUTO) == 0) return CLQ_SPEC_AUTO " takes no :k";
             if (!read_number(&at, UINT32_MAX, &out->ordinal)) return "behind ':' belongs a number from 0";
         }
     }
@@ -122,10 +124,10 @@ static clq_status next_item(const clq_system *system, const char *spec, const ch
 /* ---- matching ---- */
 
 static bool matches_word(const clq_device_entry *entry, const char *word) {
-    if (strcmp(word, "all") == 0) return true;
-    if (strcmp(word, "gpu") == 0) return entry->info.type == CLQ_DEVICE_GPU;
-    if (strcmp(word, "cpu") == 0) return entry->info.type == CLQ_DEVICE_CPU;
-    if (strcmp(word, "accelerator") == 0) return entry->info.type == CLQ_DEVICE_ACCELERATOR;
+    if (strcmp(word, CLQ_SPEC_ALL) == 0) return true;
+    if (strcmp(word, CLQ_SPEC_GPU) == 0) return entry->info.type == CLQ_DEVICE_GPU;
+    if (strcmp(word, CLQ_SPEC_CPU) == 0) return entry->info.type == CLQ_DEVICE_CPU;
+    if (strcmp(word, CLQ_SPEC_ACCELERATOR) == 0) return entry->info.type == CLQ_DEVICE_ACCELERATOR;
     return strcmp(word, entry->info.driver) == 0;
 }
 
@@ -193,7 +195,7 @@ static clq_status append_auto(clq_devices *devices, const spec_item *item) {
 }
 
 static clq_status append_item(clq_devices *devices, const spec_item *item) {
-    if (strcmp(item->word, "auto") == 0) return append_auto(devices, item);
+    if (strcmp(item->word, CLQ_SPEC_AUTO) == 0) return append_auto(devices, item);
     if (item->word[0] != '\0') return append_matching(devices, item);
     if (item->index >= devices->system->count) return no_match(devices->system, item->text, item->word);
     return append_named(devices, item->index, item);
@@ -201,7 +203,7 @@ static clq_status append_item(clq_devices *devices, const spec_item *item) {
 
 clq_status clq_devices_select(clq_system *system, const char *spec, clq_devices *out) {
     clq_devices devices = {.system = system};
-    const char *at = spec ? spec : "auto";
+    const char *at = spec ? spec : CLQ_SPEC_AUTO;
     /* All of the syntax before the first device is touched. */
     for (const char *check = at; check;) {
         spec_item unused;
