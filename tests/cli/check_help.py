@@ -77,7 +77,8 @@ class Help(unittest.TestCase):
             self.assertEqual(text, shown(*words))
         usage, purpose, _ = text.split("\n\n", 2)
         self.assertEqual(usage, "Usage: clique COMMAND [OPTION…]")
-        self.assertTrue(purpose)
+        page = (MANUAL / "clique.1").read_text()
+        self.assertEqual(page.split("\n.SH DESCRIPTION\n")[1].split("\n.SH")[0], purpose.replace("\n", " "))
         parts = sections(text)
         self.assertEqual({line.split()[0] for line in parts["Commands"] if line[2] != " "}, {*COMMANDS, "bench"})
         self.assertEqual([line.split()[0] for line in parts["Topics, of clique help TOPIC"] if re.match("  [a-z]", line)], TOPICS)
@@ -341,11 +342,20 @@ class Help(unittest.TestCase):
         keys = re.findall(r"--help=([a-z]+)\)", shown("train", "--help"))
         self.assertEqual(self.complete("train", "--help", "="), ["all", *keys])
         self.assertEqual(self.complete("train", "--help", "=", "d"), ["devices"])
+        self.assertEqual(self.complete("train", "--help", ""), [])  # it would be ignored there
         self.assertEqual(self.complete("bench", "all"), ["all_reduce", "all_gather"])
         self.assertEqual(self.complete("help", "acc"), ["accumulate"])
         self.assertEqual(self.complete("help", "schedu"), ["schedules", "schedule"])
         self.assertEqual(self.complete("launch", "--mpi", "o"), ["openmpi"])
-        self.assertEqual(self.complete("launch", "--hosts", "a", "--", "clique", "train", "--ea"), ["--early-stopping"])
+        launched = ["launch", "--hosts", "a", "--"]
+        self.assertEqual(self.complete(*launched, "cli")[0], "clique")
+        self.assertFalse({*self.complete(*launched, "")} & {*COMMANDS})
+        self.assertEqual(self.complete(*launched, "READ"), ["README.md"])
+        self.assertEqual(self.complete(*launched, "clique", "t"), ["train", "tune"])
+        self.assertEqual(self.complete(*launched, "/usr/bin/clique", "train", "--ea"), ["--early-stopping"])
+        self.assertEqual(self.complete(*launched, "clique", "train", "--ea"), ["--early-stopping"])
+        self.assertEqual(self.complete(*launched, "python3", "READ"), ["README.md"])
+        self.assertEqual(self.complete(*launched, "python3", "t.py", "--ea"), [])
 
     def test_other_shells(self):
         """Their programs need not be here; where they are, they read what is theirs."""
@@ -357,6 +367,22 @@ class Help(unittest.TestCase):
                 self.assertRegex(of_command, rf"'{option}=?\[", command)
                 form = f"-l {option[2:]} " if option.startswith("--") else f"-s {option[1:]} "
                 self.assertRegex(fish, rf"(?m)^complete -c clique -n '__clique_is {command}' .*{form}", command)
+            keys = re.search(r"expected all(?:, (.*))?\n", self.fails(command, "--help=0", says=[])).group(1)
+            if keys:
+                keys = keys.replace(",", "")
+                self.assertRegex(of_command, rf"'--help=-\[.*::GROUP:\(all {keys}\)'")
+                self.assertRegex(fish, rf"(?m)^complete -c clique -n '__clique_is {command}' -l help -a 'all {keys}' ")
+            else:
+                self.assertRegex(of_command, r"'--help\[")
+                self.assertRegex(fish, rf"(?m)^complete -c clique -n '__clique_is {command}' -l help ")
+        for option in ("help", "version"):
+            self.assertIn(f" '--{option}:", zsh.split("own=(")[1].splitlines()[0])
+            self.assertRegex(fish, rf"(?m)^complete -c clique -n '__clique_is \\'\\'' -l {option} ")
+        known = " ".join(re.findall(r"(?m)^  ([a-z]\S*)", shown("help", "models")))
+        for command in ("train", "eval"):  # words, and files, too
+            of_command = zsh.split(f"\n    {command}) _arguments")[1].split(";;\n")[0]
+            self.assertRegex(of_command, rf"'--model=\[.*:\{{compadd -- {known}; _files\}}'")
+            self.assertRegex(of_command, r"'--data=\[.*:\{compadd -- fashion-mnist synthetic; _files\}'")
         for shell, script in (("zsh", "_clique"), ("fish", "clique.fish")):
             if shutil.which(shell):
                 result = subprocess.run([shell, "-n", MANUAL / script], capture_output=True, text=True)

@@ -43,18 +43,16 @@ static void add_names(const clq_subcommand *command, const clq_argument *rows, c
     clq_text_add(to, "--help' ;;\n");
 }
 
-/* Rows of a group are together. */
-static void add_groups(const char *command, const clq_argument *rows, clq_text *to) {
-    const char *last = NULL;
-    if (!rows->group) return;
-    clq_text_add(to, "    %s:--help) words='all", command);
-    for (; !clq_argument_is_end(rows); rows++)
-        if (rows->group != last) clq_text_add(to, " %s", last = rows->group);
-    clq_text_add(to, "' ;;\n");
+static void add_help(const char *command, const clq_argument *rows, clq_text *to) {
+    clq_text words = {0};
+    clq_complete_help(rows, &words);
+    if (words.length) clq_text_add(to, "    %s:--help=) words='%s' ;;\n", command, words.data + 1);
+    to->failed = to->failed || words.failed;
+    clq_free(words.data);
 }
 
 static void add_all_values(const clq_subcommand *command, const clq_argument *rows, clq_text *to) {
-    add_groups(command->name, rows, to);
+    add_help(command->name, rows, to);
     for (; !clq_argument_is_end(rows); rows++) add_values(command->name, rows, to);
 }
 
@@ -75,19 +73,29 @@ clq_status clq_complete_bash(clq_text *to) {
     clq_text_add(to, "# Completion of clique for bash.\n"
                      "_clique() {\n"
                      "    local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD-1]}\n"
-                     "    local command= first=1 words= files= i\n"
+                     "    local command= first=1 words= files= equals= i\n"
                      "    COMPREPLY=()\n"
-                     "    # A value may stand behind '=', which is a word of its own.\n"
-                     "    if [[ $current == = ]]; then current=\n"
-                     "    elif [[ $previous == = ]]; then previous=${COMP_WORDS[COMP_CWORD-2]}; fi\n"
+                     "    # A value may stand behind '=', which is a word of its own. That of --help has to.\n"
+                     "    if [[ $current == = ]]; then current= equals==\n"
+                     "    elif [[ $previous == = ]]; then previous=${COMP_WORDS[COMP_CWORD-2]} equals==; fi\n"
+                     "    [[ $previous == --help ]] && previous+=$equals\n"
                      "    # The command; behind clique launch … -- clique, that which is launched.\n"
+                     "    # --: of another program.\n"
                      "    for ((i = 1; i < COMP_CWORD; i++)); do\n"
                      "        if [[ -z $command ]]; then command=${COMP_WORDS[i]} first=$((i + 1))\n"
-                     "        elif [[ $command == launch && ${COMP_WORDS[i]} == -- ]]; then command= first=$((i + 2))\n"
+                     "        elif [[ $command == launch && ${COMP_WORDS[i]} == -- ]]; then\n"
                      "            ((i++))\n"
+                     "            if ((i == COMP_CWORD)) || [[ ${COMP_WORDS[i]##*/} != clique ]]; then\n"
+                     "                command=--\n"
+                     "                break\n"
+                     "            fi\n"
+                     "            command= first=$((i + 1))\n"
                      "        fi\n"
                      "    done\n"
-                     "    if [[ -z $command ]]; then\n"
+                     "    if [[ $command == -- ]]; then\n"
+                     "        files=1\n"
+                     "        ((i == COMP_CWORD)) && words=clique\n"
+                     "    elif [[ -z $command ]]; then\n"
                      "        words='");
     for (size_t i = 0; (command = clq_subcommand_at(i)) != NULL; i++) clq_text_add(to, "%s ", command->name);
     clq_text_add(to, "help --help --version'\n"

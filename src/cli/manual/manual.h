@@ -9,6 +9,9 @@
 void clq_manual_overview(const char *date, clq_text *to);                                     /* clique(1) */
 clq_status clq_manual_command(const clq_subcommand *command, const char *date, clq_text *to); /* clique-COMMAND(1) */
 
+/* The words of --help=WORD, each behind a space; nothing if the options have no groups. (zsh_fish.c) */
+void clq_complete_help(const clq_argument *rows, clq_text *to);
+
 clq_status clq_complete_bash(clq_text *to);
 clq_status clq_complete_zsh(clq_text *to);
 clq_status clq_complete_fish(clq_text *to);

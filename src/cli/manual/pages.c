@@ -15,13 +15,13 @@ static unsigned code_of(const char *at, size_t bytes) {
 }
 
 /* Text as it stands. In front of a line, a '.' or a ' would be a command. */
-static void add_bytes(const char *text, size_t length, clq_text *to) {
+static void add(const char *text, clq_text *to) {
     static const struct {
         char letter;
         const char *roff;
     } special[] = {{'\\', "\\e"}, {'-', "\\-"}, {'\'', "\\(aq"}, {'`', "\\(ga"}, {'^', "\\(ha"}, {'~', "\\(ti"}};
-    if (length && text[0] == '.') clq_text_add(to, "\\&");
-    for (const char *at = text; at < text + length;) {
+    if (text[0] == '.') clq_text_add(to, "\\&");
+    for (const char *at = text; *at;) {
         size_t i = 0;
         const size_t bytes = CLQ_MAX(clq_utf8_length(at), (size_t)1);
         while (i < CLQ_COUNT_OF(special) && special[i].letter != *at) i++;
@@ -36,8 +36,6 @@ static void add_bytes(const char *text, size_t length, clq_text *to) {
         at += bytes;
     }
 }
-
-static void add(const char *text, clq_text *to) { add_bytes(text, strlen(text), to); }
 
 static void add_line(const char *text, clq_text *to) {
     add(text, to);
@@ -116,11 +114,11 @@ void clq_manual_overview(const char *date, clq_text *to) {
     add_title("clique", date, "train neural networks on all OpenCL devices of a machine", to);
     clq_text_add(to, ".SH SYNOPSIS\n.B clique\n\\fICOMMAND\\fR [\\fIOPTION\\fR...]\n.br\n.B clique help\n"
                      "[\\fIWORD\\fR]\n.br\n.B clique \\-\\-version\n.SH DESCRIPTION\n");
-    add_line("Trains neural networks on all the OpenCL devices of a machine at once, or of several machines.", to);
+    add_line(clq_purpose_sentence, to);
     clq_text_add(to, ".SH COMMANDS\n");
     for (size_t i = 0; (command = clq_subcommand_at(i)) != NULL; i++)
         add_fact(&(clq_fact){command->name, command->help}, to);
-    add_fact(&(clq_fact){"help", "what a word names: a command, an option, or one of the topics below"}, to);
+    add_fact(&(clq_fact){"help", clq_help_of_help}, to);
     clq_text_add(to, ".SH TOPICS\n");
     for (size_t i = 0; (topic = clq_topic_at(i)) != NULL; i++) add_fact(&(clq_fact){topic->name, topic->help}, to);
     add_facts("DEVICES", clq_devices_sentence, clq_device_facts, to);
