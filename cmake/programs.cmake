@@ -7,15 +7,26 @@ clq_compile_options(clq_cli)
 clq_link_layer(clq_cli interop)
 clq_link_layer(clq_cli why)
 
-# clq_add_command(NAME MAIN PAGE): the commands behind a main, with the page that their report is made of.
-function(clq_add_command name main page)
-  add_executable(${name} ${main} ${page})
+# clq_page_library(NAME SOURCE): the page that a report is made of. Several programs link it, and one target alone makes
+# its source: makes that run in parallel would write it at the same time.
+function(clq_page_library name source)
+  add_library(${name} OBJECT ${source})
   clq_compile_options(${name})
-  target_link_libraries(${name} PRIVATE clq_cli)
+  clq_link_layer(${name} base)
+endfunction()
+clq_page_library(clq_page ${CMAKE_BINARY_DIR}/generated/page_parts.c)
+
+# clq_add_command(NAME MAIN [PAGE]): the commands behind a main. PAGE: another library than clq_page.
+function(clq_add_command name main)
+  set(page clq_page ${ARGN})
+  list(GET page -1 page)
+  add_executable(${name} ${main})
+  clq_compile_options(${name})
+  target_link_libraries(${name} PRIVATE clq_cli ${page})
   clq_link_layer(${name} interop)
   clq_link_layer(${name} why)
 endfunction()
-clq_add_command(clique ${PROJECT_SOURCE_DIR}/src/cli/main.c ${CMAKE_BINARY_DIR}/generated/page_parts.c)
+clq_add_command(clique ${PROJECT_SOURCE_DIR}/src/cli/main.c)
 install(TARGETS clique RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 
 file(GLOB bench_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/bench/*.c)
@@ -38,17 +49,24 @@ if(bench_sources)
 endif()
 
 # The manual pages and the completions of shells, by a program that is not installed, from the commands' own tables.
+# CLQ_MANUAL: their folder; not set if there are none.
+if(CMAKE_CROSSCOMPILING AND NOT CMAKE_CROSSCOMPILING_EMULATOR)
+  message(STATUS "Manual pages and completion are left out: they are made by a program that this machine cannot run")
+  return()
+endif()
 file(GLOB manual_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/cli/manual/*.c)
-clq_add_command(clique-manual "${manual_sources}" ${CMAKE_BINARY_DIR}/generated/page_parts.c)
+clq_add_command(clique-manual "${manual_sources}")
 set_target_properties(clique-manual PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/generated)
 set(CLQ_MANUAL ${CMAKE_BINARY_DIR}/generated/manual)
-file(MAKE_DIRECTORY ${CLQ_MANUAL})
 string(TIMESTAMP CLQ_MANUAL_DATE %Y-%m-%d UTC) # of SOURCE_DATE_EPOCH, if that is set
+# Into an empty folder: a page of a command that is no more would be installed.
 add_custom_command(OUTPUT ${CLQ_MANUAL}/written
+  COMMAND ${CMAKE_COMMAND} -E rm -rf ${CLQ_MANUAL}
+  COMMAND ${CMAKE_COMMAND} -E make_directory ${CLQ_MANUAL}
   COMMAND clique-manual ${CLQ_MANUAL} ${CLQ_MANUAL_DATE}
   COMMAND ${CMAKE_COMMAND} -E touch ${CLQ_MANUAL}/written
   DEPENDS clique-manual VERBATIM)
-add_custom_target(manual ALL DEPENDS ${CLQ_MANUAL}/written)
+add_custom_target(clq_manual ALL DEPENDS ${CLQ_MANUAL}/written)
 install(DIRECTORY ${CLQ_MANUAL}/ DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 FILES_MATCHING PATTERN "*.1")
 install(FILES ${CLQ_MANUAL}/clique.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME clique)
 install(FILES ${CLQ_MANUAL}/_clique DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)

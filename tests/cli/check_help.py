@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Help, manual pages, completion and suggestions: each option is told once, by columns, and in each of these places.
 
-usage: check_help.py BIN_FOLDER MANUAL_FOLDER SOURCE_FOLDER
+usage: check_help.py BIN_FOLDER MANUAL_FOLDER SOURCE_FOLDER GROFF
 """
 import json
 import pathlib
@@ -11,6 +11,7 @@ import subprocess
 import sys
 import unittest
 
+GROFF = sys.argv.pop()
 SOURCE, MANUAL, BIN = (pathlib.Path(sys.argv.pop()).resolve() for _ in range(3))
 CLIQUE = str(BIN / "clique")
 SETTING = ["devices", "doctor", "train", "eval", "predict", "generate", "tune", "why", "plan"]
@@ -302,14 +303,14 @@ class Help(unittest.TestCase):
 
     def test_pages_are_read_without_warnings(self):
         """By groff, and by mandoc where there is one."""
-        readers = [["groff", "-man", "-Tutf8", "-ww", "-z"]]
+        readers = [[GROFF, "-man", "-Tutf8", "-ww", "-z"]]
         if shutil.which("mandoc"):
             readers.append(["mandoc", "-T", "lint", "-W", "warning"])
         for page in MANUAL.glob("*.1"):
             for reader in readers:
                 result = subprocess.run([*reader, page], capture_output=True, text=True)
                 self.assertEqual((result.returncode, result.stdout + result.stderr), (0, ""), page)
-        text = subprocess.run(["groff", "-man", "-Tutf8", "-P-cbou", MANUAL / "clique-train.1"], capture_output=True, text=True).stdout
+        text = subprocess.run([GROFF, "-man", "-Tutf8", "-P-cbou", MANUAL / "clique-train.1"], capture_output=True, text=True).stdout
         words = shown("help", "accumulate").splitlines()[1].split()
         self.assertRegex(text, rf"\n +--accumulate K\n +{re.escape(' '.join(words[:4]))}")
 
