@@ -301,7 +301,7 @@ CLQ_API clq_tensor clq_permute(clq_model *model, clq_tensor x, clq_shape axes, c
 CLQ_API clq_tensor clq_flatten(clq_model *model, clq_tensor x, const char *name);
 /* (any) -> shape, of the same product. */
 CLQ_API clq_tensor clq_reshape(clq_model *model, clq_tensor x, clq_shape shape, const char *name);
-/* Keeps the shape. Softmax: over the last axis. */
+/* Keeps the shape. Softmax: over the last axis, of an x without a mask (else: UNSUPPORTED). */
 CLQ_API clq_tensor clq_activate(clq_model *model, clq_tensor x, clq_activation activation, const char *name);
 /* x above 0, else slope * x; slope is at least 0. */
 CLQ_API clq_tensor clq_leaky_relu(clq_model *model, clq_tensor x, double slope, const char *name);

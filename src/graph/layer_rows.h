@@ -182,6 +182,9 @@ typedef struct clq_layer_kind {
     /* In Keras a call takes the masks off what it gets by place, so that layers which run later see none. Models here
      * keep them: what comes from files has them taken off (keras_masks.c). */
     bool ends_masks;
+    /* Keras's call of the layer has an argument `mask`, which is the mask of its one input unless the call has another.
+     */
+    bool takes_mask;
     /* Of a tensor y of tokens, which lie along its first axis: whether each is made of the inputs' tokens of the same
      * place alone, or of those in front of it, too. Then the layer is one of models that decode (decode.c): `infer`
      * sees one token, and `expand` adds what computes it. NULL: no. */

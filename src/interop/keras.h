@@ -109,6 +109,7 @@ const char *clq_keras_input_name(json_t *layer, size_t i);
 /* Whether a call of the layer ends masks, as of clq_layer_kind; and whether it looks at those of its inputs. */
 bool clq_keras_ends_masks(json_t *layer);
 bool clq_keras_heeds_masks(json_t *layer);
+bool clq_keras_takes_mask(json_t *layer); /* as of clq_layer_kind */
 /* Adds the layer to the model, and applies it. */
 clq_status clq_keras_add_layer(clq_model *model, json_t *layer, size_t index, const clq_keras_call *call,
                                clq_tensor *out);

@@ -65,7 +65,7 @@ static order add_channels_last(clq_block_writer *w) {
     const unsigned rank = clq_block_shape_of(w, 0)->rank;
     const bool last[CLQ_SHAPE_MAX + 1] = {[1] = true};
     const order o = order_with_last(rank, last);
-    if (w->use->model->tensors[w->use->inputs[0].id - 1].mask)
+    if (clq_block_has_mask(w, 0))
         clq_block_refuse(w, "data_format", "channels_first is not supported of an input that carries a mask");
     add_itself(w, "data_format", json_string("channels_last"), add_permuted(w, &o, "front", "inputs"));
     return o;
@@ -161,7 +161,7 @@ static const char *const *write_softmax(clq_block_writer *w) {
     unsigned count;
     size_t dims[CLQ_SHAPE_MAX], rows[CLQ_SHAPE_MAX];
     if (!take_axes(w, &o, &count)) return NULL;
-    if (w->use->model->tensors[w->use->inputs[0].id - 1].mask)
+    if (clq_block_has_mask(w, 0))
         clq_block_refuse(w, "axis", "several axes are not supported of an input that carries a mask");
     for (unsigned d = 0; d < o.rank; d++) dims[d] = rows[d] = x->dims[o.axes[d] - 1];
     const unsigned first = o.rank - count;

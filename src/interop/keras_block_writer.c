@@ -245,6 +245,10 @@ void clq_block_add_rotary(clq_block_writer *w, const char *name, double waveleng
                   CLQ_FROM(from));
 }
 
+bool clq_block_has_mask(const clq_block_writer *w, unsigned input) {
+    return w->use->model->tensors[w->use->inputs[input].id - 1].mask;
+}
+
 size_t clq_block_take_window(clq_block_writer *w, const char *key, long otherwise) {
     const json_t *value = clq_block_value_of(w, key);
     if (json_is_integer(value) && json_integer_value(value) == 0) clq_block_refuse(w, key, "should be above 0");
@@ -252,7 +256,7 @@ size_t clq_block_take_window(clq_block_writer *w, const char *key, long otherwis
 }
 
 void clq_block_refuse_carried(clq_block_writer *w, const char *mask) {
-    if (w->status == CLQ_OK && w->use->model->tensors[w->use->inputs[0].id - 1].mask)
+    if (w->status == CLQ_OK && clq_block_has_mask(w, 0))
         w->status =
             clq_fail(CLQ_UNSUPPORTED, "%s: a mask that its input carries is not supported: drop mask_zero and give %s",
                      w->path, mask);

@@ -2,6 +2,7 @@
  * the names of what it is applied to, the keys of its configuration, and a function that writes the layers down. From
  * there on it is read as any model within the model is. */
 #include "interop/keras_blocks.h"
+#include "interop/keras_graph.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -109,7 +110,7 @@ static const char *const *find_joining(clq_block_writer *w) {
         clq_block_refuse(w, "merge_mode", "'%.20s' is not supported; there are concat, sum, mul, ave", merge);
     if (mode && !merge && !json_is_null(mode))
         clq_block_refuse(w, "merge_mode", "should be null, or one of concat, sum, mul, ave");
-    if (!merge && w->use->model->tensors[w->use->inputs[0].id - 1].mask)
+    if (!merge && clq_block_has_mask(w, 0))
         clq_block_refuse(w, "merge_mode", "null is not supported if the input carries a mask");
     return joined;
 }
@@ -217,7 +218,7 @@ static const char *const *write_cells(clq_block_writer *w) {
     json_t *stack = stacked ? json_object_get(cell, "config") : NULL, *cells = json_object_get(stack, "cells");
     const size_t count = stacked ? json_array_size(cells) : 1;
     char name[CLQ_LAYER_NAME_MAX], from[CLQ_LAYER_NAME_MAX] = "sequences";
-    const bool masked = clq_block_is_given(w, 1) || w->use->model->tensors[w->use->inputs[0].id - 1].mask;
+    const bool masked = clq_block_is_given(w, 1) || clq_block_has_mask(w, 0);
     if (clq_block_flag(w, "return_state", false)) clq_block_refuse(w, "return_state", "true is not supported");
     if (count == 0) clq_block_refuse(w, "cell", "there are no cells");
     if (count > CELLS_MOST) clq_block_refuse(w, "cell", "more than %d cells are not supported", CELLS_MOST);
@@ -251,6 +252,14 @@ static bool goes_along(json_t *layer) {
     return false;
 }
 
+/* Whether Keras gives calls of the layer the mask of a step. */
+static bool takes_step_mask(json_t *layer) {
+    const char *name;
+    for (size_t i = 0; clq_keras_is_block(layer) && (name = clq_keras_block_input(layer, i)); i++)
+        if (strcmp(name, "mask") == 0) return true;
+    return clq_keras_takes_mask(layer) || (clq_keras_is_model(layer) && !clq_keras_is_block(layer));
+}
+
 /* The layer is applied to each step, as Keras does, or to all at once if that is the same. */
 enum { STEPS_MAX = 1024 }; /* that a layer is applied to one by one */
 
@@ -265,6 +274,9 @@ static const char *const *write_distributed(clq_block_writer *w) {
     if (x->rank < 2) clq_block_refuse(w, "layer", "its input has no axis behind the steps");
     if (json_is_object(layer) && !json_is_object(json_object_get(layer, "config")))
         clq_block_refuse(w, "layer", "its config should be an object");
+    if (json_is_object(layer) && takes_step_mask(layer) && (clq_block_is_given(w, 1) || clq_block_has_mask(w, 0)))
+        clq_block_refuse(w, "layer", "a %.40s, which looks at masks, is not supported of an input that has one",
+                         clq_keras_class(layer));
     if (w->status != CLQ_OK) return NULL;
     w->masked = "inputs";
     if (goes_along(layer)) {

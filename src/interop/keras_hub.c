@@ -31,9 +31,6 @@ static const char *add_feedforward(clq_block_writer *w, bool first, size_t chann
 /* keras_hub's attention that keeps keys and values takes no mask of its queries, and of what it looks at that of the
  * block's input, unless the block is given one (keras_hub/src/layers/modeling/transformer_layer_utils.py). So a tensor
  * without its mask is put in place of one with it. */
-static bool carries(const clq_block_writer *w, unsigned input) {
-    return w->use->model->tensors[w->use->inputs[input].id - 1].mask;
-}
 static const char *drop_mask(clq_block_writer *w, const char *name, const char *from) {
     clq_block_add(w, CLQ_NUMPY, "Multiply", name, NULL, NULL, CLQ_FROM(from));
     clq_block_append_argument(w, json_real(1));
@@ -58,8 +55,8 @@ static const char *const *write_encoder_of(clq_block_writer *w, bool key_bias) {
     if (clq_block_is_given(w, 1)) clq_block_add_pairs(w, "pairs", "padding_mask");
     const char *x = begin_part(w, first, "self_attention_layer_norm", "inputs");
     json_t *keywords = clq_block_mask_keyword(w, 1, "attention_mask", "pairs");
-    add_kept_attention(w, "self_attention_layer", heads, key, dropout, keywords, x, !key_bias && carries(w, 0),
-                       clq_block_is_given(w, 1));
+    add_kept_attention(w, "self_attention_layer", heads, key, dropout, keywords, x,
+                       !key_bias && clq_block_has_mask(w, 0), clq_block_is_given(w, 1));
     clq_block_set(w, "no_key_bias", json_boolean(!key_bias));
     clq_block_add_dropout(w, "self_attention_dropout", dropout, "self_attention_layer");
     x = end_part(w, first, "self_attention_layer_norm", "self_attention_sum", "self_attention_dropout", "inputs");
@@ -81,7 +78,8 @@ static const char *const *write_decoder_of(clq_block_writer *w, bool key_bias) {
     json_t *keywords = clq_block_mask_keyword(w, 2, "attention_mask", "pairs");
     (void)json_object_set_new(keywords, "use_causal_mask",
                               json_boolean(clq_block_keyword_flag(w, "use_causal_mask", true)));
-    add_kept_attention(w, "self_attention", heads, key, dropout, keywords, x, carries(w, 0), clq_block_is_given(w, 2));
+    add_kept_attention(w, "self_attention", heads, key, dropout, keywords, x, clq_block_has_mask(w, 0),
+                       clq_block_is_given(w, 2));
     clq_block_set(w, "no_key_bias", json_boolean(!key_bias));
     clq_block_add_dropout(w, "self_attention_dropout", dropout, "self_attention");
     x = end_part(w, first, "self_attention_layer_norm", "self_attention_sum", "self_attention_dropout",
@@ -89,7 +87,7 @@ static const char *const *write_decoder_of(clq_block_writer *w, bool key_bias) {
     if (crosses) {
         const char *from = x, *seen = "encoder_sequence";
         if (clq_block_is_given(w, 3)) clq_block_add_pairs(w, "encoder_pairs", "encoder_padding_mask");
-        if (clq_block_is_given(w, 3) && carries(w, 1)) seen = drop_mask(w, "seen", seen);
+        if (clq_block_is_given(w, 3) && clq_block_has_mask(w, 1)) seen = drop_mask(w, "seen", seen);
         x = begin_part(w, first, "cross_attention_layer_norm", from);
         clq_block_add_attention(w, "cross_attention", heads, key, dropout,
                                 clq_block_mask_keyword(w, 3, "attention_mask", "encoder_pairs"), x, seen);

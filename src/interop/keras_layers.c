@@ -65,7 +65,12 @@ bool clq_keras_heeds_masks(json_t *layer) {
     const clq_layer_kind *kind = find_kind(layer);
     for (size_t k = 0; kind && k < kind->attribute_count; k++)
         if (kind->attributes[k].implicit) return true;
-    return kind && kind->mask;
+    return kind && (kind->mask || kind->takes_mask);
+}
+
+bool clq_keras_takes_mask(json_t *layer) {
+    const clq_layer_kind *kind = find_kind(layer);
+    return kind && kind->takes_mask;
 }
 
 const clq_attribute *clq_keras_tensor_row(json_t *layer, size_t i) {

@@ -476,6 +476,32 @@ static void masks_of_one_tensor(void **state) {
     check_calls(calls, CLQ_COUNT_OF(calls));
 }
 
+#define SOFTMAX(module, from) LAYER(module, "Softmax", "y", "", from)
+#define NORM(name, from) LAYER(LAYERS, "BatchNormalization", name, "", from)
+#define EACH(class_name, keys)                                                                                         \
+    LAYER(LAYERS, "TimeDistributed", "y", ", \"layer\": " CONFIG(class_name, "\"name\": \"inner\"" keys), M)
+#define EQUAL LAYER(LAYERS, "Reshape", "d", ", \"target_shape\": [3, 4]", M) ", "
+
+/* Layers whose calls in Keras have an argument `mask`. */
+static void layers_that_take_masks(void **state) {
+    static const char has[] = "its input has a mask, which is not supported",
+                      looks[] = ", which looks at masks, is not supported of an input that has one";
+    (void)state;
+    static const call calls[] = {
+        {"[null, 4, 4]", MASKING SOFTMAX(LAYERS, M), has},
+        {"[null, 4, 4]", SOFTMAX(LAYERS, X), NULL},
+        {"[null, 4, 4]", MASKING SOFTMAX(NN, M), NULL},
+        {"[null, 3, 4]", MASKING NORM("y", M), has},
+        {"[null, 3, 4]", MASKING ATTENTION("a", M, M) ", " NORM("n", M) ", " PRODUCT(A, N), NULL},
+        {"[null, 3, 4]", MASKING EQUAL NORM("y", D), "it changes nothing, and Keras passes on the mask"},
+        {"[null, 3, 4]", MASKING EACH("BatchNormalization", ""), looks},
+        {"[null, 3, 4]", MASKING EACH("Softmax", ""), looks},
+        {"[null, 3, 4]", MASKING EACH("LayerNormalization", ""), NULL},
+        {"[null, 3, 4]", MASKING EACH("Dense", ", \"units\": 2"), NULL},
+    };
+    check_calls(calls, CLQ_COUNT_OF(calls));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(recurrent_cells),
                                        cmocka_unit_test(frozen_cells),
@@ -492,6 +518,7 @@ int main(void) {
                                        cmocka_unit_test(scores),
                                        cmocka_unit_test(policies),
                                        cmocka_unit_test(masks_of_one_tensor),
+                                       cmocka_unit_test(layers_that_take_masks),
                                        cmocka_unit_test(layers_that_are_not_read)};
     return cmocka_run_group_tests_name("interop/keras_refused", tests, open_file, close_file);
 }

@@ -246,6 +246,13 @@ static clq_status infer_softmax(const clq_model *model, const clq_layer *layer, 
     return clq_fail(CLQ_ARGUMENT, "its input has no axis %d", given);
 }
 
+/* Keras's layer leaves out what the mask leaves out, and its function does not look at masks. */
+static clq_status infer_softmax_layer(const clq_model *model, const clq_layer *layer, clq_model_tensor *y) {
+    if (clq_model_input_of(model, y, 0)->mask)
+        return clq_fail(CLQ_UNSUPPORTED, "its input has a mask, which is not supported");
+    return infer_softmax(model, layer, y);
+}
+
 static clq_id expand_softmax(clq_expansion *e, const clq_id *x) {
     unsigned axis = 0;
     (void)clq_find_axis(&e->y->shape, ((const softmax_config *)e->layer->config)->axis, &axis); /* as it was inferred */
@@ -268,8 +275,9 @@ const clq_layer_kind clq_layer_softmax = {.type = "Softmax",
                                           .inputs = {1, 1},
                                           CLQ_LAYER_CONFIG(softmax_config, softmax_attributes),
                                           .mask = clq_layer_keep_mask,
+                                          .takes_mask = true,
                                           .by_token = softmax_is_by_token,
-                                          .infer = infer_softmax,
+                                          .infer = infer_softmax_layer,
                                           .expand = expand_softmax};
 
 const clq_layer_kind clq_layer_op_softmax = {.type = "Softmax",

@@ -246,6 +246,7 @@ static const char *const stores[] = {[KERNEL] = "cell/vars/0", [RECURRENT] = "ce
                                  .stem = (name_stem),                                                                  \
                                  .inputs = {1, 1},                                                                     \
                                  CLQ_LAYER_CONFIG(conv_lstm_config, rows),                                             \
+                                 .takes_mask = true,                                                                   \
                                  .infer = infer,                                                                       \
                                  .declare = declare,                                                                   \
                                  .stores = stores,                                                                     \

@@ -92,19 +92,20 @@ static clq_id expand(clq_expansion *e, const clq_id *x) {
     return clq_expand_unary(e, node, x[0]);
 }
 
-#define KIND(kind, class_name, name_stem, rows)                                                                        \
+#define KIND(kind, class_name, name_stem, rows, masked)                                                                \
     const clq_layer_kind kind = {.type = (class_name),                                                                 \
                                  .stem = (name_stem),                                                                  \
                                  .inputs = {1, 2},                                                                     \
                                  CLQ_LAYER_CONFIG(global_pool_config, rows),                                           \
+                                 .takes_mask = (masked),                                                               \
                                  .infer = infer,                                                                       \
                                  .expand = expand}
-KIND(clq_layer_global_average_pool1d, "GlobalAveragePooling1D", "global_average_pooling1d", masked_attributes);
-KIND(clq_layer_global_average_pool2d, "GlobalAveragePooling2D", "global_average_pooling2d", attributes);
-KIND(clq_layer_global_average_pool3d, "GlobalAveragePooling3D", "global_average_pooling3d", attributes);
-KIND(clq_layer_global_max_pool1d, "GlobalMaxPooling1D", "global_max_pooling1d", attributes);
-KIND(clq_layer_global_max_pool2d, "GlobalMaxPooling2D", "global_max_pooling2d", attributes);
-KIND(clq_layer_global_max_pool3d, "GlobalMaxPooling3D", "global_max_pooling3d", attributes);
+KIND(clq_layer_global_average_pool1d, "GlobalAveragePooling1D", "global_average_pooling1d", masked_attributes, true);
+KIND(clq_layer_global_average_pool2d, "GlobalAveragePooling2D", "global_average_pooling2d", attributes, false);
+KIND(clq_layer_global_average_pool3d, "GlobalAveragePooling3D", "global_average_pooling3d", attributes, false);
+KIND(clq_layer_global_max_pool1d, "GlobalMaxPooling1D", "global_max_pooling1d", attributes, false);
+KIND(clq_layer_global_max_pool2d, "GlobalMaxPooling2D", "global_max_pooling2d", attributes, false);
+KIND(clq_layer_global_max_pool3d, "GlobalMaxPooling3D", "global_max_pooling3d", attributes, false);
 
 /* By the input's rank: 1D, 2D or 3D. What is none is refused by the kind for images. */
 static clq_tensor add(clq_model *model, clq_tensor x, const clq_layer_kind *const kinds[3], bool keep_dims,

@@ -134,6 +134,7 @@ const clq_layer_kind clq_layer_batch_norm = {.type = "BatchNormalization",
                                              .stem = "batch_normalization",
                                              .inputs = {1, 1},
                                              CLQ_LAYER_CONFIG(norm_config, attributes),
+                                             .takes_mask = true,
                                              .infer = infer,
                                              .declare = declare,
                                              .expand = expand};

@@ -277,6 +277,7 @@ static const char *const stores[] = {[KERNEL] = "cell/vars/0", [RECURRENT] = "ce
                                  .output_count = count_outputs,                                                        \
                                  .output = find_output,                                                                \
                                  .mask = pass_mask,                                                                    \
+                                 .takes_mask = true,                                                                   \
                                  .infer = infer,                                                                       \
                                  .declare = declare,                                                                   \
                                  .stores = stores,                                                                     \
