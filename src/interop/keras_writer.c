@@ -183,22 +183,28 @@ static uint32_t wanted_mask(const writing *w, uint32_t id, const clq_attribute *
     return row->each && given == input_of(w, id, i) ? 0 : given;
 }
 
+static void refuse_other_mask(writing *w, const clq_layer *layer) {
+    if (w->status == CLQ_OK)
+        w->status = clq_fail(CLQ_UNSUPPORTED, "layer '%s': Keras would give its call another mask", layer->name);
+}
+
 static void note_masks(writing *w, uint32_t id) {
     const clq_layer *layer = layer_of(w, id);
+    bool unread = layer->kind->takes_mask; /* no row has the mask that Keras's layer takes */
     w->mask[id - 1] = find_mask(w, id);
     for (size_t i = 0; i < layer->kind->attribute_count; i++) {
         const clq_attribute *row = &layer->kind->attributes[i];
         if (row->type != CLQ_ATTRIBUTE_TENSOR || !row->implicit) continue;
+        unread = false;
         const size_t count = row->each ? clq_layer_positional(layer, tensor_of(w, id)->input_count) : 1;
         for (size_t k = 0; k < count; k++) {
             const uint32_t given = implied(w, id, row, k), wanted = wanted_mask(w, id, row, k);
             if (given == wanted) continue;
-            if ((!wanted || row->unnamed) && w->status == CLQ_OK)
-                w->status =
-                    clq_fail(CLQ_UNSUPPORTED, "layer '%s': Keras would give its call another mask", layer->name);
+            if (!wanted || row->unnamed) refuse_other_mask(w, layer);
             w->names_masks[tensor_of(w, id)->layer - 1] = true;
         }
     }
+    if (unread && mask_of(w, input_of(w, id, 0), id)) refuse_other_mask(w, layer);
 }
 
 /* What a loss leaves out. */
@@ -295,9 +301,10 @@ static json_t *write_keywords(const writing *w, uint32_t id) {
         if (place > 0 && !is_left_out(w, layer, place - 1)) value = write_tensors(w, id, row);
         if (clq_keras_types[row->type].home == CLQ_KERAS_IN_KEYWORDS)
             value = clq_keras_types[row->type].write(&(clq_keras_writing){row, NULL}, member_of(layer, row));
-        const bool of_tensor = row->implicit && !row->unnamed && strcmp(row->key, "mask") == 0;
-        if (!json_is_null(value) || of_tensor) keywords = clq_json_put(keywords, row->key, value);
+        if (!json_is_null(value)) keywords = clq_json_put(keywords, row->key, value);
     }
+    if (layer->kind->takes_mask && !json_object_get(keywords, "mask"))
+        keywords = clq_json_put(keywords, "mask", json_null());
     return keywords;
 }
 

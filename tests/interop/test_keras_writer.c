@@ -457,6 +457,31 @@ static void masks_of_the_run(void **state) {
     clq_model_destroy(m);
 }
 
+/* So it is for layers that Clique gives no masks: without the keyword BatchNormalization and Softmax would have the one
+ * that the attention ends. */
+static void masks_that_are_not_taken(void **state) {
+    static const char *const keys[] = {"\"BatchNormalization\"", "\"Softmax\""};
+    const clq_attention_config config = {.heads = 2, .key = 2};
+    clq_model *m;
+    void *text;
+    size_t bytes;
+    (void)state;
+    assert_ok(clq_model_create("not_taken", &m));
+    clq_tensor x = clq_attention(m, CLQ_TENSORS(clq_input(m, CLQ_SHAPE(4, 4))), &config);
+    x = clq_activate(m, clq_batch_norm(m, x, NULL), CLQ_SOFTMAX, NULL);
+    assert_ok(clq_model_finish(m, x));
+    assert_ok(write_again(m));
+    assert_ok(clq_file_read(files_path("written.json"), 1 << 26, &text, &bytes));
+    for (size_t i = 0; i < CLQ_COUNT_OF(keys); i++) {
+        const char *layer = strstr(text, keys[i]);
+        const char *mask = layer ? strstr(layer, "\"mask\": null") : NULL;
+        const char *next = layer ? strstr(layer + 1, "\"class_name\": \"Softmax\"") : NULL;
+        assert_true(mask && (!next || mask < next));
+    }
+    clq_free(text);
+    clq_model_destroy(m);
+}
+
 static void refused(void **state) {
     clq_model *model;
     (void)state;
@@ -503,6 +528,7 @@ int main(void) {
                                        cmocka_unit_test(masks_of_attention),
                                        cmocka_unit_test(masks_that_attention_ends),
                                        cmocka_unit_test(masks_of_the_run),
+                                       cmocka_unit_test(masks_that_are_not_taken),
                                        cmocka_unit_test(refused),
                                        cmocka_unit_test(out_of_memory)};
     return cmocka_run_group_tests_name("interop/keras_writer", tests, files_begin, files_end);
