@@ -150,6 +150,7 @@ typedef struct clq_keras_block_use {
     unsigned given;           /* bit i: the one of name i */
     json_t *keywords;         /* of the call; NULL: none */
     json_t *arguments;        /* "args" of the call, if some of these are no tensors; else NULL */
+    unsigned *heeded;         /* bits of `inputs` are set here: of those without a mask, later calls have none */
 } clq_keras_block_use;
 /* The config of a Functional model that does the same: its inputs are those that are given, and "mask_of" is the tensor
  * whose mask its output has, if it has one. The caller's. path: the block, for messages. */

@@ -246,6 +246,7 @@ void clq_block_add_rotary(clq_block_writer *w, const char *name, double waveleng
 }
 
 bool clq_block_has_mask(const clq_block_writer *w, unsigned input) {
+    *w->use->heeded |= 1u << input;
     return w->use->model->tensors[w->use->inputs[input].id - 1].mask;
 }
 

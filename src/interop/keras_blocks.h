@@ -88,7 +88,8 @@ bool clq_block_keyword_flag(const clq_block_writer *w, const char *key, bool oth
 void clq_block_add_heads(clq_block_writer *w, const char *name, const char *equation, size_t heads, size_t width,
                          const char *bias, const char *from);
 void clq_block_add_rotary(clq_block_writer *w, const char *name, double wavelength, double factor, const char *from);
-/* Whether input number `input` of those that are given carries a mask. */
+/* Whether input number `input` of those that are given carries a mask. If it does not, what is written is for calls
+ * without the mask alone. */
 bool clq_block_has_mask(const clq_block_writer *w, unsigned input);
 /* Refuses a mask that the first input carries, which Keras takes in place of one that is not given, under this name. */
 void clq_block_refuse_carried(clq_block_writer *w, const char *mask);

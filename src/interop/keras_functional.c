@@ -399,8 +399,10 @@ static clq_status open_inner(clq_keras_graph *outer, const clq_keras_node *n, co
                                          .inputs = inputs,
                                          .given = n->given,
                                          .keywords = n->keywords,
-                                         .arguments = n->arguments};
+                                         .arguments = n->arguments,
+                                         .heeded = &in->heeded};
         CLQ_TRY(clq_keras_write_block(layer, where, &use, &in->own_config));
+        in->masked = clq_keras_find_masked(in, inputs);
         in->config = config = in->own_config;
     }
     in->in_block = outer->in_block || in->own_config;
@@ -449,6 +451,10 @@ static clq_status bind_inputs(clq_keras_graph *in, json_t *layer, const clq_kera
         return clq_fail(CLQ_UNSUPPORTED, "calls with other keywords than the first are not supported");
     if (clq_keras_block_takes_arguments(layer) && !same_arguments(in->given_arguments, n->arguments))
         return clq_fail(CLQ_UNSUPPORTED, "calls with other arguments than the first are not supported");
+    if (clq_keras_find_masked(in, inputs) & ~in->masked)
+        return clq_fail(CLQ_UNSUPPORTED,
+                        "calls with a mask of an input of which the first call had none are not supported: make it two "
+                        "layers");
     if (count != applied_to)
         return clq_fail(CLQ_FORMAT, "a model of %zu inputs is applied to %u tensors", count, applied_to);
     for (size_t i = 0; i < count; i++) {

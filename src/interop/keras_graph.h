@@ -46,7 +46,9 @@ struct clq_keras_graph {
     char *place;                     /* in the text, as of clq_layer; NULL: it is the whole; its own */
     char **stores;                   /* by layer: its path there; NULL: it is not known */
     json_t *config, *own_config;     /* of a Functional model; that of a block is its own */
-    unsigned bits;                   /* of a block: bits of its inputs, */
+    unsigned heeded, masked;         /* of a block: bits of the inputs whose masks it was written for, and of those of
+                                        them that had one; */
+    unsigned bits;                   /* bits of its inputs, */
     json_t *flags, *given_arguments; /* and the keywords and other arguments of its first call; borrowed */
     clq_tensor given;
     clq_keras_graph **inner; /* by layer: a model within it, once that was applied; else NULL */

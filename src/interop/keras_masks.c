@@ -292,6 +292,13 @@ bool clq_keras_heeds_output(const clq_keras_graph *f, uint32_t node) {
     return !f->masks || is_heeded(f, node, f->masks->first[node]);
 }
 
+unsigned clq_keras_find_masked(const clq_keras_graph *block, const clq_tensor *inputs) {
+    unsigned masked = 0;
+    for (unsigned i = 0; block->heeded >> i; i++)
+        if ((block->heeded >> i & 1) && block->model->tensors[inputs[i].id - 1].mask) masked |= 1u << i;
+    return masked;
+}
+
 /* ---- masks that are computed twice ---- */
 
 static bool same_attribute(const clq_attribute *row, const void *a, const void *b) {

@@ -31,6 +31,8 @@ bool clq_keras_heeds_output(const clq_keras_graph *f, uint32_t node);
 /* Of a call that gives the shape that it gets: whether it changes nothing, so that some of Keras's backends give its
  * input itself, with its mask. */
 bool clq_keras_may_do_nothing(json_t *layer, const clq_keras_node *n);
+/* Of the inputs of a block whose masks it was written for: bits of those that have one. */
+unsigned clq_keras_find_masked(const clq_keras_graph *block, const clq_tensor *inputs);
 /* Whether two tensors are the same layers of the same tensors, as a mask that a file names beside the one that a layer
  * makes. False: that is not known. */
 bool clq_keras_same_numbers(const clq_model *model, clq_tensor a, clq_tensor b);

@@ -230,6 +230,31 @@ static void calls_say_the_same(void **state) {
     }
 }
 
+/* What a block needs for a mask is put in at its first call, or a mask is refused there: no later call has one that the
+ * first had not. */
+static void calls_have_no_further_masks(void **state) {
+    static const char decoder[] = "keras_hub.src.layers.modeling.transformer_decoder",
+                      block[] = "\"intermediate_dim\": 4, \"num_heads\": 2",
+                      says[] = "calls with a mask of an input of which the first call had none are not supported";
+#define BOTH(a, keywords, b) a "], \"kwargs\": {" keywords "}}, {\"args\": [" b
+#define DECODER "[null, 4]", decoder, "TransformerDecoder", block
+#define OF_Z "\"decoder_padding_mask\": " Z
+    static const hub_case cases[] = {
+        {BLOOM, BOTH(G, "", E), "", says},
+        {BLOOM, BOTH(G, "", G), "", NULL},
+        {"[null, 4]", "keras.layers", "Softmax", "\"axis\": [1, 2]", BOTH(G, "", E), "", says},
+        {DECODER, BOTH(G, "", E), "", says},
+        {DECODER, BOTH(E, "", E), "", NULL},
+        {DECODER, BOTH(G, OF_Z, E), OF_Z, says},
+        {DECODER, BOTH(E, OF_Z, G), OF_Z, NULL},
+        {"[null, 4]", "keras.layers", "TimeDistributed",
+         "\"layer\": {\"class_name\": \"Dense\", \"config\": {\"name\": \"inner\", \"units\": 2}}", BOTH(G, "", E), "",
+         NULL},
+    };
+    (void)state;
+    check_cases(cases, CLQ_COUNT_OF(cases), FRONT, "y");
+}
+
 /* Backbones by class name and hyper-parameters. */
 #define GPT2 "\"vocabulary_size\": 7, \"num_layers\": 2, \"num_heads\": 2, \"hidden_dim\": 4, \"intermediate_dim\": 5"
 #define MISTRAL                                                                                                        \
@@ -329,9 +354,10 @@ static void memory_may_run_out(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(blocks_say_what_is_wrong), cmocka_unit_test(carried_masks_are_refused),
-        cmocka_unit_test(parts_are_not_of_files),   cmocka_unit_test(long_names_are_refused),
-        cmocka_unit_test(no_activation_is_linear),  cmocka_unit_test(calls_say_the_same),
-        cmocka_unit_test(backbones_by_numbers),     cmocka_unit_test(memory_may_run_out)};
+        cmocka_unit_test(blocks_say_what_is_wrong),    cmocka_unit_test(carried_masks_are_refused),
+        cmocka_unit_test(calls_have_no_further_masks), cmocka_unit_test(parts_are_not_of_files),
+        cmocka_unit_test(long_names_are_refused),      cmocka_unit_test(no_activation_is_linear),
+        cmocka_unit_test(calls_say_the_same),          cmocka_unit_test(backbones_by_numbers),
+        cmocka_unit_test(memory_may_run_out)};
     return cmocka_run_group_tests_name("interop/keras_hub", tests, files_begin, files_end);
 }
