@@ -501,19 +501,20 @@ static clq_status call_model_of(clq_keras_graph *f, clq_keras_node *n, const clq
 }
 
 /* Whether x has the mask anyway, perhaps by another name, or is given none. */
-static bool carries(const clq_model *model, clq_tensor x, clq_tensor mask) {
+static bool has_that_mask(const clq_model *model, clq_tensor x, clq_tensor mask) {
     if (mask.id == x.id) return true;
     const clq_tensor own = {.model = model, .id = model->tensors[x.id - 1].mask};
     return own.id && clq_keras_same_numbers(model, own, mask);
 }
 
 /* In Keras a mask that the call gives an input stays on that tensor. Here it does not: so it has to be the one that is
- * there anyway, or nothing else looks. */
+ * there anyway, or nothing else looks. there (n->masks): whether it is. */
 static clq_status check_masks(const clq_keras_graph *f, const clq_keras_node *n, const clq_tensor *inputs,
-                              const char *where) {
+                              const char *where, bool *there) {
     const uint32_t count = n->source_count - n->masks;
     for (uint32_t i = 0; i < n->masks; i++) {
-        if (carries(f->model, inputs[i], inputs[count + i])) continue;
+        there[i] = has_that_mask(f->model, inputs[i], inputs[count + i]);
+        if (there[i]) continue;
         if (clq_keras_heeds_input(f, (uint32_t)(n - f->nodes), i))
             return clq_fail(CLQ_UNSUPPORTED,
                             "%s: in Keras the mask of its call stays on input %u, and what runs behind it sees it, "
@@ -535,12 +536,12 @@ static clq_status call_model(clq_keras_graph *f, clq_keras_node *n, const clq_te
     const uint32_t count = n->source_count - n->masks;
     char where[160];
     uint32_t own[CLQ_MODEL_INPUTS_MAX];
+    bool there[CLQ_MODEL_INPUTS_MAX];
     clq_keras_describe_place(clq_keras_layer_at(f, n->layer), n->layer, where);
-    CLQ_TRY(check_masks(f, n, inputs, where));
+    CLQ_TRY(check_masks(f, n, inputs, where, there));
     for (uint32_t i = 0; i < n->masks; i++) own[i] = f->model->tensors[inputs[i].id - 1].mask;
     for (uint32_t i = 0; i < n->masks; i++)
-        if (!carries(f->model, inputs[i], inputs[count + i]))
-            f->model->tensors[inputs[i].id - 1].mask = inputs[count + i].id;
+        if (!there[i]) f->model->tensors[inputs[i].id - 1].mask = inputs[count + i].id;
     const clq_status status = call_model_of(f, n, inputs, where);
     for (uint32_t i = n->masks; i-- > 0;) f->model->tensors[inputs[i].id - 1].mask = own[i];
     return status == CLQ_OK ? CLQ_OK : clq_fail_within(status, "%s", where);

@@ -314,22 +314,27 @@ static bool same_attribute(const clq_attribute *row, const void *a, const void *
     return same;
 }
 
-static bool same_within(const clq_model *model, uint32_t a, uint32_t b, unsigned depth) {
+/* budget: how many pairs of tensors may still be compared. */
+static bool same_within(const clq_model *model, uint32_t a, uint32_t b, unsigned depth, unsigned *budget) {
     const clq_model_tensor *x = &model->tensors[a - 1], *y = &model->tensors[b - 1];
     const clq_layer *left = &model->layers[x->layer - 1], *right = &model->layers[y->layer - 1];
     if (a == b) return true;
+    if (*budget == 0) return false;
+    --*budget;
     if (depth == 0 || left->kind != right->kind || x->input_count != y->input_count || x->input_count == 0 ||
         left->variable_places > 0)
         return false;
     for (size_t i = 0; i < left->kind->attribute_count; i++)
         if (!same_attribute(&left->kind->attributes[i], left->config, right->config)) return false;
     for (uint32_t i = 0; i < x->input_count; i++)
-        if (!same_within(model, model->inputs[x->first_input + i], model->inputs[y->first_input + i], depth - 1))
+        if (!same_within(model, model->inputs[x->first_input + i], model->inputs[y->first_input + i], depth - 1,
+                         budget))
             return false;
     return true;
 }
 
 bool clq_keras_same_numbers(const clq_model *model, clq_tensor a, clq_tensor b) {
-    enum { DEPTH = 6 };
-    return same_within(model, a.id, b.id, DEPTH);
+    enum { DEPTH = 6, PAIRS = 1000 };
+    unsigned budget = PAIRS;
+    return same_within(model, a.id, b.id, DEPTH, &budget);
 }

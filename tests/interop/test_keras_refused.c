@@ -476,6 +476,34 @@ static void masks_of_one_tensor(void **state) {
     check_calls(calls, CLQ_COUNT_OF(calls));
 }
 
+#define REFERENCE "{\"class_name\": \"__keras_tensor__\", \"config\": {\"keras_history\": [\"%s\", 0, 0]}}"
+/* The mask of `m` and the one that the call is given are computed alike: sums of 128 times one tensor, five deep. To
+ * follow them tensor by tensor would take minutes, and so it is not known that they are one. */
+static void masks_of_many_inputs(void **state) {
+    enum { DEEP = 5, TIMES = 128 };
+    clq_text text = {0};
+    clq_model *model;
+    (void)state;
+    for (int i = 0; i < 2 * DEEP; i++) {
+        char from[8] = "x";
+        if (i >= 2) (void)snprintf(from, sizeof from, "s%d", i - 2);
+        clq_text_add(&text,
+                     "{\"module\": \"" LAYERS "\", \"class_name\": \"Add\", \"name\": \"s%d\", \"config\": {\"name\": "
+                     "\"s%d\"}, \"inbound_nodes\": [{\"args\": [[",
+                     i, i);
+        for (int k = 0; k < TIMES; k++) clq_text_add(&text, "%s" REFERENCE, k ? ", " : "", from);
+        clq_text_add(&text, "]]}]}, ");
+    }
+    clq_text_add(&text, "%s",
+                 LAYER(LAYERS, "Embedding", "m", ", \"input_dim\": 5, \"output_dim\": 4, \"mask_zero\": true",
+                       TENSOR("s8", 0)) ", " LAYER(NUMPY, "NotEqual", "t", "",
+                                                   TENSOR("s9", 0) ", 0") ", " GATES(M, OF_TRUTHS) PRODUCT(M, N));
+    assert_false(text.failed);
+    assert_int_equal(read_layers("[null, 3]", text.data, "y", &model), CLQ_UNSUPPORTED);
+    assert_non_null(strstr(clq_error_detail(), "in Keras the mask of its call stays on input 1"));
+    clq_free(text.data);
+}
+
 #define SOFTMAX(module, from) LAYER(module, "Softmax", "y", "", from)
 #define NORM(name, from) LAYER(LAYERS, "BatchNormalization", name, "", from)
 #define EACH(class_name, keys)                                                                                         \
@@ -518,6 +546,7 @@ int main(void) {
                                        cmocka_unit_test(scores),
                                        cmocka_unit_test(policies),
                                        cmocka_unit_test(masks_of_one_tensor),
+                                       cmocka_unit_test(masks_of_many_inputs),
                                        cmocka_unit_test(layers_that_take_masks),
                                        cmocka_unit_test(layers_that_are_not_read)};
     return cmocka_run_group_tests_name("interop/keras_refused", tests, open_file, close_file);
