@@ -75,15 +75,31 @@ static bool ascends(json_t *axes) {
     return true;
 }
 
+/* Whether axes are moved to where they are. Of how many axes, and so which one is -1, is not known here. */
+static bool may_stay(json_t *from, json_t *to) {
+    const size_t count = json_is_array(from) ? json_array_size(from) : 1;
+    for (size_t i = 0; i < count; i++) {
+        json_t *a = json_is_array(from) ? json_array_get(from, i) : from;
+        json_t *b = json_is_array(to) ? json_array_get(to, i) : to;
+        const json_int_t before = json_integer_value(a), after = json_integer_value(b);
+        if (before != after && (before < 0) == (after < 0)) return false;
+    }
+    return true;
+}
+
 bool clq_keras_may_do_nothing(json_t *layer, const clq_keras_node *n) {
-    static const char *const by_shape[] = {"Reshape",    "Flatten",    "Cropping1D", "Cropping2D",
-                                           "Cropping3D", "CenterCrop", "BroadcastTo"};
+    static const char *const by_shape[] = {"Reshape",    "Flatten",    "Cropping1D",  "Cropping2D",
+                                           "Cropping3D", "CenterCrop", "BroadcastTo", "Einsum"};
     const char *class_name = clq_keras_class(layer);
     json_t *config = json_object_get(layer, "config");
     for (size_t i = 0; i < CLQ_COUNT_OF(by_shape); i++)
         if (strcmp(by_shape[i], class_name) == 0) return true;
     if (strcmp(class_name, "Permute") == 0) return ascends(json_object_get(config, "dims"));
     if (strcmp(class_name, "Transpose") == 0) return ascends(json_object_get(config, "axes"));
+    if (strcmp(class_name, "Swapaxes") == 0)
+        return may_stay(json_object_get(config, "axis1"), json_object_get(config, "axis2"));
+    if (strcmp(class_name, "Moveaxis") == 0)
+        return may_stay(json_object_get(config, "source"), json_object_get(config, "destination"));
     return strcmp(class_name, "GetItem") == 0 && !has_steps(n->arguments);
 }
 

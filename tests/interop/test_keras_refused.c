@@ -435,6 +435,9 @@ static void layers_that_are_not_read(void **state) {
 #define TRUTHS LAYER(NUMPY, "Any", "t", ", \"axis\": [-1], \"keepdims\": false", X) ", "
 #define OTHER_TRUTHS LAYER(NUMPY, "All", "t", ", \"axis\": [-1], \"keepdims\": false", X) ", "
 #define T TENSOR("t", 0)
+#define SWAPPED(one, other) LAYER(NUMPY, "Swapaxes", "d", ", \"axis1\": " one ", \"axis2\": " other, M) ", "
+#define MOVED(from, to) LAYER(NUMPY, "Moveaxis", "d", ", \"source\": " from ", \"destination\": " to, M) ", "
+#define SUMMED(equation) LAYER(NUMPY, "Einsum", "d", ", \"subscripts\": \"" equation "\"", M) ", "
 #define OF_TRUTHS "\"mask\": " T
 
 /* What lies on a tensor in Keras, and on which tensors that is one: without training a Dropout gives its input itself,
@@ -460,6 +463,15 @@ static void masks_of_one_tensor(void **state) {
         {"[null, 4, 4]", MASKING LAYER(LAYERS, "Permute", "d", ", \"dims\": [1, 2]", M) ", " DENSE(D), nothing},
         {"[null, 4, 4]", MASKING LAYER(LAYERS, "Permute", "d", ", \"dims\": [2, 1]", M) ", " DENSE(D), NULL},
         {"[null, 3, 4]", MASKING LAYER(LAYERS, "Cropping1D", "d", ", \"cropping\": 0", M) ", " DENSE(D), nothing},
+        {"[null, 4, 4]", MASKING SWAPPED("1", "1") DENSE(D), nothing},
+        {"[null, 4, 4]", MASKING SWAPPED("2", "-1") DENSE(D), nothing},
+        {"[null, 4, 4]", MASKING SWAPPED("1", "1") SIN(D), NULL},
+        {"[null, 4, 4]", MASKING SWAPPED("1", "2") DENSE(D), NULL},
+        {"[null, 4, 4]", MASKING MOVED("1", "1") DENSE(D), nothing},
+        {"[null, 4, 4]", MASKING MOVED("[1, 2]", "[-2, -1]") DENSE(D), nothing},
+        {"[null, 4, 4]", MASKING MOVED("[1, 2]", "[2, 1]") DENSE(D), NULL},
+        {"[null, 3, 4]", MASKING SUMMED("bij->bij") DENSE(D), nothing},
+        {"[null, 3, 4]", MASKING SUMMED("bij->bji") DENSE(D), NULL},
         {"[null, 3, 4]", TRUTHS GATES(X, OF_TRUTHS) PRODUCT(X, N), stays},
         {"[null, 3, 4]", TRUTHS GATES(X, OF_TRUTHS) LAYER(NUMPY, "Multiply", "y", "", X ", " N), NULL},
         {"[null, 3, 4]", MASKING OTHER_TRUTHS GATES(M, OF_TRUTHS) PRODUCT(M, N), stays},
