@@ -13,7 +13,7 @@ enum { CERTAIN, POSSIBLE, VIEWS };
 
 /* Tensors of a graph are numbered: those of nodes, one behind the other, and then CLQ_KERAS_GIVEN. */
 struct clq_keras_masks {
-    size_t *turns;              /* by node: its place in Keras's order */
+    size_t *turns;              /* by node: its place in Keras's order; SIZE_MAX: Keras does not run it */
     uint32_t *first;            /* by node: its first tensor; one more at the end */
     uint32_t *same[VIEWS];      /* by tensor: the first tensor that is the same in Keras; often itself */
     size_t *ends[VIEWS];        /* by tensor: the turn of the first call that ends its mask; SIZE_MAX: none does */
@@ -226,16 +226,20 @@ static void number_tensors(const clq_keras_graph *f, clq_keras_masks *m, const c
 
 static clq_status follow(const clq_keras_graph *f, clq_keras_masks *m) {
     const uint32_t tensors = m->first[f->node_count] + 1;
-    uint32_t *by_turn = clq_alloc(f->node_count, sizeof *by_turn);
+    uint32_t *by_turn = clq_alloc(f->node_count, sizeof *by_turn), run = 0;
     if (!by_turn) return CLQ_MEMORY;
-    for (uint32_t k = 0; k < f->node_count; k++) by_turn[m->turns[k]] = k;
+    for (uint32_t k = 0; k < f->node_count; k++) {
+        if (m->turns[k] == SIZE_MAX) continue;
+        by_turn[m->turns[k]] = k;
+        run++;
+    }
     for (unsigned v = 0; v < VIEWS; v++) {
         m->same[v] = clq_alloc(tensors, sizeof *m->same[v]);
         m->ends[v] = clq_alloc(tensors, sizeof *m->ends[v]);
         if (!m->same[v] || !m->ends[v]) break;
         for (uint32_t t = 0; t < tensors; t++) m->same[v][t] = t;
         for (uint32_t t = 0; t < tensors; t++) m->ends[v][t] = SIZE_MAX;
-        for (uint32_t k = 0; k < f->node_count; k++) follow_call(f, m, v, by_turn[k]);
+        for (uint32_t k = 0; k < run; k++) follow_call(f, m, v, by_turn[k]);
         for (uint32_t t = 0; t < tensors; t++) m->ends[v][t] = *turn_end(m, v, t);
     }
     clq_free(by_turn);
@@ -267,6 +271,7 @@ clq_keras_mask_state clq_keras_mask_state_of(const clq_keras_graph *f, const clq
     if (!m) return CLQ_KERAS_MASK_STAYS;
     const size_t turn = reader == CLQ_KERAS_GIVEN ? SIZE_MAX - 1 : m->turns[reader];
     const uint32_t x = tensor_of(f, m, from);
+    if (turn == SIZE_MAX) return CLQ_KERAS_MASK_STAYS;
     if (m->ends[CERTAIN][x] < turn) return CLQ_KERAS_MASK_ENDED;
     return m->ends[POSSIBLE][x] < turn ? CLQ_KERAS_MASK_UNSURE : CLQ_KERAS_MASK_STAYS;
 }
@@ -289,7 +294,8 @@ static bool is_heeded(const clq_keras_graph *f, uint32_t node, uint32_t tensor) 
     for (uint32_t k = 0; k < f->node_count; k++) {
         const clq_keras_node *n = &f->nodes[k];
         json_t *layer = clq_keras_layer_at(f, n->layer);
-        if (m->turns[k] <= m->turns[node] || !(clq_keras_is_model(layer) || clq_keras_heeds_masks(layer))) continue;
+        if (m->turns[k] == SIZE_MAX || m->turns[k] <= m->turns[node]) continue;
+        if (!(clq_keras_is_model(layer) || clq_keras_heeds_masks(layer))) continue;
         for (uint32_t i = 0; i < n->source_count; i++)
             if (m->same[POSSIBLE][input_of(f, m, n, i)] == x) return true;
     }

@@ -111,10 +111,13 @@ clq_status clq_keras_find_turns(const clq_keras_calls *calls, size_t *turns) {
     ranked *ranks = clq_alloc(CLQ_MAX(calls->call_count, (size_t)1), sizeof *ranks);
     order o = {0};
     clq_status status = ranks ? find_order(calls, &o) : CLQ_MEMORY;
-    for (size_t i = 0; i < calls->call_count && status == CLQ_OK; i++)
-        ranks[i] = (ranked){o.call_farness[i], o.call_reached[i], i};
-    if (status == CLQ_OK && calls->call_count > 0) qsort(ranks, calls->call_count, sizeof *ranks, by_rank);
-    for (size_t i = 0; i < calls->call_count && status == CLQ_OK; i++) turns[ranks[i].place] = i;
+    size_t count = 0;
+    for (size_t i = 0; i < calls->call_count && status == CLQ_OK; i++) {
+        turns[i] = SIZE_MAX;
+        if (o.call_reached[i] > 0) ranks[count++] = (ranked){o.call_farness[i], o.call_reached[i], i};
+    }
+    if (count > 0) qsort(ranks, count, sizeof *ranks, by_rank);
+    for (size_t i = 0; i < count; i++) turns[ranks[i].place] = i;
     close_order(&o);
     clq_free(ranks);
     return status;

@@ -13,7 +13,8 @@ typedef struct clq_keras_calls {
     size_t output_count;
 } clq_keras_calls;
 
-/* turns (call_count): the place of each call in the order in which Keras runs them. Errors: MEMORY. */
+/* turns (call_count): the place of each call in the order in which Keras runs them; SIZE_MAX: no output needs it, and
+ * Keras does not run it. Errors: MEMORY. */
 clq_status clq_keras_find_turns(const clq_keras_calls *calls, size_t *turns);
 
 #endif

@@ -190,7 +190,8 @@ static void refuse_other_mask(writing *w, const clq_layer *layer) {
 
 static void note_masks(writing *w, uint32_t id) {
     const clq_layer *layer = layer_of(w, id);
-    bool unread = layer->kind->takes_mask; /* no row has the mask that Keras's layer takes */
+    bool unread = layer->kind->takes_mask;            /* no row has the mask that Keras's layer takes */
+    if (w->turns[call_of(w, id)] == SIZE_MAX) return; /* it is not in the file */
     w->mask[id - 1] = find_mask(w, id);
     for (size_t i = 0; i < layer->kind->attribute_count; i++) {
         const clq_attribute *row = &layer->kind->attributes[i];
