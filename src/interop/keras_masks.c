@@ -120,21 +120,10 @@ static uint32_t input_of(const clq_keras_graph *f, const clq_keras_masks *m, con
     return tensor_of(f, m, &f->sources[n->first_source + i]);
 }
 
-/* Of the tensors that MultiHeadAttention gets by place, and by the names of a query, a value and a key. */
+/* Of the query, the value and the key of MultiHeadAttention. */
 static void end_masks(const clq_keras_graph *f, clq_keras_masks *m, unsigned view, const clq_keras_node *n,
                       size_t turn) {
-    static const char *const names[] = {"query", "value", "key"};
     for (uint32_t i = 0; i < CLQ_MIN(n->positional, 3u); i++) end_mask(m, view, input_of(f, m, n, i), turn);
-    for (size_t i = 0; i < CLQ_COUNT_OF(names); i++) {
-        json_t *history =
-            json_object_get(json_object_get(json_object_get(n->keywords, names[i]), "config"), "keras_history");
-        clq_keras_source from;
-        if (!history) continue;
-        if (clq_keras_find_node(f, history, names[i], &from) == CLQ_OK)
-            end_mask(m, view, tensor_of(f, m, &from), turn);
-        else
-            clq_error_clear(); /* reading the call says so */
-    }
 }
 
 /* Of a model within the model: the tensors that it ends masks of, and those of which it gives the very tensor. */
