@@ -19,8 +19,8 @@ typedef struct clq_keras_node {
     uint32_t layer; /* index in config.layers */
     uint32_t first_source, source_count;
     uint32_t positional; /* the first so many are the layer's inputs, by place or by their names */
-    uint32_t masks;      /* of a model that is no block: the last so many are the masks of its first inputs; an input
-                            in place of its mask: it is given none */
+    uint32_t masks;      /* of a model that is no block: the last so many are the masks of its first inputs; where the
+                            file has null, the input stands again in the mask's place */
     unsigned given;      /* of a block: bits of the inputs that it is applied to */
     json_t *arguments;   /* of the call, if some are no tensors; borrowed */
     json_t *first;       /* of its arguments; NULL: as Keras 2 wrote it; borrowed */

@@ -7,9 +7,9 @@
 #include "interop/keras_order.h"
 #include "interop/keras_reading.h"
 
-/* Dropout and its like give their input itself without training, and another tensor in training. What holds in both is
- * certain; what holds without training is possible. */
-enum { CERTAIN, POSSIBLE, VIEWS };
+/* Dropout and its like give their input itself in evaluation, and another tensor in training. What holds in training
+ * holds in evaluation, too. */
+enum { TRAINING, EVALUATION, VIEWS };
 
 /* Tensors of a graph are numbered: those of nodes, one behind the other, and then CLQ_KERAS_GIVEN. */
 struct clq_keras_masks {
@@ -158,7 +158,7 @@ static void follow_call(const clq_keras_graph *f, clq_keras_masks *m, unsigned v
         return;
     }
     const clq_keras_sameness same = clq_keras_find_sameness(clq_keras_class(layer), json_object_get(layer, "config"));
-    if (same == CLQ_KERAS_SAME || (same == CLQ_KERAS_SAME_UNTRAINED && view == POSSIBLE))
+    if (same == CLQ_KERAS_SAME || (same == CLQ_KERAS_SAME_UNTRAINED && view == EVALUATION))
         m->same[view][m->first[node]] = m->same[view][input_of(f, m, n, 0)];
     if (clq_keras_block_ends_mask(layer)) end_mask(m, view, input_of(f, m, n, 0), turn);
     if (!clq_keras_is_model(layer) && clq_keras_ends_masks(layer)) end_masks(f, m, view, n, turn);
@@ -261,8 +261,8 @@ clq_keras_mask_state clq_keras_mask_state_of(const clq_keras_graph *f, const clq
     const size_t turn = reader == CLQ_KERAS_GIVEN ? SIZE_MAX - 1 : m->turns[reader];
     const uint32_t x = tensor_of(f, m, from);
     if (turn == SIZE_MAX) return CLQ_KERAS_MASK_STAYS;
-    if (m->ends[CERTAIN][x] < turn) return CLQ_KERAS_MASK_ENDED;
-    return m->ends[POSSIBLE][x] < turn ? CLQ_KERAS_MASK_UNSURE : CLQ_KERAS_MASK_STAYS;
+    if (m->ends[TRAINING][x] < turn) return CLQ_KERAS_MASK_ENDED;
+    return m->ends[EVALUATION][x] < turn ? CLQ_KERAS_MASK_UNSURE : CLQ_KERAS_MASK_STAYS;
 }
 
 bool clq_keras_mixes_masks(const clq_keras_graph *f, const clq_keras_node *n) {
@@ -270,8 +270,8 @@ bool clq_keras_mixes_masks(const clq_keras_graph *f, const clq_keras_node *n) {
     if (!m || !in) return false;
     const uint32_t inputs = (uint32_t)CLQ_MIN(in->input_count, (size_t)(n->source_count - n->masks));
     for (uint32_t i = 0; i < inputs; i++)
-        for (uint32_t j = 0; j < inputs && in->ends[POSSIBLE][in->inputs[i]] < SIZE_MAX; j++)
-            if (i != j && m->same[POSSIBLE][input_of(f, m, n, i)] == m->same[POSSIBLE][input_of(f, m, n, j)])
+        for (uint32_t j = 0; j < inputs && in->ends[EVALUATION][in->inputs[i]] < SIZE_MAX; j++)
+            if (i != j && m->same[EVALUATION][input_of(f, m, n, i)] == m->same[EVALUATION][input_of(f, m, n, j)])
                 return true;
     return false;
 }
@@ -279,19 +279,19 @@ bool clq_keras_mixes_masks(const clq_keras_graph *f, const clq_keras_node *n) {
 /* Whether anything that runs behind a node may look at the mask of a tensor. */
 static bool is_heeded(const clq_keras_graph *f, uint32_t node, uint32_t tensor) {
     const clq_keras_masks *m = f->masks;
-    const uint32_t x = m->same[POSSIBLE][tensor];
+    const uint32_t x = m->same[EVALUATION][tensor];
     for (uint32_t k = 0; k < f->node_count; k++) {
         const clq_keras_node *n = &f->nodes[k];
         json_t *layer = clq_keras_layer_at(f, n->layer);
         if (m->turns[k] == SIZE_MAX || m->turns[k] <= m->turns[node]) continue;
         if (!(clq_keras_is_model(layer) || clq_keras_heeds_masks(layer))) continue;
         for (uint32_t i = 0; i < n->source_count; i++)
-            if (m->same[POSSIBLE][input_of(f, m, n, i)] == x) return true;
+            if (m->same[EVALUATION][input_of(f, m, n, i)] == x) return true;
     }
     for (size_t i = 0; i < m->output_count; i++)
-        if (m->same[POSSIBLE][m->outputs[i]] == x) return true;
+        if (m->same[EVALUATION][m->outputs[i]] == x) return true;
     for (size_t i = 0; i < m->input_count && f->scope; i++) /* of a model within the model: others may read it */
-        if (m->same[POSSIBLE][m->inputs[i]] == x) return true;
+        if (m->same[EVALUATION][m->inputs[i]] == x) return true;
     return false;
 }
 

@@ -14,8 +14,8 @@ clq_status clq_keras_note_masks(clq_keras_graph *f, const clq_keras_source *inpu
                                 const clq_keras_source *outputs, size_t output_count);
 void clq_keras_release_masks(clq_keras_masks *masks); /* takes NULL */
 
-/* Of the mask that a tensor is given where it is made: whether it is still there when the reader runs; CLQ_KERAS_GIVEN:
- * at the end. UNSURE: in training it is, and else not. Nothing was noted: it stays. */
+/* Whether the mask that a tensor got when it was made is still on it when `reader` runs, or at the end
+ * (CLQ_KERAS_GIVEN). UNSURE: it is in training, and is not in evaluation. If nothing was noted: STAYS. */
 typedef enum clq_keras_mask_state {
     CLQ_KERAS_MASK_STAYS,
     CLQ_KERAS_MASK_ENDED,
