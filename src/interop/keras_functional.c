@@ -97,19 +97,6 @@ static clq_status note_places(const clq_keras_graph *f, const clq_keras_node *n)
     return clq_model_note_block_store(f->model, n->tensor, f->scope, store);
 }
 
-/* Whether two calls are given the same beside tensors. */
-static bool same_arguments(json_t *a, json_t *b) {
-    size_t i;
-    json_t *argument;
-    if (json_array_size(a) != json_array_size(b)) return false;
-    json_array_foreach(a, i, argument) {
-        json_t *other = json_array_get(b, i);
-        const bool tensor = clq_keras_is_tensor(argument);
-        if (tensor != clq_keras_is_tensor(other) || (!tensor && !json_equal(argument, other))) return false;
-    }
-    return true;
-}
-
 static clq_status call_layer(clq_keras_graph *f, clq_keras_node *n, clq_tensor *inputs);
 
 /* A mask that Keras ends in evaluation alone, as of a Dropout's input, which is its output there. */
@@ -212,7 +199,7 @@ static clq_status call_layer(clq_keras_graph *f, clq_keras_node *n, clq_tensor *
         return clq_fail(CLQ_UNSUPPORTED,
                         "%s: calls with other keywords than the first, or more or fewer tensors, are not supported",
                         where);
-    if (!same_arguments(f->arguments[n->layer], n->arguments))
+    if (!clq_keras_same_arguments(f->arguments[n->layer], n->arguments))
         return clq_fail(CLQ_UNSUPPORTED, "%s: calls with other arguments than the first are not supported", where);
     n->tensor = clq_model_apply_again(f->model, f->model->tensors[before - 1].layer, inputs, n->source_count);
     if (!n->tensor.id) return clq_fail_within(clq_error_raise(&f->model->error), "%s", where);
@@ -449,7 +436,7 @@ static clq_status bind_inputs(clq_keras_graph *in, json_t *layer, const clq_kera
         return clq_fail(CLQ_UNSUPPORTED, "calls with other inputs than the first are not supported");
     if (!clq_keras_block_same_flags(layer, in->flags, n->keywords))
         return clq_fail(CLQ_UNSUPPORTED, "calls with other keywords than the first are not supported");
-    if (clq_keras_block_takes_arguments(layer) && !same_arguments(in->given_arguments, n->arguments))
+    if (clq_keras_block_takes_arguments(layer) && !clq_keras_same_arguments(in->given_arguments, n->arguments))
         return clq_fail(CLQ_UNSUPPORTED, "calls with other arguments than the first are not supported");
     if (clq_keras_find_masked(in, inputs) & ~in->masked)
         return clq_fail(CLQ_UNSUPPORTED,

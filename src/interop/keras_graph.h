@@ -92,6 +92,8 @@ clq_status clq_keras_note_stores(clq_keras_graph *f);
 clq_status clq_keras_index_layers(clq_keras_graph *f);
 clq_status clq_keras_count_nodes(clq_keras_graph *f);
 clq_status clq_keras_read_nodes(clq_keras_graph *f);
+/* Whether two calls, by their arguments, are given the same beside tensors. */
+bool clq_keras_same_arguments(json_t *a, json_t *b);
 /* The node that gives the tensor [layer, node, tensor]. How many it gives is known once it is added. */
 clq_status clq_keras_find_node(const clq_keras_graph *f, json_t *history, const char *where, clq_keras_source *out);
 /* What a model takes, and what it gives, in Keras's order. A block of several outputs is such a model, too. Errors:

@@ -255,6 +255,18 @@ clq_status clq_keras_read_nodes(clq_keras_graph *f) {
     return CLQ_OK;
 }
 
+bool clq_keras_same_arguments(json_t *a, json_t *b) {
+    size_t i;
+    json_t *argument;
+    if (json_array_size(a) != json_array_size(b)) return false;
+    json_array_foreach(a, i, argument) {
+        json_t *other = json_array_get(b, i);
+        const bool tensor = clq_keras_is_tensor(argument);
+        if (tensor != clq_keras_is_tensor(other) || (!tensor && !json_equal(argument, other))) return false;
+    }
+    return true;
+}
+
 /* ---- inputs and outputs of a model ---- */
 
 static int compare_names(const void *a, const void *b) {
