@@ -45,6 +45,14 @@ static clq_status find_source(const clq_keras_graph *f, const clq_keras_node *n,
     return CLQ_OK;
 }
 
+/* The same by the layer's own place, which is put into words if it fails. */
+static clq_status find_placed(const clq_keras_graph *f, const clq_keras_node *n, uint32_t i, clq_tensor *out) {
+    char where[160];
+    if (find_source(f, n, i, "", out) == CLQ_OK) return CLQ_OK;
+    clq_keras_describe_place(clq_keras_layer_at(f, n->layer), n->layer, where);
+    return find_source(f, n, i, where, out);
+}
+
 /* A layer that gives several tensors: each has a name that no layer of a file has. */
 static clq_status note_outputs(clq_keras_graph *f, clq_keras_node *n, const char *where) {
     const unsigned count = clq_model_outputs_of(f->model, n->tensor);
@@ -99,12 +107,12 @@ static clq_status note_places(const clq_keras_graph *f, const clq_keras_node *n)
 
 static clq_status call_layer(clq_keras_graph *f, clq_keras_node *n, clq_tensor *inputs);
 
-/* A mask that Keras ends in evaluation alone, as of a Dropout's input, which is its output there. */
+/* A mask that Keras ends in evaluation alone, as that of a Dropout's input, which is its output there. */
 static clq_status refuse_unsure(const char *where, const char *whose) {
     return clq_fail(CLQ_UNSUPPORTED,
                     "%s: in Keras the mask of '%.60s' counts here in training and not in evaluation, as a "
-                    "MultiHeadAttention that reads the same tensor through a Dropout ends it there: let both read what "
-                    "the Dropout gives",
+                    "MultiHeadAttention reads the same tensor through a layer that does nothing in evaluation, as "
+                    "Dropout, and ends it there: let both read what that layer gives",
                     where, whose);
 }
 
@@ -113,15 +121,15 @@ static clq_status hide_mask(const clq_keras_graph *f, const clq_keras_node *n, u
     const clq_keras_source *from = &f->sources[n->first_source + i];
     json_t *layer = clq_keras_layer_at(f, n->layer);
     const clq_keras_mask_state state = clq_keras_mask_state_of(f, from, (uint32_t)(n - f->nodes));
-    char where[160];
     clq_tensor x;
-    clq_keras_describe_place(layer, n->layer, where);
-    CLQ_TRY(find_source(f, n, i, where, &x));
+    CLQ_TRY(find_placed(f, n, i, &x));
     uint32_t *own = &f->model->tensors[x.id - 1].mask;
     *mask = *own;
     if (state == CLQ_KERAS_MASK_ENDED) *own = 0;
     if (state != CLQ_KERAS_MASK_UNSURE || !*own || !(clq_keras_is_model(layer) || clq_keras_heeds_masks(layer)))
         return CLQ_OK;
+    char where[160];
+    clq_keras_describe_place(layer, n->layer, where);
     return refuse_unsure(where, f->model->layers[f->model->tensors[x.id - 1].layer - 1].name);
 }
 
@@ -129,17 +137,17 @@ static clq_status hide_mask(const clq_keras_graph *f, const clq_keras_node *n, u
  * same, and with others it is not. */
 static clq_status check_nothing_done(const clq_keras_graph *f, const clq_keras_node *n) {
     json_t *layer = clq_keras_layer_at(f, n->layer);
-    char where[160];
     clq_tensor x;
-    clq_keras_describe_place(layer, n->layer, where);
     if (!clq_keras_may_do_nothing(layer, n) || n->outputs) return CLQ_OK;
-    CLQ_TRY(find_source(f, n, 0, where, &x));
+    CLQ_TRY(find_placed(f, n, 0, &x));
     const clq_model_tensor *from = &f->model->tensors[x.id - 1], *y = &f->model->tensors[n->tensor.id - 1];
     if (!from->mask || y->mask || !clq_shape_equal(&from->shape, &y->shape)) return CLQ_OK;
     if (!clq_keras_heeds_output(f, (uint32_t)(n - f->nodes))) return CLQ_OK;
+    char where[160];
+    clq_keras_describe_place(layer, n->layer, where);
     return clq_fail(CLQ_UNSUPPORTED,
-                    "%s: it changes nothing, and Keras passes on the mask of its input with some backends alone: leave "
-                    "the layer out",
+                    "%s: it gives its input unchanged; Keras keeps the mask with the JAX backend and drops it with "
+                    "others: leave the layer out",
                     where);
 }
 

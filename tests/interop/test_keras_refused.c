@@ -446,7 +446,7 @@ static void layers_that_are_not_read(void **state) {
  * and so does, with some backends, what changes nothing. */
 static void masks_of_one_tensor(void **state) {
     static const char unsure[] = "in Keras the mask of 'm' counts here in training and not in evaluation",
-                      nothing[] = "it changes nothing, and Keras passes on the mask of its input with some backends",
+                      nothing[] = "it gives its input unchanged; Keras keeps the mask with the JAX backend",
                       stays[] = "in Keras the mask of its call stays on input 1",
                       both[] = "two of its inputs are one tensor";
     (void)state;
@@ -536,7 +536,7 @@ static void layers_that_take_masks(void **state) {
         {"[null, 4, 4]", MASKING SOFTMAX(NN, M), NULL},
         {"[null, 3, 4]", MASKING NORM("y", M), has},
         {"[null, 3, 4]", MASKING ATTENTION("a", M, M) ", " NORM("n", M) ", " PRODUCT(A, N), NULL},
-        {"[null, 3, 4]", MASKING EQUAL NORM("y", D), "it changes nothing, and Keras passes on the mask"},
+        {"[null, 3, 4]", MASKING EQUAL NORM("y", D), "it gives its input unchanged; Keras keeps the mask"},
         {"[null, 3, 4]", MASKING EACH("BatchNormalization", ""), looks},
         {"[null, 3, 4]", MASKING EACH("Softmax", ""), looks},
         {"[null, 3, 4]", MASKING EACH("LayerNormalization", ""), NULL},
