@@ -13,10 +13,12 @@ enum { TRAINING, EVALUATION, VIEWS };
 
 /* Tensors of a graph are numbered: those of nodes, one behind the other, and then CLQ_KERAS_GIVEN. */
 struct clq_keras_masks {
-    size_t *turns;              /* by node: its place in Keras's order; SIZE_MAX: Keras does not run it */
-    uint32_t *first;            /* by node: its first tensor; one more at the end */
-    uint32_t *same[VIEWS];      /* by tensor: the first tensor that is the same in Keras; often itself */
-    size_t *ends[VIEWS];        /* by tensor: the turn of the first call that ends its mask; SIZE_MAX: none does */
+    size_t *turns;         /* by node: its place in Keras's order; SIZE_MAX: Keras does not run it */
+    uint32_t *first;       /* by node: its first tensor; one more at the end */
+    uint32_t *same[VIEWS]; /* by tensor: the first tensor that is the same in Keras; often itself */
+    size_t *ends[VIEWS];   /* by tensor: the turn of the first call that ends its mask; SIZE_MAX: none does */
+    size_t *heeded;        /* by tensor that is the first of the same in evaluation: the last turn in which a call may
+                              look at its mask; 0: none does; SIZE_MAX: what runs behind the graph may */
     uint32_t *inputs, *outputs; /* of the graph: tensors */
     size_t input_count, output_count;
 };
@@ -29,6 +31,7 @@ void clq_keras_release_masks(clq_keras_masks *m) {
         clq_free(m->same[v]);
         clq_free(m->ends[v]);
     }
+    clq_free(m->heeded);
     clq_free(m->inputs);
     clq_free(m->outputs);
     clq_free(m);
@@ -235,6 +238,25 @@ static clq_status follow(const clq_keras_graph *f, clq_keras_masks *m) {
     return m->same[VIEWS - 1] && m->ends[VIEWS - 1] ? CLQ_OK : CLQ_MEMORY;
 }
 
+static clq_status note_heeded(const clq_keras_graph *f, clq_keras_masks *m) {
+    const uint32_t *same = m->same[EVALUATION];
+    m->heeded = clq_alloc(m->first[f->node_count] + 1, sizeof *m->heeded);
+    if (!m->heeded) return CLQ_MEMORY;
+    for (uint32_t k = 0; k < f->node_count; k++) {
+        const clq_keras_node *n = &f->nodes[k];
+        json_t *layer = clq_keras_layer_at(f, n->layer);
+        if (m->turns[k] == SIZE_MAX || !(clq_keras_is_model(layer) || clq_keras_heeds_masks(layer))) continue;
+        for (uint32_t i = 0; i < n->source_count; i++) {
+            size_t *last = &m->heeded[same[input_of(f, m, n, i)]];
+            *last = CLQ_MAX(*last, m->turns[k]);
+        }
+    }
+    for (size_t i = 0; i < m->output_count; i++) m->heeded[same[m->outputs[i]]] = SIZE_MAX;
+    for (size_t i = 0; i < m->input_count && f->scope; i++) /* of a model within the model: others may read it */
+        m->heeded[same[m->inputs[i]]] = SIZE_MAX;
+    return CLQ_OK;
+}
+
 clq_status clq_keras_note_masks(clq_keras_graph *f, const clq_keras_source *inputs, size_t input_count,
                                 const clq_keras_source *outputs, size_t output_count) {
     clq_keras_masks *m = f->masks = clq_alloc(1, sizeof *m);
@@ -250,7 +272,8 @@ clq_status clq_keras_note_masks(clq_keras_graph *f, const clq_keras_source *inpu
     for (size_t i = 0; i < input_count; i++) m->inputs[i] = tensor_of(f, m, &inputs[i]);
     for (size_t i = 0; i < output_count; i++) m->outputs[i] = tensor_of(f, m, &outputs[i]);
     CLQ_TRY(find_turns(f, m, outputs));
-    return follow(f, m);
+    CLQ_TRY(follow(f, m));
+    return note_heeded(f, m);
 }
 
 /* ---- what readers see ---- */
@@ -279,20 +302,7 @@ bool clq_keras_mixes_masks(const clq_keras_graph *f, const clq_keras_node *n) {
 /* Whether anything that runs behind a node may look at the mask of a tensor. */
 static bool is_heeded(const clq_keras_graph *f, uint32_t node, uint32_t tensor) {
     const clq_keras_masks *m = f->masks;
-    const uint32_t x = m->same[EVALUATION][tensor];
-    for (uint32_t k = 0; k < f->node_count; k++) {
-        const clq_keras_node *n = &f->nodes[k];
-        json_t *layer = clq_keras_layer_at(f, n->layer);
-        if (m->turns[k] == SIZE_MAX || m->turns[k] <= m->turns[node]) continue;
-        if (!(clq_keras_is_model(layer) || clq_keras_heeds_masks(layer))) continue;
-        for (uint32_t i = 0; i < n->source_count; i++)
-            if (m->same[EVALUATION][input_of(f, m, n, i)] == x) return true;
-    }
-    for (size_t i = 0; i < m->output_count; i++)
-        if (m->same[EVALUATION][m->outputs[i]] == x) return true;
-    for (size_t i = 0; i < m->input_count && f->scope; i++) /* of a model within the model: others may read it */
-        if (m->same[EVALUATION][m->inputs[i]] == x) return true;
-    return false;
+    return m->heeded[m->same[EVALUATION][tensor]] > m->turns[node];
 }
 
 bool clq_keras_heeds_input(const clq_keras_graph *f, uint32_t node, uint32_t input) {
