@@ -257,7 +257,7 @@ static bool takes_step_mask(json_t *layer) {
     const char *name;
     for (size_t i = 0; clq_keras_is_block(layer) && (name = clq_keras_block_input(layer, i)); i++)
         if (strcmp(name, "mask") == 0) return true;
-    return clq_keras_takes_mask(layer) || (clq_keras_is_model(layer) && !clq_keras_is_block(layer));
+    return clq_keras_takes_mask(layer) || clq_keras_is_inner_model(layer);
 }
 
 /* The layer is applied to each step, as Keras does, or to all at once if that is the same. */

@@ -414,7 +414,7 @@ static clq_status note_masks(clq_keras_graph *f) {
     for (uint32_t i = 0; i < json_array_size(f->layers); i++) {
         json_t *layer = clq_keras_layer_at(f, i);
         char where[160];
-        if (!clq_keras_is_model(layer) || clq_keras_is_block(layer)) continue;
+        if (!clq_keras_is_inner_model(layer)) continue;
         clq_keras_describe_place(layer, i, where);
         const clq_status status = open_inner(f, &f->nodes[f->first_node[i]], NULL, where);
         if (status != CLQ_OK) return clq_fail_within(status, "%s", where);

@@ -79,6 +79,11 @@ static inline bool clq_keras_is_model(json_t *layer) {
                      strcmp(class_name, "Model") == 0);
 }
 
+/* Such a model that is no block: the file has its layers. */
+static inline bool clq_keras_is_inner_model(json_t *layer) {
+    return clq_keras_is_model(layer) && !clq_keras_is_block(layer);
+}
+
 static inline const char *clq_keras_name(json_t *layer) {
     const char *name = json_string_value(json_object_get(layer, "name"));
     return name ? name : json_string_value(json_object_get(json_object_get(layer, "config"), "name"));

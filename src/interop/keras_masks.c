@@ -149,14 +149,12 @@ static void follow_model(const clq_keras_graph *f, clq_keras_masks *m, unsigned 
         if (in->ends[view][in->inputs[i]] < SIZE_MAX) end_mask(m, view, input_of(f, m, n, i), turn);
 }
 
-static bool is_inner_model(json_t *layer) { return clq_keras_is_model(layer) && !clq_keras_is_block(layer); }
-
 static void follow_call(const clq_keras_graph *f, clq_keras_masks *m, unsigned view, uint32_t node) {
     const clq_keras_node *n = &f->nodes[node];
     json_t *layer = clq_keras_layer_at(f, n->layer);
     const size_t turn = m->turns[node];
     if (clq_keras_is_input(layer) || n->source_count == 0) return;
-    if (is_inner_model(layer)) {
+    if (clq_keras_is_inner_model(layer)) {
         follow_model(f, m, view, node, turn);
         return;
     }

@@ -81,7 +81,7 @@ clq_status clq_keras_find_node(const clq_keras_graph *f, json_t *history, const 
 static bool are_masks(json_t *layer, json_t *masks) {
     json_t *mask;
     size_t i;
-    if (!clq_keras_is_model(layer) || clq_keras_is_block(layer)) return false;
+    if (!clq_keras_is_inner_model(layer)) return false;
     json_array_foreach(masks, i, mask) if (!clq_keras_is_tensor(mask) && !json_is_null(mask)) return false;
     return json_is_array(masks) || clq_keras_is_tensor(masks);
 }
@@ -296,8 +296,7 @@ static clq_status find_end(const clq_keras_graph *f, json_t *end, const char *wh
     json_t *index = json_object_get(f->index, json_string_value(json_array_get(end, 0)));
     json_t *layer = index ? clq_keras_layer_at(f, (size_t)json_integer_value(index)) : NULL;
     const json_int_t call = json_integer_value(json_array_get(end, 1));
-    const bool functional =
-        layer && clq_keras_is_model(layer) && !clq_keras_is_block(layer) && !clq_keras_is_sequential(layer);
+    const bool functional = layer && clq_keras_is_inner_model(layer) && !clq_keras_is_sequential(layer);
     if (!functional || call == 0 || json_array_size(end) != 3) return clq_keras_find_node(f, end, where, out);
     json_t *counted = json_pack("[O, I, O]", json_array_get(end, 0), call - 1, json_array_get(end, 2));
     const clq_status status =
