@@ -39,23 +39,31 @@ void clq_keras_release_masks(clq_keras_masks *m) {
 
 /* ---- layers that give what they get ---- */
 
+typedef struct sameness_row {
+    const char *class_name, *key, *word; /* the same if the key has this word; without a word, if it is 0 */
+} sameness_row;
+
+static const sameness_row *find_row(const char *class_name) {
+    static const sameness_row rows[] = {{"Identity", NULL, NULL},           {"Activation", "activation", "linear"},
+                                        {"Cast", "dtype", "float32"},       {"Dropout", "rate", NULL},
+                                        {"SpatialDropout1D", "rate", NULL}, {"SpatialDropout2D", "rate", NULL},
+                                        {"SpatialDropout3D", "rate", NULL}, {"AlphaDropout", "rate", NULL},
+                                        {"GaussianDropout", "rate", NULL},  {"GaussianNoise", "stddev", NULL}};
+    for (size_t i = 0; i < CLQ_COUNT_OF(rows); i++)
+        if (strcmp(rows[i].class_name, class_name) == 0) return &rows[i];
+    return NULL;
+}
+
+bool clq_keras_may_be_same(const char *class_name) { return find_row(class_name); }
+
 clq_keras_sameness clq_keras_find_sameness(const char *class_name, json_t *config) {
-    static const struct {
-        const char *class_name, *key, *word; /* the same if the key has this word; without a word, if it is 0 */
-    } rows[] = {{"Identity", NULL, NULL},           {"Activation", "activation", "linear"},
-                {"Cast", "dtype", "float32"},       {"Dropout", "rate", NULL},
-                {"SpatialDropout1D", "rate", NULL}, {"SpatialDropout2D", "rate", NULL},
-                {"SpatialDropout3D", "rate", NULL}, {"AlphaDropout", "rate", NULL},
-                {"GaussianDropout", "rate", NULL},  {"GaussianNoise", "stddev", NULL}};
-    for (size_t i = 0; i < CLQ_COUNT_OF(rows); i++) {
-        if (strcmp(rows[i].class_name, class_name) != 0) continue;
-        json_t *value = rows[i].key ? json_object_get(config, rows[i].key) : NULL;
-        if (!rows[i].key) return CLQ_KERAS_SAME;
-        if (!rows[i].word) return json_number_value(value) == 0 ? CLQ_KERAS_SAME : CLQ_KERAS_SAME_UNTRAINED;
-        const char *word = json_string_value(value);
-        return word && strcmp(word, rows[i].word) == 0 ? CLQ_KERAS_SAME : CLQ_KERAS_OTHER;
-    }
-    return CLQ_KERAS_OTHER;
+    const sameness_row *row = find_row(class_name);
+    if (!row) return CLQ_KERAS_OTHER;
+    if (!row->key) return CLQ_KERAS_SAME;
+    json_t *value = json_object_get(config, row->key);
+    if (!row->word) return json_number_value(value) == 0 ? CLQ_KERAS_SAME : CLQ_KERAS_SAME_UNTRAINED;
+    const char *word = json_string_value(value);
+    return word && strcmp(word, row->word) == 0 ? CLQ_KERAS_SAME : CLQ_KERAS_OTHER;
 }
 
 /* Whether a slice of a call's arguments has a step. */

@@ -8,6 +8,7 @@
  * other. UNTRAINED: in evaluation and prediction alone. */
 typedef enum clq_keras_sameness { CLQ_KERAS_OTHER, CLQ_KERAS_SAME_UNTRAINED, CLQ_KERAS_SAME } clq_keras_sameness;
 clq_keras_sameness clq_keras_find_sameness(const char *class_name, json_t *config);
+bool clq_keras_may_be_same(const char *class_name); /* by some configuration */
 
 /* Notes what the calls of a graph do to masks. Models within it have been noted. Errors: MEMORY. */
 clq_status clq_keras_note_masks(clq_keras_graph *f, const clq_keras_source *inputs, size_t input_count,

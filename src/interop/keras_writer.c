@@ -23,6 +23,7 @@ typedef struct writing {
     uint32_t *last, *previous;       /* id of the last tensor of a layer that gives several which reads them; of such a
                                         tensor the one before it that reads the same. 0: none */
     /* Of layers, by index. */
+    clq_keras_sameness *sameness;
     bool *names_masks;   /* their calls name their masks */
     uint32_t *in_layers; /* place in the file + 1; 0: they are not in it */
     json_t *layers;      /* NULL: memory is out */
@@ -83,7 +84,8 @@ static clq_status find_turns(writing *w) {
 }
 
 /* Whether Keras's layer gives its input itself. */
-static clq_keras_sameness sameness_of(writing *w, const clq_layer *layer) {
+static clq_keras_sameness find_sameness(writing *w, const clq_layer *layer) {
+    if (!clq_keras_may_be_same(layer->kind->type)) return CLQ_KERAS_OTHER;
     json_t *config = json_object();
     for (size_t i = 0; i < layer->kind->attribute_count; i++) {
         const clq_attribute *row = &layer->kind->attributes[i];
@@ -105,9 +107,7 @@ static clq_status note_ends_of(writing *w, clq_keras_sameness least, size_t *end
     uint32_t *same = clq_alloc(count, sizeof *same);
     if (!same) return CLQ_MEMORY;
     for (uint32_t id = 1; id <= count; id++) {
-        const clq_layer *layer = layer_of(w, id);
-        const bool passes = !is_input(layer) && sameness_of(w, layer) >= least;
-        same[id - 1] = passes ? same[input_of(w, id, 0) - 1] : id;
+        same[id - 1] = w->sameness[tensor_of(w, id)->layer - 1] >= least ? same[input_of(w, id, 0) - 1] : id;
         ends[id - 1] = SIZE_MAX;
     }
     for (uint32_t id = 1; id <= count; id++) {
@@ -126,6 +126,9 @@ static clq_status note_ends_of(writing *w, clq_keras_sameness least, size_t *end
 
 static clq_status note_ends(writing *w) {
     CLQ_TRY(find_turns(w));
+    for (uint32_t i = 0; i < w->model->layer_count && w->status == CLQ_OK; i++)
+        w->sameness[i] = find_sameness(w, &w->model->layers[i]);
+    CLQ_TRY(w->status);
     CLQ_TRY(note_ends_of(w, CLQ_KERAS_SAME, w->mask_ends));
     return note_ends_of(w, CLQ_KERAS_SAME_UNTRAINED, w->untrained_ends);
 }
@@ -532,11 +535,12 @@ static clq_status open_writing(writing *w) {
     w->needed = clq_alloc(tensors, sizeof *w->needed);
     w->last = clq_alloc(tensors, sizeof *w->last);
     w->previous = clq_alloc(tensors, sizeof *w->previous);
+    w->sameness = clq_alloc(layers, sizeof *w->sameness);
     w->names_masks = clq_alloc(layers, sizeof *w->names_masks);
     w->in_layers = clq_alloc(layers, sizeof *w->in_layers);
     w->layers = json_array();
     const bool all = w->place && w->node && w->output && w->mask && w->turns && w->mask_ends && w->untrained_ends &&
-                     w->needed && w->last && w->previous && w->names_masks && w->in_layers && w->layers;
+                     w->needed && w->last && w->previous && w->sameness && w->names_masks && w->in_layers && w->layers;
     return all ? CLQ_OK : CLQ_MEMORY;
 }
 
@@ -551,6 +555,7 @@ static void close_writing(writing *w) {
     clq_free(w->needed);
     clq_free(w->last);
     clq_free(w->previous);
+    clq_free(w->sameness);
     clq_free(w->names_masks);
     clq_free(w->in_layers);
     json_decref(w->layers);
