@@ -70,9 +70,19 @@ static order add_channels_last(clq_block_writer *w) {
     add_itself(w, "data_format", json_string("channels_last"), add_permuted(w, &o, "front", "inputs"));
     return o;
 }
+/* Keras applies the activation to channels_first: a softmax goes along the last axis there, which the channels are not.
+ */
 static const char *const *write_channels_first(clq_block_writer *w) {
     const order o = add_channels_last(w);
-    return give_back(w, &o, "itself");
+    json_t *activation = clq_block_take_activation(w, "activation", "linear");
+    const char *name = json_string_value(activation);
+    if (name && strcmp(name, "linear") == 0) {
+        json_decref(activation);
+        return give_back(w, &o, "itself");
+    }
+    clq_block_set(w, "activation", json_string("linear"));
+    clq_block_add_activation(w, "activated", activation, give_back(w, &o, "itself")[0]);
+    return clq_block_give(w, "activated");
 }
 /* Over all places: channels alone are left, or with `keepdims` places of one. */
 static const char *const *write_global(clq_block_writer *w) {

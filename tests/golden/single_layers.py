@@ -518,6 +518,10 @@ GROUPS: list[tuple[str, tuple[int, ...], list[Callable[[keras.KerasTensor], kera
     ("grey", (3, 4, 3), [lambda x: ops.image.rgb_to_grayscale(x)]),
     ("filled", ROW, [
         lambda x: ops.pad(x, [[0, 0], [1, 2], [0, 1]], constant_values=1.5), lambda x: ops.pad(x, [[0, 0], [2, 0], [0, 0]], mode="constant", constant_values=-1e9) * 1e-9]),
+    ("channels_first_softmax", IMAGE, [  # Keras's softmax goes along the last axis, the width
+        kl.Conv2D(3, 2, activation="softmax", data_format=FIRST, name="conv"), kl.SeparableConv2D(3, 2, activation=kl.Softmax(), data_format=FIRST, name="separable"),
+        kl.Conv2DTranspose(2, 2, activation=kl.Activation("softmax"), data_format=FIRST, name="transposed"), kl.DepthwiseConv2D(2, activation="softmax", data_format=FIRST, name="depthwise"),
+        kl.Conv2D(4, 3, activation=kl.ELU(), data_format=FIRST, name="elu"), kl.TimeDistributed(kl.Conv1D(2, 3, activation="softmax", data_format=FIRST), name="each")]),
 ]  # fmt: skip
 
 
