@@ -1,6 +1,7 @@
 /* Attributes that are several numbers or words, and what calls are given beside tensors. */
 #include "interop/keras_reading.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -104,8 +105,10 @@ void clq_keras_read_keyword_flag(const clq_keras_reading *r, void *member) {
 
 void clq_keras_read_keyword_number(const clq_keras_reading *r, void *member) {
     json_t *value = json_object_get(r->a->keywords, r->row->key);
-    *(double *)member = json_is_number(value) ? json_number_value(value) : r->row->fallback;
-    if (value && !json_is_null(value) && !json_is_number(value)) clq_keras_unfit(r, value, "a number");
+    const double number = json_is_number(value) ? json_number_value(value) : r->row->fallback;
+    const bool fits = (!value || json_is_null(value) || json_is_number(value)) && fabs(number) <= (double)FLT_MAX;
+    *(double *)member = fits ? number : r->row->fallback;
+    if (!fits) clq_keras_unfit(r, value, "a number of float32");
 }
 
 json_t *clq_keras_write_keyword_flag(const clq_keras_writing *w, const void *member) {

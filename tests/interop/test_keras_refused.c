@@ -339,6 +339,9 @@ static void functions(void **state) {
         {"[null, 4, 4, 2]", FUNCTION("keras.src.ops.image", "RGBToGrayscale", "", X), "it takes (height, width, 3)"},
         {"[null, 3, 4, 4]", FUNCTION("keras.src.ops.image", "RGBToGrayscale", FIRST, X), "only channels_last"},
         {"[null, 4, 3]", FUNCTION(NN, "RMSNorm", ", \"axis\": -1, \"epsilon\": null, \"rows\": 1", X), "rows"},
+        {"[null, 4]", PAD("constant", "-3.4028234e38"), NULL},
+        {"[null, 4]", PAD("constant", "1e300"), "should be a number of float32"},
+        {"[null, 4]", PAD("constant", "-3.5e38"), "should be a number of float32"},
     };
     check_calls(calls, CLQ_COUNT_OF(calls));
 }

@@ -84,7 +84,7 @@ static bool is_inside(const clq_pads *pads, const clq_shape *y, size_t at) {
     }
     return true;
 }
-/* The number is added to the zeros alone: what is inside keeps its bits, whatever the number is. */
+/* The number is added to the zeros alone: what is inside keeps its value, whatever the number is. */
 static clq_id fill(clq_expansion *e, clq_id padded) {
     const pad_config *config = e->layer->config;
     const struct clq_element_input by_channel = {.kind = CLQ_EACH_CHANNEL, .dtype = CLQ_F32};
