@@ -97,16 +97,24 @@ static const char *const *write_flattened(clq_block_writer *w) {
 
 /* ---- axes that are not the last ones ---- */
 
-/* The axes of a key, which are a number or a list. False: they are none, or one of them is named twice. */
-static bool read_axes(const json_t *value, unsigned rank, bool axes[CLQ_SHAPE_MAX + 1], unsigned *count) {
+/* Where the variables have the axes in the order in which these are named, which permutations do not follow. */
+static bool has_order(const clq_block_writer *w) {
+    return strcmp(clq_keras_class(w->use->layer), "LayerNormalization") == 0;
+}
+
+/* The axes of a key, which are a number or a list. False: there are none, one is not an axis behind the batch, one is
+ * named twice, or they are not in order if they should be. */
+static bool read_axes(const json_t *value, unsigned rank, bool in_order, bool axes[CLQ_SHAPE_MAX + 1],
+                      unsigned *count) {
     const size_t given = json_is_array(value) ? json_array_size(value) : 1;
-    long before = 0;
+    json_int_t before = 0;
     *count = 0;
     for (size_t i = 0; i < given; i++) {
         const json_t *item = json_is_array(value) ? json_array_get(value, i) : value;
         const json_int_t number = json_integer_value(item), axis = number < 0 ? number + (json_int_t)rank + 1 : number;
-        if (!json_is_integer(item) || axis < 1 || axis > (json_int_t)rank || axis <= before) return false;
-        before = (long)axis;
+        if (!json_is_integer(item) || axis < 1 || axis > (json_int_t)rank || axes[axis]) return false;
+        if (in_order && axis < before) return false;
+        before = axis;
         axes[axis] = true;
         ++*count;
     }
@@ -116,15 +124,17 @@ static bool read_axes(const json_t *value, unsigned rank, bool axes[CLQ_SHAPE_MA
 static bool take_axes(clq_block_writer *w, order *o, unsigned *count) {
     bool axes[CLQ_SHAPE_MAX + 1] = {false};
     const unsigned rank = clq_block_shape_of(w, 0)->rank;
-    if (read_axes(clq_block_value_of(w, "axis"), rank, axes, count)) {
+    if (read_axes(clq_block_value_of(w, "axis"), rank, has_order(w), axes, count)) {
         *o = order_with_last(rank, axes);
         return true;
     }
-    clq_block_refuse(w, "axis", "should be axes from 1 to %u, the lower ones first", rank);
+    clq_block_refuse(w, "axis", "should be axes from 1 to %u, %s", rank,
+                     has_order(w) ? "the lower ones first" : "each of them once");
     return false;
 }
 
-/* -1; or -2, -1; and so on. Which are the last of others, the rank of an input says. */
+/* -1; or -2, -1; and so on. Axes counted from the front are the last ones or not by the input's rank: write_with_axes
+ * sees that. */
 static bool are_last(const json_t *axes) {
     const size_t count = json_is_array(axes) ? json_array_size(axes) : 1;
     for (size_t i = 0; i < count; i++) {
@@ -193,6 +203,12 @@ static const char *const *write_softmax(clq_block_writer *w) {
     ROW(of_class "1D", has_channels_first, write_global), ROW(of_class "2D", has_channels_first, write_global),        \
         ROW(of_class "3D", has_channels_first, write_global)
 #define AXES(of_class) ROW(of_class, has_other_axes, write_with_axes)
+/* No layer within it gets its keys. */
+#define SOFTMAX(of_module)                                                                                             \
+    {                                                                                                                  \
+        .module = (of_module), .class_name = "Softmax", .names = inputs_names, .keys = "axis",                         \
+        .of_config = has_several_axes, .write = write_softmax                                                          \
+    }
 const clq_block_row clq_keras_axes[] = {
     CHANNELS_OF_ALL("Conv"),
     CHANNELS("Conv1DTranspose"),
@@ -219,12 +235,7 @@ const clq_block_row clq_keras_axes[] = {
     AXES("LayerNormalization"),
     AXES("GroupNormalization"),
     AXES("UnitNormalization"),
-    ROW("Softmax", has_several_axes, write_softmax),
-    {.module = CLQ_NN,
-     .class_name = "Softmax",
-     .names = inputs_names,
-     .keys = "axis",
-     .of_config = has_several_axes,
-     .write = write_softmax},
+    SOFTMAX(NULL),
+    SOFTMAX(CLQ_NN),
     CLQ_BLOCK_END,
 };

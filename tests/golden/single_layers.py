@@ -522,6 +522,9 @@ GROUPS: list[tuple[str, tuple[int, ...], list[Callable[[keras.KerasTensor], kera
         kl.Conv2D(3, 2, activation="softmax", data_format=FIRST, name="conv"), kl.SeparableConv2D(3, 2, activation=kl.Softmax(), data_format=FIRST, name="separable"),
         kl.Conv2DTranspose(2, 2, activation=kl.Activation("softmax"), data_format=FIRST, name="transposed"), kl.DepthwiseConv2D(2, activation="softmax", data_format=FIRST, name="depthwise"),
         kl.Conv2D(4, 3, activation=kl.ELU(), data_format=FIRST, name="elu"), kl.TimeDistributed(kl.Conv1D(2, 3, activation="softmax", data_format=FIRST), name="each")]),
+    ("axes_in_any_order", IMAGE, [
+        kl.UnitNormalization(axis=[3, 1], name="unit"), kl.UnitNormalization(axis=[-1, -2], name="unit_of_last"), kl.Softmax(axis=[3, 1], name="softmax"),
+        lambda x: ops.softmax(x, axis=(2, 1))]),
 ]  # fmt: skip
 
 

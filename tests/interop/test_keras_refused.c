@@ -14,6 +14,7 @@
     "\", \"config\": {\"name\": \"" name "\"" keys "}, \"inbound_nodes\": [{\"args\": [" arguments "]}]}"
 #define X TENSOR("x", 0)
 #define M TENSOR("m", 0)
+#define L1 CONFIG("L1", "\"l1\": 0.1")
 #define ARRAY(values) CONFIG("__numpy__", "\"value\": " values ", \"dtype\": \"float32\"")
 #define MASKING LAYER(LAYERS, "Masking", "m", "", X) ", "
 
@@ -283,6 +284,8 @@ static void other_axes(void **state) {
         {"[null, 4, 3, 2]", AXES("LayerNormalization", "[1, 2]"), NULL},
         {"[null, 4, 3, 2]", AXES("LayerNormalization", "[2, 1]"), "should be axes from 1 to 3, the lower ones first"},
         {"[null, 4, 3, 2]", AXES("LayerNormalization", "[0, 1]"), "should be axes from 1 to 3"},
+        {"[null, 4, 3, 2]", AXES("LayerNormalization", "[-1, -2]"), "the lower ones first"},
+        {"[null, 4, 3, 2]", AXES("LayerNormalization", "[1, 1]"), "should be axes from 1 to 3"},
         {"[null, 4, 3, 2]", AXES("UnitNormalization", "[1, 1]"), "should be axes from 1 to 3"},
         {"[null, 4, 3, 2]", AXES("GroupNormalization", "4"), "should be axes from 1 to 3"},
         {"[null, 4, 3, 2]", AXES("GroupNormalization", "1, \"groups\": 4"), NULL},
@@ -290,7 +293,10 @@ static void other_axes(void **state) {
         {"[null, 4, 4, 2]", AXES("RMSNormalization", "1"),
          "axes that are not the last ones"}, /* Keras scales the last */
         {"[null, 4, 3, 2]", AXES("Softmax", "[1, 3]"), NULL},
-        {"[null, 4, 3, 2]", AXES("Softmax", "[3, 1]"), "the lower ones first"},
+        {"[null, 4, 3, 2]", AXES("Softmax", "[3, 1]"), NULL},
+        {"[null, 4, 3, 2]", AXES("Softmax", "[3, -1]"), "should be axes from 1 to 3, each of them once"},
+        {"[null, 4, 3, 2]", AXES("Softmax", "[1, 3], \"mystery\": 1"), "config.mystery is not supported"},
+        {"[null, 4, 3, 2]", AXES("Softmax", "[1, 3], \"activity_regularizer\": " L1), "activity_regularizer"},
         {"[null, 3, 4]", MASKING LAYER(LAYERS, "Softmax", "y", ", \"axis\": [1, 2]", M), "carries a mask"},
         {"[null, 3, 4]", LAYER(LAYERS, "Conv1D", "y", ", \"filters\": 2, \"kernel_size\": 2, \"mystery\": 1" FIRST, X),
          "mystery"},
@@ -333,15 +339,15 @@ static void functions(void **state) {
         {"[null, 4]", PAD("reflect", "null"), NULL},
         {"[null, 4]", PAD("constant", "0"), NULL},
         {"[null, 4]", PAD("constant", "\"one\""), "constant_values"},
+        {"[null, 4]", PAD("constant", "-3.4028234e38"), NULL},
+        {"[null, 4]", PAD("constant", "1e300"), "should be a number of float32"},
+        {"[null, 4]", PAD("constant", "-3.5e38"), "should be a number of float32"},
         {"[null, 4]", FUNCTION(NUMPY, "Tril", ", \"k\": 0", X), "two axes behind the batch"},
         {"[null, 4, 3]", FUNCTION(NUMPY, "Tril", ", \"k\": 0.5", X), "should be a whole number"},
         {"[null, 2048, 1024]", FUNCTION(NUMPY, "Triu", ", \"k\": 0", X), "more than 1048576 numbers"},
         {"[null, 4, 4, 2]", FUNCTION("keras.src.ops.image", "RGBToGrayscale", "", X), "it takes (height, width, 3)"},
         {"[null, 3, 4, 4]", FUNCTION("keras.src.ops.image", "RGBToGrayscale", FIRST, X), "only channels_last"},
         {"[null, 4, 3]", FUNCTION(NN, "RMSNorm", ", \"axis\": -1, \"epsilon\": null, \"rows\": 1", X), "rows"},
-        {"[null, 4]", PAD("constant", "-3.4028234e38"), NULL},
-        {"[null, 4]", PAD("constant", "1e300"), "should be a number of float32"},
-        {"[null, 4]", PAD("constant", "-3.5e38"), "should be a number of float32"},
     };
     check_calls(calls, CLQ_COUNT_OF(calls));
 }
@@ -385,8 +391,6 @@ static void policies(void **state) {
     };
     check_calls(calls, CLQ_COUNT_OF(calls));
 }
-
-#define L1 CONFIG("L1", "\"l1\": 0.1")
 
 static void layers_that_are_not_read(void **state) {
     (void)state;
