@@ -26,8 +26,9 @@ clq_status clq_keras_check_common(json_t *config, const char *layer) {
     json_t *dtype = json_object_get(config, "dtype"), *trainable = json_object_get(config, "trainable");
     const char *name;
     if (dtype && !json_is_null(dtype) && !clq_keras_keeps_floats(dtype, &name))
-        return clq_fail(CLQ_UNSUPPORTED, "%s%sconfig.dtype: '%.40s' is not supported, only float32", path, dot,
-                        name ? name : "");
+        return clq_fail(CLQ_UNSUPPORTED,
+                        "%s%sconfig.dtype: '%.40s' is not supported, only float32, mixed_float16 and mixed_bfloat16",
+                        path, dot, name ? name : "");
     if (trainable && !json_is_boolean(trainable))
         return clq_fail(CLQ_FORMAT, "%s%sconfig.trainable should be true or false", path, dot);
     return CLQ_OK;

@@ -22,7 +22,8 @@ static void take_dtype(clq_keras_attributes *a) {
     if (!name)
         clq_keras_refuse(a, CLQ_FORMAT, "dtype", "should name a type");
     else
-        clq_keras_refuse(a, CLQ_UNSUPPORTED, "dtype", "'%.40s' is not supported, only float32", name);
+        clq_keras_refuse(a, CLQ_UNSUPPORTED, "dtype",
+                         "'%.40s' is not supported, only float32, mixed_float16 and mixed_bfloat16", name);
 }
 
 /* Of some functions the type is an attribute of their own. */

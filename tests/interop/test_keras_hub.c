@@ -274,7 +274,7 @@ static void backbones_by_numbers(void **state) {
         {"gpt2.gpt2_backbone", "GPT2Backbone", "\"num_layers\": 2", "config.vocabulary_size is missing"},
         {"gpt2.gpt2_backbone", "GPT2Backbone", "\"num_layers\": 0", "config.num_layers should be 1 to 1000"},
         {"gpt2.gpt2_backbone", "GPT2Backbone", GPT2 ", \"dtype\": \"bfloat16\"",
-         "hub.json: config.dtype: 'bfloat16' is not supported, only float32"},
+         "hub.json: config.dtype: 'bfloat16' is not supported, only float32, mixed_float16 and mixed_bfloat16"},
         {"gpt.gpt_backbone", "GPT2Backbone", GPT2, "'GPT2Backbone' is not supported; there are Sequential, Functional"},
         {"mistral.mistral_backbone", "MistralBackbone", MISTRAL ", \"sliding_window\": null", NULL},
         {"mistral.mistral_backbone", "MistralBackbone", MISTRAL ", \"sliding_window\": 0", "should be above 0"},

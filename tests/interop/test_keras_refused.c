@@ -381,7 +381,8 @@ static void policies(void **state) {
     static const call calls[] = {
         {"[null, 4]", OF_POLICY(POLICY("mixed_float16")), NULL},
         {"[null, 4]", OF_POLICY("\"mixed_bfloat16\""), NULL},
-        {"[null, 4]", OF_POLICY(POLICY("float16")), "dtype: 'float16' is not supported, only float32"},
+        {"[null, 4]", OF_POLICY(POLICY("float16")),
+         "dtype: 'float16' is not supported, only float32, mixed_float16 and mixed_bfloat16"},
         {"[null, 4]", OF_POLICY(POLICY("float64")), "dtype: 'float64' is not supported"},
         {"[null, 4]", OF_POLICY("7"), "dtype: should name a type"},
         {"[null, 3, 4]",
