@@ -141,8 +141,8 @@ bool clq_keras_block_ends_mask(json_t *layer);
 bool clq_keras_block_has_parts(json_t *layer);
 /* Of all blocks whose class has no kind; NULL: there are no more. */
 const char *clq_keras_block_class(size_t i);
+enum { CLQ_BLOCK_OUTPUTS_MAX = 64 }; /* tensors that a block gives */
 /* A use of a block. */
-enum { CLQ_BLOCK_OUTPUTS_MAX = 64 };
 typedef struct clq_keras_block_use {
     const clq_model *model;
     json_t *layer;            /* the block */

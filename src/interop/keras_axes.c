@@ -54,8 +54,6 @@ static const char *const *give_back(clq_block_writer *w, const order *o, const c
 
 /* ---- channels in front ---- */
 
-static const char *const inputs_names[] = {"inputs", NULL};
-
 static bool has_channels_first(json_t *config) {
     const char *format = json_string_value(json_object_get(config, "data_format"));
     return format && strcmp(format, "channels_first") == 0;
@@ -196,7 +194,7 @@ static const char *const *write_softmax(clq_block_writer *w) {
 
 /* Which keys there are, the layer itself says. */
 #define ROW(of_class, condition, function)                                                                             \
-    { .class_name = (of_class), .names = inputs_names, .of_config = (condition), .write = (function) }
+    { .class_name = (of_class), .names = clq_block_inputs_names, .of_config = (condition), .write = (function) }
 #define CHANNELS(of_class) ROW(of_class, has_channels_first, write_channels_first)
 #define CHANNELS_OF_ALL(of_class) CHANNELS(of_class "1D"), CHANNELS(of_class "2D"), CHANNELS(of_class "3D")
 #define GLOBAL(of_class)                                                                                               \
@@ -206,7 +204,7 @@ static const char *const *write_softmax(clq_block_writer *w) {
 /* No layer within it gets its keys. */
 #define SOFTMAX(of_module)                                                                                             \
     {                                                                                                                  \
-        .module = (of_module), .class_name = "Softmax", .names = inputs_names, .keys = "axis",                         \
+        .module = (of_module), .class_name = "Softmax", .names = clq_block_inputs_names, .keys = "axis",               \
         .of_config = has_several_axes, .write = write_softmax                                                          \
     }
 const clq_block_row clq_keras_axes[] = {

@@ -87,6 +87,8 @@ void clq_block_note_itself(clq_block_writer *w) {
         w->status = clq_fail(CLQ_MEMORY, "%s: out of memory", w->path);
 }
 
+const char *const clq_block_inputs_names[] = {"inputs", NULL};
+
 json_t *clq_block_value_of(const clq_block_writer *w, const char *key) { return json_object_get(w->config, key); }
 json_t *clq_block_value_or(const clq_block_writer *w, const char *key, json_t *otherwise) {
     json_t *value = clq_block_value_of(w, key);

@@ -113,7 +113,7 @@ typedef struct clq_block_row {
     const char *class_name;
     const char *const *names; /* of what it is applied to, in order */
     const char *keys;         /* of its configuration, beside name, dtype and trainable: with spaces between them; NULL:
-                                 a layer in it takes them all */
+                                 they are not checked here, as the layer itself gets all of them (add_itself) */
     const char *const *(*write)(clq_block_writer *w); /* clq_block_writer.output; NULL: it was refused */
     const char *flags; /* keywords of its calls that are true or false, with spaces between them; NULL: it has none */
     bool takes_arguments; /* of its calls: more than tensors (clq_keras_block_use.arguments) */
@@ -121,6 +121,7 @@ typedef struct clq_block_row {
     bool (*ends_mask)(json_t *config);
     bool (*of_config)(json_t *config); /* which layers of a class that has a kind, too, are the block; NULL: all are */
 } clq_block_row;
+extern const char *const clq_block_inputs_names[]; /* of a block that is applied to one tensor, "inputs" */
 #define CLQ_BLOCK_ROW(in_module, of_class, its_names, its_keys, function)                                              \
     { .module = (in_module), .class_name = (of_class), .names = (its_names), .keys = its_keys, .write = (function) }
 #define CLQ_BLOCK_END                                                                                                  \

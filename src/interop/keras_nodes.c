@@ -142,7 +142,6 @@ static clq_status read_source(clq_keras_graph *f, json_t *tensor, const char *wh
     return add_source(f, history, place);
 }
 
-/* As Keras 2 wrote it: [[layer, node, tensor, keywords], …], or one such without the list around it. */
 /* The tensors that a block is applied to by their places. */
 static clq_status note_given(const clq_keras_graph *f, clq_keras_node *n, const char *where) {
     const size_t most = clq_keras_block_places(clq_keras_layer_at(f, n->layer));
@@ -154,6 +153,7 @@ static clq_status note_given(const clq_keras_graph *f, clq_keras_node *n, const 
     return CLQ_OK;
 }
 
+/* As Keras 2 wrote it: [[layer, node, tensor, keywords], …], or one such without the list around it. */
 static clq_status read_old_node(clq_keras_graph *f, json_t *list, clq_keras_node *n, const char *where) {
     const bool one = json_is_string(json_array_get(list, 0));
     const size_t count = one ? 1 : json_array_size(list);

@@ -23,12 +23,15 @@ static void add_with_number(clq_block_writer *w, const char *class_name, const c
     add_function(w, class_name, name, from);
     clq_block_append_argument(w, json_real(number));
 }
-/* Over the block's `axis`. */
-static void add_reduction(clq_block_writer *w, const char *class_name, const char *name, bool keep, const char *from) {
-    json_t *axis = clq_block_value_of(w, "axis");
-    clq_block_add(w, CLQ_NUMPY, class_name, name,
-                  json_pack("{s:o, s:b}", "axis", axis ? clq_json_copy(axis) : json_null(), "keepdims", keep), NULL,
+/* Over the axes of the block's key, which is `axis` for most. */
+static void add_reduction_over(clq_block_writer *w, const char *key, const char *class_name, const char *name,
+                               bool keep, const char *from) {
+    json_t *axis = clq_block_value_or(w, key, json_null());
+    clq_block_add(w, CLQ_NUMPY, class_name, name, json_pack("{s:o, s:b}", "axis", axis, "keepdims", keep), NULL,
                   CLQ_FROM(from));
+}
+static void add_reduction(clq_block_writer *w, const char *class_name, const char *name, bool keep, const char *from) {
+    add_reduction_over(w, "axis", class_name, name, keep, from);
 }
 
 /* An array as an argument; the lists are taken. */
@@ -362,9 +365,7 @@ static const char *const *write_moments(clq_block_writer *w) {
     const bool keep = clq_block_flag(w, "keepdims", false);
     if (clq_block_flag(w, "synchronized", false)) clq_block_refuse(w, "synchronized", "true is not supported");
     for (unsigned i = 0; i < 2; i++) {
-        json_t *axes = clq_block_value_or(w, "axes", json_null());
-        clq_block_add(w, CLQ_NUMPY, classes[i], names[i], json_pack("{s:o, s:b}", "axis", axes, "keepdims", keep), NULL,
-                      CLQ_FROM("x"));
+        add_reduction_over(w, "axes", classes[i], names[i], keep, "x");
         w->output[i] = names[i];
     }
     return w->output;
@@ -482,24 +483,20 @@ static const char *const *write_grey(clq_block_writer *w) {
 
 /* ---- layers ---- */
 
-static const char *const inputs_names[] = {"inputs", NULL};
 static const char *const *write_identity(clq_block_writer *w) {
     clq_block_add_activation(w, "output", json_string("linear"), "inputs");
     w->masked = "inputs";
     return clq_block_give(w, "output");
 }
 
-/* Sines in even channels, and cosines in odd ones, of places times a rate for each pair (Vaswani et al., 2017). */
-static json_t *numbers_of(const float *values, size_t count) {
-    json_t *list = json_array();
-    for (size_t i = 0; i < count; i++) (void)json_array_append_new(list, json_real((double)values[i]));
-    return numbers_in(list);
-}
 static void add_with_numbers(clq_block_writer *w, const char *name, const char *from, const float *values,
                              size_t count) {
+    json_t *list = json_array();
+    for (size_t i = 0; i < count; i++) (void)json_array_append_new(list, json_real((double)values[i]));
     add_function(w, "Multiply", name, from);
-    clq_block_append_argument(w, numbers_of(values, count));
+    clq_block_append_argument(w, numbers_in(list));
 }
+/* Sines in even channels, and cosines in odd ones, of places times a rate for each pair (Vaswani et al., 2017). */
 static const char *const *write_waves(clq_block_writer *w) {
     const size_t channels = clq_block_channels_of(w);
     const double wavelength = clq_block_number(w, "max_wavelength", 1e4);
@@ -571,8 +568,8 @@ const clq_block_row clq_keras_ops[] = {
      .write = write_take,
      .takes_arguments = true},
     CLQ_BLOCK_ROW(CLQ_NUMPY, "TakeAlongAxis", along_names, "axis", write_take_along),
-    CLQ_BLOCK_ROW(NULL, "Identity", inputs_names, "", write_identity),
-    CLQ_BLOCK_ROW(CLQ_HUB "layers.modeling.sine_position_encoding", "SinePositionEncoding", inputs_names,
+    CLQ_BLOCK_ROW(NULL, "Identity", clq_block_inputs_names, "", write_identity),
+    CLQ_BLOCK_ROW(CLQ_HUB "layers.modeling.sine_position_encoding", "SinePositionEncoding", clq_block_inputs_names,
                   "max_wavelength", write_waves),
     CLQ_BLOCK_END,
 };
