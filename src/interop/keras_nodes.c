@@ -145,6 +145,8 @@ static clq_status read_source(clq_keras_graph *f, json_t *tensor, const char *wh
 /* The tensors that a block is applied to by their places. */
 static clq_status note_given(const clq_keras_graph *f, clq_keras_node *n, const char *where) {
     const size_t most = clq_keras_block_places(clq_keras_layer_at(f, n->layer));
+    if (n->positional > most && !clq_keras_block_input(clq_keras_layer_at(f, n->layer), most))
+        return clq_fail(CLQ_UNSUPPORTED, "%s: more than %zu tensors are not supported", where, most);
     if (n->positional > most)
         return clq_fail(CLQ_UNSUPPORTED, "%s: tensors behind the first %zu are supported by their names alone", where,
                         most);

@@ -228,9 +228,9 @@ static json_t *slice_of(json_t *first, json_t *end, json_t *step) {
     return json_pack("{s:s, s:{s:o, s:o, s:o}}", "class_name", "__slice__", "config", "start", first, "stop", end,
                      "step", step);
 }
-/* `count` places along an axis, the batch being axis 0. */
-static void add_run(clq_block_writer *w, const char *name, unsigned axis, long first, long step, size_t count,
-                    bool one) {
+/* `count` places of a layer's tensor along an axis, the batch being axis 0. */
+static void add_run(clq_block_writer *w, const char *from, const char *name, unsigned axis, long first, long step,
+                    size_t count, bool one) {
     json_t *indices = json_array();
     const long end = first + step * (long)count;
     for (unsigned d = 0; d < axis; d++)
@@ -238,7 +238,7 @@ static void add_run(clq_block_writer *w, const char *name, unsigned axis, long f
     (void)json_array_append_new(
         indices, one ? json_integer(first)
                      : slice_of(json_integer(first), end < 0 ? json_null() : json_integer(end), json_integer(step)));
-    clq_block_add(w, CLQ_NUMPY, "GetItem", name, NULL, NULL, CLQ_FROM("x"));
+    clq_block_add(w, CLQ_NUMPY, "GetItem", name, NULL, NULL, CLQ_FROM(from));
     clq_block_append_argument(w, indices);
 }
 
@@ -251,7 +251,7 @@ static void add_runs(clq_block_writer *w, const places *p, unsigned axis) {
         for (next = i + 1; next < p->count && p->at[next] - p->at[next - 1] == step;) next++;
         (void)snprintf(name, sizeof name, "run_%zu", count);
         if (count == RUNS_MOST) clq_block_refuse(w, "axis", "places in more than %d runs are not supported", RUNS_MOST);
-        add_run(w, name, axis, p->at[i], step, next - i, p->one);
+        add_run(w, "x", name, axis, p->at[i], step, next - i, p->one);
         (void)json_array_append_new(runs, clq_block_refer(name, 0));
     }
     if (count == 1) {
@@ -338,17 +338,19 @@ static const char *const *write_reduced(clq_block_writer *w, const char *class_n
 static const char *const *write_amax(clq_block_writer *w) { return write_reduced(w, "Max"); }
 static const char *const *write_amin(clq_block_writer *w) { return write_reduced(w, "Min"); }
 
-/* Of rows: the root of the sum of squares, or with ord 1 the sum of sizes. Over two axes ord 1 and 2 are norms of
- * matrices, which are others. */
+/* Of rows: the root of the sum of squares, or with ord 1 the sum of sizes. Over two axes the root is what "fro" names,
+ * and ord 1 and 2 are norms of matrices, which are others. */
 static const char *const *write_norm(clq_block_writer *w) {
     const json_t *ord = clq_block_value_of(w, "ord"), *axis = clq_block_value_of(w, "axis");
     const bool keep = clq_block_flag(w, "keepdims", false), none = !ord || json_is_null(ord),
                rows = json_is_integer(axis) || json_array_size(axis) == 1;
+    const char *name = json_string_value(ord);
+    const bool frobenius = name && strcmp(name, "fro") == 0 && json_array_size(axis) == 2;
     const double number = json_number_value(ord);
     if (!axis || json_is_null(axis)) clq_block_refuse(w, "axis", "is missing: a norm over the batch is not supported");
-    if (!none && !(rows && json_is_number(ord) && (number == 1 || number == 2)))
-        clq_block_refuse(w, "ord", "only null is supported, and over one axis 1 and 2");
-    if (!none && number == 1) {
+    if (!none && !frobenius && !(rows && json_is_number(ord) && (number == 1 || number == 2)))
+        clq_block_refuse(w, "ord", "only null is supported, over one axis 1 and 2, and over two \"fro\"");
+    if (number == 1) {
         add_function(w, "Absolute", "sizes", "x");
         add_reduction(w, "Sum", "norm", keep, "sizes");
     } else {
@@ -399,17 +401,21 @@ static const char *const *write_parts(clq_block_writer *w) {
     for (size_t i = 0; i < count && w->status == CLQ_OK; i++) {
         char name[40];
         (void)snprintf(name, sizeof name, "part_%zu", i);
-        add_run(w, name, axis, (long)i, 1, 1, true);
+        add_run(w, "x", name, axis, (long)i, 1, 1, true);
         w->output[i] = last_name(w);
     }
     return w->output;
 }
 
-static const char *const joined_names[] = {"a", "b", "c", "d", "e", "f", "g", "h", NULL};
+static const char *const joined_names[] = {"x_0",  "x_1",  "x_2",  "x_3",  "x_4",  "x_5",  "x_6",  "x_7",  "x_8",
+                                           "x_9",  "x_10", "x_11", "x_12", "x_13", "x_14", "x_15", "x_16", "x_17",
+                                           "x_18", "x_19", "x_20", "x_21", "x_22", "x_23", "x_24", "x_25", "x_26",
+                                           "x_27", "x_28", "x_29", "x_30", "x_31", NULL};
 static const char *const *write_joined(clq_block_writer *w, json_t *axis) {
     json_t *all = json_array();
-    for (unsigned i = 0; joined_names[i]; i++)
-        if (clq_block_is_given(w, i)) (void)json_array_append_new(all, clq_block_refer(joined_names[i], 0));
+    const char *name;
+    for (unsigned i = 0; (name = clq_keras_block_input(w->use->layer, i)); i++)
+        if (clq_block_is_given(w, i)) (void)json_array_append_new(all, clq_block_refer(name, 0));
     clq_block_add(w, CLQ_NUMPY, "Concatenate", "joined", json_pack("{s:o}", "axis", axis), NULL, CLQ_FROM(NULL));
     clq_block_append_argument(w, all);
     return clq_block_give(w, "joined");
@@ -425,18 +431,25 @@ static const char *const *write_appended(clq_block_writer *w) {
     return write_joined(w, json_incref(axis));
 }
 
-/* Each place less the one before. */
+/* Each place less the one before; n times. */
+enum { ORDERS_MOST = 64 };
 static const char *const *write_differences(clq_block_writer *w) {
     const unsigned axis = take_axis(w, "axis");
     if (!axis) return NULL;
-    const size_t size = clq_block_shape_of(w, 0)->dims[axis - 1];
-    if (clq_block_whole(w, "n", 1) != 1) clq_block_refuse(w, "n", "only 1 is supported");
-    if (size < 2) clq_block_refuse(w, "axis", "an axis of 1 has no differences");
-    if (w->status != CLQ_OK) return NULL;
-    add_run(w, "later", axis, 1, 1, size - 1, false);
-    add_run(w, "earlier", axis, 0, 1, size - 1, false);
-    add_of_two(w, "Subtract", "differences", "later", "earlier");
-    return clq_block_give(w, "differences");
+    const size_t size = clq_block_shape_of(w, 0)->dims[axis - 1], n = (size_t)clq_block_whole(w, "n", 1);
+    if (n == 0) clq_block_refuse(w, "n", "0 should be at least 1");
+    if (n >= size) clq_block_refuse(w, "n", "an axis of %zu has no differences of order %zu", size, n);
+    if (n > ORDERS_MOST) clq_block_refuse(w, "n", "more than %d is not supported", ORDERS_MOST);
+    char from[40] = "x", later[40], earlier[40];
+    for (size_t i = 0; i < n && w->status == CLQ_OK; i++) {
+        (void)snprintf(later, sizeof later, "later_%zu", i);
+        (void)snprintf(earlier, sizeof earlier, "earlier_%zu", i);
+        add_run(w, from, later, axis, 1, 1, size - 1 - i, false);
+        add_run(w, from, earlier, axis, 0, 1, size - 1 - i, false);
+        (void)snprintf(from, sizeof from, "differences_%zu", i);
+        add_of_two(w, "Subtract", from, later, earlier);
+    }
+    return clq_block_give(w, from);
 }
 
 /* The last two axes as a matrix, of which one side of a diagonal stays. */
@@ -468,15 +481,25 @@ static const char *const *write_lower(clq_block_writer *w) { return write_triang
 static const char *const *write_upper(clq_block_writer *w) { return write_triangle(w, false); }
 
 /* What people see as brightness: sums of red, green and blue by their shares (ITU-R BT.601, with four digits). */
+#define SHARES 0.2989, 0.5870, 0.1140
 static const char *const *write_grey(clq_block_writer *w) {
     const clq_shape *x = clq_block_shape_of(w, 0);
-    const json_t *format = clq_block_value_of(w, "data_format");
-    if (json_is_string(format) && strcmp(json_string_value(format), "channels_last") != 0)
-        clq_block_refuse(w, "data_format", "only channels_last is supported");
-    if (x->rank != 3 || x->dims[2] != 3) clq_block_refuse(w, "data_format", "it takes (height, width, 3)");
+    const char *format = json_string_value(clq_block_value_of(w, "data_format"));
+    const bool first = format && strcmp(format, "channels_first") == 0;
+    if (format && !first && strcmp(format, "channels_last") != 0)
+        clq_block_refuse(w, "data_format", "'%.20s' should be channels_first or channels_last", format);
+    const size_t channels = x->rank == 3 ? x->dims[first ? 0 : 2] : 0;
+    if (channels != 1 && channels != 3)
+        clq_block_refuse(w, "data_format", "it takes %s",
+                         first ? "(3 or 1, height, width)" : "(height, width, 3 or 1)");
+    if (channels == 1) { /* it is grey */
+        clq_block_add_activation(w, "grey", json_string("linear"), "x");
+        return clq_block_give(w, "grey");
+    }
     add_function(w, "Multiply", "shares", "x");
-    clq_block_append_argument(w, numbers_in(json_pack("[f, f, f]", 0.2989, 0.5870, 0.1140)));
-    clq_block_add(w, CLQ_NUMPY, "Sum", "grey", json_pack("{s:i, s:b}", "axis", -1, "keepdims", 1), NULL,
+    clq_block_append_argument(
+        w, numbers_in(first ? json_pack("[[[f]], [[f]], [[f]]]", SHARES) : json_pack("[f, f, f]", SHARES)));
+    clq_block_add(w, CLQ_NUMPY, "Sum", "grey", json_pack("{s:i, s:b}", "axis", first ? 1 : -1, "keepdims", 1), NULL,
                   CLQ_FROM("shares"));
     return clq_block_give(w, "grey");
 }

@@ -525,6 +525,11 @@ GROUPS: list[tuple[str, tuple[int, ...], list[Callable[[keras.KerasTensor], kera
     ("axes_in_any_order", IMAGE, [
         kl.UnitNormalization(axis=[3, 1], name="unit"), kl.UnitNormalization(axis=[-1, -2], name="unit_of_last"), kl.Softmax(axis=[3, 1], name="softmax"),
         lambda x: ops.softmax(x, axis=(2, 1))]),
+    ("grey_first", (3, 4, 3), [lambda x: ops.image.rgb_to_grayscale(x, data_format=FIRST)]),
+    ("grey_already", (4, 3, 1), [lambda x: ops.image.rgb_to_grayscale(x), lambda x: ops.image.rgb_to_grayscale(ops.reshape(x, (-1, 1, 4, 3)), data_format=FIRST)]),
+    ("norms_and_joins", ROW, [
+        lambda x: ops.norm(x, ord="fro", axis=(1, 2)), lambda x: ops.norm(x, ord="fro", axis=(2, 1), keepdims=True) * x, lambda x: ops.diff(x, n=3, axis=1),
+        lambda x: ops.hstack([x[:, i % 3 : i % 5 + 3] * (i + 1.0) for i in range(12)])]),
 ]  # fmt: skip
 
 

@@ -313,6 +313,9 @@ static void other_axes(void **state) {
     "], \"kwargs\": {\"constant_values\": " number "}}]}"
 #define LINALG "keras.src.ops.linalg"
 #define CORE "keras.src.ops.core"
+#define IMAGES "keras.src.ops.image"
+#define X5 X ", " X ", " X ", " X ", " X
+#define X31 X5 ", " X5 ", " X5 ", " X5 ", " X5 ", " X5 ", " X
 
 static void functions(void **state) {
     (void)state;
@@ -322,6 +325,8 @@ static void functions(void **state) {
         {"[null, 4, 3]", FUNCTION(LINALG, "Norm", ", \"axis\": [1, 2], \"ord\": 2", X), "only null is supported"},
         {"[null, 4, 3]", FUNCTION(LINALG, "Norm", ", \"axis\": 1, \"ord\": 3", X), "only null is supported"},
         {"[null, 4, 3]", FUNCTION(LINALG, "Norm", ", \"axis\": 1, \"ord\": \"fro\"", X), "only null is supported"},
+        {"[null, 4, 3]", FUNCTION(LINALG, "Norm", ", \"axis\": [1, 2], \"ord\": \"fro\"", X), NULL},
+        {"[null, 4, 3]", FUNCTION(LINALG, "Norm", ", \"axis\": [1, 2], \"ord\": \"nuc\"", X), "over two \"fro\""},
         {"[null, 4, 3]", FUNCTION(NN, "Moments", ", \"axes\": [1], \"synchronized\": true", X), "synchronized"},
         {"[null, 4, 3]", FUNCTION(NN, "Celu", ", \"alpha\": 0", X), "alpha: 0 should be above 0"},
         {"[null, 4, 3]", FUNCTION(NN, "SoftShrink", ", \"threshold\": -1", X), "threshold: -1 should be at least 0"},
@@ -333,8 +338,13 @@ static void functions(void **state) {
         {"[null, 64, 3]", FUNCTION(CORE, "Unstack", ", \"num\": null, \"axis\": 1", X), NULL},
         {"[null, 4, 3]", FUNCTION(NUMPY, "Append", ", \"axis\": 1", X ", " X), NULL},
         {"[null, 4, 3]", FUNCTION(NUMPY, "Append", ", \"axis\": null", X ", " X), "Keras joins samples"},
-        {"[null, 4, 3]", FUNCTION(NUMPY, "Diff", ", \"n\": 2, \"axis\": 1", X), "only 1 is supported"},
-        {"[null, 1, 3]", FUNCTION(NUMPY, "Diff", ", \"n\": 1, \"axis\": 1", X), "has no differences"},
+        {"[null, 4, 3]", FUNCTION(NUMPY, "Diff", ", \"n\": 3, \"axis\": 1", X), NULL},
+        {"[null, 4, 3]", FUNCTION(NUMPY, "Diff", ", \"n\": 0, \"axis\": 1", X), "n: 0 should be at least 1"},
+        {"[null, 4, 3]", FUNCTION(NUMPY, "Diff", ", \"n\": 4, \"axis\": 1", X), "an axis of 4 has no differences"},
+        {"[null, 1, 3]", FUNCTION(NUMPY, "Diff", ", \"n\": 1, \"axis\": 1", X), "an axis of 1 has no differences"},
+        {"[null, 99, 3]", FUNCTION(NUMPY, "Diff", ", \"n\": 65, \"axis\": 1", X), "more than 64 is not supported"},
+        {"[null, 2, 3]", FUNCTION(NUMPY, "Hstack", "", "[" X31 ", " X "]"), NULL},
+        {"[null, 2, 3]", FUNCTION(NUMPY, "Hstack", "", "[" X31 ", " X ", " X "]"), "more than 32 tensors"},
         {"[null, 4]", PAD("reflect", "1"), "constant_values are of mode constant"},
         {"[null, 4]", PAD("reflect", "null"), NULL},
         {"[null, 4]", PAD("constant", "0"), NULL},
@@ -345,8 +355,10 @@ static void functions(void **state) {
         {"[null, 4]", FUNCTION(NUMPY, "Tril", ", \"k\": 0", X), "two axes behind the batch"},
         {"[null, 4, 3]", FUNCTION(NUMPY, "Tril", ", \"k\": 0.5", X), "should be a whole number"},
         {"[null, 2048, 1024]", FUNCTION(NUMPY, "Triu", ", \"k\": 0", X), "more than 1048576 numbers"},
-        {"[null, 4, 4, 2]", FUNCTION("keras.src.ops.image", "RGBToGrayscale", "", X), "it takes (height, width, 3)"},
-        {"[null, 3, 4, 4]", FUNCTION("keras.src.ops.image", "RGBToGrayscale", FIRST, X), "only channels_last"},
+        {"[null, 4, 4, 2]", FUNCTION(IMAGES, "RGBToGrayscale", "", X), "it takes (height, width, 3 or 1)"},
+        {"[null, 3, 4, 4]", FUNCTION(IMAGES, "RGBToGrayscale", FIRST, X), NULL},
+        {"[null, 4, 4, 3]", FUNCTION(IMAGES, "RGBToGrayscale", FIRST, X), "it takes (3 or 1, height, width)"},
+        {"[null, 4, 4, 3]", FUNCTION(IMAGES, "RGBToGrayscale", ", \"data_format\": \"last\"", X), "'last' should be"},
         {"[null, 4, 3]", FUNCTION(NN, "RMSNorm", ", \"axis\": -1, \"epsilon\": null, \"rows\": 1", X), "rows"},
     };
     check_calls(calls, CLQ_COUNT_OF(calls));
