@@ -127,6 +127,7 @@ bool clq_block_flag(clq_block_writer *w, const char *key, bool otherwise) {
 const clq_shape *clq_block_shape_of(const clq_block_writer *w, unsigned input) {
     return &w->use->model->tensors[w->use->inputs[input].id - 1].shape;
 }
+
 /* (tokens, channels) of the first input. */
 size_t clq_block_channels_of(clq_block_writer *w) {
     const clq_shape *x = clq_block_shape_of(w, 0);
