@@ -11,9 +11,13 @@ static void ask_to_stop(int signal_number) {
     times_asked = times_asked + 1;
 }
 
+/* In front of a call that does not return, the address sanitizer looks up the thread's stack, which allocates memory. A
+ * handler must not: the code that it interrupts may hold the allocator's lock. */
+#define ENDS_IN_HANDLER __attribute__((no_sanitize_address))
+
 static const char *last_line, *last_line_of_end; /* the latter of SIGTERM */
 /* A process that only compiles has nothing to put in order. What this function calls may be called in a handler. */
-static void end(int signal_number) {
+ENDS_IN_HANDLER static void end(int signal_number) {
     const char *line = signal_number == SIGTERM ? last_line_of_end : last_line;
     const ssize_t written = write(STDERR_FILENO, line, strlen(line));
     (void)written;
@@ -21,7 +25,7 @@ static void end(int signal_number) {
 }
 
 static volatile sig_atomic_t held, code_to_end; /* code_to_end 0: not yet */
-static void end_with_code(int signal_number) {
+ENDS_IN_HANDLER static void end_with_code(int signal_number) {
     held = signal_number;
     if (code_to_end) _exit(code_to_end);
 }
