@@ -12,18 +12,17 @@ static const clq_subcommand commands[] = {
      .bit = CLQ_COMMAND_DOCTOR, .body = clq_command_doctor},
     {"train", "train a model on the devices", "Trains a model on the chosen devices, all at once.",
      .bit = CLQ_COMMAND_TRAIN, .body = clq_command_train},
-    {"eval", "loss and accuracy of saved weights", "Loss and accuracy of saved weights on the test set.",
+    {"eval", "loss and accuracy of saved weights", "Prints the loss and accuracy of saved weights on the test set.",
      .bit = CLQ_COMMAND_EVAL, .body = clq_command_eval},
     {"predict", "a model's outputs for every sample, as .npy",
      "Writes the model's output for every sample of the test set.", .bit = CLQ_COMMAND_PREDICT,
      .body = clq_command_predict},
-    {"generate", "text by a model of tokens, one after another",
-     "Writes the text that a model goes on with behind a prompt, token by token.", .bit = CLQ_COMMAND_GENERATE,
-     .body = clq_command_generate},
+    {"generate", "continue a text by a language model", "Continues a prompt by a language model, token by token.",
+     .bit = CLQ_COMMAND_GENERATE, .body = clq_command_generate},
     {"tune", "measure which kernels are the fastest for a model",
      "Without --devices, first chooses the devices and the strategy that are the fastest for a model. Then measures on "
-     "each kind of device which kernels are the fastest for its training step. What won is kept, and used by all later "
-     "runs.",
+     "each kind of device which kernels are the fastest for its training step. All later runs use "
+     "the winners.",
      .bit = CLQ_COMMAND_TUNE, .body = clq_command_tune},
     {"why", "what limits training on 1 to n devices, and what would help",
      "Measures for some seconds what a training step is made of, and predicts its speed on 1 to all of the devices, "
@@ -38,10 +37,10 @@ static const clq_subcommand commands[] = {
      .behind = "-- clique train …", .options = clq_launch_options, .run = clq_command_launch},
     {"bench", "run a benchmark of clique-bench", .run = clq_command_bench},
     {"compare", "what changed between two results of a benchmark",
-     "What changed between two results of one benchmark, row by row.", .options = clq_compare_options,
+     "Shows what changed between two results of one benchmark, row by row.", .options = clq_compare_options,
      .run = clq_command_compare},
     {"report", "results of the bench suite as a page with plots",
-     "Results of the bench suite as one page of HTML, with plots.", .options = clq_report_options,
+     "Writes results of the bench suite as one page of HTML, with plots.", .options = clq_report_options,
      .run = clq_command_report},
 };
 

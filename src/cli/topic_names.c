@@ -42,61 +42,40 @@ static void add_listing(const clq_listing *listing, clq_text *to) {
     }
 }
 
-static void add_use(const char *option, const char *example, clq_text *to) {
+/* The options whose values begin with a name of a listing. */
+static const struct {
+    const char *option, *example;
+    const clq_listing *listing;
+    const char *note; /* behind the listing; NULL: none */
+} listed[] = {
+    {"model", "gpt:layers=2,width=64", &clq_listed_models,
+     "classes and input are those of the data unless they are given, and other keys without a default are chosen by "
+     "the model. In place of a name: a Keras model's .json or .keras file."},
+    {"optimizer", "sgd:lr=0.01,momentum=0.9", &clq_listed_optimizers, NULL},
+    {"loss", "binary_crossentropy:from_logits=1", &clq_listed_losses, NULL},
+    {"metrics", "accuracy,mae", &clq_listed_metrics, NULL},
+    {"schedule", "cosine:decay_steps=1000,warmup=100", &clq_listed_schedules, NULL},
+    {"strategy", "pipeline:stages=2", &clq_listed_strategies, NULL},
+};
+
+void clq_topic_add_values(const char *option, clq_text *to) {
     clq_text words = {0};
+    size_t i = 0;
+    while (strcmp(listed[i].option, option) != 0) i++; /* topics.c names no others */
     clq_text_add(&words,
                  "These are the values of --%s, for example --%s %s. Each key is shown with its default and its range.",
-                 option, option, example);
+                 option, option, listed[i].example);
     to->failed = to->failed || words.failed;
     if (!to->failed) clq_help_paragraph(0, words.data, to);
     clq_text_add(to, "\n");
     clq_free(words.data);
-}
-
-void clq_topic_add_optimizers(clq_text *to) {
-    add_use("optimizer", "sgd:lr=0.01,momentum=0.9", to);
-    add_listing(&clq_listed_optimizers, to);
-}
-
-void clq_topic_add_losses(clq_text *to) {
-    add_use("loss", "binary_crossentropy:from_logits=1", to);
-    add_listing(&clq_listed_losses, to);
-}
-
-void clq_topic_add_metrics(clq_text *to) {
-    add_use("metrics", "accuracy,mae", to);
-    add_listing(&clq_listed_metrics, to);
-}
-
-void clq_topic_add_schedules(clq_text *to) {
-    add_use("schedule", "cosine:decay_steps=1000,warmup=100", to);
-    add_listing(&clq_listed_schedules, to);
-}
-
-void clq_topic_add_strategies(clq_text *to) {
-    add_use("strategy", "pipeline:stages=2", to);
-    add_listing(&clq_listed_strategies, to);
-}
-
-void clq_topic_add_models(clq_text *to) {
-    add_use("model", "gpt:layers=2,width=64", to);
-    add_listing(&clq_listed_models, to);
+    add_listing(listed[i].listing, to);
+    if (!listed[i].note) return;
     clq_text_add(to, "\n");
-    clq_help_paragraph(
-        0,
-        "classes and input are those of the data unless they are given, and other keys without a default "
-        "are chosen by the model. In place of a name: a Keras model's .json or .keras file.",
-        to);
+    clq_help_paragraph(0, listed[i].note, to);
 }
 
 /* ---- words of values ---- */
-
-static const struct {
-    const char *option;
-    const clq_listing *listing;
-} listed[] = {{"model", &clq_listed_models},       {"optimizer", &clq_listed_optimizers},
-              {"loss", &clq_listed_losses},        {"metrics", &clq_listed_metrics},
-              {"schedule", &clq_listed_schedules}, {"strategy", &clq_listed_strategies}};
 
 static void add_listed(const clq_listing *listing, clq_text *to) {
     const char *name;

@@ -12,16 +12,16 @@ const char clq_help_of_help[] = "what a word names: a command, an option, or a t
 static void add_options(clq_text *to);
 
 static const clq_topic topics[] = {
-    {"models", "models by name, and their options", clq_topic_add_models},
-    {"optimizers", "optimizers, with their keys and defaults", clq_topic_add_optimizers},
-    {"losses", "losses, with their keys and defaults", clq_topic_add_losses},
-    {"metrics", "what can be measured beside the loss", clq_topic_add_metrics},
-    {"schedules", "schedules of the learning rate", clq_topic_add_schedules},
-    {"strategies", "how devices work together", clq_topic_add_strategies},
-    {"devices", "how devices are named (SPEC)", clq_topic_add_devices},
-    {"environment", "environment variables", clq_topic_add_environment},
-    {"exit-codes", "what a command ends with", clq_topic_add_exit_codes},
-    {"options", "each option, and the commands that take it", add_options},
+    {"models", "models by name, and their options", .option = "model"},
+    {"optimizers", "optimizers, with their keys and defaults", .option = "optimizer"},
+    {"losses", "losses, with their keys and defaults", .option = "loss"},
+    {"metrics", "what can be measured beside the loss", .option = "metrics"},
+    {"schedules", "schedules of the learning rate", .option = "schedule"},
+    {"strategies", "how devices work together", .option = "strategy"},
+    {"devices", "how devices are named (SPEC)", .add = clq_topic_add_devices},
+    {"environment", "environment variables", .add = clq_topic_add_environment},
+    {"exit-codes", "what a command ends with", .add = clq_topic_add_exit_codes},
+    {"options", "each option, and the commands that take it", .add = add_options},
 };
 
 const clq_topic *clq_topic_at(size_t index) { return index < CLQ_COUNT_OF(topics) ? &topics[index] : NULL; }
@@ -32,12 +32,12 @@ clq_status clq_topics_overview(clq_text *to) {
     clq_help_paragraph(0, clq_purpose_sentence, to);
     clq_text_add(to, "\nCommands:\n");
     for (size_t i = 0; (command = clq_subcommand_at(i)) != NULL; i++) clq_help_entry(command->name, command->help, to);
-    clq_text_add(to, "\nTopics, of clique help TOPIC:\n");
+    clq_text_add(to, "\nTopics (clique help TOPIC):\n");
     for (size_t i = 0; i < CLQ_COUNT_OF(topics); i++) clq_help_entry(topics[i].name, topics[i].help, to);
     clq_text_add(to, "\n");
     clq_help_paragraph(0,
-                       "clique COMMAND --help shows a command's options, and clique help OPTION one of them, as clique "
-                       "help accumulate; clique --version prints the version.",
+                       "clique COMMAND --help shows a command's options, and clique help OPTION one of them, for "
+                       "example clique help accumulate; clique --version prints the version.",
                        to);
     return CLQ_OK;
 }
@@ -184,7 +184,10 @@ static void add_topic(const clq_topic *topic, clq_text *to) {
     if (!to->failed) clq_help_paragraph(0, title.data, to);
     clq_free(title.data);
     clq_text_add(to, "\n");
-    topic->add(to);
+    if (topic->option)
+        clq_topic_add_values(topic->option, to);
+    else
+        topic->add(to);
 }
 
 static clq_status add_word(const char *word, clq_text *to) {

@@ -7,7 +7,8 @@
 
 typedef struct clq_topic {
     const char *name, *help;
-    void (*add)(clq_text *to); /* behind "name: help" */
+    const char *option;        /* whose values it lists; NULL: */
+    void (*add)(clq_text *to); /* what it says behind "name: help" */
 } clq_topic;
 const clq_topic *clq_topic_at(size_t index); /* NULL behind the last */
 
@@ -31,12 +32,7 @@ clq_status clq_topics_refuse(const char *word);
 
 /* ---- what topics say (topic_names.c, from tables of names; topic_facts.c) ---- */
 
-void clq_topic_add_models(clq_text *to);
-void clq_topic_add_optimizers(clq_text *to);
-void clq_topic_add_losses(clq_text *to);
-void clq_topic_add_metrics(clq_text *to);
-void clq_topic_add_schedules(clq_text *to);
-void clq_topic_add_strategies(clq_text *to);
+void clq_topic_add_values(const char *option, clq_text *to);
 void clq_topic_add_devices(clq_text *to);
 void clq_topic_add_environment(clq_text *to);
 void clq_topic_add_exit_codes(clq_text *to);

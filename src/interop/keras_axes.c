@@ -68,8 +68,7 @@ static order add_channels_last(clq_block_writer *w) {
     add_itself(w, "data_format", json_string("channels_last"), add_permuted(w, &o, "front", "inputs"));
     return o;
 }
-/* Keras applies the activation to channels_first: a softmax goes along the last axis there, which the channels are not.
- */
+/* Keras applies the activation to channels_first: a softmax goes along the last axis, which is the width there. */
 static const char *const *write_channels_first(clq_block_writer *w) {
     const order o = add_channels_last(w);
     json_t *activation = clq_block_take_activation(w, "activation", "linear");

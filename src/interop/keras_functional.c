@@ -110,9 +110,9 @@ static clq_status call_layer(clq_keras_graph *f, clq_keras_node *n, clq_tensor *
 /* A mask that Keras ends in evaluation alone, as that of a Dropout's input, which is its output there. */
 static clq_status refuse_unsure(const char *where, const char *whose) {
     return clq_fail(CLQ_UNSUPPORTED,
-                    "%s: in Keras the mask of '%.60s' counts here in training and not in evaluation, as a "
-                    "MultiHeadAttention reads the same tensor through a layer that does nothing in evaluation, as "
-                    "Dropout, and ends it there: let both read what that layer gives",
+                    "%s: in Keras the mask of '%.60s' counts here in training and not in evaluation: "
+                    "a MultiHeadAttention reads the same tensor through a layer that does nothing in evaluation, for "
+                    "example Dropout, and ends the mask there; let both read the output of that layer",
                     where, whose);
 }
 

@@ -82,7 +82,7 @@ class Help(unittest.TestCase):
         self.assertEqual(page.split("\n.SH DESCRIPTION\n")[1].split("\n.SH")[0], purpose.replace("\n", " "))
         parts = sections(text)
         self.assertEqual({line.split()[0] for line in parts["Commands"] if line[2] != " "}, {*COMMANDS, "bench"})
-        self.assertEqual([line.split()[0] for line in parts["Topics, of clique help TOPIC"] if re.match("  [a-z]", line)], TOPICS)
+        self.assertEqual([line.split()[0] for line in parts["Topics (clique help TOPIC)"] if re.match("  [a-z]", line)], TOPICS)
         nothing = run()
         self.assertEqual(nothing.returncode, 2)
         self.assertTrue(nothing.stderr.startswith(text))

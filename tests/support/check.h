@@ -46,8 +46,8 @@ static inline void expect_text(const char *text, const char *part) {
     if (!strstr(text, part)) fail_msg("\"%s\" does not say \"%s\"", text, part);
 }
 
-/* Whether the address sanitizer watches. Of what fails in turn, the tests without it fail a part: those with it fail
- * all, with the same checks, and see leaks besides. */
+/* Whether the address sanitizer watches. Of what can fail in turn, tests fail more with it, by the same checks, and see
+ * leaks besides. */
 #if defined(__SANITIZE_ADDRESS__)
 enum { IS_WATCHED = 1 };
 #elif defined(__has_feature)
