@@ -226,12 +226,14 @@ CLQ_READ_RUN(read_2_run, 2)
 #endif
 
 /* How work-items share pieces 0 .. n - 1. TILE: few items, each with a run of pieces; else many, and neighbours take
- * neighbouring pieces. FOR_MY_FROM: first .. end - 1, always the second way: for what is left beside whole vectors. */
+ * neighbouring pieces. Fewer pieces than items are spread over all items, since drivers give runs of items to a thread:
+ * pieces of the first items alone would be one thread's. FOR_MY_FROM: first .. end - 1, always the second way: for what
+ * is left beside whole vectors. */
 #ifdef TILE
 #define KERNEL TILE_KERNEL
 #define FOR_MY(i, n)                                                                                                   \
-    for (size_t all_ = (n), share_ = (all_ + get_global_size(0) - 1) / get_global_size(0),                             \
-                i = min(get_global_id(0) * share_, all_), end_ = min(i + share_, all_);                                \
+    for (ulong all_ = (n), items_ = get_global_size(0), i = get_global_id(0) * all_ / items_,                          \
+               end_ = (get_global_id(0) + 1) * all_ / items_;                                                          \
          i < end_; i++)
 #else
 #define KERNEL kernel
