@@ -242,6 +242,16 @@ CLQ_READ_RUN(read_2_run, 2)
 #define FOR_MY_FROM(i, first, end)                                                                                     \
     for (size_t i = (size_t)(first) + get_global_id(0); i < (size_t)(end); i += get_global_size(0))
 
+/* Brings the memory at p near, which is read, or written, soon. PREFETCH: the compiler makes an instruction of it. The
+ * cast is for compilers that keep address spaces apart. */
+#ifdef PREFETCH
+#define FETCH_TO_READ(p) __builtin_prefetch((const void *)(size_t)(p), 0, 3)
+#define FETCH_TO_WRITE(p) __builtin_prefetch((const void *)(size_t)(p), 1, 3)
+#else
+#define FETCH_TO_READ(p)
+#define FETCH_TO_WRITE(p)
+#endif
+
 /* Sum and maximum over a vector, by halves. */
 static inline float floatv_sum(floatv v) {
 #if VEC == 16

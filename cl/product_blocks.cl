@@ -95,15 +95,10 @@ ALWAYS_INLINE void pack_a(float *packed, global const a_number *a, int first, in
 }
 #endif
 
-/* A tile of C comes while its terms are summed. The cast is for compilers that keep address spaces apart. */
-#ifdef PREFETCH
+/* A tile of C comes while its terms are summed. */
 #define PREFETCH_C(c)                                                                                                  \
     for (int l_ = 0; l_ < MR; l_++)                                                                                    \
-        for (int v_ = 0; v_ < NR; v_++)                                                                                \
-    __builtin_prefetch((const void *)(size_t)((c) + (size_t)l_ * columns + v_ * VEC), 1, 3)
-#else
-#define PREFETCH_C(c)
-#endif
+        for (int v_ = 0; v_ < NR; v_++) FETCH_TO_WRITE((c) + (size_t)l_ * columns + v_ * VEC)
 
 /* Where a tile of C waits for more terms: in C itself, or in `sums`, floats, where C would round it to 16 bits. */
 STORE(store_sums, 0)

@@ -48,6 +48,16 @@ ALWAYS_INLINE void store(floatv value, global float *p, int n) {
         for (int l = 0; l < n; l++) p[l] = lanes[l];
     }
 }
+/* What nobody reads soon goes past the caches: a line that is written whole need not be read first. */
+ALWAYS_INLINE void store_away(floatv value, global float *p, int n) {
+#ifdef PREFETCH
+    if (n >= VEC && ((size_t)p & (sizeof(floatv) - 1)) == 0) {
+        __builtin_nontemporal_store(value, (global floatv *)p);
+        return;
+    }
+#endif
+    store(value, p, n);
+}
 #define ROWS (VEC == 16 ? 4 : 2)
 #define MOST_ROWS 4
 #define FIRST_BLOCK 0
@@ -59,6 +69,7 @@ ALWAYS_INLINE void store(floatv value, global float *p, int n) {
 typedef float numbers;
 #define LOAD(p, n) (*(p))
 #define store(value, p, n) (*(p) = (value))
+#define store_away store
 #define ROWS 1
 #define MOST_ROWS 1
 #define FIRST_BLOCK ((int)get_local_id(0))
@@ -192,10 +203,10 @@ ALWAYS_INLINE void end_step(const run *x, int r, int j, int s, int t, int now, n
 #ifdef KEEP
     global const float *state = x->carry + x->row[r] * CARRY * x->units + now + j;
     for (int g = 0; g < COPIES; g++)
-        store(LOAD(state + g * x->units, left), x->before + ((x->row[r] * COPIES + g) * x->steps + t) * x->units + j,
-              left);
+        store_away(LOAD(state + g * x->units, left),
+                   x->before + ((x->row[r] * COPIES + g) * x->steps + t) * x->units + j, left);
     for (int i = 0; i < KEPT; i++)
-        store(kept[i], x->kept + ((x->row[r] * x->steps + t) * KEPT + i) * x->units + j, left);
+        store_away(kept[i], x->kept + ((x->row[r] * x->steps + t) * KEPT + i) * x->units + j, left);
 #endif
 #ifdef SEQUENCE
     store(seen, x->y + (x->row[r] * x->steps + s) * x->units + j, left);
@@ -229,9 +240,18 @@ ALWAYS_INLINE void reset_step(const run *x, int j, int s, int t) {
 #define FIRST_PRODUCT 0
 #endif
 
-ALWAYS_INLINE void forward_step(const run *x, int j, int s, int t) {
+/* What step t reads and writes of units j … comes near, in front of the products of the step before. */
+ALWAYS_INLINE void fetch_forward(const run *x, int j, int t) {
+    UNROLL for (int r = 0; r < ROWS; r++) {
+        const size_t at = x->row[r] * x->steps + t;
+        UNROLL for (int g = 0; g < GATES; g++) FETCH_TO_READ(x->z + (at * GATES + g) * x->units + j);
+    }
+}
+
+ALWAYS_INLINE void forward_step(const run *x, int j, int s, int t, int next) {
     const int left = x->units - j, now = (s & 1) * COPIES * x->units;
     numbers a[MOST_ROWS][GATES];
+    fetch_forward(x, j, next);
     add_products(x, j, now, FIRST_PRODUCT, GATES, a);
     for (int r = 0; r < x->rows; r++) {
         global const float *own = x->carry + x->row[r] * CARRY * x->units + j;
@@ -295,7 +315,7 @@ KERNEL void recurrent_forward(global const float *z, global const float *u, glob
             reset_step(&x, j, s, STEP(s));
             SYNC
 #endif
-                FOR_MY_UNITS(j, units) forward_step(&x, j, s, STEP(s));
+                FOR_MY_UNITS(j, units) forward_step(&x, j, s, STEP(s), STEP(min(s + 1, steps - 1)));
             SYNC
         }
     }
@@ -303,7 +323,13 @@ KERNEL void recurrent_forward(global const float *z, global const float *u, glob
 
 /* ---- backward ---- */
 
-/* Gradients of rows: carry (2, units) has those of h and c. */
+/* Gradients of rows: carry (BACK_CARRY, units) has those of h and c; TILE: and of the step's gates as the state's
+ * products get them, which is where they are read from: dz and dr go past the caches. */
+#ifdef TILE
+#define BACK_CARRY (2 + GATES)
+#else
+#define BACK_CARRY 2
+#endif
 typedef struct back {
     global const float *dy, *u, *kept, *mask, *drops;
     global float *dz, *dr, *dboth, *carry;
@@ -345,23 +371,37 @@ ALWAYS_INLINE void store_slopes(const back *x, int r, int j, int t, const number
     const int left = x->units - j;
     const size_t at = x->row[r] * x->steps + t;
     for (int g = 0; g < GATES; g++) {
-        store(d[g], x->dz + (at * GATES + g) * x->units + j, left);
+        store_away(d[g], x->dz + (at * GATES + g) * x->units + j, left);
 #ifdef APART
         for (int copy = 0; copy < COPIES; copy++)
-            store(copy == g % COPIES ? behind[g] : (numbers)(0),
-                  x->dr + (((x->row[r] * COPIES + copy) * x->steps + t) * GATES + g) * x->units + j, left);
+            store_away(copy == g % COPIES ? behind[g] : (numbers)(0),
+                       x->dr + (((x->row[r] * COPIES + copy) * x->steps + t) * GATES + g) * x->units + j, left);
 #endif
 #ifdef BIAS
-        store(d[g], x->dboth + (at * 2 * GATES + g) * x->units + j, left);
-        store(behind[g], x->dboth + ((at * 2 + 1) * GATES + g) * x->units + j, left);
+        store_away(d[g], x->dboth + (at * 2 * GATES + g) * x->units + j, left);
+        store_away(behind[g], x->dboth + ((at * 2 + 1) * GATES + g) * x->units + j, left);
+#endif
+#ifdef TILE
+        store(behind[g], x->carry + (x->row[r] * BACK_CARRY + 2 + g) * x->units + j, left);
 #endif
     }
 }
 
-ALWAYS_INLINE void backward_step(const back *x, int j, int s, int t) {
+/* What step t reads of units j … comes near while the step before it is gone through. */
+ALWAYS_INLINE void fetch_backward(const back *x, int r, int j, int s, int t) {
+    const size_t at = x->row[r] * x->steps + t;
+    UNROLL for (int i = 0; i < KEPT; i++) FETCH_TO_READ(x->kept + (at * KEPT + i) * x->units + j);
+#ifdef SEQUENCE
+    FETCH_TO_READ(x->dy + (x->row[r] * x->steps + s) * x->units + j);
+#endif
+}
+
+/* next: the step that is gone through after s, or s itself if it is the last. */
+ALWAYS_INLINE void backward_step(const back *x, int j, int s, int t, int next, int next_t) {
     const int left = x->units - j;
     for (int r = 0; r < x->rows; r++) {
-        global float *own = x->carry + x->row[r] * 2 * x->units + j;
+        fetch_backward(x, r, j, next, next_t);
+        global float *own = x->carry + x->row[r] * BACK_CARRY * x->units + j;
         const size_t at = x->row[r] * x->steps + t;
         const int counts = COUNTS(x->mask, at);
         numbers dh = LOAD(own, left), dc = LOAD(own + x->units, left), rest, d[GATES], behind[GATES], kept[KEPT];
@@ -385,82 +425,96 @@ ALWAYS_INLINE void backward_step(const back *x, int j, int s, int t) {
 }
 
 /* What is before the gates of step t, as the state's product gets it: of gate g, `units` numbers. */
-#ifdef APART
+#ifdef TILE
+#define SLOPES_OF(r, g) (x->carry + (x->row[r] * BACK_CARRY + 2 + (g)) * x->units)
+#elif defined(APART)
 #define SLOPES_OF(r, g) (x->dr + (((x->row[r] * COPIES + (g) % COPIES) * x->steps + t) * GATES + (g)) * x->units)
 #else
 #define SLOPES_OF(r, g) (x->dz + ((x->row[r] * x->steps + t) * GATES + (g)) * x->units)
 #endif
 #ifdef DROPS
-#define DROP_OF(r, g, k) (x->drops[(x->row[r] * COPIES + (g)) * x->units + (k)])
+#define DROP_OF(r, g, k) LOAD(x->drops + (x->row[r] * COPIES + (g)) * x->units + (k), x->units - (k))
 #endif
 
-/* Adds to unit k of row r's state what came back to it. If that was the state behind the reset (resets), the reset has
- * its gradient of it, too. */
-ALWAYS_INLINE void give_back(const back *x, int r, int k, int t, int resets, float value) {
+/* Adds to units k … of row r's state what came back to them. If that was the state behind the reset (resets), the reset
+ * has its gradient of it, too. */
+ALWAYS_INLINE void give_back(const back *x, int r, int k, int t, int resets, numbers value) {
+    const int left = x->units - k;
+    global float *state = x->carry + x->row[r] * BACK_CARRY * x->units + k;
 #ifdef RESET_FIRST
     if (resets) {
         const size_t at = x->row[r] * x->steps + t;
         global const float *kept = x->kept + at * KEPT * x->units + k;
-        const float reset = kept[x->units], slope = CLQ_JOIN(SLOPE_, GATE_ACT)(float, reset, value *kept[3 * x->units]);
-        x->dz[(at * GATES + 1) * x->units + k] = slope;
-        x->dr[(((x->row[r] * COPIES + 1) * x->steps + t) * GATES + 1) * x->units + k] = slope;
+        const numbers reset = LOAD(kept + x->units, left),
+                      slope = GATE_SLOPE(reset, value * LOAD(kept + 3 * x->units, left));
+        store(slope, x->dz + (at * GATES + 1) * x->units + k, left);
+        store(slope, x->dr + (((x->row[r] * COPIES + 1) * x->steps + t) * GATES + 1) * x->units + k, left);
+#ifdef TILE
+        store(slope, SLOPES_OF(r, 1) + k, left);
+#endif
         value *= reset;
     }
 #endif
-    x->carry[x->row[r] * 2 * x->units + k] += value;
+    store(LOAD(state, left) + value, state, left);
 }
 
-/* Adds what comes back to the state's units from `first` on, LANES of them, by gates from `from` to `to` - 1. */
+/* Adds what comes back to the state by gates from `from` to `to` - 1. */
 #ifdef TILE
-#define COLUMNS 4
-ALWAYS_INLINE void add_gate(const back *x, int k, int t, int g, floatv sums[MOST_ROWS][COLUMNS]) {
-    for (int n = 0; n < x->units; n += VEC) {
-        floatv slopes[MOST_ROWS];
-        UNROLL for (int r = 0; r < ROWS; r++) slopes[r] = LOAD(SLOPES_OF(r, g) + n, x->units - n);
-        UNROLL for (int c = 0; c < COLUMNS; c++) {
-            global const float *row = x->u + ((size_t)min(k + c, x->units - 1) * GATES + g) * x->units;
-            const floatv weights = LOAD(row + n, x->units - n);
-            UNROLL for (int r = 0; r < ROWS; r++) sums[r][c] = fma(slopes[r], weights, sums[r][c]);
-        }
+#define MOST_VECTORS 4 /* of a state whose sums an item has at a time */
+#define IS_SUMMED(v) ((v) < vectors)
+#define ADD_GATE(LOAD_U)                                                                                               \
+    for (int n = 0; n < x->units; n++) {                                                                               \
+        floatv weights[MOST_VECTORS];                                                                                  \
+        UNROLL for (int v = 0; v < MOST_VECTORS; v++) if (IS_SUMMED(v)) weights[v] =                                   \
+            LOAD_U(u + (size_t)n * x->units + v * VEC, left);                                                          \
+        UNROLL for (int r = 0; r < ROWS; r++) UNROLL for (int v = 0; v < MOST_VECTORS; v++) if (IS_SUMMED(v))          \
+            sums[r][v] = fma((floatv)slopes[r][n], weights[v], sums[r][v]);                                            \
     }
-}
-ALWAYS_INLINE void add_to_state(const back *x, int first, int t, int from, int to) {
-    const int end = min(first + LANES, x->units);
-    for (int k = first; k < end; k += COLUMNS) {
-        float totals[MOST_ROWS][COLUMNS];
-        floatv sums[MOST_ROWS][COLUMNS];
-        UNROLL for (int r = 0; r < ROWS; r++) UNROLL for (int c = 0; c < COLUMNS; c++) {
-            totals[r][c] = 0;
-            sums[r][c] = 0;
+/* To units k …, `vectors` whole vectors of them, or one vector that is not whole. x->u: (GATES, units, units), of which
+ * a row is what one unit's gradient of a gate gives back to the state. */
+ALWAYS_INLINE void add_vectors(const back *x, int k, int t, int from, int to, int vectors, int whole) {
+    const int left = x->units - k;
+    floatv sums[MOST_ROWS][MOST_VECTORS], totals[MOST_ROWS][MOST_VECTORS];
+    UNROLL for (int r = 0; r < ROWS; r++) UNROLL for (int v = 0; v < MOST_VECTORS; v++) totals[r][v] = sums[r][v] = 0;
+    for (int g = from; g < to; g++) {
+        global const float *u = x->u + (size_t)g * x->units * x->units + k, *slopes[MOST_ROWS];
+        UNROLL for (int r = 0; r < ROWS; r++) slopes[r] = SLOPES_OF(r, g);
+        if (whole) {
+            ADD_GATE(LOAD_WHOLE)
+        } else {
+            ADD_GATE(LOAD)
         }
-        for (int g = from; g < to; g++) {
-            add_gate(x, k, t, g, sums);
 #ifdef DROPS
-            for (int r = 0; r < ROWS; r++)
-                for (int c = 0; c < COLUMNS; c++) {
-                    totals[r][c] = fma(floatv_sum(sums[r][c]), DROP_OF(r, g, min(k + c, x->units - 1)), totals[r][c]);
-                    sums[r][c] = 0;
-                }
-#endif
+        UNROLL for (int r = 0; r < ROWS; r++) UNROLL for (int v = 0; v < MOST_VECTORS; v++) if (IS_SUMMED(v)) {
+            totals[r][v] = fma(sums[r][v], DROP_OF(r, g, k + v * VEC), totals[r][v]);
+            sums[r][v] = 0;
         }
-        for (int r = 0; r < x->rows; r++)
-            for (int c = 0; c < COLUMNS && k + c < end; c++)
-                give_back(x, r, k + c, t, from == 2, totals[r][c] + floatv_sum(sums[r][c]));
+#endif
     }
+    UNROLL for (int r = 0; r < ROWS; r++) UNROLL for (int v = 0; v < MOST_VECTORS; v++) if (IS_SUMMED(v) && r < x->rows)
+        give_back(x, r, k + v * VEC, t, from == 2, totals[r][v] + sums[r][v]);
+}
+ALWAYS_INLINE void add_to_state(const back *x, int t, int from, int to) {
+    int k = 0;
+    for (; k + MOST_VECTORS * VEC <= x->units; k += MOST_VECTORS * VEC) add_vectors(x, k, t, from, to, MOST_VECTORS, 1);
+    for (; k + VEC <= x->units; k += VEC) add_vectors(x, k, t, from, to, 1, 1);
+    if (k < x->units) add_vectors(x, k, t, from, to, 1, 0);
 }
 #else
-ALWAYS_INLINE void add_to_state(const back *x, int k, int t, int from, int to) {
-    float total = 0;
-    for (int g = from; g < to; g++) {
-        global const float *slopes = SLOPES_OF(0, g), *weights = x->u + ((size_t)k * GATES + g) * x->units;
-        float sum = 0;
-        for (int n = 0; n < x->units; n++) sum = fma(slopes[n], weights[n], sum);
+ALWAYS_INLINE void add_to_state(const back *x, int t, int from, int to) {
+    FOR_MY_UNITS(k, x->units) {
+        float total = 0;
+        for (int g = from; g < to; g++) {
+            global const float *slopes = SLOPES_OF(0, g), *weights = x->u + ((size_t)k * GATES + g) * x->units;
+            float sum = 0;
+            for (int n = 0; n < x->units; n++) sum = fma(slopes[n], weights[n], sum);
 #ifdef DROPS
-        sum *= DROP_OF(0, g, k);
+            sum *= DROP_OF(0, g, k);
 #endif
-        total += sum;
+            total += sum;
+        }
+        give_back(x, 0, k, t, from == 2, total);
     }
-    give_back(x, 0, k, t, from == 2, total);
 }
 #endif
 
@@ -475,8 +529,8 @@ ALWAYS_INLINE void begin_back(const back *x, int j, global const float *dlast_h,
 #ifdef LAST_CELL
         dc = LOAD(dlast_c + x->row[r] * x->units + j, left);
 #endif
-        store(dh, x->carry + x->row[r] * 2 * x->units + j, left);
-        store(dc, x->carry + x->row[r] * 2 * x->units + x->units + j, left);
+        store(dh, x->carry + x->row[r] * BACK_CARRY * x->units + j, left);
+        store(dc, x->carry + (x->row[r] * BACK_CARRY + 1) * x->units + j, left);
     }
 }
 
@@ -493,19 +547,19 @@ KERNEL void recurrent_backward(global const float *dy, global const float *dlast
         begin_back(&x, j, dlast_h, dlast_c);
         for (int s = steps - 1; s >= 0; s--) {
             FOR_MY_UNITS(j, units)
-            backward_step(&x, j, s, STEP(s));
+            backward_step(&x, j, s, STEP(s), max(s - 1, 0), STEP(max(s - 1, 0)));
             SYNC
 #ifdef RESET_FIRST
-                FOR_MY_UNITS(k, units) add_to_state(&x, k, STEP(s), 2, GATES);
-            SYNC FOR_MY_UNITS(k, units) add_to_state(&x, k, STEP(s), 0, 2);
+                add_to_state(&x, STEP(s), 2, GATES);
+            SYNC add_to_state(&x, STEP(s), 0, 2);
 #else
-                FOR_MY_UNITS(k, units) add_to_state(&x, k, STEP(s), 0, GATES);
+                add_to_state(&x, STEP(s), 0, GATES);
 #endif
         }
 #ifdef STATE
         FOR_MY_UNITS(j, units) {
             for (int r = 0; r < x.rows; r++) {
-                global const float *own = carry + x.row[r] * 2 * units + j;
+                global const float *own = carry + x.row[r] * BACK_CARRY * units + j;
                 store(LOAD(own, units - j), dh0 + x.row[r] * units + j, units - j);
 #if CELL == 1
                 store(LOAD(own + units, units - j), dc0 + x.row[r] * units + j, units - j);

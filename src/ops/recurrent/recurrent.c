@@ -41,8 +41,8 @@ static clq_cut cut_rows(const clq_list *list, const clq_recurrent_problem *p) {
     return clq_cut_make(list, clq_recurrent_flops(p) / flops_per_byte * capacity, capacity * (double)group, group);
 }
 
-static clq_kernel_options options_of(const clq_recurrent_problem *p, const clq_cut *cut, bool mask, bool drops,
-                                     bool bias, bool state, bool sequence) {
+static clq_kernel_options options_of(const clq_list *list, const clq_recurrent_problem *p, const clq_cut *cut,
+                                     bool mask, bool drops, bool bias, bool state, bool sequence) {
     assert(clq_recurrent_knows(p->activation) && clq_recurrent_knows(p->gate_activation));
     assert(!p->resets_first || (p->cell == CLQ_CELL_GRU && !bias));
     clq_kernel_options options = clq_cut_options(cut, " -DCELL=%u -DACT=%d -DGATE_ACT=%d", number_of(p),
@@ -50,6 +50,8 @@ static clq_kernel_options options_of(const clq_recurrent_problem *p, const clq_c
     clq_options_add(&options, "%s%s%s%s%s%s%s", p->backwards ? " -DBACKWARDS" : "", mask ? " -DMASK" : "",
                     mask && p->zeroes ? " -DZEROES" : "", drops ? " -DDROPS" : "", bias ? " -DBIAS" : "",
                     state ? " -DSTATE" : "", sequence ? " -DSEQUENCE" : "");
+    if (cut->tile && clq_device_has_quirk(clq_list_device(list), CLQ_QUIRK_COMPILES_PREFETCH))
+        clq_options_add(&options, " -DPREFETCH");
     return options;
 }
 
@@ -58,7 +60,7 @@ void clq_recurrent_forward(clq_list *list, const clq_recurrent_problem *p, const
     const size_t gates = clq_cell_gates(p->cell);
     const bool drops = v->drops != CLQ_NO_VALUE, keeps = v->kept != CLQ_NO_VALUE;
     const size_t copies = clq_recurrent_copies(p, drops);
-    clq_kernel_options options = options_of(p, &cut, v->mask != CLQ_NO_VALUE, drops, v->bias != CLQ_NO_VALUE,
+    clq_kernel_options options = options_of(list, p, &cut, v->mask != CLQ_NO_VALUE, drops, v->bias != CLQ_NO_VALUE,
                                             v->h0 != CLQ_NO_VALUE, v->y != CLQ_NO_VALUE);
     const clq_value carry =
         clq_list_scratch(list, "carry", CLQ_F32, 0, (2 * copies + (p->resets_first ? 3 : 2)) * p->units);
@@ -74,17 +76,30 @@ void clq_recurrent_forward(clq_list *list, const clq_recurrent_problem *p, const
                         sizeof(float));
 }
 
+/* u with its rows, units of the state, last: items that take whole rows of the batch then read it as forward does. */
+static clq_value turn_weights(clq_list *list, const clq_recurrent_problem *p, clq_value u) {
+    const size_t width = clq_cell_gates(p->cell) * p->units;
+    const clq_value turned = clq_list_scratch(list, "turned", CLQ_F32, width * p->units, 0);
+    clq_arrangement a = clq_arrangement_of(2, (size_t[]){p->units, width});
+    const clq_arranged_axis first = a.axes[0];
+    a.axes[0] = a.axes[1];
+    a.axes[1] = first;
+    clq_arrange(list, &a, width * p->units, true, u, turned);
+    return turned;
+}
+
 void clq_recurrent_backward(clq_list *list, const clq_recurrent_problem *p, const clq_recurrent_gradients *g) {
     const clq_cut cut = cut_rows(list, p);
     const size_t gates = clq_cell_gates(p->cell);
     const bool drops = g->drops != CLQ_NO_VALUE;
     clq_kernel_options options =
-        options_of(p, &cut, g->mask != CLQ_NO_VALUE, drops, g->bias, g->state, g->dy != CLQ_NO_VALUE);
-    const clq_value carry = clq_list_scratch(list, "carry", CLQ_F32, 0, 2 * p->units);
+        options_of(list, p, &cut, g->mask != CLQ_NO_VALUE, drops, g->bias, g->state, g->dy != CLQ_NO_VALUE);
+    const clq_value carry = clq_list_scratch(list, "carry", CLQ_F32, 0, (cut.tile ? 2 + gates : 2) * p->units);
+    const clq_value u = cut.tile ? turn_weights(list, p, g->u) : g->u;
     clq_options_add(&options, "%s%s", g->dh != CLQ_NO_VALUE ? " -DLAST" : "",
                     g->dc != CLQ_NO_VALUE ? " -DLAST_CELL" : "");
     clq_launch_begin(list, "backward", "recurrent", options.text, "recurrent_backward");
-    CLQ_LAUNCH_READS(list, g->dy, g->dh, g->dc, g->u, g->kept, g->mask, g->drops);
+    CLQ_LAUNCH_READS(list, g->dy, g->dh, g->dc, u, g->kept, g->mask, g->drops);
     CLQ_LAUNCH_WRITES(list, g->dz, g->dr, g->dboth, g->dh0, g->dc0, carry);
     clq_launch_param(list, CLQ_PARAM_COUNT);
     CLQ_LAUNCH_SIZES(list, p->steps, p->units);
