@@ -211,6 +211,18 @@ class Help(unittest.TestCase):
         language = (SOURCE / "docs/command-line.md").read_text()
         self.assertIn("`clique help`", language)
 
+    def test_reference_has_the_groups_of_the_help(self):
+        language = (SOURCE / "docs/command-line.md").read_text()
+        reference = re.search(r"(?ms)^## clique train$(.*?)^## ", language)[1]
+        specified = {}
+        for title, section in re.findall(r"(?ms)^### ([^\n]+)\n(.*?)(?=^### |\Z)", reference):
+            rows = re.findall(r"(?m)^\| (`--(?:[^|\n]|\\\|)*)\|", section)
+            specified[title] = [option for row in rows for option in re.findall(r"`(--[a-z-]+)", row)]
+        told = re.findall(r"(?ms)^([A-Z][^\n]*):\n(.*?)(?=^\S|\Z)", shown("train", "--help=all"))
+        self.assertGreater(len(told), 5)
+        for title, text in told:
+            self.assertEqual(specified.get(title), re.findall(r"(?m)^  (--[a-z-]+)", text), title)
+
     def test_suggestions(self):
         self.fails("trian", says=["unknown command 'trian'", "did you mean 'train'?"])
         self.fails("train", "--tokens", "3", says=["option '--tokens' is of clique generate: clique train does not take it"])
