@@ -53,7 +53,8 @@ static clq_status find_placed(const clq_keras_graph *f, const clq_keras_node *n,
     return find_source(f, n, i, where, out);
 }
 
-/* A layer that gives several tensors: each has a name that no layer of a file has. */
+/* A layer that gives several tensors: each has a name that no layer of a file has. If a model within the model is
+ * called again these names are taken, and the tensors are counted as unnamed layers are. */
 static clq_status note_outputs(clq_keras_graph *f, clq_keras_node *n, const char *where) {
     const unsigned count = clq_model_outputs_of(f->model, n->tensor);
     const uint32_t number = (uint32_t)(n - f->nodes) - f->first_node[n->layer];
@@ -65,7 +66,8 @@ static clq_status note_outputs(clq_keras_graph *f, clq_keras_node *n, const char
     for (unsigned k = 0; k < count; k++) {
         const int length = snprintf(name, sizeof name, "%s%s%s.%u.%u", f->scope ? f->scope : "", f->scope ? "." : "",
                                     clq_keras_name(clq_keras_layer_at(f, n->layer)), number, k);
-        n->outputs[k] = clq_model_output_of(f->model, n->tensor, k, length < (int)sizeof name ? name : NULL);
+        const bool fits = length < (int)sizeof name && !clq_model_has_layer(f->model, name);
+        n->outputs[k] = clq_model_output_of(f->model, n->tensor, k, fits ? name : NULL);
         if (!n->outputs[k].id) return clq_fail_within(clq_error_raise(&f->model->error), "%s", where);
     }
     return CLQ_OK;

@@ -44,6 +44,11 @@ def nested() -> keras.Model:
     return keras.Sequential([keras.Model(x, kl.Add()([x, kl.Dense(4, activation="tanh")(x)])), kl.Dense(3)])
 
 
+def parted() -> keras.Model:
+    x = keras.Input((8, 4))
+    return keras.Model(x, ops.multiply(*ops.split(kl.Dense(6, activation="tanh")(x), 2, axis=-1)))
+
+
 def twice(model: keras.Model) -> Callable[[keras.KerasTensor], keras.KerasTensor]:
     return lambda x: model(x) - model(2.0 * x)
 
@@ -530,6 +535,7 @@ GROUPS: list[tuple[str, tuple[int, ...], list[Callable[[keras.KerasTensor], kera
     ("norms_and_joins", ROW, [
         lambda x: ops.norm(x, ord="fro", axis=(1, 2)), lambda x: ops.norm(x, ord="fro", axis=(2, 1), keepdims=True) * x, lambda x: ops.diff(x, n=3, axis=1),
         lambda x: ops.hstack([x[:, i % 3 : i % 5 + 3] * (i + 1.0) for i in range(12)])]),
+    ("parts_of_a_shared_model", ROW, [twice(parted())]),
 ]  # fmt: skip
 
 
