@@ -91,6 +91,7 @@ add_test(NAME law/links COMMAND ${PROJECT_SOURCE_DIR}/tests/law/links ${PROJECT_
 add_test(NAME law/words COMMAND ${PROJECT_SOURCE_DIR}/tests/law/words ${PROJECT_SOURCE_DIR})
 add_test(NAME law/readers COMMAND ${PROJECT_SOURCE_DIR}/tests/readers/check ${PROJECT_SOURCE_DIR})
 add_test(NAME law/picture COMMAND ${PROJECT_SOURCE_DIR}/docs/plots/beside-pytorch check)
+add_test(NAME law/learning_curve COMMAND ${PROJECT_SOURCE_DIR}/docs/plots/learning-curve check)
 add_test(NAME cli/contract COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/cli/check_cli.py ${CMAKE_BINARY_DIR}/bin)
 add_test(NAME cli/process COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/cli/check_process.py ${CMAKE_BINARY_DIR}/bin)
 if(CLQ_MANUAL)
