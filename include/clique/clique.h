@@ -12,6 +12,7 @@
 #include <clique/distribute.h>
 #include <clique/generate.h>
 #include <clique/model.h>
+#include <clique/settings.h>
 #include <clique/status.h>
 #include <clique/train.h>
 #include <clique/types.h>

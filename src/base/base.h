@@ -152,6 +152,11 @@ bool clq_name_matches(const char *pattern, size_t length, const char *name);
  * Doubles: no inf, nan or hexadecimal. */
 bool clq_parse_u64(const char *text, uint64_t min, uint64_t max, uint64_t *out);
 bool clq_parse_double(const char *text, double min, double max, double *out);
+/* A time that a user gives, and its range in words: "seconds, from … to …". (numbers.c) */
+#define CLQ_SECONDS_LEAST 0.001
+#define CLQ_SECONDS_MOST 1000000
+extern const char clq_seconds_range[];
+bool clq_parse_seconds(const char *text, double *out);
 /* "28x28x1": 1 to `most` whole numbers from 1 on, as far as int32 goes; else false. */
 bool clq_parse_sizes(const char *text, unsigned most, size_t *sizes, unsigned *count);
 

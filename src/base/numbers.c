@@ -49,3 +49,11 @@ bool clq_parse_number(const char *text, double *out) {
     *out = value;
     return true;
 }
+
+#define TEXT_OF(number) #number
+#define RANGE_TEXT(least, most) "seconds, from " TEXT_OF(least) " to " TEXT_OF(most)
+const char clq_seconds_range[] = RANGE_TEXT(CLQ_SECONDS_LEAST, CLQ_SECONDS_MOST);
+
+bool clq_parse_seconds(const char *text, double *out) {
+    return clq_parse_double(text, CLQ_SECONDS_LEAST, CLQ_SECONDS_MOST, out);
+}

@@ -150,13 +150,7 @@ clq_status clq_arguments_parse(const clq_arguments *arguments, int argc, char **
     return CLQ_OK;
 }
 
-#define SECONDS_LEAST 0.001
-#define SECONDS_MOST 1000000
-#define TEXT_OF(number) #number
-#define RANGE_TEXT(least, most) "seconds, from " TEXT_OF(least) " to " TEXT_OF(most)
-const char clq_seconds_range[] = RANGE_TEXT(SECONDS_LEAST, SECONDS_MOST);
-
 clq_status clq_argument_seconds(const clq_argument *option, const char *text, double *out) {
-    if (clq_parse_double(text, SECONDS_LEAST, SECONDS_MOST, out)) return CLQ_OK;
+    if (clq_parse_seconds(text, out)) return CLQ_OK;
     return clq_fail(CLQ_ARGUMENT, "--%s '%s': expected %s", option->name, text, clq_seconds_range);
 }

@@ -43,9 +43,7 @@ typedef clq_status (*clq_option_handler)(void *context, const clq_argument *opti
 clq_status clq_arguments_parse(const clq_arguments *arguments, int argc, char **argv, clq_option_handler handle,
                                void *context);
 
-/* The values of an option that is a time: "seconds, from … to …". */
-extern const char clq_seconds_range[];
-/* A value in that range; else an ARGUMENT failure that names the option. */
+/* A time (clq_parse_seconds); else an ARGUMENT failure that names the option. */
 clq_status clq_argument_seconds(const clq_argument *option, const char *text, double *out);
 
 #endif

@@ -6,26 +6,6 @@
 #include <string.h>
 #include <unistd.h>
 
-clq_status clq_cli_checkpoints_open(clq_setup *setup, const clq_options *options, clq_checkpoints **out,
-                                    uint64_t *step) {
-    const char *lonely = options->resume             ? "resume"
-                         : options->checkpoint_every ? "checkpoint-every"
-                         : options->keep             ? "keep"
-                                                     : NULL;
-    if (!options->checkpoint && lonely)
-        return clq_world_check(
-            setup->world, clq_fail(CLQ_ARGUMENT, "--%s needs the folder of the checkpoints: --checkpoint DIR", lonely));
-    if (!options->checkpoint) return CLQ_OK;
-    const clq_checkpoints_config config = {.folder = options->checkpoint,
-                                           .every = options->checkpoint_every,
-                                           .keep = (uint32_t)options->keep,
-                                           .resume = options->resume,
-                                           .world = setup->world};
-    clq_status status = clq_checkpoints_open(&config, out);
-    if (status != CLQ_OK) return clq_fail_within(status, "--checkpoint");
-    return options->resume ? clq_checkpoints_restore(*out, setup->trainer, setup->train, step) : CLQ_OK;
-}
-
 /* Whether a last line that has no end has all of its text: another program may have left the end out. */
 static bool is_whole(const char *line, size_t length) {
     enum { DEPTH_MOST = 4 };

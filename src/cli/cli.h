@@ -17,11 +17,10 @@
 
 /* ---- options (options.c) ---- */
 
-/* ARGUMENT: there is no room. option: for the message. (outputs.c) */
-clq_status clq_named_texts_add(clq_named_texts *to, const char *option, const char *text);
-
 /* All options that some command takes, by the table of settings, with their defaults unless they are given. */
 typedef clq_settings clq_options;
+/* What failed about a setting, in the words of the command line: its name gets its dashes. */
+clq_status clq_options_name(clq_status status);
 
 /* Refuses an output that is an input or another output. more (number): files of a model's further outputs, which follow
  * from --out once the model is known. (files.c) */
@@ -29,17 +28,9 @@ clq_status clq_options_check_files(const char *command, const clq_options *optio
 
 /* ---- callbacks of train (callbacks.c) ---- */
 
-/* Start with {0}, close in any case. */
-typedef struct clq_train_callbacks {
-    clq_callback list[4];
-    size_t count;
-    const clq_callback *early_stopping; /* of the list; NULL: there is none */
-} clq_train_callbacks;
-clq_status clq_train_callbacks_open(const clq_options *options, clq_train_callbacks *out);
-void clq_train_callbacks_close(clq_train_callbacks *callbacks);
 /* Early stopping: which epoch was the best, where it ended the training or its weights were put back. */
-clq_status clq_train_callbacks_tell(const clq_train_callbacks *callbacks, FILE *to);
-json_t *clq_train_callbacks_describe(const clq_train_callbacks *callbacks); /* early stopping, or null */
+clq_status clq_train_callbacks_tell(const clq_fit_callbacks *callbacks, FILE *to);
+json_t *clq_train_callbacks_describe(const clq_fit_callbacks *callbacks); /* early stopping, or null */
 
 /* ---- commands ---- */
 
@@ -92,13 +83,9 @@ typedef struct clq_setup {
     clq_trainer *trainer;
     clq_trainer_config config; /* the trainer's */
     size_t global_batch;
-    clq_output_config outputs[CLQ_MODEL_OUTPUTS_MAX]; /* of the config */
-    double shares[CLQ_REPLICAS_MAX];                  /* --shares W,W */
-    double *class_weights;                            /* --class-weights; NULL: none */
-    clq_loaded *loaded;                               /* of --init in part; NULL: nothing was asked for */
-    char *data, *sample_weights;                      /* options with the rank in place of {rank}; NULL: without */
-    clq_optimizer_config optimizers[CLQ_OPTIMIZERS_MAX - 1]; /* --optimizer-of, and their names */
-    char optimizer_names[CLQ_OPTIMIZERS_MAX - 1][512];
+    clq_made_config made;        /* what configs point to */
+    clq_loaded *loaded;          /* of --init in part; NULL: nothing was asked for */
+    char *data, *sample_weights; /* options with the rank in place of {rank}; NULL: without */
 } clq_setup;
 
 /* A command of clique. (commands.c) */
@@ -233,16 +220,8 @@ json_t *clq_describe_choice(const clq_setup *setup, const clq_options *options, 
 clq_status clq_setup_system(clq_setup *setup, const clq_options *options);
 /* The system, and of it the devices of --devices; behind clq_setup_recall. */
 clq_status clq_setup_devices(clq_setup *setup, const clq_options *options);
-/* What is asked for together and excludes each other. (setup.c) */
-clq_status clq_setup_check_batch(const clq_options *options);
 /* One part of the data; fails where it is missing. */
 clq_status clq_setup_data(const clq_setup *setup, const clq_options *options, const char *part, clq_dataset **out);
-/* The config's optimizers beside the main one, which lie in the setup. (optimizers.c) */
-clq_status clq_setup_optimizers(clq_setup *setup, const clq_options *options, clq_trainer_config *config);
-/* The config's loss, weight and metrics of each output; outputs: room for CLQ_MODEL_OUTPUTS_MAX of them, needed as long
- * as the config. (outputs.c) */
-clq_status clq_setup_measures(const clq_model *model, const clq_options *options, clq_output_config *outputs,
-                              clq_trainer_config *config);
 /* The order of the samples that --shuffle and --seed ask for. */
 clq_status clq_setup_shuffle(const clq_options *options, clq_dataset *data);
 /* What it points to lies in the setup. */
@@ -304,10 +283,7 @@ clq_status clq_plan_machines(clq_setup *setup, const clq_options *options);
 void clq_print_stages(const clq_model *model, const clq_strategy *strategy);
 json_t *clq_describe_stages(const clq_model *model, const clq_strategy *strategy);
 
-/* Checkpoints of train (checkpoints.c). Opens the folder, and goes on from it where the options say so; *out is NULL
- * where they name none, *step the update that the training goes on from, or 0. */
-clq_status clq_cli_checkpoints_open(clq_setup *setup, const clq_options *options, clq_checkpoints **out,
-                                    uint64_t *step);
+/* Checkpoints of train (checkpoints.c). */
 /* The log, before its first line is written: lines of steps after `step` are dropped; 0: all. */
 clq_status clq_cli_checkpoints_log(const char *path, uint64_t step, FILE *file);
 /* WRITE where the last one failed, which a warning has said: the training's end is in no file. */

@@ -65,7 +65,7 @@ static bool is_named(const char *row, const char *name, size_t length) {
 
 bool clq_subcommand_takes(const clq_subcommand *command, const char *name, size_t length) {
     const clq_setting *row;
-    for (size_t i = 0; (row = clq_setting_at(i)) != NULL; i++)
+    for (size_t i = 0; (row = clq_setting_row(i)) != NULL; i++)
         if ((row->commands & command->bit) && is_named(row->name, name, length)) return true;
     for (const clq_argument *own = command->options; own && !clq_argument_is_end(own); own++)
         if (!own->plain && is_named(own->name, name, length)) return true;

@@ -12,7 +12,7 @@ clq_status clq_options_check_files(const char *command, const clq_options *optio
     const clq_setting *row;
     size_t count = 0;
     if (number > CLQ_MODEL_OUTPUTS_MAX) return clq_fail(CLQ_INTERNAL, "%zu files of outputs", number);
-    for (size_t i = 0; (row = clq_setting_at(i)) != NULL; i++) {
+    for (size_t i = 0; (row = clq_setting_row(i)) != NULL; i++) {
         if (row->file.use == CLQ_FILE_NONE || !(row->commands & bit)) continue;
         const char *value = *(const char *const *)(const void *)((const char *)options + row->field);
         const char *path = value && row->file.path ? row->file.path(value) : value;

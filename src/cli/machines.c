@@ -65,7 +65,6 @@ static clq_status check_options(const clq_options *o, const clq_trainer_config *
 static clq_status prepare(answer *a) {
     clq_setup *s = a->setup;
     const clq_options *o = a->options;
-    CLQ_TRY(clq_setup_check_batch(o));
     CLQ_TRY(clq_setup_model(s, o));
     CLQ_TRY(clq_setup_config(s, o, CLQ_F32, false, &a->config));
     CLQ_TRY(check_options(o, &a->config));

@@ -10,31 +10,31 @@ enum { FIRST_KEY = 256 };
 /* Those that processes carry out together, if a launcher started several. */
 static const unsigned of_several = CLQ_COMMAND_TRAIN | CLQ_COMMAND_WHY;
 
-static clq_status set_number(const clq_setting *row, const char *text, uint64_t *out) {
-    if (clq_parse_u64(text, row->min, row->max, out)) return CLQ_OK;
-    if (row->max == UINT64_MAX)
-        return clq_fail(CLQ_ARGUMENT, "--%s '%s': expected a whole number of at least %llu", row->name, text,
-                        (unsigned long long)row->min);
-    return clq_fail(CLQ_ARGUMENT, "--%s '%s': expected a whole number from %llu to %llu", row->name, text,
-                    (unsigned long long)row->min, (unsigned long long)row->max);
+/* What the library says of a setting, with the dashes of the option: "batch '0': …". At the beginning of a line alone,
+ * and of a key that something is said of. */
+clq_status clq_options_name(clq_status status) {
+    const clq_setting *row;
+    static const char *const begins[] = {" '", ": ", " is ", " and ", " needs "};
+    const char *said = clq_error_detail();
+    if (status == CLQ_OK) return status;
+    for (size_t i = 0; (row = clq_setting_row(i)) != NULL; i++) {
+        const size_t length = strlen(row->name);
+        const char *behind = said + length;
+        if (!row->commands || strncmp(said, row->name, length) != 0) continue;
+        for (size_t k = 0; k < CLQ_COUNT_OF(begins); k++)
+            if (strncmp(behind, begins[k], strlen(begins[k])) == 0) return clq_fail(status, "--%s", said);
+    }
+    return status;
 }
 
 /* option: its key is the row's index behind FIRST_KEY. */
 static clq_status set_option(void *context, const clq_argument *option, const char *text) {
-    const clq_setting *row = clq_setting_at((size_t)(option->key - FIRST_KEY));
-    char *field = (char *)context + row->field;
-    switch (row->type) {
-    case CLQ_SETTING_NAMED: return clq_named_texts_add((clq_named_texts *)(void *)field, row->name, text);
-    case CLQ_SETTING_COUNT: return set_number(row, text, (uint64_t *)(void *)field);
-    case CLQ_SETTING_SECONDS: return clq_argument_seconds(option, text, (double *)(void *)field);
-    case CLQ_SETTING_TEXT: *(const char **)(void *)field = text; return CLQ_OK;
-    case CLQ_SETTING_FLAG: *(bool *)field = true; return CLQ_OK;
-    }
-    return CLQ_OK;
+    const clq_setting *row = clq_setting_row((size_t)(option->key - FIRST_KEY));
+    return clq_options_name(clq_settings_take(context, row, text ? text : "1"));
 }
 
 clq_argument clq_options_row(size_t index) {
-    const clq_setting *row = clq_setting_at(index);
+    const clq_setting *row = clq_setting_row(index);
     return (clq_argument){row->name,
                           FIRST_KEY + (int)index,
                           row->value,
@@ -49,7 +49,7 @@ clq_status clq_options_rows(unsigned commands, clq_argument rows[CLQ_ARGUMENTS_M
     const clq_setting *row;
     size_t taken = 0;
     for (unsigned group = 0; group < CLQ_HELP_COUNT; group++)
-        for (size_t i = 0; (row = clq_setting_at(i)) != NULL; i++) {
+        for (size_t i = 0; (row = clq_setting_row(i)) != NULL; i++) {
             if (row->group != group || !(row->commands & commands)) continue;
             if (taken + 1 == CLQ_ARGUMENTS_MAX)
                 return clq_fail(CLQ_INTERNAL, "a command has more than %d options", CLQ_ARGUMENTS_MAX);
@@ -59,21 +59,12 @@ clq_status clq_options_rows(unsigned commands, clq_argument rows[CLQ_ARGUMENTS_M
     return CLQ_OK;
 }
 
-static clq_status set_defaults(clq_options *options) {
-    const clq_setting *row;
-    for (size_t i = 0; (row = clq_setting_at(i)) != NULL; i++) {
-        const clq_argument option = clq_options_row(i);
-        if (row->initial) CLQ_TRY(set_option(options, &option, row->initial));
-    }
-    return CLQ_OK;
-}
-
 static clq_status parse_words(const clq_subcommand *command, int argc, char **argv, clq_options *options) {
     clq_argument rows[CLQ_ARGUMENTS_MAX];
     clq_arguments arguments;
     char program[64];
     CLQ_TRY(clq_subcommand_arguments(command, rows, program, &arguments));
-    CLQ_TRY(set_defaults(options));
+    CLQ_TRY(clq_settings_init(options));
     return clq_arguments_parse(&arguments, argc, argv, set_option, options);
 }
 
@@ -136,8 +127,8 @@ static size_t field_bytes(const clq_setting *row) {
  * not have as many devices. */
 static clq_status take_for_eval(const clq_options *train, clq_options *out) {
     const clq_setting *row;
-    CLQ_TRY(set_defaults(out));
-    for (size_t i = 0; (row = clq_setting_at(i)) != NULL; i++)
+    CLQ_TRY(clq_settings_init(out));
+    for (size_t i = 0; (row = clq_setting_row(i)) != NULL; i++)
         if ((row->commands & CLQ_COMMAND_EVAL) && !row->strategies && row->field != offsetof(clq_options, strategy))
             memcpy((char *)out + row->field, (const char *)train + row->field, field_bytes(row));
     out->follow = true;

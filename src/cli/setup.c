@@ -18,7 +18,7 @@ void clq_setup_release(clq_setup *setup) {
     clq_dataset_destroy(setup->train);
     clq_dataset_destroy(setup->test);
     clq_free(setup->peers);
-    clq_free(setup->class_weights);
+    clq_made_config_release(&setup->made);
     clq_free(setup->data);
     clq_free(setup->sample_weights);
     clq_loaded_destroy(setup->loaded);
@@ -118,11 +118,6 @@ clq_status clq_setup_devices(clq_setup *setup, const clq_options *options) {
     return CLQ_OK;
 }
 
-clq_status clq_setup_check_batch(const clq_options *options) {
-    if (!options->batch || !options->batch_per_replica) return CLQ_OK;
-    return clq_fail(CLQ_ARGUMENT, "--batch and --batch-per-replica exclude each other");
-}
-
 /* As the model gets the samples, so is it to give them. */
 static clq_status label(const clq_setup *setup, const clq_options *options, clq_dataset *data) {
     static const char *const words[] = {"data", "samples", NULL};
@@ -162,46 +157,17 @@ clq_status clq_setup_shuffle(const clq_options *o, clq_dataset *data) {
     return clq_dataset_shuffle(data, (size_t)buffer, o->seed);
 }
 
-/* Of strategy ps. */
-static clq_status parse_server(const clq_options *options, clq_trainer_config *config) {
-    uint64_t staleness = (uint64_t)config->strategy_options.staleness;
-    if (options->staleness && !clq_parse_u64(options->staleness, 0, CLQ_STALENESS_MAX, &staleness))
-        return clq_fail(CLQ_ARGUMENT, "--staleness '%s': expected a whole number from 0, which is synchronous, to %d",
-                        options->staleness, (int)CLQ_STALENESS_MAX);
-    if (config->strategy != CLQ_STRATEGY_PS && (options->staleness || options->backup))
-        return clq_fail(CLQ_ARGUMENT,
-                        "--%s is an option of --strategy ps, and the strategy is %s: use ps, or leave it out",
-                        options->staleness ? "staleness" : "backup", options->strategy);
-    config->strategy_options.staleness = (int32_t)staleness;
-    return CLQ_OK;
-}
-
-static clq_status parse_class_weights(clq_setup *setup, const clq_options *options, clq_trainer_config *config) {
-    size_t *count = &config->class_weight_count;
-    if (!options->class_weights) return CLQ_OK;
-    CLQ_TRY(clq_class_weights_parse(options->class_weights, NULL, count));
-    clq_free(setup->class_weights);
-    setup->class_weights = clq_alloc(*count, sizeof *setup->class_weights);
-    if (!setup->class_weights) return CLQ_MEMORY;
-    config->class_weights = setup->class_weights;
-    return clq_class_weights_parse(options->class_weights, setup->class_weights, count);
-}
-
 clq_status clq_setup_config(clq_setup *setup, const clq_options *options, clq_dtype sample_dtype, bool inference_only,
                             clq_trainer_config *out) {
-    clq_trainer_config config = clq_trainer_config_default();
-    CLQ_TRY(clq_settings_apply(options, &config));
-    CLQ_TRY(clq_setup_optimizers(setup, options, &config));
-    CLQ_TRY(parse_class_weights(setup, options, &config));
-    CLQ_TRY(clq_setup_measures(setup->model, options, setup->outputs, &config));
-    CLQ_TRY(clq_strategy_parse(clq_setup_strategy(setup, options), &config.strategy, &config.strategy_options));
-    if (!inference_only) CLQ_TRY(parse_server(options, &config));
-    CLQ_TRY(clq_shares_parse(options->shares, setup->shares, &config.strategy_options));
+    clq_options chosen = *options;
+    chosen.strategy = clq_setup_strategy(setup, options);
+    chosen.inference_only = inference_only;
+    chosen.world = setup->world;
+    CLQ_TRY(clq_options_name(clq_settings_make(&chosen, setup->model, setup->devices.count, &setup->made)));
+    clq_trainer_config config = setup->made.config;
     config.global_batch = setup->global_batch;
     config.sample_dtype = sample_dtype;
     config.measure_gradient = options->log != NULL;
-    config.inference_only = inference_only;
-    config.world = setup->world;
     config.trace_steps = options->trace ? TRACE_STEPS : 0;
     *out = config;
     return CLQ_OK;

@@ -18,7 +18,7 @@ static void add_key(const clq_option *key, clq_text *to) {
 /* Options that are of some strategies alone, one of which it is. */
 static void add_own_options(size_t strategy, clq_text *to) {
     const clq_setting *row;
-    for (size_t i = 0; (row = clq_setting_at(i)) != NULL; i++) {
+    for (size_t i = 0; (row = clq_setting_row(i)) != NULL; i++) {
         clq_text form = {0};
         if (!row->commands || !(row->strategies & (1u << strategy))) continue;
         clq_text_add(&form, "  --%s%s%s", row->name, row->value ? " " : "", row->value ? row->value : "");
@@ -103,7 +103,7 @@ static void add_alternatives(const char *value, clq_text *to) {
  * say. */
 static const clq_setting *setting_of(const clq_argument *option) {
     const clq_setting *row;
-    for (size_t i = 0; option->group && (row = clq_setting_at(i)) != NULL; i++)
+    for (size_t i = 0; option->group && (row = clq_setting_row(i)) != NULL; i++)
         if (row->commands && strcmp(row->name, option->name) == 0 && strcmp(row->help, option->help) == 0) return row;
     return NULL;
 }

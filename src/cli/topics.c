@@ -97,7 +97,7 @@ static bool add_named(const char *name, clq_text *to) {
     bool any = false;
     const clq_setting *row;
     const clq_subcommand *command;
-    for (size_t i = 0; (row = clq_setting_at(i)) != NULL; i++) {
+    for (size_t i = 0; (row = clq_setting_row(i)) != NULL; i++) {
         if (!row->commands || strcmp(row->name, name) != 0) continue;
         const clq_argument option = clq_options_row(i);
         add_argument(&option, row, NULL, to);
@@ -116,7 +116,7 @@ const char *clq_option_next(const char *last) {
     const char *found = NULL;
     const clq_setting *row;
     const clq_subcommand *command;
-    for (size_t i = 0; (row = clq_setting_at(i)) != NULL; i++)
+    for (size_t i = 0; (row = clq_setting_row(i)) != NULL; i++)
         if (row->commands && strcmp(row->name, last) > 0 && (!found || strcmp(row->name, found) < 0)) found = row->name;
     for (size_t i = 0; (command = clq_subcommand_at(i)) != NULL; i++)
         for (const clq_argument *own = command->options; own && !clq_argument_is_end(own); own++)

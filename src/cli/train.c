@@ -44,7 +44,7 @@ typedef struct training {
     size_t epoch_count;
     json_t *matrices;   /* of --json, by epoch: those of training and test */
     size_t shares_told; /* changes of them */
-    clq_train_callbacks callbacks;
+    clq_fit_callbacks callbacks;
     clq_checkpoints *checkpoints;
     uint64_t resumed; /* the update that the training goes on from; 0: none */
 } training;
@@ -328,7 +328,6 @@ static clq_status prepare_devices(training *t) {
     static const char *const progress_words[] = {"auto", "off", NULL};
     const clq_options *o = t->options;
     size_t progress;
-    CLQ_TRY(clq_setup_check_batch(o));
     CLQ_TRY(clq_find_word("--progress", o->progress, progress_words, &progress));
     /* Better known before the training than behind it. */
     CLQ_TRY(clq_check_init(o));
@@ -357,8 +356,9 @@ static clq_status prepare(training *t) {
     CLQ_TRY(clq_world_check(world, open_data(t)));
     const clq_dtype dtype = clq_dataset_get_info(t->setup->train)->sample_dtype;
     CLQ_TRY(clq_world_check(world, clq_setup_trainer(t->setup, o, dtype, false)));
-    CLQ_TRY(clq_world_check(world, clq_train_callbacks_open(o, &t->callbacks)));
-    CLQ_TRY(clq_cli_checkpoints_open(t->setup, o, &t->checkpoints, &t->resumed));
+    CLQ_TRY(clq_world_check(world, clq_options_name(clq_fit_callbacks_open(o, &t->callbacks))));
+    CLQ_TRY(clq_options_name(
+        clq_fit_checkpoints_open(o, world, t->setup->trainer, t->setup->train, &t->checkpoints, &t->resumed)));
     uint64_t index;
     if (t->resumed > 0) clq_dataset_tell(t->setup->train, &t->epoch, &index);
     if (t->resumed > 0) fprintf(t->talk, "resuming from step %llu\n", (unsigned long long)t->resumed);
@@ -547,11 +547,7 @@ static clq_status train(training *t) {
     /* Until the first step was made, from which on Ctrl-C ends the run in order. */
     clq_interrupts_end_at_once(t->setup->is_silent ? "" : "clique: error: interrupted before the first step\n");
     const clq_options *o = t->options;
-    clq_fit_config fit = {.epochs = o->epochs  ? o->epochs
-                                    : o->steps ? 0
-                                               : 3,
-                          .steps = o->steps,
-                          .validation = t->setup->test,
+    clq_fit_config fit = {.validation = t->setup->test,
                           .context = t,
                           .on_progress = show_progress,
                           .on_epoch = show_epoch,
@@ -560,6 +556,7 @@ static clq_status train(training *t) {
                           .callbacks = t->callbacks.list,
                           .callback_count = t->callbacks.count,
                           .on_checkpoint = flush_log};
+    clq_fit_set_length(o, &fit);
     clq_status status = clq_fit(t->setup->trainer, t->setup->train, &fit);
     (void)clq_interrupted(); /* what follows is put in order, also behind a training that made no step */
     clear_line(t);
@@ -584,7 +581,7 @@ clq_status clq_command_train(clq_setup *setup, const clq_options *options) {
     if (clq_world_is_apart(setup->world)) return clq_setup_serve(setup);
     clq_status status = clq_setup_end_stores(setup, train(&t));
     clq_checkpoints_close(t.checkpoints);
-    clq_train_callbacks_close(&t.callbacks);
+    clq_fit_callbacks_close(&t.callbacks);
     if (t.log) fclose(t.log); /* the failure that kept it open is the one to tell */
     cancel_reading(&t.train); /* where something else failed meanwhile */
     cancel_reading(&t.test);

@@ -150,7 +150,6 @@ static clq_status ask(clq_setup *s, const clq_options *o, answer *a) {
 clq_status clq_command_why(clq_setup *s, const clq_options *o) {
     if (s->world) return clq_why_of_world(s, o);
     if (o->trace) return clq_explain_trace(o);
-    CLQ_TRY(clq_setup_check_batch(o));
     CLQ_TRY(clq_setup_model(s, o));
     s->choice.measure = true;
     CLQ_TRY(clq_setup_recall(s, o));

@@ -95,6 +95,20 @@ static clq_status add_metrics(clq_trainer *trainer, size_t output, const char *n
     }
 }
 
+clq_status clq_metrics_check_names(const char *names) {
+    if (names[0] == '\0' || strcmp(names, "none") == 0) return CLQ_OK;
+    for (const char *at = names;; at++) {
+        const size_t length = strcspn(at, ",");
+        char name[CLQ_WORD_MAX];
+        clq_words words;
+        if (!clq_copy_word(name, at, length))
+            return clq_fail(CLQ_ARGUMENT, "metrics '%s': expected NAME,NAME,…, or none", at);
+        CLQ_TRY(clq_parse_words("metric", name, 1 + clq_metric_count(), metric_name, metric_alias, &words));
+        at += length;
+        if (!*at) return CLQ_OK;
+    }
+}
+
 static bool goes_by_rows(const clq_loss_problem *loss) {
     bool any = clq_loss_row_of(loss->kind)->by_row;
     for (unsigned i = 0; i < loss->metric_count; i++) any = any || clq_metric_row_of(loss->metrics[i])->by_row;

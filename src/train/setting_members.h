@@ -5,17 +5,34 @@
 #include "train/settings.h"
 
 /* A member by its text. Errors: ARGUMENT. */
-clq_status clq_parse_setting_optimizer(const char *text, clq_trainer_config *config);
-clq_status clq_parse_setting_clip(const char *text, clq_trainer_config *config);
-clq_status clq_parse_setting_no_decay(const char *text, clq_trainer_config *config);
-clq_status clq_parse_setting_average(const char *text, clq_trainer_config *config);
-clq_status clq_parse_setting_schedule(const char *text, clq_trainer_config *config);
-clq_status clq_parse_setting_compression(const char *text, clq_trainer_config *config);
-clq_status clq_parse_setting_loss_scale(const char *text, clq_trainer_config *config);
-clq_status clq_parse_setting_disable_paths(const char *text, clq_trainer_config *config);
+clq_status clq_parse_setting_optimizer(const char *text, clq_made_config *to);
+clq_status clq_parse_setting_optimizer_of(const char *text, clq_made_config *to);
+clq_status clq_parse_setting_learning_rate(const char *text, clq_made_config *to);
+clq_status clq_parse_setting_class_weights(const char *text, clq_made_config *to);
+clq_status clq_parse_setting_staleness(const char *text, clq_made_config *to);
+clq_status clq_parse_setting_shares(const char *text, clq_made_config *to);
+clq_status clq_parse_setting_clip(const char *text, clq_made_config *to);
+clq_status clq_parse_setting_no_decay(const char *text, clq_made_config *to);
+clq_status clq_parse_setting_average(const char *text, clq_made_config *to);
+clq_status clq_parse_setting_schedule(const char *text, clq_made_config *to);
+clq_status clq_parse_setting_compression(const char *text, clq_made_config *to);
+clq_status clq_parse_setting_loss_scale(const char *text, clq_made_config *to);
+clq_status clq_parse_setting_disable_paths(const char *text, clq_made_config *to);
+
+/* Whether a value is one, as far as that is known without a model. Errors: ARGUMENT. */
+clq_status clq_check_setting_strategy(const char *text);
+clq_status clq_check_setting_loss(const char *text); /* these three: setting_outputs.c */
+clq_status clq_check_setting_loss_weight(const char *text);
+clq_status clq_check_setting_metrics(const char *text);
+clq_status clq_check_setting_early_stopping(const char *text);
+clq_status clq_check_setting_reduce_lr(const char *text);
+
+/* Of a trainer that is there. */
+clq_status clq_change_setting_learning_rate(clq_trainer *trainer, const char *text);
 
 /* What it is, as a text that is equal where it means the same: nothing where the setting is off. */
 void clq_write_setting_optimizer(const clq_trainer_config *config, clq_text *to);
+void clq_write_setting_nothing(const clq_trainer_config *config, clq_text *to);
 void clq_write_setting_optimizers(const clq_trainer_config *config, clq_text *to);
 void clq_write_setting_clip(const clq_trainer_config *config, clq_text *to);
 void clq_write_setting_no_decay(const clq_trainer_config *config, clq_text *to);

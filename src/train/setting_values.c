@@ -1,4 +1,4 @@
-/* What is made of the table of settings: a trainer's config, keys, and what checkpoints compare. */
+/* What is made of settings by their table: a trainer's config, keys, and what checkpoints compare. */
 #include "train/settings.h"
 #include "train/trainer.h"
 #include "train/words.h"
@@ -51,26 +51,79 @@ static void apply_number(const clq_setting *row, const void *given, clq_trainer_
     }
 }
 
-clq_status clq_settings_apply(const clq_settings *from, clq_trainer_config *config) {
-    const clq_setting *row;
-    for (size_t i = 0; (row = clq_setting_at(i)) != NULL; i++) {
-        const void *given = (const char *)from + row->field;
-        if (row->member.type == CLQ_MEMBER_NONE || row->commands == 0) continue;
-        if (row->type != CLQ_SETTING_TEXT) {
-            apply_number(row, given, config);
-            continue;
-        }
-        const char *text = *(const char *const *)given;
-        if (row->member.type == CLQ_MEMBER_BOOL) *(bool *)member_of(config, row) = text != NULL;
-        if (text && row->member.type == CLQ_MEMBER_KIND) CLQ_TRY(apply_kind(row, text, config));
-        if (text && row->member.parse) CLQ_TRY(row->member.parse(text, config));
+/* A text of one row. */
+static clq_status apply_text(const clq_setting *row, const char *text, clq_made_config *to) {
+    if (row->member.type == CLQ_MEMBER_BOOL) *(bool *)member_of(&to->config, row) = true;
+    if (row->member.type == CLQ_MEMBER_KIND) return apply_kind(row, text, &to->config);
+    return row->member.parse ? row->member.parse(text, to) : CLQ_OK;
+}
+
+clq_status clq_settings_check_value(const clq_setting *row, const char *text) {
+    if (row->check) CLQ_TRY(row->check(text));
+    clq_made_config *scratch = clq_alloc(1, sizeof *scratch);
+    if (!scratch) return CLQ_MEMORY;
+    scratch->config = clq_trainer_config_default();
+    const clq_status status = apply_text(row, text, scratch);
+    clq_made_config_release(scratch);
+    clq_free(scratch);
+    return status;
+}
+
+static clq_status apply_row(const clq_settings *from, const clq_setting *row, clq_made_config *to) {
+    const void *given = (const char *)from + row->field;
+    if (row->member.type == CLQ_MEMBER_NONE) return CLQ_OK;
+    if (row->type == CLQ_SETTING_NAMED) {
+        const clq_named_texts *all = given;
+        for (size_t i = 0; i < all->count; i++) CLQ_TRY(apply_text(row, all->texts[i], to));
+        return CLQ_OK;
     }
+    if (row->type == CLQ_SETTING_TEXT) {
+        const char *text = *(const char *const *)given;
+        return text ? apply_text(row, text, to) : CLQ_OK;
+    }
+    apply_number(row, given, &to->config);
     return CLQ_OK;
+}
+
+/* Those that are looked at together. */
+static clq_status check_server(const clq_settings *s, const clq_trainer_config *config) {
+    if (config->strategy == CLQ_STRATEGY_PS || config->inference_only || !(s->staleness || s->backup)) return CLQ_OK;
+    return clq_fail(CLQ_ARGUMENT, "%s is an option of strategy ps, and the strategy is %s: use ps, or leave it out",
+                    s->staleness ? "staleness" : "backup", s->strategy);
+}
+
+static clq_status make(const clq_settings *s, const clq_model *model, size_t devices, clq_made_config *to) {
+    const clq_setting *row;
+    clq_trainer_config *config = &to->config;
+    *config = clq_trainer_config_default();
+    const size_t batch = config->global_batch;
+    for (size_t i = 0; (row = clq_setting_row(i)) != NULL; i++) CLQ_TRY(apply_row(s, row, to));
+    CLQ_TRY(clq_strategy_parse(s->strategy, &config->strategy, &config->strategy_options));
+    CLQ_TRY(check_server(s, config));
+    CLQ_TRY(clq_settings_make_outputs(s, model, to));
+    if (s->batch && s->batch_per_replica)
+        return clq_fail(CLQ_ARGUMENT, "batch and batch-per-replica exclude each other");
+    if (!s->batch) config->global_batch = s->batch_per_replica ? (size_t)s->batch_per_replica * devices : batch;
+    config->world = s->world;
+    return CLQ_OK;
+}
+
+clq_status clq_settings_make(const clq_settings *settings, const clq_model *model, size_t devices,
+                             clq_made_config *out) {
+    clq_made_config_release(out);
+    const clq_status status = make(settings, model, devices, out);
+    if (status != CLQ_OK) clq_made_config_release(out);
+    return status;
+}
+
+void clq_made_config_release(clq_made_config *made) {
+    clq_free(made->class_weights);
+    memset(made, 0, sizeof *made);
 }
 
 clq_status clq_settings_check_config(const clq_trainer_config *config) {
     const clq_setting *row;
-    for (size_t i = 0; (row = clq_setting_at(i)) != NULL; i++) {
+    for (size_t i = 0; (row = clq_setting_row(i)) != NULL; i++) {
         const uint64_t value = number_of(config, row);
         if (row->member.count > 0 && value >= row->member.count)
             return clq_fail(CLQ_ARGUMENT, "%s %d is none of %s", row->name, (int)(unsigned)value, row->member.c_name);
@@ -87,7 +140,7 @@ clq_status clq_settings_check_config(const clq_trainer_config *config) {
 
 bool clq_settings_are_plain(const clq_settings *settings) {
     const clq_setting *row;
-    for (size_t i = 0; (row = clq_setting_at(i)) != NULL; i++) {
+    for (size_t i = 0; (row = clq_setting_row(i)) != NULL; i++) {
         const char *given = (const char *)settings + row->field;
         if (row->strategies == 0) continue;
         if (row->type == CLQ_SETTING_COUNT && *(const uint64_t *)(const void *)given != 0) return false;
@@ -120,7 +173,7 @@ static void write(const clq_setting *row, const clq_trainer_config *config, clq_
 
 void clq_settings_add_key(const clq_trainer_config *config, unsigned key, clq_strategy_kind strategy, clq_text *to) {
     const clq_setting *row;
-    for (size_t i = 0; (row = clq_setting_at(i)) != NULL; i++) {
+    for (size_t i = 0; (row = clq_setting_row(i)) != NULL; i++) {
         if (!(row->keys & key) || (row->strategies && !(row->strategies & (1u << strategy)))) continue;
         clq_text_add(to, "%s ", row->name);
         write(row, config, to);
@@ -140,7 +193,7 @@ clq_status clq_settings_record(const clq_trainer_config *config, json_t **out) {
     char name[NAME_MAX];
     json_t *all = json_object();
     bool failed = all == NULL;
-    for (size_t i = 0; (row = clq_setting_at(i)) != NULL && !failed; i++) {
+    for (size_t i = 0; (row = clq_setting_row(i)) != NULL && !failed; i++) {
         clq_text text = {0};
         if (!row->results || row->member.type == CLQ_MEMBER_NONE) continue;
         clq_text_add(&text, "%s", "");
@@ -157,7 +210,7 @@ clq_status clq_settings_record(const clq_trainer_config *config, json_t **out) {
 void clq_settings_compare(const json_t *before, const json_t *now, const char *folder) {
     const clq_setting *row;
     char name[NAME_MAX];
-    for (size_t i = 0; (row = clq_setting_at(i)) != NULL; i++) {
+    for (size_t i = 0; (row = clq_setting_row(i)) != NULL; i++) {
         const char *was = json_string_value(json_object_get(before, name_of(row, name)));
         const char *is = json_string_value(json_object_get(now, name));
         if (!was || !is || strcmp(was, is) == 0) continue;

@@ -1,13 +1,14 @@
 /* The settings of a training, each a row of one table (settings.c): what users set it by, what it is in a trainer's
- * config, and what depends on it. The command line makes its options of the rows; checkpoints record and compare what
- * changes results; keys of what is kept between runs have what the rows name for them (setting_values.c). A setting is
- * added as a row, a member of clq_settings and, where trainers have it, a member of clq_trainer_config. */
+ * config, and what depends on it. The command line makes its options of the rows, and <clique/settings.h> the keys of
+ * programs; checkpoints record and compare what changes results; keys of what is kept between runs have what the rows
+ * name for them (setting_values.c). A setting is added as a row, a member of clq_settings and, where trainers have it,
+ * a member of clq_trainer_config. */
 #ifndef CLQ_TRAIN_SETTINGS_H
 #define CLQ_TRAIN_SETTINGS_H
 
 #include "formats/formats.h"
 #include "strategy/strategy.h"
-#include <clique/train.h>
+#include <clique/settings.h>
 
 /* ---- what is given ---- */
 
@@ -18,8 +19,19 @@ typedef struct clq_named_texts {
     size_t count;
 } clq_named_texts;
 
-/* The value of each setting, or its default: of all commands, a training's first. */
-typedef struct clq_settings {
+/* A trainer's config by settings, with what it points to: {0} at first. */
+typedef struct clq_made_config {
+    clq_trainer_config config;
+    clq_output_config outputs[CLQ_MODEL_OUTPUTS_MAX];
+    double shares[CLQ_REPLICAS_MAX];
+    double *class_weights;
+    clq_optimizer_config optimizers[CLQ_OPTIMIZERS_MAX - 1];
+    char optimizer_names[CLQ_OPTIMIZERS_MAX - 1][512];
+} clq_made_config;
+
+/* The value of each setting, or its default: of all commands, a training's first. Texts are borrowed, but in settings
+ * of clq_settings_create. */
+struct clq_settings {
     const char *model, *input_shape, *data, *devices, *optimizer, *strategy, *cross_device_ops, *compress;
     clq_named_texts losses, loss_weights, metrics, optimizers; /* of these each has names in front */
     const char *schedule, *shares, *staleness, *clip, *no_decay, *ema, *class_weights, *sample_weights, *labels;
@@ -39,19 +51,15 @@ typedef struct clq_settings {
     const char *link, *latency, *device_link, *device_latency, *compute_ms, *gradient, *spread;
     double budget, deadline, build_deadline; /* seconds; 0: not given */
     bool drop_remainder, no_test, json, graph, measure, shard_optimizer, share_devices, follow, init_partial;
-} clq_settings;
+    /* Of programs alone. */
+    const char *learning_rate, *sample_dtype, *transport;
+    uint64_t parts, part, trace_steps, loss_scale_interval;
+    bool measure_gradient, inference_only;
+    clq_world *world;
+    struct clq_settings_own *own; /* of clq_settings_create; else NULL (setting_keys.c) */
+};
 
 /* ---- the table ---- */
-
-/* Types of values, and what is written to the member of clq_settings: TEXT a const char *, FLAG a bool, COUNT a
- * uint64_t, SECONDS a double, NAMED is added to a clq_named_texts. */
-typedef enum clq_setting_type {
-    CLQ_SETTING_TEXT,
-    CLQ_SETTING_FLAG,
-    CLQ_SETTING_COUNT,
-    CLQ_SETTING_SECONDS,
-    CLQ_SETTING_NAMED
-} clq_setting_type;
 
 /* Commands that take a setting. */
 enum {
@@ -68,7 +76,7 @@ enum {
 };
 
 /* What help tells settings by: titles and key words are in settings.c. NONE: of no option. */
-typedef enum clq_setting_group {
+typedef enum clq_help_group {
     CLQ_HELP_NONE,
     CLQ_HELP_MODEL,
     CLQ_HELP_TRAINING,
@@ -81,7 +89,7 @@ typedef enum clq_setting_group {
     CLQ_HELP_MACHINES,
     CLQ_HELP_TEXT,
     CLQ_HELP_COUNT
-} clq_setting_group;
+} clq_help_group;
 
 /* Keys of what is kept between runs that a setting is part of: predictions of `clique why`, measured times of a
  * pipeline's stages, choices of devices and strategy. */
@@ -114,20 +122,26 @@ typedef enum clq_member_type {
 /* What is done with the file that a TEXT is the path of. */
 typedef enum clq_file_use { CLQ_FILE_NONE, CLQ_FILE_READ, CLQ_FILE_WRITTEN } clq_file_use;
 
-typedef struct clq_setting {
+/* By its type, what is written to the member of clq_settings: TEXT a const char *, FLAG a bool, COUNT a uint64_t,
+ * SECONDS a double, NAMED is added to a clq_named_texts. */
+struct clq_setting {
     const char *name;         /* of the option, without its dashes */
     const char *value, *help; /* what help calls the value: NULL without one; what it says */
     clq_setting_type type;
     uint64_t min, max;   /* of COUNT */
     const char *initial; /* the default, as it may be given; NULL: none, or 0 */
+    const char *implied; /* without it: what holds if none is given, in the same form; NULL: only help can say */
     size_t field;        /* of clq_settings */
     unsigned commands;
     unsigned strategies; /* bits 1 << clq_strategy_kind: of these alone; 0: of all */
     bool results;        /* other values train other weights */
     unsigned keys;
     clq_resumption resumed;
-    clq_setting_group group;
-    bool usual; /* among the few options that the help of a command with many begins with */
+    clq_help_group group;
+    bool usual;                            /* among the few options that the help of a command with many begins with */
+    unsigned uses;                         /* beside what the member says: CLQ_SETTING_OF_… */
+    clq_status (*check)(const char *text); /* of what nothing else checks when it is given; NULL: nothing */
+    clq_status (*change)(clq_trainer *trainer, const char *text); /* NULL: it stays what the trainer was made with */
     struct {
         clq_file_use use;
         const char *(*path)(const char *value); /* in a value; NULL: in none. Without it each value is one */
@@ -140,23 +154,58 @@ typedef struct clq_setting {
         const char *words;              /* what messages call it; NULL: by the name */
         unsigned count;                 /* its values, */
         const char *(*name_of)(size_t); /* and their names */
-        clq_status (*parse)(const char *text, clq_trainer_config *config); /* OWN; NULL: who knows more sets it */
+        clq_status (*parse)(const char *text, clq_made_config *to); /* OWN; NULL: clq_settings_make knows more */
         void (*write)(const clq_trainer_config *config,
                       clq_text *to); /* OWN, or of another form than the number: nothing where it is not set */
     } member;
-} clq_setting;
+};
 
 /* The rows; NULL behind the last. Two rows may have one name, for different commands. */
-const clq_setting *clq_setting_at(size_t index);
+const clq_setting *clq_setting_row(size_t index);
 /* Of a group: the key word that asks for it, and its title. */
-const char *clq_setting_group_key(clq_setting_group group);
-const char *clq_setting_group_title(clq_setting_group group);
+const char *clq_setting_group_key(clq_help_group group);
+const char *clq_setting_group_title(clq_help_group group);
 
-/* ---- what is made of it (setting_values.c) ---- */
+/* ---- settings are given (setting_keys.c) ---- */
 
-/* All settings that trainers have and that can be told by themselves: those without a parser are the caller's to set.
- * Texts are borrowed. ARGUMENT names the setting, or what it takes. */
-clq_status clq_settings_apply(const clq_settings *from, clq_trainer_config *config);
+/* Settings that are {0} get their defaults. */
+clq_status clq_settings_init(clq_settings *settings);
+/* Takes a value that a row's setting may have; text is borrowed. Errors: ARGUMENT says what was expected. */
+clq_status clq_settings_take(clq_settings *settings, const clq_setting *row, const char *text);
+/* ARGUMENT: there is no room for one more. name: of the setting. */
+clq_status clq_named_texts_add(clq_named_texts *to, const char *name, const char *text);
+
+/* ---- what is made of them (setting_values.c) ---- */
+
+/* The config for a model and so many devices; what is in *out is released first. Texts are the settings'. Errors:
+ * ARGUMENT (names the setting), MEMORY. */
+clq_status clq_settings_make(const clq_settings *settings, const clq_model *model, size_t devices,
+                             clq_made_config *out);
+void clq_made_config_release(clq_made_config *made); /* takes {0} */
+/* A scratch for one value: fails as clq_settings_make would. */
+clq_status clq_settings_check_value(const clq_setting *row, const char *text);
+/* The config's loss, weight and metrics of each output. (setting_outputs.c) */
+clq_status clq_settings_make_outputs(const clq_settings *settings, const clq_model *model, clq_made_config *to);
+
+/* ---- what a fit takes along (setting_fit.c) ---- */
+
+/* Start with {0}, close in any case. */
+typedef struct clq_fit_callbacks {
+    clq_callback list[4];
+    size_t count;
+    const clq_callback *early_stopping; /* of the list; NULL: there is none */
+} clq_fit_callbacks;
+clq_status clq_fit_callbacks_open(const clq_settings *settings, clq_fit_callbacks *out);
+void clq_fit_callbacks_close(clq_fit_callbacks *callbacks);
+/* Opens the folder of checkpoints, and goes on from it if the settings say so. *out: NULL if they name none; *step: the
+ * update that the training goes on from, or 0. */
+clq_status clq_fit_checkpoints_open(const clq_settings *settings, clq_world *world, clq_trainer *trainer,
+                                    clq_dataset *train, clq_checkpoints **out, uint64_t *step);
+/* How long: the members epochs and steps. */
+void clq_fit_set_length(const clq_settings *settings, clq_fit_config *fit);
+
+/* ---- what is made of a config (setting_values.c) ---- */
+
 /* Whether enumerations and flags have values that there are. Errors: ARGUMENT. */
 clq_status clq_settings_check_config(const clq_trainer_config *config);
 /* Whether no setting that is one of some strategies alone differs from its default. */

@@ -40,6 +40,9 @@ clq_status clq_check_values(const char *what, const char *name, const clq_option
 clq_status clq_set_values(const char *what, const char *text, const clq_words *words, const clq_option *options,
                           double *values);
 
+/* Whether metrics have such names: "accuracy,mae". Errors: ARGUMENT. (measures.c) */
+clq_status clq_metrics_check_names(const char *names);
+
 /* Names of enumerations (options.c). */
 const char *clq_matmul_precision_name(size_t kind);
 const char *clq_recompute_name(size_t kind);

@@ -946,8 +946,8 @@ class CommandLine(support.InFolder):
         for server, says in ((["--staleness", -1], "from 0, which is synchronous"), (["--staleness", 0, "--backup", 1], "leave none"),
                              (["--backup", 1], "staleness of 0, and it is 4"), (["--accumulate", 2], "staleness of 0")):
             self.fails(2, "train", *SMALL, "--strategy", "ps", *server, says=[says])
-        self.fails(2, "train", *SMALL, "--strategy", "central", "--staleness", 4, says=["--staleness is an option of --strategy ps", "central"])
-        self.fails(2, "train", *SMALL, "--backup", 1, says=["--backup is an option of --strategy ps"])
+        self.fails(2, "train", *SMALL, "--strategy", "central", "--staleness", 4, says=["--staleness is an option of strategy ps", "central"])
+        self.fails(2, "train", *SMALL, "--backup", 1, says=["--backup is an option of strategy ps"])
         self.fails(2, "train", *SMALL, "--shuffle", "x", says=["--shuffle"])
         self.fails(2, "train", *SMALL, "--bucket-bytes", "0", says=["--bucket-bytes"])
         self.fails(2, "train", *SMALL, "--accumulate", "0", says=["--accumulate '0'", "from 1 to 65536"])

@@ -13,7 +13,7 @@ static void help_has_each_option(void **state) {
     const clq_setting *row;
     unsigned usual = 0;
     size_t of_group[CLQ_HELP_COUNT] = {0};
-    for (size_t i = 0; (row = clq_setting_at(i)) != NULL; i++) {
+    for (size_t i = 0; (row = clq_setting_row(i)) != NULL; i++) {
         assert_true((row->group != CLQ_HELP_NONE) == (row->commands != 0));
         assert_true(row->group < CLQ_HELP_COUNT);
         of_group[row->group]++;
@@ -22,10 +22,10 @@ static void help_has_each_option(void **state) {
     assert_int_equal(usual, 10);
     for (unsigned group = CLQ_HELP_NONE + 1; group < CLQ_HELP_COUNT; group++) {
         assert_true(of_group[group] > 0);
-        assert_true(strlen(clq_setting_group_title((clq_setting_group)group)) > 0);
+        assert_true(strlen(clq_setting_group_title((clq_help_group)group)) > 0);
         for (unsigned other = 0; other < group; other++)
-            assert_string_not_equal(clq_setting_group_key((clq_setting_group)group),
-                                    clq_setting_group_key((clq_setting_group)other));
+            assert_string_not_equal(clq_setting_group_key((clq_help_group)group),
+                                    clq_setting_group_key((clq_help_group)other));
     }
 }
 
@@ -35,9 +35,9 @@ static void rows_are_whole(void **state) {
     (void)state;
     const clq_setting *row, *other;
     size_t count = 0;
-    for (size_t i = 0; (row = clq_setting_at(i)) != NULL; i++, count++) {
-        assert_true((row->value != NULL) == (row->commands != 0 && row->type != CLQ_SETTING_FLAG));
-        assert_true((row->help != NULL) == (row->commands != 0)); /* of programs alone: no option */
+    for (size_t i = 0; (row = clq_setting_row(i)) != NULL; i++, count++) {
+        assert_true((row->value != NULL) == (row->type != CLQ_SETTING_FLAG));
+        assert_non_null(row->help);
         const bool names_files = row->value && (strstr(row->value, "FILE") || strstr(row->value, "DIR"));
         assert_int_equal(row->file.use != CLQ_FILE_NONE, names_files);
         if (names_files) assert_int_equal(row->type, CLQ_SETTING_TEXT);
@@ -47,7 +47,7 @@ static void rows_are_whole(void **state) {
         if (row->member.type == CLQ_MEMBER_OWN) assert_non_null(row->member.write);
         if (row->keys || row->strategies) assert_true(row->member.type != CLQ_MEMBER_NONE);
         for (size_t k = 0; k < i; k++) {
-            other = clq_setting_at(k);
+            other = clq_setting_row(k);
             if (strcmp(other->name, row->name) == 0) assert_true(is_one_of_two(other, row));
         }
     }

@@ -1,0 +1,235 @@
+/* Settings by key, for the command line and <clique/settings.h>: what each is, and values as texts. */
+#include "train/trainer.h"
+
+#include <string.h>
+
+/* ---- rows ---- */
+
+static unsigned uses_of(const clq_setting *row) {
+    return row->uses | (row->member.type != CLQ_MEMBER_NONE ? (unsigned)CLQ_SETTING_OF_TRAINER : 0) |
+           (row->change ? (unsigned)CLQ_SETTING_CHANGES : 0);
+}
+
+size_t clq_setting_count(void) {
+    const clq_setting *row;
+    size_t count = 0;
+    for (size_t i = 0; (row = clq_setting_row(i)) != NULL; i++) count += uses_of(row) != 0;
+    return count;
+}
+
+const clq_setting *clq_setting_at(size_t index) {
+    const clq_setting *row;
+    for (size_t i = 0; (row = clq_setting_row(i)) != NULL; i++)
+        if (uses_of(row) != 0 && index-- == 0) return row;
+    return NULL;
+}
+
+clq_status clq_setting_find(const char *key, const clq_setting **out) {
+    const clq_setting *row;
+    clq_nearest nearest = clq_nearest_of(key);
+    for (size_t i = 0; (row = clq_setting_at(i)) != NULL; i++) {
+        if (strcmp(row->name, key) == 0) return *out = row, CLQ_OK;
+        clq_nearest_try(&nearest, row->name);
+    }
+    return clq_nearest_fail(&nearest, "setting '%s' is unknown: clq_setting_at lists all", key);
+}
+
+const char *clq_setting_key(const clq_setting *setting) { return setting->name; }
+const char *clq_setting_placeholder(const clq_setting *setting) { return setting->value ? setting->value : ""; }
+const char *clq_setting_help(const clq_setting *setting) { return setting->help; }
+const char *clq_setting_group(const clq_setting *setting) { return clq_setting_group_title(setting->group); }
+clq_setting_type clq_setting_kind(const clq_setting *setting) { return setting->type; }
+unsigned clq_setting_uses(const clq_setting *setting) { return uses_of(setting); }
+
+const char *clq_setting_default(const clq_setting *setting) {
+    if (setting->type == CLQ_SETTING_FLAG) return "0";
+    return setting->initial ? setting->initial : setting->implied;
+}
+
+bool clq_setting_range(const clq_setting *setting, double *least, double *most) {
+    const bool seconds = setting->type == CLQ_SETTING_SECONDS;
+    if (setting->type != CLQ_SETTING_COUNT && !seconds) return false;
+    if (least) *least = seconds ? CLQ_SECONDS_LEAST : (double)setting->min;
+    if (most) *most = seconds ? CLQ_SECONDS_MOST : (double)setting->max;
+    return true;
+}
+
+/* ---- values ---- */
+
+clq_status clq_named_texts_add(clq_named_texts *to, const char *name, const char *text) {
+    if (to->count == CLQ_COUNT_OF(to->texts))
+        return clq_fail(CLQ_ARGUMENT, "%s is given more than %zu times", name, to->count);
+    to->texts[to->count++] = text;
+    return CLQ_OK;
+}
+
+static clq_status take_count(const clq_setting *row, const char *text, uint64_t *out) {
+    if (clq_parse_u64(text, row->min, row->max, out)) return CLQ_OK;
+    if (row->max == UINT64_MAX)
+        return clq_fail(CLQ_ARGUMENT, "%s '%s': expected a whole number of at least %llu", row->name, text,
+                        (unsigned long long)row->min);
+    return clq_fail(CLQ_ARGUMENT, "%s '%s': expected a whole number from %llu to %llu", row->name, text,
+                    (unsigned long long)row->min, (unsigned long long)row->max);
+}
+
+static clq_status take_flag(const clq_setting *row, const char *text, bool *out) {
+    if (strcmp(text, "0") != 0 && strcmp(text, "1") != 0)
+        return clq_fail(CLQ_ARGUMENT, "%s '%s': expected 0 or 1", row->name, text);
+    *out = *text == '1';
+    return CLQ_OK;
+}
+
+static void *field_of(clq_settings *settings, const clq_setting *row) { return (char *)settings + row->field; }
+
+clq_status clq_settings_take(clq_settings *settings, const clq_setting *row, const char *text) {
+    void *field = field_of(settings, row);
+    switch (row->type) {
+    case CLQ_SETTING_COUNT: return take_count(row, text, field);
+    case CLQ_SETTING_FLAG: return take_flag(row, text, field);
+    case CLQ_SETTING_SECONDS:
+        if (clq_parse_seconds(text, field)) return CLQ_OK;
+        return clq_fail(CLQ_ARGUMENT, "%s '%s': expected %s", row->name, text, clq_seconds_range);
+    case CLQ_SETTING_NAMED:
+        CLQ_TRY(clq_settings_check_value(row, text));
+        return clq_named_texts_add(field, row->name, text);
+    case CLQ_SETTING_TEXT:
+        CLQ_TRY(clq_settings_check_value(row, text));
+        *(const char **)field = text;
+        return CLQ_OK;
+    }
+    return CLQ_OK;
+}
+
+/* What was given is gone. */
+static clq_status reset(clq_settings *settings, const clq_setting *row) {
+    void *field = field_of(settings, row);
+    switch (row->type) {
+    case CLQ_SETTING_COUNT: *(uint64_t *)field = 0; break;
+    case CLQ_SETTING_FLAG: *(bool *)field = false; break;
+    case CLQ_SETTING_SECONDS: *(double *)field = 0; break;
+    case CLQ_SETTING_NAMED: ((clq_named_texts *)field)->count = 0; break;
+    case CLQ_SETTING_TEXT: *(const char **)field = NULL; break;
+    }
+    return row->initial ? clq_settings_take(settings, row, row->initial) : CLQ_OK;
+}
+
+clq_status clq_settings_init(clq_settings *settings) {
+    const clq_setting *row;
+    for (size_t i = 0; (row = clq_setting_row(i)) != NULL; i++)
+        if (row->initial) CLQ_TRY(reset(settings, row));
+    return CLQ_OK;
+}
+
+/* ---- settings of programs ---- */
+
+/* What they own: copies of texts, and what configs that were given out point to. */
+struct clq_settings_own {
+    char **texts; /* (count) */
+    size_t count, capacity;
+    clq_made_config made;
+};
+
+clq_status clq_settings_create(clq_settings **out) {
+    clq_settings *settings = clq_alloc(1, sizeof *settings);
+    if (!settings) return CLQ_MEMORY;
+    settings->own = clq_alloc(1, sizeof *settings->own);
+    const clq_status status = settings->own ? clq_settings_init(settings) : CLQ_MEMORY;
+    if (status == CLQ_OK)
+        *out = settings;
+    else
+        clq_settings_destroy(settings);
+    return status;
+}
+
+void clq_settings_destroy(clq_settings *settings) {
+    if (!settings) return;
+    struct clq_settings_own *own = settings->own;
+    for (size_t i = 0; own && i < own->count; i++) clq_free(own->texts[i]);
+    if (own) clq_made_config_release(&own->made);
+    if (own) clq_free(own->texts);
+    clq_free(own);
+    clq_free(settings);
+}
+
+/* Of a text that the settings own; defaults are constants of the table. */
+static void forget_text(struct clq_settings_own *own, const char *text) {
+    for (size_t i = 0; text && i < own->count; i++) {
+        if (own->texts[i] != text) continue;
+        clq_free(own->texts[i]);
+        own->texts[i] = own->texts[--own->count];
+        return;
+    }
+}
+
+static clq_status set_default(clq_settings *settings, const clq_setting *row) {
+    void *field = field_of(settings, row);
+    const clq_named_texts *all = row->type == CLQ_SETTING_NAMED ? field : NULL;
+    for (size_t i = 0; all && i < all->count; i++) forget_text(settings->own, all->texts[i]);
+    if (row->type == CLQ_SETTING_TEXT) forget_text(settings->own, *(const char *const *)field);
+    return reset(settings, row);
+}
+
+static clq_status set_text(clq_settings *settings, const clq_setting *row, const char *value) {
+    struct clq_settings_own *own = settings->own;
+    const char *before = row->type == CLQ_SETTING_TEXT ? *(const char *const *)field_of(settings, row) : NULL;
+    char **grown = clq_grow(own->texts, own->count, &own->capacity, 16, sizeof *grown);
+    if (!grown) return CLQ_MEMORY;
+    own->texts = grown;
+    char *text = clq_strdup(value);
+    if (!text) return CLQ_MEMORY;
+    const clq_status status = clq_settings_take(settings, row, text);
+    if (status != CLQ_OK) {
+        clq_free(text);
+        return status;
+    }
+    own->texts[own->count++] = text;
+    forget_text(own, before);
+    return CLQ_OK;
+}
+
+clq_status clq_settings_set(clq_settings *settings, const char *key, const char *value) {
+    const clq_setting *row;
+    CLQ_TRY(clq_setting_find(key, &row));
+    if (!value) return set_default(settings, row);
+    const bool is_text = row->type == CLQ_SETTING_TEXT || row->type == CLQ_SETTING_NAMED;
+    return is_text ? set_text(settings, row, value) : clq_settings_take(settings, row, value);
+}
+
+void clq_settings_set_world(clq_settings *settings, clq_world *world) { settings->world = world; }
+
+/* ---- what programs make of them ---- */
+
+clq_status clq_settings_open_system(const clq_settings *settings, clq_system **out) {
+    const clq_system_config config = {.memory_limit_bytes = settings->memory_limit,
+                                      .build_deadline_s = settings->build_deadline};
+    return clq_system_open(&config, out);
+}
+
+clq_status clq_settings_create_trainer(const clq_settings *settings, clq_system *system, const clq_model *model,
+                                       clq_trainer **out) {
+    clq_devices devices;
+    CLQ_TRY(clq_devices_select(system, settings->devices, &devices));
+    clq_made_config *made = clq_alloc(1, sizeof *made);
+    if (!made) return CLQ_MEMORY;
+    clq_status status = clq_settings_make(settings, model, devices.count, made);
+    if (status == CLQ_OK) status = clq_trainer_create(model, &devices, &made->config, out);
+    clq_made_config_release(made);
+    clq_free(made);
+    return status;
+}
+
+clq_status clq_settings_trainer_config_sized(clq_settings *settings, const clq_model *model, unsigned devices,
+                                             clq_trainer_config *out, size_t out_bytes) {
+    clq_made_config *made = &settings->own->made;
+    CLQ_TRY(clq_settings_make(settings, model, devices, made));
+    clq_struct_give(&made->config, sizeof made->config, out, out_bytes);
+    return CLQ_OK;
+}
+
+clq_status clq_trainer_set(clq_trainer *trainer, const char *key, const char *value) {
+    const clq_setting *row;
+    CLQ_TRY(clq_setting_find(key, &row));
+    if (!row->change)
+        return clq_fail(CLQ_ARGUMENT, "setting '%s' stays what the trainer was made with: make another trainer", key);
+    return row->change(trainer, value);
+}

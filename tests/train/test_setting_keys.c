@@ -1,0 +1,535 @@
+/* <clique/settings.h>: what describes settings, that each key sets what it names, what is refused, who owns texts, and
+ * that trainers and fits by settings are those by configs. */
+#include "support/files.h"
+#include "support/check.h"
+#include "support/system.h"
+#include "train/train.h"
+#include <clique/checkpoint.h>
+#include <clique/settings.h>
+
+#include <unistd.h>
+
+static clq_settings *make(void) {
+    clq_settings *settings;
+    assert_ok(clq_settings_create(&settings));
+    return settings;
+}
+
+static clq_model *make_model(void) {
+    clq_model *model;
+    assert_ok(clq_model_create("two", &model));
+    clq_tensor x = clq_input(model, CLQ_SHAPE(3));
+    clq_tensor place = clq_dense(model, x, &(clq_dense_config){.units = 2, .name = "place"});
+    clq_tensor size = clq_dense(model, place, &(clq_dense_config){.units = 1, .name = "size"});
+    assert_ok(clq_model_finish_outputs(model, CLQ_TENSORS(place, size)));
+    return model;
+}
+
+/* ---- descriptions ---- */
+
+/* "(default 64)" of a help; NULL: it says none in one word. word: room for it. */
+static const char *default_in(const char *help, char word[64]) {
+    const char *at = strstr(help, "(default ");
+    if (!at) return NULL;
+    at += strlen("(default ");
+    const size_t length = strcspn(at, ",;:)");
+    if (at[length] != ')' && at[length] != ',' && at[length] != ';' && at[length] != ':') return NULL;
+    if (strcspn(at, " ") < length || length >= 64) return NULL;
+    memcpy(word, at, length);
+    word[length] = '\0';
+    return word;
+}
+
+static void settings_are_described(void **state) {
+    (void)state;
+    clq_settings *settings = make();
+    const size_t count = clq_setting_count();
+    assert_true(count > 40);
+    assert_null(clq_setting_at(count));
+    for (size_t i = 0; i < count; i++) {
+        const clq_setting *setting = clq_setting_at(i), *found;
+        const char *key = clq_setting_key(setting), *initial = clq_setting_default(setting);
+        char word[64];
+        double least = -1, most = -1;
+        assert_ok(clq_setting_find(key, &found)); /* a key is of one setting */
+        assert_ptr_equal(found, setting);
+        assert_true(strlen(clq_setting_help(setting)) > 5 && !strchr(clq_setting_help(setting), '\n'));
+        assert_true(strlen(clq_setting_group(setting)) > 3);
+        assert_true(clq_setting_uses(setting) != 0);
+        assert_int_equal(strlen(clq_setting_placeholder(setting)) == 0, clq_setting_kind(setting) == CLQ_SETTING_FLAG);
+        const bool ranges = clq_setting_range(setting, &least, &most);
+        assert_int_equal(ranges, clq_setting_kind(setting) == CLQ_SETTING_COUNT ||
+                                     clq_setting_kind(setting) == CLQ_SETTING_SECONDS);
+        if (ranges) assert_true(least >= 0 && least < most);
+        if (initial) assert_ok(clq_settings_set(settings, key, initial));
+        assert_ok(clq_settings_set(settings, key, NULL));
+        if (!initial && clq_setting_kind(setting) == CLQ_SETTING_NAMED) continue; /* the default is of what is named */
+        if (default_in(clq_setting_help(setting), word) && (!initial || strcmp(word, initial) != 0))
+            fail_msg("%s: help says '%s', the default is '%s'", key, word, initial ? initial : "none");
+    }
+    clq_settings_destroy(settings);
+}
+
+static void ranges_hold(void **state) {
+    (void)state;
+    const clq_setting *setting;
+    double least, most;
+    assert_ok(clq_setting_find("accumulate", &setting));
+    assert_true(clq_setting_range(setting, &least, &most));
+    assert_true(least == 1 && most == CLQ_ACCUMULATE_MAX);
+    assert_true(clq_setting_range(setting, NULL, NULL));
+    assert_ok(clq_setting_find("deadline", &setting));
+    assert_true(clq_setting_range(setting, &least, &most));
+    assert_true(least > 0.0009 && least < 0.0011 && most == 1e6);
+    assert_ok(clq_setting_find("learning-rate", &setting));
+    assert_int_equal(clq_setting_uses(setting), CLQ_SETTING_OF_TRAINER | CLQ_SETTING_CHANGES);
+    assert_ok(clq_setting_find("epochs", &setting));
+    assert_int_equal(clq_setting_uses(setting), CLQ_SETTING_OF_FIT);
+    assert_ok(clq_setting_find("memory-limit", &setting));
+    assert_int_equal(clq_setting_uses(setting), CLQ_SETTING_OF_SYSTEM);
+}
+
+/* ---- each key ---- */
+
+#define IS(member, value) (c->member == (value))
+#define HAS(member, text) (c->member && strcmp(c->member, text) == 0)
+#define CASE(name, key, value, condition)                                                                              \
+    static bool name(const clq_trainer_config *c) { return condition; }
+#define CASES(X)                                                                                                       \
+    X(batch, "batch", "96", IS(global_batch, 96))                                                                      \
+    X(per_replica, "batch-per-replica", "7", IS(global_batch, 21))                                                     \
+    X(accumulate, "accumulate", "3", IS(strategy_options.accumulate, 3))                                               \
+    X(seed, "seed", "11", IS(seed, 11))                                                                                \
+    X(shard, "shard", "file", IS(shard, CLQ_SHARD_FILE))                                                               \
+    X(optimizer, "optimizer", "sgd:lr=0.5", IS(optimizer.kind, CLQ_OPTIMIZER_SGD) && IS(optimizer.values[0], 0.5))     \
+    X(optimizer_of, "optimizer-of", "size=lion:lr=0.25",                                                               \
+      IS(optimizer_count, 1) && HAS(optimizers[0].variables, "size") &&                                                \
+          IS(optimizers[0].optimizer.kind, CLQ_OPTIMIZER_LION) && IS(optimizers[0].optimizer.values[0], 0.25))         \
+    X(clip, "clip", "norm=2", IS(clip.kind, CLQ_CLIP_NORM) && IS(clip.limit, 2))                                       \
+    X(no_decay, "no-decay", "bias,gamma", HAS(no_decay, "bias,gamma"))                                                 \
+    X(ema, "ema", "0.75", IS(average, 0.75))                                                                           \
+    X(schedule, "schedule", "cosine:decay_steps=10", IS(schedule.kind, CLQ_LR_SCHEDULE_COSINE))                        \
+    X(loss, "loss", "size=huber:delta=2", IS(outputs[1].loss.kind, CLQ_LOSS_HUBER) && IS(outputs[1].loss.delta, 2))    \
+    X(loss_weight, "loss-weight", "size=0.5", IS(outputs[1].weight, 0.5) && IS(outputs[0].weight, 1))                  \
+    X(class_weights, "class-weights", "0=1,2=2.5",                                                                     \
+      IS(class_weight_count, 3) && IS(class_weights[1], 1) && IS(class_weights[2], 2.5))                               \
+    X(sample_weights, "sample-weights", "1", IS(sample_weights, true))                                                 \
+    X(metrics, "metrics", "place=mae,mse", HAS(outputs[0].metrics, "mae,mse") && !c->outputs[1].metrics)               \
+    X(strategy, "strategy", "pipeline:stages=2",                                                                       \
+      IS(strategy, CLQ_STRATEGY_PIPELINE) && IS(strategy_options.stages, 2))                                           \
+    X(micro_batches, "micro-batches", "6", IS(strategy_options.micro_batches, 6))                                      \
+    X(staleness, "staleness", "9", IS(strategy_options.staleness, 9))                                                  \
+    X(backup, "backup", "2", IS(strategy_options.backup, 2))                                                           \
+    X(shares, "shares", "3,1",                                                                                         \
+      IS(strategy_options.shares, CLQ_SHARES_WEIGHTS) && IS(strategy_options.share_count, 2) &&                        \
+          IS(strategy_options.share_weights[0], 3))                                                                    \
+    X(shard_optimizer, "shard-optimizer", "1", IS(strategy_options.shard_optimizer, 1))                                \
+    X(algorithm, "cross-device-ops", "torus", IS(group.algorithm, CLQ_ALGORITHM_TORUS))                                \
+    X(compress, "compress", "topk=0.5",                                                                                \
+      IS(strategy_options.compression.kind, CLQ_COMPRESSION_TOP_K) && IS(strategy_options.compression.fraction, 0.5))  \
+    X(local_steps, "local-steps", "4", IS(strategy_options.local_steps, 4))                                            \
+    X(bucket_bytes, "bucket-bytes", "1000", IS(bucket_bytes, 1000))                                                    \
+    X(deadline, "deadline", "2.5", IS(group.deadline_s, 2.5))                                                          \
+    X(check_replicas, "check-replicas", "5", IS(check_replicas, 5))                                                    \
+    X(check_numerics, "check-numerics", "1", IS(check_numerics, true))                                                 \
+    X(matmul, "matmul-precision", "medium", IS(matmul_precision, CLQ_MATMUL_MEDIUM))                                   \
+    X(precision, "precision", "mixed", IS(precision, CLQ_PRECISION_MIXED))                                             \
+    X(loss_scale, "loss-scale", "1024", IS(loss_scale, 1024))                                                          \
+    X(recompute, "recompute", "all", IS(recompute, CLQ_RECOMPUTE_ALL))                                                 \
+    X(disable_paths, "disable-paths", "overlap", HAS(disabled_paths, "overlap"))                                       \
+    X(tune, "tune", "full", IS(tuning, CLQ_TUNING_FULL))                                                               \
+    X(budget, "budget", "3", IS(tuning_s, 3))                                                                          \
+    X(learning_rate, "learning-rate", "0.125", IS(optimizer.values[0], 0.125))                                         \
+    X(sample_dtype, "sample-dtype", "f32", IS(sample_dtype, CLQ_F32))                                                  \
+    X(inference_only, "inference-only", "1", IS(inference_only, true))                                                 \
+    X(measure_gradient, "measure-gradient", "1", IS(measure_gradient, true))                                           \
+    X(interval, "loss-scale-interval", "50", IS(loss_scale_interval, 50))                                              \
+    X(transport, "transport", "mapped", IS(group.transport, CLQ_TRANSPORT_MAPPED))                                     \
+    X(trace_steps, "trace-steps", "8", IS(trace_steps, 8))                                                             \
+    X(parts, "parts", "2", IS(parts, 2))                                                                               \
+    X(part, "part", "1", IS(part, 1))
+CASES(CASE)
+#undef CASE
+static const struct {
+    const char *key, *value;
+    bool (*holds)(const clq_trainer_config *config);
+} cases[] = {
+#define CASE(name, key, value, condition) {key, value, name},
+    CASES(CASE)
+#undef CASE
+};
+
+/* With what makes a value allowed. */
+static clq_settings *for_case(size_t i) {
+    clq_settings *settings = make();
+    assert_ok(clq_settings_set(settings, "loss", "mse"));
+    if (strcmp(cases[i].key, "staleness") == 0 || strcmp(cases[i].key, "backup") == 0)
+        assert_ok(clq_settings_set(settings, "strategy", "ps"));
+    return settings;
+}
+
+static void each_key_sets_what_it_names(void **state) {
+    (void)state;
+    clq_model *model = make_model();
+    for (size_t i = 0; i < CLQ_COUNT_OF(cases); i++) {
+        clq_settings *settings = for_case(i);
+        clq_trainer_config before, after, again;
+        char text[64];
+        assert_ok(clq_settings_trainer_config(settings, model, 3, &before));
+        if (cases[i].holds(&before)) fail_msg("%s is %s before it is set", cases[i].key, cases[i].value);
+        (void)snprintf(text, sizeof text, "%s", cases[i].value);
+        assert_ok(clq_settings_set(settings, cases[i].key, text));
+        memset(text, 'x', sizeof text); /* it was copied */
+        assert_ok(clq_settings_trainer_config(settings, model, 3, &after));
+        if (!cases[i].holds(&after)) fail_msg("%s does not become %s", cases[i].key, cases[i].value);
+        assert_ok(clq_settings_set(settings, cases[i].key, NULL));
+        if (strcmp(cases[i].key, "loss") == 0) assert_ok(clq_settings_set(settings, "loss", "mse"));
+        assert_ok(clq_settings_trainer_config(settings, model, 3, &again));
+        if (cases[i].holds(&again)) fail_msg("%s stays %s", cases[i].key, cases[i].value);
+        clq_settings_destroy(settings);
+    }
+    clq_model_destroy(model);
+}
+
+/* "devices" is looked at when a trainer is made. */
+static void all_keys_of_trainers_are_tried(void **state) {
+    (void)state;
+    for (size_t i = 0; i < clq_setting_count(); i++) {
+        const clq_setting *setting = clq_setting_at(i);
+        const char *key = clq_setting_key(setting);
+        bool tried = strcmp(key, "devices") == 0;
+        for (size_t k = 0; k < CLQ_COUNT_OF(cases); k++) tried = tried || strcmp(cases[k].key, key) == 0;
+        if ((clq_setting_uses(setting) & CLQ_SETTING_OF_TRAINER) && !tried) fail_msg("no case for %s", key);
+    }
+}
+
+/* ---- refusals ---- */
+
+static void nonsense_is_refused(void **state) {
+    (void)state;
+    static const struct {
+        const char *key, *value, *says;
+    } refused[] = {
+        {"bach", "1", "setting 'bach' is unknown: clq_setting_at lists all; did you mean 'batch'?"},
+        {"model", "cnn", "setting 'model' is unknown"}, /* of the command alone */
+        {"batch", "0", "batch '0': expected a whole number from 1 to 16777216"},
+        {"batch", "12x", "batch '12x'"},
+        {"seed", "-1", "seed '-1': expected a whole number of at least 0"},
+        {"deadline", "0", "deadline '0': expected seconds, from 0.001 to 1000000"},
+        {"shard-optimizer", "yes", "shard-optimizer 'yes': expected 0 or 1"},
+        {"optimizer", "adan", "did you mean 'adam'"},
+        {"optimizer", "adam:speed=1", "speed"},
+        {"optimizer-of", "sgd", "expected names of layers or variables"},
+        {"loss", "guess", "guess"},
+        {"loss", "size=guess", "output 'size'"},
+        {"loss", "huber:delta=0", "delta"},
+        {"loss-weight", "2", "loss-weight '2': expected OUTPUT=NUMBER"},
+        {"metrics", "mae,speed", "speed"},
+        {"class-weights", "0=2,0=3", "class 0 is given twice"},
+        {"shares", "3,x", "shares '3,x'"},
+        {"staleness", "-1", "from 0, which is synchronous"},
+        {"ema", "1", "ema '1': expected a momentum"},
+        {"strategy", "telepathy", "telepathy"},
+        {"precision", "f8", "f8"},
+        {"compress", "topk=2", "at most 1"},
+        {"learning-rate", "fast", "learning-rate 'fast': expected a number"},
+        {"learning-rate", "-1", "lr=-1"},
+        {"early-stopping", "patence=2", "patience"},
+        {"reduce-lr", "factor=2", "factor"},
+    };
+    clq_settings *settings = make();
+    clq_model *model = make_model();
+    clq_trainer_config before, after;
+    assert_ok(clq_settings_set(settings, "loss", "mse"));
+    assert_ok(clq_settings_trainer_config(settings, model, 1, &before));
+    for (size_t i = 0; i < CLQ_COUNT_OF(refused); i++)
+        assert_fails(CLQ_ARGUMENT, refused[i].says, clq_settings_set(settings, refused[i].key, refused[i].value));
+    assert_ok(clq_settings_trainer_config(settings, model, 1, &after)); /* nothing has changed */
+    assert_memory_equal(&before, &after, offsetof(clq_trainer_config, outputs));
+    assert_int_equal(after.outputs[0].loss.kind, CLQ_LOSS_MEAN_SQUARED_ERROR);
+    /* What is wrong together, or with this model. */
+    assert_ok(clq_settings_set(settings, "backup", "1"));
+    assert_fails(CLQ_ARGUMENT, "backup is an option of strategy ps",
+                 clq_settings_trainer_config(settings, model, 1, &after));
+    assert_ok(clq_settings_set(settings, "backup", NULL));
+    assert_ok(clq_settings_set(settings, "batch", "8"));
+    assert_ok(clq_settings_set(settings, "batch-per-replica", "8"));
+    assert_fails(CLQ_ARGUMENT, "exclude each other", clq_settings_trainer_config(settings, model, 1, &after));
+    assert_ok(clq_settings_set(settings, "batch-per-replica", NULL));
+    assert_ok(clq_settings_set(settings, "loss", "sice=mse"));
+    assert_fails(CLQ_ARGUMENT, "model two has no output 'sice', only 'place', 'size'; did you mean 'size'?",
+                 clq_settings_trainer_config(settings, model, 1, &after));
+    for (unsigned i = 2; i < 2 * CLQ_MODEL_OUTPUTS_MAX; i++) assert_ok(clq_settings_set(settings, "loss", "mse"));
+    assert_fails(CLQ_ARGUMENT, "loss is given more than 16 times", clq_settings_set(settings, "loss", "mse"));
+    clq_model_destroy(model);
+    clq_settings_destroy(settings);
+}
+
+/* Names of outputs may have the characters that texts are cut at. */
+static void names_of_outputs_may_be_odd(void **state) {
+    (void)state;
+    clq_settings *settings = make();
+    clq_model *model;
+    clq_trainer_config config;
+    assert_ok(clq_model_create("odd", &model));
+    clq_tensor x = clq_input(model, CLQ_SHAPE(3));
+    clq_tensor a = clq_dense(model, x, &(clq_dense_config){.units = 1, .name = "a:b=c"});
+    clq_tensor b = clq_dense(model, x, &(clq_dense_config){.units = 1, .name = "d"});
+    assert_ok(clq_model_finish_outputs(model, CLQ_TENSORS(a, b)));
+    assert_ok(clq_settings_set(settings, "loss", "a:b=c=huber:delta=3"));
+    assert_ok(clq_settings_set(settings, "loss", "d=mae"));
+    assert_ok(clq_settings_set(settings, "metrics", "a:b=c=mse"));
+    assert_ok(clq_settings_trainer_config(settings, model, 1, &config));
+    assert_true(config.outputs[0].loss.delta == 3);
+    assert_string_equal(config.outputs[0].metrics, "mse");
+    clq_model_destroy(model);
+    clq_settings_destroy(settings);
+}
+
+/* An older program's struct is shorter. */
+static void configs_are_as_long_as_the_program_says(void **state) {
+    (void)state;
+    clq_settings *settings = make();
+    clq_model *model = make_model();
+    clq_trainer_config config;
+    memset(&config, 0x5a, sizeof config);
+    assert_ok(clq_settings_set(settings, "loss", "mse"));
+    assert_ok(clq_settings_trainer_config_sized(settings, model, 1, &config, offsetof(clq_trainer_config, shard)));
+    assert_int_equal(config.output_count, 2);
+    assert_int_equal((unsigned)config.shard, 0x5a5a5a5au);
+    clq_model_destroy(model);
+    clq_settings_destroy(settings);
+}
+
+/* ---- memory ---- */
+
+static clq_status set_several(void *context) {
+    clq_settings *settings;
+    clq_trainer_config config;
+    CLQ_TRY(clq_settings_create(&settings));
+    static const char *const texts[][2] = {{"loss", "mse"},
+                                           {"optimizer-of", "size=sgd"},
+                                           {"class-weights", "3=2"},
+                                           {"metrics", "place=mae"},
+                                           {"class-weights", "1=2"},
+                                           {"no-decay", "bias"},
+                                           {"no-decay", NULL},
+                                           {"shares", "2,1"},
+                                           {"early-stopping", "patience=2"}};
+    clq_status status = CLQ_OK;
+    for (size_t i = 0; i < CLQ_COUNT_OF(texts) && status == CLQ_OK; i++)
+        status = clq_settings_set(settings, texts[i][0], texts[i][1]);
+    if (status == CLQ_OK) status = clq_settings_trainer_config(settings, context, 2, &config);
+    clq_settings_destroy(settings);
+    return status;
+}
+
+static void memory_may_be_missing(void **state) {
+    (void)state;
+    clq_model *model = make_model();
+    assert_true(walk_allocations(set_several, model) > 20);
+    clq_model_destroy(model);
+}
+
+/* ---- trainers ---- */
+
+enum { N = 12, IN = 3, VALUES = IN * 2 + 2 + 2 + 1 };
+static const float samples[N * IN] = {1, -2, 0.5f, 0,  1, 1,     2, 0, -1, 0.25f, -1, 3, -1, -1, 0,  1, 2, 3,
+                                      1, 1,  1,    -2, 2, 0.75f, 0, 0, 1,  1.5f,  -1, 0, 0,  2,  -2, 3, 2, 1};
+static const float places[N * 2] = {-3, 1, 0.5f,  2,  -1, -4, 5, 0, 0, 0, 1, 1,
+                                    -2, 3, 0.25f, -1, 4,  -5, 1, 2, 0, 1, 2, 3};
+static const float sizes[N] = {1, 0, -2, 3, 0.5f, -1, 2, 4, -3, 1, 2, 0};
+
+static clq_dataset *make_data(void) {
+    clq_dataset *data;
+    static const size_t shape[] = {IN};
+    assert_ok(clq_dataset_arrays(samples, CLQ_F32, N, 1, shape, places, CLQ_F32, 2, &data));
+    assert_ok(clq_dataset_add_labels(data, sizes, CLQ_F32, 1));
+    assert_ok(clq_dataset_batch(data, 4, false));
+    return data;
+}
+
+static void read_all(clq_trainer *trainer, float values[VALUES]) {
+    static const size_t counts[] = {IN * 2, 2, 2, 1};
+    for (size_t i = 0; i < CLQ_COUNT_OF(counts); i++) {
+        assert_ok(clq_trainer_get_variable(trainer, i, values));
+        values += counts[i];
+    }
+}
+
+static clq_settings *for_training(void) {
+    static const char *const texts[][2] = {{"loss", "size=huber"},
+                                           {"loss", "mse"},
+                                           {"loss-weight", "size=0.5"},
+                                           {"batch", "4"},
+                                           {"optimizer", "adagrad"},
+                                           {"learning-rate", "0.25"},
+                                           {"sample-dtype", "f32"},
+                                           {"seed", "3"},
+                                           {"devices", "pocl:0"},
+                                           {"metrics", "mae"},
+                                           {"optimizer-of", "size/kernel=sgd:lr=0.125"}};
+    clq_settings *settings = make();
+    for (size_t i = 0; i < CLQ_COUNT_OF(texts); i++) assert_ok(clq_settings_set(settings, texts[i][0], texts[i][1]));
+    return settings;
+}
+
+/* The same as for_training says. */
+static clq_trainer *by_config(const clq_model *model, clq_output_config outputs[2], clq_optimizer_config *other) {
+    clq_trainer_config config = clq_trainer_config_default();
+    clq_devices devices;
+    clq_trainer *trainer;
+    outputs[0] = clq_output_config_default("place");
+    outputs[1] = clq_output_config_default("size");
+    outputs[0].loss = clq_loss_default(CLQ_LOSS_MEAN_SQUARED_ERROR);
+    outputs[1].loss = clq_loss_default(CLQ_LOSS_HUBER);
+    outputs[1].weight = 0.5;
+    outputs[0].metrics = outputs[1].metrics = "mae";
+    *other = (clq_optimizer_config){.variables = "size/kernel", .optimizer = clq_optimizer_default(CLQ_OPTIMIZER_SGD)};
+    other->optimizer.values[0] = 0.125;
+    config.outputs = outputs;
+    config.output_count = 2;
+    config.global_batch = 4;
+    config.optimizer = clq_optimizer_default(CLQ_OPTIMIZER_ADAGRAD);
+    config.optimizer.values[0] = 0.25;
+    config.optimizers = other;
+    config.optimizer_count = 1;
+    config.sample_dtype = CLQ_F32;
+    config.seed = 3;
+    assert_ok(clq_devices_select(sys, "pocl:0", &devices));
+    assert_ok(clq_trainer_create(model, &devices, &config, &trainer));
+    return trainer;
+}
+
+static clq_status count_epochs(void *context, clq_trainer *trainer, const clq_epoch_info *info) {
+    (void)trainer;
+    (void)info;
+    ++*(unsigned *)context;
+    return CLQ_OK;
+}
+
+/* A fit by settings, with a callback of the program's, and checkpoints from which another one goes on. */
+static void trainers_by_settings_are_those_by_configs(void **state) {
+    (void)state;
+    char folder[] = "/tmp/clique-settings-XXXXXX", table[64], checkpoints[64];
+    assert_non_null(mkdtemp(folder));
+    (void)snprintf(table, sizeof table, "%s/t.csv", folder);
+    (void)snprintf(checkpoints, sizeof checkpoints, "%s/c", folder);
+    clq_model *model = make_model();
+    clq_dataset *data = make_data();
+    clq_output_config outputs[2];
+    clq_optimizer_config other;
+    clq_trainer *config_made = by_config(model, outputs, &other), *made;
+    unsigned epochs = 0;
+    const clq_callback own = {.name = "own", .context = &epochs, .on_epoch = count_epochs};
+    clq_settings *settings = for_training();
+    assert_ok(clq_settings_create_trainer(settings, sys, model, &made));
+    assert_ok(clq_settings_set(settings, "epochs", "2"));
+    assert_ok(clq_settings_set(settings, "csv", table));
+    assert_ok(clq_settings_set(settings, "checkpoint", checkpoints));
+    assert_ok(clq_settings_fit(settings, made, data, data, &own, 1));
+    assert_int_equal(epochs, 2);
+    assert_int_equal(access(table, R_OK), 0);
+    assert_ok(clq_fit(config_made, data, &(clq_fit_config){.epochs = 2}));
+    float of_settings[VALUES], of_config[VALUES];
+    read_all(made, of_settings);
+    read_all(config_made, of_config);
+    assert_memory_equal(of_settings, of_config, sizeof of_config);
+    /* It goes on where the checkpoint is: nothing is left of two epochs. */
+    clq_trainer_destroy(made);
+    assert_ok(clq_settings_create_trainer(settings, sys, model, &made));
+    assert_fails(CLQ_ARGUMENT, "resume", clq_settings_fit(settings, made, data, NULL, NULL, 0));
+    assert_ok(clq_settings_set(settings, "resume", "1"));
+    assert_ok(clq_settings_set(settings, "csv", NULL));
+    assert_ok(clq_settings_fit(settings, made, data, NULL, NULL, 0));
+    read_all(made, of_settings);
+    assert_memory_equal(of_settings, of_config, sizeof of_config);
+    clq_settings_destroy(settings);
+    clq_trainer_destroy(made);
+    clq_trainer_destroy(config_made);
+    clq_dataset_destroy(data);
+    clq_model_destroy(model);
+    assert_int_equal(files_remove(folder), 0);
+}
+
+static void fits_are_refused(void **state) {
+    (void)state;
+    clq_model *model = make_model();
+    clq_dataset *data = make_data();
+    clq_trainer *trainer;
+    clq_settings *settings = for_training();
+    assert_ok(clq_settings_create_trainer(settings, sys, model, &trainer));
+    assert_ok(clq_settings_set(settings, "keep", "2"));
+    assert_fails(CLQ_ARGUMENT, "keep needs the folder", clq_settings_fit(settings, trainer, data, NULL, NULL, 0));
+    assert_ok(clq_settings_set(settings, "keep", NULL));
+    assert_ok(clq_settings_set(settings, "monitor", "loss"));
+    assert_fails(CLQ_ARGUMENT, "save-best", clq_settings_fit(settings, trainer, data, NULL, NULL, 0));
+    assert_ok(clq_settings_set(settings, "monitor", NULL));
+    assert_ok(clq_settings_set(settings, "devices", "pocl:99"));
+    clq_trainer *none = NULL;
+    assert_fails(CLQ_NO_DEVICE, "pocl:99", clq_settings_create_trainer(settings, sys, model, &none));
+    assert_null(none);
+    clq_settings_destroy(settings);
+    clq_trainer_destroy(trainer);
+    clq_dataset_destroy(data);
+    clq_model_destroy(model);
+}
+
+static void the_learning_rate_changes(void **state) {
+    (void)state;
+    clq_model *model = make_model();
+    clq_dataset *data = make_data();
+    clq_trainer *trainer;
+    clq_step_info info;
+    clq_settings *settings = for_training();
+    assert_ok(clq_settings_set(settings, "steps", "1"));
+    assert_ok(clq_settings_create_trainer(settings, sys, model, &trainer));
+    assert_ok(clq_settings_fit(settings, trainer, data, NULL, NULL, 0));
+    assert_ok(clq_step_read(trainer, &info));
+    assert_int_equal(info.step, 1);
+    assert_true(info.lr == 0.25);
+    assert_ok(clq_trainer_set(trainer, "learning-rate", "0.5"));
+    assert_fails(CLQ_ARGUMENT, "expected a number", clq_trainer_set(trainer, "learning-rate", "fast"));
+    assert_fails(CLQ_ARGUMENT, "stays what the trainer was made with", clq_trainer_set(trainer, "batch", "8"));
+    assert_fails(CLQ_ARGUMENT, "did you mean 'learning-rate'?", clq_trainer_set(trainer, "learning_rate", "1"));
+    assert_ok(clq_settings_fit(settings, trainer, data, NULL, NULL, 0));
+    assert_ok(clq_step_read(trainer, &info));
+    assert_true(info.lr == 0.5);
+    clq_settings_destroy(settings);
+    clq_trainer_destroy(trainer);
+    clq_dataset_destroy(data);
+    clq_model_destroy(model);
+}
+
+/* The limit of the system is that of the settings. */
+static void systems_have_their_settings(void **state) {
+    (void)state;
+    clq_settings *settings = make();
+    clq_system *limited;
+    clq_model *model = make_model();
+    clq_trainer *trainer = NULL;
+    assert_ok(clq_settings_set(settings, "memory-limit", "1000"));
+    assert_ok(clq_settings_set(settings, "loss", "mse"));
+    assert_ok(clq_settings_set(settings, "devices", "pocl:0"));
+    assert_ok(clq_settings_open_system(settings, &limited));
+    assert_fails(CLQ_DEVICE_MEMORY, "1000 bytes", clq_settings_create_trainer(settings, limited, model, &trainer));
+    clq_system_close(limited);
+    clq_model_destroy(model);
+    clq_settings_destroy(settings);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(settings_are_described),
+                                       cmocka_unit_test(ranges_hold),
+                                       cmocka_unit_test(each_key_sets_what_it_names),
+                                       cmocka_unit_test(all_keys_of_trainers_are_tried),
+                                       cmocka_unit_test(nonsense_is_refused),
+                                       cmocka_unit_test(names_of_outputs_may_be_odd),
+                                       cmocka_unit_test(configs_are_as_long_as_the_program_says),
+                                       cmocka_unit_test(memory_may_be_missing),
+                                       cmocka_unit_test(trainers_by_settings_are_those_by_configs),
+                                       cmocka_unit_test(fits_are_refused),
+                                       cmocka_unit_test(the_learning_rate_changes),
+                                       cmocka_unit_test(systems_have_their_settings)};
+    return cmocka_run_group_tests(tests, open_system, close_system);
+}
