@@ -10,20 +10,43 @@ enum { FIRST_KEY = 256 };
 /* Those that processes carry out together, if a launcher started several. */
 static const unsigned of_several = CLQ_COMMAND_TRAIN | CLQ_COMMAND_WHY;
 
-/* What the library says of a setting, with the dashes of the option: "batch '0': …". At the beginning of a line alone,
- * and of a key that something is said of. */
-clq_status clq_options_name(clq_status status) {
+/* Whether text begins with an option's name, and what stands behind it. */
+static bool begins_with_option(const char *text, const char **behind) {
     const clq_setting *row;
-    static const char *const begins[] = {" '", ": ", " is ", " and ", " needs "};
-    const char *said = clq_error_detail();
-    if (status == CLQ_OK) return status;
     for (size_t i = 0; (row = clq_setting_row(i)) != NULL; i++) {
-        const size_t length = strlen(row->name);
-        const char *behind = said + length;
-        if (!row->commands || strncmp(said, row->name, length) != 0) continue;
-        for (size_t k = 0; k < CLQ_COUNT_OF(begins); k++)
-            if (strncmp(behind, begins[k], strlen(begins[k])) == 0) return clq_fail(status, "--%s", said);
+        *behind = text + strlen(row->name);
+        if (row->commands && strncmp(text, row->name, strlen(row->name)) == 0 &&
+            !strchr("-abcdefghijklmnopqrstuvwxyz", **behind))
+            return true;
     }
+    return false;
+}
+
+/* The library names settings by their keys, at the beginning of a line and in quotation marks: "batch '0': …", "keep
+ * needs 'checkpoint'". A first word that only looks like a key says something else: "loss of the model". */
+clq_status clq_options_name(clq_status status) {
+    static const char *const verbs[] = {" '", ": ", " is ", " and ", " needs "};
+    char said[CLQ_DETAIL_MAX];
+    const char *behind;
+    clq_text text = {0};
+    bool names = false;
+    if (status == CLQ_OK || strlen(clq_error_detail()) >= sizeof said) return status;
+    memcpy(said, clq_error_detail(), strlen(clq_error_detail()) + 1);
+    if (begins_with_option(said, &behind))
+        for (size_t i = 0; i < CLQ_COUNT_OF(verbs); i++)
+            names = names || strncmp(behind, verbs[i], strlen(verbs[i])) == 0;
+    if (!names) return status;
+    if (strncmp(behind, verbs[0], 2) == 0) return clq_fail(status, "--%s", said); /* what is quoted is a value */
+    clq_text_add(&text, "--");
+    for (const char *at = said; *at;) {
+        const bool quotes = *at == '\'' && begins_with_option(at + 1, &behind) && *behind == '\'';
+        if (quotes) clq_text_add(&text, "--");
+        const char *end = quotes ? behind : at + 1;
+        clq_text_add_bytes(&text, at + quotes, (size_t)(end - at) - quotes);
+        at = end + quotes;
+    }
+    status = text.failed ? clq_fail_memory("naming an option") : clq_fail(status, "%s", text.data);
+    clq_free(text.data);
     return status;
 }
 

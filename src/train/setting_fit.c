@@ -15,7 +15,7 @@ static clq_status add_early_stopping(const clq_settings *s, clq_fit_callbacks *t
     clq_early_stopping config = {.patience = 0};
     CLQ_TRY(clq_early_stopping_parse(s->early_stopping, &config));
     if (s->ema && config.restore_best_weights)
-        return clq_fail(CLQ_ARGUMENT, "ema and restore_best of early-stopping exclude each other: at the end the "
+        return clq_fail(CLQ_ARGUMENT, "ema and restore_best of 'early-stopping' exclude each other: at the end the "
                                       "weights become their averages, or those of the best epoch");
     CLQ_TRY(clq_callback_early_stopping(&config, next_of(to)));
     to->early_stopping = next_of(to);
@@ -28,7 +28,7 @@ static clq_status add_reduce_lr(const clq_settings *s, clq_fit_callbacks *to) {
     clq_lr_schedule schedule;
     CLQ_TRY(clq_lr_schedule_parse(s->schedule, &schedule));
     if (schedule.kind != CLQ_LR_SCHEDULE_CONSTANT || schedule.values[CLQ_LR_WARMUP] > 0.0)
-        return clq_fail(CLQ_ARGUMENT, "reduce-lr and schedule exclude each other: both set the learning rate");
+        return clq_fail(CLQ_ARGUMENT, "reduce-lr and 'schedule' exclude each other: both set the learning rate");
     CLQ_TRY(clq_reduce_lr_parse(s->reduce_lr, &config));
     CLQ_TRY(clq_callback_reduce_lr(&config, next_of(to)));
     to->count++;
@@ -53,7 +53,7 @@ static clq_status add_csv(const clq_settings *s, clq_fit_callbacks *to) {
 
 clq_status clq_fit_callbacks_open(const clq_settings *s, clq_fit_callbacks *out) {
     if (s->monitor && !s->save_best)
-        return clq_fail(CLQ_ARGUMENT, "monitor is what save-best goes by: early-stopping and reduce-lr have a key "
+        return clq_fail(CLQ_ARGUMENT, "monitor is what 'save-best' goes by: 'early-stopping' and 'reduce-lr' have a key "
                                       "monitor of their own");
     if (s->early_stopping) CLQ_TRY(add_early_stopping(s, out));
     if (s->reduce_lr) CLQ_TRY(add_reduce_lr(s, out));
@@ -75,7 +75,7 @@ clq_status clq_fit_checkpoints_open(const clq_settings *s, clq_world *world, clq
     *step = 0;
     if (!s->checkpoint && lonely)
         return clq_world_check(
-            world, clq_fail(CLQ_ARGUMENT, "%s needs the folder of the checkpoints: checkpoint DIR", lonely));
+            world, clq_fail(CLQ_ARGUMENT, "%s needs 'checkpoint', the folder of the checkpoints", lonely));
     if (!s->checkpoint) return CLQ_OK;
     const clq_checkpoints_config config = {.folder = s->checkpoint,
                                            .every = s->checkpoint_every,

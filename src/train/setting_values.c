@@ -102,7 +102,7 @@ static clq_status make(const clq_settings *s, const clq_model *model, size_t dev
     CLQ_TRY(check_server(s, config));
     CLQ_TRY(clq_settings_make_outputs(s, model, to));
     if (s->batch && s->batch_per_replica)
-        return clq_fail(CLQ_ARGUMENT, "batch and batch-per-replica exclude each other");
+        return clq_fail(CLQ_ARGUMENT, "batch and 'batch-per-replica' exclude each other");
     if (!s->batch) config->global_batch = s->batch_per_replica ? (size_t)s->batch_per_replica * devices : batch;
     config->world = s->world;
     return CLQ_OK;

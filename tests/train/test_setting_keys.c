@@ -460,7 +460,7 @@ static void fits_are_refused(void **state) {
     clq_settings *settings = for_training();
     assert_ok(clq_settings_create_trainer(settings, sys, model, &trainer));
     assert_ok(clq_settings_set(settings, "keep", "2"));
-    assert_fails(CLQ_ARGUMENT, "keep needs the folder", clq_settings_fit(settings, trainer, data, NULL, NULL, 0));
+    assert_fails(CLQ_ARGUMENT, "keep needs 'checkpoint'", clq_settings_fit(settings, trainer, data, NULL, NULL, 0));
     assert_ok(clq_settings_set(settings, "keep", NULL));
     assert_ok(clq_settings_set(settings, "monitor", "loss"));
     assert_fails(CLQ_ARGUMENT, "save-best", clq_settings_fit(settings, trainer, data, NULL, NULL, 0));
