@@ -484,6 +484,12 @@ CLQ_API clq_status clq_fit_sized(clq_trainer *trainer, clq_dataset *train, const
 static inline clq_status clq_fit(clq_trainer *trainer, clq_dataset *train, const clq_fit_config *config) {
     return clq_fit_sized(trainer, train, config, sizeof *config);
 }
+/* Ends the clq_fit, clq_evaluate or clq_predict under way with INTERRUPTED, behind its next update or batch; the fit
+ * ends as one whose callback returns INTERRUPTED, with a checkpoint if it takes some. If none is under way, the next
+ * one ends so, behind its first update or batch. May be called by any thread, and by a signal's handler, as long as the
+ * trainer is there; does not wait. With a world, clq_fit ends on all processes behind one update, and clq_evaluate and
+ * clq_predict outside of a fit go on: the fit that comes next ends. */
+CLQ_API void clq_trainer_stop(clq_trainer *trainer);
 /* The first update of the last clq_fit whose loss was not finite, NaN or infinite, known once its loss was read: with
  * on_log or on_progress some updates later, else at the end of the epoch. 0: there was none. Such a loss is also
  * logged as a warning, once in a fit, and the fit goes on. */

@@ -108,6 +108,13 @@ static clq_status tell_step(run *r) {
     return clq_callbacks_step(r->config, r->trainer, &r->meeting, &info);
 }
 
+/* Whether clq_trainer_stop was called; once for each call of it. */
+static clq_status take_stop(clq_trainer *trainer) {
+    if (!atomic_load_explicit(&trainer->interrupted, memory_order_relaxed)) return CLQ_OK;
+    atomic_store(&trainer->interrupted, false);
+    return clq_fail(CLQ_INTERRUPTED, "stopped by clq_trainer_stop behind step %llu", (unsigned long long)trainer->step);
+}
+
 static clq_status tell_read(run *r) { return clq_meeting_take(&r->meeting, clq_fit_log_tell(&r->log)); }
 
 /* What was read for the progress is told, too. */
@@ -187,6 +194,7 @@ static clq_status train_batch(run *r, const piece *p) {
     /* In the middle of an update nothing can be kept for one who interrupts. */
     if (!r->meeting.world && (ends || (r->told > 0.0 && !r->config->checkpoints))) CLQ_TRY(tell_progress(r));
     if (!ends) return CLQ_OK;
+    CLQ_TRY(clq_meeting_take(&r->meeting, take_stop(r->trainer)));
     CLQ_TRY(meet(r));
     CLQ_TRY(tell_log(r));
     CLQ_TRY(clq_trainer_check_replicas(r->trainer));
@@ -333,12 +341,18 @@ static clq_status forward(clq_trainer *trainer, const clq_batch *batch, evaluati
     return clq_metrics_note(&e->metrics, trainer, batch->count);
 }
 
+/* Outside of a fit: other processes would wait for this one. */
+static clq_status take_stop_alone(clq_trainer *trainer) {
+    return clq_strategy_spans(trainer->strategy) ? CLQ_OK : take_stop(trainer);
+}
+
 static clq_status evaluate_batch(clq_trainer *trainer, const clq_batch *batch, void *context) {
     evaluation *e = context;
     if (clq_sharding_evaluates_own(trainer)) clq_sharding_bring_own(trainer, batch->count);
     const clq_status status = forward(trainer, batch, e);
     clq_sharding_done(trainer);
     CLQ_TRY(status);
+    CLQ_TRY(e->fit ? clq_meeting_take(&e->fit->meeting, take_stop(trainer)) : take_stop_alone(trainer));
     return tell_validation(e);
 }
 
@@ -466,6 +480,8 @@ clq_status clq_fit_stop(clq_trainer *trainer) {
     return CLQ_OK;
 }
 
+void clq_trainer_stop(clq_trainer *trainer) { atomic_store(&trainer->interrupted, true); }
+
 /* Between the callbacks' on_begin and on_end. A fit may be called by on_epoch of another one, which goes on behind it.
  */
 static clq_status fit_with_callbacks(run *r) {
@@ -537,7 +553,7 @@ static clq_status predict_batch(clq_trainer *trainer, const clq_batch *batch, vo
     CLQ_TRY(clq_strategy_predict(trainer->strategy, &taken.rows, next));
     for (uint32_t i = 0; i < trainer->model->output_count; i++)
         if (next[i]) next[i] += batch->count * clq_model_output(trainer->model, i)->elements;
-    return CLQ_OK;
+    return take_stop_alone(trainer);
 }
 
 clq_status clq_predict_outputs(clq_trainer *trainer, clq_dataset *dataset, float *const *out) {

@@ -58,6 +58,7 @@ struct clq_trainer {
     struct clq_metrics *metrics; /* those under way: of the epoch that is trained, or of an evaluation; NULL: none */
     bool check_is_due;           /* of the replicas' weights */
     bool fitting, stop;          /* clq_fit is under way, and was told to stop */
+    atomic_bool interrupted;     /* clq_trainer_stop was called, and nothing has ended by it yet */
     uint64_t diverged;           /* the first update of the last clq_fit whose loss was not finite; 0: none */
     const clq_dataset *rows_of;  /* the dataset whose rows replicas copy while clq_fit runs; NULL: none */
     double created;              /* from where a trace counts; clq_now */
