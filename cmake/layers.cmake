@@ -23,7 +23,7 @@ endfunction()
 
 function(clq_compile_options target)
   target_compile_definitions(${target} PRIVATE _POSIX_C_SOURCE=200809L _DEFAULT_SOURCE
-    CL_TARGET_OPENCL_VERSION=120 CLQ_VERSION="${PROJECT_VERSION}")
+    CL_TARGET_OPENCL_VERSION=120)
   target_compile_options(${target} PRIVATE -Wall -Wextra -Wshadow -Wconversion -Wstrict-prototypes
     $<$<BOOL:${CLIQUE_WERROR}>:-Werror> -fno-math-errno
     # A function that fails leaves its outputs alone; gcc cannot see that a failure is never CLQ_OK.

@@ -84,6 +84,8 @@ foreach(layer IN LISTS CLQ_LAYERS)
   endforeach()
 endforeach()
 
+target_compile_definitions(test_base_error PRIVATE CLQ_TEST_RELEASE="${PROJECT_VERSION}")
+
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
 include(cmake/systems.cmake)
 add_test(NAME law/dependencies COMMAND ${PROJECT_SOURCE_DIR}/tests/law/check ${PROJECT_SOURCE_DIR}/src)

@@ -9,6 +9,10 @@
 #ifndef CLIQUE_STATUS_H
 #define CLIQUE_STATUS_H
 
+#include <clique/version.h>
+
+#include <stddef.h>
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -73,8 +77,10 @@ typedef void (*clq_log_sink)(void *context, clq_log_level level, const char *lin
  * when it returns, the sink before is not running and will not be called again, so its context may be freed. */
 CLQ_API void clq_log_set_sink(clq_log_sink sink, void *context, clq_log_level level);
 
-/* The release as MAJOR.MINOR.PATCH. */
+/* The release of the library that is loaded, as MAJOR.MINOR.PATCH, and as a number like CLQ_VERSION, which is that of
+ * the headers. */
 CLQ_API const char *clq_version(void);
+CLQ_API unsigned clq_version_number(void);
 
 #ifdef __cplusplus
 }

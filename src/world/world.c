@@ -66,7 +66,7 @@ static const uint32_t byte_order = 0x01020304;
 
 static void introduce(introduction *out) {
     *out = (introduction){.order = byte_order};
-    snprintf(out->version, sizeof out->version, "%s", CLQ_VERSION);
+    snprintf(out->version, sizeof out->version, "%s", clq_version());
     find_host(out->host);
 }
 

@@ -129,18 +129,25 @@ static void types_and_version(void **state) {
     }
     assert_int_equal(clq_dtype_bytes(CLQ_DTYPE_COUNT), 0);
     assert_non_null(clq_dtype_name((clq_dtype)-1));
-    assert_string_equal(clq_version(), CLQ_VERSION);
+}
+
+/* The library's release is that of the headers, and of CMake's project. */
+static void versions_agree(void **state) {
+    (void)state;
+    char text[32];
+    (void)snprintf(text, sizeof text, "%d.%d.%d", CLQ_VERSION_MAJOR, CLQ_VERSION_MINOR, CLQ_VERSION_PATCH);
+    assert_string_equal(clq_version(), text);
+    assert_string_equal(clq_version(), CLQ_TEST_RELEASE);
+    assert_int_equal(clq_version_number(), CLQ_VERSION);
+    assert_int_equal(clq_version_number(), 10000 * CLQ_VERSION_MAJOR + 100 * CLQ_VERSION_MINOR + CLQ_VERSION_PATCH);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(status_texts),
-        cmocka_unit_test(detail_and_context),
-        cmocka_unit_test(common_failures),
-        cmocka_unit_test(one_line_always),
-        cmocka_unit_test(details_belong_to_threads),
-        cmocka_unit_test(try_hands_up),
-        cmocka_unit_test(types_and_version),
+        cmocka_unit_test(status_texts),       cmocka_unit_test(versions_agree),
+        cmocka_unit_test(detail_and_context), cmocka_unit_test(common_failures),
+        cmocka_unit_test(one_line_always),    cmocka_unit_test(details_belong_to_threads),
+        cmocka_unit_test(try_hands_up),       cmocka_unit_test(types_and_version),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
