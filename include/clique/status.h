@@ -82,6 +82,21 @@ CLQ_API void clq_log_set_sink(clq_log_sink sink, void *context, clq_log_level le
 CLQ_API const char *clq_version(void);
 CLQ_API unsigned clq_version_number(void);
 
+/* Where the library's memory on the host comes from. Each function may be called from any thread, by several at once.
+ * What drivers, zlib, Jansson and the C library take for themselves is not among it. */
+typedef struct clq_allocator {
+    /* alignment: a power of two, or 0: any type's. bytes: above 0. NULL: there is none. */
+    void *(*allocate)(void *context, size_t alignment, size_t bytes);
+    /* Of a block that was allocated with alignment 0, or NULL; as realloc. */
+    void *(*reallocate)(void *context, void *block, size_t bytes);
+    void (*release)(void *context, void *block); /* block may be NULL */
+    void *context;
+    void *reserved[4]; /* NULL */
+} clq_allocator;
+/* Before any other call of the process to the library, once; copied. Functions and context are needed until the process
+ * ends. Errors: ARGUMENT (a function is NULL, a reserve is not), STATE (memory was allocated already). */
+CLQ_API clq_status clq_set_allocator(const clq_allocator *allocator);
+
 #ifdef __cplusplus
 }
 #endif

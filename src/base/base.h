@@ -83,6 +83,9 @@ void *clq_grow(void *block, size_t count, size_t *capacity, size_t first, size_t
 void *clq_alloc_aligned(size_t alignment, size_t bytes);
 void *clq_alloc_unset(size_t alignment, size_t bytes); /* the same, not zeroed: for memory that is filled at once */
 void clq_free(void *block);                            /* any of the above; takes NULL */
+/* From the allocator, with no word of a failure: for what tells of failures itself. */
+void *clq_raw_alloc(size_t bytes);
+void clq_raw_free(void *block);
 char *clq_strdup(const char *text);
 char *clq_strprintf(const char *format, ...) CLQ_PRINTF(1, 2); /* NULL on failure */
 

@@ -1,7 +1,6 @@
 #include "base/base.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { LINE_MAX_BYTES = 1024 };
@@ -48,7 +47,7 @@ void clq_log(clq_log_level level, const char *format, ...) {
     int length = clq_format_list(line, sizeof(line), format, arguments);
     char *text = line;
     if (length >= (int)sizeof(line)) {
-        char *longer = malloc((size_t)length + 1); /* not clq_alloc: logging must not set an error's detail */
+        char *longer = clq_raw_alloc((size_t)length + 1); /* not clq_alloc: logging must not set an error's detail */
         if (longer) {
             clq_format_list(longer, (size_t)length + 1, format, again);
             text = longer;
@@ -57,5 +56,5 @@ void clq_log(clq_log_level level, const char *format, ...) {
     va_end(again);
     va_end(arguments);
     if (length >= 0) deliver(level, text);
-    if (text != line) free(text);
+    if (text != line) clq_raw_free(text);
 }
