@@ -1,10 +1,31 @@
 # libclique, shared and static, and what installing it gives: headers, pkg-config file, CMake package.
-foreach(kind SHARED STATIC)
-  string(TOLOWER clique_${kind} target)
-  add_library(${target} ${kind} cmake/empty.c)
-  clq_link_layer(${target} interop)
-  set_target_properties(${target} PROPERTIES OUTPUT_NAME clique VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR})
-endforeach()
+# Programs see what the headers declare (CLQ_API), and of the shared library by the node of versions of libclique.map.
+add_library(clique_shared SHARED cmake/empty.c)
+clq_link_layer(clique_shared interop)
+target_link_options(clique_shared PRIVATE -Wl,--version-script=${PROJECT_SOURCE_DIR}/cmake/libclique.map)
+set_target_properties(clique_shared PROPERTIES LINK_DEPENDS ${PROJECT_SOURCE_DIR}/cmake/libclique.map)
+
+# An archive of one object, in which all that the objects hide from programs is local: names of the library's own meet
+# no program's. Without objcopy they are left as they are.
+if(CMAKE_OBJCOPY)
+  set(CLQ_WHOLE ${CMAKE_BINARY_DIR}/generated/libclique.o)
+  set(objects "")
+  foreach(layer IN LISTS CLQ_CLOSURE_interop)
+    list(APPEND objects $<TARGET_OBJECTS:clq_${layer}>)
+  endforeach()
+  file(GENERATE OUTPUT ${CMAKE_BINARY_DIR}/generated/libclique.objects CONTENT "$<JOIN:${objects},\n>\n")
+  add_custom_command(OUTPUT ${CLQ_WHOLE}
+    COMMAND ${CMAKE_C_COMPILER} -r -nostdlib -o ${CLQ_WHOLE} @${CMAKE_BINARY_DIR}/generated/libclique.objects
+    COMMAND ${CMAKE_OBJCOPY} --localize-hidden ${CLQ_WHOLE}
+    DEPENDS ${objects} COMMAND_EXPAND_LISTS VERBATIM)
+  add_library(clique_static STATIC cmake/empty.c ${CLQ_WHOLE})
+  set_source_files_properties(${CLQ_WHOLE} PROPERTIES EXTERNAL_OBJECT TRUE GENERATED TRUE)
+else()
+  add_library(clique_static STATIC cmake/empty.c)
+  clq_link_layer(clique_static interop)
+endif()
+
+set_target_properties(clique_shared clique_static PROPERTIES OUTPUT_NAME clique VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR})
 
 install(TARGETS clique_shared clique_static
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})

@@ -92,6 +92,18 @@ add_test(NAME law/dependencies COMMAND ${PROJECT_SOURCE_DIR}/tests/law/check ${P
 add_test(NAME law/links COMMAND ${PROJECT_SOURCE_DIR}/tests/law/links ${PROJECT_SOURCE_DIR})
 add_test(NAME law/words COMMAND ${PROJECT_SOURCE_DIR}/tests/law/words ${PROJECT_SOURCE_DIR})
 add_test(NAME law/readers COMMAND ${PROJECT_SOURCE_DIR}/tests/readers/check ${PROJECT_SOURCE_DIR})
+# The binary interface. What is described is that of x86-64.
+add_test(NAME abi/symbols COMMAND ${PROJECT_SOURCE_DIR}/tests/abi/check symbols ${CMAKE_BINARY_DIR} ${CMAKE_NM})
+clq_lacks(abigail-tools no_abigail)
+find_program(CLQ_ABIDIFF abidiff)
+if(NOT CLQ_ABIDIFF AND NOT no_abigail)
+  set(no_abigail "no abidiff: package abigail-tools has it")
+endif()
+if(no_abigail)
+  clq_leave_out("abi/types" "${no_abigail}")
+elseif(CMAKE_SYSTEM_PROCESSOR STREQUAL x86_64)
+  add_test(NAME abi/types COMMAND ${PROJECT_SOURCE_DIR}/tests/abi/check types ${CMAKE_C_COMPILER} ${CLQ_ABIDIFF})
+endif()
 add_test(NAME law/picture COMMAND ${PROJECT_SOURCE_DIR}/docs/plots/beside-pytorch check)
 add_test(NAME law/learning_curve COMMAND ${PROJECT_SOURCE_DIR}/docs/plots/learning-curve check)
 add_test(NAME cli/contract COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/cli/check_cli.py ${CMAKE_BINARY_DIR}/bin)
@@ -389,7 +401,7 @@ set(host_tests "base/.*" "bench/.*" "comm/.*" "data/.*" "device/.*" "formats/.*"
   "world/(world|failure)"
   "cli/(compare|contract|faults|files|help|launch|process|report|text)" "interop/keras_(damage|files|json)"
   "train/(checkpoint_faults|failure|features|log|loops|parts|ps_discrete|shares|upload_ahead)" "why/probe")
-set(plain_tests "comma/.*" "install/.*" "law/.*" "strict/.*" "soak/.*" "cli/(bench|build|choice|why)"
+set(plain_tests "abi/.*" "comma/.*" "install/.*" "law/.*" "strict/.*" "soak/.*" "cli/(bench|build|choice|why)"
   "comm/(all_reduce|collectives|gpus)" "device/(cache|program_load|twins)"
   "graph/(chains|fusion|keep|plan|stages|tune)" "interop/golden(_families)?"
   "ops/(activation|arrange|batched|compress|constrain|conv2d|conv_pool|copy|dense|dropout|element_programs|folds|grouped|input|joined|loss|normalise|norms|penalty|pool2d)"
