@@ -36,7 +36,8 @@ typedef struct measured {
 static clq_status note_epoch(void *context, const clq_epoch_info *info) {
     measured *m = context;
     clq_comm_times now = clq_trainer_comm_times(m->trainer);
-    clq_comm_times comm = {now.total_s - m->before.total_s, now.exposed_s - m->before.exposed_s};
+    clq_comm_times comm = {.total_s = now.total_s - m->before.total_s,
+                           .exposed_s = now.exposed_s - m->before.exposed_s};
     if (info->epoch >= m->run->warm_ups) m->epochs[m->count++] = (epoch){.seconds = info->train.seconds, .comm = comm};
     m->before = now;
     m->samples = info->train.samples;

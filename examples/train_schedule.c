@@ -50,7 +50,7 @@ int main(int argc, char **argv) {
     clq_trainer_config config = clq_trainer_config_default();
     CLQ_CHECK(clq_optimizer_parse("adamw:weight_decay=0.01", &config.optimizer));
     config.no_decay = "bias";
-    config.clip = (clq_clip){CLQ_CLIP_GLOBAL_NORM, 1};
+    config.clip = (clq_clip){.kind = CLQ_CLIP_GLOBAL_NORM, .limit = 1};
     config.learning_rate = rate_of;
     config.learning_rate_context = &rates;
     config.average = 0.99;

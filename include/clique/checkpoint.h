@@ -75,6 +75,7 @@ typedef struct clq_checkpoint_counts {
     uint64_t written, failed;
     uint64_t skipped;   /* that clq_fit did not make, because the one before was still being written */
     uint64_t last_step; /* of the newest that is whole; 0: none */
+    uint64_t reserved[4]; /* 0 */
 } clq_checkpoint_counts; /* all 0 on other ranks than 0 */
 CLQ_API clq_checkpoint_counts clq_checkpoints_counts(clq_checkpoints *checkpoints); /* waits for the writer */
 

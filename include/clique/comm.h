@@ -141,6 +141,7 @@ typedef struct clq_group_config {
     double deadline_s;       /* of one collective, from when a rank can start; time for which the process is stopped
                                 (Ctrl-Z) does not count. 0: 30; of a trainer: 600 */
     size_t bucket_bytes;     /* clq_group_start: what travels as one message at most; 0: 512 KiB; 1: nothing does */
+    double reserved[6]; /* 0 */
 } clq_group_config;
 
 typedef struct clq_group clq_group;

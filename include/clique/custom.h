@@ -27,6 +27,7 @@ typedef struct clq_expression_variable {
 typedef struct clq_expression_config {
     clq_expression_variable variables[CLQ_EXPRESSION_VARIABLES_MAX]; /* those that have a name are in front */
     const char *name;
+    double reserved[4]; /* 0 */
 } clq_expression_config;
 
 /* An expression for each element of its inputs, of which there are 1 to CLQ_EXPRESSION_INPUTS_MAX:
@@ -120,6 +121,7 @@ typedef struct clq_custom_operation {
     void *user;
     void (*destroy)(void *user); /* NULL: none. Called once: when the layer is not added, or is left
                                      out when the model is finished, or the model is destroyed */
+    void *reserved[4]; /* 0 */
 } clq_custom_operation;
 
 /* A layer of 1 to CLQ_CUSTOM_INPUTS_MAX inputs. Texts are copied. name: of the layer; NULL: made. Masks end here.
@@ -134,6 +136,7 @@ typedef struct clq_custom_report {
     size_t gradients;      /* derivatives that were compared */
     double gradient_error; /* the largest difference, over the largest derivative by the same input or variable */
     char gradient[64];     /* where that was: "dx0[5]" */
+    double reserved[4]; /* 0 */
 } clq_custom_report;
 
 /* Runs an operation on each of the devices with made-up numbers (0.1 to 1, of both signs; `seed` chooses), for inputs

@@ -138,6 +138,7 @@ typedef struct clq_batch {
     const clq_labels *more_labels; /* (more_count) for the outputs behind the first, in the model's order */
     size_t more_count;
     const float *weights; /* (count) how often each sample's loss counts; NULL: once */
+    const void *reserved[4]; /* 0 */
 } clq_batch;
 /* *more is false at the end of the epoch (batch untouched); the call after that begins the next
  * epoch. Errors: MEMORY, SYSTEM (no thread), only where the pipeline starts: at the first batch,

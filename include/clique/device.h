@@ -37,6 +37,7 @@ typedef struct clq_device_info {
     char pci[16];                /* "0000:01:00.0"; "01:00.0" without the domain; "": the driver does not say */
     bool usable;                 /* passed its start-up known-answer test, or was not tested yet */
     char reason[CLQ_REASON_MAX]; /* why it is not usable; "" where it is */
+    uint64_t reserved[8]; /* 0 */
 } clq_device_info;
 
 typedef struct clq_system_config {
@@ -53,6 +54,7 @@ typedef struct clq_system_config {
                                     a whole training step that does not compile is noted beside the built programs, and
                                     later trainers with that driver launch its parts one by one; there too, a kernel
                                     that the compiler refuses is replaced at once */
+    double reserved[4]; /* 0 */
 } clq_system_config;
 
 typedef struct clq_system clq_system;
@@ -78,6 +80,7 @@ typedef struct clq_devices {
     clq_system *system; /* borrowed: must stay open as long as this, and trainers made from it, are used */
     uint32_t count;     /* 1 to CLQ_REPLICAS_MAX */
     clq_device_choice items[CLQ_REPLICAS_MAX];
+    uint64_t reserved[4]; /* 0 */
 } clq_devices;
 
 /* SPEC: comma-separated indices, types (gpu cpu accelerator all) or driver tags (pocl, pocl:1), each with *K (K

@@ -222,6 +222,7 @@ typedef struct clq_part_tensor {
     /* The tensor depends on trainable variables. The gradient with respect to other tensors is not computed: 0 is
      * written in its place. */
     bool has_gradient;
+    uint64_t reserved[4]; /* 0 */
 } clq_part_tensor;
 /* Errors: ARGUMENT (no such tensor). */
 CLQ_API clq_status clq_part_values_tensor(const clq_part_values *values, unsigned index, clq_part_tensor *out);

@@ -72,6 +72,7 @@ typedef struct clq_initialiser {
     clq_fan fan;
     clq_distribution distribution;
     double gain;
+    double reserved[2]; /* 0 */
 } clq_initialiser;
 
 typedef struct clq_conv2d_config {
@@ -85,6 +86,7 @@ typedef struct clq_conv2d_config {
     const char *name;                                     /* NULL: made */
     clq_initialiser kernel_initialiser, bias_initialiser; /* defaults: Glorot's uniform one; zeros */
     size_t groups; /* of channels; each filter reads those of its group alone. Divides channels and filters. 0: 1 */
+    double reserved[4]; /* 0 */
 } clq_conv2d_config;
 /* As of clq_conv2d_config, along one axis. */
 typedef struct clq_conv1d_config {
@@ -94,6 +96,7 @@ typedef struct clq_conv1d_config {
     bool no_bias;
     const char *name;
     clq_initialiser kernel_initialiser, bias_initialiser;
+    double reserved[4]; /* 0 */
 } clq_conv1d_config;
 typedef struct clq_depthwise_conv2d_config {
     size_t kernel[2], strides[2], dilation[2]; /* as of clq_conv2d_config */
@@ -103,12 +106,14 @@ typedef struct clq_depthwise_conv2d_config {
     bool no_bias;
     const char *name;
     clq_initialiser depthwise_initialiser, bias_initialiser; /* defaults: Glorot's uniform one; zeros */
+    double reserved[4]; /* 0 */
 } clq_depthwise_conv2d_config;
 /* Activation and bias are those of the whole. */
 typedef struct clq_separable_conv2d_config {
     clq_depthwise_conv2d_config depthwise;
     size_t filters;
     clq_initialiser pointwise_initialiser; /* default: Glorot's uniform one */
+    double reserved[4]; /* 0 */
 } clq_separable_conv2d_config;
 typedef struct clq_dense_config {
     size_t units;
@@ -116,6 +121,7 @@ typedef struct clq_dense_config {
     bool no_bias;
     const char *name;
     clq_initialiser kernel_initialiser, bias_initialiser; /* defaults: Glorot's uniform one; zeros */
+    double reserved[4]; /* 0 */
 } clq_dense_config;
 typedef struct clq_conv3d_config {
     size_t filters;
@@ -128,24 +134,28 @@ typedef struct clq_conv3d_config {
     const char *name;
     clq_initialiser kernel_initialiser, bias_initialiser; /* defaults: Glorot's uniform one; zeros */
     size_t groups;                                        /* as of clq_conv2d_config */
+    double reserved[4]; /* 0 */
 } clq_conv3d_config;
 typedef struct clq_pool3d_config {
     size_t size[3];    /* 0: 2 */
     size_t strides[3]; /* 0: size */
     clq_padding padding;
     const char *name;
+    double reserved[4]; /* 0 */
 } clq_pool3d_config;
 typedef struct clq_pool_config {
     size_t size[2];    /* 0: 2 */
     size_t strides[2]; /* 0: size */
     clq_padding padding;
     const char *name;
+    double reserved[4]; /* 0 */
 } clq_pool_config;
 typedef struct clq_pool1d_config {
     size_t size;    /* 0: 2 */
     size_t strides; /* 0: size */
     clq_padding padding;
     const char *name;
+    double reserved[4]; /* 0 */
 } clq_pool1d_config;
 
 /* clq_batch_norm_config_default gives Keras's defaults. */
@@ -157,6 +167,7 @@ typedef struct clq_batch_norm_config {
     const char *name;
     /* Defaults: ones of gamma and moving_variance, zeros of the others. */
     clq_initialiser gamma_initialiser, beta_initialiser, moving_mean_initialiser, moving_variance_initialiser;
+    double reserved[4]; /* 0 */
 } clq_batch_norm_config;
 /* Axes of a tensor: 0 is the first behind the batch, -1 the last. count 0: the last one. */
 typedef struct clq_axes {
@@ -178,6 +189,7 @@ typedef struct clq_constraint {
     double least, most; /* finite, 0 <= least <= most. least: of MIN_MAX_NORM */
     double rate;        /* of MIN_MAX_NORM: 0 to 1 */
     clq_axes axes;      /* of the variable, along which a norm is: 0 is the first. count 0: the first one */
+    double reserved[2]; /* 0 */
 } clq_constraint;
 typedef struct clq_row_norm_config {
     clq_axes axes;  /* of a row: the last one, or several of the last ones. Not of group normalisation */
@@ -186,6 +198,7 @@ typedef struct clq_row_norm_config {
     bool no_center, no_scale;
     const char *name;
     clq_initialiser gamma_initialiser, beta_initialiser; /* defaults: ones; zeros */
+    double reserved[4]; /* 0 */
 } clq_row_norm_config;
 typedef struct clq_embedding_config {
     size_t rows, width; /* needed; rows is below 2^24 */
@@ -194,6 +207,7 @@ typedef struct clq_embedding_config {
     bool mask_zero;
     const char *name;
     clq_initialiser initialiser; /* default: from -0.05 to 0.05 */
+    double reserved[4]; /* 0 */
 } clq_embedding_config;
 typedef struct clq_attention_config {
     size_t heads, key; /* key: channels of each head's queries and keys */
@@ -206,6 +220,7 @@ typedef struct clq_attention_config {
     uint64_t seed; /* of dropout; 0: the trainer's */
     const char *name;
     clq_initialiser kernel_initialiser, bias_initialiser; /* defaults: Glorot's uniform one; zeros */
+    double reserved[4]; /* 0 */
 } clq_attention_config;
 /* clq_recurrent_config_default gives Keras's defaults. */
 typedef struct clq_recurrent_config {
@@ -226,12 +241,14 @@ typedef struct clq_recurrent_config {
     clq_initialiser kernel_initialiser, recurrent_initialiser, bias_initialiser; /* defaults: Glorot's uniform one,
                                                                                     orthogonal, zeros */
     bool reset_before; /* of GRU: the reset gate before the state's product (Keras: reset_after=False), not behind it */
+    double reserved[4]; /* 0 */
 } clq_recurrent_config;
 typedef struct clq_dropout_config {
     double rate;   /* of the elements that become 0: at least 0 and below 1 */
     uint64_t seed; /* 0: the trainer's */
     const char *name;
     unsigned shared; /* bit d: all places along axis d of a sample are dropped or kept together (Keras's noise_shape) */
+    double reserved[4]; /* 0 */
 } clq_dropout_config;
 
 /* name: 1 to 127 bytes, copied. Errors: ARGUMENT, MEMORY. */
@@ -485,6 +502,7 @@ typedef struct clq_keras_sizes {
      * Sequential file that has no shape at all the first is its input's. */
     const clq_shape *shapes;
     size_t count;
+    double reserved[2]; /* 0 */
 } clq_keras_sizes;
 /* Reads a file as clq_model_read_keras_json does, and takes from `sizes` what the file leaves open. If `sizes` is NULL, a
  * file with open sizes is refused (UNSUPPORTED). Errors: also MISMATCH (a shape has other sizes or another number of axes
@@ -532,6 +550,7 @@ typedef struct clq_variable_info {
     size_t fan_in, fan_out; /* Keras's: kh * kw * in and kh * kw * out */
     bool is_bias;
     bool trainable; /* else it is state: kept up by the layer itself, and without a gradient */
+    double reserved[4]; /* 0 */
 } clq_variable_info;
 /* In the order of the layers, counted from 0. Errors: ARGUMENT (an index that is not below the count). */
 CLQ_API size_t clq_model_variable_count(const clq_model *model);

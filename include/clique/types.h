@@ -1,10 +1,14 @@
 /* clique/types.h: element types of tensors, buffers and files, and other types that several headers share.
  *
- * How the interface grows. Lists of names (X(name, …)) and enumerations grow at their end. Config structs get new
- * members whose value 0 means what happened before, or get their value from the struct's _default function; so start
- * from that function, or from {0}, and name members: (clq_group_config){.slots = 8}. A program that is compiled again
- * then keeps its meaning. Structs that go along with their size (see <clique/train.h>) also serve programs that were
- * compiled before; the binary layout of others may change between minor releases of 0.x. */
+ * How the interface grows. Lists of names (X(name, …)) and enumerations grow at their end. Structs are of four kinds:
+ * - Those that go along with their size (<clique/train.h>) get members at their end.
+ * - Those with a member `reserved` keep their size, and new members take their room from it; it is 0, and a struct of a
+ *   program's is refused if it is not (ARGUMENT): what a library does not know it does not pass over.
+ * - Those that the library makes and lends (clq_dataset_info, clq_epoch_info, clq_replica_context, …) get members at
+ *   their end, and programs only read them.
+ * - All others are whole, and stay as they are: clq_shape, clq_tensor, clq_slice, clq_optimizer, ….
+ * New members have the value 0 for what happened before, or get their value from the struct's _default function; so
+ * start from that function, or from {0}, and name members: (clq_group_config){.slots = 8}. */
 #ifndef CLIQUE_TYPES_H
 #define CLIQUE_TYPES_H
 
@@ -154,6 +158,7 @@ typedef enum clq_clip_kind { CLQ_CLIP_OFF, CLQ_CLIP_VALUE, CLQ_CLIP_NORM, CLQ_CL
 typedef struct clq_clip {
     clq_clip_kind kind;
     double limit; /* above 0, unless OFF */
+    double reserved[2]; /* 0 */
 } clq_clip;
 
 /* OPTIMIZERS_MAX: of a trainer, the main one among them. */
@@ -210,6 +215,7 @@ typedef enum clq_compression_kind {
 typedef struct clq_compression {
     clq_compression_kind kind;
     double fraction; /* TOP_K: above 0, at most 1 */
+    double reserved[2]; /* 0 */
 } clq_compression;
 
 enum { CLQ_ACCUMULATE_MAX = 65536 }; /* batches of one update in clq_fit */
@@ -243,7 +249,7 @@ typedef struct clq_strategy_options {
                              an optimizer of its own; then the weights are averaged (local SGD: Stich, "Local
                              SGD converges fast and communicates little", 2019). 0: gradients are exchanged in
                              each step. Not with compression, accumulate, shares AUTO or shard_optimizer */
-    double reserved[23];  /* 0 */
+    double reserved[21];  /* 0 */
 } clq_strategy_options;
 
 /* Operations have several kernel variants, and tiles of several shapes; which are the fastest on a device can be
@@ -286,6 +292,7 @@ typedef enum clq_precision { CLQ_PRECISION_F32, CLQ_PRECISION_MIXED, CLQ_PRECISI
 /* Seconds that steps spent in the exchange of gradients, and the part of them that did not overlap with backward. */
 typedef struct clq_comm_times {
     double total_s, exposed_s;
+    double reserved[2]; /* 0 */
 } clq_comm_times;
 
 #ifdef __cplusplus

@@ -53,6 +53,7 @@ typedef struct clq_world_config {
     /* Seconds for which a collective function waits for ranks that live but do not come, up to 1e6; 0: 600. Time for
      * which this process is stopped does not count. */
     double deadline_s;
+    double reserved[4]; /* 0 */
 } clq_world_config;
 
 /* config may be NULL. Errors: ARGUMENT (silence_s, deadline_s), NOT_FOUND (the engine's library; the MPI of the

@@ -69,6 +69,18 @@ clq_status clq_error_raise(const clq_error *error);
 void clq_log(clq_log_level level, const char *format, ...) CLQ_PRINTF(2, 3);
 bool clq_log_enabled(clq_log_level level);
 
+/* ---- structs of other versions (versions.c) ---- */
+
+/* A struct of the caller's version, `from` with `from_bytes`, as this version's, `to` with `to_bytes`: what it has not
+ * is 0. ARGUMENT where it sets what this version does not know. */
+clq_status clq_struct_take(const char *what, const void *from, size_t from_bytes, void *to, size_t to_bytes);
+/* This version's struct as far as the caller's goes; what is behind is 0. */
+void clq_struct_give(const void *from, size_t from_bytes, void *to, size_t to_bytes);
+/* ARGUMENT where room for later members is not 0; of: "clq_monitor". */
+clq_status clq_reserve_check(const char *of, const void *reserved, size_t bytes);
+/* Of a struct with a member `reserved`: CLQ_RESERVE_CHECK(clq_clip, &config->clip). */
+#define CLQ_RESERVE_CHECK(type, at) clq_reserve_check(#type, (at)->reserved, sizeof(at)->reserved)
+
 /* ---- memory (memory.c) ---- */
 
 /* Zeroed memory for `count` elements of `size` bytes; the product is checked. NULL only on failure, with the

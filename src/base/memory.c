@@ -57,10 +57,9 @@ static void note_use(void) {
 }
 
 clq_status clq_set_allocator(const clq_allocator *given) {
+    CLQ_TRY(CLQ_RESERVE_CHECK(clq_allocator, given));
     if (!given->allocate || !given->reallocate || !given->release)
         return clq_fail(CLQ_ARGUMENT, "clq_set_allocator: allocate, reallocate and release are all needed");
-    for (size_t i = 0; i < CLQ_COUNT_OF(given->reserved); i++)
-        if (given->reserved[i]) return clq_fail(CLQ_ARGUMENT, "clq_allocator.reserved is not 0: set all of it to 0");
     if (atomic_load(&is_used) || atomic_exchange(&is_set, true))
         return clq_fail(CLQ_STATE, "clq_set_allocator: memory was allocated already, or an allocator was set: it is "
                                    "the first call of a program, once");

@@ -120,6 +120,7 @@ clq_status clq_initialiser_check(const clq_initialiser *i) {
         double number;
     } numbers[] = {{"value", i->value},         {"low", i->low},     {"high", i->high}, {"mean", i->mean},
                    {"deviation", i->deviation}, {"scale", i->scale}, {"gain", i->gain}};
+    CLQ_TRY(CLQ_RESERVE_CHECK(clq_initialiser, i));
     if ((size_t)i->kind >= CLQ_COUNT_OF(rows))
         return clq_fail(CLQ_ARGUMENT, "kind %d is none of clq_initialiser_kind", (int)i->kind);
     for (size_t k = 0; k < CLQ_COUNT_OF(numbers); k++)

@@ -51,7 +51,7 @@ static bool may_add(const clq_model *model, const char *what) {
 }
 
 clq_tensor clq_model_fail(clq_model *model, clq_status status, const char *layer) {
-    return may_add(model, layer) ? latch(model, status, layer) : (clq_tensor){0};
+    return may_add(model, layer ? layer : "layer") ? latch(model, status, layer) : (clq_tensor){0};
 }
 
 /* ---- shapes ---- */

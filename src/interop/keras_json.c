@@ -126,6 +126,7 @@ clq_status clq_keras_read_text(const char *text, size_t bytes, const clq_keras_s
                                clq_model **out) {
     const clq_keras_sizes sizes = given ? *given : (clq_keras_sizes){0};
     json_t *root;
+    CLQ_TRY(CLQ_RESERVE_CHECK(clq_keras_sizes, &sizes));
     CLQ_TRY(clq_json_parse(text, bytes, DEPTH_MAX, path, &root));
     const char *name = json_string_value(json_object_get(json_object_get(root, "config"), "name"));
     clq_model *model = NULL;

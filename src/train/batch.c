@@ -272,6 +272,7 @@ static clq_status take_labels(clq_trainer *trainer, clq_batch_use use, size_t fi
                               const char **arrays) {
     const clq_feed *feed = clq_strategy_feed(trainer->strategy);
     const size_t count = batch->more_labels ? 1 + batch->more_count : 1;
+    CLQ_TRY(CLQ_RESERVE_CHECK(clq_batch, batch));
     CLQ_TRY(check_count(trainer, "the batch", count));
     CLQ_TRY(check_weights(trainer, batch));
     for (unsigned i = 0; i < count; i++) {

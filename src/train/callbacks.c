@@ -15,7 +15,7 @@ clq_status clq_callbacks_begin(const clq_fit_config *config, clq_trainer *traine
     for (*begun = 0; *begun < config->callback_count; ++*begun) {
         const clq_callback *one = &config->callbacks[*begun];
         if (!one->name) return clq_fail(CLQ_ARGUMENT, "callback %zu has no name", *begun);
-        CLQ_TRY(clq_reserve_check("clq_callback", one->reserved, sizeof one->reserved));
+        CLQ_TRY(CLQ_RESERVE_CHECK(clq_callback, one));
         if (one->on_begin)
             CLQ_TRY(clq_meeting_take(
                 meeting, CLQ_ASK(one->on_begin(one->context, trainer, config), "callback '%s': on_begin", one->name)));

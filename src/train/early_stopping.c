@@ -123,7 +123,7 @@ static void destroy(void *context) {
 
 clq_status clq_callback_early_stopping(const clq_early_stopping *config, clq_callback *out) {
     clq_watch watch;
-    CLQ_TRY(clq_reserve_check("clq_early_stopping", config->reserved, sizeof config->reserved));
+    CLQ_TRY(CLQ_RESERVE_CHECK(clq_early_stopping, config));
     CLQ_TRY(clq_watch_open(&watch, &config->monitor, early_stopping));
     if (config->has_baseline && !isfinite(config->baseline))
         return clq_fail(CLQ_ARGUMENT, "%s: baseline %g is not finite", early_stopping, config->baseline);

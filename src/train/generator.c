@@ -137,7 +137,7 @@ clq_status clq_generator_create(const clq_model *model, const clq_devices *devic
                                 clq_generator **out) {
     static const clq_generator_config none = {0};
     if (!config) config = &none;
-    CLQ_TRY(clq_reserve_check("clq_generator_config", config->reserved, sizeof config->reserved));
+    CLQ_TRY(CLQ_RESERVE_CHECK(clq_generator_config, config));
     CLQ_TRY(check_model(model));
     clq_generator *g = clq_alloc(1, sizeof *g);
     if (!g) return CLQ_MEMORY;

@@ -49,7 +49,7 @@ static bool is_better_high(const char *name) {
 clq_status clq_watch_open(clq_watch *watch, const clq_monitor *monitor, const char *who) {
     clq_watch result = {.monitor = *monitor, .any = false};
     clq_monitor *m = &result.monitor;
-    CLQ_TRY(clq_reserve_check("clq_monitor", m->reserved, sizeof m->reserved));
+    CLQ_TRY(CLQ_RESERVE_CHECK(clq_monitor, m));
     if ((unsigned)m->mode > CLQ_MONITOR_MAX)
         return clq_fail(CLQ_ARGUMENT, "%s: mode %d is none of clq_monitor_mode", who, (int)m->mode);
     if (!(m->min_delta >= 0.0 && isfinite(m->min_delta)))

@@ -89,7 +89,7 @@ clq_reduce_lr clq_reduce_lr_default(void) {
 
 clq_status clq_callback_reduce_lr(const clq_reduce_lr *config, clq_callback *out) {
     clq_watch watch;
-    CLQ_TRY(clq_reserve_check("clq_reduce_lr", config->reserved, sizeof config->reserved));
+    CLQ_TRY(CLQ_RESERVE_CHECK(clq_reduce_lr, config));
     CLQ_TRY(clq_watch_open(&watch, &config->monitor, reduce_lr));
     if (!(config->factor > 0.0 && config->factor < 1.0))
         return clq_fail(CLQ_ARGUMENT, "%s: factor %g is not a number above 0 and below 1", reduce_lr, config->factor);

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 clq_status clq_sampling_check(const clq_sampling *how) {
-    CLQ_TRY(clq_reserve_check("clq_sampling", how->reserved, sizeof how->reserved));
+    CLQ_TRY(CLQ_RESERVE_CHECK(clq_sampling, how));
     if (!(how->temperature >= 0 && isfinite(how->temperature)))
         return clq_fail(CLQ_ARGUMENT, "temperature %g should be finite and at least 0", how->temperature);
     if (how->top_p >= 0 && how->top_p <= 1) return CLQ_OK;

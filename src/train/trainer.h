@@ -206,13 +206,8 @@ clq_status clq_trainer_set_matrices(clq_trainer *trainer);
 void clq_trainer_keep_matrices(clq_trainer *trainer, clq_matrix_source source, const double *totals);
 /* A matrix of such a row. Errors: ARGUMENT (no such matrix). */
 clq_status clq_trainer_take_matrix(const clq_trainer *trainer, const double *totals, size_t index, uint64_t *counts);
-/* A struct of the caller's version, `from` with `from_bytes`, as this version's, `to` with `to_bytes`: what it has not
- * is 0. ARGUMENT where it sets what this version does not know. */
-clq_status clq_struct_take(const char *what, const void *from, size_t from_bytes, void *to, size_t to_bytes);
-/* This version's struct as far as the caller's goes; what is behind is 0. */
-/* ARGUMENT where room for later members is not 0; of: "clq_monitor". */
-clq_status clq_reserve_check(const char *of, const void *reserved, size_t bytes);
-void clq_struct_give(const void *from, size_t from_bytes, void *to, size_t to_bytes);
+/* Errors: ARGUMENT. (trainer_config.c) */
+clq_status clq_trainer_check_config(const clq_trainer_config *config);
 
 /* The learning rate of the last update; before the first, its own. */
 double clq_trainer_learning_rate(clq_trainer *trainer);

@@ -161,6 +161,7 @@ static clq_status make_locks(clq_world *world) {
 }
 
 static clq_status check_config(const clq_world_config *config) {
+    CLQ_TRY(CLQ_RESERVE_CHECK(clq_world_config, config));
     if (config->silence_s != 0 && !(config->silence_s >= 2 && config->silence_s <= 1e6))
         return clq_fail(CLQ_ARGUMENT, "silence_s is %g; it is 0, or 2 to 1e6 seconds", config->silence_s);
     if (config->deadline_s != 0 && !(config->deadline_s > 0 && config->deadline_s <= 1e6))

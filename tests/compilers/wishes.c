@@ -234,9 +234,9 @@ static void plans(clq_device *device, const char *models) {
                                      clq_optimizer_default(CLQ_OPTIMIZER_LAMB)};
     const clq_treatment treatments[16] = {{.spared = true}};
     const clq_update_options options[CLQ_COUNT_OF(updates)] = {
-        [3] = {.clip = {CLQ_CLIP_NORM, 1}, .averages = true, .treatments = treatments},
-        [4] = {.clip = {CLQ_CLIP_GLOBAL_NORM, 1}},
-        [5] = {.clip = {CLQ_CLIP_VALUE, 1}},
+        [3] = {.clip = {.kind = CLQ_CLIP_NORM, .limit = 1}, .averages = true, .treatments = treatments},
+        [4] = {.clip = {.kind = CLQ_CLIP_GLOBAL_NORM, .limit = 1}},
+        [5] = {.clip = {.kind = CLQ_CLIP_VALUE, .limit = 1}},
     };
     const clq_loss_kind losses[CLQ_COUNT_OF(updates)] = {
         CLQ_LOSS_SPARSE_CATEGORICAL, CLQ_LOSS_CATEGORICAL,       CLQ_LOSS_CATEGORICAL_FOCAL, CLQ_LOSS_BINARY_FOCAL,

@@ -509,6 +509,7 @@ static void open_sizes(void **state) {
         {"[null, null, null, 3]", {.shapes = &wide, .count = 1}, CLQ_MISMATCH, "batch_shape[3] is 3", {0}},
         {"[null, null, null, 3]", {.shapes = &flat, .count = 1}, CLQ_MISMATCH, "3 axes behind the batch", {0}},
         {"[null, null, null, 3]", {.shapes = two, .count = 2}, CLQ_MISMATCH, "shapes of 2 inputs", {0}},
+        {"[null, null, null, 3]", {.open = 9, .reserved[1] = 1}, CLQ_ARGUMENT, "clq_keras_sizes.reserved", {0}},
     };
     const char *layer =
         "{\"class_name\": \"Activation\", \"name\": \"y\", \"config\": {\"name\": \"y\", "

@@ -60,7 +60,7 @@ static const setting settings[] = {
     {"topk",
      "pocl:0,pocl:1",
      CLQ_STRATEGY_MIRRORED,
-     {.compression = {CLQ_COMPRESSION_TOP_K, 0.1}},
+     {.compression = {.kind = CLQ_COMPRESSION_TOP_K, .fraction = 0.1}},
      APART,
      false,
      1,

@@ -12,16 +12,16 @@ typedef struct setting {
 } setting;
 
 static const setting settings[] = {
-    {"value", "sgd:lr=0.1", {CLQ_CLIP_VALUE, 0.01}, NULL},
-    {"norm", "sgd:lr=0.1", {CLQ_CLIP_NORM, 0.5}, NULL},
-    {"global norm", "sgd:lr=0.1", {CLQ_CLIP_GLOBAL_NORM, 0.7}, NULL},
-    {"decay", "sgd:lr=0.1,weight_decay=0.5", {CLQ_CLIP_OFF, 0}, NULL},
-    {"decay and spared", "sgd:lr=0.1,weight_decay=0.5", {CLQ_CLIP_OFF, 0}, "bias"},
-    {"all", "sgd:lr=0.1,weight_decay=0.5", {CLQ_CLIP_NORM, 0.3}, "dense_1,bias"},
+    {"value", "sgd:lr=0.1", {.kind = CLQ_CLIP_VALUE, .limit = 0.01}, NULL},
+    {"norm", "sgd:lr=0.1", {.kind = CLQ_CLIP_NORM, .limit = 0.5}, NULL},
+    {"global norm", "sgd:lr=0.1", {.kind = CLQ_CLIP_GLOBAL_NORM, .limit = 0.7}, NULL},
+    {"decay", "sgd:lr=0.1,weight_decay=0.5", {.kind = CLQ_CLIP_OFF, .limit = 0}, NULL},
+    {"decay and spared", "sgd:lr=0.1,weight_decay=0.5", {.kind = CLQ_CLIP_OFF, .limit = 0}, "bias"},
+    {"all", "sgd:lr=0.1,weight_decay=0.5", {.kind = CLQ_CLIP_NORM, .limit = 0.3}, "dense_1,bias"},
 };
 /* A limit that the norm is above of in some steps, by each strategy. */
 static const setting together = {
-    "both", "sgd:lr=0.1,momentum=0.9,weight_decay=0.2", {CLQ_CLIP_GLOBAL_NORM, 0.5}, "dense_1,bias"};
+    "both", "sgd:lr=0.1,momentum=0.9,weight_decay=0.2", {.kind = CLQ_CLIP_GLOBAL_NORM, .limit = 0.5}, "dense_1,bias"};
 
 static const way *under;
 static const setting *with;
@@ -151,11 +151,11 @@ static void nonsense_is_refused(void **state) {
     assert_true(clip.kind == CLQ_CLIP_VALUE && clip.limit == 2);
     assert_ok(clq_clip_parse("off", &clip));
     assert_true(clip.kind == CLQ_CLIP_OFF);
-    config.clip = (clq_clip){CLQ_CLIP_NORM, (double)NAN};
+    config.clip = (clq_clip){.kind = CLQ_CLIP_NORM, .limit = (double)NAN};
     assert_fails(CLQ_ARGUMENT, "expected a number above 0", clq_trainer_create(model, &devices, &config, &trainer));
-    config.clip = (clq_clip){(clq_clip_kind)9, 1};
+    config.clip = (clq_clip){.kind = (clq_clip_kind)9, .limit = 1};
     assert_fails(CLQ_ARGUMENT, "none of clq_clip_kind", clq_trainer_create(model, &devices, &config, &trainer));
-    config.clip = (clq_clip){CLQ_CLIP_OFF, 0};
+    config.clip = (clq_clip){.kind = CLQ_CLIP_OFF, .limit = 0};
     config.no_decay = "bias,gamma";
     assert_fails(CLQ_ARGUMENT, "has 'gamma' in its name", clq_trainer_create(model, &devices, &config, &trainer));
     config.no_decay = "bias,";

@@ -289,7 +289,7 @@ static void counts_are_exact(void **state) {
     } cases[] = {{1, 403}, {0.1, 41}, {1e-9, 1}, {2.0 / 403, 2}, {7.0 / 403, 7}, {0.5, 202}, {402.5 / 403, 403}};
     assert_int_equal(clq_model_parameter_count(model), 403);
     for (size_t i = 0; i < CLQ_COUNT_OF(cases); i++) {
-        const clq_compression how = {CLQ_COMPRESSION_TOP_K, cases[i].fraction};
+        const clq_compression how = {.kind = CLQ_COMPRESSION_TOP_K, .fraction = cases[i].fraction};
         assert_int_equal(clq_compression_chosen(&how, model), cases[i].chosen);
     }
 }

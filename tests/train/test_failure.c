@@ -20,7 +20,7 @@ static faults layer;
 static clq_strategy_kind strategy; /* of all trainings */
 static float samples[SAMPLES][INPUTS];
 static int32_t labels[SAMPLES];
-static const clq_compression top_tenth = {CLQ_COMPRESSION_TOP_K, 0.1};
+static const clq_compression top_tenth = {.kind = CLQ_COMPRESSION_TOP_K, .fraction = 0.1};
 static const clq_strategy_options parts = {.shares = CLQ_SHARES_AUTO, .shard_optimizer = 1};
 
 typedef struct training {

@@ -18,10 +18,10 @@ typedef struct feature {
     bool averages;    /* the final weights are averages */
 } feature;
 
-static void set_value(clq_trainer_config *config) { config->clip = (clq_clip){CLQ_CLIP_VALUE, 0.01}; }
-static void set_norm(clq_trainer_config *config) { config->clip = (clq_clip){CLQ_CLIP_NORM, 0.5}; }
+static void set_value(clq_trainer_config *config) { config->clip = (clq_clip){.kind = CLQ_CLIP_VALUE, .limit = 0.01}; }
+static void set_norm(clq_trainer_config *config) { config->clip = (clq_clip){.kind = CLQ_CLIP_NORM, .limit = 0.5}; }
 static void set_global_norm(clq_trainer_config *config) {
-    config->clip = (clq_clip){CLQ_CLIP_GLOBAL_NORM, 0.7};
+    config->clip = (clq_clip){.kind = CLQ_CLIP_GLOBAL_NORM, .limit = 0.7};
     config->measure_gradient = true;
     config->metrics = "accuracy,sparse_top_k_categorical_accuracy";
 }

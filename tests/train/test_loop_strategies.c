@@ -35,7 +35,7 @@ static void unequal(clq_strategy_options *options) {
     options->share_count = 2;
 }
 static void compressed(clq_strategy_options *options) {
-    options->compression = (clq_compression){CLQ_COMPRESSION_TOP_K, 1};
+    options->compression = (clq_compression){.kind = CLQ_COMPRESSION_TOP_K, .fraction = 1};
 }
 static void local(clq_strategy_options *options) { options->local_steps = 2; }
 static void synchronous(clq_strategy_options *options) { options->staleness = 0; }

@@ -16,8 +16,18 @@ static clq_trainer_config configure(clq_trainer_config config) {
 
 /* Messages of a gradient whose loss is scaled. */
 static const way compressed[] = {
-    {"halves", "pocl:0,pocl:1", CLQ_STRATEGY_MIRRORED, {.compression = {CLQ_COMPRESSION_F16, 0}}, APART, 0},
-    {"largest", "pocl:0,pocl:1", CLQ_STRATEGY_MIRRORED, {.compression = {CLQ_COMPRESSION_TOP_K, 1}}, APART, 0},
+    {"halves",
+     "pocl:0,pocl:1",
+     CLQ_STRATEGY_MIRRORED,
+     {.compression = {.kind = CLQ_COMPRESSION_F16, .fraction = 0}},
+     APART,
+     0},
+    {"largest",
+     "pocl:0,pocl:1",
+     CLQ_STRATEGY_MIRRORED,
+     {.compression = {.kind = CLQ_COMPRESSION_TOP_K, .fraction = 1}},
+     APART,
+     0},
 };
 
 /* Strategies whose replicas cannot agree on a scale. */
@@ -172,7 +182,7 @@ static void skip_one(const way *w, bool two) {
 
 static void infinite_gradients_are_skipped_on_all_replicas(void **state) {
     (void)state;
-    clip = (clq_clip){CLQ_CLIP_OFF, 0};
+    clip = (clq_clip){.kind = CLQ_CLIP_OFF, .limit = 0};
     skip_one(&way_single, false);
     skip_one(&way_single, true);
     for (size_t w = 0; w < CLQ_COUNT_OF(ways); w++)
@@ -181,13 +191,15 @@ static void infinite_gradients_are_skipped_on_all_replicas(void **state) {
 
 static void clipped_gradients_are_skipped_too(void **state) {
     (void)state;
-    static const clq_clip clips[] = {{CLQ_CLIP_VALUE, 0.01}, {CLQ_CLIP_NORM, 0.1}, {CLQ_CLIP_GLOBAL_NORM, 0.1}};
+    static const clq_clip clips[] = {{.kind = CLQ_CLIP_VALUE, .limit = 0.01},
+                                     {.kind = CLQ_CLIP_NORM, .limit = 0.1},
+                                     {.kind = CLQ_CLIP_GLOBAL_NORM, .limit = 0.1}};
     for (size_t i = 0; i < CLQ_COUNT_OF(clips); i++) {
         clip = clips[i];
         skip_one(&way_single, false);
         skip_one(&ways[0], i % 2);
     }
-    clip = (clq_clip){CLQ_CLIP_OFF, 0};
+    clip = (clq_clip){.kind = CLQ_CLIP_OFF, .limit = 0};
 }
 
 /* Of LAMB, whose rates by variable are made of the gradient. */
@@ -198,9 +210,9 @@ static void steps_of_lamb_are_skipped_too(void **state) {
     skip_one(&way_single, false);
     for (size_t w = 0; w < CLQ_COUNT_OF(ways); w++)
         if (!is_refused(&ways[w])) skip_one(&ways[w], w == 0);
-    clip = (clq_clip){CLQ_CLIP_NORM, 0.1};
+    clip = (clq_clip){.kind = CLQ_CLIP_NORM, .limit = 0.1};
     skip_one(&ways[0], false);
-    clip = (clq_clip){CLQ_CLIP_OFF, 0};
+    clip = (clq_clip){.kind = CLQ_CLIP_OFF, .limit = 0};
     optimizer = other;
 }
 

@@ -189,7 +189,7 @@ static void set_mixed_bf16(clq_trainer_config *config) { config->precision = CLQ
 /* What needs memory beside the weights. */
 static void set_average(clq_trainer_config *config) {
     config->average = 0.8;
-    config->clip = (clq_clip){CLQ_CLIP_NORM, 0.5};
+    config->clip = (clq_clip){.kind = CLQ_CLIP_NORM, .limit = 0.5};
     config->check_numerics = true;
 }
 

@@ -80,7 +80,7 @@ static void keys_have_what_matters(void **state) {
     CHANGE(0, precision, CLQ_PRECISION_MIXED, P | S | C);
     CHANGE(1, recompute, CLQ_RECOMPUTE_ALL, P | S | C);
     CHANGE(2, matmul_precision, CLQ_MATMUL_HIGH, P | S | C);
-    CHANGE(3, clip, ((clq_clip){CLQ_CLIP_NORM, 1}), P);
+    CHANGE(3, clip, ((clq_clip){.kind = CLQ_CLIP_NORM, .limit = 1}), P);
     CHANGE(4, global_batch, 65, P | C);
     CHANGE(5, loss, clq_loss_default(CLQ_LOSS_MEAN_SQUARED_ERROR), P | S);
     CHANGE(6, sample_dtype, CLQ_F32, P | S);

@@ -121,7 +121,7 @@ static void in_buckets(clq_trainer_config *config) {
     config->bucket_bytes = 1;
 }
 static void all_pairs(clq_trainer_config *config) {
-    config->strategy_options.compression = (clq_compression){CLQ_COMPRESSION_TOP_K, 1};
+    config->strategy_options.compression = (clq_compression){.kind = CLQ_COMPRESSION_TOP_K, .fraction = 1};
 }
 
 static void synchronous(clq_trainer_config *config) { config->strategy_options.staleness = 0; }

@@ -229,7 +229,9 @@ static void trainings_are_those_of_one(void **state) {
 
 /* ---- what trainings may be made of ---- */
 
-static void set_norms(clq_trainer_config *config) { config->clip = (clq_clip){CLQ_CLIP_GLOBAL_NORM, 0.5}; }
+static void set_norms(clq_trainer_config *config) {
+    config->clip = (clq_clip){.kind = CLQ_CLIP_GLOBAL_NORM, .limit = 0.5};
+}
 static void set_mixed(clq_trainer_config *config) { config->precision = CLQ_PRECISION_MIXED_BF16; }
 static void set_scaled(clq_trainer_config *config) { config->precision = CLQ_PRECISION_MIXED; }
 static void set_far_scaled(clq_trainer_config *config) {

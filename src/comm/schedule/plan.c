@@ -7,6 +7,7 @@ static const size_t default_chunk_bytes = (size_t)256 << 10, largest_chunk_bytes
 static const double default_deadline_s = 30;
 
 static clq_status take_config(clq_comm *comm, const clq_group_config *config) {
+    CLQ_TRY(CLQ_RESERVE_CHECK(clq_group_config, config));
     if ((unsigned)config->algorithm >= CLQ_ALGORITHM_COUNT || (unsigned)config->transport >= CLQ_TRANSPORT_COUNT)
         return clq_fail(CLQ_ARGUMENT, "algorithm %d is none of clq_algorithm, or transport %d none of clq_transport",
                         (int)config->algorithm, (int)config->transport);

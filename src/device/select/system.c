@@ -104,6 +104,9 @@ clq_status clq_system_open(const clq_system_config *config, clq_system **out) {
 }
 
 clq_status clq_system_open_recalled(clq_system *recalled, const clq_system_config *config, clq_system **out) {
+    const clq_status known = config ? CLQ_RESERVE_CHECK(clq_system_config, config) : CLQ_OK;
+    if (known != CLQ_OK) clq_system_close(recalled);
+    CLQ_TRY(known);
     clq_system *system = recalled ? recalled : clq_alloc(1, sizeof *system);
     if (!system) return CLQ_MEMORY;
     system->memory_limit = config ? config->memory_limit_bytes : 0;

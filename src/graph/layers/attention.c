@@ -314,6 +314,7 @@ KIND(clq_layer_grouped_attention, "GroupQueryAttention", "grouped_query_attentio
      grouped_stores, false);
 
 clq_tensor clq_attention(clq_model *model, const clq_tensor *inputs, size_t count, const clq_attention_config *config) {
+    CLQ_LAYER_KNOWS(model, clq_attention_config, config);
     const attention_config all = {.all = config ? *config : (clq_attention_config){0}};
     if (count == 1) { /* the query is the value, as files have it */
         const clq_tensor twice[] = {inputs[0], inputs[0]};

@@ -266,3 +266,9 @@ void clq_layer_add_key(const clq_layer *layer, clq_text *to) {
         if (types[row->type].add_key) types[row->type].add_key(row, (const char *)layer->config + row->at, to);
     }
 }
+
+bool clq_layer_knows(clq_model *model, const char *type, const char *name, const void *reserved, size_t bytes) {
+    const clq_status status = clq_reserve_check(type, reserved, bytes);
+    if (status != CLQ_OK) (void)clq_model_fail(model, status, name);
+    return status == CLQ_OK;
+}

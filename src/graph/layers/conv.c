@@ -86,11 +86,13 @@ const clq_layer_kind clq_layer_conv1d = {.type = "Conv1D",
                                          .expand = expand};
 
 clq_tensor clq_conv2d(clq_model *model, clq_tensor x, const clq_conv2d_config *config) {
+    CLQ_LAYER_KNOWS(model, clq_conv2d_config, config);
     const clq_conv2d_config all = config ? *config : (clq_conv2d_config){0};
     return clq_model_add_layer(model, &clq_layer_conv2d, all.name, &all, &x, 1);
 }
 
 clq_tensor clq_conv1d(clq_model *model, clq_tensor x, const clq_conv1d_config *config) {
+    CLQ_LAYER_KNOWS(model, clq_conv1d_config, config);
     const clq_conv1d_config given = config ? *config : (clq_conv1d_config){0};
     const clq_conv2d_config all = {.filters = given.filters,
                                    .kernel = {0, given.kernel},

@@ -38,6 +38,7 @@ static clq_status check_word(const char *what, const char *text, size_t most) {
 }
 
 clq_status clq_custom_check_operation(const clq_custom_operation *operation) {
+    CLQ_TRY(CLQ_RESERVE_CHECK(clq_custom_operation, operation));
     CLQ_TRY(check_word("an operation's name", operation->name, NAME_BYTES));
     CLQ_TRY(check_word("forward's kernel", operation->forward, FUNCTION_BYTES));
     if (operation->backward) CLQ_TRY(check_word("backward's kernel", operation->backward, FUNCTION_BYTES));

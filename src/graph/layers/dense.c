@@ -50,6 +50,7 @@ const clq_layer_kind clq_layer_dense = {.type = "Dense",
                                         .expand = expand};
 
 clq_tensor clq_dense(clq_model *model, clq_tensor x, const clq_dense_config *config) {
+    CLQ_LAYER_KNOWS(model, clq_dense_config, config);
     const clq_dense_config all = config ? *config : (clq_dense_config){0};
     return clq_model_add_layer(model, &clq_layer_dense, all.name, &all, &x, 1);
 }

@@ -148,11 +148,16 @@ KIND(clq_layer_separable_conv2d, "SeparableConv2D", "separable_conv2d", clq_sepa
 KIND(clq_layer_separable_conv1d, "SeparableConv1D", "separable_conv1d", clq_separable_conv2d_config, separable_1d);
 
 clq_tensor clq_depthwise_conv2d(clq_model *model, clq_tensor x, const clq_depthwise_conv2d_config *config) {
+    CLQ_LAYER_KNOWS(model, clq_depthwise_conv2d_config, config);
     const clq_depthwise_conv2d_config all = config ? *config : (clq_depthwise_conv2d_config){0};
     return clq_model_add_layer(model, &clq_layer_depthwise_conv2d, all.name, &all, &x, 1);
 }
 
 clq_tensor clq_separable_conv2d(clq_model *model, clq_tensor x, const clq_separable_conv2d_config *config) {
+    CLQ_LAYER_KNOWS(model, clq_depthwise_conv2d_config, config ? &config->depthwise : NULL);
+    if (config && !clq_layer_knows(model, "clq_separable_conv2d_config", config->depthwise.name, config->reserved,
+                                   sizeof config->reserved))
+        return (clq_tensor){0};
     const clq_separable_conv2d_config all = config ? *config : (clq_separable_conv2d_config){0};
     return clq_model_add_layer(model, &clq_layer_separable_conv2d, all.depthwise.name, &all, &x, 1);
 }

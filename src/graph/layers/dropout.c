@@ -163,6 +163,7 @@ KIND(clq_layer_gaussian_dropout, "GaussianDropout", "gaussian_dropout", gaussian
 KIND(clq_layer_gaussian_noise, "GaussianNoise", "gaussian_noise", noise_attributes, clq_layer_keep_shape, expand_noise);
 
 clq_tensor clq_dropout(clq_model *model, clq_tensor x, const clq_dropout_config *config) {
+    CLQ_LAYER_KNOWS(model, clq_dropout_config, config);
     const clq_dropout_config all = config ? *config : (clq_dropout_config){.rate = 0.5};
     return clq_model_add_layer(model, &clq_layer_dropout, all.name, &all, &x, 1);
 }

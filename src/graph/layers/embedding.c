@@ -64,6 +64,7 @@ const clq_layer_kind clq_layer_embedding = {.type = "Embedding",
                                             .expand = expand};
 
 clq_tensor clq_embedding(clq_model *model, clq_tensor x, const clq_embedding_config *config) {
+    CLQ_LAYER_KNOWS(model, clq_embedding_config, config);
     return clq_model_add_layer(model, &clq_layer_embedding, config ? config->name : NULL, config, &x, 1);
 }
 

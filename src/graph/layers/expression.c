@@ -162,6 +162,7 @@ static clq_status read_config(const char *text, size_t inputs, const clq_express
 
 clq_tensor clq_expression(clq_model *model, const char *expression, const clq_tensor *inputs, size_t count,
                           const clq_expression_config *config) {
+    CLQ_LAYER_KNOWS(model, clq_expression_config, config);
     expression_config read = {.text = NULL};
     const char *name = config ? config->name : NULL;
     const clq_status status = read_config(expression, count, config, &read);

@@ -36,6 +36,12 @@ clq_tensor clq_model_join_masks(clq_model *model, const char *of, clq_tensor a, 
 clq_tensor clq_model_add_mask_of(clq_model *model, const char *of, const clq_layer_kind *kind, const void *config,
                                  const clq_tensor *inputs, size_t count);
 
+/* In front of a builder that is given a config, or NULL: one that sets what this version does not know is the model's
+ * failure, and the builder gives no tensor. (attributes.c) */
+bool clq_layer_knows(clq_model *model, const char *type, const char *name, const void *reserved, size_t bytes);
+#define CLQ_LAYER_KNOWS(model, type, config)                                                                           \
+    if ((config) && !clq_layer_knows(model, #type, (config)->name, (config)->reserved, sizeof(config)->reserved))      \
+        return (clq_tensor) { 0 }
 /* Sets what the config leaves open to its default, and checks it by the kind's rows. (attributes.c) */
 clq_status clq_layer_check(const clq_layer_kind *kind, void *config);
 /* Makes what the attributes of a copied config point to copies; to be released in any case. */

@@ -144,6 +144,7 @@ clq_batch_norm_config clq_batch_norm_config_default(void) {
 }
 
 clq_tensor clq_batch_norm(clq_model *model, clq_tensor x, const clq_batch_norm_config *config) {
+    CLQ_LAYER_KNOWS(model, clq_batch_norm_config, config);
     const norm_config given = {.all = config ? *config : clq_batch_norm_config_default(), .axis = -1};
     return clq_model_add_layer(model, &clq_layer_batch_norm, given.all.name, &given, &x, 1);
 }

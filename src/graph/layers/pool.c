@@ -76,10 +76,12 @@ static clq_tensor add(clq_model *model, clq_tensor x, const clq_pool_config *con
 }
 
 clq_tensor clq_max_pool2d(clq_model *model, clq_tensor x, const clq_pool_config *config) {
+    CLQ_LAYER_KNOWS(model, clq_pool_config, config);
     return add(model, x, config, &clq_layer_max_pool2d);
 }
 
 clq_tensor clq_average_pool2d(clq_model *model, clq_tensor x, const clq_pool_config *config) {
+    CLQ_LAYER_KNOWS(model, clq_pool_config, config);
     return add(model, x, config, &clq_layer_average_pool2d);
 }
 
@@ -90,9 +92,11 @@ static clq_tensor add_1d(clq_model *model, clq_tensor x, const clq_pool1d_config
 }
 
 clq_tensor clq_max_pool1d(clq_model *model, clq_tensor x, const clq_pool1d_config *config) {
+    CLQ_LAYER_KNOWS(model, clq_pool1d_config, config);
     return add_1d(model, x, config, &clq_layer_max_pool1d);
 }
 
 clq_tensor clq_average_pool1d(clq_model *model, clq_tensor x, const clq_pool1d_config *config) {
+    CLQ_LAYER_KNOWS(model, clq_pool1d_config, config);
     return add_1d(model, x, config, &clq_layer_average_pool1d);
 }

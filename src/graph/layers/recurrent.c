@@ -293,6 +293,7 @@ clq_recurrent_config clq_recurrent_config_default(size_t units) {
 }
 
 clq_tensor clq_recurrent(clq_model *model, clq_tensor x, clq_cell cell, const clq_recurrent_config *config) {
+    CLQ_LAYER_KNOWS(model, clq_recurrent_config, config);
     const clq_layer_kind *kind = cell == CLQ_CELL_LSTM  ? &clq_layer_lstm
                                  : cell == CLQ_CELL_GRU ? &clq_layer_gru
                                                         : &clq_layer_simple_rnn;
@@ -307,6 +308,7 @@ static void name_pair(const clq_model *model, char *name, size_t bytes) {
 }
 
 clq_tensor clq_bidirectional(clq_model *model, clq_tensor x, clq_cell cell, const clq_recurrent_config *config) {
+    CLQ_LAYER_KNOWS(model, clq_recurrent_config, config);
     enum { NAME_BYTES = 2 * CLQ_LAYER_NAME_MAX }; /* a name that becomes too long is refused */
     clq_recurrent_config forward = config ? *config : (clq_recurrent_config){0}, backward = forward;
     char made[CLQ_LAYER_NAME_MAX], names[2][NAME_BYTES];

@@ -219,12 +219,15 @@ static clq_tensor add(clq_model *model, clq_tensor x, const clq_row_norm_config 
 }
 
 clq_tensor clq_layer_norm(clq_model *model, clq_tensor x, const clq_row_norm_config *config) {
+    CLQ_LAYER_KNOWS(model, clq_row_norm_config, config);
     return add(model, x, config, &clq_layer_layer_norm, 1e-3);
 }
 clq_tensor clq_rms_norm(clq_model *model, clq_tensor x, const clq_row_norm_config *config) {
+    CLQ_LAYER_KNOWS(model, clq_row_norm_config, config);
     return add(model, x, config, &clq_layer_rms_norm, 1e-6);
 }
 clq_tensor clq_group_norm(clq_model *model, clq_tensor x, const clq_row_norm_config *config) {
+    CLQ_LAYER_KNOWS(model, clq_row_norm_config, config);
     return add(model, x, config, &clq_layer_group_norm, 1e-3);
 }
 clq_tensor clq_unit_norm(clq_model *model, clq_tensor x, const char *name) {

@@ -121,6 +121,7 @@ KIND(clq_layer_conv2d_transpose, "Conv2DTranspose", "conv2d_transpose", attribut
 KIND(clq_layer_conv1d_transpose, "Conv1DTranspose", "conv1d_transpose", attributes_1d);
 
 clq_tensor clq_conv2d_transpose(clq_model *model, clq_tensor x, const clq_conv2d_config *config) {
+    CLQ_LAYER_KNOWS(model, clq_conv2d_config, config);
     const transposed_config all = {.conv = config ? *config : (clq_conv2d_config){0}};
     return clq_model_add_layer(model, &clq_layer_conv2d_transpose, all.conv.name, &all, &x, 1);
 }

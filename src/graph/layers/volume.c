@@ -202,6 +202,7 @@ const clq_layer_kind clq_layer_conv3d = {.type = "Conv3D",
                                          .expand = expand};
 
 clq_tensor clq_conv3d(clq_model *model, clq_tensor x, const clq_conv3d_config *config) {
+    CLQ_LAYER_KNOWS(model, clq_conv3d_config, config);
     const clq_conv3d_config all = config ? *config : (clq_conv3d_config){0};
     return clq_model_add_layer(model, &clq_layer_conv3d, all.name, &all, &x, 1);
 }
@@ -272,9 +273,11 @@ static clq_tensor add(clq_model *model, clq_tensor x, const clq_pool3d_config *c
 }
 
 clq_tensor clq_max_pool3d(clq_model *model, clq_tensor x, const clq_pool3d_config *config) {
+    CLQ_LAYER_KNOWS(model, clq_pool3d_config, config);
     return add(model, x, config, &clq_layer_max_pool3d);
 }
 
 clq_tensor clq_average_pool3d(clq_model *model, clq_tensor x, const clq_pool3d_config *config) {
+    CLQ_LAYER_KNOWS(model, clq_pool3d_config, config);
     return add(model, x, config, &clq_layer_average_pool3d);
 }

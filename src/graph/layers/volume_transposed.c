@@ -95,6 +95,7 @@ const clq_layer_kind clq_layer_conv3d_transpose = {.type = "Conv3DTranspose",
                                                    .expand = expand};
 
 clq_tensor clq_conv3d_transpose(clq_model *model, clq_tensor x, const clq_conv3d_config *config) {
+    CLQ_LAYER_KNOWS(model, clq_conv3d_config, config);
     const transposed_config all = {.conv = config ? *config : (clq_conv3d_config){0}};
     return clq_model_add_layer(model, &clq_layer_conv3d_transpose, all.conv.name, &all, &x, 1);
 }

@@ -42,6 +42,7 @@ static clq_constraint_problem problem_of(const clq_variable *v) {
 
 static clq_status check(const clq_variable *v, const clq_constraint *c) {
     size_t sizes[5];
+    CLQ_TRY(CLQ_RESERVE_CHECK(clq_constraint, c));
     if ((unsigned)c->kind > CLQ_CONSTRAINT_MIN_MAX_NORM) return clq_fail(CLQ_ARGUMENT, "there is no such constraint");
     if (c->kind == CLQ_CONSTRAINT_NONE || c->kind == CLQ_CONSTRAINT_NON_NEGATIVE) return CLQ_OK;
     if (!(c->least >= 0 && c->most >= c->least && isfinite(c->most)))

@@ -1,5 +1,5 @@
-/* Structs of callers that were compiled with another version of <clique/train.h>: members are added at the end only. */
-#include "train/trainer.h"
+/* Structs of callers that were compiled with another version of the headers. */
+#include "base/base.h"
 
 #include <string.h>
 
