@@ -165,8 +165,8 @@ typedef struct clq_input_context {
  * CLQ_REPLICAS_MAX). */
 CLQ_API clq_status clq_input_batch_per_replica(const clq_input_context *input, size_t global_batch, size_t *out);
 /* Makes one pipeline's dataset. It sets the stages in *out; the batch is one replica's samples. From then on the
- * distributed dataset owns *out, and destroys it also if this function fails for a later pipeline. If it returns other
- * than CLQ_OK, clq_distribute_function fails with that status. */
+ * distributed dataset owns *out, and destroys it if this call or a later one fails. If it returns other than CLQ_OK,
+ * clq_distribute_function fails with that status. */
 typedef clq_status (*clq_dataset_function)(void *context, const clq_input_context *input, clq_dataset **out);
 /* Distributes datasets that a function makes, one for each pipeline (tf.distribute's
  * distribute_datasets_from_function). The function is called for all pipelines, in their order, before this call
