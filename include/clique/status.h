@@ -1,11 +1,11 @@
-/* clique/status.h: what every call that can fail returns, and where its detail is found.
+/* clique/status.h: what every call that can fail returns, and its detail in words.
  *
- * A function that can fail returns clq_status. Where it is not CLQ_OK, one sentence that says what failed,
- * where, and what to do is kept for the calling thread until that thread's next failure: clq_error_detail().
+ * A function that can fail returns clq_status. If it is not CLQ_OK, clq_error_detail() gives one sentence that says
+ * what failed, where, and what to do. The sentence is kept for the calling thread until that thread's next failure.
  * Outputs come last in an argument list and are written only on success. Nothing here prints or exits.
  *
- * The library has no global state that a caller must set up. Different objects may be used from different threads;
- * each header says what one object allows. */
+ * The library has no global state that a caller must set up. Different threads may use different objects; each header
+ * says what one object allows. */
 #ifndef CLIQUE_STATUS_H
 #define CLIQUE_STATUS_H
 
@@ -58,43 +58,45 @@ typedef enum clq_status {
 } clq_status;
 /* clang-format on */
 
-/* The status in words ("malformed file"); never NULL, also for values that are no status. */
+/* The status in words ("malformed file"). Never NULL, also for values that are no status. */
 CLQ_API const char *clq_status_text(clq_status status);
 
-/* The calling thread's last failure in one line without a newline: what, where, what to do. "" if there was
- * none. Valid until the same thread's next failure. */
+/* The calling thread's last failure in one line, without a newline: what, where, what to do. "": no failure yet. Valid
+ * until the same thread's next failure. */
 CLQ_API const char *clq_error_detail(void);
 
 typedef enum clq_log_level { CLQ_LOG_ERROR, CLQ_LOG_WARNING, CLQ_LOG_INFO, CLQ_LOG_DEBUG } clq_log_level;
 
-/* Receives what the library reports; the line has no newline, and belongs to the library until the sink returns. Called
- * from any thread of the program or the library, one call at a time in the whole process: threads that log wait
- * meanwhile, so a sink returns soon. It may call the library, whose lines are then dropped, except
- * clq_log_set_sink. */
+/* Receives what the library reports. The line has no newline, and belongs to the library until the sink returns. Any
+ * thread of the program or the library may call the sink, one call at a time in the entire process: threads that log
+ * wait meanwhile, so a sink returns soon. It may call the library, except clq_log_set_sink; lines from such calls are
+ * dropped. */
 typedef void (*clq_log_sink)(void *context, clq_log_level level, const char *line);
 
-/* The process-wide sink; NULL (the start) drops everything. Lines above `level` are not formatted. From any thread;
- * when it returns, the sink before is not running and will not be called again, so its context may be freed. */
+/* Sets the process-wide sink; NULL, which is the default, drops everything. Lines above `level` are not formatted. Any
+ * thread may call it. When it returns, the earlier sink is not running and will not be called again, so its context may
+ * be freed. */
 CLQ_API void clq_log_set_sink(clq_log_sink sink, void *context, clq_log_level level);
 
-/* The release of the library that is loaded, as MAJOR.MINOR.PATCH, and as a number like CLQ_VERSION, which is that of
- * the headers. */
+/* The loaded library's release: as MAJOR.MINOR.PATCH, and as a number like CLQ_VERSION, which is the headers'
+ * release. */
 CLQ_API const char *clq_version(void);
 CLQ_API unsigned clq_version_number(void);
 
-/* Where the library's memory on the host comes from. Each function may be called from any thread, by several at once.
- * What drivers, zlib, Jansson and the C library take for themselves is not among it. */
+/* Where the library's memory on the host comes from. Any thread may call each function, several at once. Not included:
+ * memory that drivers, zlib, Jansson and the C library take for themselves. */
 typedef struct clq_allocator {
-    /* alignment: a power of two, or 0: any type's. bytes: above 0. NULL: there is none. */
+    /* alignment: a power of two; 0: suitable for any type. bytes: above 0. Returns NULL if there is no memory. */
     void *(*allocate)(void *context, size_t alignment, size_t bytes);
-    /* Of a block that was allocated with alignment 0, or NULL; as realloc. */
+    /* As realloc. block: allocated with alignment 0, or NULL. */
     void *(*reallocate)(void *context, void *block, size_t bytes);
     void (*release)(void *context, void *block); /* block may be NULL */
     void *context;
     void *reserved[4]; /* NULL */
 } clq_allocator;
-/* Before any other call of the process to the library, once; copied. Functions and context are needed until the process
- * ends. Errors: ARGUMENT (a function is NULL, a reserve is not), STATE (memory was allocated already). */
+/* Sets the allocator, which is copied. Call it once, before the process's first other call into the library. Functions
+ * and context are needed until the process ends. Errors: ARGUMENT (a function is NULL, a reserve is not), STATE (memory
+ * was allocated already). */
 CLQ_API clq_status clq_set_allocator(const clq_allocator *allocator);
 
 #ifdef __cplusplus
