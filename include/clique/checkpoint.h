@@ -82,9 +82,9 @@ typedef struct clq_checkpoint_counts {
     uint64_t written, failed;
     /* Checkpoints that clq_fit did not make, because the one before was still being written. */
     uint64_t skipped;
-    uint64_t last_step; /* the newest complete one's; 0: none */
-} clq_checkpoint_counts;
+    uint64_t last_step;   /* the newest complete one's; 0: none */
     uint64_t reserved[4]; /* 0 */
+} clq_checkpoint_counts;
 CLQ_API clq_checkpoint_counts clq_checkpoints_counts(clq_checkpoints *checkpoints); /* waits for the writer */
 
 /* ---- weights alone, without training ---- */
