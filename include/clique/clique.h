@@ -1,5 +1,5 @@
-/* clique/clique.h: everything. Read in this order: status, types, device, model, custom, data, train, callbacks,
- * checkpoint, distribute, generate; comm and world stand alone. */
+/* clique/clique.h: all headers. Read them in this order: status, types, device, model, custom, data, train, callbacks,
+ * checkpoint, settings, distribute, generate; comm and world stand alone. */
 #ifndef CLIQUE_CLIQUE_H
 #define CLIQUE_CLIQUE_H
 
