@@ -153,7 +153,7 @@ typedef struct clq_custom_report {
     size_t gradients; /* how many derivatives were compared */
     /* The largest difference, relative to the largest derivative with respect to the same input or variable. */
     double gradient_error;
-    char gradient[64]; /* its place: "dx0[5]" */
+    char gradient[64];  /* its place: "dx0[5]" */
     double reserved[4]; /* 0 */
 } clq_custom_report;
 

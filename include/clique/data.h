@@ -149,7 +149,7 @@ typedef struct clq_batch {
     /* (more_count) labels for the outputs after the first, in the model's order. */
     const clq_labels *more_labels;
     size_t more_count;
-    const float *weights; /* (count) how often each sample's loss counts; NULL: once */
+    const float *weights;    /* (count) how often each sample's loss counts; NULL: once */
     const void *reserved[4]; /* 0 */
 } clq_batch;
 /* Gives the next batch. *more is false at the epoch's end, and *batch is then unchanged; the call after that begins the

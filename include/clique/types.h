@@ -256,7 +256,7 @@ typedef enum clq_compression_kind {
 } clq_compression_kind;
 typedef struct clq_compression {
     clq_compression_kind kind;
-    double fraction; /* TOP_K: above 0, at most 1 */
+    double fraction;    /* TOP_K: above 0, at most 1 */
     double reserved[2]; /* 0 */
 } clq_compression;
 
