@@ -10,9 +10,9 @@ if(HDF5_FOUND AND LIBZIP_FOUND)
   clq_link_layer(clique-keras-files formats)
   target_include_directories(clique-keras-files PRIVATE ${PROJECT_SOURCE_DIR}/helpers)
   target_link_libraries(clique-keras-files PRIVATE PkgConfig::HDF5 PkgConfig::LIBZIP)
-  # Beside the library, where that looks for it: it is no command of its own.
-  set_target_properties(clique-keras-files PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_LIBRARY_OUTPUT_DIRECTORY})
-  install(TARGETS clique-keras-files RUNTIME DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  # Where the library looks for it: it is no command of its own.
+  set_target_properties(clique-keras-files PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/clique)
+  install(TARGETS clique-keras-files RUNTIME DESTINATION ${CMAKE_INSTALL_LIBDIR}/clique)
 else()
   message(STATUS "No HDF5 or no libzip (pkg-config hdf5, libzip): Keras's .keras and .weights.h5 files are not read")
 endif()

@@ -378,7 +378,7 @@ clq_status clq_file_get_all(const clq_file *file, void **out, size_t *bytes);   
 void clq_file_close(clq_file *file);
 bool clq_file_exists(const char *path);
 clq_status clq_make_folder(const char *path); /* with its parents; fine if it exists */
-/* A file that was built or installed with this code: beside it, or in the folder of libraries. False: there is none.
+/* A file that was built or installed with this code, in Clique's folder of that of libraries. False: there is none.
  * (beside.c) */
 enum { CLQ_BESIDE_BYTES = 4096 + 256 };
 bool clq_find_beside(const char *name, char path[CLQ_BESIDE_BYTES]);

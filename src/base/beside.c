@@ -1,4 +1,5 @@
-/* Files that are built and installed with this code, such as libraries and programs that it uses if they are there. */
+/* Files that are built and installed with this code, such as libraries and programs that it uses if they are there. They
+ * lie in a folder of Clique's own, `clique`, in that of libraries. */
 #define _GNU_SOURCE /* dladdr; NOLINT(bugprone-reserved-identifier) */
 #include "base/base.h"
 
@@ -9,6 +10,9 @@
 
 #ifndef CLQ_LIBDIR
 #define CLQ_LIBDIR "lib"
+#endif
+#ifndef CLQ_FULL_LIBDIR
+#define CLQ_FULL_LIBDIR "/usr/local/lib"
 #endif
 
 enum { FOLDER_BYTES = 4096 };
@@ -26,11 +30,15 @@ static void find_folder(char *out, size_t bytes) {
 }
 
 bool clq_find_beside(const char *name, char path[CLQ_BESIDE_BYTES]) {
-    static const char *const folders[] = {"", "../lib/", "../" CLQ_LIBDIR "/"};
+    /* The tree may be installed or moved anywhere. The last one is of programs elsewhere that were linked statically. */
+    static const char *const folders[] = {"clique/", "../lib/clique/", "../" CLQ_LIBDIR "/clique/",
+                                          CLQ_FULL_LIBDIR "/clique/"};
     char folder[FOLDER_BYTES];
     find_folder(folder, sizeof folder);
-    for (size_t i = 0; folder[0] == '/' && i < CLQ_COUNT_OF(folders); i++) {
-        const int length = snprintf(path, CLQ_BESIDE_BYTES, "%s%s%s", folder, folders[i], name);
+    for (size_t i = 0; i < CLQ_COUNT_OF(folders); i++) {
+        const char *start = folders[i][0] == '/' ? "" : folder;
+        if (start == folder && folder[0] != '/') continue;
+        const int length = snprintf(path, CLQ_BESIDE_BYTES, "%s%s%s", start, folders[i], name);
         if (length < CLQ_BESIDE_BYTES && clq_file_exists(path)) return true;
     }
     return false;

@@ -20,7 +20,7 @@ HOST = socket.gethostname()
 
 def by_one_mpi(mpi, folder):
     """Decorates tests of what no MPI has a part in: they run by one of those that are here."""
-    first = next(name for name in LAUNCHERS if (folder.parent / f"lib/libclique-{name}.so").exists())
+    first = next(name for name in LAUNCHERS if (folder.parent / f"lib/clique/libclique-{name}.so").exists())
     return lambda test: test if mpi == first else None
 
 
