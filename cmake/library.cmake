@@ -27,8 +27,8 @@ endif()
 
 set_target_properties(clique_shared clique_static PROPERTIES OUTPUT_NAME clique VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR})
 
-install(TARGETS clique_shared clique_static
-        LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(TARGETS clique_shared LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT library NAMELINK_COMPONENT dev)
+install(TARGETS clique_static ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/clique DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 
 # The tree may be installed or moved anywhere: paths in clique.pc are relative to the file.
