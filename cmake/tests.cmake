@@ -89,6 +89,7 @@ target_compile_definitions(test_base_error PRIVATE CLQ_TEST_RELEASE="${PROJECT_V
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
 include(cmake/systems.cmake)
 add_test(NAME law/dependencies COMMAND ${PROJECT_SOURCE_DIR}/tests/law/check ${PROJECT_SOURCE_DIR}/src)
+add_test(NAME law/documented COMMAND ${PROJECT_SOURCE_DIR}/tests/law/documented ${PROJECT_SOURCE_DIR}/include/clique)
 add_test(NAME law/api COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/law/api ${PROJECT_SOURCE_DIR})
 add_test(NAME law/links COMMAND ${PROJECT_SOURCE_DIR}/tests/law/links ${PROJECT_SOURCE_DIR})
 add_test(NAME law/words COMMAND ${PROJECT_SOURCE_DIR}/tests/law/words ${PROJECT_SOURCE_DIR})

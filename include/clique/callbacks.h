@@ -62,10 +62,11 @@ CLQ_API double clq_epoch_value(const clq_epoch_info *info, const char *name);
 /* Which of two values is better. AUTO: higher is better for accuracies, precision, recall, F1, areas under curves and
  * cosine similarity; lower is better for all others. */
 typedef enum clq_monitor_mode { CLQ_MONITOR_AUTO, CLQ_MONITOR_MIN, CLQ_MONITOR_MAX } clq_monitor_mode;
+/* Bytes for a monitored value's name, with its NUL. */
+enum { CLQ_MONITOR_NAME_MAX = 160 };
 /* What is watched. A value is an improvement if it is better than the best one by more than min_delta. The first value
  * is taken even if it is NaN. After that NaN is never an improvement, and nothing improves on a first NaN (as in
  * Keras). */
-enum { CLQ_MONITOR_NAME_MAX = 160 };
 typedef struct clq_monitor {
     /* As in clq_epoch_value; empty: val_loss. clq_fit refuses a value that is not measured (ARGUMENT). */
     char name[CLQ_MONITOR_NAME_MAX];

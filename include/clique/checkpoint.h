@@ -26,6 +26,7 @@
 extern "C" {
 #endif
 
+/* Where checkpoints lie, when they are made, and which are kept. folder is needed; of all others 0 is the default. */
 typedef struct clq_checkpoints_config {
     const char *folder; /* made on demand; one training at a time uses it */
     /* clq_fit makes a checkpoint after each update whose number is a multiple of this. 0: at its end only. */
@@ -42,6 +43,7 @@ typedef struct clq_checkpoints_config {
  * false; another training, in this process or another, uses it), WRITE, MEMORY, SYSTEM. */
 CLQ_API clq_status clq_checkpoints_open_sized(const clq_checkpoints_config *config, size_t config_bytes,
                                               clq_checkpoints **out);
+/* clq_checkpoints_open_sized with the size that the caller's config has. */
 static inline clq_status clq_checkpoints_open(const clq_checkpoints_config *config, clq_checkpoints **out) {
     return clq_checkpoints_open_sized(config, sizeof *config, out);
 }

@@ -71,12 +71,14 @@
 extern "C" {
 #endif
 
+/* One rank of a group: a device in a context. */
 typedef struct clq_rank {
     cl_context context;
     cl_device_id device;
     cl_command_queue queue; /* in-order; NULL: no queue to wait for */
 } clq_rank;
 
+/* Elements of a buffer, from an offset on. */
 typedef struct clq_slice {
     cl_mem memory; /* in its rank's context; NULL if the rank has no part in it */
     size_t offset; /* bytes, a multiple of the element's size */
@@ -84,6 +86,7 @@ typedef struct clq_slice {
 
 /* X(name, text). The order of these lists is part of the binary interface: add at the end. */
 #define CLQ_REDOP_MAP(X) X(SUM, "sum") X(PROD, "prod") X(MIN, "min") X(MAX, "max") X(AVG, "avg")
+/* How elements of the ranks are combined. AVG: their sum divided by the number of ranks. */
 typedef enum clq_redop {
 #define CLQ_REDOP_ENUM(name, text) CLQ_##name,
     CLQ_REDOP_MAP(CLQ_REDOP_ENUM)
@@ -111,6 +114,7 @@ typedef enum clq_redop {
     X(DOUBLING, "doubling")                                                                                            \
     X(HIERARCHICAL, "hierarchical")                                                                                    \
     X(TORUS, "torus")
+/* How a collective is cut into steps: see CLQ_ALGORITHM_MAP. */
 typedef enum clq_algorithm {
 #define CLQ_ALGORITHM_ENUM(name, text) CLQ_ALGORITHM_##name,
     CLQ_ALGORITHM_MAP(CLQ_ALGORITHM_ENUM)
@@ -130,6 +134,7 @@ typedef enum clq_algorithm {
  * If devices have their own memory, give each rank its own memory object: ranks that write to slices in one object
  * depend on the driver as PEER does. */
 #define CLQ_TRANSPORT_MAP(X) X(AUTO, "auto") X(STAGED, "staged") X(PEER, "peer") X(MAPPED, "mapped")
+/* How bytes move between two ranks: see CLQ_TRANSPORT_MAP. */
 typedef enum clq_transport {
 #define CLQ_TRANSPORT_ENUM(name, text) CLQ_TRANSPORT_##name,
     CLQ_TRANSPORT_MAP(CLQ_TRANSPORT_ENUM)
@@ -139,7 +144,9 @@ typedef enum clq_transport {
 
 /* The name: "sum", "ring", "staged", …; "unknown" for other values. */
 CLQ_API const char *clq_redop_name(clq_redop op);
+/* "ring", "direct", …; "unknown" for what is none. */
 CLQ_API const char *clq_algorithm_name(clq_algorithm algorithm);
+/* "staged", "mapped", …; "unknown" for what is none. */
 CLQ_API const char *clq_transport_name(clq_transport transport);
 
 /* All zero is the default. */
@@ -157,6 +164,7 @@ typedef struct clq_group_config {
     double reserved[6]; /* 0 */
 } clq_group_config;
 
+/* Ranks that take part in collectives together. From clq_group_create to clq_group_destroy. */
 typedef struct clq_group clq_group;
 /* Makes a group with 1 to CLQ_REPLICAS_MAX ranks; config NULL: the default. The group retains contexts, devices and
  * queues. Compiles kernels; if several algorithms or transports are possible, measures them, once for these devices,
@@ -165,6 +173,8 @@ typedef struct clq_group clq_group;
  * DEVICE_MEMORY, UNSUPPORTED (a forced algorithm or transport that a rank or link cannot do), SYSTEM, MEMORY. */
 CLQ_API clq_status clq_group_create(const clq_rank *ranks, unsigned count, const clq_group_config *config,
                                     clq_group **out);
+/* The color of a rank that clq_group_split puts in no new group. */
+#define CLQ_NO_COLOR (-1)
 /* Splits a group as MPI_Comm_split and ncclCommSplit do: the ranks with one color become their own group, with this
  * group's config and devices. colors[r], for each rank r in `group`: a number from 0 to count - 1, or CLQ_NO_COLOR (in
  * no new group). keys[r]: ranks are ordered by their keys; with equal keys, as in `group`; keys NULL: all are equal.
@@ -177,7 +187,6 @@ CLQ_API clq_status clq_group_create(const clq_rank *ranks, unsigned count, const
  * it while these groups are idle: it may measure algorithms (see clq_group_create), and results are kept for later
  * runs, too. Errors: ARGUMENT (no colors, a color out of range, a color without ranks), ABORTED (the group has failed),
  * and those of clq_group_create; no group is then made. */
-#define CLQ_NO_COLOR (-1)
 CLQ_API clq_status clq_group_split(clq_group *group, const int *colors, const int *keys, unsigned count,
                                    clq_group **out);
 /* Joins the groups in all processes of a world into one group. Its ranks are those on the world's rank 0, then those on
@@ -204,6 +213,7 @@ CLQ_API clq_status clq_group_span(clq_group *group, clq_world *world);
 /* This process's ranks are clq_group_first, clq_group_first + 1, … among clq_group_total ranks. Without a world: 0, and
  * the group's number of ranks. */
 CLQ_API unsigned clq_group_first(const clq_group *group);
+/* How many ranks the whole group has: those of all processes. */
 CLQ_API unsigned clq_group_total(const clq_group *group);
 /* Waits for the issued calls and destroys the group; first abort calls that may never end. Takes NULL. */
 CLQ_API void clq_group_destroy(clq_group *group);
@@ -260,6 +270,7 @@ CLQ_API clq_status clq_group_barrier(clq_group *group, const cl_event *waits, cl
  * another order than alone; the calls between start and end determine it. Errors: STATE (started twice, or not at all),
  * those of the calls. If end fails, calls that were not issued complete their events with a negative status. */
 CLQ_API clq_status clq_group_start(clq_group *group);
+/* Issues what was noted since clq_group_start. Errors: see there. */
 CLQ_API clq_status clq_group_end(clq_group *group);
 
 /* Waits for all calls issued so far. A failed group stays failed. Errors: what ended the group (DEVICE, TIMEOUT,

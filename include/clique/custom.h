@@ -25,6 +25,7 @@ typedef struct clq_expression_variable {
     double value;     /* its first value; finite */
     bool by_channel;  /* true: one number for each place on the result's last axis, (c); false: one for all, (1) */
 } clq_expression_variable;
+/* All zero is the default: no variables, and a name that the model gives. */
 typedef struct clq_expression_config {
     clq_expression_variable variables[CLQ_EXPRESSION_VARIABLES_MAX]; /* those with a name come first */
     const char *name;
@@ -92,6 +93,7 @@ typedef struct clq_custom_shapes {
     /* Arithmetic operations in forward for one sample, for predictions. 0: one for each element in the output. */
     double operations;
 } clq_custom_shapes;
+/* Work-items of a work-group at most. */
 enum { CLQ_CUSTOM_GROUP_MOST = 1024 };
 
 /* An operation with the program's own kernels. It computes each sample from that sample and the variables alone, in

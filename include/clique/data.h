@@ -19,8 +19,11 @@
 extern "C" {
 #endif
 
+/* The library chooses: of clq_dataset_prefetch. */
 enum { CLQ_AUTO = -1 };
 
+/* Samples and labels in the host's memory, with the stages of a pipeline. From one of the functions that open one to
+ * clq_dataset_destroy. */
 typedef struct clq_dataset clq_dataset;
 
 /* The complete set's labels for one output. */
@@ -32,6 +35,7 @@ typedef struct clq_labels_info {
     size_t least_at; /* index of the first sample that has it */
 } clq_labels_info;
 
+/* A dataset, as clq_dataset_get_info tells it. */
 typedef struct clq_dataset_info {
     /* Samples after clq_dataset_take. In a text: windows; a shuffled text has one window less. */
     size_t samples;
@@ -71,7 +75,9 @@ typedef struct clq_dataset_info {
 CLQ_API clq_status clq_dataset_open(const char *name_or_folder, const char *part, clq_dataset **out);
 /* The same for a folder in one format: IDX pairs, .npy pairs, or CIFAR-10 binary files. */
 CLQ_API clq_status clq_dataset_idx(const char *folder, const char *part, clq_dataset **out);
+/* A folder with x_PART.npy and y_PART.npy. Errors: as of clq_dataset_open. */
 CLQ_API clq_status clq_dataset_npy(const char *folder, const char *part, clq_dataset **out);
+/* A folder with CIFAR-10's binary files. Errors: as of clq_dataset_open. */
 CLQ_API clq_status clq_dataset_cifar10(const char *folder, const char *part, clq_dataset **out);
 /* Makes a dataset from the caller's memory, which is copied. samples: CLQ_U8 or CLQ_F32 (n, shape…). labels: CLQ_I32 or
  * CLQ_F32 (n, label_elements); for CLQ_I32, label_elements 0 means 1. The caller destroys *out. Checks are those of

@@ -12,8 +12,10 @@
 extern "C" {
 #endif
 
+/* Bytes of a name and of a reason, with their NUL; replicas of a trainer, and ranks of a group in one process. */
 enum { CLQ_NAME_MAX = 192, CLQ_REASON_MAX = 512, CLQ_REPLICAS_MAX = 64 };
 
+/* What a driver says that a device is. */
 typedef enum clq_device_type {
     CLQ_DEVICE_CPU,
     CLQ_DEVICE_GPU,
@@ -21,6 +23,7 @@ typedef enum clq_device_type {
     CLQ_DEVICE_OTHER
 } clq_device_type;
 
+/* A device as its driver describes it. */
 typedef struct clq_device_info {
     uint32_t index;  /* as `clique devices` lists it, from 0 */
     char driver[16]; /* the platform's tag: nvidia amd intel pocl rusticl clover oclgrind apple … */
@@ -40,6 +43,7 @@ typedef struct clq_device_info {
     uint64_t reserved[8]; /* 0 */
 } clq_device_info;
 
+/* All zero is the default. */
 typedef struct clq_system_config {
     const char *cache_dir;       /* NULL: $CLIQUE_CACHE_DIR, else $XDG_CACHE_HOME/clique, else ~/.cache/clique.
                                     "": no cache on disk */
@@ -59,6 +63,7 @@ typedef struct clq_system_config {
     double reserved[4]; /* 0 */
 } clq_system_config;
 
+/* The machine's platforms and devices, and the cache of built programs. From clq_system_open to clq_system_close. */
 typedef struct clq_system clq_system;
 
 /* Finds every platform and device; runs nothing on them yet. config may be NULL: the default. A machine without a
@@ -67,6 +72,7 @@ typedef struct clq_system clq_system;
  * DEVICE. */
 CLQ_API clq_status clq_system_open(const clq_system_config *config, clq_system **out);
 CLQ_API void clq_system_close(clq_system *system); /* takes NULL; first destroy everything made from it */
+/* How many devices all drivers list. */
 CLQ_API size_t clq_system_device_count(const clq_system *system);
 /* Valid until the system is closed. NULL: index is not below the count. */
 CLQ_API const clq_device_info *clq_system_device_info(const clq_system *system, size_t index);
@@ -79,6 +85,7 @@ CLQ_API clq_status clq_system_test_devices(clq_system *system);
 typedef struct clq_device_choice {
     uint32_t index, part, parts;
 } clq_device_choice;
+/* Which devices a trainer uses: an entry for each replica. From clq_devices_select, or filled in by the caller. */
 typedef struct clq_devices {
     clq_system *system; /* borrowed: must stay open as long as this, and trainers made from it, are used */
     uint32_t count;     /* 1 to CLQ_REPLICAS_MAX */

@@ -41,6 +41,7 @@ CLQ_API clq_status clq_per_replica_set_length(clq_per_replica *values, unsigned 
 
 /* The order is part of the binary interface: add at the end. */
 typedef enum clq_reduction { CLQ_REDUCE_SUM, CLQ_REDUCE_MEAN } clq_reduction;
+/* Of clq_per_replica_reduce: element by element over the replicas. */
 enum { CLQ_NO_AXIS = -1 };
 /* Reduces all replicas' arrays to one (tf.distribute's Strategy.reduce). axis CLQ_NO_AXIS: element by element over the
  * replicas; the mean divides by their number. Another axis: over the replicas and along that axis, which the result
@@ -106,6 +107,7 @@ CLQ_API clq_status clq_replica_evaluate(clq_replica_context *replica);
 /* Reads loss and metrics for the replica's part, after one of these two: means over its samples; 0 without samples.
  * Times are 0. Waits for the device. Errors: STATE (before these two), device errors. */
 CLQ_API clq_status clq_replica_read_sized(clq_replica_context *replica, clq_totals *out, size_t out_bytes);
+/* clq_replica_read_sized with the size that the caller's struct has. */
 static inline clq_status clq_replica_read(clq_replica_context *replica, clq_totals *out) {
     return clq_replica_read_sized(replica, out, sizeof *out);
 }
@@ -133,6 +135,7 @@ CLQ_API void clq_metric_sums_destroy(clq_metric_sums *sums); /* takes NULL */
 CLQ_API clq_status clq_metric_sums_add(clq_metric_sums *sums, clq_replica_context *replica);
 /* Loss and metrics over all samples so far; times are 0. Not while a replica adds. */
 CLQ_API void clq_metric_sums_read_sized(const clq_metric_sums *sums, clq_totals *out, size_t out_bytes);
+/* clq_metric_sums_read_sized with the size that the caller's struct has. */
 static inline void clq_metric_sums_read(const clq_metric_sums *sums, clq_totals *out) {
     clq_metric_sums_read_sized(sums, out, sizeof *out);
 }
@@ -143,6 +146,7 @@ CLQ_API void clq_metric_sums_reset(clq_metric_sums *sums); /* not while a replic
 
 /* ---- datasets in parts ---- */
 
+/* A pipeline, or one for each replica, whose batches are cut for the replicas of a trainer. */
 typedef struct clq_distributed_dataset clq_distributed_dataset;
 
 /* Distributes one pipeline, whose batches are global (tf.distribute's experimental_distribute_dataset): each batch is
@@ -221,6 +225,7 @@ typedef enum clq_part_side { CLQ_PART_INPUT, CLQ_PART_OUTPUT } clq_part_side;
 CLQ_API clq_status clq_part_values_create(const clq_trainer *trainer, clq_part_side side, clq_part_values **out);
 CLQ_API void clq_part_values_destroy(clq_part_values *values);         /* takes NULL */
 CLQ_API unsigned clq_part_values_count(const clq_part_values *values); /* tensors that cross: at least 1 */
+/* A tensor that crosses from one part to another. */
 typedef struct clq_part_tensor {
     const char *name; /* of the layer that computes the tensor; lives as long as the model */
     clq_shape shape;  /* without the batch */
@@ -238,6 +243,7 @@ CLQ_API float *clq_part_values_of(clq_part_values *values, unsigned index);
 /* The number of rows in use. The functions below set it when they write; a caller who fills in the memory sets it, too.
  * Errors: ARGUMENT (more rows than there is room for). */
 CLQ_API size_t clq_part_values_rows(const clq_part_values *values);
+/* Sets how many rows there are, up to the global batch. Errors: ARGUMENT (more than that). */
 CLQ_API clq_status clq_part_values_set_rows(clq_part_values *values, size_t rows);
 
 /* Forward in training mode.
@@ -270,6 +276,7 @@ CLQ_API clq_status clq_part_backward(clq_trainer *trainer, const clq_part_values
  * inference-only trainer may evaluate. */
 CLQ_API clq_status clq_part_evaluate_sized(clq_trainer *trainer, const clq_batch *batch, const clq_part_values *input,
                                            clq_part_values *output, clq_totals *out, size_t out_bytes);
+/* clq_part_evaluate_sized with the size that the caller's struct has. */
 static inline clq_status clq_part_evaluate(clq_trainer *trainer, const clq_batch *batch, const clq_part_values *input,
                                            clq_part_values *output, clq_totals *out) {
     return clq_part_evaluate_sized(trainer, batch, input, output, out, sizeof *out);

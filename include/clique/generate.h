@@ -24,6 +24,7 @@
 extern "C" {
 #endif
 
+/* A text that a model continues, with what it keeps of it. From clq_generator_create to clq_generator_destroy. */
 typedef struct clq_generator clq_generator;
 
 /* All zero is the default. */
@@ -47,6 +48,7 @@ CLQ_API void clq_generator_destroy(clq_generator *generator); /* takes NULL */
  * text becomes empty. Errors: those of clq_trainer_load; ARGUMENT (the trainer has another model) and those of
  * clq_trainer_get_variable; device errors. */
 CLQ_API clq_status clq_generator_load(clq_generator *generator, const char *path);
+/* The weights of a trainer of the same model. Errors: see clq_generator_load. */
 CLQ_API clq_status clq_generator_take_weights(clq_generator *generator, clq_trainer *trainer);
 
 /* Appends tokens[count] to the text; count may be 0. Each token is a number below the vocabulary. The model runs over
@@ -78,6 +80,7 @@ typedef struct clq_sampling {
  * token that was drawn; it is not appended). */
 CLQ_API clq_status clq_generator_next(clq_generator *generator, const clq_sampling *how, uint32_t *token);
 
+/* A generator's sizes, and what it has read and computed. */
 typedef struct clq_generator_info {
     size_t context, vocabulary;
     uint64_t tokens;  /* in the text */

@@ -22,12 +22,15 @@
 extern "C" {
 #endif
 
+/* Layers and their variables, symbolically. From clq_model_create to clq_model_destroy. */
 typedef struct clq_model clq_model;
+/* What a layer gives, of one sample: an input of further layers. */
 typedef struct clq_tensor {
     const clq_model *model; /* the model that it belongs to */
     uint32_t id;            /* 0: none (a failure was latched) */
 } clq_tensor;
 
+/* Sizes of the axes of one sample, the outermost first; the batch is none of them. See CLQ_SHAPE. */
 typedef struct clq_shape {
     unsigned rank;
     size_t dims[CLQ_SHAPE_MAX];
@@ -60,6 +63,7 @@ typedef enum clq_initialiser_kind {
     CLQ_INITIALISER_IDENTITY /* `gain` on the diagonal, else 0. For matrices */
 } clq_initialiser_kind;
 typedef enum clq_fan { CLQ_FAN_IN, CLQ_FAN_OUT, CLQ_FAN_MEAN } clq_fan; /* MEAN: both fans' mean */
+/* How the values of CLQ_INITIALISER_VARIANCE_SCALING are drawn. */
 typedef enum clq_distribution {
     CLQ_DISTRIBUTION_TRUNCATED_NORMAL,
     CLQ_DISTRIBUTION_NORMAL,
@@ -78,6 +82,7 @@ typedef struct clq_initialiser {
     double reserved[2]; /* 0 */
 } clq_initialiser;
 
+/* Of clq_conv2d. All zero is the default, but of filters and kernel. */
 typedef struct clq_conv2d_config {
     size_t filters;
     size_t kernel[2];   /* h, w */
@@ -101,6 +106,7 @@ typedef struct clq_conv1d_config {
     clq_initialiser kernel_initialiser, bias_initialiser;
     double reserved[4]; /* 0 */
 } clq_conv1d_config;
+/* Of clq_depthwise_conv2d. All zero is the default, but of kernel. */
 typedef struct clq_depthwise_conv2d_config {
     size_t kernel[2], strides[2], dilation[2]; /* as in clq_conv2d_config */
     size_t multiplier;                         /* filters for each channel. 0: 1 */
@@ -118,6 +124,7 @@ typedef struct clq_separable_conv2d_config {
     clq_initialiser pointwise_initialiser; /* default: Glorot's uniform one */
     double reserved[4]; /* 0 */
 } clq_separable_conv2d_config;
+/* Of clq_dense. All zero is the default, but of units. */
 typedef struct clq_dense_config {
     size_t units;
     clq_activation activation;
@@ -126,6 +133,7 @@ typedef struct clq_dense_config {
     clq_initialiser kernel_initialiser, bias_initialiser; /* defaults: Glorot's uniform one; zeros */
     double reserved[4]; /* 0 */
 } clq_dense_config;
+/* Of clq_conv3d. All zero is the default, but of filters and kernel. */
 typedef struct clq_conv3d_config {
     size_t filters;
     size_t kernel[3];   /* d, h, w */
@@ -139,6 +147,7 @@ typedef struct clq_conv3d_config {
     size_t groups;                                        /* as in clq_conv2d_config */
     double reserved[4]; /* 0 */
 } clq_conv3d_config;
+/* Of pooling of volumes; d, h, w. */
 typedef struct clq_pool3d_config {
     size_t size[3];    /* 0: 2 */
     size_t strides[3]; /* 0: size */
@@ -146,6 +155,7 @@ typedef struct clq_pool3d_config {
     const char *name;
     double reserved[4]; /* 0 */
 } clq_pool3d_config;
+/* Of pooling of images; h, w. */
 typedef struct clq_pool_config {
     size_t size[2];    /* 0: 2 */
     size_t strides[2]; /* 0: size */
@@ -153,6 +163,7 @@ typedef struct clq_pool_config {
     const char *name;
     double reserved[4]; /* 0 */
 } clq_pool_config;
+/* Of pooling along one axis. */
 typedef struct clq_pool1d_config {
     size_t size;    /* 0: 2 */
     size_t strides; /* 0: size */
@@ -191,6 +202,7 @@ typedef enum clq_constraint_kind {
     CLQ_CONSTRAINT_UNIT_NORM,
     CLQ_CONSTRAINT_MIN_MAX_NORM
 } clq_constraint_kind;
+/* What a variable is brought back to after each update. All zero: none. */
 typedef struct clq_constraint {
     clq_constraint_kind kind;
     double least, most; /* finite, 0 <= least <= most. least: MIN_MAX_NORM alone */
@@ -198,6 +210,7 @@ typedef struct clq_constraint {
     clq_axes axes;      /* the variable's axes for the norm; 0 is its first. count 0: the first one */
     double reserved[2]; /* 0 */
 } clq_constraint;
+/* Of clq_layer_norm, clq_rms_norm and clq_group_norm. All zero is the default. */
 typedef struct clq_row_norm_config {
     clq_axes axes;  /* a row's: the last axis, or several of the last ones. Not for group normalisation */
     double epsilon; /* 0 to 1: added to the variance. 0: the default, 1e-3; for clq_rms_norm 1e-6 */
@@ -207,6 +220,7 @@ typedef struct clq_row_norm_config {
     clq_initialiser gamma_initialiser, beta_initialiser; /* defaults: ones; zeros */
     double reserved[4]; /* 0 */
 } clq_row_norm_config;
+/* Of clq_embedding. All zero is the default, but of rows and width. */
 typedef struct clq_embedding_config {
     size_t rows, width; /* needed; rows is below 2^24 */
     /* Token 0 is padding. Later recurrent layers and attention skip such steps, and so does the loss if the output
@@ -216,6 +230,7 @@ typedef struct clq_embedding_config {
     clq_initialiser initialiser; /* default: from -0.05 to 0.05 */
     double reserved[4]; /* 0 */
 } clq_embedding_config;
+/* Of clq_attention. All zero is the default, but of heads and key. */
 typedef struct clq_attention_config {
     size_t heads, key; /* key: channels in each head's queries and keys */
     size_t value;      /* channels in each head's values; 0: key */
@@ -251,6 +266,7 @@ typedef struct clq_recurrent_config {
                           it */
     double reserved[4]; /* 0 */
 } clq_recurrent_config;
+/* Of clq_dropout and its siblings. */
 typedef struct clq_dropout_config {
     double rate;   /* fraction that becomes 0: at least 0 and below 1 */
     uint64_t seed; /* 0: the trainer's */
@@ -298,12 +314,15 @@ CLQ_API clq_tensor clq_conv3d_transpose(clq_model *model, clq_tensor x, const cl
 /* Maximum or average in each window: (h, w, c) -> (positions along h, along w, c). config may be NULL: 2 x 2 windows
  * side by side. Padding does not count in the maximum or average. */
 CLQ_API clq_tensor clq_max_pool2d(clq_model *model, clq_tensor x, const clq_pool_config *config);
+/* The mean of the places that a window has within the image. */
 CLQ_API clq_tensor clq_average_pool2d(clq_model *model, clq_tensor x, const clq_pool_config *config);
 /* The same in three dimensions: (d, h, w, c) -> (positions along d, along h, along w, c). config may be NULL. */
 CLQ_API clq_tensor clq_max_pool3d(clq_model *model, clq_tensor x, const clq_pool3d_config *config);
+/* As clq_average_pool2d, of volumes. */
 CLQ_API clq_tensor clq_average_pool3d(clq_model *model, clq_tensor x, const clq_pool3d_config *config);
 /* The same in one dimension: (steps, c) -> (positions, c). config may be NULL: 2 side by side. */
 CLQ_API clq_tensor clq_max_pool1d(clq_model *model, clq_tensor x, const clq_pool1d_config *config);
+/* As clq_average_pool2d, along one axis. */
 CLQ_API clq_tensor clq_average_pool1d(clq_model *model, clq_tensor x, const clq_pool1d_config *config);
 /* Dense: (…, in) -> (…, units). units is needed. Variables: kernel (in, units), bias (units). */
 CLQ_API clq_tensor clq_dense(clq_model *model, clq_tensor x, const clq_dense_config *config);
@@ -312,10 +331,12 @@ CLQ_API clq_tensor clq_global_average_pool2d(clq_model *model, clq_tensor x, boo
 /* Each channel's mean, or largest value, over all 1 to 3 other axes: (…, c) -> (c). With keep_dims each other axis
  * stays, with size 1. */
 CLQ_API clq_tensor clq_global_average_pool(clq_model *model, clq_tensor x, bool keep_dims, const char *name);
+/* The largest value of each channel; shapes as of clq_global_average_pool. */
 CLQ_API clq_tensor clq_global_max_pool(clq_model *model, clq_tensor x, bool keep_dims, const char *name);
 /* For 1 to 3 axes and channels. Padding puts sides[d][0] zeros before axis d and sides[d][1] zeros after it; cropping
  * takes as many places away. sides has a pair for each axis but the last; NULL: none. */
 CLQ_API clq_tensor clq_zero_padding(clq_model *model, clq_tensor x, const size_t (*sides)[2], const char *name);
+/* Takes places away: the opposite of clq_zero_padding, with the same `sides`. */
 CLQ_API clq_tensor clq_cropping(clq_model *model, clq_tensor x, const size_t (*sides)[2], const char *name);
 /* Repeats each place: (h, w, c) -> (h * size[0], w * size[1], c). size NULL: 2 and 2. */
 CLQ_API clq_tensor clq_up_sampling2d(clq_model *model, clq_tensor x, const size_t size[2], const char *name);
@@ -358,6 +379,7 @@ CLQ_API clq_tensor clq_normalization(clq_model *model, clq_tensor x, size_t coun
  * variable after them, moving statistics included, is within 2e-5 (L2). Bits differ, since sums are taken in another
  * order. One replica exchanges nothing, and its bits are those without `synchronized`. config NULL: the default. */
 CLQ_API clq_batch_norm_config clq_batch_norm_config_default(void);
+/* config NULL: clq_batch_norm_config_default. */
 CLQ_API clq_tensor clq_batch_norm(clq_model *model, clq_tensor x, const clq_batch_norm_config *config);
 /* Normalises each row by its own mean and (biased) variance, as in Keras: (x - mean) / sqrt(variance + epsilon) * gamma
  * + beta. A row is the values along config's axes at one place along the other axes (Ba, Kiros and Hinton, 2016).
@@ -397,10 +419,12 @@ CLQ_API clq_tensor clq_subtract(clq_model *model, const clq_tensor *inputs, size
  * counts as 1 in a product, and in a comparison as the inputs before it. If all inputs have masks, a product is 0 in
  * steps that all masks exclude. Errors: UNSUPPORTED (the mask has axes other than all but the input's last). */
 CLQ_API clq_tensor clq_multiply(clq_model *model, const clq_tensor *inputs, size_t count, const char *name);
+/* The mean of the inputs, element by element; shapes as of clq_add. */
 CLQ_API clq_tensor clq_average(clq_model *model, const clq_tensor *inputs, size_t count, const char *name);
 /* The gradient goes to the input with the largest value (maximum) or the smallest value (minimum); if several are
  * equal, to the first. */
 CLQ_API clq_tensor clq_maximum(clq_model *model, const clq_tensor *inputs, size_t count, const char *name);
+/* The smallest of the inputs, element by element; shapes as of clq_add, gradients as of clq_maximum. */
 CLQ_API clq_tensor clq_minimum(clq_model *model, const clq_tensor *inputs, size_t count, const char *name);
 /* Joins inputs along one axis; their shapes may differ in that axis alone. axis: 0 is the first axis after the batch;
  * -1 the last one. */
@@ -428,6 +452,7 @@ CLQ_API clq_tensor clq_position_embedding(clq_model *model, clq_tensor x, size_t
  * units are more than INT32_MAX), UNSUPPORTED (an activation that clq_recurrent_config does not have, or not with so
  * many steps). */
 CLQ_API clq_recurrent_config clq_recurrent_config_default(size_t units);
+/* A layer of recurrent cells over (steps, in), see clq_recurrent_config_default. */
 CLQ_API clq_tensor clq_recurrent(clq_model *model, clq_tensor x, clq_cell cell, const clq_recurrent_config *config);
 /* Two recurrent layers with their own weights, one in each direction, side by side: (2 units), or (steps, 2 units),
  * with a step's two states in one row. Layers: forward_NAME and backward_NAME, which have clq_recurrent's variables,
@@ -439,6 +464,7 @@ CLQ_API clq_tensor clq_bidirectional(clq_model *model, clq_tensor x, clq_cell ce
  * which is finite. Factor -1 reverses the gradient (Ganin and Lempitsky, 2015). Variables that no gradient reaches have
  * gradient 0: weight decay and momentum still change them. */
 CLQ_API clq_tensor clq_stop_gradient(clq_model *model, clq_tensor x, const char *name);
+/* x itself; the gradient by it is multiplied by factor, which is finite and may be negative. */
 CLQ_API clq_tensor clq_gradient_scale(clq_model *model, clq_tensor x, double factor, const char *name);
 /* Applies the layer that gave `of` to x as well, with the same weights (tied weights). Errors: ARGUMENT (x's shape
  * would need weights in another shape, or the layer takes other than one input). */
@@ -554,12 +580,16 @@ CLQ_API clq_status clq_model_freeze(clq_model *model, const char *names);
  * as long as the model. Before clq_model_finish, the input's shape has rank 0 until clq_input, the output's shape has
  * rank 0, and variables are those in the layers so far, some of which finishing may drop. */
 CLQ_API const char *clq_model_name(const clq_model *model);
+/* Of one sample, as a dataset has it: of several inputs all their values in one row. Before there is an input a
+ * shape of rank 0. */
 CLQ_API clq_shape clq_model_input_shape(const clq_model *model);
 /* For a finished model: outputs in clq_model_finish_outputs's order. An index beyond the last gives a shape with rank
  * 0, and NULL. */
 CLQ_API size_t clq_model_output_count(const clq_model *model);
+/* Of one sample. */
 CLQ_API clq_shape clq_model_output_shape(const clq_model *model, size_t index);
 CLQ_API const char *clq_model_output_name(const clq_model *model, size_t index); /* its layer's; the model owns it */
+/* A variable, as clq_model_variable tells it. Its text is the model's. */
 typedef struct clq_variable_info {
     const char *name; /* "conv2d/kernel" */
     clq_shape shape;  /* Keras's: (kh, kw, in, out), (in, out), (out) */
@@ -571,6 +601,7 @@ typedef struct clq_variable_info {
 } clq_variable_info;
 /* Variables in the order of the layers, from 0. Errors: ARGUMENT (an index that is not below the count). */
 CLQ_API size_t clq_model_variable_count(const clq_model *model);
+/* The variable `index`. Errors: ARGUMENT (an index that is not below the count). */
 CLQ_API clq_status clq_model_variable(const clq_model *model, size_t index, clq_variable_info *out);
 /* State included. */
 CLQ_API size_t clq_model_parameter_count(const clq_model *model);

@@ -50,6 +50,7 @@ enum {
     CLQ_SETTING_CHANGES = 1 << 3     /* clq_trainer_set, too */
 };
 
+/* How many settings there are. */
 CLQ_API size_t clq_setting_count(void);
 /* NULL: index is not below the count. A program that was compiled before may find more of them, in another order. */
 CLQ_API const clq_setting *clq_setting_at(size_t index);
@@ -62,6 +63,7 @@ CLQ_API const char *
 clq_setting_placeholder(const clq_setting *setting);               /* "N": what help calls the value; "" of a flag */
 CLQ_API const char *clq_setting_help(const clq_setting *setting);  /* a phrase of one line */
 CLQ_API const char *clq_setting_group(const clq_setting *setting); /* "Optimizer and loss" */
+/* What the setting's values are. */
 CLQ_API clq_setting_type clq_setting_kind(const clq_setting *setting);
 CLQ_API unsigned clq_setting_uses(const clq_setting *setting); /* CLQ_SETTING_OF_… and CLQ_SETTING_CHANGES */
 /* The value that holds unless another is set; NULL: none is set, and help says what that means. */
@@ -72,6 +74,7 @@ CLQ_API bool clq_setting_range(const clq_setting *setting, double *least, double
 
 /* ---- settings ---- */
 
+/* A value for each setting. From clq_settings_create to clq_settings_destroy. */
 typedef struct clq_settings clq_settings;
 /* All have their defaults. Errors: MEMORY. */
 CLQ_API clq_status clq_settings_create(clq_settings **out);
@@ -97,6 +100,7 @@ CLQ_API clq_status clq_settings_create_trainer(const clq_settings *settings, clq
  * they are destroyed or this function is called again. Errors: ARGUMENT, MEMORY. */
 CLQ_API clq_status clq_settings_trainer_config_sized(clq_settings *settings, const clq_model *model, unsigned devices,
                                                      clq_trainer_config *out, size_t out_bytes);
+/* clq_settings_trainer_config_sized with the size that the caller's config has. */
 static inline clq_status clq_settings_trainer_config(clq_settings *settings, const clq_model *model, unsigned devices,
                                                      clq_trainer_config *out) {
     return clq_settings_trainer_config_sized(settings, model, devices, out, sizeof *out);

@@ -50,6 +50,7 @@ extern "C" {
     X(NOT_FINITE, "a number is not finite")
 
 /* clang-format off */
+/* How a call ended. CLQ_OK is 0; what each other value means stands in CLQ_STATUS_MAP. */
 typedef enum clq_status {
 #define CLQ_STATUS_ENUM(name, text) CLQ_##name,
     CLQ_STATUS_MAP(CLQ_STATUS_ENUM)
@@ -65,6 +66,7 @@ CLQ_API const char *clq_status_text(clq_status status);
  * until the same thread's next failure. */
 CLQ_API const char *clq_error_detail(void);
 
+/* What a line tells of, the gravest first. */
 typedef enum clq_log_level { CLQ_LOG_ERROR, CLQ_LOG_WARNING, CLQ_LOG_INFO, CLQ_LOG_DEBUG } clq_log_level;
 
 /* Receives what the library reports. The line has no newline, and belongs to the library until the sink returns. Any
@@ -78,9 +80,9 @@ typedef void (*clq_log_sink)(void *context, clq_log_level level, const char *lin
  * be freed. */
 CLQ_API void clq_log_set_sink(clq_log_sink sink, void *context, clq_log_level level);
 
-/* The loaded library's release: as MAJOR.MINOR.PATCH, and as a number like CLQ_VERSION, which is the headers'
- * release. */
+/* The loaded library's release as MAJOR.MINOR.PATCH; CLQ_VERSION is the headers' release. */
 CLQ_API const char *clq_version(void);
+/* The loaded library's release as a number, like CLQ_VERSION. */
 CLQ_API unsigned clq_version_number(void);
 
 /* Where the library's memory on the host comes from. Any thread may call each function, several at once. Not included:

@@ -60,6 +60,7 @@ CLQ_API clq_status clq_lr_schedule_parse(const char *text, clq_lr_schedule *out)
 /* Reads a clip, as --clip: "off", "value=0.5", "norm=1", "global_norm=1". Errors: ARGUMENT (says what was expected). */
 CLQ_API clq_status clq_clip_parse(const char *text, clq_clip *out);
 
+/* What is minimised. clq_loss_default gives Keras's parameters. */
 typedef struct clq_loss {
     clq_loss_kind kind;
     /* Cross-entropies, focal ones included: the model's values are logits. Default false. If the model ends in softmax
@@ -131,6 +132,7 @@ typedef struct clq_optimizer_config {
     double reserved[4];
 } clq_optimizer_config;
 
+/* How a model is trained. Begin with clq_trainer_config_default. */
 typedef struct clq_trainer_config {
     clq_optimizer optimizer;
     clq_loss loss;
@@ -278,12 +280,14 @@ typedef struct clq_trainer_config {
 /* The default: Adam, sparse cross-entropy from probabilities, batch 64, u8 samples. {0} is no default: its batch is
  * 0. */
 CLQ_API void clq_trainer_config_init(clq_trainer_config *config, size_t config_bytes);
+/* The default config, of the size that the caller is compiled with: see clq_trainer_config_init. */
 static inline clq_trainer_config clq_trainer_config_default(void) {
     clq_trainer_config config;
     clq_trainer_config_init(&config, sizeof config);
     return config;
 }
 
+/* A model on devices: replicas, weights, optimizer. From clq_trainer_create to clq_trainer_destroy. */
 typedef struct clq_trainer clq_trainer;
 /* Makes a trainer: opens the devices, plans the model on each, and sets the initial weights. Compiles kernels: seconds
  * the first time on a machine. config and devices are copied; config may not be NULL. The caller destroys *out. Errors:
@@ -305,6 +309,7 @@ typedef struct clq_trainer clq_trainer;
  * - DEVICE, BUILD, DEVICE_MEMORY, MEMORY, SYSTEM. */
 CLQ_API clq_status clq_trainer_create_sized(const clq_model *model, const clq_devices *devices,
                                             const clq_trainer_config *config, size_t config_bytes, clq_trainer **out);
+/* clq_trainer_create_sized with the size that the caller's config has. */
 static inline clq_status clq_trainer_create(const clq_model *model, const clq_devices *devices,
                                             const clq_trainer_config *config, clq_trainer **out) {
     return clq_trainer_create_sized(model, devices, config, sizeof *config, out);
@@ -370,10 +375,11 @@ CLQ_API clq_status clq_step_accumulate(clq_trainer *trainer, const clq_batch *ba
  * of the parts, without STATE for local_steps. */
 CLQ_API clq_status clq_step(clq_trainer *trainer, const clq_batch *batch);
 
+/* The most values in clq_metric_values. */
+enum { CLQ_METRIC_VALUES_MAX = 32 };
 /* Metrics by name, as they were asked for, in that order. With several outputs, each output in turn has its loss,
  * without its weight, as `LAYER_loss`, and its metrics as `LAYER_accuracy`, as Keras names them. Names belong to the
  * trainer. */
-enum { CLQ_METRIC_VALUES_MAX = 32 };
 typedef struct clq_metric_values {
     unsigned count;
     const char *names[CLQ_METRIC_VALUES_MAX]; /* "accuracy" */
@@ -382,6 +388,7 @@ typedef struct clq_metric_values {
 /* The metric with this name; NaN if there is none. A confusion matrix is no value: see clq_trainer_read_matrix. */
 CLQ_API double clq_metric_value(const clq_metric_values *metrics, const char *name);
 
+/* A step, as clq_step_read tells it and callbacks get it. */
 typedef struct clq_step_info {
     uint64_t step; /* updates so far: 1 after the first */
     /* The mean over the samples, before the update; with several outputs the weighted sum. */
@@ -409,6 +416,7 @@ CLQ_API clq_status clq_trainer_set_learning_rate(clq_trainer *trainer, double ra
 /* Waits for the last step and describes it. Between clq_step_accumulate and the update's end it describes the batches
  * so far. Errors: STATE (no step was made yet), device errors. */
 CLQ_API clq_status clq_step_read_sized(clq_trainer *trainer, clq_step_info *out, size_t out_bytes);
+/* clq_step_read_sized with the size that the caller's struct has. */
 static inline clq_status clq_step_read(clq_trainer *trainer, clq_step_info *out) {
     return clq_step_read_sized(trainer, out, sizeof *out);
 }
@@ -429,6 +437,7 @@ typedef struct clq_server_counts {
  * waits until all updates up to that step are made, in any process. It counts these, and later ones if another process
  * has gone on meanwhile. Errors: device errors. */
 CLQ_API clq_status clq_trainer_server_counts_sized(clq_trainer *trainer, clq_server_counts *out, size_t out_bytes);
+/* clq_trainer_server_counts_sized with the size that the caller's struct has. */
 static inline clq_status clq_trainer_server_counts(clq_trainer *trainer, clq_server_counts *out) {
     return clq_trainer_server_counts_sized(trainer, out, sizeof *out);
 }
@@ -450,6 +459,7 @@ CLQ_API clq_status clq_trainer_staleness(clq_trainer *trainer, size_t most, uint
 
 /* ---- fit, evaluate, predict ---- */
 
+/* What an evaluation, or the training samples of an epoch, came to. */
 typedef struct clq_totals {
     double loss; /* mean over the samples; with several outputs the weighted sum */
     size_t samples;
@@ -458,6 +468,7 @@ typedef struct clq_totals {
     clq_metric_values metrics; /* over the samples */
     double reserved[4];
 } clq_totals;
+/* How far clq_fit is, for clq_fit_config.on_progress. */
 typedef struct clq_progress {
     uint64_t epoch, epochs;  /* from 0 */
     uint64_t batch, batches; /* done in this epoch; the epoch's */
@@ -466,6 +477,7 @@ typedef struct clq_progress {
     /* The validation after this epoch, whose training batches are then all done. Both 0 while the epoch trains. */
     uint64_t validation_batch, validation_batches;
 } clq_progress;
+/* An epoch that has ended, for callbacks. */
 typedef struct clq_epoch_info {
     uint64_t epoch;
     /* validation.samples 0: there is no validation set, or it has no batch; validation.loss is then 0. train.samples 0:
@@ -477,6 +489,7 @@ typedef struct clq_epoch_info {
 
 typedef struct clq_checkpoints clq_checkpoints; /* <clique/checkpoint.h> */
 
+/* What clq_fit does. All zero is the default, but epochs and steps may not both be 0. */
 typedef struct clq_fit_config {
     uint64_t epochs;         /* 0: as many as `steps` needs */
     uint64_t steps;          /* 0: no limit; else stop after this many updates */
@@ -515,6 +528,7 @@ typedef struct clq_fit_config {
  * model), INTERRUPTED (clq_trainer_stop), device errors, and what a callback returned. */
 CLQ_API clq_status clq_fit_sized(clq_trainer *trainer, clq_dataset *train, const clq_fit_config *config,
                                  size_t config_bytes);
+/* clq_fit_sized with the size that the caller's config has. */
 static inline clq_status clq_fit(clq_trainer *trainer, clq_dataset *train, const clq_fit_config *config) {
     return clq_fit_sized(trainer, train, config, sizeof *config);
 }
@@ -538,6 +552,7 @@ CLQ_API clq_status clq_trainer_loss_scale(clq_trainer *trainer, double *scale, u
  * training's metrics do not change. Errors: MISMATCH (the dataset does not fit the model), ARGUMENT (its batch is
  * larger than the trainer's), INTERRUPTED (clq_trainer_stop), device errors. */
 CLQ_API clq_status clq_evaluate_sized(clq_trainer *trainer, clq_dataset *dataset, clq_totals *out, size_t out_bytes);
+/* clq_evaluate_sized with the size that the caller's struct has. */
 static inline clq_status clq_evaluate(clq_trainer *trainer, clq_dataset *dataset, clq_totals *out) {
     return clq_evaluate_sized(trainer, dataset, out, sizeof *out);
 }
@@ -584,6 +599,7 @@ CLQ_API clq_status clq_predict_outputs(clq_trainer *trainer, clq_dataset *datase
  * caller's. Reads from replica 0; writes to every replica. Errors: ARGUMENT (no such variable, or a variable in another
  * part of the model than the trainer's), device errors. */
 CLQ_API clq_status clq_trainer_get_variable(clq_trainer *trainer, size_t index, float *out);
+/* Sets a variable on all replicas: float32, in the layout of clq_variable_info. Errors: as clq_trainer_get_variable. */
 CLQ_API clq_status clq_trainer_set_variable(clq_trainer *trainer, size_t index, const float *values);
 /* The gradient that a replica has, for custom loops and tests. It includes the loss scale that it was computed with,
  * if there is one.
@@ -613,17 +629,19 @@ CLQ_API clq_status clq_trainer_get_gradient(clq_trainer *trainer, unsigned repli
  * WRITE, device errors, UNSUPPORTED (Keras's file cannot express the model); for Keras's files also those of
  * clq_model_read_keras. */
 CLQ_API clq_status clq_trainer_load(clq_trainer *trainer, const char *path);
+/* Writes the weights: see clq_trainer_load, which has the errors, too. */
 CLQ_API clq_status clq_trainer_save(clq_trainer *trainer, const char *path);
 /* Checks whether clq_trainer_save can save the model's variables at the path, as well as is known beforehand. Errors:
  * UNSUPPORTED, MEMORY. */
 CLQ_API clq_status clq_model_check_save(const clq_model *model, const char *path);
 
+/* What clq_trainer_load_part loaded and what it did not. From it to clq_loaded_destroy. */
+typedef struct clq_loaded clq_loaded;
 /* Loading for fine-tuning: variables that the file has get its values, the others keep theirs. A tensor whose shape
  * differs from its variable's is skipped, unless a map names it. map: path of a name map (docs/command-line.md); NULL:
  * names as in clq_trainer_load. If it fails, nothing changes. *out: what was loaded and what was not, the caller's to
  * destroy; out NULL: not wanted. Errors: those of clq_trainer_load; MISMATCH (nothing fits; two tensors for one
  * variable), FORMAT (a line in the map), ARGUMENT (a line that names no tensor in the file, or no variable). */
-typedef struct clq_loaded clq_loaded;
 CLQ_API clq_status clq_trainer_load_part(clq_trainer *trainer, const char *path, const char *map, clq_loaded **out);
 /* Which names. The order is part of the binary interface: add at the end. */
 typedef enum clq_loaded_kind {

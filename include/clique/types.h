@@ -39,6 +39,7 @@ extern "C" {
     X(U64, "u64", 8) \
     X(BOOL, "bool", 1)
 
+/* The type of an element; names and bytes stand in CLQ_DTYPE_MAP. */
 typedef enum clq_dtype {
 #define CLQ_DTYPE_ENUM(name, text, bytes) CLQ_##name,
     CLQ_DTYPE_MAP(CLQ_DTYPE_ENUM)
@@ -49,6 +50,7 @@ typedef enum clq_dtype {
 
 /* Bytes in one element, and the type's name ("f32"). A value that is no type: 0, "unknown type". */
 CLQ_API size_t clq_dtype_bytes(clq_dtype dtype);
+/* "f32", "i64", …; "unknown type" for what is none. */
 CLQ_API const char *clq_dtype_name(clq_dtype dtype);
 
 enum { CLQ_SHAPE_MAX = 6 };         /* dimensions in a shape */
@@ -138,6 +140,7 @@ typedef enum clq_lr_schedule_kind {
     CLQ_LR_SCHEDULE_PIECEWISE,
     CLQ_LR_SCHEDULE_COSINE_RESTARTS
 } clq_lr_schedule_kind;
+/* Boundaries of CLQ_LR_SCHEDULE_PIECEWISE. */
 enum { CLQ_LR_BOUNDARIES_MAX = 4 };
 /* Places in `values` that all schedules have. If values[CLQ_LR_WARMUP], a number of updates, is above 0, the rate first
  * rises linearly from values[CLQ_LR_WARMUP_FROM] to the schedule's first rate. Update number WARMUP, counted from 0,
@@ -187,6 +190,7 @@ typedef enum clq_optimizer_kind {
  *
  * The order is part of the binary interface: add at the end. */
 typedef enum clq_clip_kind { CLQ_CLIP_OFF, CLQ_CLIP_VALUE, CLQ_CLIP_NORM, CLQ_CLIP_GLOBAL_NORM } clq_clip_kind;
+/* How gradients are clipped, and to what. */
 typedef struct clq_clip {
     clq_clip_kind kind;
     double limit;       /* above 0; not read with OFF */
@@ -201,6 +205,7 @@ typedef struct clq_optimizer {
     clq_optimizer_kind kind;
     double values[CLQ_HYPERPARAMETERS_MAX];
 } clq_optimizer;
+/* A schedule with its parameters, in the order in which clq_lr_schedule_kind lists them; the others are 0. */
 typedef struct clq_lr_schedule {
     clq_lr_schedule_kind kind;
     double values[CLQ_HYPERPARAMETERS_MAX];
@@ -254,6 +259,7 @@ typedef enum clq_compression_kind {
     CLQ_COMPRESSION_TOP_K,
     CLQ_COMPRESSION_F16_BETWEEN
 } clq_compression_kind;
+/* How gradients are compressed while they are exchanged. */
 typedef struct clq_compression {
     clq_compression_kind kind;
     double fraction;    /* TOP_K: above 0, at most 1 */
@@ -261,6 +267,7 @@ typedef struct clq_compression {
 } clq_compression;
 
 enum { CLQ_ACCUMULATE_MAX = 65536 }; /* batches for one update in clq_fit */
+/* The largest staleness: by how many updates a gradient may be late. */
 enum { CLQ_STALENESS_MAX = 65536 };
 /* Settings for strategies. Each member's default is 0, except staleness's. clq_trainer_create refuses settings that
  * exclude each other, or that the strategy does not have (ARGUMENT). The struct keeps its size in later versions: new

@@ -37,6 +37,7 @@
 extern "C" {
 #endif
 
+/* The processes of a run. From clq_world_open to clq_world_close. */
 typedef struct clq_world clq_world;
 
 /* All zero is the default. */
@@ -72,6 +73,7 @@ CLQ_API void clq_world_close(clq_world *world);
 
 /* In the functions below NULL is a world with one process. */
 CLQ_API unsigned clq_world_rank(const clq_world *world);
+/* How many ranks there are, without those that are set apart. */
 CLQ_API unsigned clq_world_size(const clq_world *world);
 /* A rank's name and its host's: "rank 2 on n3"; "rank 0" for a process alone. Belongs to the world, until it is
  * closed. */
