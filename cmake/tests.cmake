@@ -428,7 +428,7 @@ foreach(test IN LISTS all_tests)
   clq_is_one_of(is_host "${test}" ${host_tests})
   if(is_plain)
     set_property(TEST ${test} PROPERTY LABELS plain)
-    # The build with sanitizers leaves out its program; `make TARGET` builds it. train/ps_discrete runs there, with the
+    # The build with sanitizers leaves out its program; `--target` builds it. train/ps_discrete runs there, with the
     # program of train/ps.
     if(CLIQUE_SANITIZE MATCHES address AND TARGET ${target} AND NOT test STREQUAL "train/ps")
       set_target_properties(${target} PROPERTIES EXCLUDE_FROM_ALL ON)

@@ -38,7 +38,7 @@ for name; do
 done
 """,
     "id": '#!/bin/bash\ncat "$SYSTEM/user"\n',
-    "cmake": "#!/bin/bash\nmkdir -p build && touch build/Makefile\n",
+    "cmake": "#!/bin/bash\nmkdir -p build && touch build/build.ninja\n",
 }
 
 
@@ -136,6 +136,15 @@ class Systems(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(lacking, ["mesa-opencl-icd>=24\tpackage mesa-opencl-icd is 22.3.6, and 24 or later is needed"])
         self.assertNotIn("mesa", " ".join(asked))
+
+    def test_a_folder_of_make_stays_one(self):
+        self.describe(13, self.all_but(), self.all_but())
+        (self.tree / "build").mkdir()
+        (self.tree / "build/Makefile").touch()
+        (self.tree / "build/CMakeCache.txt").write_text("CLIQUE_TESTS:BOOL=ON\n")
+        done, asked, lacking = self.run_test()
+        self.assertEqual((done.returncode, asked), (0, []), done.stderr)
+        self.assertNotIn("configuring", done.stdout)
 
     def test_users_need_no_root(self):
         for lacking in ((), ("oclgrind",)):
