@@ -40,6 +40,9 @@ option(CLIQUE_TESTS_WERROR "Warnings in the tests' programs are errors" OFF)
 # fail the calls that load them, or whose drivers watch the objects that are released.
 set(loading_tests plans trace strict counts paths upload_ahead)
 
+# What runs on one device is a test of its own, below.
+set(arguments_interop_golden ways)
+
 # References of operations are plain loops, in which a sanitizer would spend more than in all that they are compared with.
 if(CLIQUE_SANITIZE)
   file(GLOB references CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/ref/ops_*.c)
@@ -75,7 +78,7 @@ foreach(layer IN LISTS CLQ_LAYERS)
     clq_link_layer(${target} ${layer})
     target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
     set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
-    add_test(NAME ${layer}/${thing} COMMAND ${target})
+    add_test(NAME ${layer}/${thing} COMMAND ${target} ${arguments_${layer}_${thing}})
     set(environment ${CLQ_TEST_ENVIRONMENT})
     if("${layer}/${thing}" MATCHES "^(train/|interop/golden)" AND NOT thing IN_LIST loading_tests)
       list(APPEND environment CLQ_TEST_KEEPS_PROGRAMS=1)
@@ -208,6 +211,12 @@ clq_compile_options(clq_keep_compiler)
 target_link_libraries(clq_keep_compiler PRIVATE ${CMAKE_DL_LIBS})
 set_target_properties(clq_keep_compiler PROPERTIES PREFIX "" LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
 
+# Drivers compile faster: tests/run preloads this.
+add_library(clq_unoptimized MODULE ${PROJECT_SOURCE_DIR}/tests/support/unoptimized.c)
+clq_compile_options(clq_unoptimized)
+target_link_libraries(clq_unoptimized PRIVATE ${CMAKE_DL_LIBS})
+set_target_properties(clq_unoptimized PROPERTIES PREFIX "" LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+
 if(CLIQUE_SANITIZE)
   add_library(clq_lean_driver MODULE ${PROJECT_SOURCE_DIR}/tests/support/lean_driver.c)
   target_compile_options(clq_lean_driver PRIVATE -O2 -Wall -Wextra) # with jumps in place of calls at the end of a function
@@ -234,6 +243,10 @@ set_tests_properties(cli/build PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" 
 clq_test_layer(slow test_device_slow_layer test_train_shares)
 # PoCL's devices behave like strict discrete GPUs.
 clq_test_layer(strict test_device_strict_layer test_comm_strict test_train_strict test_comm_gpus test_train_counts test_train_paths test_train_upload_ahead)
+
+# Whole trainings on each driver, of programs as users have them.
+add_test(NAME interop/golden_alone COMMAND test_interop_golden on_*)
+set_tests_properties(interop/golden_alone PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT};CLQ_TEST_KEEPS_PROGRAMS=1" TIMEOUT 2400)
 
 # Not with sanitizers, under which it takes too long; the tests of ops and ops/local_trial run the same code.
 if(CMAKE_SYSTEM_PROCESSOR STREQUAL "x86_64" AND NOT CLIQUE_SANITIZE)
@@ -348,7 +361,7 @@ include(cmake/world.cmake)
 # The longest ones first: on a fresh tree ctest knows no times, and one that builds many kernels would be left alone.
 # comm/combine before all: it builds what every other test of the collectives needs.
 set(cost 100)
-foreach(name comm/combine interop/golden interop/golden_families world/train_openmpi ops/loss train/strategies ops/gemm world/bench_openmpi
+foreach(name comm/combine interop/golden_alone interop/golden interop/golden_families world/train_openmpi ops/loss train/strategies ops/gemm world/bench_openmpi
     world/why_openmpi graph/step_graph graph/drawn_graphs graph/exchange world/launch_openmpi ops/conv2d world/failure_threads
     compilers/kernels cli/contract ops/dense train/paths train/strict train/recompute cli/choice ops/update why/probe cli/build
     train/failure cli/peers graph/tune train/checkpoint ops/winograd train/features graph/fused_step ops/activation train/mixed
@@ -405,7 +418,7 @@ set(host_tests "base/.*" "bench/.*" "comm/.*" "data/.*" "device/.*" "formats/.*"
   "train/(checkpoint_faults|failure|features|log|loops|parts|ps_discrete|shares|upload_ahead)" "why/probe")
 set(plain_tests "abi/.*" "comma/.*" "install/.*" "law/.*" "strict/.*" "soak/.*" "cli/(bench|build|choice|why)"
   "comm/(all_reduce|collectives|gpus)" "device/(cache|program_load|twins)"
-  "graph/(chains|fusion|keep|plan|stages|tune)" "interop/golden(_families)?"
+  "graph/(chains|fusion|keep|plan|stages|tune)" "interop/golden(_alone|_families)?"
   "ops/(activation|arrange|batched|compress|constrain|conv2d|conv_pool|copy|dense|dropout|element_programs|folds|grouped|input|joined|loss|normalise|norms|penalty|pool2d)"
   "ops/(recurrent|repeat|row_norm|update|warp|winograd)"
   "train/(callback_strategies|checkpoint|compress|counts|fit|local_steps|loop_strategies|loss_values|mirrored|modes|penalty)"
@@ -435,5 +448,18 @@ foreach(test IN LISTS all_tests)
     endif()
   elseif(is_host AND NOT test STREQUAL "comm/combine")
     set_property(TEST ${test} PROPERTY LABELS host)
+  endif()
+endforeach()
+
+# Tests of host code that compile much and compute little have their kernels compiled without optimization
+# (tests/support/unoptimized.c), which takes a third of the time; such kernels take up to ten times as long, and trainings of
+# many steps lose by it. Tests of ops and interop/golden_alone have these kernels as users do. Their programs are kept apart.
+set(unoptimized_tests "graph/.*" "interop/(golden|golden_families|single_layers)")
+foreach(test IN LISTS all_tests)
+  clq_is_one_of(is_unoptimized "${test}" ${unoptimized_tests})
+  if(is_unoptimized)
+    get_property(environment TEST ${test} PROPERTY ENVIRONMENT)
+    list(TRANSFORM environment REPLACE "^(CLIQUE_CACHE_DIR=.*)" "\\1-unoptimized")
+    set_property(TEST ${test} PROPERTY ENVIRONMENT ${environment} CLQ_TEST_UNOPTIMIZED=1)
   endif()
 endforeach()

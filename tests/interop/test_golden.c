@@ -1,6 +1,7 @@
 /* Whole training runs against traces of Keras in float64 (tests/golden/README.md): the loss of every step, the first
- * step's gradient norm of every variable, and the initial model's predictions, on each driver alone and mirrored. With
- * the argument `long` every trace is made by every strategy, in steps that are one launch if the strategy has such. */
+ * step's gradient norm of every variable, and the initial model's predictions, on each driver alone and mirrored. The
+ * argument `on_*` picks what runs on one device, with steps as users have them, and `ways` the others. With `long`
+ * every trace is made by every strategy, in steps that are one launch if the strategy has such. */
 #include "support/apart.h"
 #include "support/check.h"
 #include "support/disguise.h"
@@ -525,7 +526,10 @@ int main(int argc, char **argv) {
     if (argc > 3 && strcmp(argv[1], "on") == 0) return run_on(argv[2], argv + 3);
     if (argc > 1 && strcmp(argv[1], "gpu") == 0) return run_as_gpu();
     if (argc > 1 && strcmp(argv[1], "long") == 0) return run_long(argv[2]);
-    if (argc > 1) cmocka_set_test_filter(argv[1]); /* a test's name: that one alone */
+    if (argc > 1 && strcmp(argv[1], "ways") == 0)
+        cmocka_set_skip_filter("on_*");
+    else if (argc > 1)
+        cmocka_set_test_filter(argv[1]); /* a test's name, or a pattern of names: those alone */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(on_pocl_basic),
         cmocka_unit_test(on_pocl_pthread),

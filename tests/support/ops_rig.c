@@ -1,5 +1,6 @@
 #include "support/ops_rig.h"
 #include "support/pocl_names.h"
+#include "support/unoptimized.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -46,8 +47,10 @@ static void run_on(clq_system *system, uint32_t index, void (*body)(rig *r)) {
         if (only && strcmp(only, family ? "local" : "tile") != 0) continue;
         r.family = family ? CLQ_FAMILY_LOCAL : CLQ_FAMILY_TILE;
         snprintf(r.name, sizeof r.name, "%.100s %s", clq_device_label(r.device), family ? "local" : "tile");
+        compile_unoptimized(r.family == CLQ_FAMILY_LOCAL);
         body(&r);
     }
+    compile_unoptimized(false);
     clq_queue_destroy(r.queue);
     clq_device_close(r.device);
 }
