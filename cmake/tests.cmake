@@ -355,6 +355,7 @@ elseif(CLIQUE_TEST_OCLGRIND AND NOT CLIQUE_SANITIZE)
   set_tests_properties(${simulated_tests} PROPERTIES ENVIRONMENT "${simulator_environment}" TIMEOUT 600)
 endif()
 
+include(cmake/python.cmake)
 include(cmake/rusticl.cmake)
 include(cmake/world.cmake)
 
@@ -416,7 +417,7 @@ set(host_tests "base/.*" "bench/.*" "comm/.*" "data/.*" "device/.*" "formats/.*"
   "world/(world|failure)"
   "cli/(compare|contract|faults|files|help|launch|process|report|text)" "interop/keras_(damage|files|json)"
   "train/(checkpoint_faults|failure|features|log|loops|parts|ps_discrete|shares|upload_ahead)" "why/probe")
-set(plain_tests "abi/.*" "comma/.*" "install/.*" "law/.*" "strict/.*" "soak/.*" "cli/(bench|build|choice|why)"
+set(plain_tests "abi/.*" "comma/.*" "install/.*" "law/.*" "python/.*" "strict/.*" "soak/.*" "cli/(bench|build|choice|why)"
   "comm/(all_reduce|collectives|gpus)" "device/(cache|program_load|twins)"
   "graph/(chains|fusion|keep|plan|stages|tune)" "interop/golden(_alone|_families)?"
   "ops/(activation|arrange|batched|compress|constrain|conv2d|conv_pool|copy|dense|dropout|element_programs|folds|grouped|input|joined|loss|normalise|norms|penalty|pool2d)"

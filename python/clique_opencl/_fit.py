@@ -1,0 +1,222 @@
+"""One run of Model.fit: the functions that the library calls, and what they call."""
+
+from __future__ import annotations
+
+import ctypes as c
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+from . import _abi as abi
+from . import errors
+from ._interrupt import Interruption
+from ._library import library
+from .callbacks import Callback, EarlyStopping, _Native
+from .history import History
+
+if TYPE_CHECKING:
+    from .data import Dataset
+    from .model import Model
+
+_INTERRUPTED = errors.STATUSES.index("INTERRUPTED") + 1
+
+
+class Fit:
+    """Exceptions of callbacks are kept while the library ends the training, and raised behind it."""
+
+    def __init__(
+        self,
+        model: Model,
+        trainer: Any,
+        data: Dataset,
+        validation: Dataset | None,
+        callbacks: list[Any],
+        verbose: int | str,
+    ) -> None:
+        self.model, self.trainer, self.data, self.validation = model, trainer, data, validation
+        self.callbacks = callbacks
+        for one in callbacks:
+            if not isinstance(one, (Callback, _Native)):
+                raise errors.ArgumentError(
+                    f"callbacks: expected objects of clique_opencl.callbacks, not {type(one).__name__}"
+                )
+            if isinstance(one, Callback):
+                one._check()
+        self.verbose = 1 if verbose == "auto" else int(verbose)
+        self.history = History()
+        self.stopping = False
+        self._failure: BaseException | None = None
+        self._initial = self._epochs = 0
+        self._batch, self._step = -1, 0
+        self._told = 0.0
+        self._line_open = False
+
+    def stop(self) -> None:
+        library.fit_stop(self.trainer.pointer)
+        self.stopping = True
+
+    def run(
+        self, epochs: int | None, initial_epoch: int, steps: int, checkpoints: Any, interruption: Interruption
+    ) -> None:
+        """epochs: the number of the last one, counted from 1; None: 1, or as many as steps needs."""
+        needed = -(-steps // self._updates()) if steps else 1
+        total = max(int(epochs) - initial_epoch, 0) if epochs is not None else needed
+        if total == 0:
+            return
+        self._initial = initial_epoch
+        self._epochs = initial_epoch + (min(total, needed) if steps else total)
+        self.history.params = {"epochs": self._epochs, "steps": self._batches(), "verbose": self.verbose}
+        held = [self._struct_of(i, one) for i, one in enumerate(self.callbacks)] + self._begins()
+        array = (abi.clq_callback * max(len(held), 1))(*held)
+        config = abi.clq_fit_config(
+            epochs=total if epochs is not None else 0 if steps else 1,
+            steps=steps,
+            validation=self.validation.pointer if self.validation else None,
+            on_progress=abi.ON_PROGRESS(self._guarded(self._on_progress)),
+            on_epoch=abi.ON_EPOCH(self._guarded(self._on_epoch)),
+            checkpoints=checkpoints.pointer if checkpoints else None,
+            callbacks=array if held else None,
+            callback_count=len(held),
+        )
+        status = library.raw("fit_sized")(
+            self.trainer.pointer, self.data.pointer, c.byref(config), c.sizeof(config)
+        )
+        self._end_line()
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure
+        if status and not (status == _INTERRUPTED and interruption.came):
+            raise library.failure(status)
+
+    def _batches(self) -> int:
+        return library.dataset_batches(self.data.pointer)
+
+    def _updates(self) -> int:
+        """Of an epoch."""
+        return max(-(-self._batches() // self.trainer.accumulate), 1)
+
+    def _guarded(self, function: Any) -> Any:
+        """A function that the library calls: what it raises ends the fit."""
+
+        def call(*arguments: Any) -> int:
+            try:
+                if self._failure is not None:
+                    return _INTERRUPTED
+                function(*arguments)
+            except BaseException as failure:
+                self._failure = failure
+                return _INTERRUPTED
+            return 0
+
+        return call
+
+    # ---- callbacks ----
+
+    def _struct_of(self, index: int, callback: Any) -> abi.clq_callback:
+        if isinstance(callback, _Native):
+            return callback.pointer
+        callback.model, callback.params = self.model, self.history.params
+
+        def end(_context: Any, _trainer: Any, _status: int) -> int:
+            # Called in any case: what failed before stays the failure.
+            try:
+                callback.on_train_end(self._last_logs())
+            except BaseException as failure:
+                self._failure = self._failure or failure
+                return _INTERRUPTED
+            return 0
+
+        struct = abi.clq_callback(
+            name=f"{type(callback).__name__} {index}".encode(),
+            on_begin=abi.BEGIN(self._guarded(lambda *_: callback.on_train_begin({}))),
+            on_epoch=abi.EPOCH(
+                self._guarded(
+                    lambda _c, _t, info: callback.on_epoch_end(
+                        self._initial + info.contents.epoch, self._last_logs()
+                    )
+                )
+            ),
+            on_end=abi.END(end),
+        )
+        if callback._wants_steps():
+            struct.on_step = abi.STEP(self._guarded(lambda _c, _t, info: self._tell_step(callback, info.contents)))
+        return struct
+
+    def _begins(self) -> list[abi.clq_callback]:
+        """Behind all others: an epoch begins when each of them knows that the one before has ended."""
+        own = [one for one in self.callbacks if isinstance(one, Callback)]
+        if not own:
+            return []
+
+        def begin(epoch: int) -> None:
+            for one in own:
+                one.on_epoch_begin(epoch, {})
+
+        def go_on(_context: Any, _trainer: Any, info: Any) -> None:
+            self._batch = -1
+            epoch = self._initial + info.contents.epoch + 1
+            stopped = any(isinstance(one, EarlyStopping) and one.stopped for one in self.callbacks)
+            if epoch < self._epochs and not self.stopping and not stopped:
+                begin(epoch)
+
+        return [
+            abi.clq_callback(
+                name=b"epochs",
+                on_begin=abi.BEGIN(self._guarded(lambda *_: begin(self._initial))),
+                on_epoch=abi.EPOCH(self._guarded(go_on)),
+            )
+        ]
+
+    def _tell_step(self, callback: Callback, info: abi.clq_step_info) -> None:
+        metrics = info.metrics
+        logs = {metrics.names[i].decode(): metrics.values[i] for i in range(metrics.count)}
+        callback.on_train_batch_end(self._batch_of(info.step), {"loss": info.loss, **logs})
+
+    def _batch_of(self, step: int) -> int:
+        """Of the present epoch, from 0. Several callbacks are told of one step."""
+        if step != self._step:
+            self._step = step
+            self._batch += 1
+        return self._batch
+
+    def _last_logs(self) -> dict[str, float]:
+        return {name: values[-1] for name, values in self.history.history.items()}
+
+    # ---- the library's own ----
+
+    def _on_epoch(self, _context: Any, info: Any) -> None:
+        from .model import logs_of
+
+        it = info.contents
+        logs = logs_of(it.train) if it.train.samples else {}
+        if self.validation:
+            logs |= logs_of(it.validation, "val_")
+        epoch = self._initial + it.epoch
+        self.history._add(epoch, logs, it.train.seconds, it.train.input_s)
+        if self.verbose:
+            rate = it.train.samples / it.train.seconds if it.train.seconds > 0.0 else 0.0
+            figures = "  ".join(f"{name} {value:.4f}" for name, value in logs.items())
+            self._line(f"Epoch {epoch + 1}/{self._epochs}  {figures}  {it.train.seconds:.1f} s  {rate:.0f} samples/s")
+            self._end_line()
+
+    def _on_progress(self, _context: Any, info: Any) -> None:
+        now = time.monotonic()
+        if self.verbose != 1 or now - self._told < 0.25 or not sys.stdout.isatty():
+            return
+        self._told = now
+        it = info.contents
+        done = f"{it.batch}/{it.batches}"
+        if it.validation_batches:
+            done = f"validation {it.validation_batch}/{it.validation_batches}"
+        self._line(f"Epoch {self._initial + it.epoch + 1}/{self._epochs}  {done}  loss {it.totals.loss:.4f}")
+
+    def _line(self, text: str) -> None:
+        sys.stdout.write(("\r\033[K" if self._line_open else "") + text)
+        sys.stdout.flush()
+        self._line_open = True
+
+    def _end_line(self) -> None:
+        if self._line_open:
+            sys.stdout.write("\n")
+            sys.stdout.flush()
+        self._line_open = False

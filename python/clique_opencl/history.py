@@ -1,0 +1,26 @@
+"""What `Model.fit` returns."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+
+@dataclasses.dataclass
+class History:
+    """As Keras's History: `history` has a list for each name ("loss", "accuracy", "val_loss", …) with a value for each
+    epoch of `epoch`."""
+
+    params: dict[str, Any] = dataclasses.field(default_factory=dict)
+    epoch: list[int] = dataclasses.field(default_factory=list)
+    history: dict[str, list[float]] = dataclasses.field(default_factory=dict)
+    #: Seconds of each epoch, its validation left out; and of these the seconds that devices waited for data.
+    seconds: list[float] = dataclasses.field(default_factory=list)
+    input_seconds: list[float] = dataclasses.field(default_factory=list)
+
+    def _add(self, epoch: int, logs: dict[str, float], seconds: float, input_seconds: float) -> None:
+        self.epoch.append(epoch)
+        self.seconds.append(seconds)
+        self.input_seconds.append(input_seconds)
+        for name, value in logs.items():
+            self.history.setdefault(name, []).append(value)
