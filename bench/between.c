@@ -37,7 +37,7 @@ static clq_status open_route(const clq_bench_run *run, route *r) {
     r->way.out = r->out = clq_alloc(r->way.bytes, 1);
     r->way.in = r->in = clq_alloc(r->way.bytes, 1);
     for (size_t i = 0; i < r->way.bytes && r->out; i++) r->out[i] = sent_at(i);
-    CLQ_TRY(clq_world_check(run->world, r->out && r->in ? CLQ_OK : CLQ_MEMORY));
+    CLQ_TRY(clq_world_check(run->world, r->out && r->in ? CLQ_OK : CLQ_ERROR_MEMORY));
     return clq_outer_create(run->world, 0, &r->outer);
 }
 
@@ -123,7 +123,7 @@ static void print_matrix(clq_bench_run *run, const char *title, const double *ce
 clq_status clq_bench_between(clq_bench_run *run, size_t bytes) {
     const size_t size = clq_world_size(run->world), pairs = size <= ALL_PAIRS_MOST ? size * (size - 1) : size;
     double *cells = clq_alloc(2 * size * size, sizeof *cells);
-    CLQ_TRY(clq_world_check(run->world, cells ? CLQ_OK : CLQ_MEMORY));
+    CLQ_TRY(clq_world_check(run->world, cells ? CLQ_OK : CLQ_ERROR_MEMORY));
     for (size_t i = 0; i < 2 * size * size; i++) cells[i] = NAN;
     run->expected = 2 * pairs;
     clq_error end;

@@ -31,14 +31,14 @@ clq_status clq_bench_find_program(const char *name, char **out) {
     const char *at = clq_environment("PATH");
     if (strchr(name, '/')) {
         char *path = is_program(name) ? clq_strdup(name) : NULL;
-        if (!path && is_program(name)) return CLQ_MEMORY;
+        if (!path && is_program(name)) return CLQ_ERROR_MEMORY;
         *out = path;
         return CLQ_OK;
     }
     while (at && *at) {
         size_t length = strcspn(at, ":");
         char *path = clq_strprintf("%.*s/%s", (int)length, length ? at : ".", name);
-        if (!path) return CLQ_MEMORY;
+        if (!path) return CLQ_ERROR_MEMORY;
         if (is_program(path)) {
             *out = path;
             return CLQ_OK;
@@ -104,9 +104,9 @@ static bool ended_within(pid_t child, double seconds, bool heed_interrupts) {
 
 clq_status clq_bench_child_run(const clq_bench_child *child, clq_bench_ending *out) {
     pid_t pid;
-    if (clq_interrupted()) return clq_fail(CLQ_INTERRUPTED, "interrupted");
+    if (clq_interrupted()) return clq_fail(CLQ_ERROR_INTERRUPTED, "interrupted");
     int error = start(child, &pid);
-    if (error) return clq_fail(CLQ_SYSTEM, "cannot run %s: %s", child->argv[0], strerror(error));
+    if (error) return clq_fail(CLQ_ERROR_SYSTEM, "cannot run %s: %s", child->argv[0], strerror(error));
     bool ended = ended_within(pid, child->limit_s, true);
     if (!ended) {
         kill(-pid, SIGTERM); /* mpirun takes its ranks, which are not in its group, along */
@@ -115,8 +115,9 @@ clq_status clq_bench_child_run(const clq_bench_child *child, clq_bench_ending *o
     kill(-pid, SIGKILL); /* whoever is left */
     int status;
     while (waitpid(pid, &status, 0) < 0)
-        if (errno != EINTR) return clq_fail(CLQ_SYSTEM, "cannot wait for %s: %s", child->argv[0], strerror(errno));
-    if (clq_interrupted()) return clq_fail(CLQ_INTERRUPTED, "interrupted");
+        if (errno != EINTR)
+            return clq_fail(CLQ_ERROR_SYSTEM, "cannot wait for %s: %s", child->argv[0], strerror(errno));
+    if (clq_interrupted()) return clq_fail(CLQ_ERROR_INTERRUPTED, "interrupted");
     *out = (clq_bench_ending){.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1,
                               .signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0,
                               .late = !ended};

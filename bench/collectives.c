@@ -71,7 +71,7 @@ static clq_status set_name(const char *what, const char *text, unsigned count, c
 
 static clq_status set_whole(const char *what, const char *text, uint64_t least, uint64_t most, uint64_t *out) {
     if (clq_parse_u64(text, least, most, out)) return CLQ_OK;
-    return clq_fail(CLQ_ARGUMENT, "%s '%s': expected a whole number from %llu to %llu", what, text,
+    return clq_fail(CLQ_ERROR_ARGUMENT, "%s '%s': expected a whole number from %llu to %llu", what, text,
                     (unsigned long long)least, (unsigned long long)most);
 }
 
@@ -244,7 +244,7 @@ static clq_status call_engine(void *context, uint64_t repeats) {
 static clq_status upload_inputs(const bench *b) {
     const size_t element = clq_dtype_bytes(b->o->dtype), elements = in_elements(b);
     char *values = clq_alloc(CLQ_MAX(elements, (size_t)1), element);
-    if (!values) return CLQ_MEMORY;
+    if (!values) return CLQ_ERROR_MEMORY;
     clq_status status = CLQ_OK;
     for (unsigned r = 0; r < b->here && status == CLQ_OK && elements > 0; r++) {
         for (size_t i = 0; i < elements; i++)
@@ -300,7 +300,7 @@ static clq_status count_wrong(const bench *b, uint64_t *wrong) {
     CLQ_TRY(upload_inputs(b));
     CLQ_TRY(call(b));
     char *got = clq_alloc(elements, element), *want = clq_alloc(elements, element);
-    clq_status status = got && want ? CLQ_OK : CLQ_MEMORY;
+    clq_status status = got && want ? CLQ_OK : CLQ_ERROR_MEMORY;
     *wrong = 0;
     for (unsigned r = 0; r < b->here && status == CLQ_OK && out_elements(b) > 0; r++)
         for (uint64_t k = 0; k < b->o->aggregated && status == CLQ_OK; k++)
@@ -369,7 +369,8 @@ static const double engine_most_s = 1;
 
 static bool has_engine(const bench *b) {
     const options *o = b->o;
-    return b->run->world && o->collective == CLQ_ALL_REDUCE && o->dtype == CLQ_F32 && o->op == CLQ_SUM && b->count > 0;
+    return b->run->world && o->collective == CLQ_ALL_REDUCE && o->dtype == CLQ_F32 && o->op == CLQ_REDOP_SUM &&
+           b->count > 0;
 }
 
 static clq_status make_engine_buffers(bench *b) {
@@ -384,7 +385,7 @@ static clq_status make_engine_buffers(bench *b) {
     if (seconds > engine_most_s) return CLQ_OK;
     b->engine_in = clq_alloc(b->count, sizeof *b->engine_in);
     b->engine_out = b->in_place ? b->engine_in : clq_alloc(b->count, sizeof *b->engine_out);
-    return b->engine_in && b->engine_out ? CLQ_OK : CLQ_MEMORY;
+    return b->engine_in && b->engine_out ? CLQ_OK : CLQ_ERROR_MEMORY;
 }
 
 static clq_status measure_times(bench *b, figures *f) {
@@ -499,8 +500,8 @@ static clq_status open_own_group(bench *b) {
 
 static clq_status check_root(const bench *b) {
     if (b->o->root < b->n) return CLQ_OK;
-    return clq_fail(CLQ_ARGUMENT, "--root %llu is out of range: there are %u ranks", (unsigned long long)b->o->root,
-                    b->n);
+    return clq_fail(CLQ_ERROR_ARGUMENT, "--root %llu is out of range: there are %u ranks",
+                    (unsigned long long)b->o->root, b->n);
 }
 
 /* All processes find the same, and the lowest reports it. */
@@ -510,7 +511,7 @@ static clq_status check_spread(const bench *b) {
     if (!b->run->world || (collective != CLQ_REDUCE_SCATTER && collective != CLQ_ALL_GATHER)) return CLQ_OK;
     const bool is_even = ranks == most * clq_world_size(b->run->world);
     return clq_world_check(b->run->world, is_even ? CLQ_OK
-                                                  : clq_fail(CLQ_UNSUPPORTED,
+                                                  : clq_fail(CLQ_ERROR_UNSUPPORTED,
                                                              "%s needs equally many ranks in each process: choose "
                                                              "them (--devices)",
                                                              clq_collective_name(collective)));
@@ -589,7 +590,7 @@ static clq_status run_collective(clq_bench_run *run, void *context) {
         first = false;
         status = measure_size(&b, bytes);
     }
-    if (status == CLQ_OK || status == CLQ_INTERRUPTED) print_foot(&b);
+    if (status == CLQ_OK || status == CLQ_ERROR_INTERRUPTED) print_foot(&b);
     clq_group_destroy(b.group);
     for (unsigned r = 0; r < b.here; r++) {
         clq_queue_destroy(b.queues[r]);

@@ -221,7 +221,7 @@ static clq_status measure_layer(clq_bench_run *run, uint32_t device, clq_queue *
                             l->batch * p->out_h * p->out_w * p->out_c}};
     clq_status status = CLQ_OK;
     for (int a = 0; a < ARRAYS && status == CLQ_OK; a++)
-        if (!(q.data[a] = clq_bench_floats(q.counts[a], (uint64_t)a))) status = CLQ_MEMORY;
+        if (!(q.data[a] = clq_bench_floats(q.counts[a], (uint64_t)a))) status = CLQ_ERROR_MEMORY;
     for (int i = 0; i < PASSES && status == CLQ_OK; i++) {
         measured m = {.times = clq_bench_no_times, .variant = ""};
         status = measure_pass(run, queue, &q, (pass)i, &m);
@@ -292,7 +292,7 @@ static bool parse_layer(const char *text, size_t length, layer *out) {
                                   .stride_w = stride,
                                   .dilation_h = 1,
                                   .dilation_w = 1,
-                                  .activation = CLQ_LINEAR};
+                                  .activation = CLQ_ACTIVATION_LINEAR};
     return lay_out(&out->p, same);
 }
 
@@ -305,7 +305,7 @@ static clq_status set_layers(options *o, const char *text) {
     for (const char *at = text;; at++) {
         size_t length = strcspn(at, ",");
         if (o->count == LAYERS_MOST || !parse_layer(at, length, &o->layers[o->count++]))
-            return clq_fail(CLQ_ARGUMENT,
+            return clq_fail(CLQ_ERROR_ARGUMENT,
                             "--layers '%s': expected up to %d layers as 64x28x28x1:3x3x32 (batch, height, width, "
                             "channels: kernel, filters), each with /STRIDE or +same behind if wished",
                             text, (int)LAYERS_MOST);

@@ -164,12 +164,12 @@ static clq_status add(clq_bench_run *run, uint32_t device, const problem *q, siz
 /* Random numbers, as halves hold them where they are to be halves. data: these, or a copy of them as halves. */
 static clq_status make_numbers(const options *o, size_t count, uint64_t seed, float **numbers, void **data) {
     *numbers = clq_bench_floats(count, seed);
-    if (!*numbers) return CLQ_MEMORY;
+    if (!*numbers) return CLQ_ERROR_MEMORY;
     *data = *numbers;
     if (!o->halves) return CLQ_OK;
     uint16_t *halves = clq_alloc(count, sizeof *halves);
     *data = halves;
-    if (!halves) return CLQ_MEMORY;
+    if (!halves) return CLQ_ERROR_MEMORY;
     for (size_t i = 0; i < count; i++) {
         halves[i] = clq_half_of_float((*numbers)[i]);
         (*numbers)[i] = clq_half_to_float(halves[i]);
@@ -237,7 +237,7 @@ static clq_status check(const void *context) {
     const options *o = context;
     const bool some = o->wanted[TILE] || o->wanted[LOCAL];
     if (!o->halves || o->only_chosen || some) return CLQ_OK;
-    return clq_fail(CLQ_ARGUMENT, "-d f16 is for --variants tile, local or chosen: clblast takes f32");
+    return clq_fail(CLQ_ERROR_ARGUMENT, "-d f16 is for --variants tile, local or chosen: clblast takes f32");
 }
 
 static clq_status run_gemm(clq_bench_run *run, void *context) {

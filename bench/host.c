@@ -27,7 +27,8 @@ static void *(*volatile set_bytes)(void *, int, size_t) = memset;
 
 /* By what the collectives add with, which is as fast as the memory. */
 static void add_floats(float *to, const float *from, unsigned inputs, size_t count) {
-    clq_reduce_find(CLQ_F32, CLQ_SUM)((const void *[]){to, from}, inputs, (void *[]){to}, 1, 0, count, inputs, false);
+    clq_reduce_find(CLQ_F32, CLQ_REDOP_SUM)((const void *[]){to, from}, inputs, (void *[]){to}, 1, 0, count, inputs,
+                                            false);
 }
 
 typedef struct mover {
@@ -61,7 +62,7 @@ static void move(void *context) {
 static clq_status start_mover(mover *m, bool own_thread) {
     size_t room = clq_round_up(m->bytes, PAGE_BYTES);
     m->block = clq_alloc_aligned(PAGE_BYTES, 2 * room + PAGE_BYTES);
-    if (!m->block) return CLQ_MEMORY;
+    if (!m->block) return CLQ_ERROR_MEMORY;
     m->from = m->block;
     m->to = m->block + room + PAGE_BYTES / 2; /* not the same place in a page: stores would seem to hit loads */
     memset(m->from, 1, m->bytes);
@@ -87,7 +88,7 @@ clq_status clq_bench_host_rate(unsigned cores, size_t bytes, clq_bench_host_work
     clq_barrier *barrier;
     CLQ_TRY(clq_barrier_create(cores, &barrier));
     mover *movers = clq_alloc(cores, sizeof *movers);
-    clq_status status = movers ? CLQ_OK : CLQ_MEMORY;
+    clq_status status = movers ? CLQ_OK : CLQ_ERROR_MEMORY;
     size_t part = clq_ceil_div(bytes, cores);
     for (unsigned i = 0; i < cores && status == CLQ_OK; i++) {
         movers[i] =

@@ -23,7 +23,7 @@ clq_value clq_bench_lab_value(clq_bench_lab *lab, const char *name, size_t bytes
 clq_status clq_bench_lab_bind(clq_bench_lab *lab) {
     CLQ_TRY(clq_list_status(lab->list));
     size_t count = clq_list_value_count(lab->list);
-    if (count > CLQ_BENCH_LAB_VALUES) return clq_fail(CLQ_STATE, "an operation of %zu values", count);
+    if (count > CLQ_BENCH_LAB_VALUES) return clq_fail(CLQ_ERROR_STATE, "an operation of %zu values", count);
     for (clq_value v = 1; v <= count; v++) {
         clq_value_info info;
         clq_list_value_info(lab->list, v, &info);
@@ -37,7 +37,7 @@ clq_status clq_bench_lab_bind(clq_bench_lab *lab) {
 }
 
 clq_status clq_bench_lab_write(clq_bench_lab *lab, clq_value value, const void *data) {
-    if (!data) return CLQ_MEMORY;
+    if (!data) return CLQ_ERROR_MEMORY;
     clq_buffer *buffer = lab->buffers[value];
     return clq_queue_write(lab->queue, buffer, 0, data, clq_buffer_bytes(buffer), true);
 }
@@ -45,7 +45,7 @@ clq_status clq_bench_lab_write(clq_bench_lab *lab, clq_value value, const void *
 clq_status clq_bench_lab_read(clq_bench_lab *lab, clq_value value, float **out) {
     const clq_buffer *buffer = lab->buffers[value];
     float *data = clq_alloc(clq_buffer_bytes(buffer), 1);
-    if (!data) return CLQ_MEMORY;
+    if (!data) return CLQ_ERROR_MEMORY;
     clq_status status = clq_queue_read(lab->queue, buffer, 0, data, clq_buffer_bytes(buffer), true);
     if (status == CLQ_OK)
         *out = data;

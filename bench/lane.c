@@ -34,7 +34,7 @@ clq_status clq_bench_lane_open(clq_device *from, clq_device *to, bool staged, si
         CLQ_TRY(clq_buffer_create(to, CLQ_MEMORY_DEVICE, SEEN_BYTES, "what was seen", &lane->seen));
     }
     unsigned char *piece = clq_alloc(SLOT_BYTES, 1);
-    if (!piece) return CLQ_MEMORY;
+    if (!piece) return CLQ_ERROR_MEMORY;
     clq_status status = write_source(lane, piece);
     clq_free(piece);
     return status;
@@ -127,7 +127,7 @@ clq_status clq_bench_lane_move(clq_bench_lane *lane, uint64_t repeats) {
 
 clq_status clq_bench_lane_check(clq_bench_lane *lane, uint64_t *wrong) {
     unsigned char *piece = clq_alloc(SLOT_BYTES, 1);
-    clq_status status = piece ? CLQ_OK : CLQ_MEMORY;
+    clq_status status = piece ? CLQ_OK : CLQ_ERROR_MEMORY;
     uint64_t count = 0;
     for (size_t at = 0; at < lane->bytes && status == CLQ_OK; at += SLOT_BYTES) {
         size_t bytes = CLQ_MIN((size_t)SLOT_BYTES, lane->bytes - at);

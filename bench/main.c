@@ -38,7 +38,7 @@ static clq_status run(int argc, char **argv) {
     for (size_t i = 0; argc >= 2 && i < CLQ_COUNT_OF(benches); i++)
         if (strcmp(argv[1], benches[i].name) == 0) return benches[i].run(argc - 1, argv + 1);
     if (argc >= 2) return refuse(argv[1]);
-    return clq_fail(CLQ_ARGUMENT, "no benchmark is named: clique bench --help lists the benchmarks");
+    return clq_fail(CLQ_ERROR_ARGUMENT, "no benchmark is named: clique bench --help lists the benchmarks");
 }
 
 int main(int argc, char **argv) { return clq_program_run(argc, argv, run); }

@@ -80,7 +80,7 @@ static clq_status measure_into(const clq_bench_run *run, const clq_bench_work *w
 clq_status clq_bench_measure_in_turns(const clq_bench_run *run, const clq_bench_work *works, size_t count,
                                       clq_bench_times *out) {
     double *seconds = clq_alloc(count * run->iterations, sizeof *seconds);
-    if (!seconds) return CLQ_MEMORY;
+    if (!seconds) return CLQ_ERROR_MEMORY;
     clq_status status = measure_into(run, works, count, seconds, out);
     clq_free(seconds);
     return status;

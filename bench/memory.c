@@ -206,7 +206,7 @@ static clq_status bed_make(bed *b) {
     CLQ_TRY(clq_buffer_create(device, CLQ_MEMORY_PINNED, b->bytes, "pinned memory", &b->pinned));
     b->host = clq_alloc_aligned(4096, b->bytes);
     b->found = clq_alloc_aligned(4096, b->bytes);
-    if (!b->host || !b->found) return CLQ_MEMORY;
+    if (!b->host || !b->found) return CLQ_ERROR_MEMORY;
     unsigned cores = unified ? clq_bench_cores_of(device) : clq_cpu_count();
     CLQ_TRY(clq_bench_host_rate(cores, b->bytes, CLQ_BENCH_COPY, &b->copy_limit));
     return unified ? clq_bench_host_rate(cores, b->bytes, CLQ_BENCH_FILL, &b->fill_limit) : CLQ_OK;

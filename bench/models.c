@@ -29,7 +29,7 @@ clq_status clq_bench_model_open(const char *model, const char *data, clq_model *
     const size_t outputs = clq_model_output_count(opened);
     if (outputs > 1) {
         clq_model_destroy(opened);
-        return clq_fail(CLQ_UNSUPPORTED, "%s has %zu outputs: benchmarks take models of one", model, outputs);
+        return clq_fail(CLQ_ERROR_UNSUPPORTED, "%s has %zu outputs: benchmarks take models of one", model, outputs);
     }
     *out = opened;
     return CLQ_OK;
@@ -44,7 +44,7 @@ clq_status clq_bench_models_check(const char *list, const char *data) {
     char name[CLQ_BENCH_MODEL_BYTES];
     for (const char *at = list; *at || at == list;) {
         if (!clq_bench_next_model(&at, name))
-            return clq_fail(CLQ_ARGUMENT, "--models '%s': expected names with commas between", list);
+            return clq_fail(CLQ_ERROR_ARGUMENT, "--models '%s': expected names with commas between", list);
         clq_model *model = NULL;
         clq_status status = clq_bench_model_open(name, data, &model);
         clq_model_destroy(model);

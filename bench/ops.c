@@ -58,7 +58,7 @@ static clq_status reads(trial *t, size_t slot, const char *name, size_t count) {
     t->values[slot] = clq_bench_lab_value(&t->lab, name, count * sizeof(float));
     count_bytes(t, count * sizeof(float));
     t->floats[slot] = clq_bench_floats(count, slot);
-    return t->floats[slot] ? CLQ_OK : CLQ_MEMORY;
+    return t->floats[slot] ? CLQ_OK : CLQ_ERROR_MEMORY;
 }
 
 static void writes(trial *t, size_t slot, const char *name, size_t count) {
@@ -170,7 +170,7 @@ static clq_status build_pool_backward(trial *t) {
     writes(t, 1, "dx", t->options->batch * ACTIVATED);
     clq_pool2d_backward(t->lab.list, &pool, CLQ_NO_VALUE, t->values[0], add_winner(t, 2), t->values[1]);
     t->winner = clq_alloc(t->counts[2], 1);
-    if (!t->winner) return CLQ_MEMORY;
+    if (!t->winner) return CLQ_ERROR_MEMORY;
     clq_random random = clq_random_start(3, 0);
     for (size_t i = 0; i < t->counts[2]; i++) t->winner[i] = (unsigned char)(clq_random_u32(&random) % (POOL * POOL));
     return CLQ_OK;
@@ -192,7 +192,7 @@ static clq_status build_cross_entropy(trial *t) {
     t->values[3] = clq_bench_lab_value(&t->lab, "metrics", 2 * sizeof(float));
     writes(t, 1, "gradient", batch * CLASSES);
     t->labels = clq_alloc(batch, sizeof *t->labels);
-    if (!t->labels) return CLQ_MEMORY;
+    if (!t->labels) return CLQ_ERROR_MEMORY;
     for (size_t i = 0; i < batch; i++) t->labels[i] = (int32_t)(i * 7919 % CLASSES);
     static const clq_loss_problem problem = {.kind = CLQ_LOSS_SPARSE_CATEGORICAL,
                                              .classes = CLASSES,
@@ -337,7 +337,7 @@ static clq_status set_option(void *context, const clq_argument *option, const ch
     uint64_t *target = option->key == KEY_BATCH ? &o->batch : &o->parameters,
              most = option->key == KEY_BATCH ? 1 << 14 : 1 << 28;
     if (clq_parse_u64(text, 1, most, target)) return CLQ_OK;
-    return clq_fail(CLQ_ARGUMENT, "--%s '%s': expected a whole number from 1 to %llu", option->name, text,
+    return clq_fail(CLQ_ERROR_ARGUMENT, "--%s '%s': expected a whole number from 1 to %llu", option->name, text,
                     (unsigned long long)most);
 }
 

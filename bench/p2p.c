@@ -196,11 +196,11 @@ static clq_status no_peer(const field *f, uint32_t from, uint32_t to) {
     const clq_device_choice *a = &f->run->devices.items[from], *b = &f->run->devices.items[to];
     const clq_device_info *one = clq_device_get_info(f->parties[from].device);
     if (strcmp(one->platform, clq_device_get_info(f->parties[to].device)->platform) != 0)
-        return clq_fail(CLQ_UNSUPPORTED, "no peer copies: the devices have different drivers");
+        return clq_fail(CLQ_ERROR_UNSUPPORTED, "no peer copies: the devices have different drivers");
     if (a->index == b->index && a->part == b->part && a->parts == b->parts)
-        return clq_fail(CLQ_UNSUPPORTED, "no peer copies: it is one device in two contexts");
+        return clq_fail(CLQ_ERROR_UNSUPPORTED, "no peer copies: it is one device in two contexts");
     const char *reason = f->parties[from].reason;
-    return clq_fail(CLQ_UNSUPPORTED, "no peer copies: %s",
+    return clq_fail(CLQ_ERROR_UNSUPPORTED, "no peer copies: %s",
                     reason[0] ? reason : "the devices have no context in common");
 }
 
@@ -279,8 +279,8 @@ static clq_status run_field(field *f) {
     size_t n = f->count;
     f->parties = clq_alloc(n, sizeof *f->parties);
     for (int w = 0; w < WHATS; w++)
-        if (!(f->cells[w] = clq_alloc(n * n, sizeof *f->cells[w]))) return CLQ_MEMORY;
-    if (!f->parties) return CLQ_MEMORY;
+        if (!(f->cells[w] = clq_alloc(n * n, sizeof *f->cells[w]))) return CLQ_ERROR_MEMORY;
+    if (!f->parties) return CLQ_ERROR_MEMORY;
     CLQ_TRY(open_parties(f));
     f->run->expected = n * n + n * (n - 1) + n * (n - 1) / 2;
     clq_error end;
@@ -296,8 +296,9 @@ static const size_t bytes_alone = (size_t)64 << 20, bytes_between = (size_t)16 <
 
 static clq_status run_between(clq_bench_run *run, const options *o) {
     if (o->transport != TRANSPORT_AUTO)
-        return clq_world_check(run->world, clq_fail(CLQ_ARGUMENT, "--transport is of the devices of one process, and "
-                                                                  "this p2p is between processes: leave it out"));
+        return clq_world_check(run->world,
+                               clq_fail(CLQ_ERROR_ARGUMENT, "--transport is of the devices of one process, and "
+                                                            "this p2p is between processes: leave it out"));
     return clq_bench_between(run, o->size.min ? (size_t)o->size.min : bytes_between);
 }
 
@@ -309,7 +310,8 @@ static clq_status run_p2p(clq_bench_run *run, void *context) {
                .bytes = o->size.min ? (size_t)o->size.min : bytes_alone,
                .count = run->devices.count};
     if (f.count < 2)
-        return clq_fail(CLQ_ARGUMENT, "p2p measures pairs: name two devices or more by --devices, for example all");
+        return clq_fail(CLQ_ERROR_ARGUMENT,
+                        "p2p measures pairs: name two devices or more by --devices, for example all");
     clq_status status = run_field(&f);
     for (uint32_t i = 0; f.parties && i < f.count; i++) clq_device_close(f.parties[i].device);
     for (int w = 0; w < WHATS; w++) clq_free(f.cells[w]);
@@ -323,7 +325,7 @@ static clq_status set_option(void *context, const clq_argument *option, const ch
     options *o = context;
     if (option->key == 'b') {
         CLQ_TRY(clq_bench_sizes_set(&o->size, option, text));
-        return o->size.min > 0 ? CLQ_OK : clq_fail(CLQ_ARGUMENT, "-b: the smallest size is 1");
+        return o->size.min > 0 ? CLQ_OK : clq_fail(CLQ_ERROR_ARGUMENT, "-b: the smallest size is 1");
     }
     size_t kind;
     CLQ_TRY(clq_find_word("--transport", text, transport_names, &kind));

@@ -37,7 +37,7 @@ void clq_peer_command_add_words(clq_peer_command *command, const char *format, .
 }
 
 static clq_status run(const clq_peers *peers, const clq_peer_command *command, clq_bench_ending *out) {
-    if (command->failed) return clq_fail(CLQ_ARGUMENT, "an argument is too long to be passed on");
+    if (command->failed) return clq_fail(CLQ_ERROR_ARGUMENT, "an argument is too long to be passed on");
     return clq_bench_child_run(
         &(clq_bench_child){
             .argv = command->argv, .out_path = peers->out_path, .err_path = peers->err_path, .limit_s = peers->limit_s},
@@ -92,7 +92,7 @@ clq_status clq_peer_run(const clq_peers *peers, const clq_peer_command *command,
     reason[0] = '\0';
     *out = NULL;
     clq_status status = run(peers, command, &ending);
-    if (status == CLQ_SYSTEM) {
+    if (status == CLQ_ERROR_SYSTEM) {
         (void)snprintf(reason, CLQ_PEER_REASON_MAX, "%s", clq_error_detail());
         return CLQ_OK;
     }
@@ -108,10 +108,10 @@ clq_status clq_peer_run(const clq_peers *peers, const clq_peer_command *command,
 /* As clq_program_end gave it. */
 static clq_status status_of_exit(int code) {
     switch (code) {
-    case 2: return CLQ_ARGUMENT;
-    case 3: return CLQ_FORMAT;
-    case 4: return CLQ_DEVICE;
-    default: return CLQ_SYSTEM;
+    case 2: return CLQ_ERROR_ARGUMENT;
+    case 3: return CLQ_ERROR_FORMAT;
+    case 4: return CLQ_ERROR_DEVICE;
+    default: return CLQ_ERROR_SYSTEM;
     }
 }
 
@@ -119,12 +119,12 @@ static clq_status fail_as_child(const clq_peers *peers, const char *bench, const
     static const char prefix[] = "clique: error: ";
     char line[CLQ_BENCH_LINE_MAX];
     if (ending->late)
-        return clq_fail(CLQ_TIMEOUT, "clique bench %s took longer than %g s (--limit)", bench, peers->limit_s);
+        return clq_fail(CLQ_ERROR_TIMEOUT, "clique bench %s took longer than %g s (--limit)", bench, peers->limit_s);
     clq_bench_line_of(peers->err_path, prefix, line);
     if (line[0]) return clq_fail(status_of_exit(ending->code), "%s", line + sizeof prefix - 1);
     clq_bench_line_of(peers->err_path, NULL, line);
-    return clq_fail(CLQ_SYSTEM, "clique bench %s ended by %s %d: %s", bench, ending->signal ? "signal" : "exit status",
-                    ending->signal ? ending->signal : ending->code, line);
+    return clq_fail(CLQ_ERROR_SYSTEM, "clique bench %s ended by %s %d: %s", bench,
+                    ending->signal ? "signal" : "exit status", ending->signal ? ending->signal : ending->code, line);
 }
 
 clq_status clq_peer_run_own(const clq_peers *peers, const clq_peer_command *arguments, json_t **out) {
@@ -139,7 +139,7 @@ clq_status clq_peer_run_own(const clq_peers *peers, const clq_peer_command *argu
     if (ending.late || ending.signal || ending.code) return fail_as_child(peers, arguments->argv[0], &ending);
     json_t *document;
     if (clq_json_read(peers->json_path, CLQ_RESULT_BYTES_MAX, CLQ_RESULT_DEPTH_MAX, &document) != CLQ_OK)
-        return clq_fail(CLQ_SYSTEM, "clique bench %s left no result", arguments->argv[0]);
+        return clq_fail(CLQ_ERROR_SYSTEM, "clique bench %s left no result", arguments->argv[0]);
     *out = document;
     return CLQ_OK;
 }

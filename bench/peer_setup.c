@@ -14,7 +14,7 @@
 
 static clq_status join(const clq_peers *peers, const char *name, char **out) {
     *out = clq_strprintf("%s/%s", peers->folder, name);
-    return *out ? CLQ_OK : CLQ_MEMORY;
+    return *out ? CLQ_OK : CLQ_ERROR_MEMORY;
 }
 
 /* A file that travels in this program, into the folder. *path: the caller's. */
@@ -25,7 +25,7 @@ static clq_status write_source(const clq_peers *peers, const char *part, const c
     FILE *out = fopen(*path, "w");
     bool written = out && fputs(file->text, out) >= 0;
     if (out && fclose(out) != 0) written = false;
-    return written ? CLQ_OK : clq_fail(CLQ_WRITE, "%s: %s", *path, strerror(errno));
+    return written ? CLQ_OK : clq_fail(CLQ_ERROR_WRITE, "%s: %s", *path, strerror(errno));
 }
 
 static clq_status write_sources(clq_peers *peers) {
@@ -46,20 +46,21 @@ static clq_status write_sources(clq_peers *peers) {
 static clq_status find_self(clq_peers *peers) {
     char path[4096];
     ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
-    if (length < 0) return clq_fail(CLQ_SYSTEM, "cannot find this program's own file: %s", strerror(errno));
+    if (length < 0) return clq_fail(CLQ_ERROR_SYSTEM, "cannot find this program's own file: %s", strerror(errno));
     path[length] = '\0';
     peers->self = clq_strdup(path);
-    return peers->self ? CLQ_OK : CLQ_MEMORY;
+    return peers->self ? CLQ_OK : CLQ_ERROR_MEMORY;
 }
 
 clq_status clq_peers_open(clq_peers *peers) {
     (void)clq_interrupted(); /* from here on there is a folder to remove */
     const char *parent = clq_environment("TMPDIR");
     char *folder = clq_strprintf("%s/clique-peers-XXXXXX", parent ? parent : "/tmp");
-    if (!folder) return CLQ_MEMORY;
+    if (!folder) return CLQ_ERROR_MEMORY;
     if (!mkdtemp(folder)) {
-        clq_status status = clq_fail(CLQ_WRITE, "cannot make a folder in %s: %s; set TMPDIR to one that is writable",
-                                     parent ? parent : "/tmp", strerror(errno));
+        clq_status status =
+            clq_fail(CLQ_ERROR_WRITE, "cannot make a folder in %s: %s; set TMPDIR to one that is writable",
+                     parent ? parent : "/tmp", strerror(errno));
         clq_free(folder);
         return status;
     }
@@ -98,7 +99,7 @@ void clq_peers_close(clq_peers *peers) {
 static clq_status find_compiler(const char *mpirun, char **out) {
     const char *slash = strrchr(mpirun, '/');
     char *beside = clq_strprintf("%.*s/mpicc", (int)(slash - mpirun), mpirun);
-    if (!beside) return CLQ_MEMORY;
+    if (!beside) return CLQ_ERROR_MEMORY;
     clq_status status = clq_bench_find_program(beside, out);
     clq_free(beside);
     return status == CLQ_OK && !*out ? clq_bench_find_program("mpicc", out) : status;
@@ -117,7 +118,7 @@ static clq_status compile(clq_peers *peers, clq_bench_run *run, clq_peer_system 
     clq_peer_command_add_words(&command, "%s", libraries);
     clq_status status = clq_bench_child_run(
         &(clq_bench_child){command.argv, peers->out_path, peers->err_path, peers->limit_s}, &ending);
-    if (status != CLQ_OK && status != CLQ_SYSTEM) return status;
+    if (status != CLQ_OK && status != CLQ_ERROR_SYSTEM) return status;
     peers->ready[system] = status == CLQ_OK && ending.code == 0 && access(program, X_OK) == 0;
     if (peers->ready[system]) return CLQ_OK;
     char line[CLQ_BENCH_LINE_MAX];

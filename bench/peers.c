@@ -64,7 +64,7 @@ typedef struct outcome {
 
 static clq_status set_whole(const char *what, const char *text, uint64_t least, uint64_t most, uint64_t *out) {
     if (clq_parse_u64(text, least, most, out)) return CLQ_OK;
-    return clq_fail(CLQ_ARGUMENT, "%s '%s': expected a whole number from %llu to %llu", what, text,
+    return clq_fail(CLQ_ERROR_ARGUMENT, "%s '%s': expected a whole number from %llu to %llu", what, text,
                     (unsigned long long)least, (unsigned long long)most);
 }
 
@@ -83,7 +83,7 @@ static clq_status set_option(void *context, const clq_argument *option, const ch
     case KEY_ROUNDS: return set_whole("--rounds", text, 1, ROUNDS_MAX, &b->rounds);
     case KEY_LIMIT:
         if (clq_parse_double(text, 0.1, 86400, &b->peers.limit_s)) return CLQ_OK;
-        return clq_fail(CLQ_ARGUMENT, "--limit '%s': expected seconds, from 0.1 to 86400", text);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "--limit '%s': expected seconds, from 0.1 to 86400", text);
     default: return clq_bench_sizes_set(&b->sizes, option, text);
     }
 }
@@ -94,9 +94,9 @@ static clq_status check(const void *context) {
     const bench *b = context;
     CLQ_TRY(clq_bench_sizes_check(&b->sizes, sizeof(float)));
     if (b->sizes.max > (uint64_t)1 << 32)
-        return clq_fail(CLQ_ARGUMENT, "-e: MPI counts elements in an int; the largest size here is 4G");
+        return clq_fail(CLQ_ERROR_ARGUMENT, "-e: MPI counts elements in an int; the largest size here is 4G");
     if (strcmp(b->collectives, "all_reduce") != 0 && !is_none(b->collectives))
-        return clq_fail(CLQ_ARGUMENT, "--collectives '%s': expected all_reduce or none", b->collectives);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "--collectives '%s': expected all_reduce or none", b->collectives);
     return is_none(b->models) ? CLQ_OK : clq_bench_models_check(b->models, NULL);
 }
 
@@ -160,7 +160,7 @@ static clq_status run_own(const bench *b, const subject *s, outcome own[2]) {
             }
     }
     json_decref(document);
-    return found == 2 ? CLQ_OK : clq_fail(CLQ_SYSTEM, "clique bench %s left no figures", command.argv[0]);
+    return found == 2 ? CLQ_OK : clq_fail(CLQ_ERROR_SYSTEM, "clique bench %s left no figures", command.argv[0]);
 }
 
 /* What starts it, up to its ranks. */
@@ -287,7 +287,7 @@ static clq_status measure(bench *b, const subject *s) {
     for (unsigned i = 0; i < VARIANTS; i++) usable += is_usable(b, &variants[i], s);
     if (usable == 0) return CLQ_OK;
     outcome *outcomes = clq_alloc(2 + VARIANTS, sizeof *outcomes), *peers = outcomes + 2;
-    if (!outcomes) return CLQ_MEMORY;
+    if (!outcomes) return CLQ_ERROR_MEMORY;
     clq_status status = run_rounds(b, s, outcomes, peers);
     for (unsigned i = 0; i < VARIANTS && status == CLQ_OK; i++)
         if (is_usable(b, &variants[i], s))
@@ -328,8 +328,8 @@ static clq_status run_peers(clq_bench_run *run, void *context) {
     clq_status status = each_subject(b, count_rows);
     if (status == CLQ_OK) status = each_subject(b, measure);
     size_t rows = json_array_size(run->rows);
-    if (status != CLQ_INTERRUPTED) return status;
-    return clq_fail(CLQ_INTERRUPTED, "interrupted after %zu row%s", rows, rows == 1 ? "" : "s");
+    if (status != CLQ_ERROR_INTERRUPTED) return status;
+    return clq_fail(CLQ_ERROR_INTERRUPTED, "interrupted after %zu row%s", rows, rows == 1 ? "" : "s");
 }
 
 /* The devices, by a short benchmark of them; then the peers. */
@@ -345,7 +345,7 @@ static clq_status describe(clq_bench_run *run, void *context) {
     run->described = json_incref(json_object_get(document, "devices"));
     json_decref(document);
     b->ranks = (unsigned)json_array_size(run->described);
-    if (b->ranks == 0) return clq_fail(CLQ_SYSTEM, "clique bench launch named no device");
+    if (b->ranks == 0) return clq_fail(CLQ_ERROR_SYSTEM, "clique bench launch named no device");
     json_int_t units = json_integer_value(json_object_get(json_array_get(run->described, 0), "compute_units"));
     b->first_cores = (unsigned)CLQ_MAX(CLQ_MIN(units, (json_int_t)clq_cpu_count()), (json_int_t)1);
     return clq_peers_find(&b->peers, run, b->mpirun, b->python, b->shapes.count > 0 ? b->cc : NULL);

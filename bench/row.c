@@ -65,7 +65,8 @@ void clq_bench_put_wrong(clq_bench_row *row, const clq_bench_times *times, uint6
 }
 
 bool clq_bench_is_local(clq_status status) {
-    return status == CLQ_DEVICE || status == CLQ_DEVICE_MEMORY || status == CLQ_BUILD || status == CLQ_UNSUPPORTED;
+    return status == CLQ_ERROR_DEVICE || status == CLQ_ERROR_DEVICE_MEMORY || status == CLQ_ERROR_BUILD ||
+           status == CLQ_ERROR_UNSUPPORTED;
 }
 
 /* ---- the table ---- */
@@ -157,7 +158,7 @@ clq_status clq_bench_add(clq_bench_run *run, clq_bench_row *row) {
     uint64_t interrupted = clq_interrupted();
     CLQ_TRY(clq_bench_add_up(run, &interrupted));
     if (interrupted > 0 && done != run->expected)
-        return clq_fail(CLQ_INTERRUPTED, "interrupted after %zu row%s", done, done == 1 ? "" : "s");
+        return clq_fail(CLQ_ERROR_INTERRUPTED, "interrupted after %zu row%s", done, done == 1 ? "" : "s");
     show_progress(run);
     return CLQ_OK;
 }

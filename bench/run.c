@@ -24,11 +24,11 @@ static clq_status set_common(clq_bench_run *run, const clq_argument *option, con
     case 'w':
         run->warm_ups_given = true;
         if (clq_parse_u64(text, 0, 1000, &run->warm_ups)) return CLQ_OK;
-        return clq_fail(CLQ_ARGUMENT, "-w '%s': expected a whole number from 0 to 1000", text);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "-w '%s': expected a whole number from 0 to 1000", text);
     default:
         run->iterations_given = true;
         if (clq_parse_u64(text, 1, spec->iterations_most, &run->iterations)) return CLQ_OK;
-        return clq_fail(CLQ_ARGUMENT, "-n '%s': expected a whole number from 1 to %llu", text,
+        return clq_fail(CLQ_ERROR_ARGUMENT, "-n '%s': expected a whole number from 1 to %llu", text,
                         (unsigned long long)spec->iterations_most);
     }
 }
@@ -78,7 +78,7 @@ static clq_status parse(clq_bench_run *run, int argc, char **argv) {
 
 static clq_status name_devices(clq_bench_run *run) {
     run->labels = clq_alloc(run->devices.count, sizeof *run->labels);
-    if (!run->labels) return CLQ_MEMORY;
+    if (!run->labels) return CLQ_ERROR_MEMORY;
     for (uint32_t i = 0; i < run->devices.count; i++) {
         const clq_device_choice *choice = &run->devices.items[i];
         const clq_device_info *info = clq_system_device_info(run->system, choice->index);
@@ -143,7 +143,7 @@ clq_status clq_bench_each_device(clq_bench_run *run, clq_bench_device_body body)
 
 static clq_status finish(clq_bench_run *run, int argc, char **argv, const clq_bench_load *load, clq_status status) {
     clq_error failure;
-    if (run->world && status != CLQ_OK && status != CLQ_INTERRUPTED) /* the others may wait for this process */
+    if (run->world && status != CLQ_OK && status != CLQ_ERROR_INTERRUPTED) /* the others may wait for this process */
         status = clq_world_fail_with(run->world, status);
     clq_error_take(status, &failure);
     clq_bench_print(run, "%s", ""); /* no progress line is left */
@@ -157,7 +157,7 @@ static clq_status finish(clq_bench_run *run, int argc, char **argv, const clq_be
     if (written != CLQ_OK) return clq_bench_fail_also(&failure, written);
     CLQ_TRY(clq_error_raise(&failure));
     if (run->wrong_rows == 0) return CLQ_OK;
-    return clq_fail(CLQ_DEVICE, "%zu row%s with wrong data: see the column and key \"wrong\"", run->wrong_rows,
+    return clq_fail(CLQ_ERROR_DEVICE, "%zu row%s with wrong data: see the column and key \"wrong\"", run->wrong_rows,
                     run->wrong_rows == 1 ? "" : "s");
 }
 

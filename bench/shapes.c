@@ -47,7 +47,7 @@ clq_status clq_bench_shapes_set(clq_bench_shapes *shapes, const char *option, co
     for (const char *at = text;; at++) {
         clq_bench_shape *shape = &shapes->items[shapes->count];
         if (shapes->count == CLQ_COUNT_OF(shapes->items) || !next_word(&at, ",", shape->name) || !parse(shape))
-            return clq_fail(CLQ_ARGUMENT,
+            return clq_fail(CLQ_ERROR_ARGUMENT,
                             "%s '%s': expected up to %zu shapes as 64x128x784 or, transposed, 784x128x64:tn, with "
                             "commas between",
                             option, text, CLQ_COUNT_OF(shapes->items));

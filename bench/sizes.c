@@ -24,18 +24,19 @@ clq_status clq_bench_sizes_set(clq_bench_sizes *sizes, const clq_argument *optio
     if (option->key == 'f') {
         sizes->step = 0;
         if (clq_parse_u64(text, 2, 1 << 20, &sizes->factor)) return CLQ_OK;
-        return clq_fail(CLQ_ARGUMENT, "-f '%s': expected a whole number of at least 2", text);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "-f '%s': expected a whole number of at least 2", text);
     }
     uint64_t *target = option->key == 'b' ? &sizes->min : option->key == 'e' ? &sizes->max : &sizes->step;
     if (parse_bytes(text, target) && (option->key != 'i' || sizes->step > 0)) return CLQ_OK;
-    return clq_fail(CLQ_ARGUMENT, "-%c '%s': expected a size in bytes, such as 65536, 64K, 16M or 1G", option->key,
-                    text);
+    return clq_fail(CLQ_ERROR_ARGUMENT, "-%c '%s': expected a size in bytes, such as 65536, 64K, 16M or 1G",
+                    option->key, text);
 }
 
 clq_status clq_bench_sizes_check(const clq_bench_sizes *sizes, uint64_t least) {
-    if (sizes->min < least) return clq_fail(CLQ_ARGUMENT, "-b: the smallest size is %llu", (unsigned long long)least);
+    if (sizes->min < least)
+        return clq_fail(CLQ_ERROR_ARGUMENT, "-b: the smallest size is %llu", (unsigned long long)least);
     if (sizes->max >= sizes->min) return CLQ_OK;
-    return clq_fail(CLQ_ARGUMENT, "-e: the largest size, %llu, is below the smallest, %llu (-b)",
+    return clq_fail(CLQ_ERROR_ARGUMENT, "-e: the largest size, %llu, is below the smallest, %llu (-b)",
                     (unsigned long long)sizes->max, (unsigned long long)sizes->min);
 }
 

@@ -139,7 +139,7 @@ static clq_status add_launch(const subject *s, const clq_bench_stepper *stepper,
     clq_launch_info info;
     clq_list_launch_info(list, launch, &info);
     char *name = name_of(list, first, launch);
-    if (!name) return CLQ_MEMORY;
+    if (!name) return CLQ_ERROR_MEMORY;
     figures f = *base;
     f.segment = clq_segment_name(segment);
     f.layer = info.scope;
@@ -284,7 +284,7 @@ static clq_status set_option(void *context, const clq_argument *option, const ch
     case KEY_TUNE: return clq_tuning_parse(text, &o->tuning);
     default:
         if (clq_parse_u64(text, 1, 1 << 20, &o->batch)) return CLQ_OK;
-        return clq_fail(CLQ_ARGUMENT, "--batch '%s': expected a whole number from 1 to %d", text, 1 << 20);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "--batch '%s': expected a whole number from 1 to %d", text, 1 << 20);
     }
 }
 

@@ -13,7 +13,7 @@ static const float rate = 1e-3f;
 static clq_status write_weights(const clq_bench_stepper *s, clq_queue *queue) {
     size_t bytes = clq_plan_arena_bytes(s->plan);
     char *arena = clq_alloc(bytes, 1);
-    if (!arena) return CLQ_MEMORY;
+    if (!arena) return CLQ_ERROR_MEMORY;
     clq_status status = clq_weights_initial_values(clq_plan_weights(s->plan), CLQ_ARENA_PARAMETERS, SEED, arena);
     if (status == CLQ_OK) status = clq_queue_write(queue, clq_plan_parameters(s->plan), 0, arena, bytes, true);
     clq_free(arena);
@@ -131,7 +131,7 @@ static clq_status samples_open(const clq_bench_stepper *s, size_t steps, samples
     *out = (samples){.steps = steps};
     out->seconds = clq_alloc(s->launches * steps, sizeof *out->seconds);
     out->counts = clq_alloc(s->launches, sizeof *out->counts);
-    return out->seconds && out->counts ? CLQ_OK : CLQ_MEMORY;
+    return out->seconds && out->counts ? CLQ_OK : CLQ_ERROR_MEMORY;
 }
 
 static void samples_release(samples *all) {
@@ -146,7 +146,8 @@ static void note(samples *all, size_t launch, double seconds) {
 static clq_status sum_up(const clq_bench_stepper *s, const samples *all, clq_bench_times *out) {
     for (size_t i = 0; i < s->launches; i++) {
         if (all->counts[i] == 0)
-            return clq_fail(CLQ_UNSUPPORTED, "the driver recorded no time of launch %zu of %zu", i + 1, s->launches);
+            return clq_fail(CLQ_ERROR_UNSUPPORTED, "the driver recorded no time of launch %zu of %zu", i + 1,
+                            s->launches);
         out[i] = clq_bench_times_of(all->seconds + i * all->steps, all->counts[i], 1);
     }
     return CLQ_OK;
@@ -196,7 +197,7 @@ static clq_status time_with(clq_bench_stepper *s, clq_queue *plain, clq_queue *t
     clq_span *spans = NULL;
     size_t count;
     double error_s, *blocks = clq_alloc(2 * steps, sizeof *blocks);
-    if (!blocks) return CLQ_MEMORY;
+    if (!blocks) return CLQ_ERROR_MEMORY;
     clq_status status = run_in_turn(s, plain, traced, steps, blocks, out);
     clq_free(blocks);
     CLQ_TRY(status);
@@ -234,7 +235,7 @@ static clq_status time_alone(clq_bench_stepper *s, clq_queue *queue, size_t step
     samples all;
     double *blocks = clq_alloc(steps, sizeof *blocks);
     clq_status status = samples_open(s, steps, &all);
-    if (status == CLQ_OK && !blocks) status = CLQ_MEMORY;
+    if (status == CLQ_OK && !blocks) status = CLQ_ERROR_MEMORY;
     out->timing = CLQ_BENCH_ALONE;
     size_t count = clq_ceil_div(steps, BLOCK);
     for (size_t i = 0; i < steps && status == CLQ_OK; i++) {
@@ -271,11 +272,11 @@ static bool is_too_short(const clq_bench_stepper *s, const clq_bench_times *by_p
 
 static clq_status choose(clq_bench_stepper *s, clq_queue *queue, size_t steps, clq_bench_step_times *out) {
     clq_status status = time_by_profile(s, queue, steps, out);
-    if (status != CLQ_OK && status != CLQ_UNSUPPORTED) return status;
+    if (status != CLQ_OK && status != CLQ_ERROR_UNSUPPORTED) return status;
     bool doubtful = status != CLQ_OK || is_too_long(s, out);
     if (!doubtful && sum_of(s, out->launches) >= 0.5 * out->profiled.p50_us) return CLQ_OK;
     clq_bench_step_times alone = {.launches = clq_alloc(s->launches, sizeof *alone.launches)};
-    if (!alone.launches) return CLQ_MEMORY;
+    if (!alone.launches) return CLQ_ERROR_MEMORY;
     status = time_alone(s, queue, steps, &alone);
     bool better = status == CLQ_OK && (doubtful || is_too_short(s, out->launches, alone.launches));
     clq_free(better ? out->launches : alone.launches);
@@ -286,7 +287,7 @@ static clq_status choose(clq_bench_stepper *s, clq_queue *queue, size_t steps, c
 clq_status clq_bench_stepper_time(clq_bench_stepper *stepper, clq_queue *queue, size_t warm_ups, size_t steps,
                                   const clq_bench_timing *choice, clq_bench_step_times *out) {
     clq_bench_step_times times = {.launches = clq_alloc(stepper->launches, sizeof *times.launches)};
-    if (!times.launches) return CLQ_MEMORY;
+    if (!times.launches) return CLQ_ERROR_MEMORY;
     clq_status status = clq_bench_stepper_run(stepper, queue, warm_ups);
     if (status == CLQ_OK)
         status = !choice                           ? choose(stepper, queue, steps, &times)

@@ -141,7 +141,7 @@ static clq_status run_train(clq_bench_run *run, void *context) {
     CLQ_TRY(clq_dataset_open(o->data, "train", &data));
     CLQ_TRY_OR(end, status, clq_dataset_shuffle(data, SIZE_MAX, 0));
     CLQ_TRY_OR(end, status, clq_dataset_batch(data, o->batch, false));
-    CLQ_TRY_OR(end, status, clq_dataset_prefetch(data, CLQ_AUTO));
+    CLQ_TRY_OR(end, status, clq_dataset_prefetch(data, CLQ_PREFETCH_AUTO));
     for (const char *at = o->models; *at && clq_bench_next_model(&at, name);)
         CLQ_TRY_OR(end, status, measure_model(run, o, name, data));
 end:
@@ -159,7 +159,7 @@ static clq_status set_option(void *context, const clq_argument *option, const ch
     case KEY_DEADLINE: return clq_argument_seconds(option, text, &o->deadline_s);
     default:
         if (clq_parse_u64(text, 1, 1u << 24, &o->batch)) return CLQ_OK;
-        return clq_fail(CLQ_ARGUMENT, "--batch '%s': expected a whole number of at least 1", text);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "--batch '%s': expected a whole number of at least 1", text);
     }
 }
 

@@ -68,13 +68,13 @@ void clq_bench_value_put_reduced(clq_dtype dtype, clq_redop op, unsigned n, size
     for (unsigned r = 1; r < n; r++) {
         int64_t value = clq_bench_value_in(r, i);
         switch (op) {
-        case CLQ_PROD: result *= value; break;
-        case CLQ_MIN: result = comes_before(dtype, value, result) ? value : result; break;
-        case CLQ_MAX: result = comes_before(dtype, result, value) ? value : result; break;
+        case CLQ_REDOP_PROD: result *= value; break;
+        case CLQ_REDOP_MIN: result = comes_before(dtype, value, result) ? value : result; break;
+        case CLQ_REDOP_MAX: result = comes_before(dtype, result, value) ? value : result; break;
         default: result += value; break;
         }
     }
-    if (op == CLQ_AVG)
+    if (op == CLQ_REDOP_AVG)
         put_average(dtype, result, n, values, at);
     else
         clq_bench_value_put(dtype, values, at, result);

@@ -11,7 +11,7 @@
 /* ---- joining ---- */
 
 static clq_status agree(const clq_bench_run *run) {
-    CLQ_TRY(clq_world_check(run->world, run->given.failed ? CLQ_MEMORY : CLQ_OK));
+    CLQ_TRY(clq_world_check(run->world, run->given.failed ? CLQ_ERROR_MEMORY : CLQ_OK));
     return clq_world_agree(run->world, "benchmark or set of options",
                            clq_hash128_of(run->given.data, run->given.length, 0));
 }
@@ -20,7 +20,7 @@ clq_status clq_bench_join(clq_bench_run *run, clq_status status) {
     CLQ_TRY(clq_ranks_join(&run->world, status));
     if (!run->world) return CLQ_OK;
     if (run->spec->span == CLQ_BENCH_OF_ONE)
-        status = clq_fail(CLQ_UNSUPPORTED,
+        status = clq_fail(CLQ_ERROR_UNSUPPORTED,
                           "clique bench %s is of one process, and a launcher started %u: start it without one; the "
                           "collectives, send_recv and p2p are of several, too",
                           run->spec->name, clq_world_size(run->world));
@@ -40,7 +40,7 @@ bool clq_bench_is_silent(const clq_bench_run *run) { return clq_world_rank(run->
 static clq_status gather(const clq_bench_run *run, const void *mine, size_t bytes, void *out_all) {
     void *all = clq_alloc(clq_world_size(run->world), bytes);
     const clq_status status =
-        all ? clq_world_gather(run->world, mine, bytes, all) : clq_world_fail_with(run->world, CLQ_MEMORY);
+        all ? clq_world_gather(run->world, mine, bytes, all) : clq_world_fail_with(run->world, CLQ_ERROR_MEMORY);
     if (status == CLQ_OK)
         memcpy(out_all, &all, sizeof all);
     else
@@ -87,7 +87,7 @@ static clq_status gather_texts(const clq_bench_run *run, const char *mine, size_
     CLQ_TRY(clq_bench_find_last(run, &most));
     *bytes = (size_t)most;
     char *padded = clq_alloc(*bytes, 1);
-    if (!padded) return clq_world_fail_with(run->world, CLQ_MEMORY);
+    if (!padded) return clq_world_fail_with(run->world, CLQ_ERROR_MEMORY);
     memcpy(padded, mine, strlen(mine));
     const clq_status status = gather(run, padded, *bytes, out);
     clq_free(padded);

@@ -63,7 +63,8 @@ int main(void) {
     char *how;
     check(clq_group_create(ranks, n, NULL, &group));
     check(clq_group_explain(group, &how));
-    check(clq_all_reduce(group, slices, slices, COUNT, CLQ_F32, CLQ_SUM, NULL, done)); /* starts after the fills */
+    check(
+        clq_all_reduce(group, slices, slices, COUNT, CLQ_F32, CLQ_REDOP_SUM, NULL, done)); /* starts after the fills */
     for (unsigned r = 0; r < n; r++) {
         float last;
         check_cl(clEnqueueReadBuffer(ranks[r].queue, slices[r].memory, CL_TRUE, (COUNT - 1) * sizeof last, sizeof last,

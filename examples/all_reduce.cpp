@@ -167,7 +167,7 @@ void run() {
 
     std::vector<cl_event> filled(n), reduced(n), elsewhere(n), doubled(n);
     for (std::size_t r = 0; r < n; r++) filled[r] = owned[r]->fill();
-    check(clq_all_reduce(group.get(), slices.data(), slices.data(), count, CLQ_F32, CLQ_SUM, filled.data(),
+    check(clq_all_reduce(group.get(), slices.data(), slices.data(), count, CLQ_F32, CLQ_REDOP_SUM, filled.data(),
                          reduced.data()));
     for (std::size_t r = 0; r < n; r++) elsewhere[r] = owned[r]->work_elsewhere(); // while the sum travels
     for (std::size_t r = 0; r < n; r++) doubled[r] = owned[r]->twice(reduced[r]);

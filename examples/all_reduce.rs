@@ -17,7 +17,7 @@ struct Slice { memory: Handle, offset: usize }
 // Enums are C ints. Of clique/status.h, types.h and comm.h, whose lists only grow at their ends, then of CL/cl.h.
 const CLQ_OK: c_int = 0;
 const CLQ_F32: c_int = 0;
-const CLQ_SUM: c_int = 0;
+const CLQ_REDOP_SUM: c_int = 0;
 const CL_SUCCESS: c_int = 0;
 const CL_TRUE: c_uint = 1;
 const CL_DEVICE_TYPE_ALL: u64 = 0xFFFFFFFF;
@@ -115,7 +115,7 @@ fn run() -> Result<(), String> {
         slices.push(Slice { memory, offset: 0 });
     }
     let mut done = vec![ptr::null_mut(); ranks.len()];
-    check(unsafe { clq_all_reduce(group.0, slices.as_ptr(), slices.as_ptr(), COUNT, CLQ_F32, CLQ_SUM, ptr::null(),
+    check(unsafe { clq_all_reduce(group.0, slices.as_ptr(), slices.as_ptr(), COUNT, CLQ_F32, CLQ_REDOP_SUM, ptr::null(),
                                   done.as_mut_ptr()) })?;
     let done: Vec<_> = done.into_iter().map(|event| Owned(event, clReleaseEvent)).collect();
     for (r, rank) in ranks.iter().enumerate() {

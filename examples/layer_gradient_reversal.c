@@ -3,7 +3,8 @@
  * both domains.
  *
  *     cc layer_gradient_reversal.c -o layer_gradient_reversal $(pkg-config --cflags --libs clique)
- *     ./layer_gradient_reversal [DEVICES [EPOCHS [FACTOR]]]        FACTOR below 0: reversal; 0: features take no notice */
+ *     ./layer_gradient_reversal [DEVICES [EPOCHS [FACTOR]]]        FACTOR below 0: reversal; 0: features take no notice
+ */
 #include <clique/clique.h>
 
 #include <stdlib.h>
@@ -36,11 +37,12 @@ static clq_status make_samples(clq_dataset **out) {
 }
 
 static clq_status network(clq_model *model, double factor) {
-    const clq_dense_config hidden = {.units = FEATURES, .activation = CLQ_TANH};
+    const clq_dense_config hidden = {.units = FEATURES, .activation = CLQ_ACTIVATION_TANH};
     clq_tensor x = clq_dense(model, clq_input(model, CLQ_SHAPE(2)), &hidden);
-    clq_tensor y = clq_dense(model, x, &(clq_dense_config){.units = 2, .activation = CLQ_SOFTMAX, .name = "class"});
+    clq_tensor y =
+        clq_dense(model, x, &(clq_dense_config){.units = 2, .activation = CLQ_ACTIVATION_SOFTMAX, .name = "class"});
     clq_tensor z = clq_dense(model, clq_gradient_scale(model, x, factor, "reversal"), &hidden);
-    z = clq_dense(model, z, &(clq_dense_config){.units = 2, .activation = CLQ_SOFTMAX, .name = "domain"});
+    z = clq_dense(model, z, &(clq_dense_config){.units = 2, .activation = CLQ_ACTIVATION_SOFTMAX, .name = "domain"});
     return clq_model_finish_outputs(model, CLQ_TENSORS(y, z));
 }
 

@@ -17,7 +17,8 @@ static clq_status network(clq_model *model) {
     clq_tensor x = clq_flatten(model, clq_input(model, CLQ_SHAPE(28, 28)), NULL);
     x = swish(model, clq_dense(model, x, &(clq_dense_config){.units = 64}), "swish");
     x = swish(model, clq_dense(model, x, &(clq_dense_config){.units = 64}), "swish_1");
-    return clq_model_finish(model, clq_dense(model, x, &(clq_dense_config){.units = 10, .activation = CLQ_SOFTMAX}));
+    return clq_model_finish(
+        model, clq_dense(model, x, &(clq_dense_config){.units = 10, .activation = CLQ_ACTIVATION_SOFTMAX}));
 }
 
 static clq_status tell_betas(clq_trainer *trainer, const clq_model *model) {

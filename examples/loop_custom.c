@@ -54,8 +54,8 @@ int main(int argc, char **argv) {
     clq_model *model;
     CLQ_CHECK(clq_model_create("mlp", &model));
     clq_tensor x = clq_flatten(model, clq_input(model, CLQ_SHAPE(28, 28)), NULL);
-    x = clq_dense(model, x, &(clq_dense_config){.units = 128, .activation = CLQ_RELU});
-    x = clq_dense(model, x, &(clq_dense_config){.units = 10, .activation = CLQ_SOFTMAX});
+    x = clq_dense(model, x, &(clq_dense_config){.units = 128, .activation = CLQ_ACTIVATION_RELU});
+    x = clq_dense(model, x, &(clq_dense_config){.units = 10, .activation = CLQ_ACTIVATION_SOFTMAX});
     CLQ_CHECK(clq_model_finish(model, x));
 
     clq_trainer_config config = clq_trainer_config_default(); /* Adam, sparse cross-entropy, u8 samples */
@@ -67,7 +67,7 @@ int main(int argc, char **argv) {
     CLQ_CHECK(clq_dataset_open(name, "train", &train));
     CLQ_CHECK(clq_dataset_shuffle(train, 60000, 0));
     CLQ_CHECK(clq_dataset_batch(train, BATCH, false));
-    CLQ_CHECK(clq_dataset_prefetch(train, CLQ_AUTO));
+    CLQ_CHECK(clq_dataset_prefetch(train, CLQ_PREFETCH_AUTO));
     clq_distributed_dataset *data; /* the same batches in parts, one for each replica */
     CLQ_CHECK(clq_distribute_dataset(trainer, train, &data));
 

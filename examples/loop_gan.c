@@ -47,11 +47,12 @@ static clq_status train_generator(void) {
 }
 
 static clq_status network(clq_model *model) {
-    const clq_dense_config hidden = {.units = 16, .activation = CLQ_TANH};
+    const clq_dense_config hidden = {.units = 16, .activation = CLQ_ACTIVATION_TANH};
     clq_tensor x = clq_dense(model, clq_input(model, CLQ_SHAPE(NOISE)), &hidden);
     x = clq_pipeline_cut(model, clq_dense(model, x, &(clq_dense_config){.units = 2}));
     x = clq_dense(model, x, &hidden);
-    return clq_model_finish(model, clq_dense(model, x, &(clq_dense_config){.units = 1, .activation = CLQ_SIGMOID}));
+    return clq_model_finish(model,
+                            clq_dense(model, x, &(clq_dense_config){.units = 1, .activation = CLQ_ACTIVATION_SIGMOID}));
 }
 
 int main(int argc, char **argv) {

@@ -59,9 +59,9 @@ int main(int argc, char **argv) {
     clq_model *model;
     CLQ_CHECK(clq_model_create("mlp", &model));
     clq_tensor x = clq_flatten(model, clq_input(model, CLQ_SHAPE(28, 28)), NULL);
-    x = clq_dense(model, x, &(clq_dense_config){.units = 128, .activation = CLQ_RELU});
+    x = clq_dense(model, x, &(clq_dense_config){.units = 128, .activation = CLQ_ACTIVATION_RELU});
     x = clq_pipeline_cut(model, x);
-    x = clq_dense(model, x, &(clq_dense_config){.units = 10, .activation = CLQ_SOFTMAX});
+    x = clq_dense(model, x, &(clq_dense_config){.units = 10, .activation = CLQ_ACTIVATION_SOFTMAX});
     CLQ_CHECK(clq_model_finish(model, x));
 
     clq_trainer_config config = clq_trainer_config_default(); /* Adam, sparse cross-entropy, u8 samples */

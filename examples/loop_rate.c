@@ -44,7 +44,7 @@ int main(int argc, char **argv) {
     CLQ_CHECK(clq_dataset_open(name, "train", &data));
     CLQ_CHECK(clq_dataset_shuffle(data, 60000, 0));
     CLQ_CHECK(clq_dataset_batch(data, BATCH, false));
-    CLQ_CHECK(clq_dataset_prefetch(data, CLQ_AUTO));
+    CLQ_CHECK(clq_dataset_prefetch(data, CLQ_PREFETCH_AUTO));
 
     clq_trainer_config config = clq_trainer_config_default(); /* Adam, without a schedule */
     config.global_batch = BATCH;

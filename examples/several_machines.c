@@ -59,7 +59,7 @@ int main(void) {
     check(clq_group_create(&rank, 1, NULL, &group));
     check(clq_group_span(group, world));
     check(clq_group_explain(group, &how));
-    check(clq_all_reduce(group, &slice, &slice, COUNT, CLQ_F32, CLQ_SUM, NULL, NULL));
+    check(clq_all_reduce(group, &slice, &slice, COUNT, CLQ_F32, CLQ_REDOP_SUM, NULL, NULL));
     check_cl(clEnqueueReadBuffer(rank.queue, slice.memory, CL_TRUE, (COUNT - 1) * sizeof last, sizeof last, &last, 0,
                                  NULL, NULL),
              "clEnqueueReadBuffer");

@@ -1,5 +1,5 @@
-/* A hierarchical all-reduce by hand: the even and the odd ranks all-reduce among themselves, the first rank of each half
- * all-reduces with the other, then each broadcasts to its half. No step waits for a rank that has no part in it.
+/* A hierarchical all-reduce by hand: the even and the odd ranks all-reduce among themselves, the first rank of each
+ * half all-reduces with the other, then each broadcasts to its half. No step waits for a rank that has no part in it.
  * cc split_groups.c $(pkg-config --cflags --libs clique) -lOpenCL */
 #include <clique/comm.h>
 
@@ -76,10 +76,10 @@ int main(void) {
 
     cl_event added[2][HALF], exchanged[2], passed[2][HALF];
     for (unsigned h = 0; h < 2; h++)
-        check(clq_all_reduce(halves[h], data[h], data[h], COUNT, CLQ_F32, CLQ_SUM, NULL, added[h]));
+        check(clq_all_reduce(halves[h], data[h], data[h], COUNT, CLQ_F32, CLQ_REDOP_SUM, NULL, added[h]));
     const clq_slice first[2] = {data[0][0], data[1][0]};
     const cl_event both[2] = {added[0][0], added[1][0]}; /* groups are in no order but by events */
-    check(clq_all_reduce(firsts, first, first, COUNT, CLQ_F32, CLQ_SUM, both, exchanged));
+    check(clq_all_reduce(firsts, first, first, COUNT, CLQ_F32, CLQ_REDOP_SUM, both, exchanged));
     for (unsigned h = 0; h < 2; h++) {
         const cl_event waits[HALF] = {exchanged[h]};
         check(clq_broadcast(halves[h], data[h], data[h], COUNT, CLQ_F32, 0, waits, passed[h]));

@@ -64,7 +64,7 @@ static double time_once(clq_group *group, unsigned n, const clq_slice *in, const
     cl_event done[MOST];
     check(clq_group_barrier(group, NULL, NULL));
     const double start = now();
-    check(clq_all_reduce(group, in, out, count, CLQ_F32, CLQ_SUM, NULL, done));
+    check(clq_all_reduce(group, in, out, count, CLQ_F32, CLQ_REDOP_SUM, NULL, done));
     for (unsigned r = 0; r < n; r++) clWaitForEvents(1, &done[r]);
     const double seconds = now() - start;
     check(clq_group_wait(group)); /* what failed, if something did */

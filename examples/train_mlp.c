@@ -25,9 +25,9 @@ int main(int argc, char **argv) {
     clq_model *model;
     CLQ_CHECK(clq_model_create("mlp", &model));
     clq_tensor x = clq_input(model, CLQ_SHAPE(28, 28));
-    x = clq_flatten(model, x, NULL);                                                      /* (784) */
-    x = clq_dense(model, x, &(clq_dense_config){.units = 128, .activation = CLQ_RELU});   /* (128) */
-    x = clq_dense(model, x, &(clq_dense_config){.units = 10, .activation = CLQ_SOFTMAX}); /* (10) */
+    x = clq_flatten(model, x, NULL);                                                                 /* (784) */
+    x = clq_dense(model, x, &(clq_dense_config){.units = 128, .activation = CLQ_ACTIVATION_RELU});   /* (128) */
+    x = clq_dense(model, x, &(clq_dense_config){.units = 10, .activation = CLQ_ACTIVATION_SOFTMAX}); /* (10) */
     CLQ_CHECK(clq_model_finish(model, x)); /* the first error of any line above */
 
     clq_dataset *train, *test;
@@ -35,7 +35,7 @@ int main(int argc, char **argv) {
     CLQ_CHECK(clq_dataset_open(data, "test", &test));
     CLQ_CHECK(clq_dataset_shuffle(train, 60000, 0));
     CLQ_CHECK(clq_dataset_batch(train, 64, false));
-    CLQ_CHECK(clq_dataset_prefetch(train, CLQ_AUTO));
+    CLQ_CHECK(clq_dataset_prefetch(train, CLQ_PREFETCH_AUTO));
     CLQ_CHECK(clq_dataset_batch(test, 64, false));
 
     clq_trainer_config config = clq_trainer_config_default(); /* Adam, sparse cross-entropy, batch 64 */

@@ -11,11 +11,11 @@
 enum { POINTS = 4096 };
 
 static clq_status two_outputs(clq_model *model) {
-    const clq_dense_config hidden = {.units = 32, .activation = CLQ_TANH};
+    const clq_dense_config hidden = {.units = 32, .activation = CLQ_ACTIVATION_TANH};
     clq_tensor x = clq_dense(model, clq_dense(model, clq_input(model, CLQ_SHAPE(2)), &hidden), &hidden);
-    clq_tensor inside =
-        clq_dense(model, x, &(clq_dense_config){.units = 2, .activation = CLQ_SOFTMAX, .name = "inside"}); /* (2) */
-    clq_tensor radius = clq_dense(model, x, &(clq_dense_config){.units = 1, .name = "radius"});            /* (1) */
+    clq_tensor inside = clq_dense(
+        model, x, &(clq_dense_config){.units = 2, .activation = CLQ_ACTIVATION_SOFTMAX, .name = "inside"}); /* (2) */
+    clq_tensor radius = clq_dense(model, x, &(clq_dense_config){.units = 1, .name = "radius"});             /* (1) */
     return clq_model_finish_outputs(model, CLQ_TENSORS(inside, radius));
 }
 

@@ -8,11 +8,12 @@
 
 /* relu(x + f(x)), where f keeps x's shape. */
 static clq_tensor residual_block(clq_model *model, clq_tensor x, size_t channels) {
-    const clq_conv2d_config conv = {.filters = channels, .kernel = {3, 3}, .padding = CLQ_SAME, .no_bias = true};
+    const clq_conv2d_config conv = {
+        .filters = channels, .kernel = {3, 3}, .padding = CLQ_PADDING_SAME, .no_bias = true};
     clq_tensor y = clq_batch_norm(model, clq_conv2d(model, x, &conv), NULL);
-    y = clq_conv2d(model, clq_activate(model, y, CLQ_RELU, NULL), &conv);
+    y = clq_conv2d(model, clq_activate(model, y, CLQ_ACTIVATION_RELU, NULL), &conv);
     y = clq_add(model, CLQ_TENSORS(x, clq_batch_norm(model, y, NULL)), NULL);
-    return clq_activate(model, y, CLQ_RELU, NULL);
+    return clq_activate(model, y, CLQ_ACTIVATION_RELU, NULL);
 }
 
 static clq_tensor residual_network(clq_model *model) {
@@ -22,7 +23,7 @@ static clq_tensor residual_network(clq_model *model) {
     x = residual_block(model, residual_block(model, x, 16), 16);
     x = clq_global_average_pool2d(model, x, false, NULL); /* (16) */
     x = clq_dropout(model, x, &(clq_dropout_config){.rate = 0.1});
-    return clq_dense(model, x, &(clq_dense_config){.units = 10, .activation = CLQ_SOFTMAX}); /* (10) */
+    return clq_dense(model, x, &(clq_dense_config){.units = 10, .activation = CLQ_ACTIVATION_SOFTMAX}); /* (10) */
 }
 
 static clq_status tell(void *context, const clq_progress *p) {

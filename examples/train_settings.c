@@ -47,8 +47,8 @@ int main(int argc, char **argv) {
     clq_model *model;
     CLQ_CHECK(clq_model_create("sides", &model));
     clq_tensor x = clq_input(model, CLQ_SHAPE(2));
-    x = clq_dense(model, x, &(clq_dense_config){.units = 16, .activation = CLQ_RELU});
-    x = clq_dense(model, x, &(clq_dense_config){.units = 2, .activation = CLQ_SOFTMAX});
+    x = clq_dense(model, x, &(clq_dense_config){.units = 16, .activation = CLQ_ACTIVATION_RELU});
+    x = clq_dense(model, x, &(clq_dense_config){.units = 2, .activation = CLQ_ACTIVATION_SOFTMAX});
     CLQ_CHECK(clq_model_finish(model, x));
 
     clq_dataset *data;

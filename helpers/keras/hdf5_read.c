@@ -76,10 +76,10 @@ static clq_status find_shape(const walk *w, hid_t dataset, clq_safetensors_sourc
     const bool fits = rank >= 0 && rank <= CLQ_ARRAY_DIMS_MAX && H5Sget_simple_extent_type(space) != H5S_NULL &&
                       (rank == 0 || H5Sget_simple_extent_dims(space, dims, NULL) == rank);
     if (space >= 0) (void)H5Sclose(space);
-    if (!fits) return fail_at(w, CLQ_FORMAT, "its shape is damaged, or has too many axes");
+    if (!fits) return fail_at(w, CLQ_ERROR_FORMAT, "its shape is damaged, or has too many axes");
     out->rank = (unsigned)rank;
     for (int d = 0; d < rank; d++) {
-        if (dims[d] > KERAS_BYTES_MAX) return fail_at(w, CLQ_FORMAT, "its shape is damaged");
+        if (dims[d] > KERAS_BYTES_MAX) return fail_at(w, CLQ_ERROR_FORMAT, "its shape is damaged");
         out->dims[d] = (size_t)dims[d];
     }
     return CLQ_OK;
@@ -92,10 +92,10 @@ static clq_status check_storage(const walk *w, hid_t dataset, size_t bytes) {
     const int external = how < 0 ? -1 : H5Pget_external_count(how);
     if (how >= 0) (void)H5Pclose(how);
     if (layout < H5D_COMPACT || layout > H5D_CHUNKED || external != 0)
-        return fail_at(w, CLQ_FORMAT, "its values are not stored in the file, or its layout is damaged");
+        return fail_at(w, CLQ_ERROR_FORMAT, "its values are not stored in the file, or its layout is damaged");
     const hsize_t stored = H5Dget_storage_size(dataset);
     if (bytes > EXPANSION_MAX * stored)
-        return fail_at(w, CLQ_FORMAT, "it has a shape of far more bytes than are stored");
+        return fail_at(w, CLQ_ERROR_FORMAT, "it has a shape of far more bytes than are stored");
     return CLQ_OK;
 }
 
@@ -103,22 +103,22 @@ static clq_status take_values(walk *w, hid_t dataset, hid_t memory_type, clq_saf
     keras_content *to = w->to;
     size_t count = 1, bytes;
     for (unsigned d = 0; d < tensor->rank; d++)
-        if (!clq_mul_size(count, tensor->dims[d], &count)) return fail_at(w, CLQ_FORMAT, "its shape is damaged");
+        if (!clq_mul_size(count, tensor->dims[d], &count)) return fail_at(w, CLQ_ERROR_FORMAT, "its shape is damaged");
     if (!clq_mul_size(count, clq_dtype_bytes(tensor->dtype), &bytes) || bytes > KERAS_BYTES_MAX - to->bytes)
-        return fail_at(w, CLQ_FORMAT, "it is larger than what is read");
+        return fail_at(w, CLQ_ERROR_FORMAT, "it is larger than what is read");
     CLQ_TRY(check_storage(w, dataset, bytes));
     clq_safetensors_source *grown = clq_grow(to->tensors, to->count, &to->capacity, 64, sizeof *grown);
-    if (!grown) return CLQ_MEMORY;
+    if (!grown) return CLQ_ERROR_MEMORY;
     to->tensors = grown;
     tensor->name = clq_strdup(w->name);
     void *values = tensor->name ? clq_alloc_aligned(64, CLQ_MAX(bytes, (size_t)1)) : NULL;
     tensor->data = values;
     to->tensors[to->count++] = *tensor;
     to->bytes += bytes;
-    if (!values) return CLQ_MEMORY;
-    if (!clq_is_utf8(w->name)) return fail_at(w, CLQ_FORMAT, "its name is no UTF-8");
+    if (!values) return CLQ_ERROR_MEMORY;
+    if (!clq_is_utf8(w->name)) return fail_at(w, CLQ_ERROR_FORMAT, "its name is no UTF-8");
     if (count && H5Dread(dataset, memory_type, H5S_ALL, H5S_ALL, H5P_DEFAULT, values) < 0)
-        return fail_at(w, CLQ_FORMAT, "its values cannot be read: the file is damaged");
+        return fail_at(w, CLQ_ERROR_FORMAT, "its values cannot be read: the file is damaged");
     return CLQ_OK;
 }
 
@@ -127,7 +127,7 @@ static clq_status take_dataset(walk *w, hid_t dataset) {
     clq_safetensors_source tensor = {0};
     hid_t memory_type;
     const hid_t type = H5Dget_type(dataset);
-    if (type < 0) return fail_at(w, CLQ_FORMAT, "its type is damaged");
+    if (type < 0) return fail_at(w, CLQ_ERROR_FORMAT, "its type is damaged");
     clq_status status = CLQ_OK;
     if (find_type(dataset, type, &tensor.dtype, &memory_type)) {
         status = find_shape(w, dataset, &tensor);
@@ -158,19 +158,19 @@ static herr_t visit(hid_t group, const char *name, const H5L_info_t *info, void 
 static clq_status walk_group(walk *w, hid_t group) {
     hsize_t at = 0;
     CLQ_TRY(take_name(w, group));
-    if (w->depth == DEPTH_MAX) return fail_at(w, CLQ_FORMAT, "groups lie too deep in one another");
+    if (w->depth == DEPTH_MAX) return fail_at(w, CLQ_ERROR_FORMAT, "groups lie too deep in one another");
     w->depth++;
     const herr_t walked = H5Literate(group, H5_INDEX_NAME, H5_ITER_NATIVE, &at, visit, w);
     w->depth--;
     if (w->status != CLQ_OK) return w->status;
-    return walked < 0 ? fail_at(w, CLQ_FORMAT, "the group is damaged") : CLQ_OK;
+    return walked < 0 ? fail_at(w, CLQ_ERROR_FORMAT, "the group is damaged") : CLQ_OK;
 }
 
 static clq_status take_object(walk *w, hid_t group, const char *name, const H5L_info_t *info) {
-    if (++w->objects > OBJECTS_MAX) return fail_at(w, CLQ_FORMAT, "the file has more objects than are read");
-    if (info->type != H5L_TYPE_HARD) return fail_at(w, CLQ_FORMAT, "links to other places are not followed");
+    if (++w->objects > OBJECTS_MAX) return fail_at(w, CLQ_ERROR_FORMAT, "the file has more objects than are read");
+    if (info->type != H5L_TYPE_HARD) return fail_at(w, CLQ_ERROR_FORMAT, "links to other places are not followed");
     const hid_t object = H5Oopen(group, name, H5P_DEFAULT);
-    if (object < 0) return fail_at(w, CLQ_FORMAT, "it cannot be opened: the file is damaged");
+    if (object < 0) return fail_at(w, CLQ_ERROR_FORMAT, "it cannot be opened: the file is damaged");
     const H5I_type_t type = H5Iget_type(object);
     const clq_status status = type == H5I_GROUP     ? walk_group(w, object)
                               : type == H5I_DATASET ? take_dataset(w, object)
@@ -183,7 +183,7 @@ static herr_t visit(hid_t group, const char *name, const H5L_info_t *info, void 
     walk *w = context;
     const size_t length = strlen(w->name), more = strlen(name);
     if (more == 0 || length + more + 2 > sizeof w->name) {
-        w->status = fail_at(w, CLQ_FORMAT, "the name of what is in it is empty or too long");
+        w->status = fail_at(w, CLQ_ERROR_FORMAT, "the name of what is in it is empty or too long");
         return -1;
     }
     (void)snprintf(w->name + length, sizeof w->name - length, "%s%s", length ? "/" : "", name);
@@ -201,10 +201,10 @@ clq_status keras_hdf5_read(const char *path, void *image, size_t bytes, keras_co
         H5Pset_file_image(access, image, bytes) >= 0)
         file = H5Fopen(KERAS_NO_FILE, H5F_ACC_RDONLY, access);
     if (access >= 0) (void)H5Pclose(access);
-    if (file < 0) return clq_fail(CLQ_FORMAT, "%s: no HDF5 file, or it is damaged", path);
+    if (file < 0) return clq_fail(CLQ_ERROR_FORMAT, "%s: no HDF5 file, or it is damaged", path);
     const hid_t root = H5Gopen2(file, "/", H5P_DEFAULT);
     const clq_status status =
-        root < 0 ? clq_fail(CLQ_FORMAT, "%s: the HDF5 file is damaged", path) : walk_group(&w, root);
+        root < 0 ? clq_fail(CLQ_ERROR_FORMAT, "%s: the HDF5 file is damaged", path) : walk_group(&w, root);
     if (root >= 0) (void)H5Gclose(root);
     (void)H5Fclose(file);
     return status;

@@ -10,7 +10,7 @@ typedef struct target {
 } target;
 
 static clq_status fail_write(const target *t, const char *name) {
-    return clq_fail(CLQ_WRITE, "%s: HDF5 does not write '%.200s'", t->path, name);
+    return clq_fail(CLQ_ERROR_WRITE, "%s: HDF5 does not write '%.200s'", t->path, name);
 }
 
 static clq_status write_tensor(const target *t, const clq_safetensors_entry *entry) {
@@ -18,7 +18,7 @@ static clq_status write_tensor(const target *t, const clq_safetensors_entry *ent
     for (unsigned d = 0; d < entry->rank; d++) dims[d] = entry->dims[d];
     const bool whole = entry->dtype == CLQ_I32;
     if (!whole && entry->dtype != CLQ_F32)
-        return clq_fail(CLQ_INTERNAL, "%s: '%.200s' is neither f32 nor i32", t->path, entry->name);
+        return clq_fail(CLQ_ERROR_INTERNAL, "%s: '%.200s' is neither f32 nor i32", t->path, entry->name);
     const hid_t space = entry->rank ? H5Screate_simple((int)entry->rank, dims, NULL) : H5Screate(H5S_SCALAR);
     hid_t dataset = -1;
     if (space >= 0)
@@ -43,7 +43,7 @@ static clq_status write_all(target *t, const clq_safetensors *from, void **out, 
     const ssize_t size = H5Fget_file_image(t->file, NULL, 0);
     if (size <= 0) return fail_write(t, "the file");
     void *image = clq_alloc_aligned(64, (size_t)size);
-    if (!image) return CLQ_MEMORY;
+    if (!image) return CLQ_ERROR_MEMORY;
     if (H5Fget_file_image(t->file, image, (size_t)size) != size) {
         clq_free(image);
         return fail_write(t, "the file");

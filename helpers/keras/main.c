@@ -19,22 +19,22 @@ void keras_release(keras_content *content) {
 clq_status keras_note(keras_content *content, const char *key, const char *value, size_t value_bytes) {
     char **grown =
         clq_grow(content->metadata, content->metadata_count, &content->metadata_capacity, 64, 2 * sizeof *grown);
-    if (!grown) return CLQ_MEMORY;
+    if (!grown) return CLQ_ERROR_MEMORY;
     content->metadata = grown;
     char *copy = clq_alloc(value_bytes + 1, 1), *name = clq_strdup(key);
     if (copy) memcpy(copy, value, value_bytes);
     grown[2 * content->metadata_count] = name;
     grown[2 * content->metadata_count + 1] = copy;
     content->metadata_count++;
-    if (!copy || !name) return CLQ_MEMORY;
-    return clq_is_utf8(name) && clq_is_utf8(copy) ? CLQ_OK : clq_fail(CLQ_FORMAT, "'%.200s' is no UTF-8", key);
+    if (!copy || !name) return CLQ_ERROR_MEMORY;
+    return clq_is_utf8(name) && clq_is_utf8(copy) ? CLQ_OK : clq_fail(CLQ_ERROR_FORMAT, "'%.200s' is no UTF-8", key);
 }
 
 /* ---- reading ---- */
 
 static clq_status read_weights(const char *path, void *image, size_t bytes, keras_content *to) {
     CLQ_TRY(keras_hdf5_read(path, image, bytes, to));
-    return to->count ? CLQ_OK : clq_fail(CLQ_FORMAT, "%s: it holds no weights", path);
+    return to->count ? CLQ_OK : clq_fail(CLQ_ERROR_FORMAT, "%s: it holds no weights", path);
 }
 
 static clq_status read_archive(const char *path, keras_content *to) {
@@ -42,13 +42,14 @@ static clq_status read_archive(const char *path, keras_content *to) {
     size_t config_bytes = 0, bytes = 0;
     clq_status status = keras_archive_read(path, "config.json", &config, &config_bytes);
     if (status == CLQ_OK && !config)
-        status = clq_fail(CLQ_FORMAT, "%s: a zip archive without a config.json is no .keras file", path);
+        status = clq_fail(CLQ_ERROR_FORMAT, "%s: a zip archive without a config.json is no .keras file", path);
     if (status == CLQ_OK && memchr(config, '\0', config_bytes))
-        status = clq_fail(CLQ_FORMAT, "%s: config.json is no text", path);
+        status = clq_fail(CLQ_ERROR_FORMAT, "%s: config.json is no text", path);
     if (status == CLQ_OK) status = keras_note(to, "keras_config", config, config_bytes);
     if (status == CLQ_OK) status = keras_archive_read(path, "model.weights.h5", &weights, &bytes);
     if (status == CLQ_OK && !weights)
-        status = clq_fail(CLQ_UNSUPPORTED, "%s: the archive has no model.weights.h5; other forms are not read", path);
+        status =
+            clq_fail(CLQ_ERROR_UNSUPPORTED, "%s: the archive has no model.weights.h5; other forms are not read", path);
     if (status == CLQ_OK) status = keras_hdf5_read(path, weights, bytes, to);
     clq_free(weights);
     clq_free(config);

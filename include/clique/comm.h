@@ -5,7 +5,7 @@
  *     clq_group_create(ranks, 2, NULL, &group);
  *     clq_slice data[2] = {{memory_a, 0}, {memory_b, 0}};
  *     cl_event done[2];
- *     clq_all_reduce(group, data, data, count, CLQ_F32, CLQ_SUM, NULL, done);   // in place; returns at once
+ *     clq_all_reduce(group, data, data, count, CLQ_F32, CLQ_REDOP_SUM, NULL, done);   // in place; returns at once
  *     clEnqueueNDRangeKernel(queue_a, kernel, …, 1, &done[0], NULL);            // goes on with the result
  *     …
  *     clq_group_destroy(group);
@@ -88,7 +88,7 @@ typedef struct clq_slice {
 #define CLQ_REDOP_MAP(X) X(SUM, "sum") X(PROD, "prod") X(MIN, "min") X(MAX, "max") X(AVG, "avg")
 /* How elements of the ranks are combined. AVG: their sum divided by the number of ranks. */
 typedef enum clq_redop {
-#define CLQ_REDOP_ENUM(name, text) CLQ_##name,
+#define CLQ_REDOP_ENUM(name, text) CLQ_REDOP_##name,
     CLQ_REDOP_MAP(CLQ_REDOP_ENUM)
 #undef CLQ_REDOP_ENUM
         CLQ_REDOP_COUNT
@@ -276,7 +276,8 @@ CLQ_API clq_status clq_group_end(clq_group *group);
 /* Waits for all calls issued so far. A failed group stays failed. Errors: what ended the group (DEVICE, TIMEOUT,
  * ABORTED, …): the first failure, naming rank, step and device. */
 CLQ_API clq_status clq_group_wait(clq_group *group);
-/* Ends all present and future calls with CLQ_ABORTED, here and in groups that end with this one. From any thread. */
+/* Ends all present and future calls with CLQ_ERROR_ABORTED, here and in groups that end with this one. From any thread.
+ */
 CLQ_API void clq_group_abort(clq_group *group);
 /* One line for each link and size range: which algorithm and transport is used, and why. The caller frees *out with
  * free(). Errors: MEMORY. */

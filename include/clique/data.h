@@ -20,7 +20,7 @@ extern "C" {
 #endif
 
 /* The library chooses: of clq_dataset_prefetch. */
-enum { CLQ_AUTO = -1 };
+enum { CLQ_PREFETCH_AUTO = -1 };
 
 /* Samples and labels in the host's memory, with the stages of a pipeline. From one of the functions that open one to
  * clq_dataset_destroy. */
@@ -130,8 +130,9 @@ CLQ_API clq_status clq_dataset_shuffle(clq_dataset *dataset, size_t buffer, uint
  * smaller. */
 CLQ_API clq_status clq_dataset_batch(clq_dataset *dataset, size_t batch, bool drop_remainder);
 /* A thread assembles up to `batches` batches ahead, into the next epoch too, and resumes when half of them are taken.
- * 0: none, the default. CLQ_AUTO: as many as 1 MiB holds, 4 to 16. The batches themselves are the same. Prefetching
- * serves hand-written loops: clq_fit reads the set itself if the labels already have the form that the loss needs. */
+ * 0: none, the default. CLQ_PREFETCH_AUTO: as many as 1 MiB holds, 4 to 16. The batches themselves are the same.
+ * Prefetching serves hand-written loops: clq_fit reads the set itself if the labels already have the form that the loss
+ * needs. */
 CLQ_API clq_status clq_dataset_prefetch(clq_dataset *dataset, int batches);
 
 /* A batch's labels for one output. */

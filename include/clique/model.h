@@ -44,7 +44,7 @@ typedef struct clq_shape {
  * - SAME: in / stride positions, rounded up. Zeros surround the values; an odd zero comes after them, as in TensorFlow.
  * - CAUSAL, in clq_conv1d: extent - 1 zeros come first, and then the positions are as with VALID: no position sees
  *   later values. */
-typedef enum clq_padding { CLQ_VALID, CLQ_SAME, CLQ_CAUSAL } clq_padding;
+typedef enum clq_padding { CLQ_PADDING_VALID, CLQ_PADDING_SAME, CLQ_PADDING_CAUSAL } clq_padding;
 
 /* How a variable's first values are chosen, by Keras's formulas for initializers. Random values depend on the trainer's
  * seed; each variable has its own random numbers. Fans: those in clq_variable_info. */

@@ -27,32 +27,32 @@ extern "C" {
 
 /* X(name, text). The order is part of the binary interface: add at the end. */
 #define CLQ_STATUS_MAP(X)                                                                                              \
-    X(OK, "success")                                                                                                   \
-    X(ARGUMENT, "invalid argument") /* a value that the caller chose is wrong */                                       \
-    X(MEMORY, "out of host memory")                                                                                    \
-    X(SYSTEM, "the operating system refused") /* a thread, a lock, a clock */                                          \
-    X(NOT_FOUND, "not found")                 /* a file, a tensor, a name inside a file */                             \
-    X(READ, "cannot read")                                                                                             \
-    X(WRITE, "cannot write")                                                                                           \
-    X(FORMAT, "malformed file")                                                                                        \
-    X(MISMATCH, "data do not fit the model")                                                                           \
-    X(UNSUPPORTED, "not supported")                                                                                    \
-    X(NO_DEVICE, "no usable device")                                                                                   \
-    X(DEVICE, "a device failed")                                                                                       \
-    X(BUILD, "a kernel did not build")                                                                                 \
-    X(DEVICE_MEMORY, "out of device memory")                                                                           \
-    X(ABORTED, "aborted because another rank failed")                                                                  \
-    X(TIMEOUT, "deadline passed")                                                                                      \
-    X(INTERRUPTED, "interrupted")                                                                                      \
-    X(STATE, "called in the wrong state")                                                                              \
-    X(INTERNAL, "internal error") /* an invariant of Clique's own is violated: a defect, please report it */           \
-    X(REPLICAS_DIFFER, "replicas have different weights")                                                              \
-    X(NOT_FINITE, "a number is not finite")
+    X(CLQ_OK, "success")                                                                                               \
+    X(CLQ_ERROR_ARGUMENT, "invalid argument") /* a value that the caller chose is wrong */                             \
+    X(CLQ_ERROR_MEMORY, "out of host memory")                                                                          \
+    X(CLQ_ERROR_SYSTEM, "the operating system refused") /* a thread, a lock, a clock */                                \
+    X(CLQ_ERROR_NOT_FOUND, "not found")                 /* a file, a tensor, a name inside a file */                   \
+    X(CLQ_ERROR_READ, "cannot read")                                                                                   \
+    X(CLQ_ERROR_WRITE, "cannot write")                                                                                 \
+    X(CLQ_ERROR_FORMAT, "malformed file")                                                                              \
+    X(CLQ_ERROR_MISMATCH, "data do not fit the model")                                                                 \
+    X(CLQ_ERROR_UNSUPPORTED, "not supported")                                                                          \
+    X(CLQ_ERROR_NO_DEVICE, "no usable device")                                                                         \
+    X(CLQ_ERROR_DEVICE, "a device failed")                                                                             \
+    X(CLQ_ERROR_BUILD, "a kernel did not build")                                                                       \
+    X(CLQ_ERROR_DEVICE_MEMORY, "out of device memory")                                                                 \
+    X(CLQ_ERROR_ABORTED, "aborted because another rank failed")                                                        \
+    X(CLQ_ERROR_TIMEOUT, "deadline passed")                                                                            \
+    X(CLQ_ERROR_INTERRUPTED, "interrupted")                                                                            \
+    X(CLQ_ERROR_STATE, "called in the wrong state")                                                                    \
+    X(CLQ_ERROR_INTERNAL, "internal error") /* an invariant of Clique's own is violated: a defect, please report it */ \
+    X(CLQ_ERROR_REPLICAS_DIFFER, "replicas have different weights")                                                    \
+    X(CLQ_ERROR_NOT_FINITE, "a number is not finite")
 
 /* clang-format off */
 /* How a call ended. CLQ_OK is 0; what each other value means stands in CLQ_STATUS_MAP. */
 typedef enum clq_status {
-#define CLQ_STATUS_ENUM(name, text) CLQ_##name,
+#define CLQ_STATUS_ENUM(name, text) name,
     CLQ_STATUS_MAP(CLQ_STATUS_ENUM)
 #undef CLQ_STATUS_ENUM
     CLQ_STATUS_COUNT

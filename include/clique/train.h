@@ -247,8 +247,8 @@ typedef struct clq_trainer_config {
      *   on_epoch, and directly after clq_fit, one process alone may read weights.
      * - Callbacks get values over all processes (totals, progress, steps, log). Set on_log, on_step, and callbacks that
      *   want steps, in every process or in none; checkpoints likewise, with the same world.
-     * - If one process calls clq_fit_stop, or a callback in one process returns CLQ_INTERRUPTED, all end after the same
-     *   update: about 0.25 s later, or one update later if that takes longer.
+     * - If one process calls clq_fit_stop, or a callback in one process returns CLQ_ERROR_INTERRUPTED, all end after
+     * the same update: about 0.25 s later, or one update later if that takes longer.
      * - on_log is called after log_every updates, at meetings, and at each epoch's end.
      * - clq_predict gives each process all rows.
      * - If a process fails otherwise, the world ends, and calls in all other processes fail with ABORTED.
@@ -495,7 +495,8 @@ typedef struct clq_fit_config {
     uint64_t steps;          /* 0: no limit; else stop after this many updates */
     clq_dataset *validation; /* or NULL */
     void *context;
-    /* Each may be NULL. If one returns other than CLQ_OK, the fit ends with that status (CLQ_INTERRUPTED to stop). */
+    /* Each may be NULL. If one returns other than CLQ_OK, the fit ends with that status (CLQ_ERROR_INTERRUPTED to
+     * stop). */
     clq_status (*on_step)(void *context, const clq_step_info *info); /* waits for each step: slow */
     /* Called after the first step, then from time to time, after any batch, also during the validation. */
     clq_status (*on_progress)(void *context, const clq_progress *progress);
@@ -508,10 +509,10 @@ typedef struct clq_fit_config {
     clq_status (*on_log)(void *context, const clq_step_info *info);
     uint32_t log_every;
     double log_every_s;
-    /* Checkpoints are taken after updates, at the end, and if a callback stops the fit or returns CLQ_INTERRUPTED.
-     * NULL: none. After clq_checkpoints_restore the fit continues the checkpoint's epoch: epochs and steps count from
-     * the earlier fit's beginning, and an epoch's totals include the part before the checkpoint. If loss or metrics
-     * differ from the checkpoint's, totals include the batches after it alone. */
+    /* Checkpoints are taken after updates, at the end, and if a callback stops the fit or returns
+     * CLQ_ERROR_INTERRUPTED. NULL: none. After clq_checkpoints_restore the fit continues the checkpoint's epoch: epochs
+     * and steps count from the earlier fit's beginning, and an epoch's totals include the part before the checkpoint.
+     * If loss or metrics differ from the checkpoint's, totals include the batches after it alone. */
     clq_checkpoints *checkpoints;
     /* Called before each checkpoint, after on_log for all its steps. If on_log itself ended the fit, it was not called
      * for the steps after that one. May be NULL. */

@@ -60,30 +60,30 @@ enum { CLQ_MODEL_INPUTS_MAX = 64 }; /* a model's inputs */
 /* Keras's activations of these names. mish: x tanh(log(1 + exp(x))) (Misra, "Mish: a self regularized non-monotonic
  * activation function", 2019). The order is part of the binary interface: add at the end. */
 typedef enum clq_activation {
-    CLQ_LINEAR,
-    CLQ_RELU,
-    CLQ_SIGMOID,
-    CLQ_TANH,
-    CLQ_SOFTMAX,
-    CLQ_MISH,
-    CLQ_SILU,             /* x sigmoid(x); Keras's swish, too */
-    CLQ_GELU,             /* x (1 + erf(x / sqrt(2))) / 2 */
-    CLQ_GELU_APPROXIMATE, /* tanh instead of erf: Keras's gelu with approximate=True */
-    CLQ_RELU6,
-    CLQ_LEAKY_RELU, /* x above 0, else 0.2 x */
-    CLQ_ELU,        /* x above 0, else exp(x) - 1; Keras's celu, too */
-    CLQ_SELU,
-    CLQ_EXPONENTIAL,
-    CLQ_SOFTPLUS,
-    CLQ_SOFTSIGN,
-    CLQ_LOG_SIGMOID,
-    CLQ_HARD_SIGMOID,
-    CLQ_HARD_SILU, /* Keras's hard_swish, too */
-    CLQ_HARD_TANH,
-    CLQ_TANH_SHRINK,
-    CLQ_SOFT_SHRINK, /* with threshold 0.5, like hard_shrink */
-    CLQ_HARD_SHRINK,
-    CLQ_SQUAREPLUS /* (x + sqrt(x^2 + 4)) / 2 */
+    CLQ_ACTIVATION_LINEAR,
+    CLQ_ACTIVATION_RELU,
+    CLQ_ACTIVATION_SIGMOID,
+    CLQ_ACTIVATION_TANH,
+    CLQ_ACTIVATION_SOFTMAX,
+    CLQ_ACTIVATION_MISH,
+    CLQ_ACTIVATION_SILU,             /* x sigmoid(x); Keras's swish, too */
+    CLQ_ACTIVATION_GELU,             /* x (1 + erf(x / sqrt(2))) / 2 */
+    CLQ_ACTIVATION_GELU_APPROXIMATE, /* tanh instead of erf: Keras's gelu with approximate=True */
+    CLQ_ACTIVATION_RELU6,
+    CLQ_ACTIVATION_LEAKY_RELU, /* x above 0, else 0.2 x */
+    CLQ_ACTIVATION_ELU,        /* x above 0, else exp(x) - 1; Keras's celu, too */
+    CLQ_ACTIVATION_SELU,
+    CLQ_ACTIVATION_EXPONENTIAL,
+    CLQ_ACTIVATION_SOFTPLUS,
+    CLQ_ACTIVATION_SOFTSIGN,
+    CLQ_ACTIVATION_LOG_SIGMOID,
+    CLQ_ACTIVATION_HARD_SIGMOID,
+    CLQ_ACTIVATION_HARD_SILU, /* Keras's hard_swish, too */
+    CLQ_ACTIVATION_HARD_TANH,
+    CLQ_ACTIVATION_TANH_SHRINK,
+    CLQ_ACTIVATION_SOFT_SHRINK, /* with threshold 0.5, like hard_shrink */
+    CLQ_ACTIVATION_HARD_SHRINK,
+    CLQ_ACTIVATION_SQUAREPLUS /* (x + sqrt(x^2 + 4)) / 2 */
 } clq_activation;
 
 /* Recurrent cells: simple (Elman, 1990); long short-term memory (Hochreiter and Schmidhuber, 1997); gated recurrent

@@ -43,7 +43,7 @@ CONSTANTS = {
     "CLQ_MONITOR_MAX": 2,
     "CLQ_DEVICE_OTHER": 3,
     "CLQ_LOG_DEBUG": 3,
-    "CLQ_AUTO": -1,
+    "CLQ_PREFETCH_AUTO": -1,
 }
 
 

@@ -63,11 +63,11 @@ static place place_of_file(const clq_named_file *file) {
 static clq_status refuse(const clq_named_file *output, const clq_named_file *other, const char *within) {
     const char *path = output->path ? output->path : other->path;
     if (other->writes)
-        return clq_fail(CLQ_ARGUMENT, "%s and %s write to the same file, %s: give each a file of its own",
+        return clq_fail(CLQ_ERROR_ARGUMENT, "%s and %s write to the same file, %s: give each a file of its own",
                         other->option, output->option, path ? path : "their stream's");
-    return clq_fail(CLQ_ARGUMENT, "%s%s%s would overwrite what %s reads, %s%s%s: write to another file", output->option,
-                    output->path ? " " : "", output->path ? output->path : "", other->option, other->path,
-                    within ? "/" : "", within ? within : "");
+    return clq_fail(CLQ_ERROR_ARGUMENT, "%s%s%s would overwrite what %s reads, %s%s%s: write to another file",
+                    output->option, output->path ? " " : "", output->path ? output->path : "", other->option,
+                    other->path, within ? "/" : "", within ? within : "");
 }
 
 /* Of a file that does not exist: whether it would be in the folder that is open. */

@@ -30,9 +30,10 @@ struct clq_barrier {
 static uint64_t round_of(uint64_t state) { return state >> 32; }
 
 clq_status clq_barrier_create(unsigned parties, clq_barrier **out) {
-    if (parties == 0 || parties >= ARRIVED_MASK) return clq_fail(CLQ_INTERNAL, "a barrier for %u threads", parties);
+    if (parties == 0 || parties >= ARRIVED_MASK)
+        return clq_fail(CLQ_ERROR_INTERNAL, "a barrier for %u threads", parties);
     clq_barrier *barrier = clq_alloc_aligned(_Alignof(clq_barrier), sizeof(*barrier));
-    if (!barrier) return CLQ_MEMORY;
+    if (!barrier) return CLQ_ERROR_MEMORY;
     clq_status status = clq_lock_create("a barrier", &barrier->lock, &barrier->changed);
     if (status != CLQ_OK) {
         clq_free(barrier);
@@ -101,7 +102,7 @@ static void sleep_until_changed(clq_barrier *barrier, uint64_t round, double unt
 }
 
 static clq_status fail_aborted(void) {
-    return clq_fail(CLQ_ABORTED, "the barrier was aborted while this thread waited for the other threads");
+    return clq_fail(CLQ_ERROR_ABORTED, "the barrier was aborted while this thread waited for the other threads");
 }
 
 /* How the round ended for this thread; one still open is left again, so that the barrier stays
@@ -112,7 +113,7 @@ static clq_status leave(clq_barrier *barrier, uint64_t round, double deadline_s)
         if (round_of(state) != round) return CLQ_OK;
         if (state & ABORTED_BIT) return fail_aborted();
     } while (!atomic_compare_exchange_weak(&barrier->state, &state, state - 1));
-    return clq_fail(CLQ_TIMEOUT, "only %u of %u threads arrived within %g s", (unsigned)(state & ARRIVED_MASK),
+    return clq_fail(CLQ_ERROR_TIMEOUT, "only %u of %u threads arrived within %g s", (unsigned)(state & ARRIVED_MASK),
                     barrier->parties, deadline_s);
 }
 

@@ -39,8 +39,8 @@ enum { CLQ_DETAIL_MAX = 1024 };
         if ((status) != CLQ_OK) goto label;                                                                            \
     } while (0)
 
-/* Sets this thread's detail and returns `status`. CLQ_INTERNAL is for a violated invariant, which no caller's input
- * can violate: its detail begins with "internal error: ". */
+/* Sets this thread's detail and returns `status`. CLQ_ERROR_INTERNAL is for a violated invariant, which no caller's
+ * input can violate: its detail begins with "internal error: ". */
 clq_status clq_fail(clq_status status, const char *format, ...) CLQ_PRINTF(2, 3);
 /* The common failures, each in one wording. Where an allocation fails that is not clq_alloc's, which notes its own
  * failures: "while building a table". Where a lock or condition variable cannot be created, with the error of the
@@ -250,16 +250,16 @@ clq_status clq_lock_create(const char *owner, pthread_mutex_t *lock, pthread_con
 void clq_lock_wait(pthread_mutex_t *lock, pthread_cond_t *changed, double longest_s);
 
 /* A barrier for `parties` threads. Waiting spins for a moment, then sleeps. Once aborted it never waits again:
- * all present and later waits return CLQ_ABORTED at once. */
+ * all present and later waits return CLQ_ERROR_ABORTED at once. */
 typedef struct clq_barrier clq_barrier;
 clq_status clq_barrier_create(unsigned parties, clq_barrier **out);
 /* Spin time before a wait sleeps. Unless set 50 us, which is some wake-ups by the kernel. Call while no thread waits.
  */
 void clq_barrier_set_patience(clq_barrier *barrier, double seconds);
 void clq_barrier_destroy(clq_barrier *barrier); /* once no thread is in a call on it; takes NULL */
-/* CLQ_OK, CLQ_ABORTED, or CLQ_TIMEOUT after `deadline_s` seconds of clq_now_running (<= 0: none). All parties of one
- * round get the same, except that one whose deadline passed has left the round as if it had not come, and may come
- * again. */
+/* CLQ_OK, CLQ_ERROR_ABORTED, or CLQ_ERROR_TIMEOUT after `deadline_s` seconds of clq_now_running (<= 0: none). All
+ * parties of one round get the same, except that one whose deadline passed has left the round as if it had not come,
+ * and may come again. */
 clq_status clq_barrier_wait(clq_barrier *barrier, double deadline_s);
 void clq_barrier_abort(clq_barrier *barrier);
 

@@ -30,11 +30,11 @@ static int make_locks(clq_channel *channel) {
 
 clq_status clq_channel_create(size_t item_bytes, size_t capacity, clq_channel **out) {
     clq_channel *channel = clq_alloc(1, sizeof *channel);
-    if (!channel) return CLQ_MEMORY;
+    if (!channel) return CLQ_ERROR_MEMORY;
     channel->item_bytes = item_bytes;
     channel->capacity = capacity;
     channel->items = clq_alloc(capacity, item_bytes);
-    clq_status status = channel->items ? CLQ_OK : CLQ_MEMORY;
+    clq_status status = channel->items ? CLQ_OK : CLQ_ERROR_MEMORY;
     const int error = status == CLQ_OK ? make_locks(channel) : 0;
     if (error) status = clq_fail_lock("a channel", error);
     if (status != CLQ_OK) {

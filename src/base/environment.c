@@ -56,9 +56,9 @@ static clq_status choose_cache_dir(char **out) {
     else if (home)
         *out = clq_strprintf("%s/.cache/clique", home);
     else
-        return clq_fail(CLQ_NOT_FOUND,
+        return clq_fail(CLQ_ERROR_NOT_FOUND,
                         "no folder for caches: neither CLIQUE_CACHE_DIR, XDG_CACHE_HOME nor HOME is set");
-    return *out ? CLQ_OK : CLQ_MEMORY;
+    return *out ? CLQ_OK : CLQ_ERROR_MEMORY;
 }
 
 clq_status clq_cache_dir(char **out) {

@@ -6,7 +6,7 @@
 static _Thread_local char detail[CLQ_DETAIL_MAX];
 
 static const char *const status_texts[] = {
-#define STATUS_TEXT(name, text) [CLQ_##name] = text,
+#define STATUS_TEXT(name, text) [name] = text,
     CLQ_STATUS_MAP(STATUS_TEXT)
 #undef STATUS_TEXT
 };
@@ -31,7 +31,7 @@ clq_status clq_fail(clq_status status, const char *format, ...) {
     char text[CLQ_DETAIL_MAX]; /* the arguments may point into the present detail */
     va_list arguments;
     va_start(arguments, format);
-    size_t used = status == CLQ_INTERNAL ? sizeof(internal) - 1 : 0;
+    size_t used = status == CLQ_ERROR_INTERNAL ? sizeof(internal) - 1 : 0;
     memcpy(text, internal, used);
     clq_format_list(text + used, sizeof(text) - used, format, arguments);
     va_end(arguments);
@@ -39,10 +39,12 @@ clq_status clq_fail(clq_status status, const char *format, ...) {
     return status;
 }
 
-clq_status clq_fail_memory(const char *doing) { return clq_fail(CLQ_MEMORY, "out of host memory while %s", doing); }
+clq_status clq_fail_memory(const char *doing) {
+    return clq_fail(CLQ_ERROR_MEMORY, "out of host memory while %s", doing);
+}
 
 clq_status clq_fail_lock(const char *owner, int error) {
-    return clq_fail(CLQ_SYSTEM, "cannot create the locks of %s: %s", owner, strerror(error));
+    return clq_fail(CLQ_ERROR_SYSTEM, "cannot create the locks of %s: %s", owner, strerror(error));
 }
 
 clq_status clq_fail_within(clq_status status, const char *format, ...) {

@@ -12,10 +12,11 @@ clq_status clq_file_get(const clq_file *file, size_t offset, void *to, size_t by
             pread(file->fd, (char *)to + done, CLQ_MIN(bytes - done, (size_t)1 << 30), (off_t)(offset + done));
         if (got < 0 && errno == EINTR) continue;
         if (got < 0)
-            return clq_fail(CLQ_READ, "%s: cannot read at offset %zu: %s", file->path, offset + done, strerror(errno));
+            return clq_fail(CLQ_ERROR_READ, "%s: cannot read at offset %zu: %s", file->path, offset + done,
+                            strerror(errno));
         if (got == 0)
-            return clq_fail(CLQ_READ, "%s: ends at offset %zu of %zu: it became shorter while it was read", file->path,
-                            offset + done, file->bytes);
+            return clq_fail(CLQ_ERROR_READ, "%s: ends at offset %zu of %zu: it became shorter while it was read",
+                            file->path, offset + done, file->bytes);
         done += (size_t)got;
     }
     return CLQ_OK;
@@ -23,10 +24,10 @@ clq_status clq_file_get(const clq_file *file, size_t offset, void *to, size_t by
 
 static clq_status measure(clq_file *file, size_t max_bytes) {
     struct stat info;
-    if (fstat(file->fd, &info) != 0) return clq_fail(CLQ_READ, "%s: %s", file->path, strerror(errno));
-    if (!S_ISREG(info.st_mode)) return clq_fail(CLQ_READ, "%s: not a regular file", file->path);
+    if (fstat(file->fd, &info) != 0) return clq_fail(CLQ_ERROR_READ, "%s: %s", file->path, strerror(errno));
+    if (!S_ISREG(info.st_mode)) return clq_fail(CLQ_ERROR_READ, "%s: not a regular file", file->path);
     if ((uintmax_t)info.st_size > max_bytes || (uintmax_t)info.st_size >= SIZE_MAX - 64)
-        return clq_fail(CLQ_FORMAT, "%s: %jd bytes; the most that is read here is %zu", file->path,
+        return clq_fail(CLQ_ERROR_FORMAT, "%s: %jd bytes; the most that is read here is %zu", file->path,
                         (intmax_t)info.st_size, max_bytes);
     file->bytes = (size_t)info.st_size;
     return CLQ_OK;
@@ -36,8 +37,8 @@ clq_status clq_file_open(const char *path, size_t max_bytes, clq_file *out) {
     clq_file file = {.path = path};
     file.fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* opening a pipe must not wait for its writer */
     if (file.fd < 0)
-        return clq_fail(errno == ENOENT || errno == ENOTDIR ? CLQ_NOT_FOUND : CLQ_READ, "%s: cannot open: %s", path,
-                        strerror(errno));
+        return clq_fail(errno == ENOENT || errno == ENOTDIR ? CLQ_ERROR_NOT_FOUND : CLQ_ERROR_READ,
+                        "%s: cannot open: %s", path, strerror(errno));
     clq_status status = measure(&file, max_bytes);
     if (status == CLQ_OK)
         *out = file;
@@ -50,7 +51,7 @@ void clq_file_close(clq_file *file) { close(file->fd); }
 
 clq_status clq_file_get_all(const clq_file *file, void **out, size_t *bytes) {
     char *data = clq_alloc_aligned(64, file->bytes + 1);
-    if (!data) return clq_fail_within(CLQ_MEMORY, "%s", file->path);
+    if (!data) return clq_fail_within(CLQ_ERROR_MEMORY, "%s", file->path);
     clq_status status = clq_file_get(file, 0, data, file->bytes);
     if (status != CLQ_OK) {
         clq_free(data);
@@ -82,12 +83,12 @@ static clq_status make_one_folder(const char *path) {
         if (S_ISDIR(info.st_mode)) return CLQ_OK;
         error = ENOTDIR;
     }
-    return clq_fail(CLQ_WRITE, "%s: cannot make the folder: %s", path, strerror(error));
+    return clq_fail(CLQ_ERROR_WRITE, "%s: cannot make the folder: %s", path, strerror(error));
 }
 
 clq_status clq_make_folder(const char *path) {
     char *part = clq_strdup(path);
-    if (!part) return CLQ_MEMORY;
+    if (!part) return CLQ_ERROR_MEMORY;
     clq_status status = CLQ_OK;
     for (char *slash = *part ? strchr(part + 1, '/') : NULL; slash && status == CLQ_OK;
          slash = strchr(slash + 1, '/')) {

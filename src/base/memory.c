@@ -23,9 +23,9 @@ static bool refused_by_test(void) {
 
 static void *out_of_memory(size_t count, size_t size) {
     if (size == 1)
-        clq_fail(CLQ_MEMORY, "out of host memory: %zu bytes were asked for", count);
+        clq_fail(CLQ_ERROR_MEMORY, "out of host memory: %zu bytes were asked for", count);
     else
-        clq_fail(CLQ_MEMORY, "out of host memory: %zu x %zu bytes were asked for", count, size);
+        clq_fail(CLQ_ERROR_MEMORY, "out of host memory: %zu x %zu bytes were asked for", count, size);
     return NULL;
 }
 
@@ -59,10 +59,11 @@ static void note_use(void) {
 clq_status clq_set_allocator(const clq_allocator *given) {
     CLQ_TRY(CLQ_RESERVE_CHECK(clq_allocator, given));
     if (!given->allocate || !given->reallocate || !given->release)
-        return clq_fail(CLQ_ARGUMENT, "clq_set_allocator: allocate, reallocate and release are all needed");
+        return clq_fail(CLQ_ERROR_ARGUMENT, "clq_set_allocator: allocate, reallocate and release are all needed");
     if (atomic_load(&is_used) || atomic_exchange(&is_set, true))
-        return clq_fail(CLQ_STATE, "clq_set_allocator: memory was allocated already, or an allocator was set: it is "
-                                   "the first call of a program, once");
+        return clq_fail(CLQ_ERROR_STATE,
+                        "clq_set_allocator: memory was allocated already, or an allocator was set: it is "
+                        "the first call of a program, once");
     allocator = *given;
     return CLQ_OK;
 }

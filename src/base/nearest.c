@@ -50,7 +50,7 @@ clq_status clq_nearest_fail(const clq_nearest *nearest, const char *format, ...)
     va_end(arguments);
     clq_nearest_add(nearest, &text);
     const clq_status status =
-        text.failed ? clq_fail_memory("naming what there is") : clq_fail(CLQ_ARGUMENT, "%s", text.data);
+        text.failed ? clq_fail_memory("naming what there is") : clq_fail(CLQ_ERROR_ARGUMENT, "%s", text.data);
     clq_free(text.data);
     return status;
 }

@@ -42,7 +42,7 @@ void clq_text_add_list(clq_text *text, const char *format, va_list arguments) {
     int length = clq_format_list(first, sizeof(first), format, arguments);
     if (length < 0) {
         text->failed = true;
-        clq_fail(CLQ_INTERNAL, "cannot format '%s'", format);
+        clq_fail(CLQ_ERROR_INTERNAL, "cannot format '%s'", format);
     } else if ((size_t)length < sizeof(first)) {
         clq_text_add_bytes(text, first, (size_t)length);
     } else if (reserve(text, (size_t)length)) {

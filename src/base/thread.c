@@ -38,7 +38,7 @@ static void signals_for_workers(sigset_t *blocked) {
 
 clq_status clq_thread_start(const char *name, void (*body)(void *), void *context, clq_thread **out) {
     clq_thread *thread = clq_alloc(1, sizeof(*thread));
-    if (!thread) return CLQ_MEMORY;
+    if (!thread) return CLQ_ERROR_MEMORY;
     thread->body = body;
     thread->context = context;
     memcpy(thread->name, name, strnlen(name, sizeof(thread->name) - 1));
@@ -49,7 +49,7 @@ clq_status clq_thread_start(const char *name, void (*body)(void *), void *contex
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (error) {
         clq_free(thread);
-        return clq_fail(CLQ_SYSTEM, "cannot start the thread '%s': %s", name, strerror(error));
+        return clq_fail(CLQ_ERROR_SYSTEM, "cannot start the thread '%s': %s", name, strerror(error));
     }
     *out = thread;
     return CLQ_OK;

@@ -7,7 +7,7 @@ clq_status clq_struct_take(const char *what, const void *from, size_t from_bytes
     const unsigned char *bytes = from;
     for (size_t i = to_bytes; i < from_bytes; i++)
         if (bytes[i])
-            return clq_fail(CLQ_ARGUMENT,
+            return clq_fail(CLQ_ERROR_ARGUMENT,
                             "%s sets what this version of the library, %s, does not know: it was compiled with a newer "
                             "header",
                             what, clq_version());
@@ -19,7 +19,7 @@ clq_status clq_reserve_check(const char *of, const void *reserved, size_t bytes)
     const unsigned char *at = reserved;
     for (size_t i = 0; i < bytes; i++)
         if (at[i])
-            return clq_fail(CLQ_ARGUMENT,
+            return clq_fail(CLQ_ERROR_ARGUMENT,
                             "%s.reserved is not 0: it is room for later members; begin with the struct's default, or "
                             "with {0}",
                             of);

@@ -38,13 +38,13 @@ static clq_status follow_links(clq_file_writer *writer) {
     ssize_t length;
     writer->target = clq_strdup(writer->path);
     for (int links = 0; writer->target && (length = readlink(writer->target, link, sizeof link - 1)) >= 0; links++) {
-        if (links == LINKS_MAX) return clq_fail(CLQ_WRITE, "%s: cannot write: %s", writer->path, strerror(ELOOP));
+        if (links == LINKS_MAX) return clq_fail(CLQ_ERROR_WRITE, "%s: cannot write: %s", writer->path, strerror(ELOOP));
         link[length] = '\0';
         char *behind = path_behind(writer->target, link);
         clq_free(writer->target);
         writer->target = behind;
     }
-    return writer->target ? CLQ_OK : CLQ_MEMORY;
+    return writer->target ? CLQ_OK : CLQ_ERROR_MEMORY;
 }
 
 /* A rename would replace a device or pipe by a file, and a folder cannot be replaced: only files are. */
@@ -52,11 +52,11 @@ static clq_status check_target(clq_file_writer *writer) {
     struct stat named;
     if (stat(writer->path, &named) != 0) return CLQ_OK;
     if (!S_ISREG(named.st_mode))
-        return clq_fail(CLQ_WRITE, "%s: cannot write: exists and is not a regular file", writer->path);
+        return clq_fail(CLQ_ERROR_WRITE, "%s: cannot write: exists and is not a regular file", writer->path);
     /* The links in /proc/self/fd may tell a name that the file does not have any more. */
     if (stat(writer->target, &writer->before) != 0 || writer->before.st_ino != named.st_ino ||
         writer->before.st_dev != named.st_dev)
-        return clq_fail(CLQ_WRITE, "%s: cannot write: it is not at %s, where the link leads", writer->path,
+        return clq_fail(CLQ_ERROR_WRITE, "%s: cannot write: it is not at %s, where the link leads", writer->path,
                         writer->target);
     writer->replaces = true;
     return CLQ_OK;
@@ -67,14 +67,14 @@ static clq_status find_target(clq_file_writer *writer) {
     CLQ_TRY(check_target(writer));
     const char *slash = strrchr(writer->target, '/');
     if (!(slash ? slash[1] : writer->target[0]))
-        return clq_fail(CLQ_WRITE, "'%s': cannot write: names no file", writer->path);
+        return clq_fail(CLQ_ERROR_WRITE, "'%s': cannot write: names no file", writer->path);
     if (!slash)
         writer->folder = clq_strdup(".");
     else if (slash == writer->target)
         writer->folder = clq_strdup("/");
     else
         writer->folder = clq_strprintf("%.*s", (int)(slash - writer->target), writer->target);
-    return writer->folder ? CLQ_OK : CLQ_MEMORY;
+    return writer->folder ? CLQ_OK : CLQ_ERROR_MEMORY;
 }
 
 /* The new file gets the permissions of the one that it replaces, and its owner and group where this process may give
@@ -84,13 +84,13 @@ static clq_status keep_permissions(const clq_file_writer *writer) {
     mode_t mode = before->st_mode & 0777;
     struct stat now;
     if (fstat(writer->fd, &now) != 0)
-        return clq_fail(CLQ_WRITE, "%s: cannot examine: %s", writer->path, strerror(errno));
+        return clq_fail(CLQ_ERROR_WRITE, "%s: cannot examine: %s", writer->path, strerror(errno));
     bool same = now.st_uid == before->st_uid && now.st_gid == before->st_gid;
     if (!same && fchown(writer->fd, before->st_uid, before->st_gid) != 0 &&
         fchown(writer->fd, (uid_t)-1, before->st_gid) != 0)
         mode = (mode & ~(mode_t)070) | (mode & 07) << 3;
     if ((now.st_mode & 0777) != mode && fchmod(writer->fd, mode) != 0)
-        return clq_fail(CLQ_WRITE, "%s: cannot set its permissions: %s", writer->path, strerror(errno));
+        return clq_fail(CLQ_ERROR_WRITE, "%s: cannot set its permissions: %s", writer->path, strerror(errno));
     return CLQ_OK;
 }
 
@@ -145,7 +145,7 @@ static clq_status open_temporary(clq_file_writer *writer) {
         clq_free(writer->temporary);
         writer->temporary =
             clq_strprintf("%s/.clique-%ld-%u.part", writer->folder, (long)getpid(), atomic_fetch_add(&number, 1));
-        if (!writer->temporary) return CLQ_MEMORY;
+        if (!writer->temporary) return CLQ_ERROR_MEMORY;
         int fd = open(writer->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, writer->replaces ? 0600 : 0666);
         if (fd >= 0 && claim(fd)) {
             writer->fd = fd;
@@ -154,7 +154,7 @@ static clq_status open_temporary(clq_file_writer *writer) {
         if (fd >= 0)
             close(fd);
         else if (errno != EINTR && (errno != EEXIST || attempt == 100)) /* a process of that number left the file */
-            return clq_fail(CLQ_WRITE, "%s: cannot create a file in %s: %s", writer->path, writer->folder,
+            return clq_fail(CLQ_ERROR_WRITE, "%s: cannot create a file in %s: %s", writer->path, writer->folder,
                             strerror(errno));
     }
 }
@@ -176,9 +176,9 @@ void clq_file_writer_cancel(clq_file_writer *writer) {
 
 clq_status clq_file_writer_open(const char *path, clq_file_writer **out) {
     clq_file_writer *writer = clq_alloc(1, sizeof(*writer));
-    if (!writer) return CLQ_MEMORY;
+    if (!writer) return CLQ_ERROR_MEMORY;
     writer->fd = -1;
-    clq_status status = CLQ_MEMORY;
+    clq_status status = CLQ_ERROR_MEMORY;
     writer->path = clq_strdup(path);
     if (!writer->path) goto fail;
     CLQ_TRY_OR(fail, status, find_target(writer));
@@ -207,9 +207,9 @@ clq_status clq_file_writer_put(clq_file_writer *writer, const void *data, size_t
         ssize_t put = write(writer->fd, next, CLQ_MIN(bytes, (size_t)1 << 30));
         if (put < 0 && errno == EINTR) continue;
         if (put < 0) {
-            clq_fail(CLQ_WRITE, "%s: cannot write: %s", writer->path, strerror(errno));
-            clq_error_take(CLQ_WRITE, &writer->error);
-            return CLQ_WRITE;
+            clq_fail(CLQ_ERROR_WRITE, "%s: cannot write: %s", writer->path, strerror(errno));
+            clq_error_take(CLQ_ERROR_WRITE, &writer->error);
+            return CLQ_ERROR_WRITE;
         }
         next += put;
         bytes -= (size_t)put;
@@ -231,10 +231,10 @@ static clq_status sync_folder(const clq_file_writer *writer) {
     if (fd < 0)
         return errno == EACCES
                    ? CLQ_OK /* may be written but not listed */
-                   : clq_fail(CLQ_WRITE, "%s: cannot open %s: %s", writer->path, writer->folder, strerror(errno));
+                   : clq_fail(CLQ_ERROR_WRITE, "%s: cannot open %s: %s", writer->path, writer->folder, strerror(errno));
     clq_status status = CLQ_OK;
     if (sync_file(fd) != 0 && errno != EINVAL)
-        status = clq_fail(CLQ_WRITE, "%s: cannot sync %s: %s", writer->path, writer->folder, strerror(errno));
+        status = clq_fail(CLQ_ERROR_WRITE, "%s: cannot sync %s: %s", writer->path, writer->folder, strerror(errno));
     close(fd);
     return status;
 }
@@ -242,13 +242,14 @@ static clq_status sync_folder(const clq_file_writer *writer) {
 static clq_status commit(clq_file_writer *writer) {
     CLQ_TRY(clq_error_raise(&writer->error));
     if (writer->replaces) CLQ_TRY(keep_permissions(writer));
-    if (sync_file(writer->fd) != 0) return clq_fail(CLQ_WRITE, "%s: cannot sync: %s", writer->path, strerror(errno));
+    if (sync_file(writer->fd) != 0)
+        return clq_fail(CLQ_ERROR_WRITE, "%s: cannot sync: %s", writer->path, strerror(errno));
     if (rename(writer->temporary, writer->target) != 0)
-        return clq_fail(CLQ_WRITE, "%s: cannot put it in place: %s", writer->path, strerror(errno));
+        return clq_fail(CLQ_ERROR_WRITE, "%s: cannot put it in place: %s", writer->path, strerror(errno));
     int fd = writer->fd;
     writer->fd = -1; /* from here on there is nothing to take back */
     if (close(fd) != 0 && errno != EINTR)
-        return clq_fail(CLQ_WRITE, "%s: cannot close: %s", writer->path, strerror(errno));
+        return clq_fail(CLQ_ERROR_WRITE, "%s: cannot close: %s", writer->path, strerror(errno));
     return sync_folder(writer);
 }
 

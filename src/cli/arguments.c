@@ -30,7 +30,8 @@ static bool begins_so(const clq_argument *row, const char *name, size_t length) 
 /* ---- refusals ---- */
 
 static clq_status refuse(clq_text *why) {
-    const clq_status status = why->failed ? clq_fail_memory("naming options") : clq_fail(CLQ_ARGUMENT, "%s", why->data);
+    const clq_status status =
+        why->failed ? clq_fail_memory("naming options") : clq_fail(CLQ_ERROR_ARGUMENT, "%s", why->data);
     clq_free(why->data);
     return status;
 }
@@ -59,9 +60,10 @@ static clq_status refuse_letters(const clq_arguments *arguments, const char *arg
     const size_t length = strcspn(argument + 1, "=");
     for (const clq_argument *row = NULL; length > 1 && (row = next_option(arguments, row)) != NULL;)
         if (begins_so(row, argument + 1, length) && strlen(row->name) == length)
-            return clq_fail(CLQ_ARGUMENT, "option '%s' is unknown: %s --help lists the options; did you mean '--%s'?",
-                            argument, program, row->name);
-    return clq_fail(CLQ_ARGUMENT, "option '%s' is unknown: %s --help lists the options", argument, program);
+            return clq_fail(CLQ_ERROR_ARGUMENT,
+                            "option '%s' is unknown: %s --help lists the options; did you mean '--%s'?", argument,
+                            program, row->name);
+    return clq_fail(CLQ_ERROR_ARGUMENT, "option '%s' is unknown: %s --help lists the options", argument, program);
 }
 
 static clq_status refuse_ambiguous(const clq_arguments *arguments, const char *name, size_t length) {
@@ -99,7 +101,7 @@ static clq_status find_long(const clq_arguments *arguments, const char *name, si
 static clq_status find_option(const clq_arguments *arguments, const char *argument, const clq_argument **out) {
     const char *program = arguments->program;
     if (strncmp(argument, "--=", 3) == 0)
-        return clq_fail(CLQ_ARGUMENT, "option '%s' has no name: %s --help lists the options", argument, program);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "option '%s' has no name: %s --help lists the options", argument, program);
     if (strncmp(argument, "--", 2) == 0 && argument[2])
         return find_long(arguments, argument + 2, strcspn(argument + 2, "="), out);
     if (argument[0] == '-' && argument[1] && !argument[2])
@@ -109,8 +111,8 @@ static clq_status find_option(const clq_arguments *arguments, const char *argume
                 return CLQ_OK;
             }
     if (argument[0] == '-') return refuse_letters(arguments, argument);
-    return clq_fail(CLQ_ARGUMENT, "unexpected argument '%s': every input is an option (%s --help lists them)", argument,
-                    program);
+    return clq_fail(CLQ_ERROR_ARGUMENT, "unexpected argument '%s': every input is an option (%s --help lists them)",
+                    argument, program);
 }
 
 /* ---- all ---- */
@@ -142,8 +144,8 @@ clq_status clq_arguments_parse(const clq_arguments *arguments, int argc, char **
                    *value = equals ? equals + 1 : NULL;
         if (option == &help_row) exit(clq_program_end(print_help(arguments, value)));
         if (option->value && !value && i + 1 == argc)
-            return clq_fail(CLQ_ARGUMENT, "option '%s' misses its value, %s", argv[i], option->value);
-        if (!option->value && value) return clq_fail(CLQ_ARGUMENT, "option '--%s' takes no value", option->name);
+            return clq_fail(CLQ_ERROR_ARGUMENT, "option '%s' misses its value, %s", argv[i], option->value);
+        if (!option->value && value) return clq_fail(CLQ_ERROR_ARGUMENT, "option '--%s' takes no value", option->name);
         if (option->value && !value) value = argv[++i];
         CLQ_TRY(handle(context, option, value));
     }
@@ -152,5 +154,5 @@ clq_status clq_arguments_parse(const clq_arguments *arguments, int argc, char **
 
 clq_status clq_argument_seconds(const clq_argument *option, const char *text, double *out) {
     if (clq_parse_seconds(text, out)) return CLQ_OK;
-    return clq_fail(CLQ_ARGUMENT, "--%s '%s': expected %s", option->name, text, clq_seconds_range);
+    return clq_fail(CLQ_ERROR_ARGUMENT, "--%s '%s': expected %s", option->name, text, clq_seconds_range);
 }

@@ -40,7 +40,7 @@ clq_status clq_cli_checkpoints_log(const char *path, uint64_t step, FILE *file) 
     if (fflush(file) == 0 && ftruncate(fileno(file), end) == 0 && fseeko(file, end, SEEK_SET) == 0 &&
         !(open && putc('\n', file) == EOF))
         return CLQ_OK;
-    return clq_fail(CLQ_WRITE, "--log %s: %s", path, strerror(errno));
+    return clq_fail(CLQ_ERROR_WRITE, "--log %s: %s", path, strerror(errno));
 }
 
 clq_status clq_cli_checkpoints_tell(clq_checkpoints *checkpoints, FILE *to) {
@@ -54,7 +54,7 @@ clq_status clq_cli_checkpoints_check(clq_checkpoints *checkpoints, clq_trainer *
     const uint64_t last = clq_trainer_step(trainer);
     const clq_checkpoint_counts counts = clq_checkpoints_counts(checkpoints);
     if (counts.failed == 0 || counts.last_step >= last) return CLQ_OK;
-    return clq_fail(CLQ_WRITE,
+    return clq_fail(CLQ_ERROR_WRITE,
                     "--checkpoint: the last checkpoint was not written: the newest is of step %llu, and the training "
                     "ended at step %llu",
                     (unsigned long long)counts.last_step, (unsigned long long)last);

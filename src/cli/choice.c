@@ -39,7 +39,7 @@ static clq_status key_of(clq_setup *s, const clq_options *o, clq_hash128 *out, c
     const bool failed = all.failed;
     if (!failed) *settings = clq_hash128_of(all.data, all.length, 0);
     clq_free(all.data);
-    if (failed) return CLQ_MEMORY;
+    if (failed) return CLQ_ERROR_MEMORY;
     clq_text_add(&text, "choice 5 of clique %s\ndevices %s, strategy %s, memory %llu\n", clq_version(), o->devices,
                  o->strategy, (unsigned long long)o->memory_limit);
     add_settings(&config, CLQ_KEY_CHOICE, &text);
@@ -113,7 +113,7 @@ static clq_status select_kept(clq_setup *s, bool *holds) {
     clq_devices devices;
     clq_status status = clq_devices_select(s->system, s->choice.kept.devices, &devices);
     *holds = false;
-    if (status == CLQ_NO_DEVICE || status == CLQ_ARGUMENT) return CLQ_OK;
+    if (status == CLQ_ERROR_NO_DEVICE || status == CLQ_ERROR_ARGUMENT) return CLQ_OK;
     CLQ_TRY(status);
     CLQ_TRY(clq_why_choice_holds(&s->choice.kept, &devices, holds));
     if (*holds) s->devices = devices;
@@ -124,11 +124,11 @@ static clq_status select_kept(clq_setup *s, bool *holds) {
 static clq_status forget(clq_setup *s) {
     clq_machine_forget(s->choice.key);
     s->choice.is_kept = false;
-    (void)clq_fail(CLQ_NO_DEVICE,
+    (void)clq_fail(CLQ_ERROR_NO_DEVICE,
                    "devices %s, which were chosen for this model, are not what they were: a rule decides until clique "
                    "why chooses anew",
                    s->choice.kept.devices);
-    if (s->recalled_one) return CLQ_NO_DEVICE;
+    if (s->recalled_one) return CLQ_ERROR_NO_DEVICE;
     clq_log(CLQ_LOG_WARNING, "%s", clq_error_detail());
     return CLQ_OK;
 }
@@ -203,7 +203,7 @@ void clq_setup_note_training(const clq_setup *s, double images_per_s, double oth
 /* A choice is to be made anew, and comparing failed: what was chosen before serves, as long as drivers do. */
 static clq_status go_back(clq_setup *s, clq_status status) {
     bool noted, holds;
-    if (s->choice.renewal == CLQ_RENEWAL_NONE || status == CLQ_INTERRUPTED || status == CLQ_MEMORY ||
+    if (s->choice.renewal == CLQ_RENEWAL_NONE || status == CLQ_ERROR_INTERRUPTED || status == CLQ_ERROR_MEMORY ||
         clq_system_is_stuck(s->system, &noted))
         return status;
     clq_log(CLQ_LOG_WARNING, "devices are not chosen anew: %s", clq_error_detail());
@@ -222,9 +222,9 @@ clq_status clq_setup_choose(clq_setup *s, const clq_options *o, clq_choice_made 
     if (out) *out = NULL;
     if (!s->choice.to_make) return CLQ_OK;
     clq_choice_made *made = clq_alloc(1, sizeof *made);
-    if (!made) return CLQ_MEMORY;
+    if (!made) return CLQ_ERROR_MEMORY;
     clq_status status = clq_setup_data(s, o, "train", &data); /* of its own: probes change its batches */
-    if (status == CLQ_NOT_FOUND && s->choice.may_lack_data) {
+    if (status == CLQ_ERROR_NOT_FOUND && s->choice.may_lack_data) {
         clq_log(CLQ_LOG_WARNING, "devices are not compared, a rule chooses them: %s", clq_error_detail());
         clq_free(made);
         return CLQ_OK;

@@ -63,7 +63,7 @@ static clq_status add_host(clq_cluster *c, char *name, char *port, unsigned proc
     if (!grown) {
         clq_free(name);
         clq_free(port);
-        return CLQ_MEMORY;
+        return CLQ_ERROR_MEMORY;
     }
     c->hosts = grown;
     c->hosts[c->count++] = (clq_host){.name = name, .port = port, .processes = processes};
@@ -87,23 +87,23 @@ static clq_status add_item(clq_cluster *c, const char *list, const char *item) {
     clq_free(number);
     if (is_good && name && find(c, name) == c->count) return add_host(c, name, NULL, (unsigned)processes);
     const clq_status status =
-        !is_good
-            ? clq_fail(CLQ_ARGUMENT, "--hosts '%s': '%s' is no host: expected NAME, or NAME:PROCESSES with 1 to %d",
-                       list, item, (int)PROCESSES_MOST)
-        : !name ? CLQ_MEMORY
-                : clq_fail(CLQ_ARGUMENT, "--hosts '%s': '%s' stands there twice: write %s:2 for two processes", list,
-                           name, name);
+        !is_good ? clq_fail(CLQ_ERROR_ARGUMENT,
+                            "--hosts '%s': '%s' is no host: expected NAME, or NAME:PROCESSES with 1 to %d", list, item,
+                            (int)PROCESSES_MOST)
+        : !name  ? CLQ_ERROR_MEMORY
+                 : clq_fail(CLQ_ERROR_ARGUMENT, "--hosts '%s': '%s' stands there twice: write %s:2 for two processes",
+                            list, name, name);
     clq_free(name);
     return status;
 }
 
 clq_status clq_cluster_of_hosts(const char *list, clq_cluster *out) {
     char *items = clq_strdup(list);
-    clq_status status = items ? CLQ_OK : CLQ_MEMORY;
+    clq_status status = items ? CLQ_OK : CLQ_ERROR_MEMORY;
     for (char *item = items; status == CLQ_OK && item;) {
         char *comma = strchr(item, ',');
         if (comma) *comma = '\0';
-        status = out->count == HOSTS_MOST ? clq_fail(CLQ_ARGUMENT, "--hosts: more than %d hosts", (int)HOSTS_MOST)
+        status = out->count == HOSTS_MOST ? clq_fail(CLQ_ERROR_ARGUMENT, "--hosts: more than %d hosts", (int)HOSTS_MOST)
                                           : add_item(out, list, item);
         item = comma ? comma + 1 : NULL;
     }
@@ -128,8 +128,8 @@ static clq_status fail_unknown_job(const char *field, const char *name) {
     for (size_t i = 0; i < JOBS; i++) clq_nearest_try(&nearest, jobs[i]);
     clq_nearest_add(&nearest, &meant);
     const clq_status status =
-        clq_fail(CLQ_FORMAT, "TF_CONFIG: %s '%.40s' is none of chief, master, worker, ps and evaluator%s", field, name,
-                 meant.data && !meant.failed ? meant.data : "");
+        clq_fail(CLQ_ERROR_FORMAT, "TF_CONFIG: %s '%.40s' is none of chief, master, worker, ps and evaluator%s", field,
+                 name, meant.data && !meant.failed ? meant.data : "");
     clq_free(meant.data);
     return status;
 }
@@ -137,7 +137,7 @@ static clq_status fail_unknown_job(const char *field, const char *name) {
 /* Ranks are counted through the hosts, and store ranks are the last: they need hosts of their own. */
 static clq_status refuse_store(clq_cluster *c, size_t index, size_t host) {
     return clq_fail(
-        CLQ_UNSUPPORTED,
+        CLQ_ERROR_UNSUPPORTED,
         "TF_CONFIG: cluster.ps[%zu] is on '%s', which trains, too: name a host of its own, or leave ps out of "
         "the cluster and use --ps-ranks",
         index, c->hosts[host].name);
@@ -148,11 +148,11 @@ static clq_status add_entry(clq_cluster *c, job of, size_t index, const json_t *
     char *name = NULL, *port = NULL;
     const char *text = json_string_value(entry);
     if (!text || !split(text, &name, &port))
-        return clq_fail(CLQ_FORMAT, "TF_CONFIG: cluster.%s[%zu] is no text \"HOST:PORT\" with the name of a host",
+        return clq_fail(CLQ_ERROR_FORMAT, "TF_CONFIG: cluster.%s[%zu] is no text \"HOST:PORT\" with the name of a host",
                         jobs[of], index);
     uint64_t number;
     if (port && !clq_parse_u64(port, 1, PORT_MOST, &number)) {
-        const clq_status status = clq_fail(CLQ_FORMAT, "TF_CONFIG: cluster.%s[%zu]: port %.20s: expected 1 to %d",
+        const clq_status status = clq_fail(CLQ_ERROR_FORMAT, "TF_CONFIG: cluster.%s[%zu]: port %.20s: expected 1 to %d",
                                            jobs[of], index, port, (int)PORT_MOST);
         clq_free(name);
         clq_free(port);
@@ -161,7 +161,7 @@ static clq_status add_entry(clq_cluster *c, job of, size_t index, const json_t *
     const size_t same = name ? find(c, name) : c->count;
     const bool has_rank = of != EVALUATOR && (of != PS || c->has_stores);
     if (has_rank && same == c->count) return add_host(c, name, port, 1);
-    clq_status status = name ? CLQ_OK : CLQ_MEMORY;
+    clq_status status = name ? CLQ_OK : CLQ_ERROR_MEMORY;
     if (has_rank && of == PS && same < c->trainers) status = refuse_store(c, index, same);
     if (has_rank) c->hosts[same].processes++;
     if (has_rank && of != PS) c->has_twins = true, c->twin = same;
@@ -174,11 +174,11 @@ static clq_status add_job(clq_cluster *c, job of, const json_t *entries) {
     if (!entries) return CLQ_OK;
     const size_t count = json_array_size(entries);
     if (!json_is_array(entries))
-        return clq_fail(CLQ_FORMAT, "TF_CONFIG: cluster.%s is no list of \"HOST:PORT\"", jobs[of]);
+        return clq_fail(CLQ_ERROR_FORMAT, "TF_CONFIG: cluster.%s is no list of \"HOST:PORT\"", jobs[of]);
     if (count > 1 && (of == CHIEF || of == MASTER))
-        return clq_fail(CLQ_FORMAT, "TF_CONFIG: cluster.%s has %zu entries: there is one", jobs[of], count);
+        return clq_fail(CLQ_ERROR_FORMAT, "TF_CONFIG: cluster.%s has %zu entries: there is one", jobs[of], count);
     if (count > HOSTS_MOST)
-        return clq_fail(CLQ_FORMAT, "TF_CONFIG: cluster.%s has more than %d entries", jobs[of], (int)HOSTS_MOST);
+        return clq_fail(CLQ_ERROR_FORMAT, "TF_CONFIG: cluster.%s has more than %d entries", jobs[of], (int)HOSTS_MOST);
     for (size_t i = 0; i < count; i++) CLQ_TRY(add_entry(c, of, i, json_array_get(entries, i)));
     return CLQ_OK;
 }
@@ -188,7 +188,7 @@ static size_t entries_of(const json_t *cluster, job of) { return json_array_size
 static clq_status read_cluster(clq_cluster *c, json_t *cluster) {
     const char *name;
     json_t *value;
-    if (!json_is_object(cluster)) return clq_fail(CLQ_FORMAT, "TF_CONFIG: cluster is missing, or no object");
+    if (!json_is_object(cluster)) return clq_fail(CLQ_ERROR_FORMAT, "TF_CONFIG: cluster is missing, or no object");
     json_object_foreach(cluster, name, value) {
         if (find_job(name) == JOBS) return fail_unknown_job("in cluster,", name);
     }
@@ -197,8 +197,8 @@ static clq_status read_cluster(clq_cluster *c, json_t *cluster) {
         CLQ_TRY(add_job(c, of, json_object_get(cluster, jobs[of])));
     }
     if (entries_of(cluster, CHIEF) && entries_of(cluster, MASTER))
-        return clq_fail(CLQ_FORMAT, "TF_CONFIG: cluster has a chief and a master: they are the same");
-    if (c->trainers == 0) return clq_fail(CLQ_FORMAT, "TF_CONFIG: cluster has neither a chief nor workers");
+        return clq_fail(CLQ_ERROR_FORMAT, "TF_CONFIG: cluster has a chief and a master: they are the same");
+    if (c->trainers == 0) return clq_fail(CLQ_ERROR_FORMAT, "TF_CONFIG: cluster has neither a chief nor workers");
     c->ps = (unsigned)entries_of(cluster, PS);
     return CLQ_OK;
 }
@@ -207,18 +207,18 @@ static clq_status read_cluster(clq_cluster *c, json_t *cluster) {
 static clq_status read_task(clq_cluster *c, const json_t *cluster, const json_t *task) {
     const char *type = json_string_value(json_object_get(task, "type"));
     const json_t *index = json_object_get(task, "index");
-    if (!json_is_object(task)) return clq_fail(CLQ_FORMAT, "TF_CONFIG: task is missing, or no object");
-    if (!type) return clq_fail(CLQ_FORMAT, "TF_CONFIG: task.type is missing, or no text");
+    if (!json_is_object(task)) return clq_fail(CLQ_ERROR_FORMAT, "TF_CONFIG: task is missing, or no object");
+    if (!type) return clq_fail(CLQ_ERROR_FORMAT, "TF_CONFIG: task.type is missing, or no text");
     const job own = find_job(type);
     if (own == JOBS) return fail_unknown_job("task.type", type);
     if (!json_is_integer(index))
-        return clq_fail(CLQ_FORMAT, "TF_CONFIG: task.index is missing, or no whole number (without quotes)");
+        return clq_fail(CLQ_ERROR_FORMAT, "TF_CONFIG: task.index is missing, or no whole number (without quotes)");
     const size_t count = entries_of(cluster, own), leaders = entries_of(cluster, CHIEF) + entries_of(cluster, MASTER);
     const json_int_t at = json_integer_value(index);
     c->evaluates = own == EVALUATOR; /* may be none of the cluster's */
     if ((!c->evaluates || count > 0) && (at < 0 || (uint64_t)at >= count))
-        return clq_fail(CLQ_FORMAT, "TF_CONFIG: task.index is %lld, and cluster.%s has %zu entr%s", (long long)at, type,
-                        count, count == 1 ? "y" : "ies");
+        return clq_fail(CLQ_ERROR_FORMAT, "TF_CONFIG: task.index is %lld, and cluster.%s has %zu entr%s", (long long)at,
+                        type, count, count == 1 ? "y" : "ies");
     c->own_rank = own == PS || own == EVALUATOR ? -1 : (int)(own == WORKER ? leaders : 0) + (int)at;
     for (job of = CHIEF; of < JOBS; of++) c->others += entries_of(cluster, of);
     c->others -= 1; /* an evaluator does not launch */
@@ -271,9 +271,9 @@ clq_status clq_cluster_find(clq_cluster *c, double wait_s, bool has_agent) {
                poll(NULL, 0, 1000) == 0) {
         }
         if (error != 0 && clq_interrupts_count() > 0)
-            return clq_fail(CLQ_INTERRUPTED, "interrupted while waiting for the name '%s'", c->hosts[i].name);
+            return clq_fail(CLQ_ERROR_INTERRUPTED, "interrupted while waiting for the name '%s'", c->hosts[i].name);
         if (error != 0 && !has_agent)
-            return clq_fail(CLQ_NOT_FOUND, "%s: unknown host '%s': %s", c->is_tf_config ? "TF_CONFIG" : "--hosts",
+            return clq_fail(CLQ_ERROR_NOT_FOUND, "%s: unknown host '%s': %s", c->is_tf_config ? "TF_CONFIG" : "--hosts",
                             c->hosts[i].name, gai_strerror(error));
     }
     for (size_t i = 1; !c->is_tf_config && !c->hosts[0].is_here && i < c->count; i++) {

@@ -338,7 +338,7 @@ static clq_status print_text(const comparison *c) {
 
 static clq_status start(comparison *c) {
     if (strcmp(c->a.bench, c->b.bench) != 0)
-        return clq_fail(CLQ_FORMAT, "%s and %s hold results of different benchmarks", c->a.path, c->b.path);
+        return clq_fail(CLQ_ERROR_FORMAT, "%s and %s hold results of different benchmarks", c->a.path, c->b.path);
     c->rows = json_array();
     c->only_a = json_array();
     c->only_b = json_array();
@@ -353,13 +353,13 @@ static clq_status start(comparison *c) {
 
 static clq_status judge(const comparison *c, const options *o) {
     if (!json_array_size(c->rows))
-        return clq_fail(CLQ_FORMAT, "%s and %s have no measured row in common", c->a.path, c->b.path);
+        return clq_fail(CLQ_ERROR_FORMAT, "%s and %s have no measured row in common", c->a.path, c->b.path);
     if (!c->below) return CLQ_OK;
     clq_text text = {0};
     add_key(json_object_get(c->slowest, "key"), &text);
     clq_status status =
         text.failed ? out_of_memory()
-                    : clq_fail(CLQ_STATE, "%zu of %zu rows are below %g; the slowest has %.3g: %s", c->below,
+                    : clq_fail(CLQ_ERROR_STATE, "%zu of %zu rows are below %g; the slowest has %.3g: %s", c->below,
                                json_array_size(c->rows), o->fail_below,
                                json_real_value(json_object_get(c->slowest, "ratio")), text.data ? text.data : "");
     clq_free(text.data);
@@ -383,10 +383,11 @@ static clq_status set_option(void *context, const clq_argument *option, const ch
     switch (option->key) {
     case KEY_FAIL_BELOW:
         if (clq_parse_double(text, 1e-9, 1e9, &o->fail_below)) return CLQ_OK;
-        return clq_fail(CLQ_ARGUMENT, "--fail-below '%s': expected a ratio above 0, such as 0.9", text);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "--fail-below '%s': expected a ratio above 0, such as 0.9", text);
     case KEY_COMPARE_JSON: o->json = true; return CLQ_OK;
     default:
-        if (o->count == 2) return clq_fail(CLQ_ARGUMENT, "unexpected argument '%s': two files are compared", text);
+        if (o->count == 2)
+            return clq_fail(CLQ_ERROR_ARGUMENT, "unexpected argument '%s': two files are compared", text);
         o->files[o->count++] = text;
         return CLQ_OK;
     }
@@ -402,7 +403,7 @@ const clq_argument clq_compare_options[] = {
 clq_status clq_command_compare(int argc, char **argv) {
     options o = {0};
     CLQ_TRY(clq_subcommand_parse("compare", argc, argv, set_option, &o));
-    if (o.count != 2) return clq_fail(CLQ_ARGUMENT, "two files are needed: clique compare A.json B.json");
+    if (o.count != 2) return clq_fail(CLQ_ERROR_ARGUMENT, "two files are needed: clique compare A.json B.json");
     comparison c = {0};
     clq_status status = compare(&c, &o);
     json_decref(c.document);

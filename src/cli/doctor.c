@@ -14,7 +14,7 @@ static clq_status multiply(clq_device *device, clq_queue *queue, size_t m, size_
     clq_placement placement = {0};
     clq_buffer *buffers[3] = {0};
     float *host = clq_alloc(CLQ_MAX(m * k, k * n), sizeof *host);
-    if (!host) return CLQ_MEMORY;
+    if (!host) return CLQ_ERROR_MEMORY;
     const size_t counts[3] = {m * k, k * n, m * n};
     clq_value values[3];
     clq_status status;
@@ -45,7 +45,7 @@ end:
 static clq_status check_product(clq_device *device, clq_queue *queue, clq_check *out) {
     enum { M = 67, N = 45, K = 131 };
     float *c = clq_alloc((size_t)M * N, sizeof *c);
-    if (!c) return CLQ_MEMORY;
+    if (!c) return CLQ_ERROR_MEMORY;
     clq_status status = multiply(device, queue, M, N, K, c);
     for (size_t i = 0; i < M && status == CLQ_OK && out->ok; i++)
         for (size_t j = 0; j < N && out->ok; j++) {
@@ -156,7 +156,7 @@ static clq_status choose(clq_system *system, const clq_options *options, clq_dev
     for (size_t i = 0; i < clq_system_device_count(system) && out->count < CLQ_REPLICAS_MAX; i++)
         out->items[out->count++] = (clq_device_choice){.index = (uint32_t)i, .parts = 1};
     return out->count ? CLQ_OK
-                      : clq_fail(CLQ_NO_DEVICE,
+                      : clq_fail(CLQ_ERROR_NO_DEVICE,
                                  "no OpenCL device: install a driver (for the CPU: apt install pocl-opencl-icd)");
 }
 
@@ -189,7 +189,7 @@ clq_status clq_command_doctor(clq_setup *setup, const clq_options *options) {
     else
         json_decref(list);
     return failures
-               ? clq_fail(CLQ_DEVICE,
+               ? clq_fail(CLQ_ERROR_DEVICE,
                           "%u of %u devices failed a known-answer test: see above, and leave them out by --devices",
                           failures, devices.count)
                : CLQ_OK;

@@ -8,11 +8,12 @@
 
 static clq_status open_model(clq_setup *s, const clq_options *o) {
     if (o->follow && !o->checkpoint)
-        return clq_fail(CLQ_ARGUMENT, "--follow needs the folder of the checkpoints: --checkpoint DIR");
+        return clq_fail(CLQ_ERROR_ARGUMENT, "--follow needs the folder of the checkpoints: --checkpoint DIR");
     if (!o->weights && !o->checkpoint && !clq_model_has_weights(o))
-        return clq_fail(CLQ_ARGUMENT, "--weights FILE is needed: the weights that clique train --save wrote; or "
-                                      "--checkpoint DIR: those of its checkpoints; or --model FILE.keras");
-    if (o->weights && o->checkpoint) return clq_fail(CLQ_ARGUMENT, "--weights and --checkpoint exclude each other");
+        return clq_fail(CLQ_ERROR_ARGUMENT, "--weights FILE is needed: the weights that clique train --save wrote; or "
+                                            "--checkpoint DIR: those of its checkpoints; or --model FILE.keras");
+    if (o->weights && o->checkpoint)
+        return clq_fail(CLQ_ERROR_ARGUMENT, "--weights and --checkpoint exclude each other");
     return clq_setup_model(s, o);
 }
 
@@ -21,13 +22,13 @@ static clq_status prepare(clq_setup *s, const clq_options *o) {
     CLQ_TRY(clq_setup_devices(s, o));
     CLQ_TRY(clq_setup_data(s, o, "test", &s->test));
     CLQ_TRY(clq_dataset_batch(s->test, s->global_batch, false));
-    CLQ_TRY(clq_dataset_prefetch(s->test, CLQ_AUTO));
+    CLQ_TRY(clq_dataset_prefetch(s->test, CLQ_PREFETCH_AUTO));
     return clq_setup_trainer(s, o, clq_dataset_get_info(s->test)->sample_dtype, true);
 }
 
 /* Whether it is the checkpoint that does not serve, and not the model or a device. */
 static bool is_of_files(clq_status status) {
-    return status == CLQ_NOT_FOUND || status == CLQ_READ || status == CLQ_FORMAT;
+    return status == CLQ_ERROR_NOT_FOUND || status == CLQ_ERROR_READ || status == CLQ_ERROR_FORMAT;
 }
 
 /* One that is gone meanwhile was removed behind newer ones: *gone, and no error. */
@@ -49,7 +50,8 @@ static clq_status load_newest(const clq_setup *s, const clq_options *o, uint64_t
     *step = 0;
     while (looks) {
         CLQ_TRY(clq_checkpoints_newest(o->checkpoint, step));
-        if (*step == 0) return clq_fail(CLQ_NOT_FOUND, "--checkpoint %s: there is no whole checkpoint", o->checkpoint);
+        if (*step == 0)
+            return clq_fail(CLQ_ERROR_NOT_FOUND, "--checkpoint %s: there is no whole checkpoint", o->checkpoint);
         CLQ_TRY(load(s, o, *step, &looks));
     }
     return CLQ_OK;
@@ -75,7 +77,8 @@ static clq_status evaluate(clq_setup *s, const clq_options *o, uint64_t step) {
     if (o->follow && o->json) return clq_print_json_line(describe(s, step, &totals, rate));
     if (step > 0) fprintf(clq_talk(o), "step %llu  ", (unsigned long long)step);
     clq_fprintf(clq_talk(o), "loss %.6f%s  %zu samples  %.0f images/s\n", totals.loss, metrics, totals.samples, rate);
-    if (o->follow) return fflush(clq_talk(o)) == 0 ? CLQ_OK : clq_fail(CLQ_WRITE, "cannot write: %s", strerror(errno));
+    if (o->follow)
+        return fflush(clq_talk(o)) == 0 ? CLQ_OK : clq_fail(CLQ_ERROR_WRITE, "cannot write: %s", strerror(errno));
     CLQ_TRY(clq_print_matrices(clq_talk(o), "", s->trainer, CLQ_MATRIX_OF_EVALUATION));
     return o->json ? clq_print_json(describe(s, step, &totals, rate)) : CLQ_OK;
 }
@@ -145,7 +148,7 @@ static clq_status create_array(const clq_setup *s, size_t output, clq_array *out
 
 static clq_status write_array(FILE *talk, const char *file, const clq_array *array) {
     char *name = clq_printable(file), described[160];
-    clq_status status = name ? clq_npy_write(file, array) : CLQ_MEMORY;
+    clq_status status = name ? clq_npy_write(file, array) : CLQ_ERROR_MEMORY;
     clq_array_describe(array, described, sizeof described);
     if (status == CLQ_OK) fprintf(talk, "%s: %s\n", name, described);
     clq_free(name);
@@ -164,7 +167,7 @@ static clq_status predict_into(clq_setup *s, const clq_options *o, prediction *p
     uint64_t step;
     for (size_t i = 0; i < outputs; i++) {
         p->files[i] = name_file(o->out, i);
-        if (!p->files[i]) return CLQ_MEMORY;
+        if (!p->files[i]) return CLQ_ERROR_MEMORY;
     }
     CLQ_TRY(clq_options_check_files("predict", o, p->files + 1, outputs - 1));
     for (size_t i = 0; i < outputs; i++) CLQ_TRY(clq_file_writer_try("--out", p->files[i]));
@@ -180,7 +183,7 @@ static clq_status predict_into(clq_setup *s, const clq_options *o, prediction *p
 }
 
 clq_status clq_command_predict(clq_setup *s, const clq_options *o) {
-    if (!o->out) return clq_fail(CLQ_ARGUMENT, "--out FILE.npy is needed");
+    if (!o->out) return clq_fail(CLQ_ERROR_ARGUMENT, "--out FILE.npy is needed");
     prediction p = {.files = {NULL}};
     clq_status status = predict_into(s, o, &p);
     for (size_t i = 0; i < CLQ_MODEL_OUTPUTS_MAX; i++) {

@@ -24,7 +24,7 @@ typedef struct generation {
 
 static clq_status parse_number(const char *option, const char *text, double most, double *out) {
     if (clq_parse_double(text, 0, most, out)) return CLQ_OK;
-    return clq_fail(CLQ_ARGUMENT, "--%s '%s': expected a number from 0 to %g", option, text, most);
+    return clq_fail(CLQ_ERROR_ARGUMENT, "--%s '%s': expected a number from 0 to %g", option, text, most);
 }
 
 static clq_status parse_sampling(const clq_options *o, clq_sampling *out) {
@@ -32,7 +32,7 @@ static clq_status parse_sampling(const clq_options *o, clq_sampling *out) {
     CLQ_TRY(parse_number("temperature", o->temperature, 1e6, &out->temperature));
     CLQ_TRY(parse_number("top-p", o->top_p, 1, &out->top_p));
     if (out->top_p > 0) return CLQ_OK;
-    return clq_fail(CLQ_ARGUMENT, "--top-p 0: expected a number above 0");
+    return clq_fail(CLQ_ERROR_ARGUMENT, "--top-p 0: expected a number above 0");
 }
 
 /* ---- the prompt ---- */
@@ -40,7 +40,7 @@ static clq_status parse_sampling(const clq_options *o, clq_sampling *out) {
 /* A token for each byte, or for each number, which white space parts. */
 static clq_status take_tokens(generation *g, const char *text, size_t bytes) {
     g->prompt = clq_alloc(bytes + 1, sizeof *g->prompt);
-    if (!g->prompt) return CLQ_MEMORY;
+    if (!g->prompt) return CLQ_ERROR_MEMORY;
     if (g->info.vocabulary == BYTES) {
         for (size_t i = 0; i < bytes; i++) g->prompt[g->prompt_count++] = (unsigned char)text[i];
         return CLQ_OK;
@@ -53,11 +53,11 @@ static clq_status take_tokens(generation *g, const char *text, size_t bytes) {
         length = strcspn(text + at, space);
         if (at == bytes) break;
         if (length == 0)
-            return clq_fail(CLQ_ARGUMENT,
+            return clq_fail(CLQ_ERROR_ARGUMENT,
                             "byte %zu of the prompt is NUL: expected are numbers with white space between", at);
         (void)snprintf(word, sizeof word, "%.*s", (int)CLQ_MIN(length, sizeof word - 1), text + at);
         if (!clq_parse_u64(word, 0, g->info.vocabulary - 1, &number))
-            return clq_fail(CLQ_ARGUMENT,
+            return clq_fail(CLQ_ERROR_ARGUMENT,
                             "the prompt has '%s': the model has %zu tokens, so expected are numbers from 0 to %zu",
                             word, g->info.vocabulary, g->info.vocabulary - 1);
         g->prompt[g->prompt_count++] = (uint32_t)number;
@@ -66,9 +66,10 @@ static clq_status take_tokens(generation *g, const char *text, size_t bytes) {
 }
 
 static clq_status check_prompt(const clq_options *o) {
-    if (o->prompt && o->prompt_file) return clq_fail(CLQ_ARGUMENT, "--prompt and --prompt-file exclude each other");
+    if (o->prompt && o->prompt_file)
+        return clq_fail(CLQ_ERROR_ARGUMENT, "--prompt and --prompt-file exclude each other");
     if (o->prompt || o->prompt_file) return CLQ_OK;
-    return clq_fail(CLQ_ARGUMENT, "--prompt TEXT or --prompt-file FILE is needed: what the text begins with");
+    return clq_fail(CLQ_ERROR_ARGUMENT, "--prompt TEXT or --prompt-file FILE is needed: what the text begins with");
 }
 
 static clq_status read_prompt(generation *g, const clq_options *o) {
@@ -78,7 +79,7 @@ static clq_status read_prompt(generation *g, const clq_options *o) {
     CLQ_TRY(clq_file_read(o->prompt_file, PROMPT_MOST, &bytes, &count));
     char *text = clq_alloc(count + 1, 1);
     if (text && count > 0) memcpy(text, bytes, count);
-    const clq_status status = text ? take_tokens(g, text, count) : CLQ_MEMORY;
+    const clq_status status = text ? take_tokens(g, text, count) : CLQ_ERROR_MEMORY;
     clq_free(text);
     clq_free(bytes);
     return status;
@@ -89,7 +90,7 @@ static clq_status read_prompt(generation *g, const clq_options *o) {
 static clq_status open_generator(clq_setup *s, const clq_options *o, generation *g) {
     const clq_generator_config config = {.whole_window = o->whole_window, .disabled_paths = o->disable_paths};
     if (!o->weights && !clq_model_has_weights(o))
-        return clq_fail(CLQ_ARGUMENT,
+        return clq_fail(CLQ_ERROR_ARGUMENT,
                         "--weights FILE is needed: the weights that clique train --save wrote; or --model "
                         "FILE.keras");
     CLQ_TRY(check_prompt(o));
@@ -104,10 +105,10 @@ static clq_status open_generator(clq_setup *s, const clq_options *o, generation 
         clq_log(CLQ_LOG_WARNING, "each token takes the whole window's work: %s", g->info.reason);
     CLQ_TRY(read_prompt(g, o));
     if (g->prompt_count == 0)
-        return clq_fail(CLQ_ARGUMENT, "the prompt is empty: the text begins with a token at least");
+        return clq_fail(CLQ_ERROR_ARGUMENT, "the prompt is empty: the text begins with a token at least");
     g->logits = clq_alloc(g->info.vocabulary, sizeof *g->logits);
     if (o->json) g->tokens = clq_alloc(o->tokens, sizeof *g->tokens);
-    return g->logits && (g->tokens || !o->json) ? CLQ_OK : CLQ_MEMORY;
+    return g->logits && (g->tokens || !o->json) ? CLQ_OK : CLQ_ERROR_MEMORY;
 }
 
 /* What a terminal would obey: of UTF-8 those of two bytes, too. */
@@ -125,7 +126,7 @@ static clq_status write_token(generation *g, FILE *to, uint32_t token) {
     } else {
         fprintf(to, "%u ", token);
     }
-    return fflush(to) == 0 ? CLQ_OK : clq_fail(CLQ_WRITE, "cannot write the text: %s", strerror(errno));
+    return fflush(to) == 0 ? CLQ_OK : clq_fail(CLQ_ERROR_WRITE, "cannot write the text: %s", strerror(errno));
 }
 
 static clq_status generate(clq_setup *s, const clq_options *o, generation *g) {

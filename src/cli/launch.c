@@ -44,7 +44,7 @@ static clq_status set_option(void *context, const clq_argument *option, const ch
     case DRY_RUN: o->dry_run = true; return CLQ_OK;
     default:
         if (clq_parse_u64(value, 0, RESTARTS_MOST, &o->restarts)) return CLQ_OK;
-        return clq_fail(CLQ_ARGUMENT, "--restarts '%s': expected a whole number from 0 to %d", value,
+        return clq_fail(CLQ_ERROR_ARGUMENT, "--restarts '%s': expected a whole number from 0 to %d", value,
                         (int)RESTARTS_MOST);
     }
 }
@@ -54,7 +54,7 @@ static clq_status set_option(void *context, const clq_argument *option, const ch
 /* The word `clique` stands for this program: the path of others is not known to depend on. Takes the options of its
  * commands as these take them themselves. */
 static clq_status name_program(clq_mpirun *l, launch_options *o, char path[4096]) {
-    if (!l->command[0]) return clq_fail(CLQ_ARGUMENT, "no command: clique launch [OPTION…] -- clique train …");
+    if (!l->command[0]) return clq_fail(CLQ_ERROR_ARGUMENT, "no command: clique launch [OPTION…] -- clique train …");
     const char *slash = strrchr(l->command[0], '/'), *name = slash ? slash + 1 : l->command[0];
     const bool is_own = strcmp(name, "clique") == 0 && l->command[1];
     int words = 0;
@@ -63,7 +63,7 @@ static clq_status name_program(clq_mpirun *l, launch_options *o, char path[4096]
     if (is_own) CLQ_TRY(clq_command_options(words - 1, l->command + 1, &o->command));
     if (strcmp(l->command[0], "clique") != 0) return CLQ_OK;
     const ssize_t length = readlink("/proc/self/exe", path, 4095);
-    if (length < 0) return clq_fail(CLQ_SYSTEM, "cannot find this program's own path: %s", strerror(errno));
+    if (length < 0) return clq_fail(CLQ_ERROR_SYSTEM, "cannot find this program's own path: %s", strerror(errno));
     path[length] = '\0';
     l->command[0] = path;
     return CLQ_OK;
@@ -72,12 +72,13 @@ static clq_status name_program(clq_mpirun *l, launch_options *o, char path[4096]
 /* Words that launchers take for themselves. */
 static clq_status check_words(char **command) {
     if (command[0][0] == '-')
-        return clq_fail(CLQ_ARGUMENT, "the command begins with '%s': the launcher would take it for an option",
+        return clq_fail(CLQ_ERROR_ARGUMENT, "the command begins with '%s': the launcher would take it for an option",
                         command[0]);
     for (char **word = command; *word; word++)
         if (strcmp(*word, ":") == 0)
-            return clq_fail(CLQ_ARGUMENT, "the command has the word ':': the launcher would take what is behind it for "
-                                          "a second command; have a script write it");
+            return clq_fail(CLQ_ERROR_ARGUMENT,
+                            "the command has the word ':': the launcher would take what is behind it for "
+                            "a second command; have a script write it");
     return CLQ_OK;
 }
 
@@ -90,15 +91,17 @@ static clq_status check_command(const clq_mpirun *l, const launch_options *o) {
     const bool keeps = has_checkpoints(l, o);
     CLQ_TRY(check_words(l->command));
     if (o->restarts > 0 && !keeps)
-        return clq_fail(CLQ_ARGUMENT, "--restarts goes on from checkpoints: the command must be clique train, with "
-                                      "--checkpoint DIR");
+        return clq_fail(CLQ_ERROR_ARGUMENT,
+                        "--restarts goes on from checkpoints: the command must be clique train, with "
+                        "--checkpoint DIR");
     if (c->evaluates && !keeps)
-        return clq_fail(CLQ_UNSUPPORTED, "TF_CONFIG: task.type 'evaluator' evaluates checkpoints: the command must be "
-                                         "clique train, with --checkpoint DIR, a folder that this host shares with the "
-                                         "first one");
+        return clq_fail(CLQ_ERROR_UNSUPPORTED,
+                        "TF_CONFIG: task.type 'evaluator' evaluates checkpoints: the command must be "
+                        "clique train, with --checkpoint DIR, a folder that this host shares with the "
+                        "first one");
     const bool takes_all = o->command.devices && strcmp(o->command.devices, "auto") == 0;
     if (c->has_twins && takes_all && !o->command.share_devices)
-        return clq_fail(CLQ_ARGUMENT,
+        return clq_fail(CLQ_ERROR_ARGUMENT,
                         "TF_CONFIG: cluster names '%s' %u times: one process drives all devices of a host; name the "
                         "devices of each (--devices), or have them shared (--share-devices)",
                         c->hosts[c->twin].name, c->hosts[c->twin].processes);
@@ -129,7 +132,7 @@ static clq_status print_dry(const clq_mpirun *l) {
         if (i > 0) clq_text_add_text(&text, " ");
         clq_text_add_quoted(&text, words.list[i]);
     }
-    if (status == CLQ_OK && text.failed) status = CLQ_MEMORY;
+    if (status == CLQ_OK && text.failed) status = CLQ_ERROR_MEMORY;
     if (status == CLQ_OK) puts(text.data);
     clq_free(text.data);
     clq_words_release(&words);
@@ -142,7 +145,7 @@ static clq_status reach(const clq_mpirun *l, double wait_s) {
     const clq_cluster *c = l->cluster;
     const double until = clq_now() + wait_s;
     clq_answer *answers = clq_alloc(c->count, sizeof *answers);
-    clq_status status = answers ? CLQ_OK : CLQ_MEMORY;
+    clq_status status = answers ? CLQ_OK : CLQ_ERROR_MEMORY;
     size_t first = 0;
     while (status == CLQ_OK) {
         clq_waiters_greet(l->waiters);
@@ -152,9 +155,9 @@ static clq_status reach(const clq_mpirun *l, double wait_s) {
         (void)poll(NULL, 0, 500);
     }
     if (status == CLQ_OK && clq_interrupts_count() > 0)
-        status = clq_fail(CLQ_INTERRUPTED, "interrupted before the run began");
+        status = clq_fail(CLQ_ERROR_INTERRUPTED, "interrupted before the run began");
     else if (status == CLQ_OK && first < c->count)
-        status = clq_fail(CLQ_NOT_FOUND, "host '%s' cannot be reached by %s: %s", c->hosts[first].name,
+        status = clq_fail(CLQ_ERROR_NOT_FOUND, "host '%s' cannot be reached by %s: %s", c->hosts[first].name,
                           l->reach.list[0], *answers[first].said ? answers[first].said : "it did not answer");
     clq_free(answers);
     return status;
@@ -166,7 +169,7 @@ static clq_status clean(const clq_mpirun *l, const clq_mpirun_end *end, clq_text
     clq_cluster *c = l->cluster;
     clq_answer *answers = clq_alloc(c->count, sizeof *answers);
     bool *lost = clq_alloc(c->count, sizeof *lost);
-    clq_status status = answers && lost ? clq_hosts_signal(l, SIGKILL, c->count, reach_s, answers) : CLQ_MEMORY;
+    clq_status status = answers && lost ? clq_hosts_signal(l, SIGKILL, c->count, reach_s, answers) : CLQ_ERROR_MEMORY;
     for (unsigned rank = 0; status == CLQ_OK && rank < clq_cluster_ranks(c); rank++)
         if (end->lost[rank]) lost[clq_cluster_host_of(c, rank)] = true;
     *can_go_on = status == CLQ_OK && answers[0].is_there;
@@ -175,7 +178,7 @@ static clq_status clean(const clq_mpirun *l, const clq_mpirun_end *end, clq_text
         clq_text_add(left, "%s%s", left->length > 0 ? ", " : " without ", c->hosts[i].name);
         clq_cluster_remove(c, i);
     }
-    if (status == CLQ_OK && left->failed) status = CLQ_MEMORY;
+    if (status == CLQ_OK && left->failed) status = CLQ_ERROR_MEMORY;
     clq_free(lost);
     clq_free(answers);
     return status;
@@ -200,7 +203,7 @@ static clq_status run_all(clq_mpirun *l, uint64_t restarts, clq_mpirun_end *end)
                     (unsigned long long)restarts);
         clq_free(left.data);
         if (!goes_on) return status;
-        if (clq_interrupts_count() > 0) return clq_fail(CLQ_INTERRUPTED, "interrupted before the run went on");
+        if (clq_interrupts_count() > 0) return clq_fail(CLQ_ERROR_INTERRUPTED, "interrupted before the run went on");
         l->resumes = true;
     }
 }
@@ -218,7 +221,7 @@ static clq_status launch_on(clq_mpirun *l, const launch_options *o, clq_mpirun_e
     if (o->dry_run) return print_dry(l);
     CLQ_TRY(reach(l, wait_s));
     end->lost = clq_alloc(clq_cluster_ranks(c), sizeof *end->lost);
-    const clq_status status = end->lost ? run_all(l, o->restarts, end) : CLQ_MEMORY;
+    const clq_status status = end->lost ? run_all(l, o->restarts, end) : CLQ_ERROR_MEMORY;
     clq_free(end->lost);
     return status;
 }
@@ -228,7 +231,7 @@ static clq_status launch(clq_mpirun *l, const launch_options *o, int *code) {
     clq_waiters waiters = {.listener = -1};
     clq_error error;
     if (clq_launcher_find().name)
-        return clq_fail(CLQ_ARGUMENT, "%s started this process already: clique launch starts the launcher itself",
+        return clq_fail(CLQ_ERROR_ARGUMENT, "%s started this process already: clique launch starts the launcher itself",
                         clq_launcher_find().name);
     (void)signal(SIGCHLD, SIG_DFL);
     (void)clq_interrupts_count();
@@ -253,10 +256,10 @@ static clq_status find_cluster(clq_mpirun *l, const launch_options *o) {
     if (config) CLQ_TRY(clq_cluster_of_tf_config(config, is_ps, out));
     l->names_stores = out->has_stores && out->ps > 0;
     if (l->names_stores && o->command.ps_ranks > 0)
-        return clq_fail(CLQ_ARGUMENT,
+        return clq_fail(CLQ_ERROR_ARGUMENT,
                         "--ps-ranks: TF_CONFIG says which ranks keep variables (cluster.ps): leave it out");
     if (config) return CLQ_OK;
-    return clq_fail(CLQ_ARGUMENT, "no hosts: name them by --hosts, or by TF_CONFIG");
+    return clq_fail(CLQ_ERROR_ARGUMENT, "no hosts: name them by --hosts, or by TF_CONFIG");
 }
 
 static clq_status launch_or_wait(clq_mpirun *l, const launch_options *o, int *code) {

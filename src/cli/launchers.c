@@ -83,9 +83,9 @@ clq_status clq_mpi_find(const char *name, const clq_mpi **out, const char **prog
     }
     if (!is_known) return refuse(name);
     if (name)
-        return clq_fail(CLQ_NOT_FOUND, "--mpi %s: the launcher of %s (%s) is not installed", name, (*out)->title,
+        return clq_fail(CLQ_ERROR_NOT_FOUND, "--mpi %s: the launcher of %s (%s) is not installed", name, (*out)->title,
                         (*out)->programs[2]);
-    return clq_fail(CLQ_NOT_FOUND,
+    return clq_fail(CLQ_ERROR_NOT_FOUND,
                     "no MPI: neither Open MPI nor MPICH has both its launcher (mpirun) and Clique's engine "
                     "(libclique-openmpi.so, libclique-mpich.so) here");
 }
@@ -139,9 +139,10 @@ clq_status clq_mpi_agent_words(const clq_mpi *mpi, const char *agent, clq_words 
         if (!*word || *word == ':') break;
         clq_words_take(words, clq_strprintf("%.*s", (int)strcspn(word, " \t:"), word));
     }
-    if (words->count == 0 && !words->failed) return clq_fail(CLQ_ARGUMENT, "the agent '%s' names no program", named);
+    if (words->count == 0 && !words->failed)
+        return clq_fail(CLQ_ERROR_ARGUMENT, "the agent '%s' names no program", named);
     for (size_t i = 0; i < 2; i++) clq_words_add(words, "");
-    return words->failed ? CLQ_MEMORY : CLQ_OK;
+    return words->failed ? CLQ_ERROR_MEMORY : CLQ_OK;
 }
 
 static void add_hosts(clq_words *w, const clq_cluster *cluster) {
@@ -195,5 +196,5 @@ clq_status clq_mpirun_words(const clq_mpirun *l, clq_words *words, clq_words *va
     for (size_t i = 0; l->agent && i < CLQ_COUNT_OF(mpi->agent); i++)
         clq_words_take(variables, clq_strprintf("%s=%s", mpi->agent[i].name,
                                                 mpi->agent[i].value ? mpi->agent[i].value : l->agent));
-    return words->failed || variables->failed ? CLQ_MEMORY : CLQ_OK;
+    return words->failed || variables->failed ? CLQ_ERROR_MEMORY : CLQ_OK;
 }

@@ -12,7 +12,7 @@ static bool is_taken(const clq_levels *levels, size_t i) {
 static clq_status measure(const clq_plan *plan, const clq_recompute_level *level, double *seconds) {
     clq_plan_seconds took;
     const clq_status status = clq_plan_time_level(plan, level, &took);
-    if (status == CLQ_DEVICE_MEMORY) return CLQ_OK; /* it does not fit beside the plan itself */
+    if (status == CLQ_ERROR_DEVICE_MEMORY) return CLQ_OK; /* it does not fit beside the plan itself */
     CLQ_TRY(status);
     *seconds = took.forward + took.backward;
     return CLQ_OK;

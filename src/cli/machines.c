@@ -51,10 +51,11 @@ static clq_status check_options(const clq_options *o, const clq_trainer_config *
     if (config->shard == CLQ_SHARD_FILE) refused = "--shard file";
     if (config->shard == CLQ_SHARD_OFF) refused = "--shard off";
     if (o->trace)
-        return clq_fail(CLQ_UNSUPPORTED, "clique why --trace explains a file, and is of one process: start it without "
-                                         "a launcher");
+        return clq_fail(CLQ_ERROR_UNSUPPORTED,
+                        "clique why --trace explains a file, and is of one process: start it without "
+                        "a launcher");
     if (refused)
-        return clq_fail(CLQ_UNSUPPORTED,
+        return clq_fail(CLQ_ERROR_UNSUPPORTED,
                         "clique why of several processes predicts mirrored training with equal shares: leave %s out",
                         refused);
     return CLQ_OK;
@@ -79,7 +80,7 @@ static clq_status prepare(answer *a) {
     a->probes = clq_alloc(a->count, sizeof *a->probes);
     a->links = clq_alloc(a->count, sizeof *a->links);
     a->steps_s = clq_alloc(CLQ_MACHINE_TIMED_MOST, sizeof *a->steps_s);
-    if (!a->pieces || !a->shares || !a->paces || !a->probes || !a->links || !a->steps_s) return CLQ_MEMORY;
+    if (!a->pieces || !a->shares || !a->paces || !a->probes || !a->links || !a->steps_s) return CLQ_ERROR_MEMORY;
     return clq_why_pieces(s->model, a->pieces, &a->machines.piece_count, &a->gradient_bytes);
 }
 
@@ -92,7 +93,7 @@ static clq_status agree(const answer *a) {
                  (int)data->sample_dtype, (unsigned long long)s->local_steps, (int)s->compression.kind);
     clq_settings_add_key(&a->config, CLQ_KEY_PREDICTION, CLQ_STRATEGY_MIRRORED, &text);
     clq_model_add_key(a->setup->model, &text);
-    clq_status status = clq_world_check(a->setup->world, text.failed ? CLQ_MEMORY : CLQ_OK);
+    clq_status status = clq_world_check(a->setup->world, text.failed ? CLQ_ERROR_MEMORY : CLQ_OK);
     if (status == CLQ_OK)
         status = clq_world_agree(a->setup->world, "model, data set or set of options",
                                  clq_hash128_of(text.data, text.length, 0));
@@ -125,10 +126,10 @@ static clq_status find_shares(answer *a, size_t *largest) {
     const unsigned rank = clq_world_rank(a->setup->world);
     const size_t batch = batch_of(a, a->count);
     if (batch < a->setup->peer_count)
-        return clq_fail(CLQ_ARGUMENT, "a batch of %zu samples for %u devices: expected at least one for each", batch,
-                        a->setup->peer_count);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "a batch of %zu samples for %u devices: expected at least one for each",
+                        batch, a->setup->peer_count);
     unsigned *devices = count_devices(a);
-    if (!devices) return CLQ_MEMORY;
+    if (!devices) return CLQ_ERROR_MEMORY;
     clq_status status = clq_why_machine_shares(devices, rank + 1, batch_of(a, rank + 1), a->shares, a->paces);
     *largest = a->paces[rank];
     if (status == CLQ_OK) status = clq_why_machine_shares(devices, a->count, batch, a->shares, a->paces);
@@ -137,7 +138,7 @@ static clq_status find_shares(answer *a, size_t *largest) {
     a->machines.batch = batch;
     for (unsigned r = 0; r < a->count; r++)
         if (a->shares[r] == 0)
-            return clq_fail(CLQ_ARGUMENT,
+            return clq_fail(CLQ_ERROR_ARGUMENT,
                             "a batch of %zu samples leaves none for %s: use another --batch, or fewer processes", batch,
                             clq_world_name(a->setup->world, r));
     return CLQ_OK;
@@ -259,7 +260,7 @@ static clq_status predict(answer *a) {
         a->row_count += known;
     }
     if (a->row_count == 0 || all_of(a)->way.machines < a->count)
-        return clq_fail(CLQ_DEVICE_MEMORY, "a process's share of the batch does not fit its devices' memory");
+        return clq_fail(CLQ_ERROR_DEVICE_MEMORY, "a process's share of the batch does not fit its devices' memory");
     for (size_t i = 1; i < a->row_count; i++)
         if (a->rows[i].images_per_s > a->rows[a->best].images_per_s) a->best = i;
     return clq_why_advise_machines(&a->machines, all_of(a), &a->rows[a->best], a->advice, CLQ_COUNT_OF(a->advice),
@@ -367,7 +368,7 @@ static clq_status judge(answer *a) {
         clq_text_add(&text, "; measured together they make %.2f of the rate that is predicted, so doubt it", reached);
     if (!text.failed) (void)snprintf(a->verdict, sizeof a->verdict, "%s", text.data);
     clq_free(text.data);
-    return text.failed ? CLQ_MEMORY : CLQ_OK;
+    return text.failed ? CLQ_ERROR_MEMORY : CLQ_OK;
 }
 
 static void print_answer(const answer *a) {
@@ -471,7 +472,7 @@ static clq_status measure(answer *a) {
 
 clq_status clq_why_of_world(clq_setup *s, const clq_options *o) {
     answer *a = clq_alloc(1, sizeof *a);
-    clq_status status = clq_world_check(s->world, a ? CLQ_OK : CLQ_MEMORY);
+    clq_status status = clq_world_check(s->world, a ? CLQ_OK : CLQ_ERROR_MEMORY);
     if (status == CLQ_OK) {
         a->setup = s;
         a->options = o;

@@ -20,7 +20,7 @@ static clq_status run(int argc, char **argv) {
         clq_topics_overview(&text);
         if (text.data && !text.failed) fputs(text.data, stderr);
         clq_free(text.data);
-        return clq_fail(CLQ_ARGUMENT, "no command: name one of those above");
+        return clq_fail(CLQ_ERROR_ARGUMENT, "no command: name one of those above");
     }
     if (strcmp(argv[1], "--help") == 0) return print(clq_topics_overview);
     if (strcmp(argv[1], "help") == 0) return clq_command_help(argc - 1, argv + 1);

@@ -9,7 +9,7 @@ static clq_status read_matrix(const clq_trainer *trainer, size_t index, clq_matr
     *counts = NULL;
     CLQ_TRY(clq_trainer_matrix(trainer, index, name, classes));
     *counts = clq_alloc(*classes * *classes, sizeof **counts);
-    return *counts ? clq_trainer_read_matrix(trainer, index, source, *counts) : CLQ_MEMORY;
+    return *counts ? clq_trainer_read_matrix(trainer, index, source, *counts) : CLQ_ERROR_MEMORY;
 }
 
 static json_t *describe(const uint64_t *counts, size_t classes) {
@@ -69,7 +69,7 @@ clq_status clq_print_matrices(FILE *to, const char *prefix, const clq_trainer *t
         if (status == CLQ_OK) {
             clq_text_add(&text, "%s%s, rows: true classes, columns: predicted classes\n", prefix, name);
             add_table(&text, counts, classes);
-            status = text.failed ? CLQ_MEMORY : clq_print(to, "%s", text.data);
+            status = text.failed ? CLQ_ERROR_MEMORY : clq_print(to, "%s", text.data);
         }
         clq_free(text.data);
         clq_free(counts);

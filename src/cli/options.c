@@ -75,7 +75,7 @@ clq_status clq_options_rows(unsigned commands, clq_argument rows[CLQ_ARGUMENTS_M
         for (size_t i = 0; (row = clq_setting_row(i)) != NULL; i++) {
             if (row->group != group || !(row->commands & commands)) continue;
             if (taken + 1 == CLQ_ARGUMENTS_MAX)
-                return clq_fail(CLQ_INTERNAL, "a command has more than %d options", CLQ_ARGUMENTS_MAX);
+                return clq_fail(CLQ_ERROR_INTERNAL, "a command has more than %d options", CLQ_ARGUMENTS_MAX);
             rows[taken++] = clq_options_row(i);
         }
     rows[taken] = (clq_argument){0};

@@ -162,7 +162,7 @@ static void describe_node(void *context, const clq_node_info *node) {
 /* ---- the model's file ---- */
 
 static clq_status write_model(clq_setup *s, const clq_options *o) {
-    if (o->machines) return clq_fail(CLQ_ARGUMENT, "--write-model and --machines exclude each other");
+    if (o->machines) return clq_fail(CLQ_ERROR_ARGUMENT, "--write-model and --machines exclude each other");
     CLQ_TRY(clq_setup_model(s, o));
     CLQ_TRY(clq_model_write_keras_json(s->model, o->write_model));
     const json_int_t parameters = (json_int_t)clq_model_parameter_count(s->model);

@@ -17,7 +17,7 @@ static clq_status open_standard_streams(void) {
         if (fcntl(wanted, F_GETFD) != -1 || errno != EBADF) continue;
         int opened = open("/dev/null", O_RDWR); /* all below `wanted` are open: it gets this number */
         if (opened < 0)
-            return clq_fail(CLQ_SYSTEM, "file descriptor %d is closed, and /dev/null cannot be opened for it: %s",
+            return clq_fail(CLQ_ERROR_SYSTEM, "file descriptor %d is closed, and /dev/null cannot be opened for it: %s",
                             wanted, strerror(errno));
     }
     return CLQ_OK;
@@ -31,25 +31,26 @@ static void log_to_stderr(void *context, clq_log_level level, const char *line) 
 /* A full disk shows here at the latest. */
 static clq_status flush_stdout(void) {
     bool lost = ferror(stdout) != 0; /* something printed before could not be written; errno may be another call's */
-    if (fflush(stdout) != 0) return clq_fail(CLQ_WRITE, "standard output cannot be written: %s", strerror(errno));
-    return lost ? clq_fail(CLQ_WRITE, "standard output is incomplete: a part of it could not be written") : CLQ_OK;
+    if (fflush(stdout) != 0) return clq_fail(CLQ_ERROR_WRITE, "standard output cannot be written: %s", strerror(errno));
+    return lost ? clq_fail(CLQ_ERROR_WRITE, "standard output is incomplete: a part of it could not be written")
+                : CLQ_OK;
 }
 
 int clq_program_exit_code(clq_status status) {
     switch (status) {
     case CLQ_OK: return 0;
-    case CLQ_ARGUMENT: return 2;
-    case CLQ_NOT_FOUND:
-    case CLQ_READ:
-    case CLQ_FORMAT:
-    case CLQ_UNSUPPORTED:
-    case CLQ_MISMATCH: return 3;
-    case CLQ_NO_DEVICE:
-    case CLQ_DEVICE:
-    case CLQ_BUILD:
-    case CLQ_TIMEOUT:
-    case CLQ_DEVICE_MEMORY: return 4;
-    case CLQ_INTERRUPTED: return clq_interrupted_to_end() ? 143 : 130;
+    case CLQ_ERROR_ARGUMENT: return 2;
+    case CLQ_ERROR_NOT_FOUND:
+    case CLQ_ERROR_READ:
+    case CLQ_ERROR_FORMAT:
+    case CLQ_ERROR_UNSUPPORTED:
+    case CLQ_ERROR_MISMATCH: return 3;
+    case CLQ_ERROR_NO_DEVICE:
+    case CLQ_ERROR_DEVICE:
+    case CLQ_ERROR_BUILD:
+    case CLQ_ERROR_TIMEOUT:
+    case CLQ_ERROR_DEVICE_MEMORY: return 4;
+    case CLQ_ERROR_INTERRUPTED: return clq_interrupted_to_end() ? 143 : 130;
     default: return 1;
     }
 }

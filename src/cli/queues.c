@@ -34,7 +34,7 @@ static clq_status print_replica(const clq_traced_replica *r) {
             if (r->waited_for_s[whom] > 0)
                 clq_text_add(&text, "  %u: %.4f", whom, 1e3 * r->waited_for_s[whom] / (double)r->step_count);
     }
-    clq_status status = text.failed ? CLQ_MEMORY : clq_print(stdout, "%s\n", text.data);
+    clq_status status = text.failed ? CLQ_ERROR_MEMORY : clq_print(stdout, "%s\n", text.data);
     clq_free(text.data);
     return status;
 }

@@ -25,7 +25,7 @@ static clq_status be_silent(const clq_world *world) {
     clq_log_set_sink(log_with_name, NULL, CLQ_LOG_WARNING);
     const int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
     if (nowhere < 0 || dup2(nowhere, STDOUT_FILENO) < 0)
-        return clq_fail(CLQ_SYSTEM, "cannot open /dev/null: %s", strerror(errno));
+        return clq_fail(CLQ_ERROR_SYSTEM, "cannot open /dev/null: %s", strerror(errno));
     close(nowhere);
     return CLQ_OK;
 }
@@ -38,7 +38,7 @@ clq_status clq_ranks_join(clq_world **out, clq_status status) {
     const clq_status opened = clq_world_open(NULL, &world);
     /* The launcher of another MPI, and ranks of other versions: all processes find the same, and the first reports it.
      */
-    if ((opened == CLQ_UNSUPPORTED || opened == CLQ_MISMATCH) && clq_launcher_find().rank > 0)
+    if ((opened == CLQ_ERROR_UNSUPPORTED || opened == CLQ_ERROR_MISMATCH) && clq_launcher_find().rank > 0)
         _exit(clq_program_exit_code(opened));
     if (opened != CLQ_OK) return status == CLQ_OK ? opened : clq_error_raise(&error);
     if (clq_world_rank(world) == 0) clq_tell_launch("open");
@@ -62,7 +62,7 @@ enum { RANK_0_SPEAKS_MS = 1000 };
 static bool is_to_tell(const clq_world *world, bool begun, clq_status status) {
     const clq_status cause = clq_world_failed_status(world);
     if (clq_world_failed_rank(world) == clq_world_rank(world)) return true;
-    return begun || (status == CLQ_ABORTED && cause == CLQ_ABORTED);
+    return begun || (status == CLQ_ERROR_ABORTED && cause == CLQ_ERROR_ABORTED);
 }
 
 static void tell(const clq_world *world, clq_status status) {
@@ -70,7 +70,7 @@ static void tell(const clq_world *world, clq_status status) {
     const char *detail = *clq_error_detail() ? clq_error_detail() : clq_status_text(status);
     const char *name = clq_world_name(world, rank);
     const bool names_itself = rank == 0 || strncmp(detail, name, strlen(name)) == 0;
-    if (status == CLQ_ABORTED)
+    if (status == CLQ_ERROR_ABORTED)
         fprintf(stderr, "clique: error: %s (as %s knows it)\n", detail, name);
     else
         fprintf(stderr, "clique: error: %s%s%s\n", names_itself ? "" : name, names_itself ? "" : ": ", detail);
@@ -85,9 +85,9 @@ static void end_failed(clq_world *world, bool begun, clq_status status) {
     (void)clq_error_raise(&error);
     if (is_to_tell(world, begun, status)) tell(world, status);
     (void)fflush(NULL);
-    const clq_status cause = status == CLQ_ABORTED ? clq_world_failed_status(world) : status;
+    const clq_status cause = status == CLQ_ERROR_ABORTED ? clq_world_failed_status(world) : status;
     const int code = clq_program_exit_code(cause);
-    if (cause == CLQ_ABORTED || code == 4) /* silent, or without its devices */
+    if (cause == CLQ_ERROR_ABORTED || code == 4) /* silent, or without its devices */
         clq_tell_launch("end %d lost %u", code, clq_world_failed_rank(world));
     else
         clq_tell_launch("end %d", code);
@@ -99,7 +99,7 @@ static void end_failed(clq_world *world, bool begun, clq_status status) {
 void clq_ranks_end(clq_world *world, bool begun, clq_status status) {
     clq_error error;
     if (!world) return;
-    if (status != CLQ_OK && status != CLQ_INTERRUPTED) end_failed(world, begun, status);
+    if (status != CLQ_OK && status != CLQ_ERROR_INTERRUPTED) end_failed(world, begun, status);
     clq_error_take(status, &error);
     const clq_status met = clq_world_barrier(world);
     if (met != CLQ_OK) end_failed(world, begun, met);
@@ -112,7 +112,8 @@ clq_status clq_ranks_leave(clq_world *world, clq_status status) {
     const bool is_silent = clq_world_rank(world) > 0;
     clq_error_take(status, &error);
     clq_world_close(world);
-    if (status == CLQ_INTERRUPTED && is_silent) { /* a launcher may end rank 0, which has a line to say, with this one */
+    if (status == CLQ_ERROR_INTERRUPTED &&
+        is_silent) { /* a launcher may end rank 0, which has a line to say, with this one */
         clq_interrupts_hold();
         clq_interrupts_end_with(clq_program_exit_code(status));
         (void)poll(NULL, 0, RANK_0_SPEAKS_MS);

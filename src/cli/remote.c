@@ -50,7 +50,7 @@ static void exec_shell(const clq_mpirun *l, const clq_host *host, char *line) {
 
 static clq_status begin(const clq_mpirun *l, const clq_host *host, char *line, call *out) {
     int pipe_of[2];
-    if (clq_child_pipe(pipe_of) != 0) return clq_fail(CLQ_SYSTEM, "cannot make a pipe: %s", strerror(errno));
+    if (clq_child_pipe(pipe_of) != 0) return clq_fail(CLQ_ERROR_SYSTEM, "cannot make a pipe: %s", strerror(errno));
     const int nowhere = open("/dev/null", O_RDWR | O_CLOEXEC);
     const pid_t pid = nowhere < 0 ? -1 : fork();
     if (pid == 0) {
@@ -64,7 +64,7 @@ static clq_status begin(const clq_mpirun *l, const clq_host *host, char *line, c
     close(pipe_of[1]);
     if (pid < 0) {
         close(pipe_of[0]);
-        return clq_fail(CLQ_SYSTEM, "cannot start a process: %s", strerror(error));
+        return clq_fail(CLQ_ERROR_SYSTEM, "cannot start a process: %s", strerror(error));
     }
     (void)setpgid(pid, pid);
     *out = (call){.pid = pid, .said = pipe_of[0]};
@@ -100,7 +100,7 @@ static void check_call(call *c, clq_answer *answer, bool is_late) {
 clq_status clq_hosts_signal(const clq_mpirun *l, int signal_number, size_t hosts, double limit_s, clq_answer *answers) {
     char *line = write_line(l, signal_number);
     call *calls = clq_alloc(hosts, sizeof *calls);
-    clq_status status = line && calls ? CLQ_OK : CLQ_MEMORY;
+    clq_status status = line && calls ? CLQ_OK : CLQ_ERROR_MEMORY;
     size_t begun = 0, open = 0;
     bool is_stopped = false;
     memset(answers, 0, hosts * sizeof *answers);

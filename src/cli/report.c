@@ -269,7 +269,7 @@ static clq_status build(report *r) {
 /* The output replaces a file: it must be none of those that it is made of. */
 static clq_status check_output(const report *r) {
     clq_named_file *files = clq_alloc(r->count + 2, sizeof *files);
-    if (!files) return CLQ_MEMORY;
+    if (!files) return CLQ_ERROR_MEMORY;
     for (size_t i = 0; i < r->count; i++) files[i] = (clq_named_file){"the report", r->paths[i], -1, false, NULL};
     files[r->count] = (clq_named_file){"-o", r->out, -1, true, NULL};
     files[r->count + 1] = (clq_named_file){"the output", NULL, STDOUT_FILENO, true, NULL};
@@ -286,18 +286,19 @@ static clq_status write_page(const report *r) {
 }
 
 static clq_status make(report *r) {
-    if (!r->count) return clq_fail(CLQ_ARGUMENT, "no result is named: clique report FILE.json -o report.html");
-    if (!r->out) return clq_fail(CLQ_ARGUMENT, "-o is needed: the page's file");
+    if (!r->count) return clq_fail(CLQ_ERROR_ARGUMENT, "no result is named: clique report FILE.json -o report.html");
+    if (!r->out) return clq_fail(CLQ_ERROR_ARGUMENT, "-o is needed: the page's file");
     if (!clq_page_part("chart"))
-        return clq_fail(CLQ_STATE, "this build has no Chart.js, which draws the plots: install libjs-chart.js, then "
-                                   "configure and build again");
+        return clq_fail(CLQ_ERROR_STATE,
+                        "this build has no Chart.js, which draws the plots: install libjs-chart.js, then "
+                        "configure and build again");
     CLQ_TRY(check_output(r));
     r->files = clq_alloc(r->count, sizeof *r->files);
-    if (!r->files) return CLQ_MEMORY;
+    if (!r->files) return CLQ_ERROR_MEMORY;
     for (size_t i = 0; i < r->count; i++) CLQ_TRY(clq_result_read(r->paths[i], &r->files[i]));
     CLQ_TRY(build(r));
     char *name = clq_printable(r->out);
-    clq_status status = name ? write_page(r) : CLQ_MEMORY;
+    clq_status status = name ? write_page(r) : CLQ_ERROR_MEMORY;
     if (status == CLQ_OK)
         printf("%s: %zu %s, %zu plots\n", name, r->count, r->count == 1 ? "result" : "results",
                json_array_size(r->plots));
@@ -321,7 +322,7 @@ const clq_argument clq_report_options[] = {
 
 clq_status clq_command_report(int argc, char **argv) {
     report r = {.paths = clq_alloc((size_t)argc, sizeof *r.paths)};
-    if (!r.paths) return CLQ_MEMORY;
+    if (!r.paths) return CLQ_ERROR_MEMORY;
     clq_status status = clq_subcommand_parse("report", argc, argv, set_option, &r);
     if (status == CLQ_OK) status = make(&r);
     for (size_t i = 0; r.files && i < r.count; i++) clq_result_release(&r.files[i]);

@@ -33,7 +33,7 @@ static clq_status note_columns(json_t *columns, json_t *object) {
         CLQ_TRY(note_column(columns, "", name));
         json_object_foreach(value, inner_name, inner) CLQ_TRY(note_column(columns, name, inner_name));
         if (json_object_size(columns) > CLQ_RESULT_COLUMNS_MAX)
-            return clq_fail(CLQ_FORMAT, "more than %d different columns", CLQ_RESULT_COLUMNS_MAX);
+            return clq_fail(CLQ_ERROR_FORMAT, "more than %d different columns", CLQ_RESULT_COLUMNS_MAX);
     }
     return CLQ_OK;
 }
@@ -44,7 +44,7 @@ static clq_status check_table(const char *path, const char *what, json_t *array)
     clq_status status = columns ? CLQ_OK : clq_fail_memory("reading rows");
     size_t i;
     json_array_foreach(array, i, object) {
-        if (status == CLQ_OK && !json_is_object(object)) status = clq_fail(CLQ_FORMAT, "not an object");
+        if (status == CLQ_OK && !json_is_object(object)) status = clq_fail(CLQ_ERROR_FORMAT, "not an object");
         if (status == CLQ_OK) status = note_columns(columns, object);
         if (status == CLQ_OK) continue;
         clq_fail_within(status, "%s: %s %zu", path, what, i + 1);
@@ -90,9 +90,10 @@ static clq_status check(const char *path, json_t *document, clq_result_file *out
     const char *bench = json_string_value(json_object_get(document, "bench"));
     json_t *rows = json_object_get(document, "rows");
     if (!schema || strcmp(schema, "clique-bench/1") != 0)
-        return clq_fail(CLQ_FORMAT, "%s: not a result of clique bench: \"schema\" is not \"clique-bench/1\"", path);
-    if (!bench || !*bench) return clq_fail(CLQ_FORMAT, "%s: \"bench\" does not name a benchmark", path);
-    if (!json_is_array(rows)) return clq_fail(CLQ_FORMAT, "%s: \"rows\" is not an array", path);
+        return clq_fail(CLQ_ERROR_FORMAT, "%s: not a result of clique bench: \"schema\" is not \"clique-bench/1\"",
+                        path);
+    if (!bench || !*bench) return clq_fail(CLQ_ERROR_FORMAT, "%s: \"bench\" does not name a benchmark", path);
+    if (!json_is_array(rows)) return clq_fail(CLQ_ERROR_FORMAT, "%s: \"rows\" is not an array", path);
     CLQ_TRY(check_members(path, document));
     CLQ_TRY(check_table(path, "device", json_object_get(document, "devices")));
     CLQ_TRY(check_table(path, "row", rows));
@@ -184,7 +185,7 @@ json_t *clq_row_key(json_t *row) {
 /* A number that may be missing or null; 0 then, and for what cannot be a speed. */
 static clq_status read_number(const json_t *value, const char *where, const char *name, double *out) {
     if (value && !json_is_null(value) && !json_is_number(value))
-        return clq_fail(CLQ_FORMAT, "%s: '%s' is not a number", where, name);
+        return clq_fail(CLQ_ERROR_FORMAT, "%s: '%s' is not a number", where, name);
     *out = sane(value);
     return CLQ_OK;
 }

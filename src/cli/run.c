@@ -44,10 +44,10 @@ typedef struct run {
     bool joined;             /* the ranks have come together */
     bool join_timed_out;     /* they did not */
     bool rank0_succeeded;
-    int output_error;        /* errno of a stdout that cannot be written; 0: it can */
-    unsigned signals;        /* that were passed on */
-    int next_signal;         /* for the launcher, at `signal_at`; 0: none any more */
-    double signal_at;        /* 0: it is not to end yet */
+    int output_error; /* errno of a stdout that cannot be written; 0: it can */
+    unsigned signals; /* that were passed on */
+    int next_signal;  /* for the launcher, at `signal_at`; 0: none any more */
+    double signal_at; /* 0: it is not to end yet */
 } run;
 
 /* ---- what ranks say ---- */
@@ -145,14 +145,15 @@ static clq_status start(run *r) {
     clq_status status = clq_mpirun_words(r->launch, &words, &variables);
     for (size_t i = 0; status == CLQ_OK && i < STREAMS; i++) {
         int ends[2];
-        if (clq_child_pipe(ends) != 0) status = clq_fail(CLQ_SYSTEM, "cannot make a pipe: %s", strerror(errno));
+        if (clq_child_pipe(ends) != 0) status = clq_fail(CLQ_ERROR_SYSTEM, "cannot make a pipe: %s", strerror(errno));
         if (status == CLQ_OK) r->streams[i].fd = ends[0];
         if (status == CLQ_OK) writes[i] = ends[1];
     }
     (void)fflush(NULL);
     r->pid = status == CLQ_OK ? fork() : -1;
     if (r->pid == 0) exec_launcher(words.list, variables.list, writes);
-    if (status == CLQ_OK && r->pid < 0) status = clq_fail(CLQ_SYSTEM, "cannot start a process: %s", strerror(errno));
+    if (status == CLQ_OK && r->pid < 0)
+        status = clq_fail(CLQ_ERROR_SYSTEM, "cannot start a process: %s", strerror(errno));
     if (status == CLQ_OK) (void)setpgid(r->pid, r->pid);
     for (size_t i = 0; i < STREAMS; i++)
         if (writes[i] >= 0) close(writes[i]);
@@ -233,14 +234,14 @@ static void judge(run *r, int how) {
         end->code = 0;
         end->interrupted = false;
     } else if (end->unwritable) {
-        end->code = clq_program_exit_code(CLQ_WRITE);
+        end->code = clq_program_exit_code(CLQ_ERROR_WRITE);
         end->reported = end->interrupted = true;
         clq_fprintf(stderr, "clique: error: standard output cannot be written: %s; the run was ended\n",
                     strerror(r->output_error));
     } else if (end->interrupted) {
         end->code = clq_interrupted_to_end() ? 143 : 130;
     } else if (r->join_timed_out) {
-        end->code = clq_program_exit_code(CLQ_TIMEOUT);
+        end->code = clq_program_exit_code(CLQ_ERROR_TIMEOUT);
         end->reported = true;
         clq_fprintf(stderr, "clique: error: the processes did not come together within %.0f s\n", opens_most_s);
     } else if (!end->reported) {
@@ -291,7 +292,7 @@ static void watch(run *r, double started, int *how) {
 clq_status clq_mpirun_run(const clq_mpirun *launch, clq_mpirun_end *end) {
     int how = 0;
     run *r = clq_alloc(1, sizeof *r);
-    if (!r) return CLQ_MEMORY;
+    if (!r) return CLQ_ERROR_MEMORY;
     *r = (run){.launch = launch,
                .end = end,
                .streams = {{.fd = -1, .to = stdout}, {.fd = -1, .to = stderr}},

@@ -40,7 +40,7 @@ typedef struct answer {
 static clq_status number(const char *option, const char *text, double least, double most, double usual, double *out) {
     *out = usual;
     if (!text || clq_parse_double(text, least, most, out)) return CLQ_OK;
-    return clq_fail(CLQ_ARGUMENT, "--%s '%s': expected a number from %g to %g", option, text, least, most);
+    return clq_fail(CLQ_ERROR_ARGUMENT, "--%s '%s': expected a number from %g to %g", option, text, least, most);
 }
 
 static clq_status take_links(const clq_options *o, clq_scale_task *task) {
@@ -74,7 +74,7 @@ static clq_status take_compute(const clq_options *o, clq_scale_task *task) {
     double ms[3] = {0};
     size_t count;
     if (!take_numbers(o->compute_ms, ms, 2, 3, &count) || ms[0] + ms[1] <= 0 || ms[0] + ms[1] + ms[2] > 1e9)
-        return clq_fail(CLQ_ARGUMENT,
+        return clq_fail(CLQ_ERROR_ARGUMENT,
                         "--compute-ms '%s': expected milliseconds of forward, backward and, if it takes any, update, "
                         "as 10,20 or 10,20,1",
                         o->compute_ms);
@@ -103,7 +103,7 @@ static clq_status take_gradient(const clq_options *o, answer *a) {
         clq_scale_piece *piece = &a->pieces[a->task.piece_count];
         if (!at || !take_numbers(part, pair, 2, 2, &count) || pair[0] < 1 || pair[1] > 1 ||
             (a->task.piece_count > 0 && pair[1] < piece[-1].part) || a->task.piece_count == CLQ_PIECES_MAX)
-            return clq_fail(CLQ_ARGUMENT,
+            return clq_fail(CLQ_ERROR_ARGUMENT,
                             "--gradient '%s': expected up to %d times BYTES@PART between commas, the parts of backward "
                             "ascending from 0 to 1, as 4e8@0.1,6e7@1",
                             o->gradient, (int)CLQ_PIECES_MAX);
@@ -111,7 +111,7 @@ static clq_status take_gradient(const clq_options *o, answer *a) {
         a->task.piece_count++;
         a->bytes += piece->bytes;
         if (a->bytes > gradient_most)
-            return clq_fail(CLQ_ARGUMENT, "--gradient '%s': more than 1e12 bytes in all", o->gradient);
+            return clq_fail(CLQ_ERROR_ARGUMENT, "--gradient '%s': more than 1e12 bytes in all", o->gradient);
         more = text[length] == ',';
         text += length + more;
     }
@@ -127,10 +127,11 @@ clq_status clq_scale_check(const clq_options *o) {
                           o->gradient != NULL,        o->spread != NULL};
     for (size_t i = 0; i < CLQ_COUNT_OF(names) && !o->machines; i++)
         if (given[i])
-            return clq_fail(CLQ_ARGUMENT, "--%s is about the simulation of several machines: add --machines N",
+            return clq_fail(CLQ_ERROR_ARGUMENT, "--%s is about the simulation of several machines: add --machines N",
                             names[i]);
     if (o->gradient && !o->compute_ms)
-        return clq_fail(CLQ_ARGUMENT, "--gradient stands for a model that cannot be measured: add --compute-ms F,B");
+        return clq_fail(CLQ_ERROR_ARGUMENT,
+                        "--gradient stands for a model that cannot be measured: add --compute-ms F,B");
     return CLQ_OK;
 }
 
@@ -171,7 +172,7 @@ static clq_status measure(clq_setup *s, const clq_options *o, answer *a) {
     CLQ_TRY(clq_setup_recall(s, o));
     CLQ_TRY(clq_setup_devices(s, o));
     clq_probes *probes = clq_alloc(1, sizeof *probes);
-    if (!probes) return CLQ_MEMORY;
+    if (!probes) return CLQ_ERROR_MEMORY;
     clq_status status = probe(s, o, a, probes);
     clq_free(probes);
     return status;
@@ -310,9 +311,9 @@ static clq_status ask(clq_setup *s, const clq_options *o, answer *a) {
 
 clq_status clq_plan_machines(clq_setup *s, const clq_options *o) {
     answer *a = clq_alloc(1, sizeof *a);
-    if (!a) return CLQ_MEMORY;
+    if (!a) return CLQ_ERROR_MEMORY;
     a->pieces = clq_alloc(CLQ_PIECES_MAX + 1, sizeof *a->pieces);
-    clq_status status = a->pieces ? ask(s, o, a) : CLQ_MEMORY;
+    clq_status status = a->pieces ? ask(s, o, a) : CLQ_ERROR_MEMORY;
     if (status == CLQ_OK && o->json) status = print_document(a);
     if (status == CLQ_OK && !o->json) print_answer(a);
     clq_free(a->pieces);

@@ -14,7 +14,8 @@ static clq_status look(clq_trainer *trainer, server *out) {
     CLQ_TRY(clq_trainer_server_counts(trainer, &out->counts));
     CLQ_TRY(clq_trainer_staleness(trainer, 0, NULL, &out->bounds));
     out->staleness = clq_alloc(out->bounds, sizeof *out->staleness);
-    return out->staleness ? clq_trainer_staleness(trainer, out->bounds, out->staleness, &out->bounds) : CLQ_MEMORY;
+    return out->staleness ? clq_trainer_staleness(trainer, out->bounds, out->staleness, &out->bounds)
+                          : CLQ_ERROR_MEMORY;
 }
 
 /* The least staleness that so large a part of the updates do not exceed. */

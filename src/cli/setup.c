@@ -54,18 +54,18 @@ static clq_status read_file(const clq_options *options, clq_model **out) {
     clq_keras_sizes sizes = {0};
     if (options->input_shape) {
         char *text = clq_strprintf("%s", options->input_shape);
-        if (!text) return CLQ_MEMORY;
+        if (!text) return CLQ_ERROR_MEMORY;
         const bool good = parse_sizes(text, shapes, &sizes);
         clq_free(text);
         if (!good)
-            return clq_fail(CLQ_ARGUMENT,
+            return clq_fail(CLQ_ERROR_ARGUMENT,
                             "--input-shape '%s': expected a size, or each input's shape, e.g. 224x224x3 or 20x8,20x4",
                             options->input_shape);
     }
     if (sizes.open && read_sized(options->model, NULL, out) == CLQ_OK) {
         clq_model_destroy(*out);
         *out = NULL;
-        return clq_fail(CLQ_ARGUMENT, "--input-shape '%s': %s leaves no size of its inputs open: leave it out",
+        return clq_fail(CLQ_ERROR_ARGUMENT, "--input-shape '%s': %s leaves no size of its inputs open: leave it out",
                         options->input_shape, options->model);
     }
     return read_sized(options->model, &sizes, out);
@@ -74,7 +74,7 @@ static clq_status read_file(const clq_options *options, clq_model **out) {
 static clq_status open_model(const clq_options *options, clq_model **out) {
     if (clq_model_is_file(options->model)) return read_file(options, out);
     if (options->input_shape)
-        return clq_fail(CLQ_ARGUMENT, "--input-shape: '%s' has its shape; only a Keras file may leave sizes open",
+        return clq_fail(CLQ_ERROR_ARGUMENT, "--input-shape: '%s' has its shape; only a Keras file may leave sizes open",
                         options->model);
     return clq_model_for_data(options->model, options->data, out);
 }
@@ -105,7 +105,7 @@ clq_status clq_setup_devices(clq_setup *setup, const clq_options *options) {
     clq_status status = clq_setup_system(setup, options);
     clq_trim_code();
     if (status == CLQ_OK) status = clq_setup_select(setup, options);
-    if (setup->recalled_one && (status == CLQ_NO_DEVICE || status == CLQ_DEVICE)) {
+    if (setup->recalled_one && (status == CLQ_ERROR_NO_DEVICE || status == CLQ_ERROR_DEVICE)) {
         clq_end_if_stuck(setup->system, setup->begun, status);
         clq_system_close(setup->system); /* keeps what was built, which the restarted command loads */
         setup->system = NULL;
@@ -153,7 +153,7 @@ clq_status clq_setup_shuffle(const clq_options *o, clq_dataset *data) {
     if (o->shuffle && strcmp(o->shuffle, "off") == 0)
         buffer = 0;
     else if (o->shuffle && !clq_parse_u64(o->shuffle, 1, SIZE_MAX, &buffer))
-        return clq_fail(CLQ_ARGUMENT, "--shuffle '%s': expected a buffer size of at least 1, or off", o->shuffle);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "--shuffle '%s': expected a buffer size of at least 1, or off", o->shuffle);
     return clq_dataset_shuffle(data, (size_t)buffer, o->seed);
 }
 
@@ -190,7 +190,7 @@ clq_status clq_setup_trainer(clq_setup *setup, const clq_options *options, clq_d
     clq_status status = clq_setup_config(setup, options, sample_dtype, inference_only, &setup->config);
     CLQ_TRY(clq_world_check(setup->world, status));
     status = clq_trainer_create(setup->model, &setup->devices, &setup->config, &setup->trainer);
-    if (status == CLQ_DEVICE_MEMORY) status = advise_memory(options, inference_only, status);
+    if (status == CLQ_ERROR_DEVICE_MEMORY) status = advise_memory(options, inference_only, status);
     CLQ_TRY(status);
     clq_trim_code();
     return clq_setup_weights(setup, options);
@@ -221,7 +221,7 @@ static clq_status print_document(json_t *document, size_t flags) {
     }
     free(text);
     if (putchar('\n') == EOF || ferror(stdout))
-        return clq_fail(CLQ_WRITE, "standard output cannot be written: %s", strerror(errno));
+        return clq_fail(CLQ_ERROR_WRITE, "standard output cannot be written: %s", strerror(errno));
     return CLQ_OK;
 }
 
@@ -229,5 +229,6 @@ clq_status clq_print_json(json_t *document) { return print_document(document, JS
 
 clq_status clq_print_json_line(json_t *document) {
     CLQ_TRY(print_document(document, 0));
-    return fflush(stdout) == 0 ? CLQ_OK : clq_fail(CLQ_WRITE, "standard output cannot be written: %s", strerror(errno));
+    return fflush(stdout) == 0 ? CLQ_OK
+                               : clq_fail(CLQ_ERROR_WRITE, "standard output cannot be written: %s", strerror(errno));
 }

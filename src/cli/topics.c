@@ -202,7 +202,7 @@ static clq_status add_word(const char *word, clq_text *to) {
 
 clq_status clq_command_help(int argc, char **argv) {
     clq_text text = {0};
-    if (argc > 2) return clq_fail(CLQ_ARGUMENT, "unexpected argument '%s': clique help takes one word", argv[2]);
+    if (argc > 2) return clq_fail(CLQ_ERROR_ARGUMENT, "unexpected argument '%s': clique help takes one word", argv[2]);
     const clq_subcommand *command = argc == 2 ? clq_subcommand_find(argv[1]) : NULL;
     if (command && !command->about) { /* another program's */
         char help[] = "--help", *words[] = {argv[1], help, NULL};

@@ -52,7 +52,7 @@ typedef struct training {
 /* ---- the log: a line of JSON for each update ---- */
 
 static clq_status fail_log(const training *t) {
-    return clq_fail(CLQ_WRITE, "--log %s: %s", t->options->log, strerror(errno));
+    return clq_fail(CLQ_ERROR_WRITE, "--log %s: %s", t->options->log, strerror(errno));
 }
 
 /* A key that holds the name of a layer is UTF-8 without control characters. JSON has no NaN and no infinity: null says
@@ -194,7 +194,8 @@ static clq_status show_progress(void *context, const clq_progress *p) {
         t->cores = clq_cores_used_now();
     }
     tell_shares(t);
-    if (clq_interrupted()) return clq_fail(CLQ_INTERRUPTED, "interrupted after step %llu", (unsigned long long)p->step);
+    if (clq_interrupted())
+        return clq_fail(CLQ_ERROR_INTERRUPTED, "interrupted after step %llu", (unsigned long long)p->step);
     if (t->log && fflush(t->log) != 0) return fail_log(t); /* for who reads along */
     if (!t->terminal) return CLQ_OK;
     char line[2 * CLQ_METRICS_TEXT];
@@ -225,7 +226,7 @@ static clq_status note_matrices(training *t, bool trained, bool validated) {
 static clq_status show_epoch(void *context, const clq_epoch_info *info) {
     training *t = context;
     clq_epoch_info *grown = clq_realloc(t->epochs, t->epoch_count, t->epoch_count + 1, sizeof *grown);
-    if (!grown) return CLQ_MEMORY;
+    if (!grown) return CLQ_ERROR_MEMORY;
     t->epochs = grown;
     t->epochs[t->epoch_count++] = *info;
     t->epoch = info->epoch + 1;
@@ -281,15 +282,15 @@ static clq_status open_data(training *t) {
     CLQ_TRY(end_reading(&t->train, &s->train));
     CLQ_TRY(clq_setup_shuffle(o, s->train));
     CLQ_TRY(clq_dataset_batch(s->train, s->global_batch, o->drop_remainder));
-    CLQ_TRY(clq_dataset_prefetch(s->train, CLQ_AUTO));
+    CLQ_TRY(clq_dataset_prefetch(s->train, CLQ_PREFETCH_AUTO));
     if (o->no_test) return CLQ_OK;
     clq_status status = end_reading(&t->test, &s->test);
-    if (status == CLQ_NOT_FOUND) return clq_fail_within(status, "no test set (--no-test trains without one)");
-    if (status == CLQ_MISMATCH && clq_dataset_is_text(o->data))
+    if (status == CLQ_ERROR_NOT_FOUND) return clq_fail_within(status, "no test set (--no-test trains without one)");
+    if (status == CLQ_ERROR_MISMATCH && clq_dataset_is_text(o->data))
         return clq_fail_within(status, "the test set is the text's last tenth (--no-test trains without one)");
     CLQ_TRY(status);
     CLQ_TRY(clq_dataset_batch(s->test, s->global_batch, false));
-    return clq_dataset_prefetch(s->test, CLQ_AUTO);
+    return clq_dataset_prefetch(s->test, CLQ_PREFETCH_AUTO);
 }
 
 static void introduce_replicas(const training *t) {
@@ -337,7 +338,7 @@ static clq_status prepare_devices(training *t) {
     t->talk = clq_talk(o);
     t->terminal = strcmp(o->progress, "auto") == 0 && isatty(fileno(t->talk));
     t->step_s = clq_alloc(STEPS_TIMED, sizeof *t->step_s);
-    if (!t->step_s) return CLQ_MEMORY;
+    if (!t->step_s) return CLQ_ERROR_MEMORY;
     CLQ_TRY(clq_setup_model(t->setup, o));
     if (o->save) CLQ_TRY(clq_model_check_save(t->setup->model, o->save));
     t->setup->choice.may_renew = true;
@@ -561,8 +562,8 @@ static clq_status train(training *t) {
     (void)clq_interrupted(); /* what follows is put in order, also behind a training that made no step */
     clear_line(t);
     tell_shares(t);
-    if (status == CLQ_INTERRUPTED && o->trace) CLQ_TRY(clq_trainer_write_trace(t->setup->trainer, o->trace));
-    if (status == CLQ_INTERRUPTED) return tell_interrupted(t, status);
+    if (status == CLQ_ERROR_INTERRUPTED && o->trace) CLQ_TRY(clq_trainer_write_trace(t->setup->trainer, o->trace));
+    if (status == CLQ_ERROR_INTERRUPTED) return tell_interrupted(t, status);
     CLQ_TRY(status);
     CLQ_TRY(close_log(t));
     CLQ_TRY(tell_matrices(t));

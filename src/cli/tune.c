@@ -11,7 +11,7 @@ static clq_status measure_peaks(const clq_trainer *trainer, double peaks[CLQ_REP
         CLQ_TRY(clq_queue_create(clq_strategy_device(clq_trainer_strategy(trainer), r), 0, &queue));
         clq_status status = clq_measure_peak(queue, &peaks[r]);
         clq_queue_destroy(queue);
-        if (status == CLQ_BUILD || status == CLQ_UNSUPPORTED) peaks[r] = (double)NAN;
+        if (status == CLQ_ERROR_BUILD || status == CLQ_ERROR_UNSUPPORTED) peaks[r] = (double)NAN;
         if (status != CLQ_OK && !isnan(peaks[r])) return status;
     }
     return CLQ_OK;
@@ -61,9 +61,9 @@ static clq_status type_of_samples(const clq_setup *s, const clq_options *o, clq_
     clq_dataset *data;
     const clq_status status = clq_setup_data(s, o, "train", &data);
     *out = CLQ_U8;
-    if (status == CLQ_NOT_FOUND && clq_dataset_is_folder(o->data))
+    if (status == CLQ_ERROR_NOT_FOUND && clq_dataset_is_folder(o->data))
         clq_log(CLQ_LOG_WARNING, "kernels are measured for uint8 samples: %s", clq_error_detail());
-    if (status == CLQ_NOT_FOUND) return CLQ_OK;
+    if (status == CLQ_ERROR_NOT_FOUND) return CLQ_OK;
     CLQ_TRY(status);
     *out = clq_dataset_get_info(data)->sample_dtype;
     clq_dataset_destroy(data);

@@ -44,7 +44,7 @@ void clq_warn_unlisted(const clq_system *system, const clq_devices *devices) {
 clq_status clq_select_devices(clq_system *system, const char *spec, clq_devices *out) {
     static const clq_devices none = {.count = 0};
     clq_status status = clq_devices_select(system, spec, out);
-    if (strcmp(spec, "auto") == 0 && (status == CLQ_OK || status == CLQ_NO_DEVICE))
+    if (strcmp(spec, "auto") == 0 && (status == CLQ_OK || status == CLQ_ERROR_NO_DEVICE))
         clq_warn_unlisted(system, status == CLQ_OK ? out : &none);
     return status;
 }

@@ -52,7 +52,7 @@ static void describe(const clq_setup *s, const clq_verdict *v, clq_text *text) {
 static clq_status judge(const clq_setup *s, const clq_toll *begun, const clq_toll *ended, clq_verdict *out) {
     const clq_spent own = clq_why_spent(clq_trainer_replicas(s->trainer), begun, ended);
     clq_spent *all = clq_alloc(clq_world_size(s->world), sizeof *all);
-    clq_status status = clq_world_check(s->world, all ? CLQ_OK : CLQ_MEMORY);
+    clq_status status = clq_world_check(s->world, all ? CLQ_OK : CLQ_ERROR_MEMORY);
     if (status == CLQ_OK) status = clq_world_gather(s->world, &own, sizeof own, all);
     if (status == CLQ_OK) *out = clq_why_judge(clq_world_size(s->world), all);
     clq_free(all);
@@ -80,5 +80,5 @@ clq_status clq_judge(const clq_setup *setup, const clq_options *options, const c
     if (known && !options->trace && !setup->world) quote(&kept, images_per_s, &text);
     if (!text.failed) snprintf(out, CLQ_VERDICT_TEXT, "%s", text.data);
     clq_free(text.data);
-    return text.failed ? CLQ_MEMORY : CLQ_OK;
+    return text.failed ? CLQ_ERROR_MEMORY : CLQ_OK;
 }

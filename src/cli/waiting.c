@@ -128,7 +128,7 @@ static clq_status connect_once(const clq_host *host, int *out) {
     const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
     struct addrinfo *addresses;
     const int unknown = getaddrinfo(host->name, host->port, &hints, &addresses);
-    if (unknown != 0) return clq_fail(CLQ_NOT_FOUND, "%s: %s", host->name, gai_strerror(unknown));
+    if (unknown != 0) return clq_fail(CLQ_ERROR_NOT_FOUND, "%s: %s", host->name, gai_strerror(unknown));
     const struct timeval limit = {.tv_sec = CONNECT_S};
     int error = 0;
     *out = -1;
@@ -143,11 +143,11 @@ static clq_status connect_once(const clq_host *host, int *out) {
         if (fd >= 0) close(fd);
     }
     freeaddrinfo(addresses);
-    return *out >= 0 ? CLQ_OK : clq_fail(CLQ_NOT_FOUND, "%s:%s: %s", host->name, host->port, strerror(error));
+    return *out >= 0 ? CLQ_OK : clq_fail(CLQ_ERROR_NOT_FOUND, "%s:%s: %s", host->name, host->port, strerror(error));
 }
 
 static clq_status fail_late(double wait_s) {
-    return clq_fail_within(CLQ_TIMEOUT, "the host that launches was not there within %.0f s (--wait)", wait_s);
+    return clq_fail_within(CLQ_ERROR_TIMEOUT, "the host that launches was not there within %.0f s (--wait)", wait_s);
 }
 
 static bool is_stopped(const atomic_bool *stop) { return clq_interrupts_count() > 0 || (stop && atomic_load(stop)); }
@@ -155,8 +155,8 @@ static bool is_stopped(const atomic_bool *stop) { return clq_interrupts_count() 
 static clq_status connect_until(const clq_host *host, double until, double wait_s, const atomic_bool *stop, int *out) {
     clq_status status;
     while ((status = connect_once(host, out)) != CLQ_OK) {
-        if (is_stopped(stop)) return clq_fail(CLQ_INTERRUPTED, "interrupted while waiting for %s", host->name);
-        if (status == CLQ_MEMORY) return status;
+        if (is_stopped(stop)) return clq_fail(CLQ_ERROR_INTERRUPTED, "interrupted while waiting for %s", host->name);
+        if (status == CLQ_ERROR_MEMORY) return status;
         if (clq_now() >= until) return fail_late(wait_s);
         (void)poll(NULL, 0, LOOK_MS);
     }
@@ -168,7 +168,7 @@ static clq_status connect_until(const clq_host *host, double until, double wait_
 }
 
 static clq_status fail_strange(const clq_host *host) {
-    return clq_fail(CLQ_FORMAT, "%s:%s is no clique launch: TF_CONFIG must have the same entries on all hosts",
+    return clq_fail(CLQ_ERROR_FORMAT, "%s:%s is no clique launch: TF_CONFIG must have the same entries on all hosts",
                     host->name, host->port);
 }
 
@@ -181,13 +181,13 @@ static clq_status take_line(const clq_host *host, int fd, double until, double w
         struct pollfd ready = {.fd = fd, .events = POLLIN};
         if (length + 1 == LINE_BYTES) return fail_strange(host);
         if (is_stopped(stop))
-            return clq_fail(CLQ_INTERRUPTED, "interrupted while waiting for the end of the run that %s launches",
+            return clq_fail(CLQ_ERROR_INTERRUPTED, "interrupted while waiting for the end of the run that %s launches",
                             host->name);
         if (until > 0 && clq_now() >= until) return fail_late(wait_s);
         if (poll(&ready, 1, LOOK_MS) <= 0) continue; /* a signal in front of a call that waits would not end it */
         const ssize_t got = recv(fd, line + length, 1, 0);
         if (got <= 0)
-            return clq_fail(CLQ_ABORTED, "%s:%s, which launches the run, is gone: %s", host->name, host->port,
+            return clq_fail(CLQ_ERROR_ABORTED, "%s:%s, which launches the run, is gone: %s", host->name, host->port,
                             got < 0 ? strerror(errno) : "it ended without a word");
         line[++length] = '\0';
     }
@@ -212,7 +212,7 @@ clq_status clq_wait_for_end(const clq_host *host, double wait_s, const atomic_bo
     const double until = clq_now() + wait_s;
     int fd;
     if (!host->port)
-        return clq_fail(CLQ_FORMAT, "TF_CONFIG: '%s' has no port: hosts that wait for it need one", host->name);
+        return clq_fail(CLQ_ERROR_FORMAT, "TF_CONFIG: '%s' has no port: hosts that wait for it need one", host->name);
     (void)clq_interrupts_count();
     CLQ_TRY(connect_until(host, until, wait_s, stop, &fd));
     const clq_status status = take_end(host, fd, until, wait_s, stop, code);

@@ -10,7 +10,7 @@ bool clq_model_has_weights(const clq_options *options) { return clq_keras_file_i
 
 clq_status clq_check_init(const clq_options *options) {
     if (options->init || (!options->init_map && !options->init_partial)) return CLQ_OK;
-    return clq_fail(CLQ_ARGUMENT, "--init-%s needs --init FILE", options->init_map ? "map" : "partial");
+    return clq_fail(CLQ_ERROR_ARGUMENT, "--init-%s needs --init FILE", options->init_map ? "map" : "partial");
 }
 
 static void add_names(clq_text *text, const clq_loaded *loaded, clq_loaded_kind kind, const char *what) {
@@ -35,7 +35,7 @@ clq_status clq_tell_loaded(const clq_loaded *loaded, const char *path, FILE *tal
     clq_text_add(&text, ": %zu of %zu variables", taken, all);
     add_names(&text, loaded, CLQ_LEFT_VARIABLES, "with their initial values");
     add_names(&text, loaded, CLQ_LEFT_TENSORS, "left in the file");
-    const clq_status status = text.failed ? CLQ_MEMORY : CLQ_OK;
+    const clq_status status = text.failed ? CLQ_ERROR_MEMORY : CLQ_OK;
     if (status == CLQ_OK) fprintf(talk, "%s\n", text.data);
     clq_free(text.data);
     return status;

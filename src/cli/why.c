@@ -155,7 +155,7 @@ clq_status clq_command_why(clq_setup *s, const clq_options *o) {
     CLQ_TRY(clq_setup_recall(s, o));
     CLQ_TRY(clq_setup_devices(s, o));
     answer *a = clq_alloc(1, sizeof *a);
-    if (!a) return CLQ_MEMORY;
+    if (!a) return CLQ_ERROR_MEMORY;
     clq_status status = clq_setup_choose(s, o, &a->made);
     if (status == CLQ_OK) status = ask(s, o, a);
     if (status == CLQ_OK && o->json) status = print_document(s, o, a);

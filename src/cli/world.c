@@ -34,19 +34,19 @@ static clq_status check_tf_config(clq_world *world, bool is_ps, tf_config *out) 
     const unsigned ranks = out->ranks;
     const int own = out->own_rank;
     int *all = clq_alloc(size, sizeof *all);
-    status = clq_world_check(world, status == CLQ_OK && !all ? CLQ_MEMORY : status);
+    status = clq_world_check(world, status == CLQ_OK && !all ? CLQ_ERROR_MEMORY : status);
     if (status == CLQ_OK) status = clq_world_gather(world, &own, sizeof own, all);
     bool differ = false;
     for (unsigned r = 1; status == CLQ_OK && r < size; r++) differ = differ || all[r] != all[0];
     clq_free(all);
     CLQ_TRY(status);
     if (ranks > 0 && ranks != size)
-        status = clq_fail(CLQ_MISMATCH,
+        status = clq_fail(CLQ_ERROR_MISMATCH,
                           "TF_CONFIG names %u processes, and the launcher started %u: let clique launch start them, or "
                           "unset TF_CONFIG",
                           ranks, size);
     else if (differ && own >= 0 && (unsigned)own != rank)
-        status = clq_fail(CLQ_MISMATCH,
+        status = clq_fail(CLQ_ERROR_MISMATCH,
                           "TF_CONFIG says that this process is rank %d, and the launcher that it is rank %u: name the "
                           "hosts in the order of TF_CONFIG, or unset it",
                           own, rank);
@@ -59,11 +59,10 @@ static clq_status check_tf_config_alone(bool is_ps) {
     CLQ_TRY(read_tf_config(is_ps, &config));
     const unsigned ranks = config.ranks;
     if (ranks > 1 && clq_launcher_find().name)
-        return clq_fail(CLQ_MISMATCH, "TF_CONFIG names %u processes, and the launcher started one", ranks);
+        return clq_fail(CLQ_ERROR_MISMATCH, "TF_CONFIG names %u processes, and the launcher started one", ranks);
     if (ranks > 1)
         clq_log(CLQ_LOG_WARNING,
-                "TF_CONFIG names %u processes, and this one works alone: clique launch -- clique … starts all",
-                ranks);
+                "TF_CONFIG names %u processes, and this one works alone: clique launch -- clique … starts all", ranks);
     return CLQ_OK;
 }
 
@@ -79,7 +78,7 @@ static clq_status name_rank(const char *rank, const char *ranks, const char **op
         at += k < CLQ_COUNT_OF(names) ? strlen(names[k]) : 1;
     }
     *owned = text.data;
-    if (text.failed) return CLQ_MEMORY;
+    if (text.failed) return CLQ_ERROR_MEMORY;
     *option = text.data;
     return CLQ_OK;
 }
@@ -121,20 +120,20 @@ static clq_status agree_on_stores(const clq_options *o, clq_world *world, bool i
 static clq_status check_stores(const clq_options *o, const clq_world *world, bool is_ps, const tf_config *config) {
     const unsigned size = clq_world_size(world);
     if (o->ps_ranks > 0 && !is_ps)
-        return clq_fail(CLQ_ARGUMENT,
+        return clq_fail(CLQ_ERROR_ARGUMENT,
                         "--ps-ranks is an option of --strategy ps, and the strategy is %s: use ps, or leave "
                         "it out",
                         o->strategy);
     if (o->ps_ranks > 0 && !world)
-        return clq_fail(CLQ_ARGUMENT,
+        return clq_fail(CLQ_ERROR_ARGUMENT,
                         "--ps-ranks %u: they keep variables in processes of their own, and this process is "
                         "alone: start several (mpirun, clique launch), or leave it out",
                         (unsigned)o->ps_ranks);
     if (o->ps_ranks > 0 && config->stores > 0 && o->ps_ranks != config->stores)
-        return clq_fail(CLQ_ARGUMENT, "--ps-ranks %u, and TF_CONFIG has %u in cluster.ps: leave --ps-ranks out",
+        return clq_fail(CLQ_ERROR_ARGUMENT, "--ps-ranks %u, and TF_CONFIG has %u in cluster.ps: leave --ps-ranks out",
                         (unsigned)o->ps_ranks, config->stores);
     if (o->ps_ranks >= size && world)
-        return clq_fail(CLQ_ARGUMENT, "--ps-ranks %u of %u processes leaves none to train: use at most %u",
+        return clq_fail(CLQ_ERROR_ARGUMENT, "--ps-ranks %u of %u processes leaves none to train: use at most %u",
                         (unsigned)o->ps_ranks, size, size - 1);
     return CLQ_OK;
 }
@@ -147,7 +146,7 @@ clq_status clq_setup_serve(const clq_setup *setup) {
 
 clq_status clq_setup_end_stores(clq_setup *setup, clq_status status) {
     clq_error error;
-    if (clq_world_apart(setup->world) == 0 || (status != CLQ_OK && status != CLQ_INTERRUPTED)) return status;
+    if (clq_world_apart(setup->world) == 0 || (status != CLQ_OK && status != CLQ_ERROR_INTERRUPTED)) return status;
     clq_error_take(status, &error);
     clq_setup_close_trainer(setup);
     CLQ_TRY(clq_serve_end(setup->world));
@@ -191,7 +190,7 @@ static clq_status check_sharing(const clq_setup *s, const clq_options *o) {
             if (first->rank == second->rank || !is_same_device(s->world, first, second)) continue;
             if (second->type != CLQ_DEVICE_CPU && !o->share_devices)
                 return clq_fail(
-                    CLQ_ARGUMENT,
+                    CLQ_ERROR_ARGUMENT,
                     "%s and %s train on the same device, %s: give each rank devices of its own (--devices), start "
                     "one rank on each machine, or allow it (--share-devices)",
                     clq_world_name(s->world, first->rank), clq_world_name(s->world, second->rank), second->name);
@@ -209,7 +208,7 @@ static clq_status gather_peers(clq_setup *s) {
     enum { MOST = CLQ_REPLICAS_MAX };
     const unsigned size = clq_world_size(s->world), rank = clq_world_rank(s->world);
     clq_peer *mine = clq_alloc(MOST, sizeof *mine), *all = clq_alloc(size, MOST * sizeof *all);
-    clq_status status = mine && all ? CLQ_OK : CLQ_MEMORY;
+    clq_status status = mine && all ? CLQ_OK : CLQ_ERROR_MEMORY;
     for (unsigned i = 0; status == CLQ_OK && i < s->devices.count; i++) {
         const clq_device_info *info = clq_system_device_info(s->system, s->devices.items[i].index);
         mine[i] = (clq_peer){.rank = rank, .is_used = true, .index = info->index, .type = info->type};
@@ -232,7 +231,7 @@ static clq_status agree_on_options(const clq_setup *s, const clq_options *o) {
     clq_text_add(&text, "%d %d %d %d %d %llu %s %s", o->checkpoint != NULL, o->resume, o->log != NULL, o->no_test,
                  o->batch_per_replica > 0, (unsigned long long)o->checkpoint_every,
                  o->early_stopping ? o->early_stopping : "-", o->reduce_lr ? o->reduce_lr : "-");
-    clq_status status = clq_world_check(s->world, text.failed ? CLQ_MEMORY : CLQ_OK);
+    clq_status status = clq_world_check(s->world, text.failed ? CLQ_ERROR_MEMORY : CLQ_OK);
     if (status == CLQ_OK)
         status = clq_world_agree(s->world, "set of options", clq_hash128_of(text.data, text.length, 0));
     clq_free(text.data);

@@ -12,7 +12,7 @@ static const double grace_s = 0.4, late_grace_s = 0.05;
 
 static clq_status make_members(clq_comm *comm, clq_device *const *devices, const unsigned *worlds) {
     comm->members = clq_alloc_aligned(_Alignof(clq_member), comm->size * sizeof *comm->members);
-    if (!comm->members) return CLQ_MEMORY;
+    if (!comm->members) return CLQ_ERROR_MEMORY;
     for (unsigned r = 0; r < comm->size; r++) {
         clq_member *member = &comm->members[r];
         member->comm = comm;
@@ -28,7 +28,7 @@ static clq_status make_room_for_pairs(clq_comm *comm) {
     if (error) return clq_fail_lock("a group", error);
     comm->pairs_lock_made = true;
     comm->pairs = clq_alloc((size_t)comm->size * comm->size, sizeof *comm->pairs);
-    return comm->pairs ? CLQ_OK : CLQ_MEMORY;
+    return comm->pairs ? CLQ_OK : CLQ_ERROR_MEMORY;
 }
 
 /* The links of the ring, where an algorithm over links may use it: clq_group_explain tells what they can do. */
@@ -47,14 +47,14 @@ static clq_status open_ring(clq_comm *comm) {
 static clq_status complete(clq_comm *comm) {
     CLQ_TRY(make_room_for_pairs(comm));
     CLQ_TRY(open_ring(comm));
-    for (unsigned r = 0; r < comm->size; r++) CLQ_TRY(clq_walk_build(&comm->members[r], CLQ_F32, CLQ_SUM));
+    for (unsigned r = 0; r < comm->size; r++) CLQ_TRY(clq_walk_build(&comm->members[r], CLQ_F32, CLQ_REDOP_SUM));
     return comm->algorithm == CLQ_ALGORITHM_AUTO && comm->size > 1 ? clq_comm_measure(comm) : CLQ_OK;
 }
 
 clq_status clq_comm_make(clq_device *const *devices, const unsigned *worlds, unsigned count,
                          const clq_group_config *config, bool is_pair, clq_comm **out) {
     clq_comm *comm = clq_alloc(1, sizeof *comm);
-    if (!comm) return CLQ_MEMORY;
+    if (!comm) return CLQ_ERROR_MEMORY;
     clq_status status;
     comm->size = count;
     if (config) comm->config = *config;
@@ -71,7 +71,7 @@ fail:
 }
 
 clq_status clq_comm_span(clq_comm *comm, clq_world *world) {
-    if (comm->wide) return clq_fail(CLQ_STATE, "the group spans a world already");
+    if (comm->wide) return clq_fail(CLQ_ERROR_STATE, "the group spans a world already");
     if (clq_world_size(world) == 1) return CLQ_OK;
     CLQ_TRY(clq_wide_create(comm, world, comm->config.algorithm, &comm->wide));
     /* Ranks that wait for their leader wait longer than it waits for another process: it knows for whom it waits. */
@@ -90,7 +90,7 @@ unsigned clq_comm_total(const clq_comm *comm) { return comm->wide ? clq_wide_tot
 
 clq_status clq_comm_create(clq_device *const *devices, unsigned count, const clq_group_config *config, clq_comm **out) {
     if (count < 1 || count > CLQ_REPLICAS_MAX)
-        return clq_fail(CLQ_ARGUMENT, "a group has 1 to %d ranks, not %u", CLQ_REPLICAS_MAX, count);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "a group has 1 to %d ranks, not %u", CLQ_REPLICAS_MAX, count);
     return clq_comm_make(devices, NULL, count, config, false, out);
 }
 
@@ -153,10 +153,10 @@ static clq_status late(const clq_member *member, const char *what) {
     size_t mine = atomic_load(&member->meetings);
     for (unsigned r = 0; r < comm->size; r++) {
         if (atomic_load(&comm->members[r].meetings) >= mine) continue;
-        return clq_fail(CLQ_TIMEOUT, "rank %u on %s did not reach the %s" CLQ_LATE, comm->members[r].world,
+        return clq_fail(CLQ_ERROR_TIMEOUT, "rank %u on %s did not reach the %s" CLQ_LATE, comm->members[r].world,
                         clq_device_label(comm->members[r].device), what, comm->deadline_s);
     }
-    return clq_fail(CLQ_TIMEOUT, "the ranks did not meet at the %s" CLQ_LATE, what, comm->deadline_s);
+    return clq_fail(CLQ_ERROR_TIMEOUT, "the ranks did not meet at the %s" CLQ_LATE, what, comm->deadline_s);
 }
 
 /* All ranks meet. `what`: for the message about a late rank, the thing that it is late for. */
@@ -164,7 +164,7 @@ static clq_status meet(clq_member *member, const char *what) {
     atomic_fetch_add(&member->meetings, 1);
     double left = CLQ_MAX(member->until - clq_now_running(), 1e-3);
     clq_status status = clq_barrier_wait(member->comm->barrier, left);
-    return status == CLQ_TIMEOUT ? late(member, what) : status;
+    return status == CLQ_ERROR_TIMEOUT ? late(member, what) : status;
 }
 
 void clq_comm_set_patience(clq_comm *comm, double seconds) { clq_barrier_set_patience(comm->barrier, seconds); }
@@ -172,7 +172,7 @@ void clq_comm_set_patience(clq_comm *comm, double seconds) { clq_barrier_set_pat
 clq_status clq_member_wait(const clq_member *member, clq_event *event) {
     const clq_comm *comm = member->comm;
     clq_status status = clq_event_wait_until(event, member->until, &comm->family->failed);
-    if (status != CLQ_TIMEOUT) return status;
+    if (status != CLQ_ERROR_TIMEOUT) return status;
     return clq_fail(status, "its commands were not done" CLQ_LATE, comm->deadline_s);
 }
 
@@ -190,7 +190,7 @@ clq_status clq_task_check(const clq_task *task, unsigned ranks, clq_status fault
         return clq_fail(fault, "dtype %d is none of clq_dtype", (int)task->dtype);
     if ((unsigned)task->op >= CLQ_REDOP_COUNT) return clq_fail(fault, "op %d is none of clq_redop", (int)task->op);
     if (clq_collective_reduces(task->collective) && !clq_reduce_find(task->dtype, task->op))
-        return clq_fail(CLQ_UNSUPPORTED, "%s cannot be reduced", clq_dtype_name(task->dtype));
+        return clq_fail(CLQ_ERROR_UNSUPPORTED, "%s cannot be reduced", clq_dtype_name(task->dtype));
     if (task->root >= ranks || task->to >= ranks)
         return clq_fail(fault, "rank %u is out of range: the group has %u ranks", CLQ_MAX(task->root, task->to), ranks);
     if (!clq_mul_size(task->count, clq_dtype_bytes(task->dtype), bytes) || !clq_mul_size(*bytes, ranks, &all))
@@ -221,11 +221,11 @@ static clq_status take_work(const clq_member *member, clq_work *work) {
     const unsigned ranks = member->comm->size, rank = member->rank;
     const clq_task *call = &work->task;
     if (call->collective == CLQ_BARRIER) return CLQ_OK;
-    CLQ_TRY(clq_task_check(call, ranks, CLQ_INTERNAL, &work->bytes));
+    CLQ_TRY(clq_task_check(call, ranks, CLQ_ERROR_INTERNAL, &work->bytes));
     work->in_bytes = clq_collective_in_bytes(call->collective, ranks, rank, call->root, work->bytes);
     work->out_bytes = clq_collective_out_bytes(call->collective, ranks, rank, call->root, call->to, work->bytes);
     work->algorithm = clq_comm_choose(member->comm, call->collective, work->bytes);
-    return clq_task_check_ranges(call, CLQ_INTERNAL, work->in_bytes, work->out_bytes);
+    return clq_task_check_ranges(call, CLQ_ERROR_INTERNAL, work->in_bytes, work->out_bytes);
 }
 
 /* A rank by the number that messages name it by; what is no rank stays as it is. */
@@ -242,7 +242,7 @@ static clq_status check_agreement(const clq_member *member) {
         if (other->collective == mine->collective && other->count == mine->count && other->dtype == mine->dtype &&
             other->op == mine->op && other->root == mine->root && other->to == mine->to)
             continue;
-        return clq_fail(CLQ_INTERNAL,
+        return clq_fail(CLQ_ERROR_INTERNAL,
                         "collective mismatch: rank %u called %s of %zu %s (op %s, root %u, to %u), rank %u called %s "
                         "of %zu %s (op %s, root %u, to %u)",
                         member->world, clq_collective_name(mine->collective), mine->count, clq_dtype_name(mine->dtype),
@@ -375,7 +375,7 @@ clq_status clq_comm_run(clq_comm *comm, unsigned rank, const clq_task *call) {
 
 clq_status clq_comm_run_here(clq_comm *comm, unsigned rank, const clq_task *call) {
     if (rank >= comm->size)
-        return clq_fail(CLQ_INTERNAL, "rank %u is out of range: the group has %u ranks", rank, comm->size);
+        return clq_fail(CLQ_ERROR_INTERNAL, "rank %u is out of range: the group has %u ranks", rank, comm->size);
     return call->collective == CLQ_SEND_RECV ? run_pair(comm, rank, call) : run_together(comm, rank, call);
 }
 

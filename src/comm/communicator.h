@@ -164,7 +164,7 @@ clq_status clq_comm_make(clq_device *const *devices, const unsigned *worlds, uns
 clq_status clq_comm_run_here(clq_comm *comm, unsigned rank, const clq_task *call);
 /* Whether the processes that it spans have as many ranks as the collective needs. Errors: UNSUPPORTED. */
 clq_status clq_comm_check_spread(const clq_comm *comm, clq_collective collective);
-/* The end of what a CLQ_TIMEOUT says, behind which rank did not do what; its argument is deadline_s. */
+/* The end of what a CLQ_ERROR_TIMEOUT says, behind which rank did not do what; its argument is deadline_s. */
 #define CLQ_LATE " within the deadline of %g s (deadline_s)"
 /* A task's type, operation (UNSUPPORTED: the type has none), ranks and count; *bytes: the count's. Then its offsets,
  * and whether so many bytes from there lie in its buffers; 0 bytes: that buffer is not looked at. fault: what a mistake

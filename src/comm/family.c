@@ -5,7 +5,7 @@
 
 clq_status clq_family_create(clq_comm *comm) {
     clq_family *family = clq_alloc(1, sizeof *family);
-    if (!family) return CLQ_MEMORY;
+    if (!family) return CLQ_ERROR_MEMORY;
     int error = pthread_mutex_init(&family->lock, NULL);
     if (error) {
         clq_free(family);
@@ -65,10 +65,12 @@ bool clq_family_fail(clq_family *family, const clq_error *why) {
     return first;
 }
 
-clq_status clq_family_raise(const clq_family *family) { return clq_fail(CLQ_ABORTED, "%s", family->failure.detail); }
+clq_status clq_family_raise(const clq_family *family) {
+    return clq_fail(CLQ_ERROR_ABORTED, "%s", family->failure.detail);
+}
 
 void clq_comm_abort(clq_comm *comm, const clq_error *why) {
-    const clq_error unnamed = {CLQ_ABORTED, "the group was aborted by its owner"};
+    const clq_error unnamed = {CLQ_ERROR_ABORTED, "the group was aborted by its owner"};
     clq_family_fail(comm->family, why ? why : &unnamed);
 }
 

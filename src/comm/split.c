@@ -26,14 +26,15 @@ static clq_status make_of(const clq_comm *parent, const unsigned *ranks, unsigne
 
 clq_status clq_comm_split(clq_comm *comm, const unsigned *ranks, unsigned count, clq_comm **out) {
     bool taken[CLQ_REPLICAS_MAX] = {false};
-    if (comm->wide) return clq_fail(CLQ_UNSUPPORTED, "a group that spans several processes cannot be split");
+    if (comm->wide) return clq_fail(CLQ_ERROR_UNSUPPORTED, "a group that spans several processes cannot be split");
     if (!ranks || count < 1 || count > comm->size)
-        return clq_fail(CLQ_INTERNAL, "a group of %u ranks: expected 1 to %u of those of the group that is split",
+        return clq_fail(CLQ_ERROR_INTERNAL, "a group of %u ranks: expected 1 to %u of those of the group that is split",
                         ranks ? count : 0, comm->size);
     for (unsigned i = 0; i < count; i++) {
         if (ranks[i] >= comm->size)
-            return clq_fail(CLQ_INTERNAL, "rank %u is out of range: the group has %u ranks", ranks[i], comm->size);
-        if (taken[ranks[i]]) return clq_fail(CLQ_INTERNAL, "rank %u is there twice", ranks[i]);
+            return clq_fail(CLQ_ERROR_INTERNAL, "rank %u is out of range: the group has %u ranks", ranks[i],
+                            comm->size);
+        if (taken[ranks[i]]) return clq_fail(CLQ_ERROR_INTERNAL, "rank %u is there twice", ranks[i]);
         taken[ranks[i]] = true;
     }
     return make_of(comm, ranks, count, false, out);
@@ -62,7 +63,8 @@ clq_status clq_comm_route(clq_comm *comm, const clq_task *task, clq_comm **by, c
     const bool apart = task->collective == CLQ_SEND_RECV && (root == to ? comm->size > 1 : comm->size > 2);
     clq_comm *pair = comm;
     if (task->collective == CLQ_SEND_RECV && CLQ_MAX(root, to) >= comm->size)
-        return clq_fail(CLQ_INTERNAL, "rank %u is out of range: the group has %u ranks", CLQ_MAX(root, to), comm->size);
+        return clq_fail(CLQ_ERROR_INTERNAL, "rank %u is out of range: the group has %u ranks", CLQ_MAX(root, to),
+                        comm->size);
     if (apart) CLQ_TRY(find_pair(comm, CLQ_MIN(root, to), CLQ_MAX(root, to), &pair));
     *by = pair;
     *there = *task;

@@ -55,7 +55,7 @@ static clq_status integers_to_floats(const char *where, clq_array *samples) {
         int64_t value;
         if (!integer_at(samples, i, &value) || value < -MOST || value > MOST) {
             clq_array_release(&f32);
-            return clq_fail(CLQ_FORMAT,
+            return clq_fail(CLQ_ERROR_FORMAT,
                             "%s: value %zu of sample %zu is beyond %d, up to which float32 has all integers: give "
                             "floats",
                             where, i % elements, i / elements, MOST);
@@ -72,22 +72,22 @@ static clq_status check_samples(const char *where, clq_array *samples) {
     char text[DESCRIPTION];
     clq_array_describe(samples, text, sizeof text);
     if (samples->rank == 0 || samples->rank > CLQ_SHAPE_MAX + 1)
-        return clq_fail(CLQ_UNSUPPORTED, "%s: %s: samples are (n, ...) with 1 to %d dimensions in all", where, text,
-                        CLQ_SHAPE_MAX + 1);
-    if (samples->dims[0] == 0) return clq_fail(CLQ_FORMAT, "%s: %s: there are no samples", where, text);
-    if (samples->count == 0) return clq_fail(CLQ_FORMAT, "%s: %s: a sample has no values", where, text);
+        return clq_fail(CLQ_ERROR_UNSUPPORTED, "%s: %s: samples are (n, ...) with 1 to %d dimensions in all", where,
+                        text, CLQ_SHAPE_MAX + 1);
+    if (samples->dims[0] == 0) return clq_fail(CLQ_ERROR_FORMAT, "%s: %s: there are no samples", where, text);
+    if (samples->count == 0) return clq_fail(CLQ_ERROR_FORMAT, "%s: %s: a sample has no values", where, text);
     if (samples->dtype == CLQ_U8) return CLQ_OK;
     if (are_integers(samples)) return integers_to_floats(where, samples);
     if (samples->dtype == CLQ_F64) CLQ_TRY(narrow(samples));
     if (samples->dtype != CLQ_F32)
-        return clq_fail(CLQ_UNSUPPORTED,
+        return clq_fail(CLQ_ERROR_UNSUPPORTED,
                         "%s: samples are %s: convert them to u8 (scaled by 1/255 later), f32, f64 or integers", where,
                         text);
     const float *values = samples->data;
     const size_t elements = samples->count / samples->dims[0];
     for (size_t i = 0; i < samples->count; i++)
         if (!isfinite(values[i]))
-            return clq_fail(CLQ_FORMAT,
+            return clq_fail(CLQ_ERROR_FORMAT,
                             "%s: value %zu of sample %zu is %g as float32: samples must be finite; remove or "
                             "replace it",
                             where, i % elements, i / elements, (double)values[i]);
@@ -113,8 +113,9 @@ static clq_status check_integers(const char *where, clq_array *labels, clq_label
         if (!fits || value < INT32_MIN || value >= INT32_MAX) {
             clq_array_release(&i32);
             if (!fits)
-                return clq_fail(CLQ_FORMAT, "%s: label %zu is beyond 2^63: class numbers go from 0", where, sample);
-            return clq_fail(CLQ_FORMAT,
+                return clq_fail(CLQ_ERROR_FORMAT, "%s: label %zu is beyond 2^63: class numbers go from 0", where,
+                                sample);
+            return clq_fail(CLQ_ERROR_FORMAT,
                             "%s: label %zu is %lld: integer labels are at most %d, and class numbers go from 0", where,
                             sample, (long long)value, INT32_MAX - 1);
         }
@@ -130,7 +131,7 @@ static clq_status check_integers(const char *where, clq_array *labels, clq_label
 
 clq_status clq_labels_look(const clq_array *labels, size_t *classes) {
     int64_t largest = -1, value;
-    if (labels->rank == 0 || labels->count == 0) return clq_fail(CLQ_FORMAT, "there are no labels");
+    if (labels->rank == 0 || labels->count == 0) return clq_fail(CLQ_ERROR_FORMAT, "there are no labels");
     for (size_t i = 0; i < labels->count && are_integers(labels); i++)
         if (integer_at(labels, i, &value)) largest = CLQ_MAX(largest, value);
     *classes = labels->count / labels->dims[0];
@@ -144,8 +145,8 @@ static clq_status check_floats(const char *where, clq_array *labels, clq_labels_
     for (size_t i = 0; i < labels->count; i++) {
         const size_t sample = i / info->elements;
         if (!isfinite(values[i]))
-            return clq_fail(CLQ_FORMAT, "%s: value %zu of label %zu is %g as float32: labels must be finite", where,
-                            i % info->elements, sample, (double)values[i]);
+            return clq_fail(CLQ_ERROR_FORMAT, "%s: value %zu of label %zu is %g as float32: labels must be finite",
+                            where, i % info->elements, sample, (double)values[i]);
         note_label(info, sample, (double)values[i]);
     }
     return CLQ_OK;
@@ -156,17 +157,17 @@ static clq_status check_labels(const clq_dataset *d, const char *samples, const 
                                clq_labels_info *info) {
     char text[DESCRIPTION];
     if (labels->rank == 0 || labels->dims[0] != d->whole)
-        return clq_fail(CLQ_MISMATCH, "%s has %zu label%s and %s has %zu sample%s: each sample needs one label", where,
-                        labels->rank ? labels->dims[0] : 1, clq_plural(labels->rank ? labels->dims[0] : 1), samples,
-                        d->whole, clq_plural(d->whole));
+        return clq_fail(CLQ_ERROR_MISMATCH, "%s has %zu label%s and %s has %zu sample%s: each sample needs one label",
+                        where, labels->rank ? labels->dims[0] : 1, clq_plural(labels->rank ? labels->dims[0] : 1),
+                        samples, d->whole, clq_plural(d->whole));
     clq_array_describe(labels, text, sizeof text);
-    if (labels->count == 0) return clq_fail(CLQ_FORMAT, "%s: %s: there are no labels", where, text);
+    if (labels->count == 0) return clq_fail(CLQ_ERROR_FORMAT, "%s: %s: there are no labels", where, text);
     info->elements = labels->count / labels->dims[0];
     info->least = (double)INFINITY;
     info->is_float = labels->dtype == CLQ_F32 || labels->dtype == CLQ_F64;
     if (info->is_float) return check_floats(where, labels, info);
     if (are_integers(labels)) return check_integers(where, labels, info);
-    return clq_fail(CLQ_UNSUPPORTED, "%s: labels are %s: they must be integers, f32 or f64", where, text);
+    return clq_fail(CLQ_ERROR_UNSUPPORTED, "%s: labels are %s: they must be integers, f32 or f64", where, text);
 }
 
 /* ---- datasets ---- */
@@ -239,7 +240,7 @@ static clq_status describe(const clq_data_origin *origin, clq_dataset *d, clq_ar
 }
 
 clq_status clq_dataset_adopt(const clq_data_origin *origin, clq_array *samples, clq_array *labels, clq_dataset **out) {
-    clq_status status = CLQ_MEMORY;
+    clq_status status = CLQ_ERROR_MEMORY;
     clq_dataset *dataset = clq_alloc(1, sizeof *dataset);
     if (!dataset) goto fail;
     CLQ_TRY_OR(fail, status, describe(origin, dataset, samples, labels));
@@ -255,14 +256,14 @@ fail:
 /* What a text has for each sample follows from its bytes. */
 static clq_status check_arrays(const clq_dataset *d, const char *what) {
     if (!d->window) return CLQ_OK;
-    return clq_fail(CLQ_UNSUPPORTED, "%s is a text: it takes no further %s", d->info.name, what);
+    return clq_fail(CLQ_ERROR_UNSUPPORTED, "%s is a text: it takes no further %s", d->info.name, what);
 }
 
 clq_status clq_dataset_adopt_labels(clq_dataset *dataset, const char *where, clq_array *labels) {
     clq_dataset_info *info = &dataset->info;
     clq_status status = check_arrays(dataset, "labels");
     if (status == CLQ_OK && info->labels_count == CLQ_MODEL_OUTPUTS_MAX)
-        status = clq_fail(CLQ_UNSUPPORTED, "%s: it has labels for %d outputs, which is the most", info->name,
+        status = clq_fail(CLQ_ERROR_UNSUPPORTED, "%s: it has labels for %d outputs, which is the most", info->name,
                           CLQ_MODEL_OUTPUTS_MAX);
     if (status == CLQ_OK) status = add_labels(dataset, info->name, where, labels);
     if (status == CLQ_OK)
@@ -278,13 +279,15 @@ static clq_status check_more_samples(const clq_dataset *d, const char *where, cl
     const clq_dataset_info *info = &d->info;
     CLQ_TRY(check_samples(where, samples));
     if (samples->dims[0] != d->whole)
-        return clq_fail(CLQ_MISMATCH, "%s has %zu samples, and the first input of %s has %zu", where, samples->dims[0],
-                        info->name, d->whole);
+        return clq_fail(CLQ_ERROR_MISMATCH, "%s has %zu samples, and the first input of %s has %zu", where,
+                        samples->dims[0], info->name, d->whole);
     if (samples->dtype != info->sample_dtype)
-        return clq_fail(CLQ_MISMATCH, "%s: samples are %s, and those of the first input of %s are %s: convert one",
-                        where, clq_dtype_name(samples->dtype), info->name, clq_dtype_name(info->sample_dtype));
+        return clq_fail(CLQ_ERROR_MISMATCH,
+                        "%s: samples are %s, and those of the first input of %s are %s: convert one", where,
+                        clq_dtype_name(samples->dtype), info->name, clq_dtype_name(info->sample_dtype));
     if (samples->count / d->whole + info->sample_elements <= INT32_MAX) return CLQ_OK;
-    return clq_fail(CLQ_UNSUPPORTED, "%s: a sample of %s then has more than %d values", where, info->name, INT32_MAX);
+    return clq_fail(CLQ_ERROR_UNSUPPORTED, "%s: a sample of %s then has more than %d values", where, info->name,
+                    INT32_MAX);
 }
 
 /* Each row becomes longer by one of `more`. */
@@ -337,14 +340,14 @@ static clq_status check_weights(const clq_dataset *d, const char *where, clq_arr
     clq_array_describe(weights, text, sizeof text);
     if (weights->dtype == CLQ_F64) CLQ_TRY(narrow(weights));
     if (weights->dtype != CLQ_F32)
-        return clq_fail(CLQ_UNSUPPORTED, "%s: %s: weights of samples must be f32 or f64", where, text);
+        return clq_fail(CLQ_ERROR_UNSUPPORTED, "%s: %s: weights of samples must be f32 or f64", where, text);
     if (weights->rank == 0 || weights->dims[0] != samples || weights->count != samples)
-        return clq_fail(CLQ_MISMATCH, "%s: %s: expected one weight for each of the %zu samples of %s", where, text,
-                        samples, d->info.name);
+        return clq_fail(CLQ_ERROR_MISMATCH, "%s: %s: expected one weight for each of the %zu samples of %s", where,
+                        text, samples, d->info.name);
     const float *values = weights->data;
     for (size_t i = 0; i < samples; i++)
         if (!(values[i] >= 0.0f) || !isfinite(values[i]))
-            return clq_fail(CLQ_FORMAT,
+            return clq_fail(CLQ_ERROR_FORMAT,
                             "%s: the weight of sample %zu is %g as float32: expected a finite number of at least 0",
                             where, i, (double)values[i]);
     return CLQ_OK;
@@ -383,20 +386,22 @@ static clq_status copy_in(clq_dtype dtype, unsigned rank, const size_t *dims, co
 }
 
 static clq_status copy_labels_in(size_t n, const void *labels, clq_dtype dtype, size_t elements, clq_array *out) {
-    if (dtype != CLQ_I32 && dtype != CLQ_F32) return clq_fail(CLQ_ARGUMENT, "labels in memory must be i32 or f32");
+    if (dtype != CLQ_I32 && dtype != CLQ_F32)
+        return clq_fail(CLQ_ERROR_ARGUMENT, "labels in memory must be i32 or f32");
     return copy_in(dtype, 2, (const size_t[]){n, dtype == CLQ_I32 && elements == 0 ? 1 : elements}, labels, out);
 }
 
 /* There is no file: the caller chose these values. */
 static clq_status as_argument(clq_status status) {
-    return status == CLQ_FORMAT || status == CLQ_UNSUPPORTED ? CLQ_ARGUMENT : status;
+    return status == CLQ_ERROR_FORMAT || status == CLQ_ERROR_UNSUPPORTED ? CLQ_ERROR_ARGUMENT : status;
 }
 
 clq_status clq_dataset_arrays(const void *samples, clq_dtype sample_dtype, size_t n, unsigned rank, const size_t *shape,
                               const void *labels, clq_dtype label_dtype, size_t label_elements, clq_dataset **out) {
     if (sample_dtype != CLQ_U8 && sample_dtype != CLQ_F32)
-        return clq_fail(CLQ_ARGUMENT, "samples in memory must be u8 or f32");
-    if (rank > CLQ_SHAPE_MAX) return clq_fail(CLQ_ARGUMENT, "a sample of rank %u: at most %d", rank, CLQ_SHAPE_MAX);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "samples in memory must be u8 or f32");
+    if (rank > CLQ_SHAPE_MAX)
+        return clq_fail(CLQ_ERROR_ARGUMENT, "a sample of rank %u: at most %d", rank, CLQ_SHAPE_MAX);
     size_t sample_dims[CLQ_SHAPE_MAX + 1] = {n};
     for (unsigned i = 0; i < rank; i++) sample_dims[i + 1] = shape[i];
 
@@ -422,7 +427,7 @@ clq_status clq_dataset_label_by_samples(clq_dataset *dataset, double factor) {
     clq_dataset_info *info = &dataset->info;
     clq_labels_info described = {.elements = info->sample_elements, .least = (double)INFINITY, .is_float = true};
     clq_array labels = {0};
-    if (!(fabs(factor) <= FLT_MAX)) return clq_fail(CLQ_ARGUMENT, "samples times %g are no labels", factor);
+    if (!(fabs(factor) <= FLT_MAX)) return clq_fail(CLQ_ERROR_ARGUMENT, "samples times %g are no labels", factor);
     CLQ_TRY(check_arrays(dataset, "labels"));
     CLQ_TRY(clq_array_create(CLQ_F32, 2, (const size_t[]){dataset->whole, info->sample_elements}, &labels));
     float *to = labels.data;
@@ -451,10 +456,10 @@ clq_status clq_dataset_label_by_samples(clq_dataset *dataset, double factor) {
 clq_status clq_dataset_add_samples(clq_dataset *dataset, const void *samples, clq_dtype sample_dtype, size_t elements) {
     clq_array copy = {0};
     if (sample_dtype != CLQ_U8 && sample_dtype != CLQ_F32)
-        return clq_fail(CLQ_ARGUMENT, "samples in memory must be u8 or f32");
+        return clq_fail(CLQ_ERROR_ARGUMENT, "samples in memory must be u8 or f32");
     CLQ_TRY(copy_in(sample_dtype, 2, (const size_t[]){dataset->whole, elements}, samples, &copy));
     const clq_status status = as_argument(clq_dataset_adopt_samples(dataset, "samples in memory", &copy));
-    return status == CLQ_MISMATCH ? CLQ_ARGUMENT : status;
+    return status == CLQ_ERROR_MISMATCH ? CLQ_ERROR_ARGUMENT : status;
 }
 
 clq_status clq_dataset_set_weights(clq_dataset *dataset, const float *weights) {

@@ -37,7 +37,7 @@ struct clq_dataset {
     size_t batch;
     bool drop_remainder;
     clq_data_part part;
-    int ahead; /* batches to prefetch, or CLQ_AUTO */
+    int ahead; /* batches to prefetch, or CLQ_PREFETCH_AUTO */
 
     clq_place next;      /* what clq_dataset_next gives next; index == batches: the end of the epoch */
     clq_data_ring *ring; /* NULL: to be started at `next` */

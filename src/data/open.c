@@ -23,7 +23,7 @@ static const char *const files_of[KINDS][2][FILES_MAX] = {
 clq_status clq_part_parse(const char *part, bool *test) {
     bool is_test = strcmp(part, "test") == 0;
     if (!is_test && strcmp(part, "train") != 0)
-        return clq_fail(CLQ_ARGUMENT, "part '%s' of a data set: expected train or test", part);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "part '%s' of a data set: expected train or test", part);
     *test = is_test;
     return CLQ_OK;
 }
@@ -45,12 +45,12 @@ static clq_status check_folder(const char *folder) {
         return CLQ_OK;
     }
     if (errno == ENOTDIR && clq_file_exists(folder))
-        return clq_fail(CLQ_READ, "data set '%s' is a file: give the folder that it lies in, or text:%s", folder,
+        return clq_fail(CLQ_ERROR_READ, "data set '%s' is a file: give the folder that it lies in, or text:%s", folder,
                         folder);
     const int error = errno;
     clq_nearest nearest = clq_nearest_of(folder);
     for (size_t i = 0; clq_dataset_names[i]; i++) clq_nearest_try(&nearest, clq_dataset_names[i]);
-    return clq_fail(error == ENOENT || error == ENOTDIR ? CLQ_NOT_FOUND : CLQ_READ,
+    return clq_fail(error == ENOENT || error == ENOTDIR ? CLQ_ERROR_NOT_FOUND : CLQ_ERROR_READ,
                     "no data set '%s': %s; give " FASHION_MNIST ", " SYNTHETIC
                     ", text:FILE, or a folder of data files%s%s%s",
                     folder, strerror(error), nearest.found ? "; did you mean '" : "",
@@ -106,11 +106,11 @@ bool clq_dataset_reads(const char *name) {
 static clq_status fail_missing(kind k, const char *folder, bool test, const char *file) {
     const char *const *files = files_of[k][test];
     if (k == IDX)
-        return clq_fail(CLQ_NOT_FOUND, "%s has no %s-idx*-ubyte or .gz: a pair of images and labels is needed", folder,
-                        file);
+        return clq_fail(CLQ_ERROR_NOT_FOUND, "%s has no %s-idx*-ubyte or .gz: a pair of images and labels is needed",
+                        folder, file);
     if (k == NPY)
-        return clq_fail(CLQ_NOT_FOUND, "%s has no %s: %s and %s are needed", folder, file, files[0], files[1]);
-    return clq_fail(CLQ_NOT_FOUND,
+        return clq_fail(CLQ_ERROR_NOT_FOUND, "%s has no %s: %s and %s are needed", folder, file, files[0], files[1]);
+    return clq_fail(CLQ_ERROR_NOT_FOUND,
                     "%s has no %s: CIFAR-10 binary has data_batch_1.bin to data_batch_5.bin, and test_batch.bin",
                     folder, file);
 }
@@ -136,7 +136,7 @@ static clq_status read_files(kind k, const clq_data_origin *origin, const char *
 static clq_status add_npy(const char *folder, const char *file, bool labels, clq_dataset *data) {
     char *path = clq_strprintf("%s/%s", folder, file);
     clq_array array = {0};
-    clq_status status = path ? clq_npy_read(path, &array) : CLQ_MEMORY;
+    clq_status status = path ? clq_npy_read(path, &array) : CLQ_ERROR_MEMORY;
     if (status == CLQ_OK)
         status = labels ? clq_dataset_adopt_labels(data, path, &array) : clq_dataset_adopt_samples(data, path, &array);
     clq_free(path);
@@ -151,10 +151,10 @@ static clq_status add_more_npy(const char *folder, bool test, bool labels, clq_d
         snprintf(file, sizeof file, "%c_%s_%u.npy", labels ? 'y' : 'x', part_name(test), i);
         if (!holds(folder, file)) continue;
         if (i > next)
-            return clq_fail(CLQ_NOT_FOUND, "%s has %s and no %c_%s_%u.npy: %s are numbered without gaps", folder, file,
-                            labels ? 'y' : 'x', part_name(test), next, labels ? "outputs" : "inputs");
+            return clq_fail(CLQ_ERROR_NOT_FOUND, "%s has %s and no %c_%s_%u.npy: %s are numbered without gaps", folder,
+                            file, labels ? 'y' : 'x', part_name(test), next, labels ? "outputs" : "inputs");
         if (!labels && i == most)
-            return clq_fail(CLQ_UNSUPPORTED, "%s: a model has at most %u inputs, so %s is too much", folder, most,
+            return clq_fail(CLQ_ERROR_UNSUPPORTED, "%s: a model has at most %u inputs, so %s is too much", folder, most,
                             file);
         CLQ_TRY(add_npy(folder, file, labels, data));
         next++;
@@ -169,7 +169,7 @@ static clq_status find_paths(kind k, const char *folder, bool test, char **paths
         char file[FILE_NAME];
         find_file(k, folder, files[*count], file);
         if (file[0]) paths[*count] = clq_strprintf("%s/%s", folder, file);
-        if (!paths[*count]) return file[0] ? CLQ_MEMORY : fail_missing(k, folder, test, files[*count]);
+        if (!paths[*count]) return file[0] ? CLQ_ERROR_MEMORY : fail_missing(k, folder, test, files[*count]);
     }
     return CLQ_OK;
 }
@@ -182,7 +182,7 @@ static clq_status open_kind(kind k, const char *folder, bool test, clq_dataset *
     char *name = clq_strprintf("%s (%s)", folder, part_name(test)), *paths[FILES_MAX] = {NULL};
     size_t count = 0;
     clq_dataset *data = NULL;
-    clq_status status = name ? find_paths(k, folder, test, paths, &count) : CLQ_MEMORY;
+    clq_status status = name ? find_paths(k, folder, test, paths, &count) : CLQ_ERROR_MEMORY;
     const clq_data_origin origin = {
         .name = name, .samples = k == CIFAR10 ? folder : paths[0], .labels = k == CIFAR10 ? folder : paths[1]};
     if (status == CLQ_OK) status = read_files(k, &origin, (const char *const *)paths, count, &data);
@@ -228,8 +228,8 @@ static const char *const fashion_mnist_folders[] = {
 static clq_status find_fashion_mnist(const char *const *folders, size_t count, const char **out) {
     for (size_t i = 0; i < count; i++)
         if (check_folder(folders[i]) == CLQ_OK) return *out = folders[i], CLQ_OK;
-    return clq_fail(CLQ_NOT_FOUND, FASHION_MNIST " is not installed: apt install dataset-fashion-mnist, "
-                                                 "or give the folder of its four IDX files");
+    return clq_fail(CLQ_ERROR_NOT_FOUND, FASHION_MNIST " is not installed: apt install dataset-fashion-mnist, "
+                                                       "or give the folder of its four IDX files");
 }
 
 clq_status clq_source_fashion_mnist(const char *const *folders, size_t count, const char *part, clq_dataset **out) {
@@ -253,7 +253,7 @@ static clq_status find_kind(const char *folder, const char *part, kind *out, boo
             find_file(k, folder, files_of[k][test][i], file);
             if (file[0]) return *out = k, CLQ_OK;
         }
-    return clq_fail(CLQ_NOT_FOUND, "%s has no %s set: expected %s-idx*-ubyte[.gz], %s or %s", folder, part,
+    return clq_fail(CLQ_ERROR_NOT_FOUND, "%s has no %s set: expected %s-idx*-ubyte[.gz], %s or %s", folder, part,
                     files_of[IDX][test][0], files_of[NPY][test][0], files_of[CIFAR10][test][0]);
 }
 
@@ -288,7 +288,7 @@ static clq_status look_into_folder(const char *folder, const char *part, clq_dat
     clq_status status = find_paths(k, folder, test, paths, &count);
     if (status == CLQ_OK) status = k == IDX ? clq_idx_look(paths[0], &samples) : clq_npy_look(paths[0], &samples);
     if (status == CLQ_OK && (samples.rank == 0 || samples.rank > CLQ_SHAPE_MAX + 1))
-        status = clq_fail(CLQ_UNSUPPORTED, "%s: samples are (n, ...) with 1 to %d dimensions in all", paths[0],
+        status = clq_fail(CLQ_ERROR_UNSUPPORTED, "%s: samples are (n, ...) with 1 to %d dimensions in all", paths[0],
                           CLQ_SHAPE_MAX + 1);
     if (status == CLQ_OK) {
         clq_dataset_sight sight = {.rank = CLQ_MAX(samples.rank - 1, 1u), .shape = {1}}; /* (n) is (n, 1) */

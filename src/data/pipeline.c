@@ -67,9 +67,9 @@ static clq_status allocate(const clq_dataset *d, clq_data_ring *ring) {
     /* A batch is no larger than the set, which is in memory: only all slots together may be too much. */
     size_t bytes = lay_out(d, NULL, &ring->slot[0]), all;
     if (!clq_mul_size(bytes, ring->slots, &all))
-        return clq_fail(CLQ_MEMORY, "%s: %zu batches ahead do not fit in memory", d->info.name, ring->slots - 1);
+        return clq_fail(CLQ_ERROR_MEMORY, "%s: %zu batches ahead do not fit in memory", d->info.name, ring->slots - 1);
     ring->memory = clq_alloc_aligned(ALIGNMENT, all);
-    if (!ring->memory) return CLQ_MEMORY;
+    if (!ring->memory) return CLQ_ERROR_MEMORY;
     for (size_t i = 0; i < ring->slots; i++) (void)lay_out(d, (char *)ring->memory + i * bytes, &ring->slot[i]);
     return clq_order_allocate(&ring->order, d);
 }
@@ -83,7 +83,7 @@ static void free_ring(clq_data_ring *ring) {
 
 static size_t batches_ahead(const clq_dataset *d) {
     size_t ahead = (size_t)d->ahead;
-    if (d->ahead == CLQ_AUTO) {
+    if (d->ahead == CLQ_PREFETCH_AUTO) {
         const size_t bytes = clq_feed_bytes(&d->feed) * CLQ_MIN(clq_dataset_rows(d), d->info.samples);
         ahead = CLQ_MAX(CLQ_MIN(AHEAD_BYTES / bytes, (size_t)AHEAD_MOST), (size_t)AHEAD_LEAST);
     }
@@ -99,7 +99,7 @@ static clq_status start_thread(clq_data_ring *ring) {
 static clq_status start(clq_dataset *d) {
     const size_t ahead = batches_ahead(d), slots = ahead > 0 ? CLQ_MAX(ahead - 1, (size_t)1) + BESIDE_CHANNEL : 1;
     clq_data_ring *ring = clq_alloc(1, sizeof *ring + slots * sizeof ring->slot[0]);
-    if (!ring) return clq_fail_within(CLQ_MEMORY, "%s", d->info.name);
+    if (!ring) return clq_fail_within(CLQ_ERROR_MEMORY, "%s", d->info.name);
     ring->dataset = d;
     ring->place = d->next;
     ring->slots = slots;

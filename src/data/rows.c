@@ -12,7 +12,7 @@ enum { FETCH_SAMPLES = 8, FETCH_PLACES = 32, FETCH_BYTES = 8 << 10, LINE_BYTES =
 clq_status clq_order_allocate(clq_order *order, const clq_dataset *d) {
     if (d->buffer == 0 || order->places) return CLQ_OK;
     order->places = clq_alloc(d->info.samples, sizeof *order->places);
-    return order->places ? CLQ_OK : CLQ_MEMORY;
+    return order->places ? CLQ_OK : CLQ_ERROR_MEMORY;
 }
 
 void clq_orders_free(clq_dataset *dataset) {

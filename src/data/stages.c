@@ -14,7 +14,7 @@ void clq_dataset_count(clq_dataset *dataset) {
 }
 
 clq_status clq_dataset_take(clq_dataset *dataset, size_t samples) {
-    if (samples == 0) return clq_fail(CLQ_ARGUMENT, "%s: take at least 1 sample", dataset->info.name);
+    if (samples == 0) return clq_fail(CLQ_ERROR_ARGUMENT, "%s: take at least 1 sample", dataset->info.name);
     clq_dataset_start_over(dataset);
     dataset->most = samples;
     clq_dataset_count(dataset);
@@ -57,7 +57,7 @@ clq_status clq_dataset_shuffle(clq_dataset *dataset, size_t buffer, uint64_t see
 }
 
 clq_status clq_dataset_batch(clq_dataset *dataset, size_t batch, bool drop_remainder) {
-    if (batch == 0) return clq_fail(CLQ_ARGUMENT, "%s: a batch has at least 1 sample", dataset->info.name);
+    if (batch == 0) return clq_fail(CLQ_ERROR_ARGUMENT, "%s: a batch has at least 1 sample", dataset->info.name);
     clq_dataset_start_over(dataset);
     dataset->batch = batch;
     dataset->drop_remainder = drop_remainder;
@@ -65,8 +65,9 @@ clq_status clq_dataset_batch(clq_dataset *dataset, size_t batch, bool drop_remai
 }
 
 clq_status clq_dataset_prefetch(clq_dataset *dataset, int batches) {
-    if (batches < 0 && batches != CLQ_AUTO)
-        return clq_fail(CLQ_ARGUMENT, "%s: %d batches ahead: 0 is none, CLQ_AUTO chooses", dataset->info.name, batches);
+    if (batches < 0 && batches != CLQ_PREFETCH_AUTO)
+        return clq_fail(CLQ_ERROR_ARGUMENT, "%s: %d batches ahead: 0 is none, CLQ_PREFETCH_AUTO chooses",
+                        dataset->info.name, batches);
     clq_dataset_start_over(dataset);
     dataset->ahead = batches;
     return CLQ_OK;
@@ -75,7 +76,7 @@ clq_status clq_dataset_prefetch(clq_dataset *dataset, int batches) {
 clq_status clq_dataset_seek(clq_dataset *dataset, uint64_t epoch, uint64_t index) {
     size_t batches = clq_dataset_batches(dataset);
     if (index > batches)
-        return clq_fail(CLQ_ARGUMENT, "%s: batch %llu is out of range: an epoch has %zu", dataset->info.name,
+        return clq_fail(CLQ_ERROR_ARGUMENT, "%s: batch %llu is out of range: an epoch has %zu", dataset->info.name,
                         (unsigned long long)index, batches);
     clq_pipeline_stop(dataset);
     dataset->next = (clq_place){epoch, index};

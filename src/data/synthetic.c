@@ -46,7 +46,7 @@ static clq_status parse(const char *description, bool test, recipe *out) {
     if (count) good = good && clq_parse_u64(count, 1, INT32_MAX, &samples);
     if (places) good = good && clq_parse_u64(places, 1, INT32_MAX, &place_count);
     if (!good)
-        return clq_fail(CLQ_ARGUMENT,
+        return clq_fail(CLQ_ERROR_ARGUMENT,
                         "synthetic:%s: expected synthetic, or synthetic:SHAPE/CLASSES/COUNT/PLACES such as "
                         "synthetic:32x32x3/10/60000",
                         description);
@@ -101,11 +101,11 @@ static void make_sample(const recipe *r, size_t number, const uint8_t *pattern, 
 static clq_status make(const recipe *r, clq_array *samples, clq_array *labels) {
     size_t bytes;
     if (!clq_mul_size(r->classes, r->elements, &bytes))
-        return clq_fail(CLQ_MEMORY, "the patterns do not fit in memory");
+        return clq_fail(CLQ_ERROR_MEMORY, "the patterns do not fit in memory");
     CLQ_TRY(clq_array_create(CLQ_U8, r->rank, r->dims, samples));
     CLQ_TRY(clq_array_create(CLQ_I32, 2, (const size_t[]){r->dims[0], r->places}, labels));
     uint8_t *patterns = clq_alloc(bytes, 1);
-    if (!patterns) return CLQ_MEMORY;
+    if (!patterns) return CLQ_ERROR_MEMORY;
     make_patterns(r, patterns);
     int32_t *values = labels->data;
     uint8_t *to = samples->data;

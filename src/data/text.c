@@ -23,10 +23,11 @@ size_t clq_windows(const clq_dataset *d) {
 
 clq_status clq_dataset_window(clq_dataset *d, size_t tokens) {
     clq_dataset_info *info = &d->info;
-    if (!d->window) return clq_fail(CLQ_ARGUMENT, "%s is no text: it has no windows", info->name);
+    if (!d->window) return clq_fail(CLQ_ERROR_ARGUMENT, "%s is no text: it has no windows", info->name);
     if (tokens == 0 || tokens > d->arrays[0].count / 2)
-        return clq_fail(CLQ_ARGUMENT, "%s has %zu bytes: a window has 1 to %zu, half of them, and %zu were asked for",
-                        info->name, d->arrays[0].count, d->arrays[0].count / 2, tokens);
+        return clq_fail(CLQ_ERROR_ARGUMENT,
+                        "%s has %zu bytes: a window has 1 to %zu, half of them, and %zu were asked for", info->name,
+                        d->arrays[0].count, d->arrays[0].count / 2, tokens);
     clq_dataset_start_over(d);
     info->labels[0].least_at = d->least_byte / tokens;
     d->window = tokens;
@@ -74,14 +75,15 @@ clq_status clq_source_of_text(const char *path, const char *part, clq_dataset **
     void *text;
     size_t bytes;
     CLQ_TRY(clq_part_parse(part, &test));
-    if (!*path) return clq_fail(CLQ_ARGUMENT, "data '%s': the file of the text is missing: %sFILE", prefix, prefix);
+    if (!*path)
+        return clq_fail(CLQ_ERROR_ARGUMENT, "data '%s': the file of the text is missing: %sFILE", prefix, prefix);
     CLQ_TRY(clq_gz_read(path, INT32_MAX, &text, &bytes));
     const size_t held = bytes / HELD_BACK, first = test ? bytes - held : 0;
     char *name = clq_strprintf("%s (%s)", path, part);
-    clq_status status = name ? CLQ_OK : CLQ_MEMORY;
+    clq_status status = name ? CLQ_OK : CLQ_ERROR_MEMORY;
     const clq_data_origin origin = {.name = name, .samples = path, .labels = path};
     if (status == CLQ_OK && bytes < LEAST)
-        status = clq_fail(CLQ_FORMAT, "%s: a text of %zu byte%s: at least %d are needed", path, bytes,
+        status = clq_fail(CLQ_ERROR_FORMAT, "%s: a text of %zu byte%s: at least %d are needed", path, bytes,
                           clq_plural(bytes), LEAST);
     if (status == CLQ_OK) status = cut(text, first, (test ? held : bytes - held) - 1, &origin, out);
     clq_free(name);

@@ -225,9 +225,9 @@ clq_status clq_event_create(clq_device *device, clq_event **out);
 clq_status clq_event_complete(clq_event *event, bool ok);
 bool clq_event_is_hosts(const clq_event *event); /* completed by the host, not by a command */
 bool clq_event_is_over(const clq_event *event);  /* complete or failed, as far as the driver tells at this moment */
-/* As clq_event_wait, but gives up: CLQ_TIMEOUT at `until` (clq_now_running's time), CLQ_ABORTED once *cancel (may be
- * NULL). Of an event that was wrapped the queue is flushed first: the commands of a device that runs in its caller run
- * here. Any other event's queue was flushed by whoever enqueued the command. */
+/* As clq_event_wait, but gives up: CLQ_ERROR_TIMEOUT at `until` (clq_now_running's time), CLQ_ERROR_ABORTED once
+ * *cancel (may be NULL). Of an event that was wrapped the queue is flushed first: the commands of a device that runs in
+ * its caller run here. Any other event's queue was flushed by whoever enqueued the command. */
 clq_status clq_event_wait_until(clq_event *event, double until, const atomic_bool *cancel);
 
 /* ---- buffers (buffer.c) ---- */

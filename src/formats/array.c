@@ -17,27 +17,27 @@ clq_status clq_array_expect(clq_array *array, size_t given, const char *path, co
     size_t bytes;
     clq_array_describe(array, shape, sizeof(shape));
     if (!clq_array_measure(array, &bytes))
-        return clq_fail(CLQ_FORMAT, "%s: %s header of %s, more than fits in memory", path, format, shape);
+        return clq_fail(CLQ_ERROR_FORMAT, "%s: %s header of %s, more than fits in memory", path, format, shape);
     if (bytes != given)
-        return clq_fail(CLQ_FORMAT, "%s: %s %s: %s needs %zu byte%s after the header, the file has %zu", path,
+        return clq_fail(CLQ_ERROR_FORMAT, "%s: %s %s: %s needs %zu byte%s after the header, the file has %zu", path,
                         given < bytes ? "truncated" : "oversized", format, shape, bytes, clq_plural(bytes), given);
     return CLQ_OK;
 }
 
 clq_status clq_array_create(clq_dtype dtype, unsigned rank, const size_t *dims, clq_array *out) {
-    if (clq_dtype_bytes(dtype) == 0) return clq_fail(CLQ_ARGUMENT, "an array of the unknown type %d", (int)dtype);
+    if (clq_dtype_bytes(dtype) == 0) return clq_fail(CLQ_ERROR_ARGUMENT, "an array of the unknown type %d", (int)dtype);
     if (rank > CLQ_ARRAY_DIMS_MAX)
-        return clq_fail(CLQ_ARGUMENT, "an array of %u dimensions; %d is the most", rank, CLQ_ARRAY_DIMS_MAX);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "an array of %u dimensions; %d is the most", rank, CLQ_ARRAY_DIMS_MAX);
     clq_array array = {.dtype = dtype, .rank = rank};
     if (rank) memcpy(array.dims, dims, rank * sizeof(*dims));
     size_t bytes;
     if (!clq_array_measure(&array, &bytes)) {
         char shape[256];
         clq_array_describe(&array, shape, sizeof(shape));
-        return clq_fail(CLQ_MEMORY, "an array %s does not fit in memory", shape);
+        return clq_fail(CLQ_ERROR_MEMORY, "an array %s does not fit in memory", shape);
     }
     array.data = clq_alloc_aligned(64, bytes);
-    if (!array.data) return CLQ_MEMORY;
+    if (!array.data) return CLQ_ERROR_MEMORY;
     *out = array;
     return CLQ_OK;
 }

@@ -57,10 +57,11 @@ clq_status clq_between_open(clq_between *out) {
     if (!place) place = "/tmp";
     clean(place);
     out->folder = clq_strprintf("%s/%sXXXXXX", place, prefix);
-    if (!out->folder) return CLQ_MEMORY;
+    if (!out->folder) return CLQ_ERROR_MEMORY;
     if (!mkdtemp(out->folder)) {
-        const clq_status status = clq_fail(CLQ_WRITE, "%s: no folder for a file between (TMPDIR chooses another): %s",
-                                           out->folder, strerror(errno));
+        const clq_status status =
+            clq_fail(CLQ_ERROR_WRITE, "%s: no folder for a file between (TMPDIR chooses another): %s", out->folder,
+                     strerror(errno));
         clq_free(out->folder);
         out->folder = NULL;
         return status;
@@ -68,7 +69,7 @@ clq_status clq_between_open(clq_between *out) {
     out->lock = open(out->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (out->lock >= 0) (void)flock(out->lock, LOCK_EX | LOCK_NB); /* where there are no locks, others take none, too */
     out->file = clq_strprintf("%s/weights", out->folder);
-    return out->file ? CLQ_OK : CLQ_MEMORY;
+    return out->file ? CLQ_OK : CLQ_ERROR_MEMORY;
 }
 
 void clq_between_close(clq_between *b) {

@@ -39,7 +39,7 @@ static void inflate_free(voidpf context, voidpf block) {
 
 static clq_status make_room(output *to, size_t capacity) {
     char *grown = clq_alloc_unset(64, capacity); /* the system gives its pages as they are filled */
-    if (!grown) return clq_fail_within(CLQ_MEMORY, "%s", to->path);
+    if (!grown) return clq_fail_within(CLQ_ERROR_MEMORY, "%s", to->path);
     if (to->bytes) memcpy(grown, to->data, to->bytes);
     clq_free(to->data);
     to->data = grown;
@@ -70,17 +70,17 @@ static clq_status first_guess(const input *in, size_t max_bytes, size_t *out) {
 }
 
 static clq_status fail_stream(const output *to, const z_stream *stream, size_t offset, int result) {
-    if (result == Z_MEM_ERROR) return clq_fail_within(CLQ_MEMORY, "%s", to->path);
+    if (result == Z_MEM_ERROR) return clq_fail_within(CLQ_ERROR_MEMORY, "%s", to->path);
     if (result == Z_BUF_ERROR)
-        return clq_fail(CLQ_FORMAT, "%s: truncated gzip: ends at offset %zu inside a compressed stream", to->path,
+        return clq_fail(CLQ_ERROR_FORMAT, "%s: truncated gzip: ends at offset %zu inside a compressed stream", to->path,
                         offset);
-    return clq_fail(CLQ_FORMAT, "%s: damaged gzip at offset %zu: %s", to->path, offset,
+    return clq_fail(CLQ_ERROR_FORMAT, "%s: damaged gzip at offset %zu: %s", to->path, offset,
                     stream->msg ? stream->msg : "no reason known");
 }
 
 static clq_status grow(output *to) {
     if (to->bytes > to->max_bytes)
-        return clq_fail(CLQ_FORMAT, "%s: inflates to more than the %zu bytes that are read here", to->path,
+        return clq_fail(CLQ_ERROR_FORMAT, "%s: inflates to more than the %zu bytes that are read here", to->path,
                         to->max_bytes);
     if (to->bytes < to->capacity) return CLQ_OK;
     size_t most = to->max_bytes + 1; /* one more than allowed shows that there is more */
@@ -113,9 +113,9 @@ static clq_status inflate_all(z_stream *stream, input *in, output *to) {
     while (in->offset < in->file.bytes && !is_enough(to)) {
         CLQ_TRY(look_ahead(in, 2));
         if (!is_gzip(next_byte(in), in->end - in->offset))
-            return clq_fail(CLQ_FORMAT, "%s: trailing bytes after the gzip stream, at offset %zu", to->path,
+            return clq_fail(CLQ_ERROR_FORMAT, "%s: trailing bytes after the gzip stream, at offset %zu", to->path,
                             in->offset);
-        if (inflateReset(stream) != Z_OK) return clq_fail(CLQ_SYSTEM, "%s: zlib cannot start", to->path);
+        if (inflateReset(stream) != Z_OK) return clq_fail(CLQ_ERROR_SYSTEM, "%s: zlib cannot start", to->path);
         CLQ_TRY(inflate_member(stream, in, to));
     }
     return to->bytes <= to->max_bytes || to->peeks ? CLQ_OK : grow(to);
@@ -135,10 +135,10 @@ static clq_status inflate_into(input *in, output *to) {
 
 static clq_status inflate_file(const clq_file *file, size_t max_bytes, bool peeks, void **out, size_t *bytes) {
     if (file->bytes < SHORTEST)
-        return clq_fail(CLQ_FORMAT, "%s: truncated gzip: only %zu byte%s", file->path, file->bytes,
+        return clq_fail(CLQ_ERROR_FORMAT, "%s: truncated gzip: only %zu byte%s", file->path, file->bytes,
                         clq_plural(file->bytes));
     input in = {.file = *file, .window = clq_alloc(WINDOW_BYTES, 1)};
-    if (!in.window) return clq_fail_within(CLQ_MEMORY, "%s", file->path);
+    if (!in.window) return clq_fail_within(CLQ_ERROR_MEMORY, "%s", file->path);
     output to = {.path = file->path, .max_bytes = max_bytes, .peeks = peeks};
     clq_status status = inflate_into(&in, &to);
     clq_free(in.window);
@@ -154,7 +154,7 @@ static clq_status inflate_file(const clq_file *file, size_t max_bytes, bool peek
 static clq_status get_first(const clq_file *file, size_t max_bytes, void **out, size_t *bytes) {
     *bytes = CLQ_MIN(file->bytes, max_bytes);
     *out = clq_alloc_aligned(64, CLQ_MAX(*bytes, (size_t)1));
-    if (!*out) return CLQ_MEMORY;
+    if (!*out) return CLQ_ERROR_MEMORY;
     const clq_status status = clq_file_get(file, 0, *out, *bytes);
     if (status != CLQ_OK) clq_free(*out);
     return status;
@@ -167,7 +167,7 @@ static clq_status read_either(const clq_file *file, size_t max_bytes, bool peeks
     if (is_gzip(magic, looked)) return inflate_file(file, max_bytes, peeks, out, bytes);
     if (peeks) return get_first(file, max_bytes, out, bytes);
     if (file->bytes > max_bytes)
-        return clq_fail(CLQ_FORMAT, "%s: %zu bytes; the most that is read here is %zu", file->path, file->bytes,
+        return clq_fail(CLQ_ERROR_FORMAT, "%s: %zu bytes; the most that is read here is %zu", file->path, file->bytes,
                         max_bytes);
     return clq_file_get_all(file, out, bytes);
 }

@@ -20,17 +20,17 @@ static bool find_dtype(unsigned char code, clq_dtype *out) {
 static clq_status parse_header(const char *path, const unsigned char *in, size_t size, clq_array *array,
                                size_t *header) {
     if (size < MAGIC_BYTES)
-        return clq_fail(CLQ_FORMAT, "%s: no IDX file: only %zu byte%s", path, size, clq_plural(size));
+        return clq_fail(CLQ_ERROR_FORMAT, "%s: no IDX file: only %zu byte%s", path, size, clq_plural(size));
     if (in[0] != 0 || in[1] != 0 || !find_dtype(in[2], &array->dtype))
-        return clq_fail(CLQ_FORMAT, "%s: no IDX file: starts with %02x %02x %02x %02x", path, in[0], in[1], in[2],
+        return clq_fail(CLQ_ERROR_FORMAT, "%s: no IDX file: starts with %02x %02x %02x %02x", path, in[0], in[1], in[2],
                         in[3]);
     array->rank = in[3];
     if (array->rank < 1 || array->rank > CLQ_ARRAY_DIMS_MAX)
-        return clq_fail(CLQ_FORMAT, "%s: IDX with %u dimensions; 1 to %d are read", path, array->rank,
+        return clq_fail(CLQ_ERROR_FORMAT, "%s: IDX with %u dimensions; 1 to %d are read", path, array->rank,
                         CLQ_ARRAY_DIMS_MAX);
     *header = MAGIC_BYTES + (size_t)array->rank * DIM_BYTES;
     if (size < *header)
-        return clq_fail(CLQ_FORMAT, "%s: truncated IDX: %zu bytes, its header alone is %zu", path, size, *header);
+        return clq_fail(CLQ_ERROR_FORMAT, "%s: truncated IDX: %zu bytes, its header alone is %zu", path, size, *header);
     for (unsigned i = 0; i < array->rank; i++) {
         const unsigned char *dim = in + MAGIC_BYTES + (size_t)i * DIM_BYTES;
         array->dims[i] = (size_t)dim[0] << 24 | (size_t)dim[1] << 16 | (size_t)dim[2] << 8 | dim[3];

@@ -60,7 +60,7 @@ static clq_status check_depth(const char *text, size_t bytes, size_t max_depth, 
             in_string = true;
         } else if (c == '{' || c == '[') {
             if (++depth > max_depth)
-                return clq_fail(CLQ_FORMAT, "%s: more than %zu nested objects and arrays, at offset %zu", where,
+                return clq_fail(CLQ_ERROR_FORMAT, "%s: more than %zu nested objects and arrays, at offset %zu", where,
                                 max_depth, i);
         } else if ((c == '}' || c == ']') && depth) {
             depth--;
@@ -79,9 +79,10 @@ clq_status clq_json_parse(const char *text, size_t bytes, size_t max_depth, cons
     /* Where an allocation fails, Jansson mostly says nothing, or takes the token for a wrong one, or cuts it off. */
     if (errno == ENOMEM || (!parsed && (!error.text[0] || json_error_code(&error) == json_error_out_of_memory))) {
         json_decref(parsed);
-        return clq_fail(CLQ_MEMORY, "%s: out of host memory for %zu bytes of JSON", where, bytes);
+        return clq_fail(CLQ_ERROR_MEMORY, "%s: out of host memory for %zu bytes of JSON", where, bytes);
     }
-    if (!parsed) return clq_fail(CLQ_FORMAT, "%s: line %d, column %d: %s", where, error.line, error.column, error.text);
+    if (!parsed)
+        return clq_fail(CLQ_ERROR_FORMAT, "%s: line %d, column %d: %s", where, error.line, error.column, error.text);
     *out = parsed;
     return CLQ_OK;
 }

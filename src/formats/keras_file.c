@@ -31,7 +31,7 @@ bool clq_keras_files_built(void) {
 clq_status clq_keras_files_check(const char *path) {
     if (clq_keras_files_built()) return CLQ_OK;
     return clq_fail(
-        CLQ_UNSUPPORTED,
+        CLQ_ERROR_UNSUPPORTED,
         "%s: this build reads and writes no .keras and .weights.h5 files: install libhdf5-dev and libzip-dev, "
         "and build Clique again",
         path);
@@ -58,13 +58,13 @@ static clq_status judge(const char *verb, const char *path, char *said, bool kno
     if (known && WIFSIGNALED(ended)) {
         const int signal = WTERMSIG(ended);
         if (strcmp(verb, "read") == 0 && is_of_file(signal))
-            return clq_fail(CLQ_FORMAT, "%s: the file is damaged: reading it ended by signal %d", path, signal);
-        return clq_fail(CLQ_SYSTEM, "%s: the program %s was ended by signal %d", path, program_name, signal);
+            return clq_fail(CLQ_ERROR_FORMAT, "%s: the file is damaged: reading it ended by signal %d", path, signal);
+        return clq_fail(CLQ_ERROR_SYSTEM, "%s: the program %s was ended by signal %d", path, program_name, signal);
     }
     if (known && WIFEXITED(ended) && WEXITSTATUS(ended) == 127)
-        return clq_fail(CLQ_SYSTEM, "%s: the program %s cannot be started: are HDF5 and libzip installed?", path,
+        return clq_fail(CLQ_ERROR_SYSTEM, "%s: the program %s cannot be started: are HDF5 and libzip installed?", path,
                         program_name);
-    return clq_fail(CLQ_SYSTEM, "%s: the program %s ended without an answer", path, program_name);
+    return clq_fail(CLQ_ERROR_SYSTEM, "%s: the program %s ended without an answer", path, program_name);
 }
 
 /* Up to the program's end. */
@@ -111,12 +111,13 @@ static clq_status run(const char *verb, const char *from, const char *to, const 
     CLQ_TRY(clq_keras_files_check(path));
     (void)clq_find_beside(program_name, program);
     const char *const words[] = {program, verb, from, to, NULL};
-    if (pipe2(ends, O_CLOEXEC) != 0) return clq_fail(CLQ_SYSTEM, "%s: no pipe: %s", path, strerror(errno));
+    if (pipe2(ends, O_CLOEXEC) != 0) return clq_fail(CLQ_ERROR_SYSTEM, "%s: no pipe: %s", path, strerror(errno));
     const int error = start(words, ends[1], &pid);
     close(ends[1]);
     if (error) {
         close(ends[0]);
-        return clq_fail(CLQ_SYSTEM, "%s: the program %s cannot be started: %s", path, program_name, strerror(error));
+        return clq_fail(CLQ_ERROR_SYSTEM, "%s: the program %s cannot be started: %s", path, program_name,
+                        strerror(error));
     }
     read_answer(ends[0], said, sizeof said);
     close(ends[0]);

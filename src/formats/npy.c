@@ -27,7 +27,7 @@ typedef struct cursor {
 } cursor;
 
 static clq_status fail_at(const cursor *at, const char *expected) {
-    return clq_fail(CLQ_FORMAT, "%s: NPY header, character %td: expected %s", at->where, at->next - at->start,
+    return clq_fail(CLQ_ERROR_FORMAT, "%s: NPY header, character %td: expected %s", at->where, at->next - at->start,
                     expected);
 }
 
@@ -67,11 +67,12 @@ static clq_status take_string(cursor *at, char *out, size_t capacity) {
 static clq_status parse_descr(cursor *at, file_header *header) {
     skip_blanks(at);
     if (at->next < at->end && *at->next == '[')
-        return clq_fail(CLQ_UNSUPPORTED, "%s: NPY with structured records; only plain numbers are read", at->where);
+        return clq_fail(CLQ_ERROR_UNSUPPORTED, "%s: NPY with structured records; only plain numbers are read",
+                        at->where);
     char descr[16] = "";
     CLQ_TRY(take_string(at, descr, sizeof(descr)));
     if (!descr[0] || !strchr("<>|=", descr[0]))
-        return clq_fail(CLQ_FORMAT, "%s: NPY of type '%s', which tells no byte order", at->where, descr);
+        return clq_fail(CLQ_ERROR_FORMAT, "%s: NPY of type '%s', which tells no byte order", at->where, descr);
     for (size_t i = 0; i < CLQ_COUNT_OF(types); i++) {
         if (strcmp(types[i].name, descr + 1) != 0) continue;
         char foreign = __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? '>' : '<';
@@ -79,7 +80,7 @@ static clq_status parse_descr(cursor *at, file_header *header) {
         header->swapped = descr[0] == foreign;
         return CLQ_OK;
     }
-    return clq_fail(CLQ_UNSUPPORTED, "%s: NPY of type '%s'; integers, floats of 16 to 64 bits and bool are read",
+    return clq_fail(CLQ_ERROR_UNSUPPORTED, "%s: NPY of type '%s'; integers, floats of 16 to 64 bits and bool are read",
                     at->where, descr);
 }
 
@@ -102,7 +103,8 @@ static clq_status parse_shape(cursor *at, file_header *header) {
     if (!take(at, '(')) return fail_at(at, "'(' of the shape");
     while (!take(at, ')')) {
         if (array->rank == CLQ_ARRAY_DIMS_MAX)
-            return clq_fail(CLQ_UNSUPPORTED, "%s: NPY with more than %d dimensions", at->where, CLQ_ARRAY_DIMS_MAX);
+            return clq_fail(CLQ_ERROR_UNSUPPORTED, "%s: NPY with more than %d dimensions", at->where,
+                            CLQ_ARRAY_DIMS_MAX);
         CLQ_TRY(parse_dim(at, &array->dims[array->rank++]));
         if (take(at, ',')) continue;
         if (!take(at, ')')) return fail_at(at, "',' or ')' in the shape");
@@ -136,7 +138,7 @@ static clq_status parse_dictionary(const char *text, size_t bytes, const char *w
         size_t part = 0;
         while (part < CLQ_COUNT_OF(parts) && strcmp(parts[part].key, key) != 0) part++;
         if (part == CLQ_COUNT_OF(parts) || seen[part])
-            return clq_fail(CLQ_FORMAT, "%s: NPY header with %s key '%s'", where,
+            return clq_fail(CLQ_ERROR_FORMAT, "%s: NPY header with %s key '%s'", where,
                             part == CLQ_COUNT_OF(parts) ? "an unknown" : "twice the", key);
         seen[part] = true;
         CLQ_TRY(parts[part].parse(&at, header));
@@ -145,7 +147,7 @@ static clq_status parse_dictionary(const char *text, size_t bytes, const char *w
         break;
     }
     for (size_t i = 0; i < CLQ_COUNT_OF(parts); i++)
-        if (!seen[i]) return clq_fail(CLQ_FORMAT, "%s: NPY header without '%s'", where, parts[i].key);
+        if (!seen[i]) return clq_fail(CLQ_ERROR_FORMAT, "%s: NPY header without '%s'", where, parts[i].key);
     skip_blanks(&at);
     return at.next == at.end ? CLQ_OK : fail_at(&at, "nothing more");
 }
@@ -155,19 +157,21 @@ static clq_status parse_dictionary(const char *text, size_t bytes, const char *w
 /* Where the header's text starts and ends. */
 static clq_status find_header(const char *path, const unsigned char *in, size_t size, size_t *begin, size_t *end) {
     if (size < PREFIX_V1 || memcmp(in, magic, MAGIC_BYTES) != 0)
-        return clq_fail(CLQ_FORMAT, "%s: no NPY file: %s", path, size < PREFIX_V1 ? "too short" : "no such magic");
+        return clq_fail(CLQ_ERROR_FORMAT, "%s: no NPY file: %s", path,
+                        size < PREFIX_V1 ? "too short" : "no such magic");
     unsigned major = in[6];
     if (major < 1 || major > 3 || in[7] != 0)
-        return clq_fail(CLQ_UNSUPPORTED, "%s: NPY version %u.%u; 1.0 to 3.0 are read", path, major, in[7]);
+        return clq_fail(CLQ_ERROR_UNSUPPORTED, "%s: NPY version %u.%u; 1.0 to 3.0 are read", path, major, in[7]);
     size_t length = (size_t)in[8] | (size_t)in[9] << 8;
     *begin = PREFIX_V1;
     if (major > 1) {
-        if (size < PREFIX_V2) return clq_fail(CLQ_FORMAT, "%s: truncated NPY: %zu bytes", path, size);
+        if (size < PREFIX_V2) return clq_fail(CLQ_ERROR_FORMAT, "%s: truncated NPY: %zu bytes", path, size);
         length |= (size_t)in[10] << 16 | (size_t)in[11] << 24;
         *begin = PREFIX_V2;
     }
     if (length > HEADER_MAX || length > size - *begin)
-        return clq_fail(CLQ_FORMAT, "%s: truncated NPY: a header of %zu bytes in a file of %zu", path, length, size);
+        return clq_fail(CLQ_ERROR_FORMAT, "%s: truncated NPY: a header of %zu bytes in a file of %zu", path, length,
+                        size);
     *end = *begin + length;
     return CLQ_OK;
 }
@@ -210,7 +214,7 @@ static clq_status arrange(file_header *header, size_t data_at) {
     char *values = (char *)array->data + data_at;
     if (header->fortran_order && array->rank > 1) {
         char *ordered = clq_alloc_aligned(64, array->count * size);
-        if (!ordered) return CLQ_MEMORY;
+        if (!ordered) return CLQ_ERROR_MEMORY;
         transpose(array, values, ordered);
         clq_free(array->data);
         array->data = ordered;
@@ -274,11 +278,11 @@ static void compose_header(const clq_array *array, clq_text *text) {
 
 clq_status clq_npy_write(const char *path, const clq_array *array) {
     if (!type_name(array->dtype))
-        return clq_fail(CLQ_UNSUPPORTED, "%s: NPY has no type for %s", path, clq_dtype_name(array->dtype));
+        return clq_fail(CLQ_ERROR_UNSUPPORTED, "%s: NPY has no type for %s", path, clq_dtype_name(array->dtype));
     clq_text header = {0};
     clq_file_writer *writer;
     compose_header(array, &header);
-    clq_status status = header.failed ? CLQ_MEMORY : clq_file_writer_open(path, &writer);
+    clq_status status = header.failed ? CLQ_ERROR_MEMORY : clq_file_writer_open(path, &writer);
     if (status == CLQ_OK) {
         clq_file_writer_put(writer, header.data, header.length);
         clq_file_writer_put(writer, array->data, array->count * clq_dtype_bytes(array->dtype));

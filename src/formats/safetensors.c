@@ -30,7 +30,7 @@ struct clq_safetensors {
 };
 
 static clq_status fail_tensor(const clq_safetensors *file, const char *name, const char *what) {
-    return clq_fail(CLQ_FORMAT, "%s: tensor '%.200s': %s", file->path, name, what);
+    return clq_fail(CLQ_ERROR_FORMAT, "%s: tensor '%.200s': %s", file->path, name, what);
 }
 
 static clq_status parse_dtype(const clq_safetensors *file, const json_t *info, clq_safetensors_entry *entry) {
@@ -41,7 +41,7 @@ static clq_status parse_dtype(const clq_safetensors *file, const json_t *info, c
         entry->dtype = types[i].dtype;
         return CLQ_OK;
     }
-    return clq_fail(CLQ_UNSUPPORTED, "%s: tensor '%.200s': unknown type '%.40s'", file->path, entry->name, name);
+    return clq_fail(CLQ_ERROR_UNSUPPORTED, "%s: tensor '%.200s': unknown type '%.40s'", file->path, entry->name, name);
 }
 
 static bool size_value(const json_t *value, size_t *out) {
@@ -56,8 +56,8 @@ static clq_status parse_shape(const clq_safetensors *file, const json_t *info, c
     const json_t *shape = json_object_get(info, "shape");
     if (!json_is_array(shape)) return fail_tensor(file, entry->name, "no 'shape'");
     if (json_array_size(shape) > CLQ_ARRAY_DIMS_MAX)
-        return clq_fail(CLQ_UNSUPPORTED, "%s: tensor '%.200s': %zu dimensions; %d is the most", file->path, entry->name,
-                        json_array_size(shape), CLQ_ARRAY_DIMS_MAX);
+        return clq_fail(CLQ_ERROR_UNSUPPORTED, "%s: tensor '%.200s': %zu dimensions; %d is the most", file->path,
+                        entry->name, json_array_size(shape), CLQ_ARRAY_DIMS_MAX);
     clq_array array = {.dtype = entry->dtype, .rank = (unsigned)json_array_size(shape)};
     for (unsigned i = 0; i < array.rank; i++)
         if (!size_value(json_array_get(shape, i), &array.dims[i]))
@@ -79,28 +79,29 @@ static clq_status parse_offsets(const clq_safetensors *file, const json_t *info,
         !size_value(json_array_get(offsets, 1), &end))
         return fail_tensor(file, entry->name, "no 'data_offsets' of two sizes");
     if (begin > end || end > bytes)
-        return clq_fail(CLQ_FORMAT, "%s: tensor '%.200s': offsets %zu to %zu in %zu bytes of data", file->path,
+        return clq_fail(CLQ_ERROR_FORMAT, "%s: tensor '%.200s': offsets %zu to %zu in %zu bytes of data", file->path,
                         entry->name, begin, end, bytes);
     if (end - begin != entry->bytes)
-        return clq_fail(CLQ_FORMAT, "%s: tensor '%.200s': %zu bytes of data for a shape of %zu bytes", file->path,
+        return clq_fail(CLQ_ERROR_FORMAT, "%s: tensor '%.200s': %zu bytes of data for a shape of %zu bytes", file->path,
                         entry->name, end - begin, entry->bytes);
     entry->data = values + begin;
     return CLQ_OK;
 }
 
 static clq_status check_metadata(const clq_safetensors *file, json_t *metadata) {
-    if (!json_is_object(metadata)) return clq_fail(CLQ_FORMAT, "%s: " METADATA " is no object", file->path);
+    if (!json_is_object(metadata)) return clq_fail(CLQ_ERROR_FORMAT, "%s: " METADATA " is no object", file->path);
     const char *key;
     json_t *value;
     json_object_foreach(metadata, key, value) {
-        if (!json_is_string(value)) return clq_fail(CLQ_FORMAT, "%s: metadata '%.200s' is no string", file->path, key);
+        if (!json_is_string(value))
+            return clq_fail(CLQ_ERROR_FORMAT, "%s: metadata '%.200s' is no string", file->path, key);
     }
     return CLQ_OK;
 }
 
 static clq_status parse_entries(clq_safetensors *file, const char *values, size_t bytes) {
     file->entries = clq_alloc(json_object_size(file->header), sizeof(*file->entries));
-    if (!file->entries) return CLQ_MEMORY;
+    if (!file->entries) return CLQ_ERROR_MEMORY;
     const char *name;
     json_t *info;
     json_object_foreach(file->header, name, info) {
@@ -137,7 +138,7 @@ static clq_status check_places(clq_safetensors *file, const char *values, size_t
         at += file->entries[i].bytes;
     }
     if (at != bytes)
-        return clq_fail(CLQ_FORMAT, "%s: %zu byte%s of data behind the last tensor", file->path, bytes - at,
+        return clq_fail(CLQ_ERROR_FORMAT, "%s: %zu byte%s of data behind the last tensor", file->path, bytes - at,
                         clq_plural(bytes - at));
     return CLQ_OK;
 }
@@ -164,23 +165,24 @@ static const struct stranger {
 static clq_status check_begin(const clq_safetensors *file, size_t size) {
     for (size_t i = 0; i < CLQ_COUNT_OF(strangers); i++)
         if (size >= strangers[i].bytes && memcmp(file->content, strangers[i].begin, strangers[i].bytes) == 0)
-            return clq_fail(CLQ_FORMAT, "%s: no safetensors file, but %s", file->path, strangers[i].what);
+            return clq_fail(CLQ_ERROR_FORMAT, "%s: no safetensors file, but %s", file->path, strangers[i].what);
     return CLQ_OK;
 }
 
 static clq_status parse_file(clq_safetensors *file, size_t size) {
     if (size < LENGTH_BYTES)
-        return clq_fail(CLQ_FORMAT, "%s: no safetensors file: only %zu byte%s", file->path, size, clq_plural(size));
+        return clq_fail(CLQ_ERROR_FORMAT, "%s: no safetensors file: only %zu byte%s", file->path, size,
+                        clq_plural(size));
     uint64_t length;
     memcpy(&length, file->content, sizeof(length));
     size_t rest = size - LENGTH_BYTES;
     if (length > HEADER_MAX) CLQ_TRY(check_begin(file, size)); /* else it may be a header that is cut off */
     if (length > HEADER_MAX || length > rest)
-        return clq_fail(CLQ_FORMAT, "%s: no safetensors file or truncated: a header of %ju bytes in %zu", file->path,
-                        (uintmax_t)length, size);
+        return clq_fail(CLQ_ERROR_FORMAT, "%s: no safetensors file or truncated: a header of %ju bytes in %zu",
+                        file->path, (uintmax_t)length, size);
     const char *header = file->content + LENGTH_BYTES, *values = header + length;
     if (length == 0 || *header != '{')
-        return clq_fail(CLQ_FORMAT, "%s: no safetensors file: its header does not start with '{'", file->path);
+        return clq_fail(CLQ_ERROR_FORMAT, "%s: no safetensors file: its header does not start with '{'", file->path);
     CLQ_TRY(clq_json_parse(header, (size_t)length, HEADER_DEPTH, file->path, &file->header));
     CLQ_TRY(parse_entries(file, values, rest - (size_t)length));
     return check_places(file, values, rest - (size_t)length);
@@ -188,7 +190,7 @@ static clq_status parse_file(clq_safetensors *file, size_t size) {
 
 clq_status clq_safetensors_open(const char *path, clq_safetensors **out) {
     clq_safetensors *file = clq_alloc(1, sizeof(*file));
-    if (!file) return CLQ_MEMORY;
+    if (!file) return CLQ_ERROR_MEMORY;
     file->path = path;
     size_t size;
     void *content;
@@ -249,7 +251,7 @@ static clq_status fail_memory(const char *path) {
 
 static clq_status check_text(const char *path, const char *text) {
     if (clq_is_utf8(text)) return CLQ_OK;
-    return clq_fail(CLQ_ARGUMENT, "%s: cannot write '%.200s', which is no UTF-8", path, text);
+    return clq_fail(CLQ_ERROR_ARGUMENT, "%s: cannot write '%.200s', which is no UTF-8", path, text);
 }
 
 static const char *type_name(clq_dtype dtype) {
@@ -261,11 +263,12 @@ static const char *type_name(clq_dtype dtype) {
 static clq_status measure(const char *path, const clq_safetensors_source *tensor, size_t *bytes) {
     clq_array array = {.dtype = tensor->dtype, .rank = tensor->rank};
     if (!tensor->name || !type_name(tensor->dtype) || tensor->rank > CLQ_ARRAY_DIMS_MAX)
-        return clq_fail(CLQ_ARGUMENT, "%s: a tensor without a name, of an unknown type or of too many dimensions",
+        return clq_fail(CLQ_ERROR_ARGUMENT, "%s: a tensor without a name, of an unknown type or of too many dimensions",
                         path);
     memcpy(array.dims, tensor->dims, sizeof(array.dims));
     if (!clq_array_measure(&array, bytes) || *bytes > INT64_MAX)
-        return clq_fail(CLQ_ARGUMENT, "%s: tensor '%.200s': its shape does not fit in memory", path, tensor->name);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "%s: tensor '%.200s': its shape does not fit in memory", path,
+                        tensor->name);
     return CLQ_OK;
 }
 
@@ -274,7 +277,7 @@ static clq_status add_tensor(const char *path, json_t *header, const clq_safeten
                              size_t end) {
     CLQ_TRY(check_text(path, tensor->name));
     if (strcmp(tensor->name, METADATA) == 0 || json_object_get(header, tensor->name))
-        return clq_fail(CLQ_ARGUMENT, "%s: tensor '%.200s': the name is taken", path, tensor->name);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "%s: tensor '%.200s': the name is taken", path, tensor->name);
     json_t *shape = json_array();
     for (unsigned i = 0; i < tensor->rank; i++)
         if (json_array_append_new(shape, json_integer((json_int_t)tensor->dims[i])) != 0) {
@@ -310,7 +313,7 @@ static clq_status compose_header(const char *path, const clq_safetensors_source 
         size_t bytes = 0, end;
         CLQ_TRY_OR(done, status, measure(path, &tensors[i], &bytes));
         if (!clq_add_size(begin, bytes, &end) || end > INT64_MAX) {
-            status = clq_fail(CLQ_ARGUMENT, "%s: more data than a file can hold", path);
+            status = clq_fail(CLQ_ERROR_ARGUMENT, "%s: more data than a file can hold", path);
             goto done;
         }
         CLQ_TRY_OR(done, status, add_tensor(path, header, &tensors[i], begin, end));
@@ -321,7 +324,8 @@ static clq_status compose_header(const char *path, const clq_safetensors_source 
     if (text->failed)
         status = fail_memory(path);
     else if (text->length > HEADER_MAX)
-        status = clq_fail(CLQ_ARGUMENT, "%s: a header of %zu bytes; %d is the most", path, text->length, HEADER_MAX);
+        status =
+            clq_fail(CLQ_ERROR_ARGUMENT, "%s: a header of %zu bytes; %d is the most", path, text->length, HEADER_MAX);
 done:
     json_decref(header);
     return status;

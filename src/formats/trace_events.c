@@ -10,7 +10,7 @@ struct clq_trace_writer {
 clq_status clq_trace_writer_open(const char *path, clq_trace_writer **out) {
     static const char start[] = "{\"displayTimeUnit\": \"ms\", \"traceEvents\": [";
     clq_trace_writer *writer = clq_alloc(1, sizeof *writer);
-    if (!writer) return CLQ_MEMORY;
+    if (!writer) return CLQ_ERROR_MEMORY;
     clq_status status = clq_file_writer_open(path, &writer->file);
     if (status == CLQ_OK) status = clq_file_writer_put(writer->file, start, sizeof start - 1);
     if (status != CLQ_OK) {
@@ -51,7 +51,7 @@ clq_status clq_trace_writer_thread(clq_trace_writer *writer, unsigned process, u
 
 clq_status clq_trace_writer_put(clq_trace_writer *writer, const clq_trace_event *event) {
     char *scoped = event->scope ? clq_strprintf("%s/%s", event->scope, event->name) : NULL;
-    if (event->scope && !scoped) return CLQ_MEMORY;
+    if (event->scope && !scoped) return CLQ_ERROR_MEMORY;
     json_t *json = json_pack("{s:o, s:s, s:I, s:I, s:f, s:f}", "name", clq_json_text(scoped ? scoped : event->name),
                              "ph", "X", "pid", (json_int_t)event->process, "tid", (json_int_t)event->thread, "ts",
                              event->begin_s * 1e6, "dur", (event->end_s - event->begin_s) * 1e6);

@@ -70,7 +70,7 @@ clq_status clq_block_table_create(const clq_weights *weights, size_t begin, size
     if (weights->trust_ratios)
         m.of_trust_ratios = clq_alloc(ENTRY * ((size_t)variables + 1), sizeof *m.of_trust_ratios);
     const bool all = m.table && (m.decays || !weights->spares) && (m.of_trust_ratios || !weights->trust_ratios);
-    clq_status status = all ? CLQ_OK : CLQ_MEMORY;
+    clq_status status = all ? CLQ_OK : CLQ_ERROR_MEMORY;
     for (uint32_t i = 0; i < variables && status == CLQ_OK; i++) add_variable(&m, i);
     if (status == CLQ_OK) add_gap(&m);
     *out = (clq_block_table){.entries = m.entries, .count = count};

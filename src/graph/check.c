@@ -38,7 +38,7 @@ static void add(clq_plan *plan, const clq_graph_value *value, clq_value memory, 
     clq_checks *checks = &plan->checks;
     clq_check_place *grown = clq_grow(checks->places, checks->count, &checks->capacity, 64, sizeof *grown);
     if (!grown) {
-        clq_list_latch(plan->list, CLQ_MEMORY);
+        clq_list_latch(plan->list, CLQ_ERROR_MEMORY);
         return;
     }
     checks->places = grown;
@@ -89,7 +89,7 @@ void clq_check_exchange(clq_plan *plan) {
     if (!checks->first) return;
     size_t *grown = clq_grow(checks->exchanges, checks->exchange_count, &checks->exchange_capacity, 16, sizeof *grown);
     if (!grown) {
-        clq_list_latch(plan->list, CLQ_MEMORY);
+        clq_list_latch(plan->list, CLQ_ERROR_MEMORY);
         return;
     }
     checks->exchanges = grown;
@@ -113,8 +113,8 @@ static clq_status check_losses(const clq_plan *plan, clq_queue *queue, bool *fin
 }
 
 static clq_status tell(const clq_plan *plan, const char *where) {
-    return clq_fail(CLQ_NOT_FINITE, "step %u on %s: the first number that is not finite is %s; %s", plan->checks.step,
-                    clq_device_label(plan->device), where,
+    return clq_fail(CLQ_ERROR_NOT_FINITE, "step %u on %s: the first number that is not finite is %s; %s",
+                    plan->checks.step, clq_device_label(plan->device), where,
                     strcmp(where, in_samples) == 0 ? "take it out of the data"
                     : plan->config.update_options.scaling.initial > 0
                         ? "a lower learning rate, clipping, or a smaller loss scale may keep it finite"

@@ -71,7 +71,7 @@ static clq_status make_unpack(clq_compressor *c) {
 clq_status clq_compressor_create(clq_weights *weights, const clq_compression *how, unsigned ranks,
                                  clq_compressor **out) {
     clq_compressor *c = clq_alloc(1, sizeof *c);
-    if (!c) return CLQ_MEMORY;
+    if (!c) return CLQ_ERROR_MEMORY;
     c->weights = weights;
     c->how = *how;
     c->ranks = ranks;

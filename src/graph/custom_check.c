@@ -52,7 +52,7 @@ static clq_status add_value(check *c, const char *name, const clq_shape *shape, 
     v->value = *out = clq_list_value(c->list, CLQ_VALUE_EXTERNAL, v->name, rows == 1 ? bytes_of(v) : 0,
                                      rows == 1 ? 0 : v->elements * sizeof(float));
     v->host = clq_alloc(all_bytes(c, v), 1);
-    if (!v->host) return CLQ_MEMORY;
+    if (!v->host) return CLQ_ERROR_MEMORY;
     memset(v->host, pattern, all_bytes(c, v));
     CLQ_TRY(clq_buffer_create(c->device, CLQ_MEMORY_DEVICE, all_bytes(c, v), "checked values", &v->buffer));
     clq_list_place(c->list, v->value, v->buffer, c->guard);
@@ -160,8 +160,8 @@ static const char *kernel_of(const check *c, bool backward) {
 }
 
 static clq_status wrong(const check *c, bool backward, const char *what, unsigned value, size_t element) {
-    return clq_fail(CLQ_MISMATCH, "operation '%s', kernel %s: %s %s[%zu]", c->operation->name, kernel_of(c, backward),
-                    what, c->all[value].name, element);
+    return clq_fail(CLQ_ERROR_MISMATCH, "operation '%s', kernel %s: %s %s[%zu]", c->operation->name,
+                    kernel_of(c, backward), what, c->all[value].name, element);
 }
 
 /* ---- bounds ---- */
@@ -320,7 +320,7 @@ static clq_status check_gradient(check *c, unsigned input, unsigned gradient, do
             (void)snprintf(c->report.gradient, sizeof c->report.gradient, "%s[%zu]", c->all[gradient].name, k);
         }
         if (!(error <= tolerance))
-            return clq_fail(CLQ_MISMATCH, "operation '%s', kernel %s: %s[%zu] is %.6g, and by differences %.6g",
+            return clq_fail(CLQ_ERROR_MISMATCH, "operation '%s', kernel %s: %s[%zu] is %.6g, and by differences %.6g",
                             c->operation->name, c->operation->backward, c->all[gradient].name, k, got, want);
     }
     return CLQ_OK;
@@ -328,7 +328,7 @@ static clq_status check_gradient(check *c, unsigned input, unsigned gradient, do
 
 static clq_status check_gradients(check *c) {
     double *room = clq_alloc(COUNT * c->all[c->output].elements, sizeof *room);
-    clq_status status = room ? CLQ_OK : CLQ_MEMORY;
+    clq_status status = room ? CLQ_OK : CLQ_ERROR_MEMORY;
     for (unsigned i = 0; i < c->shapes.input_count + c->shapes.variable_count && status == CLQ_OK; i++)
         status = check_gradient(c, i, c->gradient + 1 + i, room);
     clq_free(room);
@@ -340,7 +340,7 @@ static clq_status check_gradients(check *c) {
 static clq_status check_all(check *c) {
     unsigned char *of_forward = clq_alloc(made_bytes(c) + largest_value(c), 1),
                   *of_backward = clq_alloc(made_bytes(c) + largest_value(c), 1);
-    clq_status status = of_forward && of_backward ? CLQ_OK : CLQ_MEMORY;
+    clq_status status = of_forward && of_backward ? CLQ_OK : CLQ_ERROR_MEMORY;
     for (unsigned i = 0; i < c->count && status == CLQ_OK; i++) status = upload(c, i);
     if (status == CLQ_OK) status = check_kernel(c, false, of_forward);
     if (status == CLQ_OK && c->operation->backward) status = check_kernel(c, true, of_backward);
@@ -376,7 +376,7 @@ clq_status clq_custom_check(const clq_devices *devices, const clq_custom_operati
     CLQ_TRY(clq_devices_check(devices));
     CLQ_TRY(clq_custom_check_operation(operation));
     if (count < 1 || count > CLQ_CUSTOM_INPUTS_MAX)
-        return clq_fail(CLQ_ARGUMENT, "operation '%s' has 1 to %d inputs, not %zu", operation->name,
+        return clq_fail(CLQ_ERROR_ARGUMENT, "operation '%s' has 1 to %d inputs, not %zu", operation->name,
                         CLQ_CUSTOM_INPUTS_MAX, count);
     CLQ_TRY(clq_custom_infer(operation, shapes, count, &inferred));
     for (uint32_t i = 0; i < devices->count && status == CLQ_OK; i++) {

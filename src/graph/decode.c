@@ -13,13 +13,13 @@ typedef struct decoding {
 } decoding;
 
 static clq_status refuse(const clq_layer *layer) {
-    return clq_fail(CLQ_UNSUPPORTED, "layer '%s' (%s) does not compute tokens one after another", layer->name,
+    return clq_fail(CLQ_ERROR_UNSUPPORTED, "layer '%s' (%s) does not compute tokens one after another", layer->name,
                     layer->kind->type);
 }
 
 /* Of a failure to add a layer: the shape of one token is none that it takes, unless memory is out. */
 static clq_status refuse_failed(const decoding *d, const clq_layer *layer) {
-    if (d->to->error.status == CLQ_MEMORY) return clq_error_raise(&d->to->error);
+    if (d->to->error.status == CLQ_ERROR_MEMORY) return clq_error_raise(&d->to->error);
     return refuse(layer);
 }
 
@@ -87,7 +87,7 @@ clq_status clq_model_decoding(const clq_model *model, clq_model **out) {
     d.tensors = clq_alloc((size_t)model->tensor_count + 1, sizeof *d.tensors);
     d.layers = clq_alloc((size_t)model->layer_count + 1, sizeof *d.layers);
     d.inputs = clq_alloc(CLQ_MAX(model->input_total, 1u), sizeof *d.inputs);
-    const clq_status status = d.tensors && d.layers && d.inputs ? add_all(&d) : CLQ_MEMORY;
+    const clq_status status = d.tensors && d.layers && d.inputs ? add_all(&d) : CLQ_ERROR_MEMORY;
     clq_free(d.tensors);
     clq_free(d.layers);
     clq_free(d.inputs);

@@ -57,7 +57,7 @@ void clq_plan_drop_constants(clq_plan *plan) {
 static clq_status create_constants(clq_plan *plan, const clq_graph *graph) {
     if (graph->constant_count == 0) return CLQ_OK;
     plan->constants = clq_alloc(graph->constant_count, sizeof *plan->constants);
-    if (!plan->constants) return CLQ_MEMORY;
+    if (!plan->constants) return CLQ_ERROR_MEMORY;
     for (; plan->constant_count < graph->constant_count; plan->constant_count++) {
         const clq_constant *constant = &graph->constants[plan->constant_count];
         clq_buffer **buffer = &plan->constants[plan->constant_count];
@@ -161,7 +161,7 @@ static clq_status check_types(const clq_list *list, const clq_graph *graph, cons
         const clq_id id = i < CLQ_NODE_INPUTS ? node->inputs[i] : node->outputs[i - CLQ_NODE_INPUTS];
         const clq_graph_value *value = id ? clq_graph_value_at(graph, id) : NULL;
         if (value && !clq_node_takes(list, node, i, value->dtype))
-            return clq_fail(CLQ_UNSUPPORTED, "%s: '%s' is %s, which operation %s does not take", node->scope,
+            return clq_fail(CLQ_ERROR_UNSUPPORTED, "%s: '%s' is %s, which operation %s does not take", node->scope,
                             value->name, clq_dtype_name(value->dtype), node->op->name);
     }
     return CLQ_OK;
@@ -191,7 +191,7 @@ clq_status clq_plan_emit(clq_plan *plan) {
         CLQ_TRY_OR(done, status, check_types(plan->list, &graph, &graph.nodes[n]));
     CLQ_TRY_OR(done, status, create_constants(plan, &graph));
     e.values = clq_alloc((size_t)graph.value_count + 1, sizeof *e.values);
-    CLQ_TRY_OR(done, status, e.values ? CLQ_OK : CLQ_MEMORY);
+    CLQ_TRY_OR(done, status, e.values ? CLQ_OK : CLQ_ERROR_MEMORY);
     find_memory(&e);
     for (uint32_t n = 0; n < graph.node_count; n++) emit_node(&e, n);
     status = clq_list_status(plan->list);

@@ -22,7 +22,7 @@ static clq_status refuse(const clq_model *model, const char *word, size_t length
 
 static clq_status mark(const clq_model *model, const char *word, size_t length, bool *marked) {
     bool any = false;
-    if (length == 0) return clq_fail(CLQ_ARGUMENT, "freeze: expected names of layers with commas between");
+    if (length == 0) return clq_fail(CLQ_ERROR_ARGUMENT, "freeze: expected names of layers with commas between");
     for (uint32_t i = 0; i < model->layer_count; i++) {
         if (!names(word, length, model->layers[i].name)) continue;
         marked[i] = any = true;
@@ -33,12 +33,12 @@ static clq_status mark(const clq_model *model, const char *word, size_t length, 
 static clq_status check_rest(const clq_model *model, const bool *marked) {
     for (uint32_t i = 0; i < model->variable_count; i++)
         if (model->variables[i].role == CLQ_ROLE_TRAINABLE && !marked[model->variables[i].layer - 1]) return CLQ_OK;
-    return clq_fail(CLQ_ARGUMENT, "freeze: no variable of model %s would be left to train", model->name);
+    return clq_fail(CLQ_ERROR_ARGUMENT, "freeze: no variable of model %s would be left to train", model->name);
 }
 
 clq_status clq_model_freeze(clq_model *model, const char *all) {
     bool *marked = clq_alloc(CLQ_MAX(model->layer_count, 1u), sizeof *marked);
-    clq_status status = marked ? CLQ_OK : CLQ_MEMORY;
+    clq_status status = marked ? CLQ_OK : CLQ_ERROR_MEMORY;
     for (const char *at = all; status == CLQ_OK; at++) {
         const size_t length = strcspn(at, ",");
         status = mark(model, at, length, marked);

@@ -89,7 +89,8 @@ typedef struct clq_plan_config {
     uint32_t metric_slots;            /* rows of the metrics buffer; at least 1 */
     clq_matmul_precision precision;   /* of products */
     const clq_selections *selections; /* the list's own, or NULL; borrowed by clq_plan_create */
-    /* Behind each run of launches: CLQ_NOT_FINITE where one of them made a number that is not finite; the run waits. */
+    /* Behind each run of launches: CLQ_ERROR_NOT_FINITE where one of them made a number that is not finite; the run
+     * waits. */
     bool check_numerics;
     bool unfused_graph;  /* operations stay apart, for comparison: without the passes that fuse them */
     bool lowered_graph;  /* with these passes, but what composites are short for in place of each, for comparison */

@@ -78,7 +78,7 @@ static clq_status orthogonal(const clq_variable *variable, clq_random *random, f
     const size_t columns = variable->shape.dims[variable->shape.rank - 1], rows = variable->elements / columns;
     const size_t count = CLQ_MIN(rows, columns), width = CLQ_MAX(rows, columns);
     double *values = clq_alloc(variable->elements, sizeof *values);
-    if (!values) return CLQ_MEMORY;
+    if (!values) return CLQ_ERROR_MEMORY;
     for (size_t k = 0; k < variable->elements; k++) values[k] = normal(random);
     orthonormalise(values, count, width);
     for (size_t r = 0; r < rows; r++)
@@ -122,20 +122,20 @@ clq_status clq_initialiser_check(const clq_initialiser *i) {
                    {"deviation", i->deviation}, {"scale", i->scale}, {"gain", i->gain}};
     CLQ_TRY(CLQ_RESERVE_CHECK(clq_initialiser, i));
     if ((size_t)i->kind >= CLQ_COUNT_OF(rows))
-        return clq_fail(CLQ_ARGUMENT, "kind %d is none of clq_initialiser_kind", (int)i->kind);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "kind %d is none of clq_initialiser_kind", (int)i->kind);
     for (size_t k = 0; k < CLQ_COUNT_OF(numbers); k++)
         if (!isfinite(numbers[k].number) || fabs(numbers[k].number) > (double)FLT_MAX)
-            return clq_fail(CLQ_ARGUMENT, "%s %g should be a number that a float can hold", numbers[k].name,
+            return clq_fail(CLQ_ERROR_ARGUMENT, "%s %g should be a number that a float can hold", numbers[k].name,
                             numbers[k].number);
     if (i->kind == CLQ_INITIALISER_UNIFORM && i->low > i->high)
-        return clq_fail(CLQ_ARGUMENT, "low %g should be at most high %g", i->low, i->high);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "low %g should be at most high %g", i->low, i->high);
     if ((i->kind == CLQ_INITIALISER_NORMAL || i->kind == CLQ_INITIALISER_TRUNCATED_NORMAL) && i->deviation < 0)
-        return clq_fail(CLQ_ARGUMENT, "deviation %g should be at least 0", i->deviation);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "deviation %g should be at least 0", i->deviation);
     if (i->kind != CLQ_INITIALISER_VARIANCE_SCALING) return CLQ_OK;
-    if (!(i->scale > 0)) return clq_fail(CLQ_ARGUMENT, "scale %g should be above 0", i->scale);
-    if ((unsigned)i->fan > CLQ_FAN_MEAN) return clq_fail(CLQ_ARGUMENT, "fan %d is none of clq_fan", (int)i->fan);
+    if (!(i->scale > 0)) return clq_fail(CLQ_ERROR_ARGUMENT, "scale %g should be above 0", i->scale);
+    if ((unsigned)i->fan > CLQ_FAN_MEAN) return clq_fail(CLQ_ERROR_ARGUMENT, "fan %d is none of clq_fan", (int)i->fan);
     if ((unsigned)i->distribution > CLQ_DISTRIBUTION_UNIFORM)
-        return clq_fail(CLQ_ARGUMENT, "distribution %d is none of clq_distribution", (int)i->distribution);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "distribution %d is none of clq_distribution", (int)i->distribution);
     return CLQ_OK;
 }
 
@@ -143,7 +143,7 @@ clq_status clq_initialiser_check_shape(const clq_initialiser *initialiser, const
     const unsigned least = rows[initialiser->kind].rank_least, most = rows[initialiser->kind].rank_most;
     char text[CLQ_SHAPE_TEXT_MAX];
     if (least == 0 || (shape->rank >= least && shape->rank <= most)) return CLQ_OK;
-    return clq_fail(CLQ_ARGUMENT, "%s has %u dimension%s, and its initialiser is for %s",
+    return clq_fail(CLQ_ERROR_ARGUMENT, "%s has %u dimension%s, and its initialiser is for %s",
                     clq_shape_describe(shape, text), shape->rank, clq_plural(shape->rank),
                     most == least ? "matrices" : "two and more");
 }
@@ -165,7 +165,7 @@ clq_status clq_variable_initialise(const clq_variable *variable, uint64_t seed, 
 static clq_status initialise_slice(const clq_weights *weights, uint32_t index, uint64_t seed, float *out) {
     const clq_variable *variable = &weights->model->variables[index];
     float *values = clq_alloc(variable->elements, sizeof *values);
-    if (!values) return CLQ_MEMORY;
+    if (!values) return CLQ_ERROR_MEMORY;
     const clq_status status = clq_variable_initialise(variable, seed, index, values);
     if (status == CLQ_OK) clq_weight_slice_cut(&weights->slices[index], variable, values, out);
     clq_free(values);

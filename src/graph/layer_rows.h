@@ -121,7 +121,7 @@ typedef struct clq_attribute {
     double fallback;
     double least, most; /* of a NUMBER: the range; of a RANGE: what it has a part of; both 0: any finite one; */
     bool below;         /* it ends below `most` */
-    bool causal;        /* of a PADDING: CLQ_CAUSAL, too */
+    bool causal;        /* of a PADDING: CLQ_PADDING_CAUSAL, too */
     unsigned count;     /* of SIZES and SIDES; 0: one. Of an ARGUMENT: its place, from 1 on */
     const char *word;
     const char *const *words; /* of a CHOICE, in order; NULL behind the last */

@@ -6,9 +6,9 @@
 
 clq_status clq_model_create(const char *name, clq_model **out) {
     if (!name || !*name || strlen(name) >= CLQ_LAYER_NAME_MAX)
-        return clq_fail(CLQ_ARGUMENT, "a model's name has 1 to %d bytes", CLQ_LAYER_NAME_MAX - 1);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "a model's name has 1 to %d bytes", CLQ_LAYER_NAME_MAX - 1);
     clq_model *model = clq_alloc(1, sizeof(*model));
-    if (!model) return CLQ_MEMORY;
+    if (!model) return CLQ_ERROR_MEMORY;
     memcpy(model->name, name, strlen(name) + 1);
     *out = model;
     return CLQ_OK;
@@ -46,7 +46,7 @@ static clq_tensor latch(clq_model *model, clq_status status, const char *layer) 
 /* Of a finished model, which is not touched, since others may be reading it, this thread's detail says so. */
 static bool may_add(const clq_model *model, const char *what) {
     if (model->error.status != CLQ_OK) return false;
-    if (model->finished) clq_fail(CLQ_STATE, "model %s is finished: no %s can be added", model->name, what);
+    if (model->finished) clq_fail(CLQ_ERROR_STATE, "model %s is finished: no %s can be added", model->name, what);
     return !model->finished;
 }
 
@@ -77,14 +77,14 @@ clq_status clq_shape_elements(const clq_shape *shape, size_t *out) {
     char text[CLQ_SHAPE_TEXT_MAX];
     size_t elements = 1;
     if (shape->rank < 1 || shape->rank > CLQ_SHAPE_MAX)
-        return clq_fail(CLQ_ARGUMENT, "a shape has 1 to %d dimensions, not %u", CLQ_SHAPE_MAX, shape->rank);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "a shape has 1 to %d dimensions, not %u", CLQ_SHAPE_MAX, shape->rank);
     for (unsigned d = 0; d < shape->rank; d++)
         if (shape->dims[d] == 0)
-            return clq_fail(CLQ_ARGUMENT, "a dimension of %s is 0; each is at least 1",
+            return clq_fail(CLQ_ERROR_ARGUMENT, "a dimension of %s is 0; each is at least 1",
                             clq_shape_describe(shape, text));
     for (unsigned d = 0; d < shape->rank; d++)
         if (!clq_mul_size(elements, shape->dims[d], &elements) || elements > INT32_MAX)
-            return clq_fail(CLQ_ARGUMENT, "%s has more than the %d values that are supported: make it smaller",
+            return clq_fail(CLQ_ERROR_ARGUMENT, "%s has more than the %d values that are supported: make it smaller",
                             clq_shape_describe(shape, text), INT32_MAX);
     *out = elements;
     return CLQ_OK;
@@ -109,10 +109,11 @@ static bool begin(clq_model *model, const char *name, clq_layer *layer) {
 
 clq_status clq_reserve(void **array, size_t count, size_t more, size_t *capacity, size_t size) {
     if (more <= *capacity - count) return CLQ_OK;
-    if (more > UINT32_MAX / 4 - count) return clq_fail(CLQ_ARGUMENT, "a model of so many tensors is not supported");
+    if (more > UINT32_MAX / 4 - count)
+        return clq_fail(CLQ_ERROR_ARGUMENT, "a model of so many tensors is not supported");
     const size_t larger = CLQ_MAX(CLQ_MAX(*capacity * 2, (size_t)16), count + more);
     void *grown = clq_realloc(*array, *capacity, larger, size);
-    if (!grown) return CLQ_MEMORY;
+    if (!grown) return CLQ_ERROR_MEMORY;
     *array = grown;
     *capacity = larger;
     return CLQ_OK;
@@ -123,16 +124,18 @@ static clq_status check_inputs(const clq_model *model, const clq_layer_kind *kin
     const size_t least = kind->inputs[0], most = kind->inputs[1];
     if (count < least || count > most)
         return most > least && most <= CLQ_SHAPE_MAX
-                   ? clq_fail(CLQ_ARGUMENT, "%s takes %zu to %zu inputs, not %zu", kind->type, least, most, count)
-                   : clq_fail(CLQ_ARGUMENT, "%s takes %zu input%s%s, not %zu", kind->type, least, clq_plural(least),
-                              most > least ? " or more" : "", count);
+                   ? clq_fail(CLQ_ERROR_ARGUMENT, "%s takes %zu to %zu inputs, not %zu", kind->type, least, most, count)
+                   : clq_fail(CLQ_ERROR_ARGUMENT, "%s takes %zu input%s%s, not %zu", kind->type, least,
+                              clq_plural(least), most > least ? " or more" : "", count);
     for (size_t i = 0; i < count; i++) {
         if (inputs[i].id == 0)
-            return clq_fail(CLQ_ARGUMENT, "its input is no tensor: give it what another layer or clq_input returned");
+            return clq_fail(CLQ_ERROR_ARGUMENT,
+                            "its input is no tensor: give it what another layer or clq_input returned");
         if (inputs[i].model != model || inputs[i].id > model->tensor_count)
-            return clq_fail(CLQ_ARGUMENT, "its input is a tensor of another model than %s", model->name);
+            return clq_fail(CLQ_ERROR_ARGUMENT, "its input is a tensor of another model than %s", model->name);
         if (model->tensors[inputs[i].id - 1].shape.rank == 0 && !kind->takes_scalars)
-            return clq_fail(CLQ_ARGUMENT, "its input has one value for each sample, without an axis: add one first");
+            return clq_fail(CLQ_ERROR_ARGUMENT,
+                            "its input has one value for each sample, without an axis: add one first");
     }
     return CLQ_OK;
 }
@@ -160,7 +163,7 @@ static clq_status apply(clq_model *model, clq_layer *layer, uint32_t id, const c
 static clq_status copy_config(clq_layer *layer, const void *config) {
     if (layer->kind->config_bytes == 0) return CLQ_OK;
     layer->config = clq_alloc(1, layer->kind->config_bytes);
-    if (!layer->config) return CLQ_MEMORY;
+    if (!layer->config) return CLQ_ERROR_MEMORY;
     memcpy(layer->config, config, layer->kind->config_bytes);
     CLQ_TRY(clq_layer_own(layer->kind, layer->config));
     return clq_layer_check(layer->kind, layer->config);
@@ -210,7 +213,7 @@ static clq_status add_masks(clq_model *model, clq_layer *layer, const clq_tensor
     const bool first = layer->made_for.rank == 0; /* the layer's first use */
     const size_t rows = layer->kind->attribute_count, positional = clq_layer_positional(layer, *count);
     *all = clq_alloc(*count * 2 + rows, sizeof **all); /* of one row at most the masks are of each */
-    if (!*all) return CLQ_MEMORY;
+    if (!*all) return CLQ_ERROR_MEMORY;
     if (*count > 0) memcpy(*all, inputs, *count * sizeof **all);
     for (size_t i = 0; i < rows; i++) {
         const clq_attribute *row = &layer->kind->attributes[i];
@@ -220,7 +223,8 @@ static clq_status add_masks(clq_model *model, clq_layer *layer, const clq_tensor
         const size_t found = find_masks(model, row, inputs, positional, *count, *all + *count);
         if (found == 0 && *place == 0) continue;
         if (!first && !(found > 0 && *place == *count + 1))
-            return clq_fail(CLQ_UNSUPPORTED, "it is shared, and some of its inputs have a mask and others have none");
+            return clq_fail(CLQ_ERROR_UNSUPPORTED,
+                            "it is shared, and some of its inputs have a mask and others have none");
         *place = *count + 1;
         *count += found;
     }
@@ -274,7 +278,7 @@ clq_tensor clq_model_apply_again(clq_model *model, uint32_t id, const clq_tensor
     if (model->error.status != CLQ_OK) return (clq_tensor){0};
     clq_layer layer = model->layers[id - 1];
     if (model->finished) {
-        clq_fail(CLQ_STATE, "model %s is finished: '%s' cannot be applied again", model->name, layer.name);
+        clq_fail(CLQ_ERROR_STATE, "model %s is finished: '%s' cannot be applied again", model->name, layer.name);
         return (clq_tensor){0};
     }
     clq_status status = use(model, &layer, id, inputs, count);
@@ -286,13 +290,13 @@ clq_tensor clq_model_apply_again(clq_model *model, uint32_t id, const clq_tensor
 clq_tensor clq_share(clq_model *model, clq_tensor of, clq_tensor x) {
     if (model->error.status != CLQ_OK) return (clq_tensor){0};
     if (model->finished) { /* others may be reading it: it is not touched */
-        clq_fail(CLQ_STATE, "model %s is finished: no layer can be applied again", model->name);
+        clq_fail(CLQ_ERROR_STATE, "model %s is finished: no layer can be applied again", model->name);
         return (clq_tensor){0};
     }
     if (of.id == 0 || of.model != model || of.id > model->tensor_count)
         return latch(
             model,
-            clq_fail(CLQ_ARGUMENT,
+            clq_fail(CLQ_ERROR_ARGUMENT,
                      "clq_share: the first tensor is none of model %s: give it one that the layer to share returned",
                      model->name),
             NULL);
@@ -303,11 +307,11 @@ clq_tensor clq_share(clq_model *model, clq_tensor of, clq_tensor x) {
 static bool may_mark(clq_model *model, clq_tensor x, const char *call) {
     if (model->error.status != CLQ_OK) return false;
     if (model->finished) {
-        clq_fail(CLQ_STATE, "model %s is finished: it cannot be marked", model->name);
+        clq_fail(CLQ_ERROR_STATE, "model %s is finished: it cannot be marked", model->name);
         return false;
     }
     if (x.id > 0 && x.model == model && x.id <= model->tensor_count) return true;
-    (void)latch(model, clq_fail(CLQ_ARGUMENT, "%s: the tensor is none of model %s", call, model->name), NULL);
+    (void)latch(model, clq_fail(CLQ_ERROR_ARGUMENT, "%s: the tensor is none of model %s", call, model->name), NULL);
     return false;
 }
 
@@ -336,7 +340,8 @@ clq_tensor clq_keep_mask(clq_model *model, clq_tensor x, clq_tensor of) {
         for (unsigned d = 0; fits && d < steps->rank; d++) fits = steps->dims[d] == y->shape.dims[d];
     }
     if (!fits)
-        return latch(model, clq_fail(CLQ_ARGUMENT, "clq_keep_mask: it has other steps than the tensor with the mask"),
+        return latch(model,
+                     clq_fail(CLQ_ERROR_ARGUMENT, "clq_keep_mask: it has other steps than the tensor with the mask"),
                      model->layers[y->layer - 1].name);
     y->mask = mask;
     return x;
@@ -360,7 +365,8 @@ clq_tensor clq_pipeline_cut(clq_model *model, clq_tensor x) {
     while (place > 0 && model->marks[place - 1] >= x.id) place--;
     if (place < model->mark_count && model->marks[place] == x.id) return x;
     if (model->mark_count == CLQ_MARKS_MAX)
-        return latch(model, clq_fail(CLQ_ARGUMENT, "clq_pipeline_cut: at most %d marks are supported", CLQ_MARKS_MAX),
+        return latch(model,
+                     clq_fail(CLQ_ERROR_ARGUMENT, "clq_pipeline_cut: at most %d marks are supported", CLQ_MARKS_MAX),
                      NULL);
     memmove(&model->marks[place + 1], &model->marks[place], (model->mark_count - place) * sizeof *model->marks);
     model->marks[place] = x.id;
@@ -406,7 +412,7 @@ static void keep_tensors(clq_model *model, const uint32_t *tensors, const uint32
 static clq_status drop_unused(clq_model *model) {
     uint32_t *tensors = clq_alloc((size_t)model->tensor_count + 1, sizeof *tensors);
     uint32_t *layers = clq_alloc((size_t)model->layer_count + 1, sizeof *layers);
-    clq_status status = tensors && layers ? CLQ_OK : CLQ_MEMORY;
+    clq_status status = tensors && layers ? CLQ_OK : CLQ_ERROR_MEMORY;
     if (status == CLQ_OK) {
         for (uint32_t i = 0; i < model->output_count; i++) {
             const uint32_t mask = model->tensors[model->outputs[i] - 1].mask;
@@ -446,7 +452,7 @@ static clq_status check_mask(const clq_model *model, const clq_model_tensor *y) 
     for (unsigned d = 0; fits && d < mask->rank; d++) fits = mask->dims[d] == y->shape.dims[d];
     if (fits) return CLQ_OK;
     return clq_fail(
-        CLQ_UNSUPPORTED,
+        CLQ_ERROR_UNSUPPORTED,
         "model %s: output '%s' %s has a mask %s, and a loss takes masks of the first axes, all but the last "
         "one or two: a keras.ops.multiply by 1 behind it ends the mask, in Keras, too, and then all steps count",
         model->name, clq_model_tensor_name(model, y), clq_shape_describe(&y->shape, shape),
@@ -455,17 +461,17 @@ static clq_status check_mask(const clq_model *model, const clq_model_tensor *y) 
 
 static clq_status check_outputs(const clq_model *model, const clq_tensor *outputs, size_t count) {
     if (count < 1 || count > CLQ_MODEL_OUTPUTS_MAX)
-        return clq_fail(CLQ_ARGUMENT, "model %s: 1 to %d outputs are supported, not %zu", model->name,
+        return clq_fail(CLQ_ERROR_ARGUMENT, "model %s: 1 to %d outputs are supported, not %zu", model->name,
                         CLQ_MODEL_OUTPUTS_MAX, count);
     for (size_t i = 0; i < count; i++) {
         if (outputs[i].id == 0)
-            return clq_fail(CLQ_ARGUMENT, "model %s has no output: finish it with the last layer's tensor",
+            return clq_fail(CLQ_ERROR_ARGUMENT, "model %s has no output: finish it with the last layer's tensor",
                             model->name);
         if (outputs[i].model != model || outputs[i].id > model->tensor_count)
-            return clq_fail(CLQ_ARGUMENT, "model %s: the output is a tensor of another model", model->name);
+            return clq_fail(CLQ_ERROR_ARGUMENT, "model %s: the output is a tensor of another model", model->name);
         for (size_t k = 0; k < i; k++)
             if (outputs[k].id == outputs[i].id)
-                return clq_fail(CLQ_ARGUMENT, "model %s: outputs %zu and %zu are the same tensor, of layer '%s'",
+                return clq_fail(CLQ_ERROR_ARGUMENT, "model %s: outputs %zu and %zu are the same tensor, of layer '%s'",
                                 model->name, k, i, clq_model_tensor_name(model, &model->tensors[outputs[i].id - 1]));
         CLQ_TRY(check_mask(model, &model->tensors[outputs[i].id - 1]));
     }
@@ -474,7 +480,7 @@ static clq_status check_outputs(const clq_model *model, const clq_tensor *output
 
 clq_status clq_model_finish_outputs(clq_model *model, const clq_tensor *outputs, size_t count) {
     if (model->error.status != CLQ_OK) return clq_error_raise(&model->error);
-    if (model->finished) return clq_fail(CLQ_STATE, "model %s is finished already", model->name);
+    if (model->finished) return clq_fail(CLQ_ERROR_STATE, "model %s is finished already", model->name);
     CLQ_TRY(check_outputs(model, outputs, count));
     for (size_t i = 0; i < count; i++) {
         clq_shape *shape = &model->tensors[outputs[i].id - 1].shape;

@@ -31,7 +31,7 @@ clq_status clq_names_reserve(clq_model *model) {
     if (2 * ((size_t)model->layer_count + 1) < model->name_slots) return CLQ_OK;
     const size_t larger = CLQ_MAX(2 * model->name_slots, (size_t)LEAST);
     uint32_t *names = clq_alloc(larger, sizeof *names);
-    if (!names) return CLQ_MEMORY;
+    if (!names) return CLQ_ERROR_MEMORY;
     clq_free(model->names);
     model->names = names;
     model->name_slots = larger;
@@ -47,10 +47,11 @@ static clq_status take_name(const clq_model *model, const char *name, clq_layer 
     (void)snprintf(clean, sizeof clean, "%s", name);
     clq_clean(clean);
     if (length == 0 || length >= CLQ_LAYER_NAME_MAX || strchr(name, '/') || strcmp(clean, name) != 0)
-        return clq_fail(CLQ_ARGUMENT, "its name must have 1 to %d bytes of UTF-8, no '/' and no control characters",
+        return clq_fail(CLQ_ERROR_ARGUMENT,
+                        "its name must have 1 to %d bytes of UTF-8, no '/' and no control characters",
                         CLQ_LAYER_NAME_MAX - 1);
     if (clq_model_has_layer(model, name))
-        return clq_fail(CLQ_ARGUMENT, "two layers have this name: give one of them another");
+        return clq_fail(CLQ_ERROR_ARGUMENT, "two layers have this name: give one of them another");
     memcpy(layer->name, name, length + 1);
     layer->named = true;
     return CLQ_OK;

@@ -50,7 +50,7 @@ static clq_status collect(const clq_list *list, size_t chunk_max, placed *items,
         if (item->info.bytes > chunk_max) {
             clq_bytes_text needed, most;
             clq_bytes_apart(item->info.bytes, chunk_max, &needed, &most);
-            return clq_fail(CLQ_DEVICE_MEMORY,
+            return clq_fail(CLQ_ERROR_DEVICE_MEMORY,
                             "%s needs %s in one piece and the device allocates at most %s: use a smaller batch",
                             item->info.name, needed.text, most.text);
         }
@@ -73,7 +73,7 @@ static clq_status size_chunks(const placed *items, size_t count, size_t **sizes,
     size_t chunks = 0;
     for (size_t i = 0; i < count; i++) chunks = CLQ_MAX(chunks, items[i].chunk + 1);
     *sizes = clq_alloc(chunks, sizeof **sizes);
-    if (!*sizes) return CLQ_MEMORY;
+    if (!*sizes) return CLQ_ERROR_MEMORY;
     result->chunk_count = chunks;
     for (size_t i = 0; i < count; i++) {
         size_t *size = &(*sizes)[items[i].chunk];
@@ -84,7 +84,7 @@ static clq_status size_chunks(const placed *items, size_t count, size_t **sizes,
 
 static clq_status create_chunks(clq_device *device, const size_t *sizes, clq_placement *result) {
     result->chunks = clq_alloc(result->chunk_count, sizeof *result->chunks);
-    if (!result->chunks) return CLQ_MEMORY;
+    if (!result->chunks) return CLQ_ERROR_MEMORY;
     for (size_t c = 0; c < result->chunk_count; c++) {
         result->chunks[c] = borrow(result->lender, c, sizes[c]);
         if (result->chunks[c]) continue;
@@ -113,7 +113,7 @@ static clq_status place(clq_list *list, const clq_placement *lender, bool buffer
     clq_placement result = {.lender = lender};
     size_t count = 0, *sizes = NULL;
     placed *items = clq_alloc(clq_list_value_count(list), sizeof *items);
-    if (!items) return CLQ_MEMORY;
+    if (!items) return CLQ_ERROR_MEMORY;
     clq_status status = arrange(list, items, &count, &result);
     if (status == CLQ_OK) status = size_chunks(items, count, &sizes, &result);
     if (status == CLQ_OK && buffers) status = create_chunks(clq_list_device(list), sizes, &result);

@@ -92,7 +92,7 @@ static clq_status name_values(clq_plan *plan) {
     plan->v_decays = clq_plan_whole_value(list, "blocks that decay", weights->blocks.decays);
 
     plan->variables = clq_alloc(model->variable_count, sizeof *plan->variables);
-    if (!plan->variables) return CLQ_MEMORY;
+    if (!plan->variables) return CLQ_ERROR_MEMORY;
     for (uint32_t i = 0; i < model->variable_count; i++) {
         const clq_variable *variable = &model->variables[i];
         const size_t bytes = clq_weights_variable_bytes(weights, i), offset = weights->offsets[i];
@@ -128,19 +128,19 @@ static bool fits_update(const clq_weights *weights, const clq_plan_config *confi
 static clq_status check(const clq_weights *weights, const clq_plan_config *config) {
     const clq_model *model = weights->model;
     if (config->capacity < 1 || config->metric_slots < 1)
-        return clq_fail(CLQ_INTERNAL, "a plan needs a capacity and metric slots of at least 1");
-    if (config->update && !config->loss) return clq_fail(CLQ_INTERNAL, "a plan that updates needs a loss");
+        return clq_fail(CLQ_ERROR_INTERNAL, "a plan needs a capacity and metric slots of at least 1");
+    if (config->update && !config->loss) return clq_fail(CLQ_ERROR_INTERNAL, "a plan that updates needs a loss");
     if (config->update && !fits_update(weights, config))
-        return clq_fail(CLQ_INTERNAL, "a plan that updates needs weights that were made for its update");
+        return clq_fail(CLQ_ERROR_INTERNAL, "a plan that updates needs weights that were made for its update");
     if (config->sample_dtype != CLQ_U8 && config->sample_dtype != CLQ_F32)
-        return clq_fail(CLQ_UNSUPPORTED, "samples of type %s: u8 or f32 are supported",
+        return clq_fail(CLQ_ERROR_UNSUPPORTED, "samples of type %s: u8 or f32 are supported",
                         clq_dtype_name(config->sample_dtype));
     for (uint32_t i = 0; i < model->output_count && config->loss; i++) {
         const size_t values = config->loss[i].classes * CLQ_MAX(config->loss[i].rows, (size_t)1),
                      elements = clq_model_output(model, i)->elements;
         if (values != elements)
-            return clq_fail(CLQ_MISMATCH, "the loss is over %zu value%s and output '%s' of model %s has %zu", values,
-                            clq_plural(values), clq_model_output_name(model, i), model->name, elements);
+            return clq_fail(CLQ_ERROR_MISMATCH, "the loss is over %zu value%s and output '%s' of model %s has %zu",
+                            values, clq_plural(values), clq_model_output_name(model, i), model->name, elements);
     }
     return CLQ_OK;
 }
@@ -209,7 +209,7 @@ static clq_status lay_out(clq_plan *plan) {
 clq_status clq_plan_create(clq_weights *weights, const clq_plan_config *config, clq_plan **out) {
     CLQ_TRY(check(weights, config));
     clq_plan *plan = clq_alloc(1, sizeof *plan);
-    if (!plan) return CLQ_MEMORY;
+    if (!plan) return CLQ_ERROR_MEMORY;
     plan->model = weights->model;
     plan->device = weights->device;
     plan->weights = weights;
@@ -360,7 +360,7 @@ static bool layer_goes_on(const clq_model *model, uint32_t index) {
 clq_status clq_plan_buckets(const clq_plan *plan, size_t bytes, clq_bucket **out, size_t *count) {
     const clq_model *model = plan->model;
     clq_bucket *buckets = clq_alloc((size_t)model->variable_count + 1, sizeof *buckets);
-    if (!buckets) return CLQ_MEMORY;
+    if (!buckets) return CLQ_ERROR_MEMORY;
     size_t used = 0, begin = 0, done = plan->segment_end[CLQ_SEGMENT_LOSS];
     for (uint32_t i = model->variable_count; i-- > 0;) {
         const clq_variable *variable = &model->variables[i];

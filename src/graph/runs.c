@@ -46,7 +46,7 @@ clq_status clq_weights_take_optimizers(clq_weights *weights, const clq_optimizer
     const uint32_t variables = CLQ_MAX(weights->model->variable_count, 1u);
     weights->trust_ratios = clq_updates_have_trust_ratios(main, options);
     weights->main_has_trust_ratio = clq_optimizer_has_trust_ratio(main);
-    if (!(weights->runs = clq_alloc(variables, sizeof *weights->runs))) return CLQ_MEMORY;
+    if (!(weights->runs = clq_alloc(variables, sizeof *weights->runs))) return CLQ_ERROR_MEMORY;
     for (unsigned i = 0; i < options->other_count; i++) weights->others[i] = options->others[i];
     find_runs(weights);
     return clq_find_held(weights, &weights->held, &weights->held_count);

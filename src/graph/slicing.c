@@ -218,7 +218,7 @@ static clq_status take_chains(finder *f) {
     const clq_graph *graph = f->graph;
     chain *chains = clq_alloc(CLQ_MAX(graph->node_count, 1u), sizeof *chains);
     uint32_t count = 0;
-    if (!chains) return CLQ_MEMORY;
+    if (!chains) return CLQ_ERROR_MEMORY;
     for (uint32_t n = 0; n < graph->node_count; n++) {
         const uint32_t nodes = grow_from(f, &graph->nodes[n]);
         if (nodes > 0) chains[count++] = (chain){.first = n, .nodes = nodes};
@@ -273,7 +273,7 @@ static clq_status find(finder *f) {
     f->uses = clq_alloc(values, sizeof *f->uses);
     f->found = clq_alloc(values, sizeof *f->found);
     f->units = clq_alloc(values, sizeof *f->units);
-    if (!f->now.runs || !f->uses || !f->found || !f->units) return CLQ_MEMORY;
+    if (!f->now.runs || !f->uses || !f->found || !f->units) return CLQ_ERROR_MEMORY;
     find_uses(f);
     CLQ_TRY(take_chains(f));
     const bool chains = f->any;
@@ -281,7 +281,7 @@ static clq_status find(finder *f) {
     for (uint32_t n = 0; n < graph->node_count && !chains; n++) join(f, &graph->nodes[n], true);
     if (f->any) return CLQ_OK;
     return clq_fail(
-        CLQ_ARGUMENT,
+        CLQ_ERROR_ARGUMENT,
         "model %s has nothing%s that %u devices could split: no Dense layer of at least %u units that can be "
         "split, no attention of as many heads, no Embedding as wide that a Dense layer follows, or that has more rows "
         "than a sample has numbers; use the strategy mirrored%s",
@@ -310,10 +310,10 @@ static clq_status find_slices(clq_slicing *slicing) {
 
 clq_status clq_slicing_create(const clq_model *model, unsigned ranks, clq_slicing **out) {
     clq_slicing *slicing = clq_alloc(1, sizeof *slicing);
-    if (!slicing) return CLQ_MEMORY;
+    if (!slicing) return CLQ_ERROR_MEMORY;
     *slicing = (clq_slicing){.model = model, .ranks = ranks};
     slicing->slices = clq_alloc(CLQ_MAX(model->variable_count, 1u), sizeof *slicing->slices);
-    clq_status status = slicing->slices ? find_slices(slicing) : CLQ_MEMORY;
+    clq_status status = slicing->slices ? find_slices(slicing) : CLQ_ERROR_MEMORY;
     if (status == CLQ_OK)
         *out = slicing;
     else

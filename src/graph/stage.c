@@ -58,7 +58,7 @@ clq_status clq_model_cuts(const clq_model *model, clq_cut **out, size_t *count) 
     if (!of || !cuts) {
         clq_free(of);
         clq_free(cuts);
-        return CLQ_MEMORY;
+        return CLQ_ERROR_MEMORY;
     }
     find_reach(model, of);
     *count = 0;

@@ -28,7 +28,7 @@ void clq_store_name(const char *class_name, clq_text *to) {
 static clq_status note(char **member, const char *text) {
     char *copy = text ? clq_strdup(text) : NULL;
     if (!text) return CLQ_OK;
-    if (!copy) return CLQ_MEMORY;
+    if (!copy) return CLQ_ERROR_MEMORY;
     clq_free(*member);
     *member = copy;
     return CLQ_OK;
@@ -69,11 +69,11 @@ static clq_status add_layer(const clq_layer *layer, clq_stores *to) {
         if (!layer->variables[k]) continue;
         const uint32_t variable = layer->variables[k] - 1;
         to->paths[variable] = clq_variable_store(layer, variable, layer->path);
-        if (!to->paths[variable]) return CLQ_MEMORY;
+        if (!to->paths[variable]) return CLQ_ERROR_MEMORY;
     }
     if (!layer->path || !layer->kind->zero_store || !layer->variable_places) return CLQ_OK;
     to->zeros[to->zero_count] = clq_strprintf("%s/%s", layer->path, layer->kind->zero_store);
-    if (!to->zeros[to->zero_count]) return CLQ_MEMORY;
+    if (!to->zeros[to->zero_count]) return CLQ_ERROR_MEMORY;
     to->zero_count++;
     return CLQ_OK;
 }
@@ -82,7 +82,7 @@ clq_status clq_model_stores(const clq_model *model, clq_stores *out) {
     clq_stores all = {.count = model->variable_count};
     all.paths = clq_alloc(CLQ_MAX(model->variable_count, 1u), sizeof *all.paths);
     all.zeros = clq_alloc(CLQ_MAX(model->layer_count, 1u), sizeof *all.zeros);
-    clq_status status = all.paths && all.zeros ? CLQ_OK : CLQ_MEMORY;
+    clq_status status = all.paths && all.zeros ? CLQ_OK : CLQ_ERROR_MEMORY;
     for (uint32_t i = 0; i < model->layer_count && status == CLQ_OK; i++)
         if (model->layers[i].variable_places) status = add_layer(&model->layers[i], &all);
     if (status == CLQ_OK)

@@ -37,7 +37,7 @@ static clq_status make_array(const clq_plan *plan, unsigned i, void **out) {
     if (!plan->inputs[i]) return CLQ_OK;
     const size_t bytes = clq_buffer_bytes(plan->inputs[i]);
     *out = clq_alloc(bytes, 1);
-    if (!*out) return CLQ_MEMORY;
+    if (!*out) return CLQ_ERROR_MEMORY;
     if (array->role == CLQ_FEED_SAMPLES)
         make_samples(array->dtype, *out, bytes);
     else
@@ -51,7 +51,7 @@ clq_status clq_trials_open(const clq_plan *plan, const clq_tune_config *tune, cl
     /* Neither zeros nor denormal, and of gradients as many are zero as in training. */
     for (size_t i = 0; i < CLQ_COUNT_OF(arenas); i++) {
         trials->variables[i] = clq_alloc(CLQ_MAX(clq_weights_arena_bytes(plan->weights, arenas[i]), (size_t)1), 1);
-        if (!trials->variables[i]) return CLQ_MEMORY;
+        if (!trials->variables[i]) return CLQ_ERROR_MEMORY;
         CLQ_TRY(clq_weights_initial_values(plan->weights, arenas[i], SEED, trials->variables[i]));
     }
     return clq_queue_create(plan->device, 0, &trials->queue);
@@ -73,7 +73,7 @@ static clq_status write_received(clq_trials *trials, clq_plan *plan) {
             const size_t count = clq_values_count(CLQ_F32, clq_buffer_bytes(to));
             clq_random random = clq_random_start(SEED, 2);
             float *values = clq_alloc(count, sizeof *values);
-            if (!values) return CLQ_MEMORY;
+            if (!values) return CLQ_ERROR_MEMORY;
             for (size_t v = 0; v < count; v++) values[v] = (float)clq_random_unit(&random);
             clq_status status = clq_queue_write(trials->queue, to, 0, values, clq_buffer_bytes(to), true);
             clq_free(values);

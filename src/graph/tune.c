@@ -92,7 +92,7 @@ static clq_status make_plan(tuner *t, const clq_plan_config *config, clq_plan **
 
 /* A failure that is the candidate's own, and not of the machine. */
 static bool is_candidates(clq_status status) {
-    return status == CLQ_BUILD || status == CLQ_DEVICE_MEMORY || status == CLQ_UNSUPPORTED;
+    return status == CLQ_ERROR_BUILD || status == CLQ_ERROR_DEVICE_MEMORY || status == CLQ_ERROR_UNSUPPORTED;
 }
 
 /* One candidate against the best plan so far, which becomes its own where it wins. */
@@ -148,7 +148,7 @@ static clq_status measure_all(tuner *t) {
 static clq_status keep(const tuner *t) {
     for (size_t i = 0; i < t->table.count; i++) {
         clq_status status = clq_selection_keep(t->device, t->entries[i].key, t->entries[i].candidate);
-        if (status == CLQ_MEMORY) return status;
+        if (status == CLQ_ERROR_MEMORY) return status;
         if (status != CLQ_OK) {
             clq_log(CLQ_LOG_WARNING, "%s: what was measured is not used, since it cannot be kept: %s",
                     clq_device_label(t->device), clq_error_detail());
@@ -171,7 +171,7 @@ static clq_status measure_steps(tuner *t) {
     clq_trial_result result;
     config.selections = &by_rule;
     clq_status status = make_plan(t, &config, &plan);
-    if (status == CLQ_DEVICE_MEMORY) return CLQ_OK;
+    if (status == CLQ_ERROR_DEVICE_MEMORY) return CLQ_OK;
     CLQ_TRY(status);
     status =
         clq_trials_compare(&t->trials, clq_trial_part_of(t->best, &whole), clq_trial_part_of(plan, &whole), &result);

@@ -8,7 +8,7 @@ static clq_status check_same(const clq_layer *layer, const clq_variable *variabl
                              const clq_shape *shape) {
     char first[CLQ_SHAPE_TEXT_MAX], now[CLQ_SHAPE_TEXT_MAX], had[CLQ_SHAPE_TEXT_MAX], wanted[CLQ_SHAPE_TEXT_MAX];
     if (clq_shape_equal(&variable->shape, shape)) return CLQ_OK;
-    return clq_fail(CLQ_ARGUMENT,
+    return clq_fail(CLQ_ERROR_ARGUMENT,
                     "it is shared: its %s %s was made for an input of %s, and an input of %s would need %s", what,
                     clq_shape_describe(&variable->shape, had), clq_shape_describe(&layer->made_for, first),
                     clq_shape_describe(&layer->applied_to, now), clq_shape_describe(shape, wanted));
@@ -38,7 +38,7 @@ size_t clq_variable_bytes(const clq_variable *variable) {
 static clq_status make_place(clq_layer *layer, unsigned number) {
     if (number < layer->variable_places) return CLQ_OK;
     uint32_t *grown = clq_realloc(layer->variables, layer->variable_places, (size_t)number + 1, sizeof *grown);
-    if (!grown) return CLQ_MEMORY;
+    if (!grown) return CLQ_ERROR_MEMORY;
     layer->variables = grown;
     layer->variable_places = (size_t)number + 1;
     return CLQ_OK;
@@ -104,7 +104,7 @@ size_t clq_model_variable_count(const clq_model *model) { return model->variable
 
 clq_status clq_model_variable(const clq_model *model, size_t index, clq_variable_info *out) {
     if (index >= model->variable_count)
-        return clq_fail(CLQ_ARGUMENT, "variable %zu is out of range: model %s has %u", index, model->name,
+        return clq_fail(CLQ_ERROR_ARGUMENT, "variable %zu is out of range: model %s has %u", index, model->name,
                         model->variable_count);
     const clq_variable *v = &model->variables[index];
     *out = (clq_variable_info){.name = v->name,

@@ -14,7 +14,7 @@ static clq_status lay_out(clq_weights *weights, uint32_t index, size_t *arena) {
     size_t bytes = 0;
     weights->offsets[index] = *arena;
     if (!clq_mul_size(elements, clq_dtype_bytes(variable->dtype), &bytes) || bytes > SIZE_MAX / 4 - *arena)
-        return clq_fail(CLQ_ARGUMENT, "model %s has more parameters than fit in memory", weights->model->name);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "model %s has more parameters than fit in memory", weights->model->name);
     *arena += clq_round_up(bytes, CLQ_VARIABLE_ALIGN);
     return CLQ_OK;
 }
@@ -26,7 +26,7 @@ static bool has(const clq_weights *weights, uint32_t variable) {
 static clq_status take_slices(clq_weights *weights, const clq_slicing *slicing, unsigned rank) {
     const uint32_t count = weights->model->variable_count;
     weights->slices = clq_alloc(CLQ_MAX(count, 1u), sizeof *weights->slices);
-    if (!weights->slices) return CLQ_MEMORY;
+    if (!weights->slices) return CLQ_ERROR_MEMORY;
     for (uint32_t i = 0; i < count; i++) {
         const clq_variable *variable = variable_at(weights, i);
         weights->slices[i] =
@@ -60,7 +60,7 @@ static clq_status lay_out_state(clq_weights *weights, bool shared) {
 
 static clq_status lay_out_variables(clq_weights *weights) {
     weights->offsets = clq_alloc(CLQ_MAX(weights->model->variable_count, 1u), sizeof *weights->offsets);
-    if (!weights->offsets) return CLQ_MEMORY;
+    if (!weights->offsets) return CLQ_ERROR_MEMORY;
     for (uint32_t i = 0; i < weights->model->variable_count; i++) weights->offsets[i] = CLQ_NO_OFFSET;
     CLQ_TRY(lay_out_trained(weights, false));
     weights->whole_bytes = weights->arena_bytes;
@@ -89,7 +89,7 @@ static clq_status take_types(clq_weights *weights) {
         if (!has(weights, i)) continue;
         if (!first[arena]) first[arena] = variable;
         if (variable->dtype != first[arena]->dtype)
-            return clq_fail(CLQ_UNSUPPORTED, "'%s' is %s and '%s' is %s: variables of one arena have one type",
+            return clq_fail(CLQ_ERROR_UNSUPPORTED, "'%s' is %s and '%s' is %s: variables of one arena have one type",
                             first[arena]->name, clq_dtype_name(first[arena]->dtype), variable->name,
                             clq_dtype_name(variable->dtype));
         weights->dtypes[arena] = variable->dtype;
@@ -104,7 +104,7 @@ static clq_status create_arena(const clq_weights *weights, const char *what, clq
 static clq_status take_treatments(clq_weights *weights, const clq_treatment *treatments) {
     const uint32_t count = weights->model->variable_count;
     weights->treatments = clq_alloc(CLQ_MAX(count, 1u), sizeof *weights->treatments);
-    if (!weights->treatments) return CLQ_MEMORY;
+    if (!weights->treatments) return CLQ_ERROR_MEMORY;
     if (treatments) memcpy(weights->treatments, treatments, count * sizeof *treatments);
     for (uint32_t i = 0; i < count; i++) weights->spares = weights->spares || weights->treatments[i].spared;
     return CLQ_OK;
@@ -136,12 +136,12 @@ static clq_status create_arenas(clq_weights *weights, const clq_optimizer *updat
 clq_status clq_weights_create_holding(const clq_model *model, clq_device *device, const clq_optimizer *update,
                                       const clq_holding *holding, clq_weights **out) {
     if (!model->finished)
-        return clq_fail(CLQ_STATE, "model %s is not finished: call clq_model_finish first", model->name);
+        return clq_fail(CLQ_ERROR_STATE, "model %s is not finished: call clq_model_finish first", model->name);
     if (clq_device_view_align(device) > CLQ_VARIABLE_ALIGN)
-        return clq_fail(CLQ_UNSUPPORTED, "%s aligns buffers to %zu bytes; at most %d are supported",
+        return clq_fail(CLQ_ERROR_UNSUPPORTED, "%s aligns buffers to %zu bytes; at most %d are supported",
                         clq_device_label(device), clq_device_view_align(device), CLQ_VARIABLE_ALIGN);
     clq_weights *weights = clq_alloc(1, sizeof *weights);
-    if (!weights) return CLQ_MEMORY;
+    if (!weights) return CLQ_ERROR_MEMORY;
     weights->model = model;
     weights->device = device;
     if (holding->stage) {

@@ -19,11 +19,11 @@ static const struct layer_row {
     double fallback, number;              /* fallback: without the key; INFINITY, for no limit, also of null */
     clq_activation activation;
 } layers[] = {
-    {"ReLU", "max_value", NULL, INFINITY, INFINITY, CLQ_RELU},
-    {"ReLU", "max_value", NULL, INFINITY, 6, CLQ_RELU6},
-    {"LeakyReLU", "negative_slope", "alpha", 0.3, 0.2, CLQ_LEAKY_RELU},
-    {"ELU", "alpha", NULL, 1, 1, CLQ_ELU},
-    {"Softmax", "axis", NULL, -1, -1, CLQ_SOFTMAX},
+    {"ReLU", "max_value", NULL, INFINITY, INFINITY, CLQ_ACTIVATION_RELU},
+    {"ReLU", "max_value", NULL, INFINITY, 6, CLQ_ACTIVATION_RELU6},
+    {"LeakyReLU", "negative_slope", "alpha", 0.3, 0.2, CLQ_ACTIVATION_LEAKY_RELU},
+    {"ELU", "alpha", NULL, 1, 1, CLQ_ACTIVATION_ELU},
+    {"Softmax", "axis", NULL, -1, -1, CLQ_ACTIVATION_SOFTMAX},
 };
 
 /* Keys that every layer has, and what ReLU has beside its maximum, which has to be 0. */
@@ -68,10 +68,10 @@ static bool find_layer(json_t *object, clq_activation *out) {
 static void read_object(const clq_keras_reading *r, json_t *object, clq_activation *out) {
     (void)clq_keras_attribute(r->a, r->row->key);
     if (is_approximate_gelu(object)) {
-        *out = CLQ_GELU_APPROXIMATE;
+        *out = CLQ_ACTIVATION_GELU_APPROXIMATE;
     } else if (!find_layer(object, out)) {
-        *out = CLQ_LINEAR;
-        clq_keras_refuse(r->a, CLQ_UNSUPPORTED, r->row->key,
+        *out = CLQ_ACTIVATION_LINEAR;
+        clq_keras_refuse(r->a, CLQ_ERROR_UNSUPPORTED, r->row->key,
                          "this %.60s as an object is not supported: let it be the layer behind",
                          clq_keras_class(object));
     }
@@ -86,12 +86,12 @@ void clq_keras_read_activation(const clq_keras_reading *r, void *member) {
         return;
     }
     const char *name = clq_keras_text(r->a, r->row->key, clq_activation_row_of(otherwise)->name);
-    *out = CLQ_LINEAR;
+    *out = CLQ_ACTIVATION_LINEAR;
     if (clq_activation_named(name, out)) return;
     clq_text known = {0};
     for (unsigned i = 0; clq_activation_row_of((clq_activation)i); i++)
         clq_text_add(&known, "%s%s", i ? ", " : "", clq_activation_row_of((clq_activation)i)->name);
-    clq_keras_refuse(r->a, CLQ_UNSUPPORTED, r->row->key, "'%.60s' is not supported; expected %s", name,
+    clq_keras_refuse(r->a, CLQ_ERROR_UNSUPPORTED, r->row->key, "'%.60s' is not supported; expected %s", name,
                      known.data ? known.data : "others");
     clq_free(known.data);
 }
@@ -99,7 +99,7 @@ void clq_keras_read_activation(const clq_keras_reading *r, void *member) {
 json_t *clq_keras_write_activation(const clq_keras_writing *w, const void *member) {
     const clq_activation activation = *(const clq_activation *)member;
     (void)w;
-    if (activation != CLQ_GELU_APPROXIMATE) return json_string(clq_activation_row_of(activation)->name);
+    if (activation != CLQ_ACTIVATION_GELU_APPROXIMATE) return json_string(clq_activation_row_of(activation)->name);
     return json_pack("{s:s, s:s, s:s, s:s}", "module", "builtins", "class_name", "function", "config", approximate_gelu,
                      "registered_name", "function");
 }

@@ -52,7 +52,7 @@ void clq_keras_read_operand(const clq_keras_reading *r, void *member) {
                second = clq_keras_is_tensor(json_array_get(all, 1));
     if (first != second) out->place = first ? 2 : 1;
     if (json_array_size(all) != 2 || !out->place || !read_numbers_of(json_array_get(all, out->place - 1), out))
-        clq_keras_refuse(r->a, CLQ_UNSUPPORTED, "args", "should be two tensors, or a tensor and numbers");
+        clq_keras_refuse(r->a, CLQ_ERROR_UNSUPPORTED, "args", "should be two tensors, or a tensor and numbers");
 }
 
 /* Number `count` of the arguments, of which at least one is a tensor. */
@@ -64,7 +64,7 @@ void clq_keras_read_argument(const clq_keras_reading *r, void *member) {
     if (clq_keras_is_tensor(argument)) return;
     out->place = r->row->count;
     if (!argument || !read_numbers_of(argument, out))
-        clq_keras_refuse(r->a, CLQ_UNSUPPORTED, r->row->key, "should be a tensor or numbers");
+        clq_keras_refuse(r->a, CLQ_ERROR_UNSUPPORTED, r->row->key, "should be a tensor or numbers");
 }
 
 /* Numbers as lists within lists; they are taken from `values` on. */
@@ -173,7 +173,7 @@ void clq_keras_read_places(const clq_keras_reading *r, void *member) {
     }
     if (!fits)
         clq_keras_refuse(
-            r->a, CLQ_UNSUPPORTED, "args",
+            r->a, CLQ_ERROR_UNSUPPORTED, "args",
             "should be a tensor, and whole numbers, slices, None or ... as indices, the whole batch first");
 }
 
@@ -266,7 +266,7 @@ void clq_keras_read_word(const clq_keras_reading *r, void *member) {
     clq_short_text *word = member;
     const char *text = clq_keras_text(r->a, r->row->key, r->row->needed ? NULL : "");
     if (snprintf(word->text, sizeof word->text, "%s", text) >= (int)sizeof word->text)
-        clq_keras_refuse(r->a, CLQ_UNSUPPORTED, r->row->key, "more than %zu characters are not supported",
+        clq_keras_refuse(r->a, CLQ_ERROR_UNSUPPORTED, r->row->key, "more than %zu characters are not supported",
                          sizeof word->text - 1);
 }
 
@@ -285,7 +285,7 @@ void clq_keras_read_choice(const clq_keras_reading *r, void *member) {
         if (strcmp(r->row->words[i], text) == 0) break;
         clq_text_add(&known, "%s%s", i ? ", " : "", r->row->words[i]);
         if (!r->row->words[i + 1])
-            clq_keras_refuse(r->a, CLQ_UNSUPPORTED, r->row->key, "'%.40s' is not supported; there are %s", text,
+            clq_keras_refuse(r->a, CLQ_ERROR_UNSUPPORTED, r->row->key, "'%.40s' is not supported; there are %s", text,
                              known.data ? known.data : "others");
     }
     clq_free(known.data);

@@ -14,11 +14,11 @@ void clq_keras_open(json_t *layer, size_t index, clq_keras_attributes *out) {
     *out = (clq_keras_attributes){.object = json_object_get(layer, "config")};
     snprintf(out->path, sizeof out->path, "%s.config", where);
     if (!json_is_object(out->object)) {
-        out->status = clq_fail(CLQ_FORMAT, "%s is not an object", out->path);
+        out->status = clq_fail(CLQ_ERROR_FORMAT, "%s is not an object", out->path);
         return;
     }
     out->left = clq_json_copy(out->object);
-    if (!out->left) out->status = clq_fail(CLQ_MEMORY, "out of memory at %s", out->path);
+    if (!out->left) out->status = clq_fail(CLQ_ERROR_MEMORY, "out of memory at %s", out->path);
 }
 
 void clq_keras_refuse(clq_keras_attributes *a, clq_status status, const char *key, const char *format, ...) {
@@ -41,7 +41,7 @@ const char *clq_keras_quote(const json_t *value, char text[80]) {
 
 static void refuse_value(clq_keras_attributes *a, const char *key, const json_t *value, const char *wanted) {
     char text[80];
-    clq_keras_refuse(a, CLQ_FORMAT, key, "%s should be %s", clq_keras_quote(value, text), wanted);
+    clq_keras_refuse(a, CLQ_ERROR_FORMAT, key, "%s should be %s", clq_keras_quote(value, text), wanted);
 }
 
 clq_status clq_keras_close(clq_keras_attributes *a) {
@@ -51,7 +51,7 @@ clq_status clq_keras_close(clq_keras_attributes *a) {
         char text[80];
         if (json_is_null(value)) continue;
         const char *class_name = json_string_value(json_object_get(value, "class_name"));
-        clq_keras_refuse(a, CLQ_UNSUPPORTED, key, "%.70s is not supported",
+        clq_keras_refuse(a, CLQ_ERROR_UNSUPPORTED, key, "%.70s is not supported",
                          class_name ? class_name : clq_keras_quote(value, text));
     }
     json_decref(a->left);
@@ -68,13 +68,13 @@ json_t *clq_keras_attribute(clq_keras_attributes *a, const char *key) {
 const char *clq_keras_text(clq_keras_attributes *a, const char *key, const char *fallback) {
     json_t *value = clq_keras_attribute(a, key);
     if (!value) {
-        if (!fallback) clq_keras_refuse(a, CLQ_FORMAT, key, "is missing");
+        if (!fallback) clq_keras_refuse(a, CLQ_ERROR_FORMAT, key, "is missing");
         return fallback ? fallback : "";
     }
     if (json_is_string(value)) return json_string_value(value);
     const char *class_name = json_string_value(json_object_get(value, "class_name"));
     if (class_name)
-        clq_keras_refuse(a, CLQ_UNSUPPORTED, key, "%.70s as an object is not supported, only names", class_name);
+        clq_keras_refuse(a, CLQ_ERROR_UNSUPPORTED, key, "%.70s as an object is not supported, only names", class_name);
     refuse_value(a, key, value, "a text");
     return "";
 }
@@ -98,7 +98,7 @@ bool clq_keras_is_size(const json_t *value, size_t *out) {
 json_t *clq_keras_value(const clq_keras_reading *r) {
     json_t *value = clq_keras_attribute(r->a, r->row->key);
     if (!value && r->row->alias) value = clq_keras_attribute(r->a, r->row->alias);
-    if (!value && r->row->needed) clq_keras_refuse(r->a, CLQ_FORMAT, r->row->key, "is missing");
+    if (!value && r->row->needed) clq_keras_refuse(r->a, CLQ_ERROR_FORMAT, r->row->key, "is missing");
     return value;
 }
 
@@ -194,7 +194,7 @@ static json_t *write_opposite(const clq_keras_writing *w, const void *member) {
 static void read_number(const clq_keras_reading *r, void *member) {
     json_t *value = clq_keras_value(r);
     *(double *)member = value ? json_number_value(value) : r->row->fallback;
-    if (value && !json_is_number(value)) clq_keras_refuse(r->a, CLQ_FORMAT, r->row->key, "should be a number");
+    if (value && !json_is_number(value)) clq_keras_refuse(r->a, CLQ_ERROR_FORMAT, r->row->key, "should be a number");
 }
 
 /* Without an end: null. */
@@ -235,7 +235,7 @@ static void read_numbers(const clq_keras_reading *r, void *member) {
     size_t at = 0;
     *out = (clq_numbers){.count = count, .values = values};
     if (!values)
-        clq_keras_refuse(r->a, CLQ_MEMORY, r->row->key, "out of memory");
+        clq_keras_refuse(r->a, CLQ_ERROR_MEMORY, r->row->key, "out of memory");
     else if (count == 0 || !clq_keras_take_numbers(value, values, &at))
         clq_keras_unfit(r, given, "a number, or a list of numbers");
 }
@@ -254,7 +254,8 @@ static json_t *write_numbers(const clq_keras_writing *w, const void *member) {
 
 static void read_seed(const clq_keras_reading *r, void *member) {
     json_t *value = clq_keras_value(r);
-    if (value && !json_is_integer(value)) clq_keras_refuse(r->a, CLQ_FORMAT, r->row->key, "should be a whole number");
+    if (value && !json_is_integer(value))
+        clq_keras_refuse(r->a, CLQ_ERROR_FORMAT, r->row->key, "should be a whole number");
     *(uint64_t *)member = (uint64_t)json_integer_value(value);
 }
 static json_t *write_seed(const clq_keras_writing *w, const void *member) {
@@ -263,7 +264,8 @@ static json_t *write_seed(const clq_keras_writing *w, const void *member) {
     return seed ? json_integer((json_int_t)seed) : json_null();
 }
 
-static const char *const paddings[] = {[CLQ_VALID] = "valid", [CLQ_SAME] = "same", [CLQ_CAUSAL] = "causal"};
+static const char *const paddings[] = {
+    [CLQ_PADDING_VALID] = "valid", [CLQ_PADDING_SAME] = "same", [CLQ_PADDING_CAUSAL] = "causal"};
 
 static void read_padding(const clq_keras_reading *r, void *member) {
     const char *name = clq_keras_text(r->a, r->row->key, "valid");
@@ -271,8 +273,8 @@ static void read_padding(const clq_keras_reading *r, void *member) {
         *(clq_padding *)member = (clq_padding)i;
         if (strcmp(name, paddings[i]) == 0) return;
     }
-    clq_keras_refuse(r->a, CLQ_UNSUPPORTED, r->row->key, "'%.60s' is not supported; there are valid and same%s", name,
-                     r->row->causal ? ", and causal" : "");
+    clq_keras_refuse(r->a, CLQ_ERROR_UNSUPPORTED, r->row->key, "'%.60s' is not supported; there are valid and same%s",
+                     name, r->row->causal ? ", and causal" : "");
 }
 
 static json_t *write_padding(const clq_keras_writing *w, const void *member) {
@@ -286,9 +288,9 @@ static int take_axis(const clq_keras_reading *r, unsigned ranks) {
     if (json_array_size(value) == 1) value = json_array_get(value, 0);
     const json_int_t axis = value ? json_integer_value(value) : -1, rank = ranks;
     if (value && !json_is_integer(value))
-        clq_keras_refuse(r->a, CLQ_FORMAT, r->row->key, "should be a whole number");
+        clq_keras_refuse(r->a, CLQ_ERROR_FORMAT, r->row->key, "should be a whole number");
     else if (axis == 0 || axis > rank || axis < -rank)
-        clq_keras_refuse(r->a, CLQ_FORMAT, r->row->key, "%lld should be from 1 to %u, or from -%u to -1",
+        clq_keras_refuse(r->a, CLQ_ERROR_FORMAT, r->row->key, "%lld should be from 1 to %u, or from -%u to -1",
                          (long long)axis, ranks, ranks);
     return r->a->status == CLQ_OK ? (int)(axis > 0 ? axis - 1 : axis) : -1;
 }
@@ -378,7 +380,7 @@ bool clq_keras_resolve_shape(const json_t *target, size_t elements, clq_shape *o
 
 static void read_shape(const clq_keras_reading *r, void *member) {
     if (!clq_keras_resolve_shape(clq_keras_value(r), r->x->elements, member))
-        clq_keras_refuse(r->a, CLQ_FORMAT, r->row->key, "should be 1 to %d whole numbers, one of them perhaps -1",
+        clq_keras_refuse(r->a, CLQ_ERROR_FORMAT, r->row->key, "should be 1 to %d whole numbers, one of them perhaps -1",
                          CLQ_SHAPE_MAX);
 }
 
@@ -401,7 +403,8 @@ static void check_word(const clq_keras_reading *r, void *member) {
     (void)member;
     const char *text = clq_keras_text(r->a, r->row->key, r->row->word);
     if (strcmp(text, r->row->word) != 0)
-        clq_keras_refuse(r->a, CLQ_UNSUPPORTED, r->row->key, "'%.60s' is not supported, only '%s'", text, r->row->word);
+        clq_keras_refuse(r->a, CLQ_ERROR_UNSUPPORTED, r->row->key, "'%.60s' is not supported, only '%s'", text,
+                         r->row->word);
 }
 
 static json_t *write_only_word(const clq_keras_writing *w, const void *member) {
@@ -414,14 +417,14 @@ static void check_number(const clq_keras_reading *r, void *member) {
     json_t *value = clq_keras_value(r);
     char text[80];
     if (value && (!json_is_number(value) || json_number_value(value) != r->row->fallback))
-        clq_keras_refuse(r->a, CLQ_UNSUPPORTED, r->row->key, "%s is not supported, only %g",
+        clq_keras_refuse(r->a, CLQ_ERROR_UNSUPPORTED, r->row->key, "%s is not supported, only %g",
                          clq_keras_quote(value, text), r->row->fallback);
 }
 
 static void check_false(const clq_keras_reading *r, void *member) {
     (void)member;
     if (clq_keras_flag(r->a, r->row->key, false))
-        clq_keras_refuse(r->a, CLQ_UNSUPPORTED, r->row->key, "true is not supported");
+        clq_keras_refuse(r->a, CLQ_ERROR_UNSUPPORTED, r->row->key, "true is not supported");
 }
 
 static void check_null(const clq_keras_reading *r, void *member) {
@@ -429,7 +432,7 @@ static void check_null(const clq_keras_reading *r, void *member) {
     json_t *value = clq_keras_value(r);
     char text[80];
     if (value)
-        clq_keras_refuse(r->a, CLQ_UNSUPPORTED, r->row->key, "%s is not supported, only null",
+        clq_keras_refuse(r->a, CLQ_ERROR_UNSUPPORTED, r->row->key, "%s is not supported, only null",
                          clq_keras_quote(value, text));
 }
 
@@ -456,7 +459,7 @@ static void check_float(const clq_keras_reading *r, void *member) {
         if (strcmp(json_string_value(value), floats[i]) == 0) return;
     if (json_is_string(value) && stays(r->a->first, json_string_value(value))) return;
     char text[80];
-    clq_keras_refuse(r->a, CLQ_UNSUPPORTED, r->row->key,
+    clq_keras_refuse(r->a, CLQ_ERROR_UNSUPPORTED, r->row->key,
                      "%s is not supported, only types of floating point, and int32 and int64 of whole numbers",
                      clq_keras_quote(value, text));
 }
@@ -471,7 +474,7 @@ static void check_last_axis(const clq_keras_reading *r, void *member) {
     (void)member;
     const int axis = take_axis(r, r->x->shape.rank);
     if (axis != -1 && axis + 1 != (int)r->x->shape.rank)
-        clq_keras_refuse(r->a, CLQ_UNSUPPORTED, r->row->key, "%d is not supported, only the last: -1 or %u",
+        clq_keras_refuse(r->a, CLQ_ERROR_UNSUPPORTED, r->row->key, "%d is not supported, only the last: -1 or %u",
                          axis < 0 ? axis : axis + 1, r->x->shape.rank);
 }
 

@@ -233,7 +233,7 @@ static void refuse(building *b, clq_status status, const char *key, const char *
 
 /* What Jansson's functions return. */
 static void check_memory(building *b, int result) {
-    if (result != 0 && b->status == CLQ_OK) b->status = clq_fail(CLQ_MEMORY, "config: out of memory");
+    if (result != 0 && b->status == CLQ_OK) b->status = clq_fail(CLQ_ERROR_MEMORY, "config: out of memory");
 }
 
 static json_t *parse(building *b, const char *text) {
@@ -250,10 +250,11 @@ static json_t *take(building *b, const char *text) {
     json_t *value = json_object_get(b->config, key);
     (void)json_object_del(b->left, key);
     if (value && !json_is_null(value)) {
-        if (json_is_object(value) || json_is_array(value)) refuse(b, CLQ_FORMAT, key, "should be a number or a word");
+        if (json_is_object(value) || json_is_array(value))
+            refuse(b, CLQ_ERROR_FORMAT, key, "should be a number or a word");
         return json_incref(value);
     }
-    if (text[length] == '\0') refuse(b, CLQ_FORMAT, key, "is missing");
+    if (text[length] == '\0') refuse(b, CLQ_ERROR_FORMAT, key, "is missing");
     if (value || text[length] == '\0') return json_null(); /* null was said, which may mean another thing */
     (void)snprintf(key, sizeof key, "[%s]", text + length + 1);
     json_t *list = parse(b, key), *otherwise = json_incref(json_array_get(list, 0));
@@ -271,7 +272,7 @@ static const char *behind(const char *text, const char *word) {
 static void refuse_value(building *b, const char *text, const char *what) {
     char key[64];
     (void)snprintf(key, sizeof key, "%.*s", (int)strcspn(text, ":"), text);
-    refuse(b, CLQ_FORMAT, key, what);
+    refuse(b, CLQ_ERROR_FORMAT, key, what);
 }
 
 static json_t *make_root(building *b, const char *text) {
@@ -393,7 +394,7 @@ static void check_left(building *b) {
     json_t *value;
     for (size_t i = 0; i < CLQ_COUNT_OF(common); i++) (void)json_object_del(b->left, common[i]);
     json_object_foreach(b->left, key, value) if (!json_is_null(value))
-        refuse(b, CLQ_UNSUPPORTED, key, "is not supported");
+        refuse(b, CLQ_ERROR_UNSUPPORTED, key, "is not supported");
 }
 
 static const backbone *find_backbone(json_t *root) {
@@ -416,7 +417,7 @@ clq_status clq_keras_write_backbone(json_t *root, json_t **out) {
     check_memory(&b, b.left && b.layers && starts ? 0 : -1);
     if (b.status == CLQ_OK) b.status = clq_keras_check_common(config, NULL);
     b.number = json_is_integer(layers) ? (long)json_integer_value(layers) : 0;
-    if (b.number < 1 || b.number > BLOCKS_MOST) refuse(&b, CLQ_FORMAT, "num_layers", "should be 1 to 1000");
+    if (b.number < 1 || b.number > BLOCKS_MOST) refuse(&b, CLQ_ERROR_FORMAT, "num_layers", "should be 1 to 1000");
     (void)json_object_del(b.left, "num_layers");
     if (b.status == CLQ_OK) add_inputs(&b, row->inputs, starts);
     for (size_t i = 0; i < LAYERS_MOST && row->layers[i] && b.status == CLQ_OK; i++) add_layer(&b, row->layers[i]);

@@ -14,7 +14,7 @@ void clq_block_refuse(clq_block_writer *w, const char *key, const char *format, 
     va_start(arguments, format);
     clq_format_list(text, sizeof text, format, arguments);
     va_end(arguments);
-    w->status = clq_fail(CLQ_UNSUPPORTED, "%s.config.%s: %s", w->path, key, text);
+    w->status = clq_fail(CLQ_ERROR_UNSUPPORTED, "%s.config.%s: %s", w->path, key, text);
 }
 
 json_t *clq_block_refer(const char *layer, int output) { return clq_keras_refer(layer, 0, (uint32_t)output, NULL); }
@@ -30,7 +30,7 @@ void clq_block_add(clq_block_writer *w, const char *module, const char *class_na
     json_t *layer = clq_keras_write_layer(module, class_name, name, config,
                                           json_pack("[{s:o, s:o}]", "args", arguments, "kwargs", keywords));
     if (!layer || json_array_append_new(w->layers, layer) != 0)
-        w->status = clq_fail(CLQ_MEMORY, "%s: out of memory", w->path);
+        w->status = clq_fail(CLQ_ERROR_MEMORY, "%s: out of memory", w->path);
 }
 
 /* Several tensors as one argument, as of Add. */
@@ -56,35 +56,35 @@ static json_t *last_call(const clq_block_writer *w) {
 void clq_block_use_again(clq_block_writer *w, const char *name, const char *input) {
     json_t *node = json_pack("{s:[o], s:{}}", "args", clq_block_refer(input, 0), "kwargs");
     if (json_array_append_new(json_object_get(find_layer(w, name), "inbound_nodes"), node) != 0)
-        w->status = clq_fail(CLQ_MEMORY, "%s: out of memory", w->path);
+        w->status = clq_fail(CLQ_ERROR_MEMORY, "%s: out of memory", w->path);
 }
 void clq_block_read_again(clq_block_writer *w) {
     json_t *tensor = json_array_get(json_object_get(last_call(w), "args"), 0);
     json_t *history = json_object_get(json_object_get(tensor, "config"), "keras_history");
     if (json_array_set_new(history, 1, json_integer(1)) != 0)
-        w->status = clq_fail(CLQ_MEMORY, "%s: out of memory", w->path);
+        w->status = clq_fail(CLQ_ERROR_MEMORY, "%s: out of memory", w->path);
 }
 void clq_block_append_argument(clq_block_writer *w, json_t *argument) {
     if (json_array_append_new(json_object_get(last_call(w), "args"), argument) != 0)
-        w->status = clq_fail(CLQ_MEMORY, "%s: out of memory", w->path);
+        w->status = clq_fail(CLQ_ERROR_MEMORY, "%s: out of memory", w->path);
 }
 void clq_block_set_keyword(clq_block_writer *w, const char *key, json_t *value) {
     if (json_object_set_new(json_object_get(last_call(w), "kwargs"), key, value) != 0)
-        w->status = clq_fail(CLQ_MEMORY, "%s: out of memory", w->path);
+        w->status = clq_fail(CLQ_ERROR_MEMORY, "%s: out of memory", w->path);
 }
 void clq_block_set(clq_block_writer *w, const char *key, json_t *value) {
     if (json_object_set_new(json_object_get(find_layer(w, NULL), "config"), key, value) != 0)
-        w->status = clq_fail(CLQ_MEMORY, "%s: out of memory", w->path);
+        w->status = clq_fail(CLQ_ERROR_MEMORY, "%s: out of memory", w->path);
 }
 void clq_block_note_store(clq_block_writer *w, const char *store) {
     if (json_object_set_new(find_layer(w, NULL), "store", json_string(store)) != 0)
-        w->status = clq_fail(CLQ_MEMORY, "%s: out of memory", w->path);
+        w->status = clq_fail(CLQ_ERROR_MEMORY, "%s: out of memory", w->path);
 }
 
 void clq_block_note_itself(clq_block_writer *w) {
     clq_block_note_store(w, "");
     if (json_object_set_new(find_layer(w, NULL), "itself", json_true()) != 0)
-        w->status = clq_fail(CLQ_MEMORY, "%s: out of memory", w->path);
+        w->status = clq_fail(CLQ_ERROR_MEMORY, "%s: out of memory", w->path);
 }
 
 const char *const clq_block_inputs_names[] = {"inputs", NULL};
@@ -133,7 +133,7 @@ size_t clq_block_channels_of(clq_block_writer *w) {
     const clq_shape *x = clq_block_shape_of(w, 0);
     if (x->rank == 2) return x->dims[1];
     if (w->status == CLQ_OK)
-        w->status = clq_fail(CLQ_ARGUMENT, "%s: it takes (tokens, channels), not %u axes", w->path, x->rank);
+        w->status = clq_fail(CLQ_ERROR_ARGUMENT, "%s: it takes (tokens, channels), not %u axes", w->path, x->rank);
     return 1;
 }
 size_t clq_block_same_channels(clq_block_writer *w, const char *key) {
@@ -262,8 +262,8 @@ size_t clq_block_take_window(clq_block_writer *w, const char *key, long otherwis
 void clq_block_refuse_carried(clq_block_writer *w, const char *mask) {
     if (w->status == CLQ_OK && clq_block_has_mask(w, 0))
         w->status =
-            clq_fail(CLQ_UNSUPPORTED, "%s: a mask that its input carries is not supported: drop mask_zero and give %s",
-                     w->path, mask);
+            clq_fail(CLQ_ERROR_UNSUPPORTED,
+                     "%s: a mask that its input carries is not supported: drop mask_zero and give %s", w->path, mask);
 }
 const char *clq_block_add_mask(clq_block_writer *w, const char *mask) {
     clq_block_refuse_carried(w, mask); /* most blocks pass it on */

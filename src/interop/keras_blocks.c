@@ -26,11 +26,11 @@ clq_status clq_keras_check_common(json_t *config, const char *layer) {
     json_t *dtype = json_object_get(config, "dtype"), *trainable = json_object_get(config, "trainable");
     const char *name;
     if (dtype && !json_is_null(dtype) && !clq_keras_keeps_floats(dtype, &name))
-        return clq_fail(CLQ_UNSUPPORTED,
+        return clq_fail(CLQ_ERROR_UNSUPPORTED,
                         "%s%sconfig.dtype: '%.40s' is not supported, only float32, mixed_float16 and mixed_bfloat16",
                         path, dot, name ? name : "");
     if (trainable && !json_is_boolean(trainable))
-        return clq_fail(CLQ_FORMAT, "%s%sconfig.trainable should be true or false", path, dot);
+        return clq_fail(CLQ_ERROR_FORMAT, "%s%sconfig.trainable should be true or false", path, dot);
     return CLQ_OK;
 }
 
@@ -43,7 +43,7 @@ static clq_status check_keys(const char *keys, json_t *config, const char *path)
         bool known = json_is_null(value);
         for (size_t i = 0; i < CLQ_COUNT_OF(common); i++) known = known || strcmp(common[i], key) == 0;
         if (!known && !has_word(keys, key))
-            return clq_fail(CLQ_UNSUPPORTED, "%s.config.%.60s is not supported", path, key);
+            return clq_fail(CLQ_ERROR_UNSUPPORTED, "%s.config.%.60s is not supported", path, key);
     }
     return CLQ_OK;
 }
@@ -192,7 +192,7 @@ static void add_cell(clq_block_writer *w, json_t *cell, const char *name, bool f
 /* What the cells of a stack have in common: nothing but whether they are trained. */
 static clq_status check_stack(const clq_block_writer *w, json_t *config) {
     char *path = clq_strprintf("%s.config.cell", w->path);
-    clq_status status = path ? check_keys("cells", config, path) : CLQ_MEMORY;
+    clq_status status = path ? check_keys("cells", config, path) : CLQ_ERROR_MEMORY;
     if (status == CLQ_OK) status = clq_keras_check_common(config, path);
     clq_free(path);
     return status;
@@ -310,13 +310,13 @@ static const char *const *write_distributed(clq_block_writer *w) {
     json_t *inner = clq_keras_write_layer(
         module ? module : CLQ_LAYERS, clq_keras_class(layer), name,
         clq_json_put(clq_json_copy(json_object_get(layer, "config")), "name", json_string(name)), nodes);
-    if (inner && json_object_set_new(inner, "store", json_string("layer")) != 0) w->status = CLQ_MEMORY;
+    if (inner && json_object_set_new(inner, "store", json_string("layer")) != 0) w->status = CLQ_ERROR_MEMORY;
     (void)json_array_append_new(w->layers, inner);
     json_t *stack =
         clq_keras_write_layer(CLQ_NUMPY, "Stack", "output", json_pack("{s:s, s:i}", "name", "output", "axis", 1),
                               json_pack("[{s:[o], s:{}}]", "args", made, "kwargs"));
     if (!inner || !stack || json_array_append_new(w->layers, stack) != 0)
-        w->status = clq_fail(CLQ_MEMORY, "%s: out of memory", w->path);
+        w->status = clq_fail(CLQ_ERROR_MEMORY, "%s: out of memory", w->path);
     return clq_block_give(w, "output");
 }
 
@@ -430,13 +430,13 @@ clq_status clq_keras_write_block(json_t *layer, const char *path, const clq_kera
     const clq_block_row *row = find_row(layer);
     clq_block_writer w = {.use = use, .config = json_object_get(layer, "config"), .layers = json_array(), .path = path};
     *out = NULL;
-    if (!w.layers) return clq_fail(CLQ_MEMORY, "%s: out of memory", path);
+    if (!w.layers) return clq_fail(CLQ_ERROR_MEMORY, "%s: out of memory", path);
     if (row->keys) w.status = check_keys(row->keys, w.config, path);
     if (w.status == CLQ_OK) w.status = clq_keras_check_common(w.config, path);
     const char *const *outputs = w.status == CLQ_OK ? row->write(&w) : NULL;
     if (w.status == CLQ_OK && outputs) {
         *out = finish(&w, row, outputs);
-        if (!*out) w.status = clq_fail(CLQ_MEMORY, "%s: out of memory", path);
+        if (!*out) w.status = clq_fail(CLQ_ERROR_MEMORY, "%s: out of memory", path);
     }
     json_decref(w.layers);
     return w.status;

@@ -27,10 +27,10 @@ static clq_status find_tensor(const clq_keras_graph *f, const clq_keras_source *
     const clq_keras_node *n = &f->nodes[from->node];
     const char *further = further_of(clq_keras_layer_at(f, n->layer), n->keywords);
     if (further && from->output == 1)
-        return clq_fail(CLQ_UNSUPPORTED, "%s: what layer '%.60s' gives by %s is not supported", where,
+        return clq_fail(CLQ_ERROR_UNSUPPORTED, "%s: what layer '%.60s' gives by %s is not supported", where,
                         clq_keras_name(clq_keras_layer_at(f, n->layer)), further);
     if (from->output >= CLQ_MAX(n->output_count, 1u))
-        return clq_fail(CLQ_FORMAT, "%s: layer '%.60s' gives %u tensor%s, and number %u is asked for", where,
+        return clq_fail(CLQ_ERROR_FORMAT, "%s: layer '%.60s' gives %u tensor%s, and number %u is asked for", where,
                         clq_keras_name(clq_keras_layer_at(f, n->layer)), CLQ_MAX(n->output_count, 1u),
                         clq_plural(CLQ_MAX(n->output_count, 1u)), from->output);
     *out = n->outputs ? n->outputs[from->output] : n->tensor;
@@ -61,7 +61,7 @@ static clq_status note_outputs(clq_keras_graph *f, clq_keras_node *n, const char
     char name[CLQ_LAYER_NAME_MAX];
     if (count == 1) return CLQ_OK;
     n->outputs = clq_alloc(count, sizeof *n->outputs);
-    if (!n->outputs) return CLQ_MEMORY;
+    if (!n->outputs) return CLQ_ERROR_MEMORY;
     n->output_count = count;
     for (unsigned k = 0; k < count; k++) {
         const int length = snprintf(name, sizeof name, "%s%s%s.%u.%u", f->scope ? f->scope : "", f->scope ? "." : "",
@@ -82,7 +82,7 @@ static clq_status check_arguments(const clq_keras_node *n, const char *where) {
         if (!ended && (clq_keras_is_tensor(argument) || json_is_array(argument))) continue;
         ended = true;
         if (!json_is_null(argument))
-            return clq_fail(CLQ_UNSUPPORTED,
+            return clq_fail(CLQ_ERROR_UNSUPPORTED,
                             "%s: argument %zu of its call: only tensors, and no gaps between them, are "
                             "supported: name what follows",
                             where, i + 1);
@@ -99,7 +99,7 @@ static char *find_place(const clq_keras_graph *f, uint32_t layer) {
 /* Where the layer is in files of weights, and in the text. */
 static clq_status note_places(const clq_keras_graph *f, const clq_keras_node *n) {
     char *place = find_place(f, n->layer);
-    if (!place) return CLQ_MEMORY;
+    if (!place) return CLQ_ERROR_MEMORY;
     const clq_status status = clq_model_note_path(f->model, n->tensor, f->stores[n->layer], place);
     clq_free(place);
     if (status != CLQ_OK || f->stores[n->layer] || !f->of_parts) return status;
@@ -111,7 +111,7 @@ static clq_status call_layer(clq_keras_graph *f, clq_keras_node *n, clq_tensor *
 
 /* A mask that Keras ends in evaluation alone, as that of a Dropout's input, which is its output there. */
 static clq_status refuse_unsure(const char *where, const char *whose) {
-    return clq_fail(CLQ_UNSUPPORTED,
+    return clq_fail(CLQ_ERROR_UNSUPPORTED,
                     "%s: in Keras the mask of '%.60s' counts here in training and not in evaluation: "
                     "a MultiHeadAttention reads the same tensor through a layer that does nothing in evaluation, for "
                     "example Dropout, and ends the mask there; let both read the output of that layer",
@@ -147,7 +147,7 @@ static clq_status check_nothing_done(const clq_keras_graph *f, const clq_keras_n
     if (!clq_keras_heeds_output(f, (uint32_t)(n - f->nodes))) return CLQ_OK;
     char where[160];
     clq_keras_describe_place(layer, n->layer, where);
-    return clq_fail(CLQ_UNSUPPORTED,
+    return clq_fail(CLQ_ERROR_UNSUPPORTED,
                     "%s: it gives its input unchanged; Keras keeps the mask with the JAX backend and drops it with "
                     "others: leave the layer out",
                     where);
@@ -174,13 +174,13 @@ static clq_status call_layer(clq_keras_graph *f, clq_keras_node *n, clq_tensor *
     json_t *layer = clq_keras_layer_at(f, n->layer);
     clq_keras_describe_place(layer, n->layer, where);
     if (++*f->calls > CALLS_MAX)
-        return clq_fail(CLQ_UNSUPPORTED, "%s: more than %d calls of layers are not supported", where, CALLS_MAX);
-    if (clq_keras_is_input(layer)) return clq_fail(CLQ_FORMAT, "%s: no input_layers name it", where);
+        return clq_fail(CLQ_ERROR_UNSUPPORTED, "%s: more than %d calls of layers are not supported", where, CALLS_MAX);
+    if (clq_keras_is_input(layer)) return clq_fail(CLQ_ERROR_FORMAT, "%s: no input_layers name it", where);
     if (clq_keras_is_model(layer)) { /* its layers need room for their own inputs */
         clq_tensor own[CLQ_MODEL_INPUTS_MAX];
         if (!clq_keras_block_takes_arguments(layer)) CLQ_TRY(check_arguments(n, where));
         if (n->source_count > CLQ_COUNT_OF(own))
-            return clq_fail(CLQ_UNSUPPORTED, "%s: a model of %u inputs is not supported", where, n->source_count);
+            return clq_fail(CLQ_ERROR_UNSUPPORTED, "%s: a model of %u inputs is not supported", where, n->source_count);
         for (uint32_t i = 0; i < n->source_count; i++) CLQ_TRY(find_source(f, n, i, where, &own[i]));
         return call_model(f, n, own);
     }
@@ -206,11 +206,12 @@ static clq_status call_layer(clq_keras_graph *f, clq_keras_node *n, clq_tensor *
         return note_outputs(f, n, where);
     }
     if (n->positional != f->positional[n->layer] || !clq_keras_same_keywords(layer, f->keywords[n->layer], n->keywords))
-        return clq_fail(CLQ_UNSUPPORTED,
+        return clq_fail(CLQ_ERROR_UNSUPPORTED,
                         "%s: calls with other keywords than the first, or more or fewer tensors, are not supported",
                         where);
     if (!clq_keras_same_arguments(f->arguments[n->layer], n->arguments))
-        return clq_fail(CLQ_UNSUPPORTED, "%s: calls with other arguments than the first are not supported", where);
+        return clq_fail(CLQ_ERROR_UNSUPPORTED, "%s: calls with other arguments than the first are not supported",
+                        where);
     n->tensor = clq_model_apply_again(f->model, f->model->tensors[before - 1].layer, inputs, n->source_count);
     if (!n->tensor.id) return clq_fail_within(clq_error_raise(&f->model->error), "%s", where);
     return note_outputs(f, n, where);
@@ -243,7 +244,7 @@ static clq_status add_with_sources(clq_keras_graph *f, uint32_t index, uint32_t 
         n->state = OPEN;
         if (f->nodes[next].state == OPEN) {
             clq_keras_describe_place(clq_keras_layer_at(f, f->nodes[next].layer), f->nodes[next].layer, where);
-            return clq_fail(CLQ_FORMAT,
+            return clq_fail(CLQ_ERROR_FORMAT,
                             "%s.inbound_nodes: the layer reads what is computed from its own output: a cycle", where);
         }
         stack[depth++] = (uint32_t)next;
@@ -255,7 +256,7 @@ static clq_status add_nodes(clq_keras_graph *f) {
     uint32_t *stack = clq_alloc(f->node_count, sizeof *stack);
     clq_tensor *inputs = clq_alloc(CLQ_KERAS_INPUTS_MAX, sizeof *inputs);
     uint32_t *masks = clq_alloc(CLQ_KERAS_INPUTS_MAX, sizeof *masks);
-    clq_status status = stack && inputs && masks ? CLQ_OK : CLQ_MEMORY;
+    clq_status status = stack && inputs && masks ? CLQ_OK : CLQ_ERROR_MEMORY;
     for (uint32_t k = 0; k < f->node_count && status == CLQ_OK; k++)
         if (f->nodes[k].state != DONE) status = add_with_sources(f, k, stack, inputs, masks);
     clq_free(stack);
@@ -276,7 +277,7 @@ static clq_status add_inputs(clq_keras_graph *f, const clq_keras_sizes *sizes) {
     for (size_t i = 0; i < count; i++) {
         const uint32_t index = f->nodes[found[i].node].layer;
         if (!clq_keras_is_input(clq_keras_layer_at(f, index)))
-            return clq_fail(CLQ_UNSUPPORTED, "config.input_layers: '%.60s' is no InputLayer",
+            return clq_fail(CLQ_ERROR_UNSUPPORTED, "config.input_layers: '%.60s' is no InputLayer",
                             clq_keras_name(clq_keras_layer_at(f, index)));
         CLQ_TRY(clq_keras_read_input(clq_keras_layer_at(f, index), index, sizes, i, &shapes[i], &names[i]));
     }
@@ -303,7 +304,7 @@ static clq_status finish(clq_keras_graph *f) {
         if (state == CLQ_KERAS_MASK_ENDED) y->mask = 0;
     }
     const clq_status status = clq_model_finish_outputs(f->model, outputs, count);
-    return status == CLQ_ARGUMENT && !f->sequential ? clq_fail_within(status, "config.output_layers") : status;
+    return status == CLQ_ERROR_ARGUMENT && !f->sequential ? clq_fail_within(status, "config.output_layers") : status;
 }
 
 /* ---- a model's graph ---- */
@@ -348,7 +349,7 @@ static clq_status open_sequential(clq_keras_graph *f) {
     CLQ_TRY(clq_keras_make_room(f));
     f->nodes = clq_alloc(count, sizeof *f->nodes);
     f->sources = clq_alloc(count, sizeof *f->sources);
-    if (!f->nodes || !f->sources) return CLQ_MEMORY;
+    if (!f->nodes || !f->sources) return CLQ_ERROR_MEMORY;
     f->node_count = f->source_count = count;
     for (uint32_t i = 0; i < count; i++) {
         json_t *layer = clq_keras_layer_at(f, i);
@@ -376,7 +377,7 @@ static clq_status open_inner(clq_keras_graph *outer, const clq_keras_node *n, co
     json_t *layer = clq_keras_layer_at(outer, index), *config = json_object_get(layer, "config");
     clq_keras_graph *in = outer->inner[index] = clq_alloc(1, sizeof *in);
     const char *name = clq_keras_name(layer) ? clq_keras_name(layer) : "model";
-    if (!in) return CLQ_MEMORY;
+    if (!in) return CLQ_ERROR_MEMORY;
     in->model = outer->model;
     in->calls = outer->calls;
     in->frozen = outer->frozen || is_frozen(config);
@@ -389,7 +390,7 @@ static clq_status open_inner(clq_keras_graph *outer, const clq_keras_node *n, co
     in->given_arguments = n->arguments;
     if (outer->stores[index]) in->path = clq_strdup(outer->stores[index]);
     in->place = find_place(outer, index);
-    if (!in->scope || !in->place || (outer->stores[index] && !in->path)) return CLQ_MEMORY;
+    if (!in->scope || !in->place || (outer->stores[index] && !in->path)) return CLQ_ERROR_MEMORY;
     if (clq_keras_is_block(layer)) {
         const clq_keras_block_use use = {.model = outer->model,
                                          .layer = layer,
@@ -440,20 +441,20 @@ static clq_status bind_inputs(clq_keras_graph *in, json_t *layer, const clq_kera
     in->given = inputs[0];
     CLQ_TRY(clq_keras_find_inputs(in, found, &count));
     if (in->sequential && applied_to != 1)
-        return clq_fail(CLQ_FORMAT, "a Sequential model has one input, not %u", applied_to);
+        return clq_fail(CLQ_ERROR_FORMAT, "a Sequential model has one input, not %u", applied_to);
     if (found[0].node == CLQ_KERAS_GIVEN) return CLQ_OK;
     if (in->bits != n->given)
-        return clq_fail(CLQ_UNSUPPORTED, "calls with other inputs than the first are not supported");
+        return clq_fail(CLQ_ERROR_UNSUPPORTED, "calls with other inputs than the first are not supported");
     if (!clq_keras_block_same_flags(layer, in->flags, n->keywords))
-        return clq_fail(CLQ_UNSUPPORTED, "calls with other keywords than the first are not supported");
+        return clq_fail(CLQ_ERROR_UNSUPPORTED, "calls with other keywords than the first are not supported");
     if (clq_keras_block_takes_arguments(layer) && !clq_keras_same_arguments(in->given_arguments, n->arguments))
-        return clq_fail(CLQ_UNSUPPORTED, "calls with other arguments than the first are not supported");
+        return clq_fail(CLQ_ERROR_UNSUPPORTED, "calls with other arguments than the first are not supported");
     if (clq_keras_find_masked(in, inputs) & ~in->masked)
-        return clq_fail(CLQ_UNSUPPORTED,
+        return clq_fail(CLQ_ERROR_UNSUPPORTED,
                         "calls with a mask of an input of which the first call had none are not supported: make it two "
                         "layers");
     if (count != applied_to)
-        return clq_fail(CLQ_FORMAT, "a model of %zu inputs is applied to %u tensors", count, applied_to);
+        return clq_fail(CLQ_ERROR_FORMAT, "a model of %zu inputs is applied to %u tensors", count, applied_to);
     for (size_t i = 0; i < count; i++) {
         in->nodes[found[i].node].tensor = inputs[i];
         in->nodes[found[i].node].state = DONE;
@@ -469,7 +470,7 @@ static clq_status find_outputs(const clq_keras_graph *in, clq_keras_node *n) {
     CLQ_TRY(find_tensor(in, &found[0], "output_layers", &n->tensor));
     if (count == 1) return CLQ_OK;
     n->outputs = clq_alloc(count, sizeof *n->outputs);
-    if (!n->outputs) return CLQ_MEMORY;
+    if (!n->outputs) return CLQ_ERROR_MEMORY;
     n->output_count = (uint32_t)count;
     for (size_t i = 0; i < count; i++) CLQ_TRY(find_tensor(in, &found[i], "output_layers", &n->outputs[i]));
     return CLQ_OK;
@@ -513,7 +514,7 @@ static clq_status check_masks(const clq_keras_graph *f, const clq_keras_node *n,
         there[i] = has_that_mask(f->model, inputs[i], inputs[count + i]);
         if (there[i]) continue;
         if (clq_keras_heeds_input(f, (uint32_t)(n - f->nodes), i))
-            return clq_fail(CLQ_UNSUPPORTED,
+            return clq_fail(CLQ_ERROR_UNSUPPORTED,
                             "%s: in Keras the mask of its call stays on input %u, and what runs behind it sees it, "
                             "which is not supported: give the call a copy, as keras.ops.multiply by 1",
                             where, i + 1);
@@ -521,7 +522,7 @@ static clq_status check_masks(const clq_keras_graph *f, const clq_keras_node *n,
     if (clq_keras_mixes_masks(f, n))
         for (uint32_t i = 0; i < count; i++)
             if (n->masks > 0 || f->model->tensors[inputs[i].id - 1].mask)
-                return clq_fail(CLQ_UNSUPPORTED,
+                return clq_fail(CLQ_ERROR_UNSUPPORTED,
                                 "%s: two of its inputs are one tensor, whose mask an attention within it ends for "
                                 "both, which is not supported: give one a copy, as keras.ops.multiply by 1",
                                 where);

@@ -55,8 +55,8 @@ static size_t channels_of(clq_block_writer *w) {
     const clq_shape *x = clq_block_shape_of(w, 0);
     if (x->rank == 3) return x->dims[2];
     if (w->status == CLQ_OK)
-        w->status =
-            clq_fail(CLQ_ARGUMENT, "%s: it takes images (height, width, channels), not %u axes", w->path, x->rank);
+        w->status = clq_fail(CLQ_ERROR_ARGUMENT, "%s: it takes images (height, width, channels), not %u axes", w->path,
+                             x->rank);
     return 1;
 }
 /* Factors for each channel: of their means, by two layers of products (Hu et al., 2017). */

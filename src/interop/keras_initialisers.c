@@ -113,10 +113,10 @@ static void read_config(clq_keras_attributes *a, const char *key, const initiali
         bool good = true;
         if (json_is_null(value)) continue;
         if (!take(class, name, value, out, &good))
-            clq_keras_refuse(a, CLQ_UNSUPPORTED, key, "%s: %.40s is not supported", class->class_name, name);
+            clq_keras_refuse(a, CLQ_ERROR_UNSUPPORTED, key, "%s: %.40s is not supported", class->class_name, name);
         else if (!good)
-            clq_keras_refuse(a, CLQ_FORMAT, key, "%s: %.40s has a value that is not one of its own", class->class_name,
-                             name);
+            clq_keras_refuse(a, CLQ_ERROR_FORMAT, key, "%s: %.40s has a value that is not one of its own",
+                             class->class_name, name);
     }
 }
 
@@ -127,19 +127,19 @@ void clq_keras_read_initialiser(clq_keras_attributes *a, const char *key, clq_in
     const char *name = json_string_value(json_is_object(value) ? json_object_get(value, "class_name") : value);
     const initialiser_class *class = name ? find_class(name) : NULL;
     if (!name) {
-        clq_keras_refuse(a, CLQ_FORMAT, key, "should name an initializer");
+        clq_keras_refuse(a, CLQ_ERROR_FORMAT, key, "should name an initializer");
     } else if (!class) {
         clq_text known = {0};
         for (size_t i = 0; i < CLQ_COUNT_OF(classes); i++)
             clq_text_add(&known, "%s%s", i ? ", " : "", classes[i].names[0]);
-        clq_keras_refuse(a, CLQ_UNSUPPORTED, key, "'%.60s' is not supported; expected %s", name,
+        clq_keras_refuse(a, CLQ_ERROR_UNSUPPORTED, key, "'%.60s' is not supported; expected %s", name,
                          known.data ? known.data : "another");
         clq_free(known.data);
     } else {
         json_t *config = json_object_get(value, "config"); /* of a text there is none */
         *out = class->value;
         if (config && !json_is_object(config))
-            clq_keras_refuse(a, CLQ_FORMAT, key, "%s: its config should be an object", class->class_name);
+            clq_keras_refuse(a, CLQ_ERROR_FORMAT, key, "%s: its config should be an object", class->class_name);
         read_config(a, key, class, config, out);
     }
 }

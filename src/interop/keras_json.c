@@ -47,17 +47,18 @@ static clq_status take_names(json_t *layers) {
     json_array_foreach(layers, i, layer) {
         json_t *config = json_object_get(layer, "config"), *name = json_object_get(layer, "name");
         if (!json_is_object(config) || !json_is_string(name) || json_object_get(config, "name")) continue;
-        if (json_object_set(config, "name", name) != 0) return clq_fail(CLQ_MEMORY, "config.layers: out of memory");
+        if (json_object_set(config, "name", name) != 0)
+            return clq_fail(CLQ_ERROR_MEMORY, "config.layers: out of memory");
     }
     return CLQ_OK;
 }
 
 clq_status clq_keras_check_layers(json_t *layers) {
     if (!json_is_array(layers) || json_array_size(layers) == 0)
-        return clq_fail(CLQ_FORMAT, "config.layers is missing or empty");
+        return clq_fail(CLQ_ERROR_FORMAT, "config.layers is missing or empty");
     if (json_array_size(layers) > LAYERS_MAX)
-        return clq_fail(CLQ_UNSUPPORTED, "config.layers has %zu layers; at most %d are read", json_array_size(layers),
-                        LAYERS_MAX);
+        return clq_fail(CLQ_ERROR_UNSUPPORTED, "config.layers has %zu layers; at most %d are read",
+                        json_array_size(layers), LAYERS_MAX);
     return take_names(layers);
 }
 
@@ -74,8 +75,9 @@ static clq_status add_first_shape(clq_model *model, const clq_keras_sizes *sizes
         clq_inputs(model, sizes->shapes, NULL, 1, x);
         return x->id ? CLQ_OK : clq_error_raise(&model->error);
     }
-    return clq_fail(CLQ_FORMAT, "config has no InputLayer with a batch_shape and no build_input_shape: say the input's "
-                                "shape, as --input-shape, or clq_keras_sizes does");
+    return clq_fail(CLQ_ERROR_FORMAT,
+                    "config has no InputLayer with a batch_shape and no build_input_shape: say the input's "
+                    "shape, as --input-shape, or clq_keras_sizes does");
 }
 
 /* config: with the layers as a member, or, in the first versions of Keras 2, the list of them. */
@@ -103,7 +105,7 @@ static clq_status refuse_class(const char *class_name) {
     clq_text known = {0};
     for (size_t i = 0; clq_keras_backbone_class(i); i++) clq_text_add(&known, ", %s", clq_keras_backbone_class(i));
     const clq_status status =
-        clq_fail(CLQ_UNSUPPORTED, "class_name: '%.60s' is not supported; there are Sequential, Functional%s",
+        clq_fail(CLQ_ERROR_UNSUPPORTED, "class_name: '%.60s' is not supported; there are Sequential, Functional%s",
                  class_name, known.data ? known.data : "");
     clq_free(known.data);
     return status;
@@ -114,7 +116,7 @@ static clq_status build(json_t *root, const clq_keras_sizes *sizes, clq_model *m
     const char *class_name = clq_keras_class(root);
     const bool sequential = strcmp(class_name, "Sequential") == 0;
     if (!json_is_object(config) && !(sequential && json_is_array(config)))
-        return clq_fail(CLQ_FORMAT, "config is missing: is this the text of model.to_json()?");
+        return clq_fail(CLQ_ERROR_FORMAT, "config is missing: is this the text of model.to_json()?");
     if (sequential) return read_sequential(model, sizes, config);
     if (strcmp(class_name, "Functional") == 0 || strcmp(class_name, "Model") == 0) /* the second: early Keras 2 */
         return clq_keras_read_functional(model, sizes, config, false);
@@ -132,15 +134,15 @@ clq_status clq_keras_read_text(const char *text, size_t bytes, const clq_keras_s
     clq_model *model = NULL;
     clq_text clean = {0};
     clq_text_add_clean(&clean, name && *name ? name : "model");
-    clq_status status = clean.failed ? CLQ_MEMORY : clq_model_create(clean.data, &model);
+    clq_status status = clean.failed ? CLQ_ERROR_MEMORY : clq_model_create(clean.data, &model);
     clq_free(clean.data);
     if (status == CLQ_OK) {
         model->keras_config = clq_strdup(text);
-        status = model->keras_config ? build(root, &sizes, model) : CLQ_MEMORY;
+        status = model->keras_config ? build(root, &sizes, model) : CLQ_ERROR_MEMORY;
     }
     if (status != CLQ_OK) {
         /* To the caller a bad layer is a bad file, whatever the builder calls it. */
-        if (status == CLQ_ARGUMENT || status == CLQ_STATE) status = CLQ_FORMAT;
+        if (status == CLQ_ERROR_ARGUMENT || status == CLQ_ERROR_STATE) status = CLQ_ERROR_FORMAT;
         clq_fail_within(status, "%s", path);
         clq_model_destroy(model);
         model = NULL;
@@ -169,10 +171,10 @@ clq_status clq_model_read_keras(const char *path, const clq_keras_sizes *given, 
     const char *text = clq_safetensors_metadata(file, "keras_config");
     clq_status status;
     if (!text)
-        status = clq_fail(CLQ_FORMAT, "%s: it has weights alone: a .keras file has a model, too", path);
+        status = clq_fail(CLQ_ERROR_FORMAT, "%s: it has weights alone: a .keras file has a model, too", path);
     else if (strlen(text) > FILE_MAX)
-        status =
-            clq_fail(CLQ_FORMAT, "%s: config.json has %zu bytes; at most %d are read", path, strlen(text), FILE_MAX);
+        status = clq_fail(CLQ_ERROR_FORMAT, "%s: config.json has %zu bytes; at most %d are read", path, strlen(text),
+                          FILE_MAX);
     else
         status = clq_keras_read_text(text, strlen(text), given, path, out);
     clq_safetensors_close(file);

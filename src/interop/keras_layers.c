@@ -20,9 +20,9 @@ static void take_dtype(clq_keras_attributes *a) {
     const char *name;
     if (!dtype || clq_keras_keeps_floats(dtype, &name)) return;
     if (!name)
-        clq_keras_refuse(a, CLQ_FORMAT, "dtype", "should name a type");
+        clq_keras_refuse(a, CLQ_ERROR_FORMAT, "dtype", "should name a type");
     else
-        clq_keras_refuse(a, CLQ_UNSUPPORTED, "dtype",
+        clq_keras_refuse(a, CLQ_ERROR_UNSUPPORTED, "dtype",
                          "'%.40s' is not supported, only float32, mixed_float16 and mixed_bfloat16", name);
 }
 
@@ -144,18 +144,19 @@ static const char *why_not(const char *class_name) {
 
 clq_status clq_keras_check_class(json_t *layer, size_t index) {
     const char *class_name = json_string_value(json_object_get(layer, "class_name"));
-    if (!class_name) return clq_fail(CLQ_FORMAT, "config.layers[%zu].class_name is missing", index);
+    if (!class_name) return clq_fail(CLQ_ERROR_FORMAT, "config.layers[%zu].class_name is missing", index);
     if (find_kind(layer)) return CLQ_OK;
     char where[160];
     clq_keras_describe_place(layer, index, where);
     if (why_not(class_name))
-        return clq_fail(CLQ_UNSUPPORTED, "%s: a %.60s is not supported: %s", where, class_name, why_not(class_name));
+        return clq_fail(CLQ_ERROR_UNSUPPORTED, "%s: a %.60s is not supported: %s", where, class_name,
+                        why_not(class_name));
     clq_text known = {0};
     for (size_t i = 0; clq_layer_kind_at(i); i++)
         if (clq_layer_kind_at(i)->inputs[1] > 0)
             clq_text_add(&known, "%s%s", known.length ? " " : "", clq_layer_kind_at(i)->type);
     for (size_t i = 0; clq_keras_block_class(i); i++) clq_text_add(&known, " %s", clq_keras_block_class(i));
-    clq_status status = clq_fail(CLQ_UNSUPPORTED, "%s: a %.60s is not supported; expected %s", where, class_name,
+    clq_status status = clq_fail(CLQ_ERROR_UNSUPPORTED, "%s: a %.60s is not supported; expected %s", where, class_name,
                                  known.data ? known.data : "");
     clq_free(known.data);
     return status;
@@ -177,18 +178,18 @@ static clq_status add_layer(clq_model *model, json_t *layer, size_t index, const
     take_common(&a, kind);
     clq_keras_take_properties(&a);
     if (clq_keras_attribute(&a, "activity_regularizer"))
-        clq_keras_refuse(&a, CLQ_UNSUPPORTED, "activity_regularizer", "%s", why_not("ActivityRegularization"));
+        clq_keras_refuse(&a, CLQ_ERROR_UNSUPPORTED, "activity_regularizer", "%s", why_not("ActivityRegularization"));
     const bool frozen = (!clq_keras_flag(&a, "trainable", true) || call->frozen) && kind->declare;
     clq_keras_read_rows(&a, kind, &model->tensors[inputs[0].id - 1], config);
-    if (a.arguments) clq_keras_refuse(&a, CLQ_UNSUPPORTED, "args", "only tensors can be arguments of a call");
+    if (a.arguments) clq_keras_refuse(&a, CLQ_ERROR_UNSUPPORTED, "args", "only tensors can be arguments of a call");
     CLQ_TRY(clq_keras_close(&a));
     char inner[CLQ_LAYER_NAME_MAX]; /* of a model within the model, with its name in front */
     if (call->is_itself) {
         name = call->scope;
     } else if (call->scope && *name) {
         if (snprintf(inner, sizeof inner, "%s.%s", call->scope, name) >= (int)sizeof inner)
-            return clq_fail(CLQ_UNSUPPORTED, "%s.name: behind '%.60s' and so on, it is longer than %zu bytes", a.path,
-                            call->scope, sizeof inner - 1);
+            return clq_fail(CLQ_ERROR_UNSUPPORTED, "%s.name: behind '%.60s' and so on, it is longer than %zu bytes",
+                            a.path, call->scope, sizeof inner - 1);
         name = inner;
     }
     *out = clq_model_add_layer(model, kind, name, config, inputs, count);
@@ -203,9 +204,9 @@ clq_status clq_keras_add_layer(clq_model *model, json_t *layer, size_t index, co
     CLQ_TRY(clq_keras_check_class(layer, index));
     const clq_layer_kind *kind = find_kind(layer);
     if (kind->module && strcmp(kind->module, "clique") == 0 && !call->is_part)
-        return clq_fail(CLQ_UNSUPPORTED, "a %s is a part of blocks, which no file has by itself", kind->type);
+        return clq_fail(CLQ_ERROR_UNSUPPORTED, "a %s is a part of blocks, which no file has by itself", kind->type);
     void *config = clq_alloc(1, CLQ_MAX(kind->config_bytes, (size_t)1));
-    if (!config) return CLQ_MEMORY;
+    if (!config) return CLQ_ERROR_MEMORY;
     const clq_status status = add_layer(model, layer, index, call, kind, config, out);
     clq_layer_release_config(kind, config);
     clq_free(config);
@@ -215,15 +216,15 @@ clq_status clq_keras_add_layer(clq_model *model, json_t *layer, size_t index, co
 /* ---- inputs ---- */
 
 static clq_status refuse_size(const char *path, size_t axis, size_t known, size_t given) {
-    return clq_fail(CLQ_MISMATCH, "%s[%zu] is %zu, and the shape that is asked for has %zu there", path, axis, known,
-                    given);
+    return clq_fail(CLQ_ERROR_MISMATCH, "%s[%zu] is %zu, and the shape that is asked for has %zu there", path, axis,
+                    known, given);
 }
 
 /* What is asked for has a size for each axis, 0 for those that it leaves to the file. */
 static clq_status take_asked(const clq_shape *asked, const char *path, clq_shape *shape) {
     if (asked->rank != shape->rank)
-        return clq_fail(CLQ_MISMATCH, "%s has %u axes behind the batch, and the shape that is asked for has %u", path,
-                        shape->rank, asked->rank);
+        return clq_fail(CLQ_ERROR_MISMATCH, "%s has %u axes behind the batch, and the shape that is asked for has %u",
+                        path, shape->rank, asked->rank);
     for (unsigned d = 0; d < shape->rank; d++) {
         if (asked->dims[d] && shape->dims[d] && asked->dims[d] != shape->dims[d])
             return refuse_size(path, d + 1, shape->dims[d], asked->dims[d]);
@@ -236,16 +237,16 @@ static clq_status read_shape(const clq_keras_sizes *sizes, size_t input, json_t 
                              clq_shape *out) {
     size_t rank = json_array_size(shape);
     if (!json_is_array(shape) || rank < 1 || rank > CLQ_SHAPE_MAX + 1 || !json_is_null(json_array_get(shape, 0)))
-        return clq_fail(CLQ_FORMAT, "%s should be null (the batch) and at most %d sizes", path, CLQ_SHAPE_MAX);
+        return clq_fail(CLQ_ERROR_FORMAT, "%s should be null (the batch) and at most %d sizes", path, CLQ_SHAPE_MAX);
     *out = (clq_shape){.rank = (unsigned)rank - 1};
     for (size_t d = 1; d < rank; d++)
         if (!json_is_null(json_array_get(shape, d)) && !clq_keras_is_size(json_array_get(shape, d), &out->dims[d - 1]))
-            return clq_fail(CLQ_FORMAT, "%s[%zu] should be a size of at least 1, or null", path, d);
+            return clq_fail(CLQ_ERROR_FORMAT, "%s[%zu] should be a size of at least 1, or null", path, d);
     if (input < sizes->count) CLQ_TRY(take_asked(&sizes->shapes[input], path, out));
     for (size_t d = 1; d < rank; d++) {
         if (out->dims[d - 1] == 0) out->dims[d - 1] = sizes->open;
         if (out->dims[d - 1] == 0)
-            return clq_fail(CLQ_UNSUPPORTED,
+            return clq_fail(CLQ_ERROR_UNSUPPORTED,
                             "%s[%zu] is open (null): say the input's shape, as --input-shape, or clq_keras_sizes does",
                             path, d);
     }
@@ -254,7 +255,8 @@ static clq_status read_shape(const clq_keras_sizes *sizes, size_t input, json_t 
 
 clq_status clq_keras_check_sizes(const clq_keras_sizes *sizes, size_t inputs) {
     if (sizes->count <= inputs) return CLQ_OK;
-    return clq_fail(CLQ_MISMATCH, "shapes of %zu inputs are asked for, and the model has %zu", sizes->count, inputs);
+    return clq_fail(CLQ_ERROR_MISMATCH, "shapes of %zu inputs are asked for, and the model has %zu", sizes->count,
+                    inputs);
 }
 
 clq_status clq_keras_add_shape(clq_model *model, const clq_keras_sizes *sizes, json_t *shape, const char *name,
@@ -278,7 +280,7 @@ clq_status clq_keras_read_input(json_t *layer, size_t index, const clq_keras_siz
     const char *const refused[] = {"sparse", "ragged", "optional"};
     for (size_t i = 0; i < CLQ_COUNT_OF(refused); i++)
         if (clq_keras_flag(&a, refused[i], false))
-            clq_keras_refuse(&a, CLQ_UNSUPPORTED, refused[i], "is not supported");
+            clq_keras_refuse(&a, CLQ_ERROR_UNSUPPORTED, refused[i], "is not supported");
     CLQ_TRY(clq_keras_close(&a));
     snprintf(path, sizeof path, "%.220s.%s", a.path, key);
     *given_name = json_string_value(name);

@@ -179,7 +179,7 @@ static clq_status find_turns(const clq_keras_graph *f, clq_keras_masks *m, const
     size_t *layers = clq_alloc(f->node_count, sizeof *layers), *ends = clq_alloc(f->node_count, sizeof *ends),
            *inputs = clq_alloc(CLQ_MAX(f->source_count, 1u), sizeof *inputs),
            *last = clq_alloc(m->output_count, sizeof *last), count = 0;
-    clq_status status = layers && ends && inputs && last ? CLQ_OK : CLQ_MEMORY;
+    clq_status status = layers && ends && inputs && last ? CLQ_OK : CLQ_ERROR_MEMORY;
     for (uint32_t k = 0; k < f->node_count && status == CLQ_OK; k++) {
         const clq_keras_node *n = &f->nodes[k];
         layers[k] = n->layer;
@@ -225,7 +225,7 @@ static void number_tensors(const clq_keras_graph *f, clq_keras_masks *m, const c
 static clq_status follow(const clq_keras_graph *f, clq_keras_masks *m) {
     const uint32_t tensors = m->first[f->node_count] + 1;
     uint32_t *by_turn = clq_alloc(f->node_count, sizeof *by_turn), run = 0;
-    if (!by_turn) return CLQ_MEMORY;
+    if (!by_turn) return CLQ_ERROR_MEMORY;
     for (uint32_t k = 0; k < f->node_count; k++) {
         if (m->turns[k] == SIZE_MAX) continue;
         by_turn[m->turns[k]] = k;
@@ -241,13 +241,13 @@ static clq_status follow(const clq_keras_graph *f, clq_keras_masks *m) {
         for (uint32_t t = 0; t < tensors; t++) m->ends[v][t] = *turn_end(m, v, t);
     }
     clq_free(by_turn);
-    return m->same[VIEWS - 1] && m->ends[VIEWS - 1] ? CLQ_OK : CLQ_MEMORY;
+    return m->same[VIEWS - 1] && m->ends[VIEWS - 1] ? CLQ_OK : CLQ_ERROR_MEMORY;
 }
 
 static clq_status note_heeded(const clq_keras_graph *f, clq_keras_masks *m) {
     const uint32_t *same = m->same[EVALUATION];
     m->heeded = clq_alloc(m->first[f->node_count] + 1, sizeof *m->heeded);
-    if (!m->heeded) return CLQ_MEMORY;
+    if (!m->heeded) return CLQ_ERROR_MEMORY;
     for (uint32_t k = 0; k < f->node_count; k++) {
         const clq_keras_node *n = &f->nodes[k];
         json_t *layer = clq_keras_layer_at(f, n->layer);
@@ -266,14 +266,14 @@ static clq_status note_heeded(const clq_keras_graph *f, clq_keras_masks *m) {
 clq_status clq_keras_note_masks(clq_keras_graph *f, const clq_keras_source *inputs, size_t input_count,
                                 const clq_keras_source *outputs, size_t output_count) {
     clq_keras_masks *m = f->masks = clq_alloc(1, sizeof *m);
-    if (!m) return CLQ_MEMORY;
+    if (!m) return CLQ_ERROR_MEMORY;
     m->input_count = input_count;
     m->output_count = output_count;
     m->turns = clq_alloc(f->node_count, sizeof *m->turns);
     m->first = clq_alloc(f->node_count + 1, sizeof *m->first);
     m->inputs = clq_alloc(input_count, sizeof *m->inputs);
     m->outputs = clq_alloc(output_count, sizeof *m->outputs);
-    if (!m->turns || !m->first || !m->inputs || !m->outputs) return CLQ_MEMORY;
+    if (!m->turns || !m->first || !m->inputs || !m->outputs) return CLQ_ERROR_MEMORY;
     number_tensors(f, m, outputs);
     for (size_t i = 0; i < input_count; i++) m->inputs[i] = tensor_of(f, m, &inputs[i]);
     for (size_t i = 0; i < output_count; i++) m->outputs[i] = tensor_of(f, m, &outputs[i]);

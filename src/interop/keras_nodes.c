@@ -10,19 +10,19 @@
 clq_status clq_keras_index_layers(clq_keras_graph *f) {
     size_t inputs = 0;
     f->index = json_object();
-    if (!f->index) return clq_fail(CLQ_MEMORY, "config.layers: out of memory");
+    if (!f->index) return clq_fail(CLQ_ERROR_MEMORY, "config.layers: out of memory");
     for (size_t i = 0; i < json_array_size(f->layers); i++) {
         json_t *layer = clq_keras_layer_at(f, i);
-        if (!clq_keras_name(layer)) return clq_fail(CLQ_FORMAT, "config.layers[%zu].name is missing", i);
+        if (!clq_keras_name(layer)) return clq_fail(CLQ_ERROR_FORMAT, "config.layers[%zu].name is missing", i);
         if (!clq_keras_is_input(layer) && !clq_keras_is_model(layer)) CLQ_TRY(clq_keras_check_class(layer, i));
         inputs += clq_keras_is_input(layer);
         if (json_object_get(f->index, clq_keras_name(layer)))
-            return clq_fail(CLQ_FORMAT, "config.layers[%zu].config.name: two layers are named '%.60s'", i,
+            return clq_fail(CLQ_ERROR_FORMAT, "config.layers[%zu].config.name: two layers are named '%.60s'", i,
                             clq_keras_name(layer));
         if (json_object_set_new(f->index, clq_keras_name(layer), json_integer((json_int_t)i)) != 0)
-            return clq_fail(CLQ_MEMORY, "config.layers: out of memory");
+            return clq_fail(CLQ_ERROR_MEMORY, "config.layers: out of memory");
     }
-    return inputs >= 1 ? CLQ_OK : clq_fail(CLQ_FORMAT, "config.layers has no InputLayer");
+    return inputs >= 1 ? CLQ_OK : clq_fail(CLQ_ERROR_FORMAT, "config.layers has no InputLayer");
 }
 
 clq_status clq_keras_make_room(clq_keras_graph *f) {
@@ -33,7 +33,8 @@ clq_status clq_keras_make_room(clq_keras_graph *f) {
     f->arguments = clq_alloc(layers, sizeof(json_t *));
     f->positional = clq_alloc(layers, sizeof(uint32_t));
     f->inner = clq_alloc(layers, sizeof *f->inner);
-    return f->first_node && f->added && f->keywords && f->arguments && f->positional && f->inner ? CLQ_OK : CLQ_MEMORY;
+    return f->first_node && f->added && f->keywords && f->arguments && f->positional && f->inner ? CLQ_OK
+                                                                                                 : CLQ_ERROR_MEMORY;
 }
 
 /* An InputLayer has one node, which reads nothing and may stand in the file or not. */
@@ -48,14 +49,15 @@ clq_status clq_keras_count_nodes(clq_keras_graph *f) {
                                  : json_array_size(json_object_get(clq_keras_layer_at(f, i), "inbound_nodes"));
         clq_keras_describe_place(clq_keras_layer_at(f, i), i, where);
         if (count == 0)
-            return clq_fail(CLQ_FORMAT, "%s.inbound_nodes is missing or empty: no input reaches the layer", where);
+            return clq_fail(CLQ_ERROR_FORMAT, "%s.inbound_nodes is missing or empty: no input reaches the layer",
+                            where);
         f->first_node[i] = (uint32_t)total;
         total += count;
-        if (total > INT32_MAX) return clq_fail(CLQ_UNSUPPORTED, "%s: so many nodes are not supported", where);
+        if (total > INT32_MAX) return clq_fail(CLQ_ERROR_UNSUPPORTED, "%s: so many nodes are not supported", where);
     }
     f->first_node[layers] = f->node_count = (uint32_t)total;
     f->nodes = clq_alloc(total, sizeof *f->nodes);
-    return f->nodes ? CLQ_OK : CLQ_MEMORY;
+    return f->nodes ? CLQ_OK : CLQ_ERROR_MEMORY;
 }
 
 /* The node that gives the tensor [layer, node, tensor]. How many it gives is known once it is added. */
@@ -63,15 +65,15 @@ clq_status clq_keras_find_node(const clq_keras_graph *f, json_t *history, const 
     const char *name = json_string_value(json_array_get(history, 0));
     json_t *node_index = json_array_get(history, 1), *tensor_index = json_array_get(history, 2);
     if (!name || !json_is_integer(node_index) || !json_is_integer(tensor_index))
-        return clq_fail(CLQ_FORMAT, "%s should be [layer, node, tensor]", where);
+        return clq_fail(CLQ_ERROR_FORMAT, "%s should be [layer, node, tensor]", where);
     json_t *found = json_object_get(f->index, name);
-    if (!found) return clq_fail(CLQ_FORMAT, "%s: no layer of the file is named '%.60s'", where, name);
+    if (!found) return clq_fail(CLQ_ERROR_FORMAT, "%s: no layer of the file is named '%.60s'", where, name);
     const size_t layer = (size_t)json_integer_value(found);
     const uint32_t count = f->first_node[layer + 1] - f->first_node[layer];
     const json_int_t index = json_integer_value(node_index), output = json_integer_value(tensor_index);
     if (index < 0 || index >= (json_int_t)count || output < 0 || output >= CLQ_KERAS_OUTPUTS_MAX)
-        return clq_fail(CLQ_FORMAT, "%s: layer '%.60s' has %u nodes, and [%lld, %lld] is none of their tensors", where,
-                        name, count, (long long)index, (long long)output);
+        return clq_fail(CLQ_ERROR_FORMAT, "%s: layer '%.60s' has %u nodes, and [%lld, %lld] is none of their tensors",
+                        where, name, count, (long long)index, (long long)output);
     *out = (clq_keras_source){.node = f->first_node[layer] + (uint32_t)index, .output = (uint32_t)output};
     return CLQ_OK;
 }
@@ -101,7 +103,7 @@ static clq_status check_keywords(json_t *layer, json_t *keywords, const char *wh
     const char *key;
     json_t *value;
     if (keywords && !json_is_null(keywords) && !json_is_object(keywords))
-        return clq_fail(CLQ_FORMAT, "%s.kwargs should be an object", where);
+        return clq_fail(CLQ_ERROR_FORMAT, "%s.kwargs should be an object", where);
     json_object_foreach(keywords, key, value) {
         bool harmless = json_is_null(value) || (strcmp(key, "training") == 0 && json_is_boolean(value));
         harmless = harmless || (json_is_boolean(value) && clq_keras_block_takes_flag(layer, key));
@@ -112,14 +114,14 @@ static clq_status check_keywords(json_t *layer, json_t *keywords, const char *wh
         for (size_t i = 0; clq_keras_is_tensor(value) && clq_keras_block_input(layer, i); i++)
             harmless = harmless || strcmp(key, clq_keras_block_input(layer, i)) == 0;
         if (!harmless && !clq_keras_takes_keyword(layer, key))
-            return clq_fail(CLQ_UNSUPPORTED, "%s.kwargs.%.40s is not supported", where, key);
+            return clq_fail(CLQ_ERROR_UNSUPPORTED, "%s.kwargs.%.40s is not supported", where, key);
     }
     return CLQ_OK;
 }
 
 static clq_status append_source(clq_keras_graph *f, clq_keras_source source) {
     clq_keras_source *sources = clq_grow(f->sources, f->source_count, &f->source_capacity, 64, sizeof *sources);
-    if (!sources) return CLQ_MEMORY;
+    if (!sources) return CLQ_ERROR_MEMORY;
     f->sources = sources;
     f->sources[f->source_count++] = source;
     return CLQ_OK;
@@ -138,7 +140,7 @@ static clq_status read_source(clq_keras_graph *f, json_t *tensor, const char *wh
     json_t *history = json_object_get(json_object_get(tensor, "config"), "keras_history");
     char place[256];
     snprintf(place, sizeof place, "%s.keras_history", where);
-    if (!history) return clq_fail(CLQ_UNSUPPORTED, "%s is missing: only tensors can be arguments", place);
+    if (!history) return clq_fail(CLQ_ERROR_UNSUPPORTED, "%s is missing: only tensors can be arguments", place);
     return add_source(f, history, place);
 }
 
@@ -146,10 +148,10 @@ static clq_status read_source(clq_keras_graph *f, json_t *tensor, const char *wh
 static clq_status note_given(const clq_keras_graph *f, clq_keras_node *n, const char *where) {
     const size_t most = clq_keras_block_places(clq_keras_layer_at(f, n->layer));
     if (n->positional > most && !clq_keras_block_input(clq_keras_layer_at(f, n->layer), most))
-        return clq_fail(CLQ_UNSUPPORTED, "%s: more than %zu tensors are not supported", where, most);
+        return clq_fail(CLQ_ERROR_UNSUPPORTED, "%s: more than %zu tensors are not supported", where, most);
     if (n->positional > most)
-        return clq_fail(CLQ_UNSUPPORTED, "%s: tensors behind the first %zu are supported by their names alone", where,
-                        most);
+        return clq_fail(CLQ_ERROR_UNSUPPORTED, "%s: tensors behind the first %zu are supported by their names alone",
+                        where, most);
     for (size_t i = 0; clq_keras_block_input(clq_keras_layer_at(f, n->layer), i) && i < n->positional; i++)
         n->given |= 1u << i;
     return CLQ_OK;
@@ -161,14 +163,16 @@ static clq_status read_old_node(clq_keras_graph *f, json_t *list, clq_keras_node
     const size_t count = one ? 1 : json_array_size(list);
     n->first_source = f->source_count;
     if (count == 0 || count > CLQ_KERAS_INPUTS_MAX)
-        return clq_fail(CLQ_FORMAT, "%s: a layer reads 1 to %d tensors, not %zu", where, CLQ_KERAS_INPUTS_MAX, count);
+        return clq_fail(CLQ_ERROR_FORMAT, "%s: a layer reads 1 to %d tensors, not %zu", where, CLQ_KERAS_INPUTS_MAX,
+                        count);
     for (size_t i = 0; i < count; i++) {
         json_t *tensor = one ? list : json_array_get(list, i);
         const size_t size = json_array_size(tensor);
         char place[256];
         snprintf(place, sizeof place, "%s[%zu]", where, i);
         if (size != 3 && size != 4)
-            return clq_fail(CLQ_FORMAT, "%s should be [layer, node, tensor, keywords], as Keras 2 writes it", place);
+            return clq_fail(CLQ_ERROR_FORMAT, "%s should be [layer, node, tensor, keywords], as Keras 2 writes it",
+                            place);
         CLQ_TRY(check_keywords(clq_keras_layer_at(f, n->layer), json_array_get(tensor, 3), place));
         if (i == 0) n->keywords = json_array_get(tensor, 3);
         CLQ_TRY(add_source(f, tensor, place));
@@ -228,7 +232,7 @@ static clq_status read_node(clq_keras_graph *f, json_t *object, clq_keras_node *
     json_t *masks = json_object_get(n->keywords, "mask");
     n->masks = (uint32_t)count_masks(clq_keras_layer_at(f, n->layer), masks);
     if (n->masks > n->positional)
-        return clq_fail(CLQ_FORMAT, "%s: its call has %u masks of %u inputs", where, n->masks, n->positional);
+        return clq_fail(CLQ_ERROR_FORMAT, "%s: its call has %u masks of %u inputs", where, n->masks, n->positional);
     for (k = 0; k < n->masks; k++) {
         json_t *mask = json_is_array(masks) ? json_array_get(masks, k) : masks;
         CLQ_TRY(json_is_null(mask) ? append_source(f, f->sources[n->first_source + k]) : read_source(f, mask, where));
@@ -237,7 +241,7 @@ static clq_status read_node(clq_keras_graph *f, json_t *object, clq_keras_node *
         CLQ_TRY(repeat_source(f, n));
     n->source_count = f->source_count - n->first_source;
     if (n->source_count == 0 || n->source_count > CLQ_KERAS_INPUTS_MAX)
-        return clq_fail(CLQ_FORMAT, "%s.args: a layer reads 1 to %d tensors, not %u", where, CLQ_KERAS_INPUTS_MAX,
+        return clq_fail(CLQ_ERROR_FORMAT, "%s.args: a layer reads 1 to %d tensors, not %u", where, CLQ_KERAS_INPUTS_MAX,
                         n->source_count);
     return CLQ_OK;
 }
@@ -302,7 +306,7 @@ static clq_status find_end(const clq_keras_graph *f, json_t *end, const char *wh
     if (!functional || call == 0 || json_array_size(end) != 3) return clq_keras_find_node(f, end, where, out);
     json_t *counted = json_pack("[O, I, O]", json_array_get(end, 0), call - 1, json_array_get(end, 2));
     const clq_status status =
-        counted ? clq_keras_find_node(f, counted, where, out) : clq_fail(CLQ_MEMORY, "%s: out of memory", where);
+        counted ? clq_keras_find_node(f, counted, where, out) : clq_fail(CLQ_ERROR_MEMORY, "%s: out of memory", where);
     json_decref(counted);
     return status;
 }
@@ -311,9 +315,10 @@ static clq_status find_listed(const clq_keras_graph *f, json_t *ends, const char
                               clq_keras_source *out, size_t *count) {
     const bool list = json_is_array(json_array_get(ends, 0));
     if (!json_is_array(ends) || json_array_size(ends) == 0)
-        return clq_fail(CLQ_FORMAT, "%s should be a list of [layer, node, tensor]", where);
+        return clq_fail(CLQ_ERROR_FORMAT, "%s should be a list of [layer, node, tensor]", where);
     *count = list ? json_array_size(ends) : 1;
-    if (*count > most) return clq_fail(CLQ_UNSUPPORTED, "%s: %zu are not supported, at most %zu", where, *count, most);
+    if (*count > most)
+        return clq_fail(CLQ_ERROR_UNSUPPORTED, "%s: %zu are not supported, at most %zu", where, *count, most);
     for (size_t i = 0; i < *count; i++) CLQ_TRY(find_end(f, list ? json_array_get(ends, i) : ends, where, &out[i]));
     return CLQ_OK;
 }
@@ -325,7 +330,7 @@ static clq_status find_ends(const clq_keras_graph *f, const char *key, size_t mo
     char where[64];
     snprintf(where, sizeof where, "config.%s", key);
     json_t *list = json_is_object(ends) ? list_by_name(ends) : json_incref(ends);
-    if (ends && !list) return clq_fail(CLQ_MEMORY, "%s: out of memory", where);
+    if (ends && !list) return clq_fail(CLQ_ERROR_MEMORY, "%s: out of memory", where);
     const clq_status status = find_listed(f, list, where, most, out, count);
     json_decref(list);
     return status;

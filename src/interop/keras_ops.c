@@ -280,7 +280,7 @@ static const char *const *write_take(clq_block_writer *w) {
     const unsigned axis = take_axis(w, "axis");
     if (!axis) return NULL;
     places *p = clq_alloc(1, sizeof *p);
-    if (!p) w->status = CLQ_MEMORY;
+    if (!p) w->status = CLQ_ERROR_MEMORY;
     if (p && (json_array_size(arguments) != 2 || !read_places(json_array_get(arguments, 1), x->dims[axis - 1], p)))
         clq_block_refuse(w, "axis", "its places should be a whole number or a list of at most %d, from -%zu to %zu",
                          PLACES_MOST, x->dims[axis - 1], x->dims[axis - 1] - 1);
@@ -526,7 +526,7 @@ static const char *const *write_waves(clq_block_writer *w) {
     if (!(wavelength > 0)) clq_block_refuse(w, "max_wavelength", "should be above 0");
     float *rates = clq_alloc(3 * channels, sizeof *rates), *even = rates + channels, *odd = even + channels;
     if (!rates) {
-        w->status = CLQ_MEMORY;
+        w->status = CLQ_ERROR_MEMORY;
         return NULL;
     }
     for (size_t i = 0; i < channels; i++) {

@@ -32,7 +32,7 @@ static clq_status open_order(const clq_keras_calls *calls, order *o) {
                  .way = clq_alloc(count, sizeof *o->way),
                  .done = clq_alloc(count, sizeof *o->done)};
     const bool all = o->met && o->farness && o->call_farness && o->call_reached && o->behind && o->way && o->done;
-    return all ? CLQ_OK : CLQ_MEMORY;
+    return all ? CLQ_OK : CLQ_ERROR_MEMORY;
 }
 
 static void close_order(order *o) {
@@ -110,7 +110,7 @@ static int by_rank(const void *left, const void *right) {
 clq_status clq_keras_find_turns(const clq_keras_calls *calls, size_t *turns) {
     ranked *ranks = clq_alloc(CLQ_MAX(calls->call_count, (size_t)1), sizeof *ranks);
     order o = {0};
-    clq_status status = ranks ? find_order(calls, &o) : CLQ_MEMORY;
+    clq_status status = ranks ? find_order(calls, &o) : CLQ_ERROR_MEMORY;
     size_t count = 0;
     for (size_t i = 0; i < calls->call_count && status == CLQ_OK; i++) {
         turns[i] = SIZE_MAX;
@@ -156,7 +156,7 @@ static void add_input(graph *g, json_t *history) {
     if (call == g->call_count || g->status != CLQ_OK) return;
     size_t *grown = clq_grow(g->inputs, g->input_count, &g->input_capacity, 64, sizeof *grown);
     if (!grown) {
-        g->status = CLQ_MEMORY;
+        g->status = CLQ_ERROR_MEMORY;
         return;
     }
     g->inputs = grown;
@@ -174,7 +174,7 @@ static void add_members(graph *g, json_t *object) {
     json_t *value;
     size_t at = 0;
     if (!keys) {
-        g->status = CLQ_MEMORY;
+        g->status = CLQ_ERROR_MEMORY;
         return;
     }
     json_object_foreach(object, key, value) keys[at++] = key;
@@ -202,17 +202,17 @@ static clq_status open_graph(json_t *layers, graph *g) {
     g->layer_count = json_array_size(layers);
     g->places = json_object();
     g->first = clq_alloc(g->layer_count + 1, sizeof *g->first);
-    if (!g->places || !g->first) return CLQ_MEMORY;
+    if (!g->places || !g->first) return CLQ_ERROR_MEMORY;
     json_array_foreach(layers, i, layer) {
         const char *name = json_string_value(json_object_get(layer, "name"));
-        if (!name || json_object_set_new(g->places, name, json_integer((json_int_t)i)) != 0) return CLQ_MEMORY;
+        if (!name || json_object_set_new(g->places, name, json_integer((json_int_t)i)) != 0) return CLQ_ERROR_MEMORY;
         g->first[i + 1] = g->first[i] + calls_of(layer);
     }
     g->call_count = g->first[g->layer_count];
     const size_t calls = CLQ_MAX(g->call_count, (size_t)1);
     g->layer_of = clq_alloc(calls, sizeof *g->layer_of);
     g->input_end = clq_alloc(calls, sizeof *g->input_end);
-    if (!g->layer_of || !g->input_end) return CLQ_MEMORY;
+    if (!g->layer_of || !g->input_end) return CLQ_ERROR_MEMORY;
     json_array_foreach(layers, i, layer) for (size_t call = g->first[i]; call < g->first[i + 1]; call++) {
         json_t *node = json_array_get(json_object_get(layer, "inbound_nodes"), call - g->first[i]);
         g->layer_of[call] = i;
@@ -234,11 +234,11 @@ static void close_graph(graph *g) {
 static clq_status arrange(const graph *g, const order *o, json_t **out) {
     ranked *ranks = clq_alloc(CLQ_MAX(g->layer_count, (size_t)1), sizeof *ranks);
     json_t *arranged = json_array();
-    clq_status status = ranks && arranged ? CLQ_OK : CLQ_MEMORY;
+    clq_status status = ranks && arranged ? CLQ_OK : CLQ_ERROR_MEMORY;
     for (size_t i = 0; i < g->layer_count && status == CLQ_OK; i++) ranks[i] = (ranked){o->farness[i], o->met[i], i};
     if (status == CLQ_OK) qsort(ranks, g->layer_count, sizeof *ranks, by_rank);
     for (size_t i = 0; i < g->layer_count && status == CLQ_OK; i++)
-        if (json_array_append(arranged, json_array_get(g->layers, ranks[i].place)) != 0) status = CLQ_MEMORY;
+        if (json_array_append(arranged, json_array_get(g->layers, ranks[i].place)) != 0) status = CLQ_ERROR_MEMORY;
     clq_free(ranks);
     if (status == CLQ_OK)
         *out = arranged;
@@ -254,7 +254,7 @@ clq_status clq_keras_arrange(json_t *layers, json_t *outputs, json_t **out) {
     size_t *ends = clq_alloc(count, sizeof *ends);
     graph g = {0};
     order o = {0};
-    clq_status status = ends ? open_graph(layers, &g) : CLQ_MEMORY;
+    clq_status status = ends ? open_graph(layers, &g) : CLQ_ERROR_MEMORY;
     for (size_t i = 0; i < count && status == CLQ_OK; i++)
         ends[i] = find_call(&g, list ? json_array_get(outputs, i) : outputs);
     const clq_keras_calls calls = {.layer_count = g.layer_count,
@@ -269,5 +269,5 @@ clq_status clq_keras_arrange(json_t *layers, json_t *outputs, json_t **out) {
     close_order(&o);
     close_graph(&g);
     clq_free(ends);
-    return status == CLQ_MEMORY ? clq_fail_memory("arranging a model's layers") : status;
+    return status == CLQ_ERROR_MEMORY ? clq_fail_memory("arranging a model's layers") : status;
 }

@@ -26,7 +26,7 @@ static void take_paths(clq_model *model, clq_model *from) {
 clq_status clq_model_prepare_keras(clq_model *model) {
     clq_text text = {0};
     clq_model *again = NULL;
-    if (!model->finished) return clq_fail(CLQ_STATE, "model %s is not finished", model->name);
+    if (!model->finished) return clq_fail(CLQ_ERROR_STATE, "model %s is not finished", model->name);
     if (model->keras_config) return CLQ_OK;
     clq_status status = clq_keras_write_text(model, &text);
     if (status == CLQ_OK) status = clq_keras_read_text(text.data, text.length, NULL, model->name, &again);

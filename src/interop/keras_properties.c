@@ -141,7 +141,7 @@ static clq_status write_all(const clq_keras_property *row, const clq_model *mode
     bool any = true;
     (void)find(row, model, layer, NULL, &any, &all);
     if (fits && written == all) return CLQ_OK;
-    return clq_fail(CLQ_UNSUPPORTED,
+    return clq_fail(CLQ_ERROR_UNSUPPORTED,
                     "layer '%s': Keras's %s has no %s for the variables that have %s, or has one for several that have "
                     "different ones",
                     layer->name, layer->kind->type, row->end + 1, row->one);

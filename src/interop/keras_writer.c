@@ -62,7 +62,7 @@ static clq_status find_turns(writing *w) {
     size_t *layers = clq_alloc(model->tensor_count, sizeof *layers),
            *ends = clq_alloc(model->tensor_count, sizeof *ends),
            *inputs = clq_alloc(CLQ_MAX(model->input_total, 1u), sizeof *inputs), last[CLQ_MODEL_OUTPUTS_MAX], count = 0;
-    clq_status status = layers && ends && inputs ? CLQ_OK : CLQ_MEMORY;
+    clq_status status = layers && ends && inputs ? CLQ_OK : CLQ_ERROR_MEMORY;
     for (uint32_t id = 1; id <= model->tensor_count && status == CLQ_OK; id++) {
         layers[id - 1] = tensor_of(w, id)->layer - 1;
         for (uint32_t i = 0; i < tensor_of(w, id)->input_count; i++) inputs[count++] = call_of(w, input_of(w, id, i));
@@ -105,7 +105,7 @@ static clq_keras_sameness find_sameness(writing *w, const clq_layer *layer) {
 static clq_status note_ends_of(writing *w, clq_keras_sameness least, size_t *ends) {
     const uint32_t count = w->model->tensor_count;
     uint32_t *same = clq_alloc(count, sizeof *same);
-    if (!same) return CLQ_MEMORY;
+    if (!same) return CLQ_ERROR_MEMORY;
     for (uint32_t id = 1; id <= count; id++) {
         same[id - 1] = w->sameness[tensor_of(w, id)->layer - 1] >= least ? same[input_of(w, id, 0) - 1] : id;
         ends[id - 1] = SIZE_MAX;
@@ -137,7 +137,7 @@ static clq_status note_ends(writing *w) {
 static uint32_t mask_at(writing *w, uint32_t x, size_t turn, const char *where) {
     if (w->mask_ends[x - 1] < turn || !w->mask[x - 1]) return 0;
     if (w->untrained_ends[x - 1] < turn && w->status == CLQ_OK)
-        w->status = clq_fail(CLQ_UNSUPPORTED,
+        w->status = clq_fail(CLQ_ERROR_UNSUPPORTED,
                              "'%s': in evaluation Keras would take off the mask of '%s' in front of it, as a "
                              "MultiHeadAttention reads the same tensor through a Dropout",
                              where, layer_of(w, x)->name);
@@ -188,7 +188,7 @@ static uint32_t wanted_mask(const writing *w, uint32_t id, const clq_attribute *
 
 static void refuse_other_mask(writing *w, const clq_layer *layer) {
     if (w->status == CLQ_OK)
-        w->status = clq_fail(CLQ_UNSUPPORTED, "layer '%s': Keras would give its call another mask", layer->name);
+        w->status = clq_fail(CLQ_ERROR_UNSUPPORTED, "layer '%s': Keras would give its call another mask", layer->name);
 }
 
 static void note_masks(writing *w, uint32_t id) {
@@ -216,9 +216,9 @@ static void check_outputs(writing *w) {
     for (uint32_t i = 0; i < w->model->output_count && w->status == CLQ_OK; i++) {
         const uint32_t id = w->model->outputs[i], mask = mask_at(w, id, SIZE_MAX, clq_model_output_name(w->model, i));
         if (mask != tensor_of(w, id)->mask && w->status == CLQ_OK)
-            w->status =
-                clq_fail(CLQ_UNSUPPORTED, "output '%s': Keras's loss would leave out other steps than this model's",
-                         clq_model_output_name(w->model, i));
+            w->status = clq_fail(CLQ_ERROR_UNSUPPORTED,
+                                 "output '%s': Keras's loss would leave out other steps than this model's",
+                                 clq_model_output_name(w->model, i));
     }
 }
 
@@ -337,8 +337,8 @@ static json_t *write_config(const writing *w, const clq_layer *layer, const char
             continue;
         }
         if (row->own)
-            *status =
-                clq_fail(CLQ_UNSUPPORTED, "layer '%s': Keras's %s has no %s", layer->name, layer->kind->type, row->key);
+            *status = clq_fail(CLQ_ERROR_UNSUPPORTED, "layer '%s': Keras's %s has no %s", layer->name,
+                               layer->kind->type, row->key);
         config = clq_json_put(config, row->key, value);
     }
     if (*status == CLQ_OK) *status = clq_keras_write_properties(w->model, layer, &config);
@@ -351,7 +351,7 @@ static void add_layer(writing *w, uint32_t id, const char *name) {
     const clq_layer_kind *kind = layer->kind;
     clq_status status;
     if (kind->module && strcmp(kind->module, "clique") == 0) {
-        w->status = clq_fail(CLQ_UNSUPPORTED, "layer '%s': Keras has no layer that does what it does, a %s",
+        w->status = clq_fail(CLQ_ERROR_UNSUPPORTED, "layer '%s': Keras has no layer that does what it does, a %s",
                              layer->name, kind->type);
         return;
     }
@@ -541,7 +541,7 @@ static clq_status open_writing(writing *w) {
     w->layers = json_array();
     const bool all = w->place && w->node && w->output && w->mask && w->turns && w->mask_ends && w->untrained_ends &&
                      w->needed && w->last && w->previous && w->sameness && w->names_masks && w->in_layers && w->layers;
-    return all ? CLQ_OK : CLQ_MEMORY;
+    return all ? CLQ_OK : CLQ_ERROR_MEMORY;
 }
 
 static void close_writing(writing *w) {
@@ -590,7 +590,8 @@ static clq_status write_file(const char *path, const clq_text *text) {
 clq_status clq_model_write_keras_json(const clq_model *model, const char *path) {
     clq_text text = {0};
     if (!model->finished)
-        return clq_fail(CLQ_STATE, "model %s is not finished: call clq_model_finish before it is written", model->name);
+        return clq_fail(CLQ_ERROR_STATE, "model %s is not finished: call clq_model_finish before it is written",
+                        model->name);
     clq_status status = clq_keras_write_text(model, &text);
     if (status == CLQ_OK) status = write_file(path, &text);
     clq_free(text.data);

@@ -60,7 +60,7 @@ static clq_status make_key(const clq_device *device, const char *tuning_key, clq
     const clq_device_info *info = clq_device_get_info(device);
     char *text = clq_strprintf("answer 2 of clique %s\n%s %s %s %u units\n%s", clq_version(), info->driver, info->name,
                                info->driver_version, info->compute_units, tuning_key);
-    if (!text) return CLQ_MEMORY;
+    if (!text) return CLQ_ERROR_MEMORY;
     *out = clq_hash128_of(text, strlen(text), 0);
     clq_free(text);
     return CLQ_OK;

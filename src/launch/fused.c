@@ -128,7 +128,7 @@ static clq_status add_argument(making *m, const clq_argument *argument) {
             CLQ_TRY(clq_list_placeholder(list, &buffer));
         } else {
             const clq_value_slot *slot = &list->values[argument->value - 1];
-            if (!slot->buffer) return clq_fail(CLQ_INTERNAL, "%s has no place", slot->name);
+            if (!slot->buffer) return clq_fail(CLQ_ERROR_INTERNAL, "%s has no place", slot->name);
             buffer = slot->buffer;
             offset = slot->offset + argument->offset;
         }
@@ -222,7 +222,7 @@ static clq_status add_kernel(making *m) {
     clq_text_add(&m->text, ");\n}\n");
     bool whole = !body.failed && !m->text.failed;
     clq_free(body.data);
-    return status != CLQ_OK ? status : whole ? CLQ_OK : CLQ_MEMORY;
+    return status != CLQ_OK ? status : whole ? CLQ_OK : CLQ_ERROR_MEMORY;
 }
 
 static void making_free(making *m) {
@@ -241,7 +241,7 @@ static clq_status make(const clq_fused *fused, making *m) {
     m->functions = clq_alloc(m->launch_count, sizeof *m->functions);
     m->function_of = clq_alloc(m->launch_count, sizeof *m->function_of);
     m->words = clq_alloc(words, sizeof *m->words);
-    if (!m->functions || !m->function_of || !m->words) return CLQ_MEMORY;
+    if (!m->functions || !m->function_of || !m->words) return CLQ_ERROR_MEMORY;
     CLQ_TRY(find_functions(m));
     return add_kernel(m);
 }
@@ -300,7 +300,7 @@ static clq_status bind(clq_fused *fused, const making *m) {
 
 clq_status clq_fused_create(clq_list *list, size_t first, size_t end, clq_fused **out) {
     clq_fused *fused = clq_alloc(1, sizeof *fused);
-    if (!fused) return CLQ_MEMORY;
+    if (!fused) return CLQ_ERROR_MEMORY;
     fused->list = list;
     fused->first = first;
     fused->end = end;
@@ -311,7 +311,7 @@ clq_status clq_fused_create(clq_list *list, size_t first, size_t end, clq_fused 
     making_free(&m);
     *out = status == CLQ_OK ? fused : NULL;
     if (status != CLQ_OK) clq_fused_destroy(fused);
-    return status == CLQ_UNSUPPORTED ? CLQ_OK : status;
+    return status == CLQ_ERROR_UNSUPPORTED ? CLQ_OK : status;
 }
 
 void clq_fused_destroy(clq_fused *fused) {

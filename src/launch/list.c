@@ -8,9 +8,9 @@
 
 clq_status clq_list_create(clq_device *device, uint32_t capacity, clq_list **out) {
     if (capacity == 0 || capacity > INT32_MAX)
-        return clq_fail(CLQ_INTERNAL, "a launch list for %u examples: 1 to %d are possible", capacity, INT32_MAX);
+        return clq_fail(CLQ_ERROR_INTERNAL, "a launch list for %u examples: 1 to %d are possible", capacity, INT32_MAX);
     clq_list *list = clq_alloc(1, sizeof *list);
-    if (!list) return CLQ_MEMORY;
+    if (!list) return CLQ_ERROR_MEMORY;
     list->scope = "";
     list->device = device;
     list->capacity = capacity;
@@ -43,7 +43,7 @@ bool clq_list_grow(clq_list *list, void **array, size_t count, size_t *capacity,
     if (grown)
         *array = grown;
     else
-        clq_list_latch(list, CLQ_MEMORY);
+        clq_list_latch(list, CLQ_ERROR_MEMORY);
     return grown;
 }
 
@@ -73,7 +73,7 @@ size_t clq_list_command_count(const clq_list *list) {
 static bool can_add(clq_list *list) {
     if (list->error.status != CLQ_OK) return false;
     if (list->bound)
-        clq_list_latch(list, clq_fail(CLQ_INTERNAL, "%s: a launch list that is bound cannot grow", list->scope));
+        clq_list_latch(list, clq_fail(CLQ_ERROR_INTERNAL, "%s: a launch list that is bound cannot grow", list->scope));
     return !list->bound;
 }
 
@@ -84,7 +84,7 @@ static const char *copy_text(clq_list *list, const char *text) {
     if (copy)
         list->texts[list->text_count++] = copy;
     else
-        clq_list_latch(list, CLQ_MEMORY);
+        clq_list_latch(list, CLQ_ERROR_MEMORY);
     return copy;
 }
 
@@ -99,7 +99,7 @@ clq_value clq_list_value(clq_list *list, clq_value_kind kind, const char *name, 
     size_t bytes;
     if (!clq_mul_size(bytes_per_example, list->capacity, &bytes) || !clq_add_size(bytes, fixed_bytes, &bytes) ||
         bytes == 0) {
-        clq_list_latch(list, clq_fail(CLQ_ARGUMENT,
+        clq_list_latch(list, clq_fail(CLQ_ERROR_ARGUMENT,
                                       "%s: %s has %zu bytes + %u x %zu: more than none and less than 2^64 are possible",
                                       list->scope, name, fixed_bytes, list->capacity, bytes_per_example));
         return CLQ_NO_VALUE;
@@ -170,7 +170,7 @@ static clq_launch *add_launch(clq_list *list, const char *label, const char *fil
 void clq_launch_begin(clq_list *list, const char *label, const char *file, const char *options, const char *function) {
     if (!can_add(list)) return;
     if (list->open || list->pending) {
-        clq_list_latch(list, clq_fail(CLQ_INTERNAL, "%s: %s is begun before the last launch was given its work",
+        clq_list_latch(list, clq_fail(CLQ_ERROR_INTERNAL, "%s: %s is begun before the last launch was given its work",
                                       list->scope, label));
         return;
     }
@@ -200,21 +200,21 @@ static void add_argument(clq_list *list, clq_argument argument) {
 void clq_launch_value_at(clq_list *list, clq_value value, size_t offset, size_t bytes, clq_access access) {
     if (!can_add(list)) return;
     if (value > list->value_count) {
-        clq_list_latch(list, clq_fail(CLQ_INTERNAL, "%s: there is no value %u", list->scope, value));
+        clq_list_latch(list, clq_fail(CLQ_ERROR_INTERNAL, "%s: there is no value %u", list->scope, value));
         return;
     }
     if (value != CLQ_NO_VALUE) {
         clq_value_slot *slot = &list->values[value - 1];
         size_t align = clq_device_view_align(list->device);
         if (bytes == 0 || offset % align || offset > slot->bytes || bytes > slot->bytes - offset) {
-            clq_list_latch(list,
-                           clq_fail(CLQ_INTERNAL, "%s: bytes %zu + %zu are no part of %s with %zu, at multiples of %zu",
-                                    list->scope, offset, bytes, slot->name, slot->bytes, align));
+            clq_list_latch(list, clq_fail(CLQ_ERROR_INTERNAL,
+                                          "%s: bytes %zu + %zu are no part of %s with %zu, at multiples of %zu",
+                                          list->scope, offset, bytes, slot->name, slot->bytes, align));
             return;
         }
         if ((access & CLQ_READS) && !slot->written && slot->kind != CLQ_VALUE_EXTERNAL) {
-            clq_list_latch(list, clq_fail(CLQ_INTERNAL, "%s: %s is read before any launch has written it", list->scope,
-                                          slot->name));
+            clq_list_latch(list, clq_fail(CLQ_ERROR_INTERNAL, "%s: %s is read before any launch has written it",
+                                          list->scope, slot->name));
             return;
         }
         if (access & CLQ_WRITES) slot->written = true;
@@ -244,7 +244,8 @@ void clq_launch_zeros(clq_list *list, size_t bytes) {
 /* Numbers, parameters and local memory are for kernels, not for calls. */
 static bool kernel_is_open(clq_list *list) {
     if (!can_add(list)) return false;
-    if (!list->open) clq_list_latch(list, clq_fail(CLQ_INTERNAL, "%s: an argument outside of a launch", list->scope));
+    if (!list->open)
+        clq_list_latch(list, clq_fail(CLQ_ERROR_INTERNAL, "%s: an argument outside of a launch", list->scope));
     return list->open;
 }
 
@@ -290,8 +291,8 @@ void clq_launch_work(clq_list *list, uint32_t dims, const size_t *global, const 
     for (uint32_t d = 0; right && d < dims; d++)
         right = (int)d == batch_dim || (global[d] > 0 && (!local || (local[d] > 0 && global[d] % local[d] == 0)));
     if (!right) {
-        clq_list_latch(list,
-                       clq_fail(CLQ_ARGUMENT, "%s: %s has an impossible work size", launch->scope, launch->label));
+        clq_list_latch(
+            list, clq_fail(CLQ_ERROR_ARGUMENT, "%s: %s has an impossible work size", launch->scope, launch->label));
         return;
     }
     launch->dims = dims;
@@ -309,7 +310,7 @@ void clq_launch_work(clq_list *list, uint32_t dims, const size_t *global, const 
 void clq_launch_cost(clq_list *list, double flops, double flops_per_example, double bytes, double bytes_per_example) {
     if (!can_add(list)) return;
     if (list->launch_count == 0) {
-        clq_list_latch(list, clq_fail(CLQ_INTERNAL, "%s: a cost without a launch", list->scope));
+        clq_list_latch(list, clq_fail(CLQ_ERROR_INTERNAL, "%s: a cost without a launch", list->scope));
         return;
     }
     clq_launch *launch = last_launch(list);
@@ -319,7 +320,7 @@ void clq_launch_cost(clq_list *list, double flops, double flops_per_example, dou
 
 void clq_launch_call(clq_list *list, const char *label, const char *function, clq_call run, void *context) {
     if (can_add(list) && list->open)
-        clq_list_latch(list, clq_fail(CLQ_INTERNAL, "%s: %s is called inside of a launch", list->scope, label));
+        clq_list_latch(list, clq_fail(CLQ_ERROR_INTERNAL, "%s: %s is called inside of a launch", list->scope, label));
     clq_launch *launch = can_add(list) ? add_launch(list, label, NULL, NULL, function) : NULL;
     if (!launch) {
         clq_free(context);

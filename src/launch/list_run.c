@@ -11,9 +11,9 @@ void clq_list_place(clq_list *list, clq_value value, clq_buffer *buffer, size_t 
     clq_value_slot *slot = &list->values[value - 1];
     size_t bytes = clq_buffer_bytes(buffer), align = clq_device_view_align(list->device);
     if (list->bound) {
-        clq_list_latch(list, clq_fail(CLQ_INTERNAL, "%s is placed in a launch list that is bound", slot->name));
+        clq_list_latch(list, clq_fail(CLQ_ERROR_INTERNAL, "%s is placed in a launch list that is bound", slot->name));
     } else if (offset % align || offset > bytes || slot->bytes > bytes - offset) {
-        clq_list_latch(list, clq_fail(CLQ_INTERNAL,
+        clq_list_latch(list, clq_fail(CLQ_ERROR_INTERNAL,
                                       "%s with %zu bytes has no place at %zu of a buffer of %zu (multiples of %zu)",
                                       slot->name, slot->bytes, offset, bytes, align));
     } else {
@@ -53,7 +53,7 @@ clq_status clq_list_placeholder(clq_list *list, clq_buffer **out) {
 static clq_status argument_buffer(clq_list *list, const clq_argument *argument, clq_buffer **out) {
     if (argument->value == CLQ_NO_VALUE) return clq_list_placeholder(list, out);
     const clq_value_slot *slot = &list->values[argument->value - 1];
-    if (!slot->buffer) return clq_fail(CLQ_INTERNAL, "%s has no place", slot->name);
+    if (!slot->buffer) return clq_fail(CLQ_ERROR_INTERNAL, "%s has no place", slot->name);
     size_t offset = slot->offset + argument->offset, bytes = argument->bytes;
     if (offset == 0 && bytes == clq_buffer_bytes(slot->buffer)) {
         *out = slot->buffer;
@@ -78,7 +78,7 @@ static clq_status argument_buffer(clq_list *list, const clq_argument *argument, 
 
 static clq_status bind_call(clq_list *list, clq_launch *launch) {
     launch->buffers = clq_alloc(launch->argument_count, sizeof *launch->buffers);
-    if (!launch->buffers) return CLQ_MEMORY;
+    if (!launch->buffers) return CLQ_ERROR_MEMORY;
     for (size_t i = 0; i < launch->argument_count; i++)
         CLQ_TRY(argument_buffer(list, &list->arguments[launch->first_argument + i], &launch->buffers[i]));
     return CLQ_OK;
@@ -90,8 +90,8 @@ static clq_status check_group(const clq_launch *launch) {
     if (items == 1) return CLQ_OK;
     CLQ_TRY(clq_kernel_max_group(launch->kernel, &most));
     if (items <= most) return CLQ_OK;
-    return clq_fail(CLQ_UNSUPPORTED, "%s takes work-groups of %zu items at most here, not of %zu", launch->function,
-                    most, items);
+    return clq_fail(CLQ_ERROR_UNSUPPORTED, "%s takes work-groups of %zu items at most here, not of %zu",
+                    launch->function, most, items);
 }
 
 static clq_status bind_kernel(clq_list *list, clq_launch *launch, const clq_program_wish *program) {
@@ -169,7 +169,7 @@ static clq_status programs_of(const clq_list *list, programs *out) {
     }
     if (!whole) {
         programs_free(&p);
-        return CLQ_MEMORY;
+        return CLQ_ERROR_MEMORY;
     }
     /* Who wrote a source of their own did not write it for kernels to be left out of it. */
     for (size_t k = 0; k < p.count; k++) p.wishes[k].kernels = p.wishes[k].text ? "" : p.kernels[k].data;
@@ -225,7 +225,7 @@ clq_status clq_list_bind(clq_list *list) {
     CLQ_TRY(clq_list_status(list));
     if (list->bound) return CLQ_OK;
     if (list->open || list->pending)
-        return clq_fail(CLQ_INTERNAL, "%s: the last launch was not given its work", list->scope);
+        return clq_fail(CLQ_ERROR_INTERNAL, "%s: the last launch was not given its work", list->scope);
     clq_status status = list->fuses ? fuse_runs(list) : CLQ_OK;
     if (status == CLQ_OK) status = bind_others(list);
     if (status != CLQ_OK)
@@ -249,12 +249,12 @@ static clq_status replace_in(clq_list *list, clq_launch *launch, clq_value value
 
 clq_status clq_list_replace(clq_list *list, clq_value value, clq_buffer *buffer) {
     if (value == CLQ_NO_VALUE || value > list->value_count || !list->bound)
-        return clq_fail(CLQ_INTERNAL,
+        return clq_fail(CLQ_ERROR_INTERNAL,
                         "a value's buffer is replaced in a launch list that has no such value, or is unbound");
     clq_value_slot *slot = &list->values[value - 1];
     if (slot->buffer == buffer) return CLQ_OK;
     if (slot->bytes != clq_buffer_bytes(slot->buffer) || slot->bytes != clq_buffer_bytes(buffer))
-        return clq_fail(CLQ_INTERNAL,
+        return clq_fail(CLQ_ERROR_INTERNAL,
                         "%s with %zu bytes is not the whole of the buffers, of %zu and %zu, that it changes",
                         slot->name, slot->bytes, clq_buffer_bytes(slot->buffer), clq_buffer_bytes(buffer));
     for (size_t i = 0; i < list->run_count; i++) CLQ_TRY(clq_fused_replace(list->runs[i], slot->buffer, buffer));
@@ -282,9 +282,9 @@ static clq_status rebind(clq_list *list, clq_launch *launch, const clq_buffer *a
 }
 
 clq_status clq_list_swap(clq_list *list, clq_buffer *a, clq_buffer *b) {
-    if (!list->bound) return clq_fail(CLQ_INTERNAL, "buffers are exchanged in a launch list that is not bound");
+    if (!list->bound) return clq_fail(CLQ_ERROR_INTERNAL, "buffers are exchanged in a launch list that is not bound");
     if (clq_buffer_bytes(a) != clq_buffer_bytes(b))
-        return clq_fail(CLQ_INTERNAL, "buffers of %zu and %zu bytes change places", clq_buffer_bytes(a),
+        return clq_fail(CLQ_ERROR_INTERNAL, "buffers of %zu and %zu bytes change places", clq_buffer_bytes(a),
                         clq_buffer_bytes(b));
     for (size_t i = 0; i < list->value_count; i++) {
         clq_value_slot *slot = &list->values[i];
@@ -356,11 +356,11 @@ static clq_status run_in_order(clq_list *list, clq_queue *queue, size_t first, s
 
 clq_status clq_list_run_after(clq_list *list, clq_queue *queue, size_t first, size_t end, const clq_order *order) {
     uint32_t count = list->params.count;
-    if (!list->bound) return clq_fail(CLQ_INTERNAL, "a launch list is run before it is bound");
+    if (!list->bound) return clq_fail(CLQ_ERROR_INTERNAL, "a launch list is run before it is bound");
     if (count > list->capacity)
-        return clq_fail(CLQ_INTERNAL, "a launch list for 0 to %u examples is run with %u", list->capacity, count);
+        return clq_fail(CLQ_ERROR_INTERNAL, "a launch list for 0 to %u examples is run with %u", list->capacity, count);
     if (first > end || end > list->launch_count)
-        return clq_fail(CLQ_INTERNAL, "launches %zu to %zu of a list of %zu", first, end, list->launch_count);
+        return clq_fail(CLQ_ERROR_INTERNAL, "launches %zu to %zu of a list of %zu", first, end, list->launch_count);
     for (size_t i = first, next; i < end; i = next) {
         const clq_fused *run = list->launches[i].run;
         next = run ? CLQ_MIN(run->end, end) : i + 1;
@@ -404,7 +404,7 @@ static clq_status launch_first(clq_list *list, clq_queue *queue) {
 }
 
 clq_status clq_list_launch_first(clq_list *list, clq_queue *queue) {
-    if (!list->bound) return clq_fail(CLQ_INTERNAL, "a launch list is run before it is bound");
+    if (!list->bound) return clq_fail(CLQ_ERROR_INTERNAL, "a launch list is run before it is bound");
     uint32_t count = list->params.count;
     list->params.count = list->capacity;
     clq_status status = launch_first(list, queue);

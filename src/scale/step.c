@@ -52,7 +52,7 @@ static clq_status exchange_s(const clq_scale_task *task, size_t bytes, double *s
 static clq_status check(const clq_scale_task *task) {
     if (task->machines >= 1 && task->devices >= 1 && task->devices <= CLQ_REPLICAS_MAX && task->piece_count >= 1)
         return CLQ_OK;
-    return clq_fail(CLQ_ARGUMENT,
+    return clq_fail(CLQ_ERROR_ARGUMENT,
                     "%u machines of %u devices, with %zu parts of a gradient: expected at least one of "
                     "each, and at most %d devices",
                     task->machines, task->devices, task->piece_count, (int)CLQ_REPLICAS_MAX);

@@ -73,7 +73,7 @@ static void start_phase(walker *w, unsigned phase) {
 static clq_status run_phase(walker *w, unsigned phase) {
     start_phase(w, phase);
     double *before = clq_alloc(w->count * w->stride, sizeof *before);
-    if (!before) return CLQ_MEMORY;
+    if (!before) return CLQ_ERROR_MEMORY;
     for (unsigned r = 0; r < w->count; r++) {
         rank_clock *clock = &w->ranks[r];
         clock->before = before + r * w->stride;
@@ -87,7 +87,7 @@ static clq_status run_phase(walker *w, unsigned phase) {
 clq_status clq_scale_walk(const clq_schedule *schedule, const clq_scale_link *link, bool by_one, double *seconds) {
     walker w = {.schedule = schedule, .link = link, .count = by_one ? 1 : schedule->ranks, .by_one = by_one};
     w.ranks = clq_alloc(w.count, sizeof *w.ranks);
-    if (!w.ranks) return CLQ_MEMORY;
+    if (!w.ranks) return CLQ_ERROR_MEMORY;
     clq_status status = CLQ_OK;
     for (unsigned phase = 0; status == CLQ_OK && phase < schedule->phases; phase++) status = run_phase(&w, phase);
     double last = w.partner; /* 0 unless one rank has the result later than those that are walked */

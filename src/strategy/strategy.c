@@ -38,9 +38,9 @@ static clq_status choose_module(const clq_strategy_config *config, unsigned devi
         bool fits = !modules[i]->devices_most || devices <= modules[i]->devices_most;
         if (kind == CLQ_STRATEGY_AUTO ? fits : modules[i]->kind == kind) module = modules[i];
     }
-    if (!module) return clq_fail(CLQ_ARGUMENT, "strategy %d is none of clq_strategy_kind", (int)kind);
+    if (!module) return clq_fail(CLQ_ERROR_ARGUMENT, "strategy %d is none of clq_strategy_kind", (int)kind);
     if (module->devices_most && devices > module->devices_most)
-        return clq_fail(CLQ_ARGUMENT,
+        return clq_fail(CLQ_ERROR_ARGUMENT,
                         "strategy %s takes one device and %u are selected: use mirrored or name one device",
                         module->name, devices);
     *out = module;
@@ -289,7 +289,7 @@ clq_status clq_strategy_write(clq_strategy *strategy, size_t variable, const voi
 clq_status clq_strategy_read(clq_strategy *strategy, unsigned replica, clq_arena arena, size_t offset, void *to,
                              size_t bytes) {
     if (arena == CLQ_ARENA_GRADIENT && !strategy->config.plan.update)
-        return clq_fail(CLQ_STATE, "an inference-only trainer has no gradient");
+        return clq_fail(CLQ_ERROR_STATE, "an inference-only trainer has no gradient");
     clq_strategy_make_current(strategy, arena);
     const clq_command command = {.kind = &read_kind, .memory = arena, .offset = offset, .to = to, .bytes = bytes};
     return clq_worker_call(&strategy->replicas[replica].worker, &command);
@@ -316,10 +316,10 @@ clq_status clq_strategy_read_variable(clq_strategy *strategy, unsigned replica, 
 
 clq_status clq_strategy_set_apart(clq_strategy *strategy, bool apart) {
     if (apart && strategy->replicas[0].stage)
-        return clq_fail(CLQ_UNSUPPORTED, "a stage of a model cannot train alone: use strategy mirrored");
+        return clq_fail(CLQ_ERROR_UNSUPPORTED, "a stage of a model cannot train alone: use strategy mirrored");
     CLQ_TRY(clq_strategy_wait(strategy)); /* nobody looks at it then */
     if (apart && strategy->config.plan.updated_elsewhere)
-        return clq_fail(CLQ_STATE, "replicas of strategy %s cannot train apart: their variables lie in one place",
+        return clq_fail(CLQ_ERROR_STATE, "replicas of strategy %s cannot train apart: their variables lie in one place",
                         strategy->module->name);
     strategy->apart = apart;
     return CLQ_OK;
@@ -358,7 +358,7 @@ clq_status clq_strategy_prepare_evaluation(clq_strategy *strategy) {
 static clq_status check_room(const clq_strategy *strategy, size_t samples) {
     CLQ_TRY(clq_accumulation_check(strategy->module, &strategy->config.options));
     if (strategy->accumulated_samples + samples + strategy->config.global_batch <= INT32_MAX) return CLQ_OK;
-    return clq_fail(CLQ_ARGUMENT, "%zu samples are accumulated: an update takes up to %d",
+    return clq_fail(CLQ_ERROR_ARGUMENT, "%zu samples are accumulated: an update takes up to %d",
                     strategy->accumulated_samples, (int)INT32_MAX);
 }
 
@@ -470,7 +470,7 @@ static clq_status open_replicas(clq_strategy *strategy, const clq_devices *devic
     const unsigned count = devices->count;
     strategy->replicas = clq_alloc(count, sizeof *strategy->replicas);
     strategy->measured_by = clq_alloc(strategy->config.plan.metric_slots, sizeof *strategy->measured_by);
-    if (!strategy->replicas || !strategy->measured_by) return CLQ_MEMORY;
+    if (!strategy->replicas || !strategy->measured_by) return CLQ_ERROR_MEMORY;
     strategy->count = count;
     for (unsigned r = 0; r < count; r++) {
         strategy->replicas[r].strategy = strategy;
@@ -504,12 +504,12 @@ static clq_status failure_of_world(void *context) {
 static clq_status check_config(const clq_strategy_config *config, unsigned devices, const clq_strategy_module **out) {
     if (config->global_batch < devices)
         return clq_fail(
-            CLQ_ARGUMENT,
+            CLQ_ERROR_ARGUMENT,
             "a global batch of %zu is smaller than the %u replicas: use a batch of at least %u or fewer devices",
             config->global_batch, devices, devices);
     if (config->global_batch > INT32_MAX)
-        return clq_fail(CLQ_ARGUMENT, "a global batch of %zu is too large: expected at most %d", config->global_batch,
-                        (int)INT32_MAX);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "a global batch of %zu is too large: expected at most %d",
+                        config->global_batch, (int)INT32_MAX);
     CLQ_TRY(choose_module(config, devices, out));
     return clq_settings_check(config, *out);
 }
@@ -525,7 +525,7 @@ clq_status clq_strategy_make(const clq_model *model, const clq_devices *devices,
     CLQ_TRY(check_config(config, devices->count, &module));
     CLQ_TRY(clq_properties_check(model, config));
     clq_strategy *strategy = clq_alloc(1, sizeof *strategy);
-    if (!strategy) return CLQ_MEMORY;
+    if (!strategy) return CLQ_ERROR_MEMORY;
     strategy->shards_optimizer = config->options.shard_optimizer && config->total > 1 && config->plan.update;
     strategy->model = model;
     strategy->module = module;

@@ -4,7 +4,7 @@
 
 clq_status clq_average_check(double momentum) {
     if (momentum >= 0.0 && momentum < 1.0) return CLQ_OK;
-    return clq_fail(CLQ_ARGUMENT, "the momentum of the weights' average is %g: expected a number from 0 up to 1",
+    return clq_fail(CLQ_ERROR_ARGUMENT, "the momentum of the weights' average is %g: expected a number from 0 up to 1",
                     momentum);
 }
 
@@ -14,11 +14,12 @@ float clq_average_part(const clq_trainer_config *config, uint64_t step) {
 
 static clq_status check(const clq_trainer *trainer) {
     if (trainer->config.average == 0.0)
-        return clq_fail(CLQ_STATE, "the trainer keeps no average of its weights: set `average`, as 0.99");
+        return clq_fail(CLQ_ERROR_STATE, "the trainer keeps no average of its weights: set `average`, as 0.99");
     CLQ_TRY(clq_trainer_refuse_call(trainer, "clq_trainer_swap_average"));
-    if (trainer->step == 0) return clq_fail(CLQ_STATE, "no update was made yet, so there is no average of weights");
+    if (trainer->step == 0)
+        return clq_fail(CLQ_ERROR_STATE, "no update was made yet, so there is no average of weights");
     if (trainer->accumulated > 0 || trainer->gradient != CLQ_GRADIENT_NONE)
-        return clq_fail(CLQ_STATE,
+        return clq_fail(CLQ_ERROR_STATE,
                         "clq_trainer_swap_average: an update is under way: finish it first (clq_step_apply)");
     return CLQ_OK;
 }

@@ -6,9 +6,9 @@
 
 clq_status clq_trainer_check_size(const clq_trainer *trainer, size_t samples) {
     const size_t most = trainer->config.global_batch;
-    if (samples == 0) return clq_fail(CLQ_ARGUMENT, "the batch has no samples: expected 1 to %zu", most);
+    if (samples == 0) return clq_fail(CLQ_ERROR_ARGUMENT, "the batch has no samples: expected 1 to %zu", most);
     if (samples <= most) return CLQ_OK;
-    return clq_fail(CLQ_ARGUMENT,
+    return clq_fail(CLQ_ERROR_ARGUMENT,
                     "a batch of %zu sample%s is larger than the global batch of %zu that the trainer was made for",
                     samples, clq_plural(samples), most);
 }
@@ -26,8 +26,9 @@ static clq_status check_tokens(const clq_trainer *trainer, const char *whose, co
             const size_t place = sample * elements + at;
             const double token = bytes ? ((const uint8_t *)samples)[place] : (double)((const float *)samples)[place];
             if (!(token >= 0 && token < (double)tokens.rows))
-                return clq_fail(CLQ_MISMATCH, "%s: value %zu of sample %zu is %g, and layer '%s' has rows 0 to %zu",
-                                whose, at, sample, token, model->layers[tokens.layer].name, tokens.rows - 1);
+                return clq_fail(CLQ_ERROR_MISMATCH,
+                                "%s: value %zu of sample %zu is %g, and layer '%s' has rows 0 to %zu", whose, at,
+                                sample, token, model->layers[tokens.layer].name, tokens.rows - 1);
         }
     }
     return CLQ_OK;
@@ -37,12 +38,12 @@ static clq_status check_samples(const clq_trainer *trainer, const clq_batch *bat
     size_t elements = clq_model_input(trainer->model)->elements;
     CLQ_TRY(clq_trainer_check_size(trainer, batch->count));
     if (!batch->samples || batch->sample_elements != elements)
-        return clq_fail(CLQ_MISMATCH, "a sample of the batch has %zu value%s and model %s takes %zu",
+        return clq_fail(CLQ_ERROR_MISMATCH, "a sample of the batch has %zu value%s and model %s takes %zu",
                         batch->samples ? batch->sample_elements : 0,
                         clq_plural(batch->samples ? batch->sample_elements : 0), clq_model_name(trainer->model),
                         elements);
     if (batch->sample_dtype != trainer->config.sample_dtype)
-        return clq_fail(CLQ_MISMATCH, "the samples of the batch are %s and the trainer was made for %s",
+        return clq_fail(CLQ_ERROR_MISMATCH, "the samples of the batch are %s and the trainer was made for %s",
                         clq_dtype_name(batch->sample_dtype), clq_dtype_name(trainer->config.sample_dtype));
     return check_tokens(trainer, "the batch", batch->samples, batch->count);
 }
@@ -61,7 +62,7 @@ static clq_status choose_conversion(const clq_trainer *trainer, size_t output, c
     bool index = row->target == CLQ_TARGET_INDEX;
     if (index && floats)
         return clq_fail(
-            CLQ_MISMATCH,
+            CLQ_ERROR_MISMATCH,
             "%s: labels are f32 and %s takes class numbers: use categorical_crossentropy for probabilities, "
             "or a loss of values",
             whose, row->name);
@@ -69,8 +70,8 @@ static clq_status choose_conversion(const clq_trainer *trainer, size_t output, c
     bool one_hot = row->one_hot && !floats && elements * loss->classes == wanted &&
                    (loss->classes > 1 || row->target == CLQ_TARGET_DISTRIBUTION);
     if (!one_hot && elements != wanted)
-        return clq_fail(CLQ_MISMATCH, "%s: a label has %zu value%s, and %s with model %s takes %zu", whose, elements,
-                        clq_plural(elements), row->name, clq_model_name(trainer->model), wanted);
+        return clq_fail(CLQ_ERROR_MISMATCH, "%s: a label has %zu value%s, and %s with model %s takes %zu", whose,
+                        elements, clq_plural(elements), row->name, clq_model_name(trainer->model), wanted);
     *out = index || floats ? AS_THEY_ARE : one_hot ? AS_ONE_HOT : AS_VALUES;
     return CLQ_OK;
 }
@@ -93,8 +94,8 @@ static clq_status refuse_class(const clq_trainer *trainer, size_t output, const 
     const size_t classes = trainer->losses[output].classes;
     char place[48] = "";
     if (elements > 1) (void)snprintf(place, sizeof place, "value %zu of ", at % elements);
-    return clq_fail(CLQ_MISMATCH, "%s: %slabel %zu is %d and model %s has %zu class%s: labels are 0 to %zu", whose,
-                    place, at / elements, (int)labels[at], clq_model_name(trainer->model), classes,
+    return clq_fail(CLQ_ERROR_MISMATCH, "%s: %slabel %zu is %d and model %s has %zu class%s: labels are 0 to %zu",
+                    whose, place, at / elements, (int)labels[at], clq_model_name(trainer->model), classes,
                     classes == 1 ? "" : "es", classes - 1);
 }
 
@@ -110,10 +111,10 @@ static clq_status check_count(const clq_trainer *trainer, const char *whose, siz
     const size_t outputs = model->output_count;
     if (count == outputs) return CLQ_OK;
     if (count < outputs)
-        return clq_fail(CLQ_MISMATCH, "%s has labels for %zu output%s and model %s has %zu: none for '%s'", whose,
+        return clq_fail(CLQ_ERROR_MISMATCH, "%s has labels for %zu output%s and model %s has %zu: none for '%s'", whose,
                         count, count == 1 ? "" : "s", clq_model_name(model), outputs,
                         clq_model_output_name(model, count));
-    return clq_fail(CLQ_MISMATCH, "%s has labels for %zu outputs and model %s has %zu, of which '%s' is the last",
+    return clq_fail(CLQ_ERROR_MISMATCH, "%s has labels for %zu outputs and model %s has %zu, of which '%s' is the last",
                     whose, count, clq_model_name(model), outputs, clq_model_output_name(model, outputs - 1));
 }
 
@@ -130,8 +131,8 @@ static clq_status check_labels_of(const clq_trainer *trainer, size_t output, con
             return refuse_class(trainer, output, name, labels, info->elements, at);
     }
     if (clq_loss_row_of(loss->kind)->target == CLQ_TARGET_DISTRIBUTION && info->least < 0)
-        return clq_fail(CLQ_MISMATCH, "%s: label %zu has %g: probabilities are not negative", name, info->least_at,
-                        info->least);
+        return clq_fail(CLQ_ERROR_MISMATCH, "%s: label %zu has %g: probabilities are not negative", name,
+                        info->least_at, info->least);
     return CLQ_OK;
 }
 
@@ -149,21 +150,21 @@ clq_status clq_trainer_check_dataset(const clq_trainer *trainer, const clq_datas
     size_t elements = clq_model_input(trainer->model)->elements;
     size_t batch = clq_dataset_batch_size(dataset), most = trainer->config.global_batch;
     if (info->sample_elements != elements)
-        return clq_fail(CLQ_MISMATCH, "%s: a sample has %zu value%s and model %s takes %zu", info->name,
+        return clq_fail(CLQ_ERROR_MISMATCH, "%s: a sample has %zu value%s and model %s takes %zu", info->name,
                         info->sample_elements, clq_plural(info->sample_elements), clq_model_name(trainer->model),
                         elements);
     if (info->sample_dtype != trainer->config.sample_dtype)
-        return clq_fail(CLQ_MISMATCH, "%s: samples are %s and the trainer was made for %s", info->name,
+        return clq_fail(CLQ_ERROR_MISMATCH, "%s: samples are %s and the trainer was made for %s", info->name,
                         clq_dtype_name(info->sample_dtype), clq_dtype_name(trainer->config.sample_dtype));
     size_t samples;
     const void *values = clq_dataset_samples(dataset, &samples);
     CLQ_TRY(check_tokens(trainer, info->name, values, samples));
     if (labels) CLQ_TRY(check_labels(trainer, dataset));
     if (labels && info->weighted && !trainer->config.sample_weights)
-        return clq_fail(CLQ_MISMATCH, "%s: samples have weights and the trainer was made without: set sample_weights",
-                        info->name);
+        return clq_fail(CLQ_ERROR_MISMATCH,
+                        "%s: samples have weights and the trainer was made without: set sample_weights", info->name);
     if (batch > most)
-        return clq_fail(CLQ_ARGUMENT,
+        return clq_fail(CLQ_ERROR_ARGUMENT,
                         "%s is cut into batches of %zu and the trainer was made for a global batch of %zu", info->name,
                         batch, most);
     return CLQ_OK;
@@ -190,10 +191,11 @@ static clq_status check_classes(const clq_trainer *trainer, size_t output, size_
 static clq_status check_weights(const clq_trainer *trainer, const clq_batch *batch) {
     if (!batch->weights) return CLQ_OK;
     if (!trainer->config.sample_weights)
-        return clq_fail(CLQ_MISMATCH, "the batch has weights and the trainer was made without: set sample_weights");
+        return clq_fail(CLQ_ERROR_MISMATCH,
+                        "the batch has weights and the trainer was made without: set sample_weights");
     for (size_t i = 0; i < batch->count; i++)
         if (!(batch->weights[i] >= 0.0f) || !isfinite(batch->weights[i]))
-            return clq_fail(CLQ_MISMATCH,
+            return clq_fail(CLQ_ERROR_MISMATCH,
                             "the batch: the weight of sample %zu is %g: expected a finite number of at least 0", i,
                             (double)batch->weights[i]);
     return CLQ_OK;
@@ -243,7 +245,7 @@ static clq_status convert(clq_trainer *trainer, size_t output, conversion how, c
     const size_t each = clq_loss_target_elements(loss), elements = CLQ_MAX(labels.elements, (size_t)1);
     if (!trainer->targets[output])
         trainer->targets[output] = clq_alloc(trainer->config.global_batch, clq_loss_target_bytes(loss));
-    if (!trainer->targets[output]) return CLQ_MEMORY;
+    if (!trainer->targets[output]) return CLQ_ERROR_MEMORY;
     float *to = trainer->targets[output] + first * each;
     *out = to;
     for (size_t i = 0; i < batch->count; i++, to += each) {
@@ -260,7 +262,7 @@ static clq_status take_labels_of(clq_trainer *trainer, size_t output, clq_batch_
     const clq_labels labels = clq_batch_labels(batch, output);
     const size_t elements = CLQ_MAX(labels.elements, (size_t)1);
     conversion how;
-    if (!labels.values) return clq_fail(CLQ_MISMATCH, "the batch has no labels");
+    if (!labels.values) return clq_fail(CLQ_ERROR_MISMATCH, "the batch has no labels");
     CLQ_TRY(choose_conversion(trainer, output, "the batch", labels.is_float, elements, &how));
     if (are_classes(loss, how)) CLQ_TRY(check_classes(trainer, output, batch->count, elements, labels.values));
     *out = labels.values;
@@ -328,7 +330,7 @@ static clq_status check_part(const clq_trainer *trainer, unsigned replica, const
     CLQ_TRY(check_samples(trainer, part));
     if (part->count > most)
         return clq_fail(
-            CLQ_ARGUMENT,
+            CLQ_ERROR_ARGUMENT,
             "%zu samples, and by the global batch of %zu that the trainer was made for it takes at most %zu",
             part->count, trainer->config.global_batch, most);
     return clq_trainer_check_size(trainer, before + part->count);
@@ -348,5 +350,5 @@ clq_status clq_trainer_take_parts(clq_trainer *trainer, const clq_batch *parts, 
         CLQ_TRY(within_replica(trainer, r, take_part(trainer, r, &parts[r], use, out)));
         out->total += parts[r].count;
     }
-    return out->total > 0 ? CLQ_OK : clq_fail(CLQ_ARGUMENT, "a batch of no samples");
+    return out->total > 0 ? CLQ_OK : clq_fail(CLQ_ERROR_ARGUMENT, "a batch of no samples");
 }

@@ -14,7 +14,7 @@ clq_status clq_callbacks_begin(const clq_fit_config *config, clq_trainer *traine
                                size_t *begun) {
     for (*begun = 0; *begun < config->callback_count; ++*begun) {
         const clq_callback *one = &config->callbacks[*begun];
-        if (!one->name) return clq_fail(CLQ_ARGUMENT, "callback %zu has no name", *begun);
+        if (!one->name) return clq_fail(CLQ_ERROR_ARGUMENT, "callback %zu has no name", *begun);
         CLQ_TRY(CLQ_RESERVE_CHECK(clq_callback, one));
         if (one->on_begin)
             CLQ_TRY(clq_meeting_take(
@@ -76,7 +76,8 @@ clq_status clq_state_write(const char *what, json_t *document, char *text, size_
     if (length < bytes) memcpy(text, dump, length + 1);
     free(dump);
     if (length < bytes) return CLQ_OK;
-    return clq_fail(CLQ_ARGUMENT, "%s: the state has %zu bytes, and there is room for %zu", what, length + 1, bytes);
+    return clq_fail(CLQ_ERROR_ARGUMENT, "%s: the state has %zu bytes, and there is room for %zu", what, length + 1,
+                    bytes);
 }
 
 clq_status clq_state_read(const char *what, const char *text, json_t **out) {
@@ -89,14 +90,14 @@ clq_status clq_state_read(const char *what, const char *text, json_t **out) {
         return CLQ_OK;
     }
     json_decref(document);
-    return clq_fail(CLQ_FORMAT, "%s: the text to restore is no state of this callback: it was saved by another kind",
-                    what);
+    return clq_fail(CLQ_ERROR_FORMAT,
+                    "%s: the text to restore is no state of this callback: it was saved by another kind", what);
 }
 
 clq_status clq_state_number(const char *what, const json_t *document, const char *key, double *out) {
     const json_t *value = json_object_get(document, key);
     if (!json_is_number(value) && !json_is_null(value))
-        return clq_fail(CLQ_FORMAT, "%s: the state has no number '%s'", what, key);
+        return clq_fail(CLQ_ERROR_FORMAT, "%s: the state has no number '%s'", what, key);
     *out = json_is_null(value) ? (double)NAN : json_number_value(value);
     return CLQ_OK;
 }
@@ -104,7 +105,7 @@ clq_status clq_state_number(const char *what, const json_t *document, const char
 clq_status clq_state_count(const char *what, const json_t *document, const char *key, uint64_t *out) {
     const json_t *value = json_object_get(document, key);
     if (!json_is_integer(value) || json_integer_value(value) < 0)
-        return clq_fail(CLQ_FORMAT, "%s: the state has no count '%s'", what, key);
+        return clq_fail(CLQ_ERROR_FORMAT, "%s: the state has no count '%s'", what, key);
     *out = (uint64_t)json_integer_value(value);
     return CLQ_OK;
 }

@@ -41,13 +41,13 @@ static size_t count_values(const clq_model *model) {
 
 clq_status clq_checkpoint_add_kept(clq_checkpoint *c, const char *name, float **values) {
     clq_kept_weights *grown = clq_realloc(c->kept, c->kept_count, c->kept_count + 1, sizeof *grown);
-    if (!grown) return CLQ_MEMORY;
+    if (!grown) return CLQ_ERROR_MEMORY;
     c->kept = grown;
     const clq_kept_weights one = {.name = clq_strdup(name),
                                   .values = clq_alloc(CLQ_MAX(count_values(c->model), (size_t)1), sizeof(float))};
     grown[c->kept_count++] = one;
     *values = one.values;
-    return one.name && one.values ? CLQ_OK : CLQ_MEMORY;
+    return one.name && one.values ? CLQ_OK : CLQ_ERROR_MEMORY;
 }
 
 clq_status clq_checkpoint_keep_weights(clq_checkpoint *checkpoint, const char *name, const float *values) {
@@ -66,7 +66,7 @@ clq_status clq_checkpoint_add_entry(clq_checkpoint *c, clq_snapshot_entry e, flo
     *values = clq_alloc(CLQ_MAX(clq_variable_bytes(&c->model->variables[e.variable]), (size_t)1), 1);
     if (!entries || !blocks || !*values) {
         clq_free(*values);
-        return CLQ_MEMORY;
+        return CLQ_ERROR_MEMORY;
     }
     s->blocks[s->block_count++] = *values;
     e.values = *values;
@@ -158,7 +158,7 @@ static clq_status list_tensor(tensors *to, char *name, const clq_variable *v, co
     char hash[HASH_TEXT];
     clq_safetensors_source *source = &to->sources[to->count];
     to->names[to->count++] = name;
-    if (!name) return CLQ_MEMORY;
+    if (!name) return CLQ_ERROR_MEMORY;
     *source = (clq_safetensors_source){.name = name, .dtype = v->dtype, .rank = v->shape.rank, .data = values};
     for (unsigned d = 0; d < v->shape.rank; d++) source->dims[d] = v->shape.dims[d];
     hash_text(values, clq_variable_bytes(v), hash);
@@ -220,7 +220,7 @@ clq_status clq_checkpoint_write(const clq_checkpoint *checkpoint, const char *fo
     static const char *const metadata[] = {"format", FORMAT_NAME};
     tensors t = {0};
     char *data = clq_strprintf("%s/tensors.safetensors", folder), *manifest = clq_strprintf("%s/manifest.json", folder);
-    clq_status status = data && manifest ? list_tensors(checkpoint, &t) : CLQ_MEMORY;
+    clq_status status = data && manifest ? list_tensors(checkpoint, &t) : CLQ_ERROR_MEMORY;
     if (status == CLQ_OK) status = clq_safetensors_write(data, t.sources, t.count, metadata, 1);
     if (status == CLQ_OK) status = write_manifest(checkpoint, t.hashes, manifest);
     release_tensors(&t);
@@ -247,20 +247,21 @@ static const char *wrong_member(const json_t *manifest) {
 static clq_status check_manifest(json_t *manifest, const char *path) {
     char hash[HASH_TEXT], told[HASH_TEXT] = "";
     const char *name = json_string_value(json_object_get(manifest, "format"));
-    if (!name || strcmp(name, FORMAT_NAME) != 0) return clq_fail(CLQ_FORMAT, "%s: no manifest of a checkpoint", path);
+    if (!name || strcmp(name, FORMAT_NAME) != 0)
+        return clq_fail(CLQ_ERROR_FORMAT, "%s: no manifest of a checkpoint", path);
     const json_int_t version = json_integer_value(json_object_get(manifest, "version"));
     if (version != FORMAT_VERSION)
-        return clq_fail(CLQ_UNSUPPORTED, "%s: has format version %" JSON_INTEGER_FORMAT "; this Clique reads %d", path,
-                        version, FORMAT_VERSION);
+        return clq_fail(CLQ_ERROR_UNSUPPORTED, "%s: has format version %" JSON_INTEGER_FORMAT "; this Clique reads %d",
+                        path, version, FORMAT_VERSION);
     snprintf(told, sizeof told, "%s",
              json_string_value(json_object_get(manifest, "xxh3")) ? json_string_value(json_object_get(manifest, "xxh3"))
                                                                   : "");
     (void)json_object_del(manifest, "xxh3");
     CLQ_TRY(hash_manifest(manifest, hash));
     if (strcmp(hash, told) != 0)
-        return clq_fail(CLQ_FORMAT, "%s: damaged: its hash does not match its contents; " REMEDY, path);
+        return clq_fail(CLQ_ERROR_FORMAT, "%s: damaged: its hash does not match its contents; " REMEDY, path);
     const char *wrong = wrong_member(manifest);
-    return wrong ? clq_fail(CLQ_FORMAT, "%s: member '%s' is missing or wrong; " REMEDY, path, wrong) : CLQ_OK;
+    return wrong ? clq_fail(CLQ_ERROR_FORMAT, "%s: member '%s' is missing or wrong; " REMEDY, path, wrong) : CLQ_OK;
 }
 
 /* The tensors are those that the manifest lists, bit for bit. */
@@ -268,30 +269,30 @@ static clq_status check_tensors(const json_t *manifest, const clq_safetensors *f
     const json_t *hashes = json_object_get(manifest, "tensors");
     char hash[HASH_TEXT];
     if (json_object_size(hashes) != clq_safetensors_count(file))
-        return clq_fail(CLQ_FORMAT, "%s: %zu tensors, and the manifest lists %zu", path, clq_safetensors_count(file),
-                        json_object_size(hashes));
+        return clq_fail(CLQ_ERROR_FORMAT, "%s: %zu tensors, and the manifest lists %zu", path,
+                        clq_safetensors_count(file), json_object_size(hashes));
     for (size_t i = 0; i < clq_safetensors_count(file); i++) {
         const clq_safetensors_entry *e = clq_safetensors_at(file, i);
         const char *told = json_string_value(json_object_get(hashes, e->name));
         hash_text(e->data, e->bytes, hash);
         if (!told || strcmp(told, hash) != 0)
-            return clq_fail(CLQ_FORMAT, "%s: tensor '%s' is damaged: its hash does not match the manifest; " REMEDY,
-                            path, e->name);
+            return clq_fail(CLQ_ERROR_FORMAT,
+                            "%s: tensor '%s' is damaged: its hash does not match the manifest; " REMEDY, path, e->name);
     }
     return CLQ_OK;
 }
 
 static clq_status check_tensor(const clq_safetensors_entry *from, const clq_variable *v, const char *path) {
     if (from->dtype != v->dtype)
-        return clq_fail(CLQ_MISMATCH, "%s: tensor '%s' is %s and the model's is %s", path, from->name,
+        return clq_fail(CLQ_ERROR_MISMATCH, "%s: tensor '%s' is %s and the model's is %s", path, from->name,
                         clq_dtype_name(from->dtype), clq_dtype_name(v->dtype));
     return clq_check_tensor_shape(from, v, path);
 }
 
 /* Of the same optimizer, a checkpoint has its state of other variables only if others were frozen. */
 static clq_status refuse_freezing(const char *path, const clq_variable *v, const char *was, const char *is) {
-    return clq_fail(CLQ_MISMATCH, "%s: variable %s %s, and %s: freeze the same layers to go on from it", path, v->name,
-                    was, is);
+    return clq_fail(CLQ_ERROR_MISMATCH, "%s: variable %s %s, and %s: freeze the same layers to go on from it", path,
+                    v->name, was, is);
 }
 
 /* Whether the file has the optimizer's state of a variable that is frozen; NULL: it has not. */
@@ -311,13 +312,13 @@ static clq_status take_tensor(clq_checkpoint *c, const clq_safetensors *file, co
                               bool needed, size_t *taken) {
     const clq_variable *v = &c->model->variables[e.variable];
     char *name = name_of(c->model, &e);
-    if (!name) return CLQ_MEMORY;
+    if (!name) return CLQ_ERROR_MEMORY;
     const clq_safetensors_entry *from = clq_safetensors_find(file, name);
     clq_status status = CLQ_OK;
     if (!from && needed && e.kind == CLQ_SNAPSHOT_SLOT)
         status = refuse_freezing(path, v, "was frozen", "is trained now");
     else if (!from && needed)
-        status = clq_fail(CLQ_MISMATCH, "%s: it has no tensor '%s', which the training has", path, name);
+        status = clq_fail(CLQ_ERROR_MISMATCH, "%s: it has no tensor '%s', which the training has", path, name);
     else if (from)
         status = check_tensor(from, v, path);
     clq_free(name);
@@ -350,10 +351,10 @@ static clq_status take_of(clq_checkpoint *c, const clq_safetensors *file, const 
 static clq_status find_variable(const clq_safetensors *file, const char *path, const char *of, const clq_variable *v,
                                 const clq_safetensors_entry **out) {
     char *name = clq_strprintf("%s%s", of, v->name);
-    if (!name) return CLQ_MEMORY;
+    if (!name) return CLQ_ERROR_MEMORY;
     *out = clq_safetensors_find(file, name);
     const clq_status status =
-        *out ? CLQ_OK : clq_fail(CLQ_MISMATCH, "%s: it has no tensor '%s', which the model needs", path, name);
+        *out ? CLQ_OK : clq_fail(CLQ_ERROR_MISMATCH, "%s: it has no tensor '%s', which the model needs", path, name);
     clq_free(name);
     return status;
 }
@@ -366,7 +367,7 @@ static clq_status take_kept_of(clq_checkpoint *c, const clq_safetensors *file, c
     bool any = false;
     for (size_t i = 0; of && i < clq_safetensors_count(file) && !any; i++)
         any = strncmp(clq_safetensors_at(file, i)->name, of, strlen(of)) == 0;
-    clq_status status = !of ? CLQ_MEMORY : any ? clq_checkpoint_add_kept(c, state, &to) : CLQ_OK;
+    clq_status status = !of ? CLQ_ERROR_MEMORY : any ? clq_checkpoint_add_kept(c, state, &to) : CLQ_OK;
     for (uint32_t k = 0; any && k < c->model->variable_count && status == CLQ_OK; k++) {
         const clq_variable *v = &c->model->variables[k];
         const clq_safetensors_entry *from;
@@ -393,7 +394,7 @@ static clq_status take_tensors(clq_checkpoint *c, const clq_safetensors *file, c
     if (taken == clq_safetensors_count(file)) return CLQ_OK;
     const clq_variable *frozen = find_frozen_since(c, file);
     if (frozen) return refuse_freezing(path, frozen, "was trained", "is frozen now");
-    return clq_fail(CLQ_MISMATCH, "%s: it has %zu tensors that the training does not have", path,
+    return clq_fail(CLQ_ERROR_MISMATCH, "%s: it has %zu tensors that the training does not have", path,
                     clq_safetensors_count(file) - taken);
 }
 
@@ -407,7 +408,7 @@ typedef struct files {
 static clq_status open_files(const char *folder, files *f) {
     *f = (files){.manifest_path = clq_strprintf("%s/manifest.json", folder),
                  .path = clq_strprintf("%s/tensors.safetensors", folder)};
-    if (!f->manifest_path || !f->path) return CLQ_MEMORY;
+    if (!f->manifest_path || !f->path) return CLQ_ERROR_MEMORY;
     CLQ_TRY(clq_json_read(f->manifest_path, MANIFEST_MAX, MANIFEST_DEPTH, &f->manifest));
     CLQ_TRY(check_manifest(f->manifest, f->manifest_path));
     CLQ_TRY(clq_safetensors_open(f->path, &f->tensors));

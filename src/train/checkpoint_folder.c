@@ -34,11 +34,11 @@ char *clq_checkpoint_folder(const char *folder, uint64_t step) {
 clq_status clq_checkpoint_look(const char *folder, uint64_t step, bool *whole) {
     char *path = clq_strprintf("%s/step-%0*" PRIu64 "/manifest.json", folder, (int)DIGITS, step);
     struct stat info;
-    if (!path) return CLQ_MEMORY;
+    if (!path) return CLQ_ERROR_MEMORY;
     const int error = stat(path, &info) == 0 ? 0 : errno;
     clq_status status = CLQ_OK;
     if (error != 0 && error != ENOENT && error != ENOTDIR && error != ELOOP)
-        status = clq_fail(CLQ_READ, "%s: cannot look at it: %s", path, strerror(error));
+        status = clq_fail(CLQ_ERROR_READ, "%s: cannot look at it: %s", path, strerror(error));
     else
         *whole = error == 0 && S_ISREG(info.st_mode);
     clq_free(path);
@@ -77,7 +77,7 @@ clq_status clq_checkpoint_list(const char *folder, uint64_t **out, size_t *count
     size_t capacity = 0;
     *count = 0;
     DIR *listing = opendir(folder);
-    if (!listing) return clq_fail(CLQ_READ, "%s: cannot be listed: %s", folder, strerror(errno));
+    if (!listing) return clq_fail(CLQ_ERROR_READ, "%s: cannot be listed: %s", folder, strerror(errno));
     for (const struct dirent *entry; (entry = readdir(listing));) {
         const uint64_t step = step_of(entry->d_name);
         if (!step) continue;
@@ -85,7 +85,7 @@ clq_status clq_checkpoint_list(const char *folder, uint64_t **out, size_t *count
         if (!grown) {
             closedir(listing);
             clq_free(steps);
-            return CLQ_MEMORY;
+            return CLQ_ERROR_MEMORY;
         }
         steps = grown;
         steps[(*count)++] = step;
@@ -119,26 +119,26 @@ static clq_status find_free_name(const char *folder, uint64_t step, char **out) 
     struct stat info;
     for (unsigned i = 0; i < NAMES; i++) {
         char *name = clq_strprintf("%s/%s%0*" PRIu64 "-%u", folder, skipped, (int)DIGITS, step, i);
-        if (!name) return CLQ_MEMORY;
+        if (!name) return CLQ_ERROR_MEMORY;
         const int error = lstat(name, &info) == 0 ? EEXIST : errno;
         if (error == ENOENT) {
             *out = name;
             return CLQ_OK;
         }
         const clq_status status =
-            error == EEXIST ? CLQ_OK : clq_fail(CLQ_WRITE, "%s: cannot be looked at: %s", name, strerror(error));
+            error == EEXIST ? CLQ_OK : clq_fail(CLQ_ERROR_WRITE, "%s: cannot be looked at: %s", name, strerror(error));
         clq_free(name);
         CLQ_TRY(status);
     }
-    return clq_fail(CLQ_WRITE, "%s: there are %d folders %s%0*" PRIu64 "-… already: remove them", folder, (int)NAMES,
-                    skipped, (int)DIGITS, step);
+    return clq_fail(CLQ_ERROR_WRITE, "%s: there are %d folders %s%0*" PRIu64 "-… already: remove them", folder,
+                    (int)NAMES, skipped, (int)DIGITS, step);
 }
 
 clq_status clq_checkpoint_set_aside(const char *folder, uint64_t step) {
     char *from = clq_checkpoint_folder(folder, step), *to = NULL;
-    clq_status status = from ? find_free_name(folder, step, &to) : CLQ_MEMORY;
+    clq_status status = from ? find_free_name(folder, step, &to) : CLQ_ERROR_MEMORY;
     if (status == CLQ_OK && rename(from, to) != 0)
-        status = clq_fail(CLQ_WRITE, "%s: cannot be renamed: %s", from, strerror(errno));
+        status = clq_fail(CLQ_ERROR_WRITE, "%s: cannot be renamed: %s", from, strerror(errno));
     clq_free(from);
     clq_free(to);
     return status;

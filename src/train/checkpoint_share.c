@@ -26,7 +26,7 @@ static clq_status open_text(transfer *t, char **text) {
     CLQ_TRY(clq_world_check(t->world, t->is_sender && !*text ? clq_fail_memory("sending a checkpoint") : CLQ_OK));
     CLQ_TRY(clq_world_broadcast(t->world, &t->head.text_bytes, sizeof t->head.text_bytes));
     if (!t->is_sender) *text = clq_alloc(t->head.text_bytes, 1);
-    return clq_world_check(t->world, *text ? CLQ_OK : CLQ_MEMORY);
+    return clq_world_check(t->world, *text ? CLQ_OK : CLQ_ERROR_MEMORY);
 }
 
 static clq_status share_values(transfer *t) {
@@ -62,7 +62,7 @@ static clq_status share_kept(const transfer *t) {
         uint64_t length = t->is_sender ? strlen(c->kept[i].name) + 1 : 0;
         CLQ_TRY(clq_world_broadcast(t->world, &length, sizeof length));
         char *name = t->is_sender ? clq_strdup(c->kept[i].name) : clq_alloc(length, 1);
-        clq_status status = name ? clq_world_broadcast(t->world, name, length) : CLQ_MEMORY;
+        clq_status status = name ? clq_world_broadcast(t->world, name, length) : CLQ_ERROR_MEMORY;
         if (status == CLQ_OK && !t->is_sender) status = clq_checkpoint_add_kept(c, name, &values);
         clq_free(name);
         CLQ_TRY(status);

@@ -77,7 +77,7 @@ clq_status clq_checkpoint_put_trainer(clq_checkpoint *to, const clq_trainer *tra
     char slots[SLOTS_TEXT];
     describe_slots(trainer, slots);
     char *replicas = describe_replicas(trainer);
-    const clq_status status = replicas ? clq_checkpoint_put_text(to, "strategy", replicas) : CLQ_MEMORY;
+    const clq_status status = replicas ? clq_checkpoint_put_text(to, "strategy", replicas) : CLQ_ERROR_MEMORY;
     clq_free(replicas);
     CLQ_TRY(status);
     CLQ_TRY(put_counts(to, trainer));
@@ -117,11 +117,11 @@ clq_status clq_checkpoint_check_optimizer(const clq_checkpoint *from, const clq_
     char own[SLOTS_TEXT];
     describe_slots(trainer, own);
     if (!optimizer || strcmp(optimizer, wanted) != 0)
-        return clq_fail(CLQ_MISMATCH, "%s: it is of optimizer %s, and the training has %s", folder,
+        return clq_fail(CLQ_ERROR_MISMATCH, "%s: it is of optimizer %s, and the training has %s", folder,
                         optimizer ? optimizer : "unknown", wanted);
     if (slots && strcmp(slots, own) != 0)
-        return clq_fail(CLQ_MISMATCH, "%s: the state of its optimizer is that of %s, and the training's of %s", folder,
-                        slots, own);
+        return clq_fail(CLQ_ERROR_MISMATCH, "%s: the state of its optimizer is that of %s, and the training's of %s",
+                        folder, slots, own);
     return CLQ_OK;
 }
 
@@ -167,7 +167,7 @@ static clq_status compare_replicas(const clq_checkpoint *from, const clq_trainer
                                    bool *own) {
     const char *before = clq_checkpoint_text(from, "strategy");
     char *now = describe_replicas(trainer);
-    if (!now) return CLQ_MEMORY;
+    if (!now) return CLQ_ERROR_MEMORY;
     *own = before && strcmp(before, now) == 0 &&
            from->snapshot.replicas == clq_strategy_everyone(trainer->strategy).replicas;
     if (!*own && has_own_values(&from->snapshot))
@@ -278,7 +278,7 @@ static char *describe_measures(const clq_trainer *trainer) {
 
 static clq_status put_totals(clq_checkpoint *to, const clq_trainer *trainer, const clq_fit_place *place) {
     char name[48], *measures = describe_measures(trainer);
-    const clq_status status = measures ? clq_checkpoint_put_text(to, "fit/measures", measures) : CLQ_MEMORY;
+    const clq_status status = measures ? clq_checkpoint_put_text(to, "fit/measures", measures) : CLQ_ERROR_MEMORY;
     clq_free(measures);
     CLQ_TRY(status);
     CLQ_TRY(clq_checkpoint_put_count(to, "fit/samples", place->samples));
@@ -297,7 +297,7 @@ static clq_status get_totals(const clq_checkpoint *from, const clq_trainer *trai
     const char *before = clq_checkpoint_text(from, "fit/measures");
     char name[48], *now = describe_measures(trainer);
     uint64_t samples = 0;
-    if (!now) return CLQ_MEMORY;
+    if (!now) return CLQ_ERROR_MEMORY;
     const bool same = before && strcmp(before, now) == 0;
     clq_free(now);
     if (!clq_checkpoint_count(from, "fit/samples", &samples) || samples == 0) return CLQ_OK;

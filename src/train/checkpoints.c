@@ -53,12 +53,12 @@ static void remove_old(const clq_checkpoints *c) {
 
 static clq_status write_one(const clq_checkpoints *c, const clq_checkpoint *checkpoint) {
     char *folder = clq_checkpoint_folder(c->folder, checkpoint->step);
-    clq_status status = folder ? clq_make_folder(folder) : CLQ_MEMORY;
+    clq_status status = folder ? clq_make_folder(folder) : CLQ_ERROR_MEMORY;
     if (status == CLQ_OK) status = clq_checkpoint_write(checkpoint, folder);
     clq_free(folder);
     /* The checkpoint's own folder is an entry of this one. */
     if (status == CLQ_OK && fsync(c->lock) != 0 && errno != EINVAL)
-        status = clq_fail(CLQ_WRITE, "%s: cannot sync: %s", c->folder, strerror(errno));
+        status = clq_fail(CLQ_ERROR_WRITE, "%s: cannot sync: %s", c->folder, strerror(errno));
     return status;
 }
 
@@ -118,7 +118,7 @@ static clq_status look_through(clq_checkpoints *c) {
             clq_checkpoint_remove(c->folder, steps[i]);
         else if (!c->config.resume)
             status =
-                clq_fail(CLQ_ARGUMENT,
+                clq_fail(CLQ_ERROR_ARGUMENT,
                          "%s has checkpoints, the newest of step %" PRIu64 ": resume from them, or name another folder",
                          c->folder, steps[i]);
     }
@@ -148,15 +148,15 @@ bool clq_checkpoints_are_written(const char *folder) {
 static clq_status open_folder(clq_checkpoints *c) {
     CLQ_TRY(clq_make_folder(c->folder));
     c->lock = open(c->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (c->lock < 0) return clq_fail(CLQ_WRITE, "%s: cannot open the folder: %s", c->folder, strerror(errno));
+    if (c->lock < 0) return clq_fail(CLQ_ERROR_WRITE, "%s: cannot open the folder: %s", c->folder, strerror(errno));
     if (!lock_folder(c->lock))
-        return clq_fail(CLQ_ARGUMENT,
+        return clq_fail(CLQ_ERROR_ARGUMENT,
                         "%s: a training writes its checkpoints there already, of this process or another: name "
                         "another folder",
                         c->folder);
     CLQ_TRY(look_through(c));
     char *probe = clq_strprintf("%s/manifest.json", c->folder);
-    if (!probe) return CLQ_MEMORY;
+    if (!probe) return CLQ_ERROR_MEMORY;
     const clq_status status = clq_file_writer_try("checkpoints", probe);
     clq_free(probe);
     return status;
@@ -172,16 +172,16 @@ clq_status clq_checkpoints_open_sized(const clq_checkpoints_config *config, size
                                       clq_checkpoints **out) {
     clq_checkpoints_config whole;
     CLQ_TRY(clq_struct_take("clq_checkpoints_config", config, config_bytes, &whole, sizeof whole));
-    if (!whole.folder || !*whole.folder) return clq_fail(CLQ_ARGUMENT, "checkpoints need the name of a folder");
+    if (!whole.folder || !*whole.folder) return clq_fail(CLQ_ERROR_ARGUMENT, "checkpoints need the name of a folder");
     clq_checkpoints *c = clq_alloc(1, sizeof *c);
-    if (!c) return clq_world_check(whole.world, CLQ_MEMORY);
+    if (!c) return clq_world_check(whole.world, CLQ_ERROR_MEMORY);
     c->config = whole;
     c->config.folder = NULL; /* the caller's, until this returns */
     if (whole.keep == 0) c->config.keep = KEEP_DEFAULT;
     c->lock = -1;
     c->folder = clq_strdup(whole.folder);
     c->is_writer = clq_world_rank(whole.world) == 0;
-    clq_status status = c->folder ? CLQ_OK : CLQ_MEMORY;
+    clq_status status = c->folder ? CLQ_OK : CLQ_ERROR_MEMORY;
     if (status == CLQ_OK && c->is_writer) status = open_writer(c);
     status = clq_world_check(whole.world, status);
     if (status == CLQ_OK) status = clq_world_broadcast(whole.world, &c->found, sizeof c->found);
@@ -211,7 +211,7 @@ static clq_status check_world(const clq_checkpoints *c, const clq_trainer *train
     const clq_world *own = clq_world_size(c->config.world) > 1 ? c->config.world : NULL;
     const clq_world *its = clq_strategy_spans(trainer->strategy) ? trainer->config.world : NULL;
     if (own == its) return CLQ_OK;
-    return clq_fail(CLQ_ARGUMENT,
+    return clq_fail(CLQ_ERROR_ARGUMENT,
                     "%s: the checkpoints and the trainer are of different processes: open them with the same "
                     "world",
                     c->folder);
@@ -220,13 +220,14 @@ static clq_status check_world(const clq_checkpoints *c, const clq_trainer *train
 static clq_status check_trainer(const clq_checkpoints *c, const clq_trainer *trainer, const char *call) {
     CLQ_TRY(check_world(c, trainer));
     if (trainer->config.parts > 0)
-        return clq_fail(CLQ_STATE, "%s: checkpoints are of a whole model, and the trainer has a part of one", call);
+        return clq_fail(CLQ_ERROR_STATE, "%s: checkpoints are of a whole model, and the trainer has a part of one",
+                        call);
     if (trainer->config.inference_only)
-        return clq_fail(CLQ_STATE, "%s: an inference-only trainer has no training to go on with", call);
+        return clq_fail(CLQ_ERROR_STATE, "%s: an inference-only trainer has no training to go on with", call);
     if (trainer->running)
-        return clq_fail(CLQ_STATE, "%s: a function runs on the replicas: call it behind clq_run", call);
+        return clq_fail(CLQ_ERROR_STATE, "%s: a function runs on the replicas: call it behind clq_run", call);
     if (trainer->accumulated > 0 || trainer->gradient != CLQ_GRADIENT_NONE)
-        return clq_fail(CLQ_STATE, "%s: an update is under way: finish it first (clq_step_apply)", call);
+        return clq_fail(CLQ_ERROR_STATE, "%s: an update is under way: finish it first (clq_step_apply)", call);
     return CLQ_OK;
 }
 
@@ -247,10 +248,11 @@ static clq_status put_callbacks(clq_checkpoint *to, const clq_trainer *trainer, 
         const clq_callback *one = &config->callbacks[i];
         if (!one->save) continue;
         char *name = state_name(config, i);
-        clq_status status = name ? CLQ_ASK(one->save(one->context, state, sizeof state), "%s: save", name) : CLQ_MEMORY;
+        clq_status status =
+            name ? CLQ_ASK(one->save(one->context, state, sizeof state), "%s: save", name) : CLQ_ERROR_MEMORY;
         if (status == CLQ_OK && !memchr(state, '\0', sizeof state))
-            status = clq_fail(CLQ_ARGUMENT, "callback '%s': its state is no text that ends within %zu bytes", one->name,
-                              sizeof state);
+            status = clq_fail(CLQ_ERROR_ARGUMENT, "callback '%s': its state is no text that ends within %zu bytes",
+                              one->name, sizeof state);
         if (status == CLQ_OK) status = clq_checkpoint_put_text(to, name, state);
         clq_free(name);
         CLQ_TRY(status);
@@ -273,7 +275,7 @@ clq_status clq_checkpoints_restore_callbacks(const clq_checkpoints *checkpoints,
         const clq_callback *one = &config->callbacks[i];
         if (!one->restore || !one->name) continue;
         char *name = state_name(config, i);
-        if (!name) return CLQ_MEMORY;
+        if (!name) return CLQ_ERROR_MEMORY;
         const char *state = clq_checkpoint_text(&from, name);
         if (!state)
             clq_log(CLQ_LOG_WARNING, "%s: the checkpoint has no state of callback '%s', which begins anew",
@@ -297,7 +299,7 @@ static clq_status put_weights(clq_checkpoint *to, const clq_fit_config *config) 
         const float *weights = one->weights && one->save ? one->weights(one->context) : NULL;
         if (!weights) continue;
         char *name = state_name(config, i);
-        const clq_status status = name ? clq_checkpoint_keep_weights(to, name, weights) : CLQ_MEMORY;
+        const clq_status status = name ? clq_checkpoint_keep_weights(to, name, weights) : CLQ_ERROR_MEMORY;
         clq_free(name);
         CLQ_TRY(status);
     }
@@ -327,7 +329,7 @@ static clq_status fill(clq_checkpoint *to, clq_trainer *trainer, const clq_datas
 clq_status clq_checkpoints_check(const clq_checkpoints *c, const clq_trainer *trainer) {
     CLQ_TRY(check_world(c, trainer));
     if (c->found == 0) return CLQ_OK;
-    return clq_fail(CLQ_STATE,
+    return clq_fail(CLQ_ERROR_STATE,
                     "%s has a checkpoint of step %" PRIu64
                     ", and the training does not go on from it: clq_checkpoints_restore comes first",
                     c->folder, c->found);
@@ -362,7 +364,7 @@ static clq_status take_part(clq_checkpoints *c, clq_trainer *trainer, const clq_
     clq_snapshot own;
     const clq_status status = clq_strategy_take_snapshot(trainer->strategy, false, &own);
     clq_snapshot_release(&own);
-    if (status == CLQ_MEMORY && place) return clq_checkpoints_go_without(c, trainer);
+    if (status == CLQ_ERROR_MEMORY && place) return clq_checkpoints_go_without(c, trainer);
     if (status == CLQ_OK) c->taken = trainer->step;
     return status;
 }
@@ -378,7 +380,7 @@ clq_status clq_checkpoints_take(clq_checkpoints *c, clq_trainer *trainer, const 
     if (status != CLQ_OK) {
         clq_checkpoint_release(next);
         *next = (clq_checkpoint){0};
-        return status == CLQ_MEMORY && place ? clq_checkpoints_go_without(c, trainer) : status;
+        return status == CLQ_ERROR_MEMORY && place ? clq_checkpoints_go_without(c, trainer) : status;
     }
     c->taken = trainer->step;
     c->next = NULL; /* the writer's thread frees it */
@@ -431,9 +433,9 @@ static clq_status apply(clq_checkpoints *c, clq_checkpoint *from, const char *fo
 /* Of another optimizer some tensors are missing or too many, too: what is said is the optimizer. */
 static clq_status read_one(uint64_t step, const char *folder, const clq_trainer *trainer, clq_checkpoint *out) {
     clq_status status = clq_checkpoint_read(folder, trainer->model, clq_strategy_slots(trainer->strategy), out);
-    if (status == CLQ_OK || status == CLQ_MISMATCH) CLQ_TRY(clq_checkpoint_check_optimizer(out, trainer, folder));
+    if (status == CLQ_OK || status == CLQ_ERROR_MISMATCH) CLQ_TRY(clq_checkpoint_check_optimizer(out, trainer, folder));
     CLQ_TRY(status);
-    if (out->step != step) return clq_fail(CLQ_FORMAT, "%s: its manifest is of step %" PRIu64, folder, out->step);
+    if (out->step != step) return clq_fail(CLQ_ERROR_FORMAT, "%s: its manifest is of step %" PRIu64, folder, out->step);
     clq_settings_compare(out->values, trainer->settings, folder);
     return CLQ_OK;
 }
@@ -443,7 +445,7 @@ static clq_status read_one(uint64_t step, const char *folder, const clq_trainer 
 static clq_status find_one(const clq_checkpoints *c, const uint64_t *steps, size_t i, const clq_trainer *trainer,
                            clq_checkpoint *out, bool *usable) {
     char *folder = clq_checkpoint_folder(c->folder, steps[i]);
-    if (!folder) return CLQ_MEMORY;
+    if (!folder) return CLQ_ERROR_MEMORY;
     clq_status status = read_one(steps[i], folder, trainer, out);
     *usable = status == CLQ_OK;
     for (size_t k = 0; k < i && status == CLQ_OK; k++) status = clq_checkpoint_set_aside(c->folder, steps[k]);
@@ -466,13 +468,13 @@ static clq_status find_newest(clq_checkpoints *c, const clq_trainer *trainer, cl
         if (!whole) continue;
         if (status == CLQ_OK) status = find_one(c, steps, i, trainer, out, has);
         if (status == CLQ_OK && i > 0) clq_checkpoint_remove_aside(c->folder, c->config.keep);
-        if (*has || status == CLQ_MEMORY) break;
+        if (*has || status == CLQ_ERROR_MEMORY) break;
         clq_checkpoint_release(out);
         if (first.status == CLQ_OK) clq_error_take(status, &first);
         clq_log(CLQ_LOG_WARNING, "checkpoint left out: %s", clq_error_detail());
     }
     clq_free(steps);
-    return *has || status == CLQ_MEMORY || first.status == CLQ_OK ? status : clq_error_raise(&first);
+    return *has || status == CLQ_ERROR_MEMORY || first.status == CLQ_OK ? status : clq_error_raise(&first);
 }
 
 static clq_status apply_to_data(clq_checkpoints *c, clq_checkpoint *from, const char *folder, clq_trainer *trainer,
@@ -494,7 +496,7 @@ static clq_status apply_to_data(clq_checkpoints *c, clq_checkpoint *from, const 
 static clq_status go_on(clq_checkpoints *c, clq_checkpoint *from, clq_trainer *trainer, clq_dataset *data) {
     clq_world *world = c->config.world;
     char *folder = clq_checkpoint_folder(c->folder, from->step);
-    clq_status status = folder ? clq_sharding_check_resumed(from, folder, trainer) : CLQ_MEMORY;
+    clq_status status = folder ? clq_sharding_check_resumed(from, folder, trainer) : CLQ_ERROR_MEMORY;
     status = clq_world_check(world, status);
     if (status == CLQ_OK)
         status = data ? apply_to_data(c, from, folder, trainer, data)
@@ -532,7 +534,7 @@ clq_status clq_trainer_load_checkpoint(clq_trainer *trainer, const char *folder,
     for (uint32_t v = 0; v < model->variable_count; v++) count += model->variables[v].elements;
     char *own = clq_checkpoint_folder(folder, step);
     float *values = clq_alloc(CLQ_MAX(count, (size_t)1), sizeof *values);
-    clq_status status = own && values ? clq_checkpoint_read_weights(own, model, values) : CLQ_MEMORY;
+    clq_status status = own && values ? clq_checkpoint_read_weights(own, model, values) : CLQ_ERROR_MEMORY;
     if (status == CLQ_OK) status = clq_trainer_put_weights(trainer, values);
     clq_free(values);
     clq_free(own);

@@ -17,7 +17,7 @@ static clq_status find_frozen(const clq_model *model, const char *path, json_t *
         const clq_layer *layer = &model->layers[i];
         if (!layer->frozen || !has_variables(layer)) continue;
         if (!layer->place)
-            return clq_fail(CLQ_UNSUPPORTED,
+            return clq_fail(CLQ_ERROR_UNSUPPORTED,
                             "%s: frozen layer '%s' is none of the layers of the model's file: save .weights.h5 or "
                             ".safetensors",
                             path, layer->name);
@@ -28,7 +28,7 @@ static clq_status find_frozen(const clq_model *model, const char *path, json_t *
         const clq_layer *layer = &model->layers[i];
         json_t *other = layer->place ? json_object_get(frozen, layer->place) : NULL;
         if (!other || layer->frozen || !has_variables(layer)) continue;
-        return clq_fail(CLQ_UNSUPPORTED,
+        return clq_fail(CLQ_ERROR_UNSUPPORTED,
                         "%s: '%s' is frozen and '%s' is not, and both are one layer of Keras's: freeze both, or save "
                         ".weights.h5 or .safetensors",
                         path, model->layers[json_integer_value(other)].name, layer->name);
@@ -93,7 +93,7 @@ clq_status clq_model_config_text(const clq_model *model, const char *path, clq_t
     clq_status status = CLQ_OK;
     if (!json_is_string(json_object_get(root, "module")))
         status =
-            clq_fail(CLQ_UNSUPPORTED,
+            clq_fail(CLQ_ERROR_UNSUPPORTED,
                      "%s: model %s is of a file of Keras 2, and Keras 3 alone reads .keras files: save .weights.h5 "
                      "or .safetensors",
                      path, clq_model_name(model));

@@ -23,7 +23,7 @@ typedef struct table {
 } table;
 
 static clq_status fail_file(const table *t) {
-    return clq_fail(CLQ_WRITE, "%s %s: cannot write: %s", csv, t->path, strerror(errno));
+    return clq_fail(CLQ_ERROR_WRITE, "%s %s: cannot write: %s", csv, t->path, strerror(errno));
 }
 
 /* A name that holds a comma or a quote stands in quotes (RFC 4180). */
@@ -53,7 +53,7 @@ static void add_values(clq_text *line, const clq_totals *totals) {
 
 static clq_status write_line(table *t, clq_text *line) {
     clq_text_add(line, t->cr_lf ? "\r\n" : "\n");
-    if (line->failed) return CLQ_MEMORY;
+    if (line->failed) return CLQ_ERROR_MEMORY;
     return fwrite(line->data, 1, line->length, t->file) < line->length || fflush(t->file) != 0 ? fail_file(t) : CLQ_OK;
 }
 
@@ -128,8 +128,9 @@ static size_t end_of_rows(const table *t, const char *text, size_t bytes, size_t
 static bool goes_on(const table *t) { return t->append || (t->restored && (t->rows > 0 || t->bytes > 0)); }
 
 static clq_status refuse_columns(const table *t) {
-    return clq_fail(CLQ_MISMATCH, "%s %s: its first line is not '%s': lines with other columns are not added to it",
-                    csv, t->path, t->names);
+    return clq_fail(CLQ_ERROR_MISMATCH,
+                    "%s %s: its first line is not '%s': lines with other columns are not added to it", csv, t->path,
+                    t->names);
 }
 
 /* Text of the file: what is kept of it, and that lines can be added behind it. */
@@ -219,7 +220,7 @@ static clq_status on_begin(void *context, clq_trainer *trainer, const clq_fit_co
     t->names = NULL;
     if (names.failed) {
         clq_free(names.data);
-        return CLQ_MEMORY;
+        return CLQ_ERROR_MEMORY;
     }
     t->names = names.data;
     return check_table(t);
@@ -289,8 +290,8 @@ static void destroy(void *context) {
 
 clq_status clq_callback_csv(const char *path, bool append, clq_callback *out) {
     table *t = clq_alloc(1, sizeof *t);
-    if (!t) return CLQ_MEMORY;
-    clq_status status = CLQ_MEMORY;
+    if (!t) return CLQ_ERROR_MEMORY;
+    clq_status status = CLQ_ERROR_MEMORY;
     t->append = append;
     t->path = clq_strdup(path);
     if (t->path) {

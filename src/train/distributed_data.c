@@ -107,7 +107,7 @@ clq_status clq_distributed_next(clq_distributed_dataset *data, clq_distributed_b
 
 static clq_status create(clq_trainer *trainer, unsigned pipelines, bool owned, clq_distributed_dataset **out) {
     clq_distributed_dataset *data = clq_alloc(1, sizeof *data);
-    if (!data) return CLQ_MEMORY;
+    if (!data) return CLQ_ERROR_MEMORY;
     data->trainer = trainer;
     data->replicas = clq_trainer_replicas(trainer);
     data->pipelines = pipelines;
@@ -131,10 +131,11 @@ clq_status clq_distribute_dataset(clq_trainer *trainer, clq_dataset *dataset, cl
 
 clq_status clq_input_batch_per_replica(const clq_input_context *input, size_t global_batch, size_t *out) {
     if (input->replicas < 1 || input->replicas > CLQ_REPLICAS_MAX)
-        return clq_fail(CLQ_ARGUMENT, "an input for %u replicas: expected 1 to %d", input->replicas, CLQ_REPLICAS_MAX);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "an input for %u replicas: expected 1 to %d", input->replicas,
+                        CLQ_REPLICAS_MAX);
     if (global_batch == 0 || global_batch % input->replicas != 0)
-        return clq_fail(CLQ_ARGUMENT, "a global batch of %zu cannot be divided evenly by %u replicas", global_batch,
-                        input->replicas);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "a global batch of %zu cannot be divided evenly by %u replicas",
+                        global_batch, input->replicas);
     *out = global_batch / input->replicas;
     return CLQ_OK;
 }
@@ -149,12 +150,13 @@ static clq_status check_pipelines(const clq_distributed_dataset *data) {
         const char *name = clq_dataset_get_info(dataset)->name;
         CLQ_TRY(clq_trainer_check_dataset(data->trainer, dataset, true));
         if (batch > room)
-            return clq_fail(CLQ_ARGUMENT, "%s: replica %u takes at most %zu sample%s at once, and the batch is %zu",
-                            name, r, room, clq_plural(room), batch);
+            return clq_fail(CLQ_ERROR_ARGUMENT,
+                            "%s: replica %u takes at most %zu sample%s at once, and the batch is %zu", name, r, room,
+                            clq_plural(room), batch);
         total += batch;
     }
     if (total <= most) return CLQ_OK;
-    return clq_fail(CLQ_ARGUMENT, "the batches of %u replicas have %zu samples, and the global batch is %zu",
+    return clq_fail(CLQ_ERROR_ARGUMENT, "the batches of %u replicas have %zu samples, and the global batch is %zu",
                     data->replicas, total, most);
 }
 
@@ -169,11 +171,11 @@ static clq_status take_turns(clq_distributed_dataset *data) {
 /* That of pipeline p, as the function gave it. */
 static clq_status check_made(clq_distributed_dataset *data, unsigned p) {
     bool again = false;
-    if (!data->datasets[p]) return clq_fail(CLQ_ARGUMENT, "the function made no dataset for pipeline %u", p);
+    if (!data->datasets[p]) return clq_fail(CLQ_ERROR_ARGUMENT, "the function made no dataset for pipeline %u", p);
     for (unsigned i = 0; i < p; i++) again = again || data->datasets[i] == data->datasets[p];
     if (!again) return CLQ_OK;
     data->datasets[p] = NULL; /* destroyed once */
-    return clq_fail(CLQ_ARGUMENT, "pipeline %u got the dataset of another pipeline: make one for each", p);
+    return clq_fail(CLQ_ERROR_ARGUMENT, "pipeline %u got the dataset of another pipeline: make one for each", p);
 }
 
 static clq_status make_pipelines(clq_distributed_dataset *data, clq_dataset_function function, void *context) {
@@ -192,7 +194,7 @@ clq_status clq_distribute_function(clq_trainer *trainer, clq_input_replication r
                                    clq_dataset_function function, void *context, clq_distributed_dataset **out) {
     clq_distributed_dataset *data;
     if (replication != CLQ_INPUT_PER_WORKER && replication != CLQ_INPUT_PER_REPLICA)
-        return clq_fail(CLQ_ARGUMENT, "replication %d is none of clq_input_replication", (int)replication);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "replication %d is none of clq_input_replication", (int)replication);
     CLQ_TRY(create(trainer, replication == CLQ_INPUT_PER_WORKER ? 1 : clq_trainer_replicas(trainer), true, &data));
     clq_status status = make_pipelines(data, function, context);
     if (status != CLQ_OK)

@@ -94,7 +94,7 @@ static clq_status restore_weights(void *context, const float *values, size_t cou
     stopping *s = context;
     if (!s->config.restore_best_weights || !s->watch.any) return CLQ_OK;
     float *copy = clq_alloc(CLQ_MAX(count, (size_t)1), sizeof *copy);
-    if (!copy) return CLQ_MEMORY;
+    if (!copy) return CLQ_ERROR_MEMORY;
     memcpy(copy, values, count * sizeof *copy);
     clq_free(s->weights);
     s->weights = copy;
@@ -103,7 +103,7 @@ static clq_status restore_weights(void *context, const float *values, size_t cou
 
 clq_status clq_early_stopping_read(const clq_callback *callback, clq_early_stopping_result *out) {
     if (callback->on_epoch != on_epoch)
-        return clq_fail(CLQ_ARGUMENT, "callback '%s' is not of clq_callback_early_stopping",
+        return clq_fail(CLQ_ERROR_ARGUMENT, "callback '%s' is not of clq_callback_early_stopping",
                         callback->name ? callback->name : "");
     const stopping *s = callback->context;
     const bool any = s->watch.any && isfinite(s->watch.best);
@@ -126,9 +126,9 @@ clq_status clq_callback_early_stopping(const clq_early_stopping *config, clq_cal
     CLQ_TRY(CLQ_RESERVE_CHECK(clq_early_stopping, config));
     CLQ_TRY(clq_watch_open(&watch, &config->monitor, early_stopping));
     if (config->has_baseline && !isfinite(config->baseline))
-        return clq_fail(CLQ_ARGUMENT, "%s: baseline %g is not finite", early_stopping, config->baseline);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "%s: baseline %g is not finite", early_stopping, config->baseline);
     stopping *s = clq_alloc(1, sizeof *s);
-    if (!s) return CLQ_MEMORY;
+    if (!s) return CLQ_ERROR_MEMORY;
     s->config = *config;
     s->watch = watch;
     *out = (clq_callback){.name = early_stopping,

@@ -112,7 +112,8 @@ static clq_status tell_step(run *r) {
 static clq_status take_stop(clq_trainer *trainer) {
     if (!atomic_load_explicit(&trainer->interrupted, memory_order_relaxed)) return CLQ_OK;
     atomic_store(&trainer->interrupted, false);
-    return clq_fail(CLQ_INTERRUPTED, "stopped by clq_trainer_stop behind step %llu", (unsigned long long)trainer->step);
+    return clq_fail(CLQ_ERROR_INTERRUPTED, "stopped by clq_trainer_stop behind step %llu",
+                    (unsigned long long)trainer->step);
 }
 
 static clq_status tell_read(run *r) { return clq_meeting_take(&r->meeting, clq_fit_log_tell(&r->log)); }
@@ -250,7 +251,7 @@ static clq_status give_up(run *r, clq_status status) {
     clq_error_take(status, &error);
     const bool agreed = clq_meeting_agreed(&r->meeting, status);
     if (r->log.steps && !r->log.refused && agreed) tell_finished(r);
-    if (status == CLQ_INTERRUPTED && agreed) {
+    if (status == CLQ_ERROR_INTERRUPTED && agreed) {
         clq_strategy_settle(r->trainer->strategy, false);
         const clq_status kept = take_last_checkpoint(r);
         if (kept == CLQ_OK) clq_strategy_settle(r->trainer->strategy, true); /* who called clq_fit reads weights */
@@ -416,7 +417,7 @@ static clq_status keep_epoch(run *r, const clq_error *noted) {
     if (!(lacking > 0.0)) return take_last_checkpoint(r);
     CLQ_TRY(clq_checkpoints_want(r->config->checkpoints, r->trainer->step, true, &wanted));
     if (!wanted) return CLQ_OK;
-    (void)clq_fail(CLQ_MEMORY, "another process has too little memory for the state of its callbacks");
+    (void)clq_fail(CLQ_ERROR_MEMORY, "another process has too little memory for the state of its callbacks");
     if (noted->status != CLQ_OK) (void)clq_error_raise(noted);
     return clq_checkpoints_go_without(r->config->checkpoints, r->trainer);
 }
@@ -426,11 +427,11 @@ static clq_status tell_epoch(run *r) {
     const double seconds = clq_now() - r->started;
     clq_error error = {.status = CLQ_OK}, noted = {.status = CLQ_OK};
     clq_status status = r->config->checkpoints ? clq_checkpoints_note(r->trainer, r->config, &r->before) : CLQ_OK;
-    if (status != CLQ_OK && status != CLQ_MEMORY) return status;
+    if (status != CLQ_OK && status != CLQ_ERROR_MEMORY) return status;
     if (status != CLQ_OK) clq_error_take(status, &noted);
     status = end_epoch(r, seconds);
     if (status == CLQ_OK) status = clq_meeting_hold(&r->meeting);
-    if (status == CLQ_INTERRUPTED || (status == CLQ_OK && r->trainer->stop)) {
+    if (status == CLQ_ERROR_INTERRUPTED || (status == CLQ_OK && r->trainer->stop)) {
         clq_error_take(status, &error);
         r->started = clq_now() - seconds; /* of the epoch's steps alone */
         status = keep_epoch(r, &noted);
@@ -444,7 +445,7 @@ static clq_status tell_epoch(run *r) {
 /* Of a set that gives parts of batches, who opens it checks them. */
 static clq_status check_batches(const clq_trainer *trainer, const clq_dataset *train) {
     if (clq_dataset_batches(train) > 0 || trainer->sharding) return CLQ_OK;
-    return clq_fail(CLQ_ARGUMENT,
+    return clq_fail(CLQ_ERROR_ARGUMENT,
                     "%s has no batch to train on: the batch is larger than the set and the remainder is dropped",
                     clq_dataset_get_info(train)->name);
 }
@@ -465,17 +466,18 @@ static clq_status train_epochs(run *r) {
 static clq_status check_fit(const clq_trainer *trainer, const clq_dataset *train, const clq_fit_config *config) {
     CLQ_TRY(clq_trainer_refuse_call(trainer, "clq_fit"));
     if (trainer->accumulated > 0)
-        return clq_fail(CLQ_STATE, "clq_step_accumulate began an update: clq_fit comes after the step that ends it");
+        return clq_fail(CLQ_ERROR_STATE,
+                        "clq_step_accumulate began an update: clq_fit comes after the step that ends it");
     if (config->checkpoints) CLQ_TRY(clq_checkpoints_check(config->checkpoints, trainer));
     if (config->epochs == 0 && config->steps == 0)
-        return clq_fail(CLQ_ARGUMENT, "epochs and steps are both 0: set how long to train");
+        return clq_fail(CLQ_ERROR_ARGUMENT, "epochs and steps are both 0: set how long to train");
     CLQ_TRY(clq_trainer_check_dataset(trainer, train, true));
     if (config->validation) CLQ_TRY(clq_trainer_check_dataset(trainer, config->validation, true));
     return check_batches(trainer, train);
 }
 
 clq_status clq_fit_stop(clq_trainer *trainer) {
-    if (!trainer->fitting) return clq_fail(CLQ_STATE, "clq_fit_stop: no clq_fit of this trainer is under way");
+    if (!trainer->fitting) return clq_fail(CLQ_ERROR_STATE, "clq_fit_stop: no clq_fit of this trainer is under way");
     trainer->stop = true;
     return CLQ_OK;
 }
@@ -564,7 +566,7 @@ clq_status clq_predict_outputs(clq_trainer *trainer, clq_dataset *dataset, float
 
 clq_status clq_predict(clq_trainer *trainer, clq_dataset *dataset, float *out) {
     if (trainer->model->output_count > 1)
-        return clq_fail(CLQ_ARGUMENT, "model %s has %u outputs: clq_predict_outputs gives each",
+        return clq_fail(CLQ_ERROR_ARGUMENT, "model %s has %u outputs: clq_predict_outputs gives each",
                         clq_model_name(trainer->model), trainer->model->output_count);
     return clq_predict_outputs(trainer, dataset, &out);
 }

@@ -4,7 +4,7 @@
 /* What a model is built for if the data cannot be looked at is no user's word: a failure of it tells why. */
 static clq_status explain(clq_status status, const char *data, const clq_error *unseen) {
     clq_error error;
-    if (unseen->status == CLQ_OK || status == CLQ_MEMORY) return status;
+    if (unseen->status == CLQ_OK || status == CLQ_ERROR_MEMORY) return status;
     clq_error_take(status, &error);
     return clq_fail(status, "%s (shape and classes are assumed, as data '%s' cannot be looked at: %s)", error.detail,
                     data, unseen->detail);
@@ -31,6 +31,7 @@ clq_status clq_dataset_cut_for(clq_dataset *data, const char *name, const clq_mo
     const clq_status status = clq_dataset_window(data, tokens);
     if (status == CLQ_OK) return CLQ_OK;
     clq_error_take(status, &error);
-    return clq_fail(CLQ_MISMATCH, "%s; model %s takes windows of %zu: a longer text, or a model of a shorter context",
-                    error.detail, clq_model_name(model), tokens);
+    return clq_fail(CLQ_ERROR_MISMATCH,
+                    "%s; model %s takes windows of %zu: a longer text, or a model of a shorter context", error.detail,
+                    clq_model_name(model), tokens);
 }

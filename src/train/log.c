@@ -9,12 +9,12 @@ static const double seconds_default = 1.0;
 clq_status clq_fit_log_open(clq_fit_log *log, const clq_fit_config *config, bool is_counted) {
     *log = (clq_fit_log){.config = config, .is_counted = is_counted};
     if (!(config->log_every_s >= 0.0))
-        return clq_fail(CLQ_ARGUMENT, "log_every_s is %g: expected at least 0", config->log_every_s);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "log_every_s is %g: expected at least 0", config->log_every_s);
     if (!config->on_log) return CLQ_OK;
     log->every = CLQ_MIN(config->log_every ? config->log_every : steps_default, (uint32_t)CLQ_METRIC_SLOTS);
     log->every_s = config->log_every_s > 0.0 ? config->log_every_s : seconds_default;
     log->steps = clq_alloc(log->every, sizeof *log->steps);
-    return log->steps ? CLQ_OK : CLQ_MEMORY;
+    return log->steps ? CLQ_OK : CLQ_ERROR_MEMORY;
 }
 
 void clq_fit_log_note(clq_fit_log *log, clq_trainer *trainer, size_t samples) {
@@ -47,7 +47,7 @@ clq_status clq_fit_log_tell(clq_fit_log *log) {
     clq_error wish = {.status = CLQ_OK};
     for (; log->told < log->filled; log->told++) {
         clq_status status = CLQ_ASK(log->config->on_log(log->config->context, &log->steps[log->told]), "on_log");
-        if (log->is_counted && status == CLQ_INTERRUPTED) { /* steps go on until all processes meet */
+        if (log->is_counted && status == CLQ_ERROR_INTERRUPTED) { /* steps go on until all processes meet */
             clq_error_take(status, &wish);
             status = CLQ_OK;
         }

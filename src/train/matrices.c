@@ -19,7 +19,7 @@ clq_status clq_trainer_set_matrices(clq_trainer *trainer) {
     }
     for (size_t i = 0; i < CLQ_MATRIX_SOURCES && count > 0; i++) {
         trainer->counted[i] = clq_alloc(at, sizeof *trainer->counted[i]);
-        if (!trainer->counted[i]) return CLQ_MEMORY;
+        if (!trainer->counted[i]) return CLQ_ERROR_MEMORY;
     }
     return CLQ_OK;
 }
@@ -43,7 +43,8 @@ size_t clq_trainer_matrix_count(const clq_trainer *trainer) { return trainer->ma
 
 clq_status clq_trainer_matrix(const clq_trainer *trainer, size_t index, const char **name, size_t *classes) {
     if (index >= trainer->matrix_count)
-        return clq_fail(CLQ_ARGUMENT, "matrix %zu is out of range: the metrics have %u", index, trainer->matrix_count);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "matrix %zu is out of range: the metrics have %u", index,
+                        trainer->matrix_count);
     *name = trainer->matrix_names[index];
     *classes = trainer->matrices[index].classes;
     return CLQ_OK;
@@ -52,9 +53,9 @@ clq_status clq_trainer_matrix(const clq_trainer *trainer, size_t index, const ch
 clq_status clq_trainer_read_matrix(const clq_trainer *trainer, size_t index, clq_matrix_source source,
                                    uint64_t *counts) {
     if ((unsigned)source >= CLQ_MATRIX_SOURCES)
-        return clq_fail(CLQ_ARGUMENT, "source %d is none of clq_matrix_source", (int)source);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "source %d is none of clq_matrix_source", (int)source);
     if (index < trainer->matrix_count && !trainer->has_counted[source])
-        return clq_fail(CLQ_STATE, "%s: %s", trainer->matrix_names[index],
+        return clq_fail(CLQ_ERROR_STATE, "%s: %s", trainer->matrix_names[index],
                         source == CLQ_MATRIX_OF_TRAINING ? "no epoch of clq_fit has ended yet"
                                                          : "nothing was evaluated yet");
     return clq_trainer_take_matrix(trainer, trainer->counted[source], index, counts);

@@ -40,10 +40,11 @@ static clq_status find_metric(const char *text, const clq_loss_row *loss, size_t
     double value = row->options[0].value;
     CLQ_TRY(clq_set_values("metric", text, &words, accuracy ? none : row->options, &value));
     if (row->values && index)
-        return clq_fail(CLQ_ARGUMENT, "metric %s compares values and the targets of %s are class numbers", text,
+        return clq_fail(CLQ_ERROR_ARGUMENT, "metric %s compares values and the targets of %s are class numbers", text,
                         loss->name);
     if (row->classes && loss->target == CLQ_TARGET_VALUES)
-        return clq_fail(CLQ_ARGUMENT, "metric %s is of classes and the targets of %s are values", text, loss->name);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "metric %s is of classes and the targets of %s are values", text,
+                        loss->name);
     *out = kind;
     *number = (float)value;
     return CLQ_OK;
@@ -54,12 +55,12 @@ static clq_status add_name(const clq_trainer *trainer, size_t output, const char
                            char names[][CLQ_VALUE_NAME_MAX], unsigned *count) {
     char *to = names[*count];
     if (*count == CLQ_METRIC_VALUES_MAX)
-        return clq_fail(CLQ_ARGUMENT, "more than %d losses and metrics of all outputs", CLQ_METRIC_VALUES_MAX);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "more than %d losses and metrics of all outputs", CLQ_METRIC_VALUES_MAX);
     const bool several = trainer->model->output_count > 1;
     (void)snprintf(to, CLQ_VALUE_NAME_MAX, "%s%s%s", several ? clq_model_output_name(trainer->model, output) : "",
                    several ? "_" : "", name);
     for (unsigned i = 0; i < *count; i++)
-        if (strcmp(names[i], to) == 0) return clq_fail(CLQ_ARGUMENT, "metric %s is given twice", to);
+        if (strcmp(names[i], to) == 0) return clq_fail(CLQ_ERROR_ARGUMENT, "metric %s is given twice", to);
     (*count)++;
     return CLQ_OK;
 }
@@ -72,9 +73,9 @@ static clq_status add_metric(clq_trainer *trainer, size_t output, const char *at
     clq_loss_problem *loss = &trainer->losses[output];
     char name[CLQ_WORD_MAX];
     if (loss->metric_count == CLQ_METRICS_MAX)
-        return clq_fail(CLQ_ARGUMENT, "metrics: more than %d are named for an output", (int)CLQ_METRICS_MAX);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "metrics: more than %d are named for an output", (int)CLQ_METRICS_MAX);
     if (length == 0 || length >= sizeof name)
-        return clq_fail(CLQ_ARGUMENT, "metrics '%s': expected NAME,NAME,…, or none", at);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "metrics '%s': expected NAME,NAME,…, or none", at);
     memcpy(name, at, length);
     name[length] = '\0';
     clq_metric_kind *kind = &loss->metrics[loss->metric_count];
@@ -102,7 +103,7 @@ clq_status clq_metrics_check_names(const char *names) {
         char name[CLQ_WORD_MAX];
         clq_words words;
         if (!clq_copy_word(name, at, length))
-            return clq_fail(CLQ_ARGUMENT, "metrics '%s': expected NAME,NAME,…, or none", at);
+            return clq_fail(CLQ_ERROR_ARGUMENT, "metrics '%s': expected NAME,NAME,…, or none", at);
         CLQ_TRY(clq_parse_words("metric", name, 1 + clq_metric_count(), metric_name, metric_alias, &words));
         at += length;
         if (!*at) return CLQ_OK;
@@ -124,9 +125,9 @@ static clq_status check_width(const clq_trainer *trainer) {
         for (unsigned k = 0; k < loss->metric_count; k++) width += clq_metric_bins(loss, k);
     }
     if (width <= CLQ_METRICS_ROW_MAX) return CLQ_OK;
-    return clq_fail(CLQ_ARGUMENT, "the metrics count %zu numbers in a step, and there is room for %d: ask for fewer%s",
-                    width, CLQ_METRICS_ROW_MAX,
-                    trainer->matrix_count ? " (a confusion matrix has room for 101 classes)" : "");
+    return clq_fail(CLQ_ERROR_ARGUMENT,
+                    "the metrics count %zu numbers in a step, and there is room for %d: ask for fewer%s", width,
+                    CLQ_METRICS_ROW_MAX, trainer->matrix_count ? " (a confusion matrix has room for 101 classes)" : "");
 }
 
 static clq_status set_output(clq_trainer *trainer, size_t output, const clq_output_config *config) {
@@ -136,7 +137,7 @@ static clq_status set_output(clq_trainer *trainer, size_t output, const clq_outp
     size_t last = shape.dims[shape.rank - 1], elements = clq_model_output(trainer->model, output)->elements;
     CLQ_TRY(clq_loss_check(given));
     if (!(fabs(config->weight) <= (double)FLT_MAX) || (fabs(config->weight) < (double)FLT_MIN && config->weight != 0))
-        return clq_fail(CLQ_ARGUMENT,
+        return clq_fail(CLQ_ERROR_ARGUMENT,
                         "the weight of %g of the loss is out of range: expected 0 or what float32 can hold",
                         config->weight);
     *loss = (clq_loss_problem){.kind = given->kind,
@@ -183,14 +184,14 @@ static clq_status check_names(const clq_model *model) {
     for (size_t i = 0; i < model->output_count; i++)
         for (size_t k = 0; k < i; k++)
             if (strcmp(clq_model_output_name(model, i), clq_model_output_name(model, k)) == 0)
-                return clq_fail(CLQ_UNSUPPORTED,
+                return clq_fail(CLQ_ERROR_UNSUPPORTED,
                                 "outputs %zu and %zu of model %s are both of layer '%s': put a layer behind one of "
                                 "them, such as a linear activation",
                                 k, i, model->name, clq_model_output_name(model, i));
     for (size_t i = 0; i < model->output_count && model->output_count > 1; i++)
         if (is_like_a_validation(model, clq_model_output_name(model, i)))
             return clq_fail(
-                CLQ_UNSUPPORTED,
+                CLQ_ERROR_UNSUPPORTED,
                 "output '%s' of model %s: its values would have the names of validation's: rename the layer",
                 clq_model_output_name(model, i), model->name);
     return CLQ_OK;
@@ -200,8 +201,9 @@ static clq_status refuse_output(const clq_model *model, const char *name) {
     clq_text known = {0};
     for (size_t i = 0; i < model->output_count; i++)
         clq_text_add(&known, "%s'%s'", i ? ", " : "", clq_model_output_name(model, i));
-    clq_status status = clq_fail(CLQ_ARGUMENT, "a loss is given for '%s', which is no output of model %s: it has %s",
-                                 name, model->name, known.data ? known.data : "others");
+    clq_status status =
+        clq_fail(CLQ_ERROR_ARGUMENT, "a loss is given for '%s', which is no output of model %s: it has %s", name,
+                 model->name, known.data ? known.data : "others");
     clq_free(known.data);
     return status;
 }
@@ -212,15 +214,15 @@ static clq_status assign(const clq_model *model, const clq_trainer_config *confi
     for (size_t k = 0; k < config->output_count; k++) {
         const clq_output_config *given = &config->outputs[k];
         size_t i = 0;
-        if (!given->name) return clq_fail(CLQ_ARGUMENT, "outputs[%zu] of the trainer's config has no name", k);
+        if (!given->name) return clq_fail(CLQ_ERROR_ARGUMENT, "outputs[%zu] of the trainer's config has no name", k);
         while (i < model->output_count && strcmp(clq_model_output_name(model, i), given->name) != 0) i++;
         if (i == model->output_count) return refuse_output(model, given->name);
-        if (of[i]) return clq_fail(CLQ_ARGUMENT, "output '%s': two losses are given for it", given->name);
+        if (of[i]) return clq_fail(CLQ_ERROR_ARGUMENT, "output '%s': two losses are given for it", given->name);
         of[i] = given;
     }
     for (size_t i = 0; i < model->output_count; i++)
         if (!of[i])
-            return clq_fail(CLQ_ARGUMENT, "output '%s' of model %s has no loss", clq_model_output_name(model, i),
+            return clq_fail(CLQ_ERROR_ARGUMENT, "output '%s' of model %s has no loss", clq_model_output_name(model, i),
                             model->name);
     return CLQ_OK;
 }
@@ -230,16 +232,16 @@ static clq_status set_class_weights(clq_trainer *trainer, const clq_trainer_conf
     const size_t count = config->class_weight_count;
     if (!config->class_weights) return CLQ_OK;
     if (model->output_count > 1 || clq_model_output_shape(model, 0).rank > 1)
-        return clq_fail(CLQ_ARGUMENT,
+        return clq_fail(CLQ_ERROR_ARGUMENT,
                         "class weights need one output with one row of values for each sample, and model %s has "
                         "others: give weights of samples",
                         clq_model_name(model));
     for (size_t i = 0; i < count; i++)
         if (!(config->class_weights[i] >= 0.0 && config->class_weights[i] <= (double)FLT_MAX))
-            return clq_fail(CLQ_ARGUMENT, "the weight of class %zu is %g: expected a number of at least 0", i,
+            return clq_fail(CLQ_ERROR_ARGUMENT, "the weight of class %zu is %g: expected a number of at least 0", i,
                             config->class_weights[i]);
     trainer->class_weights = clq_alloc(CLQ_MAX(count, (size_t)1), sizeof *trainer->class_weights);
-    if (!trainer->class_weights) return CLQ_MEMORY;
+    if (!trainer->class_weights) return CLQ_ERROR_MEMORY;
     memcpy(trainer->class_weights, config->class_weights, count * sizeof *trainer->class_weights);
     return CLQ_OK;
 }
@@ -249,14 +251,15 @@ static size_t classes_of(const clq_trainer *trainer) {
     const clq_loss_problem *loss = &trainer->losses[0];
     const size_t values = clq_model_output(trainer->model, 0)->elements;
     if (values > 1 || clq_loss_row_of(loss->kind)->target != CLQ_TARGET_VALUES) return values;
-    return clq_loss_row_of(loss->kind)->activation == CLQ_SIGMOID ? 2 : 0;
+    return clq_loss_row_of(loss->kind)->activation == CLQ_ACTIVATION_SIGMOID ? 2 : 0;
 }
 
 static clq_status check_class_weights(const clq_trainer *trainer, size_t count) {
     const size_t classes = classes_of(trainer);
     if (!trainer->class_weights || classes == 0 || count <= classes) return CLQ_OK;
-    return clq_fail(CLQ_ARGUMENT, "a weight of class %zu is given and model %s has %zu class%s: classes are 0 to %zu",
-                    count - 1, clq_model_name(trainer->model), classes, classes == 1 ? "" : "es", classes - 1);
+    return clq_fail(CLQ_ERROR_ARGUMENT,
+                    "a weight of class %zu is given and model %s has %zu class%s: classes are 0 to %zu", count - 1,
+                    clq_model_name(trainer->model), classes, classes == 1 ? "" : "es", classes - 1);
 }
 
 clq_status clq_trainer_set_measures(clq_trainer *trainer, const clq_trainer_config *config) {

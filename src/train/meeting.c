@@ -42,7 +42,7 @@ static clq_status agree_on_plan(const clq_meeting *meeting, const clq_fit_config
     clq_text_add(&text, "%llu %llu %d %u %d %d %d %d", (unsigned long long)config->epochs,
                  (unsigned long long)config->steps, config->on_log != NULL, config->log_every, config->on_step != NULL,
                  clq_callbacks_want_steps(config), config->checkpoints != NULL, config->validation != NULL);
-    clq_status status = clq_world_check(meeting->world, text.failed ? CLQ_MEMORY : CLQ_OK);
+    clq_status status = clq_world_check(meeting->world, text.failed ? CLQ_ERROR_MEMORY : CLQ_OK);
     if (status == CLQ_OK)
         status = clq_world_agree(meeting->world, "plan (epochs, steps, learning rate, log, checkpoints, …)",
                                  clq_hash128_of(text.data, text.length, 0));
@@ -62,7 +62,7 @@ clq_status clq_meeting_open(clq_meeting *meeting, clq_trainer *trainer, const cl
 }
 
 clq_status clq_meeting_take(clq_meeting *meeting, clq_status status) {
-    if (!meeting->world || status != CLQ_INTERRUPTED) return status;
+    if (!meeting->world || status != CLQ_ERROR_INTERRUPTED) return status;
     if (meeting->wish.status == CLQ_OK) clq_error_take(status, &meeting->wish);
     return CLQ_OK;
 }
@@ -83,8 +83,8 @@ static clq_status interrupted(clq_meeting *meeting, const wishes *all) {
     unsigned r = 0;
     meeting->is_interrupted = true;
     while (!all[r].interrupts) r++;
-    if (meeting->wish.status == CLQ_INTERRUPTED) return clq_error_raise(&meeting->wish);
-    return clq_fail(CLQ_INTERRUPTED, "%s was interrupted", clq_world_name(meeting->world, r));
+    if (meeting->wish.status == CLQ_ERROR_INTERRUPTED) return clq_error_raise(&meeting->wish);
+    return clq_fail(CLQ_ERROR_INTERRUPTED, "%s was interrupted", clq_world_name(meeting->world, r));
 }
 
 clq_status clq_meeting_hold(clq_meeting *meeting) {
@@ -93,9 +93,9 @@ clq_status clq_meeting_hold(clq_meeting *meeting) {
     const double now = clq_now();
     const wishes mine = {.every = next_every(meeting, now),
                          .stops = meeting->trainer->stop,
-                         .interrupts = meeting->wish.status == CLQ_INTERRUPTED};
+                         .interrupts = meeting->wish.status == CLQ_ERROR_INTERRUPTED};
     wishes *all = clq_alloc(size, sizeof *all);
-    if (!all) return CLQ_MEMORY;
+    if (!all) return CLQ_ERROR_MEMORY;
     clq_status status = clq_world_gather(meeting->world, &mine, sizeof mine, all);
     bool interrupts = false;
     for (unsigned r = 0; status == CLQ_OK && r < size; r++) {
@@ -115,7 +115,7 @@ clq_status clq_meeting_hold(clq_meeting *meeting) {
 bool clq_meeting_stops(const clq_meeting *meeting) { return meeting->world ? meeting->stops : meeting->trainer->stop; }
 
 bool clq_meeting_agreed(const clq_meeting *meeting, clq_status status) {
-    return !meeting->world || (status == CLQ_INTERRUPTED && meeting->is_interrupted);
+    return !meeting->world || (status == CLQ_ERROR_INTERRUPTED && meeting->is_interrupted);
 }
 
 clq_status clq_meeting_close(const clq_meeting *meeting, clq_status status) {

@@ -60,9 +60,9 @@ static clq_status take_rows_of_all(const clq_metrics *metrics, const clq_trainer
     const size_t values = (size_t)count * clq_trainer_width(trainer);
     *out = rows;
     if (!metrics->log || !clq_strategy_spans(trainer->strategy)) return CLQ_OK;
-    if (failed) return CLQ_ABORTED;
+    if (failed) return CLQ_ERROR_ABORTED;
     *out = clq_alloc(values, sizeof *rows);
-    if (!*out) return CLQ_MEMORY;
+    if (!*out) return CLQ_ERROR_MEMORY;
     memcpy(*out, rows, values * sizeof *rows);
     return clq_strategy_add_up_rows(trainer->strategy, first, count, *out, squares);
 }
@@ -76,7 +76,7 @@ static clq_status take_rows(clq_metrics *metrics, clq_trainer *trainer, bool fai
     const uint32_t count = (uint32_t)(trainer->rows - metrics->first);
     double *rows = clq_alloc((size_t)count * width, sizeof *rows), *of_all = NULL;
     float *squares = norms ? clq_alloc(count, CLQ_MAX(variables, (size_t)1) * sizeof *squares) : NULL;
-    clq_status status = CLQ_MEMORY;
+    clq_status status = CLQ_ERROR_MEMORY;
     if (rows && (squares || !norms)) status = read_rows(trainer, failed, first, count, rows, squares);
     if (status == CLQ_OK) status = take_rows_of_all(metrics, trainer, failed, first, count, rows, squares, &of_all);
     for (size_t i = 0; i < count && status == CLQ_OK; i++, metrics->first++) {

@@ -8,15 +8,16 @@ static const double scale_default = 0x1p15;
 
 clq_status clq_mixed_check(const clq_trainer_config *config) {
     if ((unsigned)config->precision > CLQ_PRECISION_MIXED_BF16)
-        return clq_fail(CLQ_ARGUMENT, "precision %d is none of clq_precision", (int)config->precision);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "precision %d is none of clq_precision", (int)config->precision);
     if (config->loss_scale == 0.0 && config->loss_scale_interval == 0) return CLQ_OK;
     if (config->precision != CLQ_PRECISION_MIXED)
-        return clq_fail(CLQ_ARGUMENT, "a loss scale is of precision mixed, and the precision is %s: leave it out",
+        return clq_fail(CLQ_ERROR_ARGUMENT, "a loss scale is of precision mixed, and the precision is %s: leave it out",
                         clq_precision_name(config->precision));
     if (config->loss_scale != 0.0 && !(config->loss_scale >= 1.0 && config->loss_scale <= CLQ_LOSS_SCALE_MOST))
-        return clq_fail(CLQ_ARGUMENT, "a loss scale of %g: expected a number from 1 to 2^126", config->loss_scale);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "a loss scale of %g: expected a number from 1 to 2^126",
+                        config->loss_scale);
     if (config->loss_scale_interval > INT32_MAX)
-        return clq_fail(CLQ_ARGUMENT, "a loss scale cannot double after %u steps: expected at most %d",
+        return clq_fail(CLQ_ERROR_ARGUMENT, "a loss scale cannot double after %u steps: expected at most %d",
                         config->loss_scale_interval, (int)INT32_MAX);
     return CLQ_OK;
 }
@@ -39,7 +40,8 @@ clq_loss_scaling clq_mixed_scaling(const clq_trainer_config *config) {
 clq_status clq_trainer_loss_scale(clq_trainer *trainer, double *scale, uint64_t *skipped) {
     int32_t state[CLQ_SCALING_INTS];
     if (!clq_strategy_scales(trainer->strategy))
-        return clq_fail(CLQ_STATE, "this trainer has no loss scale: create it for training, with precision MIXED");
+        return clq_fail(CLQ_ERROR_STATE,
+                        "this trainer has no loss scale: create it for training, with precision MIXED");
     CLQ_TRY(clq_trainer_refuse_call(trainer, "clq_trainer_loss_scale"));
     CLQ_TRY(clq_strategy_wait(trainer->strategy));
     CLQ_TRY(clq_strategy_read_scaling(trainer->strategy, state));

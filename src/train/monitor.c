@@ -51,11 +51,12 @@ clq_status clq_watch_open(clq_watch *watch, const clq_monitor *monitor, const ch
     clq_monitor *m = &result.monitor;
     CLQ_TRY(CLQ_RESERVE_CHECK(clq_monitor, m));
     if ((unsigned)m->mode > CLQ_MONITOR_MAX)
-        return clq_fail(CLQ_ARGUMENT, "%s: mode %d is none of clq_monitor_mode", who, (int)m->mode);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "%s: mode %d is none of clq_monitor_mode", who, (int)m->mode);
     if (!(m->min_delta >= 0.0 && isfinite(m->min_delta)))
-        return clq_fail(CLQ_ARGUMENT, "%s: min_delta %g is not a number of at least 0", who, m->min_delta);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "%s: min_delta %g is not a number of at least 0", who, m->min_delta);
     if (!memchr(m->name, '\0', sizeof m->name))
-        return clq_fail(CLQ_ARGUMENT, "%s: the monitor's name has more than %d bytes", who, CLQ_MONITOR_NAME_MAX - 1);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "%s: the monitor's name has more than %d bytes", who,
+                        CLQ_MONITOR_NAME_MAX - 1);
     if (!m->name[0]) memcpy(m->name, "val_loss", sizeof "val_loss");
     if (m->mode == CLQ_MONITOR_AUTO) m->mode = is_better_high(m->name) ? CLQ_MONITOR_MAX : CLQ_MONITOR_MIN;
     *watch = result;
@@ -68,7 +69,7 @@ static clq_status check_name(const clq_watch *watch, const clq_trainer *trainer,
     const bool of_validation = is_validation(name);
     const char *figure = of_validation ? name + VALIDATION : name;
     if (of_validation && !config->validation)
-        return clq_fail(CLQ_ARGUMENT,
+        return clq_fail(CLQ_ERROR_ARGUMENT,
                         "%s watches '%s' and there is no validation: watch '%s', or give a validation set", who, name,
                         figure);
     bool known = strcmp(figure, "loss") == 0;
@@ -76,8 +77,9 @@ static clq_status check_name(const clq_watch *watch, const clq_trainer *trainer,
     if (known) return CLQ_OK;
     for (unsigned i = 0; i < trainer->matrix_count; i++)
         if (strcmp(figure, trainer->matrix_names[i]) == 0)
-            return clq_fail(CLQ_ARGUMENT, "%s watches '%s', which is a matrix: watch a single number, such as '%sloss'",
-                            who, name, of_validation ? validation : "");
+            return clq_fail(CLQ_ERROR_ARGUMENT,
+                            "%s watches '%s', which is a matrix: watch a single number, such as '%sloss'", who, name,
+                            of_validation ? validation : "");
     clq_text names = {0};
     clq_nearest nearest = clq_nearest_of(figure);
     clq_text_add(&names, "loss");
@@ -88,9 +90,10 @@ static clq_status check_name(const clq_watch *watch, const clq_trainer *trainer,
     }
     if (config->validation) clq_text_add(&names, ", and each of these with val_ in front");
     if (nearest.found) clq_text_add(&names, "; did you mean '%s%s'?", of_validation ? validation : "", nearest.found);
-    clq_status status = names.failed ? clq_fail_memory("naming what is measured")
-                                     : clq_fail(CLQ_ARGUMENT, "%s watches '%s', which is not measured: expected %s",
-                                                who, name, names.data);
+    clq_status status = names.failed
+                            ? clq_fail_memory("naming what is measured")
+                            : clq_fail(CLQ_ERROR_ARGUMENT, "%s watches '%s', which is not measured: expected %s", who,
+                                       name, names.data);
     clq_free(names.data);
     return status;
 }
@@ -107,7 +110,7 @@ static clq_status hash_figure(const clq_watch *watch, const clq_trainer *trainer
         clq_text_add(&text, "of %s", clq_trainer_labels_are_samples(trainer, tested) ? "the samples" : "labels");
     if (!text.failed) *out = clq_hash128_of(text.data, text.length, 0);
     clq_free(text.data);
-    return text.failed ? CLQ_MEMORY : CLQ_OK;
+    return text.failed ? CLQ_ERROR_MEMORY : CLQ_OK;
 }
 
 clq_status clq_watch_begin(clq_watch *watch, const clq_trainer *trainer, const clq_fit_config *config,
@@ -189,7 +192,7 @@ clq_status clq_watch_restore(const char *what, const json_t *document, clq_watch
     clq_watch result = *watch;
     clq_watch_forget(&result);
     if (!text || (*text && !clq_parse_number(text, &best)))
-        return clq_fail(CLQ_FORMAT, "%s: the state has no number 'best_value'", what);
+        return clq_fail(CLQ_ERROR_FORMAT, "%s: the state has no number 'best_value'", what);
     result.anew = watches_another(document, watch);
     if (result.anew && *text)
         clq_log(

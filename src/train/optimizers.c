@@ -24,7 +24,7 @@ static clq_status give(const clq_model *model, const char *word, size_t length, 
                        clq_treatment *treatments) {
     bool any = false;
     if (length == 0)
-        return clq_fail(CLQ_ARGUMENT, "optimizers: expected names of layers or variables with commas between");
+        return clq_fail(CLQ_ERROR_ARGUMENT, "optimizers: expected names of layers or variables with commas between");
     for (uint32_t i = 0; i < model->variable_count; i++) {
         if (!is_named(model, &model->variables[i], word, length)) continue;
         any = true;
@@ -44,7 +44,7 @@ static clq_status give_all(const clq_model *model, const clq_optimizer_config *c
     for (uint32_t i = 0; i < model->variable_count; i++)
         if (treatments[i].optimizer == number) return CLQ_OK;
     return clq_fail(
-        CLQ_ARGUMENT,
+        CLQ_ERROR_ARGUMENT,
         "optimizers: all variables of '%.40s' already have an earlier optimizer: move this entry in front of "
         "it, or leave it out",
         config->variables);
@@ -58,16 +58,16 @@ static clq_status describe(clq_trainer *trainer, const clq_trainer_config *confi
         clq_text_add(&text, "; %s=%s", config->optimizers[i].variables,
                      clq_optimizer_row_of(config->optimizers[i].optimizer.kind)->name);
     trainer->optimizer_text = text.data;
-    return text.failed ? CLQ_MEMORY : CLQ_OK;
+    return text.failed ? CLQ_ERROR_MEMORY : CLQ_OK;
 }
 
 static clq_status check(const clq_trainer_config *config) {
     if (config->optimizer_count >= CLQ_OPTIMIZERS_MAX)
-        return clq_fail(CLQ_ARGUMENT, "%zu optimizers beside the main one are too many: use at most %d",
+        return clq_fail(CLQ_ERROR_ARGUMENT, "%zu optimizers beside the main one are too many: use at most %d",
                         config->optimizer_count, CLQ_OPTIMIZERS_MAX - 1);
     for (size_t i = 0; i < config->optimizer_count; i++) CLQ_TRY(clq_optimizer_check(&config->optimizers[i].optimizer));
     if (config->optimizer_count == 0 || config->optimizer.values[0] > 0) return CLQ_OK;
-    return clq_fail(CLQ_ARGUMENT,
+    return clq_fail(CLQ_ERROR_ARGUMENT,
                     "with several optimizers the main one's lr has to be above 0, as the others' rates follow it: name "
                     "what is not to be trained for an optimizer with lr 0");
 }

@@ -22,7 +22,7 @@ clq_optimizer clq_optimizer_default(clq_optimizer_kind kind) {
 
 clq_status clq_optimizer_check(const clq_optimizer *optimizer) {
     if (!is_optimizer(optimizer->kind))
-        return clq_fail(CLQ_ARGUMENT, "optimizer %d is none of clq_optimizer_kind", (int)optimizer->kind);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "optimizer %d is none of clq_optimizer_kind", (int)optimizer->kind);
     const clq_optimizer_row *row = clq_optimizer_row_of(optimizer->kind);
     return clq_check_values("optimizer", row->name, row->options, optimizer->values);
 }
@@ -114,7 +114,7 @@ static loss_options options_of(const clq_loss *loss) {
 
 clq_status clq_loss_check(const clq_loss *loss) {
     if ((size_t)loss->kind >= clq_loss_count())
-        return clq_fail(CLQ_ARGUMENT, "loss %d is none of clq_loss_kind", (int)loss->kind);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "loss %d is none of clq_loss_kind", (int)loss->kind);
     const loss_options taken = options_of(loss);
     return clq_check_values("loss", clq_loss_row_of(loss->kind)->name, taken.options, taken.values);
 }
@@ -153,7 +153,7 @@ static clq_status parse_class_weight(const char *text, const char *at, size_t le
         clq_parse_double(value, 0.0, (double)FLT_MAX, weight))
         return CLQ_OK;
     return clq_fail(
-        CLQ_ARGUMENT,
+        CLQ_ERROR_ARGUMENT,
         "class weights '%.80s': expected CLASS=WEIGHT,…, as 0=1,1=2.5: class numbers from 0, and weights of "
         "at least 0",
         text);
@@ -168,7 +168,8 @@ clq_status clq_class_weights_parse(const char *text, double *weights, size_t *co
         CLQ_TRY(parse_class_weight(text, at, length, &class, &weight));
         for (; weights && most <= class; most++) weights[most] = (double)NAN; /* none yet */
         if (weights && !isnan(weights[class]))
-            return clq_fail(CLQ_ARGUMENT, "class weights '%.80s': class %zu is given twice", text, (size_t) class);
+            return clq_fail(CLQ_ERROR_ARGUMENT, "class weights '%.80s': class %zu is given twice", text,
+                            (size_t) class);
         if (weights) weights[class] = weight;
         most = CLQ_MAX(most, (size_t) class + 1);
         at += length;
@@ -226,9 +227,9 @@ static clq_status add_weight(const char *text, const char *at, size_t length, do
                              clq_strategy_options *out) {
     char word[CLQ_WORD_MAX];
     if (out->share_count == CLQ_REPLICAS_MAX)
-        return clq_fail(CLQ_ARGUMENT, "shares '%.40s…': more than %d weights", text, (int)CLQ_REPLICAS_MAX);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "shares '%.40s…': more than %d weights", text, (int)CLQ_REPLICAS_MAX);
     if (!clq_copy_word(word, at, length) || !clq_parse_double(word, 0.0, DBL_MAX, &weights[out->share_count]))
-        return clq_fail(CLQ_ARGUMENT,
+        return clq_fail(CLQ_ERROR_ARGUMENT,
                         "shares '%.80s': expected equal, auto, or a number of at least 0 for each replica, as 3,1",
                         text);
     out->share_count++;

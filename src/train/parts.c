@@ -24,22 +24,23 @@ static const clq_cut *cut_of(const clq_trainer *trainer, clq_part_side side) {
 
 static clq_status check_part(const clq_trainer *trainer, const char *call) {
     if (trainer->config.parts > 0) return CLQ_OK;
-    return clq_fail(CLQ_STATE, "%s is for a part of a model, and the trainer has all of %s: set parts in its config",
-                    call, clq_model_name(trainer->model));
+    return clq_fail(CLQ_ERROR_STATE,
+                    "%s is for a part of a model, and the trainer has all of %s: set parts in its config", call,
+                    clq_model_name(trainer->model));
 }
 
 clq_status clq_part_values_create(const clq_trainer *trainer, clq_part_side side, clq_part_values **out) {
     size_t floats = 0;
     CLQ_TRY(check_part(trainer, "clq_part_values_create"));
     if (side != CLQ_PART_INPUT && side != CLQ_PART_OUTPUT)
-        return clq_fail(CLQ_ARGUMENT, "side %d is none of clq_part_side", (int)side);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "side %d is none of clq_part_side", (int)side);
     const clq_cut *cut = cut_of(trainer, side);
     if (cut->count == 0)
-        return clq_fail(CLQ_ARGUMENT, "nothing comes %s part %u of %u: there the model %s",
+        return clq_fail(CLQ_ERROR_ARGUMENT, "nothing comes %s part %u of %u: there the model %s",
                         side == CLQ_PART_INPUT ? "in front of" : "behind", trainer->config.part, trainer->config.parts,
                         side == CLQ_PART_INPUT ? "begins" : "ends");
     clq_part_values *values = clq_alloc(1, sizeof *values);
-    if (!values) return CLQ_MEMORY;
+    if (!values) return CLQ_ERROR_MEMORY;
     values->model = trainer->model;
     values->cut = *cut;
     values->capacity = trainer->config.global_batch;
@@ -47,7 +48,7 @@ clq_status clq_part_values_create(const clq_trainer *trainer, clq_part_side side
     values->values[0] = clq_alloc(values->capacity, floats * sizeof(float));
     if (!values->values[0]) {
         clq_free(values);
-        return CLQ_MEMORY;
+        return CLQ_ERROR_MEMORY;
     }
     for (unsigned i = 1; i < cut->count; i++)
         values->values[i] = values->values[i - 1] + values->capacity * tensor_at(values, i - 1)->elements;
@@ -64,7 +65,7 @@ unsigned clq_part_values_count(const clq_part_values *values) { return values->c
 
 clq_status clq_part_values_tensor(const clq_part_values *values, unsigned index, clq_part_tensor *out) {
     if (index >= values->cut.count)
-        return clq_fail(CLQ_ARGUMENT, "tensor %u is out of range: %u cross this cut", index, values->cut.count);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "tensor %u is out of range: %u cross this cut", index, values->cut.count);
     const clq_model_tensor *tensor = tensor_at(values, index);
     *out = (clq_part_tensor){.name = clq_model_tensor_name(values->model, tensor),
                              .shape = tensor->shape,
@@ -81,7 +82,8 @@ size_t clq_part_values_rows(const clq_part_values *values) { return values->rows
 
 clq_status clq_part_values_set_rows(clq_part_values *values, size_t rows) {
     if (rows > values->capacity)
-        return clq_fail(CLQ_ARGUMENT, "%zu rows: there is room for %zu, the global batch", rows, values->capacity);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "%zu rows: there is room for %zu, the global batch", rows,
+                        values->capacity);
     values->rows = rows;
     return CLQ_OK;
 }
@@ -105,16 +107,17 @@ static clq_status check_side(const clq_trainer *trainer, clq_part_side side, con
     const char *what = side == CLQ_PART_INPUT ? "input" : "output";
     if (cut->count == 0) {
         if (!values) return CLQ_OK;
-        return clq_fail(CLQ_ARGUMENT, "part %u of %u is the %s, and no part is %s it: its %s is NULL", part, parts,
-                        side == CLQ_PART_INPUT ? "first" : "last", side == CLQ_PART_INPUT ? "in front of" : "behind",
-                        what);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "part %u of %u is the %s, and no part is %s it: its %s is NULL", part,
+                        parts, side == CLQ_PART_INPUT ? "first" : "last",
+                        side == CLQ_PART_INPUT ? "in front of" : "behind", what);
     }
     const clq_model *model = trainer->model;
     const char *name = clq_model_tensor_name(model, &model->tensors[cut->tensors[0] - 1]);
     if (!values && wanted)
-        return clq_fail(CLQ_ARGUMENT, "part %u of %u has an %s, '%s', and NULL was given", part, parts, what, name);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "part %u of %u has an %s, '%s', and NULL was given", part, parts, what,
+                        name);
     if (!values || is_cut(values, trainer, cut)) return CLQ_OK;
-    return clq_fail(CLQ_MISMATCH,
+    return clq_fail(CLQ_ERROR_MISMATCH,
                     "the part values are of a cut with %u tensor%s from '%s' on, and the %s of part %u of %u has %u "
                     "from '%s' on: make them for this cut",
                     values->cut.count, values->cut.count == 1 ? "" : "s",
@@ -123,13 +126,13 @@ static clq_status check_side(const clq_trainer *trainer, clq_part_side side, con
 
 static clq_status check_rows(const clq_part_values *values, size_t rows, const char *whose) {
     if (!values || values->rows == rows) return CLQ_OK;
-    return clq_fail(CLQ_MISMATCH, "the part values have %zu row%s and %s has %zu sample%s: give as many", values->rows,
-                    clq_plural(values->rows), whose, rows, clq_plural(rows));
+    return clq_fail(CLQ_ERROR_MISMATCH, "the part values have %zu row%s and %s has %zu sample%s: give as many",
+                    values->rows, clq_plural(values->rows), whose, rows, clq_plural(rows));
 }
 
 static clq_status check_room(const clq_part_values *values, size_t rows) {
     if (!values || rows <= values->capacity) return CLQ_OK;
-    return clq_fail(CLQ_MISMATCH,
+    return clq_fail(CLQ_ERROR_MISMATCH,
                     "%zu samples go to part values that have room for %zu: make these for a trainer of that batch",
                     rows, values->capacity);
 }
@@ -166,7 +169,7 @@ clq_status clq_part_forward(clq_trainer *trainer, const clq_batch *batch, const 
     clq_checked_batch taken;
     CLQ_TRY(check_forward(trainer, "clq_part_forward", batch, input, output, CLQ_TO_TRAIN, &taken));
     if (trainer->config.inference_only)
-        return clq_fail(CLQ_STATE, "an inference-only trainer makes no gradients: use clq_part_evaluate");
+        return clq_fail(CLQ_ERROR_STATE, "an inference-only trainer makes no gradients: use clq_part_evaluate");
     CLQ_TRY(run_forward(trainer, CLQ_MODE_TRAIN, &taken.rows, input, output, NULL));
     clq_trainer_end_batch(trainer, batch->count, true);
     trainer->gradient = CLQ_GRADIENT_NONE;
@@ -185,7 +188,7 @@ clq_status clq_part_backward(clq_trainer *trainer, const clq_part_values *output
     const size_t rows = trainer->forwarded;
     CLQ_TRY(check_part(trainer, "clq_part_backward"));
     CLQ_TRY(clq_strategy_failure(trainer->strategy));
-    if (rows == 0) return clq_fail(CLQ_STATE, "clq_part_backward comes after clq_part_forward, once for each");
+    if (rows == 0) return clq_fail(CLQ_ERROR_STATE, "clq_part_backward comes after clq_part_forward, once for each");
     CLQ_TRY(check_side(trainer, CLQ_PART_OUTPUT, output, true));
     CLQ_TRY(check_side(trainer, CLQ_PART_INPUT, input, false));
     CLQ_TRY(check_rows(output, rows, "the forward pass"));

@@ -19,24 +19,26 @@ struct clq_per_replica {
 static clq_status check_shape(unsigned replicas, unsigned rank, const size_t *shape, size_t *elements, size_t *bytes) {
     *elements = 1;
     if (replicas == 0 || replicas > CLQ_REPLICAS_MAX)
-        return clq_fail(CLQ_ARGUMENT, "values for %u replicas: expected 1 to %d", replicas, (int)CLQ_REPLICAS_MAX);
-    if (rank > CLQ_SHAPE_MAX) return clq_fail(CLQ_ARGUMENT, "a value of %u axes: at most %d", rank, (int)CLQ_SHAPE_MAX);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "values for %u replicas: expected 1 to %d", replicas,
+                        (int)CLQ_REPLICAS_MAX);
+    if (rank > CLQ_SHAPE_MAX)
+        return clq_fail(CLQ_ERROR_ARGUMENT, "a value of %u axes: at most %d", rank, (int)CLQ_SHAPE_MAX);
     bool fits = true;
     for (unsigned i = 0; i < rank; i++) {
-        if (shape[i] == 0) return clq_fail(CLQ_ARGUMENT, "axis %u of a value per replica has no entries", i);
+        if (shape[i] == 0) return clq_fail(CLQ_ERROR_ARGUMENT, "axis %u of a value per replica has no entries", i);
         fits = fits && clq_mul_size(*elements, shape[i], elements);
     }
     fits =
         fits && *elements <= SIZE_MAX / 2 && clq_mul_size(*elements + LINE_DOUBLES, replicas * sizeof(double), bytes);
     fits = fits && *bytes <= SIZE_MAX / 2;
-    return fits ? CLQ_OK : clq_fail(CLQ_ARGUMENT, "values per replica that are larger than any memory");
+    return fits ? CLQ_OK : clq_fail(CLQ_ERROR_ARGUMENT, "values per replica that are larger than any memory");
 }
 
 clq_status clq_per_replica_create(unsigned replicas, unsigned rank, const size_t *shape, clq_per_replica **out) {
     size_t elements, bytes;
     CLQ_TRY(check_shape(replicas, rank, shape, &elements, &bytes));
     clq_per_replica *values = clq_alloc_aligned(LINE_BYTES, sizeof *values + bytes);
-    if (!values) return CLQ_MEMORY;
+    if (!values) return CLQ_ERROR_MEMORY;
     values->replicas = replicas;
     values->rank = rank;
     values->elements = elements;
@@ -55,14 +57,14 @@ double *clq_per_replica_of(clq_per_replica *values, unsigned replica) {
 
 static clq_status check_replica(const clq_per_replica *values, unsigned replica) {
     if (replica < values->replicas) return CLQ_OK;
-    return clq_fail(CLQ_ARGUMENT, "replica %u is out of range: there are %u", replica, values->replicas);
+    return clq_fail(CLQ_ERROR_ARGUMENT, "replica %u is out of range: there are %u", replica, values->replicas);
 }
 
 clq_status clq_per_replica_set_length(clq_per_replica *values, unsigned replica, size_t length) {
     CLQ_TRY(check_replica(values, replica));
-    if (values->rank == 0) return clq_fail(CLQ_ARGUMENT, "a number per replica has no axis to be shorter");
+    if (values->rank == 0) return clq_fail(CLQ_ERROR_ARGUMENT, "a number per replica has no axis to be shorter");
     if (length > values->shape[0])
-        return clq_fail(CLQ_ARGUMENT, "a length of %zu is too large: axis 0 was made with %zu", length,
+        return clq_fail(CLQ_ERROR_ARGUMENT, "a length of %zu is too large: axis 0 was made with %zu", length,
                         values->shape[0]);
     values->lengths[replica] = length;
     return CLQ_OK;
@@ -96,12 +98,14 @@ static bool lengths_are_alike(const clq_per_replica *values) {
 
 static clq_status check_reduction(const clq_per_replica *values, clq_reduction reduction, int axis) {
     if (reduction != CLQ_REDUCE_SUM && reduction != CLQ_REDUCE_MEAN)
-        return clq_fail(CLQ_ARGUMENT, "reduction %d is none of clq_reduction", (int)reduction);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "reduction %d is none of clq_reduction", (int)reduction);
     if (axis < CLQ_NO_AXIS || axis >= (int)values->rank)
-        return clq_fail(CLQ_ARGUMENT, "axis %d of values with %u axes: from 0, or CLQ_NO_AXIS", axis, values->rank);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "axis %d of values with %u axes: from 0, or CLQ_NO_AXIS", axis,
+                        values->rank);
     if (axis != 0 && !lengths_are_alike(values))
-        return clq_fail(CLQ_MISMATCH, "replicas' values are of several lengths, which only a reduction along axis 0 "
-                                      "adds up");
+        return clq_fail(CLQ_ERROR_MISMATCH,
+                        "replicas' values are of several lengths, which only a reduction along axis 0 "
+                        "adds up");
     return CLQ_OK;
 }
 
@@ -114,7 +118,7 @@ clq_status clq_per_replica_reduce(const clq_per_replica *values, clq_reduction r
         *of = *of / values->shape[0] * values->lengths[0];
     }
     if (elements != c.outer * c.inner)
-        return clq_fail(CLQ_ARGUMENT, "the result has %zu elements, and there is room for %zu", c.outer * c.inner,
+        return clq_fail(CLQ_ERROR_ARGUMENT, "the result has %zu elements, and there is room for %zu", c.outer * c.inner,
                         elements);
     size_t entries = 0;
     for (size_t i = 0; i < elements; i++) out[i] = 0.0;
@@ -138,7 +142,7 @@ struct clq_mean {
 
 clq_status clq_mean_create(unsigned replicas, clq_mean **out) {
     clq_mean *mean = clq_alloc(1, sizeof *mean);
-    if (!mean) return CLQ_MEMORY;
+    if (!mean) return CLQ_ERROR_MEMORY;
     clq_status status = clq_per_replica_create(replicas, 1, (size_t[]){2}, &mean->sums);
     if (status != CLQ_OK)
         clq_free(mean);

@@ -16,7 +16,7 @@ typedef struct reducing {
 static clq_status on_begin(void *context, clq_trainer *trainer, const clq_fit_config *config) {
     reducing *r = context;
     if (clq_trainer_has_schedule(trainer))
-        return clq_fail(CLQ_STATE, "%s: the trainer's schedule sets the learning rate: leave one of the two out",
+        return clq_fail(CLQ_ERROR_STATE, "%s: the trainer's schedule sets the learning rate: leave one of the two out",
                         reduce_lr);
     CLQ_TRY(clq_watch_begin(&r->watch, trainer, config, reduce_lr));
     if (r->watch.anew) r->wait = 0;
@@ -92,11 +92,12 @@ clq_status clq_callback_reduce_lr(const clq_reduce_lr *config, clq_callback *out
     CLQ_TRY(CLQ_RESERVE_CHECK(clq_reduce_lr, config));
     CLQ_TRY(clq_watch_open(&watch, &config->monitor, reduce_lr));
     if (!(config->factor > 0.0 && config->factor < 1.0))
-        return clq_fail(CLQ_ARGUMENT, "%s: factor %g is not a number above 0 and below 1", reduce_lr, config->factor);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "%s: factor %g is not a number above 0 and below 1", reduce_lr,
+                        config->factor);
     if (!(config->min_lr >= 0.0 && config->min_lr <= 1e6))
-        return clq_fail(CLQ_ARGUMENT, "%s: min_lr %g is not a number from 0 to 1e6", reduce_lr, config->min_lr);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "%s: min_lr %g is not a number from 0 to 1e6", reduce_lr, config->min_lr);
     reducing *r = clq_alloc(1, sizeof *r);
-    if (!r) return CLQ_MEMORY;
+    if (!r) return CLQ_ERROR_MEMORY;
     *r = (reducing){.config = *config, .watch = watch, .rate = (double)NAN};
     *out = (clq_callback){.name = reduce_lr,
                           .context = r,

@@ -23,18 +23,18 @@ typedef struct run {
 static clq_status compute(clq_replica_context *replica, clq_mode mode, double scale) {
     const struct clq_replica_run *own = replica->own;
     if (own->mode != mode)
-        return clq_fail(CLQ_STATE, mode == CLQ_MODE_TRAIN
-                                       ? "clq_replica_gradients is for functions of clq_run"
-                                       : "clq_replica_evaluate is for functions of clq_run_evaluation");
+        return clq_fail(CLQ_ERROR_STATE, mode == CLQ_MODE_TRAIN
+                                             ? "clq_replica_gradients is for functions of clq_run"
+                                             : "clq_replica_evaluate is for functions of clq_run_evaluation");
     if (mode == CLQ_MODE_TRAIN && own->trainer->config.inference_only)
-        return clq_fail(CLQ_STATE, "an inference-only trainer makes no gradients");
-    if (!replica->batch) return clq_fail(CLQ_STATE, "the run has no batch to compute on: give clq_run one");
+        return clq_fail(CLQ_ERROR_STATE, "an inference-only trainer makes no gradients");
+    if (!replica->batch) return clq_fail(CLQ_ERROR_STATE, "the run has no batch to compute on: give clq_run one");
     return clq_replica_call_compute(own->call, scale);
 }
 
 clq_status clq_replica_gradients(clq_replica_context *replica, double scale) {
     if (!(fabs(scale) <= (double)FLT_MAX))
-        return clq_fail(CLQ_ARGUMENT, "a loss cannot be scaled by %g: expected what float32 can hold", scale);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "a loss cannot be scaled by %g: expected what float32 can hold", scale);
     return compute(replica, CLQ_MODE_TRAIN, scale);
 }
 
@@ -44,7 +44,7 @@ clq_status clq_replica_evaluate(clq_replica_context *replica) {
 
 clq_status clq_replica_read_sized(clq_replica_context *replica, clq_totals *out, size_t out_bytes) {
     double *row = clq_alloc(clq_trainer_width(replica->own->trainer), sizeof *row);
-    clq_status status = row ? clq_replica_call_read(replica->own->call, row) : CLQ_MEMORY;
+    clq_status status = row ? clq_replica_call_read(replica->own->call, row) : CLQ_ERROR_MEMORY;
     if (status == CLQ_OK) {
         clq_totals totals = {.samples = replica->batch->count};
         clq_trainer_tell(replica->own->trainer, row, totals.samples, &totals.loss, &totals.metrics);
@@ -71,10 +71,10 @@ static clq_status run_replica(void *context, unsigned index, clq_replica_call *c
 static clq_status take_parts(clq_trainer *trainer, const clq_distributed_batch *batch, clq_mode mode) {
     const unsigned replicas = clq_trainer_replicas(trainer);
     if (batch->replicas != replicas)
-        return clq_fail(CLQ_ARGUMENT, "the batch has parts for %u replica%s and the trainer has %u", batch->replicas,
-                        clq_plural(batch->replicas), replicas);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "the batch has parts for %u replica%s and the trainer has %u",
+                        batch->replicas, clq_plural(batch->replicas), replicas);
     if (!trainer->parts) trainer->parts = clq_alloc(1, sizeof *trainer->parts);
-    if (!trainer->parts) return CLQ_MEMORY;
+    if (!trainer->parts) return CLQ_ERROR_MEMORY;
     return clq_trainer_take_parts(trainer, batch->parts, mode == CLQ_MODE_TRAIN ? CLQ_TO_TRAIN : CLQ_TO_EVALUATE,
                                   trainer->parts);
 }
@@ -87,7 +87,8 @@ static clq_status run_on_replicas(run *r, const char *name) {
     CLQ_TRY(clq_strategy_may_run(trainer->strategy));
     if (r->batch && r->mode == CLQ_MODE_TRAIN) CLQ_TRY(clq_trainer_refuse_local_steps(trainer));
     if (r->batch && r->mode == CLQ_MODE_TRAIN && trainer->accumulated > 0)
-        return clq_fail(CLQ_STATE, "clq_step_accumulate began an update: clq_run comes after the step that ends it");
+        return clq_fail(CLQ_ERROR_STATE,
+                        "clq_step_accumulate began an update: clq_run comes after the step that ends it");
     if (r->batch) CLQ_TRY(take_parts(trainer, r->batch, r->mode));
     if (r->mode == CLQ_MODE_EVALUATE) CLQ_TRY(clq_trainer_keep_last_step(trainer));
     const clq_strategy_call call = {.mode = r->mode,
@@ -99,7 +100,7 @@ static clq_status run_on_replicas(run *r, const char *name) {
     trainer->running = true;
     clq_status status = clq_strategy_run(trainer->strategy, &call, &all);
     trainer->running = false;
-    if (status == CLQ_STATE && r->mode == CLQ_MODE_TRAIN) trainer->gradient = CLQ_GRADIENT_NONE;
+    if (status == CLQ_ERROR_STATE && r->mode == CLQ_MODE_TRAIN) trainer->gradient = CLQ_GRADIENT_NONE;
     CLQ_TRY(status);
     if (all && r->mode == CLQ_MODE_TRAIN) clq_trainer_end_batch(trainer, trainer->parts->total, true);
     if (all && r->mode == CLQ_MODE_EVALUATE) trainer->rows++;
@@ -128,7 +129,7 @@ struct clq_metric_sums {
 
 clq_status clq_metric_sums_create(const clq_trainer *trainer, clq_metric_sums **out) {
     clq_metric_sums *sums = clq_alloc(1, sizeof *sums);
-    if (!sums) return CLQ_MEMORY;
+    if (!sums) return CLQ_ERROR_MEMORY;
     sums->trainer = trainer;
     sums->width = clq_trainer_width(trainer);
     clq_status status =
@@ -148,9 +149,9 @@ void clq_metric_sums_destroy(clq_metric_sums *sums) {
 clq_status clq_metric_sums_add(clq_metric_sums *sums, clq_replica_context *replica) {
     double *own = clq_per_replica_of(sums->sums, replica->index);
     if (replica->own->trainer != sums->trainer)
-        return clq_fail(CLQ_ARGUMENT, "these sums were made for another trainer");
+        return clq_fail(CLQ_ERROR_ARGUMENT, "these sums were made for another trainer");
     double *row = clq_alloc(sums->width, sizeof *row);
-    clq_status status = row ? clq_replica_call_read(replica->own->call, row) : CLQ_MEMORY;
+    clq_status status = row ? clq_replica_call_read(replica->own->call, row) : CLQ_ERROR_MEMORY;
     if (status == CLQ_OK) own[0] += (double)replica->batch->count;
     for (unsigned k = 0; k < sums->width && status == CLQ_OK; k++) own[k + 1] += row[k];
     clq_free(row);

@@ -8,9 +8,9 @@
 clq_status clq_sampling_check(const clq_sampling *how) {
     CLQ_TRY(CLQ_RESERVE_CHECK(clq_sampling, how));
     if (!(how->temperature >= 0 && isfinite(how->temperature)))
-        return clq_fail(CLQ_ARGUMENT, "temperature %g should be finite and at least 0", how->temperature);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "temperature %g should be finite and at least 0", how->temperature);
     if (how->top_p >= 0 && how->top_p <= 1) return CLQ_OK;
-    return clq_fail(CLQ_ARGUMENT, "top_p %g should be from 0 to 1", how->top_p);
+    return clq_fail(CLQ_ERROR_ARGUMENT, "top_p %g should be from 0 to 1", how->top_p);
 }
 
 /* The most probable first, of equals the lower number: the order is one alone. */
@@ -37,12 +37,13 @@ clq_status clq_sample(const clq_sampling *how, const float *logits, size_t count
     size_t best = 0;
     for (size_t i = 0; i < count; i++) {
         if (isnan(logits[i]))
-            return clq_fail(CLQ_NOT_FINITE, "the model gives %g for token %zu: are its weights finite?",
+            return clq_fail(CLQ_ERROR_NOT_FINITE, "the model gives %g for token %zu: are its weights finite?",
                             (double)logits[i], i);
         if (logits[i] > logits[best]) best = i;
     }
     if (!isfinite(logits[best]))
-        return clq_fail(CLQ_NOT_FINITE, "the model gives no finite logit: the largest is %g", (double)logits[best]);
+        return clq_fail(CLQ_ERROR_NOT_FINITE, "the model gives no finite logit: the largest is %g",
+                        (double)logits[best]);
     if (how->temperature == 0) {
         *out = (uint32_t)best;
         return CLQ_OK;

@@ -98,7 +98,7 @@ clq_status clq_callback_save_best(const char *path, const clq_monitor *monitor, 
     if (!s || !copy) {
         clq_free(s);
         clq_free(copy);
-        return CLQ_MEMORY;
+        return CLQ_ERROR_MEMORY;
     }
     *s = (saving){.path = copy, .watch = watch};
     *out = (clq_callback){.name = save_best,

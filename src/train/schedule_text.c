@@ -27,22 +27,22 @@ static clq_status check_lists(const clq_lr_schedule_row *row, const double *valu
         for (unsigned i = 0; i < list->most; i++) {
             const double value = values[list->first + i];
             if (value != 0.0 && !(value >= list->min && value <= list->max))
-                return clq_fail(CLQ_ARGUMENT, "schedule %s: %s: %g is not a number from %g to %g", row->name, list->key,
-                                value, list->min, list->max);
+                return clq_fail(CLQ_ERROR_ARGUMENT, "schedule %s: %s: %g is not a number from %g to %g", row->name,
+                                list->key, value, list->min, list->max);
         }
     return row->check ? row->check(values) : CLQ_OK;
 }
 
 clq_status clq_lr_schedule_check(const clq_lr_schedule *schedule) {
     if ((size_t)schedule->kind >= clq_lr_schedule_count())
-        return clq_fail(CLQ_ARGUMENT, "schedule %d is none of clq_lr_schedule_kind", (int)schedule->kind);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "schedule %d is none of clq_lr_schedule_kind", (int)schedule->kind);
     const clq_lr_schedule_row *row = clq_lr_schedule_row_of(schedule->kind);
     CLQ_TRY(clq_check_values("schedule", row->name, row->options, schedule->values));
     CLQ_TRY(check_lists(row, schedule->values));
     CLQ_TRY(clq_check_values("schedule", row->name, warmups, schedule->values + CLQ_LR_WARMUP));
     const double warmup = schedule->values[CLQ_LR_WARMUP];
     if (warmup == 0.0 && schedule->values[CLQ_LR_WARMUP_FROM] != 0.0)
-        return clq_fail(CLQ_ARGUMENT, "schedule %s: warmup_from without warmup: say how many updates it takes",
+        return clq_fail(CLQ_ERROR_ARGUMENT, "schedule %s: warmup_from without warmup: say how many updates it takes",
                         row->name);
     return CLQ_OK;
 }
@@ -54,13 +54,13 @@ static clq_status set_list(const char *text, const clq_lr_list *list, const char
         char word[CLQ_WORD_MAX];
         const size_t length = strcspn(numbers, "/");
         if (*count == list->most)
-            return clq_fail(CLQ_ARGUMENT,
+            return clq_fail(CLQ_ERROR_ARGUMENT,
                             "schedule '%s': %s has at most %u numbers; a program may have a learning_rate function",
                             text, list->key, list->most);
         if (!clq_copy_word(word, numbers, length) ||
             !clq_parse_double(word, list->min, list->max, &values[list->first + *count]))
-            return clq_fail(CLQ_ARGUMENT, "schedule '%s': %s: expected numbers from %g to %g, as 1/2/3, at '%s'", text,
-                            list->key, list->min, list->max, numbers);
+            return clq_fail(CLQ_ERROR_ARGUMENT, "schedule '%s': %s: expected numbers from %g to %g, as 1/2/3, at '%s'",
+                            text, list->key, list->min, list->max, numbers);
         ++*count;
         numbers += length;
         if (!*numbers) return CLQ_OK;
@@ -101,13 +101,13 @@ clq_status clq_lr_schedule_parse(const char *text, clq_lr_schedule *out) {
     for (const clq_lr_list *list = row->lists; list->key; list++) options[count++].key = list->key;
     CLQ_TRY(clq_set_values("schedule", text, &words, options, values));
     if (row->lists[0].key && counts[1] != counts[0] + 1)
-        return clq_fail(CLQ_ARGUMENT,
+        return clq_fail(CLQ_ERROR_ARGUMENT,
                         "schedule '%s': expected %s=…,%s=…, with one number more of the latter; got %u and %u", text,
                         row->lists[0].key, row->lists[1].key, counts[0], counts[1]);
     for (size_t i = 0; i < own; i++)
         if (values[i] < options[i].min)
-            return clq_fail(CLQ_ARGUMENT, "schedule '%s': %s has to be given, as %s:%s=1000", text, options[i].key,
-                            row->name, options[i].key);
+            return clq_fail(CLQ_ERROR_ARGUMENT, "schedule '%s': %s has to be given, as %s:%s=1000", text,
+                            options[i].key, row->name, options[i].key);
     if (own) memcpy(result.values, values, own * sizeof *values);
     memcpy(result.values + CLQ_LR_WARMUP, values + own, WARMUPS * sizeof *values);
     CLQ_TRY(clq_lr_schedule_check(&result));

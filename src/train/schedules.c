@@ -51,14 +51,16 @@ static double piecewise(const double *values, double lr, double step) {
 }
 
 static clq_status check_piecewise(const double *values) {
-    if (!(values[0] > 0)) return clq_fail(CLQ_ARGUMENT, "schedule piecewise: boundaries and values have to be given");
+    if (!(values[0] > 0))
+        return clq_fail(CLQ_ERROR_ARGUMENT, "schedule piecewise: boundaries and values have to be given");
     for (size_t i = 0; i < CLQ_LR_BOUNDARIES_MAX; i++) {
         if (floor(values[i]) != values[i])
-            return clq_fail(CLQ_ARGUMENT, "schedule piecewise: boundary %g is no whole number", values[i]);
+            return clq_fail(CLQ_ERROR_ARGUMENT, "schedule piecewise: boundary %g is no whole number", values[i]);
         if (i > 0 && values[i] > 0 && values[i - 1] == 0)
-            return clq_fail(CLQ_ARGUMENT, "schedule piecewise: boundary %g is behind the 0 that ends them", values[i]);
+            return clq_fail(CLQ_ERROR_ARGUMENT, "schedule piecewise: boundary %g is behind the 0 that ends them",
+                            values[i]);
         if (i > 0 && values[i] > 0 && !(values[i] > values[i - 1]))
-            return clq_fail(CLQ_ARGUMENT, "schedule piecewise: boundaries rise, and %g is behind %g", values[i],
+            return clq_fail(CLQ_ERROR_ARGUMENT, "schedule piecewise: boundaries rise, and %g is behind %g", values[i],
                             values[i - 1]);
     }
     return CLQ_OK;

@@ -15,8 +15,9 @@ static clq_status add_early_stopping(const clq_settings *s, clq_fit_callbacks *t
     clq_early_stopping config = {.patience = 0};
     CLQ_TRY(clq_early_stopping_parse(s->early_stopping, &config));
     if (s->ema && config.restore_best_weights)
-        return clq_fail(CLQ_ARGUMENT, "ema and restore_best of 'early-stopping' exclude each other: at the end the "
-                                      "weights become their averages, or those of the best epoch");
+        return clq_fail(CLQ_ERROR_ARGUMENT,
+                        "ema and restore_best of 'early-stopping' exclude each other: at the end the "
+                        "weights become their averages, or those of the best epoch");
     CLQ_TRY(clq_callback_early_stopping(&config, next_of(to)));
     to->early_stopping = next_of(to);
     to->count++;
@@ -28,7 +29,7 @@ static clq_status add_reduce_lr(const clq_settings *s, clq_fit_callbacks *to) {
     clq_lr_schedule schedule;
     CLQ_TRY(clq_lr_schedule_parse(s->schedule, &schedule));
     if (schedule.kind != CLQ_LR_SCHEDULE_CONSTANT || schedule.values[CLQ_LR_WARMUP] > 0.0)
-        return clq_fail(CLQ_ARGUMENT, "reduce-lr and 'schedule' exclude each other: both set the learning rate");
+        return clq_fail(CLQ_ERROR_ARGUMENT, "reduce-lr and 'schedule' exclude each other: both set the learning rate");
     CLQ_TRY(clq_reduce_lr_parse(s->reduce_lr, &config));
     CLQ_TRY(clq_callback_reduce_lr(&config, next_of(to)));
     to->count++;
@@ -38,7 +39,7 @@ static clq_status add_reduce_lr(const clq_settings *s, clq_fit_callbacks *to) {
 static clq_status add_save_best(const clq_settings *s, clq_fit_callbacks *to) {
     clq_monitor monitor = {.mode = CLQ_MONITOR_AUTO};
     if (s->monitor && strlen(s->monitor) >= sizeof monitor.name)
-        return clq_fail(CLQ_ARGUMENT, "monitor '%.40s…' is no name of a metric", s->monitor);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "monitor '%.40s…' is no name of a metric", s->monitor);
     if (s->monitor) memcpy(monitor.name, s->monitor, strlen(s->monitor) + 1);
     CLQ_TRY(clq_callback_save_best(s->save_best, &monitor, next_of(to)));
     to->count++;
@@ -53,8 +54,9 @@ static clq_status add_csv(const clq_settings *s, clq_fit_callbacks *to) {
 
 clq_status clq_fit_callbacks_open(const clq_settings *s, clq_fit_callbacks *out) {
     if (s->monitor && !s->save_best)
-        return clq_fail(CLQ_ARGUMENT, "monitor is what 'save-best' goes by: 'early-stopping' and 'reduce-lr' have a key "
-                                      "monitor of their own");
+        return clq_fail(CLQ_ERROR_ARGUMENT,
+                        "monitor is what 'save-best' goes by: 'early-stopping' and 'reduce-lr' have a key "
+                        "monitor of their own");
     if (s->early_stopping) CLQ_TRY(add_early_stopping(s, out));
     if (s->reduce_lr) CLQ_TRY(add_reduce_lr(s, out));
     if (s->save_best) CLQ_TRY(add_save_best(s, out));
@@ -75,7 +77,7 @@ clq_status clq_fit_checkpoints_open(const clq_settings *s, clq_world *world, clq
     *step = 0;
     if (!s->checkpoint && lonely)
         return clq_world_check(
-            world, clq_fail(CLQ_ARGUMENT, "%s needs 'checkpoint', the folder of the checkpoints", lonely));
+            world, clq_fail(CLQ_ERROR_ARGUMENT, "%s needs 'checkpoint', the folder of the checkpoints", lonely));
     if (!s->checkpoint) return CLQ_OK;
     const clq_checkpoints_config config = {.folder = s->checkpoint,
                                            .every = s->checkpoint_every,
@@ -111,7 +113,7 @@ static clq_status open_fit(const clq_settings *s, clq_trainer *trainer, clq_data
     CLQ_TRY(clq_world_check(world, clq_fit_callbacks_open(&own, &f->own)));
     f->count = f->own.count + (callbacks ? count : 0);
     f->callbacks = clq_alloc(f->count, sizeof *f->callbacks);
-    if (!f->callbacks) return clq_world_check(world, CLQ_MEMORY);
+    if (!f->callbacks) return clq_world_check(world, CLQ_ERROR_MEMORY);
     memcpy(f->callbacks, f->own.list, f->own.count * sizeof *f->callbacks);
     if (callbacks) memcpy(f->callbacks + f->own.count, callbacks, count * sizeof *callbacks);
     CLQ_TRY(clq_world_check(world, CLQ_OK));

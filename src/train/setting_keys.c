@@ -58,7 +58,7 @@ bool clq_setting_range(const clq_setting *setting, double *least, double *most) 
 
 clq_status clq_named_texts_add(clq_named_texts *to, const char *name, const char *text) {
     if (to->count == CLQ_COUNT_OF(to->texts))
-        return clq_fail(CLQ_ARGUMENT, "%s is given more than %zu times", name, to->count);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "%s is given more than %zu times", name, to->count);
     to->texts[to->count++] = text;
     return CLQ_OK;
 }
@@ -66,15 +66,15 @@ clq_status clq_named_texts_add(clq_named_texts *to, const char *name, const char
 static clq_status take_count(const clq_setting *row, const char *text, uint64_t *out) {
     if (clq_parse_u64(text, row->min, row->max, out)) return CLQ_OK;
     if (row->max == UINT64_MAX)
-        return clq_fail(CLQ_ARGUMENT, "%s '%s': expected a whole number of at least %llu", row->name, text,
+        return clq_fail(CLQ_ERROR_ARGUMENT, "%s '%s': expected a whole number of at least %llu", row->name, text,
                         (unsigned long long)row->min);
-    return clq_fail(CLQ_ARGUMENT, "%s '%s': expected a whole number from %llu to %llu", row->name, text,
+    return clq_fail(CLQ_ERROR_ARGUMENT, "%s '%s': expected a whole number from %llu to %llu", row->name, text,
                     (unsigned long long)row->min, (unsigned long long)row->max);
 }
 
 static clq_status take_flag(const clq_setting *row, const char *text, bool *out) {
     if (strcmp(text, "0") != 0 && strcmp(text, "1") != 0)
-        return clq_fail(CLQ_ARGUMENT, "%s '%s': expected 0 or 1", row->name, text);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "%s '%s': expected 0 or 1", row->name, text);
     *out = *text == '1';
     return CLQ_OK;
 }
@@ -88,7 +88,7 @@ clq_status clq_settings_take(clq_settings *settings, const clq_setting *row, con
     case CLQ_SETTING_FLAG: return take_flag(row, text, field);
     case CLQ_SETTING_SECONDS:
         if (clq_parse_seconds(text, field)) return CLQ_OK;
-        return clq_fail(CLQ_ARGUMENT, "%s '%s': expected %s", row->name, text, clq_seconds_range);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "%s '%s': expected %s", row->name, text, clq_seconds_range);
     case CLQ_SETTING_NAMED:
         CLQ_TRY(clq_settings_check_value(row, text));
         return clq_named_texts_add(field, row->name, text);
@@ -131,9 +131,9 @@ struct clq_settings_own {
 
 clq_status clq_settings_create(clq_settings **out) {
     clq_settings *settings = clq_alloc(1, sizeof *settings);
-    if (!settings) return CLQ_MEMORY;
+    if (!settings) return CLQ_ERROR_MEMORY;
     settings->own = clq_alloc(1, sizeof *settings->own);
-    const clq_status status = settings->own ? clq_settings_init(settings) : CLQ_MEMORY;
+    const clq_status status = settings->own ? clq_settings_init(settings) : CLQ_ERROR_MEMORY;
     if (status == CLQ_OK)
         *out = settings;
     else
@@ -173,10 +173,10 @@ static clq_status set_text(clq_settings *settings, const clq_setting *row, const
     struct clq_settings_own *own = settings->own;
     const char *before = row->type == CLQ_SETTING_TEXT ? *(const char *const *)field_of(settings, row) : NULL;
     char **grown = clq_grow(own->texts, own->count, &own->capacity, 16, sizeof *grown);
-    if (!grown) return CLQ_MEMORY;
+    if (!grown) return CLQ_ERROR_MEMORY;
     own->texts = grown;
     char *text = clq_strdup(value);
-    if (!text) return CLQ_MEMORY;
+    if (!text) return CLQ_ERROR_MEMORY;
     const clq_status status = clq_settings_take(settings, row, text);
     if (status != CLQ_OK) {
         clq_free(text);
@@ -210,7 +210,7 @@ clq_status clq_settings_create_trainer(const clq_settings *settings, clq_system 
     clq_devices devices;
     CLQ_TRY(clq_devices_select(system, settings->devices, &devices));
     clq_made_config *made = clq_alloc(1, sizeof *made);
-    if (!made) return CLQ_MEMORY;
+    if (!made) return CLQ_ERROR_MEMORY;
     clq_status status = clq_settings_make(settings, model, devices.count, made);
     if (status == CLQ_OK) status = clq_trainer_create(model, &devices, &made->config, out);
     clq_made_config_release(made);
@@ -230,6 +230,7 @@ clq_status clq_trainer_set(clq_trainer *trainer, const char *key, const char *va
     const clq_setting *row;
     CLQ_TRY(clq_setting_find(key, &row));
     if (!row->change)
-        return clq_fail(CLQ_ARGUMENT, "setting '%s' stays what the trainer was made with: make another trainer", key);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "setting '%s' stays what the trainer was made with: make another trainer",
+                        key);
     return row->change(trainer, value);
 }

@@ -20,9 +20,9 @@ clq_status clq_parse_setting_optimizer_of(const char *text, clq_made_config *to)
     const char *equals = strchr(text, '=');
     const size_t length = equals ? (size_t)(equals - text) : 0, count = to->config.optimizer_count;
     if (count == CLQ_COUNT_OF(to->optimizers))
-        return clq_fail(CLQ_ARGUMENT, "optimizer-of is given more than %zu times", count);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "optimizer-of is given more than %zu times", count);
     if (length == 0 || length >= sizeof to->optimizer_names[count])
-        return clq_fail(CLQ_ARGUMENT,
+        return clq_fail(CLQ_ERROR_ARGUMENT,
                         "optimizer-of '%.80s': expected names of layers or variables, '=', and an optimizer, as "
                         "in 'dense*=sgd:lr=0.1'",
                         text);
@@ -72,7 +72,7 @@ void clq_write_setting_disable_paths(const clq_trainer_config *config, clq_text 
 
 clq_status clq_parse_setting_average(const char *text, clq_made_config *to) {
     if (clq_parse_double(text, 0.0, 1.0, &to->config.average) && to->config.average < 1.0) return CLQ_OK;
-    return clq_fail(CLQ_ARGUMENT, "ema '%s': expected a momentum from 0 up to 1, as 0.99", text);
+    return clq_fail(CLQ_ERROR_ARGUMENT, "ema '%s': expected a momentum from 0 up to 1, as 0.99", text);
 }
 
 void clq_write_setting_average(const clq_trainer_config *config, clq_text *to) {
@@ -118,7 +118,7 @@ clq_status clq_parse_setting_class_weights(const char *text, clq_made_config *to
     size_t count;
     CLQ_TRY(clq_class_weights_parse(text, NULL, &count));
     double *weights = clq_alloc(count, sizeof *weights);
-    if (!weights) return CLQ_MEMORY;
+    if (!weights) return CLQ_ERROR_MEMORY;
     clq_free(to->class_weights);
     to->config.class_weights = to->class_weights = weights;
     to->config.class_weight_count = count;
@@ -141,8 +141,9 @@ void clq_write_setting_accumulate(const clq_trainer_config *config, clq_text *to
 clq_status clq_parse_setting_staleness(const char *text, clq_made_config *to) {
     uint64_t staleness;
     if (!clq_parse_u64(text, 0, CLQ_STALENESS_MAX, &staleness))
-        return clq_fail(CLQ_ARGUMENT, "staleness '%s': expected a whole number from 0, which is synchronous, to %d",
-                        text, (int)CLQ_STALENESS_MAX);
+        return clq_fail(CLQ_ERROR_ARGUMENT,
+                        "staleness '%s': expected a whole number from 0, which is synchronous, to %d", text,
+                        (int)CLQ_STALENESS_MAX);
     to->config.strategy_options.staleness = (int32_t)staleness;
     return CLQ_OK;
 }
@@ -176,7 +177,7 @@ void clq_write_setting_compression(const clq_trainer_config *config, clq_text *t
 
 clq_status clq_parse_setting_loss_scale(const char *text, clq_made_config *to) {
     if (clq_parse_double(text, 1.0, CLQ_LOSS_SCALE_MOST, &to->config.loss_scale)) return CLQ_OK;
-    return clq_fail(CLQ_ARGUMENT, "loss-scale '%s': expected a number from 1 to 2^126", text);
+    return clq_fail(CLQ_ERROR_ARGUMENT, "loss-scale '%s': expected a number from 1 to 2^126", text);
 }
 
 void clq_write_setting_loss_scale(const clq_trainer_config *config, clq_text *to) {
@@ -194,14 +195,14 @@ void clq_write_setting_shard(const clq_trainer_config *config, clq_text *to) {
 clq_status clq_parse_setting_learning_rate(const char *text, clq_made_config *to) {
     double rate;
     if (!clq_parse_number(text, &rate))
-        return clq_fail(CLQ_ARGUMENT, "learning-rate '%s': expected a number, as 0.01", text);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "learning-rate '%s': expected a number, as 0.01", text);
     return clq_optimizer_set(&to->config.optimizer, "lr", rate);
 }
 
 clq_status clq_change_setting_learning_rate(clq_trainer *trainer, const char *text) {
     double rate;
     if (clq_parse_number(text, &rate)) return clq_trainer_set_learning_rate(trainer, rate);
-    return clq_fail(CLQ_ARGUMENT, "learning-rate '%s': expected a number, as 0.01", text);
+    return clq_fail(CLQ_ERROR_ARGUMENT, "learning-rate '%s': expected a number, as 0.01", text);
 }
 
 /* It changes no checkpoint and no key by itself: the optimizer's rates are in neither. */

@@ -49,7 +49,7 @@ static clq_status sort(const clq_model *model, const char *key, const clq_named_
             continue;
         }
         if (out->of[i])
-            return clq_fail(CLQ_ARGUMENT, "%s '%s': output '%s' has '%s' already", key, text,
+            return clq_fail(CLQ_ERROR_ARGUMENT, "%s '%s': output '%s' has '%s' already", key, text,
                             clq_model_output_name(model, i), out->of[i]);
         out->of[i] = value;
         out->any_named = true;
@@ -62,13 +62,14 @@ static clq_status measure_output(const clq_model *model, size_t i, const sorted 
     const char *name = clq_model_output_name(model, i), *loss = losses->of[i] ? losses->of[i] : losses->all;
     *out = clq_output_config_default(name);
     if (!loss && losses->any_named)
-        return clq_fail(CLQ_ARGUMENT, "output '%s' of model %s has no loss: loss '%s=NAME' gives it one", name,
+        return clq_fail(CLQ_ERROR_ARGUMENT, "output '%s' of model %s has no loss: loss '%s=NAME' gives it one", name,
                         clq_model_name(model), name);
     clq_status status = loss ? clq_loss_parse(loss, &out->loss) : CLQ_OK;
     if (status != CLQ_OK && losses->of[i]) return clq_fail_within(status, "output '%s'", name);
     CLQ_TRY(status);
     if (weights->of[i] && !clq_parse_double(weights->of[i], -(double)FLT_MAX, (double)FLT_MAX, &out->weight))
-        return clq_fail(CLQ_ARGUMENT, "loss-weight '%s=%s': expected a number that float32 has", name, weights->of[i]);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "loss-weight '%s=%s': expected a number that float32 has", name,
+                        weights->of[i]);
     out->metrics = metrics->of[i] ? metrics->of[i] : metrics->all;
     return CLQ_OK;
 }
@@ -79,7 +80,7 @@ clq_status clq_settings_make_outputs(const clq_settings *settings, const clq_mod
     CLQ_TRY(sort(model, "loss", &settings->losses, &losses));
     CLQ_TRY(sort(model, "loss-weight", &settings->loss_weights, &weights));
     CLQ_TRY(sort(model, "metrics", &settings->metrics, &metrics));
-    if (weights.all) return clq_fail(CLQ_ARGUMENT, "loss-weight '%s': expected OUTPUT=NUMBER", weights.all);
+    if (weights.all) return clq_fail(CLQ_ERROR_ARGUMENT, "loss-weight '%s': expected OUTPUT=NUMBER", weights.all);
     for (size_t i = 0; i < count; i++) CLQ_TRY(measure_output(model, i, &losses, &weights, &metrics, &to->outputs[i]));
     to->config.outputs = to->outputs;
     to->config.output_count = count;
@@ -94,7 +95,7 @@ static clq_status check_value(const char *text, clq_status (*check)(const char *
     const size_t name = strcspn(text, "=:");
     const bool is_named = text[name] == '=';
     clq_status status = check(is_named ? text + name + 1 : text);
-    if (status == CLQ_OK || status == CLQ_MEMORY) return status;
+    if (status == CLQ_OK || status == CLQ_ERROR_MEMORY) return status;
     clq_error error;
     clq_error_take(status, &error);
     for (const char *at = text; (at = strchr(at, '=')) != NULL;)
@@ -114,7 +115,7 @@ clq_status clq_check_setting_metrics(const char *text) { return check_value(text
 clq_status clq_check_setting_loss_weight(const char *text) {
     const char *equals = strrchr(text, '=');
     double weight;
-    if (!equals) return clq_fail(CLQ_ARGUMENT, "loss-weight '%s': expected OUTPUT=NUMBER", text);
+    if (!equals) return clq_fail(CLQ_ERROR_ARGUMENT, "loss-weight '%s': expected OUTPUT=NUMBER", text);
     if (clq_parse_double(equals + 1, -(double)FLT_MAX, (double)FLT_MAX, &weight)) return CLQ_OK;
-    return clq_fail(CLQ_ARGUMENT, "loss-weight '%s': expected a number that float32 has", text);
+    return clq_fail(CLQ_ERROR_ARGUMENT, "loss-weight '%s': expected a number that float32 has", text);
 }

@@ -61,7 +61,7 @@ static clq_status apply_text(const clq_setting *row, const char *text, clq_made_
 clq_status clq_settings_check_value(const clq_setting *row, const char *text) {
     if (row->check) CLQ_TRY(row->check(text));
     clq_made_config *scratch = clq_alloc(1, sizeof *scratch);
-    if (!scratch) return CLQ_MEMORY;
+    if (!scratch) return CLQ_ERROR_MEMORY;
     scratch->config = clq_trainer_config_default();
     const clq_status status = apply_text(row, text, scratch);
     clq_made_config_release(scratch);
@@ -88,7 +88,8 @@ static clq_status apply_row(const clq_settings *from, const clq_setting *row, cl
 /* Those that are looked at together. */
 static clq_status check_server(const clq_settings *s, const clq_trainer_config *config) {
     if (config->strategy == CLQ_STRATEGY_PS || config->inference_only || !(s->staleness || s->backup)) return CLQ_OK;
-    return clq_fail(CLQ_ARGUMENT, "%s is an option of strategy ps, and the strategy is %s: use ps, or leave it out",
+    return clq_fail(CLQ_ERROR_ARGUMENT,
+                    "%s is an option of strategy ps, and the strategy is %s: use ps, or leave it out",
                     s->staleness ? "staleness" : "backup", s->strategy);
 }
 
@@ -102,7 +103,7 @@ static clq_status make(const clq_settings *s, const clq_model *model, size_t dev
     CLQ_TRY(check_server(s, config));
     CLQ_TRY(clq_settings_make_outputs(s, model, to));
     if (s->batch && s->batch_per_replica)
-        return clq_fail(CLQ_ARGUMENT, "batch and 'batch-per-replica' exclude each other");
+        return clq_fail(CLQ_ERROR_ARGUMENT, "batch and 'batch-per-replica' exclude each other");
     if (!s->batch) config->global_batch = s->batch_per_replica ? (size_t)s->batch_per_replica * devices : batch;
     config->world = s->world;
     return CLQ_OK;
@@ -126,13 +127,15 @@ clq_status clq_settings_check_config(const clq_trainer_config *config) {
     for (size_t i = 0; (row = clq_setting_row(i)) != NULL; i++) {
         const uint64_t value = number_of(config, row);
         if (row->member.count > 0 && value >= row->member.count)
-            return clq_fail(CLQ_ARGUMENT, "%s %d is none of %s", row->name, (int)(unsigned)value, row->member.c_name);
+            return clq_fail(CLQ_ERROR_ARGUMENT, "%s %d is none of %s", row->name, (int)(unsigned)value,
+                            row->member.c_name);
         if (row->member.type == CLQ_MEMBER_FLAG && value > 1)
-            return clq_fail(CLQ_ARGUMENT, "%s is %u: expected 0 or 1", row->name, (unsigned)value);
+            return clq_fail(CLQ_ERROR_ARGUMENT, "%s is %u: expected 0 or 1", row->name, (unsigned)value);
         if (row->member.type == CLQ_MEMBER_REAL) {
             const double real = *(const double *)(const void *)((const char *)config + row->member.at);
             if (!(real >= 0.0))
-                return clq_fail(CLQ_ARGUMENT, "%s is %g: expected seconds, or 0 for the default", row->name, real);
+                return clq_fail(CLQ_ERROR_ARGUMENT, "%s is %g: expected seconds, or 0 for the default", row->name,
+                                real);
         }
     }
     return CLQ_OK;

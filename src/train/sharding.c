@@ -11,9 +11,9 @@ typedef struct place {
 
 struct clq_sharding {
     unsigned processes;
-    clq_brought brought; /* to the batch at hand, or what is evaluated; its counts are `counts` */
-    uint64_t batches;    /* of an epoch; 0: not opened yet */
-    bool told_order;     /* that all have the same one */
+    clq_brought brought;       /* to the batch at hand, or what is evaluated; its counts are `counts` */
+    uint64_t batches;          /* of an epoch; 0: not opened yet */
+    bool told_order;           /* that all have the same one */
     const clq_dataset *closed; /* the last one, until it is opened again; not to be read: it may be gone */
     place left, whole;         /* where it was left as a part, and, since whole epochs may be shorter, as a whole */
     /* (processes) samples of a full batch, of the whole set, and of the batch at hand. One allocation, which `shares`
@@ -24,12 +24,12 @@ struct clq_sharding {
 clq_status clq_sharding_check(const clq_trainer_config *config) {
     if (config->shard == CLQ_SHARD_DATA || clq_world_size(config->world) == 1) return CLQ_OK;
     if (config->strategy == CLQ_STRATEGY_PS && config->strategy_options.staleness > 0)
-        return clq_fail(CLQ_UNSUPPORTED,
+        return clq_fail(CLQ_ERROR_UNSUPPORTED,
                         "with shard %s a process brings a part of each batch, and with a staleness of %d a batch is "
                         "one replica's: use a staleness of 0, or shard data",
                         clq_shard_name(config->shard), (int)config->strategy_options.staleness);
     if (config->strategy_options.shares != CLQ_SHARES_AUTO) return CLQ_OK;
-    return clq_fail(CLQ_UNSUPPORTED,
+    return clq_fail(CLQ_ERROR_UNSUPPORTED,
                     "with shard %s the part of each batch that a process brings is fixed, and shares auto would change "
                     "it: give shares as numbers, or use shard data",
                     clq_shard_name(config->shard));
@@ -43,7 +43,7 @@ static clq_status take_shares(const clq_trainer *trainer, size_t batch) {
     clq_strategy_split_processes(trainer->strategy, batch, s->shares);
     for (unsigned p = 0; p < s->processes; p++)
         if (s->shares[p] == 0)
-            return clq_fail(CLQ_ARGUMENT,
+            return clq_fail(CLQ_ERROR_ARGUMENT,
                             "with shard %s each process brings samples to each batch, and of a batch of %zu %s has "
                             "none: use a larger one, or other shares",
                             clq_shard_name(trainer->config.shard), batch, clq_world_name(trainer->config.world, p));
@@ -65,7 +65,7 @@ clq_status clq_sharding_create(clq_trainer *trainer) {
         clq_free(s);
         clq_free(arrays);
     }
-    CLQ_TRY(clq_world_check(trainer->config.world, trainer->sharding ? CLQ_OK : CLQ_MEMORY));
+    CLQ_TRY(clq_world_check(trainer->config.world, trainer->sharding ? CLQ_OK : CLQ_ERROR_MEMORY));
     return clq_world_check(trainer->config.world, take_shares(trainer, trainer->config.global_batch));
 }
 
@@ -146,7 +146,7 @@ static clq_status open_epoch(clq_trainer *trainer, const clq_dataset *dataset) {
     CLQ_TRY(take_shares(trainer, clq_dataset_batch_size(dataset)));
     s->batches = count_batches(s, clq_dataset_drops_remainder(dataset), &shortest);
     if (s->batches == 0)
-        return clq_fail(CLQ_ARGUMENT,
+        return clq_fail(CLQ_ERROR_ARGUMENT,
                         "%s has %zu sample%s and brings %zu to each batch: an epoch has no batch if the remainder is "
                         "dropped",
                         clq_world_name(trainer->config.world, shortest), s->samples[shortest],
@@ -240,7 +240,7 @@ clq_status clq_sharding_check_resumed(const clq_checkpoint *from, const char *fo
     if (trainer->config.shard != CLQ_SHARD_FILE || !clq_checkpoint_count(from, "data/processes", &before) ||
         before == now)
         return CLQ_OK;
-    return clq_fail(CLQ_MISMATCH,
+    return clq_fail(CLQ_ERROR_MISMATCH,
                     "%s: it is of %" PRIu64 " process%s with files of their own (shard file), and now there %s %u: go "
                     "on with as many, or with the whole set on each (shard data)",
                     folder, before, before == 1 ? "" : "es", now == 1 ? "is" : "are", now);

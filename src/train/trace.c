@@ -61,7 +61,7 @@ static clq_status put_all(clq_trace_writer *writer, clq_trainer *trainer) {
 
 clq_status clq_trainer_write_trace(clq_trainer *trainer, const char *path) {
     if (trainer->config.trace_steps == 0)
-        return clq_fail(CLQ_STATE, "this trainer records nothing to trace: set trace_steps");
+        return clq_fail(CLQ_ERROR_STATE, "this trainer records nothing to trace: set trace_steps");
     clq_trace_writer *writer;
     CLQ_TRY(clq_trainer_wait(trainer));
     CLQ_TRY(clq_trace_writer_open(path, &writer));

@@ -71,7 +71,7 @@ static clq_status agree(const clq_trainer *trainer) {
     if (settings) clq_text_add_text(&text, settings);
     for (uint32_t i = 0; i < model->variable_count; i++)
         clq_text_add(&text, "\n%s %zu", model->variables[i].name, model->variables[i].elements);
-    clq_status status = settings && !text.failed ? CLQ_OK : CLQ_MEMORY;
+    clq_status status = settings && !text.failed ? CLQ_OK : CLQ_ERROR_MEMORY;
     if (status == CLQ_OK)
         status = clq_world_agree(trainer->config.world, "model or settings of the training",
                                  clq_hash128_of(text.data, text.length, 0));
@@ -90,11 +90,12 @@ static clq_status end_world(clq_world *world, uint64_t turns, clq_status status)
 static clq_status create_trainer(const clq_model *model, const clq_devices *devices, const clq_trainer_config *config,
                                  const clq_selections *selections, clq_trainer **out) {
     if (!model->finished)
-        return clq_fail(CLQ_STATE, "model %s is not finished: call clq_model_finish first", clq_model_name(model));
+        return clq_fail(CLQ_ERROR_STATE, "model %s is not finished: call clq_model_finish first",
+                        clq_model_name(model));
     CLQ_TRY(CLQ_RESERVE_CHECK(clq_devices, devices));
     CLQ_TRY(clq_trainer_check_config(config));
     clq_trainer *trainer = clq_alloc(1, sizeof *trainer);
-    if (!trainer) return CLQ_MEMORY;
+    if (!trainer) return CLQ_ERROR_MEMORY;
     trainer->model = model;
     trainer->config = without_lists(config);
     trainer->created = clq_now();
@@ -106,7 +107,7 @@ static clq_status create_trainer(const clq_model *model, const clq_devices *devi
     const clq_update_options updates = update_options(trainer, config, treatments);
     CLQ_TRY_OR(fail, status, clq_settings_record(config, &trainer->settings));
     clq_settings_add_key(config, CLQ_KEY_STAGES, CLQ_STRATEGY_PIPELINE, &stage_settings);
-    if (stage_settings.failed) CLQ_TRY_OR(fail, status, CLQ_MEMORY);
+    if (stage_settings.failed) CLQ_TRY_OR(fail, status, CLQ_ERROR_MEMORY);
     clq_strategy_config strategy = strategy_config(trainer, config, &updates, selections, stage_settings.data);
     bool index = true;
     for (uint32_t i = 0; i < model->output_count; i++)
@@ -162,7 +163,7 @@ clq_strategy *clq_trainer_strategy(const clq_trainer *trainer) { return trainer-
 
 clq_status clq_trainer_replica(const clq_trainer *trainer, unsigned replica, clq_device_info *device, size_t *share) {
     if (replica >= clq_trainer_replicas(trainer))
-        return clq_fail(CLQ_ARGUMENT, "replica %u is out of range: there are %u", replica,
+        return clq_fail(CLQ_ERROR_ARGUMENT, "replica %u is out of range: there are %u", replica,
                         clq_trainer_replicas(trainer));
     *device = *clq_device_get_info(clq_strategy_device(trainer->strategy, replica));
     *share = clq_strategy_share(trainer->strategy, replica);
@@ -174,7 +175,7 @@ size_t clq_trainer_share_changes(const clq_trainer *trainer) { return clq_strate
 clq_status clq_trainer_share_change(const clq_trainer *trainer, size_t index, uint64_t *step, size_t *shares) {
     const size_t changes = clq_trainer_share_changes(trainer);
     if (index >= changes)
-        return clq_fail(CLQ_ARGUMENT, "change %zu of the shares is out of range: there are %zu", index, changes);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "change %zu of the shares is out of range: there are %zu", index, changes);
     *step = clq_strategy_share_change(trainer->strategy, index, shares);
     return CLQ_OK;
 }
@@ -279,12 +280,14 @@ static clq_status check_rate(clq_trainer *trainer) {
     const double rate = learning_rate(trainer, trainer->step);
     if (rate >= 0.0 && rate <= 1e6) return CLQ_OK;
     trainer->asked_step = 0; /* may be asked again */
-    return clq_fail(CLQ_ARGUMENT, "the learning_rate function gave %g for update %llu: expected a number from 0 to 1e6",
-                    rate, (unsigned long long)trainer->step);
+    return clq_fail(CLQ_ERROR_ARGUMENT,
+                    "the learning_rate function gave %g for update %llu: expected a number from 0 to 1e6", rate,
+                    (unsigned long long)trainer->step);
 }
 
 static clq_status may_step(clq_trainer *trainer) {
-    if (trainer->config.inference_only) return clq_fail(CLQ_STATE, "an inference-only trainer makes no gradients");
+    if (trainer->config.inference_only)
+        return clq_fail(CLQ_ERROR_STATE, "an inference-only trainer makes no gradients");
     /* Of an update with as many batches as there are slots, the next one takes the first one's. */
     if (trainer->accumulated > 0 && trainer->last_rows == CLQ_METRIC_SLOTS)
         CLQ_TRY(clq_trainer_keep_last_step(trainer));
@@ -294,8 +297,9 @@ static clq_status may_step(clq_trainer *trainer) {
 
 clq_status clq_trainer_set_learning_rate(clq_trainer *trainer, double rate) {
     if (clq_trainer_has_schedule(trainer))
-        return clq_fail(CLQ_STATE, "the trainer's schedule sets the learning rate: make it without one to set the rate "
-                                   "between steps");
+        return clq_fail(CLQ_ERROR_STATE,
+                        "the trainer's schedule sets the learning rate: make it without one to set the rate "
+                        "between steps");
     CLQ_TRY(clq_optimizer_set(&trainer->config.optimizer, "lr", rate));
     trainer->rate_set = true;
     return CLQ_OK;
@@ -316,14 +320,16 @@ clq_step_params clq_trainer_next_params(clq_trainer *trainer) {
 
 clq_status clq_trainer_refuse_call(const clq_trainer *trainer, const char *call) {
     if (trainer->config.parts > 0)
-        return clq_fail(CLQ_STATE,
+        return clq_fail(CLQ_ERROR_STATE,
                         "%s needs a whole model and the trainer has part %u of %u: use clq_part_forward and "
                         "clq_part_backward",
                         call, trainer->config.part, trainer->config.parts);
     if (trainer->running)
-        return clq_fail(CLQ_STATE, "%s was called by a function that runs on a replica: call it behind clq_run", call);
+        return clq_fail(CLQ_ERROR_STATE, "%s was called by a function that runs on a replica: call it behind clq_run",
+                        call);
     if (!trainer->metrics) return CLQ_OK;
-    return clq_fail(CLQ_STATE, "%s was called by on_step, on_progress or on_log of a clq_fit that is under way", call);
+    return clq_fail(CLQ_ERROR_STATE, "%s was called by on_step, on_progress or on_log of a clq_fit that is under way",
+                    call);
 }
 
 static clq_status begin_step(clq_trainer *trainer, const clq_batch *batch, clq_checked_batch *taken) {
@@ -360,8 +366,9 @@ void clq_trainer_forget_accumulated(clq_trainer *trainer) {
 
 clq_status clq_trainer_refuse_local_steps(const clq_trainer *trainer) {
     if (trainer->config.strategy_options.local_steps == 0 || clq_trainer_replicas(trainer) == 1) return CLQ_OK;
-    return clq_fail(CLQ_STATE, "with local steps each replica updates by its own gradient, and there is no sum of "
-                               "them: use clq_step or clq_fit, or no local steps");
+    return clq_fail(CLQ_ERROR_STATE,
+                    "with local steps each replica updates by its own gradient, and there is no sum of "
+                    "them: use clq_step or clq_fit, or no local steps");
 }
 
 clq_status clq_step_gradients(clq_trainer *trainer, const clq_batch *batch) {
@@ -411,8 +418,9 @@ clq_status clq_step_accumulate(clq_trainer *trainer, const clq_batch *batch) {
     CLQ_TRY(clq_trainer_refuse_call(trainer, "clq_step_accumulate"));
     CLQ_TRY(clq_trainer_refuse_local_steps(trainer));
     if (trainer->gradient != CLQ_GRADIENT_NONE)
-        return clq_fail(CLQ_STATE, "clq_step_accumulate comes before the clq_step_gradients of its update, or after "
-                                   "the update's clq_step_apply");
+        return clq_fail(CLQ_ERROR_STATE,
+                        "clq_step_accumulate comes before the clq_step_gradients of its update, or after "
+                        "the update's clq_step_apply");
     return clq_trainer_step_batch(trainer, batch, false);
 }
 
@@ -427,13 +435,15 @@ clq_status clq_trainer_step_rows(clq_trainer *trainer, const clq_rows *rows, boo
 clq_status clq_step_reduce(clq_trainer *trainer) {
     CLQ_TRY(clq_strategy_failure(trainer->strategy));
     if (trainer->config.parts > 0)
-        return clq_fail(CLQ_STATE, "a part of a model is on one device, and nothing is reduced: clq_step_apply comes "
-                                   "after clq_part_backward");
+        return clq_fail(CLQ_ERROR_STATE,
+                        "a part of a model is on one device, and nothing is reduced: clq_step_apply comes "
+                        "after clq_part_backward");
     if (trainer->gradient == CLQ_GRADIENT_NONE)
-        return clq_fail(CLQ_STATE, "clq_step_reduce comes after clq_step_gradients");
+        return clq_fail(CLQ_ERROR_STATE, "clq_step_reduce comes after clq_step_gradients");
     if (trainer->gradient == CLQ_GRADIENT_SUM)
-        return clq_fail(CLQ_STATE, "clq_step_reduce was called already for this gradient: a second sum would multiply "
-                                   "it by the number of replicas");
+        return clq_fail(CLQ_ERROR_STATE,
+                        "clq_step_reduce was called already for this gradient: a second sum would multiply "
+                        "it by the number of replicas");
     CLQ_TRY(clq_strategy_reduce(trainer->strategy));
     trainer->gradient = CLQ_GRADIENT_SUM;
     return CLQ_OK;
@@ -442,9 +452,9 @@ clq_status clq_step_reduce(clq_trainer *trainer) {
 clq_status clq_step_apply(clq_trainer *trainer) {
     CLQ_TRY(clq_strategy_failure(trainer->strategy));
     if (trainer->gradient != CLQ_GRADIENT_SUM && trainer->config.parts > 0)
-        return clq_fail(CLQ_STATE, "clq_step_apply comes after the clq_part_backward of its gradient");
+        return clq_fail(CLQ_ERROR_STATE, "clq_step_apply comes after the clq_part_backward of its gradient");
     if (trainer->gradient != CLQ_GRADIENT_SUM)
-        return clq_fail(CLQ_STATE, "clq_step_apply comes after clq_step_gradients and clq_step_reduce%s",
+        return clq_fail(CLQ_ERROR_STATE, "clq_step_apply comes after clq_step_gradients and clq_step_reduce%s",
                         trainer->gradient == CLQ_GRADIENT_PARTS ? ", and clq_step_reduce was not called" : "");
     CLQ_TRY(check_rate(trainer)); /* clq_run and parts of a model come here without may_step */
     clq_step_params params = clq_trainer_next_params(trainer);
@@ -469,7 +479,7 @@ static clq_status read_last_rows(clq_trainer *trainer, double totals[CLQ_METRICS
     const uint32_t first = (trainer->last_slot + CLQ_METRIC_SLOTS + 1 - count) % CLQ_METRIC_SLOTS;
     double *rows = clq_alloc((size_t)count * width, sizeof *rows);
     float *all = squares ? clq_alloc(count, CLQ_MAX(variables, (size_t)1) * sizeof *all) : NULL;
-    clq_status status = CLQ_MEMORY;
+    clq_status status = CLQ_ERROR_MEMORY;
     if (rows && (all || !squares)) status = clq_strategy_read_figures(trainer->strategy, first, count, rows, all);
     if (status == CLQ_OK) memcpy(totals, trainer->last_sums, width * sizeof *totals);
     for (size_t i = 0; i < trainer->last_rows && status == CLQ_OK; i++)
@@ -501,7 +511,7 @@ static clq_status read_last_step(clq_trainer *trainer, double totals[CLQ_METRICS
     float *squares = NULL;
     if (trainer->config.measure_gradient) {
         squares = clq_alloc(CLQ_MAX(clq_model_variable_count(trainer->model), (size_t)1), sizeof *squares);
-        if (!squares) return CLQ_MEMORY;
+        if (!squares) return CLQ_ERROR_MEMORY;
     }
     clq_status status = read_last_rows(trainer, totals, squares);
     if (status == CLQ_OK) status = clq_strategy_add_up_rows(trainer->strategy, trainer->last_slot, 1, totals, squares);
@@ -513,7 +523,7 @@ static clq_status read_last_step(clq_trainer *trainer, double totals[CLQ_METRICS
 }
 
 clq_status clq_step_read_sized(clq_trainer *trainer, clq_step_info *out, size_t out_bytes) {
-    if (trainer->last_count == 0) return clq_fail(CLQ_STATE, "clq_step_read: no step was made yet");
+    if (trainer->last_count == 0) return clq_fail(CLQ_ERROR_STATE, "clq_step_read: no step was made yet");
     double totals[CLQ_METRICS_ROW_MAX], norm;
     CLQ_TRY(read_last_step(trainer, totals, &norm));
     clq_step_info info = {.step = trainer->step,
@@ -530,7 +540,7 @@ clq_status clq_step_read_sized(clq_trainer *trainer, clq_step_info *out, size_t 
 
 clq_status clq_serve(clq_world *world) {
     if (!clq_world_is_apart(world))
-        return clq_fail(CLQ_STATE, "clq_serve: %s is not set apart (clq_world_set_apart)",
+        return clq_fail(CLQ_ERROR_STATE, "clq_serve: %s is not set apart (clq_world_set_apart)",
                         clq_world_name(world, clq_world_rank(world)));
     CLQ_TRY(clq_stores_serve(world));
     clq_world_take_back(world);

@@ -21,7 +21,7 @@ static clq_status check_reserves(const clq_trainer_config *config) {
     CLQ_TRY(CLQ_RESERVE_CHECK(clq_clip, &config->clip));
     CLQ_TRY(CLQ_RESERVE_CHECK(clq_group_config, &config->group));
     if (options->unused != 0)
-        return clq_fail(CLQ_ARGUMENT, "clq_strategy_options.unused is %u: expected 0", options->unused);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "clq_strategy_options.unused is %u: expected 0", options->unused);
     const size_t outputs = config->output_count <= CLQ_MODEL_OUTPUTS_MAX ? config->output_count : 0;
     const size_t optimizers = config->optimizer_count < CLQ_OPTIMIZERS_MAX ? config->optimizer_count : 0;
     for (size_t i = 0; config->outputs && i < outputs; i++) {
@@ -42,15 +42,16 @@ clq_status clq_trainer_check_config(const clq_trainer_config *config) {
     CLQ_TRY(clq_clip_check(&config->clip));
     CLQ_TRY(clq_average_check(config->average));
     if (config->learning_rate && config->schedule.kind != CLQ_LR_SCHEDULE_CONSTANT)
-        return clq_fail(CLQ_ARGUMENT, "both a schedule, %s, and a learning_rate function: leave one of them out",
+        return clq_fail(CLQ_ERROR_ARGUMENT, "both a schedule, %s, and a learning_rate function: leave one of them out",
                         clq_lr_schedule_row_of(config->schedule.kind)->name);
-    if (config->global_batch == 0) return clq_fail(CLQ_ARGUMENT, "the global batch must be at least 1");
+    if (config->global_batch == 0) return clq_fail(CLQ_ERROR_ARGUMENT, "the global batch must be at least 1");
     CLQ_TRY(clq_mixed_check(config));
     CLQ_TRY(clq_sharding_check(config));
     if (config->strategy_options.staleness < 0 || config->strategy_options.staleness > CLQ_STALENESS_MAX)
-        return clq_fail(CLQ_ARGUMENT, "a staleness of %d: expected 0, which is synchronous, to %d",
+        return clq_fail(CLQ_ERROR_ARGUMENT, "a staleness of %d: expected 0, which is synchronous, to %d",
                         (int)config->strategy_options.staleness, (int)CLQ_STALENESS_MAX);
     if (config->part > 0 && config->parts == 0)
-        return clq_fail(CLQ_ARGUMENT, "part %u of a model, and parts is 0: set how many the model has", config->part);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "part %u of a model, and parts is 0: set how many the model has",
+                        config->part);
     return CLQ_OK;
 }

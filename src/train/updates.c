@@ -25,7 +25,7 @@ clq_status clq_clip_parse(const char *text, clq_clip *out) {
         clq_clip clip = {.kind = keys[i].kind};
         if (strncmp(text, keys[i].key, length) != 0) continue;
         if (!clq_parse_double(text + length, -DBL_MAX, DBL_MAX, &clip.limit))
-            return clq_fail(CLQ_ARGUMENT, "clip '%s': '%s' is no number", text, text + length);
+            return clq_fail(CLQ_ERROR_ARGUMENT, "clip '%s': '%s' is no number", text, text + length);
         CLQ_TRY(clq_clip_check(&clip));
         *out = clip;
         return CLQ_OK;
@@ -35,9 +35,9 @@ clq_status clq_clip_parse(const char *text, clq_clip *out) {
 
 clq_status clq_clip_check(const clq_clip *clip) {
     if ((unsigned)clip->kind > CLQ_CLIP_GLOBAL_NORM)
-        return clq_fail(CLQ_ARGUMENT, "clip %d is none of clq_clip_kind", (int)clip->kind);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "clip %d is none of clq_clip_kind", (int)clip->kind);
     if (clip->kind == CLQ_CLIP_OFF || (clip->limit >= (double)FLT_MIN && clip->limit <= (double)FLT_MAX)) return CLQ_OK;
-    return clq_fail(CLQ_ARGUMENT,
+    return clq_fail(CLQ_ERROR_ARGUMENT,
                     "the gradient is to be clipped at %g: expected a number above 0 that float32 can hold",
                     clip->limit);
 }
@@ -66,7 +66,8 @@ static clq_status refuse_part(const clq_model *model, const char *part, size_t l
 /* Every variable whose name has the part: at least one. */
 static clq_status spare(const clq_model *model, const char *part, size_t length, clq_treatment *treatments) {
     bool any = false;
-    if (length == 0) return clq_fail(CLQ_ARGUMENT, "no_decay: expected parts of variables' names with commas between");
+    if (length == 0)
+        return clq_fail(CLQ_ERROR_ARGUMENT, "no_decay: expected parts of variables' names with commas between");
     for (uint32_t i = 0; i < model->variable_count; i++) {
         const clq_variable *variable = &model->variables[i];
         if (variable->role != CLQ_ROLE_TRAINABLE || !has_part(variable->name, part, length)) continue;
@@ -89,7 +90,7 @@ clq_status clq_trainer_treat(clq_trainer *trainer, const clq_trainer_config *con
     const clq_model *model = trainer->model;
     clq_treatment *treatments = clq_alloc(CLQ_MAX(model->variable_count, 1u), sizeof *treatments);
     *out = NULL;
-    if (!treatments) return CLQ_MEMORY;
+    if (!treatments) return CLQ_ERROR_MEMORY;
     clq_status status = spare_all(model, config->no_decay, treatments);
     if (status == CLQ_OK) status = clq_trainer_take_optimizers(trainer, config, treatments);
     if (status == CLQ_OK)

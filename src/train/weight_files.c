@@ -28,10 +28,10 @@ void clq_loaded_destroy(clq_loaded *loaded) {
 
 static clq_status note(clq_loaded *to, clq_loaded_kind kind, const char *name) {
     char **grown = clq_grow(to->names[kind], to->count[kind], &to->capacity[kind], 16, sizeof *grown);
-    if (!grown) return CLQ_MEMORY;
+    if (!grown) return CLQ_ERROR_MEMORY;
     to->names[kind] = grown;
     grown[to->count[kind]] = clq_strdup(name);
-    if (!grown[to->count[kind]]) return CLQ_MEMORY;
+    if (!grown[to->count[kind]]) return CLQ_ERROR_MEMORY;
     to->count[kind]++;
     return CLQ_OK;
 }
@@ -51,7 +51,7 @@ static clq_status note_all(const clq_trainer *trainer, const clq_safetensors *fi
 /* Where Keras keeps variables follows from the text of the model's file. */
 static clq_status check_prepared(const clq_model *model, const char *path) {
     if (model->keras_config) return CLQ_OK;
-    return clq_fail(CLQ_UNSUPPORTED,
+    return clq_fail(CLQ_ERROR_UNSUPPORTED,
                     "%s: model %s was made here and is not prepared for files of Keras's: call "
                     "clq_model_prepare_keras, or take .safetensors",
                     path, clq_model_name(model));
@@ -70,9 +70,9 @@ static clq_status read_variable(clq_trainer *trainer, const clq_matching *m, con
     if (matches->of[v].tensor) return clq_read_matched(&matches->of[v], variable, m->path, out);
     if (m->partial) return clq_strategy_read_variable(trainer->strategy, 0, v, false, out);
     if (m->stores && m->stores->paths[v])
-        return clq_fail(CLQ_MISMATCH, "%s has no '%s', which the model needs for %s", m->path, m->stores->paths[v],
-                        variable->name);
-    return clq_fail(CLQ_MISMATCH, "%s has no tensor '%s', which the model needs", m->path, variable->name);
+        return clq_fail(CLQ_ERROR_MISMATCH, "%s has no '%s', which the model needs for %s", m->path,
+                        m->stores->paths[v], variable->name);
+    return clq_fail(CLQ_ERROR_MISMATCH, "%s has no tensor '%s', which the model needs", m->path, variable->name);
 }
 
 /* Variables that the trainer has; without a trainer all. */
@@ -88,7 +88,7 @@ static clq_status read_matched(clq_trainer *trainer, const clq_matching *m, cons
 static clq_status check_any(const clq_matching *m, const clq_weight_matches *matches) {
     for (uint32_t v = 0; v < m->model->variable_count; v++)
         if (matches->of[v].tensor) return CLQ_OK;
-    return clq_fail(CLQ_MISMATCH, "%s: none of its tensors is a variable of model %s, such as %s", m->path,
+    return clq_fail(CLQ_ERROR_MISMATCH, "%s: none of its tensors is a variable of model %s, such as %s", m->path,
                     clq_model_name(m->model), m->model->variable_count ? m->model->variables[0].name : "none");
 }
 
@@ -150,7 +150,7 @@ clq_status clq_trainer_load_part(clq_trainer *trainer, const char *path, const c
     clq_weight_map map = {0};
     clq_safetensors *file = NULL;
     clq_loaded *report = clq_alloc(1, sizeof *report);
-    clq_status status = report ? CLQ_OK : CLQ_MEMORY;
+    clq_status status = report ? CLQ_OK : CLQ_ERROR_MEMORY;
     if (status == CLQ_OK && map_path) status = clq_weight_map_read(map_path, &map);
     if (status == CLQ_OK) status = open_any(path, &file);
     if (status == CLQ_OK) {
@@ -173,7 +173,7 @@ clq_status clq_trainer_load_part(clq_trainer *trainer, const char *path, const c
 static clq_status check_stores(const clq_model *model, const clq_stores *stores, const char *path) {
     for (uint32_t v = 0; v < stores->count; v++)
         if (!stores->paths[v])
-            return clq_fail(CLQ_UNSUPPORTED,
+            return clq_fail(CLQ_ERROR_UNSUPPORTED,
                             "%s: where Keras keeps variable %s of a layer within a layer is not known: save "
                             ".safetensors",
                             path, model->variables[v].name);
@@ -237,7 +237,7 @@ clq_status clq_trainer_save(clq_trainer *trainer, const char *path) {
     if (status == CLQ_OK) status = clq_image_open(model, &all);
     clq_safetensors_source *sources =
         clq_alloc(CLQ_MAX(model->variable_count + stores.zero_count, (size_t)1), sizeof *sources);
-    if (!sources && status == CLQ_OK) status = CLQ_MEMORY;
+    if (!sources && status == CLQ_OK) status = CLQ_ERROR_MEMORY;
     if (status == CLQ_OK) status = read_sources(trainer, keras ? &stores : NULL, &all, sources, &count);
     if (status == CLQ_OK)
         status = keras ? write_keras(model, path, &stores, sources, count)

@@ -17,16 +17,16 @@ static const clq_axis_order orders[] = {
 };
 
 static clq_status refuse_line(const clq_weight_map *map, size_t number, const char *what) {
-    return clq_fail(CLQ_FORMAT, "%s: line %zu: %s", map->path, number, what);
+    return clq_fail(CLQ_ERROR_FORMAT, "%s: line %zu: %s", map->path, number, what);
 }
 
 static clq_status refuse_word(const clq_weight_map *map, const char *word, size_t number) {
     clq_text known = {0};
     for (size_t i = 0; i < CLQ_COUNT_OF(orders); i++) clq_text_add(&known, "%s, ", orders[i].word);
-    const clq_status status = known.failed
-                                  ? CLQ_MEMORY
-                                  : clq_fail(CLQ_FORMAT, "%s: line %zu: '%.40s' is no layout; there are %sreshaped",
-                                             map->path, number, word, known.data);
+    const clq_status status =
+        known.failed ? CLQ_ERROR_MEMORY
+                     : clq_fail(CLQ_ERROR_FORMAT, "%s: line %zu: '%.40s' is no layout; there are %sreshaped", map->path,
+                                number, word, known.data);
     clq_free(known.data);
     return status;
 }
@@ -55,7 +55,7 @@ static clq_status take_words(const clq_weight_map *map, char *text, clq_map_line
         if (place == 0) line->theirs = clq_strdup(word);
         if (place == 1 && strcmp(word, "->") != 0) return refuse_line(map, line->number, "expected 'theirs -> ours'");
         if (place == 2) line->ours = clq_strdup(word);
-        if ((place == 0 && !line->theirs) || (place == 2 && !line->ours)) return CLQ_MEMORY;
+        if ((place == 0 && !line->theirs) || (place == 2 && !line->ours)) return CLQ_ERROR_MEMORY;
         if (place > 2) CLQ_TRY(take_word(map, word, line));
     }
     if (place < 2) return refuse_line(map, line->number, "expected 'theirs -> ours', or 'theirs ->'");
@@ -70,7 +70,7 @@ static clq_status take_line(clq_weight_map *map, char *text, size_t number) {
     text[strcspn(text, "#")] = '\0';
     if (text[strspn(text, " \t\r")] == '\0') return CLQ_OK;
     clq_map_line *grown = clq_grow(map->lines, map->count, &map->capacity, 16, sizeof *grown);
-    if (!grown) return CLQ_MEMORY;
+    if (!grown) return CLQ_ERROR_MEMORY;
     map->lines = grown;
     clq_map_line *line = &map->lines[map->count++];
     *line = (clq_map_line){.number = number};
@@ -83,13 +83,13 @@ clq_status clq_weight_map_read(const char *path, clq_weight_map *out) {
     out->path = path;
     CLQ_TRY(clq_file_read(path, MAP_BYTES_MAX, &text, &bytes));
     clq_status status = CLQ_OK;
-    if (memchr(text, '\0', bytes)) status = clq_fail(CLQ_FORMAT, "%s: no text file", path);
+    if (memchr(text, '\0', bytes)) status = clq_fail(CLQ_ERROR_FORMAT, "%s: no text file", path);
     char *begin =
         bytes >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? (char *)text + 3 : text; /* behind a mark of UTF-8 */
     for (char *at = begin, *line; status == CLQ_OK && (line = strsep(&at, "\n"));)
         status = take_line(out, line, ++number);
     clq_free(text);
-    if (status == CLQ_OK && out->count == 0) return clq_fail(CLQ_FORMAT, "%s: no line names a tensor", path);
+    if (status == CLQ_OK && out->count == 0) return clq_fail(CLQ_ERROR_FORMAT, "%s: no line names a tensor", path);
     return status;
 }
 
@@ -133,7 +133,7 @@ clq_status clq_weight_map_find(const clq_weight_map *map, const char *theirs, co
         *ours = at->ours[before]
                     ? clq_strprintf("%.*s%.*s%s", before, at->ours, (int)length, star, at->ours + before + 1)
                     : clq_strdup(at->ours);
-        if (!*ours) return CLQ_MEMORY;
+        if (!*ours) return CLQ_ERROR_MEMORY;
     }
     return CLQ_OK;
 }

@@ -38,7 +38,7 @@ static bool fits(const clq_safetensors_entry *tensor, const clq_variable *variab
 static clq_status note(const clq_matching *m, const clq_safetensors_entry *tensor, const clq_map_line *line, uint32_t v,
                        clq_weight_matches *out) {
     if (out->of[v].tensor)
-        return clq_fail(CLQ_MISMATCH, "%s: tensors '%s' and '%s' would both be variable %s", m->path,
+        return clq_fail(CLQ_ERROR_MISMATCH, "%s: tensors '%s' and '%s' would both be variable %s", m->path,
                         out->of[v].tensor->name, tensor->name, m->model->variables[v].name);
     out->of[v] = (clq_weight_match){.tensor = tensor, .line = line};
     return CLQ_OK;
@@ -51,7 +51,7 @@ static clq_status refuse_name(const clq_matching *m, const clq_map_line *line, c
     clq_text_add(&text, "%s: line %zu: model %s has no variable '%.120s'", m->map->path, line->number,
                  clq_model_name(m->model), ours);
     clq_nearest_add(&nearest, &text);
-    const clq_status status = text.failed ? CLQ_MEMORY : clq_fail(CLQ_ARGUMENT, "%s", text.data);
+    const clq_status status = text.failed ? CLQ_ERROR_MEMORY : clq_fail(CLQ_ERROR_ARGUMENT, "%s", text.data);
     clq_free(text.data);
     return status;
 }
@@ -84,7 +84,7 @@ static clq_status match_one(const clq_matching *m, size_t index, bool *used, clq
     if (!known && is_no_weight(m, tensor)) return CLQ_OK;
     out->left[index] = true;
     if (m->partial) return CLQ_OK;
-    return clq_fail(CLQ_MISMATCH, "%s: tensor '%s' is not part of model %s", m->path, tensor->name,
+    return clq_fail(CLQ_ERROR_MISMATCH, "%s: tensor '%s' is not part of model %s", m->path, tensor->name,
                     clq_model_name(m->model));
 }
 
@@ -95,8 +95,8 @@ static clq_status refuse_unused(const clq_matching *m, const clq_map_line *line)
         if (!clq_map_line_names(line, theirs)) continue;
         const clq_map_line *other = m->map->lines;
         while (!clq_map_line_names(other, theirs)) other++;
-        return clq_fail(CLQ_ARGUMENT, "%s: line %zu: line %zu is about tensor '%s' already", m->map->path, line->number,
-                        other->number, theirs);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "%s: line %zu: line %zu is about tensor '%s' already", m->map->path,
+                        line->number, other->number, theirs);
     }
     clq_nearest nearest = clq_nearest_of(line->theirs);
     for (size_t i = 0; i < clq_safetensors_count(m->file); i++)
@@ -116,7 +116,7 @@ clq_status clq_weights_match(const clq_matching *m, clq_weight_matches *out) {
     bool *used = clq_alloc(m->map ? m->map->count : 1, sizeof *used);
     out->of = clq_alloc(CLQ_MAX(m->model->variable_count, 1u), sizeof *out->of);
     out->left = clq_alloc(CLQ_MAX(tensors, (size_t)1), sizeof *out->left);
-    clq_status status = used && out->of && out->left ? CLQ_OK : CLQ_MEMORY;
+    clq_status status = used && out->of && out->left ? CLQ_OK : CLQ_ERROR_MEMORY;
     for (size_t i = 0; i < tensors && status == CLQ_OK; i++) status = match_one(m, i, used, out);
     if (status == CLQ_OK) status = check_used(m, used);
     clq_free(used);
@@ -151,7 +151,7 @@ static clq_status note_layer(const clq_layer *layer, const char *group, clq_stor
         if (!layer->variables[k]) continue;
         char **path = &stores->paths[layer->variables[k] - 1];
         if (!*path) *path = clq_variable_store(layer, layer->variables[k] - 1, group);
-        if (!*path) return CLQ_MEMORY;
+        if (!*path) return CLQ_ERROR_MEMORY;
     }
     return CLQ_OK;
 }
@@ -163,7 +163,7 @@ static char *place_within(const clq_layer *layer, const char *name, const char *
                                                              strncmp(layer->name, name, layer->block_bytes) == 0;
     if (!own && !block) return NULL;
     char *path = own ? clq_strdup(group) : clq_strprintf("%s/%s", group, layer->block_store);
-    if (!path) *status = CLQ_MEMORY;
+    if (!path) *status = CLQ_ERROR_MEMORY;
     return path;
 }
 
@@ -178,7 +178,7 @@ static clq_status note_group(const clq_model *model, const clq_safetensors *file
                 if (path) status = note_layer(&model->layers[i], path, stores);
                 clq_free(path);
             }
-    if (chain.failed) status = CLQ_MEMORY;
+    if (chain.failed) status = CLQ_ERROR_MEMORY;
     clq_free(chain.data);
     return status;
 }
@@ -228,8 +228,8 @@ clq_status clq_check_tensor_shape(const clq_safetensors_entry *entry, const clq_
     if (fits(entry, variable)) return CLQ_OK;
     clq_describe_dims(got, sizeof got, entry->rank, entry->dims);
     clq_describe_dims(wanted, sizeof wanted, shape->rank, shape->dims);
-    return clq_fail(CLQ_MISMATCH, "%s: tensor '%s' has shape (%s) and the model's is (%s)", path, entry->name, got,
-                    wanted);
+    return clq_fail(CLQ_ERROR_MISMATCH, "%s: tensor '%s' has shape (%s) and the model's is (%s)", path, entry->name,
+                    got, wanted);
 }
 
 /* The entry as the line says that its axes are, with how far its elements are apart along each of them. */
@@ -239,8 +239,8 @@ static clq_status turn(const clq_weight_match *match, const char *path, clq_safe
     const clq_axis_order *order = match->line ? match->line->order : NULL;
     size_t own[CLQ_ARRAY_DIMS_MAX], step = 1;
     if (order && order->rank != entry->rank)
-        return clq_fail(CLQ_MISMATCH, "%s: tensor '%s' has %u axes, and '%s' is a layout of %u", path, entry->name,
-                        entry->rank, order->word, order->rank);
+        return clq_fail(CLQ_ERROR_MISMATCH, "%s: tensor '%s' has %u axes, and '%s' is a layout of %u", path,
+                        entry->name, entry->rank, order->word, order->rank);
     *turned = *entry;
     for (unsigned d = entry->rank; d-- > 0; step *= entry->dims[d]) own[d] = step;
     for (unsigned d = 0; d < entry->rank; d++) {
@@ -261,8 +261,9 @@ static clq_status check_turned(const clq_weight_match *match, const clq_safetens
     clq_describe_dims(has, sizeof has, entry->rank, entry->dims);
     clq_describe_dims(is, sizeof is, turned->rank, turned->dims);
     clq_describe_dims(wanted, sizeof wanted, variable->shape.rank, variable->shape.dims);
-    return clq_fail(CLQ_MISMATCH, "%s: tensor '%s' has shape (%s), which '%s' makes (%s), and the model's is (%s)",
-                    path, entry->name, has, match->line->order->word, is, wanted);
+    return clq_fail(CLQ_ERROR_MISMATCH,
+                    "%s: tensor '%s' has shape (%s), which '%s' makes (%s), and the model's is (%s)", path, entry->name,
+                    has, match->line->order->word, is, wanted);
 }
 
 clq_status clq_read_matched(const clq_weight_match *match, const clq_variable *variable, const char *path, float *out) {
@@ -270,7 +271,7 @@ clq_status clq_read_matched(const clq_weight_match *match, const clq_variable *v
     clq_safetensors_entry turned;
     size_t steps[CLQ_ARRAY_DIMS_MAX], at[CLQ_ARRAY_DIMS_MAX] = {0}, from = 0;
     if (!is_float(entry->dtype))
-        return clq_fail(CLQ_MISMATCH, "%s: tensor '%s' is %s; f32, f64, f16 and bf16 are read", path, entry->name,
+        return clq_fail(CLQ_ERROR_MISMATCH, "%s: tensor '%s' is %s; f32, f64, f16 and bf16 are read", path, entry->name,
                         clq_dtype_name(entry->dtype));
     CLQ_TRY(turn(match, path, &turned, steps));
     if (!match->line || !match->line->reshaped || turned.count != variable->elements)
@@ -279,8 +280,8 @@ clq_status clq_read_matched(const clq_weight_match *match, const clq_variable *v
         const double value = element(entry, from);
         out[i] = (float)value;
         if (!isfinite(out[i]))
-            return clq_fail(CLQ_FORMAT, "%s: tensor '%s': value %zu is %g, and weights must be finite as float32", path,
-                            entry->name, from, value);
+            return clq_fail(CLQ_ERROR_FORMAT, "%s: tensor '%s': value %zu is %g, and weights must be finite as float32",
+                            path, entry->name, from, value);
         for (unsigned d = turned.rank; d-- > 0;) { /* the next place, as an odometer turns */
             from += steps[d];
             if (++at[d] < turned.dims[d]) break;
@@ -303,7 +304,8 @@ clq_status clq_refuse_strangers(const clq_model *model, const clq_safetensors *f
     for (size_t i = 0; i < clq_safetensors_count(file); i++) {
         const char *name = clq_safetensors_at(file, i)->name;
         if (strncmp(name, prefix, length) == 0 && find_variable(model, name + length) == model->variable_count)
-            return clq_fail(CLQ_MISMATCH, "%s: tensor '%s' is not part of model %s", path, name, clq_model_name(model));
+            return clq_fail(CLQ_ERROR_MISMATCH, "%s: tensor '%s' is not part of model %s", path, name,
+                            clq_model_name(model));
     }
     return CLQ_OK;
 }

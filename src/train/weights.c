@@ -9,7 +9,7 @@ clq_status clq_image_open(const clq_model *model, clq_image *out) {
         floats += model->variables[i].elements;
     }
     out->values = clq_alloc(CLQ_MAX(floats, (size_t)1), sizeof *out->values);
-    return out->first && out->values ? CLQ_OK : CLQ_MEMORY;
+    return out->first && out->values ? CLQ_OK : CLQ_ERROR_MEMORY;
 }
 
 void clq_image_release(clq_image *all) {
@@ -31,10 +31,10 @@ clq_status clq_trainer_set_initial_weights(clq_trainer *trainer) {
 static clq_status check_variable(const clq_trainer *trainer, size_t index) {
     const clq_model *model = trainer->model;
     if (index >= model->variable_count)
-        return clq_fail(CLQ_ARGUMENT, "variable %zu is out of range: model %s has %u", index, clq_model_name(model),
-                        model->variable_count);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "variable %zu is out of range: model %s has %u", index,
+                        clq_model_name(model), model->variable_count);
     if (clq_strategy_has_variable(trainer->strategy, index)) return CLQ_OK;
-    return clq_fail(CLQ_ARGUMENT, "variable %s is none of part %u of %u of model %s: ask the trainer that has it",
+    return clq_fail(CLQ_ERROR_ARGUMENT, "variable %s is none of part %u of %u of model %s: ask the trainer that has it",
                     model->variables[index].name, trainer->config.part, trainer->config.parts, clq_model_name(model));
 }
 
@@ -81,16 +81,16 @@ clq_status clq_trainer_set_variable(clq_trainer *trainer, size_t index, const fl
 clq_status clq_trainer_get_gradient(clq_trainer *trainer, unsigned replica, size_t index, float *out) {
     CLQ_TRY(check_variable(trainer, index));
     if (replica >= clq_trainer_replicas(trainer))
-        return clq_fail(CLQ_ARGUMENT, "replica %u is out of range: the trainer has %u", replica,
+        return clq_fail(CLQ_ERROR_ARGUMENT, "replica %u is out of range: the trainer has %u", replica,
                         clq_trainer_replicas(trainer));
     if (trainer->model->variables[index].role == CLQ_ROLE_STATE)
-        return clq_fail(CLQ_ARGUMENT, "variable %s is not trained and has no gradient",
+        return clq_fail(CLQ_ERROR_ARGUMENT, "variable %s is not trained and has no gradient",
                         trainer->model->variables[index].name);
     if (trainer->accumulated > 0)
-        return clq_fail(CLQ_STATE,
+        return clq_fail(CLQ_ERROR_STATE,
                         "no gradient while batches are accumulated: it is there after the clq_step_gradients "
                         "or clq_step that ends their update");
     if (trainer->forwarded > 0)
-        return clq_fail(CLQ_STATE, "no gradient between clq_part_forward and clq_part_backward");
+        return clq_fail(CLQ_ERROR_STATE, "no gradient between clq_part_forward and clq_part_backward");
     return clq_strategy_read_variable(trainer->strategy, replica, index, true, out);
 }

@@ -22,10 +22,10 @@ static clq_status cut_pairs(const char *what, const char *text, const char *at, 
         if (words->count == CLQ_WORDS_MAX || key_length == length ||
             !clq_copy_word(words->options[words->count].key, at, key_length) ||
             !copy(words->options[words->count].value, CLQ_WORD_VALUE_MAX, at + key_length + 1, length - key_length - 1))
-            return clq_fail(CLQ_ARGUMENT, "%s '%s': expected key=value at '%s'", what, text, at);
+            return clq_fail(CLQ_ERROR_ARGUMENT, "%s '%s': expected key=value at '%s'", what, text, at);
         for (unsigned i = 0; i < words->count; i++)
             if (strcmp(words->options[i].key, words->options[words->count].key) == 0)
-                return clq_fail(CLQ_ARGUMENT, "%s '%s': %s is given twice", what, text, words->options[i].key);
+                return clq_fail(CLQ_ERROR_ARGUMENT, "%s '%s': %s is given twice", what, text, words->options[i].key);
         words->count++;
         at += length;
         if (!*at) return CLQ_OK;
@@ -36,7 +36,7 @@ static clq_status cut_words(const char *what, const char *text, clq_words *out) 
     clq_words words = {0};
     const size_t length = strcspn(text, ":");
     if (!clq_copy_word(words.name, text, length))
-        return clq_fail(CLQ_ARGUMENT, "%s '%s': expected NAME or NAME:key=value,…", what, text);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "%s '%s': expected NAME or NAME:key=value,…", what, text);
     if (text[length]) CLQ_TRY(cut_pairs(what, text, text + length + 1, &words));
     *out = words;
     return CLQ_OK;
@@ -79,7 +79,7 @@ clq_status clq_check_values(const char *what, const char *name, const clq_option
     for (size_t i = 0; options[i].key; i++) {
         if (allows(&options[i], values[i])) continue;
         clq_option_range(&options[i], range);
-        return clq_fail(CLQ_ARGUMENT, "%s %s: %s=%g is not %s", what, name, options[i].key, values[i], range);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "%s %s: %s=%g is not %s", what, name, options[i].key, values[i], range);
     }
     return CLQ_OK;
 }
@@ -94,9 +94,9 @@ clq_status clq_refuse_key(const char *what, const char *text, const char *name, 
     }
     if (!known.data) clq_text_add(&known, "%s", *name ? " takes no keys" : "it takes no keys");
     clq_nearest_add(&nearest, &known);
-    clq_status status =
-        known.failed ? clq_fail_memory("naming the keys")
-                     : clq_fail(CLQ_ARGUMENT, "%s '%s': unknown key '%s'; %s%s", what, text, key, name, known.data);
+    clq_status status = known.failed ? clq_fail_memory("naming the keys")
+                                     : clq_fail(CLQ_ERROR_ARGUMENT, "%s '%s': unknown key '%s'; %s%s", what, text, key,
+                                                name, known.data);
     clq_free(known.data);
     return status;
 }
@@ -111,7 +111,7 @@ clq_status clq_set_values(const char *what, const char *text, const clq_words *w
         if (!clq_parse_double(value, option->min, option->max, &parsed) || !allows(option, parsed)) {
             char range[80];
             clq_option_range(option, range);
-            return clq_fail(CLQ_ARGUMENT, "%s '%s': %s=%s is not %s", what, text, key, value, range);
+            return clq_fail(CLQ_ERROR_ARGUMENT, "%s '%s': %s=%s is not %s", what, text, key, value, range);
         }
         values[option - options] = parsed;
     }
@@ -131,7 +131,7 @@ static clq_status refuse_name(const char *what, const char *name, size_t count, 
     clq_nearest_add(&nearest, &known);
     clq_status status = known.failed || !known.data
                             ? clq_fail_memory("naming what there is")
-                            : clq_fail(CLQ_ARGUMENT, "%s '%s' is unknown: expected %s", what, name, known.data);
+                            : clq_fail(CLQ_ERROR_ARGUMENT, "%s '%s' is unknown: expected %s", what, name, known.data);
     clq_free(known.data);
     return status;
 }

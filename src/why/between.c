@@ -54,7 +54,7 @@ static clq_status probe_turns(const link_probing *p, clq_link_probe *own) {
 clq_status clq_why_probe_links(clq_world *world, clq_link_probe *out) {
     link_probing p = {.world = world, .out = clq_alloc(MANY_BYTES, 1), .in = clq_alloc(MANY_BYTES, 1)};
     clq_link_probe own = {0};
-    clq_status status = clq_world_check(world, p.out && p.in ? CLQ_OK : CLQ_MEMORY);
+    clq_status status = clq_world_check(world, p.out && p.in ? CLQ_OK : CLQ_ERROR_MEMORY);
     if (status == CLQ_OK) status = clq_world_check(world, clq_outer_create(world, 0, &p.outer));
     if (status == CLQ_OK) status = probe_turns(&p, &own);
     if (status == CLQ_OK) status = clq_world_gather(world, &own, sizeof own, out);

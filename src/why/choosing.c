@@ -32,14 +32,14 @@ static clq_status forgive(const choosing *c, clq_status status, const clq_altern
     bool noted;
     if (clq_system_is_stuck(c->machine.rule->system, &noted)) return status;
     switch (status) {
-    case CLQ_DEVICE:
-    case CLQ_BUILD:
-    case CLQ_TIMEOUT:
+    case CLQ_ERROR_DEVICE:
+    case CLQ_ERROR_BUILD:
+    case CLQ_ERROR_TIMEOUT:
         clq_log(CLQ_LOG_WARNING, "devices %s are left out of the choice: %s", alternative->devices, clq_error_detail());
         return CLQ_OK;
-    case CLQ_DEVICE_MEMORY:
-    case CLQ_NO_DEVICE:
-    case CLQ_UNSUPPORTED: return CLQ_OK;
+    case CLQ_ERROR_DEVICE_MEMORY:
+    case CLQ_ERROR_NO_DEVICE:
+    case CLQ_ERROR_UNSUPPORTED: return CLQ_OK;
     default: return status;
     }
 }
@@ -81,7 +81,7 @@ static clq_status look_at(choosing *c, size_t i) {
     if (status != CLQ_OK) {
         alternative->state = CLQ_ALTERNATIVE_FAILED;
         alternative->images_per_s = lone->images_per_s = 0;
-        lone->too_large = status == CLQ_DEVICE_MEMORY;
+        lone->too_large = status == CLQ_ERROR_DEVICE_MEMORY;
         if (c->first.status == CLQ_OK) clq_error_take(status, &c->first);
         return forgive(c, status, alternative);
     }
@@ -213,14 +213,15 @@ static clq_status choose(choosing *c) {
         return CLQ_OK;
     }
     if (c->first.status != CLQ_OK) return clq_error_raise(&c->first);
-    return clq_fail(CLQ_UNSUPPORTED, "strategy %s is not predicted on any of the devices: name them with --devices",
+    return clq_fail(CLQ_ERROR_UNSUPPORTED,
+                    "strategy %s is not predicted on any of the devices: name them with --devices",
                     c->wanted->strategy);
 }
 
 static clq_status list_infos(choosing *c, clq_system *system) {
     c->machine.count = clq_system_device_count(system);
     c->infos = clq_alloc(CLQ_MAX(c->machine.count, (size_t)1), sizeof *c->infos);
-    if (!c->infos) return CLQ_MEMORY;
+    if (!c->infos) return CLQ_ERROR_MEMORY;
     for (size_t i = 0; i < c->machine.count; i++) c->infos[i] = clq_system_device_info(system, i);
     c->machine.devices = c->infos;
     return CLQ_OK;
@@ -229,7 +230,7 @@ static clq_status list_infos(choosing *c, clq_system *system) {
 clq_status clq_why_choose(const clq_why_task *task, const clq_choosing *wanted, clq_choice_made *out) {
     choosing *c = clq_alloc(1, sizeof *c);
     clq_trainer_config config = *task->config;
-    if (!c) return CLQ_MEMORY;
+    if (!c) return CLQ_ERROR_MEMORY;
     /* What devices do with the kernels that they have: measuring kernels is another matter. */
     config.tuning = CLQ_TUNING_OFF;
     const clq_why_task own = {.model = task->model, .config = &config, .data = task->data, .patience = task->patience};

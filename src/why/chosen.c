@@ -17,7 +17,7 @@ static clq_status describe(const clq_devices *devices, clq_hash128 *out) {
     }
     if (!text.failed) *out = clq_hash128_of(text.data, text.length, 0);
     clq_free(text.data);
-    return text.failed ? CLQ_MEMORY : CLQ_OK;
+    return text.failed ? CLQ_ERROR_MEMORY : CLQ_OK;
 }
 
 /* Of two makings of one key never the same: the clock of the machine, and of the process. */
@@ -29,12 +29,12 @@ static uint64_t mark(void) {
 
 clq_status clq_why_keep_choice(clq_hash128 key, const clq_devices *devices, clq_kept_choice *choice) {
     clq_kept_choice *kept = clq_alloc(1, sizeof *kept); /* zero behind texts: nothing else goes to disk */
-    if (!kept) return CLQ_MEMORY;
+    if (!kept) return CLQ_ERROR_MEMORY;
     clq_status status = CLQ_OK;
     memcpy(kept, choice, sizeof *kept);
     memset(kept->devices, 0, sizeof kept->devices);
     if (!clq_why_spec(devices, 0, devices->count, kept->devices, sizeof kept->devices))
-        status = clq_fail(CLQ_ARGUMENT, "%u devices are too many to be kept as a choice", devices->count);
+        status = clq_fail(CLQ_ERROR_ARGUMENT, "%u devices are too many to be kept as a choice", devices->count);
     kept->made = mark();
     if (status == CLQ_OK) status = describe(devices, &kept->described);
     if (status == CLQ_OK) status = clq_machine_keep(key, kept, sizeof *kept);

@@ -28,8 +28,8 @@ void clq_desk_abort(clq_rig *rig) {
 
 /* With the lock held. */
 static clq_status await(clq_rig *rig, double until) {
-    if (atomic_load(&rig->aborted)) return CLQ_ABORTED;
-    if (clq_now_running() >= until) return clq_fail(CLQ_TIMEOUT, "a device did not come within %g s", deadline_s);
+    if (atomic_load(&rig->aborted)) return CLQ_ERROR_ABORTED;
+    if (clq_now_running() >= until) return clq_fail(CLQ_ERROR_TIMEOUT, "a device did not come within %g s", deadline_s);
     clq_lock_wait(&rig->lock, &rig->changed, CLQ_RUNNING_LOOK_S);
     return CLQ_OK;
 }

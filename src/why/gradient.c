@@ -28,7 +28,7 @@ clq_status clq_why_pieces(const clq_model *model, clq_scale_piece *out, size_t *
         all += clq_variable_bytes(variable);
     }
     if (pieces == 0)
-        return clq_fail(CLQ_MISMATCH, "model '%s' has nothing to train, so that its replicas exchange nothing",
+        return clq_fail(CLQ_ERROR_MISMATCH, "model '%s' has nothing to train, so that its replicas exchange nothing",
                         clq_model_name(model));
     *count = pieces;
     *bytes = all;

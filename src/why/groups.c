@@ -10,9 +10,9 @@ static clq_status ask_mirrored(clq_probing *p, clq_group_probe *g) {
     /* single refuses several */
     const bool single = p->task->config->strategy == CLQ_STRATEGY_SINGLE;
     clq_trainer *trainer;
-    const clq_status status = clq_probing_open(
-        p, 0, g->count, p->out->batch, single ? CLQ_STRATEGY_SINGLE : CLQ_STRATEGY_MIRRORED, &trainer);
-    g->too_large = status == CLQ_DEVICE_MEMORY;
+    const clq_status status =
+        clq_probing_open(p, 0, g->count, p->out->batch, single ? CLQ_STRATEGY_SINGLE : CLQ_STRATEGY_MIRRORED, &trainer);
+    g->too_large = status == CLQ_ERROR_DEVICE_MEMORY;
     if (status != CLQ_OK) return clq_probing_lacks(p, status);
     g->shards_update = clq_probing_path(trainer, "sharded update");
     g->overlaps = clq_probing_path(trainer, "overlap");
@@ -22,11 +22,10 @@ static clq_status ask_mirrored(clq_probing *p, clq_group_probe *g) {
 }
 
 /* *out NULL: the strategy does not take the model, or so many devices, or does not fit their memory. */
-static clq_status open_if_fit(clq_probing *p, const clq_group_probe *g, clq_strategy_kind strategy,
-                              clq_trainer **out) {
+static clq_status open_if_fit(clq_probing *p, const clq_group_probe *g, clq_strategy_kind strategy, clq_trainer **out) {
     *out = NULL;
     const clq_status status = clq_probing_open(p, 0, g->count, p->out->batch, strategy, out);
-    return status == CLQ_ARGUMENT || status == CLQ_UNSUPPORTED ? CLQ_OK : clq_probing_lacks(p, status);
+    return status == CLQ_ERROR_ARGUMENT || status == CLQ_ERROR_UNSUPPORTED ? CLQ_OK : clq_probing_lacks(p, status);
 }
 
 static void note_stages(const clq_strategy *strategy, clq_pipe_probe *out) {
@@ -131,7 +130,7 @@ static clq_status probe_sharing(clq_probing *p, clq_group_probe *g) {
     enum { QUIET_LEAST = 5 };
     clq_patience *patience = p->task->patience;
     sharing *s = clq_alloc(1, sizeof *s);
-    if (!s) return CLQ_MEMORY;
+    if (!s) return CLQ_ERROR_MEMORY;
     s->looks = (clq_looks){.first = CLQ_PROBING_LOOKS, .least = QUIET_LEAST};
     clq_status status = CLQ_OK;
     while (status == CLQ_OK && clq_looks_wanted(&s->looks, patience)) {

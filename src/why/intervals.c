@@ -5,7 +5,7 @@
 clq_status clq_intervals_add(clq_intervals *set, double begin, double end) {
     if (!(end > begin)) return CLQ_OK;
     clq_interval *grown = clq_grow(set->items, set->count, &set->capacity, 64, sizeof *grown);
-    if (!grown) return CLQ_MEMORY;
+    if (!grown) return CLQ_ERROR_MEMORY;
     set->items = grown;
     set->items[set->count++] = (clq_interval){begin, end};
     return CLQ_OK;

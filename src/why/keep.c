@@ -21,7 +21,7 @@ static clq_status make_key(const clq_model *model, const char *row, const clq_tr
     }
     if (!text.failed) *out = clq_hash128_of(text.data, text.length, 0);
     clq_free(text.data);
-    return text.failed ? CLQ_MEMORY : CLQ_OK;
+    return text.failed ? CLQ_ERROR_MEMORY : CLQ_OK;
 }
 
 /* That of a row's name: "mirrored --shard-optimizer". */

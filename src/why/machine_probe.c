@@ -45,7 +45,7 @@ static void conclude(const clq_probes *probes, size_t largest, clq_machine_probe
 clq_status clq_why_probe_machine(const clq_why_task *task, size_t largest, clq_machine_probe *out) {
     clq_probes *probes = clq_alloc(1, sizeof *probes);
     clq_why_task own = *task;
-    if (!probes) return CLQ_MEMORY;
+    if (!probes) return CLQ_ERROR_MEMORY;
     own.all_only = true;
     own.further = largest;
     clq_status status = clq_why_probe(&own, probes);

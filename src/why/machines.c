@@ -60,7 +60,7 @@ clq_status clq_why_machine_shares(const unsigned *devices, unsigned count, size_
     unsigned total = 0;
     for (unsigned r = 0; r < count; r++) total += devices[r];
     size_t *offsets = clq_alloc(2 * (size_t)total, sizeof *offsets);
-    if (!offsets) return CLQ_MEMORY;
+    if (!offsets) return CLQ_ERROR_MEMORY;
     size_t *counts = offsets + total;
     clq_shares_split(batch, total, NULL, offsets, counts);
     for (unsigned r = 0, device = 0; r < count; r++) {
@@ -90,7 +90,7 @@ static clq_status open_work(const clq_machines *machines, const clq_machines_way
     w->shares = clq_alloc(4 * n, sizeof *w->shares);
     w->weights = clq_alloc(3 * n, sizeof *w->weights);
     unsigned *devices = clq_alloc(n, sizeof *devices);
-    clq_status status = w->shares && w->weights && devices ? CLQ_OK : CLQ_MEMORY;
+    clq_status status = w->shares && w->weights && devices ? CLQ_OK : CLQ_ERROR_MEMORY;
     if (status == CLQ_OK) {
         w->offsets = w->shares + n;
         w->paces = w->offsets + n;
@@ -204,7 +204,7 @@ unsigned clq_why_worst_link(const clq_machines *machines) {
 clq_status clq_why_middle_link(const clq_machines *machines, clq_link_probe *out) {
     const size_t count = machines->count;
     double *values = clq_alloc(2 * count, sizeof *values);
-    if (!values) return CLQ_MEMORY;
+    if (!values) return CLQ_ERROR_MEMORY;
     for (size_t r = 0; r < count; r++) {
         values[r] = machines->links[r].alpha_s;
         values[count + r] = machines->links[r].beta_s;
@@ -234,7 +234,7 @@ static clq_status exchange(const work *w, double compute_s, clq_scale_result *ou
     const size_t divisor = w->way->compression == CLQ_COMPRESSION_OFF ? 1 : 2; /* halves of what is cut into buckets */
     const bool whole = !overlaps(w) || m->bucket_bytes == CLQ_SCALE_WHOLE;
     clq_scale_piece *pieces = clq_alloc(m->piece_count, sizeof *pieces);
-    if (!pieces) return CLQ_MEMORY;
+    if (!pieces) return CLQ_ERROR_MEMORY;
     for (size_t i = 0; i < m->piece_count; i++)
         pieces[i] = (clq_scale_piece){m->pieces[i].part, m->pieces[i].bytes / divisor};
     const clq_scale_task task = {.machines = w->way->machines,

@@ -106,7 +106,7 @@ static clq_status probe_rows(const clq_trainer *trainer, clq_dataset *data, doub
     *out = 0;
     if (!clq_probing_path(trainer, "own rows") || clq_probing_path(trainer, "upload ahead")) return CLQ_OK;
     void *to = clq_alloc(bytes, 1);
-    if (!to) return CLQ_MEMORY;
+    if (!to) return CLQ_ERROR_MEMORY;
     double copying_s = 0;
     size_t rows_copied = 0;
     clq_status status = CLQ_OK;
@@ -186,7 +186,7 @@ clq_status clq_probing_open(const clq_probing *p, unsigned first, unsigned count
 
 clq_status clq_probing_set_batch(const clq_probing *p, const clq_trainer *trainer, size_t batch) {
     CLQ_TRY(clq_dataset_batch(p->task->data, batch, true));
-    return clq_probing_path(trainer, "own rows") ? CLQ_OK : clq_dataset_prefetch(p->task->data, CLQ_AUTO);
+    return clq_probing_path(trainer, "own rows") ? CLQ_OK : clq_dataset_prefetch(p->task->data, CLQ_PREFETCH_AUTO);
 }
 
 /* All that is asked of a trainer on one device. `whole`: with what does not depend on the batch. */
@@ -210,7 +210,7 @@ static clq_status ask_trainer(clq_probing *p, unsigned device, bool whole, clq_t
 
 clq_status clq_probing_lacks(clq_probing *p, clq_status status) {
     clq_error lack;
-    if (status != CLQ_DEVICE_MEMORY) return status;
+    if (status != CLQ_ERROR_DEVICE_MEMORY) return status;
     clq_error_take(status, &lack);
     if (p->out->lack.status == CLQ_OK) p->out->lack = lack;
     return CLQ_OK;
@@ -228,7 +228,7 @@ static clq_status probe_batch(clq_probing *p, unsigned device, size_t batch) {
     clq_status status = clq_probing_open(p, device, 1, batch, CLQ_STRATEGY_AUTO, &trainer);
     if (status == CLQ_OK) status = ask_trainer(p, device, d->step_count == 0, trainer, &step);
     clq_trainer_destroy(trainer);
-    if (status == CLQ_DEVICE_MEMORY) d->too_large = batch;
+    if (status == CLQ_ERROR_DEVICE_MEMORY) d->too_large = batch;
     if (status != CLQ_OK) return clq_probing_lacks(p, status);
     memmove(&d->steps[at + 1], &d->steps[at], (d->step_count - at) * sizeof d->steps[0]);
     d->steps[at] = step;
@@ -287,7 +287,7 @@ static clq_status probe_like(clq_probing *p, unsigned device, unsigned first) {
     for (unsigned i = 0; i < TRIES; i++) {
         if (i > 0) CLQ_TRY(time_share(p, first, share, &first_s));
         clq_status status = time_share(p, device, share, &own_s);
-        if (status == CLQ_DEVICE_MEMORY) break; /* it has less memory */
+        if (status == CLQ_ERROR_DEVICE_MEMORY) break; /* it has less memory */
         CLQ_TRY(status);
         if (own_s < alike_most * first_s && first_s < alike_most * own_s) {
             out->devices[device] = out->devices[first];
@@ -368,7 +368,7 @@ static clq_status find_room(clq_probing *p, bool smallest) {
     for (unsigned i = 0; i < p->out->group_count; i++) {
         clq_group_probe *g = &p->out->groups[i];
         const clq_status status = clq_group_has_collectives(g) ? clq_rig_has_room(&p->rig, g->count) : CLQ_OK;
-        if (status != CLQ_DEVICE_MEMORY || !smallest) {
+        if (status != CLQ_ERROR_DEVICE_MEMORY || !smallest) {
             CLQ_TRY(status);
             continue;
         }
@@ -388,7 +388,7 @@ static clq_status open_rig(clq_probing *p) {
         const bool smallest = bytes / 2 < MEMORY_LEAST;
         clq_status status = clq_rig_open(p->task->devices, bytes, clq_exchanged_bytes(p), &p->rig);
         if (status == CLQ_OK) status = find_room(p, smallest);
-        if (status != CLQ_DEVICE_MEMORY || (smallest && p->out->group_count == 0)) return status;
+        if (status != CLQ_ERROR_DEVICE_MEMORY || (smallest && p->out->group_count == 0)) return status;
         clq_rig_close(&p->rig);
         if (!smallest) {
             bytes /= 2;
@@ -416,7 +416,7 @@ static clq_status probe_all(clq_probing *p) {
 clq_status clq_why_probe(const clq_why_task *task, clq_probes *out) {
     clq_probes *probes = clq_alloc(1, sizeof *probes);
     clq_probing *p = clq_alloc(1, sizeof *p);
-    clq_status status = probes && p ? CLQ_OK : CLQ_MEMORY;
+    clq_status status = probes && p ? CLQ_OK : CLQ_ERROR_MEMORY;
     if (status == CLQ_OK) {
         probes->samples = clq_dataset_get_info(task->data)->samples;
         probes->batch = CLQ_MIN(task->config->global_batch, probes->samples);

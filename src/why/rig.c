@@ -34,7 +34,7 @@ static clq_status open_values(clq_rig_member *m, size_t bytes) {
     if (m->borrows) {
         m->gradient = clq_alloc(bytes, 1);
         m->parameters = clq_alloc(bytes, 1);
-        if (!m->gradient || !m->parameters) return CLQ_MEMORY;
+        if (!m->gradient || !m->parameters) return CLQ_ERROR_MEMORY;
         return clq_queue_write(m->queue, m->values, 0, m->gradient, bytes, true);
     }
     memset(m->gradient, 0, bytes);
@@ -43,7 +43,7 @@ static clq_status open_values(clq_rig_member *m, size_t bytes) {
 
 static clq_status open_member(clq_rig_member *m, size_t memory_bytes) {
     m->times = clq_alloc(CLQ_RIG_TIMES_MAX, sizeof *m->times);
-    if (!m->times) return CLQ_MEMORY;
+    if (!m->times) return CLQ_ERROR_MEMORY;
     CLQ_TRY(clq_queue_create(m->device, 0, &m->queue));
     CLQ_TRY(clq_load_create(m->queue, CLQ_LOAD_ARITHMETIC, 0, &m->arithmetic));
     CLQ_TRY(clq_load_create(m->queue, CLQ_LOAD_MEMORY, memory_bytes, &m->memory));
@@ -140,7 +140,7 @@ static clq_status run(clq_rig *rig, unsigned count) {
     for (unsigned aborted = 0; aborted < 2; aborted++) /* first the failure that ended the others */
         for (unsigned r = 0; r < started; r++)
             if (rig->members[r].error.status != CLQ_OK &&
-                (rig->members[r].error.status == CLQ_ABORTED) == (aborted == 1))
+                (rig->members[r].error.status == CLQ_ERROR_ABORTED) == (aborted == 1))
                 return clq_error_raise(&rig->members[r].error);
     return status;
 }
@@ -231,7 +231,7 @@ clq_status clq_rig_copy(clq_rig *rig, unsigned member, size_t bytes, double *gbp
     const clq_rig_member *m = &rig->members[member];
     double looks[LOOKS];
     void *host = clq_alloc(bytes, 1);
-    clq_status status = host ? CLQ_OK : CLQ_MEMORY;
+    clq_status status = host ? CLQ_OK : CLQ_ERROR_MEMORY;
     for (size_t i = 0; i < LOOKS && status == CLQ_OK; i++) {
         const double start = clq_now();
         status = clq_queue_write(m->queue, m->values, 0, host, bytes, true);
@@ -261,7 +261,7 @@ static clq_status scatter_and_gather(clq_rig_member *m, size_t bytes) {
                      .out_offset = own,
                      .count = clq_values_count(CLQ_F32, lines * CLQ_VARIABLE_ALIGN),
                      .dtype = CLQ_F32,
-                     .op = CLQ_SUM};
+                     .op = CLQ_REDOP_SUM};
     CLQ_TRY(clq_comm_run(m->rig->comm, m->rank, &task));
     task.collective = CLQ_ALL_GATHER;
     task.in_offset = own;
@@ -468,7 +468,7 @@ static clq_status look_at_all(clq_rig *rig, unsigned count, clq_rig_exchange *ex
                               clq_store *const *stores, clq_patience *patience, clq_rig_together *together) {
     enum { LOOKS = 9, QUIET_LEAST = 5 };
     found *f = clq_alloc(1, sizeof *f);
-    if (!f) return CLQ_MEMORY;
+    if (!f) return CLQ_ERROR_MEMORY;
     f->looks = (clq_looks){.first = LOOKS, .least = QUIET_LEAST};
     clq_status status = CLQ_OK;
     while (status == CLQ_OK && clq_looks_wanted(&f->looks, patience)) {

@@ -57,7 +57,8 @@ static bool is_word(json_t *event, const char *key, const char *word) {
 static clq_status integer_of(const reading *r, size_t index, json_t *event, const char *key, long long *out) {
     json_t *value = json_object_get(event, key);
     if (!json_is_integer(value) || json_integer_value(value) < 0)
-        return clq_fail(CLQ_FORMAT, "%s: event %zu: \"%s\" is no whole number of at least 0", r->path, index, key);
+        return clq_fail(CLQ_ERROR_FORMAT, "%s: event %zu: \"%s\" is no whole number of at least 0", r->path, index,
+                        key);
     *out = json_integer_value(value);
     return CLQ_OK;
 }
@@ -66,7 +67,7 @@ static clq_status time_of(const reading *r, size_t index, json_t *event, const c
     json_t *value = json_object_get(event, key);
     const double us = json_is_number(value) ? json_number_value(value) : (double)NAN;
     if (!(us >= least && us <= time_most_us))
-        return clq_fail(CLQ_FORMAT, "%s: event %zu: \"%s\" is no time in microseconds", r->path, index, key);
+        return clq_fail(CLQ_ERROR_FORMAT, "%s: event %zu: \"%s\" is no time in microseconds", r->path, index, key);
     *out = us * 1e-6;
     return CLQ_OK;
 }
@@ -101,10 +102,11 @@ static clq_status name_process(reading *r, size_t index, long long pid, const ch
     if (strcmp(text, "input") == 0) r->input = pid;
     if (!parse_replica(text, &named.replica, &name)) return CLQ_OK;
     if (process_of(r, pid) || has_replica(r, named.replica))
-        return clq_fail(CLQ_FORMAT, "%s: event %zu: replica %u has a process already", r->path, index, named.replica);
+        return clq_fail(CLQ_ERROR_FORMAT, "%s: event %zu: replica %u has a process already", r->path, index,
+                        named.replica);
     for (size_t i = 0; name[i] && i + 1 < sizeof named.name; i++) named.name[i] = name[i];
     process *grown = clq_grow(r->replicas, r->count, &r->capacity, 4, sizeof *grown);
-    if (!grown) return CLQ_MEMORY;
+    if (!grown) return CLQ_ERROR_MEMORY;
     r->replicas = grown;
     r->replicas[r->count++] = named;
     return CLQ_OK;
@@ -115,7 +117,7 @@ static clq_status read_names(reading *r, bool threads) {
     json_t *event;
     size_t i;
     json_array_foreach(r->events, i, event) {
-        if (!json_is_object(event)) return clq_fail(CLQ_FORMAT, "%s: event %zu is no object", r->path, i);
+        if (!json_is_object(event)) return clq_fail(CLQ_ERROR_FORMAT, "%s: event %zu is no object", r->path, i);
         if (!is_word(event, "ph", "M")) continue;
         const char *name = json_string_value(json_object_get(json_object_get(event, "args"), "name"));
         long long pid, tid;
@@ -135,14 +137,14 @@ static clq_status read_names(reading *r, bool threads) {
 
 static clq_status add_event(const reading *r, size_t index, json_t *json, track *to, const spell *times) {
     spell *grown = clq_grow(to->events, to->count, &to->capacity, 64, sizeof *grown);
-    if (!grown) return CLQ_MEMORY;
+    if (!grown) return CLQ_ERROR_MEMORY;
     to->events = grown;
     spell *added = &to->events[to->count++];
     *added = *times;
     added->is_step = is_word(json, "name", "step");
     json_t *batch = json_object_get(json_object_get(json, "args"), "batch");
     if (added->is_step && (!json_is_integer(batch) || json_integer_value(batch) < 1))
-        return clq_fail(CLQ_FORMAT, "%s: event %zu: a step has no number (\"batch\")", r->path, index);
+        return clq_fail(CLQ_ERROR_FORMAT, "%s: event %zu: a step has no number (\"batch\")", r->path, index);
     if (added->is_step) added->step = (uint64_t)json_integer_value(batch);
     return CLQ_OK;
 }
@@ -178,11 +180,11 @@ static clq_status read_trace(reading *r, json_t *document) {
     size_t i;
     r->events = json_object_get(document, "traceEvents");
     if (!json_is_array(r->events))
-        return clq_fail(CLQ_FORMAT, "%s: there are no \"traceEvents\": it is no trace", r->path);
+        return clq_fail(CLQ_ERROR_FORMAT, "%s: there are no \"traceEvents\": it is no trace", r->path);
     CLQ_TRY(read_names(r, false));
     CLQ_TRY(read_names(r, true));
     if (r->count == 0)
-        return clq_fail(CLQ_FORMAT, "%s: no process is a replica: name a file that clique train --trace wrote",
+        return clq_fail(CLQ_ERROR_FORMAT, "%s: no process is a replica: name a file that clique train --trace wrote",
                         r->path);
     json_array_foreach(r->events, i, event) if (is_word(event, "ph", "X")) CLQ_TRY(read_event(r, i, event));
     qsort(r->replicas, r->count, sizeof r->replicas[0], by_replica);
@@ -212,7 +214,7 @@ static clq_status find_steps(explaining *e) {
     double last = 0;
     e->out->steps = clq_alloc(CLQ_MAX(host->count, (size_t)1), sizeof *e->out->steps);
     e->windows = clq_alloc(CLQ_MAX(host->count, (size_t)1), sizeof *e->windows);
-    if (!e->out->steps || !e->windows) return CLQ_MEMORY;
+    if (!e->out->steps || !e->windows) return CLQ_ERROR_MEMORY;
     for (unsigned k = 0; k < TRACKS; k++)
         for (size_t i = 0; i < e->p->tracks[k].count; i++) last = CLQ_MAX(last, e->p->tracks[k].events[i].end);
     for (size_t i = 0; i < host->count; i++) {
@@ -299,7 +301,7 @@ static clq_status explain_replica(explaining *e) {
     clq_intervals waits = {0}, rest = {0};
     CLQ_TRY(find_steps(e));
     e->waited = clq_alloc(CLQ_MAX(e->out->step_count, (size_t)1) * CLQ_REPLICAS_MAX, sizeof *e->waited);
-    if (!e->waited) return CLQ_MEMORY;
+    if (!e->waited) return CLQ_ERROR_MEMORY;
     CLQ_TRY(explain_track(e, QUEUE, UPLOADS, CLQ_DOING_BUSY));
     CLQ_TRY(explain_waits(e));
     CLQ_TRY(explain_track(e, EXCHANGE, EXCHANGE, CLQ_DOING_EXCHANGE));
@@ -318,7 +320,7 @@ static clq_status explain_replica(explaining *e) {
 static clq_status explain_all(const reading *r, clq_traced_run *out) {
     size_t steps = 0;
     out->replicas = clq_alloc(r->count, sizeof *out->replicas);
-    if (!out->replicas) return CLQ_MEMORY;
+    if (!out->replicas) return CLQ_ERROR_MEMORY;
     out->count = r->count;
     for (size_t i = 0; i < r->count; i++) {
         explaining e = {.r = r, .p = &r->replicas[i], .out = &out->replicas[i]};
@@ -331,7 +333,7 @@ static clq_status explain_all(const reading *r, clq_traced_run *out) {
         CLQ_TRY(status);
         steps += e.out->step_count;
     }
-    return steps ? CLQ_OK : clq_fail(CLQ_FORMAT, "%s: no replica made a step while it was recorded", r->path);
+    return steps ? CLQ_OK : clq_fail(CLQ_ERROR_FORMAT, "%s: no replica made a step while it was recorded", r->path);
 }
 
 /* ---- the face ---- */

@@ -42,14 +42,14 @@ static void *open_library(const char *name) {
 static clq_status load(const char *name, const clq_engine **out) {
     void *library = open_library(name);
     if (!library)
-        return clq_fail(CLQ_NOT_FOUND,
+        return clq_fail(CLQ_ERROR_NOT_FOUND,
                         "the engine %s cannot be loaded (%s); build Clique with that MPI's development "
                         "package installed (libopenmpi-dev, libmpich-dev)",
                         name, dlerror());
     const clq_engine *engine = dlsym(library, CLQ_ENGINE_SYMBOL);
-    if (!engine) return clq_fail(CLQ_FORMAT, "the engine %s: the library has no %s", name, CLQ_ENGINE_SYMBOL);
+    if (!engine) return clq_fail(CLQ_ERROR_FORMAT, "the engine %s: the library has no %s", name, CLQ_ENGINE_SYMBOL);
     if (engine->version != CLQ_ENGINE_VERSION)
-        return clq_fail(CLQ_FORMAT, "the engine %s is of version %u, not %d: build it together with Clique", name,
+        return clq_fail(CLQ_ERROR_FORMAT, "the engine %s is of version %u, not %d: build it together with Clique", name,
                         engine->version, CLQ_ENGINE_VERSION);
     *out = engine;
     return CLQ_OK;
@@ -60,7 +60,7 @@ clq_status clq_engine_choose(const clq_world_config *config, const clq_launcher 
     if (!name && config->communicator) {
         name = engine_of_program();
         if (!name)
-            return clq_fail(CLQ_NOT_FOUND,
+            return clq_fail(CLQ_ERROR_NOT_FOUND,
                             "the program's communicator is of an MPI that is not known: name its engine");
     }
     if (!name && launcher->size != 1) name = launcher->engine; /* one process needs none */

@@ -45,11 +45,11 @@ static const size_t bytes_most = (size_t)1 << 30; /* of all ranks: a round's mes
 static clq_status gather_all(clq_world *world, const char *doing, const void *mine, size_t bytes, void *all) {
     const unsigned size = clq_world_size(world), rank = clq_world_rank(world);
     if (rank >= size)
-        return clq_fail(CLQ_STATE, "%s is set apart, and calls clq_serve: it takes no part in %s",
+        return clq_fail(CLQ_ERROR_STATE, "%s is set apart, and calls clq_serve: it takes no part in %s",
                         clq_world_name(world, rank), doing);
     if (bytes == 0 || bytes > bytes_most / size)
-        return clq_fail(CLQ_ARGUMENT, "a gather of %zu bytes from each of %u ranks: expected 1 byte to 1 GiB in all",
-                        bytes, size);
+        return clq_fail(CLQ_ERROR_ARGUMENT,
+                        "a gather of %zu bytes from each of %u ranks: expected 1 byte to 1 GiB in all", bytes, size);
     CLQ_TRY(clq_world_failure(world));
     if (size == 1) {
         memmove(all, mine, bytes);
@@ -57,7 +57,7 @@ static clq_status gather_all(clq_world *world, const char *doing, const void *mi
     }
     world->turns++;
     char *known = clq_alloc(size, bytes);
-    if (!known) return clq_world_fail_with(world, CLQ_MEMORY); /* the others wait for this rank */
+    if (!known) return clq_world_fail_with(world, CLQ_ERROR_MEMORY); /* the others wait for this rank */
     memcpy(known, mine, bytes);
     gather self = {.job = {.advance = advance, .doing = doing}, .bytes = bytes, .known = known, .distance = 1};
     const clq_status status = clq_world_run(world, &self.job);
@@ -76,7 +76,7 @@ clq_status clq_world_gather(clq_world *world, const void *mine, size_t bytes, vo
 clq_status clq_world_barrier(clq_world *world) {
     if (clq_world_size(world) == 1) return clq_world_failure(world);
     char *all = clq_alloc(clq_world_size(world), 1);
-    if (!all) return clq_world_fail_with(world, CLQ_MEMORY);
+    if (!all) return clq_world_fail_with(world, CLQ_ERROR_MEMORY);
     const clq_status status = gather_all(world, "a barrier", "", 1, all);
     clq_free(all);
     return status;
@@ -85,7 +85,7 @@ clq_status clq_world_barrier(clq_world *world) {
 /* *which: the first rank whose value is not rank 0's; 0: there is none. */
 static clq_status compare(clq_world *world, const char *what, clq_hash128 value, unsigned *which) {
     clq_hash128 *all = clq_alloc(clq_world_size(world), sizeof *all);
-    if (!all) return clq_world_fail_with(world, CLQ_MEMORY);
+    if (!all) return clq_world_fail_with(world, CLQ_ERROR_MEMORY);
     const clq_status status = gather_all(world, what, &value, sizeof value, all);
     *which = 0;
     for (unsigned r = 1; status == CLQ_OK && r < clq_world_size(world) && *which == 0; r++)
@@ -101,7 +101,7 @@ clq_status clq_world_agree(clq_world *world, const char *what, clq_hash128 value
     CLQ_TRY(compare(world, what, value, &which));
     if (which == 0) return CLQ_OK;
     (void)clq_world_barrier(world); /* all know it before one of them ends the world */
-    clq_error why = {.status = CLQ_MISMATCH};
+    clq_error why = {.status = CLQ_ERROR_MISMATCH};
     const char *name = clq_world_name(world, which);
     clq_format(why.detail, sizeof why.detail,
                "%s has another %s than %s: start all processes with the same options and files", name, what,
@@ -121,7 +121,7 @@ static clq_status tell_first(clq_world *world, const said *all) {
     while (r < clq_world_size(world) && all[r].status == CLQ_OK) r++;
     if (r == clq_world_size(world)) return CLQ_OK;
     (void)clq_world_barrier(world); /* all know it before one of them ends the world */
-    clq_error why = {.status = all[r].status < CLQ_STATUS_COUNT ? (clq_status)all[r].status : CLQ_ABORTED};
+    clq_error why = {.status = all[r].status < CLQ_STATUS_COUNT ? (clq_status)all[r].status : CLQ_ERROR_ABORTED};
     snprintf(why.detail, sizeof why.detail, "%.*s", SAID_MAX - 1, all[r].detail);
     clq_world_fail_of(world, r, clq_world_name(world, r), &why);
     return clq_world_failure(world);
@@ -131,7 +131,7 @@ clq_status clq_world_check(clq_world *world, clq_status status) {
     if (clq_world_size(world) == 1) return status;
     said mine = {.status = (uint32_t)status}, *all = clq_alloc(clq_world_size(world), sizeof *all);
     if (status != CLQ_OK) snprintf(mine.detail, sizeof mine.detail, "%s", clq_error_detail());
-    if (!all) return clq_world_fail_with(world, status == CLQ_OK ? CLQ_MEMORY : status);
+    if (!all) return clq_world_fail_with(world, status == CLQ_OK ? CLQ_ERROR_MEMORY : status);
     status = gather_all(world, "the end of what each prepares", &mine, sizeof mine, all);
     if (status == CLQ_OK) status = tell_first(world, all);
     clq_free(all);

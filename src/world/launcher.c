@@ -24,7 +24,7 @@ static unsigned number_of(const char *variable) {
 
 clq_status clq_launcher_refuse(const clq_launcher *launcher, const char *engine) {
     return clq_fail(
-        CLQ_UNSUPPORTED,
+        CLQ_ERROR_UNSUPPORTED,
         "%s started %u processes, and %s does not bring them together: this launcher is another MPI's. Use the "
         "mpirun of %s, or name the launcher's MPI in CLIQUE_ENGINE (openmpi, mpich)",
         launcher->name, launcher->size, engine, engine);

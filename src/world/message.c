@@ -38,7 +38,7 @@ static clq_status advance(clq_job *job, clq_world *world, bool *moved, bool *don
 
 static clq_status prepare(const clq_world *world, clq_message *self) {
     if (self->peer >= world->size || self->peer == clq_world_rank(world))
-        return clq_fail(CLQ_INTERNAL, "a message between rank %u and rank %u", clq_world_rank(world), self->peer);
+        return clq_fail(CLQ_ERROR_INTERNAL, "a message between rank %u and rank %u", clq_world_rank(world), self->peer);
     self->job =
         (clq_job){.advance = advance, .deadline_s = self->deadline_s, .waits_for = self->peer, .doing = "a message"};
     cut(world, self);
@@ -107,15 +107,15 @@ static const double engine_deadline_s = 10;
 
 clq_status clq_world_engine_all_reduce(clq_world *world, const float *in, float *out, size_t count) {
     if (clq_world_size(world) == 1 || !world->engine->all_reduce)
-        return clq_fail(CLQ_UNSUPPORTED, "%s has no all-reduce of its own", clq_world_engine_name(world));
+        return clq_fail(CLQ_ERROR_UNSUPPORTED, "%s has no all-reduce of its own", clq_world_engine_name(world));
     engine_sum *self = clq_alloc(1, sizeof *self);
-    if (!self) return clq_world_fail_with(world, CLQ_MEMORY); /* the others wait for this rank */
+    if (!self) return clq_world_fail_with(world, CLQ_ERROR_MEMORY); /* the others wait for this rank */
     *self =
         (engine_sum){.job = {.advance = add_by_engine, .doing = "an all-reduce"}, .in = in, .out = out, .count = count};
     clq_world_post(world, &self->job);
     if (!clq_world_wait_up_to(world, &self->job, engine_deadline_s)) /* the job stays with the thread */
         return clq_world_fail_with(
-            world, clq_fail(CLQ_TIMEOUT, "%s's own all-reduce is not done within %g s: a rank is late, or gone",
+            world, clq_fail(CLQ_ERROR_TIMEOUT, "%s's own all-reduce is not done within %g s: a rank is late, or gone",
                             world->engine->name, engine_deadline_s));
     const clq_status status = clq_world_wait(world, &self->job);
     clq_free(self);

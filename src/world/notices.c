@@ -55,7 +55,7 @@ static void add_neighbor(clq_world *world, unsigned rank) {
 
 clq_status clq_notices_open(clq_world *world) {
     world->neighbors = clq_alloc(2 * 32, sizeof *world->neighbors);
-    if (!world->neighbors) return CLQ_MEMORY;
+    if (!world->neighbors) return CLQ_ERROR_MEMORY;
     for (unsigned distance = 1; distance < world->size; distance *= 2) {
         add_neighbor(world, (world->rank + distance) % world->size);
         add_neighbor(world, (world->rank + world->size - distance) % world->size);
@@ -92,7 +92,7 @@ void clq_world_fail_of(clq_world *world, unsigned rank, const char *name, const 
         snprintf(world->failed_name.text, sizeof world->failed_name.text, "%s", name);
         world->failure = world->told = *why;
         if (rank != world->rank) {
-            world->failure.status = CLQ_ABORTED;
+            world->failure.status = CLQ_ERROR_ABORTED;
             snprintf(world->failure.detail, sizeof world->failure.detail, "%s: %.900s", name, why->detail);
         }
         atomic_store(&world->failed, true);
@@ -107,7 +107,7 @@ static void take_notice(clq_world *world, clq_neighbor *neighbor) {
     if (in->kind == LIVES) neighbor->waits_for = in->rank;
     neighbor->has_left = in->kind == LEAVES;
     if (in->kind != FAILED) return;
-    clq_error why = {.status = in->status < CLQ_STATUS_COUNT ? (clq_status)in->status : CLQ_ABORTED};
+    clq_error why = {.status = in->status < CLQ_STATUS_COUNT ? (clq_status)in->status : CLQ_ERROR_ABORTED};
     in->text[NOTICE_TEXT_MAX - 1] = in->name.text[CLQ_RANK_NAME_MAX - 1] = '\0';
     snprintf(why.detail, sizeof why.detail, "%s", in->text);
     clq_world_fail_of(world, CLQ_MIN(in->rank, world->size - 1), in->name.text, &why);
@@ -132,7 +132,7 @@ static void blame_silent(clq_world *world) {
         if (!neighbor->has_left && (!silent || neighbor->silent_s > silent->silent_s)) silent = neighbor;
     }
     if (!silent || silent->silent_s <= world->silence_s) return;
-    clq_error why = {.status = CLQ_ABORTED};
+    clq_error why = {.status = CLQ_ERROR_ABORTED};
     clq_format(why.detail, sizeof why.detail, "nothing heard for %g s", world->silence_s);
     for (unsigned i = 0; i < world->neighbor_count; i++) {
         const clq_neighbor *other = &world->neighbors[i];
@@ -242,7 +242,7 @@ unsigned clq_world_failed_rank(const clq_world *world) { return world->failed_ra
 clq_status clq_world_failed_status(const clq_world *world) { return world->told.status; }
 
 void clq_world_abort(clq_world *world, const char *why) {
-    clq_error error = {.status = CLQ_ABORTED};
+    clq_error error = {.status = CLQ_ERROR_ABORTED};
     snprintf(error.detail, sizeof error.detail, "%s", why && *why ? why : "the program ended the run");
     clq_clean(error.detail);
     if (world) clq_world_fail(world, &error);

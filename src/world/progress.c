@@ -19,7 +19,8 @@ static const double forever_s = 1e30;
 clq_status clq_world_engine_failed(clq_world *world, const char *doing, int error) {
     char text[256] = "";
     world->engine->tell(world->link, error, text, sizeof text);
-    return clq_fail(CLQ_SYSTEM, "%s: %s: %s", world->engine->name, doing, text[0] ? text : "an error without a text");
+    return clq_fail(CLQ_ERROR_SYSTEM, "%s: %s: %s", world->engine->name, doing,
+                    text[0] ? text : "an error without a text");
 }
 
 /* ---- what jobs call ---- */
@@ -74,7 +75,7 @@ static void take_posted(clq_world *world) {
 }
 
 static clq_status late(const clq_world *world, const clq_job *job) {
-    return clq_fail(CLQ_TIMEOUT, "%s did not come to %s within the deadline of %g s",
+    return clq_fail(CLQ_ERROR_TIMEOUT, "%s did not come to %s within the deadline of %g s",
                     clq_world_name(world, clq_notices_culprit(world, job->waits_for)), job->doing,
                     job->deadline_s > 0 ? job->deadline_s : world->deadline_s);
 }
@@ -169,7 +170,7 @@ clq_status clq_world_run(clq_world *world, clq_job *job) {
 
 clq_status clq_world_new_tags(clq_world *world, unsigned count, unsigned *out) {
     if (count > CLQ_TAGS_MAX - world->next_tag)
-        return clq_fail(CLQ_UNSUPPORTED, "a run has %d tags for messages, and all are used", CLQ_TAGS_MAX);
+        return clq_fail(CLQ_ERROR_UNSUPPORTED, "a run has %d tags for messages, and all are used", CLQ_TAGS_MAX);
     *out = world->next_tag;
     world->next_tag += count;
     return CLQ_OK;

@@ -43,7 +43,7 @@ const char *clq_world_host(const clq_world *world, unsigned rank) {
 
 clq_status clq_world_make_numbers(clq_world *world) {
     clq_rank_name *numbers = clq_alloc(world->size, sizeof *numbers);
-    if (!numbers) return CLQ_MEMORY;
+    if (!numbers) return CLQ_ERROR_MEMORY;
     for (unsigned r = 0; r < world->size; r++) snprintf(numbers[r].text, sizeof numbers[r].text, "rank %u", r);
     if (world->size > 1) {
         char host[CLQ_HOST_NAME_MAX];
@@ -73,9 +73,9 @@ static void introduce(introduction *out) {
 static clq_status check(const clq_world *world, const introduction *all) {
     for (unsigned r = 0; r < world->size; r++) {
         if (all[r].order != byte_order)
-            return clq_fail(CLQ_MISMATCH, "rank %u has another byte order than rank %u", r, world->rank);
+            return clq_fail(CLQ_ERROR_MISMATCH, "rank %u has another byte order than rank %u", r, world->rank);
         if (strncmp(all[r].version, all[0].version, sizeof all[0].version) != 0)
-            return clq_fail(CLQ_MISMATCH, "rank %u on %.63s has Clique %.27s, rank 0 on %.63s has %.27s", r,
+            return clq_fail(CLQ_ERROR_MISMATCH, "rank %u on %.63s has Clique %.27s, rank 0 on %.63s has %.27s", r,
                             all[r].host, all[r].version, all[0].host, all[0].version);
     }
     return CLQ_OK;
@@ -91,7 +91,7 @@ static bool are_near(const introduction *all, unsigned size) {
 static clq_status make_names(clq_world *world) {
     introduction mine, *all = clq_alloc(world->size, sizeof *all);
     clq_rank_name *names = clq_alloc(world->size, sizeof *names);
-    clq_status status = all && names ? CLQ_OK : CLQ_MEMORY;
+    clq_status status = all && names ? CLQ_OK : CLQ_ERROR_MEMORY;
     introduce(&mine);
     if (status == CLQ_OK) status = clq_world_gather(world, &mine, sizeof mine, all);
     if (status == CLQ_OK) status = check(world, all);
@@ -111,9 +111,10 @@ clq_status clq_world_set_apart(clq_world *world, unsigned count) {
     const unsigned size = world ? world->size : 1;
     clq_status status = CLQ_OK;
     if (clq_world_apart(world) > 0)
-        return clq_fail(CLQ_STATE, "%u ranks are set apart already: clq_serve_end takes them back", world->apart);
+        return clq_fail(CLQ_ERROR_STATE, "%u ranks are set apart already: clq_serve_end takes them back", world->apart);
     if (count >= size)
-        status = clq_fail(CLQ_ARGUMENT, "%u of %u ranks cannot be set apart: one at least is to remain", count, size);
+        status =
+            clq_fail(CLQ_ERROR_ARGUMENT, "%u of %u ranks cannot be set apart: one at least is to remain", count, size);
     CLQ_TRY(clq_world_check(world, status));
     if (!world) return CLQ_OK;
     CLQ_TRY(clq_world_agree(world, "number of ranks set apart", clq_hash128_of(&count, sizeof count, 0)));
@@ -163,9 +164,10 @@ static clq_status make_locks(clq_world *world) {
 static clq_status check_config(const clq_world_config *config) {
     CLQ_TRY(CLQ_RESERVE_CHECK(clq_world_config, config));
     if (config->silence_s != 0 && !(config->silence_s >= 2 && config->silence_s <= 1e6))
-        return clq_fail(CLQ_ARGUMENT, "silence_s is %g; it is 0, or 2 to 1e6 seconds", config->silence_s);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "silence_s is %g; it is 0, or 2 to 1e6 seconds", config->silence_s);
     if (config->deadline_s != 0 && !(config->deadline_s > 0 && config->deadline_s <= 1e6))
-        return clq_fail(CLQ_ARGUMENT, "deadline_s is %g; it is 0, or more and at most 1e6 seconds", config->deadline_s);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "deadline_s is %g; it is 0, or more and at most 1e6 seconds",
+                        config->deadline_s);
     return CLQ_OK;
 }
 
@@ -173,7 +175,7 @@ static clq_status check_config(const clq_world_config *config) {
 static clq_status make_world(const clq_world_config *config, clq_world **out) {
     CLQ_TRY(check_config(config));
     clq_world *world = clq_alloc(1, sizeof *world);
-    if (!world) return CLQ_MEMORY;
+    if (!world) return CLQ_ERROR_MEMORY;
     world->size = 1;
     world->next_tag = CLQ_TAG_FIRST_FREE;
     world->silence_s = config->silence_s > 0 ? config->silence_s : 5;

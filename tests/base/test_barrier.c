@@ -32,7 +32,7 @@ static void march(void *context) {
         self->ended = clq_barrier_wait(all->barrier, 60);
         if (self->ended != CLQ_OK) return;
         self->rounds++;
-        if (all->turns != round + 1) self->ended = CLQ_STATE;
+        if (all->turns != round + 1) self->ended = CLQ_ERROR_STATE;
         if (self->ended != CLQ_OK) return;
         self->ended = clq_barrier_wait(all->barrier, 0);
         if (self->ended != CLQ_OK) return;
@@ -79,12 +79,12 @@ static void an_abort_ends_all(void **state) {
         all.late = trial % 10 == 0 ? 0.001 : 0;
         march_all(&all);
         for (unsigned i = 0; i < all.parties; i++) {
-            assert_int_equal(all.members[i].ended, CLQ_ABORTED);
+            assert_int_equal(all.members[i].ended, CLQ_ERROR_ABORTED);
             assert_int_equal(all.members[i].rounds, 2 * all.abort_in); /* all saw the same rounds end well */
         }
-        assert_fails(CLQ_ABORTED, "was aborted", clq_barrier_wait(all.barrier, 0));
+        assert_fails(CLQ_ERROR_ABORTED, "was aborted", clq_barrier_wait(all.barrier, 0));
         clq_barrier_abort(all.barrier);
-        assert_int_equal(clq_barrier_wait(all.barrier, 1), CLQ_ABORTED);
+        assert_int_equal(clq_barrier_wait(all.barrier, 1), CLQ_ERROR_ABORTED);
         clq_barrier_destroy(all.barrier);
     }
 }
@@ -101,16 +101,16 @@ static void a_deadline_leaves_the_barrier_whole(void **state) {
     clq_thread *thread;
     assert_ok(clq_barrier_create(2, &all.barrier));
     double before = clq_now();
-    assert_fails(CLQ_TIMEOUT, "only 1 of 2", clq_barrier_wait(all.barrier, 0.02));
+    assert_fails(CLQ_ERROR_TIMEOUT, "only 1 of 2", clq_barrier_wait(all.barrier, 0.02));
     assert_true(clq_now() - before >= 0.02);
-    assert_int_equal(clq_barrier_wait(all.barrier, 1e-9), CLQ_TIMEOUT);
+    assert_int_equal(clq_barrier_wait(all.barrier, 1e-9), CLQ_ERROR_TIMEOUT);
     for (int round = 0; round < 3; round++) { /* whoever left is not counted: both must come */
-        other.ended = CLQ_STATE;
+        other.ended = CLQ_ERROR_STATE;
         assert_ok(clq_thread_start("other", wait_once, &other, &thread));
         assert_ok(clq_barrier_wait(all.barrier, 60));
         clq_thread_join(thread);
         assert_int_equal(other.ended, CLQ_OK);
-        assert_int_equal(clq_barrier_wait(all.barrier, 0.001), CLQ_TIMEOUT);
+        assert_int_equal(clq_barrier_wait(all.barrier, 0.001), CLQ_ERROR_TIMEOUT);
     }
     clq_barrier_destroy(all.barrier);
 }
@@ -121,7 +121,7 @@ static void impatient(void *context) {
     for (unsigned round = 0; round < 200; round++) {
         clq_status status;
         do status = clq_barrier_wait(self->crowd->barrier, 100e-6);
-        while (status == CLQ_TIMEOUT);
+        while (status == CLQ_ERROR_TIMEOUT);
         if (status != CLQ_OK) return;
         self->rounds++;
     }
@@ -162,8 +162,8 @@ static clq_status create(void *context) {
 static void bad_beginnings(void **state) {
     (void)state;
     clq_barrier *barrier = NULL;
-    assert_fails(CLQ_INTERNAL, "0 threads", clq_barrier_create(0, &barrier));
-    assert_fails(CLQ_INTERNAL, "threads", clq_barrier_create(UINT32_MAX, &barrier));
+    assert_fails(CLQ_ERROR_INTERNAL, "0 threads", clq_barrier_create(0, &barrier));
+    assert_fails(CLQ_ERROR_INTERNAL, "threads", clq_barrier_create(UINT32_MAX, &barrier));
     assert_null(barrier);
     clq_barrier_destroy(NULL);
     assert_int_equal(walk_allocations(create, NULL), 1);

@@ -22,7 +22,7 @@ static void where_caches_go(void **state) {
     (void)state;
     clear();
     char *folder = NULL;
-    assert_fails(CLQ_NOT_FOUND, "CLIQUE_CACHE_DIR", clq_cache_dir(&folder));
+    assert_fails(CLQ_ERROR_NOT_FOUND, "CLIQUE_CACHE_DIR", clq_cache_dir(&folder));
     assert_null(folder);
     setenv("HOME", files_path("home"), 1);
     expect_cache(files_path("home/.cache/clique"));
@@ -42,7 +42,7 @@ static void where_none_can_be(void **state) {
     files_put("file", "x", 1);
     setenv("CLIQUE_CACHE_DIR", files_path("file/under"), 1);
     char *folder = NULL;
-    assert_fails(CLQ_WRITE, "CLIQUE_CACHE_DIR", clq_cache_dir(&folder));
+    assert_fails(CLQ_ERROR_WRITE, "CLIQUE_CACHE_DIR", clq_cache_dir(&folder));
     assert_null(folder);
 }
 

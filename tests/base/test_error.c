@@ -5,7 +5,7 @@
 static void status_texts(void **state) {
     (void)state;
     assert_string_equal(clq_status_text(CLQ_OK), "success");
-    assert_string_equal(clq_status_text(CLQ_STATE), "called in the wrong state");
+    assert_string_equal(clq_status_text(CLQ_ERROR_STATE), "called in the wrong state");
     for (int i = 0; i < CLQ_STATUS_COUNT; i++)
         for (int j = 0; j < i; j++)
             assert_string_not_equal(clq_status_text((clq_status)i), clq_status_text((clq_status)j));
@@ -15,45 +15,45 @@ static void status_texts(void **state) {
 
 static void detail_and_context(void **state) {
     (void)state;
-    assert_int_equal(clq_fail(CLQ_FORMAT, "%s: offset %d", "a.npy", 7), CLQ_FORMAT);
+    assert_int_equal(clq_fail(CLQ_ERROR_FORMAT, "%s: offset %d", "a.npy", 7), CLQ_ERROR_FORMAT);
     assert_string_equal(clq_error_detail(), "a.npy: offset 7");
-    assert_int_equal(clq_fail_within(CLQ_READ, "layer %s", "dense"), CLQ_READ);
+    assert_int_equal(clq_fail_within(CLQ_ERROR_READ, "layer %s", "dense"), CLQ_ERROR_READ);
     assert_string_equal(clq_error_detail(), "layer dense: a.npy: offset 7");
-    clq_fail(CLQ_FORMAT, "again <%s>", clq_error_detail()); /* the old detail as an argument */
+    clq_fail(CLQ_ERROR_FORMAT, "again <%s>", clq_error_detail()); /* the old detail as an argument */
     assert_string_equal(clq_error_detail(), "again <layer dense: a.npy: offset 7>");
 }
 
 /* A defect of the library says that it is one, in front; common failures have one wording each. */
 static void common_failures(void **state) {
     (void)state;
-    assert_string_equal(clq_status_text(CLQ_INTERNAL), "internal error");
-    assert_int_equal(clq_fail(CLQ_INTERNAL, "%d of %d", 3, 2), CLQ_INTERNAL);
+    assert_string_equal(clq_status_text(CLQ_ERROR_INTERNAL), "internal error");
+    assert_int_equal(clq_fail(CLQ_ERROR_INTERNAL, "%d of %d", 3, 2), CLQ_ERROR_INTERNAL);
     assert_string_equal(clq_error_detail(), "internal error: 3 of 2");
-    clq_fail(CLQ_STATE, "%d of %d", 3, 2);
+    clq_fail(CLQ_ERROR_STATE, "%d of %d", 3, 2);
     assert_string_equal(clq_error_detail(), "3 of 2");
-    assert_int_equal(clq_fail_memory("building a table"), CLQ_MEMORY);
+    assert_int_equal(clq_fail_memory("building a table"), CLQ_ERROR_MEMORY);
     assert_string_equal(clq_error_detail(), "out of host memory while building a table");
-    assert_int_equal(clq_fail_lock("a barrier", EAGAIN), CLQ_SYSTEM);
+    assert_int_equal(clq_fail_lock("a barrier", EAGAIN), CLQ_ERROR_SYSTEM);
     assert_string_equal(clq_error_detail(), "cannot create the locks of a barrier: Resource temporarily unavailable");
 }
 
 static void one_line_always(void **state) {
     (void)state;
-    clq_fail(CLQ_BUILD, "a\nb\tc\r\x7f"
-                        "d \xc3\xa9");
+    clq_fail(CLQ_ERROR_BUILD, "a\nb\tc\r\x7f"
+                              "d \xc3\xa9");
     assert_string_equal(clq_error_detail(), "a b c ?d \xc3\xa9");
-    clq_fail(CLQ_READ, "\x1b[2J: %s", "f\xffle\xc2\x9b.npy"); /* a driver's or a file's name may hold anything */
-    clq_fail_within(CLQ_READ, "\x1b]0;owned\x07");
+    clq_fail(CLQ_ERROR_READ, "\x1b[2J: %s", "f\xffle\xc2\x9b.npy"); /* a driver's or a file's name may hold anything */
+    clq_fail_within(CLQ_ERROR_READ, "\x1b]0;owned\x07");
     assert_string_equal(clq_error_detail(), "?]0;owned?: ?[2J: f?le?.npy");
     char longer[3 * CLQ_DETAIL_MAX];
     memset(longer, 'x', sizeof(longer) - 1);
     longer[sizeof(longer) - 1] = '\0';
-    clq_fail(CLQ_BUILD, "%s", longer);
+    clq_fail(CLQ_ERROR_BUILD, "%s", longer);
     assert_int_equal(strlen(clq_error_detail()), CLQ_DETAIL_MAX - 1);
-    clq_fail_within(CLQ_BUILD, "%s", longer);
+    clq_fail_within(CLQ_ERROR_BUILD, "%s", longer);
     assert_int_equal(strlen(clq_error_detail()), CLQ_DETAIL_MAX - 1);
-    clq_fail(CLQ_BUILD, "inner");
-    clq_fail_within(CLQ_BUILD, "%.1000s", longer);
+    clq_fail(CLQ_ERROR_BUILD, "inner");
+    clq_fail_within(CLQ_ERROR_BUILD, "%.1000s", longer);
     assert_string_equal(clq_error_detail() + 1000, ": inner");
 }
 
@@ -65,19 +65,19 @@ typedef struct other {
 static void other_thread(void *context) {
     other *seen = context;
     strcpy(seen->at_start, clq_error_detail());
-    clq_error_take(clq_fail(CLQ_DEVICE, "elsewhere"), &seen->error);
+    clq_error_take(clq_fail(CLQ_ERROR_DEVICE, "elsewhere"), &seen->error);
 }
 
 static void details_belong_to_threads(void **state) {
     (void)state;
     other seen = {.at_start = "unset"};
-    clq_fail(CLQ_ARGUMENT, "here");
+    clq_fail(CLQ_ERROR_ARGUMENT, "here");
     clq_thread *thread;
     assert_ok(clq_thread_start("other", other_thread, &seen, &thread));
     clq_thread_join(thread);
     assert_string_equal(seen.at_start, "");
     assert_string_equal(clq_error_detail(), "here");
-    assert_int_equal(clq_error_raise(&seen.error), CLQ_DEVICE);
+    assert_int_equal(clq_error_raise(&seen.error), CLQ_ERROR_DEVICE);
     assert_string_equal(clq_error_detail(), "elsewhere");
     assert_int_equal(clq_error_raise(&(clq_error){.status = CLQ_OK}), CLQ_OK);
     assert_string_equal(clq_error_detail(), "elsewhere");
@@ -103,9 +103,9 @@ static void try_hands_up(void **state) {
     int calls = 0;
     assert_int_equal(tries(&calls, CLQ_OK, CLQ_OK), CLQ_OK);
     assert_int_equal(calls, 2);
-    assert_int_equal(tries(&calls, CLQ_READ, CLQ_OK), CLQ_READ);
+    assert_int_equal(tries(&calls, CLQ_ERROR_READ, CLQ_OK), CLQ_ERROR_READ);
     assert_int_equal(calls, 3);
-    assert_int_equal(tries(&calls, CLQ_OK, CLQ_WRITE), CLQ_WRITE);
+    assert_int_equal(tries(&calls, CLQ_OK, CLQ_ERROR_WRITE), CLQ_ERROR_WRITE);
     assert_int_equal(calls, 105);
 }
 

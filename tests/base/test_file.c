@@ -95,19 +95,19 @@ static void refuses_what_it_should(void **state) {
     (void)state;
     void *data = NULL;
     size_t bytes = 99;
-    assert_fails(CLQ_NOT_FOUND, "missing", clq_file_read(files_path("missing"), 100, &data, &bytes));
+    assert_fails(CLQ_ERROR_NOT_FOUND, "missing", clq_file_read(files_path("missing"), 100, &data, &bytes));
     files_put("a", "hello", 5);
-    assert_fails(CLQ_NOT_FOUND, "a/b", clq_file_read(files_path("a/b"), 100, &data, &bytes));
-    assert_fails(CLQ_FORMAT, "the most that is read here is 4", clq_file_read(files_path("a"), 4, &data, &bytes));
-    assert_fails(CLQ_READ, "not a regular file", clq_file_read(files_folder, 100, &data, &bytes));
-    assert_fails(CLQ_READ, "not a regular file", clq_file_read("/dev/zero", 100, &data, &bytes));
+    assert_fails(CLQ_ERROR_NOT_FOUND, "a/b", clq_file_read(files_path("a/b"), 100, &data, &bytes));
+    assert_fails(CLQ_ERROR_FORMAT, "the most that is read here is 4", clq_file_read(files_path("a"), 4, &data, &bytes));
+    assert_fails(CLQ_ERROR_READ, "not a regular file", clq_file_read(files_folder, 100, &data, &bytes));
+    assert_fails(CLQ_ERROR_READ, "not a regular file", clq_file_read("/dev/zero", 100, &data, &bytes));
     assert_int_equal(mkfifo(files_path("pipe"), 0600), 0);
-    assert_fails(CLQ_READ, "not a regular file", clq_file_read(files_path("pipe"), 100, &data, &bytes));
+    assert_fails(CLQ_ERROR_READ, "not a regular file", clq_file_read(files_path("pipe"), 100, &data, &bytes));
     fault.read_error = EIO;
-    assert_fails(CLQ_READ, "offset 0", clq_file_read(files_path("a"), 100, &data, &bytes));
+    assert_fails(CLQ_ERROR_READ, "offset 0", clq_file_read(files_path("a"), 100, &data, &bytes));
     fault.after = 1;
     fault.brief = true;
-    assert_fails(CLQ_READ, "offset 3", clq_file_read(files_path("a"), 100, &data, &bytes));
+    assert_fails(CLQ_ERROR_READ, "offset 3", clq_file_read(files_path("a"), 100, &data, &bytes));
     assert_null(data);
     assert_int_equal(bytes, 99);
 }
@@ -138,9 +138,9 @@ static void folders(void **state) {
     files_put("x/q/f", "", 0);
     assert_true(clq_file_exists(files_path("x/q/f")));
     assert_false(clq_file_exists(files_path("x/q/g")));
-    assert_fails(CLQ_WRITE, "Not a directory", clq_make_folder(files_path("x/q/f")));
-    assert_fails(CLQ_WRITE, "x/q/f", clq_make_folder(files_path("x/q/f/g")));
-    assert_fails(CLQ_WRITE, "cannot make the folder", clq_make_folder(""));
+    assert_fails(CLQ_ERROR_WRITE, "Not a directory", clq_make_folder(files_path("x/q/f")));
+    assert_fails(CLQ_ERROR_WRITE, "x/q/f", clq_make_folder(files_path("x/q/f/g")));
+    assert_fails(CLQ_ERROR_WRITE, "cannot make the folder", clq_make_folder(""));
 }
 
 /* ---- writing ---- */
@@ -259,7 +259,7 @@ static void faults_leave_the_old_file(void **state) {
         fault.sync_error = cases[i].sync;
         fault.rename_error = cases[i].rename;
         fault.after = cases[i].after;
-        assert_fails(CLQ_WRITE, cases[i].says, save(path));
+        assert_fails(CLQ_ERROR_WRITE, cases[i].says, save(path));
         assert_non_null(strstr(clq_error_detail(), "faults/f"));
         heal(NULL);
         expect_content(path, "old");
@@ -267,7 +267,7 @@ static void faults_leave_the_old_file(void **state) {
     }
     fault.sync_error = EIO; /* of the folder, when the file is in place */
     fault.after = 1;
-    assert_fails(CLQ_WRITE, "cannot sync", save(path));
+    assert_fails(CLQ_ERROR_WRITE, "cannot sync", save(path));
     heal(NULL);
     expect_content(path, "new content");
     for (int i = 0; i < 2; i++) {
@@ -286,11 +286,11 @@ static void a_failed_put_is_remembered(void **state) {
     assert_ok(clq_file_writer_open(within(folder, "f"), &writer));
     fault.write_error = ENOSPC;
     fault.once = true;
-    assert_fails(CLQ_WRITE, "No space", clq_file_writer_put(writer, "abc", 3));
-    clq_fail(CLQ_ARGUMENT, "something else");
-    assert_fails(CLQ_WRITE, "No space", clq_file_writer_put(writer, "def", 3));
-    clq_fail(CLQ_ARGUMENT, "something else");
-    assert_fails(CLQ_WRITE, "No space", clq_file_writer_commit(writer));
+    assert_fails(CLQ_ERROR_WRITE, "No space", clq_file_writer_put(writer, "abc", 3));
+    clq_fail(CLQ_ERROR_ARGUMENT, "something else");
+    assert_fails(CLQ_ERROR_WRITE, "No space", clq_file_writer_put(writer, "def", 3));
+    clq_fail(CLQ_ERROR_ARGUMENT, "something else");
+    assert_fails(CLQ_ERROR_WRITE, "No space", clq_file_writer_commit(writer));
     assert_int_equal(files_count(folder), 0);
 }
 
@@ -305,7 +305,7 @@ static void a_real_limit(void **state) {
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
     clq_status status = save(within(folder, "f"));
     setrlimit(RLIMIT_FSIZE, &before);
-    assert_int_equal(status, CLQ_WRITE);
+    assert_int_equal(status, CLQ_ERROR_WRITE);
     assert_int_equal(files_count(folder), 0);
 }
 
@@ -313,11 +313,11 @@ static void targets(void **state) {
     (void)state;
     char *folder = own_folder("targets");
     clq_file_writer *writer = NULL;
-    assert_fails(CLQ_WRITE, "no-such", clq_file_writer_open(within(folder, "no-such/f"), &writer));
-    assert_fails(CLQ_WRITE, "not a regular file", clq_file_writer_open(folder, &writer));
-    assert_fails(CLQ_WRITE, "not a regular file", clq_file_writer_open("/dev/null", &writer));
-    assert_fails(CLQ_WRITE, "names no file", clq_file_writer_open("", &writer));
-    assert_fails(CLQ_WRITE, "names no file", clq_file_writer_open(within(folder, "no-such/"), &writer));
+    assert_fails(CLQ_ERROR_WRITE, "no-such", clq_file_writer_open(within(folder, "no-such/f"), &writer));
+    assert_fails(CLQ_ERROR_WRITE, "not a regular file", clq_file_writer_open(folder, &writer));
+    assert_fails(CLQ_ERROR_WRITE, "not a regular file", clq_file_writer_open("/dev/null", &writer));
+    assert_fails(CLQ_ERROR_WRITE, "names no file", clq_file_writer_open("", &writer));
+    assert_fails(CLQ_ERROR_WRITE, "names no file", clq_file_writer_open(within(folder, "no-such/"), &writer));
     assert_null(writer);
     /* A link stays, what it points to is replaced. */
     files_put("targets/real", "old", 3);
@@ -376,9 +376,9 @@ static void links_stay(void **state) {
     assert_ok(save(within(folder, "second")));
     expect_content(files_path("links/absolute"), "new content");
     assert_int_equal(symlink("no-folder/f", files_path("links/nowhere")), 0);
-    assert_fails(CLQ_WRITE, "links/no-folder", save(within(folder, "nowhere")));
+    assert_fails(CLQ_ERROR_WRITE, "links/no-folder", save(within(folder, "nowhere")));
     assert_int_equal(symlink("circle", files_path("links/circle")), 0);
-    assert_fails(CLQ_WRITE, "links/circle", save(within(folder, "circle")));
+    assert_fails(CLQ_ERROR_WRITE, "links/circle", save(within(folder, "circle")));
     assert_int_equal(lstat(files_path("links/circle"), &info), 0);
     assert_true(S_ISLNK(info.st_mode));
     assert_int_equal(files_count(folder), 7);

@@ -67,10 +67,10 @@ static void is_said_in_a_message(void **state) {
 static void is_said_in_a_failure(void **state) {
     (void)state;
     clq_nearest nearest = clq_nearest_of("momentun");
-    assert_int_equal(clq_nearest_fail(&nearest, "key '%s'", nearest.word), CLQ_ARGUMENT);
+    assert_int_equal(clq_nearest_fail(&nearest, "key '%s'", nearest.word), CLQ_ERROR_ARGUMENT);
     assert_string_equal(clq_error_detail(), "key 'momentun'");
     clq_nearest_try(&nearest, "momentum");
-    assert_int_equal(clq_nearest_fail(&nearest, "key '%s'", nearest.word), CLQ_ARGUMENT);
+    assert_int_equal(clq_nearest_fail(&nearest, "key '%s'", nearest.word), CLQ_ERROR_ARGUMENT);
     assert_string_equal(clq_error_detail(), "key 'momentun'; did you mean 'momentum'?");
 }
 
@@ -80,10 +80,10 @@ static void words_are_found(void **state) {
     size_t found = 7;
     assert_int_equal(clq_find_word("--algo", "direct", words, &found), CLQ_OK);
     assert_int_equal(found, 1);
-    assert_int_equal(clq_find_word("--algo", "tours", words, &found), CLQ_ARGUMENT);
+    assert_int_equal(clq_find_word("--algo", "tours", words, &found), CLQ_ERROR_ARGUMENT);
     assert_int_equal(found, 1);
     assert_string_equal(clq_error_detail(), "--algo 'tours': expected ring, direct or torus; did you mean 'torus'?");
-    assert_int_equal(clq_find_word("--algo", "", words, &found), CLQ_ARGUMENT);
+    assert_int_equal(clq_find_word("--algo", "", words, &found), CLQ_ERROR_ARGUMENT);
     assert_string_equal(clq_error_detail(), "--algo '': expected ring, direct or torus");
 }
 

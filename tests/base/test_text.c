@@ -33,7 +33,7 @@ static clq_status build(void *context) {
     clq_text text = {0};
     for (int i = 0; i < 100; i++) clq_text_add(&text, "some line %d\n", i);
     char *printed = clq_strprintf("%0*d", 500, 1);
-    clq_status status = text.failed || !printed ? CLQ_MEMORY : CLQ_OK;
+    clq_status status = text.failed || !printed ? CLQ_ERROR_MEMORY : CLQ_OK;
     if (!text.failed) assert_int_equal(text.length, 10 * 12 + 90 * 13);
     if (printed) assert_int_equal(strlen(printed), 500);
     clq_free(printed);
@@ -131,7 +131,7 @@ static void numbers_have_points(void **state) {
     value = 7;
     for (size_t i = 0; i < CLQ_COUNT_OF(wrong); i++) assert_false(clq_parse_number(wrong[i], &value));
     assert_true(value == 7);
-    assert_int_equal(clq_fail(CLQ_ARGUMENT, "%g", 0.5), CLQ_ARGUMENT);
+    assert_int_equal(clq_fail(CLQ_ERROR_ARGUMENT, "%g", 0.5), CLQ_ERROR_ARGUMENT);
     assert_string_equal(clq_error_detail(), "0.5");
 }
 

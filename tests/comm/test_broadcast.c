@@ -76,7 +76,8 @@ static clq_status meet(ranks *all, unsigned rank, void *context) {
     for (unsigned round = 1; round <= 200; round++) {
         atomic_fetch_add(&m->arrived, 1);
         CLQ_TRY(ranks_meet(all->comm, rank));
-        if (atomic_load(&m->arrived) < round * all->count) return clq_fail(CLQ_STATE, "past the barrier too early");
+        if (atomic_load(&m->arrived) < round * all->count)
+            return clq_fail(CLQ_ERROR_STATE, "past the barrier too early");
     }
     return CLQ_OK;
 }

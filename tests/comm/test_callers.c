@@ -49,7 +49,7 @@ static int32_t value_at(const rig *g, unsigned rank, cl_mem memory, size_t offse
 }
 
 static clq_status sum(rig *g, const clq_slice *in, const clq_slice *out, const cl_event *waits, cl_event *done) {
-    return clq_all_reduce(g->group, in, out, 1, CLQ_I32, CLQ_SUM, waits, done);
+    return clq_all_reduce(g->group, in, out, 1, CLQ_I32, CLQ_REDOP_SUM, waits, done);
 }
 
 /* The whole of each rank's memory, from an offset. */
@@ -108,8 +108,10 @@ static void test_sub_buffers(void **state) {
     assert_ok(sum(&g, parts, parts, NULL, NULL));
     assert_ok(clq_group_end(g.group));
     assert_int_equal(value_at(&g, 1, g.memory[1], 4096), 20);
-    assert_int_equal(clq_all_reduce(g.group, behind, parts, 100, CLQ_I32, CLQ_SUM, NULL, NULL), CLQ_ARGUMENT);
-    assert_int_equal(clq_all_reduce(g.group, whole, parts, 100, CLQ_I32, CLQ_SUM, NULL, NULL), CLQ_ARGUMENT);
+    assert_int_equal(clq_all_reduce(g.group, behind, parts, 100, CLQ_I32, CLQ_REDOP_SUM, NULL, NULL),
+                     CLQ_ERROR_ARGUMENT);
+    assert_int_equal(clq_all_reduce(g.group, whole, parts, 100, CLQ_I32, CLQ_REDOP_SUM, NULL, NULL),
+                     CLQ_ERROR_ARGUMENT);
     for (unsigned r = 0; r < 2; r++) clReleaseMemObject(part[r]);
     rig_close(&g);
 }
@@ -126,7 +128,7 @@ static void test_private_memory(void **state) {
     cl_ok(error);
     slices_at(&g, 0, slices);
     slices[1].memory = hidden;
-    assert_int_equal(sum(&g, slices, slices, NULL, NULL), CLQ_UNSUPPORTED);
+    assert_int_equal(sum(&g, slices, slices, NULL, NULL), CLQ_ERROR_UNSUPPORTED);
     assert_non_null(strstr(clq_error_detail(), "rank 1"));
     slices[1].memory = g.memory[1];
     assert_ok(sum(&g, slices, slices, NULL, NULL));
@@ -295,7 +297,7 @@ static void test_abort(void **state) {
         assert_ok(clq_thread_start("aborter", abort_later, &g, &aborter));
         for (;;) {
             cl_event done[2];
-            if (clq_all_reduce(g.group, slices, slices, COUNT, CLQ_I32, CLQ_SUM, NULL, done) != CLQ_OK) break;
+            if (clq_all_reduce(g.group, slices, slices, COUNT, CLQ_I32, CLQ_REDOP_SUM, NULL, done) != CLQ_OK) break;
             for (unsigned r = 0; r < 2; r++) (void)clWaitForEvents(1, &done[r]);
             bool all_done = state_of(done[0]) == CL_COMPLETE && state_of(done[1]) == CL_COMPLETE;
             release_all(done, 2);
@@ -305,7 +307,7 @@ static void test_abort(void **state) {
             for (size_t i = 0; i < COUNT; i++) assert_int_equal(values[i], expected);
         }
         clq_thread_join(aborter);
-        assert_int_equal(clq_group_wait(g.group), CLQ_ABORTED);
+        assert_int_equal(clq_group_wait(g.group), CLQ_ERROR_ABORTED);
         rig_close(&g);
     }
     clq_free(values);

@@ -80,12 +80,13 @@ static void check_kind(clq_device *device, clq_dtype dtype, clq_redop op) {
     for (size_t c = 0; c < CLQ_COUNT_OF(counts); c++) {
         const size_t at[3] = {5 + c, 64 + c % 2, c % 3};
         /* An average of any floats is one rounding more than the book's, but not of what is exact in a sum. */
-        check(&t, counts[c], at, c % 2 != 0, op == CLQ_AVG ? 3 : 0, op != CLQ_AVG);
+        check(&t, counts[c], at, c % 2 != 0, op == CLQ_REDOP_AVG ? 3 : 0, op != CLQ_REDOP_AVG);
     }
     /* From whole vectors on: GPUs load them by other instructions. */
     const size_t vectors[] = {1, 63, 510};
     for (size_t c = 0; c < CLQ_COUNT_OF(vectors); c++)
-        check(&t, vectors[c], (const size_t[3]){16 * c, 64, 32}, c % 2 != 0, op == CLQ_AVG ? 3 : 0, op != CLQ_AVG);
+        check(&t, vectors[c], (const size_t[3]){16 * c, 64, 32}, c % 2 != 0, op == CLQ_REDOP_AVG ? 3 : 0,
+              op != CLQ_REDOP_AVG);
     for (int b = 0; b < 3; b++) clq_buffer_destroy(t.buffers[b]);
     clq_kernel_destroy(t.kernel);
     clq_queue_destroy(t.queue);
@@ -94,7 +95,8 @@ static void check_kind(clq_device *device, clq_dtype dtype, clq_redop op) {
 /* PoCL's pool of threads builds as its basic device does: it has one of sum and product with each type, one of least
  * and largest, and the average where it has the sum. */
 static bool takes(const clq_device *device, size_t dtype, unsigned op) {
-    _Static_assert(CLQ_SUM / 2 == CLQ_PROD / 2 && CLQ_MIN / 2 == CLQ_MAX / 2, "each pair is of one kind");
+    _Static_assert(CLQ_REDOP_SUM / 2 == CLQ_REDOP_PROD / 2 && CLQ_REDOP_MIN / 2 == CLQ_REDOP_MAX / 2,
+                   "each pair is of one kind");
     return !pocl_name_is(clq_device_get_info(device)->name, POCL_POOL) || op % 2 == dtype % 2;
 }
 
@@ -103,7 +105,7 @@ static void check_device(clq_device *device) {
         for (unsigned op = 0; op < CLQ_REDOP_COUNT; op++)
             if (takes(device, d, op)) check_kind(device, values_dtypes[d], (clq_redop)op);
     clq_kernel *none = NULL;
-    assert_int_equal(clq_combine_create(device, CLQ_BOOL, CLQ_SUM, &none), CLQ_UNSUPPORTED);
+    assert_int_equal(clq_combine_create(device, CLQ_BOOL, CLQ_REDOP_SUM, &none), CLQ_ERROR_UNSUPPORTED);
     assert_null(none);
 }
 

@@ -27,7 +27,7 @@ static void gate_sees_an_abort(void **state) {
     assert_int_equal(clq_gate_init(&gate), CLQ_OK);
     yields = 0;
     set_by_yield = &aborted;
-    assert_int_equal(clq_gate_wait(&gate, 1, clq_now_running() + 60, &aborted), CLQ_ABORTED);
+    assert_int_equal(clq_gate_wait(&gate, 1, clq_now_running() + 60, &aborted), CLQ_ERROR_ABORTED);
     set_by_yield = NULL;
     assert_int_equal(yields, 1);
     clq_gate_end(&gate);
@@ -39,7 +39,7 @@ static void gate_sees_its_deadline(void **state) {
     const atomic_bool aborted = false;
     assert_int_equal(clq_gate_init(&gate), CLQ_OK);
     yields = 0;
-    assert_int_equal(clq_gate_wait(&gate, 1, clq_now_running() + 0.001, &aborted), CLQ_TIMEOUT);
+    assert_int_equal(clq_gate_wait(&gate, 1, clq_now_running() + 0.001, &aborted), CLQ_ERROR_TIMEOUT);
     assert_within(yields, 0, 1);
     clq_gate_raise(&gate, 2);
     assert_int_equal(clq_gate_wait(&gate, 2, 0, &aborted), CLQ_OK);

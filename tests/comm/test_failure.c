@@ -49,7 +49,7 @@ static void expect_failure(const ranks *all, const plan *p, unsigned first, clq_
     for (unsigned r = 0; r < all->count; r++) {
         if (r == p->absent) continue;
         const clq_error *result = &all->results[r];
-        assert_int_equal(result->status, r == first ? status : CLQ_ABORTED);
+        assert_int_equal(result->status, r == first ? status : CLQ_ERROR_ABORTED);
         expect_text(result->detail, part);
         assert_true(p->seconds[r] < limit_s);
     }
@@ -77,12 +77,12 @@ static void check_absent(clq_group_config config) {
     start(&all, "bbb", config, &p);
     p.absent = 1;
     ranks_run(&all, act, &p);
-    expect_failure(&all, &p, who_has(&all, CLQ_TIMEOUT), CLQ_TIMEOUT, "rank 1 on pocl:1", 2);
+    expect_failure(&all, &p, who_has(&all, CLQ_ERROR_TIMEOUT), CLQ_ERROR_TIMEOUT, "rank 1 on pocl:1", 2);
     /* It stays so, at once, for the late one too. */
     p.absent = CLQ_REPLICAS_MAX;
     ranks_run(&all, act, &p);
     for (unsigned r = 0; r < all.count; r++) {
-        assert_int_equal(all.results[r].status, CLQ_ABORTED);
+        assert_int_equal(all.results[r].status, CLQ_ERROR_ABORTED);
         assert_true(p.seconds[r] < 0.9);
     }
     end(&all, &p);
@@ -102,20 +102,20 @@ static void test_bad_range(void **state) {
     start(&all, "bbb", ring_1s, &p);
     p.offset[2] = 8;
     ranks_run(&all, act, &p);
-    expect_failure(&all, &p, 2, CLQ_INTERNAL, "rank 2, all-reduce, on pocl:2", 1);
+    expect_failure(&all, &p, 2, CLQ_ERROR_INTERNAL, "rank 2, all-reduce, on pocl:2", 1);
     end(&all, &p);
 
     start(&all, "bb", direct_1s, &p);
     p.offset[1] = 6;
     p.count[0] = p.count[1] = 3;
     ranks_run(&all, act, &p);
-    expect_failure(&all, &p, 1, CLQ_INTERNAL, "offset 6 is no multiple", 1);
+    expect_failure(&all, &p, 1, CLQ_ERROR_INTERNAL, "offset 6 is no multiple", 1);
     end(&all, &p);
 
     start(&all, "bb", direct_1s, &p);
     p.count[0] = (size_t)-1 / 2;
     ranks_run(&all, act, &p);
-    expect_failure(&all, &p, 0, CLQ_INTERNAL, "more than can be addressed", 1);
+    expect_failure(&all, &p, 0, CLQ_ERROR_INTERNAL, "more than can be addressed", 1);
     end(&all, &p);
 }
 
@@ -130,7 +130,8 @@ static void test_disagreement(void **state) {
         else
             p.count[1] = COUNT - 1;
         ranks_run(&all, act, &p);
-        expect_failure(&all, &p, who_has(&all, CLQ_INTERNAL), CLQ_INTERNAL, "collective mismatch: rank ", 1);
+        expect_failure(&all, &p, who_has(&all, CLQ_ERROR_INTERNAL), CLQ_ERROR_INTERNAL, "collective mismatch: rank ",
+                       1);
         end(&all, &p);
     }
 }
@@ -144,7 +145,7 @@ static void test_device_error_in_the_ring(void **state) {
     clq_buffer *mine = p.buffers[1];
     p.buffers[1] = p.buffers[2];
     ranks_run(&all, act, &p);
-    expect_failure(&all, &p, 1, CLQ_DEVICE, "rank 1, all-reduce step 1 chunk 0: pocl:1", 2);
+    expect_failure(&all, &p, 1, CLQ_ERROR_DEVICE, "rank 1, all-reduce step 1 chunk 0: pocl:1", 2);
     expect_text(all.results[0].detail, "step 1 chunk 0");
     p.buffers[1] = mine;
     end(&all, &p);
@@ -159,9 +160,9 @@ static void check_queue_that_hangs(const char *kinds) {
     assert_int_equal(clq_event_create(all.devices[1], &event), CLQ_OK);
     assert_int_equal(clq_queue_wait(all.queues[1], event), CLQ_OK);
     ranks_run(&all, act, &p);
-    unsigned first = who_has(&all, CLQ_TIMEOUT);
+    unsigned first = who_has(&all, CLQ_ERROR_TIMEOUT);
     for (unsigned r = 0; r < all.count; r++) {
-        assert_int_equal(all.results[r].status, r == first ? CLQ_TIMEOUT : CLQ_ABORTED);
+        assert_int_equal(all.results[r].status, r == first ? CLQ_ERROR_TIMEOUT : CLQ_ERROR_ABORTED);
         assert_true(p.seconds[r] < 1.5);
     }
     expect_text(all.results[first].detail, "rank 1"); /* its own words, or another's about it */
@@ -191,7 +192,7 @@ static void abort_soon(void *context) {
 
 static void test_abort_from_outside(void **state) {
     (void)state;
-    const clq_error why = {CLQ_INTERRUPTED, "the user pressed the key"};
+    const clq_error why = {CLQ_ERROR_INTERRUPTED, "the user pressed the key"};
     for (int named = 0; named < 2; named++) {
         ranks all;
         plan p;
@@ -203,11 +204,11 @@ static void test_abort_from_outside(void **state) {
         ranks_run(&all, act, &p);
         clq_thread_join(thread);
         for (unsigned r = 1; r < all.count; r++) {
-            assert_int_equal(all.results[r].status, CLQ_ABORTED);
+            assert_int_equal(all.results[r].status, CLQ_ERROR_ABORTED);
             expect_text(all.results[r].detail, named ? "pressed the key" : "aborted by its owner");
             assert_true(p.seconds[r] < 1);
         }
-        assert_int_equal(clq_comm_failure(all.comm, NULL), named ? CLQ_INTERRUPTED : CLQ_ABORTED);
+        assert_int_equal(clq_comm_failure(all.comm, NULL), named ? CLQ_ERROR_INTERRUPTED : CLQ_ERROR_ABORTED);
         end(&all, &p);
     }
 }
@@ -223,23 +224,25 @@ static void test_bad_configurations(void **state) {
         clq_status status;
         const char *words;
     } cases[] = {
-        {{.transport = CLQ_TRANSPORT_PEER}, CLQ_UNSUPPORTED, "no peer copies"},
-        {{.algorithm = CLQ_ALGORITHM_DIRECT, .transport = CLQ_TRANSPORT_STAGED}, CLQ_UNSUPPORTED, "auto or mapped"},
-        {{.algorithm = CLQ_ALGORITHM_DIRECT, .transport = CLQ_TRANSPORT_PEER}, CLQ_UNSUPPORTED, "auto or mapped"},
-        {{.algorithm = (clq_algorithm)77}, CLQ_ARGUMENT, "algorithm 77 is none"},
-        {{.transport = (clq_transport)77}, CLQ_ARGUMENT, "transport 77 none"},
-        {{.slots = 1000}, CLQ_ARGUMENT, "slots is 1000"},
-        {{.chunk_bytes = (size_t)1 << 40}, CLQ_ARGUMENT, "chunk_bytes 1099511627776"},
-        {{.deadline_s = -1}, CLQ_ARGUMENT, "deadline_s is -1: expected seconds from 0 to 1e9"},
+        {{.transport = CLQ_TRANSPORT_PEER}, CLQ_ERROR_UNSUPPORTED, "no peer copies"},
+        {{.algorithm = CLQ_ALGORITHM_DIRECT, .transport = CLQ_TRANSPORT_STAGED},
+         CLQ_ERROR_UNSUPPORTED,
+         "auto or mapped"},
+        {{.algorithm = CLQ_ALGORITHM_DIRECT, .transport = CLQ_TRANSPORT_PEER}, CLQ_ERROR_UNSUPPORTED, "auto or mapped"},
+        {{.algorithm = (clq_algorithm)77}, CLQ_ERROR_ARGUMENT, "algorithm 77 is none"},
+        {{.transport = (clq_transport)77}, CLQ_ERROR_ARGUMENT, "transport 77 none"},
+        {{.slots = 1000}, CLQ_ERROR_ARGUMENT, "slots is 1000"},
+        {{.chunk_bytes = (size_t)1 << 40}, CLQ_ERROR_ARGUMENT, "chunk_bytes 1099511627776"},
+        {{.deadline_s = -1}, CLQ_ERROR_ARGUMENT, "deadline_s is -1: expected seconds from 0 to 1e9"},
     };
     for (size_t i = 0; i < CLQ_COUNT_OF(cases); i++) {
         assert_int_equal(clq_comm_create(all.devices, 2, &cases[i].config, &comm), cases[i].status);
         assert_null(comm);
         if (!strstr(clq_error_detail(), cases[i].words)) fail_msg("no \"%s\": %s", cases[i].words, clq_error_detail());
     }
-    assert_int_equal(clq_comm_create(all.devices, 0, NULL, &comm), CLQ_ARGUMENT);
-    assert_int_equal(clq_comm_create(all.devices, CLQ_REPLICAS_MAX + 1, NULL, &comm), CLQ_ARGUMENT);
-    assert_int_equal(clq_comm_all_reduce(all.comm, 2, all.queues[0], NULL, 0, NULL, 0, 1, CLQ_F32), CLQ_INTERNAL);
+    assert_int_equal(clq_comm_create(all.devices, 0, NULL, &comm), CLQ_ERROR_ARGUMENT);
+    assert_int_equal(clq_comm_create(all.devices, CLQ_REPLICAS_MAX + 1, NULL, &comm), CLQ_ERROR_ARGUMENT);
+    assert_int_equal(clq_comm_all_reduce(all.comm, 2, all.queues[0], NULL, 0, NULL, 0, 1, CLQ_F32), CLQ_ERROR_INTERNAL);
     clq_comm_destroy(NULL);
     ranks_close(&all);
 }
@@ -254,14 +257,14 @@ static void test_allocation_failures(void **state) {
     for (size_t c = 0; c < CLQ_COUNT_OF(configs); c++) {
         ranks all;
         ranks_open(&all, "bb", true, NULL);
-        clq_status status = CLQ_MEMORY;
+        clq_status status = CLQ_ERROR_MEMORY;
         for (uint64_t nth = 1; status != CLQ_OK; nth += 1 + nth / 128 * 32) {
             clq_comm *comm = NULL;
             clq_memory_fail_at(nth, false);
             status = clq_comm_create(all.devices, 2, &configs[c], &comm);
             clq_memory_fail_at(0, false);
             assert_true(nth < 1000000);
-            assert_true(status == CLQ_OK || (status == CLQ_MEMORY && comm == NULL));
+            assert_true(status == CLQ_OK || (status == CLQ_ERROR_MEMORY && comm == NULL));
             clq_comm_destroy(comm);
         }
         ranks_close(&all);
@@ -282,11 +285,11 @@ static void test_allocation_failures_in_a_ring(void **state) {
         ranks_run(&all, act, &p);
         clq_memory_fail_at(0, false);
         clq_status first = clq_comm_failure(all.comm, NULL);
-        assert_true(first == CLQ_OK || first == CLQ_MEMORY);
+        assert_true(first == CLQ_OK || first == CLQ_ERROR_MEMORY);
         succeeded = first == CLQ_OK;
         for (unsigned r = 0; r < all.count; r++) {
             clq_status status = all.results[r].status;
-            assert_true(succeeded ? status == CLQ_OK : status == CLQ_MEMORY || status == CLQ_ABORTED);
+            assert_true(succeeded ? status == CLQ_OK : status == CLQ_ERROR_MEMORY || status == CLQ_ERROR_ABORTED);
         }
         assert_true(nth < 1000);
         end(&all, &p);

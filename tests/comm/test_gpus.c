@@ -37,7 +37,7 @@ static void run_all(ranks *all, const clq_group_config *config, const char *wher
         seed++;
         const comm_case c = {.collective = (clq_collective)collective,
                              .dtype = seed % 3 ? CLQ_F32 : CLQ_I32,
-                             .op = seed % 2 ? CLQ_SUM : CLQ_AVG,
+                             .op = seed % 2 ? CLQ_REDOP_SUM : CLQ_REDOP_AVG,
                              .count = seed % 2 ? most : 61,
                              .root = (unsigned)(seed % all->count),
                              .to = (unsigned)((seed / 2 + 1) % all->count),
@@ -110,7 +110,7 @@ static void test_one_context(void **state) {
                 ranks_open(&all, "a1a1", false, &(clq_group_config){.transport = CLQ_TRANSPORT_STAGED});
                 /* Peer copies may be refused, and only where buffers move. */
                 const bool refused = transports[t] == CLQ_TRANSPORT_PEER && w > 0 &&
-                                     open_comm(&all, CLQ_TRANSPORT_PEER) == CLQ_UNSUPPORTED;
+                                     open_comm(&all, CLQ_TRANSPORT_PEER) == CLQ_ERROR_UNSUPPORTED;
                 clq_comm_destroy(all.comm);
                 all.comm = NULL;
                 if (!refused && clq_comm_create(all.devices, all.count, &config, &all.comm) == CLQ_OK) {

@@ -138,7 +138,7 @@ static void check_blocking(const char *kinds, bool shared, bool queues, const cl
     machine_buffers(&m, count, true);
     whole(&m, slices);
     assert_ok(clq_group_create(m.ranks, m.count, config, &group));
-    assert_ok(clq_all_reduce(group, slices, slices, count, CLQ_F32, CLQ_SUM, NULL, NULL));
+    assert_ok(clq_all_reduce(group, slices, slices, count, CLQ_F32, CLQ_REDOP_SUM, NULL, NULL));
     expect_values(&m, count, (float)m.count, ranks_sum(&m), NULL);
     clq_group_destroy(group);
     machine_close(&m);
@@ -176,7 +176,7 @@ static void test_calls_run_in_order(void **state) {
         whole(&m, slices);
         assert_ok(clq_group_create(m.ranks, m.count, &configs[c], &group));
         for (int i = 0; i < CALLS; i++)
-            assert_ok(clq_all_reduce(group, slices, slices, count, CLQ_F32, CLQ_SUM, NULL, done[i]));
+            assert_ok(clq_all_reduce(group, slices, slices, count, CLQ_F32, CLQ_REDOP_SUM, NULL, done[i]));
         assert_ok(clq_group_wait(group));
         /* (2 v + 1) doubled eleven times more. */
         expect_values(&m, count, 4096.0f, 2048.0f, NULL);
@@ -241,7 +241,8 @@ static void check_composition(const char *kinds, bool by_events, const clq_group
             cl_ok(clEnqueueNDRangeKernel(m.ranks[r].queue, k[r].fill, 1, NULL, &items, NULL, 0, NULL, &filled[r]));
             if (by_events) cl_ok(clFlush(m.ranks[r].queue));
         }
-        assert_ok(clq_all_reduce(group, slices, slices, COUNT, CLQ_F32, CLQ_SUM, by_events ? filled : NULL, reduced));
+        assert_ok(
+            clq_all_reduce(group, slices, slices, COUNT, CLQ_F32, CLQ_REDOP_SUM, by_events ? filled : NULL, reduced));
         for (unsigned r = 0; r < m.count; r++) {
             cl_ok(clEnqueueNDRangeKernel(m.ranks[r].queue, k[r].twice, 1, NULL, &items, NULL, 1, &reduced[r],
                                          &doubled[r]));
@@ -285,7 +286,7 @@ static void test_offsets_and_broadcast(void **state) {
         out[r] = (clq_slice){m.memory[r], (count + 2) * 4};
     }
     assert_ok(clq_group_create(m.ranks, m.count, NULL, &group));
-    assert_ok(clq_all_reduce(group, in, out, count, CLQ_F32, CLQ_SUM, NULL, NULL));
+    assert_ok(clq_all_reduce(group, in, out, count, CLQ_F32, CLQ_REDOP_SUM, NULL, NULL));
     for (unsigned r = 0; r < m.count; r++) {
         float *values = machine_read(&m, r, 2 * count + 3, NULL);
         for (size_t i = 0; i < 2 * count + 3; i++) {
@@ -318,37 +319,37 @@ static void test_bad_arguments(void **state) {
     machine_buffers(&other, count, true);
     whole(&m, s);
     assert_ok(clq_group_create(m.ranks, 2, NULL, &group));
-    assert_int_equal(clq_group_create(NULL, 2, NULL, &none), CLQ_ARGUMENT);
-    assert_int_equal(clq_group_create(m.ranks, 0, NULL, &none), CLQ_ARGUMENT);
-    assert_int_equal(clq_group_create(m.ranks, 1000, NULL, &none), CLQ_ARGUMENT);
+    assert_int_equal(clq_group_create(NULL, 2, NULL, &none), CLQ_ERROR_ARGUMENT);
+    assert_int_equal(clq_group_create(m.ranks, 0, NULL, &none), CLQ_ERROR_ARGUMENT);
+    assert_int_equal(clq_group_create(m.ranks, 1000, NULL, &none), CLQ_ERROR_ARGUMENT);
     clq_rank wrong[2] = {m.ranks[0],
                          {.context = m.ranks[1].context, .device = m.ranks[1].device, .queue = m.ranks[0].queue}};
-    assert_int_equal(clq_group_create(wrong, 2, NULL, &none), CLQ_ARGUMENT);
+    assert_int_equal(clq_group_create(wrong, 2, NULL, &none), CLQ_ERROR_ARGUMENT);
     wrong[1] = (clq_rank){0};
-    assert_int_equal(clq_group_create(wrong, 2, NULL, &none), CLQ_ARGUMENT);
+    assert_int_equal(clq_group_create(wrong, 2, NULL, &none), CLQ_ERROR_ARGUMENT);
     assert_null(none);
 
-    assert_int_equal(clq_all_reduce(group, s, s, count + 1, CLQ_F32, CLQ_SUM, NULL, done), CLQ_ARGUMENT);
-    assert_int_equal(clq_all_reduce(group, s, s, SIZE_MAX / 2, CLQ_F32, CLQ_SUM, NULL, done), CLQ_ARGUMENT);
-    assert_int_equal(clq_all_reduce(group, NULL, s, count, CLQ_F32, CLQ_SUM, NULL, done), CLQ_ARGUMENT);
-    assert_int_equal(clq_all_reduce(group, s, s, count, CLQ_BOOL, CLQ_SUM, NULL, done), CLQ_UNSUPPORTED);
-    assert_int_equal(clq_all_reduce(group, s, s, count, CLQ_F32, (clq_redop)9, NULL, done), CLQ_ARGUMENT);
-    assert_int_equal(clq_broadcast(group, s, s, count, CLQ_F32, 2, NULL, done), CLQ_ARGUMENT);
-    assert_int_equal(clq_broadcast(group, s, s, count, (clq_dtype)999, 0, NULL, done), CLQ_ARGUMENT);
+    assert_int_equal(clq_all_reduce(group, s, s, count + 1, CLQ_F32, CLQ_REDOP_SUM, NULL, done), CLQ_ERROR_ARGUMENT);
+    assert_int_equal(clq_all_reduce(group, s, s, SIZE_MAX / 2, CLQ_F32, CLQ_REDOP_SUM, NULL, done), CLQ_ERROR_ARGUMENT);
+    assert_int_equal(clq_all_reduce(group, NULL, s, count, CLQ_F32, CLQ_REDOP_SUM, NULL, done), CLQ_ERROR_ARGUMENT);
+    assert_int_equal(clq_all_reduce(group, s, s, count, CLQ_BOOL, CLQ_REDOP_SUM, NULL, done), CLQ_ERROR_UNSUPPORTED);
+    assert_int_equal(clq_all_reduce(group, s, s, count, CLQ_F32, (clq_redop)9, NULL, done), CLQ_ERROR_ARGUMENT);
+    assert_int_equal(clq_broadcast(group, s, s, count, CLQ_F32, 2, NULL, done), CLQ_ERROR_ARGUMENT);
+    assert_int_equal(clq_broadcast(group, s, s, count, (clq_dtype)999, 0, NULL, done), CLQ_ERROR_ARGUMENT);
     memcpy(t, s, sizeof t);
     t[1].offset = 2;
-    assert_int_equal(clq_all_reduce(group, t, t, 10, CLQ_F32, CLQ_SUM, NULL, done), CLQ_ARGUMENT);
+    assert_int_equal(clq_all_reduce(group, t, t, 10, CLQ_F32, CLQ_REDOP_SUM, NULL, done), CLQ_ERROR_ARGUMENT);
     t[1].offset = 16; /* input and output overlap, but not in place */
-    assert_int_equal(clq_all_reduce(group, s, t, 10, CLQ_F32, CLQ_SUM, NULL, done), CLQ_ARGUMENT);
+    assert_int_equal(clq_all_reduce(group, s, t, 10, CLQ_F32, CLQ_REDOP_SUM, NULL, done), CLQ_ERROR_ARGUMENT);
     t[1] = (clq_slice){other.memory[1], 0};
-    assert_int_equal(clq_all_reduce(group, s, t, 10, CLQ_F32, CLQ_SUM, NULL, done), CLQ_ARGUMENT);
+    assert_int_equal(clq_all_reduce(group, s, t, 10, CLQ_F32, CLQ_REDOP_SUM, NULL, done), CLQ_ERROR_ARGUMENT);
     t[1] = (clq_slice){NULL, 0};
-    assert_int_equal(clq_all_reduce(group, s, t, 10, CLQ_F32, CLQ_SUM, NULL, done), CLQ_ARGUMENT);
+    assert_int_equal(clq_all_reduce(group, s, t, 10, CLQ_F32, CLQ_REDOP_SUM, NULL, done), CLQ_ERROR_ARGUMENT);
     assert_true(strlen(clq_error_detail()) > 0);
     assert_null(done[0]);
 
     /* None of this has harmed the group. */
-    assert_ok(clq_all_reduce(group, s, s, count, CLQ_F32, CLQ_SUM, NULL, NULL));
+    assert_ok(clq_all_reduce(group, s, s, count, CLQ_F32, CLQ_REDOP_SUM, NULL, NULL));
     expect_values(&m, count, 2.0f, 1.0f, NULL);
     assert_ok(clq_group_wait(group));
     char *text = NULL;
@@ -385,14 +386,14 @@ static void check_waits(bool fails, bool aborted) {
     waits[1] = clCreateUserEvent(m.ranks[1].context, &error);
     cl_ok(error);
     double start = now();
-    assert_ok(clq_all_reduce(group, slices, slices, count, CLQ_F32, CLQ_SUM, waits, done));
+    assert_ok(clq_all_reduce(group, slices, slices, count, CLQ_F32, CLQ_REDOP_SUM, waits, done));
     if (fails) cl_ok(clSetUserEventStatus(waits[1], -77));
     if (aborted) clq_group_abort(group);
     for (unsigned r = 0; r < m.count; r++) assert_true(wait_for_end(done[r]) < 0);
-    assert_int_equal(clq_group_wait(group), fails ? CLQ_DEVICE : aborted ? CLQ_ABORTED : CLQ_TIMEOUT);
+    assert_int_equal(clq_group_wait(group), fails ? CLQ_ERROR_DEVICE : aborted ? CLQ_ERROR_ABORTED : CLQ_ERROR_TIMEOUT);
     if (!aborted) assert_non_null(strstr(clq_error_detail(), "rank 1"));
     assert_true(now() - start < 2.5);
-    assert_int_not_equal(clq_all_reduce(group, slices, slices, count, CLQ_F32, CLQ_SUM, NULL, NULL), CLQ_OK);
+    assert_int_not_equal(clq_all_reduce(group, slices, slices, count, CLQ_F32, CLQ_REDOP_SUM, NULL, NULL), CLQ_OK);
     release(done, m.count);
     clq_group_destroy(group);
     if (!fails) cl_ok(clSetUserEventStatus(waits[1], CL_COMPLETE)); /* too late, and noticed by nobody */
@@ -429,7 +430,7 @@ static void test_repeatable(void **state) {
                 free(values);
             }
             assert_ok(clq_group_create(m.ranks, m.count, &configs[c], &group));
-            assert_ok(clq_all_reduce(group, slices, slices, count, CLQ_F32, CLQ_SUM, NULL, NULL));
+            assert_ok(clq_all_reduce(group, slices, slices, count, CLQ_F32, CLQ_REDOP_SUM, NULL, NULL));
             for (unsigned r = 0; r < m.count; r++) {
                 float *values = machine_read(&m, r, count, NULL);
                 if (!first)
@@ -461,7 +462,7 @@ static void test_links_made_under_way(void **state) {
     whole(&m, whole_slices);
     for (unsigned r = 0; r < m.count; r++) parts[r] = (clq_slice){m.memory[r], r * part * sizeof(float)};
     assert_ok(clq_group_create(m.ranks, m.count, &config, &group));
-    assert_ok(clq_all_reduce(group, whole_slices, whole_slices, m.count * part, CLQ_F32, CLQ_SUM, NULL, reduced));
+    assert_ok(clq_all_reduce(group, whole_slices, whole_slices, m.count * part, CLQ_F32, CLQ_REDOP_SUM, NULL, reduced));
     assert_ok(clq_all_gather(group, parts, whole_slices, part, CLQ_F32, NULL, gathered)); /* a ring: other links */
     assert_ok(clq_group_wait(group));
     expect_values(&m, m.count * part, (float)m.count, ranks_sum(&m), gathered);
@@ -488,11 +489,13 @@ static void test_allocation_failures(void **state) {
             cl_event done[MOST] = {NULL};
             clq_memory_fail_at(nth, false);
             clq_status status = clq_group_create(m.ranks, m.count, &configs[c], &group);
-            if (status == CLQ_OK) status = clq_all_reduce(group, slices, slices, count, CLQ_F32, CLQ_SUM, NULL, done);
+            if (status == CLQ_OK)
+                status = clq_all_reduce(group, slices, slices, count, CLQ_F32, CLQ_REDOP_SUM, NULL, done);
             if (status == CLQ_OK) status = clq_group_wait(group);
             clq_memory_fail_at(0, false);
             succeeded = status == CLQ_OK;
-            if (!succeeded && status != CLQ_MEMORY) fail_msg("%s: %s", clq_status_text(status), clq_error_detail());
+            if (!succeeded && status != CLQ_ERROR_MEMORY)
+                fail_msg("%s: %s", clq_status_text(status), clq_error_detail());
             assert_true(nth < 2000);
             for (unsigned r = 0; r < m.count; r++)
                 if (done[r]) cl_ok(clReleaseEvent(done[r]));

@@ -84,11 +84,11 @@ static clq_status issue(rig *g, unsigned turn, const cl_event *waits) {
         part[r].offset = r * g->count * sizeof(float);
     }
     switch (turn % 5) {
-    case 0: return clq_all_reduce(g->group, in, out, g->count, CLQ_F32, CLQ_SUM, waits, g->done);
-    case 1: return clq_reduce_scatter(g->group, in, part, g->count, CLQ_F32, CLQ_SUM, waits, g->done);
+    case 0: return clq_all_reduce(g->group, in, out, g->count, CLQ_F32, CLQ_REDOP_SUM, waits, g->done);
+    case 1: return clq_reduce_scatter(g->group, in, part, g->count, CLQ_F32, CLQ_REDOP_SUM, waits, g->done);
     case 2: return clq_all_gather(g->group, part, out, g->count, CLQ_F32, waits, g->done);
     case 3: return clq_broadcast(g->group, in, out, g->count, CLQ_F32, 1, waits, g->done);
-    default: return clq_reduce(g->group, in, out, g->count, CLQ_F32, CLQ_SUM, 1, waits, g->done);
+    default: return clq_reduce(g->group, in, out, g->count, CLQ_F32, CLQ_REDOP_SUM, 1, waits, g->done);
     }
 }
 
@@ -131,12 +131,12 @@ static void check_ending(rig *g, const clq_group_config *setting, ending how, un
     if (how == TURNS_NEGATIVE) {
         nap(0.02);
         cl_ok(clSetUserEventStatus(waits[1], -77));
-        expect_end(g, setting, start + grace_s, CLQ_DEVICE, "rank 1");
+        expect_end(g, setting, start + grace_s, CLQ_ERROR_DEVICE, "rank 1");
     } else if (how == ABORTED) {
         assert_int_equal(clq_thread_start("aborter", abort_soon, g->group, &thread), CLQ_OK);
-        expect_end(g, setting, start + grace_s, CLQ_ABORTED, "aborted");
+        expect_end(g, setting, start + grace_s, CLQ_ERROR_ABORTED, "aborted");
     } else {
-        expect_end(g, setting, start + deadline_s + grace_s, CLQ_TIMEOUT, "rank 1 on pocl");
+        expect_end(g, setting, start + deadline_s + grace_s, CLQ_ERROR_TIMEOUT, "rank 1 on pocl");
     }
     clq_thread_join(thread);
     rig_end(g);
@@ -175,15 +175,15 @@ static void test_abort_at_any_time(void **state) {
             assert_int_equal(clq_thread_start("aborter", abort_after, &g, &thread), CLQ_OK);
             double start = clq_now();
             clq_status status = issue(&g, i, NULL);
-            assert_true(status == CLQ_OK || status == CLQ_ABORTED);
+            assert_true(status == CLQ_OK || status == CLQ_ERROR_ABORTED);
             status = clq_group_wait(g.group);
             double took = clq_now() - start;
             clq_thread_join(thread);
-            assert_true(status == CLQ_OK || status == CLQ_ABORTED);
+            assert_true(status == CLQ_OK || status == CLQ_ERROR_ABORTED);
             assert_true(took < g.abort_after_s + grace_s);
             for (unsigned r = 0; r < RANKS; r++)
                 if (g.done[r]) assert_true(state_of(g.done[r]) <= 0);
-            assert_int_equal(clq_group_wait(g.group), CLQ_ABORTED);
+            assert_int_equal(clq_group_wait(g.group), CLQ_ERROR_ABORTED);
             rig_end(&g);
         }
         rig_close(&g);
@@ -206,8 +206,8 @@ static unsigned check_fault(rig *g, const clq_group_config *setting, unsigned tu
     assert_true(n != 0 || status == CLQ_OK);
     if (status != CLQ_OK) {
         /* A link that is opened in the call tests itself, and says what that showed. */
-        bool untested = status == CLQ_UNSUPPORTED && strstr(said, "peer copies failed their test");
-        if (status != CLQ_DEVICE && status != CLQ_DEVICE_MEMORY && !untested)
+        bool untested = status == CLQ_ERROR_UNSUPPORTED && strstr(said, "peer copies failed their test");
+        if (status != CLQ_ERROR_DEVICE && status != CLQ_ERROR_DEVICE_MEMORY && !untested)
             fail_msg("call %u of %u: %s: %s", n, calls, clq_status_text(status), said);
         expect_text(said, "pocl");
         if (issued) expect_text(said, "rank ");
@@ -251,7 +251,7 @@ static void test_slow_compiler(void **state) {
     rig_begin(&g, &setting, seconds);
     if (issue(&g, 0, NULL) != CLQ_OK || clq_group_wait(g.group) != CLQ_OK) fail_msg("%s", clq_error_detail());
     layer.slow(build_ms);
-    if (clq_all_reduce(g.group, slices, slices, COUNT, CLQ_I32, CLQ_MAX, NULL, NULL) != CLQ_OK)
+    if (clq_all_reduce(g.group, slices, slices, COUNT, CLQ_I32, CLQ_REDOP_MAX, NULL, NULL) != CLQ_OK)
         fail_msg("%s", clq_error_detail());
     rig_end(&g);
     rig_close(&g);

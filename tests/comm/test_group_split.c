@@ -40,7 +40,7 @@ static void make_memory(clq_group *group, unsigned count, cl_mem *memory) {
 static clq_status add(clq_group *group, const cl_mem *memory, unsigned count, const cl_event *waits, cl_event *done) {
     clq_slice slices[RANKS_MOST];
     for (unsigned r = 0; r < count; r++) slices[r] = (clq_slice){memory[r], 0};
-    return clq_all_reduce(group, slices, slices, COUNT, CLQ_I32, CLQ_SUM, waits, done);
+    return clq_all_reduce(group, slices, slices, COUNT, CLQ_I32, CLQ_REDOP_SUM, waits, done);
 }
 
 /* One group of these ranks, in this order. */
@@ -77,7 +77,7 @@ static void expect_ranks(const ranks *all, clq_group *part, const unsigned *who,
                                   0, NULL, NULL));
         for (unsigned k = 0; k < count; k++) assert_int_equal(told[k], who[k]);
     }
-    assert_fails(CLQ_ARGUMENT, "is out of range", clq_group_alloc(part, count, 4, &in[0])); /* and no more */
+    assert_fails(CLQ_ERROR_ARGUMENT, "is out of range", clq_group_alloc(part, count, 4, &in[0])); /* and no more */
 }
 
 static void colors_and_keys(void **state) {
@@ -351,12 +351,12 @@ static void a_failure_ends_all_groups(void **state) {
     assert_ok(add(group, memory, 3, waits, done));
     const double start = clq_now();
     assert_ok(add(part, (cl_mem[]){memory[2], memory[1]}, 2, part_waits, part_done));
-    assert_int_equal(clq_group_wait(group), CLQ_TIMEOUT);
+    assert_int_equal(clq_group_wait(group), CLQ_ERROR_TIMEOUT);
     assert_true(clq_now() - start < 0.5 + 1);
     (void)snprintf(rank_1, sizeof rank_1, "rank 1 on pocl (%s)", clq_device_get_info(all.devices[1])->name);
     expect_text(clq_error_detail(), rank_1);
-    assert_int_equal(clq_group_wait(part), CLQ_TIMEOUT);
-    assert_fails(CLQ_ABORTED, rank_1, clq_group_split(group, (int[]){0, 0, 0}, NULL, 1, &late));
+    assert_int_equal(clq_group_wait(part), CLQ_ERROR_TIMEOUT);
+    assert_fails(CLQ_ERROR_ABORTED, rank_1, clq_group_split(group, (int[]){0, 0, 0}, NULL, 1, &late));
     assert_null(late);
     for (unsigned r = 0; r < 3; r++) {
         assert_true(state_of(done[r]) < 0);
@@ -389,15 +389,15 @@ static void bad_colors(void **state) {
     ranks_open(&all, "bbb", false, NULL);
     const cl_uint before = context_references(&all);
     clq_group *group = comm_case_group(&all, &automatic);
-    assert_fails(CLQ_ARGUMENT, "a group of 3 ranks is split into 1 to 3, with a color for each rank, not 0",
+    assert_fails(CLQ_ERROR_ARGUMENT, "a group of 3 ranks is split into 1 to 3, with a color for each rank, not 0",
                  clq_group_split(group, (int[]){0, 0, 0}, NULL, 0, parts));
-    assert_fails(CLQ_ARGUMENT, "not 4", clq_group_split(group, (int[]){0, 1, 2}, NULL, 4, parts));
-    assert_fails(CLQ_ARGUMENT, "not 0", clq_group_split(group, NULL, NULL, 1, parts));
-    assert_fails(CLQ_ARGUMENT, "rank 2: its color 2 is out of range",
+    assert_fails(CLQ_ERROR_ARGUMENT, "not 4", clq_group_split(group, (int[]){0, 1, 2}, NULL, 4, parts));
+    assert_fails(CLQ_ERROR_ARGUMENT, "not 0", clq_group_split(group, NULL, NULL, 1, parts));
+    assert_fails(CLQ_ERROR_ARGUMENT, "rank 2: its color 2 is out of range",
                  clq_group_split(group, (int[]){0, 1, 2}, NULL, 2, parts));
-    assert_fails(CLQ_ARGUMENT, "rank 0: its color -2 is out of range",
+    assert_fails(CLQ_ERROR_ARGUMENT, "rank 0: its color -2 is out of range",
                  clq_group_split(group, (int[]){-2, 1, 0}, NULL, 2, parts));
-    assert_fails(CLQ_ARGUMENT, "no rank has color 1", clq_group_split(group, (int[]){0, 2, 2}, NULL, 3, parts));
+    assert_fails(CLQ_ERROR_ARGUMENT, "no rank has color 1", clq_group_split(group, (int[]){0, 2, 2}, NULL, 3, parts));
     for (size_t i = 0; i < CLQ_COUNT_OF(parts); i++) assert_null(parts[i]);
     assert_ok(clq_group_wait(group));
     clq_group_destroy(group);

@@ -66,7 +66,7 @@ static void expect_reduced(field *f, size_t in, size_t out, size_t count, clq_re
         int32_t value = f->expected[0][in + i];
         for (unsigned r = 1; r < f->all.count; r++) {
             int32_t other = f->expected[r][in + i];
-            value = op == CLQ_SUM ? (int32_t)((uint32_t)value + (uint32_t)other) : CLQ_MAX(value, other);
+            value = op == CLQ_REDOP_SUM ? (int32_t)((uint32_t)value + (uint32_t)other) : CLQ_MAX(value, other);
         }
         for (unsigned r = 0; r < f->all.count; r++) f->expected[r][out + i] = value;
     }
@@ -115,7 +115,7 @@ static void test_as_one_by_one(void **state) {
                     in = out;
                     out = other;
                 }
-                clq_redop op = clq_random_below(&random, 4) == 0 ? CLQ_MAX : CLQ_SUM;
+                clq_redop op = clq_random_below(&random, 4) == 0 ? CLQ_REDOP_MAX : CLQ_REDOP_SUM;
                 assert_ok(reduce(&f, in, out, count, op, NULL, NULL));
                 expect_reduced(&f, in, out, count, op);
             }
@@ -133,8 +133,8 @@ static size_t meetings_of(field *f, size_t bucket_bytes, unsigned calls) {
     size_t before = atomic_load(&f->group->comm->members[0].meetings);
     assert_ok(clq_group_start(f->group));
     for (unsigned i = 0; i < calls; i++) {
-        assert_ok(reduce(f, i * 1000, i * 1000, 10 + i, CLQ_SUM, NULL, NULL));
-        expect_reduced(f, i * 1000, i * 1000, 10 + i, CLQ_SUM);
+        assert_ok(reduce(f, i * 1000, i * 1000, 10 + i, CLQ_REDOP_SUM, NULL, NULL));
+        expect_reduced(f, i * 1000, i * 1000, 10 + i, CLQ_REDOP_SUM);
     }
     assert_ok(clq_group_end(f->group));
     field_check(f, "meetings");
@@ -164,15 +164,15 @@ static void test_events(void **state) {
         assert_int_equal(error, CL_SUCCESS);
         waits[0] = gate;
         assert_ok(clq_group_start(f.group));
-        assert_ok(reduce(&f, 0, 0, 100, CLQ_SUM, NULL, done[0]));
-        assert_ok(reduce(&f, 500, 500, 100, CLQ_SUM, waits, done[1]));
-        assert_ok(reduce(&f, 1000, 1000, 100, CLQ_SUM, done[0], done[2]));
-        assert_ok(reduce(&f, 1500, 1500, 100, CLQ_SUM, NULL, done[3]));
+        assert_ok(reduce(&f, 0, 0, 100, CLQ_REDOP_SUM, NULL, done[0]));
+        assert_ok(reduce(&f, 500, 500, 100, CLQ_REDOP_SUM, waits, done[1]));
+        assert_ok(reduce(&f, 1000, 1000, 100, CLQ_REDOP_SUM, done[0], done[2]));
+        assert_ok(reduce(&f, 1500, 1500, 100, CLQ_REDOP_SUM, NULL, done[3]));
         for (unsigned r = 0; r < f.all.count; r++) assert_true(state_of(done[3][r]) > CL_COMPLETE);
         assert_ok(clq_group_end(f.group));
         assert_int_equal(clSetUserEventStatus(gate, CL_COMPLETE), CL_SUCCESS);
         for (int i = 0; i < 4; i++) {
-            expect_reduced(&f, (size_t)i * 500, (size_t)i * 500, 100, CLQ_SUM);
+            expect_reduced(&f, (size_t)i * 500, (size_t)i * 500, 100, CLQ_REDOP_SUM);
             for (unsigned r = 0; r < f.all.count; r++) {
                 assert_int_equal(clWaitForEvents(1, &done[i][r]), CL_SUCCESS);
                 clReleaseEvent(done[i][r]);
@@ -197,12 +197,12 @@ static void test_failed_event(void **state) {
         waits[last] = clCreateUserEvent(clq_device_context(f.all.devices[last]), &error);
         assert_int_equal(error, CL_SUCCESS);
         assert_ok(clq_group_start(f.group));
-        assert_ok(reduce(&f, 0, 0, 100, CLQ_SUM, waits, done[0]));
-        assert_ok(reduce(&f, 500, 500, 100, CLQ_SUM, NULL, done[1]));
-        assert_ok(reduce(&f, 0, 0, 100, CLQ_SUM, NULL, done[2]));
+        assert_ok(reduce(&f, 0, 0, 100, CLQ_REDOP_SUM, waits, done[0]));
+        assert_ok(reduce(&f, 500, 500, 100, CLQ_REDOP_SUM, NULL, done[1]));
+        assert_ok(reduce(&f, 0, 0, 100, CLQ_REDOP_SUM, NULL, done[2]));
         assert_ok(clq_group_end(f.group));
         assert_int_equal(clSetUserEventStatus(waits[last], -77), CL_SUCCESS);
-        assert_int_equal(clq_group_wait(f.group), CLQ_DEVICE);
+        assert_int_equal(clq_group_wait(f.group), CLQ_ERROR_DEVICE);
         if (!strstr(clq_error_detail(), "what the collective waits for")) fail_msg("\"%s\"", clq_error_detail());
         for (int i = 0; i < 3; i++)
             for (unsigned r = 0; r < f.all.count; r++) {
@@ -210,8 +210,8 @@ static void test_failed_event(void **state) {
                 clReleaseEvent(done[i][r]);
             }
         assert_ok(clq_group_start(f.group));
-        assert_int_equal(reduce(&f, 0, 0, 100, CLQ_SUM, NULL, NULL), CLQ_DEVICE);
-        assert_int_equal(clq_group_end(f.group), CLQ_DEVICE);
+        assert_int_equal(reduce(&f, 0, 0, 100, CLQ_REDOP_SUM, NULL, NULL), CLQ_ERROR_DEVICE);
+        assert_int_equal(clq_group_end(f.group), CLQ_ERROR_DEVICE);
         clReleaseEvent(waits[last]);
         field_close(&f);
     }
@@ -222,17 +222,17 @@ static void test_misuse(void **state) {
     field f;
     cl_event done[RANKS_MOST];
     field_open(&f, "bb", false, staged);
-    assert_int_equal(clq_group_end(f.group), CLQ_STATE);
+    assert_int_equal(clq_group_end(f.group), CLQ_ERROR_STATE);
     assert_ok(clq_group_start(f.group));
-    assert_int_equal(clq_group_start(f.group), CLQ_STATE);
-    assert_int_equal(clq_group_wait(f.group), CLQ_STATE);
+    assert_int_equal(clq_group_start(f.group), CLQ_ERROR_STATE);
+    assert_int_equal(clq_group_wait(f.group), CLQ_ERROR_STATE);
     /* What is refused is not noted; the others are. */
-    assert_ok(reduce(&f, 0, 0, 100, CLQ_SUM, NULL, NULL));
-    assert_int_equal(reduce(&f, ELEMENTS - 5, 0, 100, CLQ_SUM, NULL, NULL), CLQ_ARGUMENT);
-    assert_ok(reduce(&f, 200, 200, 100, CLQ_SUM, NULL, NULL));
+    assert_ok(reduce(&f, 0, 0, 100, CLQ_REDOP_SUM, NULL, NULL));
+    assert_int_equal(reduce(&f, ELEMENTS - 5, 0, 100, CLQ_REDOP_SUM, NULL, NULL), CLQ_ERROR_ARGUMENT);
+    assert_ok(reduce(&f, 200, 200, 100, CLQ_REDOP_SUM, NULL, NULL));
     assert_ok(clq_group_end(f.group));
-    expect_reduced(&f, 0, 0, 100, CLQ_SUM);
-    expect_reduced(&f, 200, 200, 100, CLQ_SUM);
+    expect_reduced(&f, 0, 0, 100, CLQ_REDOP_SUM);
+    expect_reduced(&f, 200, 200, 100, CLQ_REDOP_SUM);
     field_check(&f, "misuse");
     assert_ok(clq_group_start(f.group));
     assert_ok(clq_group_end(f.group)); /* of nothing */
@@ -241,14 +241,14 @@ static void test_misuse(void **state) {
     assert_ok(clq_group_alloc(f.group, 0, 4096, &extra));
     assert_ok(clq_group_start(f.group));
     const clq_slice from[2] = {{extra, 0}, {f.memory[1], 4096}}, to[2] = {{f.memory[0], 0}, {f.memory[1], 0}};
-    assert_ok(clq_all_reduce(f.group, from, to, 16, CLQ_I32, CLQ_SUM, NULL, NULL));
+    assert_ok(clq_all_reduce(f.group, from, to, 16, CLQ_I32, CLQ_REDOP_SUM, NULL, NULL));
     clq_group_free(f.group, extra);
     assert_ok(clq_group_end(f.group));
     for (unsigned r = 0; r < 2; r++) memcpy(f.expected[r], f.expected[1] + 1024, 16 * sizeof(int32_t));
     field_check(&f, "freed");
     /* A group that ends before its calls are issued completes their events. */
     assert_ok(clq_group_start(f.group));
-    assert_ok(reduce(&f, 0, 0, 100, CLQ_SUM, NULL, done));
+    assert_ok(reduce(&f, 0, 0, 100, CLQ_REDOP_SUM, NULL, done));
     clq_group_destroy(f.group);
     f.group = NULL;
     for (unsigned r = 0; r < 2; r++) {
@@ -260,7 +260,7 @@ static void test_misuse(void **state) {
     ranks all;
     clq_comm *comm = NULL;
     ranks_open(&all, "bb", false, NULL);
-    assert_int_equal(clq_comm_create(all.devices, 2, &too_large, &comm), CLQ_ARGUMENT);
+    assert_int_equal(clq_comm_create(all.devices, 2, &too_large, &comm), CLQ_ERROR_ARGUMENT);
     ranks_close(&all);
 }
 
@@ -268,13 +268,13 @@ static void test_misuse(void **state) {
 static void test_allocation_failures(void **state) {
     (void)state;
     field f;
-    clq_status status = CLQ_MEMORY;
+    clq_status status = CLQ_ERROR_MEMORY;
     field_open(&f, "bb", false, staged);
     for (uint64_t nth = 1; status != CLQ_OK; nth++) {
         cl_event done[3][RANKS_MOST];
         assert_true(nth < 2000);
         assert_ok(clq_group_start(f.group));
-        for (size_t i = 0; i < 3; i++) assert_ok(reduce(&f, i * 500, i * 500, 100, CLQ_SUM, NULL, done[i]));
+        for (size_t i = 0; i < 3; i++) assert_ok(reduce(&f, i * 500, i * 500, 100, CLQ_REDOP_SUM, NULL, done[i]));
         clq_memory_fail_at(nth, false);
         status = clq_group_end(f.group);
         clq_memory_fail_at(0, false);
@@ -287,12 +287,12 @@ static void test_allocation_failures(void **state) {
                 if (status == CLQ_OK && !ended) assert_int_equal(found, CL_COMPLETE);
                 clReleaseEvent(done[i][r]);
             }
-        if (status != CLQ_OK) assert_int_equal(status, CLQ_MEMORY);
+        if (status != CLQ_OK) assert_int_equal(status, CLQ_ERROR_MEMORY);
         if (!ended) continue;
-        assert_int_equal(why.status, CLQ_MEMORY); /* of a rank's thread: the group is over */
+        assert_int_equal(why.status, CLQ_ERROR_MEMORY); /* of a rank's thread: the group is over */
         field_close(&f);
         field_open(&f, "bb", false, staged);
-        status = CLQ_MEMORY;
+        status = CLQ_ERROR_MEMORY;
     }
     field_close(&f);
 }

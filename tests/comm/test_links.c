@@ -53,7 +53,7 @@ static void test_refused(void **state) {
     ranks_open(&all, "pb", false, NULL);
     for (size_t i = 0; i < CLQ_COUNT_OF(configs); i++) {
         clq_comm *comm = NULL;
-        assert_int_equal(clq_comm_create(all.devices, 2, &configs[i], &comm), CLQ_UNSUPPORTED);
+        assert_int_equal(clq_comm_create(all.devices, 2, &configs[i], &comm), CLQ_ERROR_UNSUPPORTED);
         assert_null(comm);
         expect_text(clq_error_detail(), "does not share the host's memory");
     }
@@ -78,7 +78,7 @@ static void test_mixed(void **state) {
             for (unsigned collective = 0; collective < CLQ_COLLECTIVE_COUNT; collective++) {
                 const comm_case c = {.collective = (clq_collective)collective,
                                      .dtype = collective % 2 ? CLQ_F32 : CLQ_I32,
-                                     .op = (clq_redop)(seed % 2 ? CLQ_AVG : CLQ_SUM),
+                                     .op = (clq_redop)(seed % 2 ? CLQ_REDOP_AVG : CLQ_REDOP_SUM),
                                      .count = seed % 3 ? 1031 : 61,
                                      .root = (unsigned)(seed % all.count),
                                      .to = (unsigned)((seed / 2 + 1) % all.count),

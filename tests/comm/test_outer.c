@@ -23,7 +23,7 @@ typedef struct trial {
 /* Inputs: whole numbers in f64, so that sums are exact in any order; fractions in f32, so that the order shows. */
 static double value_of(const trial *t, unsigned rank, size_t i) {
     const uint32_t mixed = (uint32_t)(rank * 2654435761u + i * 40503u + 17) % 1009;
-    if (t->op == CLQ_PROD) return 1 + mixed % 2;
+    if (t->op == CLQ_REDOP_PROD) return 1 + mixed % 2;
     if (t->dtype == CLQ_U8) return mixed % 200;
     return t->dtype == CLQ_F32 ? (double)((float)mixed / 7) : (double)mixed;
 }
@@ -49,17 +49,17 @@ static double get(clq_dtype dtype, const void *data, size_t i) {
 /* ---- what must come out ---- */
 
 static double combined(const trial *t, double a, double b) {
-    const double sum = t->op == CLQ_PROD  ? a * b
-                       : t->op == CLQ_MIN ? fmin(a, b)
-                       : t->op == CLQ_MAX ? fmax(a, b)
-                                          : a + b;
+    const double sum = t->op == CLQ_REDOP_PROD  ? a * b
+                       : t->op == CLQ_REDOP_MIN ? fmin(a, b)
+                       : t->op == CLQ_REDOP_MAX ? fmax(a, b)
+                                                : a + b;
     return t->dtype == CLQ_F32 ? (double)(float)sum : sum;
 }
 
 /* Of floats the sum times 1/n, in their own precision. */
 static double divided(const trial *t, double sum, unsigned size) {
     const unsigned by = t->divisor ? t->divisor : size;
-    if (t->op != CLQ_AVG) return sum;
+    if (t->op != CLQ_REDOP_AVG) return sum;
     if (t->dtype == CLQ_F32) return (double)((float)sum * (1.0F / (float)by));
     return t->dtype == CLQ_F64 ? sum * (1.0 / by) : trunc(sum / by);
 }
@@ -152,7 +152,8 @@ static clq_status run_trial(clq_outer *outer, const trial *t, unsigned size, uns
         double value;
         if (!wanted(t, size, rank, i, &value)) break;
         if (get(t->dtype, task.out, i) != value)
-            status = clq_fail(CLQ_STATE, "%s by %s of %zu %s (%s%s), root %u, rank %u of %u: [%zu] is %.17g, not %.17g",
+            status = clq_fail(CLQ_ERROR_STATE,
+                              "%s by %s of %zu %s (%s%s), root %u, rank %u of %u: [%zu] is %.17g, not %.17g",
                               clq_collective_name(t->collective), clq_algorithm_name(t->algorithm), t->count,
                               clq_dtype_name(t->dtype), clq_redop_name(t->op), t->in_place ? ", in place" : "", t->root,
                               rank, size, i, get(t->dtype, task.out, i), value);
@@ -175,7 +176,7 @@ static clq_status run_kind(clq_outer *outer, trial t, unsigned size, unsigned ra
                 t.root = (unsigned)(c + d) % size;
                 t.to = (unsigned)(c + 2 * d + 1) % size;
                 t.op = clq_collective_reduces(t.collective) && t.dtype != CLQ_U8 ? (clq_redop)(c % CLQ_REDOP_COUNT)
-                                                                                 : CLQ_MAX;
+                                                                                 : CLQ_REDOP_MAX;
                 CLQ_TRY(run_trial(outer, &t, size, rank));
             }
     return CLQ_OK;
@@ -269,7 +270,7 @@ static void divides(fabric_rank *self) {
     const trial t = {.algorithm = CLQ_ALGORITHM_RING,
                      .collective = CLQ_ALL_REDUCE,
                      .dtype = CLQ_F32,
-                     .op = CLQ_AVG,
+                     .op = CLQ_REDOP_AVG,
                      .count = 900,
                      .divisor = 8};
     clq_status status = clq_outer_create(self->world, CHUNK, &outer);
@@ -307,7 +308,7 @@ static void a_lost_rank_ends_them(void **state) {
     fabric_run(network, 4, &(clq_world_config){.silence_s = 4}, loses_one, NULL, ranks);
     fabric_close(network);
     for (unsigned r = 0; r < 4; r++) {
-        assert_int_equal(ranks[r].ended, CLQ_ABORTED);
+        assert_int_equal(ranks[r].ended, CLQ_ERROR_ABORTED);
         if (r != 1) expect_text(ranks[r].detail, "nothing heard");
         if (r != 1) expect_text(ranks[r].detail, "rank 1");
     }

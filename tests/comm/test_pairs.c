@@ -58,8 +58,8 @@ static clq_status check(ranks *all, plan *p, unsigned rank, unsigned from, unsig
     for (size_t i = 0; i < sizeof values; i++) {
         const bool inside = i >= GUARD && i < GUARD + bytes;
         if (values[i] != (inside ? byte_of(from, message, i - GUARD) : 0xee))
-            return clq_fail(CLQ_INTERNAL, "message %u from %u to %u: byte %zu of %zu is %d", message, from, rank, i,
-                            bytes, values[i]);
+            return clq_fail(CLQ_ERROR_INTERNAL, "message %u from %u to %u: byte %zu of %zu is %d", message, from, rank,
+                            i, bytes, values[i]);
     }
     return CLQ_OK;
 }
@@ -194,14 +194,14 @@ static void a_rank_that_does_not_come_ends_all(void **state) {
         begin(&all, "bbbp", &impatient[s], &p);
         trouble t = {&p, one_is_missing};
         ranks_run(&all, run_act, &t);
-        expect_failure(&all, CLQ_TIMEOUT, "rank 1 on pocl");
+        expect_failure(&all, CLQ_ERROR_TIMEOUT, "rank 1 on pocl");
         for (unsigned r = 0; r < all.count; r++) {
             if (r == 1) continue;
-            assert_true(all.results[r].status == CLQ_TIMEOUT || all.results[r].status == CLQ_ABORTED);
+            assert_true(all.results[r].status == CLQ_ERROR_TIMEOUT || all.results[r].status == CLQ_ERROR_ABORTED);
             expect_text(all.results[r].detail, "rank 1 on pocl");
             assert_true(p.seconds[r] < 0.4 + 1);
         }
-        assert_int_equal(pass(&all, &p, 0, 0, 1, 0, 4), CLQ_ABORTED); /* for good */
+        assert_int_equal(pass(&all, &p, 0, 0, 1, 0, 4), CLQ_ERROR_ABORTED); /* for good */
         end(&all, &p);
     }
 }
@@ -236,7 +236,7 @@ static void what_does_not_agree_ends_all(void **state) {
         begin(&all, "bbb", &settings[c % 3], &p);
         trouble t = {&p, cases[c].acts};
         ranks_run(&all, run_act, &t);
-        expect_failure(&all, CLQ_INTERNAL, cases[c].said);
+        expect_failure(&all, CLQ_ERROR_INTERNAL, cases[c].said);
         for (unsigned r = 0; r < all.count; r++) assert_true(p.seconds[r] < 5);
         end(&all, &p);
     }
@@ -309,7 +309,7 @@ static void an_abort_ends_a_message(void **state) {
     ranks_run(&all, run_act, &t);
     clq_thread_join(thread);
     for (unsigned r = 0; r < all.count; r += 2) {
-        assert_int_equal(all.results[r].status, CLQ_ABORTED);
+        assert_int_equal(all.results[r].status, CLQ_ERROR_ABORTED);
         assert_true(p.seconds[r] < 1);
     }
     end(&all, &p);
@@ -347,11 +347,11 @@ static void without_memory(void **state) {
         assert_true(nth < 1000);
         for (unsigned r = 0; r < all.count; r++) {
             clq_status status = all.results[r].status;
-            if (status != CLQ_OK && (enough || (status != CLQ_MEMORY && status != CLQ_ABORTED)))
+            if (status != CLQ_OK && (enough || (status != CLQ_ERROR_MEMORY && status != CLQ_ERROR_ABORTED)))
                 fail_msg("allocation %u, rank %u: %s", (unsigned)nth, r, all.results[r].detail);
         }
         clq_status first = clq_comm_failure(all.comm, NULL);
-        assert_true(first == CLQ_OK || first == CLQ_MEMORY);
+        assert_true(first == CLQ_OK || first == CLQ_ERROR_MEMORY);
         end(&all, &p);
     }
     assert_true(enough);

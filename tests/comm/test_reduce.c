@@ -12,7 +12,7 @@ static bool rounds_less(clq_dtype dtype) { return dtype == CLQ_F16 || dtype == C
 
 static void put(clq_dtype dtype, clq_redop op, void *array, size_t i, clq_random *random) {
     uint64_t word = (uint64_t)clq_random_u32(random) << 32 | clq_random_u32(random);
-    if (rounds_less(dtype) && op == CLQ_AVG)
+    if (rounds_less(dtype) && op == CLQ_REDOP_AVG)
         values_put(dtype, array, i, (int64_t)(word % 17) - 8);
     else
         values_put_any(dtype, array, i, word);
@@ -27,7 +27,7 @@ static clq_reduce_level level;
 
 static bool next_level(void) {
     while (++level < CLQ_REDUCE_LEVELS)
-        if (clq_reduce_find_at(level, CLQ_F32, CLQ_SUM)) return true;
+        if (clq_reduce_find_at(level, CLQ_F32, CLQ_REDOP_SUM)) return true;
     level = CLQ_REDUCE_PLAIN;
     return false;
 }
@@ -48,7 +48,7 @@ static void check_length(clq_dtype dtype, clq_redop op, int way, size_t begin, s
     memcpy(want, in[0], sizeof want);
     for (size_t i = begin; i < end; i++) {
         for (unsigned r = 1; r < ranks; r++) values_combine(dtype, op, want, in[r], want, i);
-        if (op == CLQ_AVG) values_average(dtype, want, i, ranks);
+        if (op == CLQ_REDOP_AVG) values_average(dtype, want, i, ranks);
     }
     char *got[2] = {(char *)out[0], (char *)out[1] + shift * bytes};
     clq_reduce_find_at(level, dtype, op)(from, ranks, (void *[]){got[0], got[1]}, 2, begin, end, ranks, streamed);
@@ -98,7 +98,7 @@ static void check_averages(clq_dtype dtype, unsigned n) {
         values_put_any(dtype, want, i, word);
         values_average(dtype, want, i, n);
     }
-    clq_reduce_find_at(level, dtype, CLQ_AVG)((const void *[]){in}, 1, (void *[]){got}, 1, 0, MANY, n, false);
+    clq_reduce_find_at(level, dtype, CLQ_REDOP_AVG)((const void *[]){in}, 1, (void *[]){got}, 1, 0, MANY, n, false);
     for (size_t i = 0; i < MANY; i++)
         if (!values_equal(dtype, got, want, i))
             fail_msg("level %d: %s: average %zu of %u", (int)level, clq_dtype_name(dtype), i, n);
@@ -141,8 +141,8 @@ static void check_conversions(clq_dtype dtype) {
     static uint16_t in[ALL], got[ALL], plain[ALL];
     for (size_t i = 0; i < ALL; i++) in[i] = (uint16_t)i;
     const void *from[] = {in};
-    clq_reduce_find_at(level, dtype, CLQ_SUM)(from, 1, (void *[]){got}, 1, 0, ALL, 1, false);
-    clq_reduce_find_at(CLQ_REDUCE_PLAIN, dtype, CLQ_SUM)(from, 1, (void *[]){plain}, 1, 0, ALL, 1, false);
+    clq_reduce_find_at(level, dtype, CLQ_REDOP_SUM)(from, 1, (void *[]){got}, 1, 0, ALL, 1, false);
+    clq_reduce_find_at(CLQ_REDUCE_PLAIN, dtype, CLQ_REDOP_SUM)(from, 1, (void *[]){plain}, 1, 0, ALL, 1, false);
     const unsigned infinity = dtype == CLQ_F16 ? 0x7c00 : 0x7f80, quiet = dtype == CLQ_F16 ? 0x7e00 : 0x7fc0;
     for (size_t i = 0; i < ALL; i++) {
         bool nan = (in[i] & 0x7fffu) > infinity;
@@ -186,7 +186,7 @@ static void test_halves(void **state) {
         check_halves_of_floats();
         check_conversions(CLQ_F16);
         check_conversions(CLQ_BF16);
-        for (unsigned op = CLQ_SUM; op <= CLQ_MAX; op++) {
+        for (unsigned op = CLQ_REDOP_SUM; op <= CLQ_REDOP_MAX; op++) {
             check_all_halves(CLQ_F16, (clq_redop)op);
             check_all_halves(CLQ_BF16, (clq_redop)op);
         }
@@ -196,18 +196,18 @@ static void test_halves(void **state) {
 static void test_the_widest(void **state) {
     (void)state;
     clq_reduce_function *widest = NULL;
-    do widest = clq_reduce_find_at(level, CLQ_BF16, CLQ_MAX);
+    do widest = clq_reduce_find_at(level, CLQ_BF16, CLQ_REDOP_MAX);
     while (next_level());
     assert_non_null(widest);
-    assert_ptr_equal(clq_reduce_find(CLQ_BF16, CLQ_MAX), widest);
+    assert_ptr_equal(clq_reduce_find(CLQ_BF16, CLQ_REDOP_MAX), widest);
 }
 
 static void test_what_there_is_not(void **state) {
     (void)state;
-    assert_null(clq_reduce_find(CLQ_BOOL, CLQ_SUM));
-    assert_null(clq_reduce_find(CLQ_DTYPE_COUNT, CLQ_SUM));
+    assert_null(clq_reduce_find(CLQ_BOOL, CLQ_REDOP_SUM));
+    assert_null(clq_reduce_find(CLQ_DTYPE_COUNT, CLQ_REDOP_SUM));
     assert_null(clq_reduce_find(CLQ_F32, CLQ_REDOP_COUNT));
-    assert_null(clq_reduce_find_at(CLQ_REDUCE_LEVELS, CLQ_F32, CLQ_SUM));
+    assert_null(clq_reduce_find_at(CLQ_REDUCE_LEVELS, CLQ_F32, CLQ_REDOP_SUM));
 }
 
 int main(void) {

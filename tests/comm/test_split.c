@@ -58,8 +58,8 @@ static clq_status add_once(stream *s, unsigned rank, unsigned round) {
         int32_t sum = 0;
         for (unsigned other = 0; other < s->part.count; other++) sum += value_of(s, other, round, i);
         if (values[i] != sum)
-            return clq_fail(CLQ_INTERNAL, "stream %u, round %u, rank %u: element %zu is %d, not %d", s->number, round,
-                            rank, i, values[i], sum);
+            return clq_fail(CLQ_ERROR_INTERNAL, "stream %u, round %u, rank %u: element %zu is %d, not %d", s->number,
+                            round, rank, i, values[i], sum);
     }
     return CLQ_OK;
 }
@@ -205,19 +205,19 @@ static void a_failure_ends_all_comms(void **state) {
             assert_ok(clq_thread_start("stream", run_waiting, &streams[i], &streams[i].thread));
         for (size_t i = 0; i < 2; i++) clq_thread_join(streams[i].thread);
         clq_error why;
-        assert_int_equal(clq_comm_failure(all.comm, &why), CLQ_TIMEOUT);
+        assert_int_equal(clq_comm_failure(all.comm, &why), CLQ_ERROR_TIMEOUT);
         expect_text(why.detail, "rank 2 on pocl:2");
         for (size_t i = 0; i < 2; i++)
             for (unsigned r = 0; r < streams[i].part.count; r++) {
                 const clq_error *result = &streams[i].part.results[r];
                 if (streams[i].seconds[r] == 0) continue; /* it never came */
-                assert_int_equal(result->status, i == 0 ? CLQ_TIMEOUT : CLQ_ABORTED);
+                assert_int_equal(result->status, i == 0 ? CLQ_ERROR_TIMEOUT : CLQ_ERROR_ABORTED);
                 expect_text(result->detail, "rank 2 on pocl:2");
                 assert_true(streams[i].seconds[r] < 0.5 + 1);
             }
-        assert_int_equal(ranks_meet(all.comm, 0), CLQ_ABORTED);
+        assert_int_equal(ranks_meet(all.comm, 0), CLQ_ERROR_ABORTED);
         clq_comm *late = NULL;
-        assert_fails(CLQ_ABORTED, why.detail, clq_comm_split(all.comm, (unsigned[]){0}, 1, &late));
+        assert_fails(CLQ_ERROR_ABORTED, why.detail, clq_comm_split(all.comm, (unsigned[]){0}, 1, &late));
         assert_null(late);
         for (size_t i = 0; i < 2; i++) close_stream(&streams[i]);
         ranks_close(&all);
@@ -226,7 +226,7 @@ static void a_failure_ends_all_comms(void **state) {
 
 static void abort_soon(void *context) {
     (void)usleep(50000);
-    clq_comm_abort(context, &(clq_error){CLQ_INTERRUPTED, "enough"});
+    clq_comm_abort(context, &(clq_error){CLQ_ERROR_INTERRUPTED, "enough"});
 }
 
 /* An abort of any of them (the whole, a part, a part of a part, a second communicator of all ranks) ends a wait in any.
@@ -245,10 +245,11 @@ static void an_abort_ends_all_comms(void **state) {
             clq_comm *const comms[COMMS] = {all.comm, part.comm, inner.comm, second.comm};
             const double start = clq_now();
             assert_ok(clq_thread_start("aborter", abort_soon, comms[whose], &thread));
-            assert_fails(CLQ_ABORTED, "enough", ranks_meet(comms[waits], 0));
+            assert_fails(CLQ_ERROR_ABORTED, "enough", ranks_meet(comms[waits], 0));
             clq_thread_join(thread);
             assert_true(clq_now() - start < 2);
-            for (unsigned i = 0; i < COMMS; i++) assert_int_equal(clq_comm_failure(comms[i], NULL), CLQ_INTERRUPTED);
+            for (unsigned i = 0; i < COMMS; i++)
+                assert_int_equal(clq_comm_failure(comms[i], NULL), CLQ_ERROR_INTERRUPTED);
             ranks_close_part(&inner);
             ranks_close_part(&part);
             ranks_close_part(&second);
@@ -261,12 +262,13 @@ static void bad_ranks(void **state) {
     ranks all;
     clq_comm *part = NULL;
     ranks_open(&all, "bbb", false, NULL);
-    assert_fails(CLQ_INTERNAL, "0 ranks: expected 1 to 3", clq_comm_split(all.comm, (unsigned[]){0}, 0, &part));
-    assert_fails(CLQ_INTERNAL, "4 ranks: expected 1 to 3",
+    assert_fails(CLQ_ERROR_INTERNAL, "0 ranks: expected 1 to 3", clq_comm_split(all.comm, (unsigned[]){0}, 0, &part));
+    assert_fails(CLQ_ERROR_INTERNAL, "4 ranks: expected 1 to 3",
                  clq_comm_split(all.comm, (unsigned[]){0, 1, 2, 0}, 4, &part));
-    assert_fails(CLQ_INTERNAL, "0 ranks", clq_comm_split(all.comm, NULL, 2, &part));
-    assert_fails(CLQ_INTERNAL, "rank 3 is out of range", clq_comm_split(all.comm, (unsigned[]){1, 3}, 2, &part));
-    assert_fails(CLQ_INTERNAL, "rank 1 is there twice", clq_comm_split(all.comm, (unsigned[]){1, 0, 1}, 3, &part));
+    assert_fails(CLQ_ERROR_INTERNAL, "0 ranks", clq_comm_split(all.comm, NULL, 2, &part));
+    assert_fails(CLQ_ERROR_INTERNAL, "rank 3 is out of range", clq_comm_split(all.comm, (unsigned[]){1, 3}, 2, &part));
+    assert_fails(CLQ_ERROR_INTERNAL, "rank 1 is there twice",
+                 clq_comm_split(all.comm, (unsigned[]){1, 0, 1}, 3, &part));
     assert_null(part);
     assert_int_equal(clq_comm_failure(all.comm, NULL), CLQ_OK);
     ranks_close(&all);

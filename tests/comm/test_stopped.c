@@ -35,7 +35,7 @@ static void each_wait_goes_on(void **state) {
     void (*bodies[])(void *) = {wait_in_barrier, wait_at_gate, wait_for_event};
     clq_thread *threads[CLQ_COUNT_OF(bodies)];
     ranks all;
-    waits w = {.barrier_ended = CLQ_STATE, .gate_ended = CLQ_STATE, .event_ended = CLQ_STATE};
+    waits w = {.barrier_ended = CLQ_ERROR_STATE, .gate_ended = CLQ_ERROR_STATE, .event_ended = CLQ_ERROR_STATE};
     ranks_open(&all, "b", false, NULL);
     assert_ok(clq_barrier_create(2, &w.barrier));
     assert_ok(clq_gate_init(&w.gate));

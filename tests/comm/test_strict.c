@@ -26,7 +26,7 @@ static bool can_use(const char *kinds, const clq_group_config *config) {
     clq_comm *comm = NULL;
     clq_status status = clq_comm_create(all.devices, all.count, config, &comm);
     if (status == CLQ_OK) status = make_links(&all, comm);
-    if (status != CLQ_OK && status != CLQ_UNSUPPORTED)
+    if (status != CLQ_OK && status != CLQ_ERROR_UNSUPPORTED)
         fail_msg("%s: %s: %s", kinds, clq_status_text(status), clq_error_detail());
     clq_comm_destroy(comm);
     ranks_close(&all);
@@ -48,7 +48,7 @@ static void run_all(const char *kinds, clq_group_config config, unsigned seed) {
     for (unsigned collective = 0; collective < CLQ_COLLECTIVE_COUNT; collective++, turn++) {
         const comm_case c = {.collective = (clq_collective)collective,
                              .dtype = turn % 2 ? CLQ_F32 : CLQ_I32,
-                             .op = (clq_redop)(turn % 3 ? CLQ_SUM : CLQ_AVG),
+                             .op = (clq_redop)(turn % 3 ? CLQ_REDOP_SUM : CLQ_REDOP_AVG),
                              .count = turn % 3 ? 1031 : 61,
                              .root = (unsigned)(turn % all.count),
                              .to = (unsigned)((turn / 2 + 1) % all.count),

@@ -42,9 +42,9 @@ static float reduced(const trial *t, size_t i) {
     float sum = value_of(t, 0, i);
     for (unsigned r = 1; r < t->total; r++) {
         const float next = value_of(t, r, i);
-        sum = t->op == CLQ_MAX ? (next > sum ? next : sum) : sum + next;
+        sum = t->op == CLQ_REDOP_MAX ? (next > sum ? next : sum) : sum + next;
     }
-    return t->op == CLQ_AVG ? sum * (1.0F / (float)t->total) : sum;
+    return t->op == CLQ_REDOP_AVG ? sum * (1.0F / (float)t->total) : sum;
 }
 
 static bool wanted(const trial *t, unsigned rank, size_t i, float *out) {
@@ -70,7 +70,7 @@ static clq_status make_memory(const ranks *mine, unsigned rank, unsigned global,
     out->in_offset = t->in_place && t->collective == CLQ_ALL_GATHER ? global * t->count * sizeof(float) : 0;
     out->out_offset = t->in_place && t->collective == CLQ_REDUCE_SCATTER ? global * t->count * sizeof(float) : 0;
     float *values = clq_alloc(most, sizeof *values);
-    if (!values) return CLQ_MEMORY;
+    if (!values) return CLQ_ERROR_MEMORY;
     for (size_t i = 0; i < ins; i++) values[out->in_offset / sizeof *values + i] = value_of(t, global, i);
     clq_status status =
         clq_buffer_create(mine->devices[rank], CLQ_MEMORY_DEVICE, most * sizeof *values, "in", &out->in);
@@ -90,7 +90,7 @@ static clq_status check(process *self, ranks *mine, unsigned rank, unsigned glob
         status = clq_queue_read(mine->queues[rank], m->out, m->out_offset, values, m->outs * sizeof *values, true);
     for (size_t i = 0; status == CLQ_OK && i < m->outs; i++)
         if (wanted(t, global, i, &right) && values[i] != right)
-            status = clq_fail(CLQ_STATE, "%s of %zu%s, root %u: rank %u of %u: [%zu] is %.9g, not %.9g",
+            status = clq_fail(CLQ_ERROR_STATE, "%s of %zu%s, root %u: rank %u of %u: [%zu] is %.9g, not %.9g",
                               clq_collective_name(t->collective), t->count, t->in_place ? " in place" : "", t->root,
                               global, t->total, i, (double)values[i], (double)right);
     if (self->kept && global == 0)
@@ -136,7 +136,7 @@ static clq_status run_trials(process *self, ranks *mine, bool is_even) {
     for (int c = CLQ_ALL_REDUCE; c < CLQ_COLLECTIVE_COUNT; c++)
         for (size_t n = 0; n < CLQ_COUNT_OF(counts); n++)
             for (unsigned way = 0; way < 4; way++) {
-                const clq_redop ops[] = {CLQ_SUM, CLQ_AVG, CLQ_MAX, CLQ_SUM};
+                const clq_redop ops[] = {CLQ_REDOP_SUM, CLQ_REDOP_AVG, CLQ_REDOP_MAX, CLQ_REDOP_SUM};
                 trial t = {.collective = (clq_collective)c, .count = counts[n], .op = ops[way], .is_whole = true};
                 t.total = clq_comm_total(self->comm);
                 t.in_place = way % 2 == 0 && c != CLQ_SEND_RECV;
@@ -311,7 +311,8 @@ static clq_status meet_device(ranks *mine, unsigned rank, void *context) {
     for (unsigned turn = 1; turn <= 5; turn++) {
         const clq_task task = {.collective = CLQ_BARRIER, .queue = mine->queues[rank], .between = work};
         CLQ_TRY(clq_comm_run(self->comm, rank, &task));
-        if (atomic_load(&came) < turn * total) return clq_fail(CLQ_STATE, "turn %u: %u came", turn, atomic_load(&came));
+        if (atomic_load(&came) < turn * total)
+            return clq_fail(CLQ_ERROR_STATE, "turn %u: %u came", turn, atomic_load(&came));
     }
     return CLQ_OK;
 }
@@ -339,7 +340,7 @@ static clq_status fail_one(ranks *mine, unsigned rank, void *context) {
     clq_status status = CLQ_OK;
     for (unsigned turn = 0; status == CLQ_OK; turn++) {
         if (turn == 3 && clq_comm_first(self->comm) + rank == 3) {
-            const clq_error why = {CLQ_DEVICE, "its device is lost"};
+            const clq_error why = {CLQ_ERROR_DEVICE, "its device is lost"};
             clq_comm_abort(mine->comm, &why);
         }
         status = run_device(mine, rank, context);
@@ -356,8 +357,9 @@ static void fails(fabric_rank *rank) {
     if (status == CLQ_OK) ranks_run(mine, fail_one, &self);
     for (unsigned r = 0; status == CLQ_OK && r < mine->count; r++)
         if (mine->results[r].status == CLQ_OK || !strstr(mine->results[r].detail, "its device is lost"))
-            status = clq_fail(CLQ_STATE, "device %u: %s", r, mine->results[r].detail);
-    if (status == CLQ_OK && clq_world_failure(rank->world) == CLQ_OK) status = clq_fail(CLQ_STATE, "the world goes on");
+            status = clq_fail(CLQ_ERROR_STATE, "device %u: %s", r, mine->results[r].detail);
+    if (status == CLQ_OK && clq_world_failure(rank->world) == CLQ_OK)
+        status = clq_fail(CLQ_ERROR_STATE, "the world goes on");
     fabric_note(rank, status);
     destroy(mine);
 }
@@ -375,7 +377,7 @@ static void leaves_in_the_lurch(fabric_rank *rank) {
     ranks *mine = &all->of[rank->rank];
     const trial t = {.collective = CLQ_ALL_REDUCE, .count = 5000, .is_whole = true, .total = 4};
     process self = {.comm = mine->comm, .trial = &t};
-    const clq_error why = {CLQ_ABORTED, "no more of this"};
+    const clq_error why = {CLQ_ERROR_ABORTED, "no more of this"};
     clq_status status = clq_comm_span(mine->comm, rank->world);
     if (status == CLQ_OK && rank->rank == 0) {
         ranks_run(mine, run_device, &self);
@@ -409,7 +411,7 @@ static void an_abort_ends_the_wait_of_others(void **state) {
     (void)state;
     fabric_rank ended[2];
     leave_in_the_lurch(NULL, true, ended);
-    assert_int_equal(ended[0].ended, CLQ_ABORTED);
+    assert_int_equal(ended[0].ended, CLQ_ERROR_ABORTED);
     expect_text(ended[0].detail, "no more of this");
 }
 
@@ -417,7 +419,7 @@ static void who_does_not_come_is_named(void **state) {
     (void)state;
     fabric_rank ended[2];
     leave_in_the_lurch(&(clq_group_config){.deadline_s = 0.5}, false, ended);
-    assert_int_equal(ended[0].ended, CLQ_TIMEOUT);
+    assert_int_equal(ended[0].ended, CLQ_ERROR_TIMEOUT);
     expect_text(ended[0].detail, "rank 1 on ");
     expect_text(ended[0].detail, "did not come to an all-reduce within the deadline of 0.5 s");
 }
@@ -426,7 +428,8 @@ static void unlike_algorithms(fabric_rank *rank) {
     cluster *all = rank->context;
     ranks *mine = &all->of[rank->rank];
     const clq_status status = clq_comm_span(mine->comm, rank->world);
-    fabric_note(rank, status == CLQ_MISMATCH && strstr(clq_error_detail(), "rank 1 on") ? CLQ_OK : CLQ_STATE);
+    fabric_note(rank,
+                status == CLQ_ERROR_MISMATCH && strstr(clq_error_detail(), "rank 1 on") ? CLQ_OK : CLQ_ERROR_STATE);
     destroy(mine);
 }
 
@@ -470,8 +473,8 @@ static clq_status call_group(clq_group *group, const ranks *mine) {
         out[r] = slice_of(group, mine, r, GROUP_COUNT, 0);
     }
     CLQ_TRY(clq_group_start(group)); /* two that are packed */
-    CLQ_TRY(clq_all_reduce(group, in, out, GROUP_COUNT, CLQ_F32, CLQ_SUM, NULL, NULL));
-    CLQ_TRY(clq_all_reduce(group, in, in, GROUP_COUNT, CLQ_F32, CLQ_MAX, NULL, NULL));
+    CLQ_TRY(clq_all_reduce(group, in, out, GROUP_COUNT, CLQ_F32, CLQ_REDOP_SUM, NULL, NULL));
+    CLQ_TRY(clq_all_reduce(group, in, in, GROUP_COUNT, CLQ_F32, CLQ_REDOP_MAX, NULL, NULL));
     CLQ_TRY(clq_group_end(group));
     for (unsigned r = 0; r < mine->count; r++)
         right = right && holds(mine, r, &out[r], 150, 3 + 3 * 50) && holds(mine, r, &in[r], 699, 2 + 99);
@@ -481,7 +484,7 @@ static clq_status call_group(clq_group *group, const ranks *mine) {
     CLQ_TRY(clq_broadcast(group, in, out, GROUP_COUNT, CLQ_F32, total - 1, NULL, NULL));
     for (unsigned r = 0; r < mine->count; r++) right = right && holds(mine, r, &out[r], 150, 3 + 3 * 50);
     CLQ_TRY(clq_group_barrier(group, NULL, NULL));
-    return right ? CLQ_OK : clq_fail(CLQ_STATE, "a wrong value");
+    return right ? CLQ_OK : clq_fail(CLQ_ERROR_STATE, "a wrong value");
 }
 
 static clq_status misuse_group(clq_group *group, const ranks *mine, clq_world *world) {
@@ -490,10 +493,11 @@ static clq_status misuse_group(clq_group *group, const ranks *mine, clq_world *w
     const int colors[CLQ_REPLICAS_MAX] = {0};
     for (unsigned r = 0; r < mine->count; r++) in[r] = out[r] = slice_of(group, mine, r, GROUP_COUNT, 0);
     const bool right =
-        clq_broadcast(group, in, out, 10, CLQ_F32, clq_group_total(group), NULL, NULL) == CLQ_ARGUMENT &&
-        clq_all_gather(group, in, out, 10, CLQ_F32, NULL, NULL) == CLQ_UNSUPPORTED && /* of 1 and 2 ranks */
-        clq_group_span(group, world) == CLQ_STATE && clq_group_split(group, colors, NULL, 1, &part) == CLQ_UNSUPPORTED;
-    return right ? clq_group_barrier(group, NULL, NULL) : clq_fail(CLQ_STATE, "misuse: %s", clq_error_detail());
+        clq_broadcast(group, in, out, 10, CLQ_F32, clq_group_total(group), NULL, NULL) == CLQ_ERROR_ARGUMENT &&
+        clq_all_gather(group, in, out, 10, CLQ_F32, NULL, NULL) == CLQ_ERROR_UNSUPPORTED && /* of 1 and 2 ranks */
+        clq_group_span(group, world) == CLQ_ERROR_STATE &&
+        clq_group_split(group, colors, NULL, 1, &part) == CLQ_ERROR_UNSUPPORTED;
+    return right ? clq_group_barrier(group, NULL, NULL) : clq_fail(CLQ_ERROR_STATE, "misuse: %s", clq_error_detail());
 }
 
 static void runs_group(fabric_rank *rank) {

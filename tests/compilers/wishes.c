@@ -184,7 +184,7 @@ clq_status __wrap_clq_device_load_programs(clq_device *device, const clq_program
     clq_kernel *kernel;
     for (size_t i = 0; i < count; i++) {
         status = clq_kernel_create_among(device, &wishes[i], "", &kernel);
-        must(status == CLQ_BUILD, wishes[i].file);
+        must(status == CLQ_ERROR_BUILD, wishes[i].file);
     }
     *failed = 0;
     return status;
@@ -217,7 +217,7 @@ static void plan(clq_device *device, const clq_model *model, clq_loss_kind kind,
                                     .precision = precision};
     unsigned before = recorded;
     clq_plan *made = NULL;
-    must(clq_plan_create_alone(model, device, &config, &made) == CLQ_BUILD && recorded >= before,
+    must(clq_plan_create_alone(model, device, &config, &made) == CLQ_ERROR_BUILD && recorded >= before,
          clq_model_name(model));
 }
 
@@ -303,7 +303,7 @@ static void products(clq_device *device) {
             values[v] = clq_list_value(list, CLQ_VALUE_EXTERNAL, "matrix", SIDE * SIDE * sizeof(float), 0);
         for (size_t v = 0; v < 3; v++) clq_list_set_storage(list, values[v], terms->storage[v]);
         clq_gemm(list, &problem, values[0], values[1], values[2]);
-        must(clq_list_bind(list) == CLQ_BUILD, "a product");
+        must(clq_list_bind(list) == CLQ_ERROR_BUILD, "a product");
         clq_list_destroy(list);
     }
 }
@@ -333,7 +333,7 @@ static void counting(clq_list *list) {
          .metric_values = {0, 200, 0.5f}},
         {.kind = CLQ_LOSS_BINARY,
          .from_logits = true,
-         .skipped = CLQ_SIGMOID,
+         .skipped = CLQ_ACTIVATION_SIGMOID,
          .metric_count = 3,
          .metrics = {CLQ_METRIC_AUC, CLQ_METRIC_PR_AUC, CLQ_METRIC_BINARY_CONFUSION},
          .metric_values = {200, 50, 0.5f}},
@@ -401,7 +401,7 @@ static void operations(clq_device *device) {
                 .elements = CHANNELS * POSITIONS, .channels = CHANNELS, .inputs = {x}, .outputs = {x}, .sums = {rows}});
     compression(list);
     counting(list);
-    must(clq_list_bind(list) == CLQ_BUILD, "the operations");
+    must(clq_list_bind(list) == CLQ_ERROR_BUILD, "the operations");
     clq_list_destroy(list);
 }
 
@@ -416,8 +416,8 @@ static void show(const portrait *of, const char *models) {
     plans(device, models);
     products(device);
     operations(device);
-    must(clq_combine_create(device, CLQ_F32, CLQ_SUM, &kernel) == CLQ_BUILD, "the all-reduce's kernel");
-    must(clq_kernel_create(device, "selftest", "", "", &kernel) == CLQ_BUILD, "the known-answer tests");
+    must(clq_combine_create(device, CLQ_F32, CLQ_REDOP_SUM, &kernel) == CLQ_ERROR_BUILD, "the all-reduce's kernel");
+    must(clq_kernel_create(device, "selftest", "", "", &kernel) == CLQ_ERROR_BUILD, "the known-answer tests");
     clq_device_close(device);
     clq_system_close(system);
 }

@@ -141,22 +141,22 @@ static void bad_folders(void **state) {
     folder f = folder_make();
     put_folder(&f);
     put_npy(&f, "x_train_1.npy", CLQ_I64, 2, DIMS(N, SECOND), large);
-    expect_bad(&f, CLQ_FORMAT, "x_train_1.npy: value 1 of sample 2", "16777216");
+    expect_bad(&f, CLQ_ERROR_FORMAT, "x_train_1.npy: value 1 of sample 2", "16777216");
     put_npy(&f, "x_train_1.npy", CLQ_U64, 2, DIMS(N, SECOND), larger);
-    expect_bad(&f, CLQ_FORMAT, "x_train_1.npy: value 0 of sample 1", "16777216");
+    expect_bad(&f, CLQ_ERROR_FORMAT, "x_train_1.npy: value 0 of sample 1", "16777216");
     put_npy(&f, "x_train_1.npy", CLQ_U8, 2, DIMS(N, SECOND), bytes);
-    expect_bad(&f, CLQ_MISMATCH, "x_train_1.npy: samples are u8", "f32");
+    expect_bad(&f, CLQ_ERROR_MISMATCH, "x_train_1.npy: samples are u8", "f32");
     put_npy(&f, "x_train_1.npy", CLQ_F32, 2, DIMS(N - 1, SECOND), second);
-    expect_bad(&f, CLQ_MISMATCH, "has 4 samples", "has 5");
+    expect_bad(&f, CLQ_ERROR_MISMATCH, "has 4 samples", "has 5");
     put_npy(&f, "x_train_3.npy", CLQ_F32, 2, DIMS(N, SECOND), second);
     put_npy(&f, "x_train_1.npy", CLQ_F32, 2, DIMS(N, SECOND), second);
-    expect_bad(&f, CLQ_NOT_FOUND, "x_train_3.npy and no x_train_2.npy", "inputs are numbered");
+    expect_bad(&f, CLQ_ERROR_NOT_FOUND, "x_train_3.npy and no x_train_2.npy", "inputs are numbered");
     for (unsigned i = 1; i <= CLQ_MODEL_INPUTS_MAX; i++) {
         char name[32];
         snprintf(name, sizeof name, "x_train_%u.npy", i);
         put_npy(&f, name, CLQ_F32, 2, DIMS(N, 1), second);
     }
-    expect_bad(&f, CLQ_UNSUPPORTED, "at most 64 inputs", "x_train_64.npy");
+    expect_bad(&f, CLQ_ERROR_UNSUPPORTED, "at most 64 inputs", "x_train_64.npy");
     folder_remove(&f);
 }
 
@@ -165,10 +165,12 @@ static void bad_arrays(void **state) {
     clq_dataset *data = of_one();
     float odd[N * SECOND] = {0};
     odd[4] = (float)INT64_MAX * (float)INT64_MAX * (float)INT64_MAX;
-    expect_failure(clq_dataset_add_samples(data, whole, CLQ_I64, SECOND), CLQ_ARGUMENT, "u8", "f32");
-    expect_failure(clq_dataset_add_samples(data, second, CLQ_U8, SECOND), CLQ_ARGUMENT, "samples are u8", "are f32");
-    expect_failure(clq_dataset_add_samples(data, second, CLQ_F32, 0), CLQ_ARGUMENT, "has no values", "memory");
-    expect_failure(clq_dataset_add_samples(data, odd, CLQ_F32, SECOND), CLQ_ARGUMENT, "value 1 of sample 1", "finite");
+    expect_failure(clq_dataset_add_samples(data, whole, CLQ_I64, SECOND), CLQ_ERROR_ARGUMENT, "u8", "f32");
+    expect_failure(clq_dataset_add_samples(data, second, CLQ_U8, SECOND), CLQ_ERROR_ARGUMENT, "samples are u8",
+                   "are f32");
+    expect_failure(clq_dataset_add_samples(data, second, CLQ_F32, 0), CLQ_ERROR_ARGUMENT, "has no values", "memory");
+    expect_failure(clq_dataset_add_samples(data, odd, CLQ_F32, SECOND), CLQ_ERROR_ARGUMENT, "value 1 of sample 1",
+                   "finite");
     assert_int_equal(clq_dataset_get_info(data)->sample_elements, FIRST);
     clq_dataset_destroy(data);
 }
@@ -181,7 +183,7 @@ static void out_of_memory(void **state) {
         clq_memory_fail_at(nth, false);
         const clq_status status = clq_dataset_add_samples(data, second, CLQ_F32, SECOND);
         failed = clq_memory_fail_at(0, false) >= nth;
-        assert_int_equal(status, failed ? CLQ_MEMORY : CLQ_OK);
+        assert_int_equal(status, failed ? CLQ_ERROR_MEMORY : CLQ_OK);
         assert_int_equal(clq_dataset_get_info(data)->sample_elements, failed ? FIRST : ALL);
     }
     assert_true(nth > 2);
@@ -194,7 +196,7 @@ static void out_of_memory(void **state) {
         clq_memory_fail_at(nth, false);
         const clq_status status = clq_dataset_open(f.path, "train", &data);
         const bool failed = clq_memory_fail_at(0, false) >= nth;
-        assert_int_equal(status, failed ? CLQ_MEMORY : CLQ_OK);
+        assert_int_equal(status, failed ? CLQ_ERROR_MEMORY : CLQ_OK);
         assert_true(failed == (data == NULL));
         clq_dataset_destroy(data);
         if (!failed) break;

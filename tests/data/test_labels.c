@@ -168,8 +168,9 @@ static void samples_are_labels(void **state) {
     assert_ok(clq_dataset_add_labels(data, classes, CLQ_I32, 1));
     assert_ok(clq_dataset_set_weights(data, weights));
     assert_ok(clq_dataset_batch(data, COUNT, false));
-    assert_fails(CLQ_ARGUMENT, "samples times nan are no labels", clq_dataset_label_by_samples(data, (double)NAN));
-    assert_fails(CLQ_ARGUMENT, "must be finite", clq_dataset_label_by_samples(data, 2e36));
+    assert_fails(CLQ_ERROR_ARGUMENT, "samples times nan are no labels",
+                 clq_dataset_label_by_samples(data, (double)NAN));
+    assert_fails(CLQ_ERROR_ARGUMENT, "must be finite", clq_dataset_label_by_samples(data, 2e36));
     assert_int_equal(clq_dataset_get_info(data)->labels_count, 2);
     for (unsigned k = 0; k < 2; k++) {
         const double factor = k ? 1.0 / 255 : 1;
@@ -210,26 +211,26 @@ static void bad_folders(void **state) {
     folder f = folder_make();
     put_folder(&f, "train");
     put_npy(&f, "y_train_4.npy", CLQ_I32, 1, DIMS(N), first);
-    expect_bad(&f, CLQ_NOT_FOUND, "y_train_4.npy", "no y_train_3.npy");
+    expect_bad(&f, CLQ_ERROR_NOT_FOUND, "y_train_4.npy", "no y_train_3.npy");
     folder_clear(&f);
     put_folder(&f, "train");
     put_npy(&f, "y_train_2.npy", CLQ_I32, 1, DIMS(N - 1), third);
-    expect_bad(&f, CLQ_MISMATCH, "y_train_2.npy has 10 labels", "has 11 samples");
+    expect_bad(&f, CLQ_ERROR_MISMATCH, "y_train_2.npy has 10 labels", "has 11 samples");
     put_npy(&f, "y_train_2.npy", CLQ_I32, 1, DIMS(N), third);
     for (unsigned i = 3; i <= CLQ_MODEL_OUTPUTS_MAX; i++) {
         char name[32];
         snprintf(name, sizeof name, "y_train_%u.npy", i);
         put_npy(&f, name, CLQ_I32, 1, DIMS(N), third);
     }
-    expect_bad(&f, CLQ_UNSUPPORTED, "labels for 8 outputs", "the most");
+    expect_bad(&f, CLQ_ERROR_UNSUPPORTED, "labels for 8 outputs", "the most");
     folder_clear(&f);
     put_folder(&f, "train");
     put_npy(&f, "y_train_2.npy", CLQ_I32, 0, DIMS(0), third);
-    expect_bad(&f, CLQ_MISMATCH, "y_train_2.npy has 1 label ", "has 11 samples");
+    expect_bad(&f, CLQ_ERROR_MISMATCH, "y_train_2.npy has 1 label ", "has 11 samples");
     put_npy(&f, "y_train_2.npy", CLQ_F16, 1, DIMS(N), third);
-    expect_bad(&f, CLQ_UNSUPPORTED, "y_train_2.npy", "f16");
+    expect_bad(&f, CLQ_ERROR_UNSUPPORTED, "y_train_2.npy", "f16");
     put_file(&f, "y_train_2.npy", "rubbish", 7);
-    expect_bad(&f, CLQ_FORMAT, "y_train_2.npy", "NPY");
+    expect_bad(&f, CLQ_ERROR_FORMAT, "y_train_2.npy", "NPY");
     folder_remove(&f);
 }
 
@@ -241,14 +242,16 @@ static void bad_arrays(void **state) {
     float odd[N] = {0};
     odd[3] = INFINITY;
     OK(clq_dataset_next(data, &batch, &more)); /* what is refused leaves it alone */
-    expect_failure(clq_dataset_add_labels(data, first, CLQ_I64, 1), CLQ_ARGUMENT, "i32", "f32");
-    expect_failure(clq_dataset_add_labels(data, odd, CLQ_F32, 1), CLQ_ARGUMENT, "label 3", "finite");
-    expect_failure(clq_dataset_add_labels(data, second, CLQ_F32, 0), CLQ_ARGUMENT, "there are no labels", "memory");
+    expect_failure(clq_dataset_add_labels(data, first, CLQ_I64, 1), CLQ_ERROR_ARGUMENT, "i32", "f32");
+    expect_failure(clq_dataset_add_labels(data, odd, CLQ_F32, 1), CLQ_ERROR_ARGUMENT, "label 3", "finite");
+    expect_failure(clq_dataset_add_labels(data, second, CLQ_F32, 0), CLQ_ERROR_ARGUMENT, "there are no labels",
+                   "memory");
     check_batch(&batch);
     OK(clq_dataset_next(data, &batch, &more));
     assert_true(more && batch.index == 1);
     for (size_t i = 3; i < CLQ_MODEL_OUTPUTS_MAX; i++) OK(clq_dataset_add_labels(data, first, CLQ_I32, 1));
-    expect_failure(clq_dataset_add_labels(data, first, CLQ_I32, 1), CLQ_ARGUMENT, "labels for 8 outputs", "the most");
+    expect_failure(clq_dataset_add_labels(data, first, CLQ_I32, 1), CLQ_ERROR_ARGUMENT, "labels for 8 outputs",
+                   "the most");
     assert_int_equal(clq_dataset_get_info(data)->labels_count, CLQ_MODEL_OUTPUTS_MAX);
     clq_dataset_destroy(data);
 }
@@ -264,7 +267,7 @@ static void out_of_memory(void **state) {
             const clq_status status = is_float ? clq_dataset_add_labels(data, second, CLQ_F32, VALUES)
                                                : clq_dataset_add_labels(data, third, CLQ_I32, 1);
             failed = clq_memory_fail_at(0, false) >= nth;
-            assert_int_equal(status, failed ? CLQ_MEMORY : CLQ_OK);
+            assert_int_equal(status, failed ? CLQ_ERROR_MEMORY : CLQ_OK);
             assert_int_equal(clq_dataset_get_info(data)->labels_count, failed ? 1 : 2);
         }
         assert_true(nth > 2);
@@ -277,7 +280,7 @@ static void out_of_memory(void **state) {
         clq_memory_fail_at(nth, false);
         const clq_status status = clq_dataset_open(f.path, "train", &data);
         const bool failed = clq_memory_fail_at(0, false) >= nth;
-        assert_int_equal(status, failed ? CLQ_MEMORY : CLQ_OK);
+        assert_int_equal(status, failed ? CLQ_ERROR_MEMORY : CLQ_OK);
         assert_true(failed == (data == NULL));
         clq_dataset_destroy(data);
         if (failed) continue;

@@ -16,7 +16,7 @@ static uint64_t fail_each(attempt call, void *context, bool sticky) {
             clq_dataset_destroy(data);
             return made;
         }
-        assert_fails(CLQ_MEMORY, "memory", status);
+        assert_fails(CLQ_ERROR_MEMORY, "memory", status);
         assert_null(data);
         assert_true(nth < 1000);
     }
@@ -86,7 +86,7 @@ static void pipeline(void **state) {
                 assert_true(nth > 3);
                 break;
             }
-            expect_failure(status, CLQ_MEMORY, "arrays", "memory");
+            expect_failure(status, CLQ_ERROR_MEMORY, "arrays", "memory");
             assert_int_equal(batch.count, 77);
             OK(clq_dataset_next(data, &batch, &more));
             assert_true(more);
@@ -112,7 +112,7 @@ static void rows(void **state) {
     OK(open_arrays(NULL, &data));
     OK(clq_dataset_shuffle(data, 2, 1));
     clq_memory_fail_at(1, false);
-    expect_failure(clq_dataset_next_rows(data, &r, &more), CLQ_MEMORY, "arrays", "memory");
+    expect_failure(clq_dataset_next_rows(data, &r, &more), CLQ_ERROR_MEMORY, "arrays", "memory");
     clq_memory_fail_at(0, false);
     assert_int_equal(r.count, 77);
     for (size_t epoch = 0; epoch < 4; epoch++) {

@@ -98,7 +98,7 @@ static void remainder_is_dropped(void **state) {
         }
     clq_dataset *data = numbered(3);
     OK(clq_dataset_batch(data, 4, true));
-    OK(clq_dataset_prefetch(data, CLQ_AUTO));
+    OK(clq_dataset_prefetch(data, CLQ_PREFETCH_AUTO));
     for (uint64_t epoch = 0; epoch < 3; epoch++) assert_int_equal(read_epoch(data, epoch, numbers), 0);
     clq_dataset_destroy(data);
 }
@@ -136,10 +136,10 @@ static void take(void **state) {
 static void refused_stages(void **state) {
     (void)state;
     clq_dataset *data = numbered(5);
-    expect_failure(clq_dataset_batch(data, 0, false), CLQ_ARGUMENT, "arrays", "at least 1");
-    expect_failure(clq_dataset_take(data, 0), CLQ_ARGUMENT, "arrays", "at least 1");
-    expect_failure(clq_dataset_prefetch(data, -2), CLQ_ARGUMENT, "arrays", "-2");
-    expect_failure(clq_dataset_seek(data, 0, 6), CLQ_ARGUMENT, "arrays", "has 5");
+    expect_failure(clq_dataset_batch(data, 0, false), CLQ_ERROR_ARGUMENT, "arrays", "at least 1");
+    expect_failure(clq_dataset_take(data, 0), CLQ_ERROR_ARGUMENT, "arrays", "at least 1");
+    expect_failure(clq_dataset_prefetch(data, -2), CLQ_ERROR_ARGUMENT, "arrays", "-2");
+    expect_failure(clq_dataset_seek(data, 0, 6), CLQ_ERROR_ARGUMENT, "arrays", "has 5");
     clq_dataset_destroy(data);
 }
 
@@ -266,7 +266,7 @@ static void seek_is_running_there(void **state) {
 
 static void prefetch_changes_nothing(void **state) {
     (void)state;
-    static const int ahead[] = {1, 2, 7, 100, CLQ_AUTO};
+    static const int ahead[] = {1, 2, 7, 100, CLQ_PREFETCH_AUTO};
     size_t plain[200], fetched[200];
     for (size_t a = 0; a < CLQ_COUNT_OF(ahead); a++)
         for (size_t batch = 1; batch <= 200; batch = batch * 3 + 1) {

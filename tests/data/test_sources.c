@@ -218,9 +218,9 @@ static void cifar(void **state) {
         assert_int_equal(image[3071], 10 * i);
     }
     clq_dataset_destroy(data);
-    expect_failure(clq_dataset_cifar10(f.path, "test", &data), CLQ_NOT_FOUND, "test_batch.bin", f.path);
+    expect_failure(clq_dataset_cifar10(f.path, "test", &data), CLQ_ERROR_NOT_FOUND, "test_batch.bin", f.path);
     unlink(in_folder(&f, "data_batch_3.bin"));
-    expect_failure(clq_dataset_open(f.path, "train", &data), CLQ_NOT_FOUND, "data_batch_3.bin", f.path);
+    expect_failure(clq_dataset_open(f.path, "train", &data), CLQ_ERROR_NOT_FOUND, "data_batch_3.bin", f.path);
     folder_remove(&f);
 }
 
@@ -246,19 +246,19 @@ static void from_memory(void **state) {
     clq_dataset_destroy(data);
     data = NULL;
     labels[1] = INT32_MAX;
-    expect_failure(clq_dataset_arrays(samples, CLQ_F32, 2, 1, DIMS(2), labels, CLQ_I32, 0, &data), CLQ_ARGUMENT,
+    expect_failure(clq_dataset_arrays(samples, CLQ_F32, 2, 1, DIMS(2), labels, CLQ_I32, 0, &data), CLQ_ERROR_ARGUMENT,
                    "label 1", "2147483647");
     labels[1] = 1;
-    expect_failure(clq_dataset_arrays(samples, CLQ_F64, 2, 1, DIMS(2), labels, CLQ_I32, 0, &data), CLQ_ARGUMENT, "u8",
-                   "f32");
-    expect_failure(clq_dataset_arrays(samples, CLQ_F32, 2, 1, DIMS(2), labels, CLQ_I64, 0, &data), CLQ_ARGUMENT, "i32",
-                   "f32");
-    expect_failure(clq_dataset_arrays(samples, CLQ_F32, 0, 1, DIMS(2), labels, CLQ_I32, 0, &data), CLQ_ARGUMENT,
+    expect_failure(clq_dataset_arrays(samples, CLQ_F64, 2, 1, DIMS(2), labels, CLQ_I32, 0, &data), CLQ_ERROR_ARGUMENT,
+                   "u8", "f32");
+    expect_failure(clq_dataset_arrays(samples, CLQ_F32, 2, 1, DIMS(2), labels, CLQ_I64, 0, &data), CLQ_ERROR_ARGUMENT,
+                   "i32", "f32");
+    expect_failure(clq_dataset_arrays(samples, CLQ_F32, 0, 1, DIMS(2), labels, CLQ_I32, 0, &data), CLQ_ERROR_ARGUMENT,
                    "no samples", "memory");
     expect_failure(clq_dataset_arrays(samples, CLQ_F32, 2, 7, DIMS(1, 1, 1, 1, 1, 1, 2), labels, CLQ_I32, 0, &data),
-                   CLQ_ARGUMENT, "rank 7", "6");
+                   CLQ_ERROR_ARGUMENT, "rank 7", "6");
     samples[3] = NAN;
-    expect_failure(clq_dataset_arrays(samples, CLQ_F32, 2, 1, DIMS(2), labels, CLQ_I32, 0, &data), CLQ_ARGUMENT,
+    expect_failure(clq_dataset_arrays(samples, CLQ_F32, 2, 1, DIMS(2), labels, CLQ_I32, 0, &data), CLQ_ERROR_ARGUMENT,
                    "sample 1", "nan");
     assert_null(data);
 }
@@ -267,12 +267,12 @@ static void from_memory(void **state) {
 static void fashion_mnist(void **state) {
     (void)state;
     clq_dataset *data = NULL;
-    expect_failure(clq_source_fashion_mnist((const char *const[]){"no-such-folder"}, 1, "train", &data), CLQ_NOT_FOUND,
-                   "apt install dataset-fashion-mnist", "fashion-mnist");
+    expect_failure(clq_source_fashion_mnist((const char *const[]){"no-such-folder"}, 1, "train", &data),
+                   CLQ_ERROR_NOT_FOUND, "apt install dataset-fashion-mnist", "fashion-mnist");
     clq_status status = clq_dataset_open("fashion-mnist", "train", &data);
-    if (status == CLQ_NOT_FOUND) {
+    if (status == CLQ_ERROR_NOT_FOUND) {
         assert_null(data);
-        expect_failure(status, CLQ_NOT_FOUND, "apt install dataset-fashion-mnist", "fashion-mnist");
+        expect_failure(status, CLQ_ERROR_NOT_FOUND, "apt install dataset-fashion-mnist", "fashion-mnist");
         return;
     }
     assert_int_equal(status, CLQ_OK);

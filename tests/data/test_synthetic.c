@@ -68,9 +68,9 @@ static void bad_names(void **state) {
     };
     clq_dataset *data = NULL;
     for (size_t i = 0; i < CLQ_COUNT_OF(bad); i++)
-        expect_failure(clq_dataset_open(bad[i], "train", &data), CLQ_ARGUMENT, bad[i], "SHAPE/CLASSES/COUNT");
-    expect_failure(clq_dataset_open("synthetic", "valid", &data), CLQ_ARGUMENT, "valid", "train");
-    expect_failure(clq_dataset_open("synthetics", "train", &data), CLQ_NOT_FOUND, "synthetics", "folder");
+        expect_failure(clq_dataset_open(bad[i], "train", &data), CLQ_ERROR_ARGUMENT, bad[i], "SHAPE/CLASSES/COUNT");
+    expect_failure(clq_dataset_open("synthetic", "valid", &data), CLQ_ERROR_ARGUMENT, "valid", "train");
+    expect_failure(clq_dataset_open("synthetics", "train", &data), CLQ_ERROR_NOT_FOUND, "synthetics", "folder");
     assert_null(data);
 }
 

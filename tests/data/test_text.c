@@ -172,24 +172,27 @@ static void bad_texts(void **state) {
     char name[1100];
     clq_dataset *data = NULL;
     snprintf(name, sizeof name, "text:%s", in_folder(&f, "book.txt"));
-    expect_failure(clq_dataset_open(name, "train", &data), CLQ_NOT_FOUND, "book.txt", "No such file");
-    expect_failure(clq_dataset_open("text:", "train", &data), CLQ_ARGUMENT, "'text:'", "text:FILE");
+    expect_failure(clq_dataset_open(name, "train", &data), CLQ_ERROR_NOT_FOUND, "book.txt", "No such file");
+    expect_failure(clq_dataset_open("text:", "train", &data), CLQ_ERROR_ARGUMENT, "'text:'", "text:FILE");
     put_text(&f, "book.txt", 39);
-    expect_failure(clq_dataset_open(name, "train", &data), CLQ_FORMAT, "book.txt", "39 bytes: at least 40 are needed");
-    expect_failure(clq_dataset_open(name, "both", &data), CLQ_ARGUMENT, "'both'", "train or test");
+    expect_failure(clq_dataset_open(name, "train", &data), CLQ_ERROR_FORMAT, "book.txt",
+                   "39 bytes: at least 40 are needed");
+    expect_failure(clq_dataset_open(name, "both", &data), CLQ_ERROR_ARGUMENT, "'both'", "train or test");
     assert_null(data);
     put_text(&f, "book.txt", BYTES);
     data = opened(&f, "train");
-    expect_failure(clq_dataset_window(data, 0), CLQ_ARGUMENT, "1 to 449", "0 were asked for");
-    expect_failure(clq_dataset_window(data, 450), CLQ_ARGUMENT, "has 899 bytes", "450 were asked for");
+    expect_failure(clq_dataset_window(data, 0), CLQ_ERROR_ARGUMENT, "1 to 449", "0 were asked for");
+    expect_failure(clq_dataset_window(data, 450), CLQ_ERROR_ARGUMENT, "has 899 bytes", "450 were asked for");
     static const float weights[BYTES];
-    expect_failure(clq_dataset_set_weights(data, weights), CLQ_ARGUMENT, "is a text", "no further weights");
-    expect_failure(clq_dataset_add_labels(data, weights, CLQ_F32, 1), CLQ_ARGUMENT, "is a text", "no further labels");
-    expect_failure(clq_dataset_add_samples(data, weights, CLQ_U8, 1), CLQ_ARGUMENT, "is a text", "no further samples");
+    expect_failure(clq_dataset_set_weights(data, weights), CLQ_ERROR_ARGUMENT, "is a text", "no further weights");
+    expect_failure(clq_dataset_add_labels(data, weights, CLQ_F32, 1), CLQ_ERROR_ARGUMENT, "is a text",
+                   "no further labels");
+    expect_failure(clq_dataset_add_samples(data, weights, CLQ_U8, 1), CLQ_ERROR_ARGUMENT, "is a text",
+                   "no further samples");
     assert_int_equal(clq_dataset_get_info(data)->shape[0], 128);
     clq_dataset_destroy(data);
     OK(clq_dataset_arrays(weights, CLQ_F32, 2, 0, NULL, weights, CLQ_F32, 1, &data));
-    expect_failure(clq_dataset_window(data, 3), CLQ_ARGUMENT, "arrays is no text", "windows");
+    expect_failure(clq_dataset_window(data, 3), CLQ_ERROR_ARGUMENT, "arrays is no text", "windows");
     clq_dataset_destroy(data);
     folder_remove(&f);
 }
@@ -237,20 +240,20 @@ static void bad_sights(void **state) {
     static const unsigned char bytes[64] = {0};
     folder f = folder_make();
     clq_dataset_sight sight = {.rank = 99};
-    expect_failure(clq_dataset_look("synthetic:x", "train", &sight), CLQ_ARGUMENT, "synthetic:x", "SHAPE");
-    expect_failure(clq_dataset_look("/no/such/folder", "train", &sight), CLQ_NOT_FOUND, "/no/such/folder",
+    expect_failure(clq_dataset_look("synthetic:x", "train", &sight), CLQ_ERROR_ARGUMENT, "synthetic:x", "SHAPE");
+    expect_failure(clq_dataset_look("/no/such/folder", "train", &sight), CLQ_ERROR_NOT_FOUND, "/no/such/folder",
                    "no data set");
-    expect_failure(clq_dataset_look(f.path, "train", &sight), CLQ_NOT_FOUND, f.path, "no train set");
+    expect_failure(clq_dataset_look(f.path, "train", &sight), CLQ_ERROR_NOT_FOUND, f.path, "no train set");
     put_npy(&f, "x_train.npy", CLQ_U8, 2, DIMS(3, 4), bytes);
-    expect_failure(clq_dataset_look(f.path, "train", &sight), CLQ_NOT_FOUND, "y_train.npy", "needed");
+    expect_failure(clq_dataset_look(f.path, "train", &sight), CLQ_ERROR_NOT_FOUND, "y_train.npy", "needed");
     put_npy(&f, "y_train.npy", CLQ_U8, 1, DIMS(0), bytes);
-    expect_failure(clq_dataset_look(f.path, "train", &sight), CLQ_FORMAT, "y_train.npy", "no labels");
+    expect_failure(clq_dataset_look(f.path, "train", &sight), CLQ_ERROR_FORMAT, "y_train.npy", "no labels");
     put_file(&f, "x_train.npy", bytes, 20);
-    expect_failure(clq_dataset_look(f.path, "train", &sight), CLQ_FORMAT, "x_train.npy", "no NPY file");
+    expect_failure(clq_dataset_look(f.path, "train", &sight), CLQ_ERROR_FORMAT, "x_train.npy", "no NPY file");
     folder_clear(&f);
     put_file(&f, "train-images-idx3-ubyte.gz", "\x1f\x8b not gzip, though it begins as such", 30);
     put_idx(&f, "train-labels-idx1-ubyte", 1, DIMS(3), bytes);
-    expect_failure(clq_dataset_look(f.path, "train", &sight), CLQ_FORMAT, "train-images-idx3-ubyte.gz", "gzip");
+    expect_failure(clq_dataset_look(f.path, "train", &sight), CLQ_ERROR_FORMAT, "train-images-idx3-ubyte.gz", "gzip");
     assert_int_equal(sight.rank, 99);
     folder_remove(&f);
 }

@@ -102,16 +102,16 @@ static void from_files(void **state) {
         const char *words;
     } cases[] = {{"w.npy", CLQ_OK, ""},
                  {"wide.npy", CLQ_OK, ""},
-                 {"short.npy", CLQ_MISMATCH, "one weight for each of the 11 samples"},
-                 {"whole.npy", CLQ_UNSUPPORTED, "f32 or f64"},
-                 {"two.npy", CLQ_MISMATCH, "(11, 2) f32: expected one weight for each of the 11 samples"},
-                 {"empty.npy", CLQ_MISMATCH, "(0,) f32: expected one weight for each"},
-                 {"scalar.npy", CLQ_MISMATCH, "() f32: expected one weight for each"},
-                 {"negative.npy", CLQ_FORMAT, "the weight of sample 5 is -0.5"},
-                 {"large.npy", CLQ_FORMAT, "the weight of sample 5 is inf as float32"},
-                 {"nan.npy", CLQ_FORMAT, "the weight of sample 5 is nan"},
-                 {"text.npy", CLQ_FORMAT, "text.npy: no NPY file"},
-                 {"none.npy", CLQ_NOT_FOUND, "none.npy"}};
+                 {"short.npy", CLQ_ERROR_MISMATCH, "one weight for each of the 11 samples"},
+                 {"whole.npy", CLQ_ERROR_UNSUPPORTED, "f32 or f64"},
+                 {"two.npy", CLQ_ERROR_MISMATCH, "(11, 2) f32: expected one weight for each of the 11 samples"},
+                 {"empty.npy", CLQ_ERROR_MISMATCH, "(0,) f32: expected one weight for each"},
+                 {"scalar.npy", CLQ_ERROR_MISMATCH, "() f32: expected one weight for each"},
+                 {"negative.npy", CLQ_ERROR_FORMAT, "the weight of sample 5 is -0.5"},
+                 {"large.npy", CLQ_ERROR_FORMAT, "the weight of sample 5 is inf as float32"},
+                 {"nan.npy", CLQ_ERROR_FORMAT, "the weight of sample 5 is nan"},
+                 {"text.npy", CLQ_ERROR_FORMAT, "text.npy: no NPY file"},
+                 {"none.npy", CLQ_ERROR_NOT_FOUND, "none.npy"}};
     for (size_t i = 0; i < CLQ_COUNT_OF(cases); i++) {
         const clq_status status = clq_dataset_read_weights(data, in_folder(&f, cases[i].file));
         if (cases[i].status != CLQ_OK) expect_failure(status, cases[i].status, cases[i].words, cases[i].file);
@@ -130,7 +130,7 @@ static void wrong_weights(void **state) {
         float given[N];
         memcpy(given, weights, sizeof given);
         given[3] = wrong[i];
-        expect_failure(clq_dataset_set_weights(data, given), CLQ_ARGUMENT, "weight of sample 3", "at least 0");
+        expect_failure(clq_dataset_set_weights(data, given), CLQ_ERROR_ARGUMENT, "weight of sample 3", "at least 0");
         walk(data, false);
     }
     clq_dataset_destroy(data);

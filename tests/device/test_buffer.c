@@ -59,12 +59,13 @@ static void budget_counts(clq_device *device, clq_queue *queue) {
     CHECK_OK(clq_buffer_create(device, CLQ_MEMORY_DEVICE, 1000, "a", &a));
     CHECK_OK(clq_buffer_create(device, CLQ_MEMORY_DEVICE, 24, "b", &b));
     assert_int_equal(clq_device_memory_used(device), 1024);
-    CHECK_FAILS(CLQ_ARGUMENT, clq_buffer_create(device, CLQ_MEMORY_DEVICE, 0, "nothing", &unset));
-    CHECK_FAILS(CLQ_DEVICE_MEMORY, clq_buffer_create(device, CLQ_MEMORY_DEVICE, SIZE_MAX, "all", &unset));
+    CHECK_FAILS(CLQ_ERROR_ARGUMENT, clq_buffer_create(device, CLQ_MEMORY_DEVICE, 0, "nothing", &unset));
+    CHECK_FAILS(CLQ_ERROR_DEVICE_MEMORY, clq_buffer_create(device, CLQ_MEMORY_DEVICE, SIZE_MAX, "all", &unset));
     CHECK_DETAIL("all needs");
     CHECK_DETAIL("would fit");
     size_t largest = (size_t)clq_device_get_info(device)->max_alloc_bytes;
-    CHECK_FAILS(CLQ_DEVICE_MEMORY, clq_buffer_create(device, CLQ_MEMORY_DEVICE, largest + 1, "one block", &unset));
+    CHECK_FAILS(CLQ_ERROR_DEVICE_MEMORY,
+                clq_buffer_create(device, CLQ_MEMORY_DEVICE, largest + 1, "one block", &unset));
     assert_null(unset);
     assert_int_equal(clq_device_memory_used(device), 1024);
     clq_buffer_destroy(a);
@@ -82,7 +83,8 @@ static void test_limit(void **state) {
     CHECK_OK(clq_device_open(system, (clq_device_choice){0, 0, 1}, &device));
     assert_int_equal(device->memory_budget, 1 << 20);
     CHECK_OK(clq_buffer_create(device, CLQ_MEMORY_DEVICE, 768 << 10, "a", &a));
-    CHECK_FAILS(CLQ_DEVICE_MEMORY, clq_buffer_create(device, CLQ_MEMORY_DEVICE, (256 << 10) + 1, "gradients", &b));
+    CHECK_FAILS(CLQ_ERROR_DEVICE_MEMORY,
+                clq_buffer_create(device, CLQ_MEMORY_DEVICE, (256 << 10) + 1, "gradients", &b));
     CHECK_DETAIL("gradients");
     CHECK_DETAIL("gradients needs 262145 bytes: more than what is left of the budget; 262144 bytes would fit (768 KiB "
                  "of 1.00 MiB in use");
@@ -119,8 +121,8 @@ static void lost_meanwhile(clq_device *device, clq_queue *queue) {
     (void)clq_cl_fail_lost(device, CL_DEVICE_NOT_AVAILABLE, "as if");
     assert_int_equal(pthread_mutex_unlock(&device->lock), 0);
     assert_int_equal(pthread_join(thread, NULL), 0);
-    CHECK_FAILS(CLQ_DEVICE, m.status);
-    CHECK_FAILS(CLQ_DEVICE, clq_error_raise(&m.error));
+    CHECK_FAILS(CLQ_ERROR_DEVICE, m.status);
+    CHECK_FAILS(CLQ_ERROR_DEVICE, clq_error_raise(&m.error));
     CHECK_DETAIL("is not used any more");
     assert_null(m.made);
     assert_null(device->service);
@@ -157,10 +159,10 @@ static void host_is_coherent(clq_device *device, clq_queue *queue) {
     }
     assert_int_equal(((uint32_t *)clq_buffer_host(whole))[align / 4 - 1], 19); /* the view touched nothing in front */
     assert_int_equal(clq_device_memory_used(device), align + WORDS * 4);       /* views cost nothing */
-    CHECK_FAILS(CLQ_INTERNAL, clq_buffer_view(whole, align, WORDS * 4 + 1, &inner));
-    CHECK_FAILS(CLQ_INTERNAL, clq_buffer_view(whole, align / 2, 4, &inner));
-    CHECK_FAILS(CLQ_INTERNAL, clq_buffer_view(whole, 0, 0, &inner));
-    CHECK_FAILS(CLQ_INTERNAL, clq_buffer_view(whole, SIZE_MAX - align + 1, 4, &inner));
+    CHECK_FAILS(CLQ_ERROR_INTERNAL, clq_buffer_view(whole, align, WORDS * 4 + 1, &inner));
+    CHECK_FAILS(CLQ_ERROR_INTERNAL, clq_buffer_view(whole, align / 2, 4, &inner));
+    CHECK_FAILS(CLQ_ERROR_INTERNAL, clq_buffer_view(whole, 0, 0, &inner));
+    CHECK_FAILS(CLQ_ERROR_INTERNAL, clq_buffer_view(whole, SIZE_MAX - align + 1, 4, &inner));
     assert_null(inner);
     clq_buffer_destroy(view);
     clq_buffer_destroy(whole);
@@ -190,10 +192,10 @@ static void maps(clq_device *device, clq_queue *queue) {
                                                                        : 1);
     CHECK_OK(clq_queue_unmap(queue, buffer, pointer));
     CHECK_OK(clq_queue_finish(queue));
-    CHECK_FAILS(CLQ_INTERNAL, clq_queue_map_new(queue, buffer, 4, WORDS * 4, &pointer));
-    CHECK_FAILS(CLQ_INTERNAL, clq_queue_map_new(queue, buffer, 0, 0, &pointer));
-    CHECK_FAILS(CLQ_INTERNAL, clq_queue_map(queue, buffer, 0, WORDS * 4 + 1, true, &pointer));
-    CHECK_FAILS(CLQ_INTERNAL, clq_queue_map(queue, buffer, 0, 0, true, &pointer));
+    CHECK_FAILS(CLQ_ERROR_INTERNAL, clq_queue_map_new(queue, buffer, 4, WORDS * 4, &pointer));
+    CHECK_FAILS(CLQ_ERROR_INTERNAL, clq_queue_map_new(queue, buffer, 0, 0, &pointer));
+    CHECK_FAILS(CLQ_ERROR_INTERNAL, clq_queue_map(queue, buffer, 0, WORDS * 4 + 1, true, &pointer));
+    CHECK_FAILS(CLQ_ERROR_INTERNAL, clq_queue_map(queue, buffer, 0, 0, true, &pointer));
     clq_buffer_destroy(buffer);
 }
 
@@ -216,7 +218,7 @@ static void wraps(clq_device *device, clq_queue *queue) {
     for (uint32_t i = 0; i < 64; i++) assert_int_equal(out[i], i * i + 3);
     clq_buffer_destroy(buffer);
     clq_buffer *unset = NULL;
-    CHECK_FAILS(CLQ_ARGUMENT, clq_buffer_wrap(device, NULL, &unset));
+    CHECK_FAILS(CLQ_ERROR_ARGUMENT, clq_buffer_wrap(device, NULL, &unset));
     assert_null(unset);
 }
 
@@ -257,7 +259,7 @@ static void test_alias(void **state) {
     cl_mem memory = clCreateBuffer(clq_device_context(devices[0]), CL_MEM_READ_WRITE, 64, NULL, &error);
     assert_int_equal(error, CL_SUCCESS);
     CHECK_OK(clq_buffer_wrap(devices[0], memory, &callers));
-    CHECK_FAILS(CLQ_UNSUPPORTED, clq_buffer_alias(devices[1], callers, &alias)); /* the host cannot reach it */
+    CHECK_FAILS(CLQ_ERROR_UNSUPPORTED, clq_buffer_alias(devices[1], callers, &alias)); /* the host cannot reach it */
     clq_buffer_destroy(callers);
     (void)clReleaseMemObject(memory);
     for (size_t i = 0; i < count; i++) {

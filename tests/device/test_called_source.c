@@ -51,14 +51,16 @@ static void kernels_call_functions(void **state) {
 
 static void others_stay(void **state) {
     (void)state;
-    static const char *const texts[] = {"kernel void plain(int n) {\n}\n", "KERNEL void local_family(int n) {\n}\n",
+    static const char *const texts[] = {"kernel void plain(int n) {\n}\n",
+                                        "KERNEL void local_family(int n) {\n}\n",
                                         "TILE_KERNEL void first(int n) {\n}\nkernel void plain(int n) {\n}\n",
                                         "TILE_KERNEL void macros(int n, SHAPE_ARGS) {\n}\n",
                                         "TILE_KERNEL void macros(int n FOR_PEERS(PEER)) {\n}\n",
-                                        "TILE_KERNEL void macros(OFF_PARAMETER int n) {\n}\n", "int none;\n"};
+                                        "TILE_KERNEL void macros(OFF_PARAMETER int n) {\n}\n",
+                                        "int none;\n"};
     for (size_t i = 0; i < CLQ_COUNT_OF(texts); i++) {
         clq_text text = {0};
-        if (clq_called_source(texts[i], false, &text) != CLQ_UNSUPPORTED) fail_msg("text %zu", i);
+        if (clq_called_source(texts[i], false, &text) != CLQ_ERROR_UNSUPPORTED) fail_msg("text %zu", i);
         clq_free(text.data);
     }
 }
@@ -82,7 +84,7 @@ static void memory_runs_out(void **state) {
         clq_memory_fail_at(nth, false);
         clq_status status = clq_called_source(kernels, true, &text);
         bool reached = clq_memory_fail_at(0, false) >= nth;
-        assert_int_equal(status, reached ? CLQ_MEMORY : CLQ_OK);
+        assert_int_equal(status, reached ? CLQ_ERROR_MEMORY : CLQ_OK);
         failures += reached;
         clq_free(text.data);
         if (!reached) break;

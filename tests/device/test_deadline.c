@@ -79,7 +79,7 @@ static void hangs(const char *where, bool optional, bool noted_wanted) {
     clq_system *system = open_with(0.5, &device);
     assert_false(clq_system_is_stuck(system, &noted));
     assert_int_equal(setenv("CLQ_HANG", where, 1), 0);
-    CHECK_FAILS(CLQ_TIMEOUT, use(device, where[0] == 'b' ? "-DB" : "-DL", optional));
+    CHECK_FAILS(CLQ_ERROR_TIMEOUT, use(device, where[0] == 'b' ? "-DB" : "-DL", optional));
     CHECK_DETAIL("waits.cl");
     CHECK_DETAIL("build deadline of 0.5 s");
     CHECK_DETAIL(clq_device_label(device));
@@ -87,9 +87,9 @@ static void hangs(const char *where, bool optional, bool noted_wanted) {
     assert_true(clq_system_is_stuck(system, &noted));
     assert_int_equal(noted, noted_wanted);
     assert_true(clq_device_lost(device));
-    CHECK_FAILS(CLQ_DEVICE, use(device, "", false));
+    CHECK_FAILS(CLQ_ERROR_DEVICE, use(device, "", false));
     clq_device *other = NULL; /* of the same driver, which may not answer */
-    CHECK_FAILS(CLQ_DEVICE, clq_device_open(system, (clq_device_choice){0, 0, 1}, &other));
+    CHECK_FAILS(CLQ_ERROR_DEVICE, clq_device_open(system, (clq_device_choice){0, 0, 1}, &other));
     CHECK_DETAIL("missed the build deadline of 0.5 s (--build-deadline, build_deadline_s); start a new process");
     clq_device_close(device);
     clq_system_close(system);
@@ -115,7 +115,7 @@ static void goes_on(const char *where, const char *options, unsigned attempt) {
     clq_device *device;
     clq_system *system = open_with(0.5, &device);
     assert_int_equal(setenv("CLQ_HANG", where, 1), 0);
-    CHECK_FAILS(CLQ_TIMEOUT, use(device, options, false));
+    CHECK_FAILS(CLQ_ERROR_TIMEOUT, use(device, options, false));
     assert_int_equal(unsetenv("CLQ_HANG"), 0);
     if (attempt % 2) made_anew(options, attempt);
     clq_device_close(device);
@@ -162,8 +162,8 @@ static void hang_at_close(void) {
     clq_system_close(system);
 }
 
-/* PoCL compiles what was not launched when it is asked for the binary: by who keeps programs, by the device's close, and
- * by a twin that wants the program. */
+/* PoCL compiles what was not launched when it is asked for the binary: by who keeps programs, by the device's close,
+ * and by a twin that wants the program. */
 static clq_status keep_now(clq_system *system, clq_device *device) {
     (void)system;
     return clq_device_keep_programs(device);
@@ -171,10 +171,10 @@ static clq_status keep_now(clq_system *system, clq_device *device) {
 
 static clq_status close_now(clq_system *system, clq_device *device) {
     bool noted;
-    (void)clq_fail(CLQ_READ, "what the caller gives up for");
+    (void)clq_fail(CLQ_ERROR_READ, "what the caller gives up for");
     clq_device_close(device); /* keeping its programs fails, too */
     CHECK_DETAIL("what the caller gives up for");
-    return clq_system_is_stuck(system, &noted) && !noted ? CLQ_TIMEOUT : CLQ_OK;
+    return clq_system_is_stuck(system, &noted) && !noted ? CLQ_ERROR_TIMEOUT : CLQ_OK;
 }
 
 static clq_status ask_twin(clq_system *system, clq_device *device) {
@@ -198,7 +198,7 @@ static void keep(const char *options, clq_status (*way)(clq_system *, clq_device
     device->build.deadline_s = 0.5;                            /* of what hangs alone */
     if (way != ask_twin) CHECK_OK(use(device, options, true)); /* a twin asks for what was not launched */
     assert_int_equal(setenv("CLQ_HANG", "binary", 1), 0);
-    CHECK_FAILS(CLQ_TIMEOUT, way(system, device));
+    CHECK_FAILS(CLQ_ERROR_TIMEOUT, way(system, device));
     assert_int_equal(unsetenv("CLQ_HANG"), 0);
     assert_int_equal(hang_count(), before + 1);
     if (way != close_now) {
@@ -240,7 +240,7 @@ static void load(const char *first_text, bool same) {
     }
     const unsigned before = hang_count();
     assert_int_equal(setenv("CLQ_HANG", "build", 1), 0);
-    CHECK_FAILS(CLQ_TIMEOUT, clq_device_load_programs(device, wishes, LOADERS, &failed));
+    CHECK_FAILS(CLQ_ERROR_TIMEOUT, clq_device_load_programs(device, wishes, LOADERS, &failed));
     CHECK_DETAIL("build deadline of 0.5 s");
     assert_int_equal(hang_count(), before + 1);
     assert_true(failed < LOADERS);
@@ -286,7 +286,7 @@ static void test_hangs(void **state) {
     clq_system *system = open_with(0, &device);
     const char *const options[] = {"-DB", "-DL"};
     for (size_t i = 0; i < CLQ_COUNT_OF(options); i++) {
-        CHECK_FAILS(CLQ_UNSUPPORTED, use(device, options[i], true));
+        CHECK_FAILS(CLQ_ERROR_UNSUPPORTED, use(device, options[i], true));
         CHECK_OK(use(device, options[i], false));
     }
     clq_device_close(device);
@@ -301,7 +301,7 @@ static void test_refused(void **state) {
         const clq_program_wish wish = {
             .file = "wrong", .options = "", .kernels = "", .text = "kernel void k( {\n", .optional = true};
         clq_kernel *kernel;
-        CHECK_FAILS(CLQ_UNSUPPORTED, clq_kernel_create_among(device, &wish, "k", &kernel));
+        CHECK_FAILS(CLQ_ERROR_UNSUPPORTED, clq_kernel_create_among(device, &wish, "k", &kernel));
         assert_false(clq_device_lost(device));
     }
     clq_device_close(device);
@@ -319,7 +319,7 @@ static void test_silent(void **state) {
             if (later)
                 CHECK_OK(use(device, "-DSILENT", true));
             else
-                CHECK_FAILS(CLQ_UNSUPPORTED, use(device, "-DSILENT", true));
+                CHECK_FAILS(CLQ_ERROR_UNSUPPORTED, use(device, "-DSILENT", true));
         }
         clq_device_close(device);
         clq_system_close(system);

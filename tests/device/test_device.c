@@ -24,9 +24,9 @@ static void test_open(void **state) {
     CHECK_OK(clq_device_open(system, (clq_device_choice){indices[1], 0, 1}, &b));
     assert_false(clq_device_runs_in_caller(b));
     assert_int_equal(clq_device_min_groups(b), 32 * clq_device_get_info(b)->compute_units);
-    CHECK_FAILS(CLQ_NO_DEVICE, clq_device_open(system, (clq_device_choice){1000, 0, 1}, &unset));
-    CHECK_FAILS(CLQ_NO_DEVICE, clq_device_open(system, (clq_device_choice){indices[0], 0, 2}, &unset));
-    CHECK_FAILS(CLQ_NO_DEVICE, clq_device_open(system, (clq_device_choice){indices[1], 1000, 2000}, &unset));
+    CHECK_FAILS(CLQ_ERROR_NO_DEVICE, clq_device_open(system, (clq_device_choice){1000, 0, 1}, &unset));
+    CHECK_FAILS(CLQ_ERROR_NO_DEVICE, clq_device_open(system, (clq_device_choice){indices[0], 0, 2}, &unset));
+    CHECK_FAILS(CLQ_ERROR_NO_DEVICE, clq_device_open(system, (clq_device_choice){indices[1], 1000, 2000}, &unset));
     assert_null(unset);
     clq_device_close(a);
     clq_device_close(b);
@@ -46,7 +46,7 @@ static void test_parts(void **state) {
         clq_device *device;
         if (units < 2) continue;
         if (!driver_splits(system, indices[k])) {
-            CHECK_FAILS(CLQ_NO_DEVICE, clq_device_open(system, (clq_device_choice){indices[k], 0, 2}, &device));
+            CHECK_FAILS(CLQ_ERROR_NO_DEVICE, clq_device_open(system, (clq_device_choice){indices[k], 0, 2}, &device));
             continue;
         }
         for (uint32_t part = 0; part < 2; part++) {
@@ -112,8 +112,8 @@ static void wrap_again(clq_device *device, clq_queue *queue) {
     CHECK_OK(clq_device_self_test(wrapped, &ok, reason, sizeof reason));
     assert_true(ok);
     clq_device_close(wrapped);
-    CHECK_FAILS(CLQ_ARGUMENT, clq_device_wrap(NULL, clq_device_id(device), &limit, &unset));
-    CHECK_FAILS(CLQ_ARGUMENT, clq_device_wrap(clq_device_context(device), NULL, &limit, &unset));
+    CHECK_FAILS(CLQ_ERROR_ARGUMENT, clq_device_wrap(NULL, clq_device_id(device), &limit, &unset));
+    CHECK_FAILS(CLQ_ERROR_ARGUMENT, clq_device_wrap(clq_device_context(device), NULL, &limit, &unset));
     assert_null(unset);
 }
 static void test_wrap(void **state) {
@@ -192,10 +192,10 @@ static void test_island(void **state) {
     for (int i = 0; i < 3; i++) clq_device_close(devices[i]);
 #if defined(__x86_64__)
     CHECK_OK(clq_devices_select(system, "pocl:0,intel:0", &chosen));
-    CHECK_FAILS(CLQ_UNSUPPORTED, clq_island_open(system, chosen.items, 2, unset));
+    CHECK_FAILS(CLQ_ERROR_UNSUPPORTED, clq_island_open(system, chosen.items, 2, unset));
     assert_null(unset[0]);
 #endif
-    CHECK_FAILS(CLQ_INTERNAL, clq_island_open(system, chosen.items, 0, unset));
+    CHECK_FAILS(CLQ_ERROR_INTERNAL, clq_island_open(system, chosen.items, 0, unset));
     clq_system_close(system);
 }
 
@@ -216,7 +216,7 @@ static void test_allocation_failures(void **state) {
             if (status == CLQ_OK)
                 assert_int_equal(answer, 5);
             else
-                CHECK_FAILS(CLQ_MEMORY, status);
+                CHECK_FAILS(CLQ_ERROR_MEMORY, status);
             failures += status != CLQ_OK;
             if (status == CLQ_OK && made < nth) break;
         }
@@ -235,7 +235,7 @@ static void test_no_folder(void **state) {
         clq_status status = clq_device_open(system, (clq_device_choice){0, 0, 1}, &device);
         (void)clq_memory_fail_at(0, false);
         if (status == CLQ_OK) continue;
-        CHECK_FAILS(CLQ_MEMORY, status);
+        CHECK_FAILS(CLQ_ERROR_MEMORY, status);
         CHECK_DETAIL("out of host memory");
     }
     clq_device_close(device);

@@ -15,8 +15,8 @@ static int start(void **state) {
 }
 
 static bool documented(clq_status status) {
-    return status == CLQ_MEMORY || status == CLQ_NO_DEVICE || status == CLQ_DEVICE || status == CLQ_DEVICE_MEMORY ||
-           status == CLQ_BUILD;
+    return status == CLQ_ERROR_MEMORY || status == CLQ_ERROR_NO_DEVICE || status == CLQ_ERROR_DEVICE ||
+           status == CLQ_ERROR_DEVICE_MEMORY || status == CLQ_ERROR_BUILD;
 }
 
 static void live_well(const char *spec) {
@@ -121,17 +121,17 @@ static void test_failing_flush(void **state) {
     CHECK_OK(clq_device_open(system, (clq_device_choice){0, 0, 1}, &device));
     CHECK_OK(clq_queue_create(device, 0, &queue));
     (void)layer.arm(FLUSH, CL_OUT_OF_HOST_MEMORY, false);
-    CHECK_FAILS(CLQ_MEMORY, clq_queue_mark(queue, &event));
+    CHECK_FAILS(CLQ_ERROR_MEMORY, clq_queue_mark(queue, &event));
     CHECK_DETAIL("handing over commands");
     assert_null(event);
     (void)layer.arm(FLUSH, CL_OUT_OF_HOST_MEMORY, false);
-    CHECK_FAILS(CLQ_MEMORY, clq_queue_mark_again(queue, &event));
+    CHECK_FAILS(CLQ_ERROR_MEMORY, clq_queue_mark_again(queue, &event));
     assert_null(event);
     (void)layer.arm(0, 0, false);
     CHECK_OK(clq_queue_mark_again(queue, &event));
     const cl_event marked = clq_event_handle(event);
     (void)layer.arm(FLUSH, CL_OUT_OF_HOST_MEMORY, false);
-    CHECK_FAILS(CLQ_MEMORY, clq_queue_mark_again(queue, &event));
+    CHECK_FAILS(CLQ_ERROR_MEMORY, clq_queue_mark_again(queue, &event));
     (void)layer.arm(0, 0, false);
     assert_ptr_equal(clq_event_handle(event), marked);
     CHECK_OK(clq_event_wait(event));
@@ -152,7 +152,7 @@ static void test_failing_callback(void **state) {
     CHECK_OK(clq_device_open(system, (clq_device_choice){0, 0, 1}, &device));
     assert_true(clq_device_get_info(device)->fine_grain_svm);
     (void)layer.arm(CALLBACK, CL_OUT_OF_RESOURCES, false);
-    CHECK_FAILS(CLQ_DEVICE, clq_buffer_create(device, CLQ_MEMORY_DEVICE, 64, "words", &buffer));
+    CHECK_FAILS(CLQ_ERROR_DEVICE, clq_buffer_create(device, CLQ_MEMORY_DEVICE, 64, "words", &buffer));
     CHECK_DETAIL("making the buffer of words: CL_OUT_OF_RESOURCES");
     assert_int_equal(layer.arm(0, 0, false), CALLBACK);
     assert_null(buffer);

@@ -76,10 +76,10 @@ static void parts_are_functions(void **state) {
 static void wrong_parts(void **state) {
     (void)state;
     clq_text text = {0};
-    CHECK_FAILS(CLQ_UNSUPPORTED,
+    CHECK_FAILS(CLQ_ERROR_UNSUPPORTED,
                 clq_fused_source(&(clq_program_part){"repeat", "-cl-opt-disable", "repeat"}, 1, &text));
     CHECK_DETAIL("-cl-opt-disable");
-    CHECK_FAILS(CLQ_INTERNAL, clq_fused_source(&(clq_program_part){"nothing", "", "repeat"}, 1, &text));
+    CHECK_FAILS(CLQ_ERROR_INTERNAL, clq_fused_source(&(clq_program_part){"nothing", "", "repeat"}, 1, &text));
     CHECK_DETAIL("nothing.cl");
     clq_free(text.data);
 }
@@ -93,7 +93,7 @@ static void memory_runs_out(void **state) {
         clq_status status = clq_fused_source(parts, CLQ_COUNT_OF(parts), &text);
         bool reached = clq_memory_fail_at(0, false) >= nth;
         if (reached) {
-            assert_int_equal(status, CLQ_MEMORY);
+            assert_int_equal(status, CLQ_ERROR_MEMORY);
             failures++;
         } else {
             CHECK_OK(status);

@@ -38,9 +38,9 @@ static void arguments_are_own(clq_device *device, clq_queue *queue) {
 
 static void wrong_use(clq_device *device, clq_queue *queue) {
     clq_kernel *kernel = NULL;
-    CHECK_FAILS(CLQ_INTERNAL, clq_kernel_create(device, "no_such_file", "", "f", &kernel));
+    CHECK_FAILS(CLQ_ERROR_INTERNAL, clq_kernel_create(device, "no_such_file", "", "f", &kernel));
     CHECK_DETAIL("no_such_file.cl");
-    CHECK_FAILS(CLQ_BUILD, clq_kernel_create(device, "selftest", "", "no_such_kernel", &kernel));
+    CHECK_FAILS(CLQ_ERROR_BUILD, clq_kernel_create(device, "selftest", "", "no_such_kernel", &kernel));
     CHECK_DETAIL("no_such_kernel");
     assert_null(kernel);
     CHECK_OK(clq_kernel_create(device, "selftest", "", "add_words", &kernel));
@@ -69,7 +69,7 @@ static void failing_build(clq_device *device, clq_queue *queue) {
     (void)queue;
     clq_kernel *kernel = NULL;
     for (int i = 0; i < 2; i++) { /* also the second time */
-        CHECK_FAILS(CLQ_BUILD,
+        CHECK_FAILS(CLQ_ERROR_BUILD,
                     clq_kernel_create(device, "selftest", "-Dkernel=neither_is_this", "arithmetic", &kernel));
         CHECK_DETAIL("selftest.cl");
         CHECK_DETAIL(clq_device_label(device));

@@ -7,7 +7,7 @@ static void has(clq_device *device, const char *kernels, const char *function, b
     if (wanted)
         CHECK_OK(clq_kernel_create_among(device, &program, function, &kernel));
     else
-        CHECK_FAILS(CLQ_BUILD, clq_kernel_create_among(device, &program, function, &kernel));
+        CHECK_FAILS(CLQ_ERROR_BUILD, clq_kernel_create_among(device, &program, function, &kernel));
     clq_kernel_destroy(kernel);
 }
 
@@ -40,12 +40,12 @@ static void first_failure(clq_device *device, clq_queue *queue) {
                                        {"selftest", "-Dvectors=2", "vectors", NULL, false}};
     for (int round = 0; round < 5; round++) {
         size_t failed = 99;
-        CHECK_FAILS(CLQ_BUILD, clq_device_load_programs(device, wishes, CLQ_COUNT_OF(wishes), &failed));
+        CHECK_FAILS(CLQ_ERROR_BUILD, clq_device_load_programs(device, wishes, CLQ_COUNT_OF(wishes), &failed));
         assert_int_equal(failed, 1);
         CHECK_DETAIL("selftest.cl does not build");
         CHECK_DETAIL(":62:");
         CHECK_DETAIL(clq_device_label(device));
-        CHECK_FAILS(CLQ_INTERNAL, clq_device_load_programs(device, wishes + 2, 1, &failed));
+        CHECK_FAILS(CLQ_ERROR_INTERNAL, clq_device_load_programs(device, wishes + 2, 1, &failed));
         assert_int_equal(failed, 0);
         CHECK_DETAIL("no_such_file.cl");
     }
@@ -70,9 +70,10 @@ typedef struct loader {
 
 static void load(void *context) {
     loader *l = context;
-    const clq_program_wish wishes[] = {{"selftest", "-DA", "arithmetic", NULL, false}, {"selftest", "-DB", "add_words", NULL, false},
-                                       {"selftest", "-DA", "arithmetic", NULL, false}, {"selftest", "-DC", "group_sum", NULL, false},
-                                       {"selftest", "-DD", "vectors", NULL, false},    {"selftest", "-DB", "add_words", NULL, false}};
+    const clq_program_wish wishes[] = {
+        {"selftest", "-DA", "arithmetic", NULL, false}, {"selftest", "-DB", "add_words", NULL, false},
+        {"selftest", "-DA", "arithmetic", NULL, false}, {"selftest", "-DC", "group_sum", NULL, false},
+        {"selftest", "-DD", "vectors", NULL, false},    {"selftest", "-DB", "add_words", NULL, false}};
     size_t failed;
     l->status = clq_device_load_programs(l->device, wishes, CLQ_COUNT_OF(wishes), &failed);
     if (l->status == CLQ_OK) l->status = clq_kernel_create_among(l->device, &wishes[1], "add_words", &l->kernel);

@@ -48,11 +48,11 @@ static void ranges(clq_device *device, clq_queue *queue) {
     unsigned char bytes[64] = {0};
     clq_buffer *a;
     CHECK_OK(clq_buffer_create(device, CLQ_MEMORY_DEVICE, 64, "a", &a));
-    CHECK_FAILS(CLQ_INTERNAL, clq_queue_write(queue, a, 1, bytes, 64, true));
-    CHECK_FAILS(CLQ_INTERNAL, clq_queue_read(queue, a, 65, bytes, 0, true));
-    CHECK_FAILS(CLQ_INTERNAL, clq_queue_read(queue, a, SIZE_MAX, bytes, 2, true));
-    CHECK_FAILS(CLQ_INTERNAL, clq_queue_copy(queue, a, 0, a, 40, 32));
-    CHECK_FAILS(CLQ_INTERNAL, clq_queue_fill_zero(queue, a, 0, SIZE_MAX));
+    CHECK_FAILS(CLQ_ERROR_INTERNAL, clq_queue_write(queue, a, 1, bytes, 64, true));
+    CHECK_FAILS(CLQ_ERROR_INTERNAL, clq_queue_read(queue, a, 65, bytes, 0, true));
+    CHECK_FAILS(CLQ_ERROR_INTERNAL, clq_queue_read(queue, a, SIZE_MAX, bytes, 2, true));
+    CHECK_FAILS(CLQ_ERROR_INTERNAL, clq_queue_copy(queue, a, 0, a, 40, 32));
+    CHECK_FAILS(CLQ_ERROR_INTERNAL, clq_queue_fill_zero(queue, a, 0, SIZE_MAX));
     CHECK_DETAIL("of a buffer of 64");
     CHECK_OK(clq_queue_write(queue, a, 64, bytes, 0, true));
     CHECK_OK(clq_queue_read(queue, a, 0, bytes, 0, false));
@@ -113,7 +113,7 @@ static void events(clq_device *device, clq_queue *first) {
         clq_event_destroy(shared[i]);
     }
     CHECK_OK(clq_event_wait(again));
-    CHECK_FAILS(CLQ_ARGUMENT, clq_event_wrap(device, NULL, &unset));
+    CHECK_FAILS(CLQ_ERROR_ARGUMENT, clq_event_wrap(device, NULL, &unset));
     assert_null(unset);
     clq_event_destroy(again);
     clq_event_destroy(NULL);
@@ -159,12 +159,12 @@ static void wraps(clq_device *device, clq_queue *queue) {
     clq_queue_destroy(wrapped);
     CHECK_OK(clq_queue_finish(queue));
     wrapped = NULL;
-    CHECK_FAILS(CLQ_ARGUMENT, clq_queue_wrap(device, NULL, &wrapped));
+    CHECK_FAILS(CLQ_ERROR_ARGUMENT, clq_queue_wrap(device, NULL, &wrapped));
     cl_int error;
     cl_command_queue loose = clCreateCommandQueue(clq_device_context(device), clq_device_id(device),
                                                   CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, &error);
     if (loose) {
-        CHECK_FAILS(CLQ_ARGUMENT, clq_queue_wrap(device, loose, &wrapped));
+        CHECK_FAILS(CLQ_ERROR_ARGUMENT, clq_queue_wrap(device, loose, &wrapped));
         CHECK_DETAIL("out-of-order");
         assert_int_equal(clReleaseCommandQueue(loose), CL_SUCCESS);
     }
@@ -181,7 +181,8 @@ static void test_ranges(void **state) {
     on_each_device(ranges);
 }
 static void keep_a_core(void *ends) {
-    while (!atomic_load((atomic_bool *)ends)) {}
+    while (!atomic_load((atomic_bool *)ends)) {
+    }
 }
 
 /* On cores that have other work, so that what a driver's own threads have to do comes late. */
@@ -219,20 +220,20 @@ static void failed_dependency(clq_device *device, clq_queue *queue) {
     CHECK_OK(clq_event_create(device, &gate));
     if (clq_device_runs_in_caller(device)) {
         CHECK_OK(clq_event_complete(gate, false));
-        CHECK_FAILS(CLQ_DEVICE, clq_queue_wait(queue, gate));
+        CHECK_FAILS(CLQ_ERROR_DEVICE, clq_queue_wait(queue, gate));
     } else if (strcmp(clq_device_get_info(device)->driver, "pocl") == 0) {
         clq_queue *other;
         CHECK_OK(clq_queue_create(device, 0, &other));
         CHECK_OK(clq_queue_wait(other, gate));
         CHECK_OK(clq_event_complete(gate, false));
-        CHECK_FAILS(CLQ_DEVICE, clq_queue_finish(other));
+        CHECK_FAILS(CLQ_ERROR_DEVICE, clq_queue_finish(other));
         CHECK_DETAIL("what the queue waited for");
         CHECK_OK(clq_queue_finish(other)); /* told once */
         clq_queue_destroy(other);
     } else {
         CHECK_OK(clq_event_complete(gate, false));
     }
-    CHECK_FAILS(CLQ_DEVICE, clq_event_wait(gate));
+    CHECK_FAILS(CLQ_ERROR_DEVICE, clq_event_wait(gate));
     CHECK_DETAIL("CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST (-14)");
     clq_event_destroy(gate);
     assert_false(clq_device_lost(device));
@@ -263,19 +264,19 @@ static void lose_by(cl_int error, const char *told) {
     CHECK_OK(clq_event_create(device, &gate));
     CHECK_OK(clq_queue_mark(queue, &point));
     assert_int_equal(clSetUserEventStatus(clq_event_handle(gate), error), CL_SUCCESS);
-    CHECK_FAILS(CLQ_DEVICE, clq_event_wait(gate));
+    CHECK_FAILS(CLQ_ERROR_DEVICE, clq_event_wait(gate));
     CHECK_DETAIL(told);
     CHECK_DETAIL("pocl:0");
     assert_true(clq_device_lost(device));
-    CHECK_FAILS(CLQ_DEVICE, clq_queue_finish(queue));
+    CHECK_FAILS(CLQ_ERROR_DEVICE, clq_queue_finish(queue));
     CHECK_DETAIL(told); /* the first failure is what is told */
-    CHECK_FAILS(CLQ_DEVICE, clq_queue_flush(queue));
-    CHECK_FAILS(CLQ_DEVICE, clq_queue_create(device, 0, &unset));
-    CHECK_FAILS(CLQ_DEVICE, clq_buffer_create(device, CLQ_MEMORY_DEVICE, 64, "b", &b));
-    CHECK_FAILS(CLQ_DEVICE, clq_queue_write(queue, a, 0, &word, 4, true));
-    CHECK_FAILS(CLQ_DEVICE, clq_queue_read(queue, a, 0, &word, 4, true));
-    CHECK_FAILS(CLQ_DEVICE, clq_kernel_create(device, "selftest", "", "add_words", &kernel));
-    CHECK_FAILS(CLQ_DEVICE, clq_event_wait(point));
+    CHECK_FAILS(CLQ_ERROR_DEVICE, clq_queue_flush(queue));
+    CHECK_FAILS(CLQ_ERROR_DEVICE, clq_queue_create(device, 0, &unset));
+    CHECK_FAILS(CLQ_ERROR_DEVICE, clq_buffer_create(device, CLQ_MEMORY_DEVICE, 64, "b", &b));
+    CHECK_FAILS(CLQ_ERROR_DEVICE, clq_queue_write(queue, a, 0, &word, 4, true));
+    CHECK_FAILS(CLQ_ERROR_DEVICE, clq_queue_read(queue, a, 0, &word, 4, true));
+    CHECK_FAILS(CLQ_ERROR_DEVICE, clq_kernel_create(device, "selftest", "", "add_words", &kernel));
+    CHECK_FAILS(CLQ_ERROR_DEVICE, clq_event_wait(point));
     assert_true(!unset && !b && !kernel);
     clq_event_destroy(gate);
     clq_event_destroy(point);
@@ -303,7 +304,7 @@ static void test_failed(void **state) {
     CHECK_OK(clq_device_open(system, (clq_device_choice){0, 0, 1}, &device));
     CHECK_OK(clq_event_create(device, &gate));
     assert_int_equal(clSetUserEventStatus(clq_event_handle(gate), -1108), CL_SUCCESS);
-    CHECK_FAILS(CLQ_DEVICE, clq_event_wait(gate));
+    CHECK_FAILS(CLQ_ERROR_DEVICE, clq_event_wait(gate));
     CHECK_DETAIL("CL_COMMAND_TERMINATED_ITSELF_WITH_FAILURE_ARM (-1108)");
     assert_false(clq_device_lost(device));
     clq_event_destroy(gate);
@@ -333,7 +334,7 @@ static void test_settle(void **state) {
     CHECK_OK(clq_queue_wait(queue, gate));
     clq_queue_settle(queue, clq_now_running() + 0.02);
     assert_true(clq_device_lost(device));
-    CHECK_FAILS(CLQ_DEVICE, clq_queue_finish(queue));
+    CHECK_FAILS(CLQ_ERROR_DEVICE, clq_queue_finish(queue));
     CHECK_DETAIL("its commands do not end");
     CHECK_OK(clq_event_complete(gate, true));
     clq_event_destroy(gate);
@@ -345,10 +346,11 @@ static void test_settle(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_copies), cmocka_unit_test(test_ranges), cmocka_unit_test(test_events),
-        cmocka_unit_test(test_wraps),  cmocka_unit_test(test_gates),  cmocka_unit_test(test_failed_dependency),
-        cmocka_unit_test(test_lost),   cmocka_unit_test(test_failed), cmocka_unit_test(test_settle),
-        cmocka_unit_test(test_blocking_writes),
+        cmocka_unit_test(test_copies), cmocka_unit_test(test_ranges),
+        cmocka_unit_test(test_events), cmocka_unit_test(test_wraps),
+        cmocka_unit_test(test_gates),  cmocka_unit_test(test_failed_dependency),
+        cmocka_unit_test(test_lost),   cmocka_unit_test(test_failed),
+        cmocka_unit_test(test_settle), cmocka_unit_test(test_blocking_writes),
     };
     return cmocka_run_group_tests_name("queue", tests, NULL, NULL);
 }

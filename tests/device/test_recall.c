@@ -90,7 +90,7 @@ static int lose(void) {
     clq_system *system;
     EXPECT(clq_system_recall("pocl:0,pocl:1", &system) == CLQ_OK && system);
     EXPECT(setenv("POCL_DEVICES", "basic", 1) == 0);
-    EXPECT(clq_system_open_recalled(system, NULL, &system) == CLQ_NO_DEVICE);
+    EXPECT(clq_system_open_recalled(system, NULL, &system) == CLQ_ERROR_NO_DEVICE);
     EXPECT(strstr(clq_error_detail(), "pocl:1") && strstr(clq_error_detail(), "is gone"));
     return 0;
 }

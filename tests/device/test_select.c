@@ -78,12 +78,12 @@ static void test_parts(void **state) {
     if (splits) EXPECT("pocl:5/2", {pool, 0, 2}, {pool, 1, 2});
     if (splits) EXPECT("pocl:5/2:1,pocl:0", {pool, 1, 2}, {index_of("pocl", 0), 0, 1});
     clq_devices got = {.count = 77};
-    if (!splits) CHECK_FAILS(CLQ_NO_DEVICE, clq_devices_select(sys, "pocl:5/2", &got));
-    CHECK_FAILS(CLQ_NO_DEVICE, clq_devices_select(sys, "pocl:0/2", &got)); /* one compute unit */
+    if (!splits) CHECK_FAILS(CLQ_ERROR_NO_DEVICE, clq_devices_select(sys, "pocl:5/2", &got));
+    CHECK_FAILS(CLQ_ERROR_NO_DEVICE, clq_devices_select(sys, "pocl:0/2", &got)); /* one compute unit */
     CHECK_DETAIL("split into 1 part");
     char spec[32];
     (void)snprintf(spec, sizeof spec, "pocl:5/%u", (unsigned)CLQ_MIN(info->compute_units + 1, 64u));
-    if (info->compute_units < 64) CHECK_FAILS(CLQ_NO_DEVICE, clq_devices_select(sys, spec, &got));
+    if (info->compute_units < 64) CHECK_FAILS(CLQ_ERROR_NO_DEVICE, clq_devices_select(sys, spec, &got));
     assert_int_equal(got.count, 77);
 }
 
@@ -124,11 +124,11 @@ static void test_syntax(void **state) {
     clq_devices got = {.count = 77};
     for (size_t i = 0; i < CLQ_COUNT_OF(wrong); i++) {
         clq_status status = clq_devices_select(sys, wrong[i], &got);
-        if (status != CLQ_ARGUMENT) fail_msg("\"%s\": %s", wrong[i], clq_status_text(status));
+        if (status != CLQ_ERROR_ARGUMENT) fail_msg("\"%s\": %s", wrong[i], clq_status_text(status));
         assert_true(strlen(clq_error_detail()) > 10 && !strchr(clq_error_detail(), '\n'));
         assert_int_equal(got.count, 77);
     }
-    CHECK_FAILS(CLQ_ARGUMENT, clq_devices_select(sys, "0*2/2", &got));
+    CHECK_FAILS(CLQ_ERROR_ARGUMENT, clq_devices_select(sys, "0*2/2", &got));
     CHECK_DETAIL("0 = pocl:0"); /* what exists is listed */
 }
 
@@ -139,7 +139,7 @@ static void test_no_match(void **state) {
     clq_devices got = {.count = 77};
     for (size_t i = 0; i < CLQ_COUNT_OF(none); i++) {
         clq_status status = clq_devices_select(sys, none[i], &got);
-        if (status != CLQ_NO_DEVICE) fail_msg("\"%s\": %s", none[i], clq_status_text(status));
+        if (status != CLQ_ERROR_NO_DEVICE) fail_msg("\"%s\": %s", none[i], clq_status_text(status));
         CHECK_DETAIL("pocl:0");
         assert_int_equal(got.count, 77);
     }
@@ -150,7 +150,7 @@ static void test_limits(void **state) {
     clq_devices got;
     CHECK_OK(clq_devices_select(sys, "0*64", &got));
     assert_int_equal(got.count, CLQ_REPLICAS_MAX);
-    CHECK_FAILS(CLQ_ARGUMENT, clq_devices_select(sys, "0*64,1", &got));
+    CHECK_FAILS(CLQ_ERROR_ARGUMENT, clq_devices_select(sys, "0*64,1", &got));
 }
 
 int main(void) {

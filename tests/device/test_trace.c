@@ -108,7 +108,7 @@ static void plain_queues_record_nothing(clq_device *device, clq_queue *plain) {
     clq_queue_name(plain, "a", "b");
     clq_queue_stop_trace(plain);
     assert_null(clq_queue_wants_event(plain, &event));
-    CHECK_FAILS(CLQ_INTERNAL, clq_queue_spans(plain, &spans, &found, &error));
+    CHECK_FAILS(CLQ_ERROR_INTERNAL, clq_queue_spans(plain, &spans, &found, &error));
     CHECK_DETAIL(clq_device_label(device));
     assert_null(spans);
 }
@@ -139,7 +139,7 @@ static void names_are_not_left(clq_device *device, clq_queue *plain) {
     double error;
     clq_queue_name(r.queue, "layer", "lost");
     (void)clq_memory_fail_at(1, false);
-    CHECK_FAILS(CLQ_MEMORY, clq_queue_launch(r.queue, r.kernel, 1, &count, NULL));
+    CHECK_FAILS(CLQ_ERROR_MEMORY, clq_queue_launch(r.queue, r.kernel, 1, &count, NULL));
     assert_int_equal(clq_memory_fail_at(0, false), 1);
     CHECK_OK(clq_queue_launch(r.queue, r.kernel, 1, &count, NULL));
     CHECK_OK(clq_queue_spans(r.queue, &spans, &found, &error));

@@ -25,12 +25,12 @@ static void refuses(void **state) {
     (void)state;
     clq_array array = {.rank = 77};
     size_t many[CLQ_ARRAY_DIMS_MAX + 1] = {1, 1, 1, 1, 1, 1, 1, 1, 1};
-    assert_fails(CLQ_ARGUMENT, "dimensions", clq_array_create(CLQ_U8, CLQ_ARRAY_DIMS_MAX + 1, many, &array));
-    assert_fails(CLQ_ARGUMENT, "type", clq_array_create(CLQ_DTYPE_COUNT, 1, many, &array));
-    assert_fails(CLQ_MEMORY, "(4294967296, 4294967296) u8",
+    assert_fails(CLQ_ERROR_ARGUMENT, "dimensions", clq_array_create(CLQ_U8, CLQ_ARRAY_DIMS_MAX + 1, many, &array));
+    assert_fails(CLQ_ERROR_ARGUMENT, "type", clq_array_create(CLQ_DTYPE_COUNT, 1, many, &array));
+    assert_fails(CLQ_ERROR_MEMORY, "(4294967296, 4294967296) u8",
                  clq_array_create(CLQ_U8, 2, (size_t[]){(size_t)1 << 32, (size_t)1 << 32}, &array));
-    assert_fails(CLQ_MEMORY, "does not fit", clq_array_create(CLQ_F64, 1, (size_t[]){SIZE_MAX / 8 + 2}, &array));
-    assert_fails(CLQ_MEMORY, "does not fit", clq_array_create(CLQ_F64, 1, (size_t[]){SIZE_MAX / 16 + 1}, &array));
+    assert_fails(CLQ_ERROR_MEMORY, "does not fit", clq_array_create(CLQ_F64, 1, (size_t[]){SIZE_MAX / 8 + 2}, &array));
+    assert_fails(CLQ_ERROR_MEMORY, "does not fit", clq_array_create(CLQ_F64, 1, (size_t[]){SIZE_MAX / 16 + 1}, &array));
     assert_int_equal(array.rank, 77);
 }
 

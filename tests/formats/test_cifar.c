@@ -45,13 +45,14 @@ static void refusals(void **state) {
     const char *good = put_records("good", 0, 1, 1);
     const char *late = put_records("late", 0, 3, 8);
     const char *odd = files_put("odd", "odd", 3), *empty = files_put("empty", "", 0);
-    assert_fails(CLQ_FORMAT, "label 10 in record 2 (offset 6146)",
+    assert_fails(CLQ_ERROR_FORMAT, "label 10 in record 2 (offset 6146)",
                  clq_cifar10_read((const char *[]){good, late}, 2, &images, &labels));
-    assert_fails(CLQ_FORMAT, "odd", clq_cifar10_read((const char *[]){good, odd}, 2, &images, &labels));
-    assert_fails(CLQ_FORMAT, "empty", clq_cifar10_read((const char *[]){empty}, 1, &images, &labels));
-    assert_fails(CLQ_NOT_FOUND, "missing",
+    assert_fails(CLQ_ERROR_FORMAT, "odd", clq_cifar10_read((const char *[]){good, odd}, 2, &images, &labels));
+    assert_fails(CLQ_ERROR_FORMAT, "empty", clq_cifar10_read((const char *[]){empty}, 1, &images, &labels));
+    assert_fails(CLQ_ERROR_NOT_FOUND, "missing",
                  clq_cifar10_read((const char *[]){good, files_path("missing")}, 2, &images, &labels));
-    assert_fails(CLQ_READ, "not a regular", clq_cifar10_read((const char *[]){files_folder}, 1, &images, &labels));
+    assert_fails(CLQ_ERROR_READ, "not a regular",
+                 clq_cifar10_read((const char *[]){files_folder}, 1, &images, &labels));
     assert_int_equal(images.rank, 77);
     assert_int_equal(labels.rank, 77);
 }

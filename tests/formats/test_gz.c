@@ -34,7 +34,7 @@ static void expect(const char *path, size_t max_bytes, const void *data, size_t 
 static void expect_refusal(const char *path, size_t max_bytes, const char *word) {
     void *got = NULL;
     size_t got_bytes = 99;
-    assert_fails(CLQ_FORMAT, word, clq_gz_read(path, max_bytes, &got, &got_bytes));
+    assert_fails(CLQ_ERROR_FORMAT, word, clq_gz_read(path, max_bytes, &got, &got_bytes));
     assert_null(got);
     assert_int_equal(got_bytes, 99);
 }
@@ -47,7 +47,7 @@ static void plain_files(void **state) {
     expect_refusal(files_put("plain", "some text", 9), 8, "the most that is read here is 8");
     void *got;
     size_t bytes;
-    assert_fails(CLQ_NOT_FOUND, "missing.gz", clq_gz_read(files_path("missing.gz"), 9, &got, &bytes));
+    assert_fails(CLQ_ERROR_NOT_FOUND, "missing.gz", clq_gz_read(files_path("missing.gz"), 9, &got, &bytes));
 }
 
 static void members(void **state) {

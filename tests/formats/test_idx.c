@@ -102,11 +102,11 @@ static void lies(void **state) {
     };
     for (size_t i = 0; i < CLQ_COUNT_OF(cases); i++) {
         clq_array array = {.rank = 77};
-        assert_fails(CLQ_FORMAT, cases[i].says, read_bytes(cases[i].data, cases[i].bytes, &array));
+        assert_fails(CLQ_ERROR_FORMAT, cases[i].says, read_bytes(cases[i].data, cases[i].bytes, &array));
         assert_int_equal(array.rank, 77);
     }
     clq_array array;
-    assert_fails(CLQ_NOT_FOUND, "missing", clq_idx_read(files_path("missing"), &array));
+    assert_fails(CLQ_ERROR_NOT_FOUND, "missing", clq_idx_read(files_path("missing"), &array));
 }
 
 int main(void) {

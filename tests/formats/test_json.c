@@ -38,13 +38,14 @@ static void refuses(void **state) {
     };
     for (size_t i = 0; i < CLQ_COUNT_OF(bad); i++) {
         json_t *json = NULL;
-        assert_fails(CLQ_FORMAT, bad[i].says, clq_json_parse(bad[i].text, strlen(bad[i].text), 3, "f.json", &json));
+        assert_fails(CLQ_ERROR_FORMAT, bad[i].says,
+                     clq_json_parse(bad[i].text, strlen(bad[i].text), 3, "f.json", &json));
         assert_null(json);
     }
     json_t *json = NULL;
-    assert_fails(CLQ_FORMAT, "the most that is read here is 3",
+    assert_fails(CLQ_ERROR_FORMAT, "the most that is read here is 3",
                  clq_json_read(files_put("long.json", "[   ]", 5), 3, 3, &json));
-    assert_fails(CLQ_NOT_FOUND, "missing.json", clq_json_read(files_path("missing.json"), 3, 3, &json));
+    assert_fails(CLQ_ERROR_NOT_FOUND, "missing.json", clq_json_read(files_path("missing.json"), 3, 3, &json));
 }
 
 static void deep(void **state) {
@@ -53,7 +54,7 @@ static void deep(void **state) {
     char *text = clq_alloc(DEEP, 1);
     memset(text, '[', DEEP);
     json_t *json = NULL;
-    assert_fails(CLQ_FORMAT, "more than 64 nested", clq_json_parse(text, DEEP, 64, "deep.json", &json));
+    assert_fails(CLQ_ERROR_FORMAT, "more than 64 nested", clq_json_parse(text, DEEP, 64, "deep.json", &json));
     clq_free(text);
 }
 
@@ -76,7 +77,7 @@ static void threads_keep_their_locale(void **state) {
     clq_free(text.data);
     json_decref(json);
     json = NULL;
-    assert_fails(CLQ_FORMAT, "overflow", clq_json_parse("[1e999]", 7, 1, "here", &json));
+    assert_fails(CLQ_ERROR_FORMAT, "overflow", clq_json_parse("[1e999]", 7, 1, "here", &json));
     assert_ptr_equal(uselocale((locale_t)0), own);
     uselocale(before);
     freelocale(own);

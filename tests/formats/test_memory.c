@@ -20,7 +20,7 @@ static clq_status read_one(void *context) {
     if (seeds_read(r->kind, r->path)) return CLQ_OK;
     /* Jansson calls some failed allocations a syntax error: there it is enough that the failure is clean. */
     bool jansson = r->kind == SEED_JSON || r->kind == SEED_SAFETENSORS;
-    return jansson || strstr(clq_error_detail(), "memory") ? CLQ_MEMORY : CLQ_FORMAT;
+    return jansson || strstr(clq_error_detail(), "memory") ? CLQ_ERROR_MEMORY : CLQ_ERROR_FORMAT;
 }
 
 static void readers(void **state) {

@@ -36,8 +36,10 @@ static void what_numpy_writes(void **state) {
     read_fixture(npy_big_f8, sizeof(npy_big_f8), CLQ_F64, 1, (size_t[]){2}, &array);
     assert_true(((double *)array.data)[0] == 1 && ((double *)array.data)[1] == -0.1);
     clq_array_release(&array);
-    assert_fails(CLQ_UNSUPPORTED, "'<c8'", clq_npy_read(files_put("c", npy_complex, sizeof(npy_complex)), &array));
-    assert_fails(CLQ_UNSUPPORTED, "structured", clq_npy_read(files_put("r", npy_record, sizeof(npy_record)), &array));
+    assert_fails(CLQ_ERROR_UNSUPPORTED, "'<c8'",
+                 clq_npy_read(files_put("c", npy_complex, sizeof(npy_complex)), &array));
+    assert_fails(CLQ_ERROR_UNSUPPORTED, "structured",
+                 clq_npy_read(files_put("r", npy_record, sizeof(npy_record)), &array));
 }
 
 /* A version 1.0 file of this header with this many bytes behind it. */
@@ -80,33 +82,38 @@ static void bad_headers(void **state) {
         clq_status status;
         const char *says;
     } bad[] = {
-        {"", CLQ_FORMAT, "expected '{'"},
-        {"{}", CLQ_FORMAT, "without 'descr'"},
-        {"{'descr': '<f4', 'fortran_order': False}", CLQ_FORMAT, "without 'shape'"},
-        {"{'descr': '<f4', 'shape': (1,)}", CLQ_FORMAT, "without 'fortran_order'"},
-        {"{'descr': '<f4', 'fortran_order': False, 'shape': (1,)", CLQ_FORMAT, "expected ',' or '}'"},
-        {"{'descr': '<f4', 'fortran_order': False, 'shape': (1,)} x", CLQ_FORMAT, "nothing more"},
-        {"{'descr': '<f4', 'fortran_order': False, 'shape': (1,), 'more': 1}", CLQ_FORMAT, "unknown key 'more'"},
-        {"{'descr': '<f4', 'descr': '<f4', 'fortran_order': False, 'shape': (1,)}", CLQ_FORMAT, "twice the key"},
-        {"{'descr': '<f4', 'fortran_order': 0, 'shape': (1,)}", CLQ_FORMAT, "True or False"},
-        {"{'descr': '<f4', 'fortran_order': False, 'shape': (1)}", CLQ_FORMAT, "',' after the only dimension"},
-        {"{'descr': '<f4', 'fortran_order': False, 'shape': (,)}", CLQ_FORMAT, "a dimension"},
-        {"{'descr': '<f4', 'fortran_order': False, 'shape': (-1,)}", CLQ_FORMAT, "a dimension"},
-        {"{'descr': '<f4', 'fortran_order': False, 'shape': (1 2)}", CLQ_FORMAT, "',' or ')'"},
-        {"{'descr': '<f4', 'fortran_order': False, 'shape': [1]}", CLQ_FORMAT, "'(' of the shape"},
-        {"{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999999999999,)}", CLQ_FORMAT, "fits in memory"},
-        {"{'descr': '<f4', 'fortran_order': False, 'shape': (4294967296, 4294967296)}", CLQ_FORMAT, "fits in memory"},
-        {"{'descr': '<f8', 'fortran_order': False, 'shape': (2305843009213693952,)}", CLQ_FORMAT, "fits in memory"},
-        {"{'descr': '<f4', 'fortran_order': False, 'shape': (1,1,1,1,1,1,1,1,1)}", CLQ_UNSUPPORTED, "more than 8"},
-        {"{'descr': 'f4', 'fortran_order': False, 'shape': (1,)}", CLQ_FORMAT, "no byte order"},
-        {"{'descr': '', 'fortran_order': False, 'shape': (1,)}", CLQ_FORMAT, "no byte order"},
-        {"{'descr': '<U3', 'fortran_order': False, 'shape': (1,)}", CLQ_UNSUPPORTED, "'<U3'"},
-        {"{'descr': '|O', 'fortran_order': False, 'shape': (1,)}", CLQ_UNSUPPORTED, "'|O'"},
-        {"{'descr': '<f4\\x', 'fortran_order': False, 'shape': (1,)}", CLQ_FORMAT, "short string"},
-        {"{'a key that is much too long': 1}", CLQ_FORMAT, "short string"},
-        {"{'descr': '<f4', 'fortran_order': False, 'shape': (2,)}", CLQ_FORMAT,
+        {"", CLQ_ERROR_FORMAT, "expected '{'"},
+        {"{}", CLQ_ERROR_FORMAT, "without 'descr'"},
+        {"{'descr': '<f4', 'fortran_order': False}", CLQ_ERROR_FORMAT, "without 'shape'"},
+        {"{'descr': '<f4', 'shape': (1,)}", CLQ_ERROR_FORMAT, "without 'fortran_order'"},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (1,)", CLQ_ERROR_FORMAT, "expected ',' or '}'"},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (1,)} x", CLQ_ERROR_FORMAT, "nothing more"},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (1,), 'more': 1}", CLQ_ERROR_FORMAT, "unknown key 'more'"},
+        {"{'descr': '<f4', 'descr': '<f4', 'fortran_order': False, 'shape': (1,)}", CLQ_ERROR_FORMAT, "twice the key"},
+        {"{'descr': '<f4', 'fortran_order': 0, 'shape': (1,)}", CLQ_ERROR_FORMAT, "True or False"},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (1)}", CLQ_ERROR_FORMAT, "',' after the only dimension"},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (,)}", CLQ_ERROR_FORMAT, "a dimension"},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (-1,)}", CLQ_ERROR_FORMAT, "a dimension"},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (1 2)}", CLQ_ERROR_FORMAT, "',' or ')'"},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': [1]}", CLQ_ERROR_FORMAT, "'(' of the shape"},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999999999999,)}", CLQ_ERROR_FORMAT,
+         "fits in memory"},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (4294967296, 4294967296)}", CLQ_ERROR_FORMAT,
+         "fits in memory"},
+        {"{'descr': '<f8', 'fortran_order': False, 'shape': (2305843009213693952,)}", CLQ_ERROR_FORMAT,
+         "fits in memory"},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (1,1,1,1,1,1,1,1,1)}", CLQ_ERROR_UNSUPPORTED,
+         "more than 8"},
+        {"{'descr': 'f4', 'fortran_order': False, 'shape': (1,)}", CLQ_ERROR_FORMAT, "no byte order"},
+        {"{'descr': '', 'fortran_order': False, 'shape': (1,)}", CLQ_ERROR_FORMAT, "no byte order"},
+        {"{'descr': '<U3', 'fortran_order': False, 'shape': (1,)}", CLQ_ERROR_UNSUPPORTED, "'<U3'"},
+        {"{'descr': '|O', 'fortran_order': False, 'shape': (1,)}", CLQ_ERROR_UNSUPPORTED, "'|O'"},
+        {"{'descr': '<f4\\x', 'fortran_order': False, 'shape': (1,)}", CLQ_ERROR_FORMAT, "short string"},
+        {"{'a key that is much too long': 1}", CLQ_ERROR_FORMAT, "short string"},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (2,)}", CLQ_ERROR_FORMAT,
          "truncated NPY: (2,) f32 needs 8 bytes"},
-        {"{'descr': '|u1', 'fortran_order': False, 'shape': (3,)}", CLQ_FORMAT, "oversized NPY: (3,) u8 needs 3 bytes"},
+        {"{'descr': '|u1', 'fortran_order': False, 'shape': (3,)}", CLQ_ERROR_FORMAT,
+         "oversized NPY: (3,) u8 needs 3 bytes"},
     };
     for (size_t i = 0; i < CLQ_COUNT_OF(bad); i++) {
         clq_array array = {.rank = 77};
@@ -121,17 +128,17 @@ static void bad_frames(void **state) {
     unsigned char file[sizeof(npy_v2_u1)];
     memcpy(file, npy_v2_u1, sizeof(file));
     file[6] = 4;
-    assert_fails(CLQ_UNSUPPORTED, "version 4.0", clq_npy_read(files_put("f", file, sizeof(file)), &array));
+    assert_fails(CLQ_ERROR_UNSUPPORTED, "version 4.0", clq_npy_read(files_put("f", file, sizeof(file)), &array));
     file[6] = 2;
     file[7] = 1;
-    assert_fails(CLQ_UNSUPPORTED, "version 2.1", clq_npy_read(files_put("f", file, sizeof(file)), &array));
+    assert_fails(CLQ_ERROR_UNSUPPORTED, "version 2.1", clq_npy_read(files_put("f", file, sizeof(file)), &array));
     file[7] = 0;
     file[11] = 0xff;
-    assert_fails(CLQ_FORMAT, "a header of 42781", clq_npy_read(files_put("f", file, sizeof(file)), &array));
+    assert_fails(CLQ_ERROR_FORMAT, "a header of 42781", clq_npy_read(files_put("f", file, sizeof(file)), &array));
     file[0] = 'N';
-    assert_fails(CLQ_FORMAT, "no such magic", clq_npy_read(files_put("f", file, sizeof(file)), &array));
-    assert_fails(CLQ_FORMAT, "too short", clq_npy_read(files_put("f", file, 9), &array));
-    assert_fails(CLQ_NOT_FOUND, "missing", clq_npy_read(files_path("missing"), &array));
+    assert_fails(CLQ_ERROR_FORMAT, "no such magic", clq_npy_read(files_put("f", file, sizeof(file)), &array));
+    assert_fails(CLQ_ERROR_FORMAT, "too short", clq_npy_read(files_put("f", file, 9), &array));
+    assert_fails(CLQ_ERROR_NOT_FOUND, "missing", clq_npy_read(files_path("missing"), &array));
 }
 
 static void expect_file(const char *path, const void *data, size_t bytes) {
@@ -165,7 +172,7 @@ static void every_type_there_and_back(void **state) {
         assert_ok(clq_array_create(dtype, 1, (size_t[]){5}, &array));
         for (size_t i = 0; i < 5 * clq_dtype_bytes(dtype); i++) ((unsigned char *)array.data)[i] = i % 2;
         if (dtype == CLQ_BF16) {
-            assert_fails(CLQ_UNSUPPORTED, "bf16", clq_npy_write(files_path("none.npy"), &array));
+            assert_fails(CLQ_ERROR_UNSUPPORTED, "bf16", clq_npy_write(files_path("none.npy"), &array));
             assert_false(clq_file_exists(files_path("none.npy")));
         } else {
             assert_ok(clq_npy_write(files_path("t.npy"), &array));
@@ -179,7 +186,7 @@ static void every_type_there_and_back(void **state) {
         clq_array_release(&array);
     }
     clq_array array = {.dtype = CLQ_U8};
-    assert_fails(CLQ_WRITE, "no-such", clq_npy_write(files_path("no-such/f.npy"), &array));
+    assert_fails(CLQ_ERROR_WRITE, "no-such", clq_npy_write(files_path("no-such/f.npy"), &array));
 }
 
 int main(void) {

@@ -115,13 +115,14 @@ static void bad_headers(void **state) {
     };
     for (size_t i = 0; i < CLQ_COUNT_OF(bad); i++) {
         clq_safetensors *file = NULL;
-        assert_fails(CLQ_FORMAT, bad[i].says, open_text(bad[i].header, bad[i].bytes, &file));
+        assert_fails(CLQ_ERROR_FORMAT, bad[i].says, open_text(bad[i].header, bad[i].bytes, &file));
         assert_null(file);
     }
     clq_safetensors *file = NULL;
-    assert_fails(CLQ_UNSUPPORTED, "'F8_E4M3'",
+    assert_fails(CLQ_ERROR_UNSUPPORTED, "'F8_E4M3'",
                  open_text("{\"a\":{\"dtype\":\"F8_E4M3\",\"shape\":[2],\"data_offsets\":[0,2]}}", 2, &file));
-    assert_fails(CLQ_UNSUPPORTED, "9 dimensions", open_text("{\"a\":" U8(0, 1, "[1,1,1,1,1,1,1,1,1]") "}", 1, &file));
+    assert_fails(CLQ_ERROR_UNSUPPORTED, "9 dimensions",
+                 open_text("{\"a\":" U8(0, 1, "[1,1,1,1,1,1,1,1,1]") "}", 1, &file));
 }
 
 static void bad_lengths(void **state) {
@@ -131,10 +132,10 @@ static void bad_lengths(void **state) {
     for (size_t i = 0; i < CLQ_COUNT_OF(lengths); i++) {
         char data[] = "________{}";
         memcpy(data, &lengths[i], 8);
-        assert_fails(CLQ_FORMAT, "a header of", clq_safetensors_open(files_put("f", data, 10), &file));
+        assert_fails(CLQ_ERROR_FORMAT, "a header of", clq_safetensors_open(files_put("f", data, 10), &file));
     }
-    assert_fails(CLQ_FORMAT, "only 7 bytes", clq_safetensors_open(files_put("f", "1234567", 7), &file));
-    assert_fails(CLQ_NOT_FOUND, "missing", clq_safetensors_open(files_path("missing"), &file));
+    assert_fails(CLQ_ERROR_FORMAT, "only 7 bytes", clq_safetensors_open(files_put("f", "1234567", 7), &file));
+    assert_fails(CLQ_ERROR_NOT_FOUND, "missing", clq_safetensors_open(files_path("missing"), &file));
     assert_null(file);
 }
 
@@ -151,9 +152,10 @@ static void other_formats_are_named(void **state) {
     (void)state;
     clq_safetensors *file = NULL;
     for (size_t i = 0; i < CLQ_COUNT_OF(others); i++)
-        assert_fails(CLQ_FORMAT, others[i].says, clq_safetensors_open(files_put("f", others[i].begin, 16), &file));
+        assert_fails(CLQ_ERROR_FORMAT, others[i].says,
+                     clq_safetensors_open(files_put("f", others[i].begin, 16), &file));
     /* a header of 640 bytes that is cut off begins as a pickle does */
-    assert_fails(CLQ_FORMAT, "a header of 640 bytes",
+    assert_fails(CLQ_ERROR_FORMAT, "a header of 640 bytes",
                  clq_safetensors_open(files_put("f", "\x80\2\0\0\0\0\0\0{}", 10), &file));
     assert_null(file);
 }
@@ -165,7 +167,7 @@ static void too_long_a_header(void **state) {
     uint64_t length = 100000001;
     const char *path = files_put("long", &length, 8);
     assert_int_equal(truncate(path, (off_t)length + 8), 0);
-    assert_fails(CLQ_FORMAT, "a header of 100000001", clq_safetensors_open(path, &file));
+    assert_fails(CLQ_ERROR_FORMAT, "a header of 100000001", clq_safetensors_open(path, &file));
     assert_null(file);
 }
 
@@ -227,7 +229,8 @@ static void will_not_write(void **state) {
     const clq_safetensors_source good = {.name = "a", .dtype = CLQ_U8, .data = "x"};
     clq_safetensors_source bad = good;
 #define REFUSES(word)                                                                                                  \
-    assert_fails(CLQ_ARGUMENT, word, clq_safetensors_write(path, (clq_safetensors_source[]){good, bad}, 2, NULL, 0))
+    assert_fails(CLQ_ERROR_ARGUMENT, word,                                                                             \
+                 clq_safetensors_write(path, (clq_safetensors_source[]){good, bad}, 2, NULL, 0))
     REFUSES("'a': the name is taken");
     bad.name = "__metadata__";
     REFUSES("the name is taken");
@@ -249,9 +252,10 @@ static void will_not_write(void **state) {
     bad.rank = 2;
     bad.dims[0] = bad.dims[1] = (size_t)1 << 32;
     REFUSES("'b': its shape does not fit");
-    assert_fails(CLQ_ARGUMENT, "no UTF-8", clq_safetensors_write(path, &good, 1, (const char *[]){"k", "\xff"}, 1));
+    assert_fails(CLQ_ERROR_ARGUMENT, "no UTF-8",
+                 clq_safetensors_write(path, &good, 1, (const char *[]){"k", "\xff"}, 1));
     assert_false(clq_file_exists(path));
-    assert_fails(CLQ_WRITE, "no-such", clq_safetensors_write(files_path("no-such/f"), &good, 1, NULL, 0));
+    assert_fails(CLQ_ERROR_WRITE, "no-such", clq_safetensors_write(files_path("no-such/f"), &good, 1, NULL, 0));
 }
 
 int main(void) {

@@ -73,7 +73,7 @@ static void writes_nothing(void **state) {
     clq_trace_writer_cancel(NULL);
     assert_int_equal(files_count(files_folder), entries);
     writer = NULL;
-    assert_fails(CLQ_WRITE, "trace.json", clq_trace_writer_open(files_path("none/trace.json"), &writer));
+    assert_fails(CLQ_ERROR_WRITE, "trace.json", clq_trace_writer_open(files_path("none/trace.json"), &writer));
     assert_null(writer);
 }
 

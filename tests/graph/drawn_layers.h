@@ -45,7 +45,7 @@ static clq_tensor apply_pair(subject *s, const clq_layer_kind *kind, clq_tensor 
 }
 
 static clq_activation drawn_activation(subject *s) {
-    const clq_activation drawn = (clq_activation)below(s, CLQ_SILU + 20);
+    const clq_activation drawn = (clq_activation)below(s, CLQ_ACTIVATION_SILU + 20);
     return clq_activation_row_of(drawn) ? drawn : any_activation(s);
 }
 static clq_tensor bend(subject *s, clq_tensor x) { return apply_plain(s, &clq_layer_op_sin, &x, 1); }
@@ -369,9 +369,9 @@ static clq_tensor draw_convolution(subject *s, clq_tensor x, clq_shape in) {
     const bool grouped = in.dims[2] % 2 == 0 && below(s, 2);
     clq_conv2d_config config = {.filters = grouped ? 4 : 3, .groups = grouped ? 2 : 1};
     for (unsigned d = 0; d < 2; d++) config.kernel[d] = window(s, in.dims[d]);
-    config.padding = below(s, 2) ? CLQ_SAME : CLQ_VALID;
+    config.padding = below(s, 2) ? CLQ_PADDING_SAME : CLQ_PADDING_VALID;
     if (below(s, 2)) config.strides[0] = config.strides[1] = 1 + below(s, 2);
-    if (config.strides[0] < 2 && config.padding == CLQ_SAME && below(s, 3) == 0) config.dilation[0] = 2;
+    if (config.strides[0] < 2 && config.padding == CLQ_PADDING_SAME && below(s, 3) == 0) config.dilation[0] = 2;
     config.activation = drawn_activation(s);
     config.no_bias = below(s, 4) == 0;
     return clq_conv2d(s->model, x, &config);
@@ -379,7 +379,7 @@ static clq_tensor draw_convolution(subject *s, clq_tensor x, clq_shape in) {
 static clq_tensor draw_depthwise(subject *s, clq_tensor x, clq_shape in) {
     clq_depthwise_conv2d_config config = {.multiplier = 1 + below(s, 2)};
     for (unsigned d = 0; d < 2; d++) config.kernel[d] = window(s, in.dims[d]);
-    config.padding = below(s, 2) ? CLQ_SAME : CLQ_VALID;
+    config.padding = below(s, 2) ? CLQ_PADDING_SAME : CLQ_PADDING_VALID;
     config.activation = drawn_activation(s);
     if (below(s, 2)) return clq_depthwise_conv2d(s->model, x, &config);
     return clq_separable_conv2d(s->model, x, &(clq_separable_conv2d_config){.depthwise = config, .filters = 3});
@@ -391,13 +391,13 @@ static clq_tensor draw_transposed(subject *s, clq_tensor x, clq_shape in) {
         config.kernel[d] = 1 + below(s, 3);
         config.strides[d] = 1 + below(s, 2);
     }
-    config.padding = below(s, 2) ? CLQ_SAME : CLQ_VALID;
+    config.padding = below(s, 2) ? CLQ_PADDING_SAME : CLQ_PADDING_VALID;
     config.activation = drawn_activation(s);
     config.no_bias = below(s, 4) == 0;
     return clq_conv2d_transpose(s->model, x, &config);
 }
 static clq_tensor draw_pool(subject *s, clq_tensor x, clq_shape in) {
-    clq_pool_config config = {.padding = below(s, 2) ? CLQ_SAME : CLQ_VALID};
+    clq_pool_config config = {.padding = below(s, 2) ? CLQ_PADDING_SAME : CLQ_PADDING_VALID};
     for (unsigned d = 0; d < 2; d++) {
         config.size[d] = window(s, in.dims[d]);
         config.strides[d] = 1 + below(s, 2);
@@ -430,22 +430,22 @@ static clq_tensor draw_frame(subject *s, clq_tensor x, clq_shape in) {
 
 static clq_tensor draw_convolution_of_rows(subject *s, clq_tensor x, clq_shape in) {
     clq_conv1d_config config = {.filters = 3, .kernel = window(s, in.dims[0])};
-    static const clq_padding paddings[] = {CLQ_VALID, CLQ_SAME, CLQ_CAUSAL};
+    static const clq_padding paddings[] = {CLQ_PADDING_VALID, CLQ_PADDING_SAME, CLQ_PADDING_CAUSAL};
     config.padding = paddings[below(s, 3)];
     config.strides = 1 + below(s, 2);
-    if (config.strides == 1 && config.padding == CLQ_CAUSAL) config.dilation = 1 + below(s, 2);
+    if (config.strides == 1 && config.padding == CLQ_PADDING_CAUSAL) config.dilation = 1 + below(s, 2);
     config.activation = drawn_activation(s);
     if (below(s, 3)) return clq_conv1d(s->model, x, &config);
     keyed_config back = keyed(&clq_layer_conv1d_transpose);
     SET(back, size_t, "filters", 2);
     SET(back, size_t, "kernel_size", config.kernel);
     SET(back, size_t, "strides", config.strides);
-    SET(back, clq_padding, "padding", config.padding == CLQ_SAME ? CLQ_SAME : CLQ_VALID);
+    SET(back, clq_padding, "padding", config.padding == CLQ_PADDING_SAME ? CLQ_PADDING_SAME : CLQ_PADDING_VALID);
     return apply(s, &back, &x, 1);
 }
 static clq_tensor draw_pool_of_rows(subject *s, clq_tensor x, clq_shape in) {
     clq_pool1d_config config = {.size = window(s, in.dims[0]), .strides = 1 + below(s, 2)};
-    config.padding = below(s, 2) ? CLQ_SAME : CLQ_VALID;
+    config.padding = below(s, 2) ? CLQ_PADDING_SAME : CLQ_PADDING_VALID;
     return below(s, 2) ? clq_max_pool1d(s->model, x, &config) : clq_average_pool1d(s->model, x, &config);
 }
 
@@ -462,7 +462,7 @@ static clq_tensor draw_recurrent(subject *s, clq_tensor x, clq_shape in) {
     if (below(s, 3) == 0) {
         keyed_config simple = keyed(&clq_layer_simple_rnn);
         SET(simple, size_t, "units", config.units);
-        SET(simple, clq_activation, "activation", CLQ_TANH);
+        SET(simple, clq_activation, "activation", CLQ_ACTIVATION_TANH);
         SET(simple, bool, "return_sequences", config.return_sequences);
         return apply(s, &simple, &x, 1);
     }
@@ -509,7 +509,7 @@ static clq_tensor draw_written_attention(subject *s, clq_tensor x, clq_shape in)
     if (below(s, 3) == 0) scores = apply_pair(s, &clq_layer_op_add, scores, bend(s, scores));
     if (below(s, 4) == 0) scores = apply_number(s, &clq_layer_op_divide, 2, 1.4, scores);
     scores = below(s, 2) ? apply_axis(s, &clq_layer_op_softmax, -1, &scores, 1)
-                         : clq_activate(s->model, scores, CLQ_SOFTMAX, NULL);
+                         : clq_activate(s->model, scores, CLQ_ACTIVATION_SOFTMAX, NULL);
     (void)in;
     return apply_plain(s, &clq_layer_op_matmul, CLQ_TENSORS(scores, x));
 }

@@ -31,7 +31,8 @@ static void note(subject *s, const char *what) {
 }
 
 static clq_activation any_activation(subject *s) {
-    static const clq_activation all[] = {CLQ_LINEAR, CLQ_RELU, CLQ_SIGMOID, CLQ_TANH, CLQ_SOFTMAX, CLQ_MISH};
+    static const clq_activation all[] = {CLQ_ACTIVATION_LINEAR, CLQ_ACTIVATION_RELU,    CLQ_ACTIVATION_SIGMOID,
+                                         CLQ_ACTIVATION_TANH,   CLQ_ACTIVATION_SOFTMAX, CLQ_ACTIVATION_MISH};
     return all[below(s, CLQ_COUNT_OF(all))];
 }
 
@@ -43,7 +44,7 @@ static clq_tensor add_image_layer(subject *s, clq_tensor x, const clq_shape *sha
         return clq_conv2d(s->model, x,
                           &(clq_conv2d_config){.filters = 4,
                                                .kernel = {3, 3},
-                                               .padding = CLQ_SAME,
+                                               .padding = CLQ_PADDING_SAME,
                                                .activation = any_activation(s),
                                                .no_bias = below(s, 4) == 0});
     case 2:
@@ -96,8 +97,9 @@ static clq_tensor partner_of(subject *s, const branches *b, clq_tensor x) {
         if (clq_shape_equal(shape_of(s, y), &want) && (y.id != x.id || i == 7)) return y;
     }
     note(s, "(broadcast)");
-    clq_tensor y = clq_dense(s->model, clq_flatten(s->model, any_of(s, b), NULL),
-                             &(clq_dense_config){.units = want.dims[want.rank - 1], .activation = CLQ_SIGMOID});
+    clq_tensor y =
+        clq_dense(s->model, clq_flatten(s->model, any_of(s, b), NULL),
+                  &(clq_dense_config){.units = want.dims[want.rank - 1], .activation = CLQ_ACTIVATION_SIGMOID});
     if (want.rank < 3 || below(s, 2)) return y;
     /* (h, 1, 1) */
     y = clq_dense(s->model, y, &(clq_dense_config){.units = want.dims[0]});
@@ -118,7 +120,7 @@ static clq_tensor merge(subject *s, const branches *b) {
     default: {
         note(s, "shared");
         clq_tensor first = clq_dense(s->model, x, &(clq_dense_config){.units = 3, .activation = any_activation(s)});
-        clq_tensor second = clq_share(s->model, first, clq_activate(s->model, x, CLQ_TANH, NULL));
+        clq_tensor second = clq_share(s->model, first, clq_activate(s->model, x, CLQ_ACTIVATION_TANH, NULL));
         return clq_subtract(s->model, CLQ_TENSORS(first, second), NULL);
     }
     }

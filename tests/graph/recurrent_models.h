@@ -7,8 +7,9 @@
 static keyed_config cell_settings(const clq_layer_kind *kind, size_t units) {
     keyed_config config = {.kind = kind};
     *(size_t *)setting(&config, "units") = units;
-    *(clq_activation *)setting(&config, "activation") = CLQ_TANH;
-    if (kind != &clq_layer_simple_rnn) *(clq_activation *)setting(&config, "recurrent_activation") = CLQ_SIGMOID;
+    *(clq_activation *)setting(&config, "activation") = CLQ_ACTIVATION_TANH;
+    if (kind != &clq_layer_simple_rnn)
+        *(clq_activation *)setting(&config, "recurrent_activation") = CLQ_ACTIVATION_SIGMOID;
     *(bool *)setting(&config, "return_state") = true;
     *(size_t *)setting(&config, "initial_state") = 2;
     return config;
@@ -41,7 +42,7 @@ static clq_tensor dropped_sequences(subject *s, clq_tensor x) {
 /* States go from an encoder, which has them from elsewhere, to a decoder; and through a layer that is not trained. */
 static clq_tensor from_state_to_state(subject *s, clq_tensor x) {
     const clq_tensor sequence = clq_reshape(s->model, x, CLQ_SHAPE(6, 12), NULL), flat = clq_flatten(s->model, x, NULL);
-    const clq_dense_config dense = {.units = 5, .activation = CLQ_TANH};
+    const clq_dense_config dense = {.units = 5, .activation = CLQ_ACTIVATION_TANH};
     keyed_config simple = cell_settings(&clq_layer_simple_rnn, 5), lstm = cell_settings(&clq_layer_lstm, 5),
                  gru = cell_settings(&clq_layer_gru, 5);
     const clq_tensor first = clq_dense(s->model, flat, &dense), second = clq_dense(s->model, flat, &dense);

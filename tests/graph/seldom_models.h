@@ -14,7 +14,7 @@ enum { MANY = 8 };
 static clq_tensor repeated(subject *s, clq_tensor x, bool activated) {
     for (unsigned i = 0; i < MANY; i++) {
         x = clq_dropout(s->model, x, &(clq_dropout_config){.rate = 0.25});
-        if (activated) x = clq_activate(s->model, x, i % 2 ? CLQ_TANH : CLQ_SIGMOID, NULL);
+        if (activated) x = clq_activate(s->model, x, i % 2 ? CLQ_ACTIVATION_TANH : CLQ_ACTIVATION_SIGMOID, NULL);
     }
     return clq_flatten(s->model, x, NULL);
 }
@@ -27,7 +27,7 @@ static clq_tensor read_by_many(subject *s, clq_tensor x, bool merged) {
     clq_tensor readers[MANY];
     x = clq_dense(s->model, clq_flatten(s->model, x, NULL), &(clq_dense_config){.units = 4});
     for (unsigned i = 0; i < MANY; i++)
-        readers[i] = clq_dense(s->model, x, &(clq_dense_config){.units = 4, .activation = CLQ_TANH});
+        readers[i] = clq_dense(s->model, x, &(clq_dense_config){.units = 4, .activation = CLQ_ACTIVATION_TANH});
     return merged ? clq_average(s->model, readers, MANY, NULL) : clq_concatenate(s->model, readers, MANY, 0, NULL);
 }
 
@@ -42,10 +42,10 @@ static clq_tensor seeded_dropout_of_samples(subject *s, clq_tensor x) {
 
 /* The most memory is needed where the frames of the convolution lie idle. */
 static clq_tensor framed(subject *s, clq_tensor x) {
-    x = clq_conv2d(s->model, x, &(clq_conv2d_config){.filters = 4, .kernel = {3, 3}, .padding = CLQ_SAME});
+    x = clq_conv2d(s->model, x, &(clq_conv2d_config){.filters = 4, .kernel = {3, 3}, .padding = CLQ_PADDING_SAME});
     x = clq_flatten(s->model, clq_max_pool2d(s->model, x, NULL), NULL);
     for (unsigned i = 0; i < 2; i++)
-        x = clq_dense(s->model, x, &(clq_dense_config){.units = 150, .activation = CLQ_TANH});
+        x = clq_dense(s->model, x, &(clq_dense_config){.units = 150, .activation = CLQ_ACTIVATION_TANH});
     return x;
 }
 
@@ -59,9 +59,9 @@ static clq_tensor activated(subject *s, clq_tensor x, unsigned first) {
         ends[count++] = clq_activate(s->model, x, (clq_activation)a, NULL);
     return clq_concatenate(s->model, ends, count, 0, NULL);
 }
-static clq_tensor first_activations(subject *s, clq_tensor x) { return activated(s, x, CLQ_SILU); }
-static clq_tensor more_activations(subject *s, clq_tensor x) { return activated(s, x, CLQ_SILU + 7); }
-static clq_tensor last_activations(subject *s, clq_tensor x) { return activated(s, x, CLQ_SILU + 14); }
+static clq_tensor first_activations(subject *s, clq_tensor x) { return activated(s, x, CLQ_ACTIVATION_SILU); }
+static clq_tensor more_activations(subject *s, clq_tensor x) { return activated(s, x, CLQ_ACTIVATION_SILU + 7); }
+static clq_tensor last_activations(subject *s, clq_tensor x) { return activated(s, x, CLQ_ACTIVATION_SILU + 14); }
 
 /* ---- of layers that the random models do not have ---- */
 
@@ -70,29 +70,34 @@ static clq_tensor padded(subject *s, clq_tensor x) {
                    &(clq_conv2d_config){.filters = 3, .kernel = {3, 3}});
     x = clq_cropping(s->model, x, (const size_t[][2]){{1, 0}, {0, 2}}, NULL);
     x = clq_permute(s->model, x, CLQ_SHAPE(3, 1, 2), NULL);
-    return clq_flatten(s->model, clq_activate(s->model, x, CLQ_TANH, NULL), NULL);
+    return clq_flatten(s->model, clq_activate(s->model, x, CLQ_ACTIVATION_TANH, NULL), NULL);
 }
 
 static clq_tensor depthwise(subject *s, clq_tensor x) {
     x = clq_depthwise_conv2d(
         s->model, x,
-        &(clq_depthwise_conv2d_config){.kernel = {3, 2}, .multiplier = 2, .padding = CLQ_SAME, .activation = CLQ_SILU});
-    x = clq_conv2d(s->model, x,
-                   &(clq_conv2d_config){.filters = 6, .kernel = {2, 2}, .groups = 2, .activation = CLQ_TANH});
-    x = clq_separable_conv2d(
+        &(clq_depthwise_conv2d_config){
+            .kernel = {3, 2}, .multiplier = 2, .padding = CLQ_PADDING_SAME, .activation = CLQ_ACTIVATION_SILU});
+    x = clq_conv2d(
         s->model, x,
-        &(clq_separable_conv2d_config){
-            .depthwise = {.kernel = {3, 3}, .strides = {2, 2}, .padding = CLQ_SAME, .activation = CLQ_SIGMOID},
-            .filters = 4});
+        &(clq_conv2d_config){.filters = 6, .kernel = {2, 2}, .groups = 2, .activation = CLQ_ACTIVATION_TANH});
+    x = clq_separable_conv2d(s->model, x,
+                             &(clq_separable_conv2d_config){.depthwise = {.kernel = {3, 3},
+                                                                          .strides = {2, 2},
+                                                                          .padding = CLQ_PADDING_SAME,
+                                                                          .activation = CLQ_ACTIVATION_SIGMOID},
+                                                            .filters = 4});
     return clq_global_max_pool(s->model, x, false, NULL);
 }
 
 static clq_tensor upwards(subject *s, clq_tensor x) {
     x = clq_max_pool2d(s->model, x, NULL);
-    clq_tensor y = clq_conv2d_transpose(
-        s->model, x,
-        &(clq_conv2d_config){
-            .filters = 3, .kernel = {3, 2}, .strides = {2, 2}, .padding = CLQ_SAME, .activation = CLQ_TANH});
+    clq_tensor y = clq_conv2d_transpose(s->model, x,
+                                        &(clq_conv2d_config){.filters = 3,
+                                                             .kernel = {3, 2},
+                                                             .strides = {2, 2},
+                                                             .padding = CLQ_PADDING_SAME,
+                                                             .activation = CLQ_ACTIVATION_TANH});
     clq_tensor z = clq_conv2d(s->model, x, &(clq_conv2d_config){.filters = 3, .kernel = {1, 1}});
     z = clq_up_sampling2d(s->model, z, NULL, NULL);
     x = clq_conv2d_transpose(s->model, clq_add(s->model, CLQ_TENSORS(y, z), NULL),
@@ -102,11 +107,15 @@ static clq_tensor upwards(subject *s, clq_tensor x) {
 
 static clq_tensor in_a_row(subject *s, clq_tensor x) {
     x = clq_reshape(s->model, x, CLQ_SHAPE(18, 4), NULL);
-    x = clq_conv1d(
-        s->model, x,
-        &(clq_conv1d_config){.filters = 5, .kernel = 3, .dilation = 2, .padding = CLQ_CAUSAL, .activation = CLQ_RELU});
+    x = clq_conv1d(s->model, x,
+                   &(clq_conv1d_config){.filters = 5,
+                                        .kernel = 3,
+                                        .dilation = 2,
+                                        .padding = CLQ_PADDING_CAUSAL,
+                                        .activation = CLQ_ACTIVATION_RELU});
     x = clq_max_pool1d(s->model, x, &(clq_pool1d_config){.size = 3, .strides = 2});
-    x = clq_conv1d(s->model, x, &(clq_conv1d_config){.filters = 4, .kernel = 3, .strides = 2, .padding = CLQ_SAME});
+    x = clq_conv1d(s->model, x,
+                   &(clq_conv1d_config){.filters = 4, .kernel = 3, .strides = 2, .padding = CLQ_PADDING_SAME});
     clq_tensor mean = clq_average_pool1d(s->model, x, NULL), all = clq_global_average_pool(s->model, x, false, NULL);
     all = clq_flatten(s->model, clq_repeat_vector(s->model, all, 2, NULL), NULL);
     return clq_concatenate(s->model, CLQ_TENSORS(clq_flatten(s->model, mean, NULL), all), 0, NULL);
@@ -115,7 +124,8 @@ static clq_tensor in_a_row(subject *s, clq_tensor x) {
 static clq_tensor by_rows(subject *s, clq_tensor x) {
     x = clq_conv2d(s->model, x, &(clq_conv2d_config){.filters = 4, .kernel = {2, 2}});
     x = clq_group_norm(s->model, x, &(clq_row_norm_config){.groups = 2});
-    x = clq_layer_norm(s->model, clq_activate(s->model, x, CLQ_TANH, NULL), &(clq_row_norm_config){.epsilon = 0.1});
+    x = clq_layer_norm(s->model, clq_activate(s->model, x, CLQ_ACTIVATION_TANH, NULL),
+                       &(clq_row_norm_config){.epsilon = 0.1});
     x = clq_rms_norm(s->model, x, &(clq_row_norm_config){.axes = {2, {-2, -1}}});
     x = clq_unit_norm(s->model, clq_prelu(s->model, x, true, NULL), NULL);
     return clq_layer_norm(s->model, clq_flatten(s->model, x, NULL), &(clq_row_norm_config){.no_scale = true});
@@ -129,11 +139,13 @@ static clq_tensor scaled(subject *s, clq_tensor x) {
     x = clq_freeze(s->model, clq_conv2d(s->model, x, &(clq_conv2d_config){.filters = 3, .kernel = {3, 3}}));
     x = clq_leaky_relu(s->model, clq_freeze(s->model, clq_batch_norm(s->model, x, NULL)), 0.1, NULL);
     x = clq_dense(s->model, clq_flatten(s->model, x, NULL), &(clq_dense_config){.units = 4});
-    return clq_freeze(s->model, clq_dense(s->model, x, &(clq_dense_config){.units = 4, .activation = CLQ_TANH}));
+    return clq_freeze(s->model,
+                      clq_dense(s->model, x, &(clq_dense_config){.units = 4, .activation = CLQ_ACTIVATION_TANH}));
 }
 
 static clq_tensor noisy(subject *s, clq_tensor x) {
-    x = clq_conv2d(s->model, x, &(clq_conv2d_config){.filters = 4, .kernel = {2, 2}, .activation = CLQ_SELU});
+    x = clq_conv2d(s->model, x,
+                   &(clq_conv2d_config){.filters = 4, .kernel = {2, 2}, .activation = CLQ_ACTIVATION_SELU});
     x = clq_dropout(s->model, x, &(clq_dropout_config){.rate = 0.4, .shared = 3});            /* channels */
     clq_tensor y = clq_dropout(s->model, x, &(clq_dropout_config){.rate = 0.3, .shared = 7}); /* all of a sample */
     x = clq_add(s->model, CLQ_TENSORS(x, y), NULL);
@@ -148,7 +160,7 @@ static clq_tensor noisy(subject *s, clq_tensor x) {
 static clq_tensor attentive(subject *s, clq_tensor x) {
     clq_tensor y = clq_reshape(s->model, x, CLQ_SHAPE(12, 6), NULL),
                z = clq_reshape(s->model, x, CLQ_SHAPE(2, 9, 4), NULL);
-    z = clq_dense(s->model, z, &(clq_dense_config){.units = 5, .activation = CLQ_TANH});
+    z = clq_dense(s->model, z, &(clq_dense_config){.units = 5, .activation = CLQ_ACTIVATION_TANH});
     y = clq_attention(s->model, &y, 1, &(clq_attention_config){.heads = 2, .key = 3, .causal = true});
     y = clq_reshape(s->model, y, CLQ_SHAPE(2, 6, 6), NULL);
     y = clq_attention(

@@ -74,7 +74,7 @@ static void layers_are_shared(void **state) {
     clq_model *m = new_model();
     clq_tensor x = clq_input(m, CLQ_SHAPE(6, 4));
     clq_tensor first = clq_dense(m, x, &(clq_dense_config){.units = 4, .name = "twice"});
-    clq_tensor unused = clq_share(m, first, clq_activate(m, x, CLQ_TANH, NULL));
+    clq_tensor unused = clq_share(m, first, clq_activate(m, x, CLQ_ACTIVATION_TANH, NULL));
     clq_tensor second = clq_share(m, first, first);
     assert_shape(unused, CLQ_SHAPE(6, 4));
     assert_shape(second, CLQ_SHAPE(6, 4));
@@ -94,9 +94,9 @@ static void several_outputs(void **state) {
                a = clq_dense(m, trunk, &(clq_dense_config){.units = 3, .name = "left"}),
                b = clq_dense(m, trunk, &(clq_dense_config){.units = 2, .name = "right"});
     clq_dense(m, trunk, &(clq_dense_config){.units = 9, .name = "unused"});
-    assert_fails(CLQ_ARGUMENT, "outputs 0 and 2 are the same tensor, of layer 'right'",
+    assert_fails(CLQ_ERROR_ARGUMENT, "outputs 0 and 2 are the same tensor, of layer 'right'",
                  clq_model_finish_outputs(m, CLQ_TENSORS(b, a, b)));
-    assert_fails(CLQ_ARGUMENT, "1 to 8 outputs are supported, not 0", clq_model_finish_outputs(m, NULL, 0));
+    assert_fails(CLQ_ERROR_ARGUMENT, "1 to 8 outputs are supported, not 0", clq_model_finish_outputs(m, NULL, 0));
     assert_ok(clq_model_finish_outputs(m, CLQ_TENSORS(b, a, trunk)));
     assert_int_equal(clq_model_output_count(m), 3);
     assert_string_equal(clq_model_output_name(m, 0), "right");
@@ -178,7 +178,7 @@ static void first_error_wins(void **state) {
         clq_tensor x = refusals[i].build(m, clq_input(m, CLQ_SHAPE(6, 5, 2)));
         assert_int_equal(x.id, 0);
         assert_int_equal(clq_add(m, CLQ_TENSORS(x, x), "second").id, 0);
-        assert_fails(CLQ_ARGUMENT, refusals[i].words, clq_model_finish(m, x));
+        assert_fails(CLQ_ERROR_ARGUMENT, refusals[i].words, clq_model_finish(m, x));
         clq_model_destroy(m);
     }
     clq_model *m = new_model();
@@ -202,7 +202,7 @@ static clq_status build_branches(void *context) {
     }
     clq_status status = clq_model_finish_outputs(m, CLQ_TENSORS(y, x));
     if (status == CLQ_OK && (clq_model_variable_count(m) != 42 || clq_model_output_count(m) != 2))
-        status = CLQ_MISMATCH;
+        status = CLQ_ERROR_MISMATCH;
     clq_model_destroy(m);
     return status;
 }

@@ -21,73 +21,80 @@ static clq_tensor to_classes(clq_model *m, clq_tensor x) {
 static clq_tensor build_dense(clq_model *m) {
     clq_tensor x = clq_reshape(m, clq_input(m, CLQ_SHAPE(12)), CLQ_SHAPE(3, 4), NULL);
     x = clq_reshape(m, clq_dense(m, x, &(clq_dense_config){.units = 5}), CLQ_SHAPE(5, 3), NULL);
-    x = clq_flatten(m, ACTIVATE(m, x, CLQ_RELU, CLQ_SIGMOID), NULL);
-    return to_classes(m, ACTIVATE(m, x, CLQ_TANH));
+    x = clq_flatten(m, ACTIVATE(m, x, CLQ_ACTIVATION_RELU, CLQ_ACTIVATION_SIGMOID), NULL);
+    return to_classes(m, ACTIVATE(m, x, CLQ_ACTIVATION_TANH));
 }
 
 /* A convolution with an activation of its own. */
 static clq_tensor build_conv_run(clq_model *m) {
     clq_tensor x = clq_input(m, CLQ_SHAPE(6, 5, 2));
-    x = clq_conv2d(m, x, &(clq_conv2d_config){.filters = 3, .kernel = {2, 2}, .activation = CLQ_TANH});
-    x = clq_flatten(m, ACTIVATE(m, x, CLQ_SIGMOID), NULL);
-    return to_classes(m, ACTIVATE(m, x, CLQ_TANH));
+    x = clq_conv2d(m, x, &(clq_conv2d_config){.filters = 3, .kernel = {2, 2}, .activation = CLQ_ACTIVATION_TANH});
+    x = clq_flatten(m, ACTIVATE(m, x, CLQ_ACTIVATION_SIGMOID), NULL);
+    return to_classes(m, ACTIVATE(m, x, CLQ_ACTIVATION_TANH));
 }
 
 /* Nine behind a dense layer's own, and one that is none. */
 static clq_tensor build_long(clq_model *m) {
-    clq_tensor x = clq_dense(m, clq_input(m, CLQ_SHAPE(8)), &(clq_dense_config){.units = 6, .activation = CLQ_SIGMOID});
-    x = ACTIVATE(m, x, CLQ_TANH, CLQ_LINEAR, CLQ_SIGMOID, CLQ_TANH, CLQ_RELU);
+    clq_tensor x =
+        clq_dense(m, clq_input(m, CLQ_SHAPE(8)), &(clq_dense_config){.units = 6, .activation = CLQ_ACTIVATION_SIGMOID});
+    x = ACTIVATE(m, x, CLQ_ACTIVATION_TANH, CLQ_ACTIVATION_LINEAR, CLQ_ACTIVATION_SIGMOID, CLQ_ACTIVATION_TANH,
+                 CLQ_ACTIVATION_RELU);
     x = clq_reshape(m, x, CLQ_SHAPE(2, 3), NULL);
-    return to_classes(m, ACTIVATE(m, x, CLQ_TANH, CLQ_SIGMOID, CLQ_RELU, CLQ_TANH, CLQ_TANH));
+    return to_classes(m, ACTIVATE(m, x, CLQ_ACTIVATION_TANH, CLQ_ACTIVATION_SIGMOID, CLQ_ACTIVATION_RELU,
+                                  CLQ_ACTIVATION_TANH, CLQ_ACTIVATION_TANH));
 }
 
 static clq_tensor build_input(clq_model *m) {
-    return to_classes(m, ACTIVATE(m, clq_input(m, CLQ_SHAPE(10)), CLQ_TANH, CLQ_RELU, CLQ_SIGMOID));
+    return to_classes(
+        m, ACTIVATE(m, clq_input(m, CLQ_SHAPE(10)), CLQ_ACTIVATION_TANH, CLQ_ACTIVATION_RELU, CLQ_ACTIVATION_SIGMOID));
 }
 
 /* As in LeNet-5: pixels of few channels, one activation. */
 static clq_tensor build_average(clq_model *m) {
     clq_tensor x = clq_conv2d(m, clq_input(m, CLQ_SHAPE(9, 8, 1)),
-                              &(clq_conv2d_config){.filters = 3, .kernel = {2, 2}, .padding = CLQ_SAME});
-    x = ACTIVATE(m, clq_average_pool2d(m, x, NULL), CLQ_TANH);
-    x = clq_conv2d(m, x, &(clq_conv2d_config){.filters = 16, .kernel = {2, 2}, .activation = CLQ_RELU});
-    return to_classes(m, ACTIVATE(m, clq_average_pool2d(m, x, NULL), CLQ_SIGMOID));
+                              &(clq_conv2d_config){.filters = 3, .kernel = {2, 2}, .padding = CLQ_PADDING_SAME});
+    x = ACTIVATE(m, clq_average_pool2d(m, x, NULL), CLQ_ACTIVATION_TANH);
+    x = clq_conv2d(m, x, &(clq_conv2d_config){.filters = 16, .kernel = {2, 2}, .activation = CLQ_ACTIVATION_RELU});
+    return to_classes(m, ACTIVATE(m, clq_average_pool2d(m, x, NULL), CLQ_ACTIVATION_SIGMOID));
 }
 
 /* Windows that overlap: a maximum with two behind, a mean with three. */
 static clq_tensor build_overlapping(clq_model *m) {
-    const clq_pool_config overlap = {.size = {3, 3}, .strides = {2, 2}, .padding = CLQ_SAME};
+    const clq_pool_config overlap = {.size = {3, 3}, .strides = {2, 2}, .padding = CLQ_PADDING_SAME};
     clq_tensor x = clq_conv2d(m, clq_input(m, CLQ_SHAPE(9, 8, 1)),
-                              &(clq_conv2d_config){.filters = 5, .kernel = {2, 2}, .padding = CLQ_SAME});
-    x = ACTIVATE(m, clq_max_pool2d(m, x, &overlap), CLQ_SIGMOID, CLQ_RELU);
+                              &(clq_conv2d_config){.filters = 5, .kernel = {2, 2}, .padding = CLQ_PADDING_SAME});
+    x = ACTIVATE(m, clq_max_pool2d(m, x, &overlap), CLQ_ACTIVATION_SIGMOID, CLQ_ACTIVATION_RELU);
     x = clq_average_pool2d(m, clq_conv2d(m, x, &(clq_conv2d_config){.filters = 2, .kernel = {2, 2}}), &overlap);
-    return to_classes(m, ACTIVATE(m, x, CLQ_TANH, CLQ_SIGMOID, CLQ_TANH));
+    return to_classes(m, ACTIVATE(m, x, CLQ_ACTIVATION_TANH, CLQ_ACTIVATION_SIGMOID, CLQ_ACTIVATION_TANH));
 }
 
 /* A maximum that its convolution is not computed with, by rule: there are too few channels. */
 static clq_tensor build_max(clq_model *m) {
     clq_tensor x =
         clq_conv2d(m, clq_input(m, CLQ_SHAPE(9, 8, 1)), &(clq_conv2d_config){.filters = 3, .kernel = {2, 2}});
-    return to_classes(m, ACTIVATE(m, clq_max_pool2d(m, x, NULL), CLQ_TANH));
+    return to_classes(m, ACTIVATE(m, clq_max_pool2d(m, x, NULL), CLQ_ACTIVATION_TANH));
 }
 
 /* Behind what has no slope of its own to take others in. */
 static clq_tensor build_softmax(clq_model *m) {
-    clq_tensor x = clq_dense(m, clq_input(m, CLQ_SHAPE(8)), &(clq_dense_config){.units = 7, .activation = CLQ_SOFTMAX});
-    return to_classes(m, ACTIVATE(m, x, CLQ_SIGMOID, CLQ_TANH));
+    clq_tensor x =
+        clq_dense(m, clq_input(m, CLQ_SHAPE(8)), &(clq_dense_config){.units = 7, .activation = CLQ_ACTIVATION_SOFTMAX});
+    return to_classes(m, ACTIVATE(m, x, CLQ_ACTIVATION_SIGMOID, CLQ_ACTIVATION_TANH));
 }
 
 /* A run that is the model's end. */
 static clq_tensor build_end(clq_model *m) {
-    clq_tensor x = clq_dense(m, clq_input(m, CLQ_SHAPE(8)), &(clq_dense_config){.units = 5, .activation = CLQ_TANH});
-    x = ACTIVATE(m, to_classes(m, x), CLQ_SIGMOID, CLQ_TANH, CLQ_LINEAR);
+    clq_tensor x =
+        clq_dense(m, clq_input(m, CLQ_SHAPE(8)), &(clq_dense_config){.units = 5, .activation = CLQ_ACTIVATION_TANH});
+    x = ACTIVATE(m, to_classes(m, x), CLQ_ACTIVATION_SIGMOID, CLQ_ACTIVATION_TANH, CLQ_ACTIVATION_LINEAR);
     return clq_reshape(m, x, CLQ_SHAPE(4), NULL);
 }
 
 /* Two branches that begin at one activation and are one launch, in which that activation has one reader. */
 static clq_tensor build_diamond(clq_model *m) {
-    clq_tensor x = ACTIVATE(m, clq_input(m, CLQ_SHAPE(10)), CLQ_TANH);
-    return to_classes(m, clq_add(m, CLQ_TENSORS(ACTIVATE(m, x, CLQ_SIGMOID), ACTIVATE(m, x, CLQ_RELU)), NULL));
+    clq_tensor x = ACTIVATE(m, clq_input(m, CLQ_SHAPE(10)), CLQ_ACTIVATION_TANH);
+    return to_classes(
+        m, clq_add(m, CLQ_TENSORS(ACTIVATE(m, x, CLQ_ACTIVATION_SIGMOID), ACTIVATE(m, x, CLQ_ACTIVATION_RELU)), NULL));
 }
 
 typedef struct chain_case {
@@ -210,10 +217,10 @@ static void chains_give_the_same_bits(void **state) {
 /* A small LeNet, a dense layer whose activation begins a chain, and one that has none behind. */
 static clq_tensor build_lenet(clq_model *m) {
     clq_tensor x = clq_input(m, CLQ_SHAPE(6, 6, 1));
-    x = clq_conv2d(m, x, &(clq_conv2d_config){.filters = 2, .kernel = {3, 3}, .activation = CLQ_SIGMOID});
-    x = ACTIVATE(m, clq_average_pool2d(m, x, NULL), CLQ_TANH);
-    x = clq_dense(m, clq_flatten(m, x, NULL), &(clq_dense_config){.units = 6, .activation = CLQ_RELU});
-    x = ACTIVATE(m, x, CLQ_TANH, CLQ_SIGMOID);
+    x = clq_conv2d(m, x, &(clq_conv2d_config){.filters = 2, .kernel = {3, 3}, .activation = CLQ_ACTIVATION_SIGMOID});
+    x = ACTIVATE(m, clq_average_pool2d(m, x, NULL), CLQ_ACTIVATION_TANH);
+    x = clq_dense(m, clq_flatten(m, x, NULL), &(clq_dense_config){.units = 6, .activation = CLQ_ACTIVATION_RELU});
+    x = ACTIVATE(m, x, CLQ_ACTIVATION_TANH, CLQ_ACTIVATION_SIGMOID);
     return clq_dense(m, x, &(clq_dense_config){.units = 3});
 }
 
@@ -242,13 +249,13 @@ static void lenet_logits(const double *w, size_t count, const double *x, double 
                                             .average = true};
     double a[COUNT_MOST * 32], b[COUNT_MOST * 32];
     ref_conv2d(&conv, count, x, w, w + 18, a);
-    ref_activation(CLQ_SIGMOID, count, 32, a, b);
+    ref_activation(CLQ_ACTIVATION_SIGMOID, count, 32, a, b);
     ref_pool2d(&mean, count, b, a, NULL);
-    ref_activation(CLQ_TANH, count, 8, a, b);
+    ref_activation(CLQ_ACTIVATION_TANH, count, 8, a, b);
     ref_dense(&(clq_dense_problem){.in = 8, .out = 6, .rows_per_example = 1}, count, b, w + 20, w + 68, a);
-    ref_activation(CLQ_RELU, count, 6, a, b);
-    ref_activation(CLQ_TANH, count, 6, b, a);
-    ref_activation(CLQ_SIGMOID, count, 6, a, b);
+    ref_activation(CLQ_ACTIVATION_RELU, count, 6, a, b);
+    ref_activation(CLQ_ACTIVATION_TANH, count, 6, b, a);
+    ref_activation(CLQ_ACTIVATION_SIGMOID, count, 6, a, b);
     ref_dense(&(clq_dense_problem){.in = 6, .out = 3, .rows_per_example = 1}, count, b, w + 74, w + 92, out);
 }
 
@@ -313,7 +320,8 @@ static void gradients_match_finite_differences(void **state) {
 /* ---- layers that compute nothing ---- */
 
 static clq_tensor build_nothing(clq_model *m) {
-    return clq_flatten(m, ACTIVATE(m, clq_input(m, CLQ_SHAPE(2, 2)), CLQ_LINEAR, CLQ_LINEAR), NULL);
+    return clq_flatten(m, ACTIVATE(m, clq_input(m, CLQ_SHAPE(2, 2)), CLQ_ACTIVATION_LINEAR, CLQ_ACTIVATION_LINEAR),
+                       NULL);
 }
 
 /* The input is the output then, and somebody must write it. */

@@ -7,7 +7,7 @@
 #include "graph/step/parts.h"
 
 static clq_tensor finish_layers(subject *s, clq_tensor x) {
-    return clq_flatten(s->model, clq_activate(s->model, x, CLQ_TANH, NULL), NULL);
+    return clq_flatten(s->model, clq_activate(s->model, x, CLQ_ACTIVATION_TANH, NULL), NULL);
 }
 static clq_tensor image(subject *s, clq_tensor x) {
     return clq_conv2d(s->model, x, &(clq_conv2d_config){.filters = 4, .kernel = {2, 2}});
@@ -30,7 +30,8 @@ static clq_tensor group_norms(subject *s, clq_tensor x) {
 
 static clq_tensor pooled(subject *s, clq_tensor x) {
     x = clq_conv2d(s->model, x,
-                   &(clq_conv2d_config){.filters = 4, .kernel = {3, 3}, .padding = CLQ_SAME, .activation = CLQ_TANH});
+                   &(clq_conv2d_config){
+                       .filters = 4, .kernel = {3, 3}, .padding = CLQ_PADDING_SAME, .activation = CLQ_ACTIVATION_TANH});
     x = clq_max_pool2d(s->model, x, NULL);
     x = clq_conv2d(s->model, x, &(clq_conv2d_config){.filters = 3, .kernel = {2, 2}, .no_bias = true});
     return clq_flatten(s->model, clq_max_pool2d(s->model, x, &(clq_pool_config){.size = {2, 1}}), NULL);
@@ -46,9 +47,9 @@ static clq_tensor attentive(subject *s, clq_tensor x) {
     s->model->tensors[y.id - 1].mask = 0;
     y = clq_attention(s->model, &y, 1, &config);
     const keyed_config dot = {.kind = &clq_layer_op_attention};
-    const clq_tensor k =
-        clq_reshape(s->model, clq_dense(s->model, y, &(clq_dense_config){.units = 3, .activation = CLQ_TANH}),
-                    CLQ_SHAPE(8, 1, 3), NULL);
+    const clq_tensor k = clq_reshape(
+        s->model, clq_dense(s->model, y, &(clq_dense_config){.units = 3, .activation = CLQ_ACTIVATION_TANH}),
+        CLQ_SHAPE(8, 1, 3), NULL);
     y = clq_model_add_layer(s->model, dot.kind, NULL, dot.bytes,
                             CLQ_TENSORS(clq_reshape(s->model, y, CLQ_SHAPE(8, 3, 3), NULL), k, k));
     return clq_flatten(s->model, y, NULL);
@@ -57,12 +58,12 @@ static clq_tensor attentive(subject *s, clq_tensor x) {
 /* Activations that no kernel of cells has: the steps run one by one, whether the graph is for comparison or not. */
 static clq_tensor in_steps(subject *s, clq_tensor x) {
     clq_recurrent_config config = clq_recurrent_config_default(5);
-    config.activation = CLQ_ELU;
-    config.gate_activation = CLQ_HARD_SIGMOID;
+    config.activation = CLQ_ACTIVATION_ELU;
+    config.gate_activation = CLQ_ACTIVATION_HARD_SIGMOID;
     config.return_sequences = true;
     const clq_tensor y = clq_recurrent(s->model, masked_sequence(s, x, 4), CLQ_CELL_LSTM, &config);
     config = clq_recurrent_config_default(4);
-    config.activation = CLQ_SOFTSIGN;
+    config.activation = CLQ_ACTIVATION_SOFTSIGN;
     config.go_backwards = config.reset_before = true;
     config.recurrent_dropout = 0.2;
     return clq_recurrent(s->model, y, CLQ_CELL_GRU, &config);
@@ -201,7 +202,7 @@ static void a_composite_that_is_too_long_stays(void **state) {
     assert_ptr_equal(graph.nodes[0].op, &stays);
     clq_graph_release(&graph);
     graph = lower_one(&fails, false);
-    CHECK_FAILS(CLQ_INTERNAL, clq_error_raise(&graph.error));
+    CHECK_FAILS(CLQ_ERROR_INTERNAL, clq_error_raise(&graph.error));
     assert_non_null(strstr(clq_error_detail(), "layer 'layer': the operation fails has no kernels"));
     clq_graph_release(&graph);
 }
@@ -217,7 +218,7 @@ static void a_part_that_is_too_large_is_refused(void **state) {
     const clq_parts parts = {.graph = &graph, .of = &of, .name = "part"};
     const clq_id x = clq_graph_add_value(&graph, &value);
     assert_int_equal(clq_part_repeat(&parts, x, &twice, CLQ_SHAPE((size_t)1 << 16, (size_t)1 << 15)), 0);
-    CHECK_FAILS(CLQ_UNSUPPORTED, clq_error_raise(&graph.error));
+    CHECK_FAILS(CLQ_ERROR_UNSUPPORTED, clq_error_raise(&graph.error));
     assert_string_equal(clq_error_detail(), "layer 'layer': (65536, 32768) values of a sample are too many");
     assert_int_equal(clq_part_zeros(&parts, CLQ_SHAPE(1)), 0);
     clq_graph_release(&graph);
@@ -240,18 +241,18 @@ static void many_steps_need_kernels(void **state) {
         clq_activation activation;
         const char *refusal;
     } cases[] = {
-        {CLQ_PARTS_STEPS + 1, CLQ_SIGMOID, NULL},
-        {CLQ_PARTS_STEPS, CLQ_HARD_SIGMOID, NULL},
-        {CLQ_PARTS_STEPS + 1, CLQ_HARD_SIGMOID,
+        {CLQ_PARTS_STEPS + 1, CLQ_ACTIVATION_SIGMOID, NULL},
+        {CLQ_PARTS_STEPS, CLQ_ACTIVATION_HARD_SIGMOID, NULL},
+        {CLQ_PARTS_STEPS + 1, CLQ_ACTIVATION_HARD_SIGMOID,
          "with recurrent_activation 'hard_sigmoid' more than 64 steps are not supported: there are 65; linear, relu, "
          "sigmoid and tanh take any number"},
-        {3, CLQ_SOFTMAX, "recurrent_activation 'softmax' is not supported"},
+        {3, CLQ_ACTIVATION_SOFTMAX, "recurrent_activation 'softmax' is not supported"},
     };
     (void)state;
     for (size_t i = 0; i < CLQ_COUNT_OF(cases); i++) {
         clq_model *model;
         const clq_status status = finish_steps(cases[i].steps, cases[i].activation, &model);
-        assert_int_equal(status, cases[i].refusal ? CLQ_UNSUPPORTED : CLQ_OK);
+        assert_int_equal(status, cases[i].refusal ? CLQ_ERROR_UNSUPPORTED : CLQ_OK);
         if (cases[i].refusal) assert_non_null(strstr(clq_error_detail(), cases[i].refusal));
         clq_model_destroy(model);
     }
@@ -265,7 +266,7 @@ static void long_sequences_on(clq_device *device, clq_queue *queue) {
         clq_pass_context context = {.config = &config, .arena_bytes = CLQ_VARIABLE_ALIGN};
         clq_model *model;
         clq_graph graph = {0};
-        CHECK_OK(finish_steps(CLQ_PARTS_STEPS + more, CLQ_SIGMOID, &model));
+        CHECK_OK(finish_steps(CLQ_PARTS_STEPS + more, CLQ_ACTIVATION_SIGMOID, &model));
         CHECK_OK(clq_list_create(device, COUNT, &context.list));
         CHECK_OK(clq_graph_build(&graph, model, &context, NULL, NULL));
         count_composites(&graph);

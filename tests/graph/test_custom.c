@@ -41,7 +41,7 @@ static void each_mistake_is_found(void **state) {
         clq_custom_operation operation = own_operation();
         clq_custom_report report = {.gradients = 7};
         operation.numbers[0] = flaw;
-        CHECK_FAILS(CLQ_MISMATCH, clq_custom_check(&first, &operation, &row, 1, 1, &report));
+        CHECK_FAILS(CLQ_ERROR_MISMATCH, clq_custom_check(&first, &operation, &row, 1, 1, &report));
         CHECK_DETAIL(says[flaw - 1]);
         assert_int_equal(report.gradients, 7); /* as it was */
     }
@@ -62,7 +62,7 @@ static void mistakes_at_ends_are_found(void **state) {
         assert_int_equal(report.gradients,
                          CLQ_CUSTOM_COMPARED + CLQ_MIN(image->dims[image->rank - 1], (size_t)CLQ_CUSTOM_COMPARED) + 1);
         operation.numbers[0] = flaw;
-        CHECK_FAILS(CLQ_MISMATCH, clq_custom_check(&first, &operation, image, 1, flaw, NULL));
+        CHECK_FAILS(CLQ_ERROR_MISMATCH, clq_custom_check(&first, &operation, image, 1, flaw, NULL));
         CHECK_DETAIL(flaw == OWN_FLAWS + 1 ? "kernel parabola_gradient: dx0[2351] is "
                                            : "kernel parabola_gradient: dw0[0] is ");
     }
@@ -78,7 +78,7 @@ static void samples_that_depend_on_others_are_found(void **state) {
     clq_devices first = devices;
     first.count = 1;
     (void)state;
-    CHECK_FAILS(CLQ_MISMATCH, clq_custom_check(&first, &operation, &row, 1, 1, NULL));
+    CHECK_FAILS(CLQ_ERROR_MISMATCH, clq_custom_check(&first, &operation, &row, 1, 1, NULL));
     CHECK_DETAIL("kernel parabola: a sample alone has other bits than among others, in y[0]");
 }
 
@@ -95,7 +95,7 @@ static void what_does_not_compile_is_one_line(void **state) {
     for (size_t i = 0; i < sizeof sources / sizeof *sources; i++) {
         clq_custom_operation operation = own_operation();
         operation.source = sources[i];
-        CHECK_FAILS(CLQ_BUILD, clq_custom_check(&first, &operation, &row, 1, 1, NULL));
+        CHECK_FAILS(CLQ_ERROR_BUILD, clq_custom_check(&first, &operation, &row, 1, 1, NULL));
         CHECK_DETAIL("parabola.cl ");
         assert_null(strchr(clq_error_detail(), '\n'));
     }
@@ -135,19 +135,19 @@ static void nonsense_is_refused(void **state) {
     clq_custom_operation bad = own_operation();
     (void)state;
     bad.name = "two words";
-    check_refused(bad, CLQ_ARGUMENT, "an operation's name 'two words' should be a letter or '_'");
+    check_refused(bad, CLQ_ERROR_ARGUMENT, "an operation's name 'two words' should be a letter or '_'");
     bad.name = NULL;
-    check_refused(bad, CLQ_ARGUMENT, "an operation's name NULL should be");
+    check_refused(bad, CLQ_ERROR_ARGUMENT, "an operation's name NULL should be");
     bad = own_operation(), bad.source = NULL;
-    check_refused(bad, CLQ_ARGUMENT, "operation 'parabola' has no source");
+    check_refused(bad, CLQ_ERROR_ARGUMENT, "operation 'parabola' has no source");
     bad = own_operation(), bad.forward = "a-b";
-    check_refused(bad, CLQ_ARGUMENT, "forward's kernel 'a-b' should be");
+    check_refused(bad, CLQ_ERROR_ARGUMENT, "forward's kernel 'a-b' should be");
     bad = own_operation(), bad.backward = "";
-    check_refused(bad, CLQ_ARGUMENT, "backward's kernel '' should be");
+    check_refused(bad, CLQ_ERROR_ARGUMENT, "backward's kernel '' should be");
     bad = own_operation(), bad.backward = NULL;
-    check_refused(bad, CLQ_ARGUMENT, "it has variables, and no kernel for backward that trains them");
+    check_refused(bad, CLQ_ERROR_ARGUMENT, "it has variables, and no kernel for backward that trains them");
     bad = own_operation(), bad.numbers[7] = NAN;
-    check_refused(bad, CLQ_ARGUMENT, "operation 'parabola': number 7, nan, should be finite");
+    check_refused(bad, CLQ_ERROR_ARGUMENT, "operation 'parabola': number 7, nan, should be finite");
 }
 
 static void shapes_are_checked(void **state) {
@@ -179,17 +179,17 @@ static void shapes_are_checked(void **state) {
         operation.user = &shapes;
         CHECK_OK(clq_model_create("refused", &model));
         clq_tensor x = clq_input(model, row);
-        CHECK_FAILS(CLQ_ARGUMENT, clq_model_finish(model, clq_custom(model, &operation, &x, 1, "own")));
+        CHECK_FAILS(CLQ_ERROR_ARGUMENT, clq_model_finish(model, clq_custom(model, &operation, &x, 1, "own")));
         CHECK_DETAIL("layer 'own': operation 'parabola': ");
         CHECK_DETAIL(bad[i].says);
         clq_model_destroy(model);
     }
     const clq_custom_operation own = own_operation();
     const clq_shape four = CLQ_SHAPE(2, 1, 2, 2);
-    CHECK_FAILS(CLQ_UNSUPPORTED, clq_custom_check(&devices, &own, &four, 1, 1, NULL));
+    CHECK_FAILS(CLQ_ERROR_UNSUPPORTED, clq_custom_check(&devices, &own, &four, 1, 1, NULL));
     CHECK_DETAIL(
         "operation 'parabola' refuses inputs of these shapes, the first of which is (2, 1, 2, 2): not supported");
-    CHECK_FAILS(CLQ_ARGUMENT, clq_custom_check(&devices, &own, &row, 0, 1, NULL));
+    CHECK_FAILS(CLQ_ERROR_ARGUMENT, clq_custom_check(&devices, &own, &row, 0, 1, NULL));
     CHECK_DETAIL("operation 'parabola' has 1 to 4 inputs, not 0");
 }
 

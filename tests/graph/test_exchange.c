@@ -53,7 +53,7 @@ static clq_status add_up(void *context, clq_queue *queue, clq_buffer *values, si
     const size_t bytes = count * sizeof(float);
     float sums[EXCHANGED_MOST] = {0};
     if (queue != r->queue || count > EXCHANGED_MOST || bytes > clq_buffer_bytes(values))
-        return clq_fail(CLQ_INTERNAL, "another queue, or too much");
+        return clq_fail(CLQ_ERROR_INTERNAL, "another queue, or too much");
     CLQ_TRY(clq_queue_read(queue, values, 0, g->values[r->index], bytes, true));
     CLQ_TRY(wait_for_others(g));
     for (unsigned k = 0; k < g->ranks; k++)
@@ -392,7 +392,8 @@ static clq_tensor add_dense_layers(subject *s, clq_tensor x) {
         clq_tensor y = add_units(s, x, units);
         if (below(s, 4) == 0) {
             note(s, "shared");
-            y = clq_add(s->model, CLQ_TENSORS(y, clq_share(s->model, y, clq_activate(s->model, x, CLQ_TANH, NULL))),
+            y = clq_add(s->model,
+                        CLQ_TENSORS(y, clq_share(s->model, y, clq_activate(s->model, x, CLQ_ACTIVATION_TANH, NULL))),
                         NULL);
         }
         y = add_elements(s, add_elements(s, y, x, units), x, units);
@@ -447,7 +448,7 @@ static clq_slicing *slicing_of(const clq_model *model, unsigned ranks, cut *foun
     bool joined = false;
     for (uint32_t v = 0; v < model->variable_count && slicing; v++)
         joined = joined || clq_slicing_of(slicing, 0, v).joined;
-    assert_true(status == CLQ_OK || status == CLQ_ARGUMENT);
+    assert_true(status == CLQ_OK || status == CLQ_ERROR_ARGUMENT);
     *found = !slicing ? REFUSED : joined ? JOINED : PAIRS;
     return slicing;
 }

@@ -114,7 +114,7 @@ static void an_expression_is_one_kernel(void **state) {
     clq_expression_config one = both;
     one.variables[1].name = NULL;
     assert_ok(clq_model_finish(
-        model, clq_activate(model, clq_expression(model, "x*sigmoid(a*x)", &x, 1, &one), CLQ_TANH, NULL)));
+        model, clq_activate(model, clq_expression(model, "x*sigmoid(a*x)", &x, 1, &one), CLQ_ACTIVATION_TANH, NULL)));
     assert_ok(clq_graph_build(&graph, model, &context, NULL, NULL));
     for (uint32_t n = 0; n < graph.node_count; n++) nodes += graph.nodes[n].op == &clq_op_elementwise;
     assert_int_equal(nodes, 1);
@@ -130,7 +130,7 @@ static void check_refused(const char *text, size_t inputs, const clq_expression_
     assert_ok(clq_model_create("refused", &model));
     x[0] = clq_input(model, CLQ_SHAPE(4));
     for (size_t i = 1; i < CLQ_COUNT_OF(x); i++) x[i] = x[0];
-    assert_fails(CLQ_ARGUMENT, says, clq_model_finish(model, clq_expression(model, text, x, inputs, config)));
+    assert_fails(CLQ_ERROR_ARGUMENT, says, clq_model_finish(model, clq_expression(model, text, x, inputs, config)));
     assert_null(strchr(clq_error_detail(), '\n'));
     clq_model_destroy(model);
 }
@@ -235,7 +235,7 @@ static void what_meets_before_an_input_is_limited(void **state) {
     assert_ok(clq_model_create("many", &model));
     clq_tensor x = clq_input(model, CLQ_SHAPE(4));
     assert_ok(clq_model_finish(model, clq_expression(model, "(a + b * c) * x", &x, 1, &config)));
-    assert_fails(CLQ_UNSUPPORTED, "too many variables or numbers meet before an input does: change the order",
+    assert_fails(CLQ_ERROR_UNSUPPORTED, "too many variables or numbers meet before an input does: change the order",
                  clq_graph_build(&graph, model, &context, NULL, NULL));
     clq_graph_release(&graph);
     clq_model_destroy(model);

@@ -11,20 +11,20 @@ static const uint32_t counts[STEPS] = {CAPACITY, 7, 0, CAPACITY, 1};
  * and unpacked products, activations of their own, a softmax inside. */
 static clq_tensor build_wide(clq_model *m) {
     clq_tensor x = clq_input(m, CLQ_SHAPE(20, 20, 1));
-    x = clq_conv2d(m, x, &(clq_conv2d_config){.filters = 16, .kernel = {3, 3}, .activation = CLQ_RELU});
+    x = clq_conv2d(m, x, &(clq_conv2d_config){.filters = 16, .kernel = {3, 3}, .activation = CLQ_ACTIVATION_RELU});
     x = clq_max_pool2d(m, x, &(clq_pool_config){.size = {2, 2}});
-    x = clq_conv2d(m, x, &(clq_conv2d_config){.filters = 16, .kernel = {3, 3}, .padding = CLQ_SAME});
-    x = clq_average_pool2d(m, clq_activate(m, x, CLQ_TANH, NULL), NULL);
-    x = clq_dense(m, clq_flatten(m, x, NULL), &(clq_dense_config){.units = 48, .activation = CLQ_SIGMOID});
-    return clq_dense(m, x, &(clq_dense_config){.units = CLASSES, .activation = CLQ_SOFTMAX});
+    x = clq_conv2d(m, x, &(clq_conv2d_config){.filters = 16, .kernel = {3, 3}, .padding = CLQ_PADDING_SAME});
+    x = clq_average_pool2d(m, clq_activate(m, x, CLQ_ACTIVATION_TANH, NULL), NULL);
+    x = clq_dense(m, clq_flatten(m, x, NULL), &(clq_dense_config){.units = 48, .activation = CLQ_ACTIVATION_SIGMOID});
+    return clq_dense(m, x, &(clq_dense_config){.units = CLASSES, .activation = CLQ_ACTIVATION_SOFTMAX});
 }
 static clq_tensor build_odd(clq_model *m) {
     clq_tensor x = clq_input(m, CLQ_SHAPE(20, 20, 1));
     x = clq_conv2d(m, x, &(clq_conv2d_config){.filters = 3, .kernel = {3, 2}, .strides = {2, 1}});
-    x = clq_max_pool2d(m, x, &(clq_pool_config){.size = {3, 3}, .strides = {2, 2}, .padding = CLQ_SAME});
-    x = clq_conv2d(m, x, &(clq_conv2d_config){.filters = 5, .kernel = {2, 2}, .activation = CLQ_SOFTMAX});
+    x = clq_max_pool2d(m, x, &(clq_pool_config){.size = {3, 3}, .strides = {2, 2}, .padding = CLQ_PADDING_SAME});
+    x = clq_conv2d(m, x, &(clq_conv2d_config){.filters = 5, .kernel = {2, 2}, .activation = CLQ_ACTIVATION_SOFTMAX});
     x = clq_dense(m, clq_flatten(m, x, NULL), &(clq_dense_config){.units = 300, .no_bias = true});
-    return clq_dense(m, clq_activate(m, x, CLQ_RELU, NULL), &(clq_dense_config){.units = CLASSES});
+    return clq_dense(m, clq_activate(m, x, CLQ_ACTIVATION_RELU, NULL), &(clq_dense_config){.units = CLASSES});
 }
 static clq_tensor (*const builds[])(clq_model *m) = {build_wide, build_odd};
 
@@ -197,7 +197,7 @@ static void check_moved(const bench *b, clq_device *device, const content *wante
     assert_memory_equal(got.all, wanted->all, got.bytes);
     clq_free(got.all);
     CHECK_OK(clq_buffer_create(device, CLQ_MEMORY_DEVICE, clq_buffer_bytes(own[0]) - 1, "too small", &small));
-    CHECK_FAILS(CLQ_INTERNAL, clq_plan_set_input(b->plan, (clq_buffer *[]){small, own[1]}));
+    CHECK_FAILS(CLQ_ERROR_INTERNAL, clq_plan_set_input(b->plan, (clq_buffer *[]){small, own[1]}));
     CHECK_OK(clq_plan_set_input(b->plan, own));
     clq_buffer_destroy(small);
     for (int i = 0; i < 2; i++) clq_buffer_destroy(moved[i]);
@@ -236,7 +236,7 @@ static void check_swapped(clq_device *device, clq_queue *queue, bool joined) {
     content got = contents(&b);
     assert_int_equal(got.bytes, wanted.bytes);
     assert_memory_equal(got.all, wanted.all, wanted.bytes);
-    CHECK_FAILS(CLQ_INTERNAL, clq_list_swap(plan->list, weights, plan->metrics));
+    CHECK_FAILS(CLQ_ERROR_INTERNAL, clq_list_swap(plan->list, weights, plan->metrics));
     clq_weights_turn(plan->weights);
     clq_free(wanted.all);
     clq_free(got.all);

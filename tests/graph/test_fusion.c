@@ -11,12 +11,13 @@ enum { CAPACITY = 9, SAMPLE = 15 * 14, CLASSES = 4 };
  * layers behind. */
 static clq_tensor build_pooled(clq_model *m) {
     clq_tensor x = clq_input(m, CLQ_SHAPE(15, 14, 1));
-    x = clq_conv2d(m, x, &(clq_conv2d_config){.filters = 16, .kernel = {3, 3}, .activation = CLQ_RELU});
-    x = clq_activate(m, clq_max_pool2d(m, x, &(clq_pool_config){.size = {2, 2}}), CLQ_SIGMOID, NULL);
-    x = clq_conv2d(m, x, &(clq_conv2d_config){.filters = 5, .kernel = {3, 3}, .padding = CLQ_SAME});
-    x = clq_max_pool2d(m, clq_activate(m, x, CLQ_TANH, NULL), &(clq_pool_config){.size = {3, 2}});
-    x = clq_activate(m, clq_activate(m, x, CLQ_RELU, NULL), CLQ_SIGMOID, NULL);
-    return clq_dense(m, clq_flatten(m, x, NULL), &(clq_dense_config){.units = CLASSES, .activation = CLQ_SOFTMAX});
+    x = clq_conv2d(m, x, &(clq_conv2d_config){.filters = 16, .kernel = {3, 3}, .activation = CLQ_ACTIVATION_RELU});
+    x = clq_activate(m, clq_max_pool2d(m, x, &(clq_pool_config){.size = {2, 2}}), CLQ_ACTIVATION_SIGMOID, NULL);
+    x = clq_conv2d(m, x, &(clq_conv2d_config){.filters = 5, .kernel = {3, 3}, .padding = CLQ_PADDING_SAME});
+    x = clq_max_pool2d(m, clq_activate(m, x, CLQ_ACTIVATION_TANH, NULL), &(clq_pool_config){.size = {3, 2}});
+    x = clq_activate(m, clq_activate(m, x, CLQ_ACTIVATION_RELU, NULL), CLQ_ACTIVATION_SIGMOID, NULL);
+    return clq_dense(m, clq_flatten(m, x, NULL),
+                     &(clq_dense_config){.units = CLASSES, .activation = CLQ_ACTIVATION_SOFTMAX});
 }
 
 /* None: windows that overlap, a mean, a softmax before the pooling. */
@@ -25,7 +26,7 @@ static clq_tensor build_other(clq_model *m) {
     x = clq_conv2d(m, x, &(clq_conv2d_config){.filters = 3, .kernel = {2, 2}});
     x = clq_max_pool2d(m, x, &(clq_pool_config){.size = {3, 3}, .strides = {2, 2}});
     x = clq_average_pool2d(m, clq_conv2d(m, x, &(clq_conv2d_config){.filters = 3, .kernel = {2, 2}}), NULL);
-    x = clq_conv2d(m, x, &(clq_conv2d_config){.filters = 3, .kernel = {1, 1}, .activation = CLQ_SOFTMAX});
+    x = clq_conv2d(m, x, &(clq_conv2d_config){.filters = 3, .kernel = {1, 1}, .activation = CLQ_ACTIVATION_SOFTMAX});
     return clq_dense(m, clq_flatten(m, clq_max_pool2d(m, x, NULL), NULL), &(clq_dense_config){.units = CLASSES});
 }
 
@@ -33,9 +34,10 @@ static clq_tensor build_other(clq_model *m) {
 static clq_tensor build_activated(clq_model *m) {
     clq_tensor x = clq_input(m, CLQ_SHAPE(15, 14, 1));
     x = clq_conv2d(m, x, &(clq_conv2d_config){.filters = 3, .kernel = {3, 3}, .strides = {3, 3}});
-    x = clq_activate(m, clq_activate(m, x, CLQ_RELU, NULL), CLQ_TANH, NULL);
-    x = clq_activate(m, clq_dense(m, clq_flatten(m, x, NULL), &(clq_dense_config){.units = 7}), CLQ_TANH, NULL);
-    return clq_activate(m, clq_dense(m, x, &(clq_dense_config){.units = CLASSES}), CLQ_SIGMOID, NULL);
+    x = clq_activate(m, clq_activate(m, x, CLQ_ACTIVATION_RELU, NULL), CLQ_ACTIVATION_TANH, NULL);
+    x = clq_activate(m, clq_dense(m, clq_flatten(m, x, NULL), &(clq_dense_config){.units = 7}), CLQ_ACTIVATION_TANH,
+                     NULL);
+    return clq_activate(m, clq_dense(m, x, &(clq_dense_config){.units = CLASSES}), CLQ_ACTIVATION_SIGMOID, NULL);
 }
 
 typedef struct bench {

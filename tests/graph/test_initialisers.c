@@ -43,7 +43,10 @@ static void distributions(void **state) {
         {{.kind = CLQ_INITIALISER_NORMAL, .mean = 0.5, .deviation = 0.02}, 0.5, 0.02, 0},
         {{.kind = CLQ_INITIALISER_TRUNCATED_NORMAL, .mean = -1, .deviation = 0.1}, -1, 0.1 * kept, 0.2},
         /* Glorot's, LeCun's and He's */
-        {{.kind = CLQ_INITIALISER_VARIANCE_SCALING, .scale = 1, .fan = CLQ_FAN_MEAN, .distribution = CLQ_DISTRIBUTION_UNIFORM},
+        {{.kind = CLQ_INITIALISER_VARIANCE_SCALING,
+          .scale = 1,
+          .fan = CLQ_FAN_MEAN,
+          .distribution = CLQ_DISTRIBUTION_UNIFORM},
          0,
          sqrt(1 / mean_fan),
          sqrt(3 / mean_fan)},
@@ -51,9 +54,18 @@ static void distributions(void **state) {
          0,
          sqrt(1 / mean_fan),
          2 * sqrt(1 / mean_fan) / kept},
-        {{.kind = CLQ_INITIALISER_VARIANCE_SCALING, .scale = 1, .fan = CLQ_FAN_IN}, 0, sqrt(1 / in), 2 * sqrt(1 / in) / kept},
-        {{.kind = CLQ_INITIALISER_VARIANCE_SCALING, .scale = 2, .fan = CLQ_FAN_IN}, 0, sqrt(2 / in), 2 * sqrt(2 / in) / kept},
-        {{.kind = CLQ_INITIALISER_VARIANCE_SCALING, .scale = 2, .fan = CLQ_FAN_OUT, .distribution = CLQ_DISTRIBUTION_NORMAL},
+        {{.kind = CLQ_INITIALISER_VARIANCE_SCALING, .scale = 1, .fan = CLQ_FAN_IN},
+         0,
+         sqrt(1 / in),
+         2 * sqrt(1 / in) / kept},
+        {{.kind = CLQ_INITIALISER_VARIANCE_SCALING, .scale = 2, .fan = CLQ_FAN_IN},
+         0,
+         sqrt(2 / in),
+         2 * sqrt(2 / in) / kept},
+        {{.kind = CLQ_INITIALISER_VARIANCE_SCALING,
+          .scale = 2,
+          .fan = CLQ_FAN_OUT,
+          .distribution = CLQ_DISTRIBUTION_NORMAL},
          0,
          sqrt(2 / out),
          0},
@@ -173,7 +185,7 @@ static void builder(void **state) {
         x = clq_conv2d(
             model, clq_input(model, CLQ_SHAPE(4, 4, 1)),
             &(clq_conv2d_config){.filters = 2, .kernel = {3, 3}, .kernel_initialiser = refused[i].initialiser});
-        assert_int_equal(clq_model_finish(model, x), CLQ_ARGUMENT);
+        assert_int_equal(clq_model_finish(model, x), CLQ_ERROR_ARGUMENT);
         expect_text(clq_error_detail(), refused[i].says);
         clq_model_destroy(model);
     }

@@ -30,21 +30,21 @@ typedef struct window_case {
 } window_case;
 
 static const window_case convolutions[] = {
-    {"valid", {28, 28, 1}, {3, 3}, {0, 0}, {0, 0}, CLQ_VALID, {26, 26}, {0, 0}},
-    {"valid, unlike sides", {5, 7, 2}, {3, 2}, {1, 1}, {1, 1}, CLQ_VALID, {3, 6}, {0, 0}},
-    {"valid, strides leave a rest", {7, 8, 1}, {3, 3}, {2, 2}, {0, 0}, CLQ_VALID, {3, 3}, {0, 0}},
-    {"valid, strides above the kernel", {10, 11, 3}, {2, 1}, {3, 5}, {0, 0}, CLQ_VALID, {3, 3}, {0, 0}},
-    {"valid, kernel as large as the input", {4, 6, 2}, {4, 6}, {0, 0}, {0, 0}, CLQ_VALID, {1, 1}, {0, 0}},
-    {"valid, dilation", {9, 9, 1}, {3, 3}, {0, 0}, {2, 3}, CLQ_VALID, {5, 3}, {0, 0}},
-    {"valid, dilation of one row", {9, 4, 1}, {1, 2}, {0, 0}, {50, 3}, CLQ_VALID, {9, 1}, {0, 0}},
-    {"same", {7, 8, 1}, {3, 3}, {0, 0}, {0, 0}, CLQ_SAME, {7, 8}, {1, 1}},
-    {"same, even kernels pad behind", {5, 5, 2}, {4, 2}, {0, 0}, {0, 0}, CLQ_SAME, {5, 5}, {1, 0}},
-    {"same, strides 2", {7, 8, 1}, {3, 3}, {2, 2}, {0, 0}, CLQ_SAME, {4, 4}, {1, 0}},
-    {"same, strides 3 and 4", {7, 9, 1}, {3, 2}, {3, 4}, {0, 0}, CLQ_SAME, {3, 3}, {1, 0}},
-    {"same, strides without need of padding", {8, 9, 1}, {2, 3}, {2, 3}, {0, 0}, CLQ_SAME, {4, 3}, {0, 0}},
-    {"same, dilation", {9, 6, 1}, {3, 2}, {0, 0}, {2, 4}, CLQ_SAME, {9, 6}, {2, 2}},
-    {"same, kernel above the input", {2, 3, 1}, {5, 7}, {0, 0}, {0, 0}, CLQ_SAME, {2, 3}, {2, 3}},
-    {"one point", {1, 1, 4}, {1, 1}, {0, 0}, {0, 0}, CLQ_VALID, {1, 1}, {0, 0}},
+    {"valid", {28, 28, 1}, {3, 3}, {0, 0}, {0, 0}, CLQ_PADDING_VALID, {26, 26}, {0, 0}},
+    {"valid, unlike sides", {5, 7, 2}, {3, 2}, {1, 1}, {1, 1}, CLQ_PADDING_VALID, {3, 6}, {0, 0}},
+    {"valid, strides leave a rest", {7, 8, 1}, {3, 3}, {2, 2}, {0, 0}, CLQ_PADDING_VALID, {3, 3}, {0, 0}},
+    {"valid, strides above the kernel", {10, 11, 3}, {2, 1}, {3, 5}, {0, 0}, CLQ_PADDING_VALID, {3, 3}, {0, 0}},
+    {"valid, kernel as large as the input", {4, 6, 2}, {4, 6}, {0, 0}, {0, 0}, CLQ_PADDING_VALID, {1, 1}, {0, 0}},
+    {"valid, dilation", {9, 9, 1}, {3, 3}, {0, 0}, {2, 3}, CLQ_PADDING_VALID, {5, 3}, {0, 0}},
+    {"valid, dilation of one row", {9, 4, 1}, {1, 2}, {0, 0}, {50, 3}, CLQ_PADDING_VALID, {9, 1}, {0, 0}},
+    {"same", {7, 8, 1}, {3, 3}, {0, 0}, {0, 0}, CLQ_PADDING_SAME, {7, 8}, {1, 1}},
+    {"same, even kernels pad behind", {5, 5, 2}, {4, 2}, {0, 0}, {0, 0}, CLQ_PADDING_SAME, {5, 5}, {1, 0}},
+    {"same, strides 2", {7, 8, 1}, {3, 3}, {2, 2}, {0, 0}, CLQ_PADDING_SAME, {4, 4}, {1, 0}},
+    {"same, strides 3 and 4", {7, 9, 1}, {3, 2}, {3, 4}, {0, 0}, CLQ_PADDING_SAME, {3, 3}, {1, 0}},
+    {"same, strides without need of padding", {8, 9, 1}, {2, 3}, {2, 3}, {0, 0}, CLQ_PADDING_SAME, {4, 3}, {0, 0}},
+    {"same, dilation", {9, 6, 1}, {3, 2}, {0, 0}, {2, 4}, CLQ_PADDING_SAME, {9, 6}, {2, 2}},
+    {"same, kernel above the input", {2, 3, 1}, {5, 7}, {0, 0}, {0, 0}, CLQ_PADDING_SAME, {2, 3}, {2, 3}},
+    {"one point", {1, 1, 4}, {1, 1}, {0, 0}, {0, 0}, CLQ_PADDING_VALID, {1, 1}, {0, 0}},
 };
 
 /* What the model's last operation is told. */
@@ -89,15 +89,15 @@ static void shapes_of_convolutions(void **state) {
 }
 
 static const window_case pools[] = {
-    {"the defaults", {28, 28, 3}, {0, 0}, {0, 0}, {1, 1}, CLQ_VALID, {14, 14}, {0, 0}},
-    {"a rest is left out", {7, 9, 2}, {0, 0}, {0, 0}, {1, 1}, CLQ_VALID, {3, 4}, {0, 0}},
-    {"a rest is kept", {7, 9, 2}, {0, 0}, {0, 0}, {1, 1}, CLQ_SAME, {4, 5}, {0, 0}},
-    {"strides are the size", {7, 8, 1}, {3, 2}, {0, 0}, {1, 1}, CLQ_VALID, {2, 4}, {0, 0}},
-    {"one stride is the size", {7, 8, 1}, {3, 2}, {1, 0}, {1, 1}, CLQ_VALID, {5, 4}, {0, 0}},
-    {"same, strides are the size", {7, 8, 1}, {3, 2}, {0, 0}, {1, 1}, CLQ_SAME, {3, 4}, {1, 0}},
-    {"same, strides 1", {6, 5, 1}, {2, 3}, {1, 1}, {1, 1}, CLQ_SAME, {6, 5}, {0, 1}},
-    {"same, overlapping", {4, 6, 3}, {3, 3}, {2, 2}, {1, 1}, CLQ_SAME, {2, 3}, {0, 0}},
-    {"the whole input", {5, 3, 2}, {5, 3}, {0, 0}, {1, 1}, CLQ_VALID, {1, 1}, {0, 0}},
+    {"the defaults", {28, 28, 3}, {0, 0}, {0, 0}, {1, 1}, CLQ_PADDING_VALID, {14, 14}, {0, 0}},
+    {"a rest is left out", {7, 9, 2}, {0, 0}, {0, 0}, {1, 1}, CLQ_PADDING_VALID, {3, 4}, {0, 0}},
+    {"a rest is kept", {7, 9, 2}, {0, 0}, {0, 0}, {1, 1}, CLQ_PADDING_SAME, {4, 5}, {0, 0}},
+    {"strides are the size", {7, 8, 1}, {3, 2}, {0, 0}, {1, 1}, CLQ_PADDING_VALID, {2, 4}, {0, 0}},
+    {"one stride is the size", {7, 8, 1}, {3, 2}, {1, 0}, {1, 1}, CLQ_PADDING_VALID, {5, 4}, {0, 0}},
+    {"same, strides are the size", {7, 8, 1}, {3, 2}, {0, 0}, {1, 1}, CLQ_PADDING_SAME, {3, 4}, {1, 0}},
+    {"same, strides 1", {6, 5, 1}, {2, 3}, {1, 1}, {1, 1}, CLQ_PADDING_SAME, {6, 5}, {0, 1}},
+    {"same, overlapping", {4, 6, 3}, {3, 3}, {2, 2}, {1, 1}, CLQ_PADDING_SAME, {2, 3}, {0, 0}},
+    {"the whole input", {5, 3, 2}, {5, 3}, {0, 0}, {1, 1}, CLQ_PADDING_VALID, {1, 1}, {0, 0}},
 };
 
 static void shapes_of_pools(void **state) {
@@ -108,7 +108,7 @@ static void shapes_of_pools(void **state) {
             .size = {c->size[0], c->size[1]}, .strides = {c->strides[0], c->strides[1]}, .padding = c->padding};
         clq_model *model = new_model();
         clq_tensor x = clq_input(model, CLQ_SHAPE(c->in[0], c->in[1], c->in[2]));
-        bool by_default = c->size[0] == 0 && c->padding == CLQ_VALID;
+        bool by_default = c->size[0] == 0 && c->padding == CLQ_PADDING_VALID;
         x = (i % 2 ? clq_average_pool2d : clq_max_pool2d)(model, x, by_default ? NULL : &config);
         assert_ok(clq_model_finish(model, x));
         assert_shape(c->what, clq_model_output_shape(model, 0), CLQ_SHAPE(c->out[0], c->out[1], c->in[2]));
@@ -144,7 +144,7 @@ static void shapes_of_the_rest(void **state) {
     (void)state;
     clq_model *model = new_model();
     clq_tensor x = clq_input(model, CLQ_SHAPE(2, 3, 4));
-    x = clq_activate(model, x, CLQ_RELU, NULL);
+    x = clq_activate(model, x, CLQ_ACTIVATION_RELU, NULL);
     assert_shape("activation", model->tensors[x.id - 1].shape, CLQ_SHAPE(2, 3, 4));
     x = clq_reshape(model, x, CLQ_SHAPE(4, 6), NULL);
     assert_shape("reshape", model->tensors[x.id - 1].shape, CLQ_SHAPE(4, 6));
@@ -154,7 +154,7 @@ static void shapes_of_the_rest(void **state) {
     assert_shape("flatten", model->tensors[x.id - 1].shape, CLQ_SHAPE(24));
     x = clq_flatten(model, x, NULL);
     assert_shape("flatten of a flat one", model->tensors[x.id - 1].shape, CLQ_SHAPE(24));
-    x = clq_activate(model, x, CLQ_SOFTMAX, NULL);
+    x = clq_activate(model, x, CLQ_ACTIVATION_SOFTMAX, NULL);
     assert_ok(clq_model_finish(model, x));
     assert_shape("input", clq_model_input_shape(model), CLQ_SHAPE(2, 3, 4));
     assert_shape("output", clq_model_output_shape(model, 0), CLQ_SHAPE(24));
@@ -181,7 +181,7 @@ static void assert_variables(const clq_model *model, const expected_variable *wa
         assert_int_equal(got.is_bias, strstr(got.name, "/bias") != NULL);
     }
     clq_variable_info untouched = {.elements = 77};
-    assert_fails(CLQ_ARGUMENT, "out of range", clq_model_variable(model, count, &untouched));
+    assert_fails(CLQ_ERROR_ARGUMENT, "out of range", clq_model_variable(model, count, &untouched));
     assert_int_equal(untouched.elements, 77);
 }
 
@@ -219,7 +219,7 @@ static void builtin_models(void **state) {
         clq_model_destroy(model);
     }
     clq_model *none = NULL;
-    assert_fails(CLQ_ARGUMENT, "'cnn2' is unknown: expected mlp, cnn, cnn1", clq_model_builtin("cnn2", &none));
+    assert_fails(CLQ_ERROR_ARGUMENT, "'cnn2' is unknown: expected mlp, cnn, cnn1", clq_model_builtin("cnn2", &none));
     assert_null(none);
 }
 
@@ -240,9 +240,9 @@ static void names_are_made_as_in_keras(void **state) {
     assert_string_equal(name_of(m, x = clq_max_pool2d(m, x, NULL)), "max_pooling2d");
     assert_string_equal(name_of(m, x = clq_average_pool2d(m, x, NULL)), "average_pooling2d");
     assert_string_equal(name_of(m, x = clq_conv2d(m, x, &conv)), "conv2d_2");
-    assert_string_equal(name_of(m, x = clq_activate(m, x, CLQ_TANH, NULL)), "activation");
-    assert_string_equal(name_of(m, x = clq_activate(m, x, CLQ_SOFTMAX, NULL)), "softmax");
-    assert_string_equal(name_of(m, x = clq_activate(m, x, CLQ_RELU, NULL)), "activation_1");
+    assert_string_equal(name_of(m, x = clq_activate(m, x, CLQ_ACTIVATION_TANH, NULL)), "activation");
+    assert_string_equal(name_of(m, x = clq_activate(m, x, CLQ_ACTIVATION_SOFTMAX, NULL)), "softmax");
+    assert_string_equal(name_of(m, x = clq_activate(m, x, CLQ_ACTIVATION_RELU, NULL)), "activation_1");
     assert_string_equal(name_of(m, x = clq_flatten(m, x, NULL)), "flatten");
     assert_string_equal(name_of(m, x = clq_reshape(m, x, CLQ_SHAPE(3, 1), NULL)), "reshape");
     assert_string_equal(name_of(m, x = clq_dense(m, x, &dense)), "dense");
@@ -272,7 +272,8 @@ static void names_of_many_layers(void **state) {
     for (unsigned i = 0; i < MANY; i++) {
         (void)snprintf(name, sizeof name, "layer %u", i * 7919 % MANY);
         assert_false(clq_model_has_layer(m, name));
-        last = clq_activate(m, i % 2 ? x : y, CLQ_TANH, i % 3 ? name : NULL); /* each second one leads nowhere */
+        last = clq_activate(m, i % 2 ? x : y, CLQ_ACTIVATION_TANH,
+                            i % 3 ? name : NULL); /* each second one leads nowhere */
         if (i % 2 == 0) y = last;
         assert_int_equal(clq_model_has_layer(m, name), i % 3 != 0);
     }
@@ -298,7 +299,7 @@ static void layers_off_the_path_are_left_out(void **state) {
     kept = clq_dense(m, kept, &(clq_dense_config){.units = 3, .no_bias = true});
     clq_dense(m, x, &(clq_dense_config){.units = 2});
     kept = clq_dense(m, kept, &(clq_dense_config){.units = 2});
-    clq_activate(m, kept, CLQ_RELU, NULL);
+    clq_activate(m, kept, CLQ_ACTIVATION_RELU, NULL);
     assert_ok(clq_model_finish(m, kept));
     static const expected_variable want[] = {
         {"dense/kernel", 20, 5, 4},  {"dense/bias", 4, 4, 4},   {"dense_3/kernel", 12, 4, 3},
@@ -353,18 +354,20 @@ static clq_tensor conv_minus_filters(clq_model *m, clq_tensor x) {
     return clq_conv2d(m, x, &(clq_conv2d_config){.filters = (size_t)-1, .kernel = {1, 1}});
 }
 static clq_tensor conv_minus_kernel(clq_model *m, clq_tensor x) {
-    return clq_conv2d(m, x, &(clq_conv2d_config){.filters = 1, .kernel = {1, (size_t)-1}, .padding = CLQ_SAME});
+    return clq_conv2d(m, x, &(clq_conv2d_config){.filters = 1, .kernel = {1, (size_t)-1}, .padding = CLQ_PADDING_SAME});
 }
 static clq_tensor conv_minus_stride(clq_model *m, clq_tensor x) {
     return clq_conv2d(
-        m, x, &(clq_conv2d_config){.filters = 1, .kernel = {1, 1}, .strides = {(size_t)-1, 1}, .padding = CLQ_SAME});
+        m, x,
+        &(clq_conv2d_config){.filters = 1, .kernel = {1, 1}, .strides = {(size_t)-1, 1}, .padding = CLQ_PADDING_SAME});
 }
 static clq_tensor conv_minus_dilation(clq_model *m, clq_tensor x) {
     return clq_conv2d(
-        m, x, &(clq_conv2d_config){.filters = 1, .kernel = {3, 3}, .dilation = {(size_t)-1, 1}, .padding = CLQ_SAME});
+        m, x,
+        &(clq_conv2d_config){.filters = 1, .kernel = {3, 3}, .dilation = {(size_t)-1, 1}, .padding = CLQ_PADDING_SAME});
 }
 static clq_tensor conv_large_kernel(clq_model *m, clq_tensor x) { /* 65536 * 32768 * 2 weights */
-    return clq_conv2d(m, x, &(clq_conv2d_config){.filters = 1, .kernel = {65536, 32768}, .padding = CLQ_SAME});
+    return clq_conv2d(m, x, &(clq_conv2d_config){.filters = 1, .kernel = {65536, 32768}, .padding = CLQ_PADDING_SAME});
 }
 static clq_tensor pool_wide(clq_model *m, clq_tensor x) {
     return clq_max_pool2d(m, x, &(clq_pool_config){.size = {7, 1}});
@@ -374,7 +377,7 @@ static clq_tensor pool_minus(clq_model *m, clq_tensor x) {
     return clq_max_pool2d(m, x, &(clq_pool_config){.size = {2, 2}, .strides = {1, (size_t)-1}, .name = "p"});
 }
 static clq_tensor pool_area(clq_model *m, clq_tensor x) {
-    return clq_average_pool2d(m, x, &(clq_pool_config){.size = {65536, 65536}, .padding = CLQ_SAME});
+    return clq_average_pool2d(m, x, &(clq_pool_config){.size = {65536, 65536}, .padding = CLQ_PADDING_SAME});
 }
 static clq_tensor dense_null(clq_model *m, clq_tensor x) { return clq_dense(m, x, NULL); }
 static clq_tensor dense_no_units(clq_model *m, clq_tensor x) {
@@ -412,10 +415,10 @@ static clq_tensor name_long(clq_model *m, clq_tensor x) {
                        "567890123456789012345678901234567");
 }
 static clq_tensor name_twice(clq_model *m, clq_tensor x) {
-    return clq_flatten(m, clq_activate(m, x, CLQ_RELU, "twin"), "twin");
+    return clq_flatten(m, clq_activate(m, x, CLQ_ACTIVATION_RELU, "twin"), "twin");
 }
 static clq_tensor name_as_made(clq_model *m, clq_tensor x) {
-    return clq_flatten(m, clq_activate(m, x, CLQ_RELU, NULL), "activation");
+    return clq_flatten(m, clq_activate(m, x, CLQ_ACTIVATION_RELU, NULL), "activation");
 }
 static clq_tensor second_input(clq_model *m, clq_tensor x) { return (void)x, clq_input(m, CLQ_SHAPE(3)); }
 
@@ -456,7 +459,7 @@ static const refusal refusals[] = {
     {name_long, "0123456789", "1 to 127 bytes", CLQ_OK},
     {name_twice, "twin", "two layers have this name", CLQ_OK},
     {name_as_made, "activation", "two layers have this name", CLQ_OK},
-    {second_input, "input_layer_1", "clq_inputs adds several", CLQ_UNSUPPORTED},
+    {second_input, "input_layer_1", "clq_inputs adds several", CLQ_ERROR_UNSUPPORTED},
 };
 
 /* Each fails in its own words; a second mistake after it changes nothing. */
@@ -464,7 +467,7 @@ static void first_error_wins(void **state) {
     (void)state;
     for (size_t i = 0; i < CLQ_COUNT_OF(refusals); i++) {
         const refusal *r = &refusals[i];
-        clq_status status = r->status == CLQ_OK ? CLQ_ARGUMENT : r->status;
+        clq_status status = r->status == CLQ_OK ? CLQ_ERROR_ARGUMENT : r->status;
         char layer[96];
         snprintf(layer, sizeof layer, "layer '%s", r->layer);
         clq_model *m = new_model();
@@ -498,7 +501,7 @@ static void impossible_inputs(void **state) {
     for (size_t i = 0; i < CLQ_COUNT_OF(cases); i++) {
         clq_model *m = new_model();
         clq_tensor x = clq_input(m, cases[i].shape);
-        assert_fails(CLQ_ARGUMENT, cases[i].words, clq_model_finish(m, x));
+        assert_fails(CLQ_ERROR_ARGUMENT, cases[i].words, clq_model_finish(m, x));
         assert_non_null(strstr(clq_error_detail(), "layer 'input_layer'"));
         clq_model_destroy(m);
     }
@@ -512,10 +515,10 @@ static void tensors_of_other_models(void **state) {
     (void)state;
     clq_model *one = new_model(), *other = new_model();
     clq_tensor x = clq_input(one, CLQ_SHAPE(4)), y = clq_input(other, CLQ_SHAPE(4));
-    assert_fails(CLQ_ARGUMENT, "tensor of another model", clq_model_finish(one, y));
-    assert_fails(CLQ_ARGUMENT, "has no output", clq_model_finish(one, (clq_tensor){0}));
+    assert_fails(CLQ_ERROR_ARGUMENT, "tensor of another model", clq_model_finish(one, y));
+    assert_fails(CLQ_ERROR_ARGUMENT, "has no output", clq_model_finish(one, (clq_tensor){0}));
     assert_int_equal(clq_dense(one, y, &(clq_dense_config){.units = 2, .name = "mixed"}).id, 0);
-    assert_fails(CLQ_ARGUMENT, "layer 'mixed': its input is a tensor of another model", clq_model_finish(one, x));
+    assert_fails(CLQ_ERROR_ARGUMENT, "layer 'mixed': its input is a tensor of another model", clq_model_finish(one, x));
     assert_ok(clq_model_finish(other, y));
     clq_model_destroy(one);
     clq_model_destroy(other);
@@ -530,9 +533,9 @@ static void masked_outputs(void **state) {
     x = clq_embedding(m, x, &(clq_embedding_config){.rows = 7, .width = 3, .mask_zero = true});
     const clq_tensor many = clq_keep_mask(m, clq_reshape(m, x, CLQ_SHAPE(5, 3, 1, 1), "many"), x),
                      rows = clq_keep_mask(m, clq_reshape(m, x, CLQ_SHAPE(5, 3, 1), "rows"), x);
-    assert_fails(CLQ_UNSUPPORTED, "output 'many' (5, 3, 1, 1) has a mask (5)", clq_model_finish(m, many));
-    assert_fails(CLQ_UNSUPPORTED, "a keras.ops.multiply by 1 behind it ends the mask", clq_model_finish(m, many));
-    x = clq_dense(m, x, &(clq_dense_config){.units = 4, .activation = CLQ_SOFTMAX, .name = "tags"});
+    assert_fails(CLQ_ERROR_UNSUPPORTED, "output 'many' (5, 3, 1, 1) has a mask (5)", clq_model_finish(m, many));
+    assert_fails(CLQ_ERROR_UNSUPPORTED, "a keras.ops.multiply by 1 behind it ends the mask", clq_model_finish(m, many));
+    x = clq_dense(m, x, &(clq_dense_config){.units = 4, .activation = CLQ_ACTIVATION_SOFTMAX, .name = "tags"});
     const clq_tensor outputs[] = {x, rows};
     assert_ok(clq_model_finish_outputs(m, outputs, 2));
     clq_model_destroy(m);
@@ -552,7 +555,7 @@ static void finished_is_finished(void **state) {
         assert_int_equal(late[i](m, x).id, 0);
         assert_non_null(strstr(clq_error_detail(), "model test is finished"));
     }
-    assert_fails(CLQ_STATE, "finished already", clq_model_finish(m, x));
+    assert_fails(CLQ_ERROR_STATE, "finished already", clq_model_finish(m, x));
     assert_int_equal(m->layer_count, 2);
     assert_int_equal(clq_model_variable_count(m), 2);
     assert_shape("output", clq_model_output_shape(m, 0), CLQ_SHAPE(2));
@@ -565,9 +568,9 @@ static void model_names(void **state) {
     memset(name, 'm', 128);
     name[128] = '\0';
     clq_model *model = NULL;
-    assert_fails(CLQ_ARGUMENT, "1 to 127 bytes", clq_model_create(name, &model));
-    assert_fails(CLQ_ARGUMENT, "1 to 127 bytes", clq_model_create("", &model));
-    assert_fails(CLQ_ARGUMENT, "1 to 127 bytes", clq_model_create(NULL, &model));
+    assert_fails(CLQ_ERROR_ARGUMENT, "1 to 127 bytes", clq_model_create(name, &model));
+    assert_fails(CLQ_ERROR_ARGUMENT, "1 to 127 bytes", clq_model_create("", &model));
+    assert_fails(CLQ_ERROR_ARGUMENT, "1 to 127 bytes", clq_model_create(NULL, &model));
     assert_null(model);
     assert_ok(clq_model_create(name + 1, &model));
     assert_string_equal(clq_model_name(model), name + 1);
@@ -584,12 +587,12 @@ static clq_status build_deep(void *context) {
     CLQ_TRY(clq_model_create("deep", &m));
     clq_tensor x = clq_input(m, CLQ_SHAPE(6, 6, 1));
     for (unsigned i = 0; i < 20; i++) {
-        x = clq_conv2d(m, x, &(clq_conv2d_config){.filters = 2, .kernel = {3, 3}, .padding = CLQ_SAME});
-        x = clq_activate(m, x, CLQ_RELU, NULL);
+        x = clq_conv2d(m, x, &(clq_conv2d_config){.filters = 2, .kernel = {3, 3}, .padding = CLQ_PADDING_SAME});
+        x = clq_activate(m, x, CLQ_ACTIVATION_RELU, NULL);
     }
     x = clq_dense(m, clq_flatten(m, x, NULL), &(clq_dense_config){.units = 3});
     clq_status status = clq_model_finish(m, x);
-    if (status == CLQ_OK && clq_model_variable_count(m) != 42) status = CLQ_MISMATCH;
+    if (status == CLQ_OK && clq_model_variable_count(m) != 42) status = CLQ_ERROR_MISMATCH;
     clq_model_destroy(m);
     return status;
 }
@@ -597,14 +600,14 @@ static clq_status build_deep(void *context) {
 static clq_status take_builtin(void *context) {
     clq_model *model = NULL;
     clq_status status = clq_model_builtin(context, &model);
-    if (status != CLQ_OK && model) return CLQ_STATE; /* an output was written by a failure */
+    if (status != CLQ_OK && model) return CLQ_ERROR_STATE; /* an output was written by a failure */
     clq_model_destroy(model);
     return status;
 }
 
 static clq_status be_refused(void *context) {
     clq_status status = take_builtin(context);
-    return status == CLQ_ARGUMENT ? CLQ_OK : status;
+    return status == CLQ_ERROR_ARGUMENT ? CLQ_OK : status;
 }
 
 static void runs_out_of_memory(void **state) {

@@ -126,7 +126,7 @@ static void refusals(void **state) {
     };
     for (size_t i = 0; i < CLQ_COUNT_OF(wrong); i++) {
         clq_model *none = NULL;
-        assert_fails(CLQ_ARGUMENT, wrong[i].message, clq_model_builtin(wrong[i].name, &none));
+        assert_fails(CLQ_ERROR_ARGUMENT, wrong[i].message, clq_model_builtin(wrong[i].name, &none));
         assert_null(none);
     }
 }
@@ -134,14 +134,14 @@ static void refusals(void **state) {
 static clq_status take(void *context) {
     clq_model *model = NULL;
     const clq_status status = clq_model_builtin(context, &model);
-    if (status != CLQ_OK && model) return CLQ_STATE; /* an output was written by a failure */
+    if (status != CLQ_OK && model) return CLQ_ERROR_STATE; /* an output was written by a failure */
     clq_model_destroy(model);
     return status;
 }
 
 static clq_status be_refused(void *context) {
     const clq_status status = take(context);
-    return status == CLQ_ARGUMENT ? CLQ_OK : status;
+    return status == CLQ_ERROR_ARGUMENT ? CLQ_OK : status;
 }
 
 static void runs_out_of_memory(void **state) {

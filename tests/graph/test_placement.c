@@ -303,7 +303,7 @@ static void check_chunks(clq_device *device, clq_queue *queue) {
 static void check_refused(clq_device *device, const clq_model *model, clq_plan_config config, const char *words) {
     clq_plan *plan = NULL;
     uint64_t used = clq_device_memory_used(device);
-    CHECK_FAILS(CLQ_DEVICE_MEMORY, clq_plan_create_alone(model, device, &config, &plan));
+    CHECK_FAILS(CLQ_ERROR_DEVICE_MEMORY, clq_plan_create_alone(model, device, &config, &plan));
     CHECK_DETAIL(words);
     assert_null(plan);
     assert_int_equal(clq_device_memory_used(device), used);

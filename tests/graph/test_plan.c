@@ -158,7 +158,7 @@ static void counts_on(clq_device *device, clq_queue *queue) {
         outcome nothing = check_rows_beyond(&roomy, &d, 0);
         assert_nothing(&nothing);
         clq_plan_set_params(roomy.plan, &(clq_step_params){.count = COUNT_MOST + 1, .scale = 1});
-        CHECK_FAILS(CLQ_INTERNAL, clq_plan_run(roomy.plan, queue, CLQ_SEGMENT_FORWARD, CLQ_SEGMENT_FORWARD));
+        CHECK_FAILS(CLQ_ERROR_INTERNAL, clq_plan_run(roomy.plan, queue, CLQ_SEGMENT_FORWARD, CLQ_SEGMENT_FORWARD));
         CHECK_DETAIL("0 to 9 examples is run with 10");
         outcome full = check_rows_beyond(&roomy, &d, COUNT_MOST); /* and nothing of that sticks */
         assert_metrics(&roomy, &d, COUNT_MOST, 1);
@@ -331,7 +331,7 @@ static void check_outputs(const bench *inference, const bench *training, const b
     double logits[COUNT_MOST * CLASSES_MOST], want[COUNT_MOST * CLASSES_MOST];
     float got[COUNT_MOST * CLASSES_MOST];
     s->logits(d->weights, COUNT, d->x, logits);
-    ref_activation(softmax ? CLQ_SOFTMAX : CLQ_LINEAR, COUNT, s->classes, logits, want);
+    ref_activation(softmax ? CLQ_ACTIVATION_SOFTMAX : CLQ_ACTIVATION_LINEAR, COUNT, s->classes, logits, want);
     const bench *const all[] = {inference, training, evaluation};
     for (size_t i = 0; i < CLQ_COUNT_OF(all); i++) {
         blank(all[i], 0xFF);
@@ -401,16 +401,20 @@ static clq_tensor only_input(clq_model *m, clq_tensor x) { return (void)m, x; }
 static clq_tensor only_reshapes(clq_model *m, clq_tensor x) {
     return clq_reshape(m, clq_flatten(m, x, NULL), CLQ_SHAPE(2, 2), NULL);
 }
-static clq_tensor relu(clq_model *m, clq_tensor x) { return clq_flatten(m, clq_activate(m, x, CLQ_RELU, NULL), NULL); }
-static clq_tensor linear(clq_model *m, clq_tensor x) { return clq_activate(m, x, CLQ_LINEAR, NULL); }
+static clq_tensor relu(clq_model *m, clq_tensor x) {
+    return clq_flatten(m, clq_activate(m, x, CLQ_ACTIVATION_RELU, NULL), NULL);
+}
+static clq_tensor linear(clq_model *m, clq_tensor x) { return clq_activate(m, x, CLQ_ACTIVATION_LINEAR, NULL); }
 static clq_tensor dense(clq_model *m, clq_tensor x) {
     return clq_dense(m, x, &(clq_dense_config){.units = 4, .no_bias = true});
 }
-static clq_tensor dense_linear(clq_model *m, clq_tensor x) { return clq_activate(m, dense(m, x), CLQ_LINEAR, NULL); }
+static clq_tensor dense_linear(clq_model *m, clq_tensor x) {
+    return clq_activate(m, dense(m, x), CLQ_ACTIVATION_LINEAR, NULL);
+}
 static clq_tensor dense_relu_reshaped(clq_model *m, clq_tensor x) { return relu(m, dense(m, x)); }
 static clq_tensor pooled(clq_model *m, clq_tensor x) {
     return clq_max_pool2d(m, clq_reshape(m, x, CLQ_SHAPE(2, 2, 1), NULL),
-                          &(clq_pool_config){.size = {2, 2}, .strides = {1, 1}, .padding = CLQ_SAME});
+                          &(clq_pool_config){.size = {2, 2}, .strides = {1, 1}, .padding = CLQ_PADDING_SAME});
 }
 
 /* Samples are {-1, 2, 0.5, -3} or the bytes {0, 51, 255, 102}; the dense kernel is {2, 4, 6, 8} on its diagonal. */
@@ -476,7 +480,8 @@ static void nothing_to_train_on(clq_device *device, clq_queue *queue) {
                              .metrics = {CLQ_METRIC_CATEGORICAL_ACCURACY}};
     bench b = {.s = &mlp_subject, .device = device, .queue = queue};
     CHECK_OK(clq_model_create("softmax", &b.model));
-    CHECK_OK(clq_model_finish(b.model, clq_activate(b.model, clq_input(b.model, CLQ_SHAPE(2)), CLQ_SOFTMAX, NULL)));
+    CHECK_OK(clq_model_finish(b.model,
+                              clq_activate(b.model, clq_input(b.model, CLQ_SHAPE(2)), CLQ_ACTIVATION_SOFTMAX, NULL)));
     clq_plan_config config = {.capacity = 2,
                               .sample_dtype = CLQ_F32,
                               .loss = &loss,
@@ -526,18 +531,18 @@ static void refusals_on(clq_device *device, clq_queue *queue) {
     const struct {
         clq_status status;
         const char *words;
-    } want[6] = {{CLQ_INTERNAL, "capacity"},
-                 {CLQ_INTERNAL, "metric slots"},
-                 {CLQ_INTERNAL, "needs a loss"},
-                 {CLQ_UNSUPPORTED, "type f64: u8 or f32"},
-                 {CLQ_MISMATCH, "over 5 values and output 'dense_2' of model mlp has 4"},
-                 {CLQ_INTERNAL, "4294967295 examples"}};
+    } want[6] = {{CLQ_ERROR_INTERNAL, "capacity"},
+                 {CLQ_ERROR_INTERNAL, "metric slots"},
+                 {CLQ_ERROR_INTERNAL, "needs a loss"},
+                 {CLQ_ERROR_UNSUPPORTED, "type f64: u8 or f32"},
+                 {CLQ_ERROR_MISMATCH, "over 5 values and output 'dense_2' of model mlp has 4"},
+                 {CLQ_ERROR_INTERNAL, "4294967295 examples"}};
     clq_plan *plan = NULL;
     for (size_t i = 0; i < CLQ_COUNT_OF(c); i++) {
         CHECK_FAILS(want[i].status, clq_plan_create_alone(model, device, &c[i], &plan));
         CHECK_DETAIL(want[i].words);
     }
-    CHECK_FAILS(CLQ_STATE, clq_plan_create_alone(unfinished, device, &good, &plan));
+    CHECK_FAILS(CLQ_ERROR_STATE, clq_plan_create_alone(unfinished, device, &good, &plan));
     CHECK_DETAIL("model open is not finished");
     assert_null(plan);
     clq_plan_destroy(NULL);

@@ -11,50 +11,53 @@ static clq_tensor units(clq_model *m, clq_tensor x, size_t count, clq_activation
 /* ---- models ---- */
 
 static clq_status chain(clq_model *m, clq_tensor x) {
-    x = units(m, x, 8, CLQ_RELU);
+    x = units(m, x, 8, CLQ_ACTIVATION_RELU);
     x = clq_dropout(m, clq_flatten(m, x, NULL), NULL);
-    for (int i = 0; i < 3; i++) x = units(m, clq_activate(m, x, CLQ_MISH, NULL), 8, CLQ_TANH);
-    return clq_model_finish(m, units(m, x, 8, CLQ_SOFTMAX));
+    for (int i = 0; i < 3; i++) x = units(m, clq_activate(m, x, CLQ_ACTIVATION_MISH, NULL), 8, CLQ_ACTIVATION_TANH);
+    return clq_model_finish(m, units(m, x, 8, CLQ_ACTIVATION_SOFTMAX));
 }
 static clq_status softmax_between(clq_model *m, clq_tensor x) {
-    return clq_model_finish(m, units(m, units(m, x, 8, CLQ_SOFTMAX), 4, CLQ_LINEAR));
+    return clq_model_finish(m, units(m, units(m, x, 8, CLQ_ACTIVATION_SOFTMAX), 4, CLQ_ACTIVATION_LINEAR));
 }
 static clq_status read_by_an_output(clq_model *m, clq_tensor x) {
-    const clq_tensor y = units(m, x, 8, CLQ_RELU), z = units(m, y, 4, CLQ_RELU);
-    return clq_model_finish_outputs(m, CLQ_TENSORS(y, units(m, z, 4, CLQ_LINEAR)));
+    const clq_tensor y = units(m, x, 8, CLQ_ACTIVATION_RELU), z = units(m, y, 4, CLQ_ACTIVATION_RELU);
+    return clq_model_finish_outputs(m, CLQ_TENSORS(y, units(m, z, 4, CLQ_ACTIVATION_LINEAR)));
 }
 static clq_status two_readers(clq_model *m, clq_tensor x) {
-    const clq_tensor y = units(m, x, 8, CLQ_RELU);
-    return clq_model_finish_outputs(m, CLQ_TENSORS(units(m, y, 4, CLQ_LINEAR), units(m, y, 4, CLQ_SOFTMAX)));
+    const clq_tensor y = units(m, x, 8, CLQ_ACTIVATION_RELU);
+    return clq_model_finish_outputs(
+        m, CLQ_TENSORS(units(m, y, 4, CLQ_ACTIVATION_LINEAR), units(m, y, 4, CLQ_ACTIVATION_SOFTMAX)));
 }
 static clq_status gated(clq_model *m, clq_tensor x) {
-    const clq_tensor y = clq_multiply(m, CLQ_TENSORS(units(m, x, 8, CLQ_SIGMOID), units(m, x, 8, CLQ_TANH)), NULL);
-    return clq_model_finish(m, units(m, y, 2, CLQ_LINEAR));
+    const clq_tensor y =
+        clq_multiply(m, CLQ_TENSORS(units(m, x, 8, CLQ_ACTIVATION_SIGMOID), units(m, x, 8, CLQ_ACTIVATION_TANH)), NULL);
+    return clq_model_finish(m, units(m, y, 2, CLQ_ACTIVATION_LINEAR));
 }
 /* Its second use reads what the pair has in slices, as the first does not. */
 static clq_status shared_on_both_sides(clq_model *m, clq_tensor x) {
-    const clq_tensor y = units(m, x, 8, CLQ_RELU), z = units(m, y, 8, CLQ_RELU);
-    return clq_model_finish(m, units(m, clq_share(m, z, z), 4, CLQ_LINEAR));
+    const clq_tensor y = units(m, x, 8, CLQ_ACTIVATION_RELU), z = units(m, y, 8, CLQ_ACTIVATION_RELU);
+    return clq_model_finish(m, units(m, clq_share(m, z, z), 4, CLQ_ACTIVATION_LINEAR));
 }
 static clq_status shared_alike(clq_model *m, clq_tensor x) {
-    const clq_tensor y = units(m, x, 8, CLQ_RELU), again = clq_share(m, y, clq_activate(m, x, CLQ_TANH, NULL));
-    return clq_model_finish(m, units(m, clq_add(m, CLQ_TENSORS(y, again), NULL), 4, CLQ_LINEAR));
+    const clq_tensor y = units(m, x, 8, CLQ_ACTIVATION_RELU),
+                     again = clq_share(m, y, clq_activate(m, x, CLQ_ACTIVATION_TANH, NULL));
+    return clq_model_finish(m, units(m, clq_add(m, CLQ_TENSORS(y, again), NULL), 4, CLQ_ACTIVATION_LINEAR));
 }
 static clq_status few_units(clq_model *m, clq_tensor x) {
-    x = units(m, units(m, x, 2, CLQ_RELU), 8, CLQ_RELU);
-    return clq_model_finish(m, units(m, x, 2, CLQ_LINEAR));
+    x = units(m, units(m, x, 2, CLQ_ACTIVATION_RELU), 8, CLQ_ACTIVATION_RELU);
+    return clq_model_finish(m, units(m, x, 2, CLQ_ACTIVATION_LINEAR));
 }
 static clq_status too_few_units(clq_model *m, clq_tensor x) {
-    return clq_model_finish(m, units(m, units(m, x, 2, CLQ_RELU), 2, CLQ_LINEAR));
+    return clq_model_finish(m, units(m, units(m, x, 2, CLQ_ACTIVATION_RELU), 2, CLQ_ACTIVATION_LINEAR));
 }
 static clq_status of_rows(clq_model *m, clq_tensor x) {
-    x = units(m, clq_reshape(m, x, CLQ_SHAPE(3, 2), NULL), 5, CLQ_RELU);
-    return clq_model_finish(m, units(m, x, 2, CLQ_LINEAR));
+    x = units(m, clq_reshape(m, x, CLQ_SHAPE(3, 2), NULL), 5, CLQ_ACTIVATION_RELU);
+    return clq_model_finish(m, units(m, x, 2, CLQ_ACTIVATION_LINEAR));
 }
 /* Rows that are joined have other columns. */
 static clq_status joined_rows(clq_model *m, clq_tensor x) {
-    x = units(m, clq_reshape(m, x, CLQ_SHAPE(3, 2), NULL), 5, CLQ_RELU);
-    return clq_model_finish(m, units(m, clq_flatten(m, x, NULL), 2, CLQ_LINEAR));
+    x = units(m, clq_reshape(m, x, CLQ_SHAPE(3, 2), NULL), 5, CLQ_ACTIVATION_RELU);
+    return clq_model_finish(m, units(m, clq_flatten(m, x, NULL), 2, CLQ_ACTIVATION_LINEAR));
 }
 static clq_tensor tokens(clq_model *m, clq_tensor x) { return clq_reshape(m, x, CLQ_SHAPE(3, 2), NULL); }
 static clq_tensor heads(clq_model *m, clq_tensor x, size_t count) {
@@ -62,11 +65,11 @@ static clq_tensor heads(clq_model *m, clq_tensor x, size_t count) {
 }
 static clq_status whole_heads(clq_model *m, clq_tensor x) {
     x = clq_layer_norm(m, heads(m, tokens(m, x), 4), NULL);
-    return clq_model_finish(m, units(m, clq_flatten(m, x, NULL), 8, CLQ_LINEAR));
+    return clq_model_finish(m, units(m, clq_flatten(m, x, NULL), 8, CLQ_ACTIVATION_LINEAR));
 }
 /* Of its layers that are split alone, only the last one has enough units. */
 static clq_status few_heads(clq_model *m, clq_tensor x) {
-    return clq_model_finish(m, units(m, clq_flatten(m, heads(m, tokens(m, x), 2), NULL), 3, CLQ_LINEAR));
+    return clq_model_finish(m, units(m, clq_flatten(m, heads(m, tokens(m, x), 2), NULL), 3, CLQ_ACTIVATION_LINEAR));
 }
 /* Keys and values are of the samples. */
 static clq_status of_others(clq_model *m, clq_tensor x) {
@@ -76,7 +79,7 @@ static clq_status of_others(clq_model *m, clq_tensor x) {
 }
 /* The projections could be split by rows, with the Dense layer in front of them; heads are the longer chain. */
 static clq_status behind_units(clq_model *m, clq_tensor x) {
-    x = clq_activate(m, units(m, tokens(m, x), 4, CLQ_LINEAR), CLQ_TANH, NULL);
+    x = clq_activate(m, units(m, tokens(m, x), 4, CLQ_ACTIVATION_LINEAR), CLQ_ACTIVATION_TANH, NULL);
     return clq_model_finish(m, heads(m, x, 4));
 }
 static clq_tensor rows(clq_model *m, clq_tensor x, size_t count) {
@@ -90,20 +93,21 @@ static clq_status tables(clq_model *m, clq_tensor x) {
 }
 /* Means of columns are columns: the Dense layer behind them is split by rows. */
 static clq_status table_of_a_chain(clq_model *m, clq_tensor x) {
-    return clq_model_finish(m, units(m, clq_global_average_pool(m, rows(m, x, 3), false, NULL), 2, CLQ_LINEAR));
+    return clq_model_finish(m,
+                            units(m, clq_global_average_pool(m, rows(m, x, 3), false, NULL), 2, CLQ_ACTIVATION_LINEAR));
 }
 /* The sum of the gates' inputs would be larger than the rows that are looked up. */
 static clq_status table_of_a_recurrence(clq_model *m, clq_tensor x) {
     clq_recurrent_config config = clq_recurrent_config_default(6);
     config.no_bias = true;
     x = clq_recurrent(m, rows(m, x, 9), CLQ_CELL_LSTM, &config);
-    return clq_model_finish(m, units(m, x, 6, CLQ_LINEAR));
+    return clq_model_finish(m, units(m, x, 6, CLQ_ACTIVATION_LINEAR));
 }
 
 /* A scale that all pairs of units share is whole, and so is a shift. */
 static clq_status normed_pairs(clq_model *m, clq_tensor x) {
-    x = clq_layer_norm(m, clq_reshape(m, units(m, x, 8, CLQ_LINEAR), CLQ_SHAPE(4, 2), NULL), NULL);
-    return clq_model_finish(m, units(m, clq_flatten(m, x, NULL), 2, CLQ_LINEAR));
+    x = clq_layer_norm(m, clq_reshape(m, units(m, x, 8, CLQ_ACTIVATION_LINEAR), CLQ_SHAPE(4, 2), NULL), NULL);
+    return clq_model_finish(m, units(m, clq_flatten(m, x, NULL), 2, CLQ_ACTIVATION_LINEAR));
 }
 
 /* For 3 ranks, of each kernel in turn: c columns, r rows, j columns that are joined, . whole; NULL: refused. */
@@ -139,7 +143,7 @@ static void layers_are_split_in_pairs(void **state) {
         char split[8] = {0};
         size_t layers = 0;
         if (!cases[i].split) {
-            assert_fails(CLQ_ARGUMENT,
+            assert_fails(CLQ_ERROR_ARGUMENT,
                          "nothing that 3 devices could split: no Dense layer of at least 3 units that can be split, no "
                          "attention of as many heads, no Embedding as wide that a Dense layer follows, or that has "
                          "more rows than a sample has numbers; use the strategy mirrored, or fewer devices",
@@ -237,7 +241,7 @@ static void a_slice_is_missing(void **state) {
     clq_graph_expand(&graph, &context);
     assert_ok(clq_error_raise(&graph.error));
     clq_graph_cut(&graph, &context);
-    assert_fails(CLQ_INTERNAL, "layer 'dense': of dense/bias a part is needed, and the rank has all of it",
+    assert_fails(CLQ_ERROR_INTERNAL, "layer 'dense': of dense/bias a part is needed, and the rank has all of it",
                  clq_error_raise(&graph.error));
     clq_graph_release(&graph);
     clq_slicing_destroy(slicing);

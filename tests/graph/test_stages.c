@@ -341,7 +341,7 @@ static void cuts_are_where_a_model_can_be_cut(void **state) {
     const clq_tensor x = clq_input(m, CLQ_SHAPE(4));                                                         /* 1 */
     const clq_tensor a = clq_dense(m, x, &(clq_dense_config){.units = 4});                                   /* 2 */
     const clq_tensor b = clq_share(m, a, a);                                                                 /* 3 */
-    const clq_tensor c = clq_activate(m, b, CLQ_TANH, NULL);                                                 /* 4 */
+    const clq_tensor c = clq_activate(m, b, CLQ_ACTIVATION_TANH, NULL);                                      /* 4 */
     const clq_tensor d = clq_dense(m, clq_add(m, CLQ_TENSORS(x, c), NULL), &(clq_dense_config){.units = 2}); /* 5, 6 */
     CHECK_OK(clq_model_finish(m, d));
     CHECK_OK(clq_model_cuts(m, &cuts, &count));

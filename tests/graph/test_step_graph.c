@@ -55,8 +55,8 @@ static void count_made(const clq_graph *graph) {
         penalties += node->op == &clq_op_penalty_gradient;
         warps += node->op == &clq_op_warp;
         made.conv_pools += node->op == &clq_op_conv_pool;
-        made.products += node->op == &clq_op_dense && node->attributes.dense.activation != CLQ_LINEAR;
-        made.pools += node->op == &clq_op_pool2d && node->attributes.pool2d.activation != CLQ_LINEAR;
+        made.products += node->op == &clq_op_dense && node->attributes.dense.activation != CLQ_ACTIVATION_LINEAR;
+        made.pools += node->op == &clq_op_pool2d && node->attributes.pool2d.activation != CLQ_ACTIVATION_LINEAR;
         made.softmax_sums += node->op == &clq_op_softmax_gradient && node->outputs[1];
         made.repeats += node->op == &clq_op_repeat;
         made.slices += node->op == &clq_op_slice;
@@ -286,7 +286,7 @@ static void instructions_without_a_derivative_are_refused(void **state) {
         if (is_known)
             CHECK_OK(differentiate_instruction((clq_element_op)op, !is_flat));
         else
-            CHECK_FAILS(CLQ_INTERNAL, differentiate_instruction((clq_element_op)op, false));
+            CHECK_FAILS(CLQ_ERROR_INTERNAL, differentiate_instruction((clq_element_op)op, false));
     }
 }
 
@@ -295,7 +295,7 @@ static void operations_without_a_derivative_are_refused(void **state) {
     clq_node slice = {.op = &clq_op_slice, .scope = "layer", .segment = CLQ_SEGMENT_FORWARD};
     (void)state;
     CHECK_OK(differentiate(&reshape, true));
-    CHECK_FAILS(CLQ_INTERNAL, differentiate(&slice, false));
+    CHECK_FAILS(CLQ_ERROR_INTERNAL, differentiate(&slice, false));
     CHECK_DETAIL("layer 'layer': the operation slice has no derivative");
 }
 

@@ -308,7 +308,7 @@ static void nothing_is_measured_in_vain(void **state) {
     CHECK_OK(tune_with(&s, model, true, 0, NULL));
     assert_int_equal(s.trials, 0);
     assert_non_null(strstr(logged, "nothing is measured"));
-    assert_fails(CLQ_STATE, "no folder", clq_selection_keep(device, "a key", "a candidate"));
+    assert_fails(CLQ_ERROR_STATE, "no folder", clq_selection_keep(device, "a key", "a candidate"));
 
     logged[0] = '\0';
     close_device();
@@ -425,7 +425,7 @@ static void candidates_compute_the_same(void **state) {
 
 static clq_tensor begin(clq_model *m) {
     clq_tensor x = clq_input(m, CLQ_SHAPE(12, 12, 1));
-    x = clq_conv2d(m, x, &(clq_conv2d_config){.filters = 16, .kernel = {3, 3}, .activation = CLQ_RELU});
+    x = clq_conv2d(m, x, &(clq_conv2d_config){.filters = 16, .kernel = {3, 3}, .activation = CLQ_ACTIVATION_RELU});
     return clq_max_pool2d(m, x, &(clq_pool_config){.size = {2, 2}});
 }
 
@@ -435,8 +435,8 @@ static clq_tensor build(clq_model *m) {
 
 static clq_tensor build_large(clq_model *m) {
     clq_tensor x = begin(m);
-    x = clq_conv2d(m, x, &(clq_conv2d_config){.filters = 20, .kernel = {3, 3}, .padding = CLQ_SAME});
-    x = clq_dense(m, clq_flatten(m, x, NULL), &(clq_dense_config){.units = 70, .activation = CLQ_TANH});
+    x = clq_conv2d(m, x, &(clq_conv2d_config){.filters = 20, .kernel = {3, 3}, .padding = CLQ_PADDING_SAME});
+    x = clq_dense(m, clq_flatten(m, x, NULL), &(clq_dense_config){.units = 70, .activation = CLQ_ACTIVATION_TANH});
     return clq_dense(m, x, &(clq_dense_config){.units = CLASSES});
 }
 

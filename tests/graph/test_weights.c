@@ -98,7 +98,7 @@ static void sizes_follow_types_on(clq_device *device, clq_queue *queue) {
             clq_plan_destroy(plan);
             plan = NULL;
         } else {
-            assert_int_equal(clq_plan_create(weights, &config, &plan), CLQ_UNSUPPORTED);
+            assert_int_equal(clq_plan_create(weights, &config, &plan), CLQ_ERROR_UNSUPPORTED);
             CHECK_DETAIL("which operation dense does not take");
             CHECK_DETAIL(clq_dtype_name(cases[i].dtype));
         }
@@ -107,7 +107,7 @@ static void sizes_follow_types_on(clq_device *device, clq_queue *queue) {
     }
     m->variables[0].dtype = CLQ_F16; /* and the bias is of bytes */
     weights = NULL;
-    assert_int_equal(clq_weights_create(m, device, &sgd, &weights), CLQ_UNSUPPORTED);
+    assert_int_equal(clq_weights_create(m, device, &sgd, &weights), CLQ_ERROR_UNSUPPORTED);
     CHECK_DETAIL("'dense/kernel' is f16 and 'dense/bias' is u8");
     assert_null(weights);
     m->variables[1].role = CLQ_ROLE_STATE; /* which has an arena of its own */
@@ -287,7 +287,7 @@ static void refusing_on(clq_device *device, clq_queue *queue) {
         clq_plan *plan = NULL;
         const clq_plan_config config = config_of(CLQ_MODE_TRAIN, SMALL);
         CHECK_OK(clq_weights_create(m, device, made_for[i], &weights));
-        CHECK_FAILS(CLQ_INTERNAL, clq_plan_create(weights, &config, &plan));
+        CHECK_FAILS(CLQ_ERROR_INTERNAL, clq_plan_create(weights, &config, &plan));
         CHECK_DETAIL("made for its update");
         assert_null(plan);
         clq_weights_destroy(weights);

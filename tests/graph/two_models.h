@@ -29,18 +29,21 @@ typedef struct subject {
 static inline clq_tensor build_conv(clq_model *m) {
     clq_tensor x = clq_input(m, CLQ_SHAPE(7, 6, 2));
     x = clq_conv2d(m, x,
-                   &(clq_conv2d_config){
-                       .filters = 3, .kernel = {3, 2}, .strides = {2, 1}, .padding = CLQ_SAME, .activation = CLQ_TANH});
-    x = clq_max_pool2d(m, x, &(clq_pool_config){.size = {3, 3}, .strides = {2, 2}, .padding = CLQ_SAME});
+                   &(clq_conv2d_config){.filters = 3,
+                                        .kernel = {3, 2},
+                                        .strides = {2, 1},
+                                        .padding = CLQ_PADDING_SAME,
+                                        .activation = CLQ_ACTIVATION_TANH});
+    x = clq_max_pool2d(m, x, &(clq_pool_config){.size = {3, 3}, .strides = {2, 2}, .padding = CLQ_PADDING_SAME});
     x = clq_conv2d(m, x,
                    &(clq_conv2d_config){.filters = 4,
                                         .kernel = {2, 2},
                                         .dilation = {1, 2},
-                                        .padding = CLQ_SAME,
-                                        .activation = CLQ_SIGMOID,
+                                        .padding = CLQ_PADDING_SAME,
+                                        .activation = CLQ_ACTIVATION_SIGMOID,
                                         .no_bias = true});
-    x = clq_average_pool2d(m, x, &(clq_pool_config){.size = {2, 2}, .strides = {1, 1}, .padding = CLQ_SAME});
-    return clq_dense(m, clq_flatten(m, x, NULL), &(clq_dense_config){.units = 3, .activation = CLQ_SOFTMAX});
+    x = clq_average_pool2d(m, x, &(clq_pool_config){.size = {2, 2}, .strides = {1, 1}, .padding = CLQ_PADDING_SAME});
+    return clq_dense(m, clq_flatten(m, x, NULL), &(clq_dense_config){.units = 3, .activation = CLQ_ACTIVATION_SOFTMAX});
 }
 
 static inline void conv_logits(const double *w, size_t count, const double *x, double *out) {
@@ -97,10 +100,10 @@ static inline void conv_logits(const double *w, size_t count, const double *x, d
                                             .average = true};
     double a[COUNT_MOST * 72], b[COUNT_MOST * 72];
     ref_conv2d(&first, count, x, w, w + 36, a);
-    ref_activation(CLQ_TANH, count, 72, a, b);
+    ref_activation(CLQ_ACTIVATION_TANH, count, 72, a, b);
     ref_pool2d(&most, count, b, a, NULL);
     ref_conv2d(&second, count, a, w + 39, NULL, b);
-    ref_activation(CLQ_SIGMOID, count, 24, b, a);
+    ref_activation(CLQ_ACTIVATION_SIGMOID, count, 24, b, a);
     ref_pool2d(&mean, count, a, b, NULL);
     ref_dense(&(clq_dense_problem){.in = 24, .out = 3, .rows_per_example = 1}, count, b, w + 87, w + 159, out);
 }
@@ -126,19 +129,19 @@ static const subject conv_subject = {.name = "conv",
 
 static inline clq_tensor build_mlp(clq_model *m) {
     clq_tensor x = clq_reshape(m, clq_input(m, CLQ_SHAPE(12)), CLQ_SHAPE(3, 4), NULL);
-    x = clq_activate(m, clq_dense(m, x, &(clq_dense_config){.units = 5}), CLQ_RELU, NULL);
-    x = clq_dense(m, clq_flatten(m, x, NULL), &(clq_dense_config){.units = 10, .activation = CLQ_SOFTMAX});
-    x = clq_activate(m, x, CLQ_SIGMOID, NULL);
+    x = clq_activate(m, clq_dense(m, x, &(clq_dense_config){.units = 5}), CLQ_ACTIVATION_RELU, NULL);
+    x = clq_dense(m, clq_flatten(m, x, NULL), &(clq_dense_config){.units = 10, .activation = CLQ_ACTIVATION_SOFTMAX});
+    x = clq_activate(m, x, CLQ_ACTIVATION_SIGMOID, NULL);
     return clq_dense(m, x, &(clq_dense_config){.units = 4});
 }
 
 static inline void mlp_logits(const double *w, size_t count, const double *x, double *out) {
     double a[COUNT_MOST * 15], b[COUNT_MOST * 15];
     ref_dense(&(clq_dense_problem){.in = 4, .out = 5, .rows_per_example = 3}, count, x, w, w + 20, a);
-    ref_activation(CLQ_RELU, count, 15, a, b);
+    ref_activation(CLQ_ACTIVATION_RELU, count, 15, a, b);
     ref_dense(&(clq_dense_problem){.in = 15, .out = 10, .rows_per_example = 1}, count, b, w + 25, w + 175, a);
-    ref_activation(CLQ_SOFTMAX, count, 10, a, b);
-    ref_activation(CLQ_SIGMOID, count, 10, b, a);
+    ref_activation(CLQ_ACTIVATION_SOFTMAX, count, 10, a, b);
+    ref_activation(CLQ_ACTIVATION_SIGMOID, count, 10, b, a);
     ref_dense(&(clq_dense_problem){.in = 10, .out = 4, .rows_per_example = 1}, count, a, w + 185, w + 225, out);
 }
 
@@ -165,8 +168,8 @@ static const subject mlp_subject = {.name = "mlp",
 
 static inline clq_tensor build_odd(clq_model *m) {
     clq_tensor x = clq_max_pool2d(m, clq_input(m, CLQ_SHAPE(4, 4, 1)), NULL);
-    x = clq_flatten(m, clq_activate(m, x, CLQ_TANH, NULL), NULL);
-    x = clq_dense(m, x, &(clq_dense_config){.units = 3, .activation = CLQ_SOFTMAX});
+    x = clq_flatten(m, clq_activate(m, x, CLQ_ACTIVATION_TANH, NULL), NULL);
+    x = clq_dense(m, x, &(clq_dense_config){.units = 3, .activation = CLQ_ACTIVATION_SOFTMAX});
     return clq_reshape(m, x, CLQ_SHAPE(3), NULL);
 }
 
@@ -182,7 +185,7 @@ static inline void odd_logits(const double *w, size_t count, const double *x, do
                                             .stride_w = 2};
     double a[COUNT_MOST * 4], b[COUNT_MOST * 4];
     ref_pool2d(&most, count, x, a, NULL);
-    ref_activation(CLQ_TANH, count, 4, a, b);
+    ref_activation(CLQ_ACTIVATION_TANH, count, 4, a, b);
     ref_dense(&(clq_dense_problem){.in = 4, .out = 3, .rows_per_example = 1}, count, b, w, w + 12, out);
 }
 

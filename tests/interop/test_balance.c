@@ -195,7 +195,8 @@ static unsigned check_step(const clq_model *model, uint32_t batch) {
     for (size_t i = 0; i < clq_list_launch_count(list); i++) faults += check_launch(list, i);
     clq_queue *queue;
     assert_ok(clq_queue_create(device, 0, &queue));
-    assert_fails(CLQ_INTERNAL, "before it is bound", clq_plan_run(plan, queue, CLQ_SEGMENT_FORWARD, CLQ_SEGMENT_UPDATE));
+    assert_fails(CLQ_ERROR_INTERNAL, "before it is bound",
+                 clq_plan_run(plan, queue, CLQ_SEGMENT_FORWARD, CLQ_SEGMENT_UPDATE));
     clq_queue_destroy(queue);
     clq_plan_destroy(plan);
     return faults;

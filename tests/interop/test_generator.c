@@ -183,13 +183,14 @@ typedef enum ending { PLAIN, SOFTMAX, DENSE, RESHAPED, OF_ALL, LINEAR, DROPPED, 
 static clq_tensor add_ending(clq_model *m, clq_tensor x, ending how) {
     const clq_shape rows = CLQ_SHAPE(CONTEXT, VOCABULARY);
     if (how == PLAIN) return x;
-    if (how == DENSE) return clq_dense(m, x, &(clq_dense_config){.units = VOCABULARY, .activation = CLQ_SOFTMAX});
+    if (how == DENSE)
+        return clq_dense(m, x, &(clq_dense_config){.units = VOCABULARY, .activation = CLQ_ACTIVATION_SOFTMAX});
     if (how == OF_ALL) x = clq_reshape(m, x, CLQ_SHAPE(CONTEXT * VOCABULARY), NULL);
-    x = clq_activate(m, x, CLQ_SOFTMAX, NULL);
+    x = clq_activate(m, x, CLQ_ACTIVATION_SOFTMAX, NULL);
     switch (how) {
     case RESHAPED:
     case OF_ALL: return clq_reshape(m, x, rows, NULL);
-    case LINEAR: return clq_activate(m, x, CLQ_LINEAR, NULL);
+    case LINEAR: return clq_activate(m, x, CLQ_ACTIVATION_LINEAR, NULL);
     case DROPPED: return clq_dropout(m, x, &(clq_dropout_config){.rate = 0.5});
     case STOPPED: return clq_stop_gradient(m, clq_gradient_scale(m, x, 2, NULL), NULL);
     case LOGARITHM: return clq_expression(m, "log(x)", &x, 1, NULL);
@@ -311,10 +312,10 @@ static void tokens_without_a_row(void **state) {
     for (unsigned whole = 0; whole < 2; whole++) {
         clq_generator *g = generator_of(model, "pocl:0", whole);
         assert_ok(clq_generator_take_weights(g, trainer));
-        assert_fails(CLQ_ARGUMENT, "token 1 is 5, and layer 'table' has rows 0 to 4",
+        assert_fails(CLQ_ERROR_ARGUMENT, "token 1 is 5, and layer 'table' has rows 0 to 4",
                      clq_generator_feed(g, (const uint32_t[]){4, 5}, 2));
         assert_ok(clq_generator_feed(g, (const uint32_t[]){4, 0}, 2));
-        assert_fails(CLQ_MISMATCH, "token 2 is 7, and layer 'table' has rows 0 to 4",
+        assert_fails(CLQ_ERROR_MISMATCH, "token 2 is 7, and layer 'table' has rows 0 to 4",
                      clq_generator_next(g, &(clq_sampling){.temperature = 0}, &token));
         clq_generator_get_info(g, &info);
         assert_true(token == 1 && info.tokens == 2);
@@ -335,24 +336,25 @@ static void what_is_refused(void **state) {
     uint32_t token = VOCABULARY;
     assert_ok(clq_devices_select(sys, "pocl:0", &devices));
     assert_ok(clq_model_builtin("mlp", &images));
-    assert_fails(CLQ_UNSUPPORTED, "takes (28, 28, 1) and gives (10)", clq_generator_create(images, &devices, NULL, &g));
+    assert_fails(CLQ_ERROR_UNSUPPORTED, "takes (28, 28, 1) and gives (10)",
+                 clq_generator_create(images, &devices, NULL, &g));
     g = generator_of(model, "pocl:0", false);
-    assert_fails(CLQ_STATE, "no weights", clq_generator_logits(g, logits));
+    assert_fails(CLQ_ERROR_STATE, "no weights", clq_generator_logits(g, logits));
     config.inference_only = true;
     config.sample_dtype = CLQ_F32;
     config.loss.from_logits = true;
     config.global_batch = 1;
     assert_ok(clq_trainer_create(other, &devices, &config, &trainer));
-    assert_fails(CLQ_ARGUMENT, "of model convolved", clq_generator_take_weights(g, trainer));
-    assert_fails(CLQ_NOT_FOUND, "nowhere", clq_generator_load(g, "/tmp/clq_nowhere.safetensors"));
+    assert_fails(CLQ_ERROR_ARGUMENT, "of model convolved", clq_generator_take_weights(g, trainer));
+    assert_fails(CLQ_ERROR_NOT_FOUND, "nowhere", clq_generator_load(g, "/tmp/clq_nowhere.safetensors"));
     clq_generator_destroy(g);
     g = generator_of(other, "pocl:0", false);
     assert_ok(clq_generator_take_weights(g, trainer));
-    assert_fails(CLQ_STATE, "text is empty", clq_generator_logits(g, logits));
-    assert_fails(CLQ_ARGUMENT, "token 1 is 11", clq_generator_feed(g, (const uint32_t[]){1, 11}, 2));
-    assert_fails(CLQ_STATE, "text is empty", clq_generator_next(g, &(clq_sampling){.seed = 1}, &token));
+    assert_fails(CLQ_ERROR_STATE, "text is empty", clq_generator_logits(g, logits));
+    assert_fails(CLQ_ERROR_ARGUMENT, "token 1 is 11", clq_generator_feed(g, (const uint32_t[]){1, 11}, 2));
+    assert_fails(CLQ_ERROR_STATE, "text is empty", clq_generator_next(g, &(clq_sampling){.seed = 1}, &token));
     assert_ok(clq_generator_feed(g, (const uint32_t[]){1}, 1));
-    assert_fails(CLQ_ARGUMENT, "temperature", clq_generator_next(g, &(clq_sampling){.temperature = -1}, &token));
+    assert_fails(CLQ_ERROR_ARGUMENT, "temperature", clq_generator_next(g, &(clq_sampling){.temperature = -1}, &token));
     assert_ok(clq_generator_next(g, &(clq_sampling){.seed = 1}, &token));
     clq_generator_info info;
     clq_generator_get_info(g, &info);

@@ -102,7 +102,7 @@ static void cut_short_and_out_of_memory(void **state) {
             assert_true(nth > 3 && allocations < nth); /* the failing one was never reached */
             break;
         }
-        assert_int_equal(status, CLQ_MEMORY);
+        assert_int_equal(status, CLQ_ERROR_MEMORY);
     }
     clq_free(text);
     clq_free(path);
@@ -165,7 +165,7 @@ static void models_that_multiply(void **state) {
     json_t *few = model_within(1), *many = model_within(4);
     if (read_json(few, &model) != CLQ_OK) fail_msg("%s", clq_error_detail());
     clq_model_destroy(model);
-    assert_int_equal(read_json(many, &model), CLQ_UNSUPPORTED);
+    assert_int_equal(read_json(many, &model), CLQ_ERROR_UNSUPPORTED);
     expect_text(clq_error_detail(), "calls of layers are not supported");
     json_decref(few);
     json_decref(many);

@@ -112,10 +112,11 @@ static void damaged_files_are_refused(void **state) {
 static void what_is_no_such_file_is_refused(void **state) {
     clq_model *model;
     (void)state;
-    assert_fails(CLQ_NOT_FOUND, "none.keras", clq_model_read_keras(files_path("none.keras"), NULL, &model));
-    assert_fails(CLQ_FORMAT, "no HDF5 file", clq_model_read_keras(files_put("text.keras", "text", 4), NULL, &model));
-    assert_fails(CLQ_FORMAT, "no HDF5 file", clq_model_read_keras(files_put("empty.keras", "", 0), NULL, &model));
-    assert_fails(CLQ_FORMAT, "zip", clq_model_read_keras(files_put("cut.keras", "PK\3\4", 4), NULL, &model));
+    assert_fails(CLQ_ERROR_NOT_FOUND, "none.keras", clq_model_read_keras(files_path("none.keras"), NULL, &model));
+    assert_fails(CLQ_ERROR_FORMAT, "no HDF5 file",
+                 clq_model_read_keras(files_put("text.keras", "text", 4), NULL, &model));
+    assert_fails(CLQ_ERROR_FORMAT, "no HDF5 file", clq_model_read_keras(files_put("empty.keras", "", 0), NULL, &model));
+    assert_fails(CLQ_ERROR_FORMAT, "zip", clq_model_read_keras(files_put("cut.keras", "PK\3\4", 4), NULL, &model));
 }
 
 int main(int argc, char **argv) {

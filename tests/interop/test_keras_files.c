@@ -117,7 +117,7 @@ static void saved_files_have_what_keras_s_have(void **state) {
     check_round_trip("sequences", "again.weights.h5");
     clq_model *block = read_model("block");
     clq_trainer *trainer = open_trainer(block);
-    assert_fails(CLQ_UNSUPPORTED, "of a layer within a layer is not known",
+    assert_fails(CLQ_ERROR_UNSUPPORTED, "of a layer within a layer is not known",
                  clq_trainer_save(trainer, files_path("block.keras")));
     clq_trainer_destroy(trainer);
     clq_model_destroy(block);
@@ -153,7 +153,7 @@ static void models_made_here_have_keras_s_places(void **state) {
     assert_ok(clq_model_builtin("cnn", &model));
     clq_trainer *trainer = open_trainer(model);
     const char *path = files_path("cnn.weights.h5");
-    assert_fails(CLQ_UNSUPPORTED, "clq_model_prepare_keras", clq_trainer_save(trainer, path));
+    assert_fails(CLQ_ERROR_UNSUPPORTED, "clq_model_prepare_keras", clq_trainer_save(trainer, path));
     clq_trainer_destroy(trainer);
     assert_ok(clq_model_prepare_keras(model));
     trainer = open_trainer(model);
@@ -162,7 +162,7 @@ static void models_made_here_have_keras_s_places(void **state) {
     for (size_t i = 0; i < CLQ_COUNT_OF(places); i++) assert_non_null(clq_safetensors_find(file, places[i]));
     clq_safetensors_close(file);
     assert_ok(clq_trainer_load(trainer, path));
-    assert_fails(CLQ_FORMAT, "weights alone", clq_model_read_keras(path, NULL, &model));
+    assert_fails(CLQ_ERROR_FORMAT, "weights alone", clq_model_read_keras(path, NULL, &model));
     clq_trainer_destroy(trainer);
     clq_model_destroy(model);
 }
@@ -218,7 +218,7 @@ static void models_made_here_are_saved_whole(void **state) {
     clq_model_destroy(again);
     clq_model_destroy(model);
     assert_ok(clq_model_create("open", &model));
-    assert_fails(CLQ_STATE, "not finished", clq_model_prepare_keras(model));
+    assert_fails(CLQ_ERROR_STATE, "not finished", clq_model_prepare_keras(model));
     clq_model_destroy(model);
 }
 
@@ -314,25 +314,26 @@ static void maps_that_say_nothing_are_refused(void **state) {
         const char *map, *says;
         clq_status status;
     } bad[] = {
-        {"", "no line names a tensor", CLQ_FORMAT},
-        {"fc.weight cat/kernel\n", "line 1: expected", CLQ_FORMAT},
-        {"\nfc.weight\n", "line 2: expected", CLQ_FORMAT},
-        {"fc.* -> *.*\n", "one '*'", CLQ_FORMAT},
-        {"fc.weight -> c*\n", "on the right", CLQ_FORMAT},
-        {"fc.weight -> cat/kernel turned\n", "'turned' is no layout", CLQ_FORMAT},
-        {"fc.weight -> cat/kernel transposed oihw\n", "line 1: axes are turned once", CLQ_FORMAT},
-        {"fc.weight -> yak/bias transposed\n", "has shape (3, 5), which 'transposed' makes (5, 3)", CLQ_MISMATCH},
+        {"", "no line names a tensor", CLQ_ERROR_FORMAT},
+        {"fc.weight cat/kernel\n", "line 1: expected", CLQ_ERROR_FORMAT},
+        {"\nfc.weight\n", "line 2: expected", CLQ_ERROR_FORMAT},
+        {"fc.* -> *.*\n", "one '*'", CLQ_ERROR_FORMAT},
+        {"fc.weight -> c*\n", "on the right", CLQ_ERROR_FORMAT},
+        {"fc.weight -> cat/kernel turned\n", "'turned' is no layout", CLQ_ERROR_FORMAT},
+        {"fc.weight -> cat/kernel transposed oihw\n", "line 1: axes are turned once", CLQ_ERROR_FORMAT},
+        {"fc.weight -> yak/bias transposed\n", "has shape (3, 5), which 'transposed' makes (5, 3)", CLQ_ERROR_MISMATCH},
         {"\xef\xbb\xbf"
          "fc.weight -> cat/kernal\n",
-         "did you mean 'cat/kernel'", CLQ_ARGUMENT}, /* a mark of UTF-8 */
-        {"fc.wait -> cat/kernel\n", "has no tensor 'fc.wait'", CLQ_ARGUMENT},
-        {"fc.weigt -> cat/kernel\n", "has no tensor 'fc.weigt'; did you mean 'fc.weight'?", CLQ_ARGUMENT},
-        {"fc.weight -> cat/kernal\n", "did you mean 'cat/kernel'", CLQ_ARGUMENT},
-        {"fc.weight -> cat/kernel\n", "has shape (3, 5)", CLQ_MISMATCH},
-        {"features.0.weight -> yak/kernel transposed\n", "a layout of 2", CLQ_MISMATCH},
-        {"features.0.bias -> yak/bias\nfc.weight -> yak/bias\n", "would both be variable yak/bias", CLQ_MISMATCH},
-        {"extra ->\n", "none of its tensors", CLQ_MISMATCH},
-        {"fc.w* ->\nfc.weight -> cat/kernel\n", "line 2: line 1 is about tensor 'fc.weight' already", CLQ_ARGUMENT},
+         "did you mean 'cat/kernel'", CLQ_ERROR_ARGUMENT}, /* a mark of UTF-8 */
+        {"fc.wait -> cat/kernel\n", "has no tensor 'fc.wait'", CLQ_ERROR_ARGUMENT},
+        {"fc.weigt -> cat/kernel\n", "has no tensor 'fc.weigt'; did you mean 'fc.weight'?", CLQ_ERROR_ARGUMENT},
+        {"fc.weight -> cat/kernal\n", "did you mean 'cat/kernel'", CLQ_ERROR_ARGUMENT},
+        {"fc.weight -> cat/kernel\n", "has shape (3, 5)", CLQ_ERROR_MISMATCH},
+        {"features.0.weight -> yak/kernel transposed\n", "a layout of 2", CLQ_ERROR_MISMATCH},
+        {"features.0.bias -> yak/bias\nfc.weight -> yak/bias\n", "would both be variable yak/bias", CLQ_ERROR_MISMATCH},
+        {"extra ->\n", "none of its tensors", CLQ_ERROR_MISMATCH},
+        {"fc.w* ->\nfc.weight -> cat/kernel\n", "line 2: line 1 is about tensor 'fc.weight' already",
+         CLQ_ERROR_ARGUMENT},
     };
     clq_model *model = read_model("images");
     clq_trainer *trainer = open_trainer(model);
@@ -342,7 +343,7 @@ static void maps_that_say_nothing_are_refused(void **state) {
     float *before = values_of(model, trainer, &count);
     for (size_t i = 0; i < CLQ_COUNT_OF(bad); i++)
         assert_fails(bad[i].status, bad[i].says, clq_trainer_load_part(trainer, others, put_map(bad[i].map), NULL));
-    assert_fails(CLQ_NOT_FOUND, "nowhere", clq_trainer_load_part(trainer, others, files_path("nowhere"), NULL));
+    assert_fails(CLQ_ERROR_NOT_FOUND, "nowhere", clq_trainer_load_part(trainer, others, files_path("nowhere"), NULL));
     float *after = values_of(model, trainer, &count);
     assert_memory_equal(before, after, count * sizeof *before);
     clq_free(others);
@@ -397,13 +398,13 @@ static void partly_loaded_files_leave_the_rest(void **state) {
     assert_ok(clq_trainer_get_variable(trainer, index_of(model, "cat/kernel"), got));
     assert_memory_equal(got, head, sizeof head);
     /* Of a Keras file whose one Dense has other shapes nothing fits, until a map says what does. */
-    assert_fails(CLQ_MISMATCH, "is not part of model", clq_trainer_load(trainer, other));
-    assert_fails(CLQ_MISMATCH, "none of its tensors", clq_trainer_load_part(trainer, other, NULL, NULL));
+    assert_fails(CLQ_ERROR_MISMATCH, "is not part of model", clq_trainer_load(trainer, other));
+    assert_fails(CLQ_ERROR_MISMATCH, "none of its tensors", clq_trainer_load_part(trainer, other, NULL, NULL));
     const char *map = put_map("layers/gru/cell/vars/0 -> newt/bias reshaped\n");
-    assert_fails(CLQ_MISMATCH, "has shape (4, 9)", clq_trainer_load_part(trainer, other, map, NULL));
+    assert_fails(CLQ_ERROR_MISMATCH, "has shape (4, 9)", clq_trainer_load_part(trainer, other, map, NULL));
     map = put_map("layers/layer_normalization/vars/0 -> ape/gamma\n"
                   "layers/multi_head_attention/query_dense/vars/1 -> ape/beta reshaped\n");
-    assert_fails(CLQ_MISMATCH, "'layers/layer_normalization/vars/0' has shape (4)",
+    assert_fails(CLQ_ERROR_MISMATCH, "'layers/layer_normalization/vars/0' has shape (4)",
                  clq_trainer_load_part(trainer, other, map, NULL));
     clq_free(other);
     clq_trainer_destroy(trainer);

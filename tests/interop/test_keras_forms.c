@@ -166,7 +166,7 @@ static void shapes_of_none(void **state) {
     const clq_keras_sizes sizes = {.shapes = &shape, .count = 1};
     const char *text = "{\"class_name\": \"Sequential\", \"config\": [" OLD_DENSE("last", "}}") "]}";
     put(text, strlen(text));
-    assert_int_equal(clq_model_read_keras_json_sized(file, NULL, &model), CLQ_FORMAT);
+    assert_int_equal(clq_model_read_keras_json_sized(file, NULL, &model), CLQ_ERROR_FORMAT);
     assert_int_equal(clq_model_read_keras_json_sized(file, &sizes, &model), CLQ_OK);
     assert_int_equal(clq_model_input_shape(model).dims[0], 4);
     clq_model_destroy(model);

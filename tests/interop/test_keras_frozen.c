@@ -18,9 +18,9 @@ static void layers_are_frozen_by_name(void **state) {
     (void)state;
     assert_int_equal(trained(model), clq_model_variable_count(model));
     const size_t all = trained(model);
-    assert_fails(CLQ_ARGUMENT, "did you mean 'shared'", clq_model_freeze(model, "top,shard"));
-    assert_fails(CLQ_ARGUMENT, "expected names", clq_model_freeze(model, "top,"));
-    assert_fails(CLQ_ARGUMENT, "would be left", clq_model_freeze(model, "*"));
+    assert_fails(CLQ_ERROR_ARGUMENT, "did you mean 'shared'", clq_model_freeze(model, "top,shard"));
+    assert_fails(CLQ_ERROR_ARGUMENT, "expected names", clq_model_freeze(model, "top,"));
+    assert_fails(CLQ_ERROR_ARGUMENT, "would be left", clq_model_freeze(model, "*"));
     assert_int_equal(trained(model), all); /* nothing was frozen by these */
     assert_ok(clq_model_freeze(model, "tower,sh*"));
     assert_int_equal(trained(model), all - 6); /* two layers of the tower, and `shared` */
@@ -132,7 +132,7 @@ static void saved_files_say_what_is_frozen(void **state) {
     clq_model *model = read_model("sequences");
     assert_ok(clq_model_freeze(model, "both.forward*"));
     clq_trainer *trainer = open_trainer(model);
-    assert_fails(CLQ_UNSUPPORTED, "'both.forward_memory' is frozen and 'both.backward_memory' is not",
+    assert_fails(CLQ_ERROR_UNSUPPORTED, "'both.forward_memory' is frozen and 'both.backward_memory' is not",
                  clq_trainer_save(trainer, files_path("half.keras")));
     assert_ok(clq_trainer_save(trainer, files_path("half.weights.h5")));
     clq_trainer_destroy(trainer);

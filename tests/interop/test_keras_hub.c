@@ -338,11 +338,11 @@ static void memory_may_run_out(void **state) {
     (void)state;
     json_set_alloc_funcs(json_alloc, clq_free);
     assert_ok(clq_json_parse(text, sizeof text - 1, 8, "backbone", &root));
-    for (clq_status status = CLQ_MEMORY; status != CLQ_OK; nth += 1 + nth / 64) {
+    for (clq_status status = CLQ_ERROR_MEMORY; status != CLQ_OK; nth += 1 + nth / 64) {
         (void)clq_memory_fail_at(nth, false);
         status = clq_keras_write_backbone(root, &written);
         allocations = clq_memory_fail_at(0, false);
-        if (status != (allocations < nth ? CLQ_OK : CLQ_MEMORY))
+        if (status != (allocations < nth ? CLQ_OK : CLQ_ERROR_MEMORY))
             fail_msg("allocation %d: %s: %s", (int)nth, clq_status_text(status), clq_error_detail());
         assert_true((status == CLQ_OK) == (written != NULL));
         json_decref(written);

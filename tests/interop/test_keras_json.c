@@ -39,7 +39,7 @@ static void check_refused(const char *name, json_t *entry) {
     clq_model *model;
     clq_status status = read_json(json_object_get(entry, "model"), &model);
     if (status == CLQ_OK) fail_msg("%s was read", name);
-    assert_true(status == CLQ_FORMAT || status == CLQ_UNSUPPORTED);
+    assert_true(status == CLQ_ERROR_FORMAT || status == CLQ_ERROR_UNSUPPORTED);
     size_t index;
     json_t *word;
     json_array_foreach(json_object_get(entry, "message_has"), index,
@@ -504,12 +504,16 @@ static void open_sizes(void **state) {
         {"[null, null, null, 3]", {.shapes = &images, .count = 1}, CLQ_OK, NULL, {20, 30}},
         {"[null, 20, 30, 3]", {.shapes = &images, .count = 1}, CLQ_OK, NULL, {20, 30}},
         {"[null, null, null, 3]", {.open = 9, .shapes = &partly, .count = 1}, CLQ_OK, NULL, {9, 30}},
-        {"[null, null, null, 3]", {.open = 0}, CLQ_UNSUPPORTED, "batch_shape[1] is open", {0}},
-        {"[null, null, null, 3]", {.shapes = &partly, .count = 1}, CLQ_UNSUPPORTED, "batch_shape[1] is open", {0}},
-        {"[null, null, null, 3]", {.shapes = &wide, .count = 1}, CLQ_MISMATCH, "batch_shape[3] is 3", {0}},
-        {"[null, null, null, 3]", {.shapes = &flat, .count = 1}, CLQ_MISMATCH, "3 axes behind the batch", {0}},
-        {"[null, null, null, 3]", {.shapes = two, .count = 2}, CLQ_MISMATCH, "shapes of 2 inputs", {0}},
-        {"[null, null, null, 3]", {.open = 9, .reserved[1] = 1}, CLQ_ARGUMENT, "clq_keras_sizes.reserved", {0}},
+        {"[null, null, null, 3]", {.open = 0}, CLQ_ERROR_UNSUPPORTED, "batch_shape[1] is open", {0}},
+        {"[null, null, null, 3]",
+         {.shapes = &partly, .count = 1},
+         CLQ_ERROR_UNSUPPORTED,
+         "batch_shape[1] is open",
+         {0}},
+        {"[null, null, null, 3]", {.shapes = &wide, .count = 1}, CLQ_ERROR_MISMATCH, "batch_shape[3] is 3", {0}},
+        {"[null, null, null, 3]", {.shapes = &flat, .count = 1}, CLQ_ERROR_MISMATCH, "3 axes behind the batch", {0}},
+        {"[null, null, null, 3]", {.shapes = two, .count = 2}, CLQ_ERROR_MISMATCH, "shapes of 2 inputs", {0}},
+        {"[null, null, null, 3]", {.open = 9, .reserved[1] = 1}, CLQ_ERROR_ARGUMENT, "clq_keras_sizes.reserved", {0}},
     };
     const char *layer =
         "{\"class_name\": \"Activation\", \"name\": \"y\", \"config\": {\"name\": \"y\", "

@@ -202,7 +202,7 @@ static size_t check_file(json_t *root, bool may_be_refused) {
     size_t count = 0;
     assert_int_equal(json_dump_file(root, files_path("model.json"), 0), 0);
     assert_ok(clq_model_read_keras_json(files_path("model.json"), &model));
-    if (may_be_refused && write_again(model) == CLQ_UNSUPPORTED) {
+    if (may_be_refused && write_again(model) == CLQ_ERROR_UNSUPPORTED) {
         expect_text(clq_error_detail(), "layer '");
     } else {
         again = check_round(model);
@@ -264,15 +264,15 @@ static void images(void **state) {
                    &(clq_conv2d_config){.filters = 8,
                                         .kernel = {3, 3},
                                         .strides = {2, 1},
-                                        .padding = CLQ_SAME,
-                                        .activation = CLQ_RELU,
+                                        .padding = CLQ_PADDING_SAME,
+                                        .activation = CLQ_ACTIVATION_RELU,
                                         .kernel_initialiser = {.kind = CLQ_INITIALISER_NORMAL, .deviation = 0.1},
                                         .bias_initialiser = {.kind = CLQ_INITIALISER_CONSTANT, .value = 0.5}});
     x = clq_regularise(m, x, "kernel", 0.25, 0.5);
     x = clq_freeze(m, clq_batch_norm(m, x, NULL));
     x = clq_recompute(m, clq_group_norm(m, x, &(clq_row_norm_config){.groups = 4}));
     x = clq_pipeline_cut(m, x);
-    x = clq_depthwise_conv2d(m, x, &(clq_depthwise_conv2d_config){.kernel = {3, 3}, .padding = CLQ_SAME});
+    x = clq_depthwise_conv2d(m, x, &(clq_depthwise_conv2d_config){.kernel = {3, 3}, .padding = CLQ_PADDING_SAME});
     x = clq_regularise(m, x, "kernel", 0, 0.125);
     x = clq_constrain(
         m, x, "kernel",
@@ -282,7 +282,7 @@ static void images(void **state) {
         m, x, &(clq_separable_conv2d_config){.depthwise = {.kernel = {3, 3}, .no_bias = true}, .filters = 6});
     x = clq_conv2d_transpose(m, x, &(clq_conv2d_config){.filters = 4, .kernel = {2, 2}, .strides = {2, 2}});
     x = clq_max_pool2d(m, x, NULL);
-    x = clq_average_pool2d(m, x, &(clq_pool_config){.size = {2, 2}, .strides = {1, 1}, .padding = CLQ_SAME});
+    x = clq_average_pool2d(m, x, &(clq_pool_config){.size = {2, 2}, .strides = {1, 1}, .padding = CLQ_PADDING_SAME});
     x = clq_up_sampling2d(m, x, NULL, NULL);
     x = clq_leaky_relu(m, clq_prelu(m, x, true, NULL), 0.2, NULL);
     y[0] = clq_global_average_pool2d(m, x, false, "mean");
@@ -305,18 +305,20 @@ static void volumes(void **state) {
                    &(clq_conv3d_config){.filters = 6,
                                         .kernel = {2, 3, 1},
                                         .strides = {2, 1, 3},
-                                        .padding = CLQ_SAME,
-                                        .activation = CLQ_RELU,
+                                        .padding = CLQ_PADDING_SAME,
+                                        .activation = CLQ_ACTIVATION_RELU,
                                         .kernel_initialiser = {.kind = CLQ_INITIALISER_NORMAL, .deviation = 0.1},
                                         .groups = 2});
     x = clq_constrain(m, x, "kernel", &(clq_constraint){.kind = CLQ_CONSTRAINT_UNIT_NORM});
     x = clq_conv3d(m, x,
                    &(clq_conv3d_config){.filters = 2, .kernel = {1, 2, 2}, .dilation = {1, 2, 1}, .no_bias = true});
-    y[0] = clq_max_pool3d(m, x, &(clq_pool3d_config){.size = {3, 1, 2}, .strides = {1, 2, 1}, .padding = CLQ_SAME});
+    y[0] = clq_max_pool3d(m, x,
+                          &(clq_pool3d_config){.size = {3, 1, 2}, .strides = {1, 2, 1}, .padding = CLQ_PADDING_SAME});
     y[1] = clq_average_pool3d(m, x, NULL);
     y[2] = clq_up_sampling3d(m, x, (const size_t[]){2, 1, 3}, NULL);
     y[3] = clq_conv3d_transpose(
-        m, x, &(clq_conv3d_config){.filters = 3, .kernel = {1, 2, 3}, .strides = {1, 2, 2}, .padding = CLQ_SAME});
+        m, x,
+        &(clq_conv3d_config){.filters = 3, .kernel = {1, 2, 3}, .strides = {1, 2, 2}, .padding = CLQ_PADDING_SAME});
     finish_and_check(m, y, 4);
 }
 
@@ -338,9 +340,9 @@ static void sequences(void **state) {
     x = clq_attention(m, CLQ_TENSORS(x, in[1], in[1]), &(clq_attention_config){.heads = 2, .key = 3, .dropout = 0.5});
     for (size_t i = 0; i < CLQ_COUNT_OF(kernels); i++) x = clq_regularise(m, x, kernels[i], 0.25, 0.5);
     x = clq_attention(m, &x, 1, &(clq_attention_config){.heads = 2, .key = 2, .value = 3, .output = 4, .causal = true});
-    x = clq_conv1d(m, x, &(clq_conv1d_config){.filters = 4, .kernel = 2, .padding = CLQ_CAUSAL, .dilation = 2});
-    x = clq_max_pool1d(m, x, &(clq_pool1d_config){.size = 2, .strides = 1, .padding = CLQ_SAME});
-    x = clq_average_pool1d(m, x, &(clq_pool1d_config){.size = 2, .strides = 1, .padding = CLQ_SAME});
+    x = clq_conv1d(m, x, &(clq_conv1d_config){.filters = 4, .kernel = 2, .padding = CLQ_PADDING_CAUSAL, .dilation = 2});
+    x = clq_max_pool1d(m, x, &(clq_pool1d_config){.size = 2, .strides = 1, .padding = CLQ_PADDING_SAME});
+    x = clq_average_pool1d(m, x, &(clq_pool1d_config){.size = 2, .strides = 1, .padding = CLQ_PADDING_SAME});
     y[0] = clq_recurrent(m, x, CLQ_CELL_LSTM, &cell);
     y[0] = clq_regularise(m, y[0], "recurrent_kernel", 0, 0.5);
     y[0] = clq_constrain(m, y[0], "kernel", &(clq_constraint){.kind = CLQ_CONSTRAINT_UNIT_NORM});
@@ -354,17 +356,17 @@ static void sequences(void **state) {
     cell.reset_before = true;
     y[1] = clq_recurrent(m, y[1], CLQ_CELL_GRU, &cell);
     cell.return_sequences = cell.reset_before = false;
-    cell.activation = CLQ_RELU;
+    cell.activation = CLQ_ACTIVATION_RELU;
     cell.name = "ends";
     y[2] = clq_bidirectional(m, x, CLQ_CELL_SIMPLE, &cell);
-    const clq_tensor dense = clq_dense(m, x, &(clq_dense_config){.units = 4, .activation = CLQ_SILU});
+    const clq_tensor dense = clq_dense(m, x, &(clq_dense_config){.units = 4, .activation = CLQ_ACTIVATION_SILU});
     const clq_tensor other = clq_share(m, dense, in[1]);
     y[3] = clq_concatenate(m, CLQ_TENSORS(other, in[1]), -1, NULL);
     y[4] = clq_subtract(m, CLQ_TENSORS(clq_multiply(m, CLQ_TENSORS(dense, x), NULL), x), NULL);
     y[5] = clq_average(m, CLQ_TENSORS(clq_maximum(m, CLQ_TENSORS(dense, x), NULL), clq_unit_norm(m, x, NULL)), NULL);
     y[6] = clq_permute(m, clq_minimum(m, CLQ_TENSORS(dense, x), NULL), CLQ_SHAPE(2, 1), NULL);
-    y[7] = clq_repeat_vector(m, clq_reshape(m, clq_activate(m, dense, CLQ_GELU_APPROXIMATE, NULL), CLQ_SHAPE(28), NULL),
-                             2, NULL);
+    y[7] = clq_repeat_vector(
+        m, clq_reshape(m, clq_activate(m, dense, CLQ_ACTIVATION_GELU_APPROXIMATE, NULL), CLQ_SHAPE(28), NULL), 2, NULL);
     finish_and_check(m, y, 8);
 }
 
@@ -399,7 +401,7 @@ static void masks_of_attention(void **state) {
     assert_ok(clq_model_create("seen", &m));
     clq_tensor x = embed(m, &tokens);
     for (unsigned i = 0; i < 2; i++) {
-        const clq_tensor seen = clq_keep_mask(m, clq_activate(m, x, CLQ_LINEAR, NULL), tokens);
+        const clq_tensor seen = clq_keep_mask(m, clq_activate(m, x, CLQ_ACTIVATION_LINEAR, NULL), tokens);
         x = clq_add(m, CLQ_TENSORS(x, clq_attention(m, CLQ_TENSORS(x, seen), &config)), NULL);
     }
     assert_ok(clq_model_finish(m, x));
@@ -412,7 +414,7 @@ static void masks_of_attention(void **state) {
     assert_ok(clq_model_create("looking", &m));
     x = clq_keep_mask(m, embed(m, &tokens), tokens);
     assert_ok(clq_model_finish(m, clq_flatten(m, clq_attention(m, &x, 1, &config), NULL)));
-    assert_int_equal(write_again(m), CLQ_UNSUPPORTED);
+    assert_int_equal(write_again(m), CLQ_ERROR_UNSUPPORTED);
     expect_text(clq_error_detail(), "'multi_head_attention': Keras would give its call another mask");
     clq_model_destroy(m);
 }
@@ -430,7 +432,7 @@ static void masks_that_attention_ends(void **state) {
         for (int i = 0; i < attentions; i++)
             x = clq_add(m, CLQ_TENSORS(x, clq_attention(m, CLQ_TENSORS(x, x), &config)), i == 0 ? "sum" : NULL);
         assert_ok(clq_model_finish(m, attentions > 1 ? clq_flatten(m, x, NULL) : x));
-        assert_int_equal(write_again(m), CLQ_UNSUPPORTED);
+        assert_int_equal(write_again(m), CLQ_ERROR_UNSUPPORTED);
         expect_text(clq_error_detail(),
                     attentions > 1 ? "'multi_head_attention_1': Keras would give its call another mask"
                                    : "output 'sum': Keras's loss would leave out other steps than this model's");
@@ -468,7 +470,7 @@ static void masks_that_are_not_taken(void **state) {
     (void)state;
     assert_ok(clq_model_create("not_taken", &m));
     clq_tensor x = clq_attention(m, CLQ_TENSORS(clq_input(m, CLQ_SHAPE(4, 4))), &config);
-    x = clq_activate(m, clq_batch_norm(m, x, NULL), CLQ_SOFTMAX, NULL);
+    x = clq_activate(m, clq_batch_norm(m, x, NULL), CLQ_ACTIVATION_SOFTMAX, NULL);
     assert_ok(clq_model_finish(m, x));
     assert_ok(write_again(m));
     assert_ok(clq_file_read(files_path("written.json"), 1 << 26, &text, &bytes));
@@ -487,22 +489,22 @@ static void refused(void **state) {
     (void)state;
     assert_ok(clq_model_create("open", &model));
     (void)clq_input(model, CLQ_SHAPE(3));
-    assert_int_equal(write_again(model), CLQ_STATE);
+    assert_int_equal(write_again(model), CLQ_ERROR_STATE);
     expect_text(clq_error_detail(), "open is not finished");
     clq_model_destroy(model);
     model = small("scale");
-    assert_int_equal(write_again(model), CLQ_UNSUPPORTED);
+    assert_int_equal(write_again(model), CLQ_ERROR_UNSUPPORTED);
     expect_text(clq_error_detail(), "'rows'");
     clq_model_destroy(model);
     assert_ok(clq_model_create("small", &model));
     const clq_tensor x = clq_rms_norm(model, clq_input(model, CLQ_SHAPE(4)), &(clq_row_norm_config){.name = "rows"});
     assert_ok(clq_model_finish(
         model, clq_constrain(model, x, "scale", &(clq_constraint){.kind = CLQ_CONSTRAINT_NON_NEGATIVE})));
-    assert_int_equal(write_again(model), CLQ_UNSUPPORTED);
+    assert_int_equal(write_again(model), CLQ_ERROR_UNSUPPORTED);
     expect_text(clq_error_detail(), "'rows': Keras's RMSNormalization has no constraint");
     clq_model_destroy(model);
     model = small(NULL);
-    assert_int_equal(clq_model_write_keras_json(model, files_path("none/written.json")), CLQ_WRITE);
+    assert_int_equal(clq_model_write_keras_json(model, files_path("none/written.json")), CLQ_ERROR_WRITE);
     expect_text(clq_error_detail(), "none/written.json");
     assert_false(clq_file_exists(files_path("none/written.json")));
     clq_model_destroy(model);

@@ -49,7 +49,7 @@ static clq_model *read_model(json_t *entry) {
     const clq_status status = clq_model_write_keras_json(model, path);
     const bool has_parts = strncmp(name, "hub_", 4) == 0 || strcmp(name, "tokens_of_siglip") == 0 ||
                            strcmp(name, "tokens_in_hub_blocks") == 0;
-    if (status == CLQ_UNSUPPORTED && has_parts) return model; /* Keras has no layer for a part */
+    if (status == CLQ_ERROR_UNSUPPORTED && has_parts) return model; /* Keras has no layer for a part */
     if (status != CLQ_OK) fail_msg("%s: %s", name, clq_error_detail());
     clq_model_destroy(model);
     assert_ok(clq_model_read_keras_json(path, &model));
@@ -336,7 +336,7 @@ static void bytes_are_numbers_of_one_hot(void **state) {
         for (size_t c = 0; c < CLASSES; c++) assert_true(got[i * CLASSES + c] == (samples[i] == c ? 1.0f : 0.0f));
     clq_dataset_destroy(data);
     data = data_of(beyond, CLQ_U8, 1, shape);
-    assert_fails(CLQ_MISMATCH, "value 1 of sample 1 is 4, and layer 'y' has rows 0 to 3",
+    assert_fails(CLQ_ERROR_MISMATCH, "value 1 of sample 1 is 4, and layer 'y' has rows 0 to 3",
                  clq_predict(trainer, data, got));
     clq_dataset_destroy(data);
     clq_trainer_destroy(trainer);
@@ -468,7 +468,7 @@ static void sums_of_whole_numbers_are_cast(void **state) {
     (void)state;
     assert_ok(clq_model_read_keras_json(write_doublings("3"), &model));
     clq_model_destroy(model);
-    assert_fails(CLQ_UNSUPPORTED, "numbers that may have fractions are cast to 'int32'",
+    assert_fails(CLQ_ERROR_UNSUPPORTED, "numbers that may have fractions are cast to 'int32'",
                  clq_model_read_keras_json(write_doublings("0.25"), &model));
 }
 

@@ -17,7 +17,7 @@ static clq_status count_call(void *context, clq_queue *queue, uint32_t count, cl
 }
 static clq_status failing_call(void *context, clq_queue *queue, uint32_t count, clq_buffer *const *buffers) {
     (void)context, (void)queue, (void)count, (void)buffers;
-    return clq_fail(CLQ_DEVICE, "it does not work");
+    return clq_fail(CLQ_ERROR_DEVICE, "it does not work");
 }
 
 static void argument_outside(clq_list *list) { clq_launch_int(list, 3); }
@@ -55,20 +55,20 @@ static const struct {
     clq_status status;
     const char *word;
 } wrong[] = {
-    {argument_outside, CLQ_INTERNAL, "outside of a launch"},
-    {begun_twice, CLQ_INTERNAL, "scale is begun before"},
-    {no_such_value, CLQ_INTERNAL, "no value 77"},
-    {empty_value, CLQ_ARGUMENT, "nothing has 0 bytes"},
-    {huge_value, CLQ_ARGUMENT, "much has"},
-    {part_outside, CLQ_INTERNAL, "no part of memory with 64"},
-    {part_off_its_alignment, CLQ_INTERNAL, "multiples of"},
-    {read_before_written, CLQ_INTERNAL, "draft is read before"},
-    {no_work_items, CLQ_ARGUMENT, "impossible work size"},
-    {odd_groups, CLQ_ARGUMENT, "impossible work size"},
-    {four_dimensions, CLQ_ARGUMENT, "impossible work size"},
-    {cost_of_nothing, CLQ_INTERNAL, "without a launch"},
-    {call_inside, CLQ_INTERNAL, "inside of a launch"},
-    {begun_after_values, CLQ_INTERNAL, "scale is begun before"},
+    {argument_outside, CLQ_ERROR_INTERNAL, "outside of a launch"},
+    {begun_twice, CLQ_ERROR_INTERNAL, "scale is begun before"},
+    {no_such_value, CLQ_ERROR_INTERNAL, "no value 77"},
+    {empty_value, CLQ_ERROR_ARGUMENT, "nothing has 0 bytes"},
+    {huge_value, CLQ_ERROR_ARGUMENT, "much has"},
+    {part_outside, CLQ_ERROR_INTERNAL, "no part of memory with 64"},
+    {part_off_its_alignment, CLQ_ERROR_INTERNAL, "multiples of"},
+    {read_before_written, CLQ_ERROR_INTERNAL, "draft is read before"},
+    {no_work_items, CLQ_ERROR_ARGUMENT, "impossible work size"},
+    {odd_groups, CLQ_ERROR_ARGUMENT, "impossible work size"},
+    {four_dimensions, CLQ_ERROR_ARGUMENT, "impossible work size"},
+    {cost_of_nothing, CLQ_ERROR_INTERNAL, "without a launch"},
+    {call_inside, CLQ_ERROR_INTERNAL, "inside of a launch"},
+    {begun_after_values, CLQ_ERROR_INTERNAL, "scale is begun before"},
 };
 
 static void wrong_building(clq_device *device, clq_queue *queue) {
@@ -87,7 +87,7 @@ static void wrong_building(clq_device *device, clq_queue *queue) {
         clq_list_destroy(list);
     }
     clq_list *list = NULL;
-    assert_fails(CLQ_INTERNAL, "0 examples", clq_list_create(device, 0, &list));
+    assert_fails(CLQ_ERROR_INTERNAL, "0 examples", clq_list_create(device, 0, &list));
     assert_null(list);
     clq_list_destroy(NULL);
 }
@@ -101,8 +101,8 @@ static void wrong_running(clq_device *device, clq_queue *queue) {
     clq_launch_value(list, v, CLQ_READS);
     clq_launch_call(list, "first", "count", count_call, NULL);
     clq_launch_call(list, "second", "fail", failing_call, NULL);
-    assert_fails(CLQ_INTERNAL, "before it is bound", clq_list_run(list, queue, 0, 1));
-    assert_fails(CLQ_INTERNAL, "memory has no place", clq_list_bind(list));
+    assert_fails(CLQ_ERROR_INTERNAL, "before it is bound", clq_list_run(list, queue, 0, 1));
+    assert_fails(CLQ_ERROR_INTERNAL, "memory has no place", clq_list_bind(list));
     clq_list_place(list, v, buffer, 0);
     clq_list_set_fused(list, true);
     assert_ok(clq_list_bind(list));
@@ -113,14 +113,14 @@ static void wrong_running(clq_device *device, clq_queue *queue) {
         assert_ok(clq_list_run(list, queue, 0, 1));
         assert_int_equal(calls, 1 + count * 100); /* calls see a count of 0 too */
     }
-    assert_fails(CLQ_DEVICE, "second: it does not work", clq_list_run(list, queue, 0, 2));
-    assert_fails(CLQ_INTERNAL, "launches 1 to 3 of a list of 2", clq_list_run(list, queue, 1, 3));
+    assert_fails(CLQ_ERROR_DEVICE, "second: it does not work", clq_list_run(list, queue, 0, 2));
+    assert_fails(CLQ_ERROR_INTERNAL, "launches 1 to 3 of a list of 2", clq_list_run(list, queue, 1, 3));
     clq_list_set_params(list, &(clq_step_params){.count = CAPACITY + 1});
-    assert_fails(CLQ_INTERNAL, "0 to 8 examples is run with 9", clq_list_run(list, queue, 0, 1));
+    assert_fails(CLQ_ERROR_INTERNAL, "0 to 8 examples is run with 9", clq_list_run(list, queue, 0, 1));
     clq_list_set_params(list, &(clq_step_params){.count = UINT32_MAX});
-    assert_fails(CLQ_INTERNAL, "run with 4294967295", clq_list_run(list, queue, 0, 1));
+    assert_fails(CLQ_ERROR_INTERNAL, "run with 4294967295", clq_list_run(list, queue, 0, 1));
     begin(list);
-    assert_fails(CLQ_INTERNAL, "bound cannot grow", clq_list_status(list));
+    assert_fails(CLQ_ERROR_INTERNAL, "bound cannot grow", clq_list_status(list));
     clq_list_destroy(list);
     clq_buffer_destroy(buffer);
 }
@@ -134,7 +134,7 @@ static void wrong_places(clq_device *device, clq_queue *queue) {
         assert_ok(clq_list_create(device, CAPACITY, &list));
         assert_ok(clq_buffer_create(device, CLQ_MEMORY_DEVICE, align * 4, "memory", &buffer));
         clq_list_place(list, external(list), buffer, offsets[i]);
-        assert_fails(CLQ_INTERNAL, "has no place at", clq_list_status(list));
+        assert_fails(CLQ_ERROR_INTERNAL, "has no place at", clq_list_status(list));
         clq_list_destroy(list);
         clq_buffer_destroy(buffer);
     }

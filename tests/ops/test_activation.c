@@ -17,10 +17,14 @@ static const shape shapes[] = {
 };
 
 static const clq_activation all[] = {
-    CLQ_LINEAR,    CLQ_RELU,        CLQ_SIGMOID,     CLQ_TANH,        CLQ_SOFTMAX,     CLQ_MISH,
-    CLQ_SOFTPLUS,  CLQ_SILU,        CLQ_GELU,        CLQ_RELU6,       CLQ_LEAKY_RELU,  CLQ_ELU,
-    CLQ_SELU,      CLQ_EXPONENTIAL, CLQ_SOFTSIGN,    CLQ_LOG_SIGMOID, CLQ_HARD_SILU,   CLQ_HARD_SIGMOID,
-    CLQ_HARD_TANH, CLQ_SQUAREPLUS,  CLQ_TANH_SHRINK, CLQ_SOFT_SHRINK, CLQ_HARD_SHRINK, CLQ_GELU_APPROXIMATE};
+    CLQ_ACTIVATION_LINEAR,      CLQ_ACTIVATION_RELU,        CLQ_ACTIVATION_SIGMOID,
+    CLQ_ACTIVATION_TANH,        CLQ_ACTIVATION_SOFTMAX,     CLQ_ACTIVATION_MISH,
+    CLQ_ACTIVATION_SOFTPLUS,    CLQ_ACTIVATION_SILU,        CLQ_ACTIVATION_GELU,
+    CLQ_ACTIVATION_RELU6,       CLQ_ACTIVATION_LEAKY_RELU,  CLQ_ACTIVATION_ELU,
+    CLQ_ACTIVATION_SELU,        CLQ_ACTIVATION_EXPONENTIAL, CLQ_ACTIVATION_SOFTSIGN,
+    CLQ_ACTIVATION_LOG_SIGMOID, CLQ_ACTIVATION_HARD_SILU,   CLQ_ACTIVATION_HARD_SIGMOID,
+    CLQ_ACTIVATION_HARD_TANH,   CLQ_ACTIVATION_SQUAREPLUS,  CLQ_ACTIVATION_TANH_SHRINK,
+    CLQ_ACTIVATION_SOFT_SHRINK, CLQ_ACTIVATION_HARD_SHRINK, CLQ_ACTIVATION_GELU_APPROXIMATE};
 
 /* Of one instruction: it has a slope of its own. */
 static bool has_slope(clq_activation act) { return !clq_activation_row_of(act)->build; }
@@ -30,7 +34,7 @@ static bool has_slope(clq_activation act) { return !clq_activation_row_of(act)->
 static bool takes(const rig *r, clq_activation act) {
     size_t index = 0;
     while (all[index] != act) index++;
-    return act == CLQ_SOFTMAX || rig_takes(r, index);
+    return act == CLQ_ACTIVATION_SOFTMAX || rig_takes(r, index);
 }
 
 /* Every activation is tested. */
@@ -161,7 +165,7 @@ static void backward(rig *r) {
             where dz = (where)(i % 2);
             if (!has_slope(all[a]) || !takes(r, all[a]) || !rig_affords(r, size_of(shapes[i]))) continue;
             check_backward(r, all[a], shapes[i], dz, i % 4 != 3);
-            if (i % 4 == 0 && all[a] != CLQ_RELU && all[a] != CLQ_SIGMOID)
+            if (i % 4 == 0 && all[a] != CLQ_ACTIVATION_RELU && all[a] != CLQ_ACTIVATION_SIGMOID)
                 check_backward(r, all[a], shapes[i], NOWHERE, true);
         }
     }
@@ -170,10 +174,12 @@ static void backward(rig *r) {
 /* ---- chains ---- */
 
 static const activation_chain chains[] = {
-    {1, {CLQ_SIGMOID}},
-    {2, {CLQ_TANH, CLQ_RELU}},
-    {3, {CLQ_RELU, CLQ_SIGMOID, CLQ_TANH}},
-    {8, {CLQ_TANH, CLQ_TANH, CLQ_RELU, CLQ_SIGMOID, CLQ_TANH, CLQ_SIGMOID, CLQ_SIGMOID, CLQ_TANH}},
+    {1, {CLQ_ACTIVATION_SIGMOID}},
+    {2, {CLQ_ACTIVATION_TANH, CLQ_ACTIVATION_RELU}},
+    {3, {CLQ_ACTIVATION_RELU, CLQ_ACTIVATION_SIGMOID, CLQ_ACTIVATION_TANH}},
+    {8,
+     {CLQ_ACTIVATION_TANH, CLQ_ACTIVATION_TANH, CLQ_ACTIVATION_RELU, CLQ_ACTIVATION_SIGMOID, CLQ_ACTIVATION_TANH,
+      CLQ_ACTIVATION_SIGMOID, CLQ_ACTIVATION_SIGMOID, CLQ_ACTIVATION_TANH}},
 };
 
 /* x goes through act and then the chain: at[0] is x, at[i + 1] what link i gave; dx from dy (which is overwritten), and
@@ -232,7 +238,8 @@ static void check_chain(rig *r, const activation_chain *chain, clq_activation ac
 }
 
 static void through_chains(rig *r) {
-    static const clq_activation before[] = {CLQ_LINEAR, CLQ_RELU, CLQ_TANH, CLQ_SIGMOID};
+    static const clq_activation before[] = {CLQ_ACTIVATION_LINEAR, CLQ_ACTIVATION_RELU, CLQ_ACTIVATION_TANH,
+                                            CLQ_ACTIVATION_SIGMOID};
     _Static_assert(CLQ_COUNT_OF(before) == CLQ_COUNT_OF(chains), "one for each");
     for (size_t c = 0; c < CLQ_COUNT_OF(chains); c++)
         for (size_t i = c % 3; i < CLQ_COUNT_OF(shapes); i += 3)
@@ -257,7 +264,7 @@ static void links_one_by_one(rig *r) {
         clq_value at[CHAIN_LINKS_MOST + 1] = {rig_value(r, "x", 0, BYTES)}, y = rig_value(r, "y", 0, BYTES),
                                         dx = rig_value(r, "dx", 0, BYTES), slope = rig_value(r, "dy", 0, BYTES);
         chain_forward(r->list, chain, N, at[0], y);
-        chain_backward(r->list, chain, CLQ_LINEAR, N, N, at[0], slope, dx, CLQ_NO_VALUE);
+        chain_backward(r->list, chain, CLQ_ACTIVATION_LINEAR, N, N, at[0], slope, dx, CLQ_NO_VALUE);
         for (unsigned i = 0; i < chain->count; i++) {
             at[i + 1] = rig_value(r, "link", 0, BYTES);
             activation_forward(r->list, chain->links[i], N, N, at[i], at[i + 1]);
@@ -299,7 +306,7 @@ static void long_sums(rig *r) {
         rig_begin(r, rows);
         clq_value vdy = rig_value(r, "dy", 0, channels * sizeof(float)),
                   vdb = rig_value(r, "db", channels * sizeof(float), 0);
-        activation_backward(r->list, CLQ_LINEAR, channels, channels, CLQ_NO_VALUE, vdy, CLQ_NO_VALUE, vdb);
+        activation_backward(r->list, CLQ_ACTIVATION_LINEAR, channels, channels, CLQ_NO_VALUE, vdy, CLQ_NO_VALUE, vdb);
         rig_bind(r);
         rig_fill(r, vdy, dy, n * sizeof(float));
         rig_run(r, rows);
@@ -319,42 +326,42 @@ static void extremes(rig *r) {
         clq_activation act;
         float x, y;
     } cases[] = {
-        {CLQ_RELU, NAN, NAN},
-        {CLQ_RELU, -INFINITY, 0},
-        {CLQ_RELU, INFINITY, INFINITY},
-        {CLQ_SIGMOID, NAN, NAN},
-        {CLQ_SIGMOID, 200, 1},
-        {CLQ_SIGMOID, -200, 0},
-        {CLQ_SIGMOID, INFINITY, 1},
-        {CLQ_SIGMOID, -INFINITY, 0},
-        {CLQ_TANH, NAN, NAN},
-        {CLQ_TANH, 100, 1},
-        {CLQ_TANH, -INFINITY, -1},
-        {CLQ_LINEAR, NAN, NAN},
-        {CLQ_MISH, NAN, NAN},
-        {CLQ_MISH, 100, 100},
-        {CLQ_MISH, -200, 0},
-        {CLQ_MISH, INFINITY, INFINITY},
-        {CLQ_SOFTPLUS, NAN, NAN},
-        {CLQ_SOFTPLUS, 1000, 1000},
-        {CLQ_SOFTPLUS, -1000, 0},
-        {CLQ_SILU, NAN, NAN},
-        {CLQ_SILU, -200, 0},
-        {CLQ_SILU, 200, 200},
-        {CLQ_GELU, NAN, NAN},
-        {CLQ_GELU, -40, 0},
-        {CLQ_GELU, 1e30f, 1e30f},
-        {CLQ_GELU_APPROXIMATE, -1e4f, 0},
-        {CLQ_GELU_APPROXIMATE, 1e4f, 1e4f},
-        {CLQ_RELU6, NAN, NAN},
-        {CLQ_RELU6, INFINITY, 6},
-        {CLQ_ELU, NAN, NAN},
-        {CLQ_ELU, 1e30f, 1e30f},
-        {CLQ_ELU, -INFINITY, -1},
-        {CLQ_LOG_SIGMOID, -1000, -1000},
-        {CLQ_LOG_SIGMOID, 1000, 0},
-        {CLQ_HARD_TANH, NAN, NAN},
-        {CLQ_LEAKY_RELU, NAN, NAN},
+        {CLQ_ACTIVATION_RELU, NAN, NAN},
+        {CLQ_ACTIVATION_RELU, -INFINITY, 0},
+        {CLQ_ACTIVATION_RELU, INFINITY, INFINITY},
+        {CLQ_ACTIVATION_SIGMOID, NAN, NAN},
+        {CLQ_ACTIVATION_SIGMOID, 200, 1},
+        {CLQ_ACTIVATION_SIGMOID, -200, 0},
+        {CLQ_ACTIVATION_SIGMOID, INFINITY, 1},
+        {CLQ_ACTIVATION_SIGMOID, -INFINITY, 0},
+        {CLQ_ACTIVATION_TANH, NAN, NAN},
+        {CLQ_ACTIVATION_TANH, 100, 1},
+        {CLQ_ACTIVATION_TANH, -INFINITY, -1},
+        {CLQ_ACTIVATION_LINEAR, NAN, NAN},
+        {CLQ_ACTIVATION_MISH, NAN, NAN},
+        {CLQ_ACTIVATION_MISH, 100, 100},
+        {CLQ_ACTIVATION_MISH, -200, 0},
+        {CLQ_ACTIVATION_MISH, INFINITY, INFINITY},
+        {CLQ_ACTIVATION_SOFTPLUS, NAN, NAN},
+        {CLQ_ACTIVATION_SOFTPLUS, 1000, 1000},
+        {CLQ_ACTIVATION_SOFTPLUS, -1000, 0},
+        {CLQ_ACTIVATION_SILU, NAN, NAN},
+        {CLQ_ACTIVATION_SILU, -200, 0},
+        {CLQ_ACTIVATION_SILU, 200, 200},
+        {CLQ_ACTIVATION_GELU, NAN, NAN},
+        {CLQ_ACTIVATION_GELU, -40, 0},
+        {CLQ_ACTIVATION_GELU, 1e30f, 1e30f},
+        {CLQ_ACTIVATION_GELU_APPROXIMATE, -1e4f, 0},
+        {CLQ_ACTIVATION_GELU_APPROXIMATE, 1e4f, 1e4f},
+        {CLQ_ACTIVATION_RELU6, NAN, NAN},
+        {CLQ_ACTIVATION_RELU6, INFINITY, 6},
+        {CLQ_ACTIVATION_ELU, NAN, NAN},
+        {CLQ_ACTIVATION_ELU, 1e30f, 1e30f},
+        {CLQ_ACTIVATION_ELU, -INFINITY, -1},
+        {CLQ_ACTIVATION_LOG_SIGMOID, -1000, -1000},
+        {CLQ_ACTIVATION_LOG_SIGMOID, 1000, 0},
+        {CLQ_ACTIVATION_HARD_TANH, NAN, NAN},
+        {CLQ_ACTIVATION_LEAKY_RELU, NAN, NAN},
     };
     for (size_t i = 0; i < CLQ_COUNT_OF(cases); i++) {
         float x[19], y[19];
@@ -379,10 +386,10 @@ static void softmax_extremes(rig *r) {
     float y[12];
     double in[12], want[12];
     for (size_t i = 0; i < 12; i++) in[i] = (double)x[i / 3][i % 3];
-    ref_activation(CLQ_SOFTMAX, 4, 3, in, want);
+    ref_activation(CLQ_ACTIVATION_SOFTMAX, 4, 3, in, want);
     rig_begin(r, 4);
     clq_value vx = rig_value(r, "x", 0, 12), vy = rig_value(r, "y", 0, 12);
-    activation_forward(r->list, CLQ_SOFTMAX, 3, 3, vx, vy);
+    activation_forward(r->list, CLQ_ACTIVATION_SOFTMAX, 3, 3, vx, vy);
     rig_bind(r);
     rig_fill(r, vx, x, sizeof x);
     rig_run(r, 4);

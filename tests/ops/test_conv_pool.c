@@ -16,31 +16,31 @@ typedef struct pool_case {
  * capacity; bias; input gradient */
 static const pool_case cases[] = {
     /* lists; an output row and column that no window reads */
-    {{9, 9, 32, 7, 7, 48, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_RELU, false}, 3, 3, 2, 2, 2, 2, 5, true, true},
+    {{9, 9, 32, 7, 7, 48, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_ACTIVATION_RELU, false}, 3, 3, 2, 2, 2, 2, 5, true, true},
     /* one channel: weights stay in registers, gradient by windows */
-    {{14, 14, 1, 12, 12, 32, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_RELU, false}, 6, 6, 2, 2, 2, 2, 7, true, false},
+    {{14, 14, 1, 12, 12, 32, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_ACTIVATION_RELU, false}, 6, 6, 2, 2, 2, 2, 7, true, false},
     /* small enough for a simulator: both, with odd channels, and with padding */
-    {{6, 7, 2, 4, 5, 5, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_TANH, false}, 2, 2, 2, 2, 2, 2, 3, true, false},
-    {{4, 5, 16, 3, 4, 3, 2, 2, 1, 1, 1, 1, 0, 0, CLQ_LINEAR, false}, 1, 2, 2, 2, 2, 2, 3, false, true},
-    {{4, 4, 3, 4, 4, 17, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_RELU, false}, 2, 2, 2, 2, 2, 2, 2, true, false},
+    {{6, 7, 2, 4, 5, 5, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_ACTIVATION_TANH, false}, 2, 2, 2, 2, 2, 2, 3, true, false},
+    {{4, 5, 16, 3, 4, 3, 2, 2, 1, 1, 1, 1, 0, 0, CLQ_ACTIVATION_LINEAR, false}, 1, 2, 2, 2, 2, 2, 3, false, true},
+    {{4, 4, 3, 4, 4, 17, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_ACTIVATION_RELU, false}, 2, 2, 2, 2, 2, 2, 2, true, false},
     /* same, lists */
-    {{8, 7, 16, 8, 7, 20, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_RELU, false}, 4, 3, 2, 2, 2, 2, 4, true, true},
+    {{8, 7, 16, 8, 7, 20, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_ACTIVATION_RELU, false}, 4, 3, 2, 2, 2, 2, 4, true, true},
     /* odd channels with the input's gradient: as before the pooling; gaps between windows */
-    {{13, 12, 6, 9, 10, 9, 5, 3, 1, 1, 1, 1, 0, 0, CLQ_RELU, false}, 3, 3, 2, 2, 3, 3, 4, true, true},
+    {{13, 12, 6, 9, 10, 9, 5, 3, 1, 1, 1, 1, 0, 0, CLQ_ACTIVATION_RELU, false}, 3, 3, 2, 2, 3, 3, 4, true, true},
     /* strides, windows that are no squares, more taps than a tile has, a panel and a half of channels */
-    {{23, 20, 32, 10, 9, 33, 5, 3, 2, 2, 1, 1, 0, 0, CLQ_RELU, false}, 3, 4, 3, 2, 3, 2, 3, true, true},
+    {{23, 20, 32, 10, 9, 33, 5, 3, 2, 2, 1, 1, 0, 0, CLQ_ACTIVATION_RELU, false}, 3, 4, 3, 2, 3, 2, 3, true, true},
     /* long sums, of weights and over windows */
-    {{6, 6, 115, 4, 4, 8, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_LINEAR, false}, 2, 2, 2, 2, 2, 2, 3, true, false},
-    {{50, 50, 2, 48, 48, 4, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_LINEAR, false}, 24, 24, 2, 2, 2, 2, 8, true, false},
+    {{6, 6, 115, 4, 4, 8, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_ACTIVATION_LINEAR, false}, 2, 2, 2, 2, 2, 2, 3, true, false},
+    {{50, 50, 2, 48, 48, 4, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_ACTIVATION_LINEAR, false}, 24, 24, 2, 2, 2, 2, 8, true, false},
 };
 enum { EVERYWHERE = 2 };
 
 /* For Winograd's products, where windows are 2x2. */
 static const pool_case fewer[] = {
-    {{9, 9, 32, 7, 7, 48, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_RELU, false}, 3, 3, 2, 2, 2, 2, 5, true, true},
+    {{9, 9, 32, 7, 7, 48, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_ACTIVATION_RELU, false}, 3, 3, 2, 2, 2, 2, 5, true, true},
     /* same; gaps between windows */
-    {{8, 7, 16, 8, 7, 32, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_LINEAR, false}, 3, 2, 2, 2, 2, 3, 4, false, true},
-    {{4, 4, 16, 2, 2, 16, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_RELU, false}, 1, 1, 2, 2, 2, 2, 1, true, false},
+    {{8, 7, 16, 8, 7, 32, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_ACTIVATION_LINEAR, false}, 3, 2, 2, 2, 2, 3, 4, false, true},
+    {{4, 4, 16, 2, 2, 16, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_ACTIVATION_RELU, false}, 1, 1, 2, 2, 2, 2, 1, true, false},
 };
 
 static rig_variant how;
@@ -125,7 +125,7 @@ static arrays make_arrays(const pool_case *c, size_t count) {
     rig_sizes(a.d_w, s.weights);
     rig_sizes(a.d_b, c->c.out_c);
     rig_sizes(a.d_dz, count * s.out);
-    run_reference(c, count, CLQ_LINEAR, &a, a.y_size, a.dx_size, a.dw_size, NULL);
+    run_reference(c, count, CLQ_ACTIVATION_LINEAR, &a, a.y_size, a.dx_size, a.dw_size, NULL);
     return a;
 }
 
@@ -169,7 +169,7 @@ static values add_layer(rig *r, const pool_case *c) {
 /* Of equals behind relu any may have won. */
 static void check_best(const rig *r, const pool_case *c, const arrays *a, const unsigned char *got, size_t n) {
     for (size_t i = 0; i < n; i++)
-        if (got[i] != a->best[i] && (c->c.activation != CLQ_RELU || a->y[i] > 0))
+        if (got[i] != a->best[i] && (c->c.activation != CLQ_ACTIVATION_RELU || a->y[i] > 0))
             fail_msg("%s: winner[%zu] is %d, should be %d", r->name, i, got[i], a->best[i]);
 }
 
@@ -235,17 +235,26 @@ static const struct {
     pool_case c;
     rig_variant how;
 } stored[] = {
-    {{{6, 6, 16, 4, 4, 20, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_RELU, false}, 2, 2, 2, 2, 2, 2, 5, true, true},
+    {{{6, 6, 16, 4, 4, 20, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_ACTIVATION_RELU, false}, 2, 2, 2, 2, 2, 2, 5, true, true},
      {.conv = "direct", .x = CLQ_F16, .w = CLQ_F16, .y = CLQ_F16}},
-    {{{8, 7, 16, 8, 7, 20, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_RELU, false}, 4, 3, 2, 2, 2, 2, 4, true, true},
+    {{{8, 7, 16, 8, 7, 20, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_ACTIVATION_RELU, false}, 4, 3, 2, 2, 2, 2, 4, true, true},
      {.conv = "direct", .x = CLQ_BF16, .w = CLQ_BF16, .y = CLQ_BF16}},
-    {{{6, 7, 2, 4, 5, 5, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_TANH, false}, 2, 2, 2, 2, 2, 2, 3, true, false},
+    {{{6, 7, 2, 4, 5, 5, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_ACTIVATION_TANH, false}, 2, 2, 2, 2, 2, 2, 3, true, false},
      {.conv = "direct", .x = CLQ_F16, .y = CLQ_BF16}},
-    {{{13, 12, 6, 9, 10, 9, 5, 3, 1, 1, 1, 1, 0, 0, CLQ_RELU, false}, 3, 3, 2, 2, 3, 3, 4, true, true},
+    {{{13, 12, 6, 9, 10, 9, 5, 3, 1, 1, 1, 1, 0, 0, CLQ_ACTIVATION_RELU, false}, 3, 3, 2, 2, 3, 3, 4, true, true},
      {.conv = "direct", .x = CLQ_BF16, .w = CLQ_F16, .y = CLQ_F16}},
-    {{{60, 60, 16, 58, 58, 16, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_LINEAR, false}, 29, 29, 2, 2, 2, 2, 2, true, true},
+    {{{60, 60, 16, 58, 58, 16, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_ACTIVATION_LINEAR, false},
+      29,
+      29,
+      2,
+      2,
+      2,
+      2,
+      2,
+      true,
+      true},
      {.conv = "direct", .x = CLQ_F16}},
-    {{{4, 4, 16, 2, 2, 16, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_RELU, false}, 1, 1, 2, 2, 2, 2, 1, true, false},
+    {{{4, 4, 16, 2, 2, 16, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_ACTIVATION_RELU, false}, 1, 1, 2, 2, 2, 2, 1, true, false},
      {.conv = "winograd", .x = CLQ_F16, .w = CLQ_F16, .y = CLQ_BF16}},
 };
 enum { STORED_EVERYWHERE = 3 };
@@ -267,7 +276,7 @@ static void stored_in_16_bits(void **state) {
 /* ---- what decides among places ---- */
 
 static const pool_case identity = {
-    {2, 6, 1, 2, 6, 1, 1, 1, 1, 1, 1, 1, 0, 0, CLQ_LINEAR, false}, 1, 3, 2, 2, 2, 2, 1, false, false};
+    {2, 6, 1, 2, 6, 1, 1, 1, 1, 1, 1, 1, 0, 0, CLQ_ACTIVATION_LINEAR, false}, 1, 3, 2, 2, 2, 2, 1, false, false};
 
 static void run_identity(rig *r, clq_activation act, const float x[12], float y[3], unsigned char best[3]) {
     const float one = 1;
@@ -289,14 +298,14 @@ static void check_winners(rig *r) {
     float y[3];
     unsigned char best[3];
     if (r->family != CLQ_FAMILY_TILE) return;
-    run_identity(r, CLQ_LINEAR, (const float[12]){1, 2, NAN, 7, -INFINITY, -INFINITY, 2, 1, 9, 8, -INFINITY, -INFINITY},
-                 y, best);
+    run_identity(r, CLQ_ACTIVATION_LINEAR,
+                 (const float[12]){1, 2, NAN, 7, -INFINITY, -INFINITY, 2, 1, 9, 8, -INFINITY, -INFINITY}, y, best);
     assert_true(y[0] == 2 && isnan(y[1]) && y[2] == -INFINITY);
     assert_true(best[0] == 1 && best[1] == 0 && best[2] == 0);
-    run_identity(r, CLQ_TANH, (const float[12]){20, 30, -1, -1, 0, 1, 40, 20, -1, NAN, 2, 0}, y, best);
+    run_identity(r, CLQ_ACTIVATION_TANH, (const float[12]){20, 30, -1, -1, 0, 1, 40, 20, -1, NAN, 2, 0}, y, best);
     assert_true(fabsf(y[0] - 1) < 1e-6f && isnan(y[1]) && fabsf(y[2] - tanhf(2)) < 1e-6f);
     assert_true(best[0] == 0 && best[1] == 3 && best[2] == 2);
-    run_identity(r, CLQ_RELU, (const float[12]){-1, -2, 3, NAN, -1, 5, -3, -1, 9, 8, 5, 5}, y, best);
+    run_identity(r, CLQ_ACTIVATION_RELU, (const float[12]){-1, -2, 3, NAN, -1, 5, -3, -1, 9, 8, 5, 5}, y, best);
     assert_true(y[0] == 0 && isnan(y[1]) && y[2] == 5);
     assert_true(best[1] == 1 && best[2] == 1);
 }
@@ -329,8 +338,8 @@ static void check_fits(rig *r) {
         p.conv.dilation_h = 2;
         assert_false(clq_conv_pool_fits(r->list, &p));
         p = good;
-        p.pool =
-            (clq_pool2d_problem){7, 7, 48, 1, 1, 7, 7, 7, 7, 0, 0, false, CLQ_LINEAR}; /* more places than registers */
+        p.pool = (clq_pool2d_problem){
+            7, 7, 48, 1, 1, 7, 7, 7, 7, 0, 0, false, CLQ_ACTIVATION_LINEAR}; /* more places than registers */
         assert_false(clq_conv_pool_fits(r->list, &p));
     }
     rig_end(r);

@@ -10,17 +10,17 @@ typedef struct dense_case {
 /* in, out, activation, rows per example, adds; capacity; bias. Tiles are 8 rows and 14 inputs by 32
  * outputs, blocks 64 by 64. */
 static const dense_case cases[] = {
-    {{784, 128, CLQ_RELU, 1, false}, 9, true},  /* whole vectors; one row behind a tile */
-    {{65, 33, CLQ_TANH, 1, true}, 7, true},     /* one behind two vectors, behind a block */
-    {{31, 1, CLQ_LINEAR, 1, false}, 65, true},  /* one column: the vector reaches over many rows */
-    {{3, 7, CLQ_LINEAR, 700, true}, 30, false}, /* long sums for the weights */
-    {{128, 10, CLQ_LINEAR, 1, true}, 16, true}, /* less than a vector */
-    {{13, 31, CLQ_SIGMOID, 1, false}, 17, false}, {{1, 1, CLQ_LINEAR, 1, false}, 1, true},
-    {{3, 48, CLQ_RELU, 1, true}, 23, false},      /* three vectors, few inputs */
-    {{97, 83, CLQ_RELU, 5, true}, 3, true},       /* primes; several rows per example */
-    {{2500, 5, CLQ_LINEAR, 1, false}, 3, false},  /* long sums forward */
-    {{2500, 5, CLQ_SIGMOID, 1, false}, 3, true},  /* in slices, too, and with all that comes behind */
-    {{33, 1100, CLQ_LINEAR, 1, false}, 9, false}, /* several blocks of terms back, and a row behind a tile */
+    {{784, 128, CLQ_ACTIVATION_RELU, 1, false}, 9, true},  /* whole vectors; one row behind a tile */
+    {{65, 33, CLQ_ACTIVATION_TANH, 1, true}, 7, true},     /* one behind two vectors, behind a block */
+    {{31, 1, CLQ_ACTIVATION_LINEAR, 1, false}, 65, true},  /* one column: the vector reaches over many rows */
+    {{3, 7, CLQ_ACTIVATION_LINEAR, 700, true}, 30, false}, /* long sums for the weights */
+    {{128, 10, CLQ_ACTIVATION_LINEAR, 1, true}, 16, true}, /* less than a vector */
+    {{13, 31, CLQ_ACTIVATION_SIGMOID, 1, false}, 17, false}, {{1, 1, CLQ_ACTIVATION_LINEAR, 1, false}, 1, true},
+    {{3, 48, CLQ_ACTIVATION_RELU, 1, true}, 23, false},      /* three vectors, few inputs */
+    {{97, 83, CLQ_ACTIVATION_RELU, 5, true}, 3, true},       /* primes; several rows per example */
+    {{2500, 5, CLQ_ACTIVATION_LINEAR, 1, false}, 3, false},  /* long sums forward */
+    {{2500, 5, CLQ_ACTIVATION_SIGMOID, 1, false}, 3, true},  /* in slices, too, and with all that comes behind */
+    {{33, 1100, CLQ_ACTIVATION_LINEAR, 1, false}, 9, false}, /* several blocks of terms back, and a row behind a tile */
 };
 enum { EVERYWHERE = 4, BLOCK = 1, NARROW = 4, NO_BIAS = 5 };
 
@@ -92,13 +92,15 @@ static const struct {
     dense_case c;
     rig_variant how;
 } stored[] = {
-    {{{64, 48, CLQ_RELU, 1, true}, 9, true}, {.x = CLQ_F16, .w = CLQ_F16, .y = CLQ_F16}},
-    {{{65, 33, CLQ_TANH, 1, false}, 7, true}, {.x = CLQ_BF16, .w = CLQ_BF16, .y = CLQ_BF16}},
-    {{{65, 33, CLQ_TANH, 1, true}, 7, true}, {.product = "packed blocks", .x = CLQ_BF16, .w = CLQ_F16, .y = CLQ_F16}},
-    {{{13, 21, CLQ_LINEAR, 5, false}, 3, false}, {.x = CLQ_F16}},
-    {{{1100, 5, CLQ_LINEAR, 1, false}, 3, true}, {.w = CLQ_BF16, .y = CLQ_F16}}, /* narrow outer, long forward */
-    {{{5, 1100, CLQ_LINEAR, 1, false}, 9, true}, {.x = CLQ_F16, .y = CLQ_BF16}}, /* several blocks back */
-    {{{600, 5, CLQ_RELU, 1, false}, 9, true}, {.product = "packed blocks", .x = CLQ_BF16, .y = CLQ_F16}},
+    {{{64, 48, CLQ_ACTIVATION_RELU, 1, true}, 9, true}, {.x = CLQ_F16, .w = CLQ_F16, .y = CLQ_F16}},
+    {{{65, 33, CLQ_ACTIVATION_TANH, 1, false}, 7, true}, {.x = CLQ_BF16, .w = CLQ_BF16, .y = CLQ_BF16}},
+    {{{65, 33, CLQ_ACTIVATION_TANH, 1, true}, 7, true},
+     {.product = "packed blocks", .x = CLQ_BF16, .w = CLQ_F16, .y = CLQ_F16}},
+    {{{13, 21, CLQ_ACTIVATION_LINEAR, 5, false}, 3, false}, {.x = CLQ_F16}},
+    {{{1100, 5, CLQ_ACTIVATION_LINEAR, 1, false}, 3, true},
+     {.w = CLQ_BF16, .y = CLQ_F16}}, /* narrow outer, long forward */
+    {{{5, 1100, CLQ_ACTIVATION_LINEAR, 1, false}, 9, true}, {.x = CLQ_F16, .y = CLQ_BF16}}, /* several blocks back */
+    {{{600, 5, CLQ_ACTIVATION_RELU, 1, false}, 9, true}, {.product = "packed blocks", .x = CLQ_BF16, .y = CLQ_F16}},
 };
 enum { STORED_EVERYWHERE = 3 };
 

@@ -2,8 +2,8 @@
 #include "support/ops_activation.h"
 #include "support/ops_rig.h"
 
-static const clq_pool2d_problem pool = {26, 26, 32, 13, 13, 2, 2, 2, 2, 0, 0, false, CLQ_LINEAR};
-static const activation_chain chain = {3, {CLQ_TANH, CLQ_SIGMOID, CLQ_RELU}};
+static const clq_pool2d_problem pool = {26, 26, 32, 13, 13, 2, 2, 2, 2, 0, 0, false, CLQ_ACTIVATION_LINEAR};
+static const activation_chain chain = {3, {CLQ_ACTIVATION_TANH, CLQ_ACTIVATION_SIGMOID, CLQ_ACTIVATION_RELU}};
 static const clq_normalise_problem norm = {26 * 26, 32, 1e-3, 0.99};
 static const clq_repeat_problem mean = {1, 13 * 13, 32, 1.0f / (13 * 13)};
 static const clq_slice_of_channels narrow = {16, 0}, wide = {32, 16};
@@ -32,16 +32,16 @@ static clq_status build(const rig *r, clq_list **out) {
         flat[i] = clq_list_value(list, CLQ_VALUE_EXTERNAL, "flat", FLOATS * sizeof(float), 0);
     const clq_update_arenas arenas = {.w = flat[0], .g = flat[1], .states = {flat[2], flat[3]}, .floats = FLOATS};
     clq_input_u8(list, IN, 1.0f / 255.0f, bytes, x);
-    activation_forward(list, CLQ_TANH, IN, 32, x, x);
+    activation_forward(list, CLQ_ACTIVATION_TANH, IN, 32, x, x);
     clq_pool2d_forward(list, &pool, x, y, winner);
-    activation_forward(list, CLQ_SOFTMAX, OUT, 32, y, y);
+    activation_forward(list, CLQ_ACTIVATION_SOFTMAX, OUT, 32, y, y);
     clq_loss_and_metrics(list, &loss, &(clq_loss_values){.x = y, .targets = labels, .dx = y, .metrics = metrics});
-    activation_backward(list, CLQ_SOFTMAX, OUT, 32, y, y, CLQ_NO_VALUE, metrics);
+    activation_backward(list, CLQ_ACTIVATION_SOFTMAX, OUT, 32, y, y, CLQ_NO_VALUE, metrics);
     clq_pool2d_backward(list, &pool, CLQ_NO_VALUE, y, winner, dx);
     chain_forward(list, &chain, OUT, y, y);
-    chain_backward(list, &chain, CLQ_TANH, OUT, 32, y, y, y, CLQ_NO_VALUE);
-    chain_backward(list, &chain, CLQ_TANH, OUT, 32, y, y, y, metrics);
-    activation_backward(list, CLQ_RELU, IN, 32, x, dx, dx, metrics);
+    chain_backward(list, &chain, CLQ_ACTIVATION_TANH, OUT, 32, y, y, y, CLQ_NO_VALUE);
+    chain_backward(list, &chain, CLQ_ACTIVATION_TANH, OUT, 32, y, y, y, metrics);
+    activation_backward(list, CLQ_ACTIVATION_RELU, IN, 32, x, dx, dx, metrics);
     clq_normalise_moments(list, &norm, x, 0, 1, metrics);
     clq_normalise_statistics(list, &norm, metrics, 1, metrics, metrics, metrics, metrics);
     clq_normalise_moving(list, &norm, metrics, metrics, metrics, metrics);
@@ -64,9 +64,9 @@ static clq_status build(const rig *r, clq_list **out) {
 
 static void allocations(rig *r) {
     clq_list *list = NULL;
-    clq_status status = CLQ_MEMORY;
+    clq_status status = CLQ_ERROR_MEMORY;
     uint64_t nth = 0;
-    while (status == CLQ_MEMORY && nth < 1000) {
+    while (status == CLQ_ERROR_MEMORY && nth < 1000) {
         clq_memory_fail_at(++nth, false);
         status = build(r, &list);
     }

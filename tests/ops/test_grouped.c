@@ -13,26 +13,26 @@ typedef struct grouped_case {
 /* in h, w, c, out h, w, c, kernel, stride, dilation, padding in front, activation, adds */
 static const grouped_case cases[] = {
     /* depthwise: the usual one, same; channels are whole vectors */
-    {{{9, 11, 32, 9, 11, 32, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_RELU, false}, 32}, 3, true, CLQ_F32, CLQ_F32},
+    {{{9, 11, 32, 9, 11, 32, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_ACTIVATION_RELU, false}, 32}, 3, true, CLQ_F32, CLQ_F32},
     /* strides, padded behind; a vector and some channels */
-    {{{10, 13, 21, 5, 7, 21, 3, 3, 2, 2, 1, 1, 0, 1, CLQ_LINEAR, false}, 21}, 4, false, CLQ_F32, CLQ_F32},
+    {{{10, 13, 21, 5, 7, 21, 3, 3, 2, 2, 1, 1, 0, 1, CLQ_ACTIVATION_LINEAR, false}, 21}, 4, false, CLQ_F32, CLQ_F32},
     /* a multiplier of 2 */
-    {{{6, 7, 9, 4, 5, 18, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_TANH, false}, 9}, 3, true, CLQ_F32, CLQ_F32},
+    {{{6, 7, 9, 4, 5, 18, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_ACTIVATION_TANH, false}, 9}, 3, true, CLQ_F32, CLQ_F32},
     /* two groups of many filters */
-    {{{5, 6, 8, 5, 6, 64, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_LINEAR, false}, 2}, 2, true, CLQ_F32, CLQ_F32},
+    {{{5, 6, 8, 5, 6, 64, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_ACTIVATION_LINEAR, false}, 2}, 2, true, CLQ_F32, CLQ_F32},
     /* groups of few channels, dilation */
-    {{{9, 8, 12, 5, 8, 12, 3, 1, 1, 1, 2, 1, 0, 0, CLQ_RELU, false}, 4}, 3, false, CLQ_F32, CLQ_F32},
+    {{{9, 8, 12, 5, 8, 12, 3, 1, 1, 1, 2, 1, 0, 0, CLQ_ACTIVATION_RELU, false}, 4}, 3, false, CLQ_F32, CLQ_F32},
     /* a row: 1D */
-    {{{1, 37, 5, 1, 37, 5, 1, 5, 1, 1, 1, 2, 0, 8, CLQ_LINEAR, false}, 5}, 3, true, CLQ_F32, CLQ_F32},
+    {{{1, 37, 5, 1, 37, 5, 1, 5, 1, 1, 1, 2, 0, 8, CLQ_ACTIVATION_LINEAR, false}, 5}, 3, true, CLQ_F32, CLQ_F32},
     /* 1 x 1, one channel each, with strides */
-    {{{7, 7, 3, 4, 4, 3, 1, 1, 2, 2, 1, 1, 0, 0, CLQ_SIGMOID, false}, 3}, 2, true, CLQ_F32, CLQ_F32},
+    {{{7, 7, 3, 4, 4, 3, 1, 1, 2, 2, 1, 1, 0, 0, CLQ_ACTIVATION_SIGMOID, false}, 3}, 2, true, CLQ_F32, CLQ_F32},
     /* 5 x 5 */
-    {{{8, 8, 16, 8, 8, 16, 5, 5, 1, 1, 1, 1, 2, 2, CLQ_LINEAR, false}, 16}, 2, false, CLQ_F32, CLQ_F32},
+    {{{8, 8, 16, 8, 8, 16, 5, 5, 1, 1, 1, 1, 2, 2, CLQ_ACTIVATION_LINEAR, false}, 16}, 2, false, CLQ_F32, CLQ_F32},
     /* enough for several work-items; long sums for the weights */
-    {{{40, 40, 24, 40, 40, 24, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_LINEAR, false}, 24}, 16, true, CLQ_F32, CLQ_F32},
+    {{{40, 40, 24, 40, 40, 24, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_ACTIVATION_LINEAR, false}, 24}, 16, true, CLQ_F32, CLQ_F32},
     /* 16 bits */
-    {{{6, 9, 17, 6, 9, 17, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_RELU, false}, 17}, 3, true, CLQ_F16, CLQ_F16},
-    {{{5, 6, 8, 3, 4, 16, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_LINEAR, false}, 2}, 2, false, CLQ_BF16, CLQ_F32},
+    {{{6, 9, 17, 6, 9, 17, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_ACTIVATION_RELU, false}, 17}, 3, true, CLQ_F16, CLQ_F16},
+    {{{5, 6, 8, 3, 4, 16, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_ACTIVATION_LINEAR, false}, 2}, 2, false, CLQ_BF16, CLQ_F32},
 };
 
 static const double relative = 2e-6;

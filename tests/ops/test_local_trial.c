@@ -47,7 +47,7 @@ static void close_flawed(void) {
 static void check_made_by(bool forced, const char *file) {
     static const clq_selection winograd = {"conv *", "winograd"};
     const clq_selections selections = {.entries = &winograd, .count = forced};
-    const clq_conv2d_problem p = {30, 30, 64, 28, 28, 64, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_RELU, false};
+    const clq_conv2d_problem p = {30, 30, 64, 28, 28, 64, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_ACTIVATION_RELU, false};
     clq_list *list;
     clq_launch_info info;
     clq_value values[3];

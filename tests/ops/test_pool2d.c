@@ -10,34 +10,36 @@ typedef struct pool_case {
 
 /* in_h, in_w, channels, out_h, out_w, size, stride, pad top and left, average, activation */
 static const pool_case cases[] = {
-    {{4, 4, 1, 2, 2, 2, 2, 2, 2, 0, 0, false, CLQ_LINEAR}, 2, 2},
-    {{26, 26, 32, 13, 13, 2, 2, 2, 2, 0, 0, false, CLQ_LINEAR},
+    {{4, 4, 1, 2, 2, 2, 2, 2, 2, 0, 0, false, CLQ_ACTIVATION_LINEAR}, 2, 2},
+    {{26, 26, 32, 13, 13, 2, 2, 2, 2, 0, 0, false, CLQ_ACTIVATION_LINEAR},
      8,
      7}, /* fast, channels in whole vectors, several work-items */
-    {{11, 7, 10, 5, 3, 2, 2, 2, 2, 0, 0, false, CLQ_LINEAR}, 4, 3},   /* fast, with a row and a column left over */
-    {{11, 8, 17, 3, 2, 3, 3, 3, 3, 0, 0, false, CLQ_LINEAR}, 3, 3},   /* more than one row left over */
-    {{9, 9, 6, 4, 4, 3, 3, 2, 2, 0, 0, false, CLQ_LINEAR}, 3, 2},     /* overlapping */
-    {{7, 7, 4, 4, 4, 3, 3, 2, 2, 1, 1, false, CLQ_LINEAR}, 2, 2},     /* same: padding in front */
-    {{6, 10, 5, 3, 5, 3, 2, 2, 2, 0, 0, false, CLQ_LINEAR}, 2, 1},    /* same: padding behind only */
-    {{10, 9, 8, 3, 3, 2, 1, 4, 3, 0, 0, false, CLQ_LINEAR}, 2, 2},    /* gaps between windows */
-    {{5, 5, 3, 5, 5, 3, 3, 1, 1, 1, 1, false, CLQ_LINEAR}, 2, 2},     /* stride 1 */
-    {{20, 19, 2, 2, 2, 17, 16, 3, 3, 0, 0, false, CLQ_LINEAR}, 2, 2}, /* window of more than 256 */
-    {{1, 1, 1009, 1, 1, 1, 1, 1, 1, 0, 0, false, CLQ_LINEAR}, 2, 2},
-    {{12, 12, 16, 6, 6, 2, 2, 2, 2, 0, 0, false, CLQ_LINEAR}, 3, 0},
-    {{4, 4, 1, 2, 2, 2, 2, 2, 2, 0, 0, true, CLQ_LINEAR}, 2, 2},
-    {{13, 12, 16, 6, 6, 2, 2, 2, 2, 0, 0, true, CLQ_LINEAR}, 3, 2},
-    {{7, 7, 4, 4, 4, 3, 3, 2, 2, 1, 1, true, CLQ_LINEAR}, 2, 2},
-    {{6, 10, 5, 3, 5, 3, 2, 2, 2, 0, 0, true, CLQ_LINEAR}, 2, 1},
-    {{9, 9, 6, 4, 4, 3, 3, 2, 2, 0, 0, true, CLQ_LINEAR}, 3, 2},
-    {{9, 8, 31, 1, 1, 9, 8, 9, 8, 0, 0, true, CLQ_LINEAR}, 2, 2},    /* the whole plane */
-    {{28, 28, 6, 14, 14, 2, 2, 2, 2, 0, 0, true, CLQ_TANH}, 2, 2},   /* rows of whole vectors and a rest */
-    {{13, 12, 16, 6, 6, 2, 2, 2, 2, 0, 0, true, CLQ_SIGMOID}, 3, 2}, /* channels in whole vectors */
-    {{7, 7, 4, 4, 4, 3, 3, 2, 2, 1, 1, true, CLQ_TANH}, 2, 2},       /* overlapping */
-    {{8, 8, 3, 4, 4, 2, 2, 2, 2, 0, 0, true, CLQ_RELU}, 2, 2},
-    {{4, 4, 1, 2, 2, 2, 2, 2, 2, 0, 0, false, CLQ_SIGMOID}, 2, 2}, /* rows of less than a vector */
-    {{26, 26, 32, 13, 13, 2, 2, 2, 2, 0, 0, false, CLQ_TANH}, 8, 7},
-    {{9, 9, 6, 4, 4, 3, 3, 2, 2, 0, 0, false, CLQ_RELU}, 3, 2},
-    {{6, 10, 5, 3, 5, 3, 2, 2, 2, 0, 0, false, CLQ_TANH}, 2, 1},
+    {{11, 7, 10, 5, 3, 2, 2, 2, 2, 0, 0, false, CLQ_ACTIVATION_LINEAR},
+     4,
+     3}, /* fast, with a row and a column left over */
+    {{11, 8, 17, 3, 2, 3, 3, 3, 3, 0, 0, false, CLQ_ACTIVATION_LINEAR}, 3, 3},   /* more than one row left over */
+    {{9, 9, 6, 4, 4, 3, 3, 2, 2, 0, 0, false, CLQ_ACTIVATION_LINEAR}, 3, 2},     /* overlapping */
+    {{7, 7, 4, 4, 4, 3, 3, 2, 2, 1, 1, false, CLQ_ACTIVATION_LINEAR}, 2, 2},     /* same: padding in front */
+    {{6, 10, 5, 3, 5, 3, 2, 2, 2, 0, 0, false, CLQ_ACTIVATION_LINEAR}, 2, 1},    /* same: padding behind only */
+    {{10, 9, 8, 3, 3, 2, 1, 4, 3, 0, 0, false, CLQ_ACTIVATION_LINEAR}, 2, 2},    /* gaps between windows */
+    {{5, 5, 3, 5, 5, 3, 3, 1, 1, 1, 1, false, CLQ_ACTIVATION_LINEAR}, 2, 2},     /* stride 1 */
+    {{20, 19, 2, 2, 2, 17, 16, 3, 3, 0, 0, false, CLQ_ACTIVATION_LINEAR}, 2, 2}, /* window of more than 256 */
+    {{1, 1, 1009, 1, 1, 1, 1, 1, 1, 0, 0, false, CLQ_ACTIVATION_LINEAR}, 2, 2},
+    {{12, 12, 16, 6, 6, 2, 2, 2, 2, 0, 0, false, CLQ_ACTIVATION_LINEAR}, 3, 0},
+    {{4, 4, 1, 2, 2, 2, 2, 2, 2, 0, 0, true, CLQ_ACTIVATION_LINEAR}, 2, 2},
+    {{13, 12, 16, 6, 6, 2, 2, 2, 2, 0, 0, true, CLQ_ACTIVATION_LINEAR}, 3, 2},
+    {{7, 7, 4, 4, 4, 3, 3, 2, 2, 1, 1, true, CLQ_ACTIVATION_LINEAR}, 2, 2},
+    {{6, 10, 5, 3, 5, 3, 2, 2, 2, 0, 0, true, CLQ_ACTIVATION_LINEAR}, 2, 1},
+    {{9, 9, 6, 4, 4, 3, 3, 2, 2, 0, 0, true, CLQ_ACTIVATION_LINEAR}, 3, 2},
+    {{9, 8, 31, 1, 1, 9, 8, 9, 8, 0, 0, true, CLQ_ACTIVATION_LINEAR}, 2, 2},    /* the whole plane */
+    {{28, 28, 6, 14, 14, 2, 2, 2, 2, 0, 0, true, CLQ_ACTIVATION_TANH}, 2, 2},   /* rows of whole vectors and a rest */
+    {{13, 12, 16, 6, 6, 2, 2, 2, 2, 0, 0, true, CLQ_ACTIVATION_SIGMOID}, 3, 2}, /* channels in whole vectors */
+    {{7, 7, 4, 4, 4, 3, 3, 2, 2, 1, 1, true, CLQ_ACTIVATION_TANH}, 2, 2},       /* overlapping */
+    {{8, 8, 3, 4, 4, 2, 2, 2, 2, 0, 0, true, CLQ_ACTIVATION_RELU}, 2, 2},
+    {{4, 4, 1, 2, 2, 2, 2, 2, 2, 0, 0, false, CLQ_ACTIVATION_SIGMOID}, 2, 2}, /* rows of less than a vector */
+    {{26, 26, 32, 13, 13, 2, 2, 2, 2, 0, 0, false, CLQ_ACTIVATION_TANH}, 8, 7},
+    {{9, 9, 6, 4, 4, 3, 3, 2, 2, 0, 0, false, CLQ_ACTIVATION_RELU}, 3, 2},
+    {{6, 10, 5, 3, 5, 3, 2, 2, 2, 0, 0, false, CLQ_ACTIVATION_TANH}, 2, 1},
 };
 
 /* The kernels of these no other case has: they run in both families on both drivers. */
@@ -135,7 +137,7 @@ static void check_stored_pool(rig *r, const pool_case *c, bool inference, clq_dt
     rig_fill(r, x, d.in_x, clq_values_bytes(of_x, d.in * c->count));
     if (dy) rig_fill(r, dy, d.in_dy, clq_values_bytes(of_y, d.out * c->count));
     rig_run(r, c->count);
-    double rounding = c->p.average || c->p.activation != CLQ_LINEAR ? 1e-6 : 0;
+    double rounding = c->p.average || c->p.activation != CLQ_ACTIVATION_LINEAR ? 1e-6 : 0;
     check_numbers(r, "y", y, d.want_y, d.out * c->count, rounding);
     if (keep) check_winners(r, winner, c, &d);
     if (dx) check_numbers(r, "dx", dx, d.want_dx, d.in * c->count, 1e-6);
@@ -150,10 +152,10 @@ static void check_pool(rig *r, const pool_case *c, bool inference) {
 /* 16 bits in memory: whole vectors, halves of them, and none; side by side, overlapping with padding. */
 static void stored_pools(rig *r) {
     static const pool_case small[] = {
-        {{5, 6, 16, 2, 3, 2, 2, 2, 2, 0, 0, false, CLQ_RELU}, 3, 2},
-        {{7, 7, 6, 4, 4, 3, 3, 2, 2, 1, 1, false, CLQ_LINEAR}, 2, 2},
-        {{7, 7, 5, 4, 4, 3, 3, 2, 2, 1, 1, true, CLQ_LINEAR}, 2, 2},
-        {{4, 6, 12, 2, 3, 2, 2, 2, 2, 0, 0, true, CLQ_LINEAR}, 2, 1},
+        {{5, 6, 16, 2, 3, 2, 2, 2, 2, 0, 0, false, CLQ_ACTIVATION_RELU}, 3, 2},
+        {{7, 7, 6, 4, 4, 3, 3, 2, 2, 1, 1, false, CLQ_ACTIVATION_LINEAR}, 2, 2},
+        {{7, 7, 5, 4, 4, 3, 3, 2, 2, 1, 1, true, CLQ_ACTIVATION_LINEAR}, 2, 2},
+        {{4, 6, 12, 2, 3, 2, 2, 2, 2, 0, 0, true, CLQ_ACTIVATION_LINEAR}, 2, 1},
     };
     static const clq_dtype types[][2] = {
         {CLQ_F16, CLQ_F16}, {CLQ_BF16, CLQ_BF16}, {CLQ_F16, CLQ_BF16}, {CLQ_F32, CLQ_F16}};
@@ -220,7 +222,7 @@ static double weighted(const clq_pool2d_problem *p, const double *x, const doubl
 static void test_reference_by_differences(void **state) {
     (void)state;
     for (int average = 0; average < 2; average++) {
-        const clq_pool2d_problem p = {7, 6, 2, 4, 3, 3, 3, 2, 2, 1, 1, average, CLQ_LINEAR};
+        const clq_pool2d_problem p = {7, 6, 2, 4, 3, 3, 3, 2, 2, 1, 1, average, CLQ_ACTIVATION_LINEAR};
         enum { IN = 7 * 6 * 2, OUT = 4 * 3 * 2 };
         clq_random random = clq_random_start(4, 0);
         double x[IN], weight[OUT], dx[IN], y[OUT];

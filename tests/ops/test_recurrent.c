@@ -16,15 +16,18 @@ typedef struct recurrent_case {
 #define SIMPLE CLQ_CELL_SIMPLE
 #define LSTM CLQ_CELL_LSTM
 #define GRU CLQ_CELL_GRU
-#define USUAL CLQ_TANH, CLQ_SIGMOID
+#define USUAL CLQ_ACTIVATION_TANH, CLQ_ACTIVATION_SIGMOID
 
 static const recurrent_case cases[] = {
     /* simple */
     {{SIMPLE, 5, 8, USUAL, false, .zeroes = false}, 3, .bias = false},
     {{SIMPLE, 4, 17, USUAL, true, .zeroes = false}, 5, .bias = true, .state = true},
-    {{SIMPLE, 6, 5, CLQ_RELU, CLQ_LINEAR, false, .zeroes = true}, 4, .mask = true, .no_last = true},
+    {{SIMPLE, 6, 5, CLQ_ACTIVATION_RELU, CLQ_ACTIVATION_LINEAR, false, .zeroes = true},
+     4,
+     .mask = true,
+     .no_last = true},
     {{SIMPLE, 5, 19, USUAL, true, .zeroes = false}, 3, .mask = true, .drops = true, .no_sequence = true},
-    {{SIMPLE, 7, 3, CLQ_SIGMOID, CLQ_LINEAR, true, .zeroes = true},
+    {{SIMPLE, 7, 3, CLQ_ACTIVATION_SIGMOID, CLQ_ACTIVATION_LINEAR, true, .zeroes = true},
      9,
      .bias = true,
      .state = true,
@@ -36,20 +39,31 @@ static const recurrent_case cases[] = {
     {{LSTM, 4, 17, USUAL, true, .zeroes = false}, 5, .bias = true, .state = true},
     {{LSTM, 6, 5, USUAL, false, .zeroes = true}, 4, .state = true, .mask = true, .no_last_cell = true},
     {{LSTM, 5, 19, USUAL, false, .zeroes = false}, 3, .mask = true, .no_sequence = true, .no_last_cell = true},
-    {{LSTM, 4, 11, CLQ_RELU, CLQ_LINEAR, false, .zeroes = false}, 4, .bias = true, .drops = true, .no_last = true},
+    {{LSTM, 4, 11, CLQ_ACTIVATION_RELU, CLQ_ACTIVATION_LINEAR, false, .zeroes = false},
+     4,
+     .bias = true,
+     .drops = true,
+     .no_last = true},
     {{LSTM, 7, 3, USUAL, true, .zeroes = true}, 9, .bias = true, .state = true, .mask = true, .drops = true},
     {{LSTM, 3, 33, USUAL, true, .zeroes = true}, 2, .mask = true, .drops = true, .no_sequence = true, .no_kept = true},
     /* GRU */
     {{GRU, 5, 8, USUAL, false, .zeroes = false}, 3, .bias = true, .no_last = true},
     {{GRU, 4, 17, USUAL, true, .zeroes = false}, 5, .state = true},
-    {{GRU, 6, 5, CLQ_SIGMOID, CLQ_TANH, false, .zeroes = true}, 4, .bias = true, .mask = true, .no_last = true},
+    {{GRU, 6, 5, CLQ_ACTIVATION_SIGMOID, CLQ_ACTIVATION_TANH, false, .zeroes = true},
+     4,
+     .bias = true,
+     .mask = true,
+     .no_last = true},
     {{GRU, 5, 19, USUAL, true, .zeroes = false}, 3, .mask = true, .drops = true, .no_sequence = true},
     {{GRU, 7, 3, USUAL, true, .zeroes = true}, 9, .bias = true, .state = true, .mask = true, .drops = true},
     {{GRU, 3, 33, USUAL, false, .zeroes = false}, 2, .bias = true, .state = true, .drops = true, .no_kept = true},
     /* GRU that resets before the product */
     {{GRU, 5, 8, USUAL, .resets_first = true}, 3, .no_last = true},
     {{GRU, 4, 17, USUAL, .backwards = true, .resets_first = true}, 5, .state = true},
-    {{GRU, 6, 5, CLQ_SIGMOID, CLQ_TANH, .resets_first = true, .zeroes = true}, 4, .mask = true, .no_last = true},
+    {{GRU, 6, 5, CLQ_ACTIVATION_SIGMOID, CLQ_ACTIVATION_TANH, .resets_first = true, .zeroes = true},
+     4,
+     .mask = true,
+     .no_last = true},
     {{GRU, 5, 19, USUAL, .backwards = true, .resets_first = true}, 3, .mask = true, .drops = true, .no_sequence = true},
     {{GRU, 7, 3, USUAL, .backwards = true, .resets_first = true, .zeroes = true},
      9,

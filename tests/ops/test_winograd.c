@@ -5,77 +5,77 @@
 /* Of the tile family: both channels are whole vectors. */
 static const conv_case tiles[] = {
     /* valid, odd sizes; panels of two vectors */
-    {{13, 13, 32, 11, 11, 64, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_RELU, false}, 3, true},
+    {{13, 13, 32, 11, 11, 64, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_ACTIVATION_RELU, false}, 3, true},
     /* small enough for a simulator */
-    {{4, 3, 16, 4, 3, 16, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_LINEAR, false}, 1, true},
+    {{4, 3, 16, 4, 3, 16, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_ACTIVATION_LINEAR, false}, 1, true},
     /* same; panels of one vector forward, of three back */
-    {{7, 10, 48, 7, 10, 16, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_TANH, false}, 5, false},
+    {{7, 10, 48, 7, 10, 16, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_ACTIVATION_TANH, false}, 5, false},
     /* all places that a tap reaches; five vectors */
-    {{5, 6, 16, 7, 8, 80, 3, 3, 1, 1, 1, 1, 2, 2, CLQ_RELU, false}, 4, true},
+    {{5, 6, 16, 7, 8, 80, 3, 3, 1, 1, 1, 1, 2, 2, CLQ_ACTIVATION_RELU, false}, 4, true},
     /* padding behind only, rows and columns left out; long sums; weights' gradients added up */
-    {{5, 4, 256, 4, 3, 16, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_LINEAR, true}, 2, true},
+    {{5, 4, 256, 4, 3, 16, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_ACTIVATION_LINEAR, true}, 2, true},
     /* several blocks and slices of the weights' gradient, some of them empty for few samples; added up */
-    {{16, 15, 16, 16, 15, 32, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_LINEAR, true}, 17, true},
+    {{16, 15, 16, 16, 15, 32, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_ACTIVATION_LINEAR, true}, 17, true},
     /* several parts of the input's channels, and groups of the output's */
-    {{6, 6, 144, 6, 6, 160, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_RELU, false}, 2, true},
+    {{6, 6, 144, 6, 6, 160, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_ACTIVATION_RELU, false}, 2, true},
 };
 
 /* Of the tile family by tiles of 4x4 outputs. */
 static const conv_case wide[] = {
     /* valid, odd sizes that leave out parts of tiles both ways */
-    {{13, 16, 32, 11, 14, 64, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_RELU, false}, 3, true},
+    {{13, 16, 32, 11, 14, 64, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_ACTIVATION_RELU, false}, 3, true},
     /* small enough for a simulator; a single tile, rows left out */
-    {{3, 4, 16, 3, 4, 16, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_LINEAR, false}, 1, true},
+    {{3, 4, 16, 3, 4, 16, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_ACTIVATION_LINEAR, false}, 1, true},
     /* same; panels of one vector forward, of three back */
-    {{7, 10, 48, 7, 10, 16, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_TANH, false}, 5, false},
+    {{7, 10, 48, 7, 10, 16, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_ACTIVATION_TANH, false}, 5, false},
     /* all places that a tap reaches; five vectors */
-    {{5, 6, 16, 7, 8, 80, 3, 3, 1, 1, 1, 1, 2, 2, CLQ_RELU, false}, 4, true},
+    {{5, 6, 16, 7, 8, 80, 3, 3, 1, 1, 1, 1, 2, 2, CLQ_ACTIVATION_RELU, false}, 4, true},
     /* padding behind only; long sums; weights' gradients added up */
-    {{5, 4, 256, 4, 3, 16, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_LINEAR, true}, 2, true},
+    {{5, 4, 256, 4, 3, 16, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_ACTIVATION_LINEAR, true}, 2, true},
     /* several blocks and slices of the weights' gradient, some of them empty for few samples; added up */
-    {{32, 31, 16, 32, 31, 32, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_LINEAR, true}, 17, true},
+    {{32, 31, 16, 32, 31, 32, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_ACTIVATION_LINEAR, true}, 17, true},
     /* several parts of the input's channels, and groups of the output's */
-    {{6, 6, 144, 6, 6, 160, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_RELU, false}, 2, true},
+    {{6, 6, 144, 6, 6, 160, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_ACTIVATION_RELU, false}, 2, true},
     /* weights beyond caches, whose blocks are larger */
-    {{4, 4, 512, 4, 4, 256, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_RELU, false}, 7, true},
+    {{4, 4, 512, 4, 4, 256, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_ACTIVATION_RELU, false}, 7, true},
 };
 
 /* Of the tile family, of outputs that are two places apart. */
 static const conv_case strided[] = {
     /* valid, odd and even sizes; parts of tiles one way */
-    {{17, 14, 32, 8, 6, 64, 3, 3, 2, 2, 1, 1, 0, 0, CLQ_RELU, false}, 3, true},
+    {{17, 14, 32, 8, 6, 64, 3, 3, 2, 2, 1, 1, 0, 0, CLQ_ACTIVATION_RELU, false}, 3, true},
     /* small enough for a simulator; a single tile, rows left out */
-    {{5, 7, 16, 3, 4, 16, 3, 3, 2, 2, 1, 1, 1, 1, CLQ_LINEAR, false}, 1, true},
+    {{5, 7, 16, 3, 4, 16, 3, 3, 2, 2, 1, 1, 1, 1, CLQ_ACTIVATION_LINEAR, false}, 1, true},
     /* padding in front; panels of one vector */
-    {{16, 12, 48, 8, 6, 16, 3, 3, 2, 2, 1, 1, 1, 1, CLQ_TANH, false}, 5, false},
+    {{16, 12, 48, 8, 6, 16, 3, 3, 2, 2, 1, 1, 1, 1, CLQ_ACTIVATION_TANH, false}, 5, false},
     /* padding behind; five vectors */
-    {{16, 10, 16, 8, 5, 80, 3, 3, 2, 2, 1, 1, 0, 0, CLQ_RELU, false}, 4, true},
+    {{16, 10, 16, 8, 5, 80, 3, 3, 2, 2, 1, 1, 0, 0, CLQ_ACTIVATION_RELU, false}, 4, true},
     /* parts of tiles both ways; long sums; weights' gradients added up */
-    {{7, 9, 256, 4, 5, 16, 3, 3, 2, 2, 1, 1, 1, 1, CLQ_LINEAR, true}, 2, true},
+    {{7, 9, 256, 4, 5, 16, 3, 3, 2, 2, 1, 1, 1, 1, CLQ_ACTIVATION_LINEAR, true}, 2, true},
     /* several blocks and slices of the weights' gradient, some of them empty for few samples; added up */
-    {{64, 63, 16, 32, 32, 32, 3, 3, 2, 2, 1, 1, 1, 1, CLQ_LINEAR, true}, 17, true},
+    {{64, 63, 16, 32, 32, 32, 3, 3, 2, 2, 1, 1, 1, 1, CLQ_ACTIVATION_LINEAR, true}, 17, true},
     /* several parts of the input's channels, and groups of the output's */
-    {{12, 12, 144, 6, 6, 160, 3, 3, 2, 2, 1, 1, 0, 0, CLQ_RELU, false}, 2, true},
+    {{12, 12, 144, 6, 6, 160, 3, 3, 2, 2, 1, 1, 0, 0, CLQ_ACTIVATION_RELU, false}, 2, true},
     /* weights beyond caches, whose blocks are larger */
-    {{8, 8, 512, 4, 4, 256, 3, 3, 2, 2, 1, 1, 0, 0, CLQ_RELU, false}, 7, true},
+    {{8, 8, 512, 4, 4, 256, 3, 3, 2, 2, 1, 1, 0, 0, CLQ_ACTIVATION_RELU, false}, 7, true},
 };
 
 /* Of the local family: any channels. */
 static const conv_case local[] = {
     /* valid, odd sizes; more tiles and columns than a block; edges of both */
-    {{13, 13, 32, 11, 11, 68, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_RELU, false}, 3, true},
+    {{13, 13, 32, 11, 11, 68, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_ACTIVATION_RELU, false}, 3, true},
     /* small enough for a simulator */
-    {{4, 3, 4, 4, 3, 4, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_LINEAR, false}, 1, true},
+    {{4, 3, 4, 4, 3, 4, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_ACTIVATION_LINEAR, false}, 1, true},
     /* edges of tiles below; a step of half the channels that there are */
-    {{7, 10, 36, 7, 10, 32, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_TANH, false}, 3, true},
+    {{7, 10, 36, 7, 10, 32, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_ACTIVATION_TANH, false}, 3, true},
     /* all places that a tap reaches */
-    {{5, 6, 8, 7, 8, 68, 3, 3, 1, 1, 1, 1, 2, 2, CLQ_SIGMOID, false}, 1, true},
+    {{5, 6, 8, 7, 8, 68, 3, 3, 1, 1, 1, 1, 2, 2, CLQ_ACTIVATION_SIGMOID, false}, 1, true},
     /* padding behind only, rows and columns left out */
-    {{5, 4, 64, 4, 3, 4, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_LINEAR, false}, 3, false},
+    {{5, 4, 64, 4, 3, 4, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_ACTIVATION_LINEAR, false}, 3, false},
     /* no whole vectors */
-    {{6, 5, 3, 6, 5, 7, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_RELU, false}, 5, true},
+    {{6, 5, 3, 6, 5, 7, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_ACTIVATION_RELU, false}, 5, true},
     /* sums that are put aside: twice forward, once back */
-    {{2, 3, 515, 2, 3, 260, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_RELU, false}, 2, true},
+    {{2, 3, 515, 2, 3, 260, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_ACTIVATION_RELU, false}, 2, true},
 };
 
 static void check_tile(rig *r, size_t index) { conv_check(r, &tiles[index], &(rig_variant){.conv = "winograd"}); }
@@ -106,8 +106,9 @@ static void matches_reference(void **state) {
 /* Each block of the local family on one of the drivers, where neither tiles nor columns nor channels fill blocks. Where
  * the other device is PoCL's pool, it builds them as the basic one does. */
 static void check_blocks(rig *r) {
-    static const conv_case odd = {{7, 9, 14, 7, 9, 36, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_RELU, false}, 3, true};
-    static const conv_case simulated = {{3, 5, 5, 3, 5, 6, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_RELU, false}, 2, true};
+    static const conv_case odd = {{7, 9, 14, 7, 9, 36, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_ACTIVATION_RELU, false}, 3, true};
+    static const conv_case simulated = {
+        {3, 5, 5, 3, 5, 6, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_ACTIVATION_RELU, false}, 2, true};
     const clq_device_info *info = clq_device_get_info(r->device);
     bool built = strcmp(info->driver, "pocl") == 0 && !clq_device_runs_in_caller(r->device);
     if (r->family != CLQ_FAMILY_LOCAL || built) return;
@@ -174,17 +175,17 @@ static bool outer_is_winograd(rig *r, const clq_conv2d_problem *p, uint32_t capa
 
 /* In the tile family alone. */
 static void check_choice_of_outer(rig *r) {
-    const clq_conv2d_problem good = {13, 13, 32, 11, 11, 64, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_LINEAR, false};
+    const clq_conv2d_problem good = {13, 13, 32, 11, 11, 64, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_ACTIVATION_LINEAR, false};
     bool tile = r->family == CLQ_FAMILY_TILE;
     assert_int_equal(outer_is_winograd(r, &good, 64, NULL), tile);
     assert_int_equal(outer_is_winograd(r, &good, 1, "winograd"), tile);
     assert_false(outer_is_winograd(r, &good, 1, NULL)); /* few tiles */
     assert_false(outer_is_winograd(r, &good, 64, "direct"));
-    clq_conv2d_problem p = {13, 13, 32, 6, 6, 64, 3, 3, 2, 2, 1, 1, 0, 0, CLQ_LINEAR, false};
+    clq_conv2d_problem p = {13, 13, 32, 6, 6, 64, 3, 3, 2, 2, 1, 1, 0, 0, CLQ_ACTIVATION_LINEAR, false};
     assert_false(outer_is_winograd(r, &p, 64, "winograd")); /* few outputs, and a stride of 2 */
-    p = (clq_conv2d_problem){13, 13, 1040, 11, 11, 1040, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_LINEAR, false};
+    p = (clq_conv2d_problem){13, 13, 1040, 11, 11, 1040, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_ACTIVATION_LINEAR, false};
     assert_false(outer_is_winograd(r, &p, 64, "winograd")); /* sums that take too much memory */
-    p = (clq_conv2d_problem){13, 13, 33, 11, 11, 64, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_LINEAR, false};
+    p = (clq_conv2d_problem){13, 13, 33, 11, 11, 64, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_ACTIVATION_LINEAR, false};
     assert_false(outer_is_winograd(r, &p, 64, "winograd")); /* parts of vectors */
 }
 
@@ -195,14 +196,17 @@ static void check_width(rig *r) {
         clq_conv2d_problem p;
         const char *conv, *forward, *outer;
     } cases[] = {
-        {{16, 16, 64, 16, 16, 64, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_RELU, false}, NULL, "-DSIDE=4", "-DSIDE=4"},
-        {{16, 16, 64, 16, 16, 64, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_RELU, false}, "winograd", "-DSIDE=2", "-DSIDE=2"},
+        {{16, 16, 64, 16, 16, 64, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_ACTIVATION_RELU, false}, NULL, "-DSIDE=4", "-DSIDE=4"},
+        {{16, 16, 64, 16, 16, 64, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_ACTIVATION_RELU, false},
+         "winograd",
+         "-DSIDE=2",
+         "-DSIDE=2"},
         /* two rows and columns of tiles, of whose places six in ten are outside */
-        {{5, 5, 64, 5, 5, 64, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_RELU, false}, NULL, "-DSIDE=2", "-DSIDE=2"},
+        {{5, 5, 64, 5, 5, 64, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_ACTIVATION_RELU, false}, NULL, "-DSIDE=2", "-DSIDE=2"},
         /* one tile of an image */
-        {{4, 4, 512, 4, 4, 512, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_RELU, false}, NULL, "-DSIDE=4", "-DSIDE=4"},
+        {{4, 4, 512, 4, 4, 512, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_ACTIVATION_RELU, false}, NULL, "-DSIDE=4", "-DSIDE=4"},
         /* more channels than have room */
-        {{8, 8, 1024, 8, 8, 64, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_RELU, false}, NULL, "-DSIDE=2", "-DSIDE=4"},
+        {{8, 8, 1024, 8, 8, 64, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_ACTIVATION_RELU, false}, NULL, "-DSIDE=2", "-DSIDE=4"},
     };
     for (size_t i = 0; i < CLQ_COUNT_OF(cases); i++) {
         rig_begin(r, 64);
@@ -224,7 +228,7 @@ static void check_choice(rig *r) {
     check_width(r);
     check_choice_of_outer(r);
     const clq_conv2d_problem good = tiles[0].p, narrow = tiles[2].p;
-    const clq_conv2d_problem small = {5, 5, 32, 3, 3, 64, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_RELU, false};
+    const clq_conv2d_problem small = {5, 5, 32, 3, 3, 64, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_ACTIVATION_RELU, false};
     bool tile = r->family == CLQ_FAMILY_TILE;
     assert_true(is_winograd(r, &good, 1, "winograd"));
     if (clq_device_get_info(r->device)->type == CLQ_DEVICE_CPU) {
@@ -233,15 +237,15 @@ static void check_choice(rig *r) {
         assert_false(is_winograd(r, &small, 1, NULL)); /* few pixels */
     }
     assert_false(is_winograd(r, &good, 64, "direct"));
-    clq_conv2d_problem p = {13, 13, 32, 6, 6, 64, 3, 3, 2, 2, 1, 1, 0, 0, CLQ_LINEAR, false};
+    clq_conv2d_problem p = {13, 13, 32, 6, 6, 64, 3, 3, 2, 2, 1, 1, 0, 0, CLQ_ACTIVATION_LINEAR, false};
     assert_false(is_winograd(r, &p, 64, "winograd")); /* few outputs, and a stride of 2 */
-    p = (clq_conv2d_problem){13, 13, 32, 9, 9, 64, 3, 3, 1, 1, 2, 2, 0, 0, CLQ_LINEAR, false};
+    p = (clq_conv2d_problem){13, 13, 32, 9, 9, 64, 3, 3, 1, 1, 2, 2, 0, 0, CLQ_ACTIVATION_LINEAR, false};
     assert_false(is_winograd(r, &p, 64, "winograd")); /* dilation */
-    p = (clq_conv2d_problem){13, 13, 32, 9, 11, 64, 5, 3, 1, 1, 1, 1, 0, 0, CLQ_LINEAR, false};
+    p = (clq_conv2d_problem){13, 13, 32, 9, 11, 64, 5, 3, 1, 1, 1, 1, 0, 0, CLQ_ACTIVATION_LINEAR, false};
     assert_false(is_winograd(r, &p, 64, "winograd")); /* taps */
-    p = (clq_conv2d_problem){13, 13, 33, 11, 11, 35, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_LINEAR, false};
+    p = (clq_conv2d_problem){13, 13, 33, 11, 11, 35, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_ACTIVATION_LINEAR, false};
     assert_int_equal(is_winograd(r, &p, 64, "winograd"), !tile); /* parts of vectors */
-    p = (clq_conv2d_problem){13, 13, 1040, 11, 11, 1040, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_LINEAR, false};
+    p = (clq_conv2d_problem){13, 13, 1040, 11, 11, 1040, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_ACTIVATION_LINEAR, false};
     assert_int_equal(is_winograd(r, &p, 64, "winograd"), !tile); /* beyond a cache */
 }
 

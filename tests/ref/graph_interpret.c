@@ -47,9 +47,9 @@ static void activate(const interpreter *r, const clq_node *node, unsigned output
 
 static double slope(clq_activation activation, double y) {
     switch (activation) {
-    case CLQ_RELU: return y > 0 ? 1 : 0;
-    case CLQ_SIGMOID: return y * (1 - y);
-    case CLQ_TANH: return 1 - y * y;
+    case CLQ_ACTIVATION_RELU: return y > 0 ? 1 : 0;
+    case CLQ_ACTIVATION_SIGMOID: return y * (1 - y);
+    case CLQ_ACTIVATION_TANH: return 1 - y * y;
     default: return 1;
     }
 }
@@ -489,7 +489,7 @@ static void run_node(const interpreter *r, const clq_node *node) {
         conv_pool(r, node);
     } else if (op == &clq_op_softmax) {
         copy(r, node, 1);
-        activate(r, node, 0, CLQ_SOFTMAX);
+        activate(r, node, 0, CLQ_ACTIVATION_SOFTMAX);
     } else if (op == &clq_op_loss) {
         loss(r, node);
     } else if (op == &clq_op_penalty || op == &clq_op_penalty_gradient) {

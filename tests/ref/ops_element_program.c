@@ -86,9 +86,9 @@ static double result_of(const clq_element_program *p, const clq_instruction *i, 
     }
     case CLQ_ELEMENT_NORMAL:
         return ref_normal(ref_word(p->seed, i->stream, s->step, s->first_row + (uint32_t)s->sample, number_of(p, s)));
-    case CLQ_ELEMENT_MISH: ref_activation(CLQ_MISH, 1, 1, &a, &c); return c;
-    case CLQ_ELEMENT_MISH_SLOPE: ref_activation_gradient(CLQ_MISH, 1, 1, &a, &b, &c, NULL); return c;
-    case CLQ_ELEMENT_SOFTPLUS: ref_activation(CLQ_SOFTPLUS, 1, 1, &a, &c); return c;
+    case CLQ_ELEMENT_MISH: ref_activation(CLQ_ACTIVATION_MISH, 1, 1, &a, &c); return c;
+    case CLQ_ELEMENT_MISH_SLOPE: ref_activation_gradient(CLQ_ACTIVATION_MISH, 1, 1, &a, &b, &c, NULL); return c;
+    case CLQ_ELEMENT_SOFTPLUS: ref_activation(CLQ_ACTIVATION_SOFTPLUS, 1, 1, &a, &c); return c;
     case CLQ_ELEMENT_SOFTPLUS_SLOPE: return b / (1 + exp(-a));
     case CLQ_ELEMENT_DIVIDE: return a / b;
     case CLQ_ELEMENT_EXP: return exp(a);

@@ -383,7 +383,7 @@ static void metric_bins(const clq_loss_problem *p, unsigned metric, const sight 
 void ref_totals(const clq_loss_problem *p, const double *x, const double *target, const double *mask, double part,
                 double *totals) {
     const size_t rows = p->rows ? p->rows : 1, n = p->classes;
-    const clq_activation last = p->from_logits ? clq_loss_row_of(p->kind)->activation : CLQ_LINEAR;
+    const clq_activation last = p->from_logits ? clq_loss_row_of(p->kind)->activation : CLQ_ACTIVATION_LINEAR;
     double *bins = totals + clq_loss_sums(p);
     sight seen = {malloc((rows * n + 1) * sizeof(double)), malloc((rows * n + 1) * sizeof(double))};
     assert_true(seen.output && seen.probabilities);

@@ -350,7 +350,7 @@ static void failures(void **state) {
     assert_true(allocations > 0);
     for (uint64_t i = 1; i <= allocations; i += 7) {
         clq_memory_fail_at(i, false);
-        assert_int_equal(clq_scale_best(&task, &result), CLQ_MEMORY);
+        assert_int_equal(clq_scale_best(&task, &result), CLQ_ERROR_MEMORY);
     }
     clq_memory_fail_at(0, false);
     for (unsigned i = 0; i < 4; i++) {
@@ -359,8 +359,8 @@ static void failures(void **state) {
         if (i == 1) wrong.devices = 0;
         if (i == 2) wrong.devices = CLQ_REPLICAS_MAX + 1;
         if (i == 3) wrong.piece_count = 0;
-        assert_int_equal(clq_scale_step(&wrong, &result), CLQ_ARGUMENT);
-        assert_int_equal(clq_scale_best(&wrong, &result), CLQ_ARGUMENT);
+        assert_int_equal(clq_scale_step(&wrong, &result), CLQ_ERROR_ARGUMENT);
+        assert_int_equal(clq_scale_best(&wrong, &result), CLQ_ERROR_ARGUMENT);
     }
 }
 

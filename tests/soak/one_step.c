@@ -81,7 +81,7 @@ int main(int count, char **arguments) {
     clq_trainer *trainer;
     clq_trainer_config config = clq_trainer_config_default();
     const clq_status read = clq_model_read_keras_json_sized(arguments[1], &sizes, &model);
-    if (read != CLQ_OK) return fail("refused"), read == CLQ_UNSUPPORTED || read == CLQ_FORMAT ? 3 : 1;
+    if (read != CLQ_OK) return fail("refused"), read == CLQ_ERROR_UNSUPPORTED || read == CLQ_ERROR_FORMAT ? 3 : 1;
     if (clq_system_open(NULL, &system) != CLQ_OK || clq_devices_select(system, "pocl:0", &devices) != CLQ_OK)
         return fail("device");
     config.metrics = "none";

@@ -74,9 +74,9 @@ static void the_kind_reaches_the_table(void **state) {
 static void what_does_not_fit_is_refused(void **state) {
     (void)state;
     clq_strategy *strategy = NULL;
-    assert_fails(CLQ_ARGUMENT, "single takes one device and 2 are selected",
+    assert_fails(CLQ_ERROR_ARGUMENT, "single takes one device and 2 are selected",
                  create(CLQ_STRATEGY_SINGLE, "pocl:0,pocl:1", &strategy));
-    assert_fails(CLQ_ARGUMENT, "none of clq_strategy_kind", create((clq_strategy_kind)17, "pocl:0", &strategy));
+    assert_fails(CLQ_ERROR_ARGUMENT, "none of clq_strategy_kind", create((clq_strategy_kind)17, "pocl:0", &strategy));
     assert_null(strategy);
 }
 

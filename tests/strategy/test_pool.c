@@ -30,7 +30,7 @@ static clq_status note(clq_worker *worker, const clq_command *command) {
         while (atomic_load(o->meeting) < WORKERS) {
         }
     }
-    if (command->bytes == o->fails_at) return clq_fail(CLQ_DEVICE, "worker %u has had enough", worker->index);
+    if (command->bytes == o->fails_at) return clq_fail(CLQ_ERROR_DEVICE, "worker %u has had enough", worker->index);
     o->ran[o->count++] = command->bytes;
     return CLQ_OK;
 }
@@ -96,15 +96,15 @@ static void the_first_failure_is_the_pools(void **state) {
     start(&b);
     b.owners[1].fails_at = FAILS_AT;
     post_all(&b); /* nobody blocks the poster */
-    assert_fails(CLQ_DEVICE, "worker 1 has had enough", clq_pool_wait(&b.pool));
-    assert_fails(CLQ_DEVICE, "replica 1", clq_pool_failure(&b.pool));
-    assert_fails(CLQ_DEVICE, "worker 1", clq_worker_call(&b.workers[0], &(clq_command){.kind = &note_kind}));
+    assert_fails(CLQ_ERROR_DEVICE, "worker 1 has had enough", clq_pool_wait(&b.pool));
+    assert_fails(CLQ_ERROR_DEVICE, "replica 1", clq_pool_failure(&b.pool));
+    assert_fails(CLQ_ERROR_DEVICE, "worker 1", clq_worker_call(&b.workers[0], &(clq_command){.kind = &note_kind}));
     assert_int_equal(b.owners[1].count, FAILS_AT);
     assert_int_equal(atomic_load(&b.owners[1].skipped), COMMANDS - FAILS_AT - 1);
     assert_int_equal(b.owners[0].count + atomic_load(&b.owners[0].skipped), COMMANDS);
     end(&b);
     assert_int_equal(b.told, 1);
-    assert_int_equal(b.why.status, CLQ_DEVICE);
+    assert_int_equal(b.why.status, CLQ_ERROR_DEVICE);
 }
 
 /* Of failures at the same time one is the pool's, as a whole. That they do not write it together is for the thread
@@ -120,7 +120,7 @@ static void one_of_two_failures_is_the_pools(void **state) {
             b.owners[w].meeting = &meeting;
         }
         post_all(&b);
-        assert_int_equal(clq_pool_wait(&b.pool), CLQ_DEVICE);
+        assert_int_equal(clq_pool_wait(&b.pool), CLQ_ERROR_DEVICE);
         const bool second = strstr(clq_error_detail(), "worker 1") != NULL;
         assert_non_null(strstr(clq_error_detail(), second ? "worker 1 has had enough" : "worker 0 has had enough"));
         assert_non_null(strstr(clq_error_detail(), second ? "replica 1" : "replica 0"));

@@ -153,7 +153,7 @@ static void bears_failing_allocations(void **state) {
             assert_true(nth > 8 && made < nth);
             return;
         }
-        assert_int_equal(status, CLQ_MEMORY);
+        assert_int_equal(status, CLQ_ERROR_MEMORY);
     }
 }
 

@@ -78,7 +78,7 @@ static inline uint64_t walk_allocations(clq_status (*call)(void *), void *contex
                 total = made;
                 break;
             }
-            if (status != CLQ_OK && (status != CLQ_MEMORY || !*clq_error_detail()))
+            if (status != CLQ_OK && (status != CLQ_ERROR_MEMORY || !*clq_error_detail()))
                 fail_msg("allocation %d: %s: \"%s\"", (int)nth, clq_status_text(status), clq_error_detail());
         }
     }

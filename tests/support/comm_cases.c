@@ -81,7 +81,7 @@ static void put_input(const comm_case *c, unsigned rank, size_t i, void *array) 
         values_put_any(c->dtype, array, i, word);
     else if (c->random && c->dtype == CLQ_F32)
         ((float *)array)[i] = (float)((double)any.word[0] / 4294967296.0 - 0.5) * (any.word[1] % 64 ? 1.0f : 1000.0f);
-    else if (c->op == CLQ_PROD)
+    else if (c->op == CLQ_REDOP_PROD)
         values_put(c->dtype, array, i, (any.word[0] % 2 ? 1 : -1) * (any.word[1] % 2 ? 1 : 2));
     else
         values_put(c->dtype, array, i, (int64_t)(any.word[0] % 61) - 30);
@@ -100,7 +100,7 @@ static void reduce_all(const trial *t, const char *const *inputs, size_t element
     memcpy(out, inputs[0], elements * clq_dtype_bytes(c->dtype));
     for (size_t i = 0; i < elements; i++) {
         for (unsigned r = 1; r < t->all->count; r++) values_combine(c->dtype, c->op, out, inputs[r], out, i);
-        if (c->op == CLQ_AVG) values_average(c->dtype, out, i, t->all->count);
+        if (c->op == CLQ_REDOP_AVG) values_average(c->dtype, out, i, t->all->count);
     }
 }
 

@@ -98,17 +98,17 @@ void values_put_any(clq_dtype dtype, void *array, size_t i, uint64_t random) {
 }
 
 static double combine_real(clq_redop op, double a, double b) {
-    if (op == CLQ_PROD) return a * b;
-    if (op == CLQ_SUM || op == CLQ_AVG) return a + b;
+    if (op == CLQ_REDOP_PROD) return a * b;
+    if (op == CLQ_REDOP_SUM || op == CLQ_REDOP_AVG) return a + b;
     if (isnan(a) || isnan(b)) return NAN;
-    return op == CLQ_MIN ? fmin(a, b) : fmax(a, b);
+    return op == CLQ_REDOP_MIN ? fmin(a, b) : fmax(a, b);
 }
 
 static uint64_t combine_whole(clq_redop op, bool has_sign, uint64_t a, uint64_t b) {
-    if (op == CLQ_PROD) return a * b;
-    if (op == CLQ_SUM || op == CLQ_AVG) return a + b;
+    if (op == CLQ_REDOP_PROD) return a * b;
+    if (op == CLQ_REDOP_SUM || op == CLQ_REDOP_AVG) return a + b;
     bool less = has_sign ? (int64_t)a < (int64_t)b : a < b;
-    return less == (op == CLQ_MIN) ? a : b;
+    return less == (op == CLQ_REDOP_MIN) ? a : b;
 }
 
 void values_combine(clq_dtype dtype, clq_redop op, const void *a, const void *b, void *out, size_t i) {

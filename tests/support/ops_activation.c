@@ -6,18 +6,17 @@ static unsigned take_floats(clq_element_program *p) {
 
 /* The registers behind each link; at[0] goes in. The last. */
 static unsigned go_forth(clq_element_program *p, const activation_chain *chain, unsigned at[CHAIN_LINKS_MOST + 1]) {
-    for (unsigned i = 0; i < chain->count; i++)
-        at[i + 1] = clq_activation_do(p, chain->links[i], at[i]);
+    for (unsigned i = 0; i < chain->count; i++) at[i + 1] = clq_activation_do(p, chain->links[i], at[i]);
     return at[chain->count];
 }
 
 void activation_forward(clq_list *list, clq_activation act, size_t elements, size_t channels, clq_value x,
                         clq_value y) {
-    if (act == CLQ_SOFTMAX) {
+    if (act == CLQ_ACTIVATION_SOFTMAX) {
         clq_softmax_forward(list, elements, channels, x, y);
         return;
     }
-    const activation_chain one = {.count = act != CLQ_LINEAR, .links = {act}};
+    const activation_chain one = {.count = act != CLQ_ACTIVATION_LINEAR, .links = {act}};
     chain_forward(list, &one, elements, x, y);
 }
 
@@ -38,7 +37,7 @@ static unsigned slope(clq_element_program *p, clq_activation act, unsigned y, un
 static unsigned go_back(clq_element_program *p, const activation_chain *chain, clq_activation act, clq_value y,
                         clq_value dy, clq_value inputs[2]) {
     unsigned at[CHAIN_LINKS_MOST + 1] = {0};
-    const bool linear = act == CLQ_LINEAR && chain->count == 0; /* has no y */
+    const bool linear = act == CLQ_ACTIVATION_LINEAR && chain->count == 0; /* has no y */
     if (!linear) {
         inputs[p->input_count] = y;
         at[0] = take_floats(p);
@@ -47,13 +46,13 @@ static unsigned go_back(clq_element_program *p, const activation_chain *chain, c
     inputs[p->input_count] = dy;
     unsigned gradient = take_floats(p);
     for (unsigned i = chain->count; i-- > 0;) gradient = slope(p, chain->links[i], at[i + 1], gradient);
-    return act == CLQ_LINEAR ? gradient : slope(p, act, at[0], gradient);
+    return act == CLQ_ACTIVATION_LINEAR ? gradient : slope(p, act, at[0], gradient);
 }
 
 void activation_backward(clq_list *list, clq_activation act, size_t elements, size_t channels, clq_value y,
                          clq_value dy, clq_value dz, clq_value db) {
     static const activation_chain none;
-    if (act == CLQ_SOFTMAX)
+    if (act == CLQ_ACTIVATION_SOFTMAX)
         clq_softmax_backward(list, elements, channels, y, dy, dz, db);
     else
         chain_backward(list, &none, act, elements, channels, y, dy, dz, db);

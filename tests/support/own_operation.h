@@ -41,7 +41,7 @@ enum { OWN_FLAWS = 8, OWN_FLAWS_AT_ENDS = 10 }; /* the latter: at one derivative
 static clq_status own_infer(void *user, clq_custom_shapes *s) {
     (void)user;
     const clq_shape *x = &s->inputs[0];
-    if (x->rank > 3) return CLQ_UNSUPPORTED;
+    if (x->rank > 3) return CLQ_ERROR_UNSUPPORTED;
     s->variable_count = 2;
     s->variables[0] = (clq_custom_variable){.name = "w", .shape = CLQ_SHAPE(x->dims[x->rank - 1])};
     s->variables[1] = (clq_custom_variable){

@@ -24,12 +24,13 @@ static inline clq_model *build_modal(void) {
     assert_ok(clq_model_create("modal", &m));
     clq_tensor x = clq_input(m, CLQ_SHAPE(INPUTS));
     for (unsigned part = 0; part < 2; part++) {
-        x = clq_dense(m, x, &(clq_dense_config){.units = 7 - part, .activation = CLQ_TANH});
+        x = clq_dense(m, x, &(clq_dense_config){.units = 7 - part, .activation = CLQ_ACTIVATION_TANH});
         x = clq_batch_norm(m, x, NULL);
         x = clq_dropout(m, x, &(clq_dropout_config){.rate = 0.25});
         if (part == 0) x = clq_pipeline_cut(m, x);
     }
-    assert_ok(clq_model_finish(m, clq_dense(m, x, &(clq_dense_config){.units = CLASSES, .activation = CLQ_SOFTMAX})));
+    assert_ok(clq_model_finish(
+        m, clq_dense(m, x, &(clq_dense_config){.units = CLASSES, .activation = CLQ_ACTIVATION_SOFTMAX})));
     return m;
 }
 
@@ -38,16 +39,17 @@ static inline clq_model *build_modal(void) {
 static inline clq_model *build_branched(void) {
     clq_model *m;
     assert_ok(clq_model_create("branched", &m));
-    clq_tensor scaled = clq_activate(m, clq_input(m, CLQ_SHAPE(INPUTS)), CLQ_TANH, "scaled");
-    clq_tensor x = clq_dense(m, scaled, &(clq_dense_config){.units = 7, .activation = CLQ_TANH, .name = "x"});
+    clq_tensor scaled = clq_activate(m, clq_input(m, CLQ_SHAPE(INPUTS)), CLQ_ACTIVATION_TANH, "scaled");
+    clq_tensor x =
+        clq_dense(m, scaled, &(clq_dense_config){.units = 7, .activation = CLQ_ACTIVATION_TANH, .name = "x"});
     clq_tensor early =
-        clq_dense(m, x, &(clq_dense_config){.units = CLASSES, .activation = CLQ_SOFTMAX, .name = "early"});
+        clq_dense(m, x, &(clq_dense_config){.units = CLASSES, .activation = CLQ_ACTIVATION_SOFTMAX, .name = "early"});
     (void)clq_pipeline_cut(m, early);
-    clq_tensor y = clq_dense(m, x, &(clq_dense_config){.units = 6, .activation = CLQ_RELU, .name = "y"});
+    clq_tensor y = clq_dense(m, x, &(clq_dense_config){.units = 6, .activation = CLQ_ACTIVATION_RELU, .name = "y"});
     y = clq_pipeline_cut(m, clq_dropout(m, y, NULL));
     clq_tensor all = clq_concatenate(m, CLQ_TENSORS(scaled, x, y), -1, NULL);
     clq_tensor late =
-        clq_dense(m, all, &(clq_dense_config){.units = CLASSES, .activation = CLQ_SOFTMAX, .name = "late"});
+        clq_dense(m, all, &(clq_dense_config){.units = CLASSES, .activation = CLQ_ACTIVATION_SOFTMAX, .name = "late"});
     assert_ok(clq_model_finish_outputs(m, CLQ_TENSORS(early, late)));
     return m;
 }

@@ -75,12 +75,12 @@ static inline clq_model *make_model(bool synchronized, size_t units) {
     clq_model *model;
     assert_ok(clq_model_create("small", &model));
     clq_tensor x = clq_input(model, CLQ_SHAPE(INPUTS));
-    x = clq_dense(model, x, &(clq_dense_config){.units = units, .activation = CLQ_TANH});
+    x = clq_dense(model, x, &(clq_dense_config){.units = units, .activation = CLQ_ACTIVATION_TANH});
     x = clq_batch_norm(model, x,
                        &(clq_batch_norm_config){.momentum = 0.9, .epsilon = 1e-3, .synchronized = synchronized});
     x = clq_dropout(model, x, &(clq_dropout_config){.rate = 0.3});
-    x = clq_dense(model, x, &(clq_dense_config){.units = 10, .activation = CLQ_TANH});
-    x = clq_dense(model, x, &(clq_dense_config){.units = CLASSES, .activation = CLQ_SOFTMAX});
+    x = clq_dense(model, x, &(clq_dense_config){.units = 10, .activation = CLQ_ACTIVATION_TANH});
+    x = clq_dense(model, x, &(clq_dense_config){.units = CLASSES, .activation = CLQ_ACTIVATION_SOFTMAX});
     assert_ok(clq_model_finish(model, x));
     return model;
 }

@@ -35,10 +35,11 @@ static clq_model *make_model(bool dropout, bool statistics) {
     clq_model *m;
     assert_ok(clq_model_create("small", &m));
     clq_tensor x = clq_input(m, CLQ_SHAPE(INPUTS));
-    x = clq_dense(m, x, &(clq_dense_config){.units = UNITS, .activation = CLQ_TANH});
+    x = clq_dense(m, x, &(clq_dense_config){.units = UNITS, .activation = CLQ_ACTIVATION_TANH});
     if (statistics) x = clq_batch_norm(m, x, NULL);
     if (dropout) x = clq_dropout(m, x, &(clq_dropout_config){.rate = 0.25});
-    assert_ok(clq_model_finish(m, clq_dense(m, x, &(clq_dense_config){.units = CLASSES, .activation = CLQ_SOFTMAX})));
+    assert_ok(clq_model_finish(
+        m, clq_dense(m, x, &(clq_dense_config){.units = CLASSES, .activation = CLQ_ACTIVATION_SOFTMAX})));
     return m;
 }
 
@@ -290,7 +291,7 @@ static clq_status on_progress(void *context, const clq_progress *progress) {
     t->batches = progress->batch;
     assert_ok(clq_evaluate(t->trainer, t->data, &totals)); /* also in the middle of an update; and time goes by */
     usleep(260000);
-    return t->batches >= t->stop_at ? clq_fail(CLQ_INTERRUPTED, "stopped") : CLQ_OK;
+    return t->batches >= t->stop_at ? clq_fail(CLQ_ERROR_INTERRUPTED, "stopped") : CLQ_OK;
 }
 
 /* Progress is told behind any batch, of the batches so far. A fit that is stopped there leaves no trace of the update
@@ -304,7 +305,7 @@ static void a_stopped_update_is_forgotten(void **state) {
         open_training(&whole, places[i], &config, make_model(false, false));
         stopped.stop_at = ACCUMULATE + 2;
         const clq_fit_config how = {.epochs = 1, .context = &stopped, .on_progress = on_progress, .on_log = on_log};
-        assert_fails(CLQ_INTERRUPTED, "stopped", clq_fit(stopped.trainer, stopped.data, &how));
+        assert_fails(CLQ_ERROR_INTERRUPTED, "stopped", clq_fit(stopped.trainer, stopped.data, &how));
         assert_int_equal(stopped.batches, ACCUMULATE + 2);
         assert_int_equal(stopped.made, 1);
         assert_ok(fit(&whole, 1));
@@ -327,24 +328,24 @@ static void nonsense_is_refused(void **state) {
     clq_trainer_config config = config_of(BATCH, CLQ_ACCUMULATE_MAX + 1);
     clq_model *model = make_model(false, false);
     assert_ok(clq_devices_select(sys, places[0], &devices));
-    assert_fails(CLQ_ARGUMENT, "65537 batches to accumulate are too many: an update takes up to 65536",
+    assert_fails(CLQ_ERROR_ARGUMENT, "65537 batches to accumulate are too many: an update takes up to 65536",
                  clq_trainer_create(model, &devices, &config, &none));
     config = config_of((size_t)1 << 20, 4096);
-    assert_fails(CLQ_ARGUMENT, "4096 batches of 1048576 are too large for an update",
+    assert_fails(CLQ_ERROR_ARGUMENT, "4096 batches of 1048576 are too large for an update",
                  clq_trainer_create(model, &devices, &config, &none));
     config = config_of(BATCH, 2);
     config.inference_only = true;
-    assert_fails(CLQ_ARGUMENT, "a trainer for inference makes none",
+    assert_fails(CLQ_ERROR_ARGUMENT, "a trainer for inference makes none",
                  clq_trainer_create(model, &devices, &config, &none));
     assert_null(none);
     config = config_of(BATCH, 0);
     open_training(&t, places[0], &config, model);
     take(&t, &batch);
     assert_ok(clq_step_accumulate(t.trainer, &batch));
-    assert_fails(CLQ_STATE, "comes after clq_step_gradients", clq_step_reduce(t.trainer));
-    assert_fails(CLQ_STATE, "clq_step_accumulate began an update", fit(&t, 1));
+    assert_fails(CLQ_ERROR_STATE, "comes after clq_step_gradients", clq_step_reduce(t.trainer));
+    assert_fails(CLQ_ERROR_STATE, "clq_step_accumulate began an update", fit(&t, 1));
     assert_ok(clq_step_gradients(t.trainer, &batch));
-    assert_fails(CLQ_STATE, "clq_step_accumulate comes before", clq_step_accumulate(t.trainer, &batch));
+    assert_fails(CLQ_ERROR_STATE, "clq_step_accumulate comes before", clq_step_accumulate(t.trainer, &batch));
     assert_ok(clq_step_reduce(t.trainer));
     assert_ok(clq_step_apply(t.trainer));
     assert_ok(clq_step_accumulate(t.trainer, &batch));
@@ -364,7 +365,7 @@ static void modules_may_refuse(void **state) {
     other.accumulates = false;
     take(&t, &batch);
     t.trainer->strategy->module = &other;
-    assert_fails(CLQ_ARGUMENT, "strategy other makes an update of each batch: use single or mirrored",
+    assert_fails(CLQ_ERROR_ARGUMENT, "strategy other makes an update of each batch: use single or mirrored",
                  clq_step_accumulate(t.trainer, &batch));
     assert_ok(clq_step(t.trainer, &batch));
     assert_ok(clq_trainer_wait(t.trainer));

@@ -90,11 +90,11 @@ static clq_model *make_model(bool synchronized) {
     clq_model *model;
     assert_ok(clq_model_create("small", &model));
     clq_tensor x = clq_input(model, CLQ_SHAPE(INPUTS));
-    x = clq_dense(model, x, &(clq_dense_config){.units = 8, .activation = CLQ_TANH});
+    x = clq_dense(model, x, &(clq_dense_config){.units = 8, .activation = CLQ_ACTIVATION_TANH});
     x = clq_batch_norm(model, x,
                        &(clq_batch_norm_config){.momentum = 0.9, .epsilon = 1e-3, .synchronized = synchronized});
-    x = clq_dense(model, x, &(clq_dense_config){.units = 150, .activation = CLQ_TANH});
-    x = clq_dense(model, x, &(clq_dense_config){.units = CLASSES, .activation = CLQ_SOFTMAX});
+    x = clq_dense(model, x, &(clq_dense_config){.units = 150, .activation = CLQ_ACTIVATION_TANH});
+    x = clq_dense(model, x, &(clq_dense_config){.units = CLASSES, .activation = CLQ_ACTIVATION_SOFTMAX});
     assert_ok(clq_model_finish(model, x));
     return model;
 }
@@ -147,7 +147,7 @@ static void expect_named(const setting *s, clq_status status) {
     char replica[48];
     const char *others = strstr(clq_error_detail(), ", and ");
     snprintf(replica, sizeof replica, " on replica %u (", s->spoilt);
-    if (status != CLQ_REPLICAS_DIFFER) fail_msg("%s: %s", s->name, clq_status_text(status));
+    if (status != CLQ_ERROR_REPLICAS_DIFFER) fail_msg("%s: %s", s->name, clq_status_text(status));
     expect_text(clq_error_detail(), s->variable);
     expect_text(clq_error_detail(), "clique doctor");
     if (!others) fail_msg("%s: %s", s->name, clq_error_detail());
@@ -168,7 +168,7 @@ static void a_changed_bit_is_named(void **state) {
         bool checked;
         printf("%s\n", s->name);
         if (!s->variable) {
-            assert_fails(CLQ_ARGUMENT, s->other, open_trainer(model, s, 1, &trainer));
+            assert_fails(CLQ_ERROR_ARGUMENT, s->other, open_trainer(model, s, 1, &trainer));
             clq_model_destroy(model);
             continue;
         }
@@ -205,18 +205,19 @@ static void it_is_made_behind_each_nth_update(void **state) {
     assert_ok(open_trainer(model, &settings[0], 3, &trainer));
     spoil_replica(trainer, 1, 0);
     assert_ok(fit(trainer, 2));
-    assert_fails(CLQ_REPLICAS_DIFFER, "step 3: replicas have different weights in 'dense/kernel'", fit(trainer, 5));
+    assert_fails(CLQ_ERROR_REPLICAS_DIFFER, "step 3: replicas have different weights in 'dense/kernel'",
+                 fit(trainer, 5));
     assert_int_equal(trainer->step, 3);
     assert_ok(clq_step(trainer, &batch));
     assert_ok(clq_step(trainer, &batch));
-    assert_fails(CLQ_REPLICAS_DIFFER, "step 6: replicas have different weights in 'dense/kernel'",
+    assert_fails(CLQ_ERROR_REPLICAS_DIFFER, "step 6: replicas have different weights in 'dense/kernel'",
                  clq_step(trainer, &batch));
     for (unsigned step = 7; step <= 9; step++) {
         assert_ok(clq_step_gradients(trainer, &batch));
         assert_ok(clq_step_reduce(trainer));
         if (step < 9) assert_ok(clq_step_apply(trainer));
     }
-    assert_fails(CLQ_REPLICAS_DIFFER, "step 9: replicas have different weights in 'dense/kernel'",
+    assert_fails(CLQ_ERROR_REPLICAS_DIFFER, "step 9: replicas have different weights in 'dense/kernel'",
                  clq_step_apply(trainer));
     clq_trainer_destroy(trainer);
     /* Averaged behind each third step, and due behind each second one: behind steps 3 and 6. */

@@ -57,10 +57,10 @@ static void wrong_ones_are_refused(void **state) {
     (void)state;
     clq_allocator wrong = own;
     wrong.reallocate = NULL;
-    assert_fails(CLQ_ARGUMENT, "all needed", clq_set_allocator(&wrong));
+    assert_fails(CLQ_ERROR_ARGUMENT, "all needed", clq_set_allocator(&wrong));
     wrong = own;
     wrong.reserved[3] = &wrong;
-    assert_fails(CLQ_ARGUMENT, "clq_allocator.reserved is not 0", clq_set_allocator(&wrong));
+    assert_fails(CLQ_ERROR_ARGUMENT, "clq_allocator.reserved is not 0", clq_set_allocator(&wrong));
 }
 
 static void all_memory_is_its_own(void **state) {
@@ -75,7 +75,7 @@ static void all_memory_is_its_own(void **state) {
     clq_settings *settings;
     assert_ok(clq_set_allocator(&own));
     assert_ok(clq_settings_create(&settings));
-    assert_fails(CLQ_STATE, "already", clq_set_allocator(&own));
+    assert_fails(CLQ_ERROR_STATE, "already", clq_set_allocator(&own));
     assert_ok(clq_settings_set(settings, "loss", "mse"));
     assert_ok(clq_settings_set(settings, "sample-dtype", "f32"));
     assert_ok(clq_settings_set(settings, "batch", "4"));

@@ -26,7 +26,7 @@ static void check_way(const way *w) {
     float *now = clq_alloc(elements, sizeof *now), *got = clq_alloc(elements, sizeof *got);
     double *want = clq_alloc(elements, sizeof *want);
     assert_true(now && got && want);
-    assert_fails(CLQ_STATE, "no update was made", clq_trainer_swap_average(trainer));
+    assert_fails(CLQ_ERROR_STATE, "no update was made", clq_trainer_swap_average(trainer));
     for (int step = 1; step <= STEPS; step++) {
         run_step(trainer, data, step % 3 == 0);
         run_step(other, same, step % 3 == 0);
@@ -74,12 +74,12 @@ static void nonsense_is_refused(void **state) {
     clq_trainer_config config = clq_trainer_config_default();
     assert_ok(clq_devices_select(sys, "pocl:0", &devices));
     assert_ok(clq_trainer_create(model, &devices, &config, &trainer));
-    assert_fails(CLQ_STATE, "keeps no average", clq_trainer_swap_average(trainer));
+    assert_fails(CLQ_ERROR_STATE, "keeps no average", clq_trainer_swap_average(trainer));
     clq_trainer_destroy(trainer);
     static const double wrong[] = {-0.5, 1, (double)NAN};
     for (size_t i = 0; i < CLQ_COUNT_OF(wrong); i++) {
         config.average = wrong[i];
-        assert_fails(CLQ_ARGUMENT, "from 0 up to 1", clq_trainer_create(model, &devices, &config, &trainer));
+        assert_fails(CLQ_ERROR_ARGUMENT, "from 0 up to 1", clq_trainer_create(model, &devices, &config, &trainer));
     }
     clq_model_destroy(model);
 }

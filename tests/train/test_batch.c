@@ -24,8 +24,8 @@ static void open_trainer(clq_loss_kind loss, clq_model **model, clq_trainer **tr
     assert_ok(clq_devices_select(sys, "pocl:0,pocl:1", &devices));
     assert_ok(clq_model_create("small", model));
     clq_tensor x = clq_input(*model, CLQ_SHAPE(INPUTS));
-    assert_ok(clq_model_finish(*model,
-                               clq_dense(*model, x, &(clq_dense_config){.units = CLASSES, .activation = CLQ_SOFTMAX})));
+    assert_ok(clq_model_finish(
+        *model, clq_dense(*model, x, &(clq_dense_config){.units = CLASSES, .activation = CLQ_ACTIVATION_SOFTMAX})));
     clq_trainer_config config = apart_config();
     config.global_batch = BATCH;
     config.sample_dtype = CLQ_F32;
@@ -41,30 +41,30 @@ static void refused(void **state) {
     const int32_t too_large[BATCH] = {0, 1, 2, 3, 0, 0}, negative[BATCH] = {0, 1, 2, 0, 0, -1};
     float rows[BATCH][CLASSES + 1] = {{0}};
     open_trainer(CLQ_LOSS_SPARSE_CATEGORICAL, &model, &trainer);
-    assert_fails(CLQ_STATE, "after clq_step_gradients", clq_step_reduce(trainer));
-    assert_fails(CLQ_STATE, "after clq_step_gradients", clq_step_apply(trainer));
-    assert_fails(CLQ_STATE, "no step", clq_step_read(trainer, &info));
+    assert_fails(CLQ_ERROR_STATE, "after clq_step_gradients", clq_step_reduce(trainer));
+    assert_fails(CLQ_ERROR_STATE, "after clq_step_gradients", clq_step_apply(trainer));
+    assert_fails(CLQ_ERROR_STATE, "no step", clq_step_read(trainer, &info));
     clq_batch b = good_batch();
     b.count = 0;
-    assert_fails(CLQ_ARGUMENT, "no samples", clq_step_gradients(trainer, &b));
+    assert_fails(CLQ_ERROR_ARGUMENT, "no samples", clq_step_gradients(trainer, &b));
     b.count = BATCH + 1;
-    assert_fails(CLQ_ARGUMENT, "larger than the global batch of 6", clq_step_gradients(trainer, &b));
+    assert_fails(CLQ_ERROR_ARGUMENT, "larger than the global batch of 6", clq_step_gradients(trainer, &b));
     b = good_batch();
     b.sample_elements = INPUTS + 1;
-    assert_fails(CLQ_MISMATCH, "5 values and model small takes 4", clq_step_gradients(trainer, &b));
+    assert_fails(CLQ_ERROR_MISMATCH, "5 values and model small takes 4", clq_step_gradients(trainer, &b));
     b = good_batch();
     b.sample_dtype = CLQ_U8;
-    assert_fails(CLQ_MISMATCH, "u8 and the trainer was made for f32", clq_step_gradients(trainer, &b));
+    assert_fails(CLQ_ERROR_MISMATCH, "u8 and the trainer was made for f32", clq_step_gradients(trainer, &b));
     b = good_batch();
     b.labels = NULL;
-    assert_fails(CLQ_MISMATCH, "no labels", clq_step_gradients(trainer, &b));
+    assert_fails(CLQ_ERROR_MISMATCH, "no labels", clq_step_gradients(trainer, &b));
     b.labels = too_large;
-    assert_fails(CLQ_MISMATCH, "the batch: label 3 is 3", clq_step_gradients(trainer, &b));
+    assert_fails(CLQ_ERROR_MISMATCH, "the batch: label 3 is 3", clq_step_gradients(trainer, &b));
     b.labels = negative;
-    assert_fails(CLQ_MISMATCH, "the batch: label 5 is -1", clq_step_gradients(trainer, &b));
+    assert_fails(CLQ_ERROR_MISMATCH, "the batch: label 5 is -1", clq_step_gradients(trainer, &b));
     b.labels = rows;
     b.float_labels = true;
-    assert_fails(CLQ_MISMATCH, "categorical_crossentropy", clq_step_gradients(trainer, &b));
+    assert_fails(CLQ_ERROR_MISMATCH, "categorical_crossentropy", clq_step_gradients(trainer, &b));
     b = good_batch(); /* and nothing of that has done harm */
     assert_ok(clq_step_gradients(trainer, &b));
     assert_ok(clq_step_reduce(trainer));
@@ -77,7 +77,7 @@ static void refused(void **state) {
     b.labels = rows;
     b.float_labels = true;
     b.label_elements = CLASSES + 1;
-    assert_fails(CLQ_MISMATCH, "a label has 4 values, and categorical_crossentropy with model small takes 3",
+    assert_fails(CLQ_ERROR_MISMATCH, "a label has 4 values, and categorical_crossentropy with model small takes 3",
                  clq_step_gradients(trainer, &b));
     clq_trainer_destroy(trainer);
     clq_model_destroy(model);
@@ -93,18 +93,18 @@ static void order_of_parts(void **state) {
     open_trainer(CLQ_LOSS_SPARSE_CATEGORICAL, &model, &trainer);
     for (int step = 0; step < 2; step++) {
         assert_ok(clq_step_gradients(trainer, &b));
-        assert_fails(CLQ_STATE, "clq_step_reduce was not called", clq_step_apply(trainer));
+        assert_fails(CLQ_ERROR_STATE, "clq_step_reduce was not called", clq_step_apply(trainer));
         assert_ok(clq_step_reduce(trainer));
         for (unsigned r = 0; r < 2; r++) assert_ok(clq_trainer_get_gradient(trainer, r, 0, sum[r]));
         assert_memory_equal(sum[0], sum[1], sizeof sum[0]);
-        assert_fails(CLQ_STATE, "called already", clq_step_reduce(trainer));
+        assert_fails(CLQ_ERROR_STATE, "called already", clq_step_reduce(trainer));
         for (unsigned r = 0; r < 2; r++) {
             assert_ok(clq_trainer_get_gradient(trainer, r, 0, again));
             assert_memory_equal(again, sum[0], sizeof again);
         }
         assert_ok(clq_step_apply(trainer));
-        assert_fails(CLQ_STATE, "after clq_step_gradients", clq_step_apply(trainer));
-        assert_fails(CLQ_STATE, "after clq_step_gradients", clq_step_reduce(trainer));
+        assert_fails(CLQ_ERROR_STATE, "after clq_step_gradients", clq_step_apply(trainer));
+        assert_fails(CLQ_ERROR_STATE, "after clq_step_gradients", clq_step_reduce(trainer));
         assert_ok(clq_step_gradients(trainer, &b)); /* and made anew, it is to be summed anew */
         assert_ok(clq_step_reduce(trainer));
         assert_ok(clq_step_gradients(trainer, &b));

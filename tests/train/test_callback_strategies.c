@@ -56,7 +56,7 @@ static clq_status end_fit(void *context, clq_trainer *trainer, clq_status status
     witness *w = context;
     (void)trainer;
     w->ended++;
-    return status == CLQ_OK ? CLQ_OK : clq_fail(CLQ_INTERNAL, "the fit failed");
+    return status == CLQ_OK ? CLQ_OK : clq_fail(CLQ_ERROR_INTERNAL, "the fit failed");
 }
 
 static clq_callback of_witness(witness *w) {

@@ -200,7 +200,7 @@ static clq_status witness_step(void *context, clq_trainer *trainer, const clq_st
     witness *w = context;
     note(w, 's');
     if (info->step == w->stop_at) assert_ok(clq_fit_stop(trainer));
-    return info->step == w->fail_at ? clq_fail(CLQ_INTERRUPTED, "at step %d", (int)info->step) : CLQ_OK;
+    return info->step == w->fail_at ? clq_fail(CLQ_ERROR_INTERRUPTED, "at step %d", (int)info->step) : CLQ_OK;
 }
 static clq_status witness_epoch(void *context, clq_trainer *trainer, const clq_epoch_info *info) {
     assert_non_null(trainer);
@@ -239,27 +239,27 @@ static void are_called_in_order(void **state) {
     witness a = {.mark = '1'}, b = {.mark = '2'};
     assert_ok(fit_two(trainer, &a, &b, 2));
     assert_string_equal(order, "b1b2s1s2e1e2s1s2e1e2z1z2");
-    assert_fails(CLQ_STATE, "no clq_fit", clq_fit_stop(trainer));
+    assert_fails(CLQ_ERROR_STATE, "no clq_fit", clq_fit_stop(trainer));
     a.stop_at = 3; /* the epoch's end is told, and there is no failure */
     assert_ok(fit_two(trainer, &a, &b, 9));
     assert_string_equal(order, "b1b2s1s2e1e2z1z2");
     assert_int_equal(b.ended, CLQ_OK);
     b.fail_at = 5;
-    assert_fails(CLQ_INTERRUPTED, "at step 5", fit_two(trainer, &a, &b, 9));
+    assert_fails(CLQ_ERROR_INTERRUPTED, "at step 5", fit_two(trainer, &a, &b, 9));
     assert_string_equal(order, "b1b2s1s2e1e2s1s2z1z2");
-    assert_int_equal(a.ended, CLQ_INTERRUPTED);
-    b = (witness){.mark = '2', .begins = CLQ_WRITE};
-    assert_fails(CLQ_WRITE, "does not begin", fit_two(trainer, &a, &b, 1));
+    assert_int_equal(a.ended, CLQ_ERROR_INTERRUPTED);
+    b = (witness){.mark = '2', .begins = CLQ_ERROR_WRITE};
+    assert_fails(CLQ_ERROR_WRITE, "does not begin", fit_two(trainer, &a, &b, 1));
     assert_string_equal(order, "b1b2z1"); /* the second has not begun */
-    assert_int_equal(a.ended, CLQ_WRITE);
-    a.ends = b.ends = CLQ_READ; /* the first failure is the fit's */
+    assert_int_equal(a.ended, CLQ_ERROR_WRITE);
+    a.ends = b.ends = CLQ_ERROR_READ; /* the first failure is the fit's */
     b.begins = CLQ_OK;
-    assert_fails(CLQ_READ, "does not end", fit_two(trainer, &a, &b, 1));
+    assert_fails(CLQ_ERROR_READ, "does not end", fit_two(trainer, &a, &b, 1));
     assert_int_equal(a.ended, CLQ_OK);
-    assert_int_equal(b.ended, CLQ_READ);
+    assert_int_equal(b.ended, CLQ_ERROR_READ);
     a = (witness){.mark = '1'};
     const clq_callback nameless = {.context = &a};
-    assert_fails(CLQ_ARGUMENT, "callback 0 has no name",
+    assert_fails(CLQ_ERROR_ARGUMENT, "callback 0 has no name",
                  clq_fit(trainer, data, &(clq_fit_config){.epochs = 1, .callbacks = &nameless, .callback_count = 1}));
     clq_trainer_destroy(trainer);
 }
@@ -283,11 +283,12 @@ static void best_weights_are_put_back(void **state) {
         /* A fit that fails keeps what it made, and a second fit begins afresh. */
         witness w = {.mark = '1', .fail_at = 6};
         const clq_callback both[] = {stop, of_witness(&w)};
-        assert_fails(CLQ_ARGUMENT, "is not of clq_callback_early_stopping", clq_early_stopping_read(&both[1], &found));
+        assert_fails(CLQ_ERROR_ARGUMENT, "is not of clq_callback_early_stopping",
+                     clq_early_stopping_read(&both[1], &found));
         clq_fit_config again = fit;
         again.callbacks = both;
         again.callback_count = 2;
-        assert_fails(CLQ_INTERRUPTED, "at step 6", clq_fit(trainer, data, &again));
+        assert_fails(CLQ_ERROR_INTERRUPTED, "at step 6", clq_fit(trainer, data, &again));
         assert_true(fabsf(bias_of(trainer) - 4.375f) < 1e-4f);
         clq_callback_destroy(&stop);
         assert_null(stop.context);
@@ -343,32 +344,33 @@ static void refused(void **state) {
     clq_early_stopping stop = {.patience = 1};
     clq_fit_config fit = {.epochs = 1, .callbacks = &callback, .callback_count = 1};
     assert_ok(clq_callback_reduce_lr(&reduce, &callback));
-    assert_fails(CLQ_STATE, "schedule sets the learning rate", clq_fit(scheduled, data, &fit));
-    assert_fails(CLQ_ARGUMENT, "there is no validation: watch 'loss'", clq_fit(trainer, data, &fit));
+    assert_fails(CLQ_ERROR_STATE, "schedule sets the learning rate", clq_fit(scheduled, data, &fit));
+    assert_fails(CLQ_ERROR_ARGUMENT, "there is no validation: watch 'loss'", clq_fit(trainer, data, &fit));
     clq_callback_destroy(&callback);
     assert_ok(clq_early_stopping_parse("monitor=val_mea", &stop));
     assert_ok(clq_callback_early_stopping(&stop, &callback));
     fit.validation = validation;
-    assert_fails(CLQ_ARGUMENT, "expected loss, mae, and each of these with val_ in front; did you mean 'val_mae'?",
+    assert_fails(CLQ_ERROR_ARGUMENT,
+                 "expected loss, mae, and each of these with val_ in front; did you mean 'val_mae'?",
                  clq_fit(trainer, data, &fit));
-    assert_fails(CLQ_FORMAT, "no state of this callback",
+    assert_fails(CLQ_ERROR_FORMAT, "no state of this callback",
                  callback.restore(callback.context, "{\"callback\": \"csv\"}"));
-    assert_fails(CLQ_FORMAT, "no number 'best_value'",
+    assert_fails(CLQ_ERROR_FORMAT, "no number 'best_value'",
                  callback.restore(callback.context, "{\"callback\": \"early_stopping\"}"));
-    assert_fails(CLQ_FORMAT, "", callback.restore(callback.context, "{"));
+    assert_fails(CLQ_ERROR_FORMAT, "", callback.restore(callback.context, "{"));
     char small[8];
-    assert_fails(CLQ_ARGUMENT, "there is room for 8", callback.save(callback.context, small, sizeof small));
+    assert_fails(CLQ_ERROR_ARGUMENT, "there is room for 8", callback.save(callback.context, small, sizeof small));
     clq_callback_destroy(&callback);
-    assert_fails(CLQ_ARGUMENT, "did you mean 'patience'?", clq_early_stopping_parse("patiense=3", &stop));
-    assert_fails(CLQ_ARGUMENT, "'x=1': unknown key 'x'; it takes: ", clq_early_stopping_parse("x=1", &stop));
-    assert_fails(CLQ_ARGUMENT, "did you mean 'monitor'?", clq_reduce_lr_parse("monitr=loss", &reduce));
-    assert_fails(CLQ_ARGUMENT, "mode 'up' is unknown: expected auto, min or max",
+    assert_fails(CLQ_ERROR_ARGUMENT, "did you mean 'patience'?", clq_early_stopping_parse("patiense=3", &stop));
+    assert_fails(CLQ_ERROR_ARGUMENT, "'x=1': unknown key 'x'; it takes: ", clq_early_stopping_parse("x=1", &stop));
+    assert_fails(CLQ_ERROR_ARGUMENT, "did you mean 'monitor'?", clq_reduce_lr_parse("monitr=loss", &reduce));
+    assert_fails(CLQ_ERROR_ARGUMENT, "mode 'up' is unknown: expected auto, min or max",
                  clq_early_stopping_parse("mode=up", &stop));
-    assert_fails(CLQ_ARGUMENT, "patience=1.5 is not a whole number from 0 to",
+    assert_fails(CLQ_ERROR_ARGUMENT, "patience=1.5 is not a whole number from 0 to",
                  clq_early_stopping_parse("patience=1.5", &stop));
-    assert_fails(CLQ_ARGUMENT, "factor=1 is not", clq_reduce_lr_parse("factor=1", &reduce));
+    assert_fails(CLQ_ERROR_ARGUMENT, "factor=1 is not", clq_reduce_lr_parse("factor=1", &reduce));
     reduce.factor = 1;
-    assert_fails(CLQ_ARGUMENT, "factor 1 is not", clq_callback_reduce_lr(&reduce, &callback));
+    assert_fails(CLQ_ERROR_ARGUMENT, "factor 1 is not", clq_callback_reduce_lr(&reduce, &callback));
     clq_trainer_destroy(trainer);
     clq_trainer_destroy(scheduled);
 }
@@ -418,14 +420,14 @@ static void epochs_become_a_table(void **state) {
     FILE *file = fopen(path, "w");
     fputs("epoch,loss\n0,3\n", file);
     fclose(file);
-    assert_fails(CLQ_MISMATCH, "its first line is not 'epoch,loss,mae,val_loss,val_mae,lr'",
+    assert_fails(CLQ_ERROR_MISMATCH, "its first line is not 'epoch,loss,mae,val_loss,val_mae,lr'",
                  fit_csv(path, true, NULL, NULL, 1));
     expect_file(path, "epoch,loss\n0,3\n");
     assert_int_equal(unlink(path), 0);
     clq_free(path);
-    assert_fails(CLQ_WRITE, "/no/such/folder/a.csv: cannot write",
+    assert_fails(CLQ_ERROR_WRITE, "/no/such/folder/a.csv: cannot write",
                  fit_csv("/no/such/folder/a.csv", false, NULL, NULL, 1));
-    assert_fails(CLQ_WRITE, "/dev/full: cannot write: No space left", fit_csv("/dev/full", false, NULL, NULL, 1));
+    assert_fails(CLQ_ERROR_WRITE, "/dev/full: cannot write: No space left", fit_csv("/dev/full", false, NULL, NULL, 1));
 }
 
 static void put_file(const char *path, const char *text) {
@@ -462,7 +464,7 @@ static void edited_tables_go_on(void **state) {
     assert_ok(fit_csv(path, false, "{\"callback\": \"csv\", \"bytes\": 55}", NULL, 1)); /* of an earlier version */
     expect_file(path, HEADER FIRST FIRST);
     put_file(path, "epoch;loss;mae;val_loss;val_mae;lr\n0;1;1;0,25;0,5;0,25\n");
-    assert_fails(CLQ_MISMATCH, "its first line is not", fit_csv(path, false, saved, NULL, 1));
+    assert_fails(CLQ_ERROR_MISMATCH, "its first line is not", fit_csv(path, false, saved, NULL, 1));
     expect_file(path, "epoch;loss;mae;val_loss;val_mae;lr\n0;1;1;0,25;0,5;0,25\n");
     put_file(path, HEADER FIRST SECOND); /* of another training, to which lines were added */
     assert_ok(fit_csv(path, true, NULL, saved, 1));
@@ -479,7 +481,7 @@ static void best_weights_go_into_a_file(void **state) {
     const clq_monitor monitor = {.mode = CLQ_MONITOR_AUTO};
     clq_callback best;
     clq_trainer *trainer = open_trainer("pocl:0", 1.25, "constant");
-    assert_fails(CLQ_WRITE, "save_best", clq_callback_save_best("/no/such/folder/b", &monitor, &best));
+    assert_fails(CLQ_ERROR_WRITE, "save_best", clq_callback_save_best("/no/such/folder/b", &monitor, &best));
     assert_ok(clq_callback_save_best(path, &monitor, &best));
     const clq_fit_config fit = {.epochs = 3, .validation = validation, .callbacks = &best, .callback_count = 1};
     assert_ok(clq_fit(trainer, data, &fit));
@@ -499,13 +501,13 @@ static clq_status make_all(clq_trainer *trainer) {
     const clq_early_stopping stop = {.patience = 2, .restore_best_weights = true};
     const clq_reduce_lr reduce = clq_reduce_lr_default();
     const clq_monitor monitor = {.mode = CLQ_MONITOR_MIN};
-    clq_status status = CLQ_MEMORY;
+    clq_status status = CLQ_ERROR_MEMORY;
     char *csv = temporary("memory.csv");
     if (csv) status = clq_callback_csv(csv, false, &all[0]);
     if (status == CLQ_OK) status = clq_callback_early_stopping(&stop, &all[1]);
     if (status == CLQ_OK) status = clq_callback_reduce_lr(&reduce, &all[2]);
     char *best = status == CLQ_OK ? clq_strprintf("%s.best", csv) : NULL;
-    if (status == CLQ_OK) status = best ? clq_callback_save_best(best, &monitor, &all[3]) : CLQ_MEMORY;
+    if (status == CLQ_OK) status = best ? clq_callback_save_best(best, &monitor, &all[3]) : CLQ_ERROR_MEMORY;
     if (status == CLQ_OK)
         status =
             clq_fit(trainer, data,
@@ -530,7 +532,7 @@ static void memory_runs_out(void **state) {
         clq_status status = make_all(trainer);
         more = clq_memory_fail_at(0, false) >= nth;
         failures += status != CLQ_OK;
-        if (status != CLQ_OK && (status != CLQ_MEMORY || !*clq_error_detail()))
+        if (status != CLQ_OK && (status != CLQ_ERROR_MEMORY || !*clq_error_detail()))
             fail_msg("allocation %d: %s: %s", (int)nth, clq_status_text(status), clq_error_detail());
         clq_trainer_destroy(trainer);
     }

@@ -30,7 +30,7 @@ static clq_status note(void *context, const clq_step_info *info) {
 
 static clq_status stop(void *context, const clq_step_info *info) {
     record *r = context;
-    return info->step == r->stop ? clq_fail(CLQ_INTERRUPTED, "stopped") : CLQ_OK;
+    return info->step == r->stop ? clq_fail(CLQ_ERROR_INTERRUPTED, "stopped") : CLQ_OK;
 }
 
 static clq_status note_epoch(void *context, const clq_epoch_info *info) {
@@ -82,7 +82,7 @@ static uint64_t train(const setting *s, const char *folder, uint64_t every, uint
                                 .callback_count = count};
     const clq_status status = clq_fit(trainer, data, &fit);
     for (size_t i = 0; i < count; i++) clq_callback_destroy(&callbacks[i]);
-    assert_int_equal(status, stop_at ? CLQ_INTERRUPTED : CLQ_OK);
+    assert_int_equal(status, stop_at ? CLQ_ERROR_INTERRUPTED : CLQ_OK);
     if (!stop_at) read_weights(trainer, model, r->weights);
     clq_checkpoints_close(checkpoints);
     clq_trainer_destroy(trainer);
@@ -403,22 +403,22 @@ static void test_misuse(void **state) {
     clq_checkpoints *checkpoints = NULL;
     assert_int_equal(train(s, files_path("misuse"), 4, STOP, &parts), 0);
     clq_checkpoints_config config = {.folder = files_path("misuse")};
-    assert_int_equal(clq_checkpoints_open(&config, &checkpoints), CLQ_ARGUMENT);
+    assert_int_equal(clq_checkpoints_open(&config, &checkpoints), CLQ_ERROR_ARGUMENT);
     config.resume = true;
     assert_ok(clq_checkpoints_open(&config, &checkpoints));
     clq_checkpoints *second = NULL;
-    assert_int_equal(clq_checkpoints_open(&config, &second), CLQ_ARGUMENT);
+    assert_int_equal(clq_checkpoints_open(&config, &second), CLQ_ERROR_ARGUMENT);
 
     clq_model *other = make_model(false, 9);
     clq_trainer *trainer = make_trainer(other, s, "adam");
-    assert_int_equal(clq_checkpoints_restore(checkpoints, trainer, NULL, &step), CLQ_MISMATCH);
+    assert_int_equal(clq_checkpoints_restore(checkpoints, trainer, NULL, &step), CLQ_ERROR_MISMATCH);
     assert_non_null(strstr(clq_error_detail(), "kernel"));
     assert_int_equal(step, 77);
     clq_trainer_destroy(trainer);
     clq_model_destroy(other);
     clq_model *model = make_model(false, 8);
     trainer = make_trainer(model, s, "sgd");
-    assert_int_equal(clq_checkpoints_restore(checkpoints, trainer, NULL, &step), CLQ_MISMATCH);
+    assert_int_equal(clq_checkpoints_restore(checkpoints, trainer, NULL, &step), CLQ_ERROR_MISMATCH);
     clq_trainer_destroy(trainer);
     clq_model_destroy(model);
     clq_checkpoints_close(checkpoints);
@@ -448,7 +448,7 @@ static void test_failing_allocations(void **state) {
             failed = status != CLQ_OK;
         }
         (void)clq_memory_fail_at(0, false);
-        assert_true(status == CLQ_OK || status == CLQ_MEMORY);
+        assert_true(status == CLQ_OK || status == CLQ_ERROR_MEMORY);
         if (clq_checkpoints_counts(checkpoints).last_step > 0) {
             assert_ok(clq_checkpoints_restore(checkpoints, trainer, data, &step));
             assert_true(step > 0);
@@ -504,7 +504,7 @@ static void test_weights_that_are_not_finite(void **state) {
     assert_ok(clq_trainer_set_variable(trainer, 0, values));
     assert_ok(clq_checkpoints_save(checkpoints, trainer, NULL));
     clq_checkpoints_wait(checkpoints);
-    assert_int_equal(clq_trainer_load_checkpoint(trainer, folder, 1), CLQ_FORMAT);
+    assert_int_equal(clq_trainer_load_checkpoint(trainer, folder, 1), CLQ_ERROR_FORMAT);
     assert_non_null(strstr(clq_error_detail(), "value 1 is nan, and weights must be finite"));
     clq_checkpoints_close(checkpoints);
     clq_trainer_destroy(trainer);
@@ -540,8 +540,8 @@ static void test_weights_alone(void **state) {
     assert_memory_equal(read, whole.weights, sizeof read);
 
     read_weights(stranger, other, kept);
-    assert_int_equal(clq_trainer_load_checkpoint(stranger, folder, newest), CLQ_MISMATCH);
-    assert_int_equal(clq_trainer_load_checkpoint(stranger, folder, newest + 1), CLQ_NOT_FOUND);
+    assert_int_equal(clq_trainer_load_checkpoint(stranger, folder, newest), CLQ_ERROR_MISMATCH);
+    assert_int_equal(clq_trainer_load_checkpoint(stranger, folder, newest + 1), CLQ_ERROR_NOT_FOUND);
     read_weights(stranger, other, read);
     assert_memory_equal(read, kept, sizeof read);
     /* Without its manifest it is none. */

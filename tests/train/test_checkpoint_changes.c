@@ -13,7 +13,7 @@ static void slots_of_another_rule_are_refused(void **state) {
     uint64_t step = 77;
     clq_checkpoints *checkpoints = save_two(model, data, &settings[0], "rmsprop:centered=1", "slots");
     clq_trainer *trainer = make_trainer(model, &settings[0], "rmsprop:momentum=0.9");
-    assert_int_equal(clq_checkpoints_restore(checkpoints, trainer, data, &step), CLQ_MISMATCH);
+    assert_int_equal(clq_checkpoints_restore(checkpoints, trainer, data, &step), CLQ_ERROR_MISMATCH);
     assert_non_null(strstr(clq_error_detail(), "rmsprop_centered"));
     assert_int_equal(step, 77);
     clq_trainer_destroy(trainer);
@@ -89,7 +89,7 @@ typedef struct told {
 
 static clq_status stop_at_two(void *context, const clq_step_info *info) {
     (void)context;
-    return info->step == 2 ? clq_fail(CLQ_INTERRUPTED, "stopped") : CLQ_OK;
+    return info->step == 2 ? clq_fail(CLQ_ERROR_INTERRUPTED, "stopped") : CLQ_OK;
 }
 
 static clq_status sum_steps(void *context, const clq_step_info *info) {
@@ -116,7 +116,7 @@ static void totals_of_other_metrics_begin_anew(void **state) {
         clq_checkpoints *checkpoints = open_checkpoints(files_path(changes ? "metrics" : "same metrics"));
         clq_trainer *trainer = make_trainer(model, &settings[0], "sgd");
         clq_fit_config fit = {.epochs = 1, .context = &t, .on_step = stop_at_two, .checkpoints = checkpoints};
-        assert_int_equal(clq_fit(trainer, data, &fit), CLQ_INTERRUPTED);
+        assert_int_equal(clq_fit(trainer, data, &fit), CLQ_ERROR_INTERRUPTED);
         clq_trainer_destroy(trainer);
         if (changes) metrics = "accuracy,top_k_categorical_accuracy:k=2";
         trainer = make_trainer(model, &settings[0], "sgd");
@@ -359,14 +359,14 @@ static void names_to_set_aside_run_out(void **state) {
         assert_non_null(file);
         fclose(file);
     }
-    assert_fails(CLQ_WRITE, "already: remove them", clq_checkpoint_set_aside(folder, 7));
+    assert_fails(CLQ_ERROR_WRITE, "already: remove them", clq_checkpoint_set_aside(folder, 7));
     assert_int_equal(files_count(folder), 1001);
     snprintf(path, sizeof path, "%s/skipped-%012d-%u", folder, 7, 500);
     assert_int_equal(remove(path), 0);
     assert_ok(clq_checkpoint_set_aside(folder, 7));
     assert_int_equal(files_count(folder), 1000);
     assert_int_equal(remove(path), 0);
-    assert_fails(CLQ_WRITE, "step-000000000007: cannot be renamed: ", clq_checkpoint_set_aside(folder, 7));
+    assert_fails(CLQ_ERROR_WRITE, "step-000000000007: cannot be renamed: ", clq_checkpoint_set_aside(folder, 7));
 }
 
 /* What a training would go on from is whole, and the damaged one behind it cannot be set aside: nothing changes. */
@@ -389,7 +389,7 @@ static void setting_aside_comes_first(void **state) {
     clq_checkpoints *checkpoints = open_checkpoints(folder);
     clq_trainer *trainer = make_trainer(model, &settings[0], "sgd");
     assert_ok(clq_dataset_seek(data, 1, 3));
-    assert_fails(CLQ_WRITE, "already: remove them", clq_checkpoints_restore(checkpoints, trainer, data, &step));
+    assert_fails(CLQ_ERROR_WRITE, "already: remove them", clq_checkpoints_restore(checkpoints, trainer, data, &step));
     clq_dataset_tell(data, &epoch, &index);
     assert_true(step == 77 && trainer->step == 0 && epoch == 1 && index == 3);
     assert_int_equal(remove(path), 0);
@@ -403,14 +403,10 @@ static void setting_aside_comes_first(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(slots_of_another_rule_are_refused),
-        cmocka_unit_test(fewer_local_steps),
-        cmocka_unit_test(scales_go_on_from_other_initial_ones),
-        cmocka_unit_test(totals_of_other_metrics_begin_anew),
-        cmocka_unit_test(an_epoch_without_totals_is_left_out),
-        cmocka_unit_test(other_replicas_take_the_mean),
-        cmocka_unit_test(names_to_set_aside_run_out),
-        cmocka_unit_test(setting_aside_comes_first),
+        cmocka_unit_test(slots_of_another_rule_are_refused),    cmocka_unit_test(fewer_local_steps),
+        cmocka_unit_test(scales_go_on_from_other_initial_ones), cmocka_unit_test(totals_of_other_metrics_begin_anew),
+        cmocka_unit_test(an_epoch_without_totals_is_left_out),  cmocka_unit_test(other_replicas_take_the_mean),
+        cmocka_unit_test(names_to_set_aside_run_out),           cmocka_unit_test(setting_aside_comes_first),
     };
     clq_log_set_sink(keep_warning, NULL, CLQ_LOG_WARNING);
     return cmocka_run_group_tests(tests, start, end);

@@ -79,7 +79,7 @@ typedef struct losses {
 
 static clq_status stop_at_seven(void *context, const clq_step_info *info) {
     (void)context;
-    return info->step == 7 ? clq_fail(CLQ_INTERRUPTED, "stopped") : CLQ_OK;
+    return info->step == 7 ? clq_fail(CLQ_ERROR_INTERRUPTED, "stopped") : CLQ_OK;
 }
 
 static clq_status sum_losses(void *context, const clq_step_info *info) {
@@ -142,7 +142,7 @@ static void fit_part(clq_trainer *trainer, clq_dataset *data, const char *monito
                           .callback_count = 1};
     assert_ok(clq_early_stopping_parse(monitor, &stop));
     assert_ok(clq_callback_early_stopping(&stop, &callback));
-    assert_int_equal(clq_fit(trainer, data, &fit), left ? CLQ_OK : CLQ_INTERRUPTED);
+    assert_int_equal(clq_fit(trainer, data, &fit), left ? CLQ_OK : CLQ_ERROR_INTERRUPTED);
     assert_ok(clq_early_stopping_read(&callback, found));
     clq_callback_destroy(&callback);
     clq_dataset_destroy(tested);

@@ -50,7 +50,7 @@ static void begin_scene(const setting *of, scene *out) {
 static void check_failure(scene *s, unsigned n, clq_status status, clq_checkpoints *checkpoints) {
     const char *line = clq_error_detail();
     s->failures++;
-    if (status != CLQ_DEVICE && status != CLQ_DEVICE_MEMORY)
+    if (status != CLQ_ERROR_DEVICE && status != CLQ_ERROR_DEVICE_MEMORY)
         fail_msg("%s, call %u: %s: %s", s->of->name, n, clq_status_text(status), line);
     if (!strstr(line, "pocl:") && !strstr(line, "intel"))
         fail_msg("%s, call %u: no device in: %s", s->of->name, n, line);
@@ -197,7 +197,7 @@ static void a_fit_ends(void **state) {
         (void)layer.arm(0, 0, false);
         if (status != CLQ_OK) {
             failures++;
-            assert_int_equal(status, CLQ_DEVICE);
+            assert_int_equal(status, CLQ_ERROR_DEVICE);
             expect_text(clq_error_detail(), "replica ");
             assert_int_equal(clq_checkpoints_counts(checkpoints).last_step, TAKEN);
             clq_trainer_destroy(trainer);

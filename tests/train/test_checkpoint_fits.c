@@ -54,7 +54,7 @@ static clq_status note_epoch(void *context, const clq_epoch_info *info) {
 static clq_status note_log(void *context, const clq_step_info *info) {
     told *t = context;
     t->last = info->step;
-    return info->step == t->interrupts ? clq_fail(CLQ_INTERRUPTED, "stopped") : CLQ_OK;
+    return info->step == t->interrupts ? clq_fail(CLQ_ERROR_INTERRUPTED, "stopped") : CLQ_OK;
 }
 
 static told fit(scene *s, uint64_t epochs, uint64_t steps) {
@@ -122,7 +122,7 @@ static void fewer_epochs_train_no_more(void **state) {
 static clq_status restore_nothing(void *context, const char *text) {
     (void)context;
     (void)text;
-    return clq_fail(CLQ_FORMAT, "no such state");
+    return clq_fail(CLQ_ERROR_FORMAT, "no such state");
 }
 
 static clq_status save_state(void *context, char *text, size_t bytes) {
@@ -144,7 +144,7 @@ static void states_have_an_end(void **state) {
     const clq_callback endless = {.name = "endless", .save = save_without_end};
     (void)state;
     open_scene("endless", BATCH, 0, &s);
-    assert_fails(CLQ_ARGUMENT, "callback 'endless': its state is no text that ends",
+    assert_fails(CLQ_ERROR_ARGUMENT, "callback 'endless': its state is no text that ends",
                  clq_fit(s.trainer, s.data,
                          &(clq_fit_config){
                              .steps = 3, .checkpoints = s.checkpoints, .callbacks = &endless, .callback_count = 1}));
@@ -166,13 +166,13 @@ static void refused_fits_lose_no_place(void **state) {
     told ignored = {0};
     clq_fit_config config = {
         .steps = 15, .context = &ignored, .on_log = note_log, .log_every_s = -1, .checkpoints = s.checkpoints};
-    assert_int_equal(clq_fit(s.trainer, s.data, &config), CLQ_ARGUMENT);
+    assert_int_equal(clq_fit(s.trainer, s.data, &config), CLQ_ERROR_ARGUMENT);
     config.log_every_s = 0;
     config.callback_count = 1;
     config.callbacks = &stops;
-    assert_int_equal(clq_fit(s.trainer, s.data, &config), CLQ_ARGUMENT);
+    assert_int_equal(clq_fit(s.trainer, s.data, &config), CLQ_ERROR_ARGUMENT);
     config.callbacks = &broken;
-    assert_int_equal(clq_fit(s.trainer, s.data, &config), CLQ_FORMAT);
+    assert_int_equal(clq_fit(s.trainer, s.data, &config), CLQ_ERROR_FORMAT);
     const told t = fit(&s, 0, 15);
     assert_int_equal(t.last, 15);
     assert_int_equal(t.epoch_count, 1);
@@ -207,7 +207,7 @@ static void a_log_that_interrupts_leaves_a_checkpoint(void **state) {
                                                    .log_every = accumulate ? 50 : 1,
                                                    .log_every_s = 0.5,
                                                    .checkpoints = s.checkpoints}),
-                         CLQ_INTERRUPTED);
+                         CLQ_ERROR_INTERRUPTED);
         assert_int_equal(t.last, 1);
         assert_ok(clq_step_read(s.trainer, &info));
         const clq_checkpoint_counts counts = clq_checkpoints_counts(s.checkpoints);
@@ -275,7 +275,7 @@ typedef struct forgetful {
 
 static clq_status save_later(void *context, char *text, size_t bytes) {
     forgetful *f = context;
-    return f->saves++ == 0 ? clq_fail(CLQ_MEMORY, "no memory for a state") : save_state(NULL, text, bytes);
+    return f->saves++ == 0 ? clq_fail(CLQ_ERROR_MEMORY, "no memory for a state") : save_state(NULL, text, bytes);
 }
 
 static clq_status stop_fit(void *context, clq_trainer *trainer, const clq_epoch_info *info) {

@@ -212,28 +212,29 @@ static void set_key(const char *folder, const spoiled *how) {
 #define MISSING(member) "member '" member "' is missing or wrong"
 
 static const spoiled cases[] = {
-    {"tensors that are cut", cut, TENSORS, NULL, "tensors.safetensors", CLQ_FORMAT},
-    {"a bit of a tensor", flip, TENSORS, NULL, "is damaged: its hash does not match the manifest", CLQ_FORMAT},
-    {"no tensors", take_away, TENSORS, NULL, "cannot open", CLQ_NOT_FOUND},
-    {"empty tensors", write_text, TENSORS, "", "tensors.safetensors", CLQ_FORMAT},
-    {"tensors that are a pipe", make_pipe, TENSORS, NULL, "not a regular file", CLQ_READ},
-    {"tensors that are a folder", make_directory, TENSORS, NULL, "not a regular file", CLQ_READ},
-    {"tensors that are a link to itself", make_loop, TENSORS, NULL, "cannot open", CLQ_READ},
+    {"tensors that are cut", cut, TENSORS, NULL, "tensors.safetensors", CLQ_ERROR_FORMAT},
+    {"a bit of a tensor", flip, TENSORS, NULL, "is damaged: its hash does not match the manifest", CLQ_ERROR_FORMAT},
+    {"no tensors", take_away, TENSORS, NULL, "cannot open", CLQ_ERROR_NOT_FOUND},
+    {"empty tensors", write_text, TENSORS, "", "tensors.safetensors", CLQ_ERROR_FORMAT},
+    {"tensors that are a pipe", make_pipe, TENSORS, NULL, "not a regular file", CLQ_ERROR_READ},
+    {"tensors that are a folder", make_directory, TENSORS, NULL, "not a regular file", CLQ_ERROR_READ},
+    {"tensors that are a link to itself", make_loop, TENSORS, NULL, "cannot open", CLQ_ERROR_READ},
     {"tensors of another step", exchange_tensors, TENSORS, NULL, "is damaged: its hash does not match the manifest",
-     CLQ_FORMAT},
-    {"a terabyte of tensors", grow, TENSORS, NULL, "the most that is read here", CLQ_FORMAT},
-    {"a manifest that is cut", cut, MANIFEST, NULL, "manifest.json: line", CLQ_FORMAT},
-    {"a manifest with a wrong byte", flip, MANIFEST, NULL, "manifest.json", CLQ_FORMAT},
-    {"an empty manifest", write_text, MANIFEST, "", "manifest.json: line 1", CLQ_FORMAT},
-    {"an array", write_text, MANIFEST, "[1, 2]", "no manifest of a checkpoint", CLQ_FORMAT},
-    {"a number", write_text, MANIFEST, "7", "manifest.json: line 1", CLQ_FORMAT},
+     CLQ_ERROR_FORMAT},
+    {"a terabyte of tensors", grow, TENSORS, NULL, "the most that is read here", CLQ_ERROR_FORMAT},
+    {"a manifest that is cut", cut, MANIFEST, NULL, "manifest.json: line", CLQ_ERROR_FORMAT},
+    {"a manifest with a wrong byte", flip, MANIFEST, NULL, "manifest.json", CLQ_ERROR_FORMAT},
+    {"an empty manifest", write_text, MANIFEST, "", "manifest.json: line 1", CLQ_ERROR_FORMAT},
+    {"an array", write_text, MANIFEST, "[1, 2]", "no manifest of a checkpoint", CLQ_ERROR_FORMAT},
+    {"a number", write_text, MANIFEST, "7", "manifest.json: line 1", CLQ_ERROR_FORMAT},
     {"another JSON file", write_text, MANIFEST, "{\"class_name\": \"Sequential\"}", "no manifest of a checkpoint",
-     CLQ_FORMAT},
-    {"a key twice", write_text, MANIFEST, "{\"step\": 4, \"step\": 5}", "duplicate", CLQ_FORMAT},
-    {"NaN", write_text, MANIFEST, "{\"step\": NaN}", "manifest.json: line 1", CLQ_FORMAT},
-    {"an integer that no type has", write_text, MANIFEST, "{\"step\": 99999999999999999999}", "too big", CLQ_FORMAT},
-    {"a manifest that is nested deep", write_nested, MANIFEST, NULL, "more than 3 nested", CLQ_FORMAT},
-    {"a terabyte of manifest", grow, MANIFEST, NULL, "the most that is read here", CLQ_FORMAT},
+     CLQ_ERROR_FORMAT},
+    {"a key twice", write_text, MANIFEST, "{\"step\": 4, \"step\": 5}", "duplicate", CLQ_ERROR_FORMAT},
+    {"NaN", write_text, MANIFEST, "{\"step\": NaN}", "manifest.json: line 1", CLQ_ERROR_FORMAT},
+    {"an integer that no type has", write_text, MANIFEST, "{\"step\": 99999999999999999999}", "too big",
+     CLQ_ERROR_FORMAT},
+    {"a manifest that is nested deep", write_nested, MANIFEST, NULL, "more than 3 nested", CLQ_ERROR_FORMAT},
+    {"a terabyte of manifest", grow, MANIFEST, NULL, "the most that is read here", CLQ_ERROR_FORMAT},
     {"no manifest", take_away, MANIFEST, NULL, NULL, CLQ_OK},
     {"a manifest that is a folder", make_directory, MANIFEST, NULL, NULL, CLQ_OK},
     {"a manifest that is a pipe", make_pipe, MANIFEST, NULL, NULL, CLQ_OK},
@@ -241,31 +242,32 @@ static const spoiled cases[] = {
     {"a file where the folder was", make_file, NEW, NULL, NULL, CLQ_OK},
     {"a folder that is a link to itself", make_loop, NEW, NULL, NULL, CLQ_OK},
     {"no hash", write_text, MANIFEST, "{\"format\": \"clique-checkpoint\", \"version\": 1}",
-     "damaged: its hash does not match its contents", CLQ_FORMAT},
-    {"a newer version", set_key, "version", "2", "has format version 2; this Clique reads 1", CLQ_UNSUPPORTED},
-    {"a version that is a text", set_key, "version", "\"1\"", "has format version 0", CLQ_UNSUPPORTED},
-    {"another format", set_key, "format", "\"clique\"", "no manifest of a checkpoint", CLQ_FORMAT},
-    {"no format", set_key, "format", NULL, "no manifest of a checkpoint", CLQ_FORMAT},
-    {"no step", set_key, "step", NULL, MISSING("step"), CLQ_FORMAT},
-    {"a negative step", set_key, "step", "-4", MISSING("step"), CLQ_FORMAT},
-    {"a step that is no integer", set_key, "step", "4.5", MISSING("step"), CLQ_FORMAT},
-    {"another step", set_key, "step", "5", "its manifest is of step 5", CLQ_FORMAT},
-    {"the largest step", set_key, "step", "9223372036854775807", "is of step 9223372036854775807", CLQ_FORMAT},
-    {"no replicas", set_key, "replicas", "0", MISSING("replicas"), CLQ_FORMAT},
-    {"more replicas than there can be", set_key, "replicas", "1000000", MISSING("replicas"), CLQ_FORMAT},
-    {"no values", set_key, "values", NULL, MISSING("values"), CLQ_FORMAT},
-    {"values that are an array", set_key, "values", "[]", MISSING("values"), CLQ_FORMAT},
-    {"no hashes of tensors", set_key, "tensors", NULL, MISSING("tensors"), CLQ_FORMAT},
-    {"hashes that are null", set_key, "tensors", "null", MISSING("tensors"), CLQ_FORMAT},
-    {"no hash of a tensor", set_key, "tensors/variables/dense/bias", NULL, "the manifest lists 11", CLQ_FORMAT},
+     "damaged: its hash does not match its contents", CLQ_ERROR_FORMAT},
+    {"a newer version", set_key, "version", "2", "has format version 2; this Clique reads 1", CLQ_ERROR_UNSUPPORTED},
+    {"a version that is a text", set_key, "version", "\"1\"", "has format version 0", CLQ_ERROR_UNSUPPORTED},
+    {"another format", set_key, "format", "\"clique\"", "no manifest of a checkpoint", CLQ_ERROR_FORMAT},
+    {"no format", set_key, "format", NULL, "no manifest of a checkpoint", CLQ_ERROR_FORMAT},
+    {"no step", set_key, "step", NULL, MISSING("step"), CLQ_ERROR_FORMAT},
+    {"a negative step", set_key, "step", "-4", MISSING("step"), CLQ_ERROR_FORMAT},
+    {"a step that is no integer", set_key, "step", "4.5", MISSING("step"), CLQ_ERROR_FORMAT},
+    {"another step", set_key, "step", "5", "its manifest is of step 5", CLQ_ERROR_FORMAT},
+    {"the largest step", set_key, "step", "9223372036854775807", "is of step 9223372036854775807", CLQ_ERROR_FORMAT},
+    {"no replicas", set_key, "replicas", "0", MISSING("replicas"), CLQ_ERROR_FORMAT},
+    {"more replicas than there can be", set_key, "replicas", "1000000", MISSING("replicas"), CLQ_ERROR_FORMAT},
+    {"no values", set_key, "values", NULL, MISSING("values"), CLQ_ERROR_FORMAT},
+    {"values that are an array", set_key, "values", "[]", MISSING("values"), CLQ_ERROR_FORMAT},
+    {"no hashes of tensors", set_key, "tensors", NULL, MISSING("tensors"), CLQ_ERROR_FORMAT},
+    {"hashes that are null", set_key, "tensors", "null", MISSING("tensors"), CLQ_ERROR_FORMAT},
+    {"no hash of a tensor", set_key, "tensors/variables/dense/bias", NULL, "the manifest lists 11", CLQ_ERROR_FORMAT},
     {"a hash that is a number", set_key, "tensors/variables/dense/bias", "3",
-     "tensor 'variables/dense/bias' is damaged", CLQ_FORMAT},
-    {"a tensor too many", set_key, "tensors/variables/dense_9/bias", "\"00\"", "the manifest lists 13", CLQ_FORMAT},
+     "tensor 'variables/dense/bias' is damaged", CLQ_ERROR_FORMAT},
+    {"a tensor too many", set_key, "tensors/variables/dense_9/bias", "\"00\"", "the manifest lists 13",
+     CLQ_ERROR_FORMAT},
     {"no optimizer", set_key, "values/optimizer", NULL, "it is of optimizer unknown, and the training has adam",
-     CLQ_MISMATCH},
-    {"another optimizer", set_key, "values/optimizer", "\"lion\"", "it is of optimizer lion", CLQ_MISMATCH},
+     CLQ_ERROR_MISMATCH},
+    {"another optimizer", set_key, "values/optimizer", "\"lion\"", "it is of optimizer lion", CLQ_ERROR_MISMATCH},
     {"another rule", set_key, "values/optimizer/slots", "\"amsgrad\"", "that of amsgrad, and the training's of adam",
-     CLQ_MISMATCH},
+     CLQ_ERROR_MISMATCH},
 };
 
 /* The one before is taken; what was left out is set aside. */
@@ -299,9 +301,9 @@ static void expect_failure(const char *folder, const spoiled *how) {
     assert_int_equal(trainer->step, before);
     if (how->says) {
         assert_int_equal(access(within(folder, NEW "/manifest.json"), F_OK), 0);
-        assert_fails(CLQ_STATE, "clq_checkpoints_restore comes first",
+        assert_fails(CLQ_ERROR_STATE, "clq_checkpoints_restore comes first",
                      clq_fit(trainer, data, &(clq_fit_config){.steps = 1, .checkpoints = checkpoints}));
-        assert_fails(CLQ_STATE, "has a checkpoint of step 4", clq_checkpoints_save(checkpoints, trainer, NULL));
+        assert_fails(CLQ_ERROR_STATE, "has a checkpoint of step 4", clq_checkpoints_save(checkpoints, trainer, NULL));
         assert_int_equal(trainer->step, before);
     }
     clq_checkpoints_close(checkpoints);
@@ -337,14 +339,15 @@ static void another_model_is_named(void **state) {
         assert_ok(clq_model_create("other", &model));
         clq_tensor x = clq_input(model, CLQ_SHAPE(INPUTS));
         for (unsigned k = 0; k < 3 && others[i].units[k]; k++)
-            x = clq_dense(model, x, &(clq_dense_config){.units = others[i].units[k], .activation = CLQ_SOFTMAX});
+            x = clq_dense(model, x,
+                          &(clq_dense_config){.units = others[i].units[k], .activation = CLQ_ACTIVATION_SOFTMAX});
         assert_ok(clq_model_finish(model, x));
         clq_trainer *other = open_single(others[i].optimizer);
         clq_checkpoints *checkpoints = open_folder(folder, 0);
-        assert_fails(CLQ_MISMATCH, others[i].says, clq_checkpoints_restore(checkpoints, other, NULL, &step));
+        assert_fails(CLQ_ERROR_MISMATCH, others[i].says, clq_checkpoints_restore(checkpoints, other, NULL, &step));
         assert_int_equal(step, 77);
         if (strstr(others[i].says, "variables/"))
-            assert_fails(CLQ_MISMATCH, others[i].says, clq_trainer_load_checkpoint(other, folder, 4));
+            assert_fails(CLQ_ERROR_MISMATCH, others[i].says, clq_trainer_load_checkpoint(other, folder, 4));
         else
             assert_ok(clq_trainer_load_checkpoint(other, folder, 4)); /* weights alone */
         clq_checkpoints_close(checkpoints);
@@ -414,7 +417,7 @@ static void folders_that_are_none(void **state) {
                    {"/proc/self/run", "cannot make the folder"}};
     for (size_t i = 0; i < CLQ_COUNT_OF(folders); i++)
         assert_fails(
-            CLQ_WRITE, folders[i].says,
+            CLQ_ERROR_WRITE, folders[i].says,
             clq_checkpoints_open(&(clq_checkpoints_config){.folder = folders[i].folder, .resume = true}, &checkpoints));
     assert_null(checkpoints);
 }
@@ -457,7 +460,7 @@ static void one_writer_a_folder(void **state) {
     (void)state;
     char *folder = make_folder(true);
     clq_checkpoints *first = open_folder(folder, 1), *second = NULL;
-    assert_fails(CLQ_ARGUMENT, "already, of this process or another",
+    assert_fails(CLQ_ERROR_ARGUMENT, "already, of this process or another",
                  clq_checkpoints_open(&(clq_checkpoints_config){.folder = folder, .resume = true}, &second));
     clq_checkpoints_close(first);
 }

@@ -145,21 +145,24 @@ static void nonsense_is_refused(void **state) {
     assert_true(clip.kind == CLQ_CLIP_GLOBAL_NORM && clip.limit == 0.5);
     assert_ok(clq_clip_parse("value=2", &clip));
     assert_true(clip.kind == CLQ_CLIP_VALUE && clip.limit == 2);
-    assert_fails(CLQ_ARGUMENT, "expected off, value=X, norm=X or global_norm=X", clq_clip_parse("norms=1", &clip));
-    assert_fails(CLQ_ARGUMENT, "'fast' is no number", clq_clip_parse("norm=fast", &clip));
-    assert_fails(CLQ_ARGUMENT, "expected a number above 0", clq_clip_parse("norm=0", &clip));
+    assert_fails(CLQ_ERROR_ARGUMENT, "expected off, value=X, norm=X or global_norm=X",
+                 clq_clip_parse("norms=1", &clip));
+    assert_fails(CLQ_ERROR_ARGUMENT, "'fast' is no number", clq_clip_parse("norm=fast", &clip));
+    assert_fails(CLQ_ERROR_ARGUMENT, "expected a number above 0", clq_clip_parse("norm=0", &clip));
     assert_true(clip.kind == CLQ_CLIP_VALUE && clip.limit == 2);
     assert_ok(clq_clip_parse("off", &clip));
     assert_true(clip.kind == CLQ_CLIP_OFF);
     config.clip = (clq_clip){.kind = CLQ_CLIP_NORM, .limit = (double)NAN};
-    assert_fails(CLQ_ARGUMENT, "expected a number above 0", clq_trainer_create(model, &devices, &config, &trainer));
+    assert_fails(CLQ_ERROR_ARGUMENT, "expected a number above 0",
+                 clq_trainer_create(model, &devices, &config, &trainer));
     config.clip = (clq_clip){.kind = (clq_clip_kind)9, .limit = 1};
-    assert_fails(CLQ_ARGUMENT, "none of clq_clip_kind", clq_trainer_create(model, &devices, &config, &trainer));
+    assert_fails(CLQ_ERROR_ARGUMENT, "none of clq_clip_kind", clq_trainer_create(model, &devices, &config, &trainer));
     config.clip = (clq_clip){.kind = CLQ_CLIP_OFF, .limit = 0};
     config.no_decay = "bias,gamma";
-    assert_fails(CLQ_ARGUMENT, "has 'gamma' in its name", clq_trainer_create(model, &devices, &config, &trainer));
+    assert_fails(CLQ_ERROR_ARGUMENT, "has 'gamma' in its name", clq_trainer_create(model, &devices, &config, &trainer));
     config.no_decay = "bias,";
-    assert_fails(CLQ_ARGUMENT, "parts of variables' names", clq_trainer_create(model, &devices, &config, &trainer));
+    assert_fails(CLQ_ERROR_ARGUMENT, "parts of variables' names",
+                 clq_trainer_create(model, &devices, &config, &trainer));
     clq_model_destroy(model);
 }
 

@@ -264,18 +264,20 @@ static void options_are_checked(void **state) {
     clq_compression how = {.kind = CLQ_COMPRESSION_TOP_K};
     for (size_t i = 0; i < CLQ_COUNT_OF(fractions); i++) {
         how.fraction = fractions[i];
-        assert_fails(CLQ_ARGUMENT, "above 0 and at most 1", create(how, CLQ_STRATEGY_MIRRORED, "pocl:0,pocl:1", false));
+        assert_fails(CLQ_ERROR_ARGUMENT, "above 0 and at most 1",
+                     create(how, CLQ_STRATEGY_MIRRORED, "pocl:0,pocl:1", false));
     }
     how.kind = (clq_compression_kind)(CLQ_COMPRESSION_F16_BETWEEN + 1);
-    assert_fails(CLQ_ARGUMENT, "none of clq_compression_kind", create(how, CLQ_STRATEGY_AUTO, "pocl:0,pocl:1", false));
-    assert_fails(CLQ_ARGUMENT, "use strategy mirrored in place of single",
+    assert_fails(CLQ_ERROR_ARGUMENT, "none of clq_compression_kind",
+                 create(how, CLQ_STRATEGY_AUTO, "pocl:0,pocl:1", false));
+    assert_fails(CLQ_ERROR_ARGUMENT, "use strategy mirrored in place of single",
                  create(f16, CLQ_STRATEGY_AUTO, "pocl:0", false));
     assert_ok(create(f16, CLQ_STRATEGY_MIRRORED, "pocl:0", false));
     assert_ok(create(f16, CLQ_STRATEGY_MIRRORED, "pocl:0,pocl:1", true));
     const char *const wrong[] = {"",         "f32",     "topk",     "topk=", "topk=0",
                                  "topk=1.5", "topk=-1", "topk=nan", "f16=1", "topk=0.1x"};
     for (size_t i = 0; i < CLQ_COUNT_OF(wrong); i++)
-        assert_fails(CLQ_ARGUMENT, "off, f16, f16:between or topk=R", clq_compression_parse(wrong[i], &how));
+        assert_fails(CLQ_ERROR_ARGUMENT, "off, f16, f16:between or topk=R", clq_compression_parse(wrong[i], &how));
     assert_ok(clq_compression_parse("topk=0.25", &how));
     assert_true(how.kind == CLQ_COMPRESSION_TOP_K && how.fraction == 0.25);
 }

@@ -96,7 +96,7 @@ static clq_model *two_layers(size_t rows) {
     assert_ok(clq_model_create("classes", &model));
     clq_tensor x = clq_input(model, rows > 1 ? CLQ_SHAPE(rows, IN) : CLQ_SHAPE(IN));
     x = clq_dense(model, x, &(clq_dense_config){.units = HIDDEN});
-    const clq_dense_config last = {.units = CLASSES, .activation = CLQ_SOFTMAX};
+    const clq_dense_config last = {.units = CLASSES, .activation = CLQ_ACTIVATION_SOFTMAX};
     assert_ok(clq_model_finish(model, clq_dense(model, x, &last)));
     return model;
 }
@@ -166,14 +166,14 @@ static void check_way(const way *w, const clq_model *model, const uint64_t *want
     clq_dataset *data = data_of(1, classes, CLQ_I32, 1), *some = data_of(1, classes, CLQ_I32, 1);
     assert_ok(clq_dataset_take(some, SOME));
     assert_int_equal(clq_trainer_matrix_count(trainer), 1);
-    assert_fails(CLQ_STATE, "nothing was evaluated yet",
+    assert_fails(CLQ_ERROR_STATE, "nothing was evaluated yet",
                  clq_trainer_read_matrix(trainer, 0, CLQ_MATRIX_OF_EVALUATION, counts));
     assert_ok(clq_evaluate(trainer, data, &totals));
     assert_int_equal(totals.metrics.count, 1); /* the accuracy alone: what lies on the diagonal */
     for (size_t c = 0; c < CLASSES; c++) right += (double)want[c * (CLASSES + 1)] / SAMPLES;
     assert_true(fabs(totals.metrics.values[0] - right) < 1e-7);
     check_matrix(trainer, 0, CLQ_MATRIX_OF_EVALUATION, name, CLASSES, want);
-    assert_fails(CLQ_STATE, "no epoch of clq_fit has ended",
+    assert_fails(CLQ_ERROR_STATE, "no epoch of clq_fit has ended",
                  clq_trainer_read_matrix(trainer, 0, CLQ_MATRIX_OF_TRAINING, counts));
     assert_ok(clq_fit(trainer, data, &(clq_fit_config){.epochs = 2, .validation = some}));
     check_matrix(trainer, 0, CLQ_MATRIX_OF_TRAINING, name, CLASSES, want);
@@ -278,7 +278,7 @@ static void one_value_is_binary(void **state) {
     (void)snprintf(metrics, sizeof metrics, "%s,confusion_matrix", threshold);
     for (int logits = 0; logits < 2; logits++) {
         clq_totals totals;
-        clq_model *model = one_value(logits ? CLQ_LINEAR : CLQ_SIGMOID);
+        clq_model *model = one_value(logits ? CLQ_ACTIVATION_LINEAR : CLQ_ACTIVATION_SIGMOID);
         clq_trainer_config config = config_of(CLQ_LOSS_BINARY, metrics);
         config.loss.from_logits = logits;
         clq_trainer *trainer = open_trainer(model, "pocl:0,pocl:1", &config);
@@ -301,8 +301,8 @@ static void each_output_has_its_own(void **state) {
     assert_ok(clq_model_create("both", &model));
     clq_tensor x = clq_input(model, CLQ_SHAPE(IN));
     clq_tensor hidden = clq_dense(model, x, &(clq_dense_config){.units = HIDDEN});
-    const clq_dense_config kind = {.units = CLASSES, .activation = CLQ_SOFTMAX, .name = "kind"},
-                           answer = {.units = 1, .activation = CLQ_SIGMOID, .name = "answer"};
+    const clq_dense_config kind = {.units = CLASSES, .activation = CLQ_ACTIVATION_SOFTMAX, .name = "kind"},
+                           answer = {.units = 1, .activation = CLQ_ACTIVATION_SIGMOID, .name = "answer"};
     clq_tensor last = clq_dense(model, hidden, &kind);
     assert_ok(clq_model_finish_outputs(model, CLQ_TENSORS(last, clq_dense(model, x, &answer))));
     clq_output_config outputs[] = {clq_output_config_default("kind"), clq_output_config_default("answer")};
@@ -355,7 +355,7 @@ static void loops_read_matrices(void **state) {
     count_classes(SAMPLES, want);
     assert_ok(clq_metric_sums_read_matrix(sums, 0, counts));
     assert_memory_equal(counts, want, sizeof want);
-    assert_fails(CLQ_ARGUMENT, "matrix 1 is out of range", clq_metric_sums_read_matrix(sums, 1, counts));
+    assert_fails(CLQ_ERROR_ARGUMENT, "matrix 1 is out of range", clq_metric_sums_read_matrix(sums, 1, counts));
     clq_distributed_destroy(parts);
     clq_metric_sums_destroy(sums);
     clq_dataset_destroy(data);
@@ -369,7 +369,7 @@ static clq_model *many_classes(size_t count) {
     clq_model *model;
     assert_ok(clq_model_create("many", &model));
     clq_tensor x = clq_input(model, CLQ_SHAPE(IN));
-    const clq_dense_config last = {.units = count, .activation = CLQ_SOFTMAX};
+    const clq_dense_config last = {.units = count, .activation = CLQ_ACTIVATION_SOFTMAX};
     assert_ok(clq_model_finish(model, clq_dense(model, x, &last)));
     return model;
 }
@@ -383,7 +383,7 @@ static void the_most_classes(void **state) {
     clq_model *model = many_classes(MOST + 1);
     clq_trainer *trainer = NULL;
     assert_ok(clq_devices_select(sys, "pocl:0", &devices));
-    assert_fails(CLQ_ARGUMENT, "a confusion matrix has room for 101 classes",
+    assert_fails(CLQ_ERROR_ARGUMENT, "a confusion matrix has room for 101 classes",
                  clq_trainer_create(model, &devices, &config, &trainer));
     assert_null(trainer);
     clq_model_destroy(model);
@@ -412,24 +412,24 @@ static void wrong_calls(void **state) {
     clq_early_stopping watch = {.patience = 1};
     clq_dataset *data = data_of(1, classes, CLQ_I32, 1);
     assert_ok(clq_devices_select(sys, "pocl:0", &devices));
-    assert_fails(CLQ_ARGUMENT, "confusion_matrix is given twice",
+    assert_fails(CLQ_ERROR_ARGUMENT, "confusion_matrix is given twice",
                  clq_trainer_create(model, &devices, &config, &trainer));
     config.metrics = "binary_confusion_matrix";
-    assert_fails(CLQ_ARGUMENT, "compares values", clq_trainer_create(model, &devices, &config, &trainer));
+    assert_fails(CLQ_ERROR_ARGUMENT, "compares values", clq_trainer_create(model, &devices, &config, &trainer));
     config.metrics = "confusion_matrix:threshold=0.3";
-    assert_fails(CLQ_ARGUMENT, "takes no keys", clq_trainer_create(model, &devices, &config, &trainer));
+    assert_fails(CLQ_ERROR_ARGUMENT, "takes no keys", clq_trainer_create(model, &devices, &config, &trainer));
     assert_null(trainer);
     config.metrics = "confusion_matrix";
     trainer = open_trainer(model, "pocl:0", &config);
-    assert_fails(CLQ_ARGUMENT, "matrix 1 is out of range: the metrics have 1",
+    assert_fails(CLQ_ERROR_ARGUMENT, "matrix 1 is out of range: the metrics have 1",
                  clq_trainer_matrix(trainer, 1, &name, &of));
-    assert_fails(CLQ_ARGUMENT, "matrix 1 is out of range",
+    assert_fails(CLQ_ERROR_ARGUMENT, "matrix 1 is out of range",
                  clq_trainer_read_matrix(trainer, 1, CLQ_MATRIX_OF_TRAINING, counts));
-    assert_fails(CLQ_ARGUMENT, "source 2", clq_trainer_read_matrix(trainer, 0, (clq_matrix_source)2, counts));
+    assert_fails(CLQ_ERROR_ARGUMENT, "source 2", clq_trainer_read_matrix(trainer, 0, (clq_matrix_source)2, counts));
     memcpy(watch.monitor.name, "val_confusion_matrix", sizeof "val_confusion_matrix");
     assert_ok(clq_callback_early_stopping(&watch, &stopping));
     const clq_fit_config fit = {.epochs = 1, .validation = data, .callbacks = &stopping, .callback_count = 1};
-    assert_fails(CLQ_ARGUMENT, "which is a matrix: watch a single number, such as 'val_loss'",
+    assert_fails(CLQ_ERROR_ARGUMENT, "which is a matrix: watch a single number, such as 'val_loss'",
                  clq_fit(trainer, data, &fit));
     clq_callback_destroy(&stopping);
     clq_dataset_destroy(data);

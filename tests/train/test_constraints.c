@@ -163,11 +163,11 @@ static void refuse(const way *how, clq_status status, const char *text) {
 
 static void what_cuts_variables_is_refused(void **state) {
     (void)state;
-    refuse(&(way){.devices = places[1], .strategy = "mirrored", .local_steps = 2}, CLQ_UNSUPPORTED,
+    refuse(&(way){.devices = places[1], .strategy = "mirrored", .local_steps = 2}, CLQ_ERROR_UNSUPPORTED,
            "model held has constraints on its weights: leave out these, or local steps");
-    refuse(&(way){.devices = places[1], .strategy = "mirrored", .shard_optimizer = 1}, CLQ_UNSUPPORTED,
+    refuse(&(way){.devices = places[1], .strategy = "mirrored", .shard_optimizer = 1}, CLQ_ERROR_UNSUPPORTED,
            "model held has constraints on its weights: leave out these, or the sharded optimizer");
-    refuse(&(way){.devices = places[1], .strategy = "tensor"}, CLQ_ARGUMENT,
+    refuse(&(way){.devices = places[1], .strategy = "tensor"}, CLQ_ERROR_ARGUMENT,
            "nothing without a constraint that 2 devices could split: no Dense layer of at least 2 units");
 }
 
@@ -193,7 +193,7 @@ static void nonsense_is_refused(void **state) {
         assert_ok(clq_model_create("held", &m));
         const clq_tensor x = clq_dense(m, clq_input(m, CLQ_SHAPE(INPUTS)), &(clq_dense_config){.units = UNITS});
         (void)clq_constrain(m, x, rows[i].variable, &rows[i].constraint);
-        assert_fails(CLQ_ARGUMENT, rows[i].text, clq_model_finish(m, x));
+        assert_fails(CLQ_ERROR_ARGUMENT, rows[i].text, clq_model_finish(m, x));
         clq_model_destroy(m);
     }
 }

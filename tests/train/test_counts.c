@@ -128,7 +128,7 @@ enum { LOGGED = 40, EVERY = 10, BEFORE = 2 * EVERY, SMALL_BATCH = 8 };
 
 static clq_status forget(void *context, const clq_step_info *info) {
     ++*(size_t *)context;
-    return info->loss > 0 ? CLQ_OK : clq_fail(CLQ_INTERNAL, "the loss is %g", info->loss);
+    return info->loss > 0 ? CLQ_OK : clq_fail(CLQ_ERROR_INTERNAL, "the loss is %g", info->loss);
 }
 
 /* Calls in which a thread waits for all that its device has to do: reads, writes and finishes. */

@@ -97,7 +97,7 @@ static void shuffled_batches_are_cut(void **state) {
     clq_batch whole;
     bool more, more_alone;
     assert_ok(clq_dataset_shuffle(data, 10, 7));
-    assert_ok(clq_dataset_prefetch(data, CLQ_AUTO));
+    assert_ok(clq_dataset_prefetch(data, CLQ_PREFETCH_AUTO));
     assert_ok(clq_dataset_shuffle(alone, 10, 7));
     assert_ok(clq_distribute_dataset(trainers[3], data, &parts));
     assert_ok(clq_dataset_seek(data, 1, 2));
@@ -177,8 +177,8 @@ static void batches_are_divided(void **state) {
     const clq_input_context input = {.index = 0, .pipelines = 1, .replicas = 3};
     assert_ok(clq_input_batch_per_replica(&input, 12, &batch));
     assert_int_equal(batch, 4);
-    assert_fails(CLQ_ARGUMENT, "cannot be divided evenly by 3", clq_input_batch_per_replica(&input, 10, &batch));
-    assert_fails(CLQ_ARGUMENT, "batch of 0", clq_input_batch_per_replica(&input, 0, &batch));
+    assert_fails(CLQ_ERROR_ARGUMENT, "cannot be divided evenly by 3", clq_input_batch_per_replica(&input, 10, &batch));
+    assert_fails(CLQ_ERROR_ARGUMENT, "batch of 0", clq_input_batch_per_replica(&input, 0, &batch));
     assert_int_equal(batch, 4);
 }
 
@@ -191,7 +191,7 @@ static clq_status make_badly(void *context, const clq_input_context *input, clq_
     if (strcmp(how, "same") == 0) *out = first;
     if (strcmp(how, "large") == 0) *out = batched(0, 8, 6, false);
     if (strcmp(how, "library's") == 0) return clq_dataset_arrays(NULL, CLQ_I8, 1, 1, NULL, NULL, CLQ_F32, 1, out);
-    return strcmp(how, "own") == 0 ? CLQ_NOT_FOUND : CLQ_OK;
+    return strcmp(how, "own") == 0 ? CLQ_ERROR_NOT_FOUND : CLQ_OK;
 }
 
 static void wrong_datasets_are_refused(void **state) {
@@ -201,22 +201,22 @@ static void wrong_datasets_are_refused(void **state) {
         const char *how;
         clq_status status;
         const char *says;
-    } cases[] = {{"none", CLQ_ARGUMENT, "no dataset for pipeline 1"},
-                 {"same", CLQ_ARGUMENT, "the dataset of another pipeline"},
-                 {"large", CLQ_ARGUMENT, "replica 1 takes at most 5 samples"},
-                 {"own", CLQ_NOT_FOUND, "pipeline 1 returned \"not found\""},
-                 {"library's", CLQ_ARGUMENT, "u8 or f32"}};
+    } cases[] = {{"none", CLQ_ERROR_ARGUMENT, "no dataset for pipeline 1"},
+                 {"same", CLQ_ERROR_ARGUMENT, "the dataset of another pipeline"},
+                 {"large", CLQ_ERROR_ARGUMENT, "replica 1 takes at most 5 samples"},
+                 {"own", CLQ_ERROR_NOT_FOUND, "pipeline 1 returned \"not found\""},
+                 {"library's", CLQ_ERROR_ARGUMENT, "u8 or f32"}};
     for (size_t i = 0; i < CLQ_COUNT_OF(cases); i++)
         assert_fails(
             cases[i].status, cases[i].says,
             clq_distribute_function(trainers[2], CLQ_INPUT_PER_REPLICA, make_badly, (void *)cases[i].how, &parts));
     making m = MAKING(12, 4, false, false); /* 4 each are 12, of a global batch of 10 */
-    assert_fails(CLQ_ARGUMENT, "12 samples, and the global batch is 10",
+    assert_fails(CLQ_ERROR_ARGUMENT, "12 samples, and the global batch is 10",
                  clq_distribute_function(trainers[3], CLQ_INPUT_PER_WORKER, make, &m, &parts));
-    assert_fails(CLQ_ARGUMENT, "clq_input_replication",
+    assert_fails(CLQ_ERROR_ARGUMENT, "clq_input_replication",
                  clq_distribute_function(trainers[3], (clq_input_replication)2, make, &m, &parts));
     clq_dataset *data = batched(0, 12, 11, false);
-    assert_fails(CLQ_ARGUMENT, "global batch of 10", clq_distribute_dataset(trainers[2], data, &parts));
+    assert_fails(CLQ_ERROR_ARGUMENT, "global batch of 10", clq_distribute_dataset(trainers[2], data, &parts));
     clq_dataset_destroy(data);
     assert_null(parts);
 }
@@ -267,7 +267,7 @@ static void failed_turns_are_repeated(void **state) {
             status = clq_distributed_next(parts, &batch, &more);
             (void)clq_memory_fail_at(0, false);
             if (status == CLQ_OK) break;
-            assert_int_equal(status, CLQ_MEMORY);
+            assert_int_equal(status, CLQ_ERROR_MEMORY);
             failures++;
         }
         assert_int_equal(status, CLQ_OK);

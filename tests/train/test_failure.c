@@ -42,12 +42,12 @@ static clq_status make_model(size_t width, bool synchronized, clq_model **out) {
     clq_model *model;
     CLQ_TRY(clq_model_create("small", &model));
     clq_tensor x = clq_input(model, CLQ_SHAPE(INPUTS));
-    if (width > 0) x = clq_dense(model, x, &(clq_dense_config){.units = width, .activation = CLQ_TANH});
-    if (width > 0) x = clq_dense(model, x, &(clq_dense_config){.units = width, .activation = CLQ_TANH});
-    x = clq_dense(model, x, &(clq_dense_config){.units = UNITS, .activation = CLQ_TANH});
+    if (width > 0) x = clq_dense(model, x, &(clq_dense_config){.units = width, .activation = CLQ_ACTIVATION_TANH});
+    if (width > 0) x = clq_dense(model, x, &(clq_dense_config){.units = width, .activation = CLQ_ACTIVATION_TANH});
+    x = clq_dense(model, x, &(clq_dense_config){.units = UNITS, .activation = CLQ_ACTIVATION_TANH});
     if (synchronized)
         x = clq_batch_norm(model, x, &(clq_batch_norm_config){.momentum = 0.9, .epsilon = 1e-3, .synchronized = true});
-    x = clq_dense(model, x, &(clq_dense_config){.units = CLASSES, .activation = CLQ_SOFTMAX});
+    x = clq_dense(model, x, &(clq_dense_config){.units = CLASSES, .activation = CLQ_ACTIVATION_SOFTMAX});
     clq_status status = clq_model_finish(model, x);
     if (status != CLQ_OK)
         clq_model_destroy(model);
@@ -171,7 +171,7 @@ static void fail_calls_of(training t, unsigned stride) {
             if (status == CLQ_OK)
                 fail_msg("%s, call %u of %u: no error, and the loss is %.9g, not %.9g", specs[i], n, t.calls, t.loss,
                          clean);
-            if (status != CLQ_DEVICE && status != CLQ_DEVICE_MEMORY)
+            if (status != CLQ_ERROR_DEVICE && status != CLQ_ERROR_DEVICE_MEMORY)
                 fail_msg("%s, call %u of %u: %s: %s", specs[i], n, calls, clq_status_text(status), clq_error_detail());
             if (!names_who_failed(specs[i], clq_error_detail()))
                 fail_msg("%s, call %u: who failed is not in: %s", specs[i], n, clq_error_detail());
@@ -253,13 +253,13 @@ static void failure_stays(void **state) {
     layer.only("replica 0");
     (void)layer.arm(1, CL_OUT_OF_RESOURCES, true);
     (void)clq_step_gradients(trainer, &batch);
-    assert_fails(CLQ_DEVICE, "replica 0: pocl:0", clq_trainer_wait(trainer));
+    assert_fails(CLQ_ERROR_DEVICE, "replica 0: pocl:0", clq_trainer_wait(trainer));
     (void)layer.arm(0, 0, false);
     layer.only(NULL);
-    assert_fails(CLQ_DEVICE, "replica 0: pocl:0", clq_step_gradients(trainer, &batch));
-    assert_fails(CLQ_DEVICE, "replica 0: pocl:0", clq_step_reduce(trainer));
-    assert_fails(CLQ_DEVICE, "replica 0: pocl:0", clq_step_apply(trainer));
-    assert_fails(CLQ_DEVICE, "replica 0: pocl:0", clq_trainer_get_variable(trainer, 0, weights));
+    assert_fails(CLQ_ERROR_DEVICE, "replica 0: pocl:0", clq_step_gradients(trainer, &batch));
+    assert_fails(CLQ_ERROR_DEVICE, "replica 0: pocl:0", clq_step_reduce(trainer));
+    assert_fails(CLQ_ERROR_DEVICE, "replica 0: pocl:0", clq_step_apply(trainer));
+    assert_fails(CLQ_ERROR_DEVICE, "replica 0: pocl:0", clq_trainer_get_variable(trainer, 0, weights));
     clq_trainer_destroy(trainer);
     clq_dataset_destroy(data);
     clq_model_destroy(model);
@@ -296,7 +296,7 @@ static void a_replica_hangs_in(const training *like) {
     (void)alarm(SECONDS_MOST);
     double before = clq_now();
     assert_ok(clq_step(trainer, &batch));
-    assert_fails(CLQ_TIMEOUT, "pocl:5", clq_trainer_wait(trainer));
+    assert_fails(CLQ_ERROR_TIMEOUT, "pocl:5", clq_trainer_wait(trainer));
     double took = clq_now() - before;
     (void)alarm(0);
     assert_non_null(strstr(clq_error_detail(), "within the deadline of 1 s (deadline_s)"));
@@ -353,7 +353,7 @@ static void a_lost_stage_reads_on(void **state) {
     clq_event_destroy(gate);
     (void)alarm(SECONDS_MOST);
     assert_ok(clq_step(trainer, &batch));
-    assert_fails(CLQ_TIMEOUT, "deadline", clq_trainer_wait(trainer));
+    assert_fails(CLQ_ERROR_TIMEOUT, "deadline", clq_trainer_wait(trainer));
     clq_device_lose(worker->device, "a kernel");
     clq_trainer_destroy(trainer);
     assert_int_equal(clSetUserEventStatus(opens, CL_COMPLETE), CL_SUCCESS);
@@ -383,7 +383,7 @@ static void any_call_fails(const char *spec, size_t accumulate, unsigned stride)
             fail_msg("%s, call %u: the loss is %g, not %g", spec, n, t.loss, clean);
         if (status == CLQ_OK) continue;
         failures++;
-        if (status != CLQ_DEVICE && status != CLQ_DEVICE_MEMORY && status != CLQ_BUILD)
+        if (status != CLQ_ERROR_DEVICE && status != CLQ_ERROR_DEVICE_MEMORY && status != CLQ_ERROR_BUILD)
             fail_msg("%s, call %u: %s: %s", spec, n, clq_status_text(status), clq_error_detail());
         assert_true(strlen(clq_error_detail()) > 10);
     }
@@ -415,7 +415,7 @@ static void any_allocation_fails_in(training t, unsigned stride) {
         (void)clq_memory_fail_at(n, n % 2);
         clq_status status = train_in_time(&t);
         (void)clq_memory_fail_at(0, false);
-        if (status != CLQ_OK && (status != CLQ_MEMORY || !strstr(clq_error_detail(), "memory")))
+        if (status != CLQ_OK && (status != CLQ_ERROR_MEMORY || !strstr(clq_error_detail(), "memory")))
             fail_msg("allocation %d: %s: %s", (int)n, clq_status_text(status), clq_error_detail());
         if (status == CLQ_OK && t.loss != clean)
             fail_msg("allocation %d: the loss is %g, not %g", (int)n, t.loss, clean);

@@ -195,7 +195,8 @@ static void check_cell(const feature *f, const way *w, const run *one) {
     run r;
     const clq_status status = train(f, w, true, &r);
     if (refusal) {
-        if (status != CLQ_ARGUMENT && status != CLQ_UNSUPPORTED) fail_msg("%s, %s: is not refused", f->name, w->name);
+        if (status != CLQ_ERROR_ARGUMENT && status != CLQ_ERROR_UNSUPPORTED)
+            fail_msg("%s, %s: is not refused", f->name, w->name);
         assert_non_null(strstr(clq_error_detail(), refusal->says));
         assert_null(strchr(clq_error_detail(), '\n'));
         snprintf(said[refused++], sizeof said[0], "%s, %s: %s", f->name, w->name, clq_error_detail());

@@ -39,7 +39,7 @@ static clq_dataset *open_data(const variant *v) {
         assert_ok(clq_dataset_arrays(samples, CLQ_U8, SAMPLES, 1, shape, labels, CLQ_I32, 0, &data));
     assert_ok(clq_dataset_shuffle(data, v->buffer, 11));
     assert_ok(clq_dataset_batch(data, BATCH, v->drop));
-    assert_ok(clq_dataset_prefetch(data, CLQ_AUTO));
+    assert_ok(clq_dataset_prefetch(data, CLQ_PREFETCH_AUTO));
     return data;
 }
 
@@ -47,8 +47,8 @@ static clq_model *make_model(void) {
     clq_model *model;
     assert_ok(clq_model_create("small", &model));
     clq_tensor x = clq_input(model, CLQ_SHAPE(INPUTS));
-    x = clq_dense(model, x, &(clq_dense_config){.units = UNITS, .activation = CLQ_TANH});
-    x = clq_dense(model, x, &(clq_dense_config){.units = CLASSES, .activation = CLQ_SOFTMAX});
+    x = clq_dense(model, x, &(clq_dense_config){.units = UNITS, .activation = CLQ_ACTIVATION_TANH});
+    x = clq_dense(model, x, &(clq_dense_config){.units = CLASSES, .activation = CLQ_ACTIVATION_SOFTMAX});
     assert_ok(clq_model_finish(model, x));
     return model;
 }
@@ -67,7 +67,7 @@ static clq_trainer *make_trainer(const variant *v, const clq_model *model) {
 static clq_status note(void *context, const clq_step_info *info) {
     result *r = context;
     r->losses[r->steps++] = info->loss;
-    return r->stop_after && r->steps == r->stop_after ? clq_fail(CLQ_ABORTED, "enough") : CLQ_OK;
+    return r->stop_after && r->steps == r->stop_after ? clq_fail(CLQ_ERROR_ABORTED, "enough") : CLQ_OK;
 }
 
 static void by_fit(const variant *v, result *r) {
@@ -79,7 +79,7 @@ static void by_fit(const variant *v, result *r) {
     clq_status status = clq_fit(trainer, data, &fit);
     clq_dataset_destroy(data);
     if (v->stop_after)
-        assert_fails(CLQ_ABORTED, "enough", status);
+        assert_fails(CLQ_ERROR_ABORTED, "enough", status);
     else
         assert_ok(status);
     assert_ok(clq_trainer_get_variable(trainer, 0, r->weights));
@@ -359,9 +359,9 @@ static clq_status step_in_callback(void *context, const clq_step_info *info) {
     g->steps++;
     clq_batch batch = {
         .count = 1, .samples = samples, .sample_elements = INPUTS, .sample_dtype = CLQ_U8, .labels = labels};
-    assert_fails(CLQ_STATE, "clq_step was called by on_step", clq_step(g->trainer, &batch));
-    assert_fails(CLQ_STATE, "clq_step_gradients was called by", clq_step_gradients(g->trainer, &batch));
-    assert_fails(CLQ_STATE, "clq_fit was called by",
+    assert_fails(CLQ_ERROR_STATE, "clq_step was called by on_step", clq_step(g->trainer, &batch));
+    assert_fails(CLQ_ERROR_STATE, "clq_step_gradients was called by", clq_step_gradients(g->trainer, &batch));
+    assert_fails(CLQ_ERROR_STATE, "clq_fit was called by",
                  clq_fit(g->trainer, g->own, &(clq_fit_config){.epochs = 1, .context = g}));
     return CLQ_OK;
 }
@@ -391,11 +391,11 @@ static void any_number_of_steps(void **state) {
     clq_dataset *data = open_data(&v);
     for (size_t i = 0; i < CLQ_COUNT_OF(many); i++) {
         result r = {.stop_after = 17}; /* two epochs and a piece */
-        assert_fails(CLQ_ABORTED, "enough",
+        assert_fails(CLQ_ERROR_ABORTED, "enough",
                      clq_fit(trainer, data, &(clq_fit_config){.steps = many[i], .context = &r, .on_step = note}));
         assert_int_equal(r.steps, r.stop_after);
     }
-    assert_fails(CLQ_ARGUMENT, "both 0", clq_fit(trainer, data, &(clq_fit_config){.on_step = note}));
+    assert_fails(CLQ_ERROR_ARGUMENT, "both 0", clq_fit(trainer, data, &(clq_fit_config){.on_step = note}));
     clq_dataset_destroy(data);
     clq_trainer_destroy(trainer);
     clq_model_destroy(model);
@@ -413,7 +413,7 @@ static clq_status stop_validation(void *context, const clq_progress *p) {
     seen->batches = p->validation_batches;
     assert_int_equal(p->batch, p->batches);
     assert_int_equal(p->totals.samples, SAMPLES);
-    return clq_fail(CLQ_INTERRUPTED, "stopped in the validation");
+    return clq_fail(CLQ_ERROR_INTERRUPTED, "stopped in the validation");
 }
 
 /* Progress is told during the validation too, so that a callback can stop it. */
@@ -427,7 +427,7 @@ static void validation_can_be_stopped(void **state) {
     assert_ok(clq_dataset_open("synthetic:7/3/1000000", "train", &large));
     validating seen = {0};
     const clq_fit_config fit = {.epochs = 2, .validation = large, .context = &seen, .on_progress = stop_validation};
-    assert_fails(CLQ_INTERRUPTED, "stopped in the validation", clq_fit(trainer, data, &fit));
+    assert_fails(CLQ_ERROR_INTERRUPTED, "stopped in the validation", clq_fit(trainer, data, &fit));
     assert_int_equal(seen.calls, 1);
     assert_int_equal(seen.batches, batches);
     assert_true(seen.batch > 0 && seen.batch < batches);
@@ -455,7 +455,7 @@ static void larger_batches_are_refused(void **state) {
         clq_dataset *data = open_data(&variants[i]);
         const clq_fit_config fit = {.epochs = 2, .context = data, .on_epoch = cut_larger};
         assert_int_equal(clq_trainer_takes_rows(trainer, data), i == 0);
-        assert_fails(CLQ_ARGUMENT, "a batch of 9 samples is larger than the global batch of 8",
+        assert_fails(CLQ_ERROR_ARGUMENT, "a batch of 9 samples is larger than the global batch of 8",
                      clq_fit(trainer, data, &fit));
         assert_int_equal(trainer->step, SAMPLES / BATCH + 1); /* and the trainer is as it was */
         assert_ok(clq_dataset_batch(data, BATCH, false));

@@ -98,7 +98,7 @@ static void nonsense_is_refused(void **state) {
         clq_model *m;
         assert_ok(clq_model_create("flow", &m));
         clq_tensor x = clq_input(m, CLQ_SHAPE(INPUTS));
-        assert_fails(CLQ_ARGUMENT, "layer 'gradient_scale': factor ",
+        assert_fails(CLQ_ERROR_ARGUMENT, "layer 'gradient_scale': factor ",
                      clq_model_finish(m, clq_gradient_scale(m, x, bad[i], NULL)));
         clq_model_destroy(m);
     }

@@ -160,10 +160,10 @@ static void tokens_without_a_row(void **state) {
         bad[2 * TOKENS + 1] = wrong[i];
         clq_dataset *data = both_inputs(bad);
         snprintf(says, sizeof says, "value 4 of sample 2 is %g, and layer 'table' has rows 0 to 4", (double)wrong[i]);
-        assert_fails(CLQ_MISMATCH, says, clq_fit(trainer, data, &fit));
-        assert_fails(CLQ_MISMATCH, says, clq_predict(trainer, data, y));
+        assert_fails(CLQ_ERROR_MISMATCH, says, clq_fit(trainer, data, &fit));
+        assert_fails(CLQ_ERROR_MISMATCH, says, clq_predict(trainer, data, y));
         assert_ok(clq_dataset_next(data, &batch, &more));
-        assert_fails(CLQ_MISMATCH, says, clq_step_gradients(trainer, &batch));
+        assert_fails(CLQ_ERROR_MISMATCH, says, clq_step_gradients(trainer, &batch));
         assert_ok(clq_dataset_take(data, 2)); /* the first two have rows */
         assert_ok(clq_predict(trainer, data, y));
         clq_dataset_destroy(data);
@@ -289,7 +289,7 @@ static void inputs_that_are_refused(void **state) {
         assert_ok(clq_model_create("refused", &model));
         clq_inputs(model, cases[i].shapes, cases[i].names, cases[i].count, x);
         if (cases[i].count > 0) assert_int_equal(x[cases[i].count - 1].id, 0);
-        assert_fails(CLQ_ARGUMENT, cases[i].says, clq_model_finish(model, x[0]));
+        assert_fails(CLQ_ERROR_ARGUMENT, cases[i].says, clq_model_finish(model, x[0]));
         clq_model_destroy(model);
     }
 }

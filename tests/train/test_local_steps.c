@@ -243,9 +243,9 @@ static clq_status return_ok(clq_replica_context *replica, void *context) {
 static void what_does_not_go_together_is_refused(void **state) {
     (void)state;
     const char *two = "pocl:0,pocl:1";
-    assert_fails(CLQ_ARGUMENT, "leave out local steps, or compression",
+    assert_fails(CLQ_ERROR_ARGUMENT, "leave out local steps, or compression",
                  create(model, CLQ_STRATEGY_MIRRORED, two, CLQ_COMPRESSION_F16, false));
-    assert_fails(CLQ_ARGUMENT, "use strategy mirrored in place of single",
+    assert_fails(CLQ_ERROR_ARGUMENT, "use strategy mirrored in place of single",
                  create(model, CLQ_STRATEGY_AUTO, "pocl:0", CLQ_COMPRESSION_OFF, false));
     assert_ok(create(model, CLQ_STRATEGY_AUTO, two, CLQ_COMPRESSION_OFF, false));
     assert_ok(create(model, CLQ_STRATEGY_MIRRORED, "pocl:0", CLQ_COMPRESSION_OFF, false));
@@ -256,7 +256,7 @@ static void what_does_not_go_together_is_refused(void **state) {
     clq_trainer_config config = clq_trainer_config_default();
     config.strategy_options = (clq_strategy_options){.local_steps = 2, .accumulate = 2};
     assert_ok(clq_devices_select(sys, two, &devices));
-    assert_fails(CLQ_ARGUMENT, "leave out local steps, or accumulation",
+    assert_fails(CLQ_ERROR_ARGUMENT, "leave out local steps, or accumulation",
                  clq_trainer_create(model, &devices, &config, &none));
 
     clq_model *normalised;
@@ -264,18 +264,19 @@ static void what_does_not_go_together_is_refused(void **state) {
     clq_tensor x = clq_batch_norm(normalised, clq_input(normalised, CLQ_SHAPE(INPUTS)),
                                   &(clq_batch_norm_config){.momentum = 0.9, .epsilon = 1e-3, .synchronized = true});
     assert_ok(clq_model_finish(
-        normalised, clq_dense(normalised, x, &(clq_dense_config){.units = CLASSES, .activation = CLQ_SOFTMAX})));
-    assert_fails(CLQ_ARGUMENT, "model normalised has synchronized statistics",
+        normalised,
+        clq_dense(normalised, x, &(clq_dense_config){.units = CLASSES, .activation = CLQ_ACTIVATION_SOFTMAX})));
+    assert_fails(CLQ_ERROR_ARGUMENT, "model normalised has synchronized statistics",
                  create(normalised, CLQ_STRATEGY_MIRRORED, two, CLQ_COMPRESSION_OFF, false));
     clq_model_destroy(normalised);
 
     clq_trainer *trainer = make_trainer(two, momentum, 2);
     const clq_batch batch = batch_of(0);
     clq_step_info info;
-    assert_fails(CLQ_STATE, "use clq_step or clq_fit", clq_step_gradients(trainer, &batch));
-    assert_fails(CLQ_STATE, "use clq_step or clq_fit", clq_step_accumulate(trainer, &batch));
+    assert_fails(CLQ_ERROR_STATE, "use clq_step or clq_fit", clq_step_gradients(trainer, &batch));
+    assert_fails(CLQ_ERROR_STATE, "use clq_step or clq_fit", clq_step_accumulate(trainer, &batch));
     const clq_distributed_batch parts = {.replicas = 2, .parts = (const clq_batch[]){batch, batch}};
-    assert_fails(CLQ_STATE, "use clq_step or clq_fit", clq_run(trainer, &parts, return_ok, NULL));
+    assert_fails(CLQ_ERROR_STATE, "use clq_step or clq_fit", clq_run(trainer, &parts, return_ok, NULL));
     assert_ok(clq_step(trainer, &batch)); /* and goes on */
     assert_ok(clq_step_read(trainer, &info));
     assert_int_equal(info.step, 1);

@@ -47,7 +47,7 @@ static clq_status on_step(void *context, const clq_step_info *info) {
     run *r = context;
     assert_int_equal(info->step, r->made + 1);
     r->by_step[r->made++] = figures_of(info);
-    return r->made == r->stop_at ? clq_fail(CLQ_INTERRUPTED, "stopped") : CLQ_OK;
+    return r->made == r->stop_at ? clq_fail(CLQ_ERROR_INTERRUPTED, "stopped") : CLQ_OK;
 }
 
 /* Steps are told when `every` of them were made, or the epoch is over, or the fit ends. */
@@ -63,7 +63,7 @@ static clq_status on_log(void *context, const clq_step_info *info) {
     assert_true(info->seconds >= 0);
     r->seconds += info->seconds;
     r->by_log[r->told++] = figures_of(info);
-    return r->told == r->refuse_at ? clq_fail(CLQ_WRITE, "the log is full") : CLQ_OK;
+    return r->told == r->refuse_at ? clq_fail(CLQ_ERROR_WRITE, "the log is full") : CLQ_OK;
 }
 
 static clq_status on_epoch(void *context, const clq_epoch_info *info) {
@@ -98,7 +98,7 @@ static clq_status fit(run *r, const char *thread, unsigned fail_at, unsigned *ca
     assert_ok(clq_devices_select(sys, r->spec, &devices));
     assert_ok(clq_model_create("small", &model));
     clq_tensor x = clq_input(model, CLQ_SHAPE(INPUTS));
-    x = clq_dense(model, x, &(clq_dense_config){.units = UNITS, .activation = CLQ_TANH});
+    x = clq_dense(model, x, &(clq_dense_config){.units = UNITS, .activation = CLQ_ACTIVATION_TANH});
     assert_ok(clq_model_finish(model, clq_dense(model, x, &(clq_dense_config){.units = CLASSES})));
     config.loss.from_logits = true;
     assert_ok(clq_dataset_arrays(samples, CLQ_F32, SAMPLES, 1, shape, labels, CLQ_I32, 0, &data));
@@ -169,7 +169,7 @@ static void stopped_fits_tell_all_that_was_made(void **state) {
     for (size_t d = 0; d < CLQ_COUNT_OF(specs); d++)
         for (size_t stop = 1; stop < 2 * EPOCH; stop += 3) {
             r = (run){.spec = specs[d], .steps = 3 * EPOCH, .every = 5, .stop_at = stop};
-            assert_fails(CLQ_INTERRUPTED, "stopped", fit(&r, NULL, 0, NULL));
+            assert_fails(CLQ_ERROR_INTERRUPTED, "stopped", fit(&r, NULL, 0, NULL));
             assert_int_equal(r.told, stop);
             check_figures(&r, r.by_step, "stopped");
         }
@@ -178,7 +178,7 @@ static void stopped_fits_tell_all_that_was_made(void **state) {
 static void a_log_that_refuses_ends_the_fit(void **state) {
     (void)state;
     r = (run){.spec = "pocl:0", .steps = 3 * EPOCH, .every = 5, .refuse_at = 7};
-    assert_fails(CLQ_WRITE, "the log is full", fit(&r, NULL, 0, NULL));
+    assert_fails(CLQ_ERROR_WRITE, "the log is full", fit(&r, NULL, 0, NULL));
     assert_int_equal(r.told, 7); /* and is not called again */
     assert_int_equal(r.made, 10);
 }
@@ -226,8 +226,8 @@ static void failed_fits_tell_what_was_finished(void **state) {
             r = (run){
                 .spec = all[d].spec, .steps = steps, .every = CLQ_METRIC_SLOTS, .accumulate = batches, .silent = true};
             clq_status status = fit(&r, all[d].thread, n, &calls);
-            if (status == CLQ_OK && !all[d].counts) continue; /* a question more of one who waits */
-            assert_int_equal(status, CLQ_DEVICE_MEMORY);      /* the device is not lost: it still answers */
+            if (status == CLQ_OK && !all[d].counts) continue;  /* a question more of one who waits */
+            assert_int_equal(status, CLQ_ERROR_DEVICE_MEMORY); /* the device is not lost: it still answers */
             check_figures(&r, clean.by_step, "failed");
             const size_t most = (n - 1) / of_step, least = n > first ? (n - 1 - CLQ_MIN(n - 1, first)) / of_step : 0;
             if (all[d].counts && (r.told + 1 < least || r.told > most + 1))
@@ -250,9 +250,9 @@ static void nonsense_is_refused(void **state) {
     assert_ok(clq_model_builtin("mlp", &model));
     assert_ok(open_synthetic("train", 64, &data));
     assert_ok(clq_trainer_create(model, &devices, &config, &trainer));
-    assert_fails(CLQ_ARGUMENT, "log_every_s is -1",
+    assert_fails(CLQ_ERROR_ARGUMENT, "log_every_s is -1",
                  clq_fit(trainer, data, &(clq_fit_config){.steps = 1, .on_log = on_log, .log_every_s = -1}));
-    assert_fails(CLQ_ARGUMENT, "log_every_s is ",
+    assert_fails(CLQ_ERROR_ARGUMENT, "log_every_s is ",
                  clq_fit(trainer, data, &(clq_fit_config){.steps = 1, .on_log = on_log, .log_every_s = (double)NAN}));
     clq_trainer_destroy(trainer);
     clq_dataset_destroy(data);
@@ -292,7 +292,7 @@ static void norms_belong_to_their_gradients(void **state) {
         assert_ok(clq_devices_select(sys, specs[d], &devices));
         assert_ok(clq_model_create("small", &model));
         clq_tensor x = clq_dense(model, clq_input(model, CLQ_SHAPE(INPUTS)),
-                                 &(clq_dense_config){.units = CLASSES, .activation = CLQ_SOFTMAX});
+                                 &(clq_dense_config){.units = CLASSES, .activation = CLQ_ACTIVATION_SOFTMAX});
         assert_ok(clq_model_finish(model, x));
         assert_ok(clq_dataset_arrays(samples, CLQ_F32, SAMPLES, 1, shape, labels, CLQ_I32, 0, &data));
         assert_ok(clq_dataset_batch(data, BATCH, false));

@@ -18,9 +18,9 @@ static clq_model *build(bool dropout) {
     clq_model *model;
     assert_ok(clq_model_create("loops", &model));
     clq_tensor x = clq_input(model, CLQ_SHAPE(INPUTS));
-    x = clq_dense(model, x, &(clq_dense_config){.units = 7, .activation = CLQ_TANH});
+    x = clq_dense(model, x, &(clq_dense_config){.units = 7, .activation = CLQ_ACTIVATION_TANH});
     if (dropout) x = clq_dropout(model, x, &(clq_dropout_config){.rate = 0.3});
-    x = clq_dense(model, x, &(clq_dense_config){.units = CLASSES, .activation = CLQ_SOFTMAX});
+    x = clq_dense(model, x, &(clq_dense_config){.units = CLASSES, .activation = CLQ_ACTIVATION_SOFTMAX});
     assert_ok(clq_model_finish(model, x));
     return model;
 }
@@ -228,7 +228,7 @@ static void others_are_refused(void **state) {
         for (call how = BY_HAND; how < CALLS; how++) {
             if (!said[how]) continue;
             const clq_status status = make_gradient(trainer, how, &batch);
-            assert_true(status == CLQ_STATE || status == CLQ_UNSUPPORTED || status == CLQ_ARGUMENT);
+            assert_true(status == CLQ_ERROR_STATE || status == CLQ_ERROR_UNSUPPORTED || status == CLQ_ERROR_ARGUMENT);
             assert_fails(status, said[how], status);
             assert_null(strchr(clq_error_detail(), '\n'));
         }
@@ -255,7 +255,7 @@ static void functions_evaluate_or_are_refused(void **state) {
         for (unsigned k = 0; k < (SAMPLES + BATCH - 1) / BATCH; k++) {
             batch = next_batch(data);
             if (refused)
-                assert_fails(CLQ_UNSUPPORTED, ways[i].functions, run_functions(trainer, &batch, sums));
+                assert_fails(CLQ_ERROR_UNSUPPORTED, ways[i].functions, run_functions(trainer, &batch, sums));
             else
                 assert_ok(run_functions(trainer, &batch, sums));
         }

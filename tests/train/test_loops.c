@@ -23,11 +23,11 @@ static clq_model *build(bool modes) {
     clq_model *model;
     assert_ok(clq_model_create("loops", &model));
     clq_tensor x = clq_input(model, CLQ_SHAPE(INPUTS));
-    x = clq_dense(model, x, &(clq_dense_config){.units = 7, .activation = CLQ_TANH});
+    x = clq_dense(model, x, &(clq_dense_config){.units = 7, .activation = CLQ_ACTIVATION_TANH});
     if (modes)
         x = clq_batch_norm(model, x, &(clq_batch_norm_config){.momentum = 0.9, .epsilon = 1e-3, .synchronized = true});
     if (modes) x = clq_dropout(model, x, &(clq_dropout_config){.rate = 0.3});
-    x = clq_dense(model, x, &(clq_dense_config){.units = CLASSES, .activation = CLQ_SOFTMAX});
+    x = clq_dense(model, x, &(clq_dense_config){.units = CLASSES, .activation = CLQ_ACTIVATION_SOFTMAX});
     assert_ok(clq_model_finish(model, x));
     return model;
 }
@@ -248,7 +248,7 @@ static clq_status evaluate_part(clq_replica_context *replica, void *context) {
     CLQ_TRY(clq_replica_evaluate(replica));
     CLQ_TRY(clq_metric_sums_add(l->sums, replica));
     CLQ_TRY(clq_replica_read(replica, &totals));
-    if (replica->batch->count == 0 && !(totals.samples == 0 && totals.loss == 0)) return CLQ_INTERNAL;
+    if (replica->batch->count == 0 && !(totals.samples == 0 && totals.loss == 0)) return CLQ_ERROR_INTERNAL;
     return clq_mean_add(l->mean, replica->index, totals.loss * (double)totals.samples, (double)totals.samples);
 }
 
@@ -303,7 +303,7 @@ typedef struct visits {
 static clq_status visit(clq_replica_context *replica, void *context) {
     visits *v = context;
     if (replica->replicas != 3 || replica->batch || replica->global_count || !strstr(replica->device->driver, "pocl"))
-        return CLQ_ARGUMENT;
+        return CLQ_ERROR_ARGUMENT;
     v->count[replica->index]++;
     v->threads[replica->index] = pthread_self();
     return CLQ_OK;
@@ -332,11 +332,11 @@ static void every_replica_is_visited_once(void **state) {
         for (unsigned k = 0; k < r; k++) assert_false(pthread_equal(v.threads[r], v.threads[k]));
     }
     /* Nothing was computed. More batches that stay unused than there is room for on their way. */
-    assert_fails(CLQ_STATE, "clq_step_gradients", clq_step_reduce(trainer));
+    assert_fails(CLQ_ERROR_STATE, "clq_step_gradients", clq_step_reduce(trainer));
     const clq_distributed_batch batch = batch_of(3, 4);
     loop l = {.scale = 0};
     for (unsigned i = 0; i < 40; i++) assert_ok(clq_run(trainer, &batch, train_step, &l));
-    assert_fails(CLQ_STATE, "clq_step_gradients", clq_step_reduce(trainer));
+    assert_fails(CLQ_ERROR_STATE, "clq_step_gradients", clq_step_reduce(trainer));
     const weights after = weights_of(trainer);
     assert_same_weights(&before, &after);
     clq_trainer_destroy(trainer);
@@ -354,8 +354,8 @@ static void all_compute_or_none(void **state) {
     const clq_distributed_batch batch = batch_of(2, 6);
     loop l = {.scale = 1};
     assert_ok(clq_per_replica_create(2, 0, NULL, &l.losses));
-    assert_fails(CLQ_STATE, "1 of the 2 replicas", clq_run(trainer, &batch, first_computes, NULL));
-    assert_fails(CLQ_STATE, "clq_step_gradients", clq_step_reduce(trainer));
+    assert_fails(CLQ_ERROR_STATE, "1 of the 2 replicas", clq_run(trainer, &batch, first_computes, NULL));
+    assert_fails(CLQ_ERROR_STATE, "clq_step_gradients", clq_step_reduce(trainer));
     assert_true(train_batch(trainer, &batch, &l) == train_batch(other, &batch, &l));
     const weights a = weights_of(trainer), b = weights_of(other);
     assert_same_weights(&a, &b);
@@ -368,29 +368,30 @@ static clq_status misuse(clq_replica_context *replica, void *context) {
     clq_totals totals;
     const bool evaluation = *(bool *)context;
     clq_status status = CLQ_OK;
-    if (clq_replica_read(replica, &totals) != CLQ_STATE) status = CLQ_INTERNAL;
-    if (evaluation && clq_replica_gradients(replica, 1) != CLQ_STATE) status = CLQ_INTERNAL;
-    if (!evaluation && clq_replica_evaluate(replica) != CLQ_STATE) status = CLQ_INTERNAL;
-    if (clq_replica_gradients(replica, (double)NAN) != CLQ_ARGUMENT) status = CLQ_INTERNAL;
-    if (clq_replica_gradients(replica, 1e39) != CLQ_ARGUMENT) status = CLQ_INTERNAL;
-    if (!replica->batch) return clq_replica_gradients(replica, 1) == CLQ_STATE ? status : CLQ_INTERNAL;
+    if (clq_replica_read(replica, &totals) != CLQ_ERROR_STATE) status = CLQ_ERROR_INTERNAL;
+    if (evaluation && clq_replica_gradients(replica, 1) != CLQ_ERROR_STATE) status = CLQ_ERROR_INTERNAL;
+    if (!evaluation && clq_replica_evaluate(replica) != CLQ_ERROR_STATE) status = CLQ_ERROR_INTERNAL;
+    if (clq_replica_gradients(replica, (double)NAN) != CLQ_ERROR_ARGUMENT) status = CLQ_ERROR_INTERNAL;
+    if (clq_replica_gradients(replica, 1e39) != CLQ_ERROR_ARGUMENT) status = CLQ_ERROR_INTERNAL;
+    if (!replica->batch) return clq_replica_gradients(replica, 1) == CLQ_ERROR_STATE ? status : CLQ_ERROR_INTERNAL;
     CLQ_TRY(evaluation ? clq_replica_evaluate(replica) : clq_replica_gradients(replica, 1));
-    if ((evaluation ? clq_replica_evaluate(replica) : clq_replica_gradients(replica, 1)) != CLQ_STATE)
-        status = CLQ_INTERNAL;
+    if ((evaluation ? clq_replica_evaluate(replica) : clq_replica_gradients(replica, 1)) != CLQ_ERROR_STATE)
+        status = CLQ_ERROR_INTERNAL;
     return status;
 }
 
 static clq_status step_within(clq_replica_context *replica, void *context) {
     (void)replica;
     const clq_status status = clq_step(context, &replica->batch[0]);
-    if (status != CLQ_STATE || !strstr(clq_error_detail(), "clq_step")) return CLQ_INTERNAL;
+    if (status != CLQ_ERROR_STATE || !strstr(clq_error_detail(), "clq_step")) return CLQ_ERROR_INTERNAL;
     return CLQ_OK;
 }
 
 static clq_status run_within_fit(void *context, const clq_step_info *info) {
     (void)info;
     clq_status status = clq_run(context, NULL, visit, NULL);
-    return status == CLQ_STATE && strstr(clq_error_detail(), "clq_run was called") ? CLQ_INTERRUPTED : CLQ_INTERNAL;
+    return status == CLQ_ERROR_STATE && strstr(clq_error_detail(), "clq_run was called") ? CLQ_ERROR_INTERRUPTED
+                                                                                         : CLQ_ERROR_INTERNAL;
 }
 
 static void misuse_is_refused(void **state) {
@@ -405,26 +406,26 @@ static void misuse_is_refused(void **state) {
     assert_ok(clq_run_evaluation(trainer, &batch, misuse, &evaluation));
     assert_ok(clq_run(trainer, &batch, step_within, trainer));
     batch = batch_of(2, 7);
-    assert_fails(CLQ_ARGUMENT, "replica 0: 7 samples", clq_run(trainer, &batch, misuse, &evaluation));
+    assert_fails(CLQ_ERROR_ARGUMENT, "replica 0: 7 samples", clq_run(trainer, &batch, misuse, &evaluation));
     batch = batch_of(2, 0);
-    assert_fails(CLQ_ARGUMENT, "no samples", clq_run(trainer, &batch, misuse, &evaluation));
+    assert_fails(CLQ_ERROR_ARGUMENT, "no samples", clq_run(trainer, &batch, misuse, &evaluation));
     batch = batch_of(3, 1);
-    assert_fails(CLQ_ARGUMENT, "3 replicas", clq_run(trainer, &batch, misuse, &evaluation));
+    assert_fails(CLQ_ERROR_ARGUMENT, "3 replicas", clq_run(trainer, &batch, misuse, &evaluation));
     batch = batch_of(2, 2);
     ((clq_batch *)batch.parts)[1].sample_elements++;
-    assert_fails(CLQ_MISMATCH, "replica 1", clq_run(trainer, &batch, misuse, &evaluation));
+    assert_fails(CLQ_ERROR_MISMATCH, "replica 1", clq_run(trainer, &batch, misuse, &evaluation));
     batch = batch_of(2, 2);
     ((clq_batch *)batch.parts)[1].labels = (int32_t[]){0, CLASSES};
-    assert_fails(CLQ_MISMATCH, "replica 1", clq_run(trainer, &batch, misuse, &evaluation));
+    assert_fails(CLQ_ERROR_MISMATCH, "replica 1", clq_run(trainer, &batch, misuse, &evaluation));
     batch = batch_of(2, 6);
     assert_ok(clq_step_reduce(trainer)); /* of the run in front of these */
     assert_ok(clq_step_apply(trainer));
     assert_ok(clq_step_accumulate(trainer, &batch.parts[0]));
-    assert_fails(CLQ_STATE, "clq_step_accumulate", clq_run(trainer, &batch, misuse, &evaluation));
+    assert_fails(CLQ_ERROR_STATE, "clq_step_accumulate", clq_run(trainer, &batch, misuse, &evaluation));
     assert_ok(clq_run_evaluation(trainer, &batch, misuse, &evaluation));
     assert_ok(clq_step(trainer, &batch.parts[1]));
     const clq_fit_config fit = {.epochs = 1, .context = trainer, .on_step = run_within_fit};
-    assert_int_equal(clq_fit(trainer, data, &fit), CLQ_INTERRUPTED);
+    assert_int_equal(clq_fit(trainer, data, &fit), CLQ_ERROR_INTERRUPTED);
     assert_ok(clq_trainer_wait(trainer));
     clq_dataset_destroy(data);
     clq_trainer_destroy(trainer);
@@ -432,7 +433,7 @@ static void misuse_is_refused(void **state) {
     config.inference_only = true;
     assert_ok(open_trainer(plain, specs[0], &config, &trainer));
     batch = batch_of(1, 6);
-    assert_fails(CLQ_STATE, "inference-only", clq_run(trainer, &batch, first_computes, NULL));
+    assert_fails(CLQ_ERROR_STATE, "inference-only", clq_run(trainer, &batch, first_computes, NULL));
     clq_trainer_destroy(trainer);
 }
 
@@ -448,7 +449,9 @@ static void failures_of_functions_end_all(void **state) {
     (void)state;
     const struct {
         clq_status returned, told;
-    } cases[] = {{CLQ_INTERRUPTED, CLQ_INTERRUPTED}, {CLQ_ABORTED, CLQ_INTERRUPTED}, {CLQ_READ, CLQ_READ}};
+    } cases[] = {{CLQ_ERROR_INTERRUPTED, CLQ_ERROR_INTERRUPTED},
+                 {CLQ_ERROR_ABORTED, CLQ_ERROR_INTERRUPTED},
+                 {CLQ_ERROR_READ, CLQ_ERROR_READ}};
     const clq_distributed_batch batch = batch_of(2, 6);
     for (size_t i = 0; i < CLQ_COUNT_OF(cases); i++) {
         clq_trainer *trainer = trainer_of(modal, specs[1]);
@@ -539,7 +542,7 @@ static void calls_of_devices_fail(void **state) {
             clq_status status = whole(&w);
             if (status == CLQ_OK && w.loss == clean) continue; /* waiting asks as often as it takes */
             failures++;
-            if (status != CLQ_DEVICE && status != CLQ_DEVICE_MEMORY)
+            if (status != CLQ_ERROR_DEVICE && status != CLQ_ERROR_DEVICE_MEMORY)
                 fail_msg("call %u of %u: %s: %s", n, calls, clq_status_text(status), clq_error_detail());
             expect_text(clq_error_detail(), "replica 1");
         }
@@ -560,7 +563,7 @@ static void allocations_fail(void **state) {
         (void)clq_memory_fail_at(n, n % 2);
         clq_status status = whole(&w);
         (void)clq_memory_fail_at(0, false);
-        if (status != CLQ_OK && (status != CLQ_MEMORY || !strstr(clq_error_detail(), "memory")))
+        if (status != CLQ_OK && (status != CLQ_ERROR_MEMORY || !strstr(clq_error_detail(), "memory")))
             fail_msg("allocation %d: %s: %s", (int)n, clq_status_text(status), clq_error_detail());
         if (status == CLQ_OK && w.loss != clean) fail_msg("allocation %d: another loss", (int)n);
         failures += status != CLQ_OK;
@@ -586,7 +589,7 @@ static void rates_are_set_between_steps(void **state) {
     assert_ok(clq_step(other, &batch));
     const weights a = weights_of(trainer), b = weights_of(other);
     assert_same_weights(&a, &b);
-    assert_fails(CLQ_ARGUMENT, "lr", clq_trainer_set_learning_rate(trainer, -1));
+    assert_fails(CLQ_ERROR_ARGUMENT, "lr", clq_trainer_set_learning_rate(trainer, -1));
     assert_ok(clq_trainer_set_learning_rate(trainer, 0.125));
     assert_ok(clq_step_read(trainer, &info));
     assert_true(info.lr == 0.5); /* of the update that was made */
@@ -603,7 +606,7 @@ static void rates_are_set_between_steps(void **state) {
     clq_trainer_destroy(other);
     assert_ok(clq_lr_schedule_parse("cosine:decay_steps=10", &config.schedule));
     assert_ok(open_trainer(plain, specs[0], &config, &trainer));
-    assert_fails(CLQ_STATE, "schedule", clq_trainer_set_learning_rate(trainer, 0.1));
+    assert_fails(CLQ_ERROR_STATE, "schedule", clq_trainer_set_learning_rate(trainer, 0.1));
     clq_trainer_destroy(trainer);
 }
 

@@ -218,7 +218,7 @@ static void a_batch_smaller_than_the_replicas_is_refused(void **state) {
     config.global_batch = 2;
     assert_ok(clq_devices_select(sys, "pocl:0*3", &devices));
     assert_ok(clq_model_builtin("mlp", &model));
-    assert_int_equal(clq_trainer_create(model, &devices, &config, &trainer), CLQ_ARGUMENT);
+    assert_int_equal(clq_trainer_create(model, &devices, &config, &trainer), CLQ_ERROR_ARGUMENT);
     assert_non_null(strstr(clq_error_detail(), "3 replicas"));
     clq_model_destroy(model);
 }

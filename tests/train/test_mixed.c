@@ -267,18 +267,18 @@ static void by_large_interval(clq_trainer_config *config) { config->loss_scale_i
 
 static void what_does_not_go_together_is_refused(void **state) {
     (void)state;
-    refuse(CLQ_ARGUMENT, "central cannot agree on the scale: use precision mixed-bf16", by_central);
-    refuse(CLQ_ARGUMENT, "ps cannot agree on the scale", by_ps);
-    refuse(CLQ_ARGUMENT, "local steps cannot agree on the scale", by_local_steps);
-    refuse(CLQ_ARGUMENT, "precision 3 is none of clq_precision", by_no_precision);
-    refuse(CLQ_ARGUMENT, "the precision is mixed-bf16: leave it out", by_scale_of_bfloats);
-    refuse(CLQ_ARGUMENT, "expected a number from 1 to 2^126", by_small_scale);
-    refuse(CLQ_ARGUMENT, "expected a number from 1 to 2^126", by_nan);
-    refuse(CLQ_ARGUMENT, "cannot double after", by_large_interval);
+    refuse(CLQ_ERROR_ARGUMENT, "central cannot agree on the scale: use precision mixed-bf16", by_central);
+    refuse(CLQ_ERROR_ARGUMENT, "ps cannot agree on the scale", by_ps);
+    refuse(CLQ_ERROR_ARGUMENT, "local steps cannot agree on the scale", by_local_steps);
+    refuse(CLQ_ERROR_ARGUMENT, "precision 3 is none of clq_precision", by_no_precision);
+    refuse(CLQ_ERROR_ARGUMENT, "the precision is mixed-bf16: leave it out", by_scale_of_bfloats);
+    refuse(CLQ_ERROR_ARGUMENT, "expected a number from 1 to 2^126", by_small_scale);
+    refuse(CLQ_ERROR_ARGUMENT, "expected a number from 1 to 2^126", by_nan);
+    refuse(CLQ_ERROR_ARGUMENT, "cannot double after", by_large_interval);
     clq_precision parsed = CLQ_PRECISION_F32;
     assert_ok(clq_precision_parse("mixed-bf16", &parsed));
     assert_int_equal(parsed, CLQ_PRECISION_MIXED_BF16);
-    assert_fails(CLQ_ARGUMENT, "expected f32, mixed or mixed-bf16", clq_precision_parse("half", &parsed));
+    assert_fails(CLQ_ERROR_ARGUMENT, "expected f32, mixed or mixed-bf16", clq_precision_parse("half", &parsed));
 }
 
 int main(void) {

@@ -40,7 +40,7 @@ static clq_tensor synchronised(clq_model *m, clq_tensor x) {
 static clq_tensor deep(clq_model *m, clq_tensor x, bool first, bool second) {
     x = clq_batch_norm(
         m, x, &(clq_batch_norm_config){.momentum = 0.75, .epsilon = 1e-3, .synchronized = first, .name = "norm"});
-    x = clq_dense(m, x, &(clq_dense_config){.units = 6, .activation = CLQ_TANH});
+    x = clq_dense(m, x, &(clq_dense_config){.units = 6, .activation = CLQ_ACTIVATION_TANH});
     x = clq_batch_norm(
         m, x, &(clq_batch_norm_config){.momentum = 0.9, .epsilon = 1e-3, .synchronized = second, .name = "second"});
     x = clq_dense(m, clq_reshape(m, x, CLQ_SHAPE(3, 2), NULL), &(clq_dense_config){.units = 5, .no_bias = true});
@@ -51,14 +51,14 @@ static clq_tensor deep(clq_model *m, clq_tensor x, bool first, bool second) {
                                                 .no_scale = true,
                                                 .synchronized = first,
                                                 .name = "third"});
-    return clq_flatten(m, clq_activate(m, x, CLQ_SIGMOID, NULL), NULL);
+    return clq_flatten(m, clq_activate(m, x, CLQ_ACTIVATION_SIGMOID, NULL), NULL);
 }
 static clq_tensor all_synchronised(clq_model *m, clq_tensor x) { return deep(m, x, true, true); }
 static clq_tensor none_synchronised(clq_model *m, clq_tensor x) { return deep(m, x, false, false); }
 static clq_tensor some_synchronised(clq_model *m, clq_tensor x) { return deep(m, x, true, false); }
 static clq_tensor dropped(clq_model *m, clq_tensor x) {
     x = clq_dropout(m, x, &(clq_dropout_config){.rate = 0.4});
-    x = clq_dense(m, x, &(clq_dense_config){.units = 17, .activation = CLQ_TANH});
+    x = clq_dense(m, x, &(clq_dense_config){.units = 17, .activation = CLQ_ACTIVATION_TANH});
     return clq_dropout(m, x, &(clq_dropout_config){.rate = 0.5});
 }
 
@@ -66,8 +66,8 @@ static clq_model *build(builder middle) {
     clq_model *model;
     assert_ok(clq_model_create("modes", &model));
     clq_tensor x = middle(model, clq_input(model, CLQ_SHAPE(FEATURES)));
-    assert_ok(
-        clq_model_finish(model, clq_dense(model, x, &(clq_dense_config){.units = CLASSES, .activation = CLQ_SOFTMAX})));
+    assert_ok(clq_model_finish(
+        model, clq_dense(model, x, &(clq_dense_config){.units = CLASSES, .activation = CLQ_ACTIVATION_SOFTMAX})));
     return model;
 }
 

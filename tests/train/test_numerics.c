@@ -84,8 +84,8 @@ static clq_model *make_layers(void) {
     clq_model *model;
     assert_ok(clq_model_create("layers", &model));
     clq_tensor x = clq_input(model, CLQ_SHAPE(INPUTS));
-    x = clq_dense(model, x, &(clq_dense_config){.units = 8, .activation = CLQ_SIGMOID});
-    x = clq_dense(model, x, &(clq_dense_config){.units = 10, .activation = CLQ_RELU});
+    x = clq_dense(model, x, &(clq_dense_config){.units = 8, .activation = CLQ_ACTIVATION_SIGMOID});
+    x = clq_dense(model, x, &(clq_dense_config){.units = 10, .activation = CLQ_ACTIVATION_RELU});
     assert_ok(clq_model_finish(model, clq_dense(model, x, &(clq_dense_config){.units = 1})));
     return model;
 }
@@ -154,7 +154,7 @@ static void every_strategy_names_the_layer(void **state) {
                               &trainer));
         for (int k = 0; k < 2; k++) assert_ok(step(trainer));
         set_all(trainer, KERNEL_1, 3e38f);
-        assert_fails(CLQ_NOT_FINITE, "step 3 on pocl:", step(trainer));
+        assert_fails(CLQ_ERROR_NOT_FINITE, "step 3 on pocl:", step(trainer));
         expect_text(clq_error_detail(),
                     "the first number that is not finite is in 'dense_1', forward of layer 'dense_1'");
         clq_trainer_destroy(trainer);
@@ -188,7 +188,7 @@ static void every_place_is_named(void **state) {
         set_all(trainer, KERNEL_1, cases[i].hidden);
         set_all(trainer, KERNEL_2, cases[i].last);
         set_all(trainer, BIAS_2, cases[i].bias);
-        assert_fails(CLQ_NOT_FINITE, cases[i].where, step(trainer));
+        assert_fails(CLQ_ERROR_NOT_FINITE, cases[i].where, step(trainer));
         expect_text(clq_error_detail(), "step 2 on pocl:0");
         clq_trainer_destroy(trainer);
     }
@@ -248,7 +248,7 @@ static void each_fault_is_named(const clq_model *model, size_t s) {
                               &trainer));
         assert_ok(step(trainer));
         make_fault(trainer, &faults[k]);
-        assert_fails(CLQ_NOT_FINITE, faults[k].where, step(trainer));
+        assert_fails(CLQ_ERROR_NOT_FINITE, faults[k].where, step(trainer));
         expect_text(clq_error_detail(), "step 2 on pocl:");
         if (k == 0 && strategies[s].strategy == CLQ_STRATEGY_MIRRORED) expect_text(clq_error_detail(), "replica 1: ");
         clq_trainer_destroy(trainer);
@@ -285,7 +285,7 @@ static void a_wrong_sample_is_found(void **state) {
         set_all(trainer, LEFT, 100);
         assert_ok(clq_dataset_arrays(many, CLQ_F32, 3 * BATCH, 1, shape, wanted, CLQ_F32, 1, &data));
         assert_ok(clq_dataset_batch(data, BATCH, false));
-        assert_fails(CLQ_NOT_FINITE, "in 'left', forward of layer 'left'",
+        assert_fails(CLQ_ERROR_NOT_FINITE, "in 'left', forward of layer 'left'",
                      clq_fit(trainer, data, &(clq_fit_config){.epochs = 1}));
         expect_text(clq_error_detail(), two ? "step 2 on pocl:" : "step 3 on pocl:");
         clq_trainer_destroy(trainer);
@@ -308,7 +308,7 @@ static void divergence_is_found(void **state) {
     assert_ok(open_layers(model, "pocl:0,pocl:1", CLQ_STRATEGY_MIRRORED, &options, "sgd:lr=1000", &trainer));
     assert_ok(clq_dataset_arrays(zeros, CLQ_F32, 2, 1, shape, ones, CLQ_F32, 1, &data));
     assert_ok(clq_dataset_batch(data, 2, false));
-    assert_fails(CLQ_NOT_FINITE, "step 7 on pocl:", clq_fit(trainer, data, &(clq_fit_config){.steps = 20}));
+    assert_fails(CLQ_ERROR_NOT_FINITE, "step 7 on pocl:", clq_fit(trainer, data, &(clq_fit_config){.steps = 20}));
     expect_text(clq_error_detail(), "is the loss of output 'dense'");
     clq_trainer_destroy(trainer);
     clq_dataset_destroy(data);
@@ -332,7 +332,8 @@ static void memory_runs_out(void **state) {
         clq_memory_fail_at(nth, false);
         const clq_status status = make_one(model);
         const bool reached = clq_memory_fail_at(0, false) >= nth;
-        if (status != CLQ_OK && status != CLQ_MEMORY && status != CLQ_BUILD) fail_msg("%s", clq_error_detail());
+        if (status != CLQ_OK && status != CLQ_ERROR_MEMORY && status != CLQ_ERROR_BUILD)
+            fail_msg("%s", clq_error_detail());
         if (!reached) break;
     }
     clq_model_destroy(model);

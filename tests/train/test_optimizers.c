@@ -95,7 +95,7 @@ static void nonsense_is_refused(void **state) {
         config.optimizer.values[0] = cases[i].lr;
         config.optimizers = cases[i].optimizers;
         config.optimizer_count = cases[i].count;
-        assert_fails(CLQ_ARGUMENT, cases[i].says, clq_trainer_create(model, &devices, &config, &trainer));
+        assert_fails(CLQ_ERROR_ARGUMENT, cases[i].says, clq_trainer_create(model, &devices, &config, &trainer));
     }
     clq_model_destroy(model);
 }

@@ -219,8 +219,8 @@ static clq_model *two_kinds(void) {
     clq_model *model;
     assert_ok(clq_model_create("kinds", &model));
     clq_tensor x = clq_input(model, CLQ_SHAPE(IN));
-    const clq_dense_config one = {.units = CLASSES, .activation = CLQ_SOFTMAX, .name = "one"},
-                           two = {.units = CLASSES, .activation = CLQ_SOFTMAX, .name = "two"};
+    const clq_dense_config one = {.units = CLASSES, .activation = CLQ_ACTIVATION_SOFTMAX, .name = "one"},
+                           two = {.units = CLASSES, .activation = CLQ_ACTIVATION_SOFTMAX, .name = "two"};
     clq_tensor first = clq_dense(model, x, &one), second = clq_dense(model, x, &two);
     assert_ok(clq_model_finish_outputs(model, CLQ_TENSORS(first, second)));
     return model;
@@ -336,32 +336,34 @@ static void wrong_losses(void **state) {
     clq_trainer_config config = config_of(outputs);
     clq_model *model = two_lines();
     config.output_count = 1; /* of size */
-    refuse_trainer(model, CLQ_ARGUMENT, "output 'place' of model lines has no loss", &config);
+    refuse_trainer(model, CLQ_ERROR_ARGUMENT, "output 'place' of model lines has no loss", &config);
     config.output_count = 2;
     outputs[1].name = "size";
-    refuse_trainer(model, CLQ_ARGUMENT, "output 'size': two losses are given for it", &config);
+    refuse_trainer(model, CLQ_ERROR_ARGUMENT, "output 'size': two losses are given for it", &config);
     outputs[1].name = "weight";
-    refuse_trainer(model, CLQ_ARGUMENT, "'weight', which is no output of model lines: it has 'place', 'size'", &config);
+    refuse_trainer(model, CLQ_ERROR_ARGUMENT, "'weight', which is no output of model lines: it has 'place', 'size'",
+                   &config);
     outputs[1].name = NULL;
-    refuse_trainer(model, CLQ_ARGUMENT, "outputs[1] of the trainer's config has no name", &config);
+    refuse_trainer(model, CLQ_ERROR_ARGUMENT, "outputs[1] of the trainer's config has no name", &config);
     config = config_of(outputs);
     outputs[2] = clq_output_config_default("place");
     config.output_count = 3;
-    refuse_trainer(model, CLQ_ARGUMENT, "output 'place': two losses are given for it", &config);
+    refuse_trainer(model, CLQ_ERROR_ARGUMENT, "output 'place': two losses are given for it", &config);
     config = config_of(outputs);
     outputs[1].weight = (double)INFINITY;
-    refuse_trainer(model, CLQ_ARGUMENT, "output 'place': the weight of inf of the loss is out of range", &config);
+    refuse_trainer(model, CLQ_ERROR_ARGUMENT, "output 'place': the weight of inf of the loss is out of range", &config);
     outputs[1].weight = 1e-50;
-    refuse_trainer(model, CLQ_ARGUMENT, "output 'place': the weight of 1e-50 of the loss is out of range", &config);
+    refuse_trainer(model, CLQ_ERROR_ARGUMENT, "output 'place': the weight of 1e-50 of the loss is out of range",
+                   &config);
     config = config_of(outputs);
     outputs[0].metrics = "magic";
-    refuse_trainer(model, CLQ_ARGUMENT, "output 'size': metric 'magic' is unknown", &config);
+    refuse_trainer(model, CLQ_ERROR_ARGUMENT, "output 'size': metric 'magic' is unknown", &config);
     outputs[0].metrics = "mae,mae";
-    refuse_trainer(model, CLQ_ARGUMENT, "metric size_mae is given twice", &config);
+    refuse_trainer(model, CLQ_ERROR_ARGUMENT, "metric size_mae is given twice", &config);
     outputs[0].metrics = NULL;
     outputs[0].loss.delta = -1;
     outputs[0].loss.kind = CLQ_LOSS_HUBER;
-    refuse_trainer(model, CLQ_ARGUMENT, "output 'size': loss huber: delta=-1", &config);
+    refuse_trainer(model, CLQ_ERROR_ARGUMENT, "output 'size': loss huber: delta=-1", &config);
     clq_model_destroy(model);
 }
 
@@ -380,7 +382,7 @@ static void more_values_than_there_is_room_for(void **state) {
     config.metrics = "mse,mae,root_mean_squared_error"; /* 8 * 4 values: all that there is room for */
     clq_trainer_destroy(trainer_of(model, "pocl:0", &config));
     config.metrics = "mse,mae,root_mean_squared_error,accuracy";
-    refuse_trainer(model, CLQ_ARGUMENT, "more than 32 losses and metrics", &config);
+    refuse_trainer(model, CLQ_ERROR_ARGUMENT, "more than 32 losses and metrics", &config);
     clq_model_destroy(model);
 }
 
@@ -397,7 +399,7 @@ static void outputs_named_as_validations(void **state) {
         for (size_t k = 0; k < 2; k++) y[k] = clq_dense(model, x, &(clq_dense_config){.units = 1, .name = pairs[i][k]});
         assert_ok(clq_model_finish_outputs(model, y, 2));
         if (i < 2)
-            refuse_trainer(model, CLQ_UNSUPPORTED, "would have the names of validation's", &config);
+            refuse_trainer(model, CLQ_ERROR_UNSUPPORTED, "would have the names of validation's", &config);
         else
             clq_trainer_destroy(trainer_of(model, "pocl:0", &config));
         clq_model_destroy(model);
@@ -412,7 +414,7 @@ static void outputs_of_one_layer(void **state) {
     clq_tensor x = clq_input(model, CLQ_SHAPE(IN));
     clq_tensor a = clq_dense(model, x, &(clq_dense_config){.units = IN, .name = "twice"}), b = clq_share(model, a, a);
     assert_ok(clq_model_finish_outputs(model, CLQ_TENSORS(a, b)));
-    refuse_trainer(model, CLQ_UNSUPPORTED, "outputs 0 and 1 of model shared are both of layer 'twice'", &config);
+    refuse_trainer(model, CLQ_ERROR_UNSUPPORTED, "outputs 0 and 1 of model shared are both of layer 'twice'", &config);
     clq_model_destroy(model);
 }
 
@@ -421,8 +423,8 @@ static void refuse_set(clq_trainer *trainer, const void *labels, clq_dtype dtype
     clq_dataset *data = samples_and_places();
     clq_totals totals;
     if (elements > 0) assert_ok(clq_dataset_add_labels(data, labels, dtype, elements));
-    assert_fails(CLQ_MISMATCH, words, clq_fit(trainer, data, &(clq_fit_config){.epochs = 1}));
-    assert_fails(CLQ_MISMATCH, words, clq_evaluate(trainer, data, &totals));
+    assert_fails(CLQ_ERROR_MISMATCH, words, clq_fit(trainer, data, &(clq_fit_config){.epochs = 1}));
+    assert_fails(CLQ_ERROR_MISMATCH, words, clq_evaluate(trainer, data, &totals));
     clq_dataset_destroy(data);
 }
 
@@ -436,7 +438,7 @@ static void refuse_batch(clq_trainer *trainer, const clq_labels *more, size_t co
                              .label_elements = OUT,
                              .more_labels = more,
                              .more_count = count};
-    assert_fails(CLQ_MISMATCH, words, clq_step(trainer, &batch));
+    assert_fails(CLQ_ERROR_MISMATCH, words, clq_step(trainer, &batch));
 }
 
 static void wrong_targets(void **state) {
@@ -483,7 +485,8 @@ static void a_model_of_one_output_refuses_more_labels(void **state) {
     config.loss = clq_loss_default(CLQ_LOSS_MEAN_SQUARED_ERROR);
     config.sample_dtype = CLQ_F32;
     clq_trainer *trainer = trainer_of(model, "pocl:0", &config);
-    assert_fails(CLQ_MISMATCH, "arrays has labels for 2 outputs and model line has 1, of which 'dense' is the last",
+    assert_fails(CLQ_ERROR_MISMATCH,
+                 "arrays has labels for 2 outputs and model line has 1, of which 'dense' is the last",
                  clq_fit(trainer, data, &(clq_fit_config){.epochs = 1}));
     assert_ok(clq_predict(trainer, data, out));
     clq_trainer_destroy(trainer);
@@ -509,7 +512,7 @@ static void one_loss_is_of_every_output(void **state) {
     assert_ok(clq_evaluate(trainer, data, &totals));
     assert_int_equal(totals.metrics.count, 2);
     near("pocl:0", "the sum", totals.loss, totals.metrics.values[0] + totals.metrics.values[1]);
-    assert_fails(CLQ_ARGUMENT, "model lines has 2 outputs: clq_predict_outputs", clq_predict(trainer, data, out));
+    assert_fails(CLQ_ERROR_ARGUMENT, "model lines has 2 outputs: clq_predict_outputs", clq_predict(trainer, data, out));
     clq_trainer_destroy(trainer);
     clq_dataset_destroy(data);
     clq_model_destroy(model);

@@ -141,7 +141,7 @@ static void what_does_not_compile_is_told_at_once(void **state) {
     config.global_batch = BATCH;
     config.sample_dtype = CLQ_F32;
     assert_ok(clq_devices_select(sys, "pocl:0", &devices));
-    assert_fails(CLQ_BUILD, "mine, forward: parabola.cl does not build on ",
+    assert_fails(CLQ_ERROR_BUILD, "mine, forward: parabola.cl does not build on ",
                  clq_trainer_create(m, &devices, &config, &trainer));
     assert_non_null(strstr(clq_error_detail(), "nonsense"));
     assert_null(strchr(clq_error_detail(), '\n'));

@@ -204,7 +204,7 @@ static clq_status note_epoch(void *context, const clq_epoch_info *info) {
 static clq_status interrupt(void *context, clq_trainer *trainer, const clq_step_info *info) {
     (void)context;
     (void)trainer;
-    return info->step >= 2 ? clq_fail(CLQ_INTERRUPTED, "somebody waved") : CLQ_OK;
+    return info->step >= 2 ? clq_fail(CLQ_ERROR_INTERRUPTED, "somebody waved") : CLQ_OK;
 }
 
 static clq_status fit(const run *r, clq_trainer *trainer, clq_dataset *data, clq_dataset *test,
@@ -409,7 +409,7 @@ static void it_goes_on_bit_for_bit(void **state) {
         fabric_rank ranks[PROCESSES];
         run_well(&right);
         start(&before, PROCESSES, ranks);
-        for (unsigned p = 0; p < PROCESSES; p++) assert_int_equal(ranks[p].ended, CLQ_INTERRUPTED);
+        for (unsigned p = 0; p < PROCESSES; p++) assert_int_equal(ranks[p].ended, CLQ_ERROR_INTERRUPTED);
         run_well(&after);
         expect_whole_sets(&before);
         expect_whole_sets(&after);
@@ -492,7 +492,7 @@ static void expect_refused(const run *r, unsigned processes, clq_status status, 
     fabric_rank ranks[PROCESSES + 1];
     start(&p, processes, ranks);
     for (unsigned k = 0; k < processes; k++) {
-        assert_int_equal(ranks[k].ended, k == 0 ? status : CLQ_ABORTED);
+        assert_int_equal(ranks[k].ended, k == 0 ? status : CLQ_ERROR_ABORTED);
         expect_text(ranks[k].detail, words);
     }
 }
@@ -505,7 +505,7 @@ static void other_numbers_of_processes_do_not_go_on(void **state) {
     plan p = {.how = &first};
     fabric_rank ranks[PROCESSES];
     start(&p, PROCESSES, ranks);
-    expect_refused(&second, 3, CLQ_MISMATCH,
+    expect_refused(&second, 3, CLQ_ERROR_MISMATCH,
                    "it is of 2 processes with files of their own (shard file), and now there are 3");
 }
 
@@ -514,13 +514,13 @@ static void what_does_not_go_is_refused(void **state) {
     static const double first_has_none[] = {0, 1, 1};
     run measured = runs[0], none = runs[0], few = runs[0];
     measured.options = (clq_strategy_options){.shares = CLQ_SHARES_AUTO};
-    expect_refused(&measured, 2, CLQ_UNSUPPORTED, "give shares as numbers, or use shard data");
+    expect_refused(&measured, 2, CLQ_ERROR_UNSUPPORTED, "give shares as numbers, or use shard data");
     none.options = (clq_strategy_options){
         .shares = CLQ_SHARES_WEIGHTS, .share_weights = first_has_none, .share_count = CLQ_COUNT_OF(first_has_none)};
-    expect_refused(&none, 2, CLQ_ARGUMENT, "of a batch of 40 rank 0 on ");
+    expect_refused(&none, 2, CLQ_ERROR_ARGUMENT, "of a batch of 40 rank 0 on ");
     few.count[0] = 13;
     few.drops = true;
-    expect_refused(&few, 2, CLQ_ARGUMENT, "has 13 samples and brings 14 to each batch");
+    expect_refused(&few, 2, CLQ_ERROR_ARGUMENT, "has 13 samples and brings 14 to each batch");
 }
 
 /* OFF is of one set, and FILE of sets that are alike but for their samples. */
@@ -534,7 +534,7 @@ static void sets_are_compared(void **state) {
         fabric_rank ranks[PROCESSES];
         start(&p, PROCESSES, ranks);
         for (unsigned k = 0; k < PROCESSES; k++) {
-            assert_int_equal(ranks[k].ended, CLQ_MISMATCH);
+            assert_int_equal(ranks[k].ended, CLQ_ERROR_MISMATCH);
             expect_text(ranks[k].detail,
                         i == 0 ? "another data set than rank 0 on "
                                : "another kind of samples, labels, batch, shuffle or seed than rank 0 on ");

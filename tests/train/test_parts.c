@@ -15,7 +15,7 @@ static void read_variable(const chain *c, size_t v, bool gradient, float *out) {
         if (status == CLQ_OK)
             found++;
         else
-            assert_fails(CLQ_ARGUMENT, "none of part", status);
+            assert_fails(CLQ_ERROR_ARGUMENT, "none of part", status);
     }
     assert_int_equal(found, 1);
 }
@@ -162,8 +162,8 @@ static void crossing_tensors_are_told(void **state) {
             for (size_t k = 0; k < BATCH * tensor.elements; k++) assert_true(clq_part_values_of(before, i)[k] == 0);
         }
         assert_null(clq_part_values_of(before, 2 + p));
-        assert_fails(CLQ_ARGUMENT, "tensor", clq_part_values_tensor(before, 2 + p, &tensor));
-        assert_fails(CLQ_ARGUMENT, "11 rows", clq_part_values_set_rows(before, BATCH + 1));
+        assert_fails(CLQ_ERROR_ARGUMENT, "tensor", clq_part_values_tensor(before, 2 + p, &tensor));
+        assert_fails(CLQ_ERROR_ARGUMENT, "11 rows", clq_part_values_set_rows(before, BATCH + 1));
         clq_part_values_destroy(before);
     }
     /* What has no gradient stands as 0, whatever was there. */
@@ -188,7 +188,8 @@ static clq_model *build_line(bool marked) {
     clq_tensor x = clq_input(m, CLQ_SHAPE(INPUTS));
     x = clq_dense(m, x, &(clq_dense_config){.units = WIDTH, .no_bias = true});
     if (marked) x = clq_pipeline_cut(m, x);
-    assert_ok(clq_model_finish(m, clq_dense(m, x, &(clq_dense_config){.units = CLASSES, .activation = CLQ_SOFTMAX})));
+    assert_ok(clq_model_finish(
+        m, clq_dense(m, x, &(clq_dense_config){.units = CLASSES, .activation = CLQ_ACTIVATION_SOFTMAX})));
     return m;
 }
 
@@ -294,8 +295,8 @@ static void parts_share_files_with_the_whole(void **state) {
     compare_variables(modal, &parts, &whole, false, 0);
     assert_ok(clq_trainer_save(parts.trainers[1], path[1]));
     assert_ok(clq_trainer_load(parts.trainers[1], path[1]));
-    assert_fails(CLQ_MISMATCH, "'dense/kernel'", clq_trainer_load(parts.trainers[0], path[1]));
-    assert_fails(CLQ_MISMATCH, "'dense/kernel'", clq_trainer_load(whole.trainers[0], path[1]));
+    assert_fails(CLQ_ERROR_MISMATCH, "'dense/kernel'", clq_trainer_load(parts.trainers[0], path[1]));
+    assert_fails(CLQ_ERROR_MISMATCH, "'dense/kernel'", clq_trainer_load(whole.trainers[0], path[1]));
     compare_variables(modal, &parts, &whole, false, 0);
     close_chain(&parts);
     close_chain(&whole);
@@ -343,7 +344,7 @@ static void calls_of_devices_fail(void **state) {
         const clq_status status = train(&a);
         if (status == CLQ_OK && a.loss == clean) continue; /* waiting asks as often as it takes */
         failures++;
-        if (status != CLQ_DEVICE && status != CLQ_DEVICE_MEMORY)
+        if (status != CLQ_ERROR_DEVICE && status != CLQ_ERROR_DEVICE_MEMORY)
             fail_msg("call %u of %u: %s: %s", n, calls, clq_status_text(status), clq_error_detail());
     }
     assert_true(failures >= 4);
@@ -369,7 +370,7 @@ static void allocations_fail(void **state) {
         (void)clq_memory_fail_at(n, n % 2);
         const clq_status status = train(&a);
         (void)clq_memory_fail_at(0, false);
-        if (status != CLQ_OK && (status != CLQ_MEMORY || !strstr(clq_error_detail(), "memory")))
+        if (status != CLQ_OK && (status != CLQ_ERROR_MEMORY || !strstr(clq_error_detail(), "memory")))
             fail_msg("allocation %d: %s: %s", (int)n, clq_status_text(status), clq_error_detail());
         if (status == CLQ_OK && a.loss != clean) fail_msg("allocation %d: another loss", (int)n);
         failures += status != CLQ_OK;
@@ -399,8 +400,9 @@ static void masks_cross_cuts(void **state) {
     assert_ok(clq_model_create("masked", &m));
     clq_tensor x = clq_embedding(m, clq_input(m, CLQ_SHAPE(INPUTS)),
                                  &(clq_embedding_config){.rows = 5, .width = 4, .mask_zero = true});
-    x = clq_pipeline_cut(m, clq_dense(m, x, &(clq_dense_config){.units = 5, .activation = CLQ_TANH}));
-    assert_ok(clq_model_finish(m, clq_dense(m, x, &(clq_dense_config){.units = CLASSES, .activation = CLQ_SOFTMAX})));
+    x = clq_pipeline_cut(m, clq_dense(m, x, &(clq_dense_config){.units = 5, .activation = CLQ_ACTIVATION_TANH}));
+    assert_ok(clq_model_finish(
+        m, clq_dense(m, x, &(clq_dense_config){.units = CLASSES, .activation = CLQ_ACTIVATION_SOFTMAX})));
     assert_ok(open_chain(m, false, &parts));
     assert_ok(open_chain(m, true, &whole));
     assert_ok(clq_dataset_arrays(tokens, CLQ_F32, BATCH, 1, (size_t[]){INPUTS}, steps, CLQ_I32, INPUTS, &data));

@@ -21,32 +21,34 @@ static clq_tensor image(clq_model *m) { return clq_input(m, CLQ_SHAPE(SIDE, SIDE
 /* All models have POOLED values in front of their classes, and FILTERS channels behind a convolution: what is the same
  * in them are the same kernels. */
 static clq_tensor classify(clq_model *m, clq_tensor x) {
-    return clq_dense(m, clq_flatten(m, x, NULL), &(clq_dense_config){.units = CLASSES, .activation = CLQ_SOFTMAX});
+    return clq_dense(m, clq_flatten(m, x, NULL),
+                     &(clq_dense_config){.units = CLASSES, .activation = CLQ_ACTIVATION_SOFTMAX});
 }
 
 static clq_tensor build_mlp(clq_model *m) {
     clq_tensor x = clq_flatten(m, image(m), NULL);
-    return classify(m, clq_dense(m, x, &(clq_dense_config){.units = POOLED, .activation = CLQ_RELU}));
+    return classify(m, clq_dense(m, x, &(clq_dense_config){.units = POOLED, .activation = CLQ_ACTIVATION_RELU}));
 }
 static clq_tensor build_cnn(clq_model *m) {
-    const clq_conv2d_config conv = {.filters = FILTERS, .kernel = {3, 3}, .activation = CLQ_RELU};
+    const clq_conv2d_config conv = {.filters = FILTERS, .kernel = {3, 3}, .activation = CLQ_ACTIVATION_RELU};
     return classify(m, clq_max_pool2d(m, clq_conv2d(m, image(m), &conv), NULL));
 }
 static clq_tensor build_chain(clq_model *m) {
     clq_tensor x = clq_conv2d(m, image(m), &(clq_conv2d_config){.filters = FILTERS, .kernel = {3, 3}});
-    x = clq_activate(m, clq_activate(m, x, CLQ_SOFTMAX, NULL), CLQ_TANH, NULL);
-    return classify(m, clq_activate(m, clq_average_pool2d(m, x, NULL), CLQ_SIGMOID, NULL));
+    x = clq_activate(m, clq_activate(m, x, CLQ_ACTIVATION_SOFTMAX, NULL), CLQ_ACTIVATION_TANH, NULL);
+    return classify(m, clq_activate(m, clq_average_pool2d(m, x, NULL), CLQ_ACTIVATION_SIGMOID, NULL));
 }
 static clq_tensor build_synchronized(clq_model *m) {
     const clq_conv2d_config conv = {.filters = FILTERS, .kernel = {3, 3}, .no_bias = true};
     const clq_batch_norm_config norm = {.momentum = 0.9, .epsilon = 1e-3, .synchronized = true};
     clq_tensor x = clq_batch_norm(m, clq_conv2d(m, image(m), &conv), &norm);
-    return classify(m, clq_average_pool2d(m, clq_activate(m, x, CLQ_RELU, NULL), NULL));
+    return classify(m, clq_average_pool2d(m, clq_activate(m, x, CLQ_ACTIVATION_RELU, NULL), NULL));
 }
 
 /* A second output, which reads the first. */
 static clq_tensor add_values(clq_model *m, clq_tensor classes) {
-    return clq_dense(m, classes, &(clq_dense_config){.units = VALUES, .activation = CLQ_TANH, .name = "values"});
+    return clq_dense(m, classes,
+                     &(clq_dense_config){.units = VALUES, .activation = CLQ_ACTIVATION_TANH, .name = "values"});
 }
 
 enum { SYNCHRONIZED = 5 };
@@ -268,7 +270,7 @@ static void unknown_names_are_refused(void **state) {
     config.disabled_paths = "overlap,magic";
     assert_ok(clq_devices_select(sys, "pocl:0", &devices));
     assert_ok(clq_model_builtin("mlp", &model));
-    assert_fails(CLQ_ARGUMENT, "'magic' is unknown: expected one launch, ",
+    assert_fails(CLQ_ERROR_ARGUMENT, "'magic' is unknown: expected one launch, ",
                  clq_trainer_create(model, &devices, &config, &trainer));
     assert_null(trainer);
     clq_model_destroy(model);

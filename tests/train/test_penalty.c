@@ -159,7 +159,7 @@ static void nonsense_is_refused(void **state) {
         assert_ok(clq_model_create("small", &m));
         clq_tensor x = clq_dense(m, clq_input(m, CLQ_SHAPE(INPUTS)), &(clq_dense_config){.units = UNITS});
         x = clq_regularise(m, x, i ? "kernel" : "kernels", i % 2 ? wrong : 0.1, i % 2 ? 0.1 : wrong);
-        assert_fails(CLQ_ARGUMENT, i ? "should be finite and at least 0" : "it has no variable 'kernels'",
+        assert_fails(CLQ_ERROR_ARGUMENT, i ? "should be finite and at least 0" : "it has no variable 'kernels'",
                      clq_model_finish(m, x));
         clq_model_destroy(m);
     }
@@ -171,12 +171,12 @@ static void nonsense_is_refused(void **state) {
     config.output_count = 1;
     config.global_batch = BATCH;
     assert_ok(clq_devices_select(sys, devices_of[0], &devices));
-    assert_fails(CLQ_UNSUPPORTED, "has a regulariser, which a loss of weight 0 does not support: leave it out",
+    assert_fails(CLQ_ERROR_UNSUPPORTED, "has a regulariser, which a loss of weight 0 does not support: leave it out",
                  clq_trainer_create(model, &devices, &config, &trainer));
     output.weight = 1;
     config.strategy = CLQ_STRATEGY_TENSOR;
     assert_ok(clq_devices_select(sys, devices_of[1], &devices));
-    assert_fails(CLQ_UNSUPPORTED, "has a regulariser, which this strategy does not support: leave it out",
+    assert_fails(CLQ_ERROR_UNSUPPORTED, "has a regulariser, which this strategy does not support: leave it out",
                  clq_trainer_create(model, &devices, &config, &trainer));
     assert_null(trainer);
     clq_model_destroy(model);

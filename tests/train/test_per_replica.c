@@ -34,7 +34,7 @@ static void reductions_are_those_of_tensorflow(void **state) {
     /* A last batch of 6: [0,1,2,3] and [4,5]. */
     double out[4];
     assert_ok(clq_per_replica_set_length(values, 1, 2));
-    assert_fails(CLQ_MISMATCH, "axis 0", clq_per_replica_reduce(values, CLQ_REDUCE_SUM, CLQ_NO_AXIS, out, 4));
+    assert_fails(CLQ_ERROR_MISMATCH, "axis 0", clq_per_replica_reduce(values, CLQ_REDUCE_SUM, CLQ_NO_AXIS, out, 4));
     expect(values, SUM, 0, 15);
     expect(values, MEAN, 0, 15.0 / 6);
     assert_ok(clq_per_replica_set_length(values, 0, 2));
@@ -70,23 +70,24 @@ static void wrong_values_are_refused(void **state) {
     (void)state;
     clq_per_replica *values;
     double out[4];
-    assert_fails(CLQ_ARGUMENT, "0 replicas", clq_per_replica_create(0, 0, NULL, &values));
-    assert_fails(CLQ_ARGUMENT, "7 axes", clq_per_replica_create(1, 7, (size_t[7]){0}, &values));
-    assert_fails(CLQ_ARGUMENT, "axis 1", clq_per_replica_create(1, 2, (size_t[]){2, 0}, &values));
-    assert_fails(CLQ_ARGUMENT, "larger", clq_per_replica_create(2, 2, (size_t[]){SIZE_MAX / 2, 2}, &values));
-    assert_fails(CLQ_ARGUMENT, "larger", clq_per_replica_create(64, 1, (size_t[]){SIZE_MAX / 64}, &values));
+    assert_fails(CLQ_ERROR_ARGUMENT, "0 replicas", clq_per_replica_create(0, 0, NULL, &values));
+    assert_fails(CLQ_ERROR_ARGUMENT, "7 axes", clq_per_replica_create(1, 7, (size_t[7]){0}, &values));
+    assert_fails(CLQ_ERROR_ARGUMENT, "axis 1", clq_per_replica_create(1, 2, (size_t[]){2, 0}, &values));
+    assert_fails(CLQ_ERROR_ARGUMENT, "larger", clq_per_replica_create(2, 2, (size_t[]){SIZE_MAX / 2, 2}, &values));
+    assert_fails(CLQ_ERROR_ARGUMENT, "larger", clq_per_replica_create(64, 1, (size_t[]){SIZE_MAX / 64}, &values));
     assert_ok(clq_per_replica_create(2, 1, (size_t[]){4}, &values));
     assert_null(clq_per_replica_of(values, 2));
     assert_true(clq_per_replica_of(values, 1)[3] == 0);
-    assert_fails(CLQ_ARGUMENT, "replica 2 is out of range: there are 2", clq_per_replica_set_length(values, 2, 1));
-    assert_fails(CLQ_ARGUMENT, "axis 0 was made with 4", clq_per_replica_set_length(values, 0, 5));
-    assert_fails(CLQ_ARGUMENT, "4 elements", clq_per_replica_reduce(values, CLQ_REDUCE_SUM, CLQ_NO_AXIS, out, 3));
-    assert_fails(CLQ_ARGUMENT, "axis 1", clq_per_replica_reduce(values, CLQ_REDUCE_SUM, 1, out, 4));
-    assert_fails(CLQ_ARGUMENT, "axis -2", clq_per_replica_reduce(values, CLQ_REDUCE_SUM, -2, out, 4));
-    assert_fails(CLQ_ARGUMENT, "clq_reduction", clq_per_replica_reduce(values, (clq_reduction)2, 0, out, 1));
+    assert_fails(CLQ_ERROR_ARGUMENT, "replica 2 is out of range: there are 2",
+                 clq_per_replica_set_length(values, 2, 1));
+    assert_fails(CLQ_ERROR_ARGUMENT, "axis 0 was made with 4", clq_per_replica_set_length(values, 0, 5));
+    assert_fails(CLQ_ERROR_ARGUMENT, "4 elements", clq_per_replica_reduce(values, CLQ_REDUCE_SUM, CLQ_NO_AXIS, out, 3));
+    assert_fails(CLQ_ERROR_ARGUMENT, "axis 1", clq_per_replica_reduce(values, CLQ_REDUCE_SUM, 1, out, 4));
+    assert_fails(CLQ_ERROR_ARGUMENT, "axis -2", clq_per_replica_reduce(values, CLQ_REDUCE_SUM, -2, out, 4));
+    assert_fails(CLQ_ERROR_ARGUMENT, "clq_reduction", clq_per_replica_reduce(values, (clq_reduction)2, 0, out, 1));
     clq_per_replica_destroy(values);
     assert_ok(clq_per_replica_create(1, 0, NULL, &values));
-    assert_fails(CLQ_ARGUMENT, "no axis", clq_per_replica_set_length(values, 0, 1));
+    assert_fails(CLQ_ERROR_ARGUMENT, "no axis", clq_per_replica_set_length(values, 0, 1));
     clq_per_replica_destroy(values);
 }
 
@@ -99,11 +100,11 @@ static void means_are_of_all_numbers(void **state) {
     assert_ok(clq_mean_add(mean, 2, 9, 2));
     assert_ok(clq_mean_add(mean, 2, 1, 0.5));
     assert_true(clq_mean_read(mean) == 13 / 4.5);
-    assert_fails(CLQ_ARGUMENT, "replica 3 is out of range: there are 3", clq_mean_add(mean, 3, 1, 1));
+    assert_fails(CLQ_ERROR_ARGUMENT, "replica 3 is out of range: there are 3", clq_mean_add(mean, 3, 1, 1));
     clq_mean_reset(mean);
     assert_true(clq_mean_read(mean) == 0);
     clq_mean_destroy(mean);
-    assert_fails(CLQ_ARGUMENT, "65 replicas", clq_mean_create(65, &mean));
+    assert_fails(CLQ_ERROR_ARGUMENT, "65 replicas", clq_mean_create(65, &mean));
 }
 
 static clq_status walk(void *context) {

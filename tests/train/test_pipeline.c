@@ -134,7 +134,7 @@ static void marks(void **state) {
     clq_stage stages[8];
     check_ends(m, &wishes, (const uint32_t[]){3});
     wishes = wishes_of(3);
-    assert_fails(CLQ_ARGUMENT, "is marked for 2 stages", clq_choose_cuts(m, &wishes, stages, NULL));
+    assert_fails(CLQ_ERROR_ARGUMENT, "is marked for 2 stages", clq_choose_cuts(m, &wishes, stages, NULL));
     clq_model_destroy(m);
     assert_ok(clq_model_create("shared", &m));
     clq_tensor x = clq_input(m, CLQ_SHAPE(8));
@@ -142,12 +142,12 @@ static void marks(void **state) {
     y = clq_dense(m, clq_share(m, y, y), &(clq_dense_config){.units = 8});
     assert_ok(clq_model_finish(m, y));
     wishes = wishes_of(2);
-    assert_fails(CLQ_ARGUMENT, "cannot be cut behind layer 'twice'", clq_choose_cuts(m, &wishes, stages, NULL));
+    assert_fails(CLQ_ERROR_ARGUMENT, "cannot be cut behind layer 'twice'", clq_choose_cuts(m, &wishes, stages, NULL));
     assert_int_equal(clq_pipeline_cut(m, y).id, 0); /* it is finished */
     clq_model_destroy(m);
     assert_ok(clq_model_create("stranger", &m));
     (void)clq_pipeline_cut(m, x);
-    assert_fails(CLQ_ARGUMENT, "clq_pipeline_cut: the tensor is none of model", clq_model_finish(m, x));
+    assert_fails(CLQ_ERROR_ARGUMENT, "clq_pipeline_cut: the tensor is none of model", clq_model_finish(m, x));
     clq_model_destroy(m);
 }
 
@@ -378,7 +378,7 @@ static void refuse(const clq_model *model, const char *spec, uint32_t stages, ui
     config.strategy_options.stages = stages;
     config.strategy_options.micro_batches = micro_batches;
     assert_ok(clq_devices_select(sys, spec, &devices));
-    assert_fails(CLQ_ARGUMENT, says, clq_trainer_create(model, &devices, &config, &trainer));
+    assert_fails(CLQ_ERROR_ARGUMENT, says, clq_trainer_create(model, &devices, &config, &trainer));
 }
 
 static void refused(void **state) {
@@ -397,10 +397,10 @@ static void refused(void **state) {
     assert_ok(clq_strategy_parse("pipeline:stages=3", &kind, &options));
     assert_int_equal(kind, CLQ_STRATEGY_PIPELINE);
     assert_int_equal(options.stages, 3);
-    assert_fails(CLQ_ARGUMENT, "stages=0", clq_strategy_parse("pipeline:stages=0", &kind, &options));
-    assert_fails(CLQ_ARGUMENT, "is not a whole number from 1 to",
+    assert_fails(CLQ_ERROR_ARGUMENT, "stages=0", clq_strategy_parse("pipeline:stages=0", &kind, &options));
+    assert_fails(CLQ_ERROR_ARGUMENT, "is not a whole number from 1 to",
                  clq_strategy_parse("pipeline:stages=1.5", &kind, &options));
-    assert_fails(CLQ_ARGUMENT, "takes: stages", clq_strategy_parse("pipeline:depth=2", &kind, &options));
+    assert_fails(CLQ_ERROR_ARGUMENT, "takes: stages", clq_strategy_parse("pipeline:depth=2", &kind, &options));
 }
 
 static void statistics_are_of_a_micro_batch(void **state) {
@@ -416,7 +416,7 @@ static void statistics_are_of_a_micro_batch(void **state) {
     clq_tensor x = clq_batch_norm(m, clq_input(m, CLQ_SHAPE(8)), &norm);
     assert_ok(clq_model_finish(m, clq_dense(m, x, &(clq_dense_config){.units = 3})));
     assert_ok(clq_devices_select(sys, "pocl:0,pocl:1", &devices));
-    assert_fails(CLQ_UNSUPPORTED, "without `synchronized`", clq_trainer_create(m, &devices, &config, &trainer));
+    assert_fails(CLQ_ERROR_UNSUPPORTED, "without `synchronized`", clq_trainer_create(m, &devices, &config, &trainer));
     clq_model_destroy(m);
 }
 
@@ -434,8 +434,9 @@ static void train_normalised(const char *spec, const char *strategy, double loss
     assert_ok(clq_model_create("normalised", &m));
     clq_tensor x = clq_flatten(m, clq_input(m, CLQ_SHAPE(28, 28, 1)), NULL);
     x = clq_batch_norm(m, clq_dense(m, x, &(clq_dense_config){.units = 8, .no_bias = true}), NULL);
-    x = clq_dense(m, x, &(clq_dense_config){.units = 8, .activation = CLQ_TANH});
-    assert_ok(clq_model_finish(m, clq_dense(m, x, &(clq_dense_config){.units = 10, .activation = CLQ_SOFTMAX})));
+    x = clq_dense(m, x, &(clq_dense_config){.units = 8, .activation = CLQ_ACTIVATION_TANH});
+    assert_ok(
+        clq_model_finish(m, clq_dense(m, x, &(clq_dense_config){.units = 10, .activation = CLQ_ACTIVATION_SOFTMAX})));
     assert_ok(clq_devices_select(sys, spec, &devices));
     assert_ok(clq_trainer_create(m, &devices, &config, &trainer));
     assert_ok(open_synthetic("train", 64, &data));
@@ -480,8 +481,10 @@ static clq_model *wide(void) {
     clq_model *m;
     assert_ok(clq_model_create("wide", &m));
     clq_tensor x = clq_flatten(m, clq_input(m, CLQ_SHAPE(28, 28, 1)), NULL);
-    for (unsigned i = 0; i < 5; i++) x = clq_dense(m, x, &(clq_dense_config){.units = WIDTH, .activation = CLQ_TANH});
-    assert_ok(clq_model_finish(m, clq_dense(m, x, &(clq_dense_config){.units = 10, .activation = CLQ_SOFTMAX})));
+    for (unsigned i = 0; i < 5; i++)
+        x = clq_dense(m, x, &(clq_dense_config){.units = WIDTH, .activation = CLQ_ACTIVATION_TANH});
+    assert_ok(
+        clq_model_finish(m, clq_dense(m, x, &(clq_dense_config){.units = 10, .activation = CLQ_ACTIVATION_SOFTMAX})));
     return m;
 }
 
@@ -529,8 +532,9 @@ static void a_model_that_no_device_holds(void **state) {
     assert_ok(train_wide(sys, "pocl:0", CLQ_STRATEGY_SINGLE, want, &whole));
     assert_true(whole > limit);
     assert_ok(clq_system_open(&(clq_system_config){.memory_limit_bytes = limit}, &small));
-    assert_fails(CLQ_DEVICE_MEMORY, "of the budget", train_wide(small, "pocl:0", CLQ_STRATEGY_SINGLE, got, &used));
-    assert_fails(CLQ_DEVICE_MEMORY, "of the budget",
+    assert_fails(CLQ_ERROR_DEVICE_MEMORY, "of the budget",
+                 train_wide(small, "pocl:0", CLQ_STRATEGY_SINGLE, got, &used));
+    assert_fails(CLQ_ERROR_DEVICE_MEMORY, "of the budget",
                  train_wide(small, "pocl:0,pocl:1", CLQ_STRATEGY_MIRRORED, got, &used));
     assert_ok(train_wide(small, "pocl:0,pocl:1", CLQ_STRATEGY_PIPELINE, got, &used));
     assert_true(used <= limit);
@@ -538,7 +542,7 @@ static void a_model_that_no_device_holds(void **state) {
     clq_system_close(small);
     /* Too small for its stage, too. */
     assert_ok(clq_system_open(&(clq_system_config){.memory_limit_bytes = limit / 8}, &small));
-    assert_fails(CLQ_DEVICE_MEMORY, "replica 0, layers 'input_layer' to 'dense",
+    assert_fails(CLQ_ERROR_DEVICE_MEMORY, "replica 0, layers 'input_layer' to 'dense",
                  train_wide(small, "pocl:0,pocl:1", CLQ_STRATEGY_PIPELINE, got, &used));
     clq_system_close(small);
 }
@@ -567,7 +571,7 @@ static void variables_are_found(void **state) {
         clq_free(values);
         clq_free(back);
     }
-    assert_fails(CLQ_UNSUPPORTED, "cannot train alone", clq_strategy_set_apart(trainer->strategy, true));
+    assert_fails(CLQ_ERROR_UNSUPPORTED, "cannot train alone", clq_strategy_set_apart(trainer->strategy, true));
     clq_trainer_destroy(trainer);
     clq_model_destroy(m);
 }

@@ -41,8 +41,8 @@ static void start(run *r) {
     assert_ok(clq_devices_select(sys, r->spec, &devices));
     assert_ok(clq_model_create("small", &r->model));
     clq_tensor x = clq_input(r->model, CLQ_SHAPE(INPUTS));
-    x = clq_dense(r->model, x, &(clq_dense_config){.units = UNITS, .activation = CLQ_TANH});
-    x = clq_dense(r->model, x, &(clq_dense_config){.units = CLASSES, .activation = CLQ_SOFTMAX});
+    x = clq_dense(r->model, x, &(clq_dense_config){.units = UNITS, .activation = CLQ_ACTIVATION_TANH});
+    x = clq_dense(r->model, x, &(clq_dense_config){.units = CLASSES, .activation = CLQ_ACTIVATION_SOFTMAX});
     assert_ok(clq_model_finish(r->model, x));
     assert_ok(clq_trainer_create(r->model, &devices, &config, &r->trainer));
     assert_ok(clq_dataset_arrays(samples, CLQ_F32, SAMPLES, 1, shape, labels, CLQ_I32, 0, &r->data));
@@ -177,7 +177,7 @@ static void inference_needs_no_training(void **state) {
     assert_non_null(gradient);
     start(&r);
     check_values(&r);
-    assert_fails(CLQ_STATE, "no gradient", clq_trainer_get_gradient(r.trainer, 0, KERNEL, gradient));
+    assert_fails(CLQ_ERROR_STATE, "no gradient", clq_trainer_get_gradient(r.trainer, 0, KERNEL, gradient));
     assert_null(clq_weights_arena(r.trainer->strategy->replicas[0].weights, CLQ_ARENA_GRADIENT));
     clq_free(gradient);
     end(&r);

@@ -327,7 +327,8 @@ static void optimizer_state_needs_no_room_on_devices(void **state) {
         config.measure_gradient = false;
         assert_ok(clq_devices_select(system, "pocl:0", &devices));
         if (i == 0) {
-            assert_fails(CLQ_DEVICE_MEMORY, "optimizer state", clq_trainer_create(model, &devices, &config, &trainer));
+            assert_fails(CLQ_ERROR_DEVICE_MEMORY, "optimizer state",
+                         clq_trainer_create(model, &devices, &config, &trainer));
             continue;
         }
         assert_ok(clq_trainer_create(model, &devices, &config, &trainer));
@@ -431,8 +432,8 @@ static void who_waits_has_a_deadline(void **state) {
             assert_ok(clq_dataset_next(b.data, &batch, &more));
             status = clq_step(b.trainer, &batch);
         }
-        assert_fails(CLQ_TIMEOUT, "deadline_s", clq_trainer_wait(b.trainer));
-        assert_fails(CLQ_TIMEOUT, "deadline_s", clq_fit(b.trainer, b.data, &(clq_fit_config){.epochs = 1}));
+        assert_fails(CLQ_ERROR_TIMEOUT, "deadline_s", clq_trainer_wait(b.trainer));
+        assert_fails(CLQ_ERROR_TIMEOUT, "deadline_s", clq_fit(b.trainer, b.data, &(clq_fit_config){.epochs = 1}));
         held_till_failure = false;
         close_bench(&b);
     }
@@ -456,7 +457,7 @@ static void bad_options_are_refused(void **state) {
     clq_server_counts counts;
     size_t bounds;
     for (size_t i = 0; i < CLQ_COUNT_OF(cases); i++)
-        assert_fails(CLQ_ARGUMENT, cases[i].word,
+        assert_fails(CLQ_ERROR_ARGUMENT, cases[i].word,
                      open_trainer(b.model, cases[i].strategy, FOUR, cases[i].options, 0, &trainer));
     assert_null(trainer);
     assert_ok(clq_trainer_server_counts(b.trainer, &counts)); /* of a strategy without a store */

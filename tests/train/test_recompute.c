@@ -19,22 +19,23 @@ static clq_tensor normalised(clq_model *m, clq_tensor x, const net *how, bool re
     if (how->vectors)
         x = clq_dense(m, x, &(clq_dense_config){.units = 4});
     else
-        x = clq_conv2d(m, x,
-                       &(clq_conv2d_config){.filters = 4, .kernel = {3, 3}, .padding = CLQ_SAME, .no_bias = true});
+        x = clq_conv2d(
+            m, x, &(clq_conv2d_config){.filters = 4, .kernel = {3, 3}, .padding = CLQ_PADDING_SAME, .no_bias = true});
     x = clq_batch_norm(m, x, &(clq_batch_norm_config){.synchronized = how->synchronized});
-    return relu ? clq_activate(m, x, CLQ_RELU, NULL) : x;
+    return relu ? clq_activate(m, x, CLQ_ACTIVATION_RELU, NULL) : x;
 }
 
 static clq_tensor marked(clq_model *m, clq_tensor x, const net *how) { return how->marked ? clq_recompute(m, x) : x; }
 
 static clq_model *make_cells(clq_model *m, clq_tensor x, const net *how) {
     clq_recurrent_config config = clq_recurrent_config_default(8);
-    config.activation = CLQ_SOFTSIGN; /* no kernel of cells has it */
+    config.activation = CLQ_ACTIVATION_SOFTSIGN; /* no kernel of cells has it */
     config.return_sequences = true;
     x = marked(m, clq_recurrent(m, clq_reshape(m, x, CLQ_SHAPE(4, 196), NULL), CLQ_CELL_LSTM, &config), how);
     config.return_sequences = false;
     x = clq_recurrent(m, x, CLQ_CELL_GRU, &config);
-    assert_ok(clq_model_finish(m, clq_dense(m, x, &(clq_dense_config){.units = 10, .activation = CLQ_SOFTMAX})));
+    assert_ok(
+        clq_model_finish(m, clq_dense(m, x, &(clq_dense_config){.units = 10, .activation = CLQ_ACTIVATION_SOFTMAX})));
     return m;
 }
 
@@ -47,17 +48,19 @@ static clq_model *make_net(const net *how) {
     x = normalised(m, x, how, true);
     for (unsigned block = 0; block < 2; block++) {
         clq_tensor y = normalised(m, normalised(m, x, how, true), how, false);
-        x = marked(m, clq_activate(m, clq_add(m, CLQ_TENSORS(y, x), NULL), CLQ_RELU, NULL), how);
+        x = marked(m, clq_activate(m, clq_add(m, CLQ_TENSORS(y, x), NULL), CLQ_ACTIVATION_RELU, NULL), how);
     }
     x = clq_dropout(m, x, &(clq_dropout_config){.rate = 0.25});
     if (!how->vectors) {
         x = clq_conv2d(
-            m, x, &(clq_conv2d_config){.filters = 8, .kernel = {3, 3}, .padding = CLQ_SAME, .activation = CLQ_RELU});
+            m, x,
+            &(clq_conv2d_config){
+                .filters = 8, .kernel = {3, 3}, .padding = CLQ_PADDING_SAME, .activation = CLQ_ACTIVATION_RELU});
         x = clq_max_pool2d(m, x, NULL);
     }
     x = clq_flatten(m, x, NULL);
-    x = marked(m, clq_dense(m, x, &(clq_dense_config){.units = 64, .activation = CLQ_TANH}), how);
-    x = clq_dense(m, x, &(clq_dense_config){.units = 10, .activation = CLQ_SOFTMAX});
+    x = marked(m, clq_dense(m, x, &(clq_dense_config){.units = 64, .activation = CLQ_ACTIVATION_TANH}), how);
+    x = clq_dense(m, x, &(clq_dense_config){.units = 10, .activation = CLQ_ACTIVATION_SOFTMAX});
     assert_ok(clq_model_finish(m, x));
     return m;
 }
@@ -234,7 +237,7 @@ static void marks_are_checked(void **state) {
     const clq_tensor x = clq_input(m, CLQ_SHAPE(4)), y = clq_dense(m, x, &(clq_dense_config){.units = 2});
     assert_int_equal(clq_recompute(m, y).id, y.id);
     assert_int_equal(clq_recompute(other, y).id, 0);
-    assert_int_equal(clq_model_finish(other, y), CLQ_ARGUMENT);
+    assert_int_equal(clq_model_finish(other, y), CLQ_ERROR_ARGUMENT);
     assert_string_equal(clq_error_detail(), "clq_recompute: the tensor is none of model other");
     assert_ok(clq_model_finish(m, y));
     assert_int_equal(clq_recompute(m, y).id, 0); /* it is finished */
@@ -275,7 +278,7 @@ static void too_small_a_budget_names_what_fits(void **state) {
     run_release(&t.run);
     t.recompute = CLQ_RECOMPUTE_AUTO;
     assert_ok(clq_system_open(&(clq_system_config){.memory_limit_bytes = t.bytes - t.activations / 2}, &t.system));
-    assert_int_equal(open_trainer(&t, model, &trainer), CLQ_DEVICE_MEMORY);
+    assert_int_equal(open_trainer(&t, model, &trainer), CLQ_ERROR_DEVICE_MEMORY);
     assert_non_null(strstr(clq_error_detail(), "would fit"));
     assert_null(strstr(clq_error_detail(), "no smaller batch"));
     assert_null(strchr(clq_error_detail(), '\n'));
@@ -283,14 +286,14 @@ static void too_small_a_budget_names_what_fits(void **state) {
     if (!needs || sscanf(needs, "needs %llu bytes", &bytes) != 1) fail_msg("%s", clq_error_detail());
     clq_system_close(t.system);
     assert_ok(clq_system_open(&(clq_system_config){.memory_limit_bytes = bytes - 1}, &t.system));
-    assert_int_equal(open_trainer(&t, model, &trainer), CLQ_DEVICE_MEMORY);
+    assert_int_equal(open_trainer(&t, model, &trainer), CLQ_ERROR_DEVICE_MEMORY);
     clq_system_close(t.system);
     assert_ok(clq_system_open(&(clq_system_config){.memory_limit_bytes = bytes}, &t.system));
     assert_ok(open_trainer(&t, model, &trainer));
     clq_trainer_destroy(trainer);
     clq_system_close(t.system);
     assert_ok(clq_system_open(&(clq_system_config){.memory_limit_bytes = 64 << 10}, &t.system));
-    assert_int_equal(open_trainer(&t, model, &trainer), CLQ_DEVICE_MEMORY);
+    assert_int_equal(open_trainer(&t, model, &trainer), CLQ_ERROR_DEVICE_MEMORY);
     clq_system_close(t.system);
     clq_model_destroy(model);
 }
@@ -301,10 +304,10 @@ static void unknown_kinds_are_refused(void **state) {
     clq_trainer *trainer;
     clq_recompute_kind kind;
     (void)state;
-    assert_int_equal(open_trainer(&t, model, &trainer), CLQ_ARGUMENT);
+    assert_int_equal(open_trainer(&t, model, &trainer), CLQ_ERROR_ARGUMENT);
     assert_ok(clq_recompute_parse("auto", &kind));
     assert_int_equal(kind, CLQ_RECOMPUTE_AUTO);
-    assert_int_equal(clq_recompute_parse("most", &kind), CLQ_ARGUMENT);
+    assert_int_equal(clq_recompute_parse("most", &kind), CLQ_ERROR_ARGUMENT);
     clq_model_destroy(model);
 }
 

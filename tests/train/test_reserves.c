@@ -256,7 +256,7 @@ static void what_is_not_known_is_refused(void **state) {
         char says[128];
         (void)snprintf(says, sizeof says, "%s.reserved is not 0", cases[i].type);
         const clq_status status = cases[i].call();
-        if (status != CLQ_ARGUMENT || !strstr(clq_error_detail(), says))
+        if (status != CLQ_ERROR_ARGUMENT || !strstr(clq_error_detail(), says))
             fail_msg("case %zu, %s: %s: %s", i, cases[i].type, clq_status_text(status), clq_error_detail());
     }
 }

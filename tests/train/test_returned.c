@@ -65,17 +65,17 @@ static clq_status own_detail(void *context, const clq_step_info *info) {
 /* ---- fits ---- */
 
 static void fit_fails(clq_fit_config config, const char *says) {
-    clq_status wanted = CLQ_NOT_FOUND;
+    clq_status wanted = CLQ_ERROR_NOT_FOUND;
     config.context = &wanted;
     config.epochs = 1;
     assert_ok(clq_dataset_seek(data, 0, 0));
-    (void)clq_fail(CLQ_ARGUMENT, "older");
-    assert_fails(CLQ_NOT_FOUND, says, clq_fit(trainer, data, &config));
+    (void)clq_fail(CLQ_ERROR_ARGUMENT, "older");
+    assert_fails(CLQ_ERROR_NOT_FOUND, says, clq_fit(trainer, data, &config));
     assert_null(strstr(clq_error_detail(), "older"));
 }
 
 static void callback_fails(clq_callback callback, const char *says) {
-    clq_status wanted = CLQ_NOT_FOUND;
+    clq_status wanted = CLQ_ERROR_NOT_FOUND;
     callback.name = "mine";
     callback.context = &wanted;
     fit_fails((clq_fit_config){.callbacks = &callback, .callback_count = 1}, says);
@@ -96,7 +96,7 @@ static void functions_of_a_fit(void **state) {
 
 static void functions_at_checkpoints(void **state) {
     (void)state;
-    clq_status wanted = CLQ_NOT_FOUND;
+    clq_status wanted = CLQ_ERROR_NOT_FOUND;
     const clq_callback saves = {.name = "mine", .context = &wanted, .save = own_save};
     clq_checkpoints *checkpoints;
     for (int i = 0; i < 2; i++) {
@@ -135,7 +135,7 @@ static int setup(void **state) {
     open_system(state);
     assert_ok(clq_model_create("small", &model));
     const clq_tensor x = clq_input(model, CLQ_SHAPE(INPUTS));
-    const clq_dense_config dense = {.units = 2, .activation = CLQ_SOFTMAX};
+    const clq_dense_config dense = {.units = 2, .activation = CLQ_ACTIVATION_SOFTMAX};
     assert_ok(clq_model_finish(model, clq_dense(model, x, &dense)));
     assert_ok(clq_dataset_arrays(samples, CLQ_F32, SAMPLES, 1, (size_t[]){INPUTS}, labels, CLQ_I32, 1, &data));
     assert_ok(clq_dataset_batch(data, BATCH, false));

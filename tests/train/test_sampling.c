@@ -84,17 +84,17 @@ static void what_is_refused(void **state) {
     (void)state;
     const clq_sampling wrong[] = {{.temperature = -1}, {.temperature = NAN}, {.temperature = INFINITY},
                                   {.top_p = -0.1},     {.top_p = 1.5},       {.top_p = NAN}};
-    assert_fails(CLQ_ARGUMENT, "reserved", clq_sampling_check(&(clq_sampling){.reserved = {0, 0, 1}}));
+    assert_fails(CLQ_ERROR_ARGUMENT, "reserved", clq_sampling_check(&(clq_sampling){.reserved = {0, 0, 1}}));
     const float nothing[COUNT] = {-INFINITY, -INFINITY, -INFINITY, -INFINITY, -INFINITY},
                 broken[COUNT] = {1, 2, 3, NAN, 4}, large[COUNT] = {1, INFINITY, 3, 2, 4};
     const clq_sampling how = {.temperature = 1};
     clq_sampled room[COUNT];
     uint32_t token = 77;
     for (size_t i = 0; i < CLQ_COUNT_OF(wrong); i++)
-        assert_fails(CLQ_ARGUMENT, i < 3 ? "temperature" : "top_p", clq_sampling_check(&wrong[i]));
-    assert_fails(CLQ_NOT_FINITE, "no finite logit", clq_sample(&how, nothing, COUNT, 0, room, &token));
-    assert_fails(CLQ_NOT_FINITE, "for token 3", clq_sample(&how, broken, COUNT, 0, room, &token));
-    assert_fails(CLQ_NOT_FINITE, "the largest is inf", clq_sample(&how, large, COUNT, 0, room, &token));
+        assert_fails(CLQ_ERROR_ARGUMENT, i < 3 ? "temperature" : "top_p", clq_sampling_check(&wrong[i]));
+    assert_fails(CLQ_ERROR_NOT_FINITE, "no finite logit", clq_sample(&how, nothing, COUNT, 0, room, &token));
+    assert_fails(CLQ_ERROR_NOT_FINITE, "for token 3", clq_sample(&how, broken, COUNT, 0, room, &token));
+    assert_fails(CLQ_ERROR_NOT_FINITE, "the largest is inf", clq_sample(&how, large, COUNT, 0, room, &token));
     assert_int_equal(token, 77);
 }
 

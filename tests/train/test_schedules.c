@@ -105,11 +105,12 @@ static clq_model *model;
 static void refused(void **state) {
     (void)state;
     clq_lr_schedule schedule;
-    assert_fails(CLQ_ARGUMENT,
+    assert_fails(CLQ_ERROR_ARGUMENT,
                  "expected constant, exponential, cosine, inverse_time, polynomial, piecewise or cosine_restarts",
                  clq_lr_schedule_parse("linear", &schedule));
-    assert_fails(CLQ_ARGUMENT, "decay_steps has to be given", clq_lr_schedule_parse("cosine", &schedule));
-    assert_fails(CLQ_ARGUMENT, "takes: decay_steps alpha", clq_lr_schedule_parse("cosine:decay_rate=2", &schedule));
+    assert_fails(CLQ_ERROR_ARGUMENT, "decay_steps has to be given", clq_lr_schedule_parse("cosine", &schedule));
+    assert_fails(CLQ_ERROR_ARGUMENT, "takes: decay_steps alpha",
+                 clq_lr_schedule_parse("cosine:decay_rate=2", &schedule));
     static const char *const lists[][2] = {
         {"piecewise", "got 0 and 0"},
         {"piecewise:boundaries=1/2,values=1/2", "one number more of the latter; got 2 and 2"},
@@ -131,22 +132,23 @@ static void refused(void **state) {
         {"polynomial", "decay_steps has to be given"},
         {"cosine_restarts:first_decay_steps=5,t_mul=0.5", "t_mul=0.5"}};
     for (size_t i = 0; i < CLQ_COUNT_OF(lists); i++)
-        assert_fails(CLQ_ARGUMENT, lists[i][1], clq_lr_schedule_parse(lists[i][0], &schedule));
-    assert_fails(CLQ_ARGUMENT, "did you mean 'cosine'?", clq_lr_schedule_parse("cosin", &schedule));
-    assert_fails(CLQ_ARGUMENT, "did you mean 'decay_rate'?",
+        assert_fails(CLQ_ERROR_ARGUMENT, lists[i][1], clq_lr_schedule_parse(lists[i][0], &schedule));
+    assert_fails(CLQ_ERROR_ARGUMENT, "did you mean 'cosine'?", clq_lr_schedule_parse("cosin", &schedule));
+    assert_fails(CLQ_ERROR_ARGUMENT, "did you mean 'decay_rate'?",
                  clq_lr_schedule_parse("exponential:decay_rat=1", &schedule));
     clq_trainer_config config = apart_config();
     clq_trainer *trainer;
     clq_devices devices;
     assert_ok(clq_devices_select(sys, "pocl:0", &devices));
     config.schedule = (clq_lr_schedule){CLQ_LR_SCHEDULE_PIECEWISE, {100, 0, 200, 0, 1, 0.5, 0.1}};
-    assert_fails(CLQ_ARGUMENT, "boundary 200 is behind the 0 that ends them",
+    assert_fails(CLQ_ERROR_ARGUMENT, "boundary 200 is behind the 0 that ends them",
                  clq_trainer_create(model, &devices, &config, &trainer));
     clq_strategy_kind strategy;
     clq_strategy_options options = {.stages = 0};
-    assert_fails(CLQ_ARGUMENT, "auto, single, mirrored, central, ps, pipeline or tensor",
+    assert_fails(CLQ_ERROR_ARGUMENT, "auto, single, mirrored, central, ps, pipeline or tensor",
                  clq_strategy_parse("telepathy", &strategy, &options));
-    assert_fails(CLQ_ARGUMENT, "mirrored takes no keys", clq_strategy_parse("mirrored:speed=2", &strategy, &options));
+    assert_fails(CLQ_ERROR_ARGUMENT, "mirrored takes no keys",
+                 clq_strategy_parse("mirrored:speed=2", &strategy, &options));
 }
 
 /* A bias alone, which starts at 0, and a target of 1: an update by SGD takes lr times twice the distance away. */
@@ -195,7 +197,7 @@ static void updates_go_by_it(void **state) {
     for (int step = 0; step < 4; step++, lr /= 2) step_by(trainer, lr, &distance);
     clq_trainer_destroy(trainer);
     config.schedule.values[0] = 0;
-    assert_fails(CLQ_ARGUMENT, "decay_steps=0", create(&config, &trainer));
+    assert_fails(CLQ_ERROR_ARGUMENT, "decay_steps=0", create(&config, &trainer));
 }
 
 /* Batches of an update have one rate between them; a warm-up alone is a schedule, too. */
@@ -211,7 +213,7 @@ static void a_step_is_an_update(void **state) {
         assert_ok(clq_step_accumulate(trainer, &batch));
         step_by(trainer, rates[i], &distance);
     }
-    assert_fails(CLQ_STATE, "schedule sets the learning rate", clq_trainer_set_learning_rate(trainer, 0.1));
+    assert_fails(CLQ_ERROR_STATE, "schedule sets the learning rate", clq_trainer_set_learning_rate(trainer, 0.1));
     clq_trainer_destroy(trainer);
 }
 
@@ -260,12 +262,12 @@ static void own_schedule(void **state) {
         if (step % 2) assert_ok(clq_evaluate(trainer, data, &totals));
         assert_int_equal(a.calls, step + 1);
     }
-    assert_fails(CLQ_STATE, "schedule sets the learning rate", clq_trainer_set_learning_rate(trainer, 0.1));
+    assert_fails(CLQ_ERROR_STATE, "schedule sets the learning rate", clq_trainer_set_learning_rate(trainer, 0.1));
     clq_trainer_destroy(trainer);
     for (size_t i = 0; i < CLQ_COUNT_OF(wrong); i++) {
         a = (asked){.bad = 1, .rate = wrong[i]};
         assert_ok(create(&config, &trainer));
-        assert_fails(CLQ_ARGUMENT, "for update 0: expected a number from 0 to 1e6", clq_step(trainer, &batch));
+        assert_fails(CLQ_ERROR_ARGUMENT, "for update 0: expected a number from 0 to 1e6", clq_step(trainer, &batch));
         a.calls = a.bad = 0; /* asked again, it gives a rate */
         distance = 1;
         step_by(trainer, 0.25, &distance);
@@ -278,13 +280,14 @@ static void own_schedule(void **state) {
     for (size_t i = 0; i < 4; i++) step_by(trainer, (const double[]){0.125, 0.1875, 0.25, 0.125}[i], &distance);
     clq_trainer_destroy(trainer);
     assert_ok(clq_lr_schedule_parse("cosine:decay_steps=2", &config.schedule));
-    assert_fails(CLQ_ARGUMENT, "both a schedule, cosine, and a learning_rate function", create(&config, &trainer));
+    assert_fails(CLQ_ERROR_ARGUMENT, "both a schedule, cosine, and a learning_rate function",
+                 create(&config, &trainer));
     clq_dataset_destroy(data);
 }
 
 /* A step within a run is refused, and asks for no rate. */
 static clq_status whole_gradient(clq_replica_context *replica, void *trainer) {
-    if (clq_step_gradients(trainer, &batch) != CLQ_STATE) return CLQ_INTERNAL;
+    if (clq_step_gradients(trainer, &batch) != CLQ_ERROR_STATE) return CLQ_ERROR_INTERNAL;
     return clq_replica_gradients(replica, 1 / (double)replica->global_count);
 }
 
@@ -305,7 +308,7 @@ static void own_schedule_in_loops(void **state) {
     assert_ok(clq_run(trainer, &part, whole_gradient, trainer));
     assert_ok(clq_step_reduce(trainer));
     assert_int_equal(a.calls, 0);
-    assert_fails(CLQ_ARGUMENT, "for update 0: expected a number from 0 to 1e6", clq_step_apply(trainer));
+    assert_fails(CLQ_ERROR_ARGUMENT, "for update 0: expected a number from 0 to 1e6", clq_step_apply(trainer));
     a.calls = a.bad = 0;
     assert_ok(clq_step_apply(trainer));
     assert_int_equal(a.calls, 1);

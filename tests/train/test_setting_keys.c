@@ -243,24 +243,24 @@ static void nonsense_is_refused(void **state) {
     assert_ok(clq_settings_set(settings, "loss", "mse"));
     assert_ok(clq_settings_trainer_config(settings, model, 1, &before));
     for (size_t i = 0; i < CLQ_COUNT_OF(refused); i++)
-        assert_fails(CLQ_ARGUMENT, refused[i].says, clq_settings_set(settings, refused[i].key, refused[i].value));
+        assert_fails(CLQ_ERROR_ARGUMENT, refused[i].says, clq_settings_set(settings, refused[i].key, refused[i].value));
     assert_ok(clq_settings_trainer_config(settings, model, 1, &after)); /* nothing has changed */
     assert_memory_equal(&before, &after, offsetof(clq_trainer_config, outputs));
     assert_int_equal(after.outputs[0].loss.kind, CLQ_LOSS_MEAN_SQUARED_ERROR);
     /* What is wrong together, or with this model. */
     assert_ok(clq_settings_set(settings, "backup", "1"));
-    assert_fails(CLQ_ARGUMENT, "backup is an option of strategy ps",
+    assert_fails(CLQ_ERROR_ARGUMENT, "backup is an option of strategy ps",
                  clq_settings_trainer_config(settings, model, 1, &after));
     assert_ok(clq_settings_set(settings, "backup", NULL));
     assert_ok(clq_settings_set(settings, "batch", "8"));
     assert_ok(clq_settings_set(settings, "batch-per-replica", "8"));
-    assert_fails(CLQ_ARGUMENT, "exclude each other", clq_settings_trainer_config(settings, model, 1, &after));
+    assert_fails(CLQ_ERROR_ARGUMENT, "exclude each other", clq_settings_trainer_config(settings, model, 1, &after));
     assert_ok(clq_settings_set(settings, "batch-per-replica", NULL));
     assert_ok(clq_settings_set(settings, "loss", "sice=mse"));
-    assert_fails(CLQ_ARGUMENT, "model two has no output 'sice', only 'place', 'size'; did you mean 'size'?",
+    assert_fails(CLQ_ERROR_ARGUMENT, "model two has no output 'sice', only 'place', 'size'; did you mean 'size'?",
                  clq_settings_trainer_config(settings, model, 1, &after));
     for (unsigned i = 2; i < 2 * CLQ_MODEL_OUTPUTS_MAX; i++) assert_ok(clq_settings_set(settings, "loss", "mse"));
-    assert_fails(CLQ_ARGUMENT, "loss is given more than 16 times", clq_settings_set(settings, "loss", "mse"));
+    assert_fails(CLQ_ERROR_ARGUMENT, "loss is given more than 16 times", clq_settings_set(settings, "loss", "mse"));
     clq_model_destroy(model);
     clq_settings_destroy(settings);
 }
@@ -438,7 +438,7 @@ static void trainers_by_settings_are_those_by_configs(void **state) {
     /* It goes on where the checkpoint is: nothing is left of two epochs. */
     clq_trainer_destroy(made);
     assert_ok(clq_settings_create_trainer(settings, sys, model, &made));
-    assert_fails(CLQ_ARGUMENT, "resume", clq_settings_fit(settings, made, data, NULL, NULL, 0));
+    assert_fails(CLQ_ERROR_ARGUMENT, "resume", clq_settings_fit(settings, made, data, NULL, NULL, 0));
     assert_ok(clq_settings_set(settings, "resume", "1"));
     assert_ok(clq_settings_set(settings, "csv", NULL));
     assert_ok(clq_settings_fit(settings, made, data, NULL, NULL, 0));
@@ -460,14 +460,15 @@ static void fits_are_refused(void **state) {
     clq_settings *settings = for_training();
     assert_ok(clq_settings_create_trainer(settings, sys, model, &trainer));
     assert_ok(clq_settings_set(settings, "keep", "2"));
-    assert_fails(CLQ_ARGUMENT, "keep needs 'checkpoint'", clq_settings_fit(settings, trainer, data, NULL, NULL, 0));
+    assert_fails(CLQ_ERROR_ARGUMENT, "keep needs 'checkpoint'",
+                 clq_settings_fit(settings, trainer, data, NULL, NULL, 0));
     assert_ok(clq_settings_set(settings, "keep", NULL));
     assert_ok(clq_settings_set(settings, "monitor", "loss"));
-    assert_fails(CLQ_ARGUMENT, "save-best", clq_settings_fit(settings, trainer, data, NULL, NULL, 0));
+    assert_fails(CLQ_ERROR_ARGUMENT, "save-best", clq_settings_fit(settings, trainer, data, NULL, NULL, 0));
     assert_ok(clq_settings_set(settings, "monitor", NULL));
     assert_ok(clq_settings_set(settings, "devices", "pocl:99"));
     clq_trainer *none = NULL;
-    assert_fails(CLQ_NO_DEVICE, "pocl:99", clq_settings_create_trainer(settings, sys, model, &none));
+    assert_fails(CLQ_ERROR_NO_DEVICE, "pocl:99", clq_settings_create_trainer(settings, sys, model, &none));
     assert_null(none);
     clq_settings_destroy(settings);
     clq_trainer_destroy(trainer);
@@ -489,9 +490,9 @@ static void the_learning_rate_changes(void **state) {
     assert_int_equal(info.step, 1);
     assert_true(info.lr == 0.25);
     assert_ok(clq_trainer_set(trainer, "learning-rate", "0.5"));
-    assert_fails(CLQ_ARGUMENT, "expected a number", clq_trainer_set(trainer, "learning-rate", "fast"));
-    assert_fails(CLQ_ARGUMENT, "stays what the trainer was made with", clq_trainer_set(trainer, "batch", "8"));
-    assert_fails(CLQ_ARGUMENT, "did you mean 'learning-rate'?", clq_trainer_set(trainer, "learning_rate", "1"));
+    assert_fails(CLQ_ERROR_ARGUMENT, "expected a number", clq_trainer_set(trainer, "learning-rate", "fast"));
+    assert_fails(CLQ_ERROR_ARGUMENT, "stays what the trainer was made with", clq_trainer_set(trainer, "batch", "8"));
+    assert_fails(CLQ_ERROR_ARGUMENT, "did you mean 'learning-rate'?", clq_trainer_set(trainer, "learning_rate", "1"));
     assert_ok(clq_settings_fit(settings, trainer, data, NULL, NULL, 0));
     assert_ok(clq_step_read(trainer, &info));
     assert_true(info.lr == 0.5);
@@ -512,7 +513,8 @@ static void systems_have_their_settings(void **state) {
     assert_ok(clq_settings_set(settings, "loss", "mse"));
     assert_ok(clq_settings_set(settings, "devices", "pocl:0"));
     assert_ok(clq_settings_open_system(settings, &limited));
-    assert_fails(CLQ_DEVICE_MEMORY, "1000 bytes", clq_settings_create_trainer(settings, limited, model, &trainer));
+    assert_fails(CLQ_ERROR_DEVICE_MEMORY, "1000 bytes",
+                 clq_settings_create_trainer(settings, limited, model, &trainer));
     clq_system_close(limited);
     clq_model_destroy(model);
     clq_settings_destroy(settings);

@@ -193,7 +193,7 @@ static void configs_are_checked(void **state) {
     clq_trainer *trainer = NULL;
     assert_ok(clq_devices_select(sys, "pocl:0", &devices));
     for (size_t i = 0; i < CASES; i++)
-        assert_fails(CLQ_ARGUMENT, says[i], clq_trainer_create(model, &devices, &cases[i], &trainer));
+        assert_fails(CLQ_ERROR_ARGUMENT, says[i], clq_trainer_create(model, &devices, &cases[i], &trainer));
     assert_null(trainer);
     clq_model_destroy(model);
 }
@@ -220,17 +220,17 @@ static void fits_and_callbacks_are_checked(void **state) {
     assert_ok(clq_dataset_batch(data, 1, false));
     for (unsigned i = 0; i < 2; i++) /* whether there is a log or not */
         assert_fails(
-            CLQ_ARGUMENT, "log_every_s is -1",
+            CLQ_ERROR_ARGUMENT, "log_every_s is -1",
             clq_fit(trainer, data, &(clq_fit_config){.epochs = 1, .log_every_s = -1, .on_log = i ? nothing : NULL}));
-    assert_fails(CLQ_ARGUMENT, "clq_callback.reserved is not 0",
+    assert_fails(CLQ_ERROR_ARGUMENT, "clq_callback.reserved is not 0",
                  clq_fit(trainer, data, &(clq_fit_config){.epochs = 1, .callbacks = &callback, .callback_count = 1}));
     clq_early_stopping stop = {.reserved[3] = 1};
-    assert_fails(CLQ_ARGUMENT, "clq_early_stopping.reserved is not 0", clq_callback_early_stopping(&stop, &made));
+    assert_fails(CLQ_ERROR_ARGUMENT, "clq_early_stopping.reserved is not 0", clq_callback_early_stopping(&stop, &made));
     stop = (clq_early_stopping){.monitor.reserved[0] = 1};
-    assert_fails(CLQ_ARGUMENT, "clq_monitor.reserved is not 0", clq_callback_early_stopping(&stop, &made));
+    assert_fails(CLQ_ERROR_ARGUMENT, "clq_monitor.reserved is not 0", clq_callback_early_stopping(&stop, &made));
     clq_reduce_lr reduce = clq_reduce_lr_default();
     reduce.reserved[0] = 1;
-    assert_fails(CLQ_ARGUMENT, "clq_reduce_lr.reserved is not 0", clq_callback_reduce_lr(&reduce, &made));
+    assert_fails(CLQ_ERROR_ARGUMENT, "clq_reduce_lr.reserved is not 0", clq_callback_reduce_lr(&reduce, &made));
     clq_dataset_destroy(data);
     clq_trainer_destroy(trainer);
     clq_model_destroy(model);

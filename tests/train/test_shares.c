@@ -73,7 +73,7 @@ static void check_changes(clq_trainer *trainer) {
         before = step;
     }
     assert_int_equal(shares[1], share_of(trainer, 1));
-    assert_fails(CLQ_ARGUMENT, "there are", clq_trainer_share_change(trainer, changes, &step, shares));
+    assert_fails(CLQ_ERROR_ARGUMENT, "there are", clq_trainer_share_change(trainer, changes, &step, shares));
 }
 
 /* A device that becomes slow gets less, and another then; whatever the shares, gradients are those of one replica. */
@@ -225,15 +225,16 @@ static clq_strategy_options weighted(const double *weights, uint32_t count) {
 static void wrong_weights_are_refused(void **state) {
     (void)state;
     const char *two = "pocl:0,pocl:1";
-    assert_fails(CLQ_ARGUMENT, "3 weights are given for 2 replicas", create(two, weighted(WEIGHTS(1, 2, 3), 3)));
-    assert_fails(CLQ_ARGUMENT, "1 weight is given for 2 replicas", create(two, weighted(WEIGHTS(1), 1)));
-    assert_fails(CLQ_ARGUMENT, "2 weights are given for 1 replica:", create("pocl:0", weighted(WEIGHTS(1, 1), 2)));
-    assert_fails(CLQ_ARGUMENT, "replica 1 is -1", create(two, weighted(WEIGHTS(3, -1), 2)));
-    assert_fails(CLQ_ARGUMENT, "replica 0 is nan", create(two, weighted(WEIGHTS((double)NAN, 1), 2)));
-    assert_fails(CLQ_ARGUMENT, "replica 1 is inf", create(two, weighted(WEIGHTS(1, (double)INFINITY), 2)));
-    assert_fails(CLQ_ARGUMENT, "sum to 0", create(two, weighted(WEIGHTS(0, 0), 2)));
-    assert_fails(CLQ_ARGUMENT, "sum to inf", create(two, weighted(WEIGHTS(1e308, 1e308), 2)));
-    assert_fails(CLQ_ARGUMENT, "none of clq_shares_kind",
+    assert_fails(CLQ_ERROR_ARGUMENT, "3 weights are given for 2 replicas", create(two, weighted(WEIGHTS(1, 2, 3), 3)));
+    assert_fails(CLQ_ERROR_ARGUMENT, "1 weight is given for 2 replicas", create(two, weighted(WEIGHTS(1), 1)));
+    assert_fails(CLQ_ERROR_ARGUMENT,
+                 "2 weights are given for 1 replica:", create("pocl:0", weighted(WEIGHTS(1, 1), 2)));
+    assert_fails(CLQ_ERROR_ARGUMENT, "replica 1 is -1", create(two, weighted(WEIGHTS(3, -1), 2)));
+    assert_fails(CLQ_ERROR_ARGUMENT, "replica 0 is nan", create(two, weighted(WEIGHTS((double)NAN, 1), 2)));
+    assert_fails(CLQ_ERROR_ARGUMENT, "replica 1 is inf", create(two, weighted(WEIGHTS(1, (double)INFINITY), 2)));
+    assert_fails(CLQ_ERROR_ARGUMENT, "sum to 0", create(two, weighted(WEIGHTS(0, 0), 2)));
+    assert_fails(CLQ_ERROR_ARGUMENT, "sum to inf", create(two, weighted(WEIGHTS(1e308, 1e308), 2)));
+    assert_fails(CLQ_ERROR_ARGUMENT, "none of clq_shares_kind",
                  create(two, (clq_strategy_options){.shares = (clq_shares_kind)7}));
 }
 
@@ -253,22 +254,19 @@ static void texts_are_parsed(void **state) {
     assert_int_equal(o.shares, CLQ_SHARES_EQUAL);
     static const char *const wrong[] = {"", "3,", ",3", "-1,2", "nan,1", "inf", "even", "3;1", "1,,2", "1e999"};
     for (size_t i = 0; i < CLQ_COUNT_OF(wrong); i++)
-        assert_fails(CLQ_ARGUMENT, wrong[i], clq_shares_parse(wrong[i], weights, &o));
+        assert_fails(CLQ_ERROR_ARGUMENT, wrong[i], clq_shares_parse(wrong[i], weights, &o));
     char many[2 * CLQ_REPLICAS_MAX + 2] = "1";
     for (int i = 0; i < CLQ_REPLICAS_MAX; i++) strcat(many, ",1");
-    assert_fails(CLQ_ARGUMENT, "more than 64 weights", clq_shares_parse(many, weights, &o));
+    assert_fails(CLQ_ERROR_ARGUMENT, "more than 64 weights", clq_shares_parse(many, weights, &o));
 }
 
 static int load(void **state) { return slow_load(&layer, "") == 0 ? open_system(state) : -1; }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(steps_by_hand_have_the_same_bits),
-                                       cmocka_unit_test(equal_weights_have_the_bits_of_none),
-                                       cmocka_unit_test(shares_follow_the_speed),
-                                       cmocka_unit_test(smaller_batches_hide_no_others),
-                                       cmocka_unit_test(processes_share_by_speed),
-                                       cmocka_unit_test(one_replica_has_all),
-                                       cmocka_unit_test(wrong_weights_are_refused),
-                                       cmocka_unit_test(texts_are_parsed)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(steps_by_hand_have_the_same_bits), cmocka_unit_test(equal_weights_have_the_bits_of_none),
+        cmocka_unit_test(shares_follow_the_speed),          cmocka_unit_test(smaller_batches_hide_no_others),
+        cmocka_unit_test(processes_share_by_speed),         cmocka_unit_test(one_replica_has_all),
+        cmocka_unit_test(wrong_weights_are_refused),        cmocka_unit_test(texts_are_parsed)};
     return cmocka_run_group_tests(tests, load, close_system);
 }

@@ -68,7 +68,7 @@ static void a_signal_ends_a_fit(void **state) {
     steps_seen = 0;
     const uint64_t first = clq_trainer_step(trainer);
     const clq_fit_config fit = {.epochs = 5, .context = &number, .on_step = raise_at_third, .checkpoints = checkpoints};
-    assert_fails(CLQ_INTERRUPTED, "behind step", clq_fit(trainer, data, &fit));
+    assert_fails(CLQ_ERROR_INTERRUPTED, "behind step", clq_fit(trainer, data, &fit));
     assert_int_equal(steps_seen, 3);
     assert_int_equal(clq_trainer_step(trainer), first + 3);
     clq_checkpoints_close(checkpoints);
@@ -104,7 +104,7 @@ static void another_thread_ends_a_fit(void **state) {
     assert_ok(clq_thread_start("stop", stop_soon, &s, &thread));
     /* More epochs than it has time for. */
     const clq_fit_config fit = {.epochs = 1000000000, .context = &s, .on_progress = note_begin};
-    assert_fails(CLQ_INTERRUPTED, "clq_trainer_stop", clq_fit(trainer, data, &fit));
+    assert_fails(CLQ_ERROR_INTERRUPTED, "clq_trainer_stop", clq_fit(trainer, data, &fit));
     clq_thread_join(thread);
 }
 
@@ -122,13 +122,13 @@ static void a_stop_waits_for_what_comes_next(void **state) {
     float out[N];
     const clq_callback callback = {.name = "stop", .on_epoch = stop_now};
     assert_ok(clq_fit(trainer, data, &(clq_fit_config){.epochs = 1, .callbacks = &callback, .callback_count = 1}));
-    assert_fails(CLQ_INTERRUPTED, "clq_trainer_stop", clq_evaluate(trainer, data, &totals));
+    assert_fails(CLQ_ERROR_INTERRUPTED, "clq_trainer_stop", clq_evaluate(trainer, data, &totals));
     assert_int_equal(totals.samples, 7);
     assert_ok(clq_evaluate(trainer, data, &totals));
     assert_int_equal(totals.samples, N);
     clq_trainer_stop(trainer);
     clq_trainer_stop(trainer);
-    assert_fails(CLQ_INTERRUPTED, "clq_trainer_stop", clq_predict(trainer, data, out));
+    assert_fails(CLQ_ERROR_INTERRUPTED, "clq_trainer_stop", clq_predict(trainer, data, out));
     assert_ok(clq_predict(trainer, data, out));
 }
 
@@ -155,7 +155,7 @@ static void a_validation_ends_too(void **state) {
     const uint64_t first = clq_trainer_step(trainer);
     clq_fit_config fit = {.epochs = 1, .validation = data, .on_epoch = count_epoch, .checkpoints = checkpoints};
     clq_trainer_stop(trainer); /* behind the first update */
-    assert_fails(CLQ_INTERRUPTED, "clq_trainer_stop", clq_fit(trainer, data, &fit));
+    assert_fails(CLQ_ERROR_INTERRUPTED, "clq_trainer_stop", clq_fit(trainer, data, &fit));
     assert_int_equal(clq_trainer_step(trainer), first + 1);
     fit.on_log = stop_behind_last;
     fit.log_every_s = 1e9;
@@ -164,7 +164,7 @@ static void a_validation_ends_too(void **state) {
     config.folder = files_path("second");
     assert_ok(clq_checkpoints_open(&config, &checkpoints));
     fit.checkpoints = checkpoints;
-    assert_fails(CLQ_INTERRUPTED, "clq_trainer_stop", clq_fit(trainer, data, &fit));
+    assert_fails(CLQ_ERROR_INTERRUPTED, "clq_trainer_stop", clq_fit(trainer, data, &fit));
     assert_int_equal(clq_trainer_step(trainer), last_step);
     assert_int_equal(epochs_told, 0);
     clq_checkpoints_close(checkpoints);

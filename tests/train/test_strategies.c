@@ -32,14 +32,17 @@ static clq_status build_lenet(clq_model **out) {
     clq_tensor x = clq_input(m, CLQ_SHAPE(28, 28, 1));
     const size_t filters[] = {6, 16};
     for (size_t i = 0; i < CLQ_COUNT_OF(filters); i++) {
-        x = clq_conv2d(
-            m, x,
-            &(clq_conv2d_config){.filters = filters[i], .kernel = {5, 5}, .activation = CLQ_RELU, .padding = CLQ_SAME});
+        x = clq_conv2d(m, x,
+                       &(clq_conv2d_config){.filters = filters[i],
+                                            .kernel = {5, 5},
+                                            .activation = CLQ_ACTIVATION_RELU,
+                                            .padding = CLQ_PADDING_SAME});
         x = clq_max_pool2d(m, x, &(clq_pool_config){.size = {2, 2}});
     }
-    x = clq_dense(m, clq_flatten(m, x, NULL), &(clq_dense_config){.units = 128, .activation = CLQ_RELU});
+    x = clq_dense(m, clq_flatten(m, x, NULL), &(clq_dense_config){.units = 128, .activation = CLQ_ACTIVATION_RELU});
     *out = m;
-    return clq_model_finish(m, clq_dense(m, x, &(clq_dense_config){.units = CLASSES, .activation = CLQ_SOFTMAX}));
+    return clq_model_finish(
+        m, clq_dense(m, x, &(clq_dense_config){.units = CLASSES, .activation = CLQ_ACTIVATION_SOFTMAX}));
 }
 
 /* A layer that is applied twice, branches that meet, dropout, and two outputs. Its layers are as wide as mlp's. */
@@ -48,14 +51,15 @@ static clq_status build_branched(clq_model **out) {
     clq_model *m;
     CLQ_TRY(clq_model_create("branched", &m));
     clq_tensor x = clq_flatten(m, clq_input(m, CLQ_SHAPE(28, 28, 1)), NULL);
-    x = clq_dense(m, x, &(clq_dense_config){.units = UNITS, .activation = CLQ_RELU});
-    clq_tensor a = clq_dense(m, x, &(clq_dense_config){.units = UNITS, .activation = CLQ_TANH, .name = "shared"});
-    clq_tensor b = clq_share(m, a, clq_activate(m, x, CLQ_SIGMOID, NULL));
+    x = clq_dense(m, x, &(clq_dense_config){.units = UNITS, .activation = CLQ_ACTIVATION_RELU});
+    clq_tensor a =
+        clq_dense(m, x, &(clq_dense_config){.units = UNITS, .activation = CLQ_ACTIVATION_TANH, .name = "shared"});
+    clq_tensor b = clq_share(m, a, clq_activate(m, x, CLQ_ACTIVATION_SIGMOID, NULL));
     clq_tensor sum = clq_add(m, CLQ_TENSORS(a, b), NULL);
     clq_tensor dropped = clq_dropout(m, sum, &(clq_dropout_config){.rate = 0.25});
-    clq_tensor wide = clq_dense(m, dropped, &(clq_dense_config){.units = UNITS, .activation = CLQ_TANH});
+    clq_tensor wide = clq_dense(m, dropped, &(clq_dense_config){.units = UNITS, .activation = CLQ_ACTIVATION_TANH});
     clq_tensor kind =
-        clq_dense(m, wide, &(clq_dense_config){.units = CLASSES, .activation = CLQ_SOFTMAX, .name = "kind"});
+        clq_dense(m, wide, &(clq_dense_config){.units = CLASSES, .activation = CLQ_ACTIVATION_SOFTMAX, .name = "kind"});
     clq_tensor place = clq_dense(m, sum, &(clq_dense_config){.units = 3, .name = "place"});
     *out = m;
     return clq_model_finish_outputs(m, CLQ_TENSORS(kind, place));
@@ -68,15 +72,16 @@ static clq_status build_cells(clq_model **out) {
     clq_model *m;
     CLQ_TRY(clq_model_create("cells", &m));
     clq_tensor x = clq_reshape(m, clq_input(m, CLQ_SHAPE(28, 28, 1)), CLQ_SHAPE(4, 196), NULL);
-    config.activation = CLQ_SOFTSIGN;
-    config.gate_activation = CLQ_HARD_SIGMOID;
+    config.activation = CLQ_ACTIVATION_SOFTSIGN;
+    config.gate_activation = CLQ_ACTIVATION_HARD_SIGMOID;
     config.return_sequences = true;
     x = clq_recurrent(m, x, CLQ_CELL_LSTM, &config);
     config.return_sequences = false;
     x = clq_recurrent(m, x, CLQ_CELL_GRU, &config);
-    x = clq_dense(m, x, &(clq_dense_config){.units = 128, .activation = CLQ_TANH});
+    x = clq_dense(m, x, &(clq_dense_config){.units = 128, .activation = CLQ_ACTIVATION_TANH});
     *out = m;
-    return clq_model_finish(m, clq_dense(m, x, &(clq_dense_config){.units = CLASSES, .activation = CLQ_SOFTMAX}));
+    return clq_model_finish(
+        m, clq_dense(m, x, &(clq_dense_config){.units = CLASSES, .activation = CLQ_ACTIVATION_SOFTMAX}));
 }
 
 static const struct model_row {

@@ -38,11 +38,11 @@ enum { CLASSES = 10, FILTERS = 8 };
 static clq_tensor synchronized(clq_model *model, clq_tensor x) {
     const clq_batch_norm_config norm = {.momentum = 0.9, .epsilon = 1e-3, .synchronized = true};
     x = clq_conv2d(model, x, &(clq_conv2d_config){.filters = FILTERS, .kernel = {3, 3}, .no_bias = true});
-    x = clq_activate(model, clq_batch_norm(model, x, &norm), CLQ_TANH, NULL);
+    x = clq_activate(model, clq_batch_norm(model, x, &norm), CLQ_ACTIVATION_TANH, NULL);
     x = clq_flatten(model, clq_average_pool2d(model, x, &(clq_pool_config){.size = {5, 5}}), NULL);
     x = clq_dense(model, x, &(clq_dense_config){.units = CLASSES, .no_bias = true});
-    x = clq_activate(model, clq_batch_norm(model, x, &norm), CLQ_TANH, NULL);
-    return clq_dense(model, x, &(clq_dense_config){.units = CLASSES, .activation = CLQ_SOFTMAX});
+    x = clq_activate(model, clq_batch_norm(model, x, &norm), CLQ_ACTIVATION_TANH, NULL);
+    return clq_dense(model, x, &(clq_dense_config){.units = CLASSES, .activation = CLQ_ACTIVATION_SOFTMAX});
 }
 
 static clq_model *make_model(const char *name) {
@@ -58,11 +58,14 @@ static clq_model *make_model(const char *name) {
     }
     assert_ok(clq_model_create(name, &model));
     clq_tensor x = clq_input(model, CLQ_SHAPE(28, 28, 1));
-    x = clq_conv2d(model, x, &(clq_conv2d_config){.filters = FILTERS, .kernel = {3, 3}, .activation = CLQ_RELU});
+    x = clq_conv2d(model, x,
+                   &(clq_conv2d_config){.filters = FILTERS, .kernel = {3, 3}, .activation = CLQ_ACTIVATION_RELU});
     x = clq_max_pool2d(model, x, NULL);
-    x = clq_conv2d(model, x, &(clq_conv2d_config){.filters = FILTERS, .kernel = {3, 3}, .activation = CLQ_RELU});
+    x = clq_conv2d(model, x,
+                   &(clq_conv2d_config){.filters = FILTERS, .kernel = {3, 3}, .activation = CLQ_ACTIVATION_RELU});
     x = clq_max_pool2d(model, x, NULL);
-    x = clq_dense(model, clq_flatten(model, x, NULL), &(clq_dense_config){.units = CLASSES, .activation = CLQ_SOFTMAX});
+    x = clq_dense(model, clq_flatten(model, x, NULL),
+                  &(clq_dense_config){.units = CLASSES, .activation = CLQ_ACTIVATION_SOFTMAX});
     assert_ok(clq_model_finish(model, x));
     return model;
 }
@@ -223,7 +226,7 @@ static void a_lost_gpu_is_named(void **state) {
         if (status == CLQ_OK) break;
         failures++;
         const char *detail = clq_error_detail();
-        if (status != CLQ_DEVICE || !strstr(detail, "-9999") || !strstr(detail, "nvidia:1"))
+        if (status != CLQ_ERROR_DEVICE || !strstr(detail, "-9999") || !strstr(detail, "nvidia:1"))
             fail_msg("after %lu calls: %s: %s", calls, clq_status_text(status), detail);
     }
     assert_true(failures >= 3);

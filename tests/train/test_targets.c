@@ -237,7 +237,8 @@ static void sigmoid_is_left_out(void **state) {
     double loss = 0, right = 0, error = 0;
     assert_ok(clq_model_create("yes or no", &model));
     clq_tensor x = clq_input(model, CLQ_SHAPE(IN));
-    assert_ok(clq_model_finish(model, clq_dense(model, x, &(clq_dense_config){.units = 1, .activation = CLQ_SIGMOID})));
+    assert_ok(clq_model_finish(
+        model, clq_dense(model, x, &(clq_dense_config){.units = 1, .activation = CLQ_ACTIVATION_SIGMOID})));
     clq_trainer_config config = apart_config();
     config.loss = clq_loss_default(CLQ_LOSS_BINARY);
     config.metrics = "accuracy,mae";
@@ -298,7 +299,7 @@ static void areas_are_those_of_pairs(void **state) {
         clq_totals totals;
         assert_ok(clq_model_create("judge", &model));
         clq_tensor in = clq_input(model, CLQ_SHAPE(1));
-        const clq_dense_config dense = {.units = 1, .activation = CLQ_SIGMOID};
+        const clq_dense_config dense = {.units = 1, .activation = CLQ_ACTIVATION_SIGMOID};
         assert_ok(clq_model_finish(model, clq_dense(model, in, &dense)));
         clq_trainer_config config = apart_config();
         config.loss = clq_loss_default(CLQ_LOSS_BINARY);
@@ -341,26 +342,27 @@ static void wrong_choices(void **state) {
     (void)state;
     clq_loss squares = clq_loss_default(CLQ_LOSS_MEAN_SQUARED_ERROR), huber = clq_loss_default(CLQ_LOSS_HUBER),
              sparse = clq_loss_default(CLQ_LOSS_SPARSE_CATEGORICAL);
-    refuse_config(squares, "nothing", CLQ_ARGUMENT, "metric 'nothing' is unknown: expected accuracy");
-    refuse_config(squares, "mae,mse,mae", CLQ_ARGUMENT, "mae is given twice");
-    refuse_config(squares, "mae,", CLQ_ARGUMENT, "expected NAME,NAME");
-    refuse_config(sparse, "accuracy,mae", CLQ_ARGUMENT, "mae compares values");
-    refuse_config(squares, "perplexity", CLQ_ARGUMENT, "perplexity is of classes");
-    refuse_config(sparse, "auc", CLQ_ARGUMENT, "auc compares values");
-    refuse_config(squares, "auc:num_thresholds=2.5", CLQ_ARGUMENT, "num_thresholds=2.5");
-    refuse_config(squares, "auc:num_thresholds=5.5", CLQ_ARGUMENT,
+    refuse_config(squares, "nothing", CLQ_ERROR_ARGUMENT, "metric 'nothing' is unknown: expected accuracy");
+    refuse_config(squares, "mae,mse,mae", CLQ_ERROR_ARGUMENT, "mae is given twice");
+    refuse_config(squares, "mae,", CLQ_ERROR_ARGUMENT, "expected NAME,NAME");
+    refuse_config(sparse, "accuracy,mae", CLQ_ERROR_ARGUMENT, "mae compares values");
+    refuse_config(squares, "perplexity", CLQ_ERROR_ARGUMENT, "perplexity is of classes");
+    refuse_config(sparse, "auc", CLQ_ERROR_ARGUMENT, "auc compares values");
+    refuse_config(squares, "auc:num_thresholds=2.5", CLQ_ERROR_ARGUMENT, "num_thresholds=2.5");
+    refuse_config(squares, "auc:num_thresholds=5.5", CLQ_ERROR_ARGUMENT,
                   "num_thresholds=5.5 is not a whole number from 3 to 1000");
-    refuse_config(sparse, "perplexty", CLQ_ARGUMENT, "'perplexity'");
-    refuse_config(squares, "precison", CLQ_ARGUMENT, "precision");
-    refuse_config(squares, "precision:threshold=a", CLQ_ARGUMENT, "threshold=a is not a number");
-    refuse_config(squares, "precision:k=2", CLQ_ARGUMENT, "unknown key 'k'");
-    refuse_config(squares, "mae:k=2", CLQ_ARGUMENT, "mae takes no keys");
-    refuse_config(squares, "accuracy:k=2", CLQ_ARGUMENT, "accuracy takes no keys");
-    refuse_config(squares, "top_k_categorical_accuracy:k=2.5", CLQ_ARGUMENT, "k=2.5 is not a whole number from 1 to");
-    refuse_config(squares, "top_k_categorical_accuracy:k=0", CLQ_ARGUMENT, "k=0 is not a whole number from 1");
+    refuse_config(sparse, "perplexty", CLQ_ERROR_ARGUMENT, "'perplexity'");
+    refuse_config(squares, "precison", CLQ_ERROR_ARGUMENT, "precision");
+    refuse_config(squares, "precision:threshold=a", CLQ_ERROR_ARGUMENT, "threshold=a is not a number");
+    refuse_config(squares, "precision:k=2", CLQ_ERROR_ARGUMENT, "unknown key 'k'");
+    refuse_config(squares, "mae:k=2", CLQ_ERROR_ARGUMENT, "mae takes no keys");
+    refuse_config(squares, "accuracy:k=2", CLQ_ERROR_ARGUMENT, "accuracy takes no keys");
+    refuse_config(squares, "top_k_categorical_accuracy:k=2.5", CLQ_ERROR_ARGUMENT,
+                  "k=2.5 is not a whole number from 1 to");
+    refuse_config(squares, "top_k_categorical_accuracy:k=0", CLQ_ERROR_ARGUMENT, "k=0 is not a whole number from 1");
     huber.delta = 0;
-    refuse_config(huber, NULL, CLQ_ARGUMENT, "delta=0");
-    refuse_config((clq_loss){.kind = (clq_loss_kind)99}, NULL, CLQ_ARGUMENT, "loss 99");
+    refuse_config(huber, NULL, CLQ_ERROR_ARGUMENT, "delta=0");
+    refuse_config((clq_loss){.kind = (clq_loss_kind)99}, NULL, CLQ_ERROR_ARGUMENT, "loss 99");
 }
 
 /* rows of OUT values. */
@@ -387,8 +389,8 @@ static void refuse_labels_of(size_t rows, clq_loss_kind kind, const void *labels
     assert_ok(clq_devices_select(sys, "pocl:0", &devices));
     assert_ok(clq_trainer_create(model, &devices, &config, &trainer));
     assert_ok(clq_dataset_arrays(inputs, CLQ_F32, N, 1, (const size_t[]){IN}, labels, dtype, elements, &data));
-    assert_fails(CLQ_MISMATCH, words, clq_evaluate(trainer, data, &totals));
-    assert_fails(CLQ_MISMATCH, words, clq_fit(trainer, data, &(clq_fit_config){.epochs = 1}));
+    assert_fails(CLQ_ERROR_MISMATCH, words, clq_evaluate(trainer, data, &totals));
+    assert_fails(CLQ_ERROR_MISMATCH, words, clq_fit(trainer, data, &(clq_fit_config){.epochs = 1}));
     clq_dataset_destroy(data);
     clq_trainer_destroy(trainer);
     clq_model_destroy(model);
@@ -485,23 +487,24 @@ static void wrong_weights(void **state) {
     config.class_weights = negative;
     config.class_weight_count = 2;
     assert_ok(clq_devices_select(sys, "pocl:0", &devices));
-    assert_fails(CLQ_ARGUMENT, "the weight of class 1 is -2", clq_trainer_create(model, &devices, &config, &trainer));
+    assert_fails(CLQ_ERROR_ARGUMENT, "the weight of class 1 is -2",
+                 clq_trainer_create(model, &devices, &config, &trainer));
     config.class_weights = many;
     config.class_weight_count = OUT + 1;
-    assert_fails(CLQ_ARGUMENT, "a weight of class 2 is given and model",
+    assert_fails(CLQ_ERROR_ARGUMENT, "a weight of class 2 is given and model",
                  clq_trainer_create(model, &devices, &config, &trainer));
     config.class_weights = NULL;
     assert_ok(clq_trainer_create(model, &devices, &config, &trainer));
-    assert_fails(CLQ_MISMATCH, "the batch has weights", clq_step(trainer, &batch));
+    assert_fails(CLQ_ERROR_MISMATCH, "the batch has weights", clq_step(trainer, &batch));
     assert_ok(clq_dataset_arrays(inputs, CLQ_F32, N, 1, (const size_t[]){IN}, outputs, CLQ_F32, OUT, &data));
     assert_ok(clq_dataset_set_weights(data, sample_weights));
-    assert_fails(CLQ_MISMATCH, "set sample_weights", clq_evaluate(trainer, data, &totals));
-    assert_fails(CLQ_MISMATCH, "set sample_weights", clq_fit(trainer, data, &(clq_fit_config){.epochs = 1}));
+    assert_fails(CLQ_ERROR_MISMATCH, "set sample_weights", clq_evaluate(trainer, data, &totals));
+    assert_fails(CLQ_ERROR_MISMATCH, "set sample_weights", clq_fit(trainer, data, &(clq_fit_config){.epochs = 1}));
     clq_dataset_destroy(data);
     clq_trainer_destroy(trainer);
     config.sample_weights = true;
     assert_ok(clq_trainer_create(model, &devices, &config, &trainer));
-    assert_fails(CLQ_MISMATCH, "the weight of sample 1 is nan", clq_step(trainer, &batch));
+    assert_fails(CLQ_ERROR_MISMATCH, "the weight of sample 1 is nan", clq_step(trainer, &batch));
     clq_trainer_destroy(trainer);
     clq_model_destroy(model);
     model = NULL;
@@ -511,7 +514,8 @@ static void wrong_weights(void **state) {
     assert_ok(clq_model_finish(model, x));
     config.class_weights = by_two;
     config.class_weight_count = 2;
-    assert_fails(CLQ_ARGUMENT, "class weights need one output", clq_trainer_create(model, &devices, &config, &trainer));
+    assert_fails(CLQ_ERROR_ARGUMENT, "class weights need one output",
+                 clq_trainer_create(model, &devices, &config, &trainer));
     clq_model_destroy(model);
 }
 
@@ -525,9 +529,9 @@ static void class_weights_as_text(void **state) {
     assert_ok(clq_class_weights_parse("3=0.5,1=2", weights, &count));
     assert_int_equal(count, 4);
     assert_true(weights[0] == 1 && weights[1] == 2 && weights[2] == 1 && weights[3] == 0.5);
-    assert_fails(CLQ_ARGUMENT, "class 0 is given twice", clq_class_weights_parse("0=1,3=2,0=5", weights, &count));
+    assert_fails(CLQ_ERROR_ARGUMENT, "class 0 is given twice", clq_class_weights_parse("0=1,3=2,0=5", weights, &count));
     for (size_t i = 0; i < CLQ_COUNT_OF(wrong); i++)
-        assert_fails(CLQ_ARGUMENT, "expected CLASS=WEIGHT", clq_class_weights_parse(wrong[i], NULL, &count));
+        assert_fails(CLQ_ERROR_ARGUMENT, "expected CLASS=WEIGHT", clq_class_weights_parse(wrong[i], NULL, &count));
 }
 
 /* ---- structs of other versions ---- */
@@ -546,7 +550,7 @@ static void other_versions(void **state) {
     newer.config.sample_dtype = CLQ_F32;
     assert_ok(clq_devices_select(sys, "pocl:0", &devices));
     newer.more = 1;
-    assert_fails(CLQ_ARGUMENT, "newer header",
+    assert_fails(CLQ_ERROR_ARGUMENT, "newer header",
                  clq_trainer_create_sized(model, &devices, &newer.config, sizeof newer, &trainer));
     newer.more = 0;
     newer.config.metrics = "mae";

@@ -28,10 +28,11 @@ static clq_model *build(void) {
     assert_ok(clq_model_create("split", &m));
     clq_tensor x = clq_input(m, CLQ_SHAPE(FEATURES));
     x = clq_batch_norm(m, x, NULL);
-    x = clq_dense(m, x, &(clq_dense_config){.units = HIDDEN, .activation = CLQ_TANH});
+    x = clq_dense(m, x, &(clq_dense_config){.units = HIDDEN, .activation = CLQ_ACTIVATION_TANH});
     x = clq_dropout(m, x, &(clq_dropout_config){.rate = 0.3});
-    x = clq_dense(m, x, &(clq_dense_config){.units = 5, .activation = CLQ_SIGMOID});
-    assert_ok(clq_model_finish(m, clq_dense(m, x, &(clq_dense_config){.units = CLASSES, .activation = CLQ_SOFTMAX})));
+    x = clq_dense(m, x, &(clq_dense_config){.units = 5, .activation = CLQ_ACTIVATION_SIGMOID});
+    assert_ok(clq_model_finish(
+        m, clq_dense(m, x, &(clq_dense_config){.units = CLASSES, .activation = CLQ_ACTIVATION_SOFTMAX})));
     return m;
 }
 

@@ -46,7 +46,7 @@ static clq_status build_dropped(clq_model **out) {
     x = clq_global_average_pool(m, x, false, NULL);
     x = clq_reshape(m, clq_dense(m, x, &(clq_dense_config){.units = 8}), CLQ_SHAPE(4, 2), NULL);
     x = clq_flatten(m, clq_layer_norm(m, x, &(clq_row_norm_config){.epsilon = 0.1, .name = "pairs"}), NULL);
-    return clq_model_finish(m, clq_dense(m, x, &(clq_dense_config){.units = 4, .activation = CLQ_SOFTMAX}));
+    return clq_model_finish(m, clq_dense(m, x, &(clq_dense_config){.units = 4, .activation = CLQ_ACTIVATION_SOFTMAX}));
 }
 
 static const struct model_row {

@@ -255,11 +255,11 @@ static void refuses(void **state) {
     (void)state;
     training t = {.model = "mlp", .spec = "pocl:0"};
     t.path = files_path("never.json");
-    assert_fails(CLQ_STATE, "trace_steps", train(&t));
+    assert_fails(CLQ_ERROR_STATE, "trace_steps", train(&t));
     assert_int_not_equal(access(t.path, F_OK), 0);
     t.trace_steps = 1;
     t.path = files_path("none/trace.json");
-    assert_fails(CLQ_WRITE, "none/trace.json", train(&t));
+    assert_fails(CLQ_ERROR_WRITE, "none/trace.json", train(&t));
 }
 
 /* Whatever fails is told by name, and no half of a file is left. */
@@ -279,7 +279,7 @@ static void any_call_fails(void **state) {
         assert_int_equal(files_count(folder), status == CLQ_OK);
         if (status == CLQ_OK) continue; /* giving something back failed */
         failures++;
-        if (status != CLQ_DEVICE || !strstr(clq_error_detail(), "pocl:"))
+        if (status != CLQ_ERROR_DEVICE || !strstr(clq_error_detail(), "pocl:"))
             fail_msg("call %u: %s: %s", t.fail_at, clq_status_text(status), clq_error_detail());
     }
     assert_true(failures > calls / 14);
@@ -294,7 +294,7 @@ static void any_allocation_fails(void **state) {
     assert_true(allocations >= 10);
     for (t.fail_memory_at = 1; t.fail_memory_at <= allocations; t.fail_memory_at += 1 + allocations / 25) {
         clq_status status = train(&t);
-        if (status != CLQ_OK && (status != CLQ_MEMORY || !strstr(clq_error_detail(), "memory")))
+        if (status != CLQ_OK && (status != CLQ_ERROR_MEMORY || !strstr(clq_error_detail(), "memory")))
             fail_msg("allocation %d: %s: %s", (int)t.fail_memory_at, clq_status_text(status), clq_error_detail());
     }
 }

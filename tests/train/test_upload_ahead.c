@@ -30,8 +30,9 @@ static clq_model *make_model(void) {
     clq_model *model;
     assert_ok(clq_model_create("small", &model));
     clq_tensor x = clq_input(model, CLQ_SHAPE(SIDE, SIDE, 1));
-    x = clq_conv2d(model, x, &(clq_conv2d_config){.filters = 4, .kernel = {3, 3}, .activation = CLQ_TANH});
-    x = clq_dense(model, clq_flatten(model, x, NULL), &(clq_dense_config){.units = CLASSES, .activation = CLQ_SOFTMAX});
+    x = clq_conv2d(model, x, &(clq_conv2d_config){.filters = 4, .kernel = {3, 3}, .activation = CLQ_ACTIVATION_TANH});
+    x = clq_dense(model, clq_flatten(model, x, NULL),
+                  &(clq_dense_config){.units = CLASSES, .activation = CLQ_ACTIVATION_SOFTMAX});
     assert_ok(clq_model_finish(model, x));
     return model;
 }
@@ -95,7 +96,7 @@ static clq_status note_loss(void *context, const clq_step_info *info) {
 
 static clq_status leave_batch(clq_replica_context *replica, void *context) {
     (void)context;
-    return replica->batch ? CLQ_OK : CLQ_INTERNAL;
+    return replica->batch ? CLQ_OK : CLQ_ERROR_INTERNAL;
 }
 static clq_status make_gradients(clq_replica_context *replica, void *context) {
     (void)context;
@@ -339,7 +340,7 @@ static void any_allocation_fails(void **state) {
     assert_ok(train_with_failure_at(0, &all));
     for (uint64_t n = 1; n <= all; n += stride) {
         clq_status status = train_with_failure_at(n, &made);
-        if (status != CLQ_OK && status != CLQ_MEMORY)
+        if (status != CLQ_OK && status != CLQ_ERROR_MEMORY)
             fail_msg("allocation %d: %s: %s", (int)n, clq_status_text(status), clq_error_detail());
         failures += status != CLQ_OK;
     }
@@ -359,7 +360,7 @@ static void a_lost_device_is_named(void **state) {
         close_rig(&r);
         layer.lose(0, ULONG_MAX);
         if (status == CLQ_OK) break;
-        assert_int_equal(status, CLQ_DEVICE);
+        assert_int_equal(status, CLQ_ERROR_DEVICE);
         assert_true(named);
         failures++;
     }

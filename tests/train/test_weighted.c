@@ -229,14 +229,14 @@ static void weights_stay_with_their_samples(void **state) {
     (void)state;
     static const double unequal[] = {5, 1, 2, 2};
     train(&way_single, "fit", by_fit, 1, NULL, 3);
-    train(&way_single, "steps", by_steps, 1, NULL, CLQ_AUTO);
+    train(&way_single, "steps", by_steps, 1, NULL, CLQ_PREFETCH_AUTO);
     for (size_t i = 0; i < CLQ_COUNT_OF(ways); i++) {
         const way *w = &ways[i];
         const bool splits = w->kind != CLQ_STRATEGY_PIPELINE && w->kind != CLQ_STRATEGY_TENSOR;
         way two = *w;
         two.options.accumulate = 2;
         train(w, "fit", by_fit, 1, NULL, 3);
-        train(w, "steps", by_steps, 1, NULL, CLQ_AUTO);
+        train(w, "steps", by_steps, 1, NULL, CLQ_PREFETCH_AUTO);
         train(&two, "two batches", by_fit, 2, NULL, 1);
         if (splits) train(w, "parts", by_parts, 1, NULL, 2);
         if (w->kind == CLQ_STRATEGY_MIRRORED) train(w, "unequal shares", by_steps, 1, unequal, 2);

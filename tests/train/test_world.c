@@ -269,7 +269,7 @@ static void expect_refused(clq_status status, const char *word, const way *how, 
     if (clq_devices_select(sys, "pocl:0", &devices) != CLQ_OK || make_model(how, &model) != CLQ_OK) abort();
     const clq_status got = clq_trainer_create(model, &devices, config, &trainer);
     if (got != status || !strstr(clq_error_detail(), word))
-        fabric_note(rank, clq_fail(CLQ_STATE, "%s: %s", word, clq_error_detail()));
+        fabric_note(rank, clq_fail(CLQ_ERROR_STATE, "%s: %s", word, clq_error_detail()));
     else
         fabric_note(rank, CLQ_OK);
     if (got == CLQ_OK) clq_trainer_destroy(trainer);
@@ -296,9 +296,9 @@ static void what_does_not_go_together(void **state) {
     central.strategy = CLQ_STRATEGY_CENTRAL;
     topk.strategy_options.compression = (clq_compression){.kind = CLQ_COMPRESSION_TOP_K, .fraction = 0.1};
     const refusal refusals[] = {
-        {"no strategies but mirrored, pipeline and ps", central, 0, CLQ_UNSUPPORTED},
-        {"not sent in part (topk)", topk, 0, CLQ_UNSUPPORTED},
-        {"rank 1 on", plain, 1, CLQ_MISMATCH},
+        {"no strategies but mirrored, pipeline and ps", central, 0, CLQ_ERROR_UNSUPPORTED},
+        {"not sent in part (topk)", topk, 0, CLQ_ERROR_UNSUPPORTED},
+        {"rank 1 on", plain, 1, CLQ_ERROR_MISMATCH},
     };
     for (size_t i = 0; i < CLQ_COUNT_OF(refusals); i++) {
         fabric_rank ranks[2];

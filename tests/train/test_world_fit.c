@@ -51,9 +51,9 @@ static clq_status note_log(void *context, const clq_step_info *info) {
     p->told->losses[info->step] = info->loss;
     p->told->norms[info->step] = info->grad_norm;
     p->told->steps = info->step;
-    if (p->how->acts == p->rank && p->how->fails_at == info->step) return clq_fail(CLQ_WRITE, "the disk is full");
+    if (p->how->acts == p->rank && p->how->fails_at == info->step) return clq_fail(CLQ_ERROR_WRITE, "the disk is full");
     if (p->how->acts == p->rank && p->how->waves_at > 0 && p->how->waves_at <= info->step)
-        return clq_fail(CLQ_INTERRUPTED, "somebody waved");
+        return clq_fail(CLQ_ERROR_INTERRUPTED, "somebody waved");
     if (p->how->acts == p->rank && p->how->dies_at == info->step) {
         nap(0.2); /* meanwhile the others' replicas come to wait for this one's */
         fabric_kill(p->network, p->rank);
@@ -69,7 +69,7 @@ static clq_status note_step(void *context, clq_trainer *trainer, const clq_step_
         static float bias[16] = {1};
         return clq_trainer_set_variable(trainer, 1, bias);
     }
-    if (acts && p->how->interrupts_at == info->step) return clq_fail(CLQ_INTERRUPTED, "somebody waved");
+    if (acts && p->how->interrupts_at == info->step) return clq_fail(CLQ_ERROR_INTERRUPTED, "somebody waved");
     return CLQ_OK;
 }
 
@@ -83,7 +83,7 @@ static clq_status note_checkpoint(void *context, uint64_t step) {
     const part *p = context;
     (void)step;
     if (p->how->acts != p->rank || !p->how->waves_at_checkpoints) return CLQ_OK;
-    return clq_fail(CLQ_INTERRUPTED, "somebody waved");
+    return clq_fail(CLQ_ERROR_INTERRUPTED, "somebody waved");
 }
 
 static clq_status note_progress(void *context, const clq_progress *progress) {
@@ -254,7 +254,7 @@ static void who_is_interrupted_interrupts_all(void **state) {
     fabric_rank ranks[3];
     run(&how, 3, ranks);
     for (unsigned r = 0; r < 3; r++) {
-        assert_int_equal(ranks[r].ended, CLQ_INTERRUPTED);
+        assert_int_equal(ranks[r].ended, CLQ_ERROR_INTERRUPTED);
         expect_text(ranks[r].detail, r == 1 ? "somebody waved" : "rank 1 on ");
         assert_within(how.results[r].steps, 3, STEPS);
         assert_int_equal(how.results[r].steps, how.results[0].steps);
@@ -268,7 +268,7 @@ static void it_may_be_said_by_the_log(void **state) {
     fabric_rank ranks[2];
     run(&how, 2, ranks);
     for (unsigned r = 0; r < 2; r++) {
-        assert_int_equal(ranks[r].ended, CLQ_INTERRUPTED);
+        assert_int_equal(ranks[r].ended, CLQ_ERROR_INTERRUPTED);
         assert_int_equal(how.results[r].steps, how.results[0].steps);
         for (unsigned s = 1; s <= how.results[r].steps; s++) assert_true(how.results[r].losses[s] > 0);
     }
@@ -279,7 +279,7 @@ static void it_may_be_said_at_a_checkpoint(void **state) {
     plan how = {.folder = files_path("waved"), .acts = 0, .waves_at_checkpoints = true};
     fabric_rank ranks[2];
     run(&how, 2, ranks);
-    for (unsigned r = 0; r < 2; r++) assert_int_equal(ranks[r].ended, CLQ_INTERRUPTED);
+    for (unsigned r = 0; r < 2; r++) assert_int_equal(ranks[r].ended, CLQ_ERROR_INTERRUPTED);
     assert_within(how.results[0].counts.last_step, 2, STEPS);
 }
 
@@ -307,7 +307,7 @@ static void who_fails_is_named_to_all(void **state) {
     fabric_rank ranks[3];
     run(&how, 3, ranks);
     for (unsigned r = 0; r < 3; r++) {
-        assert_int_equal(ranks[r].ended, r == 1 ? CLQ_WRITE : CLQ_ABORTED);
+        assert_int_equal(ranks[r].ended, r == 1 ? CLQ_ERROR_WRITE : CLQ_ERROR_ABORTED);
         expect_text(ranks[r].detail, "the disk is full");
         if (r != 1) expect_text(ranks[r].detail, "rank 1 on ");
     }
@@ -320,7 +320,7 @@ static void who_dies_is_missed(void **state) {
     fabric_rank ranks[3];
     run(&how, 3, ranks);
     for (unsigned r = 0; r < 3; r++) {
-        assert_int_equal(ranks[r].ended, CLQ_ABORTED);
+        assert_int_equal(ranks[r].ended, CLQ_ERROR_ABORTED);
         expect_text(ranks[r].detail, "nothing heard for 4 s");
         if (r != 1) expect_text(ranks[r].detail, "rank 1 on ");
     }
@@ -334,7 +334,7 @@ static void who_differs_is_named(void **state) {
     run_well(&good, 3);
     run(&bad, 3, ranks);
     for (unsigned r = 0; r < 3; r++) {
-        assert_int_equal(ranks[r].ended, r == 2 ? CLQ_REPLICAS_DIFFER : CLQ_ABORTED);
+        assert_int_equal(ranks[r].ended, r == 2 ? CLQ_ERROR_REPLICAS_DIFFER : CLQ_ERROR_ABORTED);
         expect_text(ranks[r].detail, "step 4: processes have different weights in 'dense/bias'");
         expect_text(ranks[r].detail, "rank 2 on ");
     }
@@ -346,7 +346,7 @@ static void other_data_are_refused(void **state) {
     fabric_rank ranks[2];
     run(&how, 2, ranks);
     for (unsigned r = 0; r < 2; r++) {
-        assert_int_equal(ranks[r].ended, CLQ_MISMATCH);
+        assert_int_equal(ranks[r].ended, CLQ_ERROR_MISMATCH);
         expect_text(ranks[r].detail, "rank 1 on ");
         expect_text(ranks[r].detail, "another data set than rank 0 on ");
     }
@@ -358,7 +358,7 @@ static void other_weights_are_refused(void **state) {
     fabric_rank ranks[2];
     run(&how, 2, ranks);
     for (unsigned r = 0; r < 2; r++) {
-        assert_int_equal(ranks[r].ended, CLQ_MISMATCH);
+        assert_int_equal(ranks[r].ended, CLQ_ERROR_MISMATCH);
         expect_text(ranks[r].detail, "another set of initial weights than rank 0 on ");
     }
 }
@@ -370,8 +370,8 @@ static void checkpoints_of_one_process_are_refused(void **state) {
     plan how = {.folder = files_path("of one"), .folder_of_1 = files_path("of the other"), .has_own_checkpoints = true};
     fabric_rank ranks[2];
     run(&how, 2, ranks);
-    assert_int_equal(ranks[0].ended, CLQ_ARGUMENT);
-    assert_int_equal(ranks[1].ended, CLQ_ABORTED);
+    assert_int_equal(ranks[0].ended, CLQ_ERROR_ARGUMENT);
+    assert_int_equal(ranks[1].ended, CLQ_ERROR_ABORTED);
     for (unsigned r = 0; r < 2; r++) expect_text(ranks[r].detail, "are of different processes");
 }
 
@@ -387,7 +387,7 @@ static void it_goes_on_bit_for_bit(void **state) {
         fabric_rank ranks[2];
         run_well(&right, 2);
         run(&first, 2, ranks);
-        for (unsigned r = 0; r < 2; r++) assert_int_equal(ranks[r].ended, CLQ_INTERRUPTED);
+        for (unsigned r = 0; r < 2; r++) assert_int_equal(ranks[r].ended, CLQ_ERROR_INTERRUPTED);
         run_well(&second, 2);
         const uint64_t from = first.results[0].steps;
         assert_int_equal(first.results[0].counts.last_step, from);
@@ -468,7 +468,7 @@ static void parts_of_an_optimizer_are_equal(void **state) {
     fabric_rank ranks[2];
     run(&how, 2, ranks);
     for (unsigned r = 0; r < 2; r++) {
-        assert_int_equal(ranks[r].ended, r == 0 ? CLQ_UNSUPPORTED : CLQ_ABORTED);
+        assert_int_equal(ranks[r].ended, r == 0 ? CLQ_ERROR_UNSUPPORTED : CLQ_ERROR_ABORTED);
         expect_text(ranks[r].detail, "need equally many devices on each");
     }
 }
@@ -490,7 +490,7 @@ static void each_way_goes_on_bit_for_bit(void **state) {
         run_well(&second, 2);
         const uint64_t from = first.results[0].steps;
         for (unsigned r = 0; r < 2; r++) {
-            assert_int_equal(ranks[r].ended, CLQ_INTERRUPTED);
+            assert_int_equal(ranks[r].ended, CLQ_ERROR_INTERRUPTED);
             assert_int_equal(second.results[r].resumed, from);
             for (unsigned s = 1; s <= STEPS; s++) {
                 const told *by = s <= from ? &first.results[r] : &second.results[r];
@@ -513,7 +513,7 @@ static void others_go_on(void **state) {
         fabric_rank ranks[2];
         assert_ok(train(&right, "pocl:0", NULL, &right.results[0]));
         run(&first, 2, ranks);
-        assert_int_equal(ranks[0].ended, CLQ_INTERRUPTED);
+        assert_int_equal(ranks[0].ended, CLQ_ERROR_INTERRUPTED);
         if (processes == 1)
             assert_ok(train(&second, "pocl:0", NULL, &second.results[0]));
         else
@@ -532,8 +532,8 @@ static void a_folder_with_checkpoints_is_refused_on_all(void **state) {
     fabric_rank ranks[2];
     run_well(&first, 2);
     run(&first, 2, ranks);
-    assert_int_equal(ranks[0].ended, CLQ_ARGUMENT);
-    assert_int_equal(ranks[1].ended, CLQ_ABORTED);
+    assert_int_equal(ranks[0].ended, CLQ_ERROR_ARGUMENT);
+    assert_int_equal(ranks[1].ended, CLQ_ERROR_ABORTED);
     for (unsigned r = 0; r < 2; r++) expect_text(ranks[r].detail, "resume from them");
     expect_text(ranks[1].detail, "rank 0 on ");
 }

@@ -90,14 +90,14 @@ clq_status __wrap_clq_replica_run(clq_replica *replica, clq_plan *of, const clq_
 static clq_status note_log(void *context, const clq_step_info *info) {
     part *p = context;
     told *t = p->told;
-    if (info->step != ++t->last_step) return clq_fail(CLQ_INTERNAL, "step %d is told", (int)info->step);
+    if (info->step != ++t->last_step) return clq_fail(CLQ_ERROR_INTERNAL, "step %d is told", (int)info->step);
     t->losses[info->step] = info->loss;
     t->norms[info->step] = info->grad_norm;
     t->replicas[info->step] = info->replica;
     t->staleness[info->step] = info->staleness;
     t->steps++;
     if (p->rank == 0 && p->how->interrupts_at > 0 && info->step >= p->how->interrupts_at)
-        return clq_fail(CLQ_INTERRUPTED, "somebody waved");
+        return clq_fail(CLQ_ERROR_INTERRUPTED, "somebody waved");
     if (p->rank == 0 && p->how->kills_at == info->step) fabric_kill(p->network, p->how->processes);
     return CLQ_OK;
 }
@@ -120,7 +120,7 @@ static clq_status make_small_model(clq_model **out) {
 static clq_status next_batch(const part *p, clq_batch *out) {
     bool more;
     CLQ_TRY(clq_dataset_next(p->data, out, &more));
-    return more ? CLQ_OK : clq_fail(CLQ_INTERNAL, "no batch is left");
+    return more ? CLQ_OK : clq_fail(CLQ_ERROR_INTERNAL, "no batch is left");
 }
 
 /* Without meetings, at which figures may be read, which waits for all. */
@@ -146,14 +146,14 @@ static clq_status train_by_hand(part *p) {
     CLQ_TRY(clq_step_gradients(p->trainer, &batch));
     CLQ_TRY(clq_step_reduce(p->trainer));
     CLQ_TRY(clq_trainer_get_gradient(p->trainer, 0, 1, &gradient));
-    if (gradient != -1.0f) return clq_fail(CLQ_INTERNAL, "the sum of the gradients is %g", (double)gradient);
+    if (gradient != -1.0f) return clq_fail(CLQ_ERROR_INTERNAL, "the sum of the gradients is %g", (double)gradient);
     CLQ_TRY(clq_step_apply(p->trainer));
     CLQ_TRY(next_batch(p, &batch));
     CLQ_TRY(clq_step(p->trainer, &batch));
     CLQ_TRY(clq_evaluate(p->trainer, p->data, &totals));
     p->told->evaluated = totals.loss;
     CLQ_TRY(clq_trainer_get_gradient(p->trainer, 0, 1, &gradient)); /* of the last update */
-    if (gradient != -1.0f) return clq_fail(CLQ_INTERNAL, "the last gradient is %g", (double)gradient);
+    if (gradient != -1.0f) return clq_fail(CLQ_ERROR_INTERNAL, "the last gradient is %g", (double)gradient);
     CLQ_TRY(zero_weights_of(p->trainer));
     CLQ_TRY(next_batch(p, &batch));
     return clq_step(p->trainer, &batch);
@@ -191,7 +191,7 @@ static clq_status keep(part *p) {
         CLQ_TRY(clq_trainer_get_variable(p->trainer, 1, t->weights + FEATURES));
     }
     for (uint32_t i = 0; i < p->trainer->model->variable_count; i++) floats += p->trainer->model->variables[i].elements;
-    if (!(t->values = clq_alloc(floats, sizeof *t->values))) return CLQ_MEMORY;
+    if (!(t->values = clq_alloc(floats, sizeof *t->values))) return CLQ_ERROR_MEMORY;
     floats = 0;
     for (uint32_t i = 0; i < p->trainer->model->variable_count; i++) {
         CLQ_TRY(clq_trainer_get_variable(p->trainer, i, t->values + floats));
@@ -270,7 +270,7 @@ static void run_rank(fabric_rank *rank) {
         return;
     }
     if (status == CLQ_OK) status = train(how, specs[rank->rank], rank, &how->results[rank->rank]);
-    if (status == CLQ_OK || status == CLQ_INTERRUPTED) {
+    if (status == CLQ_OK || status == CLQ_ERROR_INTERRUPTED) {
         clq_error why;
         clq_error_take(status, &why);
         status = clq_serve_end(rank->world);
@@ -508,7 +508,7 @@ static void it_goes_on_from_a_checkpoint(void **state) {
         second.stores = cases[i].stores;
         second.interrupts_at = 0;
         run(&first, ranks);
-        for (unsigned r = 0; r < 2; r++) assert_int_equal(ranks[r].ended, CLQ_INTERRUPTED);
+        for (unsigned r = 0; r < 2; r++) assert_int_equal(ranks[r].ended, CLQ_ERROR_INTERRUPTED);
         for (unsigned r = 2; r < 4; r++) assert_int_equal(ranks[r].ended, CLQ_OK);
         if (second.stores == 0)
             assert_ok(train(&second, "pocl:0", NULL, &second.results[0]));
@@ -537,7 +537,7 @@ static void moments_are_kept(void **state) {
     second.stores = 1;
     run_well(&right);
     run(&first, ranks);
-    assert_int_equal(ranks[0].ended, CLQ_INTERRUPTED);
+    assert_int_equal(ranks[0].ended, CLQ_ERROR_INTERRUPTED);
     run_well(&second);
     for (uint64_t s = 1; s <= BATCHES; s++) {
         const told *t = s <= second.results[0].resumed ? &first.results[0] : &second.results[0];
@@ -557,7 +557,7 @@ static void a_store_rank_that_dies_is_named(void **state) {
         fabric_rank ranks[PROCESSES_MAX + 3];
         run(&how, ranks);
         for (unsigned r = 0; r < 4; r++) {
-            assert_int_equal(ranks[r].ended, CLQ_ABORTED);
+            assert_int_equal(ranks[r].ended, CLQ_ERROR_ABORTED);
             if (r != 2) expect_text(ranks[r].detail, "rank 2 on ");
         }
         forget(&how);
@@ -588,7 +588,7 @@ static void who_is_late_is_named(void **state) {
         atomic_store(&holds, true);
         run(&how, ranks);
         atomic_store(&holds, false);
-        assert_int_equal(ranks[2].ended, CLQ_TIMEOUT);
+        assert_int_equal(ranks[2].ended, CLQ_ERROR_TIMEOUT);
         expect_text(ranks[2].detail, cases[i].says);
         expect_text(ranks[2].detail, "rank 0 on ");
         forget(&how);
@@ -600,8 +600,8 @@ static void store_ranks_end_behind_the_trainer(void **state) {
     plan how = {.processes = 2, .stores = 2, .options.staleness = 4, .ends_first = true};
     fabric_rank ranks[PROCESSES_MAX + 3];
     run(&how, ranks);
-    const fabric_rank *store = &ranks[ranks[2].ended == CLQ_STATE ? 2 : 3]; /* the first of them ends the world */
-    assert_int_equal(store->ended, CLQ_STATE);
+    const fabric_rank *store = &ranks[ranks[2].ended == CLQ_ERROR_STATE ? 2 : 3]; /* the first of them ends the world */
+    assert_int_equal(store->ended, CLQ_ERROR_STATE);
     expect_text(store->detail, "destroy the trainer first");
     forget(&how);
 }
@@ -613,22 +613,26 @@ static void what_does_not_go_together_is_refused(void **state) {
         plan how;
         clq_status status;
     } cases[] = {
-        {"backup replicas are of one machine", {.processes = 2, .stores = 1, .options.backup = 1}, CLQ_UNSUPPORTED},
-        {"--ps-ranks 1", {.processes = 2, .stores = 2, .clip = "global_norm=1"}, CLQ_UNSUPPORTED},
-        {"only strategy ps uses", {.processes = 2, .stores = 1, .kind = CLQ_STRATEGY_MIRRORED}, CLQ_UNSUPPORTED},
-        {"cannot be cut into parts for 3", {.processes = 2, .stores = 3}, CLQ_ARGUMENT},
-        {"one copy of the weights, on the store ranks", {.processes = 2, .stores = 1, .checks = true}, CLQ_ARGUMENT},
-        {"splits batches evenly", {.processes = 2, .stores = 1, .options.shares = CLQ_SHARES_AUTO}, CLQ_ARGUMENT},
-        {"splits batches evenly", {.processes = 3, .stores = 1, .options.shares = CLQ_SHARES_AUTO}, CLQ_ARGUMENT},
-        {"precision mixed scales", {.processes = 2, .stores = 1, .precision = CLQ_PRECISION_MIXED}, CLQ_ARGUMENT},
-        {"name how many (--ps-ranks", {.processes = 2, .stores = 0}, CLQ_UNSUPPORTED}};
+        {"backup replicas are of one machine",
+         {.processes = 2, .stores = 1, .options.backup = 1},
+         CLQ_ERROR_UNSUPPORTED},
+        {"--ps-ranks 1", {.processes = 2, .stores = 2, .clip = "global_norm=1"}, CLQ_ERROR_UNSUPPORTED},
+        {"only strategy ps uses", {.processes = 2, .stores = 1, .kind = CLQ_STRATEGY_MIRRORED}, CLQ_ERROR_UNSUPPORTED},
+        {"cannot be cut into parts for 3", {.processes = 2, .stores = 3}, CLQ_ERROR_ARGUMENT},
+        {"one copy of the weights, on the store ranks",
+         {.processes = 2, .stores = 1, .checks = true},
+         CLQ_ERROR_ARGUMENT},
+        {"splits batches evenly", {.processes = 2, .stores = 1, .options.shares = CLQ_SHARES_AUTO}, CLQ_ERROR_ARGUMENT},
+        {"splits batches evenly", {.processes = 3, .stores = 1, .options.shares = CLQ_SHARES_AUTO}, CLQ_ERROR_ARGUMENT},
+        {"precision mixed scales", {.processes = 2, .stores = 1, .precision = CLQ_PRECISION_MIXED}, CLQ_ERROR_ARGUMENT},
+        {"name how many (--ps-ranks", {.processes = 2, .stores = 0}, CLQ_ERROR_UNSUPPORTED}};
     for (size_t i = 0; i < CLQ_COUNT_OF(cases); i++) {
         plan how = cases[i].how;
         fabric_rank ranks[PROCESSES_MAX + 3];
         run(&how, ranks);
         for (unsigned r = 0; r < how.processes + how.stores; r++) {
             expect_text(ranks[r].detail, cases[i].says);
-            assert_int_equal(ranks[r].ended, r == 0 ? cases[i].status : CLQ_ABORTED);
+            assert_int_equal(ranks[r].ended, r == 0 ? cases[i].status : CLQ_ERROR_ABORTED);
         }
         forget(&how);
     }

@@ -56,9 +56,9 @@ static int start(void **state) {
     if (open_system(state) != 0) return -1;
     assert_ok(clq_model_create("small", &model));
     clq_tensor x = clq_dense(model, clq_input(model, CLQ_SHAPE(INPUTS)),
-                             &(clq_dense_config){.units = UNITS, .activation = CLQ_TANH});
-    assert_ok(
-        clq_model_finish(model, clq_dense(model, x, &(clq_dense_config){.units = CLASSES, .activation = CLQ_SOFTMAX})));
+                             &(clq_dense_config){.units = UNITS, .activation = CLQ_ACTIVATION_TANH});
+    assert_ok(clq_model_finish(
+        model, clq_dense(model, x, &(clq_dense_config){.units = CLASSES, .activation = CLQ_ACTIVATION_SOFTMAX})));
     assert_ok(clq_dataset_arrays(samples, CLQ_F32, SAMPLES, 1, shape, labels, CLQ_I32, 1, &data));
     assert_ok(clq_dataset_batch(data, BATCH, false));
     return 0;

@@ -108,7 +108,7 @@ static void walk_some_allocations(clq_status (*call)(const asked *), const asked
         clq_status status = call(context);
         if (clq_memory_fail_at(0, false) < nth) assert_ok(status); /* it was not made */
         failed += status != CLQ_OK;
-        if (status != CLQ_OK && status != CLQ_MEMORY) fail_msg("allocation %d: %s", (int)nth, clq_error_detail());
+        if (status != CLQ_OK && status != CLQ_ERROR_MEMORY) fail_msg("allocation %d: %s", (int)nth, clq_error_detail());
     }
     assert_true(failed > 5);
 }
@@ -247,9 +247,9 @@ static void a_failing_device_is_not_chosen(void **state) {
     clq_choice_made *made = clq_alloc(1, sizeof *made);
     assert_non_null(made);
     open_rig(&r, "pocl:1");
-    layer.only("replica 0"); /* the commands of a step: a buffer that fails would be CLQ_MEMORY */
+    layer.only("replica 0"); /* the commands of a step: a buffer that fails would be CLQ_ERROR_MEMORY */
     (void)layer.arm(1, CL_OUT_OF_RESOURCES, true);
-    assert_int_equal(clq_why_choose(&r.task, &hurried, made), CLQ_DEVICE);
+    assert_int_equal(clq_why_choose(&r.task, &hurried, made), CLQ_ERROR_DEVICE);
     assert_true(layer.arm(0, 0, false) > 0);
     layer.only(NULL);
     expect_text(clq_error_detail(), "CL_OUT_OF_RESOURCES");
@@ -273,7 +273,7 @@ static clq_status recall_choice(void *context) {
     clq_kept_choice kept;
     bool known = false;
     CLQ_TRY(clq_why_recall_choice(k->key, &known, &kept));
-    return known ? clq_why_choice_holds(&kept, k->devices, &known) : clq_fail(CLQ_STATE, "nothing is kept");
+    return known ? clq_why_choice_holds(&kept, k->devices, &known) : clq_fail(CLQ_ERROR_STATE, "nothing is kept");
 }
 
 /* By key, and for these devices alone. */

@@ -111,10 +111,10 @@ static void what_is_no_trace_is_refused(void **state) {
     };
     for (size_t i = 0; i < CLQ_COUNT_OF(cases); i++) {
         clq_traced_run run;
-        assert_fails(CLQ_FORMAT, cases[i].says, explain(cases[i].text, &run));
+        assert_fails(CLQ_ERROR_FORMAT, cases[i].says, explain(cases[i].text, &run));
     }
     clq_traced_run run;
-    assert_fails(CLQ_NOT_FOUND, "nowhere", clq_trace_explain("nowhere.json", &run));
+    assert_fails(CLQ_ERROR_NOT_FOUND, "nowhere", clq_trace_explain("nowhere.json", &run));
 }
 
 static clq_status explain_again(void *context) {

@@ -44,7 +44,7 @@ static void check(const fault *how) {
     for (unsigned r = 0; r < how->size; r++) {
         const fabric_rank *rank = &how->ranks[r];
         assert_ok(rank->opened);
-        assert_int_equal(rank->ended, CLQ_ABORTED);
+        assert_int_equal(rank->ended, CLQ_ERROR_ABORTED);
         if (how->is_reached ? how->is_reached(r) : r != how->of) expect_text(rank->detail, how->word);
     }
 }
@@ -86,10 +86,11 @@ static void is_named(fabric_rank *self) {
     const bool own = self->rank == 1;
     char named[256] = "a device failed";
     clq_status status = clq_world_barrier(self->world); /* all are open */
-    if (own) clq_world_fail(self->world, &(clq_error){CLQ_DEVICE, "a device failed"});
+    if (own) clq_world_fail(self->world, &(clq_error){CLQ_ERROR_DEVICE, "a device failed"});
     while (status == CLQ_OK) status = clq_world_barrier(self->world);
     if (!own) snprintf(named, sizeof named, "%s: a device failed", clq_world_name(self->world, 1));
-    const bool is_right = status == (own ? CLQ_DEVICE : CLQ_ABORTED) && strcmp(clq_error_detail(), named) == 0;
+    const bool is_right =
+        status == (own ? CLQ_ERROR_DEVICE : CLQ_ERROR_ABORTED) && strcmp(clq_error_detail(), named) == 0;
     fabric_note(self, is_right && clq_world_failure(self->world) == status ? CLQ_OK : status);
 }
 
@@ -104,7 +105,7 @@ static void the_rank_and_its_host_are_named(void **state) {
 }
 
 static void fails_at_once(fabric_rank *self) {
-    clq_world_fail(self->world, &(clq_error){CLQ_DEVICE, "a device failed"});
+    clq_world_fail(self->world, &(clq_error){CLQ_ERROR_DEVICE, "a device failed"});
     fabric_note(self, CLQ_OK);
 }
 
@@ -121,10 +122,10 @@ static void it_is_named_to_those_who_open(void **state) {
     assert_int_equal(gethostname(host, sizeof host - 1), 0);
     snprintf(name, sizeof name, "rank 1 on %s: a device failed", host);
     assert_ok(ranks[1].opened);
-    assert_true(ranks[0].opened == CLQ_ABORTED || ranks[2].opened == CLQ_ABORTED);
+    assert_true(ranks[0].opened == CLQ_ERROR_ABORTED || ranks[2].opened == CLQ_ERROR_ABORTED);
     for (unsigned r = 0; r < 3; r += 2) {
         assert_true(ranks[r].opened != CLQ_OK);
-        if (ranks[r].opened == CLQ_ABORTED) assert_string_equal(ranks[r].detail, name);
+        if (ranks[r].opened == CLQ_ERROR_ABORTED) assert_string_equal(ranks[r].detail, name);
     }
 }
 
@@ -219,8 +220,8 @@ static void the_late_are_named(void **state) {
         for (unsigned r = 0; r < FIVE; r++) {
             expect_text(ranks[r].detail, "did not come to a barrier within the deadline of 5 s");
             expect_text(ranks[r].detail, name);
-            timeouts += ranks[r].ended == CLQ_TIMEOUT;
-            assert_true(ranks[r].ended == CLQ_TIMEOUT || ranks[r].ended == CLQ_ABORTED);
+            timeouts += ranks[r].ended == CLQ_ERROR_TIMEOUT;
+            assert_true(ranks[r].ended == CLQ_ERROR_TIMEOUT || ranks[r].ended == CLQ_ERROR_ABORTED);
         }
         assert_within(timeouts, 1, FIVE - 1);
     }
@@ -285,8 +286,8 @@ static void uses_all(fabric_rank *self) {
 
 /* The rank that a fault meets ends so, others are told or miss it, or nobody notices. */
 static bool ends_so(const fabric_rank *self, clq_status status) {
-    return self->ended == CLQ_OK || self->ended == status || self->ended == CLQ_ABORTED ||
-           (self->ended == CLQ_SYSTEM && strstr(self->detail, "the rank is gone"));
+    return self->ended == CLQ_OK || self->ended == status || self->ended == CLQ_ERROR_ABORTED ||
+           (self->ended == CLQ_ERROR_SYSTEM && strstr(self->detail, "the rank is gone"));
 }
 
 enum { ENGINE_CALLS = 24 }; /* so many, at least, are made by all that a rank does */
@@ -300,11 +301,11 @@ static void each_call_of_an_engine_fails(void **state) {
         fabric_fail_at(network, 1, nth);
         fabric_run(network, 3, &(clq_world_config){.silence_s = SILENCE_S, .deadline_s = 20}, uses_all, NULL, ranks);
         fabric_close(network);
-        if (ranks[1].ended == CLQ_SYSTEM) expect_text(ranks[1].detail, "as asked for");
+        if (ranks[1].ended == CLQ_ERROR_SYSTEM) expect_text(ranks[1].detail, "as asked for");
         for (unsigned r = 0; r < 3; r++)
-            if (!ends_so(&ranks[r], CLQ_SYSTEM))
+            if (!ends_so(&ranks[r], CLQ_ERROR_SYSTEM))
                 fail_msg("call %u, rank %u: %s: %s", nth, r, clq_status_text(ranks[r].ended), ranks[r].detail);
-        failed += ranks[1].ended == CLQ_SYSTEM;
+        failed += ranks[1].ended == CLQ_ERROR_SYSTEM;
     }
     assert_within(failed, ENGINE_CALLS / 2, ENGINE_CALLS);
 }
@@ -324,9 +325,9 @@ static void each_allocation_fails(void **state) {
             made = clq_memory_fail_at(0, false);
             fabric_close(network);
             runs++;
-            ended_so += ranks[0].ended == CLQ_MEMORY || ranks[1].ended == CLQ_MEMORY;
+            ended_so += ranks[0].ended == CLQ_ERROR_MEMORY || ranks[1].ended == CLQ_ERROR_MEMORY;
             for (unsigned r = 0; r < 2; r++)
-                if (!ends_so(&ranks[r], CLQ_MEMORY))
+                if (!ends_so(&ranks[r], CLQ_ERROR_MEMORY))
                     fail_msg("allocation %d: %s: %s", (int)nth, clq_status_text(ranks[r].ended), ranks[r].detail);
         }
     assert_within(runs, 2 * 8, 2 * 100);

@@ -23,7 +23,7 @@ static void run_all(unsigned size, double latency_s, double bytes_per_s, void (*
 #define EXPECT(self, condition)                                                                                        \
     do {                                                                                                               \
         if (!(condition)) {                                                                                            \
-            fabric_note(self, clq_fail(CLQ_STATE, "%s:%d: %s", __FILE__, __LINE__, #condition));                       \
+            fabric_note(self, clq_fail(CLQ_ERROR_STATE, "%s:%d: %s", __FILE__, __LINE__, #condition));                 \
             return;                                                                                                    \
         }                                                                                                              \
     } while (0)
@@ -70,12 +70,12 @@ static void alone(void **state) {
         assert_int_equal(all, 7);
         assert_ok(clq_world_barrier(both[i]));
         assert_ok(clq_world_agree(both[i], "model", (clq_hash128){1, 2}));
-        assert_fails(CLQ_ARGUMENT, "0 bytes", clq_world_gather(both[i], &mine, 0, &all));
+        assert_fails(CLQ_ERROR_ARGUMENT, "0 bytes", clq_world_gather(both[i], &mine, 0, &all));
     }
     clq_world_abort(world, "no more");
-    assert_fails(CLQ_ABORTED, "no more", clq_world_gather(world, &mine, sizeof mine, &all));
-    assert_fails(CLQ_ABORTED, "no more", clq_world_barrier(world));
-    assert_fails(CLQ_ABORTED, "no more", clq_world_agree(world, "model", (clq_hash128){1, 2}));
+    assert_fails(CLQ_ERROR_ABORTED, "no more", clq_world_gather(world, &mine, sizeof mine, &all));
+    assert_fails(CLQ_ERROR_ABORTED, "no more", clq_world_barrier(world));
+    assert_fails(CLQ_ERROR_ABORTED, "no more", clq_world_agree(world, "model", (clq_hash128){1, 2}));
     clq_world_close(world);
     clq_world_close(NULL);
     clq_world_abort(NULL, "nobody");
@@ -140,12 +140,12 @@ static void agrees(fabric_rank *self) {
     const clq_hash128 same = {5, 6}, other = {5, self->rank == 2 ? 7 : 6};
     char who[256];
     EXPECT_OK(self, clq_world_agree(self->world, "model", same));
-    EXPECT(self, clq_world_agree(self->world, "model", other) == CLQ_MISMATCH);
+    EXPECT(self, clq_world_agree(self->world, "model", other) == CLQ_ERROR_MISMATCH);
     snprintf(who, sizeof who, "%s has another model than %s: start all processes with the same options and files",
              clq_world_name(self->world, 2), clq_world_name(self->world, 0));
     EXPECT(self, strcmp(clq_error_detail(), who) == 0);
-    EXPECT(self, clq_world_failed_rank(self->world) == 2 && clq_world_failed_status(self->world) == CLQ_MISMATCH);
-    EXPECT(self, clq_world_barrier(self->world) == (self->rank == 2 ? CLQ_MISMATCH : CLQ_ABORTED));
+    EXPECT(self, clq_world_failed_rank(self->world) == 2 && clq_world_failed_status(self->world) == CLQ_ERROR_MISMATCH);
+    EXPECT(self, clq_world_barrier(self->world) == (self->rank == 2 ? CLQ_ERROR_MISMATCH : CLQ_ERROR_ABORTED));
 }
 
 static void what_differs_is_named(void **state) {
@@ -160,10 +160,11 @@ static void checks(fabric_rank *self) {
     const bool fails = self->rank % 2 == 1;
     if (self->rank != 1) snprintf(said, sizeof said, "%s: no such folder", clq_world_name(self->world, 1));
     const char *why = self->rank == 1 ? "no such folder" : "no such file";
-    const clq_status status = clq_world_check(self->world, fails ? clq_fail(CLQ_NOT_FOUND, "%s", why) : CLQ_OK);
-    EXPECT(self, status == (self->rank == 1 ? CLQ_NOT_FOUND : CLQ_ABORTED));
+    const clq_status status = clq_world_check(self->world, fails ? clq_fail(CLQ_ERROR_NOT_FOUND, "%s", why) : CLQ_OK);
+    EXPECT(self, status == (self->rank == 1 ? CLQ_ERROR_NOT_FOUND : CLQ_ERROR_ABORTED));
     EXPECT(self, strcmp(clq_error_detail(), said) == 0);
-    EXPECT(self, clq_world_failed_rank(self->world) == 1 && clq_world_failed_status(self->world) == CLQ_NOT_FOUND);
+    EXPECT(self,
+           clq_world_failed_rank(self->world) == 1 && clq_world_failed_status(self->world) == CLQ_ERROR_NOT_FOUND);
 }
 
 static void the_first_that_fails_is_named(void **state) {
@@ -215,7 +216,8 @@ static clq_status carry_one(const carrier *work, unsigned turn) {
     clq_status status = work->sends ? clq_world_send(work->self->world, (rank + 1) % size, work->tag, data, bytes, 0)
                                     : clq_world_receive(work->self->world, from, work->tag, data, bytes, 0);
     for (size_t i = 0; status == CLQ_OK && i < bytes; i++)
-        if (data[i] != byte_of(from, i, turn + work->tag)) status = clq_fail(CLQ_STATE, "turn %u, byte %zu", turn, i);
+        if (data[i] != byte_of(from, i, turn + work->tag))
+            status = clq_fail(CLQ_ERROR_STATE, "turn %u, byte %zu", turn, i);
     clq_free(data);
     return status;
 }
@@ -310,9 +312,9 @@ static void who_waits_takes_turns(void **state) {
 static void misuses(fabric_rank *self) {
     char byte = 0;
     const unsigned size = clq_world_size(self->world);
-    EXPECT(self, clq_world_send(self->world, self->rank, 5, &byte, 1, 0) == CLQ_INTERNAL);
-    EXPECT(self, clq_world_receive(self->world, size, 5, &byte, 1, 0) == CLQ_INTERNAL);
-    EXPECT(self, clq_world_gather(self->world, &byte, 0, &byte) == CLQ_ARGUMENT);
+    EXPECT(self, clq_world_send(self->world, self->rank, 5, &byte, 1, 0) == CLQ_ERROR_INTERNAL);
+    EXPECT(self, clq_world_receive(self->world, size, 5, &byte, 1, 0) == CLQ_ERROR_INTERNAL);
+    EXPECT(self, clq_world_gather(self->world, &byte, 0, &byte) == CLQ_ERROR_ARGUMENT);
     EXPECT_OK(self, clq_world_barrier(self->world));
 }
 
@@ -320,9 +322,9 @@ static void misuse_ends_nothing(void **state) {
     (void)state;
     run_all(2, 0, 0, misuses, NULL);
     clq_world *world;
-    assert_fails(CLQ_ARGUMENT, "silence_s", clq_world_open(&(clq_world_config){.silence_s = 1}, &world));
-    assert_fails(CLQ_ARGUMENT, "silence_s", clq_world_open(&(clq_world_config){.silence_s = -1}, &world));
-    assert_fails(CLQ_ARGUMENT, "deadline_s", clq_world_open(&(clq_world_config){.deadline_s = -1}, &world));
+    assert_fails(CLQ_ERROR_ARGUMENT, "silence_s", clq_world_open(&(clq_world_config){.silence_s = 1}, &world));
+    assert_fails(CLQ_ERROR_ARGUMENT, "silence_s", clq_world_open(&(clq_world_config){.silence_s = -1}, &world));
+    assert_fails(CLQ_ERROR_ARGUMENT, "deadline_s", clq_world_open(&(clq_world_config){.deadline_s = -1}, &world));
 }
 
 /* ---- engines and launchers ---- */
@@ -351,15 +353,16 @@ static void launchers_are_known(void **state) {
 static void engines_that_cannot_be_had(void **state) {
     (void)state;
     clq_world *world;
-    assert_fails(CLQ_NOT_FOUND, "/nowhere/engine.so",
+    assert_fails(CLQ_ERROR_NOT_FOUND, "/nowhere/engine.so",
                  clq_world_open(&(clq_world_config){.engine = "/nowhere/engine.so"}, &world));
-    assert_fails(CLQ_NOT_FOUND, "development package", clq_world_open(&(clq_world_config){.engine = "none"}, &world));
+    assert_fails(CLQ_ERROR_NOT_FOUND, "development package",
+                 clq_world_open(&(clq_world_config){.engine = "none"}, &world));
     setenv("CLIQUE_ENGINE", "libm.so.6", 1); /* a library, but no engine */
-    assert_fails(CLQ_NOT_FOUND, "libm.so.6", clq_world_open(NULL, &world));
+    assert_fails(CLQ_ERROR_NOT_FOUND, "libm.so.6", clq_world_open(NULL, &world));
     unsetenv("CLIQUE_ENGINE");
     setenv("PMI_RANK", "0", 1);
     setenv("PMI_SIZE", "3", 1);
-    assert_fails(CLQ_NOT_FOUND, "3 processes", clq_world_open(&(clq_world_config){.engine = "none"}, &world));
+    assert_fails(CLQ_ERROR_NOT_FOUND, "3 processes", clq_world_open(&(clq_world_config){.engine = "none"}, &world));
     unsetenv("PMI_RANK");
     unsetenv("PMI_SIZE");
 }
@@ -374,11 +377,11 @@ static void goes_on_without_two(fabric_rank *self) {
     EXPECT(self, clq_world_is_apart(self->world) == (self->rank >= 3));
     EXPECT(self, strncmp(clq_world_name(self->world, 4), "rank 4 on ", 10) == 0);
     if (self->rank >= 3) {
-        EXPECT(self, clq_world_gather(self->world, &word, sizeof word, all) == CLQ_STATE);
+        EXPECT(self, clq_world_gather(self->world, &word, sizeof word, all) == CLQ_ERROR_STATE);
         EXPECT_OK(self, clq_world_receive(self->world, 1, CLQ_TAG_APART, &word, sizeof word, 0));
         EXPECT(self, word == 101);
     } else {
-        EXPECT(self, clq_world_set_apart(self->world, 1) == CLQ_STATE);
+        EXPECT(self, clq_world_set_apart(self->world, 1) == CLQ_ERROR_STATE);
         EXPECT_OK(self, clq_world_gather(self->world, &word, sizeof word, all));
         EXPECT(self, all[0] == 100 && all[1] == 101 && all[2] == 102);
         EXPECT_OK(self, clq_world_agree(self->world, "thing", (clq_hash128){1, 2}));
@@ -413,8 +416,8 @@ static void one_at_least_remains(void **state) {
         unsigned counts[3];
         const char *says;
         clq_status status;
-    } cases[] = {{{3, 3, 3}, "3 of 3 ranks cannot be set apart", CLQ_ARGUMENT},
-                 {{1, 1, 2}, "another number of ranks set apart", CLQ_MISMATCH}};
+    } cases[] = {{{3, 3, 3}, "3 of 3 ranks cannot be set apart", CLQ_ERROR_ARGUMENT},
+                 {{1, 1, 2}, "another number of ranks set apart", CLQ_ERROR_MISMATCH}};
     for (size_t i = 0; i < CLQ_COUNT_OF(cases); i++) {
         fabric_rank ranks[3];
         fabric *network = fabric_open(3, 0, 0);
@@ -423,7 +426,7 @@ static void one_at_least_remains(void **state) {
         for (unsigned r = 0; r < 3; r++) assert_non_null(strstr(ranks[r].detail, cases[i].says));
         assert_int_equal(ranks[0].ended, cases[i].status);
     }
-    assert_fails(CLQ_ARGUMENT, "1 of 1 ranks", clq_world_set_apart(NULL, 1));
+    assert_fails(CLQ_ERROR_ARGUMENT, "1 of 1 ranks", clq_world_set_apart(NULL, 1));
     assert_ok(clq_world_set_apart(NULL, 0));
 }
 

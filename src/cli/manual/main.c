@@ -19,12 +19,12 @@ static clq_status put(const char *folder, const char *name, clq_text *text, clq_
     char path[4096];
     if (status == CLQ_OK && text->failed) status = clq_fail_memory("writing the manual");
     if (status == CLQ_OK && (size_t)snprintf(path, sizeof path, "%s/%s", folder, name) >= sizeof path)
-        status = clq_fail(CLQ_ARGUMENT, "%s: the path is too long", folder);
+        status = clq_fail(CLQ_ERROR_ARGUMENT, "%s: the path is too long", folder);
     FILE *file = status == CLQ_OK ? fopen(path, "wb") : NULL;
-    if (status == CLQ_OK && !file) status = clq_fail(CLQ_WRITE, "%s: %s", path, strerror(errno));
+    if (status == CLQ_OK && !file) status = clq_fail(CLQ_ERROR_WRITE, "%s: %s", path, strerror(errno));
     if (file) {
         const bool written = fwrite(text->data, 1, text->length, file) == text->length;
-        if ((fclose(file) != 0 || !written)) status = clq_fail(CLQ_WRITE, "%s cannot be written", path);
+        if ((fclose(file) != 0 || !written)) status = clq_fail(CLQ_ERROR_WRITE, "%s cannot be written", path);
     }
     clq_free(text->data);
     *text = (clq_text){0};
@@ -34,7 +34,7 @@ static clq_status put(const char *folder, const char *name, clq_text *text, clq_
 static clq_status run(int argc, char **argv) {
     const clq_subcommand *command;
     clq_text text = {0};
-    if (argc != 3) return clq_fail(CLQ_ARGUMENT, "usage: clique-manual FOLDER DATE");
+    if (argc != 3) return clq_fail(CLQ_ERROR_ARGUMENT, "usage: clique-manual FOLDER DATE");
     clq_manual_overview(argv[2], &text);
     CLQ_TRY(put(argv[1], "clique.1", &text, CLQ_OK));
     for (size_t i = 0; (command = clq_subcommand_at(i)) != NULL; i++) {

@@ -15,7 +15,7 @@ static clq_status take_memory(const clq_group *group, unsigned rank, cl_mem memo
     }
     CLQ_TRY(clq_buffer_wrap(group->ranks[rank].device, memory, out));
     if (clq_buffer_host_may_use(*out) || group->comm->transport == CLQ_TRANSPORT_PEER) return CLQ_OK;
-    return clq_fail(CLQ_UNSUPPORTED,
+    return clq_fail(CLQ_ERROR_UNSUPPORTED,
                     "rank %u: a memory object was made with a CL_MEM_HOST_ flag: the host has to read and write it",
                     rank);
 }
@@ -35,7 +35,7 @@ static clq_status take_slices(const clq_group *group, unsigned rank, const clq_s
     clq_task *task = &part->task;
     size_t in_bytes = in_bytes_of(call, rank), out_bytes = out_bytes_of(call, rank);
     if ((in_bytes > 0 && !in->memory) || (out_bytes > 0 && !out->memory))
-        return clq_fail(CLQ_ARGUMENT, "rank %u: a slice has no memory object", rank);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "rank %u: a slice has no memory object", rank);
     if (in_bytes > 0) {
         CLQ_TRY(take_memory(group, rank, in->memory, &task->in, &part->in_is));
         task->in_offset = in->offset;
@@ -47,7 +47,7 @@ static clq_status take_slices(const clq_group *group, unsigned rank, const clq_s
             CLQ_TRY(take_memory(group, rank, out->memory, &task->out, &part->out_is));
         task->out_offset = out->offset;
     }
-    clq_status status = clq_task_check_ranges(task, CLQ_ARGUMENT, in_bytes, out_bytes);
+    clq_status status = clq_task_check_ranges(task, CLQ_ERROR_ARGUMENT, in_bytes, out_bytes);
     return status == CLQ_OK ? CLQ_OK : clq_fail_within(status, "rank %u", rank);
 }
 
@@ -77,10 +77,10 @@ static clq_status check_overlaps(const clq_call *call) {
             bool own = r == other;
             if (overlap(its->in, its->in_offset, in_bytes_of(call, other), mine->out, mine->out_offset, out_bytes) &&
                 !(own && is_in_place(call, r)))
-                return clq_fail(CLQ_ARGUMENT, "the input of rank %u overlaps the output of rank %u", other, r);
+                return clq_fail(CLQ_ERROR_ARGUMENT, "the input of rank %u overlaps the output of rank %u", other, r);
             if (!own &&
                 overlap(its->out, its->out_offset, out_bytes_of(call, other), mine->out, mine->out_offset, out_bytes))
-                return clq_fail(CLQ_ARGUMENT, "the outputs of ranks %u and %u overlap", other, r);
+                return clq_fail(CLQ_ERROR_ARGUMENT, "the outputs of ranks %u and %u overlap", other, r);
         }
     }
     return CLQ_OK;
@@ -90,7 +90,7 @@ static clq_status check_overlaps(const clq_call *call) {
 
 static clq_status fill_call(const clq_group *group, const clq_slice *in, const clq_slice *out, clq_call *call) {
     if (call->task.collective == CLQ_BARRIER) return CLQ_OK;
-    if (!in || !out) return clq_fail(CLQ_ARGUMENT, "the arrays of slices are NULL");
+    if (!in || !out) return clq_fail(CLQ_ERROR_ARGUMENT, "the arrays of slices are NULL");
     bool pair = call->task.collective == CLQ_SEND_RECV; /* one slice each, not one per rank */
     for (unsigned r = 0; r < group->size; r++)
         CLQ_TRY(take_slices(group, r, pair ? in : &in[r], pair ? out : &out[r], call));
@@ -106,10 +106,10 @@ static clq_status add_events(const clq_group_rank *rank, clq_part *part, const c
 clq_status clq_call_create(const clq_group *group, const clq_task *task, const clq_slice *in, const clq_slice *out,
                            const cl_event *waits, bool wants_done, clq_call **result) {
     size_t bytes;
-    CLQ_TRY(clq_task_check(task, clq_comm_total(group->comm), CLQ_ARGUMENT, &bytes));
+    CLQ_TRY(clq_task_check(task, clq_comm_total(group->comm), CLQ_ERROR_ARGUMENT, &bytes));
     CLQ_TRY(clq_comm_check_spread(group->comm, task->collective));
     clq_call *call = clq_alloc(1, sizeof *call + group->size * sizeof call->parts[0]);
-    if (!call) return CLQ_MEMORY;
+    if (!call) return CLQ_ERROR_MEMORY;
     call->task = *task;
     call->bytes = bytes;
     call->size = call->running = group->size;

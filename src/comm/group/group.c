@@ -96,7 +96,7 @@ static clq_status make_frame(unsigned count, clq_shared *shared, clq_comm *comm,
     if (!group) {
         clq_comm_destroy(comm);
         clq_shared_release(shared);
-        return CLQ_MEMORY;
+        return CLQ_ERROR_MEMORY;
     }
     group->shared = shared;
     group->comm = comm;
@@ -104,7 +104,7 @@ static clq_status make_frame(unsigned count, clq_shared *shared, clq_comm *comm,
     group->bucket_bytes = bucket_bytes;
     group->ranks = clq_alloc(count, sizeof *group->ranks);
     group->size = group->ranks ? count : 0;
-    clq_status status = group->ranks ? make_locks(group) : CLQ_MEMORY;
+    clq_status status = group->ranks ? make_locks(group) : CLQ_ERROR_MEMORY;
     if (status == CLQ_OK)
         *out = group;
     else
@@ -137,7 +137,7 @@ static clq_status start_threads(clq_group *group, clq_status status, clq_group *
 clq_status clq_group_create_within(const clq_rank *ranks, unsigned count, const clq_group_config *config,
                                    const clq_build_limit *limit, clq_group **out) {
     if (!ranks || count < 1 || count > CLQ_REPLICAS_MAX)
-        return clq_fail(CLQ_ARGUMENT, "a group has 1 to %d ranks, not %u", CLQ_REPLICAS_MAX, ranks ? count : 0);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "a group has 1 to %d ranks, not %u", CLQ_REPLICAS_MAX, ranks ? count : 0);
     const size_t bucket_bytes = config && config->bucket_bytes ? config->bucket_bytes : default_bucket_bytes;
     clq_shared *shared;
     clq_group *group;
@@ -388,13 +388,14 @@ static clq_status issue_noted(clq_group *group) {
 }
 
 clq_status clq_group_start(clq_group *group) {
-    if (group->started) return clq_fail(CLQ_STATE, "clq_group_start was called already: call clq_group_end first");
+    if (group->started)
+        return clq_fail(CLQ_ERROR_STATE, "clq_group_start was called already: call clq_group_end first");
     group->started = true;
     return CLQ_OK;
 }
 
 clq_status clq_group_end(clq_group *group) {
-    if (!group->started) return clq_fail(CLQ_STATE, "clq_group_end comes after clq_group_start");
+    if (!group->started) return clq_fail(CLQ_ERROR_STATE, "clq_group_end comes after clq_group_start");
     group->started = false;
     return issue_noted(group);
 }
@@ -445,7 +446,7 @@ clq_status clq_group_barrier(clq_group *group, const cl_event *waits, cl_event *
 
 clq_status clq_group_wait(clq_group *group) {
     if (group->started)
-        return clq_fail(CLQ_STATE, "call clq_group_end first: it issues the calls since clq_group_start");
+        return clq_fail(CLQ_ERROR_STATE, "call clq_group_end first: it issues the calls since clq_group_start");
     wait_until_idle(group);
     return raise_failure(group);
 }

@@ -78,7 +78,7 @@ clq_status clq_pack_take(clq_group *group, clq_call **list, clq_call **out) {
     }
     CLQ_TRY(make_buckets(group));
     clq_call *pack = clq_alloc(1, sizeof *pack + group->size * sizeof pack->parts[0]);
-    if (!pack) return CLQ_MEMORY;
+    if (!pack) return CLQ_ERROR_MEMORY;
     pack->task = (*list)->task;
     pack->task.count = bytes / clq_dtype_bytes(pack->task.dtype);
     pack->bytes = bytes;

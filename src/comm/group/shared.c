@@ -6,7 +6,7 @@
 
 clq_status clq_shared_create(const clq_rank *ranks, unsigned count, const clq_build_limit *limit, clq_shared **out) {
     clq_shared *shared = clq_alloc(1, sizeof *shared);
-    if (!shared) return CLQ_MEMORY;
+    if (!shared) return CLQ_ERROR_MEMORY;
     const clq_build_limit own = {CLQ_BUILD_DEADLINE_S, "", &shared->stuck};
     atomic_init(&shared->groups, 1);
     int lock = pthread_mutex_init(&shared->lock, NULL), marking = pthread_mutex_init(&shared->marking, NULL);
@@ -17,7 +17,7 @@ clq_status clq_shared_create(const clq_rank *ranks, unsigned count, const clq_bu
         if (ranks[r].context && ranks[r].device)
             status = clq_device_wrap(ranks[r].context, ranks[r].device, limit ? limit : &own, &shared->devices[r]);
         else
-            status = clq_fail(CLQ_ARGUMENT, "its context or device is NULL");
+            status = clq_fail(CLQ_ERROR_ARGUMENT, "its context or device is NULL");
         if (status != CLQ_OK) clq_fail_within(status, "rank %u", r);
     }
     if (status == CLQ_OK)
@@ -84,9 +84,9 @@ void clq_memory_release_all(clq_group *group) {
 
 clq_status clq_group_alloc(clq_group *group, unsigned rank, size_t bytes, cl_mem *out) {
     if (rank >= group->size)
-        return clq_fail(CLQ_ARGUMENT, "rank %u is out of range: the group has %u ranks", rank, group->size);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "rank %u is out of range: the group has %u ranks", rank, group->size);
     clq_group_memory *own = clq_alloc(1, sizeof *own);
-    if (!own) return CLQ_MEMORY;
+    if (!own) return CLQ_ERROR_MEMORY;
     clq_status status =
         clq_buffer_create(group->ranks[rank].device, CLQ_MEMORY_DEVICE, bytes, "a caller's memory", &own->buffer);
     if (status != CLQ_OK) {

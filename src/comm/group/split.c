@@ -3,12 +3,13 @@
 
 static clq_status check_colors(const clq_group *group, const int *colors, unsigned count) {
     if (!colors || count < 1 || count > group->size)
-        return clq_fail(CLQ_ARGUMENT, "a group of %u ranks is split into 1 to %u, with a color for each rank, not %u",
-                        group->size, group->size, colors ? count : 0);
+        return clq_fail(CLQ_ERROR_ARGUMENT,
+                        "a group of %u ranks is split into 1 to %u, with a color for each rank, not %u", group->size,
+                        group->size, colors ? count : 0);
     for (unsigned r = 0; r < group->size; r++)
         if (colors[r] != CLQ_NO_COLOR && (unsigned)colors[r] >= count) /* negative ones, too */
-            return clq_fail(CLQ_ARGUMENT, "rank %u: its color %d is out of range: there are %u, or CLQ_NO_COLOR", r,
-                            colors[r], count);
+            return clq_fail(CLQ_ERROR_ARGUMENT, "rank %u: its color %d is out of range: there are %u, or CLQ_NO_COLOR",
+                            r, colors[r], count);
     return CLQ_OK;
 }
 
@@ -32,7 +33,8 @@ clq_status clq_group_split(clq_group *group, const int *colors, const int *keys,
     for (; made < count && status == CLQ_OK; made += status == CLQ_OK) {
         unsigned ranks[CLQ_REPLICAS_MAX], n = find_ranks(group, colors, keys, made, ranks);
         if (n == 0)
-            status = clq_fail(CLQ_ARGUMENT, "no rank has color %u: expected ranks of each of %u colors", made, count);
+            status =
+                clq_fail(CLQ_ERROR_ARGUMENT, "no rank has color %u: expected ranks of each of %u colors", made, count);
         else
             status = clq_group_make_part(group, ranks, n, &parts[made]);
     }

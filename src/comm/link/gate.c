@@ -52,9 +52,9 @@ static clq_status sleep_until_raised(clq_gate *gate, size_t count, double until,
     while (atomic_load(&gate->count) < count) {
         double left = until - clq_now_running();
         if (atomic_load(aborted))
-            status = CLQ_ABORTED;
+            status = CLQ_ERROR_ABORTED;
         else if (left <= 0)
-            status = CLQ_TIMEOUT;
+            status = CLQ_ERROR_TIMEOUT;
         if (status != CLQ_OK) break;
         clq_lock_wait(&gate->lock, &gate->moved, CLQ_MIN(left, CLQ_RUNNING_LOOK_S));
     }

@@ -19,8 +19,8 @@ void clq_gate_raise(clq_gate *gate, size_t count);
 void clq_gate_wake(clq_gate *gate); /* after setting what `aborted` points to */
 /* Whether nobody would have to wait for the count. */
 bool clq_gate_reached(const clq_gate *gate, size_t count);
-/* Until the count is at least `count`: CLQ_OK; CLQ_ABORTED once *aborted; CLQ_TIMEOUT at the time `until` of
- * clq_now_running. */
+/* Until the count is at least `count`: CLQ_OK; CLQ_ERROR_ABORTED once *aborted; CLQ_ERROR_TIMEOUT at the time `until`
+ * of clq_now_running. */
 clq_status clq_gate_wait(clq_gate *gate, size_t count, double until, const atomic_bool *aborted);
 
 #endif

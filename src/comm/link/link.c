@@ -35,14 +35,14 @@ static clq_status check_peer(clq_link *link, bool *works) {
         link->reason = "peer copies failed their test";
         clq_status status = clq_link_test_peer(link, works);
         /* What a driver refuses is the test's result, unless there is nothing else. What ran out is not. */
-        bool matters =
-            status == CLQ_MEMORY || status == CLQ_DEVICE_MEMORY || clq_device_lost(from) || clq_device_lost(to);
+        bool matters = status == CLQ_ERROR_MEMORY || status == CLQ_ERROR_DEVICE_MEMORY || clq_device_lost(from) ||
+                       clq_device_lost(to);
         if (status != CLQ_OK && (matters || asked)) return status;
         if (status != CLQ_OK) *works = false;
     }
     if (*works || !asked) return CLQ_OK;
-    return clq_fail(CLQ_UNSUPPORTED, "no peer copies from %s to %s: %s", clq_device_label(from), clq_device_label(to),
-                    link->reason);
+    return clq_fail(CLQ_ERROR_UNSUPPORTED, "no peer copies from %s to %s: %s", clq_device_label(from),
+                    clq_device_label(to), link->reason);
 }
 
 /* AUTO tries peer copies only where the caller put both devices into one context. */
@@ -93,7 +93,7 @@ static clq_status open_link(clq_link *link) {
     CLQ_TRY(clq_gate_init(&link->filled));
     CLQ_TRY(clq_gate_init(&link->freed));
     link->slots = clq_alloc(comm->slots, sizeof *link->slots);
-    if (!link->slots) return CLQ_MEMORY;
+    if (!link->slots) return CLQ_ERROR_MEMORY;
     link->slot_count = comm->slots;
     if (!(by_commands && comm->transport == CLQ_TRANSPORT_PEER)) CLQ_TRY(make_staging(comm, link));
     const bool lands = by_commands && comm->transport != CLQ_TRANSPORT_STAGED &&
@@ -106,7 +106,7 @@ static clq_status open_link(clq_link *link) {
 
 clq_status clq_link_create(clq_member *from, clq_member *to, clq_link **out) {
     clq_link *link = clq_alloc_aligned(_Alignof(clq_link), sizeof *link);
-    if (!link) return CLQ_MEMORY;
+    if (!link) return CLQ_ERROR_MEMORY;
     link->from = from;
     link->to = to;
     clq_status status = open_link(link);
@@ -121,7 +121,7 @@ clq_status clq_link_prepare_exchange(clq_link *link) {
     const clq_comm *comm = link->from->comm;
     if (!link->from->hosted || link->aside) return CLQ_OK;
     link->aside = clq_alloc_aligned(CLQ_PART_ALIGN, comm->slots * comm->chunk_bytes);
-    if (!link->aside) return CLQ_MEMORY;
+    if (!link->aside) return CLQ_ERROR_MEMORY;
     for (unsigned i = 0; i < comm->slots; i++) link->slots[i].outgoing = link->aside + i * comm->chunk_bytes;
     return CLQ_OK;
 }
@@ -163,7 +163,7 @@ static clq_status await_slot(clq_link *link) {
     const size_t freed = link->sent - link->slot_count + 1;
     if (!sender->hosted && !clq_gate_reached(&link->freed, freed)) CLQ_TRY(clq_member_hand_over(sender));
     clq_status status = clq_gate_wait(&link->freed, freed, sender->until, &sender->comm->family->failed);
-    if (status == CLQ_TIMEOUT)
+    if (status == CLQ_ERROR_TIMEOUT)
         return clq_fail(status, "rank %u on %s took no chunk" CLQ_LATE, link->to->world,
                         clq_device_label(link->to->device), sender->comm->deadline_s);
     return status;
@@ -216,7 +216,7 @@ static clq_status take_by_host(const clq_member *member, const clq_slot *slot, c
         memcpy(chunk->to.host, slot->at, chunk->bytes);
         return CLQ_OK;
     }
-    clq_redop op = call->op == CLQ_AVG && !chunk->last ? CLQ_SUM : call->op;
+    clq_redop op = call->op == CLQ_REDOP_AVG && !chunk->last ? CLQ_REDOP_SUM : call->op;
     const void *in[2] = {chunk->operand.host, slot->at};
     if (chunk->came_first) in[0] = slot->at, in[1] = chunk->operand.host;
     clq_reduce_find(call->dtype, op)(in, 2, (void *[]){chunk->to.host}, 1, 0,
@@ -252,7 +252,7 @@ static clq_status upload(clq_member *member, clq_slot *slot, clq_place_at to, si
 static clq_status combine(const clq_member *member, clq_slot *slot, const clq_arrival *chunk, clq_place_at came,
                           clq_order *order) {
     const clq_task *call = &member->work.task;
-    bool average = call->op == CLQ_AVG && chunk->last;
+    bool average = call->op == CLQ_REDOP_AVG && chunk->last;
     const clq_place_at *mine = &chunk->operand.place;
     order->done = &slot->used;
     return clq_combine_launch(call->queue, member->combine[call->dtype][call->op], call->dtype, chunk->to.place,
@@ -307,7 +307,7 @@ clq_status clq_link_receive(clq_link *link, const clq_arrival *chunk, clq_event 
     clq_slot *slot = &link->slots[link->received % link->slot_count];
     if (!receiver->hosted) CLQ_TRY(clq_member_hand_over(receiver));
     clq_status status = clq_gate_wait(&link->filled, link->received + 1, receiver->until, &comm->family->failed);
-    if (status == CLQ_TIMEOUT)
+    if (status == CLQ_ERROR_TIMEOUT)
         return clq_fail(status, "rank %u on %s sent no chunk" CLQ_LATE, link->from->world,
                         clq_device_label(link->from->device), comm->deadline_s);
     CLQ_TRY(status);

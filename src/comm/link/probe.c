@@ -34,7 +34,7 @@ static clq_status open_probe(clq_link *link, probe *p) {
     CLQ_TRY(clq_buffer_create(to, CLQ_MEMORY_DEVICE, p->bytes, "test of a link", &p->seen));
     CLQ_TRY(clq_buffer_create(to, CLQ_MEMORY_PINNED, p->bytes, "test of a link", &p->pinned));
     p->words = clq_buffer_host(p->pinned);
-    return clq_combine_create(to, CLQ_F32, CLQ_SUM, &p->add);
+    return clq_combine_create(to, CLQ_F32, CLQ_REDOP_SUM, &p->add);
 }
 
 static void close_probe(probe *p) {
@@ -210,7 +210,7 @@ static clq_status make_key(const clq_link *link, clq_hash128 *out) {
     }
     if (!text.failed) *out = clq_hash128_of(text.data, strlen(text.data), 0);
     clq_free(text.data);
-    return text.failed ? CLQ_MEMORY : CLQ_OK;
+    return text.failed ? CLQ_ERROR_MEMORY : CLQ_OK;
 }
 
 clq_status clq_link_measure(clq_link *link) {

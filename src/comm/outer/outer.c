@@ -233,7 +233,7 @@ static clq_status grow_work(clq_outer *outer, size_t bytes) {
     clq_free(outer->work);
     outer->work_bytes = 0;
     outer->work = clq_alloc_unset(CLQ_PART_ALIGN, bytes);
-    if (!outer->work) return CLQ_MEMORY;
+    if (!outer->work) return CLQ_ERROR_MEMORY;
     outer->work_bytes = bytes;
     return CLQ_OK;
 }
@@ -250,8 +250,8 @@ static clq_status prepare(walk *w) {
                       task->count * clq_dtype_bytes(task->dtype), NULL, &w->schedule);
     if (clq_collective_reduces(task->collective)) {
         w->complete = clq_reduce_find(task->dtype, task->op);
-        w->combine = clq_reduce_find(task->dtype, task->op == CLQ_AVG ? CLQ_SUM : task->op);
-        if (!w->complete) return clq_fail(CLQ_INTERNAL, "%s cannot be reduced", clq_dtype_name(task->dtype));
+        w->combine = clq_reduce_find(task->dtype, task->op == CLQ_REDOP_AVG ? CLQ_REDOP_SUM : task->op);
+        if (!w->complete) return clq_fail(CLQ_ERROR_INTERNAL, "%s cannot be reduced", clq_dtype_name(task->dtype));
     }
     CLQ_TRY(grow_work(w->outer, w->schedule.work_bytes));
     copy_own(w);
@@ -293,7 +293,7 @@ clq_status clq_outer_travel(clq_outer *outer, const clq_outer_way *way) {
 
 clq_status clq_outer_create(clq_world *world, size_t chunk_bytes, clq_outer **out) {
     clq_outer *outer = clq_alloc(1, sizeof *outer);
-    if (!outer) return CLQ_MEMORY;
+    if (!outer) return CLQ_ERROR_MEMORY;
     outer->world = world;
     if (chunk_bytes == 0 && !clq_world_is_near(world)) chunk_bytes = clq_world_message_bytes(world);
     outer->chunk_bytes = clq_round_up(chunk_bytes, CLQ_PART_ALIGN);
@@ -301,7 +301,7 @@ clq_status clq_outer_create(clq_world *world, size_t chunk_bytes, clq_outer **ou
     clq_status status = clq_world_new_tags(world, 1, &outer->tag);
     if (status == CLQ_OK) {
         outer->scratch = clq_alloc_unset(CLQ_PART_ALIGN, outer->scratch_bytes);
-        if (!outer->scratch) status = CLQ_MEMORY;
+        if (!outer->scratch) status = CLQ_ERROR_MEMORY;
     }
     if (status == CLQ_OK)
         *out = outer;

@@ -80,7 +80,7 @@ static clq_status grow(memory *at, size_t bytes) {
     clq_free(at->data);
     at->bytes = 0;
     at->data = clq_alloc_unset(CLQ_PART_ALIGN, bytes);
-    if (!at->data) return CLQ_MEMORY;
+    if (!at->data) return CLQ_ERROR_MEMORY;
     at->bytes = bytes;
     return CLQ_OK;
 }
@@ -167,7 +167,7 @@ static clq_status among(clq_wide *wide, unsigned rank, const clq_task *task, clq
                       .out_offset = out.offset,
                       .count = count,
                       .dtype = task->dtype,
-                      .op = task->op == CLQ_AVG ? CLQ_SUM : task->op,
+                      .op = task->op == CLQ_REDOP_AVG ? CLQ_REDOP_SUM : task->op,
                       .root = root,
                       .to = to};
     return clq_comm_run_here(wide->local, rank, &local);
@@ -288,7 +288,7 @@ static clq_status send_or_receive(clq_wide *wide, unsigned rank, const clq_task 
     const bool sends = wide->first + rank == task->root;
     if (!sends && wide->first + rank != task->to) return CLQ_OK;
     char *data = clq_alloc_unset(CLQ_PART_ALIGN, bytes);
-    if (!data) return CLQ_MEMORY;
+    if (!data) return CLQ_ERROR_MEMORY;
     clq_status status;
     if (sends) {
         status = clq_queue_read(task->queue, task->in, task->in_offset, data, bytes, true);
@@ -312,13 +312,14 @@ static clq_status send_recv(clq_wide *wide, unsigned rank, const clq_task *task,
 
 clq_status clq_wide_check_spread(const clq_wide *wide, clq_collective collective) {
     if (wide->is_even || (collective != CLQ_REDUCE_SCATTER && collective != CLQ_ALL_GATHER)) return CLQ_OK;
-    return clq_fail(CLQ_UNSUPPORTED, "%s needs equally many ranks in each process", clq_collective_name(collective));
+    return clq_fail(CLQ_ERROR_UNSUPPORTED, "%s needs equally many ranks in each process",
+                    clq_collective_name(collective));
 }
 
 static clq_status run(clq_wide *wide, unsigned rank, const clq_task *task) {
     size_t bytes;
     if (task->collective == CLQ_BARRIER) return barrier(wide, rank, task);
-    CLQ_TRY(clq_task_check(task, wide->total, CLQ_INTERNAL, &bytes));
+    CLQ_TRY(clq_task_check(task, wide->total, CLQ_ERROR_INTERNAL, &bytes));
     CLQ_TRY(clq_wide_check_spread(wide, task->collective));
     if (bytes == 0) return CLQ_OK;
     switch (task->collective) {
@@ -362,7 +363,7 @@ static clq_status prepare_here(clq_wide *wide, const clq_task *asked) {
     if (asked->collective == CLQ_BARRIER) return CLQ_OK;
     if (gathers || scatters || asked->collective == CLQ_REDUCE) CLQ_TRY(prepare_pairs(wide, task, gathers));
     task.root = task.to = 0;
-    task.op = asked->op == CLQ_AVG ? CLQ_SUM : asked->op;
+    task.op = asked->op == CLQ_REDOP_AVG ? CLQ_REDOP_SUM : asked->op;
     if (gathers || scatters) task.count *= wide->total;
     task.collective = CLQ_BROADCAST;
     if (!scatters) CLQ_TRY(clq_walk_prepare_here(wide->local, &task));
@@ -392,14 +393,14 @@ static clq_status meet_sides(clq_wide *wide) {
     const side mine = {wide->local->size, (uint32_t)wide->algorithm};
     side *all = clq_alloc(size, sizeof *all);
     wide->begin = clq_alloc(size + 1, sizeof *wide->begin);
-    clq_status status = all && wide->begin ? clq_world_gather(wide->world, &mine, sizeof mine, all) : CLQ_MEMORY;
+    clq_status status = all && wide->begin ? clq_world_gather(wide->world, &mine, sizeof mine, all) : CLQ_ERROR_MEMORY;
     wide->is_even = true;
     for (unsigned r = 0; status == CLQ_OK && r < size; r++) {
         wide->begin[r + 1] = wide->begin[r] + all[r].devices;
         wide->is_even = wide->is_even && all[r].devices == all[0].devices;
         wide->most = CLQ_MAX(wide->most, all[r].devices);
         if (all[r].algorithm != all[0].algorithm)
-            status = clq_fail(CLQ_MISMATCH, "%s has another algorithm than %s", clq_world_name(wide->world, r),
+            status = clq_fail(CLQ_ERROR_MISMATCH, "%s has another algorithm than %s", clq_world_name(wide->world, r),
                               clq_world_name(wide->world, 0));
     }
     clq_free(all);
@@ -411,7 +412,7 @@ static clq_status meet_sides(clq_wide *wide) {
 
 clq_status clq_wide_create(clq_comm *local, clq_world *world, clq_algorithm algorithm, clq_wide **out) {
     clq_wide *wide = clq_alloc(1, sizeof *wide);
-    if (!wide) return clq_world_fail_with(world, CLQ_MEMORY);
+    if (!wide) return clq_world_fail_with(world, CLQ_ERROR_MEMORY);
     wide->local = local;
     wide->world = world;
     wide->algorithm = algorithm;
@@ -423,7 +424,7 @@ clq_status clq_wide_create(clq_comm *local, clq_world *world, clq_algorithm algo
         return CLQ_OK;
     }
     /* All processes see a mismatch; any other failure the others would wait for in vain. */
-    if (status != CLQ_MISMATCH) status = clq_world_fail_with(world, status);
+    if (status != CLQ_ERROR_MISMATCH) status = clq_world_fail_with(world, status);
     clq_wide_destroy(wide);
     return status;
 }

@@ -36,10 +36,10 @@ static clq_status launch_once(clq_device *device, clq_kernel *kernel, clq_dtype 
 
 clq_status clq_combine_create(clq_device *device, clq_dtype dtype, clq_redop op, clq_kernel **out) {
     static const int codes[CLQ_REDOP_COUNT] = {
-        [CLQ_SUM] = 0, [CLQ_AVG] = 0, [CLQ_PROD] = 1, [CLQ_MIN] = 2, [CLQ_MAX] = 3};
-    if (!types[dtype].stored) return clq_fail(CLQ_UNSUPPORTED, "%s cannot be reduced", clq_dtype_name(dtype));
+        [CLQ_REDOP_SUM] = 0, [CLQ_REDOP_AVG] = 0, [CLQ_REDOP_PROD] = 1, [CLQ_REDOP_MIN] = 2, [CLQ_REDOP_MAX] = 3};
+    if (!types[dtype].stored) return clq_fail(CLQ_ERROR_UNSUPPORTED, "%s cannot be reduced", clq_dtype_name(dtype));
     if (dtype == CLQ_F64 && !clq_device_get_info(device)->fp64)
-        return clq_fail(CLQ_UNSUPPORTED, "%s has no f64", clq_device_label(device));
+        return clq_fail(CLQ_ERROR_UNSUPPORTED, "%s has no f64", clq_device_label(device));
     bool wraps = codes[op] < 2;
     const char *work = wraps ? types[dtype].wrapping : types[dtype].work;
     char options[160];

@@ -143,7 +143,7 @@ static clq_status make_key(const clq_comm *comm, clq_hash128 *out) {
     }
     if (!text.failed) *out = clq_hash128_of(text.data, text.length, 0);
     clq_free(text.data);
-    return text.failed ? CLQ_MEMORY : CLQ_OK;
+    return text.failed ? CLQ_ERROR_MEMORY : CLQ_OK;
 }
 
 static clq_status recall(clq_comm *comm, clq_hash128 key, bool *found) {

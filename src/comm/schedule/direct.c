@@ -88,10 +88,10 @@ clq_status clq_direct_run(clq_comm *comm, unsigned rank) {
         atomic_size_t *taken = &comm->members[whose].taken;
         const size_t bytes = part_bytes(comm, whose);
         while (atomic_load_explicit(taken, memory_order_relaxed) < bytes) {
-            if (atomic_load(&comm->family->failed)) return CLQ_ABORTED;
+            if (atomic_load(&comm->family->failed)) return CLQ_ERROR_ABORTED;
             const size_t at = atomic_fetch_add_explicit(taken, piece_bytes, memory_order_relaxed);
             if (at < bytes) do_piece(comm, whose, at, CLQ_MIN(at + piece_bytes, bytes));
         }
     }
-    return atomic_load(&comm->family->failed) ? CLQ_ABORTED : CLQ_OK;
+    return atomic_load(&comm->family->failed) ? CLQ_ERROR_ABORTED : CLQ_OK;
 }

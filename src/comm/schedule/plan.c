@@ -9,16 +9,17 @@ static const double default_deadline_s = 30;
 static clq_status take_config(clq_comm *comm, const clq_group_config *config) {
     CLQ_TRY(CLQ_RESERVE_CHECK(clq_group_config, config));
     if ((unsigned)config->algorithm >= CLQ_ALGORITHM_COUNT || (unsigned)config->transport >= CLQ_TRANSPORT_COUNT)
-        return clq_fail(CLQ_ARGUMENT, "algorithm %d is none of clq_algorithm, or transport %d none of clq_transport",
+        return clq_fail(CLQ_ERROR_ARGUMENT,
+                        "algorithm %d is none of clq_algorithm, or transport %d none of clq_transport",
                         (int)config->algorithm, (int)config->transport);
     if (config->slots > CLQ_SLOTS_MAX || config->chunk_bytes > largest_chunk_bytes)
-        return clq_fail(CLQ_ARGUMENT, "slots is %u and chunk_bytes %zu: expected at most %d and %zu", config->slots,
-                        config->chunk_bytes, CLQ_SLOTS_MAX, largest_chunk_bytes);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "slots is %u and chunk_bytes %zu: expected at most %d and %zu",
+                        config->slots, config->chunk_bytes, CLQ_SLOTS_MAX, largest_chunk_bytes);
     if (config->bucket_bytes > largest_chunk_bytes)
-        return clq_fail(CLQ_ARGUMENT, "bucket_bytes is %zu: expected at most %zu", config->bucket_bytes,
+        return clq_fail(CLQ_ERROR_ARGUMENT, "bucket_bytes is %zu: expected at most %zu", config->bucket_bytes,
                         largest_chunk_bytes);
     if (!(config->deadline_s >= 0 && config->deadline_s <= 1e9))
-        return clq_fail(CLQ_ARGUMENT, "deadline_s is %g: expected seconds from 0 to 1e9", config->deadline_s);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "deadline_s is %g: expected seconds from 0 to 1e9", config->deadline_s);
     comm->chunk_bytes = config->chunk_bytes ? clq_round_up(config->chunk_bytes, CLQ_PART_ALIGN) : default_chunk_bytes;
     comm->slots = config->slots ? config->slots : DEFAULT_SLOTS;
     comm->deadline_s = config->deadline_s > 0 ? config->deadline_s : default_deadline_s;
@@ -42,10 +43,10 @@ static clq_status take_algorithm(clq_comm *comm, clq_algorithm wanted) {
     bool direct = wanted == CLQ_ALGORITHM_DIRECT, mapped = comm->transport == CLQ_TRANSPORT_MAPPED;
     bool any = comm->transport == CLQ_TRANSPORT_AUTO;
     if (direct && !any && !mapped)
-        return clq_fail(CLQ_UNSUPPORTED,
+        return clq_fail(CLQ_ERROR_UNSUPPORTED,
                         "the direct algorithm works on mapped memory only: choose transport auto or mapped");
     if ((direct || mapped) && stranger < comm->size)
-        return clq_fail(CLQ_UNSUPPORTED, "%s does not share the host's memory, which mapped memory needs",
+        return clq_fail(CLQ_ERROR_UNSUPPORTED, "%s does not share the host's memory, which mapped memory needs",
                         clq_device_label(comm->members[stranger].device));
     comm->algorithm = wanted;
     comm->reason = "as asked";
@@ -74,7 +75,7 @@ static void find_islands(clq_comm *comm) {
 static clq_status make_links(clq_comm *comm) {
     unsigned n = comm->size;
     comm->links = clq_alloc((size_t)n * n, sizeof *comm->links);
-    if (!comm->links) return CLQ_MEMORY;
+    if (!comm->links) return CLQ_ERROR_MEMORY;
     for (unsigned r = 0; r < n; r++) {
         if (comm->members[r].hosted) continue;
         CLQ_TRY(clq_queue_create(comm->members[r].device, 0, &comm->members[r].up));
@@ -85,7 +86,7 @@ static clq_status make_links(clq_comm *comm) {
 
 static clq_status check_peers(const clq_comm *comm) {
     if (comm->transport != CLQ_TRANSPORT_PEER || comm->islands.count == 1) return CLQ_OK;
-    return clq_fail(CLQ_UNSUPPORTED, "no peer copies from %s to %s: the devices have no context in common",
+    return clq_fail(CLQ_ERROR_UNSUPPORTED, "no peer copies from %s to %s: the devices have no context in common",
                     clq_device_label(comm->members[0].device),
                     clq_device_label(comm->members[comm->islands.ranks[comm->islands.begin[1]]].device));
 }

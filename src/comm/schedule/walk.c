@@ -61,7 +61,7 @@ static clq_status prepare_ready(clq_member *member, const clq_schedule *schedule
     const size_t chunks = CLQ_MAX(clq_ceil_div(most_bytes(schedule), member->comm->chunk_bytes), (size_t)1);
     if (chunks <= member->ready_capacity) return CLQ_OK;
     clq_event **ready = clq_realloc(member->ready, member->ready_capacity, chunks, sizeof *ready);
-    if (!ready) return CLQ_MEMORY;
+    if (!ready) return CLQ_ERROR_MEMORY;
     member->ready = ready;
     member->ready_capacity = chunks;
     return CLQ_OK;
@@ -73,7 +73,7 @@ static clq_status prepare_hosted(clq_member *member, size_t work_bytes) {
         clq_free(member->aside);
         member->aside_bytes = 0;
         member->aside = clq_alloc_aligned(CLQ_PART_ALIGN, work_bytes);
-        if (!member->aside) return CLQ_MEMORY;
+        if (!member->aside) return CLQ_ERROR_MEMORY;
         member->aside_bytes = work_bytes;
     }
     return clq_member_map(member);

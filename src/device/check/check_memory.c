@@ -26,7 +26,7 @@ static clq_status with_pair(clq_queue *queue, clq_status (*check)(clq_queue *que
                             clq_verdict *out) {
     clq_device *device = clq_queue_device(queue);
     pair p = {.host = clq_alloc(BYTES, 1)};
-    clq_status status = p.host ? CLQ_OK : CLQ_MEMORY;
+    clq_status status = p.host ? CLQ_OK : CLQ_ERROR_MEMORY;
     if (status == CLQ_OK)
         status = clq_buffer_create(device, CLQ_MEMORY_DEVICE, 3 * BYTES, "a known-answer test", &p.device);
     if (status == CLQ_OK)
@@ -137,7 +137,7 @@ clq_status clq_check_offsets(clq_queue *queue, clq_verdict *out) {
     const size_t align = clq_device_view_align(device),
                  sizes[] = {align + 64, 5 * align + 24, WORDS * sizeof(uint32_t)};
     uint32_t *words = clq_alloc(WORDS, sizeof *words);
-    clq_status status = words ? CLQ_OK : CLQ_MEMORY;
+    clq_status status = words ? CLQ_OK : CLQ_ERROR_MEMORY;
     for (size_t i = 0; i < CLQ_COUNT_OF(sizes) && status == CLQ_OK; i++) {
         clq_buffer *buffer = NULL;
         size_t bytes = CLQ_MIN(sizes[i], WORDS * sizeof *words);

@@ -35,7 +35,7 @@ static clq_status run_check(clq_device *device, clq_status (*check)(clq_queue *q
     if (status == CLQ_OK) status = check(queue, out);
     clq_queue_destroy(queue);
     if (status == CLQ_OK) return CLQ_OK;
-    if (status == CLQ_MEMORY || status == CLQ_SYSTEM) return status;
+    if (status == CLQ_ERROR_MEMORY || status == CLQ_ERROR_SYSTEM) return status;
     clq_verdict_wrong(out, "%s", clq_error_detail());
     return CLQ_OK;
 }
@@ -44,7 +44,7 @@ clq_status clq_device_test_host_memory(clq_device *device) {
     clq_verdict verdict;
     CLQ_TRY(run_check(device, clq_check_host_memory, &verdict));
     if (verdict.ok) return CLQ_OK;
-    return clq_fail(CLQ_DEVICE, "%s: start-up test, host memory: %s", clq_device_label(device), verdict.detail);
+    return clq_fail(CLQ_ERROR_DEVICE, "%s: start-up test, host memory: %s", clq_device_label(device), verdict.detail);
 }
 
 clq_status clq_device_self_test(clq_device *device, bool *ok, char *reason, size_t reason_bytes) {

@@ -50,7 +50,7 @@ clq_status clq_load_create(clq_queue *queue, clq_load_kind kind, size_t bytes, c
     const bool tile = clq_device_family(device) == CLQ_FAMILY_TILE;
     const char *options = tile ? "-DTILE" : "";
     clq_load *load = clq_alloc(1, sizeof *load);
-    if (!load) return CLQ_MEMORY;
+    if (!load) return CLQ_ERROR_MEMORY;
     *load = (clq_load){.kind = kind, .queue = queue, .items = items_of(device), .local = tile ? one : NULL};
     clq_status status = kind == CLQ_LOAD_ARITHMETIC ? open_arithmetic(load, device, options)
                                                     : open_memory(load, device, options, bytes);

@@ -10,7 +10,7 @@ static clq_status no_room(const clq_device *device, const char *what, size_t byt
     uint64_t fits = CLQ_MIN(left, device->info.max_alloc_bytes);
     clq_bytes_text needs, room;
     clq_bytes_apart(bytes, fits, &needs, &room);
-    return clq_fail(CLQ_DEVICE_MEMORY, "%s: %s needs %s: %s; %s would fit (%s of %s in use, at most %s a block)",
+    return clq_fail(CLQ_ERROR_DEVICE_MEMORY, "%s: %s needs %s: %s; %s would fit (%s of %s in use, at most %s a block)",
                     device->label, what, needs.text, why, room.text, clq_bytes(used).text,
                     clq_bytes(device->memory_budget).text, clq_bytes(device->info.max_alloc_bytes).text);
 }
@@ -54,7 +54,7 @@ static void CL_CALLBACK free_shared(cl_mem handle, void *context) {
 static clq_status create_shared(clq_buffer *buffer, const char *what) {
     cl_context context = buffer->device->context;
     shared_block *block = clq_alloc(1, sizeof *block);
-    if (!block) return CLQ_MEMORY;
+    if (!block) return CLQ_ERROR_MEMORY;
     *block = (shared_block){context, clq_svm_alloc(context, buffer->bytes)};
     if (!block->memory) {
         clq_free(block);
@@ -117,9 +117,9 @@ static clq_status create_plain(clq_buffer *buffer, bool pinned, const char *what
 clq_status clq_buffer_create(clq_device *device, clq_memory_kind kind, size_t bytes, const char *what,
                              clq_buffer **out) {
     CLQ_TRY(clq_device_alive(device));
-    if (bytes == 0) return clq_fail(CLQ_ARGUMENT, "%s: a buffer for %s of 0 bytes", device->label, what);
+    if (bytes == 0) return clq_fail(CLQ_ERROR_ARGUMENT, "%s: a buffer for %s of 0 bytes", device->label, what);
     clq_buffer *buffer = clq_alloc(1, sizeof *buffer);
-    if (!buffer) return CLQ_MEMORY;
+    if (!buffer) return CLQ_ERROR_MEMORY;
     buffer->device = device;
     buffer->bytes = bytes;
     clq_status status;
@@ -144,7 +144,7 @@ static clq_status buffer_over(clq_device *device, cl_mem handle, size_t bytes, c
     clq_buffer *buffer = clq_alloc(1, sizeof *buffer);
     if (!buffer) {
         (void)clReleaseMemObject(handle);
-        return CLQ_MEMORY;
+        return CLQ_ERROR_MEMORY;
     }
     *buffer = (clq_buffer){.device = device, .handle = handle, .bytes = bytes, .root = handle};
     *out = buffer;
@@ -167,10 +167,10 @@ clq_status clq_buffer_wrap(clq_device *device, cl_mem memory, clq_buffer **out) 
         error = clGetMemObjectInfo(memory, CL_MEM_ASSOCIATED_MEMOBJECT, sizeof(cl_mem), (void *)&root, NULL);
     if (error == CL_SUCCESS && root) error = clGetMemObjectInfo(memory, CL_MEM_OFFSET, sizeof begin, &begin, NULL);
     if (error == CL_INVALID_MEM_OBJECT || (error == CL_SUCCESS && type != CL_MEM_OBJECT_BUFFER))
-        return clq_fail(CLQ_ARGUMENT, "%s: invalid cl_mem, or not a buffer", device->label);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "%s: invalid cl_mem, or not a buffer", device->label);
     if (error != CL_SUCCESS) return clq_cl_fail(device, error, "asking what a buffer is");
     if (context != device->context)
-        return clq_fail(CLQ_ARGUMENT, "%s: the cl_mem belongs to another context", device->label);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "%s: the cl_mem belongs to another context", device->label);
     (void)clRetainMemObject(memory);
     clq_buffer *buffer;
     CLQ_TRY(buffer_over(device, memory, bytes, &buffer));
@@ -184,7 +184,7 @@ clq_status clq_buffer_wrap(clq_device *device, cl_mem memory, clq_buffer **out) 
 clq_status clq_buffer_alias(clq_device *device, clq_buffer *of, clq_buffer **out) {
     CLQ_TRY(clq_device_alive(device));
     if (!of->host || !device->info.host_unified)
-        return clq_fail(CLQ_UNSUPPORTED, "%s cannot be given memory of %s", device->label, of->device->label);
+        return clq_fail(CLQ_ERROR_UNSUPPORTED, "%s cannot be given memory of %s", device->label, of->device->label);
     cl_int error;
     cl_mem handle =
         clCreateBuffer(device->context, CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR, of->bytes, of->host, &error);

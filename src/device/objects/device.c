@@ -26,7 +26,7 @@ static clq_status device_create(cl_platform_id platform, cl_device_id id, const 
                                 const char *cache_dir, uint64_t memory_limit, const clq_build_limit *limit,
                                 clq_device **out) {
     clq_device *device = clq_alloc(1, sizeof *device);
-    if (!device) return CLQ_MEMORY;
+    if (!device) return CLQ_ERROR_MEMORY;
     clq_status status = create_locks(device);
     if (status != CLQ_OK) {
         clq_free(device);
@@ -54,7 +54,7 @@ static clq_status device_create(cl_platform_id platform, cl_device_id id, const 
         if (device->cache_dir)
             device->claims = clq_claims_open(cache_dir);
         else
-            status = CLQ_MEMORY;
+            status = CLQ_ERROR_MEMORY;
     }
     if (status != CLQ_OK) {
         clq_device_close(device);
@@ -67,7 +67,7 @@ static clq_status device_create(cl_platform_id platform, cl_device_id id, const 
 /* A device without a context. */
 static clq_status open_choice(clq_system *system, clq_device_choice choice, clq_device **out) {
     if (choice.index >= system->count)
-        return clq_fail(CLQ_NO_DEVICE, "device %u is out of range: the machine has %zu", (unsigned)choice.index,
+        return clq_fail(CLQ_ERROR_NO_DEVICE, "device %u is out of range: the machine has %zu", (unsigned)choice.index,
                         system->count);
     const clq_device_entry *entry = &system->entries[choice.index];
     const clq_build_limit limit = {system->build_deadline_s, " (--build-deadline, build_deadline_s)", &system->stuck};
@@ -140,15 +140,16 @@ clq_status clq_device_wrap(cl_context context, cl_device_id id, const clq_build_
     cl_int error =
         context && id ? clGetDeviceInfo(id, CL_DEVICE_PLATFORM, sizeof platform, &platform, NULL) : CL_INVALID_DEVICE;
     if (error != CL_SUCCESS && error != CL_INVALID_DEVICE)
-        return clq_fail(CLQ_DEVICE, "asking for a device's platform: %s (%d)", clq_cl_error_name(error), (int)error);
+        return clq_fail(CLQ_ERROR_DEVICE, "asking for a device's platform: %s (%d)", clq_cl_error_name(error),
+                        (int)error);
     if (error != CL_SUCCESS)
-        return clq_fail(CLQ_ARGUMENT, "invalid cl_context or cl_device_id: %s (%d)", clq_cl_error_name(error),
+        return clq_fail(CLQ_ERROR_ARGUMENT, "invalid cl_context or cl_device_id: %s (%d)", clq_cl_error_name(error),
                         (int)error);
     clq_device_info info;
     clq_describe_device(platform, id, &info);
     char *cache_dir = NULL;
     clq_status status = clq_cache_dir(&cache_dir);
-    if (status == CLQ_MEMORY) return status; /* else it works without */
+    if (status == CLQ_ERROR_MEMORY) return status; /* else it works without */
     clq_device *device;
     status = device_create(platform, id, &info, cache_dir, 0, limit, &device);
     clq_free(cache_dir);
@@ -174,7 +175,7 @@ clq_status clq_device_wrap(cl_context context, cl_device_id id, const clq_build_
 void clq_device_close(clq_device *device) {
     if (!device) return;
     clq_error callers; /* what it gives the device up for, if anything failed */
-    clq_error_take(CLQ_DEVICE, &callers);
+    clq_error_take(CLQ_ERROR_DEVICE, &callers);
     clq_twin_leave(device);
     clq_programs_close(device);
     clq_claims_close(device->claims);

@@ -54,7 +54,7 @@ static void waiter_drop(waiter *w) {
 
 static clq_status waiter_create(waiter **out) {
     waiter *w = clq_alloc(1, sizeof *w);
-    if (!w) return CLQ_MEMORY;
+    if (!w) return CLQ_ERROR_MEMORY;
     atomic_init(&w->holders, 1);
     const clq_status status = clq_lock_create("an event", &w->lock, &w->changed);
     if (status == CLQ_OK)
@@ -91,9 +91,9 @@ static bool look(const clq_event *event, double until, const atomic_bool *cancel
     else if (state <= CL_COMPLETE)
         *status = CLQ_OK;
     else if (cancel && atomic_load(cancel))
-        *status = CLQ_ABORTED;
+        *status = CLQ_ERROR_ABORTED;
     else if (clq_now_running() >= until)
-        *status = CLQ_TIMEOUT;
+        *status = CLQ_ERROR_TIMEOUT;
     else
         return false;
     return true;

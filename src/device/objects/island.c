@@ -46,7 +46,7 @@ static clq_status test_copy(peer *from, peer *to, uint32_t seed) {
     CLQ_TRY(clq_queue_read(to->queue, to->buffer, 0, words, bytes, true));
     for (uint32_t i = 0; i < PROBE_WORDS; i++)
         if (words[i] != probe_word(seed, i))
-            return clq_fail(CLQ_UNSUPPORTED, "word %u of a copy from %s to %s arrived wrong", (unsigned)i,
+            return clq_fail(CLQ_ERROR_UNSUPPORTED, "word %u of a copy from %s to %s arrived wrong", (unsigned)i,
                             clq_device_label(clq_queue_device(from->queue)),
                             clq_device_label(clq_queue_device(to->queue)));
     return CLQ_OK;
@@ -66,16 +66,16 @@ static clq_status test_pairs(clq_device *const *devices, uint32_t count) {
 
 static clq_status check_platform(const clq_system *system, const clq_device_choice *choices, uint32_t count) {
     if (count == 0 || count > CLQ_REPLICAS_MAX)
-        return clq_fail(CLQ_INTERNAL, "an island of %u devices", (unsigned)count);
+        return clq_fail(CLQ_ERROR_INTERNAL, "an island of %u devices", (unsigned)count);
     for (uint32_t i = 0; i < count; i++) {
         if (choices[i].index >= system->count)
-            return clq_fail(CLQ_NO_DEVICE, "device %u is out of range: the machine has %zu", (unsigned)choices[i].index,
-                            system->count);
+            return clq_fail(CLQ_ERROR_NO_DEVICE, "device %u is out of range: the machine has %zu",
+                            (unsigned)choices[i].index, system->count);
         const clq_device_entry *entry = &system->entries[choices[i].index];
         if (entry->platform != system->entries[choices[0].index].platform)
-            return clq_fail(CLQ_UNSUPPORTED, "devices of several platforms cannot share a context");
+            return clq_fail(CLQ_ERROR_UNSUPPORTED, "devices of several platforms cannot share a context");
         if (clq_quirks_of(&entry->info, "") >> CLQ_QUIRK_UNSAFE_SHARED_CONTEXT & 1)
-            return clq_fail(CLQ_UNSUPPORTED, "NVIDIA's driver is unsafe with several devices in one context");
+            return clq_fail(CLQ_ERROR_UNSUPPORTED, "NVIDIA's driver is unsafe with several devices in one context");
     }
     return CLQ_OK;
 }
@@ -90,28 +90,29 @@ clq_status clq_island_open(clq_system *system, const clq_device_choice *choices,
         return CLQ_OK;
     }
     for (uint32_t i = 0; i < count; i++) clq_device_close(devices[i]);
-    if (status == CLQ_DEVICE || status == CLQ_DEVICE_MEMORY)
-        status = clq_fail_within(CLQ_UNSUPPORTED, "testing copies in the shared context");
+    if (status == CLQ_ERROR_DEVICE || status == CLQ_ERROR_DEVICE_MEMORY)
+        status = clq_fail_within(CLQ_ERROR_UNSUPPORTED, "testing copies in the shared context");
     return status;
 }
 
 /* ---- those of a selection ---- */
 
 clq_status clq_devices_check(const clq_devices *devices) {
-    if (devices->count < 1) return clq_fail(CLQ_NO_DEVICE, "no device was selected");
+    if (devices->count < 1) return clq_fail(CLQ_ERROR_NO_DEVICE, "no device was selected");
     if (devices->count > CLQ_REPLICAS_MAX)
-        return clq_fail(CLQ_ARGUMENT, "a selection of %u devices: expected 1 to %d", (unsigned)devices->count,
+        return clq_fail(CLQ_ERROR_ARGUMENT, "a selection of %u devices: expected 1 to %d", (unsigned)devices->count,
                         CLQ_REPLICAS_MAX);
-    if (!devices->system) return clq_fail(CLQ_ARGUMENT, "the selected devices have no system: open one, and select");
+    if (!devices->system)
+        return clq_fail(CLQ_ERROR_ARGUMENT, "the selected devices have no system: open one, and select");
     for (uint32_t i = 0; i < devices->count; i++) {
         const clq_device_choice *item = &devices->items[i];
         if (item->index >= devices->system->count)
-            return clq_fail(CLQ_NO_DEVICE, "replica %u: device %u is out of range: the machine has %zu", (unsigned)i,
-                            (unsigned)item->index, devices->system->count);
+            return clq_fail(CLQ_ERROR_NO_DEVICE, "replica %u: device %u is out of range: the machine has %zu",
+                            (unsigned)i, (unsigned)item->index, devices->system->count);
         if (item->part >= CLQ_MAX(item->parts, 1u))
-            return clq_fail(CLQ_ARGUMENT, "replica %u: part %u of device %u, of %u: expected 0 to %u", (unsigned)i,
-                            (unsigned)item->part, (unsigned)item->index, CLQ_MAX((unsigned)item->parts, 1u),
-                            CLQ_MAX((unsigned)item->parts, 1u) - 1);
+            return clq_fail(CLQ_ERROR_ARGUMENT, "replica %u: part %u of device %u, of %u: expected 0 to %u",
+                            (unsigned)i, (unsigned)item->part, (unsigned)item->index,
+                            CLQ_MAX((unsigned)item->parts, 1u), CLQ_MAX((unsigned)item->parts, 1u) - 1);
     }
     return CLQ_OK;
 }
@@ -137,7 +138,7 @@ static clq_status open_island(const clq_devices *devices, uint32_t first, clq_de
     }
     if (count < 2) return CLQ_OK;
     clq_status status = clq_island_open(devices->system, choices, count, opened);
-    if (status != CLQ_OK && status != CLQ_UNSUPPORTED) return status;
+    if (status != CLQ_OK && status != CLQ_ERROR_UNSUPPORTED) return status;
     for (uint32_t i = 0; i < count; i++) {
         if (status == CLQ_OK)
             out[owners[i]] = opened[i];

@@ -13,7 +13,7 @@ clq_status clq_kernel_create_among(clq_device *device, const clq_program_wish *w
     clq_program *program;
     CLQ_TRY(clq_program_get(device, wish, &program));
     clq_kernel *kernel = clq_alloc(1, sizeof *kernel);
-    if (!kernel) return CLQ_MEMORY;
+    if (!kernel) return CLQ_ERROR_MEMORY;
     cl_int error;
     kernel->device = device;
     kernel->program = program;
@@ -21,7 +21,7 @@ clq_status clq_kernel_create_among(clq_device *device, const clq_program_wish *w
     if (!kernel->handle) {
         clq_free(kernel);
         if (error == CL_INVALID_KERNEL_NAME)
-            return clq_fail(CLQ_BUILD, "%s.cl has no kernel %s on %s with the options '%s'", wish->file, function,
+            return clq_fail(CLQ_ERROR_BUILD, "%s.cl has no kernel %s on %s with the options '%s'", wish->file, function,
                             device->label, wish->options);
         return clq_cl_fail(device, error, "making the kernel %s of %s.cl", function, wish->file);
     }

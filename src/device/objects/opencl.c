@@ -80,9 +80,9 @@ const char *clq_cl_error_name(cl_int error) {
 }
 
 static clq_status status_of(cl_int error) {
-    if (error == CL_OUT_OF_HOST_MEMORY) return CLQ_MEMORY;
-    if (error == CL_MEM_OBJECT_ALLOCATION_FAILURE) return CLQ_DEVICE_MEMORY;
-    return CLQ_DEVICE;
+    if (error == CL_OUT_OF_HOST_MEMORY) return CLQ_ERROR_MEMORY;
+    if (error == CL_MEM_OBJECT_ALLOCATION_FAILURE) return CLQ_ERROR_DEVICE_MEMORY;
+    return CLQ_ERROR_DEVICE;
 }
 
 clq_status clq_cl_fail(const clq_device *device, cl_int error, const char *format, ...) {
@@ -135,7 +135,7 @@ void clq_device_lose(clq_device *device, const char *why) {
 }
 
 clq_status clq_fail_stuck(const char *label, const clq_build_limit *limit) {
-    return clq_fail(CLQ_DEVICE,
+    return clq_fail(CLQ_ERROR_DEVICE,
                     "%s is not used any more: a driver's compiler missed the build deadline of %g s%s; start a new "
                     "process",
                     label, limit->deadline_s, limit->set_by);
@@ -144,7 +144,7 @@ clq_status clq_fail_stuck(const char *label, const clq_build_limit *limit) {
 clq_status clq_device_alive(const clq_device *device) {
     if (!clq_device_lost(device)) return CLQ_OK;
     if (!atomic_load(&device->lost)) return clq_fail_stuck(device->label, &device->build);
-    return clq_fail(CLQ_DEVICE, "%s is not used any more since it failed (%s)", device->label, device->loss);
+    return clq_fail(CLQ_ERROR_DEVICE, "%s is not used any more since it failed (%s)", device->label, device->loss);
 }
 
 bool clq_device_lost(const clq_device *device) {

@@ -5,7 +5,7 @@
 clq_status clq_queue_create(clq_device *device, unsigned flags, clq_queue **out) {
     CLQ_TRY(clq_device_alive(device));
     clq_queue *queue = clq_alloc(1, sizeof *queue);
-    if (!queue) return CLQ_MEMORY;
+    if (!queue) return CLQ_ERROR_MEMORY;
     queue->device = device;
     clq_status status;
     cl_int error;
@@ -32,14 +32,17 @@ clq_status clq_queue_wrap(clq_device *device, cl_command_queue handle, clq_queue
     if (error == CL_SUCCESS) error = clGetCommandQueueInfo(handle, CL_QUEUE_DEVICE, sizeof id, &id, NULL);
     if (error == CL_SUCCESS)
         error = clGetCommandQueueInfo(handle, CL_QUEUE_PROPERTIES, sizeof properties, &properties, NULL);
-    if (error == CL_INVALID_COMMAND_QUEUE) return clq_fail(CLQ_ARGUMENT, "%s: invalid cl_command_queue", device->label);
+    if (error == CL_INVALID_COMMAND_QUEUE)
+        return clq_fail(CLQ_ERROR_ARGUMENT, "%s: invalid cl_command_queue", device->label);
     if (error != CL_SUCCESS) return clq_cl_fail(device, error, "asking what a queue is");
     if (context != device->context || id != device->id)
-        return clq_fail(CLQ_ARGUMENT, "%s: the cl_command_queue belongs to another context or device", device->label);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "%s: the cl_command_queue belongs to another context or device",
+                        device->label);
     if (properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE)
-        return clq_fail(CLQ_ARGUMENT, "%s: the cl_command_queue is out-of-order: create it in-order", device->label);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "%s: the cl_command_queue is out-of-order: create it in-order",
+                        device->label);
     clq_queue *queue = clq_alloc(1, sizeof *queue);
-    if (!queue) return CLQ_MEMORY;
+    if (!queue) return CLQ_ERROR_MEMORY;
     queue->device = device;
     (void)clRetainCommandQueue(handle);
     queue->handle = handle;
@@ -106,7 +109,7 @@ void clq_queue_settle(clq_queue *queue, double until) {
         return;
     }
     const clq_status status = clq_event_wait_until(mark, until, NULL);
-    if (status == CLQ_TIMEOUT)
+    if (status == CLQ_ERROR_TIMEOUT)
         (void)clq_cl_fail_lost(queue->device, CL_DEVICE_NOT_AVAILABLE, "its commands do not end");
     else if (status != CLQ_OK) /* out of memory; or a command failed, and others that it did not wait for may go on */
         (void)clq_queue_finish(queue);
@@ -120,7 +123,7 @@ static clq_status event_create(clq_device *device, cl_event handle, bool wrapped
     clq_event *event = clq_alloc(1, sizeof *event);
     if (!event) {
         (void)clReleaseEvent(handle);
-        return CLQ_MEMORY;
+        return CLQ_ERROR_MEMORY;
     }
     *event = (clq_event){.device = device, .handle = handle, .wrapped = wrapped};
     *out = event;
@@ -158,10 +161,10 @@ clq_status clq_event_wrap(clq_device *device, cl_event handle, clq_event **out) 
     cl_context context = NULL;
     cl_int error = CL_INVALID_EVENT;
     if (handle) error = clGetEventInfo(handle, CL_EVENT_CONTEXT, sizeof context, &context, NULL);
-    if (error == CL_INVALID_EVENT) return clq_fail(CLQ_ARGUMENT, "%s: invalid cl_event", device->label);
+    if (error == CL_INVALID_EVENT) return clq_fail(CLQ_ERROR_ARGUMENT, "%s: invalid cl_event", device->label);
     if (error != CL_SUCCESS) return clq_cl_fail(device, error, "asking for an event's context");
     if (context != device->context)
-        return clq_fail(CLQ_ARGUMENT, "%s: the cl_event belongs to another context", device->label);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "%s: the cl_event belongs to another context", device->label);
     (void)clRetainEvent(handle);
     return event_create(device, handle, true, out);
 }

@@ -59,7 +59,7 @@ static clq_status take_mark(clq_queue *queue, mark *out) {
                                             : clq_cl_fail_running(queue->device, error, "waiting for a marker");
     if (!clq_device_lost(queue->device)) (void)clReleaseEvent(event);
     if (status == CLQ_OK && end == 0)
-        status = clq_fail(CLQ_UNSUPPORTED, "%s: the driver does not tell when a marker ran: it cannot be traced",
+        status = clq_fail(CLQ_ERROR_UNSUPPORTED, "%s: the driver does not tell when a marker ran: it cannot be traced",
                           queue->device->label);
     if (status != CLQ_OK) return status;
     double around = CLQ_MAX(after - before - seconds_between(begin, end), 0.0);
@@ -80,7 +80,7 @@ static clq_status take_best_mark(clq_queue *queue, mark *out) {
 
 clq_status clq_trace_start(clq_queue *queue) {
     queue->trace = clq_alloc(1, sizeof *queue->trace);
-    return queue->trace ? take_best_mark(queue, &queue->trace->first) : CLQ_MEMORY;
+    return queue->trace ? take_best_mark(queue, &queue->trace->first) : CLQ_ERROR_MEMORY;
 }
 
 /* Between the marks, so that clocks which drift apart agree at both ends. */
@@ -121,7 +121,7 @@ clq_status clq_queue_record(clq_queue *queue, const char *kernel, cl_event event
     record *records = clq_grow(trace->records, trace->count, &trace->capacity, PENDING_MAX, sizeof *records);
     if (!records) {
         (void)clReleaseEvent(event);
-        return CLQ_MEMORY;
+        return CLQ_ERROR_MEMORY;
     }
     trace->records = records;
     trace->records[trace->count++] = new;
@@ -146,12 +146,12 @@ void clq_queue_stop_trace(clq_queue *queue) {
 clq_status clq_queue_spans(clq_queue *queue, clq_span **out, size_t *count, double *error_s) {
     clq_trace *trace = queue->trace;
     mark last = {0};
-    if (!trace) return clq_fail(CLQ_INTERNAL, "%s: the queue was not created for tracing", queue->device->label);
+    if (!trace) return clq_fail(CLQ_ERROR_INTERNAL, "%s: the queue was not created for tracing", queue->device->label);
     CLQ_TRY(clq_queue_finish(queue));
     CLQ_TRY(read_times(trace, queue->device, trace->count));
     CLQ_TRY(take_best_mark(queue, &last));
     clq_span *spans = clq_alloc(CLQ_MAX(trace->count, (size_t)1), sizeof *spans);
-    if (!spans) return CLQ_MEMORY;
+    if (!spans) return CLQ_ERROR_MEMORY;
     for (size_t i = 0; i < trace->count; i++) {
         const record *r = &trace->records[i];
         spans[i] = (clq_span){.scope = r->scope,

@@ -6,7 +6,7 @@ static clq_status check_range(const clq_queue *queue, const clq_buffer *buffer, 
                               const char *what) {
     CLQ_TRY(clq_device_alive(queue->device));
     if (offset <= buffer->bytes && bytes <= buffer->bytes - offset) return CLQ_OK;
-    return clq_fail(CLQ_INTERNAL, "%s: %s %zu bytes at %zu of a buffer of %zu", queue->device->label, what, bytes,
+    return clq_fail(CLQ_ERROR_INTERNAL, "%s: %s %zu bytes at %zu of a buffer of %zu", queue->device->label, what, bytes,
                     offset, buffer->bytes);
 }
 
@@ -27,8 +27,8 @@ static clq_status write_to(clq_queue *queue, clq_buffer *to, size_t offset, cons
                                         enqueue.wait_count, enqueue.waits, enqueue.wanted);
     CLQ_TRY(ended(queue, error, blocking, "writing", bytes));
     CLQ_TRY(clq_enqueue_end(&enqueue, NULL));
-    /* By the standard a blocking write returns once the host's memory may be used again. Intel's CPU runtime copies that
-     * memory first, and the write itself may be still to come: another queue would not find it. */
+    /* By the standard a blocking write returns once the host's memory may be used again. Intel's CPU runtime copies
+     * that memory first, and the write itself may be still to come: another queue would not find it. */
     return blocking ? clq_queue_finish(queue) : CLQ_OK;
 }
 
@@ -104,7 +104,7 @@ clq_status clq_queue_fill_zero(clq_queue *queue, clq_buffer *to, size_t offset, 
 static clq_status map(clq_queue *queue, clq_buffer *buffer, size_t offset, size_t bytes, cl_map_flags flags,
                       void **out) {
     CLQ_TRY(check_range(queue, buffer, offset, bytes, "mapping"));
-    if (bytes == 0) return clq_fail(CLQ_INTERNAL, "%s: mapping 0 bytes", queue->device->label);
+    if (bytes == 0) return clq_fail(CLQ_ERROR_INTERNAL, "%s: mapping 0 bytes", queue->device->label);
     cl_int error;
     void *pointer =
         clEnqueueMapBuffer(queue->handle, buffer->handle, CL_TRUE, flags, offset, bytes, 0, NULL, NULL, &error);

@@ -1,9 +1,9 @@
 /* Views: ranges of a buffer as buffers of their own.
  *
- * The driver's objects of a buffer's views stay as long as the buffer, and the newest of them ends first. NVIDIA's driver
- * (580) ends the process if, of two sub-buffers that overlap and that kernels have used, the older one is released
- * first; and the lists that views are made for end in any order. Views of one range share an object, so a buffer has no
- * more of them than there are ranges. */
+ * The driver's objects of a buffer's views stay as long as the buffer, and the newest of them ends first. NVIDIA's
+ * driver (580) ends the process if, of two sub-buffers that overlap and that kernels have used, the older one is
+ * released first; and the lists that views are made for end in any order. Views of one range share an object, so a
+ * buffer has no more of them than there are ranges. */
 #include "device/internal.h"
 
 struct clq_view {
@@ -22,7 +22,7 @@ static clq_status view_of(clq_buffer *parent, size_t offset, size_t bytes, cl_me
     cl_int error;
     const cl_buffer_region region = {offset, bytes};
     clq_view *view = clq_alloc(1, sizeof *view);
-    if (!view) return CLQ_MEMORY;
+    if (!view) return CLQ_ERROR_MEMORY;
     cl_mem handle = clCreateSubBuffer(parent->handle, CL_MEM_READ_WRITE, CL_BUFFER_CREATE_TYPE_REGION, &region, &error);
     if (!handle) {
         clq_free(view);
@@ -38,10 +38,11 @@ clq_status clq_buffer_view(clq_buffer *parent, size_t offset, size_t bytes, clq_
     clq_device *device = parent->device;
     CLQ_TRY(clq_device_alive(device));
     if (bytes == 0 || offset > parent->bytes || bytes > parent->bytes - offset || offset % device->view_align != 0)
-        return clq_fail(CLQ_INTERNAL, "%s: a view of %zu bytes at %zu of a buffer of %zu; offsets are multiples of %zu",
+        return clq_fail(CLQ_ERROR_INTERNAL,
+                        "%s: a view of %zu bytes at %zu of a buffer of %zu; offsets are multiples of %zu",
                         device->label, bytes, offset, parent->bytes, device->view_align);
     clq_buffer *view = clq_alloc(1, sizeof *view);
-    if (!view) return CLQ_MEMORY;
+    if (!view) return CLQ_ERROR_MEMORY;
     *view = (clq_buffer){.device = device,
                          .bytes = bytes,
                          .root = parent->root,

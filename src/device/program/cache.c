@@ -39,12 +39,12 @@ static bool entry_is_good(clq_hash128 key, const unsigned char *entry, size_t by
 clq_status clq_cache_load(const char *cache_dir, const char *folder, clq_hash128 key, void **out, size_t *bytes) {
     *out = NULL;
     char *path = entry_path(cache_dir, folder, key);
-    if (!path) return CLQ_MEMORY;
+    if (!path) return CLQ_ERROR_MEMORY;
     void *entry = NULL;
     size_t length = 0;
-    clq_status status = clq_file_exists(path) ? clq_file_read(path, ENTRY_MAX, &entry, &length) : CLQ_NOT_FOUND;
+    clq_status status = clq_file_exists(path) ? clq_file_read(path, ENTRY_MAX, &entry, &length) : CLQ_ERROR_NOT_FOUND;
     bool good = status == CLQ_OK && entry_is_good(key, entry, length);
-    if (status != CLQ_MEMORY && status != CLQ_NOT_FOUND && !good)
+    if (status != CLQ_ERROR_MEMORY && status != CLQ_ERROR_NOT_FOUND && !good)
         clq_log(CLQ_LOG_WARNING, "%s is damaged and made anew", path);
     clq_free(path);
     if (good) {
@@ -54,7 +54,7 @@ clq_status clq_cache_load(const char *cache_dir, const char *folder, clq_hash128
         return CLQ_OK;
     }
     clq_free(entry);
-    return status == CLQ_MEMORY ? status : CLQ_OK;
+    return status == CLQ_ERROR_MEMORY ? status : CLQ_OK;
 }
 
 clq_status clq_cache_store(const char *cache_dir, const char *folder, clq_hash128 key, const void *data, size_t bytes) {
@@ -62,7 +62,7 @@ clq_status clq_cache_store(const char *cache_dir, const char *folder, clq_hash12
     char *whole_folder = clq_strprintf("%s/%s", cache_dir, folder);
     char *path = entry_path(cache_dir, folder, key);
     clq_file_writer *writer = NULL;
-    clq_status status = whole_folder && path ? clq_make_folder(whole_folder) : CLQ_MEMORY;
+    clq_status status = whole_folder && path ? clq_make_folder(whole_folder) : CLQ_ERROR_MEMORY;
     if (status == CLQ_OK) status = clq_file_writer_open(path, &writer);
     if (status == CLQ_OK) status = clq_file_writer_put(writer, &header, sizeof header);
     if (status == CLQ_OK) status = clq_file_writer_put(writer, data, bytes);
@@ -78,7 +78,7 @@ clq_status clq_cache_store(const char *cache_dir, const char *folder, clq_hash12
 clq_status clq_cache_key(clq_text *text, clq_hash128 *out) {
     if (!text->failed) *out = clq_hash128_of(text->data, text->length, 0);
     clq_free(text->data);
-    return text->failed ? CLQ_MEMORY : CLQ_OK;
+    return text->failed ? CLQ_ERROR_MEMORY : CLQ_OK;
 }
 
 void clq_cache_drop(const char *cache_dir, const char *folder, clq_hash128 key) {

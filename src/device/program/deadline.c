@@ -92,7 +92,7 @@ static void work(void *context) {
 
 static clq_status job_create(void (*call)(job *), job **out) {
     job *j = clq_alloc(1, sizeof *j);
-    if (!j) return CLQ_MEMORY;
+    if (!j) return CLQ_ERROR_MEMORY;
     j->call = call;
     j->begun = call != launch;
     clq_status status = clq_lock_create("a build", &j->lock, &j->changed);
@@ -146,7 +146,7 @@ static clq_status lose_late(clq_device *device, const clq_program *entry, bool n
                      device->build.deadline_s);
     clq_device_lose(device, why);
     atomic_fetch_or(device->build.stuck, CLQ_STUCK | (noted ? CLQ_STUCK_NOTED : 0u));
-    return clq_fail(CLQ_TIMEOUT, "%s.cl: %s on %s, driver %s, did not end within the build deadline of %g s%s",
+    return clq_fail(CLQ_ERROR_TIMEOUT, "%s.cl: %s on %s, driver %s, did not end within the build deadline of %g s%s",
                     entry->file, what, device->label, device->info.driver_version, device->build.deadline_s,
                     noted ? "" : device->build.set_by);
 }
@@ -168,7 +168,7 @@ clq_status clq_program_build(clq_device *device, clq_program *entry, cl_program 
     j->options = clq_strdup(options);
     if (!j->options) {
         job_free(j);
-        return CLQ_MEMORY;
+        return CLQ_ERROR_MEMORY;
     }
     if (run(device, j) != ENDED) return fail_late(device, entry, entry->program != NULL, "compiling");
     *error = j->error;
@@ -187,9 +187,9 @@ clq_status clq_program_binary(clq_device *device, const clq_program *entry, unsi
     if (j->error != CL_SUCCESS)
         status = clq_cl_fail(device, j->error, "asking for a program's binary");
     else if (j->bytes == 0)
-        status = clq_fail(CLQ_DEVICE, "%s gives no binary of a program that it has built", device->label);
+        status = clq_fail(CLQ_ERROR_DEVICE, "%s gives no binary of a program that it has built", device->label);
     else if (!j->binary)
-        status = clq_fail(CLQ_MEMORY, "there is no memory for a program's binary of %zu bytes", j->bytes);
+        status = clq_fail(CLQ_ERROR_MEMORY, "there is no memory for a program's binary of %zu bytes", j->bytes);
     if (status == CLQ_OK) {
         *out = j->binary;
         *bytes = j->bytes;
@@ -218,7 +218,7 @@ clq_status clq_launch_compiling(clq_queue *queue, const clq_kernel *kernel, cl_u
     const outcome ending = run(device, j);
     if (ending == NEVER_BEGAN) {
         CLQ_TRY(clq_device_alive(device));
-        return clq_fail(CLQ_INTERNAL, "a launch of %s was given up on a device that works", kernel->name);
+        return clq_fail(CLQ_ERROR_INTERNAL, "a launch of %s was given up on a device that works", kernel->name);
     }
     if (ending == LATE)
         return fail_late(device, kernel->program, false, "the first launch, in which the driver compiles,");

@@ -10,7 +10,7 @@ static clq_status program_key(const clq_device *device, const char *source, cons
                               clq_hash128 *out) {
     const clq_device_info *info = &device->info;
     char *options = clq_build_options(device, wish->options);
-    if (!options) return CLQ_MEMORY;
+    if (!options) return CLQ_ERROR_MEMORY;
     clq_text text = {0};
     clq_text_add(&text, "%s\n%s\n%s\n%s\n%s\n%s\n%s\n%s\n%u\n%s\n%s\n", clq_version(), info->platform,
                  device->platform_version, info->vendor, info->name, info->driver_version, info->opencl_version,
@@ -149,15 +149,15 @@ static clq_status build_from_cache(clq_device *device, clq_program *entry, cl_pr
  * functions: there, kernels of the library's only call what does their work, if they can be such (*is_called). */
 static clq_status add_kernels(const clq_device *device, const clq_program *entry, clq_text *out, bool *is_called) {
     char *wanted = clq_wanted_source(entry->text, entry->kernels);
-    clq_status status = wanted ? CLQ_UNSUPPORTED : CLQ_MEMORY;
+    clq_status status = wanted ? CLQ_ERROR_UNSUPPORTED : CLQ_ERROR_MEMORY;
     if (wanted && !entry->own_text && clq_device_has_quirk(device, CLQ_QUIRK_COMPILES_AT_LAUNCH))
         status = clq_called_source(wanted, clq_words_have(entry->options, "-DTILE"), out);
     *is_called = status == CLQ_OK;
-    if (status == CLQ_UNSUPPORTED) {
+    if (status == CLQ_ERROR_UNSUPPORTED) {
         clq_free(out->data);
         *out = (clq_text){0};
         clq_text_add_text(out, wanted);
-        status = out->failed ? CLQ_MEMORY : CLQ_OK;
+        status = out->failed ? CLQ_ERROR_MEMORY : CLQ_OK;
     }
     clq_free(wanted);
     return status;
@@ -168,7 +168,7 @@ static clq_status build_from_source(clq_device *device, clq_program *entry, cl_p
     char *line = clq_strprintf("\n#line 1 \"%s.cl\"\n", file);
     clq_text kernels = {0};
     bool is_called = false;
-    const clq_status made = line ? add_kernels(device, entry, &kernels, &is_called) : CLQ_MEMORY;
+    const clq_status made = line ? add_kernels(device, entry, &kernels, &is_called) : CLQ_ERROR_MEMORY;
     const char *parts[] = {is_called ? clq_items_prelude : "", clq_source_text("prelude"), line, kernels.data};
     cl_int error = CL_SUCCESS;
     cl_program program = NULL;
@@ -191,7 +191,7 @@ static clq_status build_from_source(clq_device *device, clq_program *entry, cl_p
     log_excerpt(device, program, log, sizeof log);
     entry->explained = log[0] != '\0';
     (void)clReleaseProgram(program);
-    return clq_fail(CLQ_BUILD, "%s.cl does not build on %s, driver %s: %s (%d): %s; options: %.120s", file,
+    return clq_fail(CLQ_ERROR_BUILD, "%s.cl does not build on %s, driver %s: %s (%d): %s; options: %.120s", file,
                     device->label, device->info.driver_version, clq_cl_error_name(error), (int)error,
                     log[0] ? log : "the driver gave no log", options);
 }
@@ -221,13 +221,13 @@ static clq_status save(clq_device *device, clq_program *entry, bool *whole) {
     unsigned char *binary = NULL;
     size_t bytes = 0;
     clq_status status = clq_program_binary(device, entry, &binary, &bytes);
-    if (status == CLQ_TIMEOUT) {
+    if (status == CLQ_ERROR_TIMEOUT) {
         leave_claim(device, entry);
         return status;
     }
     *whole = status != CLQ_OK || is_whole(device, binary, bytes);
     if (!*whole)
-        status = clq_fail(CLQ_DEVICE, "%s gives only a part of %s.cl: was its driver's cache removed meanwhile?",
+        status = clq_fail(CLQ_ERROR_DEVICE, "%s gives only a part of %s.cl: was its driver's cache removed meanwhile?",
                           device->label, entry->file);
     if (status == CLQ_OK && clq_twin_name(device->twin, binary, bytes))
         status = clq_cache_store(device->cache_dir, clq_programs_folder, entry->key, binary, bytes);
@@ -260,9 +260,9 @@ static clq_status build_here(clq_device *device, clq_program *entry, cl_program 
     (void)begin_claim(device, entry);
     clq_free(entry->built_options);
     entry->built_options = options_to_build_with(device, entry);
-    clq_status status = entry->built_options ? build_from_source(device, entry, out) : CLQ_MEMORY;
+    clq_status status = entry->built_options ? build_from_source(device, entry, out) : CLQ_ERROR_MEMORY;
     /* Another process, with another cache folder of ours, may have been at the same files of PoCL's cache. */
-    if (status == CLQ_BUILD && clq_device_has_quirk(device, CLQ_QUIRK_COMPILES_AT_LAUNCH))
+    if (status == CLQ_ERROR_BUILD && clq_device_has_quirk(device, CLQ_QUIRK_COMPILES_AT_LAUNCH))
         status = build_from_source(device, entry, out);
     if (status != CLQ_OK) {
         clq_claim_end(&entry->claim);
@@ -311,7 +311,7 @@ static clq_program *find(const clq_device *device, clq_hash128 key) {
 static clq_status add(clq_device *device, const clq_program_wish *wish, const char *text, clq_hash128 key,
                       clq_program **out) {
     clq_program *entry = clq_alloc(1, sizeof *entry);
-    if (!entry) return CLQ_MEMORY;
+    if (!entry) return CLQ_ERROR_MEMORY;
     entry->key = key;
     entry->file = clq_strdup(wish->file);
     entry->own_text = wish->text ? clq_strdup(wish->text) : NULL;
@@ -322,7 +322,7 @@ static clq_status add(clq_device *device, const clq_program_wish *wish, const ch
     if (!entry->file || !entry->text || !entry->options || !entry->kernels ||
         program_place(device, entry, &entry->place) != CLQ_OK) {
         entry_free(entry);
-        return CLQ_MEMORY;
+        return CLQ_ERROR_MEMORY;
     }
     entry->next = device->programs;
     device->programs = entry;
@@ -345,19 +345,19 @@ static clq_status do_without(clq_device *device, const clq_program *entry) {
         (void)clq_device_keep_trial_result(device, entry->key, false);
     else
         clq_device_note_trial_result(device, entry->key, false);
-    return clq_fail(CLQ_UNSUPPORTED, "%s", clq_error_detail());
+    return clq_fail(CLQ_ERROR_UNSUPPORTED, "%s", clq_error_detail());
 }
 
 clq_status clq_program_get(clq_device *device, const clq_program_wish *wish, clq_program **out) {
     CLQ_TRY(clq_device_alive(device));
     const char *text = wish->text ? wish->text : clq_source_text(wish->file);
-    if (!text) return clq_fail(CLQ_INTERNAL, "there is no kernel file %s.cl", wish->file);
+    if (!text) return clq_fail(CLQ_ERROR_INTERNAL, "there is no kernel file %s.cl", wish->file);
     clq_hash128 key;
     CLQ_TRY(program_key(device, text, wish, &key));
     clq_status status = CLQ_OK;
     bool builds = true;
     if (wish->optional && clq_device_trial_result(device, key, &builds) && !builds)
-        return clq_fail(CLQ_UNSUPPORTED, "%s.cl was found not to build on %s", wish->file, device->label);
+        return clq_fail(CLQ_ERROR_UNSUPPORTED, "%s.cl was found not to build on %s", wish->file, device->label);
     clq_program *entry;
     cl_program program = NULL;
     pthread_mutex_lock(&device->lock);
@@ -370,7 +370,7 @@ clq_status clq_program_get(clq_device *device, const clq_program_wish *wish, clq
     pthread_mutex_unlock(&device->lock);
     if (status == CLQ_OK && !program) {
         status = load_or_build(device, entry, &program);
-        if (status == CLQ_BUILD && entry->optional && entry->bad) status = do_without(device, entry);
+        if (status == CLQ_ERROR_BUILD && entry->optional && entry->bad) status = do_without(device, entry);
         pthread_mutex_lock(&device->lock);
         entry->program = program;
         if (status != CLQ_OK) take_out(device, entry);
@@ -502,7 +502,7 @@ void clq_device_remember(const clq_device *device, clq_hash128 key, const void *
 }
 
 clq_status clq_device_replace(const clq_device *device, clq_hash128 key, const void *data, size_t bytes) {
-    if (!device->cache_dir) return clq_fail(CLQ_STATE, "there is no folder for caches");
+    if (!device->cache_dir) return clq_fail(CLQ_ERROR_STATE, "there is no folder for caches");
     return clq_cache_store(device->cache_dir, clq_programs_folder, key, data, bytes);
 }
 

@@ -35,7 +35,9 @@ typedef struct loading {
 } loading;
 
 /* Whether a failure only says that the device was lost before: what lost it is what to tell. */
-static bool is_echo(const loading *l, clq_status status) { return status == CLQ_DEVICE && clq_device_lost(l->device); }
+static bool is_echo(const loading *l, clq_status status) {
+    return status == CLQ_ERROR_DEVICE && clq_device_lost(l->device);
+}
 
 /* Whether the failure at i is to be told in place of the one that was met before. */
 static bool comes_first(const loading *l, size_t i, clq_status status) {

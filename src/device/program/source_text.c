@@ -227,7 +227,7 @@ static clq_status add_options(clq_text *out, const char *options, bool define) {
     for (const char *at = options + strspn(options, " "); *at; at += strspn(at, " ")) {
         size_t length = strcspn(at, " ");
         if (strncmp(at, "-D", 2) != 0)
-            return clq_fail(CLQ_UNSUPPORTED, "the option %.*s is no definition", (int)length, at);
+            return clq_fail(CLQ_ERROR_UNSUPPORTED, "the option %.*s is no definition", (int)length, at);
         const char *macro = at + 2;
         size_t word = word_length(macro), value = length - 2 - word;
         if (!define)
@@ -342,8 +342,8 @@ clq_status clq_called_source(const char *wanted, bool tile, clq_text *out) {
         from = end;
     }
     clq_text_add_text(out, from);
-    if (out->failed) return CLQ_MEMORY;
-    return all && from > wanted ? CLQ_OK : CLQ_UNSUPPORTED;
+    if (out->failed) return CLQ_ERROR_MEMORY;
+    return all && from > wanted ? CLQ_OK : CLQ_ERROR_UNSUPPORTED;
 }
 
 /* What a part names at file scope, and its macros. The prelude's stand first and are every part's. */
@@ -355,9 +355,9 @@ typedef struct part_names {
 static clq_status add_part(clq_text *out, const clq_program_part *part, size_t index, const names *macros,
                            part_names *of) {
     char *wanted = clq_wanted_source(clq_source_text(part->file), part->function);
-    if (!wanted) return CLQ_MEMORY;
+    if (!wanted) return CLQ_ERROR_MEMORY;
     find_names(wanted, &of->found, &of->macros);
-    clq_status status = of->found.failed || of->macros.failed ? CLQ_MEMORY : CLQ_OK;
+    clq_status status = of->found.failed || of->macros.failed ? CLQ_ERROR_MEMORY : CLQ_OK;
     undefine_macros(out, macros);
     if (status == CLQ_OK) status = add_options(out, part->options, true);
     for (size_t i = 0; i < of->found.count; i++) {
@@ -386,12 +386,12 @@ static clq_status find_macros(const clq_program_part *parts, size_t count, names
         const char *source = clq_source_text(parts[i].file);
         if (!source) {
             clq_free(found.list);
-            return clq_fail(CLQ_INTERNAL, "there is no kernel file %s.cl", parts[i].file);
+            return clq_fail(CLQ_ERROR_INTERNAL, "there is no kernel file %s.cl", parts[i].file);
         }
         if (first == i) find_names(source, &found, macros);
     }
     clq_free(found.list);
-    return found.failed || macros->failed ? CLQ_MEMORY : CLQ_OK;
+    return found.failed || macros->failed ? CLQ_ERROR_MEMORY : CLQ_OK;
 }
 
 clq_status clq_fused_source(const clq_program_part *parts, size_t count, clq_text *out) {
@@ -407,6 +407,6 @@ clq_status clq_fused_source(const clq_program_part *parts, size_t count, clq_tex
     clq_free(macros.list);
     clq_free(of.found.list);
     clq_free(of.macros.list);
-    if (status == CLQ_OK && out->failed) status = CLQ_MEMORY;
+    if (status == CLQ_OK && out->failed) status = CLQ_ERROR_MEMORY;
     return status;
 }

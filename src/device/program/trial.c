@@ -16,7 +16,7 @@ static const char folder[] = "trials"; /* of the cache */
 static clq_status kept_key(const clq_device *device, clq_hash128 key, clq_hash128 *out) {
     const clq_device_info *info = &device->info;
     char *options = clq_build_options(device, "");
-    if (!options) return CLQ_MEMORY;
+    if (!options) return CLQ_ERROR_MEMORY;
     clq_text text = {0};
     clq_text_add(&text, "%s\n%s\n%s\n%s\n%s\n%s\n%s\n%s\n%u\n%s\n", clq_version(), info->driver, info->platform,
                  device->platform_version, info->vendor, info->name, info->driver_version, info->opencl_version,

@@ -31,7 +31,8 @@ clq_status clq_twin_take(clq_device *device) {
     while (twin < TWINS_MAX && taken[twin]) twin++;
     if (twin < TWINS_MAX) taken[twin] = true;
     pthread_mutex_unlock(&lock);
-    if (twin == TWINS_MAX) return clq_fail(CLQ_NO_DEVICE, "%d devices of PoCL are open: close some first", TWINS_MAX);
+    if (twin == TWINS_MAX)
+        return clq_fail(CLQ_ERROR_NO_DEVICE, "%d devices of PoCL are open: close some first", TWINS_MAX);
     device->twin = twin;
     return CLQ_OK;
 }

@@ -135,7 +135,7 @@ static int by_value(const void *a, const void *b) {
 
 clq_status clq_select_auto(clq_system *system, uint32_t out[CLQ_REPLICAS_MAX], uint32_t *count) {
     const clq_device_entry **order = clq_alloc(system->count, sizeof *order);
-    if (!order) return CLQ_MEMORY;
+    if (!order) return CLQ_ERROR_MEMORY;
     for (size_t i = 0; i < system->count; i++) order[i] = &system->entries[i];
     if (system->count > 1) qsort(order, system->count, sizeof *order, by_preference);
     clq_status status = choose(system, order, out, count);

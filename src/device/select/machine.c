@@ -12,7 +12,7 @@ clq_status clq_machine_recall(clq_hash128 key, void **out, size_t *bytes) {
     char *cache_dir;
     *out = NULL;
     clq_status status = clq_cache_dir(&cache_dir);
-    if (status != CLQ_OK) return status == CLQ_MEMORY ? status : CLQ_OK; /* without a folder nothing is kept */
+    if (status != CLQ_OK) return status == CLQ_ERROR_MEMORY ? status : CLQ_OK; /* without a folder nothing is kept */
     status = clq_cache_load(cache_dir, folder, key, out, bytes);
     clq_free(cache_dir);
     return status;

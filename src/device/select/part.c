@@ -42,11 +42,11 @@ static clq_status split_up(const clq_device_entry *entry, uint32_t count, const 
     wanted[1 + count] = CL_DEVICE_PARTITION_BY_COUNTS_LIST_END;
     wanted[2 + count] = 0;
     split *made = clq_alloc(1, sizeof *made + count * sizeof made->parts[0]);
-    if (!made) return CLQ_MEMORY;
+    if (!made) return CLQ_ERROR_MEMORY;
     cl_int error = clCreateSubDevices(entry->id, wanted, count, made->parts, NULL);
     if (error != CL_SUCCESS) {
         clq_free(made);
-        return clq_fail(CLQ_DEVICE, "%s:%u: splitting it into %u parts: %s (%d)", entry->info.driver,
+        return clq_fail(CLQ_ERROR_DEVICE, "%s:%u: splitting it into %u parts: %s (%d)", entry->info.driver,
                         (unsigned)entry->ordinal, (unsigned)count, clq_cl_error_name(error), (int)error);
     }
     made->whole = entry->id;
@@ -60,7 +60,7 @@ static clq_status split_up(const clq_device_entry *entry, uint32_t count, const 
 clq_status clq_device_part(const clq_device_entry *entry, clq_device_choice choice, cl_device_id *out) {
     uint32_t most = clq_device_parts_max(entry);
     if (choice.parts > CLQ_REPLICAS_MAX || choice.parts > most || choice.part >= choice.parts)
-        return clq_fail(CLQ_NO_DEVICE, "%s:%u cannot be split into %u parts; at most %u", entry->info.driver,
+        return clq_fail(CLQ_ERROR_NO_DEVICE, "%s:%u cannot be split into %u parts; at most %u", entry->info.driver,
                         (unsigned)entry->ordinal, (unsigned)choice.parts, (unsigned)most);
     pthread_mutex_lock(&lock);
     const split *found = find(entry->id, choice.parts);

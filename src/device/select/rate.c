@@ -44,7 +44,7 @@ clq_status clq_system_rate(clq_system *system, uint32_t index, double *gflops) {
             clq_device_close(device);
         else
             clq_device_close(atomic_exchange(&entry->tested_device, device)); /* for who opens it next */
-        if (status == CLQ_MEMORY) return status;
+        if (status == CLQ_ERROR_MEMORY) return status;
         if (status != CLQ_OK)
             clq_log(CLQ_LOG_WARNING, "how fast %s:%u is cannot be measured: %s", entry->info.driver,
                     (unsigned)entry->ordinal, clq_error_detail());

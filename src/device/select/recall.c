@@ -207,8 +207,8 @@ clq_status clq_system_check_recalled(const clq_system *system) {
     if (system->cache_dir) clq_cache_drop(system->cache_dir, list_folder, system->list_key);
     char label[CLQ_LABEL_MAX];
     clq_entry_label(gone, label, sizeof label);
-    return clq_fail(CLQ_NO_DEVICE, "%s, which the last run found, is gone: its driver (%s) %s", label, vendor_folder(),
-                    gone->id ? gone->info.reason : "does not list it any more");
+    return clq_fail(CLQ_ERROR_NO_DEVICE, "%s, which the last run found, is gone: its driver (%s) %s", label,
+                    vendor_folder(), gone->id ? gone->info.reason : "does not list it any more");
 }
 
 /* ---- recalling ---- */
@@ -225,7 +225,7 @@ static clq_status imagine(const kept_device *kept, size_t count, clq_system **ou
     if (!system || !entries) {
         clq_free(system);
         clq_free(entries);
-        return CLQ_MEMORY;
+        return CLQ_ERROR_MEMORY;
     }
     for (size_t i = 0; i < count; i++)
         entries[i] = (clq_device_entry){.info = kept[i].info, .ordinal = kept[i].ordinal, .tested = true};

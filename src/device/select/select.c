@@ -45,14 +45,14 @@ static clq_status no_match(const clq_system *system, const char *what, const cha
     list_devices(system, list, sizeof list);
     /* A distance of 0: the word is known, and what it names is not there. */
     if (!nearest.found || nearest.distance == 0)
-        return clq_fail(CLQ_NO_DEVICE, "no device matches '%s': %s", what, list);
-    return clq_fail(CLQ_NO_DEVICE, "no device matches '%s': %s; did you mean '%s'?", what, list, nearest.found);
+        return clq_fail(CLQ_ERROR_NO_DEVICE, "no device matches '%s': %s", what, list);
+    return clq_fail(CLQ_ERROR_NO_DEVICE, "no device matches '%s': %s; did you mean '%s'?", what, list, nearest.found);
 }
 
 static clq_status bad_syntax(const clq_system *system, const char *what, const char *why) {
     char list[LIST_MAX];
     list_devices(system, list, sizeof list);
-    return clq_fail(CLQ_ARGUMENT,
+    return clq_fail(CLQ_ERROR_ARGUMENT,
                     "devices '%.60s': %s; give indices, " CLQ_SPEC_GPU ", " CLQ_SPEC_CPU ", " CLQ_SPEC_ACCELERATOR
                     ", " CLQ_SPEC_ALL ", driver tags or " CLQ_SPEC_AUTO ": %s",
                     what, why, list);
@@ -134,12 +134,13 @@ static bool matches_word(const clq_device_entry *entry, const char *word) {
 static clq_status append(clq_devices *devices, uint32_t index, const spec_item *item) {
     const uint32_t more = item->has_part ? 1 : item->replicas * item->parts; /* one of these is 1 */
     if (more > CLQ_REPLICAS_MAX - devices->count)
-        return clq_fail(CLQ_ARGUMENT, "devices '%s': more than %d replicas in all", item->text, (int)CLQ_REPLICAS_MAX);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "devices '%s': more than %d replicas in all", item->text,
+                        (int)CLQ_REPLICAS_MAX);
     const clq_device_entry *entry = &devices->system->entries[index];
     uint32_t most = item->parts > 1 ? clq_device_parts_max(entry) : 1;
     if (item->parts > most)
-        return clq_fail(CLQ_NO_DEVICE, "devices '%s': %s:%u (%.60s) can be split into %u part%s at most", item->text,
-                        entry->info.driver, (unsigned)entry->ordinal, entry->info.name, (unsigned)most,
+        return clq_fail(CLQ_ERROR_NO_DEVICE, "devices '%s': %s:%u (%.60s) can be split into %u part%s at most",
+                        item->text, entry->info.driver, (unsigned)entry->ordinal, entry->info.name, (unsigned)most,
                         clq_plural(most));
     for (uint32_t i = 0; i < more; i++)
         devices->items[devices->count++] =
@@ -148,8 +149,8 @@ static clq_status append(clq_devices *devices, uint32_t index, const spec_item *
 }
 
 static clq_status not_usable(const clq_device_entry *entry, const spec_item *item) {
-    return clq_fail(CLQ_NO_DEVICE, "devices '%s': %s:%u (%.60s) cannot be used: %s", item->text, entry->info.driver,
-                    (unsigned)entry->ordinal, entry->info.name, entry->info.reason);
+    return clq_fail(CLQ_ERROR_NO_DEVICE, "devices '%s': %s:%u (%.60s) cannot be used: %s", item->text,
+                    entry->info.driver, (unsigned)entry->ordinal, entry->info.name, entry->info.reason);
 }
 
 /* A device that was named alone must work. */

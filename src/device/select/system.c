@@ -9,7 +9,8 @@ static clq_status list_platforms(cl_platform_id *platforms, cl_uint *count) {
     cl_uint found = 0;
     cl_int error = clGetPlatformIDs(PLATFORMS_MAX, platforms, &found);
     if (error != CL_SUCCESS && error != NO_PLATFORM)
-        return clq_fail(CLQ_DEVICE, "listing the OpenCL platforms: %s (%d)", clq_cl_error_name(error), (int)error);
+        return clq_fail(CLQ_ERROR_DEVICE, "listing the OpenCL platforms: %s (%d)", clq_cl_error_name(error),
+                        (int)error);
     *count = error == CL_SUCCESS ? CLQ_MIN(found, (cl_uint)PLATFORMS_MAX) : 0;
     return CLQ_OK;
 }
@@ -80,7 +81,7 @@ static clq_status add_platform(clq_system *system, cl_platform_id platform) {
     }
     count = CLQ_MIN(count, (cl_uint)DEVICES_MAX);
     clq_device_entry *entries = clq_realloc(system->entries, system->count, system->count + count, sizeof *entries);
-    if (!entries) return CLQ_MEMORY;
+    if (!entries) return CLQ_ERROR_MEMORY;
     system->entries = entries;
     for (cl_uint i = 0; i < count; i++) add_device(system, platform, ids[i]);
     return CLQ_OK;
@@ -91,10 +92,10 @@ static clq_status choose_cache(const clq_system_config *config, char **out) {
     if (config && config->cache_dir) {
         if (config->cache_dir[0] == '\0') return CLQ_OK;
         *out = clq_strdup(config->cache_dir);
-        return *out ? CLQ_OK : CLQ_MEMORY;
+        return *out ? CLQ_OK : CLQ_ERROR_MEMORY;
     }
     clq_status status = clq_cache_dir(out);
-    if (status == CLQ_OK || status == CLQ_MEMORY) return status;
+    if (status == CLQ_OK || status == CLQ_ERROR_MEMORY) return status;
     clq_log(CLQ_LOG_WARNING, "programs are compiled anew each time, there is no cache: %s", clq_error_detail());
     return CLQ_OK;
 }
@@ -108,7 +109,7 @@ clq_status clq_system_open_recalled(clq_system *recalled, const clq_system_confi
     if (known != CLQ_OK) clq_system_close(recalled);
     CLQ_TRY(known);
     clq_system *system = recalled ? recalled : clq_alloc(1, sizeof *system);
-    if (!system) return CLQ_MEMORY;
+    if (!system) return CLQ_ERROR_MEMORY;
     system->memory_limit = config ? config->memory_limit_bytes : 0;
     system->build_deadline_s =
         config && config->build_deadline_s > 0.0 ? config->build_deadline_s : CLQ_BUILD_DEADLINE_S;
@@ -132,8 +133,7 @@ fail:
 }
 
 void clq_system_close_tested(clq_system *system) {
-    for (size_t i = 0; system && i < system->count; i++)
-        clq_device_close(clq_system_take_tested(system, (uint32_t)i));
+    for (size_t i = 0; system && i < system->count; i++) clq_device_close(clq_system_take_tested(system, (uint32_t)i));
 }
 
 void clq_system_close(clq_system *system) {
@@ -184,7 +184,7 @@ clq_status clq_system_test_device(clq_system *system, size_t index) {
         atomic_store(&entry->tested_device, device); /* most likely it is opened next: with a compiler that is warm */
     else
         clq_device_close(device);
-    if (status == CLQ_MEMORY) return status;
+    if (status == CLQ_ERROR_MEMORY) return status;
     /* Whatever else went wrong went wrong on the device, which is then not one to use. */
     if (status != CLQ_OK) {
         info->usable = false;

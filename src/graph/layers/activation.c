@@ -5,7 +5,7 @@
 
 clq_status clq_layer_check_activation(clq_activation activation) {
     if (clq_activation_row_of(activation)) return CLQ_OK;
-    return clq_fail(CLQ_ARGUMENT, "activation %d is none of clq_activation", (int)activation);
+    return clq_fail(CLQ_ERROR_ARGUMENT, "activation %d is none of clq_activation", (int)activation);
 }
 
 /* ---- by name ---- */
@@ -49,13 +49,13 @@ static const clq_attribute relu_attributes[] = {
 static clq_id expand_relu(clq_expansion *e, const clq_id *x) {
     const relu_config *config = e->layer->config;
     if (config->slope == 0 && config->threshold == 0 && isinf(config->most))
-        return clq_expand_activation(e, CLQ_RELU, x[0]);
+        return clq_expand_activation(e, CLQ_ACTIVATION_RELU, x[0]);
     clq_node node = clq_expand_node(e, &clq_op_elementwise);
     clq_element_program *p = &node.attributes.program;
     const unsigned number = clq_element_take(p, clq_each_element);
     unsigned y;
     if (config->slope == 0 && config->threshold == 0) {
-        y = clq_activation_do(p, CLQ_RELU, number);
+        y = clq_activation_do(p, CLQ_ACTIVATION_RELU, number);
     } else {
         const unsigned threshold =
             clq_element_do(p, (clq_instruction){.op = CLQ_ELEMENT_CONSTANT, .number = config->threshold});
@@ -165,11 +165,11 @@ static clq_status infer_prelu(const clq_model *model, const clq_layer *layer, cl
     for (unsigned i = 0; i < shared->count; i++) {
         unsigned axis;
         if (!clq_find_axis(&y->shape, shared->axes[i], &axis))
-            return clq_fail(CLQ_ARGUMENT, "shared_axes: its input has no axis %d", shared->axes[i]);
+            return clq_fail(CLQ_ERROR_ARGUMENT, "shared_axes: its input has no axis %d", shared->axes[i]);
         bits |= 1u << axis;
     }
     if (bits == 0 || bits == (1u << (y->shape.rank - 1)) - 1) return CLQ_OK;
-    return clq_fail(CLQ_UNSUPPORTED, "shared_axes should be none, or all but the last");
+    return clq_fail(CLQ_ERROR_UNSUPPORTED, "shared_axes should be none, or all but the last");
 }
 
 static bool is_by_channel(const clq_layer *layer) { return ((const prelu_config *)layer->config)->shared.count > 0; }
@@ -243,20 +243,20 @@ static clq_status infer_softmax(const clq_model *model, const clq_layer *layer, 
     unsigned axis;
     y->shape = clq_model_input_of(model, y, 0)->shape;
     if (clq_find_axis(&y->shape, given, &axis)) return CLQ_OK;
-    return clq_fail(CLQ_ARGUMENT, "its input has no axis %d", given);
+    return clq_fail(CLQ_ERROR_ARGUMENT, "its input has no axis %d", given);
 }
 
 /* Keras's layer leaves out what the mask leaves out, and its function does not look at masks. */
 static clq_status infer_softmax_layer(const clq_model *model, const clq_layer *layer, clq_model_tensor *y) {
     if (clq_model_input_of(model, y, 0)->mask)
-        return clq_fail(CLQ_UNSUPPORTED, "its input has a mask, which is not supported");
+        return clq_fail(CLQ_ERROR_UNSUPPORTED, "its input has a mask, which is not supported");
     return infer_softmax(model, layer, y);
 }
 
 static clq_id expand_softmax(clq_expansion *e, const clq_id *x) {
     unsigned axis = 0;
     (void)clq_find_axis(&e->y->shape, ((const softmax_config *)e->layer->config)->axis, &axis); /* as it was inferred */
-    if (axis == e->y->shape.rank - 1) return clq_expand_activation(e, CLQ_SOFTMAX, x[0]);
+    if (axis == e->y->shape.rank - 1) return clq_expand_activation(e, CLQ_ACTIVATION_SOFTMAX, x[0]);
     clq_shape moved, home;
     clq_node node = clq_expand_node(e, &clq_op_softmax);
     node.inputs[0] = clq_layer_move_axis(e, x[0], &e->y->shape, axis, false, &moved);
@@ -294,8 +294,9 @@ const clq_layer_kind clq_layer_op_softmax = {.type = "Softmax",
 clq_tensor clq_activate(clq_model *model, clq_tensor x, clq_activation activation, const char *name) {
     const activation_config config = {activation};
     const softmax_config last = {-1};
-    return activation == CLQ_SOFTMAX ? clq_model_add_layer(model, &clq_layer_softmax, name, &last, &x, 1)
-                                     : clq_model_add_layer(model, &clq_layer_activation, name, &config, &x, 1);
+    return activation == CLQ_ACTIVATION_SOFTMAX
+               ? clq_model_add_layer(model, &clq_layer_softmax, name, &last, &x, 1)
+               : clq_model_add_layer(model, &clq_layer_activation, name, &config, &x, 1);
 }
 
 clq_tensor clq_leaky_relu(clq_model *model, clq_tensor x, double slope, const char *name) {

@@ -44,10 +44,10 @@ static clq_status infer(const clq_model *model, const clq_layer *layer, clq_mode
     CLQ_TRY(clq_layer_check_rank(x, axes_of(layer)));
     y->shape = *x;
     for (unsigned d = 0; d < axes_of(layer); d++) {
-        if (sizes[d] > INT32_MAX) return clq_fail(CLQ_ARGUMENT, "an output_size of %zu is too large", sizes[d]);
+        if (sizes[d] > INT32_MAX) return clq_fail(CLQ_ERROR_ARGUMENT, "an output_size of %zu is too large", sizes[d]);
         const stretches s = stretches_of(x->dims[d], sizes[d]);
         if (s.windows > WINDOWS_MOST)
-            return clq_fail(CLQ_UNSUPPORTED,
+            return clq_fail(CLQ_ERROR_UNSUPPORTED,
                             "an output_size of %zu over %zu places needs %zu windows that do not repeat, and %d are "
                             "supported: take one that shares a larger divisor with the places",
                             sizes[d], x->dims[d], s.windows, WINDOWS_MOST);

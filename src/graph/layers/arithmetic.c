@@ -17,7 +17,7 @@ clq_status clq_layer_check_operand(const clq_operand *operand, const clq_shape *
     const unsigned given = operand->in_front + operand->shape.rank;
     if (given <= x->rank + 1) return CLQ_OK;
     return clq_fail(
-        CLQ_UNSUPPORTED,
+        CLQ_ERROR_UNSUPPORTED,
         "an array of %u axes would put axes in front of the batch of a tensor of %u, the batch's among them; "
         "leave out the array's first",
         given, x->rank + 1);
@@ -30,7 +30,7 @@ clq_status clq_layer_infer_binary(const clq_model *model, const clq_layer *layer
     const clq_shape first = y->shape = clq_model_input_of(model, y, 0)->shape;
     clq_shape second = operand->shape;
     if (y->input_count != (given ? 1 : 2))
-        return clq_fail(CLQ_ARGUMENT, "it takes two operands, tensors or one of them a number");
+        return clq_fail(CLQ_ERROR_ARGUMENT, "it takes two operands, tensors or one of them a number");
     if (given && operand->array.count == 0) return CLQ_OK;
     if (given) CLQ_TRY(clq_layer_check_operand(operand, &first));
     if (!given) second = clq_model_input_of(model, y, 1)->shape;
@@ -43,7 +43,8 @@ clq_status clq_layer_infer_binary(const clq_model *model, const clq_layer *layer
         y->shape.dims[d] = CLQ_MAX(first.dims[d], other);
     }
     if (fits) return CLQ_OK;
-    return clq_fail(CLQ_ARGUMENT, "its operands %s and %s do not broadcast: sizes must be equal or 1, axis by axis",
+    return clq_fail(CLQ_ERROR_ARGUMENT,
+                    "its operands %s and %s do not broadcast: sizes must be equal or 1, axis by axis",
                     clq_shape_describe(&first, a), clq_shape_describe(&second, b));
 }
 
@@ -68,7 +69,7 @@ static clq_id add_array(clq_expansion *e, const clq_operand *operand, size_t *ch
     for (unsigned i = 0; i < CLQ_MIN(operand->shape.rank, y->rank); i++) *channels *= y->dims[y->rank - 1 - i];
     float *numbers = clq_alloc(*channels, sizeof *numbers);
     if (!numbers) {
-        clq_graph_fail(e->graph, CLQ_MEMORY);
+        clq_graph_fail(e->graph, CLQ_ERROR_MEMORY);
         return 0;
     }
     for (size_t i = 0; i < *channels; i++) numbers[i] = clq_layer_operand_number(operand, y, i);
@@ -139,7 +140,7 @@ BINARY(minimum, "Minimum", "minimum", CLQ_ELEMENT_MINIMUM);
 static clq_status infer_power(const clq_model *model, const clq_layer *layer, clq_model_tensor *y) {
     const clq_operand *operand = operand_of(layer);
     if (operand->place != 2 || operand->array.count > 0)
-        return clq_fail(CLQ_UNSUPPORTED, "only a number is supported as the exponent");
+        return clq_fail(CLQ_ERROR_UNSUPPORTED, "only a number is supported as the exponent");
     return clq_layer_keep_shape(model, layer, y);
 }
 static clq_id expand_power(clq_expansion *e, const clq_id *x) {
@@ -239,18 +240,18 @@ const clq_layer_kind clq_layer_op_clip = {.type = "Clip",
 #define ACTIVATION(name, class_name, name_stem, which)                                                                 \
     static clq_id expand_##name(clq_expansion *e, const clq_id *x) { return clq_expand_activation(e, which, x[0]); }   \
     CLQ_FUNCTION_KIND(clq_layer_op_##name, class_name, name_stem, NN, expand_##name)
-ACTIVATION(relu, "Relu", "relu", CLQ_RELU);
-ACTIVATION(relu6, "Relu6", "relu6", CLQ_RELU6);
-ACTIVATION(sigmoid, "Sigmoid", "sigmoid", CLQ_SIGMOID);
-ACTIVATION(silu, "Silu", "silu", CLQ_SILU);
-ACTIVATION(softplus, "Softplus", "softplus", CLQ_SOFTPLUS);
-ACTIVATION(softsign, "Softsign", "softsign", CLQ_SOFTSIGN);
-ACTIVATION(log_sigmoid, "LogSigmoid", "log_sigmoid", CLQ_LOG_SIGMOID);
-ACTIVATION(selu, "Selu", "selu", CLQ_SELU);
-ACTIVATION(hard_sigmoid, "HardSigmoid", "hard_sigmoid", CLQ_HARD_SIGMOID);
-ACTIVATION(hard_silu, "HardSilu", "hard_silu", CLQ_HARD_SILU);
-ACTIVATION(hard_tanh, "HardTanh", "hard_tanh", CLQ_HARD_TANH);
-ACTIVATION(tanh_shrink, "TanhShrink", "tanh_shrink", CLQ_TANH_SHRINK);
+ACTIVATION(relu, "Relu", "relu", CLQ_ACTIVATION_RELU);
+ACTIVATION(relu6, "Relu6", "relu6", CLQ_ACTIVATION_RELU6);
+ACTIVATION(sigmoid, "Sigmoid", "sigmoid", CLQ_ACTIVATION_SIGMOID);
+ACTIVATION(silu, "Silu", "silu", CLQ_ACTIVATION_SILU);
+ACTIVATION(softplus, "Softplus", "softplus", CLQ_ACTIVATION_SOFTPLUS);
+ACTIVATION(softsign, "Softsign", "softsign", CLQ_ACTIVATION_SOFTSIGN);
+ACTIVATION(log_sigmoid, "LogSigmoid", "log_sigmoid", CLQ_ACTIVATION_LOG_SIGMOID);
+ACTIVATION(selu, "Selu", "selu", CLQ_ACTIVATION_SELU);
+ACTIVATION(hard_sigmoid, "HardSigmoid", "hard_sigmoid", CLQ_ACTIVATION_HARD_SIGMOID);
+ACTIVATION(hard_silu, "HardSilu", "hard_silu", CLQ_ACTIVATION_HARD_SILU);
+ACTIVATION(hard_tanh, "HardTanh", "hard_tanh", CLQ_ACTIVATION_HARD_TANH);
+ACTIVATION(tanh_shrink, "TanhShrink", "tanh_shrink", CLQ_ACTIVATION_TANH_SHRINK);
 
 typedef struct gelu_config {
     bool exact;
@@ -260,7 +261,7 @@ static const clq_attribute gelu_attributes[] = {
 };
 static clq_id expand_gelu(clq_expansion *e, const clq_id *x) {
     const gelu_config *config = e->layer->config;
-    return clq_expand_activation(e, config->exact ? CLQ_GELU : CLQ_GELU_APPROXIMATE, x[0]);
+    return clq_expand_activation(e, config->exact ? CLQ_ACTIVATION_GELU : CLQ_ACTIVATION_GELU_APPROXIMATE, x[0]);
 }
 const clq_layer_kind clq_layer_op_gelu = {.type = "Gelu",
                                           .stem = "gelu",
@@ -287,8 +288,8 @@ static clq_status find_axes(const clq_axes *axes, const clq_shape *x, unsigned *
     for (unsigned i = 0; i < axes->count; i++) {
         unsigned axis;
         if (!clq_find_axis(x, axes->axes[i], &axis))
-            return clq_fail(CLQ_ARGUMENT, "axis: its input has no axis %d", axes->axes[i]);
-        if (*out & 1u << axis) return clq_fail(CLQ_ARGUMENT, "axis: axis %u is named twice", axis);
+            return clq_fail(CLQ_ERROR_ARGUMENT, "axis: its input has no axis %d", axes->axes[i]);
+        if (*out & 1u << axis) return clq_fail(CLQ_ERROR_ARGUMENT, "axis: axis %u is named twice", axis);
         *out |= 1u << axis;
     }
     unsigned lowest = 0, highest = x->rank;
@@ -296,7 +297,8 @@ static clq_status find_axes(const clq_axes *axes, const clq_shape *x, unsigned *
     while (highest > 0 && !(*out & 1u << (highest - 1))) highest--;
     for (unsigned d = lowest; d < highest; d++)
         if (!(*out & 1u << d))
-            return clq_fail(CLQ_UNSUPPORTED, "axis: only axes side by side are supported; permute the input first");
+            return clq_fail(CLQ_ERROR_UNSUPPORTED,
+                            "axis: only axes side by side are supported; permute the input first");
     return CLQ_OK;
 }
 
@@ -381,7 +383,7 @@ static clq_status infer_scale(const clq_model *model, const clq_layer *layer, cl
     (void)layer;
     y->shape = clq_model_input_of(model, y, 0)->shape;
     if (clq_shape_equal(&y->shape, &clq_model_input_of(model, y, 1)->shape)) return CLQ_OK;
-    return clq_fail(CLQ_ARGUMENT, "its inputs should have the same shape");
+    return clq_fail(CLQ_ERROR_ARGUMENT, "its inputs should have the same shape");
 }
 
 static clq_id expand_scale(clq_expansion *e, const clq_id *x) {

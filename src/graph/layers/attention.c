@@ -74,20 +74,22 @@ static clq_status find_sizes(const clq_attention_config *config, const clq_shape
     const unsigned last = query->rank - 1;
     char a[CLQ_SHAPE_TEXT_MAX], b[CLQ_SHAPE_TEXT_MAX];
     if (query->rank < 2 || others->rank != query->rank)
-        return clq_fail(CLQ_ARGUMENT, "it takes tensors of tokens and channels, of as many axes, not %s and %s",
+        return clq_fail(CLQ_ERROR_ARGUMENT, "it takes tensors of tokens and channels, of as many axes, not %s and %s",
                         clq_shape_describe(query, a), clq_shape_describe(others, b));
     for (unsigned i = 0; i < config->axes.count; i++) {
         unsigned axis;
         if (!clq_find_axis(query, config->axes.axes[i], &axis) || axis == last)
-            return clq_fail(CLQ_ARGUMENT, "attention_axes: %d is none of tokens", config->axes.axes[i]);
+            return clq_fail(CLQ_ERROR_ARGUMENT, "attention_axes: %d is none of tokens", config->axes.axes[i]);
         seen |= 1u << axis;
     }
     while (config->axes.count && !(seen & 1u << first)) first++;
     if (config->axes.count && seen != (1u << last) - (1u << first))
-        return clq_fail(CLQ_UNSUPPORTED, "attention_axes: only the last axes in front of the channels are supported");
+        return clq_fail(CLQ_ERROR_UNSUPPORTED,
+                        "attention_axes: only the last axes in front of the channels are supported");
     for (unsigned d = 0; d < first; d++)
         if (query->dims[d] != others->dims[d])
-            return clq_fail(CLQ_ARGUMENT, "its inputs %s and %s differ along an axis that attention does not go along",
+            return clq_fail(CLQ_ERROR_ARGUMENT,
+                            "its inputs %s and %s differ along an axis that attention does not go along",
                             clq_shape_describe(query, a), clq_shape_describe(others, b));
     *out = (clq_attention_sizes){.outer = product_of(query, 0, first),
                                  .tokens = product_of(query, first, last),
@@ -133,7 +135,7 @@ static clq_status check_masks(const clq_model *model, const clq_layer *layer, co
         if (!places[i]) continue;
         const clq_shape *mask = &clq_model_input_of(model, y, places[i] - 1)->shape;
         if (s->outer != 1 || mask->rank != 1 || mask->dims[0] != wanted[i])
-            return clq_fail(CLQ_UNSUPPORTED, "its mask %s should be (%zu), a number for each token",
+            return clq_fail(CLQ_ERROR_UNSUPPORTED, "its mask %s should be (%zu), a number for each token",
                             clq_shape_describe(mask, text), wanted[i]);
     }
     if (!config->mask) return CLQ_OK;
@@ -141,7 +143,7 @@ static clq_status check_masks(const clq_model *model, const clq_layer *layer, co
     const size_t rows = mask->dims[0];
     if (s->outer == 1 && mask->rank == 2 && (rows == 1 || rows == s->tokens) && mask->dims[1] == s->others)
         return CLQ_OK;
-    return clq_fail(CLQ_UNSUPPORTED, "its attention_mask %s should be (%zu, %zu)", clq_shape_describe(mask, text),
+    return clq_fail(CLQ_ERROR_UNSUPPORTED, "its attention_mask %s should be (%zu, %zu)", clq_shape_describe(mask, text),
                     s->tokens, s->others);
 }
 
@@ -151,19 +153,19 @@ static clq_status infer(const clq_model *model, const clq_layer *layer, clq_mode
     const clq_attention_config *config = &config_of(layer)->all;
     clq_attention_sizes s, of_key;
     if (count_tokens(layer, y) > 3)
-        return clq_fail(CLQ_UNSUPPORTED,
+        return clq_fail(CLQ_ERROR_UNSUPPORTED,
                         "it takes a query, a value and a key; masks are supported by their names alone");
     if (config->causal && query->rank != 2)
-        return clq_fail(CLQ_UNSUPPORTED, "use_causal_mask is supported for (tokens, channels) alone");
+        return clq_fail(CLQ_ERROR_UNSUPPORTED, "use_causal_mask is supported for (tokens, channels) alone");
     if ((config_of(layer)->window || config_of(layer)->key_heads) && query->rank != 2)
-        return clq_fail(CLQ_UNSUPPORTED, "%s is supported for (tokens, channels) alone",
+        return clq_fail(CLQ_ERROR_UNSUPPORTED, "%s is supported for (tokens, channels) alone",
                         config_of(layer)->window ? "sliding_window" : "num_key_value_heads");
     if (config_of(layer)->window && query->dims[0] >= value->dims[0] + config_of(layer)->window)
-        return clq_fail(CLQ_UNSUPPORTED,
+        return clq_fail(CLQ_ERROR_UNSUPPORTED,
                         "a sliding_window of %zu leaves the last of %zu queries none of %zu keys to look at: widen it",
                         config_of(layer)->window, query->dims[0], value->dims[0]);
     if (config->heads % key_heads_of(config_of(layer)))
-        return clq_fail(CLQ_ARGUMENT, "num_key_value_heads %zu does not divide num_query_heads, which is %zu",
+        return clq_fail(CLQ_ERROR_ARGUMENT, "num_key_value_heads %zu does not divide num_query_heads, which is %zu",
                         config_of(layer)->key_heads, config->heads);
     CLQ_TRY(find_sizes(config, query, value, &s));
     CLQ_TRY(find_sizes(config, query, key, &of_key));
@@ -172,7 +174,7 @@ static clq_status infer(const clq_model *model, const clq_layer *layer, clq_mode
     CLQ_TRY(clq_attention_check_size("values", CLQ_SHAPE(s.outer, CLQ_MAX(s.tokens, s.others), s.heads, s.value)));
     CLQ_TRY(clq_attention_check_size("pairs of tokens", CLQ_SHAPE(s.outer, s.heads, s.tokens, s.others)));
     if (s.others != of_key.others)
-        return clq_fail(CLQ_ARGUMENT, "there are %zu keys and %zu values", of_key.others, s.others);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "there are %zu keys and %zu values", of_key.others, s.others);
     CLQ_TRY(check_masks(model, layer, y, &s));
     y->shape = *query;
     y->shape.dims[query->rank - 1] = s.output;
@@ -234,7 +236,8 @@ static clq_id apply_gate(clq_expansion *e, const clq_attention_sizes *s, clq_id 
     clq_node of;
     const clq_parts parts = clq_expand_parts(e, &of);
     const clq_id gate = project(e, query, s->outer * s->tokens, channels, s->heads * s->value, GATE_KERNEL);
-    return clq_part_combine(&parts, CLQ_ELEMENT_MULTIPLY, z, clq_part_activate(&parts, CLQ_SIGMOID, gate, 0));
+    return clq_part_combine(&parts, CLQ_ELEMENT_MULTIPLY, z,
+                            clq_part_activate(&parts, CLQ_ACTIVATION_SIGMOID, gate, 0));
 }
 
 static clq_id expand(clq_expansion *e, const clq_id *x) {

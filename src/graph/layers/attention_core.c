@@ -43,7 +43,7 @@ static clq_id add_places(clq_expansion *e, const clq_attention_core *c, float al
     const size_t pairs = c->s.tokens * c->s.others;
     float *numbers = clq_alloc(pairs, sizeof *numbers);
     if (!numbers) {
-        clq_graph_fail(e->graph, CLQ_MEMORY);
+        clq_graph_fail(e->graph, CLQ_ERROR_MEMORY);
         return 0;
     }
     for (size_t i = 0; i < pairs; i++)

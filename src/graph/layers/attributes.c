@@ -20,7 +20,7 @@ static clq_status check_sizes(const clq_attribute *row, void *member) {
     for (unsigned i = 0; i < count; i++) {
         if (sizes[i] == 0) sizes[i] = (size_t)row->fallback;
         if (sizes[i] == 0 && row->needed)
-            return clq_fail(CLQ_ARGUMENT, "%s%s must be at least 1", count > 1 ? "both sides of " : "", row->key);
+            return clq_fail(CLQ_ERROR_ARGUMENT, "%s%s must be at least 1", count > 1 ? "both sides of " : "", row->key);
     }
     return CLQ_OK;
 }
@@ -39,8 +39,8 @@ static clq_status check_number(const clq_attribute *row, void *member) {
     const bool open = row->least == row->most; /* any that is finite */
     if (open ? isfinite(number) : number >= row->least && (row->below ? number < row->most : number <= row->most))
         return CLQ_OK;
-    if (open) return clq_fail(CLQ_ARGUMENT, "%s %g should be finite", row->key, number);
-    return clq_fail(CLQ_ARGUMENT,
+    if (open) return clq_fail(CLQ_ERROR_ARGUMENT, "%s %g should be finite", row->key, number);
+    return clq_fail(CLQ_ERROR_ARGUMENT,
                     row->below ? "%s %g should be at least %g and below %g" : "%s %g should be from %g to %g", row->key,
                     number, row->least, row->most);
 }
@@ -52,7 +52,7 @@ static clq_status check_numbers(const clq_attribute *row, void *member) {
     const clq_numbers *numbers = member;
     for (size_t i = 0; i < numbers->count; i++)
         if (!isfinite(numbers->values[i]))
-            return clq_fail(CLQ_ARGUMENT, "%s[%zu] %g should be finite", row->key, i, (double)numbers->values[i]);
+            return clq_fail(CLQ_ERROR_ARGUMENT, "%s[%zu] %g should be finite", row->key, i, (double)numbers->values[i]);
     return CLQ_OK;
 }
 static void add_numbers(const clq_attribute *row, const void *member, clq_text *to) {
@@ -64,7 +64,7 @@ static clq_status own_numbers(void *member) {
     numbers->values = NULL;
     if (numbers->count == 0) return CLQ_OK;
     float *copy = clq_alloc(numbers->count, sizeof *copy);
-    if (!copy) return CLQ_MEMORY;
+    if (!copy) return CLQ_ERROR_MEMORY;
     memcpy(copy, values, numbers->count * sizeof *copy);
     numbers->values = copy;
     return CLQ_OK;
@@ -82,14 +82,15 @@ _Static_assert(sizeof(clq_activation) == sizeof(int) && sizeof(clq_padding) == s
 
 static clq_status check_padding(const clq_attribute *row, void *member) {
     const clq_padding padding = *(const clq_padding *)member;
-    if (padding == CLQ_VALID || padding == CLQ_SAME || (padding == CLQ_CAUSAL && row->causal)) return CLQ_OK;
-    return clq_fail(CLQ_ARGUMENT, "padding %d is none of clq_padding that the layer has", (int)padding);
+    if (padding == CLQ_PADDING_VALID || padding == CLQ_PADDING_SAME || (padding == CLQ_PADDING_CAUSAL && row->causal))
+        return CLQ_OK;
+    return clq_fail(CLQ_ERROR_ARGUMENT, "padding %d is none of clq_padding that the layer has", (int)padding);
 }
 
 static clq_status check_axes(const clq_attribute *row, void *member) {
     const unsigned count = ((const clq_axes *)member)->count;
     if (count <= CLQ_SHAPE_MAX) return CLQ_OK;
-    return clq_fail(CLQ_ARGUMENT, "%s has %u axes; at most %d are supported", row->key, count, CLQ_SHAPE_MAX);
+    return clq_fail(CLQ_ERROR_ARGUMENT, "%s has %u axes; at most %d are supported", row->key, count, CLQ_SHAPE_MAX);
 }
 static void add_axes(const clq_attribute *row, const void *member, clq_text *to) {
     const clq_axes *axes = member;
@@ -102,7 +103,7 @@ static clq_status check_operand(const clq_attribute *row, void *member) {
     CLQ_TRY(check_numbers(row, (void *)(uintptr_t)&operand->array));
     const unsigned most = row->type == CLQ_ATTRIBUTE_ARGUMENT ? row->count : 2;
     if (operand->place <= most && isfinite(operand->number)) return CLQ_OK;
-    return clq_fail(CLQ_ARGUMENT, "%s %g, of place %u, should be finite, and of place 1 to %u", row->key,
+    return clq_fail(CLQ_ERROR_ARGUMENT, "%s %g, of place %u, should be finite, and of place 1 to %u", row->key,
                     operand->number, operand->place, most);
 }
 
@@ -126,7 +127,7 @@ static clq_status own_copy(void *member) {
     const char **text = member;
     if (!*text) return CLQ_OK;
     *text = clq_strdup(*text);
-    return *text ? CLQ_OK : CLQ_MEMORY;
+    return *text ? CLQ_OK : CLQ_ERROR_MEMORY;
 }
 static void release_copy(void *member) { clq_free((void *)(uintptr_t) * (const char **)member); }
 
@@ -135,16 +136,16 @@ static clq_status check_choice(const clq_attribute *row, void *member) {
     int count = 0;
     while (row->words[count]) count++;
     if (choice >= 0 && choice < count) return CLQ_OK;
-    return clq_fail(CLQ_ARGUMENT, "%s %d is none of the %d that there are", row->key, choice, count);
+    return clq_fail(CLQ_ERROR_ARGUMENT, "%s %d is none of the %d that there are", row->key, choice, count);
 }
 
 static clq_status check_range(const clq_attribute *row, void *member) {
     const clq_draw_range *range = member;
     if (!(isfinite(range->low) && isfinite(range->high) && range->low <= range->high))
-        return clq_fail(CLQ_ARGUMENT, "%s should be two finite numbers, the lower one first, not %g and %g", row->key,
-                        range->low, range->high);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "%s should be two finite numbers, the lower one first, not %g and %g",
+                        row->key, range->low, range->high);
     if (row->least == row->most || (range->low <= row->most && range->high >= row->least)) return CLQ_OK;
-    return clq_fail(CLQ_ARGUMENT, "%s should be two numbers from %g to %g, not %g and %g", row->key, row->least,
+    return clq_fail(CLQ_ERROR_ARGUMENT, "%s should be two numbers from %g to %g, not %g and %g", row->key, row->least,
                     row->most, range->low, range->high);
 }
 static void add_range(const clq_attribute *row, const void *member, clq_text *to) {

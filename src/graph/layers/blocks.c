@@ -32,9 +32,10 @@ static clq_status infer_blocks(const clq_model *model, const clq_layer *layer, c
     const size_t h = x->dims[0], w = x->dims[1], c = x->dims[2];
     if (!clq_mul_size(side, side, &area) || area > INT32_MAX || (to_places && c % area) ||
         (!to_places && (h % side || w % side)))
-        return to_places
-                   ? clq_fail(CLQ_ARGUMENT, "block_size %zu needs channels that its square divides, not %zu", side, c)
-                   : clq_fail(CLQ_ARGUMENT, "block_size %zu needs sides that it divides, not %zu x %zu", side, h, w);
+        return to_places ? clq_fail(CLQ_ERROR_ARGUMENT,
+                                    "block_size %zu needs channels that its square divides, not %zu", side, c)
+                         : clq_fail(CLQ_ERROR_ARGUMENT, "block_size %zu needs sides that it divides, not %zu x %zu",
+                                    side, h, w);
     y->shape = to_places ? CLQ_SHAPE(h * side, w * side, c / area) : CLQ_SHAPE(h / side, w / side, c * area);
     return clq_shape_elements(&y->shape, &elements);
 }
@@ -65,7 +66,7 @@ enum { WHOLE_MOST = 1 << 24 }; /* as far as float32 has all of them */
 static clq_status take_whole(const char *key, float number, long *out) {
     *out = number >= -(float)WHOLE_MOST && number <= (float)WHOLE_MOST ? (long)number : WHOLE_MOST;
     if ((float)*out == number && *out != WHOLE_MOST) return CLQ_OK;
-    return clq_fail(CLQ_ARGUMENT, "%s: %g is no whole number below %d", key, (double)number, WHOLE_MOST);
+    return clq_fail(CLQ_ERROR_ARGUMENT, "%s: %g is no whole number below %d", key, (double)number, WHOLE_MOST);
 }
 
 /* ---- roll: what leaves an axis at one end comes in at the other ---- */
@@ -83,12 +84,13 @@ static const clq_attribute roll_attributes[] = {
 static clq_status find_rolls(const roll_config *config, const clq_shape *x, size_t rolls[CLQ_SHAPE_MAX]) {
     for (unsigned d = 0; d < x->rank; d++) rolls[d] = 0;
     if (config->shift.count != 1 && config->shift.count != config->axes.count)
-        return clq_fail(CLQ_ARGUMENT, "shift has %zu numbers, and axis %u", config->shift.count, config->axes.count);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "shift has %zu numbers, and axis %u", config->shift.count,
+                        config->axes.count);
     for (unsigned i = 0; i < config->axes.count; i++) {
         unsigned axis;
         long shift;
         if (!clq_find_axis(x, config->axes.axes[i], &axis))
-            return clq_fail(CLQ_ARGUMENT, "axis: its input has no axis %d", config->axes.axes[i]);
+            return clq_fail(CLQ_ERROR_ARGUMENT, "axis: its input has no axis %d", config->axes.axes[i]);
         CLQ_TRY(take_whole("shift", config->shift.values[config->shift.count == 1 ? 0 : i], &shift));
         const long size = (long)x->dims[axis];
         rolls[axis] = (rolls[axis] + (size_t)((shift % size + size) % size)) % x->dims[axis];
@@ -146,14 +148,14 @@ static const clq_attribute repeat_attributes[] = {
 
 static clq_status lengthen(size_t *size, size_t times) {
     if (clq_mul_size(*size, times, size) && *size <= INT32_MAX) return CLQ_OK;
-    return clq_fail(CLQ_ARGUMENT, "%zu times as many places are too many", times);
+    return clq_fail(CLQ_ERROR_ARGUMENT, "%zu times as many places are too many", times);
 }
 static clq_status infer_repeat(const clq_model *model, const clq_layer *layer, clq_model_tensor *y) {
     const repeat_config *config = layer->config;
     unsigned axis;
     y->shape = clq_model_input_of(model, y, 0)->shape;
     if (!clq_find_axis(&y->shape, config->axis, &axis))
-        return clq_fail(CLQ_ARGUMENT, "axis: its input has no axis %d", config->axis);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "axis: its input has no axis %d", config->axis);
     return lengthen(&y->shape.dims[axis], config->times);
 }
 static clq_id expand_repeat(clq_expansion *e, const clq_id *x) {
@@ -179,15 +181,17 @@ static const clq_attribute tile_attributes[] = {
 static clq_status find_times(const tile_config *config, const clq_shape *x, size_t times[CLQ_SHAPE_MAX]) {
     const size_t count = config->times.count, axes = x->rank + 1; /* with the batch */
     for (unsigned d = 0; d < x->rank; d++) times[d] = 1;
-    if (count > axes) return clq_fail(CLQ_ARGUMENT, "repeats has %zu numbers, and its input %zu axes", count, axes);
+    if (count > axes)
+        return clq_fail(CLQ_ERROR_ARGUMENT, "repeats has %zu numbers, and its input %zu axes", count, axes);
     for (size_t i = 0; i < count; i++) {
         const size_t axis = axes - count + i;
         long number;
         CLQ_TRY(take_whole("repeats", config->times.values[i], &number));
         if (number < 1 || (axis == 0 && number != 1))
-            return axis == 0 ? clq_fail(CLQ_UNSUPPORTED, "repeats: the batch can be there once, not %ld times", number)
-                             : clq_fail(CLQ_UNSUPPORTED, "repeats: number %zu is %ld, and should be 1 or more", i + 1,
-                                        number);
+            return axis == 0
+                       ? clq_fail(CLQ_ERROR_UNSUPPORTED, "repeats: the batch can be there once, not %ld times", number)
+                       : clq_fail(CLQ_ERROR_UNSUPPORTED, "repeats: number %zu is %ld, and should be 1 or more", i + 1,
+                                  number);
         if (axis > 0) times[axis - 1] = (size_t)number;
     }
     return CLQ_OK;
@@ -232,12 +236,13 @@ static const clq_attribute move_attributes[] = {
 static clq_status find_moves(const move_config *config, const clq_shape *x, unsigned from[CLQ_SHAPE_MAX]) {
     unsigned taken = 0, set = 0, next = 0;
     if (config->from.count != config->to.count)
-        return clq_fail(CLQ_ARGUMENT, "source has %u axes, and destination %u", config->from.count, config->to.count);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "source has %u axes, and destination %u", config->from.count,
+                        config->to.count);
     for (unsigned i = 0; i < config->from.count; i++) {
         unsigned a, b;
         if (!clq_find_axis(x, config->from.axes[i], &a) || !clq_find_axis(x, config->to.axes[i], &b) ||
             (taken & 1u << a) || (set & 1u << b))
-            return clq_fail(CLQ_ARGUMENT, "source and destination should be axes of its input, each once");
+            return clq_fail(CLQ_ERROR_ARGUMENT, "source and destination should be axes of its input, each once");
         taken |= 1u << a;
         set |= 1u << b;
         from[b] = a;

@@ -22,16 +22,17 @@ clq_status clq_layer_infer_concatenated(const clq_model *model, const clq_layer 
     unsigned axis;
     y->shape = clq_model_input_of(model, y, 0)->shape;
     if (!clq_find_axis(&y->shape, config->axis, &axis))
-        return clq_fail(CLQ_ARGUMENT, "its input %s has no axis %d: there are %u, counted from 0 behind the batch",
+        return clq_fail(CLQ_ERROR_ARGUMENT,
+                        "its input %s has no axis %d: there are %u, counted from 0 behind the batch",
                         clq_shape_describe(&y->shape, first), config->axis, y->shape.rank);
     for (size_t i = 1; i < y->input_count; i++) {
         const clq_shape *x = &clq_model_input_of(model, y, i)->shape;
         if (!joins(&y->shape, x, axis))
-            return clq_fail(CLQ_ARGUMENT, "its inputs %s and %s may differ along axis %u alone",
+            return clq_fail(CLQ_ERROR_ARGUMENT, "its inputs %s and %s may differ along axis %u alone",
                             clq_shape_describe(&clq_model_input_of(model, y, 0)->shape, first),
                             clq_shape_describe(x, second), axis);
         if (x->dims[axis] > SIZE_MAX - y->shape.dims[axis])
-            return clq_fail(CLQ_ARGUMENT, "it is too large along axis %u", axis);
+            return clq_fail(CLQ_ERROR_ARGUMENT, "it is too large along axis %u", axis);
         y->shape.dims[axis] += x->dims[axis];
     }
     return CLQ_OK;
@@ -88,7 +89,7 @@ static clq_tensor join_masks(clq_model *model, uint32_t layer, clq_tensor y) {
     if (masks == 0) return mask;
     (void)clq_find_axis(&made.shape, axis, &along); /* as it was inferred */
     if (along == 0)
-        clq_error_take(clq_fail(CLQ_UNSUPPORTED, "layer '%s': joining steps that have masks is not supported",
+        clq_error_take(clq_fail(CLQ_ERROR_UNSUPPORTED, "layer '%s': joining steps that have masks is not supported",
                                 model->layers[layer - 1].name),
                        &model->error);
     if (masks < made.input_count || along == 0) return mask;

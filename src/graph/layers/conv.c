@@ -43,8 +43,9 @@ static clq_status infer(const clq_model *model, const clq_layer *layer, clq_mode
     const size_t channels = clq_model_channels(clq_model_input_of(model, y, 0));
     CLQ_TRY(clq_infer_windows(model, &windows, is_1d(layer) ? 1 : 2, y));
     if (channels % config->groups || config->filters % config->groups)
-        return clq_fail(CLQ_ARGUMENT, "groups %zu should divide both its %zu filters and the input's %zu channels",
-                        config->groups, config->filters, channels);
+        return clq_fail(CLQ_ERROR_ARGUMENT,
+                        "groups %zu should divide both its %zu filters and the input's %zu channels", config->groups,
+                        config->filters, channels);
     y->shape.dims[y->shape.rank - 1] = config->filters;
     return CLQ_OK;
 }

@@ -19,8 +19,9 @@ typedef struct conv_lstm_config {
 /* Seeds are of dropouts, and zeros of steps that a mask leaves out. */
 #define SHARED_ATTRIBUTES                                                                                              \
     {MEMBER("padding", CLQ_ATTRIBUTE_PADDING, padding)},                                                               \
-        {MEMBER("activation", CLQ_ATTRIBUTE_ACTIVATION, activation), .fallback = CLQ_TANH},                            \
-        {MEMBER("recurrent_activation", CLQ_ATTRIBUTE_ACTIVATION, gate_activation), .fallback = CLQ_SIGMOID},          \
+        {MEMBER("activation", CLQ_ATTRIBUTE_ACTIVATION, activation), .fallback = CLQ_ACTIVATION_TANH},                 \
+        {MEMBER("recurrent_activation", CLQ_ATTRIBUTE_ACTIVATION, gate_activation),                                    \
+         .fallback = CLQ_ACTIVATION_SIGMOID},                                                                          \
         {MEMBER("use_bias", CLQ_ATTRIBUTE_OPPOSITE, no_bias)},                                                         \
         {MEMBER("unit_forget_bias", CLQ_ATTRIBUTE_OPPOSITE, no_forget_ones)},                                          \
         {MEMBER("return_sequences", CLQ_ATTRIBUTE_FLAG, return_sequences)},                                            \
@@ -78,8 +79,8 @@ static clq_volume_windows of_state(const clq_volume_windows *input) {
 }
 
 static clq_status check_activation(const char *key, clq_activation activation) {
-    if (activation != CLQ_SOFTMAX) return CLQ_OK;
-    return clq_fail(CLQ_UNSUPPORTED, "%s 'softmax' is not supported", key);
+    if (activation != CLQ_ACTIVATION_SOFTMAX) return CLQ_OK;
+    return clq_fail(CLQ_ERROR_UNSUPPORTED, "%s 'softmax' is not supported", key);
 }
 
 static clq_status infer(const clq_model *model, const clq_layer *layer, clq_model_tensor *y) {
@@ -92,12 +93,12 @@ static clq_status infer(const clq_model *model, const clq_layer *layer, clq_mode
     size_t elements;
     char text[CLQ_SHAPE_TEXT_MAX];
     if (x->rank != axes_of(layer) + 2)
-        return clq_fail(CLQ_ARGUMENT, "it takes (steps, %s, channels), and its input is %s", wanted[axes_of(layer)],
-                        clq_shape_describe(x, text));
+        return clq_fail(CLQ_ERROR_ARGUMENT, "it takes (steps, %s, channels), and its input is %s",
+                        wanted[axes_of(layer)], clq_shape_describe(x, text));
     if (x->dims[0] > CLQ_PARTS_STEPS)
-        return clq_fail(CLQ_UNSUPPORTED, "more than %d steps are not supported: there are %zu", CLQ_PARTS_STEPS,
+        return clq_fail(CLQ_ERROR_UNSUPPORTED, "more than %d steps are not supported: there are %zu", CLQ_PARTS_STEPS,
                         x->dims[0]);
-    if (in->mask) return clq_fail(CLQ_UNSUPPORTED, "a mask of its steps is not supported");
+    if (in->mask) return clq_fail(CLQ_ERROR_UNSUPPORTED, "a mask of its steps is not supported");
     CLQ_TRY(check_activation("activation", config->activation));
     CLQ_TRY(check_activation("recurrent_activation", config->gate_activation));
     CLQ_TRY(place(config, x, &of));
@@ -106,7 +107,7 @@ static clq_status infer(const clq_model *model, const clq_layer *layer, clq_mode
         dilation = dilation || of.of[d].dilation > 1;
     }
     if (strides && dilation)
-        return clq_fail(CLQ_ARGUMENT, "strides and dilation_rate cannot both be above 1: drop one");
+        return clq_fail(CLQ_ERROR_ARGUMENT, "strides and dilation_rate cannot both be above 1: drop one");
     const clq_shape gates = CLQ_SHAPE(GATES, of.of[0].out, of.of[1].out, of.of[2].out, config->filters);
     CLQ_TRY(clq_shape_elements(&gates, &elements));
     if (axes_of(layer) == AXES) {

@@ -32,7 +32,7 @@ static bool is_word(const char *text, size_t most) {
 
 static clq_status check_word(const char *what, const char *text, size_t most) {
     if (text && is_word(text, most)) return CLQ_OK;
-    return clq_fail(CLQ_ARGUMENT,
+    return clq_fail(CLQ_ERROR_ARGUMENT,
                     "%s %s%.60s%s should be a letter or '_', and behind it also digits, at most %zu in all", what,
                     text ? "'" : "", text ? text : "NULL", text ? "'" : "", most);
 }
@@ -42,10 +42,10 @@ clq_status clq_custom_check_operation(const clq_custom_operation *operation) {
     CLQ_TRY(check_word("an operation's name", operation->name, NAME_BYTES));
     CLQ_TRY(check_word("forward's kernel", operation->forward, FUNCTION_BYTES));
     if (operation->backward) CLQ_TRY(check_word("backward's kernel", operation->backward, FUNCTION_BYTES));
-    if (!operation->source) return clq_fail(CLQ_ARGUMENT, "operation '%s' has no source", operation->name);
+    if (!operation->source) return clq_fail(CLQ_ERROR_ARGUMENT, "operation '%s' has no source", operation->name);
     for (unsigned i = 0; i < CLQ_CUSTOM_NUMBERS_MAX; i++)
         if (!isfinite((float)operation->numbers[i]))
-            return clq_fail(CLQ_ARGUMENT, "operation '%s': number %u, %g, should be finite", operation->name, i,
+            return clq_fail(CLQ_ERROR_ARGUMENT, "operation '%s': number %u, %g, should be finite", operation->name, i,
                             operation->numbers[i]);
     return CLQ_OK;
 }
@@ -53,20 +53,20 @@ clq_status clq_custom_check_operation(const clq_custom_operation *operation) {
 static clq_status check_variables(const clq_custom_operation *operation, const clq_custom_shapes *s) {
     if (s->variable_count > CLQ_CUSTOM_VARIABLES_MAX || s->kept_count > CLQ_CUSTOM_KEPT_MAX ||
         s->input_count + s->variable_count > CLQ_CUSTOM_VALUES_MAX)
-        return clq_fail(CLQ_ARGUMENT,
+        return clq_fail(CLQ_ERROR_ARGUMENT,
                         "%zu inputs, %zu variables and %zu kept values are too many: %d variables, %d inputs and "
                         "variables together, and %d kept values are supported",
                         s->input_count, s->variable_count, s->kept_count, CLQ_CUSTOM_VARIABLES_MAX,
                         CLQ_CUSTOM_VALUES_MAX, CLQ_CUSTOM_KEPT_MAX);
     if (s->variable_count > 0 && !operation->backward)
-        return clq_fail(CLQ_ARGUMENT, "it has variables, and no kernel for backward that trains them");
+        return clq_fail(CLQ_ERROR_ARGUMENT, "it has variables, and no kernel for backward that trains them");
     for (size_t i = 0; i < s->variable_count; i++) {
         const clq_custom_variable *v = &s->variables[i];
         size_t elements;
         CLQ_TRY(check_word("a variable's name", v->name, NAME_BYTES));
         for (size_t k = 0; k < i; k++)
             if (strcmp(s->variables[k].name, v->name) == 0)
-                return clq_fail(CLQ_ARGUMENT, "two variables are '%s': give one of them another name", v->name);
+                return clq_fail(CLQ_ERROR_ARGUMENT, "two variables are '%s': give one of them another name", v->name);
         clq_status status = clq_shape_elements(&v->shape, &elements);
         if (status == CLQ_OK) status = clq_initialiser_check(&v->initialiser);
         if (status == CLQ_OK) status = clq_initialiser_check_shape(&v->initialiser, &v->shape);
@@ -83,15 +83,16 @@ static clq_status set_items(const clq_custom_operation *operation, clq_custom_sh
     if (s->forward_items == 0) s->forward_items = output;
     if (s->backward_items == 0) s->backward_items = input;
     if (s->forward_items > INT32_MAX || s->backward_items > INT32_MAX)
-        return clq_fail(CLQ_ARGUMENT, "%zu and %zu work-items for a sample are too many", s->forward_items,
+        return clq_fail(CLQ_ERROR_ARGUMENT, "%zu and %zu work-items for a sample are too many", s->forward_items,
                         s->backward_items);
     if (s->group > CLQ_CUSTOM_GROUP_MOST ||
         (s->group > 0 && (s->forward_items % s->group || (operation->backward && s->backward_items % s->group))))
-        return clq_fail(CLQ_ARGUMENT,
+        return clq_fail(CLQ_ERROR_ARGUMENT,
                         "a work-group of %zu should have at most %d work-items, and divide the %zu and %zu of a sample",
                         s->group, CLQ_CUSTOM_GROUP_MOST, s->forward_items, s->backward_items);
     if (!(s->operations >= 0 && isfinite(s->operations)))
-        return clq_fail(CLQ_ARGUMENT, "%g operations for a sample should be finite and at least 0", s->operations);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "%g operations for a sample should be finite and at least 0",
+                        s->operations);
     if (s->operations == 0) s->operations = (double)output;
     return CLQ_OK;
 }
@@ -205,7 +206,7 @@ static bool add(clq_model *model, const clq_custom_operation *operation, const c
 clq_tensor clq_custom(clq_model *model, const clq_custom_operation *operation, const clq_tensor *inputs, size_t count,
                       const char *name) {
     clq_tensor y;
-    if (!operation) return clq_model_fail(model, clq_fail(CLQ_ARGUMENT, "the operation is NULL"), "custom");
+    if (!operation) return clq_model_fail(model, clq_fail(CLQ_ERROR_ARGUMENT, "the operation is NULL"), "custom");
     if (!add(model, operation, inputs, count, name, &y) && operation->destroy) operation->destroy(operation->user);
     return y;
 }

@@ -69,7 +69,7 @@ static clq_status infer(const clq_model *model, const clq_layer *layer, clq_mode
     CLQ_TRY(clq_infer_windows(model, &windows, axes_of(layer), y));
     size_t *channels = &y->shape.dims[y->shape.rank - 1];
     if (!clq_mul_size(*channels, config->multiplier, channels) || *channels > INT32_MAX)
-        return clq_fail(CLQ_ARGUMENT, "depth_multiplier %zu is too large", config->multiplier);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "depth_multiplier %zu is too large", config->multiplier);
     if (is_separable(layer)) *channels = filters_of(layer);
     return CLQ_OK;
 }

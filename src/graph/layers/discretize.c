@@ -28,10 +28,11 @@ static clq_status infer(const clq_model *model, const clq_layer *layer, clq_mode
     const size_t bins = given->count + 1;
     size_t elements;
     if (given->count == 0)
-        return clq_fail(CLQ_UNSUPPORTED, "it has no bin_boundaries: adapt it to data in Keras before it is saved");
+        return clq_fail(CLQ_ERROR_UNSUPPORTED,
+                        "it has no bin_boundaries: adapt it to data in Keras before it is saved");
     for (size_t i = 1; i < given->count; i++)
         if (!(given->values[i - 1] <= given->values[i]))
-            return clq_fail(CLQ_UNSUPPORTED, "bin_boundaries[%zu] is below the one before: sort them", i);
+            return clq_fail(CLQ_ERROR_UNSUPPORTED, "bin_boundaries[%zu] is below the one before: sort them", i);
     const clq_shape pairs = CLQ_SHAPE(clq_model_input_of(model, y, 0)->elements, bins);
     CLQ_TRY(clq_shape_elements(&pairs, &elements));
     y->shape = *x;
@@ -39,7 +40,7 @@ static clq_status infer(const clq_model *model, const clq_layer *layer, clq_mode
     y->shape.rank = 0;
     for (unsigned d = mode != ONE_HOT; d < x->rank; d++)
         if (mode != ONE_HOT || d + 1 < x->rank || x->dims[d] != 1) y->shape.dims[y->shape.rank++] = x->dims[d];
-    if (y->shape.rank == CLQ_SHAPE_MAX) return clq_fail(CLQ_UNSUPPORTED, "its output would have too many axes");
+    if (y->shape.rank == CLQ_SHAPE_MAX) return clq_fail(CLQ_ERROR_UNSUPPORTED, "its output would have too many axes");
     y->shape.dims[y->shape.rank++] = bins;
     return CLQ_OK;
 }

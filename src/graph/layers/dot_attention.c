@@ -33,15 +33,15 @@ static clq_status infer_product(const clq_model *model, const clq_layer *layer, 
     char a[CLQ_SHAPE_TEXT_MAX], b[CLQ_SHAPE_TEXT_MAX], c[CLQ_SHAPE_TEXT_MAX];
     if (q->rank != 3 || k->rank != 3 || v->rank != 3 || k->dims[0] != v->dims[0] || k->dims[1] != v->dims[1] ||
         q->dims[2] != k->dims[2] || q->dims[1] % k->dims[1])
-        return clq_fail(CLQ_ARGUMENT, "queries %s, keys %s and values %s should be (tokens, heads, width)",
+        return clq_fail(CLQ_ERROR_ARGUMENT, "queries %s, keys %s and values %s should be (tokens, heads, width)",
                         clq_shape_describe(q, a), clq_shape_describe(k, b), clq_shape_describe(v, c));
     if (y->input_count != 3u + (config->mask > 0))
-        return clq_fail(CLQ_ARGUMENT, "it takes a query, a key and a value, not %u tensors", y->input_count);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "it takes a query, a key and a value, not %u tensors", y->input_count);
     if (config->mask) {
         const clq_shape *mask = &clq_model_input_of(model, y, config->mask - 1)->shape;
         if (mask->rank != 3 || mask->dims[0] != 1 || (mask->dims[1] != 1 && mask->dims[1] != q->dims[0]) ||
             mask->dims[2] != k->dims[0])
-            return clq_fail(CLQ_UNSUPPORTED, "its mask %s should be (1, %zu, %zu)", clq_shape_describe(mask, a),
+            return clq_fail(CLQ_ERROR_UNSUPPORTED, "its mask %s should be (1, %zu, %zu)", clq_shape_describe(mask, a),
                             q->dims[0], k->dims[0]);
     }
     CLQ_TRY(clq_attention_check_size("pairs of tokens", CLQ_SHAPE(q->dims[1], q->dims[0], k->dims[0])));
@@ -145,12 +145,12 @@ static clq_status infer_score(const clq_model *model, const clq_layer *layer, cl
     const size_t masks[] = {config->query_mask, config->value_mask}, tokens[] = {q->dims[0], v->dims[0]};
     if (place_of(layer, y, 1) == 0 || q->rank != 2 || v->rank != 2 || k->rank != 2 || q->dims[1] != k->dims[1] ||
         k->dims[0] != v->dims[0])
-        return clq_fail(CLQ_ARGUMENT, "it takes a query (tokens, width) and a value (others, …), not %s and %s",
+        return clq_fail(CLQ_ERROR_ARGUMENT, "it takes a query (tokens, width) and a value (others, …), not %s and %s",
                         clq_shape_describe(q, a), clq_shape_describe(v, b));
     for (unsigned i = 0; i < 2; i++) {
         const clq_shape *mask = masks[i] ? &clq_model_input_of(model, y, masks[i] - 1)->shape : NULL;
         if (mask && (mask->rank != 1 || mask->dims[0] != tokens[i]))
-            return clq_fail(CLQ_ARGUMENT, "its mask %s should be (%zu)", clq_shape_describe(mask, a), tokens[i]);
+            return clq_fail(CLQ_ERROR_ARGUMENT, "its mask %s should be (%zu)", clq_shape_describe(mask, a), tokens[i]);
     }
     const clq_shape sums =
         CLQ_SHAPE(q->dims[0], k->dims[0], layer->kind == &clq_layer_additive_attention ? q->dims[1] : 1);

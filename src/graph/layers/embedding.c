@@ -16,9 +16,9 @@ static const clq_variable_kind table_kind = {
 static clq_status infer(const clq_model *model, const clq_layer *layer, clq_model_tensor *y) {
     const clq_embedding_config *config = layer->config;
     const clq_shape *x = &clq_model_input_of(model, y, 0)->shape;
-    if (x->rank == CLQ_SHAPE_MAX) return clq_fail(CLQ_UNSUPPORTED, "its output would have too many axes");
+    if (x->rank == CLQ_SHAPE_MAX) return clq_fail(CLQ_ERROR_UNSUPPORTED, "its output would have too many axes");
     if (config->rows >= 1u << 24) /* numbers of tokens arrive as floats */
-        return clq_fail(CLQ_UNSUPPORTED, "input_dim %zu is not supported; below %u is", config->rows, 1u << 24);
+        return clq_fail(CLQ_ERROR_UNSUPPORTED, "input_dim %zu is not supported; below %u is", config->rows, 1u << 24);
     y->shape = *x;
     y->shape.dims[y->shape.rank++] = config->width;
     return CLQ_OK;
@@ -117,9 +117,9 @@ static clq_status infer_cumsum(const clq_model *model, const clq_layer *layer, c
     const int given = ((const cumsum_config *)layer->config)->axis;
     y->shape = clq_model_input_of(model, y, 0)->shape;
     unsigned axis;
-    if (!clq_find_axis(&y->shape, given, &axis)) return clq_fail(CLQ_ARGUMENT, "its input has no axis %d", given);
+    if (!clq_find_axis(&y->shape, given, &axis)) return clq_fail(CLQ_ERROR_ARGUMENT, "its input has no axis %d", given);
     if (y->shape.dims[axis] <= PLACES_MOST) return CLQ_OK;
-    return clq_fail(CLQ_UNSUPPORTED, "%zu places along axis %d are more than the %d that are supported",
+    return clq_fail(CLQ_ERROR_UNSUPPORTED, "%zu places along axis %d are more than the %d that are supported",
                     y->shape.dims[axis], given, PLACES_MOST);
 }
 
@@ -149,7 +149,7 @@ static clq_id expand_cumsum(clq_expansion *e, const clq_id *x) {
     for (unsigned d = 0; d < shape->rank; d++) *(d < axis ? &outer : &inner) *= d == axis ? 1 : shape->dims[d];
     float *triangle = clq_alloc(n * n, sizeof *triangle);
     if (!triangle) {
-        clq_graph_fail(e->graph, CLQ_MEMORY);
+        clq_graph_fail(e->graph, CLQ_ERROR_MEMORY);
         return 0;
     }
     for (size_t i = 0; i < n * n; i++) triangle[i] = i % n <= i / n;

@@ -26,8 +26,9 @@ static size_t rows_of(const clq_layer *layer) { return ((const encoding_config *
 static clq_status check_table(size_t tokens) {
     enum { TOKENS_MOST = 8192 }; /* the table has the square of them */
     if (tokens <= TOKENS_MOST) return CLQ_OK;
-    return clq_fail(CLQ_UNSUPPORTED, "%zu different numbers are more than the %d that are supported: use an Embedding",
-                    tokens, TOKENS_MOST);
+    return clq_fail(CLQ_ERROR_UNSUPPORTED,
+                    "%zu different numbers are more than the %d that are supported: use an Embedding", tokens,
+                    TOKENS_MOST);
 }
 
 /* x (…) -> (…, tokens); the last axis of x goes where it has one place, or where its numbers are put together. */
@@ -37,14 +38,14 @@ static clq_status infer(const clq_model *model, const clq_layer *layer, clq_mode
     CLQ_TRY(check_table(config->tokens));
     y->shape = *x;
     if (x->rank > 0 && (config->mode != ONE_HOT || x->dims[x->rank - 1] == 1)) y->shape.rank--;
-    if (y->shape.rank == CLQ_SHAPE_MAX) return clq_fail(CLQ_UNSUPPORTED, "its output would have too many axes");
+    if (y->shape.rank == CLQ_SHAPE_MAX) return clq_fail(CLQ_ERROR_UNSUPPORTED, "its output would have too many axes");
     y->shape.dims[y->shape.rank++] = config->tokens;
     return CLQ_OK;
 }
 static clq_status infer_one_hot(const clq_model *model, const clq_layer *layer, clq_model_tensor *y) {
     y->shape = clq_model_input_of(model, y, 0)->shape;
     CLQ_TRY(check_table(rows_of(layer)));
-    if (y->shape.rank == CLQ_SHAPE_MAX) return clq_fail(CLQ_UNSUPPORTED, "its output would have too many axes");
+    if (y->shape.rank == CLQ_SHAPE_MAX) return clq_fail(CLQ_ERROR_UNSUPPORTED, "its output would have too many axes");
     y->shape.dims[y->shape.rank++] = rows_of(layer);
     return CLQ_OK;
 }
@@ -54,7 +55,7 @@ static clq_id add_rows(clq_expansion *e, clq_id x, const clq_shape *shape) {
     const size_t rows = rows_of(e->layer), tokens = clq_model_input_of(e->model, e->y, 0)->elements;
     float *table = clq_alloc(rows * rows, sizeof *table);
     if (!table) {
-        clq_graph_fail(e->graph, CLQ_MEMORY);
+        clq_graph_fail(e->graph, CLQ_ERROR_MEMORY);
         return 0;
     }
     for (size_t i = 0; i < rows; i++) table[i * rows + i] = 1;
@@ -72,7 +73,7 @@ clq_id clq_layer_expand_classes(clq_expansion *e, clq_id x, size_t numbers, size
     const clq_shape rows = CLQ_SHAPE(numbers, classes);
     float *known = clq_alloc(classes, sizeof *known);
     if (!known) {
-        clq_graph_fail(e->graph, CLQ_MEMORY);
+        clq_graph_fail(e->graph, CLQ_ERROR_MEMORY);
         return 0;
     }
     for (size_t i = 0; i < classes; i++) known[i] = (float)i;

@@ -65,7 +65,7 @@ static unsigned take(making *m, clq_id value, clq_element_kind kind) {
 static unsigned make_call(making *m, const clq_term *term, const unsigned *operands) {
     clq_element_program *p = &m->node.attributes.program;
     if (!has_room(m, CLQ_ACTIVATION_INSTRUCTIONS)) return 0;
-    if (term->activation != CLQ_LINEAR) return clq_activation_do(p, term->activation, operands[0]);
+    if (term->activation != CLQ_ACTIVATION_LINEAR) return clq_activation_do(p, term->activation, operands[0]);
     return clq_element_do(
         p, (clq_instruction){
                .op = term->op, .a = operands[0], .b = operands[1], .c = operands[2], .number = term->number});
@@ -101,7 +101,7 @@ static clq_id add_call(clq_expansion *e, const clq_id *values, const clq_term *t
     if (m.full || m.variables > CLQ_ELEMENT_SUMS || !clq_element_has_derivative(&m.node)) {
         clq_graph_fail(
             e->graph,
-            clq_fail(CLQ_UNSUPPORTED,
+            clq_fail(CLQ_ERROR_UNSUPPORTED,
                      "layer '%s': expression '%.200s': too many variables or numbers meet before an input does: "
                      "change the order, or make two layers of it",
                      e->layer->name, m.config->text));
@@ -141,14 +141,15 @@ static const clq_layer_kind expression_kind = {.type = "Expression",
 static clq_status read_config(const char *text, size_t inputs, const clq_expression_config *given,
                               expression_config *out) {
     const char *names[CLQ_EXPRESSION_VARIABLES_MAX];
-    if (!text) return clq_fail(CLQ_ARGUMENT, "the expression is NULL");
+    if (!text) return clq_fail(CLQ_ERROR_ARGUMENT, "the expression is NULL");
     if (inputs < 1 || inputs > CLQ_EXPRESSION_INPUTS_MAX)
-        return clq_fail(CLQ_ARGUMENT, "an expression has 1 to %d inputs, not %zu", CLQ_EXPRESSION_INPUTS_MAX, inputs);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "an expression has 1 to %d inputs, not %zu", CLQ_EXPRESSION_INPUTS_MAX,
+                        inputs);
     out->text = text;
     for (unsigned i = 0; given && i < CLQ_EXPRESSION_VARIABLES_MAX && given->variables[i].name; i++) {
         if (!isfinite((float)given->variables[i].value))
-            return clq_fail(CLQ_ARGUMENT, "variable '%.60s': its value %g should be finite", given->variables[i].name,
-                            given->variables[i].value);
+            return clq_fail(CLQ_ERROR_ARGUMENT, "variable '%.60s': its value %g should be finite",
+                            given->variables[i].name, given->variables[i].value);
         names[out->variable_count++] = given->variables[i].name;
     }
     CLQ_TRY(clq_expression_parse(text, inputs, names, out->variable_count, &out->tree));

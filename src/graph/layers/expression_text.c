@@ -24,9 +24,10 @@ static clq_status fail_at(parser *p, const char *at, const char *expected) {
     const size_t place = (size_t)(at - p->text) + 1;
     if (p->status != CLQ_OK) return p->status;
     if (*at)
-        p->status = clq_fail(CLQ_ARGUMENT, "expression '%.200s': character %zu: expected %s", p->text, place, expected);
+        p->status =
+            clq_fail(CLQ_ERROR_ARGUMENT, "expression '%.200s': character %zu: expected %s", p->text, place, expected);
     else
-        p->status = clq_fail(CLQ_ARGUMENT, "expression '%.200s': at its end: expected %s", p->text, expected);
+        p->status = clq_fail(CLQ_ERROR_ARGUMENT, "expression '%.200s': at its end: expected %s", p->text, expected);
     return p->status;
 }
 
@@ -35,7 +36,7 @@ static clq_status fail_at(parser *p, const char *at, const char *expected) {
 static unsigned add(parser *p, clq_term term) {
     if (p->status != CLQ_OK) return 0;
     if (p->tree->count == CLQ_EXPRESSION_TERMS_MAX) {
-        p->status = clq_fail(CLQ_ARGUMENT,
+        p->status = clq_fail(CLQ_ERROR_ARGUMENT,
                              "expression '%.60s...' is too long: make several of it, with at most %d "
                              "numbers, names, operators and functions each",
                              p->text, CLQ_EXPRESSION_TERMS_MAX);
@@ -49,8 +50,9 @@ static unsigned add(parser *p, clq_term term) {
 
 static unsigned add_number(parser *p, double number) {
     if (p->status == CLQ_OK && !isfinite((float)number))
-        p->status = clq_fail(CLQ_ARGUMENT, "expression '%.200s': its numbers come to %g, which is no finite float32",
-                             p->text, number);
+        p->status =
+            clq_fail(CLQ_ERROR_ARGUMENT, "expression '%.200s': its numbers come to %g, which is no finite float32",
+                     p->text, number);
     return add(p, (clq_term){.kind = CLQ_TERM_NUMBER, .number = number});
 }
 
@@ -193,8 +195,8 @@ static bool function_of(const char *at, size_t length, clq_term *call, double (*
     memcpy(name, at, length);
     name[length] = '\0';
     call->operand_count = 1;
-    return clq_activation_named(name, &call->activation) && call->activation != CLQ_LINEAR &&
-           call->activation != CLQ_SOFTMAX;
+    return clq_activation_named(name, &call->activation) && call->activation != CLQ_ACTIVATION_LINEAR &&
+           call->activation != CLQ_ACTIVATION_SOFTMAX;
 }
 
 static unsigned read_comparison(parser *p);
@@ -262,7 +264,7 @@ static unsigned read_sign(parser *p) {
     unsigned value;
     if (++p->depth > CLQ_EXPRESSION_DEPTH_MAX && p->status == CLQ_OK)
         p->status =
-            clq_fail(CLQ_ARGUMENT, "expression '%.60s...' is too deep: parentheses, signs and powers go %d deep",
+            clq_fail(CLQ_ERROR_ARGUMENT, "expression '%.60s...' is too deep: parentheses, signs and powers go %d deep",
                      p->text, CLQ_EXPRESSION_DEPTH_MAX);
     if (p->status != CLQ_OK) return 0;
     if (take(p, "-")) {
@@ -332,15 +334,15 @@ static clq_status check_variables(const parser *p) {
         clq_term call;
         double (*of)(double);
         if (length == 0 || word_length(name) != length || length >= CLQ_LAYER_NAME_MAX)
-            return clq_fail(CLQ_ARGUMENT,
+            return clq_fail(CLQ_ERROR_ARGUMENT,
                             "variable '%.60s' should be a letter or '_', and behind it also digits, at most %d in all",
                             name, CLQ_LAYER_NAME_MAX - 1);
         if (input_of(name, length) != NONE || function_of(name, length, &call, &of))
-            return clq_fail(CLQ_ARGUMENT, "variable '%s' has the name of an input or a function: give it another",
+            return clq_fail(CLQ_ERROR_ARGUMENT, "variable '%s' has the name of an input or a function: give it another",
                             name);
         for (size_t k = 0; k < i; k++)
             if (strcmp(p->variables[k], name) == 0)
-                return clq_fail(CLQ_ARGUMENT, "two variables are '%s': give one of them another name", name);
+                return clq_fail(CLQ_ERROR_ARGUMENT, "two variables are '%s': give one of them another name", name);
     }
     return CLQ_OK;
 }
@@ -348,12 +350,12 @@ static clq_status check_variables(const parser *p) {
 static clq_status check_reads(const parser *p) {
     for (size_t i = 0; i < p->inputs; i++)
         if (!p->reads_inputs[i])
-            return clq_fail(CLQ_ARGUMENT, "expression '%.200s' does not read input x%zu, of %zu: leave that out",
+            return clq_fail(CLQ_ERROR_ARGUMENT, "expression '%.200s' does not read input x%zu, of %zu: leave that out",
                             p->text, i, p->inputs);
     for (size_t i = 0; i < p->variable_count; i++)
         if (!p->reads_variables[i])
-            return clq_fail(CLQ_ARGUMENT, "expression '%.200s' does not read variable '%s': leave that out", p->text,
-                            p->variables[i]);
+            return clq_fail(CLQ_ERROR_ARGUMENT, "expression '%.200s' does not read variable '%s': leave that out",
+                            p->text, p->variables[i]);
     return CLQ_OK;
 }
 

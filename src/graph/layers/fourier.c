@@ -16,15 +16,15 @@ static clq_status infer(const clq_model *model, const clq_layer *layer, clq_mode
     enum { PLACES_MOST = 4096 }; /* a matrix has the square of them */
     const clq_model_tensor *x = clq_model_input_of(model, y, 0), *imaginary = clq_model_input_of(model, y, 1);
     (void)layer;
-    if (x->shape.rank < 2) return clq_fail(CLQ_UNSUPPORTED, "its input should have two axes or more");
+    if (x->shape.rank < 2) return clq_fail(CLQ_ERROR_UNSUPPORTED, "its input should have two axes or more");
     if (model->layers[imaginary->layer - 1].kind != &clq_layer_op_zeros ||
         !clq_shape_equal(&x->shape, &imaginary->shape))
-        return clq_fail(CLQ_UNSUPPORTED, "only real inputs are supported: zeros_like as the imaginary part");
+        return clq_fail(CLQ_ERROR_UNSUPPORTED, "only real inputs are supported: zeros_like as the imaginary part");
     y->shape = x->shape;
     for (unsigned d = x->shape.rank - 2; d < x->shape.rank; d++)
         if (x->shape.dims[d] > PLACES_MOST)
-            return clq_fail(CLQ_UNSUPPORTED, "%zu places are more than the %d that are supported", x->shape.dims[d],
-                            PLACES_MOST);
+            return clq_fail(CLQ_ERROR_UNSUPPORTED, "%zu places are more than the %d that are supported",
+                            x->shape.dims[d], PLACES_MOST);
     return CLQ_OK;
 }
 
@@ -33,7 +33,7 @@ static clq_id add_waves(clq_expansion *e, size_t n, bool sine) {
     const double turn = 8 * atan(1) / (double)n;
     float *waves = clq_alloc(n * n, sizeof *waves);
     if (!waves) {
-        clq_graph_fail(e->graph, CLQ_MEMORY);
+        clq_graph_fail(e->graph, CLQ_ERROR_MEMORY);
         return 0;
     }
     for (size_t i = 0; i < n; i++)

@@ -30,9 +30,10 @@ static clq_status infer(const clq_model *model, const clq_layer *layer, clq_mode
     CLQ_TRY(clq_layer_check_rank(x, axes_of(layer)));
     const size_t channels = x->dims[x->rank - 1], mask = ((const global_pool_config *)layer->config)->mask;
     const clq_shape *steps = mask ? &clq_model_input_of(model, y, mask - 1)->shape : NULL;
-    if (y->input_count > 1u + (mask > 0)) return clq_fail(CLQ_ARGUMENT, "it takes one input, and perhaps its mask");
+    if (y->input_count > 1u + (mask > 0))
+        return clq_fail(CLQ_ERROR_ARGUMENT, "it takes one input, and perhaps its mask");
     if (steps && (steps->rank != 1 || steps->dims[0] != x->dims[0]))
-        return clq_fail(CLQ_ARGUMENT, "its mask should have a number for each of %zu steps", x->dims[0]);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "its mask should have a number for each of %zu steps", x->dims[0]);
     y->shape = CLQ_SHAPE(channels);
     if (!((const global_pool_config *)layer->config)->keep_dims) return CLQ_OK;
     y->shape = *x;

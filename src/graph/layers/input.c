@@ -6,7 +6,7 @@ static clq_status infer(const clq_model *model, const clq_layer *layer, clq_mode
     y->shape = *(const clq_shape *)layer->config;
     CLQ_TRY(clq_shape_elements(&y->shape, &elements)); /* samples have an axis */
     if (!model->input) return CLQ_OK;
-    return clq_fail(CLQ_UNSUPPORTED, "model %s has an input already: clq_inputs adds several", model->name);
+    return clq_fail(CLQ_ERROR_UNSUPPORTED, "model %s has an input already: clq_inputs adds several", model->name);
 }
 
 /* Whether the model computes numbers of rows from its samples. needed: (tensors), zeros. */
@@ -38,7 +38,7 @@ static bool takes_raw_bytes(const clq_model *model) {
 
 clq_status clq_model_byte_factor(const clq_model *model, float *out) {
     bool *needed = clq_alloc(model->tensor_count, sizeof *needed);
-    if (!needed) return CLQ_MEMORY;
+    if (!needed) return CLQ_ERROR_MEMORY;
     *out = has_tokens(model, needed) || takes_raw_bytes(model) ? 1.0f : 1.0f / 255.0f;
     clq_free(needed);
     return CLQ_OK;
@@ -110,7 +110,7 @@ static size_t add_up(clq_model *model, const clq_shape *shapes, size_t count) {
     size_t sum = 0, elements = 0;
     clq_status status = CLQ_OK;
     if (count < 1 || count > CLQ_MODEL_INPUTS_MAX)
-        status = clq_fail(CLQ_ARGUMENT, "model %s: 1 to %d inputs are supported, not %zu", model->name,
+        status = clq_fail(CLQ_ERROR_ARGUMENT, "model %s: 1 to %d inputs are supported, not %zu", model->name,
                           CLQ_MODEL_INPUTS_MAX, count);
     for (size_t i = 0; i < count && status == CLQ_OK; i++) {
         status = clq_tensor_elements(&shapes[i], &elements);
@@ -118,8 +118,9 @@ static size_t add_up(clq_model *model, const clq_shape *shapes, size_t count) {
         sum += elements;
     }
     if (status == CLQ_OK && sum > INT32_MAX)
-        status = clq_fail(CLQ_ARGUMENT, "model %s: its inputs have %zu values, more than the %d that are supported",
-                          model->name, sum, INT32_MAX);
+        status =
+            clq_fail(CLQ_ERROR_ARGUMENT, "model %s: its inputs have %zu values, more than the %d that are supported",
+                     model->name, sum, INT32_MAX);
     if (status == CLQ_OK) return sum;
     if (model->error.status == CLQ_OK) clq_error_take(status, &model->error);
     return 0;

@@ -98,11 +98,11 @@ extern const clq_layer_kind clq_layer_input, clq_layer_conv1d, clq_layer_conv2d,
     clq_layer_grouped_attention, clq_layer_discretization, clq_layer_stft_spectrogram, clq_layer_mel_spectrogram,
     clq_layer_conv_lstm3d;
 
-/* CLQ_ARGUMENT unless it is one of clq_activation. */
+/* CLQ_ERROR_ARGUMENT unless it is one of clq_activation. */
 clq_status clq_layer_check_activation(clq_activation activation);
 /* What a product's own launch applies; another activation is an operation of its own. */
 static inline clq_activation clq_layer_fused_activation(clq_activation activation) {
-    return clq_activation_joins(activation) ? activation : CLQ_LINEAR;
+    return clq_activation_joins(activation) ? activation : CLQ_ACTIVATION_LINEAR;
 }
 
 /* ---- layers as operations (step/expand.c) ---- */

@@ -34,9 +34,9 @@ static size_t channels_of(const clq_layer *layer, const clq_model_tensor *x) {
 static clq_status infer_position(const clq_model *model, const clq_layer *layer, clq_model_tensor *y) {
     const clq_shape *x = &clq_model_input_of(model, y, 0)->shape;
     y->shape = *x;
-    if (x->rank != 2) return clq_fail(CLQ_ARGUMENT, "it takes (tokens, channels), not %u axes", x->rank);
+    if (x->rank != 2) return clq_fail(CLQ_ERROR_ARGUMENT, "it takes (tokens, channels), not %u axes", x->rank);
     if (x->dims[0] <= config_of(layer)->rows) return CLQ_OK;
-    return clq_fail(CLQ_ARGUMENT, "%zu tokens are more than the %zu that it has positions for", x->dims[0],
+    return clq_fail(CLQ_ERROR_ARGUMENT, "%zu tokens are more than the %zu that it has positions for", x->dims[0],
                     config_of(layer)->rows);
 }
 static clq_status infer_learned(const clq_model *model, const clq_layer *layer, clq_model_tensor *y) {
@@ -59,7 +59,7 @@ static clq_id add_numbers(clq_expansion *e, size_t count) {
     const clq_shape shape = CLQ_SHAPE(count), single = CLQ_SHAPE(1);
     float *numbers = clq_alloc(count, sizeof *numbers);
     if (!numbers) {
-        clq_graph_fail(e->graph, CLQ_MEMORY);
+        clq_graph_fail(e->graph, CLQ_ERROR_MEMORY);
         return 0;
     }
     for (size_t i = 0; i < count; i++) numbers[i] = (float)i;
@@ -147,7 +147,7 @@ static clq_status infer_rotary(const clq_model *model, const clq_layer *layer, c
     (void)layer;
     y->shape = clq_model_input_of(model, y, 0)->shape;
     if (y->shape.rank >= 2 && y->shape.dims[y->shape.rank - 1] % 2 == 0) return CLQ_OK;
-    return clq_fail(CLQ_ARGUMENT, "it takes (tokens, …, width) with an even width, not %s",
+    return clq_fail(CLQ_ERROR_ARGUMENT, "it takes (tokens, …, width) with an even width, not %s",
                     clq_shape_describe(&y->shape, text));
 }
 
@@ -158,7 +158,7 @@ static clq_id add_turns(clq_expansion *e, size_t tokens, size_t row, bool sine) 
     const size_t width = clq_model_channels(e->y), half = width / 2, count = tokens * row;
     float *turns = clq_alloc(count, sizeof *turns);
     if (!turns) {
-        clq_graph_fail(e->graph, CLQ_MEMORY);
+        clq_graph_fail(e->graph, CLQ_ERROR_MEMORY);
         return 0;
     }
     for (size_t i = 0; i < count; i++) {

@@ -14,8 +14,9 @@ static const clq_attribute attributes[] = {
 static clq_status infer(const clq_model *model, const clq_layer *layer, clq_model_tensor *y) {
     const masking_config *config = layer->config;
     const clq_shape *x = &clq_model_input_of(model, y, 0)->shape;
-    if (config->value != 0) return clq_fail(CLQ_UNSUPPORTED, "a mask_value of %g: only 0 is supported", config->value);
-    if (x->rank < 2) return clq_fail(CLQ_ARGUMENT, "its input should have steps and channels");
+    if (config->value != 0)
+        return clq_fail(CLQ_ERROR_UNSUPPORTED, "a mask_value of %g: only 0 is supported", config->value);
+    if (x->rank < 2) return clq_fail(CLQ_ERROR_ARGUMENT, "its input should have steps and channels");
     y->shape = *x;
     return CLQ_OK;
 }

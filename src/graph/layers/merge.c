@@ -37,14 +37,14 @@ static bool broadcast(const clq_shape *a, const clq_shape *b, clq_shape *out) {
 clq_status clq_layer_infer_broadcast(const clq_model *model, const clq_layer *layer, clq_model_tensor *y) {
     const uint32_t count = count_terms(layer, y);
     if (count < layer->kind->inputs[0])
-        return clq_fail(CLQ_ARGUMENT, "%s takes %zu inputs or more, not %u", layer->kind->type, layer->kind->inputs[0],
-                        count);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "%s takes %zu inputs or more, not %u", layer->kind->type,
+                        layer->kind->inputs[0], count);
     y->shape = clq_model_input_of(model, y, 0)->shape;
     for (size_t i = 1; i < count; i++) {
         const clq_shape so_far = y->shape, *x = &clq_model_input_of(model, y, i)->shape;
         char first[CLQ_SHAPE_TEXT_MAX], second[CLQ_SHAPE_TEXT_MAX];
         if (!broadcast(&so_far, x, &y->shape))
-            return clq_fail(CLQ_ARGUMENT,
+            return clq_fail(CLQ_ERROR_ARGUMENT,
                             "its inputs %s and %s do not broadcast: from the last axis on, sizes must be equal or 1",
                             clq_shape_describe(&so_far, first), clq_shape_describe(x, second));
     }
@@ -125,7 +125,7 @@ static clq_status infer_masked(const clq_model *model, const clq_layer *layer, c
         bool fits = !id || mask->rank + 1 == x->rank;
         for (unsigned d = 0; fits && id && d < mask->rank; d++) fits = mask->dims[d] == x->dims[d];
         if (!fits)
-            return clq_fail(CLQ_UNSUPPORTED,
+            return clq_fail(CLQ_ERROR_UNSUPPORTED,
                             "input %u, %s, carries a mask %s, which should be of all axes but the last", i,
                             clq_shape_describe(x, shape), clq_shape_describe(mask, steps));
     }

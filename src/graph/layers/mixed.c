@@ -35,11 +35,11 @@ static clq_status infer(const clq_model *model, const clq_layer *layer, clq_mode
     const clq_shape *x = &clq_model_input_of(model, y, 0)->shape, *array = &operand->shape;
     char a[CLQ_SHAPE_TEXT_MAX], b[CLQ_SHAPE_TEXT_MAX];
     if (operand->array.count == 0 || array->rank != 2)
-        return clq_fail(CLQ_UNSUPPORTED, "products with arrays are supported only if these have two axes");
+        return clq_fail(CLQ_ERROR_UNSUPPORTED, "products with arrays are supported only if these have two axes");
     CLQ_TRY(clq_layer_check_operand(operand, x));
     const unsigned least = operand->place == 1 ? 2 : 1, axis = x->rank - least;
     if (y->input_count != 1 || x->rank < least || x->dims[axis] != array->dims[operand->place == 1])
-        return clq_fail(CLQ_ARGUMENT, "there is no product of %s and an array %s as its operand %u",
+        return clq_fail(CLQ_ERROR_ARGUMENT, "there is no product of %s and an array %s as its operand %u",
                         clq_shape_describe(x, a), clq_shape_describe(array, b), operand->place);
     y->shape = *x;
     y->shape.dims[axis] = array->dims[operand->place == 2];
@@ -55,7 +55,7 @@ static clq_id expand(clq_expansion *e, const clq_id *x) {
     const float *given = operand->array.values;
     float *matrix = clq_alloc(rows * columns, sizeof *matrix);
     if (!matrix) {
-        clq_graph_fail(e->graph, CLQ_MEMORY);
+        clq_graph_fail(e->graph, CLQ_ERROR_MEMORY);
         return 0;
     }
     for (size_t i = 0; i < rows * columns; i++) /* on the right it is one of columns */

@@ -48,12 +48,12 @@ static size_t channels_of(const clq_layer *layer, const clq_model_tensor *y) {
 /* Keras's statistics leave masked steps out. */
 static clq_status infer(const clq_model *model, const clq_layer *layer, clq_model_tensor *y) {
     if (clq_model_input_of(model, y, 0)->mask)
-        return clq_fail(CLQ_UNSUPPORTED, "its input has a mask, which is not supported");
+        return clq_fail(CLQ_ERROR_UNSUPPORTED, "its input has a mask, which is not supported");
     const int given = ((const norm_config *)layer->config)->axis;
     unsigned axis;
     CLQ_TRY(clq_layer_keep_shape(model, layer, y));
     if (clq_find_axis(&y->shape, given, &axis)) return CLQ_OK;
-    return clq_fail(CLQ_ARGUMENT, "axis: its input has no axis %d", given);
+    return clq_fail(CLQ_ERROR_ARGUMENT, "axis: its input has no axis %d", given);
 }
 
 static clq_status declare(clq_model *model, clq_layer *layer, const clq_model_tensor *y) {

@@ -64,7 +64,7 @@ static clq_tensor add_other(clq_model *model, clq_tensor x, size_t index, const 
             inputs[i] = (clq_tensor){.model = model, .id = model->inputs[y->first_input + i]};
         made = clq_model_add_layer(model, kind, name, config, inputs, y->input_count);
     } else if (model->error.status == CLQ_OK) {
-        clq_error_take(CLQ_MEMORY, &model->error);
+        clq_error_take(CLQ_ERROR_MEMORY, &model->error);
     }
     clq_free(config);
     clq_free(inputs);

@@ -20,16 +20,16 @@ static clq_status infer(const clq_model *model, const clq_layer *layer, clq_mode
     const clq_shape *x = &clq_model_input_of(model, y, 0)->shape;
     y->shape = *x;
     if (config->mode != ZEROS && config->number != 0)
-        return clq_fail(CLQ_ARGUMENT, "constant_values are of mode constant");
+        return clq_fail(CLQ_ERROR_ARGUMENT, "constant_values are of mode constant");
     if (config->pads.rank != x->rank)
-        return clq_fail(CLQ_ARGUMENT, "pad_width has %u axes behind the batch, and its input %u", config->pads.rank,
-                        x->rank);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "pad_width has %u axes behind the batch, and its input %u",
+                        config->pads.rank, x->rank);
     for (unsigned d = 0; d < x->rank; d++) {
         const size_t *sides = config->pads.sides[d], most = CLQ_MAX(sides[0], sides[1]),
                      there = config->mode == REFLECTED ? x->dims[d] - 1 : x->dims[d];
         if (config->mode != ZEROS && most > there)
-            return clq_fail(CLQ_UNSUPPORTED, "pad_width %zu is more than the %zu places that there are to take", most,
-                            there);
+            return clq_fail(CLQ_ERROR_UNSUPPORTED, "pad_width %zu is more than the %zu places that there are to take",
+                            most, there);
         y->shape.dims[d] += sides[0] + sides[1];
     }
     return CLQ_OK;
@@ -93,7 +93,7 @@ static clq_id fill(clq_expansion *e, clq_id padded) {
     clq_element_program *p = &node.attributes.program;
     float *numbers = clq_alloc(count, sizeof *numbers);
     if (!numbers || !padded) {
-        if (!numbers) clq_graph_fail(e->graph, CLQ_MEMORY);
+        if (!numbers) clq_graph_fail(e->graph, CLQ_ERROR_MEMORY);
         clq_free(numbers);
         return 0;
     }

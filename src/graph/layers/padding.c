@@ -35,11 +35,13 @@ static clq_status infer(const clq_model *model, const clq_layer *layer, clq_mode
     for (unsigned d = 0; d < axes; d++) {
         size_t *size = &y->shape.dims[d];
         if (sides[d][0] > INT32_MAX / 4 || sides[d][1] > INT32_MAX / 4)
-            return clq_fail(CLQ_ARGUMENT, "%zu and %zu places at axis %u are too many", sides[d][0], sides[d][1], d);
+            return clq_fail(CLQ_ERROR_ARGUMENT, "%zu and %zu places at axis %u are too many", sides[d][0], sides[d][1],
+                            d);
         const size_t both = sides[d][0] + sides[d][1];
         if (crops(layer) && both >= *size)
-            return clq_fail(CLQ_ARGUMENT, "cropping takes %zu and %zu of the %zu places along axis %u: none is left",
-                            sides[d][0], sides[d][1], *size, d);
+            return clq_fail(CLQ_ERROR_ARGUMENT,
+                            "cropping takes %zu and %zu of the %zu places along axis %u: none is left", sides[d][0],
+                            sides[d][1], *size, d);
         *size = crops(layer) ? *size - both : *size + both;
     }
     return CLQ_OK;

@@ -26,9 +26,9 @@ typedef struct windows {
 static clq_status take_sizes(const clq_shape *given, unsigned axes, const char *key, size_t out[AXES_MOST]) {
     for (unsigned d = 0; d < axes; d++) {
         if (given->rank != 1 && given->rank != axes)
-            return clq_fail(CLQ_ARGUMENT, "%s should be one whole number or %u, not %u", key, axes, given->rank);
+            return clq_fail(CLQ_ERROR_ARGUMENT, "%s should be one whole number or %u, not %u", key, axes, given->rank);
         out[d] = given->dims[given->rank == 1 ? 0 : d];
-        if (out[d] == 0) return clq_fail(CLQ_ARGUMENT, "%s should be whole numbers of at least 1", key);
+        if (out[d] == 0) return clq_fail(CLQ_ERROR_ARGUMENT, "%s should be whole numbers of at least 1", key);
     }
     return CLQ_OK;
 }
@@ -64,10 +64,11 @@ static clq_status infer(const clq_model *model, const clq_layer *layer, clq_mode
     for (unsigned d = 0; d < w.axes; d++) {
         y->shape.dims[d] = w.of[d].out;
         if (!w.apart && w.of[d].size > SIZE_MOST)
-            return clq_fail(CLQ_UNSUPPORTED,
+            return clq_fail(CLQ_ERROR_UNSUPPORTED,
                             "patches of more than %d places along the %s that overlap are not supported", SIZE_MOST,
                             w.of[d].axis);
-        if (!clq_mul_size(width, w.of[d].size, &width)) return clq_fail(CLQ_ARGUMENT, "its patches are too large");
+        if (!clq_mul_size(width, w.of[d].size, &width))
+            return clq_fail(CLQ_ERROR_ARGUMENT, "its patches are too large");
     }
     y->shape.dims[w.axes] = width;
     return clq_shape_elements(&y->shape, &elements);

@@ -17,7 +17,7 @@ clq_status clq_layer_infer_permuted(const clq_model *model, const clq_layer *lay
     for (unsigned d = 0; d < axes->rank; d++)
         if (axes->dims[d] >= 1 && axes->dims[d] <= x->rank) seen |= 1u << (axes->dims[d] - 1);
     if (axes->rank != x->rank || seen != (1u << x->rank) - 1)
-        return clq_fail(CLQ_ARGUMENT, "%s should name each axis of its input %s once, from 1 to %u",
+        return clq_fail(CLQ_ERROR_ARGUMENT, "%s should name each axis of its input %s once, from 1 to %u",
                         clq_shape_describe(axes, order), clq_shape_describe(x, text), x->rank);
     y->shape.rank = x->rank;
     for (unsigned d = 0; d < x->rank; d++) y->shape.dims[d] = x->dims[axes->dims[d] - 1];

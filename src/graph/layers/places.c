@@ -22,7 +22,7 @@ static clq_status infer_reshape(const clq_model *model, const clq_layer *layer, 
     y->shape = ((const shape_config *)layer->config)->shape;
     CLQ_TRY(clq_shape_elements(&y->shape, &elements));
     if (elements == x->elements) return CLQ_OK;
-    return clq_fail(CLQ_ARGUMENT, "newshape %s has %zu values of each sample and its input, %s, has %zu",
+    return clq_fail(CLQ_ERROR_ARGUMENT, "newshape %s has %zu values of each sample and its input, %s, has %zu",
                     clq_shape_describe(&y->shape, to), elements, clq_shape_describe(&x->shape, from), x->elements);
 }
 
@@ -38,7 +38,7 @@ static clq_status infer_squeeze(const clq_model *model, const clq_layer *layer, 
     const int given = ((const axis_config *)layer->config)->axis;
     unsigned axis;
     if (!clq_find_axis(x, given, &axis) || x->dims[axis] != 1)
-        return clq_fail(CLQ_ARGUMENT, "axis %d should be one with one place", given);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "axis %d should be one with one place", given);
     y->shape.rank = 0;
     for (unsigned d = 0; d < x->rank; d++)
         if (d != axis) y->shape.dims[y->shape.rank++] = x->dims[d];
@@ -52,7 +52,7 @@ static const clq_attribute expand_dims_attributes[] = {
 static clq_status find_new(int given, unsigned rank, unsigned *out) {
     const int axis = given < 0 ? given + (int)rank + 1 : given;
     if (axis < 0 || axis > (int)rank || rank == CLQ_SHAPE_MAX)
-        return clq_fail(CLQ_ARGUMENT, "axis %d is no place for one more of %u axes", given, rank);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "axis %d is no place for one more of %u axes", given, rank);
     *out = (unsigned)axis;
     return CLQ_OK;
 }
@@ -109,7 +109,7 @@ static clq_status infer_stack(const clq_model *model, const clq_layer *layer, cl
     CLQ_TRY(find_new(((const axis_config *)layer->config)->axis, x->rank, &axis));
     for (size_t i = 1; i < y->input_count; i++)
         if (!clq_shape_equal(x, &clq_model_input_of(model, y, i)->shape))
-            return clq_fail(CLQ_ARGUMENT, "its inputs should all have the same shape");
+            return clq_fail(CLQ_ERROR_ARGUMENT, "its inputs should all have the same shape");
     insert_axis(x, axis, y->input_count, &y->shape);
     return CLQ_OK;
 }
@@ -156,15 +156,15 @@ static clq_status find_places(const clq_places *p, const clq_shape *x, clq_arran
     *a = clq_arrangement_of(x->rank, x->dims);
     y->rank = 0;
     for (unsigned i = 0; i < p->count; i++) named += p->axes[i].kind != CLQ_PLACES_NEW;
-    if (named > x->rank) return clq_fail(CLQ_ARGUMENT, "%u indices are too many for %u axes", named, x->rank);
+    if (named > x->rank) return clq_fail(CLQ_ERROR_ARGUMENT, "%u indices are too many for %u axes", named, x->rank);
     const unsigned whole = x->rank - named;
     for (unsigned i = 0; i <= p->count; i++) {
         const bool rest = p->rest ? i + 1 == p->rest : i == p->count;
-        if (rest && whole > CLQ_SHAPE_MAX - y->rank) return clq_fail(CLQ_UNSUPPORTED, "there are too many axes");
+        if (rest && whole > CLQ_SHAPE_MAX - y->rank) return clq_fail(CLQ_ERROR_UNSUPPORTED, "there are too many axes");
         for (unsigned k = 0; k < whole && rest; k++) y->dims[y->rank++] = x->dims[d++];
         if (i == p->count) break;
         const struct clq_index *place = &p->axes[i];
-        if (y->rank == CLQ_SHAPE_MAX) return clq_fail(CLQ_UNSUPPORTED, "there are too many axes");
+        if (y->rank == CLQ_SHAPE_MAX) return clq_fail(CLQ_ERROR_UNSUPPORTED, "there are too many axes");
         if (place->kind == CLQ_PLACES_NEW) {
             y->dims[y->rank++] = 1;
             continue;
@@ -175,10 +175,10 @@ static clq_status find_places(const clq_places *p, const clq_shape *x, clq_arran
             axis->first = place->first < 0 ? place->first + n : place->first;
             axis->out = 1;
             if (axis->first < 0 || axis->first >= n)
-                return clq_fail(CLQ_ARGUMENT, "index %ld is none of %ld places", place->first, n);
+                return clq_fail(CLQ_ERROR_ARGUMENT, "index %ld is none of %ld places", place->first, n);
             continue;
         }
-        if (!range_of(place, (size_t)n, axis)) return clq_fail(CLQ_ARGUMENT, "a slice of %ld places is empty", n);
+        if (!range_of(place, (size_t)n, axis)) return clq_fail(CLQ_ERROR_ARGUMENT, "a slice of %ld places is empty", n);
         y->dims[y->rank++] = axis->out;
     }
     return CLQ_OK;
@@ -223,19 +223,19 @@ static clq_status find_split(const clq_layer *layer, const clq_shape *x, clq_arr
     const clq_sections *sections = &config->sections;
     *a = clq_arrangement_of(x->rank, x->dims);
     if (!clq_find_axis(x, config->axis, axis))
-        return clq_fail(CLQ_ARGUMENT, "axis: its input has no axis %d", config->axis);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "axis: its input has no axis %d", config->axis);
     const size_t size = x->dims[*axis], part = config->part;
     size_t first = part == 0 ? 0 : sections->places[part - 1],
            end = part == sections->count ? size : sections->places[part];
     if (sections->parts) {
         if (size % sections->parts)
-            return clq_fail(CLQ_ARGUMENT, "axis %d has %zu places, which are not %zu times as many", config->axis, size,
-                            sections->parts);
+            return clq_fail(CLQ_ERROR_ARGUMENT, "axis %d has %zu places, which are not %zu times as many", config->axis,
+                            size, sections->parts);
         first = size / sections->parts * part;
         end = first + size / sections->parts;
     }
     if (first >= end || end > size)
-        return clq_fail(CLQ_ARGUMENT, "its parts should be cut at ascending places of axis %d, which has %zu",
+        return clq_fail(CLQ_ERROR_ARGUMENT, "its parts should be cut at ascending places of axis %d, which has %zu",
                         config->axis, size);
     a->axes[*axis].first = (long)first;
     a->axes[*axis].out = end - first;
@@ -278,7 +278,7 @@ static const clq_attribute swap_attributes[] = {
 static clq_status find_swap(const clq_layer *layer, const clq_shape *x, unsigned *first, unsigned *second) {
     const swap_config *config = layer->config;
     if (clq_find_axis(x, config->first, first) && clq_find_axis(x, config->second, second)) return CLQ_OK;
-    return clq_fail(CLQ_ARGUMENT, "axes %d and %d should be axes of its input, which has %u", config->first,
+    return clq_fail(CLQ_ERROR_ARGUMENT, "axes %d and %d should be axes of its input, which has %u", config->first,
                     config->second, x->rank);
 }
 static clq_status infer_swap(const clq_model *model, const clq_layer *layer, clq_model_tensor *y) {
@@ -314,7 +314,7 @@ static clq_status find_flip(const clq_layer *layer, const clq_shape *x, clq_arra
     for (unsigned i = 0; i < axes->count; i++) {
         unsigned axis;
         if (!clq_find_axis(x, axes->axes[i], &axis))
-            return clq_fail(CLQ_ARGUMENT, "axis: its input has no axis %d", axes->axes[i]);
+            return clq_fail(CLQ_ERROR_ARGUMENT, "axis: its input has no axis %d", axes->axes[i]);
         a->axes[axis].first = (long)x->dims[axis] - 1;
         a->axes[axis].step = -1;
     }

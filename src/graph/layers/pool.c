@@ -36,7 +36,7 @@ static clq_status infer(const clq_model *model, const clq_layer *layer, clq_mode
     size_t area;
     CLQ_TRY(clq_infer_windows(model, &windows, is_1d(layer) ? 1 : 2, y));
     if (clq_mul_size(h, w, &area) && area <= INT32_MAX) return CLQ_OK;
-    return clq_fail(CLQ_ARGUMENT, "its window of %zu x %zu is too large", h, w);
+    return clq_fail(CLQ_ERROR_ARGUMENT, "its window of %zu x %zu is too large", h, w);
 }
 
 static clq_id expand(clq_expansion *e, const clq_id *x) {

@@ -181,7 +181,7 @@ static clq_status note_size(contraction *c, unsigned char label, size_t size, co
     char text[CLQ_SHAPE_TEXT_MAX];
     if (c->sizes[label] == 0) c->sizes[label] = size;
     if (c->sizes[label] == size) return CLQ_OK;
-    return clq_fail(CLQ_ARGUMENT, "an axis of %zu places of its input %s meets one of %zu", size,
+    return clq_fail(CLQ_ERROR_ARGUMENT, "an axis of %zu places of its input %s meets one of %zu", size,
                     clq_shape_describe(x, text), c->sizes[label]);
 }
 
@@ -189,12 +189,12 @@ static clq_status note_size(contraction *c, unsigned char label, size_t size, co
 
 /* Axes in front of the last two are the same, or one has none of them: then its matrix is multiplied with all. */
 static clq_status find_matmul(const clq_model *model, const clq_model_tensor *y, contraction *c) {
-    if (y->input_count != 2) return clq_fail(CLQ_ARGUMENT, "it takes two operands, of which one may be an array");
+    if (y->input_count != 2) return clq_fail(CLQ_ERROR_ARGUMENT, "it takes two operands, of which one may be an array");
     const clq_shape *x[2] = {&clq_model_input_of(model, y, 0)->shape, &clq_model_input_of(model, y, 1)->shape};
     char first[CLQ_SHAPE_TEXT_MAX], second[CLQ_SHAPE_TEXT_MAX];
     *c = (contraction){.rank = {x[0]->rank, x[1]->rank, x[0]->rank}};
     if (x[0]->rank != x[1]->rank || x[0]->rank < 2)
-        return clq_fail(CLQ_UNSUPPORTED,
+        return clq_fail(CLQ_ERROR_UNSUPPORTED,
                         "products of %s and %s are not supported: both need at least two axes, as many",
                         clq_shape_describe(x[0], first), clq_shape_describe(x[1], second));
     const unsigned last = x[0]->rank - 1;
@@ -251,7 +251,7 @@ static unsigned rank_of_term(const char *text, unsigned more) {
 }
 
 static clq_status refuse_equation(const clq_short_text *equation, const char *wanted) {
-    return clq_fail(CLQ_UNSUPPORTED, "the equation '%s' is not supported: %s", equation->text, wanted);
+    return clq_fail(CLQ_ERROR_UNSUPPORTED, "the equation '%s' is not supported: %s", equation->text, wanted);
 }
 
 /* Of a term that begins with the batch. */
@@ -384,13 +384,14 @@ static clq_status find_dot(const clq_model *model, const clq_layer *layer, const
         const clq_shape *x = &clq_model_input_of(model, y, i)->shape;
         unsigned axis;
         if (!clq_find_axis(x, config->axes[i], &axis))
-            return clq_fail(CLQ_ARGUMENT, "axes: its input %u has no axis %d", i, config->axes[i]);
+            return clq_fail(CLQ_ERROR_ARGUMENT, "axes: its input %u has no axis %d", i, config->axes[i]);
         for (unsigned d = 0; d < x->rank; d++) {
             const unsigned char label = (unsigned char)(d == axis ? 'k' : 1 + i * CLQ_SHAPE_MAX + d);
             c->labels[i][c->rank[i]++] = label;
             CLQ_TRY(note_size(c, label, x->dims[d], x));
             if (d == axis) continue;
-            if (c->rank[C] == CLQ_SHAPE_MAX) return clq_fail(CLQ_UNSUPPORTED, "its output would have too many axes");
+            if (c->rank[C] == CLQ_SHAPE_MAX)
+                return clq_fail(CLQ_ERROR_UNSUPPORTED, "its output would have too many axes");
             c->labels[C][c->rank[C]++] = label;
         }
     }
@@ -489,7 +490,7 @@ static clq_status find_dense(const clq_model *model, const clq_layer *layer, con
     CLQ_TRY(parse_equation(&whole, (unsigned[]){x->rank, kernel}, c));
     for (unsigned d = 0; d < x->rank; d++) CLQ_TRY(note_size(c, c->labels[A][d], x->dims[d], x));
     if (config->output.rank != c->rank[C])
-        return clq_fail(CLQ_ARGUMENT, "output_shape has %u axes behind the batch, and the equation %u",
+        return clq_fail(CLQ_ERROR_ARGUMENT, "output_shape has %u axes behind the batch, and the equation %u",
                         config->output.rank, c->rank[C]);
     for (unsigned d = 0; d < c->rank[C]; d++)
         if (config->output.dims[d]) CLQ_TRY(note_size(c, c->labels[C][d], config->output.dims[d], &config->output));
@@ -505,7 +506,7 @@ static clq_status find_dense(const clq_model *model, const clq_layer *layer, con
     out->wanted = append(summed, units);
     out->in = size_of(c, &summed);
     out->out = size_of(c, &units);
-    if (out->out == 0) return clq_fail(CLQ_ARGUMENT, "output_shape should have the sizes of the kernel's axes");
+    if (out->out == 0) return clq_fail(CLQ_ERROR_ARGUMENT, "output_shape should have the sizes of the kernel's axes");
     out->kernel = shape_of(c, B);
     const char *bias = config->bias_axes.text;
     const size_t biases = strlen(bias);
@@ -515,7 +516,7 @@ static clq_status find_dense(const clq_model *model, const clq_layer *layer, con
         out->bias.dims[out->bias.rank++] = c->sizes[units.labels[i]];
     }
     if (fits) return CLQ_OK;
-    return clq_fail(CLQ_UNSUPPORTED, "bias_axes '%s' are not supported, only all axes of the units", bias);
+    return clq_fail(CLQ_ERROR_UNSUPPORTED, "bias_axes '%s' are not supported, only all axes of the units", bias);
 }
 
 static clq_status infer_dense(const clq_model *model, const clq_layer *layer, clq_model_tensor *y) {

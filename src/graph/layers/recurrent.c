@@ -14,7 +14,7 @@ typedef struct recurrent_config {
 #define MEMBER(key, type, member) CLQ_LAYER_ATTRIBUTE(key, type, recurrent_config, member)
 #define COMMON                                                                                                         \
     {MEMBER("units", CLQ_ATTRIBUTE_SIZES, cell.units), .needed = true},                                                \
-        {MEMBER("activation", CLQ_ATTRIBUTE_ACTIVATION, cell.activation), .fallback = CLQ_TANH},                       \
+        {MEMBER("activation", CLQ_ATTRIBUTE_ACTIVATION, cell.activation), .fallback = CLQ_ACTIVATION_TANH},            \
         {MEMBER("use_bias", CLQ_ATTRIBUTE_OPPOSITE, cell.no_bias)},                                                    \
         {MEMBER("return_sequences", CLQ_ATTRIBUTE_FLAG, cell.return_sequences)},                                       \
         {MEMBER("return_state", CLQ_ATTRIBUTE_FLAG, return_state)},                                                    \
@@ -34,7 +34,10 @@ typedef struct recurrent_config {
         .key = "use_cudnn", .type = CLQ_ATTRIBUTE_UNUSED                                                               \
     }
 #define GATES                                                                                                          \
-    { MEMBER("recurrent_activation", CLQ_ATTRIBUTE_ACTIVATION, cell.gate_activation), .fallback = CLQ_SIGMOID }
+    {                                                                                                                  \
+        MEMBER("recurrent_activation", CLQ_ATTRIBUTE_ACTIVATION, cell.gate_activation),                                \
+            .fallback = CLQ_ACTIVATION_SIGMOID                                                                         \
+    }
 static const clq_attribute simple_attributes[] = {COMMON};
 static const clq_attribute lstm_attributes[] = {
     COMMON, GATES, {MEMBER("unit_forget_bias", CLQ_ATTRIBUTE_OPPOSITE, cell.no_forget_ones)}};
@@ -60,9 +63,10 @@ static unsigned states_of(const clq_layer *layer) { return cell_of(layer) == CLQ
 static clq_status check_activation(const char *key, clq_activation activation, size_t steps) {
     const char *name = clq_activation_row_of(activation)->name;
     if (clq_recurrent_knows(activation)) return CLQ_OK;
-    if (activation == CLQ_SOFTMAX) return clq_fail(CLQ_UNSUPPORTED, "%s '%s' is not supported", key, name);
+    if (activation == CLQ_ACTIVATION_SOFTMAX)
+        return clq_fail(CLQ_ERROR_UNSUPPORTED, "%s '%s' is not supported", key, name);
     if (steps <= CLQ_PARTS_STEPS) return CLQ_OK;
-    return clq_fail(CLQ_UNSUPPORTED,
+    return clq_fail(CLQ_ERROR_UNSUPPORTED,
                     "with %s '%s' more than %d steps are not supported: there are %zu; linear, relu, sigmoid and tanh "
                     "take any number",
                     key, name, CLQ_PARTS_STEPS, steps);
@@ -75,17 +79,17 @@ static clq_status check_inputs(const clq_model *model, const clq_layer *layer, c
     const unsigned states = states_of(layer);
     char text[CLQ_SHAPE_TEXT_MAX];
     if (y->input_count != 1u + (config->mask > 0) + (config->state > 0 ? states : 0))
-        return clq_fail(CLQ_ARGUMENT, "it takes its sequence, perhaps a mask, and all %u states or none", states);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "it takes its sequence, perhaps a mask, and all %u states or none", states);
     if (config->mask) {
         const clq_shape *mask = &clq_model_input_of(model, y, config->mask - 1)->shape;
         if (mask->rank != 1 || mask->dims[0] != x->dims[0])
-            return clq_fail(CLQ_ARGUMENT, "its mask %s should be one number for each of %zu steps",
+            return clq_fail(CLQ_ERROR_ARGUMENT, "its mask %s should be one number for each of %zu steps",
                             clq_shape_describe(mask, text), x->dims[0]);
     }
     for (unsigned i = 0; i < states && config->state; i++) {
         const clq_shape *state = &clq_model_input_of(model, y, config->state - 1 + i)->shape;
         if (state->rank != 1 || state->dims[0] != config->cell.units)
-            return clq_fail(CLQ_ARGUMENT, "its initial state %s should be (%zu), as its units",
+            return clq_fail(CLQ_ERROR_ARGUMENT, "its initial state %s should be (%zu), as its units",
                             clq_shape_describe(state, text), config->cell.units);
     }
     return CLQ_OK;
@@ -99,7 +103,8 @@ static clq_status infer(const clq_model *model, const clq_layer *layer, clq_mode
     char text[CLQ_SHAPE_TEXT_MAX];
     size_t elements;
     if (x->rank != 2)
-        return clq_fail(CLQ_ARGUMENT, "it takes (steps, features), and its input is %s", clq_shape_describe(x, text));
+        return clq_fail(CLQ_ERROR_ARGUMENT, "it takes (steps, features), and its input is %s",
+                        clq_shape_describe(x, text));
     CLQ_TRY(check_activation("activation", config->cell.activation, x->dims[0]));
     if (cell_of(layer) != CLQ_CELL_SIMPLE)
         CLQ_TRY(check_activation("recurrent_activation", config->cell.gate_activation, x->dims[0]));
@@ -289,7 +294,8 @@ KIND(clq_layer_gru, "GRU", "gru", gru_attributes, 3);
 /* ---- builders ---- */
 
 clq_recurrent_config clq_recurrent_config_default(size_t units) {
-    return (clq_recurrent_config){.units = units, .activation = CLQ_TANH, .gate_activation = CLQ_SIGMOID};
+    return (clq_recurrent_config){
+        .units = units, .activation = CLQ_ACTIVATION_TANH, .gate_activation = CLQ_ACTIVATION_SIGMOID};
 }
 
 clq_tensor clq_recurrent(clq_model *model, clq_tensor x, clq_cell cell, const clq_recurrent_config *config) {

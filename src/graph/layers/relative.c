@@ -63,16 +63,16 @@ static clq_status infer_rows(const clq_model *model, const clq_layer *layer, clq
     const clq_shape *table = &clq_model_input_of(model, y, 0)->shape, *x = &clq_model_input_of(model, y, 1)->shape;
     char text[CLQ_SHAPE_TEXT_MAX];
     if (table->rank != 2 || x->rank != 2 || table->dims[0] % 2 || table->dims[0] < 4)
-        return clq_fail(CLQ_UNSUPPORTED,
+        return clq_fail(CLQ_ERROR_UNSUPPORTED,
                         "a table %s is not supported: it should have an even number of rows, at least 4",
                         clq_shape_describe(table, text));
     /* Farther tokens go by a logarithm of places, which has to be above 0. */
     const size_t near = config->buckets == LOGARITHMIC ? table->dims[0] / 4 + 1
                                                        : count_exact(table->dims[0], config->buckets == BOTH_WAYS);
     if (x->dims[0] > near && config->places <= near)
-        return clq_fail(CLQ_UNSUPPORTED, "%zu places for %zu rows are supported for at most %zu tokens, not %zu",
+        return clq_fail(CLQ_ERROR_UNSUPPORTED, "%zu places for %zu rows are supported for at most %zu tokens, not %zu",
                         config->places, table->dims[0], near, x->dims[0]);
-    if (x->dims[0] > INT32_MAX / 2) return clq_fail(CLQ_UNSUPPORTED, "so many tokens are not supported");
+    if (x->dims[0] > INT32_MAX / 2) return clq_fail(CLQ_ERROR_UNSUPPORTED, "so many tokens are not supported");
     y->shape = CLQ_SHAPE(2 * x->dims[0] - 1, table->dims[1]);
     return CLQ_OK;
 }
@@ -84,7 +84,7 @@ static clq_id expand_rows(clq_expansion *e, const clq_id *x) {
                  columns = clq_model_input_of(e->model, e->y, 0)->shape.dims[0], width = e->y->shape.dims[1];
     float *ones = clq_alloc(rows * columns, sizeof *ones);
     if (!ones) {
-        clq_graph_fail(e->graph, CLQ_MEMORY);
+        clq_graph_fail(e->graph, CLQ_ERROR_MEMORY);
         return 0;
     }
     for (size_t i = 0; i < rows; i++) ones[i * columns + row_of(config, columns, tokens, i)] = 1;
@@ -120,7 +120,8 @@ static clq_status infer_scores(const clq_model *model, const clq_layer *layer, c
     char text[CLQ_SHAPE_TEXT_MAX];
     (void)layer;
     if (x->rank != 3 || x->dims[2] % 2 == 0 || (x->dims[1] != tokens && x->dims[1] != 1))
-        return clq_fail(CLQ_ARGUMENT, "it takes (heads, tokens, 2 tokens - 1), not %s", clq_shape_describe(x, text));
+        return clq_fail(CLQ_ERROR_ARGUMENT, "it takes (heads, tokens, 2 tokens - 1), not %s",
+                        clq_shape_describe(x, text));
     y->shape = CLQ_SHAPE(x->dims[0], tokens, tokens);
     return clq_attention_check_size("distances of tokens", CLQ_SHAPE(x->dims[0], tokens, x->dims[2]));
 }
@@ -167,14 +168,14 @@ static clq_status infer_scored(const clq_model *model, const clq_layer *layer, c
     const clq_shape *scores = &clq_model_input_of(model, y, 0)->shape, *v = &clq_model_input_of(model, y, 1)->shape;
     char a[CLQ_SHAPE_TEXT_MAX], b[CLQ_SHAPE_TEXT_MAX];
     if (scores->rank != 3 || v->rank != 3 || scores->dims[0] != v->dims[1] || scores->dims[2] != v->dims[0])
-        return clq_fail(CLQ_ARGUMENT,
+        return clq_fail(CLQ_ERROR_ARGUMENT,
                         "scores %s and values %s should be (heads, tokens, others), (others, heads, width)",
                         clq_shape_describe(scores, a), clq_shape_describe(v, b));
     if (config->mask) {
         const clq_shape *mask = &clq_model_input_of(model, y, config->mask - 1)->shape;
         if (mask->rank != 2 || (mask->dims[0] != 1 && mask->dims[0] != scores->dims[1]) ||
             mask->dims[1] != scores->dims[2])
-            return clq_fail(CLQ_UNSUPPORTED, "its mask %s should be (%zu, %zu)", clq_shape_describe(mask, a),
+            return clq_fail(CLQ_ERROR_UNSUPPORTED, "its mask %s should be (%zu, %zu)", clq_shape_describe(mask, a),
                             scores->dims[1], scores->dims[2]);
     }
     y->shape = CLQ_SHAPE(scores->dims[1], scores->dims[0], v->dims[2]);

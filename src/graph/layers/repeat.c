@@ -29,14 +29,14 @@ static unsigned axes_of(const clq_layer *layer) {
 
 static clq_status times_of(size_t *size, size_t times) {
     if (clq_mul_size(*size, times, size) && *size <= INT32_MAX) return CLQ_OK;
-    return clq_fail(CLQ_ARGUMENT, "%zu times as many places are too many", times);
+    return clq_fail(CLQ_ERROR_ARGUMENT, "%zu times as many places are too many", times);
 }
 
 static clq_status infer_vector(const clq_model *model, const clq_layer *layer, clq_model_tensor *y) {
     const clq_shape *x = &clq_model_input_of(model, y, 0)->shape;
     char text[CLQ_SHAPE_TEXT_MAX];
     if (x->rank != 1)
-        return clq_fail(CLQ_ARGUMENT, "it takes (features) and its input is %s: flatten it first",
+        return clq_fail(CLQ_ERROR_ARGUMENT, "it takes (features) and its input is %s: flatten it first",
                         clq_shape_describe(x, text));
     y->shape = CLQ_SHAPE(((const repeat_config *)layer->config)->times[0], x->dims[0]);
     return CLQ_OK;

@@ -60,7 +60,7 @@ static void fill_row(float *row, size_t i, size_t in, size_t out, int interpolat
 static clq_id add_matrix(clq_expansion *e, size_t in, size_t out, int interpolation, bool antialias) {
     float *weights = clq_alloc(in * out, sizeof *weights);
     if (!weights) {
-        clq_graph_fail(e->graph, CLQ_MEMORY);
+        clq_graph_fail(e->graph, CLQ_ERROR_MEMORY);
         return 0;
     }
     for (size_t i = 0; i < out; i++) fill_row(weights + i * in, i, in, out, interpolation, antialias);
@@ -122,9 +122,9 @@ static clq_status infer(const clq_model *model, const clq_layer *layer, clq_mode
     const clq_shape *x = &clq_model_input_of(model, y, 0)->shape;
     CLQ_TRY(clq_layer_check_rank(x, 2));
     if (config->size[0] > PLACES_MOST || config->size[1] > PLACES_MOST)
-        return clq_fail(CLQ_UNSUPPORTED, "a size of more than %d is not supported", PLACES_MOST);
+        return clq_fail(CLQ_ERROR_UNSUPPORTED, "a size of more than %d is not supported", PLACES_MOST);
     if (x->dims[0] > PLACES_MOST || x->dims[1] > PLACES_MOST)
-        return clq_fail(CLQ_UNSUPPORTED, "an image with a side of more than %d is not supported", PLACES_MOST);
+        return clq_fail(CLQ_ERROR_UNSUPPORTED, "an image with a side of more than %d is not supported", PLACES_MOST);
     y->shape = CLQ_SHAPE(config->size[0], config->size[1], x->dims[2]);
     return CLQ_OK;
 }

@@ -24,7 +24,7 @@ static clq_status infer_reshape(const clq_model *model, const clq_layer *layer, 
     CLQ_TRY(clq_shape_elements(&y->shape, &elements));
     if (elements == x->elements) return CLQ_OK;
     char to[CLQ_SHAPE_TEXT_MAX], from[CLQ_SHAPE_TEXT_MAX];
-    return clq_fail(CLQ_ARGUMENT, "target_shape %s has %zu value%s and its input, %s, has %zu",
+    return clq_fail(CLQ_ERROR_ARGUMENT, "target_shape %s has %zu value%s and its input, %s, has %zu",
                     clq_shape_describe(&y->shape, to), elements, clq_plural(elements),
                     clq_shape_describe(&x->shape, from), x->elements);
 }

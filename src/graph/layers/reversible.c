@@ -29,15 +29,15 @@ static clq_status infer(const clq_model *model, const clq_layer *layer, clq_mode
     const clq_shape *x = &clq_model_input_of(model, y, 0)->shape;
     y->shape = *x;
     if (config->rows >= 1u << 24) /* numbers of tokens arrive as floats */
-        return clq_fail(CLQ_UNSUPPORTED, "input_dim %zu is not supported; below %u is", config->rows, 1u << 24);
+        return clq_fail(CLQ_ERROR_UNSUPPORTED, "input_dim %zu is not supported; below %u is", config->rows, 1u << 24);
     if (!is_reverse(y)) {
-        if (x->rank == CLQ_SHAPE_MAX) return clq_fail(CLQ_UNSUPPORTED, "its output would have too many axes");
+        if (x->rank == CLQ_SHAPE_MAX) return clq_fail(CLQ_ERROR_UNSUPPORTED, "its output would have too many axes");
         y->shape.dims[y->shape.rank++] = config->width;
         return CLQ_OK;
     }
     char text[CLQ_SHAPE_TEXT_MAX];
     if (x->rank == 0 || x->dims[x->rank - 1] != config->width)
-        return clq_fail(CLQ_ARGUMENT, "in reverse it takes rows of %zu channels, not %s", config->width,
+        return clq_fail(CLQ_ERROR_ARGUMENT, "in reverse it takes rows of %zu channels, not %s", config->width,
                         clq_shape_describe(x, text));
     y->shape.dims[x->rank - 1] = config->rows;
     return CLQ_OK;

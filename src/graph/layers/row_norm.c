@@ -60,13 +60,15 @@ static clq_status find_first(const clq_axes *axes, const clq_shape *x, unsigned 
     for (unsigned i = 0; i < axes->count; i++) {
         unsigned axis;
         if (!clq_find_axis(x, axes->axes[i], &axis))
-            return clq_fail(CLQ_ARGUMENT, "its input %s has no axis %d: there are %u, counted from 0 behind the batch",
+            return clq_fail(CLQ_ERROR_ARGUMENT,
+                            "its input %s has no axis %d: there are %u, counted from 0 behind the batch",
                             clq_shape_describe(x, text), axes->axes[i], x->rank);
         seen |= 1u << axis;
         *first = CLQ_MIN(*first, axis);
     }
     if (seen == ((1u << x->rank) - 1) >> *first << *first) return CLQ_OK;
-    return clq_fail(CLQ_UNSUPPORTED, "axes that are not the last ones are not supported: permute the input first");
+    return clq_fail(CLQ_ERROR_UNSUPPORTED,
+                    "axes that are not the last ones are not supported: permute the input first");
 }
 
 /* What channels have a gamma and a beta of: the shape of these. */
@@ -84,8 +86,9 @@ static clq_status find_problem(const clq_layer *layer, const clq_model_tensor *x
         const size_t channels = clq_model_channels(x);
         const double groups = config->groups < 0 ? (double)channels : config->groups;
         if (groups < 1 || groups != floor(groups) || channels % (size_t)groups)
-            return clq_fail(CLQ_ARGUMENT, "groups %g should be -1, or a whole number that divides the %zu channels",
-                            config->groups, channels);
+            return clq_fail(CLQ_ERROR_ARGUMENT,
+                            "groups %g should be -1, or a whole number that divides the %zu channels", config->groups,
+                            channels);
         out->groups = (size_t)groups;
         out->width = channels / out->groups;
         out->positions = x->elements / channels;

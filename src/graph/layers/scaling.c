@@ -46,8 +46,8 @@ static clq_id end(line *l, clq_id x) {
 
 static clq_status check_numbers(const clq_numbers *numbers, const char *key, size_t channels) {
     if (numbers->count <= 1 || numbers->count == channels) return CLQ_OK;
-    return clq_fail(CLQ_ARGUMENT, "%s has %zu numbers; it should have 1, or one for each of the %zu channels", key,
-                    numbers->count, channels);
+    return clq_fail(CLQ_ERROR_ARGUMENT, "%s has %zu numbers; it should have 1, or one for each of the %zu channels",
+                    key, numbers->count, channels);
 }
 
 /* ---- Rescaling ---- */
@@ -124,12 +124,12 @@ static clq_status infer_normalization(const clq_model *model, const clq_layer *l
     const size_t channels = y->shape.dims[y->shape.rank - 1];
     const int axis = config->axes.count ? config->axes.axes[0] : -1;
     if (config->axes.count > 1 || (axis != -1 && axis + 1 != (int)y->shape.rank))
-        return clq_fail(CLQ_UNSUPPORTED, "axis: only the last one is supported");
+        return clq_fail(CLQ_ERROR_UNSUPPORTED, "axis: only the last one is supported");
     if (is_given(config) != (config->variance.count > 0))
-        return clq_fail(CLQ_ARGUMENT, "mean and variance are given together, or none of them");
+        return clq_fail(CLQ_ERROR_ARGUMENT, "mean and variance are given together, or none of them");
     for (size_t i = 0; i < config->variance.count; i++)
         if (config->variance.values[i] < 0)
-            return clq_fail(CLQ_ARGUMENT, "variance %g is below 0", (double)config->variance.values[i]);
+            return clq_fail(CLQ_ERROR_ARGUMENT, "variance %g is below 0", (double)config->variance.values[i]);
     CLQ_TRY(check_numbers(&config->mean, "mean", channels));
     return check_numbers(&config->variance, "variance", channels);
 }
@@ -165,7 +165,7 @@ static clq_id expand_normalization(clq_expansion *e, const clq_id *x) {
     if (!is_given(config)) return expand_adapted(e, x[0], config->inverts);
     float *deviations = clq_alloc(config->variance.count, sizeof *deviations);
     if (!deviations) {
-        clq_graph_fail(e->graph, CLQ_MEMORY);
+        clq_graph_fail(e->graph, CLQ_ERROR_MEMORY);
         return 0;
     }
     for (size_t i = 0; i < config->variance.count; i++)
@@ -210,7 +210,8 @@ static clq_status infer_layer_scale(const clq_model *model, const clq_layer *lay
     y->shape = clq_model_input_of(model, y, 0)->shape;
     const size_t channels = y->shape.dims[y->shape.rank - 1];
     if (channels == wanted) return CLQ_OK;
-    return clq_fail(CLQ_ARGUMENT, "projection_dim %zu should be its input's channels, which are %zu", wanted, channels);
+    return clq_fail(CLQ_ERROR_ARGUMENT, "projection_dim %zu should be its input's channels, which are %zu", wanted,
+                    channels);
 }
 
 static clq_status declare_layer_scale(clq_model *model, clq_layer *layer, const clq_model_tensor *y) {

@@ -76,10 +76,10 @@ static clq_status find_frames(const stft_config *config, const clq_shape *x, fra
                     .bins = fft / 2 + 1};
     out->width = out->bins * (config->mode == BOTH ? 2 : 1);
     if (out->window.stride == 0 || out->window.stride > config->length)
-        return clq_fail(CLQ_ARGUMENT, "a frame_step of %zu should be from 1 to its frame_length, %zu",
+        return clq_fail(CLQ_ERROR_ARGUMENT, "a frame_step of %zu should be from 1 to its frame_length, %zu",
                         out->window.stride, config->length);
     if (fft < config->length)
-        return clq_fail(CLQ_ARGUMENT, "an fft_length of %zu should be at least its frame_length, %zu", fft,
+        return clq_fail(CLQ_ERROR_ARGUMENT, "an fft_length of %zu should be at least its frame_length, %zu", fft,
                         config->length);
     CLQ_TRY(clq_window_place(&out->window, config->padding));
     const clq_shape kernel = CLQ_SHAPE(config->length, out->bins);
@@ -187,7 +187,7 @@ static unsigned finish_stft(clq_element_program *p, const void *config, unsigned
 static clq_id double_inner(clq_expansion *e, const clq_parts *parts, size_t bins, clq_shape shape, clq_id power) {
     float *factors = clq_alloc(bins, sizeof *factors);
     if (!factors) {
-        clq_graph_fail(e->graph, CLQ_MEMORY);
+        clq_graph_fail(e->graph, CLQ_ERROR_MEMORY);
         return 0;
     }
     for (size_t i = 0; i < bins; i++) factors[i] = i == 0 || i + 1 == bins ? 1 : 2;
@@ -269,23 +269,24 @@ static clq_status find_mel(const mel_config *config, const clq_shape *x, clq_win
     enum { FFT_MOST = 4096 }; /* the waves are its square */
     const size_t half = config->fft / 2;
     const double needed = ceil(10 * (log10(FLT_MAX) - log10(config->least_power)));
-    if (x->rank != 1) return clq_fail(CLQ_ARGUMENT, "it takes (steps): its input has %u axes", x->rank);
+    if (x->rank != 1) return clq_fail(CLQ_ERROR_ARGUMENT, "it takes (steps): its input has %u axes", x->rank);
     if (config->fft > FFT_MOST)
-        return clq_fail(CLQ_UNSUPPORTED, "an fft_length of %zu is not supported; up to %d is", config->fft, FFT_MOST);
+        return clq_fail(CLQ_ERROR_UNSUPPORTED, "an fft_length of %zu is not supported; up to %d is", config->fft,
+                        FFT_MOST);
     const double high = config->high > 0 ? config->high : floor(config->rate / 2);
     if (!(config->low < high))
-        return clq_fail(CLQ_ARGUMENT, "min_freq %g should be below max_freq, which is %g", config->low, high);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "min_freq %g should be below max_freq, which is %g", config->low, high);
     const clq_shape reflected = CLQ_SHAPE(x->dims[0], 1 + 2 * half); /* more than is reflected */
     size_t elements;
     CLQ_TRY(clq_shape_elements(&reflected, &elements));
     if (config->length > config->fft)
-        return clq_fail(CLQ_ARGUMENT, "a sequence_length of %zu should be at most its fft_length, %zu", config->length,
-                        config->fft);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "a sequence_length of %zu should be at most its fft_length, %zu",
+                        config->length, config->fft);
     if (x->dims[0] <= half)
-        return clq_fail(CLQ_ARGUMENT, "its input of %zu steps should have more than half of fft_length, %zu",
+        return clq_fail(CLQ_ERROR_ARGUMENT, "its input of %zu steps should have more than half of fft_length, %zu",
                         x->dims[0], half);
     if (!config->as_power && !(config->most_apart >= needed))
-        return clq_fail(CLQ_UNSUPPORTED,
+        return clq_fail(CLQ_ERROR_UNSUPPORTED,
                         "with power_to_db, top_db %g cuts each sample by the loudest of its batch: say power_to_db "
                         "false, or a top_db of at least %g",
                         config->most_apart, needed);
@@ -336,7 +337,7 @@ static clq_id add_constant(clq_expansion *e, const char *name, clq_shape shape, 
     if (values)
         id = clq_graph_add_constant(e->graph, name, &shape, shape.dims[0] * shape.dims[shape.rank - 1], values);
     else
-        clq_graph_fail(e->graph, CLQ_MEMORY);
+        clq_graph_fail(e->graph, CLQ_ERROR_MEMORY);
     clq_free(values);
     return id;
 }

@@ -112,7 +112,7 @@ static clq_status infer_along(const clq_model *model, const clq_layer *layer, cl
     unsigned axis;
     y->shape = clq_model_input_of(model, y, 0)->shape;
     if (clq_find_axis(&y->shape, given, &axis)) return CLQ_OK;
-    return clq_fail(CLQ_ARGUMENT, "axis: its input has no axis %d", given);
+    return clq_fail(CLQ_ERROR_ARGUMENT, "axis: its input has no axis %d", given);
 }
 static runs *begin_along(clq_expansion *e, runs *r) {
     clq_repeat_problem problem = {.outer = 1, .repeats = 1, .inner = 1, .scale = 1};
@@ -149,7 +149,7 @@ static const clq_attribute normalize_attributes[] = {
 static clq_status infer_normalize(const clq_model *model, const clq_layer *layer, clq_model_tensor *y) {
     const double order = ((const along_config *)layer->config)->order;
     if (order == 1 || order == 2) return infer_along(model, layer, y);
-    return clq_fail(CLQ_UNSUPPORTED, "order %g is not supported; there are 1 and 2", order);
+    return clq_fail(CLQ_ERROR_UNSUPPORTED, "order %g is not supported; there are 1 and 2", order);
 }
 static clq_id norm_of(const runs *r, double order, clq_id x) {
     if (order == 1) return sum_of(r, apply(r, CLQ_ELEMENT_ABS, x), 1);

@@ -19,9 +19,9 @@ static clq_status infer(const clq_model *model, const clq_layer *layer, clq_mode
     const top_k_config *config = layer->config;
     y->shape = clq_model_input_of(model, y, 0)->shape;
     size_t *width = &y->shape.dims[y->shape.rank - 1];
-    if (config->k > *width) return clq_fail(CLQ_ARGUMENT, "k %zu is more than the %zu places", config->k, *width);
+    if (config->k > *width) return clq_fail(CLQ_ERROR_ARGUMENT, "k %zu is more than the %zu places", config->k, *width);
     if (config->k > CLQ_PARTS_STEPS)
-        return clq_fail(CLQ_UNSUPPORTED, "k %zu is not supported, at most %d", config->k, CLQ_PARTS_STEPS);
+        return clq_fail(CLQ_ERROR_UNSUPPORTED, "k %zu is not supported, at most %d", config->k, CLQ_PARTS_STEPS);
     *width = config->k;
     return CLQ_OK;
 }
@@ -61,7 +61,7 @@ static clq_id all_left(const search *s) {
     const clq_shape shape = CLQ_SHAPE(s->rows, s->width);
     float *numbers = clq_alloc(s->width, sizeof *numbers);
     if (!numbers) {
-        clq_graph_fail(s->parts.graph, CLQ_MEMORY);
+        clq_graph_fail(s->parts.graph, CLQ_ERROR_MEMORY);
         return 0;
     }
     for (size_t i = 0; i < s->width; i++) numbers[i] = (float)(s->width - i);

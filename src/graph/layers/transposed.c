@@ -67,7 +67,7 @@ static clq_status infer(const clq_model *model, const clq_layer *layer, clq_mode
     CLQ_TRY(clq_layer_check_rank(x, is_1d(layer) ? 1 : 2));
     CLQ_TRY(place_both(layer, x, &h, &w));
     if ((h.stride > 1 || w.stride > 1) && (h.dilation > 1 || w.dilation > 1))
-        return clq_fail(CLQ_ARGUMENT, "strides and dilation_rate cannot both be above 1: drop one");
+        return clq_fail(CLQ_ERROR_ARGUMENT, "strides and dilation_rate cannot both be above 1: drop one");
     y->shape = is_1d(layer) ? CLQ_SHAPE(w.in, config->filters) : CLQ_SHAPE(h.in, w.in, config->filters);
     return CLQ_OK;
 }

@@ -64,9 +64,9 @@ clq_status clq_volume_check(const clq_volume_windows *w, size_t channels, size_t
         dilation = dilation || w->of[d].dilation > 1;
     }
     if (strides && dilation)
-        return clq_fail(CLQ_ARGUMENT, "strides and dilation_rate cannot both be above 1: drop one");
+        return clq_fail(CLQ_ERROR_ARGUMENT, "strides and dilation_rate cannot both be above 1: drop one");
     if (w->of[WIDTH].size > WIDTH_MOST)
-        return clq_fail(CLQ_UNSUPPORTED,
+        return clq_fail(CLQ_ERROR_UNSUPPORTED,
                         "a kernel of more than %d places along the last axis is not supported: it has %zu", WIDTH_MOST,
                         w->of[WIDTH].size);
     const size_t images = w->of[WIDTH].out, depth = depth_of(&w->of[DEPTH]);
@@ -136,8 +136,9 @@ static clq_status infer(const clq_model *model, const clq_layer *layer, clq_mode
     CLQ_TRY(place_convolution(layer, x, &w));
     const size_t channels = x->dims[AXES];
     if (channels % config->groups || config->filters % config->groups)
-        return clq_fail(CLQ_ARGUMENT, "groups %zu should divide both its %zu filters and the input's %zu channels",
-                        config->groups, config->filters, channels);
+        return clq_fail(CLQ_ERROR_ARGUMENT,
+                        "groups %zu should divide both its %zu filters and the input's %zu channels", config->groups,
+                        config->filters, channels);
     CLQ_TRY(clq_volume_check(&w, channels, config->filters));
     y->shape = CLQ_SHAPE(w.of[DEPTH].out, w.of[HEIGHT].out, w.of[WIDTH].out, config->filters);
     return CLQ_OK;

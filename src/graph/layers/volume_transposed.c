@@ -31,7 +31,8 @@ static clq_status infer(const clq_model *model, const clq_layer *layer, clq_mode
     const clq_conv3d_config *config = layer->config;
     const clq_shape *x = &clq_model_input_of(model, y, 0)->shape;
     clq_volume_windows w;
-    if (config->groups > 1) return clq_fail(CLQ_ARGUMENT, "it has no groups, and %zu are asked for", config->groups);
+    if (config->groups > 1)
+        return clq_fail(CLQ_ERROR_ARGUMENT, "it has no groups, and %zu are asked for", config->groups);
     CLQ_TRY(place(layer, x, &w));
     CLQ_TRY(clq_volume_check(&w, config->filters, clq_model_channels(clq_model_input_of(model, y, 0))));
     y->shape = CLQ_SHAPE(w.of[CLQ_DEPTH].in, w.of[CLQ_HEIGHT].in, w.of[CLQ_WIDTH].in, config->filters);

@@ -31,18 +31,18 @@ static clq_status infer(const clq_model *model, const clq_layer *layer, clq_mode
     unsigned tensors = TERMS;
     for (unsigned i = 0; i < TERMS; i++) tensors -= config->terms[i].place > 0;
     if (y->input_count != tensors || tensors == 0)
-        return clq_fail(CLQ_ARGUMENT, "it takes three tensors, or numbers in place of some");
+        return clq_fail(CLQ_ERROR_ARGUMENT, "it takes three tensors, or numbers in place of some");
     y->shape = clq_model_input_of(model, y, 0)->shape;
     for (unsigned i = 1; i < tensors; i++) {
         const clq_shape *x = &clq_model_input_of(model, y, i)->shape;
         if (x->rank != y->shape.rank || !join_shape(&y->shape, x))
-            return clq_fail(CLQ_ARGUMENT, "its tensors do not broadcast: sizes must be equal or 1, axis by axis");
+            return clq_fail(CLQ_ERROR_ARGUMENT, "its tensors do not broadcast: sizes must be equal or 1, axis by axis");
     }
     for (unsigned i = 0; i < TERMS; i++) {
         if (config->terms[i].array.count == 0) continue;
         CLQ_TRY(clq_layer_check_operand(&config->terms[i], &y->shape));
         if (!join_shape(&y->shape, &config->terms[i].shape))
-            return clq_fail(CLQ_ARGUMENT,
+            return clq_fail(CLQ_ERROR_ARGUMENT,
                             "its tensors and arrays do not broadcast: sizes must be equal or 1, axis by axis");
     }
     return CLQ_OK;
@@ -60,7 +60,7 @@ static clq_id add_array(clq_expansion *e, const clq_operand *operand) {
     const size_t count = e->y->elements;
     float *numbers = clq_alloc(count, sizeof *numbers);
     if (!numbers) {
-        clq_graph_fail(e->graph, CLQ_MEMORY);
+        clq_graph_fail(e->graph, CLQ_ERROR_MEMORY);
         return 0;
     }
     for (size_t i = 0; i < count; i++) numbers[i] = clq_layer_operand_number(operand, &e->y->shape, i);

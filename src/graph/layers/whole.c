@@ -69,11 +69,11 @@ static clq_status infer(const clq_model *model, const clq_layer *layer, clq_mode
     CLQ_TRY(clq_layer_keep_shape(model, layer, y));
     if (is_one_of(type, floats) || gives_truth(layer)) return CLQ_OK;
     if (!is_one_of(type, wholes))
-        return clq_fail(CLQ_UNSUPPORTED,
+        return clq_fail(CLQ_ERROR_UNSUPPORTED,
                         "dtype '%.40s' is not supported; there are types of floating point, int32, int64 and bool",
                         type);
     if (clq_model_input_of(model, y, 0)->whole) return CLQ_OK;
-    return clq_fail(CLQ_UNSUPPORTED,
+    return clq_fail(CLQ_ERROR_UNSUPPORTED,
                     "dtype: numbers that may have fractions are cast to '%s': only whole ones are supported, as counts",
                     type);
 }

@@ -5,7 +5,7 @@ clq_tensor clq_named_norm(clq_model *m, clq_tensor x, clq_activation activation)
     clq_batch_norm_config norm = clq_batch_norm_config_default();
     norm.momentum = 0.9; /* with 0.99 moving statistics would lag behind weights of a short training */
     x = clq_batch_norm(m, x, &norm);
-    return activation == CLQ_LINEAR ? x : clq_activate(m, x, activation, NULL);
+    return activation == CLQ_ACTIVATION_LINEAR ? x : clq_activate(m, x, activation, NULL);
 }
 
 clq_tensor clq_named_conv_norm(clq_model *m, clq_tensor x, const clq_conv2d_config *conv, clq_activation activation) {
@@ -17,7 +17,7 @@ clq_tensor clq_named_conv_norm(clq_model *m, clq_tensor x, const clq_conv2d_conf
 clq_tensor clq_named_average(clq_model *m, clq_tensor x) { return clq_global_average_pool(m, x, false, NULL); }
 
 clq_tensor clq_named_classify(clq_model *m, clq_tensor x, const clq_named_settings *s) {
-    return clq_dense(m, x, &(clq_dense_config){.units = s->classes, .activation = CLQ_SOFTMAX});
+    return clq_dense(m, x, &(clq_dense_config){.units = s->classes, .activation = CLQ_ACTIVATION_SOFTMAX});
 }
 
 /* ---- Simonyan and Zisserman, "Very deep convolutional networks for large-scale image recognition", 2015,
@@ -26,13 +26,14 @@ clq_tensor clq_named_classify(clq_model *m, clq_tensor x, const clq_named_settin
 static clq_tensor build_vgg11(clq_model *m, clq_tensor x, const clq_named_settings *s) {
     static const size_t filters[] = {64, 0, 128, 0, 256, 256, 0, 512, 512, 0, 512, 512, 0}; /* 0: a pooling */
     for (size_t i = 0; i < CLQ_COUNT_OF(filters); i++)
-        x = filters[i] ? clq_named_conv_norm(
-                             m, x, &(clq_conv2d_config){.filters = filters[i], .kernel = {3, 3}, .padding = CLQ_SAME},
-                             CLQ_RELU)
-                       : clq_max_pool2d(m, x, &(clq_pool_config){.padding = CLQ_SAME});
+        x = filters[i]
+                ? clq_named_conv_norm(
+                      m, x, &(clq_conv2d_config){.filters = filters[i], .kernel = {3, 3}, .padding = CLQ_PADDING_SAME},
+                      CLQ_ACTIVATION_RELU)
+                : clq_max_pool2d(m, x, &(clq_pool_config){.padding = CLQ_PADDING_SAME});
     x = clq_flatten(m, x, NULL);
     for (int layer = 0; layer < 2 && !clq_named_is_small(s); layer++) {
-        x = clq_dense(m, x, &(clq_dense_config){.units = 4096, .activation = CLQ_RELU});
+        x = clq_dense(m, x, &(clq_dense_config){.units = 4096, .activation = CLQ_ACTIVATION_RELU});
         x = clq_dropout(m, x, NULL);
     }
     return clq_named_classify(m, x, s);
@@ -44,15 +45,15 @@ const clq_named_model clq_named_vgg11 = {.name = "vgg11", .input = CLQ_NAMED_IMA
 static clq_tensor build_convmixer(clq_model *m, clq_tensor x, const clq_named_settings *s) {
     const size_t width = s->options[0], layers = s->options[1], side = s->options[2], patch = s->options[3];
     clq_conv2d_config conv = {
-        .filters = width, .kernel = {patch, patch}, .strides = {patch, patch}, .activation = CLQ_GELU};
-    x = clq_named_norm(m, clq_conv2d(m, x, &conv), CLQ_LINEAR);
-    conv = (clq_conv2d_config){.filters = width, .kernel = {1, 1}, .activation = CLQ_GELU};
+        .filters = width, .kernel = {patch, patch}, .strides = {patch, patch}, .activation = CLQ_ACTIVATION_GELU};
+    x = clq_named_norm(m, clq_conv2d(m, x, &conv), CLQ_ACTIVATION_LINEAR);
+    conv = (clq_conv2d_config){.filters = width, .kernel = {1, 1}, .activation = CLQ_ACTIVATION_GELU};
     for (size_t i = 0; i < layers; i++) {
         const clq_depthwise_conv2d_config depthwise = {
-            .kernel = {side, side}, .padding = CLQ_SAME, .activation = CLQ_GELU};
-        const clq_tensor y = clq_named_norm(m, clq_depthwise_conv2d(m, x, &depthwise), CLQ_LINEAR);
+            .kernel = {side, side}, .padding = CLQ_PADDING_SAME, .activation = CLQ_ACTIVATION_GELU};
+        const clq_tensor y = clq_named_norm(m, clq_depthwise_conv2d(m, x, &depthwise), CLQ_ACTIVATION_LINEAR);
         x = clq_add(m, CLQ_TENSORS(y, x), NULL);
-        x = clq_named_norm(m, clq_conv2d(m, x, &conv), CLQ_LINEAR);
+        x = clq_named_norm(m, clq_conv2d(m, x, &conv), CLQ_ACTIVATION_LINEAR);
     }
     return clq_named_classify(m, clq_named_average(m, x), s);
 }
@@ -68,7 +69,8 @@ const clq_named_model clq_named_convmixer = {
 enum { LEVELS_MAX = 6, LEVELS_USUAL = 4 };
 
 static clq_tensor two_convs(clq_model *m, clq_tensor x, size_t filters) {
-    const clq_conv2d_config conv = {.filters = filters, .kernel = {3, 3}, .padding = CLQ_SAME, .activation = CLQ_RELU};
+    const clq_conv2d_config conv = {
+        .filters = filters, .kernel = {3, 3}, .padding = CLQ_PADDING_SAME, .activation = CLQ_ACTIVATION_RELU};
     return clq_conv2d(m, clq_conv2d(m, x, &conv), &conv);
 }
 
@@ -83,7 +85,7 @@ static size_t levels_of(const clq_named_settings *s) {
 static clq_status check_unet(const clq_named_settings *s) {
     const size_t levels = levels_of(s), *sides = s->input.dims;
     if (levels > 0 && (sides[0] | sides[1]) % (1u << levels) == 0) return CLQ_OK;
-    return clq_fail(CLQ_ARGUMENT, "images of %zu x %zu cannot be halved %zu times", sides[0], sides[1],
+    return clq_fail(CLQ_ERROR_ARGUMENT, "images of %zu x %zu cannot be halved %zu times", sides[0], sides[1],
                     CLQ_MAX(levels, (size_t)1));
 }
 
@@ -101,7 +103,7 @@ static clq_tensor build_unet(clq_model *m, clq_tensor x, const clq_named_setting
         x = two_convs(m, clq_concatenate(m, CLQ_TENSORS(kept[i], x), -1, NULL), width << i);
     }
     x = clq_conv2d(m, x, &(clq_conv2d_config){.filters = s->classes, .kernel = {1, 1}});
-    return clq_activate(m, x, CLQ_SOFTMAX, NULL);
+    return clq_activate(m, x, CLQ_ACTIVATION_SOFTMAX, NULL);
 }
 const clq_named_model clq_named_unet = {.name = "unet",
                                         .input = CLQ_NAMED_IMAGE,

@@ -20,14 +20,15 @@ static clq_tensor conv(clq_model *m, clq_tensor x, size_t filters, size_t side, 
     return clq_named_conv_norm(
         m, x,
         &(clq_conv2d_config){
-            .filters = filters, .kernel = {side, side}, .strides = {stride, stride}, .padding = CLQ_SAME},
+            .filters = filters, .kernel = {side, side}, .strides = {stride, stride}, .padding = CLQ_PADDING_SAME},
         activation);
 }
 
 static clq_tensor squeeze(clq_model *m, clq_tensor x, size_t filters, size_t inner) {
     clq_tensor y = clq_global_average_pool2d(m, x, true, NULL);
-    y = clq_conv2d(m, y, &(clq_conv2d_config){.filters = inner, .kernel = {1, 1}, .activation = CLQ_SILU});
-    y = clq_conv2d(m, y, &(clq_conv2d_config){.filters = filters, .kernel = {1, 1}, .activation = CLQ_SIGMOID});
+    y = clq_conv2d(m, y, &(clq_conv2d_config){.filters = inner, .kernel = {1, 1}, .activation = CLQ_ACTIVATION_SILU});
+    y = clq_conv2d(m, y,
+                   &(clq_conv2d_config){.filters = filters, .kernel = {1, 1}, .activation = CLQ_ACTIVATION_SIGMOID});
     return clq_multiply(m, CLQ_TENSORS(x, y), NULL);
 }
 
@@ -39,10 +40,10 @@ static clq_tensor add_block(clq_model *m, clq_tensor x, const network *n, const 
     y = clq_depthwise_conv2d(
         m, y,
         &(clq_depthwise_conv2d_config){
-            .kernel = {s->side, s->side}, .strides = {stride, stride}, .padding = CLQ_SAME, .no_bias = true});
+            .kernel = {s->side, s->side}, .strides = {stride, stride}, .padding = CLQ_PADDING_SAME, .no_bias = true});
     y = clq_named_norm(m, y, n->activation);
     if (n->squeezes) y = squeeze(m, y, wide, CLQ_MAX(filters / 4, (size_t)1));
-    y = conv(m, y, s->filters, 1, 1, CLQ_LINEAR);
+    y = conv(m, y, s->filters, 1, 1, CLQ_ACTIVATION_LINEAR);
     if (stride > 1 || filters != s->filters) return y;
     if (drop > 0) y = clq_dropout(m, y, &(clq_dropout_config){.rate = drop, .shared = 7}); /* all of a sample */
     return clq_add(m, CLQ_TENSORS(x, y), NULL);
@@ -68,7 +69,7 @@ static clq_tensor build_mobilenetv2(clq_model *m, clq_tensor x, const clq_named_
     const size_t early = clq_named_is_small(s) ? 1 : 2;
     const stage stages[] = {{1, 16, 1, 1, 3}, {6, 24, 2, early, 3}, {6, 32, 3, 2, 3}, {6, 64, 4, 2, 3},
                             {6, 96, 3, 1, 3}, {6, 160, 3, 2, 3},    {6, 320, 1, 1, 3}};
-    const network n = {.activation = CLQ_RELU6, .first = 32, .last = 1280};
+    const network n = {.activation = CLQ_ACTIVATION_RELU6, .first = 32, .last = 1280};
     return build(m, x, &n, stages, CLQ_COUNT_OF(stages), early, s);
 }
 const clq_named_model clq_named_mobilenetv2 = {
@@ -77,8 +78,12 @@ const clq_named_model clq_named_mobilenetv2 = {
 static clq_tensor build_efficientnetb0(clq_model *m, clq_tensor x, const clq_named_settings *s) {
     static const stage stages[] = {{1, 16, 1, 1, 3},  {6, 24, 2, 2, 3},  {6, 40, 2, 2, 5}, {6, 80, 3, 2, 3},
                                    {6, 112, 3, 1, 5}, {6, 192, 4, 2, 5}, {6, 320, 1, 1, 3}};
-    const network n = {
-        .activation = CLQ_SILU, .squeezes = true, .drop_path = 0.2, .first = 32, .last = 1280, .dropout = 0.2};
+    const network n = {.activation = CLQ_ACTIVATION_SILU,
+                       .squeezes = true,
+                       .drop_path = 0.2,
+                       .first = 32,
+                       .last = 1280,
+                       .dropout = 0.2};
     return build(m, x, &n, stages, CLQ_COUNT_OF(stages), clq_named_is_small(s) ? 1 : 2, s);
 }
 const clq_named_model clq_named_efficientnetb0 = {

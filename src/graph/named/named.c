@@ -76,7 +76,7 @@ static clq_status set_number(const char *model, const char *key, const char *tex
                              size_t *out) {
     uint64_t value;
     if (!clq_parse_u64(text, least, most, &value))
-        return clq_fail(CLQ_ARGUMENT, "%s: %s '%.40s': expected a whole number from %zu to %zu", model, key, text,
+        return clq_fail(CLQ_ERROR_ARGUMENT, "%s: %s '%.40s': expected a whole number from %zu to %zu", model, key, text,
                         least, most);
     *out = (size_t)value;
     return CLQ_OK;
@@ -85,10 +85,10 @@ static clq_status set_number(const char *model, const char *key, const char *tex
 static clq_status set_input(spec *s, const char *text) {
     clq_shape shape = {0};
     if (!clq_parse_sizes(text, CLQ_SHAPE_MAX, shape.dims, &shape.rank))
-        return clq_fail(CLQ_ARGUMENT, "%s: input '%.40s': expected 1 to %d sizes, such as 32x32x3", s->model->name,
-                        text, CLQ_SHAPE_MAX);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "%s: input '%.40s': expected 1 to %d sizes, such as 32x32x3",
+                        s->model->name, text, CLQ_SHAPE_MAX);
     if (s->model->input == CLQ_NAMED_IMAGE && shape.rank != 3)
-        return clq_fail(CLQ_ARGUMENT, "%s: input: expected an image as HEIGHTxWIDTHxCHANNELS, such as 32x32x3",
+        return clq_fail(CLQ_ERROR_ARGUMENT, "%s: input: expected an image as HEIGHTxWIDTHxCHANNELS, such as 32x32x3",
                         s->model->name);
     s->settings.input = shape;
     s->has_input = true;
@@ -97,7 +97,7 @@ static clq_status set_input(spec *s, const char *text) {
 
 static clq_status set_option(spec *s, char *text) {
     char *value = text, *key = strsep(&value, "=");
-    if (!value) return clq_fail(CLQ_ARGUMENT, "%s: '%.40s': expected KEY=VALUE", s->model->name, key);
+    if (!value) return clq_fail(CLQ_ERROR_ARGUMENT, "%s: '%.40s': expected KEY=VALUE", s->model->name, key);
     for (size_t i = 0; i < CLQ_NAMED_OPTIONS_MAX && s->model->options[i].key; i++) {
         const clq_named_option *o = &s->model->options[i];
         if (strcmp(o->key, key) != 0) continue;
@@ -117,7 +117,7 @@ static clq_status parse(const char *name, spec *out) {
     const char *options = strchr(name, ':');
     if (!options) return CLQ_OK;
     char *text = clq_strprintf("%s", options + 1), *rest = text;
-    clq_status status = text ? CLQ_OK : CLQ_MEMORY;
+    clq_status status = text ? CLQ_OK : CLQ_ERROR_MEMORY;
     for (char *word; status == CLQ_OK && (word = strsep(&rest, ","));) status = set_option(out, word);
     clq_free(text);
     return status;
@@ -163,9 +163,9 @@ static clq_status build(const spec *s, const char *name, clq_model **out) {
 
 clq_status clq_model_builtin_for(const char *name, clq_shape input, size_t classes, clq_model **out) {
     spec s;
-    if (!name) return clq_fail(CLQ_ARGUMENT, "clq_model_builtin: the name is NULL");
+    if (!name) return clq_fail(CLQ_ERROR_ARGUMENT, "clq_model_builtin: the name is NULL");
     if (input.rank > CLQ_SHAPE_MAX)
-        return clq_fail(CLQ_ARGUMENT, "a sample of rank %u: at most %d", input.rank, CLQ_SHAPE_MAX);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "a sample of rank %u: at most %d", input.rank, CLQ_SHAPE_MAX);
     CLQ_TRY(parse(name, &s));
     take_data(&s, input, classes);
     return build(&s, name, out);

@@ -15,7 +15,7 @@ static clq_tensor conv(clq_model *m, clq_tensor x, size_t filters, size_t side, 
     const clq_conv2d_config config = {.filters = filters,
                                       .kernel = {side, side},
                                       .strides = {stride, stride},
-                                      .padding = CLQ_SAME,
+                                      .padding = CLQ_PADDING_SAME,
                                       /* He, Zhang, Ren and Sun, "Delving deep into rectifiers", 2015. */
                                       .kernel_initialiser = {.kind = CLQ_INITIALISER_VARIANCE_SCALING,
                                                              .scale = 2,
@@ -28,15 +28,15 @@ static clq_tensor add_block(clq_model *m, clq_tensor x, const network *n, size_t
     const size_t outputs = n->bottleneck ? WIDENING * filters : filters;
     clq_tensor y;
     if (n->bottleneck) {
-        y = conv(m, x, filters, 1, 1, CLQ_RELU);
-        y = conv(m, y, filters, 3, stride, CLQ_RELU);
-        y = conv(m, y, outputs, 1, 1, CLQ_LINEAR);
+        y = conv(m, x, filters, 1, 1, CLQ_ACTIVATION_RELU);
+        y = conv(m, y, filters, 3, stride, CLQ_ACTIVATION_RELU);
+        y = conv(m, y, outputs, 1, 1, CLQ_ACTIVATION_LINEAR);
     } else {
-        y = conv(m, x, filters, 3, stride, CLQ_RELU);
-        y = conv(m, y, filters, 3, 1, CLQ_LINEAR);
+        y = conv(m, x, filters, 3, stride, CLQ_ACTIVATION_RELU);
+        y = conv(m, y, filters, 3, 1, CLQ_ACTIVATION_LINEAR);
     }
-    const clq_tensor shortcut = wider ? conv(m, x, outputs, 1, stride, CLQ_LINEAR) : x;
-    return clq_activate(m, clq_add(m, CLQ_TENSORS(y, shortcut), NULL), CLQ_RELU, NULL);
+    const clq_tensor shortcut = wider ? conv(m, x, outputs, 1, stride, CLQ_ACTIVATION_LINEAR) : x;
+    return clq_activate(m, clq_add(m, CLQ_TENSORS(y, shortcut), NULL), CLQ_ACTIVATION_RELU, NULL);
 }
 
 static clq_tensor add_stages(clq_model *m, clq_tensor x, const network *n, const clq_named_settings *s) {
@@ -50,9 +50,9 @@ static clq_tensor add_stages(clq_model *m, clq_tensor x, const network *n, const
 
 /* Of photographs a quarter of each side goes through the blocks, of small images all of it. */
 static clq_tensor build(clq_model *m, clq_tensor x, const network *n, const clq_named_settings *s) {
-    if (clq_named_is_small(s)) return add_stages(m, conv(m, x, n->width, 3, 1, CLQ_RELU), n, s);
-    x = conv(m, x, n->width, 7, 2, CLQ_RELU);
-    x = clq_max_pool2d(m, x, &(clq_pool_config){.size = {3, 3}, .strides = {2, 2}, .padding = CLQ_SAME});
+    if (clq_named_is_small(s)) return add_stages(m, conv(m, x, n->width, 3, 1, CLQ_ACTIVATION_RELU), n, s);
+    x = conv(m, x, n->width, 7, 2, CLQ_ACTIVATION_RELU);
+    x = clq_max_pool2d(m, x, &(clq_pool_config){.size = {3, 3}, .strides = {2, 2}, .padding = CLQ_PADDING_SAME});
     return add_stages(m, x, n, s);
 }
 
@@ -67,7 +67,7 @@ static clq_tensor build_50(clq_model *m, clq_tensor x, const clq_named_settings 
 }
 static clq_tensor build_20(clq_model *m, clq_tensor x, const clq_named_settings *s) {
     const network n = {.stages = 3, .width = s->options[0], .blocks = {3, 3, 3}};
-    return add_stages(m, conv(m, x, n.width, 3, 1, CLQ_RELU), &n, s);
+    return add_stages(m, conv(m, x, n.width, 3, 1, CLQ_ACTIVATION_RELU), &n, s);
 }
 
 #define RESNET(layers, first_width)                                                                                    \

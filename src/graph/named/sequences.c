@@ -17,13 +17,14 @@ static clq_tensor attend(clq_model *m, clq_tensor x, const blocks *b) {
         .heads = b->heads, .key = b->width / b->heads, .causal = b->causal, .kernel_initialiser = b->initialiser};
     if (!b->tokens.id) return clq_attention(m, &x, 1, &config);
     /* A tensor of its own, as Keras has it: what is looked at has the mask, and those that look have none. */
-    const clq_tensor seen = clq_keep_mask(m, clq_activate(m, x, CLQ_LINEAR, NULL), b->tokens);
+    const clq_tensor seen = clq_keep_mask(m, clq_activate(m, x, CLQ_ACTIVATION_LINEAR, NULL), b->tokens);
     return clq_attention(m, CLQ_TENSORS(x, seen), &config);
 }
 
 static clq_tensor feed_forward(clq_model *m, clq_tensor x, const blocks *b) {
-    x = clq_dense(
-        m, x, &(clq_dense_config){.units = 4 * b->width, .activation = CLQ_GELU, .kernel_initialiser = b->initialiser});
+    x = clq_dense(m, x,
+                  &(clq_dense_config){
+                      .units = 4 * b->width, .activation = CLQ_ACTIVATION_GELU, .kernel_initialiser = b->initialiser});
     return clq_dense(m, x, &(clq_dense_config){.units = b->width, .kernel_initialiser = b->output_initialiser});
 }
 
@@ -49,7 +50,7 @@ enum { LAYERS, WIDTH, HEADS, CONTEXT, VOCABULARY };
 
 static clq_status check_heads(const clq_named_settings *s) {
     if (s->options[WIDTH] % s->options[HEADS] == 0) return CLQ_OK;
-    return clq_fail(CLQ_ARGUMENT, "a width of %zu cannot be shared by %zu heads: it should be a multiple of them",
+    return clq_fail(CLQ_ERROR_ARGUMENT, "a width of %zu cannot be shared by %zu heads: it should be a multiple of them",
                     s->options[WIDTH], s->options[HEADS]);
 }
 
@@ -67,10 +68,11 @@ static clq_tensor build_gpt(clq_model *m, clq_tensor x, const clq_named_settings
                       &(clq_embedding_config){.rows = s->options[VOCABULARY], .width = b.width, .initialiser = init});
     x = clq_add(m, CLQ_TENSORS(x, clq_position_embedding(m, x, s->options[CONTEXT], &init, NULL)), NULL);
     x = add_blocks(m, x, &b);
-    return clq_dense(
-        m, x,
-        &(clq_dense_config){
-            .units = s->options[VOCABULARY], .activation = CLQ_SOFTMAX, .no_bias = true, .kernel_initialiser = init});
+    return clq_dense(m, x,
+                     &(clq_dense_config){.units = s->options[VOCABULARY],
+                                         .activation = CLQ_ACTIVATION_SOFTMAX,
+                                         .no_bias = true,
+                                         .kernel_initialiser = init});
 }
 const clq_named_model clq_named_gpt = {.name = "gpt",
                                        .input = CLQ_NAMED_TOKENS,
@@ -105,7 +107,8 @@ static clq_tensor build_bert(clq_model *m, clq_tensor x, const clq_named_setting
     x = add_blocks(m, clq_layer_norm(m, x, &(clq_row_norm_config){.epsilon = 1e-5}), &b);
     const size_t behind[1][2] = {{0, s->options[CONTEXT] - 1}};
     x = clq_flatten(m, s->options[CONTEXT] > 1 ? clq_cropping(m, x, behind, NULL) : x, NULL);
-    x = clq_dense(m, x, &(clq_dense_config){.units = b.width, .activation = CLQ_TANH, .kernel_initialiser = init});
+    x = clq_dense(m, x,
+                  &(clq_dense_config){.units = b.width, .activation = CLQ_ACTIVATION_TANH, .kernel_initialiser = init});
     return clq_named_classify(m, x, s);
 }
 const clq_named_model clq_named_bert_tiny = {.name = "bert-tiny",
@@ -150,7 +153,7 @@ static size_t patch_of(const clq_named_settings *s) {
 static clq_status check_vit(const clq_named_settings *s) {
     const size_t patch = patch_of(s), *sides = s->input.dims;
     if (sides[0] % patch || sides[1] % patch)
-        return clq_fail(CLQ_ARGUMENT, "images of %zu x %zu are no whole patches of %zu x %zu", sides[0], sides[1],
+        return clq_fail(CLQ_ERROR_ARGUMENT, "images of %zu x %zu are no whole patches of %zu x %zu", sides[0], sides[1],
                         patch, patch);
     return check_heads(s);
 }

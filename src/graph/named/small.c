@@ -6,12 +6,12 @@ static clq_tensor dense(clq_model *m, clq_tensor x, size_t units, clq_activation
 }
 
 static clq_tensor conv_and_pool(clq_model *m, clq_tensor x, size_t filters) {
-    x = clq_conv2d(m, x, &(clq_conv2d_config){.filters = filters, .kernel = {3, 3}, .activation = CLQ_RELU});
+    x = clq_conv2d(m, x, &(clq_conv2d_config){.filters = filters, .kernel = {3, 3}, .activation = CLQ_ACTIVATION_RELU});
     return clq_max_pool2d(m, x, NULL);
 }
 
 static clq_tensor build_mlp(clq_model *m, clq_tensor x, const clq_named_settings *s) {
-    return clq_named_classify(m, dense(m, clq_flatten(m, x, NULL), s->options[0], CLQ_RELU), s);
+    return clq_named_classify(m, dense(m, clq_flatten(m, x, NULL), s->options[0], CLQ_ACTIVATION_RELU), s);
 }
 const clq_named_model clq_named_mlp = {
     .name = "mlp", .input = CLQ_NAMED_ANY, .options = {{"units", 128, 1, 1 << 20}}, .build = build_mlp};
@@ -31,11 +31,12 @@ const clq_named_model clq_named_cnn1 = {.name = "cnn1", .input = CLQ_NAMED_IMAGE
  * its third convolution as a dense layer, every map of the second fed by all of the first, softmax at the end. */
 static clq_tensor build_lenet5(clq_model *m, clq_tensor x, const clq_named_settings *s) {
     x = clq_conv2d(m, x,
-                   &(clq_conv2d_config){.filters = 6, .kernel = {5, 5}, .padding = CLQ_SAME, .activation = CLQ_TANH});
+                   &(clq_conv2d_config){
+                       .filters = 6, .kernel = {5, 5}, .padding = CLQ_PADDING_SAME, .activation = CLQ_ACTIVATION_TANH});
     x = clq_average_pool2d(m, x, NULL);
-    x = clq_conv2d(m, x, &(clq_conv2d_config){.filters = 16, .kernel = {5, 5}, .activation = CLQ_TANH});
+    x = clq_conv2d(m, x, &(clq_conv2d_config){.filters = 16, .kernel = {5, 5}, .activation = CLQ_ACTIVATION_TANH});
     x = clq_flatten(m, clq_average_pool2d(m, x, NULL), NULL);
-    return clq_named_classify(m, dense(m, dense(m, x, 120, CLQ_TANH), 84, CLQ_TANH), s);
+    return clq_named_classify(m, dense(m, dense(m, x, 120, CLQ_ACTIVATION_TANH), 84, CLQ_ACTIVATION_TANH), s);
 }
 const clq_named_model clq_named_lenet5 = {.name = "lenet5", .input = CLQ_NAMED_IMAGE, .build = build_lenet5};
 
@@ -43,10 +44,10 @@ const clq_named_model clq_named_lenet5 = {.name = "lenet5", .input = CLQ_NAMED_I
 static clq_tensor build_autoencoder(clq_model *m, clq_tensor x, const clq_named_settings *s) {
     size_t values = 1;
     for (unsigned d = 0; d < s->input.rank; d++) values *= s->input.dims[d];
-    x = dense(m, dense(m, clq_flatten(m, x, NULL), 128, CLQ_RELU), 64, CLQ_RELU);
-    x = dense(m, x, s->options[0], CLQ_RELU);
-    x = dense(m, dense(m, x, 64, CLQ_RELU), 128, CLQ_RELU);
-    return clq_reshape(m, dense(m, x, values, CLQ_SIGMOID), s->input, NULL);
+    x = dense(m, dense(m, clq_flatten(m, x, NULL), 128, CLQ_ACTIVATION_RELU), 64, CLQ_ACTIVATION_RELU);
+    x = dense(m, x, s->options[0], CLQ_ACTIVATION_RELU);
+    x = dense(m, dense(m, x, 64, CLQ_ACTIVATION_RELU), 128, CLQ_ACTIVATION_RELU);
+    return clq_reshape(m, dense(m, x, values, CLQ_ACTIVATION_SIGMOID), s->input, NULL);
 }
 const clq_named_model clq_named_autoencoder = {.name = "autoencoder",
                                                .input = CLQ_NAMED_ANY,

@@ -12,13 +12,14 @@ static clq_status find_sizes(const clq_variable *v, const clq_axes *axes, size_t
     for (unsigned i = 0; i < all->count; i++) {
         const int rank = (int)v->shape.rank, axis = all->axes[i] + (all->axes[i] < 0 ? rank : 0);
         if (axis < 0 || axis >= rank)
-            return clq_fail(CLQ_ARGUMENT, "its constraint's axis %d is none of the variable's %d", all->axes[i], rank);
+            return clq_fail(CLQ_ERROR_ARGUMENT, "its constraint's axis %d is none of the variable's %d", all->axes[i],
+                            rank);
         summed[axis] = true;
     }
     for (unsigned i = 0; i < 5; i++) sizes[i] = 1;
     for (unsigned d = 0; d < v->shape.rank; d++) {
         if ((at % 2 == 1) != summed[d] && at == 4)
-            return clq_fail(CLQ_UNSUPPORTED, "its constraint's axes lie too far apart");
+            return clq_fail(CLQ_ERROR_UNSUPPORTED, "its constraint's axes lie too far apart");
         at += (at % 2 == 1) != summed[d];
         sizes[at] *= v->shape.dims[d];
     }
@@ -43,13 +44,15 @@ static clq_constraint_problem problem_of(const clq_variable *v) {
 static clq_status check(const clq_variable *v, const clq_constraint *c) {
     size_t sizes[5];
     CLQ_TRY(CLQ_RESERVE_CHECK(clq_constraint, c));
-    if ((unsigned)c->kind > CLQ_CONSTRAINT_MIN_MAX_NORM) return clq_fail(CLQ_ARGUMENT, "there is no such constraint");
+    if ((unsigned)c->kind > CLQ_CONSTRAINT_MIN_MAX_NORM)
+        return clq_fail(CLQ_ERROR_ARGUMENT, "there is no such constraint");
     if (c->kind == CLQ_CONSTRAINT_NONE || c->kind == CLQ_CONSTRAINT_NON_NEGATIVE) return CLQ_OK;
     if (!(c->least >= 0 && c->most >= c->least && isfinite(c->most)))
-        return clq_fail(CLQ_ARGUMENT, "its constraint's norms from %g to %g should be finite, at least 0, in order",
-                        c->least, c->most);
+        return clq_fail(CLQ_ERROR_ARGUMENT,
+                        "its constraint's norms from %g to %g should be finite, at least 0, in order", c->least,
+                        c->most);
     if (c->kind == CLQ_CONSTRAINT_MIN_MAX_NORM && !(c->rate >= 0 && c->rate <= 1))
-        return clq_fail(CLQ_ARGUMENT, "its constraint's rate %g should be from 0 to 1", c->rate);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "its constraint's rate %g should be from 0 to 1", c->rate);
     return find_sizes(v, &c->axes, sizes);
 }
 
@@ -58,7 +61,7 @@ clq_tensor clq_constrain(clq_model *model, clq_tensor x, const char *variable, c
     if (!layer) return (clq_tensor){0};
     clq_variable *v = clq_model_variable_named(model, layer, variable);
     const clq_status status =
-        v ? check(v, constraint) : clq_fail(CLQ_ARGUMENT, "it has no variable '%.60s'", variable ? variable : "");
+        v ? check(v, constraint) : clq_fail(CLQ_ERROR_ARGUMENT, "it has no variable '%.60s'", variable ? variable : "");
     if (status != CLQ_OK) return clq_model_fail(model, status, layer->name);
     v->properties.constraint = *constraint;
     return x;

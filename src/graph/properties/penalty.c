@@ -11,9 +11,10 @@ clq_tensor clq_regularise(clq_model *model, clq_tensor x, const char *variable, 
     clq_status status = CLQ_OK;
     if (!layer) return (clq_tensor){0};
     if (!(l1 >= 0 && l2 >= 0 && isfinite(l1) && isfinite(l2)))
-        status = clq_fail(CLQ_ARGUMENT, "penalties %g and %g should be finite and at least 0", l1, l2);
+        status = clq_fail(CLQ_ERROR_ARGUMENT, "penalties %g and %g should be finite and at least 0", l1, l2);
     clq_variable *v = clq_model_variable_named(model, layer, variable);
-    if (status == CLQ_OK && !v) status = clq_fail(CLQ_ARGUMENT, "it has no variable '%.60s'", variable ? variable : "");
+    if (status == CLQ_OK && !v)
+        status = clq_fail(CLQ_ERROR_ARGUMENT, "it has no variable '%.60s'", variable ? variable : "");
     if (status != CLQ_OK) return clq_model_fail(model, status, layer->name);
     v->properties.l1 = l1;
     v->properties.l2 = l2;
@@ -44,8 +45,9 @@ static void join_loss(clq_expansion *e, uint32_t index) {
     const clq_variable *v = &e->model->variables[index];
     const char *refused = refuses(e);
     if (refused) {
-        clq_graph_fail(e->graph, clq_fail(CLQ_UNSUPPORTED, "%s has a regulariser, which %s not support: leave it out",
-                                          v->name, refused));
+        clq_graph_fail(e->graph,
+                       clq_fail(CLQ_ERROR_UNSUPPORTED, "%s has a regulariser, which %s not support: leave it out",
+                                v->name, refused));
         return;
     }
     clq_node node = {.op = &clq_op_penalty, .segment = CLQ_SEGMENT_LOSS};

@@ -35,7 +35,7 @@ clq_status clq_find_held(const clq_weights *weights, clq_held **out, size_t *cou
     *out = NULL;
     *count = 0;
     if (!clq_model_follows(model)) return CLQ_OK;
-    if (!(*out = clq_alloc(model->variable_count, sizeof **out))) return CLQ_MEMORY;
+    if (!(*out = clq_alloc(model->variable_count, sizeof **out))) return CLQ_ERROR_MEMORY;
     for (uint32_t i = 0; i < model->variable_count; i++) {
         const clq_variable *v = &model->variables[i];
         if (clq_variable_follows(v) && weights->offsets[i] != CLQ_NO_OFFSET)

@@ -73,15 +73,17 @@ static bool look_at(const cutter *c, const clq_node *node, cut_node *to) {
 static bool follow_rule(const cutter *c, cut_node *to) {
     const clq_node *node = to->split.node;
     if (node->op->split && node->op->split(&to->split)) return true;
-    clq_graph_fail(c->graph, clq_fail(CLQ_INTERNAL, "layer '%s': the operation %s takes no slices of these values",
-                                      node->scope, node->op->name));
+    clq_graph_fail(c->graph,
+                   clq_fail(CLQ_ERROR_INTERNAL, "layer '%s': the operation %s takes no slices of these values",
+                            node->scope, node->op->name));
     return false;
 }
 
 /* slicing.c has told of all variables whether they are parts. */
 static void refuse_whole(const cutter *c, const clq_node *node, clq_id id) {
-    clq_graph_fail(c->graph, clq_fail(CLQ_INTERNAL, "layer '%s': of %s a part is needed, and the rank has all of it",
-                                      node->scope, value_of(c, id)->name));
+    clq_graph_fail(c->graph,
+                   clq_fail(CLQ_ERROR_INTERNAL, "layer '%s': of %s a part is needed, and the rank has all of it",
+                            node->scope, value_of(c, id)->name));
 }
 
 /* From a node's parts that are known to the others. *grew: there were any. */
@@ -272,7 +274,7 @@ void clq_graph_cut(clq_graph *graph, const clq_pass_context *context) {
     if (c.cuts && c.parts && c.fanned_out)
         cut(&c);
     else
-        clq_graph_fail(graph, CLQ_MEMORY);
+        clq_graph_fail(graph, CLQ_ERROR_MEMORY);
     clq_free(c.cuts);
     clq_free(c.parts);
     clq_free(c.fanned_out);

@@ -81,8 +81,8 @@ static void differentiate_node(tape *t, uint32_t n) {
     }
     if (!came || !any || (op->traits & CLQ_OP_STOPS)) return;
     if (!op->differentiate) {
-        clq_graph_fail(
-            t->graph, clq_fail(CLQ_INTERNAL, "layer '%s': the operation %s has no derivative", d.node.scope, op->name));
+        clq_graph_fail(t->graph, clq_fail(CLQ_ERROR_INTERNAL, "layer '%s': the operation %s has no derivative",
+                                          d.node.scope, op->name));
         return;
     }
     op->differentiate(&d);
@@ -147,7 +147,7 @@ void clq_graph_differentiate(clq_graph *graph, const clq_pass_context *context) 
         place_sent_gradients(&t, values);
         add_missing(&t, values);
     } else {
-        clq_graph_fail(graph, CLQ_MEMORY);
+        clq_graph_fail(graph, CLQ_ERROR_MEMORY);
     }
     clq_free(t.values);
     clq_free(t.dx);

@@ -9,13 +9,14 @@ const struct clq_element_input clq_each_element = {.kind = CLQ_EACH_ELEMENT, .dt
 static clq_activation activation_of(clq_element_op op) {
     for (unsigned a = 0; op != CLQ_ELEMENT_INPUT && clq_activation_row_of((clq_activation)a); a++)
         if (clq_activation_row_of((clq_activation)a)->op == op) return (clq_activation)a;
-    return CLQ_LINEAR;
+    return CLQ_ACTIVATION_LINEAR;
 }
 
 clq_activation clq_element_single_activation(const clq_element_program *p) {
-    if (p->input_count != 1 || p->instruction_count != 2 || p->output_count != 1 || p->sum_count > 0) return CLQ_LINEAR;
+    if (p->input_count != 1 || p->instruction_count != 2 || p->output_count != 1 || p->sum_count > 0)
+        return CLQ_ACTIVATION_LINEAR;
     const clq_activation activation = activation_of(p->instructions[1].op);
-    return clq_activation_joins(activation) ? activation : CLQ_LINEAR;
+    return clq_activation_joins(activation) ? activation : CLQ_ACTIVATION_LINEAR;
 }
 
 /* ---- sums ---- */
@@ -329,12 +330,12 @@ static void store(clq_derivation *d, adjoints *a) {
     store_each(d, a, &node, false);
     store_each(d, a, &node, true);
     if (a->gap)
-        clq_graph_fail(d->graph, clq_fail(CLQ_INTERNAL, "layer '%s': an elementwise instruction has no derivative",
-                                          a->node->scope));
+        clq_graph_fail(d->graph, clq_fail(CLQ_ERROR_INTERNAL,
+                                          "layer '%s': an elementwise instruction has no derivative", a->node->scope));
     else if (a->full)
         clq_graph_fail(d->graph,
-                       clq_fail(CLQ_UNSUPPORTED, "layer '%s': the derivative of its elementwise operation is too long",
-                                a->node->scope));
+                       clq_fail(CLQ_ERROR_UNSUPPORTED,
+                                "layer '%s': the derivative of its elementwise operation is too long", a->node->scope));
     else if (p->output_count + p->sum_count > 0)
         clq_graph_add_node(d->graph, &node);
     for (unsigned i = 0; i < a->forward->input_count && d->graph->error.status == CLQ_OK; i++)

@@ -21,7 +21,7 @@ static void emit_all_reduce(clq_emission *e) {
     if (!e->node->attributes.exchange.all_reduce) return;
     sum *s = clq_alloc(1, sizeof *s);
     if (!s) {
-        clq_list_latch(e->list, CLQ_MEMORY);
+        clq_list_latch(e->list, CLQ_ERROR_MEMORY);
         return;
     }
     *s = (sum){e->node->attributes.exchange, x->per_sample ? 0 : x->elements, x->per_sample ? x->elements : 0};

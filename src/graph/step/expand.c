@@ -26,7 +26,7 @@ clq_parts clq_expand_parts(const clq_expansion *e, clq_node *of) {
 
 clq_id clq_expand_value(clq_expansion *e, const clq_shape *shape, size_t elements) {
     if (elements > INT32_MAX) {
-        clq_graph_fail(e->graph, clq_fail(CLQ_UNSUPPORTED, "layer '%s': %zu values of a sample are too many",
+        clq_graph_fail(e->graph, clq_fail(CLQ_ERROR_UNSUPPORTED, "layer '%s': %zu values of a sample are too many",
                                           e->layer->name, elements));
         return 0;
     }
@@ -92,19 +92,19 @@ clq_id clq_expand_places(clq_expansion *e) {
 
 /* As Keras does, a loss takes what goes into the activation at the model's end: softmax or sigmoid. */
 static bool loss_goes_before(const clq_expansion *e, clq_activation activation) {
-    for (uint32_t i = 0; i < e->model->output_count && e->config->loss && activation != CLQ_LINEAR; i++)
+    for (uint32_t i = 0; i < e->model->output_count && e->config->loss && activation != CLQ_ACTIVATION_LINEAR; i++)
         if (e->model->outputs[i] == e->id) return clq_loss_takes_input_of(&e->config->loss[i], activation);
     return false;
 }
 
 clq_id clq_expand_activation(clq_expansion *e, clq_activation activation, clq_id x) {
-    if (activation == CLQ_LINEAR) return x;
+    if (activation == CLQ_ACTIVATION_LINEAR) return x;
     if (loss_goes_before(e, activation)) {
         e->tensors[e->id].logits = x;
         e->tensors[e->id].skipped = activation;
         if (!e->tensors[e->id].read) return x; /* nobody wants the activation */
     }
-    if (activation == CLQ_SOFTMAX) return clq_expand_unary(e, clq_expand_node(e, &clq_op_softmax), x);
+    if (activation == CLQ_ACTIVATION_SOFTMAX) return clq_expand_unary(e, clq_expand_node(e, &clq_op_softmax), x);
     clq_node node = clq_expand_node(e, &clq_op_elementwise);
     clq_element_program *p = &node.attributes.program;
     p->outputs[p->output_count++].from = clq_activation_do(p, activation, clq_element_take(p, clq_each_element));
@@ -160,7 +160,7 @@ clq_id clq_expand_arranged_weight(clq_expansion *e, const clq_arrangement *arran
 
 clq_id clq_expand_product(clq_expansion *e, clq_node node, clq_id x, clq_activation activation) {
     clq_activation *fused = node.op->activation(&node);
-    if (loss_goes_before(e, activation)) *fused = CLQ_LINEAR;
+    if (loss_goes_before(e, activation)) *fused = CLQ_ACTIVATION_LINEAR;
     const bool apart = *fused != activation;
     node.inputs[1] = clq_expand_weight(e, CLQ_KERNEL);
     node.inputs[2] = clq_expand_weight(e, CLQ_BIAS);
@@ -263,7 +263,7 @@ static void add_loss(clq_expansion *e, uint32_t index) {
         problem->skipped = output->skipped;
         /* A softmax is over the last axis: metrics that look behind it do so by rows of it. */
         const size_t last = clq_model_channels(y), rows = CLQ_MAX(problem->rows, (size_t)1);
-        if (problem->skipped == CLQ_SOFTMAX && problem->classes > last) {
+        if (problem->skipped == CLQ_ACTIVATION_SOFTMAX && problem->classes > last) {
             problem->rows = rows * (problem->classes / last);
             problem->classes = last;
         }
@@ -307,7 +307,7 @@ void clq_graph_expand(clq_graph *graph, const clq_pass_context *context) {
         add_tensors(&e, x);
         if (e.config->stage && graph->error.status == CLQ_OK) note_sent(&e);
     } else {
-        clq_graph_fail(graph, CLQ_MEMORY);
+        clq_graph_fail(graph, CLQ_ERROR_MEMORY);
     }
     for (uint32_t i = 0; i < model->output_count && graph->error.status == CLQ_OK; i++)
         if (!context->config->loss)

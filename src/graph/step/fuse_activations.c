@@ -29,11 +29,12 @@ static clq_activation activation_of(const clq_node *node) {
 /* What the operation in front stores passes through the activation first. last: of operations that activations join
  * behind all patterns of them. */
 static void join_to(clq_graph *graph, clq_node *node, bool last) {
-    if (activation_of(node) == CLQ_LINEAR) return;
+    if (activation_of(node) == CLQ_ACTIVATION_LINEAR) return;
     if (!last) node = move_above_reshapes(graph, node);
     clq_node *maker = clq_graph_sole_maker(graph, node->inputs[0]);
     clq_activation *activation = maker && maker->op->activation ? maker->op->activation(maker) : NULL;
-    if (!activation || *activation != CLQ_LINEAR || ((maker->op->traits & CLQ_OP_JOINS_LAST) != 0) != last) return;
+    if (!activation || *activation != CLQ_ACTIVATION_LINEAR || ((maker->op->traits & CLQ_OP_JOINS_LAST) != 0) != last)
+        return;
     *activation = activation_of(node);
     maker->outputs[0] = node->outputs[0];
     clq_graph_value_at(graph, node->outputs[0])->maker = (uint32_t)(maker - graph->nodes) + 1;

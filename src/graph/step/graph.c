@@ -32,7 +32,7 @@ clq_id clq_graph_add_constant(clq_graph *graph, const char *name, const clq_shap
     clq_constant *constant = &graph->constants[graph->constant_count];
     *constant = (clq_constant){.numbers = clq_alloc(CLQ_MAX(count, (size_t)1), sizeof(float)), .count = count};
     if (!constant->numbers) {
-        clq_graph_fail(graph, CLQ_MEMORY);
+        clq_graph_fail(graph, CLQ_ERROR_MEMORY);
         return 0;
     }
     memcpy(constant->numbers, numbers, count * sizeof *numbers);

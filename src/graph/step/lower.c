@@ -38,8 +38,9 @@ static bool lower_node(clq_graph *graph, const clq_node *node, bool compares) {
         return true;
     }
     if (!runs)
-        clq_graph_fail(graph, clq_fail(CLQ_INTERNAL, "layer '%s': the operation %s has no kernels, and is too long",
-                                       node->scope, node->op->name));
+        clq_graph_fail(graph,
+                       clq_fail(CLQ_ERROR_INTERNAL, "layer '%s': the operation %s has no kernels, and is too long",
+                                node->scope, node->op->name));
     return false;
 }
 

@@ -37,12 +37,12 @@ const clq_operation clq_op_reshape = {.name = "reshape",
 
 clq_id clq_add_slope(clq_derivation *d, clq_activation activation) {
     const clq_id dy = d->dy[0], bias = d->wants[2] ? d->node.inputs[2] : 0;
-    if (activation == CLQ_LINEAR && !bias) return dy;
+    if (activation == CLQ_ACTIVATION_LINEAR && !bias) return dy;
     clq_node node = clq_graph_node_like(&d->node, &clq_op_elementwise, CLQ_SEGMENT_BACKWARD, CLQ_IDS(dy));
     clq_element_program *p = &node.attributes.program;
     unsigned register_of_dz = clq_element_take(p, clq_each_element);
     clq_id dz = dy;
-    if (activation != CLQ_LINEAR) {
+    if (activation != CLQ_ACTIVATION_LINEAR) {
         const clq_element_op slope = clq_activation_row_of(activation)->slope;
         const unsigned y = clq_element_take(p, clq_each_element);
         node.inputs[1] = d->node.outputs[0];
@@ -129,9 +129,9 @@ static void dense_narrow(const clq_split *s, const clq_part *part, clq_narrowing
         p->out = clq_part_of(part, p->out);
         return;
     }
-    if (n->node.inputs[2] || p->activation != CLQ_LINEAR) n->finish = finish_of(&n->node);
+    if (n->node.inputs[2] || p->activation != CLQ_ACTIVATION_LINEAR) n->finish = finish_of(&n->node);
     p->in = clq_part_of(part, p->in);
-    p->activation = CLQ_LINEAR;
+    p->activation = CLQ_ACTIVATION_LINEAR;
     n->node.inputs[2] = 0;
 }
 const clq_operation clq_op_dense = {.name = "dense",
@@ -246,7 +246,7 @@ clq_id clq_add_winners(clq_derivation *d, const clq_pool2d_problem *p) {
 /* inputs: y, dy, winners */
 static void pool2d_gradient(clq_derivation *d) {
     const clq_pool2d_problem *p = &d->node.attributes.pool2d;
-    const clq_id y = p->activation == CLQ_LINEAR ? 0 : d->node.outputs[0],
+    const clq_id y = p->activation == CLQ_ACTIVATION_LINEAR ? 0 : d->node.outputs[0],
                  winners = p->average ? 0 : clq_add_winners(d, p);
     clq_add_gradient(d, &clq_op_pool2d_gradient, CLQ_IDS(y, d->dy[0], winners));
 }

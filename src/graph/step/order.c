@@ -57,7 +57,7 @@ clq_status clq_recomputation_open(clq_recomputation *r, const clq_graph *graph, 
     r->again = clq_alloc((size_t)values + 1, sizeof *r->again);
     r->memory = clq_alloc(2 * (size_t)values + 1, sizeof *r->memory);
     r->last = clq_alloc(2 * (size_t)values + 1, sizeof *r->last);
-    if (!r->stored || !r->entries || !r->again || !r->memory || !r->last) return CLQ_MEMORY;
+    if (!r->stored || !r->entries || !r->again || !r->memory || !r->last) return CLQ_ERROR_MEMORY;
     note_values(r);
     note_nodes(r);
     return CLQ_OK;

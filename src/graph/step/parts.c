@@ -18,7 +18,7 @@ clq_id clq_part_add(const clq_parts *p, clq_node node, clq_shape shape) {
     if (p->graph->error.status != CLQ_OK) return 0;
     clq_graph_value value = value_of(p, &node, &shape);
     if (clq_shape_elements(&shape, &value.elements) != CLQ_OK)
-        clq_graph_fail(p->graph, clq_fail(CLQ_UNSUPPORTED, "layer '%s': %s values of a sample are too many",
+        clq_graph_fail(p->graph, clq_fail(CLQ_ERROR_UNSUPPORTED, "layer '%s': %s values of a sample are too many",
                                           p->of->scope, clq_shape_describe(&shape, text)));
     node.outputs[0] = clq_graph_add_value(p->graph, &value);
     return clq_graph_add_node(p->graph, &node);
@@ -77,7 +77,7 @@ clq_id clq_part_by_channel(const clq_parts *p, clq_element_op op, clq_id x, clq_
 clq_id clq_part_activate(const clq_parts *p, clq_activation activation, clq_id x, clq_id y) {
     clq_node node = elements_of(p, x, y);
     clq_element_program *program = &node.attributes.program;
-    if (!y && activation == CLQ_LINEAR) return x;
+    if (!y && activation == CLQ_ACTIVATION_LINEAR) return x;
     const unsigned sum = y ? clq_element_do(program, (clq_instruction){.op = CLQ_ELEMENT_ADD, .b = 1}) : 0;
     return add_elements(p, &node, clq_activation_do(program, activation, sum));
 }

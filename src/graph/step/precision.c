@@ -135,7 +135,7 @@ static void add_casts(const narrowing *t) {
     const uint32_t count = t->graph->node_count;
     clq_node *nodes = clq_alloc(CLQ_MAX(count, 1u), sizeof *nodes);
     if (!nodes) {
-        clq_graph_fail(t->graph, CLQ_MEMORY);
+        clq_graph_fail(t->graph, CLQ_ERROR_MEMORY);
         return;
     }
     memcpy(nodes, t->graph->nodes, count * sizeof *nodes);
@@ -152,7 +152,7 @@ void clq_graph_narrow(clq_graph *graph, const clq_pass_context *context) {
         set_types(&t);
         add_casts(&t);
     } else {
-        clq_graph_fail(graph, CLQ_MEMORY);
+        clq_graph_fail(graph, CLQ_ERROR_MEMORY);
     }
     clq_free(t.values);
 }

@@ -62,7 +62,7 @@ static void apply(clq_graph *graph, clq_recomputation *r) {
         graph->node_capacity = r->entry_count;
         nodes = NULL;
     } else {
-        clq_graph_fail(graph, CLQ_MEMORY);
+        clq_graph_fail(graph, CLQ_ERROR_MEMORY);
     }
     clq_free(new);
     clq_free(nodes);

@@ -73,7 +73,7 @@ static double keep_again(clq_recomputation *r, double peak) {
 
 clq_status clq_recomputation_fit(clq_recomputation *r, double limit) {
     gain *gains = clq_alloc((size_t)r->values + 1, sizeof *gains);
-    if (!gains) return CLQ_MEMORY;
+    if (!gains) return CLQ_ERROR_MEMORY;
     for (clq_id id = 1; id <= r->values; id++) gains[id].per_work = (double)INFINITY;
     drop_marked(r);
     clq_recompute_cost cost = clq_recomputation_cost(r, limit);

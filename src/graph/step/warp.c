@@ -4,7 +4,7 @@
 /* inputs: x, draws. What is drawn is drawn from the samples alone. */
 static void gradient(clq_derivation *d) {
     clq_graph_fail(d->graph,
-                   clq_fail(CLQ_UNSUPPORTED,
+                   clq_fail(CLQ_ERROR_UNSUPPORTED,
                             "layer '%s': a random transform of what layers with weights give is not supported: "
                             "put it in front of them",
                             d->node.scope));

@@ -61,8 +61,8 @@ static bool right(const void *context, const float *y) {
 
 static void add(clq_list *list, const void *context, const clq_value values[3]) {
     const conv *c = context;
-    clq_product product = clq_product_forward(patches_of(c->transposed), COLUMNS, CLQ_LINEAR, values[0], values[1],
-                                              CLQ_NO_VALUE, values[2]);
+    clq_product product = clq_product_forward(patches_of(c->transposed), COLUMNS, CLQ_ACTIVATION_LINEAR, values[0],
+                                              values[1], CLQ_NO_VALUE, values[2]);
     product.label = "trial";
     product.transposed = c->transposed;
     (void)clq_winograd_local_add(list, &product, &tiles, c->block);

@@ -112,39 +112,42 @@ static unsigned squareplus(clq_element_program *p, unsigned x) {
 /* ---- the table ---- */
 
 static const clq_activation_row activations[] = {
-    [CLQ_LINEAR] = {.name = "linear"},
-    [CLQ_RELU] = {.name = "relu", .op = CLQ_ELEMENT_RELU, .slope = CLQ_ELEMENT_RELU_SLOPE},
-    [CLQ_SIGMOID] = {.name = "sigmoid", .op = CLQ_ELEMENT_SIGMOID, .slope = CLQ_ELEMENT_SIGMOID_SLOPE},
-    [CLQ_TANH] = {.name = "tanh", .op = CLQ_ELEMENT_TANH, .slope = CLQ_ELEMENT_TANH_SLOPE},
-    [CLQ_SOFTMAX] = {.name = "softmax"},
-    [CLQ_MISH] = {.name = "mish", .op = CLQ_ELEMENT_MISH, .slope = CLQ_ELEMENT_MISH_SLOPE, .slope_of_input = true},
-    [CLQ_SILU] = {.name = "silu", .build = silu},
-    [CLQ_GELU] = {.name = "gelu", .build = gelu},
-    [CLQ_GELU_APPROXIMATE] = {.name = "gelu_approximate", .build = gelu_approximate},
-    [CLQ_RELU6] = {.name = "relu6", .build = relu6},
-    [CLQ_LEAKY_RELU] = {.name = "leaky_relu", .build = leaky_relu},
-    [CLQ_ELU] = {.name = "elu", .build = elu},
-    [CLQ_SELU] = {.name = "selu", .build = selu},
-    [CLQ_EXPONENTIAL] = {.name = "exponential", .build = exponential},
-    [CLQ_SOFTPLUS] = {.name = "softplus",
-                      .op = CLQ_ELEMENT_SOFTPLUS,
-                      .slope = CLQ_ELEMENT_SOFTPLUS_SLOPE,
-                      .slope_of_input = true},
-    [CLQ_SOFTSIGN] = {.name = "softsign", .build = softsign},
-    [CLQ_LOG_SIGMOID] = {.name = "log_sigmoid", .build = log_sigmoid},
-    [CLQ_HARD_SIGMOID] = {.name = "hard_sigmoid", .build = hard_sigmoid},
-    [CLQ_HARD_SILU] = {.name = "hard_silu", .build = hard_silu},
-    [CLQ_HARD_TANH] = {.name = "hard_tanh", .build = hard_tanh},
-    [CLQ_TANH_SHRINK] = {.name = "tanh_shrink", .build = tanh_shrink},
-    [CLQ_SOFT_SHRINK] = {.name = "soft_shrink", .build = soft_shrink},
-    [CLQ_HARD_SHRINK] = {.name = "hard_shrink", .build = hard_shrink},
-    [CLQ_SQUAREPLUS] = {.name = "squareplus", .build = squareplus},
+    [CLQ_ACTIVATION_LINEAR] = {.name = "linear"},
+    [CLQ_ACTIVATION_RELU] = {.name = "relu", .op = CLQ_ELEMENT_RELU, .slope = CLQ_ELEMENT_RELU_SLOPE},
+    [CLQ_ACTIVATION_SIGMOID] = {.name = "sigmoid", .op = CLQ_ELEMENT_SIGMOID, .slope = CLQ_ELEMENT_SIGMOID_SLOPE},
+    [CLQ_ACTIVATION_TANH] = {.name = "tanh", .op = CLQ_ELEMENT_TANH, .slope = CLQ_ELEMENT_TANH_SLOPE},
+    [CLQ_ACTIVATION_SOFTMAX] = {.name = "softmax"},
+    [CLQ_ACTIVATION_MISH] = {.name = "mish",
+                             .op = CLQ_ELEMENT_MISH,
+                             .slope = CLQ_ELEMENT_MISH_SLOPE,
+                             .slope_of_input = true},
+    [CLQ_ACTIVATION_SILU] = {.name = "silu", .build = silu},
+    [CLQ_ACTIVATION_GELU] = {.name = "gelu", .build = gelu},
+    [CLQ_ACTIVATION_GELU_APPROXIMATE] = {.name = "gelu_approximate", .build = gelu_approximate},
+    [CLQ_ACTIVATION_RELU6] = {.name = "relu6", .build = relu6},
+    [CLQ_ACTIVATION_LEAKY_RELU] = {.name = "leaky_relu", .build = leaky_relu},
+    [CLQ_ACTIVATION_ELU] = {.name = "elu", .build = elu},
+    [CLQ_ACTIVATION_SELU] = {.name = "selu", .build = selu},
+    [CLQ_ACTIVATION_EXPONENTIAL] = {.name = "exponential", .build = exponential},
+    [CLQ_ACTIVATION_SOFTPLUS] = {.name = "softplus",
+                                 .op = CLQ_ELEMENT_SOFTPLUS,
+                                 .slope = CLQ_ELEMENT_SOFTPLUS_SLOPE,
+                                 .slope_of_input = true},
+    [CLQ_ACTIVATION_SOFTSIGN] = {.name = "softsign", .build = softsign},
+    [CLQ_ACTIVATION_LOG_SIGMOID] = {.name = "log_sigmoid", .build = log_sigmoid},
+    [CLQ_ACTIVATION_HARD_SIGMOID] = {.name = "hard_sigmoid", .build = hard_sigmoid},
+    [CLQ_ACTIVATION_HARD_SILU] = {.name = "hard_silu", .build = hard_silu},
+    [CLQ_ACTIVATION_HARD_TANH] = {.name = "hard_tanh", .build = hard_tanh},
+    [CLQ_ACTIVATION_TANH_SHRINK] = {.name = "tanh_shrink", .build = tanh_shrink},
+    [CLQ_ACTIVATION_SOFT_SHRINK] = {.name = "soft_shrink", .build = soft_shrink},
+    [CLQ_ACTIVATION_HARD_SHRINK] = {.name = "hard_shrink", .build = hard_shrink},
+    [CLQ_ACTIVATION_SQUAREPLUS] = {.name = "squareplus", .build = squareplus},
 };
 
 static const struct alias {
     const char *name;
     clq_activation of;
-} aliases[] = {{"swish", CLQ_SILU}, {"hard_swish", CLQ_HARD_SILU}, {"celu", CLQ_ELU}};
+} aliases[] = {{"swish", CLQ_ACTIVATION_SILU}, {"hard_swish", CLQ_ACTIVATION_HARD_SILU}, {"celu", CLQ_ACTIVATION_ELU}};
 
 const clq_activation_row *clq_activation_row_of(clq_activation activation) {
     return (size_t)activation < CLQ_COUNT_OF(activations) ? &activations[activation] : NULL;

@@ -363,9 +363,9 @@ static void with_sums(clq_list *list, const char *label, const clq_element_progr
 void clq_elementwise(clq_list *list, const char *label, const clq_element_program *p, const clq_element_values *v) {
     assert(v->elements % v->channels == 0 && !(v->whole && clq_element_program_is_random(p)));
     if (!clq_element_program_fits(p)) {
-        clq_list_latch(list,
-                       clq_fail(CLQ_INTERNAL, "an elementwise program of %zu instructions and %zu numbers is too long",
-                                p->instruction_count, clq_element_words(p)));
+        clq_list_latch(list, clq_fail(CLQ_ERROR_INTERNAL,
+                                      "an elementwise program of %zu instructions and %zu numbers is too long",
+                                      p->instruction_count, clq_element_words(p)));
         return;
     }
     if (p->sum_count > 0) {

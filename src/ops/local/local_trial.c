@@ -33,7 +33,8 @@ static clq_status add(run *r, clq_device *device, const clq_local_trial *t) {
 static clq_status place(run *r, clq_device *device) {
     size_t count = clq_list_value_count(r->list);
     if (count > VALUES_MOST)
-        return clq_fail(CLQ_INTERNAL, "a trial has %zu values, and there is room for %d", count, (int)VALUES_MOST);
+        return clq_fail(CLQ_ERROR_INTERNAL, "a trial has %zu values, and there is room for %d", count,
+                        (int)VALUES_MOST);
     for (size_t i = 0; i < count; i++) {
         clq_value_info info;
         clq_list_value_info(r->list, (clq_value)(i + 1), &info);
@@ -69,7 +70,7 @@ static clq_status read_result(const run *r, const clq_local_trial *t) {
 static clq_status try_in(run *r, clq_device *device, const clq_local_trial *t, bool *right) {
     size_t most = CLQ_MAX(CLQ_MAX(t->numbers[0], t->numbers[1]), t->numbers[2]);
     r->numbers = clq_alloc(most, sizeof *r->numbers);
-    if (!r->numbers) return CLQ_MEMORY;
+    if (!r->numbers) return CLQ_ERROR_MEMORY;
     CLQ_TRY(clq_queue_create(device, 0, &r->queue));
     CLQ_TRY(add(r, device, t));
     CLQ_TRY(place(r, device));
@@ -110,7 +111,7 @@ bool clq_local_works(clq_device *device, const char *name, const char *what, con
      * have passed by then, and one for want of memory may have passed before the next plan. */
     if (status == CLQ_OK)
         clq_device_keep_trial_result(device, key, works);
-    else if (status != CLQ_MEMORY && status != CLQ_DEVICE_MEMORY)
+    else if (status != CLQ_ERROR_MEMORY && status != CLQ_ERROR_DEVICE_MEMORY)
         clq_device_note_trial_result(device, key, works);
     return works;
 }

@@ -60,7 +60,7 @@ void clq_pool2d_forward(clq_list *list, const clq_pool2d_problem *p, clq_value x
 
 void clq_pool2d_backward(clq_list *list, const clq_pool2d_problem *p, clq_value y, clq_value dy, clq_value winner,
                          clq_value dx) {
-    bool linear = p->activation == CLQ_LINEAR;
+    bool linear = p->activation == CLQ_ACTIVATION_LINEAR;
     double bytes = traffic(list, p, dx, dy, !p->average), capacity = clq_list_capacity(list);
     double elements = (double)(p->in_h * p->in_w * p->channels);
     if (!linear) bytes += (double)(p->out_h * p->out_w * p->channels) * bytes_of(list, y);

@@ -17,7 +17,7 @@ typedef struct gemm {
 static pthread_mutex_t cold = PTHREAD_MUTEX_INITIALIZER;
 
 static clq_status lock_cold(void) {
-    return pthread_mutex_lock(&cold) == 0 ? CLQ_OK : clq_fail(CLQ_SYSTEM, "CLBlast's lock could not be taken");
+    return pthread_mutex_lock(&cold) == 0 ? CLQ_OK : clq_fail(CLQ_ERROR_SYSTEM, "CLBlast's lock could not be taken");
 }
 
 static void set_count(gemm *g, uint32_t count) {
@@ -32,7 +32,7 @@ static size_t b_stride(const gemm *g) { return g->p.transposed ? g->k : g->p.col
 
 static clq_status result_of(clq_queue *queue, const gemm *g, CLBlastStatusCode code) {
     if (code == CLBlastSuccess) return CLQ_OK;
-    return clq_fail(CLQ_DEVICE, "%s: CLBlast's Sgemm of (%zu, %zu) by (%zu, %zu) failed with its code %d",
+    return clq_fail(CLQ_ERROR_DEVICE, "%s: CLBlast's Sgemm of (%zu, %zu) by (%zu, %zu) failed with its code %d",
                     clq_device_label(clq_queue_device(queue)), g->m, g->k, g->k, g->p.columns, (int)code);
 }
 
@@ -118,7 +118,7 @@ static void finish(clq_list *list, const clq_product *p) {
 void clq_product_by_clblast(clq_list *list, const clq_product *p) {
     gemm *g = clq_alloc(1, sizeof *g);
     if (!g) {
-        clq_list_latch(list, CLQ_MEMORY);
+        clq_list_latch(list, CLQ_ERROR_MEMORY);
         return;
     }
     g->p = *p;
@@ -131,5 +131,5 @@ void clq_product_by_clblast(clq_list *list, const clq_product *p) {
     clq_launch_call(list, p->label, "CLBlast", run, g);
     clq_product_cost(list, p);
     clq_product_reduce(list, p, made, 1);
-    if (p->bias || p->activation != CLQ_LINEAR) finish(list, p);
+    if (p->bias || p->activation != CLQ_ACTIVATION_LINEAR) finish(list, p);
 }

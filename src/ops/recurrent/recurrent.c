@@ -11,7 +11,7 @@ size_t clq_cell_gates(clq_cell cell) {
 }
 
 bool clq_recurrent_knows(clq_activation activation) {
-    return activation == CLQ_LINEAR || clq_activation_joins(activation);
+    return activation == CLQ_ACTIVATION_LINEAR || clq_activation_joins(activation);
 }
 
 size_t clq_recurrent_kept(const clq_recurrent_problem *p) {

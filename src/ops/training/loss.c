@@ -42,11 +42,11 @@ static void store_bins(clq_list *list, const clq_cut *cut, const char *options, 
 static clq_activation skipped_activation(const clq_loss_problem *p) {
     for (unsigned i = 0; i < p->metric_count; i++)
         if (!clq_metric_row_of(p->metrics[i])->ranks) return p->skipped;
-    return CLQ_LINEAR;
+    return CLQ_ACTIVATION_LINEAR;
 }
 
 static bool wants_top(const clq_loss_problem *p, clq_activation skipped) {
-    bool wants = (clq_loss_row_of(p->kind)->by_row && p->from_logits) || skipped == CLQ_SOFTMAX;
+    bool wants = (clq_loss_row_of(p->kind)->by_row && p->from_logits) || skipped == CLQ_ACTIVATION_SOFTMAX;
     for (unsigned i = 0; i < p->metric_count; i++) wants = wants || clq_metric_row_of(p->metrics[i])->ranks;
     return wants;
 }

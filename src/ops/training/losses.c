@@ -11,7 +11,7 @@ static const clq_loss_row losses[] = {
                               .rule = "crossentropy",
                               .rule_of_logits = "crossentropy_of_logits",
                               .by_row = true,
-                              .activation = CLQ_SOFTMAX,
+                              .activation = CLQ_ACTIVATION_SOFTMAX,
                               .any_logits = true,
                               .one_hot = true,
                               .takes = CLQ_TAKES_FROM_LOGITS | CLQ_TAKES_LABEL_SMOOTHING,
@@ -21,7 +21,7 @@ static const clq_loss_row losses[] = {
                                      .rule = "crossentropy",
                                      .rule_of_logits = "crossentropy_of_logits",
                                      .by_row = true,
-                                     .activation = CLQ_SOFTMAX,
+                                     .activation = CLQ_ACTIVATION_SOFTMAX,
                                      .any_logits = true,
                                      .takes = CLQ_TAKES_FROM_LOGITS,
                                      .metrics = "accuracy"},
@@ -29,7 +29,7 @@ static const clq_loss_row losses[] = {
                          .target = CLQ_TARGET_VALUES,
                          .rule = "binary_crossentropy",
                          .rule_of_logits = "binary_crossentropy_of_logits",
-                         .activation = CLQ_SIGMOID,
+                         .activation = CLQ_ACTIVATION_SIGMOID,
                          .any_logits = true,
                          .one_hot = true,
                          .takes = CLQ_TAKES_FROM_LOGITS | CLQ_TAKES_LABEL_SMOOTHING,
@@ -86,7 +86,7 @@ static const clq_loss_row losses[] = {
                                .target = CLQ_TARGET_VALUES,
                                .rule = "binary_focal",
                                .rule_of_logits = "binary_focal_of_logits",
-                               .activation = CLQ_SIGMOID,
+                               .activation = CLQ_ACTIVATION_SIGMOID,
                                .one_hot = true,
                                .takes = CLQ_TAKES_FROM_LOGITS | CLQ_TAKES_LABEL_SMOOTHING | CLQ_TAKES_FOCUS |
                                         CLQ_TAKES_BALANCING,
@@ -96,7 +96,7 @@ static const clq_loss_row losses[] = {
                                     .rule = "categorical_focal",
                                     .rule_of_logits = "categorical_focal_of_logits",
                                     .by_row = true,
-                                    .activation = CLQ_SOFTMAX,
+                                    .activation = CLQ_ACTIVATION_SOFTMAX,
                                     .one_hot = true,
                                     .takes = CLQ_TAKES_FROM_LOGITS | CLQ_TAKES_LABEL_SMOOTHING | CLQ_TAKES_FOCUS,
                                     .metrics = "accuracy"},
@@ -187,7 +187,7 @@ size_t clq_loss_count(void) { return CLQ_COUNT_OF(losses); }
 const clq_loss_row *clq_loss_row_of(clq_loss_kind kind) { return &losses[kind]; }
 
 bool clq_loss_takes_input_of(const clq_loss_problem *p, clq_activation activation) {
-    if (activation != CLQ_SOFTMAX && activation != CLQ_SIGMOID) return false;
+    if (activation != CLQ_ACTIVATION_SOFTMAX && activation != CLQ_ACTIVATION_SIGMOID) return false;
     return losses[p->kind].any_logits || (!p->from_logits && losses[p->kind].activation == activation);
 }
 size_t clq_metric_count(void) { return CLQ_COUNT_OF(metrics); }

@@ -9,16 +9,17 @@ clq_status clq_compression_check(const clq_strategy_config *config, const clq_st
     const clq_compression *how = &config->options.compression;
     const bool between = how->kind == CLQ_COMPRESSION_F16_BETWEEN;
     if ((unsigned)how->kind > CLQ_COMPRESSION_F16_BETWEEN)
-        return clq_fail(CLQ_ARGUMENT, "compression %d is none of clq_compression_kind", (int)how->kind);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "compression %d is none of clq_compression_kind", (int)how->kind);
     if (how->kind == CLQ_COMPRESSION_TOP_K && !(how->fraction > 0 && how->fraction <= 1))
-        return clq_fail(CLQ_ARGUMENT, "compression topk=%g: the fraction of the gradient is above 0 and at most 1",
-                        how->fraction);
+        return clq_fail(CLQ_ERROR_ARGUMENT,
+                        "compression topk=%g: the fraction of the gradient is above 0 and at most 1", how->fraction);
     if (how->kind == CLQ_COMPRESSION_OFF) return CLQ_OK;
     if (config->options.shard_optimizer && !between)
-        return clq_fail(CLQ_ARGUMENT, "compression and a sharded optimizer do not go together: leave out one of them");
+        return clq_fail(CLQ_ERROR_ARGUMENT,
+                        "compression and a sharded optimizer do not go together: leave out one of them");
     if (module == &clq_strategy_mirrored || (between && module == &clq_strategy_pipeline)) return CLQ_OK;
     return clq_fail(
-        CLQ_ARGUMENT,
+        CLQ_ERROR_ARGUMENT,
         "only mirrored replicas compress gradients: use strategy mirrored in place of %s, or no compression",
         module->name);
 }
@@ -45,7 +46,7 @@ static clq_status reduce(clq_replica *replica) {
 
 static clq_status open(clq_strategy *strategy) {
     clq_compressor **all = strategy->exchange_own = clq_alloc(strategy->count, sizeof *all);
-    if (!all) return CLQ_MEMORY;
+    if (!all) return CLQ_ERROR_MEMORY;
     for (unsigned r = 0; r < strategy->count; r++)
         CLQ_TRY(clq_compressor_create(strategy->replicas[r].weights, &strategy->config.options.compression,
                                       strategy->total, &all[r]));

@@ -16,17 +16,17 @@ typedef struct local {
 clq_status clq_local_check(const clq_strategy_config *config, const clq_strategy_module *module) {
     if (config->options.local_steps == 0) return CLQ_OK;
     if (config->options.compression.kind != CLQ_COMPRESSION_OFF)
-        return clq_fail(CLQ_ARGUMENT,
+        return clq_fail(CLQ_ERROR_ARGUMENT,
                         "with local steps no gradient is exchanged: leave out local steps, or compression");
     if (config->options.accumulate > 1)
-        return clq_fail(CLQ_ARGUMENT,
+        return clq_fail(CLQ_ERROR_ARGUMENT,
                         "replicas with local steps accumulate no batches: leave out local steps, or accumulation");
     if (config->options.shard_optimizer || config->options.shares == CLQ_SHARES_AUTO)
-        return clq_fail(CLQ_ARGUMENT,
+        return clq_fail(CLQ_ERROR_ARGUMENT,
                         "replicas with local steps update all weights by themselves: leave out local steps, or %s",
                         config->options.shard_optimizer ? "the sharded optimizer" : "shares by speed");
     if (module == &clq_strategy_mirrored) return CLQ_OK;
-    return clq_fail(CLQ_ARGUMENT,
+    return clq_fail(CLQ_ERROR_ARGUMENT,
                     "only mirrored replicas make local steps: use strategy mirrored in place of %s, or no local steps",
                     module->name);
 }
@@ -109,16 +109,16 @@ static void keeps(clq_strategy *strategy, clq_kept *out) {
 static clq_status open(clq_strategy *strategy) {
     if (strategy->config.plan.update && clq_plan_exchanges(strategy->replicas[0].plan))
         return clq_fail(
-            CLQ_ARGUMENT,
+            CLQ_ERROR_ARGUMENT,
             "model %s has synchronized statistics, or a loss that leaves masked steps out, for which replicas "
             "add up sums in each step: leave out local steps",
             strategy->model->name);
     strategy->step_outdates = 1u << CLQ_ARENA_PARAMETERS;
     local *own = strategy->exchange_own = clq_alloc(1, sizeof *own);
-    if (!own) return CLQ_MEMORY;
+    if (!own) return CLQ_ERROR_MEMORY;
     own->samples = clq_alloc(strategy->total, sizeof *own->samples);
     own->shares = clq_alloc(strategy->total, sizeof *own->shares);
-    return own->samples && own->shares ? CLQ_OK : CLQ_MEMORY;
+    return own->samples && own->shares ? CLQ_OK : CLQ_ERROR_MEMORY;
 }
 
 static void close(clq_strategy *strategy) {

@@ -82,7 +82,7 @@ static clq_status finish(clq_replica *replica, const clq_step_params *params) {
     clq_channel_wait(own->tasks);
     clq_peers_note_exposed(replica, (uint64_t)((clq_now() - ended) * 1e9));
     /* If a bucket was not summed, no update is made. The pool has the reducer's failure. */
-    return status == CLQ_OK && own->lost ? CLQ_ABORTED : status;
+    return status == CLQ_OK && own->lost ? CLQ_ERROR_ABORTED : status;
 }
 
 /* ---- life ---- */
@@ -105,7 +105,7 @@ static size_t bucket_bytes(const clq_strategy *strategy) {
 static clq_status open(clq_strategy *strategy) {
     const size_t bytes = bucket_bytes(strategy);
     strategy->exchange_own = clq_alloc(strategy->count, sizeof(reducer));
-    if (!strategy->exchange_own) return CLQ_MEMORY;
+    if (!strategy->exchange_own) return CLQ_ERROR_MEMORY;
     for (unsigned r = 0; r < strategy->count; r++) CLQ_TRY(start_reducer(&strategy->replicas[r], bytes));
     return CLQ_OK;
 }

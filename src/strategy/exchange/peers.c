@@ -74,7 +74,7 @@ clq_task clq_peers_sum(clq_queue *queue, clq_buffer *values, clq_dtype dtype, si
                       .out_offset = begin,
                       .count = clq_values_count(dtype, end - begin),
                       .dtype = dtype,
-                      .op = CLQ_SUM};
+                      .op = CLQ_REDOP_SUM};
 }
 
 bool clq_peers_send_halves(const clq_strategy *strategy) {

@@ -235,7 +235,7 @@ static clq_status cut_parts(clq_remote *remote, const clq_store_config *config) 
     const size_t blocks = config->bytes / CLQ_VARIABLE_ALIGN;
     const bool by_variable = is_by_variable(config);
     if (config->clip.kind == CLQ_CLIP_GLOBAL_NORM && remote->stores > 1)
-        return clq_fail(CLQ_UNSUPPORTED,
+        return clq_fail(CLQ_ERROR_UNSUPPORTED,
                         "a gradient that is clipped by its global norm is needed in one place, and there are %u store "
                         "ranks: use one (--ps-ranks 1), or clip by norm or value",
                         remote->stores);
@@ -246,7 +246,7 @@ static clq_status cut_parts(clq_remote *remote, const clq_store_config *config) 
     remote->begins[remote->stores] = config->bytes;
     for (unsigned k = 0; k < remote->stores; k++)
         if (remote->begins[k] >= remote->begins[k + 1])
-            return clq_fail(CLQ_ARGUMENT,
+            return clq_fail(CLQ_ERROR_ARGUMENT,
                             "the variables cannot be cut into parts for %u store ranks: use fewer "
                             "(--ps-ranks)",
                             remote->stores);
@@ -275,14 +275,14 @@ static clq_status open_memory(clq_remote *remote, const clq_remote_config *confi
     remote->gradient = clq_alloc_aligned(CLQ_VARIABLE_ALIGN, store->bytes);
     remote->parameters = clq_alloc_aligned(CLQ_VARIABLE_ALIGN, store->bytes);
     remote->variables = clq_alloc(CLQ_MAX(store->variable_count, (size_t)1), sizeof *remote->variables);
-    if (!remote->begins || !remote->gradient || !remote->parameters || !remote->variables) return CLQ_MEMORY;
+    if (!remote->begins || !remote->gradient || !remote->parameters || !remote->variables) return CLQ_ERROR_MEMORY;
     memcpy(remote->variables, store->variables, store->variable_count * sizeof *remote->variables);
     if (config->measures) remote->squares = clq_alloc(remote->stores, store->variable_count * sizeof *remote->squares);
-    if (config->measures && !remote->squares) return CLQ_MEMORY;
+    if (config->measures && !remote->squares) return CLQ_ERROR_MEMORY;
     for (unsigned r = 0; r <= remote->replicas; r++) {
         remote->talks[r].tag = r == remote->replicas ? CLQ_TAG_POSTER : clq_tag_of_replica(r);
         remote->talks[r].messages = clq_alloc(remote->stores, sizeof *remote->talks[r].messages);
-        if (!remote->talks[r].messages) return CLQ_MEMORY;
+        if (!remote->talks[r].messages) return CLQ_ERROR_MEMORY;
     }
     return cut_parts(remote, store);
 }
@@ -325,7 +325,7 @@ static clq_status open_store(clq_remote *remote, const clq_remote_config *config
 /* By rank 0, once all processes have what they need. */
 static clq_status open_stores(clq_remote *remote, const clq_remote_config *config, const uint32_t *replicas) {
     clq_store_variable *variables = clq_alloc(CLQ_MAX(remote->variable_count, (size_t)1), sizeof *variables);
-    clq_status status = variables ? CLQ_OK : CLQ_MEMORY;
+    clq_status status = variables ? CLQ_OK : CLQ_ERROR_MEMORY;
     for (unsigned k = 0; k < remote->stores && status == CLQ_OK; k++)
         status = open_store(remote, config, k, replicas, variables);
     clq_free(variables);
@@ -336,7 +336,7 @@ static clq_status open_all(clq_remote *remote, const clq_remote_config *config) 
     const uint32_t mine = remote->replicas;
     uint32_t *replicas = clq_alloc(clq_world_size(remote->world), sizeof *replicas);
     clq_status status = open_memory(remote, config);
-    status = clq_world_check(remote->world, status == CLQ_OK && !replicas ? CLQ_MEMORY : status);
+    status = clq_world_check(remote->world, status == CLQ_OK && !replicas ? CLQ_ERROR_MEMORY : status);
     if (status == CLQ_OK) status = clq_world_gather(remote->world, &mine, sizeof mine, replicas);
     if (status == CLQ_OK && clq_world_rank(remote->world) == 0) status = open_stores(remote, config, replicas);
     clq_free(replicas);
@@ -345,7 +345,7 @@ static clq_status open_all(clq_remote *remote, const clq_remote_config *config) 
 
 clq_status clq_remote_open(const clq_remote_config *config, clq_remote **out) {
     clq_remote *remote = clq_alloc(1, sizeof *remote);
-    if (!remote) return clq_world_fail_with(config->world, CLQ_MEMORY);
+    if (!remote) return clq_world_fail_with(config->world, CLQ_ERROR_MEMORY);
     remote->world = config->world;
     remote->stores = clq_world_apart(config->world);
     remote->first_rank = clq_world_size(config->world);
@@ -369,7 +369,8 @@ void clq_remote_close(clq_remote *remote) {
     const clq_request close = {.kind = CLQ_REQUEST_CLOSE};
     clq_error error;
     if (!remote) return;
-    clq_error_take(CLQ_ABORTED, &error); /* the failure that this is closed for, if there is one, is still to be told */
+    clq_error_take(CLQ_ERROR_ABORTED,
+                   &error); /* the failure that this is closed for, if there is one, is still to be told */
     for (unsigned r = 0; remote->is_open && r <= remote->replicas; r++)
         (void)ask(remote, &remote->talks[r], 0, remote->stores, &close); /* in a world that has failed nobody listens */
     for (unsigned r = 0; r <= remote->replicas; r++) clq_free(remote->talks[r].messages);

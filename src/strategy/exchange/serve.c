@@ -81,12 +81,12 @@ static clq_status fail_late(const service *s) {
                    clq_world_name(s->world, rank_of_place(s, oldest)));
     else
         clq_format(whom, sizeof whom, "no replica came to the next step");
-    return clq_fail(CLQ_TIMEOUT, "%s within the deadline of %g s (deadline_s)", whom, s->terms.deadline_s);
+    return clq_fail(CLQ_ERROR_TIMEOUT, "%s within the deadline of %g s (deadline_s)", whom, s->terms.deadline_s);
 }
 
 /* With the lock held. */
 static clq_status await(service *s, double until) {
-    if (atomic_load(&s->failed)) return CLQ_ABORTED;
+    if (atomic_load(&s->failed)) return CLQ_ERROR_ABORTED;
     CLQ_TRY(clq_world_failure(s->world));
     if (clq_now_running() >= until) return fail_late(s);
     clq_lock_wait(&s->lock, &s->changed, CLQ_RUNNING_LOOK_S);
@@ -128,7 +128,7 @@ static clq_status check_array(const service *s, const clq_request *r) {
     if (r->array < CLQ_ARRAY_FIRST_STATE + clq_store_states(s->store) && r->first <= s->terms.bytes &&
         r->bytes <= s->terms.bytes - r->first)
         return CLQ_OK;
-    return clq_fail(CLQ_INTERNAL, "a store rank was asked for array %u, which it does not have", r->array);
+    return clq_fail(CLQ_ERROR_INTERNAL, "a store rank was asked for array %u, which it does not have", r->array);
 }
 
 /* What goes over the network goes from a copy, so that updates do not wait for it. */
@@ -263,7 +263,7 @@ static void measure(const service *s) {
 static clq_status make_round(service *s, const clq_request *r) {
     const float *const summed[] = {clq_store_gradient(s->store)};
     const float **gradients = clq_alloc(s->terms.processes, sizeof *gradients);
-    if (!gradients) return CLQ_MEMORY;
+    if (!gradients) return CLQ_ERROR_MEMORY;
     clq_store_change change = {
         .gradients = gradients, .factor = 1.0f, .rates = clq_rates_of_params(&r->params), .average = r->params.average};
     for (unsigned i = 0; i < s->talk_count; i++)
@@ -347,7 +347,7 @@ static clq_status count(const talk *t, const clq_request *r) {
     clq_remote_counts counts;
     const size_t bounds = s->histogram ? (size_t)s->terms.bound + 1 : 0;
     uint64_t *histogram = bounds > 0 ? clq_alloc(bounds, sizeof *histogram) : NULL;
-    if (bounds > 0 && !histogram) return CLQ_MEMORY;
+    if (bounds > 0 && !histogram) return CLQ_ERROR_MEMORY;
     pthread_mutex_lock(&s->lock);
     clq_status status = read_counts(s, r->version, &counts, histogram);
     pthread_mutex_unlock(&s->lock);
@@ -360,7 +360,7 @@ static clq_status count(const talk *t, const clq_request *r) {
 /* ---- a conversation ---- */
 
 static clq_status answer(talk *t, const clq_request *r) {
-    if (r->place >= CLQ_MAX(t->s->places, 1u)) return clq_fail(CLQ_INTERNAL, "there is no replica %u", r->place);
+    if (r->place >= CLQ_MAX(t->s->places, 1u)) return clq_fail(CLQ_ERROR_INTERNAL, "there is no replica %u", r->place);
     switch ((clq_request_kind)r->kind) {
     case CLQ_REQUEST_CLAIM: return claim(t, r);
     case CLQ_REQUEST_BEGIN: return begin(t, r);
@@ -374,12 +374,14 @@ static clq_status answer(talk *t, const clq_request *r) {
     case CLQ_REQUEST_GO_ON: return go_on(t, r);
     case CLQ_REQUEST_COUNTS: return count(t, r);
     case CLQ_REQUEST_OPEN:
-        return clq_fail(CLQ_STATE, "store ranks serve one trainer at a time: destroy the first one before the next");
+        return clq_fail(CLQ_ERROR_STATE,
+                        "store ranks serve one trainer at a time: destroy the first one before the next");
     case CLQ_REQUEST_END:
-        return clq_fail(CLQ_STATE, "clq_serve_end: a trainer still uses the store ranks: destroy the trainer first");
+        return clq_fail(CLQ_ERROR_STATE,
+                        "clq_serve_end: a trainer still uses the store ranks: destroy the trainer first");
     case CLQ_REQUEST_CLOSE: break;
     }
-    return clq_fail(CLQ_INTERNAL, "a store rank cannot answer request %u", r->kind);
+    return clq_fail(CLQ_ERROR_INTERNAL, "a store rank cannot answer request %u", r->kind);
 }
 
 /* The first failure is the world's. */
@@ -418,22 +420,22 @@ static clq_status open_store(service *s) {
                                      .variables = s->variables,
                                      .variable_count = terms->variable_count};
     if (terms->measures && !(s->squares = clq_alloc(CLQ_MAX(terms->variable_count, UINT64_C(1)), sizeof *s->squares)))
-        return CLQ_MEMORY;
+        return CLQ_ERROR_MEMORY;
     s->bound = (clq_bound){.most = terms->bound, .count = s->places};
-    if (!(s->bound.places = clq_alloc(CLQ_MAX(s->places, 1u), sizeof *s->bound.places))) return CLQ_MEMORY;
+    if (!(s->bound.places = clq_alloc(CLQ_MAX(s->places, 1u), sizeof *s->bound.places))) return CLQ_ERROR_MEMORY;
     if (terms->is_first && terms->bound > 0 && !(s->histogram = clq_alloc(terms->bound + 1, sizeof *s->histogram)))
-        return CLQ_MEMORY;
+        return CLQ_ERROR_MEMORY;
     return clq_store_create(&config, &s->store);
 }
 
 static clq_status open_talks(service *s) {
     s->talks = clq_alloc(s->terms.processes + s->places, sizeof *s->talks);
-    if (!s->talks) return CLQ_MEMORY;
+    if (!s->talks) return CLQ_ERROR_MEMORY;
     for (unsigned rank = 0; rank < s->terms.processes; rank++)
         for (unsigned i = 0; i <= s->replicas[rank]; i++) {
             talk *t = &s->talks[s->talk_count++];
             *t = (talk){.s = s, .rank = rank, .tag = i == 0 ? CLQ_TAG_POSTER : clq_tag_of_replica(i - 1)};
-            if (!(t->values = clq_alloc_aligned(CLQ_VARIABLE_ALIGN, s->terms.bytes))) return CLQ_MEMORY;
+            if (!(t->values = clq_alloc_aligned(CLQ_VARIABLE_ALIGN, s->terms.bytes))) return CLQ_ERROR_MEMORY;
         }
     return CLQ_OK;
 }
@@ -470,7 +472,7 @@ static clq_status hear_terms(service *s, const talk *t) {
     const size_t variables = CLQ_MAX(s->terms.variable_count, UINT64_C(1));
     s->variables = clq_alloc(variables, sizeof *s->variables);
     s->replicas = clq_alloc(s->terms.processes, sizeof *s->replicas);
-    if (!s->variables || !s->replicas) return CLQ_MEMORY;
+    if (!s->variables || !s->replicas) return CLQ_ERROR_MEMORY;
     CLQ_TRY(receive(t, s->variables, variables * sizeof *s->variables, most_s));
     return receive(t, s->replicas, s->terms.processes * sizeof *s->replicas, most_s);
 }

@@ -12,10 +12,10 @@ static size_t arena_bytes(const clq_strategy *strategy) {
 double clq_storage_until(const clq_storage *storage) { return clq_now_running() + storage->deadline_s; }
 
 clq_status clq_storage_await(clq_storage *storage, double until, unsigned late) {
-    if (atomic_load(&storage->aborted)) return CLQ_ABORTED;
+    if (atomic_load(&storage->aborted)) return CLQ_ERROR_ABORTED;
     if (clq_now_running() >= until)
-        return clq_fail(CLQ_TIMEOUT, "replica %u (%s) did not come within the deadline of %g s (deadline_s)", late,
-                        clq_device_label(storage->strategy->replicas[late].worker.device), storage->deadline_s);
+        return clq_fail(CLQ_ERROR_TIMEOUT, "replica %u (%s) did not come within the deadline of %g s (deadline_s)",
+                        late, clq_device_label(storage->strategy->replicas[late].worker.device), storage->deadline_s);
     clq_lock_wait(&storage->lock, &storage->changed, CLQ_RUNNING_LOOK_S);
     return CLQ_OK;
 }
@@ -74,7 +74,7 @@ clq_status clq_storage_push(clq_replica *replica) {
         CLQ_TRY(clq_queue_mark_again(queue, &own->done));
     }
     const clq_status status = clq_event_wait_until(own->done, clq_storage_until(storage), &storage->aborted);
-    if (status != CLQ_TIMEOUT) return status;
+    if (status != CLQ_ERROR_TIMEOUT) return status;
     return clq_fail(status, "its gradient did not arrive within the deadline of %g s (deadline_s)",
                     storage->deadline_s);
 }
@@ -162,7 +162,7 @@ static clq_status run_round(clq_strategy *strategy, clq_request_kind kind, const
     const clq_storage *storage = strategy->own;
     const size_t variables = CLQ_MAX(strategy->model->variable_count, 1u);
     float *squares = storage->squares ? clq_alloc(variables, sizeof *squares) : NULL;
-    if (storage->squares && !squares) return CLQ_MEMORY;
+    if (storage->squares && !squares) return CLQ_ERROR_MEMORY;
     const uint64_t before = kind == CLQ_REQUEST_SUM ? strategy->replicas[0].behind : params->step - 1;
     const clq_status status = clq_remote_round(storage->remote, kind, before, from, params, to, squares);
     if (status == CLQ_OK && squares && kind != CLQ_REQUEST_SUM) keep_squares(strategy, params->slot, squares);
@@ -356,11 +356,11 @@ static clq_status open_figures(clq_strategy *strategy) {
     clq_storage *storage = strategy->own;
     const size_t slots = strategy->config.plan.metric_slots, variables = strategy->model->variable_count;
     storage->origins = clq_alloc(slots, sizeof *storage->origins);
-    if (!storage->origins) return CLQ_MEMORY;
+    if (!storage->origins) return CLQ_ERROR_MEMORY;
     for (size_t i = 0; i < slots; i++) storage->origins[i] = (clq_origin){.replica = -1, .part = 1.0};
     if (!strategy->config.plan.gradient_norms || !strategy->config.plan.update) return CLQ_OK;
     storage->squares = clq_alloc(slots * CLQ_MAX(variables, (size_t)1), sizeof *storage->squares);
-    return storage->squares ? CLQ_OK : CLQ_MEMORY;
+    return storage->squares ? CLQ_OK : CLQ_ERROR_MEMORY;
 }
 
 /* For state alone: gradients go to the store. */
@@ -382,7 +382,7 @@ static clq_status open_store(clq_strategy *strategy) {
                                .averages = options->averages};
     config.held = clq_weights_held(weights, &config.held_count);
     clq_store_variable *variables = clq_alloc(CLQ_MAX(model->variable_count, 1u), sizeof *variables);
-    if (!variables) return CLQ_MEMORY;
+    if (!variables) return CLQ_ERROR_MEMORY;
     for (uint32_t i = model->variable_count; i-- > 0;) /* as they lie in the arenas */
         if (model->variables[i].role == CLQ_ROLE_TRAINABLE)
             variables[config.variable_count++] =
@@ -417,7 +417,7 @@ clq_status clq_storage_open(clq_strategy *strategy, const clq_exchange_kind *exc
     CLQ_TRY(open_figures(strategy));
     if (!strategy->config.plan.update) return CLQ_OK;
     if (clq_weights_dtype(weights, CLQ_ARENA_PARAMETERS) != CLQ_F32)
-        return clq_fail(CLQ_UNSUPPORTED, "parameters in the host's memory are f32, and the model's are %s",
+        return clq_fail(CLQ_ERROR_UNSUPPORTED, "parameters in the host's memory are f32, and the model's are %s",
                         clq_dtype_name(clq_weights_dtype(weights, CLQ_ARENA_PARAMETERS)));
     for (unsigned r = 0; r < strategy->count; r++) CLQ_TRY(open_client(strategy, r));
     return open_store(strategy);

@@ -246,7 +246,7 @@ void clq_store_sum(clq_store *store, const clq_store_change *change) {
 
 static clq_status make_array(const clq_store *store, float **out) {
     *out = clq_alloc_aligned(CLQ_VARIABLE_ALIGN, store->bytes);
-    return *out ? CLQ_OK : CLQ_MEMORY;
+    return *out ? CLQ_OK : CLQ_ERROR_MEMORY;
 }
 
 static clq_status make_arrays(clq_store *store, const clq_store_config *config) {
@@ -262,10 +262,10 @@ static clq_status make_arrays(clq_store *store, const clq_store_config *config) 
     for (size_t v = 0; v < config->variable_count; v++) spares = spares || config->variables[v].treatment.spared;
     if (!clips && !ratios && !spares && config->other_count == 0) return CLQ_OK;
     store->variable_count = config->variable_count;
-    if (!(store->variables = clq_alloc(variables, sizeof *store->variables))) return CLQ_MEMORY;
+    if (!(store->variables = clq_alloc(variables, sizeof *store->variables))) return CLQ_ERROR_MEMORY;
     memcpy(store->variables, config->variables, store->variable_count * sizeof *store->variables);
-    if (clips && !(store->factors = clq_alloc(variables, sizeof *store->factors))) return CLQ_MEMORY;
-    if (ratios && !(store->ratios = clq_alloc(variables, sizeof *store->ratios))) return CLQ_MEMORY;
+    if (clips && !(store->factors = clq_alloc(variables, sizeof *store->factors))) return CLQ_ERROR_MEMORY;
+    if (ratios && !(store->ratios = clq_alloc(variables, sizeof *store->ratios))) return CLQ_ERROR_MEMORY;
     return CLQ_OK;
 }
 
@@ -287,8 +287,8 @@ static clq_status start_server(clq_store *store, unsigned part) {
     s->first = clq_values_count(CLQ_F32, begin);
     s->floats = clq_values_count(CLQ_F32, end - begin);
     const size_t variables = CLQ_MAX(store->variable_count, (size_t)1);
-    if (store->factors && !(s->squares = clq_alloc(variables, sizeof *s->squares))) return CLQ_MEMORY;
-    if (store->ratios && !(s->steps = clq_alloc(variables, sizeof *s->steps))) return CLQ_MEMORY;
+    if (store->factors && !(s->squares = clq_alloc(variables, sizeof *s->squares))) return CLQ_ERROR_MEMORY;
+    if (store->ratios && !(s->steps = clq_alloc(variables, sizeof *s->steps))) return CLQ_ERROR_MEMORY;
     if (part == 0) return CLQ_OK;
     snprintf(name, sizeof name, "server %u", part % 1000u);
     CLQ_TRY(clq_channel_create(sizeof(order), 1, &s->work));
@@ -312,7 +312,7 @@ static void take_optimizers(clq_store *store, const clq_store_config *config) {
 
 clq_status clq_store_create(const clq_store_config *config, clq_store **out) {
     clq_store *store = clq_alloc(1, sizeof *store);
-    if (!store) return CLQ_MEMORY;
+    if (!store) return CLQ_ERROR_MEMORY;
     take_optimizers(store, config);
     store->clip = config->clip;
     store->held = config->held;

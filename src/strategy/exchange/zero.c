@@ -21,7 +21,7 @@ static clq_status run(clq_replica *replica, clq_collective collective, clq_arena
                                              .out_offset = scatters ? begin : 0,
                                              .count = clq_values_count(dtype, end - begin),
                                              .dtype = dtype,
-                                             .op = CLQ_SUM,
+                                             .op = CLQ_REDOP_SUM,
                                              .halves = scatters && clq_peers_send_halves(replica->strategy)},
                                  clq_buffer_bytes(buffer));
 }

@@ -118,7 +118,7 @@ static clq_status open(clq_strategy *strategy) {
                                                .collect = clq_storage_collect,
                                                .keeps = clq_storage_keeps};
     clq_rounds *rounds = strategy->own = clq_alloc(1, sizeof *rounds);
-    if (!rounds) return CLQ_MEMORY;
+    if (!rounds) return CLQ_ERROR_MEMORY;
     rounds->needed = strategy->count;
     return clq_storage_open(strategy, &exchange);
 }

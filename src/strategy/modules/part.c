@@ -105,7 +105,7 @@ const clq_stage *clq_strategy_part_stage(const clq_strategy *strategy) { return 
 static clq_status prepare(clq_strategy *strategy) {
     const clq_strategy_config *config = &strategy->config;
     part *own = clq_alloc(1, sizeof *own);
-    if (!own) return CLQ_MEMORY;
+    if (!own) return CLQ_ERROR_MEMORY;
     strategy->own = own;
     /* All parts of a model are to be cut alike, so that no device counts, whatever memory it has. */
     clq_cut_wishes wishes = {.stages = config->parts,
@@ -136,12 +136,12 @@ static const clq_strategy_module module = {.kind = CLQ_STRATEGY_SINGLE,
 
 clq_status clq_part_choose(const clq_strategy_config *config, unsigned devices, const clq_strategy_module **out) {
     if (config->parts > CLQ_REPLICAS_MAX)
-        return clq_fail(CLQ_ARGUMENT, "a model in %u parts: it can be cut into at most %d", config->parts,
+        return clq_fail(CLQ_ERROR_ARGUMENT, "a model in %u parts: it can be cut into at most %d", config->parts,
                         CLQ_REPLICAS_MAX);
     if (config->part >= config->parts)
-        return clq_fail(CLQ_ARGUMENT, "part %u of %u: parts are counted from 0", config->part, config->parts);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "part %u of %u: parts are counted from 0", config->part, config->parts);
     if ((config->kind != CLQ_STRATEGY_AUTO && config->kind != CLQ_STRATEGY_SINGLE) || devices != 1)
-        return clq_fail(CLQ_ARGUMENT,
+        return clq_fail(CLQ_ERROR_ARGUMENT,
                         "a part of a model is on one device: select one for each part, without a strategy");
     *out = &module;
     return CLQ_OK;

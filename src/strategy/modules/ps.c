@@ -225,20 +225,20 @@ static void split(clq_strategy *strategy, const clq_command_kind *kind, size_t t
 static clq_status check(const clq_strategy *strategy) {
     const clq_strategy_options *options = &strategy->config.options;
     if (options->staleness < 0)
-        return clq_fail(CLQ_ARGUMENT, "a staleness of %d is below 0: 0 is synchronous, 4 the default",
+        return clq_fail(CLQ_ERROR_ARGUMENT, "a staleness of %d is below 0: 0 is synchronous, 4 the default",
                         (int)options->staleness);
     if (options->staleness > CLQ_STALENESS_MAX) /* updates are counted for each up to the bound */
-        return clq_fail(CLQ_ARGUMENT, "a staleness of %d is too large: use at most %d", (int)options->staleness,
+        return clq_fail(CLQ_ERROR_ARGUMENT, "a staleness of %d is too large: use at most %d", (int)options->staleness,
                         (int)CLQ_STALENESS_MAX);
     if (options->backup == 0) return CLQ_OK;
     if (options->staleness > 0)
         return clq_fail(
-            CLQ_ARGUMENT,
+            CLQ_ERROR_ARGUMENT,
             "backup replicas need a staleness of 0, and it is %d: asynchronous updates wait for no replica; set 0, or "
             "leave out backup replicas",
             (int)options->staleness);
     if (options->backup >= strategy->count)
-        return clq_fail(CLQ_ARGUMENT, "%u backup replicas of %u replicas leave none to train: use at most %u",
+        return clq_fail(CLQ_ERROR_ARGUMENT, "%u backup replicas of %u replicas leave none to train: use at most %u",
                         options->backup, strategy->count, strategy->count - 1);
     return CLQ_OK;
 }
@@ -261,7 +261,7 @@ static clq_status open(clq_strategy *strategy) {
         .step = step, .reduce = clq_storage_reduce, .collect = clq_storage_collect, .keeps = clq_storage_keeps};
     const clq_strategy_options *options = &strategy->config.options;
     clq_ps *ps = strategy->own = clq_alloc(1, sizeof *ps);
-    if (!ps) return CLQ_MEMORY;
+    if (!ps) return CLQ_ERROR_MEMORY;
     clq_storage *storage = &ps->rounds.storage;
     ps->asynchronous = options->staleness > 0;
     ps->rounds.needed = strategy->count - options->backup;
@@ -273,7 +273,7 @@ static clq_status open(clq_strategy *strategy) {
     strategy->step_outdates |= 1u << CLQ_ARENA_PARAMETERS;
     clq_status status = CLQ_OK;
     if (strategy->config.plan.update && clq_plan_exchanges(strategy->replicas[0].plan))
-        status = clq_fail(CLQ_UNSUPPORTED,
+        status = clq_fail(CLQ_ERROR_UNSUPPORTED,
                           "replicas add up sums in each step, for synchronized batch normalisation or a loss that "
                           "leaves masked steps out: use strategy ps with staleness 0 and no backup replicas, or "
                           "strategy mirrored");
@@ -281,7 +281,7 @@ static clq_status open(clq_strategy *strategy) {
     if (!ps->asynchronous || (!storage->store && !storage->remote)) return CLQ_OK;
     storage->histogram = clq_alloc((size_t)options->staleness + 1, sizeof *storage->histogram);
     ps->times = clq_alloc(CLQ_STEP_TIMES, sizeof *ps->times);
-    return storage->histogram && ps->times ? CLQ_OK : CLQ_MEMORY;
+    return storage->histogram && ps->times ? CLQ_OK : CLQ_ERROR_MEMORY;
 }
 
 static void close(clq_strategy *strategy) {

@@ -14,7 +14,7 @@ static clq_tensor_parallel *own_of(const clq_strategy *strategy) { return strate
  * whole variables. */
 static clq_status prepare(clq_strategy *strategy) {
     clq_tensor_parallel *own = strategy->own = clq_alloc(1, sizeof *own);
-    if (!own) return CLQ_MEMORY;
+    if (!own) return CLQ_ERROR_MEMORY;
     own->alike = true;
     for (unsigned r = 0; r < strategy->count; r++) {
         clq_replica *replica = &strategy->replicas[r];

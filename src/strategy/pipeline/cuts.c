@@ -92,7 +92,7 @@ static estimate estimate_stage(const clq_model *model, const sums *all, const cl
 static clq_status use_marks(const clq_model *model, const clq_cut *cuts, size_t count, const clq_cut_wishes *wishes,
                             clq_stage *stages) {
     if (model->mark_count + 1 != wishes->stages)
-        return clq_fail(CLQ_ARGUMENT,
+        return clq_fail(CLQ_ERROR_ARGUMENT,
                         "model %s is marked for %u stages (clq_pipeline_cut) and %u are asked for: use %u stages, or "
                         "other marks",
                         model->name, model->mark_count + 1, wishes->stages, model->mark_count + 1);
@@ -101,7 +101,7 @@ static clq_status use_marks(const clq_model *model, const clq_cut *cuts, size_t 
         while (c < count && cuts[c].at != model->marks[m] + 1) c++;
         if (c == count)
             return clq_fail(
-                CLQ_ARGUMENT,
+                CLQ_ERROR_ARGUMENT,
                 "model %s cannot be cut behind layer '%s': it is the input or the output, a layer is applied "
                 "on both sides, or more than %d tensors cross: mark another place",
                 model->name, clq_model_tensor_name(model, &model->tensors[model->marks[m] - 1]), CLQ_CROSSINGS_MAX);
@@ -146,7 +146,7 @@ static clq_status take_times(search *t) {
         if (seconds_before(t, r, t->count - 1) < 0) return CLQ_OK;
     if (replicas == 0) return CLQ_OK;
     t->seconds = clq_alloc(replicas * t->count, sizeof *t->seconds);
-    if (!t->seconds) return CLQ_MEMORY;
+    if (!t->seconds) return CLQ_ERROR_MEMORY;
     for (unsigned r = 0; r < replicas; r++)
         for (size_t e = 0; e < t->count; e++) t->seconds[r * t->count + e] = seconds_before(t, r, e);
     return CLQ_OK;
@@ -226,7 +226,7 @@ static clq_status search_cuts(const clq_model *model, const clq_cut *cuts, size_
     t.all = add_up(model, wishes);
     t.cost = clq_alloc(t.count, (wishes->stages + 1) * sizeof *t.cost);
     t.from = clq_alloc(t.count, (wishes->stages + 1) * sizeof *t.from);
-    clq_status status = t.ends && t.all && t.cost && t.from ? CLQ_OK : CLQ_MEMORY;
+    clq_status status = t.ends && t.all && t.cost && t.from ? CLQ_OK : CLQ_ERROR_MEMORY;
     if (status == CLQ_OK) {
         set_ends(model, cuts, count, t.ends);
         status = take_times(&t);
@@ -248,7 +248,7 @@ clq_status clq_model_parts(const clq_model *model, clq_stage **out, size_t *coun
     CLQ_TRY(clq_model_cuts(model, &cuts, count));
     clq_stage *parts = clq_alloc(*count + 1, sizeof *parts);
     clq_cut *ends = clq_alloc(*count + 2, sizeof *ends);
-    const clq_status status = parts && ends ? CLQ_OK : CLQ_MEMORY;
+    const clq_status status = parts && ends ? CLQ_OK : CLQ_ERROR_MEMORY;
     if (status == CLQ_OK) {
         set_ends(model, cuts, *count, ends);
         for (size_t i = 0; i <= *count; i++) parts[i] = (clq_stage){ends[i], ends[i + 1]};
@@ -270,8 +270,9 @@ clq_status clq_choose_cuts(const clq_model *model, const clq_cut_wishes *wishes,
     CLQ_TRY(clq_model_cuts(model, &cuts, &count));
     clq_status status;
     if (count + 1 < wishes->stages)
-        status = clq_fail(CLQ_ARGUMENT, "model %s can be cut into at most %zu stage%s and %u are asked for: use fewer",
-                          model->name, count + 1, clq_plural(count + 1), wishes->stages);
+        status =
+            clq_fail(CLQ_ERROR_ARGUMENT, "model %s can be cut into at most %zu stage%s and %u are asked for: use fewer",
+                     model->name, count + 1, clq_plural(count + 1), wishes->stages);
     else if (model->mark_count > 0) {
         stages[0].before = (clq_cut){.at = 1};
         stages[wishes->stages - 1].after = (clq_cut){.at = model->tensor_count + 1};

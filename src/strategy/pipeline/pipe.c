@@ -57,7 +57,7 @@ static clq_status open_slots(clq_pipe *pipe, const clq_pipe_config *config, size
 
 clq_status clq_pipe_create(const clq_pipe_config *config, clq_pipe **out) {
     clq_pipe *pipe = clq_alloc(1, sizeof *pipe);
-    if (!pipe) return CLQ_MEMORY;
+    if (!pipe) return CLQ_ERROR_MEMORY;
     pipe->sends = config->gradients ? CLQ_SENT_GRADIENT : CLQ_SENT;
     pipe->receives = config->gradients ? CLQ_RECEIVED_GRADIENT : CLQ_RECEIVED;
     pipe->from = config->from;
@@ -112,9 +112,9 @@ static clq_status await_turn(clq_pipe *pipe, bool sender, double until) {
         clq_lock_wait(&pipe->lock, &pipe->changed, CLQ_MIN(left, CLQ_RUNNING_LOOK_S));
     const bool is_ready = ready(pipe, sender), aborted = atomic_load(&pipe->aborted);
     pthread_mutex_unlock(&pipe->lock);
-    if (aborted) return clq_fail(CLQ_ABORTED, "another stage of the pipeline failed");
+    if (aborted) return clq_fail(CLQ_ERROR_ABORTED, "another stage of the pipeline failed");
     if (is_ready) return CLQ_OK;
-    return clq_fail(CLQ_TIMEOUT, "the stage on %s %s nothing within the deadline of %g s (deadline_s)",
+    return clq_fail(CLQ_ERROR_TIMEOUT, "the stage on %s %s nothing within the deadline of %g s (deadline_s)",
                     clq_device_label(sender ? pipe->to : pipe->from), sender ? "took" : "sent", pipe->deadline_s);
 }
 
@@ -124,8 +124,8 @@ static clq_status await_transfer(const clq_pipe *pipe, clq_event *event, double 
     if (event) CLQ_TRY(clq_event_look(event, &complete));
     if (complete) return CLQ_OK;
     clq_status status = clq_event_wait_until(event, until, &pipe->aborted);
-    if (status != CLQ_TIMEOUT) return status;
-    return clq_fail(CLQ_TIMEOUT, "a transfer from %s to %s did not end within the deadline of %g s (deadline_s)",
+    if (status != CLQ_ERROR_TIMEOUT) return status;
+    return clq_fail(CLQ_ERROR_TIMEOUT, "a transfer from %s to %s did not end within the deadline of %g s (deadline_s)",
                     clq_device_label(pipe->from), clq_device_label(pipe->to), pipe->deadline_s);
 }
 

@@ -178,14 +178,14 @@ static clq_status check_model(const clq_model *model) {
     for (uint32_t v = 0; v < model->variable_count; v++)
         if (model->variables[v].synchronized)
             return clq_fail(
-                CLQ_UNSUPPORTED,
+                CLQ_ERROR_UNSUPPORTED,
                 "layer '%s' needs statistics of the global batch, and a pipeline has those of micro-batches: "
                 "use it without `synchronized`, or use strategy mirrored",
                 model->layers[model->variables[v].layer - 1].name);
     for (uint32_t i = 0; i < model->output_count; i++)
         if (model->tensors[model->outputs[i] - 1].mask)
             return clq_fail(
-                CLQ_UNSUPPORTED,
+                CLQ_ERROR_UNSUPPORTED,
                 "output '%s' has a mask, and a loss that leaves masked steps out is a mean over the steps of "
                 "the global batch that count, where a pipeline has micro-batches: use strategy mirrored",
                 clq_model_output_name(model, i));
@@ -202,7 +202,7 @@ static clq_status take_options(const clq_strategy *strategy, clq_pipeline *out) 
     const clq_strategy_options *options = &strategy->config.options;
     const unsigned stages = options->stages ? options->stages : strategy->count;
     if (strategy->count % stages != 0)
-        return clq_fail(CLQ_ARGUMENT,
+        return clq_fail(CLQ_ERROR_ARGUMENT,
                         "pipelines of %u stages need a multiple of %u devices and there are %u: use such a number, or "
                         "a number of stages that divides %u",
                         stages, stages, strategy->count, strategy->count);
@@ -211,7 +211,7 @@ static clq_status take_options(const clq_strategy *strategy, clq_pipeline *out) 
     const size_t share = clq_ceil_div(strategy->config.global_batch, strategy->total / stages);
     if (options->micro_batches > share)
         return clq_fail(
-            CLQ_ARGUMENT,
+            CLQ_ERROR_ARGUMENT,
             "%u micro-batches are more than the %zu sample%s that a pipeline gets of a batch of %zu: use at "
             "most %zu, or a larger batch",
             options->micro_batches, share, clq_plural(share), strategy->config.global_batch, share);
@@ -226,7 +226,7 @@ static bool updates_by_squares(const clq_strategy *strategy) {
 /* Of each stage, over the devices of all processes. */
 static clq_status find_least_memory(clq_world *world, clq_cut_wishes *wishes) {
     uint64_t *all = clq_alloc(clq_world_size(world), sizeof wishes->memory);
-    clq_status status = clq_world_check(world, all ? CLQ_OK : CLQ_MEMORY);
+    clq_status status = clq_world_check(world, all ? CLQ_OK : CLQ_ERROR_MEMORY);
     if (status == CLQ_OK) status = clq_world_gather(world, wishes->memory, sizeof wishes->memory, all);
     for (unsigned r = 0; status == CLQ_OK && r < clq_world_size(world); r++)
         for (unsigned s = 0; s < wishes->stages; s++)
@@ -275,7 +275,7 @@ static clq_status cut_model(clq_strategy *strategy) {
 
 static clq_status prepare(clq_strategy *strategy) {
     clq_pipeline *pipeline = clq_alloc(1, sizeof *pipeline);
-    if (!pipeline) return CLQ_MEMORY;
+    if (!pipeline) return CLQ_ERROR_MEMORY;
     strategy->own = pipeline;
     CLQ_TRY(check_model(strategy->model));
     CLQ_TRY(clq_world_check(strategy->config.world, take_options(strategy, pipeline)));

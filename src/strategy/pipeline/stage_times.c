@@ -21,7 +21,7 @@ static clq_status make_key(const clq_stage_timing *of, clq_hash128 *out) {
     clq_model_add_key(of->model, &text);
     if (!text.failed) *out = clq_hash128_of(text.data, text.length, 0);
     clq_free(text.data);
-    return text.failed ? CLQ_MEMORY : CLQ_OK;
+    return text.failed ? CLQ_ERROR_MEMORY : CLQ_OK;
 }
 
 clq_status clq_stage_times_recall(const clq_stage_timing *of, clq_stage_times *times) {
@@ -41,7 +41,7 @@ static clq_status keep(const clq_stage_timing *of, clq_stage_times *times) {
     clq_hash128 key;
     CLQ_TRY(make_key(of, &key));
     const clq_status status = clq_device_replace(of->device, key, times->items, times->count * sizeof *times->items);
-    if (status == CLQ_OK || status == CLQ_MEMORY) return status;
+    if (status == CLQ_OK || status == CLQ_ERROR_MEMORY) return status;
     clq_log(CLQ_LOG_WARNING, "%s: the measured times of stages are not used, since they cannot be kept: %s",
             clq_device_label(of->device), clq_error_detail());
     times->count = 0;
@@ -56,7 +56,7 @@ static clq_status add(clq_stage_times *times, const clq_stage *stage, const clq_
     while (item < end && (item->begin != stage->before.at || item->end != stage->after.at)) item++;
     if (item == end) {
         clq_stage_time *items = clq_grow(times->items, times->count, &times->capacity, 16, sizeof *items);
-        if (!items) return CLQ_MEMORY;
+        if (!items) return CLQ_ERROR_MEMORY;
         times->items = items;
         item = &items[times->count++];
     }
@@ -72,7 +72,8 @@ static clq_status measure_one(const clq_stage_timing *of, const clq_tune_config 
     config.stage = stage;
     clq_status status = clq_plan_time(of->model, of->device, &config, tune, &seconds);
     clq_device_drop_programs(of->device, mark);
-    if (status == CLQ_BUILD || status == CLQ_DEVICE_MEMORY || status == CLQ_UNSUPPORTED) return CLQ_OK;
+    if (status == CLQ_ERROR_BUILD || status == CLQ_ERROR_DEVICE_MEMORY || status == CLQ_ERROR_UNSUPPORTED)
+        return CLQ_OK;
     return status == CLQ_OK ? add(times, stage, &seconds) : status;
 }
 

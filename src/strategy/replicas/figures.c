@@ -135,7 +135,7 @@ static void add_up(const clq_strategy *strategy, uint32_t first, uint32_t count,
 clq_status clq_strategy_read_figures(clq_strategy *strategy, uint32_t first, uint32_t count, double *rows,
                                      float *squares) {
     if (squares && !strategy->config.plan.gradient_norms)
-        return clq_fail(CLQ_STATE, "this trainer does not measure its gradient: set measure_gradient");
+        return clq_fail(CLQ_ERROR_STATE, "this trainer does not measure its gradient: set measure_gradient");
     const clq_command command = {.kind = &figures_kind, .first_slot = first, .slot_count = count};
     for (unsigned r = 0; r < strategy->count; r++) CLQ_TRY(clq_worker_call(&strategy->replicas[r].worker, &command));
     add_up(strategy, first, count, rows, squares);

@@ -80,7 +80,7 @@ static clq_status disable(clq_paths *paths, const char *name, size_t length) {
         clq_text_add(&known, "%s%s", p ? ", " : "", table[p].name);
         clq_nearest_try(&nearest, table[p].name);
     }
-    clq_status status = CLQ_MEMORY;
+    clq_status status = CLQ_ERROR_MEMORY;
     if (!known.failed)
         status = clq_nearest_fail(&nearest, "fast path '%.*s' is unknown: expected %s", (int)length, name, known.data);
     clq_free(known.data);

@@ -8,8 +8,8 @@
 void clq_worker_fail(clq_worker *worker, clq_status status) {
     clq_pool *pool = worker->pool;
     const clq_status elsewhere =
-        status == CLQ_ABORTED && pool->failure_elsewhere ? pool->failure_elsewhere(pool->context) : CLQ_OK;
-    if (status == CLQ_ABORTED && elsewhere == CLQ_OK) { /* by the worker that failed, which is about to say why */
+        status == CLQ_ERROR_ABORTED && pool->failure_elsewhere ? pool->failure_elsewhere(pool->context) : CLQ_OK;
+    if (status == CLQ_ERROR_ABORTED && elsewhere == CLQ_OK) { /* by the worker that failed, which is about to say why */
         pthread_mutex_lock(&pool->lock);
         while (!atomic_load(&pool->failed)) pthread_cond_wait(&pool->told, &pool->lock);
         pthread_mutex_unlock(&pool->lock);
@@ -132,7 +132,7 @@ clq_status clq_worker_open(clq_worker *worker, clq_pool *pool) {
     CLQ_TRY(clq_queue_create(worker->device, worker->tracing ? CLQ_QUEUE_TRACE : 0, &worker->queue));
     worker->step_s = clq_alloc(CLQ_STEP_TIMES, sizeof *worker->step_s);
     worker->step_ended = clq_alloc(CLQ_STEP_TIMES, sizeof *worker->step_ended);
-    if (!worker->step_s || !worker->step_ended) return CLQ_MEMORY;
+    if (!worker->step_s || !worker->step_ended) return CLQ_ERROR_MEMORY;
     pool->workers[pool->count++] = worker;
     return CLQ_OK;
 }

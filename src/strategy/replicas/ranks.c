@@ -10,7 +10,7 @@
 /* ---- what works ---- */
 
 static clq_status refuse(const char *what) {
-    return clq_fail(CLQ_UNSUPPORTED,
+    return clq_fail(CLQ_ERROR_UNSUPPORTED,
                     "on several machines %s: use strategy mirrored with whole or f16 gradients, local steps or a "
                     "sharded optimizer, pipelines within each, or ps with store ranks",
                     what);
@@ -20,17 +20,19 @@ static clq_status check_settings(const clq_strategy_config *config) {
     const clq_strategy_options *options = &config->options;
     const unsigned apart = clq_world_apart(config->world);
     if (config->kind == CLQ_STRATEGY_PS && options->backup > 0)
-        return clq_fail(CLQ_UNSUPPORTED, "backup replicas are of one machine: over several, use ps with a staleness");
+        return clq_fail(CLQ_ERROR_UNSUPPORTED,
+                        "backup replicas are of one machine: over several, use ps with a staleness");
     if (config->kind == CLQ_STRATEGY_PS && apart > 0 && config->check_replicas)
-        return clq_fail(CLQ_ARGUMENT,
+        return clq_fail(CLQ_ERROR_ARGUMENT,
                         "strategy ps has one copy of the weights, on the store ranks: leave out the check "
                         "of replicas, or use strategy mirrored");
     if (config->kind == CLQ_STRATEGY_PS && apart > 0) return CLQ_OK;
     if (config->kind == CLQ_STRATEGY_PS)
-        return clq_fail(CLQ_UNSUPPORTED, "strategy ps on several machines keeps variables on ranks of their own: name "
-                                         "how many (--ps-ranks, clq_world_set_apart), or use strategy mirrored");
+        return clq_fail(CLQ_ERROR_UNSUPPORTED,
+                        "strategy ps on several machines keeps variables on ranks of their own: name "
+                        "how many (--ps-ranks, clq_world_set_apart), or use strategy mirrored");
     if (apart > 0)
-        return clq_fail(CLQ_UNSUPPORTED,
+        return clq_fail(CLQ_ERROR_UNSUPPORTED,
                         "%u ranks are set apart, which only strategy ps uses: use it, or set none apart", apart);
     if (config->kind != CLQ_STRATEGY_AUTO && config->kind != CLQ_STRATEGY_MIRRORED &&
         config->kind != CLQ_STRATEGY_PIPELINE)
@@ -43,12 +45,12 @@ static clq_status check_settings(const clq_strategy_config *config) {
 static clq_status check_replicas(const clq_strategy_config *config, bool is_even) {
     const unsigned size = clq_world_size(config->world);
     if (config->global_batch < config->total)
-        return clq_fail(CLQ_ARGUMENT,
+        return clq_fail(CLQ_ERROR_ARGUMENT,
                         "a global batch of %zu is smaller than the %u replicas of %u processes: use a larger one",
                         config->global_batch, config->total, size);
     const bool pipelines = config->kind == CLQ_STRATEGY_PIPELINE;
     if ((config->options.shard_optimizer || pipelines) && !is_even)
-        return clq_fail(CLQ_UNSUPPORTED,
+        return clq_fail(CLQ_ERROR_UNSUPPORTED,
                         "%s on several machines need equally many devices on each: choose them (--devices), or leave "
                         "out the %s",
                         pipelines ? "pipelines" : "parts of an optimizer",
@@ -96,7 +98,7 @@ clq_status clq_ranks_count(clq_strategy_config *config, const clq_devices *devic
     if (size == 1) return CLQ_OK;
     const side mine = describe(devices);
     side *all = clq_alloc(size, sizeof *all);
-    clq_status status = clq_world_check(config->world, all ? CLQ_OK : CLQ_MEMORY);
+    clq_status status = clq_world_check(config->world, all ? CLQ_OK : CLQ_ERROR_MEMORY);
     if (status == CLQ_OK) status = clq_world_gather(config->world, &mine, sizeof mine, all);
     if (status == CLQ_OK) status = check_replicas(config, count_all(config, all));
     clq_free(all);
@@ -127,7 +129,7 @@ static clq_status gather_starts(clq_strategy *strategy) {
     clq_world *world = strategy->config.world;
     const unsigned size = clq_world_size(world);
     strategy->starts = clq_alloc(size + 1, sizeof *strategy->starts);
-    CLQ_TRY(clq_world_check(world, strategy->starts ? CLQ_OK : CLQ_MEMORY));
+    CLQ_TRY(clq_world_check(world, strategy->starts ? CLQ_OK : CLQ_ERROR_MEMORY));
     CLQ_TRY(clq_world_gather(world, &strategy->first, sizeof strategy->first, strategy->starts));
     strategy->starts[size] = strategy->total;
     return CLQ_OK;
@@ -137,7 +139,7 @@ clq_status clq_ranks_open(clq_strategy *strategy) {
     strategy->cut.offsets = clq_alloc(strategy->total, sizeof *strategy->cut.offsets);
     strategy->cut.counts = clq_alloc(strategy->total, sizeof *strategy->cut.counts);
     strategy->computed = clq_alloc(strategy->total, sizeof *strategy->computed);
-    if (!strategy->cut.offsets || !strategy->cut.counts || !strategy->computed) return CLQ_MEMORY;
+    if (!strategy->cut.offsets || !strategy->cut.counts || !strategy->computed) return CLQ_ERROR_MEMORY;
     if (!clq_strategy_spans(strategy)) return CLQ_OK;
     CLQ_TRY(gather_starts(strategy));
     return clq_world_new_tags(strategy->config.world, 1, &strategy->tag);
@@ -250,7 +252,8 @@ clq_status clq_strategy_add_up_processes(const clq_strategy *strategy, double *v
     const unsigned size = clq_world_size(strategy->config.world);
     if (size == 1 || count == 0) return CLQ_OK;
     double *all = clq_alloc(size, count * sizeof *all);
-    if (!all) return clq_world_fail_with(strategy->config.world, CLQ_MEMORY); /* the others wait for this process */
+    if (!all)
+        return clq_world_fail_with(strategy->config.world, CLQ_ERROR_MEMORY); /* the others wait for this process */
     const clq_status status = clq_world_gather(strategy->config.world, values, count * sizeof *values, all);
     for (size_t i = 0; status == CLQ_OK && i < count; i++) {
         values[i] = 0.0;
@@ -299,7 +302,7 @@ clq_status clq_strategy_add_up_rows(clq_strategy *strategy, uint32_t first, uint
     if (!clq_strategy_spans(strategy)) return CLQ_OK;
     if (!strategy->by_batches) return clq_strategy_add_up_processes(strategy, rows, count * width);
     double *values = clq_alloc(count, each * sizeof *values);
-    if (!values) return clq_world_fail_with(strategy->config.world, CLQ_MEMORY);
+    if (!values) return clq_world_fail_with(strategy->config.world, CLQ_ERROR_MEMORY);
     for (size_t i = 0; i < count; i++)
         put_row(strategy, (uint32_t)((first + i) % slots), rows + i * width, squares ? squares + i * variables : NULL,
                 width, values + i * each);
@@ -315,7 +318,7 @@ clq_status clq_strategy_add_up_rows(clq_strategy *strategy, uint32_t first, uint
 void clq_ranks_share_computed(clq_strategy *strategy) {
     if (!strategy->by_batches || !clq_strategy_spans(strategy)) return;
     double *all = clq_alloc(strategy->total, sizeof *all);
-    if (!all) (void)clq_world_fail_with(strategy->config.world, CLQ_MEMORY);
+    if (!all) (void)clq_world_fail_with(strategy->config.world, CLQ_ERROR_MEMORY);
     for (unsigned r = 0; all && r < strategy->total; r++) all[r] = strategy->computed[r];
     if (all && clq_strategy_add_up_processes(strategy, all, strategy->total) == CLQ_OK)
         for (unsigned r = 0; r < strategy->total; r++) strategy->computed[r] = all[r] > 0.0;

@@ -80,7 +80,7 @@ static clq_status refuse(const clq_model *model, const clq_devices *devices, con
         clq_text_add(&fits, "no smaller batch would fit");
     /* To the byte: a memory limit is given so, and this one would be enough. */
     const clq_status status = clq_fail(
-        CLQ_DEVICE_MEMORY,
+        CLQ_ERROR_DEVICE_MEMORY,
         "replica %u: a batch of %zu needs %llu bytes even with the most recomputation, and %llu are allowed: %s",
         replica, config->global_batch, (unsigned long long)whole(n), (unsigned long long)n->budget,
         fits.failed ? "" : fits.data);

@@ -26,7 +26,7 @@ static clq_status compute(clq_replica *replica, const clq_command *command) {
 }
 
 clq_status clq_replica_call_compute(clq_replica_call *call, double scale) {
-    if (call->computed) return clq_fail(CLQ_STATE, "a replica computes on its part of a batch once in a run");
+    if (call->computed) return clq_fail(CLQ_ERROR_STATE, "a replica computes on its part of a batch once in a run");
     clq_command command = *call->command;
     command.params.scale = (float)scale;
     call->computed = true;
@@ -35,7 +35,8 @@ clq_status clq_replica_call_compute(clq_replica_call *call, double scale) {
 
 clq_status clq_replica_call_read(clq_replica_call *call, double *row) {
     if (!call->computed)
-        return clq_fail(CLQ_STATE, "nothing is measured yet: the replica has not computed on its part of the batch");
+        return clq_fail(CLQ_ERROR_STATE,
+                        "nothing is measured yet: the replica has not computed on its part of the batch");
     return latch(call, clq_replica_read_row(call->replica, call->command->params.slot, row));
 }
 
@@ -44,8 +45,8 @@ clq_status clq_replica_call_read(clq_replica_call *call, double *row) {
 /* What a caller's function returned, with a detail; ABORTED would have the pool wait for another failure. */
 static clq_status refuse(clq_status status) {
     static const char who[] = "the function that runs on each replica";
-    if (status != CLQ_ABORTED) return clq_fail_returned(status, "%s", who);
-    return clq_fail(CLQ_INTERRUPTED, "%s returned \"%s\"", who, clq_status_text(status));
+    if (status != CLQ_ERROR_ABORTED) return clq_fail_returned(status, "%s", who);
+    return clq_fail(CLQ_ERROR_INTERRUPTED, "%s returned \"%s\"", who, clq_status_text(status));
 }
 
 static clq_status run_call(clq_worker *worker, const clq_command *command) {
@@ -109,7 +110,7 @@ static clq_status count_computed(clq_strategy *strategy, const clq_strategy_call
     clq_strategy_note_row(strategy, call->params.slot, all);
     if (call->mode == CLQ_MODE_TRAIN) clq_strategy_note_gradients(strategy, false, 0);
     if (*computed) return CLQ_OK;
-    return clq_fail(CLQ_STATE,
+    return clq_fail(CLQ_ERROR_STATE,
                     "%u of the %u replicas computed on their parts of the batch: all do, those without samples too, or "
                     "none does",
                     count, strategy->count);
@@ -117,10 +118,10 @@ static clq_status count_computed(clq_strategy *strategy, const clq_strategy_call
 
 clq_status clq_strategy_may_run(const clq_strategy *strategy) {
     if (clq_strategy_spans(strategy))
-        return clq_fail(CLQ_UNSUPPORTED,
+        return clq_fail(CLQ_ERROR_UNSUPPORTED,
                         "functions on replicas are of one machine: use clq_step or clq_fit on several");
     if (strategy->module->runs_functions) return CLQ_OK;
-    return clq_fail(CLQ_UNSUPPORTED,
+    return clq_fail(CLQ_ERROR_UNSUPPORTED,
                     "strategy %s runs no functions on its replicas, of which none computes a gradient alone: use "
                     "mirrored, central or ps, or clq_step_gradients",
                     strategy->module->name);

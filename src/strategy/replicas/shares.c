@@ -125,35 +125,35 @@ clq_status clq_shares_check(const clq_strategy_options *options, unsigned replic
     double sum = 0.0;
     if (options->shares == CLQ_SHARES_EQUAL) return CLQ_OK;
     if (replicas > CLQ_REPLICAS_MAX)
-        return clq_fail(CLQ_UNSUPPORTED,
+        return clq_fail(CLQ_ERROR_UNSUPPORTED,
                         "shares other than equal ones are of at most %d replicas, and there are %u: use equal shares",
                         CLQ_REPLICAS_MAX, replicas);
     if (options->shares != CLQ_SHARES_WEIGHTS) return CLQ_OK;
     if (options->share_count != replicas || !options->share_weights)
-        return clq_fail(CLQ_ARGUMENT, "shares: %u %s given for %u %s: give one for each", options->share_count,
+        return clq_fail(CLQ_ERROR_ARGUMENT, "shares: %u %s given for %u %s: give one for each", options->share_count,
                         options->share_count == 1 ? "weight is" : "weights are", replicas,
                         replicas == 1 ? "replica" : "replicas");
     for (unsigned r = 0; r < replicas; r++) {
         const double weight = options->share_weights[r];
         if (!isfinite(weight) || weight < 0.0)
-            return clq_fail(CLQ_ARGUMENT,
+            return clq_fail(CLQ_ERROR_ARGUMENT,
                             "shares: the weight of replica %u is %g: expected a finite number of at least 0", r,
                             weight);
         sum += weight;
     }
     if (isfinite(sum) && sum >= DBL_MIN) return CLQ_OK;
-    return clq_fail(CLQ_ARGUMENT, "shares: the weights sum to %g: expected a finite sum above 0", sum);
+    return clq_fail(CLQ_ERROR_ARGUMENT, "shares: the weights sum to %g: expected a finite sum above 0", sum);
 }
 
 clq_status clq_shares_create(const clq_strategy *strategy, clq_shares **out) {
     const clq_strategy_options *options = &strategy->config.options;
     *out = NULL;
     if ((unsigned)options->shares > CLQ_SHARES_WEIGHTS)
-        return clq_fail(CLQ_ARGUMENT, "shares %d is none of clq_shares_kind", (int)options->shares);
+        return clq_fail(CLQ_ERROR_ARGUMENT, "shares %d is none of clq_shares_kind", (int)options->shares);
     CLQ_TRY(clq_shares_check(options, strategy->total));
     if (options->shares == CLQ_SHARES_EQUAL || strategy->total == 1) return CLQ_OK;
     clq_shares *shares = clq_alloc(1, sizeof *shares);
-    if (!shares) return CLQ_MEMORY;
+    if (!shares) return CLQ_ERROR_MEMORY;
     const int error = pthread_mutex_init(&shares->lock, NULL);
     if (error) {
         clq_free(shares);
@@ -209,7 +209,7 @@ clq_status clq_shares_take_rooms(clq_strategy *strategy) {
     if (!clq_shares_are_measured(strategy->shares)) return CLQ_OK;
     for (unsigned r = 0; r < strategy->count; r++) own[r] = strategy->replicas[r].capacity;
     size_t *all = clq_alloc(clq_world_size(world), ROOMS_BYTES);
-    clq_status status = clq_world_check(world, all ? CLQ_OK : CLQ_MEMORY);
+    clq_status status = clq_world_check(world, all ? CLQ_OK : CLQ_ERROR_MEMORY);
     if (status == CLQ_OK) status = clq_world_gather(world, own, ROOMS_BYTES, all);
     for (size_t i = 0; status == CLQ_OK && i < (size_t)clq_world_size(world) * CLQ_REPLICAS_MAX; i++)
         if (all[i] > 0) strategy->shares->most[next++] = all[i];
@@ -230,7 +230,7 @@ static clq_status change_shares(clq_strategy *strategy, uint64_t step, const siz
     clq_shares *shares = strategy->shares;
     change *grown =
         clq_realloc(shares->changes, shares->change_count, shares->change_count + 1, sizeof *shares->changes);
-    if (!grown) return CLQ_MEMORY;
+    if (!grown) return CLQ_ERROR_MEMORY;
     shares->changes = grown;
     change *next = &shares->changes[shares->change_count++];
     *next = (change){.step = step};
@@ -317,7 +317,7 @@ static clq_status look(clq_strategy *strategy, uint64_t step, bool *again, doubl
     if (clq_strategy_spans(strategy)) {
         if (step % STEPS_OF_ALL != 0) return CLQ_OK;
         measured *all = clq_alloc(clq_world_size(strategy->config.world), sizeof *all);
-        if (!all) return clq_world_fail_with(strategy->config.world, CLQ_MEMORY); /* the others wait */
+        if (!all) return clq_world_fail_with(strategy->config.world, CLQ_ERROR_MEMORY); /* the others wait */
         const clq_status status = gather(strategy, all, &least, seconds);
         clq_free(all);
         CLQ_TRY(status);

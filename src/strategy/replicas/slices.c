@@ -17,7 +17,7 @@ static clq_status open_place(const clq_replica *replica, const clq_command *comm
                    .offset = clq_weights_offset(weights, command->variable),
                    .bytes = clq_weights_variable_bytes(weights, command->variable)};
     out->values = clq_alloc(out->bytes, 1);
-    return out->values ? CLQ_OK : CLQ_MEMORY;
+    return out->values ? CLQ_OK : CLQ_ERROR_MEMORY;
 }
 
 static clq_status read_slice(clq_worker *worker, const clq_command *command) {

@@ -27,18 +27,18 @@ static clq_status compare_layout(const clq_strategy *strategy, unsigned a, unsig
     const clq_weights *left = strategy->replicas[a].weights, *right = strategy->replicas[b].weights;
     for (size_t v = 0; v < strategy->model->variable_count; v++)
         if (clq_weights_offset(left, v) != clq_weights_offset(right, v))
-            return clq_fail(CLQ_INTERNAL, "replicas %u and %u have '%s' in different places", a, b,
+            return clq_fail(CLQ_ERROR_INTERNAL, "replicas %u and %u have '%s' in different places", a, b,
                             strategy->model->variables[v].name);
     return CLQ_OK;
 }
 
 static clq_status refuse(const clq_strategy *strategy, bool store) {
     if (store)
-        return clq_fail(CLQ_ARGUMENT,
+        return clq_fail(CLQ_ERROR_ARGUMENT,
                         "strategy %s has one copy of the weights, in the host's memory: leave out the check of "
                         "replicas, or use strategy mirrored",
                         strategy->module->name);
-    return clq_fail(CLQ_ARGUMENT,
+    return clq_fail(CLQ_ERROR_ARGUMENT,
                     "strategy %s on these devices has no two replicas with the same weights, on devices that round "
                     "alike: leave out the check of replicas",
                     strategy->module->name);
@@ -69,7 +69,7 @@ static clq_status open_hashes(const clq_weights *weights, hashes *out) {
     const size_t blocks = clq_weights_blocks(weights, CLQ_ARENA_STATE);
     out->parameters = clq_alloc(clq_weights_blocks(weights, CLQ_ARENA_PARAMETERS), sizeof *out->parameters);
     if (blocks > 0) out->state = clq_alloc(blocks, sizeof *out->state);
-    return out->parameters && (out->state || blocks == 0) ? CLQ_OK : CLQ_MEMORY;
+    return out->parameters && (out->state || blocks == 0) ? CLQ_OK : CLQ_ERROR_MEMORY;
 }
 
 /* Of a variable: that of its blocks. */
@@ -104,7 +104,7 @@ static clq_status tell(const clq_strategy *strategy, const uint64_t *values, uns
             clq_text_add(&text, "%s%016" PRIx64 " on replica %u (%s)", text.length ? ", " : "", values[r], r,
                          clq_device_label(strategy->replicas[r].worker.device));
     const clq_status status = clq_fail(
-        CLQ_REPLICAS_DIFFER,
+        CLQ_ERROR_REPLICAS_DIFFER,
         "step %" PRIu64 ": replicas have different weights in '%s': hash %016" PRIx64
         " on replica %u (%s), and %s; test the device with `clique doctor`, or leave it out",
         step, strategy->model->variables[variable].name, values[reference], reference,
@@ -183,7 +183,7 @@ static clq_status compare_with_ranks(const clq_strategy *strategy, const uint64_
         const unsigned most = majority_of_ranks(all, width, size, rank, 1 + v);
         const uint64_t mine = all[rank * width + 1 + v], right = all[most * width + 1 + v];
         if (mine != right)
-            return clq_fail(CLQ_REPLICAS_DIFFER,
+            return clq_fail(CLQ_ERROR_REPLICAS_DIFFER,
                             "step %" PRIu64 ": processes have different weights in '%s': hash %016" PRIx64
                             " on %s, and %016" PRIx64 " on %s, whose device is of the same kind; test the device with "
                             "`clique doctor`, or leave it out",
@@ -199,7 +199,7 @@ static clq_status check_ranks(clq_strategy *strategy, const hashes *own, uint64_
     const size_t width = 1 + strategy->model->variable_count;
     if (!clq_strategy_spans(strategy)) return status;
     uint64_t *mine = clq_alloc(width, sizeof *mine), *all = clq_alloc(clq_world_size(world), width * sizeof *all);
-    if (status == CLQ_OK && (!mine || !all)) status = CLQ_MEMORY;
+    if (status == CLQ_OK && (!mine || !all)) status = CLQ_ERROR_MEMORY;
     if (status == CLQ_OK) tell_first_model(strategy, own, mine);
     status = clq_world_check(world, status);
     if (status == CLQ_OK) status = clq_world_gather(world, mine, width * sizeof *mine, all);

@@ -9,7 +9,7 @@ clq_status clq_scaling_check(const clq_strategy_config *config, const clq_strate
     if (config->parts > 0) with = "parts of a model";
     if (!with) return CLQ_OK;
     return clq_fail(
-        CLQ_ARGUMENT,
+        CLQ_ERROR_ARGUMENT,
         "precision mixed scales the loss, and %s cannot agree on the scale: use precision mixed-bf16, which "
         "needs none",
         with);

@@ -40,7 +40,7 @@ static void *take_block(clq_snapshot *snapshot, size_t bytes) {
 static clq_status add_entry(work *w, const clq_snapshot_entry *entry) {
     clq_snapshot *s = w->snapshot;
     clq_snapshot_entry *grown = clq_grow(s->entries, s->count, &s->capacity, 64, sizeof *grown);
-    if (!grown) return CLQ_MEMORY;
+    if (!grown) return CLQ_ERROR_MEMORY;
     s->entries = grown;
     s->entries[s->count++] = *entry;
     return CLQ_OK;
@@ -62,7 +62,7 @@ static clq_status begin(clq_strategy *strategy, clq_snapshot *snapshot, work *ou
                   .begin = strategy->first,
                   .end = strategy->first + strategy->count};
     out->slots = slots_of(strategy, &out->kept);
-    return out->images ? CLQ_OK : CLQ_MEMORY;
+    return out->images ? CLQ_OK : CLQ_ERROR_MEMORY;
 }
 
 unsigned clq_strategy_slots(clq_strategy *strategy) {
@@ -154,17 +154,17 @@ static clq_status open_image(work *w, unsigned r) {
     const size_t bytes = clq_weights_arena_bytes(weights, CLQ_ARENA_PARAMETERS);
     const size_t state = clq_weights_arena_bytes(weights, CLQ_ARENA_STATE);
     if ((reads_all(w, r) || w->kept.local_steps) && !w->kept.storage)
-        if (!(own->arenas[CLQ_ARENA_PARAMETERS] = take_block(s, bytes))) return CLQ_MEMORY;
+        if (!(own->arenas[CLQ_ARENA_PARAMETERS] = take_block(s, bytes))) return CLQ_ERROR_MEMORY;
     if (reads_state(w, r) && state > 0)
-        if (!(own->arenas[CLQ_ARENA_STATE] = take_block(s, state))) return CLQ_MEMORY;
+        if (!(own->arenas[CLQ_ARENA_STATE] = take_block(s, state))) return CLQ_ERROR_MEMORY;
     for (unsigned k = 0; k < w->slots && !w->kept.storage; k++) {
         const bool is_first = r == w->begin, shards = w->strategy->shards_optimizer;
         if (shards && !is_first)
             own->slots[k] = w->images[w->begin].slots[k];
         else if ((shards || reads_all(w, r) || w->kept.local_steps) && !(own->slots[k] = take_block(s, bytes)))
-            return CLQ_MEMORY;
+            return CLQ_ERROR_MEMORY;
     }
-    if (has_error(w, r) && !(own->error = take_block(s, bytes))) return CLQ_MEMORY;
+    if (has_error(w, r) && !(own->error = take_block(s, bytes))) return CLQ_ERROR_MEMORY;
     return CLQ_OK;
 }
 
@@ -177,9 +177,9 @@ static clq_status read_store(work *w) {
     const size_t bytes = clq_weights_arena_bytes(w->strategy->replicas[0].weights, CLQ_ARENA_PARAMETERS);
     image *first = &w->images[w->first];
     if (!w->kept.storage) return CLQ_OK;
-    if (!(first->arenas[CLQ_ARENA_PARAMETERS] = take_block(w->snapshot, bytes))) return CLQ_MEMORY;
+    if (!(first->arenas[CLQ_ARENA_PARAMETERS] = take_block(w->snapshot, bytes))) return CLQ_ERROR_MEMORY;
     for (unsigned k = 0; k < w->slots; k++)
-        if (!(first->slots[k] = take_block(w->snapshot, bytes))) return CLQ_MEMORY;
+        if (!(first->slots[k] = take_block(w->snapshot, bytes))) return CLQ_ERROR_MEMORY;
     return clq_storage_read_all(w->kept.storage, first->arenas[CLQ_ARENA_PARAMETERS], first->slots);
 }
 
@@ -198,7 +198,7 @@ static clq_status add_slices(work *w, clq_snapshot_entry *e) {
     const clq_strategy *strategy = w->strategy;
     const clq_variable *v = &strategy->model->variables[e->variable];
     float *whole = take_block(w->snapshot, clq_variable_bytes(v));
-    if (!whole) return CLQ_MEMORY;
+    if (!whole) return CLQ_ERROR_MEMORY;
     for (unsigned r = 0; r < strategy->total; r++) {
         const clq_weight_slice slice = clq_weights_slice(replica_like(w, r)->weights, e->variable);
         clq_weight_slice_paste(&slice, v, (const float *)(const void *)values_in(w, r, e), whole);
@@ -235,7 +235,7 @@ static clq_status add_mean(work *w, clq_snapshot_entry *e) {
     const clq_variable *v = &w->strategy->model->variables[e->variable];
     float *mean = take_block(w->snapshot, clq_variable_bytes(v));
     double total = 0.0;
-    if (!mean) return CLQ_MEMORY;
+    if (!mean) return CLQ_ERROR_MEMORY;
     for (unsigned r = 0; r < w->strategy->total; r++)
         if (values_in(w, r, e)) total += weight_of(w, r, e);
     for (size_t i = 0; i < v->elements && total > 0.0; i++) {
@@ -351,13 +351,13 @@ static clq_status spread_pieces(const work *w) {
 /* status: of this process. Memory that any of them lacks is lacking for all, and the training goes on. Any other
  * failure ends it. */
 static clq_status agree_on_memory(clq_world *world, clq_status status) {
-    const unsigned char lacking = status == CLQ_MEMORY;
+    const unsigned char lacking = status == CLQ_ERROR_MEMORY;
     const unsigned size = clq_world_size(world);
-    if (status != CLQ_OK && status != CLQ_MEMORY) return clq_world_fail_with(world, status);
+    if (status != CLQ_OK && status != CLQ_ERROR_MEMORY) return clq_world_fail_with(world, status);
     clq_error own;
     clq_error_take(status, &own);
     unsigned char *all = clq_alloc(size, sizeof *all);
-    if (!all) return clq_world_fail_with(world, CLQ_MEMORY);
+    if (!all) return clq_world_fail_with(world, CLQ_ERROR_MEMORY);
     status = clq_world_gather(world, &lacking, sizeof lacking, all);
     unsigned r = 0;
     while (status == CLQ_OK && r < size && !all[r]) r++;
@@ -365,7 +365,7 @@ static clq_status agree_on_memory(clq_world *world, clq_status status) {
     CLQ_TRY(status);
     if (lacking) return clq_error_raise(&own);
     return r == size ? CLQ_OK
-                     : clq_fail(CLQ_MEMORY, "%s has too little memory for a snapshot", clq_world_name(world, r));
+                     : clq_fail(CLQ_ERROR_MEMORY, "%s has too little memory for a snapshot", clq_world_name(world, r));
 }
 
 static clq_status exchange_pieces(const work *w, bool for_all) {
@@ -399,7 +399,7 @@ static clq_status read_images(work *w, clq_status begun, bool for_all) {
 clq_status clq_snapshot_open_counts(clq_snapshot *snapshot) {
     snapshot->local_samples = take_block(snapshot, snapshot->replicas * sizeof *snapshot->local_samples);
     snapshot->shares = take_block(snapshot, snapshot->replicas * sizeof *snapshot->shares);
-    return snapshot->local_samples && snapshot->shares ? CLQ_OK : CLQ_MEMORY;
+    return snapshot->local_samples && snapshot->shares ? CLQ_OK : CLQ_ERROR_MEMORY;
 }
 
 static clq_status take_counts(const work *w, clq_snapshot *out) {
@@ -448,11 +448,11 @@ static clq_status open_to_write(work *w, unsigned r) {
     image *own = &w->images[r];
     const size_t bytes = clq_weights_arena_bytes(weights, CLQ_ARENA_PARAMETERS);
     const size_t state = clq_weights_arena_bytes(weights, CLQ_ARENA_STATE);
-    if (!(own->arenas[CLQ_ARENA_PARAMETERS] = take_block(w->snapshot, bytes))) return CLQ_MEMORY;
-    if (state > 0 && !(own->arenas[CLQ_ARENA_STATE] = take_block(w->snapshot, state))) return CLQ_MEMORY;
+    if (!(own->arenas[CLQ_ARENA_PARAMETERS] = take_block(w->snapshot, bytes))) return CLQ_ERROR_MEMORY;
+    if (state > 0 && !(own->arenas[CLQ_ARENA_STATE] = take_block(w->snapshot, state))) return CLQ_ERROR_MEMORY;
     for (unsigned k = 0; k < w->slots; k++)
-        if (!(own->slots[k] = take_block(w->snapshot, bytes))) return CLQ_MEMORY;
-    if (has_error(w, r) && !(own->error = take_block(w->snapshot, bytes))) return CLQ_MEMORY;
+        if (!(own->slots[k] = take_block(w->snapshot, bytes))) return CLQ_ERROR_MEMORY;
+    if (has_error(w, r) && !(own->error = take_block(w->snapshot, bytes))) return CLQ_ERROR_MEMORY;
     return CLQ_OK;
 }
 
