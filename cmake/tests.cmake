@@ -455,7 +455,8 @@ endforeach()
 # Tests of host code that compile much and compute little have their kernels compiled without optimization
 # (tests/support/unoptimized.c), which takes a third of the time; such kernels take up to ten times as long, and trainings of
 # many steps lose by it. Tests of ops and interop/golden_alone have these kernels as users do. Their programs are kept apart.
-set(unoptimized_tests "graph/.*" "interop/(golden|golden_families|single_layers)")
+set(unoptimized_tests "graph/(chains|custom|drawn_graphs|exchange|fused_step|keep|placement|stages|step_graph|tune|weights)"
+  "interop/(golden|golden_families|single_layers)")
 foreach(test IN LISTS all_tests)
   clq_is_one_of(is_unoptimized "${test}" ${unoptimized_tests})
   if(is_unoptimized)
