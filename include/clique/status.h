@@ -86,18 +86,20 @@ CLQ_API const char *clq_version(void);
 CLQ_API unsigned clq_version_number(void);
 
 /* Where the library's memory on the host comes from. Any thread may call each function, several at once. Not included:
- * memory that drivers, zlib, Jansson and the C library take for themselves. */
+ * memory that drivers, zlib, Jansson and the C library take for themselves, and texts that the program frees by free()
+ * (clq_group_explain). */
 typedef struct clq_allocator {
     /* alignment: a power of two; 0: suitable for any type. bytes: above 0. Returns NULL if there is no memory. */
     void *(*allocate)(void *context, size_t alignment, size_t bytes);
     /* As realloc. block: allocated with alignment 0, or NULL. */
     void *(*reallocate)(void *context, void *block, size_t bytes);
-    void (*release)(void *context, void *block); /* block may be NULL */
+    void (*release)(void *context, void *block); /* of any alignment; block may be NULL */
     void *context;
     void *reserved[4]; /* NULL */
 } clq_allocator;
 /* Sets the allocator, which is copied. Call it once, before the process's first other call into the library. Functions
- * and context are needed until the process ends. Errors: ARGUMENT (a function is NULL, a reserve is not), STATE (memory
+ * and context are needed until the process ends. Errors: ARGUMENT (allocator or a function is NULL; a
+ * reserve is not), STATE (memory
  * was allocated already). */
 CLQ_API clq_status clq_set_allocator(const clq_allocator *allocator);
 

@@ -57,6 +57,7 @@ static void note_use(void) {
 }
 
 clq_status clq_set_allocator(const clq_allocator *given) {
+    if (!given) return clq_fail(CLQ_ERROR_ARGUMENT, "clq_set_allocator: the allocator is NULL");
     CLQ_TRY(CLQ_RESERVE_CHECK(clq_allocator, given));
     if (!given->allocate || !given->reallocate || !given->release)
         return clq_fail(CLQ_ERROR_ARGUMENT, "clq_set_allocator: allocate, reallocate and release are all needed");

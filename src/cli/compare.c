@@ -7,7 +7,6 @@
 #include "cli/cli.h"
 #include "cli/results.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 enum { KEY_FAIL_BELOW = 256, KEY_FILE, KEY_COMPARE_JSON };
@@ -68,7 +67,7 @@ static clq_status index_rows(const clq_result_file *file, row_index *out) {
         json_t *head = text ? json_object_get(x.heads, text) : NULL;
         x.next[i] = head ? json_integer_value(head) : NO_ROW;
         failed = !text || json_object_set_new(x.heads, text, json_integer((json_int_t)i)) != 0;
-        free(text);
+        clq_free(text);
     }
     if (!failed) {
         *out = x;
@@ -111,7 +110,7 @@ static clq_status match_row(comparison *c, const options *o, json_t *row, size_t
     char *text = key_text(row), where[512];
     if (!text) return out_of_memory();
     json_t *other = take_row(&c->b, x, text);
-    free(text);
+    clq_free(text);
     if (!other) return name_row(c->only_a, row, NULL);
     clq_speed a, b;
     snprintf(where, sizeof where, "%.400s: row %zu", c->a.path, number);

@@ -2,7 +2,6 @@
 #include "cli/results.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* ---- escaping ---------------------------------------------------------------------------------------------------- */
@@ -107,7 +106,7 @@ void clq_html_script_json(json_t *document, clq_text *page) {
         else
             clq_text_add_bytes(page, c, 1);
     }
-    free(text);
+    clq_free(text);
 }
 
 /* ---- tables ------------------------------------------------------------------------------------------------------ */
@@ -204,7 +203,7 @@ json_t *clq_html_families(json_t *rows, bool (*is_member)(json_t *row), const ch
         if (text && !json_object_get(families, text))
             page->failed |= json_object_set_new(families, text, json_pack("{s:O, s:[]}", "key", key, "rows")) != 0;
         page->failed |= json_array_append(json_object_get(json_object_get(families, text), "rows"), row) != 0;
-        free(text);
+        clq_free(text);
         json_decref(key);
     }
     page->failed |= !families;

@@ -7,7 +7,6 @@
 #include "cli/page.h"
 #include "cli/results.h"
 
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -124,7 +123,7 @@ static void unite(json_t *devices, json_t *known, json_t *more, clq_text *page) 
         if (text && !json_object_get(known, text))
             page->failed |=
                 json_object_set_new(known, text, json_true()) != 0 || json_array_append(devices, device) != 0;
-        free(text);
+        clq_free(text);
     }
 }
 

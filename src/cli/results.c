@@ -3,7 +3,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static bool ends_with(const char *text, const char *end) {
@@ -249,7 +248,7 @@ static void add_compact(const json_t *value, clq_text *text) {
     char *compact = clq_json_dumps(value, JSON_COMPACT | JSON_REAL_PRECISION(4));
     text->failed |= !compact;
     if (compact) clq_text_add_clean(text, compact);
-    free(compact);
+    clq_free(compact);
 }
 
 void clq_value_text(const json_t *value, clq_text *text) {

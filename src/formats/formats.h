@@ -113,7 +113,7 @@ json_t *clq_json_put(json_t *object, const char *key, json_t *value);
 json_t *clq_json_copy(json_t *value);
 /* Adds the document to the text; text->failed where memory is out. flags: Jansson's. */
 void clq_json_dump(const json_t *document, size_t flags, clq_text *text);
-char *clq_json_dumps(const json_t *value, size_t flags); /* as json_dumps: NULL on failure, and free() */
+char *clq_json_dumps(const json_t *value, size_t flags); /* NULL on failure; clq_free() */
 
 /* ---- trace events (trace_events.c): the format of chrome://tracing, which ui.perfetto.dev reads ---- */
 

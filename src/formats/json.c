@@ -108,8 +108,9 @@ void clq_json_dump(const json_t *document, size_t flags, clq_text *text) {
 }
 
 char *clq_json_dumps(const json_t *value, size_t flags) {
-    const clq_locale entered = clq_locale_enter();
-    char *text = json_dumps(value, flags);
-    clq_locale_leave(entered);
-    return text;
+    clq_text text = {0};
+    clq_json_dump(value, flags, &text);
+    if (!text.failed) return text.data;
+    clq_free(text.data);
+    return NULL;
 }

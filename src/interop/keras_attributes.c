@@ -3,7 +3,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* ---- a configuration ---- */
@@ -35,7 +34,7 @@ void clq_keras_refuse(clq_keras_attributes *a, clq_status status, const char *ke
 const char *clq_keras_quote(const json_t *value, char text[80]) {
     char *dumped = clq_json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
     snprintf(text, 80, "%.70s", dumped ? dumped : "its value");
-    free(dumped);
+    clq_free(dumped);
     return text;
 }
 

@@ -2,7 +2,6 @@
 #include "train/callbacks.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 void clq_callback_destroy(clq_callback *callback) {
@@ -74,7 +73,7 @@ clq_status clq_state_write(const char *what, json_t *document, char *text, size_
     if (!dump) return clq_fail_memory("writing the state of a callback");
     const size_t length = strlen(dump);
     if (length < bytes) memcpy(text, dump, length + 1);
-    free(dump);
+    clq_free(dump);
     if (length < bytes) return CLQ_OK;
     return clq_fail(CLQ_ERROR_ARGUMENT, "%s: the state has %zu bytes, and there is room for %zu", what, length + 1,
                     bytes);

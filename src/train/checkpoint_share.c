@@ -1,7 +1,6 @@
 /* A checkpoint from the one process that read it to all others of a training. */
 #include "train/checkpoint.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 typedef struct head {
@@ -19,9 +18,7 @@ typedef struct transfer {
 
 /* Of rank 0: the values as text. Of the others: room for it. */
 static clq_status open_text(transfer *t, char **text) {
-    char *dumped = t->is_sender ? clq_json_dumps(t->checkpoint->values, JSON_COMPACT) : NULL;
-    if (t->is_sender) *text = dumped ? clq_strdup(dumped) : NULL;
-    free(dumped);
+    if (t->is_sender) *text = clq_json_dumps(t->checkpoint->values, JSON_COMPACT);
     t->head.text_bytes = *text ? strlen(*text) + 1 : 0;
     CLQ_TRY(clq_world_check(t->world, t->is_sender && !*text ? clq_fail_memory("sending a checkpoint") : CLQ_OK));
     CLQ_TRY(clq_world_broadcast(t->world, &t->head.text_bytes, sizeof t->head.text_bytes));

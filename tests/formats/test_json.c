@@ -73,7 +73,7 @@ static void threads_keep_their_locale(void **state) {
     assert_ptr_equal(uselocale((locale_t)0), own);
     assert_string_equal(text.data, "[0.5]");
     assert_string_equal(dumped, "[0.5]");
-    free(dumped);
+    clq_free(dumped);
     clq_free(text.data);
     json_decref(json);
     json = NULL;

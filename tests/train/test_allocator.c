@@ -1,6 +1,7 @@
 /* A program's own allocator: all memory of a training comes from it and goes back to it, each block by the function
  * that it belongs to; and when it may be set. */
 #include "support/check.h"
+#include "support/files.h"
 #include "train/train.h"
 
 #include <stdint.h>
@@ -50,12 +51,29 @@ static void *reallocate(void *with, void *block, size_t bytes) {
     return grown;
 }
 
+/* Jansson's blocks are a program's own, too: a free() of one is no free of what malloc gave. */
+static atomic_size_t texts;
+static void *allocate_json(size_t bytes) {
+    header *whole = malloc(sizeof(header) + bytes);
+    if (!whole) return NULL;
+    *whole = (header){.mark = mark, .whole = whole, .bytes = bytes};
+    texts++;
+    return whole + 1;
+}
+static void release_json(void *block) {
+    if (!block) return;
+    if (header_of(block)->mark != mark) fail_msg("%p is no block of Jansson's", block);
+    header_of(block)->mark = released;
+    free(header_of(block)->whole);
+}
+
 static const clq_allocator own = {
     .allocate = allocate, .reallocate = reallocate, .release = release, .context = &context};
 
 static void wrong_ones_are_refused(void **state) {
     (void)state;
     clq_allocator wrong = own;
+    assert_fails(CLQ_ERROR_ARGUMENT, "is NULL", clq_set_allocator(NULL));
     wrong.reallocate = NULL;
     assert_fails(CLQ_ERROR_ARGUMENT, "all needed", clq_set_allocator(&wrong));
     wrong = own;
@@ -73,6 +91,7 @@ static void all_memory_is_its_own(void **state) {
     clq_dataset *data;
     clq_trainer *trainer;
     clq_settings *settings;
+    json_set_alloc_funcs(allocate_json, release_json);
     assert_ok(clq_set_allocator(&own));
     assert_ok(clq_settings_create(&settings));
     assert_fails(CLQ_ERROR_STATE, "already", clq_set_allocator(&own));
@@ -80,6 +99,11 @@ static void all_memory_is_its_own(void **state) {
     assert_ok(clq_settings_set(settings, "sample-dtype", "f32"));
     assert_ok(clq_settings_set(settings, "batch", "4"));
     assert_ok(clq_settings_set(settings, "devices", "pocl:0,pocl:1"));
+    assert_ok(clq_settings_set(settings, "checkpoint", files_path("checkpoints")));
+    assert_ok(clq_settings_set(settings, "early-stopping", "patience=9,restore_best=1"));
+    assert_ok(clq_settings_set(settings, "reduce-lr", "patience=1"));
+    assert_ok(clq_settings_set(settings, "save-best", files_path("best.safetensors")));
+    assert_ok(clq_settings_set(settings, "csv", files_path("t.csv")));
     assert_ok(clq_settings_open_system(settings, &system));
     assert_ok(clq_model_create("line", &model));
     clq_tensor x = clq_input(model, CLQ_SHAPE(2));
@@ -89,6 +113,13 @@ static void all_memory_is_its_own(void **state) {
     assert_ok(clq_dataset_batch(data, 4, false));
     assert_ok(clq_settings_create_trainer(settings, system, model, &trainer));
     assert_ok(clq_settings_fit(settings, trainer, data, data, NULL, 0));
+    clq_trainer_destroy(trainer); /* another one goes on from what it left */
+    assert_ok(clq_settings_set(settings, "resume", "1"));
+    assert_ok(clq_settings_set(settings, "epochs", "5"));
+    assert_ok(clq_settings_create_trainer(settings, system, model, &trainer));
+    assert_ok(clq_settings_fit(settings, trainer, data, data, NULL, 0));
+    assert_int_equal(clq_trainer_step(trainer), 10);
+    assert_true(texts > 50);
     assert_true(made > 500);
     assert_true(blocks > 50);
     clq_trainer_destroy(trainer);
@@ -102,5 +133,5 @@ static void all_memory_is_its_own(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(wrong_ones_are_refused),
                                        cmocka_unit_test(all_memory_is_its_own)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, files_begin, files_end);
 }
