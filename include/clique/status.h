@@ -98,9 +98,8 @@ typedef struct clq_allocator {
     void *reserved[4]; /* NULL */
 } clq_allocator;
 /* Sets the allocator, which is copied. Call it once, before the process's first other call into the library. Functions
- * and context are needed until the process ends. Errors: ARGUMENT (allocator or a function is NULL; a
- * reserve is not), STATE (memory
- * was allocated already). */
+ * and context are needed until the process ends. Errors: ARGUMENT (allocator or a function is NULL; a reserve is
+ * not), STATE (memory was allocated already). */
 CLQ_API clq_status clq_set_allocator(const clq_allocator *allocator);
 
 #ifdef __cplusplus

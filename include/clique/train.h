@@ -534,10 +534,11 @@ static inline clq_status clq_fit(clq_trainer *trainer, clq_dataset *train, const
     return clq_fit_sized(trainer, train, config, sizeof *config);
 }
 /* Stops the clq_fit, clq_evaluate or clq_predict under way, which returns INTERRUPTED after its next update or batch. A
- * fit ends as if a callback had returned INTERRUPTED, with a checkpoint if it takes some. If no such call is under way,
- * the next one ends after its first update or batch. Any thread may call it, and a signal handler, as long as the
- * trainer exists; it does not wait. With a world, clq_fit ends in all processes after the same update; clq_evaluate and
- * clq_predict outside a fit continue, and the next fit ends. */
+ * fit ends as if a callback had returned INTERRUPTED, with a checkpoint if it takes some; calls by its callbacks end,
+ * too. If no update or batch follows, the call ends as it would have, and a later call is not stopped. If no such call
+ * is under way, the next one ends after its first update or batch. Any thread may call it, and a signal handler, as long
+ * as the trainer exists; it does not wait. With a world, clq_fit ends in all processes after the same update, or after
+ * the validation under way; clq_evaluate and clq_predict outside a fit continue, and the next fit ends. */
 CLQ_API void clq_trainer_stop(clq_trainer *trainer);
 /* The first update in the last clq_fit whose loss was NaN or infinite; 0: none. It is known once its loss was read:
  * with on_log or on_progress some updates later, else at the epoch's end. Such a loss is also logged as a warning, once

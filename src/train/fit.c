@@ -108,10 +108,13 @@ static clq_status tell_step(run *r) {
     return clq_callbacks_step(r->config, r->trainer, &r->meeting, &info);
 }
 
-/* Whether clq_trainer_stop was called; once for each call of it. */
-static clq_status take_stop(clq_trainer *trainer) {
+/* A signal's handler may set it. */
+_Static_assert(ATOMIC_BOOL_LOCK_FREE == 2, "clq_trainer_stop needs atomic booleans without locks");
+
+/* Whether clq_trainer_stop was called. That holds until the outermost call ends: a callback that calls others, and does
+ * not pass on how they ended, holds up nothing. */
+static clq_status take_stop(const clq_trainer *trainer) {
     if (!atomic_load_explicit(&trainer->interrupted, memory_order_relaxed)) return CLQ_OK;
-    atomic_store(&trainer->interrupted, false);
     return clq_fail(CLQ_ERROR_INTERRUPTED, "stopped by clq_trainer_stop behind step %llu",
                     (unsigned long long)trainer->step);
 }
@@ -343,8 +346,16 @@ static clq_status forward(clq_trainer *trainer, const clq_batch *batch, evaluati
 }
 
 /* Outside of a fit: other processes would wait for this one. */
-static clq_status take_stop_alone(clq_trainer *trainer) {
+static clq_status take_stop_alone(const clq_trainer *trainer) {
     return clq_strategy_spans(trainer->strategy) ? CLQ_OK : take_stop(trainer);
+}
+
+/* A call ends that may have ended by a stop. What came behind its last update or batch stops nothing later. */
+static void end_stop(clq_trainer *trainer) {
+    if (!trainer->fitting) atomic_store(&trainer->interrupted, false);
+}
+static void end_stop_alone(clq_trainer *trainer) {
+    if (!clq_strategy_spans(trainer->strategy)) end_stop(trainer);
 }
 
 static clq_status evaluate_batch(clq_trainer *trainer, const clq_batch *batch, void *context) {
@@ -377,7 +388,9 @@ static clq_status evaluate(clq_trainer *trainer, clq_dataset *dataset, evaluatio
 clq_status clq_evaluate_sized(clq_trainer *trainer, clq_dataset *dataset, clq_totals *out, size_t out_bytes) {
     evaluation e = {.fit = NULL};
     clq_totals totals;
-    CLQ_TRY(evaluate(trainer, dataset, &e, &totals));
+    const clq_status status = evaluate(trainer, dataset, &e, &totals);
+    end_stop_alone(trainer);
+    CLQ_TRY(status);
     clq_struct_give(&totals, sizeof totals, out, out_bytes);
     return CLQ_OK;
 }
@@ -518,11 +531,7 @@ static clq_status count_epochs(run *r) {
     return CLQ_OK;
 }
 
-clq_status clq_fit_sized(clq_trainer *trainer, clq_dataset *train, const clq_fit_config *given, size_t given_bytes) {
-    clq_fit_config whole;
-    const clq_fit_config *config = &whole;
-    CLQ_TRY(clq_struct_take("clq_fit_config", given, given_bytes, &whole, sizeof whole));
-    if (!whole.callbacks) whole.callback_count = 0;
+static clq_status fit(clq_trainer *trainer, clq_dataset *train, const clq_fit_config *config) {
     clq_status status = check_fit(trainer, train, config);
     CLQ_TRY(clq_strategy_spans(trainer->strategy) ? clq_world_check(trainer->config.world, status) : status);
     trainer->labels_are_samples = clq_dataset_get_info(train)->labels_are_samples;
@@ -546,6 +555,15 @@ clq_status clq_fit_sized(clq_trainer *trainer, clq_dataset *train, const clq_fit
     return clq_sharding_close(trainer, train, &part, clq_meeting_close(&r.meeting, status));
 }
 
+clq_status clq_fit_sized(clq_trainer *trainer, clq_dataset *train, const clq_fit_config *given, size_t given_bytes) {
+    clq_fit_config whole;
+    CLQ_TRY(clq_struct_take("clq_fit_config", given, given_bytes, &whole, sizeof whole));
+    if (!whole.callbacks) whole.callback_count = 0;
+    const clq_status status = fit(trainer, train, &whole);
+    end_stop(trainer);
+    return status;
+}
+
 /* ---- predict ---- */
 
 static clq_status predict_batch(clq_trainer *trainer, const clq_batch *batch, void *context) {
@@ -561,7 +579,9 @@ static clq_status predict_batch(clq_trainer *trainer, const clq_batch *batch, vo
 clq_status clq_predict_outputs(clq_trainer *trainer, clq_dataset *dataset, float *const *out) {
     float *next[CLQ_MODEL_OUTPUTS_MAX];
     for (uint32_t i = 0; i < trainer->model->output_count; i++) next[i] = out[i];
-    return for_each_batch(trainer, dataset, &(clq_data_part){0}, false, predict_batch, next);
+    const clq_status status = for_each_batch(trainer, dataset, &(clq_data_part){0}, false, predict_batch, next);
+    end_stop_alone(trainer);
+    return status;
 }
 
 clq_status clq_predict(clq_trainer *trainer, clq_dataset *dataset, float *out) {

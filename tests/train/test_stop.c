@@ -115,13 +115,68 @@ static clq_status stop_now(void *context, clq_trainer *of, const clq_epoch_info 
     return CLQ_OK;
 }
 
-/* In a fit's last epoch there is no later update: the next call ends. */
+static clq_status stop_at_end(void *context, clq_trainer *of, clq_status status) {
+    (void)context;
+    (void)status;
+    clq_trainer_stop(of);
+    return CLQ_OK;
+}
+static clq_status stop_in_vain(void *context, clq_trainer *of, const clq_fit_config *config) {
+    (void)context;
+    (void)config;
+    clq_trainer_stop(of);
+    return clq_fit_stop(of);
+}
+
+/* Behind a fit's last update, and in a fit that makes none, there is nothing to end; and no later call is. */
+static void a_late_stop_stops_nothing(void **state) {
+    (void)state;
+    const clq_callback late[] = {{.name = "epoch", .on_epoch = stop_now},
+                                 {.name = "end", .on_end = stop_at_end},
+                                 {.name = "none", .on_begin = stop_in_vain}};
+    clq_totals totals;
+    for (size_t i = 0; i < CLQ_COUNT_OF(late); i++) {
+        const clq_fit_config fit = {.epochs = 1, .callbacks = &late[i], .callback_count = 1};
+        assert_ok(clq_fit(trainer, data, &fit));
+        assert_ok(clq_evaluate(trainer, data, &totals));
+        assert_ok(clq_fit(trainer, data, &(clq_fit_config){.steps = 1}));
+    }
+}
+
+/* Callbacks that make calls of their own, and look at no status: 1 evaluates, 2 predicts, 3 fits. */
+static unsigned calls;
+static clq_status call_others(void *context, clq_trainer *of, const clq_epoch_info *info) {
+    float out[N];
+    clq_totals totals;
+    (void)info;
+    if (calls++ > 0) return CLQ_OK;
+    clq_trainer_stop(of);
+    switch (*(const int *)context) {
+    case 1: assert_fails(CLQ_ERROR_INTERRUPTED, "clq_trainer_stop", clq_evaluate(of, data, &totals)); break;
+    case 2: assert_fails(CLQ_ERROR_INTERRUPTED, "clq_trainer_stop", clq_predict(of, data, out)); break;
+    default: assert_fails(CLQ_ERROR_INTERRUPTED, "clq_trainer_stop", clq_fit(of, data, &(clq_fit_config){.epochs = 1}));
+    }
+    return CLQ_OK;
+}
+
+static void calls_of_callbacks_hold_up_no_stop(void **state) {
+    (void)state;
+    for (int kind = 1; kind <= 3; kind++) {
+        const clq_callback callback = {.name = "calls", .context = &kind, .on_epoch = call_others};
+        calls = 0;
+        assert_fails(
+            CLQ_ERROR_INTERRUPTED, "clq_trainer_stop",
+            clq_fit(trainer, data, &(clq_fit_config){.epochs = 3, .callbacks = &callback, .callback_count = 1}));
+        assert_int_equal(calls, 1);
+        assert_ok(clq_fit(trainer, data, &(clq_fit_config){.steps = 1}));
+    }
+}
+
 static void a_stop_waits_for_what_comes_next(void **state) {
     (void)state;
     clq_totals totals = {.samples = 7};
     float out[N];
-    const clq_callback callback = {.name = "stop", .on_epoch = stop_now};
-    assert_ok(clq_fit(trainer, data, &(clq_fit_config){.epochs = 1, .callbacks = &callback, .callback_count = 1}));
+    clq_trainer_stop(trainer);
     assert_fails(CLQ_ERROR_INTERRUPTED, "clq_trainer_stop", clq_evaluate(trainer, data, &totals));
     assert_int_equal(totals.samples, 7);
     assert_ok(clq_evaluate(trainer, data, &totals));
@@ -178,9 +233,36 @@ static void a_validation_ends_too(void **state) {
     clq_checkpoints_close(checkpoints);
 }
 
+/* The update that has begun is made. */
+static void a_stop_ends_an_update_of_several_batches(void **state) {
+    (void)state;
+    clq_trainer_config config = clq_trainer_config_default();
+    clq_devices devices;
+    clq_trainer *accumulates;
+    uint64_t epoch, index;
+    config.loss = clq_loss_default(CLQ_LOSS_MEAN_SQUARED_ERROR);
+    config.sample_dtype = CLQ_F32;
+    config.global_batch = BATCH;
+    config.strategy_options.accumulate = 3;
+    assert_ok(clq_devices_select(sys, "pocl:0", &devices));
+    assert_ok(clq_trainer_create(model, &devices, &config, &accumulates));
+    assert_ok(clq_dataset_seek(data, 0, 0));
+    clq_trainer_stop(accumulates);
+    assert_fails(CLQ_ERROR_INTERRUPTED, "behind step 1", clq_fit(accumulates, data, &(clq_fit_config){.epochs = 1}));
+    clq_dataset_tell(data, &epoch, &index);
+    assert_int_equal(index, 3);
+    assert_int_equal(clq_trainer_step(accumulates), 1);
+    assert_ok(clq_dataset_seek(data, 0, 0));
+    clq_trainer_destroy(accumulates);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_signal_ends_a_fit), cmocka_unit_test(another_thread_ends_a_fit),
-        cmocka_unit_test(a_stop_waits_for_what_comes_next), cmocka_unit_test(a_validation_ends_too)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_signal_ends_a_fit),
+                                       cmocka_unit_test(another_thread_ends_a_fit),
+                                       cmocka_unit_test(a_late_stop_stops_nothing),
+                                       cmocka_unit_test(calls_of_callbacks_hold_up_no_stop),
+                                       cmocka_unit_test(a_stop_ends_an_update_of_several_batches),
+                                       cmocka_unit_test(a_stop_waits_for_what_comes_next),
+                                       cmocka_unit_test(a_validation_ends_too)};
     return cmocka_run_group_tests(tests, begin, end);
 }

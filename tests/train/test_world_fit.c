@@ -29,9 +29,9 @@ typedef struct plan {
     const char *folder_of_1; /* of has_own_checkpoints: rank 1's */
     const char *folder;      /* of checkpoints, behind each second step; NULL: none */
     bool resume, normalises, logs;
-    unsigned acts;                                                            /* the process that acts: */
-    uint64_t interrupts_at, fails_at, stops_at, dies_at, spoils_at, waves_at; /* behind this step; 0: never */
-    bool stops_first;                                                         /* in on_begin */
+    unsigned acts;                                                                      /* the process that acts: */
+    uint64_t interrupts_at, fails_at, stops_at, dies_at, spoils_at, waves_at, calls_at; /* behind this step; 0: never */
+    bool stops_first;                                                                   /* in on_begin */
     bool waves_at_checkpoints, has_own_checkpoints, has_other_weights;
     bool has_other_data, checks, is_even;
     const clq_strategy_options *options; /* NULL: whole gradients, even shares */
@@ -69,6 +69,7 @@ static clq_status note_step(void *context, clq_trainer *trainer, const clq_step_
         static float bias[16] = {1};
         return clq_trainer_set_variable(trainer, 1, bias);
     }
+    if (acts && p->how->calls_at == info->step) clq_trainer_stop(trainer);
     if (acts && p->how->interrupts_at == info->step) return clq_fail(CLQ_ERROR_INTERRUPTED, "somebody waved");
     return CLQ_OK;
 }
@@ -112,7 +113,8 @@ static clq_status make_model(bool normalises, clq_model **out) {
 }
 
 static clq_status fit(part *p, clq_dataset *data, clq_dataset *test, clq_checkpoints *checkpoints) {
-    const bool by_steps = p->how->stops_at > 0 || p->how->interrupts_at > 0 || p->how->spoils_at > 0;
+    const bool by_steps =
+        p->how->stops_at > 0 || p->how->interrupts_at > 0 || p->how->spoils_at > 0 || p->how->calls_at > 0;
     const clq_callback callback = {
         .name = "steps", .context = p, .on_begin = begin_fit, .on_step = by_steps ? note_step : NULL};
     const clq_fit_config config = {.epochs = EPOCHS,
@@ -258,6 +260,23 @@ static void who_is_interrupted_interrupts_all(void **state) {
         expect_text(ranks[r].detail, r == 1 ? "somebody waved" : "rank 1 on ");
         assert_within(how.results[r].steps, 3, STEPS);
         assert_int_equal(how.results[r].steps, how.results[0].steps);
+    }
+}
+
+/* clq_trainer_stop of one process. Behind the last update of an epoch, all validate first. */
+static void a_stop_of_one_stops_all(void **state) {
+    (void)state;
+    for (uint64_t at = 2; at <= BATCHES; at += BATCHES - 2) {
+        plan how = {.logs = true, .acts = 1, .calls_at = at};
+        fabric_rank ranks[3];
+        run(&how, 3, ranks);
+        for (unsigned r = 0; r < 3; r++) {
+            assert_int_equal(ranks[r].ended, CLQ_ERROR_INTERRUPTED);
+            expect_text(ranks[r].detail, r == 1 ? "stopped by clq_trainer_stop behind step" : "rank 1 on ");
+            assert_within(how.results[r].steps, at, STEPS - 1);
+            assert_int_equal(how.results[r].steps, how.results[0].steps);
+            assert_int_equal(how.results[r].epochs, how.results[0].epochs);
+        }
     }
 }
 
@@ -545,6 +564,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_log_is_of_all),
         cmocka_unit_test(who_is_interrupted_interrupts_all),
+        cmocka_unit_test(a_stop_of_one_stops_all),
         cmocka_unit_test(who_stops_stops_all),
         cmocka_unit_test(who_stops_first_stops_all),
         cmocka_unit_test(it_may_be_said_by_the_log),
