@@ -92,7 +92,6 @@ static void count_kept(clq_generator *g) {
 }
 
 static clq_status open_plans(clq_generator *g, const clq_devices *devices, const clq_generator_config *config) {
-    CLQ_TRY(clq_devices_check(devices));
     CLQ_TRY(clq_device_open(devices->system, devices->items[0], &g->device));
     g->one_launch = takes_one_launch(g->device, config);
     CLQ_TRY(clq_queue_create(g->device, 0, &g->queue));
@@ -138,6 +137,7 @@ clq_status clq_generator_create(const clq_model *model, const clq_devices *devic
     static const clq_generator_config none = {0};
     if (!config) config = &none;
     CLQ_TRY(CLQ_RESERVE_CHECK(clq_generator_config, config));
+    CLQ_TRY(clq_devices_check(devices));
     CLQ_TRY(check_model(model));
     clq_generator *g = clq_alloc(1, sizeof *g);
     if (!g) return CLQ_ERROR_MEMORY;

@@ -70,6 +70,23 @@ static clq_status devices(void) {
     with.reserved[3] = 1;
     return try_trainer(&config, &with);
 }
+static clq_status devices_of_generator(void) {
+    clq_model *model = line();
+    clq_devices with;
+    clq_generator *made;
+    assert_ok(clq_devices_select(sys, "pocl:0", &with));
+    with.reserved[0] = 1;
+    const clq_status status = clq_generator_create(model, &with, &(clq_generator_config){.whole_window = true}, &made);
+    clq_model_destroy(model);
+    return status;
+}
+static clq_status devices_of_check(void) {
+    const clq_custom_operation own = {.name = "own", .source = "", .forward = "f"};
+    clq_devices with;
+    assert_ok(clq_devices_select(sys, "pocl:0", &with));
+    with.reserved[1] = 1;
+    return clq_custom_check(&with, &own, &CLQ_SHAPE(2), 1, 0, NULL);
+}
 static clq_status system_config(void) {
     clq_system *system;
     return clq_system_open(&(clq_system_config){.reserved[3] = 1}, &system);
@@ -216,6 +233,8 @@ static const struct {
              {"clq_output_config", output},
              {"clq_optimizer_config", optimizer},
              {"clq_devices", devices},
+             {"clq_devices", devices_of_generator},
+             {"clq_devices", devices_of_check},
              {"clq_system_config", system_config},
              {"clq_world_config", world},
              {"clq_batch", batch},

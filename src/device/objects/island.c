@@ -98,6 +98,7 @@ clq_status clq_island_open(clq_system *system, const clq_device_choice *choices,
 /* ---- those of a selection ---- */
 
 clq_status clq_devices_check(const clq_devices *devices) {
+    CLQ_TRY(CLQ_RESERVE_CHECK(clq_devices, devices));
     if (devices->count < 1) return clq_fail(CLQ_ERROR_NO_DEVICE, "no device was selected");
     if (devices->count > CLQ_REPLICAS_MAX)
         return clq_fail(CLQ_ERROR_ARGUMENT, "a selection of %u devices: expected 1 to %d", (unsigned)devices->count,
