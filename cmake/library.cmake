@@ -5,17 +5,37 @@ clq_link_layer(clique_shared interop)
 target_link_options(clique_shared PRIVATE -Wl,--version-script=${PROJECT_SOURCE_DIR}/cmake/libclique.map)
 set_target_properties(clique_shared PROPERTIES LINK_DEPENDS ${PROJECT_SOURCE_DIR}/cmake/libclique.map)
 
+# Why the archive's objects cannot be one; "": they can.
+set(CLQ_HIDES_NOT "")
+string(TOUPPER "${CMAKE_BUILD_TYPE}" build_type)
+set(archive_flags "${CMAKE_C_FLAGS} ${CMAKE_C_FLAGS_${build_type}}")
+if(NOT CMAKE_OBJCOPY)
+  set(CLQ_HIDES_NOT "no objcopy")
+elseif(CMAKE_CONFIGURATION_TYPES)
+  set(CLQ_HIDES_NOT "a build of several configurations")
+elseif(CMAKE_INTERPROCEDURAL_OPTIMIZATION OR archive_flags MATCHES "-flto")
+  set(CLQ_HIDES_NOT "objects for link-time optimization") # objcopy finds no symbols in them
+endif()
+
 # An archive of one object, in which all that the objects hide from programs is local: names of the library's own meet
-# no program's. Without objcopy they are left as they are.
-if(CMAKE_OBJCOPY)
+# no program's. If that cannot be, they are left as they are.
+if(NOT CLQ_HIDES_NOT)
+  # The compiler links for the machine that it compiles for.
+  separate_arguments(archive_flags NATIVE_COMMAND "${archive_flags}")
+  if(CMAKE_C_COMPILER_TARGET AND CMAKE_C_COMPILE_OPTIONS_TARGET)
+    list(APPEND archive_flags ${CMAKE_C_COMPILE_OPTIONS_TARGET}${CMAKE_C_COMPILER_TARGET})
+  endif()
+  if(CMAKE_SYSROOT AND CMAKE_C_COMPILE_OPTIONS_SYSROOT)
+    list(APPEND archive_flags ${CMAKE_C_COMPILE_OPTIONS_SYSROOT}${CMAKE_SYSROOT})
+  endif()
   set(CLQ_WHOLE ${CMAKE_BINARY_DIR}/generated/libclique.o)
   set(objects "")
   foreach(layer IN LISTS CLQ_CLOSURE_interop)
     list(APPEND objects $<TARGET_OBJECTS:clq_${layer}>)
   endforeach()
-  file(GENERATE OUTPUT ${CMAKE_BINARY_DIR}/generated/libclique.objects CONTENT "$<JOIN:${objects},\n>\n")
+  file(GENERATE OUTPUT ${CMAKE_BINARY_DIR}/generated/libclique.objects CONTENT "\"$<JOIN:${objects},\"\n\">\"\n")
   add_custom_command(OUTPUT ${CLQ_WHOLE}
-    COMMAND ${CMAKE_C_COMPILER} -r -nostdlib -o ${CLQ_WHOLE} @${CMAKE_BINARY_DIR}/generated/libclique.objects
+    COMMAND ${CMAKE_C_COMPILER} ${archive_flags} -r -nostdlib -o ${CLQ_WHOLE} @${CMAKE_BINARY_DIR}/generated/libclique.objects
     COMMAND ${CMAKE_OBJCOPY} --localize-hidden ${CLQ_WHOLE}
     DEPENDS ${objects} COMMAND_EXPAND_LISTS VERBATIM)
   add_library(clique_static STATIC cmake/empty.c ${CLQ_WHOLE})
