@@ -7,6 +7,8 @@
 #include "train/trainer.h"
 #include <clique/checkpoint.h>
 
+enum { CLQ_CHECKPOINTS_KEPT = 3 }; /* of a folder, if nobody says how many */
+
 /* All variables as a callback keeps them, in the order of the model; name: of the callback's state. */
 typedef struct clq_kept_weights {
     char *name;

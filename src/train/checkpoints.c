@@ -13,8 +13,6 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-enum { KEEP_DEFAULT = 3 };
-
 struct clq_checkpoints {
     clq_checkpoints_config config;
     char *folder;
@@ -172,12 +170,13 @@ clq_status clq_checkpoints_open_sized(const clq_checkpoints_config *config, size
                                       clq_checkpoints **out) {
     clq_checkpoints_config whole;
     CLQ_TRY(clq_struct_take("clq_checkpoints_config", config, config_bytes, &whole, sizeof whole));
-    if (!whole.folder || !*whole.folder) return clq_fail(CLQ_ERROR_ARGUMENT, "checkpoints need the name of a folder");
+    if (!whole.folder || !*whole.folder)
+        return clq_world_check(whole.world, clq_fail(CLQ_ERROR_ARGUMENT, "checkpoints need the name of a folder"));
     clq_checkpoints *c = clq_alloc(1, sizeof *c);
     if (!c) return clq_world_check(whole.world, CLQ_ERROR_MEMORY);
     c->config = whole;
     c->config.folder = NULL; /* the caller's, until this returns */
-    if (whole.keep == 0) c->config.keep = KEEP_DEFAULT;
+    if (whole.keep == 0) c->config.keep = CLQ_CHECKPOINTS_KEPT;
     c->lock = -1;
     c->folder = clq_strdup(whole.folder);
     c->is_writer = clq_world_rank(whole.world) == 0;

@@ -208,12 +208,15 @@ clq_status clq_settings_open_system(const clq_settings *settings, clq_system **o
 clq_status clq_settings_create_trainer(const clq_settings *settings, clq_system *system, const clq_model *model,
                                        clq_trainer **out) {
     clq_devices devices;
-    CLQ_TRY(clq_devices_select(system, settings->devices, &devices));
     clq_made_config *made = clq_alloc(1, sizeof *made);
-    if (!made) return CLQ_ERROR_MEMORY;
-    clq_status status = clq_settings_make(settings, model, devices.count, made);
-    if (status == CLQ_OK) status = clq_trainer_create(model, &devices, &made->config, out);
-    clq_made_config_release(made);
+    const uint64_t turns = clq_world_turns(settings->world);
+    clq_status status = made ? clq_devices_select(system, settings->devices, &devices) : CLQ_ERROR_MEMORY;
+    if (status == CLQ_OK) status = clq_settings_make(settings, model, devices.count, made);
+    if (status != CLQ_OK)
+        status = clq_trainer_end_world(settings->world, turns, status);
+    else
+        status = clq_trainer_create(model, &devices, &made->config, out);
+    if (made) clq_made_config_release(made);
     clq_free(made);
     return status;
 }

@@ -75,14 +75,13 @@ static clq_status agree(const clq_trainer *trainer) {
     if (status == CLQ_OK)
         status = clq_world_agree(trainer->config.world, "model or settings of the training",
                                  clq_hash128_of(text.data, text.length, 0));
-    free(settings);
+    clq_free(settings);
     clq_free(text.data);
     return status;
 }
 
-/* A trainer that its process could not make: the others meet it at their first collective, which is a clq_world_check,
- * or, later, wait for it in vain. turns: of the world before. */
-static clq_status end_world(clq_world *world, uint64_t turns, clq_status status) {
+/* The others' first collective is a clq_world_check. Later they would wait in vain. */
+clq_status clq_trainer_end_world(clq_world *world, uint64_t turns, clq_status status) {
     if (clq_world_size(world) == 1) return status;
     return clq_world_turns(world) == turns ? clq_world_check(world, status) : clq_world_fail_with(world, status);
 }
@@ -92,7 +91,6 @@ static clq_status create_trainer(const clq_model *model, const clq_devices *devi
     if (!model->finished)
         return clq_fail(CLQ_ERROR_STATE, "model %s is not finished: call clq_model_finish first",
                         clq_model_name(model));
-    CLQ_TRY(CLQ_RESERVE_CHECK(clq_devices, devices));
     CLQ_TRY(clq_trainer_check_config(config));
     clq_trainer *trainer = clq_alloc(1, sizeof *trainer);
     if (!trainer) return CLQ_ERROR_MEMORY;
@@ -133,7 +131,7 @@ clq_status clq_trainer_create_with_selections(const clq_model *model, const clq_
                                               clq_trainer **out) {
     const uint64_t turns = clq_world_turns(config->world);
     const clq_status status = create_trainer(model, devices, config, selections, out);
-    return status == CLQ_OK ? CLQ_OK : end_world(config->world, turns, status);
+    return status == CLQ_OK ? CLQ_OK : clq_trainer_end_world(config->world, turns, status);
 }
 
 clq_status clq_trainer_create_sized(const clq_model *model, const clq_devices *devices,

@@ -58,7 +58,7 @@ struct clq_trainer {
     struct clq_metrics *metrics; /* those under way: of the epoch that is trained, or of an evaluation; NULL: none */
     bool check_is_due;           /* of the replicas' weights */
     bool fitting, stop;          /* clq_fit is under way, and was told to stop */
-    atomic_bool interrupted;     /* clq_trainer_stop was called, and nothing has ended by it yet */
+    atomic_bool interrupted;     /* clq_trainer_stop was called, and no outermost call has ended since */
     uint64_t diverged;           /* the first update of the last clq_fit whose loss was not finite; 0: none */
     const clq_dataset *rows_of;  /* the dataset whose rows replicas copy while clq_fit runs; NULL: none */
     double created;              /* from where a trace counts; clq_now */
@@ -79,6 +79,10 @@ bool clq_trainer_labels_are_samples(const clq_trainer *trainer, const clq_datase
 clq_status clq_mixed_check(const clq_trainer_config *config);
 clq_dtype clq_mixed_activations(clq_precision precision);
 clq_loss_scaling clq_mixed_scaling(const clq_trainer_config *config);
+
+/* A trainer that this process could not make, for `status`: tells the others, which meet it at their first collective.
+ * turns: clq_world_turns before. Returns the status to report. */
+clq_status clq_trainer_end_world(clq_world *world, uint64_t turns, clq_status status);
 
 /* STATE where the trainer has a part of a model, whose step is the caller's to carry on; while metrics are under way,
  * so inside clq_fit's callbacks: a step of the caller's own would count as one of
